@@ -3,6 +3,7 @@ module tidegate
 go 1.26.0
 
 require (
+	github.com/goccy/go-yaml v1.19.2
 	github.com/spf13/cobra v1.10.2
 	golang.org/x/crypto v0.58.0
 )

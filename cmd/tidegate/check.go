@@ -3,6 +3,6 @@ package main
 import "github.com/spf13/cobra"
 
 func newCheckCmd() *cobra.Command {
-	return &cobra.Command{Use: "check", Short: "Say what this machine offers and what it lacks",
+	return &cobra.Command{Use: "check", Args: cobra.NoArgs, Short: "Say what this machine offers and what it lacks",
 		RunE: func(*cobra.Command, []string) error { return nil }}
 }
