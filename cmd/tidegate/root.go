@@ -45,6 +45,8 @@ func newRootCmd() *cobra.Command {
 	root.AddCommand(
 		newCheckCmd(),
 		newKeygenCmd(),
+		newRunCmd(),
+		newStatusCmd(),
 		newVersionCmd(),
 	)
 	return root
