@@ -123,6 +123,13 @@ func judgeNIC(n nic, mode config.XDPMode) Check {
 	return c
 }
 
+// genlHeader is struct genlmsghdr: command, version, two zero bytes. nl.Genlmsg
+// of netlink v1.3.1 leaves those two to chance, and strict families refuse that.
+type genlHeader struct{ command, version byte }
+
+func (h genlHeader) Len() int          { return nl.SizeofGenlmsg }
+func (h genlHeader) Serialize() []byte { return []byte{h.command, h.version, 0, 0} }
+
 // xdpFeatures asks the kernel (6.3 and newer) what a driver can do in XDP.
 func xdpFeatures(ifindex int) (uint64, error) {
 	family, err := netlink.GenlFamilyGet(netdevFamily)
@@ -130,7 +137,7 @@ func xdpFeatures(ifindex int) (uint64, error) {
 		return 0, err
 	}
 	req := nl.NewNetlinkRequest(int(family.ID), 0)
-	req.AddData(&nl.Genlmsg{Command: netdevCmdDevGet, Version: netdevVersion})
+	req.AddData(genlHeader{netdevCmdDevGet, netdevVersion})
 	req.AddData(nl.NewRtAttr(netdevAttrIfindex, nl.Uint32Attr(uint32(ifindex))))
 	msgs, err := req.Execute(unix.NETLINK_GENERIC, 0)
 	if err != nil {

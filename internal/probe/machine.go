@@ -49,6 +49,9 @@ func privilegeCheck(caps uint64) (Check, bool) {
 const (
 	bpffsPath  = "/sys/fs/bpf"
 	bpffsMagic = unix.BPF_FS_MAGIC
+
+	// hiddenSys: `ip netns exec` mounts a new /sys without what was mounted in it.
+	hiddenSys = "; within a network namespace enter with `nsenter --net=FILE`, as `ip netns exec` hides it"
 )
 
 func mountChecks() []Check {
@@ -68,7 +71,7 @@ func bpffsCheck(mounted, mountable bool) Check {
 		return c
 	}
 	c.Status, c.Found = Warn, "not mounted at "+bpffsPath
-	c.Means, c.Mend = "programs cannot be pinned and so cannot outlive the daemon", "run `mount -t bpf bpf "+bpffsPath+"`"
+	c.Means, c.Mend = "programs cannot be pinned and so cannot outlive the daemon", "run `mount -t bpf bpf "+bpffsPath+"`"+hiddenSys
 	if !mountable {
 		c.Status, c.Found, c.Mend = Fail, "not in this kernel", "run a kernel built with CONFIG_BPF_SYSCALL"
 	}
@@ -82,7 +85,7 @@ func cgroupCheck(path string, mountable bool) Check {
 	}
 	c.Status, c.Found = Fail, "not mounted"
 	c.Means = "the program that remembers closed connections has no place: reuse of ports in TIME-WAIT would stall"
-	c.Mend = "run `mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified`"
+	c.Mend = "run `mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified`" + hiddenSys
 	if !mountable {
 		c.Found, c.Mend = "not in this kernel", "run a kernel built with CONFIG_CGROUPS and CONFIG_CGROUP_BPF"
 	}
