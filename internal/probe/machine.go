@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -168,8 +169,9 @@ func sysctlCheck(i int, text string, err error) Check {
 func secretCheck(path string) Check {
 	s, err := keys.LoadSecret(path)
 	if err != nil {
-		return Check{Name: "secret file", Status: Fail, Found: err.Error(), Means: "`tidegate run` refuses to start",
-			Mend: "as said"}
+		found, mend, _ := strings.Cut(err.Error(), "; ")
+		return Check{Name: "secret file", Status: Fail, Found: found, Means: "`tidegate run` refuses to start",
+			Mend: cmp.Or(mend, "see that this file can be read")}
 	}
 	s.Zero()
 	return Check{Name: "secret file", Status: OK, Found: path}
