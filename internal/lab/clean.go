@@ -80,10 +80,18 @@ func namesOfDead(dir, prefix, suffix string) []string {
 // killInside ends the processes of a dead owner's namespace. Children carry
 // Pdeathsig, so this finds something only if one of them shed it.
 func killInside(nsPath string) {
+	for _, pid := range pidsInside(nsPath) {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+}
+
+// pidsInside lists the processes whose main thread is in the namespace.
+func pidsInside(nsPath string) []int {
 	var ns unix.Stat_t
 	if unix.Stat(nsPath, &ns) != nil {
-		return
+		return nil
 	}
+	var pids []int
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -92,9 +100,10 @@ func killInside(nsPath string) {
 		}
 		var st unix.Stat_t
 		if unix.Stat("/proc/"+e.Name()+"/ns/net", &st) == nil && st.Ino == ns.Ino && st.Dev == ns.Dev {
-			_ = unix.Kill(pid, unix.SIGKILL)
+			pids = append(pids, pid)
 		}
 	}
+	return pids
 }
 
 // bpfMounts lists the mounted BPF file systems.

@@ -74,15 +74,16 @@ func (p *pacer) due(now time.Time) (frames int, wait time.Duration) {
 	if limit := max(1, pacerDebt.Seconds()*float64(p.rate)); p.tokens > limit {
 		p.tokens = limit
 	}
-	// The slack forgives the rounding of a wait to whole nanoseconds.
-	if n := int(math.Min(p.tokens+1e-5, batchMax)); n >= 1 {
-		return n, 0
-	}
 	if p.rate <= 0 {
 		return 0, pacerTick
 	}
-	next := time.Duration((1 - p.tokens) / float64(p.rate) * float64(time.Second))
-	return 0, max(next, pacerTick)
+	// A call has a fixed cost, so wait until a whole tick's frames are due. The
+	// slack forgives the rounding of a wait to whole nanoseconds.
+	need := math.Min(math.Ceil(pacerTick.Seconds()*float64(p.rate)), batchMax)
+	if p.tokens+1e-3 >= need {
+		return int(math.Min(p.tokens+1e-3, batchMax)), 0
+	}
+	return 0, time.Duration((need-p.tokens)/float64(p.rate)*float64(time.Second)) + 1
 }
 
 // took tells the bucket how many frames were sent.

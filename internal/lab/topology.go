@@ -38,6 +38,11 @@ const (
 	maxClients  = 4000
 )
 
+// serverBacklog is nginx's own; somaxconn gives it to any other server too. A
+// longer queue would let Linux serve peers it has met before (tcp_peer_is_proven)
+// with SYN cookies off, and `none` would depend on who connected last.
+const serverBacklog = "511"
+
 // Topology is the attacker, the server with two ports, and the clients.
 type Topology struct {
 	Attacker, Client, Server *Namespace
@@ -76,6 +81,9 @@ func newTopology(o owner) (t *Topology, err error) {
 		if err := t.Attacker.setSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
 			return t, err
 		}
+	}
+	if err := t.Server.setSysctls([2]string{"net.core.somaxconn", serverBacklog}); err != nil {
+		return t, err
 	}
 	if t.AttackerPort, t.FloodPort, err = newVeth(o, t.Attacker, "tg-attack", t.Server, "tg-flood"); err != nil {
 		return t, err
@@ -143,7 +151,8 @@ func baseSysctls() [][2]string {
 		for _, c := range []string{"all", "default"} {
 			s = append(s, [2]string{"net.ipv6.conf." + c + ".accept_dad", "0"},
 				[2]string{"net.ipv6.conf." + c + ".accept_ra", "0"},
-				[2]string{"net.ipv6.conf." + c + ".router_solicitations", "0"})
+				[2]string{"net.ipv6.conf." + c + ".router_solicitations", "0"},
+				[2]string{"net.ipv6.conf." + c + ".addr_gen_mode", "1"}) // no link-local address
 		}
 	}
 	return s
