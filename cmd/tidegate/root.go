@@ -45,6 +45,7 @@ func newRootCmd() *cobra.Command {
 	root.AddCommand(
 		newCheckCmd(),
 		newKeygenCmd(),
+		newLabCmd(),
 		newRunCmd(),
 		newStatusCmd(),
 		newVersionCmd(),
