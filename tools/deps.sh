@@ -78,22 +78,29 @@ hold_services() {
 # Debian 12 has Go 1.19; its backports have one that fetches what go.mod names.
 # The mirror is the one that apt uses already.
 go_from_backports() {
-    local list=/etc/apt/sources.list.d/tidegate-backports.list codename target signed mirror
+    local list=/etc/apt/sources.list.d/tidegate-backports.list codename mirror signed=
+    local keyring=/usr/share/keyrings/debian-archive-keyring.gpg
     codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-    target=$(apt-get indextargets --format '$(CODENAME)|$(SIGNED_BY)|$(REPO_URI)' 'Created-By: Packages' |
-        grep "^$codename|" | head -n 1) || true
-    if [ -z "$codename" ] || [ -z "$target" ]; then
+    mirror=$(apt_mirror "$codename")
+    if [ -z "$codename" ] || [ -z "$mirror" ]; then
         echo "deps: no Go of version 1.21 or newer, and apt has no mirror to take one from; install Go" >&2
         exit 1
     fi
-    IFS='|' read -r _ signed mirror <<<"$target"
-    case $signed in /*) signed="[signed-by=$signed] " ;; *) signed= ;; esac # apt leaves $(SIGNED_BY) as it is when unset
-    echo "deps: adding $codename-backports to apt for Go ($list)"
-    undo+=("$list") # a list that apt cannot read would break apt
-    echo "deb $signed$mirror $codename-backports main" >"$list"
-    quietly apt-get update
-    unset 'undo[-1]'
+    if [ -z "$(apt_mirror "$codename-backports")" ]; then
+        echo "deps: adding $codename-backports to apt for Go ($list)"
+        [ ! -e $keyring ] || signed="[signed-by=$keyring] "
+        undo+=("$list") # a list that apt cannot read would break apt
+        echo "deb $signed$mirror $codename-backports main" >"$list"
+        quietly apt-get update
+        unset 'undo[-1]'
+    fi
     quietly apt-get install -y --no-install-recommends -t "$codename-backports" golang-go
+}
+
+# apt_mirror CODENAME prints the address that apt takes that release from.
+apt_mirror() {
+    apt-get indextargets --format '$(CODENAME)|$(REPO_URI)' 'Created-By: Packages' |
+        sed -n "s/^$1|//p" | head -n 1
 }
 
 packages=()
