@@ -6,8 +6,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-ifeq ($(HOME),)
-export HOME := $(CURDIR)/build/home
+ifeq ($(HOME),) # Go keeps its caches there
+export HOME := $(shell getent passwd $$(id -u) | cut -d: -f6)
 endif
 export PATH := $(PATH):/usr/sbin:/sbin
 
