@@ -3,12 +3,14 @@ package bench
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
 
 	"tidegate/internal/bench/benchbpf"
 	"tidegate/internal/lab"
+	"tidegate/internal/plane"
 )
 
 const establishedRepeat = 1_000_000
@@ -29,7 +31,7 @@ func measureEstablished(_ context.Context, opt Options, _ *lab.Rig, res *Result)
 		return err
 	}
 	defer gate.Close()
-	if err := fillSocketFilter(gate.Map("tg_sockets")); err != nil {
+	if err := fillSocketFilter(gate); err != nil {
 		return err
 	}
 	xdp, tc := gate.Programs()
@@ -57,12 +59,18 @@ func measureEstablished(_ context.Context, opt Options, _ *lab.Rig, res *Result)
 	return nil
 }
 
-func fillSocketFilter(m *ebpf.Map) error {
-	const batch = 1 << 16
-	keys, values := make([]uint32, batch), make([]uint32, batch)
+// fillSocketFilter makes every cell say that a socket lives there.
+func fillSocketFilter(gate *plane.Plane) error {
+	return errors.Join(fillArray(gate.Map("tg_sockets"), uint32(1)<<16),
+		fillArray(gate.Map("tg_socket_bits"), ^uint64(0)))
+}
+
+func fillArray[V any](m *ebpf.Map, value V) error {
+	const batch = 1 << 14
+	keys, values := make([]uint32, batch), make([]V, batch)
 	for at := uint32(0); at < m.MaxEntries(); at += batch {
 		for i := range keys {
-			keys[i], values[i] = at+uint32(i), 1<<16
+			keys[i], values[i] = at+uint32(i), value
 		}
 		if _, err := m.BatchUpdate(keys, values, nil); err != nil {
 			return fmt.Errorf("socket filter: %w", err)

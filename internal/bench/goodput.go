@@ -31,7 +31,7 @@ func measureGoodput(ctx context.Context, opt Options, rig *lab.Rig, res *Result)
 		return err
 	}
 	defer gate.Close()
-	if err := fillSocketFilter(gate.Map("tg_sockets")); err != nil {
+	if err := fillSocketFilter(gate); err != nil {
 		return err
 	}
 	xdp, tc := gate.Programs()
