@@ -78,7 +78,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_set
 	if (!svc || svc->mode == TG_MODE_OFF)
 		return XDP_PASS;
 	tg_count(id, TG_COUNT_syn);
-	d = tg_host_judge_syn(syn, result, svc);
+	d = tg_host_judge_syn(syn, result, (__u32)bpf_xdp_get_buff_len(ctx), svc);
 	if (svc->mode == TG_MODE_MONITOR) {
 		if (d.verdict != TG_PASS)
 			tg_count(id, d.verdict == TG_DROP ? TG_COUNT_would_drop
