@@ -14,7 +14,7 @@
 
 enum tg_ack_result { TG_ACK_INVALID, TG_ACK_STALE, TG_ACK_VALID };
 
-static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_settings *settings,
+static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_host_settings *settings,
 							const struct tg_packet *pkt,
 							const struct tg_ack *ack,
 							bool look_for_stale)
@@ -116,7 +116,7 @@ static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_p
 	return true;
 }
 
-static __always_inline void tg_ack_handle(struct __sk_buff *skb, const struct tg_settings *settings,
+static __always_inline void tg_ack_handle(struct __sk_buff *skb, const struct tg_host_settings *settings,
 					  const struct tg_packet *pkt, __u32 id)
 {
 	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
@@ -139,7 +139,7 @@ static __always_inline void tg_ack_handle(struct __sk_buff *skb, const struct tg
 SEC("tc")
 int tg_host_tc(struct __sk_buff *skb)
 {
-	const struct tg_settings *settings;
+	const struct tg_host_settings *settings;
 	struct tg_packet pkt = {};
 	const __u8 *data, *end;
 	__u32 id, need;

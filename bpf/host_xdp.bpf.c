@@ -11,7 +11,7 @@
 /* True if the kernel has a socket for just this 4-tuple, so that the SYN is the
  * kernel's to judge: RFC 5961 challenge ACK, RFC 6191 TIME-WAIT assassination. */
 static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
-						const struct tg_settings *settings,
+						const struct tg_host_settings *settings,
 						const struct tg_packet *syn)
 {
 	struct bpf_sock *sk;
@@ -65,7 +65,7 @@ static __always_inline int tg_syn_answer(struct xdp_md *ctx, const struct tg_pac
 	return 0;
 }
 
-static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_settings *settings,
+static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_host_settings *settings,
 					 const struct tg_packet *syn,
 					 enum tg_parse_result result, __u32 id)
 {
@@ -112,7 +112,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_set
 SEC("xdp.frags")
 int tg_host_xdp(struct xdp_md *ctx)
 {
-	const struct tg_settings *settings;
+	const struct tg_host_settings *settings;
 	struct tg_packet pkt = {};
 	enum tg_parse_result result;
 	struct tg_decision d;

@@ -8,7 +8,13 @@
 
 #include "maps.h"
 
-static __always_inline const struct tg_settings *tg_settings_get(void)
+/* The coarse clock: its tick (1-10 ms) is nothing beside an epoch, and it costs
+ * a tenth of the fine one. Tracing programs have only the fine one. */
+#ifndef TG_CLOCK_NS
+#define TG_CLOCK_NS bpf_ktime_get_coarse_ns
+#endif
+
+static __always_inline const struct tg_host_settings *tg_settings_get(void)
 {
 	__u32 zero = 0;
 
@@ -17,14 +23,14 @@ static __always_inline const struct tg_settings *tg_settings_get(void)
 
 static __always_inline void tg_count(__u32 service_id, enum tg_counter counter)
 {
-	struct tg_counters *c = bpf_map_lookup_elem(&tg_counters, &service_id);
+	struct tg_counter_row *c = bpf_map_lookup_elem(&tg_counters, &service_id);
 
 	if (c && (__u32)counter < TG_COUNTERS)
 		c->count[counter]++; /* per CPU, and XDP and TC run with softirqs off */
 }
 
 /* The id of the service that protects this destination; 0 if none does. */
-static __always_inline __u32 tg_service_find(const struct tg_settings *settings,
+static __always_inline __u32 tg_service_find(const struct tg_host_settings *settings,
 					     const struct tg_packet *pkt)
 {
 	__u32 port = tg_swap16(TG_DST_PORT_BE(pkt));
@@ -55,16 +61,15 @@ static __always_inline __u32 tg_service_find(const struct tg_settings *settings,
 	return TG_PORT_SERVICE(*entry);
 }
 
-static __always_inline __u64 tg_epoch_now(const struct tg_settings *settings)
+static __always_inline __u64 tg_epoch_now(const struct tg_host_settings *settings)
 {
-	/* The coarse clock: its tick (1-10 ms) is nothing beside an epoch. */
-	__u64 unix_ns = bpf_ktime_get_coarse_ns() + settings->wall_minus_mono_ns;
+	__u64 unix_ns = TG_CLOCK_NS() + settings->wall_minus_mono_ns;
 
 	return settings->epoch_len_ns ? unix_ns / settings->epoch_len_ns : 0;
 }
 
 /* The key of exactly this epoch; NULL if it is not loaded. */
-static __always_inline const struct tg_siphash_key *tg_key_find(const struct tg_settings *settings,
+static __always_inline const struct tg_siphash_key *tg_key_find(const struct tg_host_settings *settings,
 								__u64 epoch)
 {
 	__u32 slot = (__u32)epoch & settings->key_slot_mask;
@@ -75,7 +80,7 @@ static __always_inline const struct tg_siphash_key *tg_key_find(const struct tg_
 
 static __always_inline __u16 tg_filter_tick_now(void)
 {
-	return tg_filter_tick(bpf_ktime_get_coarse_ns());
+	return tg_filter_tick(TG_CLOCK_NS());
 }
 
 /* The option parser as a global function: the verifier goes through it once, not
@@ -90,7 +95,7 @@ __attribute__((noinline)) int tg_options_read(struct tg_options_cursor *c,
 }
 
 /* True if a socket may exist, or may have been in TIME-WAIT lately. */
-static __always_inline bool tg_filter_may_exist(const struct tg_settings *settings,
+static __always_inline bool tg_filter_may_exist(const struct tg_host_settings *settings,
 						struct tg_filter_index at)
 {
 	__u32 *first = bpf_map_lookup_elem(&tg_sockets, &at.first);
@@ -115,13 +120,22 @@ static __always_inline void tg_filter_cell_open(__u32 index)
 		__sync_fetch_and_add(cell, TG_FILTER_LIVE_ONE);
 }
 
+/* Notes that a socket was closed just now. */
+static __always_inline void tg_filter_cell_touch(__u32 index)
+{
+	__u16 *low_half = bpf_map_lookup_elem(&tg_sockets, &index);
+
+	if (low_half)
+		*low_half = tg_filter_tick_now();
+}
+
 static __always_inline void tg_filter_cell_close(__u32 index)
 {
 	__u32 *cell = bpf_map_lookup_elem(&tg_sockets, &index);
 
 	if (!cell)
 		return;
-	*(__u16 *)cell = tg_filter_tick_now(); /* the low half, on a little-endian machine */
+	tg_filter_cell_touch(index);
 	if (*cell >> 16 != TG_FILTER_LIVE_MAX && *cell >> 16 != 0)
 		__sync_fetch_and_add(cell, -TG_FILTER_LIVE_ONE);
 }
@@ -132,13 +146,29 @@ static __always_inline void tg_filter_open(struct tg_filter_index at)
 	tg_filter_cell_open(at.second);
 }
 
+static __always_inline void tg_filter_touch(struct tg_filter_index at)
+{
+	tg_filter_cell_touch(at.first);
+	tg_filter_cell_touch(at.second);
+}
+
 static __always_inline void tg_filter_close(struct tg_filter_index at)
 {
 	tg_filter_cell_close(at.first);
 	tg_filter_cell_close(at.second);
 }
 
-static __always_inline struct tg_filter_index tg_filter_at(const struct tg_settings *settings,
+/* An IPv4 peer of a dual-stack socket shows up as ::ffff:a.b.c.d. */
+static __always_inline void tg_packet_unmap(struct tg_packet *pkt)
+{
+	if (pkt->family != 6 || pkt->src.d[0] != 0 || pkt->src.w[2] != TG_WIRE32(0, 0, 0xff, 0xff))
+		return;
+	pkt->family = 4;
+	pkt->src.w[0] = pkt->src.w[3];
+	pkt->dst.w[0] = pkt->dst.w[3];
+}
+
+static __always_inline struct tg_filter_index tg_filter_at(const struct tg_host_settings *settings,
 							   const struct tg_packet *pkt)
 {
 	return tg_filter_index(settings->filter_keys, pkt->family, &pkt->src, &pkt->dst,

@@ -45,6 +45,9 @@ func newRootCmd() *cobra.Command {
 	root.AddCommand(
 		newCheckCmd(),
 		newKeygenCmd(),
+		newLabCmd(),
+		newRunCmd(),
+		newStatusCmd(),
 		newVersionCmd(),
 	)
 	return root
