@@ -27,18 +27,17 @@ static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
 	return met;
 }
 
-/* Turns the SYN in the frame into the answer. */
+/* Turns the SYN in the frame of `frame_len` bytes into the answer. */
 static __always_inline int tg_syn_answer(struct xdp_md *ctx, const struct tg_packet *syn,
-					 const struct tg_service *svc, __u64 epoch,
-					 const struct tg_siphash_key *key)
+					 __u32 frame_len, const struct tg_service *svc,
+					 __u64 epoch, const struct tg_siphash_key *key)
 {
 	struct tg_options_cursor options;
 	struct tg_tcp_options offered = {};
 	struct tg_synack answer;
 	struct tg_cookie cookie;
 	__u8 *data, *end;
-	__u32 frame_len;
-	long resize;
+	int resize;
 
 	options.at = 0;
 	options.len = syn->tcp_hdr_len - TG_TCP_HDR_LEN;
@@ -51,9 +50,8 @@ static __always_inline int tg_syn_answer(struct xdp_md *ctx, const struct tg_pac
 	answer = tg_synack_agree(syn, &offered, svc);
 	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
 
-	frame_len = syn->l3_off + tg_synack_len(syn, &answer);
-	resize = (long)frame_len - (long)bpf_xdp_get_buff_len(ctx);
-	if (resize && bpf_xdp_adjust_tail(ctx, (int)resize))
+	resize = (int)(syn->l3_off + tg_synack_len(syn, &answer)) - (int)frame_len;
+	if (resize && bpf_xdp_adjust_tail(ctx, resize))
 		return -TG_ENOENT;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
@@ -71,6 +69,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 {
 	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
 	struct tg_counter_row *row = tg_counter_row_get(id);
+	__u32 frame_len = (__u32)bpf_xdp_get_buff_len(ctx);
 	const struct tg_siphash_key *key;
 	struct tg_decision d;
 	__u64 epoch;
@@ -79,7 +78,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 	if (!svc || !row || svc->mode == TG_MODE_OFF)
 		return XDP_PASS;
 	tg_count(row, TG_COUNT_syn);
-	d = tg_host_judge_syn(syn, result, svc);
+	d = tg_host_judge_syn(syn, result, frame_len, svc);
 	if (svc->mode == TG_MODE_MONITOR) {
 		if (d.verdict != TG_PASS)
 			tg_count(row, d.verdict == TG_DROP ? TG_COUNT_would_drop
@@ -101,7 +100,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		tg_count(row, d.counter);
 		return d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 	}
-	err = tg_syn_answer(ctx, syn, svc, epoch, key);
+	err = tg_syn_answer(ctx, syn, frame_len, svc, epoch, key);
 	if (TG_UNLIKELY(err)) {
 		tg_count(row, err == -TG_EINVAL ? TG_COUNT_drop_malformed : TG_COUNT_drop_tx);
 		return XDP_DROP;
