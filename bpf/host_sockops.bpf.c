@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * sock_ops, host role: keeps the socket filter. Called when a connection to a
+ * protected port is established and when it is closed, not for packets.
+ *
+ * Must never: change a socket, beyond asking to hear of its state changes.
+ */
+#include "lib/gate.h"
+
+/* Fills addresses and ports of `pkt` from the peer's side, as its packets show
+ * them. False if the socket is not of the gate's namespace and ports. */
+static __always_inline bool tg_sock_tuple(struct bpf_sock_ops *ctx,
+					  const struct tg_host_settings *settings,
+					  struct tg_packet *pkt)
+{
+	__u32 local_port = ctx->local_port;
+	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &local_port);
+
+	if (!entry || !*entry || bpf_get_netns_cookie(ctx) != settings->netns_cookie)
+		return false;
+	/* remote_port is in network order, in the upper half of a host-order word */
+	pkt->ports = ctx->remote_port >> 16 | (__u32)tg_swap16(local_port) << 16;
+	if (ctx->family == TG_AF_INET) {
+		pkt->family = 4;
+		pkt->src.w[0] = ctx->remote_ip4;
+		pkt->dst.w[0] = ctx->local_ip4;
+		return true;
+	}
+	if (ctx->family != TG_AF_INET6)
+		return false;
+	pkt->family = 6;
+	pkt->src.w[0] = ctx->remote_ip6[0];
+	pkt->src.w[1] = ctx->remote_ip6[1];
+	pkt->src.w[2] = ctx->remote_ip6[2];
+	pkt->src.w[3] = ctx->remote_ip6[3];
+	pkt->dst.w[0] = ctx->local_ip6[0];
+	pkt->dst.w[1] = ctx->local_ip6[1];
+	pkt->dst.w[2] = ctx->local_ip6[2];
+	pkt->dst.w[3] = ctx->local_ip6[3];
+	tg_packet_unmap(pkt);
+	return true;
+}
+
+SEC("sockops")
+int tg_host_sockops(struct bpf_sock_ops *ctx)
+{
+	const struct tg_host_settings *settings;
+	struct tg_packet pkt = {};
+	struct tg_filter_index at;
+
+	if (ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
+	    !(ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == BPF_TCP_CLOSE))
+		return 1;
+	settings = tg_settings_get();
+	if (!settings || !tg_sock_tuple(ctx, settings, &pkt))
+		return 1;
+	at = tg_filter_at(settings, &pkt);
+	if (ctx->op == BPF_SOCK_OPS_STATE_CB) {
+		tg_filter_close(at);
+	} else {
+		tg_filter_open(at);
+		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags |
+						       BPF_SOCK_OPS_STATE_CB_FLAG);
+	}
+	return 1;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * TC ingress (TCX where the kernel has it), host role: meets the client's ACK.
+ * If it carries our cookie and no socket is there yet, the kernel is handed a
+ * request socket with what the cookie says, and makes the connection from it;
+ * the kernel's initial sequence number is the cookie. After that nothing is
+ * stored and no packet of the connection is changed.
+ *
+ * Must never: drop or change a packet. What it does not know goes on as it came.
+ */
+#include "lib/gate.h"
+
+#define TG_HEADERS_MAX 256 /* enough for two tags, IPv6, some extensions, TCP */
+
+enum tg_ack_result { TG_ACK_INVALID, TG_ACK_STALE, TG_ACK_VALID };
+
+static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_host_settings *settings,
+							const struct tg_packet *pkt,
+							const struct tg_ack *ack,
+							bool look_for_stale)
+{
+	__u64 now = tg_epoch_now(settings);
+	__u64 epoch = tg_cookie_epoch(ack->cookie.isn, now);
+	const struct tg_siphash_key *key = tg_key_find(settings, epoch);
+
+	if (key && tg_cookie_verify(pkt, ack->cookie, ack->ts_ok, epoch, key))
+		return TG_ACK_VALID;
+	if (!look_for_stale)
+		return TG_ACK_INVALID;
+	/* The same parity, one round earlier: only to be able to say "too late". */
+	key = tg_key_find(settings, epoch - 2);
+	if (key && tg_cookie_verify(pkt, ack->cookie, ack->ts_ok, epoch - 2, key))
+		return TG_ACK_STALE;
+	return TG_ACK_INVALID;
+}
+
+/* Hands the connection to the kernel. 0, or a negative error of the kfunc. */
+static __always_inline int tg_adopt(struct __sk_buff *skb, struct bpf_sock *listener,
+				    const struct tg_packet *pkt, const struct tg_ack *ack,
+				    const struct tg_service *svc)
+{
+	struct tg_agreed agreed = tg_cookie_agreed(
+		pkt->family, tg_cookie_claimed_bits(ack->cookie, ack->ts_ok), ack->ts_ok);
+	bool wscale = agreed.wscale != TG_WSCALE_NONE;
+	struct bpf_tcp_req_attrs attrs = {
+		.rcv_tsval = ack->tsval,
+		.rcv_tsecr = ack->cookie.tsval,
+		.mss = agreed.mss,
+		.wscale_ok = wscale,
+		.snd_wscale = wscale ? agreed.wscale : 0,
+		.rcv_wscale = wscale ? svc->wscale : 0,
+		.sack_ok = agreed.sack_ok,
+		.tstamp_ok = agreed.ts_ok,
+		.ecn_ok = agreed.ecn_ok,
+	};
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(listener);
+
+	if (!tp)
+		return -TG_EINVAL;
+	return bpf_sk_assign_tcp_reqsk(skb, (struct sock *)tp, &attrs, sizeof(attrs));
+}
+
+/* A verified ACK: adopt it if it meets a listener. */
+static __always_inline void tg_ack_adopt(struct __sk_buff *skb, const struct tg_packet *pkt,
+					 const struct tg_ack *ack, struct tg_service *svc,
+					 __u32 id)
+{
+	struct bpf_sock *sk = tg_socket_find(skb, pkt);
+
+	if (!sk) {
+		tg_count(id, TG_COUNT_ack_no_listener);
+		return;
+	}
+	if (sk->state != BPF_TCP_LISTEN) {
+		tg_count(id, TG_COUNT_ack_existing);
+	} else if (tg_adopt(skb, sk, pkt, ack, svc) == 0) {
+		tg_count(id, TG_COUNT_cookie_valid);
+		tg_count(id, TG_COUNT_adopted);
+	} else {
+		/* An MPTCP listener, say. Its SYNs are the kernel's from now on. */
+		tg_count(id, TG_COUNT_cookie_valid);
+		tg_count(id, TG_COUNT_adopt_failed);
+		svc->listener = TG_LISTENER_REFUSED;
+	}
+	bpf_sk_release(sk);
+}
+
+/* What the ACK's options say. False if they lie about their length. */
+static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_packet *pkt,
+					struct tg_ack *ack)
+{
+	const __u8 *options = (void *)(long)skb->data + pkt->l4_off + TG_TCP_HDR_LEN;
+	const __u8 *end = (void *)(long)skb->data_end;
+	__u32 len = pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
+	struct tg_options_cursor c;
+	struct tg_tcp_options o = {};
+
+	ack->cookie.isn = pkt->ack - 1;
+	ack->ts_ok = false;
+	if (len == 0)
+		return true;
+	if (len > TG_TCP_OPTIONS_MAX_LEN)
+		return false;
+	if (len >= 12 && options + 12 <= end &&
+	    tg_tcp_timestamps_aligned(tg_load32(options), tg_load32(options + 4),
+				      tg_load32(options + 8), &ack->tsval, &ack->cookie.tsval)) {
+		ack->ts_ok = true;
+		return true;
+	}
+	c.at = 0;
+	c.len = len;
+	if (bpf_skb_load_bytes(skb, pkt->l4_off + TG_TCP_HDR_LEN, c.bytes, len))
+		return false;
+	tg_options_read(&c, &o);
+	*ack = tg_host_read_ack(pkt, &o);
+	return true;
+}
+
+static __always_inline void tg_ack_handle(struct __sk_buff *skb, const struct tg_host_settings *settings,
+					  const struct tg_packet *pkt, __u32 id)
+{
+	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	enum tg_ack_result result;
+	struct tg_ack ack = {};
+	bool maybe_live;
+
+	if (!svc || svc->mode != TG_MODE_ALWAYS || !tg_ack_read(skb, pkt, &ack))
+		return;
+	/* On a live connection nearly no ACK is a cookie's: do not count those. */
+	maybe_live = tg_filter_may_exist(settings, tg_filter_at(settings, pkt));
+	result = tg_ack_verify(settings, pkt, &ack, !maybe_live);
+	if (result == TG_ACK_VALID)
+		tg_ack_adopt(skb, pkt, &ack, svc, id);
+	else if (!maybe_live)
+		tg_count(id, result == TG_ACK_STALE ? TG_COUNT_cookie_stale
+						    : TG_COUNT_cookie_invalid);
+}
+
+SEC("tc")
+int tg_host_tc(struct __sk_buff *skb)
+{
+	const struct tg_host_settings *settings;
+	struct tg_packet pkt = {};
+	const __u8 *data, *end;
+	__u32 id, need;
+
+	/* Headers may lie in page fragments: bring them to the linear part. */
+	need = skb->len < TG_HEADERS_MAX ? skb->len : TG_HEADERS_MAX;
+	data = (void *)(long)skb->data;
+	end = (void *)(long)skb->data_end;
+	if (data + TG_ETH_HDR_LEN + TG_IPV6_HDR_LEN + TG_TCP_HDR_LEN + TG_TCP_OPTIONS_MAX_LEN > end &&
+	    (__u64)(end - data) < need) {
+		if (bpf_skb_pull_data(skb, need))
+			return TCX_NEXT;
+		data = (void *)(long)skb->data;
+		end = (void *)(long)skb->data_end;
+	}
+	if (tg_packet_parse(&pkt, data, end) != TG_PARSE_TCP || !tg_host_is_ack(&pkt))
+		return TCX_NEXT;
+	settings = tg_settings_get();
+	if (!settings)
+		return TCX_NEXT;
+	id = tg_service_find(settings, &pkt);
+	if (id)
+		tg_ack_handle(skb, settings, &pkt, id);
+	return TCX_NEXT;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * XDP, host role: answers SYNs to protected services with a cookie. It keeps
+ * nothing of the SYN. Everything that is not such a SYN goes to the kernel.
+ *
+ * Must never: touch a packet of an established connection; answer anything but
+ * a SYN; look a socket up for a SYN that the socket filter does not know.
+ */
+#include "lib/gate.h"
+
+/* True if the kernel has a socket for just this 4-tuple, so that the SYN is the
+ * kernel's to judge: RFC 5961 challenge ACK, RFC 6191 TIME-WAIT assassination. */
+static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
+						const struct tg_host_settings *settings,
+						const struct tg_packet *syn)
+{
+	struct bpf_sock *sk;
+	bool met;
+
+	if (TG_LIKELY(!tg_filter_may_exist(settings, tg_filter_at(settings, syn))))
+		return false;
+	sk = tg_socket_find(ctx, syn);
+	if (!sk)
+		return false;
+	met = sk->state != BPF_TCP_LISTEN;
+	bpf_sk_release(sk);
+	return met;
+}
+
+/* Turns the SYN in the frame into the answer. */
+static __always_inline int tg_syn_answer(struct xdp_md *ctx, const struct tg_packet *syn,
+					 const struct tg_service *svc, __u64 epoch,
+					 const struct tg_siphash_key *key)
+{
+	struct tg_options_cursor options;
+	struct tg_tcp_options offered = {};
+	struct tg_synack answer;
+	struct tg_cookie cookie;
+	__u8 *data, *end;
+	__u32 frame_len;
+	long resize;
+
+	options.at = 0;
+	options.len = syn->tcp_hdr_len - TG_TCP_HDR_LEN;
+	if (options.len > TG_TCP_OPTIONS_MAX_LEN)
+		return -TG_EINVAL;
+	if (options.len && bpf_xdp_load_bytes(ctx, syn->l4_off + TG_TCP_HDR_LEN, options.bytes,
+					      options.len))
+		return -TG_EINVAL;
+	tg_options_read(&options, &offered);
+	answer = tg_synack_agree(syn, &offered, svc);
+	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
+
+	frame_len = syn->l3_off + tg_synack_len(syn, &answer);
+	resize = (long)frame_len - (long)bpf_xdp_get_buff_len(ctx);
+	if (resize && bpf_xdp_adjust_tail(ctx, (int)resize))
+		return -TG_ENOENT;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	if (data + TG_ETH_HDR_LEN > end)
+		return -TG_ENOENT;
+	if (!tg_synack_write((struct tg_writer){data + syn->l3_off, end}, syn, &answer, cookie))
+		return -TG_ENOENT;
+	tg_ethernet_reflect(data);
+	return 0;
+}
+
+static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_host_settings *settings,
+					 const struct tg_packet *syn,
+					 enum tg_parse_result result, __u32 id)
+{
+	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	const struct tg_siphash_key *key;
+	struct tg_decision d;
+	__u64 epoch;
+	int err;
+
+	if (!svc || svc->mode == TG_MODE_OFF)
+		return XDP_PASS;
+	tg_count(id, TG_COUNT_syn);
+	d = tg_host_judge_syn(syn, result, svc);
+	if (svc->mode == TG_MODE_MONITOR) {
+		if (d.verdict != TG_PASS)
+			tg_count(id, d.verdict == TG_DROP ? TG_COUNT_would_drop
+							  : TG_COUNT_would_answer);
+		return XDP_PASS;
+	}
+	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {
+		tg_count(id, d.counter);
+		return d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;
+	}
+	if (TG_UNLIKELY(tg_syn_meets_socket(ctx, settings, syn))) {
+		tg_count(id, TG_COUNT_pass_existing);
+		return XDP_PASS;
+	}
+	epoch = tg_epoch_now(settings);
+	key = tg_key_find(settings, epoch);
+	if (TG_UNLIKELY(!key)) {
+		d = tg_host_judge_no_key(settings->stale_keys);
+		tg_count(id, d.counter);
+		return d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;
+	}
+	err = tg_syn_answer(ctx, syn, svc, epoch, key);
+	if (TG_UNLIKELY(err)) {
+		tg_count(id, err == -TG_EINVAL ? TG_COUNT_drop_malformed : TG_COUNT_drop_tx);
+		return XDP_DROP;
+	}
+	tg_count(id, TG_COUNT_cookie_sent);
+	return XDP_TX;
+}
+
+SEC("xdp.frags")
+int tg_host_xdp(struct xdp_md *ctx)
+{
+	const struct tg_host_settings *settings;
+	struct tg_packet pkt = {};
+	enum tg_parse_result result;
+	struct tg_decision d;
+	__u32 id;
+
+	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	if (result == TG_PARSE_OTHER)
+		return XDP_PASS;
+	if (result == TG_PARSE_TCP && TG_LIKELY(!tg_host_is_syn(&pkt)))
+		return XDP_PASS;
+	settings = tg_settings_get();
+	if (!settings)
+		return XDP_PASS;
+	if (TG_UNLIKELY(result != TG_PARSE_TCP && result != TG_PARSE_FRAGMENT)) {
+		d = tg_host_judge_parse(result);
+		if (d.verdict != TG_DROP)
+			return XDP_PASS;
+		tg_count(0, settings->enforce ? d.counter : TG_COUNT_would_drop);
+		return settings->enforce ? XDP_DROP : XDP_PASS;
+	}
+	if (!tg_host_is_syn(&pkt))
+		return XDP_PASS;
+	id = tg_service_find(settings, &pkt);
+	if (!id)
+		return XDP_PASS;
+	return tg_syn_handle(ctx, settings, &pkt, result, id);
+}
+
+char LICENSE[] SEC("license") = "GPL";

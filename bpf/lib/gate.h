@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * What the host gate's programs do with their maps: count, find a service, find
+ * the epoch's key, ask and feed the socket filter, look a socket up.
+ */
+#ifndef TG_BPF_GATE_H
+#define TG_BPF_GATE_H
+
+#include "maps.h"
+
+static __always_inline const struct tg_host_settings *tg_settings_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&tg_settings, &zero);
+}
+
+static __always_inline void tg_count(__u32 service_id, enum tg_counter counter)
+{
+	struct tg_counter_row *c = bpf_map_lookup_elem(&tg_counters, &service_id);
+
+	if (c && (__u32)counter < TG_COUNTERS)
+		c->count[counter]++; /* per CPU, and XDP and TC run with softirqs off */
+}
+
+/* The id of the service that protects this destination; 0 if none does. */
+static __always_inline __u32 tg_service_find(const struct tg_host_settings *settings,
+					     const struct tg_packet *pkt)
+{
+	__u32 port = tg_swap16(TG_DST_PORT_BE(pkt));
+	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
+	struct tg_prefix_key key = {
+		.port_be = TG_DST_PORT_BE(pkt),
+		.family = pkt->family,
+	};
+	int i;
+
+	if (!entry || !*entry)
+		return 0;
+	if (!(*entry & TG_PORT_HAS_PREFIXES))
+		return TG_PORT_SERVICE(*entry);
+	for (i = 0; i < TG_PREFIX_LENS_MAX; i++) {
+		__u8 len = pkt->family == 4 ? settings->prefix_lens_v4[i]
+					    : settings->prefix_lens_v6[i];
+		__u32 *id;
+
+		if (len > 128)
+			break;
+		key.addr = tg_addr_mask(pkt->dst, pkt->family, len);
+		key.prefix_len = len;
+		id = bpf_map_lookup_elem(&tg_prefixes, &key);
+		if (id)
+			return *id;
+	}
+	return TG_PORT_SERVICE(*entry);
+}
+
+static __always_inline __u64 tg_epoch_now(const struct tg_host_settings *settings)
+{
+	/* The coarse clock: its tick (1-10 ms) is nothing beside an epoch. */
+	__u64 unix_ns = bpf_ktime_get_coarse_ns() + settings->wall_minus_mono_ns;
+
+	return settings->epoch_len_ns ? unix_ns / settings->epoch_len_ns : 0;
+}
+
+/* The key of exactly this epoch; NULL if it is not loaded. */
+static __always_inline const struct tg_siphash_key *tg_key_find(const struct tg_host_settings *settings,
+								__u64 epoch)
+{
+	__u32 slot = (__u32)epoch & settings->key_slot_mask;
+	struct tg_epoch_key *k = bpf_map_lookup_elem(&tg_keys, &slot);
+
+	return k && k->epoch == epoch ? &k->key : 0;
+}
+
+static __always_inline __u16 tg_filter_tick_now(void)
+{
+	return tg_filter_tick(bpf_ktime_get_coarse_ns());
+}
+
+/* The option parser as a global function: the verifier goes through it once, not
+ * once for each way in which a header may lie before it. */
+__attribute__((noinline)) int tg_options_read(struct tg_options_cursor *c,
+					      struct tg_tcp_options *o)
+{
+	if (!c || !o)
+		return -TG_EINVAL;
+	*o = tg_tcp_options_parse(c);
+	return 0;
+}
+
+/* True if a socket may exist, or may have been in TIME-WAIT lately. */
+static __always_inline bool tg_filter_may_exist(const struct tg_host_settings *settings,
+						struct tg_filter_index at)
+{
+	__u32 *first = bpf_map_lookup_elem(&tg_sockets, &at.first);
+	__u32 *second = bpf_map_lookup_elem(&tg_sockets, &at.second);
+	__u16 now;
+
+	if (!first || !second)
+		return true;
+	if (!*first || !*second) /* by far the commonest */
+		return false;
+	now = tg_filter_tick_now();
+	return tg_filter_cell_hit(*first, now, settings->filter_keep_ticks) &&
+	       tg_filter_cell_hit(*second, now, settings->filter_keep_ticks);
+}
+
+static __always_inline void tg_filter_cell_open(__u32 index)
+{
+	__u32 *cell = bpf_map_lookup_elem(&tg_sockets, &index);
+
+	/* A full counter stays full: "maybe" for ever, never a wrong "no". */
+	if (cell && *cell >> 16 != TG_FILTER_LIVE_MAX)
+		__sync_fetch_and_add(cell, TG_FILTER_LIVE_ONE);
+}
+
+/* Notes that a socket was closed just now. */
+static __always_inline void tg_filter_cell_touch(__u32 index)
+{
+	__u16 *low_half = bpf_map_lookup_elem(&tg_sockets, &index);
+
+	if (low_half)
+		*low_half = tg_filter_tick_now();
+}
+
+static __always_inline void tg_filter_cell_close(__u32 index)
+{
+	__u32 *cell = bpf_map_lookup_elem(&tg_sockets, &index);
+
+	if (!cell)
+		return;
+	tg_filter_cell_touch(index);
+	if (*cell >> 16 != TG_FILTER_LIVE_MAX && *cell >> 16 != 0)
+		__sync_fetch_and_add(cell, -TG_FILTER_LIVE_ONE);
+}
+
+static __always_inline void tg_filter_open(struct tg_filter_index at)
+{
+	tg_filter_cell_open(at.first);
+	tg_filter_cell_open(at.second);
+}
+
+static __always_inline void tg_filter_touch(struct tg_filter_index at)
+{
+	tg_filter_cell_touch(at.first);
+	tg_filter_cell_touch(at.second);
+}
+
+static __always_inline void tg_filter_close(struct tg_filter_index at)
+{
+	tg_filter_cell_close(at.first);
+	tg_filter_cell_close(at.second);
+}
+
+/* An IPv4 peer of a dual-stack socket shows up as ::ffff:a.b.c.d. */
+static __always_inline void tg_packet_unmap(struct tg_packet *pkt)
+{
+	if (pkt->family != 6 || pkt->src.d[0] != 0 || pkt->src.w[2] != TG_WIRE32(0, 0, 0xff, 0xff))
+		return;
+	pkt->family = 4;
+	pkt->src.w[0] = pkt->src.w[3];
+	pkt->dst.w[0] = pkt->dst.w[3];
+}
+
+static __always_inline struct tg_filter_index tg_filter_at(const struct tg_host_settings *settings,
+							   const struct tg_packet *pkt)
+{
+	return tg_filter_index(settings->filter_keys, pkt->family, &pkt->src, &pkt->dst,
+			       pkt->ports);
+}
+
+/* The socket for this segment in the device's namespace: established, TIME-WAIT,
+ * request or listener. The caller releases it. */
+static __always_inline struct bpf_sock *tg_socket_find(void *ctx, const struct tg_packet *pkt)
+{
+	struct bpf_sock_tuple tuple = {};
+
+	if (pkt->family == 4) {
+		tuple.ipv4.saddr = pkt->src.w[0];
+		tuple.ipv4.daddr = pkt->dst.w[0];
+		tuple.ipv4.sport = TG_SRC_PORT_BE(pkt);
+		tuple.ipv4.dport = TG_DST_PORT_BE(pkt);
+		return bpf_skc_lookup_tcp(ctx, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+	}
+	__builtin_memcpy(tuple.ipv6.saddr, pkt->src.w, 16);
+	__builtin_memcpy(tuple.ipv6.daddr, pkt->dst.w, 16);
+	tuple.ipv6.sport = TG_SRC_PORT_BE(pkt);
+	tuple.ipv6.dport = TG_DST_PORT_BE(pkt);
+	return bpf_skc_lookup_tcp(ctx, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+}
+
+#endif

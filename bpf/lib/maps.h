@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The maps of the host gate. All four programs share them by name; their
+ * layouts are the ABI between the packet path and internal/plane, which takes
+ * them from this object's BTF.
+ */
+#ifndef TG_BPF_MAPS_H
+#define TG_BPF_MAPS_H
+
+#include "kernel.h"
+#include "../../core/host.h"
+#include "../../core/tuple_filter.h"
+
+#define TG_PREFIX_LENS_MAX 8
+
+/* Set by userspace; read by every program. One cache line is hot on the SYN path. */
+struct tg_host_settings {
+	__u64 wall_minus_mono_ns; /* unix time - CLOCK_MONOTONIC, wrapping */
+	__u64 epoch_len_ns;
+	__u64 netns_cookie;  /* the gate's network namespace */
+	__u32 key_slot_mask; /* slots in tg_keys - 1 */
+	__u16 filter_keep_ticks; /* how long a closed socket may stay in TIME-WAIT */
+	__u8 stale_keys;         /* enum tg_stale_keys */
+	__u8 enforce;            /* some service is in mode always */
+	uint64_t filter_keys[TG_FILTER_KEYS];
+	/* Distinct prefix lengths in use, longest first; 255 ends the list. */
+	__u8 prefix_lens_v4[TG_PREFIX_LENS_MAX];
+	__u8 prefix_lens_v6[TG_PREFIX_LENS_MAX];
+};
+
+struct tg_counter_row {
+	__u64 count[TG_COUNTERS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_host_settings);
+} tg_settings SEC(".maps");
+
+/* By destination port, host order. See TG_PORT_SERVICE. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 65536);
+	__type(key, __u32);
+	__type(value, __u32);
+} tg_ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 20);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct tg_prefix_key);
+	__type(value, __u32); /* service id */
+} tg_prefixes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_SERVICES_MAX + 1);
+	__type(key, __u32);
+	__type(value, struct tg_service);
+} tg_services SEC(".maps");
+
+/* Ring of epoch keys; userspace sets max_entries to a power of two. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 16);
+	__type(key, __u32);
+	__type(value, struct tg_epoch_key);
+} tg_keys SEC(".maps");
+
+/* The socket filter, core/tuple_filter.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_FILTER_CELLS);
+	__type(key, __u32);
+	__type(value, __u32);
+} tg_sockets SEC(".maps");
+
+/* By service id; id 0 counts what belongs to no service. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TG_SERVICES_MAX + 1);
+	__type(key, __u32);
+	__type(value, struct tg_counter_row);
+} tg_counters SEC(".maps");
+
+#endif

@@ -1,0 +1,11 @@
+// Command tidegate protects the TCP services of this machine from SYN floods.
+//
+// Every subcommand stands in its own file and stays thin: flags in, one call
+// into internal/, output. Results go to stdout, everything else to stderr.
+package main
+
+import "os"
+
+func main() {
+	os.Exit(execute(newRootCmd(), os.Args[1:], os.Stderr))
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The ground that every core header stands on: integer types, byte order,
+ * loads and stores on packet bytes, and the bounded cursor.
+ *
+ * Must never: include anything but the three freestanding headers below, keep
+ * state, or read a clock. The core is compiled for x86-64, BPF and Cortex-M3.
+ */
+#ifndef TG_BASE_H
+#define TG_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the core is written for little-endian machines (x86-64, bpfel, Cortex-M3)"
+#endif
+
+#define TG_INLINE static inline __attribute__((always_inline, unused))
+#define TG_LIKELY(x) __builtin_expect(!!(x), 1)
+#define TG_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* Network order to host order and back (the same swap both ways). */
+#define tg_swap16(x) __builtin_bswap16((uint16_t)(x))
+#define tg_swap32(x) __builtin_bswap32((uint32_t)(x))
+/* The 32-bit word whose four bytes on the wire are a, b, c, d. */
+#define TG_WIRE32(a, b, c, d)                                                                      \
+	((uint32_t)(uint8_t)(a) | (uint32_t)(uint8_t)(b) << 8 | (uint32_t)(uint8_t)(c) << 16 |     \
+	 (uint32_t)(uint8_t)(d) << 24)
+
+/* Unaligned access to packet bytes, in the order of the wire. The BPF back end
+ * turns an alignment of one into single-byte loads, and the verifier allows
+ * unaligned packet access on every machine we attach to, so there a plain
+ * dereference is right; elsewhere it would be undefined behaviour. */
+#ifdef __bpf__
+TG_INLINE uint16_t tg_load16(const void *p) { return *(const uint16_t *)p; }
+TG_INLINE uint32_t tg_load32(const void *p) { return *(const uint32_t *)p; }
+TG_INLINE uint64_t tg_load64(const void *p) { return *(const uint64_t *)p; }
+TG_INLINE void tg_store16(void *p, uint16_t v) { *(uint16_t *)p = v; }
+TG_INLINE void tg_store32(void *p, uint32_t v) { *(uint32_t *)p = v; }
+#else
+TG_INLINE uint16_t tg_load16(const void *p)
+{
+	uint16_t v;
+	__builtin_memcpy(&v, p, sizeof(v));
+	return v;
+}
+TG_INLINE uint32_t tg_load32(const void *p)
+{
+	uint32_t v;
+	__builtin_memcpy(&v, p, sizeof(v));
+	return v;
+}
+TG_INLINE uint64_t tg_load64(const void *p)
+{
+	uint64_t v;
+	__builtin_memcpy(&v, p, sizeof(v));
+	return v;
+}
+TG_INLINE void tg_store16(void *p, uint16_t v) { __builtin_memcpy(p, &v, sizeof(v)); }
+TG_INLINE void tg_store32(void *p, uint32_t v) { __builtin_memcpy(p, &v, sizeof(v)); }
+#endif
+
+/* Keeps an index below a power of two in a way that the compiler cannot prove
+ * away: the BPF verifier wants to see the bound beside the access. */
+#ifdef __bpf__
+#define TG_BOUND(index, power_of_two)                                                              \
+	({                                                                                         \
+		uint32_t tg_bound_ = (index);                                                      \
+		asm volatile("%0 &= %1" : "+r"(tg_bound_) : "i"((power_of_two) - 1));              \
+		tg_bound_;                                                                         \
+	})
+#else
+#define TG_BOUND(index, power_of_two) ((uint32_t)(index) & ((power_of_two) - 1))
+#endif
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The `tidegate` cookie layout: what our SYN-ACK's sequence number (and, with
+ * timestamps, its TSval) says, and how the client's ACK is held to it.
+ *
+ * Client without timestamps; everything stands in the ISN:
+ *
+ *    31  30     28 27       24  23   22  21                           0
+ *   +---+---------+-----------+----+----+------------------------------+
+ *   | P | MSS 3   | wscale 4  |SACK|ECN |           MAC 22             |  ISN
+ *   +---+---------+-----------+----+----+------------------------------+
+ *
+ * Client with timestamps, which must echo our TSval in its TSecr:
+ *
+ *    31  30                                                           0
+ *   +---+--------------------------------------------------------------+
+ *   | P |                       MAC 31 (bits 0-30)                      |  ISN
+ *   +---+--------------------------------------------------------------+
+ *    31     29 28       25  24   23  22                               0
+ *   +---------+-----------+----+----+----------------------------------+
+ *   | MSS 3   | wscale 4  |SACK|ECN |       MAC 23 (bits 31-53)         |  TSval
+ *   +---------+-----------+----+----+----------------------------------+
+ *
+ * P is the lowest bit of the epoch. MSS is an index into the tables below;
+ * wscale 15 means that the option was absent.
+ *
+ * The MAC is SipHash-2-4 under the epoch's key of this message (v4: 23 bytes,
+ * v6: 47; numbers little-endian, addresses and ports as on the wire):
+ *
+ *   source address | destination address | source port 2 | destination port 2 |
+ *   client ISN 4 | option bits 2 | epoch 4 | form 1
+ *
+ * The option bits are MSS | wscale << 3 | SACK << 7 | ECN << 8; form is 1
+ * without timestamps, 2 with. What the bits promise is told in
+ * docs/cookie-format.md.
+ */
+#ifndef TG_COOKIE_H
+#define TG_COOKIE_H
+
+#include "keys.h"
+#include "packet.h"
+#include "tcp_options.h"
+
+enum tg_cookie_form {
+	TG_COOKIE_PLAIN = 1,
+	TG_COOKIE_TS = 2,
+};
+
+#define TG_COOKIE_OPTION_BITS 9
+#define TG_COOKIE_PLAIN_MAC_BITS 22
+#define TG_COOKIE_TS_ISN_MAC_BITS 31
+#define TG_COOKIE_TS_VAL_MAC_BITS 23
+_Static_assert(1 + TG_COOKIE_OPTION_BITS + TG_COOKIE_PLAIN_MAC_BITS == 32, "ISN, plain form");
+_Static_assert(1 + TG_COOKIE_TS_ISN_MAC_BITS == 32, "ISN, timestamp form");
+_Static_assert(TG_COOKIE_OPTION_BITS + TG_COOKIE_TS_VAL_MAC_BITS == 32, "TSval");
+
+/* What a connection agrees on in its handshake. */
+struct tg_agreed {
+	uint16_t mss;   /* the client's, rounded down to the table */
+	uint8_t wscale; /* the client's shift, or TG_WSCALE_NONE */
+	bool sack_ok;
+	bool ts_ok;
+	bool ecn_ok;
+};
+
+struct tg_cookie {
+	uint32_t isn;   /* host order */
+	uint32_t tsval; /* host order; meaningful if the client uses timestamps */
+};
+
+/* The client's MSS, largest entry not above what it said. The floor is what
+ * bpf_sk_assign_tcp_reqsk accepts: 536, and IPv6's minimum MTU less 60. */
+TG_INLINE uint32_t tg_mss_index(uint8_t family, uint16_t mss)
+{
+	if (family == 4)
+		return (mss >= 1300) + (mss >= 1360) + (mss >= 1400) + (mss >= 1440) +
+		       (mss >= 1452) + (mss >= 1460) + (mss >= 8960);
+	return (mss >= 1280) + (mss >= 1340) + (mss >= 1380) + (mss >= 1420) + (mss >= 1432) +
+	       (mss >= 1440) + (mss >= 8940);
+}
+
+TG_INLINE uint16_t tg_mss_value(uint8_t family, uint32_t index)
+{
+	/* Written as code: a table in memory costs a BPF program a map. */
+	switch (index & 7) {
+	case 0: return family == 4 ? 536 : 1220;
+	case 1: return family == 4 ? 1300 : 1280;
+	case 2: return family == 4 ? 1360 : 1340;
+	case 3: return family == 4 ? 1400 : 1380;
+	case 4: return family == 4 ? 1440 : 1420;
+	case 5: return family == 4 ? 1452 : 1432;
+	case 6: return family == 4 ? 1460 : 1440;
+	default: return family == 4 ? 8960 : 8940;
+	}
+}
+
+TG_INLINE uint32_t tg_cookie_option_bits(uint32_t mss_index, uint8_t wscale, bool sack_ok,
+					 bool ecn_ok)
+{
+	return mss_index | (uint32_t)wscale << 3 | (uint32_t)sack_ok << 7 | (uint32_t)ecn_ok << 8;
+}
+
+TG_INLINE struct tg_agreed tg_cookie_agreed(uint8_t family, uint32_t option_bits, bool ts_ok)
+{
+	return (struct tg_agreed){
+		.mss = tg_mss_value(family, option_bits & 7),
+		.wscale = option_bits >> 3 & 15,
+		.sack_ok = option_bits >> 7 & 1,
+		.ecn_ok = option_bits >> 8 & 1,
+		.ts_ok = ts_ok,
+	};
+}
+
+/* The fields of a cookie keep the bits in wire order of the drawing above:
+ * MSS highest. */
+TG_INLINE uint32_t tg_cookie_pack_bits(uint32_t option_bits)
+{
+	return (option_bits & 7) << 6 | (option_bits >> 3 & 15) << 2 | (option_bits >> 7 & 1) << 1 |
+	       (option_bits >> 8 & 1);
+}
+
+TG_INLINE uint32_t tg_cookie_unpack_bits(uint32_t field)
+{
+	return (field >> 6 & 7) | (field >> 2 & 15) << 3 | (field >> 1 & 1) << 7 | (field & 1) << 8;
+}
+
+/* The 64-bit MAC that both forms take their bits from. src is the client. */
+TG_INLINE uint64_t tg_cookie_mac(const struct tg_packet *pkt, uint32_t client_isn,
+				 uint32_t option_bits, enum tg_cookie_form form, uint64_t epoch,
+				 const struct tg_siphash_key *key)
+{
+	struct tg_siphash s = tg_siphash_begin(key);
+	uint64_t tail = (uint64_t)option_bits | (uint64_t)(uint32_t)epoch << 16 |
+			(uint64_t)form << 48;
+
+	if (pkt->family == 4) {
+		tg_siphash_word(&s, pkt->src.d[0] | pkt->dst.d[0] << 32);
+		tail |= 23ULL << 56;
+	} else {
+		tg_siphash_word(&s, pkt->src.d[0]);
+		tg_siphash_word(&s, pkt->src.d[1]);
+		tg_siphash_word(&s, pkt->dst.d[0]);
+		tg_siphash_word(&s, pkt->dst.d[1]);
+		tail |= 47ULL << 56;
+	}
+	tg_siphash_word(&s, pkt->ports | (uint64_t)client_isn << 32);
+	return tg_siphash_end(&s, tail);
+}
+
+/* The cookie for a SYN. */
+TG_INLINE struct tg_cookie tg_cookie_make(const struct tg_packet *syn, uint32_t option_bits,
+					  bool ts_ok, uint64_t epoch,
+					  const struct tg_siphash_key *key)
+{
+	uint32_t parity = (uint32_t)(epoch & 1) << 31;
+	uint32_t field = tg_cookie_pack_bits(option_bits);
+	uint64_t mac = tg_cookie_mac(syn, syn->seq, option_bits,
+				     ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch, key);
+
+	if (ts_ok)
+		return (struct tg_cookie){
+			.isn = parity | ((uint32_t)mac & 0x7fffffffU),
+			.tsval = field << TG_COOKIE_TS_VAL_MAC_BITS |
+				 ((uint32_t)(mac >> 31) & 0x7fffffU),
+		};
+	return (struct tg_cookie){
+		.isn = parity | field << TG_COOKIE_PLAIN_MAC_BITS | ((uint32_t)mac & 0x3fffffU),
+	};
+}
+
+/* The epoch whose key an ISN names, of the current one and the one before. */
+TG_INLINE uint64_t tg_cookie_epoch(uint32_t isn, uint64_t now_epoch)
+{
+	return (isn >> 31) == (now_epoch & 1) ? now_epoch : now_epoch - 1;
+}
+
+/* The option bits that a cookie claims; worth nothing until verified. */
+TG_INLINE uint32_t tg_cookie_claimed_bits(struct tg_cookie cookie, bool ts_ok)
+{
+	return tg_cookie_unpack_bits((ts_ok ? cookie.tsval >> TG_COOKIE_TS_VAL_MAC_BITS
+					    : cookie.isn >> TG_COOKIE_PLAIN_MAC_BITS) &
+				     ((1U << TG_COOKIE_OPTION_BITS) - 1));
+}
+
+/* True if `cookie`, which came back in `ack`, is the one made for this client
+ * in `epoch`. The whole cookie is made anew and compared in constant time. */
+TG_INLINE bool tg_cookie_verify(const struct tg_packet *ack, struct tg_cookie cookie, bool ts_ok,
+				uint64_t epoch, const struct tg_siphash_key *key)
+{
+	uint32_t bits = tg_cookie_claimed_bits(cookie, ts_ok);
+	uint64_t mac = tg_cookie_mac(ack, ack->seq - 1, bits,
+				     ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch, key);
+	uint32_t diff;
+
+	if (ts_ok)
+		diff = ((cookie.isn ^ (uint32_t)mac) & 0x7fffffffU) |
+		       ((cookie.tsval ^ (uint32_t)(mac >> 31)) & 0x7fffffU);
+	else
+		diff = (cookie.isn ^ (uint32_t)mac) & 0x3fffffU;
+	return diff == 0 && (cookie.isn >> 31) == (epoch & 1);
+}
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The host role's judgement: what becomes of a SYN, and of an ACK, for a
+ * protected service. Plane-neutral: a plane parses with packet.h, finds the
+ * service, asks here, and does what the verdict says.
+ */
+#ifndef TG_HOST_H
+#define TG_HOST_H
+
+#include "cookie.h"
+#include "service.h"
+#include "synack.h"
+
+enum tg_counter {
+#define X(name, help) TG_COUNT_##name,
+#include "counters.def"
+#undef X
+	TG_COUNTERS,
+	TG_COUNT_NOTHING = TG_COUNTERS, /* this decision is not counted */
+};
+
+enum tg_verdict {
+	TG_PASS,  /* to the kernel, untouched */
+	TG_DROP,
+	TG_REPLY, /* SYN: answer with a cookie. ACK: hand to the kernel as a connection */
+};
+
+struct tg_decision {
+	enum tg_verdict verdict;
+	enum tg_counter counter;
+};
+
+#define TG_DECIDE(v, c) ((struct tg_decision){.verdict = (v), .counter = (c)})
+
+/* True for what the SYN path looks at; everything else goes by at once. */
+TG_INLINE bool tg_host_is_syn(const struct tg_packet *pkt)
+{
+	return (pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) == TG_TCP_SYN;
+}
+
+/* True for what may complete a handshake: an ACK, with data or FIN or without. */
+TG_INLINE bool tg_host_is_ack(const struct tg_packet *pkt)
+{
+	return (pkt->flags & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_RST)) == TG_TCP_ACK;
+}
+
+/* The parse results that already condemn a packet, whatever it is addressed to
+ * (its port may not even be in it). Asked only while some service is protected.
+ * Nobody sends these: RFC 1858, RFC 3128, RFC 8504 section 5.3. */
+TG_INLINE struct tg_decision tg_host_judge_parse(enum tg_parse_result result)
+{
+	switch (result) {
+	case TG_PARSE_OVERLAY:
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_fragment);
+	case TG_PARSE_EXT_CHAIN:
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_ext_chain);
+	case TG_PARSE_CUT_TCP:
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
+	default:
+		return TG_DECIDE(TG_PASS, TG_COUNT_NOTHING);
+	}
+}
+
+/* A SYN to a service whose mode is not off. In monitor mode the plane counts
+ * would_answer or would_drop instead of acting. TG_REPLY still depends on the
+ * socket filter and on the epoch's key. */
+TG_INLINE struct tg_decision tg_host_judge_syn(const struct tg_packet *syn,
+					       enum tg_parse_result result,
+					       const struct tg_service *svc)
+{
+	if (svc->listener != TG_LISTENER_OK)
+		return TG_DECIDE(TG_PASS, TG_COUNT_pass_listener);
+	if (syn->flags & (TG_TCP_FIN | TG_TCP_RST))
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_flags);
+	if (result == TG_PARSE_FRAGMENT)
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_fragment);
+	if (syn->tcp_hdr_len < TG_TCP_HDR_LEN || syn->tcp_hdr_len > syn->l4_len)
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
+	if (tg_packet_is_group(syn))
+		return TG_DECIDE(TG_PASS, TG_COUNT_pass_frame);
+	if (tg_packet_source_is_bogus(syn))
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_source);
+	return TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
+}
+
+/* What happens to a SYN, or is counted, when no key of this epoch is loaded. */
+TG_INLINE struct tg_decision tg_host_judge_no_key(uint32_t stale_keys)
+{
+	return stale_keys == TG_STALE_DROP ? TG_DECIDE(TG_DROP, TG_COUNT_drop_no_key)
+					   : TG_DECIDE(TG_PASS, TG_COUNT_pass_no_key);
+}
+
+/* What an ACK says that may carry a cookie. */
+struct tg_ack {
+	struct tg_cookie cookie;
+	uint32_t tsval; /* the client's */
+	bool ts_ok;
+};
+
+/* `o` are the options of the ACK. */
+TG_INLINE struct tg_ack tg_host_read_ack(const struct tg_packet *ack,
+					 const struct tg_tcp_options *o)
+{
+	return (struct tg_ack){
+		.cookie = {.isn = ack->ack - 1, .tsval = o->tsecr},
+		.tsval = o->tsval,
+		.ts_ok = o->ts_ok,
+	};
+}
+
+#endif

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * From an Ethernet frame to a TCP segment: VLAN and QinQ tags, IPv4 with
+ * options, IPv6 with extension headers, fragments. Says what the packet is and
+ * where its parts stand; decides nothing.
+ *
+ * Offsets, not pointers, are kept: the BPF verifier and a reader both follow a
+ * small number more easily than a moving pointer.
+ */
+#ifndef TG_PACKET_H
+#define TG_PACKET_H
+
+#include "base.h"
+
+#define TG_ETH_HDR_LEN 14
+#define TG_VLAN_TAG_LEN 4
+#define TG_VLAN_TAGS_MAX 2
+#define TG_IPV4_HDR_LEN 20 /* without options */
+#define TG_IPV6_HDR_LEN 40
+#define TG_TCP_HDR_LEN 20 /* without options */
+#define TG_IPV6_EXT_MAX 6 /* extension headers walked */
+
+typedef uint16_t tg_ethertype; /* as on the wire */
+#define TG_ETHERTYPE_IPV4 ((tg_ethertype)0x0008)
+#define TG_ETHERTYPE_IPV6 ((tg_ethertype)0xdd86)
+#define TG_ETHERTYPE_VLAN ((tg_ethertype)0x0081)  /* 0x8100, 802.1Q */
+#define TG_ETHERTYPE_QINQ ((tg_ethertype)0xa888)  /* 0x88a8, 802.1ad */
+#define TG_ETHERTYPE_QINQ1 ((tg_ethertype)0x0091) /* 0x9100, before the standard */
+
+enum tg_ip_proto {
+	TG_IPPROTO_HOPOPTS = 0,
+	TG_IPPROTO_TCP = 6,
+	TG_IPPROTO_ROUTING = 43,
+	TG_IPPROTO_FRAGMENT = 44,
+	TG_IPPROTO_AH = 51,
+	TG_IPPROTO_DSTOPTS = 60,
+};
+
+enum tg_tcp_flag {
+	TG_TCP_FIN = 0x01,
+	TG_TCP_SYN = 0x02,
+	TG_TCP_RST = 0x04,
+	TG_TCP_PSH = 0x08,
+	TG_TCP_ACK = 0x10,
+	TG_TCP_URG = 0x20,
+	TG_TCP_ECE = 0x40,
+	TG_TCP_CWR = 0x80,
+};
+
+enum tg_parse_result {
+	TG_PARSE_OTHER,     /* not TCP over IP, or a later fragment: nothing of ours */
+	TG_PARSE_TCP,       /* a TCP header with at least 20 bytes in the frame */
+	TG_PARSE_FRAGMENT,  /* as TCP, but the first of several fragments */
+	TG_PARSE_CUT_TCP,   /* a first fragment, or a packet, that ends inside the TCP header */
+	TG_PARSE_OVERLAY,   /* a fragment with offset 8-19: it would overwrite TCP's flags (RFC 3128) */
+	TG_PARSE_EXT_CHAIN, /* more extension headers than TG_IPV6_EXT_MAX */
+};
+
+union tg_addr {
+	uint64_t d[2];
+	uint32_t w[4]; /* as on the wire; IPv4 stands in w[0], the rest is zero */
+};
+
+/* What a frame is. Of a packet that is not TCP only `l3_off` may be set. */
+struct tg_packet {
+	union tg_addr src, dst;
+	uint32_t ports;  /* source port low, destination port high, each as on the wire */
+	uint32_t seq;    /* host order */
+	uint32_t ack;
+	uint32_t l3_off; /* bytes from the start of the frame to the IP header */
+	uint32_t l4_off; /* ... to the TCP header */
+	uint32_t l4_len; /* TCP segment length by the IP header, header included */
+	uint8_t tcp_hdr_len; /* bytes, by the data offset */
+	uint8_t flags;   /* enum tg_tcp_flag */
+	uint8_t family;  /* 4 or 6 */
+	uint8_t ip_ecn;  /* the ECN field, 0-3 */
+	bool group_frame; /* sent to a broadcast or multicast MAC address */
+};
+
+#define TG_SRC_PORT_BE(pkt) ((uint16_t)(pkt)->ports)
+#define TG_DST_PORT_BE(pkt) ((uint16_t)((pkt)->ports >> 16))
+
+/* Reads the TCP header at l4_off; l3 and l4_len are set already. */
+TG_INLINE enum tg_parse_result tg_packet_tcp(struct tg_packet *pkt, const uint8_t *data,
+					     const uint8_t *end, bool first_fragment)
+{
+	const uint8_t *tcp = data + pkt->l4_off;
+
+	if (tcp + TG_TCP_HDR_LEN > end || pkt->l4_len < TG_TCP_HDR_LEN)
+		return TG_PARSE_CUT_TCP;
+	pkt->ports = tg_load32(tcp);
+	pkt->seq = tg_swap32(tg_load32(tcp + 4));
+	pkt->ack = tg_swap32(tg_load32(tcp + 8));
+	pkt->tcp_hdr_len = (uint8_t)((tcp[12] >> 4) * 4);
+	pkt->flags = tcp[13];
+	return first_fragment ? TG_PARSE_FRAGMENT : TG_PARSE_TCP;
+}
+
+TG_INLINE enum tg_parse_result tg_packet_ipv4(struct tg_packet *pkt, const uint8_t *data,
+					      const uint8_t *end)
+{
+	const uint8_t *ip = data + pkt->l3_off;
+	uint32_t hdr_len, total_len, frag, frag_off;
+
+	if (ip + TG_IPV4_HDR_LEN > end || ip[0] >> 4 != 4 || ip[9] != TG_IPPROTO_TCP)
+		return TG_PARSE_OTHER;
+	hdr_len = (ip[0] & 0xfU) * 4;
+	total_len = tg_swap16(tg_load16(ip + 2));
+	if (hdr_len < TG_IPV4_HDR_LEN || total_len < hdr_len)
+		return TG_PARSE_OTHER; /* the kernel drops these as broken IP */
+	pkt->family = 4;
+	pkt->ip_ecn = ip[1] & 3;
+	pkt->src.d[0] = tg_load32(ip + 12);
+	pkt->src.d[1] = 0;
+	pkt->dst.d[0] = tg_load32(ip + 16);
+	pkt->dst.d[1] = 0;
+	pkt->l4_off = pkt->l3_off + hdr_len;
+	pkt->l4_len = total_len - hdr_len;
+	frag = tg_swap16(tg_load16(ip + 6));
+	frag_off = (frag & 0x1fffU) * 8;
+	if (frag_off)
+		return frag_off < TG_TCP_HDR_LEN ? TG_PARSE_OVERLAY : TG_PARSE_OTHER;
+	return tg_packet_tcp(pkt, data, end, frag & 0x2000);
+}
+
+/* Walks the extension headers; sets l4_off and l4_len. */
+TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8_t *data,
+					      const uint8_t *end)
+{
+	const uint8_t *ip = data + pkt->l3_off;
+	uint32_t off = pkt->l3_off + TG_IPV6_HDR_LEN;
+	uint32_t l3_end, next;
+	bool first_fragment = false;
+	int i;
+
+	if (ip + TG_IPV6_HDR_LEN > end || ip[0] >> 4 != 6)
+		return TG_PARSE_OTHER;
+	pkt->family = 6;
+	pkt->ip_ecn = ip[1] >> 4 & 3;
+	pkt->src.d[0] = tg_load64(ip + 8);
+	pkt->src.d[1] = tg_load64(ip + 16);
+	pkt->dst.d[0] = tg_load64(ip + 24);
+	pkt->dst.d[1] = tg_load64(ip + 32);
+	/* A jumbogram has length 0 here (RFC 2675); no SYN is one. */
+	l3_end = off + tg_swap16(tg_load16(ip + 4));
+	next = ip[6];
+	for (i = 0; next != TG_IPPROTO_TCP; i++) {
+		const uint8_t *ext = data + off;
+		uint32_t ext_len;
+
+		if (next != TG_IPPROTO_HOPOPTS && next != TG_IPPROTO_ROUTING &&
+		    next != TG_IPPROTO_FRAGMENT && next != TG_IPPROTO_AH &&
+		    next != TG_IPPROTO_DSTOPTS)
+			return TG_PARSE_OTHER;
+		if (i == TG_IPV6_EXT_MAX)
+			return TG_PARSE_EXT_CHAIN;
+		if (ext + 8 > end || off + 8 > l3_end)
+			return TG_PARSE_OTHER; /* cut inside an extension header: never TCP to anyone */
+		ext_len = (ext[1] + 1U) * 8;
+		if (next == TG_IPPROTO_FRAGMENT) {
+			uint32_t frag = tg_swap16(tg_load16(ext + 2));
+
+			ext_len = 8;
+			if (frag & 0xfff8U) {
+				if (ext[0] != TG_IPPROTO_TCP)
+					return TG_PARSE_OTHER;
+				return (frag & 0xfff8U) < TG_TCP_HDR_LEN ? TG_PARSE_OVERLAY
+									  : TG_PARSE_OTHER;
+			}
+			if (frag & 1)
+				first_fragment = true;
+			/* else: an atomic fragment (RFC 6946), a whole packet */
+		} else if (next == TG_IPPROTO_AH) {
+			ext_len = (ext[1] + 2U) * 4;
+		} else if (next == TG_IPPROTO_ROUTING && ext[3] != 0) {
+			return TG_PARSE_OTHER; /* segments left: the destination is not this one */
+		}
+		next = ext[0];
+		off += ext_len;
+		if (off > l3_end)
+			return TG_PARSE_OTHER;
+	}
+	pkt->l4_off = off;
+	pkt->l4_len = l3_end - off;
+	return tg_packet_tcp(pkt, data, end, first_fragment);
+}
+
+TG_INLINE bool tg_ethertype_is_vlan(tg_ethertype type)
+{
+	return type == TG_ETHERTYPE_VLAN || type == TG_ETHERTYPE_QINQ ||
+	       type == TG_ETHERTYPE_QINQ1;
+}
+
+/* Parses the frame [data, end). */
+TG_INLINE enum tg_parse_result tg_packet_parse(struct tg_packet *pkt, const uint8_t *data,
+					       const uint8_t *end)
+{
+	uint32_t off = TG_ETH_HDR_LEN;
+	tg_ethertype type;
+	int i;
+
+	if (data + TG_ETH_HDR_LEN > end)
+		return TG_PARSE_OTHER;
+	pkt->group_frame = data[0] & 1;
+	type = tg_load16(data + 12);
+	for (i = 0; i < TG_VLAN_TAGS_MAX; i++) {
+		if (TG_LIKELY(!tg_ethertype_is_vlan(type)))
+			break;
+		if (data + off + TG_VLAN_TAG_LEN > end)
+			return TG_PARSE_OTHER;
+		type = tg_load16(data + off + 2);
+		off += TG_VLAN_TAG_LEN;
+	}
+	pkt->l3_off = off;
+	if (type == TG_ETHERTYPE_IPV4)
+		return tg_packet_ipv4(pkt, data, end);
+	if (type == TG_ETHERTYPE_IPV6)
+		return tg_packet_ipv6(pkt, data, end);
+	return TG_PARSE_OTHER;
+}
+
+/* A source that cannot be a client: unspecified or 0/8, loopback, multicast,
+ * broadcast, or the destination itself (a "land" packet). */
+TG_INLINE bool tg_packet_source_is_bogus(const struct tg_packet *pkt)
+{
+	uint8_t first = (uint8_t)pkt->src.w[0];
+
+	if (pkt->src.d[0] == pkt->dst.d[0] && pkt->src.d[1] == pkt->dst.d[1])
+		return true;
+	if (pkt->family == 4)
+		return first == 0 || first == 127 || (first & 0xf0) == 0xe0 ||
+		       pkt->src.w[0] == 0xffffffffU;
+	return first == 0xff || (pkt->src.d[0] == 0 && (pkt->src.w[2] == 0 &&
+				 (pkt->src.w[3] == 0 || pkt->src.w[3] == TG_WIRE32(0, 0, 0, 1))));
+}
+
+/* A destination that answers must never come from. */
+TG_INLINE bool tg_packet_is_group(const struct tg_packet *pkt)
+{
+	uint8_t first = (uint8_t)pkt->dst.w[0];
+
+	if (pkt->group_frame)
+		return true;
+	if (pkt->family == 4)
+		return (first & 0xf0) == 0xe0 || pkt->dst.w[0] == 0xffffffffU;
+	return first == 0xff;
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * What a gate knows of a service it protects, and how it is found. Part of the
+ * map ABI: Go takes these layouts from the compiled object.
+ */
+#ifndef TG_SERVICE_H
+#define TG_SERVICE_H
+
+#include "packet.h"
+
+enum tg_mode {
+	TG_MODE_OFF = 0,
+	TG_MODE_MONITOR = 1,
+	TG_MODE_ALWAYS = 2,
+};
+
+enum tg_listener {
+	TG_LISTENER_OK = 0,
+	TG_LISTENER_NONE = 1,    /* nobody listens: the kernel shall answer RST */
+	TG_LISTENER_MPTCP = 2,   /* cannot be adopted */
+	TG_LISTENER_REFUSED = 3, /* the kernel refused an adoption; written by the packet path */
+};
+
+enum tg_stale_keys {
+	TG_STALE_PASS = 0,
+	TG_STALE_DROP = 1,
+};
+
+#define TG_SERVICES_MAX 10000 /* ids 1..TG_SERVICES_MAX; 0 counts what belongs to none */
+
+struct tg_service {
+	uint16_t mss_v4; /* what our SYN-ACK advertises, bytes */
+	uint16_t mss_v6;
+	uint16_t window; /* its unscaled window, bytes */
+	uint8_t wscale;  /* shift it advertises if the client offered one; TG_WSCALE_NONE: never */
+	uint8_t sack;    /* 1: agree to SACK, timestamps, ECN if offered */
+	uint8_t timestamps;
+	uint8_t ecn;
+	uint8_t mode;     /* enum tg_mode */
+	uint8_t listener; /* enum tg_listener */
+};
+_Static_assert(sizeof(struct tg_service) == 12, "map ABI");
+
+/* Key of the table of services that protect particular prefixes. */
+struct tg_prefix_key {
+	union tg_addr addr; /* masked to the prefix */
+	uint16_t port_be;
+	uint8_t prefix_len;
+	uint8_t family;
+	uint32_t pad;
+};
+_Static_assert(sizeof(struct tg_prefix_key) == 24, "map ABI");
+
+/* A port's entry in the port table: 0 if nobody protects it; else the id of the
+ * service for every address (0: none), and whether some prefixes have their own. */
+#define TG_PORT_HAS_PREFIXES 0x80000000U
+#define TG_PORT_SERVICE(entry) ((entry) & 0xffffU)
+
+TG_INLINE union tg_addr tg_addr_mask(union tg_addr a, uint8_t family, uint8_t len)
+{
+	uint32_t i, left = len;
+
+	for (i = 0; i < 4; i++) {
+		uint32_t bits = left > 32 ? 32 : left;
+
+		a.w[i] &= bits ? tg_swap32(0xffffffffU << (32 - bits)) : 0;
+		left -= bits;
+		if (family == 4)
+			break;
+	}
+	return a;
+}
+
+#endif

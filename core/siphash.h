@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * SipHash-2-4, 64-bit output (Aumasson, Bernstein: "SipHash: a fast
+ * short-input PRF", 2012). Word-wise, so that a caller who already holds its
+ * message in registers never writes it to memory.
+ */
+#ifndef TG_SIPHASH_H
+#define TG_SIPHASH_H
+
+#include "base.h"
+
+struct tg_siphash_key {
+	uint64_t k0; /* bytes 0-7 of the key, little-endian */
+	uint64_t k1; /* bytes 8-15 */
+};
+
+struct tg_siphash {
+	uint64_t v0, v1, v2, v3;
+};
+
+#define TG_ROTL64(x, n) ((x) << (n) | (x) >> (64 - (n)))
+
+TG_INLINE void tg_siphash_round(struct tg_siphash *s)
+{
+	s->v0 += s->v1;
+	s->v1 = TG_ROTL64(s->v1, 13) ^ s->v0;
+	s->v0 = TG_ROTL64(s->v0, 32);
+	s->v2 += s->v3;
+	s->v3 = TG_ROTL64(s->v3, 16) ^ s->v2;
+	s->v0 += s->v3;
+	s->v3 = TG_ROTL64(s->v3, 21) ^ s->v0;
+	s->v2 += s->v1;
+	s->v1 = TG_ROTL64(s->v1, 17) ^ s->v2;
+	s->v2 = TG_ROTL64(s->v2, 32);
+}
+
+TG_INLINE struct tg_siphash tg_siphash_begin(const struct tg_siphash_key *key)
+{
+	return (struct tg_siphash){
+		.v0 = key->k0 ^ 0x736f6d6570736575ULL,
+		.v1 = key->k1 ^ 0x646f72616e646f6dULL,
+		.v2 = key->k0 ^ 0x6c7967656e657261ULL,
+		.v3 = key->k1 ^ 0x7465646279746573ULL,
+	};
+}
+
+/* Absorbs 8 message bytes, given as a little-endian word. */
+TG_INLINE void tg_siphash_word(struct tg_siphash *s, uint64_t m)
+{
+	s->v3 ^= m;
+	tg_siphash_round(s);
+	tg_siphash_round(s);
+	s->v0 ^= m;
+}
+
+/* Ends the message. `tail` holds its last 0-7 bytes, little-endian, and the
+ * whole length in bytes (mod 256) in the top byte. */
+TG_INLINE uint64_t tg_siphash_end(struct tg_siphash *s, uint64_t tail)
+{
+	tg_siphash_word(s, tail);
+	s->v2 ^= 0xff;
+	tg_siphash_round(s);
+	tg_siphash_round(s);
+	tg_siphash_round(s);
+	tg_siphash_round(s);
+	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
+}
+
+/* Hash of `len` bytes; not for packet paths. */
+TG_INLINE uint64_t tg_siphash24(const struct tg_siphash_key *key, const uint8_t *data, size_t len)
+{
+	struct tg_siphash s = tg_siphash_begin(key);
+	uint64_t tail = (uint64_t)len << 56;
+	size_t i;
+
+	for (i = 0; i + 8 <= len; i += 8)
+		tg_siphash_word(&s, tg_load64(data + i));
+	for (; i < len; i++)
+		tail |= (uint64_t)data[i] << (8 * (i % 8));
+	return tg_siphash_end(&s, tail);
+}
+
+#endif

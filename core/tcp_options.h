@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * TCP options of a handshake: parser and writer, each on a bounded cursor.
+ *
+ * Reading follows what Linux does (so that a connection is the same with the
+ * gate and without): a lying length ends the list, what stood before it
+ * counts; of an option given twice the last counts; an option of the wrong
+ * length is skipped. Kinds not listed here are skipped by their length.
+ */
+#ifndef TG_TCP_OPTIONS_H
+#define TG_TCP_OPTIONS_H
+
+#include "base.h"
+
+enum tg_tcp_option_kind {
+	TG_TCPOPT_EOL = 0,
+	TG_TCPOPT_NOP = 1,
+	TG_TCPOPT_MSS = 2,       /* RFC 9293, length 4 */
+	TG_TCPOPT_WSCALE = 3,    /* RFC 7323, length 3 */
+	TG_TCPOPT_SACK_OK = 4,   /* RFC 2018, length 2 */
+	TG_TCPOPT_TIMESTAMP = 8, /* RFC 7323, length 10 */
+};
+
+#define TG_TCP_OPTIONS_MAX_LEN 40
+#define TG_WSCALE_MAX 14  /* RFC 7323 section 2.3 */
+#define TG_WSCALE_NONE 15 /* no window scale option; also its code in a cookie */
+
+struct tg_tcp_options {
+	uint32_t tsval; /* host order; valid if ts_ok */
+	uint32_t tsecr;
+	uint16_t mss;   /* bytes; 0: the option was absent */
+	uint8_t wscale; /* 0-14, or TG_WSCALE_NONE */
+	bool sack_ok;
+	bool ts_ok;
+};
+
+/* The options of one segment, copied out of it by the plane, and the bounded
+ * cursor over them. Only the first `len` bytes count; the rest of the room lets
+ * the longest field be read at any masked position without leaving it. */
+#define TG_OPTIONS_ROOM 80
+struct tg_options_cursor {
+	uint8_t bytes[TG_OPTIONS_ROOM];
+	uint32_t at;  /* next byte; never passes len */
+	uint32_t len; /* <= TG_TCP_OPTIONS_MAX_LEN */
+};
+_Static_assert(64 + 10 <= TG_OPTIONS_ROOM, "a masked position plus the longest field");
+
+TG_INLINE uint32_t tg_options_left(const struct tg_options_cursor *c)
+{
+	return c->len - c->at;
+}
+
+/* The byte, or the big-endian word, that stands `ahead` bytes from the cursor;
+ * ask tg_options_left first. Byte by byte: the position has no alignment, and
+ * BPF has no unaligned access to its stack. */
+TG_INLINE uint8_t tg_options_peek(const struct tg_options_cursor *c, uint32_t ahead)
+{
+	return c->bytes[TG_BOUND(c->at, 64) + ahead];
+}
+
+TG_INLINE uint32_t tg_options_peek32(const struct tg_options_cursor *c, uint32_t ahead)
+{
+	const uint8_t *p = &c->bytes[TG_BOUND(c->at, 64)];
+
+	return (uint32_t)p[ahead] << 24 | (uint32_t)p[ahead + 1] << 16 |
+	       (uint32_t)p[ahead + 2] << 8 | p[ahead + 3];
+}
+
+/* Reads the option under the cursor into `o` and moves on. False at the end. */
+TG_INLINE bool tg_tcp_option_next(struct tg_options_cursor *c, struct tg_tcp_options *o)
+{
+	uint8_t kind, len;
+
+	if (tg_options_left(c) < 1)
+		return false;
+	kind = tg_options_peek(c, 0);
+	if (kind == TG_TCPOPT_EOL)
+		return false;
+	if (kind == TG_TCPOPT_NOP) {
+		c->at += 1;
+		return true;
+	}
+	if (tg_options_left(c) < 2)
+		return false;
+	len = tg_options_peek(c, 1);
+	if (len < 2 || len > tg_options_left(c))
+		return false;
+	if (kind == TG_TCPOPT_MSS && len == 4) {
+		uint16_t mss = (uint16_t)(tg_options_peek(c, 2) << 8 | tg_options_peek(c, 3));
+
+		if (mss)
+			o->mss = mss;
+	} else if (kind == TG_TCPOPT_WSCALE && len == 3) {
+		uint8_t shift = tg_options_peek(c, 2);
+
+		o->wscale = shift > TG_WSCALE_MAX ? TG_WSCALE_MAX : shift;
+	} else if (kind == TG_TCPOPT_SACK_OK && len == 2) {
+		o->sack_ok = true;
+	} else if (kind == TG_TCPOPT_TIMESTAMP && len == 10) {
+		o->ts_ok = true;
+		o->tsval = tg_options_peek32(c, 2);
+		o->tsecr = tg_options_peek32(c, 6);
+	}
+	c->at += len;
+	return true;
+}
+
+/* Parses the whole list. */
+TG_INLINE struct tg_tcp_options tg_tcp_options_parse(struct tg_options_cursor *c)
+{
+	struct tg_tcp_options o = {.wscale = TG_WSCALE_NONE};
+	int i;
+
+	if (c->len > TG_TCP_OPTIONS_MAX_LEN)
+		return o;
+	/* Each turn eats at least one byte. */
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (i = 0; i < TG_TCP_OPTIONS_MAX_LEN; i++)
+		if (!tg_tcp_option_next(c, &o))
+			break;
+	return o;
+}
+
+/* The first three words of options as nearly every sender lays out timestamps
+ * after the SYN: NOP, NOP, timestamps (RFC 7323 appendix A). False if they are
+ * anything else; then the whole list has to be parsed. */
+TG_INLINE bool tg_tcp_timestamps_aligned(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t *tsval,
+					 uint32_t *tsecr)
+{
+	if (w0 != TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP, TG_TCPOPT_TIMESTAMP, 10))
+		return false;
+	*tsval = tg_swap32(w1);
+	*tsecr = tg_swap32(w2);
+	return true;
+}
+
+/* A bounded cursor for writing: `at` never passes `end`. */
+struct tg_writer {
+	uint8_t *at;
+	uint8_t *end;
+};
+
+TG_INLINE bool tg_writer_has(const struct tg_writer *w, uint32_t len)
+{
+	return w->at + len <= w->end;
+}
+
+/* Length in bytes of what tg_tcp_options_write writes; a multiple of 4, <= 20. */
+TG_INLINE uint32_t tg_tcp_options_len(const struct tg_tcp_options *o)
+{
+	uint32_t len = 4; /* MSS is always told */
+
+	if (o->ts_ok)
+		len += 12;
+	else if (o->sack_ok)
+		len += 4;
+	if (o->wscale != TG_WSCALE_NONE)
+		len += 4;
+	return len;
+}
+
+/* Writes one word and adds it to the checksum sum. */
+TG_INLINE bool tg_writer_put32(struct tg_writer *w, uint32_t wire, uint64_t *sum)
+{
+	if (!tg_writer_has(w, 4))
+		return false;
+	tg_store32(w->at, wire);
+	*sum += wire;
+	w->at += 4;
+	return true;
+}
+
+/* Writes the options of a SYN-ACK in the order Linux uses: MSS, SACK-permitted
+ * with timestamps (or two NOPs in place of either), NOP and window scale.
+ * False if the room did not suffice. */
+TG_INLINE bool tg_tcp_options_write(struct tg_writer *w, const struct tg_tcp_options *o,
+				    uint64_t *sum)
+{
+	bool ok = tg_writer_put32(w, TG_WIRE32(TG_TCPOPT_MSS, 4, o->mss >> 8, o->mss), sum);
+
+	if (o->ts_ok) {
+		ok = ok && tg_writer_put32(w,
+					   o->sack_ok ? TG_WIRE32(TG_TCPOPT_SACK_OK, 2,
+								  TG_TCPOPT_TIMESTAMP, 10)
+						      : TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP,
+								  TG_TCPOPT_TIMESTAMP, 10),
+					   sum);
+		ok = ok && tg_writer_put32(w, tg_swap32(o->tsval), sum);
+		ok = ok && tg_writer_put32(w, tg_swap32(o->tsecr), sum);
+	} else if (o->sack_ok) {
+		ok = ok && tg_writer_put32(w,
+					   TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP,
+						     TG_TCPOPT_SACK_OK, 2),
+					   sum);
+	}
+	if (o->wscale != TG_WSCALE_NONE)
+		ok = ok && tg_writer_put32(w, TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_WSCALE, 3,
+							o->wscale),
+					   sum);
+	return ok;
+}
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The socket filter: may this 4-tuple have a socket on this machine? It exists
+ * because a SYN for a live or TIME-WAIT socket must reach the kernel (RFC 9293,
+ * RFC 5961, RFC 6191), while a flood's SYNs must not pay for a socket look-up.
+ *
+ * A counting Bloom filter with two cells in one cache line. A cell counts the
+ * live sockets that hash to it and remembers when the last one was closed, so
+ * it needs no clearing. It errs only towards "maybe", which costs a look-up.
+ *
+ *    31                16 15                 0
+ *   +--------------------+--------------------+
+ *   |  live sockets      | last close, ticks  |
+ *   +--------------------+--------------------+
+ *
+ * The index is keyed, with the pair-multiply-shift family of Dietzfelbinger et
+ * al. (strongly universal; UMAC's NH is its relative): a sender who does not
+ * know the keys cannot choose tuples that hit.
+ */
+#ifndef TG_TUPLE_FILTER_H
+#define TG_TUPLE_FILTER_H
+
+#include "packet.h"
+
+#define TG_FILTER_CELLS (1U << 20)
+#define TG_FILTER_LINE_CELLS 16U /* 64-byte lines of 4-byte cells */
+#define TG_FILTER_KEYS 10
+#define TG_FILTER_TICK_SHIFT 34 /* a tick is 2^34 ns = 17.2 s; 16 bits wrap after 13 days */
+#define TG_FILTER_LIVE_ONE 0x10000U
+#define TG_FILTER_LIVE_MAX 0xffffU
+
+struct tg_filter_index {
+	uint32_t first, second;
+};
+
+/* src is the peer, dst this machine; ports as in struct tg_packet. */
+TG_INLINE struct tg_filter_index tg_filter_index(const uint64_t keys[TG_FILTER_KEYS],
+						 uint8_t family, const union tg_addr *src,
+						 const union tg_addr *dst, uint32_t ports)
+{
+	uint64_t h = keys[0] + keys[1] * src->w[0] + keys[2] * dst->w[0] + keys[3] * ports;
+	uint32_t line, cell;
+
+	if (family == 6)
+		h += keys[4] * src->w[1] + keys[5] * src->w[2] + keys[6] * src->w[3] +
+		     keys[7] * dst->w[1] + keys[8] * dst->w[2] + keys[9] * dst->w[3];
+	line = (uint32_t)(h >> 40) & (TG_FILTER_CELLS / TG_FILTER_LINE_CELLS - 1);
+	cell = (uint32_t)(h >> 32);
+	return (struct tg_filter_index){
+		.first = line * TG_FILTER_LINE_CELLS + (cell & 15),
+		.second = line * TG_FILTER_LINE_CELLS + (cell >> 4 & 15),
+	};
+}
+
+TG_INLINE uint16_t tg_filter_tick(uint64_t monotonic_ns)
+{
+	uint16_t tick = (uint16_t)(monotonic_ns >> TG_FILTER_TICK_SHIFT);
+
+	return tick ? tick : 1; /* 0 stands for "never" */
+}
+
+/* True if the cell says that a socket is, or within `keep_ticks` was, there. */
+TG_INLINE bool tg_filter_cell_hit(uint32_t cell, uint16_t now_tick, uint16_t keep_ticks)
+{
+	return cell >= TG_FILTER_LIVE_ONE ||
+	       (cell != 0 && (uint16_t)(now_tick - (uint16_t)cell) <= keep_ticks);
+}
+
+#endif

@@ -1,0 +1,153 @@
+// Package config turns a YAML file into a validated Config. It must know
+// nothing of BPF, of maps or of the machine it runs on: whatever can be said
+// of a file alone is said here, and nothing else.
+//
+// Every error names the file, the line, the field and the mend, in one line.
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Limits of a configuration. The maps of the packet paths are sized by them.
+const (
+	MaxServices      = 10_000
+	MaxPrefixLengths = 8 // different prefix lengths per address family
+	MaxInterfaces    = 64
+	MaxKeyHorizon    = 24 * time.Hour
+
+	minEpoch = time.Second
+	maxEpoch = time.Minute
+	maxDrain = 10 * time.Minute
+
+	maxFileBytes = 16 << 20
+	maxIfNameLen = 15 // IFNAMSIZ less its NUL
+	maxNameLen   = 32
+)
+
+// Mode says what is done with the packets of a service.
+type Mode string
+
+const (
+	ModeOff     Mode = "off"     // nothing is done, nothing is counted
+	ModeMonitor Mode = "monitor" // counted, and said what would have been done
+	ModeAlways  Mode = "always"  // every SYN is answered with a cookie
+)
+
+// StaleKeys says what happens to SYNs when the keys have run out.
+type StaleKeys string
+
+const (
+	StaleKeysPass StaleKeys = "pass" // SYNs go to the kernel: fail open
+	StaleKeysDrop StaleKeys = "drop" // SYNs are dropped: fail closed
+)
+
+// XDPMode says where in the receive path the XDP program is attached.
+type XDPMode string
+
+const (
+	XDPAuto    XDPMode = "auto" // native where the driver has it, else generic
+	XDPNative  XDPMode = "native"
+	XDPGeneric XDPMode = "generic"
+)
+
+// RoleHost is the one role that this version has.
+const RoleHost = "host"
+
+// Config is a whole, validated configuration.
+type Config struct {
+	Role        string
+	Instance    string
+	Interfaces  []string
+	SecretFile  string
+	Epoch       time.Duration
+	KeyHorizon  time.Duration
+	Drain       time.Duration
+	OnStaleKeys StaleKeys
+	XDPMode     XDPMode
+	Services    []Service
+}
+
+// Service is one protected service. Prefixes are masked and never empty: a
+// service that names none has 0.0.0.0/0 and ::/0.
+type Service struct {
+	Name     string
+	Prefixes []netip.Prefix
+	Ports    []PortRange
+	Mode     Mode
+	MSS      AutoInt
+	WScale   AutoInt
+	Window   AutoInt
+	Line     int // where the service begins in the file
+}
+
+// PortRange is a range of ports, both ends included.
+type PortRange struct{ First, Last uint16 }
+
+// Contains says whether p lies in the range.
+func (r PortRange) Contains(p uint16) bool { return r.First <= p && p <= r.Last }
+
+func (r PortRange) String() string {
+	if r.First == r.Last {
+		return strconv.Itoa(int(r.First))
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Last)
+}
+
+// AutoInt is a number, or `auto`: then Value is 0 and has no meaning.
+type AutoInt struct {
+	Auto  bool
+	Value int
+}
+
+func (a AutoInt) String() string {
+	if a.Auto {
+		return "auto"
+	}
+	return strconv.Itoa(a.Value)
+}
+
+// Load reads and validates the file at path. A relative secret_file is taken
+// to be relative to the directory of the configuration.
+func Load(path string) (*Config, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w; name a configuration with -c FILE", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFileBytes {
+		return nil, fmt.Errorf("%s: is not a regular file of at most %d MiB; name a YAML file", path, maxFileBytes>>20)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := Parse(path, data)
+	if err != nil {
+		return nil, err
+	}
+	if !filepath.IsAbs(c.SecretFile) {
+		c.SecretFile = filepath.Join(filepath.Dir(path), c.SecretFile)
+	}
+	return c, nil
+}
+
+// Parse validates data; name is what errors call it.
+func Parse(name string, data []byte) (*Config, error) {
+	r := &reader{file: name}
+	c := r.document(data)
+	if len(r.errs) == 0 {
+		r.checkServices(c.Services)
+	}
+	if len(r.errs) > 0 {
+		slices.SortStableFunc(r.errs, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
+		return nil, r.errs
+	}
+	return c, nil
+}

@@ -1,0 +1,163 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+var topFields = []string{"role", "instance", "interfaces", "secret_file", "epoch", "key_horizon",
+	"on_stale_keys", "drain", "xdp_mode", "services"}
+
+// laterRoles are words of the design that this version does not have yet.
+var laterRoles = []string{"proxy", "edge", "server", "patrol", "border-manager", "filter-manager"}
+
+// defaults is what a file that says nothing gets.
+func defaults() *Config {
+	return &Config{
+		Role:        RoleHost,
+		Instance:    "default",
+		Epoch:       8 * time.Second,
+		KeyHorizon:  2 * time.Hour,
+		Drain:       2 * time.Second,
+		OnStaleKeys: StaleKeysPass,
+		XDPMode:     XDPAuto,
+	}
+}
+
+// document reads the whole file.
+func (r *reader) document(data []byte) *Config {
+	c := defaults()
+	top, ok := r.root(data)
+	if !ok {
+		return c
+	}
+	fs, ok := r.mapping(top, topFields)
+	if !ok {
+		return c
+	}
+	for _, name := range []string{"interfaces", "secret_file", "services"} {
+		if _, there := fs[name]; !there && !r.misspelled(name) {
+			r.fail(top.line, name, "is missing; %s", map[string]string{
+				"interfaces":  "name the interfaces that clients come through, such as [eth0]",
+				"secret_file": "name a file made by `tidegate keygen FILE`",
+				"services":    "write at least one service with a name and ports",
+			}[name])
+		}
+	}
+	r.scalars(c, fs)
+	if f, there := fs["interfaces"]; there {
+		c.Interfaces = r.interfaces(f)
+	}
+	if f, there := fs["services"]; there {
+		c.Services = r.services(f)
+	}
+	return c
+}
+
+// misspelled says whether an unknown field has been reported that was probably
+// meant to be name: its absence is then no second mistake.
+func (r *reader) misspelled(name string) bool {
+	return slices.ContainsFunc(r.errs, func(e *Error) bool {
+		return strings.HasSuffix(e.Msg, "did you mean "+name+"?")
+	})
+}
+
+// scalars reads the fields of the top level that hold one value.
+func (r *reader) scalars(c *Config, fs map[string]field) {
+	if f, there := fs["role"]; there {
+		r.role(f)
+	}
+	if f, there := fs["instance"]; there {
+		if s, ok := r.name(f); ok {
+			c.Instance = s
+		}
+	}
+	if f, there := fs["secret_file"]; there {
+		c.SecretFile, _ = r.text(f, "the path of a file made by `tidegate keygen FILE`")
+	}
+	if f, there := fs["epoch"]; there {
+		if d, ok := r.duration(f, minEpoch, maxEpoch); ok {
+			c.Epoch = d
+		}
+	}
+	if f, there := fs["key_horizon"]; there {
+		// Shorter than two epochs, the keys could run out between two rotations.
+		if d, ok := r.duration(f, 2*c.Epoch, MaxKeyHorizon); ok {
+			c.KeyHorizon = d
+		}
+	}
+	if f, there := fs["drain"]; there {
+		if d, ok := r.duration(f, 0, maxDrain); ok {
+			c.Drain = d
+		}
+	}
+	if f, there := fs["on_stale_keys"]; there {
+		if s, ok := r.word(f, string(StaleKeysPass), string(StaleKeysDrop)); ok {
+			c.OnStaleKeys = StaleKeys(s)
+		}
+	}
+	if f, there := fs["xdp_mode"]; there {
+		if s, ok := r.word(f, string(XDPAuto), string(XDPNative), string(XDPGeneric)); ok {
+			c.XDPMode = XDPMode(s)
+		}
+	}
+}
+
+func (r *reader) role(f field) {
+	s, ok := r.text(f, RoleHost)
+	switch {
+	case !ok || s == RoleHost:
+	case slices.Contains(laterRoles, s):
+		r.fail(f.line, f.path, "%s is not offered yet; use %s", s, RoleHost)
+	default:
+		r.fail(f.line, f.path, "%q is not known; use %s", s, RoleHost)
+	}
+}
+
+// name reads a word that may become part of a path or of a metric.
+func (r *reader) name(f field) (string, bool) {
+	s, ok := r.text(f, "a name")
+	if !ok {
+		return "", false
+	}
+	good := len(s) <= maxNameLen && s[0] != '.' && s[0] != '-'
+	for _, ch := range []byte(s) {
+		good = good && (ch >= 'a' && ch <= 'z' || ch >= 'A' && ch <= 'Z' || ch >= '0' && ch <= '9' ||
+			ch == '-' || ch == '_' || ch == '.')
+	}
+	if !good {
+		r.fail(f.line, f.path, "%q is not a name; use 1 to %d letters, digits, - _ or . and begin with a letter, digit or _",
+			s, maxNameLen)
+		return "", false
+	}
+	return s, true
+}
+
+func (r *reader) interfaces(f field) []string {
+	items, ok := r.sequence(f)
+	if !ok {
+		return nil
+	}
+	if len(items) == 0 {
+		r.fail(f.line, f.path, "is empty; name the interfaces that clients come through, such as [eth0]")
+	}
+	if len(items) > MaxInterfaces {
+		r.fail(f.line, f.path, "%d interfaces are too many; use at most %d", len(items), MaxInterfaces)
+		return nil
+	}
+	var names []string
+	for _, it := range items {
+		s, ok := r.text(it, "the name of an interface")
+		switch {
+		case !ok:
+		case len(s) > maxIfNameLen || s == "." || s == ".." || strings.ContainsAny(s, "/: \t\n"):
+			r.fail(it.line, f.path, "%q cannot be the name of an interface; see `ip link` for the names here", s)
+		case slices.Contains(names, s):
+			r.fail(it.line, f.path, "%s is listed twice; remove one", s)
+		default:
+			names = append(names, s)
+		}
+	}
+	return names
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestCommittedFiles fails when core/counters.def was changed and `make
+// generate` was forgotten, or when a generated file was edited.
+func TestCommittedFiles(t *testing.T) {
+	dir, root := t.TempDir(), "../../.."
+	goOut, mdOut := filepath.Join(dir, "counters.go"), filepath.Join(dir, "counters.md")
+	if err := generate(root+"/core/counters.def", goOut, mdOut); err != nil {
+		t.Fatal(err)
+	}
+	for made, committed := range map[string]string{
+		goOut: root + "/internal/schema/counters.go",
+		mdOut: root + "/docs/counters.md",
+	} {
+		want, err := os.ReadFile(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(committed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s is not what core/counters.def makes; run `make generate`", committed)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	list, err := parse("/* a\n b */\nX(syn, \"one\")\n\n  X(drop_tx,   \"two; three\")\n")
+	if err != nil || len(list) != 2 || list[1] != (counter{"drop_tx", "two; three"}) {
+		t.Errorf("%v, %v", list, err)
+	}
+	for _, bad := range []string{
+		"", "X(syn)", `X(Syn, "a")`, `X(syn, "")`, `X(syn, "a"`, "Y(syn, \"a\")", "X(a, \"x\")\nX(a, \"y\")", "X(a, \"x\") X(b, \"y\")", "// X",
+	} {
+		if list, err := parse(bad); err == nil {
+			t.Errorf("%q accepted: %v", bad, list)
+		}
+	}
+}
