@@ -5,6 +5,7 @@
  *
  * Must never: change a socket, beyond asking to hear of its state changes.
  */
+#define TG_CLOCK_NS bpf_ktime_get_ns
 #include "lib/gate.h"
 
 #define TG_SOL_TCP 6
