@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
@@ -18,7 +19,7 @@ import (
 
 // look is how one defence is drawn, the same in every plot. The colours are
 // those of Okabe and Ito, which people with colour blindness tell apart; widths
-// fall so that lines that coincide all stay visible.
+// fall from first to last, so that lines that coincide all stay visible.
 type look struct {
 	label string
 	color color.RGBA
@@ -28,9 +29,9 @@ type look struct {
 
 var looks = map[string]look{
 	lab.DefenceNone:   {"no defence", color.RGBA{0x88, 0x88, 0x88, 0xff}, 2.2, draw.CrossGlyph{}},
-	lab.DefenceKernel: {"kernel SYN cookies", color.RGBA{0x00, 0x72, 0xb2, 0xff}, 7, draw.SquareGlyph{}},
-	lab.DefenceNft:    {"nftables SYNPROXY", color.RGBA{0xe6, 0x9f, 0x00, 0xff}, 4.2, draw.TriangleGlyph{}},
-	lab.DefenceHost:   {"Tidegate host", color.RGBA{0x00, 0x9e, 0x73, 0xff}, 2, draw.CircleGlyph{}},
+	lab.DefenceKernel: {"kernel SYN cookies", color.RGBA{0x00, 0x72, 0xb2, 0xff}, 6.5, draw.BoxGlyph{}},
+	lab.DefenceNft:    {"nftables SYNPROXY", color.RGBA{0xe6, 0x9f, 0x00, 0xff}, 3.8, draw.PyramidGlyph{}},
+	lab.DefenceHost:   {"Tidegate host", color.RGBA{0x00, 0x9e, 0x73, 0xff}, 1.6, draw.CircleGlyph{}},
 }
 
 func lookOf(defence string) look {
@@ -46,7 +47,10 @@ const (
 	legendH    = 0.34 * vg.Inch
 	plotDPI    = 160
 	axisFont   = 12
+	thinLine   = vg.Length(2)
 )
+
+var sans = font.Font{Typeface: "Liberation", Variant: "Sans"}
 
 // render draws a plot below a legend strip of its own, so that the legend can
 // never lie on the data.
@@ -76,27 +80,30 @@ func drawTitle(p *plot.Plot, c draw.Canvas) {
 // drawLegend lays the entries side by side.
 func drawLegend(c draw.Canvas, defences []string) {
 	sty := text.Style{
-		Color: color.Black, Font: plot.DefaultFont, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler,
+		Color: color.Black, Font: sans, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler,
 	}
 	sty.Font.Size = 11
-	step := (c.Max.X - c.Min.X) / vg.Length(len(defences))
-	y := (c.Min.Y + c.Max.Y) / 2
-	for i, d := range defences {
+	const swatch, gap = 0.37 * vg.Inch, 0.3 * vg.Inch
+	x, y := c.Min.X, (c.Min.Y+c.Max.Y)/2
+	for _, d := range defences {
 		l := lookOf(d)
-		x := c.Min.X + vg.Length(i)*step
-		c.StrokeLine2(draw.LineStyle{Color: l.color, Width: l.width}, x, y, x+0.3*vg.Inch, y)
+		c.StrokeLine2(draw.LineStyle{Color: l.color, Width: min(l.width, 4)}, x, y, x+0.3*vg.Inch, y)
 		c.DrawGlyph(draw.GlyphStyle{Color: l.color, Radius: 4.5, Shape: l.shape}, vg.Point{X: x + 0.15*vg.Inch, Y: y})
-		c.FillText(sty, vg.Point{X: x + 0.37*vg.Inch, Y: y}, l.label)
+		c.FillText(sty, vg.Point{X: x + swatch, Y: y}, l.label)
+		x += swatch + sty.Width(l.label) + gap
 	}
 }
 
 func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text = title
+	p.Title.TextStyle.Font = sans
 	p.Title.TextStyle.Font.Size = 14
+	p.Title.Padding = 10
 	p.Title.TextStyle.YAlign = draw.YTop
 	p.X.Label.Text, p.Y.Label.Text = x, y
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Label.TextStyle.Font, a.Tick.Label.Font = sans, sans
 		a.Label.TextStyle.Font.Size = axisFont
 		a.Tick.Label.Font.Size = 11
 		a.Label.Padding = 4
@@ -107,8 +114,9 @@ func newPlot(title, x, y string) *plot.Plot {
 // values picks one number of a result.
 type values func(*lab.Result) float64
 
-// sweepPlot draws a value against the flood rate that arrived.
-func sweepPlot(p *plot.Plot, s *lab.Sweep, v values) error {
+// sweepPlot draws a value against the flood rate that arrived; graded lines
+// stay visible where they coincide.
+func sweepPlot(p *plot.Plot, s *lab.Sweep, graded bool, v values) error {
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{0xe4}, color.Gray{0xe4}
 	p.Add(grid)
@@ -129,7 +137,10 @@ func sweepPlot(p *plot.Plot, s *lab.Sweep, v values) error {
 			return err
 		}
 		l := lookOf(d)
-		line.Color, line.Width = l.color, l.width
+		line.Color, line.Width = l.color, thinLine
+		if graded {
+			line.Width = l.width
+		}
 		points.Color, points.Shape, points.Radius = l.color, l.shape, 4.5
 		p.Add(line, points)
 	}
@@ -143,7 +154,7 @@ func sweepPlot(p *plot.Plot, s *lab.Sweep, v values) error {
 
 func successPlot(s *lab.Sweep) ([]byte, error) {
 	p := newPlot("Requests served under a SYN flood", "flood at the server (SYN/s)", "requests served (%)")
-	err := sweepPlot(p, s, func(r *lab.Result) float64 { return 100 * r.Success })
+	err := sweepPlot(p, s, true, func(r *lab.Result) float64 { return 100 * r.Success })
 	if err != nil {
 		return nil, err
 	}
@@ -155,14 +166,14 @@ func successPlot(s *lab.Sweep) ([]byte, error) {
 }
 
 func latencyPlot(s *lab.Sweep) ([]byte, error) {
-	p := newPlot("99th percentile of response time under a SYN flood", "flood at the server (SYN/s)", "p99 from the time the request was due")
+	p := newPlot("99th percentile of response time under a SYN flood (failed = timeout)", "flood at the server (SYN/s)", "p99 response time")
 	lo, hi := s.Timeout, s.Timeout
 	for _, pt := range s.Points {
 		if pt.Result != nil && pt.Result.Latency.P99 > 0 {
 			lo, hi = min(lo, pt.Result.Latency.P99), max(hi, pt.Result.Latency.P99)
 		}
 	}
-	err := sweepPlot(p, s, func(r *lab.Result) float64 { return max(r.Latency.P99, 0.001) })
+	err := sweepPlot(p, s, false, func(r *lab.Result) float64 { return max(r.Latency.P99, 0.001) })
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +203,7 @@ func absorbPlot(s *lab.Sweep) ([]byte, error) {
 		names = append(names, lookOf(d).label)
 		mpps := best.SYNPPS / 1e6
 		top = max(top, mpps)
-		bar, err := plotter.NewBarChart(plotter.Values{mpps}, 34)
+		bar, err := plotter.NewBarChart(plotter.Values{mpps}, 40)
 		if err != nil {
 			return nil, err
 		}
@@ -204,11 +215,13 @@ func absorbPlot(s *lab.Sweep) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		label.TextStyle[0].Font = sans
 		label.TextStyle[0].Font.Size, label.TextStyle[0].YAlign = 11, draw.YCenter
 		p.Add(bar, label)
 	}
 	p.NominalY(names...)
-	p.Y.Tick.Label.Font.Size = 12
+	p.Y.Min, p.Y.Max = -0.6, float64(len(names))-0.4
+	p.Y.LineStyle.Width, p.Y.Tick.Length = 0, 0
 	p.X.Min, p.X.Max = 0, max(top, 0.001)*1.75
 	return render(p, nil)
 }
