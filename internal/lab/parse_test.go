@@ -38,15 +38,15 @@ func TestNamesOfDeadTakesOnlyOurForm(t *testing.T) {
 	me, _ := self()
 	dead := owner{1 << 30, 1}
 	for _, name := range []string{
-		"tg-" + dead.String() + "-server", "tg-" + me.String() + "-server",
+		"tg-" + dead.String() + "-server", "tg-" + me.String() + "-server", "tg-" + dead.String() + ".json",
 		"tg-lab-server", "tg-", "other", "cni-1073741824-1-server",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"tg-" + dead.String() + "-server"}
-	if got := namesOfDead(dir, nsPrefix, ""); !reflect.DeepEqual(got, want) {
+	want := []string{"tg-" + dead.String() + "-server", "tg-" + dead.String() + ".json"}
+	if got := namesOfDead(dir, nsPrefix); !reflect.DeepEqual(got, want) {
 		t.Errorf("namesOfDead = %q, want %q", got, want)
 	}
 }
