@@ -48,9 +48,43 @@ const (
 	CounterDropNoKey Counter = 20
 	// CounterDropTx: SYNs lost because the frame could not be resized for the answer.
 	CounterDropTx Counter = 21
+	// CounterForwardWhite: proxy: SYNs of whitelisted sources, forwarded to the server.
+	CounterForwardWhite Counter = 22
+	// CounterChallengeSent: proxy: SYNs answered with a SYN-ACK that carries no cookie (auth-full, auth-wrong, auth-ttl).
+	CounterChallengeSent Counter = 23
+	// CounterWhiteAdded: proxy: sources put on the whitelist.
+	CounterWhiteAdded Counter = 24
+	// CounterWhiteFull: proxy: sources not put on the whitelist because it is full; who is on it stays.
+	CounterWhiteFull Counter = 25
+	// CounterWhiteReset: proxy: clients reset after they had answered, so that they connect again.
+	CounterWhiteReset Counter = 26
+	// CounterTtlDiffers: proxy: ACKs whose TTL was not that of the SYN; the source is not whitelisted.
+	CounterTtlDiffers Counter = 27
+	// CounterTtlFull: proxy: SYNs dropped because their TTL could not be noted; the whitelist is full.
+	CounterTtlFull Counter = 28
+	// CounterFlowOpened: proxy: connections begun towards the server for a client that has verified.
+	CounterFlowOpened Counter = 29
+	// CounterFlowReady: proxy: connections that the server has accepted; they are translated from then on.
+	CounterFlowReady Counter = 30
+	// CounterFlowRefused: proxy: connections that the server refused; the client got the RST.
+	CounterFlowRefused Counter = 31
+	// CounterFlowFull: proxy: verified ACKs dropped because the flow table is full; flows that exist are kept.
+	CounterFlowFull Counter = 32
+	// CounterFlowClosed: proxy: translated connections seen to end.
+	CounterFlowClosed Counter = 33
+	// CounterFlowEarly: proxy: client segments dropped because the server was not ready; the client sends them again.
+	CounterFlowEarly Counter = 34
+	// CounterFlowAgain: proxy: SYNs sent to the server again because the client asked again.
+	CounterFlowAgain Counter = 35
+	// CounterFlowOlder: proxy: answers of the server about an older connection; it was reset and asked again.
+	CounterFlowOlder Counter = 36
+	// CounterFlowReack: proxy: SYN-ACKs that the server sent again, answered again.
+	CounterFlowReack Counter = 37
+	// CounterIcmpTranslated: proxy: ICMP errors whose quoted header was translated.
+	CounterIcmpTranslated Counter = 38
 
 	// NumCounters is how many counters there are.
-	NumCounters = 22
+	NumCounters = 39
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -76,4 +110,21 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_ext_chain", "IPv6 extension header chains longer than the parser walks"},
 	{"drop_no_key", "SYNs dropped because no key of this epoch is loaded (fail closed)"},
 	{"drop_tx", "SYNs lost because the frame could not be resized for the answer"},
+	{"forward_white", "proxy: SYNs of whitelisted sources, forwarded to the server"},
+	{"challenge_sent", "proxy: SYNs answered with a SYN-ACK that carries no cookie (auth-full, auth-wrong, auth-ttl)"},
+	{"white_added", "proxy: sources put on the whitelist"},
+	{"white_full", "proxy: sources not put on the whitelist because it is full; who is on it stays"},
+	{"white_reset", "proxy: clients reset after they had answered, so that they connect again"},
+	{"ttl_differs", "proxy: ACKs whose TTL was not that of the SYN; the source is not whitelisted"},
+	{"ttl_full", "proxy: SYNs dropped because their TTL could not be noted; the whitelist is full"},
+	{"flow_opened", "proxy: connections begun towards the server for a client that has verified"},
+	{"flow_ready", "proxy: connections that the server has accepted; they are translated from then on"},
+	{"flow_refused", "proxy: connections that the server refused; the client got the RST"},
+	{"flow_full", "proxy: verified ACKs dropped because the flow table is full; flows that exist are kept"},
+	{"flow_closed", "proxy: translated connections seen to end"},
+	{"flow_early", "proxy: client segments dropped because the server was not ready; the client sends them again"},
+	{"flow_again", "proxy: SYNs sent to the server again because the client asked again"},
+	{"flow_older", "proxy: answers of the server about an older connection; it was reset and asked again"},
+	{"flow_reack", "proxy: SYN-ACKs that the server sent again, answered again"},
+	{"icmp_translated", "proxy: ICMP errors whose quoted header was translated"},
 }
