@@ -190,12 +190,7 @@ func absorbPlot(s *lab.Sweep) ([]byte, error) {
 	top := 0.0
 	for i := len(s.Defences) - 1; i >= 0; i-- {
 		d := s.Defences[i]
-		var best *lab.Result
-		for _, rate := range s.Rates {
-			if r := s.Find(d, rate); r != nil && (best == nil || r.SYNPPS > best.SYNPPS) {
-				best = r
-			}
-		}
+		best := fastest(s, d)
 		if best == nil {
 			continue
 		}
@@ -218,6 +213,9 @@ func absorbPlot(s *lab.Sweep) ([]byte, error) {
 		label.TextStyle[0].Font = sans
 		label.TextStyle[0].Font.Size, label.TextStyle[0].YAlign = 11, draw.YCenter
 		p.Add(bar, label)
+	}
+	if len(names) == 0 {
+		return render(p, nil)
 	}
 	p.NominalY(names...)
 	p.Y.Min, p.Y.Max = -0.6, float64(len(names))-0.4
