@@ -71,6 +71,23 @@ func TestParseSynproxy(t *testing.T) {
 	}
 }
 
+func TestParseWindowScale(t *testing.T) {
+	for _, c := range []struct {
+		tcp, core string
+		want      int
+	}{
+		{"4096\t131072\t6291456\n", "212992\n", 7}, {"4096 131072 33554432", "4194304", 10},
+		{"4096 8192 16384", "65535", 0}, {"4096 8192 65535", "8589934592", 14},
+	} {
+		if got, err := parseWindowScale(c.tcp, c.core); err != nil || got != c.want {
+			t.Errorf("%q, %q: %d, %v; want %d", c.tcp, c.core, got, err, c.want)
+		}
+	}
+	if _, err := parseWindowScale("x", "y"); err == nil {
+		t.Error("nonsense is accepted")
+	}
+}
+
 func TestResponse(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\nServer: x\r\ncontent-length: 5\r\n\r\nhello"
 	for cut := range len(ok) {
