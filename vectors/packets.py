@@ -198,7 +198,7 @@ def ack_for(f, found, epoch, service=None, change=None, **fields):
     tuple_fields = {k: f[k] for k in ("family", "src", "dst", "sport", "dport", "tags", "eth_src",
                                       "eth_dst")}
     base = dict(tuple_fields, seq=(f["seq"] + 1) & 0xffffffff, ack=(isn + 1) & 0xffffffff, flags=ACK,
-                options=options, window=64240 if shift == ref.WSCALE_NONE else 502)
+                options=options, window=64240 >> (0 if shift == ref.WSCALE_NONE else shift))
     base.update(fields)
     agreed = {"mss": ref.MSS_TABLE[f["family"]][index], "wscale": shift,
               "rcv_wscale": 0 if shift == ref.WSCALE_NONE else service["wscale"],

@@ -39,6 +39,7 @@ static struct plane {
 	struct prefix prefixes[PREFIXES_MAX];
 	uint32_t prefix_count;
 	uint64_t counters[TG_SERVICES_MAX + 1][TG_COUNTERS];
+	uint32_t top; /* highest service number in use */
 	struct tg_packet adopted; /* the connection that was made, if its family is set */
 } plane;
 
@@ -198,7 +199,7 @@ static bool xdp(const uint8_t *frame, uint32_t len)
 	uint32_t id;
 
 	if (d.verdict == TG_DROP) {
-		for (id = 1; id <= TG_SERVICES_MAX; id++)
+		for (id = 1; id <= plane.top; id++)
 			enforce |= plane.services[id].mode == TG_MODE_ALWAYS;
 		count(0, enforce ? d.counter : TG_COUNT_would_drop);
 		if (enforce)
@@ -349,6 +350,8 @@ static bool do_service(const char *args)
 	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
 		   &v[6], &v[7], &v[8], &v[9]) != 10 || v[0] > TG_SERVICES_MAX)
 		return false;
+	if (v[0] > plane.top)
+		plane.top = v[0];
 	plane.services[v[0]] = (struct tg_service){
 		.mss_v4 = (uint16_t)v[1], .mss_v6 = (uint16_t)v[2], .window = (uint16_t)v[3],
 		.wscale = (uint8_t)v[4], .sack = (uint8_t)v[5], .timestamps = (uint8_t)v[6],
@@ -418,7 +421,7 @@ static bool do_counters(const char *args)
 
 	(void)args;
 	printf("counters");
-	for (id = 0; id <= TG_SERVICES_MAX; id++)
+	for (id = 0; id <= plane.top; id++)
 		for (c = 0; c < TG_COUNTERS; c++)
 			if (plane.counters[id][c])
 				printf(" %u:%s=%" PRIu64, id, counter_names[c], plane.counters[id][c]);

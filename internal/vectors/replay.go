@@ -44,7 +44,7 @@ func Replay(g Gate, v *Vector) (differences []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("counters: %w", err)
 	}
-	return append(differences, compareCounters(v.Counters, got)...), nil
+	return append(differences, CounterDifferences(v.Counters, got)...), nil
 }
 
 func compare(want Packet, got Result) []string {
@@ -68,6 +68,17 @@ func compare(want Packet, got Result) []string {
 	return d
 }
 
+// Differences compares what two gates did with the same frame.
+func Differences(want, got Result) []string {
+	if want.Verdict != got.Verdict {
+		return []string{fmt.Sprintf("verdict %s, want %s", got.Verdict, want.Verdict)}
+	}
+	if want.Verdict == Drop {
+		return nil
+	}
+	return compareBytes(want.Out, got.Out)
+}
+
 func compareBytes(want, got []byte) []string {
 	if bytes.Equal(want, got) {
 		return nil
@@ -80,7 +91,8 @@ func compareBytes(want, got []byte) []string {
 		len(got), len(want), at, got, want)}
 }
 
-func compareCounters(want, got Counters) []string {
+// CounterDifferences compares counters; what is not named is zero.
+func CounterDifferences(want, got Counters) []string {
 	var d []string
 	ids := slices.Sorted(maps.Keys(want))
 	for id := range got {

@@ -71,9 +71,9 @@ type Agreed struct {
 type Bytes []byte
 
 // UnmarshalYAML joins the pieces.
-func (b *Bytes) UnmarshalYAML(raw []byte) error {
+func (b *Bytes) UnmarshalYAML(decode func(any) error) error {
 	var pieces []string
-	if err := yaml.Unmarshal(raw, &pieces); err != nil {
+	if err := decode(&pieces); err != nil {
 		return err
 	}
 	data, err := hex.DecodeString(strings.ReplaceAll(strings.Join(pieces, ""), " ", ""))

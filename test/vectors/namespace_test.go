@@ -35,6 +35,7 @@ type namespace struct {
 	listeners [2]net.Listener
 	client    [2]net.Conn
 	server    [2]net.Conn
+	kept      []net.Conn // adopted connections
 	state     string
 }
 
@@ -120,6 +121,9 @@ func (ns *namespace) closeFromServer(i int) error {
 }
 
 func (ns *namespace) close() {
+	for _, c := range ns.kept {
+		c.Close()
+	}
 	for i := range ns.listeners {
 		for _, c := range []io.Closer{ns.client[i], ns.server[i], ns.listeners[i]} {
 			if c != nil {
@@ -142,5 +146,5 @@ func acceptWithin(l net.Listener) (net.Conn, error) {
 
 // sysctl writes a setting of the namespace that the calling thread is in.
 func sysctl(name, value string) error {
-	return os.WriteFile("/proc/thread-self/net/../../../sys/net/"+name, []byte(value), 0)
+	return os.WriteFile("/proc/sys/net/"+name, []byte(value), 0) // the writer's namespace's
 }

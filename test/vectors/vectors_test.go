@@ -95,7 +95,7 @@ func TestPrograms(t *testing.T) {
 	g := newKernelGate(t)
 	rejectAll(t, g, makesNone)
 	n := replayAll(t, g, load(t, dir), makesNone)
-	t.Logf("%d vectors on the XDP and TC programs; %d frames shorter than an Ethernet header left out", n, g.short)
+	t.Logf("%d vectors on the XDP and TC programs; %d times the kernel made no test packet of a frame without a whole IP header", n, g.short)
 	ids, err := g.straysCounted()
 	if err != nil || len(ids) > 0 {
 		t.Errorf("services %v were counted for and belong to no vector (%v)", ids, err)
