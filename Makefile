@@ -6,14 +6,15 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-ifeq ($(HOME),)
-export HOME := $(CURDIR)/build/home
+ifeq ($(HOME),) # Go keeps its caches there
+export HOME := $(shell getent passwd $$(id -u) | cut -d: -f6)
 endif
 export PATH := $(PATH):/usr/sbin:/sbin
 
-# Go is looked for when it is used, as tools/deps.sh may just have installed it.
-# An older Go fetches the toolchain of go.mod by itself.
-GO        = GOTOOLCHAIN=$(GOTOOLCHAIN_SET) $(shell tools/go.sh)
+# Go is looked for by the shell when it is used: make expands a whole recipe
+# before its first line, and that may be the line that installs Go. An older Go
+# fetches the toolchain of go.mod by itself.
+GO        = GOTOOLCHAIN=$(GOTOOLCHAIN_SET) "$$(tools/go.sh)"
 GOTOOLCHAIN_SET ?= auto
 VERSION   = $(shell sed -n 's/^\#\# \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md | head -n 1)
 COMMIT    = $(shell git rev-parse --short=12 HEAD 2>/dev/null)

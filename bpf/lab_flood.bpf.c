@@ -9,6 +9,7 @@
  *
  * tg_lab_sink and tg_lab_drop end frames: the first where the answers to
  * spoofed sources die, the second where the cost of generation is calibrated.
+ * tg_lab_pass stands where clients receive.
  *
  * Never loaded by `tidegate run`; never attached to an interface that the lab
  * did not make.
@@ -338,6 +339,13 @@ SEC("xdp")
 int tg_lab_drop(struct xdp_md *ctx)
 {
 	return XDP_DROP;
+}
+
+/* At the clients' end: makes veth deliver what XDP_TX sends there. */
+SEC("xdp")
+int tg_lab_pass(struct xdp_md *ctx)
+{
+	return XDP_PASS;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -55,8 +55,8 @@ if [ "$(id -u)" != 0 ]; then
 fi
 
 log=$(mktemp)
-policy=
-trap 'rm -f "$log" ${policy:+"$policy"}' EXIT
+undo=() # files to remove at the end, or if something fails
+trap 'rm -f "$log" "${undo[@]}"' EXIT
 
 quietly() {
     if ! DEBIAN_FRONTEND=noninteractive "$@" >"$log" 2>&1 </dev/null; then
@@ -69,30 +69,38 @@ quietly() {
 # A package that is only a tool of ours must not start a server on this machine.
 hold_services() {
     if [ ! -e /usr/sbin/policy-rc.d ]; then
-        policy=/usr/sbin/policy-rc.d
-        printf '#!/bin/sh\nexit 101\n' >$policy
-        chmod 755 $policy
+        undo+=(/usr/sbin/policy-rc.d)
+        printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+        chmod 755 /usr/sbin/policy-rc.d
     fi
 }
 
 # Debian 12 has Go 1.19; its backports have one that fetches what go.mod names.
 # The mirror is the one that apt uses already.
 go_from_backports() {
-    local codename mirror option
+    local list=/etc/apt/sources.list.d/tidegate-backports.list codename mirror signed=
+    local keyring=/usr/share/keyrings/debian-archive-keyring.gpg
     codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-    option=$(apt-get indextargets --format '$(CODENAME)|$(SIGNED_BY)|$(REPO_URI)' 'Created-By: Packages' |
-        grep "^$codename|" | head -n 1)
-    mirror=${option##*|}
-    option=${option#*|} option=${option%|*}
+    mirror=$(apt_mirror "$codename")
     if [ -z "$codename" ] || [ -z "$mirror" ]; then
         echo "deps: no Go of version 1.21 or newer, and apt has no mirror to take one from; install Go" >&2
         exit 1
     fi
-    echo "deps: adding $codename-backports to apt for Go (/etc/apt/sources.list.d/tidegate-backports.list)"
-    echo "deb ${option:+[signed-by=$option] }$mirror $codename-backports main" \
-        >/etc/apt/sources.list.d/tidegate-backports.list
-    quietly apt-get update
+    if [ -z "$(apt_mirror "$codename-backports")" ]; then
+        echo "deps: adding $codename-backports to apt for Go ($list)"
+        [ ! -e $keyring ] || signed="[signed-by=$keyring] "
+        undo+=("$list") # a list that apt cannot read would break apt
+        echo "deb $signed$mirror $codename-backports main" >"$list"
+        quietly apt-get update
+        unset 'undo[-1]'
+    fi
     quietly apt-get install -y --no-install-recommends -t "$codename-backports" golang-go
+}
+
+# apt_mirror CODENAME prints the address that apt takes that release from.
+apt_mirror() {
+    apt-get indextargets --format '$(CODENAME)|$(REPO_URI)' 'Created-By: Packages' |
+        sed -n "s/^$1|//p" | head -n 1
 }
 
 packages=()

@@ -21,12 +21,16 @@ static __always_inline const struct tg_host_settings *tg_settings_get(void)
 	return bpf_map_lookup_elem(&tg_settings, &zero);
 }
 
-static __always_inline void tg_count(__u32 service_id, enum tg_counter counter)
+/* This CPU's counters of a service; NULL for a number that no service has. */
+static __always_inline struct tg_counter_row *tg_counter_row_get(__u32 service_id)
 {
-	struct tg_counter_row *c = bpf_map_lookup_elem(&tg_counters, &service_id);
+	return bpf_map_lookup_elem(&tg_counters, &service_id);
+}
 
-	if (c && (__u32)counter < TG_COUNTERS)
-		c->count[counter]++; /* per CPU, and XDP and TC run with softirqs off */
+static __always_inline void tg_count(struct tg_counter_row *row, enum tg_counter counter)
+{
+	if ((__u32)counter < TG_COUNTERS)
+		row->count[counter]++; /* XDP and TC run with softirqs off */
 }
 
 /* The id of the service that protects this destination; 0 if none does. */
@@ -94,21 +98,51 @@ __attribute__((noinline)) int tg_options_read(struct tg_options_cursor *c,
 	return 0;
 }
 
+static __always_inline bool tg_filter_cell_alive(const struct tg_host_settings *settings,
+						  __u32 index)
+{
+	__u32 *cell = bpf_map_lookup_elem(&tg_sockets, &index);
+
+	return cell && tg_filter_cell_hit(*cell, tg_filter_tick_now(), settings->filter_keep_ticks);
+}
+
+/* The bit is set, so look at the cells. A dead first cell gives up its bit: first
+ * the bit is cleared, then the cell is read again, because another CPU may have
+ * opened a socket there, which sets cell and bit in the other order. */
+static __always_inline bool tg_filter_cells_alive(const struct tg_host_settings *settings,
+						  struct tg_filter_index at, __u64 *word)
+{
+	if (tg_filter_cell_alive(settings, at.first))
+		return tg_filter_cell_alive(settings, at.second);
+	__sync_fetch_and_and(word, ~tg_filter_bit(at));
+	if (!tg_filter_cell_alive(settings, at.first))
+		return false;
+	__sync_fetch_and_or(word, tg_filter_bit(at));
+	return true;
+}
+
 /* True if a socket may exist, or may have been in TIME-WAIT lately. */
 static __always_inline bool tg_filter_may_exist(const struct tg_host_settings *settings,
 						struct tg_filter_index at)
 {
-	__u32 *first = bpf_map_lookup_elem(&tg_sockets, &at.first);
-	__u32 *second = bpf_map_lookup_elem(&tg_sockets, &at.second);
-	__u16 now;
+	__u32 index = tg_filter_word(at);
+	__u64 *word = bpf_map_lookup_elem(&tg_socket_bits, &index);
 
-	if (!first || !second)
+	if (!word)
 		return true;
-	if (!*first || !*second) /* by far the commonest */
+	if (TG_LIKELY(!(*word & tg_filter_bit(at))))
 		return false;
-	now = tg_filter_tick_now();
-	return tg_filter_cell_hit(*first, now, settings->filter_keep_ticks) &&
-	       tg_filter_cell_hit(*second, now, settings->filter_keep_ticks);
+	return tg_filter_cells_alive(settings, at, word);
+}
+
+/* Says that the cells of a tuple are in use; after they have been written. */
+static __always_inline void tg_filter_mark(struct tg_filter_index at)
+{
+	__u32 index = tg_filter_word(at);
+	__u64 *word = bpf_map_lookup_elem(&tg_socket_bits, &index);
+
+	if (word)
+		__sync_fetch_and_or(word, tg_filter_bit(at));
 }
 
 static __always_inline void tg_filter_cell_open(__u32 index)
@@ -144,18 +178,21 @@ static __always_inline void tg_filter_open(struct tg_filter_index at)
 {
 	tg_filter_cell_open(at.first);
 	tg_filter_cell_open(at.second);
+	tg_filter_mark(at);
 }
 
 static __always_inline void tg_filter_touch(struct tg_filter_index at)
 {
 	tg_filter_cell_touch(at.first);
 	tg_filter_cell_touch(at.second);
+	tg_filter_mark(at);
 }
 
 static __always_inline void tg_filter_close(struct tg_filter_index at)
 {
 	tg_filter_cell_close(at.first);
 	tg_filter_cell_close(at.second);
+	tg_filter_mark(at);
 }
 
 /* An IPv4 peer of a dual-stack socket shows up as ::ffff:a.b.c.d. */

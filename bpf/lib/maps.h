@@ -78,6 +78,14 @@ struct {
 	__type(value, __u32);
 } tg_sockets SEC(".maps");
 
+/* Which cells of tg_sockets may be alive, a bit for each. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_FILTER_WORDS);
+	__type(key, __u32);
+	__type(value, __u64);
+} tg_socket_bits SEC(".maps");
+
 /* By service id; id 0 counts what belongs to no service. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

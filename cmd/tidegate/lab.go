@@ -24,7 +24,7 @@ the lab itself makes. Needs root.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newLabFloodCmd(), newLabCleanCmd(), newLabClientCmd(), newLabServerCmd())
+	cmd.AddCommand(newLabFloodCmd(), newLabDemoCmd(), newLabCleanCmd(), newLabClientCmd(), newLabServerCmd())
 	return cmd
 }
 
@@ -58,15 +58,18 @@ func newLabFloodCmd() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Rate, err = lab.ParseRate(rate); err != nil {
-				return fmt.Errorf("--rate: %w", err)
+				return usageErrorf("--rate: %v", err)
 			}
 			if o.FloodMix, err = lab.ParseFloodMix(mix); err != nil {
-				return fmt.Errorf("--flood-options: %w", err)
+				return usageErrorf("--flood-options: %v", err)
 			}
 			if closes != "server" && closes != "client" {
-				return fmt.Errorf("--close %q: want server or client", closes)
+				return usageErrorf("--close %q: want server or client", closes)
 			}
 			o.ClientCloses, o.NoTimestamps = closes == "client", !timestamps
+			if err := o.Validate(); err != nil {
+				return usageErrorf("%v", err)
+			}
 			o.Progress = progressTo(cmd.ErrOrStderr())
 			ctx, stop := labContext(cmd)
 			defer stop()

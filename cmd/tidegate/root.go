@@ -43,6 +43,7 @@ func newRootCmd() *cobra.Command {
 		},
 	}
 	root.AddCommand(
+		newBenchCmd(),
 		newCheckCmd(),
 		newKeygenCmd(),
 		newLabCmd(),

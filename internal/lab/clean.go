@@ -11,10 +11,9 @@ import (
 )
 
 const (
-	runDir      = "/run/tidegate"
-	labDir      = "/run/tidegate-lab"
-	instPrefix  = "lab-"
-	stateSuffix = ".json"
+	runDir     = "/run/tidegate"
+	labDir     = "/run/tidegate-lab"
+	instPrefix = "lab-"
 )
 
 // Clean removes what labs whose process is dead have left behind: namespaces
@@ -31,31 +30,31 @@ func Clean() ([]string, error) {
 		}
 		removed = append(removed, name)
 	}
-	for _, name := range namesOfDead(nsDir, nsPrefix, "") {
+	for _, name := range namesOfDead(nsDir, nsPrefix) {
 		killInside(filepath.Join(nsDir, name))
 		note(name, removeNamespace(name))
 	}
-	for _, name := range namesOfDead(labDir, "", "") {
+	for _, name := range namesOfDead(labDir, "") {
 		path := filepath.Join(labDir, name)
 		note(path, os.RemoveAll(path))
 	}
 	for _, mount := range bpfMounts() {
 		dir := filepath.Join(mount, "tidegate")
-		for _, name := range namesOfDead(dir, instPrefix, "") {
+		for _, name := range namesOfDead(dir, instPrefix) {
 			path := filepath.Join(dir, name)
 			note(path, os.RemoveAll(path))
 		}
 	}
-	for _, name := range namesOfDead(runDir, instPrefix, stateSuffix) {
+	for _, name := range namesOfDead(runDir, instPrefix) {
 		path := filepath.Join(runDir, name)
 		note(path, os.RemoveAll(path))
 	}
 	return removed, errors.Join(errs...)
 }
 
-// namesOfDead lists the entries of dir named <prefix><owner>[-role]<suffix>
+// namesOfDead lists the entries of dir named <prefix><owner>[-role][.suffix]
 // whose owner is dead. Names of any other form are not ours.
-func namesOfDead(dir, prefix, suffix string) []string {
+func namesOfDead(dir, prefix string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil
@@ -66,9 +65,7 @@ func namesOfDead(dir, prefix, suffix string) []string {
 		if !ok {
 			continue
 		}
-		if suffix != "" {
-			middle, _, _ = strings.Cut(middle, ".") // the file itself and its siblings (.lock, .tmp)
-		}
+		middle, _, _ = strings.Cut(middle, ".")
 		o, _, ok := parseOwner(middle)
 		if ok && !o.alive() {
 			names = append(names, e.Name())

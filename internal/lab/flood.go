@@ -67,8 +67,13 @@ type Burst struct {
 	ThreadCPU time.Duration
 }
 
-// frameLenMax is FRAME_LEN_MAX of bpf/lab_flood.bpf.c.
-const frameLenMax = 98
+// frameLenIn is what the kernel begins each frame with: more than the longest
+// frame of bpf/lab_flood.bpf.c (FRAME_LEN_MAX, 98), so that the program changes
+// the length of every frame. It must: a recycled frame whose receiver changed
+// the length, as one that answers by XDP_TX does, keeps that length unless the
+// program changes it again (Linux 6.18, frame_was_changed in net/bpf/test_run.c
+// looks at the frame's address and flags only).
+const frameLenIn = 100
 
 // NewFlood loads a generator that sends from one end of a lab's veth to the other.
 func NewFlood(from, to *Port, opts FloodOptions) (*Flood, error) {
@@ -156,14 +161,14 @@ func (f *Flood) Burst(n int) (Burst, error) {
 type FloodStats struct {
 	Frames uint64        // made by the generator; some may die on a full ring
 	Wall   time.Duration // first frame to last
-	Busy   time.Duration // inside BPF_PROG_TEST_RUN, softirq work included
+	Busy   time.Duration // CPU time of the sender and of its CPU's ksoftirqd
 }
 
 // Run sends at the rate until ctx ends.
 func (f *Flood) Run(ctx context.Context, rate Rate) (FloodStats, error) {
 	var s FloodStats
 	err := f.onFloodThread(func() error {
-		begin := time.Now()
+		begin, deferred := time.Now(), softirqdCPU(f.cpu)
 		p := newPacer(rate, begin)
 		for ctx.Err() == nil {
 			n, wait := p.due(time.Now())
@@ -174,13 +179,14 @@ func (f *Flood) Run(ctx context.Context, rate Rate) (FloodStats, error) {
 			}
 			b, err := f.send(n)
 			s.Frames += b.Frames
-			s.Busy += b.Elapsed
+			s.Busy += b.ThreadCPU
 			if err != nil {
 				return err
 			}
 			p.took(int(b.Frames))
 		}
 		s.Wall = time.Since(begin)
+		s.Busy += softirqdCPU(f.cpu) - deferred
 		return nil
 	})
 	return s, err
@@ -193,7 +199,7 @@ type xdpMD struct {
 
 // send makes one call of n frames on the calling thread.
 func (f *Flood) send(n int) (Burst, error) {
-	in := make([]byte, frameLenMax)
+	in := make([]byte, frameLenIn)
 	opts := ebpf.RunOptions{
 		Data:    in,
 		Context: xdpMD{DataEnd: uint32(len(in)), IngressIfindex: uint32(f.from.Index)},

@@ -115,7 +115,10 @@ func (d *hostDefence) stop() error {
 	for _, mount := range bpfMounts() {
 		errs = append(errs, os.RemoveAll(filepath.Join(mount, "tidegate", d.instance)))
 	}
-	errs = append(errs, os.RemoveAll(filepath.Join(runDir, d.instance+stateSuffix)))
+	files, _ := filepath.Glob(filepath.Join(runDir, d.instance+".*")) // state and lock
+	for _, f := range files {
+		errs = append(errs, os.Remove(f))
+	}
 	return errors.Join(errs...)
 }
 

@@ -79,6 +79,45 @@ func TestFloodKernelServesNoneDoesNot(t *testing.T) {
 	noTraceOf(t, owner{pid: os.Getpid()})
 }
 
+// buildTidegate makes the binary that the host defence runs.
+func buildTidegate(t *testing.T) string {
+	t.Helper()
+	exe := filepath.Join(t.TempDir(), "tidegate")
+	cmd := exec.Command("go", "build", "-o", exe, "tidegate/cmd/tidegate")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v: %s", err, out)
+	}
+	return exe
+}
+
+// Every SYN of the flood must be answered: one that is not was malformed when
+// it left us or misjudged when it arrived.
+func TestFloodHostServesAll(t *testing.T) {
+	needRoot(t)
+	exe := buildTidegate(t)
+	for _, c := range []struct {
+		name   string
+		change func(*Options)
+	}{
+		{"ipv4", func(*Options) {}},
+		{"ipv6", func(o *Options) { o.IPv6 = true }},
+		{"no timestamps, client closes", func(o *Options) { o.NoTimestamps, o.ClientCloses = true, true }},
+		{"ipv6, no timestamps", func(o *Options) { o.IPv6, o.NoTimestamps = true, true }},
+	} {
+		o := DefaultOptions()
+		o.Defence, o.Rate, o.Load, o.Duration, o.Server, o.Exe = DefenceHost, 20000, 200, 2*time.Second, ServerBuiltin, exe
+		c.change(&o)
+		r, err := Run(t.Context(), o)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if r.Success != 1 || r.CookiesSent < r.SYNSent || r.ServerSynRecv > 50 {
+			t.Errorf("%s: %+v, want every request served and every SYN answered by a cookie", c.name, *r)
+		}
+	}
+	noTraceOf(t, owner{pid: os.Getpid()})
+}
+
 // startVictim starts a lab in a process of its own and waits for its flood.
 func startVictim(t *testing.T) *exec.Cmd {
 	t.Helper()
@@ -109,6 +148,7 @@ func tracesOf(o owner) []string {
 	var all []string
 	for _, pattern := range []string{
 		fmt.Sprintf("%s/%s%d-*", nsDir, nsPrefix, o.pid), fmt.Sprintf("%s/%d-*", labDir, o.pid),
+		fmt.Sprintf("%s/%s%d-*", runDir, instPrefix, o.pid), fmt.Sprintf("/sys/fs/bpf/tidegate/%s%d-*", instPrefix, o.pid),
 	} {
 		found, _ := filepath.Glob(pattern)
 		all = append(all, found...)

@@ -4,7 +4,8 @@ import "errors"
 
 // Pair is the smallest lab: two namespaces and one veth between them, for
 // measuring one packet program with nothing else in the way. Both ends have
-// GRO on, so frames sent by XDP arrive whatever is attached.
+// GRO on, so frames of a flood arrive whatever is attached; for the answers of a
+// program at the far end to arrive, the near end needs a program too.
 type Pair struct {
 	Near, Far *Port
 	near, far *Namespace

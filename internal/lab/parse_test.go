@@ -38,15 +38,15 @@ func TestNamesOfDeadTakesOnlyOurForm(t *testing.T) {
 	me, _ := self()
 	dead := owner{1 << 30, 1}
 	for _, name := range []string{
-		"tg-" + dead.String() + "-server", "tg-" + me.String() + "-server",
+		"tg-" + dead.String() + "-server", "tg-" + me.String() + "-server", "tg-" + dead.String() + ".json",
 		"tg-lab-server", "tg-", "other", "cni-1073741824-1-server",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"tg-" + dead.String() + "-server"}
-	if got := namesOfDead(dir, nsPrefix, ""); !reflect.DeepEqual(got, want) {
+	want := []string{"tg-" + dead.String() + "-server", "tg-" + dead.String() + ".json"}
+	if got := namesOfDead(dir, nsPrefix); !reflect.DeepEqual(got, want) {
 		t.Errorf("namesOfDead = %q, want %q", got, want)
 	}
 }
@@ -68,6 +68,23 @@ func TestParseSynproxy(t *testing.T) {
 	}
 	if _, err := parseSynproxy("entries other\n"); err == nil {
 		t.Error("a missing column is no error")
+	}
+}
+
+func TestParseWindowScale(t *testing.T) {
+	for _, c := range []struct {
+		tcp, core string
+		want      int
+	}{
+		{"4096\t131072\t6291456\n", "212992\n", 7}, {"4096 131072 33554432", "4194304", 10},
+		{"4096 8192 16384", "65535", 0}, {"4096 8192 65535", "8589934592", 14},
+	} {
+		if got, err := parseWindowScale(c.tcp, c.core); err != nil || got != c.want {
+			t.Errorf("%q, %q: %d, %v; want %d", c.tcp, c.core, got, err, c.want)
+		}
+	}
+	if _, err := parseWindowScale("x", "y"); err == nil {
+		t.Error("nonsense is accepted")
 	}
 }
 

@@ -114,8 +114,10 @@ func (p *Port) RxPackets() (uint64, error) {
 }
 
 // EnableGRO switches GRO on. On veth, that is what starts NAPI: without NAPI at
-// the receiving end the kernel drops redirected and XDP_TX frames silently
-// (veth_xdp_xmit, rq->napi == NULL). It holds only for a link that is up.
+// the receiving end the kernel drops redirected frames silently (veth_xdp_xmit,
+// rq->napi == NULL). It holds only for a link that is up, and it does not help
+// frames sent by XDP_TX from an attached program: these need a program at the
+// receiving end (see Topology.attachPrograms).
 func (p *Port) EnableGRO() error { return p.setOffload(unix.ETHTOOL_SGRO, 1) }
 
 // DisableTxChecksum makes the sender fill in checksums, as frames from a wire

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 
 	"tidegate/internal/lab/labbpf"
@@ -50,7 +50,6 @@ type Topology struct {
 	ClientPort, LegitPort    *Port // the clients' end and the server's
 
 	objs    labbpf.LabFloodObjects
-	sink    link.Link
 	closers []func() error
 }
 
@@ -94,24 +93,29 @@ func newTopology(o owner) (t *Topology, err error) {
 	if err := errors.Join(t.addressServer(), t.addressClient()); err != nil {
 		return t, err
 	}
-	return t, t.attachSink()
+	return t, t.attachPrograms()
 }
 
-// attachSink lets the answers to spoofed sources die in the attacker's
-// namespace, and by its NAPI lets XDP_TX from the server arrive at all.
-func (t *Topology) attachSink() error {
+// attachPrograms lets the answers to spoofed sources die in the attacker's
+// namespace. Each far end has a program, since without one veth would take what
+// the server sends by XDP_TX and never deliver it: veth_xdp_flush looks for a
+// program there, and GRO alone is not enough (Linux 6.18).
+func (t *Topology) attachPrograms() error {
 	if err := labbpf.LoadLabFloodObjects(&t.objs, nil); err != nil {
 		return fmt.Errorf("load the lab's BPF objects: %w", err)
 	}
 	t.closers = append(t.closers, t.objs.Close)
-	sink, err := t.AttackerPort.AttachXDP(t.objs.TgLabSink)
-	if err != nil {
-		return err
+	for _, end := range []struct {
+		port *Port
+		prog *ebpf.Program
+	}{{t.AttackerPort, t.objs.TgLabSink}, {t.ClientPort, t.objs.TgLabPass}} {
+		l, err := end.port.AttachXDP(end.prog)
+		if err != nil {
+			return err
+		}
+		t.closers = append(t.closers, l.Close)
 	}
-	t.sink = sink
-	t.closers = append(t.closers, sink.Close)
-	return errors.Join(t.FloodPort.EnableGRO(), t.LegitPort.EnableGRO(),
-		t.ClientPort.EnableGRO(), t.ClientPort.DisableTxChecksum())
+	return errors.Join(t.FloodPort.EnableGRO(), t.LegitPort.EnableGRO(), t.ClientPort.DisableTxChecksum())
 }
 
 // Answers is the number of frames that have died at the attacker's sink.

@@ -31,6 +31,7 @@ const (
 	LabFloodMapSinkFrames  = "sink_frames"
 	LabFloodProgTgLabDrop  = "tg_lab_drop"
 	LabFloodProgTgLabFlood = "tg_lab_flood"
+	LabFloodProgTgLabPass  = "tg_lab_pass"
 	LabFloodProgTgLabSink  = "tg_lab_sink"
 	LabFloodVarFloodCfg    = "flood_cfg"
 	LabFloodVarFloodFrames = "flood_frames"
@@ -81,6 +82,7 @@ type LabFloodSpecs struct {
 type LabFloodProgramSpecs struct {
 	TgLabDrop  *ebpf.ProgramSpec `ebpf:"tg_lab_drop"`
 	TgLabFlood *ebpf.ProgramSpec `ebpf:"tg_lab_flood"`
+	TgLabPass  *ebpf.ProgramSpec `ebpf:"tg_lab_pass"`
 	TgLabSink  *ebpf.ProgramSpec `ebpf:"tg_lab_sink"`
 }
 
@@ -144,6 +146,7 @@ type LabFloodVariables struct {
 type LabFloodPrograms struct {
 	TgLabDrop  *ebpf.Program `ebpf:"tg_lab_drop"`
 	TgLabFlood *ebpf.Program `ebpf:"tg_lab_flood"`
+	TgLabPass  *ebpf.Program `ebpf:"tg_lab_pass"`
 	TgLabSink  *ebpf.Program `ebpf:"tg_lab_sink"`
 }
 
@@ -151,6 +154,7 @@ func (p *LabFloodPrograms) Close() error {
 	return _LabFloodClose(
 		p.TgLabDrop,
 		p.TgLabFlood,
+		p.TgLabPass,
 		p.TgLabSink,
 	)
 }

@@ -16,14 +16,15 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	HostIterMapTgCounters  = "tg_counters"
-	HostIterMapTgKeys      = "tg_keys"
-	HostIterMapTgPorts     = "tg_ports"
-	HostIterMapTgPrefixes  = "tg_prefixes"
-	HostIterMapTgServices  = "tg_services"
-	HostIterMapTgSettings  = "tg_settings"
-	HostIterMapTgSockets   = "tg_sockets"
-	HostIterProgTgHostIter = "tg_host_iter"
+	HostIterMapTgCounters   = "tg_counters"
+	HostIterMapTgKeys       = "tg_keys"
+	HostIterMapTgPorts      = "tg_ports"
+	HostIterMapTgPrefixes   = "tg_prefixes"
+	HostIterMapTgServices   = "tg_services"
+	HostIterMapTgSettings   = "tg_settings"
+	HostIterMapTgSocketBits = "tg_socket_bits"
+	HostIterMapTgSockets    = "tg_sockets"
+	HostIterProgTgHostIter  = "tg_host_iter"
 )
 
 // LoadHostIter returns the embedded CollectionSpec for HostIter.
@@ -75,13 +76,14 @@ type HostIterProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostIterMapSpecs struct {
-	TgCounters *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgKeys     *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts    *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgServices *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSockets  *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
 }
 
 // HostIterVariableSpecs contains global variables before they are loaded into the kernel.
@@ -110,13 +112,14 @@ func (o *HostIterObjects) Close() error {
 //
 // It can be passed to LoadHostIterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostIterMaps struct {
-	TgCounters *ebpf.Map `ebpf:"tg_counters"`
-	TgKeys     *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts    *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.Map `ebpf:"tg_prefixes"`
-	TgServices *ebpf.Map `ebpf:"tg_services"`
-	TgSettings *ebpf.Map `ebpf:"tg_settings"`
-	TgSockets  *ebpf.Map `ebpf:"tg_sockets"`
+	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
+	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
+	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
+	TgServices   *ebpf.Map `ebpf:"tg_services"`
+	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
+	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
 }
 
 func (m *HostIterMaps) Close() error {
@@ -127,6 +130,7 @@ func (m *HostIterMaps) Close() error {
 		m.TgPrefixes,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSocketBits,
 		m.TgSockets,
 	)
 }

@@ -22,6 +22,7 @@ const (
 	HostSockopsMapTgPrefixes     = "tg_prefixes"
 	HostSockopsMapTgServices     = "tg_services"
 	HostSockopsMapTgSettings     = "tg_settings"
+	HostSockopsMapTgSocketBits   = "tg_socket_bits"
 	HostSockopsMapTgSockets      = "tg_sockets"
 	HostSockopsProgTgHostSockops = "tg_host_sockops"
 )
@@ -75,13 +76,14 @@ type HostSockopsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostSockopsMapSpecs struct {
-	TgCounters *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgKeys     *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts    *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgServices *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSockets  *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
 }
 
 // HostSockopsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -110,13 +112,14 @@ func (o *HostSockopsObjects) Close() error {
 //
 // It can be passed to LoadHostSockopsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostSockopsMaps struct {
-	TgCounters *ebpf.Map `ebpf:"tg_counters"`
-	TgKeys     *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts    *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.Map `ebpf:"tg_prefixes"`
-	TgServices *ebpf.Map `ebpf:"tg_services"`
-	TgSettings *ebpf.Map `ebpf:"tg_settings"`
-	TgSockets  *ebpf.Map `ebpf:"tg_sockets"`
+	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
+	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
+	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
+	TgServices   *ebpf.Map `ebpf:"tg_services"`
+	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
+	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
 }
 
 func (m *HostSockopsMaps) Close() error {
@@ -127,6 +130,7 @@ func (m *HostSockopsMaps) Close() error {
 		m.TgPrefixes,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSocketBits,
 		m.TgSockets,
 	)
 }

@@ -16,14 +16,15 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	HostTcMapTgCounters = "tg_counters"
-	HostTcMapTgKeys     = "tg_keys"
-	HostTcMapTgPorts    = "tg_ports"
-	HostTcMapTgPrefixes = "tg_prefixes"
-	HostTcMapTgServices = "tg_services"
-	HostTcMapTgSettings = "tg_settings"
-	HostTcMapTgSockets  = "tg_sockets"
-	HostTcProgTgHostTc  = "tg_host_tc"
+	HostTcMapTgCounters   = "tg_counters"
+	HostTcMapTgKeys       = "tg_keys"
+	HostTcMapTgPorts      = "tg_ports"
+	HostTcMapTgPrefixes   = "tg_prefixes"
+	HostTcMapTgServices   = "tg_services"
+	HostTcMapTgSettings   = "tg_settings"
+	HostTcMapTgSocketBits = "tg_socket_bits"
+	HostTcMapTgSockets    = "tg_sockets"
+	HostTcProgTgHostTc    = "tg_host_tc"
 )
 
 // LoadHostTc returns the embedded CollectionSpec for HostTc.
@@ -75,13 +76,14 @@ type HostTcProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostTcMapSpecs struct {
-	TgCounters *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgKeys     *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts    *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgServices *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSockets  *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
 }
 
 // HostTcVariableSpecs contains global variables before they are loaded into the kernel.
@@ -110,13 +112,14 @@ func (o *HostTcObjects) Close() error {
 //
 // It can be passed to LoadHostTcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostTcMaps struct {
-	TgCounters *ebpf.Map `ebpf:"tg_counters"`
-	TgKeys     *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts    *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.Map `ebpf:"tg_prefixes"`
-	TgServices *ebpf.Map `ebpf:"tg_services"`
-	TgSettings *ebpf.Map `ebpf:"tg_settings"`
-	TgSockets  *ebpf.Map `ebpf:"tg_sockets"`
+	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
+	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
+	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
+	TgServices   *ebpf.Map `ebpf:"tg_services"`
+	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
+	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
 }
 
 func (m *HostTcMaps) Close() error {
@@ -127,6 +130,7 @@ func (m *HostTcMaps) Close() error {
 		m.TgPrefixes,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSocketBits,
 		m.TgSockets,
 	)
 }

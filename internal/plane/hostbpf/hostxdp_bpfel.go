@@ -71,14 +71,15 @@ type HostXdpTgService struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	HostXdpMapTgCounters = "tg_counters"
-	HostXdpMapTgKeys     = "tg_keys"
-	HostXdpMapTgPorts    = "tg_ports"
-	HostXdpMapTgPrefixes = "tg_prefixes"
-	HostXdpMapTgServices = "tg_services"
-	HostXdpMapTgSettings = "tg_settings"
-	HostXdpMapTgSockets  = "tg_sockets"
-	HostXdpProgTgHostXdp = "tg_host_xdp"
+	HostXdpMapTgCounters   = "tg_counters"
+	HostXdpMapTgKeys       = "tg_keys"
+	HostXdpMapTgPorts      = "tg_ports"
+	HostXdpMapTgPrefixes   = "tg_prefixes"
+	HostXdpMapTgServices   = "tg_services"
+	HostXdpMapTgSettings   = "tg_settings"
+	HostXdpMapTgSocketBits = "tg_socket_bits"
+	HostXdpMapTgSockets    = "tg_sockets"
+	HostXdpProgTgHostXdp   = "tg_host_xdp"
 )
 
 // LoadHostXdp returns the embedded CollectionSpec for HostXdp.
@@ -130,13 +131,14 @@ type HostXdpProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostXdpMapSpecs struct {
-	TgCounters *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgKeys     *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts    *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgServices *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSockets  *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
 }
 
 // HostXdpVariableSpecs contains global variables before they are loaded into the kernel.
@@ -165,13 +167,14 @@ func (o *HostXdpObjects) Close() error {
 //
 // It can be passed to LoadHostXdpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostXdpMaps struct {
-	TgCounters *ebpf.Map `ebpf:"tg_counters"`
-	TgKeys     *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts    *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.Map `ebpf:"tg_prefixes"`
-	TgServices *ebpf.Map `ebpf:"tg_services"`
-	TgSettings *ebpf.Map `ebpf:"tg_settings"`
-	TgSockets  *ebpf.Map `ebpf:"tg_sockets"`
+	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
+	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
+	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
+	TgServices   *ebpf.Map `ebpf:"tg_services"`
+	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
+	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
 }
 
 func (m *HostXdpMaps) Close() error {
@@ -182,6 +185,7 @@ func (m *HostXdpMaps) Close() error {
 		m.TgPrefixes,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSocketBits,
 		m.TgSockets,
 	)
 }
