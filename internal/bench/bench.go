@@ -53,6 +53,10 @@ type Result struct {
 	Rounds  int    `json:"rounds"`
 	Pinning string `json:"pinning"`
 
+	// SipHashNs is one SipHash-2-4 of 16 bytes in BPF, measured in this run: the
+	// yardstick for how fast the core was.
+	SipHashNs float64 `json:"siphash24_ns"`
+
 	NsAboveReflect         map[string]float64 `json:"ns_above_reflect"`
 	NsAboveReflectServices map[string]float64 `json:"ns_above_reflect_by_services"`
 	NsTotal                map[string]float64 `json:"ns_total"`
@@ -90,6 +94,7 @@ func Run(ctx context.Context, opt Options) (res *Result, err error) {
 		what string
 		run  func(context.Context, Options, *lab.Rig, *Result) error
 	}{
+		{"one hash, as a yardstick", measureHash},
 		{"cost of a SYN, program by program", measureSYN},
 		{"cost of a SYN with 1 to 10,000 services", measureServices},
 		{"cost for an established flow's packets", measureEstablished},

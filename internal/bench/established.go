@@ -59,6 +59,28 @@ func measureEstablished(_ context.Context, opt Options, _ *lab.Rig, res *Result)
 	return nil
 }
 
+// hashesPerRun is TG_BENCH_HASHES of bpf/bench.bpf.c.
+const hashesPerRun = 200
+
+func measureHash(_ context.Context, opt Options, _ *lab.Rig, res *Result) error {
+	var yard benchbpf.BenchObjects
+	if err := benchbpf.LoadBenchObjects(&yard, nil); err != nil {
+		return err
+	}
+	defer yard.Close()
+	var ns []float64
+	for range opt.Rounds {
+		_, d, err := yard.TgBenchHash.Benchmark(ackFrame(), establishedRepeat/hashesPerRun, nil)
+		if err != nil {
+			return err
+		}
+		ns = append(ns, float64(d.Nanoseconds())/hashesPerRun)
+	}
+	res.SipHashNs = spread(ns).Median
+	res.Spreads["siphash24_ns"] = spread(ns)
+	return nil
+}
+
 // fillSocketFilter makes every cell say that a socket lives there.
 func fillSocketFilter(gate *plane.Plane) error {
 	return errors.Join(fillArray(gate.Map("tg_sockets"), uint32(1)<<16),
