@@ -10,6 +10,7 @@
  * anything that is not in core/.
  */
 #include "lib/proxy_answer.h"
+#include "lib/proxy_icmp.h"
 
 #define TG_RETRY_MS 100 /* a client that asks again sooner is not heard */
 
@@ -221,8 +222,11 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 	if (!proxy || !settings)
 		return XDP_PASS;
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
-	if (result == TG_PARSE_OTHER)
+	if (result == TG_PARSE_OTHER) {
+		if (proxy->flows && pkt.l3_off)
+			tg_proxy_icmp(ctx, pkt.l3_off);
 		return tg_proxy_other(proxy, ctx->ingress_ifindex);
+	}
 	if (!proxy->bridge[0] && !tg_frame_is_mine(ctx))
 		return XDP_PASS;
 	if (TG_LIKELY(result == TG_PARSE_TCP || result == TG_PARSE_FRAGMENT)) {

@@ -205,6 +205,24 @@ TG_INLINE uint16_t tg_translate_checksum(uint16_t field, uint64_t sum)
 	return tg_csum_finish((uint64_t)(uint16_t)~field + sum);
 }
 
+/* The first 12 bytes of a TCP header that an ICMP error quotes, as its receiver
+ * must see them to believe it (RFC 5927 section 4.1): the error travels against
+ * the segment, so what was translated one way goes back the other. `dir` is where
+ * the quoted segment was going. */
+TG_INLINE void tg_translate_quoted(uint8_t *tcp, const struct tg_flow *f, enum tg_direction dir,
+				   uint64_t *sum)
+{
+	uint32_t at = dir == TG_TO_CLIENT ? 4 : 8;
+	uint32_t was = tg_load32(tcp + at), is;
+
+	if (dir == TG_TO_CLIENT)
+		is = tg_swap32(tg_swap32(was) + f->seq_delta); /* seq, for the server */
+	else
+		is = tg_swap32(tg_swap32(was) - f->seq_delta); /* ack, for the client */
+	tg_store32(tcp + at, is);
+	*sum += (uint64_t)(uint32_t)~was + is;
+}
+
 enum tg_flow_turn {
 	TG_FLOW_STAYS,
 	TG_FLOW_ENDS,    /* nothing more than retransmissions can follow: retire it */
