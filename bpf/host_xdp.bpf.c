@@ -27,26 +27,38 @@ static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
 	return met;
 }
 
+/* The options of the SYN. False if they lie about their length. */
+static __always_inline bool tg_syn_options(struct xdp_md *ctx, const struct tg_packet *syn,
+					   struct tg_tcp_options *offered)
+{
+	const __u8 *at = (void *)(long)ctx->data + syn->l4_off + TG_TCP_HDR_LEN;
+	const __u8 *end = (void *)(long)ctx->data_end;
+	struct tg_options_cursor c;
+
+	c.at = 0;
+	c.len = syn->tcp_hdr_len - TG_TCP_HDR_LEN;
+	if (TG_LIKELY(tg_tcp_options_common(at, c.len, end, offered)))
+		return true;
+	if (c.len > TG_TCP_OPTIONS_MAX_LEN)
+		return false;
+	if (c.len && bpf_xdp_load_bytes(ctx, syn->l4_off + TG_TCP_HDR_LEN, c.bytes, c.len))
+		return false;
+	return tg_options_read(&c, offered) == 0;
+}
+
 /* Turns the SYN in the frame of `frame_len` bytes into the answer. */
 static __always_inline int tg_syn_answer(struct xdp_md *ctx, const struct tg_packet *syn,
 					 __u32 frame_len, const struct tg_service *svc,
 					 __u64 epoch, const struct tg_siphash_key *key)
 {
-	struct tg_options_cursor options;
-	struct tg_tcp_options offered = {};
+	struct tg_tcp_options offered;
 	struct tg_synack answer;
 	struct tg_cookie cookie;
 	__u8 *data, *end;
 	int resize;
 
-	options.at = 0;
-	options.len = syn->tcp_hdr_len - TG_TCP_HDR_LEN;
-	if (options.len > TG_TCP_OPTIONS_MAX_LEN)
+	if (!tg_syn_options(ctx, syn, &offered))
 		return -TG_EINVAL;
-	if (options.len && bpf_xdp_load_bytes(ctx, syn->l4_off + TG_TCP_HDR_LEN, options.bytes,
-					      options.len))
-		return -TG_EINVAL;
-	tg_options_read(&options, &offered);
 	answer = tg_synack_agree(syn, &offered, svc);
 	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
 

@@ -165,6 +165,44 @@ TG_INLINE struct tg_tcp_options tg_tcp_options_parse(struct tg_options_cursor *c
 	return o;
 }
 
+/* Options of a SYN laid out as Linux, Android, Windows and FreeBSD lay them out,
+ * read straight from the packet: 20 bytes with timestamps, 12 without. False if
+ * they are anything else; then the whole list has to be parsed. `at` is where the
+ * options begin, `len` their length, `end` the end of the memory. */
+TG_INLINE bool tg_tcp_options_common(const uint8_t *at, uint32_t len, const uint8_t *end,
+				     struct tg_tcp_options *o)
+{
+	const uint32_t nop_wscale = TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_WSCALE, 3, 0);
+	const uint32_t nop_nop_sack = TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP, TG_TCPOPT_SACK_OK, 2);
+	uint32_t mss, wscale;
+
+	if (len == 20 && at + 20 <= end) {
+		if (tg_load32(at + 4) != TG_WIRE32(TG_TCPOPT_SACK_OK, 2, TG_TCPOPT_TIMESTAMP, 10))
+			return false;
+		wscale = tg_load32(at + 16);
+		o->ts_ok = true;
+		o->tsval = tg_swap32(tg_load32(at + 8));
+		o->tsecr = tg_swap32(tg_load32(at + 12));
+	} else if (len == 12 && at + 12 <= end) {
+		wscale = tg_load32(at + 4);
+		if (wscale == nop_nop_sack)
+			wscale = tg_load32(at + 8);
+		else if (tg_load32(at + 8) != nop_nop_sack)
+			return false;
+		o->ts_ok = false;
+	} else {
+		return false;
+	}
+	mss = tg_load32(at);
+	if ((mss & 0xffff) != TG_WIRE32(TG_TCPOPT_MSS, 4, 0, 0) || mss >> 16 == 0 ||
+	    (wscale & 0xffffff) != nop_wscale)
+		return false;
+	o->mss = tg_swap16(mss >> 16);
+	o->wscale = wscale >> 24 > TG_WSCALE_MAX ? TG_WSCALE_MAX : (uint8_t)(wscale >> 24);
+	o->sack_ok = true;
+	return true;
+}
+
 /* The first three words of options as nearly every sender lays out timestamps
  * after the SYN: NOP, NOP, timestamps (RFC 7323 appendix A). False if they are
  * anything else; then the whole list has to be parsed. */

@@ -20,7 +20,7 @@ const (
 	CounterCookieStale Counter = 6
 	// CounterAdopted: connections handed to the kernel from a cookie.
 	CounterAdopted Counter = 7
-	// CounterAdoptFailed: verified ACKs that the kernel refused to adopt; SYNs go to the kernel from then on.
+	// CounterAdoptFailed: verified ACKs that the kernel did not adopt; if it refused the listener as such, SYNs go to the kernel from then on.
 	CounterAdoptFailed Counter = 8
 	// CounterAckExisting: verified ACKs for which a socket was already there.
 	CounterAckExisting Counter = 9
@@ -62,7 +62,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"cookie_invalid", "ACKs without a socket whose cookie did not verify; left to the kernel"},
 	{"cookie_stale", "ACKs whose cookie was genuine but older than the previous epoch; left to the kernel"},
 	{"adopted", "connections handed to the kernel from a cookie"},
-	{"adopt_failed", "verified ACKs that the kernel refused to adopt; SYNs go to the kernel from then on"},
+	{"adopt_failed", "verified ACKs that the kernel did not adopt; if it refused the listener as such, SYNs go to the kernel from then on"},
 	{"ack_existing", "verified ACKs for which a socket was already there"},
 	{"ack_no_listener", "verified ACKs that found no listener; left to the kernel, which answers RST"},
 	{"pass_existing", "SYNs whose 4-tuple has a live or TIME-WAIT socket; left to the kernel"},
