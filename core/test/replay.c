@@ -4,6 +4,8 @@
  * makes the same calls into core/ as bpf/host_xdp.bpf.c and bpf/host_tc.bpf.c, so
  * that the golden vectors can be replayed natively, under the sanitizers.
  *
+ * One file, though long, so that it can be read beside those two.
+ *
  * Speaks lines on stdin and stdout, see `commands` below; every command is answered
  * by one line, "ok", a result, or "error: ...".
  */

@@ -113,8 +113,13 @@ func (g *kernelGate) Prepare(v *vectors.Vector) error {
 			return err
 		}
 	}
-	// With all filter keys zero every tuple has cell 0; its upper half counts live sockets.
-	if err := g.p.Map("tg_sockets").Put(uint32(0), uint32(bit(v.Filter == vectors.FilterMaybe))<<16); err != nil {
+	// With all filter keys zero every tuple has cell 0, whose upper half counts live
+	// sockets, and bit 0 of the bitmap before the cells.
+	maybe := bit(v.Filter == vectors.FilterMaybe)
+	if err := g.p.Map("tg_sockets").Put(uint32(0), uint32(maybe)<<16); err != nil {
+		return err
+	}
+	if err := g.p.Map("tg_socket_bits").Put(uint32(0), uint64(maybe)); err != nil {
 		return err
 	}
 	for id := range g.used {
