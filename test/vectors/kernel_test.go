@@ -113,8 +113,8 @@ func (g *kernelGate) Prepare(v *vectors.Vector) error {
 			return err
 		}
 	}
-	// With all filter keys zero every tuple has cell 0, whose upper half counts live
-	// sockets, and bit 0 of the bitmap before the cells.
+	// With all filter keys zero every tuple has cell 0; its upper half counts live
+	// sockets, and the lowest bit of the bitmap says that it may be alive.
 	maybe := bit(v.Filter == vectors.FilterMaybe)
 	if err := g.p.Map("tg_sockets").Put(uint32(0), uint32(maybe)<<16); err != nil {
 		return err
