@@ -36,22 +36,20 @@ static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_host_set
 
 /* Hands the connection to the kernel. 0, or a negative error of the kfunc. */
 static __always_inline int tg_adopt(struct __sk_buff *skb, struct bpf_sock *listener,
-				    const struct tg_packet *pkt, const struct tg_ack *ack,
+				    const struct tg_ack *ack, const struct tg_agreed *agreed,
 				    const struct tg_service *svc)
 {
-	struct tg_agreed agreed = tg_cookie_agreed(
-		pkt->family, tg_cookie_claimed_bits(ack->cookie, ack->ts_ok), ack->ts_ok);
-	bool wscale = agreed.wscale != TG_WSCALE_NONE;
+	bool wscale = agreed->wscale != TG_WSCALE_NONE;
 	struct bpf_tcp_req_attrs attrs = {
 		.rcv_tsval = ack->tsval,
 		.rcv_tsecr = ack->cookie.tsval,
-		.mss = agreed.mss,
+		.mss = agreed->mss,
 		.wscale_ok = wscale,
-		.snd_wscale = wscale ? agreed.wscale : 0,
+		.snd_wscale = wscale ? agreed->wscale : 0,
 		.rcv_wscale = wscale ? svc->wscale : 0,
-		.sack_ok = agreed.sack_ok,
-		.tstamp_ok = agreed.ts_ok,
-		.ecn_ok = agreed.ecn_ok,
+		.sack_ok = agreed->sack_ok,
+		.tstamp_ok = agreed->ts_ok,
+		.ecn_ok = agreed->ecn_ok,
 	};
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(listener);
 
@@ -65,6 +63,8 @@ static __always_inline void tg_ack_adopt(struct __sk_buff *skb, const struct tg_
 					 const struct tg_ack *ack, struct tg_service *svc,
 					 struct tg_counter_row *row)
 {
+	struct tg_agreed agreed = tg_cookie_agreed(
+		pkt->family, tg_cookie_claimed_bits(ack->cookie, ack->ts_ok), ack->ts_ok);
 	struct bpf_sock *sk = tg_socket_find(skb, pkt);
 
 	if (!sk) {
@@ -73,14 +73,15 @@ static __always_inline void tg_ack_adopt(struct __sk_buff *skb, const struct tg_
 	}
 	if (sk->state != BPF_TCP_LISTEN) {
 		tg_count(row, TG_COUNT_ack_existing);
-	} else if (tg_adopt(skb, sk, pkt, ack, svc) == 0) {
+	} else if (tg_adopt(skb, sk, ack, &agreed, svc) == 0) {
 		tg_count(row, TG_COUNT_cookie_valid);
 		tg_count(row, TG_COUNT_adopted);
 	} else {
 		/* An MPTCP listener, say. Its SYNs are the kernel's from now on. */
 		tg_count(row, TG_COUNT_cookie_valid);
 		tg_count(row, TG_COUNT_adopt_failed);
-		svc->listener = TG_LISTENER_REFUSED;
+		if (tg_host_offers(svc, &agreed))
+			svc->listener = TG_LISTENER_REFUSED;
 	}
 	bpf_sk_release(sk);
 }

@@ -99,6 +99,15 @@ TG_INLINE bool tg_host_ack_is_whole(const struct tg_packet *ack, uint32_t frame_
 	       ack->l4_off + ack->l4_len <= frame_len;
 }
 
+/* True if the service still offers what a cookie has agreed on. The kernel
+ * refuses to adopt what the system's settings no longer allow: that is not the
+ * listener's fault, if the cookie is older than the change. */
+TG_INLINE bool tg_host_offers(const struct tg_service *svc, const struct tg_agreed *agreed)
+{
+	return (!agreed->sack_ok || svc->sack) && (!agreed->ts_ok || svc->timestamps) &&
+	       (agreed->wscale == TG_WSCALE_NONE || svc->wscale != TG_WSCALE_NONE);
+}
+
 /* What an ACK says that may carry a cookie. */
 struct tg_ack {
 	struct tg_cookie cookie;

@@ -6,13 +6,9 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/config"
 	"tidegate/internal/keys"
@@ -47,6 +43,7 @@ type gate struct {
 	settings plane.Settings
 	services *serviceSet
 	system   system
+	badSys   bool   // the system's values could not be read the last time
 	lastKey  uint64 // highest epoch whose key is loaded
 	modes    map[string]plane.XDPMode
 	started  time.Time
@@ -76,7 +73,7 @@ func Run(ctx, force context.Context, opt Options) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer unlockInstance(lock)
 	g := &gate{opt: opt, log: opt.Log, cfg: cfg, started: time.Now()}
 	if err := g.start(); err != nil {
 		return err
@@ -105,7 +102,7 @@ func (g *gate) start() error {
 		return err
 	}
 	if g.system.syncookies == 0 {
-		return errors.New("net.ipv4.tcp_syncookies is 0: the kernel would refuse every connection made from a cookie; set it to 1 with `sysctl -w net.ipv4.tcp_syncookies=1`")
+		return errSyncookies
 	}
 	if g.secret, err = keys.LoadSecret(g.cfg.SecretFile); err != nil {
 		return err
@@ -149,6 +146,7 @@ func (g *gate) fill() error {
 		return err
 	}
 	g.services = newServiceSet()
+	g.services.rmemSeen[g.system.tcpRmem[1]] = true
 	g.services.assign(g.cfg.Services)
 	g.watchListeners()
 	return g.plane.SetServices(g.services.targets(g.cfg, g.system), &g.settings)
@@ -181,9 +179,16 @@ func (g *gate) loop(ctx context.Context) {
 	}
 }
 
+// errSyncookies: cookie_v4_check and cookie_v6_check look at the sysctl first.
+var errSyncookies = errors.New("net.ipv4.tcp_syncookies is 0: the kernel would refuse every connection made from a cookie; set it to 1 with `sysctl -w net.ipv4.tcp_syncookies=1`")
+
 func (g *gate) housekeep() error {
 	g.setClock()
-	errs := []error{g.loadKeys(time.Now()), g.plane.SetSettings(&g.settings)}
+	errs := []error{g.loadKeys(time.Now())}
+	if g.watchSystem() {
+		errs = append(errs, g.writeServices())
+	}
+	errs = append(errs, g.plane.SetSettings(&g.settings))
 	if g.watchListeners() {
 		errs = append(errs, g.writeServices())
 	}
@@ -215,9 +220,11 @@ func (g *gate) reload() error {
 	old := g.cfg
 	g.cfg = cfg
 	g.setPolicy(cfg)
+	g.watchSystem()
 	g.watchListeners()
 	if err := g.plane.SetServices(g.services.targets(cfg, g.system), &g.settings); err != nil {
 		g.cfg = old
+		g.setPolicy(old)
 		g.services.assign(old.Services)
 		return errors.Join(err, g.plane.SetServices(g.services.targets(old, g.system), &g.settings))
 	}
@@ -246,21 +253,4 @@ func (g *gate) stop(force context.Context) error {
 	err = errors.Join(err, g.plane.Detach(), os.Remove(g.statePath()))
 	g.log.Info("stopped")
 	return err
-}
-
-// lockInstance makes sure that one process at a time owns an instance.
-func lockInstance(dir, instance string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	path := filepath.Join(dir, instance+".lock")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("instance %q is already running (%s is locked); stop it, or set another `instance:`", instance, path)
-	}
-	return f, nil
 }

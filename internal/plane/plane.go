@@ -175,5 +175,5 @@ func explain(err error) error {
 
 // PinDir is where an instance's maps and links are pinned.
 func PinDir(bpffs, instance string) string {
-	return filepath.Join(bpffs, "tidegate", instance)
+	return filepath.Join(bpffs, "tidegate", escapePin.Replace(instance))
 }

@@ -28,7 +28,8 @@ type tables struct {
 }
 
 // build lays targets out for the maps. IPv4 and IPv6 catch-all prefixes make the
-// port's own entry, if a service has both; everything else is a prefix.
+// port's own entry, if a service has both; everything else is a prefix. (Also
+// the longer prefixes of such a service: another's may lie between.)
 func build(targets []Target) (tables, error) {
 	t := tables{map[uint32]Service{}, map[uint32]uint32{}, map[PrefixKey]uint32{}}
 	for _, target := range targets {
@@ -40,11 +41,13 @@ func build(targets []Target) (tables, error) {
 		for _, r := range target.Ports {
 			for port := uint32(r[0]); port <= uint32(r[1]); port++ {
 				if everywhere {
-					t.ports[port] = t.ports[port]&portHasPrefixes | target.ID
-					continue
+					t.ports[port] |= target.ID // the only one of this port; 0 until now
 				}
-				t.ports[port] |= portHasPrefixes
 				for _, p := range target.Prefixes {
+					if everywhere && p.Bits() == 0 {
+						continue
+					}
+					t.ports[port] |= portHasPrefixes
 					t.prefixes[prefixKey(p, uint16(port))] = target.ID
 				}
 			}
