@@ -97,6 +97,8 @@ static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_p
 	struct tg_options_cursor c;
 	struct tg_tcp_options o = {};
 
+	if (!tg_host_ack_is_whole(pkt, skb->len))
+		return false;
 	ack->cookie.isn = pkt->ack - 1;
 	ack->ts_ok = false;
 	if (len == 0)

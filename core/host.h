@@ -91,6 +91,14 @@ TG_INLINE struct tg_decision tg_host_judge_no_key(uint32_t stale_keys)
 					   : TG_DECIDE(TG_PASS, TG_COUNT_pass_no_key);
 }
 
+/* False for an ACK whose lengths lie, in a frame of `frame_len` bytes: the kernel
+ * will drop it, so it is neither adopted nor counted. */
+TG_INLINE bool tg_host_ack_is_whole(const struct tg_packet *ack, uint32_t frame_len)
+{
+	return ack->tcp_hdr_len >= TG_TCP_HDR_LEN && ack->tcp_hdr_len <= ack->l4_len &&
+	       ack->l4_off + ack->l4_len <= frame_len;
+}
+
 /* True if the service still offers what a cookie has agreed on. The kernel
  * refuses to adopt what the system's settings no longer allow: that is not the
  * listener's fault, if the cookie is older than the change. */

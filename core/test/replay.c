@@ -4,6 +4,8 @@
  * makes the same calls into core/ as bpf/host_xdp.bpf.c and bpf/host_tc.bpf.c, so
  * that the golden vectors can be replayed natively, under the sanitizers.
  *
+ * One file, though long, so that it can be read beside those two.
+ *
  * Speaks lines on stdin and stdout, see `commands` below; every command is answered
  * by one line, "ok", a result, or "error: ...".
  */
@@ -220,7 +222,7 @@ static bool ack_read(const uint8_t *frame, uint32_t frame_len, const struct tg_p
 	const uint8_t *options = frame + pkt->l4_off + TG_TCP_HDR_LEN;
 	struct tg_tcp_options o;
 
-	if (c.len > TG_TCP_OPTIONS_MAX_LEN || pkt->l4_off + TG_TCP_HDR_LEN + c.len > frame_len)
+	if (!tg_host_ack_is_whole(pkt, frame_len) || c.len > TG_TCP_OPTIONS_MAX_LEN)
 		return false;
 	ack->cookie.isn = pkt->ack - 1;
 	if (c.len >= 12 &&
@@ -301,7 +303,7 @@ static int unhex(const char *hex, uint8_t *out, int max)
 	return hex[2 * n] && hex[2 * n] != '\n' ? -1 : n;
 }
 
-static bool run_frame(const char *args, bool xdp_only)
+static bool do_packet(const char *args)
 {
 	static uint8_t bytes[FRAME_MAX];
 	int len = unhex(args, bytes, sizeof(bytes));
@@ -310,24 +312,10 @@ static bool run_frame(const char *args, bool xdp_only)
 	if (len < 0)
 		return false;
 	frame = copy_of(bytes, (uint32_t)len);
-	if (!xdp(frame, (uint32_t)len)) {
-		if (xdp_only)
-			print_frame("pass", frame, (uint32_t)len);
-		else
-			tc(frame, (uint32_t)len);
-	}
+	if (!xdp(frame, (uint32_t)len))
+		tc(frame, (uint32_t)len);
 	free(frame);
 	return true;
-}
-
-static bool do_packet(const char *args)
-{
-	return run_frame(args, false);
-}
-
-static bool do_xdp(const char *args)
-{
-	return run_frame(args, true);
 }
 
 static bool do_key(const char *args)
@@ -440,7 +428,6 @@ static const struct {
 	{"port", do_port, true},       /* PORT ENTRY */
 	{"prefix", do_prefix, true},   /* FAMILY LENGTH ADDRESS PORT ID */
 	{"packet", do_packet, false},  /* FRAME -> pass|tx FRAME, drop, adopt FRAME AGREED... */
-	{"xdp", do_xdp, false},        /* the same, but only what XDP does */
 	{"counters", do_counters, false},
 };
 
