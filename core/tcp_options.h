@@ -19,6 +19,8 @@ enum tg_tcp_option_kind {
 	TG_TCPOPT_WSCALE = 3,    /* RFC 7323, length 3 */
 	TG_TCPOPT_SACK_OK = 4,   /* RFC 2018, length 2 */
 	TG_TCPOPT_TIMESTAMP = 8, /* RFC 7323, length 10 */
+	TG_TCPOPT_MD5 = 19,      /* RFC 2385 */
+	TG_TCPOPT_AO = 29,       /* RFC 5925 */
 };
 
 #define TG_TCP_OPTIONS_MAX_LEN 40
@@ -32,6 +34,7 @@ struct tg_tcp_options {
 	uint8_t wscale; /* 0-14, or TG_WSCALE_NONE */
 	bool sack_ok;
 	bool ts_ok;
+	bool is_signed; /* TCP-MD5 or TCP-AO: an answer without a signature is worth nothing */
 };
 
 /* The options of one segment, copied out of it by the plane, and the bounded
@@ -142,6 +145,8 @@ TG_INLINE bool tg_tcp_option_next(struct tg_options_cursor *c, struct tg_tcp_opt
 		o->ts_ok = true;
 		o->tsval = tg_options_peek32(c, 2);
 		o->tsecr = tg_options_peek32(c, 6);
+	} else if (kind == TG_TCPOPT_MD5 || kind == TG_TCPOPT_AO) {
+		o->is_signed = true;
 	}
 	c->at += len;
 	return true;
@@ -193,6 +198,7 @@ TG_INLINE bool tg_tcp_options_common(const uint8_t *at, uint32_t len, const uint
 	} else {
 		return false;
 	}
+	o->is_signed = false;
 	mss = tg_load32(at);
 	if ((mss & 0xffff) != TG_WIRE32(TG_TCPOPT_MSS, 4, 0, 0) || mss >> 16 == 0 ||
 	    (wscale & 0xffffff) != nop_wscale)

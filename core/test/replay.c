@@ -129,24 +129,31 @@ static void print_frame(const char *verdict, const uint8_t *frame, uint32_t len)
 		printf("%02x", frame[i]);
 }
 
-/* As tg_syn_answer in bpf/host_xdp.bpf.c. False: malformed. */
-static bool syn_answer(const uint8_t *frame, uint32_t frame_len, const struct tg_packet *syn,
-		       const struct tg_service *svc, uint64_t epoch,
-		       const struct tg_siphash_key *key)
+/* As tg_syn_options in bpf/host_xdp.bpf.c. False: malformed. */
+static bool syn_options(const uint8_t *frame, uint32_t frame_len, const struct tg_packet *syn,
+			struct tg_tcp_options *offered)
 {
 	struct tg_options_cursor options = {.len = (uint32_t)syn->tcp_hdr_len - TG_TCP_HDR_LEN};
-	struct tg_tcp_options offered;
-	struct tg_synack answer;
-	struct tg_cookie cookie;
-	uint32_t len;
-	uint8_t *out;
 
 	if (options.len > TG_TCP_OPTIONS_MAX_LEN ||
 	    syn->l4_off + TG_TCP_HDR_LEN + options.len > frame_len)
 		return false;
 	memcpy(options.bytes, frame + syn->l4_off + TG_TCP_HDR_LEN, options.len);
-	offered = tg_tcp_options_parse(&options);
-	answer = tg_synack_agree(syn, &offered, svc);
+	*offered = tg_tcp_options_parse(&options);
+	return true;
+}
+
+/* As tg_syn_answer. */
+static void syn_answer(const uint8_t *frame, const struct tg_packet *syn,
+		       const struct tg_service *svc, const struct tg_tcp_options *offered,
+		       uint64_t epoch, const struct tg_siphash_key *key)
+{
+	struct tg_synack answer;
+	struct tg_cookie cookie;
+	uint32_t len;
+	uint8_t *out;
+
+	answer = tg_synack_agree(syn, offered, svc);
 	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
 	len = syn->l3_off + tg_synack_len(syn, &answer);
 	out = malloc(len);
@@ -158,7 +165,6 @@ static bool syn_answer(const uint8_t *frame, uint32_t frame_len, const struct tg
 	tg_ethernet_reflect(out);
 	print_frame("tx", out, len);
 	free(out);
-	return true;
 }
 
 /* As tg_syn_handle. True if the frame went no further (and the answer is printed). */
@@ -167,6 +173,7 @@ static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg
 {
 	const struct tg_service *svc = &plane.services[id];
 	const struct tg_siphash_key *key;
+	struct tg_tcp_options offered;
 	struct tg_decision d;
 
 	if (svc->mode == TG_MODE_OFF)
@@ -183,8 +190,12 @@ static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg
 	key = key_find(plane.epoch);
 	if (d.verdict == TG_REPLY && !key)
 		d = tg_host_judge_no_key(plane.stale_keys);
-	if (d.verdict == TG_REPLY && !syn_answer(frame, frame_len, syn, svc, plane.epoch, key))
-		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
+	if (d.verdict == TG_REPLY)
+		d = syn_options(frame, frame_len, syn, &offered)
+			    ? tg_host_judge_options(&offered)
+			    : TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
+	if (d.verdict == TG_REPLY)
+		syn_answer(frame, syn, svc, &offered, plane.epoch, key);
 	count(id, d.counter);
 	if (d.verdict == TG_DROP)
 		printf("drop");

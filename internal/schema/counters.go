@@ -48,9 +48,11 @@ const (
 	CounterDropNoKey Counter = 20
 	// CounterDropTx: SYNs lost because the frame could not be resized for the answer.
 	CounterDropTx Counter = 21
+	// CounterPassSigned: SYNs with a TCP-MD5 or TCP-AO option; left to the kernel, which has the keys.
+	CounterPassSigned Counter = 22
 
 	// NumCounters is how many counters there are.
-	NumCounters = 22
+	NumCounters = 23
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -76,4 +78,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_ext_chain", "IPv6 extension header chains longer than the parser walks"},
 	{"drop_no_key", "SYNs dropped because no key of this epoch is loaded (fail closed)"},
 	{"drop_tx", "SYNs lost because the frame could not be resized for the answer"},
+	{"pass_signed", "SYNs with a TCP-MD5 or TCP-AO option; left to the kernel, which has the keys"},
 }
