@@ -165,6 +165,10 @@ def untouched():
                                 services=[dict(p.SERVICE, mode=mode)])
         yield refuse_vector("unprotected-" + suffix, "not our port", [dict(good, dport=8081)], {})
         yield refuse_vector("doff-4-" + suffix, "a TCP header shorter than 20 bytes", [dict(good, doff=4)], {})
+        yield refuse_vector("doff-11-" + suffix, "a TCP header longer than the segment; the timestamps are in their place",
+                            [dict(good, doff=11)], {})
+        yield refuse_vector("length-beyond-" + suffix, "an IP length beyond the frame",
+                            [dict(good, total=1000)], {})
         yield refuse_vector("three-tags-" + suffix, "not parsed",
                             [dict(good, tags=[(0x8100, 1), (0x8100, 2), (0x8100, 3)])], {})
         yield refuse_vector("first-fragment-" + suffix, "a fragment is not adopted", [

@@ -47,6 +47,11 @@ def lengths():
             (real + 1, "drop", MALFORMED, "one byte more than the frame holds"),
             (65535, "drop", MALFORMED, "the most")):
         yield bad("payload-length-%d-v6" % total, why, syn(6, total=total), verdict, counters)
+    for name, total in (("8", 8), ("12", 12), ("15", 15)):
+        yield bad("extension-beyond-payload-%s-v6" % name,
+                  "the extension header ends behind the payload, and a TCP header lies there",
+                  syn(6, total=total, ext=[(DSTOPTS, b"\1" + b"\1\14" + bytes(12), "16 bytes of options")]),
+                  "pass", {})
     for ihl in range(0, 5):
         yield bad("ihl-%d" % ihl, "an IPv4 header shorter than 20 bytes", syn(4, ihl=ihl), "pass", {})
     f = p.defaults(4, ihl=15)
@@ -134,10 +139,14 @@ def option_lists():
     yield from case("ts-twice", "the last counts", h("0101080a" "00000001" "00000000" "0101080a" "00000002" "00000000"),
                     offer(ts=2))
     yield from case("after-eol", "nothing counts after the end", h("00000000" "020405b4"), offer())
+    yield from case("after-eol-length", "not even what looks like an option of kind 0",
+                    h("0004ffff" "020405b4"), offer())
     yield from case("all-nop", "forty bytes of nothing", b"\1" * 40, offer())
     yield from case("last-byte", "an option that ends with the header", b"\1" * 37 + h("03030e"), offer(0, 14))
-    yield from case("md5", "TCP-MD5 is not checked here; see docs", h("011312") + bytes(16) + b"\1",
-                    offer())
+    for family in (4, 6):
+        for name, data in (("md5", h("011312") + bytes(16) + b"\1"), ("ao", h("1d10") + bytes(14))):
+            yield bad("options-%s-v%d" % (name, family), "signed: the kernel has the keys",
+                      p.defaults(family, options=[(data, "as named")]), "pass", {1: {"syn": 1, "pass_signed": 1}})
     yield from case("unknown", "kinds nobody knows are skipped", h("fd08aabbccddeeff" "020405b4"), offer(1460))
     yield from case("tsecr", "a TSecr in a SYN means nothing", h("0101080a" "01020304" "aabbccdd"), offer(ts=0x01020304))
 

@@ -69,6 +69,11 @@ static __always_inline int tg_cookie_answer(struct xdp_md *ctx, const struct tg_
 		tg_count(row, TG_COUNT_drop_malformed);
 		return XDP_DROP;
 	}
+	d = tg_host_judge_options(&offered);
+	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {
+		tg_count(row, d.counter);
+		return tg_forward(ctx, syn);
+	}
 	answer = tg_synack_agree(syn, &offered, svc);
 	if (wait)
 		answer.window = 0;

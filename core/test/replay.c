@@ -4,6 +4,8 @@
  * makes the same calls into core/ as bpf/host_xdp.bpf.c and bpf/host_tc.bpf.c, so
  * that the golden vectors can be replayed natively, under the sanitizers.
  *
+ * One file, though long, so that it can be read beside those two.
+ *
  * Speaks lines on stdin and stdout, see `commands` below; every command is answered
  * by one line, "ok", a result, or "error: ...".
  */
@@ -127,24 +129,31 @@ static void print_frame(const char *verdict, const uint8_t *frame, uint32_t len)
 		printf("%02x", frame[i]);
 }
 
-/* As tg_syn_answer in bpf/host_xdp.bpf.c. False: malformed. */
-static bool syn_answer(const uint8_t *frame, uint32_t frame_len, const struct tg_packet *syn,
-		       const struct tg_service *svc, uint64_t epoch,
-		       const struct tg_siphash_key *key)
+/* As tg_syn_options in bpf/host_xdp.bpf.c. False: malformed. */
+static bool syn_options(const uint8_t *frame, uint32_t frame_len, const struct tg_packet *syn,
+			struct tg_tcp_options *offered)
 {
 	struct tg_options_cursor options = {.len = (uint32_t)syn->tcp_hdr_len - TG_TCP_HDR_LEN};
-	struct tg_tcp_options offered;
-	struct tg_synack answer;
-	struct tg_cookie cookie;
-	uint32_t len;
-	uint8_t *out;
 
 	if (options.len > TG_TCP_OPTIONS_MAX_LEN ||
 	    syn->l4_off + TG_TCP_HDR_LEN + options.len > frame_len)
 		return false;
 	memcpy(options.bytes, frame + syn->l4_off + TG_TCP_HDR_LEN, options.len);
-	offered = tg_tcp_options_parse(&options);
-	answer = tg_synack_agree(syn, &offered, svc);
+	*offered = tg_tcp_options_parse(&options);
+	return true;
+}
+
+/* As tg_syn_answer. */
+static void syn_answer(const uint8_t *frame, const struct tg_packet *syn,
+		       const struct tg_service *svc, const struct tg_tcp_options *offered,
+		       uint64_t epoch, const struct tg_siphash_key *key)
+{
+	struct tg_synack answer;
+	struct tg_cookie cookie;
+	uint32_t len;
+	uint8_t *out;
+
+	answer = tg_synack_agree(syn, offered, svc);
 	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
 	len = syn->l3_off + tg_synack_len(syn, &answer);
 	out = malloc(len);
@@ -156,7 +165,6 @@ static bool syn_answer(const uint8_t *frame, uint32_t frame_len, const struct tg
 	tg_ethernet_reflect(out);
 	print_frame("tx", out, len);
 	free(out);
-	return true;
 }
 
 /* As tg_syn_handle. True if the frame went no further (and the answer is printed). */
@@ -165,6 +173,7 @@ static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg
 {
 	const struct tg_service *svc = &plane.services[id];
 	const struct tg_siphash_key *key;
+	struct tg_tcp_options offered;
 	struct tg_decision d;
 
 	if (svc->mode == TG_MODE_OFF)
@@ -181,8 +190,12 @@ static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg
 	key = key_find(plane.epoch);
 	if (d.verdict == TG_REPLY && !key)
 		d = tg_host_judge_no_key(plane.stale_keys);
-	if (d.verdict == TG_REPLY && !syn_answer(frame, frame_len, syn, svc, plane.epoch, key))
-		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
+	if (d.verdict == TG_REPLY)
+		d = syn_options(frame, frame_len, syn, &offered)
+			    ? tg_host_judge_options(&offered)
+			    : TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
+	if (d.verdict == TG_REPLY)
+		syn_answer(frame, syn, svc, &offered, plane.epoch, key);
 	count(id, d.counter);
 	if (d.verdict == TG_DROP)
 		printf("drop");
@@ -220,7 +233,7 @@ static bool ack_read(const uint8_t *frame, uint32_t frame_len, const struct tg_p
 	const uint8_t *options = frame + pkt->l4_off + TG_TCP_HDR_LEN;
 	struct tg_tcp_options o;
 
-	if (c.len > TG_TCP_OPTIONS_MAX_LEN || pkt->l4_off + TG_TCP_HDR_LEN + c.len > frame_len)
+	if (!tg_host_ack_is_whole(pkt, frame_len) || c.len > TG_TCP_OPTIONS_MAX_LEN)
 		return false;
 	ack->cookie.isn = pkt->ack - 1;
 	if (c.len >= 12 &&
@@ -301,7 +314,7 @@ static int unhex(const char *hex, uint8_t *out, int max)
 	return hex[2 * n] && hex[2 * n] != '\n' ? -1 : n;
 }
 
-static bool run_frame(const char *args, bool xdp_only)
+static bool do_packet(const char *args)
 {
 	static uint8_t bytes[FRAME_MAX];
 	int len = unhex(args, bytes, sizeof(bytes));
@@ -310,24 +323,10 @@ static bool run_frame(const char *args, bool xdp_only)
 	if (len < 0)
 		return false;
 	frame = copy_of(bytes, (uint32_t)len);
-	if (!xdp(frame, (uint32_t)len)) {
-		if (xdp_only)
-			print_frame("pass", frame, (uint32_t)len);
-		else
-			tc(frame, (uint32_t)len);
-	}
+	if (!xdp(frame, (uint32_t)len))
+		tc(frame, (uint32_t)len);
 	free(frame);
 	return true;
-}
-
-static bool do_packet(const char *args)
-{
-	return run_frame(args, false);
-}
-
-static bool do_xdp(const char *args)
-{
-	return run_frame(args, true);
 }
 
 static bool do_key(const char *args)
@@ -440,7 +439,6 @@ static const struct {
 	{"port", do_port, true},       /* PORT ENTRY */
 	{"prefix", do_prefix, true},   /* FAMILY LENGTH ADDRESS PORT ID */
 	{"packet", do_packet, false},  /* FRAME -> pass|tx FRAME, drop, adopt FRAME AGREED... */
-	{"xdp", do_xdp, false},        /* the same, but only what XDP does */
 	{"counters", do_counters, false},
 };
 

@@ -20,7 +20,7 @@ const (
 	CounterCookieStale Counter = 6
 	// CounterAdopted: connections handed to the kernel from a cookie.
 	CounterAdopted Counter = 7
-	// CounterAdoptFailed: verified ACKs that the kernel refused to adopt; SYNs go to the kernel from then on.
+	// CounterAdoptFailed: verified ACKs that the kernel did not adopt; if it refused the listener as such, SYNs go to the kernel from then on.
 	CounterAdoptFailed Counter = 8
 	// CounterAckExisting: verified ACKs for which a socket was already there.
 	CounterAckExisting Counter = 9
@@ -48,43 +48,45 @@ const (
 	CounterDropNoKey Counter = 20
 	// CounterDropTx: SYNs lost because the frame could not be resized for the answer.
 	CounterDropTx Counter = 21
+	// CounterPassSigned: SYNs with a TCP-MD5 or TCP-AO option; left to the kernel, which has the keys.
+	CounterPassSigned Counter = 22
 	// CounterForwardWhite: proxy: SYNs of whitelisted sources, forwarded to the server.
-	CounterForwardWhite Counter = 22
+	CounterForwardWhite Counter = 23
 	// CounterChallengeSent: proxy: SYNs answered with a SYN-ACK that carries no cookie (auth-full, auth-wrong, auth-ttl).
-	CounterChallengeSent Counter = 23
+	CounterChallengeSent Counter = 24
 	// CounterWhiteAdded: proxy: sources put on the whitelist.
-	CounterWhiteAdded Counter = 24
+	CounterWhiteAdded Counter = 25
 	// CounterWhiteFull: proxy: sources not put on the whitelist because it is full; who is on it stays.
-	CounterWhiteFull Counter = 25
+	CounterWhiteFull Counter = 26
 	// CounterWhiteReset: proxy: clients reset after they had answered, so that they connect again.
-	CounterWhiteReset Counter = 26
+	CounterWhiteReset Counter = 27
 	// CounterTtlDiffers: proxy: ACKs whose TTL was not that of the SYN; the source is not whitelisted.
-	CounterTtlDiffers Counter = 27
+	CounterTtlDiffers Counter = 28
 	// CounterTtlFull: proxy: SYNs dropped because their TTL could not be noted; the whitelist is full.
-	CounterTtlFull Counter = 28
+	CounterTtlFull Counter = 29
 	// CounterFlowOpened: proxy: connections begun towards the server for a client that has verified.
-	CounterFlowOpened Counter = 29
+	CounterFlowOpened Counter = 30
 	// CounterFlowReady: proxy: connections that the server has accepted; they are translated from then on.
-	CounterFlowReady Counter = 30
+	CounterFlowReady Counter = 31
 	// CounterFlowRefused: proxy: connections that the server refused; the client got the RST.
-	CounterFlowRefused Counter = 31
+	CounterFlowRefused Counter = 32
 	// CounterFlowFull: proxy: verified ACKs dropped because the flow table is full; flows that exist are kept.
-	CounterFlowFull Counter = 32
+	CounterFlowFull Counter = 33
 	// CounterFlowClosed: proxy: translated connections seen to end.
-	CounterFlowClosed Counter = 33
+	CounterFlowClosed Counter = 34
 	// CounterFlowEarly: proxy: client segments dropped because the server was not ready; the client sends them again.
-	CounterFlowEarly Counter = 34
+	CounterFlowEarly Counter = 35
 	// CounterFlowAgain: proxy: SYNs sent to the server again because the client asked again.
-	CounterFlowAgain Counter = 35
+	CounterFlowAgain Counter = 36
 	// CounterFlowOlder: proxy: answers of the server about an older connection; it was reset and asked again.
-	CounterFlowOlder Counter = 36
+	CounterFlowOlder Counter = 37
 	// CounterFlowReack: proxy: SYN-ACKs that the server sent again, answered again.
-	CounterFlowReack Counter = 37
+	CounterFlowReack Counter = 38
 	// CounterIcmpTranslated: proxy: ICMP errors whose quoted header was translated.
-	CounterIcmpTranslated Counter = 38
+	CounterIcmpTranslated Counter = 39
 
 	// NumCounters is how many counters there are.
-	NumCounters = 39
+	NumCounters = 40
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -96,7 +98,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"cookie_invalid", "ACKs without a socket whose cookie did not verify; left to the kernel"},
 	{"cookie_stale", "ACKs whose cookie was genuine but older than the previous epoch; left to the kernel"},
 	{"adopted", "connections handed to the kernel from a cookie"},
-	{"adopt_failed", "verified ACKs that the kernel refused to adopt; SYNs go to the kernel from then on"},
+	{"adopt_failed", "verified ACKs that the kernel did not adopt; if it refused the listener as such, SYNs go to the kernel from then on"},
 	{"ack_existing", "verified ACKs for which a socket was already there"},
 	{"ack_no_listener", "verified ACKs that found no listener; left to the kernel, which answers RST"},
 	{"pass_existing", "SYNs whose 4-tuple has a live or TIME-WAIT socket; left to the kernel"},
@@ -110,6 +112,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_ext_chain", "IPv6 extension header chains longer than the parser walks"},
 	{"drop_no_key", "SYNs dropped because no key of this epoch is loaded (fail closed)"},
 	{"drop_tx", "SYNs lost because the frame could not be resized for the answer"},
+	{"pass_signed", "SYNs with a TCP-MD5 or TCP-AO option; left to the kernel, which has the keys"},
 	{"forward_white", "proxy: SYNs of whitelisted sources, forwarded to the server"},
 	{"challenge_sent", "proxy: SYNs answered with a SYN-ACK that carries no cookie (auth-full, auth-wrong, auth-ttl)"},
 	{"white_added", "proxy: sources put on the whitelist"},

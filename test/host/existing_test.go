@@ -217,3 +217,36 @@ func queued(t *testing.T, l *listener) uint32 {
 	}
 	return info.Unacked
 }
+
+// The client's data comes right behind its ACK, in one batch of frames, as from
+// a network card. Neither may be lost: a retransmission is a pause of 200 ms.
+func TestDataRightBehindACK(t *testing.T) {
+	w := newWorld(t)
+	w.echoServer(webPort)
+	w.sysctl(w.Client, "net.ipv4.tcp_max_tw_buckets", "0")
+	w.start(w.webConfig(webPort))
+	// A thread polls the server's port, so that frames wait for each other. The
+	// client's loss probe is off: a segment is sent again only if it was lost.
+	w.sysctl(w.Client, "net.ipv4.tcp_early_retrans", "0")
+	w.threadedNAPI()
+	const n = 500
+	for i := range n {
+		if err := w.pingNew(false, webPort); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+	}
+	if again := netstat(t, w.Client, "Tcp", "RetransSegs"); again != 0 {
+		t.Errorf("%d segments had to be sent again", again)
+	}
+	w.wantCounters(map[string]uint64{"syn": n, "adopted": n})
+}
+
+// threadedNAPI lets a kernel thread poll the server's port.
+func (w *world) threadedNAPI() {
+	w.t.Helper()
+	out, err := exec.Command("ip", "netns", "exec", w.Server.Name, // for its own /sys
+		"sh", "-c", "echo 1 >/sys/class/net/"+w.ServerPort.Name+"/threaded").CombinedOutput()
+	if err != nil {
+		w.t.Fatalf("threaded NAPI: %v: %s", err, out)
+	}
+}

@@ -16,6 +16,7 @@ import (
 
 	"tidegate/internal/host"
 	"tidegate/internal/lab"
+	"tidegate/internal/plane"
 )
 
 // patience bounds every wait for a state that must come. It is far longer than
@@ -291,7 +292,7 @@ func (g *gate) cleanup() {
 	}
 }
 
-func (w *world) pinDir() string    { return "/sys/fs/bpf/tidegate/" + w.Instance }
+func (w *world) pinDir() string    { return plane.PinDir("/sys/fs/bpf", w.Instance) }
 func (w *world) statePath() string { return "/run/tidegate/" + w.Instance + ".json" }
 func (w *world) lockPath() string  { return "/run/tidegate/" + w.Instance + ".lock" }
 

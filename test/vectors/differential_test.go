@@ -17,14 +17,16 @@ const (
 )
 
 // TestDifferential puts mutated frames through core/ natively and through the
-// XDP program: verdict, bytes and counters must be the same. What a frame ought
-// to get is not asked here; that is what the vectors are for.
+// XDP and TC programs: verdict, bytes and counters must be the same. What a frame
+// ought to get is not asked here; that is what the vectors are for. Nobody
+// listens, so that a genuine cookie is counted and not adopted.
 func TestDifferential(t *testing.T) {
 	needRoot(t)
 	native, kernel := newNativeGate(t), newKernelGate(t)
-	native.xdpOnly, kernel.xdpOnly = true, true
+	kernel.ns.close()
 	all := load(t, dir)
 	world := lookupWorld(t, all)
+	world.Socket = vectors.SocketNone
 	var frames [][]byte
 	for _, v := range all {
 		for _, p := range v.Packets {
@@ -32,14 +34,14 @@ func TestDifferential(t *testing.T) {
 		}
 	}
 	random := rand.New(rand.NewPCG(differentialSeed, 0))
-	verdicts := map[vectors.Verdict]int{}
+	verdicts, counted := map[vectors.Verdict]int{}, map[string]uint64{}
 	start := time.Now()
 	for n := range differentialFrames {
 		if time.Since(start) > differentialLimit {
 			t.Fatalf("only %d frames in %v", n, differentialLimit)
 		}
 		if n%countersEvery == 0 { // the kernel's clock runs on: begin the epoch's middle anew
-			compareAllCounters(t, native, kernel)
+			compareAllCounters(t, native, kernel, counted)
 			prepareBoth(t, native, kernel, &world)
 		}
 		in := mutate(random, frames[random.IntN(len(frames))])
@@ -53,17 +55,22 @@ func TestDifferential(t *testing.T) {
 		}
 		verdicts[want.Verdict]++
 		if d := vectors.Differences(want, got); len(d) > 0 {
-			t.Fatalf("frame %d, %x: XDP differs from core/: %v", n, in, d)
+			t.Fatalf("frame %d, %x: the programs differ from core/: %v", n, in, d)
 		}
 		if want.Verdict == vectors.Pass && !slices.Equal(got.Out, in) {
 			t.Fatalf("frame %d, %x: passed, but changed", n, in)
 		}
 	}
-	compareAllCounters(t, native, kernel)
-	t.Logf("%d frames in %v: %v", differentialFrames, time.Since(start).Round(time.Millisecond), verdicts)
+	compareAllCounters(t, native, kernel, counted)
+	t.Logf("%d frames in %v: %v, %v", differentialFrames, time.Since(start).Round(time.Millisecond), verdicts, counted)
 	for _, v := range []vectors.Verdict{vectors.Pass, vectors.Drop, vectors.TX} {
 		if verdicts[v] < differentialFrames/50 {
 			t.Errorf("only %d frames got %s: the mix does not test it", verdicts[v], v)
+		}
+	}
+	for _, name := range []string{"cookie_sent", "ack_no_listener", "cookie_invalid", "drop_malformed", "drop_flags"} {
+		if counted[name] == 0 {
+			t.Errorf("%s was never counted: the mix does not test it", name)
 		}
 	}
 }
@@ -89,7 +96,8 @@ func lookupWorld(t *testing.T, all []vectors.Vector) vectors.Vector {
 	return vectors.Vector{}
 }
 
-func compareAllCounters(t *testing.T, a, b vectors.Gate) {
+// compareAllCounters also adds what was counted to sum.
+func compareAllCounters(t *testing.T, a, b vectors.Gate, sum map[string]uint64) {
 	t.Helper()
 	want, err := a.Counters()
 	if err != nil {
@@ -100,7 +108,12 @@ func compareAllCounters(t *testing.T, a, b vectors.Gate) {
 		t.Fatal(err)
 	}
 	if d := vectors.CounterDifferences(want, got); len(d) > 0 {
-		t.Fatalf("XDP counts otherwise than core/: %v", d)
+		t.Fatalf("the programs count otherwise than core/: %v", d)
+	}
+	for _, row := range want {
+		for name, n := range row {
+			sum[name] += n
+		}
 	}
 }
 

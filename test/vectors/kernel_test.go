@@ -29,8 +29,7 @@ type kernelGate struct {
 	xdp, tc *ebpf.Program
 	ns      *namespace
 	used    map[uint32]bool // services whose counters this vector may touch
-	xdpOnly bool
-	short   int // frames too short for BPF_PROG_TEST_RUN
+	short   int             // frames too short for BPF_PROG_TEST_RUN
 }
 
 func needRoot(t *testing.T) {
@@ -155,7 +154,7 @@ func (g *kernelGate) Packet(in []byte) (vectors.Result, error) {
 	if !ok {
 		return vectors.Result{}, fmt.Errorf("XDP returned %d", ret)
 	}
-	if verdict != vectors.Pass || g.xdpOnly || len(in) == ethernetHeaderLen {
+	if verdict != vectors.Pass || len(in) == ethernetHeaderLen {
 		return vectors.Result{Verdict: verdict, Out: out}, nil
 	}
 	ret, out, err = run(g.tc, out)

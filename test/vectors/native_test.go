@@ -17,9 +17,8 @@ import (
 
 // nativeGate is core/ itself, played by core/test/replay.c in a process of its own.
 type nativeGate struct {
-	in      io.WriteCloser
-	out     *bufio.Reader
-	xdpOnly bool
+	in  io.WriteCloser
+	out *bufio.Reader
 }
 
 func newNativeGate(t *testing.T) *nativeGate {
@@ -128,11 +127,7 @@ func prefixCommand(s vectors.Service, p netip.Prefix) string {
 }
 
 func (g *nativeGate) Packet(in []byte) (vectors.Result, error) {
-	command := "packet"
-	if g.xdpOnly {
-		command = "xdp"
-	}
-	words, err := g.ask("%s %x", command, in)
+	words, err := g.ask("packet %x", in)
 	if err != nil {
 		return vectors.Result{}, err
 	}

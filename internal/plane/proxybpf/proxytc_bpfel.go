@@ -27,6 +27,7 @@ const (
 	ProxyTcMapTgPorts      = "tg_ports"
 	ProxyTcMapTgPrefixes   = "tg_prefixes"
 	ProxyTcMapTgProxy      = "tg_proxy"
+	ProxyTcMapTgRecent     = "tg_recent"
 	ProxyTcMapTgServices   = "tg_services"
 	ProxyTcMapTgSettings   = "tg_settings"
 	ProxyTcMapTgStrategies = "tg_strategies"
@@ -94,6 +95,7 @@ type ProxyTcMapSpecs struct {
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgProxy      *ebpf.MapSpec `ebpf:"tg_proxy"`
+	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
@@ -137,6 +139,7 @@ type ProxyTcMaps struct {
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
 	TgProxy      *ebpf.Map `ebpf:"tg_proxy"`
+	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
 	TgServices   *ebpf.Map `ebpf:"tg_services"`
 	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
@@ -156,6 +159,7 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgProxy,
+		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
 		m.TgStrategies,

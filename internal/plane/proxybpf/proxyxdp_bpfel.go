@@ -76,6 +76,7 @@ const (
 	ProxyXdpMapTgPorts      = "tg_ports"
 	ProxyXdpMapTgPrefixes   = "tg_prefixes"
 	ProxyXdpMapTgProxy      = "tg_proxy"
+	ProxyXdpMapTgRecent     = "tg_recent"
 	ProxyXdpMapTgServices   = "tg_services"
 	ProxyXdpMapTgSettings   = "tg_settings"
 	ProxyXdpMapTgStrategies = "tg_strategies"
@@ -143,6 +144,7 @@ type ProxyXdpMapSpecs struct {
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgProxy      *ebpf.MapSpec `ebpf:"tg_proxy"`
+	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
@@ -186,6 +188,7 @@ type ProxyXdpMaps struct {
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
 	TgProxy      *ebpf.Map `ebpf:"tg_proxy"`
+	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
 	TgServices   *ebpf.Map `ebpf:"tg_services"`
 	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
@@ -205,6 +208,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgProxy,
+		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
 		m.TgStrategies,
