@@ -43,6 +43,7 @@ func NewProxyTopology(tag string, bridge bool) (*ProxyTopology, error) {
 
 func newProxyTopology(o owner, tag string, bridge bool) (p *ProxyTopology, err error) {
 	p = &ProxyTopology{Topology: &Topology{}, Bridge: bridge, Instance: instPrefix + o.String() + tag}
+	p.box = p
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
