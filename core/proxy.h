@@ -77,35 +77,37 @@ TG_INLINE uint64_t tg_white_key(const union tg_addr *src, uint8_t family, uint64
 	return family == 4 ? TG_WHITE_V4_TAG | src->w[0] : src->d[0] & v6_mask;
 }
 
-/* An entry: whitelisted, or (auth-ttl) waiting for an ACK with this TTL. */
-#define TG_WHITE_YES 0x100U
-#define TG_WHITE_TTL(entry) ((uint8_t)(entry))
-
 /* ---- challenges ---- */
 
-/* The ISN of a challenge without a cookie: no secret for anybody who has got
- * one, and it need not be; it tells an answer to a challenge from a segment of
- * a connection that is older than the proxy. */
-TG_INLINE uint32_t tg_challenge_isn(uint32_t client_isn, uint32_t ports, uint64_t salt)
+/* The ISN of a challenge without a cookie: a fast hash, not a MAC. It tells an
+ * answer to a challenge from a segment of a connection that is older than the
+ * proxy; who sees some challenges and can calculate can make more. With auth-ttl
+ * it stands for the SYN's TTL too, so that nothing is stored; otherwise ttl is 0. */
+TG_INLINE uint32_t tg_challenge_isn(const struct tg_packet *pkt, uint32_t client_isn, uint8_t ttl,
+				    uint64_t salt)
 {
-	uint64_t h = (client_isn ^ salt) * 0x9e3779b97f4a7c15ULL + ports;
+	uint64_t h = pkt->src.d[0] * 0x9e3779b97f4a7c15ULL ^ pkt->src.d[1];
 
-	return (uint32_t)((h ^ h >> 29) * 0xbf58476d1ce4e5b9ULL >> 32);
+	h = (h ^ salt) + ((uint64_t)client_isn << 32 | pkt->ports);
+	h = (h ^ h >> 32) * 0xbf58476d1ce4e5b9ULL + ttl;
+	h = (h ^ h >> 29) * 0x94d049bb133111ebULL;
+	return (uint32_t)(h >> 32);
 }
 
-/* True if the ACK answers a challenge of ours, as its first segment. */
-TG_INLINE bool tg_challenge_answered(const struct tg_packet *ack, uint64_t salt)
+/* True if the ACK, which came with this TTL, answers a challenge of ours, as the
+ * first segment after it. */
+TG_INLINE bool tg_challenge_answered(const struct tg_packet *ack, uint8_t ttl, uint64_t salt)
 {
-	return ack->ack - 1 == tg_challenge_isn(ack->seq - 1, ack->ports, salt);
+	return ack->ack - 1 == tg_challenge_isn(ack, ack->seq - 1, ttl, salt);
 }
 
 /* A plain challenge: MSS alone, so that the client's answer is as short as it
  * can be. `wrong`: acknowledge what was never sent, which a client in SYN-SENT
  * answers with a RST (RFC 9293 section 3.10.7.3), and sends its SYN again. */
 TG_INLINE struct tg_segment tg_challenge(const struct tg_packet *syn, const struct tg_service *svc,
-					 uint64_t salt, bool wrong)
+					 uint8_t ttl, uint64_t salt, bool wrong)
 {
-	uint32_t isn = tg_challenge_isn(syn->seq, syn->ports, salt);
+	uint32_t isn = tg_challenge_isn(syn, syn->seq, ttl, salt);
 
 	return (struct tg_segment){
 		.src = syn->dst,

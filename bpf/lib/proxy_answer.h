@@ -108,17 +108,14 @@ static __always_inline int tg_auth_syn(struct xdp_md *ctx, const struct tg_packe
 	if (!proxy)
 		return XDP_PASS;
 	source = tg_white_key(&syn->src, syn->family, proxy->white_v6_mask);
-	if (tg_white_find(source) & TG_WHITE_YES) {
+	if (tg_white_find(source)) {
 		tg_count(row, TG_COUNT_forward_white);
 		return tg_forward(ctx, syn);
 	}
 	if (strategy == TG_STRATEGY_AUTH_COOKIE)
 		return tg_cookie_answer(ctx, syn, settings, svc, row, false);
-	if (strategy == TG_STRATEGY_AUTH_TTL && !tg_white_put(source, tg_packet_ttl(ctx, syn))) {
-		tg_count(row, TG_COUNT_ttl_full);
-		return XDP_DROP;
-	}
-	challenge = tg_challenge(syn, svc, proxy->salt, strategy == TG_STRATEGY_AUTH_WRONG);
+	challenge = tg_challenge(syn, svc, strategy == TG_STRATEGY_AUTH_TTL ? tg_packet_ttl(ctx, syn) : 0,
+				 proxy->salt, strategy == TG_STRATEGY_AUTH_WRONG);
 	verdict = tg_segment_put(ctx, &challenge);
 	tg_count(row, verdict ? TG_COUNT_drop_tx : TG_COUNT_challenge_sent);
 	return verdict ? XDP_DROP : XDP_TX;
@@ -174,7 +171,7 @@ static __always_inline int tg_auth_accept(struct xdp_md *ctx, const struct tg_pa
 {
 	struct tg_segment rst;
 
-	tg_count(row, tg_white_put(source, TG_WHITE_YES) ? TG_COUNT_white_added
+	tg_count(row, tg_white_put(source) ? TG_COUNT_white_added
 							 : TG_COUNT_white_full);
 	if (!reset)
 		return tg_forward(ctx, ack);
@@ -193,27 +190,23 @@ static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_pac
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_ack said = {};
 	__u64 source;
-	__u32 entry;
+	__u8 ttl;
 
 	if (!proxy)
 		return XDP_PASS;
 	if (strategy == TG_STRATEGY_AUTH_WRONG ? !(pkt->flags & TG_TCP_RST) : !tg_host_is_ack(pkt))
 		return tg_forward(ctx, pkt);
 	source = tg_white_key(&pkt->src, pkt->family, proxy->white_v6_mask);
-	entry = tg_white_find(source);
-	if (TG_LIKELY(entry & TG_WHITE_YES))
+	if (TG_LIKELY(tg_white_find(source)))
 		return tg_forward(ctx, pkt);
 	if (strategy == TG_STRATEGY_AUTH_WRONG)
 		return tg_auth_accept(ctx, pkt, source, false, row);
 	if (strategy == TG_STRATEGY_AUTH_FULL)
-		return tg_auth_accept(ctx, pkt, source, tg_challenge_answered(pkt, proxy->salt), row);
+		return tg_auth_accept(ctx, pkt, source, tg_challenge_answered(pkt, 0, proxy->salt), row);
 	if (strategy == TG_STRATEGY_AUTH_TTL) {
-		if (!tg_challenge_answered(pkt, proxy->salt))
+		ttl = tg_packet_ttl(ctx, pkt);
+		if (!tg_challenge_answered(pkt, ttl, proxy->salt))
 			return tg_forward(ctx, pkt);
-		if (!entry || TG_WHITE_TTL(entry) != tg_packet_ttl(ctx, pkt)) {
-			tg_count(row, TG_COUNT_ttl_differs);
-			return XDP_DROP;
-		}
 		return tg_auth_accept(ctx, pkt, source, true, row);
 	}
 	if (!tg_case_verify(ctx, pkt, settings, &said)) {

@@ -135,37 +135,32 @@ static __always_inline void tg_flow_retire(const struct tg_packet *pkt, enum tg_
 	}
 }
 
-/* The source's entry; 0 if it has none. */
-static __always_inline __u32 tg_white_find(__u64 key)
+/* True if the source is whitelisted. */
+static __always_inline bool tg_white_find(__u64 key)
 {
-	__u32 slot = TG_SLOT_ACTIVE, *entry, copy;
+	__u32 slot = TG_SLOT_ACTIVE, yes = 1;
 	void *active = bpf_map_lookup_elem(&tg_white, &slot);
 	void *history;
 
 	if (!active)
-		return 0;
-	entry = bpf_map_lookup_elem(active, &key);
-	if (entry)
-		return *entry;
+		return false;
+	if (bpf_map_lookup_elem(active, &key))
+		return true;
 	slot = TG_SLOT_HISTORY;
 	history = bpf_map_lookup_elem(&tg_white, &slot);
-	if (!history || history == active)
-		return 0;
-	entry = bpf_map_lookup_elem(history, &key);
-	if (!entry)
-		return 0;
-	copy = *entry;
-	if (copy & TG_WHITE_YES) /* only who has proven itself gets a second chance */
-		bpf_map_update_elem(active, &key, &copy, BPF_NOEXIST);
-	return copy;
+	if (!history || history == active || !bpf_map_lookup_elem(history, &key))
+		return false;
+	bpf_map_update_elem(active, &key, &yes, BPF_ANY);
+	return true;
 }
 
-static __always_inline bool tg_white_put(__u64 key, __u32 entry)
+/* Puts the source on the whitelist; false if there is no room. */
+static __always_inline bool tg_white_put(__u64 key)
 {
-	__u32 slot = TG_SLOT_ACTIVE;
+	__u32 slot = TG_SLOT_ACTIVE, yes = 1;
 	void *active = bpf_map_lookup_elem(&tg_white, &slot);
 
-	return active && bpf_map_update_elem(active, &key, &entry, BPF_ANY) == 0;
+	return active && bpf_map_update_elem(active, &key, &yes, BPF_ANY) == 0;
 }
 
 #endif

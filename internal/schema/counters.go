@@ -60,33 +60,29 @@ const (
 	CounterWhiteFull Counter = 26
 	// CounterWhiteReset: proxy: clients reset after they had answered, so that they connect again.
 	CounterWhiteReset Counter = 27
-	// CounterTtlDiffers: proxy: ACKs whose TTL was not that of the SYN; the source is not whitelisted.
-	CounterTtlDiffers Counter = 28
-	// CounterTtlFull: proxy: SYNs dropped because their TTL could not be noted; the whitelist is full.
-	CounterTtlFull Counter = 29
 	// CounterFlowOpened: proxy: connections begun towards the server for a client that has verified.
-	CounterFlowOpened Counter = 30
+	CounterFlowOpened Counter = 28
 	// CounterFlowReady: proxy: connections that the server has accepted; they are translated from then on.
-	CounterFlowReady Counter = 31
+	CounterFlowReady Counter = 29
 	// CounterFlowRefused: proxy: connections that the server refused; the client got the RST.
-	CounterFlowRefused Counter = 32
+	CounterFlowRefused Counter = 30
 	// CounterFlowFull: proxy: verified ACKs dropped because the flow table is full; flows that exist are kept.
-	CounterFlowFull Counter = 33
+	CounterFlowFull Counter = 31
 	// CounterFlowClosed: proxy: translated connections seen to end.
-	CounterFlowClosed Counter = 34
+	CounterFlowClosed Counter = 32
 	// CounterFlowEarly: proxy: client segments dropped because the server was not ready; the client sends them again.
-	CounterFlowEarly Counter = 35
+	CounterFlowEarly Counter = 33
 	// CounterFlowAgain: proxy: SYNs sent to the server again because the client asked again.
-	CounterFlowAgain Counter = 36
+	CounterFlowAgain Counter = 34
 	// CounterFlowOlder: proxy: answers of the server about an older connection; it was reset and asked again.
-	CounterFlowOlder Counter = 37
+	CounterFlowOlder Counter = 35
 	// CounterFlowReack: proxy: SYN-ACKs that the server sent again, answered again.
-	CounterFlowReack Counter = 38
+	CounterFlowReack Counter = 36
 	// CounterIcmpTranslated: proxy: ICMP errors whose quoted header was translated.
-	CounterIcmpTranslated Counter = 39
+	CounterIcmpTranslated Counter = 37
 
 	// NumCounters is how many counters there are.
-	NumCounters = 40
+	NumCounters = 38
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -118,8 +114,6 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"white_added", "proxy: sources put on the whitelist"},
 	{"white_full", "proxy: sources not put on the whitelist because it is full; who is on it stays"},
 	{"white_reset", "proxy: clients reset after they had answered, so that they connect again"},
-	{"ttl_differs", "proxy: ACKs whose TTL was not that of the SYN; the source is not whitelisted"},
-	{"ttl_full", "proxy: SYNs dropped because their TTL could not be noted; the whitelist is full"},
 	{"flow_opened", "proxy: connections begun towards the server for a client that has verified"},
 	{"flow_ready", "proxy: connections that the server has accepted; they are translated from then on"},
 	{"flow_refused", "proxy: connections that the server refused; the client got the RST"},

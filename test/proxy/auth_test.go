@@ -40,7 +40,7 @@ func TestAuth(t *testing.T) {
 }
 
 // A client in SYN-SENT answers a wrong acknowledgement with a RST and sends its
-// SYN again: the application sees nothing but a second's delay.
+// SYN again: the application sees nothing of it.
 func TestAuthWrong(t *testing.T) {
 	each(t, "auth-wrong", echo, func(t *testing.T, w *world, ipv6 bool) {
 		before := w.counters()
