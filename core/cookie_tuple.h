@@ -16,59 +16,71 @@
 #include "packet.h"
 #include "siphash.h"
 
+/* Every hash of these layouts goes through one function. Where code size
+ * matters more than speed, define this as `static` with noinline. */
+#ifndef TG_TUPLE_FN
+#define TG_TUPLE_FN TG_INLINE
+#endif
+
 /* Two SipHash keys: K1 and K2 of `linux` and `hybrid`, K_0 and K_1 of `freebsd`. */
 struct tg_key_pair {
 	struct tg_siphash_key k[2];
 };
 
-#define TG_TUPLE_V4_LEN 12
-#define TG_TUPLE_V6_LEN 36
+#define TG_TUPLE_EXTRA_MAX_LEN 5
 
-/* Absorbs the addresses; returns the length of addresses and ports. */
-TG_INLINE uint32_t tg_tuple_begin(struct tg_siphash *s, const struct tg_siphash_key *key,
-				  const struct tg_packet *pkt)
+/* SipHash-2-4 of the tuple and `extra_len` bytes of `extra` (none, or at least
+ * four). One loop absorbs every word: a word of zero after the last one is two
+ * rounds and nothing else, so that two of them are SipHash's four last rounds. */
+TG_TUPLE_FN uint64_t tg_tuple_siphash64(const struct tg_packet *pkt,
+					const struct tg_siphash_key *key, uint64_t extra,
+					uint32_t extra_len)
 {
-	*s = tg_siphash_begin(key);
+	struct tg_siphash s = tg_siphash_begin(key);
+	uint64_t m[8] = {0};
+	uint32_t n = 0, addr_len = 8, i;
+
 	if (pkt->family == 4) {
-		tg_siphash_word(s, (uint64_t)pkt->dst.w[0] << 32 | pkt->src.w[0]);
-		return TG_TUPLE_V4_LEN;
+		m[n++] = (uint64_t)pkt->dst.w[0] << 32 | pkt->src.w[0];
+	} else {
+		addr_len = 32;
+		m[n++] = pkt->src.d[0];
+		m[n++] = pkt->src.d[1];
+		m[n++] = pkt->dst.d[0];
+		m[n++] = pkt->dst.d[1];
 	}
-	tg_siphash_word(s, pkt->src.d[0]);
-	tg_siphash_word(s, pkt->src.d[1]);
-	tg_siphash_word(s, pkt->dst.d[0]);
-	tg_siphash_word(s, pkt->dst.d[1]);
-	return TG_TUPLE_V6_LEN;
+	m[n] = pkt->ports;
+	if (extra_len) {
+		m[n++] |= extra << 32;
+		m[n] = extra >> 32;
+	}
+	m[n++] |= (uint64_t)(addr_len + 4 + extra_len) << 56;
+	for (i = 0; i < n + 2; i++) {
+		if (i == n)
+			s.v2 ^= 0xff;
+		tg_siphash_word(&s, m[i]);
+	}
+	return s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
 }
 
 /* Nothing extra. The low half of the 64-bit SipHash is the 32-bit hash. */
 TG_INLINE uint32_t tg_tuple_siphash(const struct tg_packet *pkt, const struct tg_siphash_key *key)
 {
-	struct tg_siphash s;
-	uint64_t len = tg_tuple_begin(&s, key, pkt);
-
-	return (uint32_t)tg_siphash_end(&s, pkt->ports | len << 56);
+	return (uint32_t)tg_tuple_siphash64(pkt, key, 0, 0);
 }
 
 /* Extra: one 32-bit number. */
 TG_INLINE uint32_t tg_tuple_siphash_u32(const struct tg_packet *pkt, uint32_t extra,
 					const struct tg_siphash_key *key)
 {
-	struct tg_siphash s;
-	uint64_t len = tg_tuple_begin(&s, key, pkt);
-
-	tg_siphash_word(&s, pkt->ports | (uint64_t)extra << 32);
-	return (uint32_t)tg_siphash_end(&s, (len + 4) << 56);
+	return (uint32_t)tg_tuple_siphash64(pkt, key, extra, 4);
 }
 
 /* Extra: one 32-bit number and one byte. */
 TG_INLINE uint32_t tg_tuple_siphash_u40(const struct tg_packet *pkt, uint32_t extra, uint8_t more,
 					const struct tg_siphash_key *key)
 {
-	struct tg_siphash s;
-	uint64_t len = tg_tuple_begin(&s, key, pkt);
-
-	tg_siphash_word(&s, pkt->ports | (uint64_t)extra << 32);
-	return (uint32_t)tg_siphash_end(&s, more | (len + 5) << 56);
+	return (uint32_t)tg_tuple_siphash64(pkt, key, extra | (uint64_t)more << 32, 5);
 }
 
 #endif

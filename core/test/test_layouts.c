@@ -105,7 +105,7 @@ static void test_sha1(void)
 static void test_linux_known(void)
 {
 	struct tg_packet v4 = syn_v4(), v6 = syn_v6(), ack;
-	struct tg_agreed a;
+	struct tg_agreed a = {0};
 
 	/* SipHash, IPv4
 	 *   H1                      = 0x870444b7
@@ -150,7 +150,7 @@ static void test_linux_known(void)
 static void test_freebsd_known(void)
 {
 	struct tg_packet v4 = syn_v4(), ack;
-	struct tg_agreed a;
+	struct tg_agreed a = {0};
 
 	/* Window scale 7 (W = 6), MSS 1440 (M = 5), SACK, secret 0:
 	 *   options = 110 101 1 0                = 0xd6
@@ -177,7 +177,7 @@ static void test_freebsd_known(void)
 static void test_hybrid_known(void)
 {
 	struct tg_packet v4 = syn_v4(), v6 = syn_v6(), ack;
-	struct tg_agreed a;
+	struct tg_agreed a = {0};
 
 	/* Second 1000, MSS 1460 (index 3); H1 and H2 are those of linux with SipHash:
 	 *   H1 + ISN_s            = 0x982677fb
@@ -211,7 +211,7 @@ static void test_hybrid_known(void)
 static void test_classic_known(void)
 {
 	struct tg_packet v4 = syn_v4(), ack;
-	struct tg_agreed a;
+	struct tg_agreed a = {0};
 
 	/* Count 1000, MSS 1460 (index 6); SipHash = 0x3e55762c:
 	 *   time = 1000 mod 32 = 8;  8 << 27 = 0x40000000
@@ -277,7 +277,7 @@ static uint32_t make(enum layout l, const struct tg_packet *syn, uint32_t o, uin
 
 static bool verify(enum layout l, const struct tg_packet *ack, uint32_t now_s)
 {
-	struct tg_agreed a;
+	struct tg_agreed a = {0};
 	struct tg_key_pair pair;
 	struct tg_siphash_key key;
 	uint64_t epoch;
