@@ -53,12 +53,20 @@ struct tg_layout_state {
 #endif
 };
 
+#if TG_KEYS_ROTATE
+/* One copy of ChaCha20, not one per call. */
+static __attribute__((noinline)) void tg_layout_key(struct tg_layout_state *s, u32_t period)
+{
+	s->keys.k[period & 1] = tg_epoch_key_derive(s->secret, period);
+}
+#endif
+
 static void tg_layout_init(struct tg_layout_state *s, const uint8_t secret[TG_LWIP_SECRET_LEN])
 {
 #if TG_KEYS_ROTATE
 	memcpy(s->secret, secret, sizeof(s->secret));
-	s->keys.k[0] = tg_epoch_key_derive(secret, 0);
-	s->keys.k[1] = tg_epoch_key_derive(secret, (u32_t)-1);
+	tg_layout_key(s, (u32_t)-1);
+	tg_layout_key(s, 0);
 	s->key_period = 0;
 #else
 	int i;
@@ -81,7 +89,7 @@ static u32_t tg_layout_count(struct tg_layout_state *s, u32_t now_s)
 	while (s->key_period != period) {
 		/* After a long silence only the last two matter. */
 		s->key_period = period - s->key_period > 2 ? period - 1 : s->key_period + 1;
-		s->keys.k[s->key_period & 1] = tg_epoch_key_derive(s->secret, s->key_period);
+		tg_layout_key(s, s->key_period);
 	}
 #else
 	LWIP_UNUSED_ARG(s);
@@ -100,6 +108,19 @@ static __attribute__((noinline)) u32_t tg_layout_linux_hash(struct tg_layout_sta
 #else
 	return (u32_t)tg_tuple_siphash64(pkt, &s->keys.k[which], count, which == 0 ? 0 : 4);
 #endif
+}
+#endif
+
+#if TG_LWIP_LAYOUT == TG_LWIP_LAYOUT_TIDEGATE
+/* The cookie for a client whose ISN is pkt->seq. Always the form without
+ * timestamps: lwIP's TSval is sys_now() with no offset per connection, so a
+ * SYN-ACK's TSval that is a MAC would make the client drop all that follows as
+ * old (PAWS). */
+static __attribute__((noinline)) u32_t tg_layout_tidegate(struct tg_layout_state *s,
+							  const struct tg_packet *pkt, u32_t bits,
+							  u32_t epoch)
+{
+	return tg_cookie_make(pkt, bits, false, epoch, &s->keys.k[epoch & 1]).isn;
 }
 #endif
 
@@ -126,14 +147,10 @@ static u32_t tg_layout_make(struct tg_layout_state *s, const struct tg_packet *s
 	return tg_hybrid_make(syn, tg_counter_mss_index(syn->family, offered->mss), count,
 			      &s->keys);
 #else
-	/* Always the form without timestamps: lwIP's TSval is sys_now() with no
-	 * offset per connection, so a SYN-ACK's TSval that is a MAC would make the
-	 * client drop all that follows as old (PAWS). */
-	return tg_cookie_make(syn,
-			      tg_cookie_option_bits(tg_mss_index(syn->family, offered->mss),
-						    wscale, sack_ok, false),
-			      false, count, &s->keys.k[count & 1])
-		.isn;
+	return tg_layout_tidegate(s, syn,
+				  tg_cookie_option_bits(tg_mss_index(syn->family, offered->mss),
+							wscale, sack_ok, false),
+				  count);
 #endif
 }
 
@@ -162,9 +179,14 @@ static bool tg_layout_verify(struct tg_layout_state *s, const struct tg_packet *
 	struct tg_cookie cookie = {.isn = ack->ack - 1};
 	u32_t epoch = count - ((cookie.isn >> 31) != (count & 1));
 
-	if (!tg_cookie_verify(ack, cookie, false, epoch, &s->keys.k[epoch & 1]))
+	struct tg_packet syn = *ack;
+	u32_t bits = tg_cookie_claimed_bits(cookie, false);
+
+	/* Made anew and compared whole: parity, options and MAC at once. */
+	syn.seq -= 1;
+	if (tg_layout_tidegate(s, &syn, bits, epoch) != cookie.isn)
 		return false;
-	*agreed = tg_cookie_agreed(ack->family, tg_cookie_claimed_bits(cookie, false), false);
+	*agreed = tg_cookie_agreed(ack->family, bits, false);
 	return true;
 #endif
 }
