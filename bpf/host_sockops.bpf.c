@@ -7,16 +7,10 @@
  */
 #include "lib/gate.h"
 
-/* An IPv4 peer of a dual-stack listener shows up as ::ffff:a.b.c.d. */
-static __always_inline bool tg_is_v4_mapped(const union tg_addr *a)
-{
-	return a->d[0] == 0 && a->w[2] == TG_WIRE32(0, 0, 0xff, 0xff);
-}
-
 /* Fills addresses and ports of `pkt` from the peer's side, as its packets show
  * them. False if the socket is not of the gate's namespace and ports. */
 static __always_inline bool tg_sock_tuple(struct bpf_sock_ops *ctx,
-					  const struct tg_settings *settings,
+					  const struct tg_host_settings *settings,
 					  struct tg_packet *pkt)
 {
 	__u32 local_port = ctx->local_port;
@@ -43,18 +37,14 @@ static __always_inline bool tg_sock_tuple(struct bpf_sock_ops *ctx,
 	pkt->dst.w[1] = ctx->local_ip6[1];
 	pkt->dst.w[2] = ctx->local_ip6[2];
 	pkt->dst.w[3] = ctx->local_ip6[3];
-	if (tg_is_v4_mapped(&pkt->src)) {
-		pkt->family = 4;
-		pkt->src.w[0] = pkt->src.w[3];
-		pkt->dst.w[0] = pkt->dst.w[3];
-	}
+	tg_packet_unmap(pkt);
 	return true;
 }
 
 SEC("sockops")
 int tg_host_sockops(struct bpf_sock_ops *ctx)
 {
-	const struct tg_settings *settings;
+	const struct tg_host_settings *settings;
 	struct tg_packet pkt = {};
 	struct tg_filter_index at;
 

@@ -14,7 +14,7 @@
 
 enum tg_ack_result { TG_ACK_INVALID, TG_ACK_STALE, TG_ACK_VALID };
 
-static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_settings *settings,
+static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_host_settings *settings,
 							const struct tg_packet *pkt,
 							const struct tg_ack *ack,
 							bool look_for_stale)
@@ -63,23 +63,23 @@ static __always_inline int tg_adopt(struct __sk_buff *skb, struct bpf_sock *list
 /* A verified ACK: adopt it if it meets a listener. */
 static __always_inline void tg_ack_adopt(struct __sk_buff *skb, const struct tg_packet *pkt,
 					 const struct tg_ack *ack, struct tg_service *svc,
-					 __u32 id)
+					 struct tg_counter_row *row)
 {
 	struct bpf_sock *sk = tg_socket_find(skb, pkt);
 
 	if (!sk) {
-		tg_count(id, TG_COUNT_ack_no_listener);
+		tg_count(row, TG_COUNT_ack_no_listener);
 		return;
 	}
 	if (sk->state != BPF_TCP_LISTEN) {
-		tg_count(id, TG_COUNT_ack_existing);
+		tg_count(row, TG_COUNT_ack_existing);
 	} else if (tg_adopt(skb, sk, pkt, ack, svc) == 0) {
-		tg_count(id, TG_COUNT_cookie_valid);
-		tg_count(id, TG_COUNT_adopted);
+		tg_count(row, TG_COUNT_cookie_valid);
+		tg_count(row, TG_COUNT_adopted);
 	} else {
 		/* An MPTCP listener, say. Its SYNs are the kernel's from now on. */
-		tg_count(id, TG_COUNT_cookie_valid);
-		tg_count(id, TG_COUNT_adopt_failed);
+		tg_count(row, TG_COUNT_cookie_valid);
+		tg_count(row, TG_COUNT_adopt_failed);
 		svc->listener = TG_LISTENER_REFUSED;
 	}
 	bpf_sk_release(sk);
@@ -116,30 +116,31 @@ static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_p
 	return true;
 }
 
-static __always_inline void tg_ack_handle(struct __sk_buff *skb, const struct tg_settings *settings,
+static __always_inline void tg_ack_handle(struct __sk_buff *skb, const struct tg_host_settings *settings,
 					  const struct tg_packet *pkt, __u32 id)
 {
 	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	struct tg_counter_row *row = tg_counter_row_get(id);
 	enum tg_ack_result result;
 	struct tg_ack ack = {};
 	bool maybe_live;
 
-	if (!svc || svc->mode != TG_MODE_ALWAYS || !tg_ack_read(skb, pkt, &ack))
+	if (!svc || !row || svc->mode != TG_MODE_ALWAYS || !tg_ack_read(skb, pkt, &ack))
 		return;
 	/* On a live connection nearly no ACK is a cookie's: do not count those. */
 	maybe_live = tg_filter_may_exist(settings, tg_filter_at(settings, pkt));
 	result = tg_ack_verify(settings, pkt, &ack, !maybe_live);
 	if (result == TG_ACK_VALID)
-		tg_ack_adopt(skb, pkt, &ack, svc, id);
+		tg_ack_adopt(skb, pkt, &ack, svc, row);
 	else if (!maybe_live)
-		tg_count(id, result == TG_ACK_STALE ? TG_COUNT_cookie_stale
+		tg_count(row, result == TG_ACK_STALE ? TG_COUNT_cookie_stale
 						    : TG_COUNT_cookie_invalid);
 }
 
 SEC("tc")
 int tg_host_tc(struct __sk_buff *skb)
 {
-	const struct tg_settings *settings;
+	const struct tg_host_settings *settings;
 	struct tg_packet pkt = {};
 	const __u8 *data, *end;
 	__u32 id, need;

@@ -11,7 +11,7 @@
 /* True if the kernel has a socket for just this 4-tuple, so that the SYN is the
  * kernel's to judge: RFC 5961 challenge ACK, RFC 6191 TIME-WAIT assassination. */
 static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
-						const struct tg_settings *settings,
+						const struct tg_host_settings *settings,
 						const struct tg_packet *syn)
 {
 	struct bpf_sock *sk;
@@ -27,18 +27,17 @@ static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
 	return met;
 }
 
-/* Turns the SYN in the frame into the answer. */
+/* Turns the SYN in the frame of `frame_len` bytes into the answer. */
 static __always_inline int tg_syn_answer(struct xdp_md *ctx, const struct tg_packet *syn,
-					 const struct tg_service *svc, __u64 epoch,
-					 const struct tg_siphash_key *key)
+					 __u32 frame_len, const struct tg_service *svc,
+					 __u64 epoch, const struct tg_siphash_key *key)
 {
 	struct tg_options_cursor options;
 	struct tg_tcp_options offered = {};
 	struct tg_synack answer;
 	struct tg_cookie cookie;
 	__u8 *data, *end;
-	__u32 frame_len;
-	long resize;
+	int resize;
 
 	options.at = 0;
 	options.len = syn->tcp_hdr_len - TG_TCP_HDR_LEN;
@@ -51,9 +50,8 @@ static __always_inline int tg_syn_answer(struct xdp_md *ctx, const struct tg_pac
 	answer = tg_synack_agree(syn, &offered, svc);
 	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
 
-	frame_len = syn->l3_off + tg_synack_len(syn, &answer);
-	resize = (long)frame_len - (long)bpf_xdp_get_buff_len(ctx);
-	if (resize && bpf_xdp_adjust_tail(ctx, (int)resize))
+	resize = (int)(syn->l3_off + tg_synack_len(syn, &answer)) - (int)frame_len;
+	if (resize && bpf_xdp_adjust_tail(ctx, resize))
 		return -TG_ENOENT;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
@@ -65,56 +63,59 @@ static __always_inline int tg_syn_answer(struct xdp_md *ctx, const struct tg_pac
 	return 0;
 }
 
-static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_settings *settings,
+static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_host_settings *settings,
 					 const struct tg_packet *syn,
 					 enum tg_parse_result result, __u32 id)
 {
 	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	struct tg_counter_row *row = tg_counter_row_get(id);
+	__u32 frame_len = (__u32)bpf_xdp_get_buff_len(ctx);
 	const struct tg_siphash_key *key;
 	struct tg_decision d;
 	__u64 epoch;
 	int err;
 
-	if (!svc || svc->mode == TG_MODE_OFF)
+	if (!svc || !row || svc->mode == TG_MODE_OFF)
 		return XDP_PASS;
-	tg_count(id, TG_COUNT_syn);
-	d = tg_host_judge_syn(syn, result, svc);
+	tg_count(row, TG_COUNT_syn);
+	d = tg_host_judge_syn(syn, result, frame_len, svc);
 	if (svc->mode == TG_MODE_MONITOR) {
 		if (d.verdict != TG_PASS)
-			tg_count(id, d.verdict == TG_DROP ? TG_COUNT_would_drop
+			tg_count(row, d.verdict == TG_DROP ? TG_COUNT_would_drop
 							  : TG_COUNT_would_answer);
 		return XDP_PASS;
 	}
 	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {
-		tg_count(id, d.counter);
+		tg_count(row, d.counter);
 		return d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 	}
 	if (TG_UNLIKELY(tg_syn_meets_socket(ctx, settings, syn))) {
-		tg_count(id, TG_COUNT_pass_existing);
+		tg_count(row, TG_COUNT_pass_existing);
 		return XDP_PASS;
 	}
 	epoch = tg_epoch_now(settings);
 	key = tg_key_find(settings, epoch);
 	if (TG_UNLIKELY(!key)) {
 		d = tg_host_judge_no_key(settings->stale_keys);
-		tg_count(id, d.counter);
+		tg_count(row, d.counter);
 		return d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 	}
-	err = tg_syn_answer(ctx, syn, svc, epoch, key);
+	err = tg_syn_answer(ctx, syn, frame_len, svc, epoch, key);
 	if (TG_UNLIKELY(err)) {
-		tg_count(id, err == -TG_EINVAL ? TG_COUNT_drop_malformed : TG_COUNT_drop_tx);
+		tg_count(row, err == -TG_EINVAL ? TG_COUNT_drop_malformed : TG_COUNT_drop_tx);
 		return XDP_DROP;
 	}
-	tg_count(id, TG_COUNT_cookie_sent);
+	tg_count(row, TG_COUNT_cookie_sent);
 	return XDP_TX;
 }
 
 SEC("xdp.frags")
 int tg_host_xdp(struct xdp_md *ctx)
 {
-	const struct tg_settings *settings;
+	const struct tg_host_settings *settings;
 	struct tg_packet pkt = {};
 	enum tg_parse_result result;
+	struct tg_counter_row *row;
 	struct tg_decision d;
 	__u32 id;
 
@@ -130,7 +131,9 @@ int tg_host_xdp(struct xdp_md *ctx)
 		d = tg_host_judge_parse(result);
 		if (d.verdict != TG_DROP)
 			return XDP_PASS;
-		tg_count(0, settings->enforce ? d.counter : TG_COUNT_would_drop);
+		row = tg_counter_row_get(0);
+		if (row)
+			tg_count(row, settings->enforce ? d.counter : TG_COUNT_would_drop);
 		return settings->enforce ? XDP_DROP : XDP_PASS;
 	}
 	if (!tg_host_is_syn(&pkt))

@@ -61,12 +61,12 @@ TG_INLINE struct tg_decision tg_host_judge_parse(enum tg_parse_result result)
 	}
 }
 
-/* A SYN to a service whose mode is not off. In monitor mode the plane counts
- * would_answer or would_drop instead of acting. TG_REPLY still depends on the
- * socket filter and on the epoch's key. */
+/* A SYN to a service whose mode is not off, in a frame of `frame_len` bytes. In
+ * monitor mode the plane counts would_answer or would_drop instead of acting.
+ * TG_REPLY still depends on the socket filter and on the epoch's key. */
 TG_INLINE struct tg_decision tg_host_judge_syn(const struct tg_packet *syn,
 					       enum tg_parse_result result,
-					       const struct tg_service *svc)
+					       uint32_t frame_len, const struct tg_service *svc)
 {
 	if (svc->listener != TG_LISTENER_OK)
 		return TG_DECIDE(TG_PASS, TG_COUNT_pass_listener);
@@ -74,7 +74,8 @@ TG_INLINE struct tg_decision tg_host_judge_syn(const struct tg_packet *syn,
 		return TG_DECIDE(TG_DROP, TG_COUNT_drop_flags);
 	if (result == TG_PARSE_FRAGMENT)
 		return TG_DECIDE(TG_DROP, TG_COUNT_drop_fragment);
-	if (syn->tcp_hdr_len < TG_TCP_HDR_LEN || syn->tcp_hdr_len > syn->l4_len)
+	if (syn->tcp_hdr_len < TG_TCP_HDR_LEN || syn->tcp_hdr_len > syn->l4_len ||
+	    syn->l4_off + syn->l4_len > frame_len)
 		return TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
 	if (tg_packet_is_group(syn))
 		return TG_DECIDE(TG_PASS, TG_COUNT_pass_frame);

@@ -32,7 +32,6 @@ enum tg_ip_proto {
 	TG_IPPROTO_TCP = 6,
 	TG_IPPROTO_ROUTING = 43,
 	TG_IPPROTO_FRAGMENT = 44,
-	TG_IPPROTO_AH = 51,
 	TG_IPPROTO_DSTOPTS = 60,
 };
 
@@ -141,16 +140,20 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 	pkt->src.d[1] = tg_load64(ip + 16);
 	pkt->dst.d[0] = tg_load64(ip + 24);
 	pkt->dst.d[1] = tg_load64(ip + 32);
-	/* A jumbogram has length 0 here (RFC 2675); no SYN is one. */
+	/* Length 0: a jumbogram (RFC 2675), or segments that the kernel joined to
+	 * more than 64 KiB (BIG TCP). No SYN is either, and neither is malformed. */
+	if (ip[4] == 0 && ip[5] == 0)
+		return TG_PARSE_OTHER;
 	l3_end = off + tg_swap16(tg_load16(ip + 4));
 	next = ip[6];
 	for (i = 0; next != TG_IPPROTO_TCP; i++) {
 		const uint8_t *ext = data + off;
 		uint32_t ext_len;
 
+		/* AH (RFC 4302) ends the walk as it does for IPv4: its owner wants an
+		 * answer under AH, and a kernel without the key never lets it reach TCP. */
 		if (next != TG_IPPROTO_HOPOPTS && next != TG_IPPROTO_ROUTING &&
-		    next != TG_IPPROTO_FRAGMENT && next != TG_IPPROTO_AH &&
-		    next != TG_IPPROTO_DSTOPTS)
+		    next != TG_IPPROTO_FRAGMENT && next != TG_IPPROTO_DSTOPTS)
 			return TG_PARSE_OTHER;
 		if (i == TG_IPV6_EXT_MAX)
 			return TG_PARSE_EXT_CHAIN;
@@ -170,8 +173,6 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 			if (frag & 1)
 				first_fragment = true;
 			/* else: an atomic fragment (RFC 6946), a whole packet */
-		} else if (next == TG_IPPROTO_AH) {
-			ext_len = (ext[1] + 2U) * 4;
 		} else if (next == TG_IPPROTO_ROUTING && ext[3] != 0) {
 			return TG_PARSE_OTHER; /* segments left: the destination is not this one */
 		}
@@ -220,7 +221,8 @@ TG_INLINE enum tg_parse_result tg_packet_parse(struct tg_packet *pkt, const uint
 }
 
 /* A source that cannot be a client: unspecified or 0/8, loopback, multicast,
- * broadcast, or the destination itself (a "land" packet). */
+ * broadcast, IPv4-mapped IPv6 (no such packet may be on a wire; the kernel drops
+ * it), or the destination itself (a "land" packet). */
 TG_INLINE bool tg_packet_source_is_bogus(const struct tg_packet *pkt)
 {
 	uint8_t first = (uint8_t)pkt->src.w[0];
@@ -230,8 +232,12 @@ TG_INLINE bool tg_packet_source_is_bogus(const struct tg_packet *pkt)
 	if (pkt->family == 4)
 		return first == 0 || first == 127 || (first & 0xf0) == 0xe0 ||
 		       pkt->src.w[0] == 0xffffffffU;
-	return first == 0xff || (pkt->src.d[0] == 0 && (pkt->src.w[2] == 0 &&
-				 (pkt->src.w[3] == 0 || pkt->src.w[3] == TG_WIRE32(0, 0, 0, 1))));
+	if (pkt->src.d[0] == 0 &&
+	    (pkt->src.w[2] == TG_WIRE32(0, 0, 0xff, 0xff) ||
+	     (pkt->src.w[2] == 0 &&
+	      (pkt->src.w[3] == 0 || pkt->src.w[3] == TG_WIRE32(0, 0, 0, 1)))))
+		return true;
+	return first == 0xff;
 }
 
 /* A destination that answers must never come from. */

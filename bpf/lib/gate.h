@@ -8,23 +8,33 @@
 
 #include "maps.h"
 
-static __always_inline const struct tg_settings *tg_settings_get(void)
+/* The coarse clock: its tick (1-10 ms) is nothing beside an epoch, and it costs
+ * a tenth of the fine one. Tracing programs have only the fine one. */
+#ifndef TG_CLOCK_NS
+#define TG_CLOCK_NS bpf_ktime_get_coarse_ns
+#endif
+
+static __always_inline const struct tg_host_settings *tg_settings_get(void)
 {
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&tg_settings, &zero);
 }
 
-static __always_inline void tg_count(__u32 service_id, enum tg_counter counter)
+/* This CPU's counters of a service; NULL for a number that no service has. */
+static __always_inline struct tg_counter_row *tg_counter_row_get(__u32 service_id)
 {
-	struct tg_counters *c = bpf_map_lookup_elem(&tg_counters, &service_id);
+	return bpf_map_lookup_elem(&tg_counters, &service_id);
+}
 
-	if (c && (__u32)counter < TG_COUNTERS)
-		c->count[counter]++; /* per CPU, and XDP and TC run with softirqs off */
+static __always_inline void tg_count(struct tg_counter_row *row, enum tg_counter counter)
+{
+	if ((__u32)counter < TG_COUNTERS)
+		row->count[counter]++; /* XDP and TC run with softirqs off */
 }
 
 /* The id of the service that protects this destination; 0 if none does. */
-static __always_inline __u32 tg_service_find(const struct tg_settings *settings,
+static __always_inline __u32 tg_service_find(const struct tg_host_settings *settings,
 					     const struct tg_packet *pkt)
 {
 	__u32 port = tg_swap16(TG_DST_PORT_BE(pkt));
@@ -55,16 +65,15 @@ static __always_inline __u32 tg_service_find(const struct tg_settings *settings,
 	return TG_PORT_SERVICE(*entry);
 }
 
-static __always_inline __u64 tg_epoch_now(const struct tg_settings *settings)
+static __always_inline __u64 tg_epoch_now(const struct tg_host_settings *settings)
 {
-	/* The coarse clock: its tick (1-10 ms) is nothing beside an epoch. */
-	__u64 unix_ns = bpf_ktime_get_coarse_ns() + settings->wall_minus_mono_ns;
+	__u64 unix_ns = TG_CLOCK_NS() + settings->wall_minus_mono_ns;
 
 	return settings->epoch_len_ns ? unix_ns / settings->epoch_len_ns : 0;
 }
 
 /* The key of exactly this epoch; NULL if it is not loaded. */
-static __always_inline const struct tg_siphash_key *tg_key_find(const struct tg_settings *settings,
+static __always_inline const struct tg_siphash_key *tg_key_find(const struct tg_host_settings *settings,
 								__u64 epoch)
 {
 	__u32 slot = (__u32)epoch & settings->key_slot_mask;
@@ -75,7 +84,7 @@ static __always_inline const struct tg_siphash_key *tg_key_find(const struct tg_
 
 static __always_inline __u16 tg_filter_tick_now(void)
 {
-	return tg_filter_tick(bpf_ktime_get_coarse_ns());
+	return tg_filter_tick(TG_CLOCK_NS());
 }
 
 /* The option parser as a global function: the verifier goes through it once, not
@@ -89,21 +98,51 @@ __attribute__((noinline)) int tg_options_read(struct tg_options_cursor *c,
 	return 0;
 }
 
+static __always_inline bool tg_filter_cell_alive(const struct tg_host_settings *settings,
+						  __u32 index)
+{
+	__u32 *cell = bpf_map_lookup_elem(&tg_sockets, &index);
+
+	return cell && tg_filter_cell_hit(*cell, tg_filter_tick_now(), settings->filter_keep_ticks);
+}
+
+/* The bit is set, so look at the cells. A dead first cell gives up its bit: first
+ * the bit is cleared, then the cell is read again, because another CPU may have
+ * opened a socket there, which sets cell and bit in the other order. */
+static __always_inline bool tg_filter_cells_alive(const struct tg_host_settings *settings,
+						  struct tg_filter_index at, __u64 *word)
+{
+	if (tg_filter_cell_alive(settings, at.first))
+		return tg_filter_cell_alive(settings, at.second);
+	__sync_fetch_and_and(word, ~tg_filter_bit(at));
+	if (!tg_filter_cell_alive(settings, at.first))
+		return false;
+	__sync_fetch_and_or(word, tg_filter_bit(at));
+	return true;
+}
+
 /* True if a socket may exist, or may have been in TIME-WAIT lately. */
-static __always_inline bool tg_filter_may_exist(const struct tg_settings *settings,
+static __always_inline bool tg_filter_may_exist(const struct tg_host_settings *settings,
 						struct tg_filter_index at)
 {
-	__u32 *first = bpf_map_lookup_elem(&tg_sockets, &at.first);
-	__u32 *second = bpf_map_lookup_elem(&tg_sockets, &at.second);
-	__u16 now;
+	__u32 index = tg_filter_word(at);
+	__u64 *word = bpf_map_lookup_elem(&tg_socket_bits, &index);
 
-	if (!first || !second)
+	if (!word)
 		return true;
-	if (!*first || !*second) /* by far the commonest */
+	if (TG_LIKELY(!(*word & tg_filter_bit(at))))
 		return false;
-	now = tg_filter_tick_now();
-	return tg_filter_cell_hit(*first, now, settings->filter_keep_ticks) &&
-	       tg_filter_cell_hit(*second, now, settings->filter_keep_ticks);
+	return tg_filter_cells_alive(settings, at, word);
+}
+
+/* Says that the cells of a tuple are in use; after they have been written. */
+static __always_inline void tg_filter_mark(struct tg_filter_index at)
+{
+	__u32 index = tg_filter_word(at);
+	__u64 *word = bpf_map_lookup_elem(&tg_socket_bits, &index);
+
+	if (word)
+		__sync_fetch_and_or(word, tg_filter_bit(at));
 }
 
 static __always_inline void tg_filter_cell_open(__u32 index)
@@ -115,13 +154,22 @@ static __always_inline void tg_filter_cell_open(__u32 index)
 		__sync_fetch_and_add(cell, TG_FILTER_LIVE_ONE);
 }
 
+/* Notes that a socket was closed just now. */
+static __always_inline void tg_filter_cell_touch(__u32 index)
+{
+	__u16 *low_half = bpf_map_lookup_elem(&tg_sockets, &index);
+
+	if (low_half)
+		*low_half = tg_filter_tick_now();
+}
+
 static __always_inline void tg_filter_cell_close(__u32 index)
 {
 	__u32 *cell = bpf_map_lookup_elem(&tg_sockets, &index);
 
 	if (!cell)
 		return;
-	*(__u16 *)cell = tg_filter_tick_now(); /* the low half, on a little-endian machine */
+	tg_filter_cell_touch(index);
 	if (*cell >> 16 != TG_FILTER_LIVE_MAX && *cell >> 16 != 0)
 		__sync_fetch_and_add(cell, -TG_FILTER_LIVE_ONE);
 }
@@ -130,15 +178,34 @@ static __always_inline void tg_filter_open(struct tg_filter_index at)
 {
 	tg_filter_cell_open(at.first);
 	tg_filter_cell_open(at.second);
+	tg_filter_mark(at);
+}
+
+static __always_inline void tg_filter_touch(struct tg_filter_index at)
+{
+	tg_filter_cell_touch(at.first);
+	tg_filter_cell_touch(at.second);
+	tg_filter_mark(at);
 }
 
 static __always_inline void tg_filter_close(struct tg_filter_index at)
 {
 	tg_filter_cell_close(at.first);
 	tg_filter_cell_close(at.second);
+	tg_filter_mark(at);
 }
 
-static __always_inline struct tg_filter_index tg_filter_at(const struct tg_settings *settings,
+/* An IPv4 peer of a dual-stack socket shows up as ::ffff:a.b.c.d. */
+static __always_inline void tg_packet_unmap(struct tg_packet *pkt)
+{
+	if (pkt->family != 6 || pkt->src.d[0] != 0 || pkt->src.w[2] != TG_WIRE32(0, 0, 0xff, 0xff))
+		return;
+	pkt->family = 4;
+	pkt->src.w[0] = pkt->src.w[3];
+	pkt->dst.w[0] = pkt->dst.w[3];
+}
+
+static __always_inline struct tg_filter_index tg_filter_at(const struct tg_host_settings *settings,
 							   const struct tg_packet *pkt)
 {
 	return tg_filter_index(settings->filter_keys, pkt->family, &pkt->src, &pkt->dst,

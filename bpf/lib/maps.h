@@ -14,7 +14,7 @@
 #define TG_PREFIX_LENS_MAX 8
 
 /* Set by userspace; read by every program. One cache line is hot on the SYN path. */
-struct tg_settings {
+struct tg_host_settings {
 	__u64 wall_minus_mono_ns; /* unix time - CLOCK_MONOTONIC, wrapping */
 	__u64 epoch_len_ns;
 	__u64 netns_cookie;  /* the gate's network namespace */
@@ -28,7 +28,7 @@ struct tg_settings {
 	__u8 prefix_lens_v6[TG_PREFIX_LENS_MAX];
 };
 
-struct tg_counters {
+struct tg_counter_row {
 	__u64 count[TG_COUNTERS];
 };
 
@@ -36,7 +36,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct tg_settings);
+	__type(value, struct tg_host_settings);
 } tg_settings SEC(".maps");
 
 /* By destination port, host order. See TG_PORT_SERVICE. */
@@ -78,12 +78,20 @@ struct {
 	__type(value, __u32);
 } tg_sockets SEC(".maps");
 
+/* Which cells of tg_sockets may be alive, a bit for each. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_FILTER_WORDS);
+	__type(key, __u32);
+	__type(value, __u64);
+} tg_socket_bits SEC(".maps");
+
 /* By service id; id 0 counts what belongs to no service. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, TG_SERVICES_MAX + 1);
 	__type(key, __u32);
-	__type(value, struct tg_counters);
+	__type(value, struct tg_counter_row);
 } tg_counters SEC(".maps");
 
 #endif

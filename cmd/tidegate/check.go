@@ -1,8 +1,76 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/internal/config"
+	"tidegate/internal/probe"
+	"tidegate/internal/version"
+)
 
 func newCheckCmd() *cobra.Command {
-	return &cobra.Command{Use: "check", Args: cobra.NoArgs, Short: "Say what this machine offers and what it lacks",
-		RunE: func(*cobra.Command, []string) error { return nil }}
+	var path string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check [-c FILE]",
+		Short: "Say what this kernel and machine offer, what they lack and what that means",
+		Long: `Look at this kernel and machine, feature by feature, and say what is lacking,
+what that means and how to mend it. With -c also validate a configuration and
+look at the interfaces, the secret file and the listeners that it names.
+Nothing is changed. The exit code is 1 when something required is lacking.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var c *config.Config
+			if path != "" {
+				var err error
+				if c, err = config.Load(path); err != nil {
+					return err
+				}
+			}
+			return writeCheck(cmd.OutOrStdout(), probe.Run(c), asJSON)
+		},
+	}
+	cmd.Flags().StringVarP(&path, "config", "c", "", "validate this configuration, and check what it names")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object")
+	return cmd
+}
+
+func writeCheck(w io.Writer, r *probe.Report, asJSON bool) error {
+	var err error
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(struct {
+			Version string `json:"version"`
+			*probe.Report
+		}{version.Version, r})
+	} else {
+		err = writeCheckTable(w, r)
+	}
+	if err == nil && !r.OK {
+		return errSilent
+	}
+	return err
+}
+
+// writeCheckTable writes a row for each check, and below a row that is not ok
+// what that means and what to do.
+func writeCheckTable(w io.Writer, r *probe.Report) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, c := range r.Checks {
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", c.Status, c.Name, c.Found)
+		if c.Status != probe.OK {
+			fmt.Fprintf(tw, "\t\t  means: %s\n\t\t  mend:  %s\n", c.Means, c.Mend)
+		}
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w, r.Summary())
+	return err
 }

@@ -43,8 +43,12 @@ func newRootCmd() *cobra.Command {
 		},
 	}
 	root.AddCommand(
+		newBenchCmd(),
 		newCheckCmd(),
 		newKeygenCmd(),
+		newLabCmd(),
+		newRunCmd(),
+		newStatusCmd(),
 		newVersionCmd(),
 	)
 	return root

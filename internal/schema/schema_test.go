@@ -1,6 +1,9 @@
 package schema
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestCounters(t *testing.T) {
 	if CounterSyn != 0 || CounterSyn.String() != "syn" {
@@ -11,7 +14,7 @@ func TestCounters(t *testing.T) {
 			t.Errorf("counter %d: %q, %q", c, c, c.Help())
 		}
 	}
-	if _, ok := ByName("nothing"); ok || Counter(NumCounters).String() != "counter_22" && NumCounters == 22 {
+	if _, ok := ByName("nothing"); ok || !strings.HasPrefix(Counter(NumCounters).String(), "counter_") {
 		t.Error("a counter that is not there has a name")
 	}
 	m := Map([NumCounters]uint64{CounterAdopted: 7})

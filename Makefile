@@ -1,0 +1,73 @@
+# One command each; `make` alone lists them. None needs another to be run first.
+# Targets that lack a package install it through apt when run as root.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+ifeq ($(HOME),) # Go keeps its caches there
+export HOME := $(shell getent passwd $$(id -u) | cut -d: -f6)
+endif
+export PATH := $(PATH):/usr/sbin:/sbin
+
+# Go is looked for by the shell when it is used: make expands a whole recipe
+# before its first line, and that may be the line that installs Go. An older Go
+# fetches the toolchain of go.mod by itself.
+GO        = GOTOOLCHAIN=$(GOTOOLCHAIN_SET) "$$(tools/go.sh)"
+GOTOOLCHAIN_SET ?= auto
+VERSION   = $(shell sed -n 's/^\#\# \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md | head -n 1)
+COMMIT    = $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+LDFLAGS   = -s -w -X tidegate/internal/version.Version=$(VERSION)$(if $(COMMIT),+g$(COMMIT))
+FUZZTIME ?= 60s
+SOAKTIME ?= 10m
+
+.PHONY: help demo test test-unit bench fuzz lint generate build soak clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r t d; do printf 'make %-10s  %s\n' "$$t" "$$d"; done
+
+demo: ## flood a web server behind four defences and compare them (root; writes demo/)
+	@tools/deps.sh demo
+	@$(MAKE) build
+	bin/tidegate lab demo
+
+test: ## everything that CI runs (root)
+	@tools/deps.sh test
+	@$(MAKE) build
+	@test/run
+
+test-unit: ## the tests that need no root
+	@tools/deps.sh build
+	@test/run unit
+
+bench: ## cost per SYN and SYNs absorbed, as ratios, in one run (root)
+	@tools/deps.sh bench
+	@$(MAKE) build
+	bin/tidegate bench
+
+fuzz: ## fuzz the parsers, FUZZTIME each (default 60s)
+	@tools/deps.sh fuzz
+	$(GO) test ./internal/config -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME)
+	@if [ -e core/Makefile ]; then $(MAKE) -C core fuzz FUZZTIME=$(FUZZTIME); fi
+
+lint: ## formatting and vet
+	@tools/deps.sh build
+	@test/run lint
+
+generate: ## make the generated Go, BPF objects and documents again
+	@tools/deps.sh generate
+	$(GO) generate ./...
+
+build: ## bin/tidegate, one static file with the BPF objects inside
+	@tools/deps.sh build
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/tidegate ./cmd/tidegate
+
+soak: ## a long flood against `host` (root; SOAKTIME, default 10m)
+	@tools/deps.sh demo
+	@$(MAKE) build
+	bin/tidegate lab flood --defence host --rate 300000 --duration $(SOAKTIME) --clients 32
+
+clean: ## remove what was built
+	rm -rf bin build demo

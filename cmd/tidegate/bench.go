@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/internal/bench"
+)
+
+func newBenchCmd() *cobra.Command {
+	opt := bench.DefaultOptions()
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure what the gate costs, beside yardsticks, in one run",
+		Long: `Measures the cost of a SYN and of an established flow's packets, goodput, and
+the SYNs one core absorbs, beside an empty program, a drop, a plain reflection,
+the kernel's SYN cookies and nftables SYNPROXY, in namespaces of its own.
+Needs root and an otherwise idle machine.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if opt.Rounds < 1 || opt.Frames < 1000 {
+				return usageErrorf("--rounds must be at least 1 and --frames at least 1000")
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return runBench(ctx, cmd, opt, asJSON)
+		},
+	}
+	cmd.Flags().IntVar(&opt.Rounds, "rounds", opt.Rounds, "how often each program is measured")
+	cmd.Flags().IntVar(&opt.Frames, "frames", opt.Frames, "SYNs for each program and round")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on stdout")
+	return cmd
+}
+
+func runBench(ctx context.Context, cmd *cobra.Command, opt bench.Options, asJSON bool) error {
+	opt.Progress = func(format string, args ...any) {
+		fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
+	}
+	res, err := bench.Run(ctx, opt)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		enc := json.NewEncoder(cmd.OutOrStdout())
+		enc.SetIndent("", "  ")
+		return enc.Encode(res)
+	}
+	return res.Print(cmd.OutOrStdout())
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/internal/lab"
+)
+
+func newLabCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "Flood a web server inside network namespaces and measure who is still served",
+		Long: `Build hosts out of network namespaces, flood a web server there and measure
+what its clients still get. Nothing is ever sent outside the namespaces that
+the lab itself makes. Needs root.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newLabFloodCmd(), newLabDemoCmd(), newLabCleanCmd(), newLabClientCmd(), newLabServerCmd())
+	return cmd
+}
+
+// labContext ends at Ctrl-C or SIGTERM; a second signal has its usual effect,
+// and what it leaves behind the next start removes.
+func labContext(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// progressTo writes progress lines, which never go to stdout.
+func progressTo(w io.Writer) func(string, ...any) {
+	return func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+}
+
+// interrupted makes one plain line of whatever Ctrl-C tore apart.
+func interrupted(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return errors.New("interrupted; everything the lab made has been removed")
+	}
+	return err
+}
+
+func newLabFloodCmd() *cobra.Command {
+	o := lab.DefaultOptions()
+	rate, mix, closes, timestamps, asJSON := "50k", "mixed", "server", true, false
+	cmd := &cobra.Command{
+		Use:   "flood",
+		Short: "One defence under one flood, with real clients",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Rate, err = lab.ParseRate(rate); err != nil {
+				return usageErrorf("--rate: %v", err)
+			}
+			if o.FloodMix, err = lab.ParseFloodMix(mix); err != nil {
+				return usageErrorf("--flood-options: %v", err)
+			}
+			if closes != "server" && closes != "client" {
+				return usageErrorf("--close %q: want server or client", closes)
+			}
+			o.ClientCloses, o.NoTimestamps = closes == "client", !timestamps
+			if err := o.Validate(); err != nil {
+				return usageErrorf("%v", err)
+			}
+			o.Progress = progressTo(cmd.ErrOrStderr())
+			ctx, stop := labContext(cmd)
+			defer stop()
+			res, err := lab.Run(ctx, o)
+			if err != nil {
+				return interrupted(ctx, err)
+			}
+			if asJSON {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(res)
+			}
+			_, err = io.WriteString(cmd.OutOrStdout(), res.Summary())
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Defence, "defence", o.Defence, "none, kernel (SYN cookies), nft (SYNPROXY) or host (tidegate)")
+	f.StringVar(&rate, "rate", rate, "flood in SYNs per second: 0, 50000, 50k, 1.5M or max")
+	f.StringVar(&mix, "flood-options", mix, "TCP options of the flood: mixed, ts (with timestamps) or nots")
+	f.BoolVar(&o.IPv6, "ipv6", false, "flood and clients use IPv6")
+	f.DurationVar(&o.Duration, "duration", o.Duration, "how long clients come")
+	f.IntVar(&o.Clients, "clients", o.Clients, "number of clients (source addresses)")
+	f.Float64Var(&o.Load, "load", o.Load, "legitimate requests per second, all clients together")
+	f.IntVar(&o.Requests, "requests", 0, "this many requests in all, instead of load x duration")
+	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "of one request, from when it was due")
+	f.StringVar(&closes, "close", closes, "who closes the connection first: server or client")
+	f.BoolVar(&timestamps, "timestamps", true, "clients use TCP timestamps")
+	f.IntVar(&o.Ports, "ports", 0, "local ports each client may use (0: the system's range)")
+	f.StringVar(&o.Server, "server", o.Server, "web server: auto, nginx or builtin")
+	f.IntVar(&o.ResponseSize, "response-size", o.ResponseSize, "bytes of each response")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func newLabCleanCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "clean",
+		Short: "Remove what killed labs have left behind",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			removed, err := lab.Clean()
+			for _, name := range removed {
+				fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", name)
+			}
+			return err
+		},
+	}
+}
+
+// newLabClientCmd is the load generator that the lab starts in its client namespace.
+func newLabClientCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "_client", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return lab.RunClientChild(cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+}
+
+// newLabServerCmd is the web server that stands in for a missing nginx.
+func newLabServerCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "_httpd SIZE", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return lab.RunServerChild(args) },
+	}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"tidegate/internal/lab"
+	"tidegate/internal/lab/report"
+)
+
+func newLabDemoCmd() *cobra.Command {
+	o := lab.DefaultSweep()
+	dir := "demo"
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Four defences under rising floods: a table, plots and a report",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := labContext(cmd)
+			defer stop()
+			line := newProgressLine(cmd.ErrOrStderr())
+			line.show("demo: 0/%d experiments; about %d minutes", len(o.Rates)*len(o.Defences), 3)
+			begin := time.Now()
+			o.Done = func(p lab.Point, done, total int) {
+				left := time.Since(begin) / time.Duration(done) * time.Duration(total-done)
+				line.show("demo: %d/%d experiments, %s left; last: %s", done, total, left.Round(time.Second), outcome(p))
+			}
+			s, runErr := lab.RunSweep(ctx, o)
+			line.end()
+			if s == nil {
+				return interrupted(ctx, runErr)
+			}
+			err := errors.Join(report.Table(cmd.OutOrStdout(), s), report.Write(dir, s))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "report: %s\n", filepath.Join(dir, report.PageFile))
+			return runErr
+		},
+	}
+	cmd.Flags().StringVar(&dir, "out", dir, "folder for report.html, plots and results.json")
+	return cmd
+}
+
+// outcome is one experiment in a few words.
+func outcome(p lab.Point) string {
+	if p.Result == nil {
+		return fmt.Sprintf("%s at %s failed", p.Defence, p.Rate)
+	}
+	return fmt.Sprintf("%s at %s SYN/s served %.1f %%", p.Defence, p.Rate, 100*p.Result.Success)
+}
+
+// progressLine is one line that is written over on a terminal, and one line
+// for each step elsewhere.
+type progressLine struct {
+	w        *os.File
+	fallback interface{ Write([]byte) (int, error) }
+	width    int
+}
+
+func newProgressLine(w interface{ Write([]byte) (int, error) }) *progressLine {
+	p := &progressLine{fallback: w}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.w = f
+	}
+	return p
+}
+
+func (p *progressLine) show(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if p.w == nil {
+		fmt.Fprintln(p.fallback, text)
+		return
+	}
+	fmt.Fprintf(p.w, "\r%-*s", p.width, text)
+	p.width = max(p.width, len(text))
+}
+
+func (p *progressLine) end() {
+	if p.w != nil {
+		fmt.Fprintln(p.w)
+	}
+}

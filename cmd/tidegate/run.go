@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/internal/host"
+)
+
+func newRunCmd() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "run -c FILE",
+		Short: "Protect the services of a configuration until stopped",
+		Long: `Protects the services of FILE on this machine (or network namespace) until
+SIGINT or SIGTERM; a second one cuts the drain short. SIGHUP reloads FILE.
+Writes the line "ready" to stdout once the services are protected.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return usageErrorf("run needs -c FILE; docs/configuration.md shows one")
+			}
+			return runHost(cmd, file)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
+	return cmd
+}
+
+func runHost(cmd *cobra.Command, file string) error {
+	stop := make(chan os.Signal, 2)
+	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(stop)
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
+
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	force, cut := context.WithCancel(context.Background())
+	defer cut()
+	go func() {
+		<-stop
+		cancel()
+		<-stop
+		cut()
+	}()
+	return host.Run(ctx, force, host.Options{
+		ConfigPath: file,
+		Reload:     reload,
+		Ready:      func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
+		Log:        slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+	})
+}

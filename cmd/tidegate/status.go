@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/internal/host"
+	"tidegate/internal/schema"
+)
+
+func newStatusCmd() *cobra.Command {
+	var instance string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what an instance has seen and done, service by service",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			st, err := host.ReadStatus(host.Options{}, instance)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(st)
+			}
+			return printStatus(cmd.OutOrStdout(), st)
+		},
+	}
+	cmd.Flags().StringVar(&instance, "instance", "default", "which `NAME`d instance")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on stdout")
+	return cmd
+}
+
+func printStatus(w io.Writer, st *host.Status) error {
+	running := "running"
+	if !st.Running {
+		running = "NOT running; the packet path goes on until its keys end"
+	}
+	fmt.Fprintf(w, "instance %s (%s), version %s, pid %d, %s\n", st.Instance,
+		strings.Join(st.Interfaces, " "), st.Version, st.PID, running)
+	fmt.Fprintf(w, "epoch %d, keys until %s\n\n", st.Epoch, st.KeysUntil.Format(time.RFC3339))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SERVICE\tMODE\tLISTENER\tSYN\tCOOKIES\tVALID\tINVALID\tSTALE\tADOPTED\tPASSED\tDROPPED")
+	for _, s := range st.Services {
+		c := s.Counters
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", s.Name, s.Mode, s.Listener,
+			c["syn"], c["cookie_sent"], c["cookie_valid"], c["cookie_invalid"], c["cookie_stale"],
+			c["adopted"], sumPrefix(c, "pass_"), sumPrefix(c, "drop_"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return printReasons(w, st)
+}
+
+// printReasons lists every counter that is not zero and that the table does not
+// show by itself.
+func printReasons(w io.Writer, st *host.Status) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(service string, counters map[string]uint64) {
+		for i := range schema.NumCounters {
+			c := schema.Counter(i)
+			if v := counters[c.String()]; v > 0 && (strings.Contains(c.String(), "_") || service == "-") {
+				fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", service, c, v, c.Help())
+			}
+		}
+	}
+	fmt.Fprintln(t, "\nSERVICE\tCOUNTER\tCOUNT\tMEANING")
+	row("-", st.Global)
+	for _, s := range st.Services {
+		row(s.Name, s.Counters)
+	}
+	return t.Flush()
+}
+
+func sumPrefix(counters map[string]uint64, prefix string) (sum uint64) {
+	for name, v := range counters {
+		if strings.HasPrefix(name, prefix) {
+			sum += v
+		}
+	}
+	return sum
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Uses all of core/ from end to end, so that freestanding.sh can look at what the
+ * compiled code calls. Never run.
+ */
+#include "../halfsiphash.h"
+#include "../host.h"
+#include "../tuple_filter.h"
+
+int tg_use_syn(uint8_t *frame, uint32_t frame_len, const struct tg_service *svc,
+	       const uint8_t secret[TG_SECRET_LEN], uint64_t epoch);
+int tg_use_ack(const uint8_t *frame, uint32_t frame_len, struct tg_siphash_key key, uint64_t epoch,
+	       struct tg_agreed *agreed);
+uint32_t tg_use_rest(const uint64_t keys[TG_FILTER_KEYS], const struct tg_packet *pkt,
+		     uint64_t now_ns, const uint8_t *data, uint32_t len);
+
+int tg_use_syn(uint8_t *frame, uint32_t frame_len, const struct tg_service *svc,
+	       const uint8_t secret[TG_SECRET_LEN], uint64_t epoch)
+{
+	struct tg_packet pkt = {0};
+	enum tg_parse_result result = tg_packet_parse(&pkt, frame, frame + frame_len);
+	struct tg_options_cursor cursor = {.len = 0};
+	struct tg_siphash_key key = tg_epoch_key_derive(secret, epoch);
+	struct tg_decision d = tg_host_judge_parse(result);
+	struct tg_tcp_options offered;
+	struct tg_synack answer;
+	uint32_t i;
+
+	if (d.verdict != TG_PASS || !tg_host_is_syn(&pkt))
+		return d.verdict;
+	d = tg_host_judge_syn(&pkt, result, frame_len, svc);
+	if (d.verdict != TG_REPLY)
+		return (int)tg_host_judge_no_key(TG_STALE_DROP).counter;
+	cursor.len = (uint32_t)pkt.tcp_hdr_len - TG_TCP_HDR_LEN;
+	for (i = 0; i < cursor.len; i++)
+		cursor.bytes[i] = frame[pkt.l4_off + TG_TCP_HDR_LEN + i];
+	offered = tg_tcp_options_parse(&cursor);
+	answer = tg_synack_agree(&pkt, &offered, svc);
+	tg_ethernet_reflect(frame);
+	return tg_synack_write((struct tg_writer){frame + pkt.l3_off, frame + frame_len}, &pkt,
+			       &answer,
+			       tg_cookie_make(&pkt, answer.option_bits, answer.options.ts_ok, epoch,
+					      &key));
+}
+
+int tg_use_ack(const uint8_t *frame, uint32_t frame_len, struct tg_siphash_key key, uint64_t epoch,
+	       struct tg_agreed *agreed)
+{
+	struct tg_packet pkt = {0};
+	struct tg_tcp_options o = {0};
+	struct tg_ack ack;
+
+	if (tg_packet_parse(&pkt, frame, frame + frame_len) != TG_PARSE_TCP || !tg_host_is_ack(&pkt))
+		return 0;
+	o.ts_ok = tg_tcp_timestamps_aligned(tg_load32(frame), 0, 0, &o.tsval, &o.tsecr);
+	ack = tg_host_read_ack(&pkt, &o);
+	*agreed = tg_cookie_agreed(pkt.family, tg_cookie_claimed_bits(ack.cookie, ack.ts_ok),
+				   ack.ts_ok);
+	return tg_cookie_verify(&pkt, ack.cookie, ack.ts_ok,
+				tg_cookie_epoch(ack.cookie.isn, epoch), &key);
+}
+
+uint32_t tg_use_rest(const uint64_t keys[TG_FILTER_KEYS], const struct tg_packet *pkt,
+		     uint64_t now_ns, const uint8_t *data, uint32_t len)
+{
+	struct tg_filter_index at =
+		tg_filter_index(keys, pkt->family, &pkt->src, &pkt->dst, pkt->ports);
+	struct tg_siphash_key key = {1, 2};
+	struct tg_halfsiphash_key half = {1, 2};
+
+	return at.first + at.second + tg_filter_cell_hit(at.first, tg_filter_tick(now_ns), 5) +
+	       (uint32_t)tg_siphash24(&key, data, len) + tg_halfsiphash24(&half, data, len) +
+	       tg_csum_update16(1, 2, 3) + tg_csum_update32(1, 2, 3) +
+	       tg_csum_finish(tg_csum_add(0, data, len)) +
+	       tg_addr_mask(pkt->src, pkt->family, 24).w[0];
+}

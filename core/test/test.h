@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the native tests of core/ share. Tests are cmocka's; each file gives one
+ * group, main.c runs them all under AddressSanitizer and UBSan.
+ */
+#ifndef TG_TEST_H
+#define TG_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../host.h"
+#include "../tuple_filter.h"
+
+int tg_test_hash(void);
+int tg_test_checksum(void);
+int tg_test_cookie(void);
+int tg_test_figures(const char *doc_path);
+int tg_test_options(void);
+int tg_test_packet(void);
+int tg_test_synack(void);
+int tg_test_filter(void);
+
+/* A small deterministic generator (splitmix64), so that a failure repeats. */
+static inline uint64_t tg_test_random(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+	return z ^ z >> 31;
+}
+
+/* A heap copy of exactly `len` bytes: one byte too far and the sanitizer speaks. */
+static inline uint8_t *tg_test_exact(const void *data, size_t len)
+{
+	uint8_t *copy = malloc(len ? len : 1);
+
+	assert_non_null(copy);
+	if (len)
+		memcpy(copy, data, len);
+	return copy;
+}
+
+#endif

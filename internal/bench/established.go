@@ -1,0 +1,126 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/bench/benchbpf"
+	"tidegate/internal/lab"
+	"tidegate/internal/plane"
+)
+
+const establishedRepeat = 1_000_000
+
+// measureEstablished: what an ACK of a live connection to a protected service
+// costs in our XDP and TC programs, beside programs that pass everything. The
+// programs leave such a packet as it is, so a repeated test run measures the
+// same path each time. Every cell of the socket filter says "live", which is
+// what an established flow finds.
+func measureEstablished(_ context.Context, opt Options, _ *lab.Rig, res *Result) error {
+	var yard benchbpf.BenchObjects
+	if err := benchbpf.LoadBenchObjects(&yard, nil); err != nil {
+		return err
+	}
+	defer yard.Close()
+	gate, err := newGate(1)
+	if err != nil {
+		return err
+	}
+	defer gate.Close()
+	if err := fillSocketFilter(gate); err != nil {
+		return err
+	}
+	xdp, tc := gate.Programs()
+	res.EstablishedNsAbovePass = map[string]float64{}
+	for name, pair := range map[string][2]*ebpf.Program{
+		"xdp": {xdp, yard.TgBenchPass},
+		"tc":  {tc, yard.TgBenchTc},
+	} {
+		var above []float64
+		for range opt.Rounds {
+			ours, err := repeatNs(pair[0])
+			if err != nil {
+				return err
+			}
+			pass, err := repeatNs(pair[1])
+			if err != nil {
+				return err
+			}
+			above = append(above, ours-pass)
+		}
+		res.EstablishedNsAbovePass[name] = spread(above).Median
+		res.Spreads["established_ns_above_pass "+name] = spread(above)
+	}
+	res.EstablishedNsAbovePass["both"] = res.EstablishedNsAbovePass["xdp"] + res.EstablishedNsAbovePass["tc"]
+	return nil
+}
+
+// hashesPerRun is TG_BENCH_HASHES of bpf/bench.bpf.c.
+const hashesPerRun = 200
+
+func measureHash(_ context.Context, opt Options, _ *lab.Rig, res *Result) error {
+	var yard benchbpf.BenchObjects
+	if err := benchbpf.LoadBenchObjects(&yard, nil); err != nil {
+		return err
+	}
+	defer yard.Close()
+	var ns []float64
+	for range opt.Rounds {
+		_, d, err := yard.TgBenchHash.Benchmark(ackFrame(), establishedRepeat/hashesPerRun, nil)
+		if err != nil {
+			return err
+		}
+		ns = append(ns, float64(d.Nanoseconds())/hashesPerRun)
+	}
+	res.SipHashNs = spread(ns).Median
+	res.Spreads["siphash24_ns"] = spread(ns)
+	return nil
+}
+
+// fillSocketFilter makes every cell say that a socket lives there.
+func fillSocketFilter(gate *plane.Plane) error {
+	return errors.Join(fillArray(gate.Map("tg_sockets"), uint32(1)<<16),
+		fillArray(gate.Map("tg_socket_bits"), ^uint64(0)))
+}
+
+func fillArray[V any](m *ebpf.Map, value V) error {
+	const batch = 1 << 14
+	keys, values := make([]uint32, batch), make([]V, batch)
+	for at := uint32(0); at < m.MaxEntries(); at += batch {
+		for i := range keys {
+			keys[i], values[i] = at+uint32(i), value
+		}
+		if _, err := m.BatchUpdate(keys, values, nil); err != nil {
+			return fmt.Errorf("socket filter: %w", err)
+		}
+	}
+	return nil
+}
+
+// repeatNs is the mean time of the program for one ACK with timestamps.
+func repeatNs(prog *ebpf.Program) (float64, error) {
+	_, d, err := prog.Benchmark(ackFrame(), establishedRepeat, nil)
+	return float64(d.Nanoseconds()), err
+}
+
+// ackFrame is an IPv4 ACK without data to port 80, with timestamps.
+func ackFrame() []byte {
+	f := make([]byte, 14+20+32)
+	copy(f, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0})
+	ip := f[14:]
+	ip[0], ip[8], ip[9] = 0x45, 64, 6
+	binary.BigEndian.PutUint16(ip[2:], 52)
+	copy(ip[12:], []byte{198, 18, 16, 1, 198, 18, 0, 80})
+	tcp := ip[20:]
+	binary.BigEndian.PutUint16(tcp[0:], 40000)
+	binary.BigEndian.PutUint16(tcp[2:], 80)
+	binary.BigEndian.PutUint32(tcp[4:], 1000)
+	binary.BigEndian.PutUint32(tcp[8:], 2000)
+	tcp[12], tcp[13] = 8<<4, 0x10
+	copy(tcp[20:], []byte{1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2})
+	return f
+}

@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+)
+
+// newGate loads the host gate's programs as `tidegate run` would fill them, with
+// `services` services on port 80. More than one: each protects one address, and
+// the lab's addresses are the last of them.
+func newGate(services int) (*plane.Plane, error) {
+	p, err := plane.Load(plane.Options{KeySlots: 1024})
+	if err != nil {
+		return nil, err
+	}
+	var s plane.Settings
+	raw := make([]byte, 8*len(s.FilterKeys))
+	_, _ = rand.Read(raw) // never fails (crypto/rand)
+	for i := range s.FilterKeys {
+		s.FilterKeys[i] = binary.LittleEndian.Uint64(raw[8*i:])
+	}
+	var mono unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err != nil {
+		return nil, err
+	}
+	epoch := 8 * time.Second
+	s.EpochLenNs = uint64(epoch)
+	s.WallMinusMonoNs = uint64(time.Now().UnixNano() - mono.Nano())
+	s.FilterKeepTicks = 9
+	var secret keys.Secret
+	_, _ = rand.Read(secret[:])
+	for _, n := range keys.Epochs(time.Now(), epoch, time.Hour) {
+		if err := p.PutKey(n, secret.EpochKey(n)); err != nil {
+			p.Close()
+			return nil, err
+		}
+	}
+	if err := p.SetServices(benchServices(services), &s); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+var labAddresses = []netip.Addr{netip.MustParseAddr("198.18.0.80"), netip.MustParseAddr("fd7d:7467::80")}
+
+func benchServices(n int) []plane.Target {
+	entry := plane.Service{MssV4: 1460, MssV6: 1440, Window: 64240, Wscale: 7, Sack: 1,
+		Timestamps: 1, Ecn: 1, Mode: plane.ModeAlways}
+	if n == 1 {
+		return []plane.Target{{ID: 1, Ports: [][2]uint16{{80, 80}}, Service: entry,
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}}
+	}
+	targets := make([]plane.Target, 0, n)
+	addr := netip.MustParseAddr("10.0.0.1")
+	for id := 1; id < n; id++ {
+		targets = append(targets, plane.Target{ID: uint32(id), Ports: [][2]uint16{{80, 80}},
+			Service: entry, Prefixes: []netip.Prefix{netip.PrefixFrom(addr, 32)}})
+		addr = addr.Next()
+	}
+	last := plane.Target{ID: uint32(n), Ports: [][2]uint16{{80, 80}}, Service: entry}
+	for _, a := range labAddresses {
+		last.Prefixes = append(last.Prefixes, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return append(targets, last)
+}

@@ -1,0 +1,190 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"tidegate/internal/bench/benchbpf"
+	"tidegate/internal/lab"
+)
+
+// synKinds are the SYNs that are told apart: with and without timestamps, both
+// families.
+var synKinds = []struct {
+	name string
+	ipv6 bool
+	mix  lab.FloodMix
+}{
+	{"v4-ts", false, lab.MixTS},
+	{"v4", false, lab.MixNoTS},
+	{"v6-ts", true, lab.MixTS},
+	{"v6", true, lab.MixNoTS},
+}
+
+// slot is the place where programs are put in the flood's way one after another.
+type slot struct {
+	rig  *lab.Rig
+	link link.Link
+}
+
+func newSlot(rig *lab.Rig, first *ebpf.Program) (*slot, error) {
+	l, err := rig.AttachXDP(rig.FloodPort, first)
+	if err != nil {
+		return nil, err
+	}
+	return &slot{rig, l}, nil
+}
+
+// nsPerSYN runs the flood against a program once. Frames that a full ring lost
+// are not counted as work done.
+func (s *slot) nsPerSYN(f *lab.Flood, prog *ebpf.Program, frames int) (float64, error) {
+	if err := s.link.Update(prog); err != nil {
+		return 0, err
+	}
+	before, err := s.rig.FloodPort.RxPackets()
+	if err != nil {
+		return 0, err
+	}
+	b, err := f.Burst(frames)
+	if err != nil {
+		return 0, err
+	}
+	after, err := s.rig.FloodPort.RxPackets()
+	if err != nil {
+		return 0, err
+	}
+	done := min(after-before, b.Frames)
+	if done == 0 {
+		return 0, errors.New("no frame arrived")
+	}
+	return float64(b.Elapsed.Nanoseconds()) / float64(done), nil
+}
+
+// measureSYN: drop, reflection and the gate, for each kind of SYN.
+func measureSYN(ctx context.Context, opt Options, rig *lab.Rig, res *Result) error {
+	var yard benchbpf.BenchObjects
+	if err := benchbpf.LoadBenchObjects(&yard, nil); err != nil {
+		return err
+	}
+	defer yard.Close()
+	gate, err := newGate(1)
+	if err != nil {
+		return err
+	}
+	defer gate.Close()
+	hostXDP, _ := gate.Programs()
+	place, err := newSlot(rig, yard.TgBenchDrop)
+	if err != nil {
+		return err
+	}
+	defer place.link.Close()
+	res.NsAboveReflect, res.NsTotal = map[string]float64{}, map[string]float64{}
+	programs := []struct {
+		name string
+		prog *ebpf.Program
+	}{{"drop", yard.TgBenchDrop}, {"reflect", yard.TgBenchReflect}, {"host", hostXDP}}
+	for _, kind := range synKinds {
+		flood, err := rig.NewFlood(kind.ipv6, kind.mix)
+		if err != nil {
+			return err
+		}
+		ns := map[string][]float64{}
+		for round := range opt.Rounds + 1 {
+			for _, p := range programs {
+				v, err := place.nsPerSYN(flood, p.prog, opt.Frames)
+				if err != nil {
+					return errors.Join(err, flood.Close())
+				}
+				if round > 0 { // the first warms up
+					ns[p.name] = append(ns[p.name], v)
+				}
+			}
+			if ctx.Err() != nil {
+				return errors.Join(ctx.Err(), flood.Close())
+			}
+		}
+		if err := flood.Close(); err != nil {
+			return err
+		}
+		for _, p := range programs {
+			res.NsTotal[p.name+"-"+kind.name] = spread(ns[p.name]).Median
+			res.Spreads["ns_total "+p.name+"-"+kind.name] = spread(ns[p.name])
+		}
+		above := differences(ns["host"], ns["reflect"])
+		res.NsAboveReflect["host-"+kind.name] = spread(above).Median
+		res.Spreads["ns_above_reflect host-"+kind.name] = spread(above)
+	}
+	return nil
+}
+
+// measureServices: the same path with the tables empty and full.
+func measureServices(ctx context.Context, opt Options, rig *lab.Rig, res *Result) error {
+	var yard benchbpf.BenchObjects
+	if err := benchbpf.LoadBenchObjects(&yard, nil); err != nil {
+		return err
+	}
+	defer yard.Close()
+	place, err := newSlot(rig, yard.TgBenchDrop)
+	if err != nil {
+		return err
+	}
+	defer place.link.Close()
+	flood, err := rig.NewFlood(false, lab.MixTS)
+	if err != nil {
+		return err
+	}
+	defer flood.Close()
+	counts := []int{1, 100, 10_000}
+	progs := make([]*ebpf.Program, len(counts))
+	for i, n := range counts {
+		gate, err := newGate(n)
+		if err != nil {
+			return err
+		}
+		defer gate.Close()
+		progs[i], _ = gate.Programs()
+	}
+	ns := make([][]float64, len(counts)+1)
+	for round := range opt.Rounds + 1 {
+		for i, prog := range append(progs, yard.TgBenchReflect) {
+			v, err := place.nsPerSYN(flood, prog, opt.Frames)
+			if err != nil {
+				return err
+			}
+			if round > 0 {
+				ns[i] = append(ns[i], v)
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	res.NsAboveReflectServices = map[string]float64{}
+	for i, n := range counts {
+		name := fmt.Sprint(n)
+		above := differences(ns[i], ns[len(counts)])
+		res.NsAboveReflectServices[name] = spread(above).Median
+		res.Spreads["ns_above_reflect services "+name] = spread(above)
+	}
+	return nil
+}
+
+func differences(a, b []float64) []float64 {
+	d := make([]float64, len(a))
+	for i := range a {
+		d[i] = a[i] - b[i]
+	}
+	return d
+}
+
+func ratios(a, b []float64) []float64 {
+	r := make([]float64, len(a))
+	for i := range a {
+		r[i] = a[i] / b[i]
+	}
+	return r
+}

@@ -1,0 +1,266 @@
+// Package host is the host role: it brings configuration, keys and the state of
+// the listeners to the packet path, and takes them off again in an order that
+// loses no connection. It must never see a packet.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/config"
+	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+)
+
+// Options of a run.
+type Options struct {
+	ConfigPath string
+	BPFFS      string           // where BPF file systems are mounted; default /sys/fs/bpf
+	StateDir   string           // default /run/tidegate
+	Reload     <-chan os.Signal // a value asks for a reload of the configuration
+	Ready      func()           // called once when the services are protected
+	Log        *slog.Logger
+}
+
+const (
+	defaultBPFFS    = "/sys/fs/bpf"
+	defaultStateDir = "/run/tidegate"
+
+	// housekeeping is how often clock, keys and listeners are looked after.
+	housekeeping = time.Second
+)
+
+// gate is one running instance.
+type gate struct {
+	opt      Options
+	log      *slog.Logger
+	cfg      *config.Config
+	secret   *keys.Secret
+	plane    *plane.Plane
+	settings plane.Settings
+	services *serviceSet
+	system   system
+	lastKey  uint64 // highest epoch whose key is loaded
+	modes    map[string]plane.XDPMode
+	started  time.Time
+}
+
+// Run protects the services of the configuration until ctx ends, then drains and
+// takes everything off. A second end of patience is force: when it is done, the
+// drain is cut short.
+func Run(ctx, force context.Context, opt Options) error {
+	if opt.BPFFS == "" {
+		opt.BPFFS = defaultBPFFS
+	}
+	if opt.StateDir == "" {
+		opt.StateDir = defaultStateDir
+	}
+	if opt.Log == nil {
+		opt.Log = slog.Default()
+	}
+	cfg, err := config.Load(opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("tidegate run needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON); start it with sudo or from a service unit")
+	}
+	lock, err := lockInstance(opt.StateDir, cfg.Instance)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	g := &gate{opt: opt, log: opt.Log, cfg: cfg, started: time.Now()}
+	if err := g.start(); err != nil {
+		return err
+	}
+	defer g.secret.Zero()
+	defer g.plane.Close()
+	if opt.Ready != nil {
+		opt.Ready()
+	}
+	g.log.Info("protecting", "instance", cfg.Instance, "interfaces", cfg.Interfaces,
+		"services", len(cfg.Services), "xdp", g.modes)
+	g.loop(ctx)
+	return g.stop(force)
+}
+
+// start loads everything and attaches. Nothing stays if it fails.
+func (g *gate) start() error {
+	if err := ensureBPFFS(g.opt.BPFFS); err != nil {
+		return err
+	}
+	cgroup, err := cgroupRoot()
+	if err != nil {
+		return err
+	}
+	if g.system, err = readSystem(g.cfg.Interfaces); err != nil {
+		return err
+	}
+	if g.system.syncookies == 0 {
+		return errors.New("net.ipv4.tcp_syncookies is 0: the kernel would refuse every connection made from a cookie; set it to 1 with `sysctl -w net.ipv4.tcp_syncookies=1`")
+	}
+	if g.secret, err = keys.LoadSecret(g.cfg.SecretFile); err != nil {
+		return err
+	}
+	slots := int(g.cfg.KeyHorizon/g.cfg.Epoch) + keys.PastEpochs + 3
+	if g.plane, err = plane.Load(plane.Options{Instance: g.cfg.Instance, KeySlots: slots}); err != nil {
+		return err
+	}
+	if err := g.fill(); err != nil {
+		g.plane.Close()
+		return err
+	}
+	g.modes, err = g.plane.Attach(plane.AttachOptions{
+		BPFFS: g.opt.BPFFS, Instance: g.cfg.Instance, Interfaces: g.cfg.Interfaces,
+		XDPMode: plane.XDPMode(g.cfg.XDPMode), CgroupRoot: cgroup})
+	if err != nil {
+		g.plane.Close()
+		return err
+	}
+	if err := g.writeState(); err != nil {
+		return errors.Join(err, g.plane.Detach())
+	}
+	return nil
+}
+
+// fill writes settings, keys and services before anything is attached.
+func (g *gate) fill() error {
+	filterKeys, err := randomFilterKeys()
+	if err != nil {
+		return err
+	}
+	g.settings = plane.Settings{
+		EpochLenNs:      uint64(g.cfg.Epoch),
+		NetnsCookie:     g.system.netnsCookie,
+		FilterKeepTicks: g.system.filterKeepTicks,
+		FilterKeys:      filterKeys,
+	}
+	g.setPolicy(g.cfg)
+	g.setClock()
+	if err := g.loadKeys(time.Now()); err != nil {
+		return err
+	}
+	g.services = newServiceSet()
+	g.services.assign(g.cfg.Services)
+	g.watchListeners()
+	return g.plane.SetServices(g.services.targets(g.cfg, g.system), &g.settings)
+}
+
+func (g *gate) setPolicy(cfg *config.Config) {
+	g.settings.StaleKeys = 0
+	if cfg.OnStaleKeys == config.StaleKeysDrop {
+		g.settings.StaleKeys = 1
+	}
+}
+
+// loop looks after clock, keys and listeners until ctx ends.
+func (g *gate) loop(ctx context.Context) {
+	tick := time.NewTicker(housekeeping)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.opt.Reload:
+			if err := g.reload(); err != nil {
+				g.log.Error("reload refused; the old configuration goes on", "error", err)
+			}
+		case <-tick.C:
+			if err := g.housekeep(); err != nil {
+				g.log.Error("housekeeping", "error", err)
+			}
+		}
+	}
+}
+
+func (g *gate) housekeep() error {
+	g.setClock()
+	errs := []error{g.loadKeys(time.Now()), g.plane.SetSettings(&g.settings)}
+	if g.watchListeners() {
+		errs = append(errs, g.writeServices())
+	}
+	return errors.Join(errs...)
+}
+
+// writeServices writes every service's entry as it should be now.
+func (g *gate) writeServices() error {
+	for _, t := range g.services.targets(g.cfg, g.system) {
+		if err := g.plane.SetService(t.ID, t.Service); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reload applies a changed configuration, whole or not at all. What the packet
+// path was attached with (interfaces, epoch, secret) needs a restart, which
+// loses nothing either, because a new process takes the links over.
+func (g *gate) reload() error {
+	cfg, err := config.Load(g.opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	if err := sameAttachment(g.cfg, cfg); err != nil {
+		return err
+	}
+	removed := g.services.assign(cfg.Services)
+	old := g.cfg
+	g.cfg = cfg
+	g.setPolicy(cfg)
+	g.watchListeners()
+	if err := g.plane.SetServices(g.services.targets(cfg, g.system), &g.settings); err != nil {
+		g.cfg = old
+		g.services.assign(old.Services)
+		return errors.Join(err, g.plane.SetServices(g.services.targets(old, g.system), &g.settings))
+	}
+	for _, id := range removed {
+		if err := plane.ClearCounters(g.plane.Map("tg_counters"), id); err != nil {
+			return err
+		}
+	}
+	g.log.Info("reloaded", "services", len(cfg.Services))
+	return g.writeState()
+}
+
+// stop takes the gate off: SYNs go to the kernel at once, ACKs of cookies that
+// are still under way are honoured for the drain time, then all is gone.
+func (g *gate) stop(force context.Context) error {
+	err := g.plane.DetachXDP()
+	if g.cfg.Drain > 0 {
+		g.log.Info("draining", "for", g.cfg.Drain)
+		t := time.NewTimer(g.cfg.Drain)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-force.Done():
+		}
+	}
+	err = errors.Join(err, g.plane.Detach(), os.Remove(g.statePath()))
+	g.log.Info("stopped")
+	return err
+}
+
+// lockInstance makes sure that one process at a time owns an instance.
+func lockInstance(dir, instance string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, instance+".lock")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("instance %q is already running (%s is locked); stop it, or set another `instance:`", instance, path)
+	}
+	return f, nil
+}

@@ -1,0 +1,48 @@
+package host
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/keys"
+)
+
+// setClock tells the packet path what to add to its monotonic clock. Only a
+// stepped wall clock changes it; both clocks are slewed alike.
+func (g *gate) setClock() {
+	var mono unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err != nil {
+		return // cannot happen; the value from before stays good
+	}
+	g.settings.WallMinusMonoNs = uint64(time.Now().UnixNano() - mono.Nano())
+}
+
+// loadKeys loads the keys from a few epochs ago to the horizon. After the first
+// time that is one key an epoch.
+func (g *gate) loadKeys(now time.Time) error {
+	for _, n := range keys.Epochs(now, g.cfg.Epoch, g.cfg.KeyHorizon) {
+		if g.lastKey != 0 && n <= g.lastKey {
+			continue
+		}
+		if err := g.plane.PutKey(n, g.secret.EpochKey(n)); err != nil {
+			return fmt.Errorf("key of epoch %d: %w", n, err)
+		}
+		g.lastKey = n
+	}
+	return nil
+}
+
+func randomFilterKeys() (filterKeys [10]uint64, err error) {
+	raw := make([]byte, 8*len(filterKeys))
+	if _, err := rand.Read(raw); err != nil {
+		return filterKeys, err
+	}
+	for i := range filterKeys {
+		filterKeys[i] = binary.LittleEndian.Uint64(raw[8*i:])
+	}
+	return filterKeys, nil
+}

@@ -1,0 +1,142 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+	"tidegate/internal/version"
+)
+
+// state is what a running instance leaves in its file for `status`.
+type state struct {
+	Version    string                   `json:"version"`
+	PID        int                      `json:"pid"`
+	Started    time.Time                `json:"started"`
+	Interfaces []string                 `json:"interfaces"`
+	XDP        map[string]plane.XDPMode `json:"xdp"`
+	EpochNs    int64                    `json:"epoch_ns"`
+	KeyHorizon int64                    `json:"key_horizon_ns"`
+	Services   []stateService           `json:"services"`
+}
+
+type stateService struct {
+	ID   uint32 `json:"id"`
+	Name string `json:"name"`
+	Mode string `json:"mode"`
+}
+
+func (g *gate) statePath() string {
+	return filepath.Join(g.opt.StateDir, g.cfg.Instance+".json")
+}
+
+// writeState replaces the state file in one step.
+func (g *gate) writeState() error {
+	s := state{Version: version.Version, PID: os.Getpid(), Started: g.started,
+		Interfaces: g.cfg.Interfaces, XDP: g.modes, EpochNs: int64(g.cfg.Epoch),
+		KeyHorizon: int64(g.cfg.KeyHorizon)}
+	for _, svc := range g.cfg.Services {
+		s.Services = append(s.Services, stateService{g.services.ids[svc.Name], svc.Name, string(svc.Mode)})
+	}
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp := g.statePath() + ".new"
+	if err := os.WriteFile(tmp, text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, g.statePath())
+}
+
+// ServiceStatus is one service as `status` shows it.
+type ServiceStatus struct {
+	Name     string            `json:"name"`
+	Mode     string            `json:"mode"`
+	Listener string            `json:"listener"`
+	Counters map[string]uint64 `json:"counters"`
+}
+
+// Status is an instance as `status` shows it.
+type Status struct {
+	Version    string                   `json:"version"`
+	Instance   string                   `json:"instance"`
+	Running    bool                     `json:"running"` // the process; the packet path lives on without it
+	PID        int                      `json:"pid"`
+	Started    time.Time                `json:"started"`
+	Interfaces []string                 `json:"interfaces"`
+	XDP        map[string]plane.XDPMode `json:"xdp"`
+	Epoch      uint64                   `json:"epoch"`
+	KeysUntil  time.Time                `json:"keys_until"`
+	Services   []ServiceStatus          `json:"services"`
+	Global     map[string]uint64        `json:"global"`
+}
+
+var listenerNames = map[uint8]string{
+	plane.ListenerOK: "ok", plane.ListenerNone: "none",
+	plane.ListenerMPTCP: "mptcp", plane.ListenerRefused: "refused",
+}
+
+// ReadStatus reads an instance through its state file and its pinned maps. It
+// works whether or not the process lives.
+func ReadStatus(opt Options, instance string) (*Status, error) {
+	if opt.BPFFS == "" {
+		opt.BPFFS = defaultBPFFS
+	}
+	if opt.StateDir == "" {
+		opt.StateDir = defaultStateDir
+	}
+	text, err := os.ReadFile(filepath.Join(opt.StateDir, instance+".json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("no instance %q is installed here; start one with `tidegate run -c FILE`", instance)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var st state
+	if err := json.Unmarshal(text, &st); err != nil {
+		return nil, fmt.Errorf("state of instance %q: %w", instance, err)
+	}
+	pinned, err := plane.OpenPinned(plane.PinDir(opt.BPFFS, instance))
+	if err != nil {
+		return nil, fmt.Errorf("instance %q has a state file but no pinned maps: %w; start it again", instance, err)
+	}
+	defer pinned.Close()
+	return st.status(instance, opt.StateDir, pinned)
+}
+
+func (st *state) status(instance, stateDir string, pinned *plane.Pinned) (*Status, error) {
+	out := &Status{Version: st.Version, Instance: instance, PID: st.PID, Started: st.Started,
+		Interfaces: st.Interfaces, XDP: st.XDP,
+		Epoch: keys.Epoch(time.Now(), time.Duration(st.EpochNs))}
+	lock, err := lockInstance(stateDir, instance)
+	if out.Running = err != nil; lock != nil {
+		lock.Close()
+	}
+	last, err := pinned.LastKey()
+	if err != nil {
+		return nil, err
+	}
+	out.KeysUntil = keys.EpochStart(last+1, time.Duration(st.EpochNs))
+	if out.Global, err = pinned.Counters(0); err != nil {
+		return nil, err
+	}
+	for _, svc := range st.Services {
+		s := ServiceStatus{Name: svc.Name, Mode: svc.Mode}
+		entry, err := pinned.Service(svc.ID)
+		if err != nil {
+			return nil, err
+		}
+		s.Listener = listenerNames[entry.Listener]
+		if s.Counters, err = pinned.Counters(svc.ID); err != nil {
+			return nil, err
+		}
+		out.Services = append(out.Services, s)
+	}
+	return out, nil
+}

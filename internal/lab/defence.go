@@ -1,0 +1,143 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+)
+
+// Names of the defences, in the order reports show them.
+const (
+	DefenceNone   = "none"   // Linux with SYN cookies off
+	DefenceKernel = "kernel" // Linux with SYN cookies
+	DefenceNft    = "nft"    // nftables SYNPROXY
+	DefenceHost   = "host"   // tidegate run, role host
+)
+
+// Defences lists all of them.
+func Defences() []string { return []string{DefenceNone, DefenceKernel, DefenceNft, DefenceHost} }
+
+// defence protects the server of a topology.
+type defence interface {
+	// start switches it on; the web server already listens.
+	start(ctx context.Context, t *Topology) error
+	// cookies is the number of cookies sent since start.
+	cookies(ctx context.Context, t *Topology) (uint64, error)
+	// stop switches it off and leaves nothing behind.
+	stop() error
+}
+
+func newDefence(name string, env *runEnv) (defence, error) {
+	switch name {
+	case DefenceNone:
+		return &stackDefence{syncookies: "0"}, nil
+	case DefenceKernel:
+		return &stackDefence{syncookies: "1"}, nil
+	case DefenceNft:
+		return &nftDefence{progress: env.progress}, nil
+	case DefenceHost:
+		return &hostDefence{env: env}, nil
+	}
+	return nil, fmt.Errorf("defence %q: want none, kernel, nft or host", name)
+}
+
+// stackDefence is the kernel's own TCP stack with SYN cookies on or off.
+type stackDefence struct {
+	syncookies string
+	before     uint64
+}
+
+func (d *stackDefence) start(_ context.Context, t *Topology) (err error) {
+	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", d.syncookies}); err != nil {
+		return err
+	}
+	d.before, err = t.Server.tcpExt("SyncookiesSent")
+	return err
+}
+
+func (d *stackDefence) cookies(_ context.Context, t *Topology) (uint64, error) {
+	now, err := t.Server.tcpExt("SyncookiesSent")
+	return now - d.before, err
+}
+
+func (d *stackDefence) stop() error { return nil }
+
+// nftDefence is SYNPROXY as the nftables documentation sets it up. Its MSS and
+// window scale must match the server's, so they are set as a careful
+// administrator would.
+type nftDefence struct {
+	progress func(string, ...any)
+	before   uint64
+}
+
+const nftRules = `table inet tidegate_lab {
+	chain raw {
+		type filter hook prerouting priority raw; policy accept;
+		tcp dport %[1]d tcp flags & (fin|syn|rst|ack) == syn notrack
+	}
+	chain input {
+		type filter hook input priority filter; policy accept;
+		meta nfproto ipv4 tcp dport %[1]d ct state invalid,untracked synproxy mss 1460 wscale %[2]d timestamp sack-perm
+		meta nfproto ipv6 tcp dport %[1]d ct state invalid,untracked synproxy mss 1440 wscale %[2]d timestamp sack-perm
+		tcp dport %[1]d ct state invalid drop
+	}
+}
+`
+
+func (d *nftDefence) start(ctx context.Context, t *Topology) error {
+	if err := installNft(ctx, d.progress); err != nil {
+		return err
+	}
+	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", "1"}); err != nil {
+		return err
+	}
+	wscale, err := t.Server.windowScale()
+	if err != nil {
+		return err
+	}
+	rules := strings.NewReader(fmt.Sprintf(nftRules, servicePort, wscale))
+	p, err := startProcess(t.Server, -1, rules, nil, "nft", "-f", "-")
+	if err != nil {
+		return err
+	}
+	if err := p.wait(ctx); err != nil {
+		return fmt.Errorf("SYNPROXY rules: %w", err)
+	}
+	// Only a handshake that SYNPROXY made may open a connection; and its
+	// TIME-WAIT entries must not fill the table that all namespaces share.
+	if err := t.Server.setSysctls([2]string{"net.netfilter.nf_conntrack_tcp_loose", "0"},
+		[2]string{"net.netfilter.nf_conntrack_tcp_timeout_time_wait", "10"}); err != nil {
+		return err
+	}
+	d.before, err = t.Server.synproxySYNs()
+	return err
+}
+
+func (d *nftDefence) cookies(_ context.Context, t *Topology) (uint64, error) {
+	now, err := t.Server.synproxySYNs()
+	return now - d.before, err
+}
+
+func (d *nftDefence) stop() error { return nil } // the rules go with the namespace
+
+// installNft fetches nftables when it is missing.
+func installNft(ctx context.Context, progress func(string, ...any)) error {
+	if _, err := exec.LookPath("nft"); err == nil {
+		return nil
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return fmt.Errorf("nft is not installed, and there is no apt-get: install nftables")
+	}
+	progress("installing nftables by apt-get")
+	cmd := exec.CommandContext(ctx, "apt-get", "install", "-y", "--no-install-recommends", "nftables")
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		return fmt.Errorf("apt-get install nftables: %w: %s", err, lines[len(lines)-1])
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	readyLine    = "ready"
+	readyTimeout = 30 * time.Second
+	stopGrace    = 5 * time.Second
+)
+
+// hostDefence is `tidegate run` on both ports of the server, started as a user
+// would start it. Nothing of it runs inside this process.
+type hostDefence struct {
+	env      *runEnv
+	proc     *process
+	instance string
+}
+
+const hostConfig = `role: host
+instance: %s
+interfaces: [%s, %s]
+secret_file: %s
+drain: 100ms
+services:
+  - name: web
+    ports: [%d]
+    mode: always
+`
+
+func (d *hostDefence) start(ctx context.Context, t *Topology) error {
+	d.instance = instPrefix + d.env.owner.String()
+	secret := filepath.Join(d.env.dir, "secret")
+	var raw [32]byte
+	_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
+	if err := os.WriteFile(secret, []byte(hex.EncodeToString(raw[:])+"\n"), 0o600); err != nil {
+		return err
+	}
+	conf := filepath.Join(d.env.dir, "tidegate.yaml")
+	text := fmt.Sprintf(hostConfig, d.instance, t.FloodPort.Name, t.LegitPort.Name, secret, servicePort)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		return err
+	}
+	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", "1"}); err != nil {
+		return err
+	}
+	ready := newLineWaiter(readyLine)
+	p, err := startProcess(t.Server, -1, nil, ready, d.env.exe, "run", "-c", conf)
+	if err != nil {
+		return err
+	}
+	d.proc = p
+	select {
+	case <-ready.seen:
+		return nil
+	case <-p.exited:
+		if err := p.failure(); err != nil {
+			return fmt.Errorf("host defence: %w", err)
+		}
+		return errors.New("host defence: tidegate run ended before it was ready")
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(readyTimeout):
+		return fmt.Errorf("host defence: not ready after %s: %s", readyTimeout, p.stderr.String())
+	}
+}
+
+// hostStatus is the part of `tidegate status --json` that is used here.
+type hostStatus struct {
+	Services []struct {
+		Name     string            `json:"name"`
+		Counters map[string]uint64 `json:"counters"`
+	} `json:"services"`
+}
+
+func (d *hostDefence) cookies(ctx context.Context, t *Topology) (uint64, error) {
+	var out bytes.Buffer
+	p, err := startProcess(t.Server, -1, nil, &out, d.env.exe, "status", "--instance", d.instance, "--json")
+	if err != nil {
+		return 0, err
+	}
+	if err := p.wait(ctx); err != nil {
+		return 0, err
+	}
+	var s hostStatus
+	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
+		return 0, fmt.Errorf("tidegate status: %w", err)
+	}
+	var n uint64
+	for _, svc := range s.Services {
+		n += svc.Counters["cookie_sent"]
+	}
+	return n, nil
+}
+
+// stop ends the child by SIGTERM, so that it detaches and unpins by itself, and
+// removes what it should have removed if it could not.
+func (d *hostDefence) stop() error {
+	if d.proc == nil {
+		return nil
+	}
+	d.proc.stop(stopGrace)
+	var errs []error
+	for _, mount := range bpfMounts() {
+		errs = append(errs, os.RemoveAll(filepath.Join(mount, "tidegate", d.instance)))
+	}
+	files, _ := filepath.Glob(filepath.Join(runDir, d.instance+".*")) // state and lock
+	for _, f := range files {
+		errs = append(errs, os.Remove(f))
+	}
+	return errors.Join(errs...)
+}
+
+// lineWaiter is a writer that notices a line.
+type lineWaiter struct {
+	want string
+	buf  []byte
+	seen chan struct{}
+	done bool
+}
+
+var _ io.Writer = (*lineWaiter)(nil)
+
+func newLineWaiter(want string) *lineWaiter {
+	return &lineWaiter{want: want, seen: make(chan struct{})}
+}
+
+func (w *lineWaiter) Write(b []byte) (int, error) {
+	if w.done {
+		return len(b), nil
+	}
+	w.buf = append(w.buf, b...)
+	for {
+		line, rest, found := bytes.Cut(w.buf, []byte("\n"))
+		if !found {
+			return len(b), nil
+		}
+		if string(bytes.TrimSpace(line)) == w.want {
+			w.done, w.buf = true, nil
+			close(w.seen)
+			return len(b), nil
+		}
+		w.buf = rest
+	}
+}

@@ -1,0 +1,248 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// envRunLab makes the test binary run a lab until it is killed.
+const envRunLab = "TIDEGATE_TEST_RUN_LAB"
+
+func TestMain(m *testing.M) {
+	if code, is := IsChild(os.Args); is {
+		os.Exit(code)
+	}
+	if os.Getenv(envRunLab) != "" {
+		os.Exit(runLabUntilKilled())
+	}
+	os.Exit(m.Run())
+}
+
+func runLabUntilKilled() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	o := DefaultOptions()
+	o.Defence, o.Rate, o.Load, o.Duration = DefenceKernel, 1000, 50, time.Minute
+	o.Server = ServerBuiltin
+	o.Progress = func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+	if _, err := Run(ctx, o); !errors.Is(err, context.Canceled) {
+		fmt.Println("lab ended:", err)
+		return 1
+	}
+	return 0
+}
+
+// needRoot skips for plain users; on a CI machine a missing root is a failure.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("this test needs root, and CI must run it as root")
+	}
+	t.Skip("needs root for network namespaces")
+}
+
+func TestFloodKernelServesNoneDoesNot(t *testing.T) {
+	needRoot(t)
+	for _, c := range []struct {
+		defence string
+		ipv6    bool
+		ok      func(*Result) bool
+		want    string
+	}{
+		{DefenceNone, false, func(r *Result) bool { return r.Success < 0.05 && r.CookiesSent == 0 }, "under 5 % and no cookie"},
+		{DefenceKernel, false, func(r *Result) bool { return r.Success > 0.95 && r.CookiesSent > 0 }, "over 95 % and cookies"},
+		{DefenceKernel, true, func(r *Result) bool { return r.Success > 0.95 && r.CookiesSent > 0 }, "over 95 % and cookies"},
+	} {
+		o := DefaultOptions()
+		o.Defence, o.IPv6, o.Rate, o.Load, o.Duration, o.Timeout = c.defence, c.ipv6, 20000, 100, 2*time.Second, time.Second
+		o.Server = ServerBuiltin
+		r, err := Run(t.Context(), o)
+		if err != nil {
+			t.Fatalf("%s: %v", c.defence, err)
+		}
+		if !c.ok(r) || r.SYNSent == 0 || r.Requests != 200 || r.ServerSynRecv == 0 {
+			t.Errorf("%s: %+v, want %s", c.defence, *r, c.want)
+		}
+	}
+	noTraceOf(t, owner{pid: os.Getpid()})
+}
+
+// buildTidegate makes the binary that the host defence runs.
+func buildTidegate(t *testing.T) string {
+	t.Helper()
+	exe := filepath.Join(t.TempDir(), "tidegate")
+	cmd := exec.Command("go", "build", "-o", exe, "tidegate/cmd/tidegate")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v: %s", err, out)
+	}
+	return exe
+}
+
+// Every SYN of the flood must be answered: one that is not was malformed when
+// it left us or misjudged when it arrived.
+func TestFloodHostServesAll(t *testing.T) {
+	needRoot(t)
+	exe := buildTidegate(t)
+	for _, c := range []struct {
+		name   string
+		change func(*Options)
+	}{
+		{"ipv4", func(*Options) {}},
+		{"ipv6", func(o *Options) { o.IPv6 = true }},
+		{"no timestamps, client closes", func(o *Options) { o.NoTimestamps, o.ClientCloses = true, true }},
+		{"ipv6, no timestamps", func(o *Options) { o.IPv6, o.NoTimestamps = true, true }},
+	} {
+		o := DefaultOptions()
+		o.Defence, o.Rate, o.Load, o.Duration, o.Server, o.Exe = DefenceHost, 20000, 200, 2*time.Second, ServerBuiltin, exe
+		c.change(&o)
+		r, err := Run(t.Context(), o)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if r.Success != 1 || r.CookiesSent < r.SYNSent || r.ServerSynRecv > 50 {
+			t.Errorf("%s: %+v, want every request served and every SYN answered by a cookie", c.name, *r)
+		}
+	}
+	noTraceOf(t, owner{pid: os.Getpid()})
+}
+
+// startVictim starts a lab in a process of its own and waits for its flood.
+func startVictim(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), envRunLab+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	buf, text := make([]byte, 4096), ""
+	for !strings.Contains(text, "half-open") {
+		n, err := out.Read(buf)
+		text += string(buf[:n])
+		if err != nil {
+			t.Fatalf("the lab ended early: %s", text)
+		}
+	}
+	return cmd
+}
+
+// tracesOf lists what bears the owner's pid.
+func tracesOf(o owner) []string {
+	var all []string
+	for _, pattern := range []string{
+		fmt.Sprintf("%s/%s%d-*", nsDir, nsPrefix, o.pid), fmt.Sprintf("%s/%d-*", labDir, o.pid),
+		fmt.Sprintf("%s/%s%d-*", runDir, instPrefix, o.pid), fmt.Sprintf("/sys/fs/bpf/tidegate/%s%d-*", instPrefix, o.pid),
+	} {
+		found, _ := filepath.Glob(pattern)
+		all = append(all, found...)
+	}
+	return all
+}
+
+func noTraceOf(t *testing.T, o owner) {
+	t.Helper()
+	if left := tracesOf(o); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// noProcessOf makes sure that the children have died with their lab.
+func noProcessOf(t *testing.T, namespaces []string) {
+	t.Helper()
+	for _, ns := range namespaces {
+		if pids := pidsInside(ns); len(pids) > 0 {
+			t.Errorf("processes %v still run inside %s", pids, ns)
+		}
+	}
+}
+
+func TestInterruptLeavesNothing(t *testing.T) {
+	needRoot(t)
+	cmd := startVictim(t)
+	o := owner{pid: cmd.Process.Pid}
+	if len(tracesOf(o)) != 4 {
+		t.Errorf("while it runs: %q, want three namespaces and a directory", tracesOf(o))
+	}
+	_ = cmd.Process.Signal(os.Interrupt)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("interrupted lab: %v", err)
+	}
+	noTraceOf(t, o)
+}
+
+func TestNextStartCleansAfterKill(t *testing.T) {
+	needRoot(t)
+	cmd := startVictim(t)
+	o := owner{pid: cmd.Process.Pid}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	left, _ := filepath.Glob(fmt.Sprintf("%s/%s%d-*", nsDir, nsPrefix, o.pid))
+	if len(left) != 3 {
+		t.Fatalf("kill -9 left %q: the test expects three namespaces to clean", left)
+	}
+	waitUntil(t, "children die with their lab", func() bool {
+		for _, ns := range left {
+			if len(pidsInside(ns)) > 0 {
+				return false
+			}
+		}
+		return true
+	})
+	noProcessOf(t, left)
+	env, err := newRunEnv(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(env.dir)
+	noTraceOf(t, o)
+}
+
+func waitUntil(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("did not happen within 10 s: %s", what)
+		}
+	}
+}
+
+func TestForeignInterfaceIsRefused(t *testing.T) {
+	needRoot(t)
+	p, err := NewPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	lo := &Port{NS: p.near, Name: "lo", Index: 1, alias: p.Near.alias}
+	f, err := NewFlood(lo, p.Far, FloodOptions{Target: serviceAddr(false), CPU: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Burst(1); !errors.Is(err, ErrForeignInterface) {
+		t.Errorf("flood from lo: %v, want ErrForeignInterface", err)
+	}
+	home := *p.Near
+	home.NS = p.far // the name is ours, the namespace is not the port's
+	f.from = &home
+	if _, err := f.Burst(1); err == nil {
+		t.Error("flood from a port of another namespace was not refused")
+	}
+}

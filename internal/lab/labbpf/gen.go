@@ -1,0 +1,6 @@
+// Package labbpf holds the compiled BPF objects of the lab and nothing else.
+// The sources are bpf/lab_*.bpf.c; the generated files are committed, so that
+// a plain go build needs no clang.
+package labbpf
+
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel LabFlood ../../../bpf/lab_flood.bpf.c -- -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -idirafter /usr/include/x86_64-linux-gnu

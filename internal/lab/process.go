@@ -1,0 +1,119 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a child inside a namespace. It dies with this process
+// (Pdeathsig), and its last words on stderr are kept for error messages.
+type process struct {
+	name   string
+	cmd    *exec.Cmd
+	stderr tail
+	exited chan struct{}
+	err    error
+}
+
+// startProcess starts a child inside n, pinned to cpu (-1: free). stdin and
+// stdout may be nil.
+func startProcess(n *Namespace, cpu int, stdin io.Reader, stdout io.Writer, argv ...string) (*process, error) {
+	p := &process{name: argv[0], exited: make(chan struct{})}
+	p.cmd = exec.Command(argv[0], argv[1:]...)
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, stdout, &p.stderr
+	// Setpgid keeps a terminal's Ctrl-C for the parent, which stops the children in order.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	p.cmd.WaitDelay = 2 * time.Second
+	err := n.Do(func() error {
+		return withAffinity(cpu, p.cmd.Start)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// withAffinity runs f with the calling thread pinned; children inherit that.
+func withAffinity(cpu int, f func() error) error {
+	var before unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return err
+	}
+	if err := pinThread(cpu); err != nil {
+		return err
+	}
+	defer unix.SchedSetaffinity(0, &before)
+	return f()
+}
+
+// stop asks with SIGTERM, insists with SIGKILL after the grace time, and waits.
+func (p *process) stop(grace time.Duration) {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.exited:
+		return
+	case <-time.After(grace):
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// wait returns when the child has ended or ctx has, killing it then.
+func (p *process) wait(ctx context.Context) error {
+	select {
+	case <-p.exited:
+	case <-ctx.Done():
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+		return ctx.Err()
+	}
+	return p.failure()
+}
+
+// failure explains an ended child in one line; nil if it ended well.
+func (p *process) failure() error {
+	if p.err == nil {
+		return nil
+	}
+	if text := p.stderr.String(); text != "" {
+		return fmt.Errorf("%s: %w: %s", p.name, p.err, text)
+	}
+	return fmt.Errorf("%s: %w", p.name, p.err)
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailLen = 2048
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, b...)
+	if n := len(t.buf) - tailLen; n > 0 {
+		t.buf = append(t.buf[:0], t.buf[n:]...)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.ReplaceAll(string(bytes.TrimSpace(t.buf)), "\n", "; ")
+}

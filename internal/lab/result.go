@@ -1,0 +1,101 @@
+package lab
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// Result is the one JSON object of `tidegate lab flood --json`.
+type Result struct {
+	Defence string `json:"defence"`
+	Family  string `json:"family"`
+	Server  string `json:"server"`
+
+	RateAsked string  `json:"rate_asked"`
+	SYNSent   uint64  `json:"syn_sent"` // as counted at the server's port
+	SYNPPS    float64 `json:"syn_pps"`
+	SYNLost   uint64  `json:"syn_lost"` // generated, but dropped on a full ring before the server
+	Answers   uint64  `json:"answers"`  // what the server sent back to spoofed sources
+
+	Requests int            `json:"requests"`
+	OK       int            `json:"ok"`
+	Success  float64        `json:"success"` // 0 to 1
+	Errors   map[string]int `json:"errors"`
+	// Failed requests are charged the whole timeout in both.
+	Connect Quantiles `json:"connect_ms"`
+	Latency Quantiles `json:"latency_ms"`
+
+	ServerSynRecv int    `json:"server_syn_recv"` // peak of half-open connections
+	CookiesSent   uint64 `json:"cookies_sent"`
+
+	// CPUPerSYN is the CPU time of the sending thread, in whose softirq the
+	// server's work is done, and of its CPU's ksoftirqd, for each SYN, less
+	// GeneratorPerSYN: the same measured at the same rate against an XDP drop at
+	// the far end. The answer's way to the attacker's sink counts as the server's.
+	// Zero means: not to be told from the generator's own cost.
+	CPUPerSYN       float64 `json:"cpu_ns_per_syn"`
+	GeneratorPerSYN float64 `json:"generator_ns_per_syn"`
+
+	Pinning     Pinning `json:"pinning"`
+	StartLagMax float64 `json:"client_start_lag_max_ms"`
+	LoadSeconds float64 `json:"load_s"`
+}
+
+func (env *runEnv) result(m *measured, cookies uint64, own float64) *Result {
+	o := env.opts
+	r := &Result{
+		Defence: o.Defence, Family: "ipv4", Server: env.server, RateAsked: o.Rate.String(),
+		SYNSent: m.arrived, Answers: m.answered,
+		Requests: m.load.Requests, OK: m.load.OK, Errors: m.load.Errors,
+		Connect: m.load.Connect, Latency: m.load.Latency,
+		ServerSynRecv: m.synRecv, CookiesSent: cookies,
+		GeneratorPerSYN: round3(own), Pinning: env.pin,
+		StartLagMax: m.load.LagMax, LoadSeconds: m.load.Elapsed,
+	}
+	if o.IPv6 {
+		r.Family = "ipv6"
+	}
+	if r.Requests > 0 {
+		r.Success = float64(r.OK) / float64(r.Requests)
+	}
+	if m.flood.Frames > m.arrived {
+		r.SYNLost = m.flood.Frames - m.arrived
+	}
+	if s := m.flood.Wall.Seconds(); s > 0 {
+		r.SYNPPS = round3(float64(m.arrived) / s)
+	}
+	if m.arrived > 0 {
+		r.CPUPerSYN = max(0, round3(float64(m.flood.Busy.Nanoseconds())/float64(m.arrived)-own))
+	}
+	return r
+}
+
+// Summary is the result for people.
+func (r *Result) Summary() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "defence    %s (%s, %s)\n", r.Defence, r.Family, r.Server)
+	fmt.Fprintf(&b, "flood      %d SYNs, %.0f a second (asked: %s); %d answers, %d cookies\n",
+		r.SYNSent, r.SYNPPS, r.RateAsked, r.Answers, r.CookiesSent)
+	fmt.Fprintf(&b, "requests   %d of %d served: %.3f %%%s\n", r.OK, r.Requests, 100*r.Success, errorList(r.Errors))
+	fmt.Fprintf(&b, "connect    p50 %g ms, p90 %g, p99 %g, p99.9 %g\n",
+		r.Connect.P50, r.Connect.P90, r.Connect.P99, r.Connect.P999)
+	fmt.Fprintf(&b, "latency    p50 %g ms, p90 %g, p99 %g, p99.9 %g\n",
+		r.Latency.P50, r.Latency.P90, r.Latency.P99, r.Latency.P999)
+	fmt.Fprintf(&b, "server     %d half-open at most; %.0f ns CPU per SYN (generator's %.0f ns taken off)\n",
+		r.ServerSynRecv, r.CPUPerSYN, r.GeneratorPerSYN)
+	fmt.Fprintf(&b, "pinning    flood CPU %d, server %d, clients %d\n", r.Pinning.Flood, r.Pinning.Server, r.Pinning.Client)
+	return b.String()
+}
+
+func errorList(errs map[string]int) string {
+	if len(errs) == 0 {
+		return ""
+	}
+	var parts []string
+	for kind, n := range errs {
+		parts = append(parts, fmt.Sprintf("%s %d", kind, n))
+	}
+	sort.Strings(parts)
+	return " (" + strings.Join(parts, ", ") + ")"
+}

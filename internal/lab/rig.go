@@ -1,0 +1,67 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// Rig is a lab held open for measurements: one topology in which programs and
+// defences are put in the flood's way in turn.
+type Rig struct {
+	*Topology
+	env *runEnv
+}
+
+// NewRig makes the topology. Close it in the end.
+func NewRig(opts Options) (*Rig, error) {
+	env, err := newRunEnv(opts)
+	if err != nil {
+		return nil, err
+	}
+	t, err := newTopology(env.owner)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(env.dir))
+	}
+	return &Rig{t, env}, nil
+}
+
+// Close takes the topology down.
+func (r *Rig) Close() error { return errors.Join(r.Topology.Close(), os.RemoveAll(r.env.dir)) }
+
+// FloodCPU is the processor that makes the flood and, in its softirq, bears it.
+func (r *Rig) FloodCPU() int { return r.env.pin.Flood }
+
+// NewFlood loads a generator aimed at the service.
+func (r *Rig) NewFlood(ipv6 bool, mix FloodMix) (*Flood, error) {
+	return NewFlood(r.AttackerPort, r.FloodPort, FloodOptions{
+		Target: serviceAddr(ipv6), Mix: mix, CPU: r.env.pin.Flood})
+}
+
+// AttachXDP puts a program in the flood's way; its link can change it later.
+func (r *Rig) AttachXDP(p *Port, prog *ebpf.Program) (link.Link, error) { return p.AttachXDP(prog) }
+
+// Defend starts the web server and one defence, as `lab flood` does.
+func (r *Rig) Defend(ctx context.Context, name string) (stop func() error, err error) {
+	srv, err := startServer(ctx, r.Topology, r.env.server, r.env.dir, r.env.exe, r.env.pin.Server, r.env.opts.ResponseSize)
+	if err != nil {
+		return nil, err
+	}
+	def, err := newDefence(name, r.env)
+	if err == nil {
+		err = def.start(ctx, r.Topology)
+	}
+	if err != nil {
+		srv.stop(time.Second)
+		return nil, err
+	}
+	return func() error {
+		err := def.stop()
+		srv.stop(time.Second)
+		return err
+	}, nil
+}

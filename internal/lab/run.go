@@ -1,0 +1,215 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Options of one experiment: one defence under one flood.
+type Options struct {
+	Defence  string
+	Rate     Rate // flood, SYNs per second
+	FloodMix FloodMix
+	IPv6     bool // the service is attacked and used over IPv6
+
+	Clients      int           // source addresses
+	Load         float64       // legitimate requests per second, all clients together
+	Duration     time.Duration // of the legitimate load
+	Requests     int           // total instead of Load times Duration; 0: not given
+	Timeout      time.Duration // of one request
+	ClientCloses bool
+	NoTimestamps bool // clients without TCP timestamps
+	Ports        int  // local ports a client may use; 0: the system's default
+
+	Server       string // auto, nginx or builtin
+	ResponseSize int
+
+	// Progress gets one line at a time; nil: nobody looks.
+	Progress func(format string, args ...any)
+	// Exe is the tidegate binary; empty: this process's own.
+	Exe string
+}
+
+// DefaultOptions are those of `tidegate lab flood` without flags.
+func DefaultOptions() Options {
+	return Options{
+		Defence: DefenceHost, Rate: 50000, Clients: 50, Load: 500,
+		Duration: 10 * time.Second, Timeout: 3 * time.Second,
+		Server: ServerAuto, ResponseSize: 1024,
+	}
+}
+
+// Validate names the option, what is wrong, and what would be right.
+func (o *Options) Validate() error {
+	ok := false
+	for _, d := range Defences() {
+		ok = ok || d == o.Defence
+	}
+	switch {
+	case !ok:
+		return fmt.Errorf("--defence %q: want none, kernel, nft or host", o.Defence)
+	case o.Clients < 1 || o.Clients > maxClients:
+		return fmt.Errorf("--clients %d: want 1 to %d", o.Clients, maxClients)
+	case !(o.Load > 0 && o.Load <= 1e5):
+		return fmt.Errorf("--load %g: want more than 0 and at most 100000 requests per second", o.Load)
+	case o.Duration <= 0 || o.Duration > time.Hour:
+		return fmt.Errorf("--duration %s: want more than 0 and at most 1h", o.Duration)
+	case o.Timeout < 10*time.Millisecond || o.Timeout > time.Minute:
+		return fmt.Errorf("--timeout %s: want 10ms to 1m", o.Timeout)
+	case o.Requests < 0:
+		return fmt.Errorf("--requests %d: want a positive number", o.Requests)
+	case o.Ports < 0 || o.Ports > 60000:
+		return fmt.Errorf("--ports %d: want 1 to 60000", o.Ports)
+	case o.ResponseSize < 0 || o.ResponseSize > 64<<20:
+		return fmt.Errorf("--response-size %d: want 0 to 64 MiB", o.ResponseSize)
+	case o.IPv6 && !haveIPv6():
+		return errors.New("--ipv6: this kernel has no IPv6")
+	}
+	_, err := chooseServer(o.Server)
+	return err
+}
+
+// runEnv is what the parts of one experiment share.
+type runEnv struct {
+	opts     Options
+	owner    owner
+	dir      string
+	exe      string
+	pin      Pinning
+	server   string
+	progress func(string, ...any)
+}
+
+const (
+	// floodHead is how long the flood runs before the first request: long
+	// enough to fill a SYN queue at 1,000 SYN/s.
+	floodHead = time.Second
+	// sampleEvery is how often half-open connections are counted.
+	sampleEvery = 250 * time.Millisecond
+)
+
+// Run makes a topology, runs one experiment in it, and takes it down again,
+// whatever happened.
+func Run(ctx context.Context, opts Options) (res *Result, err error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	if os.Geteuid() != 0 {
+		return nil, errors.New("the lab needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_BPF): run it with sudo")
+	}
+	env, err := newRunEnv(opts)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(env.dir)) }()
+	t, err := newTopology(env.owner)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	return env.experiment(ctx, t)
+}
+
+func newRunEnv(opts Options) (*runEnv, error) {
+	env := &runEnv{opts: opts, exe: opts.Exe, pin: choosePinning(allowedCPUs()), progress: opts.Progress}
+	if env.progress == nil {
+		env.progress = func(string, ...any) {}
+	}
+	removed, err := Clean()
+	if err != nil {
+		return nil, fmt.Errorf("clean up after dead labs: %w", err)
+	}
+	for _, name := range removed {
+		env.progress("removed %s, left by a lab that was killed", name)
+	}
+	if env.owner, err = self(); err != nil {
+		return nil, err
+	}
+	if env.exe == "" {
+		if env.exe, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
+	if env.server, err = chooseServer(opts.Server); err != nil {
+		return nil, err
+	}
+	env.dir = filepath.Join(labDir, env.owner.String())
+	if err := os.MkdirAll(env.dir, 0o700); err != nil {
+		return nil, err
+	}
+	return env, nil
+}
+
+// experiment: calibrate, serve, defend, flood, load, count.
+func (env *runEnv) experiment(ctx context.Context, t *Topology) (_ *Result, err error) {
+	o := env.opts
+	target := serviceAddr(o.IPv6)
+	if err := t.addClients(o.Clients, o.IPv6); err != nil {
+		return nil, err
+	}
+	flood, err := NewFlood(t.AttackerPort, t.FloodPort, FloodOptions{Target: target, Mix: o.FloodMix, CPU: env.pin.Flood})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, flood.Close()) }()
+	own, err := calibrate(ctx, t, flood, o.Rate)
+	if err != nil {
+		return nil, err
+	}
+	srv, err := startServer(ctx, t, env.server, env.dir, env.exe, env.pin.Server, o.ResponseSize)
+	if err != nil {
+		return nil, err
+	}
+	defer srv.stop(time.Second)
+	def, err := newDefence(o.Defence, env)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, def.stop()) }()
+	if err := def.start(ctx, t); err != nil {
+		return nil, err
+	}
+	m, err := env.attack(ctx, t, flood, srv)
+	if err != nil {
+		return nil, err
+	}
+	cookies, err := def.cookies(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return env.result(m, cookies, own), nil
+}
+
+// calibrate measures, at the same rate and against an XDP drop at the far end,
+// what making and delivering one SYN costs: time that is not the defence's.
+func calibrate(ctx context.Context, t *Topology, f *Flood, rate Rate) (nsPerSYN float64, err error) {
+	if rate == 0 {
+		return 0, nil
+	}
+	drop, err := t.FloodPort.AttachXDP(t.objs.TgLabDrop)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, drop.Close(), t.FloodPort.EnableGRO()) }()
+	ctx, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
+	defer cancel()
+	s, err := f.Run(ctx, rate)
+	if err != nil || s.Frames == 0 {
+		return 0, err
+	}
+	return float64(s.Busy.Nanoseconds()) / float64(s.Frames), nil
+}
+
+// clientSources are the addresses the load comes from.
+func clientSources(n int, ipv6 bool) []netip.Addr {
+	s := make([]netip.Addr, n)
+	for i := range s {
+		s[i] = clientAddr(i, ipv6)
+	}
+	return s
+}

@@ -1,0 +1,129 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// SweepOptions is a set of experiments: every defence at every rate.
+type SweepOptions struct {
+	Base     Options // all but defence and rate
+	Defences []string
+	Rates    []Rate
+	// Done is told each outcome as it comes; done counts up to total.
+	Done func(p Point, done, total int)
+}
+
+// DefaultSweep fits, build included, into five minutes on two cores.
+func DefaultSweep() SweepOptions {
+	base := DefaultOptions()
+	base.Load, base.Duration, base.Timeout = 400, 4*time.Second, 2*time.Second
+	return SweepOptions{
+		Base: base, Defences: Defences(),
+		Rates: []Rate{1000, 10000, 50000, 200000, RateMax},
+	}
+}
+
+// Point is one experiment of a sweep: a result, or why there is none.
+type Point struct {
+	Defence string  `json:"defence"`
+	Rate    string  `json:"rate"`
+	Result  *Result `json:"result,omitempty"`
+	Error   string  `json:"error,omitempty"`
+}
+
+// Sweep is everything a report is made of.
+type Sweep struct {
+	Begun    time.Time `json:"begun"`
+	Seconds  float64   `json:"seconds"`
+	Kernel   string    `json:"kernel"`
+	CPU      string    `json:"cpu"`
+	CPUs     int       `json:"cpus"`
+	Load     float64   `json:"load_per_s"`
+	Timeout  float64   `json:"timeout_ms"`
+	Clients  int       `json:"clients"`
+	Defences []string  `json:"defences"`
+	Rates    []string  `json:"rates"`
+	Points   []Point   `json:"points"`
+}
+
+// Find returns the result of one experiment, nil if there is none.
+func (s *Sweep) Find(defence, rate string) *Result {
+	for _, p := range s.Points {
+		if p.Defence == defence && p.Rate == rate {
+			return p.Result
+		}
+	}
+	return nil
+}
+
+// RunSweep runs all experiments. One that fails is reported in its point and
+// the others go on, so that a kernel without one feature still shows the rest;
+// a defence that failed once is not tried again. Only ctx ends the sweep early.
+func RunSweep(ctx context.Context, o SweepOptions) (*Sweep, error) {
+	s := &Sweep{
+		Begun: time.Now().UTC().Truncate(time.Second), Kernel: kernelRelease(), CPU: cpuModel(), CPUs: runtime.NumCPU(),
+		Load: o.Base.Load, Timeout: o.Base.Timeout.Seconds() * 1e3, Clients: o.Base.Clients, Defences: o.Defences,
+	}
+	begin := time.Now()
+	for _, r := range o.Rates {
+		s.Rates = append(s.Rates, r.String())
+	}
+	failed := map[string]error{}
+	var errs []error
+	total := len(o.Rates) * len(o.Defences)
+	for _, rate := range o.Rates {
+		for _, d := range o.Defences {
+			p := Point{Defence: d, Rate: rate.String()}
+			if failed[d] == nil {
+				one := o.Base
+				one.Defence, one.Rate = d, rate
+				res, err := Run(ctx, one)
+				if ctx.Err() != nil {
+					return nil, errors.Join(ctx.Err(), err)
+				}
+				if err != nil {
+					failed[d] = err
+					errs = append(errs, fmt.Errorf("%s at %s SYN/s: %w", d, rate, err))
+				}
+				p.Result = res
+			}
+			if failed[d] != nil {
+				p.Error = failed[d].Error()
+			}
+			s.Points = append(s.Points, p)
+			if o.Done != nil {
+				o.Done(p, len(s.Points), total)
+			}
+		}
+	}
+	s.Seconds = round3(time.Since(begin).Seconds())
+	return s, errors.Join(errs...)
+}
+
+func kernelRelease() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return "unknown"
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+func cpuModel() string {
+	data, err := os.ReadFile("/proc/cpuinfo")
+	if err == nil {
+		for line := range strings.Lines(string(data)) {
+			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+				return strings.TrimSpace(value)
+			}
+		}
+	}
+	return runtime.GOARCH
+}

@@ -1,0 +1,255 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+
+	"tidegate/internal/lab/labbpf"
+)
+
+// Addresses of the lab. 198.18.0.0/15 is the benchmarking range (RFC 2544) and
+// fd00::/8 is unique local: neither is ever a flood's source.
+//
+//	attacker --- tg-flood | server | tg-legit --- client
+//
+// The server's default route points at the attacker, so that the answers to
+// spoofed sources leave there and die at an XDP program in the attacker's
+// namespace. The clients' addresses lie behind one next hop.
+var (
+	serviceIP4 = netip.MustParseAddr("198.18.0.80")
+	serviceIP6 = netip.MustParseAddr("fd7d:7467::80")
+
+	floodServer4, floodAttacker4 = netip.MustParsePrefix("198.18.1.1/30"), netip.MustParseAddr("198.18.1.2")
+	floodServer6, floodAttacker6 = netip.MustParsePrefix("fd7d:7467:1::1/64"), netip.MustParseAddr("fd7d:7467:1::2")
+
+	legitServer4, legitClient4 = netip.MustParsePrefix("198.18.2.1/30"), netip.MustParsePrefix("198.18.2.2/30")
+	legitServer6, legitClient6 = netip.MustParsePrefix("fd7d:7467:2::1/64"), netip.MustParsePrefix("fd7d:7467:2::2/64")
+
+	clients4 = netip.MustParsePrefix("198.18.16.0/20")
+	clients6 = netip.MustParsePrefix("fd7d:7467:3::/64")
+)
+
+const (
+	servicePort = 80
+	maxClients  = 4000
+)
+
+// serverBacklog is nginx's own; somaxconn gives it to any other server too. A
+// longer queue would let Linux serve peers it has met before (tcp_peer_is_proven)
+// with SYN cookies off, and `none` would depend on who connected last.
+const serverBacklog = "511"
+
+// Topology is the attacker, the server with two ports, and the clients.
+type Topology struct {
+	Attacker, Client, Server *Namespace
+	AttackerPort, FloodPort  *Port // the attacker's end and the server's
+	ClientPort, LegitPort    *Port // the clients' end and the server's
+
+	objs    labbpf.LabFloodObjects
+	closers []func() error
+}
+
+// newTopology builds everything; on failure it takes down what it had built.
+func newTopology(o owner) (t *Topology, err error) {
+	t = &Topology{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.Close())
+			t = nil
+		}
+	}()
+	for _, ns := range []struct {
+		role string
+		at   **Namespace
+	}{{"attacker", &t.Attacker}, {"client", &t.Client}, {"server", &t.Server}} {
+		n, err := newNamespace(o, ns.role)
+		if err != nil {
+			return t, err
+		}
+		*ns.at = n
+		t.closers = append(t.closers, n.Close)
+		if err := n.setSysctls(baseSysctls()...); err != nil {
+			return t, err
+		}
+	}
+	if haveIPv6() {
+		if err := t.Attacker.setSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
+			return t, err
+		}
+	}
+	if err := t.Server.setSysctls([2]string{"net.core.somaxconn", serverBacklog}); err != nil {
+		return t, err
+	}
+	if t.AttackerPort, t.FloodPort, err = newVeth(o, t.Attacker, "tg-attack", t.Server, "tg-flood"); err != nil {
+		return t, err
+	}
+	if t.ClientPort, t.LegitPort, err = newVeth(o, t.Client, "tg-client", t.Server, "tg-legit"); err != nil {
+		return t, err
+	}
+	if err := errors.Join(t.addressServer(), t.addressClient()); err != nil {
+		return t, err
+	}
+	return t, t.attachPrograms()
+}
+
+// attachPrograms lets the answers to spoofed sources die in the attacker's
+// namespace. Each far end has a program, since without one veth would take what
+// the server sends by XDP_TX and never deliver it: veth_xdp_flush looks for a
+// program there, and GRO alone is not enough (Linux 6.18).
+func (t *Topology) attachPrograms() error {
+	if err := labbpf.LoadLabFloodObjects(&t.objs, nil); err != nil {
+		return fmt.Errorf("load the lab's BPF objects: %w", err)
+	}
+	t.closers = append(t.closers, t.objs.Close)
+	for _, end := range []struct {
+		port *Port
+		prog *ebpf.Program
+	}{{t.AttackerPort, t.objs.TgLabSink}, {t.ClientPort, t.objs.TgLabPass}} {
+		l, err := end.port.AttachXDP(end.prog)
+		if err != nil {
+			return err
+		}
+		t.closers = append(t.closers, l.Close)
+	}
+	return errors.Join(t.FloodPort.EnableGRO(), t.LegitPort.EnableGRO(), t.ClientPort.DisableTxChecksum())
+}
+
+// Answers is the number of frames that have died at the attacker's sink.
+func (t *Topology) Answers() (uint64, error) {
+	var perCPU []uint64
+	if err := t.objs.SinkFrames.Lookup(uint32(0), &perCPU); err != nil {
+		return 0, err
+	}
+	var n uint64
+	for _, v := range perCPU {
+		n += v
+	}
+	return n, nil
+}
+
+// Close takes everything down in reverse order and reports every failure.
+func (t *Topology) Close() error {
+	var errs []error
+	for i := len(t.closers) - 1; i >= 0; i-- {
+		errs = append(errs, t.closers[i]())
+	}
+	t.closers = nil
+	return errors.Join(errs...)
+}
+
+func haveIPv6() bool {
+	return pathExists("/proc/sys/net/ipv6")
+}
+
+// baseSysctls keep a namespace quiet and let spoofed packets reach TCP.
+func baseSysctls() [][2]string {
+	s := [][2]string{
+		{"net.ipv4.conf.all.rp_filter", "0"},
+		{"net.ipv4.conf.default.rp_filter", "0"},
+	}
+	if haveIPv6() {
+		for _, c := range []string{"all", "default"} {
+			s = append(s, [2]string{"net.ipv6.conf." + c + ".accept_dad", "0"},
+				[2]string{"net.ipv6.conf." + c + ".accept_ra", "0"},
+				[2]string{"net.ipv6.conf." + c + ".router_solicitations", "0"},
+				[2]string{"net.ipv6.conf." + c + ".addr_gen_mode", "1"}) // no link-local address
+		}
+	}
+	return s
+}
+
+func (t *Topology) addressServer() error {
+	return t.Server.Do(func() error {
+		lo, err := loUp()
+		if err != nil {
+			return err
+		}
+		errs := []error{
+			addAddr(lo, netip.PrefixFrom(serviceIP4, 32)),
+			addAddr(t.FloodPort.Index, floodServer4),
+			addAddr(t.LegitPort.Index, legitServer4),
+			addNeigh(t.FloodPort.Index, floodAttacker4, t.AttackerPort.MAC),
+			addNeigh(t.LegitPort.Index, legitClient4.Addr(), t.ClientPort.MAC),
+			addRoute(t.FloodPort.Index, netip.MustParsePrefix("0.0.0.0/0"), floodAttacker4),
+			addRoute(t.LegitPort.Index, clients4, legitClient4.Addr()),
+		}
+		if haveIPv6() {
+			errs = append(errs,
+				addAddr(lo, netip.PrefixFrom(serviceIP6, 128)),
+				addAddr(t.FloodPort.Index, floodServer6),
+				addAddr(t.LegitPort.Index, legitServer6),
+				addNeigh(t.FloodPort.Index, floodAttacker6, t.AttackerPort.MAC),
+				addNeigh(t.LegitPort.Index, legitClient6.Addr(), t.ClientPort.MAC),
+				addRoute(t.FloodPort.Index, netip.MustParsePrefix("::/0"), floodAttacker6),
+				addRoute(t.LegitPort.Index, clients6, legitClient6.Addr()))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func (t *Topology) addressClient() error {
+	return t.Client.Do(func() error {
+		if _, err := loUp(); err != nil {
+			return err
+		}
+		errs := []error{
+			addAddr(t.ClientPort.Index, legitClient4),
+			addNeigh(t.ClientPort.Index, legitServer4.Addr(), t.LegitPort.MAC),
+			addRoute(t.ClientPort.Index, netip.MustParsePrefix("0.0.0.0/0"), legitServer4.Addr()),
+		}
+		if haveIPv6() {
+			errs = append(errs,
+				addAddr(t.ClientPort.Index, legitClient6),
+				addNeigh(t.ClientPort.Index, legitServer6.Addr(), t.LegitPort.MAC),
+				addRoute(t.ClientPort.Index, netip.MustParsePrefix("::/0"), legitServer6.Addr()))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// addClients gives the client namespace n source addresses of the family.
+func (t *Topology) addClients(n int, ipv6 bool) error {
+	return t.Client.Do(func() error {
+		for i := range n {
+			a := clientAddr(i, ipv6)
+			if err := addAddr(t.ClientPort.Index, netip.PrefixFrom(a, a.BitLen())); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// clientAddr is the i-th client's source address.
+func clientAddr(i int, ipv6 bool) netip.Addr {
+	low := uint16(i + 1)
+	if ipv6 {
+		a := clients6.Addr().As16()
+		a[14], a[15] = byte(low>>8), byte(low)
+		return netip.AddrFrom16(a)
+	}
+	a := clients4.Addr().As4()
+	a[2] += byte(low >> 8)
+	a[3] = byte(low)
+	return netip.AddrFrom4(a)
+}
+
+// serviceAddr is the address and port under attack.
+func serviceAddr(ipv6 bool) netip.AddrPort {
+	if ipv6 {
+		return netip.AddrPortFrom(serviceIP6, servicePort)
+	}
+	return netip.AddrPortFrom(serviceIP4, servicePort)
+}
+
+func loUp() (int, error) {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return 0, err
+	}
+	return lo.Attrs().Index, netlink.LinkSetUp(lo)
+}

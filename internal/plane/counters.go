@@ -1,0 +1,100 @@
+package plane
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/plane/hostbpf"
+	"tidegate/internal/schema"
+)
+
+// ReadCounters adds up the counters of one service over all CPUs.
+func ReadCounters(m *ebpf.Map, id uint32) (sum [schema.NumCounters]uint64, err error) {
+	var perCPU []Counters
+	if err := m.Lookup(id, &perCPU); err != nil {
+		return sum, fmt.Errorf("counters of service %d: %w", id, err)
+	}
+	for _, row := range perCPU {
+		for i, v := range row.Count {
+			sum[i] += v
+		}
+	}
+	return sum, nil
+}
+
+// ClearCounters sets the counters of one service to zero.
+func ClearCounters(m *ebpf.Map, id uint32) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
+	}
+	return m.Put(id, make([]Counters, cpus))
+}
+
+// Pinned is the read-only view of an instance through its pins.
+type Pinned struct {
+	counters, services, settings, keys *ebpf.Map
+}
+
+// OpenPinned opens the pinned maps of an instance. os.ErrNotExist if there is none.
+func OpenPinned(dir string) (*Pinned, error) {
+	p := &Pinned{}
+	for name, to := range map[string]**ebpf.Map{
+		hostbpf.HostXdpMapTgCounters: &p.counters,
+		hostbpf.HostXdpMapTgServices: &p.services,
+		hostbpf.HostXdpMapTgSettings: &p.settings,
+		hostbpf.HostXdpMapTgKeys:     &p.keys,
+	} {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), &ebpf.LoadPinOptions{ReadOnly: true})
+		if err != nil {
+			p.Close()
+			return nil, err
+		}
+		*to = m
+	}
+	return p, nil
+}
+
+// Close releases the maps.
+func (p *Pinned) Close() {
+	for _, m := range []*ebpf.Map{p.counters, p.services, p.settings, p.keys} {
+		if m != nil {
+			m.Close()
+		}
+	}
+}
+
+// Counters of one service, by name of core/counters.def; id 0 is "no service".
+func (p *Pinned) Counters(id uint32) (map[string]uint64, error) {
+	sum, err := ReadCounters(p.counters, id)
+	if err != nil {
+		return nil, err
+	}
+	return schema.Map(sum), nil
+}
+
+// Service entry of an id.
+func (p *Pinned) Service(id uint32) (s Service, err error) {
+	err = p.services.Lookup(id, &s)
+	return s, err
+}
+
+// Settings of the instance.
+func (p *Pinned) Settings() (s Settings, err error) {
+	err = p.settings.Lookup(uint32(0), &s)
+	return s, err
+}
+
+// LastKey is the highest epoch whose key is loaded.
+func (p *Pinned) LastKey() (last uint64, err error) {
+	for slot := range p.keys.MaxEntries() {
+		var k EpochKey
+		if err := p.keys.Lookup(slot, &k); err != nil {
+			return 0, err
+		}
+		last = max(last, k.Epoch)
+	}
+	return last, nil
+}

@@ -1,0 +1,179 @@
+// Package plane loads the host gate's BPF programs, attaches them and owns
+// their maps and pins. It must know nothing of YAML, secrets or listeners: it is
+// told which services, keys and settings to put where.
+//
+// Everything is pinned below <bpffs>/tidegate/<instance>/, so that the packet
+// path outlives the process that made it.
+package plane
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+
+	"tidegate/internal/plane/hostbpf"
+)
+
+// Types of the map ABI, as the compiled object has them.
+type (
+	Settings  = hostbpf.HostXdpTgHostSettings
+	Service   = hostbpf.HostXdpTgService
+	PrefixKey = hostbpf.HostXdpTgPrefixKey
+	EpochKey  = hostbpf.HostXdpTgEpochKey
+	Counters  = hostbpf.HostXdpTgCounterRow
+)
+
+// Modes and listener states as core/service.h numbers them.
+const (
+	ModeOff     = 0
+	ModeMonitor = 1
+	ModeAlways  = 2
+
+	ListenerOK      = 0
+	ListenerNone    = 1
+	ListenerMPTCP   = 2
+	ListenerRefused = 3
+
+	WScaleNone = 15
+
+	portHasPrefixes = 0x8000_0000
+	prefixLenEnd    = 255
+)
+
+// MaxServices is the number of services that the maps can hold.
+const MaxServices = 10_000
+
+// Plane is a loaded set of programs and maps.
+type Plane struct {
+	dir      string // pins
+	keySlots int
+
+	xdp, tc, sockops, iter *ebpf.Program
+	maps                   map[string]*ebpf.Map
+	links                  *attachments
+	filled                 tables // what SetServices has put into the maps
+}
+
+// Options say how a plane is made.
+type Options struct {
+	Instance string
+	KeySlots int // keys that may be loaded at once; rounded up to a power of two
+}
+
+// Load puts programs and maps into the kernel. Nothing is attached or pinned yet.
+func Load(o Options) (*Plane, error) {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("memlock limit: %w", err)
+	}
+	p := &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}}
+	if err := p.load(); err != nil {
+		p.Close()
+		return nil, explain(err)
+	}
+	return p, nil
+}
+
+func (p *Plane) load() error {
+	programs := []struct {
+		spec func() (*ebpf.CollectionSpec, error)
+		name string
+		to   **ebpf.Program
+	}{
+		{hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, &p.xdp},
+		{hostbpf.LoadHostTc, hostbpf.HostTcProgTgHostTc, &p.tc},
+		{hostbpf.LoadHostSockops, hostbpf.HostSockopsProgTgHostSockops, &p.sockops},
+		{hostbpf.LoadHostIter, hostbpf.HostIterProgTgHostIter, &p.iter},
+	}
+	for _, prog := range programs {
+		spec, err := prog.spec()
+		if err != nil {
+			return err
+		}
+		if err := p.loadOne(spec, prog.name, prog.to); err != nil {
+			return fmt.Errorf("program %s: %w", prog.name, err)
+		}
+	}
+	return nil
+}
+
+// loadOne loads one object; maps that an earlier object brought are shared.
+func (p *Plane) loadOne(spec *ebpf.CollectionSpec, name string, to **ebpf.Program) error {
+	replace := map[string]*ebpf.Map{}
+	for mapName, ms := range spec.Maps {
+		if mapName == hostbpf.HostXdpMapTgKeys {
+			ms.MaxEntries = uint32(p.keySlots)
+		}
+		if m, ok := p.maps[mapName]; ok {
+			replace[mapName] = m
+		}
+	}
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replace})
+	if err != nil {
+		return err
+	}
+	*to = coll.Programs[name]
+	delete(coll.Programs, name)
+	for mapName, m := range coll.Maps {
+		if _, shared := p.maps[mapName]; !shared {
+			p.maps[mapName] = m
+			delete(coll.Maps, mapName)
+		}
+	}
+	coll.Close()
+	return nil
+}
+
+// Programs gives the XDP and the TC program to tests and benchmarks.
+func (p *Plane) Programs() (xdp, tc *ebpf.Program) { return p.xdp, p.tc }
+
+// Map gives one map by its name in the object, for tests and benchmarks.
+func (p *Plane) Map(name string) *ebpf.Map { return p.maps[name] }
+
+// KeySlots is the size of the key ring.
+func (p *Plane) KeySlots() int { return p.keySlots }
+
+// Close releases this process's hold. What is pinned goes on working.
+func (p *Plane) Close() {
+	for _, prog := range []*ebpf.Program{p.xdp, p.tc, p.sockops, p.iter} {
+		if prog != nil {
+			prog.Close()
+		}
+	}
+	for _, m := range p.maps {
+		m.Close()
+	}
+	if p.links != nil {
+		p.links.close()
+	}
+}
+
+func powerOfTwo(n int) int {
+	p := 16
+	for p < n {
+		p *= 2
+	}
+	return p
+}
+
+// explain turns what the kernel says into what a user can do.
+func explain(err error) error {
+	var ve *ebpf.VerifierError
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("loading BPF programs: %w; run as root", err)
+	case errors.Is(err, ebpf.ErrNotSupported):
+		return fmt.Errorf("%w; this kernel lacks a feature, see `tidegate check`", err)
+	case errors.As(err, &ve):
+		return fmt.Errorf("the kernel's verifier refused a program: %w; see `tidegate check`, and please report it", err)
+	}
+	return err
+}
+
+// PinDir is where an instance's maps and links are pinned.
+func PinDir(bpffs, instance string) string {
+	return filepath.Join(bpffs, "tidegate", instance)
+}

@@ -1,0 +1,214 @@
+package plane
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/plane/hostbpf"
+)
+
+// Target is a service as the maps hold it: a number, what it protects, how.
+type Target struct {
+	ID       uint32
+	Prefixes []netip.Prefix
+	Ports    [][2]uint16 // first and last, both included
+	Service  Service
+}
+
+// tables is the content of the three look-up maps.
+type tables struct {
+	services map[uint32]Service
+	ports    map[uint32]uint32
+	prefixes map[PrefixKey]uint32
+}
+
+// build lays targets out for the maps. IPv4 and IPv6 catch-all prefixes make the
+// port's own entry, if a service has both; everything else is a prefix.
+func build(targets []Target) (tables, error) {
+	t := tables{map[uint32]Service{}, map[uint32]uint32{}, map[PrefixKey]uint32{}}
+	for _, target := range targets {
+		if target.ID == 0 || target.ID > MaxServices {
+			return t, fmt.Errorf("service number %d is out of range", target.ID)
+		}
+		t.services[target.ID] = target.Service
+		everywhere := catchesAll(target.Prefixes)
+		for _, r := range target.Ports {
+			for port := uint32(r[0]); port <= uint32(r[1]); port++ {
+				if everywhere {
+					t.ports[port] = t.ports[port]&portHasPrefixes | target.ID
+					continue
+				}
+				t.ports[port] |= portHasPrefixes
+				for _, p := range target.Prefixes {
+					t.prefixes[prefixKey(p, uint16(port))] = target.ID
+				}
+			}
+		}
+	}
+	return t, nil
+}
+
+func catchesAll(prefixes []netip.Prefix) bool {
+	var v4, v6 bool
+	for _, p := range prefixes {
+		if p.Bits() == 0 {
+			v4 = v4 || p.Addr().Is4()
+			v6 = v6 || p.Addr().Is6()
+		}
+	}
+	return v4 && v6
+}
+
+func prefixKey(p netip.Prefix, port uint16) PrefixKey {
+	var raw [16]byte
+	k := PrefixKey{PrefixLen: uint8(p.Bits()), Family: 4, PortBe: port<<8 | port>>8}
+	if p.Addr().Is4() {
+		a := p.Addr().As4()
+		copy(raw[:], a[:])
+	} else {
+		raw = p.Addr().As16()
+		k.Family = 6
+	}
+	k.Addr.D[0] = binary.LittleEndian.Uint64(raw[:8])
+	k.Addr.D[1] = binary.LittleEndian.Uint64(raw[8:])
+	return k
+}
+
+// prefixLens lists the distinct prefix lengths of one family, longest first.
+func prefixLens(prefixes map[PrefixKey]uint32, family uint8) (lens [8]uint8, err error) {
+	var distinct []uint8
+	for k := range prefixes {
+		if k.Family == family && !slices.Contains(distinct, k.PrefixLen) {
+			distinct = append(distinct, k.PrefixLen)
+		}
+	}
+	if len(distinct) > len(lens) {
+		return lens, fmt.Errorf("%d different prefix lengths for IPv%d; the packet path takes %d",
+			len(distinct), family, len(lens))
+	}
+	slices.Sort(distinct)
+	slices.Reverse(distinct)
+	for i := range lens {
+		lens[i] = prefixLenEnd
+		if i < len(distinct) {
+			lens[i] = distinct[i]
+		}
+	}
+	return lens, nil
+}
+
+// SetServices makes the maps hold exactly targets. Entries change one by one,
+// each at once; additions come before removals, so that no service that stays
+// is ever without protection. It fills the settings' prefix lengths; the caller
+// writes the settings afterwards with SetSettings.
+func (p *Plane) SetServices(targets []Target, s *Settings) error {
+	next, err := build(targets)
+	if err != nil {
+		return err
+	}
+	if s.PrefixLensV4, err = prefixLens(next.prefixes, 4); err != nil {
+		return err
+	}
+	if s.PrefixLensV6, err = prefixLens(next.prefixes, 6); err != nil {
+		return err
+	}
+	s.Enforce = 0
+	for id, svc := range next.services {
+		if svc.Mode == ModeAlways {
+			s.Enforce = 1
+		}
+		if err := p.SetService(id, svc); err != nil {
+			return err
+		}
+	}
+	prefixMap, portMap := p.maps[hostbpf.HostXdpMapTgPrefixes], p.maps[hostbpf.HostXdpMapTgPorts]
+	for k, id := range next.prefixes {
+		if old, ok := p.filled.prefixes[k]; !ok || old != id {
+			if err := prefixMap.Put(k, id); err != nil {
+				return fmt.Errorf("prefix table: %w", err)
+			}
+		}
+	}
+	if err := p.SetSettings(s); err != nil { // the new prefix lengths, before ports point at them
+		return err
+	}
+	for port, entry := range next.ports {
+		if p.filled.ports[port] != entry {
+			if err := portMap.Put(port, entry); err != nil {
+				return fmt.Errorf("port table: %w", err)
+			}
+		}
+	}
+	return p.removeOld(next)
+}
+
+// removeOld takes out what only the tables before had.
+func (p *Plane) removeOld(next tables) error {
+	prefixMap, portMap := p.maps[hostbpf.HostXdpMapTgPrefixes], p.maps[hostbpf.HostXdpMapTgPorts]
+	for port := range p.filled.ports {
+		if _, ok := next.ports[port]; !ok {
+			if err := portMap.Put(port, uint32(0)); err != nil {
+				return fmt.Errorf("port table: %w", err)
+			}
+		}
+	}
+	for k := range p.filled.prefixes {
+		if _, ok := next.prefixes[k]; !ok {
+			if err := prefixMap.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("prefix table: %w", err)
+			}
+		}
+	}
+	for id := range p.filled.services {
+		if _, ok := next.services[id]; !ok {
+			if err := p.SetService(id, Service{}); err != nil {
+				return err
+			}
+		}
+	}
+	p.filled = next
+	return nil
+}
+
+// SetService writes one service's entry.
+func (p *Plane) SetService(id uint32, s Service) error {
+	if err := p.maps[hostbpf.HostXdpMapTgServices].Put(id, s); err != nil {
+		return fmt.Errorf("service table: %w", err)
+	}
+	if p.filled.services != nil {
+		p.filled.services[id] = s
+	}
+	return nil
+}
+
+// Service reads one service's entry, with what the packet path wrote into it.
+func (p *Plane) Service(id uint32) (s Service, err error) {
+	err = p.maps[hostbpf.HostXdpMapTgServices].Lookup(id, &s)
+	return s, err
+}
+
+// SetSettings writes the settings.
+func (p *Plane) SetSettings(s *Settings) error {
+	s.KeySlotMask = uint32(p.keySlots - 1)
+	if err := p.maps[hostbpf.HostXdpMapTgSettings].Put(uint32(0), s); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	return nil
+}
+
+// PutKey loads the key of one epoch; it takes the slot of an epoch long past.
+func (p *Plane) PutKey(epoch uint64, key [16]byte) error {
+	k := EpochKey{Epoch: epoch}
+	k.Key.K0 = binary.LittleEndian.Uint64(key[:8])
+	k.Key.K1 = binary.LittleEndian.Uint64(key[8:])
+	slot := uint32(epoch) & uint32(p.keySlots-1)
+	if err := p.maps[hostbpf.HostXdpMapTgKeys].Put(slot, k); err != nil {
+		return fmt.Errorf("key ring: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+// Package probe says, feature by feature, what this kernel and this machine
+// offer to the host role, what they lack and what that means. It only looks:
+// it must not attach a program, change a setting or write a file.
+package probe
+
+import (
+	"fmt"
+
+	"tidegate/internal/config"
+)
+
+// Status is the outcome of one check.
+type Status string
+
+const (
+	OK   Status = "ok"
+	Warn Status = "warn" // works, but something is lost; Means says what
+	Fail Status = "FAIL" // cannot work until it is mended
+)
+
+// Check is one thing that was looked at.
+type Check struct {
+	Name   string `json:"name"`
+	Status Status `json:"status"`
+	Found  string `json:"found"`
+	Means  string `json:"means,omitempty"` // what the lack of it means
+	Mend   string `json:"mend,omitempty"`  // what to do about it
+}
+
+// Report is everything that was looked at.
+type Report struct {
+	OK       bool    `json:"ok"` // nothing failed
+	Failed   int     `json:"failed"`
+	Warnings int     `json:"warnings"`
+	Checks   []Check `json:"checks"`
+}
+
+func (r *Report) add(list ...Check) {
+	for _, c := range list {
+		switch c.Status {
+		case Fail:
+			r.Failed++
+		case Warn:
+			r.Warnings++
+		}
+		r.Checks = append(r.Checks, c)
+	}
+	r.OK = r.Failed == 0
+}
+
+// Summary is the one line at the end.
+func (r *Report) Summary() string {
+	verdict := "this machine can run tidegate"
+	if !r.OK {
+		verdict = "this machine cannot run tidegate until what FAILed is mended"
+	}
+	return fmt.Sprintf("%d checks, %d failed, %d warnings: %s", len(r.Checks), r.Failed, r.Warnings, verdict)
+}
+
+// Run looks at the machine; with a configuration also at what it names.
+func Run(c *config.Config) *Report {
+	r := &Report{OK: true}
+	privileged := addPrivileges(r)
+	r.add(kernelChecks()...)
+	r.add(programChecks(privileged)...)
+	r.add(mountChecks()...)
+	r.add(sysctlChecks()...)
+	if c == nil {
+		r.add(interfaceChecks(nil, config.XDPAuto)...)
+		return r
+	}
+	r.add(interfaceChecks(c.Interfaces, c.XDPMode)...)
+	r.add(secretCheck(c.SecretFile))
+	r.add(serviceChecks(c.Services)...)
+	return r
+}
+
+func addPrivileges(r *Report) bool {
+	c, ok := privilegeCheck(effectiveCaps())
+	r.add(c)
+	return ok
+}

@@ -1,0 +1,133 @@
+#!/bin/bash
+# tools/deps.sh SET...   installs what the given sets need and this machine lacks.
+# Sets: build demo bench generate fuzz test. As root on a Debian system it
+# installs through apt, only what is missing; otherwise it names what is
+# missing in one line and fails. Must never remove or upgrade a package.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH=$PATH:/usr/sbin:/sbin
+
+# package=what shows that it is there (a command or a file); "go" is special
+build="go ca-certificates=/etc/ssl/certs/ca-certificates.crt"
+lab="nginx=nginx nftables=nft iproute2=ss"
+bpf="clang-19=clang-19 llvm-19=llvm-strip-19 libbpf-dev=/usr/include/bpf/bpf_helpers.h libc6-dev=/usr/include/stdio.h"
+native="gcc=gcc libc6-dev=/usr/include/stdio.h clang-19=clang-19
+    libclang-rt-19-dev=/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.fuzzer-$(uname -m).a
+    gcc-arm-none-eabi=arm-none-eabi-gcc"
+
+wanted=
+for set in "$@"; do
+    case $set in
+    build) wanted+=" $build" ;;
+    demo | bench) wanted+=" $build $lab" ;;
+    generate) wanted+=" $build $bpf" ;;
+    fuzz) wanted+=" $build $native" ;;
+    test) wanted+=" $build $lab $bpf $native" ;;
+    *) echo "deps: no set named '$set'; use build, demo, bench, generate, fuzz or test" >&2 && exit 2 ;;
+    esac
+done
+
+present() { # NAME=PROBE
+    local probe=${1#*=}
+    case $probe in
+    go) tools/go.sh >/dev/null 2>&1 ;;
+    /*) [ -e "$probe" ] ;;
+    *) command -v "$probe" >/dev/null ;;
+    esac
+}
+
+missing=()
+for item in $wanted; do
+    name=${item%%=*}
+    if ! present "$item" && [[ " ${missing[*]-} " != *" $name "* ]]; then
+        missing+=("$name")
+    fi
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+    echo "deps: missing: ${missing[*]} (names of Debian packages; go: version 1.21 or newer); install them" >&2
+    exit 1
+fi
+if [ "$(id -u)" != 0 ]; then
+    echo "deps: missing: ${missing[*]} (go: version 1.21 or newer); run the same command as root, or install them" >&2
+    exit 1
+fi
+
+log=$(mktemp)
+undo=() # files to remove at the end, or if something fails
+trap 'rm -f "$log" "${undo[@]}"' EXIT
+
+quietly() {
+    if ! DEBIAN_FRONTEND=noninteractive "$@" >"$log" 2>&1 </dev/null; then
+        tail -n 20 "$log" >&2
+        echo "deps: failed: $*" >&2
+        exit 1
+    fi
+}
+
+# A package that is only a tool of ours must not start a server on this machine.
+hold_services() {
+    if [ ! -e /usr/sbin/policy-rc.d ]; then
+        undo+=(/usr/sbin/policy-rc.d)
+        printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+        chmod 755 /usr/sbin/policy-rc.d
+    fi
+}
+
+# Debian 12 has Go 1.19; its backports have one that fetches what go.mod names.
+# The mirror is the one that apt uses already.
+go_from_backports() {
+    local list=/etc/apt/sources.list.d/tidegate-backports.list codename mirror signed=
+    local keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+    codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+    mirror=$(apt_mirror "$codename")
+    if [ -z "$codename" ] || [ -z "$mirror" ]; then
+        echo "deps: no Go of version 1.21 or newer, and apt has no mirror to take one from; install Go" >&2
+        exit 1
+    fi
+    if [ -z "$(apt_mirror "$codename-backports")" ]; then
+        echo "deps: adding $codename-backports to apt for Go ($list)"
+        [ ! -e $keyring ] || signed="[signed-by=$keyring] "
+        undo+=("$list") # a list that apt cannot read would break apt
+        echo "deb $signed$mirror $codename-backports main" >"$list"
+        quietly apt-get update
+        unset 'undo[-1]'
+    fi
+    quietly apt-get install -y --no-install-recommends -t "$codename-backports" golang-go
+}
+
+# apt_mirror CODENAME prints the address that apt takes that release from.
+apt_mirror() {
+    apt-get indextargets --format '$(CODENAME)|$(REPO_URI)' 'Created-By: Packages' |
+        sed -n "s/^$1|//p" | head -n 1
+}
+
+packages=()
+need_go=
+for name in "${missing[@]}"; do
+    if [ "$name" = go ]; then need_go=1; else packages+=("$name"); fi
+done
+echo "deps: installing ${missing[*]}"
+quietly apt-get update
+hold_services
+if [ ${#packages[@]} -gt 0 ]; then
+    quietly apt-get install -y --no-install-recommends "${packages[@]}"
+fi
+if [[ " ${packages[*]-} " == *" nginx "* ]] && command -v systemctl >/dev/null; then
+    systemctl disable nginx >/dev/null 2>&1 || true # installed as a tool of the lab, not to serve
+fi
+if [ -n "$need_go" ]; then
+    candidate=$(apt-cache policy golang-go | sed -n 's/ *Candidate: [0-9]*://p')
+    if dpkg --compare-versions "${candidate:-0}" ge 1.21; then
+        quietly apt-get install -y --no-install-recommends golang-go
+    else
+        go_from_backports
+    fi
+fi
+for item in $wanted; do
+    if ! present "$item"; then
+        echo "deps: ${item%%=*} is still missing after its installation" >&2
+        exit 1
+    fi
+done

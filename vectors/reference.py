@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cookie, the key schedule and the Internet checksum, written a second time
+from docs/cookie-format.md and the RFCs, so that known answers and golden packets
+do not come from the code they test.
+
+SipHash-2-4 and ChaCha20 are OpenSSL's (libcrypto 3, by ctypes); only the
+standard library is needed besides. Must never: read anything under core/ or bpf/.
+"""
+import ctypes
+import ctypes.util
+import struct
+
+_crypto = ctypes.CDLL(ctypes.util.find_library("crypto") or "libcrypto.so.3")
+for _name, _result, _arguments in (
+    ("EVP_MAC_fetch", ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p]),
+    ("EVP_MAC_CTX_new", ctypes.c_void_p, [ctypes.c_void_p]),
+    ("EVP_MAC_CTX_free", None, [ctypes.c_void_p]),
+    ("EVP_MAC_init", ctypes.c_int,
+     [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p]),
+    ("EVP_MAC_update", ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]),
+    ("EVP_MAC_final", ctypes.c_int,
+     [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]),
+    ("EVP_CIPHER_CTX_new", ctypes.c_void_p, []),
+    ("EVP_CIPHER_CTX_free", None, [ctypes.c_void_p]),
+    ("EVP_chacha20", ctypes.c_void_p, []),
+    ("EVP_EncryptInit_ex", ctypes.c_int,
+     [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p]),
+    ("EVP_EncryptUpdate", ctypes.c_int,
+     [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int]),
+):
+    _function = getattr(_crypto, _name)
+    _function.restype, _function.argtypes = _result, _arguments
+
+
+class _Param(ctypes.Structure):  # OSSL_PARAM
+    _fields_ = [("key", ctypes.c_char_p), ("type", ctypes.c_uint), ("data", ctypes.c_void_p),
+                ("size", ctypes.c_size_t), ("return_size", ctypes.c_size_t)]
+
+
+_siphash = _crypto.EVP_MAC_fetch(None, b"SIPHASH", None)
+if not _siphash:
+    raise SystemExit("vectors: this libcrypto has no SipHash; OpenSSL 3 is needed")
+
+
+def siphash24(key: bytes, message: bytes) -> int:
+    """SipHash-2-4, 64 bits, as the number whose little-endian bytes are the tag."""
+    size = ctypes.c_uint(8)
+    parameters = (_Param * 2)()
+    parameters[0] = _Param(b"size", 2, ctypes.cast(ctypes.byref(size), ctypes.c_void_p), 4, 0)
+    context = _crypto.EVP_MAC_CTX_new(_siphash)
+    tag, length = ctypes.create_string_buffer(8), ctypes.c_size_t(0)
+    good = (_crypto.EVP_MAC_init(context, key, len(key), parameters)
+            and _crypto.EVP_MAC_update(context, message, len(message))
+            and _crypto.EVP_MAC_final(context, tag, ctypes.byref(length), 8))
+    _crypto.EVP_MAC_CTX_free(context)
+    if not good or length.value != 8:
+        raise SystemExit("vectors: OpenSSL's SipHash failed")
+    return int.from_bytes(tag.raw, "little")
+
+
+def chacha20_block(key: bytes, counter: int, nonce: bytes) -> bytes:
+    """One block of key stream, RFC 8439 section 2.3."""
+    context = _crypto.EVP_CIPHER_CTX_new()
+    iv = struct.pack("<I", counter) + nonce
+    out, length = ctypes.create_string_buffer(128), ctypes.c_int(0)
+    good = (_crypto.EVP_EncryptInit_ex(context, _crypto.EVP_chacha20(), None, key, iv)
+            and _crypto.EVP_EncryptUpdate(context, out, ctypes.byref(length), bytes(64), 64))
+    _crypto.EVP_CIPHER_CTX_free(context)
+    if not good or length.value != 64:
+        raise SystemExit("vectors: OpenSSL's ChaCha20 failed")
+    return out.raw[:64]
+
+
+def epoch_key(secret: bytes, epoch: int) -> bytes:
+    return chacha20_block(secret, 0, b"TGK1" + struct.pack("<Q", epoch))[:16]
+
+
+MSS_TABLE = {4: [536, 1300, 1360, 1400, 1440, 1452, 1460, 8960],
+             6: [1220, 1280, 1340, 1380, 1420, 1432, 1440, 8940]}
+WSCALE_NONE = 15
+PLAIN, TIMESTAMPS = 1, 2
+
+
+def mss_index(family: int, mss: int) -> int:
+    """The largest entry that is not above `mss`; the first if all are."""
+    return max([0] + [i for i, entry in enumerate(MSS_TABLE[family]) if entry <= mss])
+
+
+def cookie_mac(secret, epoch, src, dst, sport, dport, client_isn, index, wscale, sack, ecn, form):
+    options = index | wscale << 3 | sack << 7 | ecn << 8
+    message = (src + dst + struct.pack(">HH", sport, dport) + struct.pack("<I", client_isn)
+               + struct.pack("<H", options) + struct.pack("<I", epoch & 0xffffffff)
+               + bytes([form]))
+    return siphash24(epoch_key(secret, epoch), message)
+
+
+def cookie(secret, epoch, src, dst, sport, dport, client_isn, index, wscale, sack, ecn,
+           timestamps):
+    """(ISN, TSval) of the SYN-ACK; TSval is None in the plain form. Addresses as bytes."""
+    mac = cookie_mac(secret, epoch, src, dst, sport, dport, client_isn, index, wscale, sack, ecn,
+                     TIMESTAMPS if timestamps else PLAIN)
+    field = index << 6 | wscale << 2 | sack << 1 | ecn
+    parity = (epoch & 1) << 31
+    if timestamps:
+        return parity | mac & (2**31 - 1), field << 23 | mac >> 31 & (2**23 - 1)
+    return parity | field << 22 | mac & (2**22 - 1), None
+
+
+def checksum(data: bytes) -> int:
+    """RFC 1071, over big-endian words."""
+    if len(data) % 2:
+        data += b"\0"
+    total = sum(struct.unpack(">%dH" % (len(data) // 2), data))
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
