@@ -253,7 +253,11 @@ static err_t http_accept(void *arg, struct tcp_pcb *pcb, err_t err)
 }
 
 /* ---- the beacon ----
- * 12 bytes, little-endian:   'T' 'G' 'B' '1' | device time in ms | bytes sunk */
+ * Seven words of 4 bytes, little-endian:
+ *
+ *   "TGB1" | device time in ms | bytes sunk | TCP segments received |
+ *   cookies sent | connections recycled | half-open connections           */
+#define BEACON_WORDS 7
 
 static void put32(u8_t *b, u32_t v)
 {
@@ -272,13 +276,21 @@ void app_poll(void)
 	if (app.beacon == NULL || (s32_t)(now_ms - app.beacon_due_ms) < 0)
 		return;
 	app.beacon_due_ms = now_ms + APP_BEACON_INTERVAL_MS;
-	p = pbuf_alloc(PBUF_TRANSPORT, 12, PBUF_RAM);
+	p = pbuf_alloc(PBUF_TRANSPORT, BEACON_WORDS * 4, PBUF_RAM);
 	if (p == NULL)
 		return;
 	b = p->payload;
 	memcpy(b, "TGB1", 4);
 	put32(b + 4, now_ms);
 	put32(b + 8, app.sink_bytes);
+	put32(b + 12, lwip_stats.tcp.recv);
+#if TG_LWIP_STATS
+	put32(b + 16, tg_lwip_stats.cookie_sent);
+	put32(b + 20, tg_lwip_stats.recycled);
+#else
+	memset(b + 16, 0, 8);
+#endif
+	put32(b + 24, half_open());
 	udp_sendto(app.beacon, p, &app.lab_ip, APP_BEACON_PORT);
 	pbuf_free(p);
 }
