@@ -15,6 +15,7 @@
 #include "tg_lwip.h"
 
 #define TEXT_MAX 1024
+#define HTTP_MSS_MIN 64
 
 static struct {
 	u32_t sink_bytes, sink_accepted, http_served;
@@ -236,7 +237,9 @@ static err_t http_recv(void *arg, struct tcp_pcb *pcb, struct pbuf *p, err_t err
 		return ERR_OK;
 	app.http_served++;
 	page(&t);
-	if (tcp_write(pcb, t.bytes, t.len, TCP_WRITE_FLAG_COPY) != ERR_OK) {
+	/* tcp_write() of lwIP asserts on an MSS that its own options do not fit
+	 * in; no honest client has one. */
+	if (pcb->mss < HTTP_MSS_MIN || tcp_write(pcb, t.bytes, t.len, TCP_WRITE_FLAG_COPY) != ERR_OK) {
 		tcp_abort(pcb);
 		return ERR_ABRT;
 	}

@@ -42,6 +42,8 @@ struct segment net_segment(int family, u32_t peer, u16_t port, u8_t flags, u32_t
  * options, so that the options stand in two. */
 void net_inject_cut(const struct segment *s, int cut);
 void net_inject(const struct segment *s);
+/* Gives lwIP any bytes as an IP packet. */
+void net_inject_bytes(const u8_t *bytes, u16_t len);
 
 /* What lwIP sent to peers, oldest first. Checksums have been checked. */
 struct segment *net_sent(void); /* NULL: nothing more */
