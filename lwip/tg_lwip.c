@@ -306,9 +306,9 @@ static void tg_pcb_options(struct tcp_pcb *pcb, const struct tg_agreed *agreed,
 		tcp_set_flags(pcb, TF_SACK);
 #endif
 #if LWIP_TCP_TIMESTAMPS
-	/* RFC 7323: once agreed on, timestamps are in every segment; else in none. */
+	/* RFC 7323: once agreed on, timestamps are in every segment; else in none.
+	 * TS.Recent is taken from this ACK by tcp_input(). */
 	if (on_ack->ts_ok) {
-		pcb->ts_recent = on_ack->tsval;
 		pcb->ts_lastacksent = pcb->rcv_nxt;
 		tcp_set_flags(pcb, TF_TIMESTAMP);
 	}

@@ -11,7 +11,7 @@
  */
 #include <stdlib.h>
 
-#include "../../lwip/test/check.h"
+#include "check.h"
 #include "../cookie_classic.h"
 #include "../cookie_freebsd.h"
 #include "../cookie_hybrid.h"

@@ -215,6 +215,19 @@ static int find_option(const struct segment *s, u8_t kind, u32_t *value)
 	return 0;
 }
 
+/* True if four bytes of the SYN's timestamp stand behind those of ours. */
+static int echoes_timestamp(const struct segment *a, const struct offer *o)
+{
+	unsigned i, k;
+
+	for (i = 0; i + 10 <= o->len && (o->bytes[i] != 8 || o->bytes[i + 1] != 10); i++)
+		;
+	for (k = 0; k + 10 <= a->opts_len; k++)
+		if (a->opts[k] == 8 && a->opts[k + 1] == 10)
+			return memcmp(a->opts + k + 6, o->bytes + i + 2, 4) == 0;
+	return 0;
+}
+
 /* The SYN-ACK of a cookie, option by option. */
 static void check_synack(const struct segment *a, const struct offer *o, int family, u32_t isn)
 {
@@ -228,8 +241,10 @@ static void check_synack(const struct segment *a, const struct offer *o, int fam
 	CHECK_EQ(find_option(a, 3, &v), KEEPS_OPTIONS && o->wscale != 15, "window scale");
 	CHECK_EQ(find_option(a, 4, &v), KEEPS_OPTIONS && o->sack, "SACK permitted");
 	CHECK_EQ(find_option(a, 8, &v), o->ts, "timestamps");
-	if (o->ts)
+	if (o->ts) {
 		CHECK_EQ(v, net_now_ms(), "TSval");
+		CHECK(echoes_timestamp(a, o), "TSecr is not the SYN's TSval");
+	}
 }
 
 /* What the PCB made from a cookie knows of the client. */
@@ -324,6 +339,14 @@ static int one_packet_connects(struct segment ack)
 	return connects;
 }
 
+/* Another client gets a cookie just now, so that the clock and the hash alone
+ * decide on older ones, not that none is outstanding. */
+static void keep_outstanding(void)
+{
+	fill_queue(4);
+	CHECK(syn(4, 6999, 1, NULL, 0) != NULL, "no cookie for the other client");
+}
+
 /* A cookie is good until the period after its own is over, whenever in its own
  * period it was made; not a millisecond longer. */
 static void test_replay(void)
@@ -339,8 +362,10 @@ static void test_replay(void)
 		net_time_set(start + PERIOD_MS);
 		CHECK(one_packet_connects(ack), "replayed in the next period");
 		net_time_set(start + 2 * PERIOD_MS - 1);
+		keep_outstanding();
 		CHECK(one_packet_connects(ack), "replayed in its last millisecond");
 		net_time_set(start + 2 * PERIOD_MS);
+		keep_outstanding();
 		CHECK(!one_packet_connects(ack), "replayed too late");
 		check_no_leak("replay");
 	}
@@ -444,6 +469,20 @@ static void test_bad_acks(int family)
 		net_sent_clear();
 		net_inject(&good);
 		CHECK(established(7000), "the good one after all that");
+
+		/* Once every cookie has died, ACKs are not looked at any more. */
+		reset_from_client(family, 7000);
+		hashed = tg_lwip_stats.cookie_invalid;
+		net_time_set(net_now_ms() + 2 * PERIOD_MS - 1001);
+		net_inject(&good);
+		CHECK(tg_lwip_stats.cookie_invalid + tg_lwip_stats.cookie_valid > hashed,
+		      "a cookie's last second");
+		reset_from_client(family, 7000);
+		hashed = tg_lwip_stats.cookie_invalid;
+		net_time_set(net_now_ms() + 2001);
+		net_inject(&good);
+		CHECK_EQ(tg_lwip_stats.cookie_invalid, hashed, "hashes spent when none is left");
+		CHECK(!established(7000), "a dead cookie");
 	}
 	check_no_leak("bad ACKs");
 }
