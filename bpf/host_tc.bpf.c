@@ -91,6 +91,7 @@ static __always_inline bool tg_ack_adopt(struct __sk_buff *skb, const struct tg_
 	struct tg_agreed agreed = tg_cookie_agreed(
 		pkt->family, tg_cookie_claimed_bits(ack->cookie, ack->ts_ok), ack->ts_ok);
 	struct bpf_sock *sk = tg_socket_find(skb, pkt);
+	int err;
 
 	if (!sk) {
 		tg_count(row, TG_COUNT_ack_no_listener);
@@ -98,20 +99,21 @@ static __always_inline bool tg_ack_adopt(struct __sk_buff *skb, const struct tg_
 	}
 	if (sk->state != BPF_TCP_LISTEN) {
 		tg_count(row, TG_COUNT_ack_existing);
-	} else if (tg_recently_adopted(ack->cookie.isn) && may_wait) {
+		bpf_sk_release(sk);
+		return false;
+	}
+	if (tg_recently_adopted(ack->cookie.isn) && may_wait) {
 		bpf_sk_release(sk);
 		return true;
-	} else if (tg_adopt(skb, sk, ack, &agreed, svc) == 0) {
-		tg_count(row, TG_COUNT_cookie_valid);
-		tg_count(row, TG_COUNT_adopted);
-	} else {
-		/* An MPTCP listener, say. Its SYNs are the kernel's from now on. */
-		tg_count(row, TG_COUNT_cookie_valid);
-		tg_count(row, TG_COUNT_adopt_failed);
-		if (tg_host_offers(svc, &agreed))
-			svc->listener = TG_LISTENER_REFUSED;
 	}
+	err = tg_adopt(skb, sk, ack, &agreed, svc);
 	bpf_sk_release(sk);
+	tg_count(row, TG_COUNT_cookie_valid);
+	tg_count(row, err ? TG_COUNT_adopt_failed : TG_COUNT_adopted);
+	/* An MPTCP listener, say: its SYNs are the kernel's from now on. Any other
+	 * error (no memory) is of the moment; the client's next segment tries again. */
+	if (err == -TG_EINVAL && tg_host_offers(svc, &agreed))
+		svc->listener = TG_LISTENER_REFUSED;
 	return false;
 }
 
@@ -125,6 +127,8 @@ static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_p
 	struct tg_options_cursor c;
 	struct tg_tcp_options o = {};
 
+	if (!tg_host_ack_is_whole(pkt, skb->len))
+		return false;
 	ack->cookie.isn = pkt->ack - 1;
 	ack->ts_ok = false;
 	if (len == 0)

@@ -53,12 +53,18 @@ type Result struct {
 	Rounds  int    `json:"rounds"`
 	Pinning string `json:"pinning"`
 
+	// SipHashNs is one SipHash-2-4 of 16 bytes in BPF, measured in this run: the
+	// yardstick for how fast the core was.
+	SipHashNs float64 `json:"siphash24_ns"`
+
 	NsAboveReflect         map[string]float64 `json:"ns_above_reflect"`
 	NsAboveReflectServices map[string]float64 `json:"ns_above_reflect_by_services"`
 	NsTotal                map[string]float64 `json:"ns_total"`
 	SynPpsOneCore          map[string]float64 `json:"syn_pps_one_core"`
 	SynPpsRatio            map[string]float64 `json:"syn_pps_host_over"`
-	EstablishedNsAbovePass map[string]float64 `json:"established_ns_above_pass"`
+	// Both programs of the receive path together, for one packet; and each.
+	EstablishedNsAbovePass float64            `json:"established_ns_above_pass"`
+	EstablishedNsByProgram map[string]float64 `json:"established_ns_above_pass_by_program"`
 	GoodputRatio           float64            `json:"goodput_ratio"`
 	GoodputRatioNoXDP      float64            `json:"goodput_ratio_no_xdp"`
 	GoodputGbps            map[string]float64 `json:"goodput_gbps"`
@@ -90,6 +96,7 @@ func Run(ctx context.Context, opt Options) (res *Result, err error) {
 		what string
 		run  func(context.Context, Options, *lab.Rig, *Result) error
 	}{
+		{"one hash, as a yardstick", measureHash},
 		{"cost of a SYN, program by program", measureSYN},
 		{"cost of a SYN with 1 to 10,000 services", measureServices},
 		{"cost for an established flow's packets", measureEstablished},

@@ -10,13 +10,14 @@ import (
 func (r *Result) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "tidegate %s, Linux %s, %s\n%s\n%d rounds; median [min .. max]\n\n", r.Version, r.Kernel, r.CPU, r.Pinning, r.Rounds)
+	fmt.Fprintf(t, "SipHash-2-4 of 16 bytes in BPF just now: %s ns\n\n", r.Spreads["siphash24_ns"])
 	fmt.Fprintln(t, "SYN PATH\tDROP ns\tREFLECT ns\tHOST ns\tHOST ABOVE REFLECT ns")
 	for _, k := range synKinds {
 		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.0f\t%s\n", k.name, r.NsTotal["drop-"+k.name], r.NsTotal["reflect-"+k.name],
 			r.NsTotal["host-"+k.name], r.Spreads["ns_above_reflect host-"+k.name])
 	}
-	fmt.Fprintln(t, "\nSERVICES\tHOST ABOVE REFLECT ns")
-	for _, n := range []string{"1", "100", "10000"} {
+	fmt.Fprintln(t, "\nSERVICES (any: one for every address)\tHOST ABOVE REFLECT ns")
+	for _, n := range []string{"any", "1", "100", "10000"} {
 		fmt.Fprintf(t, "%s\t%s\n", n, r.Spreads["ns_above_reflect services "+n])
 	}
 	fmt.Fprintln(t, "\nONE CORE\tSYN/s\tHOST IS TIMES AS FAST")

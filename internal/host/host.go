@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"os"
 	"time"
 
@@ -43,8 +44,9 @@ type gate struct {
 	settings plane.Settings
 	services *serviceSet
 	system   system
-	badSys   bool   // the system's values could not be read the last time
-	lastKey  uint64 // highest epoch whose key is loaded
+	local    []netip.Prefix // what the machine's own addresses are; nil: not asked
+	badSys   bool           // the system's values could not be read the last time
+	lastKey  uint64         // highest epoch whose key is loaded
 	modes    map[string]plane.XDPMode
 	started  time.Time
 }
@@ -149,7 +151,8 @@ func (g *gate) fill() error {
 	g.services.rmemSeen[g.system.tcpRmem[1]] = true
 	g.services.assign(g.cfg.Services)
 	g.watchListeners()
-	return g.plane.SetServices(g.services.targets(g.cfg, g.system), &g.settings)
+	g.watchLocal()
+	return g.applyServices(g.cfg)
 }
 
 func (g *gate) setPolicy(cfg *config.Config) {
@@ -185,24 +188,24 @@ var errSyncookies = errors.New("net.ipv4.tcp_syncookies is 0: the kernel would r
 func (g *gate) housekeep() error {
 	g.setClock()
 	errs := []error{g.loadKeys(time.Now())}
+	// In this order: what the system's values have mended must not be taken for a
+	// refusal by the look at the listeners.
 	if g.watchSystem() {
-		errs = append(errs, g.writeServices())
+		errs = append(errs, g.applyServices(g.cfg))
 	}
-	errs = append(errs, g.plane.SetSettings(&g.settings))
-	if g.watchListeners() {
-		errs = append(errs, g.writeServices())
+	listening, local := g.watchListeners(), g.watchLocal()
+	if listening || local {
+		errs = append(errs, g.applyServices(g.cfg))
+	} else {
+		errs = append(errs, g.plane.SetSettings(&g.settings))
 	}
 	return errors.Join(errs...)
 }
 
-// writeServices writes every service's entry as it should be now.
-func (g *gate) writeServices() error {
-	for _, t := range g.services.targets(g.cfg, g.system) {
-		if err := g.plane.SetService(t.ID, t.Service); err != nil {
-			return err
-		}
-	}
-	return nil
+// applyServices brings the packet path to the configuration, the listeners and
+// the addresses as they are known now.
+func (g *gate) applyServices(cfg *config.Config) error {
+	return g.plane.SetServices(g.services.targets(cfg, g.system, g.local), &g.settings)
 }
 
 // reload applies a changed configuration, whole or not at all. What the packet
@@ -222,11 +225,12 @@ func (g *gate) reload() error {
 	g.setPolicy(cfg)
 	g.watchSystem()
 	g.watchListeners()
-	if err := g.plane.SetServices(g.services.targets(cfg, g.system), &g.settings); err != nil {
+	g.watchLocal()
+	if err := g.applyServices(cfg); err != nil {
 		g.cfg = old
 		g.setPolicy(old)
 		g.services.assign(old.Services)
-		return errors.Join(err, g.plane.SetServices(g.services.targets(old, g.system), &g.settings))
+		return errors.Join(err, g.applyServices(old))
 	}
 	for _, id := range removed {
 		if err := plane.ClearCounters(g.plane.Map("tg_counters"), id); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"net/netip"
 	"slices"
 
 	"tidegate/internal/config"
@@ -59,18 +60,50 @@ func (s *serviceSet) assign(services []config.Service) (removed []uint32) {
 	return removed
 }
 
-// targets lays the configuration out for the packet path.
-func (s *serviceSet) targets(cfg *config.Config, sys system) []plane.Target {
+// targets lays the configuration out for the packet path. A port of a service
+// that nobody listens on, while others of it are served, is left to the kernel,
+// which answers RST. local is nil, or what this machine's own addresses are: then
+// nothing else is protected.
+func (s *serviceSet) targets(cfg *config.Config, sys system, local []netip.Prefix) []plane.Target {
 	targets := make([]plane.Target, 0, len(cfg.Services))
 	for _, svc := range cfg.Services {
-		t := plane.Target{ID: s.ids[svc.Name], Prefixes: svc.Prefixes}
-		for _, r := range svc.Ports {
-			t.Ports = append(t.Ports, [2]uint16{r.First, r.Last})
+		t := plane.Target{ID: s.ids[svc.Name], Prefixes: svc.Prefixes, Service: s.entry(svc, sys)}
+		var missing []config.PortRange
+		if report := s.reports[svc.Name]; report.Status != listeners.None {
+			missing = report.Missing
 		}
-		t.Service = s.entry(svc, sys)
+		t.Ports, t.Watched = splitPorts(svc.Ports, missing)
 		targets = append(targets, t)
 	}
+	if local != nil {
+		targets = onlyLocal(targets, local)
+	}
 	return targets
+}
+
+// splitPorts divides ports into those that are served and those that are not.
+func splitPorts(ports, missing []config.PortRange) (served, unserved [][2]uint16) {
+	for _, r := range ports {
+		for first := int(r.First); first <= int(r.Last); {
+			gone := contains(missing, uint16(first))
+			last := first
+			for last < int(r.Last) && contains(missing, uint16(last+1)) == gone {
+				last++
+			}
+			run := [2]uint16{uint16(first), uint16(last)}
+			if gone {
+				unserved = append(unserved, run)
+			} else {
+				served = append(served, run)
+			}
+			first = last + 1
+		}
+	}
+	return served, unserved
+}
+
+func contains(ranges []config.PortRange, port uint16) bool {
+	return slices.ContainsFunc(ranges, func(r config.PortRange) bool { return r.Contains(port) })
 }
 
 // entry decides what the service's SYN-ACKs say. What is `auto` is what the

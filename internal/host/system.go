@@ -24,6 +24,7 @@ type system struct {
 	syncookies      int
 	netnsCookie     uint64
 	filterKeepTicks uint16
+	forwards        bool
 }
 
 const (
@@ -69,6 +70,7 @@ func readSystem(interfaces []string) (system, error) {
 	s.timestamps = ints["tcp_timestamps"] != 0
 	s.ecn = ints["tcp_ecn"] != 0
 	s.syncookies = ints["tcp_syncookies"]
+	s.forwards = forwards(interfaces)
 	// A closed socket waits in FIN-WAIT-2 and then in TIME-WAIT; one tick more,
 	// because the first one is cut short.
 	s.filterKeepTicks = uint16((ints["tcp_fin_timeout"]+timeWaitSeconds)/filterTickSeconds + 2)

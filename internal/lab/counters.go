@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"math/bits"
 	"os"
 	"strconv"
 	"strings"
@@ -82,6 +83,39 @@ func parseSynproxy(stat string) (uint64, error) {
 		sum += v
 	}
 	return sum, nil
+}
+
+// windowScale is what the namespace's TCP offers (tcp_select_initial_window):
+// enough for the largest receive buffer.
+func (n *Namespace) windowScale() (int, error) {
+	var tcp, core []byte
+	err := n.Do(func() (err error) {
+		if tcp, err = os.ReadFile("/proc/sys/net/ipv4/tcp_rmem"); err != nil {
+			return err
+		}
+		core, err = os.ReadFile("/proc/sys/net/core/rmem_max")
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return parseWindowScale(string(tcp), string(core))
+}
+
+func parseWindowScale(tcpRmem, rmemMax string) (int, error) {
+	fields := append(strings.Fields(tcpRmem), strings.TrimSpace(rmemMax))
+	if len(fields) != 4 {
+		return 0, fmt.Errorf("tcp_rmem %q: want three numbers", tcpRmem)
+	}
+	space := uint64(0)
+	for _, f := range fields[2:] {
+		v, err := strconv.ParseUint(f, 10, 63)
+		if err != nil {
+			return 0, fmt.Errorf("receive buffer limits: %w", err)
+		}
+		space = max(space, v)
+	}
+	return min(max(bits.Len64(space)-1-15, 0), 14), nil
 }
 
 const (

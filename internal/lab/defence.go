@@ -66,7 +66,8 @@ func (d *stackDefence) cookies(_ context.Context, t *Topology) (uint64, error) {
 func (d *stackDefence) stop() error { return nil }
 
 // nftDefence is SYNPROXY as the nftables documentation sets it up. Its MSS and
-// window scale are typed in by hand and must match the server's.
+// window scale must match the server's, so they are set as a careful
+// administrator would.
 type nftDefence struct {
 	progress func(string, ...any)
 	before   uint64
@@ -79,8 +80,8 @@ const nftRules = `table inet tidegate_lab {
 	}
 	chain input {
 		type filter hook input priority filter; policy accept;
-		meta nfproto ipv4 tcp dport %[1]d ct state invalid,untracked synproxy mss 1460 wscale 7 timestamp sack-perm
-		meta nfproto ipv6 tcp dport %[1]d ct state invalid,untracked synproxy mss 1440 wscale 7 timestamp sack-perm
+		meta nfproto ipv4 tcp dport %[1]d ct state invalid,untracked synproxy mss 1460 wscale %[2]d timestamp sack-perm
+		meta nfproto ipv6 tcp dport %[1]d ct state invalid,untracked synproxy mss 1440 wscale %[2]d timestamp sack-perm
 		tcp dport %[1]d ct state invalid drop
 	}
 }
@@ -93,7 +94,12 @@ func (d *nftDefence) start(ctx context.Context, t *Topology) error {
 	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", "1"}); err != nil {
 		return err
 	}
-	p, err := startProcess(t.Server, -1, strings.NewReader(fmt.Sprintf(nftRules, servicePort)), nil, "nft", "-f", "-")
+	wscale, err := t.Server.windowScale()
+	if err != nil {
+		return err
+	}
+	rules := strings.NewReader(fmt.Sprintf(nftRules, servicePort, wscale))
+	p, err := startProcess(t.Server, -1, rules, nil, "nft", "-f", "-")
 	if err != nil {
 		return err
 	}

@@ -161,14 +161,14 @@ func (f *Flood) Burst(n int) (Burst, error) {
 type FloodStats struct {
 	Frames uint64        // made by the generator; some may die on a full ring
 	Wall   time.Duration // first frame to last
-	Busy   time.Duration // inside BPF_PROG_TEST_RUN, softirq work included
+	Busy   time.Duration // CPU time of the sender and of its CPU's ksoftirqd
 }
 
 // Run sends at the rate until ctx ends.
 func (f *Flood) Run(ctx context.Context, rate Rate) (FloodStats, error) {
 	var s FloodStats
 	err := f.onFloodThread(func() error {
-		begin := time.Now()
+		begin, deferred := time.Now(), softirqdCPU(f.cpu)
 		p := newPacer(rate, begin)
 		for ctx.Err() == nil {
 			n, wait := p.due(time.Now())
@@ -179,13 +179,14 @@ func (f *Flood) Run(ctx context.Context, rate Rate) (FloodStats, error) {
 			}
 			b, err := f.send(n)
 			s.Frames += b.Frames
-			s.Busy += b.Elapsed
+			s.Busy += b.ThreadCPU
 			if err != nil {
 				return err
 			}
 			p.took(int(b.Frames))
 		}
 		s.Wall = time.Since(begin)
+		s.Busy += softirqdCPU(f.cpu) - deferred
 		return nil
 	})
 	return s, err

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -68,6 +69,23 @@ func TestParseSynproxy(t *testing.T) {
 	}
 	if _, err := parseSynproxy("entries other\n"); err == nil {
 		t.Error("a missing column is no error")
+	}
+}
+
+func TestParseWindowScale(t *testing.T) {
+	for _, c := range []struct {
+		tcp, core string
+		want      int
+	}{
+		{"4096\t131072\t6291456\n", "212992\n", 7}, {"4096 131072 33554432", "4194304", 10},
+		{"4096 8192 16384", "65535", 0}, {"4096 8192 65535", "8589934592", 14},
+	} {
+		if got, err := parseWindowScale(c.tcp, c.core); err != nil || got != c.want {
+			t.Errorf("%q, %q: %d, %v; want %d", c.tcp, c.core, got, err, c.want)
+		}
+	}
+	if _, err := parseWindowScale("x", "y"); err == nil {
+		t.Error("nonsense is accepted")
 	}
 }
 
@@ -153,6 +171,15 @@ func TestClientAddressesAreDistinctAndInside(t *testing.T) {
 			}
 			seen[a.String()] = true
 		}
+	}
+}
+
+func TestDisturbedLoadIsVoid(t *testing.T) {
+	if err := checkDisturbed(loadResult{LagMax: 900}, 2*time.Second, 1); err != nil {
+		t.Errorf("900 ms late, timeout 2 s: %v", err)
+	}
+	if err := checkDisturbed(loadResult{LagMax: 1100}, 2*time.Second, 1); !errors.Is(err, ErrDisturbed) {
+		t.Errorf("1.1 s late, timeout 2 s: %v, want ErrDisturbed", err)
 	}
 }
 

@@ -29,10 +29,11 @@ type Result struct {
 	ServerSynRecv int    `json:"server_syn_recv"` // peak of half-open connections
 	CookiesSent   uint64 `json:"cookies_sent"`
 
-	// CPUPerSYN is the time inside BPF_PROG_TEST_RUN for each SYN, where the
-	// server's work on it is done in softirq, less GeneratorPerSYN, the same
-	// measured at the same rate against an XDP drop at the far end. The answer's
-	// way to the attacker's sink counts as the server's.
+	// CPUPerSYN is the CPU time of the sending thread, in whose softirq the
+	// server's work is done, and of its CPU's ksoftirqd, for each SYN, less
+	// GeneratorPerSYN: the same measured at the same rate against an XDP drop at
+	// the far end. The answer's way to the attacker's sink counts as the server's.
+	// Zero means: not to be told from the generator's own cost.
 	CPUPerSYN       float64 `json:"cpu_ns_per_syn"`
 	GeneratorPerSYN float64 `json:"generator_ns_per_syn"`
 
@@ -65,7 +66,7 @@ func (env *runEnv) result(m *measured, cookies uint64, own float64) *Result {
 		r.SYNPPS = round3(float64(m.arrived) / s)
 	}
 	if m.arrived > 0 {
-		r.CPUPerSYN = round3(float64(m.flood.Busy.Nanoseconds())/float64(m.arrived) - own)
+		r.CPUPerSYN = max(0, round3(float64(m.flood.Busy.Nanoseconds())/float64(m.arrived)-own))
 	}
 	return r
 }

@@ -3,7 +3,6 @@ package plane
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -90,7 +89,7 @@ func (p *Plane) attachAll(o AttachOptions) (map[string]XDPMode, error) {
 	if err := p.attachSockops(o.CgroupRoot); err != nil {
 		return nil, err
 	}
-	if err := p.seedSocketFilter(); err != nil {
+	if err := p.startWatching(); err != nil {
 		return nil, err
 	}
 	for name, index := range devices {
@@ -163,24 +162,6 @@ func (p *Plane) attachSockops(cgroup string) error {
 		}
 	}
 	p.links.sockops = a
-	return nil
-}
-
-// seedSocketFilter walks the namespace's TCP sockets once.
-func (p *Plane) seedSocketFilter() error {
-	l, err := link.AttachIter(link.IterOptions{Program: p.iter})
-	if err != nil {
-		return fmt.Errorf("TCP iterator: %w", err)
-	}
-	defer l.Close()
-	r, err := l.Open()
-	if err != nil {
-		return fmt.Errorf("TCP iterator: %w", err)
-	}
-	defer r.Close()
-	if _, err := io.Copy(io.Discard, r); err != nil {
-		return fmt.Errorf("TCP iterator: %w", err)
-	}
 	return nil
 }
 

@@ -27,7 +27,7 @@ func TestBuildKeepsPrefixesBesideCatchAll(t *testing.T) {
 		prefixKey(netip.MustParsePrefix("10.1.0.0/16"), 80): 1,
 		prefixKey(netip.MustParsePrefix("10.0.0.0/8"), 80):  2,
 	}
-	if len(got.prefixes) != len(want) || got.ports[80] != portHasPrefixes|1 {
+	if len(got.prefixes) != len(want) || got.ports[80] != portHasPrefixes|portWatched|1 {
 		t.Errorf("ports %x, prefixes %v", got.ports[80], got.prefixes)
 	}
 	for k, id := range want {

@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	BenchProgTgBenchDrop    = "tg_bench_drop"
+	BenchProgTgBenchHash    = "tg_bench_hash"
 	BenchProgTgBenchPass    = "tg_bench_pass"
 	BenchProgTgBenchReflect = "tg_bench_reflect"
 	BenchProgTgBenchTc      = "tg_bench_tc"
@@ -65,6 +66,7 @@ type BenchSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type BenchProgramSpecs struct {
 	TgBenchDrop    *ebpf.ProgramSpec `ebpf:"tg_bench_drop"`
+	TgBenchHash    *ebpf.ProgramSpec `ebpf:"tg_bench_hash"`
 	TgBenchPass    *ebpf.ProgramSpec `ebpf:"tg_bench_pass"`
 	TgBenchReflect *ebpf.ProgramSpec `ebpf:"tg_bench_reflect"`
 	TgBenchTc      *ebpf.ProgramSpec `ebpf:"tg_bench_tc"`
@@ -119,6 +121,7 @@ type BenchVariables struct {
 // It can be passed to LoadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BenchPrograms struct {
 	TgBenchDrop    *ebpf.Program `ebpf:"tg_bench_drop"`
+	TgBenchHash    *ebpf.Program `ebpf:"tg_bench_hash"`
 	TgBenchPass    *ebpf.Program `ebpf:"tg_bench_pass"`
 	TgBenchReflect *ebpf.Program `ebpf:"tg_bench_reflect"`
 	TgBenchTc      *ebpf.Program `ebpf:"tg_bench_tc"`
@@ -127,6 +130,7 @@ type BenchPrograms struct {
 func (p *BenchPrograms) Close() error {
 	return _BenchClose(
 		p.TgBenchDrop,
+		p.TgBenchHash,
 		p.TgBenchPass,
 		p.TgBenchReflect,
 		p.TgBenchTc,

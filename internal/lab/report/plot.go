@@ -125,7 +125,7 @@ func sweepPlot(p *plot.Plot, s *lab.Sweep, graded bool, v values) error {
 		var xy plotter.XYs
 		for _, rate := range s.Rates {
 			if r := s.Find(d, rate); r != nil && r.SYNPPS > 0 {
-				xy = append(xy, plotter.XY{X: r.SYNPPS, Y: v(r)})
+				xy = append(xy, plotter.XY{X: math.Log10(r.SYNPPS), Y: v(r)})
 				lo, hi = min(lo, r.SYNPPS), max(hi, r.SYNPPS)
 			}
 		}
@@ -147,8 +147,8 @@ func sweepPlot(p *plot.Plot, s *lab.Sweep, graded bool, v values) error {
 	if hi == 0 {
 		lo, hi = 1000, 1e6
 	}
-	p.X.Min, p.X.Max = lo*0.8, hi*1.25
-	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, logTicks(rateLabel)
+	p.X.Min, p.X.Max = math.Log10(lo*0.8), math.Log10(hi*1.25)
+	p.X.Tick.Marker = logTicks(rateLabel)
 	return nil
 }
 
@@ -173,12 +173,12 @@ func latencyPlot(s *lab.Sweep) ([]byte, error) {
 			lo, hi = min(lo, pt.Result.Latency.P99), max(hi, pt.Result.Latency.P99)
 		}
 	}
-	err := sweepPlot(p, s, false, func(r *lab.Result) float64 { return max(r.Latency.P99, 0.001) })
+	err := sweepPlot(p, s, false, func(r *lab.Result) float64 { return math.Log10(max(r.Latency.P99, 0.001)) })
 	if err != nil {
 		return nil, err
 	}
-	p.Y.Min, p.Y.Max = lo/1.6, hi*1.8
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, logTicks(msLabel)
+	p.Y.Min, p.Y.Max = math.Log10(lo/1.6), math.Log10(hi*1.8)
+	p.Y.Tick.Marker = logTicks(msLabel)
 	return render(p, s.Defences)
 }
 
@@ -190,12 +190,7 @@ func absorbPlot(s *lab.Sweep) ([]byte, error) {
 	top := 0.0
 	for i := len(s.Defences) - 1; i >= 0; i-- {
 		d := s.Defences[i]
-		var best *lab.Result
-		for _, rate := range s.Rates {
-			if r := s.Find(d, rate); r != nil && (best == nil || r.SYNPPS > best.SYNPPS) {
-				best = r
-			}
-		}
+		best := fastest(s, d)
 		if best == nil {
 			continue
 		}
@@ -219,31 +214,56 @@ func absorbPlot(s *lab.Sweep) ([]byte, error) {
 		label.TextStyle[0].Font.Size, label.TextStyle[0].YAlign = 11, draw.YCenter
 		p.Add(bar, label)
 	}
+	if len(names) == 0 {
+		return render(p, nil)
+	}
 	p.NominalY(names...)
 	p.Y.Min, p.Y.Max = -0.6, float64(len(names))-0.4
 	p.Y.LineStyle.Width, p.Y.Tick.Length = 0, 0
 	p.X.Min, p.X.Max = 0, max(top, 0.001)*1.75
+	p.X.Tick.Marker = stepTicks{}
 	return render(p, nil)
 }
 
-// logTicks marks decades with labels and the steps between them without.
+// logTicks marks decades with labels and the steps between them without. The
+// data are logarithms on a linear axis: plot.LogScale makes room for an axis
+// label at the wrong place (gonum.org/v1/plot v0.17, verticalAxis.GlyphBoxes).
 type logTicks func(v float64) string
 
-func (f logTicks) Ticks(lo, hi float64) []plot.Tick {
+func (f logTicks) Ticks(logLo, logHi float64) []plot.Tick {
 	var ticks []plot.Tick
+	lo, hi := math.Pow(10, logLo), math.Pow(10, logHi)
 	wide := hi/lo > 30
-	for decade := math.Pow(10, math.Floor(math.Log10(lo))); decade <= hi; decade *= 10 {
+	for decade := math.Pow(10, math.Floor(logLo)); decade <= hi; decade *= 10 {
 		for m := 1.0; m < 10; m++ {
 			v := decade * m
 			if v < lo || v > hi {
 				continue
 			}
-			t := plot.Tick{Value: v}
+			t := plot.Tick{Value: math.Log10(v)}
 			if m == 1 || (!wide && (m == 2 || m == 5)) {
 				t.Label = f(v)
 			}
 			ticks = append(ticks, t)
 		}
+	}
+	return ticks
+}
+
+// stepTicks are about five round steps from zero.
+type stepTicks struct{}
+
+func (stepTicks) Ticks(_, hi float64) []plot.Tick {
+	step := math.Pow(10, math.Floor(math.Log10(hi/4)))
+	for _, m := range []float64{5, 2} {
+		if step*m <= hi/4 {
+			step *= m
+			break
+		}
+	}
+	var ticks []plot.Tick
+	for i := 0; float64(i)*step <= hi; i++ {
+		ticks = append(ticks, plot.Tick{Value: float64(i) * step, Label: fmt.Sprintf("%.4g", float64(i)*step)})
 	}
 	return ticks
 }

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/tabwriter"
 
 	"tidegate/internal/lab"
@@ -25,6 +26,7 @@ var pageText string
 const (
 	PageFile    = "report.html"
 	ResultsFile = "results.json"
+	TableFile   = "table.md"
 )
 
 var plots = []struct {
@@ -36,7 +38,8 @@ var plots = []struct {
 	{"absorbed.png", "Highest SYN rate that each defence absorbed on one core", absorbPlot},
 }
 
-// Write makes report.html (self-contained), the plots and results.json in dir.
+// Write makes report.html (self-contained), the plots, results.json and
+// table.md in dir.
 func Write(dir string, s *lab.Sweep) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -64,6 +67,9 @@ func Write(dir string, s *lab.Sweep) error {
 	if err := os.WriteFile(filepath.Join(dir, ResultsFile), append(results, '\n'), 0o644); err != nil {
 		return err
 	}
+	if err := os.WriteFile(filepath.Join(dir, TableFile), []byte(Markdown(s)), 0o644); err != nil {
+		return err
+	}
 	page, err := template.New("page").Funcs(template.FuncMap{
 		"percent": percent, "rate": rateLabel, "ms": ms, "label": func(d string) string { return lookOf(d).label },
 	}).Parse(pageText)
@@ -71,7 +77,7 @@ func Write(dir string, s *lab.Sweep) error {
 		return err
 	}
 	var buf bytes.Buffer
-	err = page.Execute(&buf, map[string]any{"Sweep": s, "Pictures": pictures, "Failures": failures(s)})
+	err = page.Execute(&buf, map[string]any{"Sweep": s, "Pictures": pictures, "Failures": failures(s), "Note": lagNote(s)})
 	if err != nil {
 		return err
 	}
@@ -91,43 +97,101 @@ func failures(s *lab.Sweep) []lab.Point {
 	return list
 }
 
-// Table prints share served and p99 of every defence at every rate.
+// Table prints for every defence what share of requests was served and the p99
+// of the response time at each rate, and the highest rate that it took.
 func Table(w io.Writer, s *lab.Sweep) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "flood SYN/s\t")
-	for _, d := range s.Defences {
-		fmt.Fprintf(t, "%s served\tp99\tSYN/s taken\t", d)
-	}
-	fmt.Fprintln(t)
-	for _, rate := range s.Rates {
-		fmt.Fprintf(t, "%s\t", rate)
-		for _, d := range s.Defences {
-			r := s.Find(d, rate)
-			if r == nil {
-				fmt.Fprint(t, "-\t-\t-\t")
-				continue
-			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t", percent(r.Success), ms(r.Latency.P99), taken(r.SYNPPS))
-		}
-		fmt.Fprintln(t)
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	for _, row := range rows(s) {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	err := t.Flush()
 	for _, f := range failures(s) {
 		_, e := fmt.Fprintf(w, "%s could not run: %s\n", f.Defence, f.Error)
 		err = errors.Join(err, e)
 	}
+	if note := lagNote(s); note != "" {
+		_, e := fmt.Fprintln(w, note)
+		err = errors.Join(err, e)
+	}
 	return err
 }
 
-// taken prints a measured rate to three digits.
+// lagWorthANote is a client's own lateness, in milliseconds, above which the
+// highest quantiles tell of the machine and not of the defence.
+const lagWorthANote = 10
+
+// lagNote says that something else kept the clients' CPU busy; else it is empty.
+func lagNote(s *lab.Sweep) string {
+	worst := 0.0
+	for _, p := range s.Points {
+		if p.Result != nil {
+			worst = max(worst, p.Result.StartLagMax)
+		}
+	}
+	if worst < lagWorthANote {
+		return ""
+	}
+	return fmt.Sprintf("The clients themselves started up to %s late: other work on this machine weighs on the highest quantiles.", ms(worst))
+}
+
+// Markdown is the same table for a README.
+func Markdown(s *lab.Sweep) string {
+	var b strings.Builder
+	for i, row := range rows(s) {
+		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
+		if i == 0 {
+			b.WriteString("|---" + strings.Repeat("|---", len(row)-1) + "|\n")
+		}
+	}
+	return b.String()
+}
+
+// rows are the cells of the table, the first row being its head.
+func rows(s *lab.Sweep) [][]string {
+	head, last := []string{"flood (SYN/s)"}, []string{"most SYN/s taken"}
+	for _, d := range s.Defences {
+		head = append(head, lookOf(d).label)
+		if best := fastest(s, d); best != nil {
+			last = append(last, taken(best.SYNPPS))
+		} else {
+			last = append(last, "-")
+		}
+	}
+	all := [][]string{head}
+	for _, rate := range s.Rates {
+		row := []string{rate}
+		for _, d := range s.Defences {
+			cell := "-"
+			if r := s.Find(d, rate); r != nil {
+				cell = percent(r.Success) + ", p99 " + ms(r.Latency.P99)
+			}
+			row = append(row, cell)
+		}
+		all = append(all, row)
+	}
+	return append(all, last)
+}
+
+// fastest is the experiment in which the most SYNs a second arrived.
+func fastest(s *lab.Sweep, defence string) *lab.Result {
+	var best *lab.Result
+	for _, rate := range s.Rates {
+		if r := s.Find(defence, rate); r != nil && (best == nil || r.SYNPPS > best.SYNPPS) {
+			best = r
+		}
+	}
+	return best
+}
+
+// taken prints a measured rate.
 func taken(pps float64) string {
 	switch {
 	case pps >= 1e6:
-		return fmt.Sprintf("%.3gM", pps/1e6)
+		return fmt.Sprintf("%.2fM", pps/1e6)
 	case pps >= 1e3:
-		return fmt.Sprintf("%.3gk", pps/1e3)
+		return fmt.Sprintf("%.0fk", pps/1e3)
 	}
-	return fmt.Sprintf("%.3g", pps)
+	return fmt.Sprintf("%.0f", pps)
 }
 
 // ms prints a time given in milliseconds to three digits.

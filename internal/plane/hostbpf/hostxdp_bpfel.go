@@ -15,7 +15,7 @@ import (
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [22]uint64
+	Count [23]uint64
 }
 
 type HostXdpTgEpochKey struct {
