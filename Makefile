@@ -22,7 +22,7 @@ LDFLAGS   = -s -w -X tidegate/internal/version.Version=$(VERSION)$(if $(COMMIT),
 FUZZTIME ?= 60s
 SOAKTIME ?= 10m
 
-.PHONY: help demo test test-unit test-kernel bench fuzz lint generate build soak clean
+.PHONY: help demo test test-unit bench fuzz lint generate build soak clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r t d; do printf 'make %-10s  %s\n' "$$t" "$$d"; done
@@ -45,10 +45,6 @@ bench: ## cost per SYN and SYNs absorbed, as ratios, in one run (root)
 	@tools/deps.sh bench
 	@$(MAKE) build
 	bin/tidegate bench
-
-test-kernel: ## boot Debian's 6.12 kernel in an emulator and run the lab there (root; minutes)
-	@$(MAKE) build
-	@test/kernel/run
 
 fuzz: ## fuzz the parsers, FUZZTIME each (default 60s)
 	@tools/deps.sh fuzz
