@@ -64,10 +64,10 @@ build: ## bin/tidegate, one static file with the BPF objects inside
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/tidegate ./cmd/tidegate
 
-soak: ## a long flood against `host` (root; SOAKTIME, default 10m)
+soak: ## 200,000 requests of every kind over 28,000 ports, then a long flood (root; SOAKTIME, default 10m)
 	@tools/deps.sh demo
 	@$(MAKE) build
-	bin/tidegate lab flood --defence host --rate 300000 --duration $(SOAKTIME) --clients 32
+	@SOAKTIME=$(SOAKTIME) test/soak/run
 
 clean: ## remove what was built
 	rm -rf bin build demo

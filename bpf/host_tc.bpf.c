@@ -187,6 +187,14 @@ static __always_inline bool tg_skb_is_bare(struct __sk_buff *skb, const __u8 *da
 	       tg_load32(data + 8) == ip[2] && tg_load32(data + 12) == ip[3];
 }
 
+/* A number back as it is. To the verifier it is any number: it then goes once
+ * through what follows, not once for each place where an IP header may begin. */
+__attribute__((noinline)) int tg_any_number(__u32 n)
+{
+	asm volatile("" : "+r"(n)); /* nor must the compiler know */
+	return (int)n;
+}
+
 SEC("tc")
 int tg_host_tc(struct __sk_buff *skb)
 {
@@ -214,6 +222,7 @@ int tg_host_tc(struct __sk_buff *skb)
 	}
 	bare = tg_skb_is_bare(skb, data, end);
 	type = bare ? (tg_ethertype)skb->protocol : tg_packet_ethernet(&pkt, data, end);
+	pkt.l3_off = (__u32)tg_any_number(pkt.l3_off) & 31;
 	if (tg_packet_l3(&pkt, type, data, end) != TG_PARSE_TCP || !tg_host_is_ack(&pkt))
 		return TCX_NEXT;
 	settings = tg_settings_get();

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -66,7 +67,31 @@ func NewHosts(tag string) (h *Hosts, err error) {
 	if err != nil {
 		return h, err
 	}
-	return h, h.attachPrograms()
+	if err := h.attachPrograms(); err != nil {
+		return h, err
+	}
+	return h, errors.Join(h.ClientPort.awaitUp(), h.ServerPort.awaitUp())
+}
+
+// awaitUp waits until the kernel has noticed that the link has a carrier: until
+// then its queue throws every frame away (linkwatch, noop_qdisc).
+func (p *Port) awaitUp() error {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		var state netlink.LinkOperState
+		err := p.NS.Do(func() error {
+			l, err := netlink.LinkByIndex(p.Index)
+			if err == nil {
+				state = l.Attrs().OperState
+			}
+			return err
+		})
+		if err != nil || state == netlink.OperUp {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s in %s is not up but %s", p.Name, p.NS.Name, state)
+		}
+	}
 }
 
 // ServerAddr is the server's address of a family.

@@ -72,8 +72,11 @@ func detachAll(set map[string]*attachment) error {
 	return errors.Join(errs...)
 }
 
-// detach removes the pin and closes the last handle, which detaches.
+// detach takes the program off at once: when a pin and a handle go, the kernel
+// lets the link go some time later. (Where it has no explicit detaching for a
+// kind of link, later is what remains.)
 func (a *attachment) detach() error {
+	_ = a.link.Detach()
 	err := os.Remove(a.path)
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
@@ -129,7 +132,9 @@ func (a *attachments) commit(interfaces []string) {
 	}
 	a.eachPin(func(path, kind, name string) {
 		if !slices.Contains(interfaces, name) {
-			_ = os.Remove(path) // the last reference: the kernel detaches it
+			if l, err := link.LoadPinnedLink(path, nil); err == nil {
+				_ = (&attachment{link: l, path: path}).detach()
+			}
 		}
 	})
 }

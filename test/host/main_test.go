@@ -23,6 +23,10 @@ import (
 // anything takes; a test that needs it has failed.
 const patience = 20 * time.Second
 
+// pollPause leaves the processors to what is waited for: many a look starts a
+// process.
+const pollPause = 25 * time.Millisecond
+
 var tidegate string // the binary under test
 
 func TestMain(m *testing.M) {
@@ -61,6 +65,7 @@ type world struct {
 	dir        string
 	secret     string
 	configPath string
+	nextPort   uint16 // the next client port, beginning at firstPort, that a test of handshakes takes
 }
 
 // newWorld makes one for this test, which then runs beside others.
@@ -214,7 +219,7 @@ func (g *gate) await(what string, reached func() bool) {
 // await polls for a state that must come.
 func (w *world) await(what string, reached func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); !reached(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !reached(); time.Sleep(pollPause) {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("waited in vain: %s", what)
 		}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The smallest test harness: checks that count, and a last line
+ * "N passed, N failed". Run with the argument "canary" a program makes one
+ * check that must fail, so that a harness which cannot fail is found out.
+ */
+#ifndef TG_TEST_CHECK_H
+#define TG_TEST_CHECK_H
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static unsigned checks_passed, checks_failed;
+
+#define CHECK(condition, ...)                                                                      \
+	do {                                                                                       \
+		if (condition) {                                                                   \
+			checks_passed++;                                                           \
+		} else {                                                                           \
+			checks_failed++;                                                           \
+			printf("%s:%d: %s: ", __FILE__, __LINE__, #condition);                     \
+			printf(__VA_ARGS__);                                                       \
+			printf("\n");                                                              \
+		}                                                                                  \
+	} while (0)
+
+/* Two numbers that must be the same. */
+#define CHECK_EQ(got, want, what)                                                                  \
+	do {                                                                                       \
+		uint64_t got_ = (uint64_t)(got), want_ = (uint64_t)(want);                         \
+		CHECK(got_ == want_, "%s: got %" PRIu64 " (0x%" PRIx64 "), want %" PRIu64          \
+				     " (0x%" PRIx64 ")",                                           \
+		      (what), got_, got_, want_, want_);                                           \
+	} while (0)
+
+/* The program's exit status; prints the last line. */
+static int check_summary(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "canary") == 0)
+		CHECK(checks_passed == 0, "the canary, which must fail (%u)", checks_passed);
+	printf("%u passed, %u failed\n", checks_passed, checks_failed);
+	return checks_failed ? 1 : 0;
+}
+
+#endif

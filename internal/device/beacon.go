@@ -1,0 +1,122 @@
+package device
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// Beacon is what the device says of itself every 20 ms of its time; the bits are
+// drawn in lwip/app/app.c.
+type Beacon struct {
+	TimeMS      uint32
+	SinkBytes   uint32
+	TCPReceived uint32
+	CookiesSent uint32
+	Recycled    uint32
+	HalfOpen    uint32
+}
+
+const beaconLen = 28
+
+func parseBeacon(b []byte) (Beacon, error) {
+	if len(b) != beaconLen || string(b[:4]) != "TGB1" {
+		return Beacon{}, fmt.Errorf("not a beacon: %d bytes", len(b))
+	}
+	w := func(i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
+	return Beacon{TimeMS: w(1), SinkBytes: w(2), TCPReceived: w(3), CookiesSent: w(4), Recycled: w(5), HalfOpen: w(6)}, nil
+}
+
+// Clock follows the device's beacons.
+type Clock struct {
+	conn net.PacketConn
+
+	mu      sync.Mutex
+	last    Beacon
+	changed chan struct{} // closed and replaced at every beacon
+	err     error
+}
+
+// Listen opens the beacons' port in the namespace.
+func Listen(n *Net) (*Clock, error) {
+	c := &Clock{changed: make(chan struct{})}
+	err := n.NS.Do(func() (err error) {
+		c.conn, err = net.ListenPacket("udp4", fmt.Sprintf("%s:%d", lab4.Addr(), beaconPort))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	go c.read()
+	return c, nil
+}
+
+func (c *Clock) read() {
+	buf := make([]byte, 64)
+	for {
+		k, _, err := c.conn.ReadFrom(buf)
+		var b Beacon
+		if err == nil {
+			b, err = parseBeacon(buf[:k])
+		}
+		c.mu.Lock()
+		if err == nil {
+			c.last = b
+		} else if !errors.Is(err, os.ErrDeadlineExceeded) {
+			c.err = err
+		}
+		close(c.changed)
+		c.changed = make(chan struct{})
+		stop := c.err != nil
+		c.mu.Unlock()
+		if stop {
+			return
+		}
+	}
+}
+
+// silence is how long the device may say nothing before it counts as dead.
+const silence = 10 * time.Second
+
+// Next waits for a beacon after the given one.
+func (c *Clock) Next(ctx context.Context, after Beacon) (Beacon, error) {
+	dead := time.NewTimer(silence)
+	defer dead.Stop()
+	for {
+		c.mu.Lock()
+		last, changed, err := c.last, c.changed, c.err
+		c.mu.Unlock()
+		switch {
+		case err != nil:
+			return Beacon{}, fmt.Errorf("beacons: %w", err)
+		case last != after && last != (Beacon{}):
+			return last, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return Beacon{}, ctx.Err()
+		case <-dead.C:
+			return Beacon{}, fmt.Errorf("the device has sent no beacon for %s", silence)
+		}
+	}
+}
+
+// Until waits until the device's clock has reached a time.
+func (c *Clock) Until(ctx context.Context, timeMS uint32) (Beacon, error) {
+	var b Beacon
+	var err error
+	for {
+		if b, err = c.Next(ctx, b); err != nil || int32(b.TimeMS-timeMS) >= 0 {
+			return b, err
+		}
+	}
+}
+
+// Close ends the following.
+func (c *Clock) Close() error { return c.conn.Close() }

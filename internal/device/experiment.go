@@ -1,0 +1,150 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Throughput is one sample: client to device, in the device's own time.
+type Throughput struct {
+	Mbps    float64 `json:"mbps"`
+	Seconds float64 `json:"seconds"` // of the device
+	SYNs    uint64  `json:"syns"`    // sent during the whole transfer
+	// What the device did with them, as its beacons say.
+	Cookies  uint32 `json:"cookies"`
+	Recycled uint32 `json:"recycled"`
+	HalfOpen uint32 `json:"half_open"`
+}
+
+// warmUpMS of the device's time go by before a throughput is taken.
+const warmUpMS = 1000
+
+// rig is a device that runs, with its clock.
+type rig struct {
+	net   *Net
+	m     *Machine
+	clock *Clock
+}
+
+func newRig(ctx context.Context, kind Kind, image string, c Config) (r *rig, err error) {
+	r = &rig{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+			r = nil
+		}
+	}()
+	if r.net, err = NewNet(); err != nil {
+		return r, err
+	}
+	if r.clock, err = Listen(r.net); err != nil {
+		return r, err
+	}
+	if r.m, err = Boot(ctx, r.net, kind, image, c); err != nil {
+		return r, err
+	}
+	_, err = r.clock.Next(ctx, Beacon{})
+	return r, err
+}
+
+func (r *rig) close() error {
+	if r.m != nil {
+		r.m.Stop()
+	}
+	var errs []error
+	if r.clock != nil {
+		errs = append(errs, r.clock.Close())
+	}
+	if r.net != nil {
+		errs = append(errs, r.net.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// attack runs f while a flood goes on; without a rate, f alone.
+func (r *rig) attack(ctx context.Context, port uint16, rate int, seed uint64, f func(context.Context) error) (sent uint64, err error) {
+	if rate == 0 {
+		return 0, f(ctx)
+	}
+	floodCtx, stop := context.WithCancel(ctx)
+	flood := NewFlood(r.net, port, rate, seed)
+	done := make(chan error, 1)
+	go func() { done <- flood.Run(floodCtx, r.clock) }()
+	err = f(ctx)
+	stop()
+	return flood.Sent, errors.Join(err, <-done, r.m.Alive())
+}
+
+// MeasureThroughput boots a device, opens the bulk transfer, attacks the same
+// port if there is a rate, and counts for so many seconds of the device.
+func MeasureThroughput(ctx context.Context, image string, c Config, rate, seconds int, seed uint64) (t Throughput, err error) {
+	r, err := newRig(ctx, Firmware, image, c)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	dialCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	conn, err := dial(dialCtx, r.net, false, sinkPort)
+	if err != nil {
+		return t, err
+	}
+	defer conn.Close()
+	bulkCtx, stop := context.WithCancel(ctx)
+	sending := make(chan error, 1)
+	go func() { sending <- bulk(bulkCtx, conn) }()
+	t.SYNs, err = r.attack(ctx, sinkPort, rate, seed, func(ctx context.Context) error { return r.count(ctx, seconds, &t) })
+	stop()
+	return t, errors.Join(err, <-sending)
+}
+
+// count takes the throughput between two beacons.
+func (r *rig) count(ctx context.Context, seconds int, t *Throughput) error {
+	b, err := r.clock.Next(ctx, Beacon{})
+	if err != nil {
+		return err
+	}
+	begin, err := r.clock.Until(ctx, b.TimeMS+warmUpMS)
+	if err != nil {
+		return err
+	}
+	end, err := r.clock.Until(ctx, begin.TimeMS+uint32(seconds)*1000)
+	if err != nil {
+		return err
+	}
+	ms := end.TimeMS - begin.TimeMS
+	t.Seconds = float64(ms) / 1000
+	t.Mbps = float64(end.SinkBytes-begin.SinkBytes) * 8 / float64(ms) / 1000
+	t.Cookies, t.Recycled, t.HalfOpen = end.CookiesSent, end.Recycled, end.HalfOpen
+	if t.Mbps == 0 {
+		return fmt.Errorf("the bulk transfer stands still")
+	}
+	return nil
+}
+
+// MeasureLoad boots a device, floods its web server, and lets honest clients
+// come. The flood is ahead of them until the queue must be full.
+func MeasureLoad(ctx context.Context, kind Kind, image string, c Config, rate, requests int, ipv6 bool) (l Load, err error) {
+	r, err := newRig(ctx, kind, image, c)
+	if err != nil {
+		return l, err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	if _, err := get(ctx, r.net, ipv6, requestTimeout); err != nil {
+		return l, fmt.Errorf("the device does not answer even before the flood: %w", err)
+	}
+	_, err = r.attack(ctx, httpPort, rate, 1, func(ctx context.Context) error {
+		b, err := r.clock.Next(ctx, Beacon{})
+		if err != nil {
+			return err
+		}
+		if _, err := r.clock.Until(ctx, b.TimeMS+warmUpMS); err != nil {
+			return err
+		}
+		l, err = RunLoad(ctx, r.net, ipv6, requests)
+		return err
+	})
+	return l, err
+}

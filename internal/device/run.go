@@ -1,0 +1,183 @@
+package device
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+)
+
+// Options of `tidegate lab device`.
+type Options struct {
+	Config
+	Tables   bool // Tables 4 and 5 of the seed in place of one configuration
+	Rate     int  // SYNs per second of the device
+	Samples  int
+	Seconds  int // of the device, per sample
+	Requests int // of honest clients, for legit_success
+	IPv6     bool
+	Source   string // the folder lwip/; empty: found
+	Progress func(format string, args ...any)
+}
+
+// DefaultOptions are those of `tidegate lab device` without flags.
+func DefaultOptions() Options {
+	return Options{
+		Config: Config{Policy: PolicyCookies, Layout: LayoutHybrid, Queue: 8},
+		Rate:   200, Samples: 5, Seconds: 30, Requests: 100,
+	}
+}
+
+// Validate names the option, what is wrong, and what would be right.
+func (o *Options) Validate() error {
+	switch {
+	case o.Rate < 0 || o.Rate > maxFloodRate:
+		return fmt.Errorf("--syn-rate %d: want 0 to %d SYNs per second", o.Rate, maxFloodRate)
+	case o.Samples < 1 || o.Samples > 1000:
+		return fmt.Errorf("--samples %d: want 1 to 1000", o.Samples)
+	case o.Seconds < 1 || o.Seconds > 600:
+		return fmt.Errorf("--seconds %d: want 1 to 600", o.Seconds)
+	case o.Requests < 1 || o.Requests > 10000:
+		return fmt.Errorf("--requests %d: want 1 to 10000", o.Requests)
+	}
+	return o.Config.Validate()
+}
+
+// Row is one configuration with what was measured of it.
+type Row struct {
+	Policy     string    `json:"policy"`
+	Layout     string    `json:"layout"`
+	Queue      int       `json:"queue"`
+	SYNRate    int       `json:"syn_rate"`
+	Throughput Sample    `json:"throughput_mbps"`
+	Values     []float64 `json:"throughput_values_mbps"`
+	Legit      *float64  `json:"legit_success,omitempty"`
+	Counts
+}
+
+// Result is one configuration, with and without the attack.
+type Result struct {
+	Row
+	NoAttack Sample `json:"throughput_no_attack_mbps"`
+	Seconds  int    `json:"seconds"`
+	Load     Load   `json:"load"`
+}
+
+// cell is a configuration that waits for its samples.
+type cell struct {
+	Config
+	rate  int
+	image string
+	mbps  []float64
+}
+
+// runner holds what is shared by the parts of one run.
+type runner struct {
+	Options
+	images map[string]string
+}
+
+func newRunner(o Options) (*runner, error) {
+	if o.Progress == nil {
+		o.Progress = func(string, ...any) {}
+	}
+	if o.Source == "" {
+		var err error
+		if o.Source, err = FindSource(); err != nil {
+			return nil, err
+		}
+	}
+	return &runner{Options: o, images: map[string]string{}}, nil
+}
+
+func (r *runner) image(ctx context.Context, c Config) (string, error) {
+	if image, ok := r.images[c.image()]; ok {
+		return image, nil
+	}
+	r.Progress("building the firmware: %s", c.image())
+	image, err := Build(ctx, r.Source, Firmware, c, r.Progress)
+	if err == nil {
+		r.images[c.image()] = image
+	}
+	return image, err
+}
+
+// sample takes every cell's throughput, all cells once in each round and in a
+// new order each time, so that nothing that drifts falls on one of them alone.
+func (r *runner) sample(ctx context.Context, cells []*cell) error {
+	for _, c := range cells {
+		var err error
+		if c.image, err = r.image(ctx, c.Config); err != nil {
+			return err
+		}
+	}
+	done := 0
+	for round := range r.Samples {
+		for _, i := range rand.Perm(len(cells)) {
+			c := cells[i]
+			t, err := MeasureThroughput(ctx, c.image, c.Config, c.rate, r.Seconds, uint64(round))
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.Config, err)
+			}
+			if err := plausible(c, t); err != nil {
+				return err
+			}
+			c.mbps = append(c.mbps, t.Mbps)
+			done++
+			r.Progress("%d/%d: %s at %d SYN/s: %.3f Mb/s", done, len(cells)*r.Samples, c.Config, c.rate, t.Mbps)
+		}
+	}
+	return nil
+}
+
+// plausible makes sure that the attack took place and met the policy that was
+// asked for.
+func plausible(c *cell, t Throughput) error {
+	want := t.Seconds * float64(c.rate)
+	switch {
+	case float64(t.SYNs) < 0.9*want:
+		return fmt.Errorf("%s: %d SYNs sent, want at least %.0f", c.Config, t.SYNs, want)
+	case c.rate == 0:
+		return nil
+	case c.Cookies() && float64(t.Cookies) < 0.8*want:
+		return fmt.Errorf("%s: only %d cookies sent for %d SYNs", c.Config, t.Cookies, t.SYNs)
+	case c.Policy == PolicyRecycle && float64(t.Recycled) < 0.8*want:
+		return fmt.Errorf("%s: only %d connections recycled for %d SYNs", c.Config, t.Recycled, t.SYNs)
+	case c.Policy == PolicyDrop && int(t.HalfOpen) != c.Queue:
+		return fmt.Errorf("%s: %d half-open connections, want a full queue", c.Config, t.HalfOpen)
+	}
+	return nil
+}
+
+func (r *runner) row(ctx context.Context, c *cell) (Row, error) {
+	counts, err := Count(ctx, c.image, c.Config)
+	return Row{
+		Policy: c.Policy, Layout: c.Layout, Queue: c.Queue, SYNRate: c.rate,
+		Throughput: Describe(c.mbps), Values: c.mbps, Counts: counts,
+	}, err
+}
+
+// Run measures one configuration.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	r, err := newRunner(o)
+	if err != nil {
+		return nil, err
+	}
+	attacked, calm := &cell{Config: o.Config, rate: o.Rate}, &cell{Config: o.Config}
+	if err := r.sample(ctx, []*cell{attacked, calm}); err != nil {
+		return nil, err
+	}
+	res := &Result{NoAttack: Describe(calm.mbps), Seconds: o.Seconds}
+	if res.Row, err = r.row(ctx, attacked); err != nil {
+		return nil, err
+	}
+	r.Progress("%d requests of honest clients under %d SYN/s", o.Requests, o.Rate)
+	if res.Load, err = MeasureLoad(ctx, Firmware, attacked.image, o.Config, o.Rate, o.Requests, o.IPv6); err != nil {
+		return nil, err
+	}
+	success := res.Load.Success()
+	res.Legit = &success
+	return res, nil
+}
