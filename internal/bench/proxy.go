@@ -30,6 +30,8 @@ type ProxyResult struct {
 	Rounds  int    `json:"rounds"`
 	Pinning string `json:"pinning"`
 
+	SipHashNs float64 `json:"siphash24_ns"` // SipHash-2-4 of 16 bytes: how fast this core is just now
+
 	// A SYN of a flood, above the plain reflection of a frame in the same place.
 	NsAboveReflect map[string]float64 `json:"ns_above_reflect"`
 	// A segment of a live connection, above a bridge in XDP that does nothing else.
@@ -88,6 +90,7 @@ func RunProxy(ctx context.Context, opt Options) (res *ProxyResult, err error) {
 		what string
 		run  func() error
 	}{
+		{"SipHash", b.measureHash},
 		{"cost of a SYN, strategy by strategy", b.measureSYN},
 		{"cost of a segment, translated and forwarded", b.measureSegments},
 		{"goodput of one connection", b.measureGoodput},
@@ -158,6 +161,13 @@ func closePlane(p *plane.Proxy) error {
 	return nil
 }
 
+func (b *proxyBench) measureHash() error {
+	res := &Result{Spreads: b.res.Spreads}
+	err := measureHash(b.ctx, b.opt, b.rig, res)
+	b.res.SipHashNs = res.SipHashNs
+	return err
+}
+
 // measureSYN: a random flood against the reflection and each strategy.
 func (b *proxyBench) measureSYN() error {
 	place, err := newSlot(b.rig, b.yard.TgBenchReflect)
@@ -206,6 +216,7 @@ func (b *proxyBench) measureSYN() error {
 func (r *ProxyResult) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "tidegate %s, Linux %s, %s\n%s\n%d rounds; median [min .. max]\n\n", r.Version, r.Kernel, r.CPU, r.Pinning, r.Rounds)
+	fmt.Fprintf(t, "SipHash-2-4 of 16 bytes in BPF just now: %s ns\n\n", r.Spreads["siphash24_ns"])
 	fmt.Fprintln(t, "SYN PATH\tns ABOVE REFLECT")
 	for _, s := range config.Strategies() {
 		fmt.Fprintf(t, "%s\t%s\n", s, r.Spreads["ns_above_reflect "+string(s)])
