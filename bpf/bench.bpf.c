@@ -47,6 +47,43 @@ int tg_bench_reflect(struct xdp_md *ctx)
 	return XDP_TX;
 }
 
+/* A bridge and no more. */
+SEC("xdp.frags")
+int tg_bench_bridge(struct xdp_md *ctx)
+{
+	return bpf_redirect(ctx->ingress_ifindex, 0);
+}
+
+/* A router and no more: look the route up, TTL, MAC addresses, send. What every
+ * packet costs that XDP forwards at all. */
+SEC("xdp.frags")
+int tg_bench_route(struct xdp_md *ctx)
+{
+	__u8 *data = (void *)(long)ctx->data;
+	__u8 *end = (void *)(long)ctx->data_end;
+	__u8 *ip = data + TG_ETH_HDR_LEN;
+	struct bpf_fib_lookup fib = {};
+	__u32 sum;
+
+	if (ip + TG_IPV4_HDR_LEN + TG_TCP_HDR_LEN > end || tg_load16(data + 12) != TG_ETHERTYPE_IPV4 ||
+	    ip[0] != 0x45 || ip[8] <= 1)
+		return XDP_PASS;
+	fib.family = TG_AF_INET;
+	fib.l4_protocol = ip[9];
+	fib.tot_len = tg_swap16(tg_load16(ip + 2));
+	fib.ifindex = ctx->ingress_ifindex;
+	fib.ipv4_src = tg_load32(ip + 12);
+	fib.ipv4_dst = tg_load32(ip + 16);
+	if (bpf_fib_lookup(ctx, &fib, sizeof(fib), 0) != BPF_FIB_LKUP_RET_SUCCESS)
+		return XDP_PASS;
+	sum = tg_load16(ip + 10) + 1U;
+	ip[8]--;
+	tg_store16(ip + 10, (__u16)(sum + (sum >> 16)));
+	__builtin_memcpy(data, fib.dmac, 6);
+	__builtin_memcpy(data + 6, fib.smac, 6);
+	return bpf_redirect(fib.ifindex, 0);
+}
+
 SEC("xdp.frags")
 int tg_bench_drop(struct xdp_md *ctx)
 {

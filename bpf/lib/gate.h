@@ -98,6 +98,7 @@ __attribute__((noinline)) int tg_options_read(struct tg_options_cursor *c,
 	return 0;
 }
 
+#ifndef TG_WITHOUT_SOCKETS
 static __always_inline bool tg_filter_cell_alive(const struct tg_host_settings *settings,
 						  __u32 index)
 {
@@ -194,6 +195,8 @@ static __always_inline void tg_filter_close(struct tg_filter_index at)
 	tg_filter_cell_close(at.second);
 	tg_filter_mark(at);
 }
+
+#endif
 
 /* An IPv4 peer of a dual-stack socket shows up as ::ffff:a.b.c.d. */
 static __always_inline void tg_packet_unmap(struct tg_packet *pkt)

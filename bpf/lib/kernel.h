@@ -17,6 +17,7 @@
 
 #ifndef TCX_NEXT
 #define TCX_NEXT (-1) /* also TC_ACT_UNSPEC: leave the packet to who comes next */
+#define TCX_DROP 2    /* also TC_ACT_SHOT */
 #endif
 
 /* Only pointed to; libbpf and the kernel compare kfunc types by name and kind,

@@ -70,6 +70,7 @@ struct {
 	__type(value, struct tg_epoch_key);
 } tg_keys SEC(".maps");
 
+#ifndef TG_WITHOUT_SOCKETS /* a proxy has none */
 /* The socket filter, core/tuple_filter.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -85,6 +86,7 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } tg_socket_bits SEC(".maps");
+#endif
 
 /* The cookies that this CPU has handed to the kernel last, by their low bits. Not
  * a memory of connections: it only tells, within one batch of frames, that the

@@ -11,11 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/bench"
+	"tidegate/internal/config"
 )
 
 func newBenchCmd() *cobra.Command {
 	opt := bench.DefaultOptions()
 	var asJSON bool
+	role := config.RoleHost
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what the gate costs, beside yardsticks, in one run",
@@ -30,9 +32,16 @@ Needs root and an otherwise idle machine.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
+			if role == config.RoleProxy {
+				return runProxyBench(ctx, cmd, opt, asJSON)
+			}
+			if role != config.RoleHost {
+				return usageErrorf("--role %q: want host or proxy", role)
+			}
 			return runBench(ctx, cmd, opt, asJSON)
 		},
 	}
+	cmd.Flags().StringVar(&role, "role", role, "whose cost: host or proxy")
 	cmd.Flags().IntVar(&opt.Rounds, "rounds", opt.Rounds, "how often each program is measured")
 	cmd.Flags().IntVar(&opt.Frames, "frames", opt.Frames, "SYNs for each program and round")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on stdout")
@@ -44,6 +53,22 @@ func runBench(ctx context.Context, cmd *cobra.Command, opt bench.Options, asJSON
 		fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
 	}
 	res, err := bench.Run(ctx, opt)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		enc := json.NewEncoder(cmd.OutOrStdout())
+		enc.SetIndent("", "  ")
+		return enc.Encode(res)
+	}
+	return res.Print(cmd.OutOrStdout())
+}
+
+func runProxyBench(ctx context.Context, cmd *cobra.Command, opt bench.Options, asJSON bool) error {
+	opt.Progress = func(format string, args ...any) {
+		fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
+	}
+	res, err := bench.RunProxy(ctx, opt)
 	if err != nil {
 		return err
 	}

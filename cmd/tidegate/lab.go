@@ -87,7 +87,7 @@ func newLabFloodCmd() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Defence, "defence", o.Defence, "none, kernel (SYN cookies), nft (SYNPROXY) or host (tidegate)")
+	f.StringVar(&o.Defence, "defence", o.Defence, "none, kernel (SYN cookies), nft (SYNPROXY), host (tidegate), or one in a box\nbetween clients and server: proxy-STRATEGY (tidegate), nft-proxy (SYNPROXY)")
 	f.StringVar(&rate, "rate", rate, "flood in SYNs per second: 0, 50000, 50k, 1.5M or max")
 	f.StringVar(&mix, "flood-options", mix, "TCP options of the flood: mixed, ts (with timestamps) or nots")
 	f.BoolVar(&o.IPv6, "ipv6", false, "flood and clients use IPv6")
@@ -98,6 +98,7 @@ func newLabFloodCmd() *cobra.Command {
 	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "of one request, from when it was due")
 	f.StringVar(&closes, "close", closes, "who closes the connection first: server or client")
 	f.BoolVar(&timestamps, "timestamps", true, "clients use TCP timestamps")
+	f.IntVar(&o.Retries, "retries", o.Retries, "try a request again that was reset before it got an answer, as browsers do")
 	f.IntVar(&o.Ports, "ports", 0, "local ports each client may use (0: the system's range)")
 	f.StringVar(&o.Server, "server", o.Server, "web server: auto, nginx or builtin")
 	f.IntVar(&o.ResponseSize, "response-size", o.ResponseSize, "bytes of each response")

@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/config"
 	"tidegate/internal/host"
+	"tidegate/internal/proxy"
 )
 
 func newRunCmd() *cobra.Command {
@@ -18,7 +20,8 @@ func newRunCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Protect the services of a configuration until stopped",
-		Long: `Protects the services of FILE on this machine (or network namespace) until
+		Long: `Protects the services of FILE on this machine (or network namespace), or, with
+role: proxy, on servers behind it, until
 SIGINT or SIGTERM; a second one cuts the drain short. SIGHUP reloads FILE.
 Writes the line "ready" to stdout once the services are protected.`,
 		Args: cobra.NoArgs,
@@ -26,14 +29,25 @@ Writes the line "ready" to stdout once the services are protected.`,
 			if file == "" {
 				return usageErrorf("run needs -c FILE; docs/configuration.md shows one")
 			}
-			return runHost(cmd, file)
+			return runRole(cmd, file)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
 	return cmd
 }
 
-func runHost(cmd *cobra.Command, file string) error {
+// runners are the roles by name.
+var runners = map[string]func(ctx, force context.Context, opt host.Options) error{
+	config.RoleHost:  host.Run,
+	config.RoleProxy: proxy.Run,
+}
+
+func runRole(cmd *cobra.Command, file string) error {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return err
+	}
+
 	stop := make(chan os.Signal, 2)
 	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(stop)
@@ -51,7 +65,7 @@ func runHost(cmd *cobra.Command, file string) error {
 		<-stop
 		cut()
 	}()
-	return host.Run(ctx, force, host.Options{
+	return runners[cfg.Role](ctx, force, host.Options{
 		ConfigPath: file,
 		Reload:     reload,
 		Ready:      func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },

@@ -47,6 +47,9 @@ func printStatus(w io.Writer, st *host.Status) error {
 	fmt.Fprintf(w, "instance %s (%s), version %s, pid %d, %s\n", st.Instance,
 		strings.Join(st.Interfaces, " "), st.Version, st.PID, running)
 	fmt.Fprintf(w, "epoch %d, keys until %s\n\n", st.Epoch, st.KeysUntil.Format(time.RFC3339))
+	if st.Forwarding != "" {
+		return printProxyStatus(w, st)
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SERVICE\tMODE\tLISTENER\tSYN\tCOOKIES\tVALID\tINVALID\tSTALE\tADOPTED\tPASSED\tDROPPED")
 	for _, s := range st.Services {
@@ -54,6 +57,23 @@ func printStatus(w io.Writer, st *host.Status) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", s.Name, s.Mode, s.Listener,
 			c["syn"], c["cookie_sent"], c["cookie_valid"], c["cookie_invalid"], c["cookie_stale"],
 			c["adopted"], sumPrefix(c, "pass_"), sumPrefix(c, "drop_"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return printReasons(w, st)
+}
+
+// printProxyStatus is the table of a proxy's services.
+func printProxyStatus(w io.Writer, st *host.Status) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SERVICE\tMODE\tSTRATEGY\tSYN\tANSWERED\tVALID\tINVALID\tFORWARDED\tWHITELISTED\tOPENED\tREADY\tCLOSED\tDROPPED")
+	for _, s := range st.Services {
+		c := s.Counters
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", s.Name, s.Mode, s.Strategy,
+			c["syn"], c["cookie_sent"]+c["challenge_sent"], c["cookie_valid"], c["cookie_invalid"],
+			c["forward_white"], c["white_added"], c["flow_opened"], c["flow_ready"], c["flow_closed"],
+			sumPrefix(c, "drop_"))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -5,6 +5,7 @@
  */
 #include "../halfsiphash.h"
 #include "../host.h"
+#include "../proxy.h"
 #include "../tuple_filter.h"
 
 int tg_use_syn(uint8_t *frame, uint32_t frame_len, const struct tg_service *svc,
@@ -13,6 +14,34 @@ int tg_use_ack(const uint8_t *frame, uint32_t frame_len, struct tg_siphash_key k
 	       struct tg_agreed *agreed);
 uint32_t tg_use_rest(const uint64_t keys[TG_FILTER_KEYS], const struct tg_packet *pkt,
 		     uint64_t now_ns, const uint8_t *data, uint32_t len);
+
+int tg_use_flow(uint8_t *tcp, const struct tg_packet *pkt, const struct tg_service *svc,
+		struct tg_flow *f, struct tg_options_cursor *c, struct tg_writer w);
+
+int tg_use_flow(uint8_t *tcp, const struct tg_packet *pkt, const struct tg_service *svc,
+		struct tg_flow *f, struct tg_options_cursor *c, struct tg_writer w)
+{
+	struct tg_tcp_options o = tg_tcp_options_parse(c);
+	struct tg_segment s[5] = {tg_flow_ack(pkt, f, &o), tg_flow_window(pkt, f, &o, 1),
+				  tg_flow_refusal(pkt, f), tg_reset_for(pkt),
+				  tg_challenge(pkt, svc, 64, 1, false)};
+	uint64_t sum = 0;
+	int i, wrong = 0;
+
+	tg_translate_header(tcp, f, TG_TO_SERVER, &sum);
+	tg_translate_timestamps(tcp + 24, f, true, TG_TO_CLIENT, &sum);
+	tg_translate_options(c, f, true, TG_TO_SERVER, &sum);
+	tg_translate_quoted(tcp, f, TG_TO_CLIENT, &sum);
+	if (tg_setup_judge(pkt, f) == TG_SETUP_READY)
+		tg_flow_ready(f, pkt, &o);
+	tg_flow_restart(f, pkt);
+	for (i = 0; i < 5; i++)
+		wrong += !tg_segment_write(w, &s[i]);
+	return wrong + (int)tg_flow_track(f, pkt, TG_TO_SERVER) + tg_translate_checksum(1, sum) +
+	       tg_proxy_judge_syn(pkt, TG_PARSE_TCP, 60).counter +
+	       (int)tg_flow_key4(pkt, TG_TO_CLIENT).ports + (int)tg_flow_key6(pkt, TG_TO_SERVER).ports +
+	       (int)tg_white_key(&pkt->src, pkt->family, 1) + tg_challenge_answered(pkt, 1, 2);
+}
 
 int tg_use_syn(uint8_t *frame, uint32_t frame_len, const struct tg_service *svc,
 	       const uint8_t secret[TG_SECRET_LEN], uint64_t epoch)

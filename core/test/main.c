@@ -36,6 +36,7 @@ int main(int argc, char **argv)
 	failed += tg_test_figures(argv[1]);
 	failed += tg_test_synack();
 	failed += tg_test_filter();
+	failed += tg_test_translate();
 	printf("core tests: %s (%d failed)\n", failed ? "FAIL" : "ok", failed);
 	return failed ? 1 : 0;
 }

@@ -59,8 +59,53 @@ const (
 	XDPGeneric XDPMode = "generic"
 )
 
-// RoleHost is the one role that this version has.
-const RoleHost = "host"
+// Roles that this version has.
+const (
+	RoleHost  = "host"  // protect this machine
+	RoleProxy = "proxy" // protect servers behind this box
+)
+
+// Forwarding says what kind of box a proxy is.
+type Forwarding string
+
+const (
+	ForwardRouter Forwarding = "router" // by the kernel's routes
+	ForwardBridge Forwarding = "bridge" // two ports, no addresses
+)
+
+// Strategy says how a proxy treats the clients of a service.
+type Strategy string
+
+const (
+	StrategyCookie     Strategy = "cookie"
+	StrategyAuthCookie Strategy = "auth-cookie"
+	StrategyAuthFull   Strategy = "auth-full"
+	StrategyAuthWrong  Strategy = "auth-wrong"
+	StrategyAuthTTL    Strategy = "auth-ttl"
+)
+
+// Strategies lists all of them.
+func Strategies() []Strategy {
+	return []Strategy{StrategyCookie, StrategyAuthCookie, StrategyAuthFull, StrategyAuthWrong, StrategyAuthTTL}
+}
+
+// Proxy is what only the role proxy has.
+type Proxy struct {
+	Forwarding     Forwarding
+	FastPath       FastPath
+	SwapPeriod     time.Duration // after one to two of these, who was not seen is forgotten
+	MaxFlows       int           // translated connections of each family, seen within one period
+	MaxSources     int           // whitelisted sources, likewise
+	SourcePrefixV6 int           // whitelisted together
+}
+
+// FastPath says what a router forwards ahead of the kernel.
+type FastPath string
+
+const (
+	FastServices FastPath = "services" // the TCP of protected services; the rest is the kernel's
+	FastAll      FastPath = "all"      // every TCP segment
+)
 
 // Config is a whole, validated configuration.
 type Config struct {
@@ -73,6 +118,7 @@ type Config struct {
 	Drain       time.Duration
 	OnStaleKeys StaleKeys
 	XDPMode     XDPMode
+	Proxy       Proxy
 	Services    []Service
 }
 
@@ -83,6 +129,7 @@ type Service struct {
 	Prefixes []netip.Prefix
 	Ports    []PortRange
 	Mode     Mode
+	Strategy Strategy // of a proxy; empty otherwise
 	MSS      AutoInt
 	WScale   AutoInt
 	Window   AutoInt

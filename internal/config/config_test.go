@@ -95,8 +95,14 @@ var mistakes = []struct{ name, yaml, want string }{
 	{"merge key", top("<<: {epoch: 8s}"), `f.yaml:3: <<`},
 	{"alias", top("epoch: &e 8s"), `f.yaml:3: epoch: is a YAML anchor, alias or tag`},
 
-	{"role later", top("role: proxy"), `f.yaml:3: role: proxy is not offered yet; use host`},
-	{"role unknown", top("role: hots"), `f.yaml:3: role: "hots" is not known; use host`},
+	{"role later", top("role: edge"), `f.yaml:3: role: edge is not offered yet; use host or proxy`},
+	{"role unknown", top("role: hots"), `f.yaml:3: role: "hots" is not known; use host or proxy`},
+	{"strategy of a host", service("strategy: cookie"), `strategy: belongs to role: proxy; remove it, or set that role`},
+	{"field of a proxy", top("max_flows: 5000"), `f.yaml:3: max_flows: belongs to role: proxy; remove it, or set that role`},
+	{"forwarding unknown", top("role: proxy\nforwarding: hub"), `f.yaml:4: forwarding: "hub" is not known; use router or bridge`},
+	{"bridge with one port", top("role: proxy\nforwarding: bridge"), `a bridge has two ports, and 1 are named; name two, or use forwarding: router`},
+	{"flow table too small", top("role: proxy\nmax_flows: 5"), `f.yaml:4: max_flows: 5 is out of range; use 1024 to 16777216`},
+	{"no auto", top("role: proxy\nmax_flows: auto"), `f.yaml:4: max_flows: "auto" is not a number; use 1024 to 16777216`},
 	{"instance path", top("instance: ../x"), `f.yaml:3: instance: "../x" is not a name`},
 	{"instance dot", top("instance: .."), `f.yaml:3: instance: ".." is not a name`},
 	{"instance long", top("instance: " + strings.Repeat("a", 33)), `f.yaml:3: instance: `},
@@ -200,7 +206,7 @@ func TestLinesOfListItems(t *testing.T) {
 }
 
 func TestAllMistakesAreTold(t *testing.T) {
-	_, err := Parse("f.yaml", []byte("role: proxy\ninterfaces: []\nsecret_file: s\nepoch: 9\nservices:\n  - name: a\n    ports: [0]\n"))
+	_, err := Parse("f.yaml", []byte("role: edge\ninterfaces: []\nsecret_file: s\nepoch: 9\nservices:\n  - name: a\n    ports: [0]\n"))
 	var list Errors
 	if !errors.As(err, &list) || len(list) != 4 {
 		t.Fatalf("want 4 mistakes, got %v", err)

@@ -7,10 +7,11 @@ import (
 )
 
 var topFields = []string{"role", "instance", "interfaces", "secret_file", "epoch", "key_horizon",
-	"on_stale_keys", "drain", "xdp_mode", "services"}
+	"on_stale_keys", "drain", "xdp_mode", "services",
+	"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6"}
 
 // laterRoles are words of the design that this version does not have yet.
-var laterRoles = []string{"proxy", "edge", "server", "patrol", "border-manager", "filter-manager"}
+var laterRoles = []string{"edge", "server", "patrol", "border-manager", "filter-manager"}
 
 // defaults is what a file that says nothing gets.
 func defaults() *Config {
@@ -22,6 +23,8 @@ func defaults() *Config {
 		Drain:       2 * time.Second,
 		OnStaleKeys: StaleKeysPass,
 		XDPMode:     XDPAuto,
+		Proxy: Proxy{Forwarding: ForwardRouter, FastPath: FastServices, SwapPeriod: 5 * time.Minute,
+			MaxFlows: 1 << 20, MaxSources: 1 << 17, SourcePrefixV6: 64},
 	}
 }
 
@@ -49,8 +52,9 @@ func (r *reader) document(data []byte) *Config {
 	if f, there := fs["interfaces"]; there {
 		c.Interfaces = r.interfaces(f)
 	}
+	r.proxy(c, fs)
 	if f, there := fs["services"]; there {
-		c.Services = r.services(f)
+		c.Services = r.services(f, c.Role)
 	}
 	return c
 }
@@ -66,7 +70,9 @@ func (r *reader) misspelled(name string) bool {
 // scalars reads the fields of the top level that hold one value.
 func (r *reader) scalars(c *Config, fs map[string]field) {
 	if f, there := fs["role"]; there {
-		r.role(f)
+		if s, ok := r.role(f); ok {
+			c.Role = s
+		}
 	}
 	if f, there := fs["instance"]; there {
 		if s, ok := r.name(f); ok {
@@ -104,15 +110,18 @@ func (r *reader) scalars(c *Config, fs map[string]field) {
 	}
 }
 
-func (r *reader) role(f field) {
-	s, ok := r.text(f, RoleHost)
+func (r *reader) role(f field) (string, bool) {
+	s, ok := r.text(f, wordList([]string{RoleHost, RoleProxy}))
 	switch {
-	case !ok || s == RoleHost:
+	case !ok:
+	case s == RoleHost || s == RoleProxy:
+		return s, true
 	case slices.Contains(laterRoles, s):
-		r.fail(f.line, f.path, "%s is not offered yet; use %s", s, RoleHost)
+		r.fail(f.line, f.path, "%s is not offered yet; use %s or %s", s, RoleHost, RoleProxy)
 	default:
-		r.fail(f.line, f.path, "%q is not known; use %s", s, RoleHost)
+		r.fail(f.line, f.path, "%q is not known; use %s or %s", s, RoleHost, RoleProxy)
 	}
+	return "", false
 }
 
 // name reads a word that may become part of a path or of a metric.

@@ -11,7 +11,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-var serviceFields = []string{"name", "prefixes", "ports", "mode", "mss", "wscale", "window"}
+var serviceFields = []string{"name", "prefixes", "ports", "mode", "strategy", "mss", "wscale", "window"}
 
 const (
 	// minMSS is the smallest MSS that the kernel's cookie code works with (RFC 9293 default).
@@ -26,7 +26,7 @@ func everywhere() []netip.Prefix {
 	return []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 }
 
-func (r *reader) services(f field) []Service {
+func (r *reader) services(f field, role string) []Service {
 	items, ok := r.sequence(f)
 	if !ok {
 		return nil
@@ -40,14 +40,14 @@ func (r *reader) services(f field) []Service {
 	}
 	list := make([]Service, 0, len(items))
 	for _, it := range items {
-		if s, ok := r.service(it); ok {
+		if s, ok := r.service(it, role); ok {
 			list = append(list, s)
 		}
 	}
 	return list
 }
 
-func (r *reader) service(f field) (Service, bool) {
+func (r *reader) service(f field, role string) (Service, bool) {
 	auto := AutoInt{Auto: true}
 	s := Service{Prefixes: everywhere(), Mode: ModeAlways, MSS: auto, WScale: auto, Window: auto, Line: f.line}
 	if m, ok := f.node.(*ast.MappingNode); ok && len(m.Values) == 0 {
@@ -75,6 +75,7 @@ func (r *reader) service(f field) (Service, bool) {
 	if v, there := fs["mode"]; there {
 		s.Mode = r.mode(v)
 	}
+	s.Strategy = r.strategy(fs, role)
 	r.tcpValues(&s, fs)
 	return s, len(r.errs) == before
 }

@@ -55,15 +55,7 @@ type gate struct {
 // takes everything off. A second end of patience is force: when it is done, the
 // drain is cut short.
 func Run(ctx, force context.Context, opt Options) error {
-	if opt.BPFFS == "" {
-		opt.BPFFS = defaultBPFFS
-	}
-	if opt.StateDir == "" {
-		opt.StateDir = defaultStateDir
-	}
-	if opt.Log == nil {
-		opt.Log = slog.Default()
-	}
+	opt.complete()
 	cfg, err := config.Load(opt.ConfigPath)
 	if err != nil {
 		return err
@@ -89,6 +81,18 @@ func Run(ctx, force context.Context, opt Options) error {
 		"services", len(cfg.Services), "xdp", g.modes)
 	g.loop(ctx)
 	return g.stop(force)
+}
+
+func (o *Options) complete() {
+	if o.BPFFS == "" {
+		o.BPFFS = defaultBPFFS
+	}
+	if o.StateDir == "" {
+		o.StateDir = defaultStateDir
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
 }
 
 // start loads everything and attaches. Nothing stays if it fails.

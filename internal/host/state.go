@@ -15,6 +15,8 @@ import (
 
 // state is what a running instance leaves in its file for `status`.
 type state struct {
+	Role       string                   `json:"role"`
+	Forwarding string                   `json:"forwarding,omitempty"`
 	Version    string                   `json:"version"`
 	PID        int                      `json:"pid"`
 	Started    time.Time                `json:"started"`
@@ -29,6 +31,8 @@ type stateService struct {
 	ID   uint32 `json:"id"`
 	Name string `json:"name"`
 	Mode string `json:"mode"`
+
+	Strategy string `json:"strategy,omitempty"`
 }
 
 func (g *gate) statePath() string {
@@ -37,33 +41,40 @@ func (g *gate) statePath() string {
 
 // writeState replaces the state file in one step.
 func (g *gate) writeState() error {
-	s := state{Version: version.Version, PID: os.Getpid(), Started: g.started,
+	s := state{Role: g.cfg.Role, Version: version.Version, PID: os.Getpid(), Started: g.started,
 		Interfaces: g.cfg.Interfaces, XDP: g.modes, EpochNs: int64(g.cfg.Epoch),
 		KeyHorizon: int64(g.cfg.KeyHorizon)}
 	for _, svc := range g.cfg.Services {
-		s.Services = append(s.Services, stateService{g.services.ids[svc.Name], svc.Name, string(svc.Mode)})
+		s.Services = append(s.Services, stateService{ID: g.services.ids[svc.Name], Name: svc.Name, Mode: string(svc.Mode)})
 	}
+	return s.write(g.statePath())
+}
+
+func (s *state) write(path string) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
-	tmp := g.statePath() + ".new"
+	tmp := path + ".new"
 	if err := os.WriteFile(tmp, text, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(tmp, g.statePath())
+	return os.Rename(tmp, path)
 }
 
 // ServiceStatus is one service as `status` shows it.
 type ServiceStatus struct {
 	Name     string            `json:"name"`
 	Mode     string            `json:"mode"`
-	Listener string            `json:"listener"`
+	Strategy string            `json:"strategy,omitempty"` // of a proxy
+	Listener string            `json:"listener,omitempty"` // of a host
 	Counters map[string]uint64 `json:"counters"`
 }
 
 // Status is an instance as `status` shows it.
 type Status struct {
+	Role       string                   `json:"role"`
+	Forwarding string                   `json:"forwarding,omitempty"` // of a proxy
 	Version    string                   `json:"version"`
 	Instance   string                   `json:"instance"`
 	Running    bool                     `json:"running"` // the process; the packet path lives on without it
@@ -111,7 +122,7 @@ func ReadStatus(opt Options, instance string) (*Status, error) {
 }
 
 func (st *state) status(instance, stateDir string, pinned *plane.Pinned) (*Status, error) {
-	out := &Status{Version: st.Version, Instance: instance, PID: st.PID, Started: st.Started,
+	out := &Status{Role: st.Role, Forwarding: st.Forwarding, Version: st.Version, Instance: instance, PID: st.PID, Started: st.Started,
 		Interfaces: st.Interfaces, XDP: st.XDP,
 		Epoch: keys.Epoch(time.Now(), time.Duration(st.EpochNs))}
 	var err error
@@ -132,7 +143,9 @@ func (st *state) status(instance, stateDir string, pinned *plane.Pinned) (*Statu
 		if err != nil {
 			return nil, err
 		}
-		s.Listener = listenerNames[entry.Listener]
+		if s.Strategy = svc.Strategy; s.Strategy == "" {
+			s.Listener = listenerNames[entry.Listener]
+		}
 		if s.Counters, err = pinned.Counters(svc.ID); err != nil {
 			return nil, err
 		}

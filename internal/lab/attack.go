@@ -109,6 +109,7 @@ func (env *runEnv) startClient(ctx context.Context, t *Topology) (*client, error
 	cfg, err := json.Marshal(loadConfig{
 		Target: serviceAddr(o.IPv6), Sources: clientSources(o.Clients, o.IPv6),
 		Rate: o.Load, Requests: requests, Timeout: o.Timeout, ClientCloses: o.ClientCloses,
+		Retries: o.Retries,
 	})
 	if err != nil {
 		return nil, err

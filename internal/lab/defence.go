@@ -20,6 +20,10 @@ const (
 // Defences lists all of them.
 func Defences() []string { return []string{DefenceNone, DefenceKernel, DefenceNft, DefenceHost} }
 
+// AllDefences lists those and the ones that stand in a box of their own between
+// clients and server; they are compared with each other.
+func AllDefences() []string { return append(Defences(), proxyDefences()...) }
+
 // defence protects the server of a topology.
 type defence interface {
 	// start switches it on; the web server already listens.
@@ -41,7 +45,10 @@ func newDefence(name string, env *runEnv) (defence, error) {
 	case DefenceHost:
 		return &hostDefence{env: env}, nil
 	}
-	return nil, fmt.Errorf("defence %q: want none, kernel, nft or host", name)
+	if isProxyDefence(name) {
+		return newProxyDefence(name, env), nil
+	}
+	return nil, fmt.Errorf("defence %q: want one of %s", name, strings.Join(AllDefences(), ", "))
 }
 
 // stackDefence is the kernel's own TCP stack with SYN cookies on or off.
@@ -70,7 +77,16 @@ func (d *stackDefence) stop() error { return nil }
 // administrator would.
 type nftDefence struct {
 	progress func(string, ...any)
+	inBox    bool // in a box between clients and server
 	before   uint64
+}
+
+// place is the namespace that SYNPROXY works in, and the hook.
+func (d *nftDefence) place(t *Topology) (n *Namespace, hook string) {
+	if d.inBox {
+		return t.box.Proxy, "forward"
+	}
+	return t.Server, "input"
 }
 
 const nftRules = `table inet tidegate_lab {
@@ -78,8 +94,8 @@ const nftRules = `table inet tidegate_lab {
 		type filter hook prerouting priority raw; policy accept;
 		tcp dport %[1]d tcp flags & (fin|syn|rst|ack) == syn notrack
 	}
-	chain input {
-		type filter hook input priority filter; policy accept;
+	chain guard {
+		type filter hook %[3]s priority filter; policy accept;
 		meta nfproto ipv4 tcp dport %[1]d ct state invalid,untracked synproxy mss 1460 wscale %[2]d timestamp sack-perm
 		meta nfproto ipv6 tcp dport %[1]d ct state invalid,untracked synproxy mss 1440 wscale %[2]d timestamp sack-perm
 		tcp dport %[1]d ct state invalid drop
@@ -91,15 +107,20 @@ func (d *nftDefence) start(ctx context.Context, t *Topology) error {
 	if err := installNft(ctx, d.progress); err != nil {
 		return err
 	}
-	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", "1"}); err != nil {
+	n, hook := d.place(t)
+	cookies := "1"
+	if d.inBox {
+		cookies = "0" // the server shows what reaches it
+	}
+	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", cookies}); err != nil {
 		return err
 	}
 	wscale, err := t.Server.windowScale()
 	if err != nil {
 		return err
 	}
-	rules := strings.NewReader(fmt.Sprintf(nftRules, servicePort, wscale))
-	p, err := startProcess(t.Server, -1, rules, nil, "nft", "-f", "-")
+	rules := strings.NewReader(fmt.Sprintf(nftRules, servicePort, wscale, hook))
+	p, err := startProcess(n, -1, rules, nil, "nft", "-f", "-")
 	if err != nil {
 		return err
 	}
@@ -108,16 +129,17 @@ func (d *nftDefence) start(ctx context.Context, t *Topology) error {
 	}
 	// Only a handshake that SYNPROXY made may open a connection; and its
 	// TIME-WAIT entries must not fill the table that all namespaces share.
-	if err := t.Server.setSysctls([2]string{"net.netfilter.nf_conntrack_tcp_loose", "0"},
+	if err := n.setSysctls([2]string{"net.netfilter.nf_conntrack_tcp_loose", "0"},
 		[2]string{"net.netfilter.nf_conntrack_tcp_timeout_time_wait", "10"}); err != nil {
 		return err
 	}
-	d.before, err = t.Server.synproxySYNs()
+	d.before, err = n.synproxySYNs()
 	return err
 }
 
 func (d *nftDefence) cookies(_ context.Context, t *Topology) (uint64, error) {
-	now, err := t.Server.synproxySYNs()
+	n, _ := d.place(t)
+	now, err := n.synproxySYNs()
 	return now - d.before, err
 }
 

@@ -25,6 +25,7 @@ const (
 type hostDefence struct {
 	env      *runEnv
 	proc     *process
+	ns       *Namespace // where it runs
 	instance string
 }
 
@@ -40,7 +41,17 @@ services:
 `
 
 func (d *hostDefence) start(ctx context.Context, t *Topology) error {
-	d.instance = instPrefix + d.env.owner.String()
+	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", "1"}); err != nil {
+		return err
+	}
+	return d.run(ctx, t.Server, func(instance, secret string) string {
+		return fmt.Sprintf(hostConfig, instance, t.FloodPort.Name, t.LegitPort.Name, secret, servicePort)
+	})
+}
+
+// run starts `tidegate run` in a namespace and waits until it is ready.
+func (d *hostDefence) run(ctx context.Context, n *Namespace, config func(instance, secret string) string) error {
+	d.ns, d.instance = n, instPrefix+d.env.owner.String()
 	secret := filepath.Join(d.env.dir, "secret")
 	var raw [32]byte
 	_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
@@ -48,15 +59,11 @@ func (d *hostDefence) start(ctx context.Context, t *Topology) error {
 		return err
 	}
 	conf := filepath.Join(d.env.dir, "tidegate.yaml")
-	text := fmt.Sprintf(hostConfig, d.instance, t.FloodPort.Name, t.LegitPort.Name, secret, servicePort)
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		return err
-	}
-	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", "1"}); err != nil {
+	if err := os.WriteFile(conf, []byte(config(d.instance, secret)), 0o600); err != nil {
 		return err
 	}
 	ready := newLineWaiter(readyLine)
-	p, err := startProcess(t.Server, -1, nil, ready, d.env.exe, "run", "-c", conf)
+	p, err := startProcess(n, -1, nil, ready, d.env.exe, "run", "-c", conf)
 	if err != nil {
 		return err
 	}
@@ -66,13 +73,13 @@ func (d *hostDefence) start(ctx context.Context, t *Topology) error {
 		return nil
 	case <-p.exited:
 		if err := p.failure(); err != nil {
-			return fmt.Errorf("host defence: %w", err)
+			return fmt.Errorf("%s: %w", d.env.opts.Defence, err)
 		}
-		return errors.New("host defence: tidegate run ended before it was ready")
+		return fmt.Errorf("%s: tidegate run ended before it was ready", d.env.opts.Defence)
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(readyTimeout):
-		return fmt.Errorf("host defence: not ready after %s: %s", readyTimeout, p.stderr.String())
+		return fmt.Errorf("%s: not ready after %s: %s", d.env.opts.Defence, readyTimeout, p.stderr.String())
 	}
 }
 
@@ -84,9 +91,9 @@ type hostStatus struct {
 	} `json:"services"`
 }
 
-func (d *hostDefence) cookies(ctx context.Context, t *Topology) (uint64, error) {
+func (d *hostDefence) cookies(ctx context.Context, _ *Topology) (uint64, error) {
 	var out bytes.Buffer
-	p, err := startProcess(t.Server, -1, nil, &out, d.env.exe, "status", "--instance", d.instance, "--json")
+	p, err := startProcess(d.ns, -1, nil, &out, d.env.exe, "status", "--instance", d.instance, "--json")
 	if err != nil {
 		return 0, err
 	}
@@ -99,7 +106,7 @@ func (d *hostDefence) cookies(ctx context.Context, t *Topology) (uint64, error) 
 	}
 	var n uint64
 	for _, svc := range s.Services {
-		n += svc.Counters["cookie_sent"]
+		n += svc.Counters["cookie_sent"] + svc.Counters["challenge_sent"]
 	}
 	return n, nil
 }

@@ -22,12 +22,16 @@ type loadConfig struct {
 	// ClientCloses: the client closes first, after the whole response. Else
 	// the request says Connection: close and the server does.
 	ClientCloses bool
+	// Retries is how often a request is tried again whose connection was reset
+	// before a byte of the response came, as a browser does.
+	Retries int
 }
 
 // loadResult is what it prints.
 type loadResult struct {
 	Requests int            `json:"requests"`
 	OK       int            `json:"ok"`
+	Retried  int            `json:"retried"`
 	Errors   map[string]int `json:"errors"`
 	Connect  Quantiles      `json:"connect_ms"`
 	Latency  Quantiles      `json:"latency_ms"`
@@ -51,6 +55,8 @@ type conn struct {
 	sched     time.Duration // when it was due; every time is measured from here
 	connected bool
 	resp      response
+	src       netip.Addr
+	tries     int // after the first
 }
 
 // load is an open-loop generator: request i is due at i/rate whatever became of
@@ -67,7 +73,7 @@ type load struct {
 	finished int
 	buf      []byte
 
-	ok               int
+	ok, retried      int
 	errs             map[string]int
 	lagMax           time.Duration
 	connect, latency *hdrhistogram.Histogram
@@ -100,7 +106,7 @@ func runLoad(cfg loadConfig) (*loadResult, error) {
 		}
 	}
 	return &loadResult{
-		Requests: cfg.Requests, OK: l.ok, Errors: l.errs,
+		Requests: cfg.Requests, OK: l.ok, Retried: l.retried, Errors: l.errs,
 		Connect: quantiles(l.connect), Latency: quantiles(l.latency),
 		LagMax: round3(l.lagMax.Seconds() * 1e3), Elapsed: round3(time.Since(l.begin).Seconds()),
 	}, nil
@@ -122,14 +128,15 @@ func (l *load) startDue() {
 			return
 		}
 		l.lagMax = max(l.lagMax, now-sched)
-		l.open(sched, l.cfg.Sources[l.next%len(l.cfg.Sources)])
+		l.open(&conn{sched: sched, src: l.cfg.Sources[l.next%len(l.cfg.Sources)]})
 		l.next++
 	}
 }
 
-// open starts one connection from the given source address.
-func (l *load) open(sched time.Duration, src netip.Addr) {
-	c := &conn{fd: -1, sched: sched}
+// open starts a request's connection from its source address.
+func (l *load) open(c *conn) {
+	src := c.src
+	c.fd = -1
 	fd, err := tcpSocket(src.Is6(), unix.SOCK_NONBLOCK)
 	if err != nil {
 		l.fail(c, errName(err))
@@ -155,7 +162,23 @@ func (l *load) open(sched time.Duration, src netip.Addr) {
 		l.fail(c, errName(err))
 		return
 	}
-	l.deadline = append(l.deadline, c)
+	if c.tries == 0 { // else it is there, in the order of when it was due
+		l.deadline = append(l.deadline, c)
+	}
+}
+
+// again tries a request once more that was reset before it got an answer. It is
+// still charged from when it was due.
+func (l *load) again(c *conn, kind string) bool {
+	if kind != "reset" && kind != "EPIPE" || c.tries >= l.cfg.Retries || c.resp.begun() || c.fd < 0 {
+		return false
+	}
+	l.byFD[c.fd] = nil
+	_ = syscall.Close(c.fd)
+	c.state, c.tries = stConnecting, c.tries+1
+	l.retried++
+	l.open(c)
+	return true
 }
 
 // expire ends requests whose time is up, counted from when they were due.
@@ -224,8 +247,10 @@ func (l *load) advance(c *conn, events uint32) {
 		if events&unix.EPOLLOUT == 0 {
 			return
 		}
-		c.connected = true
-		recordTime(l.connect, l.now()-c.sched)
+		if !c.connected {
+			c.connected = true
+			recordTime(l.connect, l.now()-c.sched)
+		}
 		if _, err := syscall.Write(c.fd, l.request); err != nil {
 			l.fail(c, errName(err))
 			return
@@ -283,6 +308,9 @@ func (l *load) read(c *conn) {
 // fail counts a request that did not end well. It is charged the whole timeout:
 // it took at least that long, and leaving it out would flatter the quantiles.
 func (l *load) fail(c *conn, kind string) {
+	if l.again(c, kind) {
+		return
+	}
 	l.errs[kind]++
 	charged := max(l.cfg.Timeout, l.now()-c.sched)
 	recordTime(l.latency, charged)

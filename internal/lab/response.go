@@ -18,6 +18,9 @@ type response struct {
 	body bool
 }
 
+// begun says whether a byte of it has come.
+func (r *response) begun() bool { return r.body || len(r.head) > 0 }
+
 // add takes the next bytes and says whether the response is complete.
 func (r *response) add(b []byte) (complete bool, err error) {
 	if !r.body {

@@ -21,6 +21,7 @@ type Result struct {
 	Requests int            `json:"requests"`
 	OK       int            `json:"ok"`
 	Success  float64        `json:"success"` // 0 to 1
+	Retried  int            `json:"retried"` // connections that were reset before an answer and tried again
 	Errors   map[string]int `json:"errors"`
 	// Failed requests are charged the whole timeout in both.
 	Connect Quantiles `json:"connect_ms"`
@@ -47,7 +48,7 @@ func (env *runEnv) result(m *measured, cookies uint64, own float64) *Result {
 	r := &Result{
 		Defence: o.Defence, Family: "ipv4", Server: env.server, RateAsked: o.Rate.String(),
 		SYNSent: m.arrived, Answers: m.answered,
-		Requests: m.load.Requests, OK: m.load.OK, Errors: m.load.Errors,
+		Requests: m.load.Requests, OK: m.load.OK, Retried: m.load.Retried, Errors: m.load.Errors,
 		Connect: m.load.Connect, Latency: m.load.Latency,
 		ServerSynRecv: m.synRecv, CookiesSent: cookies,
 		GeneratorPerSYN: round3(own), Pinning: env.pin,

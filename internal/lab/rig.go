@@ -30,6 +30,19 @@ func NewRig(opts Options) (*Rig, error) {
 	return &Rig{t, env}, nil
 }
 
+// NewProxyRig makes one with a box between clients and server.
+func NewProxyRig(opts Options) (*Rig, *ProxyTopology, error) {
+	env, err := newRunEnv(opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := newProxyTopology(env.owner, "", false)
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(env.dir))
+	}
+	return &Rig{p.Topology, env}, p, nil
+}
+
 // Close takes the topology down.
 func (r *Rig) Close() error { return errors.Join(r.Topology.Close(), os.RemoveAll(r.env.dir)) }
 

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -24,6 +26,7 @@ type Options struct {
 	Timeout      time.Duration // of one request
 	ClientCloses bool
 	NoTimestamps bool // clients without TCP timestamps
+	Retries      int  // of a request that was reset before it got an answer
 	Ports        int  // local ports a client may use; 0: the system's default
 
 	Server       string // auto, nginx or builtin
@@ -46,13 +49,10 @@ func DefaultOptions() Options {
 
 // Validate names the option, what is wrong, and what would be right.
 func (o *Options) Validate() error {
-	ok := false
-	for _, d := range Defences() {
-		ok = ok || d == o.Defence
-	}
+	ok := slices.Contains(AllDefences(), o.Defence)
 	switch {
 	case !ok:
-		return fmt.Errorf("--defence %q: want none, kernel, nft or host", o.Defence)
+		return fmt.Errorf("--defence %q: want one of %s", o.Defence, strings.Join(AllDefences(), ", "))
 	case o.Clients < 1 || o.Clients > maxClients:
 		return fmt.Errorf("--clients %d: want 1 to %d", o.Clients, maxClients)
 	case !(o.Load > 0 && o.Load <= 1e5):
@@ -63,6 +63,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--timeout %s: want 10ms to 1m", o.Timeout)
 	case o.Requests < 0:
 		return fmt.Errorf("--requests %d: want a positive number", o.Requests)
+	case o.Retries < 0 || o.Retries > 10:
+		return fmt.Errorf("--retries %d: want 0 to 10", o.Retries)
 	case o.Ports < 0 || o.Ports > 60000:
 		return fmt.Errorf("--ports %d: want 1 to 60000", o.Ports)
 	case o.ResponseSize < 0 || o.ResponseSize > 64<<20:
@@ -120,12 +122,24 @@ func Run(ctx context.Context, opts Options) (res *Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(env.dir)) }()
-	t, err := newTopology(env.owner)
+	t, err := env.topology()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
 	return env.experiment(ctx, t)
+}
+
+// topology is the one that the defence needs.
+func (env *runEnv) topology() (*Topology, error) {
+	if !isProxyDefence(env.opts.Defence) {
+		return newTopology(env.owner)
+	}
+	p, err := newProxyTopology(env.owner, "", false)
+	if err != nil {
+		return nil, err
+	}
+	return p.Topology, nil
 }
 
 func newRunEnv(opts Options) (*runEnv, error) {

@@ -49,6 +49,8 @@ type Topology struct {
 	AttackerPort, FloodPort  *Port // the attacker's end and the server's
 	ClientPort, LegitPort    *Port // the clients' end and the server's
 
+	box *ProxyTopology // what this is a part of, if there is a box in between
+
 	objs    labbpf.LabFloodObjects
 	closers []func() error
 }

@@ -86,11 +86,13 @@ func (p *Plane) attachAll(o AttachOptions) (map[string]XDPMode, error) {
 		devices[name] = dev.Index
 	}
 	p.links.dropDead(devices)
-	if err := p.attachSockops(o.CgroupRoot); err != nil {
-		return nil, err
-	}
-	if err := p.startWatching(); err != nil {
-		return nil, err
+	if p.sockops != nil { // a proxy has no sockets to watch
+		if err := p.attachSockops(o.CgroupRoot); err != nil {
+			return nil, err
+		}
+		if err := p.startWatching(); err != nil {
+			return nil, err
+		}
 	}
 	for name, index := range devices {
 		if err := p.attachTC(name, index); err != nil {

@@ -1,6 +1,6 @@
-// Package plane loads the host gate's BPF programs, attaches them and owns
-// their maps and pins. It must know nothing of YAML, secrets or listeners: it is
-// told which services, keys and settings to put where.
+// Package plane loads the BPF programs of the host gate and of the proxy, attaches
+// them and owns their maps and pins. It must know nothing of YAML, secrets or
+// listeners: it is told which services, keys and settings to put where.
 //
 // Everything is pinned below <bpffs>/tidegate/<instance>/, so that the packet
 // path outlives the process that made it.
@@ -81,16 +81,22 @@ func Load(o Options) (*Plane, error) {
 }
 
 func (p *Plane) load() error {
-	programs := []struct {
-		spec func() (*ebpf.CollectionSpec, error)
-		name string
-		to   **ebpf.Program
-	}{
+	return p.loadAll([]object{
 		{hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, &p.xdp},
 		{hostbpf.LoadHostTc, hostbpf.HostTcProgTgHostTc, &p.tc},
 		{hostbpf.LoadHostSockops, hostbpf.HostSockopsProgTgHostSockops, &p.sockops},
 		{hostbpf.LoadHostIter, hostbpf.HostIterProgTgHostIter, &p.iter},
-	}
+	})
+}
+
+// object is one compiled file with one program.
+type object struct {
+	spec func() (*ebpf.CollectionSpec, error)
+	name string
+	to   **ebpf.Program
+}
+
+func (p *Plane) loadAll(programs []object) error {
 	for _, prog := range programs {
 		spec, err := prog.spec()
 		if err != nil {

@@ -50,9 +50,39 @@ const (
 	CounterDropTx Counter = 21
 	// CounterPassSigned: SYNs with a TCP-MD5 or TCP-AO option; left to the kernel, which has the keys.
 	CounterPassSigned Counter = 22
+	// CounterForwardWhite: proxy: SYNs of whitelisted sources, forwarded to the server.
+	CounterForwardWhite Counter = 23
+	// CounterChallengeSent: proxy: SYNs answered with a SYN-ACK that carries no cookie (auth-full, auth-wrong, auth-ttl).
+	CounterChallengeSent Counter = 24
+	// CounterWhiteAdded: proxy: sources put on the whitelist.
+	CounterWhiteAdded Counter = 25
+	// CounterWhiteFull: proxy: sources not put on the whitelist because it is full; who is on it stays.
+	CounterWhiteFull Counter = 26
+	// CounterWhiteReset: proxy: clients reset after they had answered, so that they connect again.
+	CounterWhiteReset Counter = 27
+	// CounterFlowOpened: proxy: connections begun towards the server for a client that has verified.
+	CounterFlowOpened Counter = 28
+	// CounterFlowReady: proxy: connections that the server has accepted; they are translated from then on.
+	CounterFlowReady Counter = 29
+	// CounterFlowRefused: proxy: connections that the server refused; the client got the RST.
+	CounterFlowRefused Counter = 30
+	// CounterFlowFull: proxy: verified ACKs dropped because the flow table is full; flows that exist are kept.
+	CounterFlowFull Counter = 31
+	// CounterFlowClosed: proxy: translated connections seen to end.
+	CounterFlowClosed Counter = 32
+	// CounterFlowEarly: proxy: client segments dropped because the server was not ready; the client sends them again.
+	CounterFlowEarly Counter = 33
+	// CounterFlowAgain: proxy: SYNs sent to the server again because the client asked again.
+	CounterFlowAgain Counter = 34
+	// CounterFlowOlder: proxy: answers of the server about an older connection; it was reset and asked again.
+	CounterFlowOlder Counter = 35
+	// CounterFlowReack: proxy: SYN-ACKs that the server sent again, answered again.
+	CounterFlowReack Counter = 36
+	// CounterIcmpTranslated: proxy: ICMP errors whose quoted header was translated.
+	CounterIcmpTranslated Counter = 37
 
 	// NumCounters is how many counters there are.
-	NumCounters = 23
+	NumCounters = 38
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -79,4 +109,19 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_no_key", "SYNs dropped because no key of this epoch is loaded (fail closed)"},
 	{"drop_tx", "SYNs lost because the frame could not be resized for the answer"},
 	{"pass_signed", "SYNs with a TCP-MD5 or TCP-AO option; left to the kernel, which has the keys"},
+	{"forward_white", "proxy: SYNs of whitelisted sources, forwarded to the server"},
+	{"challenge_sent", "proxy: SYNs answered with a SYN-ACK that carries no cookie (auth-full, auth-wrong, auth-ttl)"},
+	{"white_added", "proxy: sources put on the whitelist"},
+	{"white_full", "proxy: sources not put on the whitelist because it is full; who is on it stays"},
+	{"white_reset", "proxy: clients reset after they had answered, so that they connect again"},
+	{"flow_opened", "proxy: connections begun towards the server for a client that has verified"},
+	{"flow_ready", "proxy: connections that the server has accepted; they are translated from then on"},
+	{"flow_refused", "proxy: connections that the server refused; the client got the RST"},
+	{"flow_full", "proxy: verified ACKs dropped because the flow table is full; flows that exist are kept"},
+	{"flow_closed", "proxy: translated connections seen to end"},
+	{"flow_early", "proxy: client segments dropped because the server was not ready; the client sends them again"},
+	{"flow_again", "proxy: SYNs sent to the server again because the client asked again"},
+	{"flow_older", "proxy: answers of the server about an older connection; it was reset and asked again"},
+	{"flow_reack", "proxy: SYN-ACKs that the server sent again, answered again"},
+	{"icmp_translated", "proxy: ICMP errors whose quoted header was translated"},
 }

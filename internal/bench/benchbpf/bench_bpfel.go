@@ -16,10 +16,12 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	BenchProgTgBenchBridge  = "tg_bench_bridge"
 	BenchProgTgBenchDrop    = "tg_bench_drop"
 	BenchProgTgBenchHash    = "tg_bench_hash"
 	BenchProgTgBenchPass    = "tg_bench_pass"
 	BenchProgTgBenchReflect = "tg_bench_reflect"
+	BenchProgTgBenchRoute   = "tg_bench_route"
 	BenchProgTgBenchTc      = "tg_bench_tc"
 )
 
@@ -65,10 +67,12 @@ type BenchSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BenchProgramSpecs struct {
+	TgBenchBridge  *ebpf.ProgramSpec `ebpf:"tg_bench_bridge"`
 	TgBenchDrop    *ebpf.ProgramSpec `ebpf:"tg_bench_drop"`
 	TgBenchHash    *ebpf.ProgramSpec `ebpf:"tg_bench_hash"`
 	TgBenchPass    *ebpf.ProgramSpec `ebpf:"tg_bench_pass"`
 	TgBenchReflect *ebpf.ProgramSpec `ebpf:"tg_bench_reflect"`
+	TgBenchRoute   *ebpf.ProgramSpec `ebpf:"tg_bench_route"`
 	TgBenchTc      *ebpf.ProgramSpec `ebpf:"tg_bench_tc"`
 }
 
@@ -120,19 +124,23 @@ type BenchVariables struct {
 //
 // It can be passed to LoadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BenchPrograms struct {
+	TgBenchBridge  *ebpf.Program `ebpf:"tg_bench_bridge"`
 	TgBenchDrop    *ebpf.Program `ebpf:"tg_bench_drop"`
 	TgBenchHash    *ebpf.Program `ebpf:"tg_bench_hash"`
 	TgBenchPass    *ebpf.Program `ebpf:"tg_bench_pass"`
 	TgBenchReflect *ebpf.Program `ebpf:"tg_bench_reflect"`
+	TgBenchRoute   *ebpf.Program `ebpf:"tg_bench_route"`
 	TgBenchTc      *ebpf.Program `ebpf:"tg_bench_tc"`
 }
 
 func (p *BenchPrograms) Close() error {
 	return _BenchClose(
+		p.TgBenchBridge,
 		p.TgBenchDrop,
 		p.TgBenchHash,
 		p.TgBenchPass,
 		p.TgBenchReflect,
+		p.TgBenchRoute,
 		p.TgBenchTc,
 	)
 }

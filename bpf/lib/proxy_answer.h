@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * What the proxy's XDP program does with a packet to a service that belongs to
+ * no flow: SYNs are answered or forwarded, ACKs and RSTs are what gets a client
+ * whitelisted or connected. What is neither goes to the server as it came: it may
+ * be of a connection that is older than this proxy.
+ */
+#ifndef TG_BPF_PROXY_ANSWER_H
+#define TG_BPF_PROXY_ANSWER_H
+
+#include "proxy_forward.h"
+
+/* What is left to the program itself: the stacks of nested functions add up,
+ * and a program has 512 bytes. */
+enum tg_next {
+	TG_NEXT_SETUP_CLIENT = 16,
+	TG_NEXT_SETUP_SERVER,
+	TG_NEXT_CASE,
+};
+
+static __always_inline __u8 tg_packet_ttl(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	bool may_fragment;
+	__u8 ttl = 0;
+
+	tg_ip_ttl((void *)(long)ctx->data, (void *)(long)ctx->data_end, pkt, &ttl, &may_fragment);
+	return ttl;
+}
+
+/* The options of the packet in hand. Negative if they lie about their length. */
+static __always_inline int tg_case_options(struct xdp_md *ctx, const struct tg_packet *pkt,
+					   struct tg_tcp_options *o)
+{
+	struct tg_options_cursor c;
+
+	c.at = 0;
+	c.len = (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
+	if (c.len > TG_TCP_OPTIONS_MAX_LEN)
+		return -TG_EINVAL;
+	if (c.len && bpf_xdp_load_bytes(ctx, pkt->l4_off + TG_TCP_HDR_LEN, c.bytes, c.len))
+		return -TG_EINVAL;
+	return tg_options_read(&c, o);
+}
+
+/* Turns the SYN into a SYN-ACK with a cookie and sends it back. With `wait`, its
+ * window is zero: the client is told of the server's when there is one. */
+static __always_inline int tg_cookie_answer(struct xdp_md *ctx, const struct tg_packet *syn,
+					    const struct tg_host_settings *settings,
+					    const struct tg_service *svc,
+					    struct tg_counter_row *row, bool wait)
+{
+	struct tg_tcp_options offered = {};
+	const struct tg_siphash_key *key;
+	struct tg_synack answer;
+	struct tg_cookie cookie;
+	struct tg_decision d;
+	__u8 *data, *end;
+	__u64 epoch;
+	int resize;
+
+	epoch = tg_epoch_now(settings);
+	key = tg_key_find(settings, epoch);
+	if (TG_UNLIKELY(!key)) {
+		d = tg_host_judge_no_key(settings->stale_keys);
+		tg_count(row, d.counter);
+		return d.verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
+	}
+	if (tg_case_options(ctx, syn, &offered)) {
+		tg_count(row, TG_COUNT_drop_malformed);
+		return XDP_DROP;
+	}
+	d = tg_host_judge_options(&offered);
+	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {
+		tg_count(row, d.counter);
+		return tg_forward(ctx, syn);
+	}
+	answer = tg_synack_agree(syn, &offered, svc);
+	if (wait)
+		answer.window = 0;
+	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
+	resize = (int)(syn->l3_off + tg_synack_len(syn, &answer)) - (int)bpf_xdp_get_buff_len(ctx);
+	if (resize && bpf_xdp_adjust_tail(ctx, resize))
+		goto lost;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	if (data + TG_ETH_HDR_LEN > end ||
+	    !tg_synack_write((struct tg_writer){data + (syn->l3_off & 31), end}, syn, &answer, cookie))
+		goto lost;
+	tg_ethernet_reflect(data);
+	tg_count(row, TG_COUNT_cookie_sent);
+	return XDP_TX;
+lost:
+	tg_count(row, TG_COUNT_drop_tx);
+	return XDP_DROP;
+}
+
+/* A SYN under an auth strategy: forwarded if its source has proven itself. */
+static __always_inline int tg_auth_syn(struct xdp_md *ctx, const struct tg_packet *syn,
+				       const struct tg_host_settings *settings,
+				       const struct tg_service *svc, __u32 strategy,
+				       struct tg_counter_row *row)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	struct tg_segment challenge;
+	__u64 source;
+	int verdict;
+
+	if (!proxy)
+		return XDP_PASS;
+	source = tg_white_key(&syn->src, syn->family, proxy->white_v6_mask);
+	if (tg_white_find(source)) {
+		tg_count(row, TG_COUNT_forward_white);
+		return tg_forward(ctx, syn);
+	}
+	if (strategy == TG_STRATEGY_AUTH_COOKIE)
+		return tg_cookie_answer(ctx, syn, settings, svc, row, false);
+	challenge = tg_challenge(syn, svc, strategy == TG_STRATEGY_AUTH_TTL ? tg_packet_ttl(ctx, syn) : 0,
+				 proxy->salt, strategy == TG_STRATEGY_AUTH_WRONG);
+	verdict = tg_segment_put(ctx, &challenge);
+	tg_count(row, verdict ? TG_COUNT_drop_tx : TG_COUNT_challenge_sent);
+	return verdict ? XDP_DROP : XDP_TX;
+}
+
+/* Verifies the cookie that the ACK may carry. The epoch's key may be missing:
+ * then no ACK verifies. */
+static __always_inline bool tg_case_verify(struct xdp_md *ctx, const struct tg_packet *ack,
+					   const struct tg_host_settings *settings,
+					   struct tg_ack *said)
+{
+	struct tg_tcp_options o = {};
+	const struct tg_siphash_key *key;
+	__u64 epoch;
+
+	if (tg_case_options(ctx, ack, &o))
+		return false;
+	*said = tg_host_read_ack(ack, &o);
+	epoch = tg_cookie_epoch(said->cookie.isn, tg_epoch_now(settings));
+	key = tg_key_find(settings, epoch);
+	return key && tg_cookie_verify(ack, said->cookie, said->ts_ok, epoch, key);
+}
+
+/* Opens a flow for a verified ACK and sends the server a SYN in its place. */
+static __always_inline int tg_flow_begin(struct xdp_md *ctx, struct tg_packet *ack,
+					 const struct tg_ack *said, const struct tg_service *svc,
+					 __u32 id, struct tg_counter_row *row)
+{
+	const __u8 *tcp = (void *)(long)ctx->data + (ack->l4_off & TG_L4_OFF_MAX);
+	const __u8 *end = (void *)(long)ctx->data_end;
+	struct tg_segment syn;
+	struct tg_flow flow;
+	__u16 window;
+
+	if (tcp + TG_TCP_HDR_LEN > end)
+		return XDP_DROP;
+	window = tg_swap16(tg_load16(tcp + 14));
+	flow = tg_flow_open(ack, said, tg_cookie_claimed_bits(said->cookie, said->ts_ok), svc->wscale,
+			    window, (__u16)id, tg_now_ms());
+	if (!tg_flow_insert(ack, TG_TO_SERVER, &flow)) {
+		tg_count(row, TG_COUNT_flow_full);
+		return XDP_DROP;
+	}
+	tg_count(row, TG_COUNT_flow_opened);
+	syn = tg_flow_syn(ack, &flow, false);
+	return tg_segment_send(ctx, ack, &syn);
+}
+
+/* Puts the client on the whitelist and resets what it believes to be a
+ * connection, so that it comes again. */
+static __always_inline int tg_auth_accept(struct xdp_md *ctx, const struct tg_packet *ack,
+					  __u64 source, bool reset, struct tg_counter_row *row)
+{
+	struct tg_segment rst;
+
+	tg_count(row, tg_white_put(source) ? TG_COUNT_white_added
+							 : TG_COUNT_white_full);
+	if (!reset)
+		return tg_forward(ctx, ack);
+	rst = tg_reset_for(ack);
+	if (tg_segment_put(ctx, &rst))
+		return XDP_DROP;
+	tg_count(row, TG_COUNT_white_reset);
+	return XDP_TX;
+}
+
+/* An ACK or a RST under an auth strategy. */
+static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_packet *pkt,
+					 const struct tg_host_settings *settings, __u32 strategy,
+					 struct tg_counter_row *row)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	struct tg_ack said = {};
+	__u64 source;
+	__u8 ttl;
+
+	if (!proxy)
+		return XDP_PASS;
+	if (strategy == TG_STRATEGY_AUTH_WRONG ? !(pkt->flags & TG_TCP_RST) : !tg_host_is_ack(pkt))
+		return tg_forward(ctx, pkt);
+	source = tg_white_key(&pkt->src, pkt->family, proxy->white_v6_mask);
+	if (TG_LIKELY(tg_white_find(source)))
+		return tg_forward(ctx, pkt);
+	if (strategy == TG_STRATEGY_AUTH_WRONG)
+		return tg_auth_accept(ctx, pkt, source, false, row);
+	if (strategy == TG_STRATEGY_AUTH_FULL)
+		return tg_auth_accept(ctx, pkt, source, tg_challenge_answered(pkt, 0, proxy->salt), row);
+	if (strategy == TG_STRATEGY_AUTH_TTL) {
+		ttl = tg_packet_ttl(ctx, pkt);
+		if (!tg_challenge_answered(pkt, ttl, proxy->salt))
+			return tg_forward(ctx, pkt);
+		return tg_auth_accept(ctx, pkt, source, true, row);
+	}
+	if (!tg_case_verify(ctx, pkt, settings, &said)) {
+		tg_count(row, TG_COUNT_cookie_invalid);
+		return tg_forward(ctx, pkt);
+	}
+	tg_count(row, TG_COUNT_cookie_valid);
+	return tg_auth_accept(ctx, pkt, source, true, row);
+}
+
+/* An ACK or a RST under `cookie`. `f` is a flow that has ended, or is being set up
+ * with other numbers, or NULL: the port may have been taken for a new connection. */
+static __always_inline int tg_cookie_other(struct xdp_md *ctx, struct tg_packet *pkt,
+					   const struct tg_host_settings *settings,
+					   const struct tg_service *svc, __u32 id,
+					   struct tg_flow *f, struct tg_counter_row *row)
+{
+	struct tg_ack said = {};
+
+	if (tg_host_is_ack(pkt) && tg_case_verify(ctx, pkt, settings, &said)) {
+		tg_count(row, TG_COUNT_cookie_valid);
+		return tg_flow_begin(ctx, pkt, &said, svc, id, row);
+	}
+	if (f && f->state == TG_FLOW_SETUP)
+		return XDP_DROP;
+	if (f)
+		return TG_NEXT_SETUP_CLIENT;
+	if (tg_host_is_ack(pkt))
+		tg_count(row, TG_COUNT_cookie_invalid);
+	return tg_forward(ctx, pkt);
+}
+
+/* A SYN to a service. `live`: its tuple has a flow that has not ended, so that
+ * the server is to judge it (RFC 5961). */
+static __always_inline int tg_case_syn(struct xdp_md *ctx, const struct tg_packet *syn,
+				       __u32 parse, bool live,
+				       const struct tg_host_settings *settings,
+				       const struct tg_service *svc, __u32 strategy,
+				       struct tg_counter_row *row)
+{
+	struct tg_decision d;
+
+	tg_count(row, TG_COUNT_syn);
+	d = tg_proxy_judge_syn(syn, parse, (__u32)bpf_xdp_get_buff_len(ctx));
+	if (svc->mode == TG_MODE_MONITOR) {
+		tg_count(row, d.verdict == TG_DROP ? TG_COUNT_would_drop : TG_COUNT_would_answer);
+		return tg_forward(ctx, syn);
+	}
+	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {
+		tg_count(row, d.counter);
+		return d.verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
+	}
+	if (TG_UNLIKELY(live)) {
+		tg_count(row, TG_COUNT_pass_existing);
+		return tg_forward(ctx, syn);
+	}
+	if (strategy == TG_STRATEGY_COOKIE)
+		return tg_cookie_answer(ctx, syn, settings, svc, row, true);
+	return tg_auth_syn(ctx, syn, settings, svc, strategy, row);
+}
+
+#endif

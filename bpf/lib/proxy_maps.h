@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The maps of the proxy, beside those that it shares with the host gate. Flows
+ * and whitelist are swap-out maps: slot 0 of the outer map is `active`, slot 1
+ * `history`. Whoever is met in history is moved to active; a swap puts active
+ * into history's place and a new map into active's, and what was in history
+ * and not met since is gone. No map is ever walked.
+ */
+#ifndef TG_BPF_PROXY_MAPS_H
+#define TG_BPF_PROXY_MAPS_H
+
+#define TG_WITHOUT_SOCKETS
+#include "gate.h"
+#include "../../core/proxy.h"
+
+#define TG_SLOT_ACTIVE 0
+#define TG_SLOT_HISTORY 1
+#define TG_PORTS_MAX 64
+#define TG_CLOSED_MAX 65536
+
+struct tg_proxy_settings {
+	__u64 salt;          /* of challenges without a cookie */
+	__u64 white_v6_mask; /* which bits of an IPv6 source (first half, as on the wire) count */
+	__u32 bridge[2];     /* the two ports; 0: a router */
+	__u8 flows;          /* 1: some service is, or was, translated */
+	__u8 forward_all;    /* 1: a router forwards here what is no service's, too */
+	__u8 pad[6];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_proxy_settings);
+} tg_proxy SEC(".maps");
+
+/* By service id, beside tg_services. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_SERVICES_MAX + 1);
+	__type(key, __u32);
+	__type(value, struct tg_proxy_service);
+} tg_strategies SEC(".maps");
+
+/* The ports of this box, by interface index: frames leave only through these. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__uint(max_entries, TG_PORTS_MAX);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} tg_devices SEC(".maps");
+
+/* Their MAC addresses, first byte lowest: a router takes only its own frames. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TG_PORTS_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} tg_macs SEC(".maps");
+
+struct tg_flows4_inner {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct tg_flow_key4);
+	__type(value, struct tg_flow);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__array(values, struct tg_flows4_inner);
+} tg_flows4 SEC(".maps");
+
+struct tg_flows6_inner {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct tg_flow_key6);
+	__type(value, struct tg_flow);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__array(values, struct tg_flows6_inner);
+} tg_flows6 SEC(".maps");
+
+/* Flows that have ended, for the retransmissions that may follow; oldest out. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, TG_CLOSED_MAX);
+	__type(key, struct tg_flow_key4);
+	__type(value, struct tg_flow);
+} tg_closed4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, TG_CLOSED_MAX);
+	__type(key, struct tg_flow_key6);
+	__type(value, struct tg_flow);
+} tg_closed6 SEC(".maps");
+
+struct tg_white_inner {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, __u32);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__array(values, struct tg_white_inner);
+} tg_white SEC(".maps");
+
+static __always_inline const struct tg_proxy_settings *tg_proxy_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&tg_proxy, &zero);
+}
+
+static __always_inline bool tg_port_is_protected(__u16 port_be)
+{
+	__u32 port = tg_swap16(port_be);
+	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
+
+	return entry && *entry;
+}
+
+static __always_inline __u32 tg_now_ms(void)
+{
+	return (__u32)(bpf_ktime_get_coarse_ns() / 1000000);
+}
+
+#endif

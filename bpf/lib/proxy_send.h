@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * How the proxy's XDP program sends: which way a packet leaves this box, and the
+ * segments that it makes itself.
+ *
+ * A router asks the kernel's FIB. What the FIB cannot send (a neighbour to be
+ * resolved, a VLAN device, a tunnel, a packet for the box itself) goes on to the
+ * kernel, which routes it as it would without us. A bridge has two ports.
+ */
+#ifndef TG_BPF_PROXY_SEND_H
+#define TG_BPF_PROXY_SEND_H
+
+#include "proxy_maps.h"
+
+#define TG_ETH_P_IP 0x0800
+#define TG_ETH_P_IPV6 0x86dd
+
+enum tg_way {
+	TG_WAY_KERNEL,       /* the kernel forwards it, changed or not */
+	TG_WAY_KERNEL_AS_IS, /* the kernel has to see it unchanged: it will send an ICMP error
+				that quotes it, or it is not for this box */
+	TG_WAY_ROUTE,
+	TG_WAY_BRIDGE,
+};
+
+struct tg_route {
+	__u32 way; /* enum tg_way */
+	__u32 ifindex;
+	__u8 macs[12]; /* destination, source */
+	__u8 pad[4];
+};
+
+static __always_inline bool tg_ip_ttl(const __u8 *data, const __u8 *end,
+				      const struct tg_packet *pkt, __u8 *ttl, bool *may_fragment)
+{
+	const __u8 *ip = data + (pkt->l3_off & 31);
+
+	if (ip + TG_IPV6_HDR_LEN > end) /* with a TCP header behind it IPv4 is as long */
+		return false;
+	*ttl = pkt->family == 4 ? ip[8] : ip[7];
+	*may_fragment = pkt->family == 4 && !(ip[6] & 0x40);
+	return true;
+}
+
+static __always_inline void tg_route_fib(struct xdp_md *ctx, const struct tg_packet *pkt,
+					 bool may_fragment, struct tg_route *r)
+{
+	struct bpf_fib_lookup fib = {};
+	long err;
+
+	fib.l4_protocol = TG_IPPROTO_TCP;
+	fib.tot_len = (__u16)(pkt->l4_off - pkt->l3_off + pkt->l4_len);
+	fib.ifindex = ctx->ingress_ifindex;
+	if (pkt->family == 4) {
+		fib.family = TG_AF_INET;
+		fib.ipv4_src = pkt->src.w[0];
+		fib.ipv4_dst = pkt->dst.w[0];
+	} else {
+		fib.family = TG_AF_INET6;
+		__builtin_memcpy(fib.ipv6_src, pkt->src.w, 16);
+		__builtin_memcpy(fib.ipv6_dst, pkt->dst.w, 16);
+	}
+	err = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
+	if (err == BPF_FIB_LKUP_RET_FRAG_NEEDED && !may_fragment)
+		r->way = TG_WAY_KERNEL_AS_IS;
+	if (err != BPF_FIB_LKUP_RET_SUCCESS || !bpf_map_lookup_elem(&tg_devices, &fib.ifindex))
+		return;
+	r->way = TG_WAY_ROUTE;
+	r->ifindex = fib.ifindex;
+	__builtin_memcpy(r->macs, fib.dmac, 6);
+	__builtin_memcpy(r->macs + 6, fib.smac, 6);
+}
+
+/* The way of the packet in hand. A function of its own, so that the verifier
+ * goes through it once. */
+__attribute__((noinline)) int tg_route_find(struct xdp_md *ctx, const struct tg_packet *pkt,
+					    struct tg_route *r)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	bool may_fragment;
+	__u8 ttl;
+
+	if (!pkt || !r || !proxy)
+		return -TG_EINVAL;
+	r->way = TG_WAY_KERNEL;
+	if (proxy->bridge[0]) {
+		if (ctx->ingress_ifindex == proxy->bridge[0])
+			r->ifindex = proxy->bridge[1];
+		else if (ctx->ingress_ifindex == proxy->bridge[1])
+			r->ifindex = proxy->bridge[0];
+		else
+			return 0;
+		r->way = TG_WAY_BRIDGE;
+		return 0;
+	}
+	if (pkt->l3_off != TG_ETH_HDR_LEN) /* a VLAN device's packet: the kernel knows its routes */
+		return 0;
+	if (!tg_ip_ttl((void *)(long)ctx->data, (void *)(long)ctx->data_end, pkt, &ttl,
+		       &may_fragment))
+		return 0;
+	if (ttl <= 1) {
+		r->way = TG_WAY_KERNEL_AS_IS;
+		return 0;
+	}
+	tg_route_fib(ctx, pkt, may_fragment, r);
+	return 0;
+}
+
+/* Sends the packet in hand, finished but for its Ethernet header and TTL. */
+static __always_inline int tg_route_send(struct xdp_md *ctx, const struct tg_packet *pkt,
+					 const struct tg_route *r)
+{
+	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip;
+
+	if (r->way == TG_WAY_BRIDGE)
+		return bpf_redirect_map(&tg_devices, r->ifindex, 0);
+	if (r->way != TG_WAY_ROUTE)
+		return XDP_PASS;
+	ip = data + TG_ETH_HDR_LEN;
+	if (ip + TG_IPV6_HDR_LEN > end)
+		return XDP_PASS;
+	if (pkt->family == 4) {
+		/* TTL - 1: the checksum field grows by 0x0100 (RFC 1141), carry around */
+		__u32 sum = tg_load16(ip + 10) + 0x0001U;
+
+		ip[8]--;
+		tg_store16(ip + 10, (__u16)(sum + (sum >> 16)));
+	} else {
+		ip[7]--;
+	}
+	__builtin_memcpy(data, r->macs, 12);
+	return bpf_redirect_map(&tg_devices, r->ifindex, 0);
+}
+
+/* Forwards a packet that is not changed. */
+static __always_inline int tg_forward(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	struct tg_route r = {};
+
+	if (tg_route_find(ctx, pkt, &r))
+		return XDP_PASS;
+	return tg_route_send(ctx, pkt, &r);
+}
+
+/* Puts a segment of our own into the place of the packet in hand. Negative if
+ * the frame cannot be resized. */
+__attribute__((noinline)) int tg_segment_put(struct xdp_md *ctx, const struct tg_segment *s)
+{
+	__u8 *data, *end;
+	__u32 l3_off;
+	int resize;
+
+	if (!s)
+		return -TG_EINVAL;
+	l3_off = s->l3_off;
+	if (l3_off > TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN)
+		return -TG_EINVAL;
+	resize = (int)(l3_off + tg_segment_len(s)) - (int)bpf_xdp_get_buff_len(ctx);
+	if (resize && bpf_xdp_adjust_tail(ctx, resize))
+		return -TG_ENOENT;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	if (data + TG_ETH_HDR_LEN > end ||
+	    !tg_segment_write((struct tg_writer){data + l3_off, end}, s))
+		return -TG_ENOENT;
+	if (s->reflect)
+		tg_ethernet_reflect(data);
+	return 0;
+}
+
+/* Sends a segment of our own: back by the port in hand, or onwards. `pkt` is what
+ * was in its place; it becomes what is. */
+static __always_inline int tg_segment_send(struct xdp_md *ctx, struct tg_packet *pkt,
+					   const struct tg_segment *s)
+{
+	if (tg_segment_put(ctx, s))
+		return XDP_DROP;
+	if (s->reflect)
+		return XDP_TX;
+	pkt->src = s->src;
+	pkt->dst = s->dst;
+	pkt->l4_off = s->l3_off + tg_segment_ip_len(s);
+	pkt->l4_len = tg_segment_tcp_len(s);
+	return tg_forward(ctx, pkt);
+}
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * Look-ups, insertions and second chances in the proxy's swap-out maps. An
+ * insertion that finds no room is refused: new connections are shed, those that
+ * exist are kept.
+ */
+#ifndef TG_BPF_PROXY_TABLES_H
+#define TG_BPF_PROXY_TABLES_H
+
+#include "proxy_maps.h"
+
+/* The four things done with a flow table, for keys of one family. A flow that is
+ * met in history moves to active, unless there is no room: then it stays. */
+#define TG_FLOW_TABLE(family, outer, closed, key_type)                                             \
+	static __always_inline struct tg_flow *tg_flow_second_chance##family(void *active,         \
+									     key_type *key)        \
+	{                                                                                          \
+		__u32 slot = TG_SLOT_HISTORY;                                                      \
+		void *history = bpf_map_lookup_elem(&outer, &slot);                                \
+		struct tg_flow *f, copy;                                                           \
+                                                                                                   \
+		if (!history || history == active)                                                 \
+			return 0;                                                                  \
+		f = bpf_map_lookup_elem(history, key);                                             \
+		if (!f)                                                                            \
+			return 0;                                                                  \
+		copy = *f;                                                                         \
+		if (bpf_map_update_elem(active, key, &copy, BPF_NOEXIST) == 0) {                   \
+			bpf_map_delete_elem(history, key);                                         \
+			f = bpf_map_lookup_elem(active, key);                                      \
+		}                                                                                  \
+		return f;                                                                          \
+	}                                                                                          \
+	static __always_inline struct tg_flow *tg_flow_find##family(key_type *key)                 \
+	{                                                                                          \
+		__u32 slot = TG_SLOT_ACTIVE;                                                       \
+		void *active = bpf_map_lookup_elem(&outer, &slot);                                 \
+		struct tg_flow *f;                                                                 \
+                                                                                                   \
+		if (!active)                                                                       \
+			return 0;                                                                  \
+		f = bpf_map_lookup_elem(active, key);                                              \
+		if (TG_LIKELY(f))                                                                  \
+			return f;                                                                  \
+		f = tg_flow_second_chance##family(active, key);                                    \
+		return f ? f : bpf_map_lookup_elem(&closed, key);                                  \
+	}                                                                                          \
+	static __always_inline bool tg_flow_insert##family(key_type *key, struct tg_flow *f)       \
+	{                                                                                          \
+		__u32 slot = TG_SLOT_ACTIVE;                                                       \
+		void *active = bpf_map_lookup_elem(&outer, &slot);                                 \
+                                                                                                   \
+		if (!active || bpf_map_update_elem(active, key, f, BPF_ANY))                       \
+			return false;                                                              \
+		bpf_map_delete_elem(&closed, key);                                                 \
+		return true;                                                                       \
+	}                                                                                          \
+	static __always_inline void tg_flow_remove##family(key_type *key)                          \
+	{                                                                                          \
+		__u32 slot = TG_SLOT_ACTIVE;                                                       \
+		void *inner = bpf_map_lookup_elem(&outer, &slot);                                  \
+                                                                                                   \
+		if (inner)                                                                         \
+			bpf_map_delete_elem(inner, key);                                           \
+		slot = TG_SLOT_HISTORY;                                                            \
+		inner = bpf_map_lookup_elem(&outer, &slot);                                        \
+		if (inner)                                                                         \
+			bpf_map_delete_elem(inner, key);                                           \
+		bpf_map_delete_elem(&closed, key);                                                 \
+	}                                                                                          \
+	static __always_inline void tg_flow_retire##family(key_type *key, struct tg_flow *f)       \
+	{                                                                                          \
+		struct tg_flow copy = *f;                                                          \
+		__u32 slot = TG_SLOT_ACTIVE;                                                       \
+		void *active = bpf_map_lookup_elem(&outer, &slot);                                 \
+                                                                                                   \
+		if (active && bpf_map_update_elem(&closed, key, &copy, BPF_ANY) == 0)              \
+			bpf_map_delete_elem(active, key);                                          \
+	}
+
+TG_FLOW_TABLE(4, tg_flows4, tg_closed4, struct tg_flow_key4)
+TG_FLOW_TABLE(6, tg_flows6, tg_closed6, struct tg_flow_key6)
+
+static __always_inline struct tg_flow *tg_flow_find(const struct tg_packet *pkt,
+						    enum tg_direction dir)
+{
+	if (pkt->family == 4) {
+		struct tg_flow_key4 key = tg_flow_key4(pkt, dir);
+
+		return tg_flow_find4(&key);
+	}
+	struct tg_flow_key6 key = tg_flow_key6(pkt, dir);
+
+	return tg_flow_find6(&key);
+}
+
+static __always_inline bool tg_flow_insert(const struct tg_packet *pkt, enum tg_direction dir,
+					   struct tg_flow *f)
+{
+	if (pkt->family == 4) {
+		struct tg_flow_key4 key = tg_flow_key4(pkt, dir);
+
+		return tg_flow_insert4(&key, f);
+	}
+	struct tg_flow_key6 key = tg_flow_key6(pkt, dir);
+
+	return tg_flow_insert6(&key, f);
+}
+
+static __always_inline void tg_flow_remove(const struct tg_packet *pkt, enum tg_direction dir)
+{
+	if (pkt->family == 4) {
+		struct tg_flow_key4 key = tg_flow_key4(pkt, dir);
+
+		tg_flow_remove4(&key);
+	} else {
+		struct tg_flow_key6 key = tg_flow_key6(pkt, dir);
+
+		tg_flow_remove6(&key);
+	}
+}
+
+/* Moves an ended flow to where the oldest make room for the newest. */
+static __always_inline void tg_flow_retire(const struct tg_packet *pkt, enum tg_direction dir,
+					   struct tg_flow *f)
+{
+	if (pkt->family == 4) {
+		struct tg_flow_key4 key = tg_flow_key4(pkt, dir);
+
+		tg_flow_retire4(&key, f);
+	} else {
+		struct tg_flow_key6 key = tg_flow_key6(pkt, dir);
+
+		tg_flow_retire6(&key, f);
+	}
+}
+
+/* True if the source is whitelisted. */
+static __always_inline bool tg_white_find(__u64 key)
+{
+	__u32 slot = TG_SLOT_ACTIVE, yes = 1;
+	void *active = bpf_map_lookup_elem(&tg_white, &slot);
+	void *history;
+
+	if (!active)
+		return false;
+	if (bpf_map_lookup_elem(active, &key))
+		return true;
+	slot = TG_SLOT_HISTORY;
+	history = bpf_map_lookup_elem(&tg_white, &slot);
+	if (!history || history == active || !bpf_map_lookup_elem(history, &key))
+		return false;
+	bpf_map_update_elem(active, &key, &yes, BPF_ANY);
+	return true;
+}
+
+/* Puts the source on the whitelist; false if there is no room. */
+static __always_inline bool tg_white_put(__u64 key)
+{
+	__u32 slot = TG_SLOT_ACTIVE, yes = 1;
+	void *active = bpf_map_lookup_elem(&tg_white, &slot);
+
+	return active && bpf_map_update_elem(active, &key, &yes, BPF_ANY) == 0;
+}
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * XDP, proxy role: on every port of a router or of a bridge with two ports.
+ * Answers SYNs to protected services, opens connections to their servers for
+ * clients that have verified, translates these connections, forwards the rest.
+ * What takes two packets for one (a server's answer to a connection that is being
+ * set up) is left to proxy_tc.bpf.c.
+ *
+ * Must never: change a packet that is not of a protected service's TCP; decide
+ * anything that is not in core/.
+ */
+#include "lib/proxy_answer.h"
+#include "lib/proxy_icmp.h"
+
+#define TG_RETRY_MS 100 /* a client that asks again sooner is not heard */
+
+/* The client's segment while its server has not answered yet. */
+static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet *pkt,
+					   struct tg_flow *f)
+{
+	struct tg_counter_row *row = tg_counter_row_get(f->service);
+	struct tg_segment s;
+	__u32 now;
+
+	if (!row)
+		return XDP_DROP;
+	if (pkt->flags & TG_TCP_RST) {
+		if (pkt->seq != f->client_isn + 1)
+			return XDP_DROP;
+		/* It gives up: the server shall forget the SYN, too. */
+		s = tg_flow_syn(pkt, f, false);
+		s.seq = pkt->seq;
+		s.flags = TG_TCP_RST;
+		s.kind = TG_SEGMENT_PLAIN;
+		tg_flow_remove(pkt, TG_TO_SERVER);
+		tg_count(row, TG_COUNT_flow_closed);
+		return tg_segment_send(ctx, pkt, &s);
+	}
+	now = tg_now_ms();
+	if (now - f->syn_ms < TG_RETRY_MS) {
+		tg_count(row, TG_COUNT_flow_early);
+		return XDP_DROP;
+	}
+	f->syn_ms = now;
+	tg_count(row, TG_COUNT_flow_again);
+	s = tg_flow_syn(pkt, f, false);
+	return tg_segment_send(ctx, pkt, &s);
+}
+
+/* The server's segment while the flow is being set up. */
+static __always_inline int tg_setup_server(struct xdp_md *ctx, struct tg_packet *pkt,
+					   struct tg_flow *f)
+{
+	struct tg_counter_row *row = tg_counter_row_get(f->service);
+	struct tg_segment s;
+
+	switch (tg_setup_judge(pkt, f)) {
+	case TG_SETUP_READY:
+	case TG_SETUP_OTHER:
+		return XDP_PASS; /* two packets have to be sent: proxy_tc.bpf.c */
+	case TG_SETUP_REFUSED:
+		s = tg_flow_refusal(pkt, f);
+		tg_flow_remove(pkt, TG_TO_CLIENT);
+		if (row)
+			tg_count(row, TG_COUNT_flow_refused);
+		return tg_segment_send(ctx, pkt, &s);
+	default:
+		return XDP_DROP;
+	}
+}
+
+/* A SYN-ACK that a server sends again: its handshake is completed again. */
+static __always_inline int tg_ready_again(struct xdp_md *ctx, const struct tg_packet *pkt,
+					  struct tg_flow *f)
+{
+	struct tg_counter_row *row = tg_counter_row_get(f->service);
+	struct tg_tcp_options o = {};
+	struct tg_segment s;
+
+	if (pkt->seq != f->server_isn || tg_case_options(ctx, pkt, &o))
+		return XDP_DROP;
+	s = tg_flow_ack(pkt, f, &o);
+	if (tg_segment_put(ctx, &s))
+		return XDP_DROP;
+	if (row)
+		tg_count(row, TG_COUNT_flow_reack);
+	return XDP_TX;
+}
+
+/* A segment of a flow that is being set up, or has ended. */
+__attribute__((noinline)) int tg_flow_setup(struct xdp_md *ctx, struct tg_packet *pkt, __u32 dir)
+{
+	struct tg_flow *f = pkt ? tg_flow_find(pkt, dir) : 0;
+
+	if (!f)
+		return XDP_DROP;
+	if (f->state == TG_FLOW_READY)
+		return dir == TG_TO_CLIENT ? tg_ready_again(ctx, pkt, f)
+					   : tg_flow_forward(ctx, pkt, f, TG_TO_SERVER);
+	return dir == TG_TO_SERVER ? tg_setup_client(ctx, pkt, f) : tg_setup_server(ctx, pkt, f);
+}
+
+static __always_inline int tg_from_server(struct xdp_md *ctx, const struct tg_packet *pkt,
+					  struct tg_flow *f)
+{
+	if (f->state == TG_FLOW_SETUP)
+		return TG_NEXT_SETUP_SERVER;
+	if (TG_UNLIKELY((pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK))) {
+		if (pkt->ack == f->client_isn + 1)
+			return TG_NEXT_SETUP_SERVER;
+		tg_flow_restart(f, pkt);
+	}
+	return tg_flow_forward(ctx, pkt, f, TG_TO_CLIENT);
+}
+
+/* A segment of a flow, from the client. */
+static __always_inline int tg_from_client(struct xdp_md *ctx, const struct tg_packet *pkt,
+					  struct tg_flow *f)
+{
+	if (TG_LIKELY(f->state == TG_FLOW_READY && !(f->flags & TG_FLOW_CLOSED)))
+		return tg_flow_forward(ctx, pkt, f, TG_TO_SERVER);
+	if (f->state == TG_FLOW_SETUP && (pkt->ack == f->seq_delta + 1 || !(pkt->flags & TG_TCP_ACK)))
+		return TG_NEXT_SETUP_CLIENT;
+	return TG_NEXT_CASE; /* the port may have been taken for a new connection */
+}
+
+/* A client's packet to a service, without a flow, or with one that it does not
+ * belong to. A function of its own for the verifier. */
+__attribute__((noinline)) int tg_case_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	const struct tg_proxy_service *how;
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	struct tg_flow *f = 0;
+	bool live;
+	__u32 id;
+
+	if (!pkt || !settings)
+		return XDP_PASS;
+	id = tg_service_find(settings, pkt);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	how = bpf_map_lookup_elem(&tg_strategies, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !how || !row || svc->mode == TG_MODE_OFF)
+		return tg_forward(ctx, pkt);
+	if (how->strategy == TG_STRATEGY_COOKIE || TG_UNLIKELY(!tg_host_is_syn(pkt)))
+		f = tg_flow_find(pkt, TG_TO_SERVER);
+	live = f && f->state == TG_FLOW_READY && !(f->flags & TG_FLOW_CLOSED);
+	if (tg_host_is_syn(pkt))
+		return tg_case_syn(ctx, pkt, parse, live, settings, svc, how->strategy, row);
+	if (svc->mode == TG_MODE_MONITOR)
+		return tg_forward(ctx, pkt);
+	if (how->strategy != TG_STRATEGY_COOKIE)
+		return tg_auth_other(ctx, pkt, settings, how->strategy, row);
+	return tg_cookie_other(ctx, pkt, settings, svc, id, f, row);
+}
+
+/* Not TCP, or a later fragment. A bridge forwards it; a router's kernel does. */
+static __always_inline int tg_proxy_other(const struct tg_proxy_settings *proxy, __u32 ingress)
+{
+	if (!proxy->bridge[0])
+		return XDP_PASS;
+	if (ingress == proxy->bridge[0])
+		return bpf_redirect_map(&tg_devices, proxy->bridge[1], 0);
+	if (ingress == proxy->bridge[1])
+		return bpf_redirect_map(&tg_devices, proxy->bridge[0], 0);
+	return XDP_PASS;
+}
+
+/* TCP with a header that is there. A function of its own for the verifier: where
+ * the header lies is one unknown number here, not one of many known ones. */
+__attribute__((noinline)) int tg_proxy_tcp(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	bool to_service, from_service;
+	struct tg_flow *f;
+
+	if (!pkt || !proxy)
+		return XDP_PASS;
+	if (pkt->l4_off > TG_L4_OFF_MAX)
+		return tg_proxy_other(proxy, ctx->ingress_ifindex);
+	to_service = tg_port_is_protected(TG_DST_PORT_BE(pkt));
+	from_service = tg_port_is_protected(TG_SRC_PORT_BE(pkt));
+	if (proxy->flows && to_service && !tg_host_is_syn(pkt)) {
+		f = tg_flow_find(pkt, TG_TO_SERVER);
+		if (f)
+			return tg_from_client(ctx, pkt, f);
+	}
+	if (proxy->flows && from_service) {
+		f = tg_flow_find(pkt, TG_TO_CLIENT);
+		if (f)
+			return tg_from_server(ctx, pkt, f);
+	}
+	if (to_service)
+		return TG_NEXT_CASE;
+	return from_service || proxy->forward_all ? tg_forward(ctx, pkt) : XDP_PASS;
+}
+
+/* A router takes only what is addressed to it: a port may be promiscuous. */
+static __always_inline bool tg_frame_is_mine(struct xdp_md *ctx)
+{
+	const __u8 *data = (void *)(long)ctx->data;
+	__u32 ifindex = ctx->ingress_ifindex;
+	__u64 *mac = bpf_map_lookup_elem(&tg_macs, &ifindex);
+
+	if (data + TG_ETH_HDR_LEN > (const __u8 *)(long)ctx->data_end || !mac)
+		return false;
+	return tg_load32(data) == (__u32)*mac && tg_load16(data + 4) == (__u16)(*mac >> 32);
+}
+
+SEC("xdp.frags")
+int tg_proxy_xdp(struct xdp_md *ctx)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_packet pkt = {};
+	enum tg_parse_result result;
+	struct tg_counter_row *row;
+	struct tg_decision d;
+
+	if (!proxy || !settings)
+		return XDP_PASS;
+	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	if (result == TG_PARSE_OTHER) {
+		if (proxy->flows && pkt.l3_off)
+			tg_proxy_icmp(ctx, pkt.l3_off);
+		return tg_proxy_other(proxy, ctx->ingress_ifindex);
+	}
+	if (!proxy->bridge[0] && !tg_frame_is_mine(ctx))
+		return XDP_PASS;
+	if (TG_LIKELY(result == TG_PARSE_TCP || result == TG_PARSE_FRAGMENT)) {
+		int verdict = tg_proxy_tcp(ctx, &pkt);
+
+		if (verdict == TG_NEXT_CASE)
+			verdict = tg_case_handle(ctx, &pkt, result);
+		if (TG_UNLIKELY(verdict >= TG_NEXT_SETUP_CLIENT))
+			return tg_flow_setup(ctx, &pkt, verdict == TG_NEXT_SETUP_CLIENT
+								? TG_TO_SERVER : TG_TO_CLIENT);
+		return verdict;
+	}
+	d = tg_host_judge_parse(result);
+	row = tg_counter_row_get(0);
+	if (d.verdict == TG_DROP && row)
+		tg_count(row, settings->enforce ? d.counter : TG_COUNT_would_drop);
+	if (d.verdict == TG_DROP && settings->enforce)
+		return XDP_DROP;
+	return tg_proxy_other(proxy, ctx->ingress_ifindex);
+}
+
+char LICENSE[] SEC("license") = "GPL";

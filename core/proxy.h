@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The proxy role's judgement: what becomes of a packet to a protected server
+ * behind this box, for each strategy; and the segments that set a translated
+ * connection up. Plane-neutral: a plane parses, finds service, flow and
+ * whitelist entry, asks here, and does what the verdict says.
+ *
+ *   strategy      first SYN is answered with       whitelisted, or connected, by
+ *   cookie        cookie SYN-ACK                   ACK whose cookie verifies: translated
+ *   auth-cookie   cookie SYN-ACK                   ACK whose cookie verifies
+ *   auth-full     SYN-ACK                          any ACK
+ *   auth-wrong    SYN-ACK that acknowledges wrong  any RST
+ *   auth-ttl      SYN-ACK                          ACK with the TTL of the SYN
+ */
+#ifndef TG_PROXY_H
+#define TG_PROXY_H
+
+#include "host.h"
+#include "segment.h"
+#include "translate.h"
+
+enum tg_strategy {
+	TG_STRATEGY_COOKIE = 0,
+	TG_STRATEGY_AUTH_COOKIE = 1,
+	TG_STRATEGY_AUTH_FULL = 2,
+	TG_STRATEGY_AUTH_WRONG = 3,
+	TG_STRATEGY_AUTH_TTL = 4,
+};
+
+/* What the proxy knows of a service beside struct tg_service. Map ABI. */
+struct tg_proxy_service {
+	uint8_t strategy; /* enum tg_strategy */
+	uint8_t pad[3];
+};
+
+/* Flow tables: the client's side first. Ports as the client sends them. */
+struct tg_flow_key4 {
+	uint32_t client, server, ports;
+};
+struct tg_flow_key6 {
+	uint32_t client[4], server[4], ports;
+};
+_Static_assert(sizeof(struct tg_flow_key4) == 12 && sizeof(struct tg_flow_key6) == 36, "map ABI");
+
+TG_INLINE struct tg_flow_key4 tg_flow_key4(const struct tg_packet *pkt, enum tg_direction dir)
+{
+	if (dir == TG_TO_SERVER)
+		return (struct tg_flow_key4){pkt->src.w[0], pkt->dst.w[0], pkt->ports};
+	return (struct tg_flow_key4){pkt->dst.w[0], pkt->src.w[0],
+				     pkt->ports << 16 | pkt->ports >> 16};
+}
+
+TG_INLINE struct tg_flow_key6 tg_flow_key6(const struct tg_packet *pkt, enum tg_direction dir)
+{
+	const union tg_addr *client = dir == TG_TO_SERVER ? &pkt->src : &pkt->dst;
+	const union tg_addr *server = dir == TG_TO_SERVER ? &pkt->dst : &pkt->src;
+	struct tg_flow_key6 key;
+	uint32_t i;
+
+	for (i = 0; i < 4; i++) {
+		key.client[i] = client->w[i];
+		key.server[i] = server->w[i];
+	}
+	key.ports = dir == TG_TO_SERVER ? pkt->ports : pkt->ports << 16 | pkt->ports >> 16;
+	return key;
+}
+
+/* ---- whitelist ---- */
+
+/* A source is whitelisted whole (IPv4) or by its prefix (IPv6, at most 64 bits:
+ * one site can have no more entries than it has such prefixes). No unicast
+ * prefix looks like the tag of IPv4. */
+#define TG_WHITE_V4_TAG 0xffff000000000000ULL
+
+TG_INLINE uint64_t tg_white_key(const union tg_addr *src, uint8_t family, uint64_t v6_mask)
+{
+	return family == 4 ? TG_WHITE_V4_TAG | src->w[0] : src->d[0] & v6_mask;
+}
+
+/* ---- challenges ---- */
+
+/* The ISN of a challenge without a cookie: a fast hash, not a MAC. It tells an
+ * answer to a challenge from a segment of a connection that is older than the
+ * proxy; who sees some challenges and can calculate can make more. With auth-ttl
+ * it stands for the SYN's TTL too, so that nothing is stored; otherwise ttl is 0. */
+TG_INLINE uint32_t tg_challenge_isn(const struct tg_packet *pkt, uint32_t client_isn, uint8_t ttl,
+				    uint64_t salt)
+{
+	uint64_t h = pkt->src.d[0] * 0x9e3779b97f4a7c15ULL ^ pkt->src.d[1];
+
+	h = (h ^ salt) + ((uint64_t)client_isn << 32 | pkt->ports);
+	h = (h ^ h >> 32) * 0xbf58476d1ce4e5b9ULL + ttl;
+	h = (h ^ h >> 29) * 0x94d049bb133111ebULL;
+	return (uint32_t)(h >> 32);
+}
+
+/* True if the ACK, which came with this TTL, answers a challenge of ours, as the
+ * first segment after it. */
+TG_INLINE bool tg_challenge_answered(const struct tg_packet *ack, uint8_t ttl, uint64_t salt)
+{
+	return ack->ack - 1 == tg_challenge_isn(ack, ack->seq - 1, ttl, salt);
+}
+
+/* A plain challenge: MSS alone, so that the client's answer is as short as it
+ * can be. `wrong`: acknowledge what was never sent, which a client in SYN-SENT
+ * answers with a RST (RFC 9293 section 3.10.7.3), and sends its SYN again. */
+TG_INLINE struct tg_segment tg_challenge(const struct tg_packet *syn, const struct tg_service *svc,
+					 uint8_t ttl, uint64_t salt, bool wrong)
+{
+	uint32_t isn = tg_challenge_isn(syn, syn->seq, ttl, salt);
+
+	return (struct tg_segment){
+		.src = syn->dst,
+		.dst = syn->src,
+		.ports = syn->ports << 16 | syn->ports >> 16,
+		.seq = isn,
+		.ack = wrong ? syn->seq + 0x40000000U + (isn & 0x3fffffffU) : syn->seq + 1,
+		.l3_off = syn->l3_off,
+		.options = {.mss = syn->family == 4 ? svc->mss_v4 : svc->mss_v6,
+			    .wscale = TG_WSCALE_NONE},
+		.window = svc->window,
+		.flags = TG_TCP_SYN | TG_TCP_ACK,
+		.kind = TG_SEGMENT_HANDSHAKE,
+		.family = syn->family,
+		.ttl = 64,
+		.reflect = true,
+	};
+}
+
+/* A RST for the sender of `pkt`, from whom it came to: RFC 9293 section 3.10.7.1. */
+TG_INLINE struct tg_segment tg_reset_for(const struct tg_packet *pkt)
+{
+	return (struct tg_segment){
+		.src = pkt->dst,
+		.dst = pkt->src,
+		.ports = pkt->ports << 16 | pkt->ports >> 16,
+		.seq = pkt->ack,
+		.l3_off = pkt->l3_off,
+		.flags = TG_TCP_RST,
+		.kind = TG_SEGMENT_PLAIN,
+		.family = pkt->family,
+		.ttl = 64,
+		.reflect = true,
+	};
+}
+
+/* A SYN to a service whose mode is not off. As for the host role, but there is
+ * no listener to ask, and broadcast frames are nobody's SYNs. */
+TG_INLINE struct tg_decision tg_proxy_judge_syn(const struct tg_packet *syn,
+						enum tg_parse_result result, uint32_t frame_len)
+{
+	struct tg_service any = {.listener = TG_LISTENER_OK};
+
+	return tg_host_judge_syn(syn, result, frame_len, &any);
+}
+
+/* ---- cookie: set-up ---- */
+
+/* The flow that a verified ACK opens. `wscale` is what our SYN-ACKs announce. */
+TG_INLINE struct tg_flow tg_flow_open(const struct tg_packet *ack, const struct tg_ack *said,
+				      uint32_t option_bits, uint8_t wscale, uint16_t window,
+				      uint16_t service, uint32_t now_ms)
+{
+	bool scaled = (option_bits >> 3 & 15) != TG_WSCALE_NONE;
+
+	return (struct tg_flow){
+		.seq_delta = said->cookie.isn,
+		.ts_delta = said->cookie.tsval,
+		.client_isn = ack->seq - 1,
+		.client_tsval = said->tsval,
+		.syn_ms = now_ms,
+		.client_window = window,
+		.option_bits = (uint16_t)option_bits,
+		.service = service,
+		.state = TG_FLOW_SETUP,
+		.flags = said->ts_ok ? TG_FLOW_TS : 0,
+		.told_wscale = scaled ? wscale : TG_WSCALE_NONE,
+	};
+}
+
+/* The SYN to the server, in the client's name: same ISN, same options. `pkt` is
+ * a packet of the client, or, with `back`, one of the server. */
+TG_INLINE struct tg_segment tg_flow_syn(const struct tg_packet *pkt, const struct tg_flow *f,
+					bool back)
+{
+	bool ts = f->flags & TG_FLOW_TS;
+	struct tg_agreed agreed = tg_cookie_agreed(pkt->family, f->option_bits, ts);
+
+	return (struct tg_segment){
+		.src = back ? pkt->dst : pkt->src,
+		.dst = back ? pkt->src : pkt->dst,
+		.ports = back ? pkt->ports << 16 | pkt->ports >> 16 : pkt->ports,
+		.seq = f->client_isn,
+		.l3_off = pkt->l3_off,
+		.options = {.mss = agreed.mss, .wscale = agreed.wscale, .sack_ok = agreed.sack_ok,
+			    .ts_ok = ts, .tsval = f->client_tsval},
+		.window = f->client_window,
+		.flags = TG_TCP_SYN | (agreed.ecn_ok ? TG_TCP_ECE | TG_TCP_CWR : 0),
+		.kind = TG_SEGMENT_HANDSHAKE,
+		.family = pkt->family,
+		.ttl = 64,
+		.reflect = back,
+	};
+}
+
+/* What a server's segment means to a flow that is being set up. */
+enum tg_setup_event {
+	TG_SETUP_READY,   /* SYN-ACK of our SYN */
+	TG_SETUP_REFUSED, /* RST of our SYN */
+	TG_SETUP_OTHER,   /* the server thinks of an older connection: reset that, try again */
+	TG_SETUP_IGNORE,
+};
+
+TG_INLINE enum tg_setup_event tg_setup_judge(const struct tg_packet *pkt, const struct tg_flow *f)
+{
+	bool ours = (pkt->flags & TG_TCP_ACK) && pkt->ack == f->client_isn + 1;
+
+	if (pkt->flags & TG_TCP_RST)
+		return ours ? TG_SETUP_REFUSED : TG_SETUP_IGNORE;
+	if (!(pkt->flags & TG_TCP_ACK))
+		return TG_SETUP_IGNORE;
+	if (pkt->flags & TG_TCP_SYN)
+		return ours ? TG_SETUP_READY : TG_SETUP_OTHER;
+	/* An ACK of just our SYN without a SYN: a connection of the same numbers. */
+	return ours ? TG_SETUP_IGNORE : TG_SETUP_OTHER;
+}
+
+/* Turns a flow that is being set up into one that translates. `o` are the
+ * options of the server's SYN-ACK. */
+TG_INLINE void tg_flow_ready(struct tg_flow *f, const struct tg_packet *synack,
+			     const struct tg_tcp_options *o)
+{
+	uint8_t client_wscale = f->option_bits >> 3 & 15;
+	bool told = f->told_wscale != TG_WSCALE_NONE;
+	uint8_t server_wscale = told && o->wscale != TG_WSCALE_NONE ? o->wscale : 0;
+
+	f->window_down = (int8_t)(server_wscale - (told ? f->told_wscale : 0));
+	f->window_up = told && o->wscale == TG_WSCALE_NONE ? client_wscale : 0;
+	f->seq_delta = synack->seq - f->seq_delta;
+	if (f->flags & TG_FLOW_TS) {
+		if (o->ts_ok)
+			f->ts_delta = o->tsval - f->ts_delta;
+		else
+			f->ts_delta = 0; /* the server sends none, and looks at none */
+	}
+	f->server_isn = synack->seq;
+	f->state = TG_FLOW_READY;
+}
+
+/* A SYN-ACK of a ready flow that is not about our SYN: the server's answer to a
+ * SYN that was let through because the flow was live, which to the server it was
+ * not. Client and server negotiate this one themselves; the differences of the
+ * old one are as good as any. */
+TG_INLINE void tg_flow_restart(struct tg_flow *f, const struct tg_packet *synack)
+{
+	f->client_isn = synack->ack - 1;
+	f->server_isn = synack->seq;
+	f->window_up = 0;
+	f->window_down = 0;
+	f->flags &= TG_FLOW_TS;
+}
+
+/* The ACK that completes the server's handshake; also the answer to a SYN-ACK
+ * that it sends again. TSecr is the server's own TSval: nothing else is sure to
+ * be accepted (Linux 6.18 checks it). */
+TG_INLINE struct tg_segment tg_flow_ack(const struct tg_packet *synack, const struct tg_flow *f,
+					const struct tg_tcp_options *o)
+{
+	return (struct tg_segment){
+		.src = synack->dst,
+		.dst = synack->src,
+		.ports = synack->ports << 16 | synack->ports >> 16,
+		.seq = synack->ack,
+		.ack = synack->seq + 1,
+		.l3_off = synack->l3_off,
+		.options = {.tsval = o->tsecr, .tsecr = o->tsval},
+		.window = tg_window_shift(f->client_window, f->window_up),
+		.flags = TG_TCP_ACK,
+		.kind = o->ts_ok ? TG_SEGMENT_TIMESTAMPS : TG_SEGMENT_PLAIN,
+		.family = synack->family,
+		.ttl = 64,
+		.reflect = true,
+	};
+}
+
+/* What the client is told when the server is there: the server's window, in an
+ * ACK that a client with nothing to send need not answer. `synack_window` is the
+ * field of the server's SYN-ACK, which is not scaled. */
+TG_INLINE struct tg_segment tg_flow_window(const struct tg_packet *synack, const struct tg_flow *f,
+					   const struct tg_tcp_options *o, uint16_t synack_window)
+{
+	int told = f->told_wscale != TG_WSCALE_NONE ? f->told_wscale : 0;
+
+	return (struct tg_segment){
+		.src = synack->src,
+		.dst = synack->dst,
+		.ports = synack->ports,
+		.seq = synack->seq + 1 - f->seq_delta,
+		.ack = synack->ack,
+		.l3_off = synack->l3_off,
+		.options = {.tsval = o->tsval - f->ts_delta, .tsecr = o->tsecr},
+		.window = tg_window_shift(synack_window, -told),
+		.flags = TG_TCP_ACK,
+		.kind = f->flags & TG_FLOW_TS && o->ts_ok ? TG_SEGMENT_TIMESTAMPS
+							  : TG_SEGMENT_PLAIN,
+		.family = synack->family,
+		.ttl = 64,
+	};
+}
+
+/* The server's refusal, as the client has to see it to believe it. */
+TG_INLINE struct tg_segment tg_flow_refusal(const struct tg_packet *rst, const struct tg_flow *f)
+{
+	return (struct tg_segment){
+		.src = rst->src,
+		.dst = rst->dst,
+		.ports = rst->ports,
+		.seq = f->seq_delta + 1,
+		.ack = rst->ack,
+		.l3_off = rst->l3_off,
+		.flags = TG_TCP_RST | TG_TCP_ACK,
+		.kind = TG_SEGMENT_PLAIN,
+		.family = rst->family,
+		.ttl = 64,
+	};
+}
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * Translation of a connection whose client was given another initial sequence
+ * number (and another timestamp clock) than its server chose.
+ *
+ *               to the server                     to the client
+ *   seq         -                                 - seq_delta
+ *   ack         + seq_delta (if ACK)              -
+ *   SACK edges  + seq_delta                       -
+ *   TSval       -                                 - ts_delta
+ *   TSecr       + ts_delta (if ACK)               -
+ *   window      << window_up                      << window_down or >> -window_down
+ *
+ * The client's own numbers pass untouched both ways, and so does the urgent
+ * pointer. Checksums are updated incrementally: what was wrong stays wrong.
+ */
+#ifndef TG_TRANSLATE_H
+#define TG_TRANSLATE_H
+
+#include "checksum.h"
+#include "packet.h"
+#include "tcp_options.h"
+
+#define TG_TCPOPT_SACK 5 /* RFC 2018, length 2 + 8 n */
+
+enum tg_flow_state {
+	TG_FLOW_SETUP = 1, /* the client is verified, the server has not answered */
+	TG_FLOW_READY = 2, /* translated */
+};
+
+enum tg_flow_flag {
+	TG_FLOW_TS = 1,         /* both sides use timestamps: they are translated */
+	TG_FLOW_CLIENT_FIN = 2, /* seen */
+	TG_FLOW_SERVER_FIN = 4,
+	TG_FLOW_RESET = 8, /* a RST was seen; whether it counted, its receiver knows */
+	TG_FLOW_CLOSED = 16, /* both of the above are over: it has been retired */
+};
+
+/* One connection; the value of the flow tables. Part of the map ABI. */
+struct tg_flow {
+	uint32_t seq_delta;    /* server's ISN - ours. Set-up: the ISN that we gave */
+	uint32_t ts_delta;     /* server's clock - ours. Set-up: the TSval that we gave */
+	uint32_t client_isn;
+	union {
+		uint32_t client_tsval; /* set-up: what our SYN says */
+		uint32_t server_isn;   /* ready */
+	};
+	uint32_t syn_ms;       /* set-up: when our SYN went, coarse clock */
+	uint16_t client_window; /* set-up: as in the client's ACK, scaled */
+	uint16_t option_bits;   /* set-up: as in the cookie */
+	uint16_t service;       /* id */
+	uint8_t state;          /* enum tg_flow_state */
+	uint8_t flags;          /* enum tg_flow_flag */
+	uint8_t told_wscale;    /* set-up: the shift our SYN-ACK announced */
+	int8_t window_down;     /* the server's shift less the announced one */
+	uint8_t window_up;      /* the client's shift, if the server does not scale */
+	uint8_t pad;
+};
+_Static_assert(sizeof(struct tg_flow) == 32, "map ABI");
+
+enum tg_direction { TG_TO_SERVER, TG_TO_CLIENT };
+
+/* A window field moved to another scale; what does not fit is cut. */
+TG_INLINE uint16_t tg_window_shift(uint16_t window, int shift)
+{
+	uint32_t w = window;
+
+	if (shift < 0)
+		return (uint16_t)(w >> ((uint32_t)-shift & 15));
+	w <<= (uint32_t)shift & 15;
+	return (uint16_t)(w > 0xffff ? 0xffff : w);
+}
+
+/* Changes the fixed part of the TCP header at `tcp` (TG_TCP_HDR_LEN bytes that
+ * may be written); adds the differences to `sum`. */
+TG_INLINE void tg_translate_header(uint8_t *tcp, const struct tg_flow *f, enum tg_direction dir,
+				   uint64_t *sum)
+{
+	int shift = dir == TG_TO_SERVER ? f->window_up : f->window_down;
+	uint32_t was, is;
+
+	if (dir == TG_TO_SERVER) {
+		if (tcp[13] & TG_TCP_ACK) {
+			was = tg_load32(tcp + 8);
+			is = tg_swap32(tg_swap32(was) + f->seq_delta);
+			tg_store32(tcp + 8, is);
+			*sum += (uint64_t)(uint32_t)~was + is;
+		}
+	} else {
+		was = tg_load32(tcp + 4);
+		is = tg_swap32(tg_swap32(was) - f->seq_delta);
+		tg_store32(tcp + 4, is);
+		*sum += (uint64_t)(uint32_t)~was + is;
+	}
+	if (TG_UNLIKELY(shift != 0) && !(tcp[13] & TG_TCP_SYN)) {
+		uint16_t window = tg_load16(tcp + 14);
+		uint16_t moved = tg_swap16(tg_window_shift(tg_swap16(window), shift));
+
+		tg_store16(tcp + 14, moved);
+		*sum += (uint64_t)(uint16_t)~window + moved;
+	}
+}
+
+/* Changes timestamps, given as the two words TSval, TSecr at `p`. */
+TG_INLINE void tg_translate_timestamps(uint8_t *p, const struct tg_flow *f, bool ack,
+				       enum tg_direction dir, uint64_t *sum)
+{
+	uint32_t was, is;
+
+	if (dir == TG_TO_CLIENT) {
+		was = tg_load32(p);
+		is = tg_swap32(tg_swap32(was) - f->ts_delta);
+		tg_store32(p, is);
+	} else {
+		if (!ack)
+			return; /* TSecr means nothing: RFC 7323 section 3.2 */
+		was = tg_load32(p + 4);
+		is = tg_swap32(tg_swap32(was) + f->ts_delta);
+		tg_store32(p + 4, is);
+	}
+	*sum += (uint64_t)(uint32_t)~was + is;
+}
+
+/* True if the options, of `len` bytes at `p`, are just the timestamps in the
+ * layout that nearly every segment has: then they stand at p + 4. */
+TG_INLINE bool tg_translate_is_aligned(const uint8_t *p)
+{
+	return tg_load32(p) == TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP, TG_TCPOPT_TIMESTAMP, 10);
+}
+
+TG_INLINE void tg_options_poke32(struct tg_options_cursor *c, uint32_t ahead, uint32_t v)
+{
+	uint8_t *p = &c->bytes[TG_BOUND(c->at, 64)];
+
+	p[ahead] = (uint8_t)(v >> 24);
+	p[ahead + 1] = (uint8_t)(v >> 16);
+	p[ahead + 2] = (uint8_t)(v >> 8);
+	p[ahead + 3] = (uint8_t)v;
+}
+
+/* Changes the option under the cursor and moves on. False at the end. */
+TG_INLINE bool tg_translate_option(struct tg_options_cursor *c, const struct tg_flow *f, bool ack,
+				   enum tg_direction dir)
+{
+	uint32_t kind, len, blocks, i;
+
+	if (tg_options_left(c) < 1)
+		return false;
+	kind = tg_options_peek(c, 0);
+	if (kind == TG_TCPOPT_EOL)
+		return false;
+	if (kind == TG_TCPOPT_NOP) {
+		c->at += 1;
+		return true;
+	}
+	if (tg_options_left(c) < 2)
+		return false;
+	len = tg_options_peek(c, 1);
+	if (len < 2 || len > tg_options_left(c))
+		return false;
+	if (kind == TG_TCPOPT_TIMESTAMP && len == 10 && f->flags & TG_FLOW_TS) {
+		if (dir == TG_TO_CLIENT)
+			tg_options_poke32(c, 2, tg_options_peek32(c, 2) - f->ts_delta);
+		else if (ack)
+			tg_options_poke32(c, 6, tg_options_peek32(c, 6) + f->ts_delta);
+		c->at += len;
+	} else if (kind == TG_TCPOPT_SACK && len >= 10 && len % 8 == 2 && dir == TG_TO_SERVER) {
+		blocks = (len - 2) / 8;
+		c->at += 2;
+		for (i = 0; i < 4 && i < blocks; i++) { /* four fit into 40 bytes */
+			tg_options_poke32(c, 0, tg_options_peek32(c, 0) + f->seq_delta);
+			tg_options_poke32(c, 4, tg_options_peek32(c, 4) + f->seq_delta);
+			c->at += 8;
+		}
+	} else {
+		c->at += len;
+	}
+	return true;
+}
+
+/* Changes all options. They have been copied into the cursor, all of whose 80
+ * bytes are set; the plane writes the first `len` back. */
+TG_INLINE void tg_translate_options(struct tg_options_cursor *c, const struct tg_flow *f, bool ack,
+				    enum tg_direction dir, uint64_t *sum)
+{
+	uint32_t i;
+
+	if (c->len > TG_TCP_OPTIONS_MAX_LEN)
+		return;
+	for (i = 0; i < TG_TCP_OPTIONS_MAX_LEN / 4; i++)
+		*sum += (uint32_t)~tg_load32(&c->bytes[4 * i]);
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (i = 0; i < TG_TCP_OPTIONS_MAX_LEN; i++)
+		if (!tg_translate_option(c, f, ack, dir))
+			break;
+	for (i = 0; i < TG_TCP_OPTIONS_MAX_LEN / 4; i++)
+		*sum += tg_load32(&c->bytes[4 * i]);
+}
+
+/* The checksum field after changes that add up to `sum` (RFC 1624 eq. 3). */
+TG_INLINE uint16_t tg_translate_checksum(uint16_t field, uint64_t sum)
+{
+	return tg_csum_finish((uint64_t)(uint16_t)~field + sum);
+}
+
+/* The first 12 bytes of a TCP header that an ICMP error quotes, as its receiver
+ * must see them to believe it (RFC 5927 section 4.1): the error travels against
+ * the segment, so what was translated one way goes back the other. `dir` is where
+ * the quoted segment was going. */
+TG_INLINE void tg_translate_quoted(uint8_t *tcp, const struct tg_flow *f, enum tg_direction dir,
+				   uint64_t *sum)
+{
+	uint32_t at = dir == TG_TO_CLIENT ? 4 : 8;
+	uint32_t was = tg_load32(tcp + at), is;
+
+	if (dir == TG_TO_CLIENT)
+		is = tg_swap32(tg_swap32(was) + f->seq_delta); /* seq, for the server */
+	else
+		is = tg_swap32(tg_swap32(was) - f->seq_delta); /* ack, for the client */
+	tg_store32(tcp + at, is);
+	*sum += (uint64_t)(uint32_t)~was + is;
+}
+
+enum tg_flow_turn {
+	TG_FLOW_STAYS,
+	TG_FLOW_ENDS,    /* nothing more than retransmissions can follow: retire it */
+	TG_FLOW_REVIVES, /* a RST that seemed to end it was ignored by its receiver */
+};
+
+/* What the segment tells of the connection's end: FINs both ways and then a bare
+ * ACK, or a RST. Being wrong costs nothing: a retired flow is translated too. */
+TG_INLINE enum tg_flow_turn tg_flow_track(struct tg_flow *f, const struct tg_packet *pkt,
+					  enum tg_direction dir)
+{
+	uint8_t fins = TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN;
+	uint8_t flags = f->flags;
+
+	if (TG_LIKELY(!(pkt->flags & (TG_TCP_FIN | TG_TCP_RST)) && !(flags & ~TG_FLOW_TS)))
+		return TG_FLOW_STAYS;
+	if (pkt->flags & TG_TCP_RST) {
+		f->flags = flags | TG_FLOW_RESET | TG_FLOW_CLOSED;
+		return flags & TG_FLOW_CLOSED ? TG_FLOW_STAYS : TG_FLOW_ENDS;
+	}
+	if (flags & TG_FLOW_RESET) {
+		f->flags = flags & ~(TG_FLOW_RESET | TG_FLOW_CLOSED);
+		return TG_FLOW_REVIVES;
+	}
+	if (pkt->flags & TG_TCP_FIN) {
+		f->flags = flags | (dir == TG_TO_SERVER ? TG_FLOW_CLIENT_FIN : TG_FLOW_SERVER_FIN);
+		return TG_FLOW_STAYS;
+	}
+	if ((flags & fins) != fins || flags & TG_FLOW_CLOSED || pkt->l4_len != pkt->tcp_hdr_len)
+		return TG_FLOW_STAYS;
+	f->flags = flags | TG_FLOW_CLOSED;
+	return TG_FLOW_ENDS;
+}
+
+#endif

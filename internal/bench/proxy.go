@@ -1,0 +1,225 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/bench/benchbpf"
+	"tidegate/internal/config"
+	"tidegate/internal/keys"
+	"tidegate/internal/lab"
+	"tidegate/internal/plane"
+	"tidegate/internal/version"
+)
+
+// ProxyResult is one run of `tidegate bench --role proxy`. Medians; spreads hold
+// the ranges over the rounds.
+type ProxyResult struct {
+	Version string `json:"version"`
+	Kernel  string `json:"kernel"`
+	CPU     string `json:"cpu"`
+	Rounds  int    `json:"rounds"`
+	Pinning string `json:"pinning"`
+
+	// A SYN of a flood, above the plain reflection of a frame in the same place.
+	NsAboveReflect map[string]float64 `json:"ns_above_reflect"`
+	// A segment of a live connection, above a bridge in XDP that does nothing else.
+	TranslateNs float64 `json:"translate_ns"` // strategy cookie
+	ForwardNs   float64 `json:"forward_ns"`   // auth: the source is whitelisted
+	BridgeNs    float64 `json:"bridge_ns"`    // that bridge's own
+
+	GoodputRatio float64            `json:"goodput_ratio"` // translated, over a plain router in XDP
+	GoodputGbps  map[string]float64 `json:"goodput_gbps"`
+
+	Flows         int     `json:"flows"` // in the table for what follows
+	TableMiB      float64 `json:"table_mib"`
+	BytesPerFlow  float64 `json:"bytes_per_flow"`
+	TranslateFull float64 `json:"translate_ns_full"` // TranslateNs with that many flows
+	SwapStall     float64 `json:"swap_stall_ms"`     // longest wait of a packet while tables are swapped
+	SwapBaseline  float64 `json:"swap_no_stall_ms"`  // the same while nothing is swapped
+	SwapTakes     float64 `json:"swap_takes_ms"`     // what userspace spends on it
+
+	Spreads map[string]Spread `json:"spreads"`
+}
+
+// proxyBench is what the parts share.
+type proxyBench struct {
+	ctx  context.Context
+	opt  Options
+	rig  *lab.Rig
+	box  *lab.ProxyTopology
+	yard benchbpf.BenchObjects
+	res  *ProxyResult
+}
+
+// RunProxy measures the proxy once.
+func RunProxy(ctx context.Context, opt Options) (res *ProxyResult, err error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("the benchmark needs root, for network namespaces and BPF: run it with sudo")
+	}
+	if opt.Progress == nil {
+		opt.Progress = func(string, ...any) {}
+	}
+	labOptions := lab.DefaultOptions()
+	labOptions.Exe, labOptions.Progress = opt.Exe, opt.Progress
+	rig, box, err := lab.NewProxyRig(labOptions)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rig.Close()) }()
+	b := &proxyBench{ctx: ctx, opt: opt, rig: rig, box: box}
+	if err := benchbpf.LoadBenchObjects(&b.yard, nil); err != nil {
+		return nil, err
+	}
+	defer b.yard.Close()
+	b.res = &ProxyResult{Version: version.Version, Kernel: kernelRelease(), CPU: cpuModel(), Rounds: opt.Rounds,
+		Pinning: fmt.Sprintf("generator, program and answer on CPU %d", rig.FloodCPU()),
+		Spreads: map[string]Spread{}}
+	for _, part := range []struct {
+		what string
+		run  func() error
+	}{
+		{"cost of a SYN, strategy by strategy", b.measureSYN},
+		{"cost of a segment, translated and forwarded", b.measureSegments},
+		{"goodput of one connection", b.measureGoodput},
+		{"a million flows, and swapping them", b.measureTable},
+	} {
+		opt.Progress("measuring %s", part.what)
+		if err := part.run(); err != nil {
+			return nil, fmt.Errorf("%s: %w", part.what, err)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return b.res, nil
+}
+
+// newBridge is newProxy between the clients' port and the server's.
+func (b *proxyBench) newBridge(strategy uint8, flows int) (*plane.Proxy, error) {
+	return b.load(strategy, flows, [2]uint32{uint32(b.box.LegitPort.Index), uint32(b.box.InnerPort.Index)})
+}
+
+// newProxy loads the router as `tidegate run` would fill it, for port 80.
+func (b *proxyBench) newProxy(strategy uint8, flows int) (*plane.Proxy, error) {
+	return b.load(strategy, flows, [2]uint32{})
+}
+
+// load fills the programs for port 80.
+func (b *proxyBench) load(strategy uint8, flows int, bridge [2]uint32) (*plane.Proxy, error) {
+	p, err := plane.LoadProxy(plane.ProxyOptions{Options: plane.Options{KeySlots: 1024},
+		Flows: flows, Sources: 1 << 17})
+	if err != nil {
+		return nil, err
+	}
+	var mono unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err != nil {
+		return nil, errors.Join(err, closePlane(p))
+	}
+	epoch := 8 * time.Second
+	s := plane.Settings{EpochLenNs: uint64(epoch), WallMinusMonoNs: uint64(time.Now().UnixNano() - mono.Nano())}
+	secret := keys.Secret{1, 2, 3}
+	for _, n := range keys.Epochs(time.Now(), epoch, time.Hour) {
+		if err := p.PutKey(n, secret.EpochKey(n)); err != nil {
+			return nil, errors.Join(err, closePlane(p))
+		}
+	}
+	own := plane.ProxySettings{Salt: 0x0123456789abcdef, WhiteV6Mask: ^uint64(0), Bridge: bridge}
+	if strategy == plane.StrategyCookie {
+		own.Flows = 1
+	}
+	err = errors.Join(
+		b.box.Proxy.Do(func() error {
+			return p.SetPorts([]string{b.box.FloodPort.Name, b.box.LegitPort.Name, b.box.InnerPort.Name})
+		}),
+		p.SetStrategy(1, plane.ProxyService{Strategy: strategy}),
+		p.SetProxy(&own),
+		p.SetServices([]plane.Target{{ID: 1, Ports: [][2]uint16{{80, 80}},
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
+			Service: plane.Service{MssV4: 1460, MssV6: 1440, Window: 64240, Wscale: 7, Sack: 1, Timestamps: 1,
+				Mode: plane.ModeAlways}}}, &s))
+	if err != nil {
+		return nil, errors.Join(err, closePlane(p))
+	}
+	return p, nil
+}
+
+func closePlane(p *plane.Proxy) error {
+	p.Close()
+	return nil
+}
+
+// measureSYN: a random flood against the reflection and each strategy.
+func (b *proxyBench) measureSYN() error {
+	place, err := newSlot(b.rig, b.yard.TgBenchReflect)
+	if err != nil {
+		return err
+	}
+	defer place.link.Close()
+	flood, err := b.rig.NewFlood(false, lab.MixTS)
+	if err != nil {
+		return err
+	}
+	defer flood.Close()
+	progs := []*ebpf.Program{b.yard.TgBenchReflect}
+	for i := range config.Strategies() {
+		p, err := b.newProxy(uint8(i), 1<<20)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		xdp, _ := p.Programs()
+		progs = append(progs, xdp)
+	}
+	ns := make([][]float64, len(progs))
+	for round := range b.opt.Rounds + 1 {
+		for i, prog := range progs {
+			v, err := place.nsPerSYN(flood, prog, b.opt.Frames)
+			if err := errors.Join(err, b.ctx.Err()); err != nil {
+				return err
+			}
+			if round > 0 { // the first warms up
+				ns[i] = append(ns[i], v)
+			}
+		}
+	}
+	b.res.NsAboveReflect = map[string]float64{}
+	for i, s := range config.Strategies() {
+		above := spread(differences(ns[i+1], ns[0]))
+		b.res.NsAboveReflect[string(s)] = above.Median
+		b.res.Spreads["ns_above_reflect "+string(s)] = above
+	}
+	b.res.Spreads["ns_total reflect"] = spread(ns[0])
+	return nil
+}
+
+// Print writes the result as tables.
+func (r *ProxyResult) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "tidegate %s, Linux %s, %s\n%s\n%d rounds; median [min .. max]\n\n", r.Version, r.Kernel, r.CPU, r.Pinning, r.Rounds)
+	fmt.Fprintln(t, "SYN PATH\tns ABOVE REFLECT")
+	for _, s := range config.Strategies() {
+		fmt.Fprintf(t, "%s\t%s\n", s, r.Spreads["ns_above_reflect "+string(s)])
+	}
+	fmt.Fprintln(t, "\nSEGMENT OF A LIVE CONNECTION\tns ABOVE A PLAIN XDP BRIDGE")
+	fmt.Fprintf(t, "translated (cookie)\t%s\n", r.Spreads["translate_ns"])
+	fmt.Fprintf(t, "translated, %d flows\t%s\n", r.Flows, r.Spreads["translate_ns_full"])
+	fmt.Fprintf(t, "forwarded (auth)\t%s\n", r.Spreads["forward_ns"])
+	fmt.Fprintf(t, "that bridge itself\t%s\n", r.Spreads["bridge_ns"])
+	fmt.Fprintln(t, "\nGOODPUT\tGbit/s\tTRANSLATED IS TIMES THIS")
+	fmt.Fprintf(t, "plain XDP router\t%s\t%s\n", r.Spreads["goodput_gbps plain"], r.Spreads["goodput_ratio"])
+	fmt.Fprintf(t, "translated\t%s\t1\n", r.Spreads["goodput_gbps translated"])
+	fmt.Fprintf(t, "\nFLOW TABLE\t\n%d flows\t%.1f MiB, %.0f bytes a flow\n", r.Flows, r.TableMiB, r.BytesPerFlow)
+	fmt.Fprintf(t, "swap\tlongest wait of a packet %.3f ms (without a swap: %.3f); userspace spends %.1f ms\n",
+		r.SwapStall, r.SwapBaseline, r.SwapTakes)
+	return t.Flush()
+}

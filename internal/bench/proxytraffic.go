@@ -1,0 +1,354 @@
+package bench
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/plane"
+)
+
+// A bridge leaves addresses and TTL alone, so a repeated test run, which meets its
+// own output, measures the same path each time: sequence numbers run on.
+const (
+	segmentRepeat = 100_000
+	segmentRuns   = 3
+	tableFlows    = 1_000_000
+)
+
+// segmentFrame is an ACK of a live connection from the lab's client 0 to its
+// service, with a TTL that lasts.
+func (b *proxyBench) segmentFrame(clientPort uint16) []byte {
+	f := ackFrame()
+	copy(f[0:], b.box.LegitPort.MAC)
+	copy(f[6:], b.box.ClientPort.MAC)
+	copy(f[14+12:], []byte{198, 18, 16, 1, 198, 18, 0, 80})
+	binary.BigEndian.PutUint16(f[14+20:], clientPort)
+	return f
+}
+
+// segmentNs is the mean time of a program for that frame, as if it had come in by
+// the clients' port.
+func (b *proxyBench) segmentNs(prog *ebpf.Program, frame []byte) (float64, error) {
+	var total time.Duration
+	ctx := make([]byte, 24) // struct xdp_md
+	binary.LittleEndian.PutUint32(ctx[4:], uint32(len(frame)))
+	binary.LittleEndian.PutUint32(ctx[12:], uint32(b.box.LegitPort.Index))
+	err := b.box.Proxy.Do(func() error {
+		for range segmentRuns {
+			took, err := testRun(prog, frame, ctx, segmentRepeat)
+			if err != nil {
+				return err
+			}
+			total += time.Duration(took)
+		}
+		return nil
+	})
+	return float64(total.Nanoseconds()) / segmentRuns, err
+}
+
+// testRun is BPF_PROG_TEST_RUN with a context, which says where the frame came in,
+// and the mean duration of one repetition.
+func testRun(prog *ebpf.Program, frame, ctx []byte, repeat uint32) (uint32, error) {
+	attr := struct {
+		fd, retval, sizeIn, sizeOut uint32
+		dataIn, dataOut             uint64
+		repeat, duration            uint32
+		ctxSizeIn, ctxSizeOut       uint32
+		ctxIn, ctxOut               uint64
+		flags, cpu, batch           uint32
+		_                           uint32
+	}{fd: uint32(prog.FD()), sizeIn: uint32(len(frame)), dataIn: uint64(uintptr(unsafe.Pointer(&frame[0]))), repeat: repeat,
+		ctxSizeIn: uint32(len(ctx)), ctxIn: uint64(uintptr(unsafe.Pointer(&ctx[0])))}
+	const bpfProgTestRun = 10
+	_, _, errno := unix.Syscall(unix.SYS_BPF, bpfProgTestRun, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	runtime.KeepAlive(frame)
+	runtime.KeepAlive(ctx)
+	if errno != 0 {
+		return 0, fmt.Errorf("BPF_PROG_TEST_RUN: %w", errno)
+	}
+	if attr.retval != 4 { // XDP_REDIRECT
+		return 0, fmt.Errorf("the program returned %d instead of forwarding", attr.retval)
+	}
+	return attr.duration, nil
+}
+
+// putFlow makes a connection known that is translated.
+func putFlow(p *plane.Proxy, frame []byte) error {
+	active, err := p.Active("tg_flows4")
+	if err != nil {
+		return err
+	}
+	defer active.Close()
+	return active.Put(flowKey(frame), readyFlow())
+}
+
+func flowKey(frame []byte) plane.FlowKey4 {
+	ip := frame[14:]
+	return plane.FlowKey4{Client: binary.LittleEndian.Uint32(ip[12:]), Server: binary.LittleEndian.Uint32(ip[16:]),
+		Ports: binary.LittleEndian.Uint32(ip[20:])}
+}
+
+func readyFlow() plane.Flow {
+	return plane.Flow{SeqDelta: 0x12345678, TsDelta: 0x9abcdef, Service: 1, State: 2, Flags: 1}
+}
+
+// measureSegments: translated, forwarded, and merely bridged.
+func (b *proxyBench) measureSegments() error {
+	cookie, err := b.newBridge(plane.StrategyCookie, 1<<20)
+	if err != nil {
+		return err
+	}
+	defer cookie.Close()
+	auth, err := b.newBridge(plane.StrategyAuthFull, 1<<20)
+	if err != nil {
+		return err
+	}
+	defer auth.Close()
+	frame := b.segmentFrame(40000)
+	if err := putFlow(cookie, frame); err != nil {
+		return err
+	}
+	white, err := auth.Active("tg_white")
+	if err != nil {
+		return err
+	}
+	defer white.Close()
+	source := uint64(binary.LittleEndian.Uint32(frame[14+12:])) | 0xffff000000000000
+	if err := white.Put(source, uint32(1)); err != nil {
+		return err
+	}
+	translated, _ := cookie.Programs()
+	forwarded, _ := auth.Programs()
+	ns := map[string][]float64{}
+	for round := range b.opt.Rounds + 1 {
+		for name, prog := range map[string]*ebpf.Program{"bridge": b.yard.TgBenchBridge,
+			"translate": translated, "forward": forwarded} {
+			v, err := b.segmentNs(prog, frame)
+			if err := errors.Join(err, b.ctx.Err()); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if round > 0 {
+				ns[name] = append(ns[name], v)
+			}
+		}
+	}
+	above, forward, bridge := spread(differences(ns["translate"], ns["bridge"])),
+		spread(differences(ns["forward"], ns["bridge"])), spread(ns["bridge"])
+	b.res.TranslateNs, b.res.ForwardNs, b.res.BridgeNs = above.Median, forward.Median, bridge.Median
+	b.res.Spreads["translate_ns"], b.res.Spreads["forward_ns"], b.res.Spreads["bridge_ns"] = above, forward, bridge
+	return nil
+}
+
+// measureGoodput: one connection made through a plain router and one that is
+// translated, in turn.
+func (b *proxyBench) measureGoodput() error {
+	p, err := b.newProxy(plane.StrategyCookie, 1<<16)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	xdp, tc := p.Programs()
+	flows := map[string]*flow{}
+	gbps := map[string][]float64{}
+	for round := -1; round <= b.opt.Rounds; round++ {
+		for _, v := range []struct {
+			name string
+			xdp  *ebpf.Program
+		}{{"plain", b.yard.TgBenchRoute}, {"translated", xdp}} {
+			off, err := b.occupy(v.xdp, tc)
+			if err != nil {
+				return err
+			}
+			if round < 0 {
+				f, err := newFlow(b.rig)
+				if err != nil {
+					return errors.Join(fmt.Errorf("%s: %w", v.name, err), off())
+				}
+				defer f.close()
+				f.listener.Close() // the next one wants the port
+				flows[v.name] = f
+			}
+			rate, err := flows[v.name].run(goodputFor)
+			if err := errors.Join(err, off(), b.ctx.Err()); err != nil {
+				return err
+			}
+			if round > 0 {
+				gbps[v.name] = append(gbps[v.name], rate)
+			}
+		}
+	}
+	b.res.GoodputGbps = map[string]float64{}
+	for name, values := range gbps {
+		b.res.GoodputGbps[name] = spread(values).Median
+		b.res.Spreads["goodput_gbps "+name] = spread(values)
+	}
+	ratio := spread(ratios(gbps["translated"], gbps["plain"]))
+	b.res.GoodputRatio, b.res.Spreads["goodput_ratio"] = ratio.Median, ratio
+	return nil
+}
+
+// occupy attaches programs to the two ports that a connection passes.
+func (b *proxyBench) occupy(xdp, tc *ebpf.Program) (off func() error, err error) {
+	var links []link.Link
+	off = func() (err error) {
+		for _, l := range links {
+			err = errors.Join(err, l.Close())
+		}
+		return err
+	}
+	for _, port := range []int{0, 1} {
+		at := b.box.LegitPort
+		if port == 1 {
+			at = b.box.InnerPort
+		}
+		x, err := b.rig.AttachXDP(at, xdp)
+		if err != nil {
+			return nil, errors.Join(err, off())
+		}
+		links = append(links, x)
+		err = b.box.Proxy.Do(func() error {
+			l, err := link.AttachTCX(link.TCXOptions{Interface: at.Index, Program: tc, Attach: ebpf.AttachTCXIngress})
+			if err == nil {
+				links = append(links, l)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, errors.Join(err, off())
+		}
+	}
+	return off, nil
+}
+
+// measureTable: memory and cost with a million flows, and what a swap does to
+// the packets that come meanwhile.
+func (b *proxyBench) measureTable() error {
+	p, err := b.newBridge(plane.StrategyCookie, 1<<20)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	frame := b.segmentFrame(40000)
+	active, err := p.Active("tg_flows4")
+	if err != nil {
+		return err
+	}
+	defer active.Close()
+	if err := fillFlows(active, frame); err != nil {
+		return err
+	}
+	bytes, err := mapBytes(active)
+	if err != nil {
+		return err
+	}
+	b.res.Flows, b.res.TableMiB = tableFlows, float64(bytes)/(1<<20)
+	b.res.BytesPerFlow = float64(bytes) / tableFlows
+	xdp, _ := p.Programs()
+	var ns []float64
+	for round := range b.opt.Rounds + 1 {
+		full, err := b.segmentNs(xdp, frame)
+		if err != nil {
+			return err
+		}
+		plain, err := b.segmentNs(b.yard.TgBenchBridge, frame)
+		if err := errors.Join(err, b.ctx.Err()); err != nil {
+			return err
+		}
+		if round > 0 {
+			ns = append(ns, full-plain)
+		}
+	}
+	b.res.TranslateFull, b.res.Spreads["translate_ns_full"] = spread(ns).Median, spread(ns)
+	return b.measureSwap(p, xdp, frame)
+}
+
+func fillFlows(m *ebpf.Map, frame []byte) error {
+	const batch = 20_000
+	list, values := make([]plane.FlowKey4, batch), make([]plane.Flow, batch)
+	key := flowKey(frame)
+	for at := 0; at < tableFlows; at += batch {
+		for i := range list {
+			list[i], values[i] = key, readyFlow()
+			n := uint32(at + i)
+			list[i].Client = key.Client ^ n>>14<<24 ^ n>>14>>8<<16
+			list[i].Ports = key.Ports ^ n&0x3fff
+		}
+		if _, err := m.BatchUpdate(list, values, nil); err != nil {
+			return fmt.Errorf("flow table: %w", err)
+		}
+	}
+	return nil
+}
+
+// mapBytes is what the kernel accounts for a map.
+func mapBytes(m *ebpf.Map) (uint64, error) {
+	info, err := m.Info()
+	if err != nil {
+		return 0, err
+	}
+	bytes, ok := info.Memlock()
+	if !ok {
+		return 0, errors.New("this kernel does not say how much memory a map has")
+	}
+	return bytes, nil
+}
+
+// measureSwap sends single segments and looks at the longest that one takes, with
+// and without swaps going on. Userspace's own waits count: it is an upper bound.
+func (b *proxyBench) measureSwap(p *plane.Proxy, xdp *ebpf.Program, frame []byte) error {
+	longest := func(stop <-chan struct{}) (worst time.Duration) {
+		_ = b.box.Proxy.Do(func() error {
+			ctx := make([]byte, 24)
+			binary.LittleEndian.PutUint32(ctx[4:], uint32(len(frame)))
+			binary.LittleEndian.PutUint32(ctx[12:], uint32(b.box.LegitPort.Index))
+			for {
+				select {
+				case <-stop:
+					return nil
+				default:
+				}
+				took, err := testRun(xdp, frame, ctx, 1)
+				if err != nil {
+					return err
+				}
+				worst = max(worst, time.Duration(took))
+			}
+		})
+		return worst
+	}
+	during := func(work func() error) (worst, took time.Duration, err error) {
+		stop, done := make(chan struct{}), make(chan time.Duration)
+		go func() { done <- longest(stop) }()
+		begin := time.Now()
+		err = work()
+		took = time.Since(begin)
+		close(stop)
+		return <-done, took, err
+	}
+	worst, took, err := during(p.SwapFlows)
+	if err != nil {
+		return err
+	}
+	// The second swap throws a million flows away.
+	again, _, err := during(func() error {
+		err := p.SwapFlows()
+		time.Sleep(500 * time.Millisecond) // the kernel frees them after that
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	idle, _, err := during(func() error { time.Sleep(took + 500*time.Millisecond); return nil })
+	b.res.SwapStall = float64(max(worst, again).Nanoseconds()) / 1e6
+	b.res.SwapBaseline = float64(idle.Nanoseconds()) / 1e6
+	b.res.SwapTakes = float64(took.Nanoseconds()) / 1e6
+	return err
+}

@@ -1,0 +1,104 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Limits of a proxy's tables. 96 bytes a flow, in two maps of which each can be
+// full: the highest is 3 GiB.
+const (
+	minTable      = 1024
+	maxTable      = 1 << 24
+	minSwapPeriod = time.Second
+	maxSwapPeriod = 24 * time.Hour
+)
+
+var proxyFields = []string{"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6"}
+
+// proxy reads the fields of the top level that only a proxy has.
+func (r *reader) proxy(c *Config, fs map[string]field) {
+	if c.Role != RoleProxy {
+		for _, name := range proxyFields {
+			if f, there := fs[name]; there {
+				r.fail(f.line, f.path, "belongs to role: proxy; remove it, or set that role")
+			}
+		}
+		c.Proxy = Proxy{}
+		return
+	}
+	p := &c.Proxy
+	if f, there := fs["forwarding"]; there {
+		if s, ok := r.word(f, string(ForwardRouter), string(ForwardBridge)); ok {
+			p.Forwarding = Forwarding(s)
+		}
+	}
+	if f, there := fs["fast_path"]; there {
+		if s, ok := r.word(f, string(FastServices), string(FastAll)); ok {
+			p.FastPath = FastPath(s)
+		}
+	}
+	if f, there := fs["swap_period"]; there {
+		if d, ok := r.duration(f, minSwapPeriod, maxSwapPeriod); ok {
+			p.SwapPeriod = d
+		}
+	}
+	for _, v := range []struct {
+		name            string
+		to              *int
+		lowest, highest int
+	}{
+		{"max_flows", &p.MaxFlows, minTable, maxTable},
+		{"max_sources", &p.MaxSources, minTable, maxTable},
+		{"source_prefix_v6", &p.SourcePrefixV6, 16, 64},
+	} {
+		if f, there := fs[v.name]; there {
+			if n, ok := r.number(f, v.lowest, v.highest); ok {
+				*v.to = n
+			}
+		}
+	}
+	if f, there := fs["interfaces"]; there && p.Forwarding == ForwardBridge && len(c.Interfaces) != 2 {
+		r.fail(f.line, f.path, "a bridge has two ports, and %d are named; name two, or use forwarding: router", len(c.Interfaces))
+	}
+}
+
+// number reads a number.
+func (r *reader) number(f field, lowest, highest int) (int, bool) {
+	want := fmt.Sprintf("%d to %d", lowest, highest)
+	s, ok := r.text(f, want)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		r.fail(f.line, f.path, "%q is not a number; use %s", s, want)
+		return 0, false
+	}
+	if n < int64(lowest) || n > int64(highest) {
+		r.fail(f.line, f.path, "%s is out of range; use %s", s, want)
+		return 0, false
+	}
+	return int(n), true
+}
+
+// strategy reads what a proxy does for a service.
+func (r *reader) strategy(fs map[string]field, role string) Strategy {
+	f, there := fs["strategy"]
+	switch {
+	case role != RoleProxy && there:
+		r.fail(f.line, f.path, "belongs to role: proxy; remove it, or set that role")
+		return ""
+	case role != RoleProxy:
+		return ""
+	case !there:
+		return StrategyCookie
+	}
+	var words []string
+	for _, s := range Strategies() {
+		words = append(words, string(s))
+	}
+	s, _ := r.word(f, words...)
+	return Strategy(s)
+}

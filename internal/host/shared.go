@@ -1,0 +1,70 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/plane"
+	"tidegate/internal/version"
+)
+
+// What every role that runs as an instance does alike, for the other role packages.
+
+// Complete fills in what the options leave out.
+func (o *Options) Complete() { o.complete() }
+
+// LockInstance takes the lock of an instance; call the result to give it back.
+func LockInstance(stateDir, instance string) (unlock func(), err error) {
+	f, err := lockInstance(stateDir, instance)
+	if err != nil {
+		return nil, err
+	}
+	return func() { unlockInstance(f) }, nil
+}
+
+// EnsureBPFFS mounts a BPF file system where there is none.
+func EnsureBPFFS(dir string) error { return ensureBPFFS(dir) }
+
+// NetnsCookie is the number by which BPF programs know this network namespace.
+func NetnsCookie() (uint64, error) { return netnsCookie() }
+
+// Numbers gives services their numbers; a service keeps its number, and so its
+// counters, over reloads.
+type Numbers struct{ set *serviceSet }
+
+// NewNumbers has given none yet.
+func NewNumbers() *Numbers { return &Numbers{newServiceSet()} }
+
+// Assign numbers services and returns the numbers of those that are gone.
+func (n *Numbers) Assign(services []config.Service) (removed []uint32) { return n.set.assign(services) }
+
+// ID is the number of a service; 0 if it has none.
+func (n *Numbers) ID(name string) uint32 { return n.set.ids[name] }
+
+// State is what a proxy leaves in the instance's state file for `status`.
+type State struct {
+	Config  *config.Config
+	Numbers *Numbers
+	Modes   map[string]plane.XDPMode
+	Started time.Time
+}
+
+func statePath(dir, instance string) string { return filepath.Join(dir, instance+".json") }
+
+// WriteState replaces the state file in one step.
+func WriteState(dir string, s State) error {
+	c := s.Config
+	out := state{Role: c.Role, Forwarding: string(c.Proxy.Forwarding), Version: version.Version,
+		PID: os.Getpid(), Started: s.Started, Interfaces: c.Interfaces, XDP: s.Modes,
+		EpochNs: int64(c.Epoch), KeyHorizon: int64(c.KeyHorizon)}
+	for _, svc := range c.Services {
+		out.Services = append(out.Services, stateService{ID: s.Numbers.ID(svc.Name), Name: svc.Name,
+			Mode: string(svc.Mode), Strategy: string(svc.Strategy)})
+	}
+	return out.write(statePath(dir, c.Instance))
+}
+
+// RemoveState removes the state file.
+func RemoveState(dir, instance string) error { return os.Remove(statePath(dir, instance)) }

@@ -1,0 +1,63 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tidegate/internal/config"
+)
+
+// Defences in a box of their own.
+const (
+	defenceProxyPrefix = "proxy-"    // tidegate run, role proxy, with a strategy
+	DefenceNftProxy    = "nft-proxy" // nftables SYNPROXY in the same place
+)
+
+func proxyDefences() []string {
+	var names []string
+	for _, s := range config.Strategies() {
+		names = append(names, defenceProxyPrefix+string(s))
+	}
+	return append(names, DefenceNftProxy)
+}
+
+func isProxyDefence(name string) bool { return slices.Contains(proxyDefences(), name) }
+
+// proxyDefence is `tidegate run` on the ports of the box, started as a user would
+// start it.
+type proxyDefence struct {
+	hostDefence
+	strategy string
+}
+
+func newProxyDefence(name string, env *runEnv) defence {
+	if name == DefenceNftProxy {
+		return &nftDefence{progress: env.progress, inBox: true}
+	}
+	return &proxyDefence{hostDefence{env: env}, strings.TrimPrefix(name, defenceProxyPrefix)}
+}
+
+const proxyConfig = `role: proxy
+forwarding: router
+instance: %s
+interfaces: [%s, %s, %s]
+secret_file: %s
+drain: 0s
+services:
+  - name: web
+    ports: [%d]
+    strategy: %s
+`
+
+func (d *proxyDefence) start(ctx context.Context, t *Topology) error {
+	// The server has no defence of its own: it shows what reaches it.
+	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", "0"}); err != nil {
+		return err
+	}
+	return d.run(ctx, t.box.Proxy, func(instance, secret string) string {
+		return fmt.Sprintf(proxyConfig, instance, t.FloodPort.Name, t.LegitPort.Name, t.box.InnerPort.Name,
+			secret, servicePort, d.strategy)
+	})
+}

@@ -1,0 +1,242 @@
+package plane
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+
+	"tidegate/internal/plane/proxybpf"
+)
+
+// Types of the map ABI that only the proxy has.
+type (
+	ProxySettings = proxybpf.ProxyXdpTgProxySettings
+	ProxyService  = proxybpf.ProxyXdpTgProxyService
+	Flow          = proxybpf.ProxyXdpTgFlow
+	FlowKey4      = proxybpf.ProxyXdpTgFlowKey4
+	FlowKey6      = proxybpf.ProxyXdpTgFlowKey6
+)
+
+// Strategies as core/proxy.h numbers them.
+const (
+	StrategyCookie     = 0
+	StrategyAuthCookie = 1
+	StrategyAuthFull   = 2
+	StrategyAuthWrong  = 3
+	StrategyAuthTTL    = 4
+)
+
+// Slots of a swap-out map, bpf/lib/proxy_maps.h.
+const (
+	slotActive  = uint32(0)
+	slotHistory = uint32(1)
+)
+
+// ProxyOptions say how a proxy's plane is made.
+type ProxyOptions struct {
+	Options
+	BPFFS   string
+	Flows   int // entries of each family's flow table, active and history each
+	Sources int // entries of the whitelist, likewise
+}
+
+// Proxy is the plane of a proxy.
+type Proxy struct {
+	*Plane
+	inner map[string]*ebpf.MapSpec // of the swap-out maps, by the outer map's name
+}
+
+// kept are the maps that a new process of an instance takes over, so that a
+// restart loses neither connection nor whitelist.
+var kept = []string{
+	proxybpf.ProxyXdpMapTgFlows4, proxybpf.ProxyXdpMapTgFlows6,
+	proxybpf.ProxyXdpMapTgClosed4, proxybpf.ProxyXdpMapTgClosed6,
+	proxybpf.ProxyXdpMapTgWhite,
+}
+
+// LoadProxy puts the proxy's programs and maps into the kernel. Nothing is
+// attached or pinned yet. Flows and whitelist of an earlier process of the same
+// instance are taken over.
+func LoadProxy(o ProxyOptions) (*Proxy, error) {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("memlock limit: %w", err)
+	}
+	p := &Proxy{
+		Plane: &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}},
+		inner: map[string]*ebpf.MapSpec{},
+	}
+	if err := p.loadProxy(o); err != nil {
+		p.Close()
+		return nil, explain(err)
+	}
+	return p, nil
+}
+
+func (p *Proxy) loadProxy(o ProxyOptions) error {
+	spec, err := proxybpf.LoadProxyXdp()
+	if err != nil {
+		return err
+	}
+	for name, entries := range map[string]int{
+		proxybpf.ProxyXdpMapTgFlows4: o.Flows,
+		proxybpf.ProxyXdpMapTgFlows6: o.Flows,
+		proxybpf.ProxyXdpMapTgWhite:  o.Sources,
+	} {
+		inner := spec.Maps[name].InnerMap.Copy()
+		inner.Name, inner.MaxEntries = name, uint32(entries)
+		p.inner[name] = inner
+	}
+	if o.Instance != "" {
+		p.takeOverMaps(spec, PinDir(o.BPFFS, o.Instance))
+	}
+	err = p.loadAll([]object{
+		{proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, &p.xdp},
+		{proxybpf.LoadProxyTc, proxybpf.ProxyTcProgTgProxyTc, &p.tc},
+	})
+	if err != nil {
+		return err
+	}
+	for name := range p.inner {
+		if err := p.fillSlots(name); err != nil {
+			return fmt.Errorf("table %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// takeOverMaps opens what an earlier process has pinned, as far as it is of the
+// same make.
+func (p *Proxy) takeOverMaps(spec *ebpf.CollectionSpec, dir string) {
+	for _, name := range kept {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), nil)
+		if err != nil {
+			continue
+		}
+		if spec.Maps[name].Compatible(m) != nil || !p.sameInner(name, m) {
+			m.Close()
+			continue
+		}
+		p.maps[name] = m
+	}
+}
+
+// sameInner says whether what stands in the slots is what we would put there.
+// A changed size is no hindrance: it comes with the next swap.
+func (p *Proxy) sameInner(name string, outer *ebpf.Map) bool {
+	want, isOuter := p.inner[name]
+	if !isOuter {
+		return true
+	}
+	var m *ebpf.Map
+	if outer.Lookup(slotActive, &m) != nil {
+		return false
+	}
+	defer m.Close()
+	return m.KeySize() == want.KeySize && m.ValueSize() == want.ValueSize
+}
+
+// fillSlots gives an outer map its first two inner maps.
+func (p *Proxy) fillSlots(name string) error {
+	for _, slot := range []uint32{slotActive, slotHistory} {
+		var there *ebpf.Map
+		if p.maps[name].Lookup(slot, &there) == nil {
+			there.Close()
+			continue
+		}
+		m, err := ebpf.NewMap(p.inner[name])
+		if err != nil {
+			return err
+		}
+		err = p.maps[name].Put(slot, m)
+		m.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SwapFlows makes the flow tables' active maps history; SwapSources the whitelist's.
+func (p *Proxy) SwapFlows() error {
+	return errors.Join(p.swap(proxybpf.ProxyXdpMapTgFlows4), p.swap(proxybpf.ProxyXdpMapTgFlows6))
+}
+
+// SwapSources does the same for the whitelist.
+func (p *Proxy) SwapSources() error { return p.swap(proxybpf.ProxyXdpMapTgWhite) }
+
+// swap replaces two entries of the outer map; the packet path meets the old or
+// the new, and waits for nothing. The new map is made before, the old history is
+// freed by the kernel in its own time.
+func (p *Proxy) swap(name string) error {
+	fresh, err := ebpf.NewMap(p.inner[name])
+	if err != nil {
+		return fmt.Errorf("table %s: %w", name, err)
+	}
+	defer fresh.Close()
+	outer := p.maps[name]
+	var active *ebpf.Map
+	if err := outer.Lookup(slotActive, &active); err != nil {
+		return fmt.Errorf("table %s: %w", name, err)
+	}
+	defer active.Close()
+	if err := outer.Put(slotHistory, active); err != nil {
+		return fmt.Errorf("table %s: %w", name, err)
+	}
+	if err := outer.Put(slotActive, fresh); err != nil {
+		return fmt.Errorf("table %s: %w", name, err)
+	}
+	return nil
+}
+
+// Active gives the active map of a swap-out map, for tests and benchmarks; the
+// caller closes it.
+func (p *Proxy) Active(name string) (m *ebpf.Map, err error) {
+	err = p.maps[name].Lookup(slotActive, &m)
+	return m, err
+}
+
+// SetProxy writes the proxy's settings.
+func (p *Proxy) SetProxy(s *ProxySettings) error {
+	if err := p.maps[proxybpf.ProxyXdpMapTgProxy].Put(uint32(0), s); err != nil {
+		return fmt.Errorf("proxy settings: %w", err)
+	}
+	return nil
+}
+
+// SetStrategy writes what the proxy does for one service.
+func (p *Proxy) SetStrategy(id uint32, s ProxyService) error {
+	if err := p.maps[proxybpf.ProxyXdpMapTgStrategies].Put(id, s); err != nil {
+		return fmt.Errorf("strategy table: %w", err)
+	}
+	return nil
+}
+
+// SetPorts tells the packet path the ports of this box: frames are sent only
+// through these, and a router takes only what is addressed to them.
+func (p *Proxy) SetPorts(interfaces []string) error {
+	for _, name := range interfaces {
+		dev, err := net.InterfaceByName(name)
+		if err != nil {
+			return fmt.Errorf("interface %s: not found; see `ip link`", name)
+		}
+		index := uint32(dev.Index)
+		if err := p.maps[proxybpf.ProxyXdpMapTgDevices].Put(index, index); err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
+		var mac uint64
+		for i, b := range dev.HardwareAddr {
+			mac |= uint64(b) << (8 * i)
+		}
+		if len(dev.HardwareAddr) != 6 {
+			return fmt.Errorf("interface %s: is no Ethernet device; the proxy needs one", name)
+		}
+		if err := p.maps[proxybpf.ProxyXdpMapTgMacs].Put(index, mac); err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
+	}
+	return nil
+}

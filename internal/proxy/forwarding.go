@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"tidegate/internal/config"
+	"tidegate/internal/plane"
+	"tidegate/internal/schema"
+)
+
+// What our SYN-ACKs say where the configuration says `auto`. What the server says
+// differently is translated; see docs/proxy.md.
+const (
+	defaultWScale = 7
+	defaultWindow = 64240 // of challenges; a cookie's SYN-ACK has none
+)
+
+// targets lays the services out for the packet path.
+func (b *box) targets() ([]plane.Target, error) {
+	mtu := 65535
+	for _, name := range b.cfg.Interfaces {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return nil, fmt.Errorf("interface %s: not found; see `ip link`", name)
+		}
+		mtu = min(mtu, max(dev.Attrs().MTU, 576))
+	}
+	modes := map[config.Mode]uint8{config.ModeMonitor: plane.ModeMonitor, config.ModeAlways: plane.ModeAlways}
+	targets := make([]plane.Target, 0, len(b.cfg.Services))
+	for _, svc := range b.cfg.Services {
+		t := plane.Target{ID: b.numbers.ID(svc.Name), Prefixes: svc.Prefixes}
+		for _, r := range svc.Ports {
+			t.Ports = append(t.Ports, [2]uint16{r.First, r.Last})
+		}
+		t.Service = plane.Service{MssV4: uint16(mtu - 40), MssV6: uint16(mtu - 60), Window: defaultWindow,
+			Wscale: defaultWScale, Sack: 1, Timestamps: 1, Mode: modes[svc.Mode]}
+		if !svc.MSS.Auto {
+			t.Service.MssV4, t.Service.MssV6 = uint16(svc.MSS.Value), uint16(svc.MSS.Value)
+		}
+		if !svc.WScale.Auto {
+			t.Service.Wscale = uint8(svc.WScale.Value)
+		}
+		if !svc.Window.Auto {
+			t.Service.Window = uint16(svc.Window.Value)
+		}
+		targets = append(targets, t)
+	}
+	return targets, nil
+}
+
+// prefixMask is the first half of an IPv6 address with its first bits set, as the
+// packet path loads it.
+func prefixMask(bits int) uint64 {
+	var wire [8]byte
+	binary.BigEndian.PutUint64(wire[:], ^uint64(0)<<(64-bits))
+	return binary.LittleEndian.Uint64(wire[:])
+}
+
+// prepareForwarding: a bridge has to see frames for others; a router's kernel
+// has to route.
+func (b *box) prepareForwarding() error {
+	if b.cfg.Proxy.Forwarding == config.ForwardRouter {
+		for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
+			text, err := os.ReadFile("/proc/sys/" + name)
+			if err == nil && strings.TrimSpace(string(text)) == "0" {
+				b.log.Warn("this box does not forward: set it with sysctl, or nothing of this family reaches a server",
+					"sysctl", strings.ReplaceAll(name, "/", ".")+"=0")
+			}
+		}
+		return nil
+	}
+	for _, name := range b.cfg.Interfaces {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
+		if dev.Attrs().Promisc != 0 {
+			continue
+		}
+		if err := netlink.SetPromiscOn(dev); err != nil {
+			return fmt.Errorf("interface %s: promiscuous mode: %w", name, err)
+		}
+		b.promisc = append(b.promisc, name)
+	}
+	return nil
+}
+
+func (b *box) restoreForwarding() error {
+	var errs []error
+	for _, name := range b.promisc {
+		dev, err := netlink.LinkByName(name)
+		if err == nil {
+			err = netlink.SetPromiscOff(dev)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// sides notices that the answers of servers do not come back through this box.
+type sides struct {
+	opened, answered uint64
+	since            time.Time
+	told             bool
+}
+
+const (
+	sidesEvery = 10 * time.Second
+	sidesFew   = 20 // connections; fewer say nothing
+)
+
+// watchSides compares, every few seconds, connections begun with answers seen.
+// `cookie` needs both directions of a connection to pass here.
+func (b *box) watchSides() {
+	now := time.Now()
+	if now.Sub(b.watch.since) < sidesEvery {
+		return
+	}
+	var opened, answered uint64
+	for _, svc := range b.cfg.Services {
+		sum, err := plane.ReadCounters(b.plane.Map("tg_counters"), b.numbers.ID(svc.Name))
+		if err != nil {
+			return
+		}
+		opened += sum[schema.CounterFlowOpened]
+		answered += sum[schema.CounterFlowReady] + sum[schema.CounterFlowRefused] + sum[schema.CounterFlowOlder]
+	}
+	before := b.watch
+	b.watch = sides{opened: opened, answered: answered, since: now, told: before.told}
+	if before.since.IsZero() || opened-before.opened < sidesFew {
+		return
+	}
+	oneSided := answered == before.answered
+	if oneSided && !before.told {
+		b.log.Warn("only one side of the traffic passes here: connections are begun towards servers and no answer is seen; strategy cookie needs symmetric paths (or the servers are down)",
+			"begun", opened-before.opened)
+	}
+	b.watch.told = oneSided
+}

@@ -1,0 +1,311 @@
+// Package proxy is the proxy role: it brings configuration and keys to the packet
+// path of a router or bridge, and swaps the packet path's tables. It must never
+// see a packet, nor walk a table.
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/config"
+	"tidegate/internal/host"
+	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+)
+
+// housekeeping is how often clock and keys are looked after.
+const housekeeping = time.Second
+
+// box is one running instance.
+type box struct {
+	opt      host.Options
+	log      *slog.Logger
+	cfg      *config.Config
+	secret   *keys.Secret
+	plane    *plane.Proxy
+	settings plane.Settings
+	own      plane.ProxySettings
+	numbers  *host.Numbers
+	lastKey  uint64 // highest epoch whose key is loaded
+	modes    map[string]plane.XDPMode
+	promisc  []string // ports that this process made promiscuous
+	watch    sides
+	started  time.Time
+}
+
+// Run protects the servers behind this box until ctx ends, then drains and takes
+// everything off. When force is done, the drain is cut short.
+func Run(ctx, force context.Context, opt host.Options) error {
+	opt.Complete()
+	cfg, err := config.Load(opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("tidegate run needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON); start it with sudo or from a service unit")
+	}
+	unlock, err := host.LockInstance(opt.StateDir, cfg.Instance)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	b := &box{opt: opt, log: opt.Log, cfg: cfg, numbers: host.NewNumbers(), started: time.Now()}
+	if err := b.start(); err != nil {
+		return err
+	}
+	defer b.secret.Zero()
+	defer b.plane.Close()
+	if opt.Ready != nil {
+		opt.Ready()
+	}
+	b.log.Info("protecting", "instance", cfg.Instance, "forwarding", cfg.Proxy.Forwarding,
+		"interfaces", cfg.Interfaces, "services", len(cfg.Services), "xdp", b.modes)
+	b.loop(ctx)
+	return b.stop(force)
+}
+
+// start loads everything and attaches. Nothing stays if it fails.
+func (b *box) start() (err error) {
+	if err := host.EnsureBPFFS(b.opt.BPFFS); err != nil {
+		return err
+	}
+	if b.secret, err = keys.LoadSecret(b.cfg.SecretFile); err != nil {
+		return err
+	}
+	slots := int(b.cfg.KeyHorizon/b.cfg.Epoch) + keys.PastEpochs + 3
+	b.plane, err = plane.LoadProxy(plane.ProxyOptions{
+		Options: plane.Options{Instance: b.cfg.Instance, KeySlots: slots},
+		BPFFS:   b.opt.BPFFS, Flows: b.cfg.Proxy.MaxFlows, Sources: b.cfg.Proxy.MaxSources})
+	if err != nil {
+		return err
+	}
+	if err := b.fill(); err != nil {
+		b.plane.Close()
+		return err
+	}
+	b.modes, err = b.plane.Attach(plane.AttachOptions{
+		BPFFS: b.opt.BPFFS, Instance: b.cfg.Instance, Interfaces: b.cfg.Interfaces,
+		XDPMode: plane.XDPMode(b.cfg.XDPMode)})
+	if err != nil {
+		b.plane.Close()
+		return err
+	}
+	if err := errors.Join(b.prepareForwarding(), b.writeState()); err != nil {
+		return errors.Join(err, b.plane.Detach())
+	}
+	return nil
+}
+
+// fill writes settings, keys and services before anything is attached.
+func (b *box) fill() error {
+	cookie, err := host.NetnsCookie()
+	if err != nil {
+		return err
+	}
+	b.settings = plane.Settings{EpochLenNs: uint64(b.cfg.Epoch), NetnsCookie: cookie}
+	b.setPolicy()
+	b.setClock()
+	var salt [8]byte
+	_, _ = rand.Read(salt[:]) // never fails (crypto/rand)
+	b.own = plane.ProxySettings{Salt: binary.LittleEndian.Uint64(salt[:])}
+	if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetPorts(b.cfg.Interfaces)); err != nil {
+		return err
+	}
+	b.numbers.Assign(b.cfg.Services)
+	return b.writeServices()
+}
+
+func (b *box) setPolicy() {
+	b.settings.StaleKeys = 0
+	if b.cfg.OnStaleKeys == config.StaleKeysDrop {
+		b.settings.StaleKeys = 1
+	}
+}
+
+// writeServices makes the maps hold the configuration: strategies before the
+// services that follow them.
+func (b *box) writeServices() error {
+	p := &b.cfg.Proxy
+	b.own.WhiteV6Mask = prefixMask(p.SourcePrefixV6)
+	b.own.ForwardAll = 0
+	if p.FastPath == config.FastAll {
+		b.own.ForwardAll = 1
+	}
+	if p.Forwarding == config.ForwardBridge {
+		for i, name := range b.cfg.Interfaces {
+			dev, err := netlink.LinkByName(name)
+			if err != nil {
+				return fmt.Errorf("interface %s: not found; see `ip link`", name)
+			}
+			b.own.Bridge[i] = uint32(dev.Attrs().Index)
+		}
+	}
+	for _, svc := range b.cfg.Services {
+		strategy := slices.Index(config.Strategies(), svc.Strategy)
+		if svc.Strategy == config.StrategyCookie {
+			b.own.Flows = 1 // for good: flows live on when their service changes
+		}
+		if err := b.plane.SetStrategy(b.numbers.ID(svc.Name), plane.ProxyService{Strategy: uint8(strategy)}); err != nil {
+			return err
+		}
+	}
+	if err := b.plane.SetProxy(&b.own); err != nil {
+		return err
+	}
+	targets, err := b.targets()
+	if err != nil {
+		return err
+	}
+	return b.plane.SetServices(targets, &b.settings)
+}
+
+// loop looks after clock and keys, and swaps, until ctx ends.
+func (b *box) loop(ctx context.Context) {
+	tick := time.NewTicker(housekeeping)
+	defer tick.Stop()
+	swap := time.NewTicker(b.cfg.Proxy.SwapPeriod)
+	defer swap.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.opt.Reload:
+			if err := b.reload(); err != nil {
+				b.log.Error("reload refused; the old configuration goes on", "error", err)
+				continue
+			}
+			swap.Reset(b.cfg.Proxy.SwapPeriod)
+		case <-swap.C:
+			if err := errors.Join(b.plane.SwapFlows(), b.plane.SwapSources()); err != nil {
+				b.log.Error("swapping the tables", "error", err)
+			}
+		case <-tick.C:
+			b.setClock()
+			if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetSettings(&b.settings)); err != nil {
+				b.log.Error("housekeeping", "error", err)
+			}
+			b.watchSides()
+		}
+	}
+}
+
+// setClock tells the packet path what to add to its monotonic clock.
+func (b *box) setClock() {
+	var mono unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err != nil {
+		return // cannot happen; the value from before stays good
+	}
+	b.settings.WallMinusMonoNs = uint64(time.Now().UnixNano() - mono.Nano())
+}
+
+// loadKeys loads the keys from a few epochs ago to the horizon.
+func (b *box) loadKeys(now time.Time) error {
+	for _, n := range keys.Epochs(now, b.cfg.Epoch, b.cfg.KeyHorizon) {
+		if b.lastKey != 0 && n <= b.lastKey {
+			continue
+		}
+		if err := b.plane.PutKey(n, b.secret.EpochKey(n)); err != nil {
+			return fmt.Errorf("key of epoch %d: %w", n, err)
+		}
+		b.lastKey = n
+	}
+	return nil
+}
+
+// reload applies a changed configuration, whole or not at all.
+func (b *box) reload() error {
+	cfg, err := config.Load(b.opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	if err := sameBox(b.cfg, cfg); err != nil {
+		return err
+	}
+	old := b.cfg
+	removed := b.numbers.Assign(cfg.Services)
+	b.cfg = cfg
+	b.setPolicy()
+	if err := b.writeServices(); err != nil {
+		b.cfg = old
+		b.setPolicy()
+		b.numbers.Assign(old.Services)
+		return errors.Join(err, b.writeServices())
+	}
+	for _, id := range removed {
+		if err := plane.ClearCounters(b.plane.Map("tg_counters"), id); err != nil {
+			return err
+		}
+	}
+	b.log.Info("reloaded", "services", len(cfg.Services))
+	return b.writeState()
+}
+
+// sameBox refuses a reload of what the packet path was attached and sized with.
+func sameBox(old, next *config.Config) error {
+	what := ""
+	switch {
+	case next.Role != old.Role:
+		what = "role"
+	case next.Instance != old.Instance:
+		what = "instance"
+	case !slices.Equal(next.Interfaces, old.Interfaces):
+		what = "interfaces"
+	case next.SecretFile != old.SecretFile:
+		what = "secret_file"
+	case next.Epoch != old.Epoch:
+		what = "epoch"
+	case next.KeyHorizon != old.KeyHorizon:
+		what = "key_horizon"
+	case next.XDPMode != old.XDPMode:
+		what = "xdp_mode"
+	case next.Proxy.Forwarding != old.Proxy.Forwarding:
+		what = "forwarding"
+	case next.Proxy.MaxFlows != old.Proxy.MaxFlows:
+		what = "max_flows"
+	case next.Proxy.MaxSources != old.Proxy.MaxSources:
+		what = "max_sources"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%s cannot change while running; restart, which loses no connection", what)
+}
+
+func (b *box) writeState() error {
+	return host.WriteState(b.opt.StateDir, host.State{Config: b.cfg, Numbers: b.numbers,
+		Modes: b.modes, Started: b.started})
+}
+
+// stop lets SYNs go to the servers at once, translates what is translated for the
+// drain time, then takes everything off.
+func (b *box) stop(force context.Context) error {
+	targets, err := b.targets()
+	if err == nil {
+		for i := range targets {
+			targets[i].Service.Mode = plane.ModeOff
+		}
+		err = b.plane.SetServices(targets, &b.settings)
+	}
+	if b.cfg.Drain > 0 {
+		b.log.Info("draining", "for", b.cfg.Drain)
+		t := time.NewTimer(b.cfg.Drain)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-force.Done():
+		}
+	}
+	err = errors.Join(err, b.plane.Detach(), b.restoreForwarding(),
+		host.RemoveState(b.opt.StateDir, b.cfg.Instance))
+	b.log.Info("stopped")
+	return err
+}

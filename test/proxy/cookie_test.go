@@ -1,0 +1,259 @@
+package proxytest
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/lab"
+)
+
+// each runs a test against a router and a bridge, over both families.
+func each(t *testing.T, strategy string, handle func(*net.TCPConn), test func(t *testing.T, w *world, ipv6 bool)) {
+	for name, bridge := range map[string]bool{"router": false, "bridge": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, bridge)
+			if handle != nil {
+				w.serve(handle)
+			}
+			w.start(w.config(strategy))
+			for _, ipv6 := range families() {
+				t.Run(familyName(ipv6), func(t *testing.T) { test(t, w, ipv6) })
+			}
+		})
+	}
+}
+
+// SSH, SMTP: the client waits for the server's first word.
+func TestServerSpeaksFirst(t *testing.T) {
+	each(t, "cookie", func(c *net.TCPConn) {
+		fmt.Fprintln(c, "220 ready")
+		echo(c)
+	}, func(t *testing.T, w *world, ipv6 bool) {
+		c, err := w.dial(ipv6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		r := bufio.NewReader(c)
+		for _, want := range []string{"220 ready\n", "EHLO x\n"} {
+			if line, err := r.ReadString('\n'); err != nil || line != want {
+				t.Fatalf("got %q, %v, want %q", line, err, want)
+			}
+			fmt.Fprint(c, "EHLO x\n")
+		}
+	})
+}
+
+// bulk answers the bytes it got before the half-close with their sum and 32 MiB.
+const bulkLen = 32 << 20
+
+func bulkServer(c *net.TCPConn) {
+	defer c.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, c); err != nil {
+		return
+	}
+	_, _ = c.Write(h.Sum(nil))
+	_, _ = io.Copy(c, bulkData(2))
+}
+
+func bulkData(seed uint64) io.Reader {
+	return io.LimitReader(rand.NewChaCha8([32]byte{byte(seed)}), bulkLen)
+}
+
+func bulkSum(seed uint64) (sum [32]byte) {
+	h := sha256.New()
+	_, _ = io.Copy(h, bulkData(seed))
+	copy(sum[:], h.Sum(nil))
+	return sum
+}
+
+func transfer(w *world, ipv6 bool) error {
+	c, err := w.dial(ipv6)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
+	if _, err := io.Copy(c, bulkData(1)); err != nil {
+		return fmt.Errorf("upload: %w", err)
+	}
+	if err := c.CloseWrite(); err != nil {
+		return err
+	}
+	var up [32]byte
+	if _, err := io.ReadFull(c, up[:]); err != nil {
+		return fmt.Errorf("the server's sum: %w", err)
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, c); err != nil {
+		return fmt.Errorf("download: %w", err)
+	}
+	if up != bulkSum(1) || [32]byte(h.Sum(nil)) != bulkSum(2) {
+		return errors.New("sums differ")
+	}
+	return nil
+}
+
+// Half-close, and much data both ways.
+func TestBulk(t *testing.T) {
+	each(t, "cookie", bulkServer, func(t *testing.T, w *world, ipv6 bool) {
+		if err := transfer(w, ipv6); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The same with one packet in fifty lost on either side of the box: SACK and
+// retransmissions are translated.
+func TestBulkWithLoss(t *testing.T) {
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip("nft is not installed; it is what loses packets here")
+	}
+	each(t, "cookie", bulkServer, func(t *testing.T, w *world, ipv6 bool) {
+		for _, n := range []*lab.Namespace{w.Client, w.Server} {
+			cmd := exec.Command("nft", "-f", "-")
+			cmd.Stdin = strings.NewReader("add table inet loss\nadd chain inet loss in { type filter hook input priority 0; }\n" +
+				"flush chain inet loss in\nadd rule inet loss in tcp flags & syn == 0 numgen random mod 50 < 1 drop\n")
+			if err := n.Do(cmd.Start); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := transfer(w, ipv6); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A server that is there but has nobody listening: the client is told.
+func TestRefused(t *testing.T) {
+	each(t, "cookie", nil, func(t *testing.T, w *world, ipv6 bool) {
+		c, err := w.dial(ipv6)
+		if err == nil {
+			defer c.Close()
+			_, err = c.Read(make([]byte, 1))
+		}
+		if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("got %v, want a reset", err)
+		}
+	})
+}
+
+// A RST of either side reaches the other.
+func TestResetByClient(t *testing.T) {
+	got := make(chan error, 8)
+	each(t, "cookie", func(c *net.TCPConn) {
+		defer c.Close()
+		_, _ = c.Write([]byte("x"))
+		_, err := c.Read(make([]byte, 1))
+		got <- err
+	}, func(t *testing.T, w *world, ipv6 bool) {
+		c, err := w.dial(ipv6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetLinger(0)
+		c.Close()
+		if err := <-got; !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the server got %v, want a reset", err)
+		}
+	})
+}
+
+func TestResetByServer(t *testing.T) {
+	each(t, "cookie", func(c *net.TCPConn) {
+		_, _ = c.Read(make([]byte, 1))
+		_ = c.SetLinger(0)
+		c.Close()
+	}, func(t *testing.T, w *world, ipv6 bool) {
+		c, err := w.dial(ipv6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, _ = c.Write([]byte("x"))
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the client got %v, want a reset", err)
+		}
+	})
+}
+
+// The same client port again and again, whoever closes first: in TIME-WAIT of the
+// server, and with the flow of the connection before still in the table.
+func TestPortReuse(t *testing.T) {
+	each(t, "cookie", func(c *net.TCPConn) {
+		defer c.Close()
+		b := make([]byte, 1)
+		if _, err := c.Read(b); err != nil {
+			return
+		}
+		_, _ = c.Write(b)
+		if b[0] == 's' {
+			return // the server closes first
+		}
+		_, _ = c.Read(b)
+	}, func(t *testing.T, w *world, ipv6 bool) {
+		for i := range 60 {
+			who := []byte{"cs"[i%2]}
+			if err := w.reuse(ipv6, 40000, who); err != nil {
+				t.Fatalf("connection %d, closed by %s: %v", i, who, err)
+			}
+		}
+	})
+}
+
+func (w *world) reuse(ipv6 bool, local int, who []byte) error {
+	return w.Client.Do(func() error {
+		any := "0.0.0.0"
+		if ipv6 {
+			any = "::"
+		}
+		d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(any), Port: local},
+			Control: func(_, _ string, c syscall.RawConn) (err error) {
+				ctl := c.Control(func(fd uintptr) {
+					err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+				})
+				return errors.Join(err, ctl)
+			}}
+		d.SetMultipathTCP(false)
+		c, err := d.Dial("tcp", w.ServiceAddr(ipv6, port).String())
+		if err != nil {
+			return fmt.Errorf("connect: %w", err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		if _, err := c.Write(who); err != nil {
+			return err
+		}
+		b := make([]byte, 2)
+		if n, err := c.Read(b); err != nil || n != 1 || b[0] != who[0] {
+			return fmt.Errorf("got %q, %w", b[:n], err)
+		}
+		if who[0] == 's' {
+			if _, err := c.Read(b); err != io.EOF {
+				return fmt.Errorf("end: %w", err)
+			}
+			return nil
+		}
+		// Closed by the client: a RST, since its own TIME-WAIT would keep the port.
+		return c.(*net.TCPConn).SetLinger(0)
+	})
+}

@@ -1,0 +1,302 @@
+package proxytest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidegate/internal/host"
+	"tidegate/internal/lab"
+)
+
+// patience bounds every wait for a state that must come.
+const patience = 20 * time.Second
+
+const port = 80
+
+var tidegate string // the binary under test
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	if os.Geteuid() != 0 {
+		return m.Run()
+	}
+	if _, err := lab.Clean(); err != nil {
+		fmt.Fprintln(os.Stderr, "clean up after killed tests:", err)
+		return 1
+	}
+	dir, err := os.MkdirTemp("", "tidegate-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	tidegate = filepath.Join(dir, "tidegate")
+	if out, err := exec.Command("go", "build", "-o", tidegate, "tidegate/cmd/tidegate").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v: %s\n", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+var worlds atomic.Int32
+
+// world is a client, a box and a server, and a directory for the box's files.
+type world struct {
+	*lab.ProxyTopology
+	t   *testing.T
+	dir string
+	box *box
+}
+
+// box is a `tidegate run` in the box.
+type box struct {
+	cmd            *exec.Cmd
+	stdout, stderr output
+	exited         chan struct{}
+	err            error
+}
+
+func newWorld(t *testing.T, bridge bool) *world {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("this test needs root, and CI must run it as root")
+		}
+		t.Skip("needs root for network namespaces")
+	}
+	t.Parallel()
+	p, err := lab.NewProxyTopology(fmt.Sprintf("-p%d", worlds.Add(1)), bridge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &world{ProxyTopology: p, t: t, dir: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(w.dir, "secret"), []byte(strings.Repeat("5a", 32)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// config protects port 80 with a strategy; extra are lines of the top level.
+func (w *world) config(strategy string, extra ...string) string {
+	interfaces, forwarding := "tg-flood, tg-legit, tg-inner", "router"
+	if w.Bridge {
+		interfaces, forwarding = "tg-legit, tg-inner", "bridge"
+	}
+	top := fmt.Sprintf("role: proxy\ninstance: %s\ninterfaces: [%s]\nforwarding: %s\nsecret_file: secret\ndrain: 0s\n",
+		w.Instance, interfaces, forwarding)
+	for _, l := range extra {
+		top += l + "\n"
+	}
+	return top + fmt.Sprintf("services:\n  - name: web\n    ports: [%d]\n    strategy: %s\n", port, strategy)
+}
+
+func (w *world) writeConfig(text string) string {
+	w.t.Helper()
+	path := filepath.Join(w.dir, "tidegate.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return path
+}
+
+// start starts `tidegate run` and waits until it is ready.
+func (w *world) start(config string) *box {
+	w.t.Helper()
+	b := &box{exited: make(chan struct{})}
+	b.cmd = exec.Command(tidegate, "run", "-c", w.writeConfig(config))
+	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
+	b.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := w.Proxy.Do(b.cmd.Start); err != nil {
+		w.t.Fatal(err)
+	}
+	go func() {
+		b.err = b.cmd.Wait()
+		close(b.exited)
+	}()
+	w.box = b
+	w.t.Cleanup(func() {
+		_ = b.cmd.Process.Kill()
+		<-b.exited
+		_ = os.RemoveAll("/sys/fs/bpf/tidegate/" + w.Instance)
+		for _, ext := range []string{".json", ".lock"} {
+			_ = os.Remove("/run/tidegate/" + w.Instance + ext)
+		}
+		if w.t.Failed() {
+			w.t.Logf("log of the box:\n%s", b.stderr.String())
+		}
+	})
+	w.await("ready", func() bool {
+		select {
+		case <-b.exited:
+			w.t.Fatalf("tidegate run ended: %v\n%s", b.err, b.stderr.String())
+		default:
+		}
+		return strings.Contains(b.stdout.String(), "ready\n")
+	})
+	return b
+}
+
+// await polls for a state that must come.
+func (w *world) await(what string, reached func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); !reached(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+func (w *world) counters() map[string]uint64 {
+	w.t.Helper()
+	var out, errs bytes.Buffer
+	cmd := exec.Command(tidegate, "status", "--instance", w.Instance, "--json")
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := w.Proxy.Do(cmd.Start); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		w.t.Fatalf("status: %v: %s", err, errs.String())
+	}
+	var st host.Status
+	if err := json.Unmarshal(out.Bytes(), &st); err != nil {
+		w.t.Fatalf("status: %v in %s", err, out.String())
+	}
+	return st.Services[0].Counters
+}
+
+// wantCounters compares some counters with what must be there.
+func (w *world) wantCounters(want map[string]uint64) {
+	w.t.Helper()
+	got := w.counters()
+	for name, n := range want {
+		if got[name] != n {
+			some := map[string]uint64{}
+			for k, v := range got {
+				if v != 0 {
+					some[k] = v
+				}
+			}
+			w.t.Errorf("counter %s is %d, want %d; all: %v", name, got[name], n, some)
+		}
+	}
+}
+
+// output is what a process has written so far.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+func families() []bool {
+	if lab.HaveIPv6() {
+		return []bool{false, true}
+	}
+	return []bool{false}
+}
+
+func familyName(ipv6 bool) string {
+	if ipv6 {
+		return "ipv6"
+	}
+	return "ipv4"
+}
+
+// serve listens in the server's namespace and gives each connection to handle.
+func (w *world) serve(handle func(*net.TCPConn)) {
+	w.t.Helper()
+	for _, ipv6 := range families() {
+		var l net.Listener
+		err := w.Server.Do(func() (err error) {
+			var lc net.ListenConfig
+			lc.SetMultipathTCP(false)
+			l, err = lc.Listen(w.t.Context(), "tcp", w.ServiceAddr(ipv6, port).String())
+			return err
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_ = c.SetDeadline(time.Now().Add(patience))
+				go handle(c.(*net.TCPConn))
+			}
+		}()
+	}
+}
+
+// dial opens a connection from the client.
+func (w *world) dial(ipv6 bool) (c *net.TCPConn, err error) {
+	err = w.Client.Do(func() error {
+		var d net.Dialer
+		d.SetMultipathTCP(false)
+		d.Timeout = patience
+		conn, err := d.Dial("tcp", w.ServiceAddr(ipv6, port).String())
+		if err != nil {
+			return err
+		}
+		c = conn.(*net.TCPConn)
+		return c.SetDeadline(time.Now().Add(patience))
+	})
+	return c, err
+}
+
+// echo sends back what comes and closes after the end of it.
+func echo(c *net.TCPConn) {
+	defer c.Close()
+	_, _ = io.Copy(c, c)
+}
+
+// ping opens a connection, has a word echoed, half-closes, and reads the end.
+func (w *world) ping(ipv6 bool) error {
+	c, err := w.dial(ipv6)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("tidegate?")); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	if err := c.CloseWrite(); err != nil {
+		return err
+	}
+	got, err := io.ReadAll(c)
+	if err != nil || string(got) != "tidegate?" {
+		return fmt.Errorf("got %q, %w", got, err)
+	}
+	return nil
+}
