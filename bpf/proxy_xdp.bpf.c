@@ -129,6 +129,7 @@ static __always_inline int tg_from_client(struct xdp_md *ctx, const struct tg_pa
 __attribute__((noinline)) int tg_case_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	const struct tg_proxy_service *how;
 	struct tg_counter_row *row;
 	struct tg_service *svc;
@@ -136,7 +137,7 @@ __attribute__((noinline)) int tg_case_handle(struct xdp_md *ctx, struct tg_packe
 	bool live;
 	__u32 id;
 
-	if (!pkt || !settings)
+	if (!pkt || !settings || !proxy)
 		return XDP_PASS;
 	id = tg_service_find(settings, pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
@@ -144,7 +145,9 @@ __attribute__((noinline)) int tg_case_handle(struct xdp_md *ctx, struct tg_packe
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !how || !row || svc->mode == TG_MODE_OFF)
 		return tg_forward(ctx, pkt);
-	if (how->strategy == TG_STRATEGY_COOKIE || TG_UNLIKELY(!tg_host_is_syn(pkt)))
+	if (proxy->flows && (tg_host_is_syn(pkt)
+				     ? tg_presence_has(tg_presence_flow(pkt, proxy->salt), TG_PRESENCE_FLOWS)
+				     : how->strategy == TG_STRATEGY_COOKIE))
 		f = tg_flow_find(pkt, TG_TO_SERVER);
 	live = f && f->state == TG_FLOW_READY && !(f->flags & TG_FLOW_CLOSED);
 	if (tg_host_is_syn(pkt))

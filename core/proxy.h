@@ -77,6 +77,47 @@ TG_INLINE uint64_t tg_white_key(const union tg_addr *src, uint8_t family, uint64
 	return family == 4 ? TG_WHITE_V4_TAG | src->w[0] : src->d[0] & v6_mask;
 }
 
+/* ---- presence ---- */
+
+/* Which sources and tuples may be in a table: one bit for each hash value, in two
+ * generations like the tables themselves. A flood's random SYNs read a bit or two
+ * that stay in a core's cache, instead of missing it in tables of many megabytes.
+ * It errs only towards "maybe", which costs a look-up. */
+#define TG_PRESENCE_BITS 21
+#define TG_PRESENCE_WORDS (1U << (TG_PRESENCE_BITS - 6)) /* of one generation of one table */
+
+enum tg_presence_table { TG_PRESENCE_FLOWS, TG_PRESENCE_SOURCES, TG_PRESENCE_TABLES };
+
+/* Where the bit of a hash stands. */
+TG_INLINE uint32_t tg_presence_word(uint32_t hash, enum tg_presence_table table, uint32_t generation)
+{
+	return (table * 2 + (generation & 1)) * TG_PRESENCE_WORDS +
+	       (hash >> (32 - TG_PRESENCE_BITS + 6));
+}
+
+TG_INLINE uint64_t tg_presence_bit(uint32_t hash)
+{
+	return 1ULL << (hash >> (32 - TG_PRESENCE_BITS) & 63);
+}
+
+/* src is the client. The salt keeps senders from choosing tuples that hit. */
+TG_INLINE uint32_t tg_presence_flow(const struct tg_packet *pkt, uint64_t salt)
+{
+	uint64_t h = (pkt->src.d[0] ^ salt) * 0x9e3779b97f4a7c15ULL + pkt->ports;
+
+	if (pkt->family == 6)
+		h = (h ^ pkt->src.d[1] ^ pkt->dst.d[1]) * 0x94d049bb133111ebULL;
+	h = ((h ^ h >> 32) + pkt->dst.d[0]) * 0xbf58476d1ce4e5b9ULL;
+	return (uint32_t)(h >> 32);
+}
+
+TG_INLINE uint32_t tg_presence_source(uint64_t white_key, uint64_t salt)
+{
+	uint64_t h = (white_key ^ salt) * 0x9e3779b97f4a7c15ULL;
+
+	return (uint32_t)((h ^ h >> 29) * 0xbf58476d1ce4e5b9ULL >> 32);
+}
+
 /* ---- challenges ---- */
 
 /* The ISN of a challenge without a cookie: a fast hash, not a MAC. It tells an

@@ -108,7 +108,7 @@ static __always_inline int tg_auth_syn(struct xdp_md *ctx, const struct tg_packe
 	if (!proxy)
 		return XDP_PASS;
 	source = tg_white_key(&syn->src, syn->family, proxy->white_v6_mask);
-	if (tg_white_find(source)) {
+	if (tg_white_find(proxy, source)) {
 		tg_count(row, TG_COUNT_forward_white);
 		return tg_forward(ctx, syn);
 	}
@@ -166,12 +166,14 @@ static __always_inline int tg_flow_begin(struct xdp_md *ctx, struct tg_packet *a
 
 /* Puts the client on the whitelist and resets what it believes to be a
  * connection, so that it comes again. */
-static __always_inline int tg_auth_accept(struct xdp_md *ctx, const struct tg_packet *ack,
-					  __u64 source, bool reset, struct tg_counter_row *row)
+static __always_inline int tg_auth_accept(struct xdp_md *ctx,
+					  const struct tg_proxy_settings *proxy,
+					  const struct tg_packet *ack, __u64 source, bool reset,
+					  struct tg_counter_row *row)
 {
 	struct tg_segment rst;
 
-	tg_count(row, tg_white_put(source) ? TG_COUNT_white_added
+	tg_count(row, tg_white_put(proxy, source) ? TG_COUNT_white_added
 							 : TG_COUNT_white_full);
 	if (!reset)
 		return tg_forward(ctx, ack);
@@ -197,24 +199,24 @@ static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_pac
 	if (strategy == TG_STRATEGY_AUTH_WRONG ? !(pkt->flags & TG_TCP_RST) : !tg_host_is_ack(pkt))
 		return tg_forward(ctx, pkt);
 	source = tg_white_key(&pkt->src, pkt->family, proxy->white_v6_mask);
-	if (TG_LIKELY(tg_white_find(source)))
+	if (TG_LIKELY(tg_white_find(proxy, source)))
 		return tg_forward(ctx, pkt);
 	if (strategy == TG_STRATEGY_AUTH_WRONG)
-		return tg_auth_accept(ctx, pkt, source, false, row);
+		return tg_auth_accept(ctx, proxy, pkt, source, false, row);
 	if (strategy == TG_STRATEGY_AUTH_FULL)
-		return tg_auth_accept(ctx, pkt, source, tg_challenge_answered(pkt, 0, proxy->salt), row);
+		return tg_auth_accept(ctx, proxy, pkt, source, tg_challenge_answered(pkt, 0, proxy->salt), row);
 	if (strategy == TG_STRATEGY_AUTH_TTL) {
 		ttl = tg_packet_ttl(ctx, pkt);
 		if (!tg_challenge_answered(pkt, ttl, proxy->salt))
 			return tg_forward(ctx, pkt);
-		return tg_auth_accept(ctx, pkt, source, true, row);
+		return tg_auth_accept(ctx, proxy, pkt, source, true, row);
 	}
 	if (!tg_case_verify(ctx, pkt, settings, &said)) {
 		tg_count(row, TG_COUNT_cookie_invalid);
 		return tg_forward(ctx, pkt);
 	}
 	tg_count(row, TG_COUNT_cookie_valid);
-	return tg_auth_accept(ctx, pkt, source, true, row);
+	return tg_auth_accept(ctx, proxy, pkt, source, true, row);
 }
 
 /* An ACK or a RST under `cookie`. `f` is a flow that has ended, or is being set up

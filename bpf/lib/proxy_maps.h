@@ -24,7 +24,9 @@ struct tg_proxy_settings {
 	__u32 bridge[2];     /* the two ports; 0: a router */
 	__u8 flows;          /* 1: some service is, or was, translated */
 	__u8 forward_all;    /* 1: a router forwards here what is no service's, too */
-	__u8 pad[6];
+	__u8 flows_gen;      /* the generation of presence bits that goes with `active` */
+	__u8 sources_gen;
+	__u8 pad[4];
 };
 
 struct {
@@ -117,6 +119,14 @@ struct {
 	__type(key, __u32);
 	__array(values, struct tg_white_inner);
 } tg_white SEC(".maps");
+
+/* core/proxy.h: for each table two generations of bits. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_PRESENCE_TABLES * 2 * TG_PRESENCE_WORDS);
+	__type(key, __u32);
+	__type(value, __u64);
+} tg_presence SEC(".maps");
 
 static __always_inline const struct tg_proxy_settings *tg_proxy_get(void)
 {

@@ -9,11 +9,51 @@
 
 #include "proxy_maps.h"
 
+static __always_inline bool tg_presence_has(__u32 hash, enum tg_presence_table table)
+{
+	__u32 first = tg_presence_word(hash, table, 0), second = tg_presence_word(hash, table, 1);
+	__u64 *a = bpf_map_lookup_elem(&tg_presence, &first);
+	__u64 *b = bpf_map_lookup_elem(&tg_presence, &second);
+
+	return !a || !b || ((*a | *b) & tg_presence_bit(hash));
+}
+
+static __always_inline void tg_presence_note(__u32 hash, enum tg_presence_table table,
+					     __u32 generation)
+{
+	__u32 at = tg_presence_word(hash, table, generation);
+	__u64 *word = bpf_map_lookup_elem(&tg_presence, &at);
+
+	if (word && !(*word & tg_presence_bit(hash)))
+		__sync_fetch_and_or(word, tg_presence_bit(hash));
+}
+
+/* Notes that a flow has come to the active table. */
+static __always_inline void tg_flow_note(const struct tg_packet *pkt, enum tg_direction dir)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	struct tg_packet turned;
+
+	if (!proxy)
+		return;
+	if (dir == TG_TO_SERVER) {
+		tg_presence_note(tg_presence_flow(pkt, proxy->salt), TG_PRESENCE_FLOWS,
+				 proxy->flows_gen);
+		return;
+	}
+	turned.family = pkt->family;
+	turned.src = pkt->dst;
+	turned.dst = pkt->src;
+	turned.ports = pkt->ports << 16 | pkt->ports >> 16;
+	tg_presence_note(tg_presence_flow(&turned, proxy->salt), TG_PRESENCE_FLOWS,
+			 proxy->flows_gen);
+}
+
 /* The four things done with a flow table, for keys of one family. A flow that is
  * met in history moves to active, unless there is no room: then it stays. */
 #define TG_FLOW_TABLE(family, outer, closed, key_type)                                             \
-	static __always_inline struct tg_flow *tg_flow_second_chance##family(void *active,         \
-									     key_type *key)        \
+	static __always_inline struct tg_flow *tg_flow_second_chance##family(                      \
+		void *active, key_type *key, const struct tg_packet *pkt, enum tg_direction dir)   \
 	{                                                                                          \
 		__u32 slot = TG_SLOT_HISTORY;                                                      \
 		void *history = bpf_map_lookup_elem(&outer, &slot);                                \
@@ -26,12 +66,14 @@
 			return 0;                                                                  \
 		copy = *f;                                                                         \
 		if (bpf_map_update_elem(active, key, &copy, BPF_NOEXIST) == 0) {                   \
+			tg_flow_note(pkt, dir);                                                    \
 			bpf_map_delete_elem(history, key);                                         \
 			f = bpf_map_lookup_elem(active, key);                                      \
 		}                                                                                  \
 		return f;                                                                          \
 	}                                                                                          \
-	static __always_inline struct tg_flow *tg_flow_find##family(key_type *key)                 \
+	static __always_inline struct tg_flow *tg_flow_find##family(                               \
+		key_type *key, const struct tg_packet *pkt, enum tg_direction dir)                 \
 	{                                                                                          \
 		__u32 slot = TG_SLOT_ACTIVE;                                                       \
 		void *active = bpf_map_lookup_elem(&outer, &slot);                                 \
@@ -42,7 +84,7 @@
 		f = bpf_map_lookup_elem(active, key);                                              \
 		if (TG_LIKELY(f))                                                                  \
 			return f;                                                                  \
-		f = tg_flow_second_chance##family(active, key);                                    \
+		f = tg_flow_second_chance##family(active, key, pkt, dir);                          \
 		return f ? f : bpf_map_lookup_elem(&closed, key);                                  \
 	}                                                                                          \
 	static __always_inline bool tg_flow_insert##family(key_type *key, struct tg_flow *f)       \
@@ -87,16 +129,17 @@ static __always_inline struct tg_flow *tg_flow_find(const struct tg_packet *pkt,
 	if (pkt->family == 4) {
 		struct tg_flow_key4 key = tg_flow_key4(pkt, dir);
 
-		return tg_flow_find4(&key);
+		return tg_flow_find4(&key, pkt, dir);
 	}
 	struct tg_flow_key6 key = tg_flow_key6(pkt, dir);
 
-	return tg_flow_find6(&key);
+	return tg_flow_find6(&key, pkt, dir);
 }
 
 static __always_inline bool tg_flow_insert(const struct tg_packet *pkt, enum tg_direction dir,
 					   struct tg_flow *f)
 {
+	tg_flow_note(pkt, dir);
 	if (pkt->family == 4) {
 		struct tg_flow_key4 key = tg_flow_key4(pkt, dir);
 
@@ -136,12 +179,15 @@ static __always_inline void tg_flow_retire(const struct tg_packet *pkt, enum tg_
 }
 
 /* True if the source is whitelisted. */
-static __always_inline bool tg_white_find(__u64 key)
+static __always_inline bool tg_white_find(const struct tg_proxy_settings *proxy, __u64 key)
 {
+	__u32 hash = tg_presence_source(key, proxy->salt);
 	__u32 slot = TG_SLOT_ACTIVE, yes = 1;
-	void *active = bpf_map_lookup_elem(&tg_white, &slot);
-	void *history;
+	void *active, *history;
 
+	if (!tg_presence_has(hash, TG_PRESENCE_SOURCES))
+		return false;
+	active = bpf_map_lookup_elem(&tg_white, &slot);
 	if (!active)
 		return false;
 	if (bpf_map_lookup_elem(active, &key))
@@ -150,16 +196,19 @@ static __always_inline bool tg_white_find(__u64 key)
 	history = bpf_map_lookup_elem(&tg_white, &slot);
 	if (!history || history == active || !bpf_map_lookup_elem(history, &key))
 		return false;
+	tg_presence_note(hash, TG_PRESENCE_SOURCES, proxy->sources_gen);
 	bpf_map_update_elem(active, &key, &yes, BPF_ANY);
 	return true;
 }
 
 /* Puts the source on the whitelist; false if there is no room. */
-static __always_inline bool tg_white_put(__u64 key)
+static __always_inline bool tg_white_put(const struct tg_proxy_settings *proxy, __u64 key)
 {
 	__u32 slot = TG_SLOT_ACTIVE, yes = 1;
 	void *active = bpf_map_lookup_elem(&tg_white, &slot);
 
+	tg_presence_note(tg_presence_source(key, proxy->salt), TG_PRESENCE_SOURCES,
+			 proxy->sources_gen);
 	return active && bpf_map_update_elem(active, &key, &yes, BPF_ANY) == 0;
 }
 

@@ -142,7 +142,7 @@ func (b *proxyBench) load(strategy uint8, flows int, bridge [2]uint32) (*plane.P
 			return p.SetPorts([]string{b.box.FloodPort.Name, b.box.LegitPort.Name, b.box.InnerPort.Name})
 		}),
 		p.SetStrategy(1, plane.ProxyService{Strategy: strategy}),
-		p.SetProxy(&own),
+		p.SetProxy(own),
 		p.SetServices([]plane.Target{{ID: 1, Ports: [][2]uint16{{80, 80}},
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
 			Service: plane.Service{MssV4: 1460, MssV6: 1440, Window: 64240, Wscale: 7, Sack: 1, Timestamps: 1,

@@ -1,7 +1,6 @@
 package plane
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -48,14 +47,22 @@ type ProxyOptions struct {
 type Proxy struct {
 	*Plane
 	inner map[string]*ebpf.MapSpec // of the swap-out maps, by the outer map's name
+	own   ProxySettings            // as last written
 }
+
+// presence of core/proxy.h: bits for each table, two generations each.
+const (
+	presenceWords   = 1 << 15
+	presenceFlows   = 0
+	presenceSources = 1
+)
 
 // kept are the maps that a new process of an instance takes over, so that a
 // restart loses neither connection nor whitelist.
 var kept = []string{
 	proxybpf.ProxyXdpMapTgFlows4, proxybpf.ProxyXdpMapTgFlows6,
 	proxybpf.ProxyXdpMapTgClosed4, proxybpf.ProxyXdpMapTgClosed6,
-	proxybpf.ProxyXdpMapTgWhite,
+	proxybpf.ProxyXdpMapTgWhite, proxybpf.ProxyXdpMapTgPresence, proxybpf.ProxyXdpMapTgProxy,
 }
 
 // LoadProxy puts the proxy's programs and maps into the kernel. Nothing is
@@ -98,6 +105,9 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 		{proxybpf.LoadProxyTc, proxybpf.ProxyTcProgTgProxyTc, &p.tc},
 	})
 	if err != nil {
+		return err
+	}
+	if err := p.maps[proxybpf.ProxyXdpMapTgProxy].Lookup(uint32(0), &p.own); err != nil {
 		return err
 	}
 	for name := range p.inner {
@@ -160,34 +170,70 @@ func (p *Proxy) fillSlots(name string) error {
 	return nil
 }
 
-// SwapFlows makes the flow tables' active maps history; SwapSources the whitelist's.
+// SwapFlows makes the flow tables' active maps history, and what was history
+// vanish.
 func (p *Proxy) SwapFlows() error {
-	return errors.Join(p.swap(proxybpf.ProxyXdpMapTgFlows4), p.swap(proxybpf.ProxyXdpMapTgFlows6))
+	return p.swap(presenceFlows, &p.own.FlowsGen, proxybpf.ProxyXdpMapTgFlows4, proxybpf.ProxyXdpMapTgFlows6)
 }
 
 // SwapSources does the same for the whitelist.
-func (p *Proxy) SwapSources() error { return p.swap(proxybpf.ProxyXdpMapTgWhite) }
+func (p *Proxy) SwapSources() error {
+	return p.swap(presenceSources, &p.own.SourcesGen, proxybpf.ProxyXdpMapTgWhite)
+}
 
-// swap replaces two entries of the outer map; the packet path meets the old or
-// the new, and waits for nothing. The new map is made before, the old history is
-// freed by the kernel in its own time.
-func (p *Proxy) swap(name string) error {
-	fresh, err := ebpf.NewMap(p.inner[name])
-	if err != nil {
-		return fmt.Errorf("table %s: %w", name, err)
+// swap replaces two entries of each outer map; the packet path meets the old or the
+// new, and waits for nothing. New maps are made before; the old history is freed
+// by the kernel in its own time. The order is such that the presence bits of
+// whatever can be found are there at any moment.
+func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error {
+	fresh := map[string]*ebpf.Map{}
+	defer func() {
+		for _, m := range fresh {
+			m.Close()
+		}
+	}()
+	for _, name := range names {
+		m, err := ebpf.NewMap(p.inner[name])
+		if err != nil {
+			return fmt.Errorf("table %s: %w", name, err)
+		}
+		fresh[name] = m
 	}
-	defer fresh.Close()
-	outer := p.maps[name]
-	var active *ebpf.Map
-	if err := outer.Lookup(slotActive, &active); err != nil {
-		return fmt.Errorf("table %s: %w", name, err)
+	for _, name := range names {
+		var active *ebpf.Map
+		if err := p.maps[name].Lookup(slotActive, &active); err != nil {
+			return fmt.Errorf("table %s: %w", name, err)
+		}
+		err := p.maps[name].Put(slotHistory, active)
+		active.Close()
+		if err != nil {
+			return fmt.Errorf("table %s: %w", name, err)
+		}
 	}
-	defer active.Close()
-	if err := outer.Put(slotHistory, active); err != nil {
-		return fmt.Errorf("table %s: %w", name, err)
+	next := *generation ^ 1
+	if err := p.clearPresence(presence*2 + uint32(next)); err != nil {
+		return err
 	}
-	if err := outer.Put(slotActive, fresh); err != nil {
-		return fmt.Errorf("table %s: %w", name, err)
+	*generation = next
+	if err := p.SetProxy(p.own); err != nil {
+		return err
+	}
+	for name, m := range fresh {
+		if err := p.maps[name].Put(slotActive, m); err != nil {
+			return fmt.Errorf("table %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// clearPresence forgets one generation of one table.
+func (p *Proxy) clearPresence(which uint32) error {
+	list, zeros := make([]uint32, presenceWords), make([]uint64, presenceWords)
+	for i := range list {
+		list[i] = which*presenceWords + uint32(i)
+	}
+	if _, err := p.maps[proxybpf.ProxyXdpMapTgPresence].BatchUpdate(list, zeros, nil); err != nil {
+		return fmt.Errorf("presence bits: %w", err)
 	}
 	return nil
 }
@@ -199,11 +245,17 @@ func (p *Proxy) Active(name string) (m *ebpf.Map, err error) {
 	return m, err
 }
 
-// SetProxy writes the proxy's settings.
-func (p *Proxy) SetProxy(s *ProxySettings) error {
+// ProxySettings are those in force: at first, those of the process before, if its
+// tables were taken over.
+func (p *Proxy) ProxySettings() ProxySettings { return p.own }
+
+// SetProxy writes the proxy's settings. The generations are this package's own.
+func (p *Proxy) SetProxy(s ProxySettings) error {
+	s.FlowsGen, s.SourcesGen = p.own.FlowsGen, p.own.SourcesGen
 	if err := p.maps[proxybpf.ProxyXdpMapTgProxy].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("proxy settings: %w", err)
 	}
+	p.own = s
 	return nil
 }
 

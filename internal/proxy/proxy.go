@@ -115,9 +115,11 @@ func (b *box) fill() error {
 	b.settings = plane.Settings{EpochLenNs: uint64(b.cfg.Epoch), NetnsCookie: cookie}
 	b.setPolicy()
 	b.setClock()
-	var salt [8]byte
-	_, _ = rand.Read(salt[:]) // never fails (crypto/rand)
-	b.own = plane.ProxySettings{Salt: binary.LittleEndian.Uint64(salt[:])}
+	if b.own = b.plane.ProxySettings(); b.own.Salt == 0 { // else: the presence bits go with it
+		var salt [8]byte
+		_, _ = rand.Read(salt[:]) // never fails (crypto/rand)
+		b.own.Salt = binary.LittleEndian.Uint64(salt[:]) | 1
+	}
 	if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetPorts(b.cfg.Interfaces)); err != nil {
 		return err
 	}
@@ -137,7 +139,7 @@ func (b *box) setPolicy() {
 func (b *box) writeServices() error {
 	p := &b.cfg.Proxy
 	b.own.WhiteV6Mask = prefixMask(p.SourcePrefixV6)
-	b.own.ForwardAll = 0
+	b.own.ForwardAll, b.own.Bridge = 0, [2]uint32{}
 	if p.FastPath == config.FastAll {
 		b.own.ForwardAll = 1
 	}
@@ -159,7 +161,7 @@ func (b *box) writeServices() error {
 			return err
 		}
 	}
-	if err := b.plane.SetProxy(&b.own); err != nil {
+	if err := b.plane.SetProxy(b.own); err != nil {
 		return err
 	}
 	targets, err := b.targets()

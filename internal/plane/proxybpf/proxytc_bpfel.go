@@ -26,6 +26,7 @@ const (
 	ProxyTcMapTgMacs       = "tg_macs"
 	ProxyTcMapTgPorts      = "tg_ports"
 	ProxyTcMapTgPrefixes   = "tg_prefixes"
+	ProxyTcMapTgPresence   = "tg_presence"
 	ProxyTcMapTgProxy      = "tg_proxy"
 	ProxyTcMapTgRecent     = "tg_recent"
 	ProxyTcMapTgServices   = "tg_services"
@@ -94,6 +95,7 @@ type ProxyTcMapSpecs struct {
 	TgMacs       *ebpf.MapSpec `ebpf:"tg_macs"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgPresence   *ebpf.MapSpec `ebpf:"tg_presence"`
 	TgProxy      *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
@@ -138,6 +140,7 @@ type ProxyTcMaps struct {
 	TgMacs       *ebpf.Map `ebpf:"tg_macs"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
+	TgPresence   *ebpf.Map `ebpf:"tg_presence"`
 	TgProxy      *ebpf.Map `ebpf:"tg_proxy"`
 	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
 	TgServices   *ebpf.Map `ebpf:"tg_services"`
@@ -158,6 +161,7 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgMacs,
 		m.TgPorts,
 		m.TgPrefixes,
+		m.TgPresence,
 		m.TgProxy,
 		m.TgRecent,
 		m.TgServices,

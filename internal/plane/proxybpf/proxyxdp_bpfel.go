@@ -58,7 +58,9 @@ type ProxyXdpTgProxySettings struct {
 	Bridge      [2]uint32
 	Flows       uint8
 	ForwardAll  uint8
-	Pad         [6]uint8
+	FlowsGen    uint8
+	SourcesGen  uint8
+	Pad         [4]uint8
 }
 
 // Names of all BPF objects in the ELF.
@@ -75,6 +77,7 @@ const (
 	ProxyXdpMapTgMacs       = "tg_macs"
 	ProxyXdpMapTgPorts      = "tg_ports"
 	ProxyXdpMapTgPrefixes   = "tg_prefixes"
+	ProxyXdpMapTgPresence   = "tg_presence"
 	ProxyXdpMapTgProxy      = "tg_proxy"
 	ProxyXdpMapTgRecent     = "tg_recent"
 	ProxyXdpMapTgServices   = "tg_services"
@@ -143,6 +146,7 @@ type ProxyXdpMapSpecs struct {
 	TgMacs       *ebpf.MapSpec `ebpf:"tg_macs"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgPresence   *ebpf.MapSpec `ebpf:"tg_presence"`
 	TgProxy      *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
@@ -187,6 +191,7 @@ type ProxyXdpMaps struct {
 	TgMacs       *ebpf.Map `ebpf:"tg_macs"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
+	TgPresence   *ebpf.Map `ebpf:"tg_presence"`
 	TgProxy      *ebpf.Map `ebpf:"tg_proxy"`
 	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
 	TgServices   *ebpf.Map `ebpf:"tg_services"`
@@ -207,6 +212,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgMacs,
 		m.TgPorts,
 		m.TgPrefixes,
+		m.TgPresence,
 		m.TgProxy,
 		m.TgRecent,
 		m.TgServices,

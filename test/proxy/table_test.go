@@ -1,0 +1,190 @@
+package proxytest
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// holdConn is a connection that is used now and then.
+func (w *world) holdConn(ipv6 bool) *net.TCPConn {
+	w.t.Helper()
+	c, err := w.dial(ipv6)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { c.Close() })
+	use(w.t, c)
+	return c
+}
+
+func use(t *testing.T, c *net.TCPConn) {
+	t.Helper()
+	b := []byte("still there?")
+	if _, err := c.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c, b); err != nil || string(b) != "still there?" {
+		t.Fatalf("got %q, %v", b, err)
+	}
+}
+
+// awaitSwaps lets n periods pass: only time makes a table old.
+func (w *world) awaitSwaps(n int) {
+	w.t.Helper()
+	time.Sleep(time.Duration(n)*time.Second + 200*time.Millisecond)
+}
+
+// Connections in use outlive any number of swaps: each use is a second chance. So
+// do whitelisted sources.
+func TestSwap(t *testing.T) {
+	w := newWorld(t, false)
+	w.serve(echo)
+	w.start(w.config("cookie", "swap_period: 1s"))
+	var conns []*net.TCPConn
+	for _, ipv6 := range families() {
+		conns = append(conns, w.holdConn(ipv6))
+	}
+	for range 4 {
+		w.awaitSwaps(1)
+		for _, c := range conns {
+			use(t, c)
+		}
+	}
+	w.wantCounters(map[string]uint64{"cookie_invalid": 0, "flow_opened": uint64(len(conns))})
+}
+
+// A restart takes over what is translated; so does a start after a kill.
+func TestRestartKeepsConnections(t *testing.T) {
+	w := newWorld(t, false)
+	w.serve(echo)
+	b := w.start(w.config("cookie"))
+	c := w.holdConn(false)
+	if err := b.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-b.exited
+	use(t, c) // nobody is there but the packet path
+	w.start(w.config("cookie"))
+	use(t, c)
+	w.wantCounters(map[string]uint64{"flow_opened": 0, "cookie_invalid": 0})
+}
+
+// A strategy is changed while connections are translated.
+func TestStrategyIsSwitchedLive(t *testing.T) {
+	w := newWorld(t, false)
+	w.serve(echo)
+	b := w.start(w.config("cookie"))
+	c := w.holdConn(false)
+	w.writeConfig(w.config("auth-cookie"))
+	if err := b.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	w.await("reload", func() bool { return strings.Contains(b.stderr.String(), "reloaded") })
+	use(t, c)
+	if err := w.ping(false); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("a new connection got %v, want auth-cookie's reset", err)
+	}
+	if err := w.ping(false); err != nil {
+		t.Error(err)
+	}
+	use(t, c)
+}
+
+// sendTCP sends a bare IPv4 segment from the client's machine, with that last byte
+// of the source address.
+func (w *world) sendTCP(source, flags byte, seq, ack uint32) {
+	w.t.Helper()
+	p := make([]byte, 40)
+	p[0], p[8], p[9] = 0x45, 64, unix.IPPROTO_TCP
+	p[6] = 0x40
+	copy(p[12:], []byte{198, 18, 2, source})
+	dst := w.ServiceAddr(false, port).Addr().As4()
+	copy(p[16:], dst[:])
+	binary.BigEndian.PutUint16(p[20:], 33333)
+	binary.BigEndian.PutUint16(p[22:], port)
+	binary.BigEndian.PutUint32(p[24:], seq)
+	binary.BigEndian.PutUint32(p[28:], ack)
+	p[32], p[33] = 5<<4, flags
+	err := w.Client.Do(func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Sendto(fd, p, 0, &unix.SockaddrInet4{Addr: dst})
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Table I, false positives: who gets whitelisted by one forged packet.
+func TestForgedPacketsWhitelist(t *testing.T) {
+	const rst, ack = 0x04, 0x10
+	for _, c := range []struct {
+		strategy string
+		flags    byte
+		want     uint64
+	}{
+		{"auth-wrong", rst, 1}, {"auth-wrong", ack, 0},
+		{"auth-full", ack, 1}, {"auth-full", rst, 0},
+		{"auth-cookie", ack, 0}, {"auth-cookie", rst, 0},
+		{"auth-ttl", ack, 0}, {"auth-ttl", rst, 0},
+	} {
+		name := map[byte]string{rst: "rst", ack: "ack"}[c.flags]
+		t.Run(c.strategy+"-"+name, func(t *testing.T) {
+			w := newWorld(t, false)
+			w.start(w.config(c.strategy))
+			w.sendTCP(2, c.flags, 1000, 2000)
+			// A SYN behind it tells that it has passed. If the source shall not be
+			// whitelisted it comes from nobody: a machine that is there answers the
+			// challenge with a RST, which auth-wrong takes for a client's.
+			w.sendTCP(3-byte(c.want), 0x02, 1000, 0)
+			w.await("the SYN is seen", func() bool { return w.counters()["syn"] > 0 })
+			w.wantCounters(map[string]uint64{"white_added": c.want, "forward_white": c.want})
+		})
+	}
+}
+
+// A full table refuses newcomers and keeps who is there.
+func TestFullTable(t *testing.T) {
+	const room = 1024
+	w := newWorld(t, false)
+	w.serve(echo)
+	w.start(w.config("cookie", "max_flows: 1024"))
+	var conns []*net.TCPConn
+	for range room {
+		conns = append(conns, w.holdConn(false))
+	}
+	err := w.Client.Do(func() error {
+		d := net.Dialer{Timeout: 2 * time.Second}
+		c, err := d.Dial("tcp", w.ServiceAddr(false, port).String())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(time.Second))
+		if _, err := c.Write([]byte("x")); err != nil {
+			return err
+		}
+		_, err = c.Read(make([]byte, 1))
+		return err
+	})
+	if err == nil {
+		t.Error("one more connection than there is room for was served")
+	}
+	if w.counters()["flow_full"] == 0 {
+		t.Error("nothing was counted as flow_full")
+	}
+	for _, c := range conns {
+		use(t, c)
+	}
+}
