@@ -262,12 +262,12 @@ func TestParseCounts(t *testing.T) {
 }
 
 func TestParseBeacon(t *testing.T) {
-	b := append([]byte("TGB1"), 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0)
+	b := append([]byte("TGB1"), 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0)
 	got, err := parseBeacon(b)
-	if want := (Beacon{1, 256, 65536, 4, 5, 6}); err != nil || got != want {
+	if want := (Beacon{1, 256, 65536, 4, 5, 6, 7}); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := parseBeacon(b[:27]); err == nil {
+	if _, err := parseBeacon(b[:31]); err == nil {
 		t.Error("a short one is taken for a beacon")
 	}
 }

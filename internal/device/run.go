@@ -123,7 +123,7 @@ func (r *runner) sample(ctx context.Context, cells []*cell) error {
 			}
 			c.mbps = append(c.mbps, t.Mbps)
 			done++
-			r.Progress("%d/%d: %s at %d SYN/s: %.3f Mb/s", done, len(cells)*r.Samples, c.Config, c.rate, t.Mbps)
+			r.Progress("%d/%d: %s at %d SYN/s: %.3f Mb/s (asleep %.1f %%)", done, len(cells)*r.Samples, c.Config, c.rate, t.Mbps, 100*t.Idle)
 		}
 	}
 	return nil
