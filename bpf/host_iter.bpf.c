@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * TCP socket iterator, host role: run once when the gate is installed, it puts
- * the connections that were there before into the socket filter.
+ * TCP socket iterator, host role: run when ports come under the gate, it puts the
+ * connections that were there before into the socket filter.
  *
  * Must never: change a socket, beyond asking to hear of its state changes.
  */
@@ -40,7 +40,7 @@ static __always_inline bool tg_iter_tuple(const struct sock_common *sk, struct t
 	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
 	int i;
 
-	if (!entry || !*entry)
+	if (!entry || !(*entry & TG_PORT_SEED))
 		return false;
 	pkt->ports = sk->skc_dport | (__u32)tg_swap16(port) << 16;
 	if (sk->skc_family == TG_AF_INET) {

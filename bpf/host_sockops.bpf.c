@@ -16,7 +16,7 @@ static __always_inline bool tg_sock_tuple(struct bpf_sock_ops *ctx,
 	__u32 local_port = ctx->local_port;
 	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &local_port);
 
-	if (!entry || !*entry || bpf_get_netns_cookie(ctx) != settings->netns_cookie)
+	if (!entry || !(*entry & TG_PORT_WATCHED) || bpf_get_netns_cookie(ctx) != settings->netns_cookie)
 		return false;
 	/* remote_port is in network order, in the upper half of a host-order word */
 	pkt->ports = ctx->remote_port >> 16 | (__u32)tg_swap16(local_port) << 16;

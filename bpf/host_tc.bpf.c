@@ -7,10 +7,15 @@
  * stored and no packet of the connection is changed.
  *
  * Must never: drop or change a packet. What it does not know goes on as it came.
+ * (One packet is let in twice, see tg_ack_adopt.)
  */
 #include "lib/gate.h"
 
 #define TG_HEADERS_MAX 256 /* enough for two tags, IPv6, some extensions, TCP */
+
+/* On skb->mark, from when a packet is sent to the end of the queue to when it
+ * comes back. A mark of that value from elsewhere would be cleared, no more. */
+#define TG_MARK_SECOND 0x74676761U
 
 enum tg_ack_result { TG_ACK_INVALID, TG_ACK_STALE, TG_ACK_VALID };
 
@@ -36,22 +41,20 @@ static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_host_set
 
 /* Hands the connection to the kernel. 0, or a negative error of the kfunc. */
 static __always_inline int tg_adopt(struct __sk_buff *skb, struct bpf_sock *listener,
-				    const struct tg_packet *pkt, const struct tg_ack *ack,
+				    const struct tg_ack *ack, const struct tg_agreed *agreed,
 				    const struct tg_service *svc)
 {
-	struct tg_agreed agreed = tg_cookie_agreed(
-		pkt->family, tg_cookie_claimed_bits(ack->cookie, ack->ts_ok), ack->ts_ok);
-	bool wscale = agreed.wscale != TG_WSCALE_NONE;
+	bool wscale = agreed->wscale != TG_WSCALE_NONE;
 	struct bpf_tcp_req_attrs attrs = {
 		.rcv_tsval = ack->tsval,
 		.rcv_tsecr = ack->cookie.tsval,
-		.mss = agreed.mss,
+		.mss = agreed->mss,
 		.wscale_ok = wscale,
-		.snd_wscale = wscale ? agreed.wscale : 0,
+		.snd_wscale = wscale ? agreed->wscale : 0,
 		.rcv_wscale = wscale ? svc->wscale : 0,
-		.sack_ok = agreed.sack_ok,
-		.tstamp_ok = agreed.ts_ok,
-		.ecn_ok = agreed.ecn_ok,
+		.sack_ok = agreed->sack_ok,
+		.tstamp_ok = agreed->ts_ok,
+		.ecn_ok = agreed->ecn_ok,
 	};
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(listener);
 
@@ -60,29 +63,58 @@ static __always_inline int tg_adopt(struct __sk_buff *skb, struct bpf_sock *list
 	return bpf_sk_assign_tcp_reqsk(skb, (struct sock *)tp, &attrs, sizeof(attrs));
 }
 
-/* A verified ACK: adopt it if it meets a listener. */
-static __always_inline void tg_ack_adopt(struct __sk_buff *skb, const struct tg_packet *pkt,
-					 const struct tg_ack *ack, struct tg_service *svc,
-					 struct tg_counter_row *row)
+/* True if this CPU has just adopted that cookie; remembers it from now on. */
+static __always_inline bool tg_recently_adopted(__u32 isn)
 {
+	__u32 slot = isn & (TG_RECENT_SLOTS - 1);
+	__u32 *recent = bpf_map_lookup_elem(&tg_recent, &slot);
+
+	if (!recent)
+		return false;
+	if (*recent == isn)
+		return true;
+	*recent = isn;
+	return false;
+}
+
+/* A verified ACK: adopt it if it meets a listener. True if it has to come again.
+ *
+ * The kernel runs TC for a whole batch of frames before TCP sees the first. So
+ * the client's first data, right behind its ACK, may meet the listener too; were
+ * it adopted a second time, the kernel would drop it, and the client wait for a
+ * retransmission. Once it is sent to the end of the queue instead: then the
+ * socket is there, or it is not (accept queue full) and this one is adopted. */
+static __always_inline bool tg_ack_adopt(struct __sk_buff *skb, const struct tg_packet *pkt,
+					 const struct tg_ack *ack, struct tg_service *svc,
+					 struct tg_counter_row *row, bool may_wait)
+{
+	struct tg_agreed agreed = tg_cookie_agreed(
+		pkt->family, tg_cookie_claimed_bits(ack->cookie, ack->ts_ok), ack->ts_ok);
 	struct bpf_sock *sk = tg_socket_find(skb, pkt);
+	int err;
 
 	if (!sk) {
 		tg_count(row, TG_COUNT_ack_no_listener);
-		return;
+		return false;
 	}
 	if (sk->state != BPF_TCP_LISTEN) {
 		tg_count(row, TG_COUNT_ack_existing);
-	} else if (tg_adopt(skb, sk, pkt, ack, svc) == 0) {
-		tg_count(row, TG_COUNT_cookie_valid);
-		tg_count(row, TG_COUNT_adopted);
-	} else {
-		/* An MPTCP listener, say. Its SYNs are the kernel's from now on. */
-		tg_count(row, TG_COUNT_cookie_valid);
-		tg_count(row, TG_COUNT_adopt_failed);
-		svc->listener = TG_LISTENER_REFUSED;
+		bpf_sk_release(sk);
+		return false;
 	}
+	if (tg_recently_adopted(ack->cookie.isn) && may_wait) {
+		bpf_sk_release(sk);
+		return true;
+	}
+	err = tg_adopt(skb, sk, ack, &agreed, svc);
 	bpf_sk_release(sk);
+	tg_count(row, TG_COUNT_cookie_valid);
+	tg_count(row, err ? TG_COUNT_adopt_failed : TG_COUNT_adopted);
+	/* An MPTCP listener, say: its SYNs are the kernel's from now on. Any other
+	 * error (no memory) is of the moment; the client's next segment tries again. */
+	if (err == -TG_EINVAL && tg_host_offers(svc, &agreed))
+		svc->listener = TG_LISTENER_REFUSED;
+	return false;
 }
 
 /* What the ACK's options say. False if they lie about their length. */
@@ -95,6 +127,8 @@ static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_p
 	struct tg_options_cursor c;
 	struct tg_tcp_options o = {};
 
+	if (!tg_host_ack_is_whole(pkt, skb->len))
+		return false;
 	ack->cookie.isn = pkt->ack - 1;
 	ack->ts_ok = false;
 	if (len == 0)
@@ -116,8 +150,9 @@ static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_p
 	return true;
 }
 
-static __always_inline void tg_ack_handle(struct __sk_buff *skb, const struct tg_host_settings *settings,
-					  const struct tg_packet *pkt, __u32 id)
+/* True if the packet has to come again. */
+static __always_inline bool tg_ack_handle(struct __sk_buff *skb, const struct tg_host_settings *settings,
+					  const struct tg_packet *pkt, __u32 id, bool may_wait)
 {
 	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
 	struct tg_counter_row *row = tg_counter_row_get(id);
@@ -126,15 +161,30 @@ static __always_inline void tg_ack_handle(struct __sk_buff *skb, const struct tg
 	bool maybe_live;
 
 	if (!svc || !row || svc->mode != TG_MODE_ALWAYS || !tg_ack_read(skb, pkt, &ack))
-		return;
+		return false;
 	/* On a live connection nearly no ACK is a cookie's: do not count those. */
 	maybe_live = tg_filter_may_exist(settings, tg_filter_at(settings, pkt));
 	result = tg_ack_verify(settings, pkt, &ack, !maybe_live);
 	if (result == TG_ACK_VALID)
-		tg_ack_adopt(skb, pkt, &ack, svc, row);
-	else if (!maybe_live)
+		return tg_ack_adopt(skb, pkt, &ack, svc, row, may_wait);
+	if (!maybe_live)
 		tg_count(row, result == TG_ACK_STALE ? TG_COUNT_cookie_stale
 						    : TG_COUNT_cookie_invalid);
+	return false;
+}
+
+/* True if the packet begins with its IP header. So it does, although the device
+ * is an Ethernet, after generic XDP has had to copy it: the copy's mac_len is 0
+ * (skb_pp_cow_data; seen on Linux 6.18). Costs a helper only where the receiver's
+ * MAC address begins like an IP header. */
+static __always_inline bool tg_skb_is_bare(struct __sk_buff *skb, const __u8 *data, const __u8 *end)
+{
+	__u32 ip[4], version = skb->protocol == TG_ETHERTYPE_IPV4 ? 4 : 6;
+
+	return data + sizeof(ip) <= end && data[0] >> 4 == version &&
+	       !bpf_skb_load_bytes_relative(skb, 0, ip, sizeof(ip), BPF_HDR_START_NET) &&
+	       tg_load32(data) == ip[0] && tg_load32(data + 4) == ip[1] &&
+	       tg_load32(data + 8) == ip[2] && tg_load32(data + 12) == ip[3];
 }
 
 SEC("tc")
@@ -142,8 +192,14 @@ int tg_host_tc(struct __sk_buff *skb)
 {
 	const struct tg_host_settings *settings;
 	struct tg_packet pkt = {};
+	bool second = skb->mark == TG_MARK_SECOND;
 	const __u8 *data, *end;
+	tg_ethertype type;
 	__u32 id, need;
+	bool bare;
+
+	if (second)
+		skb->mark = 0;
 
 	/* Headers may lie in page fragments: bring them to the linear part. */
 	need = skb->len < TG_HEADERS_MAX ? skb->len : TG_HEADERS_MAX;
@@ -156,15 +212,18 @@ int tg_host_tc(struct __sk_buff *skb)
 		data = (void *)(long)skb->data;
 		end = (void *)(long)skb->data_end;
 	}
-	if (tg_packet_parse(&pkt, data, end) != TG_PARSE_TCP || !tg_host_is_ack(&pkt))
+	bare = tg_skb_is_bare(skb, data, end);
+	type = bare ? (tg_ethertype)skb->protocol : tg_packet_ethernet(&pkt, data, end);
+	if (tg_packet_l3(&pkt, type, data, end) != TG_PARSE_TCP || !tg_host_is_ack(&pkt))
 		return TCX_NEXT;
 	settings = tg_settings_get();
 	if (!settings)
 		return TCX_NEXT;
 	id = tg_service_find(settings, &pkt);
-	if (id)
-		tg_ack_handle(skb, settings, &pkt, id);
-	return TCX_NEXT;
+	if (!id || !tg_ack_handle(skb, settings, &pkt, id, !second && !bare))
+		return TCX_NEXT;
+	skb->mark = TG_MARK_SECOND;
+	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 }
 
 char LICENSE[] SEC("license") = "GPL";

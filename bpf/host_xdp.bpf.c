@@ -27,40 +27,51 @@ static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
 	return met;
 }
 
-/* Turns the SYN in the frame of `frame_len` bytes into the answer. */
-static __always_inline int tg_syn_answer(struct xdp_md *ctx, const struct tg_packet *syn,
-					 __u32 frame_len, const struct tg_service *svc,
-					 __u64 epoch, const struct tg_siphash_key *key)
+/* The options of the SYN. False if they lie about their length. */
+static __always_inline bool tg_syn_options(struct xdp_md *ctx, const struct tg_packet *syn,
+					   struct tg_tcp_options *offered)
 {
-	struct tg_options_cursor options;
-	struct tg_tcp_options offered = {};
+	const __u8 *at = (void *)(long)ctx->data + syn->l4_off + TG_TCP_HDR_LEN;
+	const __u8 *end = (void *)(long)ctx->data_end;
+	struct tg_options_cursor c;
+
+	c.at = 0;
+	c.len = syn->tcp_hdr_len - TG_TCP_HDR_LEN;
+	if (TG_LIKELY(tg_tcp_options_common(at, c.len, end, offered)))
+		return true;
+	if (c.len > TG_TCP_OPTIONS_MAX_LEN)
+		return false;
+	if (c.len && bpf_xdp_load_bytes(ctx, syn->l4_off + TG_TCP_HDR_LEN, c.bytes, c.len))
+		return false;
+	return tg_options_read(&c, offered) == 0;
+}
+
+/* Turns the SYN in the frame of `frame_len` bytes into the answer. False if the
+ * frame cannot be given its length. */
+static __always_inline bool tg_syn_answer(struct xdp_md *ctx, const struct tg_packet *syn,
+					 __u32 frame_len, const struct tg_service *svc,
+					 const struct tg_tcp_options *offered, __u64 epoch,
+					 const struct tg_siphash_key *key)
+{
 	struct tg_synack answer;
 	struct tg_cookie cookie;
 	__u8 *data, *end;
 	int resize;
 
-	options.at = 0;
-	options.len = syn->tcp_hdr_len - TG_TCP_HDR_LEN;
-	if (options.len > TG_TCP_OPTIONS_MAX_LEN)
-		return -TG_EINVAL;
-	if (options.len && bpf_xdp_load_bytes(ctx, syn->l4_off + TG_TCP_HDR_LEN, options.bytes,
-					      options.len))
-		return -TG_EINVAL;
-	tg_options_read(&options, &offered);
-	answer = tg_synack_agree(syn, &offered, svc);
+	answer = tg_synack_agree(syn, offered, svc);
 	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
 
 	resize = (int)(syn->l3_off + tg_synack_len(syn, &answer)) - (int)frame_len;
 	if (resize && bpf_xdp_adjust_tail(ctx, resize))
-		return -TG_ENOENT;
+		return false;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
 	if (data + TG_ETH_HDR_LEN > end)
-		return -TG_ENOENT;
+		return false;
 	if (!tg_synack_write((struct tg_writer){data + syn->l3_off, end}, syn, &answer, cookie))
-		return -TG_ENOENT;
+		return false;
 	tg_ethernet_reflect(data);
-	return 0;
+	return true;
 }
 
 static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_host_settings *settings,
@@ -71,9 +82,9 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	__u32 frame_len = (__u32)bpf_xdp_get_buff_len(ctx);
 	const struct tg_siphash_key *key;
+	struct tg_tcp_options offered;
 	struct tg_decision d;
 	__u64 epoch;
-	int err;
 
 	if (!svc || !row || svc->mode == TG_MODE_OFF)
 		return XDP_PASS;
@@ -100,13 +111,16 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		tg_count(row, d.counter);
 		return d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 	}
-	err = tg_syn_answer(ctx, syn, frame_len, svc, epoch, key);
-	if (TG_UNLIKELY(err)) {
-		tg_count(row, err == -TG_EINVAL ? TG_COUNT_drop_malformed : TG_COUNT_drop_tx);
+	if (TG_UNLIKELY(!tg_syn_options(ctx, syn, &offered))) {
+		tg_count(row, TG_COUNT_drop_malformed);
 		return XDP_DROP;
 	}
-	tg_count(row, TG_COUNT_cookie_sent);
-	return XDP_TX;
+	d = tg_host_judge_options(&offered);
+	if (TG_LIKELY(d.verdict == TG_REPLY) &&
+	    !tg_syn_answer(ctx, syn, frame_len, svc, &offered, epoch, key))
+		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_tx);
+	tg_count(row, d.counter);
+	return d.verdict == TG_REPLY ? XDP_TX : d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 }
 
 SEC("xdp.frags")

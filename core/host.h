@@ -84,11 +84,36 @@ TG_INLINE struct tg_decision tg_host_judge_syn(const struct tg_packet *syn,
 	return TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
 }
 
+/* A SYN that would be answered, once its options are known. */
+TG_INLINE struct tg_decision tg_host_judge_options(const struct tg_tcp_options *offered)
+{
+	/* The kernel drops what is signed wrongly before it keeps anything of it. */
+	return offered->is_signed ? TG_DECIDE(TG_PASS, TG_COUNT_pass_signed)
+				  : TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
+}
+
 /* What happens to a SYN, or is counted, when no key of this epoch is loaded. */
 TG_INLINE struct tg_decision tg_host_judge_no_key(uint32_t stale_keys)
 {
 	return stale_keys == TG_STALE_DROP ? TG_DECIDE(TG_DROP, TG_COUNT_drop_no_key)
 					   : TG_DECIDE(TG_PASS, TG_COUNT_pass_no_key);
+}
+
+/* False for an ACK whose lengths lie, in a frame of `frame_len` bytes: the kernel
+ * will drop it, so it is neither adopted nor counted. */
+TG_INLINE bool tg_host_ack_is_whole(const struct tg_packet *ack, uint32_t frame_len)
+{
+	return ack->tcp_hdr_len >= TG_TCP_HDR_LEN && ack->tcp_hdr_len <= ack->l4_len &&
+	       ack->l4_off + ack->l4_len <= frame_len;
+}
+
+/* True if the service still offers what a cookie has agreed on. The kernel
+ * refuses to adopt what the system's settings no longer allow: that is not the
+ * listener's fault, if the cookie is older than the change. */
+TG_INLINE bool tg_host_offers(const struct tg_service *svc, const struct tg_agreed *agreed)
+{
+	return (!agreed->sack_ok || svc->sack) && (!agreed->ts_ok || svc->timestamps) &&
+	       (agreed->wscale == TG_WSCALE_NONE || svc->wscale != TG_WSCALE_NONE);
 }
 
 /* What an ACK says that may carry a cookie. */

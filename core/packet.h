@@ -192,32 +192,47 @@ TG_INLINE bool tg_ethertype_is_vlan(tg_ethertype type)
 	       type == TG_ETHERTYPE_QINQ1;
 }
 
-/* Parses the frame [data, end). */
-TG_INLINE enum tg_parse_result tg_packet_parse(struct tg_packet *pkt, const uint8_t *data,
-					       const uint8_t *end)
+/* Reads the Ethernet header and its tags; sets l3_off. The type of what follows,
+ * or 0 if the frame is cut. */
+TG_INLINE tg_ethertype tg_packet_ethernet(struct tg_packet *pkt, const uint8_t *data,
+					  const uint8_t *end)
 {
 	uint32_t off = TG_ETH_HDR_LEN;
 	tg_ethertype type;
 	int i;
 
 	if (data + TG_ETH_HDR_LEN > end)
-		return TG_PARSE_OTHER;
+		return 0;
 	pkt->group_frame = data[0] & 1;
 	type = tg_load16(data + 12);
 	for (i = 0; i < TG_VLAN_TAGS_MAX; i++) {
 		if (TG_LIKELY(!tg_ethertype_is_vlan(type)))
 			break;
 		if (data + off + TG_VLAN_TAG_LEN > end)
-			return TG_PARSE_OTHER;
+			return 0;
 		type = tg_load16(data + off + 2);
 		off += TG_VLAN_TAG_LEN;
 	}
 	pkt->l3_off = off;
+	return type;
+}
+
+/* Parses from l3_off on. */
+TG_INLINE enum tg_parse_result tg_packet_l3(struct tg_packet *pkt, tg_ethertype type,
+					    const uint8_t *data, const uint8_t *end)
+{
 	if (type == TG_ETHERTYPE_IPV4)
 		return tg_packet_ipv4(pkt, data, end);
 	if (type == TG_ETHERTYPE_IPV6)
 		return tg_packet_ipv6(pkt, data, end);
 	return TG_PARSE_OTHER;
+}
+
+/* Parses the frame [data, end). */
+TG_INLINE enum tg_parse_result tg_packet_parse(struct tg_packet *pkt, const uint8_t *data,
+					       const uint8_t *end)
+{
+	return tg_packet_l3(pkt, tg_packet_ethernet(pkt, data, end), data, end);
 }
 
 /* A source that cannot be a client: unspecified or 0/8, loopback, multicast,

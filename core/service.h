@@ -51,9 +51,17 @@ struct tg_prefix_key {
 };
 _Static_assert(sizeof(struct tg_prefix_key) == 24, "map ABI");
 
-/* A port's entry in the port table: 0 if nobody protects it; else the id of the
- * service for every address (0: none), and whether some prefixes have their own. */
-#define TG_PORT_HAS_PREFIXES 0x80000000U
+/* A port's entry in the port table: 0 if the gate has never heard of it; else the
+ * id of the service for every address (0: none) and these flags.
+ *
+ *    31         30        29                  15             0
+ *   +----------+---------+------+------------+----------------+
+ *   | PREFIXES | WATCHED | SEED |     0      |   service id   |
+ *   +----------+---------+------+------------+----------------+
+ */
+#define TG_PORT_HAS_PREFIXES 0x80000000U /* some prefixes have a service of their own */
+#define TG_PORT_WATCHED 0x40000000U      /* its sockets are in the socket filter, service or not */
+#define TG_PORT_SEED 0x20000000U         /* the iterator shall put those that exist there */
 #define TG_PORT_SERVICE(entry) ((entry) & 0xffffU)
 
 TG_INLINE union tg_addr tg_addr_mask(union tg_addr a, uint8_t family, uint8_t len)

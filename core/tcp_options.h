@@ -19,6 +19,8 @@ enum tg_tcp_option_kind {
 	TG_TCPOPT_WSCALE = 3,    /* RFC 7323, length 3 */
 	TG_TCPOPT_SACK_OK = 4,   /* RFC 2018, length 2 */
 	TG_TCPOPT_TIMESTAMP = 8, /* RFC 7323, length 10 */
+	TG_TCPOPT_MD5 = 19,      /* RFC 2385 */
+	TG_TCPOPT_AO = 29,       /* RFC 5925 */
 };
 
 #define TG_TCP_OPTIONS_MAX_LEN 40
@@ -32,6 +34,7 @@ struct tg_tcp_options {
 	uint8_t wscale; /* 0-14, or TG_WSCALE_NONE */
 	bool sack_ok;
 	bool ts_ok;
+	bool is_signed; /* TCP-MD5 or TCP-AO: an answer without a signature is worth nothing */
 };
 
 /* The options of one segment, copied out of it by the plane, and the bounded
@@ -142,6 +145,8 @@ TG_INLINE bool tg_tcp_option_next(struct tg_options_cursor *c, struct tg_tcp_opt
 		o->ts_ok = true;
 		o->tsval = tg_options_peek32(c, 2);
 		o->tsecr = tg_options_peek32(c, 6);
+	} else if (kind == TG_TCPOPT_MD5 || kind == TG_TCPOPT_AO) {
+		o->is_signed = true;
 	}
 	c->at += len;
 	return true;
@@ -163,6 +168,45 @@ TG_INLINE struct tg_tcp_options tg_tcp_options_parse(struct tg_options_cursor *c
 		if (!tg_tcp_option_word(c, &o) && !tg_tcp_option_next(c, &o))
 			break;
 	return o;
+}
+
+/* Options of a SYN laid out as Linux, Android, Windows and FreeBSD lay them out,
+ * read straight from the packet: 20 bytes with timestamps, 12 without. False if
+ * they are anything else; then the whole list has to be parsed. `at` is where the
+ * options begin, `len` their length, `end` the end of the memory. */
+TG_INLINE bool tg_tcp_options_common(const uint8_t *at, uint32_t len, const uint8_t *end,
+				     struct tg_tcp_options *o)
+{
+	const uint32_t nop_wscale = TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_WSCALE, 3, 0);
+	const uint32_t nop_nop_sack = TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP, TG_TCPOPT_SACK_OK, 2);
+	uint32_t mss, wscale;
+
+	if (len == 20 && at + 20 <= end) {
+		if (tg_load32(at + 4) != TG_WIRE32(TG_TCPOPT_SACK_OK, 2, TG_TCPOPT_TIMESTAMP, 10))
+			return false;
+		wscale = tg_load32(at + 16);
+		o->ts_ok = true;
+		o->tsval = tg_swap32(tg_load32(at + 8));
+		o->tsecr = tg_swap32(tg_load32(at + 12));
+	} else if (len == 12 && at + 12 <= end) {
+		wscale = tg_load32(at + 4);
+		if (wscale == nop_nop_sack)
+			wscale = tg_load32(at + 8);
+		else if (tg_load32(at + 8) != nop_nop_sack)
+			return false;
+		o->ts_ok = false;
+	} else {
+		return false;
+	}
+	o->is_signed = false;
+	mss = tg_load32(at);
+	if ((mss & 0xffff) != TG_WIRE32(TG_TCPOPT_MSS, 4, 0, 0) || mss >> 16 == 0 ||
+	    (wscale & 0xffffff) != nop_wscale)
+		return false;
+	o->mss = tg_swap16(mss >> 16);
+	o->wscale = wscale >> 24 > TG_WSCALE_MAX ? TG_WSCALE_MAX : (uint8_t)(wscale >> 24);
+	o->sack_ok = true;
+	return true;
 }
 
 /* The first three words of options as nearly every sender lays out timestamps

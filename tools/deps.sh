@@ -13,7 +13,8 @@ lab="nginx=nginx nftables=nft iproute2=ss"
 bpf="clang-19=clang-19 llvm-19=llvm-strip-19 libbpf-dev=/usr/include/bpf/bpf_helpers.h libc6-dev=/usr/include/stdio.h"
 native="gcc=gcc libc6-dev=/usr/include/stdio.h clang-19=clang-19
     libclang-rt-19-dev=/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.fuzzer-$(uname -m).a
-    gcc-arm-none-eabi=arm-none-eabi-gcc"
+    gcc-arm-none-eabi=arm-none-eabi-gcc libcmocka-dev=/usr/include/cmocka.h
+    python3=python3 libssl3=/usr/lib/$(uname -m)-linux-gnu/libcrypto.so.3"
 
 wanted=
 for set in "$@"; do

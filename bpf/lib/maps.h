@@ -86,6 +86,18 @@ struct {
 	__type(value, __u64);
 } tg_socket_bits SEC(".maps");
 
+/* The cookies that this CPU has handed to the kernel last, by their low bits. Not
+ * a memory of connections: it only tells, within one batch of frames, that the
+ * kernel is about to have a socket. */
+#define TG_RECENT_SLOTS 256
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TG_RECENT_SLOTS);
+	__type(key, __u32);
+	__type(value, __u32); /* ISN */
+} tg_recent SEC(".maps");
+
 /* By service id; id 0 counts what belongs to no service. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

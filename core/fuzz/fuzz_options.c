@@ -23,6 +23,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	o = tg_tcp_options_parse(c);
 	PROMISE(c->at <= size || size > TG_TCP_OPTIONS_MAX_LEN);
 	PROMISE(o.wscale <= TG_WSCALE_NONE);
+	{ /* the short way says what the long way says, or nothing */
+		struct tg_tcp_options quick = {.wscale = TG_WSCALE_NONE};
+
+		if (tg_tcp_options_common(c->bytes, c->len, c->bytes + size, &quick))
+			PROMISE(quick.mss == o.mss && quick.wscale == o.wscale &&
+				quick.sack_ok == o.sack_ok && quick.ts_ok == o.ts_ok &&
+				(!o.ts_ok || (quick.tsval == o.tsval && quick.tsecr == o.tsecr)));
+	}
 #ifdef TG_FUZZ_CANARY
 	PROMISE(!(o.ts_ok && o.sack_ok));
 #endif

@@ -129,6 +129,23 @@ static void every_bit_counts(void **state)
 		assert_true(same[bit] <= 4);
 }
 
+/* One bit of the bitmap for each cell, none for two. */
+static void bits_are_one_to_one(void **state)
+{
+	static uint64_t words[TG_FILTER_WORDS];
+	uint32_t cell;
+
+	(void)state;
+	memset(words, 0, sizeof(words));
+	for (cell = 0; cell < TG_FILTER_CELLS; cell++) {
+		struct tg_filter_index i = {cell, 0};
+
+		assert_true(tg_filter_word(i) < TG_FILTER_WORDS);
+		assert_false(words[tg_filter_word(i)] & tg_filter_bit(i));
+		words[tg_filter_word(i)] |= tg_filter_bit(i);
+	}
+}
+
 static void cells(void **state)
 {
 	(void)state;
@@ -159,6 +176,7 @@ int tg_test_filter(void)
 		cmocka_unit_test(spreads_neighbours_evenly),
 		cmocka_unit_test(collisions_depend_on_the_key),
 		cmocka_unit_test(every_bit_counts),
+		cmocka_unit_test(bits_are_one_to_one),
 		cmocka_unit_test(cells),
 		cmocka_unit_test(ticks),
 	};

@@ -81,7 +81,7 @@ static void lies_end_the_list(void **state)
 	assert_int_equal(PARSE("\xfd\x07\x02\x04\x05\xb4").mss, 0); /* one past the end */
 	assert_int_equal(PARSE("\xfd\x06\x02\x04\x05\xb4").mss, 0); /* hidden inside */
 	assert_int_equal(PARSE("\xfd\x02\x02\x04\x05\xb4").mss, 1460);
-	assert_int_equal(PARSE("\x00\x02\x04\x05\xb4").mss, 0); /* end of list */
+	assert_int_equal(PARSE("\x00\x02\x02\x04\x05\xb4").mss, 0); /* end of list */
 	assert_false(PARSE("\x08\x0a\x01\x02\x03\x04\x05\x06\x07").ts_ok);
 	assert_int_equal(PARSE("\x02").mss, 0);
 	assert_int_equal(PARSE("\x02\x04\x05").mss, 0);

@@ -256,6 +256,20 @@ static void v6_chain_length(void **state)
 	}
 }
 
+/* An extension header that ends behind the payload, with a TCP header lying there. */
+static void v6_extension_beyond_payload(void **state)
+{
+	struct frame f = v6_syn(60, "\x06\x01\x01\x0c\0\0\0\0\0\0\0\0\0\0\0\0", 16);
+	struct tg_packet p;
+
+	(void)state;
+	assert_int_equal(parse(&f, &p), TG_PARSE_TCP);
+	for (f.bytes[19] = 1; f.bytes[19] < 16; f.bytes[19]++)
+		assert_int_equal(parse(&f, &p), TG_PARSE_OTHER);
+	f.bytes[19] = 16;
+	assert_int_equal(parse(&f, &p), TG_PARSE_CUT_TCP);
+}
+
 /* Length 0 is a jumbogram or a joined segment of established traffic (BIG TCP):
  * once judged "cut inside the TCP header" and dropped. */
 static void v6_length_zero_is_not_malformed(void **state)
@@ -349,6 +363,7 @@ int tg_test_packet(void)
 		cmocka_unit_test(v4_fragments),
 		cmocka_unit_test(v6_extension_headers),
 		cmocka_unit_test(v6_chain_length),
+		cmocka_unit_test(v6_extension_beyond_payload),
 		cmocka_unit_test(v6_length_zero_is_not_malformed),
 		cmocka_unit_test(sources),
 		cmocka_unit_test(groups),

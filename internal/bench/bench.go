@@ -62,7 +62,9 @@ type Result struct {
 	NsTotal                map[string]float64 `json:"ns_total"`
 	SynPpsOneCore          map[string]float64 `json:"syn_pps_one_core"`
 	SynPpsRatio            map[string]float64 `json:"syn_pps_host_over"`
-	EstablishedNsAbovePass map[string]float64 `json:"established_ns_above_pass"`
+	// Both programs of the receive path together, for one packet; and each.
+	EstablishedNsAbovePass float64            `json:"established_ns_above_pass"`
+	EstablishedNsByProgram map[string]float64 `json:"established_ns_above_pass_by_program"`
 	GoodputRatio           float64            `json:"goodput_ratio"`
 	GoodputRatioNoXDP      float64            `json:"goodput_ratio_no_xdp"`
 	GoodputGbps            map[string]float64 `json:"goodput_gbps"`

@@ -26,7 +26,7 @@ func measureEstablished(_ context.Context, opt Options, _ *lab.Rig, res *Result)
 		return err
 	}
 	defer yard.Close()
-	gate, err := newGate(1)
+	gate, err := newGate(0)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func measureEstablished(_ context.Context, opt Options, _ *lab.Rig, res *Result)
 		return err
 	}
 	xdp, tc := gate.Programs()
-	res.EstablishedNsAbovePass = map[string]float64{}
+	res.EstablishedNsByProgram = map[string]float64{}
 	for name, pair := range map[string][2]*ebpf.Program{
 		"xdp": {xdp, yard.TgBenchPass},
 		"tc":  {tc, yard.TgBenchTc},
@@ -52,10 +52,10 @@ func measureEstablished(_ context.Context, opt Options, _ *lab.Rig, res *Result)
 			}
 			above = append(above, ours-pass)
 		}
-		res.EstablishedNsAbovePass[name] = spread(above).Median
+		res.EstablishedNsByProgram[name] = spread(above).Median
 		res.Spreads["established_ns_above_pass "+name] = spread(above)
 	}
-	res.EstablishedNsAbovePass["both"] = res.EstablishedNsAbovePass["xdp"] + res.EstablishedNsAbovePass["tc"]
+	res.EstablishedNsAbovePass = res.EstablishedNsByProgram["xdp"] + res.EstablishedNsByProgram["tc"]
 	return nil
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 // newGate loads the host gate's programs as `tidegate run` would fill them, with
-// `services` services on port 80. More than one: each protects one address, and
-// the lab's addresses are the last of them.
+// `services` services on port 80, each for one address; the lab's addresses are
+// the last one's. 0: one service for every address.
 func newGate(services int) (*plane.Plane, error) {
 	p, err := plane.Load(plane.Options{KeySlots: 1024})
 	if err != nil {
@@ -54,7 +54,7 @@ var labAddresses = []netip.Addr{netip.MustParseAddr("198.18.0.80"), netip.MustPa
 func benchServices(n int) []plane.Target {
 	entry := plane.Service{MssV4: 1460, MssV6: 1440, Window: 64240, Wscale: 7, Sack: 1,
 		Timestamps: 1, Ecn: 1, Mode: plane.ModeAlways}
-	if n == 1 {
+	if n == 0 {
 		return []plane.Target{{ID: 1, Ports: [][2]uint16{{80, 80}}, Service: entry,
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}}
 	}

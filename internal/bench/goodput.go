@@ -26,7 +26,7 @@ func measureGoodput(ctx context.Context, opt Options, rig *lab.Rig, res *Result)
 		return err
 	}
 	defer yard.Close()
-	gate, err := newGate(1)
+	gate, err := newGate(0)
 	if err != nil {
 		return err
 	}

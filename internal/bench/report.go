@@ -16,8 +16,8 @@ func (r *Result) Print(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.0f\t%s\n", k.name, r.NsTotal["drop-"+k.name], r.NsTotal["reflect-"+k.name],
 			r.NsTotal["host-"+k.name], r.Spreads["ns_above_reflect host-"+k.name])
 	}
-	fmt.Fprintln(t, "\nSERVICES\tHOST ABOVE REFLECT ns")
-	for _, n := range []string{"1", "100", "10000"} {
+	fmt.Fprintln(t, "\nSERVICES (any: one for every address)\tHOST ABOVE REFLECT ns")
+	for _, n := range []string{"any", "1", "100", "10000"} {
 		fmt.Fprintf(t, "%s\t%s\n", n, r.Spreads["ns_above_reflect services "+n])
 	}
 	fmt.Fprintln(t, "\nONE CORE\tSYN/s\tHOST IS TIMES AS FAST")

@@ -71,7 +71,7 @@ func measureSYN(ctx context.Context, opt Options, rig *lab.Rig, res *Result) err
 		return err
 	}
 	defer yard.Close()
-	gate, err := newGate(1)
+	gate, err := newGate(0)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func measureServices(ctx context.Context, opt Options, rig *lab.Rig, res *Result
 		return err
 	}
 	defer flood.Close()
-	counts := []int{1, 100, 10_000}
+	counts := []int{0, 1, 100, 10_000}
 	progs := make([]*ebpf.Program, len(counts))
 	for i, n := range counts {
 		gate, err := newGate(n)
@@ -165,12 +165,21 @@ func measureServices(ctx context.Context, opt Options, rig *lab.Rig, res *Result
 	}
 	res.NsAboveReflectServices = map[string]float64{}
 	for i, n := range counts {
-		name := fmt.Sprint(n)
+		name := serviceCountName(n)
 		above := differences(ns[i], ns[len(counts)])
 		res.NsAboveReflectServices[name] = spread(above).Median
 		res.Spreads["ns_above_reflect services "+name] = spread(above)
 	}
 	return nil
+}
+
+// serviceCountName: 0 is the one service for every address, found without a look
+// at the prefix table.
+func serviceCountName(n int) string {
+	if n == 0 {
+		return "any"
+	}
+	return fmt.Sprint(n)
 }
 
 func differences(a, b []float64) []float64 {

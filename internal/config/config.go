@@ -19,7 +19,8 @@ import (
 // Limits of a configuration. The maps of the packet paths are sized by them.
 const (
 	MaxServices      = 10_000
-	MaxPrefixLengths = 8 // different prefix lengths per address family
+	MaxPrefixLengths = 8       // different prefix lengths per address family
+	MaxPrefixEntries = 1 << 20 // prefixes times ports, tg_prefixes in bpf/lib/maps.h
 	MaxInterfaces    = 64
 	MaxKeyHorizon    = 24 * time.Hour
 

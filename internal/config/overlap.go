@@ -34,6 +34,7 @@ func (r *reader) checkServices(services []Service) {
 		}
 	}
 	r.checkLengths(services)
+	r.checkEntries(services)
 	r.checkOverlaps(services, claims)
 }
 
@@ -60,6 +61,26 @@ func (r *reader) checkOverlaps(services []Service, claims map[netip.Prefix][]cla
 			if c.ports.Last > widest.ports.Last {
 				widest = c
 			}
+		}
+	}
+}
+
+// checkEntries bounds the table in which every port of every prefix has an entry.
+func (r *reader) checkEntries(services []Service) {
+	total := 0
+	for i, s := range services {
+		everywhere := len(s.Prefixes) == 2 && s.Prefixes[0].Bits() == 0 && s.Prefixes[1].Bits() == 0
+		if everywhere { // both families: that takes no entry
+			continue
+		}
+		ports := 0
+		for _, p := range s.Ports {
+			ports += int(p.Last) - int(p.First) + 1
+		}
+		if total += ports * len(s.Prefixes); total > MaxPrefixEntries {
+			r.fail(s.Line, fmt.Sprintf("services[%d].ports", i), "prefixes times ports of all services up to here are %d and may be %d; name fewer ports, or leave prefixes out to protect every address",
+				total, MaxPrefixEntries)
+			return
 		}
 	}
 }

@@ -51,6 +51,19 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
+// Every port of every prefix has an entry in a table of the packet path.
+func TestPrefixEntries(t *testing.T) {
+	half := "192.0.2.0/28, 192.0.2.16/28, 192.0.2.32/28, 192.0.2.48/28, 192.0.2.64/28, 192.0.2.80/28, 192.0.2.96/28, 192.0.2.112/28|1-65535"
+	other := strings.ReplaceAll(half, "192.0.2.", "198.51.100.")
+	for _, good := range [][]string{{half, other}, {"|1-65535", half}} {
+		if _, err := Parse("f.yaml", []byte(file(good...))); err != nil {
+			t.Error(err)
+		}
+	}
+	wantOneMistake(t, file(half, other, "203.0.113.0/24|1-65535"),
+		"f.yaml:6: services[2].ports: prefixes times ports of all services up to here are 1114095 and may be 1048576")
+}
+
 func TestDuplicateNames(t *testing.T) {
 	y := strings.ReplaceAll(file("|1", "|2"), "s1", "s0")
 	wantOneMistake(t, y, "f.yaml:5: services[1].name: s0 is the name of the service of line 4 too; choose another")

@@ -6,13 +6,10 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
-	"path/filepath"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/config"
 	"tidegate/internal/keys"
@@ -47,7 +44,9 @@ type gate struct {
 	settings plane.Settings
 	services *serviceSet
 	system   system
-	lastKey  uint64 // highest epoch whose key is loaded
+	local    []netip.Prefix // what the machine's own addresses are; nil: not asked
+	badSys   bool           // the system's values could not be read the last time
+	lastKey  uint64         // highest epoch whose key is loaded
 	modes    map[string]plane.XDPMode
 	started  time.Time
 }
@@ -76,7 +75,7 @@ func Run(ctx, force context.Context, opt Options) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer unlockInstance(lock)
 	g := &gate{opt: opt, log: opt.Log, cfg: cfg, started: time.Now()}
 	if err := g.start(); err != nil {
 		return err
@@ -105,7 +104,7 @@ func (g *gate) start() error {
 		return err
 	}
 	if g.system.syncookies == 0 {
-		return errors.New("net.ipv4.tcp_syncookies is 0: the kernel would refuse every connection made from a cookie; set it to 1 with `sysctl -w net.ipv4.tcp_syncookies=1`")
+		return errSyncookies
 	}
 	if g.secret, err = keys.LoadSecret(g.cfg.SecretFile); err != nil {
 		return err
@@ -149,9 +148,11 @@ func (g *gate) fill() error {
 		return err
 	}
 	g.services = newServiceSet()
+	g.services.rmemSeen[g.system.tcpRmem[1]] = true
 	g.services.assign(g.cfg.Services)
 	g.watchListeners()
-	return g.plane.SetServices(g.services.targets(g.cfg, g.system), &g.settings)
+	g.watchLocal()
+	return g.applyServices(g.cfg)
 }
 
 func (g *gate) setPolicy(cfg *config.Config) {
@@ -181,23 +182,30 @@ func (g *gate) loop(ctx context.Context) {
 	}
 }
 
+// errSyncookies: cookie_v4_check and cookie_v6_check look at the sysctl first.
+var errSyncookies = errors.New("net.ipv4.tcp_syncookies is 0: the kernel would refuse every connection made from a cookie; set it to 1 with `sysctl -w net.ipv4.tcp_syncookies=1`")
+
 func (g *gate) housekeep() error {
 	g.setClock()
-	errs := []error{g.loadKeys(time.Now()), g.plane.SetSettings(&g.settings)}
-	if g.watchListeners() {
-		errs = append(errs, g.writeServices())
+	errs := []error{g.loadKeys(time.Now())}
+	// In this order: what the system's values have mended must not be taken for a
+	// refusal by the look at the listeners.
+	if g.watchSystem() {
+		errs = append(errs, g.applyServices(g.cfg))
+	}
+	listening, local := g.watchListeners(), g.watchLocal()
+	if listening || local {
+		errs = append(errs, g.applyServices(g.cfg))
+	} else {
+		errs = append(errs, g.plane.SetSettings(&g.settings))
 	}
 	return errors.Join(errs...)
 }
 
-// writeServices writes every service's entry as it should be now.
-func (g *gate) writeServices() error {
-	for _, t := range g.services.targets(g.cfg, g.system) {
-		if err := g.plane.SetService(t.ID, t.Service); err != nil {
-			return err
-		}
-	}
-	return nil
+// applyServices brings the packet path to the configuration, the listeners and
+// the addresses as they are known now.
+func (g *gate) applyServices(cfg *config.Config) error {
+	return g.plane.SetServices(g.services.targets(cfg, g.system, g.local), &g.settings)
 }
 
 // reload applies a changed configuration, whole or not at all. What the packet
@@ -215,11 +223,14 @@ func (g *gate) reload() error {
 	old := g.cfg
 	g.cfg = cfg
 	g.setPolicy(cfg)
+	g.watchSystem()
 	g.watchListeners()
-	if err := g.plane.SetServices(g.services.targets(cfg, g.system), &g.settings); err != nil {
+	g.watchLocal()
+	if err := g.applyServices(cfg); err != nil {
 		g.cfg = old
+		g.setPolicy(old)
 		g.services.assign(old.Services)
-		return errors.Join(err, g.plane.SetServices(g.services.targets(old, g.system), &g.settings))
+		return errors.Join(err, g.applyServices(old))
 	}
 	for _, id := range removed {
 		if err := plane.ClearCounters(g.plane.Map("tg_counters"), id); err != nil {
@@ -246,21 +257,4 @@ func (g *gate) stop(force context.Context) error {
 	err = errors.Join(err, g.plane.Detach(), os.Remove(g.statePath()))
 	g.log.Info("stopped")
 	return err
-}
-
-// lockInstance makes sure that one process at a time owns an instance.
-func lockInstance(dir, instance string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	path := filepath.Join(dir, instance+".lock")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("instance %q is already running (%s is locked); stop it, or set another `instance:`", instance, path)
-	}
-	return f, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"net/netip"
 	"slices"
 
 	"tidegate/internal/config"
@@ -17,10 +18,13 @@ type serviceSet struct {
 	ids     map[string]uint32
 	reports map[string]listeners.Report
 	refused map[string][]uint32 // inodes of the listeners when the kernel refused one
+
+	rmemSeen map[int]bool // every default receive buffer since the start
 }
 
 func newServiceSet() *serviceSet {
-	return &serviceSet{map[string]uint32{}, map[string]listeners.Report{}, map[string][]uint32{}}
+	return &serviceSet{ids: map[string]uint32{}, reports: map[string]listeners.Report{},
+		refused: map[string][]uint32{}, rmemSeen: map[int]bool{defaultRmem: true}}
 }
 
 // assign numbers the services of a configuration and returns the numbers of
@@ -56,18 +60,50 @@ func (s *serviceSet) assign(services []config.Service) (removed []uint32) {
 	return removed
 }
 
-// targets lays the configuration out for the packet path.
-func (s *serviceSet) targets(cfg *config.Config, sys system) []plane.Target {
+// targets lays the configuration out for the packet path. A port of a service
+// that nobody listens on, while others of it are served, is left to the kernel,
+// which answers RST. local is nil, or what this machine's own addresses are: then
+// nothing else is protected.
+func (s *serviceSet) targets(cfg *config.Config, sys system, local []netip.Prefix) []plane.Target {
 	targets := make([]plane.Target, 0, len(cfg.Services))
 	for _, svc := range cfg.Services {
-		t := plane.Target{ID: s.ids[svc.Name], Prefixes: svc.Prefixes}
-		for _, r := range svc.Ports {
-			t.Ports = append(t.Ports, [2]uint16{r.First, r.Last})
+		t := plane.Target{ID: s.ids[svc.Name], Prefixes: svc.Prefixes, Service: s.entry(svc, sys)}
+		var missing []config.PortRange
+		if report := s.reports[svc.Name]; report.Status != listeners.None {
+			missing = report.Missing
 		}
-		t.Service = s.entry(svc, sys)
+		t.Ports, t.Watched = splitPorts(svc.Ports, missing)
 		targets = append(targets, t)
 	}
+	if local != nil {
+		targets = onlyLocal(targets, local)
+	}
 	return targets
+}
+
+// splitPorts divides ports into those that are served and those that are not.
+func splitPorts(ports, missing []config.PortRange) (served, unserved [][2]uint16) {
+	for _, r := range ports {
+		for first := int(r.First); first <= int(r.Last); {
+			gone := contains(missing, uint16(first))
+			last := first
+			for last < int(r.Last) && contains(missing, uint16(last+1)) == gone {
+				last++
+			}
+			run := [2]uint16{uint16(first), uint16(last)}
+			if gone {
+				unserved = append(unserved, run)
+			} else {
+				served = append(served, run)
+			}
+			first = last + 1
+		}
+	}
+	return served, unserved
+}
+
+func contains(ranges []config.PortRange, port uint16) bool {
+	return slices.ContainsFunc(ranges, func(r config.PortRange) bool { return r.Contains(port) })
 }
 
 // entry decides what the service's SYN-ACKs say. What is `auto` is what the
@@ -77,12 +113,15 @@ func (s *serviceSet) entry(svc config.Service, sys system) plane.Service {
 	e := plane.Service{
 		MssV4:      uint16(sys.mtu - 40),
 		MssV6:      uint16(sys.mtu - 60),
-		Wscale:     sys.wscale(report.Listeners),
-		Window:     sys.window(report.Listeners),
+		Wscale:     s.wscale(sys, report.Listeners),
+		Window:     s.window(sys, report.Listeners),
 		Sack:       flag(sys.sack),
 		Timestamps: flag(sys.timestamps),
 		Ecn:        flag(sys.ecn),
 		Listener:   s.listener(svc.Name, report),
+	}
+	if sys.syncookies == 0 {
+		e.Listener = plane.ListenerRefused
 	}
 	switch svc.Mode {
 	case config.ModeMonitor:
@@ -152,6 +191,9 @@ func (g *gate) noteRefusal(name string, report listeners.Report) (changed bool) 
 		g.log.Info("the refused listener is gone: answering SYNs again", "service", name)
 		return true
 	}
+	if g.system.syncookies == 0 {
+		return false // that is the refusal; it is no listener's fault
+	}
 	entry, err := g.plane.Service(g.services.ids[name])
 	if err != nil || entry.Listener != plane.ListenerRefused {
 		return false
@@ -190,36 +232,40 @@ func sameListeners(a, b listeners.Report) bool {
 }
 
 // wscale is the shift that the kernel would advertise: tcp_select_initial_window.
-func (s system) wscale(ls []listeners.Listener) uint8 {
-	if !s.windowScaling {
+func (s *serviceSet) wscale(sys system, ls []listeners.Listener) uint8 {
+	if !sys.windowScaling {
 		return plane.WScaleNone
 	}
-	space := max(s.rmemMax, s.tcpRmem[2])
-	if locked := s.lockedSpace(ls); locked > 0 {
+	space := max(sys.rmemMax, sys.tcpRmem[2])
+	if locked := smallestSpace(ls, func(l listeners.Listener) bool { return !s.rmemSeen[l.RcvBuf] }); locked > 0 {
 		space = min(space, locked)
 	}
 	return uint8(min(max(bits.Len(uint(space))-1-15, 0), 14))
 }
 
-// window is the unscaled window of the SYN-ACK, a whole number of segments.
-func (s system) window(ls []listeners.Listener) uint16 {
-	space := s.tcpRmem[1] / 2
-	if locked := s.lockedSpace(ls); locked > 0 {
-		space = locked
+// window is the unscaled window of the SYN-ACK, a whole number of segments. It
+// is up to one segment smaller than the kernel's, whose segments differ with the
+// family and with timestamps.
+func (s *serviceSet) window(sys system, ls []listeners.Listener) uint16 {
+	space := smallestSpace(ls, func(listeners.Listener) bool { return true })
+	if space == 0 {
+		space = sys.tcpRmem[1] / 2
 	}
-	mss := s.mtu - 40
-	return uint16(min(space/mss*mss, 65535/mss*mss))
+	space = min(space, 65535)
+	if mss := sys.mtu - 40; space > mss {
+		space = space / mss * mss
+	}
+	return uint16(space)
 }
 
-// lockedSpace is the smallest receive space of the listeners that set SO_RCVBUF
-// themselves; 0 if none did. Half of the buffer is room for data.
-func (s system) lockedSpace(ls []listeners.Listener) int {
+// smallestSpace is the smallest receive space of the chosen listeners, 0 if none
+// is chosen. Half of a buffer is room for data. Whether a listener has set
+// SO_RCVBUF, which bounds its window scale, the kernel does not tell: a buffer of
+// a size that was never the default has been set.
+func smallestSpace(ls []listeners.Listener, chosen func(listeners.Listener) bool) int {
 	smallest := 0
 	for _, l := range ls {
-		if l.RcvBuf == 0 || l.RcvBuf == s.tcpRmem[1] {
-			continue
-		}
-		if space := l.RcvBuf / 2; smallest == 0 || space < smallest {
+		if space := l.RcvBuf / 2; space > 0 && chosen(l) && (smallest == 0 || space < smallest) {
 			smallest = space
 		}
 	}

@@ -114,9 +114,9 @@ func (st *state) status(instance, stateDir string, pinned *plane.Pinned) (*Statu
 	out := &Status{Version: st.Version, Instance: instance, PID: st.PID, Started: st.Started,
 		Interfaces: st.Interfaces, XDP: st.XDP,
 		Epoch: keys.Epoch(time.Now(), time.Duration(st.EpochNs))}
-	lock, err := lockInstance(stateDir, instance)
-	if out.Running = err != nil; lock != nil {
-		lock.Close()
+	var err error
+	if out.Running, err = instanceLocked(stateDir, instance); err != nil {
+		return nil, err
 	}
 	last, err := pinned.LastKey()
 	if err != nil {

@@ -24,6 +24,7 @@ type system struct {
 	syncookies      int
 	netnsCookie     uint64
 	filterKeepTicks uint16
+	forwards        bool
 }
 
 const (
@@ -31,6 +32,7 @@ const (
 	timeWaitSeconds   = 60  // TCP_TIMEWAIT_LEN, include/net/tcp.h
 	minMTU            = 576 // RFC 791: below this nothing sensible can be told
 	defaultRmemMax    = 212992
+	defaultRmem       = 131072 // tcp_rmem[1] of a kernel that nobody has told otherwise
 )
 
 func readSystem(interfaces []string) (system, error) {
@@ -68,10 +70,37 @@ func readSystem(interfaces []string) (system, error) {
 	s.timestamps = ints["tcp_timestamps"] != 0
 	s.ecn = ints["tcp_ecn"] != 0
 	s.syncookies = ints["tcp_syncookies"]
+	s.forwards = forwards(interfaces)
 	// A closed socket waits in FIN-WAIT-2 and then in TIME-WAIT; one tick more,
 	// because the first one is cut short.
 	s.filterKeepTicks = uint16((ints["tcp_fin_timeout"]+timeWaitSeconds)/filterTickSeconds + 2)
 	return s, nil
+}
+
+// watchSystem looks whether interfaces or sysctls have other values than before;
+// true if the services' entries have to be written anew. What cannot be read
+// stays as it was.
+func (g *gate) watchSystem() (changed bool) {
+	now, err := readSystem(g.cfg.Interfaces)
+	if err != nil {
+		if !g.badSys {
+			g.log.Error("reading the system's values; those from before stay in use", "error", err)
+		}
+		g.badSys = true
+		return false
+	}
+	g.badSys = false
+	if now == g.system {
+		return false
+	}
+	if now.syncookies == 0 && g.system.syncookies != 0 {
+		g.log.Error("SYNs go to the kernel", "error", errSyncookies)
+	}
+	g.log.Info("the system's values have changed; SYN-ACKs follow", "mtu", now.mtu)
+	g.system = now
+	g.services.rmemSeen[now.tcpRmem[1]] = true
+	g.settings.FilterKeepTicks = max(g.settings.FilterKeepTicks, now.filterKeepTicks)
+	return true
 }
 
 func sysctlInts(name string, n int) ([]int, error) {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -170,6 +171,15 @@ func TestClientAddressesAreDistinctAndInside(t *testing.T) {
 			}
 			seen[a.String()] = true
 		}
+	}
+}
+
+func TestDisturbedLoadIsVoid(t *testing.T) {
+	if err := checkDisturbed(loadResult{LagMax: 900}, 2*time.Second, 1); err != nil {
+		t.Errorf("900 ms late, timeout 2 s: %v", err)
+	}
+	if err := checkDisturbed(loadResult{LagMax: 1100}, 2*time.Second, 1); !errors.Is(err, ErrDisturbed) {
+		t.Errorf("1.1 s late, timeout 2 s: %v, want ErrDisturbed", err)
 	}
 }
 

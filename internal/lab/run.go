@@ -74,6 +74,19 @@ func (o *Options) Validate() error {
 	return err
 }
 
+// ErrDisturbed voids an experiment in which the clients' own process stood
+// still: what they waited for was this machine, not the server.
+var ErrDisturbed = errors.New("disturbed by other work on this machine; run it again when it is quieter")
+
+// checkDisturbed refuses a load that began requests later than half their timeout.
+func checkDisturbed(l loadResult, timeout time.Duration, cpu int) error {
+	lag := time.Duration(l.LagMax * float64(time.Millisecond))
+	if lag <= timeout/2 {
+		return nil
+	}
+	return fmt.Errorf("the clients' process got no CPU time for %s (CPU %d): %w", lag.Round(time.Millisecond), cpu, ErrDisturbed)
+}
+
 // runEnv is what the parts of one experiment share.
 type runEnv struct {
 	opts     Options
@@ -176,6 +189,9 @@ func (env *runEnv) experiment(ctx context.Context, t *Topology) (_ *Result, err 
 	}
 	m, err := env.attack(ctx, t, flood, srv)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkDisturbed(m.load, o.Timeout, env.pin.Client); err != nil {
 		return nil, err
 	}
 	cookies, err := def.cookies(ctx, t)

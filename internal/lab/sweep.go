@@ -86,11 +86,18 @@ func RunSweep(ctx context.Context, o SweepOptions) (*Sweep, error) {
 				one := o.Base
 				one.Defence, one.Rate = d, rate
 				res, err := Run(ctx, one)
+				if errors.Is(err, ErrDisturbed) { // once more; then it is told
+					res, err = Run(ctx, one)
+				}
 				if ctx.Err() != nil {
 					return nil, errors.Join(ctx.Err(), err)
 				}
-				if err != nil {
+				if errors.Is(err, ErrDisturbed) {
+					p.Error = err.Error()
+				} else if err != nil {
 					failed[d] = err
+				}
+				if err != nil {
 					errs = append(errs, fmt.Errorf("%s at %s SYN/s: %w", d, rate, err))
 				}
 				p.Result = res

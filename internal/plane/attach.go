@@ -3,13 +3,14 @@ package plane
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,34 +32,47 @@ type AttachOptions struct {
 	CgroupRoot string // mount point of cgroup v2
 }
 
-// attachments are the links of one instance, pinned as
-// xdp-<interface>, tc-<interface> and sockops.
+// attachment is one pinned link.
+type attachment struct {
+	link   link.Link
+	path   string        // of the pin
+	before *ebpf.Program // what it ran, if it was taken over from an earlier process
+}
+
+// attachments are the links of one instance, pinned as xdp-<interface>,
+// tc-<interface> and sockops.
 type attachments struct {
 	dir     string
-	xdp, tc map[string]link.Link
-	sockops link.Link
+	xdp, tc map[string]*attachment // by interface
+	sockops *attachment
 }
 
 // Attach installs the programs: first what only listens (sock_ops, the socket
 // iterator), then TC, and XDP last, so that no cookie is sent before somebody
 // can honour it. Links that an earlier process of the instance left pinned are
 // taken over and change their program in one step. It returns the XDP mode in
-// use for each interface. On failure, what this call attached is taken off.
+// use for each interface. On failure, what this call attached is taken off, and
+// what it took over has its former program back.
 func (p *Plane) Attach(o AttachOptions) (map[string]XDPMode, error) {
 	p.dir = PinDir(o.BPFFS, o.Instance)
+	if err := p.refuseForeign(o.Instance); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("pin directory: %w; is a BPF file system mounted at %s?", err, o.BPFFS)
 	}
-	p.links = &attachments{dir: p.dir, xdp: map[string]link.Link{}, tc: map[string]link.Link{}}
+	p.links = &attachments{dir: p.dir, xdp: map[string]*attachment{}, tc: map[string]*attachment{}}
 	modes, err := p.attachAll(o)
+	if err == nil {
+		err = p.pinMaps()
+	}
 	if err != nil {
-		_ = p.Detach()
+		p.links.undo()
+		p.links = nil
+		_ = os.Remove(p.dir) // succeeds only if nothing was there before
 		return nil, err
 	}
-	if err := p.pinMaps(); err != nil {
-		_ = p.Detach()
-		return nil, err
-	}
+	p.links.commit(o.Interfaces)
 	return modes, nil
 }
 
@@ -71,11 +85,11 @@ func (p *Plane) attachAll(o AttachOptions) (map[string]XDPMode, error) {
 		}
 		devices[name] = dev.Index
 	}
-	p.links.dropStale(devices)
+	p.links.dropDead(devices)
 	if err := p.attachSockops(o.CgroupRoot); err != nil {
 		return nil, err
 	}
-	if err := p.seedSocketFilter(); err != nil {
+	if err := p.startWatching(); err != nil {
 		return nil, err
 	}
 	for name, index := range devices {
@@ -85,18 +99,17 @@ func (p *Plane) attachAll(o AttachOptions) (map[string]XDPMode, error) {
 	}
 	modes := map[string]XDPMode{}
 	for name, index := range devices {
-		mode, err := p.attachXDP(name, index, o.XDPMode)
-		if err != nil {
+		if err := p.attachXDP(name, index, o.XDPMode); err != nil {
 			return nil, err
 		}
-		modes[name] = mode
+		modes[name] = attachedMode(index)
 	}
 	return modes, nil
 }
 
 // takeOver gives the pinned link, if there is one that still works, the new
 // program. nil, nil if there is none.
-func takeOver(path string, prog *ebpf.Program) (link.Link, error) {
+func takeOver(path string, prog *ebpf.Program) (*attachment, error) {
 	l, err := link.LoadPinnedLink(path, nil)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -104,110 +117,130 @@ func takeOver(path string, prog *ebpf.Program) (link.Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pinned link %s: %w; remove that file and start again", path, err)
 	}
-	if err := l.Update(prog); err != nil { // its interface is gone, or the kind has changed
+	before, err := programOf(l)
+	if err == nil {
+		err = l.Update(prog)
+	}
+	if err != nil { // its interface is gone, or the kind has changed
 		l.Close()
 		return nil, os.Remove(path)
 	}
-	return l, nil
+	return &attachment{link: l, path: path, before: before}, nil
+}
+
+func programOf(l link.Link) (*ebpf.Program, error) {
+	info, err := l.Info()
+	if err != nil {
+		return nil, err
+	}
+	return ebpf.NewProgramFromID(info.Program)
+}
+
+// pinNew pins a link that was just made.
+func pinNew(l link.Link, path string) (*attachment, error) {
+	if err := l.Pin(path); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("pin %s: %w", path, err)
+	}
+	return &attachment{link: l, path: path}, nil
 }
 
 func (p *Plane) attachSockops(cgroup string) error {
 	path := filepath.Join(p.dir, "sockops")
-	l, err := takeOver(path, p.sockops)
+	a, err := takeOver(path, p.sockops)
 	if err != nil {
 		return err
 	}
-	if l == nil {
-		l, err = link.AttachCgroup(link.CgroupOptions{
+	if a == nil {
+		l, err := link.AttachCgroup(link.CgroupOptions{
 			Path: cgroup, Attach: ebpf.AttachCGroupSockOps, Program: p.sockops})
 		if err != nil {
 			return fmt.Errorf("sock_ops on %s: %w", cgroup, err)
 		}
-		if err := l.Pin(path); err != nil {
-			l.Close()
-			return fmt.Errorf("pin %s: %w", path, err)
+		if a, err = pinNew(l, path); err != nil {
+			return err
 		}
 	}
-	p.links.sockops = l
-	return nil
-}
-
-// seedSocketFilter walks the namespace's TCP sockets once.
-func (p *Plane) seedSocketFilter() error {
-	l, err := link.AttachIter(link.IterOptions{Program: p.iter})
-	if err != nil {
-		return fmt.Errorf("TCP iterator: %w", err)
-	}
-	defer l.Close()
-	r, err := l.Open()
-	if err != nil {
-		return fmt.Errorf("TCP iterator: %w", err)
-	}
-	defer r.Close()
-	if _, err := io.Copy(io.Discard, r); err != nil {
-		return fmt.Errorf("TCP iterator: %w", err)
-	}
+	p.links.sockops = a
 	return nil
 }
 
 func (p *Plane) attachTC(name string, index int) error {
-	path := filepath.Join(p.dir, "tc-"+name)
-	l, err := takeOver(path, p.tc)
+	path := filepath.Join(p.dir, pinName("tc", name))
+	a, err := takeOver(path, p.tc)
 	if err != nil {
 		return err
 	}
-	if l == nil {
-		l, err = link.AttachTCX(link.TCXOptions{Interface: index, Program: p.tc,
+	if a == nil {
+		l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: p.tc,
 			Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
 		if err != nil {
 			return fmt.Errorf("interface %s: TCX ingress: %w", name, err)
 		}
-		if err := l.Pin(path); err != nil {
-			l.Close()
-			return fmt.Errorf("pin %s: %w", path, err)
+		if a, err = pinNew(l, path); err != nil {
+			return err
 		}
 	}
-	p.links.tc[name] = l
+	p.links.tc[name] = a
 	return nil
 }
 
-func (p *Plane) attachXDP(name string, index int, want XDPMode) (XDPMode, error) {
-	path := filepath.Join(p.dir, "xdp-"+name)
-	l, err := takeOver(path, p.xdp)
+func (p *Plane) attachXDP(name string, index int, want XDPMode) error {
+	path := filepath.Join(p.dir, pinName("xdp", name))
+	a, err := takeOver(path, p.xdp)
 	if err != nil {
-		return "", err
+		return err
 	}
-	mode := want
-	if l == nil {
-		if l, mode, err = newXDPLink(p.xdp, name, index, want); err != nil {
-			return "", err
+	if a != nil && want != XDPAuto && attachedMode(index) != want {
+		// A link keeps its mode for life, and a device takes only one at a time: for
+		// a moment SYNs go to the kernel.
+		if err := a.detach(); err != nil {
+			return err
 		}
-		if err := l.Pin(path); err != nil {
-			l.Close()
-			return "", fmt.Errorf("pin %s: %w", path, err)
+		a = nil
+	}
+	if a == nil {
+		l, err := newXDPLink(p.xdp, name, index, want)
+		if err != nil {
+			return err
+		}
+		if a, err = pinNew(l, path); err != nil {
+			return err
 		}
 	}
-	p.links.xdp[name] = l
-	return mode, nil
+	p.links.xdp[name] = a
+	return nil
 }
 
-func newXDPLink(prog *ebpf.Program, name string, index int, want XDPMode) (link.Link, XDPMode, error) {
+// attachedMode asks the kernel in which mode a device runs its XDP program.
+func attachedMode(index int) XDPMode {
+	dev, err := netlink.LinkByIndex(index)
+	if err != nil || dev.Attrs().Xdp == nil {
+		return ""
+	}
+	if dev.Attrs().Xdp.AttachMode == nl.XDP_ATTACHED_SKB {
+		return XDPGeneric
+	}
+	return XDPNative
+}
+
+func newXDPLink(prog *ebpf.Program, name string, index int, want XDPMode) (link.Link, error) {
 	var nativeErr error
 	if want != XDPGeneric {
 		l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: index, Flags: link.XDPDriverMode})
 		if err == nil {
-			return l, XDPNative, nil
+			return l, nil
 		}
 		nativeErr = err
-		if want == XDPNative || errors.Is(err, unix.EBUSY) {
-			return nil, "", explainXDP(name, err)
+		if want == XDPNative || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
+			return nil, explainXDP(name, err)
 		}
 	}
 	l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: index, Flags: link.XDPGenericMode})
 	if err != nil {
-		return nil, "", explainXDP(name, errors.Join(nativeErr, err))
+		return nil, explainXDP(name, errors.Join(nativeErr, err))
 	}
-	return l, XDPGeneric, nil
+	return l, nil
 }
 
 func explainXDP(name string, err error) error {
@@ -215,113 +248,4 @@ func explainXDP(name string, err error) error {
 		return fmt.Errorf("interface %s: another XDP program is attached; take it off with `ip link set dev %s xdp off`, or leave %s out", name, name, name)
 	}
 	return fmt.Errorf("interface %s: XDP: %w; xdp_mode: generic works on every driver", name, err)
-}
-
-// pinMaps pins the maps that `status` and a later process read.
-func (p *Plane) pinMaps() error {
-	for name, m := range p.maps {
-		path := filepath.Join(p.dir, name)
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		if err := m.Pin(path); err != nil {
-			return fmt.Errorf("pin %s: %w", path, err)
-		}
-	}
-	return nil
-}
-
-// DetachXDP stops answering SYNs; ACKs are still verified.
-func (p *Plane) DetachXDP() error {
-	if p.links == nil {
-		return nil
-	}
-	return detachAll(p.links.xdp)
-}
-
-// Detach takes everything off and removes the pins. Safe to call twice.
-func (p *Plane) Detach() error {
-	if p.links == nil {
-		return nil
-	}
-	errs := []error{detachAll(p.links.xdp), detachAll(p.links.tc)}
-	if p.links.sockops != nil {
-		errs = append(errs, detachLink(p.links.sockops))
-		p.links.sockops = nil
-	}
-	return errors.Join(append(errs, os.RemoveAll(p.dir))...)
-}
-
-func detachAll(links map[string]link.Link) error {
-	var errs []error
-	for name, l := range links {
-		errs = append(errs, detachLink(l))
-		delete(links, name)
-	}
-	return errors.Join(errs...)
-}
-
-// detachLink removes the pin and closes the last handle, which detaches.
-func detachLink(l link.Link) error {
-	err := l.Unpin()
-	return errors.Join(err, l.Close())
-}
-
-func (a *attachments) close() {
-	for _, set := range []map[string]link.Link{a.xdp, a.tc} {
-		for _, l := range set {
-			l.Close()
-		}
-	}
-	if a.sockops != nil {
-		a.sockops.Close()
-	}
-}
-
-// dropStale removes pinned links of interfaces that this start does not name, or
-// that belong to another device than the one that has the name now.
-func (a *attachments) dropStale(devices map[string]int) {
-	entries, err := os.ReadDir(a.dir)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		kind, name, ok := cutKind(e.Name())
-		if !ok {
-			continue
-		}
-		path := filepath.Join(a.dir, e.Name())
-		index, wanted := devices[name]
-		if !wanted || linkIfindex(path, kind) != index {
-			_ = os.Remove(path) // the last reference: the kernel detaches it
-		}
-	}
-}
-
-func cutKind(file string) (kind, name string, ok bool) {
-	for _, kind := range []string{"xdp", "tc"} {
-		if len(file) > len(kind)+1 && file[:len(kind)+1] == kind+"-" {
-			return kind, file[len(kind)+1:], true
-		}
-	}
-	return "", "", false
-}
-
-func linkIfindex(path, kind string) int {
-	l, err := link.LoadPinnedLink(path, nil)
-	if err != nil {
-		return -1
-	}
-	defer l.Close()
-	info, err := l.Info()
-	if err != nil {
-		return -1
-	}
-	if x := info.XDP(); kind == "xdp" && x != nil {
-		return int(x.Ifindex)
-	}
-	if x := info.TCX(); kind == "tc" && x != nil {
-		return int(x.Ifindex)
-	}
-	return -1
 }

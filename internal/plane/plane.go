@@ -41,6 +41,8 @@ const (
 	WScaleNone = 15
 
 	portHasPrefixes = 0x8000_0000
+	portWatched     = 0x4000_0000
+	portSeed        = 0x2000_0000
 	prefixLenEnd    = 255
 )
 
@@ -56,6 +58,7 @@ type Plane struct {
 	maps                   map[string]*ebpf.Map
 	links                  *attachments
 	filled                 tables // what SetServices has put into the maps
+	watching               bool   // sock_ops is attached and the socket filter is seeded
 }
 
 // Options say how a plane is made.
@@ -175,5 +178,5 @@ func explain(err error) error {
 
 // PinDir is where an instance's maps and links are pinned.
 func PinDir(bpffs, instance string) string {
-	return filepath.Join(bpffs, "tidegate", instance)
+	return filepath.Join(bpffs, "tidegate", escapePin.Replace(instance))
 }

@@ -17,6 +17,7 @@ type Target struct {
 	ID       uint32
 	Prefixes []netip.Prefix
 	Ports    [][2]uint16 // first and last, both included
+	Watched  [][2]uint16 // ports that nobody serves now: their SYNs are the kernel's
 	Service  Service
 }
 
@@ -28,7 +29,8 @@ type tables struct {
 }
 
 // build lays targets out for the maps. IPv4 and IPv6 catch-all prefixes make the
-// port's own entry, if a service has both; everything else is a prefix.
+// port's own entry, if a service has both; everything else is a prefix. (Also
+// the longer prefixes of such a service: another's may lie between.)
 func build(targets []Target) (tables, error) {
 	t := tables{map[uint32]Service{}, map[uint32]uint32{}, map[PrefixKey]uint32{}}
 	for _, target := range targets {
@@ -39,14 +41,22 @@ func build(targets []Target) (tables, error) {
 		everywhere := catchesAll(target.Prefixes)
 		for _, r := range target.Ports {
 			for port := uint32(r[0]); port <= uint32(r[1]); port++ {
+				t.ports[port] |= portWatched
 				if everywhere {
-					t.ports[port] = t.ports[port]&portHasPrefixes | target.ID
-					continue
+					t.ports[port] |= target.ID // the only one of this port; 0 until now
 				}
-				t.ports[port] |= portHasPrefixes
 				for _, p := range target.Prefixes {
+					if everywhere && p.Bits() == 0 {
+						continue
+					}
+					t.ports[port] |= portHasPrefixes
 					t.prefixes[prefixKey(p, uint16(port))] = target.ID
 				}
+			}
+		}
+		for _, r := range target.Watched {
+			for port := uint32(r[0]); port <= uint32(r[1]); port++ {
+				t.ports[port] |= portWatched
 			}
 		}
 	}
@@ -126,7 +136,7 @@ func (p *Plane) SetServices(targets []Target, s *Settings) error {
 			return err
 		}
 	}
-	prefixMap, portMap := p.maps[hostbpf.HostXdpMapTgPrefixes], p.maps[hostbpf.HostXdpMapTgPorts]
+	prefixMap := p.maps[hostbpf.HostXdpMapTgPrefixes]
 	for k, id := range next.prefixes {
 		if old, ok := p.filled.prefixes[k]; !ok || old != id {
 			if err := prefixMap.Put(k, id); err != nil {
@@ -137,26 +147,15 @@ func (p *Plane) SetServices(targets []Target, s *Settings) error {
 	if err := p.SetSettings(s); err != nil { // the new prefix lengths, before ports point at them
 		return err
 	}
-	for port, entry := range next.ports {
-		if p.filled.ports[port] != entry {
-			if err := portMap.Put(port, entry); err != nil {
-				return fmt.Errorf("port table: %w", err)
-			}
-		}
+	if err := p.putPorts(next.ports); err != nil {
+		return err
 	}
 	return p.removeOld(next)
 }
 
 // removeOld takes out what only the tables before had.
 func (p *Plane) removeOld(next tables) error {
-	prefixMap, portMap := p.maps[hostbpf.HostXdpMapTgPrefixes], p.maps[hostbpf.HostXdpMapTgPorts]
-	for port := range p.filled.ports {
-		if _, ok := next.ports[port]; !ok {
-			if err := portMap.Put(port, uint32(0)); err != nil {
-				return fmt.Errorf("port table: %w", err)
-			}
-		}
-	}
+	prefixMap := p.maps[hostbpf.HostXdpMapTgPrefixes]
 	for k := range p.filled.prefixes {
 		if _, ok := next.prefixes[k]; !ok {
 			if err := prefixMap.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {

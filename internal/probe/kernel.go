@@ -121,7 +121,7 @@ func programChecks(privileged bool) []Check {
 	}{
 		{"XDP programs", "can be loaded", programType(ebpf.XDP), Fail, "SYNs cannot be answered"},
 		{"TC programs", "can be loaded", programType(ebpf.SchedCLS), Fail, "ACKs cannot be verified"},
-		{"TCX", "programs can be linked to TC ingress", probeTCX, Warn, "the program is attached by a clsact filter, which other tools may remove"},
+		{"TCX", "programs can be linked to TC ingress", probeTCX, Fail, "ACKs cannot be verified: the program is attached by TCX, which every kernel has since 6.6 that can run TC programs at ingress"},
 		{"sock_ops programs", "can be loaded", programType(ebpf.SockOps), Fail, "ports in TIME-WAIT cannot be told: their reuse would stall"},
 		{"clock helper", "bpf_ktime_get_coarse_ns", helper(ebpf.XDP, asm.FnKtimeGetCoarseNs), Fail, "the packet path cannot tell the epoch"},
 		{"socket lookup", "bpf_skc_lookup_tcp", helper(ebpf.SchedCLS, asm.FnSkcLookupTcp), Fail, "listeners and live connections cannot be found"},

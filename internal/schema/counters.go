@@ -20,7 +20,7 @@ const (
 	CounterCookieStale Counter = 6
 	// CounterAdopted: connections handed to the kernel from a cookie.
 	CounterAdopted Counter = 7
-	// CounterAdoptFailed: verified ACKs that the kernel refused to adopt; SYNs go to the kernel from then on.
+	// CounterAdoptFailed: verified ACKs that the kernel did not adopt; if it refused the listener as such, SYNs go to the kernel from then on.
 	CounterAdoptFailed Counter = 8
 	// CounterAckExisting: verified ACKs for which a socket was already there.
 	CounterAckExisting Counter = 9
@@ -48,9 +48,11 @@ const (
 	CounterDropNoKey Counter = 20
 	// CounterDropTx: SYNs lost because the frame could not be resized for the answer.
 	CounterDropTx Counter = 21
+	// CounterPassSigned: SYNs with a TCP-MD5 or TCP-AO option; left to the kernel, which has the keys.
+	CounterPassSigned Counter = 22
 
 	// NumCounters is how many counters there are.
-	NumCounters = 22
+	NumCounters = 23
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -62,7 +64,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"cookie_invalid", "ACKs without a socket whose cookie did not verify; left to the kernel"},
 	{"cookie_stale", "ACKs whose cookie was genuine but older than the previous epoch; left to the kernel"},
 	{"adopted", "connections handed to the kernel from a cookie"},
-	{"adopt_failed", "verified ACKs that the kernel refused to adopt; SYNs go to the kernel from then on"},
+	{"adopt_failed", "verified ACKs that the kernel did not adopt; if it refused the listener as such, SYNs go to the kernel from then on"},
 	{"ack_existing", "verified ACKs for which a socket was already there"},
 	{"ack_no_listener", "verified ACKs that found no listener; left to the kernel, which answers RST"},
 	{"pass_existing", "SYNs whose 4-tuple has a live or TIME-WAIT socket; left to the kernel"},
@@ -76,4 +78,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_ext_chain", "IPv6 extension header chains longer than the parser walks"},
 	{"drop_no_key", "SYNs dropped because no key of this epoch is loaded (fail closed)"},
 	{"drop_tx", "SYNs lost because the frame could not be resized for the answer"},
+	{"pass_signed", "SYNs with a TCP-MD5 or TCP-AO option; left to the kernel, which has the keys"},
 }

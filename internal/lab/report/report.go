@@ -77,7 +77,7 @@ func Write(dir string, s *lab.Sweep) error {
 		return err
 	}
 	var buf bytes.Buffer
-	err = page.Execute(&buf, map[string]any{"Sweep": s, "Pictures": pictures, "Failures": failures(s)})
+	err = page.Execute(&buf, map[string]any{"Sweep": s, "Pictures": pictures, "Failures": failures(s), "Note": lagNote(s)})
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,29 @@ func Table(w io.Writer, s *lab.Sweep) error {
 		_, e := fmt.Fprintf(w, "%s could not run: %s\n", f.Defence, f.Error)
 		err = errors.Join(err, e)
 	}
+	if note := lagNote(s); note != "" {
+		_, e := fmt.Fprintln(w, note)
+		err = errors.Join(err, e)
+	}
 	return err
+}
+
+// lagWorthANote is a client's own lateness, in milliseconds, above which the
+// highest quantiles tell of the machine and not of the defence.
+const lagWorthANote = 10
+
+// lagNote says that something else kept the clients' CPU busy; else it is empty.
+func lagNote(s *lab.Sweep) string {
+	worst := 0.0
+	for _, p := range s.Points {
+		if p.Result != nil {
+			worst = max(worst, p.Result.StartLagMax)
+		}
+	}
+	if worst < lagWorthANote {
+		return ""
+	}
+	return fmt.Sprintf("The clients themselves started up to %s late: other work on this machine weighs on the highest quantiles.", ms(worst))
 }
 
 // Markdown is the same table for a README.

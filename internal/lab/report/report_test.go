@@ -111,6 +111,17 @@ func TestTable(t *testing.T) {
 	}
 }
 
+func TestLagNote(t *testing.T) {
+	s := sample()
+	if note := lagNote(s); note != "" {
+		t.Errorf("a note without cause: %s", note)
+	}
+	s.Points[0].Result.StartLagMax = 25
+	if note := lagNote(s); !strings.Contains(note, "25 ms") {
+		t.Errorf("note %q, want it to name 25 ms", note)
+	}
+}
+
 func TestPercentNeverHidesALoss(t *testing.T) {
 	for share, want := range map[float64]string{1: "100 %", 0.99999: "99.999 %", 0.9999999: "99.999 %", 0.5: "50.0 %", 0: "0.0 %"} {
 		if got := percent(share); got != want {

@@ -20,6 +20,7 @@ const (
 	HostTcMapTgKeys       = "tg_keys"
 	HostTcMapTgPorts      = "tg_ports"
 	HostTcMapTgPrefixes   = "tg_prefixes"
+	HostTcMapTgRecent     = "tg_recent"
 	HostTcMapTgServices   = "tg_services"
 	HostTcMapTgSettings   = "tg_settings"
 	HostTcMapTgSocketBits = "tg_socket_bits"
@@ -80,6 +81,7 @@ type HostTcMapSpecs struct {
 	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
@@ -116,6 +118,7 @@ type HostTcMaps struct {
 	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
+	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
 	TgServices   *ebpf.Map `ebpf:"tg_services"`
 	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
 	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
@@ -128,6 +131,7 @@ func (m *HostTcMaps) Close() error {
 		m.TgKeys,
 		m.TgPorts,
 		m.TgPrefixes,
+		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
 		m.TgSocketBits,

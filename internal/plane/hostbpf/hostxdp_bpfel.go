@@ -15,7 +15,7 @@ import (
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [22]uint64
+	Count [23]uint64
 }
 
 type HostXdpTgEpochKey struct {
@@ -75,6 +75,7 @@ const (
 	HostXdpMapTgKeys       = "tg_keys"
 	HostXdpMapTgPorts      = "tg_ports"
 	HostXdpMapTgPrefixes   = "tg_prefixes"
+	HostXdpMapTgRecent     = "tg_recent"
 	HostXdpMapTgServices   = "tg_services"
 	HostXdpMapTgSettings   = "tg_settings"
 	HostXdpMapTgSocketBits = "tg_socket_bits"
@@ -135,6 +136,7 @@ type HostXdpMapSpecs struct {
 	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
@@ -171,6 +173,7 @@ type HostXdpMaps struct {
 	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
+	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
 	TgServices   *ebpf.Map `ebpf:"tg_services"`
 	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
 	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
@@ -183,6 +186,7 @@ func (m *HostXdpMaps) Close() error {
 		m.TgKeys,
 		m.TgPorts,
 		m.TgPrefixes,
+		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
 		m.TgSocketBits,

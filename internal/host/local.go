@@ -1,0 +1,143 @@
+package host
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/plane"
+)
+
+// The host role protects this machine. Where it forwards for others (a router, a
+// container or VM host, a bridge), a SYN to port 80 may be somebody else's: then
+// services are narrowed to the machine's own addresses, as its local routing
+// table has them.
+
+// forwards says whether packets for others can come in through the interfaces.
+func forwards(interfaces []string) bool {
+	for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
+		if v, err := sysctlInts(name, 1); err == nil && v[0] != 0 {
+			return true
+		}
+	}
+	for _, name := range interfaces {
+		for _, conf := range []string{"net/ipv4/conf/", "net/ipv6/conf/"} {
+			if v, err := sysctlInts(conf+name+"/forwarding", 1); err == nil && v[0] != 0 {
+				return true
+			}
+		}
+		if _, err := os.Stat(filepath.Join("/sys/class/net", name, "brport")); err == nil {
+			return true
+		}
+		if l, err := netlink.LinkByName(name); err == nil && l.Attrs().MasterIndex != 0 {
+			return true // of a bridge, a bond, a VRF: cannot be told by sysfs in every namespace
+		}
+	}
+	return false
+}
+
+// localPrefixes are the destinations that this machine takes for its own, less
+// loopback.
+func localPrefixes() ([]netip.Prefix, error) {
+	var local []netip.Prefix
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := netlink.RouteListFiltered(family, &netlink.Route{
+			Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL},
+			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+		if err != nil {
+			return nil, fmt.Errorf("local routing table: %w", err)
+		}
+		for _, r := range routes {
+			if p, ok := routePrefix(r.Dst); ok && !p.Addr().IsLoopback() {
+				local = append(local, p)
+			}
+		}
+	}
+	slices.SortFunc(local, func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+	return slices.Compact(local), nil
+}
+
+func routePrefix(dst *net.IPNet) (netip.Prefix, bool) {
+	if dst == nil {
+		return netip.Prefix{}, false
+	}
+	addr, ok := netip.AddrFromSlice(dst.IP)
+	if !ok {
+		return netip.Prefix{}, false
+	}
+	ones, _ := dst.Mask.Size()
+	return netip.PrefixFrom(addr.Unmap(), ones).Masked(), true
+}
+
+// onlyLocal narrows targets to local. A target with several prefixes becomes
+// several, the widest first: where two come down to the same address, the one
+// that was configured more narrowly is laid down last and stays.
+func onlyLocal(targets []plane.Target, local []netip.Prefix) []plane.Target {
+	type part struct {
+		target plane.Target
+		bits   int
+	}
+	var parts []part
+	for _, t := range targets {
+		for _, p := range t.Prefixes {
+			narrow := t
+			narrow.Prefixes = intersect(p, local)
+			parts = append(parts, part{narrow, p.Bits()})
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(a.bits, b.bits) })
+	narrowed := make([]plane.Target, len(parts))
+	for i, p := range parts {
+		narrowed[i] = p.target
+	}
+	return narrowed
+}
+
+// intersect lists what p has in common with each of local.
+func intersect(p netip.Prefix, local []netip.Prefix) []netip.Prefix {
+	var common []netip.Prefix
+	for _, l := range local {
+		if !p.Overlaps(l) {
+			continue
+		}
+		if l.Bits() > p.Bits() {
+			common = append(common, l)
+		} else {
+			common = append(common, p)
+		}
+	}
+	return common
+}
+
+// watchLocal looks whether what is to be protected has changed because of the
+// machine's addresses.
+func (g *gate) watchLocal() (changed bool) {
+	var now []netip.Prefix
+	if g.system.forwards {
+		var err error
+		if now, err = localPrefixes(); err != nil {
+			g.log.Error("looking for this machine's addresses", "error", err)
+			return false
+		}
+		if now == nil {
+			now = []netip.Prefix{} // forwarding, and no address: protect nothing
+		}
+	}
+	if (now == nil) == (g.local == nil) && slices.Equal(now, g.local) {
+		return false
+	}
+	if now != nil {
+		g.log.Info("this machine forwards for others: only its own addresses are protected", "addresses", fmt.Sprint(now))
+	}
+	g.local = now
+	return true
+}

@@ -1,0 +1,136 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+
+	"tidegate/internal/lab/labbpf"
+)
+
+// Hosts is a lab without a flood: a client and a server that really are two
+// kernels' worth of network stack, joined by one veth.
+//
+//	client (tg-client) --- (tg-server) server
+//
+// The far end has a program, so that what the gate sends by XDP_TX arrives, and
+// the client fills its checksums in, as frames from a wire have them.
+type Hosts struct {
+	Client, Server         *Namespace
+	ClientPort, ServerPort *Port
+
+	// Instance is a name for a gate that Clean knows as this process's.
+	Instance string
+
+	closers []func() error
+}
+
+// Addresses of Hosts, by family.
+var (
+	hostsServer4, hostsClient4 = netip.MustParsePrefix("198.18.3.1/24"), netip.MustParsePrefix("198.18.3.2/24")
+	hostsServer6, hostsClient6 = netip.MustParsePrefix("fd7d:7467:4::1/64"), netip.MustParsePrefix("fd7d:7467:4::2/64")
+)
+
+// NewHosts makes a pair of hosts; tag tells those of one process apart.
+func NewHosts(tag string) (h *Hosts, err error) {
+	o, err := self()
+	if err != nil {
+		return nil, err
+	}
+	h = &Hosts{Instance: instPrefix + o.String() + "-" + tag}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.Close())
+			h = nil
+		}
+	}()
+	for role, at := range map[string]**Namespace{"client": &h.Client, "server": &h.Server} {
+		n, err := newNamespace(o, role+"-"+tag)
+		if err != nil {
+			return h, err
+		}
+		*at = n
+		h.closers = append(h.closers, n.Close)
+		if err := n.setSysctls(baseSysctls()...); err != nil {
+			return h, err
+		}
+	}
+	if h.ClientPort, h.ServerPort, err = newVeth(o, h.Client, "tg-client", h.Server, "tg-server"); err != nil {
+		return h, err
+	}
+	err = errors.Join(
+		addressHost(h.ClientPort, h.ServerPort, hostsClient4, hostsServer4, hostsClient6, hostsServer6),
+		addressHost(h.ServerPort, h.ClientPort, hostsServer4, hostsClient4, hostsServer6, hostsClient6))
+	if err != nil {
+		return h, err
+	}
+	return h, h.attachPrograms()
+}
+
+// ServerAddr is the server's address of a family.
+func (h *Hosts) ServerAddr(ipv6 bool) netip.Addr {
+	if ipv6 {
+		return hostsServer6.Addr()
+	}
+	return hostsServer4.Addr()
+}
+
+// ClientAddr is the client's address of a family.
+func (h *Hosts) ClientAddr(ipv6 bool) netip.Addr {
+	if ipv6 {
+		return hostsClient6.Addr()
+	}
+	return hostsClient4.Addr()
+}
+
+// HaveIPv6 says whether this kernel has the family.
+func HaveIPv6() bool { return haveIPv6() }
+
+// SetSysctl writes one sysctl of the namespace.
+func (n *Namespace) SetSysctl(name, value string) error {
+	return n.setSysctls([2]string{name, value})
+}
+
+// SetMTU sets the MTU of the port.
+func (p *Port) SetMTU(mtu int) error {
+	return p.NS.Do(func() error { return netlink.LinkSetMTU(linkRef(p.Index), mtu) })
+}
+
+func addressHost(own, peer *Port, own4, peer4, own6, peer6 netip.Prefix) error {
+	return own.NS.Do(func() error {
+		if _, err := loUp(); err != nil {
+			return err
+		}
+		errs := []error{addAddr(own.Index, own4), addNeigh(own.Index, peer4.Addr(), peer.MAC)}
+		if haveIPv6() {
+			errs = append(errs, addAddr(own.Index, own6), addNeigh(own.Index, peer6.Addr(), peer.MAC))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func (h *Hosts) attachPrograms() error {
+	var objs labbpf.LabFloodObjects
+	if err := labbpf.LoadLabFloodObjects(&objs, nil); err != nil {
+		return fmt.Errorf("load the lab's BPF objects: %w", err)
+	}
+	h.closers = append(h.closers, objs.Close)
+	l, err := h.ClientPort.AttachXDP(objs.TgLabPass)
+	if err != nil {
+		return err
+	}
+	h.closers = append(h.closers, l.Close)
+	return errors.Join(h.ServerPort.EnableGRO(), h.ClientPort.DisableTxChecksum())
+}
+
+// Close takes everything down in reverse order and reports every failure.
+func (h *Hosts) Close() error {
+	var errs []error
+	for i := len(h.closers) - 1; i >= 0; i-- {
+		errs = append(errs, h.closers[i]())
+	}
+	h.closers = nil
+	return errors.Join(errs...)
+}

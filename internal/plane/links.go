@@ -1,0 +1,221 @@
+package plane
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf/link"
+
+	"tidegate/internal/plane/hostbpf"
+)
+
+// pinMaps pins the maps that `status` and a later process read. The pins of a
+// process before are replaced, all or none.
+func (p *Plane) pinMaps() error {
+	const prefix = "new-"
+	for name, m := range p.maps {
+		path := filepath.Join(p.dir, prefix+name)
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := m.Pin(path); err != nil {
+			p.unpinMaps(prefix)
+			return fmt.Errorf("pin %s: %w", path, err)
+		}
+	}
+	for name := range p.maps {
+		if err := os.Rename(filepath.Join(p.dir, prefix+name), filepath.Join(p.dir, name)); err != nil {
+			p.unpinMaps(prefix)
+			return fmt.Errorf("pin %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (p *Plane) unpinMaps(prefix string) {
+	for name := range p.maps {
+		_ = os.Remove(filepath.Join(p.dir, prefix+name))
+	}
+}
+
+// DetachXDP stops answering SYNs; ACKs are still verified.
+func (p *Plane) DetachXDP() error {
+	if p.links == nil {
+		return nil
+	}
+	return detachAll(p.links.xdp)
+}
+
+// Detach takes everything off and removes the pins. Safe to call twice.
+func (p *Plane) Detach() error {
+	if p.links == nil {
+		return nil
+	}
+	errs := []error{detachAll(p.links.xdp), detachAll(p.links.tc)}
+	if p.links.sockops != nil {
+		errs = append(errs, p.links.sockops.detach())
+		p.links.sockops = nil
+	}
+	return errors.Join(append(errs, os.RemoveAll(p.dir))...)
+}
+
+func detachAll(set map[string]*attachment) error {
+	var errs []error
+	for name, a := range set {
+		errs = append(errs, a.detach())
+		delete(set, name)
+	}
+	return errors.Join(errs...)
+}
+
+// detach removes the pin and closes the last handle, which detaches.
+func (a *attachment) detach() error {
+	err := os.Remove(a.path)
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, a.close())
+}
+
+func (a *attachment) close() error {
+	if a.before != nil {
+		a.before.Close()
+	}
+	return a.link.Close()
+}
+
+func (a *attachments) all() (list []*attachment) {
+	for _, set := range []map[string]*attachment{a.xdp, a.tc} {
+		for _, l := range set {
+			list = append(list, l)
+		}
+	}
+	if a.sockops != nil {
+		list = append(list, a.sockops)
+	}
+	return list
+}
+
+func (a *attachments) close() {
+	for _, l := range a.all() {
+		_ = l.close()
+	}
+}
+
+// undo gives every link the program that it had before this start; a link that
+// was not there before goes. XDP comes first: cookies of whom nobody knows any
+// more must not be sent.
+func (a *attachments) undo() {
+	for _, l := range a.all() {
+		if l.before == nil || l.link.Update(l.before) != nil {
+			_ = l.detach()
+			continue
+		}
+		_ = l.close()
+	}
+}
+
+// commit makes this start final: links of interfaces that it does not name go.
+func (a *attachments) commit(interfaces []string) {
+	for _, l := range a.all() {
+		if l.before != nil {
+			l.before.Close()
+			l.before = nil
+		}
+	}
+	a.eachPin(func(path, kind, name string) {
+		if !slices.Contains(interfaces, name) {
+			_ = os.Remove(path) // the last reference: the kernel detaches it
+		}
+	})
+}
+
+// dropDead removes pinned links that belong to another device than the one that
+// has the name now.
+func (a *attachments) dropDead(devices map[string]int) {
+	a.eachPin(func(path, kind, name string) {
+		if index, wanted := devices[name]; wanted && linkIfindex(path, kind) != index {
+			_ = os.Remove(path)
+		}
+	})
+}
+
+// eachPin visits the pinned links of interfaces.
+func (a *attachments) eachPin(visit func(path, kind, name string)) {
+	entries, err := os.ReadDir(a.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if kind, name, ok := cutPinName(e.Name()); ok {
+			visit(filepath.Join(a.dir, e.Name()), kind, name)
+		}
+	}
+}
+
+// A BPF file system takes no dots in names, but interfaces (eth0.100) and
+// instances have them.
+var (
+	escapePin   = strings.NewReplacer("%", "%25", ".", "%2e")
+	unescapePin = strings.NewReplacer("%25", "%", "%2e", ".")
+)
+
+func pinName(kind, name string) string { return kind + "-" + escapePin.Replace(name) }
+
+func cutPinName(file string) (kind, name string, ok bool) {
+	kind, name, ok = strings.Cut(file, "-")
+	return kind, unescapePin.Replace(name), ok && (kind == "xdp" || kind == "tc")
+}
+
+// refuseForeign refuses to touch an instance of the same name that is installed
+// in another network namespace: interface numbers mean nothing across them.
+func (p *Plane) refuseForeign(instance string) error {
+	pinned, err := OpenPinned(p.dir)
+	if err != nil {
+		return nil // nothing there, or nothing that could be used
+	}
+	defer pinned.Close()
+	theirs, err := pinned.Settings()
+	if err != nil {
+		return nil
+	}
+	var ours Settings
+	if err := p.maps[hostbpf.HostXdpMapTgSettings].Lookup(uint32(0), &ours); err != nil {
+		return err
+	}
+	if ours.NetnsCookie == theirs.NetnsCookie {
+		return nil
+	}
+	alive := false
+	(&attachments{dir: p.dir}).eachPin(func(path, kind, _ string) {
+		alive = alive || linkIfindex(path, kind) > 0
+	})
+	if alive {
+		return fmt.Errorf("instance %q is installed in another network namespace; set another `instance:`, or remove %s to take that one off", instance, p.dir)
+	}
+	return os.RemoveAll(p.dir)
+}
+
+// linkIfindex is the device of a pinned link; 0 if that is gone.
+func linkIfindex(path, kind string) int {
+	l, err := link.LoadPinnedLink(path, nil)
+	if err != nil {
+		return -1
+	}
+	defer l.Close()
+	info, err := l.Info()
+	if err != nil {
+		return -1
+	}
+	if x := info.XDP(); kind == "xdp" && x != nil {
+		return int(x.Ifindex)
+	}
+	if x := info.TCX(); kind == "tc" && x != nil {
+		return int(x.Ifindex)
+	}
+	return -1
+}

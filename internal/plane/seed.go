@@ -1,0 +1,100 @@
+package plane
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/cilium/ebpf/link"
+
+	"tidegate/internal/plane/hostbpf"
+)
+
+// The socket filter (core/tuple_filter.h) must know every socket of a port that
+// the gate serves, or has ever served: what is counted when it opens is counted
+// off when it closes. So a port, once watched, stays watched, and the sockets
+// that were there before are put in exactly once, by the iterator, while the
+// port's entry says SEED.
+
+// putPorts brings the port table to next. It adds to next the ports that are no
+// longer served, as watched ones.
+func (p *Plane) putPorts(next map[uint32]uint32) error {
+	var added []uint32
+	for port := range next {
+		if _, ok := p.filled.ports[port]; !ok {
+			added = append(added, port)
+		}
+	}
+	for port := range p.filled.ports {
+		if _, ok := next[port]; !ok {
+			next[port] = portWatched
+		}
+	}
+	if p.watching {
+		if err := p.seed(added); err != nil {
+			return err
+		}
+	}
+	for port, entry := range next {
+		if !p.watching {
+			entry |= portSeed // startWatching ends it
+		}
+		if err := p.putPort(port, entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seed puts the existing sockets of new ports into the filter.
+func (p *Plane) seed(ports []uint32) error {
+	if len(ports) == 0 {
+		return nil
+	}
+	for _, port := range ports {
+		if err := p.putPort(port, portWatched|portSeed); err != nil {
+			return err
+		}
+	}
+	return p.walkSockets()
+}
+
+// startWatching is called once sock_ops is attached: from then on every open and
+// close is heard of. A socket that opens just now may be counted twice; then its
+// cells say "maybe" for as long as the gate runs, which costs a look-up.
+func (p *Plane) startWatching() error {
+	if err := p.walkSockets(); err != nil {
+		return err
+	}
+	p.watching = true
+	for port, entry := range p.filled.ports {
+		if err := p.putPort(port, entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Plane) putPort(port, entry uint32) error {
+	if err := p.maps[hostbpf.HostXdpMapTgPorts].Put(port, entry); err != nil {
+		return fmt.Errorf("port table: %w", err)
+	}
+	return nil
+}
+
+// walkSockets runs the iterator over the namespace's TCP sockets.
+func (p *Plane) walkSockets() error {
+	l, err := link.AttachIter(link.IterOptions{Program: p.iter})
+	if err != nil {
+		return fmt.Errorf("TCP iterator: %w", err)
+	}
+	defer l.Close()
+	r, err := l.Open()
+	if err != nil {
+		return fmt.Errorf("TCP iterator: %w", err)
+	}
+	defer r.Close()
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return fmt.Errorf("TCP iterator: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package hosttest
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	reusePorts    = 20
+	reuseRequests = 3000 // of each kind: every port is used 150 times
+	firstPort     = 40000
+)
+
+// A request is one letter: who shall close first.
+const (
+	serverCloses = 's'
+	clientCloses = 'c'
+)
+
+// oneShot answers one request and closes, or waits for the client to close.
+func oneShot(c conn) {
+	defer c.Close()
+	var b [1]byte
+	if _, err := c.Read(b[:]); err != nil {
+		return
+	}
+	if _, err := c.Write(b[:]); err != nil || b[0] == serverCloses {
+		return
+	}
+	_, _ = c.Read(b[:]) // the end
+}
+
+// request makes one from a given port and sees the connection to its end.
+func (w *world) request(ipv6 bool, port uint16, who byte) error {
+	c, err := dialer{from: w.Client, to: netip.AddrPortFrom(w.ServerAddr(ipv6), webPort), localPort: port}.dial()
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer c.Close()
+	var b [1]byte
+	if _, err := c.Write([]byte{who}); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	if n, err := c.Read(b[:]); err != nil || b[0] != who {
+		return fmt.Errorf("receive: %d bytes, %w", n, err)
+	}
+	if who == serverCloses {
+		if n, err := c.Read(b[:]); n != 0 || err == nil || err.Error() != "EOF" {
+			return fmt.Errorf("end: %d bytes, %w", n, err)
+		}
+	}
+	return nil
+}
+
+// The ports of a client come back again and again, far sooner than a server's
+// TIME-WAIT ends. No request may fail, and none may wait for a second SYN: that
+// is what a stall is made of.
+func TestPortsReused(t *testing.T) {
+	for _, timestamps := range []string{"1", "0"} {
+		for who, name := range map[byte]string{serverCloses: "server closes", clientCloses: "client closes"} {
+			t.Run(fmt.Sprintf("%s, timestamps %s", name, timestamps), func(t *testing.T) {
+				w := newWorld(t)
+				w.sysctl(w.Client, "net.ipv4.tcp_timestamps", timestamps)
+				// No TIME-WAIT at the client, or its kernel would not give it the port again.
+				w.sysctl(w.Client, "net.ipv4.tcp_max_tw_buckets", "0")
+				w.listenOn(webPort, unix.IPPROTO_TCP, 512).serve(oneShot)
+				w.start(w.webConfig(webPort))
+				for _, ipv6 := range families() {
+					w.reuse(ipv6, who)
+				}
+			})
+		}
+	}
+}
+
+func (w *world) reuse(ipv6 bool, who byte) {
+	t := w.t
+	t.Helper()
+	before, retransBefore := w.counters(), netstat(t, w.Client, "TcpExt", "TCPSynRetrans")
+	for i := range reuseRequests {
+		port := uint16(firstPort + i%reusePorts)
+		err := w.request(ipv6, port, who)
+		for errors.Is(err, unix.EADDRNOTAVAIL) {
+			// The client's own old socket waits for its last ACK. That is its kernel's
+			// business and nothing has been sent: it takes the next port.
+			port = firstPort + (port-firstPort+1)%reusePorts
+			err = w.request(ipv6, port, who)
+		}
+		if err != nil {
+			t.Fatalf("%s, request %d from port %d: %v; %v", familyName(ipv6), i, port, err, w.counters())
+		}
+	}
+	after := w.counters()
+	delta := func(name string) uint64 { return after[name] - before[name] }
+	if n := netstat(t, w.Client, "TcpExt", "TCPSynRetrans") - retransBefore; n != 0 {
+		t.Errorf("%s: %d SYNs had to be sent again", familyName(ipv6), n)
+	}
+	met := uint64(reuseRequests - reusePorts) // only the first SYN of each port can meet nothing
+	if who == clientCloses {
+		met = 0 // the client keeps the TIME-WAIT, and here nobody does
+	}
+	// Sockets in LAST-ACK may be met in either case, if the client is quick.
+	if delta("pass_existing") < met || delta("syn") != reuseRequests ||
+		delta("adopted")+delta("pass_existing") != reuseRequests {
+		t.Errorf("%s: %d SYNs, %d adopted, %d passed to existing sockets; want %d, the rest, at least %d",
+			familyName(ipv6), delta("syn"), delta("adopted"), delta("pass_existing"), reuseRequests, met)
+	}
+}

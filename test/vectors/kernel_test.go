@@ -1,0 +1,206 @@
+package vectors_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+	"tidegate/internal/schema"
+	"tidegate/internal/vectors"
+)
+
+const (
+	ethernetHeaderLen = 14
+	ipv6HeaderLen     = 40
+)
+
+// kernelGate is the XDP and the TC program, run by BPF_PROG_TEST_RUN in a
+// network namespace of its own. A frame that XDP passes goes through TC.
+type kernelGate struct {
+	p       *plane.Plane
+	xdp, tc *ebpf.Program
+	ns      *namespace
+	used    map[uint32]bool // services whose counters this vector may touch
+	short   int             // frames too short for BPF_PROG_TEST_RUN
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: loads BPF programs and makes a network namespace")
+	}
+}
+
+// newKernelGate must be called, and its gate used, on one locked thread.
+func newKernelGate(t *testing.T) *kernelGate {
+	t.Helper()
+	g := &kernelGate{ns: enterNamespace(t), used: map[uint32]bool{}}
+	var err error
+	if g.p, err = plane.Load(plane.Options{Instance: "vectors", KeySlots: vectors.KeyRingSlots}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.p.Close)
+	g.xdp, g.tc = g.p.Programs()
+	if g.p.KeySlots() != vectors.KeyRingSlots {
+		t.Fatalf("%d key slots, the vectors assume %d", g.p.KeySlots(), vectors.KeyRingSlots)
+	}
+	return g
+}
+
+func target(s vectors.Service) (plane.Target, error) {
+	mode, ok1 := modes[s.Mode]
+	listener, ok2 := listeners[s.Listener]
+	if !ok1 || !ok2 {
+		return plane.Target{}, fmt.Errorf("service %d: mode %q, listener %q", s.ID, s.Mode, s.Listener)
+	}
+	prefixes := s.Prefixes
+	if len(prefixes) == 0 {
+		prefixes = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	}
+	return plane.Target{ID: s.ID, Prefixes: prefixes, Ports: [][2]uint16{{s.Port, s.Port}},
+		Service: plane.Service{MssV4: s.MSSv4, MssV6: s.MSSv6, Window: s.Window, Wscale: s.WScale,
+			Sack: uint8(bit(s.SACK)), Timestamps: uint8(bit(s.Timestamps)), Ecn: uint8(bit(s.ECN)),
+			Mode: uint8(mode), Listener: uint8(listener)}}, nil
+}
+
+// settingsFor makes "now" the middle of an epoch. Epochs are made as long as
+// 64 bits allow, so that a slow machine stays within this one.
+func settingsFor(v *vectors.Vector) plane.Settings {
+	length := uint64(1e12)
+	if longest := math.MaxUint64 / (*v.Epoch + 2); longest < length {
+		length = longest
+	}
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic(err)
+	}
+	return plane.Settings{EpochLenNs: length, StaleKeys: uint8(bit(v.StaleKeys == "drop")),
+		WallMinusMonoNs: *v.Epoch*length + length/2 - uint64(now.Nano()), FilterKeepTicks: 1}
+}
+
+func (g *kernelGate) Prepare(v *vectors.Vector) error {
+	var targets []plane.Target
+	rows := map[uint32]bool{0: true}
+	for _, s := range v.Services {
+		t, err := target(s)
+		if err != nil {
+			return err
+		}
+		targets = append(targets, t)
+		rows[s.ID] = true
+	}
+	settings := settingsFor(v)
+	if err := g.p.SetServices(targets, &settings); err != nil {
+		return err
+	}
+	for slot := range uint32(vectors.KeyRingSlots) {
+		if err := g.p.Map("tg_keys").Put(slot, plane.EpochKey{Epoch: math.MaxUint64}); err != nil {
+			return err
+		}
+	}
+	secret := keys.Secret(v.Secret)
+	for _, n := range v.Keys {
+		if err := g.p.PutKey(n, secret.EpochKey(n)); err != nil {
+			return err
+		}
+	}
+	// With all filter keys zero every tuple has cell 0; its upper half counts live
+	// sockets, and the lowest bit of the bitmap says that it may be alive.
+	maybe := bit(v.Filter == vectors.FilterMaybe)
+	if err := g.p.Map("tg_sockets").Put(uint32(0), uint32(maybe)<<16); err != nil {
+		return err
+	}
+	if err := g.p.Map("tg_socket_bits").Put(uint32(0), uint64(maybe)); err != nil {
+		return err
+	}
+	for id := range g.used {
+		rows[id] = true
+	}
+	for id := range rows {
+		if err := plane.ClearCounters(g.p.Map("tg_counters"), id); err != nil {
+			return err
+		}
+	}
+	g.used = rows
+	return g.ns.want(v.Socket)
+}
+
+var xdpVerdicts = map[uint32]vectors.Verdict{1: vectors.Drop, 2: vectors.Pass, 3: vectors.TX}
+
+func run(prog *ebpf.Program, in []byte) (uint32, []byte, error) {
+	o := ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)+256)}
+	ret, err := prog.Run(&o)
+	return ret, o.DataOut, err
+}
+
+func (g *kernelGate) Packet(in []byte) (vectors.Result, error) {
+	if len(in) < ethernetHeaderLen { // the kernel refuses to make a test frame of it
+		g.short++
+		return vectors.Result{Verdict: vectors.Pass, Out: in}, nil
+	}
+	ret, out, err := run(g.xdp, in)
+	if err != nil {
+		return vectors.Result{}, fmt.Errorf("XDP: %w", err)
+	}
+	verdict, ok := xdpVerdicts[ret]
+	if !ok {
+		return vectors.Result{}, fmt.Errorf("XDP returned %d", ret)
+	}
+	if verdict != vectors.Pass || len(in) == ethernetHeaderLen {
+		return vectors.Result{Verdict: verdict, Out: out}, nil
+	}
+	ret, out, err = run(g.tc, out)
+	if errors.Is(err, unix.EINVAL) && len(in) < ethernetHeaderLen+ipv6HeaderLen {
+		g.short++ // no whole IP header: no test packet either; TC leaves it alone
+		return vectors.Result{Verdict: vectors.Pass, Out: in}, nil
+	}
+	if err != nil {
+		return vectors.Result{}, fmt.Errorf("TC: %w", err)
+	}
+	if int32(ret) != -1 { // TCX_NEXT
+		return vectors.Result{}, fmt.Errorf("TC returned %d, must always let the frame go on", int32(ret))
+	}
+	return vectors.Result{Verdict: vectors.Pass, Out: out}, nil
+}
+
+func (g *kernelGate) Counters() (vectors.Counters, error) {
+	c := vectors.Counters{}
+	for id := range g.used {
+		sum, err := plane.ReadCounters(g.p.Map("tg_counters"), id)
+		if err != nil {
+			return nil, err
+		}
+		for name, n := range schema.Map(sum) {
+			if n != 0 {
+				if c[id] == nil {
+					c[id] = map[string]uint64{}
+				}
+				c[id][name] = n
+			}
+		}
+	}
+	return c, nil
+}
+
+// straysCounted looks at every row of the counters: only those of the last
+// vector may be other than zero, as all others were cleared or never touched.
+func (g *kernelGate) straysCounted() (ids []uint32, err error) {
+	for id := range uint32(plane.MaxServices + 1) {
+		sum, err := plane.ReadCounters(g.p.Map("tg_counters"), id)
+		if err != nil {
+			return nil, err
+		}
+		if !g.used[id] && sum != [schema.NumCounters]uint64{} {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}

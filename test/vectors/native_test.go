@@ -1,0 +1,175 @@
+package vectors_test
+
+import (
+	"bufio"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/netip"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"tidegate/internal/keys"
+	"tidegate/internal/vectors"
+)
+
+// nativeGate is core/ itself, played by core/test/replay.c in a process of its own.
+type nativeGate struct {
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func newNativeGate(t *testing.T) *nativeGate {
+	t.Helper()
+	if out, err := exec.Command("make", "-s", "-C", "../../core", "replay").CombinedOutput(); err != nil {
+		t.Fatalf("make -C core replay: %v\n%s", err, out)
+	}
+	cmd := exec.Command("../../build/core/replay")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr := new(strings.Builder)
+	cmd.Stderr = stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("native replay ended with %v\n%s", err, stderr)
+		}
+	})
+	return &nativeGate{in: in, out: bufio.NewReaderSize(out, 1<<18)}
+}
+
+// ask sends one command and returns the words of the answer.
+func (g *nativeGate) ask(format string, args ...any) ([]string, error) {
+	command := fmt.Sprintf(format, args...)
+	if _, err := io.WriteString(g.in, command+"\n"); err != nil {
+		return nil, err
+	}
+	line, err := g.out.ReadString('\n')
+	if err != nil {
+		return nil, fmt.Errorf("%.60s: %w", command, err)
+	}
+	words := strings.Fields(line)
+	if len(words) == 0 || words[0] == "error:" {
+		return nil, fmt.Errorf("%.60s: answer %q", command, line)
+	}
+	return words, nil
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+var (
+	modes     = map[string]int{"off": 0, "monitor": 1, "always": 2}
+	listeners = map[string]int{"ok": 0, "none": 1, "mptcp": 2, "refused": 3}
+	sockets   = map[string]int{vectors.SocketNone: 0, vectors.SocketListener: 1,
+		vectors.SocketEstablished: 2, vectors.SocketTimeWait: 3}
+)
+
+func (g *nativeGate) Prepare(v *vectors.Vector) error {
+	commands := []string{"reset", fmt.Sprintf("world %d %d %d %d", *v.Epoch, bit(v.StaleKeys == "drop"),
+		bit(v.Filter == vectors.FilterMaybe), sockets[v.Socket])}
+	secret := keys.Secret(v.Secret)
+	for _, n := range v.Keys {
+		key := secret.EpochKey(n)
+		commands = append(commands, fmt.Sprintf("key %d %x", n, key))
+	}
+	ports := map[uint16]uint32{}
+	for _, s := range v.Services {
+		mode, ok1 := modes[s.Mode]
+		listener, ok2 := listeners[s.Listener]
+		if !ok1 || !ok2 {
+			return fmt.Errorf("service %d: mode %q, listener %q", s.ID, s.Mode, s.Listener)
+		}
+		commands = append(commands, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d", s.ID, s.MSSv4, s.MSSv6,
+			s.Window, s.WScale, bit(s.SACK), bit(s.Timestamps), bit(s.ECN), mode, listener))
+		if len(s.Prefixes) == 0 {
+			ports[s.Port] |= s.ID
+		}
+		for _, p := range s.Prefixes {
+			ports[s.Port] |= 0x80000000
+			commands = append(commands, prefixCommand(s, p))
+		}
+	}
+	for port, entry := range ports {
+		commands = append(commands, fmt.Sprintf("port %d %d", port, entry))
+	}
+	for _, c := range commands {
+		if _, err := g.ask("%s", c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func prefixCommand(s vectors.Service, p netip.Prefix) string {
+	var raw [16]byte
+	copy(raw[:], p.Masked().Addr().AsSlice())
+	family := 6
+	if p.Addr().Is4() {
+		family = 4
+	}
+	return fmt.Sprintf("prefix %d %d %x %d %d", family, p.Bits(), raw, s.Port, s.ID)
+}
+
+func (g *nativeGate) Packet(in []byte) (vectors.Result, error) {
+	words, err := g.ask("packet %x", in)
+	if err != nil {
+		return vectors.Result{}, err
+	}
+	r := vectors.Result{Verdict: vectors.Verdict(words[0])}
+	if len(words) > 1 {
+		if r.Out, err = hex.DecodeString(words[1]); err != nil {
+			return r, err
+		}
+	}
+	if r.Verdict == vectors.Adopt {
+		var n [6]uint16
+		for i := range n {
+			x, err := strconv.ParseUint(words[2+i], 10, 16)
+			if err != nil {
+				return r, err
+			}
+			n[i] = uint16(x)
+		}
+		r.Agreed = &vectors.Agreed{MSS: n[0], WScale: uint8(n[1]), RcvWScale: uint8(n[2]),
+			SACK: n[3] == 1, Timestamps: n[4] == 1, ECN: n[5] == 1}
+	}
+	return r, nil
+}
+
+func (g *nativeGate) Counters() (vectors.Counters, error) {
+	words, err := g.ask("counters")
+	if err != nil {
+		return nil, err
+	}
+	c := vectors.Counters{}
+	for _, w := range words[1:] {
+		var id uint32
+		var n uint64
+		where, value, _ := strings.Cut(w, "=")
+		number, name, _ := strings.Cut(where, ":")
+		if _, err := fmt.Sscanf(number+" "+value, "%d %d", &id, &n); err != nil {
+			return nil, fmt.Errorf("%q: %w", w, err)
+		}
+		if c[id] == nil {
+			c[id] = map[string]uint64{}
+		}
+		c[id][name] = n
+	}
+	return c, nil
+}

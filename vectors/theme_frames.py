@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same SYN in every wrapping: VLAN tags, IPv4 options, IPv6 extension headers,
+trailing bytes, and every combination of TCP flags; sources and destinations that
+must not be answered.
+"""
+import struct
+
+from packets import *  # noqa: F401,F403
+import packets as p
+from theme_clients import syn_vector
+
+OPTIONS = [mss(1460), SACK, timestamps(1000), NOP, wscale(7)]
+FOUND = offer(1460, 7, True, 1000)
+HBH, ROUTING, FRAGMENT, ESP, AH, NONE, DSTOPTS, MOBILITY, HIP, SHIM6 = \
+    0, 43, 44, 50, 51, 59, 60, 135, 139, 140
+PADN6 = b"\0" + bytes.fromhex("010400000000")  # length 8, PadN
+
+
+def syn(family, **fields):
+    return p.defaults(family, options=OPTIONS, **fields)
+
+
+def good(name, why, f, **more):
+    return syn_vector(name, why, f, FOUND, **more)
+
+
+def bad(name, why, f, verdict, counters, **more):
+    return syn_vector(name, why, f, None, verdict=verdict, counters=counters, **more)
+
+
+def tags():
+    for family in (4, 6):
+        for name, tag_list in (
+                ("8100", [(0x8100, 5)]), ("88a8", [(0x88a8, 5)]), ("9100", [(0x9100, 5)]),
+                ("priority", [(0x8100, 7 << 13)]), ("dei", [(0x8100, 0xffff)]),
+                ("88a8-8100", [(0x88a8, 100), (0x8100, 200)]),
+                ("8100-8100", [(0x8100, 100), (0x8100, 200)]),
+                ("9100-8100", [(0x9100, 100), (0x8100, 200)])):
+            yield good("vlan-%s-v%d" % (name, family), "tags stay as they are in the answer",
+                       syn(family, tags=tag_list))
+        yield bad("vlan-three-v%d" % family, "three tags: not ours to judge",
+                  syn(family, tags=[(0x88a8, 1), (0x8100, 2), (0x8100, 3)]), "pass", {})
+    yield bad("ethertype-arp", "not IP", syn(4, ethertype=0x0806), "pass", {})
+    yield bad("ethertype-pppoe", "PPPoE is not unpacked", syn(4, ethertype=0x8864), "pass", {})
+    yield bad("ethertype-v4-holds-v6", "version 6 under the ethertype of IPv4",
+              syn(6, ethertype=0x0800), "pass", {})
+    yield bad("ethertype-v6-holds-v4", "version 4 under the ethertype of IPv6",
+              syn(4, ethertype=0x86dd), "pass", {})
+
+
+def ipv4():
+    yield good("v4-df", "Don't Fragment set", syn(4, frag=0x4000))
+    yield good("v4-no-df", "not set: a legitimate SYN too", syn(4, frag=0))
+    yield good("v4-evil-bit", "the reserved bit means nothing (RFC 3514)", syn(4, frag=0x8000))
+    yield good("v4-ttl-1", "the answer has a TTL of its own", syn(4, ttl=1))
+    yield good("v4-tos", "DSCP is not copied", syn(4, tos=0xb8))
+    yield good("v4-bad-ip-checksum", "a reply costs no more than looking; no ACK follows",
+               syn(4, ip_sum=0x1234))
+    yield good("v4-no-tcp-checksum", "between virtual interfaces it is often not filled in",
+               syn(4, tcp_sum=0))
+    for name, data in (("nop-eol", "01010100"), ("record-route", "07070400000000" + "01"),
+                       ("timestamp", "440c05000000000000000000"), ("router-alert", "94040000"),
+                       ("source-route", "83070400000000" + "01"), ("longest", "01" * 40)):
+        yield good("v4-option-" + name, "the answer has no IP options", syn(4, ip_options=bytes.fromhex(data)))
+    for trailer in (1, 6, 40):
+        for family in (4, 6):
+            yield good("trailer-%d-v%d" % (trailer, family),
+                       "bytes after the IP packet (padding) are not part of it and not sent back",
+                       syn(family, trailer=b"\xee" * trailer))
+    f = p.defaults(4, trailer=bytes(6))
+    yield syn_vector("padded-to-60-bytes", "Ethernet's shortest frame, padded", f, offer())
+    for size in (1, 1400):
+        for family in (4, 6):
+            yield good("data-%d-v%d" % (size, family), "data in the SYN is not acknowledged",
+                       syn(family, payload=b"x" * size))
+
+
+def pad(kind, name):
+    return kind, PADN6, name
+
+
+def routing(left):
+    return ROUTING, bytes([0, 4, left]) + bytes(4), "segment routing header, %d left" % left
+
+
+def fragment(offset, more, ident=1):
+    return FRAGMENT, struct.pack(">BHI", 0, offset | more, ident), "fragment header, offset %d" % offset
+
+
+def ipv6():
+    yield good("v6-flow-label", "the answer has none", syn(6, flow=0xabcde))
+    yield good("v6-traffic-class", "DSCP is not copied", syn(6, tos=0xb8))
+    yield good("v6-hop-by-hop", "walked", syn(6, ext=[pad(HBH, "hop-by-hop options")]))
+    yield good("v6-destination-options", "walked", syn(6, ext=[pad(DSTOPTS, "destination options")]))
+    long_pad = bytes([3]) + bytes.fromhex("011c") + bytes(28)
+    yield good("v6-long-options", "32 bytes of options", syn(6, ext=[(DSTOPTS, long_pad, "long options")]))
+    yield good("v6-routing-0-left", "arrived: walked", syn(6, ext=[routing(0)]))
+    for left in (1, 255):
+        yield bad("v6-routing-%d-left" % left, "the destination is not this one yet",
+                  syn(6, ext=[routing(left)]), "pass", {})
+    yield good("v6-atomic-fragment", "a whole packet (RFC 6946)", syn(6, ext=[fragment(0, 0)]))
+    ah = bytes([4, 0, 0]) + struct.pack(">II", 256, 1) + bytes(12)
+    yield bad("v6-ah", "AH: its owner wants the answer under AH too; the kernel's",
+              syn(6, ext=[(AH, ah, "AH")]), "pass", {})
+    yield bad("v6-hbh-ah", "AH behind another header", syn(6, ext=[pad(HBH, "hop-by-hop"), (AH, ah, "AH")]),
+              "pass", {})
+    for kind, name in ((ESP, "esp"), (NONE, "no-next-header"), (MOBILITY, "mobility"), (HIP, "hip"),
+                       (SHIM6, "shim6"), (253, "experiment")):
+        yield bad("v6-" + name, "not TCP to the gate", syn(6, ext=[pad(kind, name)]), "pass", {})
+    mixed = [pad(HBH, "hop-by-hop"), pad(DSTOPTS, "destination options"), routing(0),
+             fragment(0, 0), pad(DSTOPTS, "destination options"), pad(DSTOPTS, "destination options"),
+             pad(DSTOPTS, "destination options")]
+    for n in range(2, 7):
+        yield good("v6-chain-%d" % n, "as many as are walked", syn(6, ext=mixed[:n]))
+    yield bad("v6-chain-7", "nobody sends these (RFC 8504 5.3)", syn(6, ext=mixed), "drop",
+              {0: {"drop_ext_chain": 1}})
+    yield bad("v6-chain-7-unprotected-port", "dropped whatever the port: it was not looked at",
+              syn(6, ext=mixed, dport=81), "drop", {0: {"drop_ext_chain": 1}})
+    yield bad("v6-hop-by-hop-ends-beyond", "length beyond the packet",
+              syn(6, ext=[(HBH, b"\xff" + PADN6[1:], "lying length")]), "pass", {})
+
+
+def flag_combinations():
+    for flags in range(256):
+        # The option field of probes like these is empty; the ACK number is nobody's cookie.
+        f = p.defaults(4 if flags & 1 else 6, flags=flags, ack=0x11111111)
+        name = "flags-%02x" % flags
+        if flags & (SYN | ACK) == SYN:
+            if flags & (FIN | RST):
+                yield bad(name, p.flag_text(flags), f, "drop", {1: {"syn": 1, "drop_flags": 1}})
+            else:
+                yield syn_vector(name, p.flag_text(flags), f, offer())
+        elif flags & (SYN | ACK | RST) == ACK:
+            yield bad(name, p.flag_text(flags) + ": no cookie of ours; left to the kernel", f, "pass",
+                      {1: {"cookie_invalid": 1}})
+        else:
+            yield bad(name, p.flag_text(flags) + ": not looked at", f, "pass", {})
+
+
+def ecn():
+    for family in (4, 6):
+        for tos in range(4):
+            for flags, name in ((ECE | CWR, "setup"), (ECE, "ece"), (CWR, "cwr"), (0, "none")):
+                yield good("ecn-%s-ip%d-v%d" % (name, tos, family),
+                           "ECN only for ECE and CWR together on a packet that is not ECN-capable",
+                           syn(family, flags=SYN | flags, tos=tos))
+
+
+def addresses():
+    one = {1: {"syn": 1, "drop_source": 1}}
+    for name, src in (("zero", "0.0.0.0"), ("net-0", "0.1.2.3"), ("loopback", "127.0.0.1"),
+                      ("loopback-net", "127.255.0.9"), ("multicast", "224.0.0.1"),
+                      ("multicast-high", "239.255.255.250"), ("broadcast", "255.255.255.255"),
+                      ("land", p.SERVER[4])):
+        yield bad("source-v4-" + name, "not a client", syn(4, src=src), "drop", one)
+    for name, src in (("unspecified", "::"), ("loopback", "::1"), ("multicast", "ff02::1"),
+                      ("v4-mapped", "::ffff:192.0.2.1"), ("land", p.SERVER[6])):
+        yield bad("source-v6-" + name, "not a client", syn(6, src=src), "drop", one)
+    for src in ("1.0.0.1", "126.255.255.255", "128.0.0.1", "223.255.255.255", "10.0.0.1", "240.0.0.1"):
+        yield good("source-v4-" + src.replace(".", "-"), "beside the ranges that are refused",
+                   syn(4, src=src))
+    for name, src in (("link-local", "fe80::1"), ("unique-local", "fd00::1"),
+                      ("nat64", "64:ff9b::192.0.2.1"), ("low", "::2")):
+        yield good("source-v6-" + name, "a client", syn(6, src=src))
+    frame_pass = {1: {"syn": 1, "pass_frame": 1}}
+    for name, mac in (("broadcast", b"\xff" * 6), ("multicast", bytes.fromhex("01005e000001"))):
+        for family in (4, 6):
+            yield bad("mac-%s-v%d" % (name, family), "never answered; the kernel ignores it",
+                      syn(family, eth_dst=mac), "pass", frame_pass)
+    for family, name, dst in ((4, "broadcast", "255.255.255.255"), (4, "multicast", "224.0.0.5"),
+                              (6, "multicast", "ff02::1")):
+        yield bad("destination-%s-v%d" % (name, family), "never answered", syn(family, dst=dst), "pass",
+                  frame_pass)
+
+
+def themes():
+    yield "vlan", "VLAN tags and other ethertypes", list(tags())
+    yield "ipv4", "IPv4 headers, padding, data", list(ipv4())
+    yield "ipv6", "IPv6 extension headers", list(ipv6())
+    yield "flags", "Every combination of TCP flags", list(flag_combinations())
+    yield "ecn", "What counts as an ECN-setup SYN", list(ecn())
+    yield "addresses", "Sources that cannot be clients; destinations that must not answer", list(addresses())
