@@ -81,6 +81,22 @@ static __always_inline int tg_skb_onwards(struct __sk_buff *skb)
 			    0);
 }
 
+/* Notes what the server's options are, where that is news. */
+static __always_inline void tg_setup_learn(const struct tg_packet *pkt, const struct tg_flow *f,
+					   const struct tg_tcp_options *o)
+{
+	__u32 id = f->service;
+	struct tg_learned *l = bpf_map_lookup_elem(&tg_answers, &id);
+	struct tg_learned next;
+
+	if (!l)
+		return;
+	next = tg_learn(*l, pkt->family, f, o);
+	if (next.mss_v4 != l->mss_v4 || next.mss_v6 != l->mss_v6 || next.wscale != l->wscale ||
+	    next.sack != l->sack || next.timestamps != l->timestamps || next.known != l->known)
+		*l = next;
+}
+
 /* The server has accepted. */
 static __always_inline int tg_setup_ready(struct __sk_buff *skb, const struct tg_packet *pkt,
 					  struct tg_flow *f, struct tg_counter_row *row)
@@ -93,6 +109,7 @@ static __always_inline int tg_setup_ready(struct __sk_buff *skb, const struct tg
 	if (!tg_skb_options(skb, pkt, &o) ||
 	    bpf_skb_load_bytes(skb, pkt->l4_off + 14, &field, sizeof(field)))
 		return TCX_DROP;
+	tg_setup_learn(pkt, &ready, &o);
 	tg_flow_ready(&ready, pkt, &o);
 	ack = tg_flow_ack(pkt, &ready, &o);
 	window = tg_flow_window(pkt, &ready, &o, tg_swap16(field));

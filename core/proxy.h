@@ -33,6 +33,25 @@ struct tg_proxy_service {
 	uint8_t pad[3];
 };
 
+/* What the servers of a service have answered to the options of our SYNs, so that
+ * clients are told the same. Map ABI. */
+enum tg_learned_what {
+	TG_LEARNED_MSS4 = 1,
+	TG_LEARNED_MSS6 = 2,
+	TG_LEARNED_WSCALE = 4,
+	TG_LEARNED_SACK = 8,
+	TG_LEARNED_TIMESTAMPS = 16,
+};
+
+struct tg_learned {
+	uint16_t mss_v4, mss_v6;
+	uint8_t wscale; /* TG_WSCALE_NONE: none though we offered one */
+	uint8_t sack;
+	uint8_t timestamps;
+	uint8_t known; /* enum tg_learned_what, or-ed: what has been asked and answered */
+};
+_Static_assert(sizeof(struct tg_learned) == 8, "map ABI");
+
 /* Flow tables: the client's side first. Ports as the client sends them. */
 struct tg_flow_key4 {
 	uint32_t client, server, ports;
@@ -264,6 +283,33 @@ TG_INLINE enum tg_setup_event tg_setup_judge(const struct tg_packet *pkt, const 
 		return ours ? TG_SETUP_READY : TG_SETUP_OTHER;
 	/* An ACK of just our SYN without a SYN: a connection of the same numbers. */
 	return ours ? TG_SETUP_IGNORE : TG_SETUP_OTHER;
+}
+
+/* Learns from a server's SYN-ACK. An option tells something only if our SYN had
+ * it; an MSS always does. `f` is the flow in set-up. */
+TG_INLINE struct tg_learned tg_learn(struct tg_learned l, uint8_t family, const struct tg_flow *f,
+				     const struct tg_tcp_options *o)
+{
+	uint16_t mss = o->mss ? o->mss : family == 4 ? 536 : 1220; /* RFC 9293 section 3.7.1 */
+
+	if (family == 4)
+		l.mss_v4 = mss;
+	else
+		l.mss_v6 = mss;
+	l.known |= family == 4 ? TG_LEARNED_MSS4 : TG_LEARNED_MSS6;
+	if ((f->option_bits >> 3 & 15) != TG_WSCALE_NONE) {
+		l.wscale = o->wscale;
+		l.known |= TG_LEARNED_WSCALE;
+	}
+	if (f->option_bits >> 7 & 1) {
+		l.sack = o->sack_ok;
+		l.known |= TG_LEARNED_SACK;
+	}
+	if (f->flags & TG_FLOW_TS) {
+		l.timestamps = o->ts_ok;
+		l.known |= TG_LEARNED_TIMESTAMPS;
+	}
+	return l;
 }
 
 /* Turns a flow that is being set up into one that translates. `o` are the

@@ -44,6 +44,14 @@ struct {
 	__type(value, struct tg_proxy_service);
 } tg_strategies SEC(".maps");
 
+/* By service id: what its servers have answered. Userspace makes tg_services of it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_SERVICES_MAX + 1);
+	__type(key, __u32);
+	__type(value, struct tg_learned);
+} tg_answers SEC(".maps");
+
 /* The ports of this box, by interface index: frames leave only through these. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);

@@ -336,6 +336,60 @@ static void challenges(void **state)
 	}
 }
 
+/* An option says something only if it was offered. */
+static void learning(void **state)
+{
+	struct tg_flow all = {.option_bits = (uint16_t)tg_cookie_option_bits(6, 7, true, false),
+			      .flags = TG_FLOW_TS};
+	struct tg_flow none = {.option_bits = (uint16_t)tg_cookie_option_bits(6, TG_WSCALE_NONE, false,
+									      false)};
+	struct tg_tcp_options rich = {.mss = 1400, .wscale = 9, .sack_ok = true, .ts_ok = true};
+	struct tg_tcp_options poor = {.wscale = TG_WSCALE_NONE};
+	struct tg_learned l = {0};
+
+	(void)state;
+	l = tg_learn(l, 4, &none, &poor);
+	assert_int_equal(l.known, TG_LEARNED_MSS4);
+	assert_int_equal(l.mss_v4, 536); /* RFC 9293: no option means this */
+	l = tg_learn(l, 6, &all, &rich);
+	assert_int_equal(l.known, 31);
+	assert_int_equal(l.mss_v6, 1400);
+	assert_int_equal(l.wscale, 9);
+	assert_true(l.sack && l.timestamps);
+	l = tg_learn(l, 4, &none, &poor);
+	assert_true(l.sack && l.timestamps && l.wscale == 9); /* not asked */
+	l = tg_learn(l, 4, &all, &poor);
+	assert_true(!l.sack && !l.timestamps && l.wscale == TG_WSCALE_NONE);
+}
+
+/* Every tuple and source has one place of its own generation, inside the map, and
+ * random ones are spread over all of it. */
+static void presence(void **state)
+{
+	static uint8_t seen[TG_PRESENCE_WORDS];
+	uint64_t seed = 21, n;
+	uint32_t used = 0;
+
+	(void)state;
+	for (n = 0; n < 4 * TG_PRESENCE_WORDS; n++) {
+		struct tg_packet syn = {.family = n & 1 ? 6 : 4, .ports = (uint32_t)n};
+		uint32_t hash, word;
+
+		syn.src.d[0] = tg_test_random(&seed);
+		syn.src.d[1] = syn.family == 6 ? tg_test_random(&seed) : 0;
+		hash = tg_presence_flow(&syn, 7);
+		word = tg_presence_word(hash, TG_PRESENCE_FLOWS, 0);
+		assert_true(word < TG_PRESENCE_WORDS);
+		assert_int_equal(tg_presence_word(hash, TG_PRESENCE_FLOWS, 1), word + TG_PRESENCE_WORDS);
+		assert_int_equal(tg_presence_word(hash, TG_PRESENCE_SOURCES, 1),
+				 word + 3 * TG_PRESENCE_WORDS);
+		assert_int_equal(__builtin_popcountll(tg_presence_bit(hash)), 1);
+		used += !seen[word];
+		seen[word] = 1;
+	}
+	assert_in_range(used, TG_PRESENCE_WORDS / 100 * 96, TG_PRESENCE_WORDS); /* 98.2 % expected */
+}
+
 static void segments(void **state)
 {
 	uint64_t seed = 793, n;
@@ -380,6 +434,8 @@ int tg_test_translate(void)
 		cmocka_unit_test(set_up),
 		cmocka_unit_test(server_without_scaling),
 		cmocka_unit_test(challenges),
+		cmocka_unit_test(learning),
+		cmocka_unit_test(presence),
 		cmocka_unit_test(segments),
 	};
 

@@ -18,6 +18,16 @@ type (
 	Flow          = proxybpf.ProxyXdpTgFlow
 	FlowKey4      = proxybpf.ProxyXdpTgFlowKey4
 	FlowKey6      = proxybpf.ProxyXdpTgFlowKey6
+	Learned       = proxybpf.ProxyXdpTgLearned
+)
+
+// What is known in a Learned, as core/proxy.h numbers it.
+const (
+	LearnedMSS4       = 1
+	LearnedMSS6       = 2
+	LearnedWScale     = 4
+	LearnedSACK       = 8
+	LearnedTimestamps = 16
 )
 
 // Strategies as core/proxy.h numbers them.
@@ -265,6 +275,17 @@ func (p *Proxy) SetStrategy(id uint32, s ProxyService) error {
 		return fmt.Errorf("strategy table: %w", err)
 	}
 	return nil
+}
+
+// Learned is what the servers of a service have answered.
+func (p *Proxy) Learned(id uint32) (l Learned, err error) {
+	err = p.maps[proxybpf.ProxyXdpMapTgAnswers].Lookup(id, &l)
+	return l, err
+}
+
+// Forget makes nothing known of a service's servers.
+func (p *Proxy) Forget(id uint32) error {
+	return p.maps[proxybpf.ProxyXdpMapTgAnswers].Put(id, Learned{})
 }
 
 // SetPorts tells the packet path the ports of this box: frames are sent only

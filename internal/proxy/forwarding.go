@@ -41,6 +41,7 @@ func (b *box) targets() ([]plane.Target, error) {
 		}
 		t.Service = plane.Service{MssV4: uint16(mtu - 40), MssV6: uint16(mtu - 60), Window: defaultWindow,
 			Wscale: defaultWScale, Sack: 1, Timestamps: 1, Mode: modes[svc.Mode]}
+		b.learned[t.ID].apply(&t.Service)
 		if !svc.MSS.Auto {
 			t.Service.MssV4, t.Service.MssV6 = uint16(svc.MSS.Value), uint16(svc.MSS.Value)
 		}

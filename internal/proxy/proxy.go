@@ -40,6 +40,8 @@ type box struct {
 	modes    map[string]plane.XDPMode
 	promisc  []string // ports that this process made promiscuous
 	watch    sides
+	learned  map[uint32]learned // by service number
+	forgot   time.Time
 	started  time.Time
 }
 
@@ -59,7 +61,8 @@ func Run(ctx, force context.Context, opt host.Options) error {
 		return err
 	}
 	defer unlock()
-	b := &box{opt: opt, log: opt.Log, cfg: cfg, numbers: host.NewNumbers(), started: time.Now()}
+	b := &box{opt: opt, log: opt.Log, cfg: cfg, numbers: host.NewNumbers(), started: time.Now(),
+		learned: map[uint32]learned{}, forgot: time.Now()}
 	if err := b.start(); err != nil {
 		return err
 	}
@@ -193,7 +196,7 @@ func (b *box) loop(ctx context.Context) {
 			}
 		case <-tick.C:
 			b.setClock()
-			if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetSettings(&b.settings)); err != nil {
+			if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetSettings(&b.settings), b.learn(time.Now())); err != nil {
 				b.log.Error("housekeeping", "error", err)
 			}
 			b.watchSides()
@@ -244,7 +247,8 @@ func (b *box) reload() error {
 		return errors.Join(err, b.writeServices())
 	}
 	for _, id := range removed {
-		if err := plane.ClearCounters(b.plane.Map("tg_counters"), id); err != nil {
+		delete(b.learned, id)
+		if err := errors.Join(b.plane.Forget(id), plane.ClearCounters(b.plane.Map("tg_counters"), id)); err != nil {
 			return err
 		}
 	}

@@ -126,7 +126,7 @@ func TestBulkWithLoss(t *testing.T) {
 		for _, n := range []*lab.Namespace{w.Client, w.Server} {
 			cmd := exec.Command("nft", "-f", "-")
 			cmd.Stdin = strings.NewReader("add table inet loss\nadd chain inet loss in { type filter hook input priority 0; }\n" +
-				"flush chain inet loss in\nadd rule inet loss in tcp flags & syn == 0 numgen random mod 50 < 1 drop\n")
+				"flush chain inet loss in\nadd rule inet loss in tcp flags & syn == 0 numgen random mod 50 < 1 counter drop\n")
 			if err := n.Do(cmd.Start); err != nil {
 				t.Fatal(err)
 			}
@@ -136,6 +136,17 @@ func TestBulkWithLoss(t *testing.T) {
 		}
 		if err := transfer(w, ipv6); err != nil {
 			t.Error(err)
+		}
+		for _, n := range []*lab.Namespace{w.Client, w.Server} {
+			cmd := exec.Command("nft", "list", "chain", "inet", "loss", "in")
+			var out output
+			cmd.Stdout = &out
+			if err := n.Do(cmd.Start); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil || strings.Contains(out.String(), "packets 0 ") {
+				t.Errorf("nothing was lost in %s: %v, %s", n.Name, err, out.String())
+			}
 		}
 	})
 }

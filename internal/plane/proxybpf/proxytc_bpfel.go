@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	ProxyTcMapTgAnswers    = "tg_answers"
 	ProxyTcMapTgClosed4    = "tg_closed4"
 	ProxyTcMapTgClosed6    = "tg_closed6"
 	ProxyTcMapTgCounters   = "tg_counters"
@@ -85,6 +86,7 @@ type ProxyTcProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProxyTcMapSpecs struct {
+	TgAnswers    *ebpf.MapSpec `ebpf:"tg_answers"`
 	TgClosed4    *ebpf.MapSpec `ebpf:"tg_closed4"`
 	TgClosed6    *ebpf.MapSpec `ebpf:"tg_closed6"`
 	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
@@ -130,6 +132,7 @@ func (o *ProxyTcObjects) Close() error {
 //
 // It can be passed to LoadProxyTcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProxyTcMaps struct {
+	TgAnswers    *ebpf.Map `ebpf:"tg_answers"`
 	TgClosed4    *ebpf.Map `ebpf:"tg_closed4"`
 	TgClosed6    *ebpf.Map `ebpf:"tg_closed6"`
 	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
@@ -151,6 +154,7 @@ type ProxyTcMaps struct {
 
 func (m *ProxyTcMaps) Close() error {
 	return _ProxyTcClose(
+		m.TgAnswers,
 		m.TgClosed4,
 		m.TgClosed6,
 		m.TgCounters,

@@ -45,6 +45,16 @@ type ProxyXdpTgFlowKey6 struct {
 	Ports  uint32
 }
 
+type ProxyXdpTgLearned struct {
+	_          structs.HostLayout
+	MssV4      uint16
+	MssV6      uint16
+	Wscale     uint8
+	Sack       uint8
+	Timestamps uint8
+	Known      uint8
+}
+
 type ProxyXdpTgProxyService struct {
 	_        structs.HostLayout
 	Strategy uint8
@@ -67,6 +77,7 @@ type ProxyXdpTgProxySettings struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	ProxyXdpMapTgAnswers    = "tg_answers"
 	ProxyXdpMapTgClosed4    = "tg_closed4"
 	ProxyXdpMapTgClosed6    = "tg_closed6"
 	ProxyXdpMapTgCounters   = "tg_counters"
@@ -136,6 +147,7 @@ type ProxyXdpProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProxyXdpMapSpecs struct {
+	TgAnswers    *ebpf.MapSpec `ebpf:"tg_answers"`
 	TgClosed4    *ebpf.MapSpec `ebpf:"tg_closed4"`
 	TgClosed6    *ebpf.MapSpec `ebpf:"tg_closed6"`
 	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
@@ -181,6 +193,7 @@ func (o *ProxyXdpObjects) Close() error {
 //
 // It can be passed to LoadProxyXdpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProxyXdpMaps struct {
+	TgAnswers    *ebpf.Map `ebpf:"tg_answers"`
 	TgClosed4    *ebpf.Map `ebpf:"tg_closed4"`
 	TgClosed6    *ebpf.Map `ebpf:"tg_closed6"`
 	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
@@ -202,6 +215,7 @@ type ProxyXdpMaps struct {
 
 func (m *ProxyXdpMaps) Close() error {
 	return _ProxyXdpClose(
+		m.TgAnswers,
 		m.TgClosed4,
 		m.TgClosed6,
 		m.TgCounters,
