@@ -31,10 +31,13 @@ static __always_inline __u8 tg_packet_ttl(struct xdp_md *ctx, const struct tg_pa
 static __always_inline int tg_case_options(struct xdp_md *ctx, const struct tg_packet *pkt,
 					   struct tg_tcp_options *o)
 {
+	const __u8 *at = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX) + TG_TCP_HDR_LEN;
 	struct tg_options_cursor c;
 
 	c.at = 0;
 	c.len = (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
+	if (TG_LIKELY(tg_tcp_options_common(at, c.len, (void *)(long)ctx->data_end, o)))
+		return 0;
 	if (c.len > TG_TCP_OPTIONS_MAX_LEN)
 		return -TG_EINVAL;
 	if (c.len && bpf_xdp_load_bytes(ctx, pkt->l4_off + TG_TCP_HDR_LEN, c.bytes, c.len))
