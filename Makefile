@@ -50,6 +50,7 @@ fuzz: ## fuzz the parsers, FUZZTIME each (default 60s)
 	@tools/deps.sh fuzz
 	$(GO) test ./internal/config -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME)
 	@if [ -e core/Makefile ]; then $(MAKE) -C core fuzz FUZZTIME=$(FUZZTIME); fi
+	$(MAKE) -C lwip fuzz FUZZ_SECONDS=$(FUZZTIME:s=)
 
 lint: ## formatting and vet
 	@tools/deps.sh build

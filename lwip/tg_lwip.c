@@ -89,7 +89,8 @@ static void tg_tuple_set(struct tg_packet *pkt, const ip_addr_t *src, const ip_a
 
 #if TG_LWIP_ISN
 /* RFC 6528: ISN = M + F(tuple, key), M counting 4 microseconds. The byte 'I'
- * keeps F apart from every hash that a cookie shows. */
+ * keeps F apart from every hash that a cookie shows. Where keys rotate, F
+ * changes with them: a tuple's ISNs then grow for the life of a key only. */
 u32_t tg_lwip_isn(const ip_addr_t *local_ip, u16_t local_port, const ip_addr_t *remote_ip,
 		  u16_t remote_port)
 {

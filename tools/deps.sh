@@ -15,6 +15,8 @@ native="gcc=gcc libc6-dev=/usr/include/stdio.h clang-19=clang-19
     libclang-rt-19-dev=/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.fuzzer-$(uname -m).a
     gcc-arm-none-eabi=arm-none-eabi-gcc libcmocka-dev=/usr/include/cmocka.h
     python3=python3 libssl3=/usr/lib/$(uname -m)-linux-gnu/libcrypto.so.3"
+device="make=make dpkg-dev=dpkg-source qemu-system-arm=qemu-system-arm gcc-arm-none-eabi=arm-none-eabi-gcc
+    libnewlib-arm-none-eabi=/usr/lib/arm-none-eabi/newlib/thumb/v7-m/nofp/libc_nano.a"
 
 wanted=
 for set in "$@"; do
@@ -22,8 +24,8 @@ for set in "$@"; do
     build) wanted+=" $build" ;;
     demo | bench) wanted+=" $build $lab" ;;
     generate) wanted+=" $build $bpf" ;;
-    fuzz) wanted+=" $build $native" ;;
-    test) wanted+=" $build $lab $bpf $native" ;;
+    fuzz) wanted+=" $build $native $device" ;;
+    test) wanted+=" $build $lab $bpf $native $device" ;;
     *) echo "deps: no set named '$set'; use build, demo, bench, generate, fuzz or test" >&2 && exit 2 ;;
     esac
 done

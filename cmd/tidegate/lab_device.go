@@ -57,7 +57,7 @@ second. Needs root.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Policy, "policy", o.Policy, "what a full queue does: drop, recycle-oldest, cookies, cookies-always")
-	f.StringVar(&o.Layout, "layout", o.Layout, "cookie layout: classic, linux, linux-sha1, freebsd, hybrid, tidegate")
+	f.StringVar(&o.Layout, "layout", o.Layout, "cookie layout: classic, linux, linux-sha1, linux-sha1-unrolled, freebsd, hybrid, tidegate")
 	f.IntVar(&o.Queue, "queue", o.Queue, "half-open connections that a listener keeps: 2, 4, 8 or 16")
 	f.IntVar(&o.Rate, "syn-rate", o.Rate, "SYNs per second of the device's clock")
 	f.IntVar(&o.Samples, "samples", o.Samples, "throughput samples of each configuration (the study took 30)")

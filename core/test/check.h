@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static unsigned checks_passed, checks_failed;
+/* Weak, so that the files of one program share them. */
+__attribute__((weak)) unsigned checks_passed, checks_failed;
 
 #define CHECK(condition, ...)                                                                      \
 	do {                                                                                       \
@@ -35,7 +36,7 @@ static unsigned checks_passed, checks_failed;
 	} while (0)
 
 /* The program's exit status; prints the last line. */
-static int check_summary(int argc, char **argv)
+static inline int check_summary(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "canary") == 0)
 		CHECK(checks_passed == 0, "the canary, which must fail (%u)", checks_passed);

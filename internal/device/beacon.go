@@ -20,16 +20,23 @@ type Beacon struct {
 	CookiesSent uint32
 	Recycled    uint32
 	HalfOpen    uint32
+	IdleUS      uint32 // slept for lack of work
 }
 
-const beaconLen = 28
+// workedMS is the time between two beacons that the device did not sleep. The
+// device sleeps for lack of frames: when the machine under the emulator is busy.
+func workedMS(from, to Beacon) float64 {
+	return float64(to.TimeMS-from.TimeMS) - float64(to.IdleUS-from.IdleUS)/1000
+}
+
+const beaconLen = 32
 
 func parseBeacon(b []byte) (Beacon, error) {
 	if len(b) != beaconLen || string(b[:4]) != "TGB1" {
 		return Beacon{}, fmt.Errorf("not a beacon: %d bytes", len(b))
 	}
 	w := func(i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
-	return Beacon{TimeMS: w(1), SinkBytes: w(2), TCPReceived: w(3), CookiesSent: w(4), Recycled: w(5), HalfOpen: w(6)}, nil
+	return Beacon{TimeMS: w(1), SinkBytes: w(2), TCPReceived: w(3), CookiesSent: w(4), Recycled: w(5), HalfOpen: w(6), IdleUS: w(7)}, nil
 }
 
 // Clock follows the device's beacons.
@@ -107,12 +114,23 @@ func (c *Clock) Next(ctx context.Context, after Beacon) (Beacon, error) {
 	}
 }
 
-// Until waits until the device's clock has reached a time.
-func (c *Clock) Until(ctx context.Context, timeMS uint32) (Beacon, error) {
-	var b Beacon
+// AfterWork waits until the device has worked for so long since a beacon.
+func (c *Clock) AfterWork(ctx context.Context, from Beacon, ms float64) (Beacon, error) {
+	b := from
 	var err error
 	for {
-		if b, err = c.Next(ctx, b); err != nil || int32(b.TimeMS-timeMS) >= 0 {
+		if b, err = c.Next(ctx, b); err != nil || workedMS(from, b) >= ms {
+			return b, err
+		}
+	}
+}
+
+// After waits until so much of the device's time has gone by since a beacon.
+func (c *Clock) After(ctx context.Context, from Beacon, ms uint32) (Beacon, error) {
+	b := from
+	var err error
+	for {
+		if b, err = c.Next(ctx, b); err != nil || b.TimeMS-from.TimeMS >= ms {
 			return b, err
 		}
 	}

@@ -105,5 +105,5 @@ func Build(ctx context.Context, source string, kind Kind, c Config, progress fun
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the %s image: %w:\n%s", c, err, out)
 	}
-	return filepath.Join(source, "build", file), nil
+	return filepath.Join(source, "..", "build", "lwip", file), nil
 }

@@ -16,6 +16,7 @@ const (
 	LayoutClassic   = "classic"
 	LayoutLinux     = "linux"
 	LayoutLinuxSHA1 = "linux-sha1"
+	LayoutUnrolled  = "linux-sha1-unrolled" // the same, faster and larger
 	LayoutFreeBSD   = "freebsd"
 	LayoutHybrid    = "hybrid"
 	LayoutTidegate  = "tidegate"
@@ -28,7 +29,7 @@ func Policies() []string {
 
 // Layouts lists every cookie layout.
 func Layouts() []string {
-	return []string{LayoutClassic, LayoutLinux, LayoutLinuxSHA1, LayoutFreeBSD, LayoutHybrid, LayoutTidegate}
+	return []string{LayoutClassic, LayoutLinux, LayoutLinuxSHA1, LayoutUnrolled, LayoutFreeBSD, LayoutHybrid, LayoutTidegate}
 }
 
 // Queues are the queue lengths of the seed's Table 5.

@@ -7,10 +7,13 @@ import (
 	"time"
 )
 
-// Throughput is one sample: client to device, in the device's own time.
+// Throughput is one sample: client to device, by the time that the device
+// worked. The time that it slept for lack of frames is left out: on a wire the
+// client always has the next one ready, here its machine may be busy.
 type Throughput struct {
 	Mbps    float64 `json:"mbps"`
-	Seconds float64 `json:"seconds"` // of the device
+	Seconds float64 `json:"seconds"` // of the device at work
+	Idle    float64 `json:"idle"`    // share of the device's time that it slept
 	SYNs    uint64  `json:"syns"`    // sent during the whole transfer
 	// What the device did with them, as its beacons say.
 	Cookies  uint32 `json:"cookies"`
@@ -70,6 +73,7 @@ func (r *rig) attack(ctx context.Context, port uint16, rate int, seed uint64, f 
 	}
 	floodCtx, stop := context.WithCancel(ctx)
 	flood := NewFlood(r.net, port, rate, seed)
+	flood.ByWork = port == sinkPort
 	done := make(chan error, 1)
 	go func() { done <- flood.Run(floodCtx, r.clock) }()
 	err = f(ctx)
@@ -78,7 +82,7 @@ func (r *rig) attack(ctx context.Context, port uint16, rate int, seed uint64, f 
 }
 
 // MeasureThroughput boots a device, opens the bulk transfer, attacks the same
-// port if there is a rate, and counts for so many seconds of the device.
+// port if there is a rate, and counts for so many seconds of the device's work.
 func MeasureThroughput(ctx context.Context, image string, c Config, rate, seconds int, seed uint64) (t Throughput, err error) {
 	r, err := newRig(ctx, Firmware, image, c)
 	if err != nil {
@@ -106,17 +110,18 @@ func (r *rig) count(ctx context.Context, seconds int, t *Throughput) error {
 	if err != nil {
 		return err
 	}
-	begin, err := r.clock.Until(ctx, b.TimeMS+warmUpMS)
+	begin, err := r.clock.AfterWork(ctx, b, warmUpMS)
 	if err != nil {
 		return err
 	}
-	end, err := r.clock.Until(ctx, begin.TimeMS+uint32(seconds)*1000)
+	end, err := r.clock.AfterWork(ctx, begin, float64(seconds)*1000)
 	if err != nil {
 		return err
 	}
-	ms := end.TimeMS - begin.TimeMS
-	t.Seconds = float64(ms) / 1000
-	t.Mbps = float64(end.SinkBytes-begin.SinkBytes) * 8 / float64(ms) / 1000
+	ms := workedMS(begin, end)
+	t.Seconds = ms / 1000
+	t.Mbps = float64(end.SinkBytes-begin.SinkBytes) * 8 / ms / 1000
+	t.Idle = 1 - ms/float64(end.TimeMS-begin.TimeMS)
 	t.Cookies, t.Recycled, t.HalfOpen = end.CookiesSent, end.Recycled, end.HalfOpen
 	if t.Mbps == 0 {
 		return fmt.Errorf("the bulk transfer stands still")
@@ -140,7 +145,7 @@ func MeasureLoad(ctx context.Context, kind Kind, image string, c Config, rate, r
 		if err != nil {
 			return err
 		}
-		if _, err := r.clock.Until(ctx, b.TimeMS+warmUpMS); err != nil {
+		if _, err := r.clock.After(ctx, b, warmUpMS); err != nil {
 			return err
 		}
 		l, err = RunLoad(ctx, r.net, ipv6, requests)

@@ -20,6 +20,9 @@ type Flood struct {
 	rate int
 	rng  *rand.Rand
 	Sent uint64
+	// ByWork: the seconds are those that the device worked, as throughput is
+	// counted; else those of its clock.
+	ByWork bool
 }
 
 // NewFlood prepares an attack; seed makes it repeatable.
@@ -46,7 +49,11 @@ func (f *Flood) Run(ctx context.Context, clock *Clock) error {
 			if b, err = clock.Next(ctx, last); err != nil {
 				break
 			}
-			due += float64(b.TimeMS-last.TimeMS) / 1000 * float64(f.rate)
+			ms := float64(b.TimeMS - last.TimeMS)
+			if f.ByWork {
+				ms = workedMS(last, b)
+			}
+			due += ms / 1000 * float64(f.rate)
 			last = b
 			for ; due >= 1 && err == nil; due-- {
 				err = unix.Sendto(fd, f.frame(), 0, to)

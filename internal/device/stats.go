@@ -62,7 +62,7 @@ func CompareMeans(a, b Sample) (TTest, bool) {
 	dist := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: df}
 	half := dist.Quantile(0.975) * se
 	return TTest{
-		T: diff / se, DF: df, P: 2 * dist.Survival(math.Abs(diff / se)),
+		T: diff / se, DF: df, P: 2 * dist.Survival(math.Abs(diff/se)),
 		D: diff / math.Sqrt(pooled), Low: diff - half, High: diff + half,
 	}, true
 }

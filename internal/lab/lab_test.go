@@ -53,6 +53,19 @@ func needRoot(t *testing.T) {
 	t.Skip("needs root for network namespaces")
 }
 
+// runUndisturbed runs an experiment; one that the machine's other work has made
+// void says nothing and is made again, a few times.
+func runUndisturbed(t *testing.T, o Options) (*Result, error) {
+	t.Helper()
+	for try := 1; ; try++ {
+		r, err := Run(t.Context(), o)
+		if try == 5 || !errors.Is(err, ErrDisturbed) {
+			return r, err
+		}
+		t.Log(err)
+	}
+}
+
 func TestFloodKernelServesNoneDoesNot(t *testing.T) {
 	needRoot(t)
 	for _, c := range []struct {
@@ -68,7 +81,7 @@ func TestFloodKernelServesNoneDoesNot(t *testing.T) {
 		o := DefaultOptions()
 		o.Defence, o.IPv6, o.Rate, o.Load, o.Duration, o.Timeout = c.defence, c.ipv6, 20000, 100, 2*time.Second, time.Second
 		o.Server = ServerBuiltin
-		r, err := Run(t.Context(), o)
+		r, err := runUndisturbed(t, o)
 		if err != nil {
 			t.Fatalf("%s: %v", c.defence, err)
 		}
@@ -107,7 +120,7 @@ func TestFloodHostServesAll(t *testing.T) {
 		o := DefaultOptions()
 		o.Defence, o.Rate, o.Load, o.Duration, o.Server, o.Exe = DefenceHost, 20000, 200, 2*time.Second, ServerBuiltin, exe
 		c.change(&o)
-		r, err := Run(t.Context(), o)
+		r, err := runUndisturbed(t, o)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}

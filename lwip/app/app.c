@@ -256,11 +256,12 @@ static err_t http_accept(void *arg, struct tcp_pcb *pcb, err_t err)
 }
 
 /* ---- the beacon ----
- * Seven words of 4 bytes, little-endian:
+ * Eight words of 4 bytes, little-endian:
  *
  *   "TGB1" | device time in ms | bytes sunk | TCP segments received |
- *   cookies sent | connections recycled | half-open connections           */
-#define BEACON_WORDS 7
+ *   cookies sent | connections recycled | half-open connections |
+ *   microseconds slept                                                    */
+#define BEACON_WORDS 8
 
 static void put32(u8_t *b, u32_t v)
 {
@@ -294,6 +295,7 @@ void app_poll(void)
 	memset(b + 16, 0, 8);
 #endif
 	put32(b + 24, half_open());
+	put32(b + 28, app_idle_us());
 	udp_sendto(app.beacon, p, &app.lab_ip, APP_BEACON_PORT);
 	pbuf_free(p);
 }

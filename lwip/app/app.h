@@ -34,6 +34,9 @@ void app_netif_addresses(struct netif *netif);
 
 /* Starts listeners and, if asked for, the beacon. */
 void app_start(const struct app_config *config);
+/* Brought by the platform: microseconds for which the device has slept for lack
+ * of work. Comes round after 71 minutes. */
+u32_t app_idle_us(void);
 /* To be called at least every few milliseconds. */
 void app_poll(void);
 

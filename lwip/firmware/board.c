@@ -30,7 +30,11 @@
 #define NVIC_ICER1 REG(0xe000e184)
 #define IRQ_ETHERNET_BIT (1u << (42 - 32))
 
+#define TICKS_PER_MS (CPU_HZ / 1000)
+#define TICKS_PER_US (CPU_HZ / 1000000)
+
 static volatile uint32_t now_ms;
+static uint32_t idle_us, idle_ticks; /* ticks: what is not yet a whole microsecond */
 
 void board_systick_handler(void)
 {
@@ -50,7 +54,7 @@ void board_init(void)
 	SYSCTL_RCGC1 |= 1u;                      /* UART0 */
 	SYSCTL_RCGC2 |= 1u | 1u << 28 | 1u << 30; /* port A, Ethernet MAC and PHY */
 	UART0_CTL = 0x301;                       /* enable, transmit, receive */
-	SYST_RVR = CPU_HZ / 1000 - 1;
+	SYST_RVR = TICKS_PER_MS - 1;
 	SYST_CVR = 0;
 	SYST_CSR = SYST_ENABLE | SYST_TICKINT | SYST_CPU_CLOCK;
 	NVIC_ISER1 = IRQ_ETHERNET_BIT;
@@ -61,6 +65,11 @@ uint32_t board_now_ms(void)
 	return now_ms;
 }
 
+uint32_t board_idle_us(void)
+{
+	return idle_us;
+}
+
 void board_sleep(void)
 {
 	static uint32_t slept_ms;
@@ -69,8 +78,16 @@ void board_sleep(void)
 	 * frame that comes after the question is not missed. */
 	__asm volatile("cpsid i" ::: "memory");
 	if (!ethernet_pending() && now_ms == slept_ms) {
+		uint32_t before = SYST_CVR, after;
+
 		NVIC_ISER1 = IRQ_ETHERNET_BIT;
 		__asm volatile("wfi" ::: "memory");
+		/* The SysTick counts down and wakes us once a millisecond, so it has
+		 * gone round at most once. */
+		after = SYST_CVR;
+		idle_ticks += (before >= after ? before : before + TICKS_PER_MS) - after;
+		idle_us += idle_ticks / TICKS_PER_US;
+		idle_ticks %= TICKS_PER_US;
 	}
 	slept_ms = now_ms;
 	__asm volatile("cpsie i" ::: "memory");

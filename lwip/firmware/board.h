@@ -12,6 +12,8 @@
 void board_init(void);
 /* Milliseconds since board_init. */
 uint32_t board_now_ms(void);
+/* Microseconds of these for which board_sleep has slept; comes round. */
+uint32_t board_idle_us(void);
 /* Sleeps until an interrupt, unless the Ethernet has a frame or the next
  * millisecond has begun. */
 void board_sleep(void);

@@ -22,6 +22,11 @@ u32_t sys_now(void)
 	return board_now_ms();
 }
 
+u32_t app_idle_us(void)
+{
+	return board_idle_us();
+}
+
 /* For lwIP's port numbers and IPv6 timers; no secret comes from here. */
 unsigned firmware_rand(void)
 {

@@ -84,7 +84,7 @@ func (w *world) reuse(ipv6 bool, who byte) {
 	for i := range reuseRequests {
 		port := uint16(firstPort + i%reusePorts)
 		err := w.request(ipv6, port, who)
-		for errors.Is(err, unix.EADDRNOTAVAIL) {
+		for tries := 1; errors.Is(err, unix.EADDRNOTAVAIL) && tries < reusePorts; tries++ {
 			// The client's own old socket waits for its last ACK. That is its kernel's
 			// business and nothing has been sent: it takes the next port.
 			port = firstPort + (port-firstPort+1)%reusePorts

@@ -31,6 +31,7 @@ type conn struct {
 	once *sync.Once
 }
 
+// newConn bounds every call on a socket, accept included.
 func newConn(fd int) (conn, error) {
 	tv := unix.NsecToTimeval(int64(ioTimeout))
 	err := errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv),
@@ -174,10 +175,11 @@ func (w *world) listenOn(port uint16, proto, backlog int) *listener {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	_, err = newConn(fd)
 	addr := netip.IPv4Unspecified()
 	if ipv6 {
 		addr = netip.IPv6Unspecified()
-		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0)
+		err = errors.Join(err, unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0))
 	}
 	err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
 		unix.Bind(fd, sockaddr(netip.AddrPortFrom(addr, port))), unix.Listen(fd, backlog))
@@ -212,6 +214,9 @@ func (l *listener) serve(handle func(conn)) {
 		defer close(l.done)
 		for {
 			c, err := l.accept()
+			if err == unix.EAGAIN { // nobody came, which is no fault
+				continue
+			}
 			if err != nil {
 				return
 			}
