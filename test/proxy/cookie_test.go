@@ -120,7 +120,7 @@ func TestBulk(t *testing.T) {
 // retransmissions are translated.
 func TestBulkWithLoss(t *testing.T) {
 	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip("nft is not installed; it is what loses packets here")
+		t.Fatal("nft is not installed; it is what loses packets here: apt-get install nftables")
 	}
 	each(t, "cookie", bulkServer, func(t *testing.T, w *world, ipv6 bool) {
 		for _, n := range []*lab.Namespace{w.Client, w.Server} {
