@@ -22,7 +22,7 @@ LDFLAGS   = -s -w -X tidegate/internal/version.Version=$(VERSION)$(if $(COMMIT),
 FUZZTIME ?= 60s
 SOAKTIME ?= 10m
 
-.PHONY: help demo test test-unit bench fuzz lint generate build soak clean
+.PHONY: help demo test test-unit test-kernel bench fuzz lint generate build soak clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r t d; do printf 'make %-10s  %s\n' "$$t" "$$d"; done
@@ -69,6 +69,11 @@ soak: ## 200,000 requests of every kind over 28,000 ports, then a long flood (ro
 	@tools/deps.sh demo
 	@$(MAKE) build
 	@SOAKTIME=$(SOAKTIME) test/soak/run
+
+test-kernel: ## boot Debian's oldest and newest kernels in an emulator, run the lab there (root; minutes)
+	@tools/deps.sh kernel
+	@$(MAKE) build
+	@test/kernel/run
 
 clean: ## remove what was built
 	rm -rf bin build demo

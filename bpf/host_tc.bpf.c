@@ -133,14 +133,14 @@ static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_p
 	ack->ts_ok = false;
 	if (len == 0)
 		return true;
-	if (len > TG_TCP_OPTIONS_MAX_LEN)
-		return false;
 	if (len >= 12 && options + 12 <= end &&
 	    tg_tcp_timestamps_aligned(tg_load32(options), tg_load32(options + 4),
 				      tg_load32(options + 8), &ack->tsval, &ack->cookie.tsval)) {
 		ack->ts_ok = true;
 		return true;
 	}
+	if (!tg_options_len_is_sane(&len))
+		return false;
 	c.at = 0;
 	c.len = len;
 	if (bpf_skb_load_bytes(skb, pkt->l4_off + TG_TCP_HDR_LEN, c.bytes, len))

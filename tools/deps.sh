@@ -1,6 +1,6 @@
 #!/bin/bash
 # tools/deps.sh SET...   installs what the given sets need and this machine lacks.
-# Sets: build demo bench generate fuzz test. As root on a Debian system it
+# Sets: build demo bench generate fuzz test kernel. As root on a Debian system it
 # installs through apt, only what is missing; otherwise it names what is
 # missing in one line and fails. Must never remove or upgrade a package.
 set -euo pipefail
@@ -26,7 +26,8 @@ for set in "$@"; do
     generate) wanted+=" $build $bpf" ;;
     fuzz) wanted+=" $build $native $device" ;;
     test) wanted+=" $build $lab $bpf $native $device" ;;
-    *) echo "deps: no set named '$set'; use build, demo, bench, generate, fuzz or test" >&2 && exit 2 ;;
+    kernel) wanted+=" $build debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
+    *) echo "deps: no set named '$set'; use build, demo, bench, generate, fuzz, test or kernel" >&2 && exit 2 ;;
     esac
 done
 

@@ -14,6 +14,18 @@
 #define TG_CLOCK_NS bpf_ktime_get_coarse_ns
 #endif
 
+/* True if `*len` bytes of options can be copied: 1 to 40. The number is hidden
+ * from the compiler first, which else tests one copy of it and passes another,
+ * whose bounds the verifier does not know (refused by Linux 7.3, not by 6.18). */
+static __always_inline bool tg_options_len_is_sane(__u32 *len)
+{
+	__u32 seen = *len;
+
+	asm volatile("" : "+r"(seen));
+	*len = seen;
+	return seen != 0 && seen <= TG_TCP_OPTIONS_MAX_LEN;
+}
+
 static __always_inline const struct tg_host_settings *tg_settings_get(void)
 {
 	__u32 zero = 0;

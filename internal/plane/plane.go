@@ -172,12 +172,13 @@ func powerOfTwo(n int) int {
 func explain(err error) error {
 	var ve *ebpf.VerifierError
 	switch {
+	// First: what the verifier refuses is "permission denied", too.
+	case errors.As(err, &ve):
+		return fmt.Errorf("the kernel's verifier refused a program: %w; see `tidegate check`, and please report it", err)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("loading BPF programs: %w; run as root", err)
 	case errors.Is(err, ebpf.ErrNotSupported):
 		return fmt.Errorf("%w; this kernel lacks a feature, see `tidegate check`", err)
-	case errors.As(err, &ve):
-		return fmt.Errorf("the kernel's verifier refused a program: %w; see `tidegate check`, and please report it", err)
 	}
 	return err
 }
