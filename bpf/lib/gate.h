@@ -14,16 +14,22 @@
 #define TG_CLOCK_NS bpf_ktime_get_coarse_ns
 #endif
 
-/* True if `*len` bytes of options can be copied: 1 to 40. The number is hidden
- * from the compiler first, which else tests one copy of it and passes another,
- * whose bounds the verifier does not know (refused by Linux 7.3, not by 6.18). */
+/* True if `*len` bytes of options can be copied: 1 to 40. Each test stands on
+ * its own, in 64 bits, on a number that the compiler cannot see through: else it
+ * joins the tests, or tests one copy and passes another, and the verifier of
+ * Linux 6.12 or of 7.3 (not of 6.18) loses sight of a bound. */
 static __always_inline bool tg_options_len_is_sane(__u32 *len)
 {
-	__u32 seen = *len;
+	__u64 seen = *len;
 
+	asm volatile("%0 &= 63" : "+r"(seen));
+	if (seen == 0)
+		return false;
 	asm volatile("" : "+r"(seen));
-	*len = seen;
-	return seen != 0 && seen <= TG_TCP_OPTIONS_MAX_LEN;
+	if (seen > TG_TCP_OPTIONS_MAX_LEN)
+		return false;
+	*len = (__u32)seen;
+	return true;
 }
 
 static __always_inline const struct tg_host_settings *tg_settings_get(void)
