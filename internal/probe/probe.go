@@ -63,6 +63,11 @@ func Run(c *config.Config) *Report {
 	privileged := addPrivileges(r)
 	r.add(kernelChecks()...)
 	r.add(programChecks(privileged)...)
+	configured := config.RoleHost
+	if c != nil {
+		configured = c.Role
+	}
+	r.add(acceptChecks(privileged, configured)...)
 	r.add(mountChecks()...)
 	r.add(sysctlChecks()...)
 	if c == nil {
