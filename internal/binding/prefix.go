@@ -2,11 +2,10 @@ package binding
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
-
-	"github.com/fxamacker/cbor/v2"
 )
 
 // RFC 9164: tag 52 is IPv4, tag 54 IPv6. A prefix is [length, address without
@@ -16,13 +15,9 @@ const (
 	tagIPv6 = 54
 )
 
-type wirePrefix struct {
-	_    struct{} `cbor:",toarray"`
-	Bits uint8
-	Addr []byte
-}
+// Written out by hand, because a record may hold hundreds. Reading is lenient
+// where it may be: Decode compares with what writing would give.
 
-// MarshalCBOR and UnmarshalCBOR below make one tagged item of a prefix or address.
 type cborPrefix netip.Prefix
 
 func (p cborPrefix) MarshalCBOR() ([]byte, error) {
@@ -31,69 +26,83 @@ func (p cborPrefix) MarshalCBOR() ([]byte, error) {
 	for len(addr) > 0 && addr[len(addr)-1] == 0 {
 		addr = addr[:len(addr)-1]
 	}
-	return encMode.Marshal(cbor.Tag{Number: familyTag(prefix.Addr()), Content: wirePrefix{Bits: uint8(prefix.Bits()), Addr: addr}})
+	b := append(make([]byte, 0, 24), tag8, familyTag(prefix.Addr()), array2)
+	if bits := byte(prefix.Bits()); bits < 24 {
+		b = append(b, bits)
+	} else {
+		b = append(b, uint8Head, bits)
+	}
+	return append(append(b, bytes0|byte(len(addr))), addr...), nil
 }
 
 func (p *cborPrefix) UnmarshalCBOR(data []byte) error {
-	var tag cbor.RawTag
-	if err := decMode.Unmarshal(data, &tag); err != nil {
+	size, rest, err := readFamily(data)
+	if err != nil {
 		return err
 	}
-	var w wirePrefix
-	if err := decMode.Unmarshal(tag.Content, &w); err != nil {
-		return err
+	if len(rest) < 3 || rest[0] != array2 {
+		return errors.New("a prefix is [length, address]")
 	}
-	size := familyLen(tag.Number)
-	if size == 0 || len(w.Addr) > size || int(w.Bits) > 8*size {
-		return fmt.Errorf("tag %d with %d address bytes and length %d is no prefix", tag.Number, len(w.Addr), w.Bits)
+	bits := rest[1]
+	rest = rest[2:]
+	if bits == uint8Head {
+		bits, rest = rest[0], rest[1:]
+	}
+	n := len(rest) - 1
+	if n < 0 || n > size || rest[0] != bytes0|byte(n) || int(bits) > 8*size {
+		return fmt.Errorf("a prefix has at most %d bytes and %d bits", size, 8*size)
 	}
 	var full [16]byte
-	copy(full[:], w.Addr)
+	copy(full[:], rest[1:])
 	addr, _ := netip.AddrFromSlice(full[:size])
-	*p = cborPrefix(netip.PrefixFrom(addr, int(w.Bits)))
+	*p = cborPrefix(netip.PrefixFrom(addr, int(bits)))
 	return nil
 }
 
 type cborAddr netip.Addr
 
 func (a cborAddr) MarshalCBOR() ([]byte, error) {
-	addr := netip.Addr(a)
-	return encMode.Marshal(cbor.Tag{Number: familyTag(addr), Content: addr.AsSlice()})
+	addr := netip.Addr(a).AsSlice()
+	return append([]byte{tag8, familyTag(netip.Addr(a)), bytes0 | byte(len(addr))}, addr...), nil
 }
 
 func (a *cborAddr) UnmarshalCBOR(data []byte) error {
-	var tag cbor.RawTag
-	if err := decMode.Unmarshal(data, &tag); err != nil {
+	size, rest, err := readFamily(data)
+	if err != nil {
 		return err
 	}
-	var raw []byte
-	if err := decMode.Unmarshal(tag.Content, &raw); err != nil {
-		return err
+	if len(rest) != 1+size || rest[0] != bytes0|byte(size) {
+		return fmt.Errorf("an address has %d bytes", size)
 	}
-	size := familyLen(tag.Number)
-	if size == 0 || len(raw) != size {
-		return fmt.Errorf("tag %d with %d bytes is no address", tag.Number, len(raw))
-	}
-	addr, _ := netip.AddrFromSlice(raw)
+	addr, _ := netip.AddrFromSlice(rest[1:])
 	*a = cborAddr(addr)
 	return nil
 }
 
-func familyTag(a netip.Addr) uint64 {
+// Initial bytes of items (RFC 8949, 3).
+const (
+	uint8Head = 0x18 // an unsigned integer in the next byte
+	bytes0    = 0x40 // a byte string; its length, below 24, is added
+	array2    = 0x82 // an array of two
+	tag8      = 0xd8 // a tag in the next byte
+)
+
+// readFamily reads the tag and returns the length of the family's addresses.
+func readFamily(data []byte) (size int, rest []byte, err error) {
+	if len(data) < 2 || data[0] != tag8 || data[1] != tagIPv4 && data[1] != tagIPv6 {
+		return 0, nil, fmt.Errorf("want tag %d or %d", tagIPv4, tagIPv6)
+	}
+	if data[1] == tagIPv4 {
+		return 4, data[2:], nil
+	}
+	return 16, data[2:], nil
+}
+
+func familyTag(a netip.Addr) byte {
 	if a.Is4() {
 		return tagIPv4
 	}
 	return tagIPv6
-}
-
-func familyLen(tag uint64) int {
-	switch tag {
-	case tagIPv4:
-		return 4
-	case tagIPv6:
-		return 16
-	}
-	return 0
 }
 
 func comparePrefixes(a, b netip.Prefix) int {

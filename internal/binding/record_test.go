@@ -179,6 +179,22 @@ func BenchmarkParse(b *testing.B) {
 			}
 		}
 	})
+	many := testRecord()
+	for i := range MaxPrefixes {
+		many.Prefixes = append(many.Prefixes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 24))
+	}
+	many.Prefixes = many.Prefixes[1:]
+	big, err := Sign(many, goldenKey("isp"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("decode-256-prefixes", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := Decode(big.Raw()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 	b.Run("verify", func(b *testing.B) {
 		for b.Loop() {
 			if err := r.VerifySignature(); err != nil {
