@@ -201,7 +201,7 @@ func (env *runEnv) experiment(ctx context.Context, t *Topology) (_ *Result, err 
 	if err := def.start(ctx, t); err != nil {
 		return nil, err
 	}
-	m, err := env.attack(ctx, t, flood, srv)
+	m, err := env.attack(ctx, t, flood, srv, def)
 	if err != nil {
 		return nil, err
 	}
