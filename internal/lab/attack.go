@@ -52,11 +52,14 @@ func (env *runEnv) attack(ctx context.Context, t *Topology, f *Flood, srv *proce
 	if env.opts.Rate > 0 {
 		wg.Go(func() { m.flood, floodErr = f.Run(floodCtx, env.opts.Rate) })
 	}
-	wg.Go(func() { m.synRecv = env.watch(floodCtx, t) })
+	loadCtx, stopWatch := context.WithCancel(floodCtx)
+	defer stopWatch()
+	wg.Go(func() { m.synRecv = env.watch(loadCtx, t) })
 	if memory != nil {
 		wg.Go(func() { m.state = watchState(floodCtx, memory) })
 	}
 	m.load, err = cl.run(ctx, floodHead)
+	stopWatch()
 	if memory != nil && err == nil {
 		env.hold(ctx, t)
 	}

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"tidegate/internal/config"
 	"tidegate/internal/plane"
 )
 
@@ -147,14 +146,4 @@ func slabObjectBytes(cache string) uint64 {
 		}
 	}
 	return 0
-}
-
-// HasStrategy says whether this version's proxies have a strategy.
-func HasStrategy(name string) bool {
-	for _, s := range config.Strategies() {
-		if string(s) == name {
-			return true
-		}
-	}
-	return false
 }

@@ -3,6 +3,7 @@ package plane
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 
@@ -14,6 +15,8 @@ type Usage struct {
 	Entries int
 	Bytes   uint64 // as the kernel accounts them
 	Room    int    // entries that fit, both halves together
+
+	KeyBytes, ValueBytes int // of one entry; of the last table, if there are several
 }
 
 // OpenUsage reads how full a pinned swap-out table is. It walks the table from
@@ -31,6 +34,7 @@ func OpenUsage(bpffs, instance string, tables ...string) (sum Usage, err error) 
 			return Usage{}, fmt.Errorf("table %s: %w", name, err)
 		}
 		sum.Entries, sum.Bytes, sum.Room = sum.Entries+u.Entries, sum.Bytes+u.Bytes, sum.Room+u.Room
+		sum.KeyBytes, sum.ValueBytes = u.KeyBytes, u.ValueBytes
 	}
 	return sum, nil
 }
@@ -65,6 +69,64 @@ func tableUsage(outer *ebpf.Map) (sum Usage, err error) {
 			return sum, errors.New("this kernel does not say how much memory a map has")
 		}
 		sum.Entries, sum.Bytes, sum.Room = sum.Entries+n, sum.Bytes+bytes, sum.Room+int(m.MaxEntries())
+		sum.KeyBytes, sum.ValueBytes = int(m.KeySize()), int(m.ValueSize())
+	}
+	return sum, nil
+}
+
+// Footprint is what all pinned maps of an instance take, in bytes as the kernel
+// accounts them: what a flood makes grow is in here, whatever the strategy.
+func Footprint(bpffs, instance string) (sum uint64, err error) {
+	dir := PinDir(bpffs, instance)
+	pins, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, pin := range pins {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, pin.Name()), nil)
+		if err != nil {
+			continue // a link
+		}
+		bytes, err := mapFootprint(m)
+		m.Close()
+		if err != nil {
+			return 0, fmt.Errorf("map %s: %w", pin.Name(), err)
+		}
+		sum += bytes
+	}
+	return sum, nil
+}
+
+// mapFootprint counts an outer map's inner maps, too.
+func mapFootprint(m *ebpf.Map) (uint64, error) {
+	info, err := m.Info()
+	if err != nil {
+		return 0, err
+	}
+	sum, ok := info.Memlock()
+	if !ok {
+		return 0, errors.New("this kernel does not say how much memory a map has")
+	}
+	if m.Type() != ebpf.ArrayOfMaps {
+		return sum, nil
+	}
+	seen := map[ebpf.MapID]bool{}
+	for slot := range m.MaxEntries() {
+		var id ebpf.MapID
+		if m.Lookup(slot, &id) != nil || seen[id] {
+			continue
+		}
+		seen[id] = true
+		inner, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			return 0, err
+		}
+		bytes, err := mapFootprint(inner)
+		inner.Close()
+		if err != nil {
+			return 0, err
+		}
+		sum += bytes
 	}
 	return sum, nil
 }
