@@ -71,4 +71,4 @@ soak: ## 200,000 requests of every kind over 28,000 ports, then a long flood (ro
 	@SOAKTIME=$(SOAKTIME) test/soak/run
 
 clean: ## remove what was built
-	rm -rf bin build demo
+	rm -rf bin build demo connect-time

@@ -123,7 +123,7 @@ func (env *runEnv) startClient(ctx context.Context, t *Topology) (*client, error
 	cfg, err := json.Marshal(loadConfig{
 		Target: serviceAddr(o.IPv6), Sources: clientSources(o.Clients, o.IPv6),
 		Rate: o.Load, Requests: requests, Timeout: o.Timeout, ClientCloses: o.ClientCloses,
-		Retries: o.Retries,
+		Retries: o.Retries, KeepConnect: o.KeepConnect,
 	})
 	if err != nil {
 		return nil, err

@@ -43,6 +43,8 @@ type Result struct {
 	Pinning     Pinning `json:"pinning"`
 	StartLagMax float64 `json:"client_start_lag_max_ms"`
 	LoadSeconds float64 `json:"load_s"`
+
+	connectTimes []float64 // of the connections that were made, in ms; Options.KeepConnect
 }
 
 // ProxyState is what the box between clients and server had to remember.
@@ -64,7 +66,7 @@ func (env *runEnv) result(m *measured, cookies uint64, own float64) *Result {
 		Connect: m.load.Connect, Latency: m.load.Latency,
 		ServerSynRecv: m.synRecv, CookiesSent: cookies,
 		GeneratorPerSYN: round3(own), Pinning: env.pin,
-		StartLagMax: m.load.LagMax, LoadSeconds: m.load.Elapsed, ProxyState: m.state,
+		StartLagMax: m.load.LagMax, LoadSeconds: m.load.Elapsed, ProxyState: m.state, connectTimes: m.load.Times,
 	}
 	if o.IPv6 {
 		r.Family = "ipv6"
