@@ -220,3 +220,17 @@ func PerMessage(ipv6 bool) int {
 	}
 	return (MaxDatagram - HeaderLen) / StatLen // the answer to STATS is longer than the filters
 }
+
+// ProofInput is what a proof of installation signs: that this result was given for
+// these filters. result is the RESULT message without its proof, filters are as
+// they stood in the request.
+func ProofInput(result, filters []byte) []byte {
+	b := append([]byte("IFP1 proof"), result...)
+	return append(b, filters...)
+}
+
+// NonceOf is the nonce in a message's header; SetNonce writes it.
+func NonceOf(message []byte) uint64 { return binary.BigEndian.Uint64(message[16:]) }
+
+// SetNonce writes the nonce into a message's header.
+func SetNonce(message []byte, nonce uint64) { binary.BigEndian.PutUint64(message[16:], nonce) }

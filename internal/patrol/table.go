@@ -94,6 +94,14 @@ func NewTable(tags, entries []byte, keys [keysLen]uint64, old *Settings, publish
 	return t, nil
 }
 
+// NewMemoryTable makes a table that no packet sees, for tests and benchmarks of
+// what stands around it.
+func NewMemoryTable(capacity int) (*Table, error) {
+	n := BucketsFor(capacity)
+	return NewTable(make([]byte, n*int(unsafe.Sizeof(bucket{}))), make([]byte, n*bucketSlots*int(unsafe.Sizeof(entry{}))),
+		randomKeys(), nil, func(*Table) error { return nil })
+}
+
 // BucketsFor gives the number of buckets for so many filters: a power of two, so
 // that they fill at most about 10 of 15 places on average.
 func BucketsFor(filters int) int {
