@@ -80,35 +80,39 @@ const (
 	CounterFlowReack Counter = 36
 	// CounterIcmpTranslated: proxy: ICMP errors whose quoted header was translated.
 	CounterIcmpTranslated Counter = 37
-	// CounterEdgeKnown: edge: packets of flows that the filter knows, forwarded.
-	CounterEdgeKnown Counter = 38
-	// CounterEdgeRefreshed: edge: flows put into the filter's active generation again, by the server's packets or, now and then, by the client's.
-	CounterEdgeRefreshed Counter = 39
-	// CounterEdgeUnknown: edge: packets that match neither filter nor cookie, left to the server within unknown_rate.
-	CounterEdgeUnknown Counter = 40
-	// CounterEdgeLearning: edge: packets that match neither filter nor cookie, left to the server because the filter is younger than its window.
-	CounterEdgeLearning Counter = 41
-	// CounterDropAck: edge: ACKs that match neither filter nor cookie.
-	CounterDropAck Counter = 42
-	// CounterDropRst: edge: RSTs of flows that the filter does not know.
-	CounterDropRst Counter = 43
-	// CounterDropFin: edge: FINs of flows that the filter does not know, without a cookie.
-	CounterDropFin Counter = 44
-	// CounterDropSynack: edge: SYN-ACKs to the service that answer nothing of it.
-	CounterDropSynack Counter = 45
-	// CounterDropStray: edge: segments without SYN, ACK, RST and FIN.
-	CounterDropStray Counter = 46
-	// CounterDropHops: edge: packets that could not have reached the server, their TTL being below hops.
-	CounterDropHops Counter = 47
-	// CounterDropLastLine: server: ACKs with neither socket nor cookie that came through an edge's filter.
-	CounterDropLastLine Counter = 48
-	// CounterSocketReplaced: server: sockets of an earlier connection ended because the same client has come anew and proven it.
-	CounterSocketReplaced Counter = 49
-	// CounterAckRepeated: server: verified ACKs that repeat the beginning of a connection now in TIME-WAIT; left to the kernel.
-	CounterAckRepeated Counter = 50
+	// CounterPatrolFrom: patrol: packets that came from customers.
+	CounterPatrolFrom Counter = 38
+	// CounterPatrolTo: patrol: packets that came from outside, for customers.
+	CounterPatrolTo Counter = 39
+	// CounterPatrolLink: patrol: packets that live on one link (neighbour discovery, DHCP) and frames that are not IP; not judged.
+	CounterPatrolLink Counter = 40
+	// CounterDropSpoofed: patrol: packets from customers whose source is not allowed.
+	CounterDropSpoofed Counter = 41
+	// CounterDropBrokenIp: patrol: packets whose IP header is cut or lies.
+	CounterDropBrokenIp Counter = 42
+	// CounterTsSet: patrol: packets that got the true-source codepoint.
+	CounterTsSet Counter = 43
+	// CounterTsCleared: patrol: packets that lost the codepoint because they came from a legacy neighbour.
+	CounterTsCleared Counter = 44
+	// CounterFilterBlocked: patrol: packets dropped by a filter.
+	CounterFilterBlocked Counter = 45
+	// CounterFilterBlockedTs0: patrol: packets without the codepoint dropped by a conditional filter.
+	CounterFilterBlockedTs0 Counter = 46
+	// CounterFilterCleared: patrol: packets that lost the codepoint by a filter.
+	CounterFilterCleared Counter = 47
+	// CounterFilterAllowed: patrol: packets that a filter met and the list of exceptions saved.
+	CounterFilterAllowed Counter = 48
+	// CounterIfpNonceSent: border-manager: requests answered with a nonce by XDP.
+	CounterIfpNonceSent Counter = 49
+	// CounterIfpPassed: border-manager: messages of the filtering protocol that XDP left to the daemon.
+	CounterIfpPassed Counter = 50
+	// CounterIfpDrop: border-manager: messages of the filtering protocol that XDP dropped as malformed.
+	CounterIfpDrop Counter = 51
+	// CounterIfpNoKey: border-manager: requests left to the daemon because no key of this epoch is loaded.
+	CounterIfpNoKey Counter = 52
 
 	// NumCounters is how many counters there are.
-	NumCounters = 51
+	NumCounters = 53
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -150,17 +154,19 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"flow_older", "proxy: answers of the server about an older connection; it was reset and asked again"},
 	{"flow_reack", "proxy: SYN-ACKs that the server sent again, answered again"},
 	{"icmp_translated", "proxy: ICMP errors whose quoted header was translated"},
-	{"edge_known", "edge: packets of flows that the filter knows, forwarded"},
-	{"edge_refreshed", "edge: flows put into the filter's active generation again, by the server's packets or, now and then, by the client's"},
-	{"edge_unknown", "edge: packets that match neither filter nor cookie, left to the server within unknown_rate"},
-	{"edge_learning", "edge: packets that match neither filter nor cookie, left to the server because the filter is younger than its window"},
-	{"drop_ack", "edge: ACKs that match neither filter nor cookie"},
-	{"drop_rst", "edge: RSTs of flows that the filter does not know"},
-	{"drop_fin", "edge: FINs of flows that the filter does not know, without a cookie"},
-	{"drop_synack", "edge: SYN-ACKs to the service that answer nothing of it"},
-	{"drop_stray", "edge: segments without SYN, ACK, RST and FIN"},
-	{"drop_hops", "edge: packets that could not have reached the server, their TTL being below hops"},
-	{"drop_last_line", "server: ACKs with neither socket nor cookie that came through an edge's filter"},
-	{"socket_replaced", "server: sockets of an earlier connection ended because the same client has come anew and proven it"},
-	{"ack_repeated", "server: verified ACKs that repeat the beginning of a connection now in TIME-WAIT; left to the kernel"},
+	{"patrol_from", "patrol: packets that came from customers"},
+	{"patrol_to", "patrol: packets that came from outside, for customers"},
+	{"patrol_link", "patrol: packets that live on one link (neighbour discovery, DHCP) and frames that are not IP; not judged"},
+	{"drop_spoofed", "patrol: packets from customers whose source is not allowed"},
+	{"drop_broken_ip", "patrol: packets whose IP header is cut or lies"},
+	{"ts_set", "patrol: packets that got the true-source codepoint"},
+	{"ts_cleared", "patrol: packets that lost the codepoint because they came from a legacy neighbour"},
+	{"filter_blocked", "patrol: packets dropped by a filter"},
+	{"filter_blocked_ts0", "patrol: packets without the codepoint dropped by a conditional filter"},
+	{"filter_cleared", "patrol: packets that lost the codepoint by a filter"},
+	{"filter_allowed", "patrol: packets that a filter met and the list of exceptions saved"},
+	{"ifp_nonce_sent", "border-manager: requests answered with a nonce by XDP"},
+	{"ifp_passed", "border-manager: messages of the filtering protocol that XDP left to the daemon"},
+	{"ifp_drop", "border-manager: messages of the filtering protocol that XDP dropped as malformed"},
+	{"ifp_no_key", "border-manager: requests left to the daemon because no key of this epoch is loaded"},
 }
