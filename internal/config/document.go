@@ -10,7 +10,7 @@ var topFields = []string{"role", "instance", "interfaces", "secret_file", "epoch
 	"on_stale_keys", "drain", "xdp_mode", "services",
 	"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
 	"clock_skew", "protocol", "inside", "filter_bits", "filter_window", "filter_alarm", "unknown_rate", "hops", "offers",
-	"last_line", "takeover"}
+	"last_line", "takeover", "cache_entries"}
 
 // laterRoles are words of the design that this version does not have yet.
 var laterRoles = []string{"patrol", "border-manager", "filter-manager"}
@@ -26,7 +26,7 @@ func defaults() *Config {
 		OnStaleKeys: StaleKeysPass,
 		XDPMode:     XDPAuto,
 		Proxy: Proxy{Forwarding: ForwardRouter, FastPath: FastServices, SwapPeriod: 5 * time.Minute,
-			MaxFlows: 1 << 20, MaxSources: 1 << 17, SourcePrefixV6: 64},
+			MaxFlows: 1 << 20, MaxSources: 1 << 17, SourcePrefixV6: 64, CacheEntries: 1 << 16},
 		Edge:   defaultEdge(),
 		Server: defaultServer(),
 	}

@@ -15,7 +15,7 @@ import (
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [53]uint64
+	Count [46]uint64
 }
 
 type HostXdpTgEpochKey struct {
