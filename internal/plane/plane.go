@@ -55,6 +55,7 @@ type Plane struct {
 	keySlots int
 
 	xdp, tc, sockops, iter *ebpf.Program
+	egress                 *ebpf.Program // only the translating server has one
 	maps                   map[string]*ebpf.Map
 	links                  *attachments
 	filled                 tables // what SetServices has put into the maps
@@ -147,7 +148,7 @@ func (p *Plane) KeySlots() int { return p.keySlots }
 
 // Close releases this process's hold. What is pinned goes on working.
 func (p *Plane) Close() {
-	for _, prog := range []*ebpf.Program{p.xdp, p.tc, p.sockops, p.iter} {
+	for _, prog := range []*ebpf.Program{p.xdp, p.tc, p.egress, p.sockops, p.iter} {
 		if prog != nil {
 			prog.Close()
 		}
