@@ -56,6 +56,7 @@ type Plane struct {
 	sizes    map[string]uint32 // entries of maps whose number the object does not say
 
 	xdp, tc, sockops, iter *ebpf.Program
+	egress                 *ebpf.Program // only the translating server has one
 	maps                   map[string]*ebpf.Map
 	sizes                  map[string]uint32 // entries of maps whose size is not the object's
 	links                  *attachments
@@ -166,7 +167,7 @@ func (p *Plane) KeySlots() int { return p.keySlots }
 
 // Close releases this process's hold. What is pinned goes on working.
 func (p *Plane) Close() {
-	for _, prog := range []*ebpf.Program{p.xdp, p.tc, p.sockops, p.iter} {
+	for _, prog := range []*ebpf.Program{p.xdp, p.tc, p.egress, p.sockops, p.iter} {
 		if prog != nil {
 			prog.Close()
 		}

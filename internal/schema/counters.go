@@ -80,25 +80,45 @@ const (
 	CounterFlowReack Counter = 36
 	// CounterIcmpTranslated: proxy: ICMP errors whose quoted header was translated.
 	CounterIcmpTranslated Counter = 37
-	// CounterCacheKept: proxy: SYNs kept in the SYN cache and answered.
-	CounterCacheKept Counter = 38
-	// CounterCacheKnown: proxy: SYNs that the SYN cache knew already; answered with the same SYN-ACK.
-	CounterCacheKnown Counter = 39
-	// CounterCacheEvicted: proxy: half-open connections that had to give their place in the SYN cache to newer ones.
-	CounterCacheEvicted Counter = 40
-	// CounterCacheBusy: proxy: SYNs dropped because other CPUs were writing in their bucket of the SYN cache.
-	CounterCacheBusy Counter = 41
-	// CounterCacheAgain: proxy: SYN-ACKs sent again out of the SYN cache because no ACK had come.
-	CounterCacheAgain Counter = 42
-	// CounterCacheValid: proxy: ACKs of a half-open connection in the SYN cache.
-	CounterCacheValid Counter = 43
-	// CounterCacheInvalid: proxy: ACKs that the SYN cache knows nothing of; forwarded to the server.
-	CounterCacheInvalid Counter = 44
-	// CounterCacheReset: proxy: half-open connections ended by the client's RST.
-	CounterCacheReset Counter = 45
+	// CounterTagValid: server: segments whose tag verified; the edge vouches for them.
+	CounterTagValid Counter = 38
+	// CounterTagForged: server: segments dropped because their tag's MAC is wrong (or the edge has another secret).
+	CounterTagForged Counter = 39
+	// CounterTagForeign: server: segments dropped because their tag is cut, or of a version, kind or edge that is not known.
+	CounterTagForeign Counter = 40
+	// CounterTagStale: server: segments dropped because their tag is of an epoch too long ago, or too far ahead.
+	CounterTagStale Counter = 41
+	// CounterSplitOpened: server: SYNs to the local stack for a client that has verified.
+	CounterSplitOpened Counter = 42
+	// CounterSplitReady: server: connections that the local stack has accepted; they are translated from then on.
+	CounterSplitReady Counter = 43
+	// CounterSplitRefused: server: connections that the local stack refused; the client got the RST.
+	CounterSplitRefused Counter = 44
+	// CounterSplitFull: server: verified segments dropped because the table has no room; flows that exist are kept.
+	CounterSplitFull Counter = 45
+	// CounterSplitClosed: server: translated connections seen to end.
+	CounterSplitClosed Counter = 46
+	// CounterSplitEarly: server: client segments dropped because the local stack had not answered; the client sends them again.
+	CounterSplitEarly Counter = 47
+	// CounterSplitAgain: server: SYNs sent to the local stack again because the client asked again.
+	CounterSplitAgain Counter = 48
+	// CounterSplitOlder: server: answers of the local stack about an older connection; it was reset and asked again.
+	CounterSplitOlder Counter = 49
+	// CounterSplitReack: server: SYN-ACKs that the local stack sent again, acknowledged again.
+	CounterSplitReack Counter = 50
+	// CounterDropUnknown: server: segments of no connection, without tag and without a cookie that verifies (last line).
+	CounterDropUnknown Counter = 51
+	// CounterProbeKnown: server: probes of connections that live; the edge is told.
+	CounterProbeKnown Counter = 52
+	// CounterProbeUnknown: server: probes dropped because no such connection lives.
+	CounterProbeUnknown Counter = 53
+	// CounterConfirmSent: server: confirmations sent to an edge.
+	CounterConfirmSent Counter = 54
+	// CounterConfirmFailed: server: confirmations not sent: the edge has no address of this family, or the frame could not be made.
+	CounterConfirmFailed Counter = 55
 
 	// NumCounters is how many counters there are.
-	NumCounters = 46
+	NumCounters = 56
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -140,12 +160,22 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"flow_older", "proxy: answers of the server about an older connection; it was reset and asked again"},
 	{"flow_reack", "proxy: SYN-ACKs that the server sent again, answered again"},
 	{"icmp_translated", "proxy: ICMP errors whose quoted header was translated"},
-	{"cache_kept", "proxy: SYNs kept in the SYN cache and answered"},
-	{"cache_known", "proxy: SYNs that the SYN cache knew already; answered with the same SYN-ACK"},
-	{"cache_evicted", "proxy: half-open connections that had to give their place in the SYN cache to newer ones"},
-	{"cache_busy", "proxy: SYNs dropped because other CPUs were writing in their bucket of the SYN cache"},
-	{"cache_again", "proxy: SYN-ACKs sent again out of the SYN cache because no ACK had come"},
-	{"cache_valid", "proxy: ACKs of a half-open connection in the SYN cache"},
-	{"cache_invalid", "proxy: ACKs that the SYN cache knows nothing of; forwarded to the server"},
-	{"cache_reset", "proxy: half-open connections ended by the client's RST"},
+	{"tag_valid", "server: segments whose tag verified; the edge vouches for them"},
+	{"tag_forged", "server: segments dropped because their tag's MAC is wrong (or the edge has another secret)"},
+	{"tag_foreign", "server: segments dropped because their tag is cut, or of a version, kind or edge that is not known"},
+	{"tag_stale", "server: segments dropped because their tag is of an epoch too long ago, or too far ahead"},
+	{"split_opened", "server: SYNs to the local stack for a client that has verified"},
+	{"split_ready", "server: connections that the local stack has accepted; they are translated from then on"},
+	{"split_refused", "server: connections that the local stack refused; the client got the RST"},
+	{"split_full", "server: verified segments dropped because the table has no room; flows that exist are kept"},
+	{"split_closed", "server: translated connections seen to end"},
+	{"split_early", "server: client segments dropped because the local stack had not answered; the client sends them again"},
+	{"split_again", "server: SYNs sent to the local stack again because the client asked again"},
+	{"split_older", "server: answers of the local stack about an older connection; it was reset and asked again"},
+	{"split_reack", "server: SYN-ACKs that the local stack sent again, acknowledged again"},
+	{"drop_unknown", "server: segments of no connection, without tag and without a cookie that verifies (last line)"},
+	{"probe_known", "server: probes of connections that live; the edge is told"},
+	{"probe_unknown", "server: probes dropped because no such connection lives"},
+	{"confirm_sent", "server: confirmations sent to an edge"},
+	{"confirm_failed", "server: confirmations not sent: the edge has no address of this family, or the frame could not be made"},
 }
