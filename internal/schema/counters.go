@@ -80,9 +80,35 @@ const (
 	CounterFlowReack Counter = 36
 	// CounterIcmpTranslated: proxy: ICMP errors whose quoted header was translated.
 	CounterIcmpTranslated Counter = 37
+	// CounterEdgeKnown: edge: packets of flows that the filter knows, forwarded.
+	CounterEdgeKnown Counter = 38
+	// CounterEdgeRefreshed: edge: flows put into the filter's active generation again, by the server's packets or, now and then, by the client's.
+	CounterEdgeRefreshed Counter = 39
+	// CounterEdgeUnknown: edge: packets that match neither filter nor cookie, left to the server within unknown_rate.
+	CounterEdgeUnknown Counter = 40
+	// CounterEdgeLearning: edge: packets that match neither filter nor cookie, left to the server because the filter is younger than its window.
+	CounterEdgeLearning Counter = 41
+	// CounterDropAck: edge: ACKs that match neither filter nor cookie.
+	CounterDropAck Counter = 42
+	// CounterDropRst: edge: RSTs of flows that the filter does not know.
+	CounterDropRst Counter = 43
+	// CounterDropFin: edge: FINs of flows that the filter does not know, without a cookie.
+	CounterDropFin Counter = 44
+	// CounterDropSynack: edge: SYN-ACKs to the service that answer nothing of it.
+	CounterDropSynack Counter = 45
+	// CounterDropStray: edge: segments without SYN, ACK, RST and FIN.
+	CounterDropStray Counter = 46
+	// CounterDropHops: edge: packets that could not have reached the server, their TTL being below hops.
+	CounterDropHops Counter = 47
+	// CounterDropLastLine: server: ACKs with neither socket nor cookie that came through an edge's filter.
+	CounterDropLastLine Counter = 48
+	// CounterSocketReplaced: server: sockets of an earlier connection ended because the same client has come anew and proven it.
+	CounterSocketReplaced Counter = 49
+	// CounterAckRepeated: server: verified ACKs that repeat the beginning of a connection now in TIME-WAIT; left to the kernel.
+	CounterAckRepeated Counter = 50
 
 	// NumCounters is how many counters there are.
-	NumCounters = 38
+	NumCounters = 51
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -124,4 +150,17 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"flow_older", "proxy: answers of the server about an older connection; it was reset and asked again"},
 	{"flow_reack", "proxy: SYN-ACKs that the server sent again, answered again"},
 	{"icmp_translated", "proxy: ICMP errors whose quoted header was translated"},
+	{"edge_known", "edge: packets of flows that the filter knows, forwarded"},
+	{"edge_refreshed", "edge: flows put into the filter's active generation again, by the server's packets or, now and then, by the client's"},
+	{"edge_unknown", "edge: packets that match neither filter nor cookie, left to the server within unknown_rate"},
+	{"edge_learning", "edge: packets that match neither filter nor cookie, left to the server because the filter is younger than its window"},
+	{"drop_ack", "edge: ACKs that match neither filter nor cookie"},
+	{"drop_rst", "edge: RSTs of flows that the filter does not know"},
+	{"drop_fin", "edge: FINs of flows that the filter does not know, without a cookie"},
+	{"drop_synack", "edge: SYN-ACKs to the service that answer nothing of it"},
+	{"drop_stray", "edge: segments without SYN, ACK, RST and FIN"},
+	{"drop_hops", "edge: packets that could not have reached the server, their TTL being below hops"},
+	{"drop_last_line", "server: ACKs with neither socket nor cookie that came through an edge's filter"},
+	{"socket_replaced", "server: sockets of an earlier connection ended because the same client has come anew and proven it"},
+	{"ack_repeated", "server: verified ACKs that repeat the beginning of a connection now in TIME-WAIT; left to the kernel"},
 }
