@@ -3,6 +3,7 @@
  * Uses all of core/ from end to end, so that freestanding.sh can look at what the
  * compiled code calls. Never run.
  */
+#include "../cookie_smartcookie.h"
 #include "../edge.h"
 #include "../halfsiphash.h"
 #include "../host.h"
@@ -116,6 +117,7 @@ uint32_t tg_use_rest(const uint64_t keys[TG_FILTER_KEYS], const struct tg_packet
 
 	return at.first + at.second + tg_filter_cell_hit(at.first, tg_filter_tick(now_ns), 5) +
 	       (uint32_t)tg_siphash24(&key, data, len) + tg_halfsiphash24(&half, data, len) +
+	       tg_smart_make(pkt, len, now_ns, &half) + tg_smart_verify(pkt, now_ns, &half) +
 	       tg_csum_update16(1, 2, 3) + tg_csum_update32(1, 2, 3) +
 	       tg_csum_finish(tg_csum_add(0, data, len)) +
 	       tg_addr_mask(pkt->src, pkt->family, 24).w[0];
