@@ -6,8 +6,12 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"tidegate/internal/plane/againbpf"
+	"tidegate/internal/plane/edgebpf"
 	"tidegate/internal/plane/hostbpf"
+	"tidegate/internal/plane/patrolbpf"
 	"tidegate/internal/plane/proxybpf"
+	"tidegate/internal/plane/serverbpf"
 )
 
 // Object is one compiled BPF file of a role.
@@ -27,6 +31,14 @@ func Objects() []Object {
 		{"host", "host_iter", hostbpf.LoadHostIter},
 		{"proxy", "proxy_xdp", proxybpf.LoadProxyXdp},
 		{"proxy", "proxy_tc", proxybpf.LoadProxyTc},
+		{"proxy", "proxy_again", againbpf.LoadProxyAgain},
+		{"edge", "edge_xdp", edgebpf.LoadEdgeXdp},
+		{"edge", "edge_probe", edgebpf.LoadEdgeProbe},
+		{"server", "server_xdp", serverbpf.LoadServerXdp},
+		{"server", "server_ingress", serverbpf.LoadServerIngress},
+		{"server", "server_egress", serverbpf.LoadServerEgress},
+		{"patrol", "patrol_xdp", patrolbpf.LoadPatrolXdp},
+		{"patrol", "patrol_tc", patrolbpf.LoadPatrolTc},
 	}
 }
 

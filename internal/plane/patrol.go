@@ -229,7 +229,7 @@ func (p *Patrol) AttachPatrol(o AttachOptions, queues []string) (map[string]XDPM
 		_ = os.Remove(p.dir)
 		return nil, err
 	}
-	p.links.commit(o.Interfaces)
+	p.links.commit(o.Interfaces, map[string]bool{"xdp": true, "tc": true})
 	return modes, nil
 }
 

@@ -53,7 +53,6 @@ const MaxServices = 10_000
 type Plane struct {
 	dir      string // pins
 	keySlots int
-	sizes    map[string]uint32 // entries of maps whose number the object does not say
 
 	xdp, tc, sockops, iter *ebpf.Program
 	egress                 *ebpf.Program // only the translating server has one
@@ -123,9 +122,6 @@ func (p *Plane) loadOne(spec *ebpf.CollectionSpec, name string, to **ebpf.Progra
 	for mapName, ms := range spec.Maps {
 		if mapName == hostbpf.HostXdpMapTgKeys {
 			ms.MaxEntries = uint32(p.keySlots)
-		}
-		if n := p.sizes[mapName]; n != 0 {
-			ms.MaxEntries = n
 		}
 		if m, ok := p.maps[mapName]; ok {
 			replace[mapName] = m

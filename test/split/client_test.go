@@ -180,4 +180,3 @@ func (w *world) sysctl(n *lab.Namespace, name, value string) {
 		w.t.Fatal(err)
 	}
 }
-

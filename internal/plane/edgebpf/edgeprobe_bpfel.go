@@ -30,6 +30,7 @@ const (
 	EdgeProbeMapTgEdge        = "tg_edge"
 	EdgeProbeMapTgEdgePorts   = "tg_edge_ports"
 	EdgeProbeMapTgEdgeReports = "tg_edge_reports"
+	EdgeProbeMapTgHalves      = "tg_halves"
 	EdgeProbeMapTgKeys        = "tg_keys"
 	EdgeProbeMapTgPorts       = "tg_ports"
 	EdgeProbeMapTgPrefixes    = "tg_prefixes"
@@ -96,6 +97,7 @@ type EdgeProbeMapSpecs struct {
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
+	TgHalves      *ebpf.MapSpec `ebpf:"tg_halves"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
@@ -138,6 +140,7 @@ type EdgeProbeMaps struct {
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
+	TgHalves      *ebpf.Map `ebpf:"tg_halves"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
@@ -156,6 +159,7 @@ func (m *EdgeProbeMaps) Close() error {
 		m.TgEdge,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
+		m.TgHalves,
 		m.TgKeys,
 		m.TgPorts,
 		m.TgPrefixes,

@@ -56,6 +56,13 @@ type EdgeXdpTgProxySettings struct {
 	FlowsGen    uint8
 	SourcesGen  uint8
 	Pad         [4]uint8
+	CacheKey    struct {
+		_  structs.HostLayout
+		K0 uint64
+		K1 uint64
+	}
+	CacheMask uint32
+	Pad2      [4]uint8
 }
 
 // Names of all BPF objects in the ELF.
@@ -69,6 +76,7 @@ const (
 	EdgeXdpMapTgEdge        = "tg_edge"
 	EdgeXdpMapTgEdgePorts   = "tg_edge_ports"
 	EdgeXdpMapTgEdgeReports = "tg_edge_reports"
+	EdgeXdpMapTgHalves      = "tg_halves"
 	EdgeXdpMapTgKeys        = "tg_keys"
 	EdgeXdpMapTgPorts       = "tg_ports"
 	EdgeXdpMapTgPrefixes    = "tg_prefixes"
@@ -135,6 +143,7 @@ type EdgeXdpMapSpecs struct {
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
+	TgHalves      *ebpf.MapSpec `ebpf:"tg_halves"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
@@ -177,6 +186,7 @@ type EdgeXdpMaps struct {
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
+	TgHalves      *ebpf.Map `ebpf:"tg_halves"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
@@ -195,6 +205,7 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgEdge,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
+		m.TgHalves,
 		m.TgKeys,
 		m.TgPorts,
 		m.TgPrefixes,
