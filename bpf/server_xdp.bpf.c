@@ -8,6 +8,7 @@
  * Must never: let a tag go on to the stack; translate by anything but the table;
  * drop a segment of a service whose mode is not `always`.
  */
+#include "lib/cookie_check.h"
 #include "lib/server_tag.h"
 #include "lib/server_translate.h"
 #include "lib/server_meta.h"
@@ -15,16 +16,6 @@
 /* What is left to the program itself. */
 #define TG_NEXT_CASE 16
 #define TG_NEXT_UNTAG 17
-
-/* The last line: does the segment carry a cookie of ours? */
-static __always_inline bool tg_server_check(const struct tg_host_settings *settings,
-					    const struct tg_packet *pkt, const struct tg_ack *said)
-{
-	__u64 epoch = tg_cookie_epoch(said->cookie.isn, tg_epoch_now(settings));
-	const struct tg_siphash_key *key = tg_key_find(settings, epoch);
-
-	return key && tg_cookie_verify(pkt, said->cookie, said->ts_ok, epoch, key);
-}
 
 /* listen -> SYN_SENT. `old` is an entry of the same addresses and ports. */
 static __always_inline int tg_server_open(struct xdp_md *ctx, const struct tg_packet *pkt,
@@ -88,13 +79,12 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 					 struct tg_split *e, const struct tg_service *svc,
 					 struct tg_counter_row *row)
 {
-	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_ack said = tg_host_read_ack(pkt, &what->o);
 
-	if (!settings || !server)
+	if (!server)
 		return XDP_PASS;
-	if (j.step == TG_SERVER_CHECK && !tg_server_check(settings, pkt, &said)) {
+	if (j.step == TG_SERVER_CHECK && !tg_cookie_check(pkt, &said)) {
 		tg_count(row, TG_COUNT_drop_unknown);
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
 			return tg_server_ongoing(ctx, pkt, e);

@@ -32,6 +32,20 @@ static __always_inline bool tg_options_len_is_sane(__u32 *len)
 	return true;
 }
 
+/* Zero by words of four bytes: eight are a spilled register to the verifier, and
+ * when writes at unknown places have gone over part of one, that of Linux 6.12
+ * allows no more reads there (6.18 does). */
+static __always_inline void tg_options_clear(struct tg_options_cursor *c)
+{
+	volatile __u32 *word = (volatile __u32 *)c->bytes;
+	__u32 i;
+
+#pragma clang loop unroll(full)
+	for (i = 0; i < TG_OPTIONS_ROOM / 4; i++)
+		word[i] = 0;
+	c->at = 0;
+}
+
 static __always_inline const struct tg_host_settings *tg_settings_get(void)
 {
 	__u32 zero = 0;

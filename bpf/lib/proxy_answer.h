@@ -8,6 +8,7 @@
 #ifndef TG_BPF_PROXY_ANSWER_H
 #define TG_BPF_PROXY_ANSWER_H
 
+#include "cookie_check.h"
 #include "proxy_answer_common.h"
 
 /* Turns the SYN into a SYN-ACK with a cookie and sends it back. With `wait`, its
@@ -89,20 +90,11 @@ static __always_inline int tg_auth_syn(struct xdp_md *ctx, const struct tg_packe
 	return verdict ? XDP_DROP : XDP_TX;
 }
 
-/* Verifies the cookie that the ACK may carry. The epoch's key may be missing:
- * then no ACK verifies. */
+/* Verifies the cookie that the ACK may carry. */
 static __always_inline bool tg_case_verify(struct xdp_md *ctx, const struct tg_packet *ack,
-					   const struct tg_host_settings *settings,
 					   struct tg_ack *said, __u16 *window)
 {
-	const struct tg_siphash_key *key;
-	__u64 epoch;
-
-	if (!tg_case_read_ack(ctx, ack, said, window))
-		return false;
-	epoch = tg_cookie_epoch(said->cookie.isn, tg_epoch_verifying_now(settings));
-	key = tg_key_find(settings, epoch);
-	return key && tg_cookie_verify(ack, said->cookie, said->ts_ok, epoch, key);
+	return tg_case_read_ack(ctx, ack, said, window) && tg_cookie_check(ack, said);
 }
 
 /* Puts the client on the whitelist and resets what it believes to be a
@@ -126,8 +118,7 @@ static __always_inline int tg_auth_accept(struct xdp_md *ctx,
 }
 
 /* An ACK or a RST under an auth strategy. */
-static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_packet *pkt,
-					 const struct tg_host_settings *settings, __u32 strategy,
+static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_packet *pkt, __u32 strategy,
 					 struct tg_counter_row *row)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
@@ -153,7 +144,7 @@ static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_pac
 			return tg_forward(ctx, pkt);
 		return tg_auth_accept(ctx, proxy, pkt, source, true, row);
 	}
-	if (!tg_case_verify(ctx, pkt, settings, &said, &window)) {
+	if (!tg_case_verify(ctx, pkt, &said, &window)) {
 		tg_count(row, TG_COUNT_cookie_invalid);
 		return tg_forward(ctx, pkt);
 	}
@@ -164,7 +155,6 @@ static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_pac
 /* An ACK or a RST under `cookie`. `f` is a flow that has ended, or is being set up
  * with other numbers, or NULL: the port may have been taken for a new connection. */
 static __always_inline int tg_cookie_other(struct xdp_md *ctx, struct tg_packet *pkt,
-					   const struct tg_host_settings *settings,
 					   const struct tg_service *svc, __u32 id,
 					   struct tg_flow *f, struct tg_counter_row *row)
 {
@@ -172,7 +162,7 @@ static __always_inline int tg_cookie_other(struct xdp_md *ctx, struct tg_packet 
 	struct tg_flow flow;
 	__u16 window;
 
-	if (tg_host_is_ack(pkt) && tg_case_verify(ctx, pkt, settings, &said, &window)) {
+	if (tg_host_is_ack(pkt) && tg_case_verify(ctx, pkt, &said, &window)) {
 		tg_count(row, TG_COUNT_cookie_valid);
 		flow = tg_flow_open(pkt, &said, tg_cookie_claimed_bits(said.cookie, said.ts_ok),
 				    svc->wscale, window, (__u16)id, tg_now_ms());

@@ -22,20 +22,6 @@ struct tg_work {
 	__u32 ack;
 };
 
-/* Zero by words of four bytes: eight are a spilled register to the verifier, and
- * when writes at unknown places have gone over part of one, that of Linux 6.12
- * allows no more reads there (6.18 does). */
-static __always_inline void tg_options_clear(struct tg_options_cursor *c)
-{
-	volatile __u32 *word = (volatile __u32 *)c->bytes;
-	__u32 i;
-
-#pragma clang loop unroll(full)
-	for (i = 0; i < TG_OPTIONS_ROOM / 4; i++)
-		word[i] = 0;
-	c->at = 0;
-}
-
 /* Options in any order and number. */
 __attribute__((noinline)) int tg_translate_slow(struct xdp_md *ctx, struct tg_work *w)
 {

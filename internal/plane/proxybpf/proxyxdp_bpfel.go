@@ -102,6 +102,8 @@ const (
 	ProxyXdpMapTgRecent     = "tg_recent"
 	ProxyXdpMapTgServices   = "tg_services"
 	ProxyXdpMapTgSettings   = "tg_settings"
+	ProxyXdpMapTgSocketBits = "tg_socket_bits"
+	ProxyXdpMapTgSockets    = "tg_sockets"
 	ProxyXdpMapTgStrategies = "tg_strategies"
 	ProxyXdpMapTgWhite      = "tg_white"
 	ProxyXdpProgTgProxyXdp  = "tg_proxy_xdp"
@@ -173,6 +175,8 @@ type ProxyXdpMapSpecs struct {
 	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.MapSpec `ebpf:"tg_white"`
 }
@@ -220,6 +224,8 @@ type ProxyXdpMaps struct {
 	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
 	TgServices   *ebpf.Map `ebpf:"tg_services"`
 	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
+	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.Map `ebpf:"tg_white"`
 }
@@ -243,6 +249,8 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSocketBits,
+		m.TgSockets,
 		m.TgStrategies,
 		m.TgWhite,
 	)

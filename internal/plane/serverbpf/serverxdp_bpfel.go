@@ -63,6 +63,8 @@ const (
 	ServerXdpMapTgServer     = "tg_server"
 	ServerXdpMapTgServices   = "tg_services"
 	ServerXdpMapTgSettings   = "tg_settings"
+	ServerXdpMapTgSocketBits = "tg_socket_bits"
+	ServerXdpMapTgSockets    = "tg_sockets"
 	ServerXdpMapTgSplits     = "tg_splits"
 	ServerXdpMapTgTagKeys    = "tg_tag_keys"
 	ServerXdpMapTgTagRoom    = "tg_tag_room"
@@ -118,18 +120,20 @@ type ServerXdpProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ServerXdpMapSpecs struct {
-	TgCounters *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgEdges    *ebpf.MapSpec `ebpf:"tg_edges"`
-	TgKeys     *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts    *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent   *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgServer   *ebpf.MapSpec `ebpf:"tg_server"`
-	TgServices *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSplits   *ebpf.MapSpec `ebpf:"tg_splits"`
-	TgTagKeys  *ebpf.MapSpec `ebpf:"tg_tag_keys"`
-	TgTagRoom  *ebpf.MapSpec `ebpf:"tg_tag_room"`
+	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgEdges      *ebpf.MapSpec `ebpf:"tg_edges"`
+	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgServer     *ebpf.MapSpec `ebpf:"tg_server"`
+	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgSplits     *ebpf.MapSpec `ebpf:"tg_splits"`
+	TgTagKeys    *ebpf.MapSpec `ebpf:"tg_tag_keys"`
+	TgTagRoom    *ebpf.MapSpec `ebpf:"tg_tag_room"`
 }
 
 // ServerXdpVariableSpecs contains global variables before they are loaded into the kernel.
@@ -158,18 +162,20 @@ func (o *ServerXdpObjects) Close() error {
 //
 // It can be passed to LoadServerXdpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ServerXdpMaps struct {
-	TgCounters *ebpf.Map `ebpf:"tg_counters"`
-	TgEdges    *ebpf.Map `ebpf:"tg_edges"`
-	TgKeys     *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts    *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent   *ebpf.Map `ebpf:"tg_recent"`
-	TgServer   *ebpf.Map `ebpf:"tg_server"`
-	TgServices *ebpf.Map `ebpf:"tg_services"`
-	TgSettings *ebpf.Map `ebpf:"tg_settings"`
-	TgSplits   *ebpf.Map `ebpf:"tg_splits"`
-	TgTagKeys  *ebpf.Map `ebpf:"tg_tag_keys"`
-	TgTagRoom  *ebpf.Map `ebpf:"tg_tag_room"`
+	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
+	TgEdges      *ebpf.Map `ebpf:"tg_edges"`
+	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
+	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
+	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
+	TgServer     *ebpf.Map `ebpf:"tg_server"`
+	TgServices   *ebpf.Map `ebpf:"tg_services"`
+	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
+	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
+	TgSplits     *ebpf.Map `ebpf:"tg_splits"`
+	TgTagKeys    *ebpf.Map `ebpf:"tg_tag_keys"`
+	TgTagRoom    *ebpf.Map `ebpf:"tg_tag_room"`
 }
 
 func (m *ServerXdpMaps) Close() error {
@@ -183,6 +189,8 @@ func (m *ServerXdpMaps) Close() error {
 		m.TgServer,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSocketBits,
+		m.TgSockets,
 		m.TgSplits,
 		m.TgTagKeys,
 		m.TgTagRoom,
