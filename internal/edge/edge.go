@@ -166,6 +166,8 @@ func (b *box) writeServices() error {
 func (b *box) loop(ctx context.Context) {
 	tick := time.NewTicker(housekeeping)
 	defer tick.Stop()
+	turn := time.NewTicker(b.turnEvery())
+	defer turn.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -173,10 +175,16 @@ func (b *box) loop(ctx context.Context) {
 		case <-b.opt.Reload:
 			if err := b.reload(); err != nil {
 				b.log.Error("reload refused; the old configuration goes on", "error", err)
+				continue
+			}
+			turn.Reset(b.turnEvery())
+		case <-turn.C:
+			if err := b.turn(); err != nil {
+				b.log.Error("turning the filter's generations", "error", err)
 			}
 		case <-tick.C:
 			b.setClock()
-			if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetSettings(&b.settings), b.tendFilter(time.Now())); err != nil {
+			if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetSettings(&b.settings), b.watchFilter(time.Now())); err != nil {
 				b.log.Error("housekeeping", "error", err)
 			}
 		}

@@ -146,6 +146,10 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, floods.Close()) }()
+	own, err := x.calibrate(ctx, floods)
+	if err != nil {
+		return nil, err
+	}
 	if x.srv, err = startServer(ctx, x.s.Topology, env.server, env.dir, env.exe, env.pin.Server, o.ResponseSize); err != nil {
 		return nil, err
 	}
@@ -154,10 +158,6 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	before, err := x.load(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("without tidegate: %w", err)
-	}
-	own, err := x.calibrate(ctx, floods)
-	if err != nil {
-		return nil, err
 	}
 	if err := x.startNodes(ctx); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	env.progress("split: %d edges, attack %s at %s a second", o.Edges, o.Attack, o.Rate)
 	m, err := x.load(ctx, floods)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, x.whatNodesSay(ctx))
 	}
 	for _, l := range []loadResult{before.load, m.load} {
 		if err := checkDisturbed(l, o.Timeout, env.pin.Client); err != nil {

@@ -159,3 +159,26 @@ func (n *splitNode) status(ctx context.Context) (s nodeStatus, err error) {
 	}
 	return s, nil
 }
+
+// whatNodesSay is what the nodes have counted, for an experiment that failed.
+func (x *splitRun) whatNodesSay(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	var lines []error
+	for _, n := range x.nodes {
+		st, err := n.status(ctx)
+		if err != nil {
+			lines = append(lines, err)
+			continue
+		}
+		counts := map[string]uint64{}
+		for name, v := range st.Services[0].Counters {
+			if v != 0 {
+				counts[name] = v
+			}
+		}
+		lines = append(lines, fmt.Errorf("%s counted %v", n.role, counts))
+	}
+	return errors.Join(lines...)
+}

@@ -331,7 +331,14 @@ func PrefillFilter(dir string, n int, random func() uint64) error {
 		return fmt.Errorf("the filter's memory: %w", err)
 	}
 	defer unix.Munmap(mapping)
-	words := unsafe.Slice((*uint64)(unsafe.Pointer(&mapping[0])), m.MaxEntries())
+	prefill(unsafe.Slice((*uint64)(unsafe.Pointer(&mapping[0])), m.MaxEntries()), s, n, random)
+	return nil
+}
+
+// Prefill does the same with this process's own.
+func (e *Edge) Prefill(n int, random func() uint64) { prefill(e.words, e.own, n, random) }
+
+func prefill(words []uint64, s EdgeSettings, n int, random func() uint64) {
 	for range n {
 		hash := random()
 		lo, hi := uint32(hash), uint32(hash>>32)
@@ -340,5 +347,4 @@ func PrefillFilter(dir string, n int, random func() uint64) error {
 			atomic.OrUint64(&words[p<<(s.BloomBits-4)+at>>4], 1<<((at&15)*BloomGenerations+uint32(s.Generation)))
 		}
 	}
-	return nil
 }
