@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
  * sock_ops, host role: keeps the socket filter. Called when a connection to a
- * protected port is established and when it is closed, not for packets.
+ * protected port is established and when it is closed, and when the kernel answers a
+ * SYN; not for other packets.
  *
  * Must never: change a socket, beyond asking to hear of its state changes.
  */
@@ -48,13 +49,20 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 	struct tg_packet pkt = {};
 	struct tg_filter_index at;
 
-	if (ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
+	if (ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB && ctx->op != BPF_SOCK_OPS_RWND_INIT &&
 	    !(ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == BPF_TCP_CLOSE))
 		return 1;
 	settings = tg_settings_get();
 	if (!settings || !tg_sock_tuple(ctx, settings, &pkt))
 		return 1;
 	at = tg_filter_at(settings, &pkt);
+	if (ctx->op == BPF_SOCK_OPS_RWND_INIT) {
+		/* The kernel answers a SYN itself, that came past the edges, with a request
+		 * or a cookie of its own: the last line must know the ACK. */
+		if (settings->last_line)
+			tg_filter_touch(at);
+		return 1;
+	}
 	if (ctx->op == BPF_SOCK_OPS_STATE_CB) {
 		tg_filter_close(at);
 	} else {

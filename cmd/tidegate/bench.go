@@ -35,13 +35,16 @@ Needs root and an otherwise idle machine.`,
 			if role == config.RoleProxy {
 				return runProxyBench(ctx, cmd, opt, asJSON)
 			}
+			if role == config.RoleEdge {
+				return runEdgeBench(ctx, cmd, opt, asJSON)
+			}
 			if role != config.RoleHost {
-				return usageErrorf("--role %q: want host or proxy", role)
+				return usageErrorf("--role %q: want host, proxy or edge", role)
 			}
 			return runBench(ctx, cmd, opt, asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&role, "role", role, "whose cost: host or proxy")
+	cmd.Flags().StringVar(&role, "role", role, "whose cost: host, proxy or edge (with the server's last line)")
 	cmd.Flags().IntVar(&opt.Rounds, "rounds", opt.Rounds, "how often each program is measured")
 	cmd.Flags().IntVar(&opt.Frames, "frames", opt.Frames, "SYNs for each program and round")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on stdout")

@@ -120,8 +120,8 @@ func (b *box) fill() error {
 		var raw [16]byte
 		_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
 		b.own.BloomKey.K0, b.own.BloomKey.K1 = binary.LittleEndian.Uint64(raw[:8]), binary.LittleEndian.Uint64(raw[8:])
-		b.own.LearningUntilNs = uint64(monotonic() + b.cfg.Edge.FilterWindow.Nanoseconds())
-		b.log.Info("the filter is new: what it does not know goes to the servers for one window", "window", b.cfg.Edge.FilterWindow)
+		b.own.LearningUntilNs = uint64(monotonic() + b.cfg.Edge.Learning.Nanoseconds())
+		b.log.Info("the filter is new: what it does not know goes to the servers for now", "for", b.cfg.Edge.Learning)
 	}
 	inside := func(name string) bool { return slices.Contains(b.cfg.Edge.Inside, name) }
 	if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetEdgePorts(b.cfg.Interfaces, inside)); err != nil {
@@ -166,6 +166,8 @@ func (b *box) writeServices() error {
 func (b *box) loop(ctx context.Context) {
 	tick := time.NewTicker(housekeeping)
 	defer tick.Stop()
+	turn := time.NewTicker(b.turnEvery())
+	defer turn.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -173,10 +175,16 @@ func (b *box) loop(ctx context.Context) {
 		case <-b.opt.Reload:
 			if err := b.reload(); err != nil {
 				b.log.Error("reload refused; the old configuration goes on", "error", err)
+				continue
+			}
+			turn.Reset(b.turnEvery())
+		case <-turn.C:
+			if err := b.turn(); err != nil {
+				b.log.Error("turning the filter's generations", "error", err)
 			}
 		case <-tick.C:
 			b.setClock()
-			if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetSettings(&b.settings), b.tendFilter(time.Now())); err != nil {
+			if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetSettings(&b.settings), b.watchFilter(time.Now())); err != nil {
 				b.log.Error("housekeeping", "error", err)
 			}
 		}

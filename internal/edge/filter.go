@@ -25,20 +25,25 @@ type probeTick struct{ asked, known uint32 }
 // millisecond of one processor.
 const probesEach = 16384
 
-// tendFilter turns generations and reports. A generation is active for a third of
-// the window, so that a flow is known for the window at least.
-func (b *box) tendFilter(now time.Time) error {
-	f := &b.filter
-	if period := b.cfg.Edge.FilterWindow / (plane.BloomGenerations - 1); now.Sub(f.turned) >= period {
-		if err := b.plane.Rotate(); err != nil {
-			return err
-		}
-		b.own = b.plane.EdgeSettings()
-		f.turned = f.turned.Add(period)
-		if now.Sub(f.turned) >= period { // this process was held up
-			f.turned = now
-		}
+// turnEvery is how long a generation is active: a third of the window, so that a flow
+// is known for the window at least.
+func (b *box) turnEvery() time.Duration {
+	return b.cfg.Edge.FilterWindow / (plane.BloomGenerations - 1)
+}
+
+// turn empties the oldest generation and makes it the active one.
+func (b *box) turn() error {
+	if err := b.plane.Rotate(); err != nil {
+		return err
 	}
+	b.own = b.plane.EdgeSettings()
+	b.filter.turned = time.Now()
+	return nil
+}
+
+// watchFilter probes and reports.
+func (b *box) watchFilter(now time.Time) error {
+	f := &b.filter
 	known, err := b.plane.Probe(probesEach)
 	if err != nil {
 		return err

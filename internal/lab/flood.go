@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"runtime"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/lab/labbpf"
@@ -130,27 +128,18 @@ func NewFlood(from, to *Port, opts FloodOptions) (*Flood, error) {
 // Close unloads the generator.
 func (f *Flood) Close() error { return errors.Join(f.hold.Close(), f.objs.Close()) }
 
-// onFloodThread runs fn on a pinned thread in the sender's namespace, after
-// the port has been verified to be ours.
+// onFloodThread runs fn on a pinned thread in the sender's namespace, after the port
+// has been verified to be ours. The thread is given back afterwards: it may be the one
+// that has started children, and the end of it would be theirs (Pdeathsig).
 func (f *Flood) onFloodThread(fn func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		// Never unlocked: the thread, its namespace and its affinity end here.
-		runtime.LockOSThread()
-		done <- func() error {
-			if err := netns.Set(f.from.NS.fd); err != nil {
-				return err
-			}
-			if err := pinThread(f.cpu); err != nil {
-				return err
-			}
+	return f.from.NS.Do(func() error {
+		return withAffinity(f.cpu, func() error {
 			if err := f.from.verify(); err != nil {
 				return err
 			}
 			return fn()
-		}()
-	}()
-	return <-done
+		})
+	})
 }
 
 // Burst sends about n frames at full speed from the pinned CPU.

@@ -17,14 +17,14 @@ import (
 )
 
 // serve listens in the server's namespace and gives each connection to handle.
-func (w *world) serve(handle func(*net.TCPConn)) {
+func (w *place) serve(handle func(*net.TCPConn)) {
 	w.t.Helper()
 	for _, ipv6 := range families() {
 		var l net.Listener
 		err := w.Server.Do(func() (err error) {
 			var lc net.ListenConfig
 			lc.SetMultipathTCP(false)
-			l, err = lc.Listen(w.t.Context(), "tcp", w.ServiceAddr(ipv6, port).String())
+			l, err = lc.Listen(w.t.Context(), "tcp", w.address(ipv6, port).String())
 			return err
 		})
 		if err != nil {
@@ -45,7 +45,7 @@ func (w *world) serve(handle func(*net.TCPConn)) {
 }
 
 // dial opens a connection from the client; localPort 0: any.
-func (w *world) dial(ipv6 bool, localPort uint16) (c *net.TCPConn, err error) {
+func (w *place) dial(ipv6 bool, localPort uint16) (c *net.TCPConn, err error) {
 	err = w.Client.Do(func() error {
 		var d net.Dialer
 		d.SetMultipathTCP(false)
@@ -58,7 +58,7 @@ func (w *world) dial(ipv6 bool, localPort uint16) (c *net.TCPConn, err error) {
 				})
 			}
 		}
-		conn, err := d.Dial("tcp", w.ServiceAddr(ipv6, port).String())
+		conn, err := d.Dial("tcp", w.address(ipv6, port).String())
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func say(c *net.TCPConn, word string) error {
 }
 
 // ping opens a connection, has a word echoed, half-closes, and reads the end.
-func (w *world) ping(ipv6 bool) error {
+func (w *place) ping(ipv6 bool) error {
 	c, err := w.dial(ipv6, 0)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -125,7 +125,7 @@ func oneShot(c *net.TCPConn) {
 }
 
 // request makes one from a given port and sees the connection to its end.
-func (w *world) request(ipv6 bool, localPort uint16, who byte) error {
+func (w *place) request(ipv6 bool, localPort uint16, who byte) error {
 	c, err := w.dial(ipv6, localPort)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -144,19 +144,25 @@ func (w *world) request(ipv6 bool, localPort uint16, who byte) error {
 }
 
 // netstat reads a counter of a namespace.
-func (w *world) netstat(n *lab.Namespace, name string) uint64 {
+func (w *place) netstat(n *lab.Namespace, name string) uint64 {
 	w.t.Helper()
 	var text []byte
-	if err := n.Do(func() (err error) {
-		text, err = os.ReadFile("/proc/thread-self/net/netstat")
-		return err
+	if err := n.Do(func() error {
+		for _, file := range []string{"netstat", "snmp"} {
+			more, err := os.ReadFile("/proc/thread-self/net/" + file)
+			if err != nil {
+				return err
+			}
+			text = append(text, more...)
+		}
+		return nil
 	}); err != nil {
 		w.t.Fatal(err)
 	}
 	var names []string
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
-		if len(f) == 0 || f[0] != "TcpExt:" {
+		if len(f) == 0 || f[0] != "TcpExt:" && f[0] != "Tcp:" {
 			continue
 		}
 		for i, key := range names {
@@ -174,7 +180,7 @@ func (w *world) netstat(n *lab.Namespace, name string) uint64 {
 	return 0
 }
 
-func (w *world) sysctl(n *lab.Namespace, name, value string) {
+func (w *place) sysctl(n *lab.Namespace, name, value string) {
 	w.t.Helper()
 	if err := n.SetSysctl(name, value); err != nil {
 		w.t.Fatal(err)

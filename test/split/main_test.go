@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,18 +52,27 @@ func testMain(m *testing.M) int {
 
 var worlds atomic.Int32
 
-// world is a client, an edge, a server and an attacker, and a directory for files.
+// place is where a test happens: a client's and a server's namespace, what is
+// between them, and a directory for files.
+type place struct {
+	t              *testing.T
+	dir            string
+	Client, Server *lab.Namespace
+	address        func(ipv6 bool, port uint16) netip.AddrPort
+}
+
+// world is a client, an edge, a server and an attacker.
 type world struct {
+	*place
 	*lab.ProxyTopology
-	t      *testing.T
-	dir    string
 	Edge   *node
 	server *node
 }
 
 // node is a `tidegate run` in one namespace; it may be started again.
 type node struct {
-	w        *world
+	w        *place
+	top      string // lines of the configuration that it always has
 	ns       *lab.Namespace
 	instance string
 	config   string
@@ -89,6 +99,16 @@ func needRoot(t *testing.T) {
 	t.Skip("needs root for network namespaces")
 }
 
+func newPlace(t *testing.T, topology *lab.Topology, address func(bool, uint16) netip.AddrPort) *place {
+	t.Helper()
+	w := &place{t: t, dir: t.TempDir(), Client: topology.Client, Server: topology.Server, address: address}
+	if err := os.WriteFile(filepath.Join(w.dir, "secret"), []byte(strings.Repeat("5a", 32)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.sysctl(w.Server, "net.ipv4.tcp_syncookies", "1")
+	return w
+}
+
 // newWorld makes one with both roles configured and nothing started.
 func newWorld(t *testing.T, bridge bool) *world {
 	t.Helper()
@@ -103,15 +123,14 @@ func newWorld(t *testing.T, bridge bool) *world {
 			t.Error(err)
 		}
 	})
-	w := &world{ProxyTopology: p, t: t, dir: t.TempDir()}
-	if err := os.WriteFile(filepath.Join(w.dir, "secret"), []byte(strings.Repeat("5a", 32)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
+	w := &world{ProxyTopology: p, place: newPlace(t, p.Topology, p.ServiceAddr)}
+	top := "role: edge\ninterfaces: [tg-flood, tg-legit, tg-inner]\ninside: [tg-inner]\n"
+	if bridge {
+		top = "role: edge\nforwarding: bridge\ninterfaces: [tg-legit, tg-inner]\ninside: [tg-inner]\n"
 	}
-	if err := w.Server.SetSysctl("net.ipv4.tcp_syncookies", "1"); err != nil {
-		t.Fatal(err)
-	}
-	w.Edge = &node{w: w, ns: w.Proxy, instance: w.Instance + "-e"}
-	w.server = &node{w: w, ns: w.ProxyTopology.Server, instance: w.Instance + "-s"}
+	w.Edge = &node{w: w.place, ns: w.Proxy, instance: w.Instance + "-e", top: top}
+	w.server = &node{w: w.place, ns: w.place.Server, instance: w.Instance + "-s",
+		top: "role: server\ninterfaces: [tg-server]\n"}
 	w.Edge.configure("always")
 	w.server.configure("always")
 	return w
@@ -119,13 +138,7 @@ func newWorld(t *testing.T, bridge bool) *world {
 
 // configure writes a configuration; extra are lines of the top level.
 func (n *node) configure(mode string, extra ...string) {
-	top := "role: server\ninterfaces: [tg-server]\n"
-	if n == n.w.Edge {
-		top = "role: edge\ninterfaces: [tg-flood, tg-legit, tg-inner]\ninside: [tg-inner]\n"
-		if n.w.Bridge {
-			top = "role: edge\nforwarding: bridge\ninterfaces: [tg-legit, tg-inner]\ninside: [tg-inner]\n"
-		}
-	}
+	top := n.top
 	for _, line := range extra {
 		top += line + "\n"
 	}
@@ -135,19 +148,24 @@ func (n *node) configure(mode string, extra ...string) {
 
 // startBoth starts server and edge.
 func (w *world) startBoth() {
-	w.t.Helper()
+	w.place.t.Helper()
 	w.server.start()
 	w.Edge.start()
+}
+
+func (n *node) writeConfig() (path string) {
+	path = filepath.Join(n.w.dir, n.instance+".yaml")
+	if err := os.WriteFile(path, []byte(n.config), 0o600); err != nil {
+		n.w.t.Fatal(err)
+	}
+	return path
 }
 
 // start starts `tidegate run` and waits until it is ready.
 func (n *node) start() *process {
 	w := n.w
 	w.t.Helper()
-	path := filepath.Join(w.dir, n.instance+".yaml")
-	if err := os.WriteFile(path, []byte(n.config), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	path := n.writeConfig()
 	p := &process{exited: make(chan struct{})}
 	p.cmd = exec.Command(tidegate, "run", "-c", path, "--clock-offset", n.skew.String())
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
@@ -203,7 +221,7 @@ func (n *node) kill() {
 }
 
 // await polls for a state that must come.
-func (w *world) await(what string, reached func() bool) {
+func (w *place) await(what string, reached func() bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(patience); !reached(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {

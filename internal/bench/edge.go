@@ -1,0 +1,372 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/netip"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/bench/benchbpf"
+	"tidegate/internal/keys"
+	"tidegate/internal/lab"
+	"tidegate/internal/plane"
+	"tidegate/internal/version"
+)
+
+// seedFlows is the setting of SmartCookie's figure 7: 7.66 % false positives in
+// 3 x 2^20 positions.
+const seedFlows = 579_600
+
+// EdgeResult is one run of `tidegate bench --role edge`. Medians; spreads hold the
+// ranges over the rounds.
+type EdgeResult struct {
+	Version string `json:"version"`
+	Kernel  string `json:"kernel"`
+	CPU     string `json:"cpu"`
+	Rounds  int    `json:"rounds"`
+	Pinning string `json:"pinning"`
+
+	SipHashNs float64 `json:"siphash24_ns"` // SipHash-2-4 of 16 bytes: how fast this core is just now
+
+	// A SYN of a flood, above the plain reflection of a frame in the same place: the
+	// edge, and the host role there.
+	SYNAboveReflect     map[string]float64 `json:"syn_ns_above_reflect"`
+	SYNHostAboveReflect map[string]float64 `json:"syn_host_ns_above_reflect"`
+	// A packet of a flood of ACKs that dies at the edge, above a drop in the same place.
+	ACKAboveDrop map[string]float64 `json:"ack_ns_above_drop"`
+	// The same with a filter as full as the seed's, which lets its share through.
+	ACKSeedAboveDrop float64 `json:"ack_ns_above_drop_at_seed_fill"`
+	FPComputed       float64 `json:"fp_rate_computed_at_seed_fill"`
+	FPMeasured       float64 `json:"fp_rate_measured_at_seed_fill"`
+	// A packet of a flow that the filter knows, above a bridge in XDP that does nothing else.
+	KnownAboveBridge float64 `json:"known_ns_above_bridge"`
+	// A packet that the server's last line drops, above an empty TC program.
+	LastLineNs float64 `json:"last_line_ns"`
+
+	FilterMiB    float64 `json:"filter_mib"`
+	BytesPerFlow int     `json:"bytes_per_flow"` // on edge and server, beyond the filter and the kernel's socket
+
+	Spreads map[string]Spread `json:"spreads"`
+}
+
+type edgeBench struct {
+	ctx  context.Context
+	opt  Options
+	rig  *lab.Rig
+	box  *lab.ProxyTopology
+	yard benchbpf.BenchObjects
+	res  *EdgeResult
+}
+
+// RunEdge measures the edge, and the server's last line, once.
+func RunEdge(ctx context.Context, opt Options) (res *EdgeResult, err error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("the benchmark needs root, for network namespaces and BPF: run it with sudo")
+	}
+	if opt.Progress == nil {
+		opt.Progress = func(string, ...any) {}
+	}
+	labOptions := lab.DefaultOptions()
+	labOptions.Exe, labOptions.Progress = opt.Exe, opt.Progress
+	rig, box, err := lab.NewProxyRig(labOptions)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rig.Close()) }()
+	b := &edgeBench{ctx: ctx, opt: opt, rig: rig, box: box}
+	if err := benchbpf.LoadBenchObjects(&b.yard, nil); err != nil {
+		return nil, err
+	}
+	defer b.yard.Close()
+	b.res = &EdgeResult{Version: version.Version, Kernel: kernelRelease(), CPU: cpuModel(), Rounds: opt.Rounds,
+		Pinning:         fmt.Sprintf("generator, program and answer on CPU %d", rig.FloodCPU()),
+		SYNAboveReflect: map[string]float64{}, SYNHostAboveReflect: map[string]float64{}, ACKAboveDrop: map[string]float64{},
+		FilterMiB: float64(plane.BloomPartitions<<20*plane.BloomGenerations) / 8 / (1 << 20), Spreads: map[string]Spread{}}
+	for _, part := range []struct {
+		what string
+		run  func() error
+	}{
+		{"SipHash", b.measureHash},
+		{"cost of a SYN", b.measureSYN},
+		{"cost of an ACK flood's packet", b.measureACK},
+		{"cost of a known flow's packet", b.measureKnown},
+		{"the server's last line", b.measureLastLine},
+	} {
+		opt.Progress("measuring %s", part.what)
+		if err := errors.Join(part.run(), ctx.Err()); err != nil {
+			return nil, fmt.Errorf("%s: %w", part.what, err)
+		}
+	}
+	return b.res, nil
+}
+
+// newEdge loads the edge as `tidegate run` would fill it, for port 80: what it does
+// not know it drops.
+func (b *edgeBench) newEdge(bridge [2]uint32) (*plane.Edge, error) {
+	e, err := plane.LoadEdge(plane.EdgeOptions{Options: plane.Options{KeySlots: 1024}, BloomBits: 20})
+	if err != nil {
+		return nil, err
+	}
+	var key [16]byte
+	_, _ = rand.Read(key[:]) // never fails (crypto/rand)
+	own := plane.EdgeSettings{UnknownCostNs: plane.AllowNone, Hops: 16}
+	own.BloomKey.K0, own.BloomKey.K1 = binary.LittleEndian.Uint64(key[:8]), binary.LittleEndian.Uint64(key[8:])
+	s := benchSettings()
+	inside := func(name string) bool { return name == b.box.InnerPort.Name }
+	err = errors.Join(putKeys(e.Plane, time.Duration(s.EpochLenNs)), e.SetEdge(own), e.SetForwarding(bridge, false),
+		b.box.Proxy.Do(func() error {
+			return e.SetEdgePorts([]string{b.box.FloodPort.Name, b.box.LegitPort.Name, b.box.InnerPort.Name}, inside)
+		}),
+		e.SetServices([]plane.Target{{ID: 1, Ports: [][2]uint16{{80, 80}},
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
+			Service: plane.Service{MssV4: 1460, MssV6: 1440, Window: 64240, Wscale: 7, Sack: 1, Timestamps: 1, Ecn: 1,
+				Mode: plane.ModeAlways}}}, &s))
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func benchSettings() plane.Settings {
+	var mono unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) // cannot fail
+	return plane.Settings{EpochLenNs: uint64(8 * time.Second), VerifyAheadNs: uint64(2 * time.Second),
+		WallMinusMonoNs: uint64(time.Now().UnixNano() - mono.Nano()), FilterKeepTicks: 9}
+}
+
+func putKeys(p *plane.Plane, epoch time.Duration) error {
+	var secret keys.Secret
+	_, _ = rand.Read(secret[:]) // never fails (crypto/rand)
+	for _, n := range keys.Epochs(time.Now(), epoch, time.Hour) {
+		if err := p.PutKey(n, secret.EpochKey(n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *edgeBench) measureHash() error {
+	res := &Result{Spreads: b.res.Spreads}
+	err := measureHash(b.ctx, b.opt, b.rig, res)
+	b.res.SipHashNs = res.SipHashNs
+	return err
+}
+
+func (b *edgeBench) newFlood(ipv6 bool, flags lab.TCPFlags, mix lab.FloodMix) (*lab.Flood, error) {
+	return lab.NewFlood(b.rig.AttackerPort, b.rig.FloodPort, lab.FloodOptions{Target: b.box.ServiceAddr(ipv6, 80),
+		Flags: flags, Mix: mix, CPU: b.rig.FloodCPU()})
+}
+
+// rounds runs a flood against programs in turn; the first round warms up.
+func (b *edgeBench) rounds(place *slot, flood *lab.Flood, progs ...*ebpf.Program) ([][]float64, error) {
+	ns := make([][]float64, len(progs))
+	for round := range b.opt.Rounds + 1 {
+		for i, prog := range progs {
+			v, err := place.nsPerSYN(flood, prog, b.opt.Frames)
+			if err := errors.Join(err, b.ctx.Err()); err != nil {
+				return nil, err
+			}
+			if round > 0 {
+				ns[i] = append(ns[i], v)
+			}
+		}
+	}
+	return ns, nil
+}
+
+// above notes one difference.
+func (b *edgeBench) above(name string, ours, yard []float64) float64 {
+	s := spread(differences(ours, yard))
+	b.res.Spreads[name] = s
+	return s.Median
+}
+
+func (b *edgeBench) measureSYN() error {
+	e, err := b.newEdge([2]uint32{})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	gate, err := newGate(0)
+	if err != nil {
+		return err
+	}
+	defer gate.Close()
+	edgeXDP, _ := e.Programs()
+	hostXDP, _ := gate.Programs()
+	place, err := newSlot(b.rig, b.yard.TgBenchReflect)
+	if err != nil {
+		return err
+	}
+	defer place.link.Close()
+	for _, kind := range synKinds {
+		flood, err := b.newFlood(kind.ipv6, lab.FlagSYN, kind.mix)
+		if err != nil {
+			return err
+		}
+		ns, err := b.rounds(place, flood, b.yard.TgBenchReflect, edgeXDP, hostXDP)
+		if err := errors.Join(err, flood.Close()); err != nil {
+			return err
+		}
+		b.res.SYNAboveReflect[kind.name] = b.above("syn_ns_above_reflect "+kind.name, ns[1], ns[0])
+		b.res.SYNHostAboveReflect[kind.name] = b.above("syn_host_ns_above_reflect "+kind.name, ns[2], ns[0])
+	}
+	return nil
+}
+
+// measureACK: every tuple is another one, so the filter is as cold as a flood finds it.
+func (b *edgeBench) measureACK() error {
+	place, err := newSlot(b.rig, b.yard.TgBenchDrop)
+	if err != nil {
+		return err
+	}
+	defer place.link.Close()
+	for _, family := range []string{"v4", "v6"} {
+		e, err := b.newEdge([2]uint32{})
+		if err != nil {
+			return err
+		}
+		prog, _ := e.Programs()
+		flood, err := b.newFlood(family == "v6", lab.FlagACK, lab.MixAll)
+		if err != nil {
+			e.Close()
+			return err
+		}
+		ns, err := b.rounds(place, flood, b.yard.TgBenchDrop, prog)
+		if err == nil {
+			b.res.ACKAboveDrop[family] = b.above("ack_ns_above_drop "+family, ns[1], ns[0])
+			if family == "v4" {
+				err = b.measureSeedFill(place, flood, e, prog)
+			}
+		}
+		e.Close()
+		if err := errors.Join(err, flood.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measureSeedFill fills the filter as the seed's was.
+func (b *edgeBench) measureSeedFill(place *slot, flood *lab.Flood, e *plane.Edge, prog *ebpf.Program) error {
+	const probes = 65536
+	e.Prefill(seedFlows, func() uint64 {
+		var raw [8]byte
+		_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
+		return binary.LittleEndian.Uint64(raw[:])
+	})
+	b.res.FPComputed = plane.FPRateOf(seedFlows, 20)
+	known := uint32(0)
+	for range 16 {
+		n, err := e.Probe(probes)
+		if err != nil {
+			return err
+		}
+		known += n
+	}
+	b.res.FPMeasured = float64(known) / (16 * probes)
+	ns, err := b.rounds(place, flood, b.yard.TgBenchDrop, prog)
+	if err != nil {
+		return err
+	}
+	b.res.ACKSeedAboveDrop = b.above("ack_ns_above_drop_at_seed_fill", ns[1], ns[0])
+	return nil
+}
+
+// measureKnown: one packet of a flow of the filter again and again, as a bridge,
+// which leaves it so that it can come again.
+func (b *edgeBench) measureKnown() error {
+	e, err := b.newEdge([2]uint32{uint32(b.box.LegitPort.Index), uint32(b.box.InnerPort.Index)})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	e.Prefill(1<<23, func() uint64 { // everything is known
+		var raw [8]byte
+		_, _ = rand.Read(raw[:])
+		return binary.LittleEndian.Uint64(raw[:])
+	})
+	prog, _ := e.Programs()
+	p := &proxyBench{box: b.box}
+	var ours, bridge []float64
+	for range b.opt.Rounds {
+		for _, m := range []struct {
+			prog *ebpf.Program
+			to   *[]float64
+		}{{prog, &ours}, {b.yard.TgBenchBridge, &bridge}} {
+			ns, err := p.segmentNs(m.prog, p.segmentFrame(40000))
+			if err != nil {
+				return err
+			}
+			*m.to = append(*m.to, ns)
+		}
+	}
+	b.res.KnownAboveBridge = b.above("known_ns_above_bridge", ours, bridge)
+	return nil
+}
+
+// measureLastLine: an ACK that has neither socket nor cookie.
+func (b *edgeBench) measureLastLine() error {
+	gate, err := plane.Load(plane.Options{KeySlots: 1024, NoXDP: true})
+	if err != nil {
+		return err
+	}
+	defer gate.Close()
+	s := benchSettings()
+	s.BehindEdge, s.LastLine = 1, 1
+	for i := range s.FilterKeys {
+		s.FilterKeys[i] = uint64(i)*0x9e3779b97f4a7c15 | 1
+	}
+	if err := errors.Join(putKeys(gate, time.Duration(s.EpochLenNs)), gate.SetServices(benchServices(0), &s)); err != nil {
+		return err
+	}
+	_, tc := gate.Programs()
+	ret, err := tc.Run(&ebpf.RunOptions{Data: ackFrame()})
+	if err != nil || ret != 2 {
+		return fmt.Errorf("the last line let an unknown ACK through: %d, %w", int32(ret), err)
+	}
+	var ours, empty []float64
+	for range b.opt.Rounds {
+		o, err1 := repeatNs(tc)
+		y, err2 := repeatNs(b.yard.TgBenchTc)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		ours, empty = append(ours, o), append(empty, y)
+	}
+	b.res.LastLineNs = b.above("last_line_ns", ours, empty)
+	return nil
+}
+
+// Print writes the result as tables.
+func (r *EdgeResult) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "tidegate %s, Linux %s, %s\n%s\n%d rounds; median [min .. max]\n\n", r.Version, r.Kernel, r.CPU, r.Pinning, r.Rounds)
+	fmt.Fprintf(t, "SipHash-2-4 of 16 bytes in BPF just now: %s ns\n\n", r.Spreads["siphash24_ns"])
+	fmt.Fprintln(t, "SYN\tEDGE, ns ABOVE REFLECT\tHOST ROLE, THE SAME")
+	for _, k := range synKinds {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", k.name, r.Spreads["syn_ns_above_reflect "+k.name], r.Spreads["syn_host_ns_above_reflect "+k.name])
+	}
+	fmt.Fprintln(t, "\nFLOOD OF ACKs\tns ABOVE DROP")
+	for _, f := range []string{"v4", "v6"} {
+		fmt.Fprintf(t, "%s, dropped\t%s\n", f, r.Spreads["ack_ns_above_drop "+f])
+	}
+	fmt.Fprintf(t, "v4, %d flows in the filter\t%s\n", seedFlows, r.Spreads["ack_ns_above_drop_at_seed_fill"])
+	fmt.Fprintf(t, "false positives then\t%.4f %% computed, %.4f %% measured (+- %.4f)\n", 100*r.FPComputed, 100*r.FPMeasured,
+		100*math.Sqrt(r.FPComputed*(1-r.FPComputed)/(16*65536)))
+	fmt.Fprintf(t, "\nPACKET OF A KNOWN FLOW\t%s ns above a plain XDP bridge\n", r.Spreads["known_ns_above_bridge"])
+	fmt.Fprintf(t, "SERVER'S LAST LINE\t%s ns above an empty TC program\n", r.Spreads["last_line_ns"])
+	fmt.Fprintf(t, "\nFILTER\t%.2f MiB; a flow costs edge and server %d bytes besides\n", r.FilterMiB, r.BytesPerFlow)
+	return t.Flush()
+}

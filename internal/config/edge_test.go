@@ -1,0 +1,95 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+const edgeFile = `role: edge
+interfaces: [eth0, eth1]
+inside: [eth1]
+secret_file: s
+%services:
+  - name: web
+    ports: [80]
+`
+
+func edgeText(lines ...string) string {
+	extra := ""
+	for _, l := range lines {
+		extra += l + "\n"
+	}
+	return strings.Replace(edgeFile, "%", extra, 1)
+}
+
+func TestEdge(t *testing.T) {
+	c, err := Parse("f", []byte(edgeText("forwarding: bridge", "filter_bits: 22", "filter_window: 30s", "filter_alarm: 5%",
+		"unknown_rate: all", "hops: 0", "offers: [sack]", "epoch: 4s", "learning: 0s")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Edge{Protocol: ProtocolPlain, Forwarding: ForwardBridge, FastPath: FastServices, Inside: []string{"eth1"},
+		FilterBits: 22, FilterWindow: 30 * time.Second, FilterAlarm: 0.05, UnknownRate: Rate{All: true}, SACK: true}
+	e := c.Edge
+	if e.Inside[0] != "eth1" || len(e.Inside) != 1 {
+		t.Errorf("inside %v", e.Inside)
+	}
+	e.Inside, want.Inside = nil, nil
+	if got := []any{e.Protocol, e.Forwarding, e.FastPath, e.FilterBits, e.FilterWindow, e.FilterAlarm, e.UnknownRate, e.Hops,
+		e.SACK, e.Timestamps, e.ECN, e.Learning}; !equal(got, []any{want.Protocol, want.Forwarding, want.FastPath, want.FilterBits,
+		want.FilterWindow, want.FilterAlarm, want.UnknownRate, want.Hops, want.SACK, want.Timestamps, want.ECN, want.Learning}) {
+		t.Errorf("got %+v", e)
+	}
+	if c.ClockSkew != time.Second { // a quarter of the epoch
+		t.Errorf("clock skew %s", c.ClockSkew)
+	}
+}
+
+func equal(a, b []any) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+func TestServer(t *testing.T) {
+	c, err := Parse("f", []byte("role: server\ninterfaces: [eth0]\nsecret_file: s\nlast_line: reset\ntakeover: adopt\nclock_skew: 0s\nservices:\n  - name: web\n    ports: [80]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Server.LastLine != LastLineReset || c.Server.Takeover != TakeoverAdopt || c.ClockSkew != 0 {
+		t.Errorf("got %+v, skew %s", c.Server, c.ClockSkew)
+	}
+}
+
+func TestSplitMistakes(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"no inside":  {strings.Replace(edgeText(), "inside: [eth1]\n", "", 1), "f:2: inside: is missing"},
+		"not a port": {strings.Replace(edgeText(), "[eth1]", "[eth2]", 1), "f:3: inside: eth2 is not one of interfaces"},
+		"no outside": {strings.Replace(edgeText(), "inside: [eth1]", "inside: [eth0, eth1]", 1), "f:3: inside: no interface is left for clients"},
+		"bridge of three": {strings.Replace(edgeText("forwarding: bridge"), "[eth0, eth1]", "[eth0, eth1, eth2]", 1),
+			"f:2: interfaces: a bridge has two ports, and 3 are named"},
+		"tagged":      {edgeText("protocol: tagged"), "f:5: protocol: tagged is not in this build; use plain"},
+		"translate":   {strings.Replace(strings.Replace(edgeText("takeover: translate"), "role: edge", "role: server", 1), "inside: [eth1]\n", "", 1), "f:4: takeover: translate is not in this build; use adopt"},
+		"alarm":       {edgeText("filter_alarm: 101%"), `f:5: filter_alarm: "101%" is no share`},
+		"rate":        {edgeText("unknown_rate: some"), `f:5: unknown_rate: "some" is not a number`},
+		"skew":        {edgeText("clock_skew: 4s"), "f:5: clock_skew: 4s is out of range; use 0s to 3s"},
+		"offers":      {edgeText("offers: [wscale]"), `f:5: offers[0]: "wscale" is not known; use sack, timestamps or ecn`},
+		"of a proxy":  {edgeText("max_flows: 2000"), "f:5: max_flows: belongs to role: proxy"},
+		"of an edge":  {strings.Replace(edgeText(), "role: edge", "role: host", 1), "f:3: inside: belongs to role: edge"},
+		"of a server": {edgeText("last_line: drop"), "f:5: last_line: belongs to role: server"},
+		"of both":     {strings.Replace(strings.Replace(edgeText("protocol: plain"), "role: edge", "role: host", 1), "inside: [eth1]\n", "", 1), "f:4: protocol: belongs to role: edge and role: server"},
+	} {
+		_, err := Parse("f", []byte(c.text))
+		if err == nil {
+			t.Errorf("%s: accepted", name)
+			continue
+		}
+		if !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got  %v\nwant %s", name, err, c.want)
+		}
+	}
+}

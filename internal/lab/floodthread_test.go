@@ -1,0 +1,40 @@
+package lab
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+// A flood's thread may be one that has started a child, whose life is bound to that
+// thread's: it must not end with the flood.
+func TestFloodLeavesChildrenAlive(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for network namespaces")
+	}
+	p, err := NewPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	f, err := NewFlood(p.Near, p.Far, FloodOptions{Target: serviceAddr(false), CPU: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for range 20 {
+		child, err := startProcess(p.far, -1, nil, nil, "sleep", "60")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Burst(64); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-child.exited:
+			t.Fatalf("a child died with the flood: %v", child.err)
+		case <-time.After(20 * time.Millisecond):
+		}
+		child.stop(time.Second)
+	}
+}

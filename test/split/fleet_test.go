@@ -1,0 +1,235 @@
+package splittest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/lab"
+)
+
+// vanish makes the client's kernel forget a connection without a word (TCP_REPAIR).
+func vanish(t *testing.T, c *net.TCPConn) {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var repair error
+	if err := raw.Control(func(fd uintptr) { repair = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, 1) }); err != nil || repair != nil {
+		t.Fatal(err, repair)
+	}
+	c.Close()
+}
+
+// fleet is several edges before one server, and a fabric before them.
+type fleet struct {
+	*place
+	*lab.SplitTopology
+	edges  []*node
+	server *node
+}
+
+func newFleet(t *testing.T, edges int, direct bool, extra ...string) *fleet {
+	t.Helper()
+	needRoot(t)
+	t.Parallel()
+	s, err := lab.NewSplitTopology(fmt.Sprintf("-s%d", worlds.Add(1)), edges, direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	f := &fleet{place: newPlace(t, s.Topology, s.ServiceAddr), SplitTopology: s}
+	f.server = &node{w: f.place, ns: f.place.Server, instance: s.Instance + "-s",
+		top: "role: server\ninterfaces: [" + strings.Join(s.ServerPorts(), ", ") + "]\n"}
+	f.server.configure("always")
+	for i, e := range s.Edges {
+		ports, inside := e.Ports()
+		n := &node{w: f.place, ns: e.NS, instance: fmt.Sprintf("%s-e%d", s.Instance, i),
+			top: fmt.Sprintf("role: edge\ninterfaces: [%s]\ninside: [%s]\n", strings.Join(ports, ", "), inside)}
+		n.configure("always", extra...)
+		f.edges = append(f.edges, n)
+	}
+	return f
+}
+
+func (f *fleet) startAll() {
+	f.place.t.Helper()
+	f.server.start()
+	for _, e := range f.edges {
+		e.start()
+	}
+}
+
+// sum adds up a counter of all edges.
+func (f *fleet) sum(name string) (n uint64) {
+	for _, e := range f.edges {
+		n += e.counters()[name]
+	}
+	return n
+}
+
+// upload sends a megabyte and has it back.
+func (w *place) upload(ipv6 bool) error {
+	c, err := w.dial(ipv6, 0)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	errs := make(chan error, 1)
+	go func() {
+		_, err := c.Write(data)
+		if err == nil {
+			err = c.CloseWrite()
+		}
+		errs <- err
+	}()
+	back, err := io.ReadAll(c)
+	if err != nil || !bytes.Equal(back, data) {
+		return fmt.Errorf("%d of %d bytes came back, %w", len(back), len(data), err)
+	}
+	return <-errs
+}
+
+// Three edges that share nothing but the secret; every packet takes another one, and
+// answers take none. Nothing breaks, nothing is even sent again.
+func TestEdgesPacketByPacket(t *testing.T) {
+	f := newFleet(t, 3, true, "unknown_rate: all", "learning: 0s")
+	f.serve(echo)
+	f.startAll()
+	before := f.netstat(f.place.Client, "TCPTimeouts")
+	for _, ipv6 := range families() {
+		for i := range 100 {
+			if err := f.ping(ipv6); err != nil {
+				t.Fatalf("%s, connection %d: %v", familyName(ipv6), i, err)
+			}
+		}
+		if err := f.upload(ipv6); err != nil {
+			t.Errorf("%s: a megabyte each way: %v", familyName(ipv6), err)
+		}
+	}
+	if n := f.netstat(f.place.Client, "TCPTimeouts") - before; n != 0 {
+		t.Errorf("the client waited %d times", n)
+	}
+	if f.sum("drop_ack")+f.sum("drop_fin")+f.sum("drop_rst") != 0 || f.sum("edge_unknown") == 0 {
+		t.Errorf("dropped %d, unknown %d", f.sum("drop_ack"), f.sum("edge_unknown"))
+	}
+	for _, e := range f.edges {
+		if e.counters()["cookie_sent"] == 0 {
+			t.Errorf("%s has answered nobody", e.instance)
+		}
+	}
+}
+
+// Routes move: an established connection comes to an edge that has never seen it, and
+// back. With answers through the first edge, and past all of them.
+func TestRouteMoves(t *testing.T) {
+	for _, direct := range []bool{false, true} {
+		t.Run(map[bool]string{false: "answers through an edge", true: "answers past the edges"}[direct], func(t *testing.T) {
+			f := newFleet(t, 2, direct, "learning: 0s") // and the default allowance
+			f.serve(echo)
+			f.startAll()
+			if err := f.Through(0); err != nil {
+				t.Fatal(err)
+			}
+			c := f.open(false)
+			for i := range 6 {
+				if err := f.Through((i + 1) % 2); err != nil {
+					t.Fatal(err)
+				}
+				f.still(c, fmt.Sprintf("route %d", i))
+			}
+			if f.edges[1].counters()["edge_unknown"] == 0 || f.sum("drop_ack") != 0 {
+				t.Errorf("unknown %d, dropped %d", f.edges[1].counters()["edge_unknown"], f.sum("drop_ack"))
+			}
+		})
+	}
+}
+
+// An edge dies under load: its process first, then the box. Connections live on; only
+// what was on its way through it is sent again.
+func TestEdgeDies(t *testing.T) {
+	f := newFleet(t, 3, true, "unknown_rate: all", "learning: 0s")
+	f.serve(echo)
+	f.startAll()
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	errs := make(chan error, 8)
+	for range 4 {
+		wg.Go(func() {
+			c, err := f.dial(false, 0)
+			for err == nil {
+				select {
+				case <-stop:
+					c.Close()
+					return
+				default:
+					err = say(c, "under load")
+				}
+			}
+			errs <- err
+		})
+	}
+	f.edges[2].kill()
+	time.Sleep(200 * time.Millisecond) // load over a dead process: its packet path goes on
+	if err := f.Only(2); err != nil {  // routing notices that the box is gone
+		t.Fatal(err)
+	}
+	for range 20 {
+		if err := f.ping(false); err != nil {
+			t.Errorf("with two edges left: %v", err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	select {
+	case err := <-errs:
+		t.Errorf("a connection broke: %v", err)
+	default:
+	}
+}
+
+// Clocks that differ as much as they may, either way, over several epochs: nothing is
+// refused. Clocks that differ by more: something is, or the test shows nothing.
+func TestSkew(t *testing.T) {
+	for _, c := range []struct {
+		skew time.Duration
+		good bool
+	}{{450 * time.Millisecond, true}, {-450 * time.Millisecond, true}, {1900 * time.Millisecond, false}, {-3900 * time.Millisecond, false}} {
+		t.Run(c.skew.String(), func(t *testing.T) {
+			w := newWorld(t, false)
+			w.serve(echo)
+			w.Edge.configure("always", "epoch: 2s", "clock_skew: 500ms")
+			w.server.configure("always", "epoch: 2s", "clock_skew: 500ms")
+			w.Edge.skew = c.skew
+			w.startBoth()
+			refused := 0
+			for deadline := time.Now().Add(4500 * time.Millisecond); time.Now().Before(deadline); time.Sleep(30 * time.Millisecond) {
+				conn, err := w.dial(false, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = conn.SetDeadline(time.Now().Add(150 * time.Millisecond))
+				if say(conn, "now?") != nil {
+					refused++
+				}
+				conn.Close()
+			}
+			if (refused == 0) != c.good {
+				t.Errorf("%d connections refused; %v", refused, nonZero(w.server.counters()))
+			}
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package splittest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/lab"
+)
+
+// burst attacks the service with n segments of these flags at full speed and returns
+// how many came to the edge, how many to the server's port, and how long it took.
+func (w *world) burst(flags lab.TCPFlags, ipv6 bool, n int) (arrived, passed uint64, took time.Duration) {
+	t := w.t
+	t.Helper()
+	flood, err := lab.NewFlood(w.AttackerPort, w.FloodPort, lab.FloodOptions{Target: w.address(ipv6, port), Flags: flags, CPU: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer flood.Close()
+	rx := func(p *lab.Port) uint64 {
+		n, err := p.RxPackets()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	front, inner := rx(w.FloodPort), rx(w.ServerPort)
+	b, err := flood.Burst(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rx(w.FloodPort) - front, rx(w.ServerPort) - inner, b.Elapsed
+}
+
+// Floods of every kind die at the edge, and each packet is counted for what it was.
+func TestFloodsDie(t *testing.T) {
+	const n = 20000
+	w := newWorld(t, false)
+	w.serve(echo)
+	w.Edge.configure("always", "unknown_rate: 0", "learning: 0s")
+	w.startBoth()
+	for _, ipv6 := range families() {
+		for _, kind := range []struct {
+			flags   lab.TCPFlags
+			counter string
+		}{
+			{lab.FlagSYN, "cookie_sent"},
+			{lab.FlagACK, "drop_ack"},
+			{lab.FlagRST, "drop_rst"},
+			{lab.FlagRST | lab.FlagACK, "drop_rst"},
+			{lab.FlagFIN | lab.FlagACK, "drop_fin"},
+			{lab.FlagSYN | lab.FlagACK, "drop_synack"},
+			{0x08, "drop_stray"}, // PSH alone
+			{lab.FlagSYN | lab.FlagFIN, "drop_flags"},
+		} {
+			before := w.Edge.counters()
+			arrived, passed, _ := w.burst(kind.flags, ipv6, n)
+			if arrived < n/2 {
+				t.Fatalf("%s flags %#x: only %d of %d arrived", familyName(ipv6), kind.flags, arrived, n)
+			}
+			if passed != 0 {
+				t.Errorf("%s flags %#x: %d packets came to the server", familyName(ipv6), kind.flags, passed)
+			}
+			if got := w.Edge.counters()[kind.counter] - before[kind.counter]; got != arrived {
+				t.Errorf("%s flags %#x: %s counted %d of %d", familyName(ipv6), kind.flags, kind.counter, got, arrived)
+			}
+		}
+		if err := w.ping(ipv6); err != nil {
+			t.Errorf("%s after the floods: %v", familyName(ipv6), err)
+		}
+	}
+	w.server.wantCounters(map[string]uint64{"drop_last_line": 0, "cookie_invalid": 0})
+}
+
+// What an edge does not know goes to the server within the allowance, and there the
+// last line drops it without a word.
+func TestAllowance(t *testing.T) {
+	const rate = 5000
+	w := newWorld(t, false)
+	w.serve(echo)
+	w.Edge.configure("always", fmt.Sprintf("unknown_rate: %d", rate), "learning: 0s")
+	w.startBoth()
+	resets := w.netstat(w.place.Server, "OutRsts")
+	_, passed, took := w.burst(lab.FlagACK, false, 200000)
+	most := uint64(rate*took.Seconds()) + rate/10 + 2
+	if passed == 0 || passed > most {
+		t.Errorf("%d packets passed in %s; want some and at most %d", passed, took, most)
+	}
+	w.Edge.wantCounters(map[string]uint64{"edge_unknown": passed})
+	w.server.wantCounters(map[string]uint64{"drop_last_line": passed})
+	if n := w.netstat(w.place.Server, "OutRsts") - resets; n != 0 {
+		t.Errorf("%d RSTs for spoofed ACKs: they tell an attacker what the edge let through", n)
+	}
+}
+
+// A saturated filter says so; the attack reaches the last line, connections live.
+func TestSaturated(t *testing.T) {
+	w := newWorld(t, false)
+	w.serve(echo)
+	w.Edge.configure("always", "unknown_rate: 0", "learning: 0s", "filter_bits: 10", "filter_window: 1h", "filter_alarm: 50%")
+	w.startBoth()
+	if s := w.Edge.status().Edge; s.Alarm || s.FPComputed != 0 {
+		t.Errorf("an empty filter: %+v", s)
+	}
+	w.prefill(w.Edge, 5000)
+	w.await("alarm", func() bool { return w.Edge.status().Edge.Alarm })
+	s := w.Edge.status().Edge
+	if s.FPComputed < 0.97 || s.FPMeasured < 0.5 || s.Generations[0].Fill < 0.9 {
+		t.Errorf("5,000 flows in 3 x 2^10: %+v", s)
+	}
+	if !strings.Contains(w.Edge.run.stderr.String(), "saturated") {
+		t.Error("the log does not say that the filter is saturated")
+	}
+	arrived, passed, _ := w.burst(lab.FlagACK, false, 20000)
+	if passed < arrived*9/10 {
+		t.Errorf("%d of %d passed a full filter", passed, arrived)
+	}
+	w.server.wantCounters(map[string]uint64{"drop_last_line": passed})
+	if err := w.ping(false); err != nil {
+		t.Error(err)
+	}
+}
+
+// An attacker who lets ACKs expire behind the edge learns nothing: below `hops` they
+// are dropped, known or not. SYNs are answered whatever their TTL.
+func TestHops(t *testing.T) {
+	w := newWorld(t, false)
+	w.serve(echo)
+	w.Edge.configure("always", "hops: 20")
+	w.startBoth()
+	w.sysctl(w.Client, "net.ipv4.ip_default_ttl", "19")
+	c, err := w.dial(false, 0) // the SYN-ACK is the edge's
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(500 * time.Millisecond))
+	if err := say(c, "?"); err == nil {
+		t.Error("an ACK with TTL 19 reached the server")
+	}
+	if n := w.Edge.counters()["drop_hops"]; n == 0 {
+		t.Error("nothing was dropped for its TTL")
+	}
+	w.sysctl(w.Client, "net.ipv4.ip_default_ttl", "20")
+	if err := w.ping(false); err != nil {
+		t.Errorf("TTL 20: %v", err)
+	}
+}

@@ -1,0 +1,183 @@
+package vectors_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+	"tidegate/internal/schema"
+	"tidegate/internal/vectors"
+)
+
+// edgeGate is the edge's program, run by BPF_PROG_TEST_RUN as a bridge between the
+// loopback device of a namespace and itself: what it forwards it redirects. It
+// leaves TTLs alone and forwards what it does not know, so that of the host's
+// vectors everything holds: a SYN's answer, byte by byte, and what is dropped.
+type edgeGate struct {
+	p    *plane.Edge
+	xdp  *ebpf.Program
+	used map[uint32]bool
+	v    *vectors.Vector
+}
+
+func newEdgeGate(t *testing.T) *edgeGate {
+	t.Helper()
+	enterNamespace(t)
+	g := &edgeGate{used: map[uint32]bool{}}
+	var err error
+	if g.p, err = plane.LoadEdge(plane.EdgeOptions{Options: plane.Options{KeySlots: vectors.KeyRingSlots}, BloomBits: 16}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.p.Close)
+	g.xdp, _ = g.p.Programs()
+	err = errors.Join(g.p.Map("tg_edge_ports").Put(uint32(1), plane.EdgePort{Flags: 1}), // lo has no address
+		g.p.Map("tg_devices").Put(uint32(1), uint32(1)), g.p.SetForwarding([2]uint32{1, 1}, false), g.p.SetEdge(plane.EdgeSettings{UnknownCostNs: plane.AllowAll}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// ofEdge: an edge has neither listeners nor sockets.
+func ofEdge(v *vectors.Vector) bool {
+	for _, s := range v.Services {
+		if s.Listener != "ok" {
+			return false
+		}
+	}
+	return v.Filter != vectors.FilterMaybe
+}
+
+func (g *edgeGate) Prepare(v *vectors.Vector) error {
+	g.v = v
+	var targets []plane.Target
+	rows := map[uint32]bool{0: true}
+	for _, s := range v.Services {
+		t, err := target(s)
+		if err != nil {
+			return err
+		}
+		targets = append(targets, t)
+		rows[s.ID] = true
+	}
+	settings := settingsFor(v)
+	if err := g.p.SetServices(targets, &settings); err != nil {
+		return err
+	}
+	for slot := range uint32(vectors.KeyRingSlots) {
+		if err := g.p.Map("tg_keys").Put(slot, plane.EpochKey{Epoch: math.MaxUint64}); err != nil {
+			return err
+		}
+	}
+	secret := keys.Secret(v.Secret)
+	for _, n := range v.Keys {
+		if err := g.p.PutKey(n, secret.EpochKey(n)); err != nil {
+			return err
+		}
+	}
+	for range plane.BloomGenerations { // a filter that knows nobody
+		if err := g.p.Rotate(); err != nil {
+			return err
+		}
+	}
+	for id := range g.used {
+		rows[id] = true
+	}
+	for id := range rows {
+		if err := plane.ClearCounters(g.p.Map("tg_counters"), id); err != nil {
+			return err
+		}
+	}
+	g.used = rows
+	return nil
+}
+
+func (g *edgeGate) Packet(in []byte) (vectors.Result, error) {
+	if len(in) < ethernetHeaderLen { // the kernel refuses to make a test frame of it
+		return vectors.Result{Verdict: vectors.Pass, Out: in}, nil
+	}
+	ret, out, err := run(g.xdp, in)
+	if err != nil {
+		return vectors.Result{}, fmt.Errorf("XDP: %w", err)
+	}
+	switch ret {
+	case 1:
+		return vectors.Result{Verdict: vectors.Drop, Out: out}, nil
+	case 2, 4: // to the kernel, or on
+		return vectors.Result{Verdict: vectors.Pass, Out: out}, nil
+	case 3:
+		return vectors.Result{Verdict: vectors.TX, Out: out}, nil
+	}
+	return vectors.Result{}, fmt.Errorf("XDP returned %d", ret)
+}
+
+// Counters are those that host and edge have in common, and they say the same:
+// an ACK that a host adopts an edge verifies.
+func (g *edgeGate) Counters() (vectors.Counters, error) {
+	c := vectors.Counters{}
+	for id := range g.used {
+		sum, err := plane.ReadCounters(g.p.Map("tg_counters"), id)
+		if err != nil {
+			return nil, err
+		}
+		for name, n := range schema.Map(sum) {
+			if n != 0 && inCommon[name] {
+				if c[id] == nil {
+					c[id] = map[string]uint64{}
+				}
+				c[id][name] = n
+			}
+		}
+	}
+	return c, nil
+}
+
+var inCommon = map[string]bool{"syn": true, "cookie_sent": true, "would_answer": true, "cookie_valid": true,
+	"pass_no_key": true, "pass_frame": true, "drop_flags": true, "drop_malformed": true, "drop_fragment": true,
+	"drop_source": true, "drop_ext_chain": true, "drop_no_key": true, "drop_tx": true, "pass_signed": true}
+
+// asEdge makes of a host's vector what an edge must make of it.
+func asEdge(v vectors.Vector) vectors.Vector {
+	packets, counters := append([]vectors.Packet{}, v.Packets...), vectors.Counters{}
+	for i := range packets {
+		if packets[i].Verdict == vectors.Adopt { // verified: on to the server
+			packets[i].Verdict, packets[i].Agreed = vectors.Pass, nil
+		}
+	}
+	for id, row := range v.Counters {
+		counters[id] = map[string]uint64{}
+		for name, n := range row {
+			if inCommon[name] {
+				counters[id][name] = n
+			}
+		}
+	}
+	v.Packets, v.Counters = packets, counters
+	return v
+}
+
+// TestEdge replays what a host and an edge do alike.
+func TestEdge(t *testing.T) {
+	needRoot(t)
+	g := newEdgeGate(t)
+	var all []vectors.Vector
+	adopts := 0
+	for _, v := range load(t, dir) {
+		if ofEdge(&v) {
+			if v.Adopts() {
+				adopts++
+			}
+			all = append(all, asEdge(v))
+		}
+	}
+	rejectAll(t, g, func(v *vectors.Vector) bool { return ofEdge(v) && makesNone(v) })
+	t.Logf("%d vectors on the edge's program, %d of them verified", replayAll(t, g, all, every), adopts)
+	if len(all) < 1000 || adopts < 50 {
+		t.Errorf("%d vectors, %d of them verified; there were more", len(all), adopts)
+	}
+}
