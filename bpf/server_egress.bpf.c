@@ -290,7 +290,7 @@ int tg_server_egress(struct __sk_buff *skb)
 		skb->mark = 0;
 		return TCX_NEXT;
 	}
-	if (tg_skb_parse(skb, &pkt) != TG_PARSE_TCP || !tg_port_is_protected(TG_SRC_PORT_BE(&pkt)))
+	if (tg_skb_parse(skb, &pkt, false) != TG_PARSE_TCP || !tg_port_is_protected(TG_SRC_PORT_BE(&pkt)))
 		return TCX_NEXT;
 	verdict = tg_egress_tcp(skb, &pkt);
 	if (verdict == TG_NEXT_SETUP)

@@ -60,10 +60,13 @@ __attribute__((noinline)) int tg_ingress_tcp(struct __sk_buff *skb, const struct
 	if (again)
 		return tg_ingress_again(skb, pkt, e, server);
 	if (what == TG_META_WAIT) {
+		if (pkt->l3_off == 0 && !tg_skb_dress(skb))
+			return TCX_DROP;
 		skb->mark = TG_MARK_AGAIN;
 		return (int)bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 	}
-	if (pkt->l4_len > pkt->tcp_hdr_len || pkt->flags & TG_TCP_FIN) {
+	/* A bare packet cannot go both ways: its data comes with the client's next try. */
+	if (pkt->l3_off != 0 && (pkt->l4_len > pkt->tcp_hdr_len || pkt->flags & TG_TCP_FIN)) {
 		skb->mark = TG_MARK_AGAIN;
 		if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
 			return TCX_DROP;
@@ -91,7 +94,7 @@ int tg_server_ingress(struct __sk_buff *skb)
 		return TCX_NEXT;
 	if (again)
 		skb->mark = 0;
-	if (tg_skb_parse(skb, &pkt) != TG_PARSE_TCP)
+	if (tg_skb_parse(skb, &pkt, true) != TG_PARSE_TCP)
 		return TCX_NEXT;
 	return tg_ingress_tcp(skb, &pkt, what, again);
 }

@@ -95,9 +95,9 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 	if (!settings || !server)
 		return XDP_PASS;
 	if (j.step == TG_SERVER_CHECK && !tg_server_check(settings, pkt, &said)) {
-		tg_count(row, TG_COUNT_drop_unknown);
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
 			return tg_server_ongoing(ctx, pkt, e);
+		tg_count(row, TG_COUNT_drop_unknown);
 		return server->unverified == TG_UNVERIFIED_PASS ? XDP_PASS : XDP_DROP;
 	}
 	if (j.step == TG_SERVER_CHECK)
