@@ -46,7 +46,7 @@ static __always_inline int tg_server_open(struct xdp_md *ctx, const struct tg_pa
 		return XDP_DROP;
 	}
 	tg_count(row, TG_COUNT_split_opened);
-	return tg_meta_set(ctx, TG_META_OPEN) ? XDP_DROP : XDP_PASS;
+	return server->generic || !tg_meta_set(ctx) ? XDP_PASS : XDP_DROP;
 }
 
 /* A segment of a connection that is ongoing. */
@@ -149,7 +149,7 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 		return tg_server_new(ctx, pkt, what, j, e, svc, row);
 	}
 	if (j.step == TG_SERVER_WAIT) {
-		if (!tg_meta_set(ctx, TG_META_WAIT))
+		if (server->generic || !tg_meta_set(ctx))
 			return XDP_PASS;
 		tg_count(row, TG_COUNT_split_early);
 		return XDP_DROP;

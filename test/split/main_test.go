@@ -24,7 +24,7 @@ import (
 )
 
 // patience bounds every wait for a state that must come.
-const patience = 20 * time.Second
+const patience = 8 * time.Second
 
 const (
 	port    = 80
