@@ -236,7 +236,6 @@ func TestPortReuse(t *testing.T) {
 	}, func(t *testing.T, w *world, ipv6 bool) {
 		for i := range 40 {
 			who := []byte{"cs"[i%2]}
-			w.edge.forget() // a filter that has turned over
 			if err := w.reuse(ipv6, 40000, who); err != nil {
 				t.Fatalf("connection %d, closed by %s: %v; %v", i, who, err, w.counters())
 			}
@@ -258,7 +257,15 @@ func (w *world) reuse(ipv6 bool, local int, who []byte) error {
 				return errors.Join(err, ctl)
 			}}
 		d.SetMultipathTCP(false)
-		c, err := d.Dial("tcp", netip.AddrPortFrom(w.ServerAddr(ipv6), port).String())
+		var c net.Conn
+		var err error
+		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+			c, err = d.Dial("tcp", netip.AddrPortFrom(w.ServerAddr(ipv6), port).String())
+			// the client's own socket may still wait for the last ACK
+			if !errors.Is(err, syscall.EADDRNOTAVAIL) || time.Now().After(deadline) {
+				break
+			}
+		}
 		if err != nil {
 			return fmt.Errorf("connect: %w", err)
 		}

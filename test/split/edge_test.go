@@ -220,6 +220,13 @@ func (e *edge) forget() {
 	clear(e.pending)
 }
 
+// trouble sets what happens to what is tagged, and to confirmations, counted anew.
+func (e *edge) trouble(toServer func(n int, frame []byte) [][]byte, toEdge func(n int) bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.toServer, e.toEdge, e.sent, e.confirms = toServer, toEdge, 0, 0
+}
+
 // told is how many confirmations have come.
 func (e *edge) told() int {
 	e.mu.Lock()
