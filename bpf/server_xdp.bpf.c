@@ -97,7 +97,7 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 	if (j.step == TG_SERVER_CHECK && !tg_server_check(settings, pkt, &said)) {
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
 			return tg_server_ongoing(ctx, pkt, e);
-		tg_count(row, TG_COUNT_drop_unknown);
+		tg_count(row, TG_COUNT_drop_last_line);
 		return server->unverified == TG_UNVERIFIED_PASS ? XDP_PASS : XDP_DROP;
 	}
 	if (j.step == TG_SERVER_CHECK)
@@ -161,7 +161,7 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 	}
 	if (e || what->tag.what)
 		return XDP_DROP;
-	tg_count(row, TG_COUNT_drop_unknown);
+	tg_count(row, TG_COUNT_drop_last_line);
 	return server->unverified == TG_UNVERIFIED_PASS ? XDP_PASS : XDP_DROP;
 }
 

@@ -37,4 +37,29 @@ TG_INLINE struct tg_siphash_key tg_epoch_key_derive(const uint8_t secret[TG_SECR
 	};
 }
 
+/* Clocks. A cookie names its epoch by one bit, so a verifier can hold two epochs
+ * apart, not three: at any moment it takes the one that it is in and the one
+ * before. Seen from the cookie, its maker's epoch e, it is good while the
+ * verifier's clock is in e or e + 1. A verifier whose clock is behind the maker's
+ * would refuse every cookie made in the epoch that it has not reached. So a verifier
+ * reads its clock `ahead_ns` too early, and the cookie is good
+ *
+ *     from   e L - ahead   to   (e + 2) L - ahead      (L: the epoch's length)
+ *
+ * by the verifier's clock: still two epochs long, and one key for each parity. With
+ * clocks that differ by at most S <= ahead either way, and a handshake that takes
+ * at most H, every cookie is good if  ahead + S + H <= L; so, with ahead = S,
+ * H = L - 2 S. (One bit and two epochs give no more: 2 S + H <= L for any rule.) */
+TG_INLINE uint64_t tg_epoch_at(uint64_t unix_ns, uint64_t epoch_len_ns)
+{
+	return epoch_len_ns ? unix_ns / epoch_len_ns : 0;
+}
+
+/* The epoch that a verifier takes for the present one; `ahead_ns` is 0 where maker
+ * and verifier have one clock. */
+TG_INLINE uint64_t tg_epoch_verifying(uint64_t unix_ns, uint64_t epoch_len_ns, uint64_t ahead_ns)
+{
+	return tg_epoch_at(unix_ns + ahead_ns, epoch_len_ns);
+}
+
 #endif

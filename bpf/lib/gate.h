@@ -67,9 +67,14 @@ static __always_inline __u32 tg_service_find(const struct tg_host_settings *sett
 
 static __always_inline __u64 tg_epoch_now(const struct tg_host_settings *settings)
 {
-	__u64 unix_ns = TG_CLOCK_NS() + settings->wall_minus_mono_ns;
+	return tg_epoch_at(TG_CLOCK_NS() + settings->wall_minus_mono_ns, settings->epoch_len_ns);
+}
 
-	return settings->epoch_len_ns ? unix_ns / settings->epoch_len_ns : 0;
+/* The epoch that ACKs are held to. */
+static __always_inline __u64 tg_epoch_verifying_now(const struct tg_host_settings *settings)
+{
+	return tg_epoch_verifying(TG_CLOCK_NS() + settings->wall_minus_mono_ns,
+				  settings->epoch_len_ns, settings->verify_ahead_ns);
 }
 
 /* The key of exactly this epoch; NULL if it is not loaded. */

@@ -137,7 +137,7 @@ static __always_inline bool tg_case_verify(struct xdp_md *ctx, const struct tg_p
 	if (tg_case_options(ctx, ack, &o))
 		return false;
 	*said = tg_host_read_ack(ack, &o);
-	epoch = tg_cookie_epoch(said->cookie.isn, tg_epoch_now(settings));
+	epoch = tg_cookie_epoch(said->cookie.isn, tg_epoch_verifying_now(settings));
 	key = tg_key_find(settings, epoch);
 	return key && tg_cookie_verify(ack, said->cookie, said->ts_ok, epoch, key);
 }

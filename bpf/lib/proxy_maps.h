@@ -36,6 +36,7 @@ struct {
 	__type(value, struct tg_proxy_settings);
 } tg_proxy SEC(".maps");
 
+#ifndef TG_WITHOUT_FLOWS /* an edge forwards, and has none of these */
 /* By service id, beside tg_services. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -51,6 +52,7 @@ struct {
 	__type(key, __u32);
 	__type(value, struct tg_learned);
 } tg_answers SEC(".maps");
+#endif
 
 /* The ports of this box, by interface index: frames leave only through these. */
 struct {
@@ -60,6 +62,7 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } tg_devices SEC(".maps");
 
+#ifndef TG_WITHOUT_FLOWS
 /* Their MAC addresses, first byte lowest: a router takes only its own frames. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -135,6 +138,7 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } tg_presence SEC(".maps");
+#endif
 
 static __always_inline const struct tg_proxy_settings *tg_proxy_get(void)
 {

@@ -47,6 +47,9 @@ func printStatus(w io.Writer, st *host.Status) error {
 	fmt.Fprintf(w, "instance %s (%s), version %s, pid %d, %s\n", st.Instance,
 		strings.Join(st.Interfaces, " "), st.Version, st.PID, running)
 	fmt.Fprintf(w, "epoch %d, keys until %s\n\n", st.Epoch, st.KeysUntil.Format(time.RFC3339))
+	if st.Edge != nil {
+		return printEdgeStatus(w, st)
+	}
 	if st.Forwarding != "" {
 		return printProxyStatus(w, st)
 	}

@@ -3,6 +3,8 @@
  * Uses all of core/ from end to end, so that freestanding.sh can look at what the
  * compiled code calls. Never run.
  */
+#include "../cookie_smartcookie.h"
+#include "../edge.h"
 #include "../halfsiphash.h"
 #include "../host.h"
 #include "../proxy.h"
@@ -17,6 +19,22 @@ uint32_t tg_use_rest(const uint64_t keys[TG_FILTER_KEYS], const struct tg_packet
 
 int tg_use_flow(uint8_t *tcp, const struct tg_packet *pkt, const struct tg_service *svc,
 		struct tg_flow *f, struct tg_options_cursor *c, struct tg_writer w);
+int tg_use_edge(const struct tg_packet *pkt, const uint64_t *words, struct tg_siphash_key key,
+		struct tg_allowance *a, uint64_t now_ns);
+
+int tg_use_edge(const struct tg_packet *pkt, const uint64_t *words, struct tg_siphash_key key,
+		struct tg_allowance *a, uint64_t now_ns)
+{
+	struct tg_bloom_at at = tg_bloom_locate(tg_bloom_hash(pkt, TG_BLOOM_FROM_SERVER, &key), 20);
+	enum tg_edge_kind kind = tg_edge_kind(pkt);
+
+	if (tg_edge_expires(pkt->flags, 16) ||
+	    tg_bloom_known(words[at.word[0]], words[at.word[1]], words[at.word[2]], &at))
+		return (int)(tg_bloom_bit(&at, 0, 1) & tg_bloom_plane(1));
+	return (int)tg_edge_judge(kind, tg_allowance_take(a, 1000, now_ns) ? TG_EDGE_ALLOWED
+								       : TG_EDGE_UNKNOWN).counter +
+	       (int)tg_epoch_verifying(now_ns, 1, 2) + (int)tg_bloom_fp_ppb(now_ns, 20);
+}
 
 int tg_use_flow(uint8_t *tcp, const struct tg_packet *pkt, const struct tg_service *svc,
 		struct tg_flow *f, struct tg_options_cursor *c, struct tg_writer w)
@@ -99,6 +117,7 @@ uint32_t tg_use_rest(const uint64_t keys[TG_FILTER_KEYS], const struct tg_packet
 
 	return at.first + at.second + tg_filter_cell_hit(at.first, tg_filter_tick(now_ns), 5) +
 	       (uint32_t)tg_siphash24(&key, data, len) + tg_halfsiphash24(&half, data, len) +
+	       tg_smart_make(pkt, len, now_ns, &half) + tg_smart_verify(pkt, now_ns, &half) +
 	       tg_csum_update16(1, 2, 3) + tg_csum_update32(1, 2, 3) +
 	       tg_csum_finish(tg_csum_add(0, data, len)) +
 	       tg_addr_mask(pkt->src, pkt->family, 24).w[0];

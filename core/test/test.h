@@ -28,6 +28,7 @@ int tg_test_packet(void);
 int tg_test_synack(void);
 int tg_test_filter(void);
 int tg_test_translate(void);
+int tg_test_edge(void);
 int tg_test_tag(void);
 
 /* A small deterministic generator (splitmix64), so that a failure repeats. */

@@ -4,6 +4,7 @@
  * bit, round trips of all that a cookie can say, and what must be refused.
  */
 #include "known_answers.h"
+#include "../cookie_smartcookie.h"
 #include "test.h"
 
 static const uint8_t secret[TG_SECRET_LEN] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
@@ -53,6 +54,43 @@ static void external_known_answers(void **state)
 			fail_msg("answer %zu: isn %08x tsval %08x, want %08x %08x", i, c.isn,
 				 c.tsval, k->isn, k->tsval);
 		assert_true(tg_cookie_verify(&ack, c, k->ts, k->epoch, &key));
+	}
+}
+
+/* Layout smartcookie: answers of a second implementation, both address families. */
+static void smartcookie_known_answers(void **state)
+{
+	size_t i, n = sizeof(tg_ka_smartcookies) / sizeof(tg_ka_smartcookies[0]);
+
+	(void)state;
+	assert_true(n >= 100);
+	for (i = 0; i < n; i++) {
+		const struct tg_ka_smartcookie *k = &tg_ka_smartcookies[i];
+		struct tg_packet syn = tuple(k->family, k->sport, k->dport, k->client_isn);
+		struct tg_packet ack = ack_of(syn);
+		struct tg_halfsiphash_key key = tg_smart_key_derive(secret, k->epoch);
+		uint32_t bits = tg_cookie_option_bits(k->mss_index, k->wscale, true, true);
+		uint32_t isn = tg_smart_make(&syn, bits, k->epoch, &key);
+		int b;
+
+		if (isn != k->isn)
+			fail_msg("answer %zu: isn %08x, want %08x", i, isn, k->isn);
+		ack.ack = isn + 1;
+		assert_true(tg_smart_verify(&ack, k->epoch, &key));
+		assert_int_equal(tg_smart_claimed_bits(isn), tg_cookie_option_bits(
+			k->mss_index, k->wscale, false, false));
+		for (b = 0; b < 32; b++) {
+			struct tg_packet forged = ack;
+
+			forged.ack = (isn ^ 1U << b) + 1;
+			/* MSS and wscale are the client's to say. */
+			assert_int_equal(tg_smart_verify(&forged, k->epoch, &key),
+					 b >= TG_SMART_WSCALE_SHIFT && b < TG_SMART_PARITY_SHIFT);
+			forged = ack;
+			forged.seq = (ack.seq - 1) ^ 1U << b;
+			forged.seq += 1;
+			assert_int_equal(tg_smart_verify(&forged, k->epoch, &key), b >= 24);
+		}
 	}
 }
 
@@ -273,6 +311,7 @@ int tg_test_cookie(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(external_known_answers),
+		cmocka_unit_test(smartcookie_known_answers),
 		cmocka_unit_test(bit_positions),
 		cmocka_unit_test(mac_bits),
 		cmocka_unit_test(round_trip_everything),

@@ -61,9 +61,14 @@ const (
 
 // Roles that this version has.
 const (
-	RoleHost  = "host"  // protect this machine
-	RoleProxy = "proxy" // protect servers behind this box
+	RoleHost   = "host"   // protect this machine
+	RoleProxy  = "proxy"  // protect servers behind this box
+	RoleEdge   = "edge"   // answer and filter for servers of role server behind this box
+	RoleServer = "server" // take over the connections that edges have verified
 )
+
+// Roles lists those of this version.
+func Roles() []string { return []string{RoleHost, RoleProxy, RoleEdge, RoleServer} }
 
 // Forwarding says what kind of box a proxy is.
 type Forwarding string
@@ -118,7 +123,10 @@ type Config struct {
 	Drain       time.Duration
 	OnStaleKeys StaleKeys
 	XDPMode     XDPMode
+	ClockSkew   time.Duration // between machines that share the secret
 	Proxy       Proxy
+	Edge        Edge
+	Server      Server
 	Services    []Service
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -21,7 +22,7 @@ var proxyFields = []string{"forwarding", "fast_path", "swap_period", "max_flows"
 func (r *reader) proxy(c *Config, fs map[string]field) {
 	if c.Role != RoleProxy {
 		for _, name := range proxyFields {
-			if f, there := fs[name]; there {
+			if f, there := fs[name]; there && !(c.Role == RoleEdge && slices.Contains(boxFields, name)) {
 				r.fail(f.line, f.path, "belongs to role: proxy; remove it, or set that role")
 			}
 		}

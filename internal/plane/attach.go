@@ -73,7 +73,7 @@ func (p *Plane) Attach(o AttachOptions) (map[string]XDPMode, error) {
 		_ = os.Remove(p.dir) // succeeds only if nothing was there before
 		return nil, err
 	}
-	p.links.commit(o.Interfaces)
+	p.links.commit(o.Interfaces, map[string]bool{"xdp": p.xdp != nil, "tc": p.tc != nil})
 	return modes, nil
 }
 
@@ -96,6 +96,9 @@ func (p *Plane) attachAll(o AttachOptions) (map[string]XDPMode, error) {
 		}
 	}
 	for name, index := range devices {
+		if p.tc == nil { // an edge
+			break
+		}
 		if p.egress != nil { // before anything that it has to complete
 			if err := p.attachTC(p.links.egress, "egress", p.egress, ebpf.AttachTCXEgress, name, index); err != nil {
 				return nil, err
@@ -107,6 +110,9 @@ func (p *Plane) attachAll(o AttachOptions) (map[string]XDPMode, error) {
 	}
 	modes := map[string]XDPMode{}
 	for name, index := range devices {
+		if p.xdp == nil { // a server behind an edge
+			break
+		}
 		if err := p.attachXDP(name, index, o.XDPMode); err != nil {
 			return nil, err
 		}

@@ -122,8 +122,9 @@ func (a *attachments) undo() {
 	}
 }
 
-// commit makes this start final: links of interfaces that it does not name go.
-func (a *attachments) commit(interfaces []string) {
+// commit makes this start final: links of interfaces that it does not name go, and
+// those of kinds that its role does not have.
+func (a *attachments) commit(interfaces []string, kinds map[string]bool) {
 	for _, l := range a.all() {
 		if l.before != nil {
 			l.before.Close()
@@ -131,7 +132,7 @@ func (a *attachments) commit(interfaces []string) {
 		}
 	}
 	a.eachPin(func(path, kind, name string) {
-		if !slices.Contains(interfaces, name) {
+		if !slices.Contains(interfaces, name) || !kinds[kind] {
 			if l, err := link.LoadPinnedLink(path, nil); err == nil {
 				_ = (&attachment{link: l, path: path}).detach()
 			}

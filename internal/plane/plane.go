@@ -53,6 +53,7 @@ const MaxServices = 10_000
 type Plane struct {
 	dir      string // pins
 	keySlots int
+	sizes    map[string]uint32 // entries of maps whose number the object does not say
 
 	xdp, tc, sockops, iter *ebpf.Program
 	egress                 *ebpf.Program // only the translating server has one
@@ -65,7 +66,8 @@ type Plane struct {
 // Options say how a plane is made.
 type Options struct {
 	Instance string
-	KeySlots int // keys that may be loaded at once; rounded up to a power of two
+	KeySlots int  // keys that may be loaded at once; rounded up to a power of two
+	NoXDP    bool // a server behind an edge: its SYNs are answered there
 }
 
 // Load puts programs and maps into the kernel. Nothing is attached or pinned yet.
@@ -74,20 +76,23 @@ func Load(o Options) (*Plane, error) {
 		return nil, fmt.Errorf("memlock limit: %w", err)
 	}
 	p := &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}}
-	if err := p.load(); err != nil {
+	if err := p.load(o.NoXDP); err != nil {
 		p.Close()
 		return nil, explain(err)
 	}
 	return p, nil
 }
 
-func (p *Plane) load() error {
-	return p.loadAll([]object{
-		{hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, &p.xdp},
+func (p *Plane) load(noXDP bool) error {
+	programs := []object{
 		{hostbpf.LoadHostTc, hostbpf.HostTcProgTgHostTc, &p.tc},
 		{hostbpf.LoadHostSockops, hostbpf.HostSockopsProgTgHostSockops, &p.sockops},
 		{hostbpf.LoadHostIter, hostbpf.HostIterProgTgHostIter, &p.iter},
-	})
+	}
+	if !noXDP {
+		programs = append(programs, object{hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, &p.xdp})
+	}
+	return p.loadAll(programs)
 }
 
 // object is one compiled file with one program.
@@ -116,6 +121,9 @@ func (p *Plane) loadOne(spec *ebpf.CollectionSpec, name string, to **ebpf.Progra
 	for mapName, ms := range spec.Maps {
 		if mapName == hostbpf.HostXdpMapTgKeys {
 			ms.MaxEntries = uint32(p.keySlots)
+		}
+		if n := p.sizes[mapName]; n != 0 {
+			ms.MaxEntries = n
 		}
 		if m, ok := p.maps[mapName]; ok {
 			replace[mapName] = m

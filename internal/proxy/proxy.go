@@ -115,7 +115,8 @@ func (b *box) fill() error {
 	if err != nil {
 		return err
 	}
-	b.settings = plane.Settings{EpochLenNs: uint64(b.cfg.Epoch), NetnsCookie: cookie}
+	b.settings = plane.Settings{EpochLenNs: uint64(b.cfg.Epoch), NetnsCookie: cookie,
+		VerifyAheadNs: uint64(b.cfg.ClockSkew)}
 	b.setPolicy()
 	b.setClock()
 	if b.own = b.plane.ProxySettings(); b.own.Salt == 0 { // else: the presence bits go with it

@@ -80,45 +80,69 @@ const (
 	CounterFlowReack Counter = 36
 	// CounterIcmpTranslated: proxy: ICMP errors whose quoted header was translated.
 	CounterIcmpTranslated Counter = 37
+	// CounterEdgeKnown: edge: packets of flows that the filter knows, forwarded.
+	CounterEdgeKnown Counter = 38
+	// CounterEdgeRefreshed: edge: flows put into the filter's active generation again, by the server's packets or, now and then, by the client's.
+	CounterEdgeRefreshed Counter = 39
+	// CounterEdgeUnknown: edge: packets that match neither filter nor cookie, left to the server within unknown_rate.
+	CounterEdgeUnknown Counter = 40
+	// CounterEdgeLearning: edge: packets that match neither filter nor cookie, left to the server because the filter is younger than its window.
+	CounterEdgeLearning Counter = 41
+	// CounterDropAck: edge: ACKs that match neither filter nor cookie.
+	CounterDropAck Counter = 42
+	// CounterDropRst: edge: RSTs of flows that the filter does not know.
+	CounterDropRst Counter = 43
+	// CounterDropFin: edge: FINs of flows that the filter does not know, without a cookie.
+	CounterDropFin Counter = 44
+	// CounterDropSynack: edge: SYN-ACKs to the service that answer nothing of it.
+	CounterDropSynack Counter = 45
+	// CounterDropStray: edge: segments without SYN, ACK, RST and FIN.
+	CounterDropStray Counter = 46
+	// CounterDropHops: edge: packets that could not have reached the server, their TTL being below hops.
+	CounterDropHops Counter = 47
+	// CounterDropLastLine: server: ACKs with neither socket nor cookie that came through an edge's filter.
+	CounterDropLastLine Counter = 48
+	// CounterSocketReplaced: server: sockets of an earlier connection ended because the same client has come anew and proven it.
+	CounterSocketReplaced Counter = 49
+	// CounterAckRepeated: server: verified ACKs that repeat the beginning of a connection now in TIME-WAIT; left to the kernel.
+	CounterAckRepeated Counter = 50
 	// CounterTagValid: server: segments whose tag verified; the edge vouches for them.
-	CounterTagValid Counter = 38
+	CounterTagValid Counter = 51
 	// CounterTagForged: server: segments dropped because their tag's MAC is wrong (or the edge has another secret).
-	CounterTagForged Counter = 39
+	CounterTagForged Counter = 52
 	// CounterTagForeign: server: segments dropped because their tag is cut, or of a version, kind or edge that is not known.
-	CounterTagForeign Counter = 40
+	CounterTagForeign Counter = 53
 	// CounterTagStale: server: segments dropped because their tag is of an epoch too long ago, or too far ahead.
-	CounterTagStale Counter = 41
+	CounterTagStale Counter = 54
 	// CounterSplitOpened: server: SYNs to the local stack for a client that has verified.
-	CounterSplitOpened Counter = 42
+	CounterSplitOpened Counter = 55
 	// CounterSplitReady: server: connections that the local stack has accepted; they are translated from then on.
-	CounterSplitReady Counter = 43
+	CounterSplitReady Counter = 56
 	// CounterSplitRefused: server: connections that the local stack refused; the client got the RST.
-	CounterSplitRefused Counter = 44
+	CounterSplitRefused Counter = 57
 	// CounterSplitFull: server: verified segments dropped because the table has no room; flows that exist are kept.
-	CounterSplitFull Counter = 45
+	CounterSplitFull Counter = 58
 	// CounterSplitClosed: server: translated connections seen to end.
-	CounterSplitClosed Counter = 46
+	CounterSplitClosed Counter = 59
 	// CounterSplitEarly: server: client segments dropped because the local stack had not answered; the client sends them again.
-	CounterSplitEarly Counter = 47
+	CounterSplitEarly Counter = 60
 	// CounterSplitAgain: server: SYNs sent to the local stack again because the client asked again.
-	CounterSplitAgain Counter = 48
+	CounterSplitAgain Counter = 61
 	// CounterSplitOlder: server: answers of the local stack about an older connection; it was reset and asked again.
-	CounterSplitOlder Counter = 49
+	CounterSplitOlder Counter = 62
 	// CounterSplitReack: server: SYN-ACKs that the local stack sent again, acknowledged again.
-	CounterSplitReack Counter = 50
-	// CounterDropUnknown: server: segments of no connection, without tag and without a cookie that verifies (last line).
-	CounterDropUnknown Counter = 51
+	CounterSplitReack Counter = 63
 	// CounterProbeKnown: server: probes of connections that live; the edge is told.
-	CounterProbeKnown Counter = 52
+	CounterProbeKnown Counter = 64
 	// CounterProbeUnknown: server: probes dropped because no such connection lives.
-	CounterProbeUnknown Counter = 53
+	CounterProbeUnknown Counter = 65
 	// CounterConfirmSent: server: confirmations sent to an edge.
-	CounterConfirmSent Counter = 54
+	CounterConfirmSent Counter = 66
 	// CounterConfirmFailed: server: confirmations not sent: the edge has no address of this family, or the frame could not be made.
-	CounterConfirmFailed Counter = 55
+	CounterConfirmFailed Counter = 67
 
 	// NumCounters is how many counters there are.
-	NumCounters = 56
+	NumCounters = 68
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -160,6 +184,19 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"flow_older", "proxy: answers of the server about an older connection; it was reset and asked again"},
 	{"flow_reack", "proxy: SYN-ACKs that the server sent again, answered again"},
 	{"icmp_translated", "proxy: ICMP errors whose quoted header was translated"},
+	{"edge_known", "edge: packets of flows that the filter knows, forwarded"},
+	{"edge_refreshed", "edge: flows put into the filter's active generation again, by the server's packets or, now and then, by the client's"},
+	{"edge_unknown", "edge: packets that match neither filter nor cookie, left to the server within unknown_rate"},
+	{"edge_learning", "edge: packets that match neither filter nor cookie, left to the server because the filter is younger than its window"},
+	{"drop_ack", "edge: ACKs that match neither filter nor cookie"},
+	{"drop_rst", "edge: RSTs of flows that the filter does not know"},
+	{"drop_fin", "edge: FINs of flows that the filter does not know, without a cookie"},
+	{"drop_synack", "edge: SYN-ACKs to the service that answer nothing of it"},
+	{"drop_stray", "edge: segments without SYN, ACK, RST and FIN"},
+	{"drop_hops", "edge: packets that could not have reached the server, their TTL being below hops"},
+	{"drop_last_line", "server: ACKs with neither socket nor cookie that came through an edge's filter"},
+	{"socket_replaced", "server: sockets of an earlier connection ended because the same client has come anew and proven it"},
+	{"ack_repeated", "server: verified ACKs that repeat the beginning of a connection now in TIME-WAIT; left to the kernel"},
 	{"tag_valid", "server: segments whose tag verified; the edge vouches for them"},
 	{"tag_forged", "server: segments dropped because their tag's MAC is wrong (or the edge has another secret)"},
 	{"tag_foreign", "server: segments dropped because their tag is cut, or of a version, kind or edge that is not known"},
@@ -173,7 +210,6 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"split_again", "server: SYNs sent to the local stack again because the client asked again"},
 	{"split_older", "server: answers of the local stack about an older connection; it was reset and asked again"},
 	{"split_reack", "server: SYN-ACKs that the local stack sent again, acknowledged again"},
-	{"drop_unknown", "server: segments of no connection, without tag and without a cookie that verifies (last line)"},
 	{"probe_known", "server: probes of connections that live; the edge is told"},
 	{"probe_unknown", "server: probes dropped because no such connection lives"},
 	{"confirm_sent", "server: confirmations sent to an edge"},

@@ -1,5 +1,4 @@
-// Package splittest runs the server role's translating side against an edge that was
-// written from docs/split-protocol.md and docs/cookie-format.md alone: in Go, on
-// packet sockets, sharing no code with core/ or bpf/. What the two agree on is what
-// the documents say.
+// Package splittest runs the real binary twice, as edge and as server, between a
+// client's, an edge's and a server's kernel: what becomes of connections, and of
+// floods, with the work split in two.
 package splittest

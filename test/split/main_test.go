@@ -1,210 +1,279 @@
 package splittest
 
 import (
-	"context"
-	"crypto/rand"
-	"encoding/binary"
-	"errors"
+	"bytes"
+	"encoding/json"
 	"fmt"
-	"io"
-	"net"
-	"net/netip"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"tidegate/internal/host"
-	"tidegate/internal/keys"
 	"tidegate/internal/lab"
-	"tidegate/internal/plane"
-	"tidegate/internal/schema"
 )
 
 // patience bounds every wait for a state that must come.
-const patience = 8 * time.Second
+const patience = 20 * time.Second
 
-const (
-	port    = 80
-	service = 1
-	epoch   = 8 * time.Second
-)
+const port = 80
 
-func TestMain(m *testing.M) {
-	if os.Geteuid() == 0 {
-		if _, err := lab.Clean(); err != nil {
-			fmt.Fprintln(os.Stderr, "clean up after killed tests:", err)
-			os.Exit(1)
-		}
+var tidegate string // the binary under test
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	if os.Geteuid() != 0 {
+		return m.Run()
 	}
-	os.Exit(m.Run())
+	if _, err := lab.Clean(); err != nil {
+		fmt.Fprintln(os.Stderr, "clean up after killed tests:", err)
+		return 1
+	}
+	dir, err := os.MkdirTemp("", "tidegate-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	tidegate = filepath.Join(dir, "tidegate")
+	if out, err := exec.Command("go", "build", "-o", tidegate, "tidegate/cmd/tidegate").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v: %s\n", err, out)
+		return 1
+	}
+	return m.Run()
 }
 
 var worlds atomic.Int32
 
-// world is a client, an edge and a server whose programs are loaded.
+// world is a client, an edge, a server and an attacker, and a directory for files.
 type world struct {
-	*lab.Wire
+	*lab.ProxyTopology
 	t      *testing.T
-	edge   *edge
-	plane  *plane.Server
-	secret keys.Secret
-	server plane.ServerSettings
+	dir    string
+	Edge   *node
+	server *node
 }
 
-// options of a world.
-type options struct {
-	flows      int
-	mode       plane.XDPMode
-	unverified uint8
-	idleTicks  uint16
-	edge       func(*edge)
+// node is a `tidegate run` in one namespace; it may be started again.
+type node struct {
+	w        *world
+	ns       *lab.Namespace
+	instance string
+	config   string
+	skew     time.Duration
+	run      *process
 }
 
-func newWorld(t *testing.T, o options) *world {
+// process is one `tidegate run`.
+type process struct {
+	cmd            *exec.Cmd
+	stdout, stderr output
+	exited         chan struct{}
+	err            error
+}
+
+func needRoot(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("this test needs root, and CI must run it as root")
-		}
-		t.Skip("needs root for network namespaces")
+	if os.Geteuid() == 0 {
+		return
 	}
-	wire, err := lab.NewWire(fmt.Sprintf("s%d", worlds.Add(1)))
+	if os.Getenv("CI") != "" {
+		t.Fatal("this test needs root, and CI must run it as root")
+	}
+	t.Skip("needs root for network namespaces")
+}
+
+// newWorld makes one with both roles configured and nothing started.
+func newWorld(t *testing.T, bridge bool) *world {
+	t.Helper()
+	needRoot(t)
+	t.Parallel()
+	p, err := lab.NewProxyTopology(fmt.Sprintf("-s%d", worlds.Add(1)), bridge)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := wire.Close(); err != nil {
+		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	w := &world{Wire: wire, t: t}
-	for i := range w.secret {
-		w.secret[i] = 0x5a
-	}
-	w.edge = &edge{secret: w.secret, epoch: epoch, id: 7, wscale: 5, maxMSS: 1420}
-	if o.edge != nil {
-		o.edge(w.edge)
-	}
-	if o.flows == 0 {
-		o.flows = 1000
-	}
-	if o.mode == "" {
-		o.mode = plane.XDPNative
-	}
-	if o.idleTicks == 0 {
-		o.idleTicks = 1000
-	}
-	if err := w.Server.Do(func() error { return w.load(o) }); err != nil {
+	w := &world{ProxyTopology: p, t: t, dir: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(w.dir, "secret"), []byte(strings.Repeat("5a", 32)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.edge.run(wire); err != nil {
+	if err := w.Server.SetSysctl("net.ipv4.tcp_syncookies", "1"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.edge.close)
+	w.Edge = &node{w: w, ns: w.Proxy, instance: w.Instance + "-e"}
+	w.server = &node{w: w, ns: w.ProxyTopology.Server, instance: w.Instance + "-s"}
+	w.Edge.configure("always")
+	w.server.configure("always")
 	return w
 }
 
-// load puts the server's programs into place, in its namespace.
-func (w *world) load(o options) (err error) {
-	w.plane, err = plane.LoadServer(plane.ServerOptions{Options: plane.Options{Instance: w.Instance, KeySlots: 32},
-		BPFFS: "/sys/fs/bpf", Flows: o.flows})
-	if err != nil {
-		return err
-	}
-	w.t.Cleanup(w.plane.Close)
-	cookie, err := host.NetnsCookie()
-	if err != nil {
-		return err
-	}
-	var mono unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err != nil {
-		return err
-	}
-	settings := plane.Settings{EpochLenNs: uint64(epoch), NetnsCookie: cookie,
-		WallMinusMonoNs: uint64(time.Now().UnixNano() - mono.Nano())}
-	for _, n := range keys.Epochs(time.Now(), epoch, 10*epoch) {
-		if err := errors.Join(w.plane.PutKey(n, w.secret.EpochKey(n)), w.plane.PutTagKey(n, w.secret.TagKey(n))); err != nil {
-			return err
+// configure writes a configuration; extra are lines of the top level.
+func (n *node) configure(mode string, extra ...string) {
+	top := "role: server\ninterfaces: [tg-server]\n"
+	if n == n.w.Edge {
+		top = "role: edge\ninterfaces: [tg-flood, tg-legit, tg-inner]\ninside: [tg-inner]\n"
+		if n.w.Bridge {
+			top = "role: edge\nforwarding: bridge\ninterfaces: [tg-legit, tg-inner]\ninside: [tg-inner]\n"
 		}
 	}
-	w.server = plane.ServerSettings{IdleTicks: o.idleTicks, ConfirmPortBe: htons(plane.ConfirmPort), Unverified: o.unverified}
-	if o.mode == plane.XDPGeneric {
-		w.server.Generic = 1
+	for _, line := range extra {
+		top += line + "\n"
 	}
-	raw := make([]byte, 8*len(w.server.Keys))
-	_, _ = rand.Read(raw)
-	for i := range w.server.Keys {
-		w.server.Keys[i] = binary.LittleEndian.Uint64(raw[8*i:])
+	n.config = top + fmt.Sprintf("instance: %s\nsecret_file: secret\ndrain: 0s\nservices:\n  - name: web\n    ports: [%d]\n    mode: %s\n",
+		n.instance, port, mode)
+}
+
+// startBoth starts server and edge.
+func (w *world) startBoth() {
+	w.t.Helper()
+	w.server.start()
+	w.Edge.start()
+}
+
+// start starts `tidegate run` and waits until it is ready.
+func (n *node) start() *process {
+	w := n.w
+	w.t.Helper()
+	path := filepath.Join(w.dir, n.instance+".yaml")
+	if err := os.WriteFile(path, []byte(n.config), 0o600); err != nil {
+		w.t.Fatal(err)
 	}
-	target := plane.Target{ID: service, Ports: [][2]uint16{{port, port}},
-		Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
-		Service: plane.Service{MssV4: 1440, MssV6: 1420, Window: 65535, Wscale: w.edge.wscale, Sack: 1, Timestamps: 1,
-			Mode: plane.ModeAlways, Listener: plane.ListenerMPTCP}}
-	err = errors.Join(w.plane.SetServer(w.server), w.plane.SetEdge(int(w.edge.id), edgeAddr4, edgeAddr6),
-		w.plane.SetServices([]plane.Target{target}, &settings))
-	if err != nil {
-		return err
+	p := &process{exited: make(chan struct{})}
+	p.cmd = exec.Command(tidegate, "run", "-c", path, "--clock-offset", n.skew.String())
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := n.ns.Do(p.cmd.Start); err != nil {
+		w.t.Fatal(err)
 	}
-	_, err = w.plane.Attach(plane.AttachOptions{BPFFS: "/sys/fs/bpf", Instance: w.Instance,
-		Interfaces: []string{w.ServerPort.Name}, XDPMode: o.mode})
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
+	n.run = p
 	w.t.Cleanup(func() {
-		if err := w.plane.Detach(); err != nil {
-			w.t.Error(err)
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+		_ = os.RemoveAll("/sys/fs/bpf/tidegate/" + n.instance)
+		for _, ext := range []string{".json", ".lock"} {
+			_ = os.Remove("/run/tidegate/" + n.instance + ext)
+		}
+		if w.t.Failed() {
+			w.t.Logf("log of %s:\n%s", n.instance, p.stderr.String())
 		}
 	})
-	return err
-}
-
-// counter of the service.
-func (w *world) counter(name string) uint64 {
-	w.t.Helper()
-	sum, err := plane.ReadCounters(w.plane.Map("tg_counters"), service)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	n, ok := schema.Map(sum)[name]
-	if !ok {
-		w.t.Fatalf("no counter %s", name)
-	}
-	return n
-}
-
-// counters that are not zero.
-func (w *world) counters() map[string]uint64 {
-	sum, err := plane.ReadCounters(w.plane.Map("tg_counters"), service)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	all := schema.Map(sum)
-	for name, n := range all {
-		if n == 0 {
-			delete(all, name)
+	w.await("ready", func() bool {
+		select {
+		case <-p.exited:
+			w.t.Fatalf("tidegate run ended: %v\n%s", p.err, p.stderr.String())
+		default:
 		}
-	}
-	return all
+		return strings.Contains(p.stdout.String(), "ready\n")
+	})
+	return p
 }
 
-// wantCounters compares some counters with what must be there.
-func (w *world) wantCounters(want map[string]uint64) {
-	w.t.Helper()
-	for name, n := range want {
-		if got := w.counter(name); got != n {
-			w.t.Errorf("counter %s is %d, want %d; all: %v", name, got, n, w.counters())
-		}
+// stop ends the node as an operator would.
+func (n *node) stop() {
+	n.w.t.Helper()
+	_ = n.run.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-n.run.exited:
+	case <-time.After(patience):
+		n.w.t.Fatal("tidegate run does not end")
 	}
+	if n.run.err != nil {
+		n.w.t.Fatalf("tidegate run: %v\n%s", n.run.err, n.run.stderr.String())
+	}
+}
+
+// kill ends it without asking.
+func (n *node) kill() {
+	_ = n.run.cmd.Process.Kill()
+	<-n.run.exited
 }
 
 // await polls for a state that must come.
 func (w *world) await(what string, reached func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); !reached(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !reached(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("waited in vain: %s; counters %v", what, w.counters())
+			w.t.Fatalf("waited in vain: %s", what)
 		}
 	}
+}
+
+func (n *node) status() *host.Status {
+	w := n.w
+	w.t.Helper()
+	var out, errs bytes.Buffer
+	cmd := exec.Command(tidegate, "status", "--instance", n.instance, "--json")
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := n.ns.Do(cmd.Start); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		w.t.Fatalf("status: %v: %s", err, errs.String())
+	}
+	var st host.Status
+	if err := json.Unmarshal(out.Bytes(), &st); err != nil {
+		w.t.Fatalf("status: %v in %s", err, out.String())
+	}
+	return &st
+}
+
+func (n *node) counters() map[string]uint64 {
+	n.w.t.Helper()
+	return n.status().Services[0].Counters
+}
+
+// wantCounters compares some counters with what must be there.
+func (n *node) wantCounters(want map[string]uint64) {
+	w := n.w
+	w.t.Helper()
+	got := n.counters()
+	for name, v := range want {
+		if got[name] != v {
+			w.t.Errorf("%s: counter %s is %d, want %d; all: %v", n.instance, name, got[name], v, nonZero(got))
+		}
+	}
+}
+
+func nonZero(c map[string]uint64) map[string]uint64 {
+	some := map[string]uint64{}
+	for k, v := range c {
+		if v != 0 {
+			some[k] = v
+		}
+	}
+	return some
+}
+
+// output is what a process has written so far.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
 }
 
 func families() []bool {
@@ -219,75 +288,4 @@ func familyName(ipv6 bool) string {
 		return "ipv6"
 	}
 	return "ipv4"
-}
-
-// serve listens in the server's namespace, as Go does by default: with MPTCP.
-func (w *world) serve(handle func(*net.TCPConn)) {
-	w.t.Helper()
-	for _, ipv6 := range families() {
-		var l net.Listener
-		err := w.Server.Do(func() (err error) {
-			var lc net.ListenConfig
-			l, err = lc.Listen(context.Background(), "tcp", netip.AddrPortFrom(w.ServerAddr(ipv6), port).String())
-			return err
-		})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		w.t.Cleanup(func() { l.Close() })
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				_ = c.SetDeadline(time.Now().Add(patience))
-				go handle(c.(*net.TCPConn))
-			}
-		}()
-	}
-}
-
-// dial opens a connection from the client.
-func (w *world) dial(ipv6 bool) (c *net.TCPConn, err error) {
-	err = w.Client.Do(func() error {
-		var d net.Dialer
-		d.SetMultipathTCP(false)
-		d.Timeout = patience
-		conn, err := d.Dial("tcp", netip.AddrPortFrom(w.ServerAddr(ipv6), port).String())
-		if err != nil {
-			return err
-		}
-		c = conn.(*net.TCPConn)
-		return c.SetDeadline(time.Now().Add(patience))
-	})
-	return c, err
-}
-
-// echo sends back what comes and closes after the end of it.
-func echo(c *net.TCPConn) {
-	defer c.Close()
-	_, _ = io.Copy(c, c)
-}
-
-// ping opens a connection, has a word echoed, half-closes, and reads the end. It
-// returns how long that took.
-func (w *world) ping(ipv6 bool) (time.Duration, error) {
-	begin := time.Now()
-	c, err := w.dial(ipv6)
-	if err != nil {
-		return 0, fmt.Errorf("connect: %w", err)
-	}
-	defer c.Close()
-	if _, err := c.Write([]byte("tidegate?")); err != nil {
-		return 0, fmt.Errorf("send: %w", err)
-	}
-	if err := c.CloseWrite(); err != nil {
-		return 0, err
-	}
-	got, err := io.ReadAll(c)
-	if err != nil || string(got) != "tidegate?" {
-		return 0, fmt.Errorf("got %q, %w", got, err)
-	}
-	return time.Since(begin), nil
 }

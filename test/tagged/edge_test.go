@@ -1,4 +1,4 @@
-package splittest
+package taggedtest
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package splittest
+package taggedtest
 
 import (
 	"bytes"
@@ -184,9 +184,9 @@ func TestLastLine(t *testing.T) {
 			s := base
 			s.flags = flags
 			s.payload = make([]byte, 100*(i%2))
-			before := w.counter("drop_unknown")
+			before := w.counter("drop_last_line")
 			w.edge.send(w.edge.inner, s.build(w.frameToServer(ipv6)))
-			w.await("the drop", func() bool { return w.counter("drop_unknown") == before+1 })
+			w.await("the drop", func() bool { return w.counter("drop_last_line") == before+1 })
 		}
 		s := base
 		s.flags = flagACK

@@ -1,4 +1,4 @@
-package splittest
+package taggedtest
 
 import (
 	"bufio"
@@ -51,7 +51,7 @@ func TestRequest(t *testing.T) {
 			t.Errorf("a request took %v: something was sent again", took)
 		}
 		w.await("the entry is closed", func() bool { return w.counter("split_closed") >= 1 })
-		if n := w.counter("tag_forged") + w.counter("tag_foreign") + w.counter("tag_stale") + w.counter("drop_unknown"); n != 0 {
+		if n := w.counter("tag_forged") + w.counter("tag_foreign") + w.counter("tag_stale") + w.counter("drop_last_line"); n != 0 {
 			t.Errorf("%d segments were refused: %v", n, w.counters())
 		}
 	})

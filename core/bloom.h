@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The edge's memory of verified flows: a partitioned Bloom filter, keyed, in
+ * several generations (seed 001, section 6.3). It says "may be verified" or "is
+ * not", and never the latter of a flow that was put in within the window.
+ *
+ * Three partitions of 2^bits positions, one position in each for a flow. At every
+ * position stands one bit for each of four generations, side by side, so that one
+ * load answers for all of them:
+ *
+ *    63  60             7   4 3   0
+ *   +------+-----------+-----+-----+
+ *   | 3210 |    ...    | 3210| 3210|   sixteen positions a word, generation 0 lowest
+ *   +------+-----------+-----+-----+
+ *
+ * Flows are put into the active generation. Every third of the window T_W the
+ * next generation is emptied and becomes the active one; so a flow is known for
+ * T_W at least and for 4/3 T_W at most after it was last put in.
+ *
+ * The positions come from SipHash-2-4 under a key of the edge's own, by the
+ * double hashing of Kirsch and Mitzenmacher (2006): lo, lo + hi, lo + 2 hi. Who
+ * does not know the key cannot choose flows that collide.
+ */
+#ifndef TG_BLOOM_H
+#define TG_BLOOM_H
+
+#include "packet.h"
+#include "siphash.h"
+
+#define TG_BLOOM_PARTITIONS 3 /* k */
+#define TG_BLOOM_GENERATIONS 4
+#define TG_BLOOM_BITS 20 /* of the seed: 2^20 positions a partition */
+#define TG_BLOOM_BITS_MIN 10
+#define TG_BLOOM_BITS_MAX 26
+#define TG_BLOOM_WORD_POSITIONS 16
+_Static_assert(TG_BLOOM_WORD_POSITIONS * TG_BLOOM_GENERATIONS == 64, "a word is full");
+
+/* 64-bit words of a whole filter. */
+#define TG_BLOOM_WORDS(bits) ((uint32_t)TG_BLOOM_PARTITIONS << ((bits) - 4))
+
+enum tg_bloom_side {
+	TG_BLOOM_FROM_CLIENT, /* the packet's source is the client */
+	TG_BLOOM_FROM_SERVER,
+};
+
+/* Where a flow's bits stand. */
+struct tg_bloom_at {
+	uint32_t word[TG_BLOOM_PARTITIONS];
+	uint8_t shift[TG_BLOOM_PARTITIONS]; /* of generation 0 */
+};
+
+/* The flow's hash, the same for packets of both directions: SipHash-2-4 of
+ * client address | server address | client port 2 | server port 2, all as on the
+ * wire (12 bytes for IPv4, 36 for IPv6). */
+TG_INLINE uint64_t tg_bloom_hash(const struct tg_packet *pkt, enum tg_bloom_side side,
+				 const struct tg_siphash_key *key)
+{
+	bool back = side == TG_BLOOM_FROM_SERVER;
+	uint64_t ports = back ? pkt->ports << 16 | pkt->ports >> 16 : pkt->ports;
+	struct tg_siphash s = tg_siphash_begin(key);
+
+	if (pkt->family == 4) {
+		tg_siphash_word(&s, back ? pkt->dst.d[0] | pkt->src.d[0] << 32
+					 : pkt->src.d[0] | pkt->dst.d[0] << 32);
+		return tg_siphash_end(&s, ports | 12ULL << 56);
+	}
+	tg_siphash_word(&s, back ? pkt->dst.d[0] : pkt->src.d[0]);
+	tg_siphash_word(&s, back ? pkt->dst.d[1] : pkt->src.d[1]);
+	tg_siphash_word(&s, back ? pkt->src.d[0] : pkt->dst.d[0]);
+	tg_siphash_word(&s, back ? pkt->src.d[1] : pkt->dst.d[1]);
+	return tg_siphash_end(&s, ports | 36ULL << 56);
+}
+
+/* Positions of a hash in a filter of 2^bits positions a partition. */
+TG_INLINE struct tg_bloom_at tg_bloom_locate(uint64_t hash, uint32_t bits)
+{
+	uint32_t lo = (uint32_t)hash, hi = (uint32_t)(hash >> 32), mask = (1U << bits) - 1;
+	struct tg_bloom_at at;
+	uint32_t i;
+
+	for (i = 0; i < TG_BLOOM_PARTITIONS; i++) {
+		uint32_t position = (lo + i * hi) & mask;
+
+		at.word[i] = (i << (bits - 4)) + (position >> 4);
+		at.shift[i] = (uint8_t)((position & 15) * TG_BLOOM_GENERATIONS);
+	}
+	return at;
+}
+
+/* The generations that know the flow, a bit for each; 0: none does. The words are
+ * those at `at`. */
+TG_INLINE uint32_t tg_bloom_known(uint64_t w0, uint64_t w1, uint64_t w2,
+				  const struct tg_bloom_at *at)
+{
+	return (uint32_t)(w0 >> at->shift[0] & w1 >> at->shift[1] & w2 >> at->shift[2]) &
+	       ((1U << TG_BLOOM_GENERATIONS) - 1);
+}
+
+/* The bit to set in partition `i` for a generation. */
+TG_INLINE uint64_t tg_bloom_bit(const struct tg_bloom_at *at, uint32_t i, uint32_t generation)
+{
+	return 1ULL << (at->shift[i] + (generation & (TG_BLOOM_GENERATIONS - 1)));
+}
+
+/* The bits of a generation in every word; AND with the complement empties it. */
+TG_INLINE uint64_t tg_bloom_plane(uint32_t generation)
+{
+	return 0x1111111111111111ULL << (generation & (TG_BLOOM_GENERATIONS - 1));
+}
+
+/* Upper half of a 128-bit product; the core also runs where there is no such type. */
+TG_INLINE uint64_t tg_mul_high(uint64_t a, uint64_t b)
+{
+	uint64_t al = (uint32_t)a, ah = a >> 32, bl = (uint32_t)b, bh = b >> 32;
+	uint64_t mid = ah * bl + (al * bl >> 32);
+
+	return ah * bh + (mid >> 32) + ((al * bh + (uint32_t)mid) >> 32);
+}
+
+/* Seed 001 equation 1, F = (1 - (1 - k/m)^n)^k with m = k 2^bits: the rate of false
+ * positives of one generation that holds n flows, in parts per thousand million.
+ * Not for packet paths. */
+TG_INLINE uint32_t tg_bloom_fp_ppb(uint64_t n, uint32_t bits)
+{
+	uint64_t empty = UINT64_MAX, base = UINT64_MAX - (UINT64_MAX >> bits), fill, f;
+
+	for (; n; n >>= 1) { /* empty = (1 - 2^-bits)^n, a fraction of 2^64 */
+		if (n & 1)
+			empty = tg_mul_high(empty, base);
+		base = tg_mul_high(base, base);
+	}
+	fill = UINT64_MAX - empty;
+	f = tg_mul_high(tg_mul_high(fill, fill), fill);
+	return (uint32_t)(tg_mul_high(f, 1000000000ULL << 32) >> 32);
+}
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The edge's judgement: what becomes of a packet that comes from outside for a
+ * protected service behind it (seed 001, appendix B.1, and the `plain` protocol).
+ * Plane-neutral: a plane parses, asks its filter, its keys and its allowance, and
+ * does what stands here.
+ *
+ *   SYN                          answered with a cookie; never goes further
+ *   known to the filter          on to the server
+ *   ACK whose cookie verifies    into the filter, on to the server
+ *   SYN-ACK                      dropped
+ *   anything else                "unknown": on to the server, whose sockets know,
+ *                                within an allowance; else dropped
+ *
+ * The last rule is what lets any edge carry any packet of the `plain` protocol: an
+ * edge that has never seen a flow cannot tell it from a flood, and the server can.
+ * What it costs is bounded by the allowance, whatever the flood.
+ *
+ * Must never: keep anything of a single flow.
+ */
+#ifndef TG_EDGE_H
+#define TG_EDGE_H
+
+#include "bloom.h"
+#include "host.h"
+
+enum tg_edge_kind {
+	TG_EDGE_SYN,    /* with FIN or RST or without: host.h judges it */
+	TG_EDGE_SYNACK,
+	TG_EDGE_RST,
+	TG_EDGE_FIN,    /* with ACK or without */
+	TG_EDGE_ACK,    /* data or none */
+	TG_EDGE_STRAY,  /* none of SYN, ACK, RST, FIN: no packet of any connection (RFC 9293) */
+};
+
+TG_INLINE enum tg_edge_kind tg_edge_kind(const struct tg_packet *pkt)
+{
+	if (pkt->flags & TG_TCP_SYN)
+		return pkt->flags & TG_TCP_ACK ? TG_EDGE_SYNACK : TG_EDGE_SYN;
+	if (pkt->flags & TG_TCP_RST)
+		return TG_EDGE_RST;
+	if (pkt->flags & TG_TCP_FIN)
+		return TG_EDGE_FIN;
+	return pkt->flags & TG_TCP_ACK ? TG_EDGE_ACK : TG_EDGE_STRAY;
+}
+
+/* True for a packet that may complete a handshake: its cookie is worth a hash. */
+TG_INLINE bool tg_edge_may_verify(const struct tg_packet *pkt)
+{
+	return tg_host_is_ack(pkt);
+}
+
+/* What the plane has found out of a packet that is not a SYN. */
+enum tg_edge_finding {
+	TG_EDGE_KNOWN,    /* the filter has it */
+	TG_EDGE_VERIFIED, /* the filter has not, but the cookie verifies */
+	TG_EDGE_NO_KEY,   /* it could not be verified: the keys have run out, and that fails open */
+	TG_EDGE_LEARNING, /* neither, but this edge's filter is younger than its window */
+	TG_EDGE_ALLOWED,  /* neither, within the allowance */
+	TG_EDGE_UNKNOWN,  /* neither, and the allowance is used up */
+};
+
+/* TG_PASS: forward it. A plane puts VERIFIED flows into the filter before. */
+TG_INLINE struct tg_decision tg_edge_judge(enum tg_edge_kind kind, enum tg_edge_finding found)
+{
+	if (found == TG_EDGE_KNOWN)
+		return TG_DECIDE(TG_PASS, TG_COUNT_edge_known);
+	if (found == TG_EDGE_VERIFIED)
+		return TG_DECIDE(TG_PASS, TG_COUNT_cookie_valid);
+	if (kind == TG_EDGE_STRAY)
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_stray);
+	if (kind == TG_EDGE_SYNACK)
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_synack);
+	if (found == TG_EDGE_NO_KEY)
+		return TG_DECIDE(TG_PASS, TG_COUNT_pass_no_key);
+	if (found == TG_EDGE_LEARNING)
+		return TG_DECIDE(TG_PASS, TG_COUNT_edge_learning);
+	if (found == TG_EDGE_ALLOWED)
+		return TG_DECIDE(TG_PASS, TG_COUNT_edge_unknown);
+	switch (kind) {
+	case TG_EDGE_RST:
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_rst);
+	case TG_EDGE_FIN:
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_fin);
+	default:
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_ack);
+	}
+}
+
+/* The allowance for unknown packets: a token bucket for each CPU, so that CPUs
+ * share nothing. It holds a tenth of a second's worth, at least one. */
+struct tg_allowance {
+	uint64_t last_ns;
+	uint64_t credit_ns; /* time saved up; a packet costs `cost_ns` */
+};
+
+#define TG_ALLOWANCE_NONE 0ULL           /* no unknown packet passes */
+#define TG_ALLOWANCE_ALL (~0ULL)         /* all do */
+#define TG_ALLOWANCE_SAVED_NS 100000000ULL
+
+/* cost_ns: nanoseconds of a CPU's share that one packet uses up, or one of the two
+ * above. True if the packet may pass. */
+TG_INLINE bool tg_allowance_take(struct tg_allowance *a, uint64_t cost_ns, uint64_t now_ns)
+{
+	uint64_t most = cost_ns > TG_ALLOWANCE_SAVED_NS ? cost_ns : TG_ALLOWANCE_SAVED_NS;
+
+	if (cost_ns == TG_ALLOWANCE_NONE || cost_ns == TG_ALLOWANCE_ALL)
+		return cost_ns == TG_ALLOWANCE_ALL;
+	/* A clock that stands still or steps back gives nothing. */
+	if (now_ns > a->last_ns) {
+		uint64_t since = now_ns - a->last_ns;
+
+		a->credit_ns += since < most ? since : most;
+		if (a->credit_ns > most)
+			a->credit_ns = most;
+		a->last_ns = now_ns;
+	}
+	if (a->credit_ns < cost_ns)
+		return false;
+	a->credit_ns -= cost_ns;
+	return true;
+}
+
+/* Hops: why the TTL is looked at. A packet that goes on and expires behind the edge
+ * draws an ICMP error, one that is dropped here does not: by sending ACKs with a
+ * chosen TTL, an attacker learns which of them the filter lets through, and can
+ * shape the flood after its false positives (seed 001, section 7.2). So what has
+ * fewer than `hops` left is dropped before the filter is asked, and what goes on
+ * has exactly `hops`. It is never raised: a packet in a routing loop must die. */
+TG_INLINE bool tg_edge_expires(uint8_t ttl, uint8_t hops) { return ttl < hops; }
+
+#endif
