@@ -8,8 +8,8 @@
  * Must never: let a tag go on to the stack; translate by anything but the table;
  * drop a segment of a service whose mode is not `always`.
  */
-#include "lib/server_tag.h"
 #include "lib/server_translate.h"
+#include "lib/tag.h"
 #include "lib/server_meta.h"
 
 /* What is left to the program itself. */
@@ -20,7 +20,7 @@
 static __always_inline bool tg_server_check(const struct tg_host_settings *settings,
 					    const struct tg_packet *pkt, const struct tg_ack *said)
 {
-	__u64 epoch = tg_cookie_epoch(said->cookie.isn, tg_epoch_now(settings));
+	__u64 epoch = tg_cookie_epoch(said->cookie.isn, tg_epoch_verifying_now(settings));
 	const struct tg_siphash_key *key = tg_key_find(settings, epoch);
 
 	return key && tg_cookie_verify(pkt, said->cookie, said->ts_ok, epoch, key);

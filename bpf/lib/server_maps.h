@@ -8,7 +8,7 @@
 #define TG_BPF_SERVER_MAPS_H
 
 #define TG_WITHOUT_SOCKETS
-#include "gate.h"
+#include "tag_keys.h"
 #include "../../core/server_flow.h"
 
 enum tg_unverified {
@@ -41,14 +41,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct tg_split_bucket);
 } tg_splits SEC(".maps");
-
-/* Ring of tag keys, as tg_keys. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 16);
-	__type(key, __u32);
-	__type(value, struct tg_epoch_key);
-} tg_tag_keys SEC(".maps");
 
 /* Where the edges are, by number. A confirmation goes out in the family of its
  * connection; all zero: no address of this family. */

@@ -127,6 +127,7 @@ type Config struct {
 	Proxy       Proxy
 	Edge        Edge
 	Server      Server
+	Tagged      Tagged
 	Services    []Service
 }
 

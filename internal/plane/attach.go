@@ -73,7 +73,7 @@ func (p *Plane) Attach(o AttachOptions) (map[string]XDPMode, error) {
 		_ = os.Remove(p.dir) // succeeds only if nothing was there before
 		return nil, err
 	}
-	p.links.commit(o.Interfaces, map[string]bool{"xdp": p.xdp != nil, "tc": p.tc != nil})
+	p.links.commit(o.Interfaces, map[string]bool{"xdp": p.xdp != nil, "tc": p.tc != nil, "egress": p.egress != nil})
 	return modes, nil
 }
 

@@ -140,9 +140,19 @@ const (
 	CounterConfirmSent Counter = 66
 	// CounterConfirmFailed: server: confirmations not sent: the edge has no address of this family, or the frame could not be made.
 	CounterConfirmFailed Counter = 67
+	// CounterTagSetup: edge: verified ACKs sent to the server with a set-up tag.
+	CounterTagSetup Counter = 68
+	// CounterTagProbe: edge: segments sent to the server as probes: of a flow verified a moment ago, or unknown and within unknown_rate.
+	CounterTagProbe Counter = 69
+	// CounterTagNoRoom: edge: segments dropped because a tag does not fit into them or into the MTU; the client sends them again, shorter or with fewer options.
+	CounterTagNoRoom Counter = 70
+	// CounterConfirmTaken: edge: confirmations of the server; the flow is known from then on.
+	CounterConfirmTaken Counter = 71
+	// CounterConfirmForged: edge: confirmations dropped because their MAC or epoch is wrong.
+	CounterConfirmForged Counter = 72
 
 	// NumCounters is how many counters there are.
-	NumCounters = 68
+	NumCounters = 73
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -214,4 +224,9 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"probe_unknown", "server: probes dropped because no such connection lives"},
 	{"confirm_sent", "server: confirmations sent to an edge"},
 	{"confirm_failed", "server: confirmations not sent: the edge has no address of this family, or the frame could not be made"},
+	{"tag_setup", "edge: verified ACKs sent to the server with a set-up tag"},
+	{"tag_probe", "edge: segments sent to the server as probes: of a flow verified a moment ago, or unknown and within unknown_rate"},
+	{"tag_no_room", "edge: segments dropped because a tag does not fit into them or into the MTU; the client sends them again, shorter or with fewer options"},
+	{"confirm_taken", "edge: confirmations of the server; the flow is known from then on"},
+	{"confirm_forged", "edge: confirmations dropped because their MAC or epoch is wrong"},
 }
