@@ -85,7 +85,7 @@ __attribute__((noinline)) int tg_confirm_send(struct __sk_buff *skb, const struc
 	struct tg_counter_row *row;
 	const struct tg_siphash_key *key;
 	struct tg_confirm c = {};
-	__u32 l3_off, ip_len, len;
+	__u32 l3_off, ip_len, len, out;
 	__u8 *data, *end;
 	__u64 epoch;
 
@@ -125,7 +125,8 @@ __attribute__((noinline)) int tg_confirm_send(struct __sk_buff *skb, const struc
 	}
 	tg_confirm_write(data + TG_UDP_HDR_LEN, &c, tg_confirm_mac(&c, key));
 	tg_count(row, TG_COUNT_confirm_sent);
-	return (int)bpf_redirect_neigh(skb->ifindex, 0, 0, 0);
+	out = pkt->family == 4 ? to->ifindex4 : to->ifindex6;
+	return (int)bpf_redirect_neigh(out ? out : skb->ifindex, 0, 0, 0);
 failed:
 	if (row)
 		tg_count(row, TG_COUNT_confirm_failed);

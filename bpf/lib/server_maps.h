@@ -47,6 +47,8 @@ struct {
 struct tg_edge_address {
 	__u32 v4;
 	__u32 v6[4];
+	__u32 ifindex4; /* the interface that the way there leads through; 0: where the answer goes */
+	__u32 ifindex6;
 };
 
 struct {

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/config"
@@ -138,14 +140,34 @@ func (n *node) fill() error {
 	if n.cfg.Server.LastLine == config.LastLineReset {
 		n.own.Unverified = plane.UnverifiedPass
 	}
-	for _, e := range n.cfg.Tagged.Edges {
-		if err := n.plane.SetEdge(e.ID, e.V4, e.V6); err != nil {
-			return err
-		}
+	if err := n.setEdges(); err != nil {
+		return err
 	}
 	n.setClock()
 	n.numbers.Assign(n.cfg.Services)
 	return errors.Join(n.loadKeys(), n.plane.SetServer(n.own), n.plane.SetServices(n.targets(), &n.settings))
+}
+
+// setEdges tells where confirmations go; routes may change.
+func (n *node) setEdges() error {
+	for _, e := range n.cfg.Tagged.Edges {
+		if err := n.plane.SetEdge(e.ID, e.V4, e.V6, wayTo(e.V4), wayTo(e.V6)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wayTo is the interface that the route to an address leads through; 0 if there is none.
+func wayTo(a netip.Addr) int {
+	if !a.IsValid() {
+		return 0
+	}
+	routes, err := netlink.RouteGet(a.AsSlice())
+	if err != nil || len(routes) == 0 {
+		return 0
+	}
+	return routes[0].LinkIndex
 }
 
 func (n *node) targets() []plane.Target {
@@ -207,7 +229,7 @@ func (n *node) loop(ctx context.Context) {
 			}
 		case <-tick.C:
 			n.setClock()
-			if err := errors.Join(n.loadKeys(), n.plane.SetSettings(&n.settings)); err != nil {
+			if err := errors.Join(n.loadKeys(), n.setEdges(), n.plane.SetSettings(&n.settings)); err != nil {
 				n.log.Error("housekeeping", "error", err)
 			}
 			n.watchRefusals()

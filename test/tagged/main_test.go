@@ -143,7 +143,7 @@ func (w *world) load(o options) (err error) {
 		Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
 		Service: plane.Service{MssV4: 1440, MssV6: 1420, Window: 65535, Wscale: w.edge.wscale, Sack: 1, Timestamps: 1,
 			Mode: plane.ModeAlways, Listener: plane.ListenerMPTCP}}
-	err = errors.Join(w.plane.SetServer(w.server), w.plane.SetEdge(int(w.edge.id), edgeAddr4, edgeAddr6),
+	err = errors.Join(w.plane.SetServer(w.server), w.plane.SetEdge(int(w.edge.id), edgeAddr4, edgeAddr6, 0, 0),
 		w.plane.SetServices([]plane.Target{target}, &settings))
 	if err != nil {
 		return err
