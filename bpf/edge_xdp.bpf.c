@@ -4,11 +4,12 @@
  * stands before servers of our `server` role. Answers SYNs to protected services,
  * verifies ACKs, and lets pass what its filter of verified flows knows. Protocol
  * `plain`: what goes on is the client's packet, changed in nothing but its TTL.
+ * Protocol `tagged`: lib/edge_tagged.h.
  *
  * Must never: keep anything of a single flow but its bits in the filter; judge what
  * comes from inside; decide anything that is not in core/.
  */
-#include "lib/edge_maps.h"
+#include "lib/edge_tagged.h"
 
 /* A flow that goes on is put into the active generation by the server's packets.
  * Where these take another way, one in so many of the client's does it. So few,
@@ -202,6 +203,8 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 					   const struct tg_edge_settings *edge,
 					   const struct tg_service *svc, struct tg_counter_row *row)
 {
+	const struct tg_tagged_settings *tagged = tg_tagged_get();
+	bool tag = tagged && tagged->edge;
 	struct tg_bloom_at at;
 	enum tg_edge_finding found = TG_EDGE_KNOWN;
 	struct tg_decision d;
@@ -223,6 +226,8 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 		found = TG_EDGE_UNKNOWN;
 		if (tg_edge_may_verify(pkt))
 			found = tg_edge_verify(ctx, pkt, settings);
+		if (found == TG_EDGE_UNKNOWN && tag && tg_pending_is(edge, pkt))
+			found = TG_EDGE_ALLOWED;
 		if (found == TG_EDGE_UNKNOWN)
 			found = tg_edge_unknown(edge);
 	}
@@ -230,7 +235,13 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 	tg_count(row, d.counter);
 	if (d.verdict == TG_DROP)
 		return XDP_DROP;
-	if (found == TG_EDGE_VERIFIED)
+	if (tag && found != TG_EDGE_KNOWN && found != TG_EDGE_NO_KEY) {
+		if (found == TG_EDGE_VERIFIED)
+			tg_pending_note(edge, pkt);
+		if (edge->hops)
+			tg_edge_set_ttl(ctx, pkt, edge->hops);
+		return TG_NEXT_TAG | (found == TG_EDGE_VERIFIED ? TG_TAG_SETUP : TG_TAG_PROBE);
+	} else if (found == TG_EDGE_VERIFIED)
 		tg_bloom_put(&at, edge->generation);
 	else if (tg_edge_may_verify(pkt))
 		tg_edge_self_refresh(edge, &at, generations, row);
@@ -318,12 +329,21 @@ int tg_edge_xdp(struct xdp_md *ctx)
 	if (!ports || !settings || !port)
 		return XDP_PASS;
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
-	if (result == TG_PARSE_OTHER)
+	if (result == TG_PARSE_OTHER) {
+		if (port->flags & TG_EDGE_PORT_INSIDE && pkt.l3_off && tg_confirm_take(ctx, pkt.l3_off))
+			return XDP_DROP;
 		return tg_edge_pass(ifindex);
+	}
 	if (!ports->bridge[0] && !tg_edge_is_mine(ctx, port->mac))
 		return XDP_PASS;
-	if (TG_LIKELY(result == TG_PARSE_TCP || result == TG_PARSE_FRAGMENT))
-		return tg_edge_tcp(ctx, &pkt, result, port->flags & TG_EDGE_PORT_INSIDE);
+	if (TG_LIKELY(result == TG_PARSE_TCP || result == TG_PARSE_FRAGMENT)) {
+		int verdict = tg_edge_tcp(ctx, &pkt, result, port->flags & TG_EDGE_PORT_INSIDE);
+
+		if (TG_UNLIKELY(verdict >= TG_NEXT_TAG))
+			return tg_edge_tag(ctx, &pkt, (__u32)verdict & 15) ? XDP_DROP
+									  : tg_forward(ctx, &pkt);
+		return verdict;
+	}
 	d = tg_host_judge_parse(result);
 	row = tg_counter_row_get(0);
 	if (port->flags & TG_EDGE_PORT_INSIDE || d.verdict != TG_DROP || !row)

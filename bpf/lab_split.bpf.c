@@ -6,7 +6,8 @@
  * packet to one of the edges, at random packet by packet (the worst that ECMP can
  * do), or all to one. tg_lab_arrive stands at the server's ports: it counts what
  * comes from outside the lab's own networks, which is attack, and may lose the
- * clients' bare ACKs, the third segment of handshakes among them.
+ * clients' bare ACKs, the third segment of handshakes among them. A server that has an
+ * XDP program of its own there gets it called after.
  *
  * Never loaded by `tidegate run`; never attached to an interface that the lab
  * did not make.
@@ -110,7 +111,20 @@ static __always_inline __u8 *find_tcp(__u8 *data, __u8 *end, int *ours, int *pay
 	return tcp;
 }
 
-SEC("xdp")
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} split_next SEC(".maps");
+
+static __always_inline int arrive_next(struct xdp_md *ctx)
+{
+	bpf_tail_call(ctx, &split_next, 0);
+	return XDP_PASS;
+}
+
+SEC("xdp.frags")
 int tg_lab_arrive(struct xdp_md *ctx)
 {
 	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *tcp;
@@ -120,15 +134,15 @@ int tg_lab_arrive(struct xdp_md *ctx)
 	int ours = 0, payload = 0;
 
 	if (!cfg || !seen)
-		return XDP_PASS;
+		return arrive_next(ctx);
 	tcp = find_tcp(data, end, &ours, &payload);
 	if (!tcp)
-		return XDP_PASS;
+		return arrive_next(ctx);
 	if (!ours) {
 		seen->attack++;
 		if ((tcp[13] & 0x12) == 0x02)
 			seen->attack_syn++;
-		return XDP_PASS;
+		return arrive_next(ctx);
 	}
 	seen->clients++;
 	if (cfg->lose_permille && tcp[13] == 0x10 && payload == 0 &&
@@ -136,7 +150,7 @@ int tg_lab_arrive(struct xdp_md *ctx)
 		seen->lost++;
 		return XDP_DROP;
 	}
-	return XDP_PASS;
+	return arrive_next(ctx);
 }
 
 char LICENSE[] SEC("license") = "GPL";

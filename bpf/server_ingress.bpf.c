@@ -44,10 +44,10 @@ static __always_inline int tg_ingress_again(struct __sk_buff *skb, const struct 
 	return TCX_NEXT;
 }
 
-/* A packet that is marked: `what` by XDP, or `again` by ourselves. A function of its
- * own for the verifier. */
+/* A packet that is, or may be, of a connection in set-up. A function of its own for
+ * the verifier. */
 __attribute__((noinline)) int tg_ingress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt,
-					     __u32 what, __u32 again)
+					     __u32 again)
 {
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_split *e;
@@ -55,15 +55,20 @@ __attribute__((noinline)) int tg_ingress_tcp(struct __sk_buff *skb, const struct
 	if (!pkt || !server || pkt->l4_off > TG_L4_OFF_MAX)
 		return TCX_NEXT;
 	e = tg_split_find(server, pkt, TG_TO_SERVER);
-	if (!e)
-		return TCX_DROP;
 	if (again)
-		return tg_ingress_again(skb, pkt, e, server);
-	if (what == TG_META_WAIT) {
+		return e ? tg_ingress_again(skb, pkt, e, server) : TCX_DROP;
+	if (!e || (e->state & TG_SPLIT_READY && server->generic) || !tg_host_is_ack(pkt) ||
+	    pkt->ack - 1 != tg_split_cookie_isn(e))
+		return server->generic ? TCX_NEXT : TCX_DROP;
+	if (!(e->state & TG_SPLIT_FRESH)) {
+		if (pkt->l3_off == 0 && !tg_skb_dress(skb))
+			return TCX_DROP;
 		skb->mark = TG_MARK_AGAIN;
 		return (int)bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 	}
-	if (pkt->l4_len > pkt->tcp_hdr_len || pkt->flags & TG_TCP_FIN) {
+	e->state &= ~TG_SPLIT_FRESH;
+	/* A bare packet cannot go both ways: its data comes with the client's next try. */
+	if (pkt->l3_off != 0 && (pkt->l4_len > pkt->tcp_hdr_len || pkt->flags & TG_TCP_FIN)) {
 		skb->mark = TG_MARK_AGAIN;
 		if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
 			return TCX_DROP;
@@ -75,25 +80,18 @@ __attribute__((noinline)) int tg_ingress_tcp(struct __sk_buff *skb, const struct
 SEC("tc")
 int tg_server_ingress(struct __sk_buff *skb)
 {
+	const struct tg_server_settings *server = tg_server_get();
 	bool again = skb->mark == TG_MARK_AGAIN;
 	struct tg_packet pkt = {};
-	__u32 *meta, what = 0;
 
-	meta = tg_meta_at(skb);
-	if (meta) {
-		what = *meta;
-		if (what != TG_META_OPEN && what != TG_META_WAIT)
-			what = 0;
-		else
-			*meta = 0; /* a copy in the queue may keep it */
-	}
-	if (TG_LIKELY(!again && !what))
+	if (!server || (!tg_meta_take(skb) && !again && !server->generic))
 		return TCX_NEXT;
 	if (again)
 		skb->mark = 0;
-	if (tg_skb_parse(skb, &pkt) != TG_PARSE_TCP)
+	if (tg_skb_parse(skb, &pkt, true) != TG_PARSE_TCP ||
+	    !tg_port_is_protected(TG_DST_PORT_BE(&pkt)))
 		return TCX_NEXT;
-	return tg_ingress_tcp(skb, &pkt, what, again);
+	return tg_ingress_tcp(skb, &pkt, again);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -9,8 +9,8 @@
  * drop a segment of a service whose mode is not `always`.
  */
 #include "lib/cookie_check.h"
-#include "lib/server_tag.h"
 #include "lib/server_translate.h"
+#include "lib/tag.h"
 #include "lib/server_meta.h"
 
 /* What is left to the program itself. */
@@ -37,7 +37,7 @@ static __always_inline int tg_server_open(struct xdp_md *ctx, const struct tg_pa
 		return XDP_DROP;
 	}
 	tg_count(row, TG_COUNT_split_opened);
-	return tg_meta_set(ctx, TG_META_OPEN) ? XDP_DROP : XDP_PASS;
+	return server->generic || !tg_meta_set(ctx) ? XDP_PASS : XDP_DROP;
 }
 
 /* A segment of a connection that is ongoing. */
@@ -85,9 +85,9 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 	if (!server)
 		return XDP_PASS;
 	if (j.step == TG_SERVER_CHECK && !tg_cookie_check(pkt, &said)) {
-		tg_count(row, TG_COUNT_drop_unknown);
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
 			return tg_server_ongoing(ctx, pkt, e);
+		tg_count(row, TG_COUNT_drop_last_line);
 		return server->unverified == TG_UNVERIFIED_PASS ? XDP_PASS : XDP_DROP;
 	}
 	if (j.step == TG_SERVER_CHECK)
@@ -139,7 +139,7 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 		return tg_server_new(ctx, pkt, what, j, e, svc, row);
 	}
 	if (j.step == TG_SERVER_WAIT) {
-		if (!tg_meta_set(ctx, TG_META_WAIT))
+		if (server->generic || !tg_meta_set(ctx))
 			return XDP_PASS;
 		tg_count(row, TG_COUNT_split_early);
 		return XDP_DROP;
@@ -151,7 +151,7 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 	}
 	if (e || what->tag.what)
 		return XDP_DROP;
-	tg_count(row, TG_COUNT_drop_unknown);
+	tg_count(row, TG_COUNT_drop_last_line);
 	return server->unverified == TG_UNVERIFIED_PASS ? XDP_PASS : XDP_DROP;
 }
 

@@ -39,6 +39,7 @@ enum tg_split_state {
 	TG_SPLIT_FLAGS = 0x1f,   /* enum tg_flow_flag; in SYN_SENT only TG_FLOW_TS */
 	TG_SPLIT_CONFIRM = 0x20, /* the edge still tags: tell it again */
 	TG_SPLIT_READY = 0x40,   /* ongoing; else SYN_SENT */
+	TG_SPLIT_FRESH = 0x80,   /* SYN_SENT, but the SYN has still to be made */
 	/* SYN_SENT: an older connection of the stack has been reset, which is done once;
 	 * and the RST is on its way to the stack. */
 	TG_SPLIT_RESET_OLDER = TG_FLOW_CLIENT_FIN,
@@ -140,7 +141,7 @@ TG_INLINE struct tg_split tg_split_open(const struct tg_packet *ack, const struc
 				     (uint32_t)(wscale & 15) << TG_COOKIE_OPTION_BITS),
 		.client_window = window,
 		.edge = edge,
-		.state = said->ts_ok ? TG_FLOW_TS : 0,
+		.state = TG_SPLIT_FRESH | (said->ts_ok ? TG_FLOW_TS : 0),
 	};
 }
 

@@ -8,7 +8,7 @@
 #define TG_BPF_SERVER_MAPS_H
 
 #define TG_WITHOUT_SOCKETS
-#include "gate.h"
+#include "tag_keys.h"
 #include "../../core/server_flow.h"
 
 enum tg_unverified {
@@ -42,19 +42,13 @@ struct {
 	__type(value, struct tg_split_bucket);
 } tg_splits SEC(".maps");
 
-/* Ring of tag keys, as tg_keys. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 16);
-	__type(key, __u32);
-	__type(value, struct tg_epoch_key);
-} tg_tag_keys SEC(".maps");
-
 /* Where the edges are, by number. A confirmation goes out in the family of its
  * connection; all zero: no address of this family. */
 struct tg_edge_address {
 	__u32 v4;
 	__u32 v6[4];
+	__u32 ifindex4; /* the interface that the way there leads through; 0: where the answer goes */
+	__u32 ifindex6;
 };
 
 struct {

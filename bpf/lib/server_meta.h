@@ -8,8 +8,9 @@
 
 #include "kernel.h"
 
-#define TG_META_OPEN 0x74677331U /* make a SYN of it */
-#define TG_META_WAIT 0x74677332U /* the stack has not answered the SYN yet */
+/* The segment is of a connection whose set-up the TC program has in hand. (Not used
+ * with generic XDP: where the kernel copies the packet, TC reads it 14 bytes off.) */
+#define TG_META_SETUP 0x74677331U
 
 /* On skb->mark, while a packet is in the queue for its second time. A mark of that
  * value from elsewhere would be cleared, no more. */
@@ -20,24 +21,28 @@
 #define TG_MARK_DONE 0x74677334U
 
 /* 0, or negative: the driver has no metadata, or no room for it. */
-static __always_inline int tg_meta_set(struct xdp_md *ctx, __u32 what)
+static __always_inline int tg_meta_set(struct xdp_md *ctx)
 {
 	__u32 *meta;
 
-	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(what)))
+	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*meta)))
 		return -TG_EINVAL;
 	meta = (void *)(long)ctx->data_meta;
 	if ((void *)(meta + 1) > (void *)(long)ctx->data)
 		return -TG_EINVAL;
-	*meta = what;
+	*meta = TG_META_SETUP;
 	return 0;
 }
 
-static __always_inline __u32 *tg_meta_at(struct __sk_buff *skb)
+/* True if XDP has said so of the packet; only once: a copy in the queue may keep it. */
+static __always_inline bool tg_meta_take(struct __sk_buff *skb)
 {
 	__u32 *meta = (void *)(long)skb->data_meta;
 
-	return (void *)(meta + 1) <= (void *)(long)skb->data ? meta : 0;
+	if ((void *)(meta + 1) > (void *)(long)skb->data || *meta != TG_META_SETUP)
+		return false;
+	*meta = 0;
+	return true;
 }
 
 #endif

@@ -21,9 +21,22 @@ __attribute__((noinline)) int tg_skb_any_number(__u32 n)
 	return (int)n;
 }
 
+/* True if the packet begins with its IP header. So it does, although the device is an
+ * Ethernet, after generic XDP has had to copy it: the copy's mac_len is 0
+ * (skb_pp_cow_data; seen on Linux 6.18). As in host_tc.bpf.c. */
+static __always_inline bool tg_skb_is_bare(struct __sk_buff *skb, const __u8 *data, const __u8 *end)
+{
+	__u32 ip[4], version = skb->protocol == TG_ETHERTYPE_IPV4 ? 4 : 6;
+
+	return data + sizeof(ip) <= end && data[0] >> 4 == version &&
+	       !bpf_skb_load_bytes_relative(skb, 0, ip, sizeof(ip), BPF_HDR_START_NET) &&
+	       tg_load32(data) == ip[0] && tg_load32(data + 4) == ip[1] &&
+	       tg_load32(data + 8) == ip[2] && tg_load32(data + 12) == ip[3];
+}
+
 /* Parses the headers, which it brings to the linear part if they are not there. */
 static __always_inline enum tg_parse_result tg_skb_parse(struct __sk_buff *skb,
-							 struct tg_packet *pkt)
+							 struct tg_packet *pkt, bool may_be_bare)
 {
 	__u32 need = skb->len < TG_HEADERS_MAX ? skb->len : TG_HEADERS_MAX;
 	const __u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -36,9 +49,22 @@ static __always_inline enum tg_parse_result tg_skb_parse(struct __sk_buff *skb,
 		data = (void *)(long)skb->data;
 		end = (void *)(long)skb->data_end;
 	}
-	type = tg_packet_ethernet(pkt, data, end);
+	if (may_be_bare && TG_UNLIKELY(tg_skb_is_bare(skb, data, end)))
+		type = (tg_ethertype)skb->protocol;
+	else
+		type = tg_packet_ethernet(pkt, data, end);
 	pkt->l3_off = (__u32)tg_skb_any_number(pkt->l3_off) & 31;
 	return tg_packet_l3(pkt, type, data, end);
+}
+
+/* Gives a bare packet its Ethernet header back; the stack must not get it so. */
+static __always_inline bool tg_skb_dress(struct __sk_buff *skb)
+{
+	__u8 eth[TG_ETH_HDR_LEN];
+
+	return !bpf_skb_load_bytes_relative(skb, 0, eth, sizeof(eth), BPF_HDR_START_MAC) &&
+	       !bpf_skb_change_head(skb, sizeof(eth), 0) &&
+	       !bpf_skb_store_bytes(skb, 0, eth, sizeof(eth), 0);
 }
 
 static __always_inline bool tg_skb_options(struct __sk_buff *skb, const struct tg_packet *pkt,

@@ -32,6 +32,7 @@ int tg_test_edge(void);
 int tg_test_patrol(void);
 int tg_test_syn_cache(void);
 int tg_test_security(void);
+int tg_test_tag(void);
 
 /* A small deterministic generator (splitmix64), so that a failure repeats. */
 static inline uint64_t tg_test_random(uint64_t *state)

@@ -132,6 +132,7 @@ type Config struct {
 	Proxy       Proxy
 	Edge        Edge
 	Server      Server
+	Tagged      Tagged
 	Services    []Service
 }
 

@@ -85,6 +85,7 @@ func (r *reader) split(c *Config, fs map[string]field) {
 	default:
 		c.Edge, c.Server = Edge{}, Server{}
 	}
+	r.tagged(c, fs)
 }
 
 // foreign refuses fields of another role.
@@ -195,10 +196,10 @@ func (r *reader) protocol(to *Protocol, fs map[string]field) {
 	case !ok:
 	case s == string(ProtocolPlain):
 		*to = ProtocolPlain
-	case s == "tagged":
-		r.fail(f.line, f.path, "tagged is not in this build; use plain")
+	case s == string(ProtocolTagged):
+		*to = ProtocolTagged
 	default:
-		r.fail(f.line, f.path, "%q is not known; use plain", s)
+		r.fail(f.line, f.path, "%q is not known; use plain or tagged", s)
 	}
 }
 

@@ -39,10 +39,13 @@ func (r *reader) server(s *Server, fs map[string]field) {
 		switch {
 		case !ok:
 		case w == string(TakeoverAdopt):
-		case w == "translate":
-			r.fail(f.line, f.path, "translate is not in this build; use adopt")
+		case w == string(TakeoverTranslate):
+			s.Takeover = TakeoverTranslate
 		default:
-			r.fail(f.line, f.path, "%q is not known; use adopt", w)
+			r.fail(f.line, f.path, "%q is not known; use adopt or translate", w)
 		}
+	}
+	if f, there := fs["protocol"]; there && s.Protocol == ProtocolTagged && s.Takeover == TakeoverAdopt {
+		r.fail(f.line, f.path, "tagged needs takeover: translate; adopting servers need no tags, use plain")
 	}
 }

@@ -158,7 +158,7 @@ func (b *box) writeServices() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(b.plane.SetForwarding(bridge, e.FastPath == config.FastAll), b.plane.SetEdge(b.own),
+	return errors.Join(b.plane.SetForwarding(bridge, e.FastPath == config.FastAll), b.plane.SetEdge(b.own), b.writeTagged(),
 		b.plane.SetServices(targets, &b.settings))
 }
 
@@ -213,7 +213,7 @@ func (b *box) loadKeys(time.Time) error {
 		if b.lastKey != 0 && n <= b.lastKey {
 			continue
 		}
-		if err := b.plane.PutKey(n, b.secret.EpochKey(n)); err != nil {
+		if err := b.putKeys(n); err != nil {
 			return fmt.Errorf("key of epoch %d: %w", n, err)
 		}
 		b.lastKey = n
@@ -263,6 +263,7 @@ func sameBox(old, next *config.Config) error {
 		"xdp_mode":    next.XDPMode == old.XDPMode,
 		"forwarding":  next.Edge.Forwarding == old.Edge.Forwarding,
 		"filter_bits": next.Edge.FilterBits == old.Edge.FilterBits,
+		"peers":       slices.Equal(next.Tagged.Peers, old.Tagged.Peers),
 	} {
 		if !same {
 			return fmt.Errorf("%s changed: that takes a restart, `systemctl restart` or stop and start; no connection is lost", what)

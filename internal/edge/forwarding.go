@@ -39,6 +39,7 @@ func (b *box) targets() ([]plane.Target, error) {
 		t.Service = plane.Service{MssV4: uint16(mtu - 40), MssV6: uint16(mtu - 60), Window: defaultWindow,
 			Wscale: defaultWScale, Sack: flag(b.cfg.Edge.SACK), Timestamps: flag(b.cfg.Edge.Timestamps),
 			Ecn: flag(b.cfg.Edge.ECN), Mode: modes[svc.Mode]}
+		b.roomForTags(&t.Service)
 		if !svc.MSS.Auto {
 			t.Service.MssV4, t.Service.MssV6 = uint16(svc.MSS.Value), uint16(svc.MSS.Value)
 		}

@@ -23,7 +23,8 @@ type SplitOptions struct {
 	Direct      bool   // answers by-pass the edges
 	UnknownRate string // of each edge
 	FilterBits  int
-	FilterFlows int // random flows put into each edge's filter before
+	Sync        bool // edges tell each other what their filters learn
+	FilterFlows int  // random flows put into each edge's filter before
 	Epoch       time.Duration
 	ClockSkew   time.Duration
 }
@@ -39,16 +40,17 @@ const (
 	AttackMixed = "mixed" // SYN, SYN-ACK, ACK, RST and FIN-ACK in turn
 )
 
+const (
+	modeTagged        = "tagged"
+	takeoverTranslate = "translate"
+)
+
 // What a build can do; whoever adds a protocol or a way to take over adds it here and
 // in splitNode.
 var (
-	splitModes     = []string{"plain"}
-	splitTakeovers = []string{"adopt"}
+	splitModes     = []string{"plain", modeTagged}
+	splitTakeovers = []string{"adopt", takeoverTranslate}
 	splitAttacks   = []string{AttackSYN, AttackACK, AttackRST, AttackMixed}
-
-	// of the design, and later
-	laterModes     = []string{"tagged"}
-	laterTakeovers = []string{"translate"}
 )
 
 // DefaultSplitOptions are those of `tidegate lab split` without flags.
@@ -69,20 +71,21 @@ func (o *SplitOptions) Validate() error {
 	}
 	for _, c := range []struct {
 		flag, value string
-		have, later []string
+		have        []string
 	}{
-		{"--mode", o.Mode, splitModes, laterModes},
-		{"--server", o.Takeover, splitTakeovers, laterTakeovers},
-		{"--attack", o.Attack, splitAttacks, nil},
+		{"--mode", o.Mode, splitModes},
+		{"--server", o.Takeover, splitTakeovers},
+		{"--attack", o.Attack, splitAttacks},
 	} {
-		if slices.Contains(c.later, c.value) {
-			return fmt.Errorf("%s %s: not in this build; use %s", c.flag, c.value, strings.Join(c.have, ", "))
-		}
 		if !slices.Contains(c.have, c.value) {
 			return fmt.Errorf("%s %q: want one of %s", c.flag, c.value, strings.Join(c.have, ", "))
 		}
 	}
 	switch {
+	case o.Mode == modeTagged && o.Takeover != takeoverTranslate:
+		return errors.New("--mode tagged: needs --server translate; an adopting server needs no tags")
+	case o.Sync && o.Mode != modeTagged:
+		return errors.New("--sync: needs --mode tagged; with plain any edge may carry any packet")
 	case o.Edges < 1 || o.Edges > maxEdges:
 		return fmt.Errorf("--edges %d: want 1 to %d", o.Edges, maxEdges)
 	case o.DropSetup < 0 || o.DropSetup > 0.9:

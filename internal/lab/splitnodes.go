@@ -67,10 +67,23 @@ func (x *splitRun) startNodes(ctx context.Context) error {
 		skew = fmt.Sprintf("clock_skew: %s\n", o.ClockSkew)
 	}
 	base := instPrefix + x.env.owner.String()
-	err := x.startNode(ctx, x.s.Server, "server", base+"-server", 0, fmt.Sprintf(serverConfig, base+"-server",
-		strings.Join(x.s.ServerPorts(), ", "), secret, o.Epoch, skew, o.Mode, o.Takeover, servicePort))
+	ports, extra := x.s.ServerPorts(), ""
+	if o.Takeover == takeoverTranslate {
+		ports = x.s.TranslatorPorts()
+		extra = x.edgeList()
+		if err := x.s.yieldServer(); err != nil {
+			return err
+		}
+	}
+	err := x.startNode(ctx, x.s.Server, "server", base+"-server", 0, extra+fmt.Sprintf(serverConfig, base+"-server",
+		strings.Join(ports, ", "), secret, o.Epoch, skew, o.Mode, o.Takeover, servicePort))
 	if err != nil {
 		return err
+	}
+	if o.Takeover == takeoverTranslate {
+		if err := x.s.watchServer(plane.PinDir("/sys/fs/bpf", base+"-server")); err != nil {
+			return err
+		}
 	}
 	window := 15 * time.Second
 	if o.FilterFlows > 0 {
@@ -79,7 +92,11 @@ func (x *splitRun) startNodes(ctx context.Context) error {
 	for i, e := range x.s.Edges {
 		ports, inside := e.Ports()
 		instance := fmt.Sprintf("%s-edge%d", base, i)
-		err := x.startNode(ctx, e.NS, "edge", instance, o.Skew, fmt.Sprintf(edgeConfig, instance, strings.Join(ports, ", "),
+		extra := ""
+		if o.Mode == modeTagged {
+			extra = fmt.Sprintf("edge_id: %d\n%s", i+1, x.peerList(i))
+		}
+		err := x.startNode(ctx, e.NS, "edge", instance, o.Skew, extra+fmt.Sprintf(edgeConfig, instance, strings.Join(ports, ", "),
 			inside, secret, o.Epoch, skew, o.Mode, o.FilterBits, window, o.UnknownRate, servicePort))
 		if err != nil {
 			return err
@@ -91,6 +108,30 @@ func (x *splitRun) startNodes(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// edgeList tells the server where its edges are.
+func (x *splitRun) edgeList() string {
+	var list []string
+	for i := range x.s.Edges {
+		v4, v6 := x.s.EdgeAddrs(i)
+		list = append(list, fmt.Sprintf("%q", fmt.Sprintf("%d %s %s", i+1, v4, v6)))
+	}
+	return "edges: [" + strings.Join(list, ", ") + "]\n"
+}
+
+// peerList tells an edge where the others are, if they shall talk.
+func (x *splitRun) peerList(own int) string {
+	if !x.opts.Sync {
+		return ""
+	}
+	var list []string
+	for i := range x.s.Edges {
+		if i != own {
+			list = append(list, x.s.PeerAddr(i).String())
+		}
+	}
+	return "peers: [" + strings.Join(list, ", ") + "]\n"
 }
 
 func randomWord() uint64 {

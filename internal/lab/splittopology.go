@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 
 	"tidegate/internal/lab/labbpf"
 )
@@ -34,8 +36,9 @@ type SplitTopology struct {
 
 	split      labbpf.LabSplitObjects
 	cfg        labbpf.LabSplitTgSplitCfg
-	directPort *Port // the server's
-	backPort   *Port // the fabric's
+	arrivals   []link.Link // of the program at the server's ports
+	directPort *Port       // the server's
+	backPort   *Port       // the fabric's
 }
 
 // EdgeHost is one edge's place.
@@ -54,6 +57,59 @@ func (e *EdgeHost) Ports() (all []string, inside string) {
 	}
 	return []string{e.Outer.Name, e.Inner.Name}, e.Inner.Name
 }
+
+// yieldServer takes the lab's program off the server's ports.
+func (s *SplitTopology) yieldServer() error {
+	var errs []error
+	for _, l := range s.arrivals {
+		errs = append(errs, l.Close())
+	}
+	s.arrivals = nil
+	return errors.Join(errs...)
+}
+
+// watchServer puts the lab's program before the one that an instance has attached to
+// the server's ports, in its own link: it counts, loses, and calls that one.
+func (s *SplitTopology) watchServer(pins string) error {
+	for _, name := range s.ServerPorts() {
+		l, err := link.LoadPinnedLink(filepath.Join(pins, "xdp-"+name), nil)
+		if err != nil {
+			return fmt.Errorf("the server's program: %w", err)
+		}
+		defer l.Close()
+		info, err := l.Info()
+		if err != nil {
+			return err
+		}
+		prog, err := ebpf.NewProgramFromID(info.Program)
+		if err != nil {
+			return err
+		}
+		defer prog.Close()
+		if err := errors.Join(s.split.SplitNext.Put(uint32(0), prog), l.Update(s.split.TgLabArrive)); err != nil {
+			return fmt.Errorf("the lab's program before the server's: %w", err)
+		}
+	}
+	return nil
+}
+
+// TranslatorPorts are the interfaces that a translating server runs on: those that
+// packets come by and those that they leave by.
+func (s *SplitTopology) TranslatorPorts() []string {
+	if s.Direct {
+		return append(s.ServerPorts(), s.directPort.Name)
+	}
+	return s.ServerPorts()
+}
+
+// EdgeAddrs are an edge's addresses on the server's side.
+func (s *SplitTopology) EdgeAddrs(i int) (v4, v6 netip.Addr) {
+	c := innerCable(i)
+	return c.near4.Addr(), c.near6.Addr()
+}
+
+// PeerAddr is where other edges reach one, through the fabric.
+func (s *SplitTopology) PeerAddr(i int) netip.Addr { return fabricCable(i).far4.Addr() }
 
 // ServerPorts are the interfaces that the server gets packets through.
 func (s *SplitTopology) ServerPorts() []string {
@@ -339,8 +395,13 @@ func (s *SplitTopology) attachPrograms() error {
 		if err != nil {
 			return err
 		}
+		if e.prog == s.split.TgLabArrive {
+			s.arrivals = append(s.arrivals, l)
+			continue
+		}
 		s.closers = append(s.closers, l.Close)
 	}
+	s.closers = append(s.closers, s.yieldServer)
 	var errs []error
 	for _, p := range gro {
 		errs = append(errs, p.EnableGRO())

@@ -72,6 +72,7 @@ func LoadEdge(o EdgeOptions) (*Edge, error) {
 		sizes: map[string]uint32{
 			edgebpf.EdgeXdpMapTgBloom:     BloomPartitions << (o.BloomBits - 4),
 			edgebpf.EdgeXdpMapTgEdgePorts: ports,
+			edgebpf.EdgeXdpMapTgTagKeys:   uint32(powerOfTwo(o.KeySlots)),
 		}}}
 	if o.Instance != "" {
 		e.takeOverFilter(PinDir(o.BPFFS, o.Instance))

@@ -146,12 +146,13 @@ func (p *Server) SetServer(s ServerSettings) error {
 	return nil
 }
 
-// SetEdge tells where the edge of a number is; a zero address: nowhere in that family.
-func (p *Server) SetEdge(id int, v4, v6 netip.Addr) error {
+// SetEdge tells where the edge of a number is, and through which interfaces (0: those
+// that answers to clients take). A zero address: nowhere in that family.
+func (p *Server) SetEdge(id int, v4, v6 netip.Addr, ifindex4, ifindex6 int) error {
 	if id < 1 || id > MaxEdges {
 		return fmt.Errorf("edge %d: numbers go from 1 to %d", id, MaxEdges)
 	}
-	var e EdgeAddress
+	e := EdgeAddress{Ifindex4: uint32(ifindex4), Ifindex6: uint32(ifindex6)}
 	if v4.Is4() {
 		a := v4.As4()
 		e.V4 = binary.LittleEndian.Uint32(a[:])

@@ -6,9 +6,19 @@ package server
 import (
 	"context"
 
+	"tidegate/internal/config"
 	"tidegate/internal/host"
 )
 
 // Run takes connections over until ctx ends, then drains and takes everything off.
 // When force is done, the drain is cut short.
-func Run(ctx, force context.Context, opt host.Options) error { return host.Run(ctx, force, opt) }
+func Run(ctx, force context.Context, opt host.Options) error {
+	cfg, err := config.Load(opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	if cfg.Server.Takeover == config.TakeoverTranslate {
+		return runTranslate(ctx, force, cfg, opt)
+	}
+	return host.Run(ctx, force, opt)
+}

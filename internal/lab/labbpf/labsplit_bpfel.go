@@ -41,6 +41,7 @@ type LabSplitTgSplitSeen struct {
 const (
 	LabSplitMapSplitCfg     = "split_cfg"
 	LabSplitMapSplitEdges   = "split_edges"
+	LabSplitMapSplitNext    = "split_next"
 	LabSplitMapSplitSeen    = "split_seen"
 	LabSplitProgTgLabArrive = "tg_lab_arrive"
 	LabSplitProgTgLabSpray  = "tg_lab_spray"
@@ -98,6 +99,7 @@ type LabSplitProgramSpecs struct {
 type LabSplitMapSpecs struct {
 	SplitCfg   *ebpf.MapSpec `ebpf:"split_cfg"`
 	SplitEdges *ebpf.MapSpec `ebpf:"split_edges"`
+	SplitNext  *ebpf.MapSpec `ebpf:"split_next"`
 	SplitSeen  *ebpf.MapSpec `ebpf:"split_seen"`
 }
 
@@ -129,6 +131,7 @@ func (o *LabSplitObjects) Close() error {
 type LabSplitMaps struct {
 	SplitCfg   *ebpf.Map `ebpf:"split_cfg"`
 	SplitEdges *ebpf.Map `ebpf:"split_edges"`
+	SplitNext  *ebpf.Map `ebpf:"split_next"`
 	SplitSeen  *ebpf.Map `ebpf:"split_seen"`
 }
 
@@ -136,6 +139,7 @@ func (m *LabSplitMaps) Close() error {
 	return _LabSplitClose(
 		m.SplitCfg,
 		m.SplitEdges,
+		m.SplitNext,
 		m.SplitSeen,
 	)
 }

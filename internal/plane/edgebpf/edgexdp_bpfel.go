@@ -65,6 +65,13 @@ type EdgeXdpTgProxySettings struct {
 	Pad2      [4]uint8
 }
 
+type EdgeXdpTgTaggedSettings struct {
+	_             structs.HostLayout
+	Edge          uint16
+	ConfirmPortBe uint16
+	Mtu           uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -78,12 +85,16 @@ const (
 	EdgeXdpMapTgEdgeReports = "tg_edge_reports"
 	EdgeXdpMapTgHalves      = "tg_halves"
 	EdgeXdpMapTgKeys        = "tg_keys"
+	EdgeXdpMapTgPending     = "tg_pending"
 	EdgeXdpMapTgPorts       = "tg_ports"
 	EdgeXdpMapTgPrefixes    = "tg_prefixes"
 	EdgeXdpMapTgProxy       = "tg_proxy"
 	EdgeXdpMapTgRecent      = "tg_recent"
 	EdgeXdpMapTgServices    = "tg_services"
 	EdgeXdpMapTgSettings    = "tg_settings"
+	EdgeXdpMapTgTagKeys     = "tg_tag_keys"
+	EdgeXdpMapTgTagRoom     = "tg_tag_room"
+	EdgeXdpMapTgTagged      = "tg_tagged"
 	EdgeXdpProgTgEdgeXdp    = "tg_edge_xdp"
 )
 
@@ -145,12 +156,16 @@ type EdgeXdpMapSpecs struct {
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHalves      *ebpf.MapSpec `ebpf:"tg_halves"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgPending     *ebpf.MapSpec `ebpf:"tg_pending"`
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgTagKeys     *ebpf.MapSpec `ebpf:"tg_tag_keys"`
+	TgTagRoom     *ebpf.MapSpec `ebpf:"tg_tag_room"`
+	TgTagged      *ebpf.MapSpec `ebpf:"tg_tagged"`
 }
 
 // EdgeXdpVariableSpecs contains global variables before they are loaded into the kernel.
@@ -188,12 +203,16 @@ type EdgeXdpMaps struct {
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHalves      *ebpf.Map `ebpf:"tg_halves"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
+	TgPending     *ebpf.Map `ebpf:"tg_pending"`
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
 	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
+	TgTagKeys     *ebpf.Map `ebpf:"tg_tag_keys"`
+	TgTagRoom     *ebpf.Map `ebpf:"tg_tag_room"`
+	TgTagged      *ebpf.Map `ebpf:"tg_tagged"`
 }
 
 func (m *EdgeXdpMaps) Close() error {
@@ -207,12 +226,16 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgEdgeReports,
 		m.TgHalves,
 		m.TgKeys,
+		m.TgPending,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgProxy,
 		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
+		m.TgTagKeys,
+		m.TgTagRoom,
+		m.TgTagged,
 	)
 }
 

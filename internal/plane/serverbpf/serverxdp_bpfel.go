@@ -14,9 +14,11 @@ import (
 )
 
 type ServerXdpTgEdgeAddress struct {
-	_  structs.HostLayout
-	V4 uint32
-	V6 [4]uint32
+	_        structs.HostLayout
+	V4       uint32
+	V6       [4]uint32
+	Ifindex4 uint32
+	Ifindex6 uint32
 }
 
 type ServerXdpTgServerSettings struct {

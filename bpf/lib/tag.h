@@ -4,10 +4,10 @@
  * After tg_tag_take no trace of it is left: lengths and checksums are those of the
  * segment that the client sent.
  */
-#ifndef TG_BPF_SERVER_TAG_H
-#define TG_BPF_SERVER_TAG_H
+#ifndef TG_BPF_TAG_H
+#define TG_BPF_TAG_H
 
-#include "server_maps.h"
+#include "tag_keys.h"
 
 /* Ethernet, two tags, IPv6 and an extension header or two, fixed TCP header. */
 #define TG_HEADERS_ROOM 128
@@ -31,22 +31,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct tg_tag_work);
 } tg_tag_room SEC(".maps");
-
-/* The key under which a message of this epoch is verified; NULL: too old, too far
- * ahead, or not loaded. */
-static __always_inline const struct tg_siphash_key *
-tg_tag_key_find(const struct tg_host_settings *settings, __u32 low)
-{
-	struct tg_epoch_key *k;
-	uint64_t epoch;
-	__u32 slot;
-
-	if (!tg_tag_epoch(low, tg_epoch_now(settings), &epoch))
-		return 0;
-	slot = (__u32)epoch & settings->key_slot_mask;
-	k = bpf_map_lookup_elem(&tg_tag_keys, &slot);
-	return k && k->epoch == epoch ? &k->key : 0;
-}
 
 /* Moves the headers by the length of a tag, forward over it (`add` false) or
  * backward to make room for it, and corrects them. */

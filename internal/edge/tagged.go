@@ -1,0 +1,46 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+
+	"tidegate/internal/config"
+	"tidegate/internal/plane"
+)
+
+// tagLen is what a tag adds to a segment, docs/split-protocol.md.
+const tagLen = 20
+
+// writeTagged switches the protocol.
+func (b *box) writeTagged() error {
+	if b.cfg.Edge.Protocol != config.ProtocolTagged {
+		return b.plane.SetTagged(plane.TaggedSettings{})
+	}
+	mtu := 65535
+	for _, name := range b.cfg.Edge.Inside {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("interface %s: not found; see `ip link`", name)
+		}
+		mtu = min(mtu, dev.Attrs().MTU)
+	}
+	const port = plane.ConfirmPort
+	return b.plane.SetTagged(plane.TaggedSettings{Edge: uint16(b.cfg.Tagged.EdgeID),
+		ConfirmPortBe: port>>8 | port&0xff<<8, Mtu: uint32(mtu)})
+}
+
+// roomForTags makes the service's MSS so much smaller that a client's full segments
+// can carry a tag.
+func (b *box) roomForTags(s *plane.Service) {
+	if b.cfg.Edge.Protocol == config.ProtocolTagged {
+		s.MssV4 -= tagLen
+		s.MssV6 -= tagLen
+	}
+}
+
+// putKeys loads both keys of an epoch.
+func (b *box) putKeys(n uint64) error {
+	return errors.Join(b.plane.PutKey(n, b.secret.EpochKey(n)), b.plane.PutTagKey(n, b.secret.TagKey(n)))
+}

@@ -1,0 +1,71 @@
+package plane
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"tidegate/internal/plane/edgebpf"
+)
+
+// TaggedSettings are the edge's part of the protocol `tagged`.
+type TaggedSettings = edgebpf.EdgeXdpTgTaggedSettings
+
+// SetTagged switches the protocol; with Edge 0 it is `plain`.
+func (e *Edge) SetTagged(s TaggedSettings) error {
+	if err := e.maps[edgebpf.EdgeXdpMapTgTagged].Put(uint32(0), s); err != nil {
+		return fmt.Errorf("tagged: %w", err)
+	}
+	return nil
+}
+
+// PutTagKey loads the tag key of one epoch, as PutKey.
+func (e *Edge) PutTagKey(epoch uint64, key [16]byte) error {
+	return putEpochKey(e.maps[edgebpf.EdgeXdpMapTgTagKeys], e.keySlots, epoch, key)
+}
+
+// BloomNews compares the active generation with what the caller has seen of it, calls
+// tell with each position that is new, and notes it in seen (a bit for each position),
+// until tell says false. Positions count through the partitions.
+func (e *Edge) BloomNews(seen []uint16, tell func(position uint32) bool) {
+	g := e.own.Generation
+	for i := range e.words {
+		w := atomic.LoadUint64(&e.words[i]) >> g & 0x1111111111111111
+		if w == 0 {
+			continue
+		}
+		var now uint16
+		for p := range 16 {
+			now |= uint16(w>>(p*BloomGenerations)&1) << p
+		}
+		for news := now &^ seen[i]; news != 0; news &= news - 1 {
+			p := trailing(news)
+			if !tell(uint32(i*16 + p)) {
+				return
+			}
+			seen[i] |= 1 << p
+		}
+	}
+}
+
+func trailing(v uint16) (n int) {
+	for ; v&1 == 0; v >>= 1 {
+		n++
+	}
+	return n
+}
+
+// BloomSet sets positions of the active generation; it returns how many of them are
+// positions at all.
+func (e *Edge) BloomSet(positions []uint32) (good int) {
+	for _, p := range positions {
+		if int(p/16) >= len(e.words) {
+			continue
+		}
+		atomic.OrUint64(&e.words[p/16], 1<<(p%16*BloomGenerations+uint32(e.own.Generation)))
+		good++
+	}
+	return good
+}
+
+// BloomWords is the number of words of 16 positions.
+func (e *Edge) BloomWords() int { return len(e.words) }

@@ -1,0 +1,293 @@
+package taggedtest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/host"
+	"tidegate/internal/keys"
+	"tidegate/internal/lab"
+	"tidegate/internal/plane"
+	"tidegate/internal/schema"
+)
+
+// patience bounds every wait for a state that must come.
+const patience = 8 * time.Second
+
+const (
+	port    = 80
+	service = 1
+	epoch   = 8 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	if os.Geteuid() == 0 {
+		if _, err := lab.Clean(); err != nil {
+			fmt.Fprintln(os.Stderr, "clean up after killed tests:", err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+var worlds atomic.Int32
+
+// world is a client, an edge and a server whose programs are loaded.
+type world struct {
+	*lab.Wire
+	t      *testing.T
+	edge   *edge
+	plane  *plane.Server
+	secret keys.Secret
+	server plane.ServerSettings
+}
+
+// options of a world.
+type options struct {
+	flows      int
+	mode       plane.XDPMode
+	unverified uint8
+	idleTicks  uint16
+	edge       func(*edge)
+}
+
+func newWorld(t *testing.T, o options) *world {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("this test needs root, and CI must run it as root")
+		}
+		t.Skip("needs root for network namespaces")
+	}
+	wire, err := lab.NewWire(fmt.Sprintf("s%d", worlds.Add(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := wire.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &world{Wire: wire, t: t}
+	for i := range w.secret {
+		w.secret[i] = 0x5a
+	}
+	w.edge = &edge{secret: w.secret, epoch: epoch, id: 7, wscale: 5, maxMSS: 1420}
+	if o.edge != nil {
+		o.edge(w.edge)
+	}
+	if o.flows == 0 {
+		o.flows = 1000
+	}
+	if o.mode == "" {
+		o.mode = plane.XDPNative
+	}
+	if o.idleTicks == 0 {
+		o.idleTicks = 1000
+	}
+	if err := w.Server.Do(func() error { return w.load(o) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.edge.run(wire); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.edge.close)
+	return w
+}
+
+// load puts the server's programs into place, in its namespace.
+func (w *world) load(o options) (err error) {
+	w.plane, err = plane.LoadServer(plane.ServerOptions{Options: plane.Options{Instance: w.Instance, KeySlots: 32},
+		BPFFS: "/sys/fs/bpf", Flows: o.flows})
+	if err != nil {
+		return err
+	}
+	w.t.Cleanup(w.plane.Close)
+	cookie, err := host.NetnsCookie()
+	if err != nil {
+		return err
+	}
+	var mono unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err != nil {
+		return err
+	}
+	settings := plane.Settings{EpochLenNs: uint64(epoch), NetnsCookie: cookie,
+		WallMinusMonoNs: uint64(time.Now().UnixNano() - mono.Nano())}
+	for _, n := range keys.Epochs(time.Now(), epoch, 10*epoch) {
+		if err := errors.Join(w.plane.PutKey(n, w.secret.EpochKey(n)), w.plane.PutTagKey(n, w.secret.TagKey(n))); err != nil {
+			return err
+		}
+	}
+	w.server = plane.ServerSettings{IdleTicks: o.idleTicks, ConfirmPortBe: htons(plane.ConfirmPort), Unverified: o.unverified}
+	if o.mode == plane.XDPGeneric {
+		w.server.Generic = 1
+	}
+	raw := make([]byte, 8*len(w.server.Keys))
+	_, _ = rand.Read(raw)
+	for i := range w.server.Keys {
+		w.server.Keys[i] = binary.LittleEndian.Uint64(raw[8*i:])
+	}
+	target := plane.Target{ID: service, Ports: [][2]uint16{{port, port}},
+		Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
+		Service: plane.Service{MssV4: 1440, MssV6: 1420, Window: 65535, Wscale: w.edge.wscale, Sack: 1, Timestamps: 1,
+			Mode: plane.ModeAlways, Listener: plane.ListenerMPTCP}}
+	err = errors.Join(w.plane.SetServer(w.server), w.plane.SetEdge(int(w.edge.id), edgeAddr4, edgeAddr6, 0, 0),
+		w.plane.SetServices([]plane.Target{target}, &settings))
+	if err != nil {
+		return err
+	}
+	_, err = w.plane.Attach(plane.AttachOptions{BPFFS: "/sys/fs/bpf", Instance: w.Instance,
+		Interfaces: []string{w.ServerPort.Name}, XDPMode: o.mode})
+	w.t.Cleanup(func() {
+		if err := w.plane.Detach(); err != nil {
+			w.t.Error(err)
+		}
+	})
+	return err
+}
+
+// counter of the service.
+func (w *world) counter(name string) uint64 {
+	w.t.Helper()
+	sum, err := plane.ReadCounters(w.plane.Map("tg_counters"), service)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n, ok := schema.Map(sum)[name]
+	if !ok {
+		w.t.Fatalf("no counter %s", name)
+	}
+	return n
+}
+
+// counters that are not zero.
+func (w *world) counters() map[string]uint64 {
+	sum, err := plane.ReadCounters(w.plane.Map("tg_counters"), service)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	all := schema.Map(sum)
+	for name, n := range all {
+		if n == 0 {
+			delete(all, name)
+		}
+	}
+	return all
+}
+
+// wantCounters compares some counters with what must be there.
+func (w *world) wantCounters(want map[string]uint64) {
+	w.t.Helper()
+	for name, n := range want {
+		if got := w.counter(name); got != n {
+			w.t.Errorf("counter %s is %d, want %d; all: %v", name, got, n, w.counters())
+		}
+	}
+}
+
+// await polls for a state that must come.
+func (w *world) await(what string, reached func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); !reached(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("waited in vain: %s; counters %v", what, w.counters())
+		}
+	}
+}
+
+func families() []bool {
+	if lab.HaveIPv6() {
+		return []bool{false, true}
+	}
+	return []bool{false}
+}
+
+func familyName(ipv6 bool) string {
+	if ipv6 {
+		return "ipv6"
+	}
+	return "ipv4"
+}
+
+// serve listens in the server's namespace, as Go does by default: with MPTCP.
+func (w *world) serve(handle func(*net.TCPConn)) {
+	w.t.Helper()
+	for _, ipv6 := range families() {
+		var l net.Listener
+		err := w.Server.Do(func() (err error) {
+			var lc net.ListenConfig
+			l, err = lc.Listen(context.Background(), "tcp", netip.AddrPortFrom(w.ServerAddr(ipv6), port).String())
+			return err
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_ = c.SetDeadline(time.Now().Add(patience))
+				go handle(c.(*net.TCPConn))
+			}
+		}()
+	}
+}
+
+// dial opens a connection from the client.
+func (w *world) dial(ipv6 bool) (c *net.TCPConn, err error) {
+	err = w.Client.Do(func() error {
+		var d net.Dialer
+		d.SetMultipathTCP(false)
+		d.Timeout = patience
+		conn, err := d.Dial("tcp", netip.AddrPortFrom(w.ServerAddr(ipv6), port).String())
+		if err != nil {
+			return err
+		}
+		c = conn.(*net.TCPConn)
+		return c.SetDeadline(time.Now().Add(patience))
+	})
+	return c, err
+}
+
+// echo sends back what comes and closes after the end of it.
+func echo(c *net.TCPConn) {
+	defer c.Close()
+	_, _ = io.Copy(c, c)
+}
+
+// ping opens a connection, has a word echoed, half-closes, and reads the end. It
+// returns how long that took.
+func (w *world) ping(ipv6 bool) (time.Duration, error) {
+	begin := time.Now()
+	c, err := w.dial(ipv6)
+	if err != nil {
+		return 0, fmt.Errorf("connect: %w", err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("tidegate?")); err != nil {
+		return 0, fmt.Errorf("send: %w", err)
+	}
+	if err := c.CloseWrite(); err != nil {
+		return 0, err
+	}
+	got, err := io.ReadAll(c)
+	if err != nil || string(got) != "tidegate?" {
+		return 0, fmt.Errorf("got %q, %w", got, err)
+	}
+	return time.Since(begin), nil
+}

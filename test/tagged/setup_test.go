@@ -1,0 +1,383 @@
+package taggedtest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+)
+
+// What may happen to a set-up segment or a confirmation on its way. The client sees
+// nothing of it: where the bare ACK is lost its data makes the connection, and is not
+// lost with it. 150 ms are less than any retransmission.
+func TestSetupTroubles(t *testing.T) {
+	w := newWorld(t, options{})
+	w.serve(echo)
+	for name, trouble := range map[string]struct {
+		toServer func(n int, f []byte) [][]byte
+		toEdge   func(n int) bool
+		held     bool
+	}{
+		"first set-up lost":        {toServer: func(n int, f []byte) [][]byte { return some(n != 0, f) }},
+		"every set-up twice":       {toServer: func(_ int, f []byte) [][]byte { return [][]byte{f, f} }},
+		"first confirmation lost":  {toEdge: func(n int) bool { return n != 0 }},
+		"three confirmations lost": {toEdge: func(n int) bool { return n > 2 }},
+		"every confirmation lost":  {toEdge: func(int) bool { return false }},
+		"first behind the second":  {held: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, ipv6 := range families() {
+				w.edge.trouble(trouble.toServer, trouble.toEdge)
+				if trouble.held {
+					var held []byte
+					w.edge.trouble(func(n int, f []byte) [][]byte {
+						switch n {
+						case 0:
+							held = f
+							return nil
+						case 1:
+							return [][]byte{f, held}
+						}
+						return [][]byte{f}
+					}, nil)
+				}
+				before := w.counter("split_opened")
+				took, err := w.ping(ipv6)
+				if err != nil {
+					t.Fatalf("%s: %v; %v", familyName(ipv6), err, w.counters())
+				}
+				if took > 150*time.Millisecond {
+					t.Errorf("%s: a request took %v: the client has noticed; %v", familyName(ipv6), took, w.counters())
+				}
+				if n := w.counter("split_opened") - before; n != 1 {
+					t.Errorf("%d connections were begun, want one: %v", n, w.counters())
+				}
+			}
+		})
+	}
+}
+
+func some(yes bool, f []byte) [][]byte {
+	if yes {
+		return [][]byte{f}
+	}
+	return nil
+}
+
+// A segment whose tag is not what it should be dies, and is counted for what it is.
+func TestBadTags(t *testing.T) {
+	w := newWorld(t, options{})
+	w.serve(echo)
+	for name, c := range map[string]struct {
+		spoil   func(tag []byte)
+		counter string
+	}{
+		"forged":          {func(tag []byte) { tag[19] ^= 1 }, "tag_forged"},
+		"other edge":      {func(tag []byte) { tag[7]++ }, "tag_forged"},
+		"other scale":     {func(tag []byte) { tag[5] ^= 0x10 }, "tag_forged"},
+		"foreign version": {func(tag []byte) { tag[4] ^= 0x30 }, "tag_foreign"},
+		"foreign kind":    {func(tag []byte) { tag[4] = 0x1f }, "tag_foreign"},
+		"no edge":         {func(tag []byte) { tag[6], tag[7] = 0, 0 }, "tag_foreign"},
+		"short":           {func(tag []byte) { tag[1] = 16 }, "tag_foreign"},
+		"long ago":        {func(tag []byte) { add32(tag[8:], ^uint32(1)) }, "tag_stale"}, // -2
+		"far ahead":       {func(tag []byte) { add32(tag[8:], 2) }, "tag_stale"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.edge.trouble(func(_ int, f []byte) [][]byte {
+				s, ok := parse(f)
+				if !ok {
+					panic("the edge's own frame")
+				}
+				s.options = bytes.Clone(s.options)
+				c.spoil(s.options[:20])
+				return [][]byte{s.build(f)}
+			}, nil)
+			before, valid := w.counter(c.counter), w.counter("tag_valid")+w.counter("split_opened")
+			conn, err := w.dial(false)
+			if err != nil {
+				t.Fatal(err) // the edge alone shakes hands
+			}
+			defer conn.Close()
+			w.await(c.counter, func() bool { return w.counter(c.counter) == before+1 })
+			if n := w.counter("tag_valid") + w.counter("split_opened"); n != valid {
+				t.Errorf("it was taken: %v", w.counters())
+			}
+			// and is gone for good: nothing else of it may come in the next one's way
+			_ = conn.SetLinger(0)
+		})
+	}
+}
+
+func add32(b []byte, n uint32) { binary.BigEndian.PutUint32(b, binary.BigEndian.Uint32(b)+n) }
+
+// Clocks may differ by an epoch, either way.
+func TestSkew(t *testing.T) {
+	for _, skew := range []time.Duration{-epoch, epoch} {
+		w := newWorld(t, options{edge: func(e *edge) { e.skew = skew }})
+		w.serve(echo)
+		for _, ipv6 := range families() {
+			if took, err := w.ping(ipv6); err != nil || took > 150*time.Millisecond {
+				t.Errorf("skew %v, %s: %v, %v; %v", skew, familyName(ipv6), took, err, w.counters())
+			}
+		}
+	}
+}
+
+// A server with another secret: nothing verifies, and it is told how often. With
+// unverified: pass, untagged clients get the stack's RST instead of silence.
+func TestWrongSecret(t *testing.T) {
+	other := func(e *edge) { e.secret = keys.Secret{1, 2, 3} }
+	w := newWorld(t, options{edge: other})
+	w.serve(echo)
+	c, err := w.dial(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	w.await("refusal", func() bool { return w.counter("tag_forged") != 0 })
+	w.wantCounters(map[string]uint64{"tag_valid": 0, "split_opened": 0})
+
+	w = newWorld(t, options{unverified: plane.UnverifiedPass, edge: func(e *edge) {
+		other(e)
+		e.plain = true
+	}})
+	w.serve(echo)
+	c, err = w.dial(false)
+	if err == nil {
+		defer c.Close()
+		_, _ = c.Write([]byte("x"))
+		_, err = c.Read(make([]byte, 1))
+	}
+	if !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("got %v, want a reset; %v", err, w.counters())
+	}
+}
+
+// Protocol `plain`: no tag at all; the server verifies the cookie itself.
+func TestPlain(t *testing.T) {
+	each(t, options{edge: func(e *edge) { e.plain = true }}, echo, func(t *testing.T, w *world, ipv6 bool) {
+		if took, err := w.ping(ipv6); err != nil || took > 150*time.Millisecond {
+			t.Errorf("%v, %v; %v", took, err, w.counters())
+		}
+		if w.counter("cookie_valid") == 0 || w.counter("tag_valid") != 0 {
+			t.Errorf("%v", w.counters())
+		}
+	})
+}
+
+// What slips through an edge's filter dies here: ACKs, RSTs and FINs of no
+// connection, and probes of none.
+func TestLastLine(t *testing.T) {
+	w := newWorld(t, options{})
+	for _, ipv6 := range families() {
+		base := segment{v6: ipv6, src: w.ClientAddr(ipv6).AsSlice(), dst: w.ServerAddr(ipv6).AsSlice(),
+			sport: 1234, dport: port, seq: 99, ack: 77, window: 1000}
+		for i, flags := range []byte{flagACK, flagACK | flagFIN, flagRST, flagRST | flagACK, flagFIN} {
+			s := base
+			s.flags = flags
+			s.payload = make([]byte, 100*(i%2))
+			before := w.counter("drop_last_line")
+			w.edge.send(w.edge.inner, s.build(w.frameToServer(ipv6)))
+			w.await("the drop", func() bool { return w.counter("drop_last_line") == before+1 })
+		}
+		s := base
+		s.flags = flagACK
+		s.options = makeTag(&w.secret, &s, tagProbe, 7, 7, w.edge.now())
+		before := w.counter("probe_unknown")
+		w.edge.send(w.edge.inner, s.build(w.frameToServer(ipv6)))
+		w.await("the drop", func() bool { return w.counter("probe_unknown") == before+1 })
+	}
+	w.wantCounters(map[string]uint64{"split_opened": 0, "confirm_sent": 0})
+}
+
+// frameToServer has the MAC addresses and the type of a frame to the server.
+func (w *world) frameToServer(ipv6 bool) []byte {
+	h := append(append([]byte{}, w.ServerPort.MAC...), w.ClientPort.MAC...)
+	if ipv6 {
+		return append(h, 0x86, 0xdd)
+	}
+	return append(h, 0x08, 0x00)
+}
+
+// A set-up segment caught and sent again, while the connection lives and after it has
+// ended, opens nothing.
+func TestReplay(t *testing.T) {
+	var caught []byte
+	w := newWorld(t, options{edge: func(e *edge) {
+		e.toServer = func(n int, f []byte) [][]byte {
+			if n == 0 {
+				caught = bytes.Clone(f)
+			}
+			return [][]byte{f}
+		}
+	}})
+	w.serve(echo)
+	c, err := w.dial(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	word := make([]byte, 4)
+	again := func(when string) {
+		before := w.counter("tag_valid")
+		w.edge.send(w.edge.inner, caught)
+		w.await("the replay "+when, func() bool { return w.counter("tag_valid") > before })
+		w.wantCounters(map[string]uint64{"split_opened": 1, "split_ready": 1})
+	}
+	for range 2 {
+		if _, err := fmt.Fprint(c, "word"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, word); err != nil {
+			t.Fatal(err)
+		}
+		again("while it lives")
+	}
+	_ = c.CloseWrite()
+	if _, err := c.Read(word); err != io.EOF {
+		t.Fatal(err)
+	}
+	w.await("the end", func() bool { return w.counter("split_closed") == 1 })
+	again("after its end")
+}
+
+// The table is full: connections that live go on, a new one is refused and counted,
+// and comes in as soon as there is room.
+func TestTableFull(t *testing.T) {
+	w := newWorld(t, options{flows: 2}) // one bucket: four places
+	w.serve(echo)
+	var open []net.Conn
+	word := make([]byte, 4)
+	talk := func(c net.Conn) error {
+		if _, err := fmt.Fprint(c, "word"); err != nil {
+			return err
+		}
+		_, err := io.ReadFull(c, word)
+		return err
+	}
+	for i := range 4 {
+		c, err := w.dial(false)
+		if err == nil {
+			err = talk(c)
+		}
+		if err != nil {
+			t.Fatalf("connection %d: %v; %v", i, err, w.counters())
+		}
+		defer c.Close()
+		open = append(open, c)
+	}
+	late, err := w.dial(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	w.await("no room", func() bool { return w.counter("split_full") != 0 })
+	for i, c := range open {
+		if err := talk(c); err != nil {
+			t.Errorf("connection %d: %v", i, err)
+		}
+	}
+	open[2].Close()
+	if err := talk(late); err != nil { // its data is sent again, and finds room
+		t.Errorf("the late one: %v; %v", err, w.counters())
+	}
+}
+
+// A connection that has not been seen for the idle time loses its place when it is
+// wanted, and not before.
+func TestAgeing(t *testing.T) {
+	w := newWorld(t, options{flows: 2, idleTicks: 1})
+	w.serve(echo)
+	word := make([]byte, 4)
+	var open []net.Conn
+	for range 4 {
+		c, err := w.dial(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		open = append(open, c)
+	}
+	w.await("four connections", func() bool { return w.counter("split_ready") == 4 })
+	if live, places, err := w.plane.Splits(); err != nil || live != 4 || places != 4 {
+		t.Fatalf("%d of %d places, %v", live, places, err)
+	}
+	w.age(2) // four connections of long ago, of which one is seen again
+	if _, err := fmt.Fprint(open[3], "word"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(open[3], word); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		c, err := w.dial(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	w.await("three more", func() bool { return w.counter("split_ready") == 7 })
+	w.wantCounters(map[string]uint64{"split_full": 0})
+	if _, err := fmt.Fprint(open[3], "word"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(open[3], word); err != nil {
+		t.Errorf("the one that was seen has lost its place: %v", err)
+	}
+}
+
+// age makes every entry of the table older by so many ticks.
+func (w *world) age(ticks uint16) {
+	w.t.Helper()
+	m := w.plane.Map("tg_splits")
+	for at := range m.MaxEntries() {
+		var b plane.SplitBucket
+		if err := m.Lookup(at, &b); err != nil {
+			w.t.Fatal(err)
+		}
+		for i := range b.Way {
+			b.Way[i].SeenTick -= ticks
+		}
+		if err := m.Put(at, b); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// A route changes: an edge that has never seen the connection lets a sample of its
+// segments through as probes, the server knows it, and tells that edge.
+func TestRouteChange(t *testing.T) {
+	each(t, options{edge: func(e *edge) { e.sampled = true }}, echo, func(t *testing.T, w *world, ipv6 bool) {
+		c, err := w.dial(ipv6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		word := make([]byte, 4)
+		for i := range 5 {
+			if _, err := fmt.Fprint(c, "word"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(c, word); err != nil {
+				t.Fatalf("round %d: %v; %v", i, err, w.counters())
+			}
+			before := w.edge.told()
+			w.edge.forget()
+			if _, err := fmt.Fprint(c, "word"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(c, word); err != nil {
+				t.Fatalf("round %d: %v; %v", i, err, w.counters())
+			}
+			w.await("the new edge is told", func() bool { return w.edge.told() > before })
+		}
+	})
+}
