@@ -96,9 +96,15 @@ const (
 	CounterCacheInvalid Counter = 44
 	// CounterCacheReset: proxy: half-open connections ended by the client's RST.
 	CounterCacheReset Counter = 45
+	// CounterServerAsked: proxy: SYNs that offered a server everything, to learn its options, and were reset or kept.
+	CounterServerAsked Counter = 46
+	// CounterFlowMismatch: proxy: connections reset because the server no longer gives what their client was told.
+	CounterFlowMismatch Counter = 47
+	// CounterFlowNotified: proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify).
+	CounterFlowNotified Counter = 48
 
 	// NumCounters is how many counters there are.
-	NumCounters = 46
+	NumCounters = 49
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -148,4 +154,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"cache_valid", "proxy: ACKs of a half-open connection in the SYN cache"},
 	{"cache_invalid", "proxy: ACKs that the SYN cache knows nothing of; forwarded to the server"},
 	{"cache_reset", "proxy: half-open connections ended by the client's RST"},
+	{"server_asked", "proxy: SYNs that offered a server everything, to learn its options, and were reset or kept"},
+	{"flow_mismatch", "proxy: connections reset because the server no longer gives what their client was told"},
+	{"flow_notified", "proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify)"},
 }
