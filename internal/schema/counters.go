@@ -80,79 +80,31 @@ const (
 	CounterFlowReack Counter = 36
 	// CounterIcmpTranslated: proxy: ICMP errors whose quoted header was translated.
 	CounterIcmpTranslated Counter = 37
-	// CounterEdgeKnown: edge: packets of flows that the filter knows, forwarded.
-	CounterEdgeKnown Counter = 38
-	// CounterEdgeRefreshed: edge: flows put into the filter's active generation again, by the server's packets or, now and then, by the client's.
-	CounterEdgeRefreshed Counter = 39
-	// CounterEdgeUnknown: edge: packets that match neither filter nor cookie, left to the server within unknown_rate.
-	CounterEdgeUnknown Counter = 40
-	// CounterEdgeLearning: edge: packets that match neither filter nor cookie, left to the server because the filter is younger than its window.
-	CounterEdgeLearning Counter = 41
-	// CounterDropAck: edge: ACKs that match neither filter nor cookie.
-	CounterDropAck Counter = 42
-	// CounterDropRst: edge: RSTs of flows that the filter does not know.
-	CounterDropRst Counter = 43
-	// CounterDropFin: edge: FINs of flows that the filter does not know, without a cookie.
-	CounterDropFin Counter = 44
-	// CounterDropSynack: edge: SYN-ACKs to the service that answer nothing of it.
-	CounterDropSynack Counter = 45
-	// CounterDropStray: edge: segments without SYN, ACK, RST and FIN.
-	CounterDropStray Counter = 46
-	// CounterDropHops: edge: packets that could not have reached the server, their TTL being below hops.
-	CounterDropHops Counter = 47
-	// CounterDropLastLine: server: ACKs with neither socket nor cookie that came through an edge's filter.
-	CounterDropLastLine Counter = 48
-	// CounterSocketReplaced: server: sockets of an earlier connection ended because the same client has come anew and proven it.
-	CounterSocketReplaced Counter = 49
-	// CounterAckRepeated: server: verified ACKs that repeat the beginning of a connection now in TIME-WAIT; left to the kernel.
-	CounterAckRepeated Counter = 50
-	// CounterTagValid: server: segments whose tag verified; the edge vouches for them.
-	CounterTagValid Counter = 51
-	// CounterTagForged: server: segments dropped because their tag's MAC is wrong (or the edge has another secret).
-	CounterTagForged Counter = 52
-	// CounterTagForeign: server: segments dropped because their tag is cut, or of a version, kind or edge that is not known.
-	CounterTagForeign Counter = 53
-	// CounterTagStale: server: segments dropped because their tag is of an epoch too long ago, or too far ahead.
-	CounterTagStale Counter = 54
-	// CounterSplitOpened: server: SYNs to the local stack for a client that has verified.
-	CounterSplitOpened Counter = 55
-	// CounterSplitReady: server: connections that the local stack has accepted; they are translated from then on.
-	CounterSplitReady Counter = 56
-	// CounterSplitRefused: server: connections that the local stack refused; the client got the RST.
-	CounterSplitRefused Counter = 57
-	// CounterSplitFull: server: verified segments dropped because the table has no room; flows that exist are kept.
-	CounterSplitFull Counter = 58
-	// CounterSplitClosed: server: translated connections seen to end.
-	CounterSplitClosed Counter = 59
-	// CounterSplitEarly: server: client segments dropped because the local stack had not answered; the client sends them again.
-	CounterSplitEarly Counter = 60
-	// CounterSplitAgain: server: SYNs sent to the local stack again because the client asked again.
-	CounterSplitAgain Counter = 61
-	// CounterSplitOlder: server: answers of the local stack about an older connection; it was reset and asked again.
-	CounterSplitOlder Counter = 62
-	// CounterSplitReack: server: SYN-ACKs that the local stack sent again, acknowledged again.
-	CounterSplitReack Counter = 63
-	// CounterProbeKnown: server: probes of connections that live; the edge is told.
-	CounterProbeKnown Counter = 64
-	// CounterProbeUnknown: server: probes dropped because no such connection lives.
-	CounterProbeUnknown Counter = 65
-	// CounterConfirmSent: server: confirmations sent to an edge.
-	CounterConfirmSent Counter = 66
-	// CounterConfirmFailed: server: confirmations not sent: the edge has no address of this family, or the frame could not be made.
-	CounterConfirmFailed Counter = 67
-	// CounterTagSetup: edge: verified ACKs sent to the server with a set-up tag.
-	CounterTagSetup Counter = 68
-	// CounterTagProbe: edge: segments sent to the server as probes: of a flow verified a moment ago, or unknown and within unknown_rate.
-	CounterTagProbe Counter = 69
-	// CounterTagNoRoom: edge: segments dropped because a tag does not fit into them or into the MTU; the client sends them again, shorter or with fewer options.
-	CounterTagNoRoom Counter = 70
-	// CounterConfirmTaken: edge: confirmations of the server; the flow is known from then on.
-	CounterConfirmTaken Counter = 71
-	// CounterConfirmForged: edge: confirmations dropped because their MAC or epoch is wrong.
-	CounterConfirmForged Counter = 72
+	// CounterCacheKept: proxy: SYNs kept in the SYN cache and answered.
+	CounterCacheKept Counter = 38
+	// CounterCacheKnown: proxy: SYNs that the SYN cache knew already; answered with the same SYN-ACK.
+	CounterCacheKnown Counter = 39
+	// CounterCacheEvicted: proxy: half-open connections that had to give their place in the SYN cache to newer ones.
+	CounterCacheEvicted Counter = 40
+	// CounterCacheBusy: proxy: SYNs dropped because other CPUs were writing in their bucket of the SYN cache.
+	CounterCacheBusy Counter = 41
+	// CounterCacheAgain: proxy: SYN-ACKs sent again out of the SYN cache because no ACK had come.
+	CounterCacheAgain Counter = 42
+	// CounterCacheValid: proxy: ACKs of a half-open connection in the SYN cache.
+	CounterCacheValid Counter = 43
+	// CounterCacheInvalid: proxy: ACKs that the SYN cache knows nothing of; forwarded to the server.
+	CounterCacheInvalid Counter = 44
+	// CounterCacheReset: proxy: half-open connections ended by the client's RST.
+	CounterCacheReset Counter = 45
+	// CounterServerAsked: proxy: SYNs that offered a server everything, to learn its options, and were reset or kept.
+	CounterServerAsked Counter = 46
+	// CounterFlowMismatch: proxy: connections reset because the server no longer gives what their client was told.
+	CounterFlowMismatch Counter = 47
+	// CounterFlowNotified: proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify).
+	CounterFlowNotified Counter = 48
 
 	// NumCounters is how many counters there are.
-	NumCounters = 73
+	NumCounters = 49
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -194,39 +146,15 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"flow_older", "proxy: answers of the server about an older connection; it was reset and asked again"},
 	{"flow_reack", "proxy: SYN-ACKs that the server sent again, answered again"},
 	{"icmp_translated", "proxy: ICMP errors whose quoted header was translated"},
-	{"edge_known", "edge: packets of flows that the filter knows, forwarded"},
-	{"edge_refreshed", "edge: flows put into the filter's active generation again, by the server's packets or, now and then, by the client's"},
-	{"edge_unknown", "edge: packets that match neither filter nor cookie, left to the server within unknown_rate"},
-	{"edge_learning", "edge: packets that match neither filter nor cookie, left to the server because the filter is younger than its window"},
-	{"drop_ack", "edge: ACKs that match neither filter nor cookie"},
-	{"drop_rst", "edge: RSTs of flows that the filter does not know"},
-	{"drop_fin", "edge: FINs of flows that the filter does not know, without a cookie"},
-	{"drop_synack", "edge: SYN-ACKs to the service that answer nothing of it"},
-	{"drop_stray", "edge: segments without SYN, ACK, RST and FIN"},
-	{"drop_hops", "edge: packets that could not have reached the server, their TTL being below hops"},
-	{"drop_last_line", "server: ACKs with neither socket nor cookie that came through an edge's filter"},
-	{"socket_replaced", "server: sockets of an earlier connection ended because the same client has come anew and proven it"},
-	{"ack_repeated", "server: verified ACKs that repeat the beginning of a connection now in TIME-WAIT; left to the kernel"},
-	{"tag_valid", "server: segments whose tag verified; the edge vouches for them"},
-	{"tag_forged", "server: segments dropped because their tag's MAC is wrong (or the edge has another secret)"},
-	{"tag_foreign", "server: segments dropped because their tag is cut, or of a version, kind or edge that is not known"},
-	{"tag_stale", "server: segments dropped because their tag is of an epoch too long ago, or too far ahead"},
-	{"split_opened", "server: SYNs to the local stack for a client that has verified"},
-	{"split_ready", "server: connections that the local stack has accepted; they are translated from then on"},
-	{"split_refused", "server: connections that the local stack refused; the client got the RST"},
-	{"split_full", "server: verified segments dropped because the table has no room; flows that exist are kept"},
-	{"split_closed", "server: translated connections seen to end"},
-	{"split_early", "server: client segments dropped because the local stack had not answered; the client sends them again"},
-	{"split_again", "server: SYNs sent to the local stack again because the client asked again"},
-	{"split_older", "server: answers of the local stack about an older connection; it was reset and asked again"},
-	{"split_reack", "server: SYN-ACKs that the local stack sent again, acknowledged again"},
-	{"probe_known", "server: probes of connections that live; the edge is told"},
-	{"probe_unknown", "server: probes dropped because no such connection lives"},
-	{"confirm_sent", "server: confirmations sent to an edge"},
-	{"confirm_failed", "server: confirmations not sent: the edge has no address of this family, or the frame could not be made"},
-	{"tag_setup", "edge: verified ACKs sent to the server with a set-up tag"},
-	{"tag_probe", "edge: segments sent to the server as probes: of a flow verified a moment ago, or unknown and within unknown_rate"},
-	{"tag_no_room", "edge: segments dropped because a tag does not fit into them or into the MTU; the client sends them again, shorter or with fewer options"},
-	{"confirm_taken", "edge: confirmations of the server; the flow is known from then on"},
-	{"confirm_forged", "edge: confirmations dropped because their MAC or epoch is wrong"},
+	{"cache_kept", "proxy: SYNs kept in the SYN cache and answered"},
+	{"cache_known", "proxy: SYNs that the SYN cache knew already; answered with the same SYN-ACK"},
+	{"cache_evicted", "proxy: half-open connections that had to give their place in the SYN cache to newer ones"},
+	{"cache_busy", "proxy: SYNs dropped because other CPUs were writing in their bucket of the SYN cache"},
+	{"cache_again", "proxy: SYN-ACKs sent again out of the SYN cache because no ACK had come"},
+	{"cache_valid", "proxy: ACKs of a half-open connection in the SYN cache"},
+	{"cache_invalid", "proxy: ACKs that the SYN cache knows nothing of; forwarded to the server"},
+	{"cache_reset", "proxy: half-open connections ended by the client's RST"},
+	{"server_asked", "proxy: SYNs that offered a server everything, to learn its options, and were reset or kept"},
+	{"flow_mismatch", "proxy: connections reset because the server no longer gives what their client was told"},
+	{"flow_notified", "proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify)"},
 }
