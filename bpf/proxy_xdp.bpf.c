@@ -237,6 +237,11 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 
 		if (verdict == TG_NEXT_CASE)
 			verdict = tg_case_handle(ctx, &pkt, result);
+		if (TG_UNLIKELY(verdict == TG_NEXT_PROBE)) {
+			pkt.as_probe = true;
+			pkt.seq++;
+			verdict = tg_case_handle(ctx, &pkt, TG_PARSE_TCP);
+		}
 		if (TG_UNLIKELY(verdict >= TG_NEXT_SETUP_CLIENT))
 			return tg_flow_setup(ctx, &pkt, verdict == TG_NEXT_SETUP_CLIENT
 								? TG_TO_SERVER : TG_TO_CLIENT);

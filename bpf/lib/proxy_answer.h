@@ -16,6 +16,7 @@ enum tg_next {
 	TG_NEXT_SETUP_CLIENT = 16,
 	TG_NEXT_SETUP_SERVER,
 	TG_NEXT_CASE,
+	TG_NEXT_PROBE, /* tg_case_handle again, with the packet taken for a window probe */
 };
 
 static __always_inline __u8 tg_packet_ttl(struct xdp_md *ctx, const struct tg_packet *pkt)
@@ -239,6 +240,8 @@ static __always_inline int tg_cookie_other(struct xdp_md *ctx, struct tg_packet 
 		return XDP_DROP;
 	if (f)
 		return TG_NEXT_SETUP_CLIENT;
+	if (tg_host_is_ack(pkt) && tg_may_be_window_probe(pkt))
+		return TG_NEXT_PROBE;
 	if (tg_host_is_ack(pkt))
 		tg_count(row, TG_COUNT_cookie_invalid);
 	return tg_forward(ctx, pkt);
