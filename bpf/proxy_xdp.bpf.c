@@ -258,6 +258,11 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 			verdict = tg_case_handle(ctx, &pkt, result);
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_OTHER)
 			verdict = tg_case_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+		if (TG_UNLIKELY(TG_NEXT_WHAT(verdict) == TG_NEXT_PROBE)) {
+			pkt.as_probe = true;
+			pkt.seq++;
+			verdict = tg_case_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+		}
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_AUTH_SYN)
 			verdict = tg_auth_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_COOKIE_SYN)

@@ -74,6 +74,7 @@ struct tg_packet {
 	uint8_t family;  /* 4 or 6 */
 	uint8_t ip_ecn;  /* the ECN field, 0-3 */
 	bool group_frame; /* sent to a broadcast or multicast MAC address */
+	bool as_probe;    /* not parsed: seq is one more than on the wire (tg_may_be_window_probe) */
 };
 
 #define TG_SRC_PORT_BE(pkt) ((uint16_t)(pkt)->ports)

@@ -216,6 +216,14 @@ TG_INLINE struct tg_decision tg_proxy_judge_syn(const struct tg_packet *syn,
 
 /* ---- cookie: set-up ---- */
 
+/* True if the ACK may be a probe of a window of zero: without data, and with a number
+ * one less than the next to be sent (Linux, tcp_xmit_probe_skb; RFC 1122 section
+ * 4.2.2.17 leaves the form open). The SYN's number is then the packet's own. */
+TG_INLINE bool tg_may_be_window_probe(const struct tg_packet *ack)
+{
+	return ack->l4_len == ack->tcp_hdr_len && !ack->as_probe;
+}
+
 /* The flow that an ACK with a verified cookie opens. `wscale` is what our
  * SYN-ACKs announce. */
 TG_INLINE struct tg_flow tg_flow_open(const struct tg_packet *ack, const struct tg_ack *said,

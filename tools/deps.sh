@@ -1,6 +1,6 @@
 #!/bin/bash
 # tools/deps.sh SET...   installs what the given sets need and this machine lacks.
-# Sets: build demo bench generate fuzz test kernel. As root on a Debian system it
+# Sets: build demo bench soak generate fuzz test kernel. As root on a Debian system it
 # installs through apt, only what is missing; otherwise it names what is
 # missing in one line and fails. Must never remove or upgrade a package.
 set -euo pipefail
@@ -10,6 +10,7 @@ PATH=$PATH:/usr/sbin:/sbin
 # package=what shows that it is there (a command or a file); "go" is special
 build="go ca-certificates=/etc/ssl/certs/ca-certificates.crt"
 lab="nginx=nginx nftables=nft iproute2=ss"
+real="curl=curl openssh-server=sshd openssh-client=ssh opensmtpd=smtpd"
 bpf="clang-19=clang-19 llvm-19=llvm-strip-19 libbpf-dev=/usr/include/bpf/bpf_helpers.h libc6-dev=/usr/include/stdio.h"
 native="gcc=gcc libc6-dev=/usr/include/stdio.h clang-19=clang-19
     libclang-rt-19-dev=/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.fuzzer-$(uname -m).a
@@ -25,9 +26,10 @@ for set in "$@"; do
     demo | bench) wanted+=" $build $lab" ;;
     generate) wanted+=" $build $bpf" ;;
     fuzz) wanted+=" $build $native $device" ;;
-    test) wanted+=" $build $lab $bpf $native $device" ;;
+    test) wanted+=" $build $lab $real $bpf $native $device" ;;
+    soak) wanted+=" $build $lab" ;;
     kernel) wanted+=" $build debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
-    *) echo "deps: no set named '$set'; use build, demo, bench, generate, fuzz, test or kernel" >&2 && exit 2 ;;
+    *) echo "deps: no set named '$set'; use build, demo, bench, soak, generate, fuzz, test or kernel" >&2 && exit 2 ;;
     esac
 done
 
@@ -118,8 +120,12 @@ hold_services
 if [ ${#packages[@]} -gt 0 ]; then
     quietly apt-get install -y --no-install-recommends "${packages[@]}"
 fi
-if [[ " ${packages[*]-} " == *" nginx "* ]] && command -v systemctl >/dev/null; then
-    systemctl disable nginx >/dev/null 2>&1 || true # installed as a tool of the lab, not to serve
+if command -v systemctl >/dev/null; then
+    for name in nginx ssh opensmtpd; do # installed as tools of the lab, not to serve
+        if [[ " ${packages[*]-} " == *" ${name/#ssh/openssh-server} "* ]]; then
+            systemctl disable "$name" >/dev/null 2>&1 || true
+        fi
+    done
 fi
 if [ -n "$need_go" ]; then
     candidate=$(apt-cache policy golang-go | sed -n 's/ *Candidate: [0-9]*://p')

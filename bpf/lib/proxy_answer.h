@@ -180,6 +180,8 @@ static __always_inline int tg_cookie_other(struct xdp_md *ctx, struct tg_packet 
 				    (__u16)id, tg_now_ms());
 		return TG_NEXT_BEGIN;
 	}
+	if (!f && tg_host_is_ack(pkt) && tg_may_be_window_probe(pkt))
+		return TG_NEXT_OF(TG_NEXT_PROBE, id);
 	return tg_unknown_other(ctx, pkt, f, TG_COUNT_cookie_invalid, row);
 }
 

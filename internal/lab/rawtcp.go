@@ -12,8 +12,8 @@ import (
 // Single IPv4 TCP segments, made and looked at one by one: what an attacker or a
 // client of another make would send. Only inside namespaces of the lab.
 
-// segment is a TCP segment; Header is all of its TCP header as it was seen.
-type segment struct {
+// Segment is an IPv4 TCP segment; Header is all of its TCP header as it was seen.
+type Segment struct {
 	Src, Dst netip.AddrPort
 	Flags    TCPFlags
 	Seq, Ack uint32
@@ -24,7 +24,7 @@ type segment struct {
 }
 
 // ip4 writes the segment with its checksum; the kernel fills in that of IP.
-func (s *segment) ip4() []byte {
+func (s *Segment) ip4() []byte {
 	hdr := 20 + len(s.Options)
 	p := make([]byte, 20+hdr+len(s.Payload))
 	src, dst := s.Src.Addr().As4(), s.Dst.Addr().As4()
@@ -55,7 +55,7 @@ func (s *segment) ip4() []byte {
 }
 
 // parseIP4 reads a segment from its IP header on; false if it is none.
-func parseIP4(p []byte) (s segment, ok bool) {
+func parseIP4(p []byte) (s Segment, ok bool) {
 	if len(p) < 40 || p[0]>>4 != 4 || p[9] != unix.IPPROTO_TCP {
 		return s, false
 	}
@@ -73,15 +73,15 @@ func parseIP4(p []byte) (s segment, ok bool) {
 	}
 	src, _ := netip.AddrFromSlice(p[12:16])
 	dst, _ := netip.AddrFromSlice(p[16:20])
-	return segment{
+	return Segment{
 		Src: netip.AddrPortFrom(src, binary.BigEndian.Uint16(t)), Dst: netip.AddrPortFrom(dst, binary.BigEndian.Uint16(t[2:])),
 		Seq: binary.BigEndian.Uint32(t[4:]), Ack: binary.BigEndian.Uint32(t[8:]), Flags: TCPFlags(t[13]),
 		Window: binary.BigEndian.Uint16(t[14:]), Options: t[20:hdr], Payload: t[hdr:], Header: t[:hdr],
 	}, true
 }
 
-// sendRaw sends a segment from a namespace, whatever its source says.
-func sendRaw(n *Namespace, s segment) error {
+// SendRaw sends a segment from a namespace, whatever its source says.
+func (n *Namespace) SendRaw(s Segment) error {
 	return n.Do(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 		if err != nil {
@@ -92,11 +92,12 @@ func sendRaw(n *Namespace, s segment) error {
 	})
 }
 
-// tap sees the IPv4 TCP segments that come and go at a port.
-type tap struct{ fd int }
+// Tap sees the IPv4 TCP segments that come and go at a port.
+type Tap struct{ fd int }
 
-func newTap(p *Port) (*tap, error) {
-	t := &tap{fd: -1}
+// NewTap opens one.
+func NewTap(p *Port) (*Tap, error) {
+	t := &Tap{fd: -1}
 	proto := binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL})
 	err := p.NS.Do(func() (err error) {
 		if t.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(proto)); err != nil {
@@ -111,15 +112,16 @@ func newTap(p *Port) (*tap, error) {
 	return t, err
 }
 
-func (t *tap) close() { unix.Close(t.fd) }
+// Close closes it.
+func (t *Tap) Close() { unix.Close(t.fd) }
 
-// next waits for a segment that is wanted; false when the time is over.
-func (t *tap) next(until time.Time, want func(segment) bool) (segment, bool) {
+// Next waits for a segment that is wanted; false when the time is over.
+func (t *Tap) Next(until time.Time, want func(Segment) bool) (Segment, bool) {
 	buf := make([]byte, 1<<16)
 	for {
 		left := time.Until(until)
 		if left <= 0 {
-			return segment{}, false
+			return Segment{}, false
 		}
 		poll := []unix.PollFd{{Fd: int32(t.fd), Events: unix.POLLIN}}
 		if n, err := unix.Poll(poll, int(left.Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) || n == 0 {
@@ -135,8 +137,8 @@ func (t *tap) next(until time.Time, want func(segment) bool) (segment, bool) {
 	}
 }
 
-// all gives what has been seen so far.
-func (t *tap) all() (list []segment) {
+// All gives what has been seen so far.
+func (t *Tap) All() (list []Segment) {
 	buf := make([]byte, 1<<16)
 	for {
 		n, _, err := unix.Recvfrom(t.fd, buf, unix.MSG_DONTWAIT)

@@ -238,42 +238,42 @@ func lostOptions(direct, got [][2]agreed) (lost []string, core bool) {
 // measureSYNsAgain: what an unanswered SYN-ACK is followed by. The client is nobody,
 // so that no kernel answers in its place.
 func (r *strategyRun) measureSYNsAgain() error {
-	t, err := newTap(r.p.ClientPort)
+	t, err := NewTap(r.p.ClientPort)
 	if err != nil {
 		return err
 	}
-	defer t.close()
+	defer t.Close()
 	syn := r.nobodySYN(1, 40001)
-	if err := sendRaw(r.p.Client, syn); err != nil {
+	if err := r.p.Client.SendRaw(syn); err != nil {
 		return err
 	}
 	want := isAnswer(syn)
-	if _, ok := t.next(time.Now().Add(probeTimeout), want); !ok {
+	if _, ok := t.Next(time.Now().Add(probeTimeout), want); !ok {
 		return errors.New("a SYN was not answered")
 	}
 	for until := time.Now().Add(r.o.Unanswered); ; r.fig.AnswersUnasked++ {
-		if _, ok := t.next(until, want); !ok {
+		if _, ok := t.Next(until, want); !ok {
 			break
 		}
 	}
-	if err := sendRaw(r.p.Client, syn); err != nil {
+	if err := r.p.Client.SendRaw(syn); err != nil {
 		return err
 	}
-	_, r.fig.AnswersAgain = t.next(time.Now().Add(probeTimeout), want)
+	_, r.fig.AnswersAgain = t.Next(time.Now().Add(probeTimeout), want)
 	return nil
 }
 
 // nobody is a client address that no machine has.
 func nobody(i int) netip.Addr { return clientAddr(maxClients-1-i, false) }
 
-func (r *strategyRun) nobodySYN(i int, port uint16) segment {
-	return segment{Src: netip.AddrPortFrom(nobody(i), port), Dst: serviceAddr(false), Flags: FlagSYN,
+func (r *strategyRun) nobodySYN(i int, port uint16) Segment {
+	return Segment{Src: netip.AddrPortFrom(nobody(i), port), Dst: serviceAddr(false), Flags: FlagSYN,
 		Seq: 0x10000 * uint32(port), Window: 65535, Options: []byte{2, 4, 5, 0xb4}}
 }
 
 // isAnswer wants SYN-ACKs to that SYN's sender.
-func isAnswer(syn segment) func(segment) bool {
-	return func(s segment) bool {
+func isAnswer(syn Segment) func(Segment) bool {
+	return func(s Segment) bool {
 		return s.Dst == syn.Src && s.Src == syn.Dst && s.Flags&(FlagSYN|FlagACK) == FlagSYN|FlagACK
 	}
 }
@@ -281,16 +281,16 @@ func isAnswer(syn segment) func(segment) bool {
 // measureSegments compares the TCP headers of one connection's data on both sides
 // of the box, all but the checksum.
 func (r *strategyRun) measureSegments() error {
-	client, err := newTap(r.p.ClientPort)
+	client, err := NewTap(r.p.ClientPort)
 	if err != nil {
 		return err
 	}
-	defer client.close()
-	server, err := newTap(r.p.ServerPort)
+	defer client.Close()
+	server, err := NewTap(r.p.ServerPort)
 	if err != nil {
 		return err
 	}
-	defer server.close()
+	defer server.Close()
 	who := r.fresh()
 	if _, err := r.agreedRetry(who, 0); err != nil {
 		return err
@@ -314,9 +314,9 @@ func (r *strategyRun) measureSegments() error {
 		data string
 	}
 	sides := [2]map[key][]byte{}
-	for i, t := range []*tap{client, server} {
+	for i, t := range []*Tap{client, server} {
 		sides[i] = map[key][]byte{}
-		for _, s := range t.all() {
+		for _, s := range t.All() {
 			if bytes.HasPrefix(s.Payload, []byte("tidegate segment ")) {
 				h := slices.Clone(s.Header)
 				h[16], h[17] = 0, 0
@@ -380,11 +380,11 @@ func (r *strategyRun) measureEntries() error {
 // measureLookups: a client that nobody has seen, and then the same segments once
 // more when it is known. What is counted differently was looked up.
 func (r *strategyRun) measureLookups() error {
-	t, err := newTap(r.p.ClientPort)
+	t, err := NewTap(r.p.ClientPort)
 	if err != nil {
 		return err
 	}
-	defer t.close()
+	defer t.Close()
 	// An answer to a SYN-ACK may be an ACK or, to a wrong one, a RST.
 	for i, answer := range []TCPFlags{FlagACK, FlagRST} {
 		syn := r.nobodySYN(2+i, uint16(40010+10*i))
@@ -392,11 +392,11 @@ func (r *strategyRun) measureLookups() error {
 		if err != nil {
 			return err
 		}
-		got, ok := t.next(time.Now().Add(probeTimeout), isAnswer(syn))
+		got, ok := t.Next(time.Now().Add(probeTimeout), isAnswer(syn))
 		if !ok {
 			return errors.New("a SYN was not answered")
 		}
-		reply := segment{Src: syn.Src, Dst: syn.Dst, Flags: answer, Seq: syn.Seq + 1, Ack: got.Seq + 1, Window: 65535}
+		reply := Segment{Src: syn.Src, Dst: syn.Dst, Flags: answer, Seq: syn.Seq + 1, Ack: got.Seq + 1, Window: 65535}
 		if answer == FlagRST {
 			reply.Seq, reply.Ack = got.Ack, 0
 		}
@@ -426,7 +426,7 @@ var judgedBy = [...]string{"cookie_sent", "challenge_sent", "cookie_valid", "coo
 
 // counted sends a segment and returns what it changed in the counters. A port counts
 // a frame when its program has ended.
-func (r *strategyRun) counted(s segment) (delta [len(judgedBy)]uint64, err error) {
+func (r *strategyRun) counted(s Segment) (delta [len(judgedBy)]uint64, err error) {
 	before, err := r.def.counters(r.ctx)
 	if err != nil {
 		return delta, err
@@ -435,7 +435,7 @@ func (r *strategyRun) counted(s segment) (delta [len(judgedBy)]uint64, err error
 	if err != nil {
 		return delta, err
 	}
-	if err := sendRaw(r.p.Client, s); err != nil {
+	if err := r.p.Client.SendRaw(s); err != nil {
 		return delta, err
 	}
 	for until := time.Now().Add(probeTimeout); ; time.Sleep(time.Millisecond) {

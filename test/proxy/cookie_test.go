@@ -59,23 +59,25 @@ func TestServerSpeaksFirst(t *testing.T) {
 // bulk answers the bytes it got before the half-close with their sum and 32 MiB.
 const bulkLen = 32 << 20
 
-func bulkServer(c *net.TCPConn) {
+func bulkServer(c *net.TCPConn) { serveBulk(c, bulkLen) }
+
+func serveBulk(c *net.TCPConn, size int64) {
 	defer c.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, c); err != nil {
 		return
 	}
 	_, _ = c.Write(h.Sum(nil))
-	_, _ = io.Copy(c, bulkData(2))
+	_, _ = io.Copy(c, bulkData(2, size))
 }
 
-func bulkData(seed uint64) io.Reader {
-	return io.LimitReader(rand.NewChaCha8([32]byte{byte(seed)}), bulkLen)
+func bulkData(seed uint64, size int64) io.Reader {
+	return io.LimitReader(rand.NewChaCha8([32]byte{byte(seed)}), size)
 }
 
-func bulkSum(seed uint64) (sum [32]byte) {
+func bulkSum(seed uint64, size int64) (sum [32]byte) {
 	h := sha256.New()
-	_, _ = io.Copy(h, bulkData(seed))
+	_, _ = io.Copy(h, bulkData(seed, size))
 	copy(sum[:], h.Sum(nil))
 	return sum
 }
@@ -99,9 +101,13 @@ func transfer(w *world, ipv6 bool) error {
 	if err != nil {
 		return err
 	}
+	return transferOver(c, bulkLen)
+}
+
+// transferOver sends so much each way over the connection and compares sums.
+func transferOver(c *net.TCPConn, size int64) error {
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
-	if _, err := io.Copy(c, bulkData(1)); err != nil {
+	if _, err := io.Copy(c, bulkData(1, size)); err != nil {
 		return fmt.Errorf("upload: %w", err)
 	}
 	if err := c.CloseWrite(); err != nil {
@@ -115,7 +121,7 @@ func transfer(w *world, ipv6 bool) error {
 	if _, err := io.Copy(h, c); err != nil {
 		return fmt.Errorf("download: %w", err)
 	}
-	if up != bulkSum(1) || [32]byte(h.Sum(nil)) != bulkSum(2) {
+	if up != bulkSum(1, size) || [32]byte(h.Sum(nil)) != bulkSum(2, size) {
 		return errors.New("sums differ")
 	}
 	return nil

@@ -237,7 +237,10 @@ func familyName(ipv6 bool) string {
 }
 
 // serve listens in the server's namespace and gives each connection to handle.
-func (w *world) serve(handle func(*net.TCPConn)) {
+func (w *world) serve(handle func(*net.TCPConn)) { w.serveFor(patience, handle) }
+
+// serveFor gives connections that long.
+func (w *world) serveFor(limit time.Duration, handle func(*net.TCPConn)) {
 	w.t.Helper()
 	for _, ipv6 := range families() {
 		var l net.Listener
@@ -257,7 +260,7 @@ func (w *world) serve(handle func(*net.TCPConn)) {
 				if err != nil {
 					return
 				}
-				_ = c.SetDeadline(time.Now().Add(patience))
+				_ = c.SetDeadline(time.Now().Add(limit))
 				go handle(c.(*net.TCPConn))
 			}
 		}()
@@ -265,8 +268,10 @@ func (w *world) serve(handle func(*net.TCPConn)) {
 }
 
 // dial opens a connection from the client.
-func (w *world) dial(ipv6 bool) (c *net.TCPConn, err error) {
-	err = w.Client.Do(func() error {
+func (w *world) dial(ipv6 bool) (c *net.TCPConn, err error) { return w.dialFrom(w.Client, ipv6) }
+
+func (w *world) dialFrom(n *lab.Namespace, ipv6 bool) (c *net.TCPConn, err error) {
+	err = n.Do(func() error {
 		var d net.Dialer
 		d.SetMultipathTCP(false)
 		d.Timeout = patience

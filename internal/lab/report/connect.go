@@ -101,8 +101,7 @@ func connectPlot(t *lab.ConnectTimes) ([]byte, error) {
 	p.X.Min, p.X.Max = math.Log10(lo/1.5), math.Log10(t.TimeoutMs)
 	p.X.Tick.Marker = logTicks(msLabel)
 	p.Y.Min, p.Y.Max = 0, 1.02
-	p.Legend.Top, p.Legend.Left = false, false
-	p.Legend.YOffs = vg.Points(40)
+	p.Legend.Left, p.Legend.XOffs, p.Legend.YOffs = true, plotWidth*0.58, vg.Points(45)
 	p.Legend.TextStyle.Font = sans
 	p.Legend.TextStyle.Font.Size = 11
 	canvas := vgsvg.New(plotWidth, plotHeight)

@@ -1,0 +1,104 @@
+package proxytest
+
+import (
+	"context"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/lab"
+)
+
+// soaking says that these tests are to take their full size: `make soak`.
+func soaking() bool { return os.Getenv("TIDEGATE_SOAK") != "" }
+
+// flood keeps a service under spoofed SYNs until the test ends, and returns how many
+// have been made so far.
+func (w *world) flood(ipv6 bool, service uint16, rate lab.Rate) {
+	w.t.Helper()
+	f, err := lab.NewFlood(w.AttackerPort, w.FloodPort, lab.FloodOptions{Target: w.ServiceAddr(ipv6, service), CPU: -1})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		ctx, cancel := contextUntil(stop)
+		defer cancel()
+		s, err := f.Run(ctx, rate)
+		if err == nil && s.Frames == 0 {
+			w.t.Error("the flood sent nothing")
+		}
+		done <- err
+	}()
+	w.t.Cleanup(func() {
+		close(stop)
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+		f.Close()
+	})
+}
+
+// Checksums are right after loss and reordering on the clients' side, under flood: SACK
+// blocks, retransmissions and out-of-order data are translated.
+func TestBulkOverImpairedLink(t *testing.T) {
+	size, limit := int64(64<<20), time.Minute
+	if soaking() {
+		size, limit = 1<<30, 10*time.Minute
+	}
+	for _, ipv6 := range families() {
+		t.Run(familyName(ipv6), func(t *testing.T) {
+			w := newWorld(t, false)
+			w.serveFor(limit, serveSized(size))
+			w.start(w.config("cookie"))
+			far, err := lab.NewImpairedHost(w.Topology, w.tag(), lab.Impairment{Seed: 1, Loss: 0.01, Reorder: 0.01, Depth: 3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := far.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			w.flood(ipv6, port, 20000)
+			c, err := w.dialFrom(far.NS, ipv6)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = c.SetDeadline(time.Now().Add(limit))
+			begin := time.Now()
+			if err := transferOver(c, size); err != nil {
+				t.Error(err)
+			}
+			took := time.Since(begin)
+			t.Logf("%d MiB each way in %s; %d packets lost, %d reordered", size>>20, took.Round(time.Millisecond), far.Lost.Load(), far.Moved.Load())
+			// A segment carries 1,460 bytes at most; less than half of the expected losses
+			// would mean that the link did not do its work.
+			if least := uint64(size/1460) / 100; far.Lost.Load() < least/2 || far.Moved.Load() < least/2 {
+				t.Errorf("%d packets lost and %d reordered; want at least %d", far.Lost.Load(), far.Moved.Load(), least/2)
+			}
+		})
+	}
+}
+
+func serveSized(size int64) func(*net.TCPConn) {
+	return func(c *net.TCPConn) { serveBulk(c, size) }
+}
+
+func contextUntil(stop <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// tag tells the namespaces of this world from those of others.
+func (w *world) tag() string { return w.Instance[strings.LastIndex(w.Instance, "-"):] }
