@@ -45,6 +45,7 @@ func newRootCmd() *cobra.Command {
 	root.AddCommand(
 		newBenchCmd(),
 		newCheckCmd(),
+		newFilterCmd(),
 		newKeygenCmd(),
 		newLabCmd(),
 		newRunCmd(),

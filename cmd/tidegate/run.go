@@ -10,8 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/borderman"
 	"tidegate/internal/config"
+	"tidegate/internal/filterman"
 	"tidegate/internal/host"
+	"tidegate/internal/patrol"
 	"tidegate/internal/proxy"
 )
 
@@ -40,6 +43,10 @@ Writes the line "ready" to stdout once the services are protected.`,
 var runners = map[string]func(ctx, force context.Context, opt host.Options) error{
 	config.RoleHost:  host.Run,
 	config.RoleProxy: proxy.Run,
+
+	config.RolePatrol:        patrol.Run,
+	config.RoleBorderManager: borderman.Run,
+	config.RoleFilterManager: filterman.Run,
 }
 
 func runRole(cmd *cobra.Command, file string) error {

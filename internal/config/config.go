@@ -120,6 +120,11 @@ type Config struct {
 	XDPMode     XDPMode
 	Proxy       Proxy
 	Services    []Service
+
+	// Of the roles of upstream.go; nil for all others.
+	Patrol *Patrol
+	Border *Border
+	Filter *Filter
 }
 
 // Service is one protected service. Prefixes are masked and never empty: a
@@ -180,7 +185,7 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !filepath.IsAbs(c.SecretFile) {
+	if c.SecretFile != "" && !filepath.IsAbs(c.SecretFile) {
 		c.SecretFile = filepath.Join(filepath.Dir(path), c.SecretFile)
 	}
 	return c, nil

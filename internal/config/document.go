@@ -11,7 +11,7 @@ var topFields = []string{"role", "instance", "interfaces", "secret_file", "epoch
 	"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6"}
 
 // laterRoles are words of the design that this version does not have yet.
-var laterRoles = []string{"edge", "server", "patrol", "border-manager", "filter-manager"}
+var laterRoles = []string{"edge", "server"}
 
 // defaults is what a file that says nothing gets.
 func defaults() *Config {
@@ -33,6 +33,10 @@ func (r *reader) document(data []byte) *Config {
 	c := defaults()
 	top, ok := r.root(data)
 	if !ok {
+		return c
+	}
+	if role := upstreamRole(top); role != "" {
+		r.upstreamDocument(c, top, role)
 		return c
 	}
 	fs, ok := r.mapping(top, topFields)
