@@ -49,11 +49,28 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 	}
 	stop := context.AfterFunc(ctx, m.Close)
 	defer stop()
-	if opt.Ready != nil {
-		opt.Ready()
-	}
+	go func() {
+		m.awaitPatrols(readyWait)
+		if opt.Ready != nil {
+			opt.Ready()
+		}
+	}()
 	opt.Log.Info("managing the border", "instance", cfg.Instance, "listen", m.Addr(), "patrols", len(patrols))
 	return m.Run()
+}
+
+// readyWait is how long "ready" waits for patrols. One that is down is no reason not
+// to serve the others.
+const readyWait = 3 * time.Second
+
+func (m *Manager) awaitPatrols(limit time.Duration) {
+	for end := time.Now().Add(limit); m.PatrolsUp() < len(m.links) && time.Now().Before(end); {
+		select {
+		case <-m.stop:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 func patrolsOf(b *config.Border) ([]Patrol, error) {
