@@ -33,7 +33,7 @@ type box struct {
 	cfg     *config.Config
 	log     *slog.Logger
 	plane   *plane.Patrol
-	filters *filters
+	filters *Filters
 	control *Control
 }
 
@@ -87,7 +87,7 @@ func (b *box) start() (err error) {
 			b.plane.Close()
 		}
 	}()
-	if b.filters, err = newFilters(b.plane, p.Codepoint, p.Plain); err != nil {
+	if b.filters, err = NewFilters(b.plane, p.Codepoint, p.Plain); err != nil {
 		return err
 	}
 	if err := b.fill(p); err != nil {
@@ -123,7 +123,7 @@ func (b *box) fill(p *config.Patrol) error {
 	if !p.Check {
 		b.filters.settings.InternalTs = 1
 	}
-	if err := b.filters.setSources(sources); err != nil {
+	if err := b.filters.SetSources(sources); err != nil {
 		return err
 	}
 	b.filters.table.DropExceptions()
