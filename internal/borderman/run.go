@@ -2,6 +2,7 @@ package borderman
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"tidegate/internal/host"
 	"tidegate/internal/ifp"
 	"tidegate/internal/keys"
+	"tidegate/internal/plane"
 	"tidegate/internal/upstream"
 )
 
@@ -49,6 +51,19 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 	}
 	stop := context.AfterFunc(ctx, m.Close)
 	defer stop()
+	if len(b.Interfaces) > 0 {
+		early, err := plane.LoadBorder()
+		if err == nil {
+			defer early.Close()
+			err = errors.Join(early.Set(earlySettings(m.opt.Nonces, m.Addr(), b.Codepoint)),
+				early.Attach(b.Interfaces, plane.XDPMode(cfg.XDPMode)))
+		}
+		if err != nil {
+			m.Close()
+			return err
+		}
+		m.ticked.Store(&earlyHook{func() { _ = early.Set(earlySettings(m.opt.Nonces, m.Addr(), b.Codepoint)) }})
+	}
 	go func() {
 		m.awaitPatrols(readyWait)
 		if opt.Ready != nil {

@@ -164,7 +164,7 @@ func (t *terminus) counter(node, name string) uint64 {
 }
 
 // attackFor is how long an attack goes on.
-const attackFor = 3 * time.Second
+const attackFor = 2 * time.Second
 
 // attack floods the server and watches what comes of it.
 type attack struct {

@@ -106,7 +106,7 @@ const (
 	CounterIfpNonceSent Counter = 49
 	// CounterIfpPassed: border-manager: messages of the filtering protocol that XDP left to the daemon.
 	CounterIfpPassed Counter = 50
-	// CounterIfpDrop: border-manager: messages of the filtering protocol that XDP dropped as malformed.
+	// CounterIfpDrop: border-manager: requests lost because the frame could not be cut for the answer.
 	CounterIfpDrop Counter = 51
 	// CounterIfpNoKey: border-manager: requests left to the daemon because no key of this epoch is loaded.
 	CounterIfpNoKey Counter = 52
@@ -167,6 +167,6 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"filter_allowed", "patrol: packets that a filter met and the list of exceptions saved"},
 	{"ifp_nonce_sent", "border-manager: requests answered with a nonce by XDP"},
 	{"ifp_passed", "border-manager: messages of the filtering protocol that XDP left to the daemon"},
-	{"ifp_drop", "border-manager: messages of the filtering protocol that XDP dropped as malformed"},
+	{"ifp_drop", "border-manager: requests lost because the frame could not be cut for the answer"},
 	{"ifp_no_key", "border-manager: requests left to the daemon because no key of this epoch is loaded"},
 }
