@@ -14,8 +14,8 @@ import (
 // earlyFor is how long XDP goes on with a key that the daemon does not renew.
 const earlyFor = 3 * time.Second
 
-// earlySettings tell the program before us which nonces to make, as of now.
-func earlySettings(n *ifp.Nonces, listen netip.AddrPort, codepoint uint8) *plane.BorderSettings {
+// EarlySettings tell the program before us which nonces to make, as of now.
+func EarlySettings(n *ifp.Nonces, listen netip.AddrPort, codepoint uint8) *plane.BorderSettings {
 	s := &plane.BorderSettings{PortBe: binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, listen.Port())),
 		Tclass: codepoint << 2}
 	parity, k0, k1 := n.Key()

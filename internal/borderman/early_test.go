@@ -86,7 +86,7 @@ func TestNoncesByXDP(t *testing.T) {
 	}
 	for _, pair := range [][2]string{{"192.0.2.9:4746", "203.0.113.1:4747"}, {"[2001:db8:9::9]:4746", "[2001:db8:1::1]:4747"}} {
 		from, to := netip.MustParseAddrPort(pair[0]), netip.MustParseAddrPort(pair[1])
-		if err := b.Set(earlySettings(nonces, to, 47)); err != nil {
+		if err := b.Set(EarlySettings(nonces, to, 47)); err != nil {
 			t.Fatal(err)
 		}
 		for name, m := range map[string][]byte{
@@ -133,7 +133,7 @@ func TestNoncesByXDP(t *testing.T) {
 			}
 		}
 	}
-	s := earlySettings(nonces, netip.MustParseAddrPort("203.0.113.1:4747"), 47)
+	s := EarlySettings(nonces, netip.MustParseAddrPort("203.0.113.1:4747"), 47)
 	s.UntilNs = 1
 	if err := b.Set(s); err != nil {
 		t.Fatal(err)

@@ -55,14 +55,14 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 		early, err := plane.LoadBorder()
 		if err == nil {
 			defer early.Close()
-			err = errors.Join(early.Set(earlySettings(m.opt.Nonces, m.Addr(), b.Codepoint)),
+			err = errors.Join(early.Set(EarlySettings(m.opt.Nonces, m.Addr(), b.Codepoint)),
 				early.Attach(b.Interfaces, plane.XDPMode(cfg.XDPMode)))
 		}
 		if err != nil {
 			m.Close()
 			return err
 		}
-		m.ticked.Store(&earlyHook{func() { _ = early.Set(earlySettings(m.opt.Nonces, m.Addr(), b.Codepoint)) }})
+		m.ticked.Store(&earlyHook{func() { _ = early.Set(EarlySettings(m.opt.Nonces, m.Addr(), b.Codepoint)) }})
 	}
 	go func() {
 		m.awaitPatrols(readyWait)

@@ -124,12 +124,12 @@ alert udp any any -> 198.51.100.0/24 7000 (msg:"flood without"; tos:!188; metada
 
 func TestEVELines(t *testing.T) {
 	for line, want := range map[string]string{
-		`{"event_type":"alert","src_ip":"10.1.0.7","dest_ip":"198.51.100.1","alert":{"signature":"x","metadata":{"tidegate":["block"],"tidegate_witness":["ts"]}}}`:   "10.1.0.7/32 198.51.100.1/32 ts false",
-		`{"event_type":"alert","src_ip":"10.1.0.7","dest_ip":"198.51.100.1","alert":{"metadata":{"tidegate":["reflected"],"tidegate_witness":["ts"]}}}`:              "10.1.0.7/32 198.51.100.1/32 ts true",
-		`{"event_type":"alert","src_ip":"10.1.0.7","dest_ip":"198.51.100.1","alert":{"metadata":{"tidegate":["block"]}}}`:                                            "10.1.0.7/32 198.51.100.1/32 unknown false",
-		`{"event_type":"alert","src_ip":"10.1.0.7","dest_ip":"198.51.100.1","alert":{"signature":"no word of us"}}`:                                                  "",
-		`{"event_type":"flow","src_ip":"10.1.0.7","dest_ip":"198.51.100.1","alert":{"metadata":{"tidegate":["block"]}}}`:                                             "",
-		`{"event_type":"alert","src_ip":"nonsense","dest_ip":"198.51.100.1","alert":{"metadata":{"tidegate":["block"]}}}`:                                            "error",
+		`{"event_type":"alert","src_ip":"10.1.0.7","dest_ip":"198.51.100.1","alert":{"signature":"x","metadata":{"tidegate":["block"],"tidegate_witness":["ts"]}}}`: "10.1.0.7/32 198.51.100.1/32 ts false",
+		`{"event_type":"alert","src_ip":"10.1.0.7","dest_ip":"198.51.100.1","alert":{"metadata":{"tidegate":["reflected"],"tidegate_witness":["ts"]}}}`:             "10.1.0.7/32 198.51.100.1/32 ts true",
+		`{"event_type":"alert","src_ip":"10.1.0.7","dest_ip":"198.51.100.1","alert":{"metadata":{"tidegate":["block"]}}}`:                                           "10.1.0.7/32 198.51.100.1/32 unknown false",
+		`{"event_type":"alert","src_ip":"10.1.0.7","dest_ip":"198.51.100.1","alert":{"signature":"no word of us"}}`:                                                 "",
+		`{"event_type":"flow","src_ip":"10.1.0.7","dest_ip":"198.51.100.1","alert":{"metadata":{"tidegate":["block"]}}}`:                                            "",
+		`{"event_type":"alert","src_ip":"nonsense","dest_ip":"198.51.100.1","alert":{"metadata":{"tidegate":["block"]}}}`:                                           "error",
 		`{"event_type":`: "error",
 	} {
 		r, ok, err := filterman.ParseEVE([]byte(line))
@@ -215,7 +215,6 @@ cli_stats_ipv6_file_path = %s/stats6
 		t.Errorf("filters %v", list)
 	}
 }
-
 
 // flood sends at most a minute's worth of small UDP packets, 1,000 a second.
 func flood(t *testing.T, h *lab.Hosts, to netip.AddrPort) (stop func()) {

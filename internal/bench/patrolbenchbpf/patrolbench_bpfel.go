@@ -16,19 +16,22 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	PatrolBenchProgTgPatrolGenerate = "tg_patrol_generate"
-	PatrolBenchProgTgPatrolSink     = "tg_patrol_sink"
-	PatrolBenchProgTgPatrolWire     = "tg_patrol_wire"
-	PatrolBenchVarGenAnyHost        = "gen_any_host"
-	PatrolBenchVarGenDsts           = "gen_dsts"
-	PatrolBenchVarGenFirstDst       = "gen_first_dst"
-	PatrolBenchVarGenFrames         = "gen_frames"
-	PatrolBenchVarGenMacDst         = "gen_mac_dst"
-	PatrolBenchVarGenMacSrc         = "gen_mac_src"
-	PatrolBenchVarGenSources        = "gen_sources"
-	PatrolBenchVarGenState          = "gen_state"
-	PatrolBenchVarSinkFrames        = "sink_frames"
-	PatrolBenchVarWirePeer          = "wire_peer"
+	PatrolBenchProgTgPatrolGenerate  = "tg_patrol_generate"
+	PatrolBenchProgTgPatrolSink      = "tg_patrol_sink"
+	PatrolBenchProgTgPatrolWire      = "tg_patrol_wire"
+	PatrolBenchProgTgRequestGenerate = "tg_request_generate"
+	PatrolBenchVarGenAnyHost         = "gen_any_host"
+	PatrolBenchVarGenDsts            = "gen_dsts"
+	PatrolBenchVarGenFirstDst        = "gen_first_dst"
+	PatrolBenchVarGenFrames          = "gen_frames"
+	PatrolBenchVarGenMacDst          = "gen_mac_dst"
+	PatrolBenchVarGenMacSrc          = "gen_mac_src"
+	PatrolBenchVarGenSources         = "gen_sources"
+	PatrolBenchVarGenState           = "gen_state"
+	PatrolBenchVarRequestDstBe       = "request_dst_be"
+	PatrolBenchVarRequestPortBe      = "request_port_be"
+	PatrolBenchVarSinkFrames         = "sink_frames"
+	PatrolBenchVarWirePeer           = "wire_peer"
 )
 
 // LoadPatrolBench returns the embedded CollectionSpec for PatrolBench.
@@ -73,9 +76,10 @@ type PatrolBenchSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type PatrolBenchProgramSpecs struct {
-	TgPatrolGenerate *ebpf.ProgramSpec `ebpf:"tg_patrol_generate"`
-	TgPatrolSink     *ebpf.ProgramSpec `ebpf:"tg_patrol_sink"`
-	TgPatrolWire     *ebpf.ProgramSpec `ebpf:"tg_patrol_wire"`
+	TgPatrolGenerate  *ebpf.ProgramSpec `ebpf:"tg_patrol_generate"`
+	TgPatrolSink      *ebpf.ProgramSpec `ebpf:"tg_patrol_sink"`
+	TgPatrolWire      *ebpf.ProgramSpec `ebpf:"tg_patrol_wire"`
+	TgRequestGenerate *ebpf.ProgramSpec `ebpf:"tg_request_generate"`
 }
 
 // PatrolBenchMapSpecs contains maps before they are loaded into the kernel.
@@ -88,16 +92,18 @@ type PatrolBenchMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type PatrolBenchVariableSpecs struct {
-	GenAnyHost  *ebpf.VariableSpec `ebpf:"gen_any_host"`
-	GenDsts     *ebpf.VariableSpec `ebpf:"gen_dsts"`
-	GenFirstDst *ebpf.VariableSpec `ebpf:"gen_first_dst"`
-	GenFrames   *ebpf.VariableSpec `ebpf:"gen_frames"`
-	GenMacDst   *ebpf.VariableSpec `ebpf:"gen_mac_dst"`
-	GenMacSrc   *ebpf.VariableSpec `ebpf:"gen_mac_src"`
-	GenSources  *ebpf.VariableSpec `ebpf:"gen_sources"`
-	GenState    *ebpf.VariableSpec `ebpf:"gen_state"`
-	SinkFrames  *ebpf.VariableSpec `ebpf:"sink_frames"`
-	WirePeer    *ebpf.VariableSpec `ebpf:"wire_peer"`
+	GenAnyHost    *ebpf.VariableSpec `ebpf:"gen_any_host"`
+	GenDsts       *ebpf.VariableSpec `ebpf:"gen_dsts"`
+	GenFirstDst   *ebpf.VariableSpec `ebpf:"gen_first_dst"`
+	GenFrames     *ebpf.VariableSpec `ebpf:"gen_frames"`
+	GenMacDst     *ebpf.VariableSpec `ebpf:"gen_mac_dst"`
+	GenMacSrc     *ebpf.VariableSpec `ebpf:"gen_mac_src"`
+	GenSources    *ebpf.VariableSpec `ebpf:"gen_sources"`
+	GenState      *ebpf.VariableSpec `ebpf:"gen_state"`
+	RequestDstBe  *ebpf.VariableSpec `ebpf:"request_dst_be"`
+	RequestPortBe *ebpf.VariableSpec `ebpf:"request_port_be"`
+	SinkFrames    *ebpf.VariableSpec `ebpf:"sink_frames"`
+	WirePeer      *ebpf.VariableSpec `ebpf:"wire_peer"`
 }
 
 // PatrolBenchObjects contains all objects after they have been loaded into the kernel.
@@ -130,25 +136,28 @@ func (m *PatrolBenchMaps) Close() error {
 //
 // It can be passed to LoadPatrolBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type PatrolBenchVariables struct {
-	GenAnyHost  *ebpf.Variable `ebpf:"gen_any_host"`
-	GenDsts     *ebpf.Variable `ebpf:"gen_dsts"`
-	GenFirstDst *ebpf.Variable `ebpf:"gen_first_dst"`
-	GenFrames   *ebpf.Variable `ebpf:"gen_frames"`
-	GenMacDst   *ebpf.Variable `ebpf:"gen_mac_dst"`
-	GenMacSrc   *ebpf.Variable `ebpf:"gen_mac_src"`
-	GenSources  *ebpf.Variable `ebpf:"gen_sources"`
-	GenState    *ebpf.Variable `ebpf:"gen_state"`
-	SinkFrames  *ebpf.Variable `ebpf:"sink_frames"`
-	WirePeer    *ebpf.Variable `ebpf:"wire_peer"`
+	GenAnyHost    *ebpf.Variable `ebpf:"gen_any_host"`
+	GenDsts       *ebpf.Variable `ebpf:"gen_dsts"`
+	GenFirstDst   *ebpf.Variable `ebpf:"gen_first_dst"`
+	GenFrames     *ebpf.Variable `ebpf:"gen_frames"`
+	GenMacDst     *ebpf.Variable `ebpf:"gen_mac_dst"`
+	GenMacSrc     *ebpf.Variable `ebpf:"gen_mac_src"`
+	GenSources    *ebpf.Variable `ebpf:"gen_sources"`
+	GenState      *ebpf.Variable `ebpf:"gen_state"`
+	RequestDstBe  *ebpf.Variable `ebpf:"request_dst_be"`
+	RequestPortBe *ebpf.Variable `ebpf:"request_port_be"`
+	SinkFrames    *ebpf.Variable `ebpf:"sink_frames"`
+	WirePeer      *ebpf.Variable `ebpf:"wire_peer"`
 }
 
 // PatrolBenchPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadPatrolBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type PatrolBenchPrograms struct {
-	TgPatrolGenerate *ebpf.Program `ebpf:"tg_patrol_generate"`
-	TgPatrolSink     *ebpf.Program `ebpf:"tg_patrol_sink"`
-	TgPatrolWire     *ebpf.Program `ebpf:"tg_patrol_wire"`
+	TgPatrolGenerate  *ebpf.Program `ebpf:"tg_patrol_generate"`
+	TgPatrolSink      *ebpf.Program `ebpf:"tg_patrol_sink"`
+	TgPatrolWire      *ebpf.Program `ebpf:"tg_patrol_wire"`
+	TgRequestGenerate *ebpf.Program `ebpf:"tg_request_generate"`
 }
 
 func (p *PatrolBenchPrograms) Close() error {
@@ -156,6 +165,7 @@ func (p *PatrolBenchPrograms) Close() error {
 		p.TgPatrolGenerate,
 		p.TgPatrolSink,
 		p.TgPatrolWire,
+		p.TgRequestGenerate,
 	)
 }
 
