@@ -177,31 +177,34 @@ struct tg_patrol_shape {
 #define TG_SHAPE_HOLE 255U /* was in use; the list goes on */
 
 #define TG_PATROL_SHAPES 8
-#define TG_PATROL_KEYS 18
+#define TG_PATROL_KEYS 9
 
 struct tg_patrol_place {
 	uint32_t bucket, tag;
 };
 
-/* Pair-multiply-shift as in tuple_filter.h, twice: who does not know the keys
- * cannot choose addresses that fill one bucket. src and dst are masked. */
+/* Multiply-shift as in tuple_filter.h over all 64 bits, then mixed: who does not know
+ * the keys cannot choose addresses that meet, and addresses in regular steps, which a
+ * linear hash puts in regular steps again, fill the buckets evenly. (Without the
+ * mixing a table was full at half its size.) src and dst are masked. */
 TG_INLINE struct tg_patrol_place tg_patrol_place(const uint64_t keys[TG_PATROL_KEYS],
 						 uint32_t shape, const union tg_addr *src,
 						 const union tg_addr *dst, uint32_t bucket_mask)
 {
 	uint64_t h = keys[0] * shape + keys[1] * src->w[0] + keys[2] * dst->w[0];
-	uint64_t g = keys[9] * shape + keys[10] * src->w[0] + keys[11] * dst->w[0];
 	uint32_t tag;
 
-	if (src->d[0] >> 32 || src->d[1] || dst->d[0] >> 32 || dst->d[1]) {
+	if (src->d[0] >> 32 || src->d[1] || dst->d[0] >> 32 || dst->d[1])
 		h += keys[3] * src->w[1] + keys[4] * src->w[2] + keys[5] * src->w[3] +
 		     keys[6] * dst->w[1] + keys[7] * dst->w[2] + keys[8] * dst->w[3];
-		g += keys[12] * src->w[1] + keys[13] * src->w[2] + keys[14] * src->w[3] +
-		     keys[15] * dst->w[1] + keys[16] * dst->w[2] + keys[17] * dst->w[3];
-	}
-	tag = (uint32_t)(g >> 32);
+	h ^= h >> 32;
+	h *= 0xbf58476d1ce4e5b9ULL;
+	h ^= h >> 29;
+	h *= 0x94d049bb133111ebULL;
+	h ^= h >> 32;
+	tag = (uint32_t)(h >> 32);
 	return (struct tg_patrol_place){
-		.bucket = (uint32_t)(h >> 32) & bucket_mask,
+		.bucket = (uint32_t)h & bucket_mask,
 		.tag = tag ? tag : 1,
 	};
 }

@@ -17,6 +17,7 @@ import (
 func newBenchCmd() *cobra.Command {
 	opt := bench.DefaultOptions()
 	var asJSON bool
+	terminus := bench.TerminusOptions{MaxFilters: 10_000_000, Requests: 500_000}
 	role := config.RoleHost
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -38,16 +39,22 @@ Needs root and an otherwise idle machine.`,
 			if role == config.RoleEdge {
 				return runEdgeBench(ctx, cmd, opt, asJSON)
 			}
+			if role == roleTerminus {
+				return runTerminusBench(ctx, cmd, terminus, opt, asJSON)
+			}
 			if role != config.RoleHost {
-				return usageErrorf("--role %q: want host, proxy or edge", role)
+				return usageErrorf("--role %q: want host, proxy, edge or terminus", role)
 			}
 			return runBench(ctx, cmd, opt, asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&role, "role", role, "whose cost: host, proxy or edge (with the server's last line)")
+	cmd.Flags().StringVar(&role, "role", role, "whose cost: host, proxy, edge (with the server's last line), or terminus (patrol and managers)")
 	cmd.Flags().IntVar(&opt.Rounds, "rounds", opt.Rounds, "how often each program is measured")
 	cmd.Flags().IntVar(&opt.Frames, "frames", opt.Frames, "SYNs for each program and round")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on stdout")
+	cmd.Flags().IntVar(&terminus.MaxFilters, "filters", terminus.MaxFilters, "terminus: most filters in the patrol's table (100,000 or more)")
+	cmd.Flags().IntVar(&terminus.Requests, "requests", terminus.Requests, "terminus: requests for each control-plane figure")
+	cmd.AddCommand(newBenchPartCmd())
 	return cmd
 }
 

@@ -46,6 +46,7 @@ func newRootCmd() *cobra.Command {
 		newBenchCmd(),
 		newBindingCmd(),
 		newCheckCmd(),
+		newFilterCmd(),
 		newKeygenCmd(),
 		newLabCmd(),
 		newRunCmd(),

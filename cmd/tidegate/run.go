@@ -11,9 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/borderman"
 	"tidegate/internal/config"
 	"tidegate/internal/edge"
+	"tidegate/internal/filterman"
 	"tidegate/internal/host"
+	"tidegate/internal/patrol"
 	"tidegate/internal/proxy"
 	"tidegate/internal/server"
 )
@@ -44,10 +47,13 @@ Writes the line "ready" to stdout once the services are protected.`,
 
 // runners are the roles by name.
 var runners = map[string]func(ctx, force context.Context, opt host.Options) error{
-	config.RoleHost:   host.Run,
-	config.RoleProxy:  proxy.Run,
-	config.RoleEdge:   edge.Run,
-	config.RoleServer: server.Run,
+	config.RoleHost:          host.Run,
+	config.RoleProxy:         proxy.Run,
+	config.RoleEdge:          edge.Run,
+	config.RoleServer:        server.Run,
+	config.RolePatrol:        patrol.Run,
+	config.RoleBorderManager: borderman.Run,
+	config.RoleFilterManager: filterman.Run,
 }
 
 func runRole(cmd *cobra.Command, file string, skew time.Duration) error {

@@ -50,7 +50,11 @@ type Manager struct {
 	out     *upstream.Outbox // answers of patrols
 	done    sync.WaitGroup
 	stop    chan struct{}
+	ticked  atomic.Pointer[earlyHook]
 }
+
+// earlyHook is called after each tick of the nonces' clock.
+type earlyHook struct{ call func() }
 
 // pendingMax bounds requests that wait for patrols.
 const pendingMax = 1 << 16
@@ -138,6 +142,9 @@ func (m *Manager) ticks() {
 			return
 		case now := <-t.C:
 			m.opt.Nonces.Tick(now)
+			if h := m.ticked.Load(); h != nil {
+				h.call()
+			}
 		}
 	}
 }

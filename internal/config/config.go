@@ -142,6 +142,11 @@ type Config struct {
 	Server      Server
 	Tagged      Tagged
 	Services    []Service
+
+	// Of the roles of upstream.go; nil for all others.
+	Patrol *Patrol
+	Border *Border
+	Filter *Filter
 }
 
 // Service is one protected service. Prefixes are masked and never empty: a
@@ -203,7 +208,7 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !filepath.IsAbs(c.SecretFile) {
+	if c.SecretFile != "" && !filepath.IsAbs(c.SecretFile) {
 		c.SecretFile = filepath.Join(filepath.Dir(path), c.SecretFile)
 	}
 	return c, nil

@@ -95,7 +95,6 @@ var mistakes = []struct{ name, yaml, want string }{
 	{"merge key", top("<<: {epoch: 8s}"), `f.yaml:3: <<`},
 	{"alias", top("epoch: &e 8s"), `f.yaml:3: epoch: is a YAML anchor, alias or tag`},
 
-	{"role later", top("role: patrol"), `f.yaml:3: role: patrol is not offered yet; use host, proxy, edge or server`},
 	{"role unknown", top("role: hots"), `f.yaml:3: role: "hots" is not known; use host, proxy, edge or server`},
 	{"strategy of a host", service("strategy: cookie"), `strategy: belongs to role: proxy; remove it, or set that role`},
 	{"field of a proxy", top("max_flows: 5000"), `f.yaml:3: max_flows: belongs to role: proxy; remove it, or set that role`},

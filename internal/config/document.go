@@ -13,9 +13,6 @@ var topFields = []string{"role", "instance", "interfaces", "secret_file", "epoch
 	"last_line", "takeover", "edge_id", "peers", "edges", "max_connections", "idle_time",
 	"cache_entries"}
 
-// laterRoles are words of the design that this version does not have yet.
-var laterRoles = []string{"patrol", "border-manager", "filter-manager"}
-
 // defaults is what a file that says nothing gets.
 func defaults() *Config {
 	return &Config{
@@ -38,6 +35,10 @@ func (r *reader) document(data []byte) *Config {
 	c := defaults()
 	top, ok := r.root(data)
 	if !ok {
+		return c
+	}
+	if role := upstreamRole(top); role != "" {
+		r.upstreamDocument(c, top, role)
 		return c
 	}
 	fs, ok := r.mapping(top, topFields)
@@ -122,8 +123,6 @@ func (r *reader) role(f field) (string, bool) {
 	case !ok:
 	case slices.Contains(Roles(), s):
 		return s, true
-	case slices.Contains(laterRoles, s):
-		r.fail(f.line, f.path, "%s is not offered yet; use %s", s, wordList(Roles()))
 	default:
 		r.fail(f.line, f.path, "%q is not known; use %s", s, wordList(Roles()))
 	}

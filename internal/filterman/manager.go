@@ -70,6 +70,8 @@ type Options struct {
 	Watch     time.Duration  // how often counters are asked for
 	Proof     bool
 	Log       *slog.Logger
+
+	PerMessage int // filters in one message; 0: as many as fit
 }
 
 // Manager keeps the filters that were asked for.
@@ -208,6 +210,9 @@ func overlaps(p netip.Prefix, list []netip.Prefix) bool {
 // send makes messages of a group's filters; each answers each of them.
 func (m *Manager) send(kind ifp.Type, g *group, ipv6 bool, each func(*Entry, ifp.Code, error)) {
 	per := ifp.PerMessage(ipv6)
+	if m.opt.PerMessage > 0 {
+		per = min(per, m.opt.PerMessage)
+	}
 	var jobs []Job
 	for begin := 0; begin < len(g.entries); begin += per {
 		part := g.entries[begin:min(begin+per, len(g.entries))]

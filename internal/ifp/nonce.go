@@ -86,3 +86,11 @@ func (k *nonceKeys) make(parity uint64, from netip.AddrPort, message []byte) uin
 	}
 	return nonce
 }
+
+// Key is the present epoch's key and parity, for the packet path that makes nonces
+// in our place.
+func (n *Nonces) Key() (parity, k0, k1 uint64) {
+	k := n.now.Load()
+	p := k.epoch & 1
+	return p, k.k0[p], k.k1[p]
+}

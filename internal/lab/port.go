@@ -3,6 +3,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"unsafe"
 
@@ -22,6 +23,9 @@ type Port struct {
 	Index int
 	MAC   net.HardwareAddr
 	alias string
+
+	link link.Link // what AttachXDP attached last
+	prog *ebpf.Program
 }
 
 // newVeth joins two namespaces of this process by a veth pair, both ends up.
@@ -93,6 +97,7 @@ func (p *Port) AttachXDP(prog *ebpf.Program) (link.Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attach XDP to %s in %s: %w", p.Name, p.NS.Name, err)
 	}
+	p.link, p.prog = l, prog
 	return l, nil
 }
 
@@ -151,3 +156,19 @@ func (p *Port) setOffload(cmd, value uint32) error {
 	}
 	return nil
 }
+
+// ReplaceXDP puts prog in the place of the program that the topology has attached
+// to a far end; what is returned puts that one back.
+func (p *Port) ReplaceXDP(prog *ebpf.Program) (io.Closer, error) {
+	if p.link == nil {
+		return nil, fmt.Errorf("%s in %s has no program of the lab's", p.Name, p.NS.Name)
+	}
+	if err := p.link.Update(prog); err != nil {
+		return nil, err
+	}
+	return restore{p}, nil
+}
+
+type restore struct{ p *Port }
+
+func (r restore) Close() error { return r.p.link.Update(r.p.prog) }

@@ -13,21 +13,21 @@ import (
 	"tidegate/internal/plane"
 )
 
-// filters joins the table and the sources to the maps of a plane.
-type filters struct {
+// Filters joins the table and the sources to the maps of a plane.
+type Filters struct {
 	plane    *plane.Patrol
 	settings Settings
 	table    *Table
 }
 
-// newFilters lays the tables over a plane's memory. A plane that was taken over,
+// NewFilters lays the tables over a plane's memory. A plane that was taken over,
 // or that has been used before, keeps its filters and the keys they stand by.
-func newFilters(p *plane.Patrol, codepoint, plain uint8) (*filters, error) {
+func NewFilters(p *plane.Patrol, codepoint, plain uint8) (*Filters, error) {
 	old, err := p.Settings()
 	if err != nil {
 		return nil, err
 	}
-	f := &filters{plane: p, settings: old}
+	f := &Filters{plane: p, settings: old}
 	f.settings.Codepoint, f.settings.Plain = codepoint, plain
 	keys, before := old.Keys, &old
 	if keys == ([keysLen]uint64{}) {
@@ -57,7 +57,7 @@ func randomKeys() (k [keysLen]uint64) {
 
 // publish writes the shapes in two steps: first the masks of new ones, then their
 // numbers, without which nobody looks at the masks.
-func (f *filters) publish(t *Table) error {
+func (f *Filters) publish(t *Table) error {
 	t.fillShapes(&f.settings, true)
 	if err := f.plane.SetSettings(&f.settings); err != nil {
 		return err
@@ -66,9 +66,9 @@ func (f *filters) publish(t *Table) error {
 	return f.plane.SetSettings(&f.settings)
 }
 
-// setSources replaces the allowed sources: the new set is written beside the old
+// SetSources replaces the allowed sources: the new set is written beside the old
 // one, and one word in the settings says which of them is in force.
-func (f *filters) setSources(prefixes []netip.Prefix) error {
+func (f *Filters) SetSources(prefixes []netip.Prefix) error {
 	t := buildSources(prefixes)
 	if len(t.lensV6) > len(f.settings.SourceLensV6) {
 		return fmt.Errorf("%d different IPv6 prefix lengths are too many; use at most %d", len(t.lensV6), len(f.settings.SourceLensV6))
@@ -108,3 +108,6 @@ func nowS() uint32 {
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &ts) // cannot fail
 	return uint32(ts.Sec)
 }
+
+// Table is where filters are installed.
+func (f *Filters) Table() *Table { return f.table }

@@ -21,7 +21,7 @@ const (
 type rig struct {
 	t     *testing.T
 	plane *plane.Patrol
-	box   *filters
+	box   *Filters
 }
 
 func newRig(t *testing.T, capacity int) *rig {
@@ -34,7 +34,7 @@ func newRig(t *testing.T, capacity int) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
-	f, err := newFilters(p, testCodepoint, 0)
+	f, err := NewFilters(p, testCodepoint, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func prefixes(list ...string) (out []netip.Prefix) {
 func TestIngressFilter(t *testing.T) {
 	r := newRig(t, 100)
 	r.port(0, 0)
-	if err := r.box.setSources(prefixes("192.0.2.0/24", "198.51.100.64/26", "198.51.100.200/32",
+	if err := r.box.SetSources(prefixes("192.0.2.0/24", "198.51.100.64/26", "198.51.100.200/32",
 		"203.0.112.0/22", "2001:db8:1::/48", "2001:db8:2:3::/64")); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestIngressFilter(t *testing.T) {
 	r.expect("cut", cut, xdpDrop, nil, "drop_broken_ip")
 	r.expect("three tags", packet("192.0.2.1", far4, 0, 1, 2, 3), xdpDrop, nil, "drop_broken_ip")
 	// A reload that shrinks the list takes effect as a whole.
-	if err := r.box.setSources(prefixes("198.51.100.64/26")); err != nil {
+	if err := r.box.SetSources(prefixes("198.51.100.64/26")); err != nil {
 		t.Fatal(err)
 	}
 	r.expect("no longer allowed", packet("192.0.2.1", far4, 0), xdpDrop, nil, "drop_spoofed")
@@ -221,7 +221,7 @@ func TestIngressFilter(t *testing.T) {
 func TestMarkChecksumEveryResidue(t *testing.T) {
 	r := newRig(t, 100)
 	r.port(0, 0)
-	if err := r.box.setSources(prefixes("0.0.0.0/0")); err != nil {
+	if err := r.box.SetSources(prefixes("0.0.0.0/0")); err != nil {
 		t.Fatal(err)
 	}
 	step := 1
@@ -273,7 +273,7 @@ func (r *rig) install(f *ifp.Filter) {
 func TestFilters(t *testing.T) {
 	r := newRig(t, 1000)
 	r.port(0, 0)
-	if err := r.box.setSources(prefixes("0.0.0.0/0", "::/0")); err != nil {
+	if err := r.box.SetSources(prefixes("0.0.0.0/0", "::/0")); err != nil {
 		t.Fatal(err)
 	}
 	pass := func(name, src, dst string) {
@@ -340,7 +340,7 @@ func TestFilters(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	r := newRig(t, 1000)
 	r.port(0, 0)
-	if err := r.box.setSources(prefixes("0.0.0.0/0")); err != nil {
+	if err := r.box.SetSources(prefixes("0.0.0.0/0")); err != nil {
 		t.Fatal(err)
 	}
 	in := packet("192.0.2.1", "198.18.0.1", testCodepoint<<2)
@@ -381,7 +381,7 @@ func TestExpiry(t *testing.T) {
 func TestFiltersAgainstModel(t *testing.T) {
 	r := newRig(t, 1000)
 	r.port(0, 0)
-	if err := r.box.setSources(prefixes("0.0.0.0/0", "::/0")); err != nil {
+	if err := r.box.SetSources(prefixes("0.0.0.0/0", "::/0")); err != nil {
 		t.Fatal(err)
 	}
 	random := mrand.New(mrand.NewPCG(1, 2))
@@ -481,7 +481,7 @@ func TestTakeOver(t *testing.T) {
 		want = append(want, f)
 		r.install(&f)
 	}
-	again, err := newFilters(r.plane, testCodepoint, 0)
+	again, err := NewFilters(r.plane, testCodepoint, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ const (
 	bucketTags  = 15
 	bucketSlots = 16
 	shapesMax   = 8
-	keysLen     = 18
+	keysLen     = 9
 	shapeHole   = 255
 
 	actionAllow = 4
@@ -157,17 +157,19 @@ func (t *Table) place(m *masked) (b, tag uint32) {
 	k := &t.keys
 	w := func(d *[2]uint64, i int) uint64 { return d[i>>1] >> (32 * (i & 1)) & 0xffffffff }
 	h := k[0]*uint64(m.shape) + k[1]*w(&m.src, 0) + k[2]*w(&m.dst, 0)
-	g := k[9]*uint64(m.shape) + k[10]*w(&m.src, 0) + k[11]*w(&m.dst, 0)
 	if m.src[0]>>32 != 0 || m.src[1] != 0 || m.dst[0]>>32 != 0 || m.dst[1] != 0 {
 		h += k[3]*w(&m.src, 1) + k[4]*w(&m.src, 2) + k[5]*w(&m.src, 3) +
 			k[6]*w(&m.dst, 1) + k[7]*w(&m.dst, 2) + k[8]*w(&m.dst, 3)
-		g += k[12]*w(&m.src, 1) + k[13]*w(&m.src, 2) + k[14]*w(&m.src, 3) +
-			k[15]*w(&m.dst, 1) + k[16]*w(&m.dst, 2) + k[17]*w(&m.dst, 3)
 	}
-	if tag = uint32(g >> 32); tag == 0 {
+	h ^= h >> 32
+	h *= 0xbf58476d1ce4e5b9
+	h ^= h >> 29
+	h *= 0x94d049bb133111eb
+	h ^= h >> 32
+	if tag = uint32(h >> 32); tag == 0 {
 		tag = 1
 	}
-	return uint32(h>>32) & t.mask, tag
+	return uint32(h) & t.mask, tag
 }
 
 // other is tg_patrol_other.
@@ -195,12 +197,55 @@ func (t *Table) find(m *masked) (slot uint32, home, tag uint32, ok bool) {
 	return 0, home, tag, false
 }
 
-// free gives a free slot for a tag: in its first bucket, or in its other one.
+// free gives a free slot for a tag: in its first bucket, or in its other one, or one
+// of these from which another filter can move to its own other bucket.
 func (t *Table) free(home, tag uint32) (slot uint32, ok bool) {
-	for _, b := range [2]uint32{home, t.other(home, tag)} {
-		if i := bits.TrailingZeros16(^t.busy[b]); i < bucketTags {
-			return b*bucketSlots + uint32(i), true
+	both := [2]uint32{home, t.other(home, tag)}
+	for _, b := range both {
+		if slot, ok := t.freeIn(b); ok {
+			return slot, true
 		}
+	}
+	for _, b := range both {
+		if slot, ok := t.makeRoom(b); ok {
+			return slot, true
+		}
+	}
+	return 0, false
+}
+
+func (t *Table) freeIn(b uint32) (slot uint32, ok bool) {
+	i := uint32(bits.TrailingZeros16(^t.busy[b]))
+	return b*bucketSlots + i, i < bucketTags
+}
+
+// makeRoom moves a filter of a full bucket to its other bucket: a packet finds it in
+// the new place before it goes from the old. What it meets in between is counted in
+// the old place and lost.
+func (t *Table) makeRoom(b uint32) (slot uint32, ok bool) {
+	for i := range uint32(bucketTags) {
+		tag := t.tags[b].Tag[i]
+		if tag == 0 {
+			continue // rests
+		}
+		from := b*bucketSlots + i
+		to, ok := t.freeIn(t.other(b, tag))
+		if !ok {
+			continue
+		}
+		e := &t.entries[from]
+		home, _ := t.place(&masked{src: e.Src.D, dst: e.Dst.D, shape: e.Shape})
+		t.entries[to] = *e
+		t.busy[to/bucketSlots] |= 1 << (to % bucketSlots)
+		if home == b {
+			atomic.StoreUint32(&t.tags[home].Spilled, t.tags[home].Spilled+1)
+		}
+		atomic.StoreUint32(&t.tags[to/bucketSlots].Tag[to%bucketSlots], tag)
+		atomic.StoreUint32(&t.tags[b].Tag[i], 0)
+		if home != b {
+			atomic.StoreUint32(&t.tags[home].Spilled, t.tags[home].Spilled-1)
+		}
+		return from, true
 	}
 	return 0, false
 }

@@ -303,3 +303,15 @@ func OpenPatrolCounters(bpffs, instance string) (map[string]uint64, error) {
 	defer m.Close()
 	return p.CountersNow()
 }
+
+// DetachPinned takes off what an instance has pinned, whether or not its process lives.
+func DetachPinned(bpffs, instance string) error {
+	dir := PinDir(bpffs, instance)
+	a := &attachments{dir: dir}
+	a.eachPin(func(path, _, _ string) {
+		if l, err := link.LoadPinnedLink(path, nil); err == nil {
+			_ = (&attachment{link: l, path: path}).detach()
+		}
+	})
+	return os.RemoveAll(dir)
+}

@@ -50,7 +50,7 @@ type PatrolXdpTgPatrolPort struct {
 
 type PatrolXdpTgPatrolSettings struct {
 	_            structs.HostLayout
-	Keys         [18]uint64
+	Keys         [9]uint64
 	BucketMask   uint32
 	SourcesGen   uint32
 	Codepoint    uint8

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/internal/filterman"
+	"tidegate/internal/host"
+	"tidegate/internal/patrol"
+	"tidegate/internal/plane"
+	"tidegate/internal/upstream"
+)
+
+func newFilterCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "filter",
+		Short: "Ask for filters near the source of unwanted traffic, and look after them",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newFilterAddCmd(), newFilterListCmd("list", "List the filters that were asked for"),
+		newFilterListCmd("stats", "List them with what they have met"), newFilterRmCmd(), newFilterNotifyCmd(),
+		newFilterKeyCmd(), newFilterCountersCmd(), newFilterOffCmd())
+	return cmd
+}
+
+// parsePrefix takes an address for a prefix of full length.
+func parsePrefix(what, s string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return p, usageErrorf("%s %q: want an address or prefix such as 192.0.2.1 or 192.0.2.0/24", what, s)
+	}
+	return p.Masked(), nil
+}
+
+func apiFlags(cmd *cobra.Command) func() *filterman.Client {
+	api, instance := "", "default"
+	cmd.Flags().StringVar(&api, "api", "", "socket of the filter manager (default: that of the instance)")
+	cmd.Flags().StringVar(&instance, "instance", instance, "instance of the filter manager")
+	return func() *filterman.Client {
+		if api == "" {
+			api = filterman.DefaultAPI("/run/tidegate", instance)
+		}
+		return filterman.NewClient(api)
+	}
+}
+
+func newFilterAddCmd() *cobra.Command {
+	witness, reflected, asJSON := "", false, false
+	var expires time.Duration
+	cmd := &cobra.Command{
+		Use:   "add SRC DST --witness ts|handshake",
+		Short: "Ask the network of SRC to drop its traffic to DST",
+		Args:  cobra.ExactArgs(2),
+	}
+	client := apiFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		src, err := parsePrefix("source", args[0])
+		if err != nil {
+			return err
+		}
+		dst, err := parsePrefix("destination", args[1])
+		if err != nil {
+			return err
+		}
+		v, err := client().Add(cmd.Context(), []filterman.Request{{Src: src, Dst: dst, Witness: filterman.Witness(witness),
+			Reflected: reflected, Expires: expires, Detector: "command line"}})
+		if err != nil {
+			return err
+		}
+		return printVerdicts(cmd.OutOrStdout(), v, asJSON)
+	}
+	f := cmd.Flags()
+	f.StringVar(&witness, "witness", "", "how it is known that SRC is no forgery: ts (its packets carry the true-source\ncodepoint) or handshake (it completed one with a gate); anything else is refused")
+	f.BoolVar(&reflected, "reflected", false, "SRC is a reflector: ask conditionally, so that answers to DST's own requests still come")
+	f.DurationVar(&expires, "expires", 0, "how long the filter lasts (default: the filter manager's)")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// printVerdicts fails the command if one was refused.
+func printVerdicts(w io.Writer, list []filterman.Verdict, asJSON bool) error {
+	failed := false
+	for _, v := range list {
+		failed = failed || v.State != filterman.Installed
+	}
+	if asJSON {
+		if err := json.NewEncoder(w).Encode(list); err != nil {
+			return err
+		}
+	} else {
+		for _, v := range list {
+			line := fmt.Sprintf("%s %s -> %s", v.State, v.Src, v.Dst)
+			if v.Error != "" {
+				line += ": " + v.Error
+			}
+			fmt.Fprintln(w, line)
+		}
+	}
+	if failed {
+		return errSilent
+	}
+	return nil
+}
+
+func newFilterListCmd(name, short string) *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs}
+	client := apiFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		list, err := client().List(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			enc := json.NewEncoder(cmd.OutOrStdout())
+			enc.SetIndent("", "  ")
+			return enc.Encode(list)
+		}
+		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+		fmt.Fprintln(w, "source\tdestination\tstate\tproven\tborder manager\tpackets\tbytes\tlast hit")
+		for _, e := range list {
+			state := string(e.State)
+			if e.Code != "" {
+				state += " (" + e.Code + ")"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%s\t%d\t%d\t%s ago\n", e.Src, e.Dst, state, e.Proven, e.BM,
+				e.Packets, e.Bytes, time.Since(e.LastHit).Round(time.Second))
+		}
+		return w.Flush()
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newFilterRmCmd() *cobra.Command {
+	cmd := &cobra.Command{Use: "rm SRC DST", Short: "Take a filter back", Args: cobra.ExactArgs(2)}
+	client := apiFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		src, err := parsePrefix("source", args[0])
+		if err != nil {
+			return err
+		}
+		dst, err := parsePrefix("destination", args[1])
+		if err != nil {
+			return err
+		}
+		if err := client().Remove(cmd.Context(), src, dst); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "removed %s -> %s\n", src, dst)
+		return nil
+	}
+	return cmd
+}
+
+// newFilterNotifyCmd is FastNetMon's notify script: ADDRESS DIRECTION PPS ACTION,
+// and the attack's packets on stdin.
+func newFilterNotifyCmd() *cobra.Command {
+	witness := ""
+	cmd := &cobra.Command{
+		Use:   "notify --witness ts ADDRESS incoming|outgoing PPS ban|unban|attack_details",
+		Short: "What FastNetMon's notify_script_path calls",
+		Args:  cobra.ExactArgs(4),
+	}
+	client := apiFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		list, err := filterman.ParseFastNetMon(args, cmd.InOrStdin(), filterman.Witness(witness))
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		v, err := client().Add(cmd.Context(), list)
+		if err != nil {
+			return err
+		}
+		return printVerdicts(cmd.OutOrStdout(), v, false)
+	}
+	cmd.Flags().StringVar(&witness, "witness", "", "ts, if FastNetMon is given only traffic with the true-source codepoint")
+	return cmd
+}
+
+func newFilterKeyCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "key FILE",
+		Short: "Print the public key of a file made by `tidegate keygen`",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := upstream.LoadIdentity(args[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), upstream.FormatKey(id.Public()))
+			return nil
+		},
+	}
+}
+
+func newFilterCountersCmd() *cobra.Command {
+	instance, asJSON := "default", false
+	cmd := &cobra.Command{
+		Use:   "counters",
+		Short: "Show what a patrol on this machine has done, whether or not its process lives",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := plane.OpenPatrolCounters("/sys/fs/bpf", instance)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(c)
+			}
+			for name, n := range c {
+				if n != 0 && !strings.HasPrefix(name, "_") {
+					fmt.Fprintf(cmd.OutOrStdout(), "%-20s %d\n", name, n)
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&instance, "instance", instance, "instance of the patrol")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newFilterOffCmd() *cobra.Command {
+	file := ""
+	cmd := &cobra.Command{
+		Use:   "off -c FILE",
+		Short: "Take a patrol off: its programs, filters and queues",
+		Args:  cobra.NoArgs,
+		RunE: func(_ *cobra.Command, _ []string) error {
+			if file == "" {
+				return usageErrorf("off needs -c FILE, the configuration of the patrol")
+			}
+			return patrol.Off(host.Options{ConfigPath: file})
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
+	return cmd
+}

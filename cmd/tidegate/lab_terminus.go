@@ -1,0 +1,81 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/internal/lab"
+)
+
+func newLabTerminusCmd() *cobra.Command {
+	o, asJSON := lab.TerminusOptions{Topology: "all"}, false
+	cmd := &cobra.Command{
+		Use:   "terminus",
+		Short: "Providers, bots and a victim: attacks filtered where they begin",
+		Long: `Builds internet providers out of network namespaces, with patrols, border
+managers and a filter manager that really run, and shows the scenarios of the
+paper: a bot, priority, the five ways of spoofing a client (III.C), reflection
+(III.D), and the death of every manager (III.E). Needs root, about a minute.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(lab.TerminusTopologies(), o.Topology) {
+				return usageErrorf("--topology %q: want %s", o.Topology, strings.Join(lab.TerminusTopologies(), ", "))
+			}
+			o.Progress = progressTo(cmd.ErrOrStderr())
+			ctx, stop := labContext(cmd)
+			defer stop()
+			rows, err := lab.RunTerminus(ctx, o)
+			if err != nil {
+				return interrupted(ctx, err)
+			}
+			return printTerminus(cmd.OutOrStdout(), rows, asJSON)
+		},
+	}
+	cmd.Flags().StringVar(&o.Topology, "topology", o.Topology, "fig2 (spoofing), fig3 (reflection), legacy (reflection, request over a legacy path) or all")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per scenario, as a list")
+	return cmd
+}
+
+// printTerminus fails the command if a scenario did not end as the paper says.
+func printTerminus(out io.Writer, rows []lab.TerminusRow, asJSON bool) error {
+	failed := false
+	for _, r := range rows {
+		failed = failed || !r.OK
+	}
+	if asJSON {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(rows); err != nil {
+			return err
+		}
+	} else {
+		w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+		fmt.Fprintln(w, "scenario\tok\tfiltered after\tlegitimate\tobserved")
+		for _, r := range rows {
+			ok, after, legit := "yes", "-", "-"
+			if !r.OK {
+				ok = "NO"
+			}
+			if r.FilteredAfterS > 0 {
+				after = fmt.Sprintf("%.2f s", r.FilteredAfterS)
+			}
+			if r.LegitSuccess >= 0 {
+				legit = fmt.Sprintf("%.1f %%", 100*r.LegitSuccess)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Scenario, ok, after, legit, r.Observed)
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	if failed {
+		return errSilent
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/version"
+)
+
+// TerminusOptions say how `bench --role terminus` measures.
+type TerminusOptions struct {
+	Options
+	MaxFilters int // of the forwarding part
+	Requests   int // of each control-plane part
+}
+
+// TerminusResult is one run. Rates are those of a wall clock; the part measured has
+// one CPU to itself and its counterpart the other.
+type TerminusResult struct {
+	Version string `json:"version"`
+	Kernel  string `json:"kernel"`
+	CPU     string `json:"cpu"`
+	Rounds  int    `json:"rounds"`
+
+	FMRequestsPerS     float64 `json:"fm_requests_per_s"`        // one filter a message
+	FMFiltersPerS      float64 `json:"fm_filters_per_s"`         // full messages
+	BMRequestsPerS     float64 `json:"bm_requests_per_s"`        // one filter a message, nonces by the daemon
+	BMFiltersPerS      float64 `json:"bm_filters_per_s"`         // full messages
+	NonceXDPPerS       float64 `json:"nonce_xdp_per_s"`          // nonces by XDP, the generator's cost taken off
+	NonceXDPAllPerS    float64 `json:"nonce_xdp_all_per_s"`      // the same, generator and sink on the same CPU included
+	PatrolInstallsPerS float64 `json:"patrol_installs_per_s"`    // over its control connection, 100 a message
+	EndToEndPerS       float64 `json:"end_to_end_filters_per_s"` // filter manager, border manager and patrol on two CPUs, full messages
+	TableInstallsPerS  float64 `json:"table_installs_per_s"`     // into the map alone, fresh filters
+
+	ForwardNs map[string]float64 `json:"forward_ns"` // a frame, generator and sink included; "wire": without a patrol
+
+	FilterBytes float64 `json:"bytes_per_filter"`
+	FilterMiB   float64 `json:"filter_table_mib"`
+
+	BothAloneNs      float64 `json:"forward_alone_ns"`      // the same traffic, nothing installed meanwhile
+	BothNs           float64 `json:"forward_installing_ns"` // while the other CPU installs at full speed
+	BothInstallsPerS float64 `json:"installs_while_forwarding_per_s"`
+}
+
+type (
+	program   = *ebpf.Program
+	updatable interface{ Update(*ebpf.Program) error }
+)
+
+type terminusBench struct {
+	ctx context.Context
+	opt TerminusOptions
+	res *TerminusResult
+}
+
+// RunTerminus measures all parts once.
+func RunTerminus(ctx context.Context, opt TerminusOptions) (*TerminusResult, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("the benchmark needs root, for network namespaces and BPF: run it with sudo")
+	}
+	if opt.Progress == nil {
+		opt.Progress = func(string, ...any) {}
+	}
+	if opt.Exe == "" {
+		exe, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		opt.Exe = exe
+	}
+	b := &terminusBench{ctx: ctx, opt: opt, res: &TerminusResult{Version: version.Version, Kernel: kernelRelease(),
+		CPU: cpuModel(), Rounds: opt.Rounds, ForwardNs: map[string]float64{}}}
+	for _, part := range []struct {
+		what string
+		run  func() error
+	}{
+		{"filter manager", b.measureFM},
+		{"border manager", b.measureBM},
+		{"patrol, control plane", b.measurePatrol},
+		{"all three together", b.measureEndToEnd},
+		{"nonces by XDP", b.measureEarly},
+		{"forwarding", b.measureForwarding},
+	} {
+		opt.Progress("measuring %s", part.what)
+		if err := part.run(); err != nil {
+			return nil, fmt.Errorf("%s: %w", part.what, err)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return b.res, nil
+}
+
+// verdictOf says whether a target is reached.
+func verdictOf(have, want float64, atLeast bool) string {
+	if (have >= want) == atLeast {
+		return "reached"
+	}
+	return "MISSED"
+}
+
+// Print writes the result beside the paper's figures.
+func (r *TerminusResult) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "tidegate %s, Linux %s, %s\n\n", r.Version, r.Kernel, r.CPU)
+	fmt.Fprintln(t, "CONTROL PLANE\tPER SECOND\tPAPER\tTARGET\t")
+	row := func(name string, have, paper, want float64) {
+		text := "-"
+		if paper > 0 {
+			text = fmt.Sprintf("%.0f", paper)
+		}
+		fmt.Fprintf(t, "%s\t%.0f\t%s\t%.0f\t%s\n", name, have, text, want, verdictOf(have, want, true))
+	}
+	row("filter manager, one filter a message", r.FMRequestsPerS, 75_000, 150_000)
+	row("border manager, one filter a message", r.BMRequestsPerS, 87_000, 200_000)
+	if r.NonceXDPPerS > 0 {
+		row("border manager, nonces by XDP", r.NonceXDPPerS, 0, 1_500_000)
+		fmt.Fprintf(t, "  the same, its generator on the same CPU included\t%.0f\t-\t-\t\n", r.NonceXDPAllPerS)
+	}
+	row("patrol, 100 filters a message", r.PatrolInstallsPerS, 354_000, 1_000_000)
+	row("all three, full messages", r.EndToEndPerS, 0, 1_000_000)
+	fmt.Fprintf(t, "filter manager, full messages\t%.0f\t-\t-\t\n", r.FMFiltersPerS)
+	fmt.Fprintf(t, "border manager, full messages\t%.0f\t-\t-\t\n", r.BMFiltersPerS)
+	fmt.Fprintf(t, "into the patrol's table alone\t%.0f\t-\t-\t\n", r.TableInstallsPerS)
+	fmt.Fprintln(t, "\nFORWARDING, 60-BYTE FRAMES\tns A FRAME\tSHARE OF A WIRE'S RATE\tPAPER\t")
+	for _, n := range []string{"1", "50", "150", "100000"} {
+		paper := map[string]string{"50": "87 % of line rate", "150": "75 % of line rate"}[n]
+		fmt.Fprintf(t, "allowed prefixes: %s\t%.0f\t%.0f %%\t%s\t\n", n, r.ForwardNs["prefixes "+n],
+			100*r.ForwardNs["wire "+n]/r.ForwardNs["prefixes "+n], paper)
+	}
+	flat := r.ForwardNs["prefixes 100000"] / r.ForwardNs["prefixes 1"]
+	fmt.Fprintf(t, "100,000 prefixes over 1\t%.2f\t\ttarget <= 1.20\t%s\n", flat, verdictOf(flat, 1.2, false))
+	for _, name := range r.filterSteps() {
+		fmt.Fprintf(t, "%s\t%.0f\t\t\t\n", name, r.ForwardNs[name])
+	}
+	most := r.filterSteps()
+	if len(most) > 1 {
+		more := r.ForwardNs[most[len(most)-2]] - r.ForwardNs["filters 0, passing"]
+		fmt.Fprintf(t, "most filters over none, passing\t%+.0f\t\ttarget <= +150\t%s\n", more, verdictOf(more, 150, false))
+	}
+	fmt.Fprintf(t, "\nfilter table\t%.0f MiB\t%.0f bytes a filter\ttarget <= 1536 MiB\t%s\n", r.FilterMiB, r.FilterBytes, verdictOf(r.FilterMiB, 1536, false))
+	loss := 100 * (1 - r.BothAloneNs/r.BothNs)
+	fmt.Fprintf(t, "both planes at once\t%.1f %% loss\tat %.0f installs/s\tpaper 86 -> 83 %%, target <= 3 %%\t%s\n", loss, r.BothInstallsPerS, verdictOf(loss, 3, false))
+	return t.Flush()
+}
+
+// filterSteps are the forwarding figures with filters, fewest first; the last is
+// that of dropped packets.
+func (r *TerminusResult) filterSteps() (list []string) {
+	for _, n := range []string{"0", "1", "100000", "1000000", "10000000"} {
+		for _, way := range []string{"passing", "dropped"} {
+			if _, there := r.ForwardNs["filters "+n+", "+way]; there {
+				list = append(list, "filters "+n+", "+way)
+			}
+		}
+	}
+	return list
+}

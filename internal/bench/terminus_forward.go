@@ -1,0 +1,283 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"tidegate/internal/bench/patrolbenchbpf"
+	"tidegate/internal/ifp"
+	"tidegate/internal/lab"
+	"tidegate/internal/patrol"
+	"tidegate/internal/plane"
+)
+
+// Forwarding through a patrol: generator --- patrol --- sink, minimum-size packets
+// whose addresses are another's each time.
+
+const (
+	forwardFrameLen = 60
+	benchSources    = 100_000
+	benchDsts       = 100 // benchSources * benchDsts filters at most
+)
+
+// forwardBench is a patrol between two veths.
+type forwardBench struct {
+	b        *terminusBench
+	box      *lab.ProxyTopology
+	rig      *lab.Rig
+	objs     patrolbenchbpf.PatrolBenchObjects
+	gen      *lab.Generator
+	capacity int
+	plane    *plane.Patrol
+	filters  *patrol.Filters
+	prefixes int
+}
+
+// source is generator's spread() of bpf/patrol_bench.bpf.c: the /24 number i.
+func source(i int) netip.Addr {
+	v := uint32(i) * 0x9e3779b1
+	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), 0})
+}
+
+func benchFilter(i int) ifp.Filter {
+	s := source(i % benchSources).As4()
+	s[3] = 1
+	j := i / benchSources
+	return ifp.Filter{Src: netip.PrefixFrom(netip.AddrFrom4(s), 32),
+		Dst:    netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, byte(j >> 8), byte(j)}), 32),
+		Action: ifp.Block}
+}
+
+func (b *terminusBench) newForward(capacity int) (f *forwardBench, err error) {
+	f = &forwardBench{b: b, capacity: capacity}
+	labOptions := lab.DefaultOptions()
+	labOptions.Exe, labOptions.Progress = b.opt.Exe, b.opt.Progress
+	if f.rig, f.box, err = lab.NewProxyRig(labOptions); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.close())
+		}
+	}()
+	if err := patrolbenchbpf.LoadPatrolBenchObjects(&f.objs, nil); err != nil {
+		return f, err
+	}
+	if f.gen, err = lab.NewGenerator(f.box.AttackerPort, f.objs.TgPatrolGenerate, f.rig.FloodCPU(), forwardFrameLen); err != nil {
+		return f, err
+	}
+	if f.plane, err = plane.LoadPatrol(plane.PatrolOptions{Buckets: patrol.BucketsFor(capacity), Codepoint: 47}); err != nil {
+		return f, err
+	}
+	if f.filters, err = patrol.NewFilters(f.plane, 47, 0); err != nil {
+		return f, err
+	}
+	err = errors.Join(
+		f.objs.GenMacDst.Set([6]byte(f.box.FloodPort.MAC)), f.objs.GenMacSrc.Set([6]byte(f.box.AttackerPort.MAC)),
+		f.objs.WirePeer.Set(uint32(f.box.InnerPort.Index)),
+		f.plane.SetPort(f.box.FloodPort.Index, plane.PatrolPort{Peer: uint32(f.box.InnerPort.Index)}))
+	return f, err
+}
+
+func (f *forwardBench) close() error {
+	var errs []error
+	if f.gen != nil {
+		errs = append(errs, f.gen.Close())
+	}
+	if f.plane != nil {
+		f.plane.Close()
+	}
+	errs = append(errs, f.objs.Close(), f.rig.Close())
+	return errors.Join(errs...)
+}
+
+// traffic chooses what the generator sends.
+func (f *forwardBench) traffic(sources, firstDst, dsts int, anyHost bool) error {
+	host := uint32(0)
+	if anyHost {
+		host = 1
+	}
+	return errors.Join(f.objs.GenSources.Set(uint32(sources)), f.objs.GenFirstDst.Set(uint32(firstDst)),
+		f.objs.GenDsts.Set(uint32(dsts)), f.objs.GenAnyHost.Set(host))
+}
+
+// ns is the time of a frame from generator to sink, all included. dropped says that
+// none must come out at the other side; otherwise all must.
+func (f *forwardBench) ns(frames int, dropped bool) (float64, error) {
+	var before, after uint64
+	if err := f.objs.SinkFrames.Get(&before); err != nil {
+		return 0, err
+	}
+	took, err := f.gen.Run(frames)
+	if err != nil {
+		return 0, err
+	}
+	if err := f.objs.SinkFrames.Get(&after); err != nil {
+		return 0, err
+	}
+	came := after - before
+	if dropped && came > uint64(frames/100) || !dropped && came < uint64(frames)*95/100 {
+		return 0, fmt.Errorf("of %d frames %d came through (to be dropped: %v)", frames, came, dropped)
+	}
+	return float64(took.Nanoseconds()) / float64(frames), nil
+}
+
+// measureForwarding fills the forwarding part of the result.
+func (b *terminusBench) measureForwarding() (err error) {
+	f, err := b.newForward(b.opt.MaxFilters)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+	sink, err := f.box.ServerPort.ReplaceXDP(f.objs.TgPatrolSink)
+	if err != nil {
+		return err
+	}
+	defer sink.Close()
+	wire, err := f.box.FloodPort.AttachXDP(f.objs.TgPatrolWire)
+	if err != nil {
+		return err
+	}
+	defer wire.Close()
+	prog, _ := f.plane.Programs()
+	type step struct {
+		name    string
+		wire    bool
+		prepare func() error
+		dropped bool
+	}
+	prefixes := func(n int) func() error {
+		return func() error {
+			list := make([]netip.Prefix, 0, n)
+			for i := range n {
+				list = append(list, netip.PrefixFrom(source(i), 24))
+			}
+			return errors.Join(f.filters.SetSources(list), f.traffic(n, 500, 100, true))
+		}
+	}
+	for _, n := range []int{1, 50, 150, 100_000} {
+		steps := []step{{"wire", true, func() error { return f.traffic(n, 500, 100, true) }, false},
+			{fmt.Sprintf("prefixes %d", n), false, prefixes(n), false}}
+		for _, s := range steps {
+			if err := f.measure(prog, wire, s.name, fmt.Sprint(n), s.wire, s.prepare, s.dropped); err != nil {
+				return err
+			}
+		}
+	}
+	if err := f.filters.SetSources([]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}); err != nil {
+		return err
+	}
+	installed := 0
+	for _, n := range []int{0, 1, 100_000, b.opt.MaxFilters} {
+		n = min(n, b.opt.MaxFilters)
+		begin := time.Now()
+		for ; installed < n; installed++ {
+			filter := benchFilter(installed)
+			if code := f.filters.Table().Install(&filter, 0); code != ifp.OK {
+				return fmt.Errorf("filter %d: %v", installed, code)
+			}
+		}
+		if n == b.opt.MaxFilters && n > 0 {
+			b.res.TableInstallsPerS = float64(n-100_000) / time.Since(begin).Seconds()
+		}
+		name := fmt.Sprintf("filters %d", n)
+		if err := f.measure(prog, wire, name+", passing", "f", false, func() error { return f.traffic(benchSources, 500, 100, false) }, false); err != nil {
+			return err
+		}
+		if n == b.opt.MaxFilters {
+			if err := f.measure(prog, wire, name+", dropped", "f", false, func() error { return f.traffic(benchSources, 0, n/benchSources, false) }, true); err != nil {
+				return err
+			}
+		}
+	}
+	b.res.FilterBytes = float64(patrol.BucketsFor(b.opt.MaxFilters)*17*64) / float64(b.opt.MaxFilters)
+	b.res.FilterMiB = float64(patrol.BucketsFor(b.opt.MaxFilters)*17*64) / (1 << 20)
+	return f.measureBoth(prog, wire)
+}
+
+// measure attaches the program or the wire and takes the median of the rounds.
+func (f *forwardBench) measure(prog program, l updatable, name, wireName string, wire bool, prepare func() error, dropped bool) error {
+	if err := f.b.ctx.Err(); err != nil {
+		return err
+	}
+	if err := prepare(); err != nil {
+		return err
+	}
+	what := prog
+	if wire {
+		what = f.objs.TgPatrolWire
+		name = "wire " + wireName
+	}
+	if err := l.Update(what); err != nil {
+		return err
+	}
+	var list []float64
+	for range f.b.opt.Rounds + 1 {
+		v, err := f.ns(f.b.opt.Frames, dropped)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		list = append(list, v)
+	}
+	list = list[1:] // the first warms up
+	slices.Sort(list)
+	f.b.res.ForwardNs[name] = list[len(list)/2]
+	f.b.opt.Progress("  %s: %.0f ns a frame", name, list[len(list)/2])
+	return nil
+}
+
+// measureBoth forwards while another CPU installs filters at full speed.
+func (f *forwardBench) measureBoth(prog program, l updatable) error {
+	if err := errors.Join(l.Update(prog), f.traffic(benchSources, 500, 100, false)); err != nil {
+		return err
+	}
+	stop, installs := make(chan struct{}), 0
+	var done sync.WaitGroup
+	alone, err := f.ns(f.b.opt.Frames, false)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	done.Go(func() {
+		batch := make([]ifp.Filter, 100)
+		codes := make([]ifp.Code, 100)
+		for i := 0; ; i += len(batch) {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for k := range batch {
+				batch[k] = benchFilter((i + k) % f.b.opt.MaxFilters)
+				batch[k].ExpiresS = 3600
+			}
+			f.filters.Table().InstallAll(batch, codes, 1)
+			installs += len(batch)
+		}
+	})
+	var both []float64
+	for range f.b.opt.Rounds + 1 {
+		v, err := f.ns(f.b.opt.Frames, false)
+		if err != nil {
+			close(stop)
+			done.Wait()
+			return err
+		}
+		both = append(both, v)
+	}
+	close(stop)
+	done.Wait()
+	took := time.Since(begin)
+	again, err := f.ns(f.b.opt.Frames, false)
+	if err != nil {
+		return err
+	}
+	slices.Sort(both)
+	f.b.res.BothAloneNs, f.b.res.BothNs = min(alone, again), both[len(both)/2]
+	f.b.res.BothInstallsPerS = float64(installs) / took.Seconds()
+	return nil
+}

@@ -1,0 +1,101 @@
+package borderman
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/host"
+	"tidegate/internal/ifp"
+	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+	"tidegate/internal/upstream"
+)
+
+// Run manages a border until ctx ends.
+func Run(ctx, _ context.Context, opt host.Options) error {
+	opt.Complete()
+	cfg, err := config.Load(opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	b := cfg.Border
+	authority, err := upstream.LoadStatic(b.Bindings)
+	if err != nil {
+		return err
+	}
+	id, err := upstream.LoadIdentity(b.Identity)
+	if err != nil {
+		return err
+	}
+	secret, err := keys.LoadSecret(cfg.SecretFile)
+	if err != nil {
+		return err
+	}
+	defer secret.Zero()
+	patrols, err := patrolsOf(b)
+	if err != nil {
+		return err
+	}
+	unlock, err := host.LockInstance(opt.StateDir, cfg.Instance)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	m, err := New(Options{Listen: b.Listen, Identity: id, Nonces: ifp.NewNonces(secret, time.Now()), Authority: authority,
+		Patrols: patrols, Codepoint: b.Codepoint, Rate: b.Rate, Protect: b.Protect, Log: opt.Log})
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, m.Close)
+	defer stop()
+	if len(b.Interfaces) > 0 {
+		early, err := plane.LoadBorder()
+		if err == nil {
+			defer early.Close()
+			err = errors.Join(early.Set(EarlySettings(m.opt.Nonces, m.Addr(), b.Codepoint)),
+				early.Attach(b.Interfaces, plane.XDPMode(cfg.XDPMode)))
+		}
+		if err != nil {
+			m.Close()
+			return err
+		}
+		m.ticked.Store(&earlyHook{func() { _ = early.Set(EarlySettings(m.opt.Nonces, m.Addr(), b.Codepoint)) }})
+	}
+	go func() {
+		m.awaitPatrols(readyWait)
+		if opt.Ready != nil {
+			opt.Ready()
+		}
+	}()
+	opt.Log.Info("managing the border", "instance", cfg.Instance, "listen", m.Addr(), "patrols", len(patrols))
+	return m.Run()
+}
+
+// readyWait is how long "ready" waits for patrols. One that is down is no reason not
+// to serve the others.
+const readyWait = 3 * time.Second
+
+func (m *Manager) awaitPatrols(limit time.Duration) {
+	for end := time.Now().Add(limit); m.PatrolsUp() < len(m.links) && time.Now().Before(end); {
+		select {
+		case <-m.stop:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func patrolsOf(b *config.Border) ([]Patrol, error) {
+	var list []Patrol
+	for _, p := range b.Patrols {
+		key, err := upstream.ParseKey(p.Key)
+		if err != nil {
+			return nil, fmt.Errorf("patrol %s: %w", p.Name, err)
+		}
+		list = append(list, Patrol{Name: p.Name, Addr: p.Address, Key: key, Prefixes: p.Prefixes})
+	}
+	return list, nil
+}

@@ -1,0 +1,450 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Roles of seed 004: they filter near the source what a destination does not want.
+const (
+	RolePatrol        = "patrol"
+	RoleBorderManager = "border-manager"
+	RoleFilterManager = "filter-manager"
+)
+
+// Limits of the upstream roles.
+const (
+	MaxFilters  = 1 << 24 // of a patrol
+	MaxPatrols  = 1024
+	MaxSources6 = 1 << 18
+)
+
+// Side is where a patrol's port leads.
+type Side string
+
+const (
+	SideCustomers Side = "customers"
+	SideUpstream  Side = "upstream"
+)
+
+// Neighbour says what is done with the true-source codepoint of what comes in.
+type Neighbour string
+
+const (
+	NeighbourTerminus Neighbour = "terminus" // kept
+	NeighbourLegacy   Neighbour = "legacy"   // taken away
+	NeighbourTrue     Neighbour = "true"     // set: sources are checked, but not marked
+)
+
+// PatrolPort is one port of a patrol.
+type PatrolPort struct {
+	Interface string
+	Side      Side
+	Neighbour Neighbour // of a port to upstream
+	QueueBits uint64    // rate of the queues on what leaves here, bits/s; 0: none
+}
+
+// Exception is traffic that no filter applies to.
+type Exception struct{ Src, Dst netip.Prefix }
+
+// Patrol is what only the role patrol has.
+type Patrol struct {
+	Identity    string
+	Listen      netip.AddrPort // invalid: no border manager is served
+	Managers    []string       // public keys, hex
+	Forwarding  Forwarding     // ForwardKernel or ForwardBridge
+	Codepoint   uint8
+	Plain       uint8
+	MaxFilters  int
+	Ports       []PatrolPort
+	Sources     []netip.Prefix
+	SourcesFile string
+	Check       bool // ingress filter on ports to customers
+	Exceptions  []Exception
+}
+
+// ForwardKernel leaves frames to the kernel, which routes or bridges them.
+const ForwardKernel Forwarding = "kernel"
+
+// BorderPatrol is a patrol as a border manager is told of it.
+type BorderPatrol struct {
+	Name     string
+	Address  netip.AddrPort
+	Key      string
+	Prefixes []netip.Prefix
+}
+
+// Border is what only the role border-manager has.
+type Border struct {
+	Identity   string
+	Listen     netip.AddrPort
+	Codepoint  uint8
+	Rate       int
+	Bindings   string
+	Patrols    []BorderPatrol
+	Protect    []netip.Prefix
+	Interfaces []string // nonces are answered in XDP here
+}
+
+// Filter is what only the role filter-manager has.
+type Filter struct {
+	Listen    netip.AddrPort
+	Codepoint uint8
+	API       string // a path of a socket
+	Bindings  string
+	Own       []netip.Prefix
+	Never     []netip.Prefix
+	Expires   time.Duration
+	Idle      time.Duration
+	Watch     time.Duration
+	Proof     bool
+	Suricata  []string // EVE files that are followed
+}
+
+// upstreamRoles are read by upstreamDocument.
+var upstreamRoles = []string{RolePatrol, RoleBorderManager, RoleFilterManager}
+
+var upstreamFields = map[string][]string{
+	RolePatrol: {"role", "instance", "identity_file", "listen", "managers", "forwarding", "codepoint", "plain",
+		"max_filters", "ports", "sources", "sources_file", "check_sources", "exceptions", "xdp_mode"},
+	RoleBorderManager: {"role", "instance", "identity_file", "secret_file", "listen", "codepoint", "rate",
+		"bindings", "patrols", "protect", "interfaces", "xdp_mode"},
+	RoleFilterManager: {"role", "instance", "listen", "codepoint", "api", "bindings", "own", "never",
+		"expires", "idle", "watch", "proof", "suricata"},
+}
+
+// Codepoint that says "true source" unless told otherwise: 47, of DSCP pool 2,
+// which RFC 2474 section 6 leaves to local use.
+const defaultCodepoint = 47
+
+// upstreamRole gives the role that a file names, if it is one of ours.
+func upstreamRole(top field) string {
+	r := &reader{}
+	fs, ok := r.mapping(top, []string{"role"})
+	if f, there := fs["role"]; ok && there {
+		if s, isText := scalarText(f.node); isText {
+			for _, role := range upstreamRoles {
+				if s == role {
+					return role
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// upstreamDocument reads a file of one of the three roles.
+func (r *reader) upstreamDocument(c *Config, top field, role string) {
+	c.Role, c.Services = role, nil
+	fs, ok := r.mapping(top, upstreamFields[role])
+	if !ok {
+		return
+	}
+	need := map[string][]string{
+		RolePatrol:        {"ports"},
+		RoleBorderManager: {"identity_file", "secret_file", "listen", "bindings", "patrols"},
+		RoleFilterManager: {"listen", "bindings", "own"},
+	}[role]
+	for _, name := range need {
+		if _, there := fs[name]; !there && !r.misspelled(name) {
+			r.fail(top.line, name, "is missing; docs/upstream.md has an example")
+		}
+	}
+	if f, there := fs["instance"]; there {
+		if s, ok := r.name(f); ok {
+			c.Instance = s
+		}
+	}
+	if f, there := fs["xdp_mode"]; there {
+		if s, ok := r.word(f, string(XDPAuto), string(XDPNative), string(XDPGeneric)); ok {
+			c.XDPMode = XDPMode(s)
+		}
+	}
+	switch role {
+	case RolePatrol:
+		r.patrol(c, fs)
+	case RoleBorderManager:
+		r.border(c, fs)
+	default:
+		r.filterManager(c, fs)
+	}
+}
+
+// path reads the path of a file.
+func (r *reader) path(fs map[string]field, name string) string {
+	f, there := fs[name]
+	if !there {
+		return ""
+	}
+	s, _ := r.text(f, "a path")
+	if s != "" && !filepath.IsAbs(s) {
+		s = filepath.Join(filepath.Dir(r.file), s)
+	}
+	return s
+}
+
+func (r *reader) address(fs map[string]field, name string) (a netip.AddrPort) {
+	f, there := fs[name]
+	if !there {
+		return a
+	}
+	s, ok := r.text(f, "an address and port such as 192.0.2.1:4747")
+	if !ok {
+		return a
+	}
+	a, err := netip.ParseAddrPort(s)
+	if err != nil {
+		r.fail(f.line, f.path, "%q is not an address and port; write it like 192.0.2.1:4747 or [2001:db8::1]:4747", s)
+	}
+	return a
+}
+
+func (r *reader) dscp(fs map[string]field, name string, to *uint8) {
+	if f, there := fs[name]; there {
+		if n, ok := r.number(f, 0, 63); ok {
+			*to = uint8(n)
+		}
+	}
+}
+
+func (r *reader) yes(fs map[string]field, name string, to *bool) {
+	if f, there := fs[name]; there {
+		if s, ok := r.word(f, "yes", "no", "true", "false"); ok {
+			*to = s == "yes" || s == "true"
+		}
+	}
+}
+
+func (r *reader) someTime(fs map[string]field, name string, lowest, highest time.Duration, to *time.Duration) {
+	if f, there := fs[name]; there {
+		if d, ok := r.duration(f, lowest, highest); ok {
+			*to = d
+		}
+	}
+}
+
+func (r *reader) prefixList(fs map[string]field, name string) []netip.Prefix {
+	if f, there := fs[name]; there {
+		return r.prefixes(f)
+	}
+	return nil
+}
+
+// key reads a public key.
+func (r *reader) key(f field) string {
+	s, ok := r.text(f, "a public key; `tidegate filter key FILE` prints one")
+	if ok && (len(s) != 64 || strings.Trim(s, "0123456789abcdef") != "") {
+		r.fail(f.line, f.path, "%q is not a public key of 64 hex digits; `tidegate filter key FILE` prints one", s)
+	}
+	return s
+}
+
+// bitRate reads a rate such as 100mbit.
+func (r *reader) bitRate(f field) uint64 {
+	s, ok := r.text(f, "a rate such as 100mbit")
+	if !ok {
+		return 0
+	}
+	for unit, factor := range map[string]float64{"kbit": 1e3, "mbit": 1e6, "gbit": 1e9} {
+		if text, has := strings.CutSuffix(s, unit); has {
+			if v, err := strconv.ParseFloat(text, 64); err == nil && v*factor >= 8e3 && v*factor <= 1e12 {
+				return uint64(v * factor)
+			}
+		}
+	}
+	r.fail(f.line, f.path, "%q is not a rate; write it like 500kbit, 100mbit or 10gbit", s)
+	return 0
+}
+
+func (r *reader) patrol(c *Config, fs map[string]field) {
+	p := &Patrol{Forwarding: ForwardKernel, Codepoint: defaultCodepoint, MaxFilters: 1 << 20, Check: true}
+	c.Patrol = p
+	p.Identity, p.SourcesFile = r.path(fs, "identity_file"), r.path(fs, "sources_file")
+	p.Listen = r.address(fs, "listen")
+	p.Sources = r.prefixList(fs, "sources")
+	r.dscp(fs, "codepoint", &p.Codepoint)
+	r.dscp(fs, "plain", &p.Plain)
+	r.yes(fs, "check_sources", &p.Check)
+	if f, there := fs["codepoint"]; there && p.Codepoint == p.Plain {
+		r.fail(f.line, f.path, "is the same as plain (%d), which marks nothing; use another", p.Plain)
+	}
+	if f, there := fs["forwarding"]; there {
+		if s, ok := r.word(f, string(ForwardKernel), string(ForwardBridge)); ok {
+			p.Forwarding = Forwarding(s)
+		}
+	}
+	if f, there := fs["max_filters"]; there {
+		if n, ok := r.number(f, 1000, MaxFilters); ok {
+			p.MaxFilters = n
+		}
+	}
+	if f, there := fs["managers"]; there {
+		items, _ := r.sequence(f)
+		for _, it := range items {
+			p.Managers = append(p.Managers, r.key(it))
+		}
+	}
+	if f, there := fs["exceptions"]; there {
+		items, _ := r.sequence(f)
+		for _, it := range items {
+			r.exception(p, it)
+		}
+	}
+	if f, there := fs["ports"]; there {
+		r.patrolPorts(c, p, f)
+	}
+	if f, there := fs["listen"]; there && (p.Identity == "" || len(p.Managers) == 0) {
+		r.fail(f.line, f.path, "needs identity_file and managers: who may install filters, and who we are")
+	}
+}
+
+func (r *reader) exception(p *Patrol, it field) {
+	fs, ok := r.mapping(it, []string{"src", "dst"})
+	if !ok {
+		return
+	}
+	e := Exception{}
+	for name, to := range map[string]*netip.Prefix{"src": &e.Src, "dst": &e.Dst} {
+		if f, there := fs[name]; there {
+			*to, ok = r.prefix(f, f.path)
+		}
+	}
+	switch {
+	case !e.Src.IsValid() && !e.Dst.IsValid():
+		r.fail(it.line, it.path, "names neither src nor dst; name one prefix or both")
+		return
+	case !e.Src.IsValid():
+		e.Src = netip.PrefixFrom(zeroOf(e.Dst), 0)
+	case !e.Dst.IsValid():
+		e.Dst = netip.PrefixFrom(zeroOf(e.Src), 0)
+	}
+	if e.Src.Addr().Is4() != e.Dst.Addr().Is4() {
+		r.fail(it.line, it.path, "%s and %s are of different families; write two exceptions", e.Src, e.Dst)
+		return
+	}
+	p.Exceptions = append(p.Exceptions, e)
+}
+
+func zeroOf(p netip.Prefix) netip.Addr {
+	if p.Addr().Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+func (r *reader) patrolPorts(c *Config, p *Patrol, f field) {
+	items, _ := r.sequence(f)
+	for _, it := range items {
+		fs, ok := r.mapping(it, []string{"interface", "side", "neighbour", "queue"})
+		if !ok {
+			continue
+		}
+		port := PatrolPort{Side: SideUpstream, Neighbour: NeighbourTerminus}
+		if v, there := fs["interface"]; there {
+			port.Interface, _ = r.text(v, "the name of an interface")
+		} else {
+			r.fail(it.line, it.path+".interface", "is missing; name one, see `ip link`")
+		}
+		if v, there := fs["side"]; there {
+			if s, ok := r.word(v, string(SideCustomers), string(SideUpstream)); ok {
+				port.Side = Side(s)
+			}
+		} else {
+			r.fail(it.line, it.path+".side", "is missing; write customers or upstream")
+		}
+		if v, there := fs["neighbour"]; there {
+			if s, ok := r.word(v, string(NeighbourTerminus), string(NeighbourLegacy), string(NeighbourTrue)); ok {
+				port.Neighbour = Neighbour(s)
+			}
+			if port.Side == SideCustomers {
+				r.fail(v.line, v.path, "belongs to side: upstream; remove it")
+			}
+		}
+		if v, there := fs["queue"]; there {
+			port.QueueBits = r.bitRate(v)
+		}
+		if c.Interfaces = append(c.Interfaces, port.Interface); len(c.Interfaces) > MaxInterfaces {
+			r.fail(it.line, f.path, "%d ports are too many; use at most %d", len(c.Interfaces), MaxInterfaces)
+			return
+		}
+		for _, q := range p.Ports {
+			if q.Interface == port.Interface {
+				r.fail(it.line, it.path, "%s is listed twice; remove one", port.Interface)
+			}
+		}
+		p.Ports = append(p.Ports, port)
+	}
+	if p.Forwarding == ForwardBridge && len(p.Ports) != 2 {
+		r.fail(f.line, f.path, "a bridge has two ports, and %d are named; name two, or use forwarding: kernel", len(p.Ports))
+	}
+}
+
+func (r *reader) border(c *Config, fs map[string]field) {
+	b := &Border{Codepoint: defaultCodepoint}
+	c.Border = b
+	b.Identity, c.SecretFile, b.Bindings = r.path(fs, "identity_file"), r.path(fs, "secret_file"), r.path(fs, "bindings")
+	b.Listen = r.address(fs, "listen")
+	b.Protect = r.prefixList(fs, "protect")
+	r.dscp(fs, "codepoint", &b.Codepoint)
+	if f, there := fs["rate"]; there {
+		if n, ok := r.number(f, 0, 1e9); ok {
+			b.Rate = n
+		}
+	}
+	if f, there := fs["interfaces"]; there {
+		b.Interfaces = r.interfaces(f)
+		c.Interfaces = b.Interfaces
+	}
+	f, there := fs["patrols"]
+	if !there {
+		return
+	}
+	items, _ := r.sequence(f)
+	if len(items) == 0 || len(items) > MaxPatrols {
+		r.fail(f.line, f.path, "name 1 to %d patrols", MaxPatrols)
+	}
+	for _, it := range items {
+		fs, ok := r.mapping(it, []string{"name", "address", "key", "prefixes"})
+		if !ok {
+			continue
+		}
+		for _, name := range []string{"name", "address", "key", "prefixes"} {
+			if _, there := fs[name]; !there {
+				r.fail(it.line, fmt.Sprintf("%s.%s", it.path, name), "is missing; a patrol has name, address, key and prefixes")
+			}
+		}
+		p := BorderPatrol{Address: r.address(fs, "address"), Prefixes: r.prefixList(fs, "prefixes")}
+		if v, there := fs["name"]; there {
+			p.Name, _ = r.name(v)
+		}
+		if v, there := fs["key"]; there {
+			p.Key = r.key(v)
+		}
+		b.Patrols = append(b.Patrols, p)
+	}
+}
+
+func (r *reader) filterManager(c *Config, fs map[string]field) {
+	m := &Filter{Codepoint: defaultCodepoint, Expires: 10 * time.Minute, Idle: 2 * time.Minute, Watch: 10 * time.Second, Proof: true}
+	c.Filter = m
+	m.Listen = r.address(fs, "listen")
+	m.Bindings, m.API = r.path(fs, "bindings"), r.path(fs, "api")
+	m.Own, m.Never = r.prefixList(fs, "own"), r.prefixList(fs, "never")
+	r.dscp(fs, "codepoint", &m.Codepoint)
+	r.someTime(fs, "expires", time.Second, 7*24*time.Hour, &m.Expires)
+	r.someTime(fs, "idle", time.Second, 7*24*time.Hour, &m.Idle)
+	r.someTime(fs, "watch", time.Second, time.Hour, &m.Watch)
+	r.yes(fs, "proof", &m.Proof)
+	if f, there := fs["suricata"]; there {
+		items, _ := r.sequence(f)
+		for _, it := range items {
+			if s, ok := r.text(it, "the path of an eve.json"); ok {
+				m.Suricata = append(m.Suricata, s)
+			}
+		}
+	}
+}

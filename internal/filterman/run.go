@@ -1,0 +1,70 @@
+package filterman
+
+import (
+	"context"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/host"
+	"tidegate/internal/upstream"
+)
+
+// DefaultAPI is where the API of an instance is served unless told otherwise.
+func DefaultAPI(stateDir, instance string) string {
+	return filepath.Join(stateDir, instance+".filters.sock")
+}
+
+// Run manages filters until ctx ends. Filters that were asked for stay in force.
+func Run(ctx, _ context.Context, opt host.Options) error {
+	opt.Complete()
+	cfg, err := config.Load(opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	f := cfg.Filter
+	authority, err := upstream.LoadStatic(f.Bindings)
+	if err != nil {
+		return err
+	}
+	unlock, err := host.LockInstance(opt.StateDir, cfg.Instance)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	engine, err := NewEngine(f.Listen, f.Codepoint)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	never := append([]netip.Prefix{netip.PrefixFrom(f.Listen.Addr(), f.Listen.Addr().BitLen())}, f.Never...)
+	m := NewManager(Options{Engine: engine, Authority: authority, Own: f.Own, Never: never,
+		Expires: f.Expires, Idle: f.Idle, Watch: f.Watch, Proof: f.Proof, Log: opt.Log})
+	path := f.API
+	if path == "" {
+		path = DefaultAPI(opt.StateDir, cfg.Instance)
+	}
+	api, err := ServeAPI(m, path)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	for _, file := range f.Suricata {
+		go FollowEVE(ctx, file, m, opt.Log)
+	}
+	if opt.Ready != nil {
+		opt.Ready()
+	}
+	opt.Log.Info("managing filters", "instance", cfg.Instance, "own", f.Own, "api", path)
+	watch := time.NewTicker(f.Watch)
+	defer watch.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-watch.C:
+			m.Tick(now)
+		}
+	}
+}

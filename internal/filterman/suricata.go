@@ -1,0 +1,146 @@
+package filterman
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+)
+
+// Suricata's alerts: rules say by their metadata what they have seen.
+//
+//	metadata: tidegate block, tidegate_witness ts;      the rule looks at the DSCP (`tos: 188;`)
+//	metadata: tidegate reflected, tidegate_witness ts;  the source is a reflector
+//
+// An alert without `tidegate` asks for nothing.
+
+// eveLine is what is read of a line of EVE JSON.
+type eveLine struct {
+	EventType string `json:"event_type"`
+	Src       string `json:"src_ip"`
+	Dst       string `json:"dest_ip"`
+	Alert     struct {
+		Signature string              `json:"signature"`
+		Metadata  map[string][]string `json:"metadata"`
+	} `json:"alert"`
+}
+
+// ParseEVE reads a line; ok is false for what asks for nothing.
+func ParseEVE(line []byte) (r Request, ok bool, err error) {
+	var e eveLine
+	if err := json.Unmarshal(line, &e); err != nil {
+		return r, false, err
+	}
+	what := e.Alert.Metadata["tidegate"]
+	if e.EventType != "alert" || len(what) == 0 {
+		return r, false, nil
+	}
+	src, errA := netip.ParseAddr(e.Src)
+	dst, errB := netip.ParseAddr(e.Dst)
+	if err := errors.Join(errA, errB); err != nil {
+		return r, false, err
+	}
+	r = Request{Src: whole(src), Dst: whole(dst), Witness: SeenUnknown,
+		Reflected: slices.Contains(what, "reflected"), Detector: "suricata: " + e.Alert.Signature}
+	if w := e.Alert.Metadata["tidegate_witness"]; len(w) == 1 {
+		r.Witness = Witness(w[0])
+	}
+	return r, true, nil
+}
+
+func whole(a netip.Addr) netip.Prefix { a = a.Unmap(); return netip.PrefixFrom(a, a.BitLen()) }
+
+const (
+	eveLineMax = 1 << 20
+	evePoll    = 100 * time.Millisecond
+)
+
+// FollowEVE asks for what the lines say that are added to a file, until ctx ends. A
+// file that is replaced or cut is followed from its beginning.
+func FollowEVE(ctx context.Context, path string, m *Manager, log *slog.Logger) {
+	var file *os.File
+	var in *bufio.Reader
+	var partial []byte
+	fromEnd := true
+	defer func() {
+		if file != nil {
+			file.Close()
+		}
+	}()
+	for ctx.Err() == nil {
+		if file == nil {
+			f, err := os.Open(path)
+			if err == nil {
+				if fromEnd {
+					_, _ = f.Seek(0, io.SeekEnd)
+				}
+				file, in, partial = f, bufio.NewReaderSize(f, 1<<16), nil
+			}
+			fromEnd = false
+		}
+		n := 0
+		if file != nil {
+			n, partial = eveLines(in, partial, m, log)
+			if n == 0 && replaced(file, path) {
+				file.Close()
+				file = nil
+				continue
+			}
+		}
+		if n == 0 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(evePoll): // a file has no event that works on every file system
+			}
+		}
+	}
+}
+
+// eveLines takes the whole lines there are and keeps the begun one.
+func eveLines(in *bufio.Reader, partial []byte, m *Manager, log *slog.Logger) (n int, rest []byte) {
+	var list []Request
+	for len(list) < 4096 {
+		line, err := in.ReadSlice('\n')
+		partial = append(partial, line...)
+		if errors.Is(err, bufio.ErrBufferFull) && len(partial) < eveLineMax {
+			continue
+		}
+		if err != nil {
+			break
+		}
+		n++
+		if r, ok, err := ParseEVE(bytes.TrimSpace(partial)); err != nil {
+			log.Warn("a line of Suricata's could not be read", "error", err)
+		} else if ok {
+			list = append(list, r)
+		}
+		partial = partial[:0]
+	}
+	for i, err := range m.AddAll(list, nil) {
+		if err != nil {
+			log.Warn("not asked for", "src", list[i].Src, "dst", list[i].Dst, "why", err)
+		}
+	}
+	return n, partial
+}
+
+// replaced says whether path is another file now, or was cut.
+func replaced(f *os.File, path string) bool {
+	have, err := f.Stat()
+	if err != nil {
+		return true
+	}
+	at, err := f.Seek(0, io.SeekCurrent)
+	if err != nil || have.Size() < at {
+		return true
+	}
+	now, err := os.Stat(path)
+	return err == nil && !os.SameFile(have, now)
+}

@@ -1,0 +1,66 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Generator sends the frames of a program of the caller's out of a port, as Flood
+// does its own: live frames of BPF_PROG_TEST_RUN. The program rewrites every byte
+// of each frame and returns XDP_TX.
+type Generator struct {
+	from *Port
+	prog *ebpf.Program
+	cpu  int
+	len  int
+	hold io.Closer
+}
+
+// NewGenerator readies a program that makes frames of at most frameLen bytes.
+func NewGenerator(from *Port, prog *ebpf.Program, cpu, frameLen int) (*Generator, error) {
+	hold, err := holdDispatcher(from.NS, prog)
+	if err != nil {
+		return nil, err
+	}
+	return &Generator{from, prog, cpu, frameLen, hold}, nil
+}
+
+// Close lets the program go.
+func (g *Generator) Close() error { return g.hold.Close() }
+
+// Run sends n frames at full speed and says how long that took, all that their
+// receivers did with them included: their work is done on the sender's back.
+func (g *Generator) Run(n int) (took time.Duration, err error) {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: namespace and affinity end with the thread
+		done <- func() error {
+			if err := errors.Join(netns.Set(g.from.NS.fd), pinThread(g.cpu)); err != nil {
+				return err
+			}
+			if err := g.from.verify(); err != nil {
+				return err
+			}
+			for left := n; left > 0; left -= batchMax {
+				in := make([]byte, g.len)
+				opts := ebpf.RunOptions{Data: in, Repeat: uint32(min(left, batchMax)), Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES,
+					Context: xdpMD{DataEnd: uint32(len(in)), IngressIfindex: uint32(g.from.Index)}}
+				begin := time.Now()
+				if _, err := g.prog.Run(&opts); err != nil {
+					return fmt.Errorf("live frames: %w", err)
+				}
+				took += time.Since(begin)
+			}
+			return nil
+		}()
+	}()
+	err = <-done
+	return took, err
+}

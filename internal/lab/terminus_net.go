@@ -1,0 +1,214 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+)
+
+// TerminusNet is the network of seed 004's figures 2 and 3: internet providers as
+// groups of namespaces. T deploys Terminus, L is a legacy provider.
+//
+//	a-bot a-client a-refl ─ A(T) ─────┐
+//	              a2-att ─ A2(T) ─ A  ├─ E(T) ─ G(T) ─ s (the server)
+//	               b-att ─ B(L) ──────┤         │
+//	               h-att ─ H(L) ──────┤         F(L) ─ A  (used by --topology legacy)
+//	     c-att c-client ─ C(T) ───────┘
+//
+// A has two border patrols, A and A2. H is a legacy provider that checks sources
+// by itself. A's and C's border managers and G's filter manager run on their
+// providers' routers.
+type TerminusNet struct {
+	owner   owner
+	ns      map[string]*Namespace
+	closers []func() error
+	dir     string
+	exe     string
+	nodes   map[string]*node
+}
+
+// Addresses of the figures.
+const (
+	addrServer   = "10.9.0.2"
+	addrBot      = "10.1.0.2"
+	addrClient   = "10.1.1.2"
+	addrRefl     = "10.1.2.2"
+	addrA2       = "10.1.128.2"
+	addrB        = "10.2.0.2"
+	addrH        = "10.3.0.2"
+	addrCAtt     = "10.4.0.2"
+	addrCClient  = "10.4.1.2"
+	addrBMA      = "10.1.255.1"
+	addrPatrolA2 = "10.1.255.2"
+	addrBMC      = "10.4.255.1"
+	addrFM       = "10.9.255.1"
+)
+
+// cable joins two namespaces; the first has .1 of the /30 and the second .2.
+type cable struct{ a, b, net string }
+
+// host cables give the second end the address of the figure.
+var terminusCables = []cable{
+	{"A", "a-bot", "10.1.0.0/30"}, {"A", "a-client", "10.1.1.0/30"}, {"A", "a-refl", "10.1.2.0/30"},
+	{"A2", "a2-att", "10.1.128.0/30"}, {"B", "b-att", "10.2.0.0/30"}, {"H", "h-att", "10.3.0.0/30"},
+	{"C", "c-att", "10.4.0.0/30"}, {"C", "c-client", "10.4.1.0/30"}, {"G", "s", "10.9.0.0/30"},
+	{"A", "A2", "10.100.0.0/30"}, {"E", "A", "10.100.1.0/30"}, {"E", "B", "10.100.2.0/30"},
+	{"E", "H", "10.100.3.0/30"}, {"E", "C", "10.100.4.0/30"}, {"E", "G", "10.100.5.0/30"},
+	{"F", "G", "10.100.6.0/30"}, {"F", "A", "10.100.7.0/30"},
+}
+
+// routes by namespace: prefix, next hop's namespace.
+var terminusRoutes = map[string][][2]string{
+	"A":  {{"0.0.0.0/0", "E"}, {"10.1.128.0/17", "A2"}, {addrBMA + "/32", ""}, {addrPatrolA2 + "/32", "A2"}},
+	"A2": {{"0.0.0.0/0", "A"}}, "B": {{"0.0.0.0/0", "E"}}, "H": {{"0.0.0.0/0", "E"}}, "C": {{"0.0.0.0/0", "E"}},
+	"E": {{"10.1.0.0/16", "A"}, {"10.2.0.0/16", "B"}, {"10.3.0.0/16", "H"}, {"10.4.0.0/16", "C"}, {"10.9.0.0/16", "G"}},
+	"F": {{"10.1.0.0/16", "A"}, {"10.9.0.0/16", "G"}},
+	"G": {{"0.0.0.0/0", "E"}},
+}
+
+// loopback addresses of managers.
+var terminusOwn = map[string]string{"A": addrBMA, "A2": addrPatrolA2, "C": addrBMC, "G": addrFM}
+
+func ifName(peer string) string { return "to-" + strings.ToLower(peer) }
+
+// newTerminusNet makes namespaces, cables and routes; nothing runs yet.
+func newTerminusNet(exe string) (t *TerminusNet, err error) {
+	o, err := self()
+	if err != nil {
+		return nil, err
+	}
+	t = &TerminusNet{owner: o, ns: map[string]*Namespace{}, exe: exe, nodes: map[string]*node{},
+		dir: filepath.Join(labDir, o.String()+"-terminus")}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.Close())
+			t = nil
+		}
+	}()
+	if err := os.MkdirAll(t.dir, 0o700); err != nil {
+		return t, err
+	}
+	t.closers = append(t.closers, func() error { return os.RemoveAll(t.dir) })
+	for _, c := range terminusCables {
+		for _, name := range []string{c.a, c.b} {
+			if err := t.namespace(name); err != nil {
+				return t, err
+			}
+		}
+		if err := t.cable(c); err != nil {
+			return t, err
+		}
+	}
+	for name, routes := range terminusRoutes {
+		for _, r := range routes {
+			if r[1] == "" {
+				continue
+			}
+			if err := t.route(name, r[0], r[1]); err != nil {
+				return t, err
+			}
+		}
+	}
+	for name, addr := range terminusOwn {
+		if err := t.ns[name].Do(func() error {
+			lo, err := loUp()
+			if err != nil {
+				return err
+			}
+			return addAddr(lo, netip.PrefixFrom(netip.MustParseAddr(addr), 32))
+		}); err != nil {
+			return t, err
+		}
+	}
+	// H lets nobody out whose source is not its customers' (RFC 3704, strict).
+	err = t.ns["H"].setSysctls([2]string{"net.ipv4.conf." + ifName("h-att") + ".rp_filter", "1"})
+	return t, err
+}
+
+func (t *TerminusNet) namespace(name string) error {
+	if t.ns[name] != nil {
+		return nil
+	}
+	n, err := newNamespace(t.owner, "t"+name)
+	if err != nil {
+		return err
+	}
+	t.ns[name] = n
+	t.closers = append(t.closers, n.Close)
+	sysctls := append(baseSysctls(), [2]string{"net.ipv4.ip_forward", "1"},
+		[2]string{"net.ipv4.conf.all.send_redirects", "0"}, [2]string{"net.ipv4.conf.default.send_redirects", "0"})
+	if err := n.setSysctls(sysctls...); err != nil {
+		return err
+	}
+	return n.Do(func() error { _, err := loUp(); return err })
+}
+
+func (t *TerminusNet) cable(c cable) error {
+	pa, pb, err := newVeth(t.owner, t.ns[c.a], ifName(c.b), t.ns[c.b], ifName(c.a))
+	if err != nil {
+		return err
+	}
+	p := netip.MustParsePrefix(c.net)
+	a, b := p.Addr().Next(), p.Addr().Next().Next()
+	err = errors.Join(
+		pa.NS.Do(func() error { return addAddr(pa.Index, netip.PrefixFrom(a, p.Bits())) }),
+		pb.NS.Do(func() error { return addAddr(pb.Index, netip.PrefixFrom(b, p.Bits())) }),
+		pa.awaitUp(), pb.awaitUp())
+	if err != nil {
+		return err
+	}
+	if strings.Contains(c.b, "-") || c.b == "s" { // a host
+		return t.route(c.b, "0.0.0.0/0", c.a)
+	}
+	return nil
+}
+
+// route sends what is for a prefix to a neighbour.
+func (t *TerminusNet) route(at, prefix, next string) error {
+	i := slices.IndexFunc(terminusCables, func(c cable) bool {
+		return c.a == at && c.b == next || c.b == at && c.a == next
+	})
+	if i < 0 {
+		return fmt.Errorf("%s and %s are not neighbours", at, next)
+	}
+	c := terminusCables[i]
+	via := netip.MustParsePrefix(c.net).Addr().Next()
+	if c.b == next {
+		via = via.Next()
+	}
+	return t.ns[at].Do(func() error {
+		l, err := netlink.LinkByName(ifName(next))
+		if err != nil {
+			return err
+		}
+		return addRoute(l.Attrs().Index, netip.MustParsePrefix(prefix), via)
+	})
+}
+
+// Close stops every process and takes the network down.
+func (t *TerminusNet) Close() error {
+	var errs []error
+	for _, n := range t.nodes {
+		n.kill()
+	}
+	for i := len(t.closers) - 1; i >= 0; i-- {
+		errs = append(errs, t.closers[i]())
+	}
+	t.closers = nil
+	for _, n := range t.nodes {
+		for _, mount := range bpfMounts() {
+			errs = append(errs, os.RemoveAll(filepath.Join(mount, "tidegate", n.instance)))
+		}
+		files, _ := filepath.Glob(filepath.Join(runDir, n.instance+".*"))
+		for _, f := range files {
+			errs = append(errs, os.Remove(f))
+		}
+	}
+	return errors.Join(errs...)
+}

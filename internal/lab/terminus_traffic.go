@@ -1,0 +1,369 @@
+package lab
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/upstream"
+)
+
+// Traffic of the network: attackers with raw sockets, a reflector, a server and its
+// clients. All of it inside namespaces that this process made.
+
+const (
+	portWeb      = 80
+	portFlooded  = 7000
+	portReflect  = 53
+	floodPPS     = 2500
+	floodPayload = 1000 // bytes: 20 Mbit/s with floodPPS, more than twice the bottleneck
+	queryPayload = 40
+	clientRate   = 20 // requests/s of each client
+	clientWait   = time.Second
+)
+
+// flooder sends UDP packets with a source of its choice until stopped.
+type flooder struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	sent   atomic.Uint64
+}
+
+// flood sends from a namespace. src need not be its own.
+func (t *TerminusNet) flood(ns, src, dst string, srcPort, dstPort uint16, payload int) (*flooder, error) {
+	n := t.ns[ns]
+	if n == nil || !pathExists("/run/netns/"+n.Name) {
+		return nil, fmt.Errorf("%s: %w", ns, ErrForeignInterface)
+	}
+	packet := udpPacket(netip.MustParseAddr(src), netip.MustParseAddr(dst), srcPort, dstPort, payload)
+	fd := -1
+	err := n.Do(func() (err error) {
+		if !n.current() { // nothing is ever sent from elsewhere
+			return ErrForeignInterface
+		}
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("raw socket in %s: %w", ns, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &flooder{cancel: cancel}
+	to := &unix.SockaddrInet4{Addr: netip.MustParseAddr(dst).As4()}
+	f.done.Go(func() {
+		defer unix.Close(fd)
+		begin, tick := time.Now(), time.NewTicker(5*time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			due := uint64(time.Since(begin).Seconds() * floodPPS)
+			for f.sent.Load() < due {
+				_ = unix.Sendto(fd, packet, unix.MSG_DONTWAIT, to) // a full queue loses it, as it may
+				f.sent.Add(1)
+			}
+			<-tick.C
+		}
+	})
+	return f, nil
+}
+
+func (f *flooder) stop() uint64 {
+	f.cancel()
+	f.done.Wait()
+	return f.sent.Load()
+}
+
+// udpPacket is an IPv4 packet; the kernel fills in checksum and length, and a UDP
+// checksum of zero means none.
+func udpPacket(src, dst netip.Addr, srcPort, dstPort uint16, payload int) []byte {
+	b := make([]byte, 28+payload)
+	b[0], b[8], b[9] = 0x45, 64, unix.IPPROTO_UDP
+	s, d := src.As4(), dst.As4()
+	copy(b[12:], s[:])
+	copy(b[16:], d[:])
+	binary.BigEndian.PutUint16(b[20:], srcPort)
+	binary.BigEndian.PutUint16(b[22:], dstPort)
+	binary.BigEndian.PutUint16(b[24:], uint16(8+payload))
+	return b
+}
+
+// reflect answers every query at a namespace's port with floodPayload bytes.
+func (t *TerminusNet) reflect(ns, addr string) (io.Closer, error) {
+	var c *net.UDPConn
+	err := t.ns[ns].Do(func() (err error) {
+		c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(addr), portReflect)))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		in, out := make([]byte, 2000), make([]byte, floodPayload)
+		for {
+			n, from, err := c.ReadFromUDPAddrPort(in)
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			copy(out, in[:max(n, 0)])
+			_, _ = c.WriteToUDPAddrPort(out, from)
+		}
+	}()
+	return c, nil
+}
+
+func hostPort(addr string, port uint16) string {
+	return netip.AddrPortFrom(netip.MustParseAddr(addr), port).String()
+}
+
+// web is the server's service: one line in, some bytes out.
+func (t *TerminusNet) web() (io.Closer, error) {
+	var l net.Listener
+	err := t.ns["s"].Do(func() (err error) {
+		l, err = net.Listen("tcp4", hostPort(addrServer, portWeb))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+				b := make([]byte, 2000)
+				if _, err := c.Read(b); err == nil {
+					_, _ = c.Write(b)
+				}
+			}()
+		}
+	}()
+	return l, nil
+}
+
+// asker makes requests from a namespace and keeps what became of them.
+type asker struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	mu     sync.Mutex
+	tries  []try
+}
+
+type try struct {
+	at time.Time
+	ok bool
+}
+
+// begin makes requests of a kind until the client is stopped.
+func (t *TerminusNet) begin(ns string, request func() bool) *asker {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &asker{cancel: cancel}
+	c.done.Go(func() {
+		tick := time.NewTicker(time.Second / clientRate)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			c.done.Go(func() {
+				at := time.Now()
+				ok := request()
+				c.mu.Lock()
+				c.tries = append(c.tries, try{at, ok})
+				c.mu.Unlock()
+			})
+			<-tick.C
+		}
+	})
+	return c
+}
+
+// webClient asks the server's service over TCP.
+func (t *TerminusNet) webClient(ns string) *asker {
+	return t.begin(ns, func() bool {
+		deadline := time.Now().Add(clientWait)
+		var c net.Conn
+		err := t.ns[ns].Do(func() (err error) {
+			d := net.Dialer{Deadline: deadline}
+			c, err = d.Dial("tcp4", hostPort(addrServer, portWeb))
+			return err
+		})
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_ = c.SetDeadline(deadline)
+		if _, err := c.Write([]byte("GET\n")); err != nil {
+			return false
+		}
+		b, err := io.ReadAll(c)
+		return err == nil && len(b) == 2000
+	})
+}
+
+// queryClient asks a reflector from the server, as a resolver's user would.
+func (t *TerminusNet) queryClient(reflector string) *asker {
+	return t.begin("s", func() bool {
+		var c net.Conn
+		err := t.ns["s"].Do(func() (err error) {
+			c, err = net.Dial("udp4", hostPort(reflector, portReflect))
+			return err
+		})
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(clientWait))
+		if _, err := c.Write(make([]byte, queryPayload)); err != nil {
+			return false
+		}
+		n, err := c.Read(make([]byte, 2000))
+		return err == nil && n == floodPayload
+	})
+}
+
+// stop ends the client.
+func (c *asker) stop() {
+	c.cancel()
+	c.done.Wait()
+}
+
+// success is the share of requests begun in a span that were answered; NaN-free: -1
+// if there were none.
+func (c *asker) success(from, to time.Time) float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, ok := 0, 0
+	for _, t := range c.tries {
+		if !t.at.Before(from) && t.at.Before(to) {
+			n++
+			if t.ok {
+				ok++
+			}
+		}
+	}
+	if n == 0 {
+		return -1
+	}
+	return float64(ok) / float64(n)
+}
+
+// sighting is what the detector has seen of a source.
+type sighting struct {
+	count, trueSource uint64
+	first, last       time.Time
+	reflected         bool
+	told              bool
+}
+
+// detector stands for an intrusion detection system at the server: it counts what
+// comes to the flooded port, by source, and tells of those that send too much.
+type detector struct {
+	udp    *upstream.UDP
+	mu     sync.Mutex
+	seen   map[netip.Addr]*sighting
+	tell   func(src netip.Addr, trueSource, reflected bool)
+	closed sync.WaitGroup
+}
+
+const (
+	detectAfter   = 200 // packets of one source
+	labCodepoint  = 47
+	quietForTrust = 700 * time.Millisecond // without a packet: it is filtered
+)
+
+func (t *TerminusNet) detect(tell func(netip.Addr, bool, bool)) (*detector, error) {
+	d := &detector{seen: map[netip.Addr]*sighting{}, tell: tell}
+	err := t.ns["s"].Do(func() (err error) {
+		d.udp, err = upstream.ListenUDP(netip.AddrPortFrom(netip.MustParseAddr(addrServer), portFlooded), labCodepoint)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.closed.Go(d.read)
+	return d, nil
+}
+
+func (d *detector) read() {
+	in := upstream.NewInbox()
+	for {
+		n, err := d.udp.Read(in)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		now := time.Now()
+		for i := range n {
+			from, marked := in.From(i), in.TClass(i)>>2 == labCodepoint
+			d.mu.Lock()
+			s := d.seen[from.Addr()]
+			if s == nil {
+				s = &sighting{first: now}
+				d.seen[from.Addr()] = s
+			}
+			s.count++
+			s.last, s.reflected = now, from.Port() == portReflect
+			if marked {
+				s.trueSource++
+			}
+			tell := s.count >= detectAfter && !s.told
+			s.told = s.told || tell
+			reflected, allTrue := s.reflected, s.trueSource == s.count
+			d.mu.Unlock()
+			if tell {
+				go d.tell(from.Addr(), allTrue, reflected)
+			}
+		}
+	}
+}
+
+// of gives what was seen of a source.
+func (d *detector) of(src string) sighting {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.seen[netip.MustParseAddr(src)]; s != nil {
+		return *s
+	}
+	return sighting{}
+}
+
+// awaitQuiet waits until nothing comes any more: the lower queue before the server
+// holds a second's worth of a flood that has ended.
+func (d *detector) awaitQuiet(ctx context.Context) error {
+	for {
+		last := time.Time{}
+		d.mu.Lock()
+		for _, s := range d.seen {
+			if s.last.After(last) {
+				last = s.last
+			}
+		}
+		d.mu.Unlock()
+		wait := quietForTrust - time.Since(last)
+		if wait <= 0 {
+			return nil
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *detector) forget() {
+	d.mu.Lock()
+	d.seen = map[netip.Addr]*sighting{}
+	d.mu.Unlock()
+}
+
+func (d *detector) close() {
+	d.udp.Close()
+	d.closed.Wait()
+}

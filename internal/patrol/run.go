@@ -1,0 +1,276 @@
+package patrol
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"tidegate/internal/config"
+	"tidegate/internal/host"
+	"tidegate/internal/ifp"
+	"tidegate/internal/plane"
+	"tidegate/internal/upstream"
+)
+
+// sweepEvery is how often slots of expired filters are freed. Packets see by
+// themselves that a filter has expired.
+const sweepEvery = 5 * time.Second
+
+// box is one running patrol.
+type box struct {
+	opt     host.Options
+	cfg     *config.Config
+	log     *slog.Logger
+	plane   *plane.Patrol
+	filters *Filters
+	control *Control
+}
+
+// Run patrols until ctx ends. Programs, filters and marks stay in force after it:
+// the packet path needs nobody, and filters expire by themselves. Off takes them
+// off.
+func Run(ctx, _ context.Context, opt host.Options) error {
+	opt.Complete()
+	cfg, err := config.Load(opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("tidegate run needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON); start it with sudo or from a service unit")
+	}
+	unlock, err := host.LockInstance(opt.StateDir, cfg.Instance)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	b := &box{opt: opt, cfg: cfg, log: opt.Log}
+	if err := b.start(); err != nil {
+		return err
+	}
+	defer b.plane.Close()
+	if opt.Ready != nil {
+		opt.Ready()
+	}
+	b.log.Info("patrolling", "instance", cfg.Instance, "ports", len(cfg.Patrol.Ports),
+		"filters", b.filters.table.Len(), "restored", b.plane.TookOver)
+	b.loop(ctx)
+	if b.control != nil {
+		b.control.Close()
+	}
+	b.log.Info("stopped; filters stay in force until they expire, or until `tidegate filter off`")
+	return nil
+}
+
+func (b *box) start() (err error) {
+	p := b.cfg.Patrol
+	if err := host.EnsureBPFFS(b.opt.BPFFS); err != nil {
+		return err
+	}
+	b.plane, err = plane.LoadPatrol(plane.PatrolOptions{Instance: b.cfg.Instance, BPFFS: b.opt.BPFFS,
+		Buckets: BucketsFor(p.MaxFilters), Codepoint: p.Codepoint})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			b.plane.Close()
+		}
+	}()
+	if b.filters, err = NewFilters(b.plane, p.Codepoint, p.Plain); err != nil {
+		return err
+	}
+	if err := b.fill(p); err != nil {
+		return err
+	}
+	var queues []string
+	for _, port := range p.Ports {
+		if port.QueueBits != 0 {
+			queues = append(queues, port.Interface)
+		}
+	}
+	if _, err := b.plane.AttachPatrol(plane.AttachOptions{BPFFS: b.opt.BPFFS, Instance: b.cfg.Instance,
+		Interfaces: b.cfg.Interfaces, XDPMode: plane.XDPMode(b.cfg.XDPMode)}, queues); err != nil {
+		return err
+	}
+	for _, port := range p.Ports {
+		if port.QueueBits != 0 {
+			if err := installQueues(port.Interface, port.QueueBits); err != nil {
+				return err
+			}
+		}
+	}
+	return b.listen(p)
+}
+
+// fill writes sources, exceptions and ports before anything is attached.
+func (b *box) fill(p *config.Patrol) error {
+	sources, err := readSources(p)
+	if err != nil {
+		return err
+	}
+	b.filters.settings.InternalTs = 0
+	if !p.Check {
+		b.filters.settings.InternalTs = 1
+	}
+	if err := b.filters.SetSources(sources); err != nil {
+		return err
+	}
+	b.filters.table.DropExceptions()
+	for _, e := range p.Exceptions {
+		for _, direction := range []ifp.Direction{ifp.FromCustomer, ifp.ToCustomer} {
+			if err := b.filters.table.Except(ifp.Key{Src: e.Src, Dst: e.Dst, Direction: direction}); err != nil {
+				return err
+			}
+		}
+	}
+	index := map[string]int{}
+	for _, name := range b.cfg.Interfaces {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("interface %s: not found; see `ip link`", name)
+		}
+		index[name] = dev.Attrs().Index
+	}
+	for i, port := range p.Ports {
+		e := plane.PatrolPort{Direction: uint8(ifp.FromCustomer)}
+		if port.Side == config.SideUpstream {
+			e.Direction = uint8(ifp.ToCustomer)
+			e.Mark = uint8(slices.Index([]config.Neighbour{config.NeighbourTerminus, config.NeighbourLegacy, config.NeighbourTrue}, port.Neighbour))
+		}
+		if p.Forwarding == config.ForwardBridge {
+			e.Peer = uint32(index[p.Ports[1-i].Interface])
+		}
+		if err := b.plane.SetPort(index[port.Interface], e); err != nil {
+			return fmt.Errorf("interface %s: %w", port.Interface, err)
+		}
+	}
+	return nil
+}
+
+// readSources joins the configuration's sources and those of its file.
+func readSources(p *config.Patrol) ([]netip.Prefix, error) {
+	list := slices.Clone(p.Sources)
+	if p.SourcesFile == "" {
+		return list, nil
+	}
+	f, err := os.Open(p.SourcesFile)
+	if err != nil {
+		return nil, fmt.Errorf("sources_file: %w", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %q is not a prefix; write one a line, like 192.0.2.0/24", p.SourcesFile, n, text)
+		}
+		list = append(list, prefix.Masked())
+	}
+	return list, lines.Err()
+}
+
+// listen serves the border managers, if there are any.
+func (b *box) listen(p *config.Patrol) error {
+	if !p.Listen.IsValid() {
+		return nil
+	}
+	id, err := upstream.LoadIdentity(p.Identity)
+	if err != nil {
+		return err
+	}
+	var managers []ed25519.PublicKey
+	for _, text := range p.Managers {
+		k, err := upstream.ParseKey(text)
+		if err != nil {
+			return err
+		}
+		managers = append(managers, k)
+	}
+	config, err := id.TLS(managers...)
+	if err != nil {
+		return err
+	}
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(p.Listen))
+	if err != nil {
+		return fmt.Errorf("listen for border managers: %w", err)
+	}
+	b.control = ServeControl(b.filters.table, l, config, b.log)
+	return nil
+}
+
+func (b *box) loop(ctx context.Context) {
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.opt.Reload:
+			if err := b.reload(); err != nil {
+				b.log.Error("reload refused; the old configuration goes on", "error", err)
+			}
+		case <-sweep.C:
+			if n := b.filters.table.Sweep(nowS()); n > 0 {
+				b.log.Info("expired filters removed", "filters", n, "left", b.filters.table.Len())
+			}
+		}
+	}
+}
+
+// reload applies changed sources, exceptions and ports.
+func (b *box) reload() error {
+	cfg, err := config.Load(b.opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	if cfg.Role != b.cfg.Role || cfg.Instance != b.cfg.Instance || !slices.Equal(cfg.Interfaces, b.cfg.Interfaces) ||
+		cfg.Patrol.MaxFilters != b.cfg.Patrol.MaxFilters || cfg.Patrol.Codepoint != b.cfg.Patrol.Codepoint ||
+		cfg.Patrol.Listen != b.cfg.Patrol.Listen || !slices.Equal(cfg.Patrol.Managers, b.cfg.Patrol.Managers) {
+		return errors.New("role, instance, interfaces, max_filters, codepoint, listen and managers cannot change while running; restart, which loses no filter")
+	}
+	if err := b.fill(cfg.Patrol); err != nil {
+		return errors.Join(err, b.fill(b.cfg.Patrol))
+	}
+	b.cfg = cfg
+	b.log.Info("reloaded", "sources", len(cfg.Patrol.Sources))
+	return nil
+}
+
+// Off takes an instance off: programs, filters, queues.
+func Off(opt host.Options) error {
+	opt.Complete()
+	cfg, err := config.Load(opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	if cfg.Patrol == nil {
+		return fmt.Errorf("%s is of role %s; `tidegate filter off` is for a patrol", opt.ConfigPath, cfg.Role)
+	}
+	unlock, err := host.LockInstance(opt.StateDir, cfg.Instance)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var errs []error
+	for _, port := range cfg.Patrol.Ports {
+		if port.QueueBits != 0 {
+			errs = append(errs, removeQueues(port.Interface))
+		}
+	}
+	return errors.Join(append(errs, plane.DetachPinned(opt.BPFFS, cfg.Instance))...)
+}
