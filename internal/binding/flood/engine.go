@@ -64,6 +64,7 @@ type Engine struct {
 	nextReview  time.Time
 	changed     bool // by repair, since the last summary
 	lastID      uint32
+	forwards    bucket
 }
 
 type ban struct {
@@ -83,8 +84,8 @@ type peer struct {
 	queued int // bytes handed out and not yet sent
 	heard  time.Time
 
-	read, serve, push bucket
-	waiting           []*decoded // requests that wait for the serve bucket
+	read, serve, push, ignored bucket
+	waiting                    []*decoded // requests that wait for the serve bucket
 
 	roots     [store.Trees]store.Hash
 	haveRoots bool
@@ -101,7 +102,7 @@ const (
 // New makes an engine without peers.
 func New(o Options) *Engine {
 	o.Limits.setDefaults()
-	return &Engine{opts: o, store: o.Store, rand: rand.New(rand.NewPCG(o.Seed, 0x7469646567617465)),
+	return &Engine{opts: o, forwards: newBucket(o.Limits.ForwardRate, 4*o.Limits.ForwardRate, time.Time{}), store: o.Store, rand: rand.New(rand.NewPCG(o.Seed, 0x7469646567617465)),
 		peers: map[Peer]*peer{}, bans: map[Peer]ban{}, inFlight: map[binding.Digest]flight{}, seen: newRecent(maxSeen)}
 }
 
@@ -119,7 +120,7 @@ func (e *Engine) Connect(id Peer, now time.Time) error {
 		return fmt.Errorf("peer %s: %s: %d connections", id, TooMany, len(e.peers))
 	}
 	p := &peer{id: id, heard: now, read: newBucket(l.ReadRate, l.ReadRate, now), serve: newBucket(l.ServeRate, l.ServeRate, now),
-		push: newBucket(l.PushRate, l.PushBurst, now)}
+		push: newBucket(l.PushRate, l.PushBurst, now), ignored: newBucket(l.IgnoreRate, 10*l.IgnoreRate, now)}
 	p.pull.init()
 	e.peers[id] = p
 	e.order = append(e.order, p)

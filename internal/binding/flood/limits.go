@@ -16,6 +16,8 @@ type Limits struct {
 	QueuedBytes  int     // that a peer does not take (4 MiB); more close the connection
 	PushRate     float64 // unasked records/s of a peer that are looked at (200)
 	PushBurst    float64 // (2,000)
+	IgnoreRate   float64 // unasked records/s beyond that (2,000); more close the connection
+	ForwardRate  float64 // records/s that are passed on (1,000): no honest peer is above IgnoreRate
 	Window       int     // open requests to a peer (8)
 	WantQueue    int     // records known to be missing, of one peer (4,096)
 	InFlight     int     // records asked for, of all peers (16,384)
@@ -48,6 +50,8 @@ func (l *Limits) setDefaults() {
 	or(&l.QueuedBytes, 4<<20)
 	orRate(&l.PushRate, 200)
 	orRate(&l.PushBurst, 2000)
+	orRate(&l.IgnoreRate, 2000)
+	orRate(&l.ForwardRate, 1000)
 	or(&l.Window, 8)
 	or(&l.WantQueue, 4096)
 	or(&l.InFlight, 16384)
@@ -102,7 +106,7 @@ const (
 	BadMessage   Reason = 1 // a message that cannot be read, or an answer to no question
 	BadRecord    Reason = 2 // a record that nobody who checks would pass on
 	FalseEntry   Reason = 3 // an entry that its record does not bear out
-	TooMany      Reason = 4 // more requests, or more connections, than allowed
+	TooMany      Reason = 4 // more requests, records or connections than allowed
 	TooSlow      Reason = 5 // does not take what it is sent
 	Silent       Reason = 6 // says nothing
 	NotAllowed   Reason = 7 // neither configured nor a manager with a valid binding

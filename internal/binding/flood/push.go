@@ -17,7 +17,7 @@ func (e *Engine) Publish(raw []byte, now time.Time) (*binding.Record, error) {
 		return r, err
 	}
 	e.accepted(r, nil)
-	e.forward(r, nil)
+	e.forward(r, nil, now)
 	return r, nil
 }
 
@@ -29,19 +29,22 @@ func (e *Engine) pushed(p *peer, records [][]byte, now time.Time) {
 			return
 		}
 		digest := binding.DigestOf(raw)
-		if e.seen.has(digest) {
+		seen := e.seen.has(digest)
+		cost := 1.0
+		if seen { // in a mesh most records come more than once
+			cost = 0.1
 			e.stats.PushSeen++
-			// Two copies are the rule in a mesh; a flood of them is not free either.
-			if !p.push.take(0.1, now) {
-				e.stats.PushIgnored++
+		}
+		if !p.push.take(cost, now) {
+			e.stats.PushIgnored++
+			if !p.ignored.take(1, now) {
+				e.closePeer(p, TooMany, "more records pushed than any honest manager passes on", now)
 			}
 			continue
 		}
-		if !p.push.take(1, now) {
-			e.stats.PushIgnored++
-			continue
+		if !seen {
+			e.judgePushed(p, raw, digest, now)
 		}
-		e.judgePushed(p, raw, digest, now)
 	}
 }
 
@@ -54,7 +57,7 @@ func (e *Engine) judgePushed(p *peer, raw []byte, digest binding.Digest, now tim
 			p.push.take(governCost-1, now)
 		}
 		e.accepted(r, p)
-		e.forward(r, p)
+		e.forward(r, p, now)
 		return
 	}
 	e.stats.Refused[code]++
@@ -79,7 +82,11 @@ func (e *Engine) accepted(r *binding.Record, from *peer) {
 	}
 }
 
-func (e *Engine) forward(r *binding.Record, except *peer) {
+func (e *Engine) forward(r *binding.Record, except *peer, now time.Time) {
+	if !e.forwards.take(1, now) {
+		e.changed = true // a summary tells instead
+		return
+	}
 	e.stats.Forwarded++
 	e.broadcast(encode(Push, 0, [][]byte{r.Raw()}), except)
 }

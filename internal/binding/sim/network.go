@@ -51,6 +51,7 @@ type link struct {
 	free        time.Duration // the sender may put the next bit on the wire
 	readable    time.Duration // the receiver reads again
 	outstanding int           // bytes sent and not yet read
+	queue       []*event      // on their way, in order; only the first one is scheduled
 	back        *link
 }
 
@@ -98,7 +99,10 @@ func (n *network) transmit(l *link, msg []byte, at time.Duration) {
 	l.free = start + time.Duration(float64(len(msg)*8)/n.opts.LinkRate*1e9)
 	l.outstanding += len(msg)
 	l.from.bytesOut += uint64(len(msg))
-	n.schedule(&event{at: l.free + n.opts.Delay, link: l, msg: msg, gen: l.epoch})
+	l.queue = append(l.queue, &event{at: l.free + n.opts.Delay, link: l, msg: msg, gen: l.epoch})
+	if len(l.queue) == 1 {
+		n.schedule(l.queue[0])
+	}
 }
 
 // run lets time pass until it reaches until or done says so.
@@ -130,9 +134,13 @@ func (n *network) deliver(e *event) {
 	}
 	to := l.to
 	if ready := max(l.readable, to.busyUntil); ready > e.at {
-		e.at = ready // keeps its place: seq is older than of what came later
-		heap.Push(&n.events, e)
+		e.at = ready
+		n.schedule(e)
 		return
+	}
+	if l.queue = l.queue[1:]; len(l.queue) > 0 {
+		l.queue[0].at = max(l.queue[0].at, e.at)
+		n.schedule(l.queue[0])
 	}
 	now := n.time(e.at)
 	if w := to.act.wait(l.from, len(e.msg), now); w > 0 {
@@ -207,7 +215,7 @@ func (n *network) connect(l *link) bool {
 		return false
 	}
 	for _, d := range []*link{l, l.back} {
-		d.up, d.free, d.readable, d.outstanding = true, n.now, n.now, 0
+		d.up, d.free, d.readable, d.outstanding, d.queue = true, n.now, n.now, 0, nil
 		d.epoch++
 	}
 	n.flush(l.from, n.now)
