@@ -199,7 +199,6 @@ func (s *Store) support(r *binding.Record, now time.Time) (depth int, err error)
 		}
 		return 0, nil
 	}
-	err = binding.Refuse(binding.NoAuthority, "issuer %s is neither an anchor nor a known, valid authority; its own record must come first", r.Issuer)
 	for _, a := range s.auths[r.Issuer] {
 		if a.rec.CheckTime(now) != nil {
 			continue
@@ -213,6 +212,9 @@ func (s *Store) support(r *binding.Record, now time.Time) (depth int, err error)
 			continue
 		}
 		return a.depth + 1, nil
+	}
+	if err == nil {
+		err = binding.Refuse(binding.NoAuthority, "issuer %s is neither an anchor nor a known, valid authority; its own record must come first", r.Issuer)
 	}
 	return 0, err
 }
