@@ -67,7 +67,9 @@ func (e *Engine) judgePushed(p *peer, raw []byte, digest binding.Digest, now tim
 	case code == binding.Duplicate || code == binding.Stale:
 		e.seen.add(digest)
 	case code == binding.NoAuthority || code == binding.Wider:
-		p.pull.hurry = true // it may know an authority that we do not
+		if l := &p.pull; !now.Before(l.nextHurry) {
+			l.hurry, l.nextHurry = true, now.Add(hurryGap) // it may know an authority that we do not
+		}
 	}
 }
 

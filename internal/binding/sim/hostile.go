@@ -115,6 +115,8 @@ func (l *liar) entries(leaf uint16) []byte {
 	b := l.noise(20 * store.EntryLen)
 	for e := b; len(e) > 0; e = e[store.EntryLen:] {
 		e[0], e[1], e[16] = byte(leaf>>4), byte(leaf<<4)|e[1]&15, 0
+		e[2] = byte((len(b) - len(e)) / store.EntryLen) // in ascending order, or it would be found out at once
+		e[1] = byte(leaf << 4)
 		if l.kind == liarForged {
 			d := binding.DigestOf(l.forged[0])
 			copy(e[24:], d[:])

@@ -206,6 +206,9 @@ func (n *network) connect(l *link) bool {
 	if l.up {
 		return true
 	}
+	if l.from.hostile != "" && l.to.hostile != "" {
+		return false // they spend themselves on the honest
+	}
 	now := n.time(n.now)
 	if l.to.act.connect(l.from, now) != nil {
 		return false
