@@ -242,14 +242,7 @@ func (e *Engine) review(now time.Time) {
 	}
 }
 
-func (e *Engine) summary() []byte {
-	roots := e.store.Roots()
-	b := make([]byte, 0, summaryLen)
-	for _, r := range roots {
-		b = append(b, r[:]...)
-	}
-	return encode(Summary, 0, b)
-}
+func (e *Engine) summary() []byte { return EncodeSummary(e.store.Roots()) }
 
 func (e *Engine) send(p *peer, msg []byte) {
 	p.queued += len(msg)

@@ -8,7 +8,7 @@ import (
 
 func small() Options {
 	o := DefaultOptions()
-	o.Managers, o.Bindings, o.Degree, o.Limit = 40, 4000, 6, 2*time.Minute
+	o.Managers, o.Bindings, o.Degree, o.Limit = 40, 2000, 6, 2*time.Minute
 	return o
 }
 
