@@ -78,6 +78,10 @@ type Store struct {
 	expiry    int64 // no record's time is over before this Unix second
 	log       *logFile
 	logErr    error
+	rewriting bool              // the file is written anew just now
+	since     []*binding.Record // admitted meanwhile
+
+	syncing sync.Mutex // Sync and Close: taken before mu
 }
 
 type issuerKey struct{ issuer, key binding.Key }
