@@ -33,5 +33,5 @@ func Sign(r Record, key ed25519.PrivateKey) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Parse(raw)
+	return Decode(raw)
 }

@@ -163,10 +163,18 @@ func (l *logFile) sync() error {
 
 // rewrite makes a file of these records and puts it in the place of the old one.
 func (l *logFile) rewrite(list []*binding.Record) error {
-	temp := filepath.Join(l.dir, logTemp)
-	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, size, err := l.writeTemp(list)
 	if err != nil {
-		return fmt.Errorf("binding store: %w", err)
+		return err
+	}
+	return l.install(f, size, nil)
+}
+
+// writeTemp writes a new file beside the old one and waits for the disk.
+func (l *logFile) writeTemp(list []*binding.Record) (*os.File, int64, error) {
+	f, err := os.OpenFile(filepath.Join(l.dir, logTemp), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, 0, fmt.Errorf("binding store: %w", err)
 	}
 	data := []byte(logMagic)
 	for _, r := range list {
@@ -176,8 +184,25 @@ func (l *logFile) rewrite(list []*binding.Record) error {
 	if err == nil {
 		err = f.Sync()
 	}
+	if err != nil {
+		f.Close()
+		return nil, 0, fmt.Errorf("binding store: %w", err)
+	}
+	return f, int64(len(data)), nil
+}
+
+// install appends what has come since and gives the new file the name of the old one.
+func (l *logFile) install(f *os.File, size int64, since []*binding.Record) error {
+	var data []byte
+	for _, r := range since {
+		data = append(data, frame(r.Raw())...)
+	}
+	_, err := f.Write(data)
+	if err == nil && len(data) > 0 {
+		err = f.Sync()
+	}
 	if err == nil {
-		err = os.Rename(temp, filepath.Join(l.dir, logName))
+		err = os.Rename(filepath.Join(l.dir, logTemp), filepath.Join(l.dir, logName))
 	}
 	if err == nil {
 		err = syncDir(l.dir)
@@ -189,7 +214,7 @@ func (l *logFile) rewrite(list []*binding.Record) error {
 	if l.f != nil {
 		l.f.Close()
 	}
-	l.f, l.size, l.pending = f, int64(len(data)), false
+	l.f, l.size, l.pending = f, size+int64(len(data)), false
 	return nil
 }
 

@@ -204,3 +204,24 @@ func TestOpenRefuses(t *testing.T) {
 		t.Errorf("no anchors: %v", err)
 	}
 }
+
+// TestAdmitWhileRewriting: what comes while the file is written anew is in the new one.
+func TestAdmitWhileRewriting(t *testing.T) {
+	dir, _, _ := smallLog(t, 3)
+	s, _ := open(t, dir)
+	s.mu.Lock()
+	list := s.list()
+	s.rewriting = true
+	s.mu.Unlock()
+	admit(t, s, sign(t, spec{by: "rir-a", to: "meanwhile", role: bm, prefixes: []string{"10.99.0.0/16"}}), binding.OK)
+	if err := s.compact(list); err != nil {
+		t.Fatal(err)
+	}
+	admit(t, s, sign(t, spec{by: "rir-a", to: "afterwards", role: bm, prefixes: []string{"10.98.0.0/16"}}), binding.OK)
+	s.Close()
+	again, rec := open(t, dir)
+	defer again.Close()
+	if rec.Loaded != 5 || rec.BytesCut != 0 {
+		t.Errorf("%+v, want all five", rec)
+	}
+}

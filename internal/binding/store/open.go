@@ -33,11 +33,9 @@ func Open(dir string, o Options, now time.Time) (*Store, Recovery, error) {
 	s.load(verifyAll(raws, &s.opts), now)
 	rec.Loaded, rec.Refused = s.count, len(raws)-s.count
 	s.log = log
-	if s.wasteful() {
-		if err := s.compact(); err != nil {
-			log.close()
-			return nil, rec, err
-		}
+	if err := s.Sync(); err != nil { // rewrites a wasteful file
+		log.close()
+		return nil, rec, err
 	}
 	return s, rec, nil
 }
@@ -94,24 +92,38 @@ func (s *Store) appendLog(r *binding.Record) {
 	if err := s.log.append(r.Raw()); err != nil {
 		s.logErr = fmt.Errorf("binding store: %w; the record counts, but is not on disk", err)
 	}
+	if s.rewriting {
+		s.since = append(s.since, r)
+	}
 }
 
 // Sync brings to disk what Admit has written, and rewrites the file if much of it
 // is superseded. Call it every second or so. What was admitted since the last
 // Sync survives the process's death, but not the machine's. It returns the
-// first error of writing since the last call.
+// first error of writing since the last call. Look-ups go on meanwhile.
 func (s *Store) Sync() error {
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	err := s.logErr
 	s.logErr = nil
 	if s.log == nil || err != nil {
+		s.mu.Unlock()
 		return err
 	}
 	if s.wasteful() {
-		return s.compact()
+		list := s.list()
+		s.rewriting = true
+		s.mu.Unlock()
+		return s.compact(list)
 	}
-	return s.log.sync()
+	f, pending := s.log.f, s.log.pending
+	s.log.pending = false
+	s.mu.Unlock()
+	if !pending {
+		return nil
+	}
+	return f.Sync()
 }
 
 // wasteful tells whether the file is worth rewriting.
@@ -122,16 +134,23 @@ func (s *Store) wasteful() bool {
 	return s.log.size-s.live > s.log.size/2
 }
 
-func (s *Store) compact() error {
-	list := make([]*binding.Record, 0, s.count)
-	for t := range s.trees {
-		s.trees[t].each(func(r *binding.Record) { list = append(list, r) })
+// compact writes a new file of list without the lock, and then what has come since.
+func (s *Store) compact(list []*binding.Record) error {
+	f, size, err := s.log.writeTemp(list)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since := s.since
+	s.since, s.rewriting = nil, false
+	if err != nil {
+		return err
 	}
-	return s.log.rewrite(list)
+	return s.log.install(f, size, since)
 }
 
 // Close syncs and closes the file. The store must not be used afterwards.
 func (s *Store) Close() error {
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.log == nil {

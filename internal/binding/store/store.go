@@ -78,6 +78,10 @@ type Store struct {
 	expiry    int64 // no record's time is over before this Unix second
 	log       *logFile
 	logErr    error
+	rewriting bool              // the file is written anew just now
+	since     []*binding.Record // admitted meanwhile
+
+	syncing sync.Mutex // Sync and Close: taken before mu
 }
 
 type issuerKey struct{ issuer, key binding.Key }
@@ -199,7 +203,6 @@ func (s *Store) support(r *binding.Record, now time.Time) (depth int, err error)
 		}
 		return 0, nil
 	}
-	err = binding.Refuse(binding.NoAuthority, "issuer %s is neither an anchor nor a known, valid authority; its own record must come first", r.Issuer)
 	for _, a := range s.auths[r.Issuer] {
 		if a.rec.CheckTime(now) != nil {
 			continue
@@ -213,6 +216,9 @@ func (s *Store) support(r *binding.Record, now time.Time) (depth int, err error)
 			continue
 		}
 		return a.depth + 1, nil
+	}
+	if err == nil {
+		err = binding.Refuse(binding.NoAuthority, "issuer %s is neither an anchor nor a known, valid authority; its own record must come first", r.Issuer)
 	}
 	return 0, err
 }

@@ -248,6 +248,10 @@ func (s *Store) Get(t int, slot binding.Slot, digest binding.Digest) *binding.Re
 func (s *Store) All() []*binding.Record {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	return s.list()
+}
+
+func (s *Store) list() []*binding.Record {
 	list := make([]*binding.Record, 0, s.count)
 	for t := range s.trees {
 		s.trees[t].each(func(r *binding.Record) { list = append(list, r) })
