@@ -35,6 +35,11 @@ static inline bool tg_foresee_flow(struct tg_worker *w, struct tg_item *it, enum
 
 	it->presence = tg_item_presence(w, &it->pkt, dir);
 	it->flow_dir = dir;
+	if (tg_host_is_syn(&it->pkt) && dir == TG_TO_SERVER) {
+		/* A flood's SYN has no flow: act will look, and need not wait then. */
+		tg_swap_prefetch(&w->flows.swap, it->presence);
+		return false;
+	}
 	if (!tg_swap_maybe(&w->flows.swap, it->presence))
 		return false;
 	key = tg_flow_key_of(&it->pkt, dir);
@@ -62,7 +67,11 @@ static inline struct tg_flow_entry *tg_flow_find(struct tg_worker *w, struct tg_
 	struct tg_flow_key key;
 
 	if (it->flow_lane < 0 || it->flow_dir != dir) {
-		it->presence = tg_item_presence(w, &it->pkt, dir);
+		if (it->flow_dir != dir) {
+			it->presence = tg_item_presence(w, &it->pkt, dir);
+			it->flow_dir = dir;
+			it->flow_lane = -1;
+		}
 		if (!tg_swap_maybe(&w->flows.swap, it->presence))
 			return NULL;
 		key = tg_flow_key_of(&it->pkt, dir);
@@ -215,7 +224,7 @@ static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, stru
 static inline bool tg_store_release(struct tg_worker *w, struct tg_flow *f, uint64_t owner,
 				    uint16_t client_port)
 {
-	struct tg_item it = {.flow_lane = -1, .cookie_lane = -1, .port = client_port};
+	struct tg_item it = {.flow_lane = -1, .cookie_lane = -1, .port = client_port, .flow_dir = 255};
 	bool any = false;
 
 	while ((it.m = tg_store_take(&w->store, owner))) {

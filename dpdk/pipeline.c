@@ -148,6 +148,7 @@ static inline void classify(struct tg_worker *w, struct tg_item *it, struct rte_
 	it->port = port;
 	it->id = 0;
 	it->cookie_lane = it->flow_lane = -1;
+	it->flow_dir = 255;
 	it->partial = (m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE;
 	it->todo = TG_TODO_OTHER;
 	it->pkt.l3_off = 0;

@@ -56,7 +56,7 @@ struct tg_item {
 	int16_t flow_lane;
 	uint8_t parse; /* enum tg_parse_result */
 	uint8_t todo;  /* enum tg_todo */
-	uint8_t flow_dir;   /* enum tg_direction that presence and flow_lane are for */
+	uint8_t flow_dir;   /* enum tg_direction that presence and flow_lane are for; 255: none */
 	bool to_service;    /* by port */
 	bool from_service;
 	bool options_ok;    /* of a SYN or ACK whose options have been read */
