@@ -160,7 +160,7 @@ static inline void tg_cookie_answer(struct tg_worker *w, struct tg_item *it, boo
 		return;
 	}
 	data = TG_DATA(m);
-	m->ol_flags = 0;
+	m->ol_flags &= TG_FLAGS_KEPT;
 	(void)tg_synack_write((struct tg_writer){data + it->pkt.l3_off, data + len}, &it->pkt,
 			      &it->answer, cookie);
 	tg_ethernet_reflect(data);
@@ -197,8 +197,9 @@ static inline void tg_case_syn(struct tg_worker *w, struct tg_item *it, bool liv
 
 	tg_count(w, it->id, TG_COUNT_syn);
 	if (TG_UNLIKELY(w->box->services[it->id].mode == TG_MODE_MONITOR)) {
-		tg_count(w, it->id, it->d.verdict == TG_DROP ? TG_COUNT_would_drop
-							     : TG_COUNT_would_answer);
+		if (it->d.verdict != TG_PASS)
+			tg_count(w, it->id, it->d.verdict == TG_DROP ? TG_COUNT_would_drop
+								     : TG_COUNT_would_answer);
 		tg_forward(w, it);
 	} else if (TG_UNLIKELY(it->d.verdict != TG_REPLY)) {
 		tg_count(w, it->id, it->d.counter);
@@ -258,7 +259,7 @@ static inline void tg_auth_other(struct tg_worker *w, struct tg_item *it, uint8_
 	const struct tg_packet *pkt = &it->pkt;
 	uint64_t source;
 
-	if (strategy == TG_STRATEGY_AUTH_WRONG ? !(pkt->flags & TG_TCP_RST) : !tg_host_is_ack(pkt)) {
+	if (strategy == TG_STRATEGY_AUTH_WRONG ? !(pkt->flags & TG_TCP_RST) : !tg_item_is_ack(it)) {
 		tg_forward(w, it);
 		return;
 	}
@@ -287,7 +288,7 @@ static inline void tg_auth_other(struct tg_worker *w, struct tg_item *it, uint8_
  * with other numbers, or NULL: the port may have been taken for a new connection. */
 static inline void tg_cookie_other(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
-	if (tg_host_is_ack(&it->pkt) && tg_case_verify(w, it)) {
+	if (tg_item_is_ack(it) && tg_case_verify(w, it)) {
 		tg_count(w, it->id, TG_COUNT_cookie_valid);
 		tg_flow_begin(w, it);
 		return;
@@ -300,7 +301,7 @@ static inline void tg_cookie_other(struct tg_worker *w, struct tg_item *it, stru
 		tg_flow_forward(w, it, &e->flow, TG_TO_SERVER);
 		return;
 	}
-	if (tg_host_is_ack(&it->pkt))
+	if (tg_item_is_ack(it))
 		tg_count(w, it->id, TG_COUNT_cookie_invalid);
 	tg_forward(w, it);
 }

@@ -36,13 +36,8 @@ struct tg_box *tg_box_copy(const struct tg_box *b)
 
 void tg_box_free(struct tg_box *b)
 {
-	if (b) {
-		volatile uint8_t *keys = (volatile uint8_t *)b->keys;
-		size_t i;
-
-		for (i = 0; i < sizeof(b->keys); i++)
-			keys[i] = 0;
-	}
+	if (b)
+		explicit_bzero(b->keys, sizeof(b->keys));
 	free(b);
 }
 

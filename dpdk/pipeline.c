@@ -127,7 +127,7 @@ static inline void classify_tcp(struct tg_worker *w, struct tg_item *it)
 		it->id = 0;
 	else if (syn)
 		tg_foresee_syn(w, it);
-	else if (!known && tg_host_is_ack(&it->pkt))
+	else if (!known && tg_item_is_ack(it))
 		tg_foresee_ack(w, it);
 }
 

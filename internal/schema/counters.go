@@ -80,9 +80,23 @@ const (
 	CounterFlowReack Counter = 36
 	// CounterIcmpTranslated: proxy: ICMP errors whose quoted header was translated.
 	CounterIcmpTranslated Counter = 37
+	// CounterStoreKept: dpdk: client segments kept until the server is ready.
+	CounterStoreKept Counter = 38
+	// CounterStoreFull: dpdk: client segments not kept because the pool is full; the client sends them again.
+	CounterStoreFull Counter = 39
+	// CounterStoreSent: dpdk: kept segments sent on to the server.
+	CounterStoreSent Counter = 40
+	// CounterStoreAged: dpdk: kept segments given up because the server was not ready in time.
+	CounterStoreAged Counter = 41
+	// CounterDropNoBuffer: dpdk: frames lost because no buffer was free.
+	CounterDropNoBuffer Counter = 42
+	// CounterDropNoRoute: dpdk: frames without a route, with a TTL used up, too long for the port, or not for this box.
+	CounterDropNoRoute Counter = 43
+	// CounterDropTxFull: dpdk: frames that a transmit queue did not take (it is full, or its link is down).
+	CounterDropTxFull Counter = 44
 
 	// NumCounters is how many counters there are.
-	NumCounters = 38
+	NumCounters = 45
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -124,4 +138,11 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"flow_older", "proxy: answers of the server about an older connection; it was reset and asked again"},
 	{"flow_reack", "proxy: SYN-ACKs that the server sent again, answered again"},
 	{"icmp_translated", "proxy: ICMP errors whose quoted header was translated"},
+	{"store_kept", "dpdk: client segments kept until the server is ready"},
+	{"store_full", "dpdk: client segments not kept because the pool is full; the client sends them again"},
+	{"store_sent", "dpdk: kept segments sent on to the server"},
+	{"store_aged", "dpdk: kept segments given up because the server was not ready in time"},
+	{"drop_no_buffer", "dpdk: frames lost because no buffer was free"},
+	{"drop_no_route", "dpdk: frames without a route, with a TTL used up, too long for the port, or not for this box"},
+	{"drop_tx_full", "dpdk: frames that a transmit queue did not take (it is full, or its link is down)"},
 }
