@@ -97,6 +97,8 @@ type Proxy struct {
 	MaxFlows       int           // translated connections of each family, seen within one period
 	MaxSources     int           // whitelisted sources, likewise
 	SourcePrefixV6 int           // whitelisted together
+	Plane          Plane
+	DPDK           DPDK
 }
 
 // FastPath says what a router forwards ahead of the kernel.

@@ -8,7 +8,7 @@ import (
 
 var topFields = []string{"role", "instance", "interfaces", "secret_file", "epoch", "key_horizon",
 	"on_stale_keys", "drain", "xdp_mode", "services",
-	"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6"}
+	"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6", "plane", "dpdk"}
 
 // laterRoles are words of the design that this version does not have yet.
 var laterRoles = []string{"edge", "server", "patrol", "border-manager", "filter-manager"}

@@ -15,7 +15,7 @@ const (
 	maxSwapPeriod = 24 * time.Hour
 )
 
-var proxyFields = []string{"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6"}
+var proxyFields = []string{"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6", "plane", "dpdk"}
 
 // proxy reads the fields of the top level that only a proxy has.
 func (r *reader) proxy(c *Config, fs map[string]field) {
@@ -59,6 +59,7 @@ func (r *reader) proxy(c *Config, fs map[string]field) {
 			}
 		}
 	}
+	r.dpdk(c, fs)
 	if f, there := fs["interfaces"]; there && p.Forwarding == ForwardBridge && len(c.Interfaces) != 2 {
 		r.fail(f.line, f.path, "a bridge has two ports, and %d are named; name two, or use forwarding: router", len(c.Interfaces))
 	}

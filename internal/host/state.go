@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"tidegate/internal/dpdk"
 	"tidegate/internal/keys"
 	"tidegate/internal/plane"
 	"tidegate/internal/version"
@@ -25,6 +26,8 @@ type state struct {
 	EpochNs    int64                    `json:"epoch_ns"`
 	KeyHorizon int64                    `json:"key_horizon_ns"`
 	Services   []stateService           `json:"services"`
+	DPDK       string                   `json:"dpdk,omitempty"`     // the program to be asked
+	LastKey    uint64                   `json:"last_key,omitempty"` // of plane: dpdk, when this was written
 }
 
 type stateService struct {
@@ -86,6 +89,7 @@ type Status struct {
 	KeysUntil  time.Time                `json:"keys_until"`
 	Services   []ServiceStatus          `json:"services"`
 	Global     map[string]uint64        `json:"global"`
+	DPDK       *dpdk.State              `json:"dpdk,omitempty"` // of plane: dpdk
 }
 
 var listenerNames = map[uint8]string{
@@ -112,6 +116,9 @@ func ReadStatus(opt Options, instance string) (*Status, error) {
 	var st state
 	if err := json.Unmarshal(text, &st); err != nil {
 		return nil, fmt.Errorf("state of instance %q: %w", instance, err)
+	}
+	if st.DPDK != "" {
+		return st.dpdkStatus(instance, opt.StateDir)
 	}
 	pinned, err := plane.OpenPinned(plane.PinDir(opt.BPFFS, instance))
 	if err != nil {
