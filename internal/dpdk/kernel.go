@@ -52,12 +52,53 @@ func KernelRoutes(interfaces []string) (routes []Route, err error) {
 			continue
 		}
 		mac, known := neighbours[r.LinkIndex][gw.Unmap()]
+		if !known { // the kernel, which forwards nothing, has no reason to ask by itself
+			_ = netlink.NeighSet(&netlink.Neigh{LinkIndex: r.LinkIndex, Family: familyOf(gw), IP: r.Gw,
+				Flags: netlink.NTF_USE, State: netlink.NUD_NONE})
+		}
 		prefix, ok := destination(r.Dst, gw.Unmap())
 		if known && ok {
 			routes = append(routes, Route{prefix, port, mac})
 		}
 	}
 	return routes, nil
+}
+
+func familyOf(a netip.Addr) int {
+	if a.Unmap().Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+// KeepNeighbours notes the neighbours of interfaces that somebody has set by hand, and
+// gives a function that sets them again: DPDK's af_packet driver sets a port's MAC
+// address when it starts, to what it is, and the kernel then forgets all of them.
+func KeepNeighbours(interfaces []string) (restore func() error, err error) {
+	var kept []netlink.Neigh
+	for _, name := range interfaces {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return nil, fmt.Errorf("interface %s: not found; see `ip link`", name)
+		}
+		list, err := netlink.NeighList(dev.Attrs().Index, netlink.FAMILY_ALL)
+		if err != nil {
+			return nil, fmt.Errorf("neighbours of %s: %w", name, err)
+		}
+		for _, n := range list {
+			if n.State&netlink.NUD_PERMANENT != 0 {
+				kept = append(kept, n)
+			}
+		}
+	}
+	return func() error {
+		for i := range kept {
+			if err := netlink.NeighSet(&kept[i]); err != nil {
+				return fmt.Errorf("neighbour %s: %w", kept[i].IP, err)
+			}
+		}
+		return nil
+	}, nil
 }
 
 // destination is a route's prefix; a default route may have none.

@@ -55,11 +55,20 @@ func (d *dpdkBox) start(ctx context.Context) (err error) {
 			}
 		}
 	}
+	restore := func() error { return nil }
+	if len(cfg.Proxy.DPDK.Devices) == 0 {
+		if restore, err = dpdk.KeepNeighbours(cfg.Interfaces); err != nil {
+			return err
+		}
+	}
 	socket := filepath.Join(d.opt.StateDir, cfg.Instance+".dpdk")
 	if d.proc, err = dpdk.Start(ctx, cfg, dpdkPrefix(cfg.Instance), socket, d.log); err != nil {
 		return err
 	}
-	if d.control, err = dpdk.Dial(socket); err != nil {
+	if d.control, err = dpdk.Dial(socket); err == nil {
+		err = restore()
+	}
+	if err != nil {
 		return errors.Join(err, d.proc.Stop())
 	}
 	d.numbers.Assign(cfg.Services)
