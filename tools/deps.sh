@@ -1,6 +1,6 @@
 #!/bin/bash
 # tools/deps.sh SET...   installs what the given sets need and this machine lacks.
-# Sets: build demo bench generate fuzz test. As root on a Debian system it
+# Sets: build demo bench generate fuzz dpdk test. As root on a Debian system it
 # installs through apt, only what is missing; otherwise it names what is
 # missing in one line and fails. Must never remove or upgrade a package.
 set -euo pipefail
@@ -17,6 +17,7 @@ native="gcc=gcc libc6-dev=/usr/include/stdio.h clang-19=clang-19
     python3=python3 libssl3=/usr/lib/$(uname -m)-linux-gnu/libcrypto.so.3"
 device="make=make dpkg-dev=dpkg-source qemu-system-arm=qemu-system-arm gcc-arm-none-eabi=arm-none-eabi-gcc
     libnewlib-arm-none-eabi=/usr/lib/arm-none-eabi/newlib/thumb/v7-m/nofp/libc_nano.a"
+dpdk="gcc=gcc make=make pkg-config=pkg-config libdpdk-dev=/usr/include/dpdk/rte_eal.h"
 
 wanted=
 for set in "$@"; do
@@ -24,9 +25,10 @@ for set in "$@"; do
     build) wanted+=" $build" ;;
     demo | bench) wanted+=" $build $lab" ;;
     generate) wanted+=" $build $bpf" ;;
-    fuzz) wanted+=" $build $native $device" ;;
-    test) wanted+=" $build $lab $bpf $native $device" ;;
-    *) echo "deps: no set named '$set'; use build, demo, bench, generate, fuzz or test" >&2 && exit 2 ;;
+    fuzz) wanted+=" $build $native $device $dpdk" ;;
+    dpdk) wanted+=" $dpdk" ;;
+    test) wanted+=" $build $lab $bpf $native $device $dpdk" ;;
+    *) echo "deps: no set named '$set'; use build, demo, bench, generate, fuzz, dpdk or test" >&2 && exit 2 ;;
     esac
 done
 

@@ -17,6 +17,7 @@ import (
 func newBenchCmd() *cobra.Command {
 	opt := bench.DefaultOptions()
 	var asJSON bool
+	var plots string
 	role := config.RoleHost
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -35,13 +36,17 @@ Needs root and an otherwise idle machine.`,
 			if role == config.RoleProxy {
 				return runProxyBench(ctx, cmd, opt, asJSON)
 			}
+			if role == roleDPDK {
+				return runDPDKBench(ctx, cmd, opt, asJSON, plots)
+			}
 			if role != config.RoleHost {
-				return usageErrorf("--role %q: want host or proxy", role)
+				return usageErrorf("--role %q: want host, proxy or dpdk", role)
 			}
 			return runBench(ctx, cmd, opt, asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&role, "role", role, "whose cost: host or proxy")
+	cmd.Flags().StringVar(&role, "role", role, "whose cost: host, proxy, or dpdk (a proxy on DPDK, in memory; needs no root)")
+	cmd.Flags().StringVar(&plots, "plots", "", "with --role dpdk: draw figures into this `DIRECTORY`, as SVG")
 	cmd.Flags().IntVar(&opt.Rounds, "rounds", opt.Rounds, "how often each program is measured")
 	cmd.Flags().IntVar(&opt.Frames, "frames", opt.Frames, "SYNs for each program and round")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on stdout")

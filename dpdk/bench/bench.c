@@ -286,29 +286,41 @@ static void measure_bursts(void)
 	}
 }
 
+/* The same on two cores at once, each with its own of everything. */
+static double both(enum what what, uint32_t other)
+{
+	rigs[1].what = what;
+	rigs[1].burst = 32;
+	rte_eal_remote_launch(run_slice, &rigs[1], other);
+	slice(what, 32);
+	rte_eal_wait_lcore(other);
+	return rigs[0].mpps + rigs[1].mpps;
+}
+
 static void measure_cores(void)
 {
-	static double one[ROUNDS_MAX], two[ROUNDS_MAX], over[ROUNDS_MAX];
-	uint32_t n, other = rte_get_next_lcore(-1, 1, 0);
+	static const enum what which[] = {MACSWAP, AUTH_FULL, AUTH_COOKIE, COOKIE};
+	static double one[4][ROUNDS_MAX], two[4][ROUNDS_MAX], over[4][ROUNDS_MAX];
+	uint32_t i, n, other = rte_get_next_lcore(-1, 1, 0);
 
 	if (other == RTE_MAX_LCORE) {
 		printf("  \"cores\": null,\n");
 		return;
 	}
 	for (n = 0; n < rounds; n++) {
-		one[n] = slice(COOKIE, 32);
-		rigs[1].what = COOKIE;
-		rigs[1].burst = 32;
-		rte_eal_remote_launch(run_slice, &rigs[1], other);
-		two[n] = slice(COOKIE, 32);
-		rte_eal_wait_lcore(other);
-		two[n] += rigs[1].mpps;
-		over[n] = two[n] / one[n];
+		for (i = 0; i < 4; i++) {
+			one[i][n] = slice(which[i], 32);
+			two[i][n] = both(which[i], other);
+			over[i][n] = two[i][n] / one[i][n];
+		}
 	}
-	printf("  \"cores\": {\"1\": ");
-	print_spread(one, ", \"2\": ");
-	print_spread(two, ", \"two_over_one\": ");
-	print_spread(over, "},\n");
+	printf("  \"cores\": {\n");
+	for (i = 0; i < 4; i++) {
+		printf("    \"%s\": {\"1\": ", names[which[i]]);
+		print_spread(one[i], ", \"2\": ");
+		print_spread(two[i], ", \"two_over_one\": ");
+		print_spread(over[i], i < 3 ? "},\n" : "}\n  },\n");
+	}
 }
 
 static void measure_hash(void)
@@ -332,12 +344,12 @@ static void measure_hash(void)
 				for (k = 0; k < 3; k++)
 					b.m[k][i] = tg_random(&state);
 			}
-			begin = rte_rdtsc();
+			begin = core_ns();
 			for (i = 0; i < turns; i++) {
 				way->run(&b);
 				sum += b.m[0][i % 64] = b.out[i % 64];
 			}
-			v[n] = (double)(rte_rdtsc() - begin) * 1e9 / (double)rte_get_tsc_hz() / turns / b.n;
+			v[n] = (double)(core_ns() - begin) / turns / b.n;
 		}
 		printf("%s\"%s\": ", first ? "" : ", ", way->name);
 		first = false;
