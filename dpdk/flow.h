@@ -185,7 +185,7 @@ static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, stru
 	struct tg_flow *f = &e->flow;
 	uint32_t service = f->service;
 	struct tg_segment s;
-	bool early = w->now_ms - f->syn_ms < TG_RETRY_MS, kept = false;
+	bool early = (uint16_t)(w->now_ms - f->syn_ms) < TG_RETRY_MS, kept = false;
 
 	s = tg_flow_syn(&it->pkt, f, false);
 	if (it->pkt.flags & TG_TCP_RST) {
@@ -203,7 +203,7 @@ static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, stru
 		return;
 	}
 	if (!early) {
-		f->syn_ms = w->now_ms;
+		f->syn_ms = (uint16_t)w->now_ms;
 		tg_count(w, service, TG_COUNT_flow_again);
 	}
 	if (w->box->how[service].first_data == TG_FIRST_STORE && tg_item_has_data(it)) {
@@ -284,7 +284,7 @@ static inline void tg_setup_older(struct tg_worker *w, struct tg_item *it, struc
 	struct tg_segment rst = tg_reset_for(&it->pkt), syn = tg_flow_syn(&it->pkt, f, true);
 
 	tg_count(w, f->service, TG_COUNT_flow_older);
-	f->syn_ms = w->now_ms;
+	f->syn_ms = (uint16_t)w->now_ms;
 	tg_segment_send_new(w, it, &rst);
 	tg_segment_send(w, it->m, it->port, &syn);
 }

@@ -27,6 +27,9 @@ struct tg_proxy_settings {
 	__u8 flows_gen;      /* the generation of presence bits that goes with `active` */
 	__u8 sources_gen;
 	__u8 pad[4];
+	struct tg_siphash_key cache_key; /* of the SYN cache's buckets and ISNs */
+	__u32 cache_mask;                /* its buckets - 1 */
+	__u8 pad2[4];
 };
 
 struct {
@@ -135,6 +138,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } tg_presence SEC(".maps");
+
+/* The SYN cache, core/syn_cache.h; userspace sets the number of buckets. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_half_bucket);
+} tg_halves SEC(".maps");
 
 static __always_inline const struct tg_proxy_settings *tg_proxy_get(void)
 {

@@ -71,7 +71,8 @@ func printProxyStatus(w io.Writer, st *host.Status) error {
 	for _, s := range st.Services {
 		c := s.Counters
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", s.Name, s.Mode, s.Strategy,
-			c["syn"], c["cookie_sent"]+c["challenge_sent"], c["cookie_valid"], c["cookie_invalid"],
+			c["syn"], c["cookie_sent"]+c["challenge_sent"]+c["cache_kept"]+c["cache_known"],
+			c["cookie_valid"]+c["cache_valid"], c["cookie_invalid"]+c["cache_invalid"],
 			c["forward_white"], c["white_added"], c["flow_opened"], c["flow_ready"], c["flow_closed"],
 			sumPrefix(c, "drop_"))
 	}

@@ -37,6 +37,7 @@ int main(int argc, char **argv)
 	failed += tg_test_synack();
 	failed += tg_test_filter();
 	failed += tg_test_translate();
+	failed += tg_test_syn_cache();
 	printf("core tests: %s (%d failed)\n", failed ? "FAIL" : "ok", failed);
 	return failed ? 1 : 0;
 }

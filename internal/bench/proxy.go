@@ -120,7 +120,7 @@ func (b *proxyBench) newProxy(strategy uint8, flows int) (*plane.Proxy, error) {
 // load fills the programs for port 80.
 func (b *proxyBench) load(strategy uint8, flows int, bridge [2]uint32) (*plane.Proxy, error) {
 	p, err := plane.LoadProxy(plane.ProxyOptions{Options: plane.Options{KeySlots: 1024},
-		Flows: flows, Sources: 1 << 17})
+		Flows: flows, Sources: 1 << 17, Halves: 1 << 16})
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (b *proxyBench) load(strategy uint8, flows int, bridge [2]uint32) (*plane.P
 		}
 	}
 	own := plane.ProxySettings{Salt: 0x0123456789abcdef, WhiteV6Mask: ^uint64(0), Bridge: bridge}
-	if strategy == plane.StrategyCookie {
+	if config.Strategies()[strategy].Translates() {
 		own.Flows = 1
 	}
 	err = errors.Join(

@@ -82,12 +82,16 @@ const (
 	StrategyAuthFull   Strategy = "auth-full"
 	StrategyAuthWrong  Strategy = "auth-wrong"
 	StrategyAuthTTL    Strategy = "auth-ttl"
+	StrategyCache      Strategy = "cache"
 )
 
 // Strategies lists all of them.
 func Strategies() []Strategy {
-	return []Strategy{StrategyCookie, StrategyAuthCookie, StrategyAuthFull, StrategyAuthWrong, StrategyAuthTTL}
+	return []Strategy{StrategyCookie, StrategyAuthCookie, StrategyAuthFull, StrategyAuthWrong, StrategyAuthTTL, StrategyCache}
 }
+
+// Translates says whether connections under this strategy are translated.
+func (s Strategy) Translates() bool { return s == StrategyCookie || s == StrategyCache }
 
 // Proxy is what only the role proxy has.
 type Proxy struct {
@@ -97,6 +101,7 @@ type Proxy struct {
 	MaxFlows       int           // translated connections of each family, seen within one period
 	MaxSources     int           // whitelisted sources, likewise
 	SourcePrefixV6 int           // whitelisted together
+	CacheEntries   int           // half-open connections that strategy cache remembers
 	Plane          Plane
 	DPDK           DPDK
 }

@@ -11,11 +11,13 @@ import (
 const (
 	minTable      = 1024
 	maxTable      = 1 << 24
+	maxCache      = 1 << 22 // 96 bytes each
 	minSwapPeriod = time.Second
 	maxSwapPeriod = 24 * time.Hour
 )
 
-var proxyFields = []string{"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6", "plane", "dpdk"}
+var proxyFields = []string{"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
+	"cache_entries", "plane", "dpdk"}
 
 // proxy reads the fields of the top level that only a proxy has.
 func (r *reader) proxy(c *Config, fs map[string]field) {
@@ -52,6 +54,7 @@ func (r *reader) proxy(c *Config, fs map[string]field) {
 		{"max_flows", &p.MaxFlows, minTable, maxTable},
 		{"max_sources", &p.MaxSources, minTable, maxTable},
 		{"source_prefix_v6", &p.SourcePrefixV6, 16, 64},
+		{"cache_entries", &p.CacheEntries, minTable, maxCache},
 	} {
 		if f, there := fs[v.name]; there {
 			if n, ok := r.number(f, v.lowest, v.highest); ok {

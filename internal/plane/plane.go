@@ -56,6 +56,7 @@ type Plane struct {
 
 	xdp, tc, sockops, iter *ebpf.Program
 	maps                   map[string]*ebpf.Map
+	sizes                  map[string]uint32 // entries of maps whose size is not the object's
 	links                  *attachments
 	filled                 tables // what SetServices has put into the maps
 	watching               bool   // sock_ops is attached and the socket filter is seeded
@@ -112,6 +113,7 @@ func (p *Plane) loadAll(programs []object) error {
 // loadOne loads one object; maps that an earlier object brought are shared.
 func (p *Plane) loadOne(spec *ebpf.CollectionSpec, name string, to **ebpf.Program) error {
 	replace := map[string]*ebpf.Map{}
+	p.sized(spec)
 	for mapName, ms := range spec.Maps {
 		if mapName == hostbpf.HostXdpMapTgKeys {
 			ms.MaxEntries = uint32(p.keySlots)
@@ -134,6 +136,15 @@ func (p *Plane) loadOne(spec *ebpf.CollectionSpec, name string, to **ebpf.Progra
 	}
 	coll.Close()
 	return nil
+}
+
+// sized gives maps the sizes that this plane wants.
+func (p *Plane) sized(spec *ebpf.CollectionSpec) {
+	for name, entries := range p.sizes {
+		if ms, ok := spec.Maps[name]; ok {
+			ms.MaxEntries = entries
+		}
+	}
 }
 
 // Programs gives the XDP and the TC program to tests and benchmarks.

@@ -80,23 +80,39 @@ const (
 	CounterFlowReack Counter = 36
 	// CounterIcmpTranslated: proxy: ICMP errors whose quoted header was translated.
 	CounterIcmpTranslated Counter = 37
+	// CounterCacheKept: proxy: SYNs kept in the SYN cache and answered.
+	CounterCacheKept Counter = 38
+	// CounterCacheKnown: proxy: SYNs that the SYN cache knew already; answered with the same SYN-ACK.
+	CounterCacheKnown Counter = 39
+	// CounterCacheEvicted: proxy: half-open connections that had to give their place in the SYN cache to newer ones.
+	CounterCacheEvicted Counter = 40
+	// CounterCacheBusy: proxy: SYNs dropped because other CPUs were writing in their bucket of the SYN cache.
+	CounterCacheBusy Counter = 41
+	// CounterCacheAgain: proxy: SYN-ACKs sent again out of the SYN cache because no ACK had come.
+	CounterCacheAgain Counter = 42
+	// CounterCacheValid: proxy: ACKs of a half-open connection in the SYN cache.
+	CounterCacheValid Counter = 43
+	// CounterCacheInvalid: proxy: ACKs that the SYN cache knows nothing of; forwarded to the server.
+	CounterCacheInvalid Counter = 44
+	// CounterCacheReset: proxy: half-open connections ended by the client's RST.
+	CounterCacheReset Counter = 45
 	// CounterStoreKept: dpdk: client segments kept until the server is ready.
-	CounterStoreKept Counter = 38
+	CounterStoreKept Counter = 46
 	// CounterStoreFull: dpdk: client segments not kept because the pool is full; the client sends them again.
-	CounterStoreFull Counter = 39
+	CounterStoreFull Counter = 47
 	// CounterStoreSent: dpdk: kept segments sent on to the server.
-	CounterStoreSent Counter = 40
+	CounterStoreSent Counter = 48
 	// CounterStoreAged: dpdk: kept segments given up because the server was not ready in time.
-	CounterStoreAged Counter = 41
+	CounterStoreAged Counter = 49
 	// CounterDropNoBuffer: dpdk: frames lost because no buffer was free.
-	CounterDropNoBuffer Counter = 42
+	CounterDropNoBuffer Counter = 50
 	// CounterDropNoRoute: dpdk: frames without a route, with a TTL used up, too long for the port, or not for this box.
-	CounterDropNoRoute Counter = 43
+	CounterDropNoRoute Counter = 51
 	// CounterDropTxFull: dpdk: frames that a transmit queue did not take (it is full, or its link is down).
-	CounterDropTxFull Counter = 44
+	CounterDropTxFull Counter = 52
 
 	// NumCounters is how many counters there are.
-	NumCounters = 45
+	NumCounters = 53
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -138,6 +154,14 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"flow_older", "proxy: answers of the server about an older connection; it was reset and asked again"},
 	{"flow_reack", "proxy: SYN-ACKs that the server sent again, answered again"},
 	{"icmp_translated", "proxy: ICMP errors whose quoted header was translated"},
+	{"cache_kept", "proxy: SYNs kept in the SYN cache and answered"},
+	{"cache_known", "proxy: SYNs that the SYN cache knew already; answered with the same SYN-ACK"},
+	{"cache_evicted", "proxy: half-open connections that had to give their place in the SYN cache to newer ones"},
+	{"cache_busy", "proxy: SYNs dropped because other CPUs were writing in their bucket of the SYN cache"},
+	{"cache_again", "proxy: SYN-ACKs sent again out of the SYN cache because no ACK had come"},
+	{"cache_valid", "proxy: ACKs of a half-open connection in the SYN cache"},
+	{"cache_invalid", "proxy: ACKs that the SYN cache knows nothing of; forwarded to the server"},
+	{"cache_reset", "proxy: half-open connections ended by the client's RST"},
 	{"store_kept", "dpdk: client segments kept until the server is ready"},
 	{"store_full", "dpdk: client segments not kept because the pool is full; the client sends them again"},
 	{"store_sent", "dpdk: kept segments sent on to the server"},

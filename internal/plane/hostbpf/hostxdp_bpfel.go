@@ -15,7 +15,7 @@ import (
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [38]uint64
+	Count [46]uint64
 }
 
 type HostXdpTgEpochKey struct {

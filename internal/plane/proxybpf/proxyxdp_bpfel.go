@@ -19,7 +19,8 @@ type ProxyXdpTgFlow struct {
 	TsDelta      uint32
 	ClientIsn    uint32
 	ClientTsval  uint32
-	SynMs        uint32
+	SynMs        uint16
+	ClientMss    uint16
 	ClientWindow uint16
 	OptionBits   uint16
 	Service      uint16
@@ -71,6 +72,13 @@ type ProxyXdpTgProxySettings struct {
 	FlowsGen    uint8
 	SourcesGen  uint8
 	Pad         [4]uint8
+	CacheKey    struct {
+		_  structs.HostLayout
+		K0 uint64
+		K1 uint64
+	}
+	CacheMask uint32
+	Pad2      [4]uint8
 }
 
 // Names of all BPF objects in the ELF.
@@ -84,6 +92,7 @@ const (
 	ProxyXdpMapTgDevices    = "tg_devices"
 	ProxyXdpMapTgFlows4     = "tg_flows4"
 	ProxyXdpMapTgFlows6     = "tg_flows6"
+	ProxyXdpMapTgHalves     = "tg_halves"
 	ProxyXdpMapTgKeys       = "tg_keys"
 	ProxyXdpMapTgMacs       = "tg_macs"
 	ProxyXdpMapTgPorts      = "tg_ports"
@@ -154,6 +163,7 @@ type ProxyXdpMapSpecs struct {
 	TgDevices    *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgFlows4     *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6     *ebpf.MapSpec `ebpf:"tg_flows6"`
+	TgHalves     *ebpf.MapSpec `ebpf:"tg_halves"`
 	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgMacs       *ebpf.MapSpec `ebpf:"tg_macs"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
@@ -200,6 +210,7 @@ type ProxyXdpMaps struct {
 	TgDevices    *ebpf.Map `ebpf:"tg_devices"`
 	TgFlows4     *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6     *ebpf.Map `ebpf:"tg_flows6"`
+	TgHalves     *ebpf.Map `ebpf:"tg_halves"`
 	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
 	TgMacs       *ebpf.Map `ebpf:"tg_macs"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
@@ -222,6 +233,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgDevices,
 		m.TgFlows4,
 		m.TgFlows6,
+		m.TgHalves,
 		m.TgKeys,
 		m.TgMacs,
 		m.TgPorts,
