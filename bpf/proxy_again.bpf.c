@@ -38,9 +38,9 @@ static long tg_again_look(__u64 turn, void *arg)
 
 		if (!tg_half_is_due(head, w->tick))
 			continue;
-		if (tg_half_swap(&b->heads[i], head, head + TG_HALF_SENT_ONE)) {
+		w->head = tg_half_again(head, w->tick);
+		if (tg_half_swap(&b->heads[i], head, w->head)) {
 			w->slot = i;
-			w->head = head + TG_HALF_SENT_ONE;
 			return 1; /* this bucket may have more: it is where to go on */
 		}
 	}

@@ -3,7 +3,8 @@
  * TC ingress (TCX), proxy role: a server's answer to a connection that is being
  * set up. Two packets come of one here, which XDP cannot do: the ACK that the
  * server waits for and the window that the client waits for; or, if the server
- * thinks of an older connection, a RST and the SYN again.
+ * thinks of an older connection or was only asked what it knows, a RST and the SYN
+ * again.
  *
  * Must never: touch a packet of any other kind. The XDP program has taken those
  * that are translated; what arrives here and is not of a flow in set-up goes on.
@@ -81,68 +82,211 @@ static __always_inline int tg_skb_onwards(struct __sk_buff *skb)
 			    0);
 }
 
-/* Notes what the server's options are, where that is news. */
-static __always_inline void tg_setup_learn(const struct tg_packet *pkt, const struct tg_flow *f,
-					   const struct tg_tcp_options *o)
+/* The port towards the client, whose MAC addresses it puts into the frame; 0 if only
+ * the kernel knows. `s` is the segment in hand. */
+__attribute__((noinline)) int tg_skb_way(struct __sk_buff *skb, const struct tg_segment *s)
 {
-	__u32 id = f->service;
-	struct tg_learned *l = bpf_map_lookup_elem(&tg_answers, &id);
-	struct tg_learned next;
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	struct bpf_fib_lookup fib = {.l4_protocol = TG_IPPROTO_TCP};
+	__u8 *data;
 
-	if (!l)
-		return;
-	next = tg_learn(*l, pkt->family, f, o);
-	if (next.mss_v4 != l->mss_v4 || next.mss_v6 != l->mss_v6 || next.wscale != l->wscale ||
-	    next.sack != l->sack || next.timestamps != l->timestamps || next.known != l->known)
-		*l = next;
+	if (!s || !proxy)
+		return 0;
+	if (proxy->bridge[0])
+		return (int)(skb->ifindex == proxy->bridge[0] ? proxy->bridge[1] : proxy->bridge[0]);
+	fib.ifindex = skb->ifindex;
+	if (s->family == 4) {
+		fib.family = TG_AF_INET;
+		fib.ipv4_src = s->src.w[0];
+		fib.ipv4_dst = s->dst.w[0];
+	} else {
+		fib.family = TG_AF_INET6;
+		__builtin_memcpy(fib.ipv6_src, s->src.w, 16);
+		__builtin_memcpy(fib.ipv6_dst, s->dst.w, 16);
+	}
+	if (bpf_fib_lookup(skb, &fib, sizeof(fib), 0) != BPF_FIB_LKUP_RET_SUCCESS ||
+	    bpf_skb_pull_data(skb, TG_ETH_HDR_LEN))
+		return 0;
+	data = (void *)(long)skb->data;
+	if (data + TG_ETH_HDR_LEN > (__u8 *)(long)skb->data_end)
+		return 0;
+	__builtin_memcpy(data, fib.dmac, 6);
+	__builtin_memcpy(data + 6, fib.smac, 6);
+	return (int)fib.ifindex;
 }
 
-/* The server has accepted. */
-static __always_inline int tg_setup_ready(struct __sk_buff *skb, const struct tg_packet *pkt,
-					  struct tg_flow *f, struct tg_counter_row *row)
-{
-	struct tg_tcp_options o = {};
-	struct tg_segment ack, window;
-	struct tg_flow ready = *f;
-	__be16 field;
+#define TG_DUPLICATES 3 /* what makes a sender believe in a loss: RFC 5681 section 3.2 */
 
-	if (!tg_skb_options(skb, pkt, &o) ||
-	    bpf_skb_load_bytes(skb, pkt->l4_off + 14, &field, sizeof(field)))
+/* Sends the window in hand and, behind it, the same three times more: the client has
+ * data outstanding that never arrived, and duplicate ACKs are how a receiver says so. */
+static __always_inline int tg_skb_notify(struct __sk_buff *skb, const struct tg_segment *window,
+					 struct tg_counter_row *row)
+{
+	int i, way = tg_skb_way(skb, window);
+
+	if (!way)
+		return tg_skb_onwards(skb);
+	for (i = 0; i < TG_DUPLICATES; i++)
+		if (bpf_clone_redirect(skb, (__u32)way, 0))
+			break;
+	if (row)
+		tg_count(row, TG_COUNT_flow_notified);
+	return bpf_redirect((__u32)way, 0);
+}
+
+/* Notes what the server gives when it is offered everything, or does not give any
+ * more. */
+static __always_inline void tg_setup_learn(const struct tg_packet *pkt, const struct tg_tcp_options *o)
+{
+	struct tg_server_key key = tg_server_key(pkt, true);
+	struct tg_learned l = tg_learn(pkt, o, tg_now_ms());
+
+	bpf_map_update_elem(&tg_servers, &key, &l, BPF_ANY);
+}
+
+/* What is to be done with a server's answer. Each is a function of its own that is
+ * called by the program itself: stacks of nested functions add up. */
+enum tg_step {
+	TG_STEP_NONE, /* the packet goes on as it is */
+	TG_STEP_DROP,
+	TG_STEP_ACCEPT,
+	TG_STEP_NOTIFY, /* accept, and tell the client that its data were lost */
+	TG_STEP_RENEW,
+	TG_STEP_MISMATCH,
+};
+
+/* The server has another connection in mind, or was only asked: it is reset, and
+ * has a SYN of this connection next. */
+__attribute__((noinline)) int tg_setup_renew(struct __sk_buff *skb, const struct tg_packet *pkt)
+{
+	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
+	struct tg_segment s;
+	struct tg_flow copy;
+
+	if (!f)
 		return TCX_DROP;
-	tg_setup_learn(pkt, &ready, &o);
-	tg_flow_ready(&ready, pkt, &o);
-	ack = tg_flow_ack(pkt, &ready, &o);
-	window = tg_flow_window(pkt, &ready, &o, tg_swap16(field));
-	*f = ready;
-	tg_count(row, TG_COUNT_flow_ready);
-	if (tg_skb_put(skb, &ack) || !tg_skb_send_back(skb) || tg_skb_put(skb, &window))
+	f->flags &= ~TG_FLOW_ASKS;
+	f->syn_ms = (__u16)tg_now_ms();
+	copy = *f;
+	s = tg_reset_for(pkt);
+	if (tg_skb_put(skb, &s) || !tg_skb_send_back(skb))
+		return TCX_DROP;
+	s = tg_flow_syn(pkt, &copy, true);
+	if (tg_skb_put(skb, &s))
+		return TCX_DROP;
+	return bpf_redirect(skb->ifindex, 0);
+}
+
+/* The server no longer gives what the client was told that it would: both are
+ * reset, and the next client is told better. */
+__attribute__((noinline)) int tg_setup_mismatch(struct __sk_buff *skb, const struct tg_packet *pkt)
+{
+	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
+	struct tg_server_key key;
+	struct tg_segment s;
+	struct tg_flow copy;
+
+	if (!f)
+		return TCX_DROP;
+	copy = *f;
+	key = tg_server_key(pkt, true);
+	if (!(copy.flags & TG_FLOW_ASKS)) /* else it has just been learned */
+		bpf_map_delete_elem(&tg_servers, &key);
+	tg_flow_remove(pkt, TG_TO_CLIENT);
+	s = tg_reset_for(pkt);
+	if (tg_skb_put(skb, &s) || !tg_skb_send_back(skb))
+		return TCX_DROP;
+	s = tg_flow_refusal(pkt, &copy);
+	if (tg_skb_put(skb, &s))
 		return TCX_DROP;
 	return tg_skb_onwards(skb);
 }
 
-/* The server answered out of an older connection of the same addresses and
- * ports. A client would reset that and ask again: so it is done for it. */
-static __always_inline int tg_setup_older(struct __sk_buff *skb, const struct tg_packet *pkt,
-					  struct tg_flow *f, struct tg_counter_row *row)
+/* The server has accepted for good. */
+__attribute__((noinline)) int tg_setup_accept(struct __sk_buff *skb, const struct tg_packet *pkt,
+					      __u32 step)
 {
-	struct tg_segment rst = tg_reset_for(pkt), syn = tg_flow_syn(pkt, f, true);
+	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
+	struct tg_counter_row *row;
+	struct tg_tcp_options o = {};
+	struct tg_segment s;
+	struct tg_flow ready;
+	__be16 field;
 
-	tg_count(row, TG_COUNT_flow_older);
-	f->syn_ms = (__u16)tg_now_ms();
-	if (tg_skb_put(skb, &rst) || !tg_skb_send_back(skb) || tg_skb_put(skb, &syn))
+	if (!f || !tg_skb_options(skb, pkt, &o) ||
+	    bpf_skb_load_bytes(skb, pkt->l4_off + 14, &field, sizeof(field)))
 		return TCX_DROP;
-	return bpf_redirect(skb->ifindex, 0);
+	row = tg_counter_row_get(f->service);
+	ready = *f;
+	tg_flow_ready(&ready, pkt, &o);
+	*f = ready;
+	if (row)
+		tg_count(row, TG_COUNT_flow_ready);
+	s = tg_flow_ack(pkt, &ready, &o);
+	if (tg_skb_put(skb, &s) || !tg_skb_send_back(skb))
+		return TCX_DROP;
+	s = tg_flow_window(pkt, &ready, &o, tg_swap16(field));
+	if (tg_skb_put(skb, &s))
+		return TCX_DROP;
+	return step == TG_STEP_NOTIFY ? tg_skb_notify(skb, &s, row) : tg_skb_onwards(skb);
+}
+
+/* The server's SYN-ACK to our SYN: what it gives, and what follows. */
+static __always_inline enum tg_step tg_setup_synack(struct __sk_buff *skb, const struct tg_packet *pkt,
+						    const struct tg_flow *f,
+						    struct tg_counter_row *row)
+{
+	__u32 id = f->service;
+	const struct tg_proxy_service *how = bpf_map_lookup_elem(&tg_strategies, &id);
+	struct tg_tcp_options o = {};
+
+	if (!how || !tg_skb_options(skb, pkt, &o))
+		return TG_STEP_DROP;
+	if (f->flags & TG_FLOW_ASKS) {
+		tg_setup_learn(pkt, &o);
+		tg_count(row, TG_COUNT_server_asked);
+	}
+	switch (tg_flow_agreement(f, pkt, &o, how->fixed)) {
+	case TG_GIVES_LESS:
+		tg_count(row, TG_COUNT_flow_mismatch);
+		return TG_STEP_MISMATCH;
+	case TG_GIVES_MORE:
+		return TG_STEP_RENEW;
+	default:
+		return how->first_data == TG_FIRST_DATA_NOTIFY && f->flags & TG_FLOW_HEARD
+			       ? TG_STEP_NOTIFY : TG_STEP_ACCEPT;
+	}
+}
+
+__attribute__((noinline)) int tg_setup_step(struct __sk_buff *skb, const struct tg_packet *pkt)
+{
+	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
+	struct tg_counter_row *row;
+
+	if (!f || f->state != TG_FLOW_SETUP)
+		return TG_STEP_NONE;
+	row = tg_counter_row_get(f->service);
+	if (!row)
+		return TG_STEP_NONE;
+	switch (tg_setup_judge(pkt, f)) {
+	case TG_SETUP_READY:
+		return tg_setup_synack(skb, pkt, f, row);
+	case TG_SETUP_OTHER:
+		tg_count(row, TG_COUNT_flow_older);
+		return TG_STEP_RENEW;
+	default:
+		return TG_STEP_NONE;
+	}
 }
 
 SEC("tc")
 int tg_proxy_tc(struct __sk_buff *skb)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
-	struct tg_counter_row *row;
 	struct tg_packet pkt = {};
 	const __u8 *data, *end;
-	struct tg_flow *f;
 	__u32 need;
+	int step;
 
 	if (!proxy || !proxy->flows)
 		return TCX_NEXT;
@@ -159,17 +303,17 @@ int tg_proxy_tc(struct __sk_buff *skb)
 	if (tg_packet_parse(&pkt, data, end) != TG_PARSE_TCP ||
 	    !tg_port_is_protected(TG_SRC_PORT_BE(&pkt)))
 		return TCX_NEXT;
-	f = tg_flow_find(&pkt, TG_TO_CLIENT);
-	if (!f || f->state != TG_FLOW_SETUP)
-		return TCX_NEXT;
-	row = tg_counter_row_get(f->service);
-	if (!row)
-		return TCX_NEXT;
-	switch (tg_setup_judge(&pkt, f)) {
-	case TG_SETUP_READY:
-		return tg_setup_ready(skb, &pkt, f, row);
-	case TG_SETUP_OTHER:
-		return tg_setup_older(skb, &pkt, f, row);
+	step = tg_setup_step(skb, &pkt);
+	switch (step) {
+	case TG_STEP_ACCEPT:
+	case TG_STEP_NOTIFY:
+		return tg_setup_accept(skb, &pkt, step);
+	case TG_STEP_RENEW:
+		return tg_setup_renew(skb, &pkt);
+	case TG_STEP_MISMATCH:
+		return tg_setup_mismatch(skb, &pkt);
+	case TG_STEP_DROP:
+		return TCX_DROP;
 	default:
 		return TCX_NEXT;
 	}

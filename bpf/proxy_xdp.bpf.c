@@ -37,6 +37,8 @@ static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet 
 		tg_count(row, TG_COUNT_flow_closed);
 		return tg_segment_send(ctx, pkt, &s);
 	}
+	if (pkt->l4_len > pkt->tcp_hdr_len)
+		f->flags |= TG_FLOW_HEARD;
 	now = tg_now_ms();
 	if ((__u16)(now - f->syn_ms) < TG_RETRY_MS) {
 		tg_count(row, TG_COUNT_flow_early);
@@ -152,7 +154,7 @@ __attribute__((noinline)) int tg_case_handle(struct xdp_md *ctx, struct tg_packe
 		f = tg_flow_find(pkt, TG_TO_SERVER);
 	live = f && f->state == TG_FLOW_READY && !(f->flags & TG_FLOW_CLOSED);
 	if (tg_host_is_syn(pkt))
-		return tg_case_syn(ctx, pkt, parse, live, settings, svc, how->strategy, id, row);
+		return tg_case_syn(ctx, pkt, parse, live, svc, how->strategy, id, row);
 	if (svc->mode == TG_MODE_MONITOR)
 		return tg_forward(ctx, pkt);
 	if (how->strategy == TG_STRATEGY_CACHE)
@@ -200,7 +202,8 @@ __attribute__((noinline)) int tg_proxy_tcp(struct xdp_md *ctx, const struct tg_p
 	}
 	if (to_service)
 		return TG_NEXT_CASE;
-	return from_service || proxy->forward_all ? tg_forward(ctx, pkt) : XDP_PASS;
+	/* Nobody else forwards for a bridge. */
+	return from_service || proxy->forward_all || proxy->bridge[0] ? tg_forward(ctx, pkt) : XDP_PASS;
 }
 
 /* A router takes only what is addressed to it: a port may be promiscuous. */
@@ -240,10 +243,16 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 
 		if (verdict == TG_NEXT_CASE)
 			verdict = tg_case_handle(ctx, &pkt, result);
+		if (TG_NEXT_WHAT(verdict) == TG_NEXT_AUTH_SYN)
+			verdict = tg_auth_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+		if (TG_NEXT_WHAT(verdict) == TG_NEXT_COOKIE_SYN)
+			return tg_cookie_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_SYN)
 			return tg_cache_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_OTHER)
 			verdict = tg_cache_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+		if (verdict == TG_NEXT_BEGIN)
+			return tg_flow_begin(ctx, &pkt);
 		if (TG_UNLIKELY(verdict >= TG_NEXT_SETUP_CLIENT))
 			return tg_flow_setup(ctx, &pkt, verdict == TG_NEXT_SETUP_CLIENT
 								? TG_TO_SERVER : TG_TO_CLIENT);

@@ -18,6 +18,7 @@
 
 #include "host.h"
 #include "segment.h"
+#include "servers.h"
 #include "syn_cache.h"
 #include "translate.h"
 
@@ -36,30 +37,20 @@ TG_INLINE bool tg_strategy_translates(uint32_t strategy)
 	return strategy == TG_STRATEGY_COOKIE || strategy == TG_STRATEGY_CACHE;
 }
 
+/* When clients may send their first data, which has nowhere to go before the
+ * server is there. */
+enum tg_first_data {
+	TG_FIRST_DATA_ZERO_WINDOW = 0, /* not before: the SYN-ACK's window is zero */
+	TG_FIRST_DATA_NOTIFY = 1,      /* at once; it is lost, and they are told so */
+};
+
 /* What the proxy knows of a service beside struct tg_service. Map ABI. */
 struct tg_proxy_service {
-	uint8_t strategy; /* enum tg_strategy */
-	uint8_t pad[3];
+	uint8_t strategy;   /* enum tg_strategy */
+	uint8_t first_data; /* enum tg_first_data */
+	uint8_t fixed;      /* enum tg_fixed, or-ed */
+	uint8_t pad;
 };
-
-/* What the servers of a service have answered to the options of our SYNs, so that
- * clients are told the same. Map ABI. */
-enum tg_learned_what {
-	TG_LEARNED_MSS4 = 1,
-	TG_LEARNED_MSS6 = 2,
-	TG_LEARNED_WSCALE = 4,
-	TG_LEARNED_SACK = 8,
-	TG_LEARNED_TIMESTAMPS = 16,
-};
-
-struct tg_learned {
-	uint16_t mss_v4, mss_v6;
-	uint8_t wscale; /* TG_WSCALE_NONE: none though we offered one */
-	uint8_t sack;
-	uint8_t timestamps;
-	uint8_t known; /* enum tg_learned_what, or-ed: what has been asked and answered */
-};
-_Static_assert(sizeof(struct tg_learned) == 8, "map ABI");
 
 /* Flow tables: the client's side first. Ports as the client sends them. */
 struct tg_flow_key4 {
@@ -272,24 +263,29 @@ TG_INLINE struct tg_flow tg_flow_of_half(const struct tg_half *h, const struct t
 	};
 }
 
-/* The SYN to the server, in the client's name: same ISN, same options. `pkt` is
- * a packet of the client, or, with `back`, one of the server. */
+/* The SYN to the server, in the client's name: same ISN, same options; all there are,
+ * if the server is asked (TG_FLOW_ASKS): then what the client did not agree on says
+ * anything. `pkt` is a packet of the client, or, with `back`, one of the server. */
 TG_INLINE struct tg_segment tg_flow_syn(const struct tg_packet *pkt, const struct tg_flow *f,
 					bool back)
 {
-	bool ts = f->flags & TG_FLOW_TS;
+	bool ts = f->flags & TG_FLOW_TS, asks = f->flags & TG_FLOW_ASKS;
 	struct tg_agreed agreed = tg_cookie_agreed(pkt->family, f->option_bits, ts);
+	bool ecn = agreed.ecn_ok || asks;
 
+	if (asks && agreed.wscale == TG_WSCALE_NONE)
+		agreed.wscale = 0;
 	return (struct tg_segment){
 		.src = back ? pkt->dst : pkt->src,
 		.dst = back ? pkt->src : pkt->dst,
 		.ports = back ? pkt->ports << 16 | pkt->ports >> 16 : pkt->ports,
 		.seq = f->client_isn,
 		.l3_off = pkt->l3_off,
-		.options = {.mss = f->client_mss, .wscale = agreed.wscale, .sack_ok = agreed.sack_ok,
-			    .ts_ok = ts, .tsval = f->client_tsval},
+		.options = {.mss = f->client_mss, .wscale = agreed.wscale,
+			    .sack_ok = agreed.sack_ok || asks, .ts_ok = ts || asks,
+			    .tsval = f->client_tsval},
 		.window = f->client_window,
-		.flags = TG_TCP_SYN | (agreed.ecn_ok ? TG_TCP_ECE | TG_TCP_CWR : 0),
+		.flags = TG_TCP_SYN | (ecn ? TG_TCP_ECE | TG_TCP_CWR : 0),
 		.kind = TG_SEGMENT_HANDSHAKE,
 		.family = pkt->family,
 		.ttl = 64,
@@ -319,31 +315,29 @@ TG_INLINE enum tg_setup_event tg_setup_judge(const struct tg_packet *pkt, const 
 	return ours ? TG_SETUP_IGNORE : TG_SETUP_OTHER;
 }
 
-/* Learns from a server's SYN-ACK. An option tells something only if our SYN had
- * it; an MSS always does. `f` is the flow in set-up. */
-TG_INLINE struct tg_learned tg_learn(struct tg_learned l, uint8_t family, const struct tg_flow *f,
-				     const struct tg_tcp_options *o)
-{
-	uint16_t mss = o->mss ? o->mss : family == 4 ? 536 : 1220; /* RFC 9293 section 3.7.1 */
+/* How what the server gives agrees with what the client has been told. `fixed` is
+ * the service's: a window scale told by the configuration is translated whatever
+ * the server says. */
+enum tg_agreement {
+	TG_AGREES,
+	TG_GIVES_MORE, /* after a SYN that asked; the connection needs a SYN of its own */
+	TG_GIVES_LESS, /* the client uses what its server does not understand */
+};
 
-	if (family == 4)
-		l.mss_v4 = mss;
-	else
-		l.mss_v6 = mss;
-	l.known |= family == 4 ? TG_LEARNED_MSS4 : TG_LEARNED_MSS6;
-	if ((f->option_bits >> 3 & 15) != TG_WSCALE_NONE) {
-		l.wscale = o->wscale;
-		l.known |= TG_LEARNED_WSCALE;
-	}
-	if (f->option_bits >> 7 & 1) {
-		l.sack = o->sack_ok;
-		l.known |= TG_LEARNED_SACK;
-	}
-	if (f->flags & TG_FLOW_TS) {
-		l.timestamps = o->ts_ok;
-		l.known |= TG_LEARNED_TIMESTAMPS;
-	}
-	return l;
+TG_INLINE enum tg_agreement tg_flow_agreement(const struct tg_flow *f, const struct tg_packet *synack,
+					      const struct tg_tcp_options *o, uint8_t fixed)
+{
+	struct tg_agreed told = tg_cookie_agreed(synack->family, f->option_bits, f->flags & TG_FLOW_TS);
+	bool scale = told.wscale != TG_WSCALE_NONE, scales = o->wscale != TG_WSCALE_NONE;
+	bool ecn = tg_synack_gives_ecn(synack);
+
+	if ((told.sack_ok && !o->sack_ok) || (told.ts_ok && !o->ts_ok) || (told.ecn_ok && !ecn) ||
+	    (scale && !scales && !(fixed & TG_FIXED_WSCALE)))
+		return TG_GIVES_LESS;
+	if (!(f->flags & TG_FLOW_ASKS))
+		return TG_AGREES; /* what was not offered it cannot give */
+	return (o->sack_ok && !told.sack_ok) || (o->ts_ok && !told.ts_ok) || (ecn && !told.ecn_ok) ||
+	       (scales && !scale) ? TG_GIVES_MORE : TG_AGREES;
 }
 
 /* Turns a flow that is being set up into one that translates. `o` are the
@@ -365,6 +359,7 @@ TG_INLINE void tg_flow_ready(struct tg_flow *f, const struct tg_packet *synack,
 			f->ts_delta = 0; /* the server sends none, and looks at none */
 	}
 	f->server_isn = synack->seq;
+	f->flags &= TG_FLOW_TS;
 	f->state = TG_FLOW_READY;
 }
 

@@ -211,6 +211,25 @@ TG_INLINE bool tg_half_is_due(uint64_t head, uint32_t tick)
 	       tg_half_age(head, tick) >= ((1U << sent) - 1) * TG_HALF_SECOND;
 }
 
+/* The head once the SYN-ACK has been sent again. What was missed because nobody looked
+ * for some time is not made up for. */
+TG_INLINE uint64_t tg_half_again(uint64_t head, uint32_t tick)
+{
+	uint32_t i;
+
+	for (i = 0; i < TG_HALF_SENDS && tg_half_is_due(head, tick); i++)
+		head += TG_HALF_SENT_ONE;
+	return head;
+}
+
+/* The head of a connection that has been completed: its place is free to take and
+ * nothing is sent again; but its ACK is still known, in case the plane had no room
+ * for the connection this time. */
+TG_INLINE uint64_t tg_half_done(uint64_t head, uint32_t tick)
+{
+	return tg_half_head(head, tick - TG_HALF_LIFE, TG_HALF_SENDS);
+}
+
 /* Fills a body. `offered` are the SYN's options, `a` is what the service agrees to;
  * `frame` holds TG_HALF_LINK_LEN bytes at least. */
 TG_INLINE void tg_half_fill(struct tg_half *h, const struct tg_packet *syn,

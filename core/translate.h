@@ -34,6 +34,8 @@ enum tg_flow_flag {
 	TG_FLOW_SERVER_FIN = 4,
 	TG_FLOW_RESET = 8, /* a RST was seen; whether it counted, its receiver knows */
 	TG_FLOW_CLOSED = 16, /* both of the above are over: it has been retired */
+	TG_FLOW_ASKS = 32,  /* set-up: our SYN offers everything, to learn of the server */
+	TG_FLOW_HEARD = 64, /* set-up: the client has sent data that were dropped */
 };
 
 /* One connection; the value of the flow tables. Part of the map ABI. */

@@ -7,7 +7,7 @@
  *
  *   ...lines of box.h...
  *   swap flows | swap sources     the tables' turn
- *   forget ID                     counters and learned options of a service
+ *   forget ID                     the counters of a service
  *   commit                        answered by "ok", or "error: line N: why"
  *
  * Must never: make a core wait.
@@ -78,10 +78,8 @@ static const char *forget(struct tg_program *p, const char *args)
 
 	if (id == 0 || id > TG_SERVICES_MAX)
 		return "forget: no such service";
-	for (c = 0; c < p->cores_n; c++) {
+	for (c = 0; c < p->cores_n; c++)
 		memset(&p->cores[c].w->rows[id], 0, sizeof(struct tg_counter_row));
-		memset(&p->cores[c].w->learned[id], 0, sizeof(struct tg_learned));
-	}
 	return NULL;
 }
 

@@ -78,10 +78,11 @@ bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
 	struct tg_worker_options o = {
 		.max_flows = RTE_MAX(p->opt.max_flows / p->cores_n, 1024U),
 		.max_sources = RTE_MAX(p->opt.max_sources / p->cores_n, 1024U),
+		.max_halves = RTE_MAX(p->opt.max_halves / p->cores_n, 1024U),
 		.white_bitmap = p->opt.white_bitmap,
 		.way = tg_siphash_choose(p->opt.hash),
 	};
-	uint64_t random[3];
+	uint64_t random[5];
 	uint32_t i;
 
 	if (!o.way)
@@ -90,6 +91,7 @@ bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
 		return tg_say("no random numbers from the kernel");
 	o.salt = random[0] | 1;
 	o.table_key = (struct tg_siphash_key){random[1], random[2]};
+	o.cache_key = (struct tg_siphash_key){random[3], random[4]};
 	for (i = 0; i < p->cores_n; i++) {
 		char name[32];
 

@@ -19,7 +19,7 @@
 #include "program.h"
 
 struct tg_program tg_program = {
-	.opt = {.max_flows = 1 << 20, .max_sources = 1 << 20, .burst = 32, .buffers = 16383},
+	.opt = {.max_flows = 1 << 20, .max_sources = 1 << 20, .max_halves = 1 << 16, .burst = 32, .buffers = 16383},
 };
 
 static const char usage[] =
@@ -28,6 +28,7 @@ static const char usage[] =
 	"  --config FILE      lines to begin with, as the socket takes them\n"
 	"  --max-flows N      connections that are translated, all cores together (1048576)\n"
 	"  --max-sources N    whitelisted sources, all cores together (1048576)\n"
+	"  --cache-entries N  half-open connections of strategy cache, all cores together (65536)\n"
 	"  --white-bitmap     IPv4 sources in a bitmap of the whole address space: never full\n"
 	"  --burst N          frames taken at once, 1 to 128 (32)\n"
 	"  --buffers N        frame buffers of each core (16383)\n"
@@ -69,7 +70,7 @@ static bool parse(struct tg_options *o, int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"socket", 1, NULL, 's'}, {"config", 1, NULL, 'c'}, {"max-flows", 1, NULL, 'f'},
-		{"max-sources", 1, NULL, 'w'}, {"white-bitmap", 0, NULL, 'm'}, {"burst", 1, NULL, 'b'},
+		{"max-sources", 1, NULL, 'w'}, {"cache-entries", 1, NULL, 'e'}, {"white-bitmap", 0, NULL, 'm'}, {"burst", 1, NULL, 'b'},
 		{"buffers", 1, NULL, 'n'}, {"hash", 1, NULL, 'h'}, {"idle-us", 1, NULL, 'i'},
 		{"help", 0, NULL, '?'}, {0},
 	};
@@ -83,6 +84,7 @@ static bool parse(struct tg_options *o, int argc, char **argv)
 		case 'c': o->config = optarg; break;
 		case 'f': ok = number("max-flows", optarg, 1024, 1 << 24, &o->max_flows); break;
 		case 'w': ok = number("max-sources", optarg, 1024, 1 << 24, &o->max_sources); break;
+		case 'e': ok = number("cache-entries", optarg, 1024, 1 << 22, &o->max_halves); break;
 		case 'm': o->white_bitmap = true; break;
 		case 'b': ok = number("burst", optarg, 1, TG_BURST_MAX, &o->burst); break;
 		case 'n': ok = number("buffers", optarg, 1023, 1 << 24, &o->buffers); break;

@@ -16,6 +16,7 @@ struct tg_options {
 	const char *hash;    /* NULL: the best that the CPU has */
 	uint32_t max_flows;  /* of all cores together */
 	uint32_t max_sources;
+	uint32_t max_halves; /* in the SYN cache */
 	uint32_t burst;
 	uint32_t buffers; /* of one core */
 	uint32_t idle_us; /* sleep when nothing has come for a while; 0: never */

@@ -4,7 +4,6 @@
  *
  *   /tidegate/status         hash, cores, ports, flows and sources in the tables
  *   /tidegate/counters,ID    the counters of a service (0: of none) that are not zero
- *   /tidegate/learned,ID     what its servers have answered
  *   /tidegate/ports          frames and losses, port by port
  *
  * Must never: write what a core reads.
@@ -76,33 +75,6 @@ static int on_counters(const char *cmd, const char *params, struct rte_tel_data 
 	return 0;
 }
 
-/* The newest that any core knows would need a clock; they agree soon enough, so the
- * one that knows most speaks. */
-static int on_learned(const char *cmd, const char *params, struct rte_tel_data *d)
-{
-	const struct tg_program *p = &tg_program;
-	const struct tg_learned *best = NULL;
-	uint32_t id, i;
-
-	(void)cmd;
-	if (!service_of(params, &id))
-		return -1;
-	for (i = 0; i < p->cores_n; i++) {
-		const struct tg_learned *l = &p->cores[i].w->learned[id];
-
-		if (!best || __builtin_popcount(l->known) > __builtin_popcount(best->known))
-			best = l;
-	}
-	rte_tel_data_start_dict(d);
-	rte_tel_data_add_dict_u64(d, "mss_v4", best->mss_v4);
-	rte_tel_data_add_dict_u64(d, "mss_v6", best->mss_v6);
-	rte_tel_data_add_dict_u64(d, "wscale", best->wscale);
-	rte_tel_data_add_dict_u64(d, "sack", best->sack);
-	rte_tel_data_add_dict_u64(d, "timestamps", best->timestamps);
-	rte_tel_data_add_dict_u64(d, "known", best->known);
-	return 0;
-}
-
 static int on_ports(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	const struct tg_program *p = &tg_program;
@@ -132,8 +104,6 @@ bool tg_telemetry_start(void)
 					  "What is running. No parameters") == 0 &&
 	       rte_telemetry_register_cmd("/tidegate/counters", on_counters,
 					  "Counters of a service. Parameter: its number; 0: none") == 0 &&
-	       rte_telemetry_register_cmd("/tidegate/learned", on_learned,
-					  "What servers have answered. Parameter: service number") == 0 &&
 	       rte_telemetry_register_cmd("/tidegate/ports", on_ports,
 					  "Frames by port. No parameters") == 0;
 }

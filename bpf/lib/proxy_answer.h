@@ -10,13 +10,15 @@
 
 #include "proxy_answer_common.h"
 
-/* Turns the SYN into a SYN-ACK with a cookie and sends it back. With `wait`, its
- * window is zero: the client is told of the server's when there is one. */
-static __always_inline int tg_cookie_answer(struct xdp_md *ctx, const struct tg_packet *syn,
-					    const struct tg_host_settings *settings,
-					    const struct tg_service *svc,
-					    struct tg_counter_row *row, bool wait)
+/* Turns the SYN into a SYN-ACK with a cookie and sends it back: under `cookie`, or
+ * under `auth-cookie`, where it matters little what a connection agrees on that is reset. */
+__attribute__((noinline)) int tg_cookie_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
+	const struct tg_proxy_service *how = bpf_map_lookup_elem(&tg_strategies, &id);
+	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_counter_row *row = tg_counter_row_get(id);
+	struct tg_service told;
 	struct tg_tcp_options offered = {};
 	const struct tg_siphash_key *key;
 	struct tg_synack answer;
@@ -26,6 +28,11 @@ static __always_inline int tg_cookie_answer(struct xdp_md *ctx, const struct tg_
 	__u64 epoch;
 	int resize;
 
+	if (!syn || !how || !svc || !settings || !row)
+		return XDP_DROP;
+	told = *svc;
+	if (how->strategy == TG_STRATEGY_COOKIE && tg_told(syn, id, &told))
+		return XDP_DROP;
 	epoch = tg_epoch_now(settings);
 	key = tg_key_find(settings, epoch);
 	if (TG_UNLIKELY(!key)) {
@@ -42,9 +49,7 @@ static __always_inline int tg_cookie_answer(struct xdp_md *ctx, const struct tg_
 		tg_count(row, d.counter);
 		return tg_forward(ctx, syn);
 	}
-	answer = tg_synack_agree(syn, &offered, svc);
-	if (wait)
-		answer.window = 0;
+	answer = tg_synack_agree(syn, &offered, tg_told_hidden(&told));
 	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
 	resize = (int)(syn->l3_off + tg_synack_len(syn, &answer)) - (int)bpf_xdp_get_buff_len(ctx);
 	if (resize && bpf_xdp_adjust_tail(ctx, resize))
@@ -63,27 +68,28 @@ lost:
 }
 
 /* A SYN under an auth strategy: forwarded if its source has proven itself. */
-static __always_inline int tg_auth_syn(struct xdp_md *ctx, const struct tg_packet *syn,
-				       const struct tg_host_settings *settings,
-				       const struct tg_service *svc, __u32 strategy,
-				       struct tg_counter_row *row)
+__attribute__((noinline)) int tg_auth_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
+	const struct tg_proxy_service *how = bpf_map_lookup_elem(&tg_strategies, &id);
+	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_segment challenge;
 	__u64 source;
 	int verdict;
 
-	if (!proxy)
-		return XDP_PASS;
+	if (!syn || !how || !svc || !proxy || !row)
+		return XDP_DROP;
 	source = tg_white_key(&syn->src, syn->family, proxy->white_v6_mask);
 	if (tg_white_find(proxy, source)) {
 		tg_count(row, TG_COUNT_forward_white);
 		return tg_forward(ctx, syn);
 	}
-	if (strategy == TG_STRATEGY_AUTH_COOKIE)
-		return tg_cookie_answer(ctx, syn, settings, svc, row, false);
-	challenge = tg_challenge(syn, svc, strategy == TG_STRATEGY_AUTH_TTL ? tg_packet_ttl(ctx, syn) : 0,
-				 proxy->salt, strategy == TG_STRATEGY_AUTH_WRONG);
+	if (how->strategy == TG_STRATEGY_AUTH_COOKIE)
+		return TG_NEXT_OF(TG_NEXT_COOKIE_SYN, id);
+	challenge = tg_challenge(syn, svc,
+				 how->strategy == TG_STRATEGY_AUTH_TTL ? tg_packet_ttl(ctx, syn) : 0,
+				 proxy->salt, how->strategy == TG_STRATEGY_AUTH_WRONG);
 	verdict = tg_segment_put(ctx, &challenge);
 	tg_count(row, verdict ? TG_COUNT_drop_tx : TG_COUNT_challenge_sent);
 	return verdict ? XDP_DROP : XDP_TX;
@@ -169,18 +175,20 @@ static __always_inline int tg_cookie_other(struct xdp_md *ctx, struct tg_packet 
 					   struct tg_flow *f, struct tg_counter_row *row)
 {
 	struct tg_ack said = {};
-	struct tg_flow flow;
+	struct tg_service told = {};
+	struct tg_flow *flow;
 	__u16 window;
 
 	if (tg_host_is_ack(pkt) && tg_case_verify(ctx, pkt, settings, &said, &window)) {
 		tg_count(row, TG_COUNT_cookie_valid);
-		flow = tg_flow_open(pkt, &said, tg_cookie_claimed_bits(said.cookie, said.ts_ok),
-				    svc->wscale, window, (__u16)id, tg_now_ms());
-		if (!tg_flow_insert(pkt, TG_TO_SERVER, &flow)) {
-			tg_count(row, TG_COUNT_flow_full);
+		flow = tg_next_flow_get();
+		if (tg_told(pkt, id, &told) || !flow)
 			return XDP_DROP;
-		}
-		return tg_flow_begin(ctx, pkt, &flow, row);
+		/* Agreed on, and since then unknown: then what the service says else. */
+		*flow = tg_flow_open(pkt, &said, tg_cookie_claimed_bits(said.cookie, said.ts_ok),
+				    told.wscale == TG_WSCALE_NONE ? svc->wscale : told.wscale, window,
+				    (__u16)id, tg_now_ms());
+		return TG_NEXT_BEGIN;
 	}
 	return tg_unknown_other(ctx, pkt, f, TG_COUNT_cookie_invalid, row);
 }
@@ -189,7 +197,6 @@ static __always_inline int tg_cookie_other(struct xdp_md *ctx, struct tg_packet 
  * the server is to judge it (RFC 5961). */
 static __always_inline int tg_case_syn(struct xdp_md *ctx, const struct tg_packet *syn,
 				       __u32 parse, bool live,
-				       const struct tg_host_settings *settings,
 				       const struct tg_service *svc, __u32 strategy,
 				       __u32 id, struct tg_counter_row *row)
 {
@@ -210,10 +217,8 @@ static __always_inline int tg_case_syn(struct xdp_md *ctx, const struct tg_packe
 		return tg_forward(ctx, syn);
 	}
 	if (strategy == TG_STRATEGY_COOKIE)
-		return tg_cookie_answer(ctx, syn, settings, svc, row, true);
-	if (strategy == TG_STRATEGY_CACHE)
-		return TG_NEXT_OF(TG_NEXT_CACHE_SYN, id);
-	return tg_auth_syn(ctx, syn, settings, svc, strategy, row);
+		return TG_NEXT_OF(TG_NEXT_COOKIE_SYN, id);
+	return TG_NEXT_OF(strategy == TG_STRATEGY_CACHE ? TG_NEXT_CACHE_SYN : TG_NEXT_AUTH_SYN, id);
 }
 
 #endif

@@ -28,14 +28,13 @@ static __always_inline __u32 tg_cache_keep(struct xdp_md *ctx, const struct tg_p
 					   struct tg_counter_row *row)
 {
 	const __u8 *data = (void *)(long)ctx->data;
-	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	struct tg_service told = {};
 	__u64 now_ns = TG_CLOCK_NS();
 	struct tg_synack answer;
 
-	if (!svc || data + TG_HALF_LINK_LEN > (const __u8 *)(long)ctx->data_end)
+	if (tg_told(syn, id, &told) || data + TG_HALF_LINK_LEN > (const __u8 *)(long)ctx->data_end)
 		return TG_HALF_WAYS;
-	answer = tg_synack_agree(syn, offered, svc);
-	answer.window = 0; /* as under `cookie`: the server's comes when it is there */
+	answer = tg_synack_agree(syn, offered, tg_told_hidden(&told));
 	if (slot >= TG_HALF_WAYS) {
 		slot = tg_half_victim(b, TG_HALF_TICK(now_ns), &head);
 		if (slot < TG_HALF_WAYS && tg_half_lives(head, TG_HALF_TICK(now_ns)))
@@ -101,15 +100,14 @@ __attribute__((noinline)) int tg_cache_syn(struct xdp_md *ctx, const struct tg_p
 __attribute__((noinline)) int tg_cache_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id)
 {
 	struct tg_counter_row *row = tg_counter_row_get(id);
-	struct tg_flow *f;
+	struct tg_flow *f, *flow = tg_next_flow_get();
 	struct tg_ack said = {};
 	struct tg_half_bucket *b;
-	struct tg_flow flow;
 	uint64_t hash, head = 0;
 	__u32 slot;
 	__u16 window;
 
-	if (!pkt || !row)
+	if (!pkt || !row || !flow)
 		return XDP_DROP;
 	b = tg_half_bucket_of(pkt, &hash);
 	if (!b)
@@ -122,16 +120,11 @@ __attribute__((noinline)) int tg_cache_other(struct xdp_md *ctx, struct tg_packe
 	}
 	if (slot < TG_HALF_WAYS && tg_host_is_ack(pkt) && tg_case_read_ack(ctx, pkt, &said, &window) &&
 	    tg_half_accepts(&b->halves[slot], pkt, &said)) {
-		flow = tg_flow_of_half(&b->halves[slot], &said, window, tg_now_ms());
-		if (!tg_half_still(&b->heads[slot], head))
+		*flow = tg_flow_of_half(&b->halves[slot], &said, window, tg_now_ms());
+		if (!tg_half_swap(&b->heads[slot], head, tg_half_done(head, TG_HALF_TICK(TG_CLOCK_NS()))))
 			return XDP_DROP;
 		tg_count(row, TG_COUNT_cache_valid);
-		if (!tg_flow_insert(pkt, TG_TO_SERVER, &flow)) {
-			tg_count(row, TG_COUNT_flow_full);
-			return XDP_DROP;
-		}
-		tg_half_swap(&b->heads[slot], head, 0);
-		return tg_flow_begin(ctx, pkt, &flow, row);
+		return TG_NEXT_BEGIN;
 	}
 	f = tg_flow_find(pkt, TG_TO_SERVER);
 	return tg_unknown_other(ctx, pkt, f, TG_COUNT_cache_invalid, row);

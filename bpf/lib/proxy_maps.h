@@ -17,6 +17,7 @@
 #define TG_SLOT_HISTORY 1
 #define TG_PORTS_MAX 64
 #define TG_CLOSED_MAX 65536
+#define TG_SERVERS_MAX 16384
 
 struct tg_proxy_settings {
 	__u64 salt;          /* of challenges without a cookie */
@@ -47,13 +48,14 @@ struct {
 	__type(value, struct tg_proxy_service);
 } tg_strategies SEC(".maps");
 
-/* By service id: what its servers have answered. Userspace makes tg_services of it. */
+/* What servers answer, core/servers.h. Written only for servers of clients that
+ * have verified, so no flood of SYNs pushes anybody out. */
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TG_SERVICES_MAX + 1);
-	__type(key, __u32);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, TG_SERVERS_MAX);
+	__type(key, struct tg_server_key);
 	__type(value, struct tg_learned);
-} tg_answers SEC(".maps");
+} tg_servers SEC(".maps");
 
 /* The ports of this box, by interface index: frames leave only through these. */
 struct {
@@ -138,6 +140,22 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } tg_presence SEC(".maps");
+
+/* The flow that is about to be opened: no stack has room for it. Programs of one CPU
+ * do not interrupt each other. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_flow);
+} tg_next_flow SEC(".maps");
+
+static __always_inline struct tg_flow *tg_next_flow_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&tg_next_flow, &zero);
+}
 
 /* The SYN cache, core/syn_cache.h; userspace sets the number of buckets. */
 struct {

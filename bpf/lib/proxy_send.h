@@ -142,6 +142,18 @@ static __always_inline int tg_forward(struct xdp_md *ctx, const struct tg_packet
 	return tg_route_send(ctx, pkt, &r);
 }
 
+/* Makes the frame longer at its head, where every driver leaves room, and moves the
+ * link header there. */
+static __always_inline long tg_frame_grow_head(struct xdp_md *ctx, int by)
+{
+	__u8 link[TG_HALF_LINK_LEN + 2];
+	long err = bpf_xdp_load_bytes(ctx, 0, link, TG_HALF_LINK_LEN);
+
+	if (!err)
+		err = bpf_xdp_adjust_head(ctx, -by);
+	return err ? err : bpf_xdp_store_bytes(ctx, 0, link, TG_HALF_LINK_LEN);
+}
+
 /* Puts a segment of our own into the place of the packet in hand. Negative if
  * the frame cannot be resized. */
 __attribute__((noinline)) int tg_segment_put(struct xdp_md *ctx, const struct tg_segment *s)
@@ -156,7 +168,9 @@ __attribute__((noinline)) int tg_segment_put(struct xdp_md *ctx, const struct tg
 	if (l3_off > TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN)
 		return -TG_EINVAL;
 	resize = (int)(l3_off + tg_segment_len(s)) - (int)bpf_xdp_get_buff_len(ctx);
-	if (resize && bpf_xdp_adjust_tail(ctx, resize))
+	/* A frame that a virtual device made of a socket buffer has next to no tail. */
+	if (resize && bpf_xdp_adjust_tail(ctx, resize) &&
+	    (resize < 0 || tg_frame_grow_head(ctx, resize)))
 		return -TG_ENOENT;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;

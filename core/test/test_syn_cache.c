@@ -134,10 +134,17 @@ static void back_off(void **state)
 		tick = 5000 + seconds[i] * TG_HALF_SECOND;
 		assert_false(tg_half_is_due(head, tick - 1));
 		assert_true(tg_half_is_due(head, tick));
-		head += TG_HALF_SENT_ONE;
+		head = tg_half_again(head, tick);
+		assert_int_equal(tg_half_sent(head), 2 + i);
 	}
 	for (tick = 5000; tick < 5000 + 2 * TG_HALF_LIFE; tick += 100)
 		assert_false(tg_half_is_due(head, tick)); /* four times are enough */
+	assert_int_equal(head >> TG_HALF_TAG_SHIFT, 0xabcdef0123456789ULL >> TG_HALF_TAG_SHIFT);
+	head = tg_half_again(tg_half_head(1, 5000, 1), 5000 + 4 * TG_HALF_SECOND);
+	assert_int_equal(tg_half_sent(head), 3); /* 1 s was missed: once for 1 and 3 */
+	head = tg_half_done(tg_half_head(0xabcdef0123456789ULL, 5000, 1), 5010);
+	assert_false(tg_half_is_due(head, 5000 + 2 * TG_HALF_SECOND));
+	assert_false(tg_half_lives(head, 5010));
 	assert_int_equal(head >> TG_HALF_TAG_SHIFT, 0xabcdef0123456789ULL >> TG_HALF_TAG_SHIFT);
 	assert_false(tg_half_is_due(0, 99999999));
 	assert_false(tg_half_is_due(TG_HALF_BUSY, 99999999));

@@ -336,30 +336,64 @@ static void challenges(void **state)
 	}
 }
 
-/* An option says something only if it was offered. */
+/* A client is told nothing of a server that nobody knows, and of one that is known
+ * what it gave when it was offered everything. */
 static void learning(void **state)
 {
-	struct tg_flow all = {.option_bits = (uint16_t)tg_cookie_option_bits(6, 7, true, false),
-			      .flags = TG_FLOW_TS};
-	struct tg_flow none = {.option_bits = (uint16_t)tg_cookie_option_bits(6, TG_WSCALE_NONE, false,
-									      false)};
+	static const struct tg_service svc = {.mss_v4 = 1460, .mss_v6 = 1440, .wscale = 7, .sack = 1,
+					      .timestamps = 1, .ecn = 1};
+	struct tg_packet synack = {.family = 4, .flags = TG_TCP_SYN | TG_TCP_ACK | TG_TCP_ECE};
 	struct tg_tcp_options rich = {.mss = 1400, .wscale = 9, .sack_ok = true, .ts_ok = true};
 	struct tg_tcp_options poor = {.wscale = TG_WSCALE_NONE};
-	struct tg_learned l = {0};
+	struct tg_service told = tg_service_told(&svc, 0, NULL, 4);
+	struct tg_learned l;
 
 	(void)state;
-	l = tg_learn(l, 4, &none, &poor);
-	assert_int_equal(l.known, TG_LEARNED_MSS4);
-	assert_int_equal(l.mss_v4, 536); /* RFC 9293: no option means this */
-	l = tg_learn(l, 6, &all, &rich);
-	assert_int_equal(l.known, 31);
-	assert_int_equal(l.mss_v6, 1400);
-	assert_int_equal(l.wscale, 9);
-	assert_true(l.sack && l.timestamps);
-	l = tg_learn(l, 4, &none, &poor);
-	assert_true(l.sack && l.timestamps && l.wscale == 9); /* not asked */
-	l = tg_learn(l, 4, &all, &poor);
-	assert_true(!l.sack && !l.timestamps && l.wscale == TG_WSCALE_NONE);
+	assert_true(told.mss_v4 == 536 && told.wscale == TG_WSCALE_NONE && !told.sack &&
+		    !told.timestamps && !told.ecn);
+	told = tg_service_told(&svc, TG_FIXED_MSS | TG_FIXED_WSCALE, NULL, 6);
+	assert_true(told.mss_v6 == 1440 && told.wscale == 7 && !told.sack);
+	l = tg_learn(&synack, &rich, 1000);
+	told = tg_service_told(&svc, 0, &l, 4);
+	assert_true(told.mss_v4 == 1400 && told.wscale == 9 && told.sack && told.timestamps && told.ecn);
+	assert_false(tg_learned_is_stale(&l, 1000 + TG_LEARNED_FRESH_MS - 1));
+	assert_true(tg_learned_is_stale(&l, 1000 + TG_LEARNED_FRESH_MS));
+	assert_true(tg_learned_is_stale(NULL, 0));
+	synack.flags |= TG_TCP_CWR; /* a server that reflects the bits: RFC 3168 section 6.1.1 */
+	l = tg_learn(&synack, &poor, 1000);
+	told = tg_service_told(&svc, 0, &l, 4);
+	assert_true(told.mss_v4 == 536 && told.wscale == TG_WSCALE_NONE && !told.sack &&
+		    !told.timestamps && !told.ecn);
+}
+
+/* Every combination of what the client was told, what was asked, and what was given. */
+static void agreements(void **state)
+{
+	uint32_t n;
+
+	(void)state;
+	for (n = 0; n < 512; n++) {
+		bool asks = n & 256, more = false, less = false;
+		struct tg_flow f = {.option_bits = (uint16_t)tg_cookie_option_bits(
+					    6, n & 1 ? 7 : TG_WSCALE_NONE, n & 2, n & 4),
+				    .flags = (n & 8 ? TG_FLOW_TS : 0) | (asks ? TG_FLOW_ASKS : 0)};
+		struct tg_tcp_options o = {.wscale = n & 16 ? 9 : TG_WSCALE_NONE, .sack_ok = n & 32,
+					   .ts_ok = n & 128};
+		struct tg_packet synack = {.family = 4, .flags = n & 64 ? TG_TCP_ECE : 0};
+		struct tg_segment syn = tg_flow_syn(&synack, &f, true);
+		enum tg_agreement got = tg_flow_agreement(&f, &synack, &o, 0);
+		uint32_t i;
+
+		for (i = 0; i < 4; i++) {
+			less |= n >> i & 1 && !(n >> (4 + i) & 1);
+			more |= n >> (4 + i) & 1 && !(n >> i & 1);
+		}
+		assert_int_equal(got, less ? TG_GIVES_LESS : asks && more ? TG_GIVES_MORE : TG_AGREES);
+		assert_int_equal(syn.options.sack_ok, asks || n & 2);
+		assert_int_equal(syn.options.ts_ok, asks || n & 8);
+		assert_int_equal(syn.options.wscale, n & 1 ? 7 : asks ? 0 : TG_WSCALE_NONE);
+		assert_int_equal(!!(syn.flags & TG_TCP_CWR), asks || n & 4);
+	}
 }
 
 /* Every tuple and source has one place of its own generation, inside the map, and
@@ -435,6 +469,7 @@ int tg_test_translate(void)
 		cmocka_unit_test(server_without_scaling),
 		cmocka_unit_test(challenges),
 		cmocka_unit_test(learning),
+		cmocka_unit_test(agreements),
 		cmocka_unit_test(presence),
 		cmocka_unit_test(segments),
 	};

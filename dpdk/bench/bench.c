@@ -24,9 +24,9 @@
 #define SYNS FLOWS
 #define ROUNDS_MAX 31
 
-enum what { MACSWAP, AUTH_FULL, AUTH_COOKIE, COOKIE, FORWARD, TRANSLATE, WHATS };
+enum what { MACSWAP, AUTH_FULL, AUTH_COOKIE, COOKIE, CACHE, FORWARD, TRANSLATE, WHATS };
 static const char *const names[WHATS] = {"macswap", "auth-full", "auth-cookie",
-					 "cookie", "forward", "translate"};
+					 "cookie", "cache", "forward", "translate"};
 static const uint32_t bursts[] = {1, 2, 4, 8, 16, 32, 64, 128};
 #define BURSTS (sizeof(bursts) / sizeof(bursts[0]))
 
@@ -75,7 +75,7 @@ static struct tg_box *make_box(enum what what)
 {
 	static const int strategy[WHATS] = {
 		[AUTH_FULL] = TG_STRATEGY_AUTH_FULL, [AUTH_COOKIE] = TG_STRATEGY_AUTH_COOKIE,
-		[COOKIE] = TG_STRATEGY_COOKIE, [FORWARD] = TG_STRATEGY_AUTH_COOKIE,
+		[COOKIE] = TG_STRATEGY_COOKIE, [CACHE] = TG_STRATEGY_CACHE, [FORWARD] = TG_STRATEGY_AUTH_COOKIE,
 		[TRANSLATE] = TG_STRATEGY_COOKIE,
 	};
 	struct tg_box *box = tg_box_new();
@@ -83,7 +83,7 @@ static struct tg_box *make_box(enum what what)
 
 	if (!box)
 		fail("out of memory");
-	snprintf(text, sizeof(text), "service 1 1460 1440 64240 7 1 1 0 2 %d 0", strategy[what]);
+	snprintf(text, sizeof(text), "service 1 1460 1440 64240 7 1 1 0 2 %d 0 0", strategy[what]);
 	line(box, text);
 	line(box, "port 80 1");
 	line(box, "epoch 218750000");
@@ -108,6 +108,16 @@ static void fill_flows(struct tg_worker *w)
 	}
 }
 
+/* The server has been asked already: it gives everything. */
+static void know_server(struct tg_worker *w)
+{
+	struct tg_packet pkt = tg_traffic_flow(0);
+	struct tg_server_key key = tg_server_key(&pkt, false);
+	struct tg_learned l = {.asked_ms = w->now_ms, .mss = 1460, .wscale = 7, .sack = 1, .timestamps = 1};
+
+	tg_servers_put(&w->servers, &key, &l);
+}
+
 static void fill_sources(struct tg_worker *w)
 {
 	uint32_t i;
@@ -123,7 +133,7 @@ static void fill_sources(struct tg_worker *w)
 static void make_rig(struct rig *r, uint32_t core)
 {
 	struct tg_worker_options o = {
-		.max_flows = 1 << 17, .max_sources = 1 << 17, .salt = 0x0123456789abcdefULL,
+		.max_flows = 1 << 17, .max_sources = 1 << 17, .max_halves = 1 << 16, .salt = 0x0123456789abcdefULL,
 		.table_key = {0x1122334455667788ULL, 0x99aabbccddeeff00ULL},
 	};
 	char name[32];
@@ -147,6 +157,7 @@ static void make_rig(struct rig *r, uint32_t core)
 		r->worker[i]->transmit = transmit;
 		r->worker[i]->owner = &r->port[i];
 		tg_worker_tick(r->worker[i], r->box[i], 0, 1000);
+		know_server(r->worker[i]);
 		if (i == TRANSLATE) {
 			tg_traffic_segments(&r->port[i], FLOWS, 7 + core);
 			fill_flows(r->worker[i]);

@@ -26,7 +26,7 @@ static uint32_t make_frame(struct script *s, uint8_t *frame)
 {
 	uint32_t what = byte(s), who = byte(s), n, len;
 	struct talk t = {.family = who & 1 ? 4 : 6, .ts = who & 2, .number = who >> 2 & 7,
-			 .port = (uint16_t)(80 + (what >> 4) % 6), .client_isn = 1000, .server_isn = 2000};
+			 .port = (uint16_t)(80 + (what >> 4) % TALK_SERVICES), .client_isn = 1000, .server_isn = 2000};
 	struct tg_cookie cookie = talk_cookie(&t);
 
 	switch (what & 7) {

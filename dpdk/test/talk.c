@@ -8,16 +8,39 @@
 
 static const struct tg_siphash_key key = {0x0706050403020100ULL, 0x0f0e0d0c0b0a0908ULL};
 
+static const struct {
+	int strategy, first_data;
+} services[TALK_SERVICES] = {
+	{TG_STRATEGY_COOKIE, TG_FIRST_DATA_ZERO_WINDOW},      {TG_STRATEGY_AUTH_COOKIE, 0},
+	{TG_STRATEGY_AUTH_FULL, 0},			      {TG_STRATEGY_AUTH_WRONG, 0},
+	{TG_STRATEGY_AUTH_TTL, 0},			      {TG_STRATEGY_COOKIE, TG_FIRST_DATA_STORE},
+	{TG_STRATEGY_CACHE, TG_FIRST_DATA_ZERO_WINDOW},	      {TG_STRATEGY_COOKIE, TG_FIRST_DATA_NOTIFY},
+};
+
+static struct tg_segment segment(const struct talk *t, enum tg_direction dir);
+
+void talk_know_server(struct harness *h, uint8_t family, uint16_t port)
+{
+	struct talk t = {.family = family, .port = port};
+	struct tg_segment s = segment(&t, TG_TO_SERVER);
+	struct tg_server_key key = {.addr = s.dst, .port_be = tg_swap16(port), .family = family};
+	struct tg_learned l = {.asked_ms = h->now_ms, .mss = 1400, .wscale = 9, .sack = 1, .timestamps = 1};
+
+	tg_servers_put(&h->w->servers, &key, &l);
+}
+
 void talk_services(struct harness *h)
 {
 	int i;
 
 	harness_line(h, "epoch %llu", TALK_EPOCH);
 	harness_line(h, "key %llu 000102030405060708090a0b0c0d0e0f", TALK_EPOCH);
-	for (i = 0; i < 6; i++) {
-		harness_line(h, "service %d 1460 1440 64240 7 1 1 1 2 %d %d", i + 1, i == 5 ? 0 : i,
-			     i == 5 ? TG_FIRST_STORE : TG_FIRST_ZERO_WINDOW);
+	for (i = 0; i < TALK_SERVICES; i++) {
+		harness_line(h, "service %d 1460 1440 64240 7 1 1 1 2 %d %d 0", i + 1, services[i].strategy,
+			     services[i].first_data);
 		harness_line(h, "port %d %d", 80 + i, i + 1);
+		talk_know_server(h, 4, (uint16_t)(80 + i));
+		talk_know_server(h, 6, (uint16_t)(80 + i));
 	}
 }
 

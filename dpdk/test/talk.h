@@ -19,9 +19,13 @@ struct talk {
 	uint32_t client_isn, server_isn;
 };
 
-/* Makes services on ports 80 to 84 with the five strategies in their order, on 85
- * cookie with first_data store; all in mode always. */
+#define TALK_SERVICES 8
+
+/* Makes services 1 to 8 on ports 80 to 87: cookie, the four auth strategies in their
+ * order, cookie with first_data store, cache, cookie with first_data notify; all in
+ * mode always, and their servers known to give everything but ECN. */
 void talk_services(struct harness *h);
+void talk_know_server(struct harness *h, uint8_t family, uint16_t port);
 
 /* Frames; each returns its length. `dir` is where it goes. */
 uint32_t talk_segment(uint8_t *frame, const struct talk *t, enum tg_direction dir, uint32_t seq,

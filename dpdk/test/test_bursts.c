@@ -74,7 +74,7 @@ static void make_events(uint64_t seed)
 		uint64_t r = tg_random(&seed);
 
 		talks[i] = (struct talk){.family = r & 1 ? 4 : 6, .ts = r & 2, .number = i,
-					 .port = (uint16_t)(80 + i % 6), .client_isn = (uint32_t)(r >> 8),
+					 .port = (uint16_t)(80 + i % TALK_SERVICES), .client_isn = (uint32_t)(r >> 8),
 					 .server_isn = (uint32_t)(r >> 30)};
 		steps[i] = 0;
 	}
@@ -142,7 +142,7 @@ static void compare(const struct harness *a, const struct harness *b, const char
 		CHECK(different == 0, "%s, bursts of %u, port %u: %u of %u frames differ", what, most, port,
 		      different, n);
 	}
-	for (id = 0; id < 8; id++)
+	for (id = 0; id <= TALK_SERVICES; id++)
 		for (c = 0; c < TG_COUNTERS; c++)
 			CHECK_EQ(harness_count(b, id, c), harness_count(a, id, c), what);
 }

@@ -146,6 +146,8 @@ func (b *proxyBench) load(strategy uint8, flows int, bridge [2]uint32) (*plane.P
 		}),
 		p.SetStrategy(1, plane.ProxyService{Strategy: strategy}),
 		p.SetProxy(own),
+		p.LearnServer(b.box.ServiceAddr(false, 80), everything()),
+		p.LearnServer(b.box.ServiceAddr(true, 80), everything()),
 		p.SetServices([]plane.Target{{ID: 1, Ports: [][2]uint16{{80, 80}},
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
 			Service: plane.Service{MssV4: 1460, MssV6: 1440, Window: 64240, Wscale: 7, Sack: 1, Timestamps: 1,
@@ -154,6 +156,13 @@ func (b *proxyBench) load(strategy uint8, flows int, bridge [2]uint32) (*plane.P
 		return nil, errors.Join(err, closePlane(p))
 	}
 	return p, nil
+}
+
+// everything is what a Linux server gives, learned just now.
+func everything() plane.Learned {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // cannot fail
+	return plane.Learned{Mss: 1460, Wscale: 7, Sack: 1, Timestamps: 1, AskedMs: uint32(now.Nano() / 1e6)}
 }
 
 func closePlane(p *plane.Proxy) error {

@@ -93,6 +93,15 @@ func Strategies() []Strategy {
 // Translates says whether connections under this strategy are translated.
 func (s Strategy) Translates() bool { return s == StrategyCookie || s == StrategyCache }
 
+// FirstData says when clients may send data that their server is not ready for.
+type FirstData string
+
+const (
+	FirstDataZeroWindow FirstData = "zero-window" // not before: the SYN-ACK's window is zero
+	FirstDataNotify     FirstData = "notify"      // at once; what is lost by it they are told
+	FirstDataStore      FirstData = "store"       // at once; they are kept for the server (plane: dpdk)
+)
+
 // Proxy is what only the role proxy has.
 type Proxy struct {
 	Forwarding     Forwarding
@@ -132,15 +141,16 @@ type Config struct {
 // Service is one protected service. Prefixes are masked and never empty: a
 // service that names none has 0.0.0.0/0 and ::/0.
 type Service struct {
-	Name     string
-	Prefixes []netip.Prefix
-	Ports    []PortRange
-	Mode     Mode
-	Strategy Strategy // of a proxy; empty otherwise
-	MSS      AutoInt
-	WScale   AutoInt
-	Window   AutoInt
-	Line     int // where the service begins in the file
+	Name      string
+	Prefixes  []netip.Prefix
+	Ports     []PortRange
+	Mode      Mode
+	Strategy  Strategy  // of a proxy; empty otherwise
+	FirstData FirstData // of a proxy whose strategy translates; empty otherwise
+	MSS       AutoInt
+	WScale    AutoInt
+	Window    AutoInt
+	Line      int // where the service begins in the file
 }
 
 // PortRange is a range of ports, both ends included.

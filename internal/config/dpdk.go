@@ -55,6 +55,7 @@ func (r *reader) dpdk(c *Config, fs map[string]field) {
 			c.Proxy.Plane = Plane(s)
 		}
 	}
+	r.plane = c.Proxy.Plane
 	f, there := fs["dpdk"]
 	if !there {
 		return

@@ -106,3 +106,25 @@ func (r *reader) strategy(fs map[string]field, role string) Strategy {
 	s, _ := r.word(f, words...)
 	return Strategy(s)
 }
+
+// firstData reads what a translating strategy does with clients' first data.
+func (r *reader) firstData(fs map[string]field, role string, strategy Strategy) FirstData {
+	f, there := fs["first_data"]
+	switch {
+	case role != RoleProxy && there:
+		r.fail(f.line, f.path, "belongs to role: proxy; remove it, or set that role")
+		return ""
+	case role != RoleProxy:
+		return ""
+	case there && strategy != "" && !strategy.Translates():
+		r.fail(f.line, f.path, "means nothing under strategy %s, which leaves connections to their servers; remove it, or use strategy: cookie or cache", strategy)
+		return ""
+	case !there:
+		return FirstDataZeroWindow
+	}
+	s, _ := r.word(f, string(FirstDataZeroWindow), string(FirstDataNotify), string(FirstDataStore))
+	if s == string(FirstDataStore) && r.plane != PlaneDPDK {
+		r.fail(f.line, f.path, "store needs plane: dpdk; the XDP plane has nowhere to keep frames: use zero-window or notify")
+	}
+	return FirstData(s)
+}

@@ -11,7 +11,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-var serviceFields = []string{"name", "prefixes", "ports", "mode", "strategy", "mss", "wscale", "window"}
+var serviceFields = []string{"name", "prefixes", "ports", "mode", "strategy", "first_data", "mss", "wscale", "window"}
 
 const (
 	// minMSS is the smallest MSS that the kernel's cookie code works with (RFC 9293 default).
@@ -76,6 +76,7 @@ func (r *reader) service(f field, role string) (Service, bool) {
 		s.Mode = r.mode(v)
 	}
 	s.Strategy = r.strategy(fs, role)
+	s.FirstData = r.firstData(fs, role, s.Strategy)
 	r.tcpValues(&s, fs)
 	return s, len(r.errs) == before
 }

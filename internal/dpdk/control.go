@@ -57,7 +57,10 @@ func (c *Control) Apply(lines []string) error {
 const portHasPrefixes = 0x80000000
 
 // How is what the program is told of a service beside what every gate is.
-type How struct{ Strategy, FirstData int }
+type How struct{ Strategy, FirstData, Fixed int }
+
+// FirstDataStore is what only this plane does with clients' first data.
+const FirstDataStore = 2
 
 // ServiceLines are the lines for all services; the tables they make hold nothing else.
 func ServiceLines(targets []plane.Target, how map[uint32]How) []string {
@@ -65,8 +68,8 @@ func ServiceLines(targets []plane.Target, how map[uint32]How) []string {
 	ports := map[uint16]uint32{}
 	for _, t := range targets {
 		s, h := t.Service, how[t.ID]
-		lines = append(lines, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d", t.ID, s.MssV4, s.MssV6, s.Window,
-			s.Wscale, s.Sack, s.Timestamps, s.Ecn, s.Mode, h.Strategy, h.FirstData))
+		lines = append(lines, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d", t.ID, s.MssV4, s.MssV6, s.Window,
+			s.Wscale, s.Sack, s.Timestamps, s.Ecn, s.Mode, h.Strategy, h.FirstData, h.Fixed))
 		all4, all6 := false, false
 		for _, p := range t.Prefixes {
 			all4 = all4 || p.Bits() == 0 && p.Addr().Is4()

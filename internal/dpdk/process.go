@@ -124,7 +124,7 @@ func arguments(cfg *config.Config, prefix, socket string) []string {
 		args = append(args, "--no-pci")
 	}
 	args = append(args, "--", "--socket", socket, "--max-flows", fmt.Sprint(cfg.Proxy.MaxFlows),
-		"--max-sources", fmt.Sprint(cfg.Proxy.MaxSources), "--idle-us", fmt.Sprint(d.IdleUs))
+		"--max-sources", fmt.Sprint(cfg.Proxy.MaxSources), "--cache-entries", fmt.Sprint(cfg.Proxy.CacheEntries), "--idle-us", fmt.Sprint(d.IdleUs))
 	if d.WhiteBitmap {
 		args = append(args, "--white-bitmap")
 	}

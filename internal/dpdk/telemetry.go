@@ -55,21 +55,6 @@ func Counters(prefix string, id uint32) (map[string]uint64, error) {
 	return c, Telemetry(prefix, fmt.Sprintf("/tidegate/counters,%d", id), &c)
 }
 
-// Learned is what the servers of a service have answered.
-type Learned struct {
-	MssV4      uint16 `json:"mss_v4"`
-	MssV6      uint16 `json:"mss_v6"`
-	Wscale     uint8  `json:"wscale"`
-	Sack       uint8  `json:"sack"`
-	Timestamps uint8  `json:"timestamps"`
-	Known      uint8  `json:"known"`
-}
-
-// ReadLearned asks for it.
-func ReadLearned(prefix string, id uint32) (l Learned, err error) {
-	return l, Telemetry(prefix, fmt.Sprintf("/tidegate/learned,%d", id), &l)
-}
-
 // State is what a running program says of itself.
 type State struct {
 	DPDK    string `json:"dpdk"`

@@ -3,6 +3,7 @@ package plane
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"path/filepath"
 
 	"github.com/cilium/ebpf"
@@ -19,15 +20,16 @@ type (
 	FlowKey4      = proxybpf.ProxyXdpTgFlowKey4
 	FlowKey6      = proxybpf.ProxyXdpTgFlowKey6
 	Learned       = proxybpf.ProxyXdpTgLearned
+	ServerKey     = proxybpf.ProxyXdpTgServerKey
 )
 
-// What is known in a Learned, as core/proxy.h numbers it.
+// What a service fixes, and what it does with first data, as core numbers it.
 const (
-	LearnedMSS4       = 1
-	LearnedMSS6       = 2
-	LearnedWScale     = 4
-	LearnedSACK       = 8
-	LearnedTimestamps = 16
+	FixedMSS    = 1
+	FixedWScale = 2
+
+	FirstDataZeroWindow = 0
+	FirstDataNotify     = 1
 )
 
 // Strategies as core/proxy.h numbers them.
@@ -78,7 +80,7 @@ var kept = []string{
 	proxybpf.ProxyXdpMapTgFlows4, proxybpf.ProxyXdpMapTgFlows6,
 	proxybpf.ProxyXdpMapTgClosed4, proxybpf.ProxyXdpMapTgClosed6,
 	proxybpf.ProxyXdpMapTgWhite, proxybpf.ProxyXdpMapTgPresence, proxybpf.ProxyXdpMapTgProxy,
-	proxybpf.ProxyXdpMapTgHalves,
+	proxybpf.ProxyXdpMapTgHalves, proxybpf.ProxyXdpMapTgServers,
 }
 
 // LoadProxy puts the proxy's programs and maps into the kernel. Nothing is
@@ -286,15 +288,17 @@ func (p *Proxy) SetStrategy(id uint32, s ProxyService) error {
 	return nil
 }
 
-// Learned is what the servers of a service have answered.
-func (p *Proxy) Learned(id uint32) (l Learned, err error) {
-	err = p.maps[proxybpf.ProxyXdpMapTgAnswers].Lookup(id, &l)
-	return l, err
-}
-
-// Forget makes nothing known of a service's servers.
-func (p *Proxy) Forget(id uint32) error {
-	return p.maps[proxybpf.ProxyXdpMapTgAnswers].Put(id, Learned{})
+// LearnServer says what a server gives, for tests and benchmarks; otherwise the
+// packet path finds that out.
+func (p *Proxy) LearnServer(server netip.AddrPort, l Learned) error {
+	key := ServerKey{Family: 6, PortBe: server.Port()<<8 | server.Port()>>8}
+	if server.Addr().Is4() {
+		key.Family = 4
+	}
+	for i, b := range server.Addr().AsSlice() {
+		key.Addr.D[i/8] |= uint64(b) << (i % 8 * 8)
+	}
+	return p.maps[proxybpf.ProxyXdpMapTgServers].Put(key, l)
 }
 
 // SetPorts tells the packet path the ports of this box: frames are sent only

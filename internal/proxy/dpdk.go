@@ -125,7 +125,12 @@ func (d *dpdkBox) serviceLines() ([]string, error) {
 	}
 	how := map[uint32]dpdk.How{}
 	for _, svc := range cfg.Services {
-		how[d.numbers.ID(svc.Name)] = dpdk.How{Strategy: slices.Index(config.Strategies(), svc.Strategy)}
+		s := proxyService(&svc, uint8(slices.Index(config.Strategies(), svc.Strategy)))
+		h := dpdk.How{Strategy: int(s.Strategy), FirstData: int(s.FirstData), Fixed: int(s.Fixed)}
+		if svc.FirstData == config.FirstDataStore {
+			h.FirstData = dpdk.FirstDataStore
+		}
+		how[d.numbers.ID(svc.Name)] = h
 	}
 	lines := append(dpdk.ServiceLines(targets, how), "stale-keys "+string(cfg.OnStaleKeys),
 		"forwarding "+string(cfg.Proxy.Forwarding), fmt.Sprintf("white-v6-mask %016x", ^uint64(0)<<(64-cfg.Proxy.SourcePrefixV6)))
@@ -172,7 +177,7 @@ func (d *dpdkBox) routes() (routes []dpdk.Route, err error) {
 	return routes, nil
 }
 
-// loop looks after keys, routes and what servers have answered, and swaps, until ctx
+// loop looks after keys and routes, and swaps, until ctx
 // ends or the program does.
 func (d *dpdkBox) loop(ctx context.Context) error {
 	tick := time.NewTicker(housekeeping)
@@ -197,7 +202,7 @@ func (d *dpdkBox) loop(ctx context.Context) error {
 				d.log.Error("swapping the tables", "error", err)
 			}
 		case <-tick.C:
-			now, err := d.serviceLines() // routes and learned options may have changed
+			now, err := d.serviceLines() // routes may have changed
 			changed := err == nil && !slices.Equal(slices.Sorted(slices.Values(now)), told)
 			if changed {
 				told = slices.Sorted(slices.Values(now))

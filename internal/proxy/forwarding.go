@@ -15,11 +15,11 @@ import (
 	"tidegate/internal/schema"
 )
 
-// What our SYN-ACKs say where the configuration says `auto`. What the server says
-// differently is translated; see docs/proxy.md.
+// The most that our SYN-ACKs say where the configuration says `auto`: what a
+// server does not give is not told to its clients; see docs/proxy.md.
 const (
 	defaultWScale = 7
-	defaultWindow = 64240 // of challenges; a cookie's SYN-ACK has none
+	defaultWindow = 64240 // of challenges, and with first_data: notify
 )
 
 // targets lays the services out for the packet path.
@@ -40,8 +40,7 @@ func (b *box) targets() ([]plane.Target, error) {
 			t.Ports = append(t.Ports, [2]uint16{r.First, r.Last})
 		}
 		t.Service = plane.Service{MssV4: uint16(mtu - 40), MssV6: uint16(mtu - 60), Window: defaultWindow,
-			Wscale: defaultWScale, Sack: 1, Timestamps: 1, Mode: modes[svc.Mode]}
-		b.learned[t.ID].apply(&t.Service)
+			Wscale: defaultWScale, Sack: 1, Timestamps: 1, Ecn: 1, Mode: modes[svc.Mode]}
 		if !svc.MSS.Auto {
 			t.Service.MssV4, t.Service.MssV6 = uint16(svc.MSS.Value), uint16(svc.MSS.Value)
 		}
@@ -54,6 +53,21 @@ func (b *box) targets() ([]plane.Target, error) {
 		targets = append(targets, t)
 	}
 	return targets, nil
+}
+
+// proxyService is what the packet path is told of a service beside what every gate is.
+func proxyService(svc *config.Service, strategy uint8) plane.ProxyService {
+	s := plane.ProxyService{Strategy: strategy, FirstData: plane.FirstDataZeroWindow}
+	if svc.FirstData == config.FirstDataNotify {
+		s.FirstData = plane.FirstDataNotify
+	}
+	if !svc.MSS.Auto {
+		s.Fixed |= plane.FixedMSS
+	}
+	if !svc.WScale.Auto {
+		s.Fixed |= plane.FixedWScale
+	}
+	return s
 }
 
 // prefixMask is the first half of an IPv6 address with its first bits set, as the

@@ -47,8 +47,6 @@ type box struct {
 	modes    map[string]plane.XDPMode
 	promisc  []string // ports that this process made promiscuous
 	watch    sides
-	learned  map[uint32]learned // by service number
-	forgot   time.Time
 	started  time.Time
 	again    *plane.Again
 	caching  bool // some service has strategy cache
@@ -70,8 +68,7 @@ func Run(ctx, force context.Context, opt host.Options) error {
 		return err
 	}
 	defer unlock()
-	b := &box{opt: opt, log: opt.Log, cfg: cfg, numbers: host.NewNumbers(), started: time.Now(),
-		learned: map[uint32]learned{}, forgot: time.Now()}
+	b := &box{opt: opt, log: opt.Log, cfg: cfg, numbers: host.NewNumbers(), started: time.Now()}
 	if cfg.Proxy.Plane == config.PlaneDPDK {
 		return runDPDK(ctx, force, b)
 	}
@@ -185,7 +182,7 @@ func (b *box) writeServices() error {
 		if svc.Strategy.Translates() {
 			b.own.Flows = 1 // for good: flows live on when their service changes
 		}
-		if err := b.plane.SetStrategy(b.numbers.ID(svc.Name), plane.ProxyService{Strategy: uint8(strategy)}); err != nil {
+		if err := b.plane.SetStrategy(b.numbers.ID(svc.Name), proxyService(&svc, uint8(strategy))); err != nil {
 			return err
 		}
 	}
@@ -230,7 +227,7 @@ func (b *box) loop(ctx context.Context) {
 			}
 		case <-tick.C:
 			b.setClock()
-			if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetSettings(&b.settings), b.learn(time.Now())); err != nil {
+			if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetSettings(&b.settings)); err != nil {
 				b.log.Error("housekeeping", "error", err)
 			}
 			b.watchSides()
@@ -281,8 +278,7 @@ func (b *box) reload() error {
 		return errors.Join(err, b.writeServices())
 	}
 	for _, id := range removed {
-		delete(b.learned, id)
-		if err := errors.Join(b.plane.Forget(id), plane.ClearCounters(b.plane.Map("tg_counters"), id)); err != nil {
+		if err := plane.ClearCounters(b.plane.Map("tg_counters"), id); err != nil {
 			return err
 		}
 	}

@@ -96,23 +96,29 @@ const (
 	CounterCacheInvalid Counter = 44
 	// CounterCacheReset: proxy: half-open connections ended by the client's RST.
 	CounterCacheReset Counter = 45
+	// CounterServerAsked: proxy: SYNs that offered a server everything, to learn its options, and were reset or kept.
+	CounterServerAsked Counter = 46
+	// CounterFlowMismatch: proxy: connections reset because the server no longer gives what their client was told.
+	CounterFlowMismatch Counter = 47
+	// CounterFlowNotified: proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify).
+	CounterFlowNotified Counter = 48
 	// CounterStoreKept: dpdk: client segments kept until the server is ready.
-	CounterStoreKept Counter = 46
+	CounterStoreKept Counter = 49
 	// CounterStoreFull: dpdk: client segments not kept because the pool is full; the client sends them again.
-	CounterStoreFull Counter = 47
+	CounterStoreFull Counter = 50
 	// CounterStoreSent: dpdk: kept segments sent on to the server.
-	CounterStoreSent Counter = 48
+	CounterStoreSent Counter = 51
 	// CounterStoreAged: dpdk: kept segments given up because the server was not ready in time.
-	CounterStoreAged Counter = 49
+	CounterStoreAged Counter = 52
 	// CounterDropNoBuffer: dpdk: frames lost because no buffer was free.
-	CounterDropNoBuffer Counter = 50
+	CounterDropNoBuffer Counter = 53
 	// CounterDropNoRoute: dpdk: frames without a route, with a TTL used up, too long for the port, or not for this box.
-	CounterDropNoRoute Counter = 51
+	CounterDropNoRoute Counter = 54
 	// CounterDropTxFull: dpdk: frames that a transmit queue did not take (it is full, or its link is down).
-	CounterDropTxFull Counter = 52
+	CounterDropTxFull Counter = 55
 
 	// NumCounters is how many counters there are.
-	NumCounters = 53
+	NumCounters = 56
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -162,6 +168,9 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"cache_valid", "proxy: ACKs of a half-open connection in the SYN cache"},
 	{"cache_invalid", "proxy: ACKs that the SYN cache knows nothing of; forwarded to the server"},
 	{"cache_reset", "proxy: half-open connections ended by the client's RST"},
+	{"server_asked", "proxy: SYNs that offered a server everything, to learn its options, and were reset or kept"},
+	{"flow_mismatch", "proxy: connections reset because the server no longer gives what their client was told"},
+	{"flow_notified", "proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify)"},
 	{"store_kept", "dpdk: client segments kept until the server is ready"},
 	{"store_full", "dpdk: client segments not kept because the pool is full; the client sends them again"},
 	{"store_sent", "dpdk: kept segments sent on to the server"},

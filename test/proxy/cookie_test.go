@@ -80,7 +80,21 @@ func bulkSum(seed uint64) (sum [32]byte) {
 	return sum
 }
 
+// acquaint makes the server known to the box: the first client of an unknown server
+// is told of no options.
+func (w *world) acquaint(ipv6 bool) {
+	w.t.Helper()
+	before := w.counters()["flow_ready"]
+	c, err := w.dial(ipv6)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer c.Close()
+	w.await("the server is known", func() bool { return w.counters()["flow_ready"] > before })
+}
+
 func transfer(w *world, ipv6 bool) error {
+	w.acquaint(ipv6)
 	c, err := w.dial(ipv6)
 	if err != nil {
 		return err

@@ -20,6 +20,8 @@ func TestPacketTooBig(t *testing.T) {
 	accepted := make(chan *net.TCPConn, 1)
 	w.serve(func(c *net.TCPConn) { accepted <- c })
 	w.start(w.config("cookie"))
+	w.acquaint(false)
+	(<-accepted).Close()
 	seen := w.capture()
 	c, err := w.dial(false)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -154,6 +155,9 @@ func (w *world) start(config string) *box {
 	}()
 	w.box = b
 	w.t.Cleanup(func() {
+		if w.t.Failed() {
+			w.t.Logf("counters: %v", some(w.counters()))
+		}
 		_ = b.cmd.Process.Kill()
 		<-b.exited
 		_ = os.RemoveAll("/sys/fs/bpf/tidegate/" + w.Instance)
@@ -209,15 +213,16 @@ func (w *world) wantCounters(want map[string]uint64) {
 	got := w.counters()
 	for name, n := range want {
 		if got[name] != n {
-			some := map[string]uint64{}
-			for k, v := range got {
-				if v != 0 {
-					some[k] = v
-				}
-			}
-			w.t.Errorf("counter %s is %d, want %d; all: %v", name, got[name], n, some)
+			w.t.Errorf("counter %s is %d, want %d; all: %v", name, got[name], n, some(got))
 		}
 	}
+}
+
+// some are the counters that are not zero.
+func some(counters map[string]uint64) map[string]uint64 {
+	counters = maps.Clone(counters)
+	maps.DeleteFunc(counters, func(_ string, n uint64) bool { return n == 0 })
+	return counters
 }
 
 // output is what a process has written so far.

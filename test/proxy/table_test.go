@@ -77,6 +77,15 @@ func TestRestartKeepsConnections(t *testing.T) {
 	w.wantCounters(map[string]uint64{"flow_opened": 0, "cookie_invalid": 0})
 }
 
+// reload has the box read its configuration again.
+func (w *world) reload(b *box) {
+	w.t.Helper()
+	if err := b.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		w.t.Fatal(err)
+	}
+	w.await("reload", func() bool { return strings.Contains(b.stderr.String(), "reloaded") })
+}
+
 // A strategy is changed while connections are translated.
 func TestStrategyIsSwitchedLive(t *testing.T) {
 	w := newWorld(t, false)
@@ -84,10 +93,7 @@ func TestStrategyIsSwitchedLive(t *testing.T) {
 	b := w.start(w.config("cookie"))
 	c := w.holdConn(false)
 	w.writeConfig(w.config("auth-cookie"))
-	if err := b.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
-	w.await("reload", func() bool { return strings.Contains(b.stderr.String(), "reloaded") })
+	w.reload(b)
 	use(t, c)
 	if err := w.ping(false); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("a new connection got %v, want auth-cookie's reset", err)

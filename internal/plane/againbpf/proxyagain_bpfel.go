@@ -16,7 +16,6 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	ProxyAgainMapTgAnswers     = "tg_answers"
 	ProxyAgainMapTgClosed4     = "tg_closed4"
 	ProxyAgainMapTgClosed6     = "tg_closed6"
 	ProxyAgainMapTgCounters    = "tg_counters"
@@ -26,11 +25,13 @@ const (
 	ProxyAgainMapTgHalves      = "tg_halves"
 	ProxyAgainMapTgKeys        = "tg_keys"
 	ProxyAgainMapTgMacs        = "tg_macs"
+	ProxyAgainMapTgNextFlow    = "tg_next_flow"
 	ProxyAgainMapTgPorts       = "tg_ports"
 	ProxyAgainMapTgPrefixes    = "tg_prefixes"
 	ProxyAgainMapTgPresence    = "tg_presence"
 	ProxyAgainMapTgProxy       = "tg_proxy"
 	ProxyAgainMapTgRecent      = "tg_recent"
+	ProxyAgainMapTgServers     = "tg_servers"
 	ProxyAgainMapTgServices    = "tg_services"
 	ProxyAgainMapTgSettings    = "tg_settings"
 	ProxyAgainMapTgStrategies  = "tg_strategies"
@@ -87,7 +88,6 @@ type ProxyAgainProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProxyAgainMapSpecs struct {
-	TgAnswers    *ebpf.MapSpec `ebpf:"tg_answers"`
 	TgClosed4    *ebpf.MapSpec `ebpf:"tg_closed4"`
 	TgClosed6    *ebpf.MapSpec `ebpf:"tg_closed6"`
 	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
@@ -97,11 +97,13 @@ type ProxyAgainMapSpecs struct {
 	TgHalves     *ebpf.MapSpec `ebpf:"tg_halves"`
 	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgMacs       *ebpf.MapSpec `ebpf:"tg_macs"`
+	TgNextFlow   *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgPresence   *ebpf.MapSpec `ebpf:"tg_presence"`
 	TgProxy      *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgServers    *ebpf.MapSpec `ebpf:"tg_servers"`
 	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
@@ -134,7 +136,6 @@ func (o *ProxyAgainObjects) Close() error {
 //
 // It can be passed to LoadProxyAgainObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProxyAgainMaps struct {
-	TgAnswers    *ebpf.Map `ebpf:"tg_answers"`
 	TgClosed4    *ebpf.Map `ebpf:"tg_closed4"`
 	TgClosed6    *ebpf.Map `ebpf:"tg_closed6"`
 	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
@@ -144,11 +145,13 @@ type ProxyAgainMaps struct {
 	TgHalves     *ebpf.Map `ebpf:"tg_halves"`
 	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
 	TgMacs       *ebpf.Map `ebpf:"tg_macs"`
+	TgNextFlow   *ebpf.Map `ebpf:"tg_next_flow"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
 	TgPresence   *ebpf.Map `ebpf:"tg_presence"`
 	TgProxy      *ebpf.Map `ebpf:"tg_proxy"`
 	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
+	TgServers    *ebpf.Map `ebpf:"tg_servers"`
 	TgServices   *ebpf.Map `ebpf:"tg_services"`
 	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
@@ -157,7 +160,6 @@ type ProxyAgainMaps struct {
 
 func (m *ProxyAgainMaps) Close() error {
 	return _ProxyAgainClose(
-		m.TgAnswers,
 		m.TgClosed4,
 		m.TgClosed6,
 		m.TgCounters,
@@ -167,11 +169,13 @@ func (m *ProxyAgainMaps) Close() error {
 		m.TgHalves,
 		m.TgKeys,
 		m.TgMacs,
+		m.TgNextFlow,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgPresence,
 		m.TgProxy,
 		m.TgRecent,
+		m.TgServers,
 		m.TgServices,
 		m.TgSettings,
 		m.TgStrategies,

@@ -48,18 +48,21 @@ type ProxyXdpTgFlowKey6 struct {
 
 type ProxyXdpTgLearned struct {
 	_          structs.HostLayout
-	MssV4      uint16
-	MssV6      uint16
+	AskedMs    uint32
+	Mss        uint16
 	Wscale     uint8
 	Sack       uint8
 	Timestamps uint8
-	Known      uint8
+	Ecn        uint8
+	Pad        [2]uint8
 }
 
 type ProxyXdpTgProxyService struct {
-	_        structs.HostLayout
-	Strategy uint8
-	Pad      [3]uint8
+	_         structs.HostLayout
+	Strategy  uint8
+	FirstData uint8
+	Fixed     uint8
+	Pad       uint8
 }
 
 type ProxyXdpTgProxySettings struct {
@@ -81,11 +84,21 @@ type ProxyXdpTgProxySettings struct {
 	Pad2      [4]uint8
 }
 
+type ProxyXdpTgServerKey struct {
+	_    structs.HostLayout
+	Addr struct {
+		_ structs.HostLayout
+		D [2]uint64
+	}
+	PortBe uint16
+	Family uint8
+	Pad    [5]uint8
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	ProxyXdpMapTgAnswers    = "tg_answers"
 	ProxyXdpMapTgClosed4    = "tg_closed4"
 	ProxyXdpMapTgClosed6    = "tg_closed6"
 	ProxyXdpMapTgCounters   = "tg_counters"
@@ -95,11 +108,13 @@ const (
 	ProxyXdpMapTgHalves     = "tg_halves"
 	ProxyXdpMapTgKeys       = "tg_keys"
 	ProxyXdpMapTgMacs       = "tg_macs"
+	ProxyXdpMapTgNextFlow   = "tg_next_flow"
 	ProxyXdpMapTgPorts      = "tg_ports"
 	ProxyXdpMapTgPrefixes   = "tg_prefixes"
 	ProxyXdpMapTgPresence   = "tg_presence"
 	ProxyXdpMapTgProxy      = "tg_proxy"
 	ProxyXdpMapTgRecent     = "tg_recent"
+	ProxyXdpMapTgServers    = "tg_servers"
 	ProxyXdpMapTgServices   = "tg_services"
 	ProxyXdpMapTgSettings   = "tg_settings"
 	ProxyXdpMapTgStrategies = "tg_strategies"
@@ -156,7 +171,6 @@ type ProxyXdpProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProxyXdpMapSpecs struct {
-	TgAnswers    *ebpf.MapSpec `ebpf:"tg_answers"`
 	TgClosed4    *ebpf.MapSpec `ebpf:"tg_closed4"`
 	TgClosed6    *ebpf.MapSpec `ebpf:"tg_closed6"`
 	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
@@ -166,11 +180,13 @@ type ProxyXdpMapSpecs struct {
 	TgHalves     *ebpf.MapSpec `ebpf:"tg_halves"`
 	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgMacs       *ebpf.MapSpec `ebpf:"tg_macs"`
+	TgNextFlow   *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgPresence   *ebpf.MapSpec `ebpf:"tg_presence"`
 	TgProxy      *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgServers    *ebpf.MapSpec `ebpf:"tg_servers"`
 	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
@@ -203,7 +219,6 @@ func (o *ProxyXdpObjects) Close() error {
 //
 // It can be passed to LoadProxyXdpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProxyXdpMaps struct {
-	TgAnswers    *ebpf.Map `ebpf:"tg_answers"`
 	TgClosed4    *ebpf.Map `ebpf:"tg_closed4"`
 	TgClosed6    *ebpf.Map `ebpf:"tg_closed6"`
 	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
@@ -213,11 +228,13 @@ type ProxyXdpMaps struct {
 	TgHalves     *ebpf.Map `ebpf:"tg_halves"`
 	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
 	TgMacs       *ebpf.Map `ebpf:"tg_macs"`
+	TgNextFlow   *ebpf.Map `ebpf:"tg_next_flow"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
 	TgPresence   *ebpf.Map `ebpf:"tg_presence"`
 	TgProxy      *ebpf.Map `ebpf:"tg_proxy"`
 	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
+	TgServers    *ebpf.Map `ebpf:"tg_servers"`
 	TgServices   *ebpf.Map `ebpf:"tg_services"`
 	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
@@ -226,7 +243,6 @@ type ProxyXdpMaps struct {
 
 func (m *ProxyXdpMaps) Close() error {
 	return _ProxyXdpClose(
-		m.TgAnswers,
 		m.TgClosed4,
 		m.TgClosed6,
 		m.TgCounters,
@@ -236,11 +252,13 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgHalves,
 		m.TgKeys,
 		m.TgMacs,
+		m.TgNextFlow,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgPresence,
 		m.TgProxy,
 		m.TgRecent,
+		m.TgServers,
 		m.TgServices,
 		m.TgSettings,
 		m.TgStrategies,

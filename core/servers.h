@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * What each server behind a proxy answers to TCP options, and what clients are
+ * told because of it: never an option that their server would not have given.
+ *
+ * Nobody can be asked before a client has verified, or a flood would ask. So
+ * clients of an unknown server are told the least that RFC 9293 allows, and the
+ * first of them that verifies has its server asked: the SYN in its name offers
+ * everything, the answer is learned and reset, and the SYN goes again with what
+ * the client has been told. That costs one client one round trip more between box
+ * and server. It is done again when what is known is five minutes old.
+ */
+#ifndef TG_SERVERS_H
+#define TG_SERVERS_H
+
+#include "packet.h"
+#include "service.h"
+#include "tcp_options.h"
+
+#define TG_LEARNED_FRESH_MS (5 * 60 * 1000)
+
+/* One server: an address and a port. Map ABI. */
+struct tg_server_key {
+	union tg_addr addr;
+	uint16_t port_be;
+	uint8_t family;
+	uint8_t pad[5];
+};
+_Static_assert(sizeof(struct tg_server_key) == 24, "map ABI");
+
+/* What it answers to a SYN that offers everything. Map ABI. */
+struct tg_learned {
+	uint32_t asked_ms; /* when it was last asked for everything, coarse clock */
+	uint16_t mss;
+	uint8_t wscale; /* TG_WSCALE_NONE: it does not scale */
+	uint8_t sack;
+	uint8_t timestamps;
+	uint8_t ecn;
+	uint8_t pad[2];
+};
+_Static_assert(sizeof(struct tg_learned) == 12, "map ABI");
+
+/* What the configuration says and no server changes. */
+enum tg_fixed {
+	TG_FIXED_MSS = 1,
+	TG_FIXED_WSCALE = 2,
+};
+
+/* The server that a packet of a client is for; with `back`, that it came from. */
+TG_INLINE struct tg_server_key tg_server_key(const struct tg_packet *pkt, bool back)
+{
+	return (struct tg_server_key){
+		.addr = back ? pkt->src : pkt->dst,
+		.port_be = (uint16_t)(back ? pkt->ports : pkt->ports >> 16),
+		.family = pkt->family,
+	};
+}
+
+TG_INLINE uint16_t tg_mss_least(uint8_t family)
+{
+	return family == 4 ? 536 : 1220; /* RFC 9293 section 3.7.1: if nothing is said */
+}
+
+/* What clients of this server are told; `l` is NULL if nothing is known of it. */
+TG_INLINE struct tg_service tg_service_told(const struct tg_service *svc, uint8_t fixed,
+					    const struct tg_learned *l, uint8_t family)
+{
+	struct tg_service told = *svc;
+	uint16_t mss = l ? l->mss : tg_mss_least(family);
+
+	if (!(fixed & TG_FIXED_MSS)) {
+		if (told.mss_v4 > mss)
+			told.mss_v4 = mss;
+		if (told.mss_v6 > mss)
+			told.mss_v6 = mss;
+	}
+	if (!(fixed & TG_FIXED_WSCALE))
+		told.wscale = l ? l->wscale : TG_WSCALE_NONE;
+	told.sack = svc->sack && l && l->sack;
+	told.timestamps = svc->timestamps && l && l->timestamps;
+	told.ecn = svc->ecn && l && l->ecn;
+	return told;
+}
+
+/* True if the server is to be asked. */
+TG_INLINE bool tg_learned_is_stale(const struct tg_learned *l, uint32_t now_ms)
+{
+	return !l || now_ms - l->asked_ms >= TG_LEARNED_FRESH_MS;
+}
+
+/* RFC 3168 section 6.1.1: an ECN-setup SYN-ACK has ECE and not CWR. */
+TG_INLINE bool tg_synack_gives_ecn(const struct tg_packet *synack)
+{
+	return (synack->flags & (TG_TCP_ECE | TG_TCP_CWR)) == TG_TCP_ECE;
+}
+
+/* What the SYN-ACK to a SYN that offered everything says. */
+TG_INLINE struct tg_learned tg_learn(const struct tg_packet *synack, const struct tg_tcp_options *o,
+				     uint32_t now_ms)
+{
+	return (struct tg_learned){
+		.asked_ms = now_ms,
+		.mss = o->mss ? o->mss : tg_mss_least(synack->family),
+		.wscale = o->wscale,
+		.sack = o->sack_ok,
+		.timestamps = o->ts_ok,
+		.ecn = tg_synack_gives_ecn(synack),
+	};
+}
+
+#endif
