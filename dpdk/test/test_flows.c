@@ -195,6 +195,103 @@ static void auth_connection(int strategy)
 	harness_free(h);
 }
 
+/* An unknown server is asked by the first client that verifies. */
+static void unknown_server(void)
+{
+	struct harness *h = harness_new(NULL, 1023, 1024);
+	struct talk t = {.family = 4, .ts = false, .port = 80, .number = 5, .client_isn = 50, .server_isn = 60};
+	struct tg_server_key key;
+	struct tg_packet pkt;
+	uint32_t isn;
+
+	talk_services(h);
+	memset(&h->w->servers, 0, sizeof(h->w->servers));
+	talk_put(h, f, talk_syn(f, &t), TG_TO_SERVER);
+	pkt = talk_caught(h, 0);
+	key = tg_server_key(&pkt, true);
+	isn = pkt.seq;
+	CHECK_EQ(pkt.tcp_hdr_len, 24, "told the least: an MSS");
+	harness_forget(h);
+	talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, 51, isn + 1, TG_TCP_ACK, 0), TG_TO_SERVER);
+	pkt = talk_caught(h, 0);
+	CHECK_EQ(pkt.tcp_hdr_len, 40, "a SYN that offers everything");
+	harness_forget(h);
+	t.ts = true;
+	talk_put(h, f, talk_synack(f, &t), TG_TO_CLIENT);
+	CHECK_EQ(h->caught_n, 2, "reset, and asked again");
+	CHECK_EQ(talk_caught(h, 0).flags, TG_TCP_RST, "RST");
+	CHECK_EQ(talk_caught(h, 1).tcp_hdr_len, 24, "a SYN with what the client agreed on");
+	CHECK_EQ(harness_count(h, 1, TG_COUNT_server_asked), 1, "asked");
+	harness_forget(h);
+	CHECK(tg_servers_find(&h->w->servers, &key) && tg_servers_find(&h->w->servers, &key)->wscale == 9,
+	      "and known from then on");
+	t.number = 6; /* the next client */
+	talk_put(h, f, talk_syn(f, &t), TG_TO_SERVER);
+	CHECK_EQ(talk_caught(h, 0).tcp_hdr_len, 40, "is told all of it");
+	harness_free(h);
+}
+
+static void cache_connection(void)
+{
+	struct harness *h = harness_new(NULL, 1023, 1024);
+	struct talk t = {.family = 6, .ts = false, .port = 86, .number = 5, .client_isn = 50, .server_isn = 60};
+	uint32_t isn, i;
+
+	talk_services(h);
+	talk_put(h, f, talk_syn(f, &t), TG_TO_SERVER);
+	isn = talk_caught(h, 0).seq;
+	harness_forget(h);
+	talk_put(h, f, talk_syn(f, &t), TG_TO_SERVER);
+	CHECK_EQ(talk_caught(h, 0).seq, isn, "the same SYN-ACK again");
+	CHECK_EQ(harness_count(h, 7, TG_COUNT_cache_known), 1, "known");
+	harness_forget(h);
+	for (i = 0; i < 8000 && !h->caught_n; i++)
+		harness_tick(h, 1);
+	CHECK(i > 900 && h->caught_n == 1, "sent again after %u ms", i);
+	CHECK_EQ(talk_caught(h, 0).seq, isn, "the same");
+	CHECK_EQ(h->caught[0].port, CLIENT, "where it came from");
+	harness_forget(h);
+	talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, 51, isn, TG_TCP_ACK, 0), TG_TO_SERVER);
+	CHECK_EQ(harness_count(h, 7, TG_COUNT_cache_invalid), 1, "a wrong number");
+	harness_forget(h);
+	talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, 51, isn + 1, TG_TCP_ACK, 0), TG_TO_SERVER);
+	CHECK_EQ(talk_caught(h, 0).flags, TG_TCP_SYN, "the SYN to the server");
+	harness_forget(h);
+	talk_put(h, f, talk_synack(f, &t), TG_TO_CLIENT);
+	CHECK_EQ(h->caught_n, 2, "ACK and window");
+	harness_forget(h);
+	talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, 51, isn + 1, TG_TCP_ACK, 9), TG_TO_SERVER);
+	CHECK_EQ(talk_caught(h, 0).ack, t.server_isn + 1, "translated");
+	harness_forget(h);
+	for (i = 0; i < 1000; i++) { /* a flood evicts; it does not grow */
+		t.number = 100 + i;
+		talk_put(h, f, talk_syn(f, &t), TG_TO_SERVER);
+		harness_forget(h);
+	}
+	CHECK_EQ(harness_count(h, 7, TG_COUNT_cache_kept), 1001, "every SYN is answered");
+	CHECK_EQ(harness_leaked(h), 0, "buffers");
+	harness_free(h);
+}
+
+static void notify(void)
+{
+	struct harness *h = harness_new(NULL, 1023, 1024);
+	struct talk t = {.family = 4, .ts = true, .port = 87, .number = 5, .client_isn = 50, .server_isn = 60};
+	uint32_t isn, i;
+
+	talk_services(h);
+	isn = open_cookie(h, &t, false).isn;
+	talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, 51, isn + 1, TG_TCP_ACK, 9), TG_TO_SERVER);
+	harness_forget(h);
+	talk_put(h, f, talk_synack(f, &t), TG_TO_CLIENT);
+	CHECK_EQ(h->caught_n, 5, "an ACK, and a window four times");
+	for (i = 0; i < 5; i++)
+		if (h->caught[i].port == CLIENT)
+			CHECK_EQ(talk_caught(h, i).ack, 51, "the client's data are missing");
+	CHECK_EQ(harness_count(h, 8, TG_COUNT_flow_notified), 1, "notified");
+	harness_free(h);
+}
+
 static void router(void)
 {
 	struct harness *h = harness_new(NULL, 1023, 1024);
@@ -238,6 +335,9 @@ void test_flows(void)
 	for (i = 0; i < 4; i++)
 		cookie_connection(i & 1 ? 4 : 6, i & 2);
 	setup_events();
+	unknown_server();
+	cache_connection();
+	notify();
 	for (i = TG_STRATEGY_AUTH_COOKIE; i <= TG_STRATEGY_AUTH_TTL; i++)
 		auth_connection(i);
 	router();
