@@ -22,7 +22,7 @@ LDFLAGS   = -s -w -X tidegate/internal/version.Version=$(VERSION)$(if $(COMMIT),
 FUZZTIME ?= 60s
 SOAKTIME ?= 10m
 
-.PHONY: help demo test test-unit test-kernel bench fuzz lint generate build soak clean
+.PHONY: help demo test test-unit test-kernel bench fuzz lint generate build dpdk soak clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r t d; do printf 'make %-10s  %s\n' "$$t" "$$d"; done
@@ -54,6 +54,7 @@ fuzz: ## fuzz the parsers, FUZZTIME each (default 60s)
 	$(GO) test ./internal/binding/flood -run '^$$' -fuzz FuzzReceive -fuzztime $(FUZZTIME)
 	@if [ -e core/Makefile ]; then $(MAKE) -C core fuzz FUZZTIME=$(FUZZTIME); fi
 	$(MAKE) -C lwip fuzz FUZZ_SECONDS=$(FUZZTIME:s=)
+	$(MAKE) -C dpdk fuzz FUZZ_SECONDS=$(FUZZTIME:s=)
 
 lint: ## formatting and vet
 	@tools/deps.sh build
@@ -67,6 +68,10 @@ build: ## bin/tidegate, one static file with the BPF objects inside
 	@tools/deps.sh build
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/tidegate ./cmd/tidegate
+
+dpdk: ## bin/tidegate-dpdk, the proxy's packet path on DPDK, and its benchmark
+	@tools/deps.sh dpdk
+	@$(MAKE) -C dpdk
 
 soak: ## 200,000 requests of every kind over 28,000 ports, then a long flood (root; SOAKTIME, default 10m)
 	@tools/deps.sh demo

@@ -7,7 +7,7 @@
 #ifndef TG_DPDK_ANSWER_H
 #define TG_DPDK_ANSWER_H
 
-#include "flow.h"
+#include "cache.h"
 
 /* ---- first stage ---- */
 
@@ -49,11 +49,15 @@ static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
 	const struct tg_service *svc = &w->box->services[it->id];
 	uint8_t strategy = w->box->how[it->id].strategy;
 	struct tg_tcp_options offered;
+	struct tg_service told;
 	struct tg_decision d;
 
 	it->d = tg_proxy_judge_syn(&it->pkt, it->parse, it->m->pkt_len);
-	if (it->d.verdict != TG_REPLY || svc->mode == TG_MODE_MONITOR || !w->key_now ||
-	    !tg_strategy_has_cookie(strategy))
+	if (it->d.verdict != TG_REPLY || svc->mode == TG_MODE_MONITOR)
+		return;
+	if (strategy == TG_STRATEGY_CACHE)
+		tg_foresee_half(w, it);
+	if (!w->key_now || !tg_strategy_has_cookie(strategy))
 		return;
 	if (strategy == TG_STRATEGY_AUTH_COOKIE &&
 	    tg_whitelist_maybe(&w->white, tg_white_key_of(w, &it->pkt)))
@@ -63,7 +67,12 @@ static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
 	d = tg_host_judge_options(&offered);
 	if (d.verdict != TG_REPLY)
 		return;
-	it->answer = tg_synack_agree(&it->pkt, &offered, svc);
+	if (strategy == TG_STRATEGY_COOKIE) {
+		told = tg_told(w, &it->pkt, it->id);
+		it->answer = tg_synack_agree(&it->pkt, &offered, &told);
+	} else {
+		it->answer = tg_synack_agree(&it->pkt, &offered, svc);
+	}
 	it->cookie_lane = tg_lane_cookie(w, &it->pkt, it->pkt.seq, it->answer.option_bits,
 					 it->answer.options.ts_ok, w->epoch, w->key_now);
 }
@@ -84,6 +93,8 @@ static inline void tg_foresee_ack(struct tg_worker *w, struct tg_item *it)
 	struct tg_tcp_options o;
 	uint64_t epoch;
 
+	if (strategy == TG_STRATEGY_CACHE)
+		tg_foresee_half(w, it);
 	if (!tg_strategy_has_cookie(strategy) || w->box->services[it->id].mode != TG_MODE_ALWAYS)
 		return;
 	if (strategy == TG_STRATEGY_AUTH_COOKIE &&
@@ -115,6 +126,7 @@ static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it,
 				     struct tg_cookie *cookie)
 {
 	struct tg_tcp_options offered;
+	struct tg_service told;
 	struct tg_decision d;
 
 	if (TG_UNLIKELY(!w->key_now))
@@ -131,15 +143,17 @@ static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it,
 			tg_forward(w, it);
 		return false;
 	}
-	it->answer = tg_synack_agree(&it->pkt, &offered, &w->box->services[it->id]);
+	told = w->box->services[it->id];
+	if (w->box->how[it->id].strategy == TG_STRATEGY_COOKIE)
+		told = tg_told(w, &it->pkt, it->id);
+	it->answer = tg_synack_agree(&it->pkt, &offered, &told);
 	*cookie = tg_cookie_make(&it->pkt, it->answer.option_bits, it->answer.options.ts_ok, w->epoch,
 				 w->key_now);
 	return true;
 }
 
-/* Turns the SYN into a SYN-ACK with a cookie and sends it back. With `wait`, its
- * window is zero: the client is told of the server's when there is one. */
-static inline void tg_cookie_answer(struct tg_worker *w, struct tg_item *it, bool wait)
+/* Turns the SYN into a SYN-ACK with a cookie and sends it back. */
+static inline void tg_cookie_answer(struct tg_worker *w, struct tg_item *it)
 {
 	struct tg_cookie cookie;
 	struct rte_mbuf *m;
@@ -151,8 +165,6 @@ static inline void tg_cookie_answer(struct tg_worker *w, struct tg_item *it, boo
 					  it->answer.options.ts_ok, w->epoch);
 	else if (!tg_cookie_prepare(w, it, &cookie))
 		return;
-	if (wait)
-		it->answer.window = 0;
 	len = it->pkt.l3_off + tg_synack_len(&it->pkt, &it->answer);
 	m = tg_frame_resize(w, it->m, len, it->pkt.l3_off);
 	if (TG_UNLIKELY(!m)) {
@@ -160,7 +172,7 @@ static inline void tg_cookie_answer(struct tg_worker *w, struct tg_item *it, boo
 		return;
 	}
 	data = TG_DATA(m);
-	m->ol_flags = 0;
+	m->ol_flags &= TG_FLAGS_KEPT;
 	(void)tg_synack_write((struct tg_writer){data + it->pkt.l3_off, data + len}, &it->pkt,
 			      &it->answer, cookie);
 	tg_ethernet_reflect(data);
@@ -179,7 +191,7 @@ static inline void tg_auth_syn(struct tg_worker *w, struct tg_item *it, uint8_t 
 		return;
 	}
 	if (strategy == TG_STRATEGY_AUTH_COOKIE) {
-		tg_cookie_answer(w, it, false);
+		tg_cookie_answer(w, it);
 		return;
 	}
 	challenge = tg_challenge(&it->pkt, &w->box->services[it->id],
@@ -193,12 +205,13 @@ static inline void tg_auth_syn(struct tg_worker *w, struct tg_item *it, uint8_t 
  * server is to judge it (RFC 5961). */
 static inline void tg_case_syn(struct tg_worker *w, struct tg_item *it, bool live)
 {
-	const struct tg_how *how = &w->box->how[it->id];
+	const struct tg_proxy_service *how = &w->box->how[it->id];
 
 	tg_count(w, it->id, TG_COUNT_syn);
 	if (TG_UNLIKELY(w->box->services[it->id].mode == TG_MODE_MONITOR)) {
-		tg_count(w, it->id, it->d.verdict == TG_DROP ? TG_COUNT_would_drop
-							     : TG_COUNT_would_answer);
+		if (it->d.verdict != TG_PASS)
+			tg_count(w, it->id, it->d.verdict == TG_DROP ? TG_COUNT_would_drop
+								     : TG_COUNT_would_answer);
 		tg_forward(w, it);
 	} else if (TG_UNLIKELY(it->d.verdict != TG_REPLY)) {
 		tg_count(w, it->id, it->d.counter);
@@ -210,7 +223,9 @@ static inline void tg_case_syn(struct tg_worker *w, struct tg_item *it, bool liv
 		tg_count(w, it->id, TG_COUNT_pass_existing);
 		tg_forward(w, it);
 	} else if (how->strategy == TG_STRATEGY_COOKIE) {
-		tg_cookie_answer(w, it, how->first_data == TG_FIRST_ZERO_WINDOW);
+		tg_cookie_answer(w, it);
+	} else if (how->strategy == TG_STRATEGY_CACHE) {
+		tg_cache_syn(w, it);
 	} else {
 		tg_auth_syn(w, it, how->strategy);
 	}
@@ -258,7 +273,7 @@ static inline void tg_auth_other(struct tg_worker *w, struct tg_item *it, uint8_
 	const struct tg_packet *pkt = &it->pkt;
 	uint64_t source;
 
-	if (strategy == TG_STRATEGY_AUTH_WRONG ? !(pkt->flags & TG_TCP_RST) : !tg_host_is_ack(pkt)) {
+	if (strategy == TG_STRATEGY_AUTH_WRONG ? !(pkt->flags & TG_TCP_RST) : !tg_item_is_ack(it)) {
 		tg_forward(w, it);
 		return;
 	}
@@ -287,22 +302,20 @@ static inline void tg_auth_other(struct tg_worker *w, struct tg_item *it, uint8_
  * with other numbers, or NULL: the port may have been taken for a new connection. */
 static inline void tg_cookie_other(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
-	if (tg_host_is_ack(&it->pkt) && tg_case_verify(w, it)) {
+	if (tg_item_is_ack(it) && tg_case_verify(w, it)) {
+		struct tg_service told = tg_told(w, &it->pkt, it->id);
+		/* Agreed on, and since then unknown: then what the service says else. */
+		uint8_t wscale = told.wscale == TG_WSCALE_NONE ? w->box->services[it->id].wscale
+							       : told.wscale;
+		struct tg_flow flow = tg_flow_open(&it->pkt, &it->said,
+						   tg_cookie_claimed_bits(it->said.cookie, it->said.ts_ok),
+						   wscale, tg_item_window(it), it->id, w->now_ms);
+
 		tg_count(w, it->id, TG_COUNT_cookie_valid);
-		tg_flow_begin(w, it);
+		(void)tg_flow_begin(w, it, &flow);
 		return;
 	}
-	if (e && e->flow.state == TG_FLOW_SETUP) {
-		tg_drop(w, it->m);
-		return;
-	}
-	if (e) { /* it has ended: a retransmission */
-		tg_flow_forward(w, it, &e->flow, TG_TO_SERVER);
-		return;
-	}
-	if (tg_host_is_ack(&it->pkt))
-		tg_count(w, it->id, TG_COUNT_cookie_invalid);
-	tg_forward(w, it);
+	tg_unknown_other(w, it, e, TG_COUNT_cookie_invalid);
 }
 
 #endif

@@ -36,13 +36,8 @@ struct tg_box *tg_box_copy(const struct tg_box *b)
 
 void tg_box_free(struct tg_box *b)
 {
-	if (b) {
-		volatile uint8_t *keys = (volatile uint8_t *)b->keys;
-		size_t i;
-
-		for (i = 0; i < sizeof(b->keys); i++)
-			keys[i] = 0;
-	}
+	if (b)
+		explicit_bzero(b->keys, sizeof(b->keys));
 	free(b);
 }
 
@@ -162,26 +157,27 @@ static const char *line_forwarding(struct tg_box *b, const char *args)
 	return b->router || strcmp(args, "bridge") == 0 ? NULL : BAD;
 }
 
-/* service ID MSS4 MSS6 WINDOW WSCALE SACK TIMESTAMPS ECN MODE STRATEGY FIRST_DATA */
+/* service ID MSS4 MSS6 WINDOW WSCALE SACK TIMESTAMPS ECN MODE STRATEGY FIRST_DATA FIXED */
 static const char *line_service(struct tg_box *b, const char *args)
 {
-	uint32_t v[11], i;
+	uint32_t v[12], i;
 
-	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
-		   &v[6], &v[7], &v[8], &v[9], &v[10]) != 11)
+	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
+		   &v[6], &v[7], &v[8], &v[9], &v[10], &v[11]) != 12)
 		return BAD;
-	if (v[0] == 0 || v[0] > TG_SERVICES_MAX || v[8] > TG_MODE_ALWAYS || v[9] > TG_STRATEGY_AUTH_TTL ||
-	    v[10] > TG_FIRST_STORE || v[4] > TG_WSCALE_NONE)
+	if (v[0] == 0 || v[0] > TG_SERVICES_MAX || v[8] > TG_MODE_ALWAYS || v[9] > TG_STRATEGY_CACHE ||
+	    v[10] > TG_FIRST_DATA_STORE || v[4] > TG_WSCALE_NONE)
 		return "service: a number is out of range";
 	b->services[v[0]] = (struct tg_service){
 		.mss_v4 = (uint16_t)v[1], .mss_v6 = (uint16_t)v[2], .window = (uint16_t)v[3],
 		.wscale = (uint8_t)v[4], .sack = (uint8_t)v[5], .timestamps = (uint8_t)v[6],
 		.ecn = (uint8_t)v[7], .mode = (uint8_t)v[8], .listener = TG_LISTENER_OK,
 	};
-	b->how[v[0]] = (struct tg_how){(uint8_t)v[9], (uint8_t)v[10]};
+	b->how[v[0]] = (struct tg_proxy_service){.strategy = (uint8_t)v[9], .first_data = (uint8_t)v[10],
+						 .fixed = (uint8_t)v[11]};
 	if (v[0] > b->top)
 		b->top = v[0];
-	if (v[9] == TG_STRATEGY_COOKIE)
+	if (tg_strategy_translates(v[9]))
 		b->flows = true; /* for good: flows live on when their service changes */
 	for (b->enforce = false, i = 1; i <= b->top; i++)
 		b->enforce |= b->services[i].mode == TG_MODE_ALWAYS;

@@ -18,17 +18,9 @@
 #define TG_ROUTES_MAX 256
 #define TG_KEY_SLOTS_MAX (1U << 14)
 
-/* What becomes of a client's first data while its server is not ready yet. */
-enum tg_first_data {
-	TG_FIRST_ZERO_WINDOW = 0, /* a window of zero: there is none */
-	TG_FIRST_NOTIFY = 1,	  /* dropped; the SYN-ACK is sent again when the server is ready */
-	TG_FIRST_STORE = 2,	  /* kept and sent on */
-};
-
-struct tg_how {
-	uint8_t strategy;   /* enum tg_strategy */
-	uint8_t first_data; /* enum tg_first_data */
-};
+/* Beside enum tg_first_data, what only this plane can do with a client's first data:
+ * keep them and send them on when the server is there. */
+#define TG_FIRST_DATA_STORE 2
 
 struct tg_prefix_slot {
 	struct tg_prefix_key key;
@@ -68,7 +60,7 @@ struct tg_box {
 	} own_addrs[TG_PORTS_MAX];
 	struct tg_epoch_key keys[TG_KEY_SLOTS_MAX];
 	struct tg_service services[TG_SERVICES_MAX + 1];
-	struct tg_how how[TG_SERVICES_MAX + 1];
+	struct tg_proxy_service how[TG_SERVICES_MAX + 1];
 	struct tg_prefix_slot prefixes[TG_PREFIX_SLOTS];
 };
 

@@ -35,6 +35,11 @@ static inline bool tg_foresee_flow(struct tg_worker *w, struct tg_item *it, enum
 
 	it->presence = tg_item_presence(w, &it->pkt, dir);
 	it->flow_dir = dir;
+	if (tg_host_is_syn(&it->pkt) && dir == TG_TO_SERVER) {
+		/* A flood's SYN has no flow: act will look, and need not wait then. */
+		tg_swap_prefetch(&w->flows.swap, it->presence);
+		return false;
+	}
 	if (!tg_swap_maybe(&w->flows.swap, it->presence))
 		return false;
 	key = tg_flow_key_of(&it->pkt, dir);
@@ -62,7 +67,11 @@ static inline struct tg_flow_entry *tg_flow_find(struct tg_worker *w, struct tg_
 	struct tg_flow_key key;
 
 	if (it->flow_lane < 0 || it->flow_dir != dir) {
-		it->presence = tg_item_presence(w, &it->pkt, dir);
+		if (it->flow_dir != dir) {
+			it->presence = tg_item_presence(w, &it->pkt, dir);
+			it->flow_dir = dir;
+			it->flow_lane = -1;
+		}
 		if (!tg_swap_maybe(&w->flows.swap, it->presence))
 			return NULL;
 		key = tg_flow_key_of(&it->pkt, dir);
@@ -140,34 +149,57 @@ static inline bool tg_flow_keep(struct tg_worker *w, struct tg_item *it, uint32_
 	return kept;
 }
 
-/* Opens a flow for a verified ACK and sends the server a SYN in its place. */
-static inline void tg_flow_begin(struct tg_worker *w, struct tg_item *it)
+/* What clients of the packet's server are told. */
+static inline struct tg_service tg_told(struct tg_worker *w, const struct tg_packet *pkt, uint32_t id)
 {
-	const struct tg_service *svc = &w->box->services[it->id];
-	uint16_t window = tg_swap16(tg_load16(TG_DATA(it->m) + it->pkt.l4_off + 14));
-	struct tg_flow_key key = tg_flow_key_of(&it->pkt, TG_TO_SERVER);
-	struct tg_segment syn;
-	struct tg_flow flow;
+	const struct tg_proxy_service *how = &w->box->how[id];
+	struct tg_server_key key = tg_server_key(pkt, false);
+	struct tg_service told = tg_service_told(&w->box->services[id], how->fixed,
+						 tg_servers_find(&w->servers, &key), pkt->family);
 
-	flow = tg_flow_open(&it->pkt, &it->said,
-			    tg_cookie_claimed_bits(it->said.cookie, it->said.ts_ok), svc->wscale,
-			    window, it->id, w->now_ms);
+	if (how->first_data == TG_FIRST_DATA_ZERO_WINDOW)
+		told.window = 0;
+	return told;
+}
+
+/* Opens a flow for a verified ACK and sends the server a SYN in its place. False: there
+ * is no room, and the frame is gone. */
+static inline bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct tg_flow *flow)
+{
+	struct tg_flow_key key = tg_flow_key_of(&it->pkt, TG_TO_SERVER);
+	struct tg_server_key server = tg_server_key(&it->pkt, false);
+	struct tg_learned *known = tg_servers_find(&w->servers, &server);
+	struct tg_segment syn;
+
+	if (TG_UNLIKELY(tg_learned_is_stale(known, w->now_ms))) {
+		flow->flags |= TG_FLOW_ASKS;
+		if (known)
+			known->asked_ms = w->now_ms; /* one asks, not all that come now */
+	}
+	if (it->pkt.l4_len > it->pkt.tcp_hdr_len)
+		flow->flags |= TG_FLOW_HEARD;
 	it->presence = tg_item_presence(w, &it->pkt, TG_TO_SERVER);
 	it->flow_hash = tg_flow_key_hash(&w->flows, &key);
-	if (!tg_flow_table_insert(&w->flows, &key, it->flow_hash, it->presence, &flow)) {
-		tg_count(w, it->id, TG_COUNT_flow_full);
+	if (!tg_flow_table_insert(&w->flows, &key, it->flow_hash, it->presence, flow)) {
+		tg_count(w, flow->service, TG_COUNT_flow_full);
 		tg_drop(w, it->m);
-		return;
+		return false;
 	}
-	tg_count(w, it->id, TG_COUNT_flow_opened);
-	syn = tg_flow_syn(&it->pkt, &flow, false);
-	if (w->box->how[it->id].first_data == TG_FIRST_STORE && tg_item_has_data(it)) {
+	tg_count(w, flow->service, TG_COUNT_flow_opened);
+	syn = tg_flow_syn(&it->pkt, flow, false);
+	if (w->box->how[flow->service].first_data == TG_FIRST_DATA_STORE && tg_item_has_data(it)) {
 		tg_segment_send_new(w, it, &syn);
-		if (!tg_flow_keep(w, it, it->id))
+		if (!tg_flow_keep(w, it, flow->service))
 			tg_drop(w, it->m);
-		return;
+	} else {
+		tg_segment_send(w, it->m, it->port, &syn);
 	}
-	tg_segment_send(w, it->m, it->port, &syn);
+	return true;
+}
+
+static inline uint16_t tg_item_window(const struct tg_item *it)
+{
+	return tg_swap16(tg_load16(TG_DATA(it->m) + it->pkt.l4_off + 14));
 }
 
 /* The client's segment while its server has not answered yet. */
@@ -176,7 +208,7 @@ static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, stru
 	struct tg_flow *f = &e->flow;
 	uint32_t service = f->service;
 	struct tg_segment s;
-	bool early = w->now_ms - f->syn_ms < TG_RETRY_MS, kept = false;
+	bool early = (uint16_t)(w->now_ms - f->syn_ms) < TG_RETRY_MS, kept = false;
 
 	s = tg_flow_syn(&it->pkt, f, false);
 	if (it->pkt.flags & TG_TCP_RST) {
@@ -193,11 +225,13 @@ static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, stru
 		tg_segment_send(w, it->m, it->port, &s);
 		return;
 	}
+	if (it->pkt.l4_len > it->pkt.tcp_hdr_len)
+		f->flags |= TG_FLOW_HEARD;
 	if (!early) {
-		f->syn_ms = w->now_ms;
+		f->syn_ms = (uint16_t)w->now_ms;
 		tg_count(w, service, TG_COUNT_flow_again);
 	}
-	if (w->box->how[service].first_data == TG_FIRST_STORE && tg_item_has_data(it)) {
+	if (w->box->how[service].first_data == TG_FIRST_DATA_STORE && tg_item_has_data(it)) {
 		if (!early)
 			tg_segment_send_new(w, it, &s);
 		kept = tg_flow_keep(w, it, service);
@@ -215,7 +249,7 @@ static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, stru
 static inline bool tg_store_release(struct tg_worker *w, struct tg_flow *f, uint64_t owner,
 				    uint16_t client_port)
 {
-	struct tg_item it = {.flow_lane = -1, .cookie_lane = -1, .port = client_port};
+	struct tg_item it = {.flow_lane = -1, .half_lane = -1, .cookie_lane = -1, .port = client_port, .flow_dir = 255};
 	bool any = false;
 
 	while ((it.m = tg_store_take(&w->store, owner))) {
@@ -244,40 +278,92 @@ static inline uint16_t tg_client_port(const struct tg_worker *w, const struct tg
 	return r ? r->port : it->port;
 }
 
-/* The server has accepted: it gets its ACK and what was kept, the client the window. */
-static inline void tg_setup_ready(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
+#define TG_DUPLICATES 3 /* what makes a sender believe in a loss: RFC 5681 section 3.2 */
+
+/* The server has accepted for good: it gets its ACK and what was kept, the client the
+ * window; and, if its data were dropped, the same three times more, for duplicate ACKs
+ * are how a receiver says so. */
+static inline void tg_setup_accept(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e,
+				   const struct tg_tcp_options *o)
+{
+	uint8_t first_data = w->box->how[e->flow.service].first_data;
+	bool heard = e->flow.flags & TG_FLOW_HEARD;
+	uint16_t field = tg_item_window(it);
+	struct tg_segment ack, window;
+	int i;
+
+	tg_flow_ready(&e->flow, &it->pkt, o);
+	ack = tg_flow_ack(&it->pkt, &e->flow, o);
+	window = tg_flow_window(&it->pkt, &e->flow, o, field);
+	tg_count(w, e->flow.service, TG_COUNT_flow_ready);
+	tg_segment_send_new(w, it, &ack);
+	if (first_data == TG_FIRST_DATA_STORE &&
+	    tg_store_release(w, &e->flow, it->flow_hash, tg_client_port(w, it))) {
+		tg_drop(w, it->m); /* the server's own ACK of it tells the window */
+		return;
+	}
+	if (first_data != TG_FIRST_DATA_ZERO_WINDOW && heard) {
+		for (i = 0; i < TG_DUPLICATES; i++)
+			tg_segment_send_new(w, it, &window);
+		tg_count(w, e->flow.service, TG_COUNT_flow_notified);
+	}
+	tg_segment_send(w, it->m, it->port, &window);
+}
+
+/* The server has another connection in mind, or was only asked: it is reset, and has a
+ * SYN of this connection next. */
+static inline void tg_setup_renew(struct tg_worker *w, struct tg_item *it, struct tg_flow *f)
+{
+	struct tg_segment rst = tg_reset_for(&it->pkt), syn;
+
+	f->flags &= (uint8_t)~TG_FLOW_ASKS;
+	f->syn_ms = (uint16_t)w->now_ms;
+	syn = tg_flow_syn(&it->pkt, f, true);
+	tg_segment_send_new(w, it, &rst);
+	tg_segment_send(w, it->m, it->port, &syn);
+}
+
+/* The server no longer gives what the client was told that it would: both are reset,
+ * and the next client is told better. */
+static inline void tg_setup_mismatch(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
+{
+	struct tg_segment rst = tg_reset_for(&it->pkt), refusal = tg_flow_refusal(&it->pkt, &e->flow);
+	struct tg_server_key server = tg_server_key(&it->pkt, true);
+
+	tg_count(w, e->flow.service, TG_COUNT_flow_mismatch);
+	if (!(e->flow.flags & TG_FLOW_ASKS)) /* else it has just been learned */
+		tg_servers_remove(&w->servers, &server);
+	tg_flow_remove(w, it, e);
+	tg_segment_send_new(w, it, &rst);
+	tg_segment_send(w, it->m, it->port, &refusal);
+}
+
+/* The server's SYN-ACK to our SYN: what it gives, and what follows. */
+static inline void tg_setup_synack(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
 	struct tg_tcp_options o;
-	struct tg_segment ack, window;
-	struct tg_learned *l = &w->learned[e->flow.service];
-	uint16_t field = tg_swap16(tg_load16(TG_DATA(it->m) + it->pkt.l4_off + 14));
 
 	if (!tg_item_options(it, &o)) {
 		tg_drop(w, it->m);
 		return;
 	}
-	*l = tg_learn(*l, it->pkt.family, &e->flow, &o);
-	tg_flow_ready(&e->flow, &it->pkt, &o);
-	ack = tg_flow_ack(&it->pkt, &e->flow, &o);
-	window = tg_flow_window(&it->pkt, &e->flow, &o, field);
-	tg_count(w, e->flow.service, TG_COUNT_flow_ready);
-	tg_segment_send_new(w, it, &ack);
-	if (tg_store_release(w, &e->flow, it->flow_hash, tg_client_port(w, it)))
-		tg_drop(w, it->m); /* the server's own ACK of it tells the window */
-	else
-		tg_segment_send(w, it->m, it->port, &window);
-}
+	if (e->flow.flags & TG_FLOW_ASKS) {
+		struct tg_server_key server = tg_server_key(&it->pkt, true);
+		struct tg_learned l = tg_learn(&it->pkt, &o, w->now_ms);
 
-/* The server answered out of an older connection of the same addresses and
- * ports. A client would reset that and ask again: so it is done for it. */
-static inline void tg_setup_older(struct tg_worker *w, struct tg_item *it, struct tg_flow *f)
-{
-	struct tg_segment rst = tg_reset_for(&it->pkt), syn = tg_flow_syn(&it->pkt, f, true);
-
-	tg_count(w, f->service, TG_COUNT_flow_older);
-	f->syn_ms = w->now_ms;
-	tg_segment_send_new(w, it, &rst);
-	tg_segment_send(w, it->m, it->port, &syn);
+		tg_servers_put(&w->servers, &server, &l);
+		tg_count(w, e->flow.service, TG_COUNT_server_asked);
+	}
+	switch (tg_flow_agreement(&e->flow, &it->pkt, &o, w->box->how[e->flow.service].fixed)) {
+	case TG_GIVES_LESS:
+		tg_setup_mismatch(w, it, e);
+		break;
+	case TG_GIVES_MORE:
+		tg_setup_renew(w, it, &e->flow);
+		break;
+	default:
+		tg_setup_accept(w, it, e, &o);
+	}
 }
 
 /* The server's segment while the flow is being set up. */
@@ -287,10 +373,11 @@ static inline void tg_setup_server(struct tg_worker *w, struct tg_item *it, stru
 
 	switch (tg_setup_judge(&it->pkt, &e->flow)) {
 	case TG_SETUP_READY:
-		tg_setup_ready(w, it, e);
+		tg_setup_synack(w, it, e);
 		break;
 	case TG_SETUP_OTHER:
-		tg_setup_older(w, it, &e->flow);
+		tg_count(w, e->flow.service, TG_COUNT_flow_older);
+		tg_setup_renew(w, it, &e->flow);
 		break;
 	case TG_SETUP_REFUSED:
 		s = tg_flow_refusal(&it->pkt, &e->flow);

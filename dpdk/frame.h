@@ -10,6 +10,9 @@
 #define TG_HEADERS_MAX 256 /* bytes of headers that must stand in one piece */
 #define TG_ETHERTYPE_ARP ((tg_ethertype)0x0608)
 
+/* Of a received frame's flags, those that say whose its memory is. */
+#define TG_FLAGS_KEPT (RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL)
+
 #define TG_DATA(m) rte_pktmbuf_mtod(m, uint8_t *)
 
 static inline void tg_count(struct tg_worker *w, uint32_t id, enum tg_counter counter)
@@ -194,7 +197,7 @@ static inline bool tg_segment_send(struct tg_worker *w, struct rte_mbuf *m, uint
 	if (!m)
 		return false;
 	data = TG_DATA(m);
-	m->ol_flags = 0;
+	m->ol_flags &= TG_FLAGS_KEPT;
 	(void)tg_segment_write((struct tg_writer){data + s->l3_off, data + len}, s);
 	if (s->reflect) {
 		tg_ethernet_reflect(data);
@@ -238,6 +241,13 @@ static inline bool tg_item_options(const struct tg_item *it, struct tg_tcp_optio
 	memcpy(c.bytes, at, len);
 	*o = tg_tcp_options_parse(&c);
 	return true;
+}
+
+/* True for what may complete a handshake: an ACK that is whole, as a host asks of it. */
+static inline bool tg_item_is_ack(const struct tg_item *it)
+{
+	return tg_host_is_ack(&it->pkt) && it->parse == TG_PARSE_TCP &&
+	       tg_host_ack_is_whole(&it->pkt, it->m->pkt_len);
 }
 
 static inline uint8_t tg_item_ttl(const struct tg_item *it)

@@ -75,7 +75,7 @@ static inline uint32_t tg_icmp_quoted(const uint8_t *data, uint32_t len, uint32_
 /* Translates what the ICMP error in hand quotes, if it is of a flow. */
 static inline void tg_icmp_translate(struct tg_worker *w, struct tg_item *it)
 {
-	struct tg_item q = {.flow_lane = -1};
+	struct tg_item q = {.flow_lane = -1, .half_lane = -1, .flow_dir = 255};
 	uint8_t *data = TG_DATA(it->m);
 	uint32_t len = it->m->data_len, off, tcp_off;
 	enum tg_direction dir;

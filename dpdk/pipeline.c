@@ -22,19 +22,24 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 	w->way = o->way;
 	w->pool = o->pool;
 	w->rows = tg_pages_get(sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
-	w->learned = tg_pages_get(sizeof(*w->learned) * (TG_SERVICES_MAX + 1));
-	if (!w->rows || !w->learned || !tg_flow_table_init(&w->flows, o->max_flows, o->table_key) ||
+	while ((w->cache.mask + 1) * TG_HALF_WAYS < o->max_halves)
+		w->cache.mask = w->cache.mask * 2 + 1;
+	w->cache.key = o->cache_key;
+	w->cache.buckets = tg_pages_get(sizeof(*w->cache.buckets) * (w->cache.mask + 1));
+	if (!w->rows || !w->cache.buckets || !tg_flow_table_init(&w->flows, o->max_flows, o->table_key) ||
 	    !tg_whitelist_init(&w->white, o->max_sources, o->white_bitmap, o->salt)) {
 		tg_worker_free(w);
 		return NULL;
 	}
 	w->cookies4.words = 3;
 	w->cookies6.words = 6;
-	w->flows4.words = TG_FLOW_WORDS4;
-	w->flows6.words = TG_FLOW_WORDS6;
+	w->flows4.words = w->halves4.words = TG_FLOW_WORDS4;
+	w->flows6.words = w->halves6.words = TG_FLOW_WORDS6;
 	for (i = 0; i < TG_LANES_MAX; i++) {
 		w->flows4.k0[i] = w->flows6.k0[i] = o->table_key.k0;
 		w->flows4.k1[i] = w->flows6.k1[i] = o->table_key.k1;
+		w->halves4.k0[i] = w->halves6.k0[i] = o->cache_key.k0;
+		w->halves4.k1[i] = w->halves6.k1[i] = o->cache_key.k1;
 	}
 	for (i = 0; i < TG_PORTS_MAX; i++)
 		w->ports[i].max_frame = UINT32_MAX;
@@ -49,19 +54,21 @@ void tg_worker_free(struct tg_worker *w)
 	tg_flow_table_free(&w->flows);
 	tg_whitelist_free(&w->white);
 	tg_pages_put(w->rows, sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
-	tg_pages_put(w->learned, sizeof(*w->learned) * (TG_SERVICES_MAX + 1));
+	tg_pages_put(w->cache.buckets, sizeof(*w->cache.buckets) * (w->cache.mask + 1));
 	tg_pages_put(w, sizeof(*w));
 }
 
 void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix_ns, uint32_t now_ms)
 {
 	w->box = box;
+	w->now_ns += (uint64_t)(uint32_t)(now_ms - w->now_ms) * 1000000; /* it never turns over */
 	w->now_ms = now_ms;
 	w->epoch = box->fixed_epoch ? box->fixed_epoch
 		   : box->epoch_len_ns ? unix_ns / box->epoch_len_ns : 0;
 	w->key_now = tg_box_key(box, w->epoch);
 	w->key_before = tg_box_key(box, w->epoch - 1);
 	w->rows[0].count[TG_COUNT_store_aged] += tg_store_sweep(&w->store, now_ms);
+	tg_cache_again(w);
 }
 
 bool tg_worker_swap_flows(struct tg_worker *w) { return tg_swap_turn(&w->flows.swap); }
@@ -127,7 +134,7 @@ static inline void classify_tcp(struct tg_worker *w, struct tg_item *it)
 		it->id = 0;
 	else if (syn)
 		tg_foresee_syn(w, it);
-	else if (!known && tg_host_is_ack(&it->pkt))
+	else if (!known && tg_item_is_ack(it))
 		tg_foresee_ack(w, it);
 }
 
@@ -147,7 +154,8 @@ static inline void classify(struct tg_worker *w, struct tg_item *it, struct rte_
 	it->m = m;
 	it->port = port;
 	it->id = 0;
-	it->cookie_lane = it->flow_lane = -1;
+	it->cookie_lane = it->flow_lane = it->half_lane = -1;
+	it->flow_dir = 255;
 	it->partial = (m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE;
 	it->todo = TG_TODO_OTHER;
 	it->pkt.l3_off = 0;
@@ -194,6 +202,8 @@ static inline void prefetch_flows(struct tg_worker *w, uint32_t n)
 
 static inline void hash_all(struct tg_worker *w, uint32_t n)
 {
+	uint32_t i;
+
 	hash_batch(w, &w->cookies4);
 	hash_batch(w, &w->cookies6);
 	if (w->flows4.n | w->flows6.n) {
@@ -201,6 +211,12 @@ static inline void hash_all(struct tg_worker *w, uint32_t n)
 		hash_batch(w, &w->flows6);
 		prefetch_flows(w, n);
 	}
+	hash_batch(w, &w->halves4);
+	hash_batch(w, &w->halves6);
+	for (i = 0; i < w->halves4.n; i++)
+		__builtin_prefetch(tg_half_bucket_of(w, w->halves4.out[i]), 1);
+	for (i = 0; i < w->halves6.n; i++)
+		__builtin_prefetch(tg_half_bucket_of(w, w->halves6.out[i]), 1);
 }
 
 /* ---- act ---- */
@@ -223,10 +239,12 @@ static inline void act_case(struct tg_worker *w, struct tg_item *it, struct tg_f
 		tg_case_syn(w, it, live);
 	} else if (w->box->services[it->id].mode == TG_MODE_MONITOR) {
 		tg_forward(w, it);
-	} else if (strategy != TG_STRATEGY_COOKIE) {
-		tg_auth_other(w, it, strategy);
-	} else {
+	} else if (strategy == TG_STRATEGY_COOKIE) {
 		tg_cookie_other(w, it, e);
+	} else if (strategy == TG_STRATEGY_CACHE) {
+		tg_cache_other(w, it, e);
+	} else {
+		tg_auth_other(w, it, strategy);
 	}
 }
 
@@ -290,7 +308,7 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 {
 	uint32_t i;
 
-	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = 0;
+	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = w->halves4.n = w->halves6.n = 0;
 	for (i = 0; i < n && i < PREFETCH_AHEAD; i++)
 		__builtin_prefetch(TG_DATA(m[i]));
 	for (i = 0; i < n; i++) {

@@ -21,6 +21,7 @@
 
 #include "box.h"
 #include "flow_table.h"
+#include "servers.h"
 #include "siphash_burst.h"
 #include "store.h"
 #include "whitelist.h"
@@ -54,9 +55,10 @@ struct tg_item {
 	uint16_t port;		 /* it came from */
 	int16_t cookie_lane;	 /* -1: none */
 	int16_t flow_lane;
+	int16_t half_lane; /* of the SYN cache */
 	uint8_t parse; /* enum tg_parse_result */
 	uint8_t todo;  /* enum tg_todo */
-	uint8_t flow_dir;   /* enum tg_direction that presence and flow_lane are for */
+	uint8_t flow_dir;   /* enum tg_direction that presence and flow_lane are for; 255: none */
 	bool to_service;    /* by port */
 	bool from_service;
 	bool options_ok;    /* of a SYN or ACK whose options have been read */
@@ -74,10 +76,19 @@ struct tg_port {
 	uint32_t max_frame; /* bytes; longer ones are not sent */
 };
 
+/* The SYN cache of one core, core/syn_cache.h. */
+struct tg_cache {
+	struct tg_half_bucket *buckets;
+	uint32_t mask; /* buckets - 1 */
+	uint32_t next; /* the one that is looked at next for SYN-ACKs that are due */
+	struct tg_siphash_key key;
+};
+
 struct tg_worker {
 	/* set from outside between bursts */
 	const struct tg_box *box;
 	uint32_t now_ms;	   /* a coarse clock */
+	uint64_t now_ns;	   /* the same */
 	uint64_t epoch;
 	const struct tg_siphash_key *key_now, *key_before; /* NULL: not loaded */
 	/* set once */
@@ -95,18 +106,19 @@ struct tg_worker {
 	struct tg_whitelist white;
 	struct tg_store store;
 	struct tg_counter_row *rows; /* by service */
-	struct tg_learned *learned;  /* by service */
+	struct tg_servers servers;
+	struct tg_cache cache;
 	struct tg_out out[TG_PORTS_MAX];
 
 	struct tg_item items[TG_BURST_MAX];
-	struct tg_siphash_batch cookies4, cookies6, flows4, flows6;
+	struct tg_siphash_batch cookies4, cookies6, flows4, flows6, halves4, halves6;
 };
 
 struct tg_worker_options {
-	uint32_t max_flows, max_sources;
+	uint32_t max_flows, max_sources, max_halves;
 	bool white_bitmap;
 	uint64_t salt;
-	struct tg_siphash_key table_key;
+	struct tg_siphash_key table_key, cache_key;
 	const struct tg_siphash_way *way;
 	struct rte_mempool *pool;
 };

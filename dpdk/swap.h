@@ -103,6 +103,14 @@ static inline bool tg_swap_maybe(const struct tg_swap *s, uint32_t hash)
 	return ((s->active->presence[word] | s->history->presence[word]) & tg_presence_bit(hash)) != 0;
 }
 
+static inline void tg_swap_prefetch(const struct tg_swap *s, uint32_t hash)
+{
+	uint32_t word = tg_presence_word(hash, TG_PRESENCE_FLOWS, 0);
+
+	__builtin_prefetch(&s->active->presence[word]);
+	__builtin_prefetch(&s->history->presence[word]);
+}
+
 static inline void tg_swap_note(struct tg_swap *s, uint32_t hash)
 {
 	s->active->presence[tg_presence_word(hash, TG_PRESENCE_FLOWS, 0)] |= tg_presence_bit(hash);

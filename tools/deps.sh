@@ -1,6 +1,6 @@
 #!/bin/bash
 # tools/deps.sh SET...   installs what the given sets need and this machine lacks.
-# Sets: build demo bench soak generate fuzz test kernel. As root on a Debian system it
+# Sets: build demo bench soak generate fuzz dpdk test kernel. As root on a Debian system it
 # installs through apt, only what is missing; otherwise it names what is
 # missing in one line and fails. Must never remove or upgrade a package.
 set -euo pipefail
@@ -18,6 +18,7 @@ native="gcc=gcc libc6-dev=/usr/include/stdio.h clang-19=clang-19
     python3=python3 libssl3=/usr/lib/$(uname -m)-linux-gnu/libcrypto.so.3"
 device="make=make dpkg-dev=dpkg-source qemu-system-arm=qemu-system-arm gcc-arm-none-eabi=arm-none-eabi-gcc
     libnewlib-arm-none-eabi=/usr/lib/arm-none-eabi/newlib/thumb/v7-m/nofp/libc_nano.a"
+dpdk="gcc=gcc make=make pkg-config=pkg-config libdpdk-dev=/usr/include/dpdk/rte_eal.h"
 
 wanted=
 for set in "$@"; do
@@ -25,11 +26,12 @@ for set in "$@"; do
     build) wanted+=" $build" ;;
     demo | bench) wanted+=" $build $lab" ;;
     generate) wanted+=" $build $bpf" ;;
-    fuzz) wanted+=" $build $native $device" ;;
-    test) wanted+=" $build $lab $real $bpf $native $device" ;;
+    fuzz) wanted+=" $build $native $device $dpdk" ;;
+    dpdk) wanted+=" $dpdk" ;;
+    test) wanted+=" $build $lab $real $bpf $native $device $dpdk" ;;
     soak) wanted+=" $build $lab" ;;
     kernel) wanted+=" $build debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
-    *) echo "deps: no set named '$set'; use build, demo, bench, soak, generate, fuzz, test or kernel" >&2 && exit 2 ;;
+    *) echo "deps: no set named '$set'; use build, demo, bench, soak, generate, fuzz, dpdk, test or kernel" >&2 && exit 2 ;;
     esac
 done
 

@@ -18,6 +18,7 @@ func newBenchCmd() *cobra.Command {
 	opt := bench.DefaultOptions()
 	var asJSON bool
 	terminus := bench.TerminusOptions{MaxFilters: 10_000_000, Requests: 500_000}
+	var plots string
 	role := config.RoleHost
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -42,13 +43,17 @@ Needs root and an otherwise idle machine.`,
 			if role == roleTerminus {
 				return runTerminusBench(ctx, cmd, terminus, opt, asJSON)
 			}
+			if role == roleDPDK {
+				return runDPDKBench(ctx, cmd, opt, asJSON, plots)
+			}
 			if role != config.RoleHost {
-				return usageErrorf("--role %q: want host, proxy, edge or terminus", role)
+				return usageErrorf("--role %q: want host, proxy, edge, terminus or dpdk", role)
 			}
 			return runBench(ctx, cmd, opt, asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&role, "role", role, "whose cost: host, proxy, edge (with the server's last line), or terminus (patrol and managers)")
+	cmd.Flags().StringVar(&role, "role", role, "whose cost: host, proxy, edge (with the server's last line), terminus (patrol and managers), dpdk (a proxy on DPDK, in memory; needs no root)")
+	cmd.Flags().StringVar(&plots, "plots", "", "with --role dpdk: draw figures into this `DIRECTORY`, as SVG")
 	cmd.Flags().IntVar(&opt.Rounds, "rounds", opt.Rounds, "how often each program is measured")
 	cmd.Flags().IntVar(&opt.Frames, "frames", opt.Frames, "SYNs for each program and round")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on stdout")

@@ -100,6 +100,7 @@ func newLabFloodCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Defence, "defence", o.Defence, "none, kernel (SYN cookies), nft (SYNPROXY), host (tidegate), or one in a box\nbetween clients and server: proxy-STRATEGY (tidegate), nft-proxy (SYNPROXY)")
+	f.StringVar(&o.Plane, "plane", o.Plane, "of proxy-STRATEGY: xdp, or dpdk (tidegate-dpdk by AF_PACKET; see make dpdk)")
 	f.StringVar(&rate, "rate", rate, "flood in SYNs per second: 0, 50000, 50k, 1.5M or max")
 	f.StringVar(&mix, "flood-options", mix, "TCP options of the flood: mixed, ts (with timestamps) or nots")
 	f.BoolVar(&o.IPv6, "ipv6", false, "flood and clients use IPv6")

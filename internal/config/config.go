@@ -104,6 +104,7 @@ type FirstData string
 const (
 	FirstDataZeroWindow FirstData = "zero-window" // not before: the SYN-ACK's window is zero
 	FirstDataNotify     FirstData = "notify"      // at once; what is lost by it they are told
+	FirstDataStore      FirstData = "store"       // at once; they are kept for the server (plane: dpdk)
 )
 
 // Proxy is what only the role proxy has.
@@ -115,6 +116,8 @@ type Proxy struct {
 	MaxSources     int           // whitelisted sources, likewise
 	SourcePrefixV6 int           // whitelisted together
 	CacheEntries   int           // half-open connections that strategy cache remembers
+	Plane          Plane
+	DPDK           DPDK
 }
 
 // FastPath says what a router forwards ahead of the kernel.

@@ -18,6 +18,8 @@ import (
 type reader struct {
 	file string
 	errs Errors
+
+	plane Plane // of a proxy; known when services are read
 }
 
 func (r *reader) fail(line int, field, format string, args ...any) {

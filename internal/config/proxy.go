@@ -18,7 +18,7 @@ const (
 )
 
 var proxyFields = []string{"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
-	"cache_entries"}
+	"cache_entries", "plane", "dpdk"}
 
 // proxy reads the fields of the top level that only a proxy has.
 func (r *reader) proxy(c *Config, fs map[string]field) {
@@ -63,6 +63,7 @@ func (r *reader) proxy(c *Config, fs map[string]field) {
 			}
 		}
 	}
+	r.dpdk(c, fs)
 	if f, there := fs["interfaces"]; there && p.Forwarding == ForwardBridge && len(c.Interfaces) != 2 {
 		r.fail(f.line, f.path, "a bridge has two ports, and %d are named; name two, or use forwarding: router", len(c.Interfaces))
 	}
@@ -122,6 +123,9 @@ func (r *reader) firstData(fs map[string]field, role string, strategy Strategy) 
 	case !there:
 		return FirstDataZeroWindow
 	}
-	s, _ := r.word(f, string(FirstDataZeroWindow), string(FirstDataNotify))
+	s, _ := r.word(f, string(FirstDataZeroWindow), string(FirstDataNotify), string(FirstDataStore))
+	if s == string(FirstDataStore) && r.plane != PlaneDPDK {
+		r.fail(f.line, f.path, "store needs plane: dpdk; the XDP plane has nowhere to keep frames: use zero-window or notify")
+	}
 	return FirstData(s)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidegate/internal/config"
+	"tidegate/internal/dpdk"
 	"tidegate/internal/keys"
 	"tidegate/internal/plane"
 	"tidegate/internal/version"
@@ -26,6 +27,8 @@ type state struct {
 	EpochNs    int64                    `json:"epoch_ns"`
 	KeyHorizon int64                    `json:"key_horizon_ns"`
 	Services   []stateService           `json:"services"`
+	DPDK       string                   `json:"dpdk,omitempty"`     // the program to be asked
+	LastKey    uint64                   `json:"last_key,omitempty"` // of plane: dpdk, when this was written
 }
 
 type stateService struct {
@@ -88,6 +91,7 @@ type Status struct {
 	Services   []ServiceStatus          `json:"services"`
 	Global     map[string]uint64        `json:"global"`
 	Edge       *EdgeStatus              `json:"edge,omitempty"`
+	DPDK       *dpdk.State              `json:"dpdk,omitempty"` // of plane: dpdk
 }
 
 var listenerNames = map[uint8]string{
@@ -114,6 +118,9 @@ func ReadStatus(opt Options, instance string) (*Status, error) {
 	var st state
 	if err := json.Unmarshal(text, &st); err != nil {
 		return nil, fmt.Errorf("state of instance %q: %w", instance, err)
+	}
+	if st.DPDK != "" {
+		return st.dpdkStatus(instance, opt.StateDir)
 	}
 	pinned, err := plane.OpenPinned(plane.PinDir(opt.BPFFS, instance))
 	if err != nil {

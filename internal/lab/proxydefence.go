@@ -57,8 +57,15 @@ func (d *proxyDefence) start(ctx context.Context, t *Topology) error {
 	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", "0"}); err != nil {
 		return err
 	}
+	plane := ""
+	if d.env.opts.Plane == PlaneDPDK {
+		if err := t.box.ForUserspace(); err != nil {
+			return err
+		}
+		plane = fmt.Sprintf(dpdkConfig, d.env.pin.Server)
+	}
 	err := d.run(ctx, t.box.Proxy, func(instance, secret string) string {
-		return fmt.Sprintf(proxyConfig, instance, t.FloodPort.Name, t.LegitPort.Name, t.box.InnerPort.Name,
+		return plane + fmt.Sprintf(proxyConfig, instance, t.FloodPort.Name, t.LegitPort.Name, t.box.InnerPort.Name,
 			secret, servicePort, d.strategy)
 	})
 	if err != nil {

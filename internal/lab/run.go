@@ -15,7 +15,8 @@ import (
 // Options of one experiment: one defence under one flood.
 type Options struct {
 	Defence  string
-	Rate     Rate // flood, SYNs per second
+	Plane    string // of a proxy: PlaneXDP or PlaneDPDK
+	Rate     Rate   // flood, SYNs per second
 	FloodMix FloodMix
 	IPv6     bool // the service is attacked and used over IPv6
 
@@ -44,7 +45,7 @@ type Options struct {
 // DefaultOptions are those of `tidegate lab flood` without flags.
 func DefaultOptions() Options {
 	return Options{
-		Defence: DefenceHost, Rate: 50000, Clients: 50, Load: 500,
+		Defence: DefenceHost, Plane: PlaneXDP, Rate: 50000, Clients: 50, Load: 500,
 		Duration: 10 * time.Second, Timeout: 3 * time.Second,
 		Server: ServerAuto, ResponseSize: 1024,
 	}
@@ -56,6 +57,10 @@ func (o *Options) Validate() error {
 	switch {
 	case !ok:
 		return fmt.Errorf("--defence %q: want one of %s", o.Defence, strings.Join(AllDefences(), ", "))
+	case o.Plane != PlaneXDP && o.Plane != PlaneDPDK:
+		return fmt.Errorf("--plane %q: want xdp or dpdk", o.Plane)
+	case o.Plane == PlaneDPDK && !strings.HasPrefix(o.Defence, defenceProxyPrefix):
+		return fmt.Errorf("--plane dpdk: is for --defence proxy-STRATEGY; %s has one plane", o.Defence)
 	case o.Clients < 1 || o.Clients > maxClients:
 		return fmt.Errorf("--clients %d: want 1 to %d", o.Clients, maxClients)
 	case !(o.Load > 0 && o.Load <= 1e5):

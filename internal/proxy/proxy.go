@@ -69,6 +69,9 @@ func Run(ctx, force context.Context, opt host.Options) error {
 	}
 	defer unlock()
 	b := &box{opt: opt, log: opt.Log, cfg: cfg, numbers: host.NewNumbers(), started: time.Now()}
+	if cfg.Proxy.Plane == config.PlaneDPDK {
+		return runDPDK(ctx, force, b)
+	}
 	if err := b.start(); err != nil {
 		return err
 	}

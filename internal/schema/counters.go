@@ -80,39 +80,45 @@ const (
 	CounterFlowReack Counter = 36
 	// CounterIcmpTranslated: proxy: ICMP errors whose quoted header was translated.
 	CounterIcmpTranslated Counter = 37
-	// CounterPatrolFrom: patrol: packets that came from customers.
-	CounterPatrolFrom Counter = 38
-	// CounterPatrolTo: patrol: packets that came from outside, for customers.
-	CounterPatrolTo Counter = 39
-	// CounterPatrolLink: patrol: packets that live on one link (neighbour discovery, DHCP) and frames that are not IP; not judged.
-	CounterPatrolLink Counter = 40
-	// CounterDropSpoofed: patrol: packets from customers whose source is not allowed.
-	CounterDropSpoofed Counter = 41
-	// CounterDropBrokenIp: patrol: packets whose IP header is cut or lies.
-	CounterDropBrokenIp Counter = 42
-	// CounterTsSet: patrol: packets that got the true-source codepoint.
-	CounterTsSet Counter = 43
-	// CounterTsCleared: patrol: packets that lost the codepoint because they came from a legacy neighbour.
-	CounterTsCleared Counter = 44
-	// CounterFilterBlocked: patrol: packets dropped by a filter.
-	CounterFilterBlocked Counter = 45
-	// CounterFilterBlockedTs0: patrol: packets without the codepoint dropped by a conditional filter.
-	CounterFilterBlockedTs0 Counter = 46
-	// CounterFilterCleared: patrol: packets that lost the codepoint by a filter.
-	CounterFilterCleared Counter = 47
-	// CounterFilterAllowed: patrol: packets that a filter met and the list of exceptions saved.
-	CounterFilterAllowed Counter = 48
-	// CounterIfpNonceSent: border-manager: requests answered with a nonce by XDP.
-	CounterIfpNonceSent Counter = 49
-	// CounterIfpPassed: border-manager: messages of the filtering protocol that XDP left to the daemon.
-	CounterIfpPassed Counter = 50
-	// CounterIfpDrop: border-manager: requests lost because the frame could not be cut for the answer.
-	CounterIfpDrop Counter = 51
-	// CounterIfpNoKey: border-manager: requests left to the daemon because no key of this epoch is loaded.
-	CounterIfpNoKey Counter = 52
+	// CounterCacheKept: proxy: SYNs kept in the SYN cache and answered.
+	CounterCacheKept Counter = 38
+	// CounterCacheKnown: proxy: SYNs that the SYN cache knew already; answered with the same SYN-ACK.
+	CounterCacheKnown Counter = 39
+	// CounterCacheEvicted: proxy: half-open connections that had to give their place in the SYN cache to newer ones.
+	CounterCacheEvicted Counter = 40
+	// CounterCacheBusy: proxy: SYNs dropped because other CPUs were writing in their bucket of the SYN cache.
+	CounterCacheBusy Counter = 41
+	// CounterCacheAgain: proxy: SYN-ACKs sent again out of the SYN cache because no ACK had come.
+	CounterCacheAgain Counter = 42
+	// CounterCacheValid: proxy: ACKs of a half-open connection in the SYN cache.
+	CounterCacheValid Counter = 43
+	// CounterCacheInvalid: proxy: ACKs that the SYN cache knows nothing of; forwarded to the server.
+	CounterCacheInvalid Counter = 44
+	// CounterCacheReset: proxy: half-open connections ended by the client's RST.
+	CounterCacheReset Counter = 45
+	// CounterServerAsked: proxy: SYNs that offered a server everything, to learn its options, and were reset or kept.
+	CounterServerAsked Counter = 46
+	// CounterFlowMismatch: proxy: connections reset because the server no longer gives what their client was told.
+	CounterFlowMismatch Counter = 47
+	// CounterFlowNotified: proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify).
+	CounterFlowNotified Counter = 48
+	// CounterStoreKept: dpdk: client segments kept until the server is ready.
+	CounterStoreKept Counter = 49
+	// CounterStoreFull: dpdk: client segments not kept because the pool is full; the client sends them again.
+	CounterStoreFull Counter = 50
+	// CounterStoreSent: dpdk: kept segments sent on to the server.
+	CounterStoreSent Counter = 51
+	// CounterStoreAged: dpdk: kept segments given up because the server was not ready in time.
+	CounterStoreAged Counter = 52
+	// CounterDropNoBuffer: dpdk: frames lost because no buffer was free.
+	CounterDropNoBuffer Counter = 53
+	// CounterDropNoRoute: dpdk: frames without a route, with a TTL used up, too long for the port, or not for this box.
+	CounterDropNoRoute Counter = 54
+	// CounterDropTxFull: dpdk: frames that a transmit queue did not take (it is full, or its link is down).
+	CounterDropTxFull Counter = 55
 
 	// NumCounters is how many counters there are.
-	NumCounters = 53
+	NumCounters = 56
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -154,19 +160,22 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"flow_older", "proxy: answers of the server about an older connection; it was reset and asked again"},
 	{"flow_reack", "proxy: SYN-ACKs that the server sent again, answered again"},
 	{"icmp_translated", "proxy: ICMP errors whose quoted header was translated"},
-	{"patrol_from", "patrol: packets that came from customers"},
-	{"patrol_to", "patrol: packets that came from outside, for customers"},
-	{"patrol_link", "patrol: packets that live on one link (neighbour discovery, DHCP) and frames that are not IP; not judged"},
-	{"drop_spoofed", "patrol: packets from customers whose source is not allowed"},
-	{"drop_broken_ip", "patrol: packets whose IP header is cut or lies"},
-	{"ts_set", "patrol: packets that got the true-source codepoint"},
-	{"ts_cleared", "patrol: packets that lost the codepoint because they came from a legacy neighbour"},
-	{"filter_blocked", "patrol: packets dropped by a filter"},
-	{"filter_blocked_ts0", "patrol: packets without the codepoint dropped by a conditional filter"},
-	{"filter_cleared", "patrol: packets that lost the codepoint by a filter"},
-	{"filter_allowed", "patrol: packets that a filter met and the list of exceptions saved"},
-	{"ifp_nonce_sent", "border-manager: requests answered with a nonce by XDP"},
-	{"ifp_passed", "border-manager: messages of the filtering protocol that XDP left to the daemon"},
-	{"ifp_drop", "border-manager: requests lost because the frame could not be cut for the answer"},
-	{"ifp_no_key", "border-manager: requests left to the daemon because no key of this epoch is loaded"},
+	{"cache_kept", "proxy: SYNs kept in the SYN cache and answered"},
+	{"cache_known", "proxy: SYNs that the SYN cache knew already; answered with the same SYN-ACK"},
+	{"cache_evicted", "proxy: half-open connections that had to give their place in the SYN cache to newer ones"},
+	{"cache_busy", "proxy: SYNs dropped because other CPUs were writing in their bucket of the SYN cache"},
+	{"cache_again", "proxy: SYN-ACKs sent again out of the SYN cache because no ACK had come"},
+	{"cache_valid", "proxy: ACKs of a half-open connection in the SYN cache"},
+	{"cache_invalid", "proxy: ACKs that the SYN cache knows nothing of; forwarded to the server"},
+	{"cache_reset", "proxy: half-open connections ended by the client's RST"},
+	{"server_asked", "proxy: SYNs that offered a server everything, to learn its options, and were reset or kept"},
+	{"flow_mismatch", "proxy: connections reset because the server no longer gives what their client was told"},
+	{"flow_notified", "proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify)"},
+	{"store_kept", "dpdk: client segments kept until the server is ready"},
+	{"store_full", "dpdk: client segments not kept because the pool is full; the client sends them again"},
+	{"store_sent", "dpdk: kept segments sent on to the server"},
+	{"store_aged", "dpdk: kept segments given up because the server was not ready in time"},
+	{"drop_no_buffer", "dpdk: frames lost because no buffer was free"},
+	{"drop_no_route", "dpdk: frames without a route, with a TTL used up, too long for the port, or not for this box"},
+	{"drop_tx_full", "dpdk: frames that a transmit queue did not take (it is full, or its link is down)"},
 }

@@ -49,8 +49,21 @@ func testMain(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "go build: %v: %s\n", err, out)
 		return 1
 	}
+	if plane == lab.PlaneDPDK {
+		if out, err := exec.Command("make", "-s", "-C", "../../dpdk").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "make -C dpdk: %v: %s\n", err, out)
+			return 1
+		}
+		here, err := filepath.Abs("../../bin/tidegate-dpdk")
+		if err != nil || os.Setenv("TIDEGATE_DPDK", here) != nil {
+			return 1
+		}
+	}
 	return m.Run()
 }
+
+// plane is what the boxes run on: xdp, or dpdk if TIDEGATE_TEST_PLANE says so.
+var plane = os.Getenv("TIDEGATE_TEST_PLANE")
 
 var worlds atomic.Int32
 
@@ -88,6 +101,11 @@ func newWorld(t *testing.T, bridge bool) *world {
 			t.Error(err)
 		}
 	})
+	if plane == lab.PlaneDPDK {
+		if err := p.ForUserspace(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w := &world{ProxyTopology: p, t: t, dir: t.TempDir()}
 	if err := os.WriteFile(filepath.Join(w.dir, "secret"), []byte(strings.Repeat("5a", 32)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -103,6 +121,9 @@ func (w *world) config(strategy string, extra ...string) string {
 	}
 	top := fmt.Sprintf("role: proxy\ninstance: %s\ninterfaces: [%s]\nforwarding: %s\nsecret_file: secret\ndrain: 0s\n",
 		w.Instance, interfaces, forwarding)
+	if plane == lab.PlaneDPDK {
+		top += "plane: dpdk\ndpdk: {memory_mib: 128}\n"
+	}
 	for _, l := range extra {
 		top += l + "\n"
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -26,7 +27,14 @@ func newNativeGate(t *testing.T) *nativeGate {
 	if out, err := exec.Command("make", "-s", "-C", "../../core", "replay").CombinedOutput(); err != nil {
 		t.Fatalf("make -C core replay: %v\n%s", err, out)
 	}
-	cmd := exec.Command("../../build/core/replay")
+	return startReplay(t, "../../build/core/replay")
+}
+
+// startReplay starts a program that answers commands line by line.
+func startReplay(t *testing.T, program string) *nativeGate {
+	t.Helper()
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0") // DPDK keeps what it has made
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

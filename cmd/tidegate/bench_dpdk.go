@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/internal/bench"
+)
+
+// roleDPDK is no role of its own, but a proxy's plane, and its benchmark another one.
+const roleDPDK = "dpdk"
+
+func runDPDKBench(ctx context.Context, cmd *cobra.Command, opt bench.Options, asJSON bool, plots string) error {
+	opt.Progress = func(format string, args ...any) {
+		fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
+	}
+	res, err := bench.RunDPDK(ctx, opt)
+	if err != nil {
+		return err
+	}
+	if plots != "" {
+		if err := res.Plots(plots); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		enc := json.NewEncoder(cmd.OutOrStdout())
+		enc.SetIndent("", "  ")
+		return enc.Encode(res)
+	}
+	return res.Print(cmd.OutOrStdout())
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The control thread: takes lines (box.h) from a unix socket, makes a new box of
+ * them and gives it to the cores; swaps tables when told to; empties what has
+ * fallen out of them. One client at a time; what it says counts when it says
+ * `commit`, whole or not at all. Should it die, all goes on as it was.
+ *
+ *   ...lines of box.h...
+ *   swap flows | swap sources     the tables' turn
+ *   forget ID                     the counters of a service
+ *   commit                        answered by "ok", or "error: line N: why"
+ *
+ * Must never: make a core wait.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "program.h"
+
+#define CLEAN_MS 20
+#define LINE_MAX_LEN 512
+
+static struct tg_box *in_force, *draft;
+static struct tg_box *old[8]; /* given up, perhaps still read by a core */
+static uint32_t line_no;
+static char wrong[LINE_MAX_LEN + 128]; /* the first error since the last commit */
+
+static bool seen_by_all(struct tg_program *p, uint64_t number)
+{
+	uint32_t i;
+
+	for (i = 0; i < p->cores_n; i++)
+		if (atomic_load_explicit(&p->cores[i].seen, memory_order_acquire) < number)
+			return false;
+	return true;
+}
+
+static void free_old(struct tg_program *p)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(old) / sizeof(old[0]); i++) {
+		if (old[i] && seen_by_all(p, old[i]->number + 1)) {
+			tg_box_free(old[i]);
+			old[i] = NULL;
+		}
+	}
+}
+
+/* Gives the draft to the cores. False: they have not taken the last ones yet. */
+static bool publish(struct tg_program *p)
+{
+	size_t i;
+	uint32_t c;
+
+	for (i = 0; i < sizeof(old) / sizeof(old[0]) && old[i]; i++)
+		;
+	if (i == sizeof(old) / sizeof(old[0]))
+		return false;
+	old[i] = in_force;
+	draft->number = in_force->number + 1;
+	in_force = draft;
+	draft = NULL;
+	for (c = 0; c < p->cores_n; c++)
+		atomic_store_explicit(&p->cores[c].box, in_force, memory_order_release);
+	return true;
+}
+
+static const char *forget(struct tg_program *p, const char *args)
+{
+	uint32_t id = (uint32_t)atoi(args), c;
+
+	if (id == 0 || id > TG_SERVICES_MAX)
+		return "forget: no such service";
+	for (c = 0; c < p->cores_n; c++)
+		memset(&p->cores[c].w->rows[id], 0, sizeof(struct tg_counter_row));
+	return NULL;
+}
+
+static const char *swap(struct tg_program *p, const char *what)
+{
+	bool flows = strcmp(what, "flows") == 0;
+	uint32_t c;
+
+	if (!flows && strcmp(what, "sources") != 0)
+		return "swap: want flows or sources";
+	for (c = 0; c < p->cores_n; c++)
+		atomic_store(flows ? &p->cores[c].swap_flows : &p->cores[c].swap_sources, 1);
+	return NULL;
+}
+
+static const char *apply(struct tg_program *p, char *line)
+{
+	if (strncmp(line, "swap ", 5) == 0)
+		return swap(p, line + 5);
+	if (strncmp(line, "forget ", 7) == 0)
+		return forget(p, line + 7);
+	if (!draft)
+		draft = tg_box_copy(in_force);
+	return draft ? tg_box_line(draft, line) : "out of memory";
+}
+
+/* The answer to `commit`. */
+static const char *commit(struct tg_program *p)
+{
+	static char answer[sizeof(wrong) + 16];
+
+	if (wrong[0]) {
+		snprintf(answer, sizeof(answer), "error: %s\n", wrong);
+		tg_box_free(draft);
+		draft = NULL;
+	} else if (draft && !publish(p)) {
+		snprintf(answer, sizeof(answer), "error: the cores have not taken the last changes yet; try again\n");
+	} else {
+		snprintf(answer, sizeof(answer), "ok\n");
+	}
+	wrong[0] = 0;
+	line_no = 0;
+	return answer;
+}
+
+/* Takes one line; an answer, or NULL. */
+static const char *take(struct tg_program *p, char *line)
+{
+	const char *why;
+
+	line_no++;
+	line[strcspn(line, "\r\n")] = 0;
+	if (strcmp(line, "commit") == 0)
+		return commit(p);
+	if (wrong[0])
+		return NULL;
+	why = apply(p, line);
+	if (why)
+		snprintf(wrong, sizeof(wrong), "line %u: %.*s: %s", line_no, LINE_MAX_LEN - 1, line, why);
+	return NULL;
+}
+
+const struct tg_box *tg_control_first(struct tg_program *p)
+{
+	char line[LINE_MAX_LEN];
+	const char *answer;
+	FILE *f;
+
+	in_force = tg_box_new();
+	if (!in_force) {
+		tg_say("out of memory");
+		return NULL;
+	}
+	in_force->number = 1;
+	if (!p->opt.config)
+		return in_force;
+	f = fopen(p->opt.config, "r");
+	if (!f) {
+		tg_say("%s: %s", p->opt.config, strerror(errno));
+		return NULL;
+	}
+	while (fgets(line, sizeof(line), f))
+		(void)take(p, line);
+	fclose(f);
+	answer = commit(p);
+	if (strcmp(answer, "ok\n") != 0) {
+		tg_say("%s: %s", p->opt.config, answer);
+		return NULL;
+	}
+	return in_force;
+}
+
+static int open_socket(const char *path)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (strlen(path) >= sizeof(a.sun_path)) {
+		tg_say("--socket: the path is too long");
+		return -1;
+	}
+	strcpy(a.sun_path, path);
+	(void)unlink(path);
+	umask(0077); /* the keys go through it */
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 4)) {
+		tg_say("--socket %s: %s", path, strerror(errno));
+		return -1;
+	}
+	return fd;
+}
+
+/* Reads what has come; false: the client has gone. */
+static bool serve(struct tg_program *p, int fd)
+{
+	static char buf[LINE_MAX_LEN];
+	static size_t have;
+	ssize_t n = recv(fd, buf + have, sizeof(buf) - 1 - have, 0);
+	char *end;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return true;
+	if (n <= 0) {
+		have = 0;
+		wrong[0] = 0;
+		line_no = 0;
+		tg_box_free(draft); /* half a change is none */
+		draft = NULL;
+		return false;
+	}
+	have += (size_t)n;
+	buf[have] = 0;
+	while ((end = memchr(buf, '\n', have))) {
+		size_t len = (size_t)(end + 1 - buf);
+		const char *answer;
+
+		*end = 0;
+		answer = take(p, buf);
+		have -= len;
+		memmove(buf, buf + len, have + 1);
+		if (answer && send(fd, answer, strlen(answer), MSG_NOSIGNAL) < 0)
+			return false;
+	}
+	if (have == sizeof(buf) - 1) {
+		tg_say("control: a line is too long");
+		return false;
+	}
+	return true;
+}
+
+void tg_control_run(struct tg_program *p)
+{
+	int listener = p->opt.socket ? open_socket(p->opt.socket) : -1, client = -1;
+	uint32_t c;
+
+	if (p->opt.socket && listener < 0)
+		atomic_store(&p->stop, true);
+	else
+		printf("ready\n"), fflush(stdout);
+	while (!atomic_load(&p->stop)) {
+		struct pollfd fds = {.fd = client >= 0 ? client : listener, .events = POLLIN};
+
+		if (poll(&fds, 1, CLEAN_MS) > 0) {
+			if (client < 0)
+				client = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+			else if (!serve(p, client))
+				close(client), client = -1;
+		}
+		free_old(p);
+		for (c = 0; c < p->cores_n; c++)
+			tg_worker_clean(p->cores[c].w);
+	}
+	if (client >= 0)
+		close(client);
+	if (listener >= 0) {
+		close(listener);
+		(void)unlink(p->opt.socket);
+	}
+}

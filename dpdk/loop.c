@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One core's loop: receive from every port, put the burst through, look at the
+ * clock a thousand times a second. What a transmit queue does not take is freed
+ * and counted: nothing waits for a port.
+ */
+#include <time.h>
+#include <unistd.h>
+#include <rte_cycles.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <sys/random.h>
+
+#include "program.h"
+
+#define POLLS_A_LOOK 32	   /* between looks at the cycle counter */
+#define IDLE_POLLS 256	   /* without a frame, before sleeping (if so told) */
+
+static uint32_t transmit(struct tg_worker *w, uint16_t port, struct rte_mbuf **m, uint32_t n)
+{
+	const struct tg_core *core = w->owner;
+	uint32_t sent = rte_eth_tx_burst(port, core->queue, m, (uint16_t)n), i;
+
+	for (i = sent; i < n; i++)
+		rte_pktmbuf_free(m[i]);
+	return sent;
+}
+
+static void tick(struct tg_core *core)
+{
+	const struct tg_box *box = atomic_load_explicit(&core->box, memory_order_acquire);
+	struct timespec wall, mono;
+
+	clock_gettime(CLOCK_REALTIME, &wall); /* no system call: the kernel's page of clocks */
+	clock_gettime(CLOCK_MONOTONIC, &mono);
+	tg_worker_tick(core->w, box, (uint64_t)wall.tv_sec * 1000000000U + (uint64_t)wall.tv_nsec,
+		       (uint32_t)(mono.tv_sec * 1000 + mono.tv_nsec / 1000000));
+	if (atomic_load(&core->swap_flows) && tg_worker_swap_flows(core->w))
+		atomic_store(&core->swap_flows, 0);
+	if (atomic_load(&core->swap_sources) && tg_worker_swap_sources(core->w))
+		atomic_store(&core->swap_sources, 0);
+	atomic_store_explicit(&core->seen, box->number, memory_order_release);
+}
+
+int tg_core_loop(void *arg)
+{
+	struct tg_core *core = arg;
+	struct tg_program *p = &tg_program;
+	uint64_t look = rte_get_tsc_hz() / 1000, next = 0;
+	struct rte_mbuf *m[TG_BURST_MAX];
+	uint32_t idle = 0, polls = 0, port, n;
+
+	while (!atomic_load_explicit(&p->stop, memory_order_relaxed)) {
+		if (polls++ % POLLS_A_LOOK == 0 || idle > IDLE_POLLS) {
+			uint64_t now = rte_rdtsc();
+
+			if (now >= next) {
+				next = now + look;
+				tick(core);
+			}
+		}
+		idle++;
+		for (port = 0; port < p->ports_n; port++) {
+			n = rte_eth_rx_burst((uint16_t)port, core->queue, m, (uint16_t)p->opt.burst);
+			if (!n)
+				continue;
+			idle = 0;
+			tg_pipeline_burst(core->w, m, n, (uint16_t)port);
+		}
+		if (idle > IDLE_POLLS && p->opt.idle_us)
+			usleep(p->opt.idle_us);
+	}
+	return 0;
+}
+
+bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
+{
+	struct tg_worker_options o = {
+		.max_flows = RTE_MAX(p->opt.max_flows / p->cores_n, 1024U),
+		.max_sources = RTE_MAX(p->opt.max_sources / p->cores_n, 1024U),
+		.max_halves = RTE_MAX(p->opt.max_halves / p->cores_n, 1024U),
+		.white_bitmap = p->opt.white_bitmap,
+		.way = tg_siphash_choose(p->opt.hash),
+	};
+	uint64_t random[5];
+	uint32_t i;
+
+	if (!o.way)
+		return tg_say("--hash %s: unknown, or this CPU cannot do it; leave it out to have the best it can", p->opt.hash);
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		return tg_say("no random numbers from the kernel");
+	o.salt = random[0] | 1;
+	o.table_key = (struct tg_siphash_key){random[1], random[2]};
+	o.cache_key = (struct tg_siphash_key){random[3], random[4]};
+	for (i = 0; i < p->cores_n; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "tidegate%u", i);
+		o.pool = rte_pktmbuf_pool_create(name, p->opt.buffers, 256, 0, RTE_MBUF_DEFAULT_BUF_SIZE,
+						 (int)rte_lcore_to_socket_id(p->cores[i].lcore));
+		if (!o.pool)
+			return tg_say("%u buffers for core %u: %s; give DPDK more memory (-m) or fewer --buffers", p->opt.buffers,
+				      p->cores[i].lcore, rte_strerror(rte_errno));
+		p->cores[i].w = tg_worker_new(&o);
+		if (!p->cores[i].w)
+			return tg_say("no memory for the tables of core %u; lower --max-flows or --max-sources", p->cores[i].lcore);
+		p->cores[i].w->transmit = transmit;
+		p->cores[i].w->owner = &p->cores[i];
+		p->cores[i].queue = (uint16_t)i;
+		atomic_store(&p->cores[i].box, first);
+		tick(&p->cores[i]);
+	}
+	return true;
+}

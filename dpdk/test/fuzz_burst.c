@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * libFuzzer target on the burst pipeline. The input is a script: bursts of frames,
+ * made from conversations and then damaged, or of raw bytes; whole, in pieces, held
+ * by others; time, swaps, empty pools and blocked ports between them. The sanitizers
+ * watch; afterwards every buffer must be back, and every frame that comes out must
+ * be one that the parser can read as far as what went in.
+ */
+#include <stdlib.h>
+
+#include "talk.h"
+#include "tests.h"
+
+struct script {
+	const uint8_t *at, *end;
+};
+
+static uint32_t byte(struct script *s)
+{
+	return s->at < s->end ? *s->at++ : 0;
+}
+
+static struct harness *h;
+
+static uint32_t make_frame(struct script *s, uint8_t *frame)
+{
+	uint32_t what = byte(s), who = byte(s), n, len;
+	struct talk t = {.family = who & 1 ? 4 : 6, .ts = who & 2, .number = who >> 2 & 7,
+			 .port = (uint16_t)(80 + (what >> 4) % TALK_SERVICES), .client_isn = 1000, .server_isn = 2000};
+	struct tg_cookie cookie = talk_cookie(&t);
+
+	switch (what & 7) {
+	case 0:
+		for (len = 0, n = byte(s); len < n; len++) /* raw */
+			frame[len] = (uint8_t)byte(s);
+		return len;
+	case 1: len = talk_syn(frame, &t); break;
+	case 2: len = talk_synack(frame, &t); break;
+	case 3:
+		len = talk_segment(frame, &t, TG_TO_SERVER, 1001, cookie.isn + 1, TG_TCP_ACK, byte(s) % 32);
+		break;
+	case 4:
+		len = talk_segment(frame, &t, TG_TO_SERVER, 1001 + byte(s), cookie.isn + 1,
+				   (uint8_t)byte(s), byte(s) % 32);
+		break;
+	case 5:
+		len = talk_segment(frame, &t, TG_TO_CLIENT, 2001, 1001, (uint8_t)byte(s), byte(s) % 32);
+		break;
+	default: /* an ICMP error that quotes a segment */
+		len = talk_segment(frame, &t, what & 8 ? TG_TO_SERVER : TG_TO_CLIENT, 2001, 1001, TG_TCP_ACK, 0);
+		memmove(frame + 14 + 20 + 8, frame + 14, len - 14);
+		len += 28;
+		frame[14 + 9] = 1;
+		frame[34] = 3;
+	}
+	for (n = byte(s) % 4; n; n--) /* damage */
+		frame[byte(s) % len] = (uint8_t)byte(s);
+	if (byte(s) == 1)
+		len = byte(s) % len;
+	return len;
+}
+
+static struct rte_mbuf *make_mbuf(struct script *s)
+{
+	static uint8_t frame[512];
+	uint32_t len = make_frame(s, frame), how = byte(s), at, step;
+	struct rte_mbuf *head = NULL, *m;
+
+	if (how % 8 != 1 || len < 2)
+		return harness_frame(h, frame, len);
+	step = 1 + byte(s) % len;
+	for (at = 0; at < len; at += step) {
+		m = harness_frame(h, frame + at, len - at < step ? len - at : step);
+		if (!m || (head && rte_pktmbuf_chain(head, m))) {
+			rte_pktmbuf_free(m);
+			break;
+		}
+		if (!head)
+			head = m;
+	}
+	return head;
+}
+
+static void one_burst(struct script *s, uint32_t n, uint16_t port)
+{
+	struct rte_mbuf *m[TG_BURST_MAX], *held = NULL;
+	uint32_t i, have = 0;
+
+	for (i = 0; i < n && s->at < s->end; i++) {
+		m[have] = make_mbuf(s);
+		if (!m[have])
+			break;
+		if (!held && byte(s) == 7) {
+			held = m[have];
+			rte_mbuf_refcnt_update(held, 1);
+		}
+		have++;
+	}
+	harness_burst(h, m, have, port);
+	rte_pktmbuf_free(held);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc;
+	(void)argv;
+	harness_eal();
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct script s = {data, data + size};
+	struct rte_mbuf *taken[256];
+	uint32_t n = 0, router = byte(&s) & 1;
+
+	h = harness_new(byte(&s) & 1 ? NULL : "scalar", 255, 1024);
+	talk_services(h);
+	if (router) {
+		harness_line(h, "forwarding router");
+		harness_line(h, "route 4 0 00000000000000000000000000000000 1 020000000002");
+		harness_line(h, "route 6 0 00000000000000000000000000000000 0 020000000002");
+		memcpy(h->w->ports[0].mac, "\x02\0\0\0\0\x01", 6);
+		memcpy(h->w->ports[1].mac, "\x02\0\0\0\0\x02", 6);
+	}
+	while (s.at < s.end) {
+		uint32_t op = byte(&s);
+
+		switch (op & 7) {
+		case 0: harness_tick(h, byte(&s) * 20); break;
+		case 1: (void)tg_worker_swap_flows(h->w); break;
+		case 2: (void)tg_worker_swap_sources(h->w); break;
+		case 3: tg_worker_clean(h->w); break;
+		case 4:
+			h->blocked = op & 8;
+			while (op & 16 && n < 255 && (taken[n] = rte_pktmbuf_alloc(h->w->pool)))
+				n++;
+			while (op & 32 && n)
+				rte_pktmbuf_free(taken[--n]);
+			break;
+		default: one_burst(&s, 1 + (op >> 3), op & 1);
+		}
+		harness_forget(h);
+	}
+	while (n)
+		rte_pktmbuf_free(taken[--n]);
+#ifdef TG_FUZZ_CANARY
+	if (harness_count(h, 1, TG_COUNT_flow_opened)) /* a planted bug: that a flow opens */
+		abort();
+#endif
+	harness_free(h); /* aborts if a buffer is missing */
+	return checks_failed ? (abort(), 0) : 0;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * All tests of the burst pipeline; the last line tells how many passed.
+ */
+#include "tests.h"
+
+int main(int argc, char **argv)
+{
+	test_hash();
+	harness_eal();
+	test_tables();
+	test_flows();
+	test_store();
+	test_bursts();
+	test_bad();
+	return check_summary(argc, argv);
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Flow table and whitelist: as full as they may be, swapped, refused.
+ */
+#include "../bench/traffic.h"
+#include "tests.h"
+
+#define MANY 100000
+
+static struct tg_flow_key key_of(uint32_t i, uint64_t *hash, const struct tg_flow_table *t)
+{
+	struct tg_packet pkt = tg_traffic_flow(i);
+	struct tg_flow_key key;
+
+	if (i % 3 == 0) {
+		pkt.family = 6;
+		pkt.src.w[2] = i;
+	}
+	key = tg_flow_key_of(&pkt, TG_TO_SERVER);
+	*hash = tg_flow_key_hash(t, &key);
+	return key;
+}
+
+static uint32_t count_found(struct tg_flow_table *t, uint32_t from, uint32_t to)
+{
+	uint32_t i, n = 0;
+	uint64_t hash;
+
+	for (i = from; i < to; i++) {
+		struct tg_flow_key key = key_of(i, &hash, t);
+		struct tg_flow_entry *e = tg_flow_table_find(t, &key, hash);
+
+		n += e && e->flow.client_isn == i;
+	}
+	return n;
+}
+
+static uint32_t insert(struct tg_flow_table *t, uint32_t from, uint32_t to, uint8_t flags)
+{
+	uint32_t i, n = 0;
+	uint64_t hash;
+
+	for (i = from; i < to; i++) {
+		struct tg_flow_key key = key_of(i, &hash, t);
+		struct tg_flow flow = {.client_isn = i, .state = TG_FLOW_READY, .flags = flags};
+
+		n += tg_flow_table_insert(t, &key, hash, i * 2654435761U, &flow) != NULL;
+	}
+	return n;
+}
+
+static void flow_table(void)
+{
+	struct tg_flow_table t = {0};
+	struct tg_siphash_key key = {1, 2};
+	uint64_t hash;
+
+	CHECK(tg_flow_table_init(&t, MANY, key), "memory");
+	CHECK_EQ(insert(&t, 0, MANY, 0), MANY, "as many as there is room for");
+	CHECK_EQ(count_found(&t, 0, MANY), MANY, "found");
+	CHECK_EQ(count_found(&t, MANY, 2 * MANY), 0, "not found");
+	CHECK_EQ(insert(&t, MANY, MANY + 10, 0), 0, "full: refused");
+	CHECK_EQ(count_found(&t, 0, MANY), MANY, "who is there stays");
+	CHECK(tg_swap_turn(&t.swap), "swap");
+	CHECK(!tg_swap_turn(&t.swap), "not again before the cleaner");
+	CHECK_EQ(count_found(&t, 0, MANY / 2), MANY / 2, "second chance");
+	tg_swap_clean(&t.swap);
+	CHECK(tg_swap_turn(&t.swap), "swap");
+	CHECK_EQ(count_found(&t, 0, MANY), MANY / 2, "who was met has stayed, who was not is gone");
+	{
+		struct tg_flow_key k = key_of(5, &hash, &t);
+
+		tg_flow_table_remove(&t, &k, hash);
+	}
+	CHECK_EQ(count_found(&t, 0, 10), 9, "removed");
+	tg_flow_table_free(&t);
+}
+
+static void ended_flows_make_room(void)
+{
+	struct tg_flow_table t = {0};
+	struct tg_siphash_key key = {1, 2};
+
+	CHECK(tg_flow_table_init(&t, 1024, key), "memory");
+	CHECK_EQ(insert(&t, 0, 1024, TG_FLOW_CLOSED), 1024, "ended flows");
+	CHECK(insert(&t, 5000, 5200, 0) > 180, "new ones take their places");
+	CHECK(t.swap.active->used <= 1024, "no more than there may be");
+	tg_flow_table_free(&t);
+}
+
+static void whitelist(bool bitmap)
+{
+	struct tg_whitelist l = {0};
+	uint32_t i, n = 0, found = 0;
+
+	CHECK(tg_whitelist_init(&l, 1024, bitmap, 77), "memory");
+	for (i = 0; i < 4096; i++)
+		n += tg_whitelist_put(&l, TG_WHITE_V4_TAG | i * 77777U);
+	CHECK_EQ(n, bitmap ? 4096 : 1024, "sources");
+	for (i = 0; i < 4096; i++)
+		found += tg_whitelist_find(&l, TG_WHITE_V4_TAG | i * 77777U);
+	CHECK_EQ(found, n, "found");
+	CHECK(!tg_whitelist_find(&l, TG_WHITE_V4_TAG | 1), "not found");
+	CHECK(tg_whitelist_turn(&l), "swap");
+	CHECK(tg_whitelist_find(&l, TG_WHITE_V4_TAG | 0), "second chance");
+	tg_swap_clean(&l.hash);
+	if (bitmap)
+		tg_swap_clean(&l.bits);
+	CHECK(tg_whitelist_turn(&l), "swap");
+	CHECK(tg_whitelist_find(&l, TG_WHITE_V4_TAG | 0), "who was met has stayed");
+	CHECK(!tg_whitelist_find(&l, TG_WHITE_V4_TAG | 77777), "who was not is gone");
+	CHECK(tg_whitelist_put(&l, 0x20010db800000001ULL), "an IPv6 prefix");
+	CHECK(tg_whitelist_find(&l, 0x20010db800000001ULL), "found");
+	tg_whitelist_free(&l);
+}
+
+void test_tables(void)
+{
+	flow_table();
+	ended_flows_make_room();
+	whitelist(false);
+	whitelist(true);
+}

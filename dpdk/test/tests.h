@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of the test program; check.h counts for all of them.
+ */
+#ifndef TG_TEST_TESTS_H
+#define TG_TEST_TESTS_H
+
+#include "../../core/test/check.h"
+#include "harness.h"
+
+void test_hash(void);
+void test_tables(void);
+void test_bursts(void);
+void test_flows(void);
+void test_store(void);
+void test_bad(void);
+
+#endif

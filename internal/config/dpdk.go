@@ -1,0 +1,147 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Plane says where a proxy's packet path runs.
+type Plane string
+
+const (
+	PlaneXDP  Plane = "xdp"  // in the kernel
+	PlaneDPDK Plane = "dpdk" // in a program of its own, tidegate-dpdk, with DPDK's drivers
+)
+
+// DPDK is what only plane: dpdk has.
+type DPDK struct {
+	Cores       string   // DPDK's -l; the first also has the control thread, if there are several
+	MemoryMiB   int      // for frame buffers
+	HugePages   bool     // else ordinary memory
+	Devices     []string // DPDK devices, one for each interface; empty: af_packet on the interfaces
+	Routes      []DPDKRoute
+	Addresses   []DPDKAddress
+	WhiteBitmap bool // IPv4 sources in a bitmap of the whole address space
+	IdleUs      int  // sleep so long when nothing comes; 0: poll for ever
+}
+
+// DPDKRoute is the next hop for a prefix, of a router whose devices are not the kernel's.
+type DPDKRoute struct {
+	Prefix    netip.Prefix
+	Interface string
+	MAC       net.HardwareAddr
+}
+
+// DPDKAddress is an IPv4 address of such a router itself; it answers ARP for it.
+type DPDKAddress struct {
+	Addr      netip.Addr
+	Interface string
+}
+
+var dpdkFields = []string{"cores", "memory_mib", "huge_pages", "devices", "routes", "addresses", "white_bitmap", "idle_us"}
+
+var coreList = regexp.MustCompile(`^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`)
+
+func defaultDPDK() DPDK { return DPDK{Cores: "0", MemoryMiB: 256, IdleUs: 50} }
+
+// dpdk reads `plane` and `dpdk`, which belong to role: proxy.
+func (r *reader) dpdk(c *Config, fs map[string]field) {
+	c.Proxy.Plane, c.Proxy.DPDK = PlaneXDP, defaultDPDK()
+	if f, there := fs["plane"]; there {
+		if s, ok := r.word(f, string(PlaneXDP), string(PlaneDPDK)); ok {
+			c.Proxy.Plane = Plane(s)
+		}
+	}
+	r.plane = c.Proxy.Plane
+	f, there := fs["dpdk"]
+	if !there {
+		return
+	}
+	if c.Proxy.Plane != PlaneDPDK {
+		r.fail(f.line, f.path, "belongs to plane: dpdk; remove it, or set that plane")
+		return
+	}
+	d := &c.Proxy.DPDK
+	in, ok := r.mapping(f, dpdkFields)
+	if !ok {
+		return
+	}
+	if f, there := in["cores"]; there {
+		if s, ok := r.text(f, `a list of cores such as "1" or "0-2"`); ok {
+			if !coreList.MatchString(s) {
+				r.fail(f.line, f.path, `%q is no list of cores; write it like "1" or "0,2-3"`, s)
+			}
+			d.Cores = s
+		}
+	}
+	if f, there := in["memory_mib"]; there {
+		d.MemoryMiB, _ = r.number(f, 64, 1<<20)
+	}
+	if f, there := in["idle_us"]; there {
+		d.IdleUs, _ = r.number(f, 0, 1_000_000)
+	}
+	d.HugePages = r.yes(in, "huge_pages")
+	d.WhiteBitmap = r.yes(in, "white_bitmap")
+	r.dpdkDevices(c, d, in)
+}
+
+func (r *reader) yes(fs map[string]field, name string) bool {
+	f, there := fs[name]
+	if !there {
+		return false
+	}
+	s, _ := r.word(f, "true", "false")
+	return s == "true"
+}
+
+// dpdkDevices reads what goes by interface.
+func (r *reader) dpdkDevices(c *Config, d *DPDK, in map[string]field) {
+	if f, there := in["devices"]; there {
+		d.Devices = r.texts(f, "a DPDK device such as 0000:03:00.0")
+		if len(d.Devices) != len(c.Interfaces) {
+			r.fail(f.line, f.path, "%d devices for %d interfaces; name one for each, in their order", len(d.Devices), len(c.Interfaces))
+		}
+	}
+	if f, there := in["routes"]; there {
+		for _, s := range r.texts(f, `a route such as "192.0.2.0/24 via wan 02:00:00:00:00:01"`) {
+			words := strings.Fields(s)
+			var route DPDKRoute
+			var err1, err2 error
+			if len(words) == 4 && words[1] == "via" {
+				route.Prefix, err1 = netip.ParsePrefix(words[0])
+				route.Interface = words[2]
+				route.MAC, err2 = net.ParseMAC(words[3])
+			}
+			if err1 != nil || err2 != nil || len(route.MAC) != 6 || !slices.Contains(c.Interfaces, route.Interface) {
+				r.fail(f.line, f.path, `%q is no route; write "PREFIX via INTERFACE MAC", with one of the interfaces above`, s)
+				continue
+			}
+			d.Routes = append(d.Routes, route)
+		}
+	}
+	if f, there := in["addresses"]; there {
+		for _, s := range r.texts(f, `an address such as "192.0.2.1 on wan"`) {
+			text, name, _ := strings.Cut(s, " on ")
+			a, err := netip.ParseAddr(text)
+			if err != nil || !a.Is4() || !slices.Contains(c.Interfaces, name) {
+				r.fail(f.line, f.path, `%q is no address; write "IPV4-ADDRESS on INTERFACE"`, s)
+				continue
+			}
+			d.Addresses = append(d.Addresses, DPDKAddress{a, name})
+		}
+	}
+}
+
+// texts reads a list of scalars.
+func (r *reader) texts(f field, want string) (list []string) {
+	items, _ := r.sequence(f)
+	for _, it := range items {
+		if s, ok := r.text(it, want); ok {
+			list = append(list, s)
+		}
+	}
+	return list
+}

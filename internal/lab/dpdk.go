@@ -1,0 +1,42 @@
+package lab
+
+import "golang.org/x/sys/unix"
+
+// Planes of a proxy in the lab.
+const (
+	PlaneXDP  = "xdp"
+	PlaneDPDK = "dpdk" // tidegate-dpdk on the box's ports, by AF_PACKET
+)
+
+// dpdkConfig are the lines of a configuration that make a proxy use DPDK here: one
+// core, which sleeps when it has nothing to do, for the lab's other parts need it.
+const dpdkConfig = "plane: dpdk\ndpdk: {cores: \"%d\", memory_mib: 128, idle_us: 50}\n"
+
+// ForUserspace makes the box fit for a packet path outside the kernel: its kernel
+// forwards nothing, and frames reach AF_PACKET as they were sent. For that there is a
+// program at each of the box's ports, too: without one, frames that another program
+// has sent are lost (see EnableGRO), and senders leave segments to be cut to a wire
+// that there is not.
+func (p *ProxyTopology) ForUserspace() error {
+	off := [][2]string{{"net.ipv4.ip_forward", "0"}}
+	if haveIPv6() {
+		off = append(off, [2]string{"net.ipv6.conf.all.forwarding", "0"})
+	}
+	if err := p.Proxy.setSysctls(off...); err != nil {
+		return err
+	}
+	for _, port := range []*Port{p.FloodPort, p.LegitPort, p.InnerPort} {
+		if port == nil {
+			continue
+		}
+		l, err := port.AttachXDP(p.objs.TgLabPass)
+		if err != nil {
+			return err
+		}
+		p.closers = append(p.closers, l.Close)
+		if err := port.setOffload(unix.ETHTOOL_SGRO, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,277 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/dpdk"
+	"tidegate/internal/host"
+	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+)
+
+// dpdkBox is a proxy whose packet path is tidegate-dpdk. It dies with the program
+// that drives it; connections that it translates do not outlive it.
+type dpdkBox struct {
+	*box
+	proc    *dpdk.Process
+	control *dpdk.Control
+}
+
+// runDPDK is Run for plane: dpdk; the instance is locked.
+func runDPDK(ctx, force context.Context, b *box) (err error) {
+	d := &dpdkBox{box: b}
+	if b.secret, err = keys.LoadSecret(b.cfg.SecretFile); err != nil {
+		return err
+	}
+	defer b.secret.Zero()
+	if err := d.start(ctx); err != nil {
+		return err
+	}
+	if b.opt.Ready != nil {
+		b.opt.Ready()
+	}
+	b.log.Info("protecting", "instance", b.cfg.Instance, "plane", "dpdk", "forwarding", b.cfg.Proxy.Forwarding,
+		"interfaces", b.cfg.Interfaces, "services", len(b.cfg.Services))
+	err = d.loop(ctx)
+	return errors.Join(err, d.stop(force))
+}
+
+func (d *dpdkBox) start(ctx context.Context) (err error) {
+	cfg := d.cfg
+	if len(cfg.Proxy.DPDK.Devices) == 0 {
+		if cfg.Proxy.Forwarding == config.ForwardRouter && dpdk.KernelForwards() {
+			return errors.New("this kernel forwards packets itself, and each would be forwarded twice; set net.ipv4.ip_forward=0 and net.ipv6.conf.all.forwarding=0 with sysctl")
+		}
+		for _, name := range cfg.Interfaces {
+			if err := dpdk.StopMerging(name); err != nil {
+				return err
+			}
+		}
+	}
+	restore := func() error { return nil }
+	if len(cfg.Proxy.DPDK.Devices) == 0 {
+		if restore, err = dpdk.KeepNeighbours(cfg.Interfaces); err != nil {
+			return err
+		}
+	}
+	socket := filepath.Join(d.opt.StateDir, cfg.Instance+".dpdk")
+	if d.proc, err = dpdk.Start(ctx, cfg, dpdkPrefix(cfg.Instance), socket, d.log); err != nil {
+		return err
+	}
+	if d.control, err = dpdk.Dial(socket); err == nil {
+		err = restore()
+	}
+	if err != nil {
+		return errors.Join(err, d.proc.Stop())
+	}
+	d.numbers.Assign(cfg.Services)
+	if err := errors.Join(d.apply(true), d.writeState()); err != nil {
+		return errors.Join(err, d.control.Close(), d.proc.Stop())
+	}
+	return nil
+}
+
+func dpdkPrefix(instance string) string { return "tidegate-" + instance }
+
+// apply gives the program keys and, if the services have changed, all else.
+func (d *dpdkBox) apply(all bool, more ...string) error {
+	cfg := d.cfg
+	slots := 1
+	for slots < int(cfg.KeyHorizon/cfg.Epoch)+keys.PastEpochs+3 {
+		slots *= 2
+	}
+	var lines []string
+	if d.lastKey == 0 {
+		lines = append(lines, fmt.Sprintf("key-slots %d", slots), fmt.Sprintf("epoch-length %d", cfg.Epoch.Nanoseconds()))
+	}
+	lastKey := d.lastKey
+	for _, n := range keys.Epochs(time.Now(), cfg.Epoch, cfg.KeyHorizon) {
+		if lastKey == 0 || n > lastKey {
+			key := d.secret.EpochKey(n)
+			lines = append(lines, fmt.Sprintf("key %d %x", n, key))
+			lastKey = n
+		}
+	}
+	if all {
+		services, err := d.serviceLines()
+		if err != nil {
+			return err
+		}
+		lines = append(lines, services...)
+	}
+	if lines = append(lines, more...); len(lines) == 0 {
+		return nil
+	}
+	if err := d.control.Apply(lines); err != nil {
+		return err
+	}
+	d.lastKey = lastKey
+	return nil
+}
+
+// serviceLines is everything but the keys.
+func (d *dpdkBox) serviceLines() ([]string, error) {
+	cfg := d.cfg
+	targets, err := d.dpdkTargets()
+	if err != nil {
+		return nil, err
+	}
+	how := map[uint32]dpdk.How{}
+	for _, svc := range cfg.Services {
+		s := proxyService(&svc, uint8(slices.Index(config.Strategies(), svc.Strategy)))
+		h := dpdk.How{Strategy: int(s.Strategy), FirstData: int(s.FirstData), Fixed: int(s.Fixed)}
+		if svc.FirstData == config.FirstDataStore {
+			h.FirstData = dpdk.FirstDataStore
+		}
+		how[d.numbers.ID(svc.Name)] = h
+	}
+	lines := append(dpdk.ServiceLines(targets, how), "stale-keys "+string(cfg.OnStaleKeys),
+		"forwarding "+string(cfg.Proxy.Forwarding), fmt.Sprintf("white-v6-mask %016x", ^uint64(0)<<(64-cfg.Proxy.SourcePrefixV6)))
+	if cfg.Proxy.Forwarding == config.ForwardBridge {
+		return lines, nil
+	}
+	routes, err := d.routes()
+	if err != nil {
+		return nil, err
+	}
+	lines = append(lines, dpdk.RouteLines(routes)...)
+	for _, a := range cfg.Proxy.DPDK.Addresses {
+		lines = append(lines, dpdk.AddressLine(a.Addr, slices.Index(cfg.Interfaces, a.Interface)))
+	}
+	return lines, nil
+}
+
+// dpdkTargets are the services; an interface that is DPDK's own has no MTU to ask for.
+func (d *dpdkBox) dpdkTargets() ([]plane.Target, error) {
+	if len(d.cfg.Proxy.DPDK.Devices) == 0 {
+		return d.targets()
+	}
+	without := *d.box
+	cfg := *d.cfg
+	cfg.Interfaces = nil
+	without.cfg = &cfg
+	targets, err := without.targets()
+	for i := range targets {
+		s := &targets[i].Service
+		s.MssV4, s.MssV6 = min(s.MssV4, 1460), min(s.MssV6, 1440)
+	}
+	return targets, err
+}
+
+func (d *dpdkBox) routes() (routes []dpdk.Route, err error) {
+	if len(d.cfg.Proxy.DPDK.Devices) == 0 {
+		if routes, err = dpdk.KernelRoutes(d.cfg.Interfaces); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range d.cfg.Proxy.DPDK.Routes {
+		routes = append(routes, dpdk.Route{Prefix: r.Prefix, Port: slices.Index(d.cfg.Interfaces, r.Interface), MAC: r.MAC})
+	}
+	return routes, nil
+}
+
+// loop looks after keys and routes, and swaps, until ctx
+// ends or the program does.
+func (d *dpdkBox) loop(ctx context.Context) error {
+	tick := time.NewTicker(housekeeping)
+	defer tick.Stop()
+	swap := time.NewTicker(d.cfg.Proxy.SwapPeriod)
+	defer swap.Stop()
+	var told []string
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.proc.Exited():
+			return d.proc.Failure()
+		case <-d.opt.Reload:
+			if err := d.reload(); err != nil {
+				d.log.Error("reload refused; the old configuration goes on", "error", err)
+				continue
+			}
+			swap.Reset(d.cfg.Proxy.SwapPeriod)
+		case <-swap.C:
+			if err := d.control.Apply([]string{"swap flows", "swap sources"}); err != nil {
+				d.log.Error("swapping the tables", "error", err)
+			}
+		case <-tick.C:
+			now, err := d.serviceLines() // routes may have changed
+			changed := err == nil && !slices.Equal(slices.Sorted(slices.Values(now)), told)
+			if changed {
+				told = slices.Sorted(slices.Values(now))
+			}
+			if err := errors.Join(err, d.apply(changed)); err != nil {
+				d.log.Error("housekeeping", "error", err)
+			}
+		}
+	}
+}
+
+// reload applies a changed configuration, whole or not at all.
+func (d *dpdkBox) reload() error {
+	cfg, err := config.Load(d.opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	if err := sameBox(d.cfg, cfg); err != nil {
+		return err
+	}
+	if cfg.Proxy.Plane != d.cfg.Proxy.Plane || cfg.Proxy.DPDK.Cores != d.cfg.Proxy.DPDK.Cores ||
+		!slices.Equal(cfg.Proxy.DPDK.Devices, d.cfg.Proxy.DPDK.Devices) {
+		return errors.New("plane, cores and devices cannot change while running; restart")
+	}
+	old := d.cfg
+	removed := d.numbers.Assign(cfg.Services)
+	d.cfg = cfg
+	var forget []string
+	for _, id := range removed {
+		forget = append(forget, fmt.Sprintf("forget %d", id))
+	}
+	if err := d.apply(true, forget...); err != nil {
+		d.cfg = old
+		d.numbers.Assign(old.Services)
+		return errors.Join(err, d.apply(true))
+	}
+	d.log.Info("reloaded", "services", len(cfg.Services))
+	return d.writeState()
+}
+
+func (d *dpdkBox) writeState() error {
+	return host.WriteState(d.opt.StateDir, host.State{Config: d.cfg, Numbers: d.numbers, Started: d.started,
+		DPDK: d.proc.Prefix, LastKey: d.lastKey})
+}
+
+// stop lets SYNs go to the servers at once, translates what is translated for the
+// drain time, then ends the program.
+func (d *dpdkBox) stop(force context.Context) error {
+	var errs []error
+	select {
+	case <-d.proc.Exited():
+	default:
+		for i := range d.cfg.Services {
+			d.cfg.Services[i].Mode = config.ModeOff
+		}
+		errs = append(errs, d.apply(true))
+		if d.cfg.Drain > 0 {
+			d.log.Info("draining", "for", d.cfg.Drain)
+			select {
+			case <-time.After(d.cfg.Drain):
+			case <-force.Done():
+			case <-d.proc.Exited():
+			}
+		}
+	}
+	errs = append(errs, d.control.Close(), d.proc.Stop())
+	if err := host.RemoveState(d.opt.StateDir, d.cfg.Instance); !errors.Is(err, os.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	d.log.Info("stopped")
+	return errors.Join(errs...)
+}
