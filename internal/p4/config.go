@@ -56,6 +56,7 @@ type Config struct {
 
 // Service is one protected service.
 type Service struct {
+	ID       uint8          `yaml:"-"` // its number on the switch; 0: by its place in the list
 	Name     string         `yaml:"name"`
 	Prefixes []netip.Prefix `yaml:"prefixes"`
 	Ports    []uint16       `yaml:"ports"`
@@ -107,13 +108,21 @@ func ParseConfig(data []byte) (*Config, error) {
 	if err := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(c); err != nil {
 		return nil, err
 	}
+	c.Complete()
+	return c, c.check()
+}
+
+// Complete fills in what was left out.
+func (c *Config) Complete() {
 	if c.Learn == nil {
 		c.Learn = &c.Window
 	}
 	for i := range c.Services {
 		c.Services[i].complete()
+		if c.Services[i].ID == 0 {
+			c.Services[i].ID = uint8(i + 1)
+		}
 	}
-	return c, c.check()
 }
 
 func (s *Service) complete() {

@@ -181,8 +181,8 @@ func (c *Controller) layPorts() error {
 var modes = map[config.Mode]uint8{config.ModeOff: 0, config.ModeMonitor: 1, config.ModeAlways: 2}
 
 func (c *Controller) layServices() error {
-	for i, s := range c.cfg.Services {
-		params := [][]byte{u8(uint8(i + 1)), u8(modes[s.Mode]), u16(s.MSSv4), u16(s.MSSv6), u16(s.Window), u8(*s.WScale)}
+	for _, s := range c.cfg.Services {
+		params := [][]byte{u8(s.ID), u8(modes[s.Mode]), u16(s.MSSv4), u16(s.MSSv6), u16(s.Window), u8(*s.WScale)}
 		for _, prefix := range s.Prefixes {
 			table := tableV4
 			if prefix.Addr().Is6() {
@@ -292,6 +292,20 @@ func (c *Controller) loadEpochs() error {
 		c.epochs[n] = handles
 	}
 	return c.forgetEpochs(func(n uint64) bool { return n < present })
+}
+
+// ForgetKeys leaves the switch as it is when its controller has been away for the
+// horizon: without a key, which on_stale_keys judges.
+func (c *Controller) ForgetKeys() error {
+	return c.forgetEpochs(func(uint64) bool { return true })
+}
+
+// Reset sets all counters to zero and empties the filter.
+func (c *Controller) Reset() error {
+	if err := c.sw.ResetCounters(counterAll); err != nil {
+		return err
+	}
+	return c.emptyFilter()
 }
 
 // rotate empties the next generation of the filter and makes it the active one, when

@@ -13,14 +13,14 @@ type Counts map[string]uint64
 // belong to none. Counters that are zero are left out.
 func (c *Controller) Counters() (map[string]Counts, error) {
 	out := map[string]Counts{}
-	for i := range len(c.cfg.Services) + 1 {
-		name := ""
-		if i > 0 {
-			name = c.cfg.Services[i-1].Name
-		}
+	names := map[int]string{0: ""}
+	for _, s := range c.cfg.Services {
+		names[int(s.ID)] = s.Name
+	}
+	for id, name := range names {
 		counts := Counts{}
 		for n := range schema.NumCounters {
-			v, err := c.sw.Counter(counterAll, i*schema.NumCounters+n)
+			v, err := c.sw.Counter(counterAll, id*schema.NumCounters+n)
 			if err != nil {
 				return nil, fmt.Errorf("counters: %w", err)
 			}
