@@ -76,4 +76,4 @@ test-kernel: ## boot Debian's oldest and newest kernels in an emulator, run the 
 	@test/kernel/run
 
 clean: ## remove what was built
-	rm -rf bin build demo
+	rm -rf bin build demo connect-time

@@ -1,35 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * TC ingress (TCX where the kernel has it), host role: meets the client's ACK.
+ * TC ingress (TCX where the kernel has it), roles host and server: meets the client's ACK.
  * If it carries our cookie and no socket is there yet, the kernel is handed a
  * request socket with what the cookie says, and makes the connection from it;
  * the kernel's initial sequence number is the cookie. After that nothing is
  * stored and no packet of the connection is changed.
  *
- * Must never: drop or change a packet. What it does not know goes on as it came.
- * (One packet is let in twice, see tg_ack_adopt.)
+ * Must never, as host: drop or change a packet. What it does not know goes on as it
+ * came. (One packet is let in twice, see tg_ack_adopt.) As server, behind an edge
+ * that answers the SYNs, it is the last line: it drops ACKs that nobody knows, and
+ * ends the old socket that a new connection of the same client meets.
  */
-#include "lib/gate.h"
+#include "lib/replace.h"
 
 #define TG_HEADERS_MAX 256 /* enough for two tags, IPv6, some extensions, TCP */
 
 /* On skb->mark, from when a packet is sent to the end of the queue to when it
- * comes back. A mark of that value from elsewhere would be cleared, no more. */
-#define TG_MARK_SECOND 0x74676761U
+ * comes back; the lowest bits count how often. A mark of that value from elsewhere
+ * would be cleared, no more. */
+#define TG_MARK 0x74676760U
+#define TG_MARK_TURNS 3U
 
-enum tg_ack_result { TG_ACK_INVALID, TG_ACK_STALE, TG_ACK_VALID };
+enum tg_ack_result { TG_ACK_INVALID, TG_ACK_STALE, TG_ACK_VALID, TG_ACK_NO_KEY };
+
+/* What becomes of a packet. */
+enum tg_tc_next {
+	TG_TC_GO_ON,
+	TG_TC_DROP,
+	TG_TC_AGAIN,   /* to the end of the queue */
+	TG_TC_REPLACE, /* likewise, and before it a RST for the socket that is in its way */
+};
 
 static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_host_settings *settings,
 							const struct tg_packet *pkt,
 							const struct tg_ack *ack,
 							bool look_for_stale)
 {
-	__u64 now = tg_epoch_now(settings);
+	__u64 now = tg_epoch_verifying_now(settings);
 	__u64 epoch = tg_cookie_epoch(ack->cookie.isn, now);
 	const struct tg_siphash_key *key = tg_key_find(settings, epoch);
 
 	if (key && tg_cookie_verify(pkt, ack->cookie, ack->ts_ok, epoch, key))
 		return TG_ACK_VALID;
+	if (!key)
+		return TG_ACK_NO_KEY;
 	if (!look_for_stale)
 		return TG_ACK_INVALID;
 	/* The same parity, one round earlier: only to be able to say "too late". */
@@ -77,34 +91,55 @@ static __always_inline bool tg_recently_adopted(__u32 isn)
 	return false;
 }
 
-/* A verified ACK: adopt it if it meets a listener. True if it has to come again.
+/* A verified ACK that meets a socket which does not listen. */
+static __always_inline enum tg_tc_next tg_ack_meets(const struct tg_host_settings *settings,
+						    struct bpf_sock *sk, const struct tg_packet *pkt,
+						    const struct tg_ack *ack, __u32 turn,
+						    __u32 *rst_seq, struct tg_counter_row *row)
+{
+	enum tg_meeting met = settings->behind_edge ? tg_socket_met(sk, pkt, ack, rst_seq)
+						    : TG_MEETS_ITS_OWN;
+
+	if (met == TG_MEETS_OLD && turn < TG_MARK_TURNS) {
+		tg_count(row, TG_COUNT_socket_replaced);
+		return TG_TC_REPLACE;
+	}
+	tg_count(row, met == TG_MEETS_REPEATED ? TG_COUNT_ack_repeated : TG_COUNT_ack_existing);
+	return TG_TC_GO_ON;
+}
+
+/* A verified ACK: adopt it if it meets a listener.
  *
  * The kernel runs TC for a whole batch of frames before TCP sees the first. So
  * the client's first data, right behind its ACK, may meet the listener too; were
  * it adopted a second time, the kernel would drop it, and the client wait for a
  * retransmission. Once it is sent to the end of the queue instead: then the
  * socket is there, or it is not (accept queue full) and this one is adopted. */
-static __always_inline bool tg_ack_adopt(struct __sk_buff *skb, const struct tg_packet *pkt,
-					 const struct tg_ack *ack, struct tg_service *svc,
-					 struct tg_counter_row *row, bool may_wait)
+static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
+						    const struct tg_host_settings *settings,
+						    const struct tg_packet *pkt,
+						    const struct tg_ack *ack, struct tg_service *svc,
+						    struct tg_counter_row *row, __u32 turn,
+						    __u32 *rst_seq)
 {
 	struct tg_agreed agreed = tg_cookie_agreed(
 		pkt->family, tg_cookie_claimed_bits(ack->cookie, ack->ts_ok), ack->ts_ok);
 	struct bpf_sock *sk = tg_socket_find(skb, pkt);
+	enum tg_tc_next next;
 	int err;
 
 	if (!sk) {
 		tg_count(row, TG_COUNT_ack_no_listener);
-		return false;
+		return TG_TC_GO_ON;
 	}
 	if (sk->state != BPF_TCP_LISTEN) {
-		tg_count(row, TG_COUNT_ack_existing);
+		next = tg_ack_meets(settings, sk, pkt, ack, turn, rst_seq, row);
 		bpf_sk_release(sk);
-		return false;
+		return next;
 	}
-	if (tg_recently_adopted(ack->cookie.isn) && may_wait) {
+	if (tg_recently_adopted(ack->cookie.isn) && turn == 0) {
 		bpf_sk_release(sk);
-		return true;
+		return TG_TC_AGAIN;
 	}
 	err = tg_adopt(skb, sk, ack, &agreed, svc);
 	bpf_sk_release(sk);
@@ -114,7 +149,7 @@ static __always_inline bool tg_ack_adopt(struct __sk_buff *skb, const struct tg_
 	 * error (no memory) is of the moment; the client's next segment tries again. */
 	if (err == -TG_EINVAL && tg_host_offers(svc, &agreed))
 		svc->listener = TG_LISTENER_REFUSED;
-	return false;
+	return TG_TC_GO_ON;
 }
 
 /* What the ACK's options say. False if they lie about their length. */
@@ -150,9 +185,11 @@ static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_p
 	return true;
 }
 
-/* True if the packet has to come again. */
-static __always_inline bool tg_ack_handle(struct __sk_buff *skb, const struct tg_host_settings *settings,
-					  const struct tg_packet *pkt, __u32 id, bool may_wait)
+/* `turn`: how often the packet has been to the end of the queue. */
+static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
+						     const struct tg_host_settings *settings,
+						     const struct tg_packet *pkt, __u32 id,
+						     __u32 turn, __u32 *rst_seq)
 {
 	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
 	struct tg_counter_row *row = tg_counter_row_get(id);
@@ -161,16 +198,20 @@ static __always_inline bool tg_ack_handle(struct __sk_buff *skb, const struct tg
 	bool maybe_live;
 
 	if (!svc || !row || svc->mode != TG_MODE_ALWAYS || !tg_ack_read(skb, pkt, &ack))
-		return false;
+		return TG_TC_GO_ON;
 	/* On a live connection nearly no ACK is a cookie's: do not count those. */
 	maybe_live = tg_filter_may_exist(settings, tg_filter_at(settings, pkt));
-	result = tg_ack_verify(settings, pkt, &ack, !maybe_live);
+	result = tg_ack_verify(settings, pkt, &ack, !maybe_live && !settings->last_line);
 	if (result == TG_ACK_VALID)
-		return tg_ack_adopt(skb, pkt, &ack, svc, row, may_wait);
-	if (!maybe_live)
-		tg_count(row, result == TG_ACK_STALE ? TG_COUNT_cookie_stale
-						    : TG_COUNT_cookie_invalid);
-	return false;
+		return tg_ack_adopt(skb, settings, pkt, &ack, svc, row, turn, rst_seq);
+	if (maybe_live)
+		return TG_TC_GO_ON;
+	tg_count(row, result == TG_ACK_STALE ? TG_COUNT_cookie_stale : TG_COUNT_cookie_invalid);
+	if (!settings->last_line || svc->listener == TG_LISTENER_NONE ||
+	    (result == TG_ACK_NO_KEY && settings->stale_keys == TG_STALE_PASS))
+		return TG_TC_GO_ON;
+	tg_count(row, TG_COUNT_drop_last_line);
+	return TG_TC_DROP;
 }
 
 /* True if the packet begins with its IP header. So it does, although the device
@@ -200,14 +241,16 @@ int tg_host_tc(struct __sk_buff *skb)
 {
 	const struct tg_host_settings *settings;
 	struct tg_packet pkt = {};
-	bool second = skb->mark == TG_MARK_SECOND;
+	__u32 turn = skb->mark ^ TG_MARK, rst_seq = 0;
 	const __u8 *data, *end;
 	tg_ethertype type;
 	__u32 id, need;
 	bool bare;
 
-	if (second)
+	if (turn <= TG_MARK_TURNS)
 		skb->mark = 0;
+	else
+		turn = 0;
 
 	/* Headers may lie in page fragments: bring them to the linear part. */
 	need = skb->len < TG_HEADERS_MAX ? skb->len : TG_HEADERS_MAX;
@@ -229,10 +272,24 @@ int tg_host_tc(struct __sk_buff *skb)
 	if (!settings)
 		return TCX_NEXT;
 	id = tg_service_find(settings, &pkt);
-	if (!id || !tg_ack_handle(skb, settings, &pkt, id, !second && !bare))
+	if (!id)
 		return TCX_NEXT;
-	skb->mark = TG_MARK_SECOND;
-	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+	/* A bare packet cannot be sent to the end of the queue. */
+	switch (tg_ack_handle(skb, settings, &pkt, id, bare ? TG_MARK_TURNS : turn, &rst_seq)) {
+	case TG_TC_DROP:
+		return TCX_DROP;
+	case TG_TC_AGAIN:
+		skb->mark = TG_MARK | 1;
+		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+	case TG_TC_REPLACE:
+		skb->mark = TG_MARK | (turn + 1);
+		if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
+			return TCX_DROP; /* no memory: the client sends it again */
+		skb->mark = 0;
+		return tg_become_reset(skb, &pkt, rst_seq) ? TCX_DROP : TCX_NEXT;
+	default:
+		return TCX_NEXT;
+	}
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -3,7 +3,7 @@
  * The lab's flood generator and its far ends.
  *
  * tg_lab_flood is run by BPF_PROG_TEST_RUN with live frames on a veth that the
- * lab made itself; each run writes one SYN and returns XDP_TX. The kernel hands
+ * lab made itself; each run writes one SYN (or bare RST, or ACK) and returns XDP_TX. The kernel hands
  * frames back to us with whatever the receiver wrote into them, so every byte,
  * the length and both checksums are written anew each time.
  *
@@ -29,6 +29,7 @@
 #define ETHERTYPE_IP6 0x86dd
 #define PROTO_TCP 6
 #define TCP_FLAG_SYN 0x02
+#define TCP_FLAG_ACK 0x10
 
 /* Option sets: what the clients of these systems send. */
 enum tg_lab_kind {
@@ -53,6 +54,8 @@ struct tg_flood_cfg {
 	__u8 mix; /* enum tg_lab_mix */
 	__u32 ip4_dst_be;
 	__u32 ip6_dst_be[4];
+	__u8 tcp_flags; /* of every segment; without SYN it has no options */
+	__u8 pad[3];
 };
 
 volatile const struct tg_flood_cfg flood_cfg = {};
@@ -112,6 +115,8 @@ static __always_inline __u32 random_ip4_be(__u32 r)
 
 static __always_inline enum tg_lab_kind pick_kind(__u64 r)
 {
+	if (!(flood_cfg.tcp_flags & TCP_FLAG_SYN))
+		return KIND_BARE;
 	if (flood_cfg.mix == MIX_TS)
 		return KIND_LINUX;
 	if (flood_cfg.mix == MIX_NOTS)
@@ -188,7 +193,9 @@ static __always_inline int write_tcp(void *tcp, void *end, enum tg_lab_kind kind
 	w[0] = bpf_htonl((1024 + ((__u32)(r0 & 0xffff) * 64511 >> 16)) << 16) |
 	       (__u32)flood_cfg.port_be << 16;
 	w[1] = (__u32)(r0 >> 32);
-	w[3] = bpf_htonl(words << 28 | TCP_FLAG_SYN << 16 | window);
+	if (flood_cfg.tcp_flags & TCP_FLAG_ACK)
+		w[2] = (__u32)(r1 ^ r0 >> 16);
+	w[3] = bpf_htonl(words << 28 | (__u32)flood_cfg.tcp_flags << 16 | window);
 	fill_opts(w + 5, kind, mss, (__u32)r1);
 #pragma unroll
 	for (int i = 0; i < 11; i++)

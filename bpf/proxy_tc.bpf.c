@@ -128,7 +128,7 @@ static __always_inline int tg_setup_older(struct __sk_buff *skb, const struct tg
 	struct tg_segment rst = tg_reset_for(pkt), syn = tg_flow_syn(pkt, f, true);
 
 	tg_count(row, TG_COUNT_flow_older);
-	f->syn_ms = tg_now_ms();
+	f->syn_ms = (__u16)tg_now_ms();
 	if (tg_skb_put(skb, &rst) || !tg_skb_send_back(skb) || tg_skb_put(skb, &syn))
 		return TCX_DROP;
 	return bpf_redirect(skb->ifindex, 0);

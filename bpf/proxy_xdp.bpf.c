@@ -10,6 +10,7 @@
  * anything that is not in core/.
  */
 #include "lib/proxy_answer.h"
+#include "lib/proxy_cache.h"
 #include "lib/proxy_icmp.h"
 
 #define TG_RETRY_MS 100 /* a client that asks again sooner is not heard */
@@ -37,11 +38,11 @@ static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet 
 		return tg_segment_send(ctx, pkt, &s);
 	}
 	now = tg_now_ms();
-	if (now - f->syn_ms < TG_RETRY_MS) {
+	if ((__u16)(now - f->syn_ms) < TG_RETRY_MS) {
 		tg_count(row, TG_COUNT_flow_early);
 		return XDP_DROP;
 	}
-	f->syn_ms = now;
+	f->syn_ms = (__u16)now;
 	tg_count(row, TG_COUNT_flow_again);
 	s = tg_flow_syn(pkt, f, false);
 	return tg_segment_send(ctx, pkt, &s);
@@ -145,18 +146,33 @@ __attribute__((noinline)) int tg_case_handle(struct xdp_md *ctx, struct tg_packe
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !how || !row || svc->mode == TG_MODE_OFF)
 		return tg_forward(ctx, pkt);
-	if (proxy->flows && (tg_host_is_syn(pkt)
-				     ? tg_presence_has(tg_presence_flow(pkt, proxy->salt), TG_PRESENCE_FLOWS)
-				     : how->strategy == TG_STRATEGY_COOKIE))
+	if (proxy->flows && tg_host_is_syn(pkt) &&
+	    tg_presence_has(tg_presence_flow(pkt, proxy->salt), TG_PRESENCE_FLOWS))
 		f = tg_flow_find(pkt, TG_TO_SERVER);
 	live = f && f->state == TG_FLOW_READY && !(f->flags & TG_FLOW_CLOSED);
 	if (tg_host_is_syn(pkt))
-		return tg_case_syn(ctx, pkt, parse, live, settings, svc, how->strategy, row);
+		return tg_case_syn(ctx, pkt, parse, live, settings, svc, how->strategy, id, row);
 	if (svc->mode == TG_MODE_MONITOR)
 		return tg_forward(ctx, pkt);
+	if (how->strategy == TG_STRATEGY_CACHE)
+		return TG_NEXT_OF(TG_NEXT_CACHE_OTHER, id);
+	return TG_NEXT_OF(TG_NEXT_OTHER, id);
+}
+
+/* What is no SYN, under another strategy than the cache: here, and not in the
+ * function above, because both need the stack. */
+__attribute__((noinline)) int tg_case_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	struct tg_counter_row *row = tg_counter_row_get(id);
+	const struct tg_proxy_service *how = bpf_map_lookup_elem(&tg_strategies, &id);
+	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+
+	if (!pkt || !proxy || !row || !how || !svc)
+		return XDP_PASS;
 	if (how->strategy != TG_STRATEGY_COOKIE)
-		return tg_auth_other(ctx, pkt, settings, how->strategy, row);
-	return tg_cookie_other(ctx, pkt, settings, svc, id, f, row);
+		return tg_auth_other(ctx, pkt, how->strategy, row);
+	return tg_cookie_other(ctx, pkt, svc, id, proxy->flows ? tg_flow_find(pkt, TG_TO_SERVER) : 0, row);
 }
 
 /* Not TCP, or a later fragment. A bridge forwards it; a router's kernel does. */
@@ -237,6 +253,12 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 
 		if (verdict == TG_NEXT_CASE)
 			verdict = tg_case_handle(ctx, &pkt, result);
+		if (TG_NEXT_WHAT(verdict) == TG_NEXT_OTHER)
+			verdict = tg_case_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_SYN)
+			return tg_cache_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_OTHER)
+			verdict = tg_cache_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_UNLIKELY(verdict >= TG_NEXT_SETUP_CLIENT))
 			return tg_flow_setup(ctx, &pkt, verdict == TG_NEXT_SETUP_CLIENT
 								? TG_TO_SERVER : TG_TO_CLIENT);

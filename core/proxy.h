@@ -11,12 +11,14 @@
  *   auth-full     SYN-ACK                          any ACK
  *   auth-wrong    SYN-ACK that acknowledges wrong  any RST
  *   auth-ttl      SYN-ACK                          ACK with the TTL of the SYN
+ *   cache         SYN-ACK, and is remembered       ACK of what is remembered: translated
  */
 #ifndef TG_PROXY_H
 #define TG_PROXY_H
 
 #include "host.h"
 #include "segment.h"
+#include "syn_cache.h"
 #include "translate.h"
 
 enum tg_strategy {
@@ -25,7 +27,14 @@ enum tg_strategy {
 	TG_STRATEGY_AUTH_FULL = 2,
 	TG_STRATEGY_AUTH_WRONG = 3,
 	TG_STRATEGY_AUTH_TTL = 4,
+	TG_STRATEGY_CACHE = 5,
 };
+
+/* True if connections under this strategy are translated. */
+TG_INLINE bool tg_strategy_translates(uint32_t strategy)
+{
+	return strategy == TG_STRATEGY_COOKIE || strategy == TG_STRATEGY_CACHE;
+}
 
 /* What the proxy knows of a service beside struct tg_service. Map ABI. */
 struct tg_proxy_service {
@@ -216,7 +225,8 @@ TG_INLINE struct tg_decision tg_proxy_judge_syn(const struct tg_packet *syn,
 
 /* ---- cookie: set-up ---- */
 
-/* The flow that a verified ACK opens. `wscale` is what our SYN-ACKs announce. */
+/* The flow that an ACK with a verified cookie opens. `wscale` is what our
+ * SYN-ACKs announce. */
 TG_INLINE struct tg_flow tg_flow_open(const struct tg_packet *ack, const struct tg_ack *said,
 				      uint32_t option_bits, uint8_t wscale, uint16_t window,
 				      uint16_t service, uint32_t now_ms)
@@ -228,13 +238,37 @@ TG_INLINE struct tg_flow tg_flow_open(const struct tg_packet *ack, const struct 
 		.ts_delta = said->cookie.tsval,
 		.client_isn = ack->seq - 1,
 		.client_tsval = said->tsval,
-		.syn_ms = now_ms,
+		.syn_ms = (uint16_t)now_ms,
+		.client_mss = tg_mss_value(ack->family, option_bits & 7),
 		.client_window = window,
 		.option_bits = (uint16_t)option_bits,
 		.service = service,
 		.state = TG_FLOW_SETUP,
 		.flags = said->ts_ok ? TG_FLOW_TS : 0,
 		.told_wscale = scaled ? wscale : TG_WSCALE_NONE,
+	};
+}
+
+/* The flow that an ACK of a connection in the SYN cache opens; everything that
+ * the client has offered is known, its MSS exactly. */
+TG_INLINE struct tg_flow tg_flow_of_half(const struct tg_half *h, const struct tg_ack *said,
+					 uint16_t window, uint32_t now_ms)
+{
+	return (struct tg_flow){
+		.seq_delta = h->isn,
+		.ts_delta = h->isn,
+		.client_isn = h->client_isn,
+		.client_tsval = said->tsval,
+		.syn_ms = (uint16_t)now_ms,
+		.client_mss = h->client_mss,
+		.client_window = window,
+		.option_bits = (uint16_t)tg_cookie_option_bits(0, h->client_wscale,
+							       h->flags & TG_HALF_SACK,
+							       h->flags & TG_HALF_ECN),
+		.service = h->service,
+		.state = TG_FLOW_SETUP,
+		.flags = h->flags & TG_HALF_TS ? TG_FLOW_TS : 0,
+		.told_wscale = h->told_wscale,
 	};
 }
 
@@ -252,7 +286,7 @@ TG_INLINE struct tg_segment tg_flow_syn(const struct tg_packet *pkt, const struc
 		.ports = back ? pkt->ports << 16 | pkt->ports >> 16 : pkt->ports,
 		.seq = f->client_isn,
 		.l3_off = pkt->l3_off,
-		.options = {.mss = agreed.mss, .wscale = agreed.wscale, .sack_ok = agreed.sack_ok,
+		.options = {.mss = f->client_mss, .wscale = agreed.wscale, .sack_ok = agreed.sack_ok,
 			    .ts_ok = ts, .tsval = f->client_tsval},
 		.window = f->client_window,
 		.flags = TG_TCP_SYN | (agreed.ecn_ok ? TG_TCP_ECE | TG_TCP_CWR : 0),

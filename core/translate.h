@@ -45,7 +45,8 @@ struct tg_flow {
 		uint32_t client_tsval; /* set-up: what our SYN says */
 		uint32_t server_isn;   /* ready */
 	};
-	uint32_t syn_ms;       /* set-up: when our SYN went, coarse clock */
+	uint16_t syn_ms;        /* set-up: when our SYN went, coarse clock, low bits */
+	uint16_t client_mss;    /* set-up: as our SYN says it */
 	uint16_t client_window; /* set-up: as in the client's ACK, scaled */
 	uint16_t option_bits;   /* set-up: as in the cookie */
 	uint16_t service;       /* id */

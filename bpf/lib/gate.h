@@ -14,16 +14,36 @@
 #define TG_CLOCK_NS bpf_ktime_get_coarse_ns
 #endif
 
-/* True if `*len` bytes of options can be copied: 1 to 40. The number is hidden
- * from the compiler first, which else tests one copy of it and passes another,
- * whose bounds the verifier does not know (refused by Linux 7.3, not by 6.18). */
+/* True if `*len` bytes of options can be copied: 1 to 40. Each test stands on
+ * its own, in 64 bits, on a number that the compiler cannot see through: else it
+ * joins the tests, or tests one copy and passes another, and the verifier of
+ * Linux 6.12 or of 7.3 (not of 6.18) loses sight of a bound. */
 static __always_inline bool tg_options_len_is_sane(__u32 *len)
 {
-	__u32 seen = *len;
+	__u64 seen = *len;
 
+	asm volatile("%0 &= 63" : "+r"(seen));
+	if (seen == 0)
+		return false;
 	asm volatile("" : "+r"(seen));
-	*len = seen;
-	return seen != 0 && seen <= TG_TCP_OPTIONS_MAX_LEN;
+	if (seen > TG_TCP_OPTIONS_MAX_LEN)
+		return false;
+	*len = (__u32)seen;
+	return true;
+}
+
+/* Zero by words of four bytes: eight are a spilled register to the verifier, and
+ * when writes at unknown places have gone over part of one, that of Linux 6.12
+ * allows no more reads there (6.18 does). */
+static __always_inline void tg_options_clear(struct tg_options_cursor *c)
+{
+	volatile __u32 *word = (volatile __u32 *)c->bytes;
+	__u32 i;
+
+#pragma clang loop unroll(full)
+	for (i = 0; i < TG_OPTIONS_ROOM / 4; i++)
+		word[i] = 0;
+	c->at = 0;
 }
 
 static __always_inline const struct tg_host_settings *tg_settings_get(void)
@@ -79,9 +99,14 @@ static __always_inline __u32 tg_service_find(const struct tg_host_settings *sett
 
 static __always_inline __u64 tg_epoch_now(const struct tg_host_settings *settings)
 {
-	__u64 unix_ns = TG_CLOCK_NS() + settings->wall_minus_mono_ns;
+	return tg_epoch_at(TG_CLOCK_NS() + settings->wall_minus_mono_ns, settings->epoch_len_ns);
+}
 
-	return settings->epoch_len_ns ? unix_ns / settings->epoch_len_ns : 0;
+/* The epoch that ACKs are held to. */
+static __always_inline __u64 tg_epoch_verifying_now(const struct tg_host_settings *settings)
+{
+	return tg_epoch_verifying(TG_CLOCK_NS() + settings->wall_minus_mono_ns,
+				  settings->epoch_len_ns, settings->verify_ahead_ns);
 }
 
 /* The key of exactly this epoch; NULL if it is not loaded. */

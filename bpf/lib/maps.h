@@ -17,11 +17,15 @@
 struct tg_host_settings {
 	__u64 wall_minus_mono_ns; /* unix time - CLOCK_MONOTONIC, wrapping */
 	__u64 epoch_len_ns;
+	__u64 verify_ahead_ns; /* core/keys.h: how much too early ACKs' clock is read */
 	__u64 netns_cookie;  /* the gate's network namespace */
 	__u32 key_slot_mask; /* slots in tg_keys - 1 */
 	__u16 filter_keep_ticks; /* how long a closed socket may stay in TIME-WAIT */
 	__u8 stale_keys;         /* enum tg_stale_keys */
 	__u8 enforce;            /* some service is in mode always */
+	__u8 behind_edge;        /* 1: SYNs are answered elsewhere; verified ACKs replace old sockets */
+	__u8 last_line;          /* 1: drop ACKs that have neither socket nor cookie */
+	__u8 pad[6];
 	uint64_t filter_keys[TG_FILTER_KEYS];
 	/* Distinct prefix lengths in use, longest first; 255 ends the list. */
 	__u8 prefix_lens_v4[TG_PREFIX_LENS_MAX];

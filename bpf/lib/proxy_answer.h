@@ -8,42 +8,8 @@
 #ifndef TG_BPF_PROXY_ANSWER_H
 #define TG_BPF_PROXY_ANSWER_H
 
-#include "proxy_forward.h"
-
-/* What is left to the program itself: the stacks of nested functions add up,
- * and a program has 512 bytes. */
-enum tg_next {
-	TG_NEXT_SETUP_CLIENT = 16,
-	TG_NEXT_SETUP_SERVER,
-	TG_NEXT_CASE,
-};
-
-static __always_inline __u8 tg_packet_ttl(struct xdp_md *ctx, const struct tg_packet *pkt)
-{
-	bool may_fragment;
-	__u8 ttl = 0;
-
-	tg_ip_ttl((void *)(long)ctx->data, (void *)(long)ctx->data_end, pkt, &ttl, &may_fragment);
-	return ttl;
-}
-
-/* The options of the packet in hand. Negative if they lie about their length. */
-static __always_inline int tg_case_options(struct xdp_md *ctx, const struct tg_packet *pkt,
-					   struct tg_tcp_options *o)
-{
-	const __u8 *at = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX) + TG_TCP_HDR_LEN;
-	struct tg_options_cursor c;
-
-	c.at = 0;
-	c.len = (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
-	if (TG_LIKELY(tg_tcp_options_common(at, c.len, (void *)(long)ctx->data_end, o)))
-		return 0;
-	if (c.len > TG_TCP_OPTIONS_MAX_LEN)
-		return -TG_EINVAL;
-	if (c.len && bpf_xdp_load_bytes(ctx, pkt->l4_off + TG_TCP_HDR_LEN, c.bytes, c.len))
-		return -TG_EINVAL;
-	return tg_options_read(&c, o);
-}
+#include "cookie_check.h"
+#include "proxy_answer_common.h"
 
 /* Turns the SYN into a SYN-ACK with a cookie and sends it back. With `wait`, its
  * window is zero: the client is told of the server's when there is one. */
@@ -124,47 +90,11 @@ static __always_inline int tg_auth_syn(struct xdp_md *ctx, const struct tg_packe
 	return verdict ? XDP_DROP : XDP_TX;
 }
 
-/* Verifies the cookie that the ACK may carry. The epoch's key may be missing:
- * then no ACK verifies. */
+/* Verifies the cookie that the ACK may carry. */
 static __always_inline bool tg_case_verify(struct xdp_md *ctx, const struct tg_packet *ack,
-					   const struct tg_host_settings *settings,
-					   struct tg_ack *said)
+					   struct tg_ack *said, __u16 *window)
 {
-	struct tg_tcp_options o = {};
-	const struct tg_siphash_key *key;
-	__u64 epoch;
-
-	if (tg_case_options(ctx, ack, &o))
-		return false;
-	*said = tg_host_read_ack(ack, &o);
-	epoch = tg_cookie_epoch(said->cookie.isn, tg_epoch_now(settings));
-	key = tg_key_find(settings, epoch);
-	return key && tg_cookie_verify(ack, said->cookie, said->ts_ok, epoch, key);
-}
-
-/* Opens a flow for a verified ACK and sends the server a SYN in its place. */
-static __always_inline int tg_flow_begin(struct xdp_md *ctx, struct tg_packet *ack,
-					 const struct tg_ack *said, const struct tg_service *svc,
-					 __u32 id, struct tg_counter_row *row)
-{
-	const __u8 *tcp = (void *)(long)ctx->data + (ack->l4_off & TG_L4_OFF_MAX);
-	const __u8 *end = (void *)(long)ctx->data_end;
-	struct tg_segment syn;
-	struct tg_flow flow;
-	__u16 window;
-
-	if (tcp + TG_TCP_HDR_LEN > end)
-		return XDP_DROP;
-	window = tg_swap16(tg_load16(tcp + 14));
-	flow = tg_flow_open(ack, said, tg_cookie_claimed_bits(said->cookie, said->ts_ok), svc->wscale,
-			    window, (__u16)id, tg_now_ms());
-	if (!tg_flow_insert(ack, TG_TO_SERVER, &flow)) {
-		tg_count(row, TG_COUNT_flow_full);
-		return XDP_DROP;
-	}
-	tg_count(row, TG_COUNT_flow_opened);
-	syn = tg_flow_syn(ack, &flow, false);
-	return tg_segment_send(ctx, ack, &syn);
+	return tg_case_read_ack(ctx, ack, said, window) && tg_cookie_check(ack, said);
 }
 
 /* Puts the client on the whitelist and resets what it believes to be a
@@ -188,13 +118,13 @@ static __always_inline int tg_auth_accept(struct xdp_md *ctx,
 }
 
 /* An ACK or a RST under an auth strategy. */
-static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_packet *pkt,
-					 const struct tg_host_settings *settings, __u32 strategy,
+static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_packet *pkt, __u32 strategy,
 					 struct tg_counter_row *row)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_ack said = {};
 	__u64 source;
+	__u16 window;
 	__u8 ttl;
 
 	if (!proxy)
@@ -214,7 +144,7 @@ static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_pac
 			return tg_forward(ctx, pkt);
 		return tg_auth_accept(ctx, proxy, pkt, source, true, row);
 	}
-	if (!tg_case_verify(ctx, pkt, settings, &said)) {
+	if (!tg_case_verify(ctx, pkt, &said, &window)) {
 		tg_count(row, TG_COUNT_cookie_invalid);
 		return tg_forward(ctx, pkt);
 	}
@@ -225,23 +155,24 @@ static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_pac
 /* An ACK or a RST under `cookie`. `f` is a flow that has ended, or is being set up
  * with other numbers, or NULL: the port may have been taken for a new connection. */
 static __always_inline int tg_cookie_other(struct xdp_md *ctx, struct tg_packet *pkt,
-					   const struct tg_host_settings *settings,
 					   const struct tg_service *svc, __u32 id,
 					   struct tg_flow *f, struct tg_counter_row *row)
 {
 	struct tg_ack said = {};
+	struct tg_flow flow;
+	__u16 window;
 
-	if (tg_host_is_ack(pkt) && tg_case_verify(ctx, pkt, settings, &said)) {
+	if (tg_host_is_ack(pkt) && tg_case_verify(ctx, pkt, &said, &window)) {
 		tg_count(row, TG_COUNT_cookie_valid);
-		return tg_flow_begin(ctx, pkt, &said, svc, id, row);
+		flow = tg_flow_open(pkt, &said, tg_cookie_claimed_bits(said.cookie, said.ts_ok),
+				    svc->wscale, window, (__u16)id, tg_now_ms());
+		if (!tg_flow_insert(pkt, TG_TO_SERVER, &flow)) {
+			tg_count(row, TG_COUNT_flow_full);
+			return XDP_DROP;
+		}
+		return tg_flow_begin(ctx, pkt, &flow, row);
 	}
-	if (f && f->state == TG_FLOW_SETUP)
-		return XDP_DROP;
-	if (f)
-		return TG_NEXT_SETUP_CLIENT;
-	if (tg_host_is_ack(pkt))
-		tg_count(row, TG_COUNT_cookie_invalid);
-	return tg_forward(ctx, pkt);
+	return tg_unknown_other(ctx, pkt, f, TG_COUNT_cookie_invalid, row);
 }
 
 /* A SYN to a service. `live`: its tuple has a flow that has not ended, so that
@@ -250,7 +181,7 @@ static __always_inline int tg_case_syn(struct xdp_md *ctx, const struct tg_packe
 				       __u32 parse, bool live,
 				       const struct tg_host_settings *settings,
 				       const struct tg_service *svc, __u32 strategy,
-				       struct tg_counter_row *row)
+				       __u32 id, struct tg_counter_row *row)
 {
 	struct tg_decision d;
 
@@ -270,6 +201,8 @@ static __always_inline int tg_case_syn(struct xdp_md *ctx, const struct tg_packe
 	}
 	if (strategy == TG_STRATEGY_COOKIE)
 		return tg_cookie_answer(ctx, syn, settings, svc, row, true);
+	if (strategy == TG_STRATEGY_CACHE)
+		return TG_NEXT_OF(TG_NEXT_CACHE_SYN, id);
 	return tg_auth_syn(ctx, syn, settings, svc, strategy, row);
 }
 

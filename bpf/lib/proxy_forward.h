@@ -25,11 +25,12 @@ struct tg_work {
 /* Options in any order and number. */
 __attribute__((noinline)) int tg_translate_slow(struct xdp_md *ctx, struct tg_work *w)
 {
-	struct tg_options_cursor c = {};
+	struct tg_options_cursor c;
 	__u32 len;
 
 	if (!w)
 		return -TG_EINVAL;
+	tg_options_clear(&c);
 	len = w->len;
 	if (len == 0 || len > TG_TCP_OPTIONS_MAX_LEN || w->off > TG_L4_OFF_MAX + TG_TCP_HDR_LEN)
 		return -TG_EINVAL;

@@ -27,6 +27,9 @@ struct tg_proxy_settings {
 	__u8 flows_gen;      /* the generation of presence bits that goes with `active` */
 	__u8 sources_gen;
 	__u8 pad[4];
+	struct tg_siphash_key cache_key; /* of the SYN cache's buckets and ISNs */
+	__u32 cache_mask;                /* its buckets - 1 */
+	__u8 pad2[4];
 };
 
 struct {
@@ -36,6 +39,7 @@ struct {
 	__type(value, struct tg_proxy_settings);
 } tg_proxy SEC(".maps");
 
+#ifndef TG_WITHOUT_FLOWS /* an edge forwards, and has none of these */
 /* By service id, beside tg_services. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -51,6 +55,7 @@ struct {
 	__type(key, __u32);
 	__type(value, struct tg_learned);
 } tg_answers SEC(".maps");
+#endif
 
 /* The ports of this box, by interface index: frames leave only through these. */
 struct {
@@ -60,6 +65,7 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } tg_devices SEC(".maps");
 
+#ifndef TG_WITHOUT_FLOWS
 /* Their MAC addresses, first byte lowest: a router takes only its own frames. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -135,6 +141,15 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } tg_presence SEC(".maps");
+#endif
+
+/* The SYN cache, core/syn_cache.h; userspace sets the number of buckets. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_half_bucket);
+} tg_halves SEC(".maps");
 
 static __always_inline const struct tg_proxy_settings *tg_proxy_get(void)
 {

@@ -7,21 +7,25 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/config"
+	"tidegate/internal/edge"
 	"tidegate/internal/host"
 	"tidegate/internal/proxy"
+	"tidegate/internal/server"
 )
 
 func newRunCmd() *cobra.Command {
 	var file string
+	var skew time.Duration
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Protect the services of a configuration until stopped",
 		Long: `Protects the services of FILE on this machine (or network namespace), or, with
-role: proxy, on servers behind it, until
+role: proxy or edge, on servers behind it, until
 SIGINT or SIGTERM; a second one cuts the drain short. SIGHUP reloads FILE.
 Writes the line "ready" to stdout once the services are protected.`,
 		Args: cobra.NoArgs,
@@ -29,20 +33,24 @@ Writes the line "ready" to stdout once the services are protected.`,
 			if file == "" {
 				return usageErrorf("run needs -c FILE; docs/configuration.md shows one")
 			}
-			return runRole(cmd, file)
+			return runRole(cmd, file, skew)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
+	cmd.Flags().DurationVar(&skew, "clock-offset", 0, "behave as if the clock were off by so much (experiments)")
+	_ = cmd.Flags().MarkHidden("clock-offset")
 	return cmd
 }
 
 // runners are the roles by name.
 var runners = map[string]func(ctx, force context.Context, opt host.Options) error{
-	config.RoleHost:  host.Run,
-	config.RoleProxy: proxy.Run,
+	config.RoleHost:   host.Run,
+	config.RoleProxy:  proxy.Run,
+	config.RoleEdge:   edge.Run,
+	config.RoleServer: server.Run,
 }
 
-func runRole(cmd *cobra.Command, file string) error {
+func runRole(cmd *cobra.Command, file string, skew time.Duration) error {
 	cfg, err := config.Load(file)
 	if err != nil {
 		return err
@@ -68,6 +76,7 @@ func runRole(cmd *cobra.Command, file string) error {
 	return runners[cfg.Role](ctx, force, host.Options{
 		ConfigPath: file,
 		Reload:     reload,
+		Skew:       skew,
 		Ready:      func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
 		Log:        slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
 	})

@@ -47,6 +47,9 @@ func printStatus(w io.Writer, st *host.Status) error {
 	fmt.Fprintf(w, "instance %s (%s), version %s, pid %d, %s\n", st.Instance,
 		strings.Join(st.Interfaces, " "), st.Version, st.PID, running)
 	fmt.Fprintf(w, "epoch %d, keys until %s\n\n", st.Epoch, st.KeysUntil.Format(time.RFC3339))
+	if st.Edge != nil {
+		return printEdgeStatus(w, st)
+	}
 	if st.Forwarding != "" {
 		return printProxyStatus(w, st)
 	}
@@ -71,7 +74,8 @@ func printProxyStatus(w io.Writer, st *host.Status) error {
 	for _, s := range st.Services {
 		c := s.Counters
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", s.Name, s.Mode, s.Strategy,
-			c["syn"], c["cookie_sent"]+c["challenge_sent"], c["cookie_valid"], c["cookie_invalid"],
+			c["syn"], c["cookie_sent"]+c["challenge_sent"]+c["cache_kept"]+c["cache_known"],
+			c["cookie_valid"]+c["cache_valid"], c["cookie_invalid"]+c["cache_invalid"],
 			c["forward_white"], c["white_added"], c["flow_opened"], c["flow_ready"], c["flow_closed"],
 			sumPrefix(c, "drop_"))
 	}

@@ -61,6 +61,33 @@ int tg_use_flow(uint8_t *tcp, const struct tg_packet *pkt, const struct tg_servi
 	       (int)tg_white_key(&pkt->src, pkt->family, 1) + tg_challenge_answered(pkt, 1, 2);
 }
 
+#ifndef __arm__ /* heads are 64 bits: a Cortex-M3 cannot swap them, and has no use for it */
+int tg_use_half(struct tg_half_bucket *b, const struct tg_packet *pkt,
+		const struct tg_tcp_options *o, const struct tg_synack *a, const struct tg_ack *said,
+		const struct tg_siphash_key *key, const uint8_t *frame, struct tg_writer w);
+
+int tg_use_half(struct tg_half_bucket *b, const struct tg_packet *pkt,
+		const struct tg_tcp_options *o, const struct tg_synack *a, const struct tg_ack *said,
+		const struct tg_siphash_key *key, const uint8_t *frame, struct tg_writer w)
+{
+	uint64_t head = 0, hash = tg_half_hash(pkt, key);
+	uint32_t slot = tg_half_find(b, hash, pkt, &head);
+	struct tg_segment s;
+	struct tg_flow f;
+
+	if (slot == TG_HALF_WAYS)
+		slot = tg_half_victim(b, TG_HALF_TICK(hash), &head) % TG_HALF_WAYS;
+	if (tg_half_is_due(head, 1) || !tg_half_swap(&b->heads[slot], head, TG_HALF_BUSY))
+		return -1;
+	tg_half_fill(&b->halves[slot], pkt, o, a, tg_half_isn(hash, hash), frame);
+	tg_half_publish(&b->heads[slot], tg_half_head(hash, 1, 1));
+	s = tg_half_answer(&b->halves[slot]);
+	f = tg_flow_of_half(&b->halves[slot], said, 1, 1);
+	return tg_half_accepts(&b->halves[slot], pkt, said) + tg_half_refused(&b->halves[slot], pkt) +
+	       tg_segment_write(w, &s) + f.state;
+}
+#endif
+
 int tg_use_syn(uint8_t *frame, uint32_t frame_len, const struct tg_service *svc,
 	       const uint8_t secret[TG_SECRET_LEN], uint64_t epoch)
 {

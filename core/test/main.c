@@ -38,6 +38,8 @@ int main(int argc, char **argv)
 	failed += tg_test_filter();
 	failed += tg_test_translate();
 	failed += tg_test_edge();
+	failed += tg_test_patrol();
+	failed += tg_test_syn_cache();
 	printf("core tests: %s (%d failed)\n", failed ? "FAIL" : "ok", failed);
 	return failed ? 1 : 0;
 }

@@ -29,6 +29,8 @@ int tg_test_synack(void);
 int tg_test_filter(void);
 int tg_test_translate(void);
 int tg_test_edge(void);
+int tg_test_patrol(void);
+int tg_test_syn_cache(void);
 
 /* A small deterministic generator (splitmix64), so that a failure repeats. */
 static inline uint64_t tg_test_random(uint64_t *state)

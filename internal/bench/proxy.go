@@ -63,8 +63,32 @@ type proxyBench struct {
 	res  *ProxyResult
 }
 
+// part is one group of figures.
+type part struct {
+	what string
+	run  func(*proxyBench) error
+}
+
 // RunProxy measures the proxy once.
-func RunProxy(ctx context.Context, opt Options) (res *ProxyResult, err error) {
+func RunProxy(ctx context.Context, opt Options) (*ProxyResult, error) {
+	return runProxyParts(ctx, opt, []part{
+		{"SipHash", (*proxyBench).measureHash},
+		{"cost of a SYN, strategy by strategy", (*proxyBench).measureSYN},
+		{"cost of a segment, translated and forwarded", (*proxyBench).measureSegments},
+		{"goodput of one connection", (*proxyBench).measureGoodput},
+		{"a million flows, and swapping them", (*proxyBench).measureTable},
+	})
+}
+
+// RunProxySYN measures only what a SYN costs, and SipHash beside it.
+func RunProxySYN(ctx context.Context, opt Options) (*ProxyResult, error) {
+	return runProxyParts(ctx, opt, []part{
+		{"SipHash", (*proxyBench).measureHash},
+		{"cost of a SYN, strategy by strategy", (*proxyBench).measureSYN},
+	})
+}
+
+func runProxyParts(ctx context.Context, opt Options, parts []part) (res *ProxyResult, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the benchmark needs root, for network namespaces and BPF: run it with sudo")
 	}
@@ -86,18 +110,9 @@ func RunProxy(ctx context.Context, opt Options) (res *ProxyResult, err error) {
 	b.res = &ProxyResult{Version: version.Version, Kernel: kernelRelease(), CPU: cpuModel(), Rounds: opt.Rounds,
 		Pinning: fmt.Sprintf("generator, program and answer on CPU %d", rig.FloodCPU()),
 		Spreads: map[string]Spread{}}
-	for _, part := range []struct {
-		what string
-		run  func() error
-	}{
-		{"SipHash", b.measureHash},
-		{"cost of a SYN, strategy by strategy", b.measureSYN},
-		{"cost of a segment, translated and forwarded", b.measureSegments},
-		{"goodput of one connection", b.measureGoodput},
-		{"a million flows, and swapping them", b.measureTable},
-	} {
+	for _, part := range parts {
 		opt.Progress("measuring %s", part.what)
-		if err := part.run(); err != nil {
+		if err := part.run(b); err != nil {
 			return nil, fmt.Errorf("%s: %w", part.what, err)
 		}
 		if err := ctx.Err(); err != nil {
@@ -120,7 +135,7 @@ func (b *proxyBench) newProxy(strategy uint8, flows int) (*plane.Proxy, error) {
 // load fills the programs for port 80.
 func (b *proxyBench) load(strategy uint8, flows int, bridge [2]uint32) (*plane.Proxy, error) {
 	p, err := plane.LoadProxy(plane.ProxyOptions{Options: plane.Options{KeySlots: 1024},
-		Flows: flows, Sources: 1 << 17})
+		Flows: flows, Sources: 1 << 17, Halves: 1 << 16})
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +152,7 @@ func (b *proxyBench) load(strategy uint8, flows int, bridge [2]uint32) (*plane.P
 		}
 	}
 	own := plane.ProxySettings{Salt: 0x0123456789abcdef, WhiteV6Mask: ^uint64(0), Bridge: bridge}
-	if strategy == plane.StrategyCookie {
+	if config.Strategies()[strategy].Translates() {
 		own.Flows = 1
 	}
 	err = errors.Join(

@@ -61,9 +61,14 @@ const (
 
 // Roles that this version has.
 const (
-	RoleHost  = "host"  // protect this machine
-	RoleProxy = "proxy" // protect servers behind this box
+	RoleHost   = "host"   // protect this machine
+	RoleProxy  = "proxy"  // protect servers behind this box
+	RoleEdge   = "edge"   // answer and filter for servers of role server behind this box
+	RoleServer = "server" // take over the connections that edges have verified
 )
+
+// Roles lists those of this version.
+func Roles() []string { return []string{RoleHost, RoleProxy, RoleEdge, RoleServer} }
 
 // Forwarding says what kind of box a proxy is.
 type Forwarding string
@@ -82,12 +87,16 @@ const (
 	StrategyAuthFull   Strategy = "auth-full"
 	StrategyAuthWrong  Strategy = "auth-wrong"
 	StrategyAuthTTL    Strategy = "auth-ttl"
+	StrategyCache      Strategy = "cache"
 )
 
 // Strategies lists all of them.
 func Strategies() []Strategy {
-	return []Strategy{StrategyCookie, StrategyAuthCookie, StrategyAuthFull, StrategyAuthWrong, StrategyAuthTTL}
+	return []Strategy{StrategyCookie, StrategyAuthCookie, StrategyAuthFull, StrategyAuthWrong, StrategyAuthTTL, StrategyCache}
 }
+
+// Translates says whether connections under this strategy are translated.
+func (s Strategy) Translates() bool { return s == StrategyCookie || s == StrategyCache }
 
 // Proxy is what only the role proxy has.
 type Proxy struct {
@@ -97,6 +106,7 @@ type Proxy struct {
 	MaxFlows       int           // translated connections of each family, seen within one period
 	MaxSources     int           // whitelisted sources, likewise
 	SourcePrefixV6 int           // whitelisted together
+	CacheEntries   int           // half-open connections that strategy cache remembers
 }
 
 // FastPath says what a router forwards ahead of the kernel.
@@ -118,7 +128,10 @@ type Config struct {
 	Drain       time.Duration
 	OnStaleKeys StaleKeys
 	XDPMode     XDPMode
+	ClockSkew   time.Duration // between machines that share the secret
 	Proxy       Proxy
+	Edge        Edge
+	Server      Server
 	Services    []Service
 }
 

@@ -8,10 +8,12 @@ import (
 
 var topFields = []string{"role", "instance", "interfaces", "secret_file", "epoch", "key_horizon",
 	"on_stale_keys", "drain", "xdp_mode", "services",
-	"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6"}
+	"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
+	"clock_skew", "protocol", "inside", "filter_bits", "filter_window", "filter_alarm", "unknown_rate", "hops", "offers",
+	"last_line", "takeover", "cache_entries"}
 
 // laterRoles are words of the design that this version does not have yet.
-var laterRoles = []string{"edge", "server", "patrol", "border-manager", "filter-manager"}
+var laterRoles = []string{"patrol", "border-manager", "filter-manager"}
 
 // defaults is what a file that says nothing gets.
 func defaults() *Config {
@@ -24,7 +26,9 @@ func defaults() *Config {
 		OnStaleKeys: StaleKeysPass,
 		XDPMode:     XDPAuto,
 		Proxy: Proxy{Forwarding: ForwardRouter, FastPath: FastServices, SwapPeriod: 5 * time.Minute,
-			MaxFlows: 1 << 20, MaxSources: 1 << 17, SourcePrefixV6: 64},
+			MaxFlows: 1 << 20, MaxSources: 1 << 17, SourcePrefixV6: 64, CacheEntries: 1 << 16},
+		Edge:   defaultEdge(),
+		Server: defaultServer(),
 	}
 }
 
@@ -53,6 +57,7 @@ func (r *reader) document(data []byte) *Config {
 		c.Interfaces = r.interfaces(f)
 	}
 	r.proxy(c, fs)
+	r.split(c, fs)
 	if f, there := fs["services"]; there {
 		c.Services = r.services(f, c.Role)
 	}
@@ -111,15 +116,15 @@ func (r *reader) scalars(c *Config, fs map[string]field) {
 }
 
 func (r *reader) role(f field) (string, bool) {
-	s, ok := r.text(f, wordList([]string{RoleHost, RoleProxy}))
+	s, ok := r.text(f, wordList(Roles()))
 	switch {
 	case !ok:
-	case s == RoleHost || s == RoleProxy:
+	case slices.Contains(Roles(), s):
 		return s, true
 	case slices.Contains(laterRoles, s):
-		r.fail(f.line, f.path, "%s is not offered yet; use %s or %s", s, RoleHost, RoleProxy)
+		r.fail(f.line, f.path, "%s is not offered yet; use %s", s, wordList(Roles()))
 	default:
-		r.fail(f.line, f.path, "%q is not known; use %s or %s", s, RoleHost, RoleProxy)
+		r.fail(f.line, f.path, "%q is not known; use %s", s, wordList(Roles()))
 	}
 	return "", false
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -11,17 +12,19 @@ import (
 const (
 	minTable      = 1024
 	maxTable      = 1 << 24
+	maxCache      = 1 << 22 // 96 bytes each
 	minSwapPeriod = time.Second
 	maxSwapPeriod = 24 * time.Hour
 )
 
-var proxyFields = []string{"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6"}
+var proxyFields = []string{"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
+	"cache_entries"}
 
 // proxy reads the fields of the top level that only a proxy has.
 func (r *reader) proxy(c *Config, fs map[string]field) {
 	if c.Role != RoleProxy {
 		for _, name := range proxyFields {
-			if f, there := fs[name]; there {
+			if f, there := fs[name]; there && !(c.Role == RoleEdge && slices.Contains(boxFields, name)) {
 				r.fail(f.line, f.path, "belongs to role: proxy; remove it, or set that role")
 			}
 		}
@@ -52,6 +55,7 @@ func (r *reader) proxy(c *Config, fs map[string]field) {
 		{"max_flows", &p.MaxFlows, minTable, maxTable},
 		{"max_sources", &p.MaxSources, minTable, maxTable},
 		{"source_prefix_v6", &p.SourcePrefixV6, 16, 64},
+		{"cache_entries", &p.CacheEntries, minTable, maxCache},
 	} {
 		if f, there := fs[v.name]; there {
 			if n, ok := r.number(f, v.lowest, v.highest); ok {

@@ -24,7 +24,11 @@ type Options struct {
 	Reload     <-chan os.Signal // a value asks for a reload of the configuration
 	Ready      func()           // called once when the services are protected
 	Log        *slog.Logger
+	Skew       time.Duration // what this process's clock is off by, for experiments
 }
+
+// Now is the time by this process's clock.
+func (o *Options) Now() time.Time { return time.Now().Add(o.Skew) }
 
 const (
 	defaultBPFFS    = "/sys/fs/bpf"
@@ -113,8 +117,12 @@ func (g *gate) start() error {
 	if g.secret, err = keys.LoadSecret(g.cfg.SecretFile); err != nil {
 		return err
 	}
-	slots := int(g.cfg.KeyHorizon/g.cfg.Epoch) + keys.PastEpochs + 3
-	if g.plane, err = plane.Load(plane.Options{Instance: g.cfg.Instance, KeySlots: slots}); err != nil {
+	slots := int(g.cfg.KeyHorizon/g.cfg.Epoch) + keys.PastEpochs + 4
+	behindEdge := g.cfg.Role == config.RoleServer
+	if behindEdge {
+		g.warnOptions()
+	}
+	if g.plane, err = plane.Load(plane.Options{Instance: g.cfg.Instance, KeySlots: slots, NoXDP: behindEdge}); err != nil {
 		return err
 	}
 	if err := g.fill(); err != nil {
@@ -145,6 +153,7 @@ func (g *gate) fill() error {
 		NetnsCookie:     g.system.netnsCookie,
 		FilterKeepTicks: g.system.filterKeepTicks,
 		FilterKeys:      filterKeys,
+		VerifyAheadNs:   uint64(g.cfg.ClockSkew),
 	}
 	g.setPolicy(g.cfg)
 	g.setClock()
@@ -163,6 +172,19 @@ func (g *gate) setPolicy(cfg *config.Config) {
 	g.settings.StaleKeys = 0
 	if cfg.OnStaleKeys == config.StaleKeysDrop {
 		g.settings.StaleKeys = 1
+	}
+	g.settings.BehindEdge = flag(cfg.Role == config.RoleServer)
+	g.settings.LastLine = flag(cfg.Server.LastLine == config.LastLineDrop)
+}
+
+// warnOptions: an edge cannot know what this machine's sysctls refuse.
+func (g *gate) warnOptions() {
+	for name, on := range map[string]bool{"tcp_window_scaling": g.system.windowScaling, "tcp_sack": g.system.sack,
+		"tcp_timestamps": g.system.timestamps} {
+		if !on {
+			g.log.Warn("the kernel will not adopt connections that edges have agreed this option for: set the sysctl to 1, or say so in `offers` (wscale) of the edges",
+				"sysctl", "net.ipv4."+name+"=0")
+		}
 	}
 }
 

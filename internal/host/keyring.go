@@ -18,13 +18,17 @@ func (g *gate) setClock() {
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err != nil {
 		return // cannot happen; the value from before stays good
 	}
-	g.settings.WallMinusMonoNs = uint64(time.Now().UnixNano() - mono.Nano())
+	g.settings.WallMinusMonoNs = uint64(g.opt.Now().UnixNano() - mono.Nano())
 }
 
 // loadKeys loads the keys from a few epochs ago to the horizon. After the first
 // time that is one key an epoch.
 func (g *gate) loadKeys(now time.Time) error {
-	for _, n := range keys.Epochs(now, g.cfg.Epoch, g.cfg.KeyHorizon) {
+	list := keys.Epochs(now.Add(g.opt.Skew+g.cfg.ClockSkew), g.cfg.Epoch, g.cfg.KeyHorizon)
+	if list[len(list)-1] < g.lastKey { // the clock was stepped back: those before were overwritten
+		g.lastKey = 0
+	}
+	for _, n := range list {
 		if g.lastKey != 0 && n <= g.lastKey {
 			continue
 		}

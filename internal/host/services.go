@@ -67,7 +67,7 @@ func (s *serviceSet) assign(services []config.Service) (removed []uint32) {
 func (s *serviceSet) targets(cfg *config.Config, sys system, local []netip.Prefix) []plane.Target {
 	targets := make([]plane.Target, 0, len(cfg.Services))
 	for _, svc := range cfg.Services {
-		t := plane.Target{ID: s.ids[svc.Name], Prefixes: svc.Prefixes, Service: s.entry(svc, sys)}
+		t := plane.Target{ID: s.ids[svc.Name], Prefixes: svc.Prefixes, Service: s.entry(svc, sys, cfg.Role == config.RoleServer)}
 		var missing []config.PortRange
 		if report := s.reports[svc.Name]; report.Status != listeners.None {
 			missing = report.Missing
@@ -108,7 +108,7 @@ func contains(ranges []config.PortRange, port uint16) bool {
 
 // entry decides what the service's SYN-ACKs say. What is `auto` is what the
 // kernel itself would say for this listener on this machine.
-func (s *serviceSet) entry(svc config.Service, sys system) plane.Service {
+func (s *serviceSet) entry(svc config.Service, sys system, behindEdge bool) plane.Service {
 	report := s.reports[svc.Name]
 	e := plane.Service{
 		MssV4:      uint16(sys.mtu - 40),
@@ -131,6 +131,9 @@ func (s *serviceSet) entry(svc config.Service, sys system) plane.Service {
 	}
 	if !svc.MSS.Auto {
 		e.MssV4, e.MssV6 = uint16(svc.MSS.Value), uint16(svc.MSS.Value)
+	}
+	if svc.WScale.Auto && behindEdge && sys.windowScaling {
+		e.Wscale = config.SplitWScale // what the edges have announced
 	}
 	if !svc.WScale.Auto && sys.windowScaling {
 		e.Wscale = uint8(svc.WScale.Value)
@@ -288,6 +291,8 @@ func sameAttachment(a, b *config.Config) error {
 		"epoch":       a.Epoch == b.Epoch,
 		"key_horizon": a.KeyHorizon == b.KeyHorizon,
 		"xdp_mode":    a.XDPMode == b.XDPMode,
+		"role":        a.Role == b.Role,
+		"clock_skew":  a.ClockSkew == b.ClockSkew,
 	} {
 		if !same {
 			return fmt.Errorf("%s changed: that takes a restart, `systemctl restart` or stop and start; no connection is lost", what)

@@ -43,7 +43,7 @@ func (n *Numbers) Assign(services []config.Service) (removed []uint32) { return 
 // ID is the number of a service; 0 if it has none.
 func (n *Numbers) ID(name string) uint32 { return n.set.ids[name] }
 
-// State is what a proxy leaves in the instance's state file for `status`.
+// State is what a proxy or an edge leaves in the instance's state file for `status`.
 type State struct {
 	Config  *config.Config
 	Numbers *Numbers
@@ -56,7 +56,11 @@ func statePath(dir, instance string) string { return filepath.Join(dir, instance
 // WriteState replaces the state file in one step.
 func WriteState(dir string, s State) error {
 	c := s.Config
-	out := state{Role: c.Role, Forwarding: string(c.Proxy.Forwarding), Version: version.Version,
+	forwarding := c.Proxy.Forwarding
+	if c.Role == config.RoleEdge {
+		forwarding = c.Edge.Forwarding
+	}
+	out := state{Role: c.Role, Forwarding: string(forwarding), Version: version.Version,
 		PID: os.Getpid(), Started: s.Started, Interfaces: c.Interfaces, XDP: s.Modes,
 		EpochNs: int64(c.Epoch), KeyHorizon: int64(c.KeyHorizon)}
 	for _, svc := range c.Services {

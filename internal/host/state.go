@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"tidegate/internal/config"
 	"tidegate/internal/keys"
 	"tidegate/internal/plane"
 	"tidegate/internal/version"
@@ -86,6 +87,7 @@ type Status struct {
 	KeysUntil  time.Time                `json:"keys_until"`
 	Services   []ServiceStatus          `json:"services"`
 	Global     map[string]uint64        `json:"global"`
+	Edge       *EdgeStatus              `json:"edge,omitempty"`
 }
 
 var listenerNames = map[uint8]string{
@@ -118,7 +120,11 @@ func ReadStatus(opt Options, instance string) (*Status, error) {
 		return nil, fmt.Errorf("instance %q has a state file but no pinned maps: %w; start it again", instance, err)
 	}
 	defer pinned.Close()
-	return st.status(instance, opt.StateDir, pinned)
+	out, err := st.status(instance, opt.StateDir, pinned)
+	if err == nil && st.Role == config.RoleEdge {
+		out.Edge, err = readEdge(plane.PinDir(opt.BPFFS, instance))
+	}
+	return out, err
 }
 
 func (st *state) status(instance, stateDir string, pinned *plane.Pinned) (*Status, error) {
@@ -143,7 +149,7 @@ func (st *state) status(instance, stateDir string, pinned *plane.Pinned) (*Statu
 		if err != nil {
 			return nil, err
 		}
-		if s.Strategy = svc.Strategy; s.Strategy == "" {
+		if s.Strategy = svc.Strategy; s.Strategy == "" && st.Role != config.RoleEdge {
 			s.Listener = listenerNames[entry.Listener]
 		}
 		if s.Counters, err = pinned.Counters(svc.ID); err != nil {

@@ -20,17 +20,22 @@ type measured struct {
 	arrived  uint64 // SYNs at the server's port
 	answered uint64 // frames that came back and died at the attacker
 	synRecv  int
+	state    *ProxyState
 }
 
 // attack runs the flood, and in the midst of it the clients. The flood goes on
 // until the last request has ended.
-func (env *runEnv) attack(ctx context.Context, t *Topology, f *Flood, srv *process) (*measured, error) {
+func (env *runEnv) attack(ctx context.Context, t *Topology, f *Flood, srv *process, def defence) (*measured, error) {
 	cl, err := env.startClient(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	defer cl.proc.stop(0)
 	m := &measured{}
+	memory, _ := def.(stateful)
+	if t.box == nil {
+		memory = nil
+	}
 	rx0, err := t.FloodPort.RxPackets()
 	if err != nil {
 		return nil, err
@@ -47,8 +52,17 @@ func (env *runEnv) attack(ctx context.Context, t *Topology, f *Flood, srv *proce
 	if env.opts.Rate > 0 {
 		wg.Go(func() { m.flood, floodErr = f.Run(floodCtx, env.opts.Rate) })
 	}
-	wg.Go(func() { m.synRecv = env.watch(floodCtx, t) })
+	loadCtx, stopWatch := context.WithCancel(floodCtx)
+	defer stopWatch()
+	wg.Go(func() { m.synRecv = env.watch(loadCtx, t) })
+	if memory != nil {
+		wg.Go(func() { m.state = watchState(floodCtx, memory) })
+	}
 	m.load, err = cl.run(ctx, floodHead)
+	stopWatch()
+	if memory != nil && err == nil {
+		env.hold(ctx, t)
+	}
 	stopFlood()
 	wg.Wait()
 	if err := errors.Join(err, floodErr); err != nil {
@@ -109,7 +123,7 @@ func (env *runEnv) startClient(ctx context.Context, t *Topology) (*client, error
 	cfg, err := json.Marshal(loadConfig{
 		Target: serviceAddr(o.IPv6), Sources: clientSources(o.Clients, o.IPv6),
 		Rate: o.Load, Requests: requests, Timeout: o.Timeout, ClientCloses: o.ClientCloses,
-		Retries: o.Retries,
+		Retries: o.Retries, KeepConnect: o.KeepConnect,
 	})
 	if err != nil {
 		return nil, err

@@ -78,6 +78,7 @@ func (d *stackDefence) stop() error { return nil }
 type nftDefence struct {
 	progress func(string, ...any)
 	inBox    bool // in a box between clients and server
+	box      *Namespace
 	before   uint64
 }
 
@@ -110,6 +111,7 @@ func (d *nftDefence) start(ctx context.Context, t *Topology) error {
 	n, hook := d.place(t)
 	cookies := "1"
 	if d.inBox {
+		d.box = n
 		cookies = "0" // the server shows what reaches it
 	}
 	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", cookies}); err != nil {

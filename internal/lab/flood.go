@@ -40,11 +40,22 @@ func ParseFloodMix(s string) (FloodMix, error) {
 	return 0, fmt.Errorf("flood options %q: want mixed, ts or nots", s)
 }
 
+// TCPFlags are those of a TCP header.
+type TCPFlags uint8
+
+// The flags that floods are made of.
+const (
+	FlagSYN TCPFlags = 0x02
+	FlagRST TCPFlags = 0x04
+	FlagACK TCPFlags = 0x10
+)
+
 // FloodOptions says what a flood sends. The address decides the family.
 type FloodOptions struct {
 	Target netip.AddrPort
 	Mix    FloodMix
-	CPU    int // the sender's, and of all that it triggers in softirq; -1: any
+	Flags  TCPFlags // of every segment; 0: SYN
+	CPU    int      // the sender's, and of all that it triggers in softirq; -1: any
 }
 
 // Flood sends spoofed SYNs out of a port of the lab. The frames travel as live
@@ -81,7 +92,10 @@ func NewFlood(from, to *Port, opts FloodOptions) (*Flood, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := labbpf.LabFloodTgFloodCfg{Mix: uint8(opts.Mix)}
+	cfg := labbpf.LabFloodTgFloodCfg{Mix: uint8(opts.Mix), TcpFlags: uint8(opts.Flags)}
+	if cfg.TcpFlags == 0 {
+		cfg.TcpFlags = uint8(FlagSYN)
+	}
 	copy(cfg.MacDst[:], to.MAC)
 	copy(cfg.MacSrc[:], from.MAC)
 	// The program reads big-endian fields as they stand in memory.

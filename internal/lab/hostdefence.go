@@ -92,23 +92,31 @@ type hostStatus struct {
 }
 
 func (d *hostDefence) cookies(ctx context.Context, _ *Topology) (uint64, error) {
+	c, err := d.counters(ctx)
+	return c["cookie_sent"] + c["challenge_sent"], err
+}
+
+// counters are the services' as `tidegate status` tells them, added up.
+func (d *hostDefence) counters(ctx context.Context) (map[string]uint64, error) {
 	var out bytes.Buffer
 	p, err := startProcess(d.ns, -1, nil, &out, d.env.exe, "status", "--instance", d.instance, "--json")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := p.wait(ctx); err != nil {
-		return 0, err
+		return nil, err
 	}
 	var s hostStatus
 	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
-		return 0, fmt.Errorf("tidegate status: %w", err)
+		return nil, fmt.Errorf("tidegate status: %w", err)
 	}
-	var n uint64
+	sum := map[string]uint64{}
 	for _, svc := range s.Services {
-		n += svc.Counters["cookie_sent"] + svc.Counters["challenge_sent"]
+		for name, n := range svc.Counters {
+			sum[name] += n
+		}
 	}
-	return n, nil
+	return sum, nil
 }
 
 // stop ends the child by SIGTERM, so that it detaches and unpins by itself, and

@@ -43,10 +43,10 @@ func chooseServer(kind string) (string, error) {
 
 // startServer starts the web server and waits until it accepts connections
 // from inside its own namespace.
-func startServer(ctx context.Context, t *Topology, kind, dir, exe string, cpu, size int) (*process, error) {
+func startServer(ctx context.Context, t *Topology, kind, dir, exe string, cpu, size, backlog int) (*process, error) {
 	argv := []string{exe, "lab", childServer, strconv.Itoa(size)}
 	if kind == ServerNginx {
-		conf, err := writeNginxConfig(dir, size)
+		conf, err := writeNginxConfig(dir, size, backlog)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ func tryConnect(a netip.AddrPort) error {
 
 // writeNginxConfig writes a configuration for a single process: a worker would
 // outlive a master that was killed with -9. The request decides who closes.
-func writeNginxConfig(dir string, size int) (string, error) {
+func writeNginxConfig(dir string, size, backlog int) (string, error) {
 	root := filepath.Join(dir, "www")
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return "", err
@@ -109,9 +109,13 @@ func writeNginxConfig(dir string, size int) (string, error) {
 	if err := os.WriteFile(filepath.Join(root, "index.html"), []byte(strings.Repeat("x", size)), 0o644); err != nil {
 		return "", err
 	}
-	listen := fmt.Sprintf("listen %d;", servicePort)
+	queue := "" // nginx's own
+	if backlog > 0 {
+		queue = fmt.Sprintf(" backlog=%d", backlog)
+	}
+	listen := fmt.Sprintf("listen %d%s;", servicePort, queue)
 	if haveIPv6() {
-		listen += fmt.Sprintf(" listen [::]:%d;", servicePort)
+		listen += fmt.Sprintf(" listen [::]:%d%s;", servicePort, queue)
 	}
 	conf := fmt.Sprintf(`daemon off;
 master_process off;

@@ -25,6 +25,8 @@ type loadConfig struct {
 	// Retries is how often a request is tried again whose connection was reset
 	// before a byte of the response came, as a browser does.
 	Retries int
+	// KeepConnect: the result holds the time to connect of every connection that was made.
+	KeepConnect bool
 }
 
 // loadResult is what it prints.
@@ -37,6 +39,7 @@ type loadResult struct {
 	Latency  Quantiles      `json:"latency_ms"`
 	LagMax   float64        `json:"start_lag_max_ms"` // how late the client itself ever was
 	Elapsed  float64        `json:"elapsed_s"`
+	Times    []float64      `json:"connect_times_ms,omitempty"`
 }
 
 type connState uint8
@@ -77,6 +80,7 @@ type load struct {
 	errs             map[string]int
 	lagMax           time.Duration
 	connect, latency *hdrhistogram.Histogram
+	times            []float64
 }
 
 // startBurst bounds how many connections open before events are looked at.
@@ -109,6 +113,7 @@ func runLoad(cfg loadConfig) (*loadResult, error) {
 		Requests: cfg.Requests, OK: l.ok, Retried: l.retried, Errors: l.errs,
 		Connect: quantiles(l.connect), Latency: quantiles(l.latency),
 		LagMax: round3(l.lagMax.Seconds() * 1e3), Elapsed: round3(time.Since(l.begin).Seconds()),
+		Times: l.times,
 	}, nil
 }
 
@@ -250,6 +255,9 @@ func (l *load) advance(c *conn, events uint32) {
 		if !c.connected {
 			c.connected = true
 			recordTime(l.connect, l.now()-c.sched)
+			if l.cfg.KeepConnect {
+				l.times = append(l.times, round3((l.now()-c.sched).Seconds()*1e3))
+			}
 		}
 		if _, err := syscall.Write(c.fd, l.request); err != nil {
 			l.fail(c, errName(err))

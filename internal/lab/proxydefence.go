@@ -30,13 +30,14 @@ func isProxyDefence(name string) bool { return slices.Contains(proxyDefences(), 
 type proxyDefence struct {
 	hostDefence
 	strategy string
+	empty    uint64 // bytes of the tables in which it remembers somebody, at the start
 }
 
 func newProxyDefence(name string, env *runEnv) defence {
 	if name == DefenceNftProxy {
 		return &nftDefence{progress: env.progress, inBox: true}
 	}
-	return &proxyDefence{hostDefence{env: env}, strings.TrimPrefix(name, defenceProxyPrefix)}
+	return &proxyDefence{hostDefence: hostDefence{env: env}, strategy: strings.TrimPrefix(name, defenceProxyPrefix)}
 }
 
 const proxyConfig = `role: proxy
@@ -56,8 +57,14 @@ func (d *proxyDefence) start(ctx context.Context, t *Topology) error {
 	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", "0"}); err != nil {
 		return err
 	}
-	return d.run(ctx, t.box.Proxy, func(instance, secret string) string {
+	err := d.run(ctx, t.box.Proxy, func(instance, secret string) string {
 		return fmt.Sprintf(proxyConfig, instance, t.FloodPort.Name, t.LegitPort.Name, t.box.InnerPort.Name,
 			secret, servicePort, d.strategy)
 	})
+	if err != nil {
+		return err
+	}
+	u, err := d.usage()
+	d.empty = u.Bytes
+	return err
 }

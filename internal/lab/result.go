@@ -38,9 +38,23 @@ type Result struct {
 	CPUPerSYN       float64 `json:"cpu_ns_per_syn"`
 	GeneratorPerSYN float64 `json:"generator_ns_per_syn"`
 
+	*ProxyState // of a defence in a box of its own; nil otherwise
+
 	Pinning     Pinning `json:"pinning"`
 	StartLagMax float64 `json:"client_start_lag_max_ms"`
 	LoadSeconds float64 `json:"load_s"`
+
+	connectTimes []float64 // of the connections that were made, in ms; Options.KeepConnect
+}
+
+// ProxyState is what the box between clients and server had to remember.
+type ProxyState struct {
+	// Flows are the entries at their most: connections (cookie, cache, SYNPROXY)
+	// or whitelisted sources (auth-*), as sampled four times a second.
+	Flows int `json:"flows"`
+	// BytesPerFlow is the kernel's memory for one of them: an entry, and its share of
+	// the buckets of a full table. Zero: there was none, or the kernel does not tell.
+	BytesPerFlow float64 `json:"bytes_per_flow"`
 }
 
 func (env *runEnv) result(m *measured, cookies uint64, own float64) *Result {
@@ -52,7 +66,7 @@ func (env *runEnv) result(m *measured, cookies uint64, own float64) *Result {
 		Connect: m.load.Connect, Latency: m.load.Latency,
 		ServerSynRecv: m.synRecv, CookiesSent: cookies,
 		GeneratorPerSYN: round3(own), Pinning: env.pin,
-		StartLagMax: m.load.LagMax, LoadSeconds: m.load.Elapsed,
+		StartLagMax: m.load.LagMax, LoadSeconds: m.load.Elapsed, ProxyState: m.state, connectTimes: m.load.Times,
 	}
 	if o.IPv6 {
 		r.Family = "ipv6"
@@ -85,6 +99,9 @@ func (r *Result) Summary() string {
 		r.Latency.P50, r.Latency.P90, r.Latency.P99, r.Latency.P999)
 	fmt.Fprintf(&b, "server     %d half-open at most; %.0f ns CPU per SYN (generator's %.0f ns taken off)\n",
 		r.ServerSynRecv, r.CPUPerSYN, r.GeneratorPerSYN)
+	if r.ProxyState != nil {
+		fmt.Fprintf(&b, "box        %d entries at most, %.0f bytes each\n", r.Flows, r.BytesPerFlow)
+	}
 	fmt.Fprintf(&b, "pinning    flood CPU %d, server %d, clients %d\n", r.Pinning.Flood, r.Pinning.Server, r.Pinning.Client)
 	return b.String()
 }

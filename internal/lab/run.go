@@ -29,6 +29,9 @@ type Options struct {
 	Retries      int  // of a request that was reset before it got an answer
 	Ports        int  // local ports a client may use; 0: the system's default
 
+	Backlog     int  // of the server's listen(); 0: as it is
+	KeepConnect bool // the result holds every connection's time to connect
+
 	Server       string // auto, nginx or builtin
 	ResponseSize int
 
@@ -176,6 +179,9 @@ func newRunEnv(opts Options) (*runEnv, error) {
 func (env *runEnv) experiment(ctx context.Context, t *Topology) (_ *Result, err error) {
 	o := env.opts
 	target := serviceAddr(o.IPv6)
+	if err := t.Server.setBacklog(o.Backlog); err != nil {
+		return nil, err
+	}
 	if err := t.addClients(o.Clients, o.IPv6); err != nil {
 		return nil, err
 	}
@@ -188,7 +194,7 @@ func (env *runEnv) experiment(ctx context.Context, t *Topology) (_ *Result, err 
 	if err != nil {
 		return nil, err
 	}
-	srv, err := startServer(ctx, t, env.server, env.dir, env.exe, env.pin.Server, o.ResponseSize)
+	srv, err := startServer(ctx, t, env.server, env.dir, env.exe, env.pin.Server, o.ResponseSize, o.Backlog)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +207,7 @@ func (env *runEnv) experiment(ctx context.Context, t *Topology) (_ *Result, err 
 	if err := def.start(ctx, t); err != nil {
 		return nil, err
 	}
-	m, err := env.attack(ctx, t, flood, srv)
+	m, err := env.attack(ctx, t, flood, srv, def)
 	if err != nil {
 		return nil, err
 	}

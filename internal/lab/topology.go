@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
@@ -42,6 +43,16 @@ const (
 // longer queue would let Linux serve peers it has met before (tcp_peer_is_proven)
 // with SYN cookies off, and `none` would depend on who connected last.
 const serverBacklog = "511"
+
+// setBacklog makes listen(backlog) the limit of half-open and of waiting connections:
+// the kernel's other limit of half-open ones, tcp_max_syn_backlog, stands above it.
+func (n *Namespace) setBacklog(backlog int) error {
+	if backlog == 0 {
+		return nil
+	}
+	return n.setSysctls([2]string{"net.core.somaxconn", strconv.Itoa(backlog)},
+		[2]string{"net.ipv4.tcp_max_syn_backlog", strconv.Itoa(4 * backlog)})
+}
 
 // Topology is the attacker, the server with two ports, and the clients.
 type Topology struct {

@@ -40,11 +40,11 @@ type attachment struct {
 }
 
 // attachments are the links of one instance, pinned as xdp-<interface>,
-// tc-<interface> and sockops.
+// tc-<interface>, egress-<interface> and sockops.
 type attachments struct {
-	dir     string
-	xdp, tc map[string]*attachment // by interface
-	sockops *attachment
+	dir             string
+	xdp, tc, egress map[string]*attachment // by interface
+	sockops         *attachment
 }
 
 // Attach installs the programs: first what only listens (sock_ops, the socket
@@ -61,7 +61,8 @@ func (p *Plane) Attach(o AttachOptions) (map[string]XDPMode, error) {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("pin directory: %w; is a BPF file system mounted at %s?", err, o.BPFFS)
 	}
-	p.links = &attachments{dir: p.dir, xdp: map[string]*attachment{}, tc: map[string]*attachment{}}
+	p.links = &attachments{dir: p.dir, xdp: map[string]*attachment{}, tc: map[string]*attachment{},
+		egress: map[string]*attachment{}}
 	modes, err := p.attachAll(o)
 	if err == nil {
 		err = p.pinMaps()
@@ -72,7 +73,7 @@ func (p *Plane) Attach(o AttachOptions) (map[string]XDPMode, error) {
 		_ = os.Remove(p.dir) // succeeds only if nothing was there before
 		return nil, err
 	}
-	p.links.commit(o.Interfaces)
+	p.links.commit(o.Interfaces, map[string]bool{"xdp": p.xdp != nil, "tc": p.tc != nil, "egress": p.egress != nil})
 	return modes, nil
 }
 
@@ -95,12 +96,23 @@ func (p *Plane) attachAll(o AttachOptions) (map[string]XDPMode, error) {
 		}
 	}
 	for name, index := range devices {
-		if err := p.attachTC(name, index); err != nil {
+		if p.egress != nil { // before anything that it has to complete
+			if err := p.attachTC(p.links.egress, "egress", p.egress, ebpf.AttachTCXEgress, name, index); err != nil {
+				return nil, err
+			}
+		}
+		if p.tc == nil { // an edge
+			continue
+		}
+		if err := p.attachTC(p.links.tc, "tc", p.tc, ebpf.AttachTCXIngress, name, index); err != nil {
 			return nil, err
 		}
 	}
 	modes := map[string]XDPMode{}
 	for name, index := range devices {
+		if p.xdp == nil { // a server behind an edge
+			break
+		}
 		if err := p.attachXDP(name, index, o.XDPMode); err != nil {
 			return nil, err
 		}
@@ -167,23 +179,23 @@ func (p *Plane) attachSockops(cgroup string) error {
 	return nil
 }
 
-func (p *Plane) attachTC(name string, index int) error {
-	path := filepath.Join(p.dir, pinName("tc", name))
-	a, err := takeOver(path, p.tc)
+func (p *Plane) attachTC(set map[string]*attachment, kind string, prog *ebpf.Program, at ebpf.AttachType, name string, index int) error {
+	path := filepath.Join(p.dir, pinName(kind, name))
+	a, err := takeOver(path, prog)
 	if err != nil {
 		return err
 	}
 	if a == nil {
-		l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: p.tc,
-			Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
+		l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: prog,
+			Attach: at, Anchor: link.Head()})
 		if err != nil {
-			return fmt.Errorf("interface %s: TCX ingress: %w", name, err)
+			return fmt.Errorf("interface %s: TCX: %w", name, err)
 		}
 		if a, err = pinNew(l, path); err != nil {
 			return err
 		}
 	}
-	p.links.tc[name] = a
+	set[name] = a
 	return nil
 }
 

@@ -55,7 +55,7 @@ func (p *Plane) Detach() error {
 	if p.links == nil {
 		return nil
 	}
-	errs := []error{detachAll(p.links.xdp), detachAll(p.links.tc)}
+	errs := []error{detachAll(p.links.xdp), detachAll(p.links.tc), detachAll(p.links.egress)}
 	if p.links.sockops != nil {
 		errs = append(errs, p.links.sockops.detach())
 		p.links.sockops = nil
@@ -92,7 +92,7 @@ func (a *attachment) close() error {
 }
 
 func (a *attachments) all() (list []*attachment) {
-	for _, set := range []map[string]*attachment{a.xdp, a.tc} {
+	for _, set := range []map[string]*attachment{a.xdp, a.tc, a.egress} {
 		for _, l := range set {
 			list = append(list, l)
 		}
@@ -122,8 +122,9 @@ func (a *attachments) undo() {
 	}
 }
 
-// commit makes this start final: links of interfaces that it does not name go.
-func (a *attachments) commit(interfaces []string) {
+// commit makes this start final: links of interfaces that it does not name go, and
+// those of kinds that its role does not have.
+func (a *attachments) commit(interfaces []string, kinds map[string]bool) {
 	for _, l := range a.all() {
 		if l.before != nil {
 			l.before.Close()
@@ -131,7 +132,7 @@ func (a *attachments) commit(interfaces []string) {
 		}
 	}
 	a.eachPin(func(path, kind, name string) {
-		if !slices.Contains(interfaces, name) {
+		if !slices.Contains(interfaces, name) || !kinds[kind] {
 			if l, err := link.LoadPinnedLink(path, nil); err == nil {
 				_ = (&attachment{link: l, path: path}).detach()
 			}
@@ -173,7 +174,7 @@ func pinName(kind, name string) string { return kind + "-" + escapePin.Replace(n
 
 func cutPinName(file string) (kind, name string, ok bool) {
 	kind, name, ok = strings.Cut(file, "-")
-	return kind, unescapePin.Replace(name), ok && (kind == "xdp" || kind == "tc")
+	return kind, unescapePin.Replace(name), ok && (kind == "xdp" || kind == "tc" || kind == "egress")
 }
 
 // refuseForeign refuses to touch an instance of the same name that is installed
@@ -219,7 +220,7 @@ func linkIfindex(path, kind string) int {
 	if x := info.XDP(); kind == "xdp" && x != nil {
 		return int(x.Ifindex)
 	}
-	if x := info.TCX(); kind == "tc" && x != nil {
+	if x := info.TCX(); kind != "xdp" && x != nil {
 		return int(x.Ifindex)
 	}
 	return -1

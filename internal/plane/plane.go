@@ -55,7 +55,9 @@ type Plane struct {
 	keySlots int
 
 	xdp, tc, sockops, iter *ebpf.Program
+	egress                 *ebpf.Program // only the translating server has one
 	maps                   map[string]*ebpf.Map
+	sizes                  map[string]uint32 // entries of maps whose size is not the object's
 	links                  *attachments
 	filled                 tables // what SetServices has put into the maps
 	watching               bool   // sock_ops is attached and the socket filter is seeded
@@ -64,7 +66,8 @@ type Plane struct {
 // Options say how a plane is made.
 type Options struct {
 	Instance string
-	KeySlots int // keys that may be loaded at once; rounded up to a power of two
+	KeySlots int  // keys that may be loaded at once; rounded up to a power of two
+	NoXDP    bool // a server behind an edge: its SYNs are answered there
 }
 
 // Load puts programs and maps into the kernel. Nothing is attached or pinned yet.
@@ -73,20 +76,23 @@ func Load(o Options) (*Plane, error) {
 		return nil, fmt.Errorf("memlock limit: %w", err)
 	}
 	p := &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}}
-	if err := p.load(); err != nil {
+	if err := p.load(o.NoXDP); err != nil {
 		p.Close()
 		return nil, explain(err)
 	}
 	return p, nil
 }
 
-func (p *Plane) load() error {
-	return p.loadAll([]object{
-		{hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, &p.xdp},
+func (p *Plane) load(noXDP bool) error {
+	programs := []object{
 		{hostbpf.LoadHostTc, hostbpf.HostTcProgTgHostTc, &p.tc},
 		{hostbpf.LoadHostSockops, hostbpf.HostSockopsProgTgHostSockops, &p.sockops},
 		{hostbpf.LoadHostIter, hostbpf.HostIterProgTgHostIter, &p.iter},
-	})
+	}
+	if !noXDP {
+		programs = append(programs, object{hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, &p.xdp})
+	}
+	return p.loadAll(programs)
 }
 
 // object is one compiled file with one program.
@@ -112,6 +118,7 @@ func (p *Plane) loadAll(programs []object) error {
 // loadOne loads one object; maps that an earlier object brought are shared.
 func (p *Plane) loadOne(spec *ebpf.CollectionSpec, name string, to **ebpf.Program) error {
 	replace := map[string]*ebpf.Map{}
+	p.sized(spec)
 	for mapName, ms := range spec.Maps {
 		if mapName == hostbpf.HostXdpMapTgKeys {
 			ms.MaxEntries = uint32(p.keySlots)
@@ -136,6 +143,15 @@ func (p *Plane) loadOne(spec *ebpf.CollectionSpec, name string, to **ebpf.Progra
 	return nil
 }
 
+// sized gives maps the sizes that this plane wants.
+func (p *Plane) sized(spec *ebpf.CollectionSpec) {
+	for name, entries := range p.sizes {
+		if ms, ok := spec.Maps[name]; ok {
+			ms.MaxEntries = entries
+		}
+	}
+}
+
 // Programs gives the XDP and the TC program to tests and benchmarks.
 func (p *Plane) Programs() (xdp, tc *ebpf.Program) { return p.xdp, p.tc }
 
@@ -147,7 +163,7 @@ func (p *Plane) KeySlots() int { return p.keySlots }
 
 // Close releases this process's hold. What is pinned goes on working.
 func (p *Plane) Close() {
-	for _, prog := range []*ebpf.Program{p.xdp, p.tc, p.sockops, p.iter} {
+	for _, prog := range []*ebpf.Program{p.xdp, p.tc, p.egress, p.sockops, p.iter} {
 		if prog != nil {
 			prog.Close()
 		}

@@ -37,6 +37,7 @@ const (
 	StrategyAuthFull   = 2
 	StrategyAuthWrong  = 3
 	StrategyAuthTTL    = 4
+	StrategyCache      = 5
 )
 
 // Slots of a swap-out map, bpf/lib/proxy_maps.h.
@@ -51,6 +52,7 @@ type ProxyOptions struct {
 	BPFFS   string
 	Flows   int // entries of each family's flow table, active and history each
 	Sources int // entries of the whitelist, likewise
+	Halves  int // places in the SYN cache; rounded up to whole buckets, a power of two
 }
 
 // Proxy is the plane of a proxy.
@@ -67,12 +69,16 @@ const (
 	presenceSources = 1
 )
 
+// halfWays is the number of places in a bucket of the SYN cache, core/syn_cache.h.
+const halfWays = 8
+
 // kept are the maps that a new process of an instance takes over, so that a
 // restart loses neither connection nor whitelist.
 var kept = []string{
 	proxybpf.ProxyXdpMapTgFlows4, proxybpf.ProxyXdpMapTgFlows6,
 	proxybpf.ProxyXdpMapTgClosed4, proxybpf.ProxyXdpMapTgClosed6,
 	proxybpf.ProxyXdpMapTgWhite, proxybpf.ProxyXdpMapTgPresence, proxybpf.ProxyXdpMapTgProxy,
+	proxybpf.ProxyXdpMapTgHalves,
 }
 
 // LoadProxy puts the proxy's programs and maps into the kernel. Nothing is
@@ -107,6 +113,8 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 		inner.Name, inner.MaxEntries = name, uint32(entries)
 		p.inner[name] = inner
 	}
+	p.sizes = map[string]uint32{proxybpf.ProxyXdpMapTgHalves: uint32(powerOfTwo(o.Halves) / halfWays)}
+	p.sized(spec)
 	if o.Instance != "" {
 		p.takeOverMaps(spec, PinDir(o.BPFFS, o.Instance))
 	}
@@ -120,6 +128,7 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 	if err := p.maps[proxybpf.ProxyXdpMapTgProxy].Lookup(uint32(0), &p.own); err != nil {
 		return err
 	}
+	p.own.CacheMask = p.sizes[proxybpf.ProxyXdpMapTgHalves] - 1
 	for name := range p.inner {
 		if err := p.fillSlots(name); err != nil {
 			return fmt.Errorf("table %s: %w", name, err)
@@ -259,9 +268,9 @@ func (p *Proxy) Active(name string) (m *ebpf.Map, err error) {
 // tables were taken over.
 func (p *Proxy) ProxySettings() ProxySettings { return p.own }
 
-// SetProxy writes the proxy's settings. The generations are this package's own.
+// SetProxy writes the proxy's settings. Generations and sizes are this package's own.
 func (p *Proxy) SetProxy(s ProxySettings) error {
-	s.FlowsGen, s.SourcesGen = p.own.FlowsGen, p.own.SourcesGen
+	s.FlowsGen, s.SourcesGen, s.CacheMask = p.own.FlowsGen, p.own.SourcesGen, p.own.CacheMask
 	if err := p.maps[proxybpf.ProxyXdpMapTgProxy].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("proxy settings: %w", err)
 	}

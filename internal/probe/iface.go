@@ -21,6 +21,7 @@ const (
 	netdevAttrIfindex  = 1
 	netdevAttrFeatures = 3
 	xdpFeatureBasic    = 1 << 0 // ABORTED, DROP, PASS, TX
+	xdpFeatureRedirect = 1 << 1
 
 	// nativeMTUMax is the biggest MTU that a driver with one page per frame
 	// takes: 4096 less XDP headroom 256, skb_shared_info 320 and Ethernet with
@@ -37,6 +38,7 @@ type nic struct {
 	mtu        int
 	xdpKnown   bool // the kernel told the driver's XDP features
 	nativeXDP  bool
+	redirects  bool // in native XDP
 	vlanStrips bool // the NIC takes VLAN tags off before XDP sees the frame
 }
 
@@ -77,15 +79,21 @@ func upInterfaces() []string {
 func lookAt(link *net.Interface) nic {
 	n := nic{name: link.Name, up: link.Flags&net.FlagUp != 0, mtu: link.MTU}
 	if bits, err := xdpFeatures(link.Index); err == nil {
-		n.xdpKnown, n.nativeXDP = true, bits&xdpFeatureBasic != 0
+		n.xdpKnown, n.nativeXDP, n.redirects = true, bits&xdpFeatureBasic != 0, bits&xdpFeatureRedirect != 0
 	}
-	if e, err := ethtool.NewEthtool(); err == nil {
-		defer e.Close()
-		if on, err := e.Features(link.Name); err == nil {
-			n.vlanStrips = on[vlanFeature]
-		}
-	}
+	n.vlanStrips = featureOn(link.Name, vlanFeature)
 	return n
+}
+
+// featureOn says whether an offload is on, by the kernel's name for it.
+func featureOn(link, feature string) bool {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return false
+	}
+	defer e.Close()
+	on, err := e.Features(link)
+	return err == nil && on[feature]
 }
 
 // judgeNIC names the worst thing about an interface; one row for each keeps

@@ -1,5 +1,5 @@
 // Package probe says, feature by feature, what this kernel and this machine
-// offer to the host role, what they lack and what that means. It only looks:
+// offer to a role, what they lack and what that means. It only looks:
 // it must not attach a program, change a setting or write a file.
 package probe
 
@@ -61,8 +61,17 @@ func (r *Report) Summary() string {
 func Run(c *config.Config) *Report {
 	r := &Report{OK: true}
 	privileged := addPrivileges(r)
+	if c != nil && c.Role == config.RoleProxy {
+		r.add(proxyChecks(c, privileged)...)
+		return r
+	}
 	r.add(kernelChecks()...)
 	r.add(programChecks(privileged)...)
+	configured := config.RoleHost
+	if c != nil {
+		configured = c.Role
+	}
+	r.add(acceptChecks(privileged, configured)...)
 	r.add(mountChecks()...)
 	r.add(sysctlChecks()...)
 	if c == nil {

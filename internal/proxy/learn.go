@@ -3,7 +3,6 @@ package proxy
 import (
 	"time"
 
-	"tidegate/internal/config"
 	"tidegate/internal/plane"
 )
 
@@ -53,7 +52,7 @@ func (b *box) learn(now time.Time) error {
 	}
 	changed := false
 	for _, svc := range b.cfg.Services {
-		if svc.Strategy != config.StrategyCookie {
+		if !svc.Strategy.Translates() {
 			continue
 		}
 		id := b.numbers.ID(svc.Name)

@@ -26,6 +26,13 @@ import (
 // housekeeping is how often clock and keys are looked after.
 const housekeeping = time.Second
 
+// How often the SYN cache is searched for SYN-ACKs that are due, and how many are
+// sent each time: at most a thousand a second, whatever a flood keeps in it.
+const (
+	againEvery = 100 * time.Millisecond
+	againMost  = 100
+)
+
 // box is one running instance.
 type box struct {
 	opt      host.Options
@@ -43,6 +50,8 @@ type box struct {
 	learned  map[uint32]learned // by service number
 	forgot   time.Time
 	started  time.Time
+	again    *plane.Again
+	caching  bool // some service has strategy cache
 }
 
 // Run protects the servers behind this box until ctx ends, then drains and takes
@@ -68,6 +77,7 @@ func Run(ctx, force context.Context, opt host.Options) error {
 	}
 	defer b.secret.Zero()
 	defer b.plane.Close()
+	defer b.again.Close()
 	if opt.Ready != nil {
 		opt.Ready()
 	}
@@ -88,11 +98,16 @@ func (b *box) start() (err error) {
 	slots := int(b.cfg.KeyHorizon/b.cfg.Epoch) + keys.PastEpochs + 3
 	b.plane, err = plane.LoadProxy(plane.ProxyOptions{
 		Options: plane.Options{Instance: b.cfg.Instance, KeySlots: slots},
-		BPFFS:   b.opt.BPFFS, Flows: b.cfg.Proxy.MaxFlows, Sources: b.cfg.Proxy.MaxSources})
+		BPFFS:   b.opt.BPFFS, Flows: b.cfg.Proxy.MaxFlows, Sources: b.cfg.Proxy.MaxSources,
+		Halves: b.cfg.Proxy.CacheEntries})
 	if err != nil {
 		return err
 	}
 	if err := b.fill(); err != nil {
+		b.plane.Close()
+		return err
+	}
+	if b.again, err = b.plane.NewAgain(); err != nil {
 		b.plane.Close()
 		return err
 	}
@@ -115,13 +130,19 @@ func (b *box) fill() error {
 	if err != nil {
 		return err
 	}
-	b.settings = plane.Settings{EpochLenNs: uint64(b.cfg.Epoch), NetnsCookie: cookie}
+	b.settings = plane.Settings{EpochLenNs: uint64(b.cfg.Epoch), NetnsCookie: cookie,
+		VerifyAheadNs: uint64(b.cfg.ClockSkew)}
 	b.setPolicy()
 	b.setClock()
 	if b.own = b.plane.ProxySettings(); b.own.Salt == 0 { // else: the presence bits go with it
 		var salt [8]byte
 		_, _ = rand.Read(salt[:]) // never fails (crypto/rand)
 		b.own.Salt = binary.LittleEndian.Uint64(salt[:]) | 1
+	}
+	if key := &b.own.CacheKey; key.K0 == 0 { // else: the SYN cache goes with it
+		var random [16]byte
+		_, _ = rand.Read(random[:])
+		key.K0, key.K1 = binary.LittleEndian.Uint64(random[:])|1, binary.LittleEndian.Uint64(random[8:])
 	}
 	if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetPorts(b.cfg.Interfaces)); err != nil {
 		return err
@@ -155,9 +176,11 @@ func (b *box) writeServices() error {
 			b.own.Bridge[i] = uint32(dev.Attrs().Index)
 		}
 	}
+	b.caching = false
 	for _, svc := range b.cfg.Services {
 		strategy := slices.Index(config.Strategies(), svc.Strategy)
-		if svc.Strategy == config.StrategyCookie {
+		b.caching = b.caching || svc.Strategy == config.StrategyCache
+		if svc.Strategy.Translates() {
 			b.own.Flows = 1 // for good: flows live on when their service changes
 		}
 		if err := b.plane.SetStrategy(b.numbers.ID(svc.Name), plane.ProxyService{Strategy: uint8(strategy)}); err != nil {
@@ -180,6 +203,8 @@ func (b *box) loop(ctx context.Context) {
 	defer tick.Stop()
 	swap := time.NewTicker(b.cfg.Proxy.SwapPeriod)
 	defer swap.Stop()
+	again := time.NewTicker(againEvery)
+	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -193,6 +218,13 @@ func (b *box) loop(ctx context.Context) {
 		case <-swap.C:
 			if err := errors.Join(b.plane.SwapFlows(), b.plane.SwapSources()); err != nil {
 				b.log.Error("swapping the tables", "error", err)
+			}
+		case <-again.C:
+			if !b.caching {
+				continue
+			}
+			if _, err := b.again.Send(againMost); err != nil {
+				b.log.Error("sending SYN-ACKs again", "error", err)
 			}
 		case <-tick.C:
 			b.setClock()
@@ -280,6 +312,8 @@ func sameBox(old, next *config.Config) error {
 		what = "max_flows"
 	case next.Proxy.MaxSources != old.Proxy.MaxSources:
 		what = "max_sources"
+	case next.Proxy.CacheEntries != old.Proxy.CacheEntries:
+		what = "cache_entries"
 	default:
 		return nil
 	}

@@ -22,6 +22,8 @@ type LabFloodTgFloodCfg struct {
 	Mix      uint8
 	Ip4DstBe uint32
 	Ip6DstBe [4]uint32
+	TcpFlags uint8
+	Pad      [3]uint8
 }
 
 // Names of all BPF objects in the ELF.

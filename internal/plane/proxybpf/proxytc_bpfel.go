@@ -23,6 +23,7 @@ const (
 	ProxyTcMapTgDevices    = "tg_devices"
 	ProxyTcMapTgFlows4     = "tg_flows4"
 	ProxyTcMapTgFlows6     = "tg_flows6"
+	ProxyTcMapTgHalves     = "tg_halves"
 	ProxyTcMapTgKeys       = "tg_keys"
 	ProxyTcMapTgMacs       = "tg_macs"
 	ProxyTcMapTgPorts      = "tg_ports"
@@ -93,6 +94,7 @@ type ProxyTcMapSpecs struct {
 	TgDevices    *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgFlows4     *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6     *ebpf.MapSpec `ebpf:"tg_flows6"`
+	TgHalves     *ebpf.MapSpec `ebpf:"tg_halves"`
 	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgMacs       *ebpf.MapSpec `ebpf:"tg_macs"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
@@ -139,6 +141,7 @@ type ProxyTcMaps struct {
 	TgDevices    *ebpf.Map `ebpf:"tg_devices"`
 	TgFlows4     *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6     *ebpf.Map `ebpf:"tg_flows6"`
+	TgHalves     *ebpf.Map `ebpf:"tg_halves"`
 	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
 	TgMacs       *ebpf.Map `ebpf:"tg_macs"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
@@ -161,6 +164,7 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgDevices,
 		m.TgFlows4,
 		m.TgFlows6,
+		m.TgHalves,
 		m.TgKeys,
 		m.TgMacs,
 		m.TgPorts,

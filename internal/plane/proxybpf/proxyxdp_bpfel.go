@@ -19,7 +19,8 @@ type ProxyXdpTgFlow struct {
 	TsDelta      uint32
 	ClientIsn    uint32
 	ClientTsval  uint32
-	SynMs        uint32
+	SynMs        uint16
+	ClientMss    uint16
 	ClientWindow uint16
 	OptionBits   uint16
 	Service      uint16
@@ -71,6 +72,13 @@ type ProxyXdpTgProxySettings struct {
 	FlowsGen    uint8
 	SourcesGen  uint8
 	Pad         [4]uint8
+	CacheKey    struct {
+		_  structs.HostLayout
+		K0 uint64
+		K1 uint64
+	}
+	CacheMask uint32
+	Pad2      [4]uint8
 }
 
 // Names of all BPF objects in the ELF.
@@ -84,6 +92,7 @@ const (
 	ProxyXdpMapTgDevices    = "tg_devices"
 	ProxyXdpMapTgFlows4     = "tg_flows4"
 	ProxyXdpMapTgFlows6     = "tg_flows6"
+	ProxyXdpMapTgHalves     = "tg_halves"
 	ProxyXdpMapTgKeys       = "tg_keys"
 	ProxyXdpMapTgMacs       = "tg_macs"
 	ProxyXdpMapTgPorts      = "tg_ports"
@@ -93,6 +102,8 @@ const (
 	ProxyXdpMapTgRecent     = "tg_recent"
 	ProxyXdpMapTgServices   = "tg_services"
 	ProxyXdpMapTgSettings   = "tg_settings"
+	ProxyXdpMapTgSocketBits = "tg_socket_bits"
+	ProxyXdpMapTgSockets    = "tg_sockets"
 	ProxyXdpMapTgStrategies = "tg_strategies"
 	ProxyXdpMapTgWhite      = "tg_white"
 	ProxyXdpProgTgProxyXdp  = "tg_proxy_xdp"
@@ -154,6 +165,7 @@ type ProxyXdpMapSpecs struct {
 	TgDevices    *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgFlows4     *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6     *ebpf.MapSpec `ebpf:"tg_flows6"`
+	TgHalves     *ebpf.MapSpec `ebpf:"tg_halves"`
 	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgMacs       *ebpf.MapSpec `ebpf:"tg_macs"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
@@ -163,6 +175,8 @@ type ProxyXdpMapSpecs struct {
 	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.MapSpec `ebpf:"tg_white"`
 }
@@ -200,6 +214,7 @@ type ProxyXdpMaps struct {
 	TgDevices    *ebpf.Map `ebpf:"tg_devices"`
 	TgFlows4     *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6     *ebpf.Map `ebpf:"tg_flows6"`
+	TgHalves     *ebpf.Map `ebpf:"tg_halves"`
 	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
 	TgMacs       *ebpf.Map `ebpf:"tg_macs"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
@@ -209,6 +224,8 @@ type ProxyXdpMaps struct {
 	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
 	TgServices   *ebpf.Map `ebpf:"tg_services"`
 	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
+	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.Map `ebpf:"tg_white"`
 }
@@ -222,6 +239,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgDevices,
 		m.TgFlows4,
 		m.TgFlows6,
+		m.TgHalves,
 		m.TgKeys,
 		m.TgMacs,
 		m.TgPorts,
@@ -231,6 +249,8 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSocketBits,
+		m.TgSockets,
 		m.TgStrategies,
 		m.TgWhite,
 	)

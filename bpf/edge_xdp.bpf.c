@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * XDP, edge role: on every port of a router, or of a bridge with two ports, that
+ * stands before servers of our `server` role. Answers SYNs to protected services,
+ * verifies ACKs, and lets pass what its filter of verified flows knows. Protocol
+ * `plain`: what goes on is the client's packet, changed in nothing but its TTL.
+ *
+ * Must never: keep anything of a single flow but its bits in the filter; judge what
+ * comes from inside; decide anything that is not in core/.
+ */
+#include "lib/edge_maps.h"
+
+/* A flow that goes on is put into the active generation by the server's packets.
+ * Where these take another way, one in so many of the client's does it. So few,
+ * because a flood's false positives do it, too: at 256, a million a second carry
+ * less than one position in a hundred from one generation to the next. */
+#define TG_EDGE_SELF_REFRESH 256
+
+/* Not TCP, or a later fragment. A bridge forwards it; a router's kernel does. */
+static __always_inline int tg_edge_pass(__u32 ingress)
+{
+	const struct tg_proxy_settings *ports = tg_proxy_get();
+
+	if (!ports || !ports->bridge[0])
+		return XDP_PASS;
+	if (ingress == ports->bridge[0])
+		return bpf_redirect_map(&tg_devices, ports->bridge[1], 0);
+	if (ingress == ports->bridge[1])
+		return bpf_redirect_map(&tg_devices, ports->bridge[0], 0);
+	return XDP_PASS;
+}
+
+/* TCP of no service: a router's kernel forwards it, unless all is to go this way. */
+static __always_inline int tg_edge_leave(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	const struct tg_proxy_settings *ports = tg_proxy_get();
+
+	return ports && (ports->forward_all || ports->bridge[0]) ? tg_forward(ctx, pkt) : XDP_PASS;
+}
+
+/* A SYN to a service whose mode is not off. */
+static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packet *syn,
+				       __u32 parse, const struct tg_host_settings *settings,
+				       const struct tg_service *svc, struct tg_counter_row *row)
+{
+	__u32 frame_len = (__u32)bpf_xdp_get_buff_len(ctx);
+	struct tg_tcp_options offered = {};
+	const struct tg_siphash_key *key;
+	struct tg_decision d;
+	__u64 epoch;
+
+	tg_count(row, TG_COUNT_syn);
+	d = tg_proxy_judge_syn(syn, parse, frame_len);
+	if (svc->mode == TG_MODE_MONITOR) {
+		if (d.verdict != TG_PASS)
+			tg_count(row, d.verdict == TG_DROP ? TG_COUNT_would_drop
+							  : TG_COUNT_would_answer);
+		return tg_forward(ctx, syn);
+	}
+	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {
+		tg_count(row, d.counter);
+		return d.verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
+	}
+	epoch = tg_epoch_now(settings);
+	key = tg_key_find(settings, epoch);
+	if (TG_UNLIKELY(!key)) {
+		d = tg_host_judge_no_key(settings->stale_keys);
+		tg_count(row, d.counter);
+		return d.verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
+	}
+	if (TG_UNLIKELY(!tg_syn_options(ctx, syn, &offered))) {
+		tg_count(row, TG_COUNT_drop_malformed);
+		return XDP_DROP;
+	}
+	d = tg_host_judge_options(&offered);
+	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {
+		tg_count(row, d.counter);
+		return tg_forward(ctx, syn);
+	}
+	if (!tg_syn_answer(ctx, syn, frame_len, svc, &offered, epoch, key))
+		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_tx);
+	tg_count(row, d.counter);
+	return d.verdict == TG_REPLY ? XDP_TX : XDP_DROP;
+}
+
+/* What the ACK in hand says; false if its lengths lie. */
+static __always_inline bool tg_edge_read(struct xdp_md *ctx, const struct tg_packet *pkt,
+					 struct tg_ack *ack)
+{
+	const __u8 *end = (void *)(long)ctx->data_end;
+	const __u8 *options = (void *)(long)ctx->data + (pkt->l4_off & TG_SYN_OFF_MAX) + TG_TCP_HDR_LEN;
+	struct tg_tcp_options o = {};
+
+	if (!tg_host_ack_is_whole(pkt, (__u32)bpf_xdp_get_buff_len(ctx)))
+		return false;
+	ack->cookie.isn = pkt->ack - 1;
+	ack->ts_ok = false;
+	if (pkt->tcp_hdr_len == TG_TCP_HDR_LEN)
+		return true;
+	if (pkt->tcp_hdr_len >= TG_TCP_HDR_LEN + 12 && options + 12 <= end &&
+	    tg_tcp_timestamps_aligned(tg_load32(options), tg_load32(options + 4),
+				      tg_load32(options + 8), &ack->tsval, &ack->cookie.tsval)) {
+		ack->ts_ok = true;
+		return true;
+	}
+	if (!tg_syn_options(ctx, pkt, &o))
+		return false;
+	*ack = tg_host_read_ack(pkt, &o);
+	return true;
+}
+
+/* Of a packet that the filter does not know: does it carry a cookie? */
+static __always_inline enum tg_edge_finding tg_edge_verify(struct xdp_md *ctx,
+							   const struct tg_packet *pkt,
+							   const struct tg_host_settings *settings)
+{
+	__u64 now = tg_epoch_verifying_now(settings), epoch;
+	const struct tg_siphash_key *key;
+	struct tg_ack ack = {};
+
+	if (!tg_edge_read(ctx, pkt, &ack))
+		return TG_EDGE_UNKNOWN;
+	epoch = tg_cookie_epoch(ack.cookie.isn, now);
+	key = tg_key_find(settings, epoch);
+	if (TG_LIKELY(key))
+		return tg_cookie_verify(pkt, ack.cookie, ack.ts_ok, epoch, key) ? TG_EDGE_VERIFIED
+										: TG_EDGE_UNKNOWN;
+	/* Its SYN was the server's own to answer, so it cannot be ours to refuse. */
+	if (settings->stale_keys == TG_STALE_PASS && !tg_key_find(settings, now))
+		return TG_EDGE_NO_KEY;
+	return TG_EDGE_UNKNOWN;
+}
+
+/* May what matches nothing go on to the server all the same? */
+static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge_settings *edge)
+{
+	__u64 now = TG_CLOCK_NS();
+	struct tg_allowance *a;
+	__u32 zero = 0;
+
+	if (now < edge->learning_until_ns)
+		return TG_EDGE_LEARNING;
+	a = bpf_map_lookup_elem(&tg_allowances, &zero);
+	return a && tg_allowance_take(a, edge->unknown_cost_ns, now) ? TG_EDGE_ALLOWED
+								     : TG_EDGE_UNKNOWN;
+}
+
+static __always_inline __u8 *tg_edge_ttl(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	__u8 *ip = (void *)(long)ctx->data + (pkt->l3_off & 31);
+
+	if (ip + TG_IPV4_HDR_LEN > (__u8 *)(long)ctx->data_end)
+		return 0;
+	return ip + (pkt->family == 4 ? 8 : 7);
+}
+
+/* Every packet goes on with the same TTL; see core/edge.h. */
+static __always_inline void tg_edge_set_ttl(struct xdp_md *ctx, const struct tg_packet *pkt, __u8 ttl)
+{
+	__u8 *ip = (void *)(long)ctx->data + (pkt->l3_off & 31);
+	__u16 before;
+
+	if (ip + TG_IPV4_HDR_LEN > (__u8 *)(long)ctx->data_end)
+		return;
+	if (pkt->family == 6) {
+		ip[7] = ttl;
+		return;
+	}
+	before = tg_load16(ip + 8); /* TTL and protocol */
+	ip[8] = ttl;
+	tg_store16(ip + 10, tg_csum_update16(tg_load16(ip + 10), before, tg_load16(ip + 8)));
+}
+
+/* Puts a flow into the active generation because of its client's packet, now and
+ * then: only what the active one does not have. */
+static __always_inline void tg_edge_self_refresh(const struct tg_edge_settings *edge,
+						 const struct tg_bloom_at *at, __u32 generations,
+						 struct tg_counter_row *row)
+{
+	if (TG_LIKELY(generations & 1U << (edge->generation & 3)) ||
+	    bpf_get_prandom_u32() % TG_EDGE_SELF_REFRESH)
+		return;
+	tg_bloom_put(at, edge->generation);
+	tg_count(row, TG_COUNT_edge_refreshed);
+}
+
+/* Anything but a SYN, in mode monitor: counted, learned, not touched. */
+static __always_inline int tg_edge_watch(struct xdp_md *ctx, const struct tg_packet *pkt,
+					 const struct tg_edge_settings *edge,
+					 const struct tg_bloom_at *at, __u32 generations,
+					 struct tg_counter_row *row)
+{
+	tg_count(row, generations ? TG_COUNT_edge_known : TG_COUNT_would_drop);
+	if (tg_edge_may_verify(pkt))
+		tg_edge_self_refresh(edge, at, generations, row);
+	return tg_forward(ctx, pkt);
+}
+
+/* Anything but a SYN, to a service whose mode is not off. */
+static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_packet *pkt,
+					   const struct tg_host_settings *settings,
+					   const struct tg_edge_settings *edge,
+					   const struct tg_service *svc, struct tg_counter_row *row)
+{
+	struct tg_bloom_at at;
+	enum tg_edge_finding found = TG_EDGE_KNOWN;
+	struct tg_decision d;
+	__u32 generations;
+	__u8 *ttl;
+
+	ttl = tg_edge_ttl(ctx, pkt);
+	if (TG_UNLIKELY(!ttl))
+		return XDP_PASS;
+	if (svc->mode == TG_MODE_ALWAYS && TG_UNLIKELY(tg_edge_expires(*ttl, edge->hops))) {
+		tg_count(row, TG_COUNT_drop_hops);
+		return XDP_DROP;
+	}
+	at = tg_bloom_find(edge, pkt, TG_BLOOM_FROM_CLIENT);
+	generations = tg_bloom_look(&at);
+	if (TG_UNLIKELY(svc->mode != TG_MODE_ALWAYS))
+		return tg_edge_watch(ctx, pkt, edge, &at, generations, row);
+	if (!generations) {
+		found = TG_EDGE_UNKNOWN;
+		if (tg_edge_may_verify(pkt))
+			found = tg_edge_verify(ctx, pkt, settings);
+		if (found == TG_EDGE_UNKNOWN)
+			found = tg_edge_unknown(edge);
+	}
+	d = tg_edge_judge(tg_edge_kind(pkt), found);
+	tg_count(row, d.counter);
+	if (d.verdict == TG_DROP)
+		return XDP_DROP;
+	if (found == TG_EDGE_VERIFIED)
+		tg_bloom_put(&at, edge->generation);
+	else if (tg_edge_may_verify(pkt))
+		tg_edge_self_refresh(edge, &at, generations, row);
+	if (edge->hops)
+		tg_edge_set_ttl(ctx, pkt, edge->hops);
+	return tg_forward(ctx, pkt);
+}
+
+/* From the servers' side. What carries an ACK belongs to a connection: it keeps the
+ * flow in the filter. (A SYN-ACK or an RST may answer a flood.) */
+static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_packet *pkt,
+					    const struct tg_host_settings *settings,
+					    const struct tg_edge_settings *edge)
+{
+	struct tg_packet turned = {.family = pkt->family};
+	struct tg_counter_row *row;
+	struct tg_bloom_at at;
+	__u32 id;
+
+	if (!tg_port_is_protected(TG_SRC_PORT_BE(pkt)))
+		return tg_edge_leave(ctx, pkt);
+	turned.dst = pkt->src;
+	turned.ports = pkt->ports << 16 | pkt->ports >> 16;
+	id = tg_service_find(settings, &turned);
+	row = tg_counter_row_get(id);
+	if (id && row && tg_host_is_ack(pkt)) {
+		at = tg_bloom_find(edge, pkt, TG_BLOOM_FROM_SERVER);
+		if (!(tg_bloom_look(&at) & 1U << (edge->generation & 3))) {
+			tg_bloom_put(&at, edge->generation);
+			tg_count(row, TG_COUNT_edge_refreshed);
+		}
+	}
+	return tg_forward(ctx, pkt);
+}
+
+/* TCP with a header that is there. A function of its own for the verifier: where
+ * the header lies is one unknown number here, not one of many known ones. */
+__attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_packet *pkt,
+					  __u32 parse, __u32 inside)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	const struct tg_edge_settings *edge = tg_edge_get();
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	__u32 id;
+
+	if (!pkt || !settings || !edge)
+		return XDP_PASS;
+	if (pkt->l4_off > TG_SYN_OFF_MAX)
+		return tg_edge_pass(ctx->ingress_ifindex);
+	if (inside)
+		return tg_edge_outbound(ctx, pkt, settings, edge);
+	id = tg_service_find(settings, pkt);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !row || svc->mode == TG_MODE_OFF)
+		return tg_edge_leave(ctx, pkt);
+	if (tg_host_is_syn(pkt))
+		return tg_edge_syn(ctx, pkt, parse, settings, svc, row);
+	return tg_edge_segment(ctx, pkt, settings, edge, svc, row);
+}
+
+/* A router takes only what is addressed to it: a port may be promiscuous. */
+static __always_inline bool tg_edge_is_mine(struct xdp_md *ctx, __u64 mac)
+{
+	const __u8 *data = (void *)(long)ctx->data;
+
+	if (data + TG_ETH_HDR_LEN > (const __u8 *)(long)ctx->data_end)
+		return false;
+	return tg_load32(data) == (__u32)mac && tg_load16(data + 4) == (__u16)(mac >> 32);
+}
+
+SEC("xdp.frags")
+int tg_edge_xdp(struct xdp_md *ctx)
+{
+	const struct tg_proxy_settings *ports = tg_proxy_get();
+	const struct tg_host_settings *settings = tg_settings_get();
+	__u32 ifindex = ctx->ingress_ifindex;
+	struct tg_edge_port *port = bpf_map_lookup_elem(&tg_edge_ports, &ifindex);
+	struct tg_packet pkt = {};
+	enum tg_parse_result result;
+	struct tg_counter_row *row;
+	struct tg_decision d;
+
+	if (!ports || !settings || !port)
+		return XDP_PASS;
+	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	if (result == TG_PARSE_OTHER)
+		return tg_edge_pass(ifindex);
+	if (!ports->bridge[0] && !tg_edge_is_mine(ctx, port->mac))
+		return XDP_PASS;
+	if (TG_LIKELY(result == TG_PARSE_TCP || result == TG_PARSE_FRAGMENT))
+		return tg_edge_tcp(ctx, &pkt, result, port->flags & TG_EDGE_PORT_INSIDE);
+	d = tg_host_judge_parse(result);
+	row = tg_counter_row_get(0);
+	if (port->flags & TG_EDGE_PORT_INSIDE || d.verdict != TG_DROP || !row)
+		return tg_edge_pass(ifindex);
+	tg_count(row, settings->enforce ? d.counter : TG_COUNT_would_drop);
+	return settings->enforce ? XDP_DROP : tg_edge_pass(ifindex);
+}
+
+char LICENSE[] SEC("license") = "GPL";

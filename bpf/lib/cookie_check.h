@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * Verifying cookies by a call instead of in line: for programs whose
+ * functions have no more room on the stack (512 bytes for all that are nested),
+ * which SipHash needs much of.
+ */
+#ifndef TG_BPF_COOKIE_CHECK_H
+#define TG_BPF_COOKIE_CHECK_H
+
+#include "gate.h"
+
+/* 1 if the cookie in `said`, which the ACK `pkt` brings, is one that this fleet has
+ * made lately. The epoch's key may be missing: then none verifies. */
+__attribute__((noinline)) int tg_cookie_check(const struct tg_packet *pkt, const struct tg_ack *said)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	const struct tg_siphash_key *key;
+	__u64 epoch;
+
+	if (!pkt || !said || !settings)
+		return 0;
+	epoch = tg_cookie_epoch(said->cookie.isn, tg_epoch_verifying_now(settings));
+	key = tg_key_find(settings, epoch);
+	return key && tg_cookie_verify(pkt, said->cookie, said->ts_ok, epoch, key);
+}
+
+#endif

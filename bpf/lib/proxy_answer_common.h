@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * What the answers of all strategies share: reading the packet in hand, opening a
+ * flow, and what becomes of packets that nobody knows.
+ */
+#ifndef TG_BPF_PROXY_ANSWER_COMMON_H
+#define TG_BPF_PROXY_ANSWER_COMMON_H
+
+#include "proxy_forward.h"
+
+/* What is left to the program itself: the stacks of nested functions add up,
+ * and a program has 512 bytes. */
+enum tg_next {
+	TG_NEXT_SETUP_CLIENT = 16,
+	TG_NEXT_SETUP_SERVER,
+	TG_NEXT_CASE,
+	TG_NEXT_OTHER,
+	TG_NEXT_CACHE_SYN,
+	TG_NEXT_CACHE_OTHER,
+};
+
+/* What is left to the program may be about a service: its id stands above. */
+#define TG_NEXT_OF(next, service) ((int)((next) | (service) << 8))
+#define TG_NEXT_WHAT(verdict) ((__u32)(verdict) & 255)
+#define TG_NEXT_SERVICE(verdict) ((__u32)(verdict) >> 8)
+
+static __always_inline __u8 tg_packet_ttl(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	bool may_fragment;
+	__u8 ttl = 0;
+
+	tg_ip_ttl((void *)(long)ctx->data, (void *)(long)ctx->data_end, pkt, &ttl, &may_fragment);
+	return ttl;
+}
+
+/* The options of the packet in hand. Negative if they lie about their length. */
+static __always_inline int tg_case_options(struct xdp_md *ctx, const struct tg_packet *pkt,
+					   struct tg_tcp_options *o)
+{
+	const __u8 *at = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX) + TG_TCP_HDR_LEN;
+	struct tg_options_cursor c;
+
+	c.at = 0;
+	c.len = (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
+	if (TG_LIKELY(tg_tcp_options_common(at, c.len, (void *)(long)ctx->data_end, o)))
+		return 0;
+	if (c.len > TG_TCP_OPTIONS_MAX_LEN)
+		return -TG_EINVAL;
+	if (c.len && bpf_xdp_load_bytes(ctx, pkt->l4_off + TG_TCP_HDR_LEN, c.bytes, c.len))
+		return -TG_EINVAL;
+	return tg_options_read(&c, o);
+}
+
+/* What an ACK says that may complete a handshake, and its window field. False if it
+ * lies about its length. */
+static __always_inline bool tg_case_read_ack(struct xdp_md *ctx, const struct tg_packet *ack,
+					     struct tg_ack *said, __u16 *window)
+{
+	const __u8 *tcp = (void *)(long)ctx->data + (ack->l4_off & TG_L4_OFF_MAX);
+	struct tg_tcp_options o = {};
+
+	if (tcp + TG_TCP_HDR_LEN > (const __u8 *)(long)ctx->data_end)
+		return false;
+	*window = tg_swap16(tg_load16(tcp + 14));
+	if (tg_case_options(ctx, ack, &o))
+		return false;
+	*said = tg_host_read_ack(ack, &o);
+	return true;
+}
+
+/* Sends the server a SYN in the place of the ACK that has opened the flow. */
+static __always_inline int tg_flow_begin(struct xdp_md *ctx, struct tg_packet *ack,
+					 const struct tg_flow *flow, struct tg_counter_row *row)
+{
+	struct tg_segment syn = tg_flow_syn(ack, flow, false);
+
+	tg_count(row, TG_COUNT_flow_opened);
+	return tg_segment_send(ctx, ack, &syn);
+}
+
+/* An ACK or a RST that completes nothing. `f` is a flow that has ended, or is being
+ * set up with other numbers, or NULL: then it may be of a connection that is older
+ * than this proxy, and goes to the server. */
+static __always_inline int tg_unknown_other(struct xdp_md *ctx, struct tg_packet *pkt,
+					    struct tg_flow *f, enum tg_counter counter,
+					    struct tg_counter_row *row)
+{
+	if (f && f->state == TG_FLOW_SETUP)
+		return XDP_DROP;
+	if (f)
+		return TG_NEXT_SETUP_CLIENT;
+	if (tg_host_is_ack(pkt))
+		tg_count(row, counter);
+	return tg_forward(ctx, pkt);
+}
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The maps of the server role's translating side, beside those that it shares
+ * with the host gate, and the table of core/server_flow.h: find, insert, release.
+ * Nobody but these programs writes the table, and no map is ever walked.
+ */
+#ifndef TG_BPF_SERVER_MAPS_H
+#define TG_BPF_SERVER_MAPS_H
+
+#define TG_WITHOUT_SOCKETS
+#include "gate.h"
+#include "../../core/server_flow.h"
+
+enum tg_unverified {
+	TG_UNVERIFIED_DROP = 0,
+	TG_UNVERIFIED_PASS = 1, /* to the stack, which answers RST: the client learns of it at once */
+};
+
+struct tg_server_settings {
+	uint64_t keys[TG_FILTER_KEYS]; /* of tg_split_hash */
+	__u32 mask;          /* buckets - 1 */
+	__u16 idle_ticks;    /* after which a connection may lose its place */
+	__u16 confirm_port_be;
+	__u8 generic;        /* XDP runs after the skb is made, also on what we put back in */
+	__u8 unverified;     /* enum tg_unverified: what becomes of segments that do not verify */
+	__u8 adopt;          /* 1: leave to the adopting gate what its listeners can take */
+	__u8 pad[5];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_server_settings);
+} tg_server SEC(".maps");
+
+/* Userspace sets max_entries to a power of two. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_split_bucket);
+} tg_splits SEC(".maps");
+
+/* Ring of tag keys, as tg_keys. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 16);
+	__type(key, __u32);
+	__type(value, struct tg_epoch_key);
+} tg_tag_keys SEC(".maps");
+
+/* Where the edges are, by number. A confirmation goes out in the family of its
+ * connection; all zero: no address of this family. */
+struct tg_edge_address {
+	__u32 v4;
+	__u32 v6[4];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_TAG_EDGE_MAX + 1);
+	__type(key, __u32);
+	__type(value, struct tg_edge_address);
+} tg_edges SEC(".maps");
+
+static __always_inline const struct tg_server_settings *tg_server_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&tg_server, &zero);
+}
+
+static __always_inline bool tg_port_is_protected(__u16 port_be)
+{
+	__u32 port = tg_swap16(port_be);
+	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
+
+	return entry && *entry;
+}
+
+static __always_inline __u16 tg_tick_now(void)
+{
+	return tg_split_tick(bpf_ktime_get_coarse_ns());
+}
+
+/* This CPU's counters of the service that a segment belongs to. */
+static __always_inline struct tg_counter_row *tg_server_row(const struct tg_packet *pkt,
+							    enum tg_direction dir)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_packet turned = {.family = pkt->family, .dst = pkt->src,
+				   .ports = pkt->ports << 16 | pkt->ports >> 16};
+
+	if (!settings)
+		return 0;
+	return tg_counter_row_get(tg_service_find(settings, dir == TG_TO_SERVER ? pkt : &turned));
+}
+
+/* One way of a bucket. To the verifier it is any of them: it then goes once through
+ * what follows, not four times. */
+static __always_inline struct tg_split *tg_split_way(struct tg_split_bucket *b, __u32 i)
+{
+	asm volatile("" : "+r"(i));
+	return i < TG_SPLIT_WAYS ? &b->way[i] : 0;
+}
+
+static __always_inline struct tg_split *tg_split_in(__u32 at, __u64 hash)
+{
+	struct tg_split_bucket *b = bpf_map_lookup_elem(&tg_splits, &at);
+
+	if (!b)
+		return 0;
+	return tg_split_way(b, b->way[0].hash == hash   ? 0
+			       : b->way[1].hash == hash ? 1
+			       : b->way[2].hash == hash ? 2
+			       : b->way[3].hash == hash ? 3
+							: TG_SPLIT_WAYS);
+}
+
+/* The entry of a connection; NULL if there is none. */
+static __always_inline struct tg_split *tg_split_find(const struct tg_server_settings *server,
+						      const struct tg_packet *pkt,
+						      enum tg_direction dir)
+{
+	__u64 hash = tg_split_hash(server->keys, pkt, dir);
+	struct tg_split *e = tg_split_in(tg_split_bucket_at(hash, server->mask, 0), hash);
+
+	return e ? e : tg_split_in(tg_split_bucket_at(hash, server->mask, 1), hash);
+}
+
+static __always_inline void tg_split_seen(struct tg_split *e)
+{
+	__u16 tick = tg_tick_now();
+
+	if (TG_UNLIKELY(e->seen_tick != tick))
+		e->seen_tick = tick;
+}
+
+/* The best place in a bucket, and how good it is: enum tg_split_room, then how many
+ * places are empty. */
+static __always_inline __u32 tg_split_place(const struct tg_split_bucket *b, __u16 tick,
+					    __u16 idle_ticks, __u32 *way)
+{
+	__u32 best = TG_SPLIT_TAKEN, empty = 0, i, room;
+
+	*way = TG_SPLIT_WAYS;
+#pragma clang loop unroll(full)
+	for (i = 0; i < TG_SPLIT_WAYS; i++) {
+		room = tg_split_room(&b->way[i], tick, idle_ticks);
+		asm volatile("" : "+r"(room));
+		empty += room == TG_SPLIT_EMPTY;
+		*way = room > best ? i : *way;
+		best = room > best ? room : best;
+	}
+	return best << 4 | empty;
+}
+
+/* Puts a connection into the emptier of its two buckets. Negative if both are full of
+ * connections that live, or another CPU has been quicker: then the client asks
+ * again. A function of its own for the verifier. */
+__attribute__((noinline)) int tg_split_insert(const struct tg_split *value)
+{
+	const struct tg_server_settings *server = tg_server_get();
+	struct tg_split_bucket *a, *b;
+	__u32 first, second, room_a, room_b, way_a, way_b;
+	struct tg_split *x;
+	__u64 was;
+
+	if (!value || !server)
+		return -TG_EINVAL;
+	first = tg_split_bucket_at(value->hash, server->mask, 0);
+	second = tg_split_bucket_at(value->hash, server->mask, 1);
+	a = bpf_map_lookup_elem(&tg_splits, &first);
+	b = bpf_map_lookup_elem(&tg_splits, &second);
+	if (!a || !b)
+		return -TG_EINVAL;
+	room_a = tg_split_place(a, value->seen_tick, server->idle_ticks, &way_a);
+	room_b = tg_split_place(b, value->seen_tick, server->idle_ticks, &way_b);
+	x = room_b > room_a ? tg_split_way(b, way_b) : tg_split_way(a, way_a);
+	if (!x)
+		return -TG_ENOENT;
+	was = x->hash;
+	if (was == TG_SPLIT_BUSY || __sync_val_compare_and_swap(&x->hash, was, TG_SPLIT_BUSY) != was)
+		return -TG_ENOENT;
+	x->seq_delta = value->seq_delta;
+	x->ts_delta = value->ts_delta;
+	x->client_isn = value->client_isn;
+	x->client_tsval = value->client_tsval;
+	x->seen_tick = value->seen_tick;
+	x->agreed = value->agreed;
+	x->client_window = value->client_window;
+	x->edge = value->edge;
+	x->state = value->state;
+	asm volatile("" ::: "memory");
+	x->hash = value->hash;
+	return 0;
+}
+
+static __always_inline void tg_split_release(struct tg_split *e)
+{
+	e->hash = TG_SPLIT_FREE;
+}
+
+#endif

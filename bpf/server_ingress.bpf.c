@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * TC ingress (TCX), server role, translating: what XDP cannot do because it takes
+ * two packets of one, or patience. The segment that opens a connection becomes the
+ * SYN for the local stack; if it carries data, a copy of it comes again behind the
+ * SYN. So do the segments that arrive before the stack has answered: the kernel runs
+ * TC for a whole batch of frames before TCP sees the first.
+ *
+ * Must never: touch a packet that the XDP program has not marked, nor one that comes
+ * a third time.
+ */
+#include "lib/server_skb.h"
+
+/* The packet in hand becomes the SYN, or the SYN again, of its entry. */
+static __always_inline int tg_ingress_syn(struct __sk_buff *skb, const struct tg_packet *pkt,
+					  const struct tg_split *e)
+{
+	struct tg_flow f = tg_split_flow(e);
+	struct tg_segment syn = tg_flow_syn(pkt, &f, false);
+
+	return tg_skb_put(skb, &syn) ? TCX_DROP : TCX_NEXT;
+}
+
+/* A packet that has been in the queue, for the stack to answer the SYN. */
+static __always_inline int tg_ingress_again(struct __sk_buff *skb, const struct tg_packet *pkt,
+					    struct tg_split *e,
+					    const struct tg_server_settings *server)
+{
+	struct tg_counter_row *row = tg_server_row(pkt, TG_TO_SERVER);
+	struct tg_flow f;
+
+	if (!(e->state & TG_SPLIT_READY)) {
+		/* A guest takes its time, or the stack has dropped the SYN. */
+		if (row)
+			tg_count(row, TG_COUNT_split_again);
+		return tg_ingress_syn(skb, pkt, e);
+	}
+	if (server->generic)
+		return TCX_NEXT; /* XDP has met it again and translated it */
+	f = tg_split_flow(e);
+	if (tg_split_translate(skb, pkt, &f, TG_TO_SERVER))
+		return TCX_DROP;
+	tg_split_track(e, &f, pkt, TG_TO_SERVER);
+	return TCX_NEXT;
+}
+
+/* A packet that is marked: `what` by XDP, or `again` by ourselves. A function of its
+ * own for the verifier. */
+__attribute__((noinline)) int tg_ingress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt,
+					     __u32 what, __u32 again)
+{
+	const struct tg_server_settings *server = tg_server_get();
+	struct tg_split *e;
+
+	if (!pkt || !server || pkt->l4_off > TG_L4_OFF_MAX)
+		return TCX_NEXT;
+	e = tg_split_find(server, pkt, TG_TO_SERVER);
+	if (!e)
+		return TCX_DROP;
+	if (again)
+		return tg_ingress_again(skb, pkt, e, server);
+	if (what == TG_META_WAIT) {
+		skb->mark = TG_MARK_AGAIN;
+		return (int)bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+	}
+	if (pkt->l4_len > pkt->tcp_hdr_len || pkt->flags & TG_TCP_FIN) {
+		skb->mark = TG_MARK_AGAIN;
+		if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
+			return TCX_DROP;
+		skb->mark = 0;
+	}
+	return tg_ingress_syn(skb, pkt, e);
+}
+
+SEC("tc")
+int tg_server_ingress(struct __sk_buff *skb)
+{
+	bool again = skb->mark == TG_MARK_AGAIN;
+	struct tg_packet pkt = {};
+	__u32 *meta, what = 0;
+
+	meta = tg_meta_at(skb);
+	if (meta) {
+		what = *meta;
+		if (what != TG_META_OPEN && what != TG_META_WAIT)
+			what = 0;
+		else
+			*meta = 0; /* a copy in the queue may keep it */
+	}
+	if (TG_LIKELY(!again && !what))
+		return TCX_NEXT;
+	if (again)
+		skb->mark = 0;
+	if (tg_skb_parse(skb, &pkt) != TG_PARSE_TCP)
+		return TCX_NEXT;
+	return tg_ingress_tcp(skb, &pkt, what, again);
+}
+
+char LICENSE[] SEC("license") = "GPL";

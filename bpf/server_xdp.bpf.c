@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * XDP, server role, translating: what comes from clients through an edge. Takes
+ * tags off, translates what belongs to a connection, drops what no edge should have
+ * let through (the last line), and begins new connections; their SYN is made by
+ * server_ingress.bpf.c, which also has the segments that must wait for its answer.
+ *
+ * Must never: let a tag go on to the stack; translate by anything but the table;
+ * drop a segment of a service whose mode is not `always`.
+ */
+#include "lib/cookie_check.h"
+#include "lib/server_tag.h"
+#include "lib/server_translate.h"
+#include "lib/server_meta.h"
+
+/* What is left to the program itself. */
+#define TG_NEXT_CASE 16
+#define TG_NEXT_UNTAG 17
+
+/* listen -> SYN_SENT. `old` is an entry of the same addresses and ports. */
+static __always_inline int tg_server_open(struct xdp_md *ctx, const struct tg_packet *pkt,
+					  const struct tg_server_settings *server,
+					  const struct tg_ack *said, __u8 wscale, __u8 edge,
+					  struct tg_split *old, struct tg_counter_row *row)
+{
+	const __u8 *tcp = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX);
+	struct tg_split e;
+
+	if (tcp + TG_TCP_HDR_LEN > (__u8 *)(long)ctx->data_end)
+		return XDP_DROP;
+	e = tg_split_open(pkt, said, wscale, tg_swap16(tg_load16(tcp + 14)), edge, tg_tick_now());
+	e.hash = tg_split_hash(server->keys, pkt, TG_TO_SERVER);
+	if (old)
+		tg_split_release(old);
+	if (tg_split_insert(&e)) {
+		tg_count(row, TG_COUNT_split_full);
+		return XDP_DROP;
+	}
+	tg_count(row, TG_COUNT_split_opened);
+	return tg_meta_set(ctx, TG_META_OPEN) ? XDP_DROP : XDP_PASS;
+}
+
+/* A segment of a connection that is ongoing. */
+static __always_inline int tg_server_ongoing(struct xdp_md *ctx, const struct tg_packet *pkt,
+					     struct tg_split *e)
+{
+	struct tg_flow f = tg_split_flow(e);
+
+	if (tg_split_translate(ctx, pkt, &f, TG_TO_SERVER))
+		return XDP_DROP;
+	tg_split_seen(e);
+	tg_split_track(e, &f, pkt, TG_TO_SERVER);
+	return XDP_PASS;
+}
+
+/* What is known of a segment beside its headers. */
+struct tg_case {
+	struct tg_tcp_options o; /* only the timestamps */
+	struct tg_tag tag;       /* verified and taken off; what is 0: there was none */
+};
+
+/* Counts what became of a tag; false if the segment dies of it. */
+static __always_inline bool tg_tag_judge(const struct tg_packet *pkt, int wrong)
+{
+	struct tg_counter_row *row = tg_server_row(pkt, TG_TO_SERVER);
+
+	if (row)
+		tg_count(row, wrong == 0	       ? TG_COUNT_tag_valid
+			      : wrong == TG_TAG_STALE  ? TG_COUNT_tag_stale
+			      : wrong == TG_TAG_FORGED ? TG_COUNT_tag_forged
+						       : TG_COUNT_tag_foreign);
+	return wrong == 0;
+}
+
+/* CHECK and OPEN: a new connection, if the cookie in it is one of ours or an edge has
+ * said so. */
+static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_packet *pkt,
+					 const struct tg_case *what, struct tg_server_judgement j,
+					 struct tg_split *e, const struct tg_service *svc,
+					 struct tg_counter_row *row)
+{
+	const struct tg_server_settings *server = tg_server_get();
+	struct tg_ack said = tg_host_read_ack(pkt, &what->o);
+
+	if (!server)
+		return XDP_PASS;
+	if (j.step == TG_SERVER_CHECK && !tg_cookie_check(pkt, &said)) {
+		tg_count(row, TG_COUNT_drop_unknown);
+		if (j.otherwise == TG_SERVER_TRANSLATE && e)
+			return tg_server_ongoing(ctx, pkt, e);
+		return server->unverified == TG_UNVERIFIED_PASS ? XDP_PASS : XDP_DROP;
+	}
+	if (j.step == TG_SERVER_CHECK)
+		tg_count(row, TG_COUNT_cookie_valid);
+	return tg_server_open(ctx, pkt, server, &said,
+			      what->tag.what ? what->tag.wscale : svc->wscale,
+			      (__u8)what->tag.edge, e, row);
+}
+
+/* A segment to a service that is not simply of an ongoing connection. A function of
+ * its own for the verifier. */
+__attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packet *pkt,
+					     const struct tg_case *what)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	const struct tg_server_settings *server = tg_server_get();
+	struct tg_server_judgement j;
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	struct tg_split *e;
+	__u32 id;
+
+	if (!pkt || !what || !settings || !server)
+		return XDP_PASS;
+	id = tg_service_find(settings, pkt);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !row)
+		return XDP_PASS;
+	e = tg_split_find(server, pkt, TG_TO_SERVER);
+	j = tg_server_judge(pkt, e, what->tag.what);
+	if (e && what->tag.what && j.step != TG_SERVER_OPEN) {
+		e->edge = (__u8)what->tag.edge; /* it has not heard, or has the flow only now */
+		if (e->state & TG_SPLIT_READY)
+			e->state |= TG_SPLIT_CONFIRM;
+	}
+	if (what->tag.what == TG_TAG_PROBE)
+		tg_count(row, e ? TG_COUNT_probe_known : TG_COUNT_probe_unknown);
+	if (j.step == TG_SERVER_TRANSLATE && e)
+		return tg_server_ongoing(ctx, pkt, e);
+	if (svc->mode != TG_MODE_ALWAYS || j.step == TG_SERVER_PASS) {
+		if (e && pkt->flags & TG_TCP_RST)
+			e->state &= ~TG_SPLIT_RESET_PASSES; /* ours, and this was it */
+		return XDP_PASS;
+	}
+	if (j.step == TG_SERVER_CHECK || j.step == TG_SERVER_OPEN) {
+		if (!e && !what->tag.what && server->adopt && svc->listener == TG_LISTENER_OK)
+			return XDP_PASS; /* the adopting gate's to verify */
+		return tg_server_new(ctx, pkt, what, j, e, svc, row);
+	}
+	if (j.step == TG_SERVER_WAIT) {
+		if (!tg_meta_set(ctx, TG_META_WAIT))
+			return XDP_PASS;
+		tg_count(row, TG_COUNT_split_early);
+		return XDP_DROP;
+	}
+	if (j.step == TG_SERVER_FORGET && e) {
+		tg_split_release(e);
+		tg_count(row, TG_COUNT_split_closed);
+		return XDP_DROP;
+	}
+	if (e || what->tag.what)
+		return XDP_DROP;
+	tg_count(row, TG_COUNT_drop_unknown);
+	return server->unverified == TG_UNVERIFIED_PASS ? XDP_PASS : XDP_DROP;
+}
+
+/* TCP to a protected port. A function of its own for the verifier: where the header
+ * lies is one unknown number here, not one of many known ones. */
+__attribute__((noinline)) int tg_server_tcp(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	const struct tg_server_settings *server = tg_server_get();
+	struct tg_split *e;
+
+	if (!pkt || !server || pkt->l4_off > TG_L4_OFF_MAX ||
+	    !tg_host_ack_is_whole(pkt, (__u32)bpf_xdp_get_buff_len(ctx)))
+		return XDP_PASS; /* the stack drops what lies about its length */
+	if (tg_tag_is_there(ctx, pkt))
+		return TG_NEXT_UNTAG;
+	if (pkt->flags & TG_TCP_SYN)
+		return TG_NEXT_CASE;
+	e = tg_split_find(server, pkt, TG_TO_SERVER);
+	if (!e || (e->state & (TG_SPLIT_READY | TG_FLOW_CLOSED)) != TG_SPLIT_READY)
+		return TG_NEXT_CASE;
+	return tg_server_ongoing(ctx, pkt, e);
+}
+
+SEC("xdp.frags")
+int tg_server_xdp(struct xdp_md *ctx)
+{
+	struct tg_packet pkt = {};
+	struct tg_case what = {};
+	__u32 at, len;
+	int verdict;
+
+	if (tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end) !=
+		    TG_PARSE_TCP || !tg_port_is_protected(TG_DST_PORT_BE(&pkt)))
+		return XDP_PASS;
+	verdict = tg_server_tcp(ctx, &pkt);
+	if (TG_LIKELY(verdict < TG_NEXT_CASE))
+		return verdict;
+	at = pkt.l4_off + TG_TCP_HDR_LEN;
+	len = (__u32)pkt.tcp_hdr_len - TG_TCP_HDR_LEN;
+	if (verdict == TG_NEXT_UNTAG) {
+		tg_timestamps_at(ctx, at + TG_TAG_LEN, len - TG_TAG_LEN, &what.o);
+		if (!tg_tag_judge(&pkt, tg_tag_take(ctx, &pkt, &what.o, &what.tag)))
+			return XDP_DROP;
+	} else {
+		tg_timestamps_at(ctx, at, len, &what.o);
+	}
+	return tg_server_case(ctx, &pkt, &what);
+}
+
+char LICENSE[] SEC("license") = "GPL";

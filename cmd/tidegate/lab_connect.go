@@ -1,0 +1,66 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/internal/lab"
+	"tidegate/internal/lab/report"
+)
+
+func newLabConnectCmd() *cobra.Command {
+	o := lab.DefaultConnectOptions()
+	rate, dir, asJSON := o.Base.Rate.String(), "connect-time", false
+	cmd := &cobra.Command{
+		Use:   "connect-time",
+		Short: "How long connect() takes under a flood: the distribution for each defence",
+		Long: `Make connections to a flooded server behind one defence after the other, and
+show how long connect() took: quantiles, and the whole distribution as a plot.
+Needs root, and takes about two minutes.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Base.Rate, err = lab.ParseRate(rate); err != nil {
+				return usageErrorf("--rate: %v", err)
+			}
+			if err := o.Validate(); err != nil {
+				return usageErrorf("%v", err)
+			}
+			o.Base.Progress = progressTo(cmd.ErrOrStderr())
+			ctx, stop := labContext(cmd)
+			defer stop()
+			t, runErr := lab.RunConnectTimes(ctx, o)
+			if t == nil {
+				return interrupted(ctx, runErr)
+			}
+			if asJSON {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				err = enc.Encode(t)
+			} else {
+				err = t.Print(cmd.OutOrStdout())
+			}
+			if dir != "" {
+				err = errors.Join(err, report.WriteConnect(dir, t))
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "report: %s\n", filepath.Join(dir, report.PageFile))
+				}
+			}
+			return errors.Join(runErr, err)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Connections, "connections", o.Connections, "how many, for each defence")
+	f.StringVar(&rate, "rate", rate, "flood in SYNs per second: 0, 50000, 50k, 1.5M or max")
+	f.Float64Var(&o.Base.Load, "load", o.Base.Load, "connections begun each second")
+	f.DurationVar(&o.Base.Timeout, "timeout", o.Base.Timeout, "after which a connection is given up")
+	f.BoolVar(&o.Base.IPv6, "ipv6", false, "flood and clients use IPv6")
+	f.StringArrayVar(&o.Curves, "curve", nil, "only this one; can be repeated: "+strings.Join(lab.ConnectCurves(), "; "))
+	f.StringVar(&dir, "out", dir, "folder for report.html, connect-time.svg and results.json; empty: none")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}

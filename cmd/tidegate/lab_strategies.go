@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/internal/bench"
+	"tidegate/internal/config"
+	"tidegate/internal/lab"
+)
+
+func newLabStrategiesCmd() *cobra.Command {
+	o := lab.DefaultStrategyOptions()
+	cost := bench.DefaultOptions()
+	cost.Rounds = 3
+	rate, withCost, asJSON := o.Rate.String(), true, false
+	cmd := &cobra.Command{
+		Use:   "strategies",
+		Short: "Compare the proxy's strategies: each + and - decided by a measurement",
+		Long: `Measure every strategy of the proxy between real clients and a real server, and
+print Tables I and II of the paper that they come from: each mark is decided by
+a figure of this run, by a threshold that is printed too; where it is not the
+published mark, that is said. Needs root, and takes about two minutes.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Rate, err = lab.ParseRate(rate); err != nil {
+				return usageErrorf("--rate: %v", err)
+			}
+			if o.Frames < 100 || o.Frames > 1_000_000 {
+				return usageErrorf("--frames %d: want 100 to 1000000", o.Frames)
+			}
+			if o.Clients < 1 || o.Clients > 3000 {
+				return usageErrorf("--clients %d: want 1 to 3000", o.Clients)
+			}
+			for _, s := range o.Strategies {
+				if !slices.Contains(config.Strategies(), config.Strategy(s)) {
+					return usageErrorf("--strategy %q: want some of %s", s, strategyNames())
+				}
+			}
+			o.Progress = progressTo(cmd.ErrOrStderr())
+			if withCost {
+				o.SYNCost = func(ctx context.Context) (lab.SYNCost, error) {
+					cost.Progress = o.Progress
+					res, err := bench.RunProxySYN(ctx, cost)
+					if err != nil {
+						return lab.SYNCost{}, fmt.Errorf("cost of a SYN: %w", err)
+					}
+					return lab.SYNCost{SipHashNs: res.SipHashNs, AboveReflectNs: res.NsAboveReflect}, nil
+				}
+			}
+			ctx, stop := labContext(cmd)
+			defer stop()
+			r, err := lab.RunStrategies(ctx, o)
+			if err != nil {
+				return interrupted(ctx, err)
+			}
+			if asJSON {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(r)
+			}
+			return r.Print(cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.Strategies, "strategy", nil, "only these, separated by commas (default: all)")
+	f.StringVar(&rate, "rate", rate, "flood under which legitimate clients come, SYNs per second")
+	f.IntVar(&o.Frames, "frames", o.Frames, "frames of each flood with forged sources")
+	f.IntVar(&o.Clients, "clients", o.Clients, "legitimate clients under the flood, each with an address of its own")
+	f.BoolVar(&withCost, "cost", withCost, "also measure nanoseconds per SYN, as tidegate bench --role proxy does")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func strategyNames() string {
+	var names []string
+	for _, s := range config.Strategies() {
+		names = append(names, string(s))
+	}
+	return strings.Join(names, ", ")
+}

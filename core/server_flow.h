@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The server role's memory of a translated connection, and its state machine:
+ *
+ *               set-up tag, or cookie that verifies
+ *      listen ----------------------------------------> SYN_SENT
+ *        ^          SYN to the local stack                 |
+ *        |                                                 | SYN-ACK of the stack (absorbed):
+ *        | FINs both ways and an ACK, or a RST;            | difference = its ISN - the cookie,
+ *        | not seen for the idle time                      | once and for all; ACK to the
+ *        |                                                 v stack, confirmation to the edge
+ *        +---------------------------------------------- ongoing: translated both ways
+ *
+ * (The names are those of the published design's figure 9.) 32 bytes a connection
+ * of either family, four of them in a bucket of two cache lines, two buckets for
+ * each to choose from; tables are made twice as large as the flows they are to
+ * hold, so a flow costs 64 bytes, and there is nothing else to it.
+ *
+ * The key of an entry is a 64-bit hash of addresses and ports, keyed with numbers
+ * that nobody else knows. Two connections of one hash would disturb each other;
+ * among a million that is one chance in 2^44 for each new one.
+ *
+ * Must never: compute a difference twice; decide without the state.
+ */
+#ifndef TG_SERVER_FLOW_H
+#define TG_SERVER_FLOW_H
+
+#include "proxy.h"
+#include "tag.h"
+#include "tuple_filter.h"
+
+#define TG_SPLIT_WAYS 4
+#define TG_SPLIT_FREE 0ULL
+#define TG_SPLIT_BUSY 1ULL       /* being written */
+#define TG_SPLIT_TICK_SHIFT 32   /* a tick is 2^32 ns = 4.3 s; 16 bits wrap after 78 h */
+#define TG_SPLIT_SETUP_TICKS 8   /* how long a server may take to answer a SYN: 34 s */
+
+enum tg_split_state {
+	TG_SPLIT_FLAGS = 0x1f,   /* enum tg_flow_flag; in SYN_SENT only TG_FLOW_TS */
+	TG_SPLIT_CONFIRM = 0x20, /* the edge still tags: tell it again */
+	TG_SPLIT_READY = 0x40,   /* ongoing; else SYN_SENT */
+	/* SYN_SENT: an older connection of the stack has been reset, which is done once;
+	 * and the RST is on its way to the stack. */
+	TG_SPLIT_RESET_OLDER = TG_FLOW_CLIENT_FIN,
+	TG_SPLIT_RESET_PASSES = TG_FLOW_SERVER_FIN,
+};
+
+/* Map ABI. */
+struct tg_split {
+	uint64_t hash;      /* TG_SPLIT_FREE, TG_SPLIT_BUSY, or of the tuple */
+	uint32_t seq_delta; /* ongoing: the stack's ISN - the cookie. SYN_SENT: the cookie */
+	uint32_t ts_delta;  /* likewise of the timestamp clocks */
+	uint32_t client_isn;
+	union {
+		uint32_t client_tsval; /* SYN_SENT: what our SYN says */
+		uint32_t server_isn;   /* ongoing */
+	};
+	uint16_t seen_tick;
+	uint16_t agreed; /* SYN_SENT: option bits 0-8, announced window scale 9-12 */
+	union {
+		uint16_t client_window; /* SYN_SENT: field of the client's ACK */
+		int8_t window[2];       /* ongoing: as tg_flow's window_up, window_down */
+	};
+	uint8_t edge;  /* that is to be told; 0: none */
+	uint8_t state; /* enum tg_split_state */
+};
+_Static_assert(sizeof(struct tg_split) == 32, "map ABI; two for each flow make 64 bytes");
+
+struct tg_split_bucket {
+	struct tg_split way[TG_SPLIT_WAYS];
+};
+_Static_assert(sizeof(struct tg_split_bucket) == 128, "two cache lines");
+
+TG_INLINE uint16_t tg_split_tick(uint64_t monotonic_ns)
+{
+	return (uint16_t)(monotonic_ns >> TG_SPLIT_TICK_SHIFT);
+}
+
+/* The hash of a connection, never FREE or BUSY. `dir` is where the packet goes. */
+TG_INLINE uint64_t tg_split_hash(const uint64_t keys[TG_FILTER_KEYS], const struct tg_packet *pkt,
+				 enum tg_direction dir)
+{
+	const union tg_addr *c = dir == TG_TO_SERVER ? &pkt->src : &pkt->dst;
+	const union tg_addr *s = dir == TG_TO_SERVER ? &pkt->dst : &pkt->src;
+	uint32_t ports = dir == TG_TO_SERVER ? pkt->ports : pkt->ports << 16 | pkt->ports >> 16;
+	uint64_t h = keys[0] + keys[1] * c->w[0] + keys[2] * s->w[0] + keys[3] * ports;
+
+	if (pkt->family == 6)
+		h += keys[4] * c->w[1] + keys[5] * c->w[2] + keys[6] * c->w[3] +
+		     keys[7] * s->w[1] + keys[8] * s->w[2] + keys[9] * s->w[3];
+	h = (h ^ h >> 32) * 0xbf58476d1ce4e5b9ULL;
+	h ^= h >> 29;
+	return h < 2 ? h + 2 : h;
+}
+
+/* The two buckets of a hash, in a table of mask + 1. */
+TG_INLINE uint32_t tg_split_bucket_at(uint64_t hash, uint32_t mask, uint32_t choice)
+{
+	return (choice ? (uint32_t)(hash * 0x94d049bb133111ebULL >> 32) : (uint32_t)hash) & mask;
+}
+
+/* How readily an entry gives its place to a new connection; 0: not at all. */
+enum tg_split_room {
+	TG_SPLIT_TAKEN = 0,
+	TG_SPLIT_AGED = 1,   /* not seen for longer than the idle time */
+	TG_SPLIT_ENDED = 2,  /* kept only for late retransmissions */
+	TG_SPLIT_EMPTY = 3,
+};
+
+TG_INLINE enum tg_split_room tg_split_room(const struct tg_split *e, uint16_t now_tick,
+					   uint16_t idle_ticks)
+{
+	uint16_t age = (uint16_t)(now_tick - e->seen_tick);
+
+	if (e->hash == TG_SPLIT_FREE)
+		return TG_SPLIT_EMPTY;
+	if (e->hash == TG_SPLIT_BUSY)
+		return TG_SPLIT_TAKEN;
+	if (e->state & TG_FLOW_CLOSED)
+		return TG_SPLIT_ENDED;
+	return age > (e->state & TG_SPLIT_READY ? idle_ticks : TG_SPLIT_SETUP_TICKS)
+		       ? TG_SPLIT_AGED : TG_SPLIT_TAKEN;
+}
+
+/* ---- listen -> SYN_SENT ---- */
+
+/* The entry that a verified segment opens, but for its hash. `wscale` is what the
+ * edge announced, `window` the field in the segment. */
+TG_INLINE struct tg_split tg_split_open(const struct tg_packet *ack, const struct tg_ack *said,
+					uint8_t wscale, uint16_t window, uint8_t edge,
+					uint16_t now_tick)
+{
+	return (struct tg_split){
+		.seq_delta = said->cookie.isn,
+		.ts_delta = said->cookie.tsval,
+		.client_isn = ack->seq - 1,
+		.client_tsval = said->tsval,
+		.seen_tick = now_tick,
+		.agreed = (uint16_t)(tg_cookie_claimed_bits(said->cookie, said->ts_ok) |
+				     (uint32_t)(wscale & 15) << TG_COOKIE_OPTION_BITS),
+		.client_window = window,
+		.edge = edge,
+		.state = said->ts_ok ? TG_FLOW_TS : 0,
+	};
+}
+
+/* The entry as core/proxy.h and core/translate.h know a flow. */
+TG_INLINE struct tg_flow tg_split_flow(const struct tg_split *e)
+{
+	struct tg_flow f = {
+		.seq_delta = e->seq_delta,
+		.ts_delta = e->ts_delta,
+		.client_isn = e->client_isn,
+		.flags = e->state & (e->state & TG_SPLIT_READY ? TG_SPLIT_FLAGS : TG_FLOW_TS),
+	};
+
+	if (e->state & TG_SPLIT_READY) {
+		f.state = TG_FLOW_READY;
+		f.server_isn = e->server_isn;
+		f.window_up = (uint8_t)e->window[0];
+		f.window_down = e->window[1];
+	} else {
+		uint16_t bits = e->agreed & ((1U << TG_COOKIE_OPTION_BITS) - 1);
+
+		f.state = TG_FLOW_SETUP;
+		f.client_tsval = e->client_tsval;
+		f.client_window = e->client_window;
+		f.option_bits = bits;
+		f.told_wscale = (bits >> 3 & 15) != TG_WSCALE_NONE
+					? e->agreed >> TG_COOKIE_OPTION_BITS & 15
+					: TG_WSCALE_NONE;
+	}
+	return f;
+}
+
+/* The cookie that the connection was opened with. */
+TG_INLINE uint32_t tg_split_cookie_isn(const struct tg_split *e)
+{
+	return e->state & TG_SPLIT_READY ? e->server_isn - e->seq_delta : e->seq_delta;
+}
+
+/* ---- SYN_SENT -> ongoing ---- */
+
+/* Notes what tg_flow_ready has made of the flow. The state comes last: who reads
+ * it as ready finds the rest written. */
+TG_INLINE void tg_split_settle(struct tg_split *e, const struct tg_flow *f)
+{
+	e->seq_delta = f->seq_delta;
+	e->ts_delta = f->ts_delta;
+	e->server_isn = f->server_isn;
+	e->window[0] = (int8_t)f->window_up;
+	e->window[1] = f->window_down;
+	__asm__ volatile("" ::: "memory");
+	e->state = (uint8_t)(TG_SPLIT_READY | (f->flags & TG_FLOW_TS));
+}
+
+/* ---- what becomes of a segment ---- */
+
+enum tg_server_step {
+	TG_SERVER_PASS,      /* not ours: to the stack as it came */
+	TG_SERVER_DROP,
+	TG_SERVER_CHECK,     /* verify the cookie in it; then OPEN, or else as `otherwise` */
+	TG_SERVER_OPEN,      /* listen -> SYN_SENT: a SYN to the stack in its place */
+	TG_SERVER_WAIT,      /* SYN_SENT: let it come again behind the SYN */
+	TG_SERVER_TRANSLATE, /* ongoing */
+	TG_SERVER_FORGET,    /* the client has given up: drop it and the entry */
+};
+
+struct tg_server_judgement {
+	enum tg_server_step step;
+	enum tg_server_step otherwise;
+};
+
+/* A client's segment to a protected service. `e` is NULL for a connection that is
+ * not known; `what` is 0 for a segment without a (verified) tag. */
+TG_INLINE struct tg_server_judgement tg_server_judge(const struct tg_packet *pkt,
+						     const struct tg_split *e, uint32_t what)
+{
+	bool ack = tg_host_is_ack(pkt), same;
+
+	/* A SYN has come past the edges; whoever let it through wants it answered. */
+	if (pkt->flags & TG_TCP_SYN)
+		return (struct tg_server_judgement){TG_SERVER_PASS, TG_SERVER_PASS};
+	if (!e) {
+		if (what == TG_TAG_SETUP && ack)
+			return (struct tg_server_judgement){TG_SERVER_OPEN, TG_SERVER_DROP};
+		return (struct tg_server_judgement){
+			ack && what == 0 ? TG_SERVER_CHECK : TG_SERVER_DROP, TG_SERVER_DROP};
+	}
+	same = pkt->ack - 1 == tg_split_cookie_isn(e);
+	if (what == TG_TAG_SETUP && ack && !same) /* the port is used anew */
+		return (struct tg_server_judgement){TG_SERVER_OPEN, TG_SERVER_DROP};
+	if (!(e->state & TG_SPLIT_READY)) {
+		if (pkt->flags & TG_TCP_RST) {
+			if (e->state & TG_SPLIT_RESET_PASSES)
+				return (struct tg_server_judgement){TG_SERVER_PASS, TG_SERVER_PASS};
+			return (struct tg_server_judgement){
+				pkt->seq == e->client_isn + 1 ? TG_SERVER_FORGET : TG_SERVER_DROP,
+				TG_SERVER_DROP};
+		}
+		if (ack && same)
+			return (struct tg_server_judgement){TG_SERVER_WAIT, TG_SERVER_DROP};
+		return (struct tg_server_judgement){
+			ack && what == 0 ? TG_SERVER_CHECK : TG_SERVER_DROP, TG_SERVER_DROP};
+	}
+	if (e->state & TG_FLOW_CLOSED && ack && !same && what == 0)
+		return (struct tg_server_judgement){TG_SERVER_CHECK, TG_SERVER_TRANSLATE};
+	return (struct tg_server_judgement){TG_SERVER_TRANSLATE, TG_SERVER_TRANSLATE};
+}
+
+enum tg_server_answer {
+	TG_ANSWER_TRANSLATE,
+	TG_ANSWER_READY,   /* SYN_SENT -> ongoing */
+	TG_ANSWER_REFUSED, /* the client shall see the RST */
+	TG_ANSWER_OLDER,   /* the stack thinks of an older connection: reset it, SYN again */
+	TG_ANSWER_REACK,   /* its SYN-ACK again: ACK again */
+	TG_ANSWER_ABSORB,  /* nothing for the client in it */
+	TG_ANSWER_FOREIGN, /* it has shaken hands with the client itself: forget the entry */
+};
+
+/* A segment of the stack, to a client whose connection is known. */
+TG_INLINE enum tg_server_answer tg_server_judge_answer(const struct tg_packet *pkt,
+						       const struct tg_split *e)
+{
+	struct tg_flow f;
+
+	if (e->state & TG_SPLIT_READY) {
+		if ((pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) != (TG_TCP_SYN | TG_TCP_ACK))
+			return TG_ANSWER_TRANSLATE;
+		if (pkt->ack != e->client_isn + 1)
+			return TG_ANSWER_FOREIGN;
+		return pkt->seq == e->server_isn ? TG_ANSWER_REACK : TG_ANSWER_ABSORB;
+	}
+	f = tg_split_flow(e);
+	switch (tg_setup_judge(pkt, &f)) {
+	case TG_SETUP_READY: return TG_ANSWER_READY;
+	case TG_SETUP_REFUSED: return TG_ANSWER_REFUSED;
+	case TG_SETUP_OTHER:
+		return e->state & TG_SPLIT_RESET_OLDER ? TG_ANSWER_ABSORB : TG_ANSWER_OLDER;
+	default: return TG_ANSWER_ABSORB;
+	}
+}
+
+#endif

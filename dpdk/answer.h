@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What becomes of a packet to a service that belongs to no flow: SYNs are answered
+ * or forwarded, ACKs and RSTs are what gets a client whitelisted or connected. As
+ * bpf/lib/proxy_answer.h; what is neither goes to the server as it came.
+ */
+#ifndef TG_DPDK_ANSWER_H
+#define TG_DPDK_ANSWER_H
+
+#include "flow.h"
+
+/* ---- first stage ---- */
+
+static inline int16_t tg_lane_cookie(struct tg_worker *w, const struct tg_packet *pkt,
+				     uint32_t client_isn, uint32_t option_bits, bool ts_ok,
+				     uint64_t epoch, const struct tg_siphash_key *key)
+{
+	struct tg_cookie_message msg = tg_cookie_message(
+		pkt, client_isn, option_bits, ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch);
+	struct tg_siphash_batch *b = pkt->family == 4 ? &w->cookies4 : &w->cookies6;
+	uint32_t lane = b->n++, i = 0;
+
+	b->k0[lane] = key->k0;
+	b->k1[lane] = key->k1;
+	b->m[i++][lane] = msg.addr[0];
+	if (pkt->family != 4) {
+		b->m[i++][lane] = msg.addr[1];
+		b->m[i++][lane] = msg.addr[2];
+		b->m[i++][lane] = msg.addr[3];
+	}
+	b->m[i++][lane] = msg.rest;
+	b->m[i][lane] = msg.tail;
+	return (int16_t)lane;
+}
+
+static inline uint64_t tg_white_key_of(const struct tg_worker *w, const struct tg_packet *pkt)
+{
+	return tg_white_key(&pkt->src, pkt->family, w->box->white_v6_mask);
+}
+
+static inline bool tg_strategy_has_cookie(uint8_t strategy)
+{
+	return strategy == TG_STRATEGY_COOKIE || strategy == TG_STRATEGY_AUTH_COOKIE;
+}
+
+/* A SYN to a service that is not off: what does not depend on any table. */
+static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
+{
+	const struct tg_service *svc = &w->box->services[it->id];
+	uint8_t strategy = w->box->how[it->id].strategy;
+	struct tg_tcp_options offered;
+	struct tg_decision d;
+
+	it->d = tg_proxy_judge_syn(&it->pkt, it->parse, it->m->pkt_len);
+	if (it->d.verdict != TG_REPLY || svc->mode == TG_MODE_MONITOR || !w->key_now ||
+	    !tg_strategy_has_cookie(strategy))
+		return;
+	if (strategy == TG_STRATEGY_AUTH_COOKIE &&
+	    tg_whitelist_maybe(&w->white, tg_white_key_of(w, &it->pkt)))
+		return; /* act will see */
+	if (!tg_item_options(it, &offered))
+		return;
+	d = tg_host_judge_options(&offered);
+	if (d.verdict != TG_REPLY)
+		return;
+	it->answer = tg_synack_agree(&it->pkt, &offered, svc);
+	it->cookie_lane = tg_lane_cookie(w, &it->pkt, it->pkt.seq, it->answer.option_bits,
+					 it->answer.options.ts_ok, w->epoch, w->key_now);
+}
+
+/* The key of the epoch that an ACK's cookie names, and that epoch. */
+static inline const struct tg_siphash_key *tg_ack_key(const struct tg_worker *w, uint32_t isn,
+						      uint64_t *epoch)
+{
+	*epoch = tg_cookie_epoch(isn, w->epoch);
+	return *epoch == w->epoch ? w->key_now : w->key_before;
+}
+
+/* An ACK that may carry a cookie: no flow is known of it. */
+static inline void tg_foresee_ack(struct tg_worker *w, struct tg_item *it)
+{
+	uint8_t strategy = w->box->how[it->id].strategy;
+	const struct tg_siphash_key *key;
+	struct tg_tcp_options o;
+	uint64_t epoch;
+
+	if (!tg_strategy_has_cookie(strategy) || w->box->services[it->id].mode != TG_MODE_ALWAYS)
+		return;
+	if (strategy == TG_STRATEGY_AUTH_COOKIE &&
+	    tg_whitelist_maybe(&w->white, tg_white_key_of(w, &it->pkt)))
+		return;
+	it->options_ok = tg_item_options(it, &o);
+	if (!it->options_ok)
+		return;
+	it->said = tg_host_read_ack(&it->pkt, &o);
+	key = tg_ack_key(w, it->said.cookie.isn, &epoch);
+	if (key)
+		it->cookie_lane = tg_lane_cookie(
+			w, &it->pkt, it->pkt.seq - 1,
+			tg_cookie_claimed_bits(it->said.cookie, it->said.ts_ok), it->said.ts_ok,
+			epoch, key);
+}
+
+static inline uint64_t tg_lane_mac(const struct tg_worker *w, const struct tg_item *it)
+{
+	return it->pkt.family == 4 ? w->cookies4.out[it->cookie_lane]
+				   : w->cookies6.out[it->cookie_lane];
+}
+
+/* ---- last stage ---- */
+
+/* What a SYN's answer is made of, where the first stage did not foresee one. False:
+ * the frame has gone its way. */
+static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it,
+				     struct tg_cookie *cookie)
+{
+	struct tg_tcp_options offered;
+	struct tg_decision d;
+
+	if (TG_UNLIKELY(!w->key_now))
+		d = tg_host_judge_no_key(w->box->stale_keys);
+	else if (!tg_item_options(it, &offered))
+		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
+	else
+		d = tg_host_judge_options(&offered);
+	if (d.verdict != TG_REPLY) {
+		tg_count(w, it->id, d.counter);
+		if (d.verdict == TG_DROP)
+			tg_drop(w, it->m);
+		else
+			tg_forward(w, it);
+		return false;
+	}
+	it->answer = tg_synack_agree(&it->pkt, &offered, &w->box->services[it->id]);
+	*cookie = tg_cookie_make(&it->pkt, it->answer.option_bits, it->answer.options.ts_ok, w->epoch,
+				 w->key_now);
+	return true;
+}
+
+/* Turns the SYN into a SYN-ACK with a cookie and sends it back. With `wait`, its
+ * window is zero: the client is told of the server's when there is one. */
+static inline void tg_cookie_answer(struct tg_worker *w, struct tg_item *it, bool wait)
+{
+	struct tg_cookie cookie;
+	struct rte_mbuf *m;
+	uint32_t len;
+	uint8_t *data;
+
+	if (TG_LIKELY(it->cookie_lane >= 0))
+		cookie = tg_cookie_of_mac(tg_lane_mac(w, it), it->answer.option_bits,
+					  it->answer.options.ts_ok, w->epoch);
+	else if (!tg_cookie_prepare(w, it, &cookie))
+		return;
+	if (wait)
+		it->answer.window = 0;
+	len = it->pkt.l3_off + tg_synack_len(&it->pkt, &it->answer);
+	m = tg_frame_resize(w, it->m, len, it->pkt.l3_off);
+	if (TG_UNLIKELY(!m)) {
+		tg_count(w, it->id, TG_COUNT_drop_tx);
+		return;
+	}
+	data = TG_DATA(m);
+	m->ol_flags = 0;
+	(void)tg_synack_write((struct tg_writer){data + it->pkt.l3_off, data + len}, &it->pkt,
+			      &it->answer, cookie);
+	tg_ethernet_reflect(data);
+	tg_count(w, it->id, TG_COUNT_cookie_sent);
+	tg_send(w, it->port, m);
+}
+
+/* A SYN under an auth strategy: forwarded if its source has proven itself. */
+static inline void tg_auth_syn(struct tg_worker *w, struct tg_item *it, uint8_t strategy)
+{
+	struct tg_segment challenge;
+
+	if (tg_whitelist_find(&w->white, tg_white_key_of(w, &it->pkt))) {
+		tg_count(w, it->id, TG_COUNT_forward_white);
+		tg_forward(w, it);
+		return;
+	}
+	if (strategy == TG_STRATEGY_AUTH_COOKIE) {
+		tg_cookie_answer(w, it, false);
+		return;
+	}
+	challenge = tg_challenge(&it->pkt, &w->box->services[it->id],
+				 strategy == TG_STRATEGY_AUTH_TTL ? tg_item_ttl(it) : 0, w->salt,
+				 strategy == TG_STRATEGY_AUTH_WRONG);
+	tg_count(w, it->id, tg_segment_send(w, it->m, it->port, &challenge)
+				    ? TG_COUNT_challenge_sent : TG_COUNT_drop_tx);
+}
+
+/* A SYN to a service. `live`: its tuple has a flow that has not ended, so that the
+ * server is to judge it (RFC 5961). */
+static inline void tg_case_syn(struct tg_worker *w, struct tg_item *it, bool live)
+{
+	const struct tg_how *how = &w->box->how[it->id];
+
+	tg_count(w, it->id, TG_COUNT_syn);
+	if (TG_UNLIKELY(w->box->services[it->id].mode == TG_MODE_MONITOR)) {
+		tg_count(w, it->id, it->d.verdict == TG_DROP ? TG_COUNT_would_drop
+							     : TG_COUNT_would_answer);
+		tg_forward(w, it);
+	} else if (TG_UNLIKELY(it->d.verdict != TG_REPLY)) {
+		tg_count(w, it->id, it->d.counter);
+		if (it->d.verdict == TG_DROP)
+			tg_drop(w, it->m);
+		else
+			tg_forward(w, it);
+	} else if (TG_UNLIKELY(live)) {
+		tg_count(w, it->id, TG_COUNT_pass_existing);
+		tg_forward(w, it);
+	} else if (how->strategy == TG_STRATEGY_COOKIE) {
+		tg_cookie_answer(w, it, how->first_data == TG_FIRST_ZERO_WINDOW);
+	} else {
+		tg_auth_syn(w, it, how->strategy);
+	}
+}
+
+/* Verifies the cookie that the ACK may carry. */
+static inline bool tg_case_verify(struct tg_worker *w, struct tg_item *it)
+{
+	const struct tg_siphash_key *key;
+	struct tg_tcp_options o;
+	uint64_t epoch;
+
+	if (TG_LIKELY(it->cookie_lane >= 0)) {
+		(void)tg_ack_key(w, it->said.cookie.isn, &epoch);
+		return tg_cookie_has_mac(it->said.cookie, it->said.ts_ok, epoch, tg_lane_mac(w, it));
+	}
+	if (!tg_item_options(it, &o))
+		return false;
+	it->said = tg_host_read_ack(&it->pkt, &o);
+	key = tg_ack_key(w, it->said.cookie.isn, &epoch);
+	return key && tg_cookie_verify(&it->pkt, it->said.cookie, it->said.ts_ok, epoch, key);
+}
+
+/* Puts the client on the whitelist and resets what it believes to be a
+ * connection, so that it comes again. */
+static inline void tg_auth_accept(struct tg_worker *w, struct tg_item *it, uint64_t source,
+				  bool reset)
+{
+	struct tg_segment rst;
+
+	tg_count(w, it->id, tg_whitelist_put(&w->white, source) ? TG_COUNT_white_added
+								: TG_COUNT_white_full);
+	if (!reset) {
+		tg_forward(w, it);
+		return;
+	}
+	rst = tg_reset_for(&it->pkt);
+	if (tg_segment_send(w, it->m, it->port, &rst))
+		tg_count(w, it->id, TG_COUNT_white_reset);
+}
+
+/* An ACK or a RST under an auth strategy. */
+static inline void tg_auth_other(struct tg_worker *w, struct tg_item *it, uint8_t strategy)
+{
+	const struct tg_packet *pkt = &it->pkt;
+	uint64_t source;
+
+	if (strategy == TG_STRATEGY_AUTH_WRONG ? !(pkt->flags & TG_TCP_RST) : !tg_host_is_ack(pkt)) {
+		tg_forward(w, it);
+		return;
+	}
+	source = tg_white_key_of(w, pkt);
+	if (TG_LIKELY(tg_whitelist_find(&w->white, source))) {
+		tg_forward(w, it);
+	} else if (strategy == TG_STRATEGY_AUTH_WRONG) {
+		tg_auth_accept(w, it, source, false);
+	} else if (strategy == TG_STRATEGY_AUTH_FULL) {
+		tg_auth_accept(w, it, source, tg_challenge_answered(pkt, 0, w->salt));
+	} else if (strategy == TG_STRATEGY_AUTH_TTL) {
+		if (tg_challenge_answered(pkt, tg_item_ttl(it), w->salt))
+			tg_auth_accept(w, it, source, true);
+		else
+			tg_forward(w, it);
+	} else if (!tg_case_verify(w, it)) {
+		tg_count(w, it->id, TG_COUNT_cookie_invalid);
+		tg_forward(w, it);
+	} else {
+		tg_count(w, it->id, TG_COUNT_cookie_valid);
+		tg_auth_accept(w, it, source, true);
+	}
+}
+
+/* An ACK or a RST under `cookie`. `e` is a flow that has ended, or is being set up
+ * with other numbers, or NULL: the port may have been taken for a new connection. */
+static inline void tg_cookie_other(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
+{
+	if (tg_host_is_ack(&it->pkt) && tg_case_verify(w, it)) {
+		tg_count(w, it->id, TG_COUNT_cookie_valid);
+		tg_flow_begin(w, it);
+		return;
+	}
+	if (e && e->flow.state == TG_FLOW_SETUP) {
+		tg_drop(w, it->m);
+		return;
+	}
+	if (e) { /* it has ended: a retransmission */
+		tg_flow_forward(w, it, &e->flow, TG_TO_SERVER);
+		return;
+	}
+	if (tg_host_is_ack(&it->pkt))
+		tg_count(w, it->id, TG_COUNT_cookie_invalid);
+	tg_forward(w, it);
+}
+
+#endif

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the burst pipeline can do on this machine, in memory, in one run: frames a
+ * second of one core by strategy, by burst length, of two cores; a hash's time, way
+ * by way. Writes JSON to stdout; `tidegate bench --role dpdk` shows it.
+ *
+ * Things are measured in turn, round by round, so that a slow second hits all of
+ * them; medians and ranges are told. Must never assert a figure.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <rte_version.h>
+
+#include "traffic.h"
+
+#define FLOWS 100000
+#define SYNS 16384
+#define ROUNDS_MAX 31
+
+enum what { MACSWAP, AUTH_FULL, AUTH_COOKIE, COOKIE, FORWARD, TRANSLATE, WHATS };
+static const char *const names[WHATS] = {"macswap", "auth-full", "auth-cookie",
+					 "cookie", "forward", "translate"};
+static const uint32_t bursts[] = {1, 2, 4, 8, 16, 32, 64, 128};
+#define BURSTS (sizeof(bursts) / sizeof(bursts[0]))
+
+static uint32_t rounds = 7, slice_ms = 60;
+
+/* One core's things. */
+struct rig {
+	struct rte_mempool *pool;
+	struct tg_mem_port port[WHATS];
+	struct tg_worker *worker[WHATS];
+	struct tg_box *box[WHATS];
+	/* of the slice that runs */
+	enum what what;
+	uint32_t burst;
+	double mpps;
+};
+
+static struct rig rigs[2];
+
+static void fail(const char *why)
+{
+	fprintf(stderr, "tidegate-dpdk-bench: %s\n", why);
+	exit(1);
+}
+
+static uint32_t transmit(struct tg_worker *w, uint16_t port, struct rte_mbuf **m, uint32_t n)
+{
+	(void)port;
+	tg_mem_port_send(w->owner, m, n);
+	return n;
+}
+
+static void line(struct tg_box *box, const char *text)
+{
+	char copy[256];
+	const char *err;
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	err = tg_box_line(box, copy);
+	if (err)
+		fail(err);
+}
+
+static struct tg_box *make_box(enum what what)
+{
+	static const int strategy[WHATS] = {
+		[AUTH_FULL] = TG_STRATEGY_AUTH_FULL, [AUTH_COOKIE] = TG_STRATEGY_AUTH_COOKIE,
+		[COOKIE] = TG_STRATEGY_COOKIE, [FORWARD] = TG_STRATEGY_AUTH_COOKIE,
+		[TRANSLATE] = TG_STRATEGY_COOKIE,
+	};
+	struct tg_box *box = tg_box_new();
+	char text[128];
+
+	if (!box)
+		fail("out of memory");
+	snprintf(text, sizeof(text), "service 1 1460 1440 64240 7 1 1 0 2 %d 0", strategy[what]);
+	line(box, text);
+	line(box, "port 80 1");
+	line(box, "epoch 218750000");
+	line(box, "key 218750000 000102030405060708090a0b0c0d0e0f");
+	line(box, "key 218749999 101112131415161718191a1b1c1d1e1f");
+	return box;
+}
+
+static void fill_flows(struct tg_worker *w)
+{
+	uint32_t i;
+
+	for (i = 0; i < FLOWS; i++) {
+		struct tg_packet pkt = tg_traffic_flow(i);
+		struct tg_flow_key key = tg_flow_key_of(&pkt, TG_TO_SERVER);
+		struct tg_flow flow = {.seq_delta = i * 77777, .ts_delta = i * 33333, .service = 1,
+				       .state = TG_FLOW_READY, .flags = TG_FLOW_TS};
+
+		if (!tg_flow_table_insert(&w->flows, &key, tg_flow_key_hash(&w->flows, &key),
+					  tg_presence_flow(&pkt, w->salt), &flow))
+			fail("the flow table refused a flow");
+	}
+}
+
+static void fill_sources(struct tg_worker *w)
+{
+	uint32_t i;
+
+	for (i = 0; i < FLOWS; i++) {
+		struct tg_packet pkt = tg_traffic_flow(i);
+
+		if (!tg_whitelist_put(&w->white, tg_white_key(&pkt.src, 4, ~0ULL)))
+			fail("the whitelist refused a source");
+	}
+}
+
+static void make_rig(struct rig *r, uint32_t core)
+{
+	struct tg_worker_options o = {
+		.max_flows = 1 << 17, .max_sources = 1 << 17, .salt = 0x0123456789abcdefULL,
+		.table_key = {0x1122334455667788ULL, 0x99aabbccddeeff00ULL},
+	};
+	char name[32];
+	int i;
+
+	snprintf(name, sizeof(name), "bench%u", core);
+	r->pool = rte_pktmbuf_pool_create(name, 16383, 256, 0, RTE_MBUF_DEFAULT_BUF_SIZE, 0);
+	if (!r->pool)
+		fail("no memory for buffers");
+	for (i = 0; i < WHATS; i++) {
+		bool live = i == FORWARD || i == TRANSLATE;
+
+		o.way = tg_siphash_choose(NULL);
+		o.pool = r->pool;
+		r->box[i] = make_box(i);
+		r->worker[i] = tg_worker_new(&o);
+		if (!r->worker[i] ||
+		    !tg_mem_port_init(&r->port[i], r->pool, live ? FLOWS : SYNS, TG_BENCH_STRIDE))
+			fail("out of memory");
+		r->worker[i]->ports_n = 2;
+		r->worker[i]->transmit = transmit;
+		r->worker[i]->owner = &r->port[i];
+		tg_worker_tick(r->worker[i], r->box[i], 0, 1000);
+		if (i == TRANSLATE) {
+			tg_traffic_segments(&r->port[i], FLOWS, 7 + core);
+			fill_flows(r->worker[i]);
+		} else if (i == FORWARD) {
+			tg_traffic_client_segments(&r->port[i], FLOWS, 7 + core);
+			fill_sources(r->worker[i]);
+		} else {
+			tg_traffic_syns(&r->port[i], 7 + core);
+		}
+	}
+}
+
+static void macswap(struct tg_mem_port *p, struct rte_mbuf **m, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		tg_ethernet_reflect(rte_pktmbuf_mtod(m[i], uint8_t *));
+	tg_mem_port_send(p, m, n);
+}
+
+/* One slice of one core: bursts until the time is over. */
+static int run_slice(void *arg)
+{
+	struct rig *r = arg;
+	struct tg_mem_port *p = &r->port[r->what];
+	struct tg_worker *w = r->worker[r->what];
+	uint64_t hz = rte_get_tsc_hz(), begin = 0, end = 0, warm = 0, now, from = 0;
+	struct rte_mbuf *m[TG_BURST_MAX];
+	uint32_t n;
+
+	warm = rte_rdtsc() + hz / 1000 * (slice_ms / 6);
+	for (;;) {
+		int k;
+
+		for (k = 0; k < 16; k++) {
+			n = tg_mem_port_receive(p, m, r->burst);
+			if (r->what == MACSWAP)
+				macswap(p, m, n);
+			else
+				tg_pipeline_burst(w, m, n, 0);
+		}
+		now = rte_rdtsc();
+		if (!begin && now >= warm) {
+			begin = now;
+			from = p->sent;
+			end = now + hz / 1000 * slice_ms;
+		} else if (begin && now >= end) {
+			break;
+		}
+	}
+	r->mpps = (double)(p->sent - from) / ((double)(now - begin) / (double)hz) / 1e6;
+	return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void print_spread(double *v, const char *end)
+{
+	qsort(v, rounds, sizeof(*v), by_value);
+	printf("{\"median\": %.4f, \"min\": %.4f, \"max\": %.4f}%s", v[rounds / 2], v[0],
+	       v[rounds - 1], end);
+}
+
+static double slice(enum what what, uint32_t burst)
+{
+	rigs[0].what = what;
+	rigs[0].burst = burst;
+	run_slice(&rigs[0]);
+	return rigs[0].mpps;
+}
+
+static void measure_whats(void)
+{
+	static double v[WHATS][ROUNDS_MAX], over[3][ROUNDS_MAX];
+	uint32_t i, n;
+
+	for (n = 0; n < rounds; n++) {
+		for (i = 0; i < WHATS; i++)
+			v[i][n] = slice(i, 32);
+		over[0][n] = v[COOKIE][n] / v[MACSWAP][n];
+		over[1][n] = v[COOKIE][n] / v[AUTH_FULL][n];
+		over[2][n] = v[AUTH_COOKIE][n] / v[AUTH_FULL][n];
+	}
+	printf("  \"mpps_per_core\": {\n");
+	for (i = 0; i < WHATS; i++) {
+		printf("    \"%s\": ", names[i]);
+		print_spread(v[i], i + 1 < WHATS ? ",\n" : "\n  },\n");
+	}
+	printf("  \"cookie_over_macswap\": ");
+	print_spread(over[0], ",\n  \"cookie_over_auth_full\": ");
+	print_spread(over[1], ",\n  \"auth_cookie_over_auth_full\": ");
+	print_spread(over[2], ",\n");
+}
+
+static void measure_bursts(void)
+{
+	static const enum what which[] = {MACSWAP, AUTH_FULL, AUTH_COOKIE, COOKIE};
+	static double v[4][BURSTS][ROUNDS_MAX];
+	uint32_t i, k, n;
+
+	for (n = 0; n < rounds; n++)
+		for (k = 0; k < BURSTS; k++)
+			for (i = 0; i < 4; i++)
+				v[i][k][n] = slice(which[i], bursts[k]);
+	printf("  \"batch\": {\n");
+	for (i = 0; i < 4; i++) {
+		printf("    \"%s\": {", names[which[i]]);
+		for (k = 0; k < BURSTS; k++) {
+			printf("\"%u\": ", bursts[k]);
+			print_spread(v[i][k], k + 1 < BURSTS ? ", " : "}");
+		}
+		printf("%s", i < 3 ? ",\n" : "\n  },\n");
+	}
+}
+
+static void measure_cores(void)
+{
+	static double one[ROUNDS_MAX], two[ROUNDS_MAX], over[ROUNDS_MAX];
+	uint32_t n, other = rte_get_next_lcore(-1, 1, 0);
+
+	if (other == RTE_MAX_LCORE) {
+		printf("  \"cores\": null,\n");
+		return;
+	}
+	for (n = 0; n < rounds; n++) {
+		one[n] = slice(COOKIE, 32);
+		rigs[1].what = COOKIE;
+		rigs[1].burst = 32;
+		rte_eal_remote_launch(run_slice, &rigs[1], other);
+		two[n] = slice(COOKIE, 32);
+		rte_eal_wait_lcore(other);
+		two[n] += rigs[1].mpps;
+		over[n] = two[n] / one[n];
+	}
+	printf("  \"cores\": {\"1\": ");
+	print_spread(one, ", \"2\": ");
+	print_spread(two, ", \"two_over_one\": ");
+	print_spread(over, "},\n");
+}
+
+static void measure_hash(void)
+{
+	static struct tg_siphash_batch b;
+	static double v[ROUNDS_MAX];
+	const struct tg_siphash_way *way;
+	uint64_t state = 1, begin, sum = 0;
+	uint32_t i, k, n, turns = 20000;
+	bool first = true;
+
+	printf("  \"hash_ns\": {");
+	for (way = tg_siphash_ways; way->name; way++) {
+		if (!way->works())
+			continue;
+		for (n = 0; n < rounds; n++) {
+			b.n = 64;
+			b.words = 3;
+			for (i = 0; i < b.n; i++) {
+				b.k0[i] = b.k1[i] = 42;
+				for (k = 0; k < 3; k++)
+					b.m[k][i] = tg_random(&state);
+			}
+			begin = rte_rdtsc();
+			for (i = 0; i < turns; i++) {
+				way->run(&b);
+				sum += b.m[0][i % 64] = b.out[i % 64];
+			}
+			v[n] = (double)(rte_rdtsc() - begin) * 1e9 / (double)rte_get_tsc_hz() / turns / b.n;
+		}
+		printf("%s\"%s\": ", first ? "" : ", ", way->name);
+		first = false;
+		print_spread(v, "");
+	}
+	printf("},\n  \"hash_sum\": %" PRIu64 "\n", sum & 0xff);
+}
+
+int main(int argc, char **argv)
+{
+	char cores[32], prefix[32], *eal[] = {argv[0], "-l", cores, "--no-huge", "--no-shconf", "--no-pci",
+				  "--no-telemetry", "-m", "256", "--file-prefix", prefix, "--log-level", "lib.*:error", NULL};
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	int i;
+
+	for (i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc) {
+			rounds = (uint32_t)atoi(argv[++i]);
+		} else if (strcmp(argv[i], "--slice-ms") == 0 && i + 1 < argc) {
+			slice_ms = (uint32_t)atoi(argv[++i]);
+		} else {
+			fprintf(stderr, "usage: tidegate-dpdk-bench [--rounds N] [--slice-ms N]\n");
+			return 2;
+		}
+	}
+	if (rounds < 1 || rounds > ROUNDS_MAX || slice_ms < 6)
+		fail("--rounds is 1 to 31, --slice-ms at least 6");
+	snprintf(prefix, sizeof(prefix), "tg-bench-%d", (int)getpid());
+	snprintf(cores, sizeof(cores), cpus > 1 ? "0,1" : "0");
+	if (rte_eal_init(13, eal) < 0)
+		fail("DPDK does not start here; its messages say why");
+	make_rig(&rigs[0], 0);
+	if (cpus > 1)
+		make_rig(&rigs[1], 1);
+	printf("{\n  \"dpdk\": \"%s\",\n  \"hash\": \"%s\",\n  \"rounds\": %u,\n  \"burst\": 32,\n"
+	       "  \"flows\": %u,\n  \"huge_pages\": false,\n",
+	       rte_version(), tg_siphash_choose(NULL)->name, rounds, FLOWS);
+	measure_whats();
+	measure_bursts();
+	measure_cores();
+	measure_hash();
+	printf("}\n");
+	rte_eal_cleanup();
+	return 0;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * traffic.h.
+ */
+#include "traffic.h"
+
+uint64_t tg_random(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+	return z ^ z >> 31;
+}
+
+/* An address that can be a client: 11.0.0.0 to 126.255.255.255. */
+static uint32_t client(uint64_t r)
+{
+	return TG_WIRE32(11 + (r >> 24 & 0xff) % 116, r >> 16, r >> 8, r);
+}
+
+static void put(struct tg_mem_port *p, uint32_t at, const struct tg_segment *s)
+{
+	static const uint8_t eth[14] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0};
+	uint8_t *f = p->frames + (size_t)at * p->stride;
+	uint32_t len = TG_ETH_HDR_LEN + tg_segment_len(s);
+
+	memcpy(f, eth, sizeof(eth));
+	(void)tg_segment_write((struct tg_writer){f + TG_ETH_HDR_LEN, f + p->stride}, s);
+	p->lens[at] = (uint16_t)len;
+}
+
+void tg_traffic_syns(struct tg_mem_port *p, uint64_t seed)
+{
+	uint32_t i;
+
+	for (i = 0; i < p->frames_n; i++) {
+		uint64_t a = tg_random(&seed), b = tg_random(&seed);
+		struct tg_segment s = {
+			.src = {.w = {client(a)}},
+			.dst = {.w = {TG_BENCH_SERVER}},
+			.ports = (uint32_t)(a >> 32 & 0xffff) | (uint32_t)TG_BENCH_PORT_BE << 16,
+			.seq = (uint32_t)b,
+			.options = {.mss = 1460, .wscale = 7, .sack_ok = true, .ts_ok = true,
+				    .tsval = (uint32_t)(b >> 32)},
+			.window = 64240, .flags = TG_TCP_SYN, .kind = TG_SEGMENT_HANDSHAKE,
+			.family = 4, .ttl = 60,
+		};
+
+		put(p, i, &s);
+	}
+}
+
+struct tg_packet tg_traffic_flow(uint32_t i)
+{
+	return (struct tg_packet){
+		.src = {.w = {TG_WIRE32(11, i >> 14, i >> 6, i << 2 | 1)}},
+		.dst = {.w = {TG_BENCH_SERVER}},
+		.ports = tg_swap16(1024 + i % 60000) | (uint32_t)TG_BENCH_PORT_BE << 16,
+		.family = 4,
+	};
+}
+
+static void segments(struct tg_mem_port *p, uint32_t flows, uint64_t seed, bool both)
+{
+	uint32_t i;
+
+	for (i = 0; i < p->frames_n; i++) {
+		uint64_t a = tg_random(&seed), b = tg_random(&seed);
+		struct tg_packet flow = tg_traffic_flow((uint32_t)a % flows);
+		bool back = both && a >> 63;
+		struct tg_segment s = {
+			.src = back ? flow.dst : flow.src,
+			.dst = back ? flow.src : flow.dst,
+			.ports = back ? flow.ports << 16 | flow.ports >> 16 : flow.ports,
+			.seq = (uint32_t)b, .ack = (uint32_t)(b >> 32),
+			.options = {.tsval = (uint32_t)a, .tsecr = (uint32_t)b},
+			.window = 501, .flags = TG_TCP_ACK, .kind = TG_SEGMENT_TIMESTAMPS,
+			.family = 4, .ttl = 60,
+		};
+
+		put(p, i, &s);
+	}
+}
+
+void tg_traffic_segments(struct tg_mem_port *p, uint32_t flows, uint64_t seed)
+{
+	segments(p, flows, seed, true);
+}
+
+void tg_traffic_client_segments(struct tg_mem_port *p, uint32_t flows, uint64_t seed)
+{
+	segments(p, flows, seed, false);
+}

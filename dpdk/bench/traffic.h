@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Frames for benchmarks: SYNs as Linux sends them from random addresses and ports,
+ * and segments of live connections. Lengths and checksums are right.
+ */
+#ifndef TG_BENCH_TRAFFIC_H
+#define TG_BENCH_TRAFFIC_H
+
+#include "driver.h"
+
+#define TG_BENCH_STRIDE 96
+#define TG_BENCH_SERVER TG_WIRE32(198, 18, 1, 1)
+#define TG_BENCH_PORT_BE 0x5000 /* 80 */
+
+uint64_t tg_random(uint64_t *state);
+
+/* A flood: every frame another source. */
+void tg_traffic_syns(struct tg_mem_port *p, uint64_t seed);
+
+/* Data segments, with timestamps, of `flows` connections, in random order and both
+ * directions; flow i is tg_traffic_flow(i). */
+void tg_traffic_segments(struct tg_mem_port *p, uint32_t flows, uint64_t seed);
+
+/* Segments from clients only. */
+void tg_traffic_client_segments(struct tg_mem_port *p, uint32_t flows, uint64_t seed);
+
+/* The client's first segment's addresses of flow i. */
+struct tg_packet tg_traffic_flow(uint32_t i);
+
+#endif

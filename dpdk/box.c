@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * box.h: the lines, one function each, and the look-ups that are not inline.
+ */
+#include "box.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_SERVICE UINT32_MAX /* a prefix that is exempt */
+
+static const char BAD[] = "cannot be read; docs/dpdk.md lists the lines";
+
+struct tg_box *tg_box_new(void)
+{
+	struct tg_box *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	memset(b->prefix_lens, 255, sizeof(b->prefix_lens));
+	b->white_v6_mask = ~0ULL;
+	b->key_slot_mask = 15;
+	return b;
+}
+
+struct tg_box *tg_box_copy(const struct tg_box *b)
+{
+	struct tg_box *copy = malloc(sizeof(*copy));
+
+	if (copy)
+		memcpy(copy, b, sizeof(*copy));
+	return copy;
+}
+
+void tg_box_free(struct tg_box *b)
+{
+	if (b) {
+		volatile uint8_t *keys = (volatile uint8_t *)b->keys;
+		size_t i;
+
+		for (i = 0; i < sizeof(b->keys); i++)
+			keys[i] = 0;
+	}
+	free(b);
+}
+
+static int unhex(const char *hex, uint8_t *out, int len)
+{
+	int n;
+
+	for (n = 0; n < len; n++)
+		if (sscanf(hex + 2 * n, "%2hhx", &out[n]) != 1)
+			return -1;
+	return hex[2 * len] ? -1 : 0;
+}
+
+static uint32_t prefix_slot(const struct tg_prefix_key *k)
+{
+	uint64_t h = (k->addr.d[0] ^ (uint64_t)k->port_be << 32 ^ k->prefix_len) * 0x9e3779b97f4a7c15ULL;
+
+	h = (h ^ h >> 29 ^ k->addr.d[1]) * 0xbf58476d1ce4e5b9ULL;
+	return (uint32_t)(h >> 40) & (TG_PREFIX_SLOTS - 1);
+}
+
+uint32_t tg_box_service_by_prefix(const struct tg_box *b, const struct tg_packet *pkt, uint32_t entry)
+{
+	const uint8_t *lens = b->prefix_lens[pkt->family == 6];
+	int i;
+
+	for (i = 0; i < TG_PREFIX_LENS_MAX && lens[i] <= 128; i++) {
+		struct tg_prefix_key key = {.addr = tg_addr_mask(pkt->dst, pkt->family, lens[i]),
+					    .port_be = TG_DST_PORT_BE(pkt),
+					    .prefix_len = lens[i],
+					    .family = pkt->family};
+		uint32_t at = prefix_slot(&key);
+
+		for (; b->prefixes[at].id; at = (at + 1) & (TG_PREFIX_SLOTS - 1))
+			if (memcmp(&b->prefixes[at].key, &key, sizeof(key)) == 0)
+				return b->prefixes[at].id == NO_SERVICE ? 0 : b->prefixes[at].id;
+	}
+	return TG_PORT_SERVICE(entry);
+}
+
+const struct tg_route *tg_box_route(const struct tg_box *b, const union tg_addr *dst, uint8_t family)
+{
+	uint32_t i;
+
+	for (i = 0; i < b->routes_n; i++) {
+		const struct tg_route *r = &b->routes[i];
+		union tg_addr masked;
+
+		if (r->family != family)
+			continue;
+		masked = tg_addr_mask(*dst, family, r->prefix_len);
+		if (masked.d[0] == r->addr.d[0] && masked.d[1] == r->addr.d[1])
+			return r;
+	}
+	return NULL;
+}
+
+/* epoch-length NS */
+static const char *line_epoch_length(struct tg_box *b, const char *args)
+{
+	return sscanf(args, "%" SCNu64, &b->epoch_len_ns) == 1 && b->epoch_len_ns ? NULL : BAD;
+}
+
+/* epoch N: time stands still there; for tests */
+static const char *line_epoch(struct tg_box *b, const char *args)
+{
+	return sscanf(args, "%" SCNu64, &b->fixed_epoch) == 1 ? NULL : BAD;
+}
+
+/* key-slots N */
+static const char *line_key_slots(struct tg_box *b, const char *args)
+{
+	uint32_t n;
+
+	if (sscanf(args, "%u", &n) != 1 || n == 0 || n > TG_KEY_SLOTS_MAX || n & (n - 1))
+		return "key-slots: a power of two, at most 16384";
+	b->key_slot_mask = n - 1;
+	return NULL;
+}
+
+/* key EPOCH HEX */
+static const char *line_key(struct tg_box *b, const char *args)
+{
+	struct tg_epoch_key k;
+	uint8_t raw[16];
+	char hex[33];
+
+	if (sscanf(args, "%" SCNu64 " %32s", &k.epoch, hex) != 2 || unhex(hex, raw, 16))
+		return BAD;
+	k.key = (struct tg_siphash_key){tg_load64(raw), tg_load64(raw + 8)};
+	b->keys[k.epoch & b->key_slot_mask] = k;
+	return NULL;
+}
+
+/* stale-keys pass|drop */
+static const char *line_stale_keys(struct tg_box *b, const char *args)
+{
+	b->stale_keys = strcmp(args, "drop") == 0 ? TG_STALE_DROP : TG_STALE_PASS;
+	return b->stale_keys == TG_STALE_DROP || strcmp(args, "pass") == 0 ? NULL : BAD;
+}
+
+/* white-v6-mask HEX: of the first half of an IPv6 address, as on the wire */
+static const char *line_white_mask(struct tg_box *b, const char *args)
+{
+	uint8_t raw[8];
+
+	if (unhex(args, raw, 8))
+		return BAD;
+	b->white_v6_mask = tg_load64(raw);
+	return NULL;
+}
+
+/* forwarding bridge|router */
+static const char *line_forwarding(struct tg_box *b, const char *args)
+{
+	b->router = strcmp(args, "router") == 0;
+	return b->router || strcmp(args, "bridge") == 0 ? NULL : BAD;
+}
+
+/* service ID MSS4 MSS6 WINDOW WSCALE SACK TIMESTAMPS ECN MODE STRATEGY FIRST_DATA */
+static const char *line_service(struct tg_box *b, const char *args)
+{
+	uint32_t v[11], i;
+
+	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
+		   &v[6], &v[7], &v[8], &v[9], &v[10]) != 11)
+		return BAD;
+	if (v[0] == 0 || v[0] > TG_SERVICES_MAX || v[8] > TG_MODE_ALWAYS || v[9] > TG_STRATEGY_AUTH_TTL ||
+	    v[10] > TG_FIRST_STORE || v[4] > TG_WSCALE_NONE)
+		return "service: a number is out of range";
+	b->services[v[0]] = (struct tg_service){
+		.mss_v4 = (uint16_t)v[1], .mss_v6 = (uint16_t)v[2], .window = (uint16_t)v[3],
+		.wscale = (uint8_t)v[4], .sack = (uint8_t)v[5], .timestamps = (uint8_t)v[6],
+		.ecn = (uint8_t)v[7], .mode = (uint8_t)v[8], .listener = TG_LISTENER_OK,
+	};
+	b->how[v[0]] = (struct tg_how){(uint8_t)v[9], (uint8_t)v[10]};
+	if (v[0] > b->top)
+		b->top = v[0];
+	if (v[9] == TG_STRATEGY_COOKIE)
+		b->flows = true; /* for good: flows live on when their service changes */
+	for (b->enforce = false, i = 1; i <= b->top; i++)
+		b->enforce |= b->services[i].mode == TG_MODE_ALWAYS;
+	return NULL;
+}
+
+/* port PORT ENTRY */
+static const char *line_port(struct tg_box *b, const char *args)
+{
+	uint32_t port, entry;
+
+	if (sscanf(args, "%u %u", &port, &entry) != 2 || port > 65535)
+		return BAD;
+	b->ports[port] = entry;
+	b->is_protected[port >> 6] &= ~(1ULL << (port & 63));
+	b->is_protected[port >> 6] |= (uint64_t)(entry != 0) << (port & 63);
+	return NULL;
+}
+
+static bool note_prefix_len(uint8_t *lens, uint8_t len)
+{
+	int i, n;
+
+	for (i = 0; i < TG_PREFIX_LENS_MAX && lens[i] <= 128 && lens[i] > len; i++)
+		;
+	if (i < TG_PREFIX_LENS_MAX && lens[i] == len)
+		return true;
+	if (lens[TG_PREFIX_LENS_MAX - 1] <= 128)
+		return false;
+	for (n = TG_PREFIX_LENS_MAX - 1; n > i; n--)
+		lens[n] = lens[n - 1];
+	lens[i] = len;
+	return true;
+}
+
+/* prefix FAMILY LENGTH ADDRESS PORT ID */
+static const char *line_prefix(struct tg_box *b, const char *args)
+{
+	struct tg_prefix_key k = {0};
+	uint32_t family, len, port, id, at;
+	char hex[33];
+
+	if (sscanf(args, "%u %u %32s %u %u", &family, &len, hex, &port, &id) != 5 ||
+	    (family != 4 && family != 6) || len > (family == 4 ? 32 : 128) || port > 65535 ||
+	    id > TG_SERVICES_MAX || unhex(hex, (uint8_t *)&k.addr, 16))
+		return BAD;
+	if (2 * b->prefixes_n >= TG_PREFIX_SLOTS)
+		return "prefix: there are too many";
+	k.port_be = tg_swap16(port);
+	k.prefix_len = (uint8_t)len;
+	k.family = (uint8_t)family;
+	k.addr = tg_addr_mask(k.addr, k.family, k.prefix_len);
+	if (!note_prefix_len(b->prefix_lens[family == 6], k.prefix_len))
+		return "prefix: more than 8 different lengths";
+	for (at = prefix_slot(&k); b->prefixes[at].id; at = (at + 1) & (TG_PREFIX_SLOTS - 1))
+		if (memcmp(&b->prefixes[at].key, &k, sizeof(k)) == 0)
+			break;
+	b->prefixes_n += !b->prefixes[at].id;
+	b->prefixes[at].key = k;
+	b->prefixes[at].id = id ? id : NO_SERVICE;
+	return NULL;
+}
+
+/* route FAMILY LENGTH ADDRESS DPDK-PORT MAC */
+static const char *line_route(struct tg_box *b, const char *args)
+{
+	struct tg_route r = {0};
+	uint32_t family, len, port, i, n;
+	char hex[33], mac[13];
+
+	if (sscanf(args, "%u %u %32s %u %12s", &family, &len, hex, &port, mac) != 5 ||
+	    (family != 4 && family != 6) || len > (family == 4 ? 32 : 128) || port >= TG_PORTS_MAX ||
+	    unhex(hex, (uint8_t *)&r.addr, 16) || unhex(mac, r.mac, 6))
+		return BAD;
+	if (b->routes_n == TG_ROUTES_MAX)
+		return "route: there are too many";
+	r.family = (uint8_t)family;
+	r.prefix_len = (uint8_t)len;
+	r.port = (uint8_t)port;
+	r.addr = tg_addr_mask(r.addr, r.family, r.prefix_len);
+	for (i = 0; i < b->routes_n && b->routes[i].prefix_len >= len; i++)
+		;
+	for (n = b->routes_n++; n > i; n--)
+		b->routes[n] = b->routes[n - 1];
+	b->routes[i] = r;
+	return NULL;
+}
+
+/* address DPDK-PORT HEX: an IPv4 address of the router itself */
+static const char *line_address(struct tg_box *b, const char *args)
+{
+	uint32_t port;
+	uint8_t raw[4];
+	char hex[9];
+
+	if (sscanf(args, "%u %8s", &port, hex) != 2 || port >= TG_PORTS_MAX || unhex(hex, raw, 4))
+		return BAD;
+	if (b->own_addrs_n == TG_PORTS_MAX)
+		return "address: there are too many";
+	b->own_addrs[b->own_addrs_n++] = (struct tg_own_addr){tg_load32(raw), port};
+	return NULL;
+}
+
+/* clear: services, ports, prefixes, routes and addresses; what is there stays known by number */
+static const char *line_clear(struct tg_box *b, const char *args)
+{
+	(void)args;
+	memset(b->services, 0, sizeof(b->services));
+	memset(b->ports, 0, sizeof(b->ports));
+	memset(b->is_protected, 0, sizeof(b->is_protected));
+	memset(b->prefixes, 0, sizeof(b->prefixes));
+	memset(b->prefix_lens, 255, sizeof(b->prefix_lens));
+	b->prefixes_n = b->routes_n = b->own_addrs_n = 0;
+	b->enforce = false;
+	return NULL;
+}
+
+static const struct {
+	const char *name;
+	const char *(*apply)(struct tg_box *b, const char *args);
+} lines[] = {
+	{"epoch-length", line_epoch_length}, {"epoch", line_epoch}, {"key-slots", line_key_slots},
+	{"key", line_key}, {"stale-keys", line_stale_keys}, {"white-v6-mask", line_white_mask},
+	{"forwarding", line_forwarding}, {"service", line_service}, {"port", line_port},
+	{"prefix", line_prefix}, {"route", line_route}, {"address", line_address},
+	{"clear", line_clear},
+};
+
+const char *tg_box_line(struct tg_box *b, char *line)
+{
+	char *args;
+	size_t i;
+
+	line[strcspn(line, "\r\n")] = 0;
+	if (!line[0] || line[0] == '#')
+		return NULL;
+	args = strchr(line, ' ');
+	if (args)
+		*args++ = 0;
+	for (i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		if (strcmp(line, lines[i].name) == 0)
+			return lines[i].apply(b, args ? args : "");
+	return "is no line this program knows; docs/dpdk.md lists them";
+}

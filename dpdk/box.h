@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the packet path is told: settings, keys, services, routes, in one piece
+ * that is never changed once the cores have it. A change is a new piece, which
+ * each core takes when it next looks at the clock.
+ *
+ * The piece is made from lines of text (docs/dpdk.md), by the control socket, by a
+ * file, by tests and benchmarks alike.
+ */
+#ifndef TG_DPDK_BOX_H
+#define TG_DPDK_BOX_H
+
+#include "../core/proxy.h"
+
+#define TG_PORTS_MAX 16
+#define TG_PREFIX_LENS_MAX 8
+#define TG_PREFIX_SLOTS (1U << 15) /* of the table of prefixes; half of them may be used */
+#define TG_ROUTES_MAX 256
+#define TG_KEY_SLOTS_MAX (1U << 14)
+
+/* What becomes of a client's first data while its server is not ready yet. */
+enum tg_first_data {
+	TG_FIRST_ZERO_WINDOW = 0, /* a window of zero: there is none */
+	TG_FIRST_NOTIFY = 1,	  /* dropped; the SYN-ACK is sent again when the server is ready */
+	TG_FIRST_STORE = 2,	  /* kept and sent on */
+};
+
+struct tg_how {
+	uint8_t strategy;   /* enum tg_strategy */
+	uint8_t first_data; /* enum tg_first_data */
+};
+
+struct tg_prefix_slot {
+	struct tg_prefix_key key;
+	uint32_t id; /* 0: empty; a prefix without a service has NO_SERVICE */
+	uint32_t pad;
+};
+
+/* Where a router sends: longest prefix first. */
+struct tg_route {
+	union tg_addr addr;
+	uint8_t family;
+	uint8_t prefix_len;
+	uint8_t port;
+	uint8_t mac[6]; /* of the next hop */
+};
+
+struct tg_box {
+	uint64_t number; /* of this piece: 1, 2, ... */
+	uint64_t epoch_len_ns;
+	uint64_t fixed_epoch; /* for tests: not 0: time stands in this epoch */
+	uint64_t white_v6_mask;
+	uint32_t key_slot_mask;
+	uint8_t stale_keys; /* enum tg_stale_keys */
+	bool enforce;	    /* some service is in mode always */
+	bool flows;	    /* some service is, or was, translated */
+	bool router;	    /* else a bridge of ports 0 and 1 */
+	uint8_t prefix_lens[2][TG_PREFIX_LENS_MAX]; /* IPv4, IPv6: longest first; 255 ends */
+	uint32_t top;				    /* highest service number */
+	uint32_t routes_n, prefixes_n;
+	uint64_t is_protected[65536 / 64]; /* ports that have an entry: one bit each */
+	uint32_t ports[65536];		   /* core/service.h */
+	struct tg_route routes[TG_ROUTES_MAX];
+	uint32_t own_addrs_n;
+	struct tg_own_addr { /* a router's own IPv4 addresses: it answers ARP for them */
+		uint32_t addr;
+		uint32_t port;
+	} own_addrs[TG_PORTS_MAX];
+	struct tg_epoch_key keys[TG_KEY_SLOTS_MAX];
+	struct tg_service services[TG_SERVICES_MAX + 1];
+	struct tg_how how[TG_SERVICES_MAX + 1];
+	struct tg_prefix_slot prefixes[TG_PREFIX_SLOTS];
+};
+
+/* An empty box: a bridge that protects nothing. NULL without memory. */
+struct tg_box *tg_box_new(void);
+struct tg_box *tg_box_copy(const struct tg_box *b);
+void tg_box_free(struct tg_box *b);
+
+/* Applies one line. NULL, or what is wrong with it. The line is cut up. */
+const char *tg_box_line(struct tg_box *b, char *line);
+
+static inline bool tg_box_port_is_protected(const struct tg_box *b, uint16_t port_be)
+{
+	uint32_t port = tg_swap16(port_be);
+
+	return b->is_protected[port >> 6] >> (port & 63) & 1;
+}
+
+uint32_t tg_box_service_by_prefix(const struct tg_box *b, const struct tg_packet *pkt,
+				  uint32_t entry);
+
+/* The service that protects the packet's destination; 0: none. */
+static inline uint32_t tg_box_service_find(const struct tg_box *b, const struct tg_packet *pkt)
+{
+	uint32_t entry = b->ports[tg_swap16(TG_DST_PORT_BE(pkt))];
+
+	if (TG_LIKELY(!(entry & TG_PORT_HAS_PREFIXES)))
+		return TG_PORT_SERVICE(entry);
+	return tg_box_service_by_prefix(b, pkt, entry);
+}
+
+/* The key of exactly this epoch; NULL if it is not loaded. */
+static inline const struct tg_siphash_key *tg_box_key(const struct tg_box *b, uint64_t epoch)
+{
+	const struct tg_epoch_key *k = &b->keys[epoch & b->key_slot_mask];
+
+	return k->epoch == epoch && (k->key.k0 | k->key.k1) ? &k->key : NULL;
+}
+
+/* The way to an address; NULL: none. */
+const struct tg_route *tg_box_route(const struct tg_box *b, const union tg_addr *dst,
+				    uint8_t family);
+
+#endif

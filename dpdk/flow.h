@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Connections of the strategy `cookie`: look-up, set-up with the server,
+ * translation, the end. core/proxy.h and core/translate.h decide and build; as
+ * bpf/lib/proxy_forward.h and the two programs of the XDP plane, but that two
+ * packets can be sent for one here, and client data can be kept.
+ */
+#ifndef TG_DPDK_FLOW_H
+#define TG_DPDK_FLOW_H
+
+#include "frame.h"
+
+/* ---- look-up ---- */
+
+static inline uint32_t tg_item_presence(const struct tg_worker *w, const struct tg_packet *pkt,
+					enum tg_direction dir)
+{
+	struct tg_packet turned;
+
+	if (dir == TG_TO_SERVER)
+		return tg_presence_flow(pkt, w->salt);
+	turned.family = pkt->family;
+	turned.src = pkt->dst;
+	turned.dst = pkt->src;
+	turned.ports = pkt->ports << 16 | pkt->ports >> 16;
+	return tg_presence_flow(&turned, w->salt);
+}
+
+/* First stage: asks for the flow's hash, if there may be such a flow. */
+static inline bool tg_foresee_flow(struct tg_worker *w, struct tg_item *it, enum tg_direction dir)
+{
+	struct tg_siphash_batch *b = it->pkt.family == 4 ? &w->flows4 : &w->flows6;
+	struct tg_flow_key key;
+	uint32_t lane, i = 0;
+
+	it->presence = tg_item_presence(w, &it->pkt, dir);
+	it->flow_dir = dir;
+	if (!tg_swap_maybe(&w->flows.swap, it->presence))
+		return false;
+	key = tg_flow_key_of(&it->pkt, dir);
+	lane = b->n++;
+	b->m[i++][lane] = key.a[0];
+	if (key.family != 4) {
+		b->m[i++][lane] = key.a[1];
+		b->m[i++][lane] = key.a[2];
+		b->m[i++][lane] = key.a[3];
+	}
+	b->m[i][lane] = tg_flow_key_tail(&key);
+	it->flow_lane = (int16_t)lane;
+	return true;
+}
+
+static inline uint64_t tg_lane_flow(const struct tg_worker *w, const struct tg_item *it)
+{
+	return it->pkt.family == 4 ? w->flows4.out[it->flow_lane] : w->flows6.out[it->flow_lane];
+}
+
+/* The frame's flow, or NULL. Sets the frame's presence and flow hash in any case. */
+static inline struct tg_flow_entry *tg_flow_find(struct tg_worker *w, struct tg_item *it,
+						 enum tg_direction dir)
+{
+	struct tg_flow_key key;
+
+	if (it->flow_lane < 0 || it->flow_dir != dir) {
+		it->presence = tg_item_presence(w, &it->pkt, dir);
+		if (!tg_swap_maybe(&w->flows.swap, it->presence))
+			return NULL;
+		key = tg_flow_key_of(&it->pkt, dir);
+		it->flow_hash = tg_flow_key_hash(&w->flows, &key);
+	} else {
+		key = tg_flow_key_of(&it->pkt, dir);
+		it->flow_hash = tg_lane_flow(w, it);
+	}
+	return tg_flow_table_find(&w->flows, &key, it->flow_hash);
+}
+
+static inline void tg_flow_remove(struct tg_worker *w, const struct tg_item *it,
+				  const struct tg_flow_entry *e)
+{
+	struct tg_flow_key key = e->key;
+
+	tg_flow_table_remove(&w->flows, &key, it->flow_hash);
+}
+
+/* ---- ready: translation ---- */
+
+/* Translates the segment in hand. False if it is not whole. */
+static inline bool tg_translate(const struct tg_item *it, const struct tg_flow *f,
+				enum tg_direction dir)
+{
+	uint8_t *tcp = TG_DATA(it->m) + it->pkt.l4_off, *end = TG_DATA(it->m) + it->m->data_len;
+	uint32_t len = (uint32_t)it->pkt.tcp_hdr_len - TG_TCP_HDR_LEN;
+	bool ack = it->pkt.flags & TG_TCP_ACK;
+	uint64_t sum = 0;
+
+	if (TG_UNLIKELY(it->pkt.tcp_hdr_len > TG_TCP_HDR_LEN && tcp + TG_TCP_HDR_LEN + len > end))
+		return false;
+	tg_translate_header(tcp, f, dir, &sum);
+	if (TG_LIKELY(len == 12 && tg_translate_is_aligned(tcp + TG_TCP_HDR_LEN))) {
+		if (f->flags & TG_FLOW_TS)
+			tg_translate_timestamps(tcp + TG_TCP_HDR_LEN + 4, f, ack, dir, &sum);
+	} else if (it->pkt.tcp_hdr_len > TG_TCP_HDR_LEN) {
+		struct tg_options_cursor c = {.len = len};
+
+		memcpy(c.bytes, tcp + TG_TCP_HDR_LEN, len);
+		tg_translate_options(&c, f, ack, dir, &sum);
+		memcpy(tcp + TG_TCP_HDR_LEN, c.bytes, len);
+	}
+	tg_store16(tcp + 16, tg_translate_checksum(tg_load16(tcp + 16), sum));
+	return true;
+}
+
+/* A segment of a flow that is ready: translate, send, see whether it ends. A flow
+ * that has ended stays where it is until its place is needed. */
+static inline void tg_flow_forward(struct tg_worker *w, struct tg_item *it, struct tg_flow *f,
+				   enum tg_direction dir)
+{
+	if (TG_UNLIKELY(!tg_translate(it, f, dir))) {
+		tg_drop(w, it->m);
+		return;
+	}
+	if (TG_UNLIKELY(tg_flow_track(f, &it->pkt, dir) == TG_FLOW_ENDS))
+		tg_count(w, f->service, TG_COUNT_flow_closed);
+	tg_forward(w, it);
+}
+
+/* ---- set-up ---- */
+
+static inline bool tg_item_has_data(const struct tg_item *it)
+{
+	return it->pkt.l4_len > it->pkt.tcp_hdr_len && tg_host_ack_is_whole(&it->pkt, it->m->pkt_len);
+}
+
+/* Keeps the frame in hand for the server. True: it is kept, or was already. */
+static inline bool tg_flow_keep(struct tg_worker *w, struct tg_item *it, uint32_t service)
+{
+	bool kept = tg_store_put(&w->store, it->flow_hash, it->pkt.seq, it->m, w->now_ms);
+
+	tg_count(w, service, kept ? TG_COUNT_store_kept : TG_COUNT_store_full);
+	return kept;
+}
+
+/* Opens a flow for a verified ACK and sends the server a SYN in its place. */
+static inline void tg_flow_begin(struct tg_worker *w, struct tg_item *it)
+{
+	const struct tg_service *svc = &w->box->services[it->id];
+	uint16_t window = tg_swap16(tg_load16(TG_DATA(it->m) + it->pkt.l4_off + 14));
+	struct tg_flow_key key = tg_flow_key_of(&it->pkt, TG_TO_SERVER);
+	struct tg_segment syn;
+	struct tg_flow flow;
+
+	flow = tg_flow_open(&it->pkt, &it->said,
+			    tg_cookie_claimed_bits(it->said.cookie, it->said.ts_ok), svc->wscale,
+			    window, it->id, w->now_ms);
+	it->presence = tg_item_presence(w, &it->pkt, TG_TO_SERVER);
+	it->flow_hash = tg_flow_key_hash(&w->flows, &key);
+	if (!tg_flow_table_insert(&w->flows, &key, it->flow_hash, it->presence, &flow)) {
+		tg_count(w, it->id, TG_COUNT_flow_full);
+		tg_drop(w, it->m);
+		return;
+	}
+	tg_count(w, it->id, TG_COUNT_flow_opened);
+	syn = tg_flow_syn(&it->pkt, &flow, false);
+	if (w->box->how[it->id].first_data == TG_FIRST_STORE && tg_item_has_data(it)) {
+		tg_segment_send_new(w, it, &syn);
+		if (!tg_flow_keep(w, it, it->id))
+			tg_drop(w, it->m);
+		return;
+	}
+	tg_segment_send(w, it->m, it->port, &syn);
+}
+
+/* The client's segment while its server has not answered yet. */
+static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
+{
+	struct tg_flow *f = &e->flow;
+	uint32_t service = f->service;
+	struct tg_segment s;
+	bool early = w->now_ms - f->syn_ms < TG_RETRY_MS, kept = false;
+
+	s = tg_flow_syn(&it->pkt, f, false);
+	if (it->pkt.flags & TG_TCP_RST) {
+		if (it->pkt.seq != f->client_isn + 1) {
+			tg_drop(w, it->m);
+			return;
+		}
+		/* It gives up: the server shall forget the SYN, too. */
+		s.seq = it->pkt.seq;
+		s.flags = TG_TCP_RST;
+		s.kind = TG_SEGMENT_PLAIN;
+		tg_flow_remove(w, it, e);
+		tg_count(w, service, TG_COUNT_flow_closed);
+		tg_segment_send(w, it->m, it->port, &s);
+		return;
+	}
+	if (!early) {
+		f->syn_ms = w->now_ms;
+		tg_count(w, service, TG_COUNT_flow_again);
+	}
+	if (w->box->how[service].first_data == TG_FIRST_STORE && tg_item_has_data(it)) {
+		if (!early)
+			tg_segment_send_new(w, it, &s);
+		kept = tg_flow_keep(w, it, service);
+		if (!kept)
+			tg_drop(w, it->m);
+	} else if (early) {
+		tg_count(w, service, TG_COUNT_flow_early);
+		tg_drop(w, it->m);
+	} else {
+		tg_segment_send(w, it->m, it->port, &s);
+	}
+}
+
+/* Sends on what was kept of the client's, in its order. */
+static inline bool tg_store_release(struct tg_worker *w, struct tg_flow *f, uint64_t owner,
+				    uint16_t client_port)
+{
+	struct tg_item it = {.flow_lane = -1, .cookie_lane = -1, .port = client_port};
+	bool any = false;
+
+	while ((it.m = tg_store_take(&w->store, owner))) {
+		const uint8_t *data = TG_DATA(it.m);
+
+		if (tg_packet_parse(&it.pkt, data, data + it.m->data_len) != TG_PARSE_TCP) {
+			tg_drop(w, it.m); /* cannot be: it was TCP when it was kept */
+			continue;
+		}
+		any = true;
+		it.partial = (it.m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE;
+		tg_count(w, f->service, TG_COUNT_store_sent);
+		tg_flow_forward(w, &it, f, TG_TO_SERVER);
+	}
+	return any;
+}
+
+/* The port that the flow's client is behind, seen from the server's. */
+static inline uint16_t tg_client_port(const struct tg_worker *w, const struct tg_item *it)
+{
+	const struct tg_route *r;
+
+	if (!w->box->router)
+		return it->port ^ 1;
+	r = tg_box_route(w->box, &it->pkt.dst, it->pkt.family);
+	return r ? r->port : it->port;
+}
+
+/* The server has accepted: it gets its ACK and what was kept, the client the window. */
+static inline void tg_setup_ready(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
+{
+	struct tg_tcp_options o;
+	struct tg_segment ack, window;
+	struct tg_learned *l = &w->learned[e->flow.service];
+	uint16_t field = tg_swap16(tg_load16(TG_DATA(it->m) + it->pkt.l4_off + 14));
+
+	if (!tg_item_options(it, &o)) {
+		tg_drop(w, it->m);
+		return;
+	}
+	*l = tg_learn(*l, it->pkt.family, &e->flow, &o);
+	tg_flow_ready(&e->flow, &it->pkt, &o);
+	ack = tg_flow_ack(&it->pkt, &e->flow, &o);
+	window = tg_flow_window(&it->pkt, &e->flow, &o, field);
+	tg_count(w, e->flow.service, TG_COUNT_flow_ready);
+	tg_segment_send_new(w, it, &ack);
+	if (tg_store_release(w, &e->flow, it->flow_hash, tg_client_port(w, it)))
+		tg_drop(w, it->m); /* the server's own ACK of it tells the window */
+	else
+		tg_segment_send(w, it->m, it->port, &window);
+}
+
+/* The server answered out of an older connection of the same addresses and
+ * ports. A client would reset that and ask again: so it is done for it. */
+static inline void tg_setup_older(struct tg_worker *w, struct tg_item *it, struct tg_flow *f)
+{
+	struct tg_segment rst = tg_reset_for(&it->pkt), syn = tg_flow_syn(&it->pkt, f, true);
+
+	tg_count(w, f->service, TG_COUNT_flow_older);
+	f->syn_ms = w->now_ms;
+	tg_segment_send_new(w, it, &rst);
+	tg_segment_send(w, it->m, it->port, &syn);
+}
+
+/* The server's segment while the flow is being set up. */
+static inline void tg_setup_server(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
+{
+	struct tg_segment s;
+
+	switch (tg_setup_judge(&it->pkt, &e->flow)) {
+	case TG_SETUP_READY:
+		tg_setup_ready(w, it, e);
+		break;
+	case TG_SETUP_OTHER:
+		tg_setup_older(w, it, &e->flow);
+		break;
+	case TG_SETUP_REFUSED:
+		s = tg_flow_refusal(&it->pkt, &e->flow);
+		tg_count(w, e->flow.service, TG_COUNT_flow_refused);
+		tg_flow_remove(w, it, e);
+		tg_segment_send(w, it->m, it->port, &s);
+		break;
+	default:
+		tg_drop(w, it->m);
+	}
+}
+
+/* A SYN-ACK that a server sends again: its handshake is completed again. */
+static inline void tg_ready_again(struct tg_worker *w, struct tg_item *it, struct tg_flow *f)
+{
+	struct tg_tcp_options o;
+	struct tg_segment s;
+
+	if (it->pkt.seq != f->server_isn || !tg_item_options(it, &o)) {
+		tg_drop(w, it->m);
+		return;
+	}
+	s = tg_flow_ack(&it->pkt, f, &o);
+	if (tg_segment_send(w, it->m, it->port, &s))
+		tg_count(w, f->service, TG_COUNT_flow_reack);
+}
+
+static inline void tg_from_server(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
+{
+	if (TG_UNLIKELY(e->flow.state == TG_FLOW_SETUP)) {
+		tg_setup_server(w, it, e);
+		return;
+	}
+	if (TG_UNLIKELY((it->pkt.flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK))) {
+		if (it->pkt.ack == e->flow.client_isn + 1) {
+			tg_ready_again(w, it, &e->flow);
+			return;
+		}
+		tg_flow_restart(&e->flow, &it->pkt);
+	}
+	tg_flow_forward(w, it, &e->flow, TG_TO_CLIENT);
+}
+
+/* A segment of a flow, from the client. False: it may belong to a new connection. */
+static inline bool tg_from_client(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
+{
+	struct tg_flow *f = &e->flow;
+
+	if (TG_LIKELY(f->state == TG_FLOW_READY && !(f->flags & TG_FLOW_CLOSED))) {
+		tg_flow_forward(w, it, f, TG_TO_SERVER);
+		return true;
+	}
+	if (f->state == TG_FLOW_SETUP &&
+	    (it->pkt.ack == f->seq_delta + 1 || !(it->pkt.flags & TG_TCP_ACK))) {
+		tg_setup_client(w, it, e);
+		return true;
+	}
+	return false;
+}
+
+#endif

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The flow table of one core: buckets of one cache line, each with the signatures
+ * of eight flows; a flow's key and state stand in a cache line of their own (IPv6:
+ * two). A flow stands in one of two buckets. A look-up of a burst's flows is two
+ * waits for memory for all of them together: buckets are prefetched, then entries.
+ *
+ * A flow that has ended stays, to translate retransmissions, until a swap forgets
+ * it or a new flow needs its place. No room: the insertion is refused.
+ *
+ * The hash is 64 bits of SipHash under the table's own key: whoever opens flows
+ * cannot choose their buckets.
+ */
+#ifndef TG_DPDK_FLOW_TABLE_H
+#define TG_DPDK_FLOW_TABLE_H
+
+#include "swap.h"
+
+#define TG_BUCKET_SLOTS 8
+#define TG_FLOW_WORDS4 2 /* of the hash's message: struct tg_siphash_batch */
+#define TG_FLOW_WORDS6 5
+
+struct tg_flow_key {
+	uint32_t ports; /* as the client sends them */
+	uint32_t family;
+	uint64_t a[4]; /* IPv4: client | server << 32 in a[0]; IPv6: client, server */
+};
+
+struct tg_flow_entry {
+	struct tg_flow flow; /* 32 bytes */
+	struct tg_flow_key key;
+	uint32_t presence; /* tg_presence_flow */
+	uint8_t pad[52];
+} __attribute__((aligned(64)));
+_Static_assert(sizeof(struct tg_flow_entry) == 128, "two cache lines");
+_Static_assert(offsetof(struct tg_flow_entry, key.a[2]) <= 64, "an IPv4 flow reads one");
+
+struct tg_bucket {
+	uint32_t sig[TG_BUCKET_SLOTS]; /* 0: empty */
+	uint32_t pad[8];
+} __attribute__((aligned(64)));
+
+struct tg_flow_table {
+	struct tg_swap swap; /* of: buckets, then entries */
+	struct tg_siphash_key key;
+	uint32_t buckets; /* a power of two */
+	uint32_t max;     /* flows in one generation */
+};
+
+/* False if there is no memory. */
+bool tg_flow_table_init(struct tg_flow_table *t, uint32_t max, struct tg_siphash_key key);
+void tg_flow_table_free(struct tg_flow_table *t);
+
+/* The flow, or NULL. One met in history moves to active, unless it has ended or
+ * there is no room. Good until the next insertion or swap. */
+struct tg_flow_entry *tg_flow_table_find(struct tg_flow_table *t, const struct tg_flow_key *key,
+					 uint64_t hash);
+
+/* Puts a flow there, in the place of one with the same key, or NULL: no room. */
+struct tg_flow_entry *tg_flow_table_insert(struct tg_flow_table *t, const struct tg_flow_key *key,
+					   uint64_t hash, uint32_t presence,
+					   const struct tg_flow *flow);
+
+void tg_flow_table_remove(struct tg_flow_table *t, const struct tg_flow_key *key, uint64_t hash);
+
+/* Where things stand. */
+static inline struct tg_bucket *tg_flow_buckets(const struct tg_generation *g)
+{
+	return g->table;
+}
+
+static inline struct tg_flow_entry *tg_flow_entries(const struct tg_flow_table *t,
+						    const struct tg_generation *g)
+{
+	return (void *)((uint8_t *)g->table + (size_t)t->buckets * sizeof(struct tg_bucket));
+}
+
+static inline uint32_t tg_flow_sig(uint64_t hash)
+{
+	return (uint32_t)hash | 1;
+}
+
+static inline uint32_t tg_flow_first(const struct tg_flow_table *t, uint64_t hash)
+{
+	return (uint32_t)(hash >> 32) & (t->buckets - 1);
+}
+
+/* The other bucket of a flow that stands, or could stand, in this one. */
+static inline uint32_t tg_flow_other(const struct tg_flow_table *t, uint32_t bucket, uint32_t sig)
+{
+	return (bucket ^ (sig * 0x9e3779b1U >> 4 | 1)) & (t->buckets - 1);
+}
+
+static inline uint32_t tg_flow_second(const struct tg_flow_table *t, uint64_t hash)
+{
+	return tg_flow_other(t, tg_flow_first(t, hash), tg_flow_sig(hash));
+}
+
+static inline bool tg_flow_key_is(const struct tg_flow_key *a, const struct tg_flow_key *b)
+{
+	return a->ports == b->ports && a->family == b->family && a->a[0] == b->a[0] &&
+	       (a->family == 4 ||
+		(a->a[1] == b->a[1] && a->a[2] == b->a[2] && a->a[3] == b->a[3]));
+}
+
+/* The key of a packet's flow, and the message of its hash. */
+static inline struct tg_flow_key tg_flow_key_of(const struct tg_packet *pkt, enum tg_direction dir)
+{
+	const union tg_addr *client = dir == TG_TO_SERVER ? &pkt->src : &pkt->dst;
+	const union tg_addr *server = dir == TG_TO_SERVER ? &pkt->dst : &pkt->src;
+	struct tg_flow_key k;
+
+	k.ports = dir == TG_TO_SERVER ? pkt->ports : pkt->ports << 16 | pkt->ports >> 16;
+	k.family = pkt->family;
+	if (pkt->family == 4) {
+		k.a[0] = client->w[0] | (uint64_t)server->w[0] << 32;
+		k.a[1] = k.a[2] = k.a[3] = 0;
+	} else {
+		k.a[0] = client->d[0];
+		k.a[1] = client->d[1];
+		k.a[2] = server->d[0];
+		k.a[3] = server->d[1];
+	}
+	return k;
+}
+
+static inline uint64_t tg_flow_key_tail(const struct tg_flow_key *k)
+{
+	return k->ports | (k->family == 4 ? 12ULL : 36ULL) << 56;
+}
+
+static inline uint64_t tg_flow_key_hash(const struct tg_flow_table *t, const struct tg_flow_key *k)
+{
+	struct tg_siphash s = tg_siphash_begin(&t->key);
+
+	tg_siphash_word(&s, k->a[0]);
+	if (k->family != 4) {
+		tg_siphash_word(&s, k->a[1]);
+		tg_siphash_word(&s, k->a[2]);
+		tg_siphash_word(&s, k->a[3]);
+	}
+	return tg_siphash_end(&s, tg_flow_key_tail(k));
+}
+
+/* Fetches the entry that the hash most likely means; its bucket has been fetched. */
+static inline void tg_flow_prefetch(const struct tg_flow_table *t, uint64_t hash, uint8_t family)
+{
+	const struct tg_generation *g = t->swap.active;
+	uint32_t bucket = tg_flow_first(t, hash), sig = tg_flow_sig(hash), i;
+	const struct tg_bucket *b = &tg_flow_buckets(g)[bucket];
+
+	for (i = 0; i < TG_BUCKET_SLOTS; i++) {
+		if (b->sig[i] == sig) {
+			const struct tg_flow_entry *e =
+				&tg_flow_entries(t, g)[bucket * TG_BUCKET_SLOTS + i];
+
+			__builtin_prefetch(e, 1);
+			if (family == 6)
+				__builtin_prefetch((const uint8_t *)e + 64);
+			return;
+		}
+	}
+}
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Frames: making one's own of them, changing their length, which way they leave.
+ */
+#ifndef TG_DPDK_FRAME_H
+#define TG_DPDK_FRAME_H
+
+#include "pipeline.h"
+
+#define TG_HEADERS_MAX 256 /* bytes of headers that must stand in one piece */
+#define TG_ETHERTYPE_ARP ((tg_ethertype)0x0608)
+
+#define TG_DATA(m) rte_pktmbuf_mtod(m, uint8_t *)
+
+static inline void tg_count(struct tg_worker *w, uint32_t id, enum tg_counter counter)
+{
+	if ((uint32_t)counter < TG_COUNTERS)
+		w->rows[id].count[counter]++;
+}
+
+static inline void tg_drop(struct tg_worker *w, struct rte_mbuf *m)
+{
+	(void)w;
+	rte_pktmbuf_free(m);
+}
+
+static inline void tg_flush(struct tg_worker *w, uint16_t port)
+{
+	struct tg_out *out = &w->out[port];
+	uint32_t sent;
+
+	if (!out->n)
+		return;
+	sent = w->transmit(w, port, out->m, out->n);
+	if (TG_UNLIKELY(sent < out->n))
+		w->rows[0].count[TG_COUNT_drop_tx_full] += out->n - sent;
+	out->n = 0;
+}
+
+static inline void tg_send(struct tg_worker *w, uint16_t port, struct rte_mbuf *m)
+{
+	struct tg_out *out = &w->out[port];
+
+	if (TG_UNLIKELY(out->n == TG_OUT_MAX))
+		tg_flush(w, port);
+	out->m[out->n++] = m;
+}
+
+/* A frame that others hold, too, or whose headers stand in several pieces, becomes
+ * one that may be written. NULL: it was dropped. */
+static inline struct rte_mbuf *tg_frame_make_own(struct tg_worker *w, struct rte_mbuf *m)
+{
+	uint32_t need = m->pkt_len < TG_HEADERS_MAX ? m->pkt_len : TG_HEADERS_MAX;
+	bool shared = rte_mbuf_refcnt_read(m) != 1 || RTE_MBUF_CLONED(m) ||
+		      (RTE_MBUF_HAS_EXTBUF(m) && rte_mbuf_ext_refcnt_read(m->shinfo) != 1);
+	struct rte_mbuf *copy;
+
+	if (!shared && m->data_len >= need)
+		return m;
+	copy = rte_pktmbuf_copy(m, w->pool, 0, UINT32_MAX);
+	rte_pktmbuf_free(m);
+	if (!copy || copy->data_len >= need)
+		goto done;
+	rte_pktmbuf_free(copy); /* buffers shorter than headers: a pool nobody makes */
+	copy = NULL;
+done:
+	if (!copy)
+		tg_count(w, 0, TG_COUNT_drop_no_buffer);
+	return copy;
+}
+
+/* The frame with another length, in one piece, the first `keep` bytes as they
+ * were. NULL: there is no buffer for it, and the frame is gone. */
+static inline struct rte_mbuf *tg_frame_resize(struct tg_worker *w, struct rte_mbuf *m,
+					       uint32_t len, uint32_t keep)
+{
+	struct rte_mbuf *n;
+
+	if (TG_UNLIKELY(m->nb_segs > 1)) {
+		rte_pktmbuf_free(m->next);
+		m->next = NULL;
+		m->nb_segs = 1;
+	}
+	if (TG_LIKELY((uint32_t)m->buf_len - m->data_off >= len)) {
+		m->data_len = (uint16_t)len;
+		m->pkt_len = len;
+		return m;
+	}
+	n = rte_pktmbuf_alloc(w->pool);
+	if (n && rte_pktmbuf_append(n, (uint16_t)len)) {
+		memcpy(TG_DATA(n), TG_DATA(m), keep);
+	} else {
+		rte_pktmbuf_free(n);
+		n = NULL;
+		tg_count(w, 0, TG_COUNT_drop_no_buffer);
+	}
+	rte_pktmbuf_free(m);
+	return n;
+}
+
+/* Sends an IP packet onwards that came by `port`. A bridge: by the other port. A
+ * router: by its routes, TTL less one. */
+static inline void tg_forward_ip(struct tg_worker *w, struct rte_mbuf *m, uint16_t port,
+				 uint32_t l3_off, uint8_t family, const union tg_addr *dst)
+{
+	const struct tg_route *r;
+	uint16_t to = port ^ 1;
+	uint8_t *data, *ttl;
+
+	if (TG_LIKELY(!w->box->router)) {
+		if (TG_UNLIKELY(to >= w->ports_n || m->pkt_len > w->ports[to].max_frame))
+			goto lost;
+		tg_send(w, to, m);
+		return;
+	}
+	r = tg_box_route(w->box, dst, family);
+	if (!r || l3_off != TG_ETH_HDR_LEN || r->port >= w->ports_n ||
+	    m->pkt_len > w->ports[r->port].max_frame)
+		goto lost;
+	data = TG_DATA(m);
+	ttl = data + l3_off + (family == 4 ? 8 : 7);
+	if (*ttl <= 1)
+		goto lost;
+	(*ttl)--;
+	if (family == 4) {
+		uint8_t *field = data + l3_off + 10;
+		/* TTL - 1: the checksum field grows by 0x0100 (RFC 1141), carry around */
+		uint32_t sum = tg_load16(field) + 0x0001U;
+
+		tg_store16(field, (uint16_t)(sum + (sum >> 16)));
+	}
+	memcpy(data, r->mac, 6);
+	memcpy(data + 6, w->ports[r->port].mac, 6);
+	tg_send(w, r->port, m);
+	return;
+lost:
+	tg_count(w, 0, TG_COUNT_drop_no_route);
+	tg_drop(w, m);
+}
+
+/* A sender that left the TCP checksum to its device (a virtual machine's, say)
+ * left only part of it: the driver of the port it leaves by fills it in, or we do. */
+static inline void tg_checksum_complete(struct tg_worker *w, struct tg_item *it)
+{
+	struct rte_mbuf *m = it->m;
+	uint32_t l4_len = it->pkt.l4_len, off;
+	uint8_t *tcp = TG_DATA(m) + it->pkt.l4_off;
+	uint64_t sum = TG_WIRE32(0, TG_IPPROTO_TCP, l4_len >> 8, l4_len);
+	const struct rte_mbuf *seg;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		sum += (uint64_t)it->pkt.src.w[i] + it->pkt.dst.w[i];
+	m->ol_flags &= ~RTE_MBUF_F_RX_L4_CKSUM_MASK;
+	if (w->tcp_checksum) {
+		m->l2_len = it->pkt.l3_off;
+		m->l3_len = it->pkt.l4_off - it->pkt.l3_off;
+		m->l4_len = it->pkt.tcp_hdr_len;
+		m->ol_flags |= RTE_MBUF_F_TX_TCP_CKSUM |
+			       (it->pkt.family == 4 ? RTE_MBUF_F_TX_IPV4 : RTE_MBUF_F_TX_IPV6);
+		tg_store16(tcp + 16, tg_csum_fold(sum));
+		return;
+	}
+	tg_store16(tcp + 16, 0);
+	off = it->pkt.l4_off;
+	for (seg = m; seg && l4_len; seg = seg->next) {
+		uint32_t n = seg->data_len - off < l4_len ? seg->data_len - off : l4_len;
+
+		if (n % 2 && n < l4_len)
+			return; /* an odd piece in the middle: the receiver drops the frame */
+		sum = tg_csum_add(sum, rte_pktmbuf_mtod(seg, const uint8_t *) + off, n);
+		l4_len -= n;
+		off = 0;
+	}
+	tg_store16(tcp + 16, tg_csum_finish(sum));
+}
+
+static inline void tg_forward(struct tg_worker *w, struct tg_item *it)
+{
+	if (TG_UNLIKELY(it->partial))
+		tg_checksum_complete(w, it);
+	tg_forward_ip(w, it->m, it->port, it->pkt.l3_off, it->pkt.family, &it->pkt.dst);
+}
+
+/* Puts a segment of our own into the place of frame `m`, which came by `port`, and
+ * sends it: back, or onwards. False: no buffer. */
+static inline bool tg_segment_send(struct tg_worker *w, struct rte_mbuf *m, uint16_t port,
+				   const struct tg_segment *s)
+{
+	uint32_t len = s->l3_off + tg_segment_len(s);
+	uint8_t *data;
+
+	m = tg_frame_resize(w, m, len, s->l3_off);
+	if (!m)
+		return false;
+	data = TG_DATA(m);
+	m->ol_flags = 0;
+	(void)tg_segment_write((struct tg_writer){data + s->l3_off, data + len}, s);
+	if (s->reflect) {
+		tg_ethernet_reflect(data);
+		tg_send(w, port, m);
+	} else {
+		tg_forward_ip(w, m, port, s->l3_off, s->family, &s->dst);
+	}
+	return true;
+}
+
+/* The same in a frame of its own; the one in hand stays. */
+static inline bool tg_segment_send_new(struct tg_worker *w, const struct tg_item *it,
+				       const struct tg_segment *s)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(w->pool);
+
+	if (!m || !rte_pktmbuf_append(m, (uint16_t)s->l3_off)) {
+		rte_pktmbuf_free(m);
+		tg_count(w, 0, TG_COUNT_drop_no_buffer);
+		return false;
+	}
+	memcpy(TG_DATA(m), TG_DATA(it->m), s->l3_off);
+	return tg_segment_send(w, m, it->port, s);
+}
+
+/* The options of the segment in hand. False if they lie about their length. */
+static inline bool tg_item_options(const struct tg_item *it, struct tg_tcp_options *o)
+{
+	const uint8_t *data = TG_DATA(it->m), *end = data + it->m->data_len;
+	const uint8_t *at = data + it->pkt.l4_off + TG_TCP_HDR_LEN;
+	uint32_t len = (uint32_t)it->pkt.tcp_hdr_len - TG_TCP_HDR_LEN;
+	struct tg_options_cursor c;
+
+	if (TG_LIKELY(tg_tcp_options_common(at, len, end, o)))
+		return true;
+	if (len > TG_TCP_OPTIONS_MAX_LEN || at + len > end)
+		return false;
+	c.at = 0;
+	c.len = len;
+	memset(c.bytes, 0, sizeof(c.bytes));
+	memcpy(c.bytes, at, len);
+	*o = tg_tcp_options_parse(&c);
+	return true;
+}
+
+static inline uint8_t tg_item_ttl(const struct tg_item *it)
+{
+	const uint8_t *ip = TG_DATA(it->m) + it->pkt.l3_off;
+
+	return it->pkt.family == 4 ? ip[8] : ip[7];
+}
+
+#endif

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The stages of pipeline.h.
+ */
+#include "pipeline.h"
+
+#include <stdlib.h>
+
+#include "answer.h"
+#include "icmp.h"
+
+#define PREFETCH_AHEAD 6 /* frames whose first line is fetched before its turn */
+
+struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
+{
+	struct tg_worker *w = tg_pages_get(sizeof(*w));
+	uint32_t i;
+
+	if (!w)
+		return NULL;
+	w->salt = o->salt;
+	w->way = o->way;
+	w->pool = o->pool;
+	w->rows = tg_pages_get(sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
+	w->learned = tg_pages_get(sizeof(*w->learned) * (TG_SERVICES_MAX + 1));
+	if (!w->rows || !w->learned || !tg_flow_table_init(&w->flows, o->max_flows, o->table_key) ||
+	    !tg_whitelist_init(&w->white, o->max_sources, o->white_bitmap, o->salt)) {
+		tg_worker_free(w);
+		return NULL;
+	}
+	w->cookies4.words = 3;
+	w->cookies6.words = 6;
+	w->flows4.words = TG_FLOW_WORDS4;
+	w->flows6.words = TG_FLOW_WORDS6;
+	for (i = 0; i < TG_LANES_MAX; i++) {
+		w->flows4.k0[i] = w->flows6.k0[i] = o->table_key.k0;
+		w->flows4.k1[i] = w->flows6.k1[i] = o->table_key.k1;
+	}
+	for (i = 0; i < TG_PORTS_MAX; i++)
+		w->ports[i].max_frame = UINT32_MAX;
+	return w;
+}
+
+void tg_worker_free(struct tg_worker *w)
+{
+	if (!w)
+		return;
+	tg_store_free(&w->store);
+	tg_flow_table_free(&w->flows);
+	tg_whitelist_free(&w->white);
+	tg_pages_put(w->rows, sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
+	tg_pages_put(w->learned, sizeof(*w->learned) * (TG_SERVICES_MAX + 1));
+	tg_pages_put(w, sizeof(*w));
+}
+
+void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix_ns, uint32_t now_ms)
+{
+	w->box = box;
+	w->now_ms = now_ms;
+	w->epoch = box->fixed_epoch ? box->fixed_epoch
+		   : box->epoch_len_ns ? unix_ns / box->epoch_len_ns : 0;
+	w->key_now = tg_box_key(box, w->epoch);
+	w->key_before = tg_box_key(box, w->epoch - 1);
+	w->rows[0].count[TG_COUNT_store_aged] += tg_store_sweep(&w->store, now_ms);
+}
+
+bool tg_worker_swap_flows(struct tg_worker *w) { return tg_swap_turn(&w->flows.swap); }
+
+bool tg_worker_swap_sources(struct tg_worker *w) { return tg_whitelist_turn(&w->white); }
+
+void tg_worker_clean(struct tg_worker *w)
+{
+	tg_swap_clean(&w->flows.swap);
+	tg_swap_clean(&w->white.hash);
+	if (w->white.bitmap)
+		tg_swap_clean(&w->white.bits);
+}
+
+/* ---- classify ---- */
+
+/* A router answers ARP for its own addresses, and takes only frames for itself. */
+static bool router_takes(struct tg_worker *w, struct tg_item *it)
+{
+	uint8_t *d = TG_DATA(it->m);
+	uint32_t i;
+
+	if (it->m->data_len < TG_ETH_HDR_LEN + 28)
+		return false;
+	if (tg_load16(d + 12) == TG_ETHERTYPE_ARP && tg_load16(d + 20) == 0x0100) {
+		for (i = 0; i < w->box->own_addrs_n; i++) {
+			if (w->box->own_addrs[i].addr != tg_load32(d + 38) ||
+			    w->box->own_addrs[i].port != it->port)
+				continue;
+			tg_store16(d + 20, 0x0200); /* reply */
+			memcpy(d + 32, d + 22, 10);
+			memcpy(d + 22, w->ports[it->port].mac, 6);
+			tg_store32(d + 28, w->box->own_addrs[i].addr);
+			memcpy(d, d + 32, 6);
+			memcpy(d + 6, w->ports[it->port].mac, 6);
+			tg_send(w, it->port, it->m);
+			it->todo = TG_TODO_GONE;
+			return true;
+		}
+		return false;
+	}
+	return memcmp(d, w->ports[it->port].mac, 6) == 0;
+}
+
+static inline void classify_tcp(struct tg_worker *w, struct tg_item *it)
+{
+	const struct tg_box *box = w->box;
+	bool syn = tg_host_is_syn(&it->pkt), known = false;
+
+	it->todo = TG_TODO_TCP;
+	it->to_service = tg_box_port_is_protected(box, TG_DST_PORT_BE(&it->pkt));
+	it->from_service = tg_box_port_is_protected(box, TG_SRC_PORT_BE(&it->pkt));
+	if (box->flows && (it->to_service || it->from_service)) {
+		if (it->to_service)
+			known = tg_foresee_flow(w, it, TG_TO_SERVER);
+		if (!known && it->from_service)
+			known = tg_foresee_flow(w, it, TG_TO_CLIENT);
+	}
+	if (!it->to_service)
+		return;
+	it->id = (uint16_t)tg_box_service_find(box, &it->pkt);
+	if (!it->id || box->services[it->id].mode == TG_MODE_OFF)
+		it->id = 0;
+	else if (syn)
+		tg_foresee_syn(w, it);
+	else if (!known && tg_host_is_ack(&it->pkt))
+		tg_foresee_ack(w, it);
+}
+
+static inline void classify(struct tg_worker *w, struct tg_item *it, struct rte_mbuf *m, uint16_t port)
+{
+	bool shared = rte_mbuf_refcnt_read(m) != 1 ||
+		      (m->ol_flags & (RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL));
+	const uint8_t *data;
+
+	if (TG_UNLIKELY(shared || m->nb_segs > 1)) {
+		m = tg_frame_make_own(w, m);
+		if (!m) {
+			it->todo = TG_TODO_GONE;
+			return;
+		}
+	}
+	it->m = m;
+	it->port = port;
+	it->id = 0;
+	it->cookie_lane = it->flow_lane = -1;
+	it->partial = (m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE;
+	it->todo = TG_TODO_OTHER;
+	it->pkt.l3_off = 0;
+	data = TG_DATA(m);
+	it->parse = (uint8_t)tg_packet_parse(&it->pkt, data, data + m->data_len);
+	if (TG_UNLIKELY(w->box->router) && !router_takes(w, it)) {
+		if (it->todo != TG_TODO_GONE) {
+			tg_count(w, 0, TG_COUNT_drop_no_route);
+			tg_drop(w, m);
+		}
+		it->todo = TG_TODO_GONE;
+		return;
+	}
+	if (TG_LIKELY(it->parse == TG_PARSE_TCP || it->parse == TG_PARSE_FRAGMENT))
+		classify_tcp(w, it);
+	else if (it->parse != TG_PARSE_OTHER)
+		it->todo = TG_TODO_PARSE;
+}
+
+/* ---- hash ---- */
+
+static inline void hash_batch(const struct tg_worker *w, struct tg_siphash_batch *b)
+{
+	if (b->n)
+		w->way->run(b);
+}
+
+static inline void prefetch_flows(struct tg_worker *w, uint32_t n)
+{
+	struct tg_generation *g = w->flows.swap.active;
+	uint32_t i;
+
+	for (i = 0; i < w->flows4.n; i++)
+		__builtin_prefetch(&tg_flow_buckets(g)[tg_flow_first(&w->flows, w->flows4.out[i])]);
+	for (i = 0; i < w->flows6.n; i++)
+		__builtin_prefetch(&tg_flow_buckets(g)[tg_flow_first(&w->flows, w->flows6.out[i])]);
+	for (i = 0; i < n; i++) {
+		struct tg_item *it = &w->items[i];
+
+		if (it->todo == TG_TODO_TCP && it->flow_lane >= 0)
+			tg_flow_prefetch(&w->flows, tg_lane_flow(w, it), it->pkt.family);
+	}
+}
+
+static inline void hash_all(struct tg_worker *w, uint32_t n)
+{
+	hash_batch(w, &w->cookies4);
+	hash_batch(w, &w->cookies6);
+	if (w->flows4.n | w->flows6.n) {
+		hash_batch(w, &w->flows4);
+		hash_batch(w, &w->flows6);
+		prefetch_flows(w, n);
+	}
+}
+
+/* ---- act ---- */
+
+/* A client's packet to a service, without a flow, or with one that it does not
+ * belong to. */
+static inline void act_case(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
+{
+	uint8_t strategy = w->box->how[it->id].strategy;
+	bool live;
+
+	if (!it->id) {
+		tg_forward(w, it);
+		return;
+	}
+	if (tg_host_is_syn(&it->pkt)) {
+		if (w->box->flows)
+			e = tg_flow_find(w, it, TG_TO_SERVER);
+		live = e && e->flow.state == TG_FLOW_READY && !(e->flow.flags & TG_FLOW_CLOSED);
+		tg_case_syn(w, it, live);
+	} else if (w->box->services[it->id].mode == TG_MODE_MONITOR) {
+		tg_forward(w, it);
+	} else if (strategy != TG_STRATEGY_COOKIE) {
+		tg_auth_other(w, it, strategy);
+	} else {
+		tg_cookie_other(w, it, e);
+	}
+}
+
+static inline void act_tcp(struct tg_worker *w, struct tg_item *it)
+{
+	struct tg_flow_entry *e = NULL, *back;
+
+	if (w->box->flows && it->to_service && !tg_host_is_syn(&it->pkt)) {
+		e = tg_flow_find(w, it, TG_TO_SERVER);
+		if (e && tg_from_client(w, it, e))
+			return;
+	}
+	if (!e && w->box->flows && it->from_service) {
+		back = tg_flow_find(w, it, TG_TO_CLIENT);
+		if (back) {
+			tg_from_server(w, it, back);
+			return;
+		}
+	}
+	if (it->to_service)
+		act_case(w, it, e);
+	else
+		tg_forward(w, it);
+}
+
+/* Not TCP, or a later fragment, or a packet that nobody sends (RFC 1858). */
+static void act_other(struct tg_worker *w, struct tg_item *it)
+{
+	const uint8_t *data = TG_DATA(it->m);
+	struct tg_decision d = tg_host_judge_parse(it->parse);
+	tg_ethertype type;
+	union tg_addr dst = {{0, 0}};
+
+	if (d.verdict == TG_DROP) {
+		tg_count(w, 0, w->box->enforce ? d.counter : TG_COUNT_would_drop);
+		if (w->box->enforce) {
+			tg_drop(w, it->m);
+			return;
+		}
+	} else if (w->box->flows && it->pkt.l3_off) {
+		tg_icmp_translate(w, it);
+	}
+	if (!w->box->router) {
+		tg_forward_ip(w, it->m, it->port, 0, 0, &dst);
+		return;
+	}
+	type = tg_packet_ethernet(&it->pkt, data, data + it->m->data_len);
+	if (type == TG_ETHERTYPE_IPV4 && it->m->data_len >= it->pkt.l3_off + TG_IPV4_HDR_LEN) {
+		dst.w[0] = tg_load32(data + it->pkt.l3_off + 16);
+		tg_forward_ip(w, it->m, it->port, it->pkt.l3_off, 4, &dst);
+	} else if (type == TG_ETHERTYPE_IPV6 && it->m->data_len >= it->pkt.l3_off + TG_IPV6_HDR_LEN) {
+		memcpy(&dst, data + it->pkt.l3_off + 24, 16);
+		tg_forward_ip(w, it->m, it->port, it->pkt.l3_off, 6, &dst);
+	} else {
+		tg_count(w, 0, TG_COUNT_drop_no_route);
+		tg_drop(w, it->m);
+	}
+}
+
+static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
+{
+	uint32_t i;
+
+	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = 0;
+	for (i = 0; i < n && i < PREFETCH_AHEAD; i++)
+		__builtin_prefetch(TG_DATA(m[i]));
+	for (i = 0; i < n; i++) {
+		if (i + PREFETCH_AHEAD < n)
+			__builtin_prefetch(TG_DATA(m[i + PREFETCH_AHEAD]));
+		classify(w, &w->items[i], m[i], port);
+	}
+	hash_all(w, n);
+	for (i = 0; i < n; i++) {
+		struct tg_item *it = &w->items[i];
+
+		if (TG_LIKELY(it->todo == TG_TODO_TCP))
+			act_tcp(w, it);
+		else if (it->todo != TG_TODO_GONE)
+			act_other(w, it);
+	}
+}
+
+void tg_pipeline_burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
+{
+	uint32_t at, p;
+
+	for (at = 0; at < n; at += TG_BURST_MAX)
+		burst(w, m + at, n - at < TG_BURST_MAX ? n - at : TG_BURST_MAX, port);
+	for (p = 0; p < w->ports_n; p++)
+		tg_flush(w, (uint16_t)p);
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The burst pipeline: everything that one core owns, and the way of a burst of
+ * frames through it.
+ *
+ *   classify  what each frame is; which hashes its fate will need
+ *   hash      all of them at once (siphash_burst.h), lookups prefetched
+ *   act       frame by frame and in order, as if there were no burst: what the
+ *             first stage foresaw is there, what it did not is worked out now
+ *   send      by port
+ *
+ * Decisions are those of core/; bpf/proxy_xdp.bpf.c makes the same calls.
+ *
+ * Must never: allocate memory or make a system call for a packet; touch what is
+ * another core's.
+ */
+#ifndef TG_DPDK_PIPELINE_H
+#define TG_DPDK_PIPELINE_H
+
+#include <rte_mbuf.h>
+
+#include "box.h"
+#include "flow_table.h"
+#include "siphash_burst.h"
+#include "store.h"
+#include "whitelist.h"
+
+#define TG_BURST_MAX 128 /* frames */
+_Static_assert(TG_BURST_MAX <= TG_LANES_MAX, "a frame asks for at most one hash of a kind");
+#define TG_OUT_MAX 256 /* frames that wait to be sent by one port */
+#define TG_RETRY_MS 100 /* a client that asks again sooner is not heard */
+
+struct tg_counter_row {
+	uint64_t count[TG_COUNTERS];
+};
+
+enum tg_todo {
+	TG_TODO_OTHER, /* not TCP, or a later fragment */
+	TG_TODO_TCP,
+	TG_TODO_PARSE, /* the parser has condemned it */
+	TG_TODO_GONE,  /* freed already */
+};
+
+/* What is known of one frame of the burst. */
+struct tg_item {
+	struct rte_mbuf *m;
+	struct tg_packet pkt;
+	struct tg_synack answer; /* of a SYN that gets a cookie */
+	struct tg_ack said;	 /* by an ACK that may carry one */
+	struct tg_decision d;	 /* on a SYN */
+	uint64_t flow_hash;	 /* of the flow last looked for */
+	uint32_t presence;	 /* of that flow, tg_presence_flow */
+	uint16_t id;		 /* of the service that is addressed; 0: none */
+	uint16_t port;		 /* it came from */
+	int16_t cookie_lane;	 /* -1: none */
+	int16_t flow_lane;
+	uint8_t parse; /* enum tg_parse_result */
+	uint8_t todo;  /* enum tg_todo */
+	uint8_t flow_dir;   /* enum tg_direction that presence and flow_lane are for */
+	bool to_service;    /* by port */
+	bool from_service;
+	bool options_ok;    /* of a SYN or ACK whose options have been read */
+	bool partial;	    /* its TCP checksum was left to a device */
+};
+
+struct tg_out {
+	uint32_t n;
+	struct rte_mbuf *m[TG_OUT_MAX];
+};
+
+/* A port as the pipeline sees it. */
+struct tg_port {
+	uint8_t mac[6];
+	uint32_t max_frame; /* bytes; longer ones are not sent */
+};
+
+struct tg_worker {
+	/* set from outside between bursts */
+	const struct tg_box *box;
+	uint32_t now_ms;	   /* a coarse clock */
+	uint64_t epoch;
+	const struct tg_siphash_key *key_now, *key_before; /* NULL: not loaded */
+	/* set once */
+	uint64_t salt;
+	const struct tg_siphash_way *way;
+	struct rte_mempool *pool;
+	struct tg_port ports[TG_PORTS_MAX];
+	uint32_t ports_n;
+	bool tcp_checksum; /* every port's driver fills TCP checksums in, if asked */
+	/* Takes frames to send; frees or keeps each of them. Returns how many were sent. */
+	uint32_t (*transmit)(struct tg_worker *w, uint16_t port, struct rte_mbuf **m, uint32_t n);
+	void *owner;
+
+	struct tg_flow_table flows;
+	struct tg_whitelist white;
+	struct tg_store store;
+	struct tg_counter_row *rows; /* by service */
+	struct tg_learned *learned;  /* by service */
+	struct tg_out out[TG_PORTS_MAX];
+
+	struct tg_item items[TG_BURST_MAX];
+	struct tg_siphash_batch cookies4, cookies6, flows4, flows6;
+};
+
+struct tg_worker_options {
+	uint32_t max_flows, max_sources;
+	bool white_bitmap;
+	uint64_t salt;
+	struct tg_siphash_key table_key;
+	const struct tg_siphash_way *way;
+	struct rte_mempool *pool;
+};
+
+/* NULL without memory. */
+struct tg_worker *tg_worker_new(const struct tg_worker_options *o);
+void tg_worker_free(struct tg_worker *w);
+
+/* Gives the core its box and tells it the time. Call it between bursts, every
+ * millisecond or so, and after a change of the box. */
+void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix_ns, uint32_t now_ms);
+
+/* Puts frames that came by one port through; all of them are sent, kept or freed
+ * when it returns. */
+void tg_pipeline_burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port);
+
+/* Turns the tables; false: an empty one is not there yet. */
+bool tg_worker_swap_flows(struct tg_worker *w);
+bool tg_worker_swap_sources(struct tg_worker *w);
+/* The other thread's part. */
+void tg_worker_clean(struct tg_worker *w);
+
+#endif

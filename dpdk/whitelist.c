@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * whitelist.h: look-up and insertion.
+ */
+#include "whitelist.h"
+
+bool tg_whitelist_init(struct tg_whitelist *l, uint32_t max, bool bitmap, uint64_t salt)
+{
+	uint32_t buckets = 1;
+
+	while ((uint64_t)buckets * TG_WHITE_SLOTS * 5 < (uint64_t)max * 8)
+		buckets *= 2;
+	l->buckets = buckets;
+	l->max = max;
+	l->salt = salt;
+	l->bitmap = bitmap;
+	return tg_swap_init(&l->hash, (size_t)buckets * 64, (size_t)buckets * 64) &&
+	       (!bitmap || tg_swap_init(&l->bits, TG_WHITE_BITMAP_LEN, 0));
+}
+
+void tg_whitelist_free(struct tg_whitelist *l)
+{
+	tg_swap_free(&l->hash);
+	if (l->bitmap)
+		tg_swap_free(&l->bits);
+}
+
+static bool in_bitmap(const struct tg_whitelist *l, uint64_t key)
+{
+	return l->bitmap && key >> 48 == TG_WHITE_V4_TAG >> 48;
+}
+
+static uint64_t *bitmap_word(const struct tg_generation *g, uint64_t key)
+{
+	return (uint64_t *)g->table + ((uint32_t)key >> 6);
+}
+
+static uint64_t *bucket_of(const struct tg_whitelist *l, const struct tg_generation *g, uint64_t key,
+			   int second)
+{
+	uint64_t h = (key ^ l->salt) * 0x94d049bb133111ebULL;
+	uint32_t at = (uint32_t)((h ^ h >> 31) * 0xbf58476d1ce4e5b9ULL >> (second ? 8 : 36));
+
+	return (uint64_t *)g->table + (size_t)(at & (l->buckets - 1)) * TG_WHITE_SLOTS;
+}
+
+static bool generation_has(const struct tg_whitelist *l, const struct tg_generation *g, uint64_t key)
+{
+	int i, second;
+
+	for (second = 0; second < 2; second++) {
+		const uint64_t *b = bucket_of(l, g, key, second);
+
+		for (i = 0; i < TG_WHITE_SLOTS; i++)
+			if (b[i] == key)
+				return true;
+	}
+	return false;
+}
+
+static uint64_t *free_in(uint64_t *b)
+{
+	int i;
+
+	for (i = 0; i < TG_WHITE_SLOTS; i++)
+		if (b[i] == 0)
+			return &b[i];
+	return NULL;
+}
+
+/* A place for a new source in one of its two buckets, perhaps after another has
+ * moved to its other one. */
+static uint64_t *place_take(const struct tg_whitelist *l, const struct tg_generation *g, uint64_t key)
+{
+	uint64_t *two[2] = {bucket_of(l, g, key, 0), bucket_of(l, g, key, 1)}, *other;
+	int i, second;
+
+	for (i = 0; i < 2; i++)
+		if ((other = free_in(two[i])))
+			return other;
+	for (i = 0; i < TG_WHITE_SLOTS; i++) {
+		uint64_t *at = &two[0][i];
+
+		for (second = 0; second < 2; second++) {
+			other = free_in(bucket_of(l, g, *at, second));
+			if (other) {
+				*other = *at;
+				return at;
+			}
+		}
+	}
+	return NULL;
+}
+
+bool tg_whitelist_find(struct tg_whitelist *l, uint64_t key)
+{
+	uint64_t bit = 1ULL << (key & 63);
+
+	if (!tg_whitelist_maybe(l, key))
+		return false;
+	if (in_bitmap(l, key)) {
+		if (*bitmap_word(l->bits.active, key) & bit)
+			return true;
+		if (!(*bitmap_word(l->bits.history, key) & bit))
+			return false;
+	} else {
+		if (generation_has(l, l->hash.active, key))
+			return true;
+		if (!generation_has(l, l->hash.history, key))
+			return false;
+	}
+	tg_whitelist_put(l, key); /* no room: it stays in history */
+	return true;
+}
+
+bool tg_whitelist_put(struct tg_whitelist *l, uint64_t key)
+{
+	struct tg_generation *g = l->hash.active;
+	uint64_t *place;
+
+	if (in_bitmap(l, key)) {
+		*bitmap_word(l->bits.active, key) |= 1ULL << (key & 63);
+		tg_swap_note(&l->hash, tg_presence_source(key, l->salt));
+		return true;
+	}
+	if (generation_has(l, g, key))
+		return true;
+	if (!key || g->used >= l->max) /* 0 is no unicast prefix: it means an empty place */
+		return false;
+	place = place_take(l, g, key);
+	if (!place)
+		return false;
+	*place = key;
+	g->used++;
+	tg_swap_note(&l->hash, tg_presence_source(key, l->salt));
+	return true;
+}

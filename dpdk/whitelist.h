@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The whitelist of one core: sources that have proven themselves, under the keys
+ * of tg_white_key. IPv6 prefixes stand in a bounded hash; IPv4 addresses stand
+ * there, too, or, if so configured, in a bitmap of the whole address space, which
+ * is never full: two generations of a bit for each address are the 1 GiB of seed
+ * 000 section IV.C (a third is being emptied; only pages with a source in them
+ * exist). Swapped as all tables are, swap.h.
+ */
+#ifndef TG_DPDK_WHITELIST_H
+#define TG_DPDK_WHITELIST_H
+
+#include "swap.h"
+
+#define TG_WHITE_SLOTS 8
+#define TG_WHITE_BITMAP_LEN (1UL << 29)
+
+struct tg_whitelist {
+	struct tg_swap hash; /* of buckets of 8 keys, a cache line each */
+	struct tg_swap bits; /* of the IPv4 bitmap, if there is one */
+	bool bitmap;
+	uint64_t salt;
+	uint32_t buckets; /* a power of two */
+	uint32_t max;     /* sources in one generation of the hash */
+};
+
+bool tg_whitelist_init(struct tg_whitelist *l, uint32_t max, bool bitmap, uint64_t salt);
+void tg_whitelist_free(struct tg_whitelist *l);
+
+/* True if the source is on the list; it gets its second chance. */
+bool tg_whitelist_find(struct tg_whitelist *l, uint64_t key);
+
+/* Puts it there; false if there is no room. */
+bool tg_whitelist_put(struct tg_whitelist *l, uint64_t key);
+
+/* False for nearly all who are not on it, at the price of a bit or two. */
+static inline bool tg_whitelist_maybe(const struct tg_whitelist *l, uint64_t key)
+{
+	return tg_swap_maybe(&l->hash, tg_presence_source(key, l->salt));
+}
+
+/* The owner's part of a swap. */
+static inline bool tg_whitelist_turn(struct tg_whitelist *l)
+{
+	if (l->bitmap && (!atomic_load(&l->bits.spare) || !atomic_load(&l->hash.spare)))
+		return false;
+	return tg_swap_turn(&l->hash) && (!l->bitmap || tg_swap_turn(&l->bits));
+}
+
+#endif

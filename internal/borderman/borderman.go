@@ -1,0 +1,388 @@
+// Package borderman is the border manager: it answers requests of filter managers
+// with a nonce, keeps nothing of them until the nonce comes back, checks that the
+// sender may ask for what he asks, and has the right patrols do it. It must never
+// keep anything of an address that has not returned a nonce.
+package borderman
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidegate/internal/ifp"
+	"tidegate/internal/upstream"
+)
+
+// Options of a border manager.
+type Options struct {
+	Listen    netip.AddrPort
+	Identity  *upstream.Identity
+	Nonces    *ifp.Nonces
+	Authority upstream.Authority
+	Patrols   []Patrol
+	Codepoint uint8 // DSCP of the true-source mark
+	Rate      int   // filters a second of one filter manager; 0: any
+	Protect   []netip.Prefix
+	Log       *slog.Logger
+}
+
+// Counters of what came in, by what became of it.
+type Counters struct {
+	Malformed, NonceSent, NonceWrong, Verified, NotAuthorised, Protected, Busy, Answered, Duplicate atomic.Uint64
+}
+
+// Manager is a running border manager.
+type Manager struct {
+	opt     Options
+	udp     *upstream.UDP
+	links   []*link
+	route   *routes
+	own     []netip.Addr
+	Count   Counters
+	limits  map[netip.Addr]*limit // of verified filter managers only; the reading goroutine's
+	mu      sync.Mutex
+	pending map[pendingKey]*pending
+	outMu   sync.Mutex
+	out     *upstream.Outbox // answers of patrols
+	done    sync.WaitGroup
+	stop    chan struct{}
+}
+
+// pendingMax bounds requests that wait for patrols.
+const pendingMax = 1 << 16
+
+type pendingKey struct {
+	from    netip.AddrPort
+	request uint64
+}
+
+// pending is a verified request whose filters are with patrols.
+type pending struct {
+	key     pendingKey
+	nonce   uint64
+	kind    ifp.Type
+	flags   uint8
+	filters []byte // as they came, if a proof is wanted
+	mu      sync.Mutex
+	waiting int // parts that patrols have not answered
+	codes   []ifp.Code
+	stats   []ifp.Stat
+}
+
+// New opens the socket and begins to connect to the patrols.
+func New(opt Options) (*Manager, error) {
+	udp, err := upstream.ListenUDP(opt.Listen, opt.Codepoint)
+	if err != nil {
+		return nil, err
+	}
+	m := &Manager{opt: opt, udp: udp, route: newRoutes(opt.Patrols), limits: map[netip.Addr]*limit{},
+		pending: map[pendingKey]*pending{}, out: udp.NewOutbox(), stop: make(chan struct{})}
+	if a := opt.Listen.Addr(); a.IsValid() && !a.IsUnspecified() {
+		m.own = append(m.own, a.Unmap())
+	}
+	for _, p := range opt.Patrols {
+		l, err := newLink(p, opt.Identity, opt.Log, m.patrolAnswered)
+		if err != nil {
+			udp.Close()
+			return nil, err
+		}
+		m.links = append(m.links, l)
+	}
+	for _, l := range m.links {
+		m.done.Go(l.run)
+	}
+	m.done.Go(m.ticks)
+	return m, nil
+}
+
+// Addr is where filter managers are answered.
+func (m *Manager) Addr() netip.AddrPort { return m.udp.LocalAddr() }
+
+// PatrolsUp counts the patrols that are connected.
+func (m *Manager) PatrolsUp() (n int) {
+	for _, l := range m.links {
+		if l.isUp() {
+			n++
+		}
+	}
+	return n
+}
+
+// Pending is the number of verified requests that wait for patrols.
+func (m *Manager) Pending() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.pending)
+}
+
+// Close ends Run.
+func (m *Manager) Close() {
+	close(m.stop)
+	m.udp.Close()
+	for _, l := range m.links {
+		l.close()
+	}
+	m.done.Wait()
+}
+
+func (m *Manager) ticks() {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-m.stop:
+			return
+		case now := <-t.C:
+			m.opt.Nonces.Tick(now)
+		}
+	}
+}
+
+// Run answers until Close.
+func (m *Manager) Run() error {
+	in, out := upstream.NewInbox(), m.udp.NewOutbox()
+	var filters []ifp.Filter
+	for {
+		n, err := m.udp.Read(in)
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			continue // an ICMP error of somebody we have answered
+		}
+		for i := range n {
+			filters = m.take(in.From(i), in.TClass(i), in.Data(i), out, filters)
+		}
+		out.Flush()
+		for _, l := range m.links {
+			l.flush()
+		}
+	}
+}
+
+// take deals with one datagram.
+func (m *Manager) take(from netip.AddrPort, tclass uint8, message []byte, out *upstream.Outbox, filters []ifp.Filter) []ifp.Filter {
+	h, err := ifp.ReadHeader(message)
+	if err != nil || !h.Type.IsRequest() || len(message) > ifp.MaxDatagram {
+		m.Count.Malformed.Add(1)
+		if errors.Is(err, ifp.ErrVersion) && len(message) >= ifp.HeaderLen && message[1]&0x80 == 0 {
+			// never longer than what came, and never to an answer
+			out.Add(from, func(b []byte) []byte { return ifp.AppendError(b, 0, 0, ifp.BadVersion) })
+		}
+		return filters
+	}
+	if h.Nonce == 0 {
+		m.Count.NonceSent.Add(1)
+		nonce := m.opt.Nonces.Make(from, message)
+		out.Add(from, func(b []byte) []byte { return ifp.AppendNonce(b, h.Request, nonce) })
+		return filters
+	}
+	if !m.opt.Nonces.Verify(from, message) {
+		m.Count.NonceWrong.Add(1)
+		m.refuse(out, from, &h, ifp.StaleNonce)
+		return filters
+	}
+	m.Count.Verified.Add(1)
+	filters, bad, err := ifp.ReadFilters(filters, &h, message[ifp.HeaderLen:])
+	if err != nil || len(filters) > ifp.PerMessage(false) {
+		m.refuse(out, from, &h, ifp.BadMessage)
+		return filters
+	}
+	if !m.withinRate(from.Addr(), len(filters)) {
+		m.Count.Busy.Add(1)
+		m.refuse(out, from, &h, ifp.Busy)
+		return filters
+	}
+	m.dispatch(from, tclass>>2 == m.opt.Codepoint, &h, message, filters, bad, out)
+	return filters
+}
+
+func (m *Manager) refuse(out *upstream.Outbox, to netip.AddrPort, h *ifp.Header, code ifp.Code) {
+	out.Add(to, func(b []byte) []byte { return ifp.AppendError(b, h.Request, h.Nonce, code) })
+}
+
+// dispatch sends a verified request's filters to their patrols.
+func (m *Manager) dispatch(from netip.AddrPort, trueSource bool, h *ifp.Header, message []byte,
+	filters []ifp.Filter, bad []int, out *upstream.Outbox) {
+	p := &pending{key: pendingKey{from, h.Request}, nonce: h.Nonce, kind: h.Type, flags: h.Flags,
+		codes: make([]ifp.Code, len(filters))}
+	if h.Flags&ifp.FlagProof != 0 {
+		p.filters = append(p.filters, message[ifp.HeaderLen:]...)
+	}
+	kind := h.Type
+	if kind == ifp.Stats {
+		p.stats = make([]ifp.Stat, len(filters))
+	}
+	for _, i := range bad {
+		p.codes[i] = ifp.BadFilter
+	}
+	m.mu.Lock()
+	if _, there := m.pending[p.key]; there { // sent again before it was answered
+		m.mu.Unlock()
+		m.Count.Duplicate.Add(1)
+		return
+	}
+	if len(m.pending) >= pendingMax {
+		m.mu.Unlock()
+		m.Count.Busy.Add(1)
+		m.refuse(out, from, h, ifp.Busy)
+		return
+	}
+	m.pending[p.key] = p
+	m.mu.Unlock()
+	targets := map[int][]int{}
+	for i := range filters {
+		if p.codes[i] != ifp.OK {
+			continue
+		}
+		if kind == ifp.Conditional {
+			filters[i] = conditional(filters[i], trueSource)
+		}
+		p.codes[i] = m.judge(from.Addr(), &filters[i])
+		if p.codes[i] == ifp.OK {
+			p.codes[i] = m.route.find(&filters[i], i, targets)
+		}
+	}
+	if kind == ifp.Conditional {
+		kind = ifp.Install
+	}
+	p.waiting = len(targets) + 1 // this function is one part
+	for at, which := range targets {
+		if code := m.links[at].add(kind, p, filters, which); code != ifp.OK {
+			failed := make([]ifp.Code, len(which))
+			for i := range failed {
+				failed[i] = code
+			}
+			m.merge(p, which, failed, nil)
+		}
+	}
+	if m.merge(p, nil, nil, nil) {
+		m.answer(p, out)
+	}
+}
+
+// conditional is the request of seed 004, III.D: Src is the victim S, Dst the
+// reflector R.
+func conditional(f ifp.Filter, trueSource bool) ifp.Filter {
+	if trueSource {
+		f.Action, f.Direction = ifp.BlockTS0, ifp.ToCustomer
+		return f
+	}
+	f.Src, f.Dst = f.Dst, f.Src
+	f.Action, f.Direction = ifp.ClearTS, ifp.FromCustomer
+	return f
+}
+
+// judge says whether this filter manager may have this filter.
+func (m *Manager) judge(fm netip.Addr, f *ifp.Filter) ifp.Code {
+	may := m.opt.Authority.FilterManagerMayRequest(fm, f.Dst)
+	if !may && f.Action == ifp.BlockTS0 && f.Direction == ifp.ToCustomer {
+		// what claims to come from him and does not: that is his to refuse, too
+		may = m.opt.Authority.FilterManagerMayRequest(fm, f.Src)
+	}
+	if !may {
+		m.Count.NotAuthorised.Add(1)
+		return ifp.NotAuthorised
+	}
+	if m.cutsControl(fm, f) {
+		m.Count.Protected.Add(1)
+		return ifp.Protected
+	}
+	return ifp.OK
+}
+
+// cutsControl says whether a filter would meet the traffic by which it was asked
+// for or by which it can be removed.
+func (m *Manager) cutsControl(fm netip.Addr, f *ifp.Filter) bool {
+	if f.Action != ifp.Block {
+		return false // control traffic within reach has the codepoint, or needs none
+	}
+	meets := func(a, b netip.Addr) bool { return f.Src.Contains(a) && f.Dst.Contains(b) }
+	for _, own := range m.own {
+		if meets(own, fm) || meets(fm, own) {
+			return true
+		}
+		for _, l := range m.links {
+			p := l.patrol.Addr.Addr()
+			if meets(own, p) || meets(p, own) {
+				return true
+			}
+		}
+	}
+	for _, p := range m.opt.Protect {
+		if p.Overlaps(f.Src) || p.Overlaps(f.Dst) {
+			return true
+		}
+	}
+	return false
+}
+
+// patrolAnswered takes the answer of one patrol to a part of a request.
+func (m *Manager) patrolAnswered(p *pending, which []int, codes []ifp.Code, stats []ifp.Stat) {
+	if p == nil || !m.merge(p, which, codes, stats) {
+		return
+	}
+	m.outMu.Lock()
+	m.answer(p, m.out)
+	m.out.Flush()
+	m.outMu.Unlock()
+}
+
+// merge adds a part's answer; true when it was the last. A filter that several
+// patrols have is well only if it is well at all of them; its counters add up.
+func (m *Manager) merge(p *pending, which []int, codes []ifp.Code, stats []ifp.Stat) (last bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for n, i := range which {
+		switch {
+		case stats != nil:
+			p.mergeStat(i, stats[n])
+		case codes != nil && p.codes[i] == ifp.OK:
+			p.codes[i] = codes[n]
+		}
+	}
+	p.waiting--
+	return p.waiting == 0
+}
+
+func (p *pending) mergeStat(i int, s ifp.Stat) {
+	to := &p.stats[i]
+	if s.Code != ifp.OK {
+		if to.Packets == 0 && to.ExpiresS == 0 {
+			to.Code = s.Code
+		}
+		return
+	}
+	to.Code = ifp.OK
+	to.Packets, to.Bytes, to.ExpiresS = to.Packets+s.Packets, to.Bytes+s.Bytes, max(to.ExpiresS, s.ExpiresS)
+}
+
+// answer ends a request.
+func (m *Manager) answer(p *pending, out *upstream.Outbox) {
+	m.mu.Lock()
+	delete(m.pending, p.key)
+	m.mu.Unlock()
+	m.Count.Answered.Add(1)
+	if p.kind == ifp.Stats {
+		for i, c := range p.codes {
+			if c != ifp.OK {
+				p.stats[i].Code = c
+			}
+		}
+		out.Add(p.key.from, func(b []byte) []byte {
+			return ifp.AppendStatistics(b, p.key.request, p.nonce, p.stats)
+		})
+		return
+	}
+	var sign func([]byte) []byte
+	if p.flags&ifp.FlagProof != 0 {
+		sign = func(result []byte) []byte { return m.opt.Identity.Sign(ifp.ProofInput(result, p.filters)) }
+	}
+	out.Add(p.key.from, func(b []byte) []byte {
+		return ifp.AppendResult(b, p.key.request, p.nonce, p.codes, sign)
+	})
+}

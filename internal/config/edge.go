@@ -1,0 +1,242 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Protocol says what goes from an edge to its servers.
+type Protocol string
+
+// ProtocolPlain: the client's own packet; the server verifies again.
+const ProtocolPlain Protocol = "plain"
+
+// Edge is what only the role edge has.
+type Edge struct {
+	Protocol     Protocol
+	Forwarding   Forwarding
+	FastPath     FastPath
+	Inside       []string // interfaces that servers are behind; the others are clients'
+	FilterBits   int      // positions of a partition of the filter, as a power of two
+	FilterWindow time.Duration
+	FilterAlarm  float64 // share of unknown flows taken for known; above, status says alarm
+	UnknownRate  Rate
+	Hops         int // TTL of what goes on to a server, and the least it must have; 0: left alone
+	SACK         bool
+	Timestamps   bool
+	ECN          bool
+}
+
+// Rate is packets per second, or all of them.
+type Rate struct {
+	All       bool
+	PerSecond int
+}
+
+func (r Rate) String() string {
+	if r.All {
+		return "all"
+	}
+	return strconv.Itoa(r.PerSecond)
+}
+
+// SplitWScale is the window scale that edges announce and servers adopt with, unless
+// a service says another: it must be the same on both.
+const SplitWScale = 7
+
+const (
+	// Of core/bloom.h; 2^26 positions a partition are 96 MiB.
+	minFilterBits, maxFilterBits     = 10, 26
+	minFilterWindow, maxFilterWindow = time.Second, time.Hour
+	maxUnknownRate                   = 100_000_000
+	maxHops                          = 64
+)
+
+func defaultEdge() Edge {
+	return Edge{Protocol: ProtocolPlain, Forwarding: ForwardRouter, FastPath: FastServices, FilterBits: 20,
+		FilterWindow: 15 * time.Second, FilterAlarm: 0.2, UnknownRate: Rate{PerSecond: 10_000}, Hops: 16,
+		SACK: true, Timestamps: true, ECN: true}
+}
+
+// boxFields are those that an edge shares with a proxy.
+var boxFields = []string{"forwarding", "fast_path"}
+
+var edgeFields = []string{"inside", "filter_bits", "filter_window", "filter_alarm", "unknown_rate", "hops", "offers"}
+
+// split reads the fields of the top level that have to do with edges, servers and
+// clocks that differ.
+func (r *reader) split(c *Config, fs map[string]field) {
+	r.clockSkew(c, fs)
+	r.foreign(fs, c.Role, RoleEdge, edgeFields)
+	r.foreign(fs, c.Role, RoleServer, serverFields)
+	if f, there := fs["protocol"]; there && c.Role != RoleEdge && c.Role != RoleServer {
+		r.fail(f.line, f.path, "belongs to role: edge and role: server; remove it, or set that role")
+	}
+	switch c.Role {
+	case RoleEdge:
+		c.Server = Server{}
+		r.edge(&c.Edge, c, fs)
+	case RoleServer:
+		c.Edge = Edge{}
+		r.server(&c.Server, fs)
+	default:
+		c.Edge, c.Server = Edge{}, Server{}
+	}
+}
+
+// foreign refuses fields of another role.
+func (r *reader) foreign(fs map[string]field, role, owner string, names []string) {
+	for _, name := range names {
+		if f, there := fs[name]; there && role != owner {
+			r.fail(f.line, f.path, "belongs to role: %s; remove it, or set that role", owner)
+		}
+	}
+}
+
+// clockSkew: a cookie's epoch is told by one bit, so what clocks may differ by is
+// taken from the time that a handshake may last; core/keys.h has the arithmetic.
+func (r *reader) clockSkew(c *Config, fs map[string]field) {
+	if c.Role == RoleEdge || c.Role == RoleServer {
+		c.ClockSkew = c.Epoch / 4
+	}
+	if f, there := fs["clock_skew"]; there {
+		if d, ok := r.duration(f, 0, c.Epoch*3/8); ok {
+			c.ClockSkew = d
+		}
+	}
+}
+
+func (r *reader) edge(e *Edge, c *Config, fs map[string]field) {
+	r.protocol(&e.Protocol, fs)
+	if f, there := fs["forwarding"]; there {
+		if s, ok := r.word(f, string(ForwardRouter), string(ForwardBridge)); ok {
+			e.Forwarding = Forwarding(s)
+		}
+	}
+	if f, there := fs["fast_path"]; there {
+		if s, ok := r.word(f, string(FastServices), string(FastAll)); ok {
+			e.FastPath = FastPath(s)
+		}
+	}
+	r.inside(e, c, fs)
+	for _, v := range []struct {
+		name            string
+		to              *int
+		lowest, highest int
+	}{{"filter_bits", &e.FilterBits, minFilterBits, maxFilterBits}, {"hops", &e.Hops, 0, maxHops}} {
+		if f, there := fs[v.name]; there {
+			if n, ok := r.number(f, v.lowest, v.highest); ok {
+				*v.to = n
+			}
+		}
+	}
+	if f, there := fs["filter_window"]; there {
+		if d, ok := r.duration(f, minFilterWindow, maxFilterWindow); ok {
+			e.FilterWindow = d
+		}
+	}
+	if f, there := fs["filter_alarm"]; there {
+		r.share(f, &e.FilterAlarm)
+	}
+	if f, there := fs["unknown_rate"]; there {
+		r.rate(f, &e.UnknownRate)
+	}
+	if f, there := fs["offers"]; there {
+		r.offers(f, e)
+	}
+}
+
+func (r *reader) inside(e *Edge, c *Config, fs map[string]field) {
+	f, there := fs["inside"]
+	if !there {
+		if i, has := fs["interfaces"]; has && !r.misspelled("inside") {
+			r.fail(i.line, "inside", "is missing; name those of interfaces that the servers are behind, such as [eth1]")
+		}
+		return
+	}
+	e.Inside = r.interfaces(f)
+	outside := 0
+	for _, name := range c.Interfaces {
+		if !slices.Contains(e.Inside, name) {
+			outside++
+		}
+	}
+	for _, name := range e.Inside {
+		if !slices.Contains(c.Interfaces, name) {
+			r.fail(f.line, f.path, "%s is not one of interfaces; list it there, too", name)
+			return
+		}
+	}
+	if outside == 0 && len(c.Interfaces) > 0 {
+		r.fail(f.line, f.path, "no interface is left for clients; list those in interfaces, too")
+	}
+	if e.Forwarding == ForwardBridge && len(c.Interfaces) != 2 {
+		r.fail(fs["interfaces"].line, "interfaces", "a bridge has two ports, and %d are named; name two, or use forwarding: router", len(c.Interfaces))
+	}
+}
+
+// protocol reads what goes between edge and servers.
+func (r *reader) protocol(to *Protocol, fs map[string]field) {
+	f, there := fs["protocol"]
+	if !there {
+		return
+	}
+	s, ok := r.text(f, "plain")
+	switch {
+	case !ok:
+	case s == string(ProtocolPlain):
+		*to = ProtocolPlain
+	case s == "tagged":
+		r.fail(f.line, f.path, "tagged is not in this build; use plain")
+	default:
+		r.fail(f.line, f.path, "%q is not known; use plain", s)
+	}
+}
+
+// share reads a percentage or a part of one.
+func (r *reader) share(f field, to *float64) {
+	const want = "a share such as 20% or 0.2, above 0 and at most 100%"
+	s, ok := r.text(f, want)
+	if !ok {
+		return
+	}
+	text, percent := strings.CutSuffix(s, "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || !(v > 0 && v <= 1) {
+		r.fail(f.line, f.path, "%q is no share; use %s", s, want)
+		return
+	}
+	*to = v
+}
+
+// rate reads packets per second.
+func (r *reader) rate(f field, to *Rate) {
+	if s, ok := scalarText(f.node); ok && s == "all" {
+		*to = Rate{All: true}
+		return
+	}
+	if n, ok := r.number(f, 0, maxUnknownRate); ok {
+		*to = Rate{PerSecond: n}
+	}
+}
+
+// offers reads what TCP options the servers agree to.
+func (r *reader) offers(f field, e *Edge) {
+	items, ok := r.sequence(f)
+	if !ok {
+		return
+	}
+	e.SACK, e.Timestamps, e.ECN = false, false, false
+	for _, it := range items {
+		s, ok := r.word(it, "sack", "timestamps", "ecn")
+		if !ok {
+			continue
+		}
+		*map[string]*bool{"sack": &e.SACK, "timestamps": &e.Timestamps, "ecn": &e.ECN}[s] = true
+	}
+}

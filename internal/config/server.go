@@ -1,0 +1,48 @@
+package config
+
+// Takeover says how a server gets the connections that an edge has verified.
+type Takeover string
+
+// TakeoverAdopt: the kernel makes its socket from the edge's cookie.
+const TakeoverAdopt Takeover = "adopt"
+
+// LastLine says what becomes of an ACK that has neither socket nor cookie.
+type LastLine string
+
+const (
+	LastLineDrop  LastLine = "drop"  // silently: an attacker learns nothing of the edge's filter
+	LastLineReset LastLine = "reset" // the kernel answers RST, as without an edge
+)
+
+// Server is what only the role server has.
+type Server struct {
+	Protocol Protocol
+	Takeover Takeover
+	LastLine LastLine
+}
+
+var serverFields = []string{"last_line", "takeover"}
+
+func defaultServer() Server {
+	return Server{Protocol: ProtocolPlain, Takeover: TakeoverAdopt, LastLine: LastLineDrop}
+}
+
+func (r *reader) server(s *Server, fs map[string]field) {
+	r.protocol(&s.Protocol, fs)
+	if f, there := fs["last_line"]; there {
+		if w, ok := r.word(f, string(LastLineDrop), string(LastLineReset)); ok {
+			s.LastLine = LastLine(w)
+		}
+	}
+	if f, there := fs["takeover"]; there {
+		w, ok := r.text(f, "adopt")
+		switch {
+		case !ok:
+		case w == string(TakeoverAdopt):
+		case w == "translate":
+			r.fail(f.line, f.path, "translate is not in this build; use adopt")
+		default:
+			r.fail(f.line, f.path, "%q is not known; use adopt", w)
+		}
+	}
+}

@@ -1,0 +1,276 @@
+// Package edge is the edge role: it brings configuration and keys to the packet path
+// of a router or bridge before servers of role server, and turns the filter's
+// generations. It must never see a packet, nor know of a single flow.
+package edge
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/config"
+	"tidegate/internal/host"
+	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+)
+
+// housekeeping is how often clock, keys and filter are looked after.
+const housekeeping = time.Second
+
+// box is one running instance.
+type box struct {
+	opt      host.Options
+	log      *slog.Logger
+	cfg      *config.Config
+	secret   *keys.Secret
+	plane    *plane.Edge
+	settings plane.Settings
+	own      plane.EdgeSettings
+	numbers  *host.Numbers
+	lastKey  uint64 // highest epoch whose key is loaded
+	modes    map[string]plane.XDPMode
+	promisc  []string // ports that this process made promiscuous
+	filter   filter
+	started  time.Time
+}
+
+// Run answers and filters until ctx ends, then takes everything off.
+func Run(ctx, _ context.Context, opt host.Options) error {
+	opt.Complete()
+	cfg, err := config.Load(opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("tidegate run needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON); start it with sudo or from a service unit")
+	}
+	unlock, err := host.LockInstance(opt.StateDir, cfg.Instance)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	b := &box{opt: opt, log: opt.Log, cfg: cfg, numbers: host.NewNumbers(), started: time.Now()}
+	if err := b.start(); err != nil {
+		return err
+	}
+	defer b.secret.Zero()
+	defer b.plane.Close()
+	if opt.Ready != nil {
+		opt.Ready()
+	}
+	b.log.Info("protecting", "instance", cfg.Instance, "forwarding", cfg.Edge.Forwarding, "protocol", cfg.Edge.Protocol,
+		"interfaces", cfg.Interfaces, "inside", cfg.Edge.Inside, "services", len(cfg.Services), "xdp", b.modes)
+	b.loop(ctx)
+	return b.stop()
+}
+
+// start loads everything and attaches. Nothing stays if it fails.
+func (b *box) start() (err error) {
+	if err := host.EnsureBPFFS(b.opt.BPFFS); err != nil {
+		return err
+	}
+	if b.secret, err = keys.LoadSecret(b.cfg.SecretFile); err != nil {
+		return err
+	}
+	slots := int(b.cfg.KeyHorizon/b.cfg.Epoch) + keys.PastEpochs + 4
+	b.plane, err = plane.LoadEdge(plane.EdgeOptions{
+		Options: plane.Options{Instance: b.cfg.Instance, KeySlots: slots},
+		BPFFS:   b.opt.BPFFS, BloomBits: b.cfg.Edge.FilterBits})
+	if err != nil {
+		return err
+	}
+	if err := b.fill(); err != nil {
+		b.plane.Close()
+		return err
+	}
+	b.modes, err = b.plane.Attach(plane.AttachOptions{
+		BPFFS: b.opt.BPFFS, Instance: b.cfg.Instance, Interfaces: b.cfg.Interfaces,
+		XDPMode: plane.XDPMode(b.cfg.XDPMode)})
+	if err != nil {
+		b.plane.Close()
+		return err
+	}
+	if err := errors.Join(b.prepareForwarding(), b.writeState()); err != nil {
+		return errors.Join(err, b.plane.Detach())
+	}
+	return nil
+}
+
+// fill writes settings, keys and services before anything is attached.
+func (b *box) fill() error {
+	cookie, err := host.NetnsCookie()
+	if err != nil {
+		return err
+	}
+	b.settings = plane.Settings{EpochLenNs: uint64(b.cfg.Epoch), NetnsCookie: cookie,
+		VerifyAheadNs: uint64(b.cfg.ClockSkew)}
+	b.setPolicy()
+	b.setClock()
+	b.own = b.plane.EdgeSettings()
+	if !b.plane.Warm() {
+		var raw [16]byte
+		_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
+		b.own.BloomKey.K0, b.own.BloomKey.K1 = binary.LittleEndian.Uint64(raw[:8]), binary.LittleEndian.Uint64(raw[8:])
+		b.own.LearningUntilNs = uint64(monotonic() + b.cfg.Edge.FilterWindow.Nanoseconds())
+		b.log.Info("the filter is new: what it does not know goes to the servers for one window", "window", b.cfg.Edge.FilterWindow)
+	}
+	inside := func(name string) bool { return slices.Contains(b.cfg.Edge.Inside, name) }
+	if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetEdgePorts(b.cfg.Interfaces, inside)); err != nil {
+		return err
+	}
+	b.numbers.Assign(b.cfg.Services)
+	b.filter.turned = time.Now()
+	return b.writeServices()
+}
+
+func (b *box) setPolicy() {
+	b.settings.StaleKeys = 0
+	if b.cfg.OnStaleKeys == config.StaleKeysDrop {
+		b.settings.StaleKeys = 1
+	}
+}
+
+// writeServices makes the maps hold the configuration.
+func (b *box) writeServices() error {
+	e := &b.cfg.Edge
+	b.own.Hops = uint8(e.Hops)
+	b.own.UnknownCostNs = unknownCost(e.UnknownRate, onlineCPUs())
+	var bridge [2]uint32
+	if e.Forwarding == config.ForwardBridge {
+		for i, name := range b.cfg.Interfaces {
+			dev, err := netlink.LinkByName(name)
+			if err != nil {
+				return fmt.Errorf("interface %s: not found; see `ip link`", name)
+			}
+			bridge[i] = uint32(dev.Attrs().Index)
+		}
+	}
+	targets, err := b.targets()
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.plane.SetForwarding(bridge, e.FastPath == config.FastAll), b.plane.SetEdge(b.own),
+		b.plane.SetServices(targets, &b.settings))
+}
+
+// loop looks after clock, keys and filter until ctx ends.
+func (b *box) loop(ctx context.Context) {
+	tick := time.NewTicker(housekeeping)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.opt.Reload:
+			if err := b.reload(); err != nil {
+				b.log.Error("reload refused; the old configuration goes on", "error", err)
+			}
+		case <-tick.C:
+			b.setClock()
+			if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetSettings(&b.settings), b.tendFilter(time.Now())); err != nil {
+				b.log.Error("housekeeping", "error", err)
+			}
+		}
+	}
+}
+
+func monotonic() int64 {
+	var mono unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) // cannot fail
+	return mono.Nano()
+}
+
+// setClock tells the packet path what to add to its monotonic clock.
+func (b *box) setClock() {
+	b.settings.WallMinusMonoNs = uint64(b.opt.Now().UnixNano() - monotonic())
+}
+
+// loadKeys loads the keys from a few epochs ago to the horizon. A clock that was
+// stepped back is followed: then the keys are loaded anew.
+func (b *box) loadKeys(time.Time) error {
+	list := keys.Epochs(b.opt.Now().Add(b.cfg.ClockSkew), b.cfg.Epoch, b.cfg.KeyHorizon)
+	if last := list[len(list)-1]; last < b.lastKey {
+		b.lastKey = 0
+	}
+	for _, n := range list {
+		if b.lastKey != 0 && n <= b.lastKey {
+			continue
+		}
+		if err := b.plane.PutKey(n, b.secret.EpochKey(n)); err != nil {
+			return fmt.Errorf("key of epoch %d: %w", n, err)
+		}
+		b.lastKey = n
+	}
+	return nil
+}
+
+// reload applies a changed configuration, whole or not at all.
+func (b *box) reload() error {
+	cfg, err := config.Load(b.opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	if err := sameBox(b.cfg, cfg); err != nil {
+		return err
+	}
+	old := b.cfg
+	removed := b.numbers.Assign(cfg.Services)
+	b.cfg = cfg
+	b.setPolicy()
+	if err := b.writeServices(); err != nil {
+		b.cfg = old
+		b.setPolicy()
+		b.numbers.Assign(old.Services)
+		return errors.Join(err, b.writeServices())
+	}
+	for _, id := range removed {
+		if err := plane.ClearCounters(b.plane.Map("tg_counters"), id); err != nil {
+			return err
+		}
+	}
+	b.log.Info("reloaded", "services", len(cfg.Services))
+	return b.writeState()
+}
+
+// sameBox refuses a reload of what the packet path was attached and sized with.
+func sameBox(old, next *config.Config) error {
+	for what, same := range map[string]bool{
+		"role":        next.Role == old.Role,
+		"instance":    next.Instance == old.Instance,
+		"interfaces":  slices.Equal(next.Interfaces, old.Interfaces),
+		"inside":      slices.Equal(next.Edge.Inside, old.Edge.Inside),
+		"secret_file": next.SecretFile == old.SecretFile,
+		"epoch":       next.Epoch == old.Epoch,
+		"clock_skew":  next.ClockSkew == old.ClockSkew,
+		"key_horizon": next.KeyHorizon == old.KeyHorizon,
+		"xdp_mode":    next.XDPMode == old.XDPMode,
+		"forwarding":  next.Edge.Forwarding == old.Edge.Forwarding,
+		"filter_bits": next.Edge.FilterBits == old.Edge.FilterBits,
+	} {
+		if !same {
+			return fmt.Errorf("%s changed: that takes a restart, `systemctl restart` or stop and start; no connection is lost", what)
+		}
+	}
+	return nil
+}
+
+func (b *box) writeState() error {
+	return host.WriteState(b.opt.StateDir, host.State{Config: b.cfg, Numbers: b.numbers, Modes: b.modes, Started: b.started})
+}
+
+// stop takes the edge off: SYNs go to the servers at once, and so does everything
+// else. The servers know their connections; nothing has to be drained here.
+func (b *box) stop() error {
+	err := errors.Join(b.plane.Detach(), b.restoreForwarding(), host.RemoveState(b.opt.StateDir, b.cfg.Instance))
+	b.log.Info("stopped")
+	return err
+}

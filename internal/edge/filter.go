@@ -1,0 +1,119 @@
+package edge
+
+import (
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/plane"
+)
+
+// filter is what is remembered of the filter from second to second.
+type filter struct {
+	turned time.Time     // when the active generation became so
+	probes [16]probeTick // the last seconds' probes, a ring
+	at     int
+	alarm  bool
+}
+
+type probeTick struct{ asked, known uint32 }
+
+// probesEach is how many random flows the filter is asked for each second: a
+// millisecond of one processor.
+const probesEach = 16384
+
+// tendFilter turns generations and reports. A generation is active for a third of
+// the window, so that a flow is known for the window at least.
+func (b *box) tendFilter(now time.Time) error {
+	f := &b.filter
+	if period := b.cfg.Edge.FilterWindow / (plane.BloomGenerations - 1); now.Sub(f.turned) >= period {
+		if err := b.plane.Rotate(); err != nil {
+			return err
+		}
+		b.own = b.plane.EdgeSettings()
+		f.turned = f.turned.Add(period)
+		if now.Sub(f.turned) >= period { // this process was held up
+			f.turned = now
+		}
+	}
+	known, err := b.plane.Probe(probesEach)
+	if err != nil {
+		return err
+	}
+	f.probes[f.at%len(f.probes)] = probeTick{probesEach, known}
+	f.at++
+	return b.report(now)
+}
+
+func (b *box) report(now time.Time) error {
+	f, fill := &b.filter, b.plane.Fill()
+	r := plane.EdgeReport{AtUnixNs: uint64(now.UnixNano()), RotatedUnixNs: uint64(f.turned.UnixNano()),
+		FpComputedPpb: uint32(math.Round(fill.FPRate() * 1e9))}
+	var asked, known uint32
+	for _, p := range f.probes {
+		asked += p.asked
+		known += p.known
+	}
+	r.Probes = asked
+	if asked > 0 {
+		r.FpMeasuredPpb = uint32(math.Round(float64(known) / float64(asked) * 1e9))
+	}
+	for g := range plane.BloomGenerations {
+		share, flows := fill.Generation(g)
+		r.FillPpm[g] = uint32(math.Round(share * 1e6))
+		r.Flows[g] = uint32(min(flows, math.MaxUint32))
+	}
+	saturated := fill.FPRate() > b.cfg.Edge.FilterAlarm
+	if saturated {
+		r.Alarm = 1
+	}
+	if saturated != f.alarm {
+		f.alarm = saturated
+		if saturated {
+			b.log.Warn("the filter is saturated: that share of a flood of ACKs goes on to the servers' last line; no connection is harmed; raise filter_bits or shorten filter_window",
+				"fp_rate", fill.FPRate(), "alarm_above", b.cfg.Edge.FilterAlarm)
+		} else {
+			b.log.Info("the filter is no longer saturated", "fp_rate", fill.FPRate())
+		}
+	}
+	return b.plane.SetReport(r)
+}
+
+// unknownCost is what one unknown packet uses up of a CPU's share of time: the
+// allowance is divided among the CPUs, which share nothing.
+func unknownCost(rate config.Rate, cpus int) uint64 {
+	switch {
+	case rate.All:
+		return plane.AllowAll
+	case rate.PerSecond == 0:
+		return plane.AllowNone
+	}
+	return max(1, uint64(math.Round(1e9*float64(cpus)/float64(rate.PerSecond))))
+}
+
+// onlineCPUs counts the processors that may run the packet path.
+func onlineCPUs() int {
+	text, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return 1
+	}
+	n := 0
+	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		a, err := strconv.Atoi(first)
+		if err != nil {
+			return 1
+		}
+		b := a
+		if isRange {
+			if b, err = strconv.Atoi(last); err != nil {
+				return 1
+			}
+		}
+		n += b - a + 1
+	}
+	return max(n, 1)
+}

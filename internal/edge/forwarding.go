@@ -1,0 +1,102 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"tidegate/internal/config"
+	"tidegate/internal/plane"
+)
+
+// What our SYN-ACKs say where the configuration says `auto`: what Linux servers say
+// that nobody has tuned. The server role takes the same window scale for granted.
+const (
+	defaultWScale = config.SplitWScale
+	defaultWindow = 64240
+)
+
+// targets lays the services out for the packet path.
+func (b *box) targets() ([]plane.Target, error) {
+	mtu := 65535
+	for _, name := range b.cfg.Interfaces {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return nil, fmt.Errorf("interface %s: not found; see `ip link`", name)
+		}
+		mtu = min(mtu, max(dev.Attrs().MTU, 576))
+	}
+	modes := map[config.Mode]uint8{config.ModeMonitor: plane.ModeMonitor, config.ModeAlways: plane.ModeAlways}
+	targets := make([]plane.Target, 0, len(b.cfg.Services))
+	for _, svc := range b.cfg.Services {
+		t := plane.Target{ID: b.numbers.ID(svc.Name), Prefixes: svc.Prefixes}
+		for _, r := range svc.Ports {
+			t.Ports = append(t.Ports, [2]uint16{r.First, r.Last})
+		}
+		t.Service = plane.Service{MssV4: uint16(mtu - 40), MssV6: uint16(mtu - 60), Window: defaultWindow,
+			Wscale: defaultWScale, Sack: flag(b.cfg.Edge.SACK), Timestamps: flag(b.cfg.Edge.Timestamps),
+			Ecn: flag(b.cfg.Edge.ECN), Mode: modes[svc.Mode]}
+		if !svc.MSS.Auto {
+			t.Service.MssV4, t.Service.MssV6 = uint16(svc.MSS.Value), uint16(svc.MSS.Value)
+		}
+		if !svc.WScale.Auto {
+			t.Service.Wscale = uint8(svc.WScale.Value)
+		}
+		if !svc.Window.Auto {
+			t.Service.Window = uint16(svc.Window.Value)
+		}
+		targets = append(targets, t)
+	}
+	return targets, nil
+}
+
+func flag(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// prepareForwarding: a bridge has to see frames for others; a router's kernel
+// has to route.
+func (b *box) prepareForwarding() error {
+	if b.cfg.Edge.Forwarding == config.ForwardRouter {
+		for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
+			text, err := os.ReadFile("/proc/sys/" + name)
+			if err == nil && strings.TrimSpace(string(text)) == "0" {
+				b.log.Warn("this box does not forward: set it with sysctl, or nothing of this family reaches a server",
+					"sysctl", strings.ReplaceAll(name, "/", ".")+"=0")
+			}
+		}
+		return nil
+	}
+	for _, name := range b.cfg.Interfaces {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
+		if dev.Attrs().Promisc != 0 {
+			continue
+		}
+		if err := netlink.SetPromiscOn(dev); err != nil {
+			return fmt.Errorf("interface %s: promiscuous mode: %w", name, err)
+		}
+		b.promisc = append(b.promisc, name)
+	}
+	return nil
+}
+
+func (b *box) restoreForwarding() error {
+	var errs []error
+	for _, name := range b.promisc {
+		dev, err := netlink.LinkByName(name)
+		if err == nil {
+			err = netlink.SetPromiscOff(dev)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,391 @@
+package filterman
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"tidegate/internal/ifp"
+	"tidegate/internal/upstream"
+)
+
+// Witness says how a detector knows that a source is true.
+type Witness string
+
+// Witnesses.
+const (
+	SeenTS      Witness = "ts"        // its packets came with the true-source codepoint
+	SeenNoTS    Witness = "no-ts"     // they came without it
+	Handshake   Witness = "handshake" // it has completed a handshake with a gate
+	SeenUnknown Witness = "unknown"
+)
+
+// Request is what a detector asks for.
+type Request struct {
+	Src       netip.Prefix  `json:"src"`
+	Dst       netip.Prefix  `json:"dst"`
+	Witness   Witness       `json:"witness"`
+	Reflected bool          `json:"reflected,omitempty"` // Src is a reflector: ask conditionally (seed 004, III.D)
+	Expires   time.Duration `json:"expires_ns,omitempty"`
+	Detector  string        `json:"detector,omitempty"`
+}
+
+// State of a filter at this manager.
+type State string
+
+// States.
+const (
+	Asked     State = "asked"
+	Installed State = "installed"
+	Refused   State = "refused"
+)
+
+// Entry is a filter that this manager has asked for.
+type Entry struct {
+	Request
+	State   State     `json:"state"`
+	Code    string    `json:"code,omitempty"` // why it was refused
+	BM      string    `json:"border_manager"`
+	Proven  bool      `json:"proven"`
+	Since   time.Time `json:"since"`
+	LastHit time.Time `json:"last_hit"`
+	Packets uint64    `json:"packets"`
+	Bytes   uint64    `json:"bytes"`
+
+	filter   ifp.Filter
+	endpoint upstream.Endpoint
+}
+
+// Options of a filter manager.
+type Options struct {
+	Engine    *Engine
+	Authority upstream.Authority
+	Own       []netip.Prefix // destinations that this manager speaks for
+	Never     []netip.Prefix // sources never to be filtered: the managers themselves, exceptions
+	Expires   time.Duration  // of a filter that names no time
+	Idle      time.Duration  // a filter that was not hit for so long is removed
+	Watch     time.Duration  // how often counters are asked for
+	Proof     bool
+	Log       *slog.Logger
+}
+
+// Manager keeps the filters that were asked for.
+type Manager struct {
+	opt     Options
+	mu      sync.Mutex
+	entries map[ifp.Key]*Entry
+}
+
+// entriesMax bounds what detectors may ask for.
+const entriesMax = 4 << 20
+
+// Reasons for not asking at all.
+var (
+	ErrNotTrue  = errors.New("the source may be somebody else's: its packets carry no true-source codepoint, and no gate has seen its handshake; nothing is asked for (low priority is all that such traffic gets)")
+	ErrNotOurs  = errors.New("the destination is not one that this filter manager speaks for; see `own:`")
+	ErrNever    = errors.New("the source is excepted by `never:`")
+	ErrNoBorder = errors.New("no border manager is known for the source; its network does not take part")
+	ErrTooMany  = errors.New("too many filters; remove some")
+)
+
+// NewManager makes a manager. Call Watch to have it look after its filters.
+func NewManager(opt Options) *Manager {
+	return &Manager{opt: opt, entries: map[ifp.Key]*Entry{}}
+}
+
+// Add judges a request and sends it. done, which may be nil, is called when the
+// border manager has answered; it must not wait.
+func (m *Manager) Add(r Request, done func(Entry, error)) error {
+	return m.AddAll([]Request{r}, func(e Entry, err error) {
+		if done != nil {
+			done(e, err)
+		}
+	})[0]
+}
+
+// AddAll does so for many at once, in full messages. The errors are those of
+// judging, one for each request, nil for those that were sent.
+func (m *Manager) AddAll(list []Request, done func(Entry, error)) []error {
+	errs := make([]error, len(list))
+	groups := map[groupKey]*group{}
+	for i := range list {
+		e, err := m.judge(&list[i])
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		k := groupKey{e.endpoint.Addr, ifp.Install, e.Src.Addr().Is4()}
+		if e.Reflected {
+			k.kind = ifp.Conditional
+		}
+		g := groups[k]
+		if g == nil {
+			g = &group{bm: e.endpoint}
+			groups[k] = g
+		}
+		g.entries = append(g.entries, e)
+	}
+	for k, g := range groups {
+		m.send(k.kind, g, !k.v4, func(e *Entry, code ifp.Code, err error) {
+			if done != nil {
+				done(m.installed(e, code, err))
+			}
+		})
+	}
+	return errs
+}
+
+type groupKey struct {
+	bm   netip.AddrPort
+	kind ifp.Type
+	v4   bool
+}
+
+type group struct {
+	bm      upstream.Endpoint
+	entries []*Entry
+}
+
+// judge decides whether to ask, and notes the filter.
+func (m *Manager) judge(r *Request) (*Entry, error) {
+	r.Src, r.Dst = r.Src.Masked(), r.Dst.Masked()
+	f := ifp.Filter{Src: r.Src, Dst: r.Dst, Action: ifp.Block, Direction: ifp.FromCustomer}
+	if r.Reflected { // docs/ifp.md: CONDITIONAL names victim, then reflector
+		f.Src, f.Dst = r.Dst, r.Src
+	}
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.Witness != SeenTS && r.Witness != Handshake:
+		return nil, ErrNotTrue
+	case !coveredBy(r.Dst, m.opt.Own):
+		return nil, ErrNotOurs
+	case overlaps(r.Src, m.opt.Never):
+		return nil, ErrNever
+	}
+	bm, ok := m.opt.Authority.BorderManagerFor(r.Src.Addr())
+	if !ok {
+		return nil, ErrNoBorder
+	}
+	if r.Expires == 0 {
+		r.Expires = m.opt.Expires
+	}
+	f.ExpiresS = uint32(min(r.Expires/time.Second, ifp.MaxExpiresS))
+	now := time.Now()
+	e := &Entry{Request: *r, State: Asked, BM: bm.Addr.String(), Since: now, LastHit: now, filter: f, endpoint: bm}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := ifp.Key{Src: r.Src, Dst: r.Dst}
+	if _, there := m.entries[k]; !there && len(m.entries) >= entriesMax {
+		return nil, ErrTooMany
+	}
+	m.entries[k] = e
+	return e, nil
+}
+
+func coveredBy(p netip.Prefix, list []netip.Prefix) bool {
+	for _, q := range list {
+		if q.Bits() <= p.Bits() && q.Contains(p.Addr()) {
+			return true
+		}
+	}
+	return false
+}
+
+func overlaps(p netip.Prefix, list []netip.Prefix) bool {
+	for _, q := range list {
+		if q.Overlaps(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// send makes messages of a group's filters; each answers each of them.
+func (m *Manager) send(kind ifp.Type, g *group, ipv6 bool, each func(*Entry, ifp.Code, error)) {
+	per := ifp.PerMessage(ipv6)
+	var jobs []Job
+	for begin := 0; begin < len(g.entries); begin += per {
+		part := g.entries[begin:min(begin+per, len(g.entries))]
+		filters := make([]ifp.Filter, len(part))
+		for i, e := range part {
+			filters[i] = e.filter
+		}
+		jobs = append(jobs, Job{Kind: kind, Filters: filters, BM: g.bm, Proof: m.opt.Proof && kind != ifp.Stats,
+			Done: func(o Outcome) {
+				for i, e := range part {
+					if o.Err != nil {
+						each(e, 0, o.Err)
+						continue
+					}
+					if kind == ifp.Stats {
+						m.counted(e, o.Stats[i])
+						continue
+					}
+					if o.Proven {
+						m.mu.Lock()
+						e.Proven = true
+						m.mu.Unlock()
+					}
+					each(e, o.Codes[i], nil)
+				}
+			}})
+	}
+	m.opt.Engine.Do(jobs...)
+}
+
+// installed notes the answer to a request.
+func (m *Manager) installed(e *Entry, code ifp.Code, err error) (Entry, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e.State = Installed
+	if err == nil && code != ifp.OK {
+		err = fmt.Errorf("the border manager says %v", code)
+		e.Code = code.String()
+	}
+	if err != nil {
+		e.State = Refused
+		if e.Code == "" {
+			e.Code = err.Error()
+		}
+	}
+	return *e, err
+}
+
+// counted notes what a filter has met.
+func (m *Manager) counted(e *Entry, s ifp.Stat) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case s.Code == ifp.NotFound: // expired, or its patrol lost it
+		m.forget(e)
+	case s.Code == ifp.OK:
+		if s.Packets != e.Packets {
+			e.LastHit = time.Now()
+		}
+		e.Packets, e.Bytes = s.Packets, s.Bytes
+	}
+}
+
+func (m *Manager) forget(e *Entry) {
+	k := ifp.Key{Src: e.Src, Dst: e.Dst}
+	if m.entries[k] == e {
+		delete(m.entries, k)
+	}
+}
+
+// List gives the filters that were asked for, in no order.
+func (m *Manager) List() []Entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := make([]Entry, 0, len(m.entries))
+	for _, e := range m.entries {
+		list = append(list, *e)
+	}
+	return list
+}
+
+// ErrUnknown is a filter that this manager has not asked for.
+var ErrUnknown = errors.New("no such filter; `tidegate filter list` shows those that are")
+
+// Remove takes a filter back; done as for Add.
+func (m *Manager) Remove(src, dst netip.Prefix, done func(Entry, error)) error {
+	m.mu.Lock()
+	e := m.entries[ifp.Key{Src: src.Masked(), Dst: dst.Masked()}]
+	m.mu.Unlock()
+	if e == nil {
+		return ErrUnknown
+	}
+	m.removeAll([]*Entry{e}, done)
+	return nil
+}
+
+// removeAll takes filters back. Of a conditional one it is not known which of the
+// two was installed, so both are removed.
+func (m *Manager) removeAll(list []*Entry, done func(Entry, error)) {
+	for _, e := range list {
+		filters := []ifp.Filter{e.filter}
+		if e.Reflected {
+			filters = e.variants()
+		}
+		m.opt.Engine.Do(Job{Kind: ifp.Remove, Filters: filters, BM: e.endpoint, Done: func(o Outcome) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			err := o.Err
+			gone := false
+			for _, c := range o.Codes {
+				gone = gone || c == ifp.OK || c == ifp.NotFound
+			}
+			if err == nil && !gone {
+				err = fmt.Errorf("the border manager says %v", o.Codes[0])
+			}
+			if err == nil {
+				m.forget(e)
+			}
+			if done != nil {
+				copied := *e
+				go done(copied, err)
+			}
+		}})
+	}
+}
+
+// variants are the two filters that a conditional request may have become.
+func (e *Entry) variants() []ifp.Filter {
+	a, b := e.filter, e.filter
+	a.Action, a.Direction = ifp.BlockTS0, ifp.ToCustomer
+	b.Src, b.Dst, b.Action, b.Direction = e.filter.Dst, e.filter.Src, ifp.ClearTS, ifp.FromCustomer
+	return []ifp.Filter{a, b}
+}
+
+// Tick asks for the counters of all filters and removes those not hit for long.
+func (m *Manager) Tick(now time.Time) {
+	groups := map[groupKey]*group{}
+	var idle, reflected []*Entry
+	m.mu.Lock()
+	for _, e := range m.entries {
+		if e.State == Refused && now.Sub(e.Since) > m.opt.Idle {
+			m.forget(e)
+			continue
+		}
+		if e.State != Installed {
+			continue
+		}
+		if now.Sub(e.LastHit) > m.opt.Idle {
+			idle = append(idle, e)
+			continue
+		}
+		if e.Reflected {
+			reflected = append(reflected, e)
+			continue
+		}
+		k := groupKey{e.endpoint.Addr, ifp.Stats, e.Src.Addr().Is4()}
+		if groups[k] == nil {
+			groups[k] = &group{bm: e.endpoint}
+		}
+		groups[k].entries = append(groups[k].entries, e)
+	}
+	m.mu.Unlock()
+	if len(idle) > 0 {
+		m.opt.Log.Info("filters no longer hit are removed", "filters", len(idle))
+		m.removeAll(idle, nil)
+	}
+	for k, g := range groups {
+		m.send(ifp.Stats, g, !k.v4, func(*Entry, ifp.Code, error) {})
+	}
+	for _, e := range reflected {
+		m.opt.Engine.Do(Job{Kind: ifp.Stats, Filters: e.variants(), BM: e.endpoint, Done: func(o Outcome) {
+			if o.Err == nil && len(o.Stats) == 2 {
+				s := o.Stats[0]
+				if s.Code != ifp.OK {
+					s = o.Stats[1]
+				}
+				m.counted(e, s)
+			}
+		}})
+	}
+}

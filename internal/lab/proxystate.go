@@ -1,0 +1,149 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"tidegate/internal/plane"
+)
+
+// What a defence in a box remembers, seen from outside while it works.
+
+// stateful is a defence that remembers connections or sources.
+type stateful interface {
+	// state is what it remembers now; the zero value if that cannot be told.
+	state() plane.Usage
+	// emptyBytes is what its tables take when nothing is in them.
+	emptyBytes() uint64
+}
+
+// watchState samples until ctx ends and returns the peak.
+func watchState(ctx context.Context, d stateful) *ProxyState {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	var most plane.Usage
+	for {
+		if u := d.state(); u.Entries > most.Entries {
+			most = u
+		}
+		select {
+		case <-ctx.Done():
+			return &ProxyState{Flows: most.Entries, BytesPerFlow: round3(bytesPerEntry(most, d.emptyBytes()))}
+		case <-tick.C:
+		}
+	}
+}
+
+// heldConns is how many connections are held for a moment at the end of an attack:
+// those of the load have ended before anybody could look.
+const heldConns = 32
+
+// hold opens connections that say nothing and keeps them for two samples.
+func (env *runEnv) hold(ctx context.Context, t *Topology) {
+	conns := make(chan net.Conn, heldConns)
+	var wg sync.WaitGroup
+	for i := range heldConns {
+		wg.Go(func() {
+			_ = t.Client.Do(func() error {
+				d := net.Dialer{Timeout: env.opts.Timeout, LocalAddr: &net.TCPAddr{IP: clientAddr(i%env.opts.Clients, env.opts.IPv6).AsSlice()}}
+				d.SetMultipathTCP(false)
+				c, err := d.DialContext(ctx, "tcp", serviceAddr(env.opts.IPv6).String())
+				if err == nil {
+					conns <- c
+				}
+				return err
+			})
+		})
+	}
+	wg.Wait()
+	close(conns)
+	select {
+	case <-time.After(2 * sampleEvery):
+	case <-ctx.Done():
+	}
+	for c := range conns {
+		c.Close()
+	}
+}
+
+// bytesPerEntry is what one entry takes, with its share of what a full table's
+// buckets take.
+func bytesPerEntry(u plane.Usage, empty uint64) float64 {
+	if u.Entries == 0 || u.Bytes < empty {
+		return 0
+	}
+	own := float64(u.Bytes-empty) / float64(u.Entries)
+	if u.Room == 0 {
+		return own
+	}
+	return own + float64(empty)/float64(u.Room)
+}
+
+// tables of bpf/lib/proxy_maps.h in which a strategy remembers somebody.
+func stateTables(strategy string, ipv6 bool) []string {
+	if strings.HasPrefix(strategy, "auth-") {
+		return []string{"tg_white"}
+	}
+	if ipv6 {
+		return []string{"tg_flows6"}
+	}
+	return []string{"tg_flows4"}
+}
+
+func (d *proxyDefence) usage() (plane.Usage, error) {
+	mounts := bpfMounts()
+	if len(mounts) == 0 {
+		return plane.Usage{}, os.ErrNotExist
+	}
+	return plane.OpenUsage(mounts[0], d.instance, stateTables(d.strategy, d.env.opts.IPv6)...)
+}
+
+func (d *proxyDefence) state() plane.Usage {
+	u, err := d.usage()
+	if err != nil {
+		d.env.progress("%s: what it remembers cannot be read: %v", d.env.opts.Defence, err)
+	}
+	return u
+}
+
+func (d *proxyDefence) emptyBytes() uint64 { return d.empty }
+
+// state of SYNPROXY are the entries of connection tracking, of the box alone.
+func (d *nftDefence) state() (u plane.Usage) {
+	if d.box == nil {
+		return u
+	}
+	_ = d.box.Do(func() error {
+		text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
+		if err == nil {
+			u.Entries, err = strconv.Atoi(string(bytes.TrimSpace(text)))
+		}
+		return err
+	})
+	u.Bytes = uint64(u.Entries) * slabObjectBytes("nf_conntrack")
+	return u
+}
+
+func (d *nftDefence) emptyBytes() uint64 { return 0 }
+
+// slabObjectBytes is the size of a kernel cache's objects; 0 if it is not told.
+func slabObjectBytes(cache string) uint64 {
+	text, err := os.ReadFile("/proc/slabinfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		// name, active, all, size of one
+		if f := strings.Fields(line); len(f) > 3 && f[0] == cache {
+			n, _ := strconv.ParseUint(f[3], 10, 64)
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,127 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"image/color"
+	"math"
+	"os"
+	"path/filepath"
+
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"tidegate/internal/lab"
+)
+
+//go:embed connect.html.tmpl
+var connectPageText string
+
+// ConnectPlotFile is what WriteConnect makes beside a page and results.
+const ConnectPlotFile = "connect-time.svg"
+
+// curveColors are those of Okabe and Ito, in the order in which curves come.
+var curveColors = []color.RGBA{
+	{0x88, 0x88, 0x88, 0xff}, {0x00, 0x00, 0x00, 0xff}, {0x00, 0x72, 0xb2, 0xff},
+	{0xe6, 0x9f, 0x00, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff},
+}
+
+func curveColor(i int) color.RGBA { return curveColors[i%len(curveColors)] }
+
+// WriteConnect makes report.html (self-contained), the plot and results.json in dir.
+func WriteConnect(dir string, t *lab.ConnectTimes) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	svg, err := connectPlot(t)
+	if err != nil {
+		return err
+	}
+	results, err := json.MarshalIndent(t, "", "  ")
+	if err != nil {
+		return err
+	}
+	page, err := template.New("page").Funcs(template.FuncMap{
+		"percent": percent, "quantile": func(v *float64) string {
+			if v == nil {
+				return "never"
+			}
+			return ms(*v)
+		},
+		"ms": ms, "hex": func(i int) template.CSS {
+			c := curveColor(i)
+			return template.CSS(fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B))
+		},
+	}).Parse(connectPageText)
+	if err != nil {
+		return err
+	}
+	var html bytes.Buffer
+	if err := page.Execute(&html, map[string]any{"T": t, "Plot": template.HTML(svg[bytes.Index(svg, []byte("<svg")):])}); err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{ConnectPlotFile: svg, ResultsFile: append(results, '\n'), PageFile: html.Bytes()} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connectPlot draws for each defence the share of all connections that were made
+// within a time. A curve that ends below 1 has connections that never were.
+func connectPlot(t *lab.ConnectTimes) ([]byte, error) {
+	p := newPlot(fmt.Sprintf("Time to connect, %d connections under %s SYN/s", t.Connections, t.Rate), "time", "share of all connections")
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{0xe4}, color.Gray{0xe4}
+	p.Add(grid)
+	lo := math.Inf(1)
+	for _, c := range t.Curves {
+		if len(c.Times) > 0 {
+			lo = min(lo, max(c.Times[0], 0.001))
+		}
+	}
+	if math.IsInf(lo, 1) {
+		lo = 1
+	}
+	for i, c := range t.Curves {
+		line, err := plotter.NewLine(steps(c.Times, t.Connections, lo/1.5, t.TimeoutMs))
+		if err != nil {
+			return nil, err
+		}
+		line.Color, line.Width, line.StepStyle = curveColor(i), thinLine, plotter.PostStep
+		p.Add(line)
+		p.Legend.Add(c.Name, line)
+	}
+	p.X.Min, p.X.Max = math.Log10(lo/1.5), math.Log10(t.TimeoutMs)
+	p.X.Tick.Marker = logTicks(msLabel)
+	p.Y.Min, p.Y.Max = 0, 1.02
+	p.Legend.Top, p.Legend.Left = false, false
+	p.Legend.YOffs = vg.Points(40)
+	p.Legend.TextStyle.Font = sans
+	p.Legend.TextStyle.Font.Size = 11
+	canvas := vgsvg.New(plotWidth, plotHeight)
+	p.Draw(draw.Crop(draw.New(canvas), 0.1*vg.Inch, -0.2*vg.Inch, 0.1*vg.Inch, -0.1*vg.Inch))
+	var buf bytes.Buffer
+	_, err := canvas.WriteTo(&buf)
+	return buf.Bytes(), err
+}
+
+// steps are the corners of an empirical distribution, as logarithms; at most some
+// hundred of them, since a picture shows no more.
+func steps(times []float64, all int, from, to float64) plotter.XYs {
+	const most = 400
+	xy := plotter.XYs{{X: math.Log10(from), Y: 0}}
+	stride := max(1, len(times)/most)
+	for i := range times {
+		if i%stride == 0 || i == len(times)-1 {
+			xy = append(xy, plotter.XY{X: math.Log10(max(times[i], from)), Y: float64(i+1) / float64(all)})
+		}
+	}
+	return append(xy, plotter.XY{X: math.Log10(to), Y: float64(len(times)) / float64(all)})
+}

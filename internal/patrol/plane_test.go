@@ -1,0 +1,509 @@
+package patrol
+
+import (
+	"encoding/binary"
+	mrand "math/rand/v2"
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"tidegate/internal/ifp"
+	"tidegate/internal/plane"
+)
+
+const (
+	testCodepoint = 47
+	portCustomer  = 1 // the loopback's index, which PROG_TEST_RUN uses
+)
+
+// rig is a patrol's plane without interfaces; frames come by BPF_PROG_TEST_RUN.
+type rig struct {
+	t     *testing.T
+	plane *plane.Patrol
+	box   *filters
+}
+
+func newRig(t *testing.T, capacity int) *rig {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it loads BPF programs")
+	}
+	p, err := plane.LoadPatrol(plane.PatrolOptions{Buckets: BucketsFor(capacity), Codepoint: testCodepoint})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	f, err := newFilters(p, testCodepoint, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rig{t, p, f}
+}
+
+func (r *rig) port(direction, mark uint8) {
+	r.t.Helper()
+	if err := r.plane.SetPort(portCustomer, plane.PatrolPort{Direction: direction, Mark: mark}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+const (
+	xdpDrop = 1
+	xdpPass = 2
+)
+
+func (r *rig) run(frame []byte) (verdict uint32, out []byte) {
+	r.t.Helper()
+	out = make([]byte, len(frame)+64)
+	xdp, _ := r.plane.Programs()
+	opts := ebpf.RunOptions{Data: frame, DataOut: out}
+	v, err := xdp.Run(&opts)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return v, opts.DataOut
+}
+
+// packet makes a UDP frame; tags are VLAN tags in front.
+func packet(src, dst string, tclass uint8, tags ...uint16) []byte {
+	s, d := netip.MustParseAddr(src), netip.MustParseAddr(dst)
+	b := make([]byte, 12)
+	for i, tag := range tags {
+		tpid := uint16(0x8100)
+		if len(tags) == 2 && i == 0 {
+			tpid = 0x88a8
+		}
+		b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, tpid), tag)
+	}
+	if s.Is4() {
+		b = binary.BigEndian.AppendUint16(b, 0x0800)
+		ip := make([]byte, 28)
+		ip[0], ip[1], ip[8], ip[9] = 0x45, tclass, 64, 17
+		binary.BigEndian.PutUint16(ip[2:], 28)
+		copy(ip[12:], s.AsSlice())
+		copy(ip[16:], d.AsSlice())
+		binary.BigEndian.PutUint16(ip[10:], checksum(ip[:20]))
+		return append(b, append(ip, make([]byte, 18)...)...)
+	}
+	b = binary.BigEndian.AppendUint16(b, 0x86dd)
+	ip := make([]byte, 48)
+	ip[0], ip[1] = 0x60|tclass>>4, tclass<<4
+	ip[5], ip[6], ip[7] = 8, 17, 64
+	copy(ip[8:], s.AsSlice())
+	copy(ip[24:], d.AsSlice())
+	return append(b, ip...)
+}
+
+func checksum(b []byte) uint16 {
+	sum := uint32(0)
+	for i := 0; i < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
+}
+
+// marked is the frame with another DSCP, every byte right.
+func marked(frame []byte, dscp uint8) []byte {
+	out := append([]byte(nil), frame...)
+	off := 14
+	for binary.BigEndian.Uint16(out[off-2:]) == 0x8100 || binary.BigEndian.Uint16(out[off-2:]) == 0x88a8 {
+		off += 4
+	}
+	ip := out[off:]
+	if ip[0]>>4 == 4 {
+		ip[1] = dscp<<2 | ip[1]&3
+		ip[10], ip[11] = 0, 0
+		binary.BigEndian.PutUint16(ip[10:], checksum(ip[:20]))
+		return out
+	}
+	tclass := ip[0]<<4 | ip[1]>>4
+	tclass = dscp<<2 | tclass&3
+	ip[0], ip[1] = 0x60|tclass>>4, tclass<<4|ip[1]&0xf
+	return out
+}
+
+func (r *rig) expect(name string, in []byte, verdict uint32, out []byte, counter string) {
+	r.t.Helper()
+	before, err := r.plane.CountersNow()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	v, got := r.run(in)
+	if v != verdict {
+		r.t.Errorf("%s: verdict %d, want %d", name, v, verdict)
+		return
+	}
+	if verdict == xdpPass && string(got) != string(out) {
+		r.t.Errorf("%s:\n got %x\nwant %x", name, got, out)
+	}
+	after, err := r.plane.CountersNow()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	changed := 0
+	for k, n := range after {
+		if n != before[k] && k != "patrol_from" && k != "patrol_to" {
+			changed++
+			if k != counter || n != before[k]+1 {
+				r.t.Errorf("%s: counter %s went from %d to %d", name, k, before[k], n)
+			}
+		}
+	}
+	if counter != "" && changed != 1 {
+		r.t.Errorf("%s: %s was not counted", name, counter)
+	}
+}
+
+func prefixes(list ...string) (out []netip.Prefix) {
+	for _, s := range list {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+func TestIngressFilter(t *testing.T) {
+	r := newRig(t, 100)
+	r.port(0, 0)
+	if err := r.box.setSources(prefixes("192.0.2.0/24", "198.51.100.64/26", "198.51.100.200/32",
+		"203.0.112.0/22", "2001:db8:1::/48", "2001:db8:2:3::/64")); err != nil {
+		t.Fatal(err)
+	}
+	const far4, far6 = "198.18.0.1", "2001:db8:ffff::1"
+	for _, src := range []string{"192.0.2.0", "192.0.2.255", "198.51.100.64", "198.51.100.127", "198.51.100.200",
+		"203.0.112.0", "203.0.115.255", "2001:db8:1:2:3:4:5:6", "2001:db8:2:3::9"} {
+		far := far4
+		if netip.MustParseAddr(src).Is6() {
+			far = far6
+		}
+		for _, tags := range [][]uint16{nil, {7}, {8, 9}} {
+			for _, tclass := range []uint8{0, 3, 0xb9} { // ECN and a DSCP of the customer's own
+				in := packet(src, far, tclass, tags...)
+				r.expect("allowed "+src, in, xdpPass, marked(in, testCodepoint), "ts_set")
+			}
+		}
+		in := packet(src, far, testCodepoint<<2)
+		r.expect("already marked "+src, in, xdpPass, in, "")
+	}
+	for _, src := range []string{"192.0.3.0", "192.0.1.255", "198.51.100.63", "198.51.100.128", "198.51.100.201",
+		"203.0.116.0", "0.0.0.0", "255.255.255.255", "2001:db8:2::1", "2001:db8:2:4::1", "fc00::1", "::"} {
+		far := far4
+		if netip.MustParseAddr(src).Is6() {
+			far = far6
+		}
+		r.expect("not allowed "+src, packet(src, far, testCodepoint<<2), xdpDrop, nil, "drop_spoofed")
+	}
+	// What lives on the link passes untouched.
+	for _, pair := range [][2]string{{"0.0.0.0", "255.255.255.255"}, {"fe80::1", "2001:db8:1::1"}, {"::", "ff02::1:ff00:1"}} {
+		in := packet(pair[0], pair[1], 0)
+		r.expect("link scope "+pair[0], in, xdpPass, in, "patrol_link")
+	}
+	arp := append(make([]byte, 12), 0x08, 0x06)
+	arp = append(arp, make([]byte, 46)...)
+	r.expect("ARP", arp, xdpPass, arp, "patrol_link")
+	cut := packet("192.0.2.1", far4, 0)[:30]
+	r.expect("cut", cut, xdpDrop, nil, "drop_broken_ip")
+	r.expect("three tags", packet("192.0.2.1", far4, 0, 1, 2, 3), xdpDrop, nil, "drop_broken_ip")
+	// A reload that shrinks the list takes effect as a whole.
+	if err := r.box.setSources(prefixes("198.51.100.64/26")); err != nil {
+		t.Fatal(err)
+	}
+	r.expect("no longer allowed", packet("192.0.2.1", far4, 0), xdpDrop, nil, "drop_spoofed")
+	r.expect("no longer allowed, v6", packet("2001:db8:1::1", far6, 0), xdpDrop, nil, "drop_spoofed")
+	in := packet("198.51.100.65", far4, 0)
+	r.expect("still allowed", in, xdpPass, marked(in, testCodepoint), "ts_set")
+}
+
+// Every residue of the IPv4 checksum comes out right when the codepoint is set.
+func TestMarkChecksumEveryResidue(t *testing.T) {
+	r := newRig(t, 100)
+	r.port(0, 0)
+	if err := r.box.setSources(prefixes("0.0.0.0/0")); err != nil {
+		t.Fatal(err)
+	}
+	step := 1
+	if testing.Short() {
+		step = 97
+	}
+	in := packet("192.0.2.1", "198.18.0.1", 0)
+	for id := 0; id < 1<<16; id += step {
+		binary.BigEndian.PutUint16(in[14+4:], uint16(id))
+		in[24], in[25] = 0, 0
+		binary.BigEndian.PutUint16(in[24:], checksum(in[14:34]))
+		v, got := r.run(in)
+		if want := marked(in, testCodepoint); v != xdpPass || string(got) != string(want) {
+			t.Fatalf("id %d: verdict %d\n got %x\nwant %x", id, v, got, want)
+		}
+	}
+}
+
+func TestNeighbourMarks(t *testing.T) {
+	r := newRig(t, 100)
+	for _, src := range []string{"192.0.2.1", "2001:db8::1"} {
+		dst := "198.18.0.1"
+		if netip.MustParseAddr(src).Is6() {
+			dst = "2001:db8:5::1"
+		}
+		set, clear := packet(src, dst, testCodepoint<<2|1), packet(src, dst, 1)
+		r.port(1, 0)
+		r.expect("terminus, set", set, xdpPass, set, "")
+		r.expect("terminus, clear", clear, xdpPass, clear, "")
+		r.port(1, 1)
+		r.expect("legacy, set", set, xdpPass, marked(set, 0), "ts_cleared")
+		r.expect("legacy, clear", clear, xdpPass, clear, "")
+		r.port(1, 2)
+		r.expect("true, clear", clear, xdpPass, marked(clear, testCodepoint), "ts_set")
+	}
+}
+
+func filter(src, dst string, action ifp.Action, direction ifp.Direction) *ifp.Filter {
+	return &ifp.Filter{Src: netip.MustParsePrefix(src), Dst: netip.MustParsePrefix(dst), Action: action, Direction: direction}
+}
+
+func (r *rig) install(f *ifp.Filter) {
+	r.t.Helper()
+	if code := r.box.table.Install(f, nowS()); code != ifp.OK {
+		r.t.Fatalf("%v: %v", f, code)
+	}
+}
+
+func TestFilters(t *testing.T) {
+	r := newRig(t, 1000)
+	r.port(0, 0)
+	if err := r.box.setSources(prefixes("0.0.0.0/0", "::/0")); err != nil {
+		t.Fatal(err)
+	}
+	pass := func(name, src, dst string) {
+		t.Helper()
+		in := packet(src, dst, testCodepoint<<2)
+		r.expect(name, in, xdpPass, in, "")
+	}
+	blocked := func(name, src, dst string) {
+		t.Helper()
+		r.expect(name, packet(src, dst, testCodepoint<<2), xdpDrop, nil, "filter_blocked")
+	}
+	pass("no filter yet", "192.0.2.1", "198.18.0.1")
+	r.install(filter("192.0.2.1/32", "198.18.0.1/32", ifp.Block, ifp.FromCustomer))
+	blocked("pair", "192.0.2.1", "198.18.0.1")
+	pass("another source", "192.0.2.2", "198.18.0.1")
+	pass("another destination", "192.0.2.1", "198.18.0.2")
+	pass("the other way", "198.18.0.1", "192.0.2.1")
+	r.install(filter("2001:db8::1/128", "2001:db8:9::1/128", ifp.Block, ifp.FromCustomer))
+	blocked("pair, v6", "2001:db8::1", "2001:db8:9::1")
+	pass("another source, v6", "2001:db8::2", "2001:db8:9::1")
+	r.install(filter("10.1.0.0/16", "198.18.7.0/24", ifp.Block, ifp.FromCustomer))
+	blocked("prefixes", "10.1.200.3", "198.18.7.255")
+	pass("beside the prefix", "10.2.0.3", "198.18.7.255")
+	r.install(filter("0.0.0.0/0", "198.18.9.9/32", ifp.Block, ifp.FromCustomer))
+	blocked("destination only", "172.16.5.5", "198.18.9.9")
+
+	// A filter of one direction says nothing in the other.
+	r.port(1, 0)
+	pass("pair, to customers", "192.0.2.1", "198.18.0.1")
+	// Conditional: only what has no codepoint.
+	r.install(filter("203.0.113.1/32", "192.0.2.53/32", ifp.BlockTS0, ifp.ToCustomer))
+	pass("conditional, true source", "203.0.113.1", "192.0.2.53")
+	r.expect("conditional, TS=0", packet("203.0.113.1", "192.0.2.53", 0), xdpDrop, nil, "filter_blocked_ts0")
+	r.port(0, 0)
+	// Clear TS: passes, unmarked; and a block of a wider shape still blocks.
+	r.install(filter("192.0.2.53/32", "203.0.113.1/32", ifp.ClearTS, ifp.FromCustomer))
+	in := packet("192.0.2.53", "203.0.113.1", testCodepoint<<2|2)
+	r.expect("clear TS", in, xdpPass, marked(in, 0), "filter_cleared")
+	r.install(filter("192.0.2.53/32", "203.0.113.0/24", ifp.Block, ifp.FromCustomer))
+	blocked("block beside clear", "192.0.2.53", "203.0.113.1")
+	if code := r.box.table.Remove(ifp.Key{Src: netip.MustParsePrefix("192.0.2.53/32"), Dst: netip.MustParsePrefix("203.0.113.0/24")}); code != ifp.OK {
+		t.Fatal(code)
+	}
+	r.expect("clear TS again", in, xdpPass, marked(in, 0), "filter_cleared")
+
+	// Exceptions win over every filter.
+	k := ifp.Key{Src: netip.MustParsePrefix("10.1.5.0/24"), Dst: netip.MustParsePrefix("0.0.0.0/0")}
+	if err := r.box.table.Except(k); err != nil {
+		t.Fatal(err)
+	}
+	in = packet("10.1.5.6", "198.18.7.1", testCodepoint<<2)
+	r.expect("exception", in, xdpPass, in, "filter_allowed")
+	blocked("beside the exception", "10.1.6.6", "198.18.7.1")
+	r.box.table.DropExceptions()
+	blocked("exception gone", "10.1.5.6", "198.18.7.1")
+
+	// Counters per filter.
+	st := r.box.table.Stat(ifp.Key{Src: netip.MustParsePrefix("192.0.2.1/32"), Dst: netip.MustParsePrefix("198.18.0.1/32")}, nowS())
+	if st.Code != ifp.OK || st.Packets != 1 || st.Bytes != 60 {
+		t.Errorf("counter of a filter: %+v, want 1 packet of 60 bytes", st)
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	r := newRig(t, 1000)
+	r.port(0, 0)
+	if err := r.box.setSources(prefixes("0.0.0.0/0")); err != nil {
+		t.Fatal(err)
+	}
+	in := packet("192.0.2.1", "198.18.0.1", testCodepoint<<2)
+	f := filter("192.0.2.1/32", "198.18.0.1/32", ifp.Block, ifp.FromCustomer)
+	f.ExpiresS = 10
+	install := func(ago uint32) {
+		if code := r.box.table.Install(f, nowS()-ago); code != ifp.OK {
+			t.Fatal(code)
+		}
+	}
+	install(5)
+	r.expect("before its time is over", in, xdpDrop, nil, "filter_blocked")
+	install(11)
+	r.expect("after", in, xdpPass, in, "")
+	if n := r.box.table.Sweep(nowS()); n != 1 || r.box.table.Len() != 0 {
+		t.Errorf("swept %d, %d left", n, r.box.table.Len())
+	}
+	// By rate: 2^(6-1) = 32 packets/s over 2 s.
+	f.ExpiresS, f.FloorLog2, f.WindowS = 0, 6, 2
+	if ifp.FloorOf(32) != 6 || ifp.FloorOf(63) != 6 || ifp.FloorOf(64) != 7 || ifp.FloorOf(0) != 0 {
+		t.Errorf("floors %d %d %d", ifp.FloorOf(32), ifp.FloorOf(63), ifp.FloorOf(64))
+	}
+	install(0)
+	for range 200 {
+		if v, _ := r.run(in); v != xdpDrop {
+			t.Fatal("a filter in its first window does not filter")
+		}
+	}
+	install(3) // 3 s ago, and since then it met nothing
+	r.expect("below its floor", in, xdpPass, in, "")
+	if n := r.box.table.Sweep(nowS()); n != 1 {
+		t.Errorf("swept %d", n)
+	}
+}
+
+// Thousands of filters of every kind against a plain map: same answers, through
+// full buckets, removals and new filters in their places.
+func TestFiltersAgainstModel(t *testing.T) {
+	r := newRig(t, 1000)
+	r.port(0, 0)
+	if err := r.box.setSources(prefixes("0.0.0.0/0", "::/0")); err != nil {
+		t.Fatal(err)
+	}
+	random := mrand.New(mrand.NewPCG(1, 2))
+	model := map[ifp.Key]bool{}
+	var list []ifp.Key
+	pick := func() ifp.Key {
+		src := netip.AddrFrom4([4]byte{10, 0, byte(random.Uint32() & 15), byte(random.Uint32())})
+		dst := netip.AddrFrom4([4]byte{198, 18, 0, byte(random.Uint32() & 31)})
+		bitsSrc := []int{32, 32, 32, 28, 0}[random.IntN(5)]
+		return ifp.Key{Src: netip.PrefixFrom(src, bitsSrc).Masked(), Dst: netip.PrefixFrom(dst, 32)}
+	}
+	spilled, full := 0, 0
+	for round := range 6000 {
+		k := pick()
+		if round%3 == 2 && len(list) > 0 {
+			k = list[random.IntN(len(list))]
+			if code := r.box.table.Remove(k); (code == ifp.OK) != model[k] {
+				t.Fatalf("remove %v: %v, in the model %v", k, code, model[k])
+			}
+			delete(model, k)
+			continue
+		}
+		if k.Src.Bits() == 0 && random.IntN(50) != 0 {
+			continue
+		}
+		code := r.box.table.Install(&ifp.Filter{Src: k.Src, Dst: k.Dst, Action: ifp.Block}, nowS())
+		if code == ifp.TableFull { // slots rest after a removal
+			full++
+			continue
+		}
+		if code != ifp.OK {
+			t.Fatal(code)
+		}
+		model[k] = true
+		list = append(list, k)
+	}
+	if r.box.table.Len() != len(model) {
+		t.Fatalf("%d filters, model has %d", r.box.table.Len(), len(model))
+	}
+	for b := range r.box.table.tags {
+		spilled += int(r.box.table.tags[b].Spilled)
+	}
+	blocked := 0
+	for range 3000 {
+		k := pick()
+		src, dst := k.Src.Addr(), k.Dst.Addr()
+		want := false
+		for _, n := range []int{32, 28, 0} {
+			want = want || model[ifp.Key{Src: netip.PrefixFrom(src, n).Masked(), Dst: netip.PrefixFrom(dst, 32)}]
+		}
+		v, _ := r.run(packet(src.String(), dst.String(), testCodepoint<<2))
+		if (v == xdpDrop) != want {
+			t.Fatalf("%v -> %v: verdict %d, want blocked %v", src, dst, v, want)
+		}
+		if want {
+			blocked++
+		}
+	}
+	t.Logf("%d filters, %d not in their first bucket, %d refused, %d of 3000 packets blocked", len(model), spilled, full, blocked)
+	if blocked < 100 || blocked > 2900 || spilled == 0 {
+		t.Error("the mix does not test it")
+	}
+	n := 0
+	r.box.table.Each(nowS(), func(f ifp.Filter, _ ifp.Stat) bool {
+		if !model[f.Key()] {
+			t.Errorf("%v is not in the model", &f)
+		}
+		n++
+		return true
+	})
+	if n != len(model) {
+		t.Errorf("Each visited %d of %d", n, len(model))
+	}
+}
+
+func TestTooManyShapes(t *testing.T) {
+	r := newRig(t, 1000)
+	for n := 32; n > 32-shapesMax; n-- {
+		r.install(filter(netip.PrefixFrom(netip.MustParseAddr("10.0.0.0"), n).String(), "198.18.0.1/32", ifp.Block, ifp.FromCustomer))
+	}
+	if code := r.box.table.Install(filter("10.0.0.0/9", "198.18.0.1/32", ifp.Block, ifp.FromCustomer), nowS()); code != ifp.TooManyShapes {
+		t.Errorf("a ninth shape: %v", code)
+	}
+	if code := r.box.table.Remove(ifp.Key{Src: netip.MustParsePrefix("10.0.0.0/30"), Dst: netip.MustParsePrefix("198.18.0.1/32")}); code != ifp.OK {
+		t.Fatal(code)
+	}
+	r.install(filter("10.0.0.0/9", "198.18.0.1/32", ifp.Block, ifp.FromCustomer))
+}
+
+// A second process over the same memory knows what the first has installed.
+func TestTakeOver(t *testing.T) {
+	r := newRig(t, 1000)
+	var want []ifp.Filter
+	for i := range 300 {
+		src := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)
+		f := ifp.Filter{Src: src, Dst: netip.MustParsePrefix("198.18.0.0/24"), Action: ifp.Block}
+		want = append(want, f)
+		r.install(&f)
+	}
+	again, err := newFilters(r.plane, testCodepoint, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.table.keys != r.box.table.keys {
+		t.Fatal("other keys than those the filters stand by")
+	}
+	if again.table.Len() != len(want) {
+		t.Fatalf("%d filters, want %d", again.table.Len(), len(want))
+	}
+	for i := range want {
+		if code := again.table.Remove(want[i].Key()); code != ifp.OK {
+			t.Fatalf("%v: %v", &want[i], code)
+		}
+	}
+	if again.table.Len() != 0 {
+		t.Error("filters are left")
+	}
+}
+
+// Keys must differ between instances, or one could be learnt from another.
+func TestKeysAreRandom(t *testing.T) {
+	if randomKeys() == randomKeys() {
+		t.Error("keys repeat")
+	}
+}

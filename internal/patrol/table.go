@@ -1,0 +1,446 @@
+// Package patrol is the patrol role: it keeps the filters, sources and ports of
+// the packet path, and takes filters from border managers. It must never see a
+// packet, nor know what the protocol between managers looks like on the wire.
+package patrol
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"tidegate/internal/ifp"
+	"tidegate/internal/plane/patrolbpf"
+)
+
+// Types of the map ABI.
+type (
+	bucket   = patrolbpf.PatrolXdpTgPatrolBucket
+	entry    = patrolbpf.PatrolXdpTgPatrolFilter
+	Settings = patrolbpf.PatrolXdpTgPatrolSettings
+)
+
+// core/patrol.h
+const (
+	bucketTags  = 15
+	bucketSlots = 16
+	shapesMax   = 8
+	keysLen     = 18
+	shapeHole   = 255
+
+	actionAllow = 4
+)
+
+// restFor is how long a slot stays empty after its filter was removed: a packet
+// that has found the old filter is long through with it.
+const restFor = 100 * time.Millisecond
+
+// Table holds the filters in memory that the packet path reads at the same time.
+//
+// Writing: the 64 bytes of a free slot are filled first, then its tag is stored,
+// which is what packets look for; to remove, the tag is cleared, and the slot
+// rests. What changes in a filter that is live are single aligned words. So no
+// packet can see half a filter, and nothing is locked against packets.
+type Table struct {
+	mu      sync.Mutex
+	tags    []bucket
+	entries []entry
+	mask    uint32
+	keys    [keysLen]uint64
+	busy    []uint16 // by bucket: slots that are in use or rest
+	resting []rest   // oldest first
+	used    int
+
+	shapes, allow [2][2][shapesMax]shape // by direction and family
+	publish       func(*Table) error     // writes shapes where packets look
+}
+
+// shape is one pair of prefix lengths in use.
+type shape struct {
+	srcBits, dstBits uint8
+	id               uint8
+	filters          int
+}
+
+type rest struct {
+	slot  uint32
+	since time.Time
+}
+
+// ErrMemory is memory of the wrong size.
+var ErrMemory = errors.New("filter table: memory does not fit")
+
+// NewTable lays a table over the memory of the two maps. keys are secret random
+// numbers; publish is called, with the table locked, when shapes have changed.
+// Filters that stand there already are taken over with the shapes in old.
+func NewTable(tags, entries []byte, keys [keysLen]uint64, old *Settings, publish func(*Table) error) (*Table, error) {
+	n := len(tags) / int(unsafe.Sizeof(bucket{}))
+	if n == 0 || n&(n-1) != 0 || len(entries) < n*bucketSlots*int(unsafe.Sizeof(entry{})) {
+		return nil, ErrMemory
+	}
+	t := &Table{
+		tags:    unsafe.Slice((*bucket)(unsafe.Pointer(&tags[0])), n),
+		entries: unsafe.Slice((*entry)(unsafe.Pointer(&entries[0])), n*bucketSlots),
+		mask:    uint32(n - 1), keys: keys, busy: make([]uint16, n), publish: publish,
+	}
+	if old != nil {
+		t.takeOver(old)
+	}
+	return t, nil
+}
+
+// NewMemoryTable makes a table that no packet sees, for tests and benchmarks of
+// what stands around it.
+func NewMemoryTable(capacity int) (*Table, error) {
+	n := BucketsFor(capacity)
+	return NewTable(make([]byte, n*int(unsafe.Sizeof(bucket{}))), make([]byte, n*bucketSlots*int(unsafe.Sizeof(entry{}))),
+		randomKeys(), nil, func(*Table) error { return nil })
+}
+
+// BucketsFor gives the number of buckets for so many filters: a power of two, so
+// that they fill at most about 10 of 15 places on average.
+func BucketsFor(filters int) int {
+	n := max(filters/10, 16)
+	return 1 << bits.Len(uint(n-1))
+}
+
+// Capacity is how many filters the table is meant for.
+func (t *Table) Capacity() int { return len(t.tags) * bucketTags }
+
+// Len is the number of filters, exceptions not counted.
+func (t *Table) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.used
+}
+
+// masked is a key as packets look it up.
+type masked struct {
+	src, dst [2]uint64
+	shape    uint8
+}
+
+func family(p netip.Prefix) int {
+	if p.Addr().Is4() {
+		return 0
+	}
+	return 1
+}
+
+func words(a netip.Addr) (d [2]uint64) {
+	if a.Is4() {
+		b := a.As4()
+		d[0] = uint64(binary.LittleEndian.Uint32(b[:]))
+		return d
+	}
+	b := a.As16()
+	return [2]uint64{binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])}
+}
+
+func addrOf(d [2]uint64, family int) netip.Addr {
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:8], d[0])
+	binary.LittleEndian.PutUint64(b[8:], d[1])
+	if family == 0 {
+		return netip.AddrFrom4([4]byte(b[:4]))
+	}
+	return netip.AddrFrom16(b)
+}
+
+// place is tg_patrol_place of core/patrol.h.
+func (t *Table) place(m *masked) (b, tag uint32) {
+	k := &t.keys
+	w := func(d *[2]uint64, i int) uint64 { return d[i>>1] >> (32 * (i & 1)) & 0xffffffff }
+	h := k[0]*uint64(m.shape) + k[1]*w(&m.src, 0) + k[2]*w(&m.dst, 0)
+	g := k[9]*uint64(m.shape) + k[10]*w(&m.src, 0) + k[11]*w(&m.dst, 0)
+	if m.src[0]>>32 != 0 || m.src[1] != 0 || m.dst[0]>>32 != 0 || m.dst[1] != 0 {
+		h += k[3]*w(&m.src, 1) + k[4]*w(&m.src, 2) + k[5]*w(&m.src, 3) +
+			k[6]*w(&m.dst, 1) + k[7]*w(&m.dst, 2) + k[8]*w(&m.dst, 3)
+		g += k[12]*w(&m.src, 1) + k[13]*w(&m.src, 2) + k[14]*w(&m.src, 3) +
+			k[15]*w(&m.dst, 1) + k[16]*w(&m.dst, 2) + k[17]*w(&m.dst, 3)
+	}
+	if tag = uint32(g >> 32); tag == 0 {
+		tag = 1
+	}
+	return uint32(h>>32) & t.mask, tag
+}
+
+// other is tg_patrol_other.
+func (t *Table) other(b, tag uint32) uint32 { return b ^ ((tag*0x9e3779b1>>7 | 1) & t.mask) }
+
+// find gives the slot of a key, and its tag's first bucket.
+func (t *Table) find(m *masked) (slot uint32, home, tag uint32, ok bool) {
+	home, tag = t.place(m)
+	b := home
+	for range 2 {
+		for i := range uint32(bucketTags) {
+			if t.tags[b].Tag[i] == tag {
+				slot = b*bucketSlots + i
+				e := &t.entries[slot]
+				if e.Shape == m.shape && e.Src.D == m.src && e.Dst.D == m.dst {
+					return slot, home, tag, true
+				}
+			}
+		}
+		if t.tags[home].Spilled == 0 {
+			break
+		}
+		b = t.other(home, tag)
+	}
+	return 0, home, tag, false
+}
+
+// free gives a free slot for a tag: in its first bucket, or in its other one.
+func (t *Table) free(home, tag uint32) (slot uint32, ok bool) {
+	for _, b := range [2]uint32{home, t.other(home, tag)} {
+		if i := bits.TrailingZeros16(^t.busy[b]); i < bucketTags {
+			return b*bucketSlots + uint32(i), true
+		}
+	}
+	return 0, false
+}
+
+// Install puts a filter in, or changes the one of the same key. nowS is
+// CLOCK_MONOTONIC in seconds.
+func (t *Table) Install(f *ifp.Filter, nowS uint32) ifp.Code {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.install(f, nowS)
+}
+
+// InstallAll installs filters and puts a code for each into codes.
+func (t *Table) InstallAll(filters []ifp.Filter, codes []ifp.Code, nowS uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range filters {
+		codes[i] = t.install(&filters[i], nowS)
+	}
+}
+
+func (t *Table) install(f *ifp.Filter, nowS uint32) ifp.Code {
+	if f.Check() != nil {
+		return ifp.BadFilter
+	}
+	return t.put(&t.shapes, f.Key(), uint8(f.Action), f, nowS)
+}
+
+// Except puts an exception in: no filter applies to this traffic.
+func (t *Table) Except(k ifp.Key) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if code := t.put(&t.allow, k, actionAllow, &ifp.Filter{}, 0); code != ifp.OK {
+		return fmt.Errorf("exception %s -> %s: %v; use fewer different prefix lengths", k.Src, k.Dst, code)
+	}
+	return nil
+}
+
+// DropExceptions removes all exceptions.
+func (t *Table) DropExceptions() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.eachSlot(func(slot uint32) {
+		if t.entries[slot].Action == actionAllow {
+			t.clear(slot)
+		}
+	})
+	t.allow = [2][2][shapesMax]shape{}
+	_ = t.publish(t)
+}
+
+func (t *Table) put(list *[2][2][shapesMax]shape, k ifp.Key, action uint8, f *ifp.Filter, nowS uint32) ifp.Code {
+	s, fresh := t.shapeFor(list, k)
+	if s == nil {
+		return ifp.TooManyShapes
+	}
+	expires := uint32(0)
+	if f.ExpiresS != 0 {
+		expires = max(nowS+f.ExpiresS, 1)
+	}
+	policy := uint32(action) | uint32(s.id)<<8 | uint32(f.FloorLog2)<<16 | uint32(f.WindowS)<<24
+	m := masked{src: words(k.Src.Addr()), dst: words(k.Dst.Addr()), shape: s.id}
+	slot, home, tag, ok := t.find(&m)
+	if ok {
+		e := &t.entries[slot]
+		atomic.StoreUint32(&e.WindowMark, uint32(atomic.LoadUint64(&e.Packets)))
+		atomic.StoreUint32(&e.WindowBeganS, nowS)
+		atomic.StoreUint32(&e.ExpiresS, expires)
+		atomic.StoreUint32(policyWord(e), policy)
+		return ifp.OK
+	}
+	if len(t.resting) > 0 {
+		t.wake(time.Now())
+	}
+	if slot, ok = t.free(home, tag); !ok {
+		if fresh {
+			*s = shape{}
+		}
+		return ifp.TableFull
+	}
+	e := &t.entries[slot]
+	*e = entry{ExpiresS: expires, WindowBeganS: nowS}
+	e.Src.D, e.Dst.D = m.src, m.dst
+	*policyWord(e) = policy
+	b := slot / bucketSlots
+	t.busy[b] |= 1 << (slot % bucketSlots)
+	if b != home { // first say where to look, then show it
+		atomic.StoreUint32(&t.tags[home].Spilled, t.tags[home].Spilled+1)
+	}
+	atomic.StoreUint32(&t.tags[b].Tag[slot%bucketSlots], tag)
+	s.filters++
+	if action != actionAllow {
+		t.used++
+	}
+	if fresh && t.publish(t) != nil {
+		return ifp.PatrolDown
+	}
+	return ifp.OK
+}
+
+// policyWord is the word of action, shape, floor and window.
+func policyWord(e *entry) *uint32 { return (*uint32)(unsafe.Pointer(&e.Action)) }
+
+// wake lets slots be used again that have rested long enough.
+func (t *Table) wake(now time.Time) {
+	n := 0
+	for n < len(t.resting) && now.Sub(t.resting[n].since) >= restFor {
+		slot := t.resting[n].slot
+		t.busy[slot/bucketSlots] &^= 1 << (slot % bucketSlots)
+		n++
+	}
+	t.resting = t.resting[n:]
+}
+
+// clear makes the filter of a slot invisible; the slot rests.
+func (t *Table) clear(slot uint32) {
+	e := &t.entries[slot]
+	m := masked{src: e.Src.D, dst: e.Dst.D, shape: e.Shape}
+	home, _ := t.place(&m)
+	b := slot / bucketSlots
+	atomic.StoreUint32(&t.tags[b].Tag[slot%bucketSlots], 0)
+	if b != home {
+		atomic.StoreUint32(&t.tags[home].Spilled, t.tags[home].Spilled-1)
+	}
+	if e.Action != actionAllow {
+		t.used--
+	}
+	t.resting = append(t.resting, rest{slot, time.Now()})
+}
+
+// lookup finds the filter of a key.
+func (t *Table) lookup(k ifp.Key) (slot uint32, s *shape, ok bool) {
+	if s = t.shapeOf(&t.shapes, k); s == nil {
+		return 0, nil, false
+	}
+	m := masked{src: words(k.Src.Addr()), dst: words(k.Dst.Addr()), shape: s.id}
+	slot, _, _, ok = t.find(&m)
+	return slot, s, ok
+}
+
+// Remove takes a filter out.
+func (t *Table) Remove(k ifp.Key) ifp.Code {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slot, s, ok := t.lookup(k)
+	if !ok {
+		return ifp.NotFound
+	}
+	t.clear(slot)
+	t.leave(s)
+	return ifp.OK
+}
+
+// leave notes that a shape has one filter less.
+func (t *Table) leave(s *shape) {
+	if s.filters--; s.filters == 0 {
+		*s = shape{id: shapeHole}
+		_ = t.publish(t) // if it fails, a look-up finds nothing: slower, not wrong
+	}
+}
+
+// Stat tells what a filter has met.
+func (t *Table) Stat(k ifp.Key, nowS uint32) ifp.Stat {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slot, _, ok := t.lookup(k)
+	if !ok || t.expired(slot, nowS) {
+		return ifp.Stat{Code: ifp.NotFound}
+	}
+	e := &t.entries[slot]
+	st := ifp.Stat{Packets: atomic.LoadUint64(&e.Packets), Bytes: atomic.LoadUint64(&e.Bytes)}
+	if x := atomic.LoadUint32(&e.ExpiresS); x != 0 {
+		st.ExpiresS = x - nowS
+	}
+	return st
+}
+
+// expired says what tg_patrol_ask would find, without a packet.
+func (t *Table) expired(slot uint32, nowS uint32) bool {
+	e := &t.entries[slot]
+	if x := atomic.LoadUint32(&e.ExpiresS); x != 0 && int32(nowS-x) >= 0 {
+		return true
+	}
+	if e.FloorLog2 == 0 {
+		return false
+	}
+	elapsed := nowS - atomic.LoadUint32(&e.WindowBeganS)
+	met := uint32(atomic.LoadUint64(&e.Packets)) - atomic.LoadUint32(&e.WindowMark)
+	return elapsed > uint32(e.WindowS) && uint64(met) < uint64(elapsed)<<(e.FloorLog2-1)
+}
+
+// Sweep removes what has expired and says how many those were.
+func (t *Table) Sweep(nowS uint32) (removed int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wake(time.Now())
+	t.eachSlot(func(slot uint32) {
+		if t.entries[slot].Action == actionAllow || !t.expired(slot, nowS) {
+			return
+		}
+		s := t.shapeByID(&t.shapes, t.entries[slot].Shape)
+		t.clear(slot)
+		t.leave(s)
+		removed++
+	})
+	return removed
+}
+
+// eachSlot visits the slots whose tag is set.
+func (t *Table) eachSlot(visit func(slot uint32)) {
+	for b := range t.tags {
+		for i := range bucketTags {
+			if t.tags[b].Tag[i] != 0 {
+				visit(uint32(b*bucketSlots + i))
+			}
+		}
+	}
+}
+
+// Each visits every filter, exceptions not, until visit says false.
+func (t *Table) Each(nowS uint32, visit func(ifp.Filter, ifp.Stat) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	goOn := true
+	t.eachSlot(func(slot uint32) {
+		e := &t.entries[slot]
+		if !goOn || e.Action == actionAllow || t.expired(slot, nowS) {
+			return
+		}
+		dir, fam, s := t.whereShape(&t.shapes, e.Shape)
+		if s == nil {
+			return
+		}
+		f := ifp.Filter{Src: netip.PrefixFrom(addrOf(e.Src.D, fam), int(s.srcBits)),
+			Dst:    netip.PrefixFrom(addrOf(e.Dst.D, fam), int(s.dstBits)),
+			Action: ifp.Action(e.Action), Direction: ifp.Direction(dir), FloorLog2: e.FloorLog2, WindowS: e.WindowS}
+		st := ifp.Stat{Packets: atomic.LoadUint64(&e.Packets), Bytes: atomic.LoadUint64(&e.Bytes)}
+		if e.ExpiresS != 0 {
+			f.ExpiresS, st.ExpiresS = e.ExpiresS-nowS, e.ExpiresS-nowS
+		}
+		goOn = visit(f, st)
+	})
+}

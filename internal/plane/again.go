@@ -1,0 +1,75 @@
+package plane
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/plane/againbpf"
+)
+
+// Again sends SYN-ACKs of the SYN cache again when they are due. The BPF program
+// picks and writes them; this only runs it and hands what it writes to the ports.
+type Again struct {
+	prog   *ebpf.Program
+	socket int
+	next   uint32 // bucket
+	in     []byte
+}
+
+// The buffer of bpf/proxy_again.bpf.c: struct tg_again, link header, IPv6, TCP.
+const (
+	againHead  = 16
+	againFrame = 22 + 40 + 60
+)
+
+// NewAgain is for the network namespace of the calling thread.
+func (p *Proxy) NewAgain() (*Again, error) {
+	spec, err := againbpf.LoadProxyAgain()
+	if err != nil {
+		return nil, err
+	}
+	a := &Again{in: make([]byte, againHead+againFrame)}
+	if err := p.loadOne(spec, againbpf.ProxyAgainProgTgProxyAgain, &a.prog); err != nil {
+		return nil, explain(fmt.Errorf("program %s: %w", againbpf.ProxyAgainProgTgProxyAgain, err))
+	}
+	// Protocol 0: it only sends.
+	if a.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
+		a.prog.Close()
+		return nil, fmt.Errorf("packet socket: %w; it needs CAP_NET_RAW", err)
+	}
+	return a, nil
+}
+
+// Close gives program and socket back.
+func (a *Again) Close() error { return errors.Join(a.prog.Close(), unix.Close(a.socket)) }
+
+// Send goes through the cache once, sends what is due, at most so many, and returns
+// how many it sent. What the limit left is due at the next call still, which goes
+// on where this one stopped. What a port does not take is lost, as on a wire.
+func (a *Again) Send(limit int) (sent int, err error) {
+	for seen := uint32(0); sent < limit; {
+		binary.LittleEndian.PutUint32(a.in, a.next)
+		out := make([]byte, len(a.in))
+		if _, err := a.prog.Run(&ebpf.RunOptions{Data: a.in, DataOut: out}); err != nil {
+			return sent, fmt.Errorf("SYN cache: %w", err)
+		}
+		next, ifindex := binary.LittleEndian.Uint32(out), binary.LittleEndian.Uint32(out[4:])
+		size, buckets := binary.LittleEndian.Uint32(out[8:]), binary.LittleEndian.Uint32(out[12:])
+		seen += next - a.next
+		if a.next = next; next >= buckets {
+			a.next = 0
+		}
+		if size > 0 {
+			_ = unix.Sendto(a.socket, out[againHead:againHead+size], 0, &unix.SockaddrLinklayer{Ifindex: int(ifindex)})
+			sent++
+		}
+		if seen >= buckets {
+			return sent, nil
+		}
+	}
+	return sent, nil
+}

@@ -1,0 +1,315 @@
+package plane
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"net"
+	"path/filepath"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/plane/edgebpf"
+)
+
+// Types of the map ABI that only the edge has.
+type (
+	EdgeSettings = edgebpf.EdgeXdpTgEdgeSettings
+	EdgePort     = edgebpf.EdgeXdpTgEdgePort
+	EdgeReport   = edgebpf.EdgeXdpTgEdgeReport
+)
+
+// As core/bloom.h and core/edge.h have them.
+const (
+	BloomPartitions  = 3
+	BloomGenerations = 4
+	BloomBitsMin     = 10
+	BloomBitsMax     = 26
+
+	AllowNone = uint64(0)      // no unknown packet passes
+	AllowAll  = math.MaxUint64 // all do
+
+	edgePortHere   = 1
+	edgePortInside = 2
+
+	maxIfindex = 1 << 20
+)
+
+// EdgeOptions say how an edge's plane is made.
+type EdgeOptions struct {
+	Options
+	BPFFS     string
+	BloomBits int // positions of a partition, as a power of two
+}
+
+// Edge is the plane of an edge.
+type Edge struct {
+	*Plane
+	own     EdgeSettings // as last written
+	bits    int
+	words   []uint64 // the filter, in this process's memory
+	mapping []byte
+	probe   *ebpf.Program
+	taken   bool // the filter is that of a process before
+}
+
+// LoadEdge puts the edge's programs and maps into the kernel. Nothing is attached
+// or pinned yet. The filter of an earlier process of the same instance is taken
+// over, if it has the same size, and with it its key.
+func LoadEdge(o EdgeOptions) (*Edge, error) {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("memlock limit: %w", err)
+	}
+	ports, err := portSlots()
+	if err != nil {
+		return nil, err
+	}
+	e := &Edge{bits: o.BloomBits, Plane: &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{},
+		sizes: map[string]uint32{
+			edgebpf.EdgeXdpMapTgBloom:     BloomPartitions << (o.BloomBits - 4),
+			edgebpf.EdgeXdpMapTgEdgePorts: ports,
+		}}}
+	if o.Instance != "" {
+		e.takeOverFilter(PinDir(o.BPFFS, o.Instance))
+	}
+	if err := e.loadEdge(); err != nil {
+		e.Close()
+		return nil, explain(err)
+	}
+	return e, nil
+}
+
+func (e *Edge) loadEdge() error {
+	err := e.loadAll([]object{
+		{edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, &e.xdp},
+		{edgebpf.LoadEdgeProbe, edgebpf.EdgeProbeProgTgEdgeProbe, &e.probe},
+	})
+	if err != nil {
+		return err
+	}
+	if err := e.maps[edgebpf.EdgeXdpMapTgEdge].Lookup(uint32(0), &e.own); err != nil {
+		return err
+	}
+	e.own.BloomBits = uint32(e.bits)
+	bloom := e.maps[edgebpf.EdgeXdpMapTgBloom]
+	size := int(bloom.MaxEntries()) * 8
+	e.mapping, err = unix.Mmap(bloom.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("the filter's memory: %w", err)
+	}
+	e.words = unsafe.Slice((*uint64)(unsafe.Pointer(&e.mapping[0])), size/8)
+	return nil
+}
+
+// takeOverFilter opens the filter that an earlier process has pinned, and the
+// settings that have its key.
+func (e *Edge) takeOverFilter(dir string) {
+	bloom, err := ebpf.LoadPinnedMap(filepath.Join(dir, edgebpf.EdgeXdpMapTgBloom), nil)
+	if err != nil {
+		return
+	}
+	settings, err := ebpf.LoadPinnedMap(filepath.Join(dir, edgebpf.EdgeXdpMapTgEdge), nil)
+	var old EdgeSettings
+	if err != nil || settings.Lookup(uint32(0), &old) != nil || old.BloomBits != uint32(e.bits) ||
+		bloom.MaxEntries() != e.sizes[edgebpf.EdgeXdpMapTgBloom] {
+		bloom.Close()
+		if settings != nil {
+			settings.Close()
+		}
+		return
+	}
+	e.maps[edgebpf.EdgeXdpMapTgBloom], e.maps[edgebpf.EdgeXdpMapTgEdge] = bloom, settings
+	e.taken = true
+}
+
+// portSlots is how many entries a table by interface index needs.
+func portSlots() (uint32, error) {
+	list, err := net.Interfaces()
+	if err != nil {
+		return 0, err
+	}
+	slots := 64
+	for _, dev := range list {
+		for slots <= dev.Index {
+			slots *= 2
+		}
+	}
+	if slots > maxIfindex {
+		return 0, fmt.Errorf("an interface has an index above %d; the edge's table of ports ends there", maxIfindex)
+	}
+	return uint32(slots), nil
+}
+
+// Warm says whether the filter was taken over from a process before.
+func (e *Edge) Warm() bool { return e.taken }
+
+// EdgeSettings are those in force: at first, those of the process before, if its
+// filter was taken over.
+func (e *Edge) EdgeSettings() EdgeSettings { return e.own }
+
+// SetEdge writes the edge's settings. The generation is this package's own.
+func (e *Edge) SetEdge(s EdgeSettings) error {
+	s.Generation, s.BloomBits = e.own.Generation, uint32(e.bits)
+	if err := e.maps[edgebpf.EdgeXdpMapTgEdge].Put(uint32(0), s); err != nil {
+		return fmt.Errorf("edge settings: %w", err)
+	}
+	e.own = s
+	return nil
+}
+
+// SetForwarding says how frames go on: by the kernel's routes, or between two ports.
+func (e *Edge) SetForwarding(bridge [2]uint32, all bool) error {
+	s := edgebpf.EdgeXdpTgProxySettings{Bridge: bridge}
+	if all {
+		s.ForwardAll = 1
+	}
+	if err := e.maps[edgebpf.EdgeXdpMapTgProxy].Put(uint32(0), s); err != nil {
+		return fmt.Errorf("forwarding: %w", err)
+	}
+	return nil
+}
+
+// SetEdgePorts tells the packet path this box's ports, and which of them servers
+// are behind.
+func (e *Edge) SetEdgePorts(interfaces []string, inside func(name string) bool) error {
+	for _, name := range interfaces {
+		dev, err := net.InterfaceByName(name)
+		if err != nil {
+			return fmt.Errorf("interface %s: not found; see `ip link`", name)
+		}
+		if len(dev.HardwareAddr) != 6 {
+			return fmt.Errorf("interface %s: is no Ethernet device; the edge needs one", name)
+		}
+		port := EdgePort{Flags: edgePortHere}
+		if inside(name) {
+			port.Flags |= edgePortInside
+		}
+		for i, b := range dev.HardwareAddr {
+			port.Mac |= uint64(b) << (8 * i)
+		}
+		index := uint32(dev.Index)
+		if err := e.maps[edgebpf.EdgeXdpMapTgDevices].Put(index, index); err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
+		if err := e.maps[edgebpf.EdgeXdpMapTgEdgePorts].Put(index, port); err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Rotate empties the oldest generation and makes it the active one. The packet path
+// goes on setting bits of the others meanwhile, so every word is changed by an
+// atomic AND.
+func (e *Edge) Rotate() error {
+	next := (e.own.Generation + 1) % BloomGenerations
+	keep := ^(uint64(0x1111111111111111) << next)
+	for i := range e.words {
+		if e.words[i]&^keep != 0 {
+			atomic.AndUint64(&e.words[i], keep)
+		}
+	}
+	e.own.Generation = next
+	return e.SetEdge(e.own)
+}
+
+// BloomFill is how much of the filter is in use.
+type BloomFill struct {
+	Set   [BloomGenerations][BloomPartitions]uint64 // positions
+	Slots uint64                                    // of a partition
+}
+
+// Fill counts the filter's bits.
+func (e *Edge) Fill() BloomFill {
+	f := BloomFill{Slots: 1 << e.bits}
+	each := len(e.words) / BloomPartitions
+	for p := range BloomPartitions {
+		for _, w := range e.words[p*each : (p+1)*each] {
+			for g := range BloomGenerations {
+				f.Set[g][p] += uint64(bits.OnesCount64(w & (0x1111111111111111 << g)))
+			}
+		}
+	}
+	return f
+}
+
+// FPRate is the share of unknown flows that a filter so full takes for known: of
+// each generation the product of its partitions' fills, of all together at least one.
+func (f BloomFill) FPRate() float64 {
+	none := 1.0
+	for _, partitions := range f.Set {
+		hit := 1.0
+		for _, n := range partitions {
+			hit *= float64(n) / float64(f.Slots)
+		}
+		none *= 1 - hit
+	}
+	return 1 - none
+}
+
+// Generation is the mean fill of one generation's partitions, and the number of
+// flows that such a fill stands for.
+func (f BloomFill) Generation(g int) (fill, flows float64) {
+	for _, n := range f.Set[g] {
+		fill += float64(n) / float64(f.Slots) / BloomPartitions
+	}
+	if fill >= 1 {
+		return fill, math.Inf(1)
+	}
+	return fill, math.Log1p(-fill) / math.Log1p(-1/float64(f.Slots))
+}
+
+// FPRateOf is equation 1 of seed 001: of one generation that holds n flows.
+func FPRateOf(n float64, bloomBits int) float64 {
+	return math.Pow(-math.Expm1(n*math.Log1p(-1/math.Exp2(float64(bloomBits)))), BloomPartitions)
+}
+
+// Probe asks the filter, through the packet path's own code, for n random flows and
+// returns how many it takes for known.
+func (e *Edge) Probe(n uint32) (known uint32, err error) {
+	p := edgebpf.EdgeProbeTgProbe{Probes: n}
+	if _, err := e.probe.Run(&ebpf.RunOptions{Context: &p, ContextOut: &p}); err != nil {
+		return 0, fmt.Errorf("probing the filter: %w", err)
+	}
+	return p.Known, nil
+}
+
+// SetReport leaves what was found out for `status`.
+func (e *Edge) SetReport(r EdgeReport) error {
+	if err := e.maps[edgebpf.EdgeXdpMapTgEdgeReports].Put(uint32(0), r); err != nil {
+		return fmt.Errorf("edge report: %w", err)
+	}
+	return nil
+}
+
+// ReadEdge reads settings and report of an instance through its pins.
+func ReadEdge(dir string) (s EdgeSettings, r EdgeReport, err error) {
+	for name, to := range map[string]any{edgebpf.EdgeXdpMapTgEdge: &s, edgebpf.EdgeXdpMapTgEdgeReports: &r} {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), &ebpf.LoadPinOptions{ReadOnly: true})
+		if err != nil {
+			return s, r, err
+		}
+		err = m.Lookup(uint32(0), to)
+		m.Close()
+		if err != nil {
+			return s, r, err
+		}
+	}
+	return s, r, nil
+}
+
+// Close releases this process's hold. What is pinned goes on working.
+func (e *Edge) Close() {
+	if e.mapping != nil {
+		_ = unix.Munmap(e.mapping)
+		e.mapping, e.words = nil, nil
+	}
+	if e.probe != nil {
+		e.probe.Close()
+	}
+	e.Plane.Close()
+}

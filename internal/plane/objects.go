@@ -1,0 +1,84 @@
+package plane
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/plane/againbpf"
+	"tidegate/internal/plane/edgebpf"
+	"tidegate/internal/plane/hostbpf"
+	"tidegate/internal/plane/patrolbpf"
+	"tidegate/internal/plane/proxybpf"
+	"tidegate/internal/plane/serverbpf"
+)
+
+// Object is one compiled BPF file of a role.
+type Object struct {
+	Role string
+	Name string
+	Spec func() (*ebpf.CollectionSpec, error)
+}
+
+// Objects lists every BPF file that `tidegate run` may load. A new role adds
+// its own here, so that `tidegate check` and make test-kernel try them.
+func Objects() []Object {
+	return []Object{
+		{"host", "host_xdp", hostbpf.LoadHostXdp},
+		{"host", "host_tc", hostbpf.LoadHostTc},
+		{"host", "host_sockops", hostbpf.LoadHostSockops},
+		{"host", "host_iter", hostbpf.LoadHostIter},
+		{"proxy", "proxy_xdp", proxybpf.LoadProxyXdp},
+		{"proxy", "proxy_tc", proxybpf.LoadProxyTc},
+		{"proxy", "proxy_again", againbpf.LoadProxyAgain},
+		{"edge", "edge_xdp", edgebpf.LoadEdgeXdp},
+		{"edge", "edge_probe", edgebpf.LoadEdgeProbe},
+		{"server", "server_xdp", serverbpf.LoadServerXdp},
+		{"server", "server_ingress", serverbpf.LoadServerIngress},
+		{"server", "server_egress", serverbpf.LoadServerEgress},
+		{"patrol", "patrol_xdp", patrolbpf.LoadPatrolXdp},
+		{"patrol", "patrol_tc", patrolbpf.LoadPatrolTc},
+	}
+}
+
+// trialEntries is the size of large maps while only the verifier is asked.
+const trialEntries = 1 << 10
+
+// Try asks this kernel's verifier for every program of the object. Nothing is
+// attached or pinned, and large maps are made small. The error is the kernel's
+// last line; ErrRefused tells a verdict of the verifier from other trouble.
+func (o Object) Try() error {
+	spec, err := o.Spec()
+	if err != nil {
+		return err
+	}
+	for _, m := range spec.Maps {
+		shrink(m)
+	}
+	coll, err := ebpf.NewCollection(spec)
+	var ve *ebpf.VerifierError
+	if errors.As(err, &ve) {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if err == nil {
+		coll.Close()
+	}
+	return err
+}
+
+// ErrRefused: the kernel's verifier does not accept a program.
+var ErrRefused = errors.New("refused by the verifier")
+
+func shrink(m *ebpf.MapSpec) {
+	m.Pinning = ebpf.PinNone
+	if m.MaxEntries == 0 || m.MaxEntries > trialEntries {
+		m.MaxEntries = trialEntries
+	}
+	if m.Type == ebpf.RingBuf {
+		m.MaxEntries = 1 << 16 // whole pages
+	}
+	if m.InnerMap != nil {
+		shrink(m.InnerMap)
+	}
+}

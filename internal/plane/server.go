@@ -1,0 +1,202 @@
+package plane
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+
+	"tidegate/internal/plane/serverbpf"
+)
+
+// Types of the map ABI that only the translating server has.
+type (
+	ServerSettings = serverbpf.ServerXdpTgServerSettings
+	Split          = serverbpf.ServerXdpTgSplit
+	SplitBucket    = serverbpf.ServerXdpTgSplitBucket
+	EdgeAddress    = serverbpf.ServerXdpTgEdgeAddress
+)
+
+// What becomes of segments that do not verify, bpf/lib/server_maps.h.
+const (
+	UnverifiedDrop = 0
+	UnverifiedPass = 1
+)
+
+// Of core/tag.h and core/server_flow.h.
+const (
+	MaxEdges    = 255
+	ConfirmPort = 21575
+
+	splitWays      = 4
+	splitTickShift = 32 // a tick is 2^32 ns
+	splitClosed    = 0x10
+	splitFree      = 0
+)
+
+// SplitTick is the length of a tick of the flow table's clock in seconds.
+const SplitTick = float64(1<<splitTickShift) / 1e9
+
+// ServerOptions say how a server's plane is made.
+type ServerOptions struct {
+	Options
+	BPFFS string
+	Flows int // that it shall hold; the table has room for twice as many
+}
+
+// Server is the plane of a server that translates.
+type Server struct{ *Plane }
+
+// keptByServer are the maps that a new process of an instance takes over, so that
+// a restart loses no connection.
+var keptByServer = []string{serverbpf.ServerXdpMapTgSplits, serverbpf.ServerXdpMapTgServer}
+
+// LoadServer puts the server's programs and maps into the kernel. Nothing is
+// attached or pinned yet. Connections of an earlier process of the same instance
+// are taken over, if the table has the same size.
+func LoadServer(o ServerOptions) (*Server, error) {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("memlock limit: %w", err)
+	}
+	p := &Server{&Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}}}
+	if err := p.load(o); err != nil {
+		p.Close()
+		return nil, explain(err)
+	}
+	return p, nil
+}
+
+func (p *Server) load(o ServerOptions) error {
+	buckets := uint32(splitBuckets(o.Flows))
+	sized := func(load func() (*ebpf.CollectionSpec, error)) func() (*ebpf.CollectionSpec, error) {
+		return func() (*ebpf.CollectionSpec, error) {
+			spec, err := load()
+			if err != nil {
+				return nil, err
+			}
+			spec.Maps[serverbpf.ServerXdpMapTgSplits].MaxEntries = buckets
+			spec.Maps[serverbpf.ServerXdpMapTgTagKeys].MaxEntries = uint32(p.keySlots)
+			return spec, nil
+		}
+	}
+	if o.Instance != "" {
+		if err := p.takeOverTable(sized(serverbpf.LoadServerXdp), PinDir(o.BPFFS, o.Instance)); err != nil {
+			return err
+		}
+	}
+	return p.loadAll([]object{
+		{sized(serverbpf.LoadServerXdp), serverbpf.ServerXdpProgTgServerXdp, &p.xdp},
+		{sized(serverbpf.LoadServerIngress), serverbpf.ServerIngressProgTgServerIngress, &p.tc},
+		{sized(serverbpf.LoadServerEgress), serverbpf.ServerEgressProgTgServerEgress, &p.egress},
+	})
+}
+
+// takeOverTable opens what an earlier process has pinned, all of it or nothing:
+// entries and the keys of their hashes belong together.
+func (p *Server) takeOverTable(load func() (*ebpf.CollectionSpec, error), dir string) error {
+	spec, err := load()
+	if err != nil {
+		return err
+	}
+	found := map[string]*ebpf.Map{}
+	for _, name := range keptByServer {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), nil)
+		if err == nil && spec.Maps[name].Compatible(m) == nil {
+			found[name] = m
+		} else if err == nil {
+			m.Close()
+		}
+	}
+	for name, m := range found {
+		if len(found) == len(keptByServer) {
+			p.maps[name] = m
+		} else {
+			m.Close()
+		}
+	}
+	return nil
+}
+
+// splitBuckets is how many buckets a table for so many flows has: twice as many
+// places as flows, and a power of two.
+func splitBuckets(flows int) int {
+	n := 1
+	for n*splitWays < 2*flows {
+		n *= 2
+	}
+	return n
+}
+
+// ServerSettings are those in force: at first, those of the process before, if its
+// table was taken over.
+func (p *Server) ServerSettings() (s ServerSettings, err error) {
+	err = p.maps[serverbpf.ServerXdpMapTgServer].Lookup(uint32(0), &s)
+	return s, err
+}
+
+// SetServer writes the server's settings. The mask is this package's own.
+func (p *Server) SetServer(s ServerSettings) error {
+	s.Mask = p.maps[serverbpf.ServerXdpMapTgSplits].MaxEntries() - 1
+	if err := p.maps[serverbpf.ServerXdpMapTgServer].Put(uint32(0), s); err != nil {
+		return fmt.Errorf("server settings: %w", err)
+	}
+	return nil
+}
+
+// SetEdge tells where the edge of a number is; a zero address: nowhere in that family.
+func (p *Server) SetEdge(id int, v4, v6 netip.Addr) error {
+	if id < 1 || id > MaxEdges {
+		return fmt.Errorf("edge %d: numbers go from 1 to %d", id, MaxEdges)
+	}
+	var e EdgeAddress
+	if v4.Is4() {
+		a := v4.As4()
+		e.V4 = binary.LittleEndian.Uint32(a[:])
+	}
+	if v6.Is6() {
+		a := v6.As16()
+		for i := range e.V6 {
+			e.V6[i] = binary.LittleEndian.Uint32(a[4*i:])
+		}
+	}
+	if err := p.maps[serverbpf.ServerXdpMapTgEdges].Put(uint32(id), e); err != nil {
+		return fmt.Errorf("edge %d: %w", id, err)
+	}
+	return nil
+}
+
+// PutTagKey loads the tag key of one epoch, as PutKey.
+func (p *Server) PutTagKey(epoch uint64, key [16]byte) error {
+	return putEpochKey(p.maps[serverbpf.ServerXdpMapTgTagKeys], p.keySlots, epoch, key)
+}
+
+// putEpochKey fills one slot of a ring of keys.
+func putEpochKey(m *ebpf.Map, slots int, epoch uint64, key [16]byte) error {
+	k := EpochKey{Epoch: epoch}
+	k.Key.K0 = binary.LittleEndian.Uint64(key[:8])
+	k.Key.K1 = binary.LittleEndian.Uint64(key[8:])
+	if err := m.Put(uint32(epoch)&uint32(slots-1), k); err != nil {
+		return fmt.Errorf("key ring: %w", err)
+	}
+	return nil
+}
+
+// Splits counts the places of the flow table: those of connections that live, and
+// all there are. It walks the table; for status and tests.
+func (p *Server) Splits() (live, places int, err error) {
+	var at uint32
+	var b SplitBucket
+	it := p.maps[serverbpf.ServerXdpMapTgSplits].Iterate()
+	for it.Next(&at, &b) {
+		for _, e := range b.Way {
+			places++
+			if e.Hash != splitFree && e.State&splitClosed == 0 {
+				live++
+			}
+		}
+	}
+	return live, places, it.Err()
+}

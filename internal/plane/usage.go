@@ -1,0 +1,153 @@
+package plane
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+
+	"github.com/cilium/ebpf"
+)
+
+// Usage is what a swap-out table holds, active and history together.
+type Usage struct {
+	Entries int
+	Bytes   uint64 // as the kernel accounts them
+	Room    int    // entries that fit, both halves together
+
+	KeyBytes, ValueBytes int // of one entry; of the last table, if there are several
+}
+
+// OpenUsage reads how full a pinned swap-out table is. It walks the table from
+// outside, which takes a while and may count what moves meanwhile twice: for the
+// lab and for tests. No part of the proxy does it.
+func OpenUsage(bpffs, instance string, tables ...string) (sum Usage, err error) {
+	for _, name := range tables {
+		outer, err := ebpf.LoadPinnedMap(filepath.Join(PinDir(bpffs, instance), name), nil)
+		if err != nil {
+			return Usage{}, fmt.Errorf("table %s: %w", name, err)
+		}
+		u, err := tableUsage(outer)
+		outer.Close()
+		if err != nil {
+			return Usage{}, fmt.Errorf("table %s: %w", name, err)
+		}
+		sum.Entries, sum.Bytes, sum.Room = sum.Entries+u.Entries, sum.Bytes+u.Bytes, sum.Room+u.Room
+		sum.KeyBytes, sum.ValueBytes = u.KeyBytes, u.ValueBytes
+	}
+	return sum, nil
+}
+
+func tableUsage(outer *ebpf.Map) (sum Usage, err error) {
+	var ids [2]ebpf.MapID
+	for i, slot := range []uint32{slotActive, slotHistory} {
+		if err := outer.Lookup(slot, &ids[i]); err != nil {
+			return sum, err
+		}
+	}
+	for i, id := range ids {
+		if i == 1 && id == ids[0] {
+			break // in the midst of a swap
+		}
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			return sum, err
+		}
+		n, err := countEntries(m)
+		if err != nil {
+			m.Close()
+			return sum, err
+		}
+		info, err := m.Info()
+		m.Close()
+		if err != nil {
+			return sum, err
+		}
+		bytes, ok := info.Memlock()
+		if !ok {
+			return sum, errors.New("this kernel does not say how much memory a map has")
+		}
+		sum.Entries, sum.Bytes, sum.Room = sum.Entries+n, sum.Bytes+bytes, sum.Room+int(m.MaxEntries())
+		sum.KeyBytes, sum.ValueBytes = int(m.KeySize()), int(m.ValueSize())
+	}
+	return sum, nil
+}
+
+// Footprint is what all pinned maps of an instance take, in bytes as the kernel
+// accounts them: what a flood makes grow is in here, whatever the strategy.
+func Footprint(bpffs, instance string) (sum uint64, err error) {
+	dir := PinDir(bpffs, instance)
+	pins, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, pin := range pins {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, pin.Name()), nil)
+		if err != nil {
+			continue // a link
+		}
+		bytes, err := mapFootprint(m)
+		m.Close()
+		if err != nil {
+			return 0, fmt.Errorf("map %s: %w", pin.Name(), err)
+		}
+		sum += bytes
+	}
+	return sum, nil
+}
+
+// mapFootprint counts an outer map's inner maps, too.
+func mapFootprint(m *ebpf.Map) (uint64, error) {
+	info, err := m.Info()
+	if err != nil {
+		return 0, err
+	}
+	sum, ok := info.Memlock()
+	if !ok {
+		return 0, errors.New("this kernel does not say how much memory a map has")
+	}
+	if m.Type() != ebpf.ArrayOfMaps {
+		return sum, nil
+	}
+	seen := map[ebpf.MapID]bool{}
+	for slot := range m.MaxEntries() {
+		var id ebpf.MapID
+		if m.Lookup(slot, &id) != nil || seen[id] {
+			continue
+		}
+		seen[id] = true
+		inner, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			return 0, err
+		}
+		bytes, err := mapFootprint(inner)
+		inner.Close()
+		if err != nil {
+			return 0, err
+		}
+		sum += bytes
+	}
+	return sum, nil
+}
+
+// countEntries walks a hash map bucket by bucket, so that what comes and goes
+// meanwhile makes it begin nothing anew.
+func countEntries(m *ebpf.Map) (n int, err error) {
+	const batch = 4096
+	list := func(size uint32) any {
+		return reflect.MakeSlice(reflect.SliceOf(reflect.ArrayOf(int(size), reflect.TypeFor[byte]())), batch, batch).Interface()
+	}
+	keys, values := list(m.KeySize()), list(m.ValueSize())
+	var cursor ebpf.MapBatchCursor
+	for {
+		got, err := m.BatchLookup(&cursor, keys, values, nil)
+		n += got
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}

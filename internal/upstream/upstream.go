@@ -1,0 +1,125 @@
+// Package upstream holds what patrol, border manager and filter manager share: who
+// has authority over which addresses, who a peer is, and datagrams in batches. It
+// must know nothing of filters' meaning, of maps or of configuration files' form.
+package upstream
+
+import (
+	"bufio"
+	"crypto/ed25519"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/gaissmai/bart"
+)
+
+// Endpoint is where a manager is reached, and the key by which it is known.
+type Endpoint struct {
+	Addr netip.AddrPort
+	Key  ed25519.PublicKey // may be empty: then nothing that it signs can be checked
+}
+
+// Authority knows the two mappings of seed 004: source to border manager, and
+// destination to those who may ask for filters. Safe for concurrent use.
+type Authority interface {
+	// BorderManagerFor gives the border manager of a source.
+	BorderManagerFor(src netip.Addr) (Endpoint, bool)
+	// FilterManagerMayRequest says whether the filter manager at this address may
+	// ask for filters on traffic to (all of) dst.
+	FilterManagerMayRequest(fm netip.Addr, dst netip.Prefix) bool
+}
+
+// Static is an authority from a file, for networks that exchange their bindings by
+// hand and for tests.
+type Static struct {
+	border bart.Table[Endpoint]
+	filter bart.Table[[]netip.Addr]
+}
+
+// BorderManagerFor implements Authority.
+func (s *Static) BorderManagerFor(src netip.Addr) (Endpoint, bool) { return s.border.Lookup(src) }
+
+// FilterManagerMayRequest implements Authority. The most specific binding that
+// covers all of dst counts, and none that is only a part of it.
+func (s *Static) FilterManagerMayRequest(fm netip.Addr, dst netip.Prefix) bool {
+	managers, ok := s.filter.LookupPrefix(dst)
+	for _, m := range managers {
+		if ok && m == fm {
+			return true
+		}
+	}
+	return false
+}
+
+// AddBorder binds a prefix of sources to a border manager.
+func (s *Static) AddBorder(p netip.Prefix, e Endpoint) { s.border.Insert(p.Masked(), e) }
+
+// AddFilter binds a prefix of destinations to a filter manager.
+func (s *Static) AddFilter(p netip.Prefix, fm netip.Addr) {
+	have, _ := s.filter.Get(p.Masked())
+	s.filter.Insert(p.Masked(), append(have[:len(have):len(have)], fm))
+}
+
+// LoadStatic reads a file of bindings, one a line; # begins a comment:
+//
+//	border PREFIX ADDRESS:PORT [KEY]     sources of PREFIX have this border manager
+//	filter PREFIX ADDRESS                ADDRESS may ask for filters on traffic to PREFIX
+func LoadStatic(path string) (*Static, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("bindings: %w; write one, see docs/upstream.md", err)
+	}
+	defer file.Close()
+	s, lines := &Static{}, bufio.NewScanner(file)
+	for n := 1; lines.Scan(); n++ {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		if words := strings.Fields(text); len(words) > 0 {
+			if err := s.add(words); err != nil {
+				return nil, fmt.Errorf("%s:%d: %w; write `border PREFIX ADDRESS:PORT [KEY]` or `filter PREFIX ADDRESS`", path, n, err)
+			}
+		}
+	}
+	return s, lines.Err()
+}
+
+func (s *Static) add(w []string) error {
+	if len(w) < 3 || len(w) > 4 || (w[0] != "border" && w[0] != "filter") {
+		return fmt.Errorf("%q is no binding", strings.Join(w, " "))
+	}
+	p, err := netip.ParsePrefix(w[1])
+	if err != nil {
+		return err
+	}
+	if w[0] == "filter" {
+		fm, err := netip.ParseAddr(w[2])
+		if err == nil && len(w) == 3 {
+			s.AddFilter(p, fm)
+		}
+		return err
+	}
+	e := Endpoint{}
+	if e.Addr, err = netip.ParseAddrPort(w[2]); err != nil {
+		return err
+	}
+	if len(w) == 4 {
+		if e.Key, err = ParseKey(w[3]); err != nil {
+			return err
+		}
+	}
+	s.AddBorder(p, e)
+	return nil
+}
+
+// ParseKey reads a public key as FormatKey writes it.
+func ParseKey(s string) (ed25519.PublicKey, error) {
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != ed25519.PublicKeySize {
+		return nil, fmt.Errorf("%q is no public key; `tidegate filter key FILE` prints one", s)
+	}
+	return b, nil
+}
+
+// FormatKey writes a public key.
+func FormatKey(k ed25519.PublicKey) string { return hex.EncodeToString(k) }

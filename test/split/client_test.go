@@ -1,0 +1,182 @@
+package splittest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/lab"
+)
+
+// serve listens in the server's namespace and gives each connection to handle.
+func (w *world) serve(handle func(*net.TCPConn)) {
+	w.t.Helper()
+	for _, ipv6 := range families() {
+		var l net.Listener
+		err := w.Server.Do(func() (err error) {
+			var lc net.ListenConfig
+			lc.SetMultipathTCP(false)
+			l, err = lc.Listen(w.t.Context(), "tcp", w.ServiceAddr(ipv6, port).String())
+			return err
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_ = c.SetDeadline(time.Now().Add(patience))
+				go handle(c.(*net.TCPConn))
+			}
+		}()
+	}
+}
+
+// dial opens a connection from the client; localPort 0: any.
+func (w *world) dial(ipv6 bool, localPort uint16) (c *net.TCPConn, err error) {
+	err = w.Client.Do(func() error {
+		var d net.Dialer
+		d.SetMultipathTCP(false)
+		d.Timeout = patience
+		if localPort != 0 {
+			d.LocalAddr = &net.TCPAddr{Port: int(localPort)}
+			d.Control = func(_, _ string, raw syscall.RawConn) error {
+				return raw.Control(func(fd uintptr) {
+					_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+				})
+			}
+		}
+		conn, err := d.Dial("tcp", w.ServiceAddr(ipv6, port).String())
+		if err != nil {
+			return err
+		}
+		c = conn.(*net.TCPConn)
+		return c.SetDeadline(time.Now().Add(patience))
+	})
+	return c, err
+}
+
+// echo sends back what comes and closes after the end of it.
+func echo(c *net.TCPConn) {
+	defer c.Close()
+	_, _ = io.Copy(c, c)
+}
+
+// say has a word echoed.
+func say(c *net.TCPConn, word string) error {
+	if _, err := io.WriteString(c, word); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	got := make([]byte, len(word))
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != word {
+		return fmt.Errorf("got %q, %w", got, err)
+	}
+	return nil
+}
+
+// ping opens a connection, has a word echoed, half-closes, and reads the end.
+func (w *world) ping(ipv6 bool) error {
+	c, err := w.dial(ipv6, 0)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer c.Close()
+	if err := say(c, "tidegate?"); err != nil {
+		return err
+	}
+	if err := c.CloseWrite(); err != nil {
+		return err
+	}
+	if rest, err := io.ReadAll(c); err != nil || len(rest) != 0 {
+		return fmt.Errorf("end: %q, %w", rest, err)
+	}
+	return nil
+}
+
+// A request is one letter: who shall close first.
+const (
+	serverCloses = 's'
+	clientCloses = 'c'
+)
+
+// oneShot answers one request and closes, or waits for the client to close.
+func oneShot(c *net.TCPConn) {
+	defer c.Close()
+	var b [1]byte
+	if _, err := c.Read(b[:]); err != nil {
+		return
+	}
+	if _, err := c.Write(b[:]); err != nil || b[0] == serverCloses {
+		return
+	}
+	_, _ = c.Read(b[:]) // the end
+}
+
+// request makes one from a given port and sees the connection to its end.
+func (w *world) request(ipv6 bool, localPort uint16, who byte) error {
+	c, err := w.dial(ipv6, localPort)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer c.Close()
+	if err := say(c, string(who)); err != nil {
+		return err
+	}
+	if who == serverCloses {
+		var b [1]byte
+		if n, err := c.Read(b[:]); n != 0 || !errors.Is(err, io.EOF) {
+			return fmt.Errorf("end: %d bytes, %w", n, err)
+		}
+	}
+	return nil
+}
+
+// netstat reads a counter of a namespace.
+func (w *world) netstat(n *lab.Namespace, name string) uint64 {
+	w.t.Helper()
+	var text []byte
+	if err := n.Do(func() (err error) {
+		text, err = os.ReadFile("/proc/thread-self/net/netstat")
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) == 0 || f[0] != "TcpExt:" {
+			continue
+		}
+		for i, key := range names {
+			if key == name {
+				v, err := strconv.ParseUint(f[i], 10, 64)
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				return v
+			}
+		}
+		names = f
+	}
+	w.t.Fatalf("netstat has no %s", name)
+	return 0
+}
+
+func (w *world) sysctl(n *lab.Namespace, name, value string) {
+	w.t.Helper()
+	if err := n.SetSysctl(name, value); err != nil {
+		w.t.Fatal(err)
+	}
+}

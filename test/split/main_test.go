@@ -1,0 +1,291 @@
+package splittest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidegate/internal/host"
+	"tidegate/internal/lab"
+)
+
+// patience bounds every wait for a state that must come.
+const patience = 20 * time.Second
+
+const port = 80
+
+var tidegate string // the binary under test
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	if os.Geteuid() != 0 {
+		return m.Run()
+	}
+	if _, err := lab.Clean(); err != nil {
+		fmt.Fprintln(os.Stderr, "clean up after killed tests:", err)
+		return 1
+	}
+	dir, err := os.MkdirTemp("", "tidegate-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	tidegate = filepath.Join(dir, "tidegate")
+	if out, err := exec.Command("go", "build", "-o", tidegate, "tidegate/cmd/tidegate").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v: %s\n", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+var worlds atomic.Int32
+
+// world is a client, an edge, a server and an attacker, and a directory for files.
+type world struct {
+	*lab.ProxyTopology
+	t      *testing.T
+	dir    string
+	Edge   *node
+	server *node
+}
+
+// node is a `tidegate run` in one namespace; it may be started again.
+type node struct {
+	w        *world
+	ns       *lab.Namespace
+	instance string
+	config   string
+	skew     time.Duration
+	run      *process
+}
+
+// process is one `tidegate run`.
+type process struct {
+	cmd            *exec.Cmd
+	stdout, stderr output
+	exited         chan struct{}
+	err            error
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("this test needs root, and CI must run it as root")
+	}
+	t.Skip("needs root for network namespaces")
+}
+
+// newWorld makes one with both roles configured and nothing started.
+func newWorld(t *testing.T, bridge bool) *world {
+	t.Helper()
+	needRoot(t)
+	t.Parallel()
+	p, err := lab.NewProxyTopology(fmt.Sprintf("-s%d", worlds.Add(1)), bridge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &world{ProxyTopology: p, t: t, dir: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(w.dir, "secret"), []byte(strings.Repeat("5a", 32)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Server.SetSysctl("net.ipv4.tcp_syncookies", "1"); err != nil {
+		t.Fatal(err)
+	}
+	w.Edge = &node{w: w, ns: w.Proxy, instance: w.Instance + "-e"}
+	w.server = &node{w: w, ns: w.ProxyTopology.Server, instance: w.Instance + "-s"}
+	w.Edge.configure("always")
+	w.server.configure("always")
+	return w
+}
+
+// configure writes a configuration; extra are lines of the top level.
+func (n *node) configure(mode string, extra ...string) {
+	top := "role: server\ninterfaces: [tg-server]\n"
+	if n == n.w.Edge {
+		top = "role: edge\ninterfaces: [tg-flood, tg-legit, tg-inner]\ninside: [tg-inner]\n"
+		if n.w.Bridge {
+			top = "role: edge\nforwarding: bridge\ninterfaces: [tg-legit, tg-inner]\ninside: [tg-inner]\n"
+		}
+	}
+	for _, line := range extra {
+		top += line + "\n"
+	}
+	n.config = top + fmt.Sprintf("instance: %s\nsecret_file: secret\ndrain: 0s\nservices:\n  - name: web\n    ports: [%d]\n    mode: %s\n",
+		n.instance, port, mode)
+}
+
+// startBoth starts server and edge.
+func (w *world) startBoth() {
+	w.t.Helper()
+	w.server.start()
+	w.Edge.start()
+}
+
+// start starts `tidegate run` and waits until it is ready.
+func (n *node) start() *process {
+	w := n.w
+	w.t.Helper()
+	path := filepath.Join(w.dir, n.instance+".yaml")
+	if err := os.WriteFile(path, []byte(n.config), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	p := &process{exited: make(chan struct{})}
+	p.cmd = exec.Command(tidegate, "run", "-c", path, "--clock-offset", n.skew.String())
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := n.ns.Do(p.cmd.Start); err != nil {
+		w.t.Fatal(err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
+	n.run = p
+	w.t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+		_ = os.RemoveAll("/sys/fs/bpf/tidegate/" + n.instance)
+		for _, ext := range []string{".json", ".lock"} {
+			_ = os.Remove("/run/tidegate/" + n.instance + ext)
+		}
+		if w.t.Failed() {
+			w.t.Logf("log of %s:\n%s", n.instance, p.stderr.String())
+		}
+	})
+	w.await("ready", func() bool {
+		select {
+		case <-p.exited:
+			w.t.Fatalf("tidegate run ended: %v\n%s", p.err, p.stderr.String())
+		default:
+		}
+		return strings.Contains(p.stdout.String(), "ready\n")
+	})
+	return p
+}
+
+// stop ends the node as an operator would.
+func (n *node) stop() {
+	n.w.t.Helper()
+	_ = n.run.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-n.run.exited:
+	case <-time.After(patience):
+		n.w.t.Fatal("tidegate run does not end")
+	}
+	if n.run.err != nil {
+		n.w.t.Fatalf("tidegate run: %v\n%s", n.run.err, n.run.stderr.String())
+	}
+}
+
+// kill ends it without asking.
+func (n *node) kill() {
+	_ = n.run.cmd.Process.Kill()
+	<-n.run.exited
+}
+
+// await polls for a state that must come.
+func (w *world) await(what string, reached func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); !reached(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+func (n *node) status() *host.Status {
+	w := n.w
+	w.t.Helper()
+	var out, errs bytes.Buffer
+	cmd := exec.Command(tidegate, "status", "--instance", n.instance, "--json")
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := n.ns.Do(cmd.Start); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		w.t.Fatalf("status: %v: %s", err, errs.String())
+	}
+	var st host.Status
+	if err := json.Unmarshal(out.Bytes(), &st); err != nil {
+		w.t.Fatalf("status: %v in %s", err, out.String())
+	}
+	return &st
+}
+
+func (n *node) counters() map[string]uint64 {
+	n.w.t.Helper()
+	return n.status().Services[0].Counters
+}
+
+// wantCounters compares some counters with what must be there.
+func (n *node) wantCounters(want map[string]uint64) {
+	w := n.w
+	w.t.Helper()
+	got := n.counters()
+	for name, v := range want {
+		if got[name] != v {
+			w.t.Errorf("%s: counter %s is %d, want %d; all: %v", n.instance, name, got[name], v, nonZero(got))
+		}
+	}
+}
+
+func nonZero(c map[string]uint64) map[string]uint64 {
+	some := map[string]uint64{}
+	for k, v := range c {
+		if v != 0 {
+			some[k] = v
+		}
+	}
+	return some
+}
+
+// output is what a process has written so far.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+func families() []bool {
+	if lab.HaveIPv6() {
+		return []bool{false, true}
+	}
+	return []bool{false}
+}
+
+func familyName(ipv6 bool) string {
+	if ipv6 {
+		return "ipv6"
+	}
+	return "ipv4"
+}
