@@ -48,6 +48,7 @@ func newRootCmd() *cobra.Command {
 		newCheckCmd(),
 		newKeygenCmd(),
 		newLabCmd(),
+		newP4Cmd(),
 		newRunCmd(),
 		newStatusCmd(),
 		newVersionCmd(),

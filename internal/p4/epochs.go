@@ -5,8 +5,6 @@ import (
 	"math/bits"
 	"time"
 
-	"golang.org/x/crypto/chacha20"
-
 	"tidegate/internal/keys"
 	"tidegate/internal/p4/simpleswitch"
 )
@@ -40,18 +38,9 @@ func prefixes(first, end uint64) []simpleswitch.LPM {
 // halfKey is a key of HalfSipHash: k0 and k1 as P4 takes them.
 type halfKey [2][]byte
 
-// smartKey derives the key of epoch n for the layout smartcookie: the first 8 bytes
-// of the ChaCha20 block of core/cookie_smartcookie.h, two little-endian numbers.
+// smartKey is the key of epoch n for the layout smartcookie.
 func smartKey(s *keys.Secret, n uint64) halfKey {
-	var nonce [chacha20.NonceSize]byte
-	copy(nonce[:], "TGH1")
-	binary.LittleEndian.PutUint64(nonce[4:], n)
-	c, err := chacha20.NewUnauthenticatedCipher(s[:], nonce[:])
-	if err != nil { // only for wrong lengths, and both are constants
-		panic(err)
-	}
-	var raw [8]byte
-	c.XORKeyStream(raw[:], raw[:])
+	raw := s.SmartKey(n)
 	return halfKey{u32(binary.LittleEndian.Uint32(raw[:])), u32(binary.LittleEndian.Uint32(raw[4:]))}
 }
 

@@ -23,12 +23,16 @@ control AnswerChecksums(inout headers_t hdr, inout metadata_t m) {
         update_checksum(m.answered == 1 && hdr.ipv4.isValid(),
             { hdr.ipv4.src, hdr.ipv4.dst, 8w0, hdr.ipv4.proto, m.answer_len,
               hdr.tcp.sport, hdr.tcp.dport, hdr.tcp.seq, hdr.tcp.ack, hdr.tcp.doff, hdr.tcp.rsvd,
-              hdr.tcp.flags, hdr.tcp.window, hdr.tcp.urgent, hdr.mss, hdr.wscale },
+              hdr.tcp.flags, hdr.tcp.window, hdr.tcp.urgent,
+              hdr.mss.kind, hdr.mss.len, hdr.mss.mss,
+              hdr.wscale.nop, hdr.wscale.kind, hdr.wscale.len, hdr.wscale.shift },
             hdr.tcp.checksum, HashAlgorithm.csum16);
         update_checksum(m.answered == 1 && hdr.ipv6.isValid(),
             { hdr.ipv6.src, hdr.ipv6.dst, 8w0, hdr.ipv6.next, m.answer_len,
               hdr.tcp.sport, hdr.tcp.dport, hdr.tcp.seq, hdr.tcp.ack, hdr.tcp.doff, hdr.tcp.rsvd,
-              hdr.tcp.flags, hdr.tcp.window, hdr.tcp.urgent, hdr.mss, hdr.wscale },
+              hdr.tcp.flags, hdr.tcp.window, hdr.tcp.urgent,
+              hdr.mss.kind, hdr.mss.len, hdr.mss.mss,
+              hdr.wscale.nop, hdr.wscale.kind, hdr.wscale.len, hdr.wscale.shift },
             hdr.tcp.checksum, HashAlgorithm.csum16);
     }
 }

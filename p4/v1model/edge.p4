@@ -71,7 +71,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
         }
         if (m.configured == 1 && (m.parse == PARSE_TCP || m.parse == PARSE_FRAGMENT)) {
             services.apply(hdr, m);
-            if (hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_RST) == TG_TCP_ACK) {
+            if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_RST)) == TG_TCP_ACK) {
                 is_ack = 1;
             }
         } else if (m.configured == 1 && m.inside == 0) {
@@ -94,7 +94,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                 if (is_ack == 1) {
                     put = 1;
                 }
-            } else if (hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK) == TG_TCP_SYN) {
+            } else if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK)) == TG_TCP_SYN) {
                 count(COUNT_SYN);
                 judge_syn.apply(hdr, m, std.packet_length, counter, pass);
                 if (m.mode == TG_MODE_MONITOR) {
@@ -142,7 +142,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
         if (put == 1) {
             flow_hash.apply(hdr, m, lo, hi);
             bloom.apply(m, lo, hi, 1, 0);
-            random(dice, 0, 255);
+            random(dice, 8w0, 8w255);
             put = 0;
             bit<4> active = m.known >> m.generation;
             if (m.inside == 1) {
@@ -150,7 +150,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                 refreshed = put;
             } else if (m.known != 0) {
                 count(COUNT_EDGE_KNOWN);
-                if (is_ack == 1 && active[0:0] == 0 && dice & SELF_REFRESH_MASK == 0) {
+                if (is_ack == 1 && active[0:0] == 0 && (dice & SELF_REFRESH_MASK) == 0) {
                     put = 1;
                     refreshed = 1;
                 }
@@ -213,7 +213,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
             mark_to_drop(std);
         } else {
             if (m.hops != 0 && m.service != 0 && m.mode == TG_MODE_ALWAYS && m.inside == 0 &&
-                hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK) != TG_TCP_SYN) {
+                (hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK)) != TG_TCP_SYN) {
                 set_ttl.apply(hdr, m.hops);
             }
             forward.apply(hdr, m, std);

@@ -44,7 +44,7 @@ control HashWords(inout headers_t hdr, inout metadata_t m, in bit<1> from_server
 }
 
 /* Addresses and ports. */
-control HashTuple(inout halfsiphash_t s, in headers_t hdr, in metadata_t m) {
+control HashTuple(inout headers_t hdr, inout metadata_t m) {
     HalfSipWord() a0;
     HalfSipWord() a1;
     HalfSipWord() a2;
@@ -56,18 +56,18 @@ control HashTuple(inout halfsiphash_t s, in headers_t hdr, in metadata_t m) {
     HalfSipWord() ports;
     apply {
         if (hdr.ipv6.isValid()) {
-            a0.apply(s, m.a0);
-            a1.apply(s, m.a1);
-            a2.apply(s, m.a2);
+            a0.apply(m.s, m.a0);
+            a1.apply(m.s, m.a1);
+            a2.apply(m.s, m.a2);
         }
-        a3.apply(s, m.a3);
+        a3.apply(m.s, m.a3);
         if (hdr.ipv6.isValid()) {
-            b0.apply(s, m.b0);
-            b1.apply(s, m.b1);
-            b2.apply(s, m.b2);
+            b0.apply(m.s, m.b0);
+            b1.apply(m.s, m.b1);
+            b2.apply(m.s, m.b2);
         }
-        b3.apply(s, m.b3);
-        ports.apply(s, m.ports);
+        b3.apply(m.s, m.b3);
+        ports.apply(m.s, m.ports);
     }
 }
 
@@ -78,22 +78,22 @@ control CookieHash(inout headers_t hdr, inout metadata_t m, in bit<32> client_is
     HalfSipWord() tail;
     HalfSipEnd() end;
     action begin() {
-        m.cookie.v0 = k0;
-        m.cookie.v1 = k1;
-        m.cookie.v2 = k0 ^ 0x6c796765;
-        m.cookie.v3 = k1 ^ 0x74656462;
+        m.s.v0 = k0;
+        m.s.v1 = k1;
+        m.s.v2 = k0 ^ 0x6c796765;
+        m.s.v3 = k1 ^ 0x74656462;
     }
     apply {
         begin();
-        tuple.apply(m.cookie, hdr, m);
+        tuple.apply(hdr, m);
         if (hdr.ipv4.isValid()) {
             m.tail = (bit<8>)TG_SMART_V4_LEN ++ client_isn[23:0];
         } else {
             m.tail = (bit<8>)TG_SMART_V6_LEN ++ client_isn[23:0];
         }
-        tail.apply(m.cookie, m.tail);
-        end.apply(m.cookie);
-        hash = m.cookie.v1 ^ m.cookie.v3;
+        tail.apply(m.s, m.tail);
+        end.apply(m.s);
+        hash = m.s.v1 ^ m.s.v3;
     }
 }
 
@@ -102,23 +102,23 @@ control FlowHash(inout headers_t hdr, inout metadata_t m, out bit<32> lo, out bi
     HalfSipWord() tail;
     HalfSipEnd() end;
     action begin() {
-        m.flow.v0 = m.bloom_k0;
-        m.flow.v1 = m.bloom_k1;
-        m.flow.v2 = m.bloom_k0 ^ 0x6c796765;
-        m.flow.v3 = m.bloom_k1 ^ 0x74656462;
+        m.s.v0 = m.bloom_k0;
+        m.s.v1 = m.bloom_k1;
+        m.s.v2 = m.bloom_k0 ^ 0x6c796765;
+        m.s.v3 = m.bloom_k1 ^ 0x74656462;
     }
     apply {
         begin();
-        tuple.apply(m.flow, hdr, m);
+        tuple.apply(hdr, m);
         if (hdr.ipv4.isValid()) {
             m.tail = 12 << 24;
         } else {
             m.tail = 36 << 24;
         }
-        tail.apply(m.flow, m.tail);
-        end.apply(m.flow);
-        lo = m.flow.v1 ^ m.flow.v3;
-        hi = m.flow.v0 ^ m.flow.v2;
+        tail.apply(m.s, m.tail);
+        end.apply(m.s);
+        lo = m.s.v1 ^ m.s.v3;
+        hi = m.s.v0 ^ m.s.v2;
     }
 }
 

@@ -11,14 +11,14 @@
 #define COUNT_NOTHING COUNTERS
 
 /* tg_packet_source_is_bogus, tg_packet_is_group */
-control Addresses(in headers_t hdr, out bit<1> bogus, out bit<1> group) {
+control Addresses(inout headers_t hdr, out bit<1> bogus, out bit<1> group) {
     apply {
         bogus = 0;
         group = hdr.ethernet.dst[40:40];
         if (hdr.ipv4.isValid()) {
             bit<8> first = hdr.ipv4.src[31:24];
             if (hdr.ipv4.src == hdr.ipv4.dst || first == 0 || first == 127 ||
-                first & 0xf0 == 0xe0 || hdr.ipv4.src == 0xffffffff) {
+                first[7:4] == 0xe || hdr.ipv4.src == 0xffffffff) {
                 bogus = 1;
             }
             if (hdr.ipv4.dst[31:28] == 0xe || hdr.ipv4.dst == 0xffffffff) {
@@ -37,7 +37,7 @@ control Addresses(in headers_t hdr, out bit<1> bogus, out bit<1> group) {
 }
 
 /* Packets condemned by what they are, whatever they are addressed to. */
-control JudgeParse(in metadata_t m, out bit<16> counter) {
+control JudgeParse(inout metadata_t m, out bit<16> counter) {
     apply {
         counter = COUNT_NOTHING;
         if (m.parse == PARSE_OVERLAY) {
@@ -51,7 +51,7 @@ control JudgeParse(in metadata_t m, out bit<16> counter) {
 }
 
 /* True if the lengths of a segment lie. */
-control JudgeLengths(in headers_t hdr, in metadata_t m, in bit<32> frame_len, out bit<1> lies) {
+control JudgeLengths(inout headers_t hdr, inout metadata_t m, in bit<32> frame_len, out bit<1> lies) {
     apply {
         bit<32> tcp_len = (bit<32>)hdr.tcp.doff << 2;
         lies = 0;
@@ -63,7 +63,7 @@ control JudgeLengths(in headers_t hdr, in metadata_t m, in bit<32> frame_len, ou
 }
 
 /* tg_proxy_judge_syn; `counter` COUNT_COOKIE_SENT: answer it. `pass`: forward it. */
-control JudgeSyn(in headers_t hdr, in metadata_t m, in bit<32> frame_len, out bit<16> counter,
+control JudgeSyn(inout headers_t hdr, inout metadata_t m, in bit<32> frame_len, out bit<16> counter,
                  out bit<1> pass) {
     Addresses() addresses;
     JudgeLengths() lengths;
@@ -74,7 +74,7 @@ control JudgeSyn(in headers_t hdr, in metadata_t m, in bit<32> frame_len, out bi
         pass = 0;
         lengths.apply(hdr, m, frame_len, lies);
         addresses.apply(hdr, bogus, group);
-        if (hdr.tcp.flags & (TG_TCP_FIN | TG_TCP_RST) != 0) {
+        if ((hdr.tcp.flags & (TG_TCP_FIN | TG_TCP_RST)) != 0) {
             counter = COUNT_DROP_FLAGS;
         } else if (m.parse == PARSE_FRAGMENT) {
             counter = COUNT_DROP_FRAGMENT;
@@ -92,14 +92,14 @@ control JudgeSyn(in headers_t hdr, in metadata_t m, in bit<32> frame_len, out bi
 }
 
 /* tg_edge_judge of what the filter does not know and no cookie has proven. */
-control JudgeUnknown(in headers_t hdr, in metadata_t m, in bit<1> no_key, in bit<1> allowed,
+control JudgeUnknown(inout headers_t hdr, inout metadata_t m, in bit<1> no_key, in bit<1> allowed,
                      out bit<16> counter, out bit<1> pass) {
     apply {
         pass = 1;
-        if (hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_RST | TG_TCP_FIN) == 0) {
+        if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_RST | TG_TCP_FIN)) == 0) {
             counter = COUNT_DROP_STRAY;
             pass = 0;
-        } else if (hdr.tcp.flags & TG_TCP_SYN != 0) { // and ACK: SYNs do not come here
+        } else if ((hdr.tcp.flags & TG_TCP_SYN) != 0) { // and ACK: SYNs do not come here
             counter = COUNT_DROP_SYNACK;
             pass = 0;
         } else if (no_key == 1) {
@@ -110,9 +110,9 @@ control JudgeUnknown(in headers_t hdr, in metadata_t m, in bit<1> no_key, in bit
             counter = COUNT_EDGE_UNKNOWN;
         } else {
             pass = 0;
-            if (hdr.tcp.flags & TG_TCP_RST != 0) {
+            if ((hdr.tcp.flags & TG_TCP_RST) != 0) {
                 counter = COUNT_DROP_RST;
-            } else if (hdr.tcp.flags & TG_TCP_FIN != 0) {
+            } else if ((hdr.tcp.flags & TG_TCP_FIN) != 0) {
                 counter = COUNT_DROP_FIN;
             } else {
                 counter = COUNT_DROP_ACK;

@@ -10,8 +10,15 @@
 
 parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
                   inout standard_metadata_t std) {
-    bit<16> after;
-    bit<32> ext_len;
+    bit<8>  next;       // header behind the extension header in hand
+    bit<8>  left;       // segments left, of a routing header
+    bit<13> frag_off;
+    bit<32> ext_len;    // bytes
+    bit<1>  negative;
+    bit<8>  kind;       // of the option in hand
+    bit<8>  len;
+    bit<16> mss;
+    bit<16> after;      // bytes of options behind the one in hand
 
     state start {
         m.l3_off = TG_ETH_HDR_LEN;
@@ -55,7 +62,8 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         pkt.extract(hdr.ipv4);
         m.head_len = (bit<32>)hdr.ipv4.ihl << 2;
         m.l4_len = (bit<32>)hdr.ipv4.total_len - ((bit<32>)hdr.ipv4.ihl << 2);
-        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.proto, m.l4_len[31:31]) {
+        negative = m.l4_len[31:31];
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.proto, negative) {
             (4, 0 &&& 0xc, _, _): accept; // the kernel drops these as broken IP
             (4, 4, _, _): accept;
             (4, _, TG_IPPROTO_TCP, 0): ipv4_tcp;
@@ -111,15 +119,16 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
     state options_ahead {
         bit<64> look = pkt.lookahead<bit<64>>();
         ext_len = ((bit<32>)look[55:48] << 3) + 8;
-        after = (bit<16>)look[63:56];
+        next = look[63:56];
         transition ext_fits;
     }
 
     state routing_ahead {
         bit<64> look = pkt.lookahead<bit<64>>();
         ext_len = ((bit<32>)look[55:48] << 3) + 8;
-        after = (bit<16>)look[63:56];
-        transition select(look[39:32]) {
+        next = look[63:56];
+        left = look[39:32];
+        transition select(left) {
             0: ext_fits;
             default: accept; // segments left: the destination is not this one
         }
@@ -128,9 +137,10 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
     state fragment_ahead {
         bit<64> look = pkt.lookahead<bit<64>>();
         ext_len = 8;
-        after = (bit<16>)look[63:56];
+        next = look[63:56];
         m.first_fragment = m.first_fragment | look[32:32];
-        transition select(look[47:35], look[63:56], m.l4_len) {
+        frag_off = look[47:35];
+        transition select(frag_off, next, m.l4_len) {
             (_, _, 0 &&& 0xfffffff8): accept; // cut inside the header
             (0, _, _): ext_fits;
             (1, TG_IPPROTO_TCP, _): overlay;
@@ -143,7 +153,8 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         m.l4_len = m.l4_len - ext_len;
         m.head_len = m.head_len + ext_len;
         m.ext_count = m.ext_count + 1;
-        transition select(m.l4_len[31:31], after[7:0]) {
+        negative = m.l4_len[31:31];
+        transition select(negative, next) {
             (1, _): accept;
             (_, TG_IPPROTO_TCP): ext_then_tcp;
             default: ext;
@@ -162,7 +173,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
 
     state ext {
         pkt.extract(hdr.ext.next, (ext_len << 3) - 16);
-        transition select(m.ext_count, after[7:0]) {
+        transition select(m.ext_count, next) {
             (_, TG_IPPROTO_TCP): ipv6_first;
             (TG_IPV6_EXT_MAX, TG_IPPROTO_HOPOPTS): ext_chain;
             (TG_IPV6_EXT_MAX, TG_IPPROTO_ROUTING): ext_chain;
@@ -226,8 +237,11 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
     }
 
     state option {
-        after = m.options_left - (bit<16>)m.options[311:304];
-        transition select(m.options_left, m.options[319:312], m.options[311:304], after[15:15]) {
+        kind = m.options[319:312];
+        len = m.options[311:304];
+        after = m.options_left - (bit<16>)len;
+        negative = after[15:15];
+        transition select(m.options_left, kind, len, negative) {
             (0, _, _, _): accept;
             (_, TG_TCPOPT_EOL, _, _): accept;
             (_, TG_TCPOPT_NOP, _, _): option_nop;
@@ -249,14 +263,15 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
     }
 
     state option_mss {
-        transition select(m.options[303:288]) {
+        mss = m.options[303:288];
+        transition select(mss) {
             0: option_next;
             default: option_mss_said;
         }
     }
 
     state option_mss_said {
-        m.offered_mss = m.options[303:288];
+        m.offered_mss = mss;
         transition option_next;
     }
 
@@ -272,7 +287,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
     }
 
     state option_next {
-        m.options = m.options << ((bit<16>)m.options[311:304] << 3);
+        m.options = m.options << ((bit<16>)len << 3);
         m.options_left = after;
         transition option;
     }

@@ -95,14 +95,11 @@ struct metadata_t {
     bit<32> b0; bit<32> b1; bit<32> b2; bit<32> b3;
     bit<32> ports;
     bit<32> tail;
-    halfsiphash_t cookie;
-    halfsiphash_t flow;
+    halfsiphash_t s;       // of the hash in hand
 
     bit<4>  known;         // generations of the filter that have the flow
     bit<1>  answered;
     bit<16> answer_len;    // TCP header and options of a SYN-ACK of ours
-    bit<16> checksum_len;
-    bit<1>  drop;
 }
 
 /* What becomes of packets that match neither filter nor cookie. */

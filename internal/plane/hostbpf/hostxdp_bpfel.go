@@ -40,7 +40,8 @@ type HostXdpTgHostSettings struct {
 	Enforce         uint8
 	BehindEdge      uint8
 	LastLine        uint8
-	Pad             [6]uint8
+	Smart           uint8
+	Pad             [5]uint8
 	FilterKeys      [10]uint64
 	PrefixLensV4    [8]uint8
 	PrefixLensV6    [8]uint8
