@@ -12,6 +12,7 @@
  * ends the old socket that a new connection of the same client meets.
  */
 #include "lib/replace.h"
+#include "../core/cookie_smartcookie.h"
 
 #define TG_HEADERS_MAX 256 /* enough for two tags, IPv6, some extensions, TCP */
 
@@ -31,6 +32,42 @@ enum tg_tc_next {
 	TG_TC_REPLACE, /* likewise, and before it a RST for the socket that is in its way */
 };
 
+/* The layout smartcookie, of gates that are switches: 1 if the cookie is one that such
+ * a gate made. A function of its own, for the verifier and the stack. */
+__attribute__((noinline)) int tg_smart_check(const struct tg_packet *pkt,
+					     const struct tg_siphash_key *key, __u64 epoch)
+{
+	struct tg_halfsiphash_key half;
+
+	if (!pkt || !key)
+		return 0;
+	half.k0 = (__u32)key->k0;
+	half.k1 = (__u32)(key->k0 >> 32);
+	return tg_smart_verify(pkt, epoch, &half);
+}
+
+/* True if what came back was made in `epoch`, in the layout that is set. */
+static __always_inline bool tg_ack_is_ours(const struct tg_host_settings *settings,
+					   const struct tg_packet *pkt, const struct tg_ack *ack,
+					   __u64 epoch, const struct tg_siphash_key *key)
+{
+	if (settings->smart)
+		return tg_smart_check(pkt, key, epoch);
+	return tg_cookie_verify(pkt, ack->cookie, ack->ts_ok, epoch, key);
+}
+
+/* What a verified cookie says. A switch offers no timestamps, so whatever the ACK
+ * carries of them was not agreed. */
+static __always_inline struct tg_agreed tg_ack_agreed(const struct tg_host_settings *settings,
+						      const struct tg_packet *pkt,
+						      const struct tg_ack *ack)
+{
+	if (settings->smart)
+		return tg_cookie_agreed(pkt->family, tg_smart_claimed_bits(ack->cookie.isn), false);
+	return tg_cookie_agreed(pkt->family, tg_cookie_claimed_bits(ack->cookie, ack->ts_ok),
+				ack->ts_ok);
+}
+
 static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_host_settings *settings,
 							const struct tg_packet *pkt,
 							const struct tg_ack *ack,
@@ -40,7 +77,7 @@ static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_host_set
 	__u64 epoch = tg_cookie_epoch(ack->cookie.isn, now);
 	const struct tg_siphash_key *key = tg_key_find(settings, epoch);
 
-	if (key && tg_cookie_verify(pkt, ack->cookie, ack->ts_ok, epoch, key))
+	if (key && tg_ack_is_ours(settings, pkt, ack, epoch, key))
 		return TG_ACK_VALID;
 	if (!key)
 		return TG_ACK_NO_KEY;
@@ -48,7 +85,7 @@ static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_host_set
 		return TG_ACK_INVALID;
 	/* The same parity, one round earlier: only to be able to say "too late". */
 	key = tg_key_find(settings, epoch - 2);
-	if (key && tg_cookie_verify(pkt, ack->cookie, ack->ts_ok, epoch - 2, key))
+	if (key && tg_ack_is_ours(settings, pkt, ack, epoch - 2, key))
 		return TG_ACK_STALE;
 	return TG_ACK_INVALID;
 }
@@ -122,8 +159,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 						    struct tg_counter_row *row, __u32 turn,
 						    __u32 *rst_seq)
 {
-	struct tg_agreed agreed = tg_cookie_agreed(
-		pkt->family, tg_cookie_claimed_bits(ack->cookie, ack->ts_ok), ack->ts_ok);
+	struct tg_agreed agreed = tg_ack_agreed(settings, pkt, ack);
 	struct bpf_sock *sk = tg_socket_find(skb, pkt);
 	enum tg_tc_next next;
 	int err;

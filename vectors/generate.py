@@ -17,6 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import packets  # noqa: E402
 import theme_acks  # noqa: E402
 import theme_clients  # noqa: E402
+import theme_edge  # noqa: E402
 import theme_frames  # noqa: E402
 import theme_malformed  # noqa: E402
 import theme_services  # noqa: E402
@@ -51,7 +52,7 @@ def write_bytes(out, name, parts, indent):
 def write_vector(out, v):
     out.append("  - name: %s" % v["name"])
     out.append("    why: %s" % scalar(v["why"]))
-    for field in ("epoch", "keys", "stale_keys", "filter", "socket"):
+    for field in ("epoch", "keys", "stale_keys", "filter", "socket", "hops"):
         if field in v:
             out.append("    %s: %s" % (field, inline(v[field])))
     if "services" in v:
@@ -70,10 +71,10 @@ def write_vector(out, v):
     out.append("    counters: %s" % inline(counters))
 
 
-def write_theme(folder, name, about, vectors):
+def write_theme(folder, name, about, vectors, head=()):
     names = [v["name"] for v in vectors]
     assert len(names) == len(set(names)), "name given twice in " + name
-    out = ["format: 1", "about: " + scalar(about), 'secret: "%s"' % packets.SECRET.hex(),
+    out = ["format: 1", "about: " + scalar(about), *head, 'secret: "%s"' % packets.SECRET.hex(),
            "defaults:", "  epoch: %d" % packets.EPOCH,
            "  keys: %s # the epochs whose keys are loaded" % inline(
                [packets.EPOCH - n for n in (3, 2, 1, 0)]),
@@ -89,6 +90,8 @@ def main():
     for module in (theme_clients, theme_frames, theme_malformed, theme_services, theme_acks):
         for name, about, vectors in module.themes():
             write_theme(folder, name, about, vectors)
+    for name, about, vectors in theme_edge.themes():
+        write_theme(folder / "edge", name, about, vectors, ["layout: smartcookie"])
     write_theme(folder / "canary", "wrong",
                 "Vectors that are wrong on purpose, each in one way: every runner must find each one",
                 list(theme_services.canaries()))

@@ -33,6 +33,11 @@ def raw(text, name): return bytes.fromhex(text), name
 SACK, NOP, EOL = (b"\4\2", "SACK"), (b"\1", "NOP"), (b"\0", "EOL")
 
 
+# The layout of all cookies that are made: tidegate, or smartcookie, which keeps
+# neither SACK nor timestamps nor ECN, so that nothing of these is ever agreed.
+LAYOUT = "tidegate"
+
+
 def address(text):
     return ipaddress.ip_address(text).packed
 
@@ -148,6 +153,9 @@ def agreed_options(f, service, offer):
     """(MSS index, wscale, sack, ecn, ts) of the cookie. `offer` is what a reader of the
     SYN's options must find: mss, wscale (None: absent), sack, ts (None, or the TSval)."""
     both_scale = offer["wscale"] is not None and service["wscale"] != ref.WSCALE_NONE
+    if LAYOUT == "smartcookie":
+        return (ref.mss_index(f["family"], offer["mss"]),
+                min(offer["wscale"], 14) if both_scale else ref.WSCALE_NONE, False, False, False)
     ecn = service["ecn"] and f["flags"] & (ECE | CWR) == ECE | CWR and f["tos"] & 3 == 0
     return (ref.mss_index(f["family"], offer["mss"]),
             min(offer["wscale"], 14) if both_scale else ref.WSCALE_NONE,
@@ -162,6 +170,9 @@ def offer(mss=0, wscale=None, sack=False, ts=None):
 def cookie_for(f, choice, epoch):
     """(isn, tsval) for the SYN f; `choice` from agreed_options."""
     index, shift, sack, ecn, ts = choice
+    if LAYOUT == "smartcookie":
+        return ref.smartcookie(SECRET, epoch, address(f["src"]), address(f["dst"]), f["sport"],
+                               f["dport"], f["seq"], index, shift), None
     return ref.cookie(SECRET, epoch, address(f["src"]), address(f["dst"]), f["sport"], f["dport"],
                       f["seq"], index, shift, sack, ecn, ts)
 

@@ -49,6 +49,7 @@ func newRootCmd() *cobra.Command {
 		newFilterCmd(),
 		newKeygenCmd(),
 		newLabCmd(),
+		newP4Cmd(),
 		newRunCmd(),
 		newStatusCmd(),
 		newVersionCmd(),

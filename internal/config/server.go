@@ -14,17 +14,27 @@ const (
 	LastLineReset LastLine = "reset" // the kernel answers RST, as without an edge
 )
 
+// Layout says how the gate before the server lays out its cookies.
+type Layout string
+
+const (
+	LayoutTidegate    Layout = "tidegate"    // edges of ours in XDP
+	LayoutSmartcookie Layout = "smartcookie" // edges in P4
+)
+
 // Server is what only the role server has.
 type Server struct {
 	Protocol Protocol
 	Takeover Takeover
 	LastLine LastLine
+	Layout   Layout
 }
 
-var serverFields = []string{"last_line", "takeover"}
+var serverFields = []string{"last_line", "takeover", "cookie_layout"}
 
 func defaultServer() Server {
-	return Server{Protocol: ProtocolPlain, Takeover: TakeoverAdopt, LastLine: LastLineDrop}
+	return Server{Protocol: ProtocolPlain, Takeover: TakeoverAdopt, LastLine: LastLineDrop,
+		Layout: LayoutTidegate}
 }
 
 func (r *reader) server(s *Server, fs map[string]field) {
@@ -32,6 +42,11 @@ func (r *reader) server(s *Server, fs map[string]field) {
 	if f, there := fs["last_line"]; there {
 		if w, ok := r.word(f, string(LastLineDrop), string(LastLineReset)); ok {
 			s.LastLine = LastLine(w)
+		}
+	}
+	if f, there := fs["cookie_layout"]; there {
+		if w, ok := r.word(f, string(LayoutTidegate), string(LayoutSmartcookie)); ok {
+			s.Layout = Layout(w)
 		}
 	}
 	if f, there := fs["takeover"]; there {

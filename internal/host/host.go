@@ -175,6 +175,7 @@ func (g *gate) setPolicy(cfg *config.Config) {
 	}
 	g.settings.BehindEdge = flag(cfg.Role == config.RoleServer)
 	g.settings.LastLine = flag(cfg.Server.LastLine == config.LastLineDrop)
+	g.settings.Smart = flag(cfg.Server.Layout == config.LayoutSmartcookie)
 }
 
 // warnOptions: an edge cannot know what this machine's sysctls refuse.

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tidegate/internal/config"
 	"tidegate/internal/keys"
 )
 
@@ -32,7 +33,13 @@ func (g *gate) loadKeys(now time.Time) error {
 		if g.lastKey != 0 && n <= g.lastKey {
 			continue
 		}
-		if err := g.plane.PutKey(n, g.secret.EpochKey(n)); err != nil {
+		key := g.secret.EpochKey(n)
+		if g.cfg.Server.Layout == config.LayoutSmartcookie {
+			key = [keys.EpochKeyLen]byte{}
+			half := g.secret.SmartKey(n)
+			copy(key[:], half[:])
+		}
+		if err := g.plane.PutKey(n, key); err != nil {
 			return fmt.Errorf("key of epoch %d: %w", n, err)
 		}
 		g.lastKey = n

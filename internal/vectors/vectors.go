@@ -38,6 +38,12 @@ const (
 	SocketTimeWait    = "time-wait"
 )
 
+// Layouts of cookies.
+const (
+	LayoutTidegate    = "tidegate"
+	LayoutSmartcookie = "smartcookie"
+)
+
 // KeyRingSlots is the size of the ring of keys that vectors assume.
 const KeyRingSlots = 16
 
@@ -101,17 +107,20 @@ type Vector struct {
 	StaleKeys string    `yaml:"stale_keys"`
 	Filter    string    `yaml:"filter"`
 	Socket    string    `yaml:"socket"`
+	Hops      uint8     `yaml:"hops"` // an edge's; 0: TTLs stay as they are
 	Services  []Service `yaml:"services"`
 	Packets   []Packet  `yaml:"packets"`
 	Counters  Counters  `yaml:"counters"`
 
 	File   string   `yaml:"-"` // base name without .yaml
+	Layout string   `yaml:"-"`
 	Secret [32]byte `yaml:"-"`
 }
 
 type file struct {
 	Format   int    `yaml:"format"`
 	About    string `yaml:"about"`
+	Layout   string `yaml:"layout"`
 	Secret   string `yaml:"secret"`
 	Defaults struct {
 		Epoch    uint64    `yaml:"epoch"`
@@ -162,6 +171,7 @@ func Load(path string) ([]Vector, error) {
 	for i := range f.Vectors {
 		v := &f.Vectors[i]
 		v.File = strings.TrimSuffix(filepath.Base(path), ".yaml")
+		v.Layout = orElse(f.Layout, LayoutTidegate)
 		copy(v.Secret[:], secret)
 		if v.Epoch == nil {
 			v.Epoch = &f.Defaults.Epoch
@@ -205,8 +215,8 @@ func (v *Vector) check() error {
 			return fmt.Errorf("packet %d: no bytes", i)
 		case !slices.Contains([]Verdict{Pass, Drop, TX, Adopt}, p.Verdict):
 			return fmt.Errorf("packet %d: unknown verdict %q", i, p.Verdict)
-		case (p.Verdict == TX) != (len(p.Out) != 0):
-			return fmt.Errorf("packet %d: out belongs to tx, and only to it", i)
+		case (p.Verdict == TX) != (len(p.Out) != 0) && (p.Verdict != Pass || v.Hops == 0):
+			return fmt.Errorf("packet %d: out belongs to tx, and to what passes an edge with hops", i)
 		case (p.Verdict == Adopt) != (p.Agreed != nil):
 			return fmt.Errorf("packet %d: agreed belongs to adopt, and only to it", i)
 		}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os/signal"
+	"slices"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/internal/keys"
+	"tidegate/internal/p4"
+)
+
+func newP4Cmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "p4",
+		Short: "Drive our P4 programs on a switch",
+		Long: `Keeps the tables of a switch that runs one of our P4 programs (p4/, docs/p4.md):
+keys of the epochs to come, services, the filter's generations.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newP4RunCmd())
+	return cmd
+}
+
+func newP4RunCmd() *cobra.Command {
+	var file string
+	var every time.Duration
+	var offset time.Duration
+	cmd := &cobra.Command{
+		Use:   "run -c FILE",
+		Short: "Protect the services of a configuration on a switch until stopped",
+		Long: `Connects to the switch that FILE names and protects the services there, until
+SIGINT or SIGTERM; then the switch forwards everything. Killed, it leaves the
+switch protecting until the last key that it loaded ends.
+Writes the line "ready" to stdout once the services are protected, and with
+--counters each time so much has gone by one line of JSON.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return usageErrorf("p4 run needs -c FILE; docs/p4.md shows one")
+			}
+			if every < 0 {
+				return usageErrorf("--counters %s: want a duration above zero", every)
+			}
+			cfg, err := p4.LoadConfig(file)
+			if err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			return runP4(ctx, cmd, cfg, every, offset)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
+	cmd.Flags().DurationVar(&every, "counters", 0, "print the counters as JSON so often, and at the end")
+	cmd.Flags().DurationVar(&offset, "clock-offset", 0, "for tests: the clock is so much ahead")
+	return cmd
+}
+
+func runP4(ctx context.Context, cmd *cobra.Command, cfg *p4.Config, every, offset time.Duration) error {
+	secret, err := keys.LoadSecret(cfg.SecretFile)
+	if err != nil {
+		return err
+	}
+	defer secret.Zero()
+	return p4.Run(ctx, cfg, secret, p4.RunOptions{
+		Options: p4.Options{
+			Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+			Now: func() time.Time { return time.Now().Add(offset) },
+		},
+		Ready: func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
+		Every: every,
+		Counters: func(counts map[string]p4.Counts) error {
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(counts)
+		},
+		AtEnd: func(counts map[string]p4.Counts) error { return printCounts(cmd.ErrOrStderr(), counts) },
+	})
+}
+
+// printCounts says what was counted, service by service.
+func printCounts(w io.Writer, counts map[string]p4.Counts) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SERVICE\tCOUNTER\tCOUNT")
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		for _, counter := range slices.Sorted(maps.Keys(counts[name])) {
+			service := name
+			if service == "" {
+				service = "-"
+			}
+			fmt.Fprintf(t, "%s\t%s\t%d\n", service, counter, counts[name][counter])
+		}
+	}
+	return t.Flush()
+}

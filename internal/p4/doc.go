@@ -1,0 +1,7 @@
+// Package p4 drives our P4 programs (p4/) on a switch: it turns a configuration, the
+// secret and the clock into table entries, empties the filter's generations in turn,
+// makes entries of digests and lets them age. It must never decide about a packet, and
+// the switch must never wait for it: keys are loaded ahead, by the switch's own clock.
+package p4
+
+//go:generate go run ./gen -core ../../core -out ../../p4/shared/generated.p4

@@ -1,0 +1,134 @@
+/* Code generated from the headers of core/ by internal/p4/gen; DO NOT EDIT. */
+#ifndef TG_P4_GENERATED
+#define TG_P4_GENERATED
+
+/* packet.h */
+#define TG_VLAN_TAGS_MAX 2
+#define TG_IPV4_HDR_LEN 20
+#define TG_IPV6_HDR_LEN 40
+#define TG_TCP_HDR_LEN 20
+#define TG_ETH_HDR_LEN 14
+#define TG_VLAN_TAG_LEN 4
+#define TG_IPV6_EXT_MAX 6
+#define TG_IPPROTO_HOPOPTS 0
+#define TG_IPPROTO_TCP 6
+#define TG_IPPROTO_ROUTING 43
+#define TG_IPPROTO_FRAGMENT 44
+#define TG_IPPROTO_DSTOPTS 60
+#define TG_TCP_FIN 1
+#define TG_TCP_SYN 2
+#define TG_TCP_RST 4
+#define TG_TCP_ACK 16
+
+/* tcp_options.h */
+#define TG_TCPOPT_EOL 0
+#define TG_TCPOPT_NOP 1
+#define TG_TCPOPT_MSS 2
+#define TG_TCPOPT_WSCALE 3
+#define TG_TCPOPT_MD5 19
+#define TG_TCPOPT_AO 29
+#define TG_WSCALE_MAX 14
+#define TG_WSCALE_NONE 15
+
+/* synack.h */
+#define TG_SYNACK_TTL 64
+
+/* service.h */
+#define TG_MODE_OFF 0
+#define TG_MODE_MONITOR 1
+#define TG_MODE_ALWAYS 2
+#define TG_STALE_PASS 0
+#define TG_STALE_DROP 1
+#define TG_SERVICES_MAX 10000
+
+/* bloom.h */
+#define TG_BLOOM_PARTITIONS 3
+#define TG_BLOOM_GENERATIONS 4
+#define TG_BLOOM_BITS 20
+
+/* cookie_smartcookie.h */
+#define TG_SMART_HASH_BITS 24
+#define TG_SMART_WSCALE_SHIFT 24
+#define TG_SMART_MSS_SHIFT 28
+#define TG_SMART_PARITY_SHIFT 31
+#define TG_SMART_V4_LEN 15
+#define TG_SMART_V6_LEN 39
+#define TG_ETHERTYPE_IPV4 0x0800
+#define TG_ETHERTYPE_IPV6 0x86dd
+#define TG_ETHERTYPE_VLAN 0x8100
+#define TG_ETHERTYPE_QINQ 0x88a8
+#define TG_ETHERTYPE_QINQ1 0x9100
+
+/* cookie.h: the smallest MSS of each index */
+#define TG_MSS_V4_0 536
+#define TG_MSS_V6_0 1220
+#define TG_MSS_V4_1 1300
+#define TG_MSS_V6_1 1280
+#define TG_MSS_V4_2 1360
+#define TG_MSS_V6_2 1340
+#define TG_MSS_V4_3 1400
+#define TG_MSS_V6_3 1380
+#define TG_MSS_V4_4 1440
+#define TG_MSS_V6_4 1420
+#define TG_MSS_V4_5 1452
+#define TG_MSS_V6_5 1432
+#define TG_MSS_V4_6 1460
+#define TG_MSS_V6_6 1440
+#define TG_MSS_V4_7 8960
+#define TG_MSS_V6_7 8940
+
+/* counters.def */
+#define COUNT_SYN 0
+#define COUNT_COOKIE_SENT 1
+#define COUNT_WOULD_ANSWER 2
+#define COUNT_WOULD_DROP 3
+#define COUNT_COOKIE_VALID 4
+#define COUNT_COOKIE_INVALID 5
+#define COUNT_COOKIE_STALE 6
+#define COUNT_ADOPTED 7
+#define COUNT_ADOPT_FAILED 8
+#define COUNT_ACK_EXISTING 9
+#define COUNT_ACK_NO_LISTENER 10
+#define COUNT_PASS_EXISTING 11
+#define COUNT_PASS_LISTENER 12
+#define COUNT_PASS_NO_KEY 13
+#define COUNT_PASS_FRAME 14
+#define COUNT_DROP_FLAGS 15
+#define COUNT_DROP_MALFORMED 16
+#define COUNT_DROP_FRAGMENT 17
+#define COUNT_DROP_SOURCE 18
+#define COUNT_DROP_EXT_CHAIN 19
+#define COUNT_DROP_NO_KEY 20
+#define COUNT_DROP_TX 21
+#define COUNT_PASS_SIGNED 22
+#define COUNT_FORWARD_WHITE 23
+#define COUNT_CHALLENGE_SENT 24
+#define COUNT_WHITE_ADDED 25
+#define COUNT_WHITE_FULL 26
+#define COUNT_WHITE_RESET 27
+#define COUNT_FLOW_OPENED 28
+#define COUNT_FLOW_READY 29
+#define COUNT_FLOW_REFUSED 30
+#define COUNT_FLOW_FULL 31
+#define COUNT_FLOW_CLOSED 32
+#define COUNT_FLOW_EARLY 33
+#define COUNT_FLOW_AGAIN 34
+#define COUNT_FLOW_OLDER 35
+#define COUNT_FLOW_REACK 36
+#define COUNT_ICMP_TRANSLATED 37
+#define COUNT_EDGE_KNOWN 38
+#define COUNT_EDGE_REFRESHED 39
+#define COUNT_EDGE_UNKNOWN 40
+#define COUNT_EDGE_LEARNING 41
+#define COUNT_DROP_ACK 42
+#define COUNT_DROP_RST 43
+#define COUNT_DROP_FIN 44
+#define COUNT_DROP_SYNACK 45
+#define COUNT_DROP_STRAY 46
+#define COUNT_DROP_HOPS 47
+#define COUNT_DROP_LAST_LINE 48
+#define COUNT_SOCKET_REPLACED 49
+#define COUNT_ACK_REPEATED 50
+#define COUNTERS 51
+
+#endif

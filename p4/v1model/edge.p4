@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The edge on v1model (simple_switch): answers SYNs to protected services with cookies
+ * in the layout `smartcookie`, verifies ACKs, and lets pass what its filter of
+ * verified flows knows; a layer 2 switch for everything else. Protocol `plain`: what
+ * goes on is the client's packet, changed in nothing but its TTL.
+ *
+ * Must never: keep anything of a single flow but its bits in the filter; judge what
+ * comes from inside; forward a SYN to a protected service.
+ */
+#include <core.p4>
+#include <v1model.p4>
+#include "parser.p4"
+#include "settings.p4"
+#include "hashes.p4"
+#include "bloom.p4"
+#include "judge.p4"
+#include "answer.p4"
+#include "forward.p4"
+#include "checksums.p4"
+
+/* Where the server's packets take another way, one in so many of the client's keeps
+ * its flow in the filter; as in the XDP edge. */
+#define SELF_REFRESH_MASK 0xff
+
+control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t std) {
+    counter(P4_SERVICES * COUNTERS, CounterType.packets) counts;
+    meter(1, MeterType.packets) allowance;
+    Settings() settings;
+    Services() services;
+    HashWords() words;
+    CookieHash() cookie_hash;
+    FlowHash() flow_hash;
+    Bloom() bloom;
+    JudgeParse() judge_parse;
+    JudgeSyn() judge_syn;
+    JudgeLengths() judge_lengths;
+    JudgeUnknown() judge_unknown;
+    Answer() answer;
+    SetTtl() set_ttl;
+    Forward() forward;
+
+    action count(bit<16> counter) { counts.count((bit<32>)m.service * COUNTERS + (bit<32>)counter); }
+
+    apply {
+        bit<16> counter = COUNT_NOTHING;
+        bit<1> pass = 1;
+        bit<1> is_ack = 0;  // tg_host_is_ack
+        bit<1> verify = 0;
+        bit<1> put = 0;
+        bit<1> refreshed = 0;
+        bit<1> no_key = 0;
+        bit<1> unknown = 0;
+        bit<1> lies = 0;
+        bit<32> hash = 0;
+        bit<32> lo = 0;
+        bit<32> hi = 0;
+        bit<32> k0 = m.present_k0;
+        bit<32> k1 = m.present_k1;
+        bit<32> isn = 0;
+        bit<8> dice = 0;
+        bit<8> ttl = 0;
+        bit<2> color = 0;
+
+        settings.apply(hdr, m, std);
+        if (m.parse == PARSE_TCP && m.l4_len < TG_TCP_HDR_LEN) {
+            m.parse = PARSE_CUT_TCP;
+        }
+        if (m.parse == PARSE_TCP && m.first_fragment == 1) {
+            m.parse = PARSE_FRAGMENT;
+        }
+        if (m.configured == 1 && (m.parse == PARSE_TCP || m.parse == PARSE_FRAGMENT)) {
+            services.apply(hdr, m);
+            if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_RST)) == TG_TCP_ACK) {
+                is_ack = 1;
+            }
+        } else if (m.configured == 1 && m.inside == 0) {
+            judge_parse.apply(m, counter);
+            if (counter != COUNT_NOTHING) {
+                if (m.enforce == 1) {
+                    pass = 0;
+                } else {
+                    counter = COUNT_WOULD_DROP;
+                }
+                count(counter);
+            }
+        }
+
+        if (m.service != 0 && m.mode != TG_MODE_OFF) {
+            words.apply(hdr, m, m.inside);
+            if (m.inside == 1) {
+                // What carries an ACK belongs to a connection: it keeps the flow in the
+                // filter. (A SYN-ACK or a RST may answer a flood.)
+                if (is_ack == 1) {
+                    put = 1;
+                }
+            } else if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK)) == TG_TCP_SYN) {
+                count(COUNT_SYN);
+                judge_syn.apply(hdr, m, std.packet_length, counter, pass);
+                if (m.mode == TG_MODE_MONITOR) {
+                    if (pass == 0 && counter != COUNT_COOKIE_SENT) {
+                        count(COUNT_WOULD_DROP);
+                    } else if (pass == 0) {
+                        count(COUNT_WOULD_ANSWER);
+                    }
+                    pass = 1;
+                } else {
+                    if (counter == COUNT_COOKIE_SENT) {
+                        if (m.has_key == 0) {
+                            counter = COUNT_DROP_NO_KEY;
+                            if (m.stale_drop == 0) {
+                                counter = COUNT_PASS_NO_KEY;
+                                pass = 1;
+                            }
+                        } else if (m.is_signed == 1) {
+                            counter = COUNT_PASS_SIGNED;
+                            pass = 1;
+                        } else {
+                            verify = 1; // here: a cookie is to be made
+                            isn = hdr.tcp.seq;
+                            k0 = m.present_k0;
+                            k1 = m.present_k1;
+                        }
+                    }
+                    count(counter);
+                }
+            } else {
+                ttl = hdr.ipv6.ttl;
+                if (hdr.ipv4.isValid()) {
+                    ttl = hdr.ipv4.ttl;
+                }
+                if (m.mode == TG_MODE_ALWAYS && ttl < m.hops) {
+                    count(COUNT_DROP_HOPS);
+                    pass = 0;
+                } else {
+                    put = 1; // here: the filter is to be asked
+                }
+            }
+        }
+
+        // The filter is asked for what is no SYN, from either side.
+        if (put == 1) {
+            flow_hash.apply(hdr, m, lo, hi);
+            bloom.apply(m, lo, hi, 1, 0);
+            random(dice, 8w0, 8w255);
+            put = 0;
+            bit<4> active = m.known >> m.generation;
+            if (m.inside == 1) {
+                put = ~active[0:0];
+                refreshed = put;
+            } else if (m.known != 0) {
+                count(COUNT_EDGE_KNOWN);
+                if (is_ack == 1 && active[0:0] == 0 && (dice & SELF_REFRESH_MASK) == 0) {
+                    put = 1;
+                    refreshed = 1;
+                }
+            } else if (m.mode == TG_MODE_MONITOR) {
+                count(COUNT_WOULD_DROP);
+            } else {
+                unknown = 1;
+                judge_lengths.apply(hdr, m, std.packet_length, lies);
+                if (is_ack == 1 && lies == 0) {
+                    if (m.has_key == 0) {
+                        no_key = ~m.stale_drop;
+                    } else {
+                        verify = 1;
+                        isn = hdr.tcp.seq - 1;
+                        k0 = m.present_k0;
+                        k1 = m.present_k1;
+                        hash = hdr.tcp.ack - 1;
+                        if (hash[31:31] != m.parity) {
+                            k0 = m.previous_k0;
+                            k1 = m.previous_k1;
+                        }
+                    }
+                }
+            }
+        }
+
+        if (verify == 1) {
+            cookie_hash.apply(hdr, m, isn, k0, k1, hash);
+        }
+        if (verify == 1 && unknown == 0) {
+            answer.apply(hdr, m, hash);
+        }
+        if (verify == 1 && unknown == 1) {
+            bit<32> told = hdr.tcp.ack - 1;
+            if (hash[TG_SMART_HASH_BITS - 1:0] == told[TG_SMART_HASH_BITS - 1:0]) {
+                unknown = 0;
+                put = 1;
+                count(COUNT_COOKIE_VALID);
+            }
+        }
+        if (unknown == 1) {
+            allowance.execute_meter(32w0, color);
+            bit<1> allowed = 0;
+            if (m.unknown == UNKNOWN_ALL || (m.unknown == UNKNOWN_METER && color == 0)) {
+                allowed = 1;
+            }
+            judge_unknown.apply(hdr, m, no_key, allowed, counter, pass);
+            count(counter);
+        }
+        if (put == 1) {
+            bloom.apply(m, lo, hi, 0, 1);
+            if (refreshed == 1) {
+                count(COUNT_EDGE_REFRESHED);
+            }
+        }
+
+        if (m.answered == 1) {
+            std.egress_spec = std.ingress_port;
+        } else if (pass == 0) {
+            mark_to_drop(std);
+        } else {
+            if (m.hops != 0 && m.service != 0 && m.mode == TG_MODE_ALWAYS && m.inside == 0 &&
+                (hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK)) != TG_TCP_SYN) {
+                set_ttl.apply(hdr, m.hops);
+            }
+            forward.apply(hdr, m, std);
+        }
+    }
+}
+
+control EdgeEgress(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t std) {
+    PortAddresses() addresses;
+    apply { addresses.apply(hdr, m, std); }
+}
+
+V1Switch(EdgeParser(), KeepChecksums(), EdgeIngress(), EdgeEgress(), AnswerChecksums(),
+         EdgeDeparser()) main;

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * v1model: layer 2. A frame goes to the port of its destination address, to all
+ * others if that is not known; on its way out a port may give it other addresses.
+ */
+#ifndef TG_P4_V1_FORWARD
+#define TG_P4_V1_FORWARD
+
+#include "types.p4"
+
+#define FLOOD_GROUP 1 /* the multicast group of all ports */
+
+control Forward(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t std) {
+    action to_port(bit<9> port) { std.egress_spec = port; }
+    action to_all() { std.mcast_grp = FLOOD_GROUP; }
+    table macs {
+        key = { hdr.ethernet.dst: exact; }
+        actions = { to_port; to_all; }
+        const default_action = to_all();
+        size = 4096;
+    }
+    apply {
+        macs.apply();
+        if (std.egress_spec == std.ingress_port && std.mcast_grp == 0) {
+            mark_to_drop(std);
+        }
+    }
+}
+
+control PortAddresses(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t std) {
+    action rewrite(bit<48> src, bit<48> dst) {
+        hdr.ethernet.src = src;
+        hdr.ethernet.dst = dst;
+    }
+    table port_macs {
+        key = { std.egress_port: exact; }
+        actions = { rewrite; NoAction; }
+        const default_action = NoAction();
+        size = 512;
+    }
+    apply {
+        if (std.instance_type == 5 && std.egress_port == std.ingress_port) {
+            mark_to_drop(std); // a copy of a frame for all, to where it came from
+        } else if (m.answered == 0) {
+            port_macs.apply();
+        }
+    }
+}
+
+/* The same TTL for all that goes on (core/edge.h); IPv4's checksum is mended, not
+ * made anew (RFC 1624): one that was wrong stays wrong. */
+control SetTtl(inout headers_t hdr, in bit<8> ttl) {
+    apply {
+        if (hdr.ipv4.isValid()) {
+            bit<16> before = hdr.ipv4.ttl ++ hdr.ipv4.proto;
+            bit<16> now = ttl ++ hdr.ipv4.proto;
+            bit<32> sum = (bit<32>)(~hdr.ipv4.checksum) + (bit<32>)(~before) + (bit<32>)now;
+            sum = (sum & 0xffff) + (sum >> 16);
+            sum = (sum & 0xffff) + (sum >> 16);
+            hdr.ipv4.ttl = ttl;
+            hdr.ipv4.checksum = ~sum[15:0];
+        } else {
+            hdr.ipv6.ttl = ttl;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * v1model: the frame parser of core/packet.h and the option parser of
+ * core/tcp_options.h, said in states. Says what a packet is; decides nothing.
+ */
+#ifndef TG_P4_V1_PARSER
+#define TG_P4_V1_PARSER
+
+#include "types.p4"
+
+parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
+                  inout standard_metadata_t std) {
+    bit<8>  next;       // header behind the extension header in hand
+    bit<8>  left;       // segments left, of a routing header
+    bit<13> frag_off;
+    bit<32> ext_len;    // bytes
+    bit<1>  negative;
+    bit<8>  kind;       // of the option in hand
+    bit<8>  len;
+    bit<16> mss;
+    bit<16> after;      // bytes of options behind the one in hand
+
+    state start {
+        m.l3_off = TG_ETH_HDR_LEN;
+        pkt.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ethertype) {
+            TG_ETHERTYPE_IPV4: ipv4;
+            TG_ETHERTYPE_IPV6: ipv6;
+            TG_ETHERTYPE_VLAN: vlan;
+            TG_ETHERTYPE_QINQ: vlan;
+            TG_ETHERTYPE_QINQ1: vlan;
+            default: accept;
+        }
+    }
+
+    state vlan {
+        m.l3_off = TG_ETH_HDR_LEN + TG_VLAN_TAG_LEN;
+        pkt.extract(hdr.vlan[0]);
+        transition select(hdr.vlan[0].ethertype) {
+            TG_ETHERTYPE_IPV4: ipv4;
+            TG_ETHERTYPE_IPV6: ipv6;
+            TG_ETHERTYPE_VLAN: second_vlan;
+            TG_ETHERTYPE_QINQ: second_vlan;
+            TG_ETHERTYPE_QINQ1: second_vlan;
+            default: accept;
+        }
+    }
+
+    state second_vlan {
+        m.l3_off = TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN;
+        pkt.extract(hdr.vlan[1]);
+        transition select(hdr.vlan[1].ethertype) {
+            TG_ETHERTYPE_IPV4: ipv4;
+            TG_ETHERTYPE_IPV6: ipv6;
+            default: accept; // three tags: not ours to judge
+        }
+    }
+
+    /* ---- IPv4 ---- */
+
+    state ipv4 {
+        pkt.extract(hdr.ipv4);
+        m.head_len = (bit<32>)hdr.ipv4.ihl << 2;
+        m.l4_len = (bit<32>)hdr.ipv4.total_len - ((bit<32>)hdr.ipv4.ihl << 2);
+        negative = m.l4_len[31:31];
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.proto, negative) {
+            (4, 0 &&& 0xc, _, _): accept; // the kernel drops these as broken IP
+            (4, 4, _, _): accept;
+            (4, _, TG_IPPROTO_TCP, 0): ipv4_tcp;
+            default: accept;
+        }
+    }
+
+    state ipv4_tcp {
+        transition select(hdr.ipv4.frag_off) {
+            0: ipv4_first;
+            1: overlay; // would overwrite TCP's flags (RFC 3128)
+            2: overlay;
+            default: accept;
+        }
+    }
+
+    state overlay {
+        m.parse = PARSE_OVERLAY;
+        transition accept;
+    }
+
+    state ipv4_first {
+        m.parse = PARSE_CUT_TCP; // until its header has been read
+        m.first_fragment = hdr.ipv4.mf;
+        transition select(hdr.ipv4.ihl) {
+            5: tcp;
+            default: ipv4_opts;
+        }
+    }
+
+    state ipv4_opts {
+        pkt.extract(hdr.ipv4_options, ((bit<32>)hdr.ipv4.ihl << 5) - 160);
+        transition tcp;
+    }
+
+    /* ---- IPv6 ---- */
+
+    state ipv6 {
+        pkt.extract(hdr.ipv6);
+        m.head_len = TG_IPV6_HDR_LEN;
+        m.l4_len = (bit<32>)hdr.ipv6.payload_len;
+        transition select(hdr.ipv6.version, hdr.ipv6.payload_len, hdr.ipv6.next) {
+            (_, 0, _): accept; // a jumbogram
+            (6, _, TG_IPPROTO_TCP): ipv6_first;
+            (6, _, TG_IPPROTO_HOPOPTS): options_ahead;
+            (6, _, TG_IPPROTO_ROUTING): routing_ahead;
+            (6, _, TG_IPPROTO_FRAGMENT): fragment_ahead;
+            (6, _, TG_IPPROTO_DSTOPTS): options_ahead;
+            default: accept;
+        }
+    }
+
+    state options_ahead {
+        bit<64> look = pkt.lookahead<bit<64>>();
+        ext_len = ((bit<32>)look[55:48] << 3) + 8;
+        next = look[63:56];
+        transition ext_fits;
+    }
+
+    state routing_ahead {
+        bit<64> look = pkt.lookahead<bit<64>>();
+        ext_len = ((bit<32>)look[55:48] << 3) + 8;
+        next = look[63:56];
+        left = look[39:32];
+        transition select(left) {
+            0: ext_fits;
+            default: accept; // segments left: the destination is not this one
+        }
+    }
+
+    state fragment_ahead {
+        bit<64> look = pkt.lookahead<bit<64>>();
+        ext_len = 8;
+        next = look[63:56];
+        m.first_fragment = m.first_fragment | look[32:32];
+        frag_off = look[47:35];
+        transition select(frag_off, next, m.l4_len) {
+            (_, _, 0 &&& 0xfffffff8): accept; // cut inside the header
+            (0, _, _): ext_fits;
+            (1, TG_IPPROTO_TCP, _): overlay;
+            (2, TG_IPPROTO_TCP, _): overlay;
+            default: accept;
+        }
+    }
+
+    state ext_fits {
+        m.l4_len = m.l4_len - ext_len;
+        m.head_len = m.head_len + ext_len;
+        m.ext_count = m.ext_count + 1;
+        negative = m.l4_len[31:31];
+        transition select(negative, next) {
+            (1, _): accept;
+            (_, TG_IPPROTO_TCP): ext_then_tcp;
+            default: ext;
+        }
+    }
+
+    state ext_chain {
+        m.parse = PARSE_EXT_CHAIN;
+        transition accept;
+    }
+
+    state ext_then_tcp {
+        m.parse = PARSE_CUT_TCP;
+        transition ext;
+    }
+
+    state ext {
+        pkt.extract(hdr.ext.next, (ext_len << 3) - 16);
+        transition select(m.ext_count, next) {
+            (_, TG_IPPROTO_TCP): ipv6_first;
+            (TG_IPV6_EXT_MAX, TG_IPPROTO_HOPOPTS): ext_chain;
+            (TG_IPV6_EXT_MAX, TG_IPPROTO_ROUTING): ext_chain;
+            (TG_IPV6_EXT_MAX, TG_IPPROTO_FRAGMENT): ext_chain;
+            (TG_IPV6_EXT_MAX, TG_IPPROTO_DSTOPTS): ext_chain;
+            (_, TG_IPPROTO_HOPOPTS): options_ahead;
+            (_, TG_IPPROTO_ROUTING): routing_ahead;
+            (_, TG_IPPROTO_FRAGMENT): fragment_ahead;
+            (_, TG_IPPROTO_DSTOPTS): options_ahead;
+            default: accept;
+        }
+    }
+
+    state ipv6_first {
+        m.parse = PARSE_CUT_TCP;
+        transition tcp;
+    }
+
+    /* ---- TCP ---- */
+
+    state tcp {
+        pkt.extract(hdr.tcp);
+        m.parse = PARSE_TCP;
+        transition select(hdr.tcp.flags) {
+            TG_TCP_SYN &&& (TG_TCP_SYN | TG_TCP_ACK): syn;
+            default: accept;
+        }
+    }
+
+#define OPTIONS_STATE(words) \
+    state options_##words { \
+        m.options = (bit<320>)pkt.lookahead<bit<(32 * words)>>() << (320 - 32 * words); \
+        m.options_left = 4 * words; \
+        transition option; \
+    }
+    OPTIONS_STATE(1)
+    OPTIONS_STATE(2)
+    OPTIONS_STATE(3)
+    OPTIONS_STATE(4)
+    OPTIONS_STATE(5)
+    OPTIONS_STATE(6)
+    OPTIONS_STATE(7)
+    OPTIONS_STATE(8)
+    OPTIONS_STATE(9)
+    OPTIONS_STATE(10)
+
+    state syn {
+        transition select(hdr.tcp.doff) {
+            6: options_1;
+            7: options_2;
+            8: options_3;
+            9: options_4;
+            10: options_5;
+            11: options_6;
+            12: options_7;
+            13: options_8;
+            14: options_9;
+            15: options_10;
+            default: accept;
+        }
+    }
+
+    state option {
+        kind = m.options[319:312];
+        len = m.options[311:304];
+        after = m.options_left - (bit<16>)len;
+        negative = after[15:15];
+        transition select(m.options_left, kind, len, negative) {
+            (0, _, _, _): accept;
+            (_, TG_TCPOPT_EOL, _, _): accept;
+            (_, TG_TCPOPT_NOP, _, _): option_nop;
+            (1, _, _, _): accept;
+            (_, _, 0 &&& 0xfe, _): accept; // a lying length ends the list
+            (_, _, _, 1): accept;
+            (_, TG_TCPOPT_MSS, 4, _): option_mss;
+            (_, TG_TCPOPT_WSCALE, 3, _): option_wscale;
+            (_, TG_TCPOPT_MD5, _, _): option_signed;
+            (_, TG_TCPOPT_AO, _, _): option_signed;
+            default: option_next;
+        }
+    }
+
+    state option_nop {
+        m.options = m.options << 8;
+        m.options_left = m.options_left - 1;
+        transition option;
+    }
+
+    state option_mss {
+        mss = m.options[303:288];
+        transition select(mss) {
+            0: option_next;
+            default: option_mss_said;
+        }
+    }
+
+    state option_mss_said {
+        m.offered_mss = mss;
+        transition option_next;
+    }
+
+    state option_wscale {
+        m.offered_wscale = m.options[303:296];
+        m.wscale_offered = 1;
+        transition option_next;
+    }
+
+    state option_signed {
+        m.is_signed = 1;
+        transition option_next;
+    }
+
+    state option_next {
+        m.options = m.options << ((bit<16>)len << 3);
+        m.options_left = after;
+        transition option;
+    }
+}
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * v1model: the headers of a packet, what the parser and the tables found out about it,
+ * and the sizes of this target.
+ */
+#ifndef TG_P4_V1_TYPES
+#define TG_P4_V1_TYPES
+
+#include "../shared/headers.p4"
+#include "../shared/halfsiphash.p4"
+
+#define P4_SERVICES 64 /* numbers 0..63; 0 counts what belongs to none */
+
+/* core/packet.h, enum tg_parse_result */
+typedef bit<3> parse_t;
+const parse_t PARSE_OTHER = 0;
+const parse_t PARSE_TCP = 1;
+const parse_t PARSE_FRAGMENT = 2;
+const parse_t PARSE_CUT_TCP = 3;
+const parse_t PARSE_OVERLAY = 4;
+const parse_t PARSE_EXT_CHAIN = 5;
+
+/* IPv4 options and IPv6 extension headers are kept to be sent on as they came. */
+header ipv4_options_t {
+    varbit<320> data;
+}
+
+header ipv6_ext_t {
+    bit<8> next;
+    bit<8> len; // units of 8 bytes, less 1
+    varbit<16368> data;
+}
+
+struct headers_t {
+    ethernet_t ethernet;
+    vlan_t[TG_VLAN_TAGS_MAX] vlan;
+    ipv4_t ipv4;
+    ipv4_options_t ipv4_options;
+    ipv6_t ipv6;
+    ipv6_ext_t[TG_IPV6_EXT_MAX] ext;
+    tcp_t tcp;
+    mss_option_t mss;
+    wscale_option_t wscale;
+}
+
+struct metadata_t {
+    // The parser's findings.
+    parse_t parse;
+    bit<1>  first_fragment;
+    bit<3>  ext_count;
+    bit<32> l3_off;     // bytes from the frame's start to the IP header
+    bit<32> head_len;   // bytes of IP header with options or extension headers
+    bit<32> l4_len;     // TCP segment by the IP header, header included
+    bit<320> options;   // a SYN's options, the next one leftmost
+    bit<16> options_left; // bytes
+    bit<16> offered_mss;
+    bit<8>  offered_wscale;
+    bit<1>  wscale_offered;
+    bit<1>  is_signed;
+
+    // The settings, from a table without a key.
+    bit<1>  configured;
+    bit<1>  enforce;       // some service is in mode always
+    bit<1>  stale_drop;
+    bit<1>  learning;
+    bit<2>  unknown;       // UNKNOWN_*
+    bit<8>  hops;
+    bit<8>  generation;
+    bit<32> bloom_k0;
+    bit<32> bloom_k1;
+
+    // The keys of this moment.
+    bit<1>  has_key;
+    bit<1>  parity;        // of the present epoch
+    bit<40> ticks;
+    bit<32> present_k0;
+    bit<32> present_k1;
+    bit<32> previous_k0;
+    bit<32> previous_k1;
+
+    // The service.
+    bit<1>  inside;        // came from a port behind which servers are
+    bit<32> server_v4;
+    bit<128> server_v6;
+    bit<16> server_port;
+    bit<8>  service;       // 0: none
+    bit<8>  mode;
+    bit<16> mss_v4;
+    bit<16> mss_v6;
+    bit<16> window;
+    bit<8>  wscale;
+
+    // Words for the hashes; a[0..3] and b[0..3] are addresses, a[3] and b[3] IPv4's.
+    bit<32> a0; bit<32> a1; bit<32> a2; bit<32> a3;
+    bit<32> b0; bit<32> b1; bit<32> b2; bit<32> b3;
+    bit<32> ports;
+    bit<32> tail;
+    halfsiphash_t s;       // of the hash in hand
+
+    bit<4>  known;         // generations of the filter that have the flow
+    bit<1>  answered;
+    bit<16> answer_len;    // TCP header and options of a SYN-ACK of ours
+}
+
+/* What becomes of packets that match neither filter nor cookie. */
+#define UNKNOWN_NONE 0
+#define UNKNOWN_METER 1
+#define UNKNOWN_ALL 2
+
+#endif
