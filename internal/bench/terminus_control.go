@@ -112,14 +112,14 @@ func alone(cpu int, f func() error) error {
 	return errors.Join(err, setAffinity(func(s *unix.CPUSet) { *s = before }))
 }
 
-// part is a running counterpart.
-type part struct {
+// controlPart is a running counterpart.
+type controlPart struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *json.Decoder
 }
 
-func (b *terminusBench) startPart(c partConfig) (*part, error) {
+func (b *terminusBench) startPart(c partConfig) (*controlPart, error) {
 	cmd := exec.Command(b.opt.Exe, "bench", "_part")
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -135,7 +135,7 @@ func (b *terminusBench) startPart(c partConfig) (*part, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &part{cmd, in, json.NewDecoder(out)}
+	p := &controlPart{cmd, in, json.NewDecoder(out)}
 	if err := json.NewEncoder(in).Encode(c); err != nil {
 		p.stop()
 		return nil, err
@@ -143,14 +143,14 @@ func (b *terminusBench) startPart(c partConfig) (*part, error) {
 	return p, nil
 }
 
-func (p *part) reply() (r partReply, err error) {
+func (p *controlPart) reply() (r partReply, err error) {
 	if err = p.out.Decode(&r); err != nil {
 		return r, fmt.Errorf("the counterpart ended: %w", err)
 	}
 	return r, nil
 }
 
-func (p *part) stop() {
+func (p *controlPart) stop() {
 	p.in.Close()
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()

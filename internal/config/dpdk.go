@@ -83,18 +83,9 @@ func (r *reader) dpdk(c *Config, fs map[string]field) {
 	if f, there := in["idle_us"]; there {
 		d.IdleUs, _ = r.number(f, 0, 1_000_000)
 	}
-	d.HugePages = r.yes(in, "huge_pages")
-	d.WhiteBitmap = r.yes(in, "white_bitmap")
+	r.yes(in, "huge_pages", &d.HugePages)
+	r.yes(in, "white_bitmap", &d.WhiteBitmap)
 	r.dpdkDevices(c, d, in)
-}
-
-func (r *reader) yes(fs map[string]field, name string) bool {
-	f, there := fs[name]
-	if !there {
-		return false
-	}
-	s, _ := r.word(f, "true", "false")
-	return s == "true"
 }
 
 // dpdkDevices reads what goes by interface.

@@ -153,7 +153,7 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if x.srv, err = startServer(ctx, x.s.Topology, env.server, env.dir, env.exe, env.pin.Server, o.ResponseSize); err != nil {
+	if x.srv, err = startServer(ctx, x.s.Topology, env.server, env.dir, env.exe, env.pin.Server, o.ResponseSize, 0); err != nil {
 		return nil, err
 	}
 	defer x.srv.stop(time.Second)

@@ -50,11 +50,11 @@ const (
 	addrFM       = "10.9.255.1"
 )
 
-// cable joins two namespaces; the first has .1 of the /30 and the second .2.
-type cable struct{ a, b, net string }
+// wire joins two namespaces; the first has .1 of the /30 and the second .2.
+type wire struct{ a, b, net string }
 
 // host cables give the second end the address of the figure.
-var terminusCables = []cable{
+var terminusCables = []wire{
 	{"A", "a-bot", "10.1.0.0/30"}, {"A", "a-client", "10.1.1.0/30"}, {"A", "a-refl", "10.1.2.0/30"},
 	{"A2", "a2-att", "10.1.128.0/30"}, {"B", "b-att", "10.2.0.0/30"}, {"H", "h-att", "10.3.0.0/30"},
 	{"C", "c-att", "10.4.0.0/30"}, {"C", "c-client", "10.4.1.0/30"}, {"G", "s", "10.9.0.0/30"},
@@ -101,7 +101,7 @@ func newTerminusNet(exe string) (t *TerminusNet, err error) {
 				return t, err
 			}
 		}
-		if err := t.cable(c); err != nil {
+		if err := t.wire(c); err != nil {
 			return t, err
 		}
 	}
@@ -149,7 +149,7 @@ func (t *TerminusNet) namespace(name string) error {
 	return n.Do(func() error { _, err := loUp(); return err })
 }
 
-func (t *TerminusNet) cable(c cable) error {
+func (t *TerminusNet) wire(c wire) error {
 	pa, pb, err := newVeth(t.owner, t.ns[c.a], ifName(c.b), t.ns[c.b], ifName(c.a))
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (t *TerminusNet) cable(c cable) error {
 
 // route sends what is for a prefix to a neighbour.
 func (t *TerminusNet) route(at, prefix, next string) error {
-	i := slices.IndexFunc(terminusCables, func(c cable) bool {
+	i := slices.IndexFunc(terminusCables, func(c wire) bool {
 		return c.a == at && c.b == next || c.b == at && c.a == next
 	})
 	if i < 0 {

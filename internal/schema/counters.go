@@ -80,45 +80,145 @@ const (
 	CounterFlowReack Counter = 36
 	// CounterIcmpTranslated: proxy: ICMP errors whose quoted header was translated.
 	CounterIcmpTranslated Counter = 37
+	// CounterEdgeKnown: edge: packets of flows that the filter knows, forwarded.
+	CounterEdgeKnown Counter = 38
+	// CounterEdgeRefreshed: edge: flows put into the filter's active generation again, by the server's packets or, now and then, by the client's.
+	CounterEdgeRefreshed Counter = 39
+	// CounterEdgeUnknown: edge: packets that match neither filter nor cookie, left to the server within unknown_rate.
+	CounterEdgeUnknown Counter = 40
+	// CounterEdgeLearning: edge: packets that match neither filter nor cookie, left to the server because the filter is younger than its window.
+	CounterEdgeLearning Counter = 41
+	// CounterDropAck: edge: ACKs that match neither filter nor cookie.
+	CounterDropAck Counter = 42
+	// CounterDropRst: edge: RSTs of flows that the filter does not know.
+	CounterDropRst Counter = 43
+	// CounterDropFin: edge: FINs of flows that the filter does not know, without a cookie.
+	CounterDropFin Counter = 44
+	// CounterDropSynack: edge: SYN-ACKs to the service that answer nothing of it.
+	CounterDropSynack Counter = 45
+	// CounterDropStray: edge: segments without SYN, ACK, RST and FIN.
+	CounterDropStray Counter = 46
+	// CounterDropHops: edge: packets that could not have reached the server, their TTL being below hops.
+	CounterDropHops Counter = 47
+	// CounterDropLastLine: server: ACKs with neither socket nor cookie that came through an edge's filter.
+	CounterDropLastLine Counter = 48
+	// CounterSocketReplaced: server: sockets of an earlier connection ended because the same client has come anew and proven it.
+	CounterSocketReplaced Counter = 49
+	// CounterAckRepeated: server: verified ACKs that repeat the beginning of a connection now in TIME-WAIT; left to the kernel.
+	CounterAckRepeated Counter = 50
+	// CounterPatrolFrom: patrol: packets that came from customers.
+	CounterPatrolFrom Counter = 51
+	// CounterPatrolTo: patrol: packets that came from outside, for customers.
+	CounterPatrolTo Counter = 52
+	// CounterPatrolLink: patrol: packets that live on one link (neighbour discovery, DHCP) and frames that are not IP; not judged.
+	CounterPatrolLink Counter = 53
+	// CounterDropSpoofed: patrol: packets from customers whose source is not allowed.
+	CounterDropSpoofed Counter = 54
+	// CounterDropBrokenIp: patrol: packets whose IP header is cut or lies.
+	CounterDropBrokenIp Counter = 55
+	// CounterTsSet: patrol: packets that got the true-source codepoint.
+	CounterTsSet Counter = 56
+	// CounterTsCleared: patrol: packets that lost the codepoint because they came from a legacy neighbour.
+	CounterTsCleared Counter = 57
+	// CounterFilterBlocked: patrol: packets dropped by a filter.
+	CounterFilterBlocked Counter = 58
+	// CounterFilterBlockedTs0: patrol: packets without the codepoint dropped by a conditional filter.
+	CounterFilterBlockedTs0 Counter = 59
+	// CounterFilterCleared: patrol: packets that lost the codepoint by a filter.
+	CounterFilterCleared Counter = 60
+	// CounterFilterAllowed: patrol: packets that a filter met and the list of exceptions saved.
+	CounterFilterAllowed Counter = 61
+	// CounterIfpNonceSent: border-manager: requests answered with a nonce by XDP.
+	CounterIfpNonceSent Counter = 62
+	// CounterIfpPassed: border-manager: messages of the filtering protocol that XDP left to the daemon.
+	CounterIfpPassed Counter = 63
+	// CounterIfpDrop: border-manager: requests lost because the frame could not be cut for the answer.
+	CounterIfpDrop Counter = 64
+	// CounterIfpNoKey: border-manager: requests left to the daemon because no key of this epoch is loaded.
+	CounterIfpNoKey Counter = 65
 	// CounterCacheKept: proxy: SYNs kept in the SYN cache and answered.
-	CounterCacheKept Counter = 38
+	CounterCacheKept Counter = 66
 	// CounterCacheKnown: proxy: SYNs that the SYN cache knew already; answered with the same SYN-ACK.
-	CounterCacheKnown Counter = 39
+	CounterCacheKnown Counter = 67
 	// CounterCacheEvicted: proxy: half-open connections that had to give their place in the SYN cache to newer ones.
-	CounterCacheEvicted Counter = 40
+	CounterCacheEvicted Counter = 68
 	// CounterCacheBusy: proxy: SYNs dropped because other CPUs were writing in their bucket of the SYN cache.
-	CounterCacheBusy Counter = 41
+	CounterCacheBusy Counter = 69
 	// CounterCacheAgain: proxy: SYN-ACKs sent again out of the SYN cache because no ACK had come.
-	CounterCacheAgain Counter = 42
+	CounterCacheAgain Counter = 70
 	// CounterCacheValid: proxy: ACKs of a half-open connection in the SYN cache.
-	CounterCacheValid Counter = 43
+	CounterCacheValid Counter = 71
 	// CounterCacheInvalid: proxy: ACKs that the SYN cache knows nothing of; forwarded to the server.
-	CounterCacheInvalid Counter = 44
+	CounterCacheInvalid Counter = 72
 	// CounterCacheReset: proxy: half-open connections ended by the client's RST.
-	CounterCacheReset Counter = 45
-	// CounterServerAsked: proxy: SYNs that offered a server everything, to learn its options, and were reset or kept.
-	CounterServerAsked Counter = 46
-	// CounterFlowMismatch: proxy: connections reset because the server no longer gives what their client was told.
-	CounterFlowMismatch Counter = 47
-	// CounterFlowNotified: proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify).
-	CounterFlowNotified Counter = 48
+	CounterCacheReset Counter = 73
+	// CounterTagValid: server: segments whose tag verified; the edge vouches for them.
+	CounterTagValid Counter = 74
+	// CounterTagForged: server: segments dropped because their tag's MAC is wrong (or the edge has another secret).
+	CounterTagForged Counter = 75
+	// CounterTagForeign: server: segments dropped because their tag is cut, or of a version, kind or edge that is not known.
+	CounterTagForeign Counter = 76
+	// CounterTagStale: server: segments dropped because their tag is of an epoch too long ago, or too far ahead.
+	CounterTagStale Counter = 77
+	// CounterSplitOpened: server: SYNs to the local stack for a client that has verified.
+	CounterSplitOpened Counter = 78
+	// CounterSplitReady: server: connections that the local stack has accepted; they are translated from then on.
+	CounterSplitReady Counter = 79
+	// CounterSplitRefused: server: connections that the local stack refused; the client got the RST.
+	CounterSplitRefused Counter = 80
+	// CounterSplitFull: server: verified segments dropped because the table has no room; flows that exist are kept.
+	CounterSplitFull Counter = 81
+	// CounterSplitClosed: server: translated connections seen to end.
+	CounterSplitClosed Counter = 82
+	// CounterSplitEarly: server: client segments dropped because the local stack had not answered; the client sends them again.
+	CounterSplitEarly Counter = 83
+	// CounterSplitAgain: server: SYNs sent to the local stack again because the client asked again.
+	CounterSplitAgain Counter = 84
+	// CounterSplitOlder: server: answers of the local stack about an older connection; it was reset and asked again.
+	CounterSplitOlder Counter = 85
+	// CounterSplitReack: server: SYN-ACKs that the local stack sent again, acknowledged again.
+	CounterSplitReack Counter = 86
+	// CounterProbeKnown: server: probes of connections that live; the edge is told.
+	CounterProbeKnown Counter = 87
+	// CounterProbeUnknown: server: probes dropped because no such connection lives.
+	CounterProbeUnknown Counter = 88
+	// CounterConfirmSent: server: confirmations sent to an edge.
+	CounterConfirmSent Counter = 89
+	// CounterConfirmFailed: server: confirmations not sent: the edge has no address of this family, or the frame could not be made.
+	CounterConfirmFailed Counter = 90
 	// CounterStoreKept: dpdk: client segments kept until the server is ready.
-	CounterStoreKept Counter = 49
+	CounterStoreKept Counter = 91
 	// CounterStoreFull: dpdk: client segments not kept because the pool is full; the client sends them again.
-	CounterStoreFull Counter = 50
+	CounterStoreFull Counter = 92
 	// CounterStoreSent: dpdk: kept segments sent on to the server.
-	CounterStoreSent Counter = 51
+	CounterStoreSent Counter = 93
 	// CounterStoreAged: dpdk: kept segments given up because the server was not ready in time.
-	CounterStoreAged Counter = 52
+	CounterStoreAged Counter = 94
 	// CounterDropNoBuffer: dpdk: frames lost because no buffer was free.
-	CounterDropNoBuffer Counter = 53
+	CounterDropNoBuffer Counter = 95
 	// CounterDropNoRoute: dpdk: frames without a route, with a TTL used up, too long for the port, or not for this box.
-	CounterDropNoRoute Counter = 54
+	CounterDropNoRoute Counter = 96
 	// CounterDropTxFull: dpdk: frames that a transmit queue did not take (it is full, or its link is down).
-	CounterDropTxFull Counter = 55
+	CounterDropTxFull Counter = 97
+	// CounterTagSetup: edge: verified ACKs sent to the server with a set-up tag.
+	CounterTagSetup Counter = 98
+	// CounterTagProbe: edge: segments sent to the server as probes: of a flow verified a moment ago, or unknown and within unknown_rate.
+	CounterTagProbe Counter = 99
+	// CounterTagNoRoom: edge: segments dropped because a tag does not fit into them or into the MTU; the client sends them again, shorter or with fewer options.
+	CounterTagNoRoom Counter = 100
+	// CounterConfirmTaken: edge: confirmations of the server; the flow is known from then on.
+	CounterConfirmTaken Counter = 101
+	// CounterConfirmForged: edge: confirmations dropped because their MAC or epoch is wrong.
+	CounterConfirmForged Counter = 102
+	// CounterServerAsked: proxy: SYNs that offered a server everything, to learn its options, and were reset or kept.
+	CounterServerAsked Counter = 103
+	// CounterFlowMismatch: proxy: connections reset because the server no longer gives what their client was told.
+	CounterFlowMismatch Counter = 104
+	// CounterFlowNotified: proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify).
+	CounterFlowNotified Counter = 105
 
 	// NumCounters is how many counters there are.
-	NumCounters = 56
+	NumCounters = 106
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -160,6 +260,34 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"flow_older", "proxy: answers of the server about an older connection; it was reset and asked again"},
 	{"flow_reack", "proxy: SYN-ACKs that the server sent again, answered again"},
 	{"icmp_translated", "proxy: ICMP errors whose quoted header was translated"},
+	{"edge_known", "edge: packets of flows that the filter knows, forwarded"},
+	{"edge_refreshed", "edge: flows put into the filter's active generation again, by the server's packets or, now and then, by the client's"},
+	{"edge_unknown", "edge: packets that match neither filter nor cookie, left to the server within unknown_rate"},
+	{"edge_learning", "edge: packets that match neither filter nor cookie, left to the server because the filter is younger than its window"},
+	{"drop_ack", "edge: ACKs that match neither filter nor cookie"},
+	{"drop_rst", "edge: RSTs of flows that the filter does not know"},
+	{"drop_fin", "edge: FINs of flows that the filter does not know, without a cookie"},
+	{"drop_synack", "edge: SYN-ACKs to the service that answer nothing of it"},
+	{"drop_stray", "edge: segments without SYN, ACK, RST and FIN"},
+	{"drop_hops", "edge: packets that could not have reached the server, their TTL being below hops"},
+	{"drop_last_line", "server: ACKs with neither socket nor cookie that came through an edge's filter"},
+	{"socket_replaced", "server: sockets of an earlier connection ended because the same client has come anew and proven it"},
+	{"ack_repeated", "server: verified ACKs that repeat the beginning of a connection now in TIME-WAIT; left to the kernel"},
+	{"patrol_from", "patrol: packets that came from customers"},
+	{"patrol_to", "patrol: packets that came from outside, for customers"},
+	{"patrol_link", "patrol: packets that live on one link (neighbour discovery, DHCP) and frames that are not IP; not judged"},
+	{"drop_spoofed", "patrol: packets from customers whose source is not allowed"},
+	{"drop_broken_ip", "patrol: packets whose IP header is cut or lies"},
+	{"ts_set", "patrol: packets that got the true-source codepoint"},
+	{"ts_cleared", "patrol: packets that lost the codepoint because they came from a legacy neighbour"},
+	{"filter_blocked", "patrol: packets dropped by a filter"},
+	{"filter_blocked_ts0", "patrol: packets without the codepoint dropped by a conditional filter"},
+	{"filter_cleared", "patrol: packets that lost the codepoint by a filter"},
+	{"filter_allowed", "patrol: packets that a filter met and the list of exceptions saved"},
+	{"ifp_nonce_sent", "border-manager: requests answered with a nonce by XDP"},
+	{"ifp_passed", "border-manager: messages of the filtering protocol that XDP left to the daemon"},
+	{"ifp_drop", "border-manager: requests lost because the frame could not be cut for the answer"},
+	{"ifp_no_key", "border-manager: requests left to the daemon because no key of this epoch is loaded"},
 	{"cache_kept", "proxy: SYNs kept in the SYN cache and answered"},
 	{"cache_known", "proxy: SYNs that the SYN cache knew already; answered with the same SYN-ACK"},
 	{"cache_evicted", "proxy: half-open connections that had to give their place in the SYN cache to newer ones"},
@@ -168,9 +296,23 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"cache_valid", "proxy: ACKs of a half-open connection in the SYN cache"},
 	{"cache_invalid", "proxy: ACKs that the SYN cache knows nothing of; forwarded to the server"},
 	{"cache_reset", "proxy: half-open connections ended by the client's RST"},
-	{"server_asked", "proxy: SYNs that offered a server everything, to learn its options, and were reset or kept"},
-	{"flow_mismatch", "proxy: connections reset because the server no longer gives what their client was told"},
-	{"flow_notified", "proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify)"},
+	{"tag_valid", "server: segments whose tag verified; the edge vouches for them"},
+	{"tag_forged", "server: segments dropped because their tag's MAC is wrong (or the edge has another secret)"},
+	{"tag_foreign", "server: segments dropped because their tag is cut, or of a version, kind or edge that is not known"},
+	{"tag_stale", "server: segments dropped because their tag is of an epoch too long ago, or too far ahead"},
+	{"split_opened", "server: SYNs to the local stack for a client that has verified"},
+	{"split_ready", "server: connections that the local stack has accepted; they are translated from then on"},
+	{"split_refused", "server: connections that the local stack refused; the client got the RST"},
+	{"split_full", "server: verified segments dropped because the table has no room; flows that exist are kept"},
+	{"split_closed", "server: translated connections seen to end"},
+	{"split_early", "server: client segments dropped because the local stack had not answered; the client sends them again"},
+	{"split_again", "server: SYNs sent to the local stack again because the client asked again"},
+	{"split_older", "server: answers of the local stack about an older connection; it was reset and asked again"},
+	{"split_reack", "server: SYN-ACKs that the local stack sent again, acknowledged again"},
+	{"probe_known", "server: probes of connections that live; the edge is told"},
+	{"probe_unknown", "server: probes dropped because no such connection lives"},
+	{"confirm_sent", "server: confirmations sent to an edge"},
+	{"confirm_failed", "server: confirmations not sent: the edge has no address of this family, or the frame could not be made"},
 	{"store_kept", "dpdk: client segments kept until the server is ready"},
 	{"store_full", "dpdk: client segments not kept because the pool is full; the client sends them again"},
 	{"store_sent", "dpdk: kept segments sent on to the server"},
@@ -178,4 +320,12 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_no_buffer", "dpdk: frames lost because no buffer was free"},
 	{"drop_no_route", "dpdk: frames without a route, with a TTL used up, too long for the port, or not for this box"},
 	{"drop_tx_full", "dpdk: frames that a transmit queue did not take (it is full, or its link is down)"},
+	{"tag_setup", "edge: verified ACKs sent to the server with a set-up tag"},
+	{"tag_probe", "edge: segments sent to the server as probes: of a flow verified a moment ago, or unknown and within unknown_rate"},
+	{"tag_no_room", "edge: segments dropped because a tag does not fit into them or into the MTU; the client sends them again, shorter or with fewer options"},
+	{"confirm_taken", "edge: confirmations of the server; the flow is known from then on"},
+	{"confirm_forged", "edge: confirmations dropped because their MAC or epoch is wrong"},
+	{"server_asked", "proxy: SYNs that offered a server everything, to learn its options, and were reset or kept"},
+	{"flow_mismatch", "proxy: connections reset because the server no longer gives what their client was told"},
+	{"flow_notified", "proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify)"},
 }

@@ -24,8 +24,8 @@ import (
 
 const flagPSH, flagFIN = lab.TCPFlags(0x08), lab.TCPFlags(0x01)
 
-// nobody is an address behind the client that no kernel answers for.
-var nobody = netip.MustParseAddr("198.18.31.201")
+// unanswered is an address behind the client that no kernel answers for.
+var unanswered = netip.MustParseAddr("198.18.31.201")
 
 // raw is a client without a kernel.
 type raw struct {
@@ -42,7 +42,7 @@ func (w *world) raw(local uint16) *raw {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(tap.Close)
-	return &raw{w: w, tap: tap, src: netip.AddrPortFrom(nobody, local), dst: w.ServiceAddr(false, port), seq: uint32(local) << 16}
+	return &raw{w: w, tap: tap, src: netip.AddrPortFrom(unanswered, local), dst: w.ServiceAddr(false, port), seq: uint32(local) << 16}
 }
 
 func (r *raw) send(flags lab.TCPFlags, payload string) {
@@ -352,14 +352,14 @@ func TestOverlappingFragments(t *testing.T) {
 	}
 }
 
-// sendIP4 sends an IPv4 packet of nobody's with that identification and fragment field.
+// sendIP4 sends an IPv4 packet of the unanswered address with that identification and fragment field.
 func (w *world) sendIP4(id, fragment uint16, payload []byte) {
 	w.t.Helper()
 	p := make([]byte, 20+len(payload))
 	p[0], p[8], p[9] = 0x45, 64, unix.IPPROTO_TCP
 	binary.BigEndian.PutUint16(p[4:], 0x7467+id)
 	binary.BigEndian.PutUint16(p[6:], fragment)
-	src, dst := nobody.As4(), w.ServiceAddr(false, port).Addr().As4()
+	src, dst := unanswered.As4(), w.ServiceAddr(false, port).Addr().As4()
 	copy(p[12:], src[:])
 	copy(p[16:], dst[:])
 	copy(p[20:], payload)

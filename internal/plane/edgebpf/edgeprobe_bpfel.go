@@ -32,6 +32,7 @@ const (
 	EdgeProbeMapTgEdgeReports = "tg_edge_reports"
 	EdgeProbeMapTgHalves      = "tg_halves"
 	EdgeProbeMapTgKeys        = "tg_keys"
+	EdgeProbeMapTgNextFlow    = "tg_next_flow"
 	EdgeProbeMapTgPorts       = "tg_ports"
 	EdgeProbeMapTgPrefixes    = "tg_prefixes"
 	EdgeProbeMapTgProxy       = "tg_proxy"
@@ -99,6 +100,7 @@ type EdgeProbeMapSpecs struct {
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHalves      *ebpf.MapSpec `ebpf:"tg_halves"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
@@ -142,6 +144,7 @@ type EdgeProbeMaps struct {
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHalves      *ebpf.Map `ebpf:"tg_halves"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
+	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
@@ -161,6 +164,7 @@ func (m *EdgeProbeMaps) Close() error {
 		m.TgEdgeReports,
 		m.TgHalves,
 		m.TgKeys,
+		m.TgNextFlow,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgProxy,

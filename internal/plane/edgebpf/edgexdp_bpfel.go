@@ -85,6 +85,7 @@ const (
 	EdgeXdpMapTgEdgeReports = "tg_edge_reports"
 	EdgeXdpMapTgHalves      = "tg_halves"
 	EdgeXdpMapTgKeys        = "tg_keys"
+	EdgeXdpMapTgNextFlow    = "tg_next_flow"
 	EdgeXdpMapTgPending     = "tg_pending"
 	EdgeXdpMapTgPorts       = "tg_ports"
 	EdgeXdpMapTgPrefixes    = "tg_prefixes"
@@ -156,6 +157,7 @@ type EdgeXdpMapSpecs struct {
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHalves      *ebpf.MapSpec `ebpf:"tg_halves"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgPending     *ebpf.MapSpec `ebpf:"tg_pending"`
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
@@ -203,6 +205,7 @@ type EdgeXdpMaps struct {
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHalves      *ebpf.Map `ebpf:"tg_halves"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
+	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
 	TgPending     *ebpf.Map `ebpf:"tg_pending"`
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
@@ -226,6 +229,7 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgEdgeReports,
 		m.TgHalves,
 		m.TgKeys,
+		m.TgNextFlow,
 		m.TgPending,
 		m.TgPorts,
 		m.TgPrefixes,

@@ -15,7 +15,7 @@ import (
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [99]uint64
+	Count [106]uint64
 }
 
 type HostXdpTgEpochKey struct {
