@@ -49,7 +49,7 @@ func testMain(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "go build: %v: %s\n", err, out)
 		return 1
 	}
-	if plane == lab.PlaneDPDK {
+	if testPlane == lab.PlaneDPDK {
 		if out, err := exec.Command("make", "-s", "-C", "../../dpdk").CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "make -C dpdk: %v: %s\n", err, out)
 			return 1
@@ -62,8 +62,8 @@ func testMain(m *testing.M) int {
 	return m.Run()
 }
 
-// plane is what the boxes run on: xdp, or dpdk if TIDEGATE_TEST_PLANE says so.
-var plane = os.Getenv("TIDEGATE_TEST_PLANE")
+// testPlane is what the boxes run on: xdp, or dpdk if TIDEGATE_TEST_PLANE says so.
+var testPlane = os.Getenv("TIDEGATE_TEST_PLANE")
 
 var worlds atomic.Int32
 
@@ -101,7 +101,7 @@ func newWorld(t *testing.T, bridge bool) *world {
 			t.Error(err)
 		}
 	})
-	if plane == lab.PlaneDPDK {
+	if testPlane == lab.PlaneDPDK {
 		if err := p.ForUserspace(); err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func (w *world) config(strategy string, extra ...string) string {
 	}
 	top := fmt.Sprintf("role: proxy\ninstance: %s\ninterfaces: [%s]\nforwarding: %s\nsecret_file: secret\ndrain: 0s\n",
 		w.Instance, interfaces, forwarding)
-	if plane == lab.PlaneDPDK {
+	if testPlane == lab.PlaneDPDK {
 		top += "plane: dpdk\ndpdk: {memory_mib: 128}\n"
 	}
 	for _, l := range extra {
