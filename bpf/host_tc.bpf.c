@@ -114,7 +114,7 @@ static __always_inline int tg_adopt(struct __sk_buff *skb, struct bpf_sock *list
 	return bpf_sk_assign_tcp_reqsk(skb, (struct sock *)tp, &attrs, sizeof(attrs));
 }
 
-/* True if this CPU has just adopted that cookie; remembers it from now on. */
+/* True if that cookie has just been adopted; remembers it from now on. */
 static __always_inline bool tg_recently_adopted(__u32 isn)
 {
 	__u32 slot = isn & (TG_RECENT_SLOTS - 1);
@@ -150,8 +150,9 @@ static __always_inline enum tg_tc_next tg_ack_meets(const struct tg_host_setting
  * The kernel runs TC for a whole batch of frames before TCP sees the first. So
  * the client's first data, right behind its ACK, may meet the listener too; were
  * it adopted a second time, the kernel would drop it, and the client wait for a
- * retransmission. Once it is sent to the end of the queue instead: then the
- * socket is there, or it is not (accept queue full) and this one is adopted. */
+ * retransmission. It is sent to the end of the queue instead: then the socket is
+ * there. If it is not after a few turns (another CPU has the first packet, or the
+ * accept queue was full), this one is adopted. */
 static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 						    const struct tg_host_settings *settings,
 						    const struct tg_packet *pkt,
@@ -173,7 +174,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 		bpf_sk_release(sk);
 		return next;
 	}
-	if (tg_recently_adopted(ack->cookie.isn) && turn == 0) {
+	if (tg_recently_adopted(ack->cookie.isn) && turn < TG_MARK_TURNS) {
 		bpf_sk_release(sk);
 		return TG_TC_AGAIN;
 	}
@@ -315,7 +316,7 @@ int tg_host_tc(struct __sk_buff *skb)
 	case TG_TC_DROP:
 		return TCX_DROP;
 	case TG_TC_AGAIN:
-		skb->mark = TG_MARK | 1;
+		skb->mark = TG_MARK | (turn + 1);
 		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 	case TG_TC_REPLACE:
 		skb->mark = TG_MARK | (turn + 1);

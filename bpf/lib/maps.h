@@ -93,13 +93,14 @@ struct {
 } tg_socket_bits SEC(".maps");
 #endif
 
-/* The cookies that this CPU has handed to the kernel last, by their low bits. Not
- * a memory of connections: it only tells, within one batch of frames, that the
- * kernel is about to have a socket. */
-#define TG_RECENT_SLOTS 256
+/* The cookies that were handed to the kernel last, by their low bits. Not a memory of
+ * connections: it only tells, within one batch of frames, that the kernel is about to
+ * have a socket. Of all CPUs together: a server behind several edges may get the first
+ * two packets of a connection on two. Written once a connection, read likewise. */
+#define TG_RECENT_SLOTS 4096
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, TG_RECENT_SLOTS);
 	__type(key, __u32);
 	__type(value, __u32); /* ISN */

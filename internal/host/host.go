@@ -50,6 +50,7 @@ type gate struct {
 	system   system
 	local    []netip.Prefix // what the machine's own addresses are; nil: not asked
 	badSys   bool           // the system's values could not be read the last time
+	line     lastLine       // of a server
 	lastKey  uint64         // highest epoch whose key is loaded
 	modes    map[string]plane.XDPMode
 	started  time.Time
@@ -215,6 +216,7 @@ var errSyncookies = errors.New("net.ipv4.tcp_syncookies is 0: the kernel would r
 func (g *gate) housekeep() error {
 	g.setClock()
 	errs := []error{g.loadKeys(time.Now())}
+	g.watchLastLine(time.Now())
 	// In this order: what the system's values have mended must not be taken for a
 	// refusal by the look at the listeners.
 	if g.watchSystem() {

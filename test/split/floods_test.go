@@ -2,6 +2,8 @@ package splittest
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -146,5 +148,32 @@ func TestHops(t *testing.T) {
 	w.sysctl(w.Client, "net.ipv4.ip_default_ttl", "20")
 	if err := w.ping(false); err != nil {
 		t.Errorf("TTL 20: %v", err)
+	}
+}
+
+// A server with another secret refuses everybody, and says so.
+func TestWrongSecret(t *testing.T) {
+	w := newWorld(t, false)
+	w.serve(echo)
+	if err := os.WriteFile(filepath.Join(w.dir, "other"), []byte(strings.Repeat("a5", 32)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.server.config = strings.Replace(w.server.config, "secret_file: secret", "secret_file: other", 1)
+	w.startBoth()
+	w.await("an error in the server's log", func() bool {
+		c, err := w.dial(false, 0) // the edge's handshake
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(50 * time.Millisecond))
+		if say(c, "?") == nil {
+			t.Fatal("a connection was adopted from a cookie of another secret")
+		}
+		return strings.Contains(w.server.run.stderr.String(), "secret_file")
+	})
+	c := w.server.counters()
+	if c["adopted"] != 0 || c["drop_last_line"] == 0 {
+		t.Errorf("%v", nonZero(c))
 	}
 }

@@ -1,9 +1,11 @@
 package vectors_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -43,14 +45,24 @@ func newEdgeGate(t *testing.T) *edgeGate {
 	return g
 }
 
+// differently are the vectors that an edge treats in its own way: it verifies a first
+// fragment, and, when it has no keys, sends on what may be an answer to the server's
+// own kernel.
+var differently = []string{"first-fragment-", "key-not-loaded-"}
+
 // ofEdge: an edge has neither listeners nor sockets.
 func ofEdge(v *vectors.Vector) bool {
+	for _, prefix := range differently {
+		if strings.HasPrefix(v.Name, prefix) {
+			return false
+		}
+	}
 	for _, s := range v.Services {
 		if s.Listener != "ok" {
 			return false
 		}
 	}
-	return v.Filter != vectors.FilterMaybe
+	return v.Filter != vectors.FilterMaybe && v.Socket == vectors.SocketListener
 }
 
 func (g *edgeGate) Prepare(v *vectors.Vector) error {
@@ -101,12 +113,17 @@ func (g *edgeGate) Packet(in []byte) (vectors.Result, error) {
 	if len(in) < ethernetHeaderLen { // the kernel refuses to make a test frame of it
 		return vectors.Result{Verdict: vectors.Pass, Out: in}, nil
 	}
+	before, err1 := g.misplaced()
 	ret, out, err := run(g.xdp, in)
-	if err != nil {
+	after, err2 := g.misplaced()
+	if err := errors.Join(err, err1, err2); err != nil {
 		return vectors.Result{}, fmt.Errorf("XDP: %w", err)
 	}
 	switch ret {
 	case 1:
+		if after != before { // a host leaves it to its kernel
+			return vectors.Result{Verdict: vectors.Pass, Out: in}, nil
+		}
 		return vectors.Result{Verdict: vectors.Drop, Out: out}, nil
 	case 2, 4: // to the kernel, or on
 		return vectors.Result{Verdict: vectors.Pass, Out: out}, nil
@@ -114,6 +131,18 @@ func (g *edgeGate) Packet(in []byte) (vectors.Result, error) {
 		return vectors.Result{Verdict: vectors.TX, Out: out}, nil
 	}
 	return vectors.Result{}, fmt.Errorf("XDP returned %d", ret)
+}
+
+// misplaced is what was dropped for having no place in any connection.
+func (g *edgeGate) misplaced() (n uint64, err error) {
+	for _, s := range g.v.Services {
+		sum, err := plane.ReadCounters(g.p.Map("tg_counters"), s.ID)
+		if err != nil {
+			return 0, err
+		}
+		n += sum[schema.CounterDropStray] + sum[schema.CounterDropSynack]
+	}
+	return n, nil
 }
 
 // Counters are those that host and edge have in common, and they say the same:
@@ -180,4 +209,68 @@ func TestEdge(t *testing.T) {
 	if len(all) < 1000 || adopts < 50 {
 		t.Errorf("%d vectors, %d of them verified; there were more", len(all), adopts)
 	}
+}
+
+// TestEdgeTTL: what is verified goes on with the edge's TTL and a right checksum, and
+// nothing else of it is changed; with too little left, it dies.
+func TestEdgeTTL(t *testing.T) {
+	needRoot(t)
+	g := newEdgeGate(t)
+	ran := 0
+	for _, v := range load(t, dir) {
+		if !v.Adopts() || !ofEdge(&v) || len(v.Packets) != 1 {
+			continue
+		}
+		in := v.Packets[0].In
+		ipv6 := in[12] == 0x86
+		if !ipv6 && (in[12] != 8 || in[13] != 0) { // tagged
+			continue
+		}
+		ttl := ethernetHeaderLen + 8
+		if ipv6 {
+			ttl--
+		}
+		for _, hops := range []uint8{in[ttl], in[ttl] - 1, in[ttl] + 1} {
+			if err := errors.Join(g.Prepare(&v), g.p.SetEdge(plane.EdgeSettings{UnknownCostNs: plane.AllowAll, Hops: hops})); err != nil {
+				t.Fatal(err)
+			}
+			ret, out, err := run(g.xdp, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if hops > in[ttl] {
+				if ret != 1 {
+					t.Errorf("%s: TTL %d below %d hops: XDP returned %d", &v, in[ttl], hops, ret)
+				}
+				continue
+			}
+			want := append([]byte{}, in...)
+			want[ttl] = hops
+			if !ipv6 {
+				header := want[ethernetHeaderLen : ethernetHeaderLen+int(want[ethernetHeaderLen]&15)*4]
+				header[10], header[11] = 0, 0
+				sum := checksum(header)
+				header[10], header[11] = byte(sum>>8), byte(sum)
+			}
+			if ret != 4 || !bytes.Equal(out, want) {
+				t.Errorf("%s: %d hops: XDP returned %d\n got %x\nwant %x", &v, hops, ret, out, want)
+			}
+		}
+		ran++
+	}
+	if ran < 50 {
+		t.Errorf("%d vectors; there were more", ran)
+	}
+}
+
+// checksum is RFC 1071's, of whole words.
+func checksum(b []byte) uint16 {
+	var sum uint32
+	for i := 0; i < len(b); i += 2 {
+		sum += uint32(b[i])<<8 | uint32(b[i+1])
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
 }
