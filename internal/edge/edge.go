@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -40,7 +41,9 @@ type box struct {
 	modes    map[string]plane.XDPMode
 	promisc  []string // ports that this process made promiscuous
 	filter   filter
-	started  time.Time
+
+	refusedSync, learned atomic.Uint64 // messages of peers; positions that they told
+	started              time.Time
 }
 
 // Run answers and filters until ctx ends, then takes everything off.
@@ -119,6 +122,9 @@ func (b *box) fill() error {
 	if !b.plane.Warm() {
 		var raw [16]byte
 		_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
+		if len(b.cfg.Tagged.Peers) > 0 {
+			raw = sharedBloomKey(b.secret)
+		}
 		b.own.BloomKey.K0, b.own.BloomKey.K1 = binary.LittleEndian.Uint64(raw[:8]), binary.LittleEndian.Uint64(raw[8:])
 		b.own.LearningUntilNs = uint64(monotonic() + b.cfg.Edge.Learning.Nanoseconds())
 		b.log.Info("the filter is new: what it does not know goes to the servers for now", "for", b.cfg.Edge.Learning)
@@ -168,10 +174,22 @@ func (b *box) loop(ctx context.Context) {
 	defer tick.Stop()
 	turn := time.NewTicker(b.turnEvery())
 	defer turn.Stop()
+	peers, err := b.startPeers(ctx)
+	if err != nil {
+		b.log.Error("edges cannot talk to each other; everything else goes on", "error", err)
+	}
+	var news <-chan time.Time
+	if peers != nil {
+		t := time.NewTicker(syncEvery)
+		defer t.Stop()
+		news = t.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-news:
+			peers.tell()
 		case <-b.opt.Reload:
 			if err := b.reload(); err != nil {
 				b.log.Error("reload refused; the old configuration goes on", "error", err)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 
 	"tidegate/internal/lab/labbpf"
 )
@@ -25,6 +26,24 @@ type ProxyTopology struct {
 	InnerPort, ServerPort *Port
 	Bridge                bool
 	Instance              string // a name for a gate that Clean knows as this process's
+
+	serverEnd link.Link // the lab's program at the server's port
+}
+
+// YieldServer takes the lab's program off the server's port, for one that attaches its
+// own there: some program must be.
+func (p *ProxyTopology) YieldServer() error {
+	if p.serverEnd == nil {
+		return nil
+	}
+	err := p.serverEnd.Close()
+	p.serverEnd = nil
+	return err
+}
+
+// EdgeAddrs are the box's addresses on the server's side, if it is a router.
+func (p *ProxyTopology) EdgeAddrs() (v4, v6 netip.Addr) {
+	return innerProxy4.Addr(), innerProxy6.Addr()
 }
 
 var (
@@ -206,8 +225,13 @@ func (p *ProxyTopology) attachEnds() error {
 		if err != nil {
 			return err
 		}
+		if end.port == p.ServerPort {
+			p.serverEnd = l
+			continue
+		}
 		p.closers = append(p.closers, l.Close)
 	}
+	p.closers = append(p.closers, p.YieldServer)
 	errs := []error{p.LegitPort.EnableGRO(), p.InnerPort.EnableGRO(),
 		p.ClientPort.DisableTxChecksum(), p.ServerPort.DisableTxChecksum()}
 	if p.FloodPort != nil {

@@ -1,0 +1,199 @@
+package edge
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/bits"
+	"net"
+	"net/netip"
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/keys"
+)
+
+// Edges that tell each other what their filters learn; docs/split-protocol.md has the
+// format. One goroutine sends, one receives; neither sees a packet of anybody's.
+const (
+	syncPort      = 21576
+	syncEvery     = 100 * time.Millisecond
+	syncPositions = 320 // in one datagram: 1,300 bytes
+	syncBurst     = 64  // datagrams each time
+	syncHeader    = 12
+	syncWhat      = 1<<4 | 4
+)
+
+// peers is the conversation with the other edges.
+type peers struct {
+	box  *box
+	conn *net.UDPConn
+	to   []netip.AddrPort
+	seen []uint16 // positions of the active generation that have been told
+	gen  uint8
+	key  struct { // of the epoch last used
+		epoch uint64
+		bytes [keys.EpochKeyLen]byte
+	}
+}
+
+// sharedBloomKey is the key of the filter of all edges with one secret: the tag key
+// of an epoch that never comes.
+func sharedBloomKey(s *keys.Secret) [keys.EpochKeyLen]byte { return s.TagKey(^uint64(0)) }
+
+// startPeers begins to listen and to tell; nil if there is nobody to talk to.
+func (b *box) startPeers(ctx context.Context) (*peers, error) {
+	if len(b.cfg.Tagged.Peers) == 0 || b.cfg.Edge.Protocol != config.ProtocolTagged {
+		return nil, nil
+	}
+	conn, err := net.ListenUDP("udp", &net.UDPAddr{Port: syncPort})
+	if err != nil {
+		return nil, err
+	}
+	p := &peers{box: b, conn: conn, seen: make([]uint16, b.plane.BloomWords())}
+	for _, a := range b.cfg.Tagged.Peers {
+		p.to = append(p.to, netip.AddrPortFrom(a, syncPort))
+	}
+	go p.receive()
+	go func() {
+		<-ctx.Done()
+		conn.Close()
+	}()
+	return p, nil
+}
+
+func (p *peers) epoch() uint64 { return keys.Epoch(p.box.opt.Now(), p.box.cfg.Epoch) }
+
+// tell sends what is new in the active generation. It runs in the box's loop, as the
+// generations turn there.
+func (p *peers) tell() {
+	if g := p.box.plane.EdgeSettings().Generation; g != p.gen {
+		p.gen = g
+		clear(p.seen)
+	}
+	if n := p.epoch(); n != p.key.epoch || n == 0 {
+		p.key.epoch, p.key.bytes = n, p.box.secret.TagKey(n)
+	}
+	var list []uint32
+	sent := 0
+	p.box.plane.BloomNews(p.seen, func(position uint32) bool {
+		if sent == syncBurst {
+			return false
+		}
+		list = append(list, position)
+		if len(list) == syncPositions {
+			p.send(list)
+			list = list[:0]
+			sent++
+		}
+		return true
+	})
+	if len(list) > 0 {
+		p.send(list)
+	}
+}
+
+func (p *peers) send(list []uint32) {
+	m := encodeSync(list, uint8(p.box.cfg.Edge.FilterBits), uint16(p.box.cfg.Tagged.EdgeID), p.key.epoch, p.key.bytes)
+	for _, to := range p.to {
+		_, _ = p.conn.WriteToUDPAddrPort(m, to) // lost: the next generation tells it again
+	}
+}
+
+func (p *peers) receive() {
+	buf := make([]byte, 2048)
+	for {
+		n, _, err := p.conn.ReadFromUDPAddrPort(buf)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		list, err := decodeSync(buf[:n], uint8(p.box.cfg.Edge.FilterBits), p.epoch(), p.box.secret.TagKey)
+		if err != nil {
+			p.box.refusedSync.Add(1)
+			continue
+		}
+		p.box.learned.Add(uint64(p.box.plane.BloomSet(list)))
+	}
+}
+
+func encodeSync(list []uint32, filterBits uint8, edge uint16, epoch uint64, key [keys.EpochKeyLen]byte) []byte {
+	m := []byte{'T', 'G', syncWhat, filterBits}
+	m = binary.BigEndian.AppendUint16(m, edge)
+	m = binary.BigEndian.AppendUint16(m, uint16(len(list)))
+	m = binary.BigEndian.AppendUint32(m, uint32(epoch))
+	for _, p := range list {
+		m = binary.LittleEndian.AppendUint32(m, p)
+	}
+	return binary.LittleEndian.AppendUint64(m, sipHash(key, m))
+}
+
+var (
+	errSyncFormat = errors.New("not a message of another edge's filter")
+	errSyncForged = errors.New("a message whose MAC or epoch is wrong")
+)
+
+// decodeSync reads a message and verifies it.
+func decodeSync(m []byte, filterBits uint8, now uint64, keyOf func(uint64) [keys.EpochKeyLen]byte) ([]uint32, error) {
+	if len(m) < syncHeader+8 || m[0] != 'T' || m[1] != 'G' || m[2] != syncWhat || m[3] != filterBits {
+		return nil, errSyncFormat
+	}
+	count := int(binary.BigEndian.Uint16(m[6:]))
+	if count == 0 || count > syncPositions || len(m) != syncHeader+4*count+8 {
+		return nil, errSyncFormat
+	}
+	ahead := int32(binary.BigEndian.Uint32(m[8:]) - uint32(now))
+	if ahead < -1 || ahead > 1 {
+		return nil, errSyncForged
+	}
+	body := m[:len(m)-8]
+	if sipHash(keyOf(now+uint64(int64(ahead))), body) != binary.LittleEndian.Uint64(m[len(body):]) {
+		return nil, errSyncForged
+	}
+	list := make([]uint32, count)
+	for i := range list {
+		list[i] = binary.LittleEndian.Uint32(m[syncHeader+4*i:])
+	}
+	return list, nil
+}
+
+// sipHash is SipHash-2-4 with 64 bits of output (core/siphash.h; Aumasson, Bernstein
+// 2012), for messages that no packet path sees.
+func sipHash(key [keys.EpochKeyLen]byte, msg []byte) uint64 {
+	k0, k1 := binary.LittleEndian.Uint64(key[:8]), binary.LittleEndian.Uint64(key[8:])
+	v0, v1 := k0^0x736f6d6570736575, k1^0x646f72616e646f6d
+	v2, v3 := k0^0x6c7967656e657261, k1^0x7465646279746573
+	round := func() {
+		v0 += v1
+		v1 = bits.RotateLeft64(v1, 13) ^ v0
+		v0 = bits.RotateLeft64(v0, 32)
+		v2 += v3
+		v3 = bits.RotateLeft64(v3, 16) ^ v2
+		v0 += v3
+		v3 = bits.RotateLeft64(v3, 21) ^ v0
+		v2 += v1
+		v1 = bits.RotateLeft64(v1, 17) ^ v2
+		v2 = bits.RotateLeft64(v2, 32)
+	}
+	word := func(m uint64) {
+		v3 ^= m
+		round()
+		round()
+		v0 ^= m
+	}
+	tail := uint64(len(msg)) << 56
+	for ; len(msg) >= 8; msg = msg[8:] {
+		word(binary.LittleEndian.Uint64(msg))
+	}
+	for i, b := range msg {
+		tail |= uint64(b) << (8 * i)
+	}
+	word(tail)
+	v2 ^= 0xff
+	for range 4 {
+		round()
+	}
+	return v0 ^ v1 ^ v2 ^ v3
+}
