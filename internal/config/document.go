@@ -9,7 +9,7 @@ import (
 var topFields = []string{"role", "instance", "interfaces", "secret_file", "epoch", "key_horizon",
 	"on_stale_keys", "drain", "xdp_mode", "services",
 	"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
-	"cache_entries"}
+	"cache_entries", "whitelist_v4", "source_prefix_v4"}
 
 // laterRoles are words of the design that this version does not have yet.
 var laterRoles = []string{"edge", "server", "patrol", "border-manager", "filter-manager"}
@@ -25,7 +25,7 @@ func defaults() *Config {
 		OnStaleKeys: StaleKeysPass,
 		XDPMode:     XDPAuto,
 		Proxy: Proxy{Forwarding: ForwardRouter, FastPath: FastServices, SwapPeriod: 5 * time.Minute,
-			MaxFlows: 1 << 20, MaxSources: 1 << 17, SourcePrefixV6: 64, CacheEntries: 1 << 16},
+			MaxFlows: 1 << 20, MaxSources: 1 << 17, SourcePrefixV6: 64, SourcePrefixV4: 32, WhitelistV4: WhitelistHash, CacheEntries: 1 << 16},
 	}
 }
 

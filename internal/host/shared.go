@@ -49,6 +49,8 @@ type State struct {
 	Numbers *Numbers
 	Modes   map[string]plane.XDPMode
 	Started time.Time
+	// OneSided: connections are begun towards servers whose answers do not pass here.
+	OneSided bool
 }
 
 func statePath(dir, instance string) string { return filepath.Join(dir, instance+".json") }
@@ -58,7 +60,7 @@ func WriteState(dir string, s State) error {
 	c := s.Config
 	out := state{Role: c.Role, Forwarding: string(c.Proxy.Forwarding), Version: version.Version,
 		PID: os.Getpid(), Started: s.Started, Interfaces: c.Interfaces, XDP: s.Modes,
-		EpochNs: int64(c.Epoch), KeyHorizon: int64(c.KeyHorizon)}
+		EpochNs: int64(c.Epoch), KeyHorizon: int64(c.KeyHorizon), OneSided: s.OneSided}
 	for _, svc := range c.Services {
 		out.Services = append(out.Services, stateService{ID: s.Numbers.ID(svc.Name), Name: svc.Name,
 			Mode: string(svc.Mode), Strategy: string(svc.Strategy)})

@@ -80,8 +80,10 @@ type ProxyXdpTgProxySettings struct {
 		K0 uint64
 		K1 uint64
 	}
-	CacheMask uint32
-	Pad2      [4]uint8
+	CacheMask   uint32
+	WhiteV4Mask uint32
+	WhiteV4Len  uint8
+	Pad2        [7]uint8
 }
 
 type ProxyXdpTgServerKey struct {
@@ -119,6 +121,8 @@ const (
 	ProxyXdpMapTgSettings   = "tg_settings"
 	ProxyXdpMapTgStrategies = "tg_strategies"
 	ProxyXdpMapTgWhite      = "tg_white"
+	ProxyXdpMapTgWhiteBits  = "tg_white_bits"
+	ProxyXdpMapTgWhiteMarks = "tg_white_marks"
 	ProxyXdpProgTgProxyXdp  = "tg_proxy_xdp"
 )
 
@@ -191,6 +195,8 @@ type ProxyXdpMapSpecs struct {
 	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.MapSpec `ebpf:"tg_white"`
+	TgWhiteBits  *ebpf.MapSpec `ebpf:"tg_white_bits"`
+	TgWhiteMarks *ebpf.MapSpec `ebpf:"tg_white_marks"`
 }
 
 // ProxyXdpVariableSpecs contains global variables before they are loaded into the kernel.
@@ -239,6 +245,8 @@ type ProxyXdpMaps struct {
 	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.Map `ebpf:"tg_white"`
+	TgWhiteBits  *ebpf.Map `ebpf:"tg_white_bits"`
+	TgWhiteMarks *ebpf.Map `ebpf:"tg_white_marks"`
 }
 
 func (m *ProxyXdpMaps) Close() error {
@@ -263,6 +271,8 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgSettings,
 		m.TgStrategies,
 		m.TgWhite,
+		m.TgWhiteBits,
+		m.TgWhiteMarks,
 	)
 }
 
