@@ -21,6 +21,7 @@
 #include "servers.h"
 #include "syn_cache.h"
 #include "translate.h"
+#include "white_bitmap.h"
 
 enum tg_strategy {
 	TG_STRATEGY_COOKIE = 0,
@@ -86,15 +87,19 @@ TG_INLINE struct tg_flow_key6 tg_flow_key6(const struct tg_packet *pkt, enum tg_
 
 /* ---- whitelist ---- */
 
-/* A source is whitelisted whole (IPv4) or by its prefix (IPv6, at most 64 bits:
- * one site can have no more entries than it has such prefixes). No unicast
- * prefix looks like the tag of IPv4. */
-#define TG_WHITE_V4_TAG 0xffff000000000000ULL
+/* Sources are whitelisted by their prefix (IPv6: at most 64 bits; one site can have
+ * no more entries than it has such prefixes). A key's lowest byte is the first of an
+ * IPv6 address: none that begins with 0xff, the tag of IPv4, is a source. */
+#define TG_WHITE_V4_TAG 0xffULL
 
-TG_INLINE uint64_t tg_white_key(const union tg_addr *src, uint8_t family, uint64_t v6_mask)
+TG_INLINE uint64_t tg_white_key(const union tg_addr *src, uint8_t family, uint32_t v4_mask,
+				uint64_t v6_mask)
 {
-	return family == 4 ? TG_WHITE_V4_TAG | src->w[0] : src->d[0] & v6_mask;
+	return family == 4 ? (uint64_t)(src->w[0] & v4_mask) << 32 | TG_WHITE_V4_TAG
+			   : src->d[0] & v6_mask;
 }
+
+TG_INLINE bool tg_white_key_is_v4(uint64_t key) { return (key & 0xff) == TG_WHITE_V4_TAG; }
 
 /* ---- presence ---- */
 

@@ -81,7 +81,8 @@ __attribute__((noinline)) int tg_auth_syn(struct xdp_md *ctx, const struct tg_pa
 
 	if (!syn || !how || !svc || !proxy || !row)
 		return XDP_DROP;
-	source = tg_white_key(&syn->src, syn->family, proxy->white_v6_mask);
+	source = tg_white_key(&syn->src, syn->family, proxy->white_v4_mask,
+			      proxy->white_v6_mask);
 	if (tg_white_find(proxy, source)) {
 		tg_count(row, TG_COUNT_forward_white);
 		return tg_forward(ctx, syn);
@@ -137,7 +138,8 @@ static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_pac
 		return XDP_PASS;
 	if (strategy == TG_STRATEGY_AUTH_WRONG ? !(pkt->flags & TG_TCP_RST) : !tg_host_is_ack(pkt))
 		return tg_forward(ctx, pkt);
-	source = tg_white_key(&pkt->src, pkt->family, proxy->white_v6_mask);
+	source = tg_white_key(&pkt->src, pkt->family, proxy->white_v4_mask,
+			      proxy->white_v6_mask);
 	if (TG_LIKELY(tg_white_find(proxy, source)))
 		return tg_forward(ctx, pkt);
 	if (strategy == TG_STRATEGY_AUTH_WRONG)

@@ -30,7 +30,9 @@ struct tg_proxy_settings {
 	__u8 pad[4];
 	struct tg_siphash_key cache_key; /* of the SYN cache's buckets and ISNs */
 	__u32 cache_mask;                /* its buckets - 1 */
-	__u8 pad2[4];
+	__u32 white_v4_mask; /* which bits of an IPv4 source, as on the wire, count */
+	__u8 white_v4_len;   /* their number, if the whitelist is a bitmap; 0: it is a hash */
+	__u8 pad2[7];
 };
 
 struct {
@@ -135,6 +137,23 @@ struct {
 	__type(key, __u32);
 	__array(values, struct tg_white_inner);
 } tg_white SEC(".maps");
+
+/* core/white_bitmap.h; one entry each where the whitelist is a hash. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64);
+} tg_white_bits SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64);
+} tg_white_marks SEC(".maps");
 
 /* core/proxy.h: for each table two generations of bits. */
 struct {

@@ -178,6 +178,35 @@ static __always_inline void tg_flow_retire(const struct tg_packet *pkt, enum tg_
 	}
 }
 
+/* Sets a source's two bits, and then its page's mark. False outside the bitmap. */
+static __always_inline bool tg_white_set(struct tg_white_cell cell)
+{
+	__u32 at = tg_white_mark_word(cell);
+	__u64 *word = bpf_map_lookup_elem(&tg_white_bits, &cell.word);
+	__u64 *mark = bpf_map_lookup_elem(&tg_white_marks, &at);
+
+	if (!word || !mark)
+		return false;
+	__sync_fetch_and_or(word, tg_white_used(cell));
+	__sync_fetch_and_or(mark, tg_white_mark(cell));
+	return true;
+}
+
+static __always_inline bool tg_white_bit_find(const struct tg_proxy_settings *proxy, __u64 key,
+					      __u32 hash)
+{
+	struct tg_white_cell cell = tg_white_cell((__u32)(key >> 32), proxy->white_v4_len);
+	__u64 *word = bpf_map_lookup_elem(&tg_white_bits, &cell.word);
+	__u64 bits = word ? *word & tg_white_used(cell) : 0;
+
+	if (!bits)
+		return false;
+	if (bits != tg_white_used(cell))
+		tg_white_set(cell);
+	tg_presence_note(hash, TG_PRESENCE_SOURCES, proxy->sources_gen);
+	return true;
+}
+
 /* True if the source is whitelisted. */
 static __always_inline bool tg_white_find(const struct tg_proxy_settings *proxy, __u64 key)
 {
@@ -187,6 +216,8 @@ static __always_inline bool tg_white_find(const struct tg_proxy_settings *proxy,
 
 	if (!tg_presence_has(hash, TG_PRESENCE_SOURCES))
 		return false;
+	if (proxy->white_v4_len && tg_white_key_is_v4(key))
+		return tg_white_bit_find(proxy, key, hash);
 	active = bpf_map_lookup_elem(&tg_white, &slot);
 	if (!active)
 		return false;
@@ -209,6 +240,8 @@ static __always_inline bool tg_white_put(const struct tg_proxy_settings *proxy, 
 
 	tg_presence_note(tg_presence_source(key, proxy->salt), TG_PRESENCE_SOURCES,
 			 proxy->sources_gen);
+	if (proxy->white_v4_len && tg_white_key_is_v4(key))
+		return tg_white_set(tg_white_cell((__u32)(key >> 32), proxy->white_v4_len));
 	return active && bpf_map_update_elem(active, &key, &yes, BPF_ANY) == 0;
 }
 

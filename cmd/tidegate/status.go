@@ -69,6 +69,9 @@ func printStatus(w io.Writer, st *host.Status) error {
 
 // printProxyStatus is the table of a proxy's services.
 func printProxyStatus(w io.Writer, st *host.Status) error {
+	if st.OneSided {
+		fmt.Fprintln(w, "ONE SIDE ONLY: connections are begun towards servers and no answer passes here; strategies cookie and cache need symmetric paths")
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SERVICE\tMODE\tSTRATEGY\tSYN\tANSWERED\tVALID\tINVALID\tFORWARDED\tWHITELISTED\tOPENED\tREADY\tCLOSED\tDROPPED")
 	for _, s := range st.Services {

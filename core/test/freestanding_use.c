@@ -58,7 +58,7 @@ int tg_use_flow(uint8_t *tcp, const struct tg_packet *pkt, const struct tg_servi
 	return wrong + (int)tg_flow_track(f, pkt, TG_TO_SERVER) + tg_translate_checksum(1, sum) +
 	       tg_proxy_judge_syn(pkt, TG_PARSE_TCP, 60).counter +
 	       (int)tg_flow_key4(pkt, TG_TO_CLIENT).ports + (int)tg_flow_key6(pkt, TG_TO_SERVER).ports +
-	       (int)tg_white_key(&pkt->src, pkt->family, 1) + tg_challenge_answered(pkt, 1, 2);
+	       (int)tg_white_key(&pkt->src, pkt->family, 1, 1) + tg_challenge_answered(pkt, 1, 2);
 }
 
 #ifndef __arm__ /* heads are 64 bits: a Cortex-M3 cannot swap them, and has no use for it */

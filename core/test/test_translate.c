@@ -396,6 +396,41 @@ static void agreements(void **state)
 	}
 }
 
+/* No key of an IPv6 source is one of IPv4; every address has two bits of its own in a
+ * bitmap, and loses one at each sweep. */
+static void whitelist(void **state)
+{
+	uint64_t seed = 4, n;
+	union tg_addr v6 = {.d = {0}}, v4 = {.d = {0}};
+	uint32_t len;
+
+	(void)state;
+	/* 2001:db8:0:ffff::, whose last two bytes once looked like the tag of IPv4 */
+	v6.w[0] = TG_WIRE32(0x20, 0x01, 0x0d, 0xb8);
+	v6.w[1] = TG_WIRE32(0, 0, 0xff, 0xff);
+	v4.w[0] = v6.w[0];
+	assert_true(tg_white_key(&v6, 6, ~0U, ~0ULL) != tg_white_key(&v4, 4, ~0U, ~0ULL));
+	for (n = 0; n < 10000; n++) {
+		v6.d[0] = tg_test_random(&seed);
+		if ((v6.d[0] & 0xff) != 0xff) /* multicast */
+			assert_false(tg_white_key_is_v4(tg_white_key(&v6, 6, 0, ~0ULL)));
+		assert_true(tg_white_key_is_v4(tg_white_key(&v6, 4, ~0U, 0)));
+	}
+	for (len = 8; len <= 32; len++) {
+		uint32_t last = (uint32_t)((1ULL << len) - 1);
+		struct tg_white_cell a = tg_white_cell(0, len);
+		struct tg_white_cell b = tg_white_cell(tg_swap32(1U << (32 - len)), len);
+		struct tg_white_cell z = tg_white_cell(0xffffffff, len);
+
+		assert_true(a.word == 0 && a.shift == 0 && b.word == 0 && b.shift == 2);
+		assert_true(z.word == last / 32 && z.shift == last % 32 * 2);
+	}
+	assert_int_equal(tg_white_cell(0xffffffff, 32).word, (1U << 27) - 1); /* of 1 GiB */
+	assert_true(tg_white_aged(tg_white_used((struct tg_white_cell){0, 62})) == 1ULL << 62);
+	assert_true(tg_white_aged(1ULL << 62) == 0);
+	assert_true(tg_white_aged(~0ULL) == 0x5555555555555555ULL);
+}
+
 /* Every tuple and source has one place of its own generation, inside the map, and
  * random ones are spread over all of it. */
 static void presence(void **state)
@@ -470,6 +505,7 @@ int tg_test_translate(void)
 		cmocka_unit_test(challenges),
 		cmocka_unit_test(learning),
 		cmocka_unit_test(agreements),
+		cmocka_unit_test(whitelist),
 		cmocka_unit_test(presence),
 		cmocka_unit_test(segments),
 	};

@@ -121,7 +121,7 @@ func (b *proxyBench) measureSegments() error {
 		return err
 	}
 	defer white.Close()
-	source := uint64(binary.LittleEndian.Uint32(frame[14+12:])) | 0xffff000000000000
+	source := uint64(binary.LittleEndian.Uint32(frame[14+12:]))<<32 | 0xff // core/proxy.h, tg_white_key
 	if err := white.Put(source, uint32(1)); err != nil {
 		return err
 	}

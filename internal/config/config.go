@@ -107,6 +107,14 @@ const (
 	FirstDataStore      FirstData = "store"       // at once; they are kept for the server (plane: dpdk)
 )
 
+// WhitelistV4 says how IPv4 sources are whitelisted.
+type WhitelistV4 string
+
+const (
+	WhitelistHash   WhitelistV4 = "hash"   // a table with room for max_sources
+	WhitelistBitmap WhitelistV4 = "bitmap" // two bits for every source there can be
+)
+
 // Proxy is what only the role proxy has.
 type Proxy struct {
 	Forwarding     Forwarding
@@ -114,8 +122,10 @@ type Proxy struct {
 	SwapPeriod     time.Duration // after one to two of these, who was not seen is forgotten
 	MaxFlows       int           // translated connections of each family, seen within one period
 	MaxSources     int           // whitelisted sources, likewise
-	SourcePrefixV6 int           // whitelisted together
-	CacheEntries   int           // half-open connections that strategy cache remembers
+	WhitelistV4    WhitelistV4
+	SourcePrefixV4 int // whitelisted together
+	SourcePrefixV6 int
+	CacheEntries   int // half-open connections that strategy cache remembers
 	Plane          Plane
 	DPDK           DPDK
 }

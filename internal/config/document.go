@@ -11,7 +11,7 @@ var topFields = []string{"role", "instance", "interfaces", "secret_file", "epoch
 	"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
 	"clock_skew", "protocol", "inside", "filter_bits", "filter_window", "learning", "filter_alarm", "unknown_rate", "hops", "offers",
 	"last_line", "takeover", "edge_id", "peers", "edges", "max_connections", "idle_time",
-	"cache_entries", "plane", "dpdk"}
+	"cache_entries", "whitelist_v4", "source_prefix_v4", "plane", "dpdk"}
 
 // defaults is what a file that says nothing gets.
 func defaults() *Config {
@@ -24,7 +24,7 @@ func defaults() *Config {
 		OnStaleKeys: StaleKeysPass,
 		XDPMode:     XDPAuto,
 		Proxy: Proxy{Forwarding: ForwardRouter, FastPath: FastServices, SwapPeriod: 5 * time.Minute,
-			MaxFlows: 1 << 20, MaxSources: 1 << 17, SourcePrefixV6: 64, CacheEntries: 1 << 16},
+			MaxFlows: 1 << 20, MaxSources: 1 << 17, SourcePrefixV6: 64, SourcePrefixV4: 32, WhitelistV4: WhitelistHash, CacheEntries: 1 << 16},
 		Edge:   defaultEdge(),
 		Server: defaultServer(),
 	}

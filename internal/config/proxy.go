@@ -18,7 +18,7 @@ const (
 )
 
 var proxyFields = []string{"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
-	"cache_entries", "plane", "dpdk"}
+	"cache_entries", "whitelist_v4", "source_prefix_v4", "plane", "dpdk"}
 
 // proxy reads the fields of the top level that only a proxy has.
 func (r *reader) proxy(c *Config, fs map[string]field) {
@@ -42,6 +42,11 @@ func (r *reader) proxy(c *Config, fs map[string]field) {
 			p.FastPath = FastPath(s)
 		}
 	}
+	if f, there := fs["whitelist_v4"]; there {
+		if s, ok := r.word(f, string(WhitelistHash), string(WhitelistBitmap)); ok {
+			p.WhitelistV4 = WhitelistV4(s)
+		}
+	}
 	if f, there := fs["swap_period"]; there {
 		if d, ok := r.duration(f, minSwapPeriod, maxSwapPeriod); ok {
 			p.SwapPeriod = d
@@ -55,6 +60,7 @@ func (r *reader) proxy(c *Config, fs map[string]field) {
 		{"max_flows", &p.MaxFlows, minTable, maxTable},
 		{"max_sources", &p.MaxSources, minTable, maxTable},
 		{"source_prefix_v6", &p.SourcePrefixV6, 16, 64},
+		{"source_prefix_v4", &p.SourcePrefixV4, 8, 32},
 		{"cache_entries", &p.CacheEntries, minTable, maxCache},
 	} {
 		if f, there := fs[v.name]; there {

@@ -51,6 +51,8 @@ type State struct {
 	Started time.Time
 	DPDK    string // of plane: dpdk: the file prefix of the program, by which it is asked
 	LastKey uint64 // of plane: dpdk
+	// OneSided: connections are begun towards servers whose answers do not pass here.
+	OneSided bool
 }
 
 func statePath(dir, instance string) string { return filepath.Join(dir, instance+".json") }
@@ -64,7 +66,7 @@ func WriteState(dir string, s State) error {
 	}
 	out := state{Role: c.Role, Forwarding: string(forwarding), Version: version.Version,
 		PID: os.Getpid(), Started: s.Started, Interfaces: c.Interfaces, XDP: s.Modes,
-		EpochNs: int64(c.Epoch), KeyHorizon: int64(c.KeyHorizon), DPDK: s.DPDK, LastKey: s.LastKey}
+		EpochNs: int64(c.Epoch), KeyHorizon: int64(c.KeyHorizon), OneSided: s.OneSided, DPDK: s.DPDK, LastKey: s.LastKey}
 	for _, svc := range c.Services {
 		out.Services = append(out.Services, stateService{ID: s.Numbers.ID(svc.Name), Name: svc.Name,
 			Mode: string(svc.Mode), Strategy: string(svc.Strategy)})

@@ -19,6 +19,7 @@ import (
 type state struct {
 	Role       string                   `json:"role"`
 	Forwarding string                   `json:"forwarding,omitempty"`
+	OneSided   bool                     `json:"one_sided,omitempty"`
 	Version    string                   `json:"version"`
 	PID        int                      `json:"pid"`
 	Started    time.Time                `json:"started"`
@@ -79,6 +80,7 @@ type ServiceStatus struct {
 type Status struct {
 	Role       string                   `json:"role"`
 	Forwarding string                   `json:"forwarding,omitempty"` // of a proxy
+	OneSided   bool                     `json:"one_sided,omitempty"`  // of a proxy: servers' answers do not pass here
 	Version    string                   `json:"version"`
 	Instance   string                   `json:"instance"`
 	Running    bool                     `json:"running"` // the process; the packet path lives on without it
@@ -135,7 +137,7 @@ func ReadStatus(opt Options, instance string) (*Status, error) {
 }
 
 func (st *state) status(instance, stateDir string, pinned *plane.Pinned) (*Status, error) {
-	out := &Status{Role: st.Role, Forwarding: st.Forwarding, Version: st.Version, Instance: instance, PID: st.PID, Started: st.Started,
+	out := &Status{Role: st.Role, Forwarding: st.Forwarding, OneSided: st.OneSided, Version: st.Version, Instance: instance, PID: st.PID, Started: st.Started,
 		Interfaces: st.Interfaces, XDP: st.XDP,
 		Epoch: keys.Epoch(time.Now(), time.Duration(st.EpochNs))}
 	var err error

@@ -54,12 +54,16 @@ type ProxyOptions struct {
 	BPFFS   string
 	Flows   int // entries of each family's flow table, active and history each
 	Sources int // entries of the whitelist, likewise
-	Halves  int // places in the SYN cache; rounded up to whole buckets, a power of two
+	// WhiteBitsV4 is the length of the prefixes that the IPv4 whitelist has two bits
+	// for each of; 0: it is a hash, as for IPv6.
+	WhiteBitsV4 int
+	Halves      int // places in the SYN cache; rounded up to whole buckets, a power of two
 }
 
 // Proxy is the plane of a proxy.
 type Proxy struct {
 	*Plane
+	white *whiteBits
 	inner map[string]*ebpf.MapSpec // of the swap-out maps, by the outer map's name
 	own   ProxySettings            // as last written
 }
@@ -81,6 +85,7 @@ var kept = []string{
 	proxybpf.ProxyXdpMapTgClosed4, proxybpf.ProxyXdpMapTgClosed6,
 	proxybpf.ProxyXdpMapTgWhite, proxybpf.ProxyXdpMapTgPresence, proxybpf.ProxyXdpMapTgProxy,
 	proxybpf.ProxyXdpMapTgHalves, proxybpf.ProxyXdpMapTgServers,
+	proxybpf.ProxyXdpMapTgWhiteBits, proxybpf.ProxyXdpMapTgWhiteMarks,
 }
 
 // LoadProxy puts the proxy's programs and maps into the kernel. Nothing is
@@ -116,9 +121,19 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 		p.inner[name] = inner
 	}
 	p.sizes = map[string]uint32{proxybpf.ProxyXdpMapTgHalves: uint32(powerOfTwo(o.Halves) / halfWays)}
+	if o.WhiteBitsV4 > 0 {
+		words := whiteWords(o.WhiteBitsV4)
+		p.sizes[proxybpf.ProxyXdpMapTgWhiteBits] = words
+		p.sizes[proxybpf.ProxyXdpMapTgWhiteMarks] = whiteMarks(words)
+	}
 	p.sized(spec)
 	if o.Instance != "" {
 		p.takeOverMaps(spec, PinDir(o.BPFFS, o.Instance))
+	}
+	if _, taken := p.maps[proxybpf.ProxyXdpMapTgWhiteBits]; !taken && o.WhiteBitsV4 > 0 {
+		if err := memoryFor(uint64(whiteWords(o.WhiteBitsV4)) * 8); err != nil {
+			return err
+		}
 	}
 	err = p.loadAll([]object{
 		{proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, &p.xdp},
@@ -131,6 +146,12 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 		return err
 	}
 	p.own.CacheMask = p.sizes[proxybpf.ProxyXdpMapTgHalves] - 1
+	p.own.WhiteV4Len = uint8(o.WhiteBitsV4)
+	if o.WhiteBitsV4 > 0 {
+		if p.white, err = mapWhite(p.maps[proxybpf.ProxyXdpMapTgWhiteBits], p.maps[proxybpf.ProxyXdpMapTgWhiteMarks]); err != nil {
+			return err
+		}
+	}
 	for name := range p.inner {
 		if err := p.fillSlots(name); err != nil {
 			return fmt.Errorf("table %s: %w", name, err)
@@ -189,6 +210,15 @@ func (p *Proxy) fillSlots(name string) error {
 		}
 	}
 	return nil
+}
+
+// Close releases this process's hold.
+func (p *Proxy) Close() {
+	if p.white != nil {
+		p.white.close()
+		p.white = nil
+	}
+	p.Plane.Close()
 }
 
 // SwapFlows makes the flow tables' active maps history, and what was history
@@ -272,7 +302,7 @@ func (p *Proxy) ProxySettings() ProxySettings { return p.own }
 
 // SetProxy writes the proxy's settings. Generations and sizes are this package's own.
 func (p *Proxy) SetProxy(s ProxySettings) error {
-	s.FlowsGen, s.SourcesGen, s.CacheMask = p.own.FlowsGen, p.own.SourcesGen, p.own.CacheMask
+	s.FlowsGen, s.SourcesGen, s.CacheMask, s.WhiteV4Len = p.own.FlowsGen, p.own.SourcesGen, p.own.CacheMask, p.own.WhiteV4Len
 	if err := p.maps[proxybpf.ProxyXdpMapTgProxy].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("proxy settings: %w", err)
 	}

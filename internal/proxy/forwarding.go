@@ -78,6 +78,13 @@ func prefixMask(bits int) uint64 {
 	return binary.LittleEndian.Uint64(wire[:])
 }
 
+// prefixMask4 is an IPv4 address with its first bits set, as the packet path loads it.
+func prefixMask4(bits int) uint32 {
+	var wire [4]byte
+	binary.BigEndian.PutUint32(wire[:], ^uint32(0)<<(32-bits))
+	return binary.LittleEndian.Uint32(wire[:])
+}
+
 // prepareForwarding: a bridge has to see frames for others; a router's kernel
 // has to route.
 func (b *box) prepareForwarding() error {
@@ -127,12 +134,12 @@ type sides struct {
 }
 
 const (
-	sidesEvery = 10 * time.Second
+	sidesEvery = 5 * time.Second
 	sidesFew   = 20 // connections; fewer say nothing
 )
 
 // watchSides compares, every few seconds, connections begun with answers seen.
-// `cookie` needs both directions of a connection to pass here.
+// `cookie` and `cache` need both directions of a connection to pass here.
 func (b *box) watchSides() {
 	now := time.Now()
 	if now.Sub(b.watch.since) < sidesEvery {
@@ -149,13 +156,23 @@ func (b *box) watchSides() {
 	}
 	before := b.watch
 	b.watch = sides{opened: opened, answered: answered, since: now, told: before.told}
-	if before.since.IsZero() || opened-before.opened < sidesFew {
+	switch {
+	case before.since.IsZero():
+	case answered > before.answered:
+		b.watch.told = false
+	case opened-before.opened >= sidesFew:
+		b.watch.told = true
+	}
+	if b.watch.told == before.told {
 		return
 	}
-	oneSided := answered == before.answered
-	if oneSided && !before.told {
-		b.log.Warn("only one side of the traffic passes here: connections are begun towards servers and no answer is seen; strategy cookie needs symmetric paths (or the servers are down)",
+	if b.watch.told {
+		b.log.Warn("only one side of the traffic passes here: connections are begun towards servers and no answer is seen; strategies cookie and cache need symmetric paths (or the servers are down)",
 			"begun", opened-before.opened)
+	} else {
+		b.log.Info("both sides of the traffic pass here again")
 	}
-	b.watch.told = oneSided
+	if err := b.writeState(); err != nil {
+		b.log.Error("state file", "error", err)
+	}
 }

@@ -96,10 +96,14 @@ func (b *box) start() (err error) {
 		return err
 	}
 	slots := int(b.cfg.KeyHorizon/b.cfg.Epoch) + keys.PastEpochs + 3
+	whiteBits := 0
+	if b.cfg.Proxy.WhitelistV4 == config.WhitelistBitmap {
+		whiteBits = b.cfg.Proxy.SourcePrefixV4
+	}
 	b.plane, err = plane.LoadProxy(plane.ProxyOptions{
 		Options: plane.Options{Instance: b.cfg.Instance, KeySlots: slots},
 		BPFFS:   b.opt.BPFFS, Flows: b.cfg.Proxy.MaxFlows, Sources: b.cfg.Proxy.MaxSources,
-		Halves: b.cfg.Proxy.CacheEntries})
+		Halves: b.cfg.Proxy.CacheEntries, WhiteBitsV4: whiteBits})
 	if err != nil {
 		return err
 	}
@@ -162,7 +166,7 @@ func (b *box) setPolicy() {
 // services that follow them.
 func (b *box) writeServices() error {
 	p := &b.cfg.Proxy
-	b.own.WhiteV6Mask = prefixMask(p.SourcePrefixV6)
+	b.own.WhiteV4Mask, b.own.WhiteV6Mask = prefixMask4(p.SourcePrefixV4), prefixMask(p.SourcePrefixV6)
 	b.own.ForwardAll, b.own.Bridge = 0, [2]uint32{}
 	if p.FastPath == config.FastAll {
 		b.own.ForwardAll = 1
@@ -232,6 +236,7 @@ func (b *box) loop(ctx context.Context) {
 				b.log.Error("housekeeping", "error", err)
 			}
 			b.watchSides()
+			b.plane.SweepSources(housekeeping, b.cfg.Proxy.SwapPeriod)
 		}
 	}
 }
@@ -311,6 +316,10 @@ func sameBox(old, next *config.Config) error {
 		what = "max_flows"
 	case next.Proxy.MaxSources != old.Proxy.MaxSources:
 		what = "max_sources"
+	case next.Proxy.WhitelistV4 != old.Proxy.WhitelistV4:
+		what = "whitelist_v4"
+	case next.Proxy.SourcePrefixV4 != old.Proxy.SourcePrefixV4:
+		what = "source_prefix_v4"
 	case next.Proxy.CacheEntries != old.Proxy.CacheEntries:
 		what = "cache_entries"
 	default:
@@ -321,7 +330,7 @@ func sameBox(old, next *config.Config) error {
 
 func (b *box) writeState() error {
 	return host.WriteState(b.opt.StateDir, host.State{Config: b.cfg, Numbers: b.numbers,
-		Modes: b.modes, Started: b.started})
+		Modes: b.modes, Started: b.started, OneSided: b.watch.told})
 }
 
 // stop lets SYNs go to the servers at once, translates what is translated for the

@@ -191,6 +191,11 @@ func (w *world) await(what string, reached func() bool) {
 
 func (w *world) counters() map[string]uint64 {
 	w.t.Helper()
+	return w.status().Services[0].Counters
+}
+
+func (w *world) status() *host.Status {
+	w.t.Helper()
 	var out, errs bytes.Buffer
 	cmd := exec.Command(tidegate, "status", "--instance", w.Instance, "--json")
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -204,7 +209,7 @@ func (w *world) counters() map[string]uint64 {
 	if err := json.Unmarshal(out.Bytes(), &st); err != nil {
 		w.t.Fatalf("status: %v in %s", err, out.String())
 	}
-	return st.Services[0].Counters
+	return &st
 }
 
 // wantCounters compares some counters with what must be there.

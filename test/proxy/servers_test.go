@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -324,4 +325,40 @@ func TestRouterVLAN(t *testing.T) {
 		t.Errorf("the answer to a SYN of VLAN 42 has the tags %v", synack.vlans)
 	}
 	w.wantCounters(map[string]uint64{"cookie_sent": 1})
+}
+
+// The servers' answers go another way round the box. It says so, and does no more
+// than send their SYNs again when clients ask again; when the way is mended the
+// connection that is still waiting is made.
+func TestOneSideOnly(t *testing.T) {
+	w, client, server := rawWorld(t, false)
+	b := w.start(w.config("cookie"))
+	a := rawServer(81)
+	var s, third, synack seg
+	w.await("it says so", func() bool {
+		for i := range 25 {
+			synack, third = client.greet(uint16(20000+i)+uint16(time.Now().UnixMilli()%1000*40), a)
+			client.send(third)
+			s = server.want("the SYN", from(third.from, a, syn))
+		}
+		return w.status().OneSided
+	})
+	if !strings.Contains(b.stderr.String(), "only one side") {
+		t.Error("the log does not say so")
+	}
+	// The server's SYN-ACK has come to the client by the other way: it answers with the
+	// only numbers it knows (RFC 9293 section 3.10.7.4).
+	time.Sleep(150 * time.Millisecond) // it is not heard more often than every 100 ms
+	client.send(third)
+	if again := server.want("the SYN again", from(third.from, a, syn)); again.seq != s.seq {
+		t.Errorf("first %+v, then %+v", s, again)
+	}
+	if g, came := client.next(200*time.Millisecond, from(a, third.from, ack)); came {
+		t.Errorf("the client got %+v, though no server has answered", g)
+	}
+	server.send(s.answer(7000, syn|ack, poor))
+	if g := client.want("the window", from(a, third.from, ack)); g.seq != synack.seq+1 {
+		t.Errorf("the client got %+v", g)
+	}
+	w.await("it says that this is over", func() bool { return !w.status().OneSided })
 }

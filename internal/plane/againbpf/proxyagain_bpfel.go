@@ -36,6 +36,8 @@ const (
 	ProxyAgainMapTgSettings    = "tg_settings"
 	ProxyAgainMapTgStrategies  = "tg_strategies"
 	ProxyAgainMapTgWhite       = "tg_white"
+	ProxyAgainMapTgWhiteBits   = "tg_white_bits"
+	ProxyAgainMapTgWhiteMarks  = "tg_white_marks"
 	ProxyAgainProgTgProxyAgain = "tg_proxy_again"
 )
 
@@ -108,6 +110,8 @@ type ProxyAgainMapSpecs struct {
 	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.MapSpec `ebpf:"tg_white"`
+	TgWhiteBits  *ebpf.MapSpec `ebpf:"tg_white_bits"`
+	TgWhiteMarks *ebpf.MapSpec `ebpf:"tg_white_marks"`
 }
 
 // ProxyAgainVariableSpecs contains global variables before they are loaded into the kernel.
@@ -156,6 +160,8 @@ type ProxyAgainMaps struct {
 	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.Map `ebpf:"tg_white"`
+	TgWhiteBits  *ebpf.Map `ebpf:"tg_white_bits"`
+	TgWhiteMarks *ebpf.Map `ebpf:"tg_white_marks"`
 }
 
 func (m *ProxyAgainMaps) Close() error {
@@ -180,6 +186,8 @@ func (m *ProxyAgainMaps) Close() error {
 		m.TgSettings,
 		m.TgStrategies,
 		m.TgWhite,
+		m.TgWhiteBits,
+		m.TgWhiteMarks,
 	)
 }
 

@@ -36,6 +36,8 @@ const (
 	ProxyTcMapTgSettings   = "tg_settings"
 	ProxyTcMapTgStrategies = "tg_strategies"
 	ProxyTcMapTgWhite      = "tg_white"
+	ProxyTcMapTgWhiteBits  = "tg_white_bits"
+	ProxyTcMapTgWhiteMarks = "tg_white_marks"
 	ProxyTcProgTgProxyTc   = "tg_proxy_tc"
 )
 
@@ -108,6 +110,8 @@ type ProxyTcMapSpecs struct {
 	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.MapSpec `ebpf:"tg_white"`
+	TgWhiteBits  *ebpf.MapSpec `ebpf:"tg_white_bits"`
+	TgWhiteMarks *ebpf.MapSpec `ebpf:"tg_white_marks"`
 }
 
 // ProxyTcVariableSpecs contains global variables before they are loaded into the kernel.
@@ -156,6 +160,8 @@ type ProxyTcMaps struct {
 	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.Map `ebpf:"tg_white"`
+	TgWhiteBits  *ebpf.Map `ebpf:"tg_white_bits"`
+	TgWhiteMarks *ebpf.Map `ebpf:"tg_white_marks"`
 }
 
 func (m *ProxyTcMaps) Close() error {
@@ -180,6 +186,8 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgSettings,
 		m.TgStrategies,
 		m.TgWhite,
+		m.TgWhiteBits,
+		m.TgWhiteMarks,
 	)
 }
 

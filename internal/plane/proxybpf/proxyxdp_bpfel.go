@@ -80,8 +80,10 @@ type ProxyXdpTgProxySettings struct {
 		K0 uint64
 		K1 uint64
 	}
-	CacheMask uint32
-	Pad2      [4]uint8
+	CacheMask   uint32
+	WhiteV4Mask uint32
+	WhiteV4Len  uint8
+	Pad2        [7]uint8
 }
 
 type ProxyXdpTgServerKey struct {
@@ -121,6 +123,8 @@ const (
 	ProxyXdpMapTgSockets    = "tg_sockets"
 	ProxyXdpMapTgStrategies = "tg_strategies"
 	ProxyXdpMapTgWhite      = "tg_white"
+	ProxyXdpMapTgWhiteBits  = "tg_white_bits"
+	ProxyXdpMapTgWhiteMarks = "tg_white_marks"
 	ProxyXdpProgTgProxyXdp  = "tg_proxy_xdp"
 )
 
@@ -195,6 +199,8 @@ type ProxyXdpMapSpecs struct {
 	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.MapSpec `ebpf:"tg_white"`
+	TgWhiteBits  *ebpf.MapSpec `ebpf:"tg_white_bits"`
+	TgWhiteMarks *ebpf.MapSpec `ebpf:"tg_white_marks"`
 }
 
 // ProxyXdpVariableSpecs contains global variables before they are loaded into the kernel.
@@ -245,6 +251,8 @@ type ProxyXdpMaps struct {
 	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.Map `ebpf:"tg_white"`
+	TgWhiteBits  *ebpf.Map `ebpf:"tg_white_bits"`
+	TgWhiteMarks *ebpf.Map `ebpf:"tg_white_marks"`
 }
 
 func (m *ProxyXdpMaps) Close() error {
@@ -271,6 +279,8 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgSockets,
 		m.TgStrategies,
 		m.TgWhite,
+		m.TgWhiteBits,
+		m.TgWhiteMarks,
 	)
 }
 

@@ -1,0 +1,123 @@
+package plane
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// The IPv4 whitelist as a bitmap, core/white_bitmap.h: two bits a prefix, of which a
+// sweep takes one each time it comes by. The sweep goes on a few pages each second,
+// so that it has gone round once in a swap period; it stops no packet, and pages
+// in which nobody stands cost it a bit of a summary.
+
+const (
+	whitePageWords = 512 // 64-bit words of 32 prefixes
+	whiteAgedMask  = 0x5555_5555_5555_5555
+)
+
+type whiteBits struct {
+	bits, marks []uint64 // shared with the packet path
+	raw         [][]byte
+	next        int     // page
+	owed        float64 // pages
+}
+
+func whiteWords(prefixLen int) uint32 { return uint32(max(uint64(1)<<prefixLen/32, 1)) }
+
+func whiteMarks(words uint32) uint32 { return max(words/whitePageWords/64, 1) }
+
+// memoryFor refuses a bitmap that this machine has no room for, before the kernel
+// takes it out of somebody else's.
+func memoryFor(size uint64) error {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return nil // then the kernel will say
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var kib uint64
+		if strings.HasPrefix(s.Text(), "MemAvailable:") {
+			if _, err := fmt.Sscanf(s.Text(), "MemAvailable: %d kB", &kib); err == nil && kib<<10 < size+size/8 {
+				return fmt.Errorf("whitelist_v4: bitmap needs %d MiB of memory and %d MiB are free; use whitelist_v4: hash, or a shorter source_prefix_v4",
+					size>>20, kib>>10)
+			}
+		}
+	}
+	return nil
+}
+
+func mapWhite(bits, marks *ebpf.Map) (*whiteBits, error) {
+	w := &whiteBits{}
+	for _, v := range []struct {
+		m  *ebpf.Map
+		to *[]uint64
+	}{{bits, &w.bits}, {marks, &w.marks}} {
+		n := int(v.m.MaxEntries())
+		raw, err := unix.Mmap(v.m.FD(), 0, n*8, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		if err != nil {
+			w.close()
+			return nil, fmt.Errorf("whitelist bitmap: map it: %w", err)
+		}
+		w.raw = append(w.raw, raw)
+		*v.to = unsafe.Slice((*uint64)(unsafe.Pointer(&raw[0])), n)
+	}
+	return w, nil
+}
+
+func (w *whiteBits) close() {
+	for _, raw := range w.raw {
+		_ = unix.Munmap(raw)
+	}
+	w.raw = nil
+}
+
+// SweepSources ages as much of the bitmap as one round in a period asks of this
+// while. Without a bitmap it does nothing.
+func (p *Proxy) SweepSources(while, period time.Duration) {
+	if p.white != nil {
+		p.white.sweep(while, period)
+	}
+}
+
+func (w *whiteBits) sweep(while, period time.Duration) {
+	pages := max(len(w.bits)/whitePageWords, 1)
+	w.owed += float64(pages) * while.Seconds() / period.Seconds()
+	for n := min(int(w.owed), pages); n > 0; n-- {
+		w.owed--
+		w.sweepPage(w.next)
+		w.next = (w.next + 1) % pages
+	}
+	w.owed = min(w.owed, float64(pages))
+}
+
+// sweepPage takes the mark first, so that whoever is added meanwhile puts it back.
+func (w *whiteBits) sweepPage(page int) {
+	mark, bit := &w.marks[page/64], uint64(1)<<(page%64)
+	if atomic.LoadUint64(mark)&bit == 0 {
+		return
+	}
+	atomic.AndUint64(mark, ^bit)
+	left := false
+	first := page * whitePageWords
+	for i := first; i < min(first+whitePageWords, len(w.bits)); i++ {
+		for {
+			was := atomic.LoadUint64(&w.bits[i])
+			is := was >> 1 & whiteAgedMask
+			if was == 0 || atomic.CompareAndSwapUint64(&w.bits[i], was, is) {
+				left = left || is != 0
+				break
+			}
+		}
+	}
+	if left {
+		atomic.OrUint64(mark, bit)
+	}
+}
