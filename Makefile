@@ -65,8 +65,8 @@ build: ## bin/tidegate, one static file with the BPF objects inside
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/tidegate ./cmd/tidegate
 
-soak: ## 200,000 requests of every kind over 28,000 ports, then a long flood (root; SOAKTIME, default 10m)
-	@tools/deps.sh demo
+soak: ## 200,000 requests of every kind, a long flood, 1 GiB each way through the proxy (root; SOAKTIME, default 10m)
+	@tools/deps.sh soak
 	@$(MAKE) build
 	@SOAKTIME=$(SOAKTIME) test/soak/run
 

@@ -142,6 +142,30 @@ static __always_inline int tg_forward(struct xdp_md *ctx, const struct tg_packet
 	return tg_route_send(ctx, pkt, &r);
 }
 
+#define TG_L2_LEN_MAX (TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN)
+
+/* Makes the frame longer at its front, and moves the Ethernet header there. veth keeps
+ * no more room behind a small frame that it had to copy than fills a cache line
+ * (Linux 6.18, skb_pp_cow_data): 10 bytes behind a bare ACK. Without stack: that of
+ * its callers is full. */
+static __always_inline int tg_frame_grow_front(struct xdp_md *ctx, int by)
+{
+	__u8 *data, *end, *from;
+	int i;
+
+	if (by < 0 || by > TG_TCP_OPTIONS_MAX_LEN || bpf_xdp_adjust_head(ctx, -by))
+		return -TG_ENOENT;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	from = data + (by & 63);
+	if (data + TG_L2_LEN_MAX > end || from + TG_L2_LEN_MAX > end)
+		return -TG_ENOENT;
+#pragma unroll
+	for (i = 0; i < TG_L2_LEN_MAX; i += 2)
+		tg_store16(data + i, tg_load16(from + i));
+	return 0;
+}
+
 /* Puts a segment of our own into the place of the packet in hand. Negative if
  * the frame cannot be resized. */
 __attribute__((noinline)) int tg_segment_put(struct xdp_md *ctx, const struct tg_segment *s)
@@ -153,10 +177,10 @@ __attribute__((noinline)) int tg_segment_put(struct xdp_md *ctx, const struct tg
 	if (!s)
 		return -TG_EINVAL;
 	l3_off = s->l3_off;
-	if (l3_off > TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN)
+	if (l3_off > TG_L2_LEN_MAX)
 		return -TG_EINVAL;
 	resize = (int)(l3_off + tg_segment_len(s)) - (int)bpf_xdp_get_buff_len(ctx);
-	if (resize && bpf_xdp_adjust_tail(ctx, resize))
+	if (resize && bpf_xdp_adjust_tail(ctx, resize) && tg_frame_grow_front(ctx, resize))
 		return -TG_ENOENT;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
