@@ -73,8 +73,8 @@ dpdk: ## bin/tidegate-dpdk, the proxy's packet path on DPDK, and its benchmark
 	@tools/deps.sh dpdk
 	@$(MAKE) -C dpdk
 
-soak: ## 200,000 requests of every kind over 28,000 ports, then a long flood (root; SOAKTIME, default 10m)
-	@tools/deps.sh demo
+soak: ## 200,000 requests of every kind, a long flood, 1 GiB each way through the proxy (root; SOAKTIME, default 10m)
+	@tools/deps.sh soak
 	@$(MAKE) build
 	@SOAKTIME=$(SOAKTIME) test/soak/run
 
