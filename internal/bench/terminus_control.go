@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -209,6 +210,7 @@ func (b *terminusBench) measureFM() error {
 	if err != nil {
 		return err
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(filterman.GCPercent)) // as the role does
 	for _, full := range []bool{false, true} {
 		rate := 0.0
 		err := alone(cpuMeasured, func() error {

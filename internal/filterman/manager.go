@@ -46,14 +46,14 @@ const (
 // Entry is a filter that this manager has asked for.
 type Entry struct {
 	Request
-	State   State     `json:"state"`
-	Code    string    `json:"code,omitempty"` // why it was refused
-	BM      string    `json:"border_manager"`
-	Proven  bool      `json:"proven"`
-	Since   time.Time `json:"since"`
-	LastHit time.Time `json:"last_hit"`
-	Packets uint64    `json:"packets"`
-	Bytes   uint64    `json:"bytes"`
+	State   State          `json:"state"`
+	Code    string         `json:"code,omitempty"` // why it was refused
+	BM      netip.AddrPort `json:"border_manager"`
+	Proven  bool           `json:"proven"`
+	Since   time.Time      `json:"since"`
+	LastHit time.Time      `json:"last_hit"`
+	Packets uint64         `json:"packets"`
+	Bytes   uint64         `json:"bytes"`
 
 	filter   ifp.Filter
 	endpoint upstream.Endpoint
@@ -78,7 +78,19 @@ type Options struct {
 type Manager struct {
 	opt     Options
 	mu      sync.Mutex
-	entries map[ifp.Key]*Entry
+	entries map[entryKey]*Entry
+}
+
+// entryKey is source and destination without pointers: millions of them cost the
+// garbage collector nothing.
+type entryKey struct {
+	src, dst         [16]byte
+	srcBits, dstBits uint8
+	v4               bool
+}
+
+func keyOf(src, dst netip.Prefix) entryKey {
+	return entryKey{src.Addr().As16(), dst.Addr().As16(), uint8(src.Bits()), uint8(dst.Bits()), src.Addr().Is4()}
 }
 
 // entriesMax bounds what detectors may ask for.
@@ -95,7 +107,7 @@ var (
 
 // NewManager makes a manager. Call Watch to have it look after its filters.
 func NewManager(opt Options) *Manager {
-	return &Manager{opt: opt, entries: map[ifp.Key]*Entry{}}
+	return &Manager{opt: opt, entries: map[entryKey]*Entry{}}
 }
 
 // Add judges a request and sends it. done, which may be nil, is called when the
@@ -113,8 +125,11 @@ func (m *Manager) Add(r Request, done func(Entry, error)) error {
 func (m *Manager) AddAll(list []Request, done func(Entry, error)) []error {
 	errs := make([]error, len(list))
 	groups := map[groupKey]*group{}
+	now := time.Now()
+	var lastKey groupKey
+	var last *group
 	for i := range list {
-		e, err := m.judge(&list[i])
+		e, err := m.judge(&list[i], now)
 		if err != nil {
 			errs[i] = err
 			continue
@@ -123,12 +138,13 @@ func (m *Manager) AddAll(list []Request, done func(Entry, error)) []error {
 		if e.Reflected {
 			k.kind = ifp.Conditional
 		}
-		g := groups[k]
-		if g == nil {
-			g = &group{bm: e.endpoint}
-			groups[k] = g
+		if last == nil || k != lastKey {
+			if lastKey, last = k, groups[k]; last == nil {
+				last = &group{bm: e.endpoint}
+				groups[k] = last
+			}
 		}
-		g.entries = append(g.entries, e)
+		last.entries = append(last.entries, e)
 	}
 	for k, g := range groups {
 		m.send(k.kind, g, !k.v4, func(e *Entry, code ifp.Code, err error) {
@@ -152,7 +168,7 @@ type group struct {
 }
 
 // judge decides whether to ask, and notes the filter.
-func (m *Manager) judge(r *Request) (*Entry, error) {
+func (m *Manager) judge(r *Request, now time.Time) (*Entry, error) {
 	r.Src, r.Dst = r.Src.Masked(), r.Dst.Masked()
 	f := ifp.Filter{Src: r.Src, Dst: r.Dst, Action: ifp.Block, Direction: ifp.FromCustomer}
 	if r.Reflected { // docs/ifp.md: CONDITIONAL names victim, then reflector
@@ -177,11 +193,10 @@ func (m *Manager) judge(r *Request) (*Entry, error) {
 		r.Expires = m.opt.Expires
 	}
 	f.ExpiresS = uint32(min(r.Expires/time.Second, ifp.MaxExpiresS))
-	now := time.Now()
-	e := &Entry{Request: *r, State: Asked, BM: bm.Addr.String(), Since: now, LastHit: now, filter: f, endpoint: bm}
+	e := &Entry{Request: *r, State: Asked, BM: bm.Addr, Since: now, LastHit: now, filter: f, endpoint: bm}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k := ifp.Key{Src: r.Src, Dst: r.Dst}
+	k := keyOf(r.Src, r.Dst)
 	if _, there := m.entries[k]; !there && len(m.entries) >= entriesMax {
 		return nil, ErrTooMany
 	}
@@ -277,7 +292,7 @@ func (m *Manager) counted(e *Entry, s ifp.Stat) {
 }
 
 func (m *Manager) forget(e *Entry) {
-	k := ifp.Key{Src: e.Src, Dst: e.Dst}
+	k := keyOf(e.Src, e.Dst)
 	if m.entries[k] == e {
 		delete(m.entries, k)
 	}
@@ -300,7 +315,7 @@ var ErrUnknown = errors.New("no such filter; `tidegate filter list` shows those 
 // Remove takes a filter back; done as for Add.
 func (m *Manager) Remove(src, dst netip.Prefix, done func(Entry, error)) error {
 	m.mu.Lock()
-	e := m.entries[ifp.Key{Src: src.Masked(), Dst: dst.Masked()}]
+	e := m.entries[keyOf(src.Masked(), dst.Masked())]
 	m.mu.Unlock()
 	if e == nil {
 		return ErrUnknown

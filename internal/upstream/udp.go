@@ -56,6 +56,7 @@ func ListenUDP(at netip.AddrPort, dscp uint8) (*UDP, error) {
 			set(unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1)
 			set(unix.IPPROTO_IPV6, unix.IPV6_TCLASS, int(dscp)<<2)
 		}
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_GRO, 1) // Linux 5.0; else one by one
 		// as far as the system allows: a burst of answers is not lost
 		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20)
 		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 16<<20)
@@ -82,23 +83,38 @@ type mmsghdr struct {
 	_   [4]byte
 }
 
-const controlLen = 64
+const controlLen = 96
+
+// readLen is how many system messages are read at once. The kernel may hand over
+// equally long datagrams of one sender as one message (UDP_GRO); each of those is up
+// to readBytes long.
+const (
+	readLen   = 16
+	readBytes = 1 << 16
+)
 
 // Inbox holds one batch of received datagrams.
 type Inbox struct {
-	hdrs    [BatchLen]mmsghdr
-	iovs    [BatchLen]unix.Iovec
-	names   [BatchLen]unix.RawSockaddrInet6
-	control [BatchLen][controlLen]byte
-	data    [BatchLen][DatagramMax]byte
-	n       int
+	hdrs    [readLen]mmsghdr
+	iovs    [readLen]unix.Iovec
+	names   [readLen]unix.RawSockaddrInet6
+	control [readLen][controlLen]byte
+	data    [readLen][]byte
+	list    []datagram
+}
+
+// datagram is one of them: where it stands.
+type datagram struct {
+	of, begin, end int
+	tclass         uint8
 }
 
 // NewInbox makes an empty one.
 func NewInbox() *Inbox {
 	b := &Inbox{}
 	for i := range b.hdrs {
-		b.iovs[i].Base, b.iovs[i].Len = &b.data[i][0], DatagramMax
+		b.data[i] = make([]byte, readBytes)
+		b.iovs[i].Base, b.iovs[i].Len = &b.data[i][0], readBytes
 		h := &b.hdrs[i].hdr
 		h.Name, h.Iov, h.Iovlen = (*byte)(unsafe.Pointer(&b.names[i])), &b.iovs[i], 1
 		h.Control = &b.control[i][0]
@@ -106,7 +122,7 @@ func NewInbox() *Inbox {
 	return b
 }
 
-// Read waits for datagrams and takes as many as there are, up to BatchLen.
+// Read waits for datagrams and takes as many as there are, up to a limit.
 func (u *UDP) Read(b *Inbox) (n int, err error) {
 	var errno syscall.Errno
 	err = u.raw.Read(func(fd uintptr) bool {
@@ -115,7 +131,7 @@ func (u *UDP) Read(b *Inbox) (n int, err error) {
 			b.hdrs[i].hdr.SetControllen(controlLen)
 		}
 		var r uintptr
-		r, _, errno = unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.hdrs[0])), BatchLen,
+		r, _, errno = unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.hdrs[0])), readLen,
 			unix.MSG_DONTWAIT, 0, 0)
 		n = int(r)
 		return errno != unix.EAGAIN && errno != unix.EINTR
@@ -123,20 +139,37 @@ func (u *UDP) Read(b *Inbox) (n int, err error) {
 	if err == nil && errno != 0 {
 		err = errno
 	}
+	b.list = b.list[:0]
 	if err != nil {
-		n = 0
+		return 0, err
 	}
-	b.n = n
-	return n, err
+	for i := range n {
+		b.split(i)
+	}
+	return len(b.list), nil
 }
 
-// Data is datagram i; good until the next Read. One that was longer than fits is
-// given cut, and no message of ours is so long.
-func (b *Inbox) Data(i int) []byte { return b.data[i][:b.hdrs[i].len] }
+// split notes the datagrams of a message.
+func (b *Inbox) split(i int) {
+	tclass, segment := b.ancillary(i)
+	size := int(b.hdrs[i].len)
+	if segment <= 0 {
+		segment = max(size, 1)
+	}
+	for at := 0; at < size || at == 0; at += segment {
+		b.list = append(b.list, datagram{i, at, min(at+segment, size), tclass})
+	}
+}
+
+// Data is datagram i; good until the next Read.
+func (b *Inbox) Data(i int) []byte {
+	d := &b.list[i]
+	return b.data[d.of][d.begin:d.end]
+}
 
 // From is the sender of datagram i; IPv4 is never mapped.
 func (b *Inbox) From(i int) netip.AddrPort {
-	sa := &b.names[i]
+	sa := &b.names[b.list[i].of]
 	port := binary.BigEndian.Uint16((*[2]byte)(unsafe.Pointer(&sa.Port))[:])
 	if sa.Family == unix.AF_INET {
 		sa4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(sa))
@@ -146,21 +179,28 @@ func (b *Inbox) From(i int) netip.AddrPort {
 }
 
 // TClass is the traffic class (DSCP and ECN) that datagram i came with.
-func (b *Inbox) TClass(i int) uint8 {
+func (b *Inbox) TClass(i int) uint8 { return b.list[i].tclass }
+
+// ancillary reads what the kernel says beside a message: its traffic class, and the
+// length of its datagrams if it is more than one.
+func (b *Inbox) ancillary(i int) (tclass uint8, segment int) {
 	c := b.control[i][:min(controlLen, int(b.hdrs[i].hdr.Controllen))]
 	for len(c) >= unix.SizeofCmsghdr {
 		h := (*unix.Cmsghdr)(unsafe.Pointer(&c[0]))
-		if int(h.Len) < unix.SizeofCmsghdr || int(h.Len) > len(c) {
-			return 0
+		if int(h.Len) <= unix.SizeofCmsghdr || int(h.Len) > len(c) {
+			break
 		}
-		v4 := h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS
-		v6 := h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_TCLASS
-		if (v4 || v6) && int(h.Len) > unix.SizeofCmsghdr {
-			return c[unix.SizeofCmsghdr] // an int for IPv6: little-endian, so its first byte
+		body := c[unix.SizeofCmsghdr:h.Len]
+		switch {
+		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS,
+			h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_TCLASS:
+			tclass = body[0] // an int for IPv6: little-endian, so its first byte
+		case h.Level == unix.IPPROTO_UDP && h.Type == unix.UDP_GRO && len(body) >= 4:
+			segment = int(binary.NativeEndian.Uint32(body))
 		}
 		c = c[min(len(c), unix.CmsgSpace(int(h.Len)-unix.SizeofCmsghdr)):]
 	}
-	return 0
+	return tclass, segment
 }
 
 // Outbox gathers datagrams for one system call. Datagrams to one address that are
