@@ -49,7 +49,6 @@ static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
 	const struct tg_service *svc = &w->box->services[it->id];
 	uint8_t strategy = w->box->how[it->id].strategy;
 	struct tg_tcp_options offered;
-	struct tg_service told;
 	struct tg_decision d;
 
 	it->d = tg_proxy_judge_syn(&it->pkt, it->parse, it->m->pkt_len);
@@ -67,12 +66,9 @@ static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
 	d = tg_host_judge_options(&offered);
 	if (d.verdict != TG_REPLY)
 		return;
-	if (strategy == TG_STRATEGY_COOKIE) {
-		told = tg_told(w, &it->pkt, it->id);
-		it->answer = tg_synack_agree(&it->pkt, &offered, &told);
-	} else {
-		it->answer = tg_synack_agree(&it->pkt, &offered, svc);
-	}
+	if (strategy == TG_STRATEGY_COOKIE)
+		svc = tg_told(w, &it->pkt, it->id);
+	it->answer = tg_synack_agree(&it->pkt, &offered, svc);
 	it->cookie_lane = tg_lane_cookie(w, &it->pkt, it->pkt.seq, it->answer.option_bits,
 					 it->answer.options.ts_ok, w->epoch, w->key_now);
 }
@@ -126,7 +122,7 @@ static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it,
 				     struct tg_cookie *cookie)
 {
 	struct tg_tcp_options offered;
-	struct tg_service told;
+	const struct tg_service *told = &w->box->services[it->id];
 	struct tg_decision d;
 
 	if (TG_UNLIKELY(!w->key_now))
@@ -143,13 +139,39 @@ static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it,
 			tg_forward(w, it);
 		return false;
 	}
-	told = w->box->services[it->id];
 	if (w->box->how[it->id].strategy == TG_STRATEGY_COOKIE)
 		told = tg_told(w, &it->pkt, it->id);
-	it->answer = tg_synack_agree(&it->pkt, &offered, &told);
+	it->answer = tg_synack_agree(&it->pkt, &offered, told);
 	*cookie = tg_cookie_make(&it->pkt, it->answer.option_bits, it->answer.options.ts_ok, w->epoch,
 				 w->key_now);
 	return true;
+}
+
+/* Writes the answer. Nearly all SYNs agree on SACK and a window scale, with timestamps
+ * or without: for these the compiler makes code that asks nothing more. */
+static inline void tg_answer_write(struct rte_mbuf *m, uint32_t len, const struct tg_item *it,
+				   struct tg_cookie cookie)
+{
+	uint8_t *at = TG_DATA(m) + it->pkt.l3_off;
+	struct tg_writer room = {at, TG_DATA(m) + len};
+	struct tg_synack a = it->answer;
+
+	if (TG_LIKELY(it->pkt.family == 4 && a.options.sack_ok && a.options.wscale != TG_WSCALE_NONE)) {
+		struct tg_packet syn = it->pkt;
+
+		syn.family = 4;
+		a.options.sack_ok = true;
+		if (a.options.ts_ok) {
+			a.options.ts_ok = true;
+			room.end = at + TG_IPV4_HDR_LEN + TG_TCP_HDR_LEN + 20;
+		} else {
+			a.options.ts_ok = false;
+			room.end = at + TG_IPV4_HDR_LEN + TG_TCP_HDR_LEN + 12;
+		}
+		(void)tg_synack_write(room, &syn, &a, cookie);
+		return;
+	}
+	(void)tg_synack_write(room, &it->pkt, &a, cookie);
 }
 
 /* Turns the SYN into a SYN-ACK with a cookie and sends it back. */
@@ -173,8 +195,7 @@ static inline void tg_cookie_answer(struct tg_worker *w, struct tg_item *it)
 	}
 	data = TG_DATA(m);
 	m->ol_flags &= TG_FLAGS_KEPT;
-	(void)tg_synack_write((struct tg_writer){data + it->pkt.l3_off, data + len}, &it->pkt,
-			      &it->answer, cookie);
+	tg_answer_write(m, len, it, cookie);
 	tg_ethernet_reflect(data);
 	tg_count(w, it->id, TG_COUNT_cookie_sent);
 	tg_send(w, it->port, m);
@@ -303,10 +324,9 @@ static inline void tg_auth_other(struct tg_worker *w, struct tg_item *it, uint8_
 static inline void tg_cookie_other(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
 	if (tg_item_is_ack(it) && tg_case_verify(w, it)) {
-		struct tg_service told = tg_told(w, &it->pkt, it->id);
+		uint8_t told = tg_told(w, &it->pkt, it->id)->wscale;
 		/* Agreed on, and since then unknown: then what the service says else. */
-		uint8_t wscale = told.wscale == TG_WSCALE_NONE ? w->box->services[it->id].wscale
-							       : told.wscale;
+		uint8_t wscale = told == TG_WSCALE_NONE ? w->box->services[it->id].wscale : told;
 		struct tg_flow flow = tg_flow_open(&it->pkt, &it->said,
 						   tg_cookie_claimed_bits(it->said.cookie, it->said.ts_ok),
 						   wscale, tg_item_window(it), it->id, w->now_ms);

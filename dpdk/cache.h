@@ -44,8 +44,7 @@ static inline struct tg_half *tg_cache_keep(struct tg_worker *w, const struct tg
 					    struct tg_half_bucket *b, uint64_t hash, uint32_t slot,
 					    const struct tg_tcp_options *offered)
 {
-	struct tg_service told = tg_told(w, &it->pkt, it->id);
-	struct tg_synack answer = tg_synack_agree(&it->pkt, offered, &told);
+	struct tg_synack answer = tg_synack_agree(&it->pkt, offered, tg_told(w, &it->pkt, it->id));
 	uint32_t tick = TG_HALF_TICK(w->now_ns);
 	uint64_t head = 0;
 

@@ -149,8 +149,9 @@ static inline bool tg_flow_keep(struct tg_worker *w, struct tg_item *it, uint32_
 	return kept;
 }
 
-/* What clients of the packet's server are told. */
-static inline struct tg_service tg_told(struct tg_worker *w, const struct tg_packet *pkt, uint32_t id)
+/* What clients of the packet's server are told, worked out. */
+static void __attribute__((noinline)) tg_told_find(struct tg_worker *w, const struct tg_packet *pkt,
+						    uint32_t id)
 {
 	const struct tg_proxy_service *how = &w->box->how[id];
 	struct tg_server_key key = tg_server_key(pkt, false);
@@ -159,8 +160,25 @@ static inline struct tg_service tg_told(struct tg_worker *w, const struct tg_pac
 
 	if (how->first_data == TG_FIRST_DATA_ZERO_WINDOW)
 		told.window = 0;
-	return told;
+	w->told = (struct tg_told_last){key, w->box, id, told};
 }
+
+/* What clients of the packet's server are told. A flood asks for the same again and
+ * again: the last answer is at hand until servers or services change. */
+static inline const struct tg_service *tg_told(struct tg_worker *w, const struct tg_packet *pkt,
+					       uint32_t id)
+{
+	const struct tg_told_last *last = &w->told;
+
+	if (TG_UNLIKELY(last->box != w->box || last->id != id || last->server.family != pkt->family ||
+			last->server.port_be != TG_DST_PORT_BE(pkt) ||
+			last->server.addr.d[0] != pkt->dst.d[0] || last->server.addr.d[1] != pkt->dst.d[1]))
+		tg_told_find(w, pkt, id);
+	return &w->told.told;
+}
+
+/* Something is known anew of servers. */
+static inline void tg_told_forget(struct tg_worker *w) { w->told.box = NULL; }
 
 /* Opens a flow for a verified ACK and sends the server a SYN in its place. False: there
  * is no room, and the frame is gone. */
@@ -333,6 +351,7 @@ static inline void tg_setup_mismatch(struct tg_worker *w, struct tg_item *it, st
 	tg_count(w, e->flow.service, TG_COUNT_flow_mismatch);
 	if (!(e->flow.flags & TG_FLOW_ASKS)) /* else it has just been learned */
 		tg_servers_remove(&w->servers, &server);
+	tg_told_forget(w);
 	tg_flow_remove(w, it, e);
 	tg_segment_send_new(w, it, &rst);
 	tg_segment_send(w, it->m, it->port, &refusal);
@@ -352,6 +371,7 @@ static inline void tg_setup_synack(struct tg_worker *w, struct tg_item *it, stru
 		struct tg_learned l = tg_learn(&it->pkt, &o, w->now_ms);
 
 		tg_servers_put(&w->servers, &server, &l);
+		tg_told_forget(w);
 		tg_count(w, e->flow.service, TG_COUNT_server_asked);
 	}
 	switch (tg_flow_agreement(&e->flow, &it->pkt, &o, w->box->how[e->flow.service].fixed)) {

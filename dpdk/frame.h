@@ -224,13 +224,14 @@ static inline bool tg_segment_send_new(struct tg_worker *w, const struct tg_item
 }
 
 /* The options of the segment in hand. False if they lie about their length. */
-static inline bool tg_item_options(const struct tg_item *it, struct tg_tcp_options *o)
+TG_INLINE bool tg_item_options(const struct tg_item *it, struct tg_tcp_options *o)
 {
 	const uint8_t *data = TG_DATA(it->m), *end = data + it->m->data_len;
 	const uint8_t *at = data + it->pkt.l4_off + TG_TCP_HDR_LEN;
 	uint32_t len = (uint32_t)it->pkt.tcp_hdr_len - TG_TCP_HDR_LEN;
 	struct tg_options_cursor c;
 
+	o->tsval = o->tsecr = 0;
 	if (TG_LIKELY(tg_tcp_options_common(at, len, end, o)))
 		return true;
 	if (len > TG_TCP_OPTIONS_MAX_LEN || at + len > end)

@@ -1,87 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The stages of pipeline.h.
+ * The stages of pipeline.h. Compiled twice: for any CPU that DPDK runs on, and for
+ * those with AVX2 and what came with it (x86-64-v3), as TG_PIPELINE.
  */
 #include "pipeline.h"
-
-#include <stdlib.h>
 
 #include "answer.h"
 #include "icmp.h"
 
+#ifndef TG_PIPELINE
+#define TG_PIPELINE tg_pipeline_burst_any
+#endif
+
 #define PREFETCH_AHEAD 6 /* frames whose first line is fetched before its turn */
-
-struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
-{
-	struct tg_worker *w = tg_pages_get(sizeof(*w));
-	uint32_t i;
-
-	if (!w)
-		return NULL;
-	w->salt = o->salt;
-	w->way = o->way;
-	w->pool = o->pool;
-	w->rows = tg_pages_get(sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
-	while ((w->cache.mask + 1) * TG_HALF_WAYS < o->max_halves)
-		w->cache.mask = w->cache.mask * 2 + 1;
-	w->cache.key = o->cache_key;
-	w->cache.buckets = tg_pages_get(sizeof(*w->cache.buckets) * (w->cache.mask + 1));
-	if (!w->rows || !w->cache.buckets || !tg_flow_table_init(&w->flows, o->max_flows, o->table_key) ||
-	    !tg_whitelist_init(&w->white, o->max_sources, o->white_bitmap, o->salt)) {
-		tg_worker_free(w);
-		return NULL;
-	}
-	w->cookies4.words = 3;
-	w->cookies6.words = 6;
-	w->flows4.words = w->halves4.words = TG_FLOW_WORDS4;
-	w->flows6.words = w->halves6.words = TG_FLOW_WORDS6;
-	for (i = 0; i < TG_LANES_MAX; i++) {
-		w->flows4.k0[i] = w->flows6.k0[i] = o->table_key.k0;
-		w->flows4.k1[i] = w->flows6.k1[i] = o->table_key.k1;
-		w->halves4.k0[i] = w->halves6.k0[i] = o->cache_key.k0;
-		w->halves4.k1[i] = w->halves6.k1[i] = o->cache_key.k1;
-	}
-	for (i = 0; i < TG_PORTS_MAX; i++)
-		w->ports[i].max_frame = UINT32_MAX;
-	return w;
-}
-
-void tg_worker_free(struct tg_worker *w)
-{
-	if (!w)
-		return;
-	tg_store_free(&w->store);
-	tg_flow_table_free(&w->flows);
-	tg_whitelist_free(&w->white);
-	tg_pages_put(w->rows, sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
-	tg_pages_put(w->cache.buckets, sizeof(*w->cache.buckets) * (w->cache.mask + 1));
-	tg_pages_put(w, sizeof(*w));
-}
-
-void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix_ns, uint32_t now_ms)
-{
-	w->box = box;
-	w->now_ns += (uint64_t)(uint32_t)(now_ms - w->now_ms) * 1000000; /* it never turns over */
-	w->now_ms = now_ms;
-	w->epoch = box->fixed_epoch ? box->fixed_epoch
-		   : box->epoch_len_ns ? unix_ns / box->epoch_len_ns : 0;
-	w->key_now = tg_box_key(box, w->epoch);
-	w->key_before = tg_box_key(box, w->epoch - 1);
-	w->rows[0].count[TG_COUNT_store_aged] += tg_store_sweep(&w->store, now_ms);
-	tg_cache_again(w);
-}
-
-bool tg_worker_swap_flows(struct tg_worker *w) { return tg_swap_turn(&w->flows.swap); }
-
-bool tg_worker_swap_sources(struct tg_worker *w) { return tg_whitelist_turn(&w->white); }
-
-void tg_worker_clean(struct tg_worker *w)
-{
-	tg_swap_clean(&w->flows.swap);
-	tg_swap_clean(&w->white.hash);
-	if (w->white.bitmap)
-		tg_swap_clean(&w->white.bits);
-}
 
 /* ---- classify ---- */
 
@@ -138,6 +69,18 @@ static inline void classify_tcp(struct tg_worker *w, struct tg_item *it)
 		tg_foresee_ack(w, it);
 }
 
+/* What the frame is; IPv4 without tags, which nearly all frames are, is seen at once. */
+static inline enum tg_parse_result parse(struct tg_packet *pkt, const uint8_t *data, uint32_t len)
+{
+	if (TG_LIKELY(len >= TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN && tg_load16(data + 12) == TG_ETHERTYPE_IPV4)) {
+		pkt->group_frame = data[0] & 1;
+		pkt->l3_off = TG_ETH_HDR_LEN;
+		return tg_packet_ipv4(pkt, data, data + len);
+	}
+	pkt->l3_off = 0;
+	return tg_packet_parse(pkt, data, data + len);
+}
+
 static inline void classify(struct tg_worker *w, struct tg_item *it, struct rte_mbuf *m, uint16_t port)
 {
 	bool shared = rte_mbuf_refcnt_read(m) != 1 ||
@@ -158,9 +101,8 @@ static inline void classify(struct tg_worker *w, struct tg_item *it, struct rte_
 	it->flow_dir = 255;
 	it->partial = (m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE;
 	it->todo = TG_TODO_OTHER;
-	it->pkt.l3_off = 0;
 	data = TG_DATA(m);
-	it->parse = (uint8_t)tg_packet_parse(&it->pkt, data, data + m->data_len);
+	it->parse = (uint8_t)parse(&it->pkt, data, m->data_len);
 	if (TG_UNLIKELY(w->box->router) && !router_takes(w, it)) {
 		if (it->todo != TG_TODO_GONE) {
 			tg_count(w, 0, TG_COUNT_drop_no_route);
@@ -327,7 +269,7 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 	}
 }
 
-void tg_pipeline_burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
+void TG_PIPELINE(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
 {
 	uint32_t at, p;
 

@@ -94,6 +94,7 @@ struct tg_worker {
 	/* set once */
 	uint64_t salt;
 	const struct tg_siphash_way *way;
+	void (*burst)(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port);
 	struct rte_mempool *pool;
 	struct tg_port ports[TG_PORTS_MAX];
 	uint32_t ports_n;
@@ -107,6 +108,12 @@ struct tg_worker {
 	struct tg_store store;
 	struct tg_counter_row *rows; /* by service */
 	struct tg_servers servers;
+	struct tg_told_last {		 /* what was told last, and to whose clients */
+		struct tg_server_key server;
+		const struct tg_box *box; /* NULL: nothing, or it has changed */
+		uint32_t id;
+		struct tg_service told;
+	} told;
 	struct tg_cache cache;
 	struct tg_out out[TG_PORTS_MAX];
 
@@ -133,7 +140,15 @@ void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix
 
 /* Puts frames that came by one port through; all of them are sent, kept or freed
  * when it returns. */
-void tg_pipeline_burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port);
+static inline void tg_pipeline_burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n,
+				     uint16_t port)
+{
+	w->burst(w, m, n, port);
+}
+
+/* For any CPU, and for x86-64-v3: chosen by tg_worker_new. */
+void tg_pipeline_burst_any(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port);
+void tg_pipeline_burst_v3(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port);
 
 /* Turns the tables; false: an empty one is not there yet. */
 bool tg_worker_swap_flows(struct tg_worker *w);

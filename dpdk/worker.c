@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What one core owns: made, freed, told the time. The frames' way is pipeline.c.
+ */
+#include "answer.h"
+
+struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
+{
+	struct tg_worker *w = tg_pages_get(sizeof(*w));
+	uint32_t i;
+
+	if (!w)
+		return NULL;
+	w->salt = o->salt;
+	w->way = o->way;
+	w->burst = tg_pipeline_burst_any;
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"))
+		w->burst = tg_pipeline_burst_v3;
+#endif
+	w->pool = o->pool;
+	w->rows = tg_pages_get(sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
+	while ((w->cache.mask + 1) * TG_HALF_WAYS < o->max_halves)
+		w->cache.mask = w->cache.mask * 2 + 1;
+	w->cache.key = o->cache_key;
+	w->cache.buckets = tg_pages_get(sizeof(*w->cache.buckets) * (w->cache.mask + 1));
+	if (!w->rows || !w->cache.buckets || !tg_flow_table_init(&w->flows, o->max_flows, o->table_key) ||
+	    !tg_whitelist_init(&w->white, o->max_sources, o->white_bitmap, o->salt)) {
+		tg_worker_free(w);
+		return NULL;
+	}
+	w->cookies4.words = 3;
+	w->cookies6.words = 6;
+	w->flows4.words = w->halves4.words = TG_FLOW_WORDS4;
+	w->flows6.words = w->halves6.words = TG_FLOW_WORDS6;
+	for (i = 0; i < TG_LANES_MAX; i++) {
+		w->flows4.k0[i] = w->flows6.k0[i] = o->table_key.k0;
+		w->flows4.k1[i] = w->flows6.k1[i] = o->table_key.k1;
+		w->halves4.k0[i] = w->halves6.k0[i] = o->cache_key.k0;
+		w->halves4.k1[i] = w->halves6.k1[i] = o->cache_key.k1;
+	}
+	for (i = 0; i < TG_PORTS_MAX; i++)
+		w->ports[i].max_frame = UINT32_MAX;
+	return w;
+}
+
+void tg_worker_free(struct tg_worker *w)
+{
+	if (!w)
+		return;
+	tg_store_free(&w->store);
+	tg_flow_table_free(&w->flows);
+	tg_whitelist_free(&w->white);
+	tg_pages_put(w->rows, sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
+	tg_pages_put(w->cache.buckets, sizeof(*w->cache.buckets) * (w->cache.mask + 1));
+	tg_pages_put(w, sizeof(*w));
+}
+
+void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix_ns, uint32_t now_ms)
+{
+	w->box = box;
+	w->told.box = NULL;
+	w->now_ns += (uint64_t)(uint32_t)(now_ms - w->now_ms) * 1000000; /* it never turns over */
+	w->now_ms = now_ms;
+	w->epoch = box->fixed_epoch ? box->fixed_epoch
+		   : box->epoch_len_ns ? unix_ns / box->epoch_len_ns : 0;
+	w->key_now = tg_box_key(box, w->epoch);
+	w->key_before = tg_box_key(box, w->epoch - 1);
+	w->rows[0].count[TG_COUNT_store_aged] += tg_store_sweep(&w->store, now_ms);
+	tg_cache_again(w);
+}
+
+bool tg_worker_swap_flows(struct tg_worker *w) { return tg_swap_turn(&w->flows.swap); }
+
+bool tg_worker_swap_sources(struct tg_worker *w) { return tg_whitelist_turn(&w->white); }
+
+void tg_worker_clean(struct tg_worker *w)
+{
+	tg_swap_clean(&w->flows.swap);
+	tg_swap_clean(&w->white.hash);
+	if (w->white.bitmap)
+		tg_swap_clean(&w->white.bits);
+}

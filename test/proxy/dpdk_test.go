@@ -1,0 +1,100 @@
+package proxytest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/lab"
+)
+
+// Real clients through tidegate-dpdk while a flood goes on, under each way to treat
+// their first data and a strategy without translation.
+func TestDPDKUnderFlood(t *testing.T) {
+	if plane != lab.PlaneDPDK {
+		t.Skip("is about plane: dpdk; the stage dpdk of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
+	}
+	for name, c := range map[string]struct{ strategy, firstData, counter string }{
+		"store":       {"cookie", "store", "store_sent"},
+		"notify":      {"cookie", "notify", "flow_ready"},
+		"cache":       {"cache", "zero-window", "cache_valid"},
+		"auth-cookie": {"auth-cookie", "", "white_added"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, false)
+			w.serve(httpOnce)
+			config := w.config(c.strategy)
+			if c.firstData != "" {
+				config += "    first_data: " + c.firstData + "\n"
+			}
+			w.start(config)
+			stop := w.flood()
+			for range 20 {
+				w.curl(c.strategy != "cookie" && c.strategy != "cache")
+			}
+			sent := stop()
+			got := w.counters()
+			if sent < 1000 || got["syn"] < sent/2 || got[c.counter] == 0 {
+				t.Errorf("%d SYNs sent, counters %v", sent, got)
+			}
+		})
+	}
+}
+
+func httpOnce(c *net.TCPConn) {
+	defer c.Close()
+	for lines := bufio.NewScanner(c); lines.Scan() && lines.Text() != ""; {
+	}
+	fmt.Fprint(c, "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nok\n")
+}
+
+// curl asks once; after a challenge the first connection is reset, and it asks again.
+func (w *world) curl(again bool) {
+	w.t.Helper()
+	args := []string{"-sS", "--max-time", "10", "http://" + w.ServiceAddr(false, port).String() + "/"}
+	if again {
+		args = slices.Insert(args, 0, "--retry", "3", "--retry-all-errors", "--retry-delay", "1")
+	}
+	var out, errs output
+	cmd := exec.Command("curl", args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := w.Client.Do(cmd.Start); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || strings.TrimSpace(out.String()) != "ok" {
+		w.t.Fatalf("curl: %v: %q %s; counters %v", err, out.String(), errs.String(), w.counters())
+	}
+}
+
+// flood sends 20,000 SYNs a second until stop is called, which tells how many it sent.
+func (w *world) flood() (stop func() uint64) {
+	w.t.Helper()
+	f, err := lab.NewFlood(w.AttackerPort, w.FloodPort, lab.FloodOptions{Target: w.ServiceAddr(false, port), CPU: -1})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	done := make(chan lab.FloodStats)
+	go func() {
+		stats, err := f.Run(ctx, 20000)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			w.t.Error(err)
+		}
+		done <- stats
+	}()
+	return func() uint64 {
+		cancel()
+		stats := <-done
+		if err := f.Close(); err != nil {
+			w.t.Error(err)
+		}
+		return stats.Frames
+	}
+}
