@@ -24,7 +24,7 @@ the lab itself makes. Needs root.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newLabFloodCmd(), newLabDemoCmd(), newLabStrategiesCmd(), newLabConnectCmd(), newLabDeviceCmd(), newLabCleanCmd(), newLabClientCmd(), newLabServerCmd())
+	cmd.AddCommand(newLabFloodCmd(), newLabDemoCmd(), newLabStrategiesCmd(), newLabConnectCmd(), newLabDeviceCmd(), newLabSplitCmd(), newLabCleanCmd(), newLabClientCmd(), newLabServerCmd())
 	return cmd
 }
 

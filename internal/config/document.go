@@ -9,8 +9,8 @@ import (
 var topFields = []string{"role", "instance", "interfaces", "secret_file", "epoch", "key_horizon",
 	"on_stale_keys", "drain", "xdp_mode", "services",
 	"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
-	"clock_skew", "protocol", "inside", "filter_bits", "filter_window", "filter_alarm", "unknown_rate", "hops", "offers",
-	"last_line", "takeover", "cache_entries"}
+	"clock_skew", "protocol", "inside", "filter_bits", "filter_window", "learning", "filter_alarm", "unknown_rate", "hops", "offers",
+	"last_line", "takeover", "cookie_layout", "cache_entries"}
 
 // laterRoles are words of the design that this version does not have yet.
 var laterRoles = []string{"patrol", "border-manager", "filter-manager"}

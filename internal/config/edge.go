@@ -21,7 +21,8 @@ type Edge struct {
 	Inside       []string // interfaces that servers are behind; the others are clients'
 	FilterBits   int      // positions of a partition of the filter, as a power of two
 	FilterWindow time.Duration
-	FilterAlarm  float64 // share of unknown flows taken for known; above, status says alarm
+	Learning     time.Duration // how long a new filter's edge leaves what it does not know to the servers
+	FilterAlarm  float64       // share of unknown flows taken for known; above, status says alarm
 	UnknownRate  Rate
 	Hops         int // TTL of what goes on to a server, and the least it must have; 0: left alone
 	SACK         bool
@@ -63,7 +64,7 @@ func defaultEdge() Edge {
 // boxFields are those that an edge shares with a proxy.
 var boxFields = []string{"forwarding", "fast_path"}
 
-var edgeFields = []string{"inside", "filter_bits", "filter_window", "filter_alarm", "unknown_rate", "hops", "offers"}
+var edgeFields = []string{"inside", "filter_bits", "filter_window", "filter_alarm", "learning", "unknown_rate", "hops", "offers"}
 
 // split reads the fields of the top level that have to do with edges, servers and
 // clocks that differ.
@@ -135,6 +136,12 @@ func (r *reader) edge(e *Edge, c *Config, fs map[string]field) {
 	if f, there := fs["filter_window"]; there {
 		if d, ok := r.duration(f, minFilterWindow, maxFilterWindow); ok {
 			e.FilterWindow = d
+		}
+	}
+	e.Learning = e.FilterWindow
+	if f, there := fs["learning"]; there {
+		if d, ok := r.duration(f, 0, maxFilterWindow); ok {
+			e.Learning = d
 		}
 	}
 	if f, there := fs["filter_alarm"]; there {

@@ -120,8 +120,8 @@ func (b *box) fill() error {
 		var raw [16]byte
 		_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
 		b.own.BloomKey.K0, b.own.BloomKey.K1 = binary.LittleEndian.Uint64(raw[:8]), binary.LittleEndian.Uint64(raw[8:])
-		b.own.LearningUntilNs = uint64(monotonic() + b.cfg.Edge.FilterWindow.Nanoseconds())
-		b.log.Info("the filter is new: what it does not know goes to the servers for one window", "window", b.cfg.Edge.FilterWindow)
+		b.own.LearningUntilNs = uint64(monotonic() + b.cfg.Edge.Learning.Nanoseconds())
+		b.log.Info("the filter is new: what it does not know goes to the servers for now", "for", b.cfg.Edge.Learning)
 	}
 	inside := func(name string) bool { return slices.Contains(b.cfg.Edge.Inside, name) }
 	if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetEdgePorts(b.cfg.Interfaces, inside)); err != nil {

@@ -313,3 +313,32 @@ func (e *Edge) Close() {
 	}
 	e.Plane.Close()
 }
+
+// PrefillFilter puts n random flows into the active generation of an instance's
+// pinned filter: experiments set a rate of false positives so. random gives 64 bits.
+func PrefillFilter(dir string, n int, random func() uint64) error {
+	s, _, err := ReadEdge(dir)
+	if err != nil {
+		return fmt.Errorf("the edge's filter: %w", err)
+	}
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, edgebpf.EdgeXdpMapTgBloom), nil)
+	if err != nil {
+		return fmt.Errorf("the edge's filter: %w", err)
+	}
+	defer m.Close()
+	mapping, err := unix.Mmap(m.FD(), 0, int(m.MaxEntries())*8, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("the filter's memory: %w", err)
+	}
+	defer unix.Munmap(mapping)
+	words := unsafe.Slice((*uint64)(unsafe.Pointer(&mapping[0])), m.MaxEntries())
+	for range n {
+		hash := random()
+		lo, hi := uint32(hash), uint32(hash>>32)
+		for p := range uint32(BloomPartitions) { // tg_bloom_locate of core/bloom.h
+			at := (lo + p*hi) & (1<<s.BloomBits - 1)
+			atomic.OrUint64(&words[p<<(s.BloomBits-4)+at>>4], 1<<((at&15)*BloomGenerations+uint32(s.Generation)))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// SplitOptions of one experiment: edges and a server under one attack.
+type SplitOptions struct {
+	Options
+	Edges       int
+	Plane       string  // of the edge: xdp or p4
+	Mode        string  // plain
+	Takeover    string  // of the server: adopt
+	Attack      string  // syn, ack, rst or mixed
+	DropSetup   float64 // share of the clients' bare ACKs that is lost before the server
+	RouteFlap   bool    // every packet's edge changes for all every FlapEvery
+	Skew        time.Duration
+	Direct      bool   // answers by-pass the edges
+	UnknownRate string // of each edge
+	FilterBits  int
+	FilterFlows int // random flows put into each edge's filter before
+	Epoch       time.Duration
+	ClockSkew   time.Duration
+}
+
+// FlapEvery is how long a route stays in an experiment with RouteFlap.
+const FlapEvery = 250 * time.Millisecond
+
+// Attacks of `lab split`.
+const (
+	AttackSYN   = "syn"
+	AttackACK   = "ack"
+	AttackRST   = "rst"
+	AttackMixed = "mixed" // SYN, SYN-ACK, ACK, RST and FIN-ACK in turn
+)
+
+// What a build can do; whoever adds a protocol or a way to take over adds it here and
+// in splitNode.
+var (
+	splitModes     = []string{"plain"}
+	splitTakeovers = []string{"adopt"}
+	splitPlanes    = []string{planeXDP, planeP4}
+	splitAttacks   = []string{AttackSYN, AttackACK, AttackRST, AttackMixed}
+
+	// of the design, and later
+	laterModes     = []string{"tagged"}
+	laterTakeovers = []string{"translate"}
+)
+
+// DefaultSplitOptions are those of `tidegate lab split` without flags.
+func DefaultSplitOptions() SplitOptions {
+	o := SplitOptions{Options: DefaultOptions(), Edges: 1, Plane: planeXDP, Mode: "plain", Takeover: "adopt", Attack: AttackSYN,
+		UnknownRate: "10000", FilterBits: 20, Epoch: 8 * time.Second, ClockSkew: -1}
+	o.Defence = "split"
+	o.ResponseSize = 14500 // seed 001, section 8.3
+	return o
+}
+
+// Validate names the option, what is wrong, and what would be right.
+func (o *SplitOptions) Validate() error {
+	general := o.Options
+	general.Defence = DefenceNone
+	if err := general.Validate(); err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		flag, value string
+		have, later []string
+	}{
+		{"--plane", o.Plane, splitPlanes, nil},
+		{"--mode", o.Mode, splitModes, laterModes},
+		{"--server", o.Takeover, splitTakeovers, laterTakeovers},
+		{"--attack", o.Attack, splitAttacks, nil},
+	} {
+		if slices.Contains(c.later, c.value) {
+			return fmt.Errorf("%s %s: not in this build; use %s", c.flag, c.value, strings.Join(c.have, ", "))
+		}
+		if !slices.Contains(c.have, c.value) {
+			return fmt.Errorf("%s %q: want one of %s", c.flag, c.value, strings.Join(c.have, ", "))
+		}
+	}
+	switch {
+	case o.Edges < 1 || o.Edges > maxEdges:
+		return fmt.Errorf("--edges %d: want 1 to %d", o.Edges, maxEdges)
+	case o.Plane == planeP4 && (o.Edges != 1 || o.FilterFlows != 0 || o.FilterBits != 20):
+		return errors.New("--plane p4: one edge, its filter as it was compiled; leave --edges, --filter-bits and --filter-flows out")
+	case o.DropSetup < 0 || o.DropSetup > 0.9:
+		return fmt.Errorf("--drop-setup %g: want 0 to 0.9", o.DropSetup)
+	case o.RouteFlap && o.Edges < 2:
+		return errors.New("--route-flap: needs --edges 2 or more, to flap between")
+	case o.Direct && o.Edges < 2:
+		return errors.New("--return direct: needs --edges 2 or more; one edge is the only way there is")
+	case o.Skew.Abs() > time.Minute:
+		return fmt.Errorf("--skew %s: want -1m to 1m", o.Skew)
+	case o.FilterFlows < 0 || o.FilterFlows > 1<<26:
+		return fmt.Errorf("--filter-flows %d: want 0 to %d", o.FilterFlows, 1<<26)
+	}
+	return nil
+}
+
+// RunSplit makes a topology, runs one experiment in it, and takes it down again,
+// whatever happened.
+func RunSplit(ctx context.Context, opts SplitOptions) (res *SplitResult, err error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	if os.Geteuid() != 0 {
+		return nil, errors.New("the lab needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_BPF): run it with sudo")
+	}
+	env, err := newRunEnv(opts.Options)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(env.dir)) }()
+	s, err := newSplitTopology(env.owner, "", opts.Edges, opts.Direct)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	x := &splitRun{env: env, opts: opts, s: s}
+	defer func() { err = errors.Join(err, x.stopNodes()) }()
+	return x.experiment(ctx)
+}
+
+// splitRun is one experiment.
+type splitRun struct {
+	env   *runEnv
+	opts  SplitOptions
+	s     *SplitTopology
+	nodes []*splitNode
+	srv   *process
+}
+
+// experiment: serve, measure without anything, defend, attack and load, count.
+func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
+	o, env := x.opts, x.env
+	if err := x.s.addClients(o.Clients, o.IPv6); err != nil {
+		return nil, err
+	}
+	if err := x.s.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", "1"}); err != nil {
+		return nil, err
+	}
+	floods, err := x.newFloods()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, floods.Close()) }()
+	if x.srv, err = startServer(ctx, x.s.Topology, env.server, env.dir, env.exe, env.pin.Server, o.ResponseSize, o.Backlog); err != nil {
+		return nil, err
+	}
+	defer x.srv.stop(time.Second)
+	env.progress("split: without attack and without tidegate")
+	before, err := x.load(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("without tidegate: %w", err)
+	}
+	own, err := x.calibrate(ctx, floods)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.startNodes(ctx); err != nil {
+		return nil, err
+	}
+	if err := x.s.LoseACKs(o.DropSetup); err != nil {
+		return nil, err
+	}
+	env.progress("split: %d edges, attack %s at %s a second", o.Edges, o.Attack, o.Rate)
+	m, err := x.load(ctx, floods)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range []loadResult{before.load, m.load} {
+		if err := checkDisturbed(l, o.Timeout, env.pin.Client); err != nil {
+			return nil, err
+		}
+	}
+	return x.result(ctx, before, m, own)
+}

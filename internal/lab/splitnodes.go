@@ -1,0 +1,177 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"tidegate/internal/plane"
+)
+
+// splitNode is one `tidegate run`, edge or server, started as a user would.
+type splitNode struct {
+	hostDefence
+	role string
+	p4   *p4Switch // nil: in XDP
+}
+
+const edgeConfig = `role: edge
+instance: %s
+interfaces: [%s]
+inside: [%s]
+secret_file: %s
+drain: 0s
+epoch: %s
+%sprotocol: %s
+filter_bits: %d
+filter_window: %s
+learning: 0s
+unknown_rate: %s
+services:
+  - name: web
+    ports: [%d]
+`
+
+const serverConfig = `role: server
+instance: %s
+interfaces: [%s]
+secret_file: %s
+drain: 0s
+epoch: %s
+%sprotocol: %s
+takeover: %s
+cookie_layout: %s
+services:
+  - name: web
+    ports: [%d]
+`
+
+// startNodes starts the server and every edge, with one secret.
+func (x *splitRun) startNodes(ctx context.Context) error {
+	o := x.opts
+	secret := filepath.Join(x.env.dir, "secret")
+	var raw [32]byte
+	_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
+	if err := os.WriteFile(secret, []byte(hex.EncodeToString(raw[:])+"\n"), 0o600); err != nil {
+		return err
+	}
+	skew := ""
+	if o.ClockSkew >= 0 {
+		skew = fmt.Sprintf("clock_skew: %s\n", o.ClockSkew)
+	}
+	base := instPrefix + x.env.owner.String()
+	err := x.startNode(ctx, x.s.Server, "server", base+"-server", 0, fmt.Sprintf(serverConfig, base+"-server",
+		strings.Join(x.s.ServerPorts(), ", "), secret, o.Epoch, skew, o.Mode, o.Takeover, o.layout(), servicePort))
+	if err != nil {
+		return err
+	}
+	if o.Plane == planeP4 {
+		return x.startP4(ctx, secret)
+	}
+	window := 15 * time.Second
+	if o.FilterFlows > 0 {
+		window = time.Hour // they shall stay
+	}
+	for i, e := range x.s.Edges {
+		ports, inside := e.Ports()
+		instance := fmt.Sprintf("%s-edge%d", base, i)
+		err := x.startNode(ctx, e.NS, "edge", instance, o.Skew, fmt.Sprintf(edgeConfig, instance, strings.Join(ports, ", "),
+			inside, secret, o.Epoch, skew, o.Mode, o.FilterBits, window, o.UnknownRate, servicePort))
+		if err != nil {
+			return err
+		}
+		if o.FilterFlows > 0 {
+			if err := plane.PrefillFilter(plane.PinDir("/sys/fs/bpf", instance), o.FilterFlows, randomWord); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func randomWord() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// startNode starts one and waits until it is ready.
+func (x *splitRun) startNode(ctx context.Context, n *Namespace, role, instance string, skew time.Duration, config string) error {
+	node := &splitNode{hostDefence: hostDefence{env: x.env, ns: n, instance: instance}, role: role}
+	path := filepath.Join(x.env.dir, instance+".yaml")
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		return err
+	}
+	ready := newLineWaiter(readyLine)
+	p, err := startProcess(n, -1, nil, ready, x.env.exe, "run", "-c", path, "--clock-offset", skew.String())
+	if err != nil {
+		return err
+	}
+	node.proc = p
+	x.nodes = append(x.nodes, node)
+	select {
+	case <-ready.seen:
+		return nil
+	case <-p.exited:
+		return fmt.Errorf("%s: tidegate run ended before it was ready: %w", role, errors.Join(p.failure()))
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(readyTimeout):
+		return fmt.Errorf("%s: not ready after %s: %s", role, readyTimeout, p.stderr.String())
+	}
+}
+
+// stop ends it, whatever it is made of.
+func (n *splitNode) stop() error {
+	if n.p4 != nil {
+		return n.p4.stop()
+	}
+	return n.hostDefence.stop()
+}
+
+func (x *splitRun) stopNodes() error {
+	var errs []error
+	for i := len(x.nodes) - 1; i >= 0; i-- { // edges first: they send cookies
+		errs = append(errs, x.nodes[i].stop())
+	}
+	return errors.Join(errs...)
+}
+
+// nodeStatus is the part of `tidegate status --json` that is used here.
+type nodeStatus struct {
+	Services []struct {
+		Counters map[string]uint64 `json:"counters"`
+	} `json:"services"`
+	Edge *struct {
+		FPComputed float64 `json:"fp_rate_computed"`
+		FPMeasured float64 `json:"fp_rate_measured"`
+		Alarm      bool    `json:"filter_alarm"`
+	} `json:"edge"`
+}
+
+func (n *splitNode) status(ctx context.Context) (s nodeStatus, err error) {
+	if n.p4 != nil {
+		return n.p4.status(ctx)
+	}
+	var out bytes.Buffer
+	p, err := startProcess(n.ns, -1, nil, &out, n.env.exe, "status", "--instance", n.instance, "--json")
+	if err != nil {
+		return s, err
+	}
+	if err := p.wait(ctx); err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(out.Bytes(), &s); err != nil || len(s.Services) != 1 {
+		return s, fmt.Errorf("tidegate status of %s: %w", n.instance, err)
+	}
+	return s, nil
+}
