@@ -56,6 +56,7 @@ both.`,
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.Edges, "edges", o.Edges, "number of edges; each packet goes through one at random")
+	f.StringVar(&o.Plane, "plane", o.Plane, "where the edge runs: xdp, or p4: on simple_switch, compiled by p4c-bm2-ss\n(looked for in P4C and SIMPLE_SWITCH, then on PATH)")
 	f.StringVar(&o.Mode, "mode", o.Mode, "protocol between edge and server: plain or tagged")
 	f.StringVar(&o.Takeover, "server", o.Takeover, "how the server takes connections over: adopt or translate")
 	f.StringVar(&o.Attack, "attack", o.Attack, "what the attack is made of: syn, ack, rst or mixed")

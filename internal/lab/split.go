@@ -14,6 +14,7 @@ import (
 type SplitOptions struct {
 	Options
 	Edges       int
+	Plane       string  // of the edge: xdp or p4
 	Mode        string  // plain
 	Takeover    string  // of the server: adopt
 	Attack      string  // syn, ack, rst or mixed
@@ -50,12 +51,13 @@ const (
 var (
 	splitModes     = []string{"plain", modeTagged}
 	splitTakeovers = []string{"adopt", takeoverTranslate}
+	splitPlanes    = []string{planeXDP, planeP4}
 	splitAttacks   = []string{AttackSYN, AttackACK, AttackRST, AttackMixed}
 )
 
 // DefaultSplitOptions are those of `tidegate lab split` without flags.
 func DefaultSplitOptions() SplitOptions {
-	o := SplitOptions{Options: DefaultOptions(), Edges: 1, Mode: "plain", Takeover: "adopt", Attack: AttackSYN,
+	o := SplitOptions{Options: DefaultOptions(), Edges: 1, Plane: planeXDP, Mode: "plain", Takeover: "adopt", Attack: AttackSYN,
 		UnknownRate: "10000", FilterBits: 20, Epoch: 8 * time.Second, ClockSkew: -1}
 	o.Defence = "split"
 	o.ResponseSize = 14500 // seed 001, section 8.3
@@ -73,6 +75,7 @@ func (o *SplitOptions) Validate() error {
 		flag, value string
 		have        []string
 	}{
+		{"--plane", o.Plane, splitPlanes},
 		{"--mode", o.Mode, splitModes},
 		{"--server", o.Takeover, splitTakeovers},
 		{"--attack", o.Attack, splitAttacks},
@@ -88,6 +91,10 @@ func (o *SplitOptions) Validate() error {
 		return errors.New("--sync: needs --mode tagged; with plain any edge may carry any packet")
 	case o.Edges < 1 || o.Edges > maxEdges:
 		return fmt.Errorf("--edges %d: want 1 to %d", o.Edges, maxEdges)
+	case o.Plane == planeP4 && (o.Mode != "plain" || o.Takeover != "adopt"):
+		return errors.New("--plane p4: speaks the protocol plain, to a server that adopts; leave --mode and --server out")
+	case o.Plane == planeP4 && (o.Edges != 1 || o.FilterFlows != 0 || o.FilterBits != 20):
+		return errors.New("--plane p4: one edge, its filter as it was compiled; leave --edges, --filter-bits and --filter-flows out")
 	case o.DropSetup < 0 || o.DropSetup > 0.9:
 		return fmt.Errorf("--drop-setup %g: want 0 to 0.9", o.DropSetup)
 	case o.RouteFlap && o.Edges < 2:
@@ -153,7 +160,7 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if x.srv, err = startServer(ctx, x.s.Topology, env.server, env.dir, env.exe, env.pin.Server, o.ResponseSize, 0); err != nil {
+	if x.srv, err = startServer(ctx, x.s.Topology, env.server, env.dir, env.exe, env.pin.Server, o.ResponseSize, o.Backlog); err != nil {
 		return nil, err
 	}
 	defer x.srv.stop(time.Second)

@@ -21,6 +21,7 @@ import (
 type splitNode struct {
 	hostDefence
 	role string
+	p4   *p4Switch // nil: in XDP
 }
 
 const edgeConfig = `role: edge
@@ -48,6 +49,7 @@ drain: 0s
 epoch: %s
 %sprotocol: %s
 takeover: %s
+cookie_layout: %s
 services:
   - name: web
     ports: [%d]
@@ -76,7 +78,7 @@ func (x *splitRun) startNodes(ctx context.Context) error {
 		}
 	}
 	err := x.startNode(ctx, x.s.Server, "server", base+"-server", 0, extra+fmt.Sprintf(serverConfig, base+"-server",
-		strings.Join(ports, ", "), secret, o.Epoch, skew, o.Mode, o.Takeover, servicePort))
+		strings.Join(ports, ", "), secret, o.Epoch, skew, o.Mode, o.Takeover, o.layout(), servicePort))
 	if err != nil {
 		return err
 	}
@@ -84,6 +86,9 @@ func (x *splitRun) startNodes(ctx context.Context) error {
 		if err := x.s.watchServer(plane.PinDir("/sys/fs/bpf", base+"-server")); err != nil {
 			return err
 		}
+	}
+	if o.Plane == planeP4 {
+		return x.startP4(ctx, secret)
 	}
 	window := 15 * time.Second
 	if o.FilterFlows > 0 {
@@ -166,6 +171,14 @@ func (x *splitRun) startNode(ctx context.Context, n *Namespace, role, instance s
 	}
 }
 
+// stop ends it, whatever it is made of.
+func (n *splitNode) stop() error {
+	if n.p4 != nil {
+		return n.p4.stop()
+	}
+	return n.hostDefence.stop()
+}
+
 func (x *splitRun) stopNodes() error {
 	var errs []error
 	for i := len(x.nodes) - 1; i >= 0; i-- { // edges first: they send cookies
@@ -187,6 +200,9 @@ type nodeStatus struct {
 }
 
 func (n *splitNode) status(ctx context.Context) (s nodeStatus, err error) {
+	if n.p4 != nil {
+		return n.p4.status(ctx)
+	}
 	var out bytes.Buffer
 	p, err := startProcess(n.ns, -1, nil, &out, n.env.exe, "status", "--instance", n.instance, "--json")
 	if err != nil {

@@ -12,6 +12,7 @@ type SplitResult struct {
 	Result
 
 	Edges     int     `json:"edges"`
+	Plane     string  `json:"plane"`
 	Mode      string  `json:"mode"`
 	Takeover  string  `json:"takeover"`
 	Attack    string  `json:"attack"`
@@ -42,7 +43,7 @@ type SplitResult struct {
 
 func (x *splitRun) result(ctx context.Context, before, m *splitMeasured, own float64) (*SplitResult, error) {
 	o := x.opts
-	r := &SplitResult{Edges: o.Edges, Mode: o.Mode, Takeover: o.Takeover, Attack: o.Attack, Return: "edge",
+	r := &SplitResult{Edges: o.Edges, Plane: o.Plane, Mode: o.Mode, Takeover: o.Takeover, Attack: o.Attack, Return: "edge",
 		RouteFlap: o.RouteFlap, DropSetup: o.DropSetup, SkewS: o.Skew.Seconds(),
 		ServerAttackPackets: m.seen.Attack, ServerAttackSYNs: m.seen.AttackSYN, SetupLost: m.seen.Lost,
 		LatencyBaseline: before.load.Latency, EdgeCounters: map[string]uint64{}, ServerCounters: map[string]uint64{}}

@@ -3,6 +3,7 @@ package p4
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -51,7 +52,14 @@ type Config struct {
 	Whitelist     string            `yaml:"whitelist"` // auth-*: table | bloom
 	Inside        []string          `yaml:"inside"`    // interfaces behind which servers are
 	MACs          map[string]string `yaml:"macs"`      // MAC address: interface
+	PortMACs      map[string]MACs   `yaml:"port_macs"` // by interface: the addresses of what leaves there
 	Services      []Service         `yaml:"services"`
+}
+
+// MACs are the addresses that frames get on their way out.
+type MACs struct {
+	Src string `yaml:"src"`
+	Dst string `yaml:"dst"`
 }
 
 // Service is one protected service.
@@ -185,7 +193,11 @@ func (c *Config) check() error {
 	case len(c.Services) == 0 || len(c.Services) > maxServices:
 		return fmt.Errorf("services: %d of them; this plane takes 1 to %d", len(c.Services), maxServices)
 	}
-	for mac := range c.MACs {
+	addresses := slices.Collect(maps.Keys(c.MACs))
+	for _, m := range c.PortMACs {
+		addresses = append(addresses, m.Src, m.Dst)
+	}
+	for _, mac := range addresses {
 		if hw, err := net.ParseMAC(mac); err != nil || len(hw) != 6 {
 			return fmt.Errorf("macs: %q is no MAC address; want 02:00:00:00:00:01", mac)
 		}

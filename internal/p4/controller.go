@@ -29,6 +29,8 @@ const (
 	tableMACs    = "EdgeIngress.forward.macs"
 	actionToPort = "EdgeIngress.forward.to_port"
 	counterAll   = "EdgeIngress.counts"
+	tablePortMAC = "EdgeEgress.addresses.port_macs"
+	actionMACs   = "EdgeEgress.addresses.rewrite"
 	meterUnknown = "EdgeIngress.allowance"
 	floodGroup   = 1
 )
@@ -105,7 +107,7 @@ func (c *Controller) begin() error {
 	if err := c.Open(); err != nil {
 		return err
 	}
-	for _, t := range []string{tableInside, tableEpochs, tableV4, tableV6, tableMACs} {
+	for _, t := range []string{tableInside, tableEpochs, tableV4, tableV6, tableMACs, tablePortMAC} {
 		if err := c.sw.Clear(t); err != nil {
 			return err
 		}
@@ -164,6 +166,17 @@ func (c *Controller) layPorts() error {
 		n, err := c.port(name)
 		if err == nil {
 			_, err = c.sw.Add(tableMACs, []any{simpleswitch.Exact(mac)}, actionToPort, u16(uint16(n)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for name, macs := range c.cfg.PortMACs {
+		src, errSrc := net.ParseMAC(macs.Src)
+		dst, errDst := net.ParseMAC(macs.Dst)
+		n, err := c.port(name)
+		if err = errors.Join(err, errSrc, errDst); err == nil {
+			_, err = c.sw.Add(tablePortMAC, []any{simpleswitch.Exact(u16(uint16(n)))}, actionMACs, src, dst)
 		}
 		if err != nil {
 			return err

@@ -1,8 +1,11 @@
 package p4
 
 import (
+	"context"
 	"fmt"
+	"maps"
 
+	"tidegate/internal/p4/simpleswitch"
 	"tidegate/internal/schema"
 )
 
@@ -12,15 +15,43 @@ type Counts map[string]uint64
 // Counters reads what the switch has counted, by service; "" is for packets that
 // belong to none. Counters that are zero are left out.
 func (c *Controller) Counters() (map[string]Counts, error) {
-	out := map[string]Counts{}
-	names := map[int]string{0: ""}
+	names := map[int]string{}
 	for _, s := range c.cfg.Services {
 		names[int(s.ID)] = s.Name
 	}
+	return readCounters(c.sw, names)
+}
+
+// ReadCounters reads those of a switch that another process drives; names are the
+// services by their numbers.
+func ReadCounters(ctx context.Context, thrift string, names map[int]string) (map[string]Counts, error) {
+	sw, err := simpleswitch.Dial(ctx, thrift)
+	if err != nil {
+		return nil, err
+	}
+	defer sw.Close()
+	return readCounters(sw, names)
+}
+
+// Ping finds out whether a switch answers.
+func Ping(ctx context.Context, thrift string) error {
+	sw, err := simpleswitch.Dial(ctx, thrift)
+	if err != nil {
+		return err
+	}
+	defer sw.Close()
+	_, err = sw.Ports()
+	return err
+}
+
+func readCounters(sw *simpleswitch.Client, services map[int]string) (map[string]Counts, error) {
+	names := maps.Clone(services)
+	names[0] = ""
+	out := map[string]Counts{}
 	for id, name := range names {
 		counts := Counts{}
 		for n := range schema.NumCounters {
-			v, err := c.sw.Counter(counterAll, id*schema.NumCounters+n)
+			v, err := sw.Counter(counterAll, id*schema.NumCounters+n)
 			if err != nil {
 				return nil, fmt.Errorf("counters: %w", err)
 			}

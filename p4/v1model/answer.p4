@@ -86,7 +86,7 @@ control AnswerIp(inout headers_t hdr, in bit<16> tcp_len) {
     }
 }
 
-control Answer(inout headers_t hdr, inout metadata_t m, in bit<32> hash) {
+control Answer(inout headers_t hdr, inout metadata_t m, in bit<32> cookie) {
     MssIndex() mss_index;
     TurnRound() turn;
     AnswerIp() ip;
@@ -117,7 +117,7 @@ control Answer(inout headers_t hdr, inout metadata_t m, in bit<32> hash) {
         turn.apply(hdr);
         ip.apply(hdr, m.answer_len);
         hdr.tcp.ack = hdr.tcp.seq + 1; // never of data in the SYN (RFC 7413)
-        hdr.tcp.seq = m.parity ++ index ++ said ++ hash[TG_SMART_HASH_BITS - 1:0];
+        hdr.tcp.seq = m.parity ++ index ++ said ++ cookie[TG_SMART_HASH_BITS - 1:0];
         hdr.tcp.doff = m.answer_len[5:2];
         hdr.tcp.rsvd = 0;
         hdr.tcp.flags = TG_TCP_SYN | TG_TCP_ACK;

@@ -40,19 +40,19 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
     SetTtl() set_ttl;
     Forward() forward;
 
-    action count(bit<16> counter) { counts.count((bit<32>)m.service * COUNTERS + (bit<32>)counter); }
+    action count(bit<16> reason) { counts.count((bit<32>)m.service * COUNTERS + (bit<32>)reason); }
 
     apply {
-        bit<16> counter = COUNT_NOTHING;
+        bit<16> reason = COUNT_NOTHING;
         bit<1> pass = 1;
         bit<1> is_ack = 0;  // tg_host_is_ack
-        bit<1> verify = 0;
+        bit<1> to_hash = 0;
         bit<1> put = 0;
         bit<1> refreshed = 0;
         bit<1> no_key = 0;
         bit<1> unknown = 0;
         bit<1> lies = 0;
-        bit<32> hash = 0;
+        bit<32> cookie = 0;
         bit<32> lo = 0;
         bit<32> hi = 0;
         bit<32> k0 = m.present_k0;
@@ -75,14 +75,14 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                 is_ack = 1;
             }
         } else if (m.configured == 1 && m.inside == 0) {
-            judge_parse.apply(m, counter);
-            if (counter != COUNT_NOTHING) {
+            judge_parse.apply(m, reason);
+            if (reason != COUNT_NOTHING) {
                 if (m.enforce == 1) {
                     pass = 0;
                 } else {
-                    counter = COUNT_WOULD_DROP;
+                    reason = COUNT_WOULD_DROP;
                 }
-                count(counter);
+                count(reason);
             }
         }
 
@@ -96,33 +96,33 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                 }
             } else if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK)) == TG_TCP_SYN) {
                 count(COUNT_SYN);
-                judge_syn.apply(hdr, m, std.packet_length, counter, pass);
+                judge_syn.apply(hdr, m, std.packet_length, reason, pass);
                 if (m.mode == TG_MODE_MONITOR) {
-                    if (pass == 0 && counter != COUNT_COOKIE_SENT) {
+                    if (pass == 0 && reason != COUNT_COOKIE_SENT) {
                         count(COUNT_WOULD_DROP);
                     } else if (pass == 0) {
                         count(COUNT_WOULD_ANSWER);
                     }
                     pass = 1;
                 } else {
-                    if (counter == COUNT_COOKIE_SENT) {
+                    if (reason == COUNT_COOKIE_SENT) {
                         if (m.has_key == 0) {
-                            counter = COUNT_DROP_NO_KEY;
+                            reason = COUNT_DROP_NO_KEY;
                             if (m.stale_drop == 0) {
-                                counter = COUNT_PASS_NO_KEY;
+                                reason = COUNT_PASS_NO_KEY;
                                 pass = 1;
                             }
                         } else if (m.is_signed == 1) {
-                            counter = COUNT_PASS_SIGNED;
+                            reason = COUNT_PASS_SIGNED;
                             pass = 1;
                         } else {
-                            verify = 1; // here: a cookie is to be made
+                            to_hash = 1; // here: a cookie is to be made
                             isn = hdr.tcp.seq;
                             k0 = m.present_k0;
                             k1 = m.present_k1;
                         }
                     }
-                    count(counter);
+                    count(reason);
                 }
             } else {
                 ttl = hdr.ipv6.ttl;
@@ -163,12 +163,12 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                     if (m.has_key == 0) {
                         no_key = ~m.stale_drop;
                     } else {
-                        verify = 1;
+                        to_hash = 1;
                         isn = hdr.tcp.seq - 1;
                         k0 = m.present_k0;
                         k1 = m.present_k1;
-                        hash = hdr.tcp.ack - 1;
-                        if (hash[31:31] != m.parity) {
+                        cookie = hdr.tcp.ack - 1;
+                        if (cookie[31:31] != m.parity) {
                             k0 = m.previous_k0;
                             k1 = m.previous_k1;
                         }
@@ -177,15 +177,15 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
             }
         }
 
-        if (verify == 1) {
-            cookie_hash.apply(hdr, m, isn, k0, k1, hash);
+        if (to_hash == 1) {
+            cookie_hash.apply(hdr, m, isn, k0, k1, cookie);
         }
-        if (verify == 1 && unknown == 0) {
-            answer.apply(hdr, m, hash);
+        if (to_hash == 1 && unknown == 0) {
+            answer.apply(hdr, m, cookie);
         }
-        if (verify == 1 && unknown == 1) {
+        if (to_hash == 1 && unknown == 1) {
             bit<32> told = hdr.tcp.ack - 1;
-            if (hash[TG_SMART_HASH_BITS - 1:0] == told[TG_SMART_HASH_BITS - 1:0]) {
+            if (cookie[TG_SMART_HASH_BITS - 1:0] == told[TG_SMART_HASH_BITS - 1:0]) {
                 unknown = 0;
                 put = 1;
                 count(COUNT_COOKIE_VALID);
@@ -197,8 +197,8 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
             if (m.unknown == UNKNOWN_ALL || (m.unknown == UNKNOWN_METER && color == 0)) {
                 allowed = 1;
             }
-            judge_unknown.apply(hdr, m, no_key, allowed, counter, pass);
-            count(counter);
+            judge_unknown.apply(hdr, m, no_key, allowed, reason, pass);
+            count(reason);
         }
         if (put == 1) {
             bloom.apply(m, lo, hi, 0, 1);

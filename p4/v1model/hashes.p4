@@ -73,8 +73,8 @@ control HashTuple(inout headers_t hdr, inout metadata_t m) {
 
 /* From the key and the client's ISN to the whole 32-bit hash. */
 control CookieHash(inout headers_t hdr, inout metadata_t m, in bit<32> client_isn,
-                   in bit<32> k0, in bit<32> k1, out bit<32> hash) {
-    HashTuple() tuple;
+                   in bit<32> k0, in bit<32> k1, out bit<32> cookie) {
+    HashTuple() flow_words;
     HalfSipWord() tail;
     HalfSipEnd() end;
     action begin() {
@@ -85,7 +85,7 @@ control CookieHash(inout headers_t hdr, inout metadata_t m, in bit<32> client_is
     }
     apply {
         begin();
-        tuple.apply(hdr, m);
+        flow_words.apply(hdr, m);
         if (hdr.ipv4.isValid()) {
             m.tail = (bit<8>)TG_SMART_V4_LEN ++ client_isn[23:0];
         } else {
@@ -93,12 +93,12 @@ control CookieHash(inout headers_t hdr, inout metadata_t m, in bit<32> client_is
         }
         tail.apply(m.s, m.tail);
         end.apply(m.s);
-        hash = m.s.v1 ^ m.s.v3;
+        cookie = m.s.v1 ^ m.s.v3;
     }
 }
 
 control FlowHash(inout headers_t hdr, inout metadata_t m, out bit<32> lo, out bit<32> hi) {
-    HashTuple() tuple;
+    HashTuple() flow_words;
     HalfSipWord() tail;
     HalfSipEnd() end;
     action begin() {
@@ -109,7 +109,7 @@ control FlowHash(inout headers_t hdr, inout metadata_t m, out bit<32> lo, out bi
     }
     apply {
         begin();
-        tuple.apply(hdr, m);
+        flow_words.apply(hdr, m);
         if (hdr.ipv4.isValid()) {
             m.tail = 12 << 24;
         } else {

@@ -37,15 +37,15 @@ control Addresses(inout headers_t hdr, out bit<1> bogus, out bit<1> group) {
 }
 
 /* Packets condemned by what they are, whatever they are addressed to. */
-control JudgeParse(inout metadata_t m, out bit<16> counter) {
+control JudgeParse(inout metadata_t m, out bit<16> reason) {
     apply {
-        counter = COUNT_NOTHING;
+        reason = COUNT_NOTHING;
         if (m.parse == PARSE_OVERLAY) {
-            counter = COUNT_DROP_FRAGMENT;
+            reason = COUNT_DROP_FRAGMENT;
         } else if (m.parse == PARSE_EXT_CHAIN) {
-            counter = COUNT_DROP_EXT_CHAIN;
+            reason = COUNT_DROP_EXT_CHAIN;
         } else if (m.parse == PARSE_CUT_TCP) {
-            counter = COUNT_DROP_MALFORMED;
+            reason = COUNT_DROP_MALFORMED;
         }
     }
 }
@@ -62,8 +62,8 @@ control JudgeLengths(inout headers_t hdr, inout metadata_t m, in bit<32> frame_l
     }
 }
 
-/* tg_proxy_judge_syn; `counter` COUNT_COOKIE_SENT: answer it. `pass`: forward it. */
-control JudgeSyn(inout headers_t hdr, inout metadata_t m, in bit<32> frame_len, out bit<16> counter,
+/* tg_proxy_judge_syn; `reason` COUNT_COOKIE_SENT: answer it. `pass`: forward it. */
+control JudgeSyn(inout headers_t hdr, inout metadata_t m, in bit<32> frame_len, out bit<16> reason,
                  out bit<1> pass) {
     Addresses() addresses;
     JudgeLengths() lengths;
@@ -75,47 +75,47 @@ control JudgeSyn(inout headers_t hdr, inout metadata_t m, in bit<32> frame_len, 
         lengths.apply(hdr, m, frame_len, lies);
         addresses.apply(hdr, bogus, group);
         if ((hdr.tcp.flags & (TG_TCP_FIN | TG_TCP_RST)) != 0) {
-            counter = COUNT_DROP_FLAGS;
+            reason = COUNT_DROP_FLAGS;
         } else if (m.parse == PARSE_FRAGMENT) {
-            counter = COUNT_DROP_FRAGMENT;
+            reason = COUNT_DROP_FRAGMENT;
         } else if (lies == 1) {
-            counter = COUNT_DROP_MALFORMED;
+            reason = COUNT_DROP_MALFORMED;
         } else if (group == 1) {
-            counter = COUNT_PASS_FRAME;
+            reason = COUNT_PASS_FRAME;
             pass = 1;
         } else if (bogus == 1) {
-            counter = COUNT_DROP_SOURCE;
+            reason = COUNT_DROP_SOURCE;
         } else {
-            counter = COUNT_COOKIE_SENT;
+            reason = COUNT_COOKIE_SENT;
         }
     }
 }
 
 /* tg_edge_judge of what the filter does not know and no cookie has proven. */
 control JudgeUnknown(inout headers_t hdr, inout metadata_t m, in bit<1> no_key, in bit<1> allowed,
-                     out bit<16> counter, out bit<1> pass) {
+                     out bit<16> reason, out bit<1> pass) {
     apply {
         pass = 1;
         if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_RST | TG_TCP_FIN)) == 0) {
-            counter = COUNT_DROP_STRAY;
+            reason = COUNT_DROP_STRAY;
             pass = 0;
         } else if ((hdr.tcp.flags & TG_TCP_SYN) != 0) { // and ACK: SYNs do not come here
-            counter = COUNT_DROP_SYNACK;
+            reason = COUNT_DROP_SYNACK;
             pass = 0;
         } else if (no_key == 1) {
-            counter = COUNT_PASS_NO_KEY;
+            reason = COUNT_PASS_NO_KEY;
         } else if (m.learning == 1) {
-            counter = COUNT_EDGE_LEARNING;
+            reason = COUNT_EDGE_LEARNING;
         } else if (allowed == 1) {
-            counter = COUNT_EDGE_UNKNOWN;
+            reason = COUNT_EDGE_UNKNOWN;
         } else {
             pass = 0;
             if ((hdr.tcp.flags & TG_TCP_RST) != 0) {
-                counter = COUNT_DROP_RST;
+                reason = COUNT_DROP_RST;
             } else if ((hdr.tcp.flags & TG_TCP_FIN) != 0) {
-                counter = COUNT_DROP_FIN;
+                reason = COUNT_DROP_FIN;
             } else {
-                counter = COUNT_DROP_ACK;
+                reason = COUNT_DROP_ACK;
             }
         }
     }

@@ -17,6 +17,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
     bit<1>  negative;
     bit<8>  kind;       // of the option in hand
     bit<8>  len;
+    bit<8>  half;
     bit<16> mss;
     bit<16> after;      // bytes of options behind the one in hand
 
@@ -203,22 +204,26 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         }
     }
 
-#define OPTIONS_STATE(words) \
+#define OPTIONS_STATE(words, behind) \
     state options_##words { \
-        m.options = (bit<320>)pkt.lookahead<bit<(32 * words)>>() << (320 - 32 * words); \
+        m.options = pkt.lookahead<bit<(32 * words)>>() ++ (bit<behind>)0; \
         m.options_left = 4 * words; \
         transition option; \
     }
-    OPTIONS_STATE(1)
-    OPTIONS_STATE(2)
-    OPTIONS_STATE(3)
-    OPTIONS_STATE(4)
-    OPTIONS_STATE(5)
-    OPTIONS_STATE(6)
-    OPTIONS_STATE(7)
-    OPTIONS_STATE(8)
-    OPTIONS_STATE(9)
-    OPTIONS_STATE(10)
+    OPTIONS_STATE(1, 288)
+    OPTIONS_STATE(2, 256)
+    OPTIONS_STATE(3, 224)
+    OPTIONS_STATE(4, 192)
+    OPTIONS_STATE(5, 160)
+    OPTIONS_STATE(6, 128)
+    OPTIONS_STATE(7, 96)
+    OPTIONS_STATE(8, 64)
+    OPTIONS_STATE(9, 32)
+    state options_10 {
+        m.options = pkt.lookahead<bit<320>>();
+        m.options_left = 40;
+        transition option;
+    }
 
     state syn {
         transition select(hdr.tcp.doff) {
@@ -287,7 +292,9 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
     }
 
     state option_next {
-        m.options = m.options << ((bit<16>)len << 3);
+        half = len << 2; // in bits; at most 160, where one shift may be 255
+        m.options = m.options << half;
+        m.options = m.options << half;
         m.options_left = after;
         transition option;
     }
