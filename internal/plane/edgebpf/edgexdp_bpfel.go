@@ -61,8 +61,10 @@ type EdgeXdpTgProxySettings struct {
 		K0 uint64
 		K1 uint64
 	}
-	CacheMask uint32
-	Pad2      [4]uint8
+	CacheMask   uint32
+	WhiteV4Mask uint32
+	WhiteV4Len  uint8
+	Pad2        [7]uint8
 }
 
 type EdgeXdpTgTaggedSettings struct {
