@@ -193,7 +193,9 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_packet *pkt,
 					struct tg_ack *ack)
 {
-	const __u8 *options = (void *)(long)skb->data + pkt->l4_off + TG_TCP_HDR_LEN;
+	/* Bounded anew: the verifier forgets a packet that was given to a function. The
+	 * parser goes no further than 14 + 8 + 40 + 6 * 2048 bytes. */
+	const __u8 *options = (void *)(long)skb->data + TG_BOUND(pkt->l4_off, 16384) + TG_TCP_HDR_LEN;
 	const __u8 *end = (void *)(long)skb->data_end;
 	__u32 len = pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
 	struct tg_options_cursor c;

@@ -176,7 +176,7 @@ func TestRealHTTPS(t *testing.T) {
 	w.startNginx(file)
 	w.start(w.realConfig("cookie"))
 	for _, ipv6 := range families() {
-		w.flood(ipv6, portHTTPS, 20000)
+		w.floodSYNs(ipv6, portHTTPS, 20000)
 		for _, version := range []struct{ flag, want string }{{"--http1.1", "1.1 200"}, {"--http2", "2 200"}} {
 			got := filepath.Join(w.dir, "got")
 			out, err := w.clientRun(curl, version.flag, "-sSk", "-o", got, "-w", "%{http_version} %{http_code}", "https://"+w.host(ipv6)+"/file")
@@ -218,7 +218,7 @@ func TestRealSSH(t *testing.T) {
 	w.serverProcess([]uint16{portSSH}, sshd, "-D", "-e", "-f", conf)
 	w.start(w.realConfig("cookie"))
 	for _, ipv6 := range families() {
-		w.flood(ipv6, portSSH, 20000)
+		w.floodSYNs(ipv6, portSSH, 20000)
 		out, err := w.clientRun(ssh, "-F", "none", "-i", filepath.Join(w.dir, "user"), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
 			"-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "root@"+w.ServiceAddr(ipv6, 0).Addr().String(), "head -c 1048576 /dev/zero | sha256sum")
 		const want = "30e14955ebf1352266dc2ff8067e68104607e750abb9d3b36582b8af909fcb58"
@@ -253,7 +253,7 @@ func TestRealSMTP(t *testing.T) {
 	w.serverProcess([]uint16{portSMTP}, smtpd, "-d", "-f", conf)
 	w.start(w.realConfig("cookie"))
 	for _, ipv6 := range families() {
-		w.flood(ipv6, portSMTP, 20000)
+		w.floodSYNs(ipv6, portSMTP, 20000)
 		text := "Subject: " + familyName(ipv6) + "\r\n\r\n" + strings.Repeat("0123456789abcdef0123456789abcdef\r\n", 3000)
 		mail := w.write("mail-"+familyName(ipv6), []byte(text), 0o644)
 		if _, err := w.clientRun(curl, "-sS", "--url", fmt.Sprintf("smtp://%s:%d/client.test", w.host(ipv6), portSMTP), "--mail-from", "a@client.test", "--mail-rcpt", "b@mail.test", "--upload-file", mail); err != nil {

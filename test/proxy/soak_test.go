@@ -14,9 +14,9 @@ import (
 // soaking says that these tests are to take their full size: `make soak`.
 func soaking() bool { return os.Getenv("TIDEGATE_SOAK") != "" }
 
-// flood keeps a service under spoofed SYNs until the test ends, and returns how many
+// floodSYNs keeps a service under spoofed SYNs until the test ends, and returns how many
 // have been made so far.
-func (w *world) flood(ipv6 bool, service uint16, rate lab.Rate) {
+func (w *world) floodSYNs(ipv6 bool, service uint16, rate lab.Rate) {
 	w.t.Helper()
 	f, err := lab.NewFlood(w.AttackerPort, w.FloodPort, lab.FloodOptions{Target: w.ServiceAddr(ipv6, service), CPU: -1})
 	if err != nil {
@@ -63,7 +63,7 @@ func TestBulkOverImpairedLink(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			w.flood(ipv6, port, 20000)
+			w.floodSYNs(ipv6, port, 20000)
 			c, err := w.dialFrom(far.NS, ipv6)
 			if err != nil {
 				t.Fatal(err)
