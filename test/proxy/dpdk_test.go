@@ -18,7 +18,7 @@ import (
 // Real clients through tidegate-dpdk while a flood goes on, under each way to treat
 // their first data and a strategy without translation.
 func TestDPDKUnderFlood(t *testing.T) {
-	if plane != lab.PlaneDPDK {
+	if testPlane != lab.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
 	for name, c := range map[string]struct{ strategy, firstData, counter string }{
