@@ -171,7 +171,7 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	env.progress("split: %d edges, attack %s at %s a second", o.Edges, o.Attack, o.Rate)
 	m, err := x.load(ctx, floods)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, x.explain(ctx))
 	}
 	for _, l := range []loadResult{before.load, m.load} {
 		if err := checkDisturbed(l, o.Timeout, env.pin.Client); err != nil {
@@ -179,4 +179,24 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 		}
 	}
 	return x.result(ctx, before, m, own)
+}
+
+// explain tells what the nodes have counted, for an experiment that failed.
+func (x *splitRun) explain(ctx context.Context) error {
+	var errs []error
+	for _, n := range x.nodes {
+		st, err := n.status(ctx)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		some := map[string]uint64{}
+		for name, v := range st.Services[0].Counters {
+			if v != 0 {
+				some[name] = v
+			}
+		}
+		errs = append(errs, fmt.Errorf("%s has counted %v", n.instance, some))
+	}
+	return errors.Join(errs...)
 }
