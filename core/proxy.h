@@ -294,7 +294,8 @@ TG_INLINE struct tg_segment tg_flow_syn(const struct tg_packet *pkt, const struc
 		.ports = back ? pkt->ports << 16 | pkt->ports >> 16 : pkt->ports,
 		.seq = f->client_isn,
 		.l3_off = pkt->l3_off,
-		.options = {.mss = f->client_mss, .wscale = agreed.wscale,
+		/* a flow of the server role has its MSS in the option bits alone */
+		.options = {.mss = f->client_mss ? f->client_mss : agreed.mss, .wscale = agreed.wscale,
 			    .sack_ok = agreed.sack_ok || asks, .ts_ok = ts || asks,
 			    .tsval = f->client_tsval},
 		.window = f->client_window,

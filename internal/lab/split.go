@@ -187,3 +187,4 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	}
 	return x.result(ctx, before, m, own)
 }
+

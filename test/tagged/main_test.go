@@ -119,6 +119,21 @@ func (w *world) load(o options) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := w.fill(o, cookie); err != nil {
+		return err
+	}
+	_, err = w.plane.Attach(plane.AttachOptions{BPFFS: "/sys/fs/bpf", Instance: w.Instance,
+		Interfaces: []string{w.ServerPort.Name}, XDPMode: o.mode})
+	w.t.Cleanup(func() {
+		if err := w.plane.Detach(); err != nil {
+			w.t.Error(err)
+		}
+	})
+	return err
+}
+
+// fill writes keys, settings and the one service.
+func (w *world) fill(o options, cookie uint64) error {
 	var mono unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err != nil {
 		return err
@@ -143,19 +158,8 @@ func (w *world) load(o options) (err error) {
 		Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
 		Service: plane.Service{MssV4: 1440, MssV6: 1420, Window: 65535, Wscale: w.edge.wscale, Sack: 1, Timestamps: 1,
 			Mode: plane.ModeAlways, Listener: plane.ListenerMPTCP}}
-	err = errors.Join(w.plane.SetServer(w.server), w.plane.SetEdge(int(w.edge.id), edgeAddr4, edgeAddr6, 0, 0),
+	return errors.Join(w.plane.SetServer(w.server), w.plane.SetEdge(int(w.edge.id), edgeAddr4, edgeAddr6, 0, 0),
 		w.plane.SetServices([]plane.Target{target}, &settings))
-	if err != nil {
-		return err
-	}
-	_, err = w.plane.Attach(plane.AttachOptions{BPFFS: "/sys/fs/bpf", Instance: w.Instance,
-		Interfaces: []string{w.ServerPort.Name}, XDPMode: o.mode})
-	w.t.Cleanup(func() {
-		if err := w.plane.Detach(); err != nil {
-			w.t.Error(err)
-		}
-	})
-	return err
 }
 
 // counter of the service.
