@@ -92,7 +92,9 @@ static __always_inline bool tg_edge_read(struct xdp_md *ctx, const struct tg_pac
 	const __u8 *options = (void *)(long)ctx->data + (pkt->l4_off & TG_SYN_OFF_MAX) + TG_TCP_HDR_LEN;
 	struct tg_tcp_options o = {};
 
-	if (!tg_host_ack_is_whole(pkt, (__u32)bpf_xdp_get_buff_len(ctx)))
+	/* The linear part is the whole frame, but for jumbo frames. */
+	if (TG_UNLIKELY(!tg_host_ack_is_whole(pkt, (__u32)(end - (const __u8 *)(long)ctx->data))) &&
+	    !tg_host_ack_is_whole(pkt, (__u32)bpf_xdp_get_buff_len(ctx)))
 		return false;
 	ack->cookie.isn = pkt->ack - 1;
 	ack->ts_ok = false;
@@ -113,9 +115,10 @@ static __always_inline bool tg_edge_read(struct xdp_md *ctx, const struct tg_pac
 /* Of a packet that the filter does not know: does it carry a cookie? */
 static __always_inline enum tg_edge_finding tg_edge_verify(struct xdp_md *ctx,
 							   const struct tg_packet *pkt,
-							   const struct tg_host_settings *settings)
+							   const struct tg_host_settings *settings,
+							   __u64 now_ns)
 {
-	__u64 now = tg_epoch_verifying_now(settings), epoch;
+	__u64 now = tg_epoch_verifying_at(settings, now_ns), epoch;
 	const struct tg_siphash_key *key;
 	struct tg_ack ack = {};
 
@@ -133,17 +136,17 @@ static __always_inline enum tg_edge_finding tg_edge_verify(struct xdp_md *ctx,
 }
 
 /* May what matches nothing go on to the server all the same? */
-static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge_settings *edge)
+static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge_settings *edge,
+							    __u64 now_ns)
 {
-	__u64 now = TG_CLOCK_NS();
 	struct tg_allowance *a;
 	__u32 zero = 0;
 
-	if (now < edge->learning_until_ns)
+	if (TG_UNLIKELY(now_ns < edge->learning_until_ns))
 		return TG_EDGE_LEARNING;
 	a = bpf_map_lookup_elem(&tg_allowances, &zero);
-	return a && tg_allowance_take(a, edge->unknown_cost_ns, now) ? TG_EDGE_ALLOWED
-								     : TG_EDGE_UNKNOWN;
+	return a && tg_allowance_take(a, edge->unknown_cost_ns, now_ns) ? TG_EDGE_ALLOWED
+									: TG_EDGE_UNKNOWN;
 }
 
 static __always_inline __u8 *tg_edge_ttl(struct xdp_md *ctx, const struct tg_packet *pkt)
@@ -223,13 +226,15 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 	if (TG_UNLIKELY(svc->mode != TG_MODE_ALWAYS))
 		return tg_edge_watch(ctx, pkt, edge, &at, generations, row);
 	if (!generations) {
+		__u64 now_ns = TG_CLOCK_NS();
+
 		found = TG_EDGE_UNKNOWN;
 		if (tg_edge_may_verify(pkt))
-			found = tg_edge_verify(ctx, pkt, settings);
+			found = tg_edge_verify(ctx, pkt, settings, now_ns);
 		if (found == TG_EDGE_UNKNOWN && tag && tg_pending_is(edge, pkt))
 			found = TG_EDGE_ALLOWED;
 		if (found == TG_EDGE_UNKNOWN)
-			found = tg_edge_unknown(edge);
+			found = tg_edge_unknown(edge, now_ns);
 	}
 	d = tg_edge_judge(tg_edge_kind(pkt), found);
 	tg_count(row, d.counter);

@@ -102,11 +102,17 @@ static __always_inline __u64 tg_epoch_now(const struct tg_host_settings *setting
 	return tg_epoch_at(TG_CLOCK_NS() + settings->wall_minus_mono_ns, settings->epoch_len_ns);
 }
 
-/* The epoch that ACKs are held to. */
+/* The epoch that ACKs are held to, at a moment of CLOCK_MONOTONIC. */
+static __always_inline __u64 tg_epoch_verifying_at(const struct tg_host_settings *settings,
+						   __u64 mono_ns)
+{
+	return tg_epoch_verifying(mono_ns + settings->wall_minus_mono_ns, settings->epoch_len_ns,
+				  settings->verify_ahead_ns);
+}
+
 static __always_inline __u64 tg_epoch_verifying_now(const struct tg_host_settings *settings)
 {
-	return tg_epoch_verifying(TG_CLOCK_NS() + settings->wall_minus_mono_ns,
-				  settings->epoch_len_ns, settings->verify_ahead_ns);
+	return tg_epoch_verifying_at(settings, TG_CLOCK_NS());
 }
 
 /* The key of exactly this epoch; NULL if it is not loaded. */

@@ -169,6 +169,11 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("without tidegate: %w", err)
 	}
+	env.progress("split: the same with an empty XDP program on the edges' ports")
+	empty, err := x.loadOverEmpty(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("with an empty XDP program: %w", err)
+	}
 	if err := x.startNodes(ctx); err != nil {
 		return nil, err
 	}
@@ -180,11 +185,10 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	if err != nil {
 		return nil, errors.Join(err, x.whatNodesSay(ctx))
 	}
-	for _, l := range []loadResult{before.load, m.load} {
+	for _, l := range []loadResult{before.load, empty.load, m.load} {
 		if err := checkDisturbed(l, o.Timeout, env.pin.Client); err != nil {
 			return nil, err
 		}
 	}
-	return x.result(ctx, before, m, own)
+	return x.result(ctx, before, empty, m, own)
 }
-

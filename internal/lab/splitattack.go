@@ -166,6 +166,29 @@ func (x *splitRun) load(ctx context.Context, set floodSet) (*splitMeasured, erro
 	return m, errors.Join(err1, err2, err3)
 }
 
+// loadOverEmpty is load with a program on the edges' ports that passes everything: on
+// a veth, XDP itself takes segmentation offload away, whatever the program.
+func (x *splitRun) loadOverEmpty(ctx context.Context) (m *splitMeasured, err error) {
+	var ports []*Port
+	for _, e := range x.s.Edges {
+		ports = append(ports, e.Inner)
+		if e.Outer != nil {
+			ports = append(ports, e.Outer)
+		}
+	}
+	if x.s.Fabric == nil {
+		ports = append(ports, x.s.FloodPort, x.s.LegitPort)
+	}
+	for _, p := range ports {
+		l, err := p.AttachXDP(x.s.objs.TgLabPass)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, l.Close(), p.EnableGRO()) }()
+	}
+	return x.load(ctx, nil)
+}
+
 // flap moves all traffic from edge to edge until ctx ends.
 func (x *splitRun) flap(ctx context.Context) {
 	tick := time.NewTicker(FlapEvery)

@@ -35,18 +35,22 @@ type SplitResult struct {
 	// tidegate in the same place.
 	LatencyRatio    float64   `json:"latency_ratio"`
 	LatencyBaseline Quantiles `json:"latency_baseline_ms"`
+	// The same over an empty XDP program on the edges' ports: what is tidegate's own, and
+	// not the veth's, which loses segmentation offload to any XDP program.
+	LatencyRatioXDP    float64   `json:"latency_ratio_xdp"`
+	LatencyBaselineXDP Quantiles `json:"latency_baseline_xdp_ms"`
 
 	EdgeCounters   map[string]uint64 `json:"edge_counters"` // all edges together
 	ServerCounters map[string]uint64 `json:"server_counters"`
 	SetupLost      uint64            `json:"setup_lost"` // bare ACKs of clients, lost on purpose
 }
 
-func (x *splitRun) result(ctx context.Context, before, m *splitMeasured, own float64) (*SplitResult, error) {
+func (x *splitRun) result(ctx context.Context, before, empty, m *splitMeasured, own float64) (*SplitResult, error) {
 	o := x.opts
 	r := &SplitResult{Edges: o.Edges, Plane: o.Plane, Mode: o.Mode, Takeover: o.Takeover, Attack: o.Attack, Return: "edge",
 		RouteFlap: o.RouteFlap, DropSetup: o.DropSetup, SkewS: o.Skew.Seconds(),
 		ServerAttackPackets: m.seen.Attack, ServerAttackSYNs: m.seen.AttackSYN, SetupLost: m.seen.Lost,
-		LatencyBaseline: before.load.Latency, EdgeCounters: map[string]uint64{}, ServerCounters: map[string]uint64{}}
+		LatencyBaseline: before.load.Latency, LatencyBaselineXDP: empty.load.Latency, EdgeCounters: map[string]uint64{}, ServerCounters: map[string]uint64{}}
 	if o.Direct {
 		r.Return = "direct"
 	}
@@ -82,6 +86,9 @@ func (x *splitRun) result(ctx context.Context, before, m *splitMeasured, own flo
 	if p50 := before.load.Latency.P50; p50 > 0 {
 		r.LatencyRatio = round3(m.load.Latency.P50 / p50)
 	}
+	if p50 := empty.load.Latency.P50; p50 > 0 {
+		r.LatencyRatioXDP = round3(m.load.Latency.P50 / p50)
+	}
 	return r, nil
 }
 
@@ -97,7 +104,7 @@ func (r *SplitResult) Summary() string {
 	b.WriteString(r.Result.Summary())
 	fmt.Fprintf(&b, "at server  %d attack packets (%d SYNs) of %d sent\n", r.ServerAttackPackets, r.ServerAttackSYNs, r.SYNSent)
 	fmt.Fprintf(&b, "filter     false positives %.4f %% computed, %.4f %% measured\n", 100*r.FPComputed, 100*r.FPMeasured)
-	fmt.Fprintf(&b, "latency    %.3f times that without attack and without tidegate (p50 %g ms, p90 %g)\n",
-		r.LatencyRatio, r.LatencyBaseline.P50, r.LatencyBaseline.P90)
+	fmt.Fprintf(&b, "latency    %.3f times that without attack and without tidegate (p50 %g ms, p90 %g);\n           %.3f times that with an empty XDP program in its place (p50 %g ms)\n",
+		r.LatencyRatio, r.LatencyBaseline.P50, r.LatencyBaseline.P90, r.LatencyRatioXDP, r.LatencyBaselineXDP.P50)
 	return b.String()
 }
