@@ -154,7 +154,7 @@ __attribute__((noinline)) int tg_case_handle(struct xdp_md *ctx, struct tg_packe
 	live = f && f->state == TG_FLOW_READY && !(f->flags & TG_FLOW_CLOSED);
 	if (tg_host_is_syn(pkt))
 		return tg_case_syn(ctx, pkt, parse, live, svc, how->strategy, id, row);
-	if (svc->mode == TG_MODE_MONITOR)
+	if (svc->mode == TG_MODE_MONITOR || parse == TG_PARSE_FRAGMENT) /* no handshake comes in pieces */
 		return tg_forward(ctx, pkt);
 	if (how->strategy == TG_STRATEGY_CACHE)
 		return TG_NEXT_OF(TG_NEXT_CACHE_OTHER, id);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the golden vectors, vectors/*.yaml and vectors/canary/*.yaml.
+"""Writes the golden vectors, vectors/*.yaml, vectors/canary/*.yaml and
+vectors/proxy/*.yaml.
 
     vectors/generate.py           writes them beside itself
     vectors/generate.py DIR       writes them to DIR, to compare
@@ -21,6 +22,7 @@ import theme_edge  # noqa: E402
 import theme_frames  # noqa: E402
 import theme_malformed  # noqa: E402
 import theme_services  # noqa: E402
+import theme_translate  # noqa: E402
 
 HEAD = "# Made by vectors/generate.py; do not edit. The format is told in vectors/README.md.\n"
 
@@ -95,6 +97,7 @@ def main():
     write_theme(folder / "canary", "wrong",
                 "Vectors that are wrong on purpose, each in one way: every runner must find each one",
                 list(theme_services.canaries()))
+    theme_translate.write(folder / "proxy", HEAD, write_bytes, inline, scalar)
 
 
 main()

@@ -63,7 +63,8 @@ static __always_inline bool tg_case_read_ack(struct xdp_md *ctx, const struct tg
 	const __u8 *tcp = (void *)(long)ctx->data + (ack->l4_off & TG_L4_OFF_MAX);
 	struct tg_tcp_options o = {};
 
-	if (tcp + TG_TCP_HDR_LEN > (const __u8 *)(long)ctx->data_end)
+	if (tcp + TG_TCP_HDR_LEN > (const __u8 *)(long)ctx->data_end ||
+	    !tg_host_ack_is_whole(ack, (__u32)bpf_xdp_get_buff_len(ctx)))
 		return false;
 	*window = tg_swap16(tg_load16(tcp + 14));
 	if (tg_case_options(ctx, ack, &o))

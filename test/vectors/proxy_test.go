@@ -1,0 +1,237 @@
+package vectors_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/goccy/go-yaml"
+
+	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+	"tidegate/internal/vectors"
+)
+
+// XDP verdicts, and the port that BPF_PROG_TEST_RUN says frames come by.
+const (
+	xdpDrop, xdpPass, xdpTX, xdpRedirect = 1, 2, 3, 4
+	loopback                             = uint32(1)
+)
+
+// proxyGate is the proxy's XDP program, run by BPF_PROG_TEST_RUN in a network
+// namespace of its own.
+type proxyGate struct {
+	p   *plane.Proxy
+	xdp *ebpf.Program
+	own plane.ProxySettings
+}
+
+func newProxyGate(t *testing.T, bridge bool) *proxyGate {
+	t.Helper()
+	needRoot(t)
+	enterNamespace(t)
+	p, err := plane.LoadProxy(plane.ProxyOptions{Options: plane.Options{KeySlots: vectors.KeyRingSlots},
+		Flows: 1024, Sources: 1024, Halves: 1024})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	g := &proxyGate{p: p, own: plane.ProxySettings{Salt: 1, WhiteV4Mask: math.MaxUint32, WhiteV6Mask: math.MaxUint64, Flows: 1}}
+	if bridge {
+		g.own.Bridge = [2]uint32{loopback, loopback}
+	}
+	g.xdp, _ = p.Programs()
+	mac := uint64(0x010000000002) // 02:00:00:00:00:01, the gate of vectors/packets.py
+	for name, value := range map[string]any{"tg_macs": mac, "tg_devices": loopback} {
+		if err := p.Map(name).Put(loopback, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.SetProxy(g.own); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// prepare loads what a vector says; every service has this strategy.
+func (g *proxyGate) prepare(t *testing.T, v *vectors.Vector, strategy uint8) {
+	t.Helper()
+	var targets []plane.Target
+	for _, s := range v.Services {
+		to, err := target(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		targets = append(targets, to)
+		if err := g.p.SetStrategy(s.ID, plane.ProxyService{Strategy: strategy}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settings := settingsFor(v)
+	if err := g.p.SetServices(targets, &settings); err != nil {
+		t.Fatal(err)
+	}
+	for slot := range uint32(vectors.KeyRingSlots) {
+		if err := g.p.Map("tg_keys").Put(slot, plane.EpochKey{Epoch: math.MaxUint64}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secret := keys.Secret(v.Secret)
+	for _, n := range v.Keys {
+		if err := g.p.PutKey(n, secret.EpochKey(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	white, err := g.p.Active("tg_white") // nobody is whitelisted
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer white.Close()
+	for key := uint64(0); white.NextKey(nil, &key) == nil; {
+		if err := white.Delete(key); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Every SYN of the golden vectors gets from the proxy, under auth-cookie, what it gets
+// from the host gate, byte for byte; and under every strategy no malformed frame
+// is answered, or breaks anything.
+func TestProxyReplaysTheVectors(t *testing.T) {
+	g := newProxyGate(t, false)
+	all := slices.DeleteFunc(load(t, dir), func(v vectors.Vector) bool {
+		return v.File == "acks-sockets" || v.Filter == vectors.FilterMaybe || v.Socket == vectors.SocketEstablished || v.Socket == vectors.SocketTimeWait ||
+			slices.ContainsFunc(v.Services, func(s vectors.Service) bool { return s.Listener != "ok" }) ||
+			slices.ContainsFunc(v.Packets, func(p vectors.Packet) bool { return len(p.In) < ethernetHeaderLen })
+	})
+	answered, dropped, passed := 0, 0, 0
+	for i := range all {
+		v := &all[i]
+		g.prepare(t, v, plane.StrategyAuthCookie)
+		for n, p := range v.Packets {
+			ret, out, err := run(g.xdp, p.In)
+			if err != nil {
+				t.Fatalf("%s: %v", v, err)
+			}
+			switch {
+			case p.Verdict == vectors.TX:
+				answered++
+				if ret != xdpTX || !bytes.Equal(out, p.Out) {
+					t.Errorf("%s: packet %d: verdict %d\n got %x\nwant %x", v, n, ret, out, []byte(p.Out))
+				}
+			case p.Verdict == vectors.Drop:
+				dropped++
+				if ret != xdpDrop {
+					t.Errorf("%s: packet %d: verdict %d, want a drop", v, n, ret)
+				}
+			case p.Verdict == vectors.Pass:
+				passed++ // here onwards to the server, by the kernel, which knows no route
+				if ret != xdpPass || !bytes.Equal(out, p.In) {
+					t.Errorf("%s: packet %d: verdict %d, %x", v, n, ret, out)
+				}
+			}
+		}
+	}
+	t.Logf("%d answered, %d dropped, %d passed", answered, dropped, passed)
+	if answered < 100 || dropped < 30 || passed < 30 {
+		t.Error("too few of a kind: the vectors were not what this test believes")
+	}
+	for _, strategy := range []uint8{plane.StrategyCookie, plane.StrategyAuthFull, plane.StrategyAuthWrong,
+		plane.StrategyAuthTTL, plane.StrategyCache} {
+		for i := range all {
+			v := &all[i]
+			if v.File == "keys" && strategy != plane.StrategyCookie {
+				continue // only a cookie needs a key
+			}
+			if !slices.ContainsFunc(v.Packets, func(p vectors.Packet) bool { return p.Verdict != vectors.TX }) {
+				continue // nothing malformed in it
+			}
+			g.prepare(t, v, strategy)
+			for n, p := range v.Packets {
+				ret, _, err := run(g.xdp, p.In)
+				if err != nil || ret < xdpDrop || ret > xdpRedirect {
+					t.Fatalf("%s: packet %d under strategy %d: verdict %d, %v", v, n, strategy, ret, err)
+				}
+				if p.Verdict == vectors.Drop && ret != xdpDrop {
+					t.Errorf("%s: packet %d under strategy %d: verdict %d, want a drop", v, n, strategy, ret)
+				}
+			}
+		}
+	}
+}
+
+// translation is one vector of vectors/proxy/translate.yaml.
+type translation struct {
+	Name string `yaml:"name"`
+	Flow struct {
+		SeqDelta   uint32 `yaml:"seq_delta"`
+		TSDelta    uint32 `yaml:"ts_delta"`
+		Timestamps bool   `yaml:"timestamps"`
+		WindowUp   uint8  `yaml:"window_up"`
+		WindowDown int8   `yaml:"window_down"`
+	} `yaml:"flow"`
+	ToClient bool          `yaml:"to_client"`
+	In       vectors.Bytes `yaml:"in"`
+	Out      vectors.Bytes `yaml:"out"`
+}
+
+// flows are put into both tables; the connections of vectors/packets.py.
+func (g *proxyGate) putFlow(t *testing.T, v *translation) {
+	t.Helper()
+	f := plane.Flow{SeqDelta: v.Flow.SeqDelta, TsDelta: v.Flow.TSDelta, Service: 1, State: 2,
+		WindowUp: v.Flow.WindowUp, WindowDown: v.Flow.WindowDown}
+	if v.Flow.Timestamps {
+		f.Flags = 1
+	}
+	ports := uint32(40000>>8|40000&255<<8) | uint32(80)<<8<<16
+	four := plane.FlowKey4{Client: binary.LittleEndian.Uint32([]byte{192, 0, 2, 1}),
+		Server: binary.LittleEndian.Uint32([]byte{198, 51, 100, 7}), Ports: ports}
+	six := plane.FlowKey6{Client: [4]uint32{0xb80d0120, 0x0100, 0, 0x01000000}, /* 2001:db8:1::1 */
+		Server: [4]uint32{0xb80d0120, 0x0200, 0, 0x07000000}, Ports: ports}
+	for name, key := range map[string]any{"tg_flows4": four, "tg_flows6": six} {
+		m, err := g.p.Active(name)
+		if err == nil {
+			err = m.Put(key, f)
+			m.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestProxyTranslatesTheVectors(t *testing.T) {
+	g := newProxyGate(t, true)
+	text, err := os.ReadFile(filepath.Join(dir, "proxy", "translate.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Vectors []translation `yaml:"vectors"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	any := load(t, dir)[0]
+	g.prepare(t, &any, plane.StrategyCookie)
+	if len(file.Vectors) < 90 {
+		t.Fatalf("only %d vectors", len(file.Vectors))
+	}
+	for i := range file.Vectors {
+		v := &file.Vectors[i]
+		g.putFlow(t, v)
+		ret, out, err := run(g.xdp, v.In)
+		if err != nil || ret != xdpRedirect || !bytes.Equal(out, v.Out) {
+			t.Errorf("%s: verdict %d, %v\n  in %x\n got %x\nwant %x", v.Name, ret, err, []byte(v.In), out, []byte(v.Out))
+		}
+		if bytes.Equal(v.In, v.Out) && v.Flow.SeqDelta != 0 && v.Name[:6] != "rst-v4" && v.Name[:6] != "rst-v6" && v.Name[:6] != "rst-ts" {
+			t.Errorf("%s changes nothing", v.Name)
+		}
+	}
+	t.Logf("%d segments", len(file.Vectors))
+}
