@@ -25,7 +25,8 @@ func newLabStrategiesCmd() *cobra.Command {
 		Long: `Measure every strategy of the proxy between real clients and a real server, and
 print Tables I and II of the paper that they come from: each mark is decided by
 a figure of this run, by a threshold that is printed too; where it is not the
-published mark, that is said. Needs root, and takes about two minutes.`,
+published mark, that is said. Needs root and, for the cost of a SYN, an otherwise
+idle machine; takes about two minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Rate, err = lab.ParseRate(rate); err != nil {

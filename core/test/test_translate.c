@@ -490,6 +490,20 @@ static void segments(void **state)
 	}
 }
 
+/* Only an ACK without data is tried with the number after its own, and once. */
+static void window_probes(void **state)
+{
+	struct tg_packet pkt = {.l4_len = 32, .tcp_hdr_len = 32, .flags = TG_TCP_ACK};
+
+	(void)state;
+	assert_true(tg_may_be_window_probe(&pkt));
+	pkt.as_probe = true;
+	assert_false(tg_may_be_window_probe(&pkt));
+	pkt.as_probe = false;
+	pkt.l4_len = 33;
+	assert_false(tg_may_be_window_probe(&pkt));
+}
+
 int tg_test_translate(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -508,6 +522,7 @@ int tg_test_translate(void)
 		cmocka_unit_test(whitelist),
 		cmocka_unit_test(presence),
 		cmocka_unit_test(segments),
+		cmocka_unit_test(window_probes),
 	};
 
 	return cmocka_run_group_tests_name("translation", tests, NULL, NULL);

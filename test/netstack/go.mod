@@ -1,0 +1,23 @@
+// A module of its own: gVisor is large, and only this test wants it.
+module tidegate/test/netstack
+
+go 1.26.3
+
+require (
+	golang.org/x/sys v0.49.0
+	gvisor.dev/gvisor v0.0.0-20260527191743-a81fd9dd382e
+	tidegate v0.0.0
+)
+
+require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
+	github.com/cilium/ebpf v0.22.0 // indirect
+	github.com/goccy/go-yaml v1.19.2 // indirect
+	github.com/google/btree v1.1.2 // indirect
+	github.com/vishvananda/netlink v1.3.1 // indirect
+	github.com/vishvananda/netns v0.0.5 // indirect
+	golang.org/x/exp v0.0.0-20250711185948-6ae5c78190dc // indirect
+	golang.org/x/time v0.15.0 // indirect
+)
+
+replace tidegate => ../..
