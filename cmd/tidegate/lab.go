@@ -24,7 +24,7 @@ the lab itself makes. Needs root.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newLabFloodCmd(), newLabDemoCmd(), newLabDeviceCmd(), newLabTerminusCmd(), newLabCleanCmd(), newLabClientCmd(), newLabServerCmd())
+	cmd.AddCommand(newLabFloodCmd(), newLabDemoCmd(), newLabDeviceCmd(), newLabBindingsCmd(), newLabTerminusCmd(), newLabCleanCmd(), newLabClientCmd(), newLabServerCmd())
 	return cmd
 }
 

@@ -44,6 +44,7 @@ func newRootCmd() *cobra.Command {
 	}
 	root.AddCommand(
 		newBenchCmd(),
+		newBindingCmd(),
 		newCheckCmd(),
 		newFilterCmd(),
 		newKeygenCmd(),

@@ -5,11 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
-	"syscall"
 )
 
 // ErrSecret is the class of everything that can be wrong with a secret file.
@@ -26,76 +22,22 @@ func CreateSecret(path string) error {
 	if _, err := rand.Read(s[:]); err != nil {
 		return fmt.Errorf("%w %s: no randomness: %w", ErrSecret, path, err)
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return fmt.Errorf("%w %s exists and is not overwritten; choose another name or remove it first", ErrSecret, path)
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w %s: the directory does not exist; run `mkdir -p -m 0700 %s`", ErrSecret, path, filepath.Dir(path))
-	case err != nil:
-		return fmt.Errorf("%w %s: %w", ErrSecret, path, reason(err))
-	}
-	if err := writeSecret(f, &s); err != nil {
-		f.Close()
-		os.Remove(path)
-		return fmt.Errorf("%w %s: %w", ErrSecret, path, reason(err))
-	}
-	return nil
-}
-
-func writeSecret(f *os.File, s *Secret) error {
 	text := make([]byte, 2*SecretLen+1)
 	defer clear(text)
 	hex.Encode(text, s[:])
 	text[2*SecretLen] = '\n'
-	if _, err := f.Write(text); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	return f.Close()
+	return CreatePrivate(path, text)
 }
 
 // LoadSecret reads the secret at path. The file must be a regular one, owned
 // by root or by us, closed to everybody else, and hold 64 hex digits.
 func LoadSecret(path string) (*Secret, error) {
-	// O_NONBLOCK: opening a FIFO must not wait for a writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w %s does not exist; run `tidegate keygen %s`", ErrSecret, path, path)
-	}
+	text, err := ReadPrivate(path, secretFileMax, "tidegate keygen")
 	if err != nil {
-		return nil, fmt.Errorf("%w %s: %w", ErrSecret, path, reason(err))
-	}
-	defer f.Close()
-	if err := checkSecretFile(f, path); err != nil {
 		return nil, err
 	}
-	text := make([]byte, secretFileMax)
 	defer clear(text)
-	n, err := io.ReadFull(f, text)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, fmt.Errorf("%w %s: %w", ErrSecret, path, reason(err))
-	}
-	return parseSecret(path, text[:n])
-}
-
-func checkSecretFile(f *os.File, path string) error {
-	info, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("%w %s: %w", ErrSecret, path, reason(err))
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%w %s is not a regular file; name a file made by `tidegate keygen`", ErrSecret, path)
-	}
-	if perm := info.Mode().Perm(); perm&0o077 != 0 {
-		return fmt.Errorf("%w %s has mode %04o and others may use it; run `chmod 600 %s`", ErrSecret, path, perm, path)
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%w %s belongs to uid %d; run `chown root %s`", ErrSecret, path, st.Uid, path)
-	}
-	return nil
+	return parseSecret(path, text)
 }
 
 // parseSecret decodes 64 hex digits, optionally followed by one newline. Its
