@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"tidegate/internal/bench/patrolbenchbpf"
 	"tidegate/internal/ifp"
@@ -230,54 +233,79 @@ func (f *forwardBench) measure(prog program, l updatable, name, wireName string,
 	return nil
 }
 
-// measureBoth forwards while another CPU installs filters at full speed.
+// measureBoth forwards while the other CPU installs filters at full speed, and, for a
+// yardstick, while it merely counts: two CPUs of one core share more than memory.
 func (f *forwardBench) measureBoth(prog program, l updatable) error {
 	if err := errors.Join(l.Update(prog), f.traffic(benchSources, 500, 100, false)); err != nil {
 		return err
 	}
-	stop, installs := make(chan struct{}), 0
-	var done sync.WaitGroup
-	alone, err := f.ns(f.b.opt.Frames, false)
-	if err != nil {
-		return err
-	}
-	begin := time.Now()
-	done.Go(func() {
-		batch := make([]ifp.Filter, 100)
-		codes := make([]ifp.Code, 100)
-		for i := 0; ; i += len(batch) {
-			select {
-			case <-stop:
-				return
-			default:
+	installs, batch, codes := 0, make([]ifp.Filter, 100), make([]ifp.Code, 100)
+	kinds := []struct {
+		to  *float64
+		one func(i int)
+	}{
+		{&f.b.res.BothAloneNs, nil},
+		{&f.b.res.BothSpinNs, func(int) {
+			for k := range 10_000 {
+				spun += k
 			}
+		}},
+		{&f.b.res.BothNs, func(i int) {
 			for k := range batch {
-				batch[k] = benchFilter((i + k) % f.b.opt.MaxFilters)
+				batch[k] = benchFilter((i*len(batch) + k) % f.b.opt.MaxFilters)
 				batch[k].ExpiresS = 3600
 			}
 			f.filters.Table().InstallAll(batch, codes, 1)
 			installs += len(batch)
-		}
-	})
-	var both []float64
-	for range f.b.opt.Rounds + 1 {
-		v, err := f.ns(f.b.opt.Frames, false)
-		if err != nil {
-			close(stop)
-			done.Wait()
-			return err
-		}
-		both = append(both, v)
+		}},
 	}
+	lists := make([][]float64, len(kinds))
+	var spent time.Duration
+	for range f.b.opt.Rounds + 1 { // in turn: the machine's speed changes
+		for i, k := range kinds {
+			begin := time.Now()
+			v, err := f.beside(k.one)
+			if err != nil {
+				return err
+			}
+			if i == 2 {
+				spent += time.Since(begin)
+			}
+			lists[i] = append(lists[i], v)
+		}
+	}
+	for i, k := range kinds {
+		slices.Sort(lists[i])
+		*k.to = lists[i][len(lists[i])/2]
+	}
+	f.b.res.BothInstallsPerS = float64(installs) / spent.Seconds()
+	return nil
+}
+
+var spun int
+
+// beside measures while one runs again and again on the other CPU; nil: nothing does.
+func (f *forwardBench) beside(one func(i int)) (ns float64, err error) {
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	if one != nil {
+		done.Go(func() {
+			runtime.LockOSThread() // ends with its thread, and its affinity
+			var set unix.CPUSet
+			set.Set(1 - f.rig.FloodCPU()&1)
+			_ = unix.SchedSetaffinity(0, &set)
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+					one(i)
+				}
+			}
+		})
+	}
+	ns, err = f.ns(f.b.opt.Frames, false)
 	close(stop)
 	done.Wait()
-	took := time.Since(begin)
-	again, err := f.ns(f.b.opt.Frames, false)
-	if err != nil {
-		return err
-	}
-	slices.Sort(both)
-	f.b.res.BothAloneNs, f.b.res.BothNs = min(alone, again), both[len(both)/2]
-	f.b.res.BothInstallsPerS = float64(installs) / took.Seconds()
-	return nil
+	return ns, err
 }
