@@ -147,12 +147,6 @@ func (b *terminusBench) measureForwarding() (err error) {
 	}
 	defer wire.Close()
 	prog, _ := f.plane.Programs()
-	type step struct {
-		name    string
-		wire    bool
-		prepare func() error
-		dropped bool
-	}
 	prefixes := func(n int) func() error {
 		return func() error {
 			list := make([]netip.Prefix, 0, n)
@@ -163,12 +157,8 @@ func (b *terminusBench) measureForwarding() (err error) {
 		}
 	}
 	for _, n := range []int{1, 50, 150, 100_000} {
-		steps := []step{{"wire", true, func() error { return f.traffic(n, 500, 100, true) }, false},
-			{fmt.Sprintf("prefixes %d", n), false, prefixes(n), false}}
-		for _, s := range steps {
-			if err := f.measure(prog, wire, s.name, fmt.Sprint(n), s.wire, s.prepare, s.dropped); err != nil {
-				return err
-			}
+		if err := f.measure(prog, wire, fmt.Sprintf("prefixes %d", n), prefixes(n), false); err != nil {
+			return err
 		}
 	}
 	if err := f.filters.SetSources([]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}); err != nil {
@@ -188,11 +178,11 @@ func (b *terminusBench) measureForwarding() (err error) {
 			b.res.TableInstallsPerS = float64(n-100_000) / time.Since(begin).Seconds()
 		}
 		name := fmt.Sprintf("filters %d", n)
-		if err := f.measure(prog, wire, name+", passing", "f", false, func() error { return f.traffic(benchSources, 500, 100, false) }, false); err != nil {
+		if err := f.measure(prog, wire, name+", passing", func() error { return f.traffic(benchSources, 500, 100, false) }, false); err != nil {
 			return err
 		}
 		if n == b.opt.MaxFilters {
-			if err := f.measure(prog, wire, name+", dropped", "f", false, func() error { return f.traffic(benchSources, 0, n/benchSources, false) }, true); err != nil {
+			if err := f.measure(prog, wire, name+", dropped", func() error { return f.traffic(benchSources, 0, n/benchSources, false) }, true); err != nil {
 				return err
 			}
 		}
@@ -202,34 +192,34 @@ func (b *terminusBench) measureForwarding() (err error) {
 	return f.measureBoth(prog, wire)
 }
 
-// measure attaches the program or the wire and takes the median of the rounds.
-func (f *forwardBench) measure(prog program, l updatable, name, wireName string, wire bool, prepare func() error, dropped bool) error {
-	if err := f.b.ctx.Err(); err != nil {
+// measure takes the medians of the program and of the wire in its place, in turn: the
+// machine's speed changes between one step and the next.
+func (f *forwardBench) measure(prog program, l updatable, name string, prepare func() error, dropped bool) error {
+	if err := errors.Join(f.b.ctx.Err(), prepare()); err != nil {
 		return err
 	}
-	if err := prepare(); err != nil {
-		return err
-	}
-	what := prog
-	if wire {
-		what = f.objs.TgPatrolWire
-		name = "wire " + wireName
-	}
-	if err := l.Update(what); err != nil {
-		return err
-	}
-	var list []float64
+	var with, wire, net []float64
 	for range f.b.opt.Rounds + 1 {
-		v, err := f.ns(f.b.opt.Frames, dropped)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		var ns [2]float64
+		for i, p := range []program{f.objs.TgPatrolWire, prog} {
+			if err := l.Update(p); err != nil {
+				return err
+			}
+			v, err := f.ns(f.b.opt.Frames, dropped && i == 1)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			ns[i] = v
 		}
-		list = append(list, v)
+		wire, with, net = append(wire, ns[0]), append(with, ns[1]), append(net, ns[1]-ns[0])
 	}
-	list = list[1:] // the first warms up
-	slices.Sort(list)
-	f.b.res.ForwardNs[name] = list[len(list)/2]
-	f.b.opt.Progress("  %s: %.0f ns a frame", name, list[len(list)/2])
+	median := func(list []float64) float64 {
+		list = slices.Clone(list[1:]) // the first warms up
+		slices.Sort(list)
+		return list[len(list)/2]
+	}
+	f.b.res.ForwardNs[name], f.b.res.WireNs[name], f.b.res.NetNs[name] = median(with), median(wire), median(net)
+	f.b.opt.Progress("  %s: %.0f ns a frame, a wire %.0f", name, median(with), median(wire))
 	return nil
 }
 
