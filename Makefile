@@ -49,6 +49,7 @@ bench: ## cost per SYN and SYNs absorbed, as ratios, in one run (root)
 fuzz: ## fuzz the parsers, FUZZTIME each (default 60s)
 	@tools/deps.sh fuzz
 	$(GO) test ./internal/config -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME)
+	$(GO) test ./internal/ifp -run '^$$' -fuzz FuzzMessages -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/binding -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/binding/flood -run '^$$' -fuzz FuzzMessage -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/binding/flood -run '^$$' -fuzz FuzzReceive -fuzztime $(FUZZTIME) -fuzzminimizetime 20x

@@ -20,6 +20,8 @@ device="make=make dpkg-dev=dpkg-source qemu-system-arm=qemu-system-arm gcc-arm-n
     libnewlib-arm-none-eabi=/usr/lib/arm-none-eabi/newlib/thumb/v7-m/nofp/libc_nano.a"
 dpdk="gcc=gcc make=make pkg-config=pkg-config libdpdk-dev=/usr/include/dpdk/rte_eal.h"
 
+detectors="fastnetmon=fastnetmon suricata=suricata"
+
 wanted=
 for set in "$@"; do
     case $set in
@@ -28,7 +30,7 @@ for set in "$@"; do
     generate) wanted+=" $build $bpf" ;;
     fuzz) wanted+=" $build $native $device $dpdk" ;;
     dpdk) wanted+=" $dpdk" ;;
-    test) wanted+=" $build $lab $real $bpf $native $device $dpdk" ;;
+    test) wanted+=" $build $lab $real $bpf $native $device $dpdk $detectors" ;;
     soak) wanted+=" $build $lab" ;;
     kernel) wanted+=" $build debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
     *) echo "deps: no set named '$set'; use build, demo, bench, soak, generate, fuzz, dpdk, test or kernel" >&2 && exit 2 ;;
@@ -85,24 +87,24 @@ hold_services() {
 
 # Debian 12 has Go 1.19; its backports have one that fetches what go.mod names.
 # The mirror is the one that apt uses already.
-go_from_backports() {
+from_backports() { # PACKAGE
     local list=/etc/apt/sources.list.d/tidegate-backports.list codename mirror signed=
     local keyring=/usr/share/keyrings/debian-archive-keyring.gpg
     codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
     mirror=$(apt_mirror "$codename")
     if [ -z "$codename" ] || [ -z "$mirror" ]; then
-        echo "deps: no Go of version 1.21 or newer, and apt has no mirror to take one from; install Go" >&2
+        echo "deps: apt has no $1 that is new enough, and no mirror to take one from; install it" >&2
         exit 1
     fi
     if [ -z "$(apt_mirror "$codename-backports")" ]; then
-        echo "deps: adding $codename-backports to apt for Go ($list)"
+        echo "deps: adding $codename-backports to apt for $1 ($list)"
         [ ! -e $keyring ] || signed="[signed-by=$keyring] "
         undo+=("$list") # a list that apt cannot read would break apt
         echo "deb $signed$mirror $codename-backports main" >"$list"
         quietly apt-get update
         unset 'undo[-1]'
     fi
-    quietly apt-get install -y --no-install-recommends -t "$codename-backports" golang-go
+    quietly apt-get install -y --no-install-recommends -t "$codename-backports" "$1"
 }
 
 # apt_mirror CODENAME prints the address that apt takes that release from.
@@ -112,9 +114,13 @@ apt_mirror() {
 }
 
 packages=()
-need_go=
+need_go= need_suricata=
 for name in "${missing[@]}"; do
-    if [ "$name" = go ]; then need_go=1; else packages+=("$name"); fi
+    case $name in
+    go) need_go=1 ;;
+    suricata) need_suricata=1 ;; # Debian 12 has it in its backports only
+    *) packages+=("$name") ;;
+    esac
 done
 echo "deps: installing ${missing[*]}"
 quietly apt-get update
@@ -134,7 +140,14 @@ if [ -n "$need_go" ]; then
     if dpkg --compare-versions "${candidate:-0}" ge 1.21; then
         quietly apt-get install -y --no-install-recommends golang-go
     else
-        go_from_backports
+        from_backports golang-go
+    fi
+fi
+if [ -n "$need_suricata" ]; then
+    if apt-cache policy suricata | grep -q 'Candidate: [0-9]'; then
+        quietly apt-get install -y --no-install-recommends suricata
+    else
+        from_backports suricata
     fi
 fi
 for item in $wanted; do

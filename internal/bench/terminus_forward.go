@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"tidegate/internal/bench/patrolbenchbpf"
 	"tidegate/internal/ifp"
@@ -144,12 +147,6 @@ func (b *terminusBench) measureForwarding() (err error) {
 	}
 	defer wire.Close()
 	prog, _ := f.plane.Programs()
-	type step struct {
-		name    string
-		wire    bool
-		prepare func() error
-		dropped bool
-	}
 	prefixes := func(n int) func() error {
 		return func() error {
 			list := make([]netip.Prefix, 0, n)
@@ -160,12 +157,8 @@ func (b *terminusBench) measureForwarding() (err error) {
 		}
 	}
 	for _, n := range []int{1, 50, 150, 100_000} {
-		steps := []step{{"wire", true, func() error { return f.traffic(n, 500, 100, true) }, false},
-			{fmt.Sprintf("prefixes %d", n), false, prefixes(n), false}}
-		for _, s := range steps {
-			if err := f.measure(prog, wire, s.name, fmt.Sprint(n), s.wire, s.prepare, s.dropped); err != nil {
-				return err
-			}
+		if err := f.measure(prog, wire, fmt.Sprintf("prefixes %d", n), prefixes(n), false); err != nil {
+			return err
 		}
 	}
 	if err := f.filters.SetSources([]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}); err != nil {
@@ -185,11 +178,11 @@ func (b *terminusBench) measureForwarding() (err error) {
 			b.res.TableInstallsPerS = float64(n-100_000) / time.Since(begin).Seconds()
 		}
 		name := fmt.Sprintf("filters %d", n)
-		if err := f.measure(prog, wire, name+", passing", "f", false, func() error { return f.traffic(benchSources, 500, 100, false) }, false); err != nil {
+		if err := f.measure(prog, wire, name+", passing", func() error { return f.traffic(benchSources, 500, 100, false) }, false); err != nil {
 			return err
 		}
 		if n == b.opt.MaxFilters {
-			if err := f.measure(prog, wire, name+", dropped", "f", false, func() error { return f.traffic(benchSources, 0, n/benchSources, false) }, true); err != nil {
+			if err := f.measure(prog, wire, name+", dropped", func() error { return f.traffic(benchSources, 0, n/benchSources, false) }, true); err != nil {
 				return err
 			}
 		}
@@ -199,85 +192,110 @@ func (b *terminusBench) measureForwarding() (err error) {
 	return f.measureBoth(prog, wire)
 }
 
-// measure attaches the program or the wire and takes the median of the rounds.
-func (f *forwardBench) measure(prog program, l updatable, name, wireName string, wire bool, prepare func() error, dropped bool) error {
-	if err := f.b.ctx.Err(); err != nil {
+// measure takes the medians of the program and of the wire in its place, in turn: the
+// machine's speed changes between one step and the next.
+func (f *forwardBench) measure(prog program, l updatable, name string, prepare func() error, dropped bool) error {
+	if err := errors.Join(f.b.ctx.Err(), prepare()); err != nil {
 		return err
 	}
-	if err := prepare(); err != nil {
-		return err
-	}
-	what := prog
-	if wire {
-		what = f.objs.TgPatrolWire
-		name = "wire " + wireName
-	}
-	if err := l.Update(what); err != nil {
-		return err
-	}
-	var list []float64
+	var with, wire, net []float64
 	for range f.b.opt.Rounds + 1 {
-		v, err := f.ns(f.b.opt.Frames, dropped)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		var ns [2]float64
+		for i, p := range []program{f.objs.TgPatrolWire, prog} {
+			if err := l.Update(p); err != nil {
+				return err
+			}
+			v, err := f.ns(f.b.opt.Frames, dropped && i == 1)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			ns[i] = v
 		}
-		list = append(list, v)
+		wire, with, net = append(wire, ns[0]), append(with, ns[1]), append(net, ns[1]-ns[0])
 	}
-	list = list[1:] // the first warms up
-	slices.Sort(list)
-	f.b.res.ForwardNs[name] = list[len(list)/2]
-	f.b.opt.Progress("  %s: %.0f ns a frame", name, list[len(list)/2])
+	median := func(list []float64) float64 {
+		list = slices.Clone(list[1:]) // the first warms up
+		slices.Sort(list)
+		return list[len(list)/2]
+	}
+	f.b.res.ForwardNs[name], f.b.res.WireNs[name], f.b.res.NetNs[name] = median(with), median(wire), median(net)
+	f.b.opt.Progress("  %s: %.0f ns a frame, a wire %.0f", name, median(with), median(wire))
 	return nil
 }
 
-// measureBoth forwards while another CPU installs filters at full speed.
+// measureBoth forwards while the other CPU installs filters at full speed, and, for a
+// yardstick, while it merely counts: two CPUs of one core share more than memory.
 func (f *forwardBench) measureBoth(prog program, l updatable) error {
 	if err := errors.Join(l.Update(prog), f.traffic(benchSources, 500, 100, false)); err != nil {
 		return err
 	}
-	stop, installs := make(chan struct{}), 0
-	var done sync.WaitGroup
-	alone, err := f.ns(f.b.opt.Frames, false)
-	if err != nil {
-		return err
-	}
-	begin := time.Now()
-	done.Go(func() {
-		batch := make([]ifp.Filter, 100)
-		codes := make([]ifp.Code, 100)
-		for i := 0; ; i += len(batch) {
-			select {
-			case <-stop:
-				return
-			default:
+	installs, batch, codes := 0, make([]ifp.Filter, 100), make([]ifp.Code, 100)
+	kinds := []struct {
+		to  *float64
+		one func(i int)
+	}{
+		{&f.b.res.BothAloneNs, nil},
+		{&f.b.res.BothSpinNs, func(int) {
+			for k := range 10_000 {
+				spun += k
 			}
+		}},
+		{&f.b.res.BothNs, func(i int) {
 			for k := range batch {
-				batch[k] = benchFilter((i + k) % f.b.opt.MaxFilters)
+				batch[k] = benchFilter((i*len(batch) + k) % f.b.opt.MaxFilters)
 				batch[k].ExpiresS = 3600
 			}
 			f.filters.Table().InstallAll(batch, codes, 1)
 			installs += len(batch)
-		}
-	})
-	var both []float64
-	for range f.b.opt.Rounds + 1 {
-		v, err := f.ns(f.b.opt.Frames, false)
-		if err != nil {
-			close(stop)
-			done.Wait()
-			return err
-		}
-		both = append(both, v)
+		}},
 	}
+	lists := make([][]float64, len(kinds))
+	var spent time.Duration
+	for range f.b.opt.Rounds + 1 { // in turn: the machine's speed changes
+		for i, k := range kinds {
+			begin := time.Now()
+			v, err := f.beside(k.one)
+			if err != nil {
+				return err
+			}
+			if i == 2 {
+				spent += time.Since(begin)
+			}
+			lists[i] = append(lists[i], v)
+		}
+	}
+	for i, k := range kinds {
+		slices.Sort(lists[i])
+		*k.to = lists[i][len(lists[i])/2]
+	}
+	f.b.res.BothInstallsPerS = float64(installs) / spent.Seconds()
+	return nil
+}
+
+var spun int
+
+// beside measures while one runs again and again on the other CPU; nil: nothing does.
+func (f *forwardBench) beside(one func(i int)) (ns float64, err error) {
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	if one != nil {
+		done.Go(func() {
+			runtime.LockOSThread() // ends with its thread, and its affinity
+			var set unix.CPUSet
+			set.Set(1 - f.rig.FloodCPU()&1)
+			_ = unix.SchedSetaffinity(0, &set)
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+					one(i)
+				}
+			}
+		})
+	}
+	ns, err = f.ns(f.b.opt.Frames, false)
 	close(stop)
 	done.Wait()
-	took := time.Since(begin)
-	again, err := f.ns(f.b.opt.Frames, false)
-	if err != nil {
-		return err
-	}
-	slices.Sort(both)
-	f.b.res.BothAloneNs, f.b.res.BothNs = min(alone, again), both[len(both)/2]
-	f.b.res.BothInstallsPerS = float64(installs) / took.Seconds()
-	return nil
+	return ns, err
 }

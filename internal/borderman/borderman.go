@@ -89,7 +89,7 @@ func New(opt Options) (*Manager, error) {
 		m.own = append(m.own, a.Unmap())
 	}
 	for _, p := range opt.Patrols {
-		l, err := newLink(p, opt.Identity, opt.Log, m.patrolAnswered)
+		l, err := newLink(p, opt.Identity, opt.Log, m.patrolAnswered, m.sendAnswers)
 		if err != nil {
 			udp.Close()
 			return nil, err
@@ -335,6 +335,12 @@ func (m *Manager) patrolAnswered(p *pending, which []int, codes []ifp.Code, stat
 	}
 	m.outMu.Lock()
 	m.answer(p, m.out)
+	m.outMu.Unlock()
+}
+
+// sendAnswers sends what patrolAnswered has gathered.
+func (m *Manager) sendAnswers() {
+	m.outMu.Lock()
 	m.out.Flush()
 	m.outMu.Unlock()
 }

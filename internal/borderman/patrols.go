@@ -61,6 +61,7 @@ type link struct {
 	tls    *tls.Config
 	log    *slog.Logger
 	done   func(*pending, []int, []ifp.Code, []ifp.Stat) // an answer for a part
+	send   func()                                        // all parts of a message have theirs
 
 	mu       sync.Mutex
 	wake     *sync.Cond
@@ -75,12 +76,12 @@ type link struct {
 
 const queueMax = 1 << 18 // filters queued for one patrol; more are refused as BUSY
 
-func newLink(p Patrol, id *upstream.Identity, log *slog.Logger, done func(*pending, []int, []ifp.Code, []ifp.Stat)) (*link, error) {
+func newLink(p Patrol, id *upstream.Identity, log *slog.Logger, done func(*pending, []int, []ifp.Code, []ifp.Stat), send func()) (*link, error) {
 	config, err := id.TLS(p.Key)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{patrol: p, tls: config, log: log, done: done, room: queueMax}
+	l := &link{patrol: p, tls: config, log: log, done: done, send: send, room: queueMax}
 	l.wake = sync.NewCond(&l.mu)
 	return l, nil
 }
@@ -303,6 +304,7 @@ func (l *link) answered(message []byte) error {
 		}
 		at += len(p.which)
 	}
+	l.send()
 	l.mu.Lock()
 	if len(l.free) < 16 {
 		l.free = append(l.free, q)
@@ -336,6 +338,7 @@ func (l *link) failLoad(q *load) {
 		}
 		l.done(p.to, p.which, codes, stats)
 	}
+	l.send()
 }
 
 func (l *link) close() {

@@ -22,10 +22,13 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 		return err
 	}
 	b := cfg.Border
-	authority, err := upstream.LoadStatic(b.Bindings)
+	authority, closeAuthority, err := upstream.Open(ctx, b.Bindings, upstream.SignedOptions{Anchors: b.Signed.Anchors,
+		Dir: b.Signed.Store, Key: b.Signed.Key, Listen: b.Signed.Listen, Neighbours: b.Signed.Neighbours,
+		Publish: b.Signed.Publish, Log: opt.Log})
 	if err != nil {
 		return err
 	}
+	defer closeAuthority()
 	id, err := upstream.LoadIdentity(b.Identity)
 	if err != nil {
 		return err

@@ -78,6 +78,12 @@ type BorderPatrol struct {
 	Prefixes []netip.Prefix
 }
 
+// Signed says where signed bindings come from; Anchors is "" if they are not used.
+type Signed struct {
+	Anchors, Store, Key, Listen string
+	Neighbours, Publish         []string
+}
+
 // Border is what only the role border-manager has.
 type Border struct {
 	Identity   string
@@ -85,6 +91,7 @@ type Border struct {
 	Codepoint  uint8
 	Rate       int
 	Bindings   string
+	Signed     Signed
 	Patrols    []BorderPatrol
 	Protect    []netip.Prefix
 	Interfaces []string // nonces are answered in XDP here
@@ -96,6 +103,7 @@ type Filter struct {
 	Codepoint uint8
 	API       string // a path of a socket
 	Bindings  string
+	Signed    Signed
 	Own       []netip.Prefix
 	Never     []netip.Prefix
 	Expires   time.Duration
@@ -112,8 +120,8 @@ var upstreamFields = map[string][]string{
 	RolePatrol: {"role", "instance", "identity_file", "listen", "managers", "forwarding", "codepoint", "plain",
 		"max_filters", "ports", "sources", "sources_file", "check_sources", "exceptions", "xdp_mode"},
 	RoleBorderManager: {"role", "instance", "identity_file", "secret_file", "listen", "codepoint", "rate",
-		"bindings", "patrols", "protect", "interfaces", "xdp_mode"},
-	RoleFilterManager: {"role", "instance", "listen", "codepoint", "api", "bindings", "own", "never",
+		"bindings", "signed_bindings", "patrols", "protect", "interfaces", "xdp_mode"},
+	RoleFilterManager: {"role", "instance", "listen", "codepoint", "api", "bindings", "signed_bindings", "own", "never",
 		"expires", "idle", "watch", "proof", "suricata"},
 }
 
@@ -146,8 +154,8 @@ func (r *reader) upstreamDocument(c *Config, top field, role string) {
 	}
 	need := map[string][]string{
 		RolePatrol:        {"ports"},
-		RoleBorderManager: {"identity_file", "secret_file", "listen", "bindings", "patrols"},
-		RoleFilterManager: {"listen", "bindings", "own"},
+		RoleBorderManager: {"identity_file", "secret_file", "listen", "patrols"},
+		RoleFilterManager: {"listen", "own"},
 	}[role]
 	for _, name := range need {
 		if _, there := fs[name]; !there && !r.misspelled(name) {
@@ -163,6 +171,10 @@ func (r *reader) upstreamDocument(c *Config, top field, role string) {
 		if s, ok := r.word(f, string(XDPAuto), string(XDPNative), string(XDPGeneric)); ok {
 			c.XDPMode = XDPMode(s)
 		}
+	}
+	_, static := fs["bindings"]
+	if _, signed := fs["signed_bindings"]; role != RolePatrol && static == signed {
+		r.fail(top.line, "bindings", "name either bindings, a file, or signed_bindings; docs/upstream.md has an example")
 	}
 	switch role {
 	case RolePatrol:
@@ -383,11 +395,46 @@ func (r *reader) patrolPorts(c *Config, p *Patrol, f field) {
 	}
 }
 
+// signed reads where signed bindings come from.
+func (r *reader) signed(fs map[string]field) (s Signed) {
+	f, there := fs["signed_bindings"]
+	if !there {
+		return s
+	}
+	in, ok := r.mapping(f, []string{"anchors", "store", "key", "listen", "neighbours", "publish"})
+	if !ok {
+		return s
+	}
+	for _, name := range []string{"anchors", "store"} {
+		if _, there := in[name]; !there {
+			r.fail(f.line, f.path+"."+name, "is missing; docs/bindings.md says what it is")
+		}
+	}
+	s.Anchors, s.Store, s.Key = r.path(in, "anchors"), r.path(in, "store"), r.path(in, "key")
+	if a := r.address(in, "listen"); a.IsValid() {
+		s.Listen = a.String()
+	}
+	for name, to := range map[string]*[]string{"neighbours": &s.Neighbours, "publish": &s.Publish} {
+		if v, there := in[name]; there {
+			items, _ := r.sequence(v)
+			for _, it := range items {
+				if text, ok := r.text(it, "a text"); ok {
+					*to = append(*to, text)
+				}
+			}
+		}
+	}
+	if s.Key == "" && (s.Listen != "" || len(s.Neighbours)+len(s.Publish) > 0) {
+		r.fail(f.line, f.path+".key", "is missing; flooding needs a key, made by `tidegate binding keygen FILE`")
+	}
+	return s
+}
+
 func (r *reader) border(c *Config, fs map[string]field) {
 	b := &Border{Codepoint: defaultCodepoint}
 	c.Border = b
 	b.Identity, c.SecretFile, b.Bindings = r.path(fs, "identity_file"), r.path(fs, "secret_file"), r.path(fs, "bindings")
-	b.Listen = r.address(fs, "listen")
+	b.Listen, b.Signed = r.address(fs, "listen"), r.signed(fs)
 	b.Protect = r.prefixList(fs, "protect")
 	r.dscp(fs, "codepoint", &b.Codepoint)
 	if f, there := fs["rate"]; there {
@@ -431,7 +478,7 @@ func (r *reader) border(c *Config, fs map[string]field) {
 func (r *reader) filterManager(c *Config, fs map[string]field) {
 	m := &Filter{Codepoint: defaultCodepoint, Expires: 10 * time.Minute, Idle: 2 * time.Minute, Watch: 10 * time.Second, Proof: true}
 	c.Filter = m
-	m.Listen = r.address(fs, "listen")
+	m.Listen, m.Signed = r.address(fs, "listen"), r.signed(fs)
 	m.Bindings, m.API = r.path(fs, "bindings"), r.path(fs, "api")
 	m.Own, m.Never = r.prefixList(fs, "own"), r.prefixList(fs, "never")
 	r.dscp(fs, "codepoint", &m.Codepoint)

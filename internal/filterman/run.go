@@ -29,10 +29,13 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 		return err
 	}
 	f := cfg.Filter
-	authority, err := upstream.LoadStatic(f.Bindings)
+	authority, closeAuthority, err := upstream.Open(ctx, f.Bindings, upstream.SignedOptions{Anchors: f.Signed.Anchors,
+		Dir: f.Signed.Store, Key: f.Signed.Key, Listen: f.Signed.Listen, Neighbours: f.Signed.Neighbours,
+		Publish: f.Signed.Publish, Log: opt.Log})
 	if err != nil {
 		return err
 	}
+	defer closeAuthority()
 	debug.SetGCPercent(GCPercent)
 	unlock, err := host.LockInstance(opt.StateDir, cfg.Instance)
 	if err != nil {

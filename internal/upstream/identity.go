@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"os"
 	"time"
 
+	"tidegate/internal/binding"
 	"tidegate/internal/keys"
 )
 
@@ -19,8 +21,16 @@ import (
 // `tidegate keygen FILE`; others know it by its public key.
 type Identity struct{ private ed25519.PrivateKey }
 
-// LoadIdentity reads a file made by `tidegate keygen`.
+// LoadIdentity reads a file made by `tidegate keygen`, or by `tidegate binding
+// keygen`: a border manager whose binding is signed has one key for both.
 func LoadIdentity(path string) (*Identity, error) {
+	if begin, err := os.ReadFile(path); err == nil && bytes.HasPrefix(begin, []byte("-----BEGIN")) {
+		key, err := binding.LoadKeyFile(path)
+		if err != nil {
+			return nil, err
+		}
+		return &Identity{key}, nil
+	}
 	secret, err := keys.LoadSecret(path)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,60 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+const patrolYAML = `role: patrol
+listen: 192.0.2.10:4748
+identity_file: id
+managers: [d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a]
+sources: [198.51.100.0/24]
+ports:
+  - {interface: eth1, side: customers}
+  - {interface: eth0, side: upstream, neighbour: legacy, queue: 1.5gbit}
+`
+
+func TestUpstreamRoles(t *testing.T) {
+	c, err := Parse("/etc/p.yaml", []byte(patrolYAML))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.Patrol
+	if c.Role != RolePatrol || p.Codepoint != 47 || p.Ports[1].QueueBits != 1_500_000_000 || p.Ports[1].Neighbour != NeighbourLegacy ||
+		len(c.Interfaces) != 2 || p.Identity != "/etc/id" || !p.Check {
+		t.Errorf("%+v", p)
+	}
+}
+
+// Each mistake is told with its line and how to mend it.
+func TestUpstreamMistakes(t *testing.T) {
+	for name, c := range map[string]struct{ from, to, want string }{
+		"no managers":      {"managers: [d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a]\n", "", "p.yaml:2: listen: needs identity_file and managers"},
+		"short key":        {"d75a9801", "", "is not a public key of 64 hex digits"},
+		"unknown field":    {"sources:", "source:", "did you mean sources?"},
+		"side":             {"side: customers", "side: inside", "p.yaml:7: ports[0].side"},
+		"no side":          {", side: customers", "", "ports[0].side: is missing"},
+		"neighbour inside": {"side: customers", "side: customers, neighbour: legacy", "belongs to side: upstream"},
+		"rate":             {"1.5gbit", "fast", "is not a rate; write it like"},
+		"host bits":        {"198.51.100.0/24", "198.51.100.1/24", "has host bits set"},
+		"twice":            {"interface: eth0", "interface: eth1", "eth1 is listed twice"},
+		"service field":    {"sources:", "services: []\nsources:", "unknown field"},
+		"marks nothing":    {"sources:", "codepoint: 0\nsources:", "which marks nothing"},
+		"bridge":           {"  - {interface: eth1, side: customers}\n", "", ""},
+	} {
+		text := strings.Replace(patrolYAML, c.from, c.to, 1)
+		if name == "bridge" {
+			text, c.want = "forwarding: bridge\n"+text, "a bridge has two ports, and 1 are named"
+		}
+		_, err := Parse("p.yaml", []byte(text))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	for _, text := range []string{"role: border-manager\nlisten: 192.0.2.1:4747\n", "role: filter-manager\nown: [192.0.2.0/24]\n", "role: patrol\n"} {
+		if _, err := Parse("p.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), "is missing") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
