@@ -58,9 +58,6 @@ static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
 		tg_foresee_half(w, it);
 	if (!w->key_now || !tg_strategy_has_cookie(strategy))
 		return;
-	if (strategy == TG_STRATEGY_AUTH_COOKIE &&
-	    tg_whitelist_maybe(&w->white, tg_white_key_of(w, &it->pkt)))
-		return; /* act will see */
 	if (!tg_item_options(it, &offered))
 		return;
 	d = tg_host_judge_options(&offered);

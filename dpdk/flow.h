@@ -26,23 +26,24 @@ static inline uint32_t tg_item_presence(const struct tg_worker *w, const struct 
 	return tg_presence_flow(&turned, w->salt);
 }
 
-/* First stage: asks for the flow's hash, if there may be such a flow. */
-static inline bool tg_foresee_flow(struct tg_worker *w, struct tg_item *it, enum tg_direction dir)
+/* First stage: fetches the bits that tell whether there may be such a flow. */
+static inline void tg_fetch_flow(struct tg_worker *w, struct tg_item *it, enum tg_direction dir)
+{
+	it->presence = tg_item_presence(w, &it->pkt, dir);
+	it->flow_dir = dir;
+	tg_swap_prefetch(&w->flows.swap, it->presence);
+}
+
+/* Second stage: asks for the flow's hash, if there may be such a flow. */
+static inline bool tg_foresee_flow(struct tg_worker *w, struct tg_item *it)
 {
 	struct tg_siphash_batch *b = it->pkt.family == 4 ? &w->flows4 : &w->flows6;
 	struct tg_flow_key key;
 	uint32_t lane, i = 0;
 
-	it->presence = tg_item_presence(w, &it->pkt, dir);
-	it->flow_dir = dir;
-	if (tg_host_is_syn(&it->pkt) && dir == TG_TO_SERVER) {
-		/* A flood's SYN has no flow: act will look, and need not wait then. */
-		tg_swap_prefetch(&w->flows.swap, it->presence);
-		return false;
-	}
 	if (!tg_swap_maybe(&w->flows.swap, it->presence))
 		return false;
-	key = tg_flow_key_of(&it->pkt, dir);
+	key = tg_flow_key_of(&it->pkt, it->flow_dir);
 	lane = b->n++;
 	b->m[i++][lane] = key.a[0];
 	if (key.family != 4) {

@@ -47,25 +47,37 @@ static bool router_takes(struct tg_worker *w, struct tg_item *it)
 static inline void classify_tcp(struct tg_worker *w, struct tg_item *it)
 {
 	const struct tg_box *box = w->box;
-	bool syn = tg_host_is_syn(&it->pkt), known = false;
 
 	it->todo = TG_TODO_TCP;
 	it->to_service = tg_box_port_is_protected(box, TG_DST_PORT_BE(&it->pkt));
 	it->from_service = tg_box_port_is_protected(box, TG_SRC_PORT_BE(&it->pkt));
-	if (box->flows && (it->to_service || it->from_service)) {
-		if (it->to_service)
-			known = tg_foresee_flow(w, it, TG_TO_SERVER);
-		if (!known && it->from_service)
-			known = tg_foresee_flow(w, it, TG_TO_CLIENT);
-	}
+	if (box->flows && (it->to_service || it->from_service))
+		tg_fetch_flow(w, it, it->to_service ? TG_TO_SERVER : TG_TO_CLIENT);
 	if (!it->to_service)
 		return;
 	it->id = (uint16_t)tg_box_service_find(box, &it->pkt);
-	if (!it->id || box->services[it->id].mode == TG_MODE_OFF)
+	if (!it->id || box->services[it->id].mode == TG_MODE_OFF) {
 		it->id = 0;
-	else if (syn)
+		return;
+	}
+	if (!tg_strategy_translates(box->how[it->id].strategy))
+		tg_whitelist_prefetch(&w->white, tg_white_key_of(w, &it->pkt));
+	if (tg_host_is_syn(&it->pkt))
 		tg_foresee_syn(w, it);
-	else if (!known && tg_item_is_ack(it))
+}
+
+/* What had to be fetched for a frame that is no flood's SYN has come. */
+static inline void foresee(struct tg_worker *w, struct tg_item *it)
+{
+	bool syn = tg_host_is_syn(&it->pkt), known = false;
+
+	if (it->flow_dir == TG_TO_CLIENT || (it->flow_dir == TG_TO_SERVER && !syn))
+		known = tg_foresee_flow(w, it);
+	if (syn || !it->id)
+		return;
+	if (!tg_strategy_translates(w->box->how[it->id].strategy))
+		tg_whitelist_fetch(&w->white, tg_white_key_of(w, &it->pkt));
+	if (!known && tg_item_is_ack(it))
 		tg_foresee_ack(w, it);
 }
 
@@ -258,6 +270,9 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 			__builtin_prefetch(TG_DATA(m[i + PREFETCH_AHEAD]));
 		classify(w, &w->items[i], m[i], port);
 	}
+	for (i = 0; i < n; i++)
+		if (TG_LIKELY(w->items[i].todo == TG_TODO_TCP))
+			foresee(w, &w->items[i]);
 	hash_all(w, n);
 	for (i = 0; i < n; i++) {
 		struct tg_item *it = &w->items[i];

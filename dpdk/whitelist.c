@@ -44,6 +44,16 @@ static uint64_t *bucket_of(const struct tg_whitelist *l, const struct tg_generat
 	return (uint64_t *)g->table + (size_t)(at & (l->buckets - 1)) * TG_WHITE_SLOTS;
 }
 
+void tg_whitelist_fetch(const struct tg_whitelist *l, uint64_t key)
+{
+	if (!tg_whitelist_maybe(l, key))
+		return;
+	if (in_bitmap(l, key))
+		__builtin_prefetch(bitmap_word(l->bits.active, key));
+	else
+		__builtin_prefetch(bucket_of(l, l->hash.active, key, 0));
+}
+
 static bool generation_has(const struct tg_whitelist *l, const struct tg_generation *g, uint64_t key)
 {
 	int i, second;

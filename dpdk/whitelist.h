@@ -39,6 +39,15 @@ static inline bool tg_whitelist_maybe(const struct tg_whitelist *l, uint64_t key
 	return tg_swap_maybe(&l->hash, tg_presence_source(key, l->salt));
 }
 
+/* Fetches what tg_whitelist_maybe reads. */
+static inline void tg_whitelist_prefetch(const struct tg_whitelist *l, uint64_t key)
+{
+	tg_swap_prefetch(&l->hash, tg_presence_source(key, l->salt));
+}
+
+/* Fetches what tg_whitelist_find reads of a source that may be on the list. */
+void tg_whitelist_fetch(const struct tg_whitelist *l, uint64_t key);
+
 /* The owner's part of a swap. */
 static inline bool tg_whitelist_turn(struct tg_whitelist *l)
 {
