@@ -21,8 +21,8 @@ const (
 	edgeProgram = "../../p4/v1model/edge.p4"
 	edgeVectors = "../../vectors/edge"
 
-	vectorEpoch = time.Minute      // so long that a vector does not outlive it
-	vectorFresh = 40 * time.Second // then the controller is begun anew
+	vectorEpoch = 2 * time.Second        // epoch 2^32 + 5 must be a time that Go can tell
+	vectorFresh = 700 * time.Millisecond // then the controller is begun anew: no vector outlives its epoch
 )
 
 // unsupported are the vectors that this plane does not pass, and why.
