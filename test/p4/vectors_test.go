@@ -132,6 +132,9 @@ func TestVectors(t *testing.T) {
 			continue
 		}
 		why, excused := unsupported[v.String()]
+		if n := withoutStubs(v); n != 0 {
+			t.Logf("%s: %d packets left out: no packet socket sends less than an Ethernet header", v, n)
+		}
 		differences, err := vectors.Replay(g, v)
 		switch {
 		case err != nil:
@@ -150,6 +153,13 @@ func TestVectors(t *testing.T) {
 	if only == "" && len(skipped) != len(unsupported) {
 		t.Errorf("%d vectors are listed as unsupported, %d were found", len(unsupported), len(skipped))
 	}
+}
+
+// withoutStubs takes the packets out of a vector that cannot be sent here.
+func withoutStubs(v *vectors.Vector) int {
+	before := len(v.Packets)
+	v.Packets = slices.DeleteFunc(slices.Clone(v.Packets), func(p vectors.Packet) bool { return len(p.In) < 14 })
+	return before - len(v.Packets)
 }
 
 func settingsKey(v *vectors.Vector) string {
