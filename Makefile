@@ -22,10 +22,10 @@ LDFLAGS   = -s -w -X tidegate/internal/version.Version=$(VERSION)$(if $(COMMIT),
 FUZZTIME ?= 60s
 SOAKTIME ?= 10m
 
-.PHONY: help demo test test-unit test-kernel bench fuzz lint generate build dpdk soak clean
+.PHONY: help demo test test-p4 test-unit test-kernel bench fuzz lint generate build dpdk soak clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r t d; do printf 'make %-10s  %s\n' "$$t" "$$d"; done
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r t d; do printf 'make %-10s  %s\n' "$$t" "$$d"; done
 
 demo: ## flood a web server behind four defences and compare them (root; writes demo/)
 	@tools/deps.sh demo
@@ -36,6 +36,10 @@ test: ## everything that CI runs (root)
 	@tools/deps.sh test
 	@$(MAKE) build
 	@test/run
+
+test-p4: ## the P4 programs on simple_switch (root; needs P4C and SIMPLE_SWITCH, see docs/p4.md)
+	@tools/deps.sh test
+	TIDEGATE_P4=require $(GO) test ./test/p4 -count=1 -v
 
 test-unit: ## the tests that need no root
 	@tools/deps.sh build

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"tidegate/internal/p4"
 	p4src "tidegate/p4"
@@ -137,6 +138,10 @@ func (x *splitRun) prepareSwitchPorts(e *EdgeHost) error {
 			return err
 		}
 		x.s.closers = append(x.s.closers, l.Close)
+		// Segments that GRO joins would be too large to be sent on.
+		if err := end.port.setOffload(unix.ETHTOOL_SGRO, 0); err != nil {
+			return err
+		}
 	}
 	return nil
 }

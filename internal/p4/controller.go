@@ -182,12 +182,7 @@ func (c *Controller) layPorts() error {
 			return err
 		}
 	}
-	// Of an earlier controller; a switch that has just begun has none.
-	var refused *simpleswitch.RefusedError
-	if err := c.sw.DestroyMulticastGroup(0); err != nil && !errors.As(err, &refused) {
-		return err
-	}
-	return c.sw.MulticastGroup(floodGroup, all)
+	return c.sw.SetMulticastGroup(floodGroup, all)
 }
 
 // modes are the numbers of enum tg_mode.

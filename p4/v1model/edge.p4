@@ -63,7 +63,8 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
         bit<2> color = 0;
 
         settings.apply(hdr, m, std);
-        if (m.parse == PARSE_TCP && m.l4_len < TG_TCP_HDR_LEN) {
+        if ((m.tcp_due == 1 && !hdr.tcp.isValid()) ||
+            (m.parse == PARSE_TCP && m.l4_len < TG_TCP_HDR_LEN)) {
             m.parse = PARSE_CUT_TCP;
         }
         if (m.parse == PARSE_TCP && m.first_fragment == 1) {

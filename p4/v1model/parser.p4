@@ -87,7 +87,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
     }
 
     state ipv4_first {
-        m.parse = PARSE_CUT_TCP; // until its header has been read
+        m.tcp_due = 1;
         m.first_fragment = hdr.ipv4.mf;
         transition select(hdr.ipv4.ihl) {
             5: tcp;
@@ -168,7 +168,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
     }
 
     state ext_then_tcp {
-        m.parse = PARSE_CUT_TCP;
+        m.tcp_due = 1;
         transition ext;
     }
 
@@ -189,7 +189,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
     }
 
     state ipv6_first {
-        m.parse = PARSE_CUT_TCP;
+        m.tcp_due = 1;
         transition tcp;
     }
 

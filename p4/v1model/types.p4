@@ -47,6 +47,8 @@ struct metadata_t {
     // The parser's findings.
     parse_t parse;
     bit<1>  first_fragment;
+    bit<1>  tcp_due;    // a TCP header had to follow; the compiler drops what a later state overwrites,
+                        // so that `parse` cannot say both
     bit<3>  ext_count;
     bit<32> l3_off;     // bytes from the frame's start to the IP header
     bit<32> head_len;   // bytes of IP header with options or extension headers

@@ -21,8 +21,8 @@ const (
 	edgeProgram = "../../p4/v1model/edge.p4"
 	edgeVectors = "../../vectors/edge"
 
-	vectorEpoch = time.Minute      // so long that a vector does not outlive it
-	vectorFresh = 40 * time.Second // then the controller is begun anew
+	vectorEpoch = 2 * time.Second        // epoch 2^32 + 5 must be a time that Go can tell
+	vectorFresh = 700 * time.Millisecond // then the controller is begun anew: no vector outlives its epoch
 )
 
 // unsupported are the vectors that this plane does not pass, and why.
@@ -132,6 +132,9 @@ func TestVectors(t *testing.T) {
 			continue
 		}
 		why, excused := unsupported[v.String()]
+		if n := withoutStubs(v); n != 0 {
+			t.Logf("%s: %d packets left out: no packet socket sends less than an Ethernet header", v, n)
+		}
 		differences, err := vectors.Replay(g, v)
 		switch {
 		case err != nil:
@@ -150,6 +153,13 @@ func TestVectors(t *testing.T) {
 	if only == "" && len(skipped) != len(unsupported) {
 		t.Errorf("%d vectors are listed as unsupported, %d were found", len(unsupported), len(skipped))
 	}
+}
+
+// withoutStubs takes the packets out of a vector that cannot be sent here.
+func withoutStubs(v *vectors.Vector) int {
+	before := len(v.Packets)
+	v.Packets = slices.DeleteFunc(slices.Clone(v.Packets), func(p vectors.Packet) bool { return len(p.In) < 14 })
+	return before - len(v.Packets)
 }
 
 func settingsKey(v *vectors.Vector) string {

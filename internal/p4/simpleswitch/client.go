@@ -9,6 +9,7 @@ package simpleswitch
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"sync"
@@ -206,13 +207,8 @@ func (c *Client) MeterRates(name string, perSecond float64, burst int) error {
 	return err
 }
 
-// MulticastGroup makes a group of ports.
-func (c *Client) MulticastGroup(group int, ports []int) error {
-	v, err := c.call(c.multicast, "bm_mc_mgrp_create", structure{1: int32(0), 2: int32(group)})
-	if err != nil {
-		return err
-	}
-	handle, _ := v.(int32)
+// SetMulticastGroup makes a group of ports, or changes its ports if it is there.
+func (c *Client) SetMulticastGroup(group int, ports []int) error {
 	portMap := make([]byte, 512)
 	for i := range portMap {
 		portMap[i] = '0'
@@ -220,19 +216,50 @@ func (c *Client) MulticastGroup(group int, ports []int) error {
 	for _, p := range ports {
 		portMap[len(portMap)-1-p] = '1'
 	}
+	node, err := c.groupNode(group)
+	if err != nil {
+		return err
+	}
+	if node >= 0 {
+		_, err := c.call(c.multicast, "bm_mc_node_update", structure{1: int32(0), 2: node, 3: string(portMap), 4: ""})
+		return err
+	}
+	v, err := c.call(c.multicast, "bm_mc_mgrp_create", structure{1: int32(0), 2: int32(group)})
+	if err != nil {
+		return err
+	}
+	handle, _ := v.(int32)
 	v, err = c.call(c.multicast, "bm_mc_node_create", structure{1: int32(0), 2: int32(0), 3: string(portMap), 4: ""})
 	if err != nil {
 		return err
 	}
-	node, _ := v.(int32)
+	node, _ = v.(int32)
 	_, err = c.call(c.multicast, "bm_mc_node_associate", structure{1: int32(0), 2: handle, 3: node})
 	return err
 }
 
-// DestroyMulticastGroup removes a group; handle 0 is the first that was made.
-func (c *Client) DestroyMulticastGroup(handle int32) error {
-	_, err := c.call(c.multicast, "bm_mc_mgrp_destroy", structure{1: int32(0), 2: handle})
-	return err
+// groupNode is the first node of a group; -1 if there is no such group.
+func (c *Client) groupNode(group int) (int32, error) {
+	v, err := c.call(c.multicast, "bm_mc_get_entries", structure{1: int32(0)})
+	if err != nil {
+		return 0, err
+	}
+	var entries struct {
+		Groups []struct {
+			ID    int     `json:"id"`
+			Nodes []int32 `json:"l1_handles"`
+		} `json:"mgrps"`
+	}
+	text, _ := v.(string)
+	if err := json.Unmarshal([]byte(text), &entries); err != nil {
+		return 0, fmt.Errorf("simple_switch: multicast groups: %w", err)
+	}
+	for _, g := range entries.Groups {
+		if g.ID == group && len(g.Nodes) != 0 {
+			return g.Nodes[0], nil
+		}
+	}
+	return -1, nil
 }
 
 // AckDigests tells the switch that a buffer of digests was read.
