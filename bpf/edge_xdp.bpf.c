@@ -226,15 +226,13 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 	if (TG_UNLIKELY(svc->mode != TG_MODE_ALWAYS))
 		return tg_edge_watch(ctx, pkt, edge, &at, generations, row);
 	if (!generations) {
-		__u64 now_ns = TG_CLOCK_NS();
-
 		found = TG_EDGE_UNKNOWN;
 		if (tg_edge_may_verify(pkt))
-			found = tg_edge_verify(ctx, pkt, settings, now_ns);
+			found = tg_edge_verify(ctx, pkt, settings, TG_CLOCK_NS());
 		if (found == TG_EDGE_UNKNOWN && tag && tg_pending_is(edge, pkt))
 			found = TG_EDGE_ALLOWED;
 		if (found == TG_EDGE_UNKNOWN)
-			found = tg_edge_unknown(edge, now_ns);
+			found = tg_edge_unknown(edge, TG_CLOCK_NS()); /* again: no stack to keep it */
 	}
 	d = tg_edge_judge(tg_edge_kind(pkt), found);
 	tg_count(row, d.counter);
@@ -323,7 +321,7 @@ SEC("xdp.frags")
 int tg_edge_xdp(struct xdp_md *ctx)
 {
 	const struct tg_proxy_settings *ports = tg_proxy_get();
-	const struct tg_host_settings *settings = tg_settings_get();
+	const struct tg_host_settings *settings;
 	__u32 ifindex = ctx->ingress_ifindex;
 	struct tg_edge_port *port = bpf_map_lookup_elem(&tg_edge_ports, &ifindex);
 	struct tg_packet pkt = {};
@@ -331,13 +329,13 @@ int tg_edge_xdp(struct xdp_md *ctx)
 	struct tg_counter_row *row;
 	struct tg_decision d;
 
-	if (!ports || !settings || !port)
+	if (!ports || !port)
 		return XDP_PASS;
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	if (result == TG_PARSE_OTHER) {
 		if (port->flags & TG_EDGE_PORT_INSIDE && pkt.l3_off && tg_confirm_take(ctx, pkt.l3_off))
 			return XDP_DROP;
-		return tg_edge_pass(ifindex);
+		return tg_edge_pass(ctx->ingress_ifindex);
 	}
 	if (!ports->bridge[0] && !tg_edge_is_mine(ctx, port->mac))
 		return XDP_PASS;
@@ -351,10 +349,11 @@ int tg_edge_xdp(struct xdp_md *ctx)
 	}
 	d = tg_host_judge_parse(result);
 	row = tg_counter_row_get(0);
-	if (port->flags & TG_EDGE_PORT_INSIDE || d.verdict != TG_DROP || !row)
-		return tg_edge_pass(ifindex);
+	settings = tg_settings_get(); /* only here: the stack is full */
+	if (port->flags & TG_EDGE_PORT_INSIDE || d.verdict != TG_DROP || !row || !settings)
+		return tg_edge_pass(ctx->ingress_ifindex);
 	tg_count(row, settings->enforce ? d.counter : TG_COUNT_would_drop);
-	return settings->enforce ? XDP_DROP : tg_edge_pass(ifindex);
+	return settings->enforce ? XDP_DROP : tg_edge_pass(ctx->ingress_ifindex);
 }
 
 char LICENSE[] SEC("license") = "GPL";
