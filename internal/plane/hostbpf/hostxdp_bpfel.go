@@ -15,7 +15,7 @@ import (
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [49]uint64
+	Count [56]uint64
 }
 
 type HostXdpTgEpochKey struct {
