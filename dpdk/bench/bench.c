@@ -394,6 +394,7 @@ int main(int argc, char **argv)
 	snprintf(cores, sizeof(cores), cpus > 1 ? "0,1" : "0");
 	if (rte_eal_init(13, eal) < 0)
 		fail("DPDK does not start here; its messages say why");
+	(void)rmdir(rte_eal_get_runtime_dir()); /* nobody will ask there */
 	make_rig(&rigs[0], 0);
 	if (cpus > 1)
 		make_rig(&rigs[1], 1);

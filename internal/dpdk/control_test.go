@@ -1,0 +1,74 @@
+package dpdk
+
+import (
+	"bufio"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"tidegate/internal/plane"
+)
+
+func TestServiceLines(t *testing.T) {
+	all := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	got := ServiceLines([]plane.Target{
+		{ID: 1, Ports: [][2]uint16{{80, 81}}, Prefixes: all, Service: plane.Service{MssV4: 1460, MssV6: 1440, Window: 9, Wscale: 7, Mode: 2}},
+		{ID: 2, Ports: [][2]uint16{{80, 80}}, Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+	}, map[uint32]How{1: {Strategy: 5, FirstData: 1, Fixed: 3}})
+	for _, want := range []string{
+		"clear",
+		"service 1 1460 1440 9 7 0 0 0 2 5 1 3",
+		"prefix 4 24 c0000200000000000000000000000000 80 2",
+		"port 80 2147483649", // service 1, and some prefixes have one of their own
+		"port 81 1",
+	} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%q is missing in %q", want, got)
+		}
+	}
+	if got[0] != "clear" {
+		t.Errorf("begins with %q", got[0])
+	}
+}
+
+func TestApplyTellsRefusals(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			switch lines.Text() {
+			case "good":
+			case "commit":
+				if _, err := conn.Write([]byte("ok\n")); err != nil {
+					return
+				}
+			default:
+				_, _ = conn.Write([]byte("error: line 1: bad\n"))
+				return
+			}
+		}
+	}()
+	c, err := Dial(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Apply([]string{"good"}); err != nil {
+		t.Error(err)
+	}
+	if err := c.Apply([]string{"bad"}); err == nil || !strings.Contains(err.Error(), "line 1: bad") {
+		t.Errorf("got %v", err)
+	}
+}
