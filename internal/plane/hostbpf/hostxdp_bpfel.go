@@ -15,7 +15,7 @@ import (
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [56]uint64
+	Count [106]uint64
 }
 
 type HostXdpTgEpochKey struct {
@@ -32,11 +32,16 @@ type HostXdpTgHostSettings struct {
 	_               structs.HostLayout
 	WallMinusMonoNs uint64
 	EpochLenNs      uint64
+	VerifyAheadNs   uint64
 	NetnsCookie     uint64
 	KeySlotMask     uint32
 	FilterKeepTicks uint16
 	StaleKeys       uint8
 	Enforce         uint8
+	BehindEdge      uint8
+	LastLine        uint8
+	Smart           uint8
+	Pad             [5]uint8
 	FilterKeys      [10]uint64
 	PrefixLensV4    [8]uint8
 	PrefixLensV6    [8]uint8
