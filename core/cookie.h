@@ -124,12 +124,44 @@ TG_INLINE uint32_t tg_cookie_unpack_bits(uint32_t field)
 	return (field >> 6 & 7) | (field >> 2 & 15) << 3 | (field >> 1 & 1) << 7 | (field & 1) << 8;
 }
 
-/* The message of a MAC in SipHash words, for planes that hash many at once: IPv4
- * has addr[0], rest, tail; IPv6 addr[0..3], rest, tail. src is the client. */
+/* The last word of a MAC's message: 0-7 bytes, and the length in the top byte. */
+TG_INLINE uint64_t tg_cookie_tail(uint8_t family, uint32_t option_bits, enum tg_cookie_form form,
+				  uint64_t epoch)
+{
+	return (uint64_t)option_bits | (uint64_t)(uint32_t)epoch << 16 | (uint64_t)form << 48 |
+	       (family == 4 ? 23ULL : 47ULL) << 56;
+}
+
+/* The 64-bit MAC that both forms take their bits from. src is the client. */
+TG_INLINE uint64_t tg_cookie_mac(const struct tg_packet *pkt, uint32_t client_isn,
+				 uint32_t option_bits, enum tg_cookie_form form, uint64_t epoch,
+				 const struct tg_siphash_key *key)
+{
+	struct tg_siphash s = tg_siphash_begin(key);
+	uint64_t tail = (uint64_t)option_bits | (uint64_t)(uint32_t)epoch << 16 |
+			(uint64_t)form << 48;
+
+	if (pkt->family == 4) {
+		tg_siphash_word(&s, pkt->src.d[0] | pkt->dst.d[0] << 32);
+		tail |= 23ULL << 56;
+	} else {
+		tg_siphash_word(&s, pkt->src.d[0]);
+		tg_siphash_word(&s, pkt->src.d[1]);
+		tg_siphash_word(&s, pkt->dst.d[0]);
+		tg_siphash_word(&s, pkt->dst.d[1]);
+		tail |= 47ULL << 56;
+	}
+	tg_siphash_word(&s, pkt->ports | (uint64_t)client_isn << 32);
+	return tg_siphash_end(&s, tail);
+}
+
+/* The words that tg_cookie_mac hashes, for planes that hash many messages at once: IPv4
+ * has addr[0], rest, tail; IPv6 addr[0..3], rest, tail. Not used by tg_cookie_mac
+ * itself: a BPF program's stack has no room for them. */
 struct tg_cookie_message {
 	uint64_t addr[4];
 	uint64_t rest;
-	uint64_t tail; /* the last word: 0-7 bytes, and the length in the top byte */
+	uint64_t tail;
 };
 
 TG_INLINE struct tg_cookie_message tg_cookie_message(const struct tg_packet *pkt,
@@ -139,36 +171,16 @@ TG_INLINE struct tg_cookie_message tg_cookie_message(const struct tg_packet *pkt
 	struct tg_cookie_message m;
 
 	m.rest = pkt->ports | (uint64_t)client_isn << 32;
-	m.tail = (uint64_t)option_bits | (uint64_t)(uint32_t)epoch << 16 | (uint64_t)form << 48;
+	m.tail = tg_cookie_tail(pkt->family, option_bits, form, epoch);
 	if (pkt->family == 4) {
 		m.addr[0] = pkt->src.d[0] | pkt->dst.d[0] << 32;
-		m.tail |= 23ULL << 56;
 	} else {
 		m.addr[0] = pkt->src.d[0];
 		m.addr[1] = pkt->src.d[1];
 		m.addr[2] = pkt->dst.d[0];
 		m.addr[3] = pkt->dst.d[1];
-		m.tail |= 47ULL << 56;
 	}
 	return m;
-}
-
-/* The 64-bit MAC that both forms take their bits from. */
-TG_INLINE uint64_t tg_cookie_mac(const struct tg_packet *pkt, uint32_t client_isn,
-				 uint32_t option_bits, enum tg_cookie_form form, uint64_t epoch,
-				 const struct tg_siphash_key *key)
-{
-	struct tg_cookie_message m = tg_cookie_message(pkt, client_isn, option_bits, form, epoch);
-	struct tg_siphash s = tg_siphash_begin(key);
-
-	tg_siphash_word(&s, m.addr[0]);
-	if (pkt->family != 4) {
-		tg_siphash_word(&s, m.addr[1]);
-		tg_siphash_word(&s, m.addr[2]);
-		tg_siphash_word(&s, m.addr[3]);
-	}
-	tg_siphash_word(&s, m.rest);
-	return tg_siphash_end(&s, m.tail);
 }
 
 /* The cookie that a MAC makes. */
@@ -194,9 +206,10 @@ TG_INLINE struct tg_cookie tg_cookie_make(const struct tg_packet *syn, uint32_t 
 					  bool ts_ok, uint64_t epoch,
 					  const struct tg_siphash_key *key)
 {
-	return tg_cookie_of_mac(tg_cookie_mac(syn, syn->seq, option_bits,
-					      ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch, key),
-				option_bits, ts_ok, epoch);
+	uint64_t mac = tg_cookie_mac(syn, syn->seq, option_bits,
+				     ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch, key);
+
+	return tg_cookie_of_mac(mac, option_bits, ts_ok, epoch);
 }
 
 /* The epoch whose key an ISN names, of the current one and the one before. */
@@ -231,9 +244,11 @@ TG_INLINE bool tg_cookie_has_mac(struct tg_cookie cookie, bool ts_ok, uint64_t e
 TG_INLINE bool tg_cookie_verify(const struct tg_packet *ack, struct tg_cookie cookie, bool ts_ok,
 				uint64_t epoch, const struct tg_siphash_key *key)
 {
-	return tg_cookie_has_mac(cookie, ts_ok, epoch,
-				 tg_cookie_mac(ack, ack->seq - 1, tg_cookie_claimed_bits(cookie, ts_ok),
-					       ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch, key));
+	uint32_t bits = tg_cookie_claimed_bits(cookie, ts_ok);
+	uint64_t mac = tg_cookie_mac(ack, ack->seq - 1, bits,
+				     ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch, key);
+
+	return tg_cookie_has_mac(cookie, ts_ok, epoch, mac);
 }
 
 #endif
