@@ -173,7 +173,7 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	env.progress("split: %d edges, attack %s at %s a second", o.Edges, o.Attack, o.Rate)
 	m, err := x.load(ctx, floods)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; counted: %s", err, x.counted(ctx))
 	}
 	for _, l := range []loadResult{before.load, m.load} {
 		if err := checkDisturbed(l, o.Timeout, env.pin.Client); err != nil {

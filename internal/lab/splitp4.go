@@ -232,3 +232,20 @@ func (s *p4Switch) stop() error {
 	s.sw.stop(stopGrace)
 	return nil
 }
+
+// counted is what the nodes have counted, for an experiment that failed.
+func (x *splitRun) counted(ctx context.Context) (text string) {
+	for _, n := range x.nodes {
+		st, err := n.status(ctx)
+		if err != nil {
+			text += fmt.Sprintf("%s: %v ", n.role, err)
+			continue
+		}
+		for name, v := range st.Services[0].Counters {
+			if v != 0 {
+				text += fmt.Sprintf("%s %s %d, ", n.role, name, v)
+			}
+		}
+	}
+	return text
+}
