@@ -35,7 +35,7 @@ static inline int16_t tg_lane_cookie(struct tg_worker *w, const struct tg_packet
 
 static inline uint64_t tg_white_key_of(const struct tg_worker *w, const struct tg_packet *pkt)
 {
-	return tg_white_key(&pkt->src, pkt->family, w->box->white_v6_mask);
+	return tg_white_key(&pkt->src, pkt->family, w->box->white_v4_mask, w->box->white_v6_mask);
 }
 
 static inline bool tg_strategy_has_cookie(uint8_t strategy)

@@ -21,6 +21,7 @@ struct tg_box *tg_box_new(void)
 		return NULL;
 	memset(b->prefix_lens, 255, sizeof(b->prefix_lens));
 	b->white_v6_mask = ~0ULL;
+	b->white_v4_mask = ~0U;
 	b->key_slot_mask = 15;
 	return b;
 }
@@ -147,6 +148,17 @@ static const char *line_white_mask(struct tg_box *b, const char *args)
 	if (unhex(args, raw, 8))
 		return BAD;
 	b->white_v6_mask = tg_load64(raw);
+	return NULL;
+}
+
+/* white-v4-mask HEX: of an IPv4 address, as on the wire */
+static const char *line_white_mask_v4(struct tg_box *b, const char *args)
+{
+	uint8_t raw[4];
+
+	if (unhex(args, raw, 4))
+		return BAD;
+	b->white_v4_mask = tg_load32(raw);
 	return NULL;
 }
 
@@ -300,7 +312,7 @@ static const struct {
 	const char *(*apply)(struct tg_box *b, const char *args);
 } lines[] = {
 	{"epoch-length", line_epoch_length}, {"epoch", line_epoch}, {"key-slots", line_key_slots},
-	{"key", line_key}, {"stale-keys", line_stale_keys}, {"white-v6-mask", line_white_mask},
+	{"key", line_key}, {"stale-keys", line_stale_keys}, {"white-v4-mask", line_white_mask_v4}, {"white-v6-mask", line_white_mask},
 	{"forwarding", line_forwarding}, {"service", line_service}, {"port", line_port},
 	{"prefix", line_prefix}, {"route", line_route}, {"address", line_address},
 	{"clear", line_clear},

@@ -42,6 +42,7 @@ struct tg_box {
 	uint64_t epoch_len_ns;
 	uint64_t fixed_epoch; /* for tests: not 0: time stands in this epoch */
 	uint64_t white_v6_mask;
+	uint32_t white_v4_mask;
 	uint32_t key_slot_mask;
 	uint8_t stale_keys; /* enum tg_stale_keys */
 	bool enforce;	    /* some service is in mode always */

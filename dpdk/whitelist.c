@@ -27,12 +27,15 @@ void tg_whitelist_free(struct tg_whitelist *l)
 
 static bool in_bitmap(const struct tg_whitelist *l, uint64_t key)
 {
-	return l->bitmap && key >> 48 == TG_WHITE_V4_TAG >> 48;
+	return l->bitmap && tg_white_key_is_v4(key);
 }
+
+/* The address stands in a key's upper half (core/proxy.h). */
+static uint64_t bitmap_bit(uint64_t key) { return 1ULL << (key >> 32 & 63); }
 
 static uint64_t *bitmap_word(const struct tg_generation *g, uint64_t key)
 {
-	return (uint64_t *)g->table + ((uint32_t)key >> 6);
+	return (uint64_t *)g->table + ((uint32_t)(key >> 32) >> 6);
 }
 
 static uint64_t *bucket_of(const struct tg_whitelist *l, const struct tg_generation *g, uint64_t key,
@@ -104,7 +107,7 @@ static uint64_t *place_take(const struct tg_whitelist *l, const struct tg_genera
 
 bool tg_whitelist_find(struct tg_whitelist *l, uint64_t key)
 {
-	uint64_t bit = 1ULL << (key & 63);
+	uint64_t bit = bitmap_bit(key);
 
 	if (!tg_whitelist_maybe(l, key))
 		return false;
@@ -129,7 +132,7 @@ bool tg_whitelist_put(struct tg_whitelist *l, uint64_t key)
 	uint64_t *place;
 
 	if (in_bitmap(l, key)) {
-		*bitmap_word(l->bits.active, key) |= 1ULL << (key & 63);
+		*bitmap_word(l->bits.active, key) |= bitmap_bit(key);
 		tg_swap_note(&l->hash, tg_presence_source(key, l->salt));
 		return true;
 	}

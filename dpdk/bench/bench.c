@@ -125,7 +125,7 @@ static void fill_sources(struct tg_worker *w)
 	for (i = 0; i < FLOWS; i++) {
 		struct tg_packet pkt = tg_traffic_flow(i);
 
-		if (!tg_whitelist_put(&w->white, tg_white_key(&pkt.src, 4, ~0ULL)))
+		if (!tg_whitelist_put(&w->white, tg_white_key(&pkt.src, 4, ~0U, ~0ULL)))
 			fail("the whitelist refused a source");
 	}
 }

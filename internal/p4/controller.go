@@ -299,7 +299,8 @@ func (c *Controller) loadEpochs() error {
 		}
 		c.epochs[n] = handles
 	}
-	return c.forgetEpochs(func(n uint64) bool { return n < present })
+	// One epoch longer than it lasts: a switch that is behind still has packets of it.
+	return c.forgetEpochs(func(n uint64) bool { return n+1 < present })
 }
 
 // ForgetKeys leaves the switch as it is when its controller has been away for the

@@ -133,7 +133,8 @@ func (d *dpdkBox) serviceLines() ([]string, error) {
 		how[d.numbers.ID(svc.Name)] = h
 	}
 	lines := append(dpdk.ServiceLines(targets, how), "stale-keys "+string(cfg.OnStaleKeys),
-		"forwarding "+string(cfg.Proxy.Forwarding), fmt.Sprintf("white-v6-mask %016x", ^uint64(0)<<(64-cfg.Proxy.SourcePrefixV6)))
+		"forwarding "+string(cfg.Proxy.Forwarding),
+		fmt.Sprintf("white-v4-mask %08x", ^uint32(0)<<(32-cfg.Proxy.SourcePrefixV4)), fmt.Sprintf("white-v6-mask %016x", ^uint64(0)<<(64-cfg.Proxy.SourcePrefixV6)))
 	if cfg.Proxy.Forwarding == config.ForwardBridge {
 		return lines, nil
 	}
