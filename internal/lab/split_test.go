@@ -56,14 +56,15 @@ func TestSplit(t *testing.T) {
 
 func TestSplitOptions(t *testing.T) {
 	for want, change := range map[string]func(*SplitOptions){
-		"--mode tagged: not in this build; use plain":      func(o *SplitOptions) { o.Mode = "tagged" },
-		"--server translate: not in this build; use adopt": func(o *SplitOptions) { o.Takeover = "translate" },
-		"--attack \"udp\": want one of":                    func(o *SplitOptions) { o.Attack = "udp" },
-		"--edges 9: want 1 to 8":                           func(o *SplitOptions) { o.Edges = 9 },
-		"--route-flap: needs --edges 2":                    func(o *SplitOptions) { o.RouteFlap = true },
-		"--return direct: needs --edges 2":                 func(o *SplitOptions) { o.Direct = true },
-		"--drop-setup 1: want 0 to 0.9":                    func(o *SplitOptions) { o.DropSetup = 1 },
-		"--skew 2m0s: want -1m to 1m":                      func(o *SplitOptions) { o.Skew = 2 * time.Minute },
+		"--mode tagged: needs --server translate": func(o *SplitOptions) { o.Mode = "tagged" },
+		"--server \"copy\": want one of":          func(o *SplitOptions) { o.Takeover = "copy" },
+		"--sync: needs --mode tagged":             func(o *SplitOptions) { o.Sync = true },
+		"--attack \"udp\": want one of":           func(o *SplitOptions) { o.Attack = "udp" },
+		"--edges 9: want 1 to 8":                  func(o *SplitOptions) { o.Edges = 9 },
+		"--route-flap: needs --edges 2":           func(o *SplitOptions) { o.RouteFlap = true },
+		"--return direct: needs --edges 2":        func(o *SplitOptions) { o.Direct = true },
+		"--drop-setup 1: want 0 to 0.9":           func(o *SplitOptions) { o.DropSetup = 1 },
+		"--skew 2m0s: want -1m to 1m":             func(o *SplitOptions) { o.Skew = 2 * time.Minute },
 	} {
 		o := DefaultSplitOptions()
 		change(&o)
