@@ -165,7 +165,7 @@ __attribute__((noinline)) int tg_setup_renew(struct __sk_buff *skb, const struct
 
 	if (!f)
 		return TCX_DROP;
-	f->flags &= ~TG_FLOW_ASKS;
+	tg_flow_renew(f);
 	f->syn_ms = (__u16)tg_now_ms();
 	copy = *f;
 	s = tg_reset_for(pkt);

@@ -348,10 +348,24 @@ TG_INLINE enum tg_agreement tg_flow_agreement(const struct tg_flow *f, const str
 	if ((told.sack_ok && !o->sack_ok) || (told.ts_ok && !o->ts_ok) || (told.ecn_ok && !ecn) ||
 	    (scale && !scales && !(fixed & TG_FIXED_WSCALE)))
 		return TG_GIVES_LESS;
-	if (!(f->flags & TG_FLOW_ASKS))
+	/* A receiver that takes the RST and the SYN behind it in one batch may have looked
+	 * the SYN's socket up before it acts on the RST (Linux, ip_list_rcv: early demux):
+	 * then it answers the SYN out of the connection that it is about to forget, with
+	 * options that this SYN did not offer. */
+	if (!(f->flags & (TG_FLOW_ASKS | TG_FLOW_RENEWED)))
 		return TG_AGREES; /* what was not offered it cannot give */
 	return (o->sack_ok && !told.sack_ok) || (o->ts_ok && !told.ts_ok) || (ecn && !told.ecn_ok) ||
 	       (scales && !scale) ? TG_GIVES_MORE : TG_AGREES;
+}
+
+/* The server is to be reset and gets a SYN of the connection itself: after one that
+ * asked, and once more if that SYN was answered as the first. */
+TG_INLINE void tg_flow_renew(struct tg_flow *f)
+{
+	if (f->flags & TG_FLOW_ASKS)
+		f->flags = (uint8_t)((f->flags & ~TG_FLOW_ASKS) | TG_FLOW_RENEWED);
+	else
+		f->flags &= (uint8_t)~TG_FLOW_RENEWED;
 }
 
 /* Turns a flow that is being set up into one that translates. `o` are the

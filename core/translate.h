@@ -35,6 +35,7 @@ enum tg_flow_flag {
 	TG_FLOW_RESET = 8, /* a RST was seen; whether it counted, its receiver knows */
 	TG_FLOW_CLOSED = 16, /* both of the above are over: it has been retired */
 	TG_FLOW_ASKS = 32,  /* set-up: our SYN offers everything, to learn of the server */
+	TG_FLOW_RENEWED = 128, /* set-up: our SYN came right behind a RST, after one that asked */
 	TG_FLOW_HEARD = 64, /* set-up: the client has sent data that were dropped */
 };
 

@@ -372,11 +372,12 @@ static void agreements(void **state)
 	uint32_t n;
 
 	(void)state;
-	for (n = 0; n < 512; n++) {
-		bool asks = n & 256, more = false, less = false;
+	for (n = 0; n < 1024; n++) {
+		bool asks = n & 256, renewed = n & 512, more = false, less = false;
 		struct tg_flow f = {.option_bits = (uint16_t)tg_cookie_option_bits(
 					    6, n & 1 ? 7 : TG_WSCALE_NONE, n & 2, n & 4),
-				    .flags = (n & 8 ? TG_FLOW_TS : 0) | (asks ? TG_FLOW_ASKS : 0)};
+				    .flags = (n & 8 ? TG_FLOW_TS : 0) | (asks ? TG_FLOW_ASKS : 0) |
+					     (renewed ? TG_FLOW_RENEWED : 0)};
 		struct tg_tcp_options o = {.wscale = n & 16 ? 9 : TG_WSCALE_NONE, .sack_ok = n & 32,
 					   .ts_ok = n & 128};
 		struct tg_packet synack = {.family = 4, .flags = n & 64 ? TG_TCP_ECE : 0};
@@ -388,7 +389,11 @@ static void agreements(void **state)
 			less |= n >> i & 1 && !(n >> (4 + i) & 1);
 			more |= n >> (4 + i) & 1 && !(n >> i & 1);
 		}
-		assert_int_equal(got, less ? TG_GIVES_LESS : asks && more ? TG_GIVES_MORE : TG_AGREES);
+		assert_int_equal(got, less ? TG_GIVES_LESS
+				      : (asks || renewed) && more ? TG_GIVES_MORE : TG_AGREES);
+		tg_flow_renew(&f); /* a server that gives what nobody asks for is believed in the end */
+		tg_flow_renew(&f);
+		assert_int_equal(f.flags, n & 8 ? TG_FLOW_TS : 0);
 		assert_int_equal(syn.options.sack_ok, asks || n & 2);
 		assert_int_equal(syn.options.ts_ok, asks || n & 8);
 		assert_int_equal(syn.options.wscale, n & 1 ? 7 : asks ? 0 : TG_WSCALE_NONE);

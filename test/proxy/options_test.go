@@ -20,6 +20,7 @@ func TestOptionOrders(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)
 	w.start(w.config("cookie"))
+	w.acquaint(false) // clients of a server that is not known are told of no options
 	server, err := lab.NewTap(w.ServerPort)
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,10 @@
 package proxytest
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -361,4 +363,30 @@ func TestOneSideOnly(t *testing.T) {
 		t.Errorf("the client got %+v", g)
 	}
 	w.await("it says that this is over", func() bool { return !w.status().OneSided })
+}
+
+// The first client of a server that nobody knows: the server is asked, reset and
+// opened anew in one go, and its first word must arrive all the same.
+func TestFirstClientOfUnknownServer(t *testing.T) {
+	for _, ipv6 := range families() {
+		t.Run(familyName(ipv6), func(t *testing.T) {
+			w := newWorld(t, false)
+			w.serve(func(c *net.TCPConn) {
+				_, _ = io.WriteString(c, "220 hello\r\n")
+				_, _ = io.Copy(io.Discard, c)
+				c.Close()
+			})
+			w.start(w.config("cookie"))
+			c, err := w.dial(ipv6)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_ = c.SetReadDeadline(time.Now().Add(patience))
+			if line, err := bufio.NewReader(c).ReadString('\n'); line != "220 hello\r\n" {
+				t.Fatalf("the server's first word: %q, %v", line, err)
+			}
+			w.wantCounters(map[string]uint64{"server_asked": 1, "flow_ready": 1, "flow_closed": 0})
+		})
+	}
 }
