@@ -335,7 +335,7 @@ static inline void tg_setup_renew(struct tg_worker *w, struct tg_item *it, struc
 {
 	struct tg_segment rst = tg_reset_for(&it->pkt), syn;
 
-	f->flags &= (uint8_t)~TG_FLOW_ASKS;
+	tg_flow_renew(f);
 	f->syn_ms = (uint16_t)w->now_ms;
 	syn = tg_flow_syn(&it->pkt, f, true);
 	tg_segment_send_new(w, it, &rst);
