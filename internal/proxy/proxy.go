@@ -252,7 +252,11 @@ func (b *box) setClock() {
 
 // loadKeys loads the keys from a few epochs ago to the horizon.
 func (b *box) loadKeys(now time.Time) error {
-	for _, n := range keys.Epochs(now, b.cfg.Epoch, b.cfg.KeyHorizon) {
+	list := keys.Epochs(now, b.cfg.Epoch, b.cfg.KeyHorizon)
+	if list[len(list)-1] < b.lastKey { // the clock was set back: slots hold keys of the future
+		b.lastKey = 0
+	}
+	for _, n := range list {
 		if b.lastKey != 0 && n <= b.lastKey {
 			continue
 		}
