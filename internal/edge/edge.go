@@ -39,7 +39,7 @@ type box struct {
 	numbers  *host.Numbers
 	lastKey  uint64 // highest epoch whose key is loaded
 	modes    map[string]plane.XDPMode
-	promisc  []string // ports that this process made promiscuous
+	ports    host.Forwarding // the machine's settings that this process made
 	filter   filter
 
 	refusedSync, learned atomic.Uint64 // messages of peers; positions that they told
@@ -102,7 +102,8 @@ func (b *box) start() (err error) {
 		b.plane.Close()
 		return err
 	}
-	if err := errors.Join(b.prepareForwarding(), b.writeState()); err != nil {
+	b.ports = host.Forwarding{Kind: b.cfg.Edge.Forwarding, Interfaces: b.cfg.Interfaces, Log: b.log}
+	if err := errors.Join(b.ports.Prepare(), b.writeState()); err != nil {
 		return errors.Join(err, b.plane.Detach())
 	}
 	return nil
@@ -297,7 +298,7 @@ func (b *box) writeState() error {
 // stop takes the edge off: SYNs go to the servers at once, and so does everything
 // else. The servers know their connections; nothing has to be drained here.
 func (b *box) stop() error {
-	err := errors.Join(b.plane.Detach(), b.restoreForwarding(), host.RemoveState(b.opt.StateDir, b.cfg.Instance))
+	err := errors.Join(b.plane.Detach(), b.ports.Restore(), host.RemoveState(b.opt.StateDir, b.cfg.Instance))
 	b.log.Info("stopped")
 	return err
 }

@@ -1,10 +1,7 @@
 package edge
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 
@@ -59,45 +56,4 @@ func flag(b bool) uint8 {
 		return 1
 	}
 	return 0
-}
-
-// prepareForwarding: a bridge has to see frames for others; a router's kernel
-// has to route.
-func (b *box) prepareForwarding() error {
-	if b.cfg.Edge.Forwarding == config.ForwardRouter {
-		for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
-			text, err := os.ReadFile("/proc/sys/" + name)
-			if err == nil && strings.TrimSpace(string(text)) == "0" {
-				b.log.Warn("this box does not forward: set it with sysctl, or nothing of this family reaches a server",
-					"sysctl", strings.ReplaceAll(name, "/", ".")+"=0")
-			}
-		}
-		return nil
-	}
-	for _, name := range b.cfg.Interfaces {
-		dev, err := netlink.LinkByName(name)
-		if err != nil {
-			return fmt.Errorf("interface %s: %w", name, err)
-		}
-		if dev.Attrs().Promisc != 0 {
-			continue
-		}
-		if err := netlink.SetPromiscOn(dev); err != nil {
-			return fmt.Errorf("interface %s: promiscuous mode: %w", name, err)
-		}
-		b.promisc = append(b.promisc, name)
-	}
-	return nil
-}
-
-func (b *box) restoreForwarding() error {
-	var errs []error
-	for _, name := range b.promisc {
-		dev, err := netlink.LinkByName(name)
-		if err == nil {
-			err = netlink.SetPromiscOff(dev)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
 }

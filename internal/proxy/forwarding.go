@@ -2,10 +2,7 @@ package proxy
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -83,47 +80,6 @@ func prefixMask4(bits int) uint32 {
 	var wire [4]byte
 	binary.BigEndian.PutUint32(wire[:], ^uint32(0)<<(32-bits))
 	return binary.LittleEndian.Uint32(wire[:])
-}
-
-// prepareForwarding: a bridge has to see frames for others; a router's kernel
-// has to route.
-func (b *box) prepareForwarding() error {
-	if b.cfg.Proxy.Forwarding == config.ForwardRouter {
-		for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
-			text, err := os.ReadFile("/proc/sys/" + name)
-			if err == nil && strings.TrimSpace(string(text)) == "0" {
-				b.log.Warn("this box does not forward: set it with sysctl, or nothing of this family reaches a server",
-					"sysctl", strings.ReplaceAll(name, "/", ".")+"=0")
-			}
-		}
-		return nil
-	}
-	for _, name := range b.cfg.Interfaces {
-		dev, err := netlink.LinkByName(name)
-		if err != nil {
-			return fmt.Errorf("interface %s: %w", name, err)
-		}
-		if dev.Attrs().Promisc != 0 {
-			continue
-		}
-		if err := netlink.SetPromiscOn(dev); err != nil {
-			return fmt.Errorf("interface %s: promiscuous mode: %w", name, err)
-		}
-		b.promisc = append(b.promisc, name)
-	}
-	return nil
-}
-
-func (b *box) restoreForwarding() error {
-	var errs []error
-	for _, name := range b.promisc {
-		dev, err := netlink.LinkByName(name)
-		if err == nil {
-			err = netlink.SetPromiscOff(dev)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
 }
 
 // sides notices that the answers of servers do not come back through this box.

@@ -45,7 +45,7 @@ type box struct {
 	numbers  *host.Numbers
 	lastKey  uint64 // highest epoch whose key is loaded
 	modes    map[string]plane.XDPMode
-	promisc  []string // ports that this process made promiscuous
+	ports    host.Forwarding // the machine's settings that this process made
 	watch    sides
 	started  time.Time
 	again    *plane.Again
@@ -122,7 +122,8 @@ func (b *box) start() (err error) {
 		b.plane.Close()
 		return err
 	}
-	if err := errors.Join(b.prepareForwarding(), b.writeState()); err != nil {
+	b.ports = host.Forwarding{Kind: b.cfg.Proxy.Forwarding, Interfaces: b.cfg.Interfaces, Log: b.log}
+	if err := errors.Join(b.ports.Prepare(), b.writeState()); err != nil {
 		return errors.Join(err, b.plane.Detach())
 	}
 	return nil
@@ -356,7 +357,7 @@ func (b *box) stop(force context.Context) error {
 		case <-force.Done():
 		}
 	}
-	err = errors.Join(err, b.plane.Detach(), b.restoreForwarding(),
+	err = errors.Join(err, b.plane.Detach(), b.ports.Restore(),
 		host.RemoveState(b.opt.StateDir, b.cfg.Instance))
 	b.log.Info("stopped")
 	return err

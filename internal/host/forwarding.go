@@ -1,0 +1,63 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"tidegate/internal/config"
+)
+
+// Forwarding is what a box that forwards, proxy or edge, needs of its machine.
+type Forwarding struct {
+	Kind       config.Forwarding
+	Interfaces []string
+	Log        *slog.Logger
+	promisc    []string // interfaces that Prepare has made promiscuous
+}
+
+// Prepare: a bridge has to see frames for others; a router's kernel
+// has to route.
+func (f *Forwarding) Prepare() error {
+	if f.Kind == config.ForwardRouter {
+		for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
+			text, err := os.ReadFile("/proc/sys/" + name)
+			if err == nil && strings.TrimSpace(string(text)) == "0" {
+				f.Log.Warn("this box does not forward: set it with sysctl, or nothing of this family reaches a server",
+					"sysctl", strings.ReplaceAll(name, "/", ".")+"=0")
+			}
+		}
+		return nil
+	}
+	for _, name := range f.Interfaces {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
+		if dev.Attrs().Promisc != 0 {
+			continue
+		}
+		if err := netlink.SetPromiscOn(dev); err != nil {
+			return fmt.Errorf("interface %s: promiscuous mode: %w", name, err)
+		}
+		f.promisc = append(f.promisc, name)
+	}
+	return nil
+}
+
+// Restore undoes what Prepare has changed.
+func (f *Forwarding) Restore() error {
+	var errs []error
+	for _, name := range f.promisc {
+		dev, err := netlink.LinkByName(name)
+		if err == nil {
+			err = netlink.SetPromiscOff(dev)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
