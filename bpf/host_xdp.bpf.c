@@ -6,6 +6,7 @@
  * Must never: touch a packet of an established connection; answer anything but
  * a SYN; look a socket up for a SYN that the socket filter does not know.
  */
+#include "lib/common_syn.h"
 #include "lib/syn.h"
 
 /* True if the kernel has a socket for just this 4-tuple, so that the SYN is the
@@ -76,6 +77,37 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 	return d.verdict == TG_REPLY ? XDP_TX : d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 }
 
+/* The plainest SYN to the plainest service, answered at once. False, with nothing done
+ * and nothing counted, for every other. */
+static __always_inline bool tg_host_common(struct xdp_md *ctx, __u8 family, bool ts)
+{
+	__u8 *frame = (void *)(long)ctx->data;
+	const struct tg_host_settings *settings;
+	struct tg_tcp_options offered;
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	struct tg_packet syn;
+	__u32 id;
+
+	if (frame + tg_common_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
+	    !tg_common_syn_read(frame, family, ts, &syn, &offered))
+		return false;
+	settings = tg_settings_get();
+	if (!settings)
+		return false;
+	id = tg_service_find(settings, &syn);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || svc->listener != TG_LISTENER_OK ||
+	    !tg_common_syn_agrees(svc, ts) ||
+	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)) ||
+	    !tg_common_syn_send(frame, family, ts, settings, svc, &syn, &offered))
+		return false;
+	tg_count(row, TG_COUNT_syn);
+	tg_count(row, TG_COUNT_cookie_sent);
+	return true;
+}
+
 SEC("xdp.frags")
 int tg_host_xdp(struct xdp_md *ctx)
 {
@@ -86,6 +118,26 @@ int tg_host_xdp(struct xdp_md *ctx)
 	struct tg_decision d;
 	__u32 id;
 
+	switch (tg_common_syn_kind((void *)(long)ctx->data, (void *)(long)ctx->data_end)) {
+	case TG_COMMON_V4_TS:
+		if (tg_host_common(ctx, 4, true))
+			return XDP_TX;
+		break;
+	case TG_COMMON_V4:
+		if (tg_host_common(ctx, 4, false))
+			return XDP_TX;
+		break;
+	case TG_COMMON_V6_TS:
+		if (tg_host_common(ctx, 6, true))
+			return XDP_TX;
+		break;
+	case TG_COMMON_V6:
+		if (tg_host_common(ctx, 6, false))
+			return XDP_TX;
+		break;
+	default:
+		break;
+	}
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	if (result == TG_PARSE_OTHER)
 		return XDP_PASS;

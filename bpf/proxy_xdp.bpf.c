@@ -11,6 +11,7 @@
  */
 #include "lib/proxy_answer.h"
 #include "lib/proxy_cache.h"
+#include "lib/proxy_common_syn.h"
 #include "lib/proxy_icmp.h"
 
 #define TG_RETRY_MS 100 /* a client that asks again sooner is not heard */
@@ -226,9 +227,22 @@ static __always_inline bool tg_frame_is_mine(struct xdp_md *ctx)
 	__u32 ifindex = ctx->ingress_ifindex;
 	__u64 *mac = bpf_map_lookup_elem(&tg_macs, &ifindex);
 
-	if (data + TG_ETH_HDR_LEN > (const __u8 *)(long)ctx->data_end || !mac)
+	if (data + TG_ETH_HDR_LEN > (const __u8 *)(long)ctx->data_end || !mac || !*mac)
 		return false;
 	return tg_load32(data) == (__u32)*mac && tg_load16(data + 4) == (__u16)(*mac >> 32);
+}
+
+/* A common SYN; XDP_ABORTED if it is not, or has to go the long way. */
+static __always_inline int tg_proxy_common(struct xdp_md *ctx, const struct tg_proxy_settings *proxy)
+{
+	enum tg_common_syn_kind kind = tg_common_syn_kind((void *)(long)ctx->data,
+							  (void *)(long)ctx->data_end);
+
+	if (kind == TG_COMMON_NONE || (!proxy->bridge[0] && !tg_frame_is_mine(ctx)))
+		return XDP_ABORTED;
+	if (kind == TG_COMMON_V4_TS || kind == TG_COMMON_V4)
+		return tg_proxy_common_v4(ctx, kind == TG_COMMON_V4_TS);
+	return tg_proxy_common_v6(ctx, kind == TG_COMMON_V6_TS);
 }
 
 SEC("xdp.frags")
@@ -240,9 +254,13 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 	enum tg_parse_result result;
 	struct tg_counter_row *row;
 	struct tg_decision d;
+	int action;
 
 	if (!proxy || !settings)
 		return XDP_PASS;
+	action = tg_proxy_common(ctx, proxy);
+	if (action != XDP_ABORTED)
+		return action;
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	if (result == TG_PARSE_OTHER) {
 		if (proxy->flows && pkt.l3_off)

@@ -70,9 +70,10 @@ struct {
 } tg_devices SEC(".maps");
 
 #ifndef TG_WITHOUT_FLOWS
-/* Their MAC addresses, first byte lowest: a router takes only its own frames. */
+/* Their MAC addresses by interface index, first byte lowest: a router takes only its
+ * own frames. 0: no port of ours. Userspace sets the number of entries. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, TG_PORTS_MAX);
 	__type(key, __u32);
 	__type(value, __u64);

@@ -140,7 +140,7 @@ func portSlots() (uint32, error) {
 		}
 	}
 	if slots > maxIfindex {
-		return 0, fmt.Errorf("an interface has an index above %d; the edge's table of ports ends there", maxIfindex)
+		return 0, fmt.Errorf("an interface has an index above %d; the table of ports ends there", maxIfindex)
 	}
 	return uint32(slots), nil
 }

@@ -120,7 +120,14 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 		inner.Name, inner.MaxEntries = name, uint32(entries)
 		p.inner[name] = inner
 	}
-	p.sizes = map[string]uint32{proxybpf.ProxyXdpMapTgHalves: uint32(powerOfTwo(o.Halves) / halfWays)}
+	ports, err := portSlots()
+	if err != nil {
+		return err
+	}
+	p.sizes = map[string]uint32{
+		proxybpf.ProxyXdpMapTgHalves: uint32(powerOfTwo(o.Halves) / halfWays),
+		proxybpf.ProxyXdpMapTgMacs:   ports,
+	}
 	if o.WhiteBitsV4 > 0 {
 		words := whiteWords(o.WhiteBitsV4)
 		p.sizes[proxybpf.ProxyXdpMapTgWhiteBits] = words

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The SYN that nearly every client sends, and its answer, at half the price: no VLAN
+ * tag, no IP options or extension headers, no data, no ECN, and the TCP options of
+ * Linux, Android, Windows, macOS and FreeBSD in their usual order:
+ *
+ *   20 bytes  MSS | SACK-permitted, timestamps | NOP, window scale
+ *   12 bytes  MSS | NOP, window scale | NOP, NOP, SACK-permitted   (the last two in either order)
+ *
+ * A service that agrees to all of them answers with as many bytes as it got, so the
+ * answer is written over the SYN. Whatever is not just so is left, untouched, to
+ * packet.h and synack.h, which say the same of these SYNs, only slower: what is
+ * written here must be byte for byte what they write (test_common_syn.c).
+ *
+ * `family` and `ts` are constants at each call: every case becomes straight code, in
+ * which a BPF program keeps its numbers in registers.
+ */
+#ifndef TG_COMMON_SYN_H
+#define TG_COMMON_SYN_H
+
+#include "host.h"
+
+/* Bytes of the whole frame. */
+TG_INLINE uint32_t tg_common_syn_len(uint8_t family, bool ts)
+{
+	return TG_ETH_HDR_LEN + (family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN) +
+	       TG_TCP_HDR_LEN + (ts ? 20 : 12);
+}
+
+/* Where the TCP header begins. */
+TG_INLINE uint32_t tg_common_syn_l4(uint8_t family)
+{
+	return TG_ETH_HDR_LEN + (family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN);
+}
+
+/* True if the IP header is that of a common SYN's; reads tg_common_syn_len bytes. */
+TG_INLINE bool tg_common_syn_ip(const uint8_t *frame, uint8_t family, bool ts)
+{
+	const uint8_t *ip = frame + TG_ETH_HDR_LEN;
+	uint32_t len = tg_common_syn_len(family, ts) - TG_ETH_HDR_LEN;
+
+	if (family == 4)
+		return ip[0] == 0x45 && tg_load16(ip + 2) == tg_swap16(len) &&
+		       (tg_load16(ip + 6) & tg_swap16(0x3fff)) == 0 && ip[9] == TG_IPPROTO_TCP;
+	len -= TG_IPV6_HDR_LEN;
+	return (ip[0] & 0xf0) == 0x60 &&
+	       (tg_load32(ip + 4) & 0xffffff) == TG_WIRE32(len >> 8, len, TG_IPPROTO_TCP, 0);
+}
+
+/* True if the TCP options are those of a common SYN; then `o` says what they offer. */
+TG_INLINE bool tg_common_syn_options(const uint8_t *at, bool ts, struct tg_tcp_options *o)
+{
+	const uint32_t nop_wscale = TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_WSCALE, 3, 0);
+	const uint32_t nop_nop_sack = TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP, TG_TCPOPT_SACK_OK, 2);
+	uint32_t mss = tg_load32(at), second = tg_load32(at + 4), last;
+
+	if (ts) {
+		last = tg_load32(at + 16);
+		if (second != TG_WIRE32(TG_TCPOPT_SACK_OK, 2, TG_TCPOPT_TIMESTAMP, 10))
+			return false;
+	} else {
+		last = tg_load32(at + 8);
+		if (last == nop_nop_sack)
+			last = second;
+		else if (second != nop_nop_sack)
+			return false;
+	}
+	if ((last & 0xffffff) != nop_wscale || last >> 24 > TG_WSCALE_MAX ||
+	    (mss & 0xffff) != TG_WIRE32(TG_TCPOPT_MSS, 4, 0, 0) || mss >> 16 == 0)
+		return false;
+	o->mss = tg_swap16(mss >> 16);
+	o->wscale = (uint8_t)(last >> 24);
+	o->sack_ok = true;
+	o->ts_ok = ts;
+	o->is_signed = false;
+	return true;
+}
+
+/* True if the frame of tg_common_syn_len bytes, whose EtherType is the family's, is a
+ * common SYN that is to be answered; then `syn` and `offered` tell of it what the
+ * answer needs. False too for what tg_host_judge_syn would not answer. */
+TG_INLINE bool tg_common_syn_read(const uint8_t *frame, uint8_t family, bool ts,
+				  struct tg_packet *syn, struct tg_tcp_options *offered)
+{
+	const uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_common_syn_l4(family);
+
+	/* Data offset, reserved bits, flags: SYN alone. */
+	if (tg_load16(tcp + 12) != (ts ? 0x02a0 : 0x0280) || !tg_common_syn_ip(frame, family, ts))
+		return false;
+	syn->family = family;
+	syn->l3_off = TG_ETH_HDR_LEN;
+	syn->group_frame = frame[0] & 1;
+	if (family == 4) {
+		syn->src.d[0] = tg_load32(ip + 12);
+		syn->dst.d[0] = tg_load32(ip + 16);
+		syn->src.d[1] = syn->dst.d[1] = 0;
+	} else {
+		syn->src.d[0] = tg_load64(ip + 8);
+		syn->src.d[1] = tg_load64(ip + 16);
+		syn->dst.d[0] = tg_load64(ip + 24);
+		syn->dst.d[1] = tg_load64(ip + 32);
+	}
+	syn->ports = tg_load32(tcp);
+	syn->seq = tg_swap32(tg_load32(tcp + 4));
+	return tg_common_syn_options(tcp + TG_TCP_HDR_LEN, ts, offered) &&
+	       !tg_packet_is_group(syn) && !tg_packet_source_is_bogus(syn);
+}
+
+/* True if the service answers a common SYN with as many options as it has. */
+TG_INLINE bool tg_common_syn_agrees(const struct tg_service *svc, bool ts)
+{
+	return svc->sack && (!ts || svc->timestamps) && svc->wscale != TG_WSCALE_NONE;
+}
+
+/* What the cookie says of the connection: tg_synack_agree's option_bits. */
+TG_INLINE uint32_t tg_common_syn_bits(uint8_t family, const struct tg_tcp_options *offered)
+{
+	uint32_t top = family == 4 ? 1460 : 1440;
+	uint32_t index = offered->mss == top ? 6 : tg_mss_index(family, offered->mss);
+
+	return index | (uint32_t)offered->wscale << 3 | 1U << 7;
+}
+
+/* Writes the answer over the SYN. `svc` agrees (tg_common_syn_agrees). */
+TG_INLINE void tg_common_syn_answer(uint8_t *frame, uint8_t family, bool ts,
+				    const struct tg_packet *syn, const struct tg_service *svc,
+				    struct tg_cookie cookie)
+{
+	uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_common_syn_l4(family);
+	uint32_t tcp_len = TG_TCP_HDR_LEN + (ts ? 20 : 12), i;
+	uint32_t ports = syn->ports << 16 | syn->ports >> 16;
+	uint32_t isn = tg_swap32(cookie.isn), ack = tg_swap32(syn->seq + 1);
+	uint32_t w3 = TG_WIRE32(tcp_len / 4 << 4, TG_TCP_SYN | TG_TCP_ACK, 0, 0) |
+		      (uint32_t)tg_swap16(svc->window) << 16;
+	uint32_t mss = TG_WIRE32(TG_TCPOPT_MSS, 4, 0, 0) |
+		       (uint32_t)tg_swap16(family == 4 ? svc->mss_v4 : svc->mss_v6) << 16;
+	uint32_t wscale = TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_WSCALE, 3, svc->wscale);
+	uint64_t sum = (uint64_t)ports + isn + ack + w3 + mss + wscale +
+		       TG_WIRE32(0, TG_IPPROTO_TCP, 0, tcp_len);
+
+	tg_store32(tcp, ports);
+	tg_store32(tcp + 4, isn);
+	tg_store32(tcp + 8, ack);
+	tg_store32(tcp + 12, w3);
+	tg_store32(tcp + 20, mss);
+	if (ts) {
+		uint32_t tsval = tg_swap32(cookie.tsval), tsecr = tg_load32(tcp + 28);
+
+		/* SACK-permitted and the head of the timestamps stand there already. */
+		sum += (uint64_t)TG_WIRE32(TG_TCPOPT_SACK_OK, 2, TG_TCPOPT_TIMESTAMP, 10) + tsval +
+		       tsecr;
+		tg_store32(tcp + 28, tsval);
+		tg_store32(tcp + 32, tsecr);
+		tg_store32(tcp + 36, wscale);
+	} else {
+		uint32_t sack = TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP, TG_TCPOPT_SACK_OK, 2);
+
+		sum += sack;
+		tg_store32(tcp + 24, sack);
+		tg_store32(tcp + 28, wscale);
+	}
+	if (family == 4) {
+		uint32_t w0 = TG_WIRE32(0x45, 0, 0, TG_IPV4_HDR_LEN + tcp_len);
+		uint32_t w1 = TG_WIRE32(0, 0, 0x40, 0);
+		uint32_t w2 = TG_WIRE32(TG_SYNACK_TTL, TG_IPPROTO_TCP, 0, 0);
+		uint64_t addrs = syn->src.d[0] + syn->dst.d[0];
+
+		sum += addrs;
+		tg_store32(ip, w0);
+		tg_store32(ip + 4, w1);
+		tg_store32(ip + 8, w2 | (uint32_t)tg_csum_finish((uint64_t)w0 + w1 + w2 + addrs) << 16);
+		tg_store32(ip + 12, syn->dst.w[0]);
+		tg_store32(ip + 16, syn->src.w[0]);
+	} else {
+		tg_store32(ip, TG_WIRE32(0x60, 0, 0, 0));
+		tg_store32(ip + 4, TG_WIRE32(0, tcp_len, TG_IPPROTO_TCP, TG_SYNACK_TTL));
+		for (i = 0; i < 4; i++) {
+			tg_store32(ip + 8 + 4 * i, syn->dst.w[i]);
+			tg_store32(ip + 24 + 4 * i, syn->src.w[i]);
+			sum += (uint64_t)syn->src.w[i] + syn->dst.w[i];
+		}
+	}
+	tg_store32(tcp + 16, tg_csum_finish(sum)); /* urgent pointer 0 */
+	tg_ethernet_reflect(frame);
+}
+
+#endif
