@@ -9,6 +9,7 @@
  * Must never: keep anything of a single flow but its bits in the filter; judge what
  * comes from inside; decide anything that is not in core/.
  */
+#include "lib/common_syn.h"
 #include "lib/edge_tagged.h"
 
 /* A flow that goes on is put into the active generation by the server's packets.
@@ -317,6 +318,46 @@ static __always_inline bool tg_edge_is_mine(struct xdp_md *ctx, __u64 mac)
 	return tg_load32(data) == (__u32)mac && tg_load16(data + 4) == (__u16)(mac >> 32);
 }
 
+/* A common SYN, the short way. XDP_ABORTED, with nothing done and nothing counted, for
+ * what has to go the long one. */
+static __always_inline int tg_edge_common_syn(struct xdp_md *ctx, __u8 family, bool ts)
+{
+	__u8 *frame = (void *)(long)ctx->data;
+	const struct tg_host_settings *settings;
+	struct tg_tcp_options offered;
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	struct tg_packet syn;
+	__u32 id;
+
+	if (frame + tg_common_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
+	    !tg_common_syn_read(frame, family, ts, &syn, &offered))
+		return XDP_ABORTED;
+	settings = tg_settings_get();
+	if (!settings || settings->smart)
+		return XDP_ABORTED;
+	id = tg_service_find(settings, &syn);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || !tg_common_syn_agrees(svc, ts) ||
+	    !tg_common_syn_send(frame, family, ts, settings, svc, &syn, &offered))
+		return XDP_ABORTED;
+	tg_count(row, TG_COUNT_syn);
+	tg_count(row, TG_COUNT_cookie_sent);
+	return XDP_TX;
+}
+
+/* Functions of their own: their stacks do not add to those of the long way. */
+__attribute__((noinline)) int tg_edge_common_v4(struct xdp_md *ctx, __u32 ts)
+{
+	return ts ? tg_edge_common_syn(ctx, 4, true) : tg_edge_common_syn(ctx, 4, false);
+}
+
+__attribute__((noinline)) int tg_edge_common_v6(struct xdp_md *ctx, __u32 ts)
+{
+	return ts ? tg_edge_common_syn(ctx, 6, true) : tg_edge_common_syn(ctx, 6, false);
+}
+
 SEC("xdp.frags")
 int tg_edge_xdp(struct xdp_md *ctx)
 {
@@ -325,12 +366,23 @@ int tg_edge_xdp(struct xdp_md *ctx)
 	__u32 ifindex = ctx->ingress_ifindex;
 	struct tg_edge_port *port = bpf_map_lookup_elem(&tg_edge_ports, &ifindex);
 	struct tg_packet pkt = {};
+	enum tg_common_syn_kind kind;
 	enum tg_parse_result result;
 	struct tg_counter_row *row;
 	struct tg_decision d;
 
 	if (!ports || !port)
 		return XDP_PASS;
+	kind = tg_common_syn_kind((void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	if (kind != TG_COMMON_NONE && !(port->flags & TG_EDGE_PORT_INSIDE) &&
+	    (ports->bridge[0] || tg_edge_is_mine(ctx, port->mac))) {
+		int action = kind == TG_COMMON_V4_TS || kind == TG_COMMON_V4
+				     ? tg_edge_common_v4(ctx, kind == TG_COMMON_V4_TS)
+				     : tg_edge_common_v6(ctx, kind == TG_COMMON_V6_TS);
+
+		if (action != XDP_ABORTED)
+			return action;
+	}
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	if (result == TG_PARSE_OTHER) {
 		if (port->flags & TG_EDGE_PORT_INSIDE && pkt.l3_off && tg_confirm_take(ctx, pkt.l3_off))
