@@ -159,6 +159,10 @@ __attribute__((noinline)) int tg_case_handle(struct xdp_md *ctx, struct tg_packe
 		return tg_forward(ctx, pkt);
 	if (how->strategy == TG_STRATEGY_CACHE)
 		return TG_NEXT_OF(TG_NEXT_CACHE_OTHER, id);
+	if (how->strategy != TG_STRATEGY_COOKIE &&
+	    tg_white_find(proxy, tg_white_key(&pkt->src, pkt->family, proxy->white_v4_mask,
+					      proxy->white_v6_mask)))
+		return tg_forward(ctx, pkt); /* nothing more to prove */
 	return TG_NEXT_OF(TG_NEXT_OTHER, id);
 }
 
@@ -195,21 +199,20 @@ static __always_inline int tg_proxy_other(const struct tg_proxy_settings *proxy,
 __attribute__((noinline)) int tg_proxy_tcp(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
-	bool to_service, from_service;
 	struct tg_flow *f;
+	bool to_service;
 
 	if (!pkt || !proxy)
 		return XDP_PASS;
 	if (pkt->l4_off > TG_L4_OFF_MAX)
 		return tg_proxy_other(proxy, ctx->ingress_ifindex);
 	to_service = tg_port_is_protected(TG_DST_PORT_BE(pkt));
-	from_service = tg_port_is_protected(TG_SRC_PORT_BE(pkt));
 	if (proxy->flows && to_service && !tg_host_is_syn(pkt)) {
 		f = tg_flow_find(pkt, TG_TO_SERVER);
 		if (f)
 			return tg_from_client(ctx, pkt, f);
 	}
-	if (proxy->flows && from_service) {
+	if (proxy->flows && tg_port_is_protected(TG_SRC_PORT_BE(pkt))) {
 		f = tg_flow_find(pkt, TG_TO_CLIENT);
 		if (f)
 			return tg_from_server(ctx, pkt, f);
@@ -217,7 +220,9 @@ __attribute__((noinline)) int tg_proxy_tcp(struct xdp_md *ctx, const struct tg_p
 	if (to_service)
 		return TG_NEXT_CASE;
 	/* Nobody else forwards for a bridge. */
-	return from_service || proxy->forward_all || proxy->bridge[0] ? tg_forward(ctx, pkt) : XDP_PASS;
+	return proxy->bridge[0] || proxy->forward_all || tg_port_is_protected(TG_SRC_PORT_BE(pkt))
+		       ? tg_forward(ctx, pkt)
+		       : XDP_PASS;
 }
 
 /* A router takes only what is addressed to it: a port may be promiscuous. */

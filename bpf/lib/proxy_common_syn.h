@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
  * The short way of common SYNs (common_syn.h) under the proxy's strategies. What it
- * leaves to the long way: the cache, sources that are on the whitelist, tuples that
- * may have a connection, servers that are not known to agree to every option.
+ * leaves to the long way: sources that are on the whitelist, tuples that may have a
+ * connection or a place in the cache, servers that are not known to agree to every
+ * option.
  */
 #ifndef TG_BPF_PROXY_COMMON_SYN_H
 #define TG_BPF_PROXY_COMMON_SYN_H
 
 #include "common_syn.h"
-#include "proxy_answer_common.h"
+#include "proxy_cache.h"
 
 /* What clients of the SYN's server are told; tg_told says the same. */
 static __always_inline struct tg_service tg_common_told(const struct tg_packet *syn,
@@ -48,6 +49,42 @@ static __always_inline int tg_common_challenge(struct xdp_md *ctx, __u8 *frame, 
 	return XDP_DROP;
 }
 
+/* A newcomer under `cache`: takes a place for it and answers. XDP_ABORTED, with
+ * nothing done, if it has one already or there is none. */
+static __always_inline int tg_common_cache(struct xdp_md *ctx, __u8 *frame, __u8 family, bool ts,
+					   const struct tg_packet *syn,
+					   const struct tg_service *told,
+					   const struct tg_tcp_options *offered, __u32 id,
+					   struct tg_counter_row *row)
+{
+	struct tg_synack a = tg_synack_agree(syn, offered, told);
+	__u64 now_ns = TG_CLOCK_NS();
+	__u32 tick = TG_HALF_TICK(now_ns), slot;
+	struct tg_half_bucket *b;
+	uint64_t hash, head = 0;
+	struct tg_half *half;
+	struct tg_cookie isn;
+
+	b = tg_half_bucket_of(syn, &hash);
+	if (!b || tg_half_find(b, hash, syn, &head) < TG_HALF_WAYS)
+		return XDP_ABORTED;
+	slot = tg_half_victim(b, tick, &head);
+	if (slot >= TG_HALF_WAYS || !tg_half_swap(&b->heads[slot], head, TG_HALF_BUSY))
+		return XDP_ABORTED;
+	half = &b->halves[slot];
+	isn.isn = isn.tsval = tg_half_isn(hash, now_ns);
+	tg_half_fill(half, syn, offered, &a, isn.isn, frame);
+	half->service = (__u16)id;
+	half->ifindex = ctx->ingress_ifindex;
+	tg_half_publish(&b->heads[slot], tg_half_head(hash, tick, 1));
+	tg_common_syn_answer(frame, family, ts, syn, told, isn);
+	tg_count(row, TG_COUNT_syn);
+	if (tg_half_lives(head, tick))
+		tg_count(row, TG_COUNT_cache_evicted);
+	tg_count(row, TG_COUNT_cache_kept);
+	return XDP_TX;
+}
+
 /* XDP_ABORTED, with nothing done and nothing counted: not this way. */
 static __always_inline int tg_proxy_common_syn(struct xdp_md *ctx, __u8 family, bool ts)
 {
@@ -73,11 +110,15 @@ static __always_inline int tg_proxy_common_syn(struct xdp_md *ctx, __u8 family, 
 	how = bpf_map_lookup_elem(&tg_strategies, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !how || !row || svc->mode != TG_MODE_ALWAYS ||
-	    how->strategy == TG_STRATEGY_CACHE ||
 	    (proxy->flows && tg_presence_has(tg_presence_flow(&syn, proxy->salt), TG_PRESENCE_FLOWS)))
 		return XDP_ABORTED;
-	if (how->strategy == TG_STRATEGY_COOKIE) {
+	if (tg_strategy_translates(how->strategy)) {
 		told = tg_common_told(&syn, svc, how);
+		if (how->strategy == TG_STRATEGY_CACHE)
+			return tg_common_syn_agrees(&told, ts)
+				       ? tg_common_cache(ctx, frame, family, ts, &syn, &told,
+							 &offered, id, row)
+				       : XDP_ABORTED;
 	} else {
 		__u64 source = tg_white_key(&syn.src, family, proxy->white_v4_mask,
 					    proxy->white_v6_mask);
