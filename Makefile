@@ -57,7 +57,7 @@ fuzz: ## fuzz the parsers, FUZZTIME each (default 60s)
 	$(GO) test ./internal/binding -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/binding/flood -run '^$$' -fuzz FuzzMessage -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/binding/flood -run '^$$' -fuzz FuzzReceive -fuzztime $(FUZZTIME) -fuzzminimizetime 20x
-	@if [ -e core/Makefile ]; then $(MAKE) -C core fuzz FUZZTIME=$(FUZZTIME); fi
+	@if [ -e core/Makefile ]; then $(MAKE) -C core fuzz FUZZ_SECONDS=$(FUZZTIME:s=); fi
 	$(MAKE) -C lwip fuzz FUZZ_SECONDS=$(FUZZTIME:s=)
 	$(MAKE) -C dpdk fuzz FUZZ_SECONDS=$(FUZZTIME:s=)
 

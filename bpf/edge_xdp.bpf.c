@@ -137,12 +137,15 @@ static __always_inline enum tg_edge_finding tg_edge_verify(struct xdp_md *ctx,
 }
 
 /* May what matches nothing go on to the server all the same? */
-static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge_settings *edge,
-							    __u64 now_ns)
+static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge_settings *edge)
 {
 	struct tg_allowance *a;
 	__u32 zero = 0;
+	__u64 now_ns;
 
+	if (!edge->learning_until_ns && edge->unknown_cost_ns == TG_ALLOWANCE_NONE)
+		return TG_EDGE_UNKNOWN; /* whatever the time is */
+	now_ns = TG_CLOCK_NS();
 	if (TG_UNLIKELY(now_ns < edge->learning_until_ns))
 		return TG_EDGE_LEARNING;
 	a = bpf_map_lookup_elem(&tg_allowances, &zero);
@@ -233,7 +236,7 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 		if (found == TG_EDGE_UNKNOWN && tag && tg_pending_is(edge, pkt))
 			found = TG_EDGE_ALLOWED;
 		if (found == TG_EDGE_UNKNOWN)
-			found = tg_edge_unknown(edge, TG_CLOCK_NS()); /* again: no stack to keep it */
+			found = tg_edge_unknown(edge);
 	}
 	d = tg_edge_judge(tg_edge_kind(pkt), found);
 	tg_count(row, d.counter);

@@ -1,0 +1,29 @@
+#!/bin/bash
+# tools/fuzz.sh BINARY CORPUS RUNS [FLAG...]    runs one libFuzzer target and says how it went.
+# Without FUZZ_SECONDS: RUNS inputs from a fixed seed and the committed CORPUS, the same each
+# time, so that a test fails because of what was changed and not by luck. With
+# FUZZ_SECONDS=N: for so long, other inputs each time, and what they find is kept beside the
+# binary. A finding is printed with its input, in base64: it becomes a file of CORPUS.
+set -uo pipefail
+binary=$1 corpus=$2 runs=$3
+shift 3
+name=$(basename "$binary") log=$binary.log crash=$binary.crash-
+rm -f "$crash"*
+found=$binary.corpus # what is found goes here, never into CORPUS
+if [ -n "${FUZZ_SECONDS:-}" ]; then
+    how=(-max_total_time="$FUZZ_SECONDS")
+else
+    how=(-runs="$runs" -seed=1)
+    rm -rf "$found"
+fi
+mkdir -p "$found"
+if "$binary" "${how[@]}" -print_final_stats=1 -artifact_prefix="$crash" "$@" "$found" "$corpus" >"$log" 2>&1; then
+    echo "fuzz $name: ok, $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs"
+    exit 0
+fi
+tail -n 60 "$log"
+for input in "$crash"*; do
+    [ -e "$input" ] && { echo "input: $input, in base64:"; base64 "$input"; }
+done
+echo "fuzz $name: FAIL"
+exit 1
