@@ -8,6 +8,7 @@
 #define TG_BPF_COOKIE_CHECK_H
 
 #include "gate.h"
+#include "../../core/cookie_smartcookie.h"
 
 /* 1 if the cookie in `said`, which the ACK `pkt` brings, is one that this fleet has
  * made lately. The epoch's key may be missing: then none verifies. */
@@ -22,6 +23,25 @@ __attribute__((noinline)) int tg_cookie_check(const struct tg_packet *pkt, const
 	epoch = tg_cookie_epoch(said->cookie.isn, tg_epoch_verifying_now(settings));
 	key = tg_key_find(settings, epoch);
 	return key && tg_cookie_verify(pkt, said->cookie, said->ts_ok, epoch, key);
+}
+
+/* The same for the layout smartcookie, which hashes nothing that is not in the headers. */
+__attribute__((noinline)) int tg_smart_check(const struct tg_packet *pkt)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	const struct tg_siphash_key *key;
+	struct tg_halfsiphash_key half;
+	__u64 epoch;
+
+	if (!pkt || !settings)
+		return 0;
+	epoch = tg_cookie_epoch(pkt->ack - 1, tg_epoch_verifying_now(settings));
+	key = tg_key_find(settings, epoch);
+	if (!key)
+		return 0;
+	half.k0 = (__u32)key->k0;
+	half.k1 = (__u32)(key->k0 >> 32);
+	return tg_smart_verify(pkt, epoch, &half);
 }
 
 #endif

@@ -54,6 +54,7 @@ type gate struct {
 	lastKey  uint64         // highest epoch whose key is loaded
 	modes    map[string]plane.XDPMode
 	started  time.Time
+	part     bool // of a server that also translates: adopter.go
 }
 
 // Run protects the services of the configuration until ctx ends, then drains and
@@ -137,7 +138,10 @@ func (g *gate) start() error {
 		g.plane.Close()
 		return err
 	}
-	if err := g.writeState(); err != nil {
+	if g.part {
+		return nil
+	}
+	if err := errors.Join(g.writeState(), RemoveAdopter(g.opt.BPFFS, g.cfg.Instance)); err != nil {
 		return errors.Join(err, g.plane.Detach())
 	}
 	return nil

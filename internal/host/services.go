@@ -208,6 +208,9 @@ func (g *gate) noteRefusal(name string, report listeners.Report) (changed bool) 
 
 // tell says what a change of listeners means.
 func (g *gate) tell(svc config.Service, report listeners.Report, known bool) {
+	if g.part {
+		return // who chose the services tells
+	}
 	switch report.Status {
 	case listeners.None:
 		g.log.Warn("nothing listens: SYNs go to the kernel, which answers RST", "service", svc.Name)

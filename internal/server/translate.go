@@ -40,6 +40,11 @@ type node struct {
 	modes    map[string]plane.XDPMode
 	started  time.Time
 	watch    refusals
+
+	// takeover: auto (auto.go)
+	adopter *host.Adopter
+	facts   facts
+	pieces  []piece
 }
 
 func runTranslate(ctx, force context.Context, cfg *config.Config, opt host.Options) error {
@@ -58,6 +63,9 @@ func runTranslate(ctx, force context.Context, cfg *config.Config, opt host.Optio
 	}
 	defer n.secret.Zero()
 	defer n.plane.Close()
+	if n.adopter != nil {
+		defer n.adopter.Close()
+	}
 	if opt.Ready != nil {
 		opt.Ready()
 	}
@@ -81,14 +89,24 @@ func (n *node) start() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := n.attach(); err != nil {
+	// Before the translating gate, which leaves ACKs to it.
+	if err := n.startAdopter(); err != nil {
 		n.plane.Close()
 		return err
 	}
-	if err := host.WriteState(n.opt.StateDir, host.State{Config: n.cfg, Numbers: n.numbers, Modes: n.modes, Started: n.started}); err != nil {
-		return errors.Join(err, n.plane.Detach())
+	if err := n.attach(); err != nil {
+		n.plane.Close()
+		return errors.Join(err, n.stopAdopter())
+	}
+	if err := n.writeState(); err != nil {
+		return errors.Join(err, n.plane.Detach(), n.stopAdopter())
 	}
 	return nil
+}
+
+func (n *node) writeState() error {
+	s := host.State{Config: n.cfg, Numbers: n.numbers, Modes: n.modes, Started: n.started, Takeovers: choices(n.pieces), Adopter: n.adopter}
+	return host.WriteState(n.opt.StateDir, s)
 }
 
 func (n *node) attach() (err error) {
@@ -144,7 +162,15 @@ func (n *node) fill() error {
 		return err
 	}
 	n.setClock()
-	n.numbers.Assign(n.cfg.Services)
+	n.settings.Smart = 0
+	if n.cfg.Server.Layout == config.LayoutSmartcookie {
+		n.settings.Smart = 1
+	}
+	n.assign(n.cfg.Services)
+	n.own.Adopt = 0
+	if n.adopter != nil {
+		n.own.Adopt = 1
+	}
 	return errors.Join(n.loadKeys(), n.plane.SetServer(n.own), n.plane.SetServices(n.targets(), &n.settings))
 }
 
@@ -170,21 +196,30 @@ func wayTo(a netip.Addr) int {
 	return routes[0].LinkIndex
 }
 
+// targets are the services, or the pieces that they have been divided into.
 func (n *node) targets() []plane.Target {
-	modes := map[config.Mode]uint8{config.ModeMonitor: plane.ModeMonitor, config.ModeAlways: plane.ModeAlways}
 	var targets []plane.Target
-	for _, svc := range n.cfg.Services {
-		t := plane.Target{ID: n.numbers.ID(svc.Name), Prefixes: svc.Prefixes,
-			Service: plane.Service{Wscale: config.SplitWScale, Sack: 1, Timestamps: 1, Ecn: 1, Mode: modes[svc.Mode]}}
-		for _, r := range svc.Ports {
-			t.Ports = append(t.Ports, [2]uint16{r.First, r.Last})
+	if n.auto() {
+		for i := range n.pieces {
+			targets = append(targets, n.target(&n.pieces[i]))
 		}
-		if !svc.WScale.Auto {
-			t.Service.Wscale = uint8(svc.WScale.Value)
-		}
-		targets = append(targets, t)
+		return targets
+	}
+	for i := range n.cfg.Services {
+		targets = append(targets, n.translated(&n.cfg.Services[i]))
 	}
 	return targets
+}
+
+// translated is a whole service, translated for wherever its listeners are.
+func (n *node) translated(svc *config.Service) plane.Target {
+	modes := map[config.Mode]uint8{config.ModeMonitor: plane.ModeMonitor, config.ModeAlways: plane.ModeAlways}
+	t := plane.Target{ID: n.numbers.ID(svc.Name), Prefixes: svc.Prefixes, Ports: portPairs(svc.Ports),
+		Service: plane.Service{Wscale: config.SplitWScale, Sack: 1, Timestamps: 1, Ecn: 1, Mode: modes[svc.Mode]}}
+	if !svc.WScale.Auto {
+		t.Service.Wscale = uint8(svc.WScale.Value)
+	}
+	return t
 }
 
 func (n *node) setClock() {
@@ -206,13 +241,23 @@ func (n *node) loadKeys() error {
 		if n.lastKey != 0 && e <= n.lastKey {
 			continue
 		}
-		err := errors.Join(n.plane.PutKey(e, n.secret.EpochKey(e)), n.plane.PutTagKey(e, n.secret.TagKey(e)))
+		err := errors.Join(n.plane.PutKey(e, n.cookieKey(e)), n.plane.PutTagKey(e, n.secret.TagKey(e)))
 		if err != nil {
 			return fmt.Errorf("key of epoch %d: %w", e, err)
 		}
 		n.lastKey = e
 	}
 	return nil
+}
+
+// cookieKey is the key of an epoch in the layout of the edges' cookies.
+func (n *node) cookieKey(epoch uint64) (key [keys.EpochKeyLen]byte) {
+	if n.cfg.Server.Layout != config.LayoutSmartcookie {
+		return n.secret.EpochKey(epoch)
+	}
+	half := n.secret.SmartKey(epoch)
+	copy(key[:], half[:])
+	return key
 }
 
 // loop looks after clock and keys until ctx ends.
@@ -232,6 +277,9 @@ func (n *node) loop(ctx context.Context) {
 			if err := errors.Join(n.loadKeys(), n.setEdges(), n.plane.SetSettings(&n.settings)); err != nil {
 				n.log.Error("housekeeping", "error", err)
 			}
+			if err := n.watchListeners(); err != nil {
+				n.log.Error("looking for listeners", "error", err)
+			}
 			n.watchRefusals()
 		}
 	}
@@ -248,12 +296,14 @@ type refusals struct {
 func (n *node) watchRefusals() {
 	var valid, forged uint64
 	for _, svc := range n.cfg.Services {
-		sum, err := plane.ReadCounters(n.plane.Map("tg_counters"), n.numbers.ID(svc.Name))
-		if err != nil {
-			return
+		for _, id := range n.ids(svc.Name) {
+			sum, err := plane.ReadCounters(n.plane.Map("tg_counters"), id)
+			if err != nil {
+				return
+			}
+			valid += sum[schema.CounterTagValid]
+			forged += sum[schema.CounterTagForged] + sum[schema.CounterTagStale]
 		}
-		valid += sum[schema.CounterTagValid]
-		forged += sum[schema.CounterTagForged] + sum[schema.CounterTagStale]
 	}
 	before := n.watch
 	n.watch = refusals{valid, forged, before.told && valid == before.valid}
@@ -284,13 +334,13 @@ func (n *node) reload() error {
 			return fmt.Errorf("%s cannot change while running; restart, which loses no connection", what)
 		}
 	}
-	old := n.cfg
-	removed := n.numbers.Assign(cfg.Services)
+	old, before := n.cfg, n.pieces
+	removed := n.assign(cfg.Services)
 	n.cfg = cfg
-	if err := n.plane.SetServices(n.targets(), &n.settings); err != nil {
-		n.cfg = old
-		n.numbers.Assign(old.Services)
-		return errors.Join(err, n.plane.SetServices(n.targets(), &n.settings))
+	if err := n.apply(cfg.Services); err != nil {
+		n.cfg, n.pieces = old, before
+		n.assign(old.Services)
+		return errors.Join(err, n.apply(old.Services))
 	}
 	for _, id := range removed {
 		if err := plane.ClearCounters(n.plane.Map("tg_counters"), id); err != nil {
@@ -298,7 +348,7 @@ func (n *node) reload() error {
 		}
 	}
 	n.log.Info("reloaded", "services", len(cfg.Services))
-	return host.WriteState(n.opt.StateDir, host.State{Config: n.cfg, Numbers: n.numbers, Modes: n.modes, Started: n.started})
+	return n.writeState()
 }
 
 // stop takes no new connection over, translates those that are for the drain time or
@@ -313,7 +363,7 @@ func (n *node) stop(force context.Context) error {
 		n.log.Info("draining", "for", n.cfg.Drain)
 		n.drain(force)
 	}
-	err = errors.Join(err, n.plane.Detach(), host.RemoveState(n.opt.StateDir, n.cfg.Instance))
+	err = errors.Join(err, n.plane.Detach(), n.stopAdopter(), host.RemoveState(n.opt.StateDir, n.cfg.Instance))
 	n.log.Info("stopped")
 	return err
 }
