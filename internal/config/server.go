@@ -22,7 +22,7 @@ type Layout string
 
 const (
 	LayoutTidegate    Layout = "tidegate"    // edges of ours in XDP
-	LayoutSmartcookie Layout = "smartcookie" // edges in P4
+	LayoutSmartcookie Layout = "smartcookie" // edges in P4, or beside such
 )
 
 // Server is what only the role server has.
@@ -33,7 +33,7 @@ type Server struct {
 	Layout   Layout
 }
 
-var serverFields = []string{"last_line", "takeover", "cookie_layout"}
+var serverFields = []string{"last_line", "takeover"}
 
 func defaultServer() Server {
 	return Server{Protocol: ProtocolPlain, Takeover: TakeoverAdopt, LastLine: LastLineDrop,

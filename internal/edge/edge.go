@@ -87,7 +87,7 @@ func (b *box) start() (err error) {
 	slots := int(b.cfg.KeyHorizon/b.cfg.Epoch) + keys.PastEpochs + 4
 	b.plane, err = plane.LoadEdge(plane.EdgeOptions{
 		Options: plane.Options{Instance: b.cfg.Instance, KeySlots: slots},
-		BPFFS:   b.opt.BPFFS, BloomBits: b.cfg.Edge.FilterBits})
+		BPFFS:   b.opt.BPFFS, BloomBits: b.cfg.Edge.FilterBits, Smart: b.cfg.Edge.Layout == config.LayoutSmartcookie})
 	if err != nil {
 		return err
 	}
@@ -271,18 +271,19 @@ func (b *box) reload() error {
 // sameBox refuses a reload of what the packet path was attached and sized with.
 func sameBox(old, next *config.Config) error {
 	for what, same := range map[string]bool{
-		"role":        next.Role == old.Role,
-		"instance":    next.Instance == old.Instance,
-		"interfaces":  slices.Equal(next.Interfaces, old.Interfaces),
-		"inside":      slices.Equal(next.Edge.Inside, old.Edge.Inside),
-		"secret_file": next.SecretFile == old.SecretFile,
-		"epoch":       next.Epoch == old.Epoch,
-		"clock_skew":  next.ClockSkew == old.ClockSkew,
-		"key_horizon": next.KeyHorizon == old.KeyHorizon,
-		"xdp_mode":    next.XDPMode == old.XDPMode,
-		"forwarding":  next.Edge.Forwarding == old.Edge.Forwarding,
-		"filter_bits": next.Edge.FilterBits == old.Edge.FilterBits,
-		"peers":       slices.Equal(next.Tagged.Peers, old.Tagged.Peers),
+		"role":          next.Role == old.Role,
+		"instance":      next.Instance == old.Instance,
+		"interfaces":    slices.Equal(next.Interfaces, old.Interfaces),
+		"inside":        slices.Equal(next.Edge.Inside, old.Edge.Inside),
+		"secret_file":   next.SecretFile == old.SecretFile,
+		"epoch":         next.Epoch == old.Epoch,
+		"clock_skew":    next.ClockSkew == old.ClockSkew,
+		"key_horizon":   next.KeyHorizon == old.KeyHorizon,
+		"xdp_mode":      next.XDPMode == old.XDPMode,
+		"forwarding":    next.Edge.Forwarding == old.Edge.Forwarding,
+		"filter_bits":   next.Edge.FilterBits == old.Edge.FilterBits,
+		"cookie_layout": next.Edge.Layout == old.Edge.Layout,
+		"peers":         slices.Equal(next.Tagged.Peers, old.Tagged.Peers),
 	} {
 		if !same {
 			return fmt.Errorf("%s changed: that takes a restart, `systemctl restart` or stop and start; no connection is lost", what)

@@ -17,7 +17,9 @@ func prefixes(list ...string) (out []netip.Prefix) {
 	return out
 }
 
-func portRange(first, last uint16) config.PortRange { return config.PortRange{First: first, Last: last} }
+func portRange(first, last uint16) config.PortRange {
+	return config.PortRange{First: first, Last: last}
+}
 
 func TestChoose(t *testing.T) {
 	anywhere := netip.IPv4Unspecified()

@@ -33,6 +33,11 @@ func newAuto(t *testing.T) *world {
 // listen is like serve, at a port and with MPTCP or without; the listener is the caller's.
 func (w *place) listen(n *lab.Namespace, at netip.AddrPort, mptcp bool) net.Listener {
 	w.t.Helper()
+	return w.listenWith(n, at, mptcp, echo)
+}
+
+func (w *place) listenWith(n *lab.Namespace, at netip.AddrPort, mptcp bool, handle func(*net.TCPConn)) net.Listener {
+	w.t.Helper()
 	var l net.Listener
 	err := n.Do(func() (err error) {
 		var lc net.ListenConfig
@@ -51,17 +56,17 @@ func (w *place) listen(n *lab.Namespace, at netip.AddrPort, mptcp bool) net.List
 				return
 			}
 			_ = c.SetDeadline(time.Now().Add(patience))
-			go echo(c.(*net.TCPConn))
+			go handle(c.(*net.TCPConn))
 		}
 	}()
 	return l
 }
 
-// open connects to an address and has a word echoed.
-func (w *place) openAt(at netip.AddrPort) *net.TCPConn {
+// openSilent connects to an address from a namespace.
+func (w *place) openSilent(from *lab.Namespace, at netip.AddrPort) *net.TCPConn {
 	w.t.Helper()
 	var c *net.TCPConn
-	err := w.Client.Do(func() error {
+	err := from.Do(func() error {
 		var d net.Dialer
 		d.SetMultipathTCP(false)
 		d.Timeout = patience
@@ -72,13 +77,20 @@ func (w *place) openAt(at netip.AddrPort) *net.TCPConn {
 		}
 		return err
 	})
-	if err == nil {
-		err = say(c, "first")
-	}
 	if err != nil {
 		w.t.Fatalf("%s: %v", at, err)
 	}
 	w.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// openAt connects from the client and has a word echoed.
+func (w *place) openAt(at netip.AddrPort) *net.TCPConn {
+	w.t.Helper()
+	c := w.openSilent(w.Client, at)
+	if err := say(c, "first"); err != nil {
+		w.t.Fatalf("%s: %v", at, err)
+	}
 	return c
 }
 
@@ -153,9 +165,12 @@ func TestAuto(t *testing.T) {
 	}
 }
 
-// A guest behind the server's machine: an address that is protected and not local.
-func TestAutoGuest(t *testing.T) {
-	w := newAuto(t)
+const guestAddr = "198.18.9.2"
+
+// guest is a namespace behind the server's machine, which routes to it.
+func (w *world) guest() *lab.Namespace {
+	t := w.place.t
+	t.Helper()
 	guest, err := lab.NewNamespace("guest" + w.Tag())
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +181,14 @@ func TestAutoGuest(t *testing.T) {
 	w.sysctl(w.place.Server, "net.ipv4.ip_forward", "1")
 	w.ip(guest, "link set lo up", "link set tg-guest up", "addr add 198.18.9.2/30 dev tg-guest", "route add default via 198.18.9.1")
 	w.ip(w.Proxy, "route add 198.18.9.2/32 via 198.18.4.2")
-	at := netip.MustParseAddrPort("198.18.9.2:80")
+	return guest
+}
+
+// A guest behind the server's machine: an address that is protected and not local.
+func TestAutoGuest(t *testing.T) {
+	w := newAuto(t)
+	guest := w.guest()
+	at := netip.MustParseAddrPort(guestAddr + ":80")
 	w.listen(guest, at, false)
 	w.serve(echo)
 	w.startBoth()
@@ -190,7 +212,6 @@ func (w *place) ip(n *lab.Namespace, commands ...string) {
 		}
 	}
 }
-
 
 // Tag tells the namespaces of one world apart from the others'.
 func (w *world) Tag() string { return w.Instance[strings.LastIndex(w.Instance, "-"):] }
