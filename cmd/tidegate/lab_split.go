@@ -11,7 +11,7 @@ import (
 
 func newLabSplitCmd() *cobra.Command {
 	o := lab.DefaultSplitOptions()
-	rate, mix, back, asJSON := "50k", "mixed", "", false
+	rate, mix, back, asJSON, figures := "50k", "mixed", "", false, false
 	cmd := &cobra.Command{
 		Use:   "split",
 		Short: "Edges before a server under attack, with real clients",
@@ -41,7 +41,15 @@ both.`,
 			o.Progress = progressTo(cmd.ErrOrStderr())
 			ctx, stop := labContext(cmd)
 			defer stop()
-			res, err := lab.RunSplit(ctx, o)
+			var res interface{ Summary() string }
+			if figures {
+				if !cmd.Flags().Changed("duration") {
+					o.Duration = lab.FigureDuration
+				}
+				res, err = lab.RunSplitFigures(ctx, o)
+			} else {
+				res, err = lab.RunSplit(ctx, o)
+			}
 			if err != nil {
 				return interrupted(ctx, err)
 			}
@@ -79,6 +87,7 @@ both.`,
 	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "of one request, from when it was due")
 	f.StringVar(&o.Options.Server, "web", o.Options.Server, "web server: auto, nginx or builtin")
 	f.IntVar(&o.ResponseSize, "response-size", o.ResponseSize, "bytes of each response")
+	f.BoolVar(&figures, "figures", false, "instead of one experiment: figures 5, 6 and 7 of SmartCookie, with a defence that\nresets new clients (proxy-auth-wrong, proxy-auth-cookie) for comparison; 3 to 5 minutes")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
