@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -110,7 +111,7 @@ func (run figureRuns) throughput(ctx context.Context, o SplitOptions) (bars []Th
 	for _, defence := range []string{DefenceKernel, DefenceNft, DefenceHost, "split"} {
 		bar := ThroughputBar{Defence: defence}
 		for rung := range figureRungs {
-			rate := Rate(figureFirstRate * (1 << rung))
+			rate := Rate(math.Ldexp(figureFirstRate, rung))
 			r := &Result{}
 			if defence == "split" {
 				split := o
