@@ -328,6 +328,7 @@ func (n *node) reload() error {
 		"clock_skew": cfg.ClockSkew == n.cfg.ClockSkew, "key_horizon": cfg.KeyHorizon == n.cfg.KeyHorizon,
 		"xdp_mode": cfg.XDPMode == n.cfg.XDPMode, "max_connections": cfg.Tagged.MaxConnections == n.cfg.Tagged.MaxConnections,
 		"edges": slices.Equal(cfg.Tagged.Edges, n.cfg.Tagged.Edges), "idle_time": cfg.Tagged.IdleTime == n.cfg.Tagged.IdleTime,
+		"cookie_layout": cfg.Server.Layout == n.cfg.Server.Layout, "protocol": cfg.Server.Protocol == n.cfg.Server.Protocol,
 		"last_line": cfg.Server.LastLine == n.cfg.Server.LastLine,
 	} {
 		if !same {
