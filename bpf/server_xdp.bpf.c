@@ -8,6 +8,7 @@
  * Must never: let a tag go on to the stack; translate by anything but the table;
  * drop a segment of a service whose mode is not `always`.
  */
+#define TG_WIDE_EPOCHS
 #include "lib/cookie_check.h"
 #include "lib/server_translate.h"
 #include "lib/tag.h"
@@ -123,7 +124,8 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 	if (settings->smart)
 		said.ts_ok = false; /* a gate with this layout offers none */
 	if (j.step == TG_SERVER_CHECK &&
-	    !(settings->smart ? tg_smart_check(pkt) : tg_cookie_check(pkt, &said))) {
+	    !(settings->smart ? tg_smart_check(pkt, 0) || tg_smart_check(pkt, TG_EPOCHS_WIDE)
+			      : tg_cookie_check(pkt, &said) || tg_cookie_check_wide(pkt, &said))) {
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
 			return tg_server_ongoing(ctx, pkt, e);
 		return tg_server_last_line(ctx, pkt, server, svc, row);

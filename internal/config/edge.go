@@ -107,8 +107,12 @@ func (r *reader) clockSkew(c *Config, fs map[string]field) {
 	if c.Role == RoleEdge || c.Role == RoleServer {
 		c.ClockSkew = c.Epoch / 4
 	}
+	most := c.Epoch * 3 / 8
+	if c.Role == RoleServer {
+		most = c.Epoch // it then tries a second key
+	}
 	if f, there := fs["clock_skew"]; there {
-		if d, ok := r.duration(f, 0, c.Epoch*3/8); ok {
+		if d, ok := r.duration(f, 0, most); ok {
 			c.ClockSkew = d
 		}
 	}
@@ -258,6 +262,9 @@ func (r *reader) rate(f field, to *Rate) {
 		*to = Rate{PerSecond: n}
 	}
 }
+
+// WideEpochs says whether clocks may differ by more than two epochs of keys can bear.
+func (c *Config) WideEpochs() bool { return c.ClockSkew > c.Epoch*3/8 }
 
 // offers reads what TCP options the servers agree to.
 func (r *reader) offers(f field, e *Edge) {

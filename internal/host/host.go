@@ -180,6 +180,7 @@ func (g *gate) setPolicy(cfg *config.Config) {
 	}
 	g.settings.BehindEdge = flag(cfg.Role == config.RoleServer)
 	g.settings.LastLine = flag(cfg.Server.LastLine == config.LastLineDrop)
+	g.settings.Wide = flag(cfg.WideEpochs())
 	g.settings.Smart = flag(cfg.Server.Layout == config.LayoutSmartcookie)
 }
 

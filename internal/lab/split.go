@@ -29,6 +29,7 @@ type SplitOptions struct {
 	FilterFlows int  // random flows put into each edge's filter before
 	Epoch       time.Duration
 	ClockSkew   time.Duration
+	DropAttack  bool // before the server sees it: what bringing it there costs
 }
 
 // FlapEvery is how long a route stays in an experiment with RouteFlap.
@@ -185,6 +186,10 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	}
 	if err := x.startNodes(ctx); err != nil {
 		return nil, err
+	}
+	x.s.cfg.DropAttack = 0
+	if o.DropAttack {
+		x.s.cfg.DropAttack = 1
 	}
 	if err := x.s.LoseACKs(o.DropSetup); err != nil {
 		return nil, err

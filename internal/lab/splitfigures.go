@@ -195,28 +195,37 @@ func (run figureRuns) latency(ctx context.Context, o SplitOptions) (points []Lat
 	return points, nil
 }
 
-// cpu: what a packet costs that comes to the server is told apart from what the edge costs
-// by the same attack against an empty filter, of which nothing comes there.
+// cpu: what the server does with a packet is told apart from what the edge does with it, and
+// from bringing it there, by the same attack against a program that drops at the server's
+// port: as the kernel's cookies are told apart from the generator.
 func (run figureRuns) cpu(ctx context.Context, o SplitOptions) (points []CPUPoint, err error) {
 	split := o
-	split.Rate, split.UnknownRate = figureAttackRate, "0"
-	ack := func(flows int) (*SplitResult, error) {
-		s := split
-		s.Attack, s.FilterFlows = AttackACK, flows
-		return run.splitOnce(ctx, s)
-	}
-	empty, err := ack(0)
-	if err != nil {
-		return nil, err
-	}
-	full, err := ack(figureFlows)
-	if err != nil {
-		return nil, err
-	}
-	split.Attack, split.FilterFlows = AttackSYN, figureFlows
+	split.Rate, split.UnknownRate, split.Attack, split.FilterFlows = figureAttackRate, "0", AttackSYN, figureFlows
 	syn, err := run.splitOnce(ctx, split)
 	if err != nil {
 		return nil, err
+	}
+	share := func(r *SplitResult) float64 { return float64(r.ServerAttackPackets) / max(1, float64(r.SYNSent)) }
+	p := CPUPoint{"split", AttackSYN, syn.FPComputed, share(syn), 0, 0, syn.Success}
+	if syn.ServerAttackPackets != 0 { // else there is nothing that could cost
+		p.Each, p.OfAttack = -1, -1
+	}
+	points = append(points, p)
+	split.Attack = AttackACK
+	for _, takeover := range []string{"adopt", takeoverTranslate} {
+		split.Takeover, split.DropAttack = takeover, true
+		dropped, err := run.splitOnce(ctx, split)
+		if err != nil {
+			return nil, err
+		}
+		split.DropAttack = false
+		full, err := run.splitOnce(ctx, split)
+		if err != nil {
+			return nil, err
+		}
+		added := max(0, full.CPUPerSYN-dropped.CPUPerSYN)
+		points = append(points, CPUPoint{"split, server " + takeover, AttackACK, full.FPMeasured, share(full),
+			round3(added / max(share(full), 1e-9)), round3(added), full.Success})
 	}
 	kernel := o.Options
 	kernel.Defence, kernel.Rate = DefenceKernel, figureAttackRate
@@ -224,17 +233,8 @@ func (run figureRuns) cpu(ctx context.Context, o SplitOptions) (points []CPUPoin
 	if err != nil {
 		return nil, err
 	}
-	share := func(r *SplitResult) float64 { return float64(r.ServerAttackPackets) / max(1, float64(r.SYNSent)) }
-	added := max(0, full.CPUPerSYN-empty.CPUPerSYN)
-	points = append(points,
-		CPUPoint{"split", AttackSYN, syn.FPComputed, share(syn), 0, 0, syn.Success},
-		CPUPoint{"split", AttackACK, full.FPMeasured, share(full), round3(added / max(share(full), 1e-9)), round3(added), full.Success})
-	if syn.ServerAttackPackets != 0 { // else there is nothing that could cost
-		points[0].Each, points[0].OfAttack = -1, -1
-	}
-	fp := full.FPComputed
-	return append(points, CPUPoint{"kernel cookies behind a filter that lets that share of SYNs pass", AttackSYN, fp, fp,
-		k.CPUPerSYN, round3(k.CPUPerSYN * fp), k.Success}), nil
+	return append(points, CPUPoint{"kernel cookies behind a filter that lets that share of SYNs pass", AttackSYN, syn.FPComputed, syn.FPComputed,
+		k.CPUPerSYN, round3(k.CPUPerSYN * syn.FPComputed), k.Success}), nil
 }
 
 // Summary is the figures for people.

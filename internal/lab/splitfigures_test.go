@@ -27,8 +27,11 @@ func TestSplitFigures(t *testing.T) {
 			if o.Rate > 800_000 {
 				r.SYNPPS = 0.5 * float64(o.Rate) // the generator makes no more
 			}
-			if o.Attack == AttackACK && o.FilterFlows > 0 {
-				r.ServerAttackPackets, r.FPComputed, r.FPMeasured, r.CPUPerSYN = 77, 0.0766, 0.077, 107.7
+			if o.FilterFlows > 0 {
+				r.FPComputed = 0.0766
+			}
+			if o.Attack == AttackACK && !o.DropAttack {
+				r.ServerAttackPackets, r.FPMeasured, r.CPUPerSYN = 77, 0.077, 107.7
 			}
 			return r, nil
 		},
@@ -46,7 +49,7 @@ func TestSplitFigures(t *testing.T) {
 	if len(f.Latency) != 9 || f.Latency[0].Ratio != 1 || f.Latency[1].Ratio != 2 || f.Latency[3].Ratio != 1.05 {
 		t.Errorf("latency: %+v", f.Latency)
 	}
-	if syn, ack, kernel := f.CPU[0], f.CPU[1], f.CPU[2]; syn.OfAttack != 0 || ack.OfAttack != 7.7 || ack.Each != 100 || kernel.OfAttack != 76.6 {
+	if syn, ack, kernel := f.CPU[0], f.CPU[2], f.CPU[3]; syn.OfAttack != 0 || ack.OfAttack != 7.7 || ack.Each != 100 || kernel.OfAttack != 76.6 {
 		t.Errorf("CPU: %+v", f.CPU)
 	}
 	if asked["proxy-auth-wrong"] != 2 || asked["proxy-auth-cookie"] != 2 {

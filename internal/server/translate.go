@@ -162,7 +162,10 @@ func (n *node) fill() error {
 		return err
 	}
 	n.setClock()
-	n.settings.Smart = 0
+	n.settings.Smart, n.settings.Wide = 0, 0
+	if n.cfg.WideEpochs() {
+		n.settings.Wide = 1
+	}
 	if n.cfg.Server.Layout == config.LayoutSmartcookie {
 		n.settings.Smart = 1
 	}

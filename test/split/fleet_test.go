@@ -205,14 +205,16 @@ func TestEdgeDies(t *testing.T) {
 // refused. Clocks that differ by more: something is, or the test shows nothing.
 func TestSkew(t *testing.T) {
 	for _, c := range []struct {
-		skew time.Duration
-		good bool
-	}{{450 * time.Millisecond, true}, {-450 * time.Millisecond, true}, {1900 * time.Millisecond, false}, {-3900 * time.Millisecond, false}} {
-		t.Run(c.skew.String(), func(t *testing.T) {
+		skew, tolerated time.Duration // of the edge's clock; by the server
+		good            bool
+	}{{450 * time.Millisecond, 500 * time.Millisecond, true}, {-450 * time.Millisecond, 500 * time.Millisecond, true},
+		{1900 * time.Millisecond, 500 * time.Millisecond, false}, {-3900 * time.Millisecond, 500 * time.Millisecond, false},
+		{2 * time.Second, 2 * time.Second, true}, {-2 * time.Second, 2 * time.Second, true}} { // a whole epoch
+		t.Run(fmt.Sprintf("%s, %s tolerated", c.skew, c.tolerated), func(t *testing.T) {
 			w := newWorld(t, false)
 			w.serve(echo)
 			w.Edge.configure("always", "epoch: 2s", "clock_skew: 500ms")
-			w.server.configure("always", "epoch: 2s", "clock_skew: 500ms")
+			w.server.configure("always", "epoch: 2s", fmt.Sprintf("clock_skew: %s", c.tolerated))
 			w.Edge.skew = c.skew
 			w.startBoth()
 			refused := 0

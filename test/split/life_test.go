@@ -78,6 +78,27 @@ func TestTaggedSkew(t *testing.T) {
 	}
 }
 
+// The same in protocol plain, to a server that translates and tolerates it.
+func TestPlainTranslatedSkew(t *testing.T) {
+	for _, skew := range []time.Duration{time.Second, -time.Second} {
+		t.Run(skew.String(), func(t *testing.T) {
+			w := newTagged(t, nil, nil)
+			w.Edge.configure("always", "learning: 0s", "epoch: 1s")
+			w.server.configure("always", "takeover: translate", "epoch: 1s", "clock_skew: 1s")
+			w.serve(echo)
+			w.Edge.skew = skew
+			w.startBoth()
+			for i := range 25 {
+				if err := w.ping(false); err != nil {
+					t.Fatalf("connection %d: %v; server %v", i, err, nonZero(w.server.counters()))
+				}
+				time.Sleep(80 * time.Millisecond) // the clock is what is tested
+			}
+			w.server.wantCounters(map[string]uint64{"drop_last_line": 0})
+		})
+	}
+}
+
 // Edges with the layout smartcookie before a server that adopts, and one that translates.
 func TestSmartcookie(t *testing.T) {
 	for _, takeover := range []string{"adopt", "translate"} {
