@@ -71,6 +71,7 @@ var edgeFields = []string{"inside", "filter_bits", "filter_window", "filter_alar
 // clocks that differ.
 func (r *reader) split(c *Config, fs map[string]field) {
 	r.clockSkew(c, fs)
+	r.roll(c, fs)
 	r.foreign(fs, c.Role, RoleEdge, edgeFields)
 	r.foreign(fs, c.Role, RoleServer, serverFields)
 	if f, there := fs["cookie_layout"]; there && c.Role != RoleEdge && c.Role != RoleServer {

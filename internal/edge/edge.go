@@ -32,7 +32,7 @@ type box struct {
 	opt      host.Options
 	log      *slog.Logger
 	cfg      *config.Config
-	secret   *keys.Secret
+	secret   *keys.Roll
 	plane    *plane.Edge
 	settings plane.Settings
 	own      plane.EdgeSettings
@@ -81,7 +81,7 @@ func (b *box) start() (err error) {
 	if err := host.EnsureBPFFS(b.opt.BPFFS); err != nil {
 		return err
 	}
-	if b.secret, err = keys.LoadSecret(b.cfg.SecretFile); err != nil {
+	if b.secret, err = keys.LoadRoll(b.cfg.SecretFile, b.cfg.NextSecret.File, b.cfg.NextSecret.From, b.cfg.Epoch); err != nil {
 		return err
 	}
 	slots := int(b.cfg.KeyHorizon/b.cfg.Epoch) + keys.PastEpochs + 4
@@ -124,7 +124,7 @@ func (b *box) fill() error {
 		var raw [16]byte
 		_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
 		if len(b.cfg.Tagged.Peers) > 0 {
-			raw = sharedBloomKey(b.secret)
+			raw = sharedBloomKey(b.secret.First())
 		}
 		b.own.BloomKey.K0, b.own.BloomKey.K1 = binary.LittleEndian.Uint64(raw[:8]), binary.LittleEndian.Uint64(raw[8:])
 		b.own.LearningUntilNs = uint64(monotonic() + b.cfg.Edge.Learning.Nanoseconds())

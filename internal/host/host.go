@@ -43,7 +43,7 @@ type gate struct {
 	opt      Options
 	log      *slog.Logger
 	cfg      *config.Config
-	secret   *keys.Secret
+	secret   *keys.Roll
 	plane    *plane.Plane
 	settings plane.Settings
 	services *serviceSet
@@ -116,7 +116,7 @@ func (g *gate) start() error {
 	if g.system.syncookies == 0 {
 		return errSyncookies
 	}
-	if g.secret, err = keys.LoadSecret(g.cfg.SecretFile); err != nil {
+	if g.secret, err = keys.LoadRoll(g.cfg.SecretFile, g.cfg.NextSecret.File, g.cfg.NextSecret.From, g.cfg.Epoch); err != nil {
 		return err
 	}
 	slots := int(g.cfg.KeyHorizon/g.cfg.Epoch) + keys.PastEpochs + 4

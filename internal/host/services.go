@@ -291,6 +291,7 @@ func sameAttachment(a, b *config.Config) error {
 		"instance":      a.Instance == b.Instance,
 		"interfaces":    slices.Equal(a.Interfaces, b.Interfaces),
 		"secret_file":   a.SecretFile == b.SecretFile,
+		"next_secret":   a.NextSecret == b.NextSecret,
 		"epoch":         a.Epoch == b.Epoch,
 		"key_horizon":   a.KeyHorizon == b.KeyHorizon,
 		"xdp_mode":      a.XDPMode == b.XDPMode,

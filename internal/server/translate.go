@@ -31,7 +31,7 @@ type node struct {
 	opt      host.Options
 	log      *slog.Logger
 	cfg      *config.Config
-	secret   *keys.Secret
+	secret   *keys.Roll
 	plane    *plane.Server
 	settings plane.Settings
 	own      plane.ServerSettings
@@ -80,7 +80,7 @@ func (n *node) start() (err error) {
 	if err := host.EnsureBPFFS(n.opt.BPFFS); err != nil {
 		return err
 	}
-	if n.secret, err = keys.LoadSecret(n.cfg.SecretFile); err != nil {
+	if n.secret, err = keys.LoadRoll(n.cfg.SecretFile, n.cfg.NextSecret.File, n.cfg.NextSecret.From, n.cfg.Epoch); err != nil {
 		return err
 	}
 	slots := int(n.cfg.KeyHorizon/n.cfg.Epoch) + keys.PastEpochs + 4
@@ -326,7 +326,7 @@ func (n *node) reload() error {
 	}
 	for what, same := range map[string]bool{
 		"role": cfg.Role == n.cfg.Role, "instance": cfg.Instance == n.cfg.Instance,
-		"takeover": cfg.Server.Takeover == n.cfg.Server.Takeover, "secret_file": cfg.SecretFile == n.cfg.SecretFile,
+		"takeover": cfg.Server.Takeover == n.cfg.Server.Takeover, "secret_file": cfg.SecretFile == n.cfg.SecretFile, "next_secret": cfg.NextSecret == n.cfg.NextSecret,
 		"interfaces": slices.Equal(cfg.Interfaces, n.cfg.Interfaces), "epoch": cfg.Epoch == n.cfg.Epoch,
 		"clock_skew": cfg.ClockSkew == n.cfg.ClockSkew, "key_horizon": cfg.KeyHorizon == n.cfg.KeyHorizon,
 		"xdp_mode": cfg.XDPMode == n.cfg.XDPMode, "max_connections": cfg.Tagged.MaxConnections == n.cfg.Tagged.MaxConnections,
@@ -335,7 +335,7 @@ func (n *node) reload() error {
 		"last_line": cfg.Server.LastLine == n.cfg.Server.LastLine,
 	} {
 		if !same {
-			return fmt.Errorf("%s cannot change while running; restart, which loses no connection", what)
+			return fmt.Errorf("%s cannot change while running; end the process with SIGKILL and start it again, which loses no connection (SIGTERM drains)", what)
 		}
 	}
 	old, before := n.cfg, n.pieces
