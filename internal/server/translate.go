@@ -317,8 +317,8 @@ func (n *node) watchRefusals() {
 	}
 }
 
-// reload applies changed services; everything else takes a restart, which loses
-// nothing, because a new process takes links and table over.
+// reload applies changed services; everything else takes a new process, which takes links
+// and table over from one that was killed. (One that is stopped drains.)
 func (n *node) reload() error {
 	cfg, err := config.Load(n.opt.ConfigPath)
 	if err != nil {
