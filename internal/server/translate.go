@@ -294,8 +294,11 @@ type refusals struct {
 	told          bool
 }
 
-// watchRefusals says so when tags come and none is genuine: the secrets differ, or
-// the clocks by more than an epoch.
+// refusedFew: fewer say nothing; any server drops a late ACK now and then.
+const refusedFew = 3
+
+// watchRefusals says so when tags or cookies come and none is genuine: the secrets differ,
+// or the clocks by more than is tolerated; or only a flood comes.
 func (n *node) watchRefusals() {
 	var valid, forged uint64
 	for _, svc := range n.cfg.Services {
@@ -304,14 +307,15 @@ func (n *node) watchRefusals() {
 			if err != nil {
 				return
 			}
-			valid += sum[schema.CounterTagValid]
-			forged += sum[schema.CounterTagForged] + sum[schema.CounterTagStale]
+			valid += sum[schema.CounterTagValid] + sum[schema.CounterCookieValid]
+			forged += sum[schema.CounterTagForged] + sum[schema.CounterTagStale] + sum[schema.CounterDropLastLine]
 		}
 	}
 	before := n.watch
-	n.watch = refusals{valid, forged, before.told && valid == before.valid}
-	if forged > before.forged && valid == before.valid && !before.told {
-		n.log.Error("the edges' tags do not verify and are dropped: give edges and servers the same secret_file and epoch, and set their clocks",
+	if valid != before.valid { // begin to count anew
+		n.watch = refusals{valid, forged, false}
+	} else if forged-before.forged >= refusedFew && !before.told {
+		n.log.Error("nothing that edges let through verifies here, and it is dropped: give edges and servers the same secret_file and epoch, and set their clocks (or only a flood comes)",
 			"dropped", forged-before.forged)
 		n.watch.told = true
 	}
