@@ -11,6 +11,13 @@
  */
 #include "lib/common_syn.h"
 #include "lib/edge_tagged.h"
+#ifdef TG_EDGE_SMART /* edge_smart.bpf.c */
+#include "lib/edge_smart.h"
+#else
+#define tg_edge_answer tg_syn_answer
+#define tg_edge_is_ours(pkt, said, epoch, key) \
+	tg_cookie_verify(pkt, (said)->cookie, (said)->ts_ok, epoch, key)
+#endif
 
 /* A flow that goes on is put into the active generation by the server's packets.
  * Where these take another way, one in so many of the client's does it. So few,
@@ -79,7 +86,7 @@ static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packe
 		tg_count(row, d.counter);
 		return tg_forward(ctx, syn);
 	}
-	if (!tg_syn_answer(ctx, syn, frame_len, svc, &offered, epoch, key))
+	if (!tg_edge_answer(ctx, syn, frame_len, svc, &offered, epoch, key))
 		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_tx);
 	tg_count(row, d.counter);
 	return d.verdict == TG_REPLY ? XDP_TX : XDP_DROP;
@@ -128,8 +135,7 @@ static __always_inline enum tg_edge_finding tg_edge_verify(struct xdp_md *ctx,
 	epoch = tg_cookie_epoch(ack.cookie.isn, now);
 	key = tg_key_find(settings, epoch);
 	if (TG_LIKELY(key))
-		return tg_cookie_verify(pkt, ack.cookie, ack.ts_ok, epoch, key) ? TG_EDGE_VERIFIED
-										: TG_EDGE_UNKNOWN;
+		return tg_edge_is_ours(pkt, &ack, epoch, key) ? TG_EDGE_VERIFIED : TG_EDGE_UNKNOWN;
 	/* Its SYN was the server's own to answer, so it cannot be ours to refuse. */
 	if (settings->stale_keys == TG_STALE_PASS && !tg_key_find(settings, now))
 		return TG_EDGE_NO_KEY;

@@ -85,12 +85,13 @@ static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_host_set
 		return TG_ACK_VALID;
 	if (!key)
 		return TG_ACK_NO_KEY;
-	if (!look_for_stale)
+	if (!look_for_stale && !settings->wide)
 		return TG_ACK_INVALID;
-	/* The same parity, one round earlier: only to be able to say "too late". */
-	key = tg_key_find(settings, epoch - 2);
-	if (key && tg_ack_is_ours(settings, pkt, ack, epoch - 2, key))
-		return TG_ACK_STALE;
+	/* The same parity, one round earlier: only to be able to say "too late", unless
+	 * clocks may differ by so much. */
+	key = tg_key_find(settings, epoch - TG_EPOCHS_WIDE);
+	if (key && tg_ack_is_ours(settings, pkt, ack, epoch - TG_EPOCHS_WIDE, key))
+		return settings->wide ? TG_ACK_VALID : TG_ACK_STALE;
 	return TG_ACK_INVALID;
 }
 

@@ -33,6 +33,7 @@ struct tg_split_cfg {
 	__u32 edges;
 	__u32 one;
 	__u32 lose_permille; /* of the clients' bare ACKs, at the server */
+	__u32 drop_attack;   /* at the server: what bringing the attack there costs */
 };
 
 struct tg_split_edge {
@@ -142,7 +143,7 @@ int tg_lab_arrive(struct xdp_md *ctx)
 		seen->attack++;
 		if ((tcp[13] & 0x12) == 0x02)
 			seen->attack_syn++;
-		return arrive_next(ctx);
+		return cfg->drop_attack ? XDP_DROP : arrive_next(ctx);
 	}
 	seen->clients++;
 	if (cfg->lose_permille && tcp[13] == 0x10 && payload == 0 &&

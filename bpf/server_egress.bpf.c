@@ -206,7 +206,7 @@ static __always_inline int tg_egress_refused(struct __sk_buff *skb, const struct
 	tg_split_release(e);
 	if (row)
 		tg_count(row, TG_COUNT_split_refused);
-	return tg_split_translate(skb, pkt, &f, TG_TO_CLIENT) ? TCX_DROP : TCX_NEXT;
+	return tg_translate(skb, pkt, &f, TG_TO_CLIENT) ? TCX_DROP : TCX_NEXT;
 }
 
 /* A segment of an ongoing connection; and the confirmation, if it is due. */
@@ -216,7 +216,7 @@ static __always_inline int tg_egress_ongoing(struct __sk_buff *skb, const struct
 	struct tg_flow f = tg_split_flow(e);
 	__u32 edge = e->edge;
 
-	if (tg_split_translate(skb, pkt, &f, TG_TO_CLIENT))
+	if (tg_translate(skb, pkt, &f, TG_TO_CLIENT))
 		return TCX_DROP;
 	tg_split_seen(e);
 	tg_split_track(e, &f, pkt, TG_TO_CLIENT);
@@ -283,6 +283,7 @@ __attribute__((noinline)) int tg_egress_tcp(struct __sk_buff *skb, const struct 
 SEC("tc")
 int tg_server_egress(struct __sk_buff *skb)
 {
+	enum tg_parse_result parsed;
 	struct tg_packet pkt = {};
 	int verdict;
 
@@ -290,7 +291,10 @@ int tg_server_egress(struct __sk_buff *skb)
 		skb->mark = 0;
 		return TCX_NEXT;
 	}
-	if (tg_skb_parse(skb, &pkt, false) != TG_PARSE_TCP || !tg_port_is_protected(TG_SRC_PORT_BE(&pkt)))
+	parsed = tg_skb_parse(skb, &pkt, false);
+	if (parsed == TG_PARSE_OTHER && pkt.l3_off)
+		tg_server_icmp(skb, pkt.l3_off); /* of the stack, or of a router before a guest */
+	if (parsed != TG_PARSE_TCP || !tg_port_is_protected(TG_SRC_PORT_BE(&pkt)))
 		return TCX_NEXT;
 	verdict = tg_egress_tcp(skb, &pkt);
 	if (verdict == TG_NEXT_SETUP)

@@ -38,7 +38,7 @@ static __always_inline int tg_ingress_again(struct __sk_buff *skb, const struct 
 	if (server->generic)
 		return TCX_NEXT; /* XDP has met it again and translated it */
 	f = tg_split_flow(e);
-	if (tg_split_translate(skb, pkt, &f, TG_TO_SERVER))
+	if (tg_translate(skb, pkt, &f, TG_TO_SERVER))
 		return TCX_DROP;
 	tg_split_track(e, &f, pkt, TG_TO_SERVER);
 	return TCX_NEXT;

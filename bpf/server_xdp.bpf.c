@@ -8,6 +8,7 @@
  * Must never: let a tag go on to the stack; translate by anything but the table;
  * drop a segment of a service whose mode is not `always`.
  */
+#define TG_WIDE_EPOCHS
 #include "lib/cookie_check.h"
 #include "lib/server_translate.h"
 #include "lib/tag.h"
@@ -20,8 +21,8 @@
 /* listen -> SYN_SENT. `old` is an entry of the same addresses and ports. */
 static __always_inline int tg_server_open(struct xdp_md *ctx, const struct tg_packet *pkt,
 					  const struct tg_server_settings *server,
-					  const struct tg_ack *said, __u8 wscale, __u8 edge,
-					  struct tg_split *old, struct tg_counter_row *row)
+					  const struct tg_ack *said, bool smart, __u8 wscale,
+					  __u8 edge, struct tg_split *old, struct tg_counter_row *row)
 {
 	const __u8 *tcp = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX);
 	struct tg_split e;
@@ -29,6 +30,9 @@ static __always_inline int tg_server_open(struct xdp_md *ctx, const struct tg_pa
 	if (tcp + TG_TCP_HDR_LEN > (__u8 *)(long)ctx->data_end)
 		return XDP_DROP;
 	e = tg_split_open(pkt, said, wscale, tg_swap16(tg_load16(tcp + 14)), edge, tg_tick_now());
+	if (smart)
+		e.agreed = (__u16)(tg_smart_claimed_bits(said->cookie.isn) |
+				   (__u32)(wscale & 15) << TG_COOKIE_OPTION_BITS);
 	e.hash = tg_split_hash(server->keys, pkt, TG_TO_SERVER);
 	if (old)
 		tg_split_release(old);
@@ -46,7 +50,7 @@ static __always_inline int tg_server_ongoing(struct xdp_md *ctx, const struct tg
 {
 	struct tg_flow f = tg_split_flow(e);
 
-	if (tg_split_translate(ctx, pkt, &f, TG_TO_SERVER))
+	if (tg_translate(ctx, pkt, &f, TG_TO_SERVER))
 		return XDP_DROP;
 	tg_split_seen(e);
 	tg_split_track(e, &f, pkt, TG_TO_SERVER);
@@ -72,6 +76,38 @@ static __always_inline bool tg_tag_judge(const struct tg_packet *pkt, int wrong)
 	return wrong == 0;
 }
 
+/* True if this machine has a socket for the segment that does not listen: a connection
+ * that is older than the listener that is translated for. A function of its own
+ * for the stack. */
+__attribute__((noinline)) int tg_server_has_socket(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	struct bpf_sock *sk;
+	int there;
+
+	if (!pkt)
+		return 0;
+	sk = tg_socket_find(ctx, pkt);
+	if (!sk)
+		return 0;
+	there = sk->state != BPF_TCP_LISTEN;
+	bpf_sk_release(sk);
+	return there;
+}
+
+/* What neither table nor cookie knows. */
+static __always_inline int tg_server_last_line(struct xdp_md *ctx, const struct tg_packet *pkt,
+					       const struct tg_server_settings *server,
+					       const struct tg_service *svc,
+					       struct tg_counter_row *row)
+{
+	if (server->adopt && svc->listener != TG_LISTENER_GUEST && tg_server_has_socket(ctx, pkt)) {
+		tg_count(row, TG_COUNT_pass_socket);
+		return XDP_PASS;
+	}
+	tg_count(row, TG_COUNT_drop_last_line);
+	return server->unverified == TG_UNVERIFIED_PASS ? XDP_PASS : XDP_DROP;
+}
+
 /* CHECK and OPEN: a new connection, if the cookie in it is one of ours or an edge has
  * said so. */
 static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_packet *pkt,
@@ -79,20 +115,24 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 					 struct tg_split *e, const struct tg_service *svc,
 					 struct tg_counter_row *row)
 {
+	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_ack said = tg_host_read_ack(pkt, &what->o);
 
-	if (!server)
+	if (!server || !settings)
 		return XDP_PASS;
-	if (j.step == TG_SERVER_CHECK && !tg_cookie_check(pkt, &said)) {
+	if (settings->smart)
+		said.ts_ok = false; /* a gate with this layout offers none */
+	if (j.step == TG_SERVER_CHECK &&
+	    !(settings->smart ? tg_smart_check(pkt, 0) || tg_smart_check(pkt, TG_EPOCHS_WIDE)
+			      : tg_cookie_check(pkt, &said) || tg_cookie_check_wide(pkt, &said))) {
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
 			return tg_server_ongoing(ctx, pkt, e);
-		tg_count(row, TG_COUNT_drop_last_line);
-		return server->unverified == TG_UNVERIFIED_PASS ? XDP_PASS : XDP_DROP;
+		return tg_server_last_line(ctx, pkt, server, svc, row);
 	}
 	if (j.step == TG_SERVER_CHECK)
 		tg_count(row, TG_COUNT_cookie_valid);
-	return tg_server_open(ctx, pkt, server, &said,
+	return tg_server_open(ctx, pkt, server, &said, settings->smart,
 			      what->tag.what ? what->tag.wscale : svc->wscale,
 			      (__u8)what->tag.edge, e, row);
 }
@@ -128,16 +168,15 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 		tg_count(row, e ? TG_COUNT_probe_known : TG_COUNT_probe_unknown);
 	if (j.step == TG_SERVER_TRANSLATE && e)
 		return tg_server_ongoing(ctx, pkt, e);
+	if (!e && !what->tag.what && server->adopt && svc->listener == TG_LISTENER_OK)
+		return XDP_PASS; /* the adopting gate's to judge */
 	if (svc->mode != TG_MODE_ALWAYS || j.step == TG_SERVER_PASS) {
 		if (e && pkt->flags & TG_TCP_RST)
 			e->state &= ~TG_SPLIT_RESET_PASSES; /* ours, and this was it */
 		return XDP_PASS;
 	}
-	if (j.step == TG_SERVER_CHECK || j.step == TG_SERVER_OPEN) {
-		if (!e && !what->tag.what && server->adopt && svc->listener == TG_LISTENER_OK)
-			return XDP_PASS; /* the adopting gate's to verify */
+	if (j.step == TG_SERVER_CHECK || j.step == TG_SERVER_OPEN)
 		return tg_server_new(ctx, pkt, what, j, e, svc, row);
-	}
 	if (j.step == TG_SERVER_WAIT) {
 		if (server->generic || !tg_meta_set(ctx))
 			return XDP_PASS;
@@ -151,8 +190,7 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 	}
 	if (e || what->tag.what)
 		return XDP_DROP;
-	tg_count(row, TG_COUNT_drop_last_line);
-	return server->unverified == TG_UNVERIFIED_PASS ? XDP_PASS : XDP_DROP;
+	return tg_server_last_line(ctx, pkt, server, svc, row);
 }
 
 /* TCP to a protected port. A function of its own for the verifier: where the header
@@ -178,13 +216,19 @@ __attribute__((noinline)) int tg_server_tcp(struct xdp_md *ctx, const struct tg_
 SEC("xdp.frags")
 int tg_server_xdp(struct xdp_md *ctx)
 {
+	enum tg_parse_result parsed;
 	struct tg_packet pkt = {};
 	struct tg_case what = {};
 	__u32 at, len;
 	int verdict;
 
-	if (tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end) !=
-		    TG_PARSE_TCP || !tg_port_is_protected(TG_DST_PORT_BE(&pkt)))
+	parsed = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	if (TG_UNLIKELY(parsed != TG_PARSE_TCP)) {
+		if (parsed == TG_PARSE_OTHER && pkt.l3_off)
+			tg_server_icmp(ctx, pkt.l3_off);
+		return XDP_PASS;
+	}
+	if (!tg_port_is_protected(TG_DST_PORT_BE(&pkt)))
 		return XDP_PASS;
 	verdict = tg_server_tcp(ctx, &pkt);
 	if (TG_LIKELY(verdict < TG_NEXT_CASE))

@@ -19,6 +19,7 @@ enum tg_listener {
 	TG_LISTENER_NONE = 1,    /* nobody listens: the kernel shall answer RST */
 	TG_LISTENER_MPTCP = 2,   /* cannot be adopted */
 	TG_LISTENER_REFUSED = 3, /* the kernel refused an adoption; written by the packet path */
+	TG_LISTENER_GUEST = 4,   /* not on this machine: behind it, or nobody knows */
 };
 
 enum tg_stale_keys {

@@ -8,20 +8,57 @@
 #define TG_BPF_COOKIE_CHECK_H
 
 #include "gate.h"
+#include "../../core/cookie_smartcookie.h"
 
-/* 1 if the cookie in `said`, which the ACK `pkt` brings, is one that this fleet has
- * made lately. The epoch's key may be missing: then none verifies. */
-__attribute__((noinline)) int tg_cookie_check(const struct tg_packet *pkt, const struct tg_ack *said)
+static __always_inline int tg_cookie_check_at(const struct tg_packet *pkt, const struct tg_ack *said,
+					      __u64 back)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_siphash_key *key;
 	__u64 epoch;
 
-	if (!pkt || !said || !settings)
+	if (!pkt || !said || !settings || (back && !settings->wide))
 		return 0;
-	epoch = tg_cookie_epoch(said->cookie.isn, tg_epoch_verifying_now(settings));
+	epoch = tg_cookie_epoch(said->cookie.isn, tg_epoch_verifying_now(settings)) - back;
 	key = tg_key_find(settings, epoch);
 	return key && tg_cookie_verify(pkt, said->cookie, said->ts_ok, epoch, key);
+}
+
+/* 1 if the cookie in `said`, which the ACK `pkt` brings, is one that this fleet has
+ * made lately. The epoch's key may be missing: then none verifies. */
+__attribute__((noinline)) int tg_cookie_check(const struct tg_packet *pkt, const struct tg_ack *said)
+{
+	return tg_cookie_check_at(pkt, said, 0);
+}
+
+#ifdef TG_WIDE_EPOCHS
+/* Likewise, of the two epochs before those. A function of its own: two hashes in one
+ * have no room on the stack. */
+__attribute__((noinline)) int tg_cookie_check_wide(const struct tg_packet *pkt,
+						   const struct tg_ack *said)
+{
+	return tg_cookie_check_at(pkt, said, TG_EPOCHS_WIDE);
+}
+#endif
+
+/* The same for the layout smartcookie, which hashes nothing that is not in the headers;
+ * of the epochs `back` before. */
+__attribute__((noinline)) int tg_smart_check(const struct tg_packet *pkt, __u64 back)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	const struct tg_siphash_key *key;
+	struct tg_halfsiphash_key half;
+	__u64 epoch;
+
+	if (!pkt || !settings || (back && !settings->wide))
+		return 0;
+	epoch = tg_cookie_epoch(pkt->ack - 1, tg_epoch_verifying_now(settings)) - back;
+	key = tg_key_find(settings, epoch);
+	if (!key)
+		return 0;
+	half.k0 = (__u32)key->k0;
+	half.k1 = (__u32)(key->k0 >> 32);
+	return tg_smart_verify(pkt, epoch, &half);
 }
 
 #endif

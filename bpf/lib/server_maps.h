@@ -23,7 +23,7 @@ struct tg_server_settings {
 	__u16 confirm_port_be;
 	__u8 generic;        /* XDP runs after the skb is made, also on what we put back in */
 	__u8 unverified;     /* enum tg_unverified: what becomes of segments that do not verify */
-	__u8 adopt;          /* 1: leave to the adopting gate what its listeners can take */
+	__u8 adopt;          /* 1: an adopting gate runs beside, for listeners that are TG_LISTENER_OK */
 	__u8 pad[5];
 };
 

@@ -1,108 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Translation by core/translate.h of the segment in hand, in XDP and (with TG_SKB
- * defined) in TC. At TC a checksum may be left to the NIC: then the field holds no
- * checksum yet, and only the kernel knows; so it is the kernel that corrects it.
+ * What the server role does with a segment of a connection that is ongoing, beside
+ * translating it (translate.h), and with ICMP errors about one.
  */
 #ifndef TG_BPF_SERVER_TRANSLATE_H
 #define TG_BPF_SERVER_TRANSLATE_H
 
 #include "server_maps.h"
-
-#define TG_L4_OFF_MAX 1023
-
-#ifdef TG_SKB
-#define TG_CTX struct __sk_buff
-#define tg_ctx_load bpf_skb_load_bytes
-#define tg_ctx_store(ctx, off, from, len) bpf_skb_store_bytes(ctx, off, from, len, 0)
-#else
-#define TG_CTX struct xdp_md
-#define tg_ctx_load bpf_xdp_load_bytes
-#define tg_ctx_store bpf_xdp_store_bytes
-#endif
-
-/* What a translation works on; a copy, because map values cannot be handed to a
- * function that is verified by itself. */
-struct tg_split_work {
-	struct tg_flow flow;
-	uint64_t sum;
-	__u32 off; /* of the options */
-	__u32 len;
-	__u32 dir;
-	__u32 ack;
-};
-
-/* Options in any order and number. */
-__attribute__((noinline)) int tg_split_options(TG_CTX *ctx, struct tg_split_work *w)
-{
-	struct tg_options_cursor c;
-	__u32 len;
-
-	if (!w)
-		return -TG_EINVAL;
-	tg_options_clear(&c);
-	len = w->len;
-	if (len == 0 || len > TG_TCP_OPTIONS_MAX_LEN || w->off > TG_L4_OFF_MAX + TG_TCP_HDR_LEN)
-		return -TG_EINVAL;
-	c.len = len;
-	if (tg_ctx_load(ctx, w->off, c.bytes, len))
-		return -TG_EINVAL;
-	tg_translate_options(&c, &w->flow, w->ack, w->dir, &w->sum);
-	/* The verifier has lost sight of the length over writes at unknown places. */
-	len = w->len;
-	asm volatile("" : "+r"(len));
-	if (len == 0 || len > TG_TCP_OPTIONS_MAX_LEN)
-		return -TG_EINVAL;
-	return (int)tg_ctx_store(ctx, w->off, c.bytes, len);
-}
-
-static __always_inline int tg_split_checksum(TG_CTX *ctx, const struct tg_packet *pkt, uint64_t sum)
-{
-#ifdef TG_SKB
-	return (int)bpf_l4_csum_replace(ctx, pkt->l4_off + 16, 0, tg_csum_fold(sum), 0);
-#else
-	__u8 *tcp = (__u8 *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX);
-
-	if (tcp + TG_TCP_HDR_LEN > (__u8 *)(long)ctx->data_end)
-		return -TG_EINVAL;
-	tg_store16(tcp + 16, tg_translate_checksum(tg_load16(tcp + 16), sum));
-	return 0;
-#endif
-}
-
-/* Translates the segment in hand by a flow that is ready. Negative if it is not
- * whole. At TC its headers must be in the linear part and writable. */
-static __always_inline int tg_split_translate(TG_CTX *ctx, const struct tg_packet *pkt,
-					      const struct tg_flow *f, enum tg_direction dir)
-{
-	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u8 *tcp = data + (pkt->l4_off & TG_L4_OFF_MAX);
-	bool ack = pkt->flags & TG_TCP_ACK;
-	uint64_t sum = 0;
-
-	if (tcp + TG_TCP_HDR_LEN > end)
-		return -TG_EINVAL;
-	tg_translate_header(tcp, f, dir, &sum);
-	if (pkt->tcp_hdr_len == TG_TCP_HDR_LEN + 12 && tcp + TG_TCP_HDR_LEN + 12 <= end &&
-	    tg_translate_is_aligned(tcp + TG_TCP_HDR_LEN)) {
-		if (f->flags & TG_FLOW_TS)
-			tg_translate_timestamps(tcp + TG_TCP_HDR_LEN + 4, f, ack, dir, &sum);
-	} else if (pkt->tcp_hdr_len > TG_TCP_HDR_LEN) {
-		struct tg_split_work w = {
-			.flow = *f,
-			.sum = sum,
-			.off = pkt->l4_off + TG_TCP_HDR_LEN,
-			.len = (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN,
-			.dir = dir,
-			.ack = ack,
-		};
-
-		if (tg_split_options(ctx, &w))
-			return -TG_EINVAL;
-		sum = w.sum;
-	}
-	return tg_split_checksum(ctx, pkt, sum);
-}
+#include "icmp.h"
 
 /* Notes what the segment tells of the connection's end. */
 static __always_inline void tg_split_track(struct tg_split *e, struct tg_flow *f,
@@ -119,6 +24,33 @@ static __always_inline void tg_split_track(struct tg_split *e, struct tg_flow *f
 	row = tg_server_row(pkt, dir);
 	if (row)
 		tg_count(row, TG_COUNT_split_closed);
+}
+
+/* Translates what the ICMP error in hand quotes, if it is of an ongoing connection. A
+ * function of its own for the verifier. */
+__attribute__((noinline)) int tg_server_icmp(TG_CTX *ctx, __u32 l3_off)
+{
+	const struct tg_server_settings *server = tg_server_get();
+	struct tg_icmp_error error = {};
+	struct tg_counter_row *row;
+	enum tg_direction dir;
+	struct tg_split *e;
+	struct tg_flow f;
+
+	if (!server || l3_off > TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN ||
+	    !tg_icmp_read(ctx, l3_off, &error))
+		return 0;
+	dir = tg_port_is_protected(TG_SRC_PORT_BE(&error.quoted)) ? TG_TO_CLIENT : TG_TO_SERVER;
+	e = tg_split_find(server, &error.quoted, dir);
+	if (!e || !(e->state & TG_SPLIT_READY))
+		return 0;
+	f = tg_split_flow(e);
+	if (!tg_icmp_translate(ctx, &error, &f, dir))
+		return 0;
+	row = tg_server_row(&error.quoted, dir);
+	if (row)
+		tg_count(row, TG_COUNT_icmp_translated);
+	return 1;
 }
 
 #endif

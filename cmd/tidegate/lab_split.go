@@ -11,7 +11,7 @@ import (
 
 func newLabSplitCmd() *cobra.Command {
 	o := lab.DefaultSplitOptions()
-	rate, mix, back, asJSON := "50k", "mixed", "", false
+	rate, mix, back, asJSON, figures := "50k", "mixed", "", false, false
 	cmd := &cobra.Command{
 		Use:   "split",
 		Short: "Edges before a server under attack, with real clients",
@@ -41,7 +41,15 @@ both.`,
 			o.Progress = progressTo(cmd.ErrOrStderr())
 			ctx, stop := labContext(cmd)
 			defer stop()
-			res, err := lab.RunSplit(ctx, o)
+			var res interface{ Summary() string }
+			if figures {
+				if !cmd.Flags().Changed("duration") {
+					o.Duration = lab.FigureDuration
+				}
+				res, err = lab.RunSplitFigures(ctx, o)
+			} else {
+				res, err = lab.RunSplit(ctx, o)
+			}
 			if err != nil {
 				return interrupted(ctx, err)
 			}
@@ -58,7 +66,8 @@ both.`,
 	f.IntVar(&o.Edges, "edges", o.Edges, "number of edges; each packet goes through one at random")
 	f.StringVar(&o.Plane, "plane", o.Plane, "where the edge runs: xdp, or p4: on simple_switch, compiled by p4c-bm2-ss\n(looked for in P4C and SIMPLE_SWITCH, then on PATH)")
 	f.StringVar(&o.Mode, "mode", o.Mode, "protocol between edge and server: plain or tagged")
-	f.StringVar(&o.Takeover, "server", o.Takeover, "how the server takes connections over: adopt or translate")
+	f.StringVar(&o.Takeover, "server", o.Takeover, "how the server takes connections over: adopt, translate, or auto for each listener")
+	f.StringVar(&o.Layout, "layout", o.Layout, "of cookies: tidegate, or smartcookie, the one that switches can compute")
 	f.StringVar(&o.Attack, "attack", o.Attack, "what the attack is made of: syn, ack, rst or mixed")
 	f.StringVar(&rate, "rate", rate, "attack in packets per second: 0, 50000, 50k, 1.5M or max")
 	f.StringVar(&back, "return", "", "way of the server's answers: edge (the first), or direct, past the edges\n(default: direct if there are several edges)")
@@ -79,6 +88,7 @@ both.`,
 	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "of one request, from when it was due")
 	f.StringVar(&o.Options.Server, "web", o.Options.Server, "web server: auto, nginx or builtin")
 	f.IntVar(&o.ResponseSize, "response-size", o.ResponseSize, "bytes of each response")
+	f.BoolVar(&figures, "figures", false, "instead of one experiment: figures 5, 6 and 7 of SmartCookie, with a defence that\nresets new clients (proxy-auth-wrong, proxy-auth-cookie) for comparison; 3 to 5 minutes")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

@@ -61,6 +61,12 @@ func printStatus(w io.Writer, st *host.Status) error {
 			c["syn"], c["cookie_sent"], c["cookie_valid"], c["cookie_invalid"], c["cookie_stale"],
 			c["adopted"], sumPrefix(c, "pass_"), sumPrefix(c, "drop_"))
 	}
+	if len(st.Takeovers) > 0 {
+		fmt.Fprintln(t, "\nSERVICE\tTAKEOVER\tPORTS\tADDRESSES\tWHY")
+		for _, c := range st.Takeovers {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", c.Service, c.How, c.Ports, strings.Join(c.Addresses, " "), c.Why)
+		}
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}

@@ -370,6 +370,32 @@ static void clocks_that_differ(void **state)
 	assert_false(agrees((uint64_t)(1000 * len), (uint64_t)(1000 * len - 1), (uint64_t)len, 0));
 }
 
+/* With a second key: a whole epoch of skew either way and a handshake of an epoch, in
+ * every phase; and not more: the bound is tight. */
+static bool agrees_wide(uint64_t maker_ns, uint64_t verifier_ns, uint64_t len)
+{
+	uint64_t made = tg_epoch_at(maker_ns, len);
+	uint64_t first = tg_cookie_epoch((uint32_t)(made & 1) << 31,
+					 tg_epoch_verifying(verifier_ns, len, len));
+
+	return first == made || first - TG_EPOCHS_WIDE == made;
+}
+
+static void clocks_a_whole_epoch_apart(void **state)
+{
+	const int64_t len = 8000;
+	int64_t skew, phase, h;
+
+	(void)state;
+	for (skew = -len; skew <= len; skew += 250)
+		for (phase = 0; phase < len; phase += 50)
+			for (h = 0; h <= len; h += 50)
+				assert_true(agrees_wide((uint64_t)(1000 * len + phase),
+							(uint64_t)(1000 * len + phase + skew + h), (uint64_t)len));
+	assert_false(agrees_wide((uint64_t)(1000 * len), (uint64_t)(999 * len - 1), (uint64_t)len));
+	assert_false(agrees_wide((uint64_t)(1001 * len - 1), (uint64_t)(1003 * len), (uint64_t)len));
+}
+
 /* Never more than two epochs at a moment, one of each parity, whatever `ahead`. */
 static void two_epochs_at_a_moment(void **state)
 {
@@ -415,6 +441,7 @@ int tg_test_edge(void)
 		cmocka_unit_test(kinds_and_judgements),
 		cmocka_unit_test(allowance),
 		cmocka_unit_test(clocks_that_differ),
+		cmocka_unit_test(clocks_a_whole_epoch_apart),
 		cmocka_unit_test(two_epochs_at_a_moment),
 		cmocka_unit_test(hops),
 	};

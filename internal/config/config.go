@@ -144,6 +144,7 @@ type Config struct {
 	Instance    string
 	Interfaces  []string
 	SecretFile  string
+	NextSecret  NextSecret
 	Epoch       time.Duration
 	KeyHorizon  time.Duration
 	Drain       time.Duration
@@ -220,6 +221,9 @@ func Load(path string) (*Config, error) {
 	c, err := Parse(path, data)
 	if err != nil {
 		return nil, err
+	}
+	if next := &c.NextSecret.File; *next != "" && !filepath.IsAbs(*next) {
+		*next = filepath.Join(filepath.Dir(path), *next)
 	}
 	if c.SecretFile != "" && !filepath.IsAbs(c.SecretFile) {
 		c.SecretFile = filepath.Join(filepath.Dir(path), c.SecretFile)

@@ -11,7 +11,8 @@ var topFields = []string{"role", "instance", "interfaces", "secret_file", "epoch
 	"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
 	"clock_skew", "protocol", "inside", "filter_bits", "filter_window", "learning", "filter_alarm", "unknown_rate", "hops", "offers",
 	"last_line", "takeover", "cookie_layout", "edge_id", "peers", "edges", "max_connections", "idle_time",
-	"cache_entries", "whitelist_v4", "source_prefix_v4", "plane", "dpdk"}
+	"cache_entries", "whitelist_v4", "source_prefix_v4", "plane", "dpdk",
+	"next_secret_file", "next_secret_from"}
 
 // defaults is what a file that says nothing gets.
 func defaults() *Config {

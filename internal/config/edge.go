@@ -28,6 +28,7 @@ type Edge struct {
 	SACK         bool
 	Timestamps   bool
 	ECN          bool
+	Layout       Layout // of cookies
 }
 
 // Rate is packets per second, or all of them.
@@ -58,7 +59,7 @@ const (
 func defaultEdge() Edge {
 	return Edge{Protocol: ProtocolPlain, Forwarding: ForwardRouter, FastPath: FastServices, FilterBits: 20,
 		FilterWindow: 15 * time.Second, FilterAlarm: 0.2, UnknownRate: Rate{PerSecond: 10_000}, Hops: 16,
-		SACK: true, Timestamps: true, ECN: true}
+		SACK: true, Timestamps: true, ECN: true, Layout: LayoutTidegate}
 }
 
 // boxFields are those that an edge shares with a proxy.
@@ -70,8 +71,12 @@ var edgeFields = []string{"inside", "filter_bits", "filter_window", "filter_alar
 // clocks that differ.
 func (r *reader) split(c *Config, fs map[string]field) {
 	r.clockSkew(c, fs)
+	r.roll(c, fs)
 	r.foreign(fs, c.Role, RoleEdge, edgeFields)
 	r.foreign(fs, c.Role, RoleServer, serverFields)
+	if f, there := fs["cookie_layout"]; there && c.Role != RoleEdge && c.Role != RoleServer {
+		r.fail(f.line, f.path, "belongs to role: edge and role: server; remove it, or set that role")
+	}
 	if f, there := fs["protocol"]; there && c.Role != RoleEdge && c.Role != RoleServer {
 		r.fail(f.line, f.path, "belongs to role: edge and role: server; remove it, or set that role")
 	}
@@ -103,8 +108,12 @@ func (r *reader) clockSkew(c *Config, fs map[string]field) {
 	if c.Role == RoleEdge || c.Role == RoleServer {
 		c.ClockSkew = c.Epoch / 4
 	}
+	most := c.Epoch * 3 / 8
+	if c.Role == RoleServer {
+		most = c.Epoch // it then tries a second key
+	}
 	if f, there := fs["clock_skew"]; there {
-		if d, ok := r.duration(f, 0, c.Epoch*3/8); ok {
+		if d, ok := r.duration(f, 0, most); ok {
 			c.ClockSkew = d
 		}
 	}
@@ -154,6 +163,28 @@ func (r *reader) edge(e *Edge, c *Config, fs map[string]field) {
 	if f, there := fs["offers"]; there {
 		r.offers(f, e)
 	}
+	r.edgeLayout(e, fs)
+}
+
+// edgeLayout reads how cookies are laid out. The layout smartcookie has no room for what
+// `offers` names, and a tag has nothing to say of it.
+func (r *reader) edgeLayout(e *Edge, fs map[string]field) {
+	f, there := fs["cookie_layout"]
+	if !there {
+		return
+	}
+	w, ok := r.word(f, string(LayoutTidegate), string(LayoutSmartcookie))
+	if !ok || w != string(LayoutSmartcookie) {
+		return
+	}
+	e.Layout = LayoutSmartcookie
+	if o, there := fs["offers"]; there && (e.SACK || e.Timestamps || e.ECN) {
+		r.fail(o.line, o.path, "cookie_layout: smartcookie can restore none of them; remove offers")
+	}
+	if e.Protocol == ProtocolTagged {
+		r.fail(f.line, f.path, "smartcookie goes with protocol: plain; tags are of edges with our own layout")
+	}
+	e.SACK, e.Timestamps, e.ECN = false, false, false
 }
 
 func (r *reader) inside(e *Edge, c *Config, fs map[string]field) {
@@ -232,6 +263,9 @@ func (r *reader) rate(f field, to *Rate) {
 		*to = Rate{PerSecond: n}
 	}
 }
+
+// WideEpochs says whether clocks may differ by more than two epochs of keys can bear.
+func (c *Config) WideEpochs() bool { return c.ClockSkew > c.Epoch*3/8 }
 
 // offers reads what TCP options the servers agree to.
 func (r *reader) offers(f field, e *Edge) {

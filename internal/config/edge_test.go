@@ -72,16 +72,19 @@ func TestSplitMistakes(t *testing.T) {
 		"no outside": {strings.Replace(edgeText(), "inside: [eth1]", "inside: [eth0, eth1]", 1), "f:3: inside: no interface is left for clients"},
 		"bridge of three": {strings.Replace(edgeText("forwarding: bridge"), "[eth0, eth1]", "[eth0, eth1, eth2]", 1),
 			"f:2: interfaces: a bridge has two ports, and 3 are named"},
-		"tagged":      {edgeText("protocol: tagged"), "f:5: edge_id: is missing; protocol: tagged needs the number"},
-		"takeover":    {strings.Replace(strings.Replace(edgeText("takeover: copy"), "role: edge", "role: server", 1), "inside: [eth1]\n", "", 1), "f:4: takeover: "},
-		"alarm":       {edgeText("filter_alarm: 101%"), `f:5: filter_alarm: "101%" is no share`},
-		"rate":        {edgeText("unknown_rate: some"), `f:5: unknown_rate: "some" is not a number`},
-		"skew":        {edgeText("clock_skew: 4s"), "f:5: clock_skew: 4s is out of range; use 0s to 3s"},
-		"offers":      {edgeText("offers: [wscale]"), `f:5: offers[0]: "wscale" is not known; use sack, timestamps or ecn`},
-		"of a proxy":  {edgeText("max_flows: 2000"), "f:5: max_flows: belongs to role: proxy"},
-		"of an edge":  {strings.Replace(edgeText(), "role: edge", "role: host", 1), "f:3: inside: belongs to role: edge"},
-		"of a server": {edgeText("last_line: drop"), "f:5: last_line: belongs to role: server"},
-		"of both":     {strings.Replace(strings.Replace(edgeText("protocol: plain"), "role: edge", "role: host", 1), "inside: [eth1]\n", "", 1), "f:4: protocol: belongs to role: edge and role: server"},
+		"tagged":        {edgeText("protocol: tagged"), "f:5: edge_id: is missing; protocol: tagged needs the number"},
+		"takeover":      {strings.Replace(strings.Replace(edgeText("takeover: copy"), "role: edge", "role: server", 1), "inside: [eth1]\n", "", 1), "f:4: takeover: "},
+		"layout":        {edgeText("cookie_layout: classic"), `f:5: cookie_layout: "classic" is not known; use tidegate or smartcookie`},
+		"layout, tags":  {edgeText("cookie_layout: smartcookie", "protocol: tagged", "edge_id: 1"), "f:5: cookie_layout: smartcookie goes with protocol: plain"},
+		"layout, offer": {edgeText("cookie_layout: smartcookie", "offers: [sack]"), "f:6: offers: cookie_layout: smartcookie can restore none of them"},
+		"alarm":         {edgeText("filter_alarm: 101%"), `f:5: filter_alarm: "101%" is no share`},
+		"rate":          {edgeText("unknown_rate: some"), `f:5: unknown_rate: "some" is not a number`},
+		"skew":          {edgeText("clock_skew: 4s"), "f:5: clock_skew: 4s is out of range; use 0s to 3s"},
+		"offers":        {edgeText("offers: [wscale]"), `f:5: offers[0]: "wscale" is not known; use sack, timestamps or ecn`},
+		"of a proxy":    {edgeText("max_flows: 2000"), "f:5: max_flows: belongs to role: proxy"},
+		"of an edge":    {strings.Replace(edgeText(), "role: edge", "role: host", 1), "f:3: inside: belongs to role: edge"},
+		"of a server":   {edgeText("last_line: drop"), "f:5: last_line: belongs to role: server"},
+		"of both":       {strings.Replace(strings.Replace(edgeText("protocol: plain"), "role: edge", "role: host", 1), "inside: [eth1]\n", "", 1), "f:4: protocol: belongs to role: edge and role: server"},
 	} {
 		_, err := Parse("f", []byte(c.text))
 		if err == nil {
@@ -90,6 +93,26 @@ func TestSplitMistakes(t *testing.T) {
 		}
 		if !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got  %v\nwant %s", name, err, c.want)
+		}
+	}
+}
+
+// The layout of switches offers nothing that it cannot restore.
+func TestSmartcookie(t *testing.T) {
+	c, err := Parse("f", []byte(edgeText("cookie_layout: smartcookie")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := c.Edge; e.Layout != LayoutSmartcookie || e.SACK || e.Timestamps || e.ECN {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestTakeoverAuto(t *testing.T) {
+	for _, protocol := range []string{"plain", "tagged"} {
+		text := "role: server\ntakeover: auto\nprotocol: " + protocol + "\nedges: [\"1 192.0.2.1\"]\ninterfaces: [eth0]\nsecret_file: s\nservices:\n  - name: web\n    ports: [80]\n"
+		if c, err := Parse("f", []byte(text)); err != nil || c.Server.Takeover != TakeoverAuto {
+			t.Errorf("%s: %v", protocol, err)
 		}
 	}
 }

@@ -6,6 +6,9 @@ type Takeover string
 // TakeoverAdopt: the kernel makes its socket from the edge's cookie.
 const TakeoverAdopt Takeover = "adopt"
 
+// TakeoverAuto: adopt where the kernel can, translate where it cannot, for each listener.
+const TakeoverAuto Takeover = "auto"
+
 // LastLine says what becomes of an ACK that has neither socket nor cookie.
 type LastLine string
 
@@ -19,7 +22,7 @@ type Layout string
 
 const (
 	LayoutTidegate    Layout = "tidegate"    // edges of ours in XDP
-	LayoutSmartcookie Layout = "smartcookie" // edges in P4
+	LayoutSmartcookie Layout = "smartcookie" // edges in P4, or beside such
 )
 
 // Server is what only the role server has.
@@ -30,7 +33,7 @@ type Server struct {
 	Layout   Layout
 }
 
-var serverFields = []string{"last_line", "takeover", "cookie_layout"}
+var serverFields = []string{"last_line", "takeover"}
 
 func defaultServer() Server {
 	return Server{Protocol: ProtocolPlain, Takeover: TakeoverAdopt, LastLine: LastLineDrop,
@@ -56,11 +59,16 @@ func (r *reader) server(s *Server, fs map[string]field) {
 		case w == string(TakeoverAdopt):
 		case w == string(TakeoverTranslate):
 			s.Takeover = TakeoverTranslate
+		case w == string(TakeoverAuto):
+			s.Takeover = TakeoverAuto
 		default:
-			r.fail(f.line, f.path, "%q is not known; use adopt or translate", w)
+			r.fail(f.line, f.path, "%q is not known; use auto, adopt or translate", w)
 		}
 	}
 	if f, there := fs["protocol"]; there && s.Protocol == ProtocolTagged && s.Takeover == TakeoverAdopt {
 		r.fail(f.line, f.path, "tagged needs takeover: translate; adopting servers need no tags, use plain")
+	}
+	if f, there := fs["cookie_layout"]; there && s.Layout == LayoutSmartcookie && s.Protocol == ProtocolTagged {
+		r.fail(f.line, f.path, "smartcookie goes with protocol: plain; tags are of edges with our own layout")
 	}
 }

@@ -32,7 +32,7 @@ type box struct {
 	opt      host.Options
 	log      *slog.Logger
 	cfg      *config.Config
-	secret   *keys.Secret
+	secret   *keys.Roll
 	plane    *plane.Edge
 	settings plane.Settings
 	own      plane.EdgeSettings
@@ -81,13 +81,13 @@ func (b *box) start() (err error) {
 	if err := host.EnsureBPFFS(b.opt.BPFFS); err != nil {
 		return err
 	}
-	if b.secret, err = keys.LoadSecret(b.cfg.SecretFile); err != nil {
+	if b.secret, err = keys.LoadRoll(b.cfg.SecretFile, b.cfg.NextSecret.File, b.cfg.NextSecret.From, b.cfg.Epoch); err != nil {
 		return err
 	}
 	slots := int(b.cfg.KeyHorizon/b.cfg.Epoch) + keys.PastEpochs + 4
 	b.plane, err = plane.LoadEdge(plane.EdgeOptions{
 		Options: plane.Options{Instance: b.cfg.Instance, KeySlots: slots},
-		BPFFS:   b.opt.BPFFS, BloomBits: b.cfg.Edge.FilterBits})
+		BPFFS:   b.opt.BPFFS, BloomBits: b.cfg.Edge.FilterBits, Smart: b.cfg.Edge.Layout == config.LayoutSmartcookie})
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (b *box) fill() error {
 		var raw [16]byte
 		_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
 		if len(b.cfg.Tagged.Peers) > 0 {
-			raw = sharedBloomKey(b.secret)
+			raw = sharedBloomKey(b.secret.First())
 		}
 		b.own.BloomKey.K0, b.own.BloomKey.K1 = binary.LittleEndian.Uint64(raw[:8]), binary.LittleEndian.Uint64(raw[8:])
 		b.own.LearningUntilNs = uint64(monotonic() + b.cfg.Edge.Learning.Nanoseconds())
@@ -271,18 +271,19 @@ func (b *box) reload() error {
 // sameBox refuses a reload of what the packet path was attached and sized with.
 func sameBox(old, next *config.Config) error {
 	for what, same := range map[string]bool{
-		"role":        next.Role == old.Role,
-		"instance":    next.Instance == old.Instance,
-		"interfaces":  slices.Equal(next.Interfaces, old.Interfaces),
-		"inside":      slices.Equal(next.Edge.Inside, old.Edge.Inside),
-		"secret_file": next.SecretFile == old.SecretFile,
-		"epoch":       next.Epoch == old.Epoch,
-		"clock_skew":  next.ClockSkew == old.ClockSkew,
-		"key_horizon": next.KeyHorizon == old.KeyHorizon,
-		"xdp_mode":    next.XDPMode == old.XDPMode,
-		"forwarding":  next.Edge.Forwarding == old.Edge.Forwarding,
-		"filter_bits": next.Edge.FilterBits == old.Edge.FilterBits,
-		"peers":       slices.Equal(next.Tagged.Peers, old.Tagged.Peers),
+		"role":          next.Role == old.Role,
+		"instance":      next.Instance == old.Instance,
+		"interfaces":    slices.Equal(next.Interfaces, old.Interfaces),
+		"inside":        slices.Equal(next.Edge.Inside, old.Edge.Inside),
+		"secret_file":   next.SecretFile == old.SecretFile,
+		"epoch":         next.Epoch == old.Epoch,
+		"clock_skew":    next.ClockSkew == old.ClockSkew,
+		"key_horizon":   next.KeyHorizon == old.KeyHorizon,
+		"xdp_mode":      next.XDPMode == old.XDPMode,
+		"forwarding":    next.Edge.Forwarding == old.Edge.Forwarding,
+		"filter_bits":   next.Edge.FilterBits == old.Edge.FilterBits,
+		"cookie_layout": next.Edge.Layout == old.Edge.Layout,
+		"peers":         slices.Equal(next.Tagged.Peers, old.Tagged.Peers),
 	} {
 		if !same {
 			return fmt.Errorf("%s changed: that takes a restart, `systemctl restart` or stop and start; no connection is lost", what)

@@ -7,6 +7,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"tidegate/internal/config"
+	"tidegate/internal/keys"
 	"tidegate/internal/plane"
 )
 
@@ -40,7 +41,13 @@ func (b *box) roomForTags(s *plane.Service) {
 	}
 }
 
-// putKeys loads both keys of an epoch.
+// putKeys loads both keys of an epoch: of cookies, in their layout, and of tags.
 func (b *box) putKeys(n uint64) error {
-	return errors.Join(b.plane.PutKey(n, b.secret.EpochKey(n)), b.plane.PutTagKey(n, b.secret.TagKey(n)))
+	cookie := b.secret.EpochKey(n)
+	if b.cfg.Edge.Layout == config.LayoutSmartcookie {
+		cookie = [keys.EpochKeyLen]byte{}
+		half := b.secret.SmartKey(n)
+		copy(cookie[:], half[:])
+	}
+	return errors.Join(b.plane.PutKey(n, cookie), b.plane.PutTagKey(n, b.secret.TagKey(n)))
 }

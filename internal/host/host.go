@@ -43,7 +43,7 @@ type gate struct {
 	opt      Options
 	log      *slog.Logger
 	cfg      *config.Config
-	secret   *keys.Secret
+	secret   *keys.Roll
 	plane    *plane.Plane
 	settings plane.Settings
 	services *serviceSet
@@ -54,6 +54,7 @@ type gate struct {
 	lastKey  uint64         // highest epoch whose key is loaded
 	modes    map[string]plane.XDPMode
 	started  time.Time
+	part     bool // of a server that also translates: adopter.go
 }
 
 // Run protects the services of the configuration until ctx ends, then drains and
@@ -115,7 +116,7 @@ func (g *gate) start() error {
 	if g.system.syncookies == 0 {
 		return errSyncookies
 	}
-	if g.secret, err = keys.LoadSecret(g.cfg.SecretFile); err != nil {
+	if g.secret, err = keys.LoadRoll(g.cfg.SecretFile, g.cfg.NextSecret.File, g.cfg.NextSecret.From, g.cfg.Epoch); err != nil {
 		return err
 	}
 	slots := int(g.cfg.KeyHorizon/g.cfg.Epoch) + keys.PastEpochs + 4
@@ -137,7 +138,10 @@ func (g *gate) start() error {
 		g.plane.Close()
 		return err
 	}
-	if err := g.writeState(); err != nil {
+	if g.part {
+		return nil
+	}
+	if err := errors.Join(g.writeState(), RemoveAdopter(g.opt.BPFFS, g.cfg.Instance)); err != nil {
 		return errors.Join(err, g.plane.Detach())
 	}
 	return nil
@@ -176,6 +180,7 @@ func (g *gate) setPolicy(cfg *config.Config) {
 	}
 	g.settings.BehindEdge = flag(cfg.Role == config.RoleServer)
 	g.settings.LastLine = flag(cfg.Server.LastLine == config.LastLineDrop)
+	g.settings.Wide = flag(cfg.WideEpochs())
 	g.settings.Smart = flag(cfg.Server.Layout == config.LayoutSmartcookie)
 }
 

@@ -208,6 +208,9 @@ func (g *gate) noteRefusal(name string, report listeners.Report) (changed bool) 
 
 // tell says what a change of listeners means.
 func (g *gate) tell(svc config.Service, report listeners.Report, known bool) {
+	if g.part {
+		return // who chose the services tells
+	}
 	switch report.Status {
 	case listeners.None:
 		g.log.Warn("nothing listens: SYNs go to the kernel, which answers RST", "service", svc.Name)
@@ -285,14 +288,17 @@ func flag(b bool) uint8 {
 // sameAttachment says whether a reload can go from one configuration to the other.
 func sameAttachment(a, b *config.Config) error {
 	for what, same := range map[string]bool{
-		"instance":    a.Instance == b.Instance,
-		"interfaces":  slices.Equal(a.Interfaces, b.Interfaces),
-		"secret_file": a.SecretFile == b.SecretFile,
-		"epoch":       a.Epoch == b.Epoch,
-		"key_horizon": a.KeyHorizon == b.KeyHorizon,
-		"xdp_mode":    a.XDPMode == b.XDPMode,
-		"role":        a.Role == b.Role,
-		"clock_skew":  a.ClockSkew == b.ClockSkew,
+		"instance":      a.Instance == b.Instance,
+		"interfaces":    slices.Equal(a.Interfaces, b.Interfaces),
+		"secret_file":   a.SecretFile == b.SecretFile,
+		"next_secret":   a.NextSecret == b.NextSecret,
+		"epoch":         a.Epoch == b.Epoch,
+		"key_horizon":   a.KeyHorizon == b.KeyHorizon,
+		"xdp_mode":      a.XDPMode == b.XDPMode,
+		"role":          a.Role == b.Role,
+		"clock_skew":    a.ClockSkew == b.ClockSkew,
+		"takeover":      a.Server.Takeover == b.Server.Takeover,
+		"cookie_layout": a.Server.Layout == b.Server.Layout,
 	} {
 		if !same {
 			return fmt.Errorf("%s changed: that takes a restart, `systemctl restart` or stop and start; no connection is lost", what)

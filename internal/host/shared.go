@@ -53,6 +53,18 @@ type State struct {
 	LastKey uint64 // of plane: dpdk
 	// OneSided: connections are begun towards servers whose answers do not pass here.
 	OneSided bool
+	// Of a server with takeover: auto: what was chosen, and the gate that adopts.
+	Takeovers []Takeover
+	Adopter   *Adopter
+}
+
+// Takeover is how connections to some ports of some addresses are taken over, and why.
+type Takeover struct {
+	Service   string   `json:"service"`
+	Ports     string   `json:"ports"`
+	Addresses []string `json:"addresses"`
+	How       string   `json:"takeover"`
+	Why       string   `json:"why"`
 }
 
 func statePath(dir, instance string) string { return filepath.Join(dir, instance+".json") }
@@ -67,9 +79,19 @@ func WriteState(dir string, s State) error {
 	out := state{Role: c.Role, Forwarding: string(forwarding), Version: version.Version,
 		PID: os.Getpid(), Started: s.Started, Interfaces: c.Interfaces, XDP: s.Modes,
 		EpochNs: int64(c.Epoch), KeyHorizon: int64(c.KeyHorizon), OneSided: s.OneSided, DPDK: s.DPDK, LastKey: s.LastKey}
+	out.Takeovers = s.Takeovers
 	for _, svc := range c.Services {
-		out.Services = append(out.Services, stateService{ID: s.Numbers.ID(svc.Name), Name: svc.Name,
-			Mode: string(svc.Mode), Strategy: string(svc.Strategy)})
+		entry := stateService{ID: s.Numbers.ID(svc.Name), Name: svc.Name,
+			Mode: string(svc.Mode), Strategy: string(svc.Strategy)}
+		for _, part := range []string{"#here", "#adopted"} {
+			if id := s.Numbers.ID(svc.Name + part); id != 0 {
+				entry.Parts = append(entry.Parts, id)
+			}
+		}
+		if s.Adopter != nil {
+			entry.Adopter = s.Adopter.IDs(svc.Name)
+		}
+		out.Services = append(out.Services, entry)
 	}
 	return out.write(statePath(dir, c.Instance))
 }

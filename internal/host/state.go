@@ -30,6 +30,7 @@ type state struct {
 	Services   []stateService           `json:"services"`
 	DPDK       string                   `json:"dpdk,omitempty"`     // the program to be asked
 	LastKey    uint64                   `json:"last_key,omitempty"` // of plane: dpdk, when this was written
+	Takeovers  []Takeover               `json:"takeovers,omitempty"`
 }
 
 type stateService struct {
@@ -38,6 +39,10 @@ type stateService struct {
 	Mode string `json:"mode"`
 
 	Strategy string `json:"strategy,omitempty"`
+
+	// Of takeover: auto: further numbers in the same maps, and numbers in the adopter's.
+	Parts   []uint32 `json:"parts,omitempty"`
+	Adopter []uint32 `json:"adopter,omitempty"`
 }
 
 func (g *gate) statePath() string {
@@ -93,7 +98,8 @@ type Status struct {
 	Services   []ServiceStatus          `json:"services"`
 	Global     map[string]uint64        `json:"global"`
 	Edge       *EdgeStatus              `json:"edge,omitempty"`
-	DPDK       *dpdk.State              `json:"dpdk,omitempty"` // of plane: dpdk
+	DPDK       *dpdk.State              `json:"dpdk,omitempty"`      // of plane: dpdk
+	Takeovers  []Takeover               `json:"takeovers,omitempty"` // of a server with takeover: auto
 }
 
 var listenerNames = map[uint8]string{
@@ -130,6 +136,10 @@ func ReadStatus(opt Options, instance string) (*Status, error) {
 	}
 	defer pinned.Close()
 	out, err := st.status(instance, opt.StateDir, pinned)
+	if err == nil && len(st.Takeovers) > 0 {
+		out.Takeovers = st.Takeovers
+		err = st.addParts(out, pinned, plane.PinDir(opt.BPFFS, AdopterInstance(instance)))
+	}
 	if err == nil && st.Role == config.RoleEdge {
 		out.Edge, err = readEdge(plane.PinDir(opt.BPFFS, instance))
 	}
@@ -167,4 +177,45 @@ func (st *state) status(instance, stateDir string, pinned *plane.Pinned) (*Statu
 		out.Services = append(out.Services, s)
 	}
 	return out, nil
+}
+
+// addParts adds to the counters of services that are taken over in several ways what
+// their other numbers, and those in the adopter's maps, have counted.
+func (st *state) addParts(out *Status, pinned *plane.Pinned, adopterDir string) error {
+	adopter, err := plane.OpenPinned(adopterDir)
+	if errors.Is(err, os.ErrNotExist) {
+		adopter, err = nil, nil // nothing can be adopted here
+	}
+	if err != nil {
+		return err
+	}
+	if adopter != nil {
+		defer adopter.Close()
+	}
+	add := func(to map[string]uint64, from *plane.Pinned, ids []uint32) error {
+		for _, id := range ids {
+			counts, err := from.Counters(id)
+			if err != nil {
+				return err
+			}
+			for name, n := range counts {
+				to[name] += n
+			}
+		}
+		return nil
+	}
+	for i, svc := range st.Services {
+		to := &out.Services[i]
+		to.Listener = "" // there are several; Takeovers has them
+		if err := add(to.Counters, pinned, svc.Parts); err != nil {
+			return err
+		}
+		if adopter == nil {
+			continue
+		}
+		if err := add(to.Counters, adopter, svc.Adopter); err != nil {
+			return err
+		}
+	}
+	return nil
 }

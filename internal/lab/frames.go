@@ -1,14 +1,11 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,13 +35,8 @@ func (g *Generator) Close() error { return g.hold.Close() }
 // Run sends n frames at full speed and says how long that took, all that their
 // receivers did with them included: their work is done on the sender's back.
 func (g *Generator) Run(n int) (took time.Duration, err error) {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: namespace and affinity end with the thread
-		done <- func() error {
-			if err := errors.Join(netns.Set(g.from.NS.fd), pinThread(g.cpu)); err != nil {
-				return err
-			}
+	err = g.from.NS.Do(func() error { // its thread goes on: see Flood.onFloodThread
+		return withAffinity(g.cpu, func() error {
 			if err := g.from.verify(); err != nil {
 				return err
 			}
@@ -59,8 +51,7 @@ func (g *Generator) Run(n int) (took time.Duration, err error) {
 				took += time.Since(begin)
 			}
 			return nil
-		}()
-	}()
-	err = <-done
+		})
+	})
 	return took, err
 }

@@ -15,8 +15,9 @@ type SplitOptions struct {
 	Options
 	Edges       int
 	Plane       string  // of the edge: xdp or p4
-	Mode        string  // plain
-	Takeover    string  // of the server: adopt
+	Mode        string  // plain or tagged
+	Takeover    string  // of the server: adopt, translate or auto
+	Layout      string  // of cookies: tidegate or smartcookie
 	Attack      string  // syn, ack, rst or mixed
 	DropSetup   float64 // share of the clients' bare ACKs that is lost before the server
 	RouteFlap   bool    // every packet's edge changes for all every FlapEvery
@@ -28,6 +29,7 @@ type SplitOptions struct {
 	FilterFlows int  // random flows put into each edge's filter before
 	Epoch       time.Duration
 	ClockSkew   time.Duration
+	DropAttack  bool // before the server sees it: what bringing it there costs
 }
 
 // FlapEvery is how long a route stays in an experiment with RouteFlap.
@@ -44,20 +46,25 @@ const (
 const (
 	modeTagged        = "tagged"
 	takeoverTranslate = "translate"
+	takeoverAuto      = "auto"
+
+	layoutTidegate    = "tidegate"
+	layoutSmartcookie = "smartcookie"
 )
 
 // What a build can do; whoever adds a protocol or a way to take over adds it here and
 // in splitNode.
 var (
 	splitModes     = []string{"plain", modeTagged}
-	splitTakeovers = []string{"adopt", takeoverTranslate}
+	splitTakeovers = []string{"adopt", takeoverTranslate, takeoverAuto}
+	splitLayouts   = []string{layoutTidegate, layoutSmartcookie}
 	splitPlanes    = []string{planeXDP, planeP4}
 	splitAttacks   = []string{AttackSYN, AttackACK, AttackRST, AttackMixed}
 )
 
 // DefaultSplitOptions are those of `tidegate lab split` without flags.
 func DefaultSplitOptions() SplitOptions {
-	o := SplitOptions{Options: DefaultOptions(), Edges: 1, Plane: planeXDP, Mode: "plain", Takeover: "adopt", Attack: AttackSYN,
+	o := SplitOptions{Options: DefaultOptions(), Edges: 1, Plane: planeXDP, Mode: "plain", Takeover: "adopt", Attack: AttackSYN, Layout: layoutTidegate,
 		UnknownRate: "10000", FilterBits: 20, Epoch: 8 * time.Second, ClockSkew: -1}
 	o.Defence = "split"
 	o.ResponseSize = 14500 // seed 001, section 8.3
@@ -79,14 +86,17 @@ func (o *SplitOptions) Validate() error {
 		{"--mode", o.Mode, splitModes},
 		{"--server", o.Takeover, splitTakeovers},
 		{"--attack", o.Attack, splitAttacks},
+		{"--layout", o.Layout, splitLayouts},
 	} {
 		if !slices.Contains(c.have, c.value) {
 			return fmt.Errorf("%s %q: want one of %s", c.flag, c.value, strings.Join(c.have, ", "))
 		}
 	}
 	switch {
-	case o.Mode == modeTagged && o.Takeover != takeoverTranslate:
+	case o.Mode == modeTagged && o.Takeover == "adopt":
 		return errors.New("--mode tagged: needs --server translate; an adopting server needs no tags")
+	case o.Mode == modeTagged && o.Layout != layoutTidegate:
+		return errors.New("--layout smartcookie: goes with --mode plain; tags are of edges with our own layout")
 	case o.Sync && o.Mode != modeTagged:
 		return errors.New("--sync: needs --mode tagged; with plain any edge may carry any packet")
 	case o.Edges < 1 || o.Edges > maxEdges:
@@ -176,6 +186,10 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	}
 	if err := x.startNodes(ctx); err != nil {
 		return nil, err
+	}
+	x.s.cfg.DropAttack = 0
+	if o.DropAttack {
+		x.s.cfg.DropAttack = 1
 	}
 	if err := x.s.LoseACKs(o.DropSetup); err != nil {
 		return nil, err

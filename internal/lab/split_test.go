@@ -24,7 +24,7 @@ func TestSplit(t *testing.T) {
 		change func(*SplitOptions)
 		check  func(*SplitResult) bool
 	}{
-		{"SYNs", func(o *SplitOptions) {},
+		{"SYNs, in the layout of switches, to a server that chooses", func(o *SplitOptions) { o.Layout, o.Takeover = "smartcookie", "auto" },
 			func(r *SplitResult) bool { return r.ServerAttackPackets == 0 && r.CookiesSent >= r.SYNSent }},
 		{"ACKs at 7.66 % false positives", func(o *SplitOptions) {
 			o.Attack, o.FilterFlows, o.UnknownRate = AttackACK, 579600, "0"
@@ -35,6 +35,14 @@ func TestSplit(t *testing.T) {
 		{"everything, packet by packet through three edges, answers past them, setup lost", func(o *SplitOptions) {
 			o.Edges, o.Direct, o.Attack, o.UnknownRate, o.DropSetup = 3, true, AttackMixed, "all", 0.2
 		}, func(r *SplitResult) bool { return r.ServerAttackSYNs == 0 && r.SetupLost > 0 }},
+		{"tagged: ACKs, RSTs and the rest, set-up tags lost, edges that tell each other, routes that flap, clocks a whole epoch apart", func(o *SplitOptions) {
+			o.Mode, o.Takeover, o.Attack, o.DropSetup = "tagged", "translate", AttackMixed, 0.2
+			o.Edges, o.Direct, o.RouteFlap, o.Sync, o.UnknownRate = 2, true, true, true, "0"
+			o.Epoch, o.Skew = 2*time.Second, 2*time.Second
+		}, func(r *SplitResult) bool {
+			return r.ServerAttackPackets == 0 && r.SetupLost > 0 && r.ServerCounters["split_ready"] >= uint64(r.Requests) &&
+				r.EdgeCounters["drop_rst"] > 0 && r.ServerCounters["tag_stale"] == 0
+		}},
 	} {
 		o := shortSplit(exe)
 		c.change(&o)
@@ -58,13 +66,16 @@ func TestSplitOptions(t *testing.T) {
 	for want, change := range map[string]func(*SplitOptions){
 		"--mode tagged: needs --server translate": func(o *SplitOptions) { o.Mode = "tagged" },
 		"--server \"copy\": want one of":          func(o *SplitOptions) { o.Takeover = "copy" },
-		"--sync: needs --mode tagged":             func(o *SplitOptions) { o.Sync = true },
-		"--attack \"udp\": want one of":           func(o *SplitOptions) { o.Attack = "udp" },
-		"--edges 9: want 1 to 8":                  func(o *SplitOptions) { o.Edges = 9 },
-		"--route-flap: needs --edges 2":           func(o *SplitOptions) { o.RouteFlap = true },
-		"--return direct: needs --edges 2":        func(o *SplitOptions) { o.Direct = true },
-		"--drop-setup 1: want 0 to 0.9":           func(o *SplitOptions) { o.DropSetup = 1 },
-		"--skew 2m0s: want -1m to 1m":             func(o *SplitOptions) { o.Skew = 2 * time.Minute },
+		"--layout smartcookie: goes with --mode plain": func(o *SplitOptions) {
+			o.Mode, o.Takeover, o.Layout = "tagged", "translate", "smartcookie"
+		},
+		"--sync: needs --mode tagged":      func(o *SplitOptions) { o.Sync = true },
+		"--attack \"udp\": want one of":    func(o *SplitOptions) { o.Attack = "udp" },
+		"--edges 9: want 1 to 8":           func(o *SplitOptions) { o.Edges = 9 },
+		"--route-flap: needs --edges 2":    func(o *SplitOptions) { o.RouteFlap = true },
+		"--return direct: needs --edges 2": func(o *SplitOptions) { o.Direct = true },
+		"--drop-setup 1: want 0 to 0.9":    func(o *SplitOptions) { o.DropSetup = 1 },
+		"--skew 2m0s: want -1m to 1m":      func(o *SplitOptions) { o.Skew = 2 * time.Minute },
 	} {
 		o := DefaultSplitOptions()
 		change(&o)

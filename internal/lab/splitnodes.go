@@ -36,6 +36,7 @@ filter_bits: %d
 filter_window: %s
 learning: 0s
 unknown_rate: %s
+cookie_layout: %s
 services:
   - name: web
     ports: [%d]
@@ -70,7 +71,7 @@ func (x *splitRun) startNodes(ctx context.Context) error {
 	}
 	base := instPrefix + x.env.owner.String()
 	ports, extra := x.s.ServerPorts(), ""
-	if o.Takeover == takeoverTranslate {
+	if o.Takeover != "adopt" {
 		ports = x.s.TranslatorPorts()
 		extra = x.edgeList()
 		if err := x.s.yieldServer(); err != nil {
@@ -82,7 +83,7 @@ func (x *splitRun) startNodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.Takeover == takeoverTranslate {
+	if o.Takeover != "adopt" {
 		if err := x.s.watchServer(plane.PinDir("/sys/fs/bpf", base+"-server")); err != nil {
 			return err
 		}
@@ -102,7 +103,7 @@ func (x *splitRun) startNodes(ctx context.Context) error {
 			extra = fmt.Sprintf("edge_id: %d\n%s", i+1, x.peerList(i))
 		}
 		err := x.startNode(ctx, e.NS, "edge", instance, o.Skew, extra+fmt.Sprintf(edgeConfig, instance, strings.Join(ports, ", "),
-			inside, secret, o.Epoch, skew, o.Mode, o.FilterBits, window, o.UnknownRate, servicePort))
+			inside, secret, o.Epoch, skew, o.Mode, o.FilterBits, window, o.UnknownRate, o.layout(), servicePort))
 		if err != nil {
 			return err
 		}

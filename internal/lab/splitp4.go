@@ -26,9 +26,9 @@ const (
 // layout is the cookie layout that edge and server share.
 func (o *SplitOptions) layout() string {
 	if o.Plane == planeP4 {
-		return "smartcookie" // the one that a switch can compute
+		return layoutSmartcookie // the one that a switch can compute
 	}
-	return "tidegate"
+	return o.Layout
 }
 
 // Ports of the switch.

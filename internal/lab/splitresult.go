@@ -15,6 +15,7 @@ type SplitResult struct {
 	Plane     string  `json:"plane"`
 	Mode      string  `json:"mode"`
 	Takeover  string  `json:"takeover"`
+	Layout    string  `json:"cookie_layout"`
 	Attack    string  `json:"attack"`
 	Return    string  `json:"return"` // edge or direct
 	RouteFlap bool    `json:"route_flap"`
@@ -47,7 +48,7 @@ type SplitResult struct {
 
 func (x *splitRun) result(ctx context.Context, before, empty, m *splitMeasured, own float64) (*SplitResult, error) {
 	o := x.opts
-	r := &SplitResult{Edges: o.Edges, Plane: o.Plane, Mode: o.Mode, Takeover: o.Takeover, Attack: o.Attack, Return: "edge",
+	r := &SplitResult{Edges: o.Edges, Plane: o.Plane, Mode: o.Mode, Takeover: o.Takeover, Layout: o.layout(), Attack: o.Attack, Return: "edge",
 		RouteFlap: o.RouteFlap, DropSetup: o.DropSetup, SkewS: o.Skew.Seconds(),
 		ServerAttackPackets: m.seen.Attack, ServerAttackSYNs: m.seen.AttackSYN, SetupLost: m.seen.Lost,
 		LatencyBaseline: before.load.Latency, LatencyBaselineXDP: empty.load.Latency, EdgeCounters: map[string]uint64{}, ServerCounters: map[string]uint64{}}

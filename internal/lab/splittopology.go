@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"tidegate/internal/lab/labbpf"
+	"tidegate/internal/plane"
 )
 
 // SplitTopology is a lab with edges before a server. With one edge:
@@ -66,6 +67,14 @@ func (s *SplitTopology) yieldServer() error {
 	}
 	s.arrivals = nil
 	return errors.Join(errs...)
+}
+
+// YieldServer does so for tests, whose own server has programs there; Seen stays as it was.
+func (s *SplitTopology) YieldServer() error { return s.yieldServer() }
+
+// WatchServer puts the lab's eyes back, before the programs of an instance.
+func (s *SplitTopology) WatchServer(instance string) error {
+	return s.watchServer(plane.PinDir("/sys/fs/bpf", instance))
 }
 
 // watchServer puts the lab's program before the one that an instance has attached to

@@ -43,7 +43,8 @@ const (
 type EdgeOptions struct {
 	Options
 	BPFFS     string
-	BloomBits int // positions of a partition, as a power of two
+	BloomBits int  // positions of a partition, as a power of two
+	Smart     bool // cookies in the layout smartcookie, with its keys
 }
 
 // Edge is the plane of an edge.
@@ -77,16 +78,20 @@ func LoadEdge(o EdgeOptions) (*Edge, error) {
 	if o.Instance != "" {
 		e.takeOverFilter(PinDir(o.BPFFS, o.Instance))
 	}
-	if err := e.loadEdge(); err != nil {
+	if err := e.loadEdge(o.Smart); err != nil {
 		e.Close()
 		return nil, explain(err)
 	}
 	return e, nil
 }
 
-func (e *Edge) loadEdge() error {
+func (e *Edge) loadEdge(smart bool) error {
+	gate := object{edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, &e.xdp}
+	if smart {
+		gate.spec = edgebpf.LoadEdgeSmart
+	}
 	err := e.loadAll([]object{
-		{edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, &e.xdp},
+		gate,
 		{edgebpf.LoadEdgeProbe, edgebpf.EdgeProbeProgTgEdgeProbe, &e.probe},
 	})
 	if err != nil {

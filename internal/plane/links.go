@@ -133,11 +133,27 @@ func (a *attachments) commit(interfaces []string, kinds map[string]bool) {
 	}
 	a.eachPin(func(path, kind, name string) {
 		if !slices.Contains(interfaces, name) || !kinds[kind] {
-			if l, err := link.LoadPinnedLink(path, nil); err == nil {
-				_ = (&attachment{link: l, path: path}).detach()
-			}
+			detachPin(path)
 		}
 	})
+	if a.sockops == nil { // of a server that adopted until now
+		detachPin(filepath.Join(a.dir, "sockops"))
+	}
+}
+
+// detachPin takes a pinned link off, if it is there.
+func detachPin(path string) {
+	if l, err := link.LoadPinnedLink(path, nil); err == nil {
+		_ = (&attachment{link: l, path: path}).detach()
+	}
+}
+
+// RemoveInstance takes off whatever is pinned for an instance, without a plane of it.
+func RemoveInstance(bpffs, instance string) error {
+	dir := PinDir(bpffs, instance)
+	a := &attachments{dir: dir}
+	a.commit(nil, nil)
+	return os.RemoveAll(dir)
 }
 
 // dropDead removes pinned links that belong to another device than the one that

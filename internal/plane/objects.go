@@ -33,6 +33,7 @@ func Objects() []Object {
 		{"proxy", "proxy_tc", proxybpf.LoadProxyTc},
 		{"proxy", "proxy_again", againbpf.LoadProxyAgain},
 		{"edge", "edge_xdp", edgebpf.LoadEdgeXdp},
+		{"edge", "edge_smart", edgebpf.LoadEdgeSmart},
 		{"edge", "edge_probe", edgebpf.LoadEdgeProbe},
 		{"server", "server_xdp", serverbpf.LoadServerXdp},
 		{"server", "server_ingress", serverbpf.LoadServerIngress},

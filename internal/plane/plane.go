@@ -37,6 +37,7 @@ const (
 	ListenerNone    = 1
 	ListenerMPTCP   = 2
 	ListenerRefused = 3
+	ListenerGuest   = 4
 
 	WScaleNone = 15
 

@@ -201,3 +201,6 @@ func (p *Server) Splits() (live, places int, err error) {
 	}
 	return live, places, it.Err()
 }
+
+// Egress gives the program of that side to tests; Programs gives the others.
+func (p *Server) Egress() *ebpf.Program { return p.egress }

@@ -37,6 +37,16 @@ func kernelChecks() []Check {
 	}
 }
 
+// CannotAdopt says why this kernel cannot adopt connections, whatever the listener;
+// empty if it can.
+func CannotAdopt() string {
+	spec, err := btf.LoadKernelSpec()
+	if c := adoptCheck(err == nil && hasFunc(spec, adoptKfunc), err == nil); c.Status != OK {
+		return c.Found
+	}
+	return ""
+}
+
 func hasFunc(spec *btf.Spec, name string) bool {
 	var f *btf.Func
 	return spec.TypeByName(name, &f) == nil

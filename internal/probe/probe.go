@@ -65,6 +65,14 @@ func Run(c *config.Config) *Report {
 		r.add(proxyChecks(c, privileged)...)
 		return r
 	}
+	if c != nil && c.Role == config.RoleEdge {
+		r.add(edgeChecks(c, privileged)...)
+		return r
+	}
+	if c != nil && c.Role == config.RoleServer {
+		r.add(serverChecks(c, privileged)...)
+		return r
+	}
 	r.add(kernelChecks()...)
 	r.add(programChecks(privileged)...)
 	configured := config.RoleHost

@@ -8,6 +8,8 @@ import (
 	"tidegate/internal/listeners"
 )
 
+const mendMPTCP = "make the server listen with plain TCP; for a Go program set GODEBUG=multipathtcp=0"
+
 // namedServices is up to how many services each gets a row even when all is well.
 const namedServices = 20
 
@@ -44,7 +46,7 @@ func serviceCheck(s config.Service, r listeners.Report) Check {
 	case r.Status == listeners.MPTCP:
 		c.Status, c.Found = Warn, "MPTCP listener on "+some(r.MPTCP())
 		c.Means = "MPTCP listeners cannot be adopted: their SYNs are left to the kernel, unprotected by tidegate"
-		c.Mend = "make the server listen with plain TCP; for a Go program set GODEBUG=multipathtcp=0"
+		c.Mend = mendMPTCP
 	default:
 		c.Found = "listens on " + some(r.Listeners)
 		if len(r.Missing) > 0 {

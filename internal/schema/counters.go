@@ -216,9 +216,11 @@ const (
 	CounterFlowMismatch Counter = 104
 	// CounterFlowNotified: proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify).
 	CounterFlowNotified Counter = 105
+	// CounterPassSocket: server: segments of connections that are older than the listener that is translated for; left to their sockets.
+	CounterPassSocket Counter = 106
 
 	// NumCounters is how many counters there are.
-	NumCounters = 106
+	NumCounters = 107
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -328,4 +330,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"server_asked", "proxy: SYNs that offered a server everything, to learn its options, and were reset or kept"},
 	{"flow_mismatch", "proxy: connections reset because the server no longer gives what their client was told"},
 	{"flow_notified", "proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify)"},
+	{"pass_socket", "server: segments of connections that are older than the listener that is translated for; left to their sockets"},
 }

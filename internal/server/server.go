@@ -1,6 +1,7 @@
 // Package server is the server role: this machine's kernel takes over the connections
 // that edges before it have verified. It is the host role without its answers to
-// SYNs, which the edges give: see internal/host, which has all that both share.
+// SYNs, which the edges give: see internal/host, which has all that both share. Where a
+// kernel cannot adopt, it translates (translate.go); auto.go chooses for each listener.
 package server
 
 import (
@@ -17,7 +18,7 @@ func Run(ctx, force context.Context, opt host.Options) error {
 	if err != nil {
 		return err
 	}
-	if cfg.Server.Takeover == config.TakeoverTranslate {
+	if cfg.Server.Takeover != config.TakeoverAdopt {
 		return runTranslate(ctx, force, cfg, opt)
 	}
 	return host.Run(ctx, force, opt)

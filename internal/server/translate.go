@@ -31,7 +31,7 @@ type node struct {
 	opt      host.Options
 	log      *slog.Logger
 	cfg      *config.Config
-	secret   *keys.Secret
+	secret   *keys.Roll
 	plane    *plane.Server
 	settings plane.Settings
 	own      plane.ServerSettings
@@ -40,6 +40,11 @@ type node struct {
 	modes    map[string]plane.XDPMode
 	started  time.Time
 	watch    refusals
+
+	// takeover: auto (auto.go)
+	adopter *host.Adopter
+	facts   facts
+	pieces  []piece
 }
 
 func runTranslate(ctx, force context.Context, cfg *config.Config, opt host.Options) error {
@@ -58,6 +63,9 @@ func runTranslate(ctx, force context.Context, cfg *config.Config, opt host.Optio
 	}
 	defer n.secret.Zero()
 	defer n.plane.Close()
+	if n.adopter != nil {
+		defer n.adopter.Close()
+	}
 	if opt.Ready != nil {
 		opt.Ready()
 	}
@@ -72,7 +80,7 @@ func (n *node) start() (err error) {
 	if err := host.EnsureBPFFS(n.opt.BPFFS); err != nil {
 		return err
 	}
-	if n.secret, err = keys.LoadSecret(n.cfg.SecretFile); err != nil {
+	if n.secret, err = keys.LoadRoll(n.cfg.SecretFile, n.cfg.NextSecret.File, n.cfg.NextSecret.From, n.cfg.Epoch); err != nil {
 		return err
 	}
 	slots := int(n.cfg.KeyHorizon/n.cfg.Epoch) + keys.PastEpochs + 4
@@ -81,14 +89,24 @@ func (n *node) start() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := n.attach(); err != nil {
+	// Before the translating gate, which leaves ACKs to it.
+	if err := n.startAdopter(); err != nil {
 		n.plane.Close()
 		return err
 	}
-	if err := host.WriteState(n.opt.StateDir, host.State{Config: n.cfg, Numbers: n.numbers, Modes: n.modes, Started: n.started}); err != nil {
-		return errors.Join(err, n.plane.Detach())
+	if err := n.attach(); err != nil {
+		n.plane.Close()
+		return errors.Join(err, n.stopAdopter())
+	}
+	if err := n.writeState(); err != nil {
+		return errors.Join(err, n.plane.Detach(), n.stopAdopter())
 	}
 	return nil
+}
+
+func (n *node) writeState() error {
+	s := host.State{Config: n.cfg, Numbers: n.numbers, Modes: n.modes, Started: n.started, Takeovers: choices(n.pieces), Adopter: n.adopter}
+	return host.WriteState(n.opt.StateDir, s)
 }
 
 func (n *node) attach() (err error) {
@@ -144,7 +162,18 @@ func (n *node) fill() error {
 		return err
 	}
 	n.setClock()
-	n.numbers.Assign(n.cfg.Services)
+	n.settings.Smart, n.settings.Wide = 0, 0
+	if n.cfg.WideEpochs() {
+		n.settings.Wide = 1
+	}
+	if n.cfg.Server.Layout == config.LayoutSmartcookie {
+		n.settings.Smart = 1
+	}
+	n.assign(n.cfg.Services)
+	n.own.Adopt = 0
+	if n.adopter != nil {
+		n.own.Adopt = 1
+	}
 	return errors.Join(n.loadKeys(), n.plane.SetServer(n.own), n.plane.SetServices(n.targets(), &n.settings))
 }
 
@@ -170,21 +199,30 @@ func wayTo(a netip.Addr) int {
 	return routes[0].LinkIndex
 }
 
+// targets are the services, or the pieces that they have been divided into.
 func (n *node) targets() []plane.Target {
-	modes := map[config.Mode]uint8{config.ModeMonitor: plane.ModeMonitor, config.ModeAlways: plane.ModeAlways}
 	var targets []plane.Target
-	for _, svc := range n.cfg.Services {
-		t := plane.Target{ID: n.numbers.ID(svc.Name), Prefixes: svc.Prefixes,
-			Service: plane.Service{Wscale: config.SplitWScale, Sack: 1, Timestamps: 1, Ecn: 1, Mode: modes[svc.Mode]}}
-		for _, r := range svc.Ports {
-			t.Ports = append(t.Ports, [2]uint16{r.First, r.Last})
+	if n.auto() {
+		for i := range n.pieces {
+			targets = append(targets, n.target(&n.pieces[i]))
 		}
-		if !svc.WScale.Auto {
-			t.Service.Wscale = uint8(svc.WScale.Value)
-		}
-		targets = append(targets, t)
+		return targets
+	}
+	for i := range n.cfg.Services {
+		targets = append(targets, n.translated(&n.cfg.Services[i]))
 	}
 	return targets
+}
+
+// translated is a whole service, translated for wherever its listeners are.
+func (n *node) translated(svc *config.Service) plane.Target {
+	modes := map[config.Mode]uint8{config.ModeMonitor: plane.ModeMonitor, config.ModeAlways: plane.ModeAlways}
+	t := plane.Target{ID: n.numbers.ID(svc.Name), Prefixes: svc.Prefixes, Ports: portPairs(svc.Ports),
+		Service: plane.Service{Wscale: config.SplitWScale, Sack: 1, Timestamps: 1, Ecn: 1, Mode: modes[svc.Mode]}}
+	if !svc.WScale.Auto {
+		t.Service.Wscale = uint8(svc.WScale.Value)
+	}
+	return t
 }
 
 func (n *node) setClock() {
@@ -206,13 +244,23 @@ func (n *node) loadKeys() error {
 		if n.lastKey != 0 && e <= n.lastKey {
 			continue
 		}
-		err := errors.Join(n.plane.PutKey(e, n.secret.EpochKey(e)), n.plane.PutTagKey(e, n.secret.TagKey(e)))
+		err := errors.Join(n.plane.PutKey(e, n.cookieKey(e)), n.plane.PutTagKey(e, n.secret.TagKey(e)))
 		if err != nil {
 			return fmt.Errorf("key of epoch %d: %w", e, err)
 		}
 		n.lastKey = e
 	}
 	return nil
+}
+
+// cookieKey is the key of an epoch in the layout of the edges' cookies.
+func (n *node) cookieKey(epoch uint64) (key [keys.EpochKeyLen]byte) {
+	if n.cfg.Server.Layout != config.LayoutSmartcookie {
+		return n.secret.EpochKey(epoch)
+	}
+	half := n.secret.SmartKey(epoch)
+	copy(key[:], half[:])
+	return key
 }
 
 // loop looks after clock and keys until ctx ends.
@@ -232,6 +280,9 @@ func (n *node) loop(ctx context.Context) {
 			if err := errors.Join(n.loadKeys(), n.setEdges(), n.plane.SetSettings(&n.settings)); err != nil {
 				n.log.Error("housekeeping", "error", err)
 			}
+			if err := n.watchListeners(); err != nil {
+				n.log.Error("looking for listeners", "error", err)
+			}
 			n.watchRefusals()
 		}
 	}
@@ -243,29 +294,35 @@ type refusals struct {
 	told          bool
 }
 
-// watchRefusals says so when tags come and none is genuine: the secrets differ, or
-// the clocks by more than an epoch.
+// refusedFew: fewer say nothing; any server drops a late ACK now and then.
+const refusedFew = 3
+
+// watchRefusals says so when tags or cookies come and none is genuine: the secrets differ,
+// or the clocks by more than is tolerated; or only a flood comes.
 func (n *node) watchRefusals() {
 	var valid, forged uint64
 	for _, svc := range n.cfg.Services {
-		sum, err := plane.ReadCounters(n.plane.Map("tg_counters"), n.numbers.ID(svc.Name))
-		if err != nil {
-			return
+		for _, id := range n.ids(svc.Name) {
+			sum, err := plane.ReadCounters(n.plane.Map("tg_counters"), id)
+			if err != nil {
+				return
+			}
+			valid += sum[schema.CounterTagValid] + sum[schema.CounterCookieValid]
+			forged += sum[schema.CounterTagForged] + sum[schema.CounterTagStale] + sum[schema.CounterDropLastLine]
 		}
-		valid += sum[schema.CounterTagValid]
-		forged += sum[schema.CounterTagForged] + sum[schema.CounterTagStale]
 	}
 	before := n.watch
-	n.watch = refusals{valid, forged, before.told && valid == before.valid}
-	if forged > before.forged && valid == before.valid && !before.told {
-		n.log.Error("the edges' tags do not verify and are dropped: give edges and servers the same secret_file and epoch, and set their clocks",
+	if valid != before.valid { // begin to count anew
+		n.watch = refusals{valid, forged, false}
+	} else if forged-before.forged >= refusedFew && !before.told {
+		n.log.Error("nothing that edges let through verifies here, and it is dropped: give edges and servers the same secret_file and epoch, and set their clocks (or only a flood comes)",
 			"dropped", forged-before.forged)
 		n.watch.told = true
 	}
 }
 
-// reload applies changed services; everything else takes a restart, which loses
-// nothing, because a new process takes links and table over.
+// reload applies changed services; everything else takes a new process, which takes links
+// and table over from one that was killed. (One that is stopped drains.)
 func (n *node) reload() error {
 	cfg, err := config.Load(n.opt.ConfigPath)
 	if err != nil {
@@ -273,24 +330,25 @@ func (n *node) reload() error {
 	}
 	for what, same := range map[string]bool{
 		"role": cfg.Role == n.cfg.Role, "instance": cfg.Instance == n.cfg.Instance,
-		"takeover": cfg.Server.Takeover == n.cfg.Server.Takeover, "secret_file": cfg.SecretFile == n.cfg.SecretFile,
+		"takeover": cfg.Server.Takeover == n.cfg.Server.Takeover, "secret_file": cfg.SecretFile == n.cfg.SecretFile, "next_secret": cfg.NextSecret == n.cfg.NextSecret,
 		"interfaces": slices.Equal(cfg.Interfaces, n.cfg.Interfaces), "epoch": cfg.Epoch == n.cfg.Epoch,
 		"clock_skew": cfg.ClockSkew == n.cfg.ClockSkew, "key_horizon": cfg.KeyHorizon == n.cfg.KeyHorizon,
 		"xdp_mode": cfg.XDPMode == n.cfg.XDPMode, "max_connections": cfg.Tagged.MaxConnections == n.cfg.Tagged.MaxConnections,
 		"edges": slices.Equal(cfg.Tagged.Edges, n.cfg.Tagged.Edges), "idle_time": cfg.Tagged.IdleTime == n.cfg.Tagged.IdleTime,
+		"cookie_layout": cfg.Server.Layout == n.cfg.Server.Layout, "protocol": cfg.Server.Protocol == n.cfg.Server.Protocol,
 		"last_line": cfg.Server.LastLine == n.cfg.Server.LastLine,
 	} {
 		if !same {
-			return fmt.Errorf("%s cannot change while running; restart, which loses no connection", what)
+			return fmt.Errorf("%s cannot change while running; end the process with SIGKILL and start it again, which loses no connection (SIGTERM drains)", what)
 		}
 	}
-	old := n.cfg
-	removed := n.numbers.Assign(cfg.Services)
+	old, before := n.cfg, n.pieces
+	removed := n.assign(cfg.Services)
 	n.cfg = cfg
-	if err := n.plane.SetServices(n.targets(), &n.settings); err != nil {
-		n.cfg = old
-		n.numbers.Assign(old.Services)
-		return errors.Join(err, n.plane.SetServices(n.targets(), &n.settings))
+	if err := n.apply(cfg.Services); err != nil {
+		n.cfg, n.pieces = old, before
+		n.assign(old.Services)
+		return errors.Join(err, n.apply(old.Services))
 	}
 	for _, id := range removed {
 		if err := plane.ClearCounters(n.plane.Map("tg_counters"), id); err != nil {
@@ -298,7 +356,7 @@ func (n *node) reload() error {
 		}
 	}
 	n.log.Info("reloaded", "services", len(cfg.Services))
-	return host.WriteState(n.opt.StateDir, host.State{Config: n.cfg, Numbers: n.numbers, Modes: n.modes, Started: n.started})
+	return n.writeState()
 }
 
 // stop takes no new connection over, translates those that are for the drain time or
@@ -313,7 +371,7 @@ func (n *node) stop(force context.Context) error {
 		n.log.Info("draining", "for", n.cfg.Drain)
 		n.drain(force)
 	}
-	err = errors.Join(err, n.plane.Detach(), host.RemoveState(n.opt.StateDir, n.cfg.Instance))
+	err = errors.Join(err, n.plane.Detach(), n.stopAdopter(), host.RemoveState(n.opt.StateDir, n.cfg.Instance))
 	n.log.Info("stopped")
 	return err
 }

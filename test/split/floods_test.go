@@ -153,27 +153,43 @@ func TestHops(t *testing.T) {
 
 // A server with another secret refuses everybody, and says so.
 func TestWrongSecret(t *testing.T) {
-	w := newWorld(t, false)
-	w.serve(echo)
-	if err := os.WriteFile(filepath.Join(w.dir, "other"), []byte(strings.Repeat("a5", 32)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w.server.config = strings.Replace(w.server.config, "secret_file: secret", "secret_file: other", 1)
-	w.startBoth()
-	w.await("an error in the server's log", func() bool {
-		c, err := w.dial(false, 0) // the edge's handshake
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(50 * time.Millisecond))
-		if say(c, "?") == nil {
-			t.Fatal("a connection was adopted from a cookie of another secret")
-		}
-		return strings.Contains(w.server.run.stderr.String(), "secret_file")
-	})
-	c := w.server.counters()
-	if c["adopted"] != 0 || c["drop_last_line"] == 0 {
-		t.Errorf("%v", nonZero(c))
+	for name, c := range map[string]struct {
+		protocol, takeover string
+		made, refused      string // counters
+	}{
+		"adopt":     {"plain", "adopt", "adopted", "drop_last_line"},
+		"translate": {"plain", "translate", "split_opened", "drop_last_line"},
+		"tagged":    {"tagged", "translate", "split_opened", "tag_forged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var w *world
+			if c.takeover == "adopt" {
+				w = newWorld(t, false)
+			} else if w = newTagged(t, nil, nil); c.protocol == "plain" {
+				w.Edge.configure("always")
+				w.server.configure("always", "takeover: translate")
+			}
+			w.serve(echo)
+			if err := os.WriteFile(filepath.Join(w.dir, "other"), []byte(strings.Repeat("a5", 32)+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			w.server.config = strings.Replace(w.server.config, "secret_file: secret", "secret_file: other", 1)
+			w.startBoth()
+			w.await("an error in the server's log", func() bool {
+				c, err := w.dial(false, 0) // the edge's handshake
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(50 * time.Millisecond))
+				if say(c, "?") == nil {
+					t.Fatal("a connection was taken over from a cookie of another secret")
+				}
+				return strings.Contains(w.server.run.stderr.String(), "secret_file")
+			})
+			if got := w.server.counters(); got[c.made] != 0 || got[c.refused] == 0 {
+				t.Errorf("%v", nonZero(got))
+			}
+		})
 	}
 }

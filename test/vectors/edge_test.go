@@ -27,12 +27,12 @@ type edgeGate struct {
 	v    *vectors.Vector
 }
 
-func newEdgeGate(t *testing.T) *edgeGate {
+func newEdgeGate(t *testing.T, smart bool) *edgeGate {
 	t.Helper()
 	enterNamespace(t)
 	g := &edgeGate{used: map[uint32]bool{}}
 	var err error
-	if g.p, err = plane.LoadEdge(plane.EdgeOptions{Options: plane.Options{KeySlots: vectors.KeyRingSlots}, BloomBits: 16}); err != nil {
+	if g.p, err = plane.LoadEdge(plane.EdgeOptions{Options: plane.Options{KeySlots: vectors.KeyRingSlots}, BloomBits: 16, Smart: smart}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.p.Close)
@@ -193,7 +193,7 @@ func asEdge(v vectors.Vector) vectors.Vector {
 // TestEdge replays what a host and an edge do alike.
 func TestEdge(t *testing.T) {
 	needRoot(t)
-	g := newEdgeGate(t)
+	g := newEdgeGate(t, false)
 	var all []vectors.Vector
 	adopts := 0
 	for _, v := range load(t, dir) {
@@ -215,7 +215,7 @@ func TestEdge(t *testing.T) {
 // nothing else of it is changed; with too little left, it dies.
 func TestEdgeTTL(t *testing.T) {
 	needRoot(t)
-	g := newEdgeGate(t)
+	g := newEdgeGate(t, false)
 	ran := 0
 	for _, v := range load(t, dir) {
 		if !v.Adopts() || !ofEdge(&v) || len(v.Packets) != 1 {

@@ -19,6 +19,7 @@ type LabSplitTgSplitCfg struct {
 	Edges        uint32
 	One          uint32
 	LosePermille uint32
+	DropAttack   uint32
 }
 
 type LabSplitTgSplitEdge struct {

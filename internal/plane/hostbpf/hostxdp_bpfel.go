@@ -15,7 +15,7 @@ import (
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [106]uint64
+	Count [107]uint64
 }
 
 type HostXdpTgEpochKey struct {
@@ -41,7 +41,8 @@ type HostXdpTgHostSettings struct {
 	BehindEdge      uint8
 	LastLine        uint8
 	Smart           uint8
-	Pad             [5]uint8
+	Wide            uint8
+	Pad             [4]uint8
 	FilterKeys      [10]uint64
 	PrefixLensV4    [8]uint8
 	PrefixLensV6    [8]uint8

@@ -1,0 +1,141 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"tidegate/internal/config"
+	"tidegate/internal/host"
+	"tidegate/internal/listeners"
+	"tidegate/internal/probe"
+)
+
+// takeover: auto. Beside the translating gate an adopting one runs (host.Adopter), and
+// each has what choose gives it, anew whenever listeners or addresses change.
+// Connections stay with the gate that has begun them.
+
+func (n *node) auto() bool { return n.cfg.Server.Takeover == config.TakeoverAuto }
+
+// look finds out what the choice depends on.
+func (n *node) look() (err error) {
+	if n.facts.sockets, err = listeners.Scan(); err != nil {
+		return err
+	}
+	n.facts.local, err = host.LocalPrefixes()
+	return err
+}
+
+// startAdopter chooses for the first time, and starts the adopting gate if there is
+// anything that it may ever have to do.
+func (n *node) startAdopter() error {
+	if !n.auto() {
+		return host.RemoveAdopter(n.opt.BPFFS, n.cfg.Instance)
+	}
+	if n.cfg.Server.Protocol == config.ProtocolTagged {
+		n.facts.unable = "protocol tagged: an edge waits for the confirmation of a server that translates"
+	} else if why := cannotAdopt(); why != "" {
+		n.facts.unable = why
+	}
+	n.facts.refused = map[uint32]bool{}
+	if err := n.look(); err != nil {
+		return err
+	}
+	n.pieces = choose(n.cfg.Services, n.facts)
+	n.tell()
+	if n.facts.unable != "" {
+		return host.RemoveAdopter(n.opt.BPFFS, n.cfg.Instance)
+	}
+	var err error
+	n.adopter, err = host.StartAdopter(n.opt, n.cfg, adopted(n.cfg.Services, n.pieces))
+	return err
+}
+
+// cannotAdopt says why nothing can be adopted on this machine.
+func cannotAdopt() string {
+	if why := probe.CannotAdopt(); why != "" {
+		return why
+	}
+	if err := host.CannotAdopt(); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func (n *node) stopAdopter() error {
+	if n.adopter == nil {
+		return nil
+	}
+	return n.adopter.Stop()
+}
+
+// tell logs what was chosen and why.
+func (n *node) tell() {
+	for _, c := range choices(n.pieces) {
+		n.log.Info("takeover", "service", c.Service, "how", c.How, "ports", c.Ports, "addresses", fmt.Sprint(c.Addresses), "why", c.Why)
+	}
+}
+
+// assign numbers the services; it returns the numbers of those that are gone.
+func (n *node) assign(services []config.Service) (removed []uint32) {
+	if n.auto() {
+		services = numbered(services)
+	}
+	return n.numbers.Assign(services)
+}
+
+// ids are the numbers of a service in the translating plane.
+func (n *node) ids(name string) []uint32 {
+	if !n.auto() {
+		return []uint32{n.numbers.ID(name)}
+	}
+	return []uint32{n.numbers.ID(name), n.numbers.ID(name + "#here"), n.numbers.ID(name + "#adopted")}
+}
+
+// apply brings both gates to the services, as their listeners are now. What goes over
+// to the adopting gate is there before the other leaves it to that; what goes back, after.
+func (n *node) apply(services []config.Service) error {
+	if !n.auto() {
+		return n.plane.SetServices(n.targets(), &n.settings)
+	}
+	before := adopted(services, n.pieces)
+	n.pieces = choose(services, n.facts)
+	if n.adopter == nil {
+		return n.plane.SetServices(n.targets(), &n.settings)
+	}
+	after := adopted(services, n.pieces)
+	return errors.Join(n.adopter.SetServices(n.cfg, append(before, after...)),
+		n.plane.SetServices(n.targets(), &n.settings),
+		n.adopter.SetServices(n.cfg, after))
+}
+
+// watchListeners looks whether anything has to be taken over in another way.
+func (n *node) watchListeners() error {
+	if !n.auto() {
+		return nil
+	}
+	if n.adopter != nil {
+		if err := n.adopter.Housekeep(); err != nil {
+			return err
+		}
+		for _, inode := range n.adopter.Refused() {
+			n.facts.refused[inode] = true
+		}
+	}
+	if err := n.look(); err != nil {
+		return err
+	}
+	there := map[uint32]bool{}
+	for _, l := range n.facts.sockets {
+		there[l.Inode] = n.facts.refused[l.Inode]
+	}
+	n.facts.refused = there
+	if reflect.DeepEqual(choices(choose(n.cfg.Services, n.facts)), choices(n.pieces)) {
+		return nil
+	}
+	if err := n.apply(n.cfg.Services); err != nil {
+		return err
+	}
+	n.tell()
+	return n.writeState()
+}

@@ -1,0 +1,215 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"tidegate/internal/config"
+	"tidegate/internal/host"
+	"tidegate/internal/listeners"
+	"tidegate/internal/plane"
+)
+
+// facts are what a choice is made of.
+type facts struct {
+	unable  string         // why nothing can be adopted here, whatever listens; empty: it can
+	local   []netip.Prefix // what this machine takes for its own
+	sockets []listeners.Listener
+	refused map[uint32]bool // inodes of listeners that the kernel would not adopt for
+}
+
+// piece is a part of a service's addresses and ports that is taken over in one way.
+type piece struct {
+	service  *config.Service
+	prefix   netip.Prefix
+	ports    []config.PortRange
+	takeover config.Takeover
+	why      string
+	here     bool // addresses of this machine
+	width    int  // of the configured prefix that it comes from
+}
+
+// choose divides services by how each listener can be taken over. What is not an
+// address of this machine is a guest's, whose sockets nobody here knows: translated,
+// like everything that cannot be adopted. Pieces from wider prefixes come first, so
+// that of two that meet the one stays that was configured more narrowly.
+func choose(services []config.Service, f facts) []piece {
+	var pieces []piece
+	for i := range services {
+		svc := &services[i]
+		for _, p := range svc.Prefixes {
+			whole := piece{service: svc, prefix: p, ports: svc.Ports, takeover: config.TakeoverTranslate,
+				why: "not addresses of this machine: a guest's", width: p.Bits()}
+			if f.unable != "" {
+				whole.why = f.unable
+				pieces = append(pieces, whole)
+				continue
+			}
+			pieces = append(pieces, whole)
+			for _, l := range f.local {
+				if l.Overlaps(p) {
+					if l.Bits() < p.Bits() {
+						l = p
+					}
+					pieces = append(pieces, f.divide(svc, l, p.Bits())...)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.width, b.width) })
+	return pieces
+}
+
+// verdict of one port: how, and why.
+type verdict struct {
+	takeover config.Takeover
+	why      string
+}
+
+// divide divides the ports of one address of this machine.
+func (f *facts) divide(svc *config.Service, l netip.Prefix, width int) []piece {
+	verdicts := map[uint16]verdict{}
+	for _, s := range listeners.State(f.sockets, []netip.Prefix{l}, svc.Ports).Listeners {
+		v := verdict{config.TakeoverAdopt, "plain TCP listener"}
+		switch {
+		case s.MPTCP:
+			v = verdict{config.TakeoverTranslate, "MPTCP listener"}
+		case f.refused[s.Inode]:
+			v = verdict{config.TakeoverTranslate, "the kernel has refused to adopt for this listener"}
+		}
+		if before, there := verdicts[s.Port]; !there || before.takeover == config.TakeoverAdopt {
+			verdicts[s.Port] = v
+		}
+	}
+	nobody := verdict{config.TakeoverTranslate, "nothing listens"}
+	byVerdict := map[verdict][]config.PortRange{}
+	var order []verdict
+	add := func(v verdict, first, last uint16) {
+		if _, there := byVerdict[v]; !there {
+			order = append(order, v)
+		}
+		byVerdict[v] = append(byVerdict[v], config.PortRange{First: first, Last: last})
+	}
+	ports := make([]uint16, 0, len(verdicts))
+	for port := range verdicts {
+		ports = append(ports, port)
+	}
+	slices.Sort(ports)
+	for _, r := range svc.Ports {
+		next := int(r.First) // int, as 65535 has a successor
+		for _, port := range ports {
+			if int(port) < next || port > r.Last {
+				continue
+			}
+			if int(port) > next {
+				add(nobody, uint16(next), port-1)
+			}
+			add(verdicts[port], port, port)
+			next = int(port) + 1
+		}
+		if next <= int(r.Last) {
+			add(nobody, uint16(next), r.Last)
+		}
+	}
+	var pieces []piece
+	for _, v := range order {
+		pieces = append(pieces, piece{svc, l, byVerdict[v], v.takeover, v.why, true, width})
+	}
+	return pieces
+}
+
+// adopted are the pieces that the adopting gate has, as services of its own: always at
+// least one of each service, so that its counters stay.
+func adopted(services []config.Service, pieces []piece) []config.Service {
+	var list []config.Service
+	for i := range services {
+		n := 0
+		one := func(prefixes []netip.Prefix, ports []config.PortRange) {
+			s := services[i]
+			s.Name, s.Prefixes, s.Ports = host.PieceName(s.Name, n), prefixes, ports
+			n++
+			list = append(list, s)
+		}
+		groups := map[string]int{} // by ports: in list
+		for _, p := range pieces {
+			if p.service != &services[i] || p.takeover != config.TakeoverAdopt {
+				continue
+			}
+			key := portsText(p.ports)
+			if at, there := groups[key]; there {
+				list[at].Prefixes = append(list[at].Prefixes, p.prefix)
+				continue
+			}
+			groups[key] = len(list)
+			one([]netip.Prefix{p.prefix}, p.ports)
+		}
+		if n == 0 {
+			one(nil, nil)
+		}
+	}
+	return list
+}
+
+// Each service of a server that chooses has three numbers in the translating plane:
+// the guests', the one of listeners here that are translated for, and the one of those
+// that are left to the adopting gate.
+func numbered(services []config.Service) []config.Service {
+	var list []config.Service
+	for _, s := range services {
+		for _, name := range []string{s.Name, s.Name + "#here", s.Name + "#adopted"} {
+			list = append(list, config.Service{Name: name})
+		}
+	}
+	return list
+}
+
+// target is a piece for the translating plane.
+func (n *node) target(p *piece) plane.Target {
+	t := n.translated(p.service)
+	t.Prefixes, t.Ports = []netip.Prefix{p.prefix}, portPairs(p.ports)
+	switch {
+	case p.takeover == config.TakeoverAdopt:
+		t.ID, t.Service.Listener = n.numbers.ID(p.service.Name+"#adopted"), plane.ListenerOK
+	case p.here:
+		t.ID, t.Service.Listener = n.numbers.ID(p.service.Name+"#here"), plane.ListenerMPTCP
+	default:
+		t.Service.Listener = plane.ListenerGuest
+	}
+	return t
+}
+
+func portPairs(ports []config.PortRange) [][2]uint16 {
+	pairs := make([][2]uint16, 0, len(ports))
+	for _, r := range ports {
+		pairs = append(pairs, [2]uint16{r.First, r.Last})
+	}
+	return pairs
+}
+
+func portsText(ports []config.PortRange) string {
+	words := make([]string, 0, len(ports))
+	for _, r := range ports {
+		words = append(words, fmt.Sprint(r))
+	}
+	return strings.Join(words, ", ")
+}
+
+// choices are the pieces for `status`: one line for those that differ only in address.
+func choices(pieces []piece) []host.Takeover {
+	var list []host.Takeover
+	for _, p := range pieces {
+		c := host.Takeover{Service: p.service.Name, Ports: portsText(p.ports), How: string(p.takeover), Why: p.why}
+		at := slices.IndexFunc(list, func(o host.Takeover) bool {
+			return o.Service == c.Service && o.Ports == c.Ports && o.How == c.How && o.Why == c.Why
+		})
+		if at < 0 {
+			list = append(list, c)
+			at = len(list) - 1
+		}
+		list[at].Addresses = append(list[at].Addresses, p.prefix.String())
+	}
+	return list
+}

@@ -1,0 +1,78 @@
+package splittest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The secret is replaced on edge and server while clients come and go: no request fails
+// and none waits. A server that is not told loses every connection from then on, or this
+// test would show nothing.
+func TestSecretRoll(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		told bool
+	}{{"adopt", true}, {"tagged", true}, {"a server that is not told", false}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newRolling(t, c.name == "tagged")
+			if err := os.WriteFile(filepath.Join(w.dir, "next"), []byte(strings.Repeat("c3", 32)+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			w.serve(echo)
+			edge, server := w.Edge.config, w.server.config
+			var from time.Time
+			for margin := 5 * time.Second / 2; ; margin *= 2 { // longer than both take to start, here and now
+				from = time.Now().Add(margin)
+				lines := fmt.Sprintf("next_secret_file: next\nnext_secret_from: %s\n", from.UTC().Format(time.RFC3339Nano))
+				w.Edge.config, w.server.config = "epoch: 1s\n"+lines+edge, "epoch: 1s\n"+server
+				if c.told {
+					w.server.config = lines + w.server.config
+				}
+				w.startBoth()
+				if time.Now().Before(from) {
+					break
+				}
+				w.Edge.stop()
+				w.server.stop()
+			}
+			before := w.netstat(w.Client, "TCPTimeouts") + w.netstat(w.Client, "TCPSynRetrans")
+			refused, after := 0, 0
+			for end := from.Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+				conn, err := w.dial(false, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = conn.SetDeadline(time.Now().Add(100 * time.Millisecond))
+				if time.Now().After(from.Add(500 * time.Millisecond)) {
+					after++
+				}
+				if say(conn, "now?") != nil {
+					refused++
+				}
+				conn.Close()
+			}
+			if after < 5 {
+				t.Fatalf("only %d requests after the roll", after)
+			}
+			if waited := w.netstat(w.Client, "TCPTimeouts") + w.netstat(w.Client, "TCPSynRetrans") - before; c.told && (refused != 0 || waited != 0) {
+				t.Errorf("%d requests failed, the client waited %d times; server %v", refused, waited, nonZero(w.server.counters()))
+			}
+			if !c.told && refused < after/2 {
+				t.Errorf("only %d of %d requests failed with a server that has the first secret only", refused, after)
+			}
+		})
+	}
+}
+
+func newRolling(t *testing.T, tagged bool) *world {
+	if tagged {
+		return newTagged(t, nil, nil)
+	}
+	w := newWorld(t, false)
+	w.Edge.configure("always", "learning: 0s", "unknown_rate: 0")
+	return w
+}
