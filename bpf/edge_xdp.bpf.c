@@ -10,6 +10,7 @@
  * comes from inside; decide anything that is not in core/.
  */
 #include "lib/edge_tagged.h"
+#include "lib/proven.h"
 
 /* A flow that goes on is put into the active generation by the server's packets.
  * Where these take another way, one in so many of the client's does it. So few,
@@ -236,6 +237,8 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 	}
 	d = tg_edge_judge(tg_edge_kind(pkt), found);
 	tg_count(row, d.counter);
+	if (settings->report && (found == TG_EDGE_VERIFIED || d.counter == TG_COUNT_drop_ack))
+		tg_proven_note(pkt, found != TG_EDGE_VERIFIED);
 	if (d.verdict == TG_DROP)
 		return XDP_DROP;
 	if (tag && found != TG_EDGE_KNOWN && found != TG_EDGE_NO_KEY) {

@@ -293,6 +293,7 @@ func sameAttachment(a, b *config.Config) error {
 		"xdp_mode":    a.XDPMode == b.XDPMode,
 		"role":        a.Role == b.Role,
 		"clock_skew":  a.ClockSkew == b.ClockSkew,
+		"report_to":   a.ReportTo == b.ReportTo,
 	} {
 		if !same {
 			return fmt.Errorf("%s changed: that takes a restart, `systemctl restart` or stop and start; no connection is lost", what)

@@ -19,6 +19,7 @@ import (
 // TerminusOptions say what `lab terminus` shows.
 type TerminusOptions struct {
 	Topology string // fig2, fig3, legacy or all
+	IPv6     bool
 	Exe      string // the tidegate to run; default this one
 	Progress func(string, ...any)
 }
@@ -56,6 +57,9 @@ func RunTerminus(ctx context.Context, o TerminusOptions) (rows []TerminusRow, er
 	if _, err := Clean(); err != nil {
 		return nil, fmt.Errorf("clean up after dead labs: %w", err)
 	}
+	if o.IPv6 && !haveIPv6() {
+		return nil, errors.New("--ipv6: this kernel has no IPv6; leave the option out")
+	}
 	if o.Exe == "" {
 		if o.Exe, err = os.Executable(); err != nil {
 			return nil, err
@@ -65,7 +69,7 @@ func RunTerminus(ctx context.Context, o TerminusOptions) (rows []TerminusRow, er
 		o.Progress = func(string, ...any) {}
 	}
 	o.Progress("building the network")
-	net, err := newTerminusNet(o.Exe)
+	net, err := newTerminusNet(o.Exe, o.IPv6)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +89,10 @@ func RunTerminus(ctx context.Context, o TerminusOptions) (rows []TerminusRow, er
 		return nil, err
 	}
 	defer web.Close()
+	o.Progress("waiting for the bindings")
+	if err := t.awaitBindings(ctx); err != nil {
+		return nil, err
+	}
 	for _, s := range t.scenarios() {
 		if o.Topology != "all" && s.topology != o.Topology {
 			continue
@@ -104,7 +112,7 @@ func RunTerminus(ctx context.Context, o TerminusOptions) (rows []TerminusRow, er
 
 // tellManager is what the detector says to the filter manager, and its answer.
 func (t *terminus) tellManager(ctx context.Context, src netip.Addr, trueSource, reflected bool) {
-	r := filterman.Request{Src: netip.PrefixFrom(src, 32), Dst: netip.PrefixFrom(netip.MustParseAddr(addrServer), 32),
+	r := filterman.Request{Src: hostPrefix(src), Dst: hostPrefix(t.at(addrServer)),
 		Witness: filterman.SeenNoTS, Reflected: reflected, Detector: "lab"}
 	if trueSource {
 		r.Witness = filterman.SeenTS
@@ -124,7 +132,7 @@ func (t *terminus) tellManager(ctx context.Context, src netip.Addr, trueSource, 
 func (t *terminus) verdict(src string) filterman.Verdict {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.verdicts[netip.MustParseAddr(src)]
+	return t.verdicts[t.at(src)]
 }
 
 // cleanUp takes all filters back and forgets what was seen.
@@ -217,7 +225,7 @@ func (t *terminus) play(ctx context.Context, a attack) (o attackOutcome, err err
 	if err != nil {
 		return o, err
 	}
-	o.sight, o.verdict = t.detector.of(watch), t.verdict(watch)
+	o.sight, o.verdict = t.detector.of(t.at(watch)), t.verdict(watch)
 	from := begin
 	if o.sight.count > 0 && end.Sub(o.sight.last) > quietForTrust {
 		o.filtered = o.sight.last.Sub(o.sight.first).Seconds()
@@ -255,6 +263,7 @@ func (t *terminus) scenarios() []scenario {
 		{"fig2", "III.C.5 spoofing behind the client's own patrol", "cannot be told apart: filtered at that patrol; clients elsewhere are served", t.spoofSame},
 		{"fig3", "III.D reflection, request arrives with the codepoint", "the egress patrol blocks what is not marked; the server's own queries are answered", t.reflection},
 		{"legacy", "III.D reflection, request arrives without the codepoint", "the reflector's answers lose the codepoint; clients are served", t.reflectionLegacy},
+		{"fig2", "II offender that the server's gate reports", "one with the codepoint is filtered at its own border patrol within 3 s, one without is refused; clients served", t.gate},
 		{"fig2", "III.E managers die", "filters stay, forwarding goes on, a patrol that comes back has its filters within 1 s", t.death},
 	}
 	return list
@@ -400,14 +409,14 @@ func (t *terminus) death(ctx context.Context, row *TerminusRow) error {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	before := t.detector.of(addrBot).count
+	before := t.detector.of(t.at(addrBot)).count
 	blocked := t.counter("pa", "filter_blocked")
 	again, err := t.play(ctx, attack{ns: "a-bot", src: addrBot, client: "a-client"})
 	if err != nil {
 		return err
 	}
 	blocked = t.counter("pa", "filter_blocked") - blocked
-	leaked := t.detector.of(addrBot).count - before
+	leaked := t.detector.of(t.at(addrBot)).count - before
 	begin := time.Now()
 	for _, name := range names { // patrols first would be enough; all come back
 		if err := t.run(t.nodes[name]); err != nil {
@@ -427,7 +436,7 @@ func (t *terminus) death(ctx context.Context, row *TerminusRow) error {
 	if err != nil {
 		return err
 	}
-	leakedAgain := t.detector.of(addrBot).count - before - leaked
+	leakedAgain := t.detector.of(t.at(addrBot)).count - before - leaked
 	o.success = again.success
 	row.conclude(o, fmt.Sprintf("without any process: %d of %d arrived, %d blocked; the patrol was back after %.2f s; then %d of %d arrived",
 		leaked, again.sent, blocked, back.Seconds(), leakedAgain, third.sent),

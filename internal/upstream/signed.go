@@ -62,6 +62,13 @@ func OpenSigned(ctx context.Context, o SignedOptions) (*Signed, error) {
 		if raw, err = os.ReadFile(path); err == nil {
 			_, err = s.node.Publish(raw)
 		}
+		switch binding.CodeOf(err) {
+		case binding.Duplicate: // published before, by an earlier process
+			err = nil
+		case binding.Stale:
+			o.Log.Warn("a newer binding than the one to be published is known; it goes on to count", "binding", path)
+			err = nil
+		}
 		if err != nil {
 			err = fmt.Errorf("binding %s: %w", path, err)
 		}

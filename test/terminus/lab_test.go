@@ -26,8 +26,8 @@ func TestScenarios(t *testing.T) {
 		}
 		t.Logf("%s: %s (filtered after %.2f s, legitimate %.3f)", r.Scenario, r.Observed, r.FilteredAfterS, r.LegitSuccess)
 	}
-	if len(rows) != 10 {
-		t.Errorf("%d scenarios, want 10", len(rows))
+	if len(rows) != 11 {
+		t.Errorf("%d scenarios, want 11", len(rows))
 	}
 	if err != nil {
 		t.Error(err)

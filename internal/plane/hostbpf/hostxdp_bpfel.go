@@ -41,7 +41,9 @@ type HostXdpTgHostSettings struct {
 	BehindEdge      uint8
 	LastLine        uint8
 	Smart           uint8
-	Pad             [5]uint8
+	Report          uint8
+	ReportDscp      uint8
+	Pad             [3]uint8
 	FilterKeys      [10]uint64
 	PrefixLensV4    [8]uint8
 	PrefixLensV6    [8]uint8
