@@ -225,6 +225,9 @@ func (t *terminus) play(ctx context.Context, a attack) (o attackOutcome, err err
 	if err != nil {
 		return o, err
 	}
+	if c != nil {
+		c.stop() // what it has under way shall count
+	}
 	o.sight, o.verdict = t.detector.of(t.at(watch)), t.verdict(watch)
 	from := begin
 	if o.sight.count > 0 && end.Sub(o.sight.last) > quietForTrust {
@@ -289,6 +292,7 @@ func (t *terminus) priority(ctx context.Context, row *TerminusRow) error {
 	if err != nil {
 		return err
 	}
+	legacy.stop() // what it has under way shall count
 	without := legacy.success(begin.Add(time.Second), time.Now().Add(-clientWait/2))
 	row.conclude(o, fmt.Sprintf("served: %.0f %% with the codepoint, %.0f %% without", 100*o.success, 100*without),
 		o.success >= legitOK && without < 0.8)

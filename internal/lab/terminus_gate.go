@@ -131,7 +131,7 @@ func (t *terminus) gate(ctx context.Context, row *TerminusRow) error {
 
 // gateSaid is what became of the server's gate's report about a source, by its log.
 func (t *terminus) gateSaid(src string) string {
-	for line := range strings.Lines(t.nodes["gate"].proc.stderr.String()) {
+	for line := range strings.SplitSeq(t.nodes["gate"].proc.stderr.String(), "; ") {
 		if strings.Contains(line, gateReports) && strings.Contains(line, "source="+hostPrefix(t.at(src)).String()) {
 			_, rest, _ := strings.Cut(line, "filter=")
 			state, _, _ := strings.Cut(rest, " ")

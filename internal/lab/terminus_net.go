@@ -209,7 +209,9 @@ func (t *TerminusNet) namespace(name string) error {
 	sysctls := append(baseSysctls(), [2]string{"net.ipv4.ip_forward", "1"},
 		[2]string{"net.ipv4.conf.all.send_redirects", "0"}, [2]string{"net.ipv4.conf.default.send_redirects", "0"})
 	if t.ipv6 {
-		sysctls = append(sysctls, [2]string{"net.ipv6.conf.all.forwarding", "1"})
+		// A router asks for the neighbour of what it forwards from its link-local address.
+		sysctls = append(sysctls, [2]string{"net.ipv6.conf.all.forwarding", "1"},
+			[2]string{"net.ipv6.conf.all.addr_gen_mode", "0"}, [2]string{"net.ipv6.conf.default.addr_gen_mode", "0"})
 	}
 	if err := n.setSysctls(sysctls...); err != nil {
 		return err

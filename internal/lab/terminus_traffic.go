@@ -152,8 +152,10 @@ func (t *TerminusNet) reflect(ns, addr string) (io.Closer, error) {
 // web is the server's service: one line in, some bytes out.
 func (t *TerminusNet) web() (io.Closer, error) {
 	var l net.Listener
+	var config net.ListenConfig
+	config.SetMultipathTCP(false) // the kernel adopts no connections for MPTCP, which Go listens with
 	err := t.ns["s"].Do(func() (err error) {
-		l, err = net.Listen(t.tcp(), t.port(addrServer, portWeb))
+		l, err = config.Listen(context.Background(), t.tcp(), t.port(addrServer, portWeb))
 		return err
 	})
 	if err != nil {

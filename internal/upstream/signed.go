@@ -124,6 +124,9 @@ func (s *Signed) FilterManagerMayRequest(fm netip.Addr, dst netip.Prefix) bool {
 	return s.store.MayRequestFrom(fm, dst)
 }
 
+// Len implements Authority.
+func (s *Signed) Len() int { return s.store.Len() }
+
 // Close leaves the flooding and closes the store.
 func (s *Signed) Close() {
 	if s.node != nil {
