@@ -11,9 +11,11 @@
  */
 #include "lib/common_syn.h"
 #include "lib/edge_tagged.h"
+#include "lib/proven.h"
 #ifdef TG_EDGE_SMART /* edge_smart.bpf.c */
 #include "lib/edge_smart.h"
 #else
+#define TG_EDGE_COMMON_SYN /* has the short way */
 #define tg_edge_answer tg_syn_answer
 #define tg_edge_is_ours(pkt, said, epoch, key) \
 	tg_cookie_verify(pkt, (said)->cookie, (said)->ts_ok, epoch, key)
@@ -246,6 +248,8 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 	}
 	d = tg_edge_judge(tg_edge_kind(pkt), found);
 	tg_count(row, d.counter);
+	if (settings->report && (found == TG_EDGE_VERIFIED || d.counter == TG_COUNT_drop_ack))
+		tg_proven_note(pkt, found != TG_EDGE_VERIFIED);
 	if (d.verdict == TG_DROP)
 		return XDP_DROP;
 	if (tag && found != TG_EDGE_KNOWN && found != TG_EDGE_NO_KEY) {
@@ -327,6 +331,7 @@ static __always_inline bool tg_edge_is_mine(struct xdp_md *ctx, __u64 mac)
 	return tg_load32(data) == (__u32)mac && tg_load16(data + 4) == (__u16)(mac >> 32);
 }
 
+#ifdef TG_EDGE_COMMON_SYN
 /* A common SYN, the short way. XDP_ABORTED, with nothing done and nothing counted, for
  * what has to go the long one. */
 static __always_inline int tg_edge_common_syn(struct xdp_md *ctx, __u8 family, bool ts)
@@ -343,7 +348,7 @@ static __always_inline int tg_edge_common_syn(struct xdp_md *ctx, __u8 family, b
 	    !tg_common_syn_read(frame, family, ts, &syn, &offered))
 		return XDP_ABORTED;
 	settings = tg_settings_get();
-	if (!settings || settings->smart)
+	if (!settings)
 		return XDP_ABORTED;
 	id = tg_service_find(settings, &syn);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
@@ -367,6 +372,24 @@ __attribute__((noinline)) int tg_edge_common_v6(struct xdp_md *ctx, __u32 ts)
 	return ts ? tg_edge_common_syn(ctx, 6, true) : tg_edge_common_syn(ctx, 6, false);
 }
 
+/* XDP_ABORTED if the frame is no common SYN from outside, or has to go the long way. */
+static __always_inline int tg_edge_common(struct xdp_md *ctx, const struct tg_proxy_settings *ports,
+					  const struct tg_edge_port *port)
+{
+	enum tg_common_syn_kind kind = tg_common_syn_kind((void *)(long)ctx->data,
+							  (void *)(long)ctx->data_end);
+
+	if (kind == TG_COMMON_NONE || port->flags & TG_EDGE_PORT_INSIDE ||
+	    (!ports->bridge[0] && !tg_edge_is_mine(ctx, port->mac)))
+		return XDP_ABORTED;
+	if (kind == TG_COMMON_V4_TS || kind == TG_COMMON_V4)
+		return tg_edge_common_v4(ctx, kind == TG_COMMON_V4_TS);
+	return tg_edge_common_v6(ctx, kind == TG_COMMON_V6_TS);
+}
+#else
+#define tg_edge_common(ctx, ports, port) XDP_ABORTED
+#endif
+
 SEC("xdp.frags")
 int tg_edge_xdp(struct xdp_md *ctx)
 {
@@ -375,23 +398,16 @@ int tg_edge_xdp(struct xdp_md *ctx)
 	__u32 ifindex = ctx->ingress_ifindex;
 	struct tg_edge_port *port = bpf_map_lookup_elem(&tg_edge_ports, &ifindex);
 	struct tg_packet pkt = {};
-	enum tg_common_syn_kind kind;
 	enum tg_parse_result result;
 	struct tg_counter_row *row;
 	struct tg_decision d;
+	int action;
 
 	if (!ports || !port)
 		return XDP_PASS;
-	kind = tg_common_syn_kind((void *)(long)ctx->data, (void *)(long)ctx->data_end);
-	if (kind != TG_COMMON_NONE && !(port->flags & TG_EDGE_PORT_INSIDE) &&
-	    (ports->bridge[0] || tg_edge_is_mine(ctx, port->mac))) {
-		int action = kind == TG_COMMON_V4_TS || kind == TG_COMMON_V4
-				     ? tg_edge_common_v4(ctx, kind == TG_COMMON_V4_TS)
-				     : tg_edge_common_v6(ctx, kind == TG_COMMON_V6_TS);
-
-		if (action != XDP_ABORTED)
-			return action;
-	}
+	action = tg_edge_common(ctx, ports, port);
+	if (action != XDP_ABORTED)
+		return action;
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	if (result == TG_PARSE_OTHER) {
 		if (port->flags & TG_EDGE_PORT_INSIDE && pkt.l3_off && tg_confirm_take(ctx, pkt.l3_off))

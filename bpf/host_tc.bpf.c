@@ -11,6 +11,7 @@
  * that answers the SYNs, it is the last line: it drops ACKs that nobody knows, and
  * ends the old socket that a new connection of the same client meets.
  */
+#include "lib/proven.h"
 #include "lib/replace.h"
 #include "../core/cookie_smartcookie.h"
 
@@ -186,6 +187,8 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 	err = tg_adopt(skb, sk, ack, &agreed, svc);
 	bpf_sk_release(sk);
 	tg_count(row, TG_COUNT_cookie_valid);
+	if (settings->report)
+		tg_proven_note(pkt, 0);
 	tg_count(row, err ? TG_COUNT_adopt_failed : TG_COUNT_adopted);
 	/* An MPTCP listener, say: its SYNs are the kernel's from now on. Any other
 	 * error (no memory) is of the moment; the client's next segment tries again. */
@@ -251,6 +254,8 @@ static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
 	if (maybe_live)
 		return TG_TC_GO_ON;
 	tg_count(row, result == TG_ACK_STALE ? TG_COUNT_cookie_stale : TG_COUNT_cookie_invalid);
+	if (settings->report && result == TG_ACK_INVALID)
+		tg_proven_note(pkt, 1);
 	if (!settings->last_line || svc->listener == TG_LISTENER_NONE ||
 	    (result == TG_ACK_NO_KEY && settings->stale_keys == TG_STALE_PASS))
 		return TG_TC_GO_ON;

@@ -13,6 +13,7 @@
 #include "lib/proxy_cache.h"
 #include "lib/proxy_common_syn.h"
 #include "lib/proxy_icmp.h"
+#include "lib/proven.h"
 
 #define TG_RETRY_MS 100 /* a client that asks again sooner is not heard */
 
@@ -294,8 +295,11 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 			return tg_cache_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_OTHER)
 			verdict = tg_cache_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
-		if (verdict == TG_NEXT_BEGIN)
+		if (verdict == TG_NEXT_BEGIN) {
+			if (settings->report)
+				tg_proven_note(&pkt, 0);
 			return tg_flow_begin(ctx, &pkt);
+		}
 		if (TG_UNLIKELY(verdict >= TG_NEXT_SETUP_CLIENT))
 			return tg_flow_setup(ctx, &pkt, verdict == TG_NEXT_SETUP_CLIENT
 								? TG_TO_SERVER : TG_TO_CLIENT);

@@ -73,6 +73,7 @@ struct tg_packet {
 	uint8_t flags;   /* enum tg_tcp_flag */
 	uint8_t family;  /* 4 or 6 */
 	uint8_t ip_ecn;  /* the ECN field, 0-3 */
+	uint8_t ip_dscp; /* the other six bits of that byte */
 	bool group_frame; /* sent to a broadcast or multicast MAC address */
 	bool as_probe;    /* not parsed: seq is one more than on the wire (tg_may_be_window_probe) */
 };
@@ -110,6 +111,7 @@ TG_INLINE enum tg_parse_result tg_packet_ipv4(struct tg_packet *pkt, const uint8
 		return TG_PARSE_OTHER; /* the kernel drops these as broken IP */
 	pkt->family = 4;
 	pkt->ip_ecn = ip[1] & 3;
+	pkt->ip_dscp = ip[1] >> 2;
 	pkt->src.d[0] = tg_load32(ip + 12);
 	pkt->src.d[1] = 0;
 	pkt->dst.d[0] = tg_load32(ip + 16);
@@ -137,6 +139,7 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 		return TG_PARSE_OTHER;
 	pkt->family = 6;
 	pkt->ip_ecn = ip[1] >> 4 & 3;
+	pkt->ip_dscp = (uint8_t)((ip[0] & 0xf) << 2 | ip[1] >> 6);
 	pkt->src.d[0] = tg_load64(ip + 8);
 	pkt->src.d[1] = tg_load64(ip + 16);
 	pkt->dst.d[0] = tg_load64(ip + 24);

@@ -128,13 +128,6 @@ hold_services
 if [ ${#packages[@]} -gt 0 ]; then
     quietly apt-get install -y --no-install-recommends "${packages[@]}"
 fi
-if command -v systemctl >/dev/null; then
-    for name in nginx ssh opensmtpd; do # installed as tools of the lab, not to serve
-        if [[ " ${packages[*]-} " == *" ${name/#ssh/openssh-server} "* ]]; then
-            systemctl disable "$name" >/dev/null 2>&1 || true
-        fi
-    done
-fi
 if [ -n "$need_go" ]; then
     candidate=$(apt-cache policy golang-go | sed -n 's/ *Candidate: [0-9]*://p')
     if dpkg --compare-versions "${candidate:-0}" ge 1.21; then
@@ -149,6 +142,14 @@ if [ -n "$need_suricata" ]; then
     else
         from_backports suricata
     fi
+fi
+# Nor after the next boot.
+if command -v systemctl >/dev/null; then
+    for unit in nginx:nginx ssh:openssh-server opensmtpd:opensmtpd fastnetmon:fastnetmon suricata:suricata; do
+        if [[ " ${missing[*]} " == *" ${unit#*:} "* ]]; then
+            systemctl disable "${unit%%:*}" >/dev/null 2>&1 || true
+        fi
+    done
 fi
 for item in $wanted; do
     if ! present "$item"; then

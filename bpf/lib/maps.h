@@ -27,7 +27,9 @@ struct tg_host_settings {
 	__u8 last_line;          /* 1: drop ACKs that have neither socket nor cookie */
 	__u8 smart;              /* 1: cookies are in the layout smartcookie, tg_keys holds its keys */
 	__u8 wide;               /* 1: cookies of four epochs are good, not of two; core/keys.h */
-	__u8 pad[4];
+	__u8 report;             /* 1: proven sources are counted, lib/proven.h */
+	__u8 report_dscp;        /* the true-source codepoint */
+	__u8 pad[2];
 	uint64_t filter_keys[TG_FILTER_KEYS];
 	/* Distinct prefix lengths in use, longest first; 255 ends the list. */
 	__u8 prefix_lens_v4[TG_PREFIX_LENS_MAX];

@@ -38,6 +38,7 @@ paper: a bot, priority, the five ways of spoofing a client (III.C), reflection
 		},
 	}
 	cmd.Flags().StringVar(&o.Topology, "topology", o.Topology, "fig2 (spoofing), fig3 (reflection), legacy (reflection, request over a legacy path) or all")
+	cmd.Flags().BoolVar(&o.IPv6, "ipv6", false, "the same network over IPv6")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per scenario, as a list")
 	return cmd
 }

@@ -19,9 +19,19 @@ func newStatusCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show what an instance has seen and done, service by service",
+		Short: "Show what an instance has seen and done",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			up, err := host.ReadUpstreamStatus(host.Options{}, instance)
+			if err != nil {
+				return err
+			}
+			if up != nil {
+				if asJSON {
+					return writeJSON(cmd.OutOrStdout(), up)
+				}
+				return printUpstreamStatus(cmd.OutOrStdout(), up)
+			}
 			st, err := host.ReadStatus(host.Options{}, instance)
 			if err != nil {
 				return err

@@ -74,7 +74,10 @@ static void v4_parts(void **state)
 	struct tg_packet p;
 
 	(void)state;
+	f.bytes[15] = 47 << 2 | 1;
 	assert_int_equal(parse(&f, &p), TG_PARSE_TCP);
+	assert_int_equal(p.ip_dscp, 47);
+	assert_int_equal(p.ip_ecn, 1);
 	assert_int_equal(p.family, 4);
 	assert_int_equal(p.l3_off, 14);
 	assert_int_equal(p.l4_off, 34);
@@ -95,12 +98,15 @@ static void v6_parts(void **state)
 	struct tg_packet p;
 
 	(void)state;
+	f.bytes[14] |= 0xb; /* codepoint 47, over two bytes */
+	f.bytes[15] |= 0xc0;
 	f.bytes[15] |= 0x30; /* CE, in the traffic class */
 	assert_int_equal(parse(&f, &p), TG_PARSE_TCP);
 	assert_int_equal(p.family, 6);
 	assert_int_equal(p.l4_off, 54);
 	assert_int_equal(p.l4_len, 20);
 	assert_int_equal(p.ip_ecn, 3);
+	assert_int_equal(p.ip_dscp, 47);
 	assert_int_equal(p.src.w[3], TG_WIRE32(0, 0, 0, 1));
 	assert_int_equal(p.dst.w[3], TG_WIRE32(0, 0, 0, 2));
 }

@@ -1,25 +1,14 @@
 package bench
 
 import (
-	"bufio"
-	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
-	"os"
-	"os/exec"
-	"runtime"
 	"runtime/debug"
-	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/borderman"
 	"tidegate/internal/filterman"
@@ -32,170 +21,12 @@ import (
 // Control planes against dummies, as the paper measured them: the dummy does the
 // bare minimum and has the other CPU.
 
-// partConfig tells a counterpart, over its standard input, what to be.
-type partConfig struct {
-	Kind    string // bm, fm+patrol, bm-of-patrol
-	CPU     int
-	Peer    netip.AddrPort // whom to speak to
-	Seed    keys.Secret    // its identity
-	PeerKey []byte
-	Count   int // filters or requests
-	PerMsg  int
-}
-
-// partReply is what it says on its standard output.
-type partReply struct {
-	Addr netip.AddrPort
-	Rate float64
-}
-
-// RunTerminusPart is the body of the hidden child.
-func RunTerminusPart(in io.Reader, out io.Writer) error {
-	var c partConfig
-	r := bufio.NewReader(in)
-	if err := json.NewDecoder(r).Decode(&c); err != nil {
-		return err
-	}
-	if err := pinAll(c.CPU); err != nil {
-		return err
-	}
-	enc := json.NewEncoder(out)
-	switch c.Kind {
-	case "bm":
-		return dummyBM(enc)
-	case "patrol":
-		return dummyPatrol(&c, enc)
-	case "fm":
-		return dummyFM(&c, enc)
-	case "bm-of-patrol":
-		return dummyBMOfPatrol(&c, enc)
-	}
-	return fmt.Errorf("no part %q", c.Kind)
-}
-
-// pinAll binds this process to a CPU: its threads and those to come.
-func pinAll(cpu int) error {
-	runtime.GOMAXPROCS(1)
-	return setAffinity(func(s *unix.CPUSet) { s.Set(cpu) })
-}
-
-func setAffinity(fill func(*unix.CPUSet)) error {
-	var set unix.CPUSet
-	fill(&set)
-	entries, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		tid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if err := unix.SchedSetaffinity(tid, &set); err != nil && !errors.Is(err, unix.ESRCH) {
-			return err
-		}
-	}
-	return nil
-}
-
-// alone runs the part that is measured on one CPU and gives the process back.
-func alone(cpu int, f func() error) error {
-	procs := runtime.GOMAXPROCS(0)
-	var before unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return err
-	}
-	if err := pinAll(cpu); err != nil {
-		return err
-	}
-	err := f()
-	runtime.GOMAXPROCS(procs)
-	return errors.Join(err, setAffinity(func(s *unix.CPUSet) { *s = before }))
-}
-
-// controlPart is a running counterpart.
-type controlPart struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *json.Decoder
-}
-
-func (b *terminusBench) startPart(c partConfig) (*controlPart, error) {
-	cmd := exec.Command(b.opt.Exe, "bench", "_part")
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	// Not from a locked thread: Pdeathsig is the thread's, and this goroutine's lives.
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	p := &controlPart{cmd, in, json.NewDecoder(out)}
-	if err := json.NewEncoder(in).Encode(c); err != nil {
-		p.stop()
-		return nil, err
-	}
-	return p, nil
-}
-
-func (p *controlPart) reply() (r partReply, err error) {
-	if err = p.out.Decode(&r); err != nil {
-		return r, fmt.Errorf("the counterpart ended: %w", err)
-	}
-	return r, nil
-}
-
-func (p *controlPart) stop() {
-	p.in.Close()
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
-}
-
 var benchLoopback = netip.MustParseAddrPort("127.0.0.1:0")
 
 const (
 	cpuMeasured = 0
 	cpuDummy    = 1
 )
-
-// dummyBM answers every request at once: a nonce, then "OK".
-func dummyBM(enc *json.Encoder) error {
-	udp, err := upstream.ListenUDP(benchLoopback, 0)
-	if err != nil {
-		return err
-	}
-	if err := enc.Encode(partReply{Addr: udp.LocalAddr()}); err != nil {
-		return err
-	}
-	in, out := upstream.NewInbox(), udp.NewOutbox()
-	codes := make([]ifp.Code, 256)
-	for {
-		n, err := udp.Read(in)
-		if err != nil {
-			return err
-		}
-		for i := range n {
-			h, err := ifp.ReadHeader(in.Data(i))
-			if err != nil {
-				continue
-			}
-			if h.Nonce == 0 {
-				out.Add(in.From(i), func(b []byte) []byte { return ifp.AppendNonce(b, h.Request, 42) })
-				continue
-			}
-			out.Add(in.From(i), func(b []byte) []byte {
-				return ifp.AppendResult(b, h.Request, h.Nonce, codes[:min(int(h.Count), len(codes))], nil)
-			})
-		}
-		out.Flush()
-	}
-}
 
 var benchOwn = netip.MustParsePrefix("198.18.0.0/15")
 
@@ -280,106 +111,6 @@ func driveManager(m *filterman.Manager, count int, full bool) (rate float64, err
 	return rate, nil
 }
 
-// dummyPatrol acknowledges whatever comes.
-func dummyPatrol(c *partConfig, enc *json.Encoder) error {
-	id := upstream.NewIdentity(&c.Seed)
-	config, err := id.TLS(c.PeerKey)
-	if err != nil {
-		return err
-	}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	if err != nil {
-		return err
-	}
-	if err := enc.Encode(partReply{Addr: l.Addr().(*net.TCPAddr).AddrPort()}); err != nil {
-		return err
-	}
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return err
-		}
-		go func() {
-			in, message := bufio.NewReaderSize(conn, 1<<17), make([]byte, ifp.MaxStream)
-			codes, out := make([]ifp.Code, 4096), make([]byte, 0, 8192)
-			for {
-				if _, err := io.ReadFull(in, message[:ifp.HeaderLen]); err != nil {
-					return
-				}
-				n := int(message[2])<<8 | int(message[3])
-				if _, err := io.ReadFull(in, message[ifp.HeaderLen:n]); err != nil {
-					return
-				}
-				h, err := ifp.ReadHeader(message[:n])
-				if err != nil {
-					return
-				}
-				if h.Type == ifp.Stats {
-					out = ifp.AppendStatistics(out[:0], 0, 0, make([]ifp.Stat, h.Count))
-				} else {
-					out = ifp.AppendResult(out[:0], 0, 0, codes[:h.Count], nil)
-				}
-				if _, err := conn.Write(out); err != nil {
-					return
-				}
-			}
-		}()
-	}
-}
-
-// dummyFM keeps a window of requests open until it has so many results.
-func dummyFM(c *partConfig, enc *json.Encoder) error {
-	udp, err := upstream.ListenUDP(benchLoopback, 47)
-	if err != nil {
-		return err
-	}
-	in, out := upstream.NewInbox(), udp.NewOutbox()
-	const window = 1024
-	filters := make([]ifp.Filter, c.PerMsg)
-	request := func(n, nonce uint64) func([]byte) []byte {
-		return func(b []byte) []byte {
-			for i := range filters {
-				filters[i] = benchFilter((int(n)*c.PerMsg + i) % (benchSources * benchDsts))
-			}
-			return ifp.AppendRequest(b, ifp.Install, 0, n+1, nonce, filters)
-		}
-	}
-	next, got, lost := uint64(0), 0, 0
-	begin := time.Now()
-	for ; next < window; next++ {
-		out.Add(c.Peer, request(next, 0))
-	}
-	out.Flush()
-	for got < c.Count {
-		n, err := udp.Read(in)
-		if err != nil {
-			return err
-		}
-		for i := range n {
-			h, err := ifp.ReadHeader(in.Data(i))
-			if err != nil {
-				continue
-			}
-			switch h.Type {
-			case ifp.Nonce:
-				out.Add(c.Peer, request(h.Request-1, h.Nonce))
-			default:
-				if h.Type != ifp.Result {
-					lost++
-				}
-				got++
-				out.Add(c.Peer, request(next, 0))
-				next++
-			}
-		}
-		out.Flush()
-	}
-	if lost > c.Count/1000 {
-		return fmt.Errorf("%d of %d requests were refused", lost, c.Count)
-	}
-	return enc.Encode(partReply{Rate: float64(got*c.PerMsg) / time.Since(begin).Seconds()})
-}
-
 func (b *terminusBench) measureBM() error {
 	var patrolSeed, bmSeed, nonceSeed keys.Secret
 	for i, s := range []*keys.Secret{&patrolSeed, &bmSeed, &nonceSeed} {
@@ -430,48 +161,6 @@ func (b *terminusBench) measureBM() error {
 		}
 		return nil
 	})
-}
-
-// dummyBMOfPatrol sends filters to a patrol and waits for their acknowledgements.
-func dummyBMOfPatrol(c *partConfig, enc *json.Encoder) error {
-	config, err := upstream.NewIdentity(&c.Seed).TLS(c.PeerKey)
-	if err != nil {
-		return err
-	}
-	conn, err := tls.Dial("tcp", c.Peer.String(), config)
-	if err != nil {
-		return err
-	}
-	begin := time.Now()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		b, filters := []byte{}, make([]ifp.Filter, c.PerMsg)
-		for n := 0; n < c.Count; n += c.PerMsg {
-			for i := range filters {
-				filters[i] = benchFilter(n + i)
-			}
-			if b = ifp.AppendRequest(b[:0], ifp.Install, 0, 0, 0, filters); err != nil {
-				return
-			}
-			if _, err := conn.Write(b); err != nil {
-				return
-			}
-		}
-	})
-	in, message := bufio.NewReaderSize(conn, 1<<16), make([]byte, ifp.MaxStream)
-	for n := 0; n < c.Count; n += c.PerMsg {
-		if _, err := io.ReadFull(in, message[:ifp.HeaderLen+c.PerMsg]); err != nil {
-			return err
-		}
-		for _, code := range message[ifp.HeaderLen : ifp.HeaderLen+c.PerMsg] {
-			if ifp.Code(code) != ifp.OK {
-				return fmt.Errorf("the patrol says %v", ifp.Code(code))
-			}
-		}
-	}
-	rate := float64(c.Count) / time.Since(begin).Seconds()
-	wg.Wait()
-	return enc.Encode(partReply{Rate: rate})
 }
 
 func (b *terminusBench) measurePatrol() error {

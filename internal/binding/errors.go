@@ -46,16 +46,18 @@ func (c Code) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 // passed it on did not check it: the answer depends on its bytes alone.
 func (c Code) Forged() bool { return c == Malformed || c == BadField || c == BadSignature }
 
-// Error is a record's refusal.
+// Error is a record's refusal. Its text is written when somebody reads it: in a
+// flood of refused records nobody does.
 type Error struct {
-	Code Code
-	Msg  string // what is wrong and how to mend it, one line
+	Code   Code
+	format string // what is wrong and how to mend it, one line
+	args   []any
 }
 
-func (e *Error) Error() string { return e.Code.String() + ": " + e.Msg }
+func (e *Error) Error() string { return e.Code.String() + ": " + fmt.Sprintf(e.format, e.args...) }
 
 func refuse(code Code, format string, args ...any) *Error {
-	return &Error{Code: code, Msg: fmt.Sprintf(format, args...)}
+	return &Error{Code: code, format: format, args: args}
 }
 
 // Refuse makes the error of a refusal; for the packages that decide about chains.

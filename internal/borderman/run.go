@@ -74,7 +74,22 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 		}
 	}()
 	opt.Log.Info("managing the border", "instance", cfg.Instance, "listen", m.Addr(), "patrols", len(patrols))
+	defer host.KeepUpstreamState(ctx, opt.StateDir, cfg, false, opt.Log, m.state)()
 	return m.Run()
+}
+
+// state is what `tidegate status` shows.
+func (m *Manager) state(s *host.UpstreamStatus) {
+	s.Listen = m.Addr().String()
+	s.Patrols = s.Patrols[:0]
+	for _, l := range m.links {
+		s.Patrols = append(s.Patrols, host.UpstreamPeer{Name: l.patrol.Name, Address: l.patrol.Addr.String(), Up: l.isUp()})
+	}
+	s.Figures["bindings"], s.Figures["requests_pending"] = uint64(m.opt.Authority.Len()), uint64(m.Pending())
+	c := &m.Count
+	s.Counters = map[string]uint64{"malformed": c.Malformed.Load(), "nonce_sent": c.NonceSent.Load(), "nonce_wrong": c.NonceWrong.Load(),
+		"verified": c.Verified.Load(), "not_authorised": c.NotAuthorised.Load(), "protected": c.Protected.Load(),
+		"busy": c.Busy.Load(), "answered": c.Answered.Load(), "duplicate": c.Duplicate.Load()}
 }
 
 // readyWait is how long "ready" waits for patrols. One that is down is no reason not

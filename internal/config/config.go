@@ -155,6 +155,7 @@ type Config struct {
 	Edge        Edge
 	Server      Server
 	Tagged      Tagged
+	ReportTo    ReportTo
 	Services    []Service
 
 	// Of the roles of upstream.go; nil for all others.

@@ -11,7 +11,7 @@ var topFields = []string{"role", "instance", "interfaces", "secret_file", "epoch
 	"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
 	"clock_skew", "protocol", "inside", "filter_bits", "filter_window", "learning", "filter_alarm", "unknown_rate", "hops", "offers",
 	"last_line", "takeover", "cookie_layout", "edge_id", "peers", "edges", "max_connections", "idle_time",
-	"cache_entries", "whitelist_v4", "source_prefix_v4", "plane", "dpdk",
+	"cache_entries", "whitelist_v4", "source_prefix_v4", "plane", "dpdk", "report_to",
 	"next_secret_file", "next_secret_from"}
 
 // defaults is what a file that says nothing gets.
@@ -61,8 +61,10 @@ func (r *reader) document(data []byte) *Config {
 	}
 	r.proxy(c, fs)
 	r.split(c, fs)
+	r.reportTo(c, fs)
 	if f, there := fs["services"]; there {
 		c.Services = r.services(f, c.Role)
+		r.reportable(c, fs)
 	}
 	return c
 }

@@ -21,6 +21,7 @@ import (
 	"tidegate/internal/config"
 	"tidegate/internal/host"
 	"tidegate/internal/keys"
+	"tidegate/internal/offender"
 	"tidegate/internal/plane"
 )
 
@@ -72,6 +73,7 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 	}
 	b.log.Info("protecting", "instance", cfg.Instance, "forwarding", cfg.Edge.Forwarding, "protocol", cfg.Edge.Protocol,
 		"interfaces", cfg.Interfaces, "inside", cfg.Edge.Inside, "services", len(cfg.Services), "xdp", b.modes)
+	offender.Start(ctx, b.plane.Plane, cfg, b.log)
 	b.loop(ctx)
 	return b.stop()
 }
@@ -118,6 +120,9 @@ func (b *box) fill() error {
 	b.settings = plane.Settings{EpochLenNs: uint64(b.cfg.Epoch), NetnsCookie: cookie,
 		VerifyAheadNs: uint64(b.cfg.ClockSkew)}
 	b.setPolicy()
+	if err := host.SetReport(b.cfg, &b.settings); err != nil {
+		return err
+	}
 	b.setClock()
 	b.own = b.plane.EdgeSettings()
 	if !b.plane.Warm() {
@@ -284,6 +289,7 @@ func sameBox(old, next *config.Config) error {
 		"filter_bits":   next.Edge.FilterBits == old.Edge.FilterBits,
 		"cookie_layout": next.Edge.Layout == old.Edge.Layout,
 		"peers":         slices.Equal(next.Tagged.Peers, old.Tagged.Peers),
+		"report_to":     next.ReportTo == old.ReportTo,
 	} {
 		if !same {
 			return fmt.Errorf("%s changed: that takes a restart, `systemctl restart` or stop and start; no connection is lost", what)

@@ -128,10 +128,16 @@ func (m *Manager) AddAll(list []Request, done func(Entry, error)) []error {
 	now := time.Now()
 	var lastKey groupKey
 	var last *group
+	// One piece of memory for all, and the lock once: what a list of filters costs is
+	// mostly this.
+	slab := make([]Entry, len(list))
 	for i := range list {
-		e, err := m.judge(&list[i], now)
-		if err != nil {
-			errs[i] = err
+		errs[i] = m.judge(&slab[i], &list[i], now)
+	}
+	m.note(slab, errs)
+	for i := range slab {
+		e := &slab[i]
+		if errs[i] != nil {
 			continue
 		}
 		k := groupKey{e.endpoint.Addr, ifp.Install, e.Src.Addr().Is4()}
@@ -147,11 +153,7 @@ func (m *Manager) AddAll(list []Request, done func(Entry, error)) []error {
 		last.entries = append(last.entries, e)
 	}
 	for k, g := range groups {
-		m.send(k.kind, g, !k.v4, func(e *Entry, code ifp.Code, err error) {
-			if done != nil {
-				done(m.installed(e, code, err))
-			}
-		})
+		m.send(k.kind, g, !k.v4, func(part []*Entry, o Outcome) { m.installed(part, o, done) })
 	}
 	return errs
 }
@@ -167,41 +169,51 @@ type group struct {
 	entries []*Entry
 }
 
-// judge decides whether to ask, and notes the filter.
-func (m *Manager) judge(r *Request, now time.Time) (*Entry, error) {
+// judge decides whether to ask, and writes the filter to e.
+func (m *Manager) judge(e *Entry, r *Request, now time.Time) error {
 	r.Src, r.Dst = r.Src.Masked(), r.Dst.Masked()
 	f := ifp.Filter{Src: r.Src, Dst: r.Dst, Action: ifp.Block, Direction: ifp.FromCustomer}
 	if r.Reflected { // docs/ifp.md: CONDITIONAL names victim, then reflector
 		f.Src, f.Dst = r.Dst, r.Src
 	}
 	if err := f.Check(); err != nil {
-		return nil, err
+		return err
 	}
 	switch {
 	case r.Witness != SeenTS && r.Witness != Handshake:
-		return nil, ErrNotTrue
+		return ErrNotTrue
 	case !coveredBy(r.Dst, m.opt.Own):
-		return nil, ErrNotOurs
+		return ErrNotOurs
 	case overlaps(r.Src, m.opt.Never):
-		return nil, ErrNever
+		return ErrNever
 	}
 	bm, ok := m.opt.Authority.BorderManagerFor(r.Src.Addr())
 	if !ok {
-		return nil, ErrNoBorder
+		return ErrNoBorder
 	}
 	if r.Expires == 0 {
 		r.Expires = m.opt.Expires
 	}
 	f.ExpiresS = uint32(min(r.Expires/time.Second, ifp.MaxExpiresS))
-	e := &Entry{Request: *r, State: Asked, BM: bm.Addr, Since: now, LastHit: now, filter: f, endpoint: bm}
+	*e = Entry{Request: *r, State: Asked, BM: bm.Addr, Since: now, LastHit: now, filter: f, endpoint: bm}
+	return nil
+}
+
+// note enters what was judged well into the list.
+func (m *Manager) note(slab []Entry, errs []error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k := keyOf(r.Src, r.Dst)
-	if _, there := m.entries[k]; !there && len(m.entries) >= entriesMax {
-		return nil, ErrTooMany
+	for i := range slab {
+		if errs[i] != nil {
+			continue
+		}
+		k := keyOf(slab[i].Src, slab[i].Dst)
+		if len(m.entries) >= entriesMax && m.entries[k] == nil {
+			errs[i] = ErrTooMany
+			continue
+		}
+		m.entries[k] = &slab[i]
 	}
-	m.entries[k] = e
-	return e, nil
 }
 
 func coveredBy(p netip.Prefix, list []netip.Prefix) bool {
@@ -222,58 +234,55 @@ func overlaps(p netip.Prefix, list []netip.Prefix) bool {
 	return false
 }
 
-// send makes messages of a group's filters; each answers each of them.
-func (m *Manager) send(kind ifp.Type, g *group, ipv6 bool, each func(*Entry, ifp.Code, error)) {
+// send makes messages of a group's filters; answered hears of each message.
+func (m *Manager) send(kind ifp.Type, g *group, ipv6 bool, answered func([]*Entry, Outcome)) {
 	per := ifp.PerMessage(ipv6)
 	if m.opt.PerMessage > 0 {
 		per = min(per, m.opt.PerMessage)
 	}
-	var jobs []Job
+	jobs := make([]Job, 0, (len(g.entries)+per-1)/per)
+	filters := make([]ifp.Filter, len(g.entries))
+	for i, e := range g.entries {
+		filters[i] = e.filter
+	}
 	for begin := 0; begin < len(g.entries); begin += per {
-		part := g.entries[begin:min(begin+per, len(g.entries))]
-		filters := make([]ifp.Filter, len(part))
-		for i, e := range part {
-			filters[i] = e.filter
-		}
-		jobs = append(jobs, Job{Kind: kind, Filters: filters, BM: g.bm, Proof: m.opt.Proof && kind != ifp.Stats,
-			Done: func(o Outcome) {
-				for i, e := range part {
-					if o.Err != nil {
-						each(e, 0, o.Err)
-						continue
-					}
-					if kind == ifp.Stats {
-						m.counted(e, o.Stats[i])
-						continue
-					}
-					if o.Proven {
-						m.mu.Lock()
-						e.Proven = true
-						m.mu.Unlock()
-					}
-					each(e, o.Codes[i], nil)
-				}
-			}})
+		end := min(begin+per, len(g.entries))
+		part := g.entries[begin:end]
+		jobs = append(jobs, Job{Kind: kind, Filters: filters[begin:end], BM: g.bm, Proof: m.opt.Proof && kind != ifp.Stats,
+			Done: func(o Outcome) { answered(part, o) }})
 	}
 	m.opt.Engine.Do(jobs...)
 }
 
-// installed notes the answer to a request.
-func (m *Manager) installed(e *Entry, code ifp.Code, err error) (Entry, error) {
+// installed notes the answer to a message and hands each filter's to done, if there is one.
+func (m *Manager) installed(part []*Entry, o Outcome, done func(Entry, error)) {
+	errs := make([]error, len(part))
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	e.State = Installed
-	if err == nil && code != ifp.OK {
-		err = fmt.Errorf("the border manager says %v", code)
-		e.Code = code.String()
-	}
-	if err != nil {
-		e.State = Refused
-		if e.Code == "" {
-			e.Code = err.Error()
+	for i, e := range part {
+		e.State, e.Proven = Installed, o.Proven
+		if errs[i] = o.Err; o.Err == nil && o.Codes[i] != ifp.OK {
+			errs[i] = fmt.Errorf("the border manager says %v", o.Codes[i])
+			e.Code = o.Codes[i].String()
+		}
+		if errs[i] != nil {
+			e.State = Refused
+			if e.Code == "" {
+				e.Code = errs[i].Error()
+			}
 		}
 	}
-	return *e, err
+	if done == nil {
+		m.mu.Unlock()
+		return
+	}
+	copies := make([]Entry, len(part)) // one lock for all: who asks holds it for long
+	for i, e := range part {
+		copies[i] = *e
+	}
+	m.mu.Unlock()
+	for i := range copies {
+		done(copies[i], errs[i])
+	}
 }
 
 // counted notes what a filter has met.
@@ -395,7 +404,11 @@ func (m *Manager) Tick(now time.Time) {
 		m.removeAll(idle, nil)
 	}
 	for k, g := range groups {
-		m.send(ifp.Stats, g, !k.v4, func(*Entry, ifp.Code, error) {})
+		m.send(ifp.Stats, g, !k.v4, func(part []*Entry, o Outcome) {
+			for i, s := range o.Stats { // none if there was no answer
+				m.counted(part[i], s)
+			}
+		})
 	}
 	for _, e := range reflected {
 		m.opt.Engine.Do(Job{Kind: ifp.Stats, Filters: e.variants(), BM: e.endpoint, Done: func(o Outcome) {

@@ -65,6 +65,11 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 	if opt.Ready != nil {
 		opt.Ready()
 	}
+	wait := host.KeepUpstreamState(ctx, opt.StateDir, cfg, false, opt.Log, func(s *host.UpstreamStatus) {
+		s.Listen, s.API = engine.Addr().String(), path
+		m.state(s)
+	})
+	defer wait()
 	opt.Log.Info("managing filters", "instance", cfg.Instance, "own", f.Own, "api", path)
 	watch := time.NewTicker(f.Watch)
 	defer watch.Stop()
@@ -76,4 +81,19 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 			m.Tick(now)
 		}
 	}
+}
+
+// state is what `tidegate status` shows.
+func (m *Manager) state(s *host.UpstreamStatus) {
+	s.Figures["bindings"] = uint64(m.opt.Authority.Len())
+	for _, state := range []State{Asked, Installed, Refused} {
+		s.Figures["filters_"+string(state)] = 0
+	}
+	m.mu.Lock()
+	for _, e := range m.entries {
+		s.Figures["filters_"+string(e.State)]++
+	}
+	m.mu.Unlock()
+	e := m.opt.Engine
+	s.Counters = map[string]uint64{"messages_sent": e.Sent.Load(), "messages_again": e.Again.Load(), "answers_wrong": e.Wrong.Load()}
 }

@@ -13,6 +13,7 @@ import (
 
 	"tidegate/internal/config"
 	"tidegate/internal/keys"
+	"tidegate/internal/offender"
 	"tidegate/internal/plane"
 )
 
@@ -85,6 +86,7 @@ func Run(ctx, force context.Context, opt Options) error {
 	}
 	g.log.Info("protecting", "instance", cfg.Instance, "interfaces", cfg.Interfaces,
 		"services", len(cfg.Services), "xdp", g.modes)
+	offender.Start(ctx, g.plane, cfg, g.log)
 	g.loop(ctx)
 	return g.stop(force)
 }
@@ -161,6 +163,9 @@ func (g *gate) fill() error {
 		VerifyAheadNs:   uint64(g.cfg.ClockSkew),
 	}
 	g.setPolicy(g.cfg)
+	if err := SetReport(g.cfg, &g.settings); err != nil {
+		return err
+	}
 	g.setClock()
 	if err := g.loadKeys(time.Now()); err != nil {
 		return err

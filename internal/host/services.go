@@ -299,6 +299,7 @@ func sameAttachment(a, b *config.Config) error {
 		"clock_skew":    a.ClockSkew == b.ClockSkew,
 		"takeover":      a.Server.Takeover == b.Server.Takeover,
 		"cookie_layout": a.Server.Layout == b.Server.Layout,
+		"report_to":     a.ReportTo == b.ReportTo,
 	} {
 		if !same {
 			return fmt.Errorf("%s changed: that takes a restart, `systemctl restart` or stop and start; no connection is lost", what)

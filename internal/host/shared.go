@@ -30,6 +30,19 @@ func EnsureBPFFS(dir string) error { return ensureBPFFS(dir) }
 // NetnsCookie is the number by which BPF programs know this network namespace.
 func NetnsCookie() (uint64, error) { return netnsCookie() }
 
+// SetReport has the packet path count proven sources, if the configuration wants them
+// reported (internal/offender).
+func SetReport(c *config.Config, s *plane.Settings) (err error) {
+	if c.ReportTo.API == "" {
+		return nil
+	}
+	s.Report, s.ReportDscp = 1, c.ReportTo.Codepoint
+	if s.FilterKeys[0] == 0 { // proxy and edge have no socket filter, and no keys for one
+		s.FilterKeys, err = randomFilterKeys()
+	}
+	return err
+}
+
 // Numbers gives services their numbers; a service keeps its number, and so its
 // counters, over reloads.
 type Numbers struct{ set *serviceSet }

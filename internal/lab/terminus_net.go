@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // TerminusNet is the network of seed 004's figures 2 and 3: internet providers as
@@ -31,9 +32,10 @@ type TerminusNet struct {
 	dir     string
 	exe     string
 	nodes   map[string]*node
+	ipv6    bool
 }
 
-// Addresses of the figures.
+// Addresses of the figures; under IPv6 they are the last 32 bits, see at.
 const (
 	addrServer   = "10.9.0.2"
 	addrBot      = "10.1.0.2"
@@ -78,12 +80,12 @@ var terminusOwn = map[string]string{"A": addrBMA, "A2": addrPatrolA2, "C": addrB
 func ifName(peer string) string { return "to-" + strings.ToLower(peer) }
 
 // newTerminusNet makes namespaces, cables and routes; nothing runs yet.
-func newTerminusNet(exe string) (t *TerminusNet, err error) {
+func newTerminusNet(exe string, ipv6 bool) (t *TerminusNet, err error) {
 	o, err := self()
 	if err != nil {
 		return nil, err
 	}
-	t = &TerminusNet{owner: o, ns: map[string]*Namespace{}, exe: exe, nodes: map[string]*node{},
+	t = &TerminusNet{owner: o, ns: map[string]*Namespace{}, exe: exe, ipv6: ipv6, nodes: map[string]*node{},
 		dir: filepath.Join(labDir, o.String()+"-terminus")}
 	defer func() {
 		if err != nil {
@@ -121,14 +123,77 @@ func newTerminusNet(exe string) (t *TerminusNet, err error) {
 			if err != nil {
 				return err
 			}
-			return addAddr(lo, netip.PrefixFrom(netip.MustParseAddr(addr), 32))
+			return addAddr(lo, hostPrefix(t.at(addr)))
 		}); err != nil {
 			return t, err
 		}
 	}
-	// H lets nobody out whose source is not its customers' (RFC 3704, strict).
-	err = t.ns["H"].setSysctls([2]string{"net.ipv4.conf." + ifName("h-att") + ".rp_filter", "1"})
-	return t, err
+	return t, t.checkSources("H", "h-att", "10.3.0.0/16")
+}
+
+// checkSources has a legacy provider let nobody out whose source is not its customers'
+// (RFC 3704): the kernel's reverse path filter, which IPv6 lacks; there, routes that
+// only the customers' own addresses have.
+func (t *TerminusNet) checkSources(ns, customer, prefix string) error {
+	if !t.ipv6 {
+		return t.ns[ns].setSysctls([2]string{"net.ipv4.conf." + ifName(customer) + ".rp_filter", "1"})
+	}
+	return t.ns[ns].Do(func() error {
+		const table = 100
+		own, other := netlink.NewRule(), netlink.NewRule()
+		own.Family, own.IifName, own.Src, own.Table, own.Priority = unix.AF_INET6, ifName(customer), ipNet(t.prefix(prefix)), unix.RT_TABLE_MAIN, 100
+		other.Family, other.IifName, other.Table, other.Priority = unix.AF_INET6, ifName(customer), table, 101
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		return errors.Join(netlink.RuleAdd(own), netlink.RuleAdd(other), netlink.RouteAdd(&netlink.Route{
+			LinkIndex: lo.Attrs().Index, Dst: ipNet(netip.MustParsePrefix("::/0")), Table: table, Type: unix.RTN_BLACKHOLE}))
+	})
+}
+
+// labPrefix6 holds the network under IPv6: an address of the figures is its end.
+var labPrefix6 = netip.MustParseAddr("fd00:7467::").As16()
+
+// at is an address of the figures in the family of this network.
+func (t *TerminusNet) at(v4 string) netip.Addr {
+	a := netip.MustParseAddr(v4)
+	if !t.ipv6 {
+		return a
+	}
+	b, low := labPrefix6, a.As4()
+	copy(b[12:], low[:])
+	return netip.AddrFrom16(b)
+}
+
+// prefix is at for prefixes.
+func (t *TerminusNet) prefix(v4 string) netip.Prefix {
+	p := netip.MustParsePrefix(v4)
+	switch {
+	case !t.ipv6:
+		return p
+	case p.Bits() == 0:
+		return netip.MustParsePrefix("::/0")
+	}
+	return netip.PrefixFrom(t.at(p.Addr().String()), 96+p.Bits())
+}
+
+// port is at with a port.
+func (t *TerminusNet) port(v4 string, port uint16) string {
+	return netip.AddrPortFrom(t.at(v4), port).String()
+}
+
+func hostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// tcp and udp are Go's names of the family's protocols.
+func (t *TerminusNet) tcp() string { return "tcp" + t.digit() }
+func (t *TerminusNet) udp() string { return "udp" + t.digit() }
+
+func (t *TerminusNet) digit() string {
+	if t.ipv6 {
+		return "6"
+	}
+	return "4"
 }
 
 func (t *TerminusNet) namespace(name string) error {
@@ -143,6 +208,11 @@ func (t *TerminusNet) namespace(name string) error {
 	t.closers = append(t.closers, n.Close)
 	sysctls := append(baseSysctls(), [2]string{"net.ipv4.ip_forward", "1"},
 		[2]string{"net.ipv4.conf.all.send_redirects", "0"}, [2]string{"net.ipv4.conf.default.send_redirects", "0"})
+	if t.ipv6 {
+		// A router asks for the neighbour of what it forwards from its link-local address.
+		sysctls = append(sysctls, [2]string{"net.ipv6.conf.all.forwarding", "1"},
+			[2]string{"net.ipv6.conf.all.addr_gen_mode", "0"}, [2]string{"net.ipv6.conf.default.addr_gen_mode", "0"})
+	}
 	if err := n.setSysctls(sysctls...); err != nil {
 		return err
 	}
@@ -154,7 +224,7 @@ func (t *TerminusNet) wire(c wire) error {
 	if err != nil {
 		return err
 	}
-	p := netip.MustParsePrefix(c.net)
+	p := t.prefix(c.net)
 	a, b := p.Addr().Next(), p.Addr().Next().Next()
 	err = errors.Join(
 		pa.NS.Do(func() error { return addAddr(pa.Index, netip.PrefixFrom(a, p.Bits())) }),
@@ -178,7 +248,7 @@ func (t *TerminusNet) route(at, prefix, next string) error {
 		return fmt.Errorf("%s and %s are not neighbours", at, next)
 	}
 	c := terminusCables[i]
-	via := netip.MustParsePrefix(c.net).Addr().Next()
+	via := t.prefix(c.net).Addr().Next()
 	if c.b == next {
 		via = via.Next()
 	}
@@ -187,7 +257,7 @@ func (t *TerminusNet) route(at, prefix, next string) error {
 		if err != nil {
 			return err
 		}
-		return addRoute(l.Attrs().Index, netip.MustParsePrefix(prefix), via)
+		return addRoute(l.Attrs().Index, t.prefix(prefix), via)
 	})
 }
 

@@ -49,11 +49,17 @@ func portLines(lines ...string) string {
 
 // start writes keys and configurations and starts all roles.
 func (t *TerminusNet) start(ctx context.Context) error {
+	bindings, err := t.signBindings(time.Now())
+	if err != nil {
+		return err
+	}
 	public := map[string]string{}
-	for _, name := range []string{"bma", "bmc", "pa", "pa2", "pc", "nonce"} {
+	for _, name := range []string{"bma", "bmc", "pa", "pa2", "pc", "nonce", "gate"} {
 		path := filepath.Join(t.dir, name+".key")
-		if err := keys.CreateSecret(path); err != nil {
-			return err
+		if bindings[name] == "" { // else it is a manager's, and there already
+			if err := keys.CreateSecret(path); err != nil {
+				return err
+			}
 		}
 		id, err := upstream.LoadIdentity(path)
 		if err != nil {
@@ -61,42 +67,43 @@ func (t *TerminusNet) start(ctx context.Context) error {
 		}
 		public[name] = upstream.FormatKey(id.Public())
 	}
-	bindings := fmt.Sprintf("border 10.1.0.0/16 %s:4747 %s\nborder 10.4.0.0/16 %s:4747 %s\nfilter 10.9.0.0/16 %s\n",
-		addrBMA, public["bma"], addrBMC, public["bmc"], addrFM)
-	if err := os.WriteFile(filepath.Join(t.dir, "bindings"), []byte(bindings), 0o600); err != nil {
-		return err
-	}
 	patrol := func(name, listen, key, manager, sources, ports string) string {
 		text := "role: patrol\nmax_filters: 4000\n"
 		if listen != "" {
-			text += fmt.Sprintf("listen: %s:4748\nidentity_file: %s\nmanagers: [%s]\n", listen, filepath.Join(t.dir, key+".key"), public[manager])
+			text += fmt.Sprintf("listen: %q\nidentity_file: %s\nmanagers: [%s]\n", listen, filepath.Join(t.dir, key+".key"), public[manager])
 		}
 		if sources != "" {
-			text += "sources: [" + sources + "]\n"
+			text += fmt.Sprintf("sources: [%q]\n", t.prefix(sources))
 		}
 		return text + "ports:\n" + ports
 	}
 	border := func(listen, key string, patrols ...string) string {
-		text := fmt.Sprintf("role: border-manager\nlisten: %s:4747\nidentity_file: %s\nsecret_file: %s\nbindings: %s\npatrols:\n",
-			listen, filepath.Join(t.dir, key+".key"), filepath.Join(t.dir, "nonce.key"), filepath.Join(t.dir, "bindings"))
+		text := fmt.Sprintf("role: border-manager\nlisten: %q\nidentity_file: %s\nsecret_file: %s\n%spatrols:\n",
+			t.port(listen, 4747), filepath.Join(t.dir, key+".key"), filepath.Join(t.dir, "nonce.key"), bindings[key])
 		for _, p := range patrols {
 			w := strings.Fields(p)
-			text += fmt.Sprintf("  - {name: %s, address: \"%s:4748\", key: %s, prefixes: [%s]}\n", w[0], w[1], public[w[0]], w[2])
+			text += fmt.Sprintf("  - {name: %s, address: %q, key: %s, prefixes: [%q]}\n", w[0], w[1], public[w[0]], t.prefix(w[2]))
 		}
 		return text
 	}
+	here, patrolA2 := "127.0.0.1:4748", t.port(addrPatrolA2, 4748)
+	if t.ipv6 {
+		here = "[::1]:4748"
+	}
 	configs := []struct{ name, ns, text string }{
-		{"pa", "A", patrol("pa", "127.0.0.1", "pa", "bma", "10.1.0.0/17",
+		{"pa", "A", patrol("pa", here, "pa", "bma", "10.1.0.0/17",
 			portLines("a-bot customers", "a-client customers", "a-refl customers", "E upstream", "A2 upstream", "F upstream neighbour=legacy"))},
-		{"pa2", "A2", patrol("pa2", addrPatrolA2, "pa2", "bma", "10.1.128.0/17", portLines("a2-att customers", "A upstream"))},
-		{"pc", "C", patrol("pc", "127.0.0.1", "pc", "bmc", "10.4.0.0/16", portLines("c-att customers", "c-client customers", "E upstream"))},
+		{"pa2", "A2", patrol("pa2", patrolA2, "pa2", "bma", "10.1.128.0/17", portLines("a2-att customers", "A upstream"))},
+		{"pc", "C", patrol("pc", here, "pc", "bmc", "10.4.0.0/16", portLines("c-att customers", "c-client customers", "E upstream"))},
 		{"pe", "E", patrol("pe", "", "", "", "", portLines("A upstream", "B upstream neighbour=legacy",
 			"H upstream neighbour=legacy", "C upstream", "G upstream"))},
 		{"pg", "G", patrol("pg", "", "", "", "10.9.0.0/16", portLines("s customers queue="+bottleneck, "E upstream", "F upstream neighbour=legacy"))},
-		{"bma", "A", border(addrBMA, "bma", "pa 127.0.0.1 10.1.0.0/17", "pa2 "+addrPatrolA2+" 10.1.128.0/17")},
-		{"bmc", "C", border(addrBMC, "bmc", "pc 127.0.0.1 10.4.0.0/16")},
-		{"fm", "G", fmt.Sprintf("role: filter-manager\nlisten: %s:4746\nbindings: %s\napi: %s\nown: [10.9.0.0/16]\nwatch: 1s\nidle: 1h\n",
-			addrFM, filepath.Join(t.dir, "bindings"), filepath.Join(t.dir, "api.sock"))},
+		{"bma", "A", border(addrBMA, "bma", "pa "+here+" 10.1.0.0/17", "pa2 "+patrolA2+" 10.1.128.0/17")},
+		{"bmc", "C", border(addrBMC, "bmc", "pc "+here+" 10.4.0.0/16")},
+		{"fm", "G", fmt.Sprintf("role: filter-manager\nlisten: %q\n%sapi: %s\nown: [%q]\nwatch: 1s\nidle: 1h\n",
+			t.port(addrFM, 4746), bindings["fm"], filepath.Join(t.dir, "api.sock"), t.prefix("10.9.0.0/16"))},
+		{"gate", "s", fmt.Sprintf("role: host\ninterfaces: [%s]\nsecret_file: %s\nreport_to: {api: %s, connections: %d}\nservices:\n  - {name: web, ports: [%d]}\n",
+			ifName("G"), filepath.Join(t.dir, "gate.key"), filepath.Join(t.dir, "api.sock"), gateLimit, portWeb)},
 	}
 	for _, c := range configs {
 		n := &node{name: c.name, ns: c.ns, instance: instPrefix + t.owner.String() + "-" + c.name}

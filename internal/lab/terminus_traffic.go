@@ -44,13 +44,17 @@ func (t *TerminusNet) flood(ns, src, dst string, srcPort, dstPort uint16, payloa
 	if n == nil || !pathExists("/run/netns/"+n.Name) {
 		return nil, fmt.Errorf("%s: %w", ns, ErrForeignInterface)
 	}
-	packet := udpPacket(netip.MustParseAddr(src), netip.MustParseAddr(dst), srcPort, dstPort, payload)
+	packet, family := udpPacket(t.at(src), t.at(dst), srcPort, dstPort, payload), unix.AF_INET
+	var to unix.Sockaddr = &unix.SockaddrInet4{Addr: [4]byte(t.at(dst).AsSlice()[:4])}
+	if t.ipv6 {
+		family, to = unix.AF_INET6, &unix.SockaddrInet6{Addr: t.at(dst).As16()}
+	}
 	fd := -1
 	err := n.Do(func() (err error) {
 		if !n.current() { // nothing is ever sent from elsewhere
 			return ErrForeignInterface
 		}
-		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		fd, err = unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 		return err
 	})
 	if err != nil {
@@ -58,7 +62,6 @@ func (t *TerminusNet) flood(ns, src, dst string, srcPort, dstPort uint16, payloa
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &flooder{cancel: cancel}
-	to := &unix.SockaddrInet4{Addr: netip.MustParseAddr(dst).As4()}
 	f.done.Go(func() {
 		defer unix.Close(fd)
 		begin, tick := time.Now(), time.NewTicker(5*time.Millisecond)
@@ -81,9 +84,12 @@ func (f *flooder) stop() uint64 {
 	return f.sent.Load()
 }
 
-// udpPacket is an IPv4 packet; the kernel fills in checksum and length, and a UDP
-// checksum of zero means none.
+// udpPacket is a whole packet. Of IPv4's the kernel fills in checksum and length, and a
+// UDP checksum of zero means none.
 func udpPacket(src, dst netip.Addr, srcPort, dstPort uint16, payload int) []byte {
+	if src.Is6() {
+		return udpPacket6(src, dst, srcPort, dstPort, payload)
+	}
 	b := make([]byte, 28+payload)
 	b[0], b[8], b[9] = 0x45, 64, unix.IPPROTO_UDP
 	s, d := src.As4(), dst.As4()
@@ -95,11 +101,35 @@ func udpPacket(src, dst netip.Addr, srcPort, dstPort uint16, payload int) []byte
 	return b
 }
 
+// udpPacket6: the payload is zeros but for its first two bytes, which make the
+// checksum 0xffff, so that it need not be computed.
+func udpPacket6(src, dst netip.Addr, srcPort, dstPort uint16, payload int) []byte {
+	b := make([]byte, 48+payload)
+	b[0], b[6], b[7] = 0x60, unix.IPPROTO_UDP, 64
+	s, d := src.As16(), dst.As16()
+	copy(b[8:], s[:])
+	copy(b[24:], d[:])
+	binary.BigEndian.PutUint16(b[4:], uint16(8+payload))
+	binary.BigEndian.PutUint16(b[40:], srcPort)
+	binary.BigEndian.PutUint16(b[42:], dstPort)
+	binary.BigEndian.PutUint16(b[44:], uint16(8+payload))
+	sum := uint32(unix.IPPROTO_UDP) + uint32(8+payload)
+	for i := 8; i < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	binary.BigEndian.PutUint16(b[48:], uint16(0xffff-sum)) // the sum is 0xffff now, so its complement is 0
+	binary.BigEndian.PutUint16(b[46:], 0xffff)             // which is sent as 0xffff (RFC 8200, 8.1)
+	return b
+}
+
 // reflect answers every query at a namespace's port with floodPayload bytes.
 func (t *TerminusNet) reflect(ns, addr string) (io.Closer, error) {
 	var c *net.UDPConn
 	err := t.ns[ns].Do(func() (err error) {
-		c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(addr), portReflect)))
+		c, err = net.ListenUDP(t.udp(), net.UDPAddrFromAddrPort(netip.AddrPortFrom(t.at(addr), portReflect)))
 		return err
 	})
 	if err != nil {
@@ -119,15 +149,13 @@ func (t *TerminusNet) reflect(ns, addr string) (io.Closer, error) {
 	return c, nil
 }
 
-func hostPort(addr string, port uint16) string {
-	return netip.AddrPortFrom(netip.MustParseAddr(addr), port).String()
-}
-
 // web is the server's service: one line in, some bytes out.
 func (t *TerminusNet) web() (io.Closer, error) {
 	var l net.Listener
+	var config net.ListenConfig
+	config.SetMultipathTCP(false) // the kernel adopts no connections for MPTCP, which Go listens with
 	err := t.ns["s"].Do(func() (err error) {
-		l, err = net.Listen("tcp4", hostPort(addrServer, portWeb))
+		l, err = config.Listen(context.Background(), t.tcp(), t.port(addrServer, portWeb))
 		return err
 	})
 	if err != nil {
@@ -193,7 +221,7 @@ func (t *TerminusNet) webClient(ns string) *asker {
 		var c net.Conn
 		err := t.ns[ns].Do(func() (err error) {
 			d := net.Dialer{Deadline: deadline}
-			c, err = d.Dial("tcp4", hostPort(addrServer, portWeb))
+			c, err = d.Dial(t.tcp(), t.port(addrServer, portWeb))
 			return err
 		})
 		if err != nil {
@@ -214,7 +242,7 @@ func (t *TerminusNet) queryClient(reflector string) *asker {
 	return t.begin("s", func() bool {
 		var c net.Conn
 		err := t.ns["s"].Do(func() (err error) {
-			c, err = net.Dial("udp4", hostPort(reflector, portReflect))
+			c, err = net.Dial(t.udp(), t.port(reflector, portReflect))
 			return err
 		})
 		if err != nil {
@@ -283,7 +311,7 @@ const (
 func (t *TerminusNet) detect(tell func(netip.Addr, bool, bool)) (*detector, error) {
 	d := &detector{seen: map[netip.Addr]*sighting{}, tell: tell}
 	err := t.ns["s"].Do(func() (err error) {
-		d.udp, err = upstream.ListenUDP(netip.AddrPortFrom(netip.MustParseAddr(addrServer), portFlooded), labCodepoint)
+		d.udp, err = upstream.ListenUDP(netip.AddrPortFrom(t.at(addrServer), portFlooded), labCodepoint)
 		return err
 	})
 	if err != nil {
@@ -326,10 +354,10 @@ func (d *detector) read() {
 }
 
 // of gives what was seen of a source.
-func (d *detector) of(src string) sighting {
+func (d *detector) of(src netip.Addr) sighting {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s := d.seen[netip.MustParseAddr(src)]; s != nil {
+	if s := d.seen[src]; s != nil {
 		return *s
 	}
 	return sighting{}

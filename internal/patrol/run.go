@@ -64,7 +64,9 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 	}
 	b.log.Info("patrolling", "instance", cfg.Instance, "ports", len(cfg.Patrol.Ports),
 		"filters", b.filters.table.Len(), "restored", b.plane.TookOver)
+	wait := host.KeepUpstreamState(ctx, opt.StateDir, cfg, true, b.log, b.state)
 	b.loop(ctx)
+	wait()
 	if b.control != nil {
 		b.control.Close()
 	}
@@ -213,6 +215,15 @@ func (b *box) listen(p *config.Patrol) error {
 	return nil
 }
 
+// state is what `tidegate status` shows beside the counters in the maps.
+func (b *box) state(s *host.UpstreamStatus) {
+	s.Ports = b.cfg.Interfaces
+	if b.cfg.Patrol.Listen.IsValid() {
+		s.Listen = b.cfg.Patrol.Listen.String()
+	}
+	s.Figures["filters"], s.Figures["filters_max"] = uint64(b.filters.table.Len()), uint64(b.filters.table.Capacity())
+}
+
 func (b *box) loop(ctx context.Context) {
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
@@ -271,6 +282,9 @@ func Off(opt host.Options) error {
 		if port.QueueBits != 0 {
 			errs = append(errs, removeQueues(port.Interface))
 		}
+	}
+	if err := host.RemoveState(opt.StateDir, cfg.Instance); !errors.Is(err, os.ErrNotExist) {
+		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, plane.DetachPinned(opt.BPFFS, cfg.Instance))...)
 }

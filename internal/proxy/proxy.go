@@ -20,6 +20,7 @@ import (
 	"tidegate/internal/config"
 	"tidegate/internal/host"
 	"tidegate/internal/keys"
+	"tidegate/internal/offender"
 	"tidegate/internal/plane"
 )
 
@@ -83,6 +84,7 @@ func Run(ctx, force context.Context, opt host.Options) error {
 	}
 	b.log.Info("protecting", "instance", cfg.Instance, "forwarding", cfg.Proxy.Forwarding,
 		"interfaces", cfg.Interfaces, "services", len(cfg.Services), "xdp", b.modes)
+	offender.Start(ctx, b.plane.Plane, cfg, b.log)
 	b.loop(ctx)
 	return b.stop(force)
 }
@@ -138,6 +140,9 @@ func (b *box) fill() error {
 	b.settings = plane.Settings{EpochLenNs: uint64(b.cfg.Epoch), NetnsCookie: cookie,
 		VerifyAheadNs: uint64(b.cfg.ClockSkew)}
 	b.setPolicy()
+	if err := host.SetReport(b.cfg, &b.settings); err != nil {
+		return err
+	}
 	b.setClock()
 	if b.own = b.plane.ProxySettings(); b.own.Salt == 0 { // else: the presence bits go with it
 		var salt [8]byte
@@ -315,6 +320,8 @@ func sameBox(old, next *config.Config) error {
 		what = "key_horizon"
 	case next.XDPMode != old.XDPMode:
 		what = "xdp_mode"
+	case next.ReportTo != old.ReportTo:
+		what = "report_to"
 	case next.Proxy.Forwarding != old.Proxy.Forwarding:
 		what = "forwarding"
 	case next.Proxy.MaxFlows != old.Proxy.MaxFlows:

@@ -62,6 +62,13 @@ func OpenSigned(ctx context.Context, o SignedOptions) (*Signed, error) {
 		if raw, err = os.ReadFile(path); err == nil {
 			_, err = s.node.Publish(raw)
 		}
+		switch binding.CodeOf(err) {
+		case binding.Duplicate: // published before, by an earlier process
+			err = nil
+		case binding.Stale:
+			o.Log.Warn("a newer binding than the one to be published is known; it goes on to count", "binding", path)
+			err = nil
+		}
 		if err != nil {
 			err = fmt.Errorf("binding %s: %w", path, err)
 		}
@@ -116,6 +123,9 @@ func (s *Signed) BorderManagerFor(src netip.Addr) (Endpoint, bool) {
 func (s *Signed) FilterManagerMayRequest(fm netip.Addr, dst netip.Prefix) bool {
 	return s.store.MayRequestFrom(fm, dst)
 }
+
+// Len implements Authority.
+func (s *Signed) Len() int { return s.store.Len() }
 
 // Close leaves the flooding and closes the store.
 func (s *Signed) Close() {

@@ -71,6 +71,10 @@ func TestSignedAuthority(t *testing.T) {
 		t.Error("who may ask for filters")
 	}
 	s.Close()
+	if s, err = OpenSigned(context.Background(), o); err != nil { // started again, nothing new to publish
+		t.Fatalf("what is published already keeps a manager from starting: %v", err)
+	}
+	s.Close()
 	o.Publish = []string{record(binding.FilterManager, fm, stranger, "10.5.0.0/16", "192.0.2.9:4746")}
 	if s, err := OpenSigned(context.Background(), o); err == nil {
 		s.Close()

@@ -29,6 +29,8 @@ type Authority interface {
 	// FilterManagerMayRequest says whether the filter manager at this address may
 	// ask for filters on traffic to (all of) dst.
 	FilterManagerMayRequest(fm netip.Addr, dst netip.Prefix) bool
+	// Len is the number of bindings.
+	Len() int
 }
 
 // Static is an authority from a file, for networks that exchange their bindings by
@@ -52,6 +54,9 @@ func (s *Static) FilterManagerMayRequest(fm netip.Addr, dst netip.Prefix) bool {
 	}
 	return false
 }
+
+// Len implements Authority.
+func (s *Static) Len() int { return s.border.Size() + s.filter.Size() }
 
 // AddBorder binds a prefix of sources to a border manager.
 func (s *Static) AddBorder(p netip.Prefix, e Endpoint) { s.border.Insert(p.Masked(), e) }

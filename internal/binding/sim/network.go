@@ -138,6 +138,7 @@ func (n *network) deliver(e *event) {
 		n.schedule(e)
 		return
 	}
+	l.queue[0] = nil // what was delivered is nobody's any more
 	if l.queue = l.queue[1:]; len(l.queue) > 0 {
 		l.queue[0].at = max(l.queue[0].at, e.at)
 		n.schedule(l.queue[0])

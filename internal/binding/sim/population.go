@@ -150,6 +150,7 @@ func (p *population) signExtra(isp, n int, extra *population) error {
 type library struct {
 	records map[binding.Digest]*shelf
 	checked int // signatures, really
+	asked   int // by managers
 }
 
 type shelf struct {
@@ -157,6 +158,33 @@ type shelf struct {
 	err      error
 	verified bool
 	verdict  error
+}
+
+// read takes in what will be sent, decoded and checked on all processors; managers
+// find it there by its bytes.
+func (l *library) read(lists ...[]*binding.Record) {
+	var all []*binding.Record
+	for _, list := range lists {
+		all = append(all, list...)
+	}
+	shelves := make([]shelf, len(all))
+	workers := runtime.GOMAXPROCS(0)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < len(all); i += workers {
+				shelves[i].rec, shelves[i].err = binding.Decode(all[i].Raw())
+				if shelves[i].err == nil {
+					shelves[i].verdict, shelves[i].verified = shelves[i].rec.VerifySignature(), true
+				}
+			}
+		})
+	}
+	wg.Wait()
+	l.checked += len(all)
+	for i := range shelves {
+		l.records[all[i].Digest()] = &shelves[i]
+	}
 }
 
 func (l *library) decode(raw []byte) (*binding.Record, error) {
@@ -173,6 +201,7 @@ func (l *library) decode(raw []byte) (*binding.Record, error) {
 }
 
 func (l *library) verify(r *binding.Record) error {
+	l.asked++
 	s := l.records[r.Digest()]
 	if s == nil || s.rec != r {
 		l.checked++

@@ -50,9 +50,10 @@ type Result struct {
 
 	VirtualSeconds    float64 `json:"virtual_s"`
 	WallSeconds       float64 `json:"wall_s"`
-	HeapMiB           float64 `json:"heap_mib"`   // at the end
-	SystemMiB         float64 `json:"system_mib"` // taken from the system, at most
-	SignaturesChecked int     `json:"signatures_checked"`
+	HeapMiB           float64 `json:"heap_mib"`           // at the end
+	SystemMiB         float64 `json:"system_mib"`         // taken from the system, at most
+	SignaturesAsked   int     `json:"signatures_asked"`   // by managers; each is charged for each
+	SignaturesChecked int     `json:"signatures_checked"` // of different records: the result is shared
 }
 
 // WorstUpdate is the slowest of the updates.
@@ -102,6 +103,9 @@ func Print(w io.Writer, list []*Result) error {
 	row("records refused", func(r *Result) string { return counts(r.Refused) })
 	row("pushed records not looked at", func(r *Result) string { return fmt.Sprint(r.PushIgnored) })
 	row("honest managers banned", func(r *Result) string { return fmt.Sprint(r.HonestBanned) })
+	row("signatures: by managers, really", func(r *Result) string {
+		return fmt.Sprintf("%d, %d (a record's once, its result shared)", r.SignaturesAsked, r.SignaturesChecked)
+	})
 	row("virtual, real time", func(r *Result) string { return fmt.Sprintf("%.0f s, %.0f s", r.VirtualSeconds, r.WallSeconds) })
 	row("memory", func(r *Result) string { return fmt.Sprintf("%.0f MiB", r.SystemMiB) })
 	return t.Flush()

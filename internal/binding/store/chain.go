@@ -26,6 +26,7 @@ func (s *Store) Expire(now time.Time) int {
 // other up. One pass over the store.
 func (s *Store) prune(now time.Time) int {
 	before := s.count
+	s.changes++ // of authorities, even if nothing is dropped
 	s.dropWhere(0, func(r *binding.Record) bool { return r.CheckTime(now) != nil })
 	s.rebuildAuthorities(now)
 	s.expiry = maxExpiry

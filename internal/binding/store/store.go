@@ -69,7 +69,8 @@ type Store struct {
 	anchors   map[binding.Key]*binding.Anchor
 	trees     [Trees]tree
 	count     int
-	live      int64 // bytes of the records in a file
+	changes   uint64 // records put in or taken out, ever
+	live      int64  // bytes of the records in a file
 	perIssuer map[binding.Key]int
 	auths     map[binding.Key][]authority       // valid authority records by the key they empower
 	revoked   map[issuerKey]*binding.Record     // revocations of whole keys
@@ -130,7 +131,7 @@ func (s *Store) Admit(raw []byte, now time.Time) (*binding.Record, error) {
 // AdmitRecord is Admit for a record that has been decoded.
 func (s *Store) AdmitRecord(r *binding.Record, now time.Time) error {
 	s.mu.Lock()
-	err := s.check(r, now)
+	err, before := s.check(r, now), s.changes
 	s.mu.Unlock()
 	if err != nil {
 		return err
@@ -140,8 +141,10 @@ func (s *Store) AdmitRecord(r *binding.Record, now time.Time) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.check(r, now); err != nil { // another may have come meanwhile
-		return err
+	if s.changes != before { // another has come or gone meanwhile
+		if err := s.check(r, now); err != nil {
+			return err
+		}
 	}
 	s.insert(r, now)
 	s.appendLog(r)
@@ -236,6 +239,7 @@ func (s *Store) tree(r *binding.Record) *tree { return &s.trees[TreeOf(r)] }
 
 // insert puts a checked record in its place and does what follows from it.
 func (s *Store) insert(r *binding.Record, now time.Time) {
+	s.changes++
 	old := s.tree(r).put(r)
 	s.live += frameLen(r)
 	if old == nil {
@@ -303,6 +307,7 @@ func removeFrom[T any](m map[binding.Key][]T, key binding.Key, is func(T) bool) 
 
 // drop takes a record out altogether.
 func (s *Store) drop(r *binding.Record) {
+	s.changes++
 	s.tree(r).remove(r.Slot())
 	s.unlink(r)
 	s.live -= frameLen(r)

@@ -88,6 +88,7 @@ const (
 	EdgeXdpMapTgHalves      = "tg_halves"
 	EdgeXdpMapTgKeys        = "tg_keys"
 	EdgeXdpMapTgNextFlow    = "tg_next_flow"
+	EdgeXdpMapTgOffenders   = "tg_offenders"
 	EdgeXdpMapTgPending     = "tg_pending"
 	EdgeXdpMapTgPorts       = "tg_ports"
 	EdgeXdpMapTgPrefixes    = "tg_prefixes"
@@ -162,6 +163,7 @@ type EdgeXdpMapSpecs struct {
 	TgHalves      *ebpf.MapSpec `ebpf:"tg_halves"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
+	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgPending     *ebpf.MapSpec `ebpf:"tg_pending"`
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
@@ -212,6 +214,7 @@ type EdgeXdpMaps struct {
 	TgHalves      *ebpf.Map `ebpf:"tg_halves"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
+	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
 	TgPending     *ebpf.Map `ebpf:"tg_pending"`
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
@@ -238,6 +241,7 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgHalves,
 		m.TgKeys,
 		m.TgNextFlow,
+		m.TgOffenders,
 		m.TgPending,
 		m.TgPorts,
 		m.TgPrefixes,

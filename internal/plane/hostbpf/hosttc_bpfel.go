@@ -8,9 +8,24 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"structs"
 
 	"github.com/cilium/ebpf"
 )
+
+type HostTcTgProven struct {
+	_          structs.HostLayout
+	TurnBefore uint64
+	Src        [2]uint64
+	Dst        [2]uint64
+	Handshakes uint32
+	Unmarked   uint32
+	Invalid    uint32
+	Family     uint8
+	Credit     uint8
+	Pad        [2]uint8
+	TurnAfter  uint64
+}
 
 // Names of all BPF objects in the ELF.
 //
@@ -18,6 +33,7 @@ import (
 const (
 	HostTcMapTgCounters   = "tg_counters"
 	HostTcMapTgKeys       = "tg_keys"
+	HostTcMapTgOffenders  = "tg_offenders"
 	HostTcMapTgPorts      = "tg_ports"
 	HostTcMapTgPrefixes   = "tg_prefixes"
 	HostTcMapTgRecent     = "tg_recent"
@@ -79,6 +95,7 @@ type HostTcProgramSpecs struct {
 type HostTcMapSpecs struct {
 	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgOffenders  *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
@@ -116,6 +133,7 @@ func (o *HostTcObjects) Close() error {
 type HostTcMaps struct {
 	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
 	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
+	TgOffenders  *ebpf.Map `ebpf:"tg_offenders"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
@@ -129,6 +147,7 @@ func (m *HostTcMaps) Close() error {
 	return _HostTcClose(
 		m.TgCounters,
 		m.TgKeys,
+		m.TgOffenders,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,

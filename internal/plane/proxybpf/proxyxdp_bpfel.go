@@ -111,6 +111,7 @@ const (
 	ProxyXdpMapTgKeys       = "tg_keys"
 	ProxyXdpMapTgMacs       = "tg_macs"
 	ProxyXdpMapTgNextFlow   = "tg_next_flow"
+	ProxyXdpMapTgOffenders  = "tg_offenders"
 	ProxyXdpMapTgPorts      = "tg_ports"
 	ProxyXdpMapTgPrefixes   = "tg_prefixes"
 	ProxyXdpMapTgPresence   = "tg_presence"
@@ -187,6 +188,7 @@ type ProxyXdpMapSpecs struct {
 	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgMacs       *ebpf.MapSpec `ebpf:"tg_macs"`
 	TgNextFlow   *ebpf.MapSpec `ebpf:"tg_next_flow"`
+	TgOffenders  *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgPresence   *ebpf.MapSpec `ebpf:"tg_presence"`
@@ -239,6 +241,7 @@ type ProxyXdpMaps struct {
 	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
 	TgMacs       *ebpf.Map `ebpf:"tg_macs"`
 	TgNextFlow   *ebpf.Map `ebpf:"tg_next_flow"`
+	TgOffenders  *ebpf.Map `ebpf:"tg_offenders"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
 	TgPresence   *ebpf.Map `ebpf:"tg_presence"`
@@ -267,6 +270,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgKeys,
 		m.TgMacs,
 		m.TgNextFlow,
+		m.TgOffenders,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgPresence,

@@ -1,0 +1,58 @@
+package config
+
+// ReportTo says which clients a gate tells a filter manager of (docs/upstream.md).
+type ReportTo struct {
+	API         string // its socket; "": nobody is told of
+	Connections int    // completed handshakes/s of one source to one address; more is too many; 0: any
+	Invalid     int    // segments/s of no connection that carry the codepoint, likewise
+	Codepoint   uint8  // true source
+}
+
+const (
+	defaultReportConnections = 100
+	defaultReportInvalid     = 1000
+	maxReportRate            = 10_000_000
+)
+
+// reportTo reads whom to tell of offenders.
+func (r *reader) reportTo(c *Config, fs map[string]field) {
+	f, there := fs["report_to"]
+	if !there {
+		return
+	}
+	if c.Role == RoleServer || c.Proxy.Plane == PlaneDPDK {
+		r.fail(f.line, f.path, "belongs to role: host, edge and proxy (plane: xdp); remove it, or report from the edge")
+		return
+	}
+	in, ok := r.mapping(f, []string{"api", "connections", "invalid", "codepoint"})
+	if !ok {
+		return
+	}
+	t := ReportTo{Connections: defaultReportConnections, Invalid: defaultReportInvalid, Codepoint: defaultCodepoint}
+	if t.API = r.path(in, "api"); t.API == "" {
+		r.fail(f.line, f.path+".api", "is missing; name the filter manager's socket, such as /run/tidegate/filters.filters.sock")
+	}
+	for name, to := range map[string]*int{"connections": &t.Connections, "invalid": &t.Invalid} {
+		if v, there := in[name]; there {
+			if n, ok := r.number(v, 0, maxReportRate); ok {
+				*to = n
+			}
+		}
+	}
+	r.dscp(in, "codepoint", &t.Codepoint)
+	c.ReportTo = t
+}
+
+// reportable refuses report_to where no service lets a gate prove a source.
+func (r *reader) reportable(c *Config, fs map[string]field) {
+	f, there := fs["report_to"]
+	if !there || c.Role != RoleProxy {
+		return
+	}
+	for _, s := range c.Services {
+		if s.Strategy.Translates() {
+			return
+		}
+	}
+	r.fail(f.line, f.path, "needs a service of strategy: cookie or cache; under the others the proxy sees no handshake's end")
+}

@@ -1,0 +1,173 @@
+// Package offender tells a filter manager of clients that have completed a handshake
+// with this gate, so that their address is their own, and then do too much. It reads
+// the counts of bpf/lib/proven.h. It must never name a source whose address only a
+// packet's header says.
+package offender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/config"
+	"tidegate/internal/plane"
+)
+
+const (
+	lookEvery = 500 * time.Millisecond
+	// tellAgain: who goes on is told of again after this.
+	tellAgain = 10 * time.Second
+	// tellMost bounds the reports of one look: the filter manager has others to listen to.
+	tellMost = 1000
+	callTime = 25 * time.Second // the filter manager waits 20 s for border managers
+)
+
+// Witnesses, as the filter manager's API names them (docs/upstream.md).
+const (
+	witnessTS   = "ts"
+	witnessNoTS = "no-ts"
+)
+
+// Report is one filter that is asked for.
+type Report struct {
+	Src      netip.Prefix `json:"src"`
+	Dst      netip.Prefix `json:"dst"`
+	Witness  string       `json:"witness"`
+	Detector string       `json:"detector"`
+
+	what string // for the log
+}
+
+// pair is whose traffic a slot counts, to whom.
+type pair struct{ src, dst netip.Addr }
+
+// Watcher looks at one gate's table.
+type Watcher struct {
+	table    *ebpf.Map
+	report   config.ReportTo
+	detector string
+	log      *slog.Logger
+	last     []plane.Proven // of all CPUs, slot by slot
+	lastAt   time.Time
+	told     map[pair]time.Time
+	post     func(context.Context, []Report) ([]verdict, error)
+}
+
+// New watches the table of a plane on behalf of an instance.
+func New(table *ebpf.Map, r config.ReportTo, instance string, log *slog.Logger) *Watcher {
+	w := &Watcher{table: table, report: r, detector: "gate " + instance, log: log, told: map[pair]time.Time{}}
+	w.post = func(ctx context.Context, list []Report) ([]verdict, error) { return post(ctx, r.API, list) }
+	return w
+}
+
+// Start watches until ctx ends, if the configuration wants it.
+func Start(ctx context.Context, p *plane.Plane, c *config.Config, log *slog.Logger) {
+	if c.ReportTo.API != "" {
+		go New(p.Map(plane.OffendersMap), c.ReportTo, c.Instance, log).run(ctx)
+	}
+}
+
+func (w *Watcher) run(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	broken := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			err := w.look(ctx, now)
+			if err != nil && !broken && ctx.Err() == nil {
+				w.log.Error("offenders are not reported", "error", err)
+			}
+			broken = err != nil // said once, not twice a second
+		}
+	}
+}
+
+// look compares the table with what it was and tells of who did too much since.
+func (w *Watcher) look(ctx context.Context, now time.Time) error {
+	rows, err := plane.ReadProven(w.table)
+	if err != nil {
+		return err
+	}
+	list := w.judge(rows, now)
+	if len(list) == 0 {
+		return nil
+	}
+	verdicts, err := w.post(ctx, list)
+	if err != nil {
+		for _, r := range list { // the next look tries again
+			delete(w.told, pair{r.Src.Addr(), r.Dst.Addr()})
+		}
+		return err
+	}
+	for i, v := range verdicts {
+		w.log.Info("offender reported", "source", list[i].Src, "destination", list[i].Dst, "did", list[i].what,
+			"filter", v.State, "error", v.Error)
+	}
+	return nil
+}
+
+// judge finds the pairs that are beyond a limit since the last look. A slot counts
+// only if it had the same owner then: so nothing torn is ever believed.
+func (w *Watcher) judge(rows []plane.Proven, now time.Time) []Report {
+	last, passed := w.last, now.Sub(w.lastAt).Seconds()
+	w.last, w.lastAt = rows, now
+	for p, at := range w.told {
+		if now.Sub(at) >= tellAgain {
+			delete(w.told, p)
+		}
+	}
+	if len(last) != len(rows) || passed <= 0 {
+		return nil
+	}
+	type count struct{ handshakes, unmarked, invalid uint32 }
+	counts := map[pair]count{}
+	for i := range rows {
+		have, before := &rows[i], &last[i]
+		p, ok := ownerOf(have)
+		if q, same := ownerOf(before); !ok || !same || p != q || have.TurnAfter != before.TurnAfter {
+			continue
+		}
+		c := counts[p] // of every CPU
+		c.handshakes += have.Handshakes - before.Handshakes
+		c.unmarked += have.Unmarked - before.Unmarked
+		c.invalid += have.Invalid - before.Invalid
+		counts[p] = c
+	}
+	var list []Report
+	for p, c := range counts {
+		many := w.report.Connections > 0 && float64(c.handshakes) > float64(w.report.Connections)*passed
+		bad := w.report.Invalid > 0 && float64(c.invalid) > float64(w.report.Invalid)*passed
+		if _, known := w.told[p]; known || !many && !bad || len(list) >= tellMost {
+			continue
+		}
+		r := Report{Src: host(p.src), Dst: host(p.dst), Witness: witnessTS, Detector: w.detector,
+			what: fmt.Sprintf("%.0f connections/s, %.0f invalid segments/s", float64(c.handshakes)/passed, float64(c.invalid)/passed)}
+		if !bad && c.unmarked > 0 {
+			r.Witness = witnessNoTS
+		}
+		w.told[p] = now
+		list = append(list, r)
+	}
+	return list
+}
+
+func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// ownerOf reads whose slot it is; false while somebody moves in, or if nobody has.
+func ownerOf(r *plane.Proven) (p pair, ok bool) {
+	if r.TurnBefore != r.TurnAfter || r.TurnAfter == 0 {
+		return p, false
+	}
+	p = pair{plane.ProvenAddr(r.Family, r.Src), plane.ProvenAddr(r.Family, r.Dst)}
+	return p, p.src.IsValid() && p.dst.IsValid()
+}
+
+var errAnswer = errors.New("the filter manager answered something else than a verdict for each report")
