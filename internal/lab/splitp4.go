@@ -208,7 +208,7 @@ func (s *p4Switch) awaitThrift(ctx context.Context) error {
 func (s *p4Switch) status(ctx context.Context) (st nodeStatus, err error) {
 	var counts map[string]p4.Counts
 	err = s.ns.Do(func() error {
-		counts, err = p4.ReadCounters(ctx, p4Thrift, map[int]string{1: "web"})
+		counts, err = p4.ReadCounters(ctx, p4Thrift, p4.ProgramEdge, map[int]string{1: "web"})
 		return err
 	})
 	if err != nil {

@@ -31,9 +31,9 @@ func Programs() []string {
 
 // Sizes of the programs; p4/v1model/types.p4.
 const (
-	maxServices   = 63
-	maxPrefixes   = 4096 // entries of each address family, prefixes times ports
-	maxTableFlows = 65536
+	maxServices  = 63
+	maxPrefixes  = 4096  // entries of each address family, prefixes times ports
+	maxTableRows = 65536 // of the whitelist, or of connections
 )
 
 // Config is what `tidegate p4 run` is told.
@@ -45,7 +45,7 @@ type Config struct {
 	Epoch         Duration          `yaml:"epoch"`
 	KeyHorizon    Duration          `yaml:"key_horizon"`
 	OnStaleKeys   config.StaleKeys  `yaml:"on_stale_keys"`
-	Window        Duration          `yaml:"window"` // T_W of the filter, or of the whitelist
+	Window        Duration          `yaml:"window"` // T_W of the filter; how long a source, or a connection, may be idle
 	Learn         *Duration         `yaml:"learn"`  // unknown flows pass for so long after the start; T_W if not said
 	Hops          uint8             `yaml:"hops"`   // TTL of what goes on; 0: as it is
 	UnknownRate   int               `yaml:"unknown_rate"`
@@ -112,7 +112,7 @@ func LoadConfig(path string) (*Config, error) {
 // ParseConfig validates data and fills in what it leaves out.
 func ParseConfig(data []byte) (*Config, error) {
 	c := &Config{Thrift: "127.0.0.1:9090", Epoch: Duration(8 * time.Second), KeyHorizon: Duration(5 * time.Minute),
-		OnStaleKeys: config.StaleKeysPass, Window: Duration(15 * time.Second), Whitelist: "table", Program: ProgramEdge}
+		OnStaleKeys: config.StaleKeysPass, Whitelist: "table", Program: ProgramEdge}
 	if err := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(c); err != nil {
 		return nil, err
 	}
@@ -122,6 +122,12 @@ func ParseConfig(data []byte) (*Config, error) {
 
 // Complete fills in what was left out.
 func (c *Config) Complete() {
+	if c.Window == 0 {
+		c.Window = Duration(5 * time.Minute)
+		if c.Program == ProgramEdge {
+			c.Window = Duration(15 * time.Second)
+		}
+	}
 	if c.Learn == nil {
 		c.Learn = &c.Window
 	}

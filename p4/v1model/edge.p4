@@ -28,6 +28,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
     meter(1, MeterType.packets) allowance;
     Settings() settings;
     Services() services;
+    Classify() classify;
     HashWords() words;
     CookieHash() cookie_hash;
     FlowHash() flow_hash;
@@ -45,6 +46,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
     apply {
         bit<16> reason = COUNT_NOTHING;
         bit<1> pass = 1;
+        bit<1> is_syn = 0;
         bit<1> is_ack = 0;  // tg_host_is_ack
         bit<1> to_hash = 0;
         bit<1> put = 0;
@@ -63,18 +65,9 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
         bit<2> color = 0;
 
         settings.apply(hdr, m, std);
-        if ((m.tcp_due == 1 && !hdr.tcp.isValid()) ||
-            (m.parse == PARSE_TCP && m.l4_len < TG_TCP_HDR_LEN)) {
-            m.parse = PARSE_CUT_TCP;
-        }
-        if (m.parse == PARSE_TCP && m.first_fragment == 1) {
-            m.parse = PARSE_FRAGMENT;
-        }
+        classify.apply(hdr, m, is_syn, is_ack);
         if (m.configured == 1 && (m.parse == PARSE_TCP || m.parse == PARSE_FRAGMENT)) {
             services.apply(hdr, m);
-            if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_RST)) == TG_TCP_ACK) {
-                is_ack = 1;
-            }
         } else if (m.configured == 1 && m.inside == 0) {
             judge_parse.apply(m, reason);
             if (reason != COUNT_NOTHING) {
@@ -95,7 +88,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                 if (is_ack == 1) {
                     put = 1;
                 }
-            } else if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK)) == TG_TCP_SYN) {
+            } else if (is_syn == 1) {
                 count(COUNT_SYN);
                 judge_syn.apply(hdr, m, std.packet_length, reason, pass);
                 if (m.mode == TG_MODE_MONITOR) {
@@ -208,13 +201,13 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
             }
         }
 
-        if (m.answered == 1) {
+        if (m.reflected == 1) {
             std.egress_spec = std.ingress_port;
         } else if (pass == 0) {
             mark_to_drop(std);
         } else {
             if (m.hops != 0 && m.service != 0 && m.mode == TG_MODE_ALWAYS && m.inside == 0 &&
-                (hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK)) != TG_TCP_SYN) {
+                is_syn == 0) {
                 set_ttl.apply(hdr, m.hops);
             }
             forward.apply(hdr, m, std);

@@ -199,7 +199,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         pkt.extract(hdr.tcp);
         m.parse = PARSE_TCP;
         transition select(hdr.tcp.flags) {
-            TG_TCP_SYN &&& (TG_TCP_SYN | TG_TCP_ACK): syn;
+            TG_TCP_SYN &&& TG_TCP_SYN: syn;
             default: accept;
         }
     }
