@@ -157,7 +157,11 @@ func (e *entries) put(family []byte, words [][]byte, action string, params ...[]
 	if err != nil {
 		return err
 	}
-	made := &entry{key, handle, time.Duration(e.c.cfg.Window)}
+	idle := time.Duration(e.c.cfg.Window)
+	if err := e.c.sw.SetTTL(e.name, handle, idle); err != nil { // without one the switch says no times
+		return err
+	}
+	made := &entry{key, handle, idle}
 	e.by[key] = made
 	e.order = append(e.order, made)
 	return nil
