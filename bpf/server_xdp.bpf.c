@@ -8,6 +8,7 @@
  * Must never: let a tag go on to the stack; translate by anything but the table;
  * drop a segment of a service whose mode is not `always`.
  */
+#include "../core/cookie_smartcookie.h"
 #include "lib/cookie_check.h"
 #include "lib/server_translate.h"
 #include "lib/tag.h"
@@ -24,11 +25,15 @@ static __always_inline int tg_server_open(struct xdp_md *ctx, const struct tg_pa
 					  struct tg_split *old, struct tg_counter_row *row)
 {
 	const __u8 *tcp = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX);
+	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_split e;
+	__u32 bits;
 
-	if (tcp + TG_TCP_HDR_LEN > (__u8 *)(long)ctx->data_end)
+	if (!settings || tcp + TG_TCP_HDR_LEN > (__u8 *)(long)ctx->data_end)
 		return XDP_DROP;
-	e = tg_split_open(pkt, said, wscale, tg_swap16(tg_load16(tcp + 14)), edge, tg_tick_now());
+	bits = settings->smart ? tg_smart_claimed_bits(said->cookie.isn)
+			       : tg_cookie_claimed_bits(said->cookie, said->ts_ok);
+	e = tg_split_open(pkt, said, bits, wscale, tg_swap16(tg_load16(tcp + 14)), edge, tg_tick_now());
 	e.hash = tg_split_hash(server->keys, pkt, TG_TO_SERVER);
 	if (old)
 		tg_split_release(old);
@@ -72,6 +77,26 @@ static __always_inline bool tg_tag_judge(const struct tg_packet *pkt, int wrong)
 	return wrong == 0;
 }
 
+/* tg_cookie_check in the layout smartcookie, of gates that are switches; tg_keys holds its
+ * keys. */
+__attribute__((noinline)) int tg_smart_cookie_check(const struct tg_packet *pkt)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	const struct tg_siphash_key *key;
+	struct tg_halfsiphash_key half;
+	__u64 epoch;
+
+	if (!pkt || !settings)
+		return 0;
+	epoch = tg_cookie_epoch(pkt->ack - 1, tg_epoch_verifying_now(settings));
+	key = tg_key_find(settings, epoch);
+	if (!key)
+		return 0;
+	half.k0 = (__u32)key->k0;
+	half.k1 = (__u32)(key->k0 >> 32);
+	return tg_smart_verify(pkt, epoch, &half);
+}
+
 /* CHECK and OPEN: a new connection, if the cookie in it is one of ours or an edge has
  * said so. */
 static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_packet *pkt,
@@ -79,12 +104,16 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 					 struct tg_split *e, const struct tg_service *svc,
 					 struct tg_counter_row *row)
 {
+	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_ack said = tg_host_read_ack(pkt, &what->o);
 
-	if (!server)
+	if (!server || !settings)
 		return XDP_PASS;
-	if (j.step == TG_SERVER_CHECK && !tg_cookie_check(pkt, &said)) {
+	if (settings->smart)
+		said.ts_ok = false; /* a switch offers none */
+	if (j.step == TG_SERVER_CHECK &&
+	    !(settings->smart ? tg_smart_cookie_check(pkt) : tg_cookie_check(pkt, &said))) {
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
 			return tg_server_ongoing(ctx, pkt, e);
 		tg_count(row, TG_COUNT_drop_last_line);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a proxy that is a switch makes of packets, step by step: the strategies
-auth-full, auth-cookie and cookie with the layout `smartcookie`. Written from
-docs/proxy.md, docs/p4.md and the RFCs, never from core/ or p4/.
+auth-full, auth-cookie and cookie, and an edge of the protocol `tagged`, with the layout `smartcookie`. Written from
+docs/proxy.md, docs/split-protocol.md, docs/p4.md and the RFCs, never from core/ or p4/.
 
 A step is a frame from the client's or the server's side, what goes on to the other
 side and what comes back.
@@ -239,10 +239,101 @@ def translated(family):
     yield vector("unknown-server" + v, "likewise", "cookie", [server(reply, on=reply)])
 
 
+EDGE, TAG_LEN, MTU = 7, 20, 1500  # docs/split-protocol.md
+
+
+def tag_key(epoch):
+    return ref.chacha20_block(SECRET, 0, b"TGT1" + struct.pack("<Q", epoch))[:16]
+
+
+def tagged(f, what):
+    """The segment with a tag, first of its options. No timestamps are ever agreed on here."""
+    words = struct.pack(">BBHI", 1 << 4 | what, SERVICE["wscale"] << 4, EDGE, EPOCH & M32)
+    message = (p.address(f["src"]) + p.address(f["dst"]) + struct.pack(">HH", f["sport"], f["dport"])
+               + struct.pack("<III", f["seq"], f["ack"], 0) + words)
+    mac = struct.pack("<Q", ref.siphash24(tag_key(EPOCH), message))
+    tag = b"\xfe\x14TG" + words + mac
+    return dict(f, options=[(tag, "tag, " + {1: "SET-UP", 2: "PROBE"}[what])] + list(f["options"]))
+
+
+def confirmation(f, epoch=EPOCH, edge=EDGE, spoil=0):
+    """The server's datagram about the client's flow f, as a frame's parts."""
+    family = f["family"]
+    src, dst = p.address(f["src"]), p.address(f["dst"])
+    head = struct.pack(">HBBHH", 0x5447, 0x13, family, edge, 0)
+    rest = (struct.pack(">IHH", epoch & M32, f["sport"], f["dport"]) + src + bytes(16 - len(src))
+            + dst + bytes(16 - len(dst)))
+    mac = ref.siphash24(tag_key(epoch), head + rest) ^ spoil
+    body = head + b"\x5c\x5c\0\0" + rest + struct.pack("<Q", mac)
+    udp = struct.pack(">HHHH", 21575, 21575, 8 + len(body), 0) + body
+    gate = p.address({4: "198.51.100.1", 6: "2001:db8:2::1"}[family])
+    if family == 4:
+        ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0x4000, 64, 17, 0) + dst + gate
+        ip = ip[:10] + struct.pack(">H", ref.checksum(ip)) + ip[12:]
+    else:
+        ip = struct.pack(">IHBB", 6 << 28, len(udp), 17, 64) + dst + gate
+    return [(p.GATE_MAC + SERVER_MAC + (b"\x08\x00" if family == 4 else b"\x86\xdd"), "Ethernet"),
+            (ip, "IP of a datagram to the edge"), (udp, "UDP, confirmation")]
+
+
+def said(parts, on=None):
+    """A step: a datagram from the server's side."""
+    out = {"from": "server", "in": parts}
+    if on is not None:
+        out["on"] = on
+    return out
+
+
+def edge_tagged(family):
+    v = "-v%d" % family
+    f = syn(family)
+    isn = cookie(f, index(family), 8)
+    ack = follow(f, ack=isn + 1 & M32)
+    data = dict(ack, payload=b"GET / HTTP/1.0\r\n\r\n", flags=ACK | PSH)
+    more = dict(data, seq=data["seq"] + 18)
+    ask = client(f, back=answer(f, isn, 8, SERVICE["window"]))
+    setup = client(ack, on=tagged(ack, 1))
+    yield vector("tagged-setup" + v, "a verified ACK is tagged; so is what follows, until the server confirms", "tagged",
+                 [ask, setup, client(data, on=tagged(data, 1)), client(more, on=tagged(more, 2)),
+                  said(confirmation(f)), client(more, on=more), client(ack, on=ack)],
+                 syn=1, cookie_sent=1, cookie_valid=2, tag_setup=2, tag_probe=1, edge_unknown=1, confirm_taken=1, edge_known=2)
+    opts = dict(ack, options=[p.raw("01010101", "NOPs")], payload=b"odd")
+    yield vector("tagged-options" + v, "the tag is the first of the options", "tagged", [client(opts, on=tagged(opts, 1))],
+                 cookie_valid=1, tag_setup=1)
+    full = dict(ack, options=[p.raw("01" * 24, "24 NOPs")])
+    yield vector("tagged-no-options" + v, "no room among the options: dropped", "tagged", [client(full)],
+                 cookie_valid=1, tag_no_room=1)
+    room = MTU - TAG_LEN - (40 if family == 4 else 60)
+    fits, large = dict(ack, payload=bytes(room)), dict(ack, payload=bytes(room + 1))
+    yield vector("tagged-mtu" + v, "no room in the MTU: dropped", "tagged", [client(large), client(fits, on=tagged(fits, 1))],
+                 cookie_valid=2, tag_setup=1, tag_no_room=1)
+    for epoch, good in ((EPOCH - 1, True), (EPOCH + 1, True), (EPOCH - 2, False), (EPOCH + 2, False)):
+        steps = [said(confirmation(f, epoch))]
+        steps.append(client(more, on=more) if good else client(more))
+        yield vector("tagged-confirm-%+d%s" % (epoch - EPOCH, v), "neighbouring epochs count", "tagged", steps,
+                     **({"confirm_taken": 1, "edge_known": 1} if good else {"confirm_forged": 1, "drop_ack": 1}))
+    yield vector("tagged-forged" + v, "each byte of the MAC", "tagged",
+                 [said(confirmation(f, spoil=1 << bit)) for bit in range(0, 64, 8)] + [client(more)],
+                 confirm_forged=8, drop_ack=1)
+    other = confirmation(f, edge=EDGE + 1)
+    yield vector("tagged-other-edge" + v, "for another edge: forwarded, and means nothing here", "tagged",
+                 [said(other, on=other), client(more)], drop_ack=1)
+    outside = confirmation(f)
+    yield vector("tagged-outside" + v, "a confirmation from outside means nothing", "tagged",
+                 [{"from": "client", "in": outside, "on": outside}, client(more)], drop_ack=1)
+    back = turned(f, seq=9, ack=10, flags=ACK, eth_src=SERVER_MAC, window=5)
+    yield vector("tagged-from-inside" + v, "what the server sends confirms, too", "tagged",
+                 [server(back, on=back), client(more, on=more)], edge_refreshed=1, edge_known=1)
+    for name, flags, counter in (("ack", ACK, "drop_ack"), ("rst", RST, "drop_rst"), ("fin", FIN, "drop_fin"),
+                                 ("syn-ack", SYN | ACK, "drop_synack")):
+        yield vector("tagged-flood-%s%s" % (name, v), "of no flow that is known", "tagged",
+                     [client(dict(ack, flags=flags, ack=5))], **{counter: 1})
+
+
 def write(folder, head, write_bytes, inline, scalar):
     everything = []
     for family in (4, 6):
-        everything += list(auth_full(family)) + list(auth_cookie(family)) + list(translated(family))
+        everything += list(auth_full(family)) + list(auth_cookie(family)) + list(translated(family)) + list(edge_tagged(family))
     out = ["format: 1", "about: " + scalar("A proxy that is a switch, step by step; see vectors/theme_switch.py"),
            'secret: "%s"' % SECRET.hex(), "epoch: %d" % EPOCH, "salt: %d" % SALT,
            "service: " + inline(SERVICE), "vectors:"]

@@ -53,6 +53,7 @@ type Controller struct {
 
 	zero       time.Time          // the wall clock when the switch's was zero
 	epochs     map[uint64][]int32 // entries by epoch
+	tagKeys    map[uint64]int32   // likewise
 	bloomKey   [8]byte
 	salt       [8]byte
 	generation uint8
@@ -66,7 +67,7 @@ type Controller struct {
 // caller's, who zeroes it.
 func NewController(ctx context.Context, cfg *Config, secret *keys.Secret, opt Options) (*Controller, error) {
 	c := &Controller{cfg: cfg, names: namesOf(cfg.Program), secret: secret, log: opt.Log, now: opt.Now,
-		epochs: map[uint64][]int32{}}
+		epochs: map[uint64][]int32{}, tagKeys: map[uint64]int32{}}
 	if c.now == nil {
 		c.now = time.Now
 	}
@@ -108,7 +109,7 @@ func (c *Controller) begin(opt Options) error {
 		}
 	}
 	steps := []func() error{c.layPorts, c.layServices, c.emptyFilter, c.emptySetup, c.readClock, c.loadEpochs,
-		c.setAllowance, c.setStrategy}
+		c.setAllowance, c.setStrategy, c.setTagged}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
@@ -221,12 +222,10 @@ func (c *Controller) emptyFilter() error {
 	return nil
 }
 
-// emptySetup forgets connections whose server has not answered.
+// emptySetup forgets connections whose server has not answered, or not confirmed.
 func (c *Controller) emptySetup() error {
-	if c.cfg.Program != ProgramCookie {
-		return nil
-	}
-	for _, register := range setupRegister {
+	registers := map[string][]string{ProgramCookie: setupRegister, ProgramEdge: pendingRegister}[c.cfg.Program]
+	for _, register := range registers {
 		if err := c.sw.WriteRange(c.names.in(register), 0, setupPlaces, 0); err != nil {
 			return err
 		}
@@ -318,13 +317,16 @@ func (c *Controller) loadEpochs() error {
 		end := tickOf(keys.EpochStart(n+1, length).Sub(c.zero))
 		var handles []int32
 		for _, p := range prefixes(first, end) {
-			h, err := c.sw.Add(c.names.in(tableEpochs), []any{p}, c.names.in(actionKeys), u8(uint8(n&1)), key[0], key[1], before[0], before[1])
+			h, err := c.sw.Add(c.names.in(tableEpochs), []any{p}, c.names.in(actionKeys), u32(uint32(n)), u8(uint8(n&1)), key[0], key[1], before[0], before[1])
 			if err != nil {
 				return fmt.Errorf("key of epoch %d: %w", n, err)
 			}
 			handles = append(handles, h)
 		}
 		c.epochs[n] = handles
+	}
+	if err := c.loadTagKeys(present, last); err != nil {
+		return err
 	}
 	// One epoch longer than it lasts: a switch that is behind still has packets of it.
 	return c.forgetEpochs(func(n uint64) bool { return n+1 < present })

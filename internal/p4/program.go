@@ -32,6 +32,10 @@ const (
 	actionToPort   = "forward.to_port"
 	counterAll     = "counts"
 	meterUnknown   = "allowance"
+	tableTagged    = "tagged.tagged"
+	actionTagged   = "tagged.set_tagged"
+	tableTagKeys   = "keys.tag_keys"
+	actionTagKey   = "keys.set_tag_key"
 	tableStrategy  = "strategy"
 	actionStrategy = "set_strategy"
 	tableWhite     = "white.sources"
@@ -49,9 +53,11 @@ const (
 var (
 	bloomParts    = []string{"bloom.part0", "bloom.part1", "bloom.part2"}
 	setupRegister = []string{"setup.owners", "setup.values", "setup.states"}
+
+	pendingRegister = []string{"pending.places"}
 )
 
-const setupPlaces = 65536 // p4/v1model/flows.p4
+const setupPlaces = 65536 // p4/v1model/flows.p4, tagged.p4
 
 // hasFilter tells whether the program keeps a Bloom filter.
 func (c *Config) hasFilter() bool { return c.Program != ProgramCookie }

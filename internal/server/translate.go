@@ -122,7 +122,8 @@ func (n *node) fill() error {
 	if err != nil {
 		return err
 	}
-	n.settings = plane.Settings{EpochLenNs: uint64(n.cfg.Epoch), NetnsCookie: cookie, VerifyAheadNs: uint64(n.cfg.ClockSkew)}
+	n.settings = plane.Settings{EpochLenNs: uint64(n.cfg.Epoch), NetnsCookie: cookie, VerifyAheadNs: uint64(n.cfg.ClockSkew),
+		Smart: host.SmartFlag(n.cfg)}
 	if n.own, err = n.plane.ServerSettings(); err != nil {
 		return err
 	}
@@ -206,7 +207,7 @@ func (n *node) loadKeys() error {
 		if n.lastKey != 0 && e <= n.lastKey {
 			continue
 		}
-		err := errors.Join(n.plane.PutKey(e, n.secret.EpochKey(e)), n.plane.PutTagKey(e, n.secret.TagKey(e)))
+		err := errors.Join(n.plane.PutKey(e, host.CookieKey(n.cfg, n.secret, e)), n.plane.PutTagKey(e, n.secret.TagKey(e)))
 		if err != nil {
 			return fmt.Errorf("key of epoch %d: %w", e, err)
 		}

@@ -8,6 +8,7 @@
 
 #include "../shared/headers.p4"
 #include "../shared/halfsiphash.p4"
+#include "../shared/siphash.p4"
 
 #define P4_SERVICES 64 /* numbers 0..63; 0 counts what belongs to none */
 #define P4_TABLE_SOURCES 65536 /* entries of the whitelist, where it is a table */
@@ -40,7 +41,10 @@ struct headers_t {
     ipv4_options_t ipv4_options;
     ipv6_t ipv6;
     ipv6_ext_t[TG_IPV6_EXT_MAX] ext;
+    udp_t udp;
+    confirm_t confirm;
     tcp_t tcp;
+    tag_t tag;
     mss_option_t mss;
     wscale_option_t wscale;
 }
@@ -121,6 +125,21 @@ struct metadata_t {
     bit<1>  reflected;     // it goes back to where the packet came from
     bit<16> answer_len;    // TCP header and options of a segment of our own
     bit<32> frame_len;     // and all of it: what is behind is cut off
+
+    // The protocol `tagged` (tagged.p4).
+    bit<16> edge;          // our number; 0: the protocol is `plain`
+    bit<32> mtu;           // of the way to the servers
+    bit<32> epoch;         // the present one, low 32 bits
+    bit<1>  has_tag_key;
+    bit<64> tag_k0;
+    bit<64> tag_k1;
+    bit<32> tag_epoch;     // whose key is wanted
+    bit<32> tag_word;
+    bit<1>  confirms;      // the packet is a confirmation for us
+    bit<1>  confirm_near;  // and of an epoch that counts
+    bit<3>  mac_words;
+    bit<64> w0; bit<64> w1; bit<64> w2; bit<64> w3; bit<64> w4; bit<64> w5; bit<64> w6;
+    siphash_t sip;
 
     // The whitelist (auth.p4).
     bit<1>  full;          // strategy auth-full; else auth-cookie

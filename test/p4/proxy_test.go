@@ -27,6 +27,9 @@ const (
 	proxyVectors  = "../../vectors/proxy"
 )
 
+// strategyTagged is what the vectors call an edge that speaks the protocol tagged.
+const strategyTagged = "tagged"
+
 // proxyBench is a switch that runs auth.p4 or cookie.p4, and its controller.
 type proxyBench struct {
 	*bench
@@ -64,6 +67,9 @@ func (b *proxyBench) begin(program, whitelist string, secret keys.Secret, epoch 
 		cfg.Services = append(cfg.Services, p4.Service{ID: uint8(s.ID), Name: fmt.Sprint(s.ID), Prefixes: s.Prefixes,
 			Ports: []uint16{s.Port}, Mode: config.Mode(s.Mode), MSSv4: s.MSSv4, MSSv6: s.MSSv6, Window: s.Window,
 			WScale: &s.WScale})
+	}
+	if program == strategyTagged {
+		cfg.Program, cfg.Protocol, cfg.EdgeID, cfg.MTU = p4.ProgramEdge, p4.ProtocolTagged, 7, 1500
 	}
 	cfg.Complete()
 	clock := keys.EpochStart(epoch, vectorEpoch).Sub(b.begun)
@@ -220,6 +226,11 @@ func TestCookieVectors(t *testing.T) {
 	b := newProxyBench(t, cookieProgram)
 	b.replaySwitch(t, "table", p4.ProgramCookie)
 	b.replaySYNs(t, p4.ProgramCookie, closeWindow)
+}
+
+// TestTaggedVectors replays what an edge of the protocol tagged makes of packets.
+func TestTaggedVectors(t *testing.T) {
+	newProxyBench(t, edgeProgram).replaySwitch(t, "table", strategyTagged)
 }
 
 // closeWindow makes of an edge's SYN-ACK the one of a proxy: with a window of zero.
