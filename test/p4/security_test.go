@@ -17,7 +17,7 @@ import (
 
 const (
 	attackFrames = 10000
-	portion      = 16 // what the ring of one of the switch's sockets holds (libpcap: 2 MiB in slots of 64 KiB)
+	portion      = 16 // at once; of a hundred the switch's sockets lose some
 )
 
 // frameOf is a segment without options from a client, with whole checksums.
