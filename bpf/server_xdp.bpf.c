@@ -26,13 +26,13 @@ static __always_inline int tg_server_open(struct xdp_md *ctx, const struct tg_pa
 {
 	const __u8 *tcp = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX);
 	struct tg_split e;
+	__u32 bits;
 
 	if (tcp + TG_TCP_HDR_LEN > (__u8 *)(long)ctx->data_end)
 		return XDP_DROP;
-	e = tg_split_open(pkt, said, wscale, tg_swap16(tg_load16(tcp + 14)), edge, tg_tick_now());
-	if (smart)
-		e.agreed = (__u16)(tg_smart_claimed_bits(said->cookie.isn) |
-				   (__u32)(wscale & 15) << TG_COOKIE_OPTION_BITS);
+	bits = smart ? tg_smart_claimed_bits(said->cookie.isn)
+			       : tg_cookie_claimed_bits(said->cookie, said->ts_ok);
+	e = tg_split_open(pkt, said, bits, wscale, tg_swap16(tg_load16(tcp + 14)), edge, tg_tick_now());
 	e.hash = tg_split_hash(server->keys, pkt, TG_TO_SERVER);
 	if (old)
 		tg_split_release(old);

@@ -126,9 +126,9 @@ TG_INLINE enum tg_split_room tg_split_room(const struct tg_split *e, uint16_t no
 /* ---- listen -> SYN_SENT ---- */
 
 /* The entry that a verified segment opens, but for its hash. `wscale` is what the
- * edge announced, `window` the field in the segment. */
+ * edge announced, `option_bits` what the cookie claims, `window` the field in the segment. */
 TG_INLINE struct tg_split tg_split_open(const struct tg_packet *ack, const struct tg_ack *said,
-					uint8_t wscale, uint16_t window, uint8_t edge,
+					uint32_t option_bits, uint8_t wscale, uint16_t window, uint8_t edge,
 					uint16_t now_tick)
 {
 	return (struct tg_split){
@@ -137,7 +137,7 @@ TG_INLINE struct tg_split tg_split_open(const struct tg_packet *ack, const struc
 		.client_isn = ack->seq - 1,
 		.client_tsval = said->tsval,
 		.seen_tick = now_tick,
-		.agreed = (uint16_t)(tg_cookie_claimed_bits(said->cookie, said->ts_ok) |
+		.agreed = (uint16_t)(option_bits |
 				     (uint32_t)(wscale & 15) << TG_COOKIE_OPTION_BITS),
 		.client_window = window,
 		.edge = edge,

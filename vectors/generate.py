@@ -22,6 +22,7 @@ import theme_edge  # noqa: E402
 import theme_frames  # noqa: E402
 import theme_malformed  # noqa: E402
 import theme_services  # noqa: E402
+import theme_switch  # noqa: E402
 import theme_translate  # noqa: E402
 
 HEAD = "# Made by vectors/generate.py; do not edit. The format is told in vectors/README.md.\n"
@@ -98,6 +99,7 @@ def main():
                 "Vectors that are wrong on purpose, each in one way: every runner must find each one",
                 list(theme_services.canaries()))
     theme_translate.write(folder / "proxy", HEAD, write_bytes, inline, scalar)
+    theme_switch.write(folder / "proxy", HEAD, write_bytes, inline, scalar)
 
 
 main()

@@ -258,7 +258,7 @@ static struct tg_split open_one(struct tg_packet *p)
 			      .tsval = 333, .ts_ok = true};
 
 	*p = client_ack();
-	return tg_split_open(p, &said, 5, 501, 9, 40);
+	return tg_split_open(p, &said, tg_cookie_claimed_bits(said.cookie, said.ts_ok), 5, 501, 9, 40);
 }
 
 static void server_syn_sent(void **state)

@@ -186,7 +186,7 @@ func (g *gate) setPolicy(cfg *config.Config) {
 	g.settings.BehindEdge = flag(cfg.Role == config.RoleServer)
 	g.settings.LastLine = flag(cfg.Server.LastLine == config.LastLineDrop)
 	g.settings.Wide = flag(cfg.WideEpochs())
-	g.settings.Smart = flag(cfg.Server.Layout == config.LayoutSmartcookie)
+	g.settings.Smart = SmartFlag(cfg)
 }
 
 // warnOptions: an edge cannot know what this machine's sysctls refuse.

@@ -33,19 +33,28 @@ func (g *gate) loadKeys(now time.Time) error {
 		if g.lastKey != 0 && n <= g.lastKey {
 			continue
 		}
-		key := g.secret.EpochKey(n)
-		if g.cfg.Server.Layout == config.LayoutSmartcookie {
-			key = [keys.EpochKeyLen]byte{}
-			half := g.secret.SmartKey(n)
-			copy(key[:], half[:])
-		}
-		if err := g.plane.PutKey(n, key); err != nil {
+		if err := g.plane.PutKey(n, CookieKey(g.cfg, g.secret, n)); err != nil {
 			return fmt.Errorf("key of epoch %d: %w", n, err)
 		}
 		g.lastKey = n
 	}
 	return nil
 }
+
+// CookieKey is the key that cookies of epoch n are verified with, in the layout of the
+// gate before a server.
+func CookieKey(cfg *config.Config, secret *keys.Roll, n uint64) [keys.EpochKeyLen]byte {
+	if cfg.Server.Layout != config.LayoutSmartcookie {
+		return secret.EpochKey(n)
+	}
+	var key [keys.EpochKeyLen]byte
+	half := secret.SmartKey(n)
+	copy(key[:], half[:])
+	return key
+}
+
+// SmartFlag tells the programs whether cookies have the layout smartcookie.
+func SmartFlag(cfg *config.Config) uint8 { return flag(cfg.Server.Layout == config.LayoutSmartcookie) }
 
 func randomFilterKeys() (filterKeys [10]uint64, err error) {
 	raw := make([]byte, 8*len(filterKeys))

@@ -101,8 +101,8 @@ func (o *SplitOptions) Validate() error {
 		return errors.New("--sync: needs --mode tagged; with plain any edge may carry any packet")
 	case o.Edges < 1 || o.Edges > maxEdges:
 		return fmt.Errorf("--edges %d: want 1 to %d", o.Edges, maxEdges)
-	case o.Plane == planeP4 && (o.Mode != "plain" || o.Takeover != "adopt"):
-		return errors.New("--plane p4: speaks the protocol plain, to a server that adopts; leave --mode and --server out")
+	case o.Plane == planeP4 && o.Sync:
+		return errors.New("--sync: an edge in P4 tells others nothing; leave it out")
 	case o.Plane == planeP4 && (o.Edges != 1 || o.FilterFlows != 0 || o.FilterBits != 20):
 		return errors.New("--plane p4: one edge, its filter as it was compiled; leave --edges, --filter-bits and --filter-flows out")
 	case o.DropSetup < 0 || o.DropSetup > 0.9:

@@ -48,6 +48,8 @@ type p4Switch struct {
 }
 
 const p4Config = `program: edge
+protocol: %s
+edge_id: 1
 thrift: %s
 secret_file: %s
 epoch: %s
@@ -62,7 +64,7 @@ port_macs:
   tg-legit: {src: %q, dst: %q}
   tg-flood: {src: %q, dst: %q}
 services:
-  - {name: web, ports: [%d], mss_v4: 1460, mss_v6: 1440, wscale: 7}
+  - {name: web, ports: [%d], wscale: 7}
 `
 
 // p4Tool finds a program by a variable or on PATH.
@@ -156,7 +158,7 @@ func (s *p4Switch) run(ctx context.Context, x *splitRun, secret string) error {
 	}
 	config := filepath.Join(x.env.dir, "p4.yaml")
 	mac := func(p *Port) string { return p.MAC.String() }
-	text := fmt.Sprintf(p4Config, p4Thrift, secret, o.Epoch, min(horizon, 64*o.Epoch), rate,
+	text := fmt.Sprintf(p4Config, o.Mode, p4Thrift, secret, o.Epoch, min(horizon, 64*o.Epoch), rate,
 		mac(x.s.FloodPort), mac(x.s.LegitPort), mac(e.Inner),
 		mac(e.Inner), mac(e.ServerPort), mac(x.s.LegitPort), mac(x.s.ClientPort), mac(x.s.FloodPort), mac(x.s.AttackerPort),
 		servicePort)
@@ -208,7 +210,7 @@ func (s *p4Switch) awaitThrift(ctx context.Context) error {
 func (s *p4Switch) status(ctx context.Context) (st nodeStatus, err error) {
 	var counts map[string]p4.Counts
 	err = s.ns.Do(func() error {
-		counts, err = p4.ReadCounters(ctx, p4Thrift, map[int]string{1: "web"})
+		counts, err = p4.ReadCounters(ctx, p4Thrift, p4.ProgramEdge, map[int]string{1: "web"})
 		return err
 	})
 	if err != nil {

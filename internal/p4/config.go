@@ -24,6 +24,14 @@ const (
 	ProgramCookie     = "cookie"
 )
 
+// Protocols between edge and server (docs/split-protocol.md).
+const (
+	ProtocolPlain  = "plain"
+	ProtocolTagged = "tagged"
+)
+
+const tagLen = 20 // core/tag.h
+
 // Programs lists them.
 func Programs() []string {
 	return []string{ProgramEdge, ProgramAuthFull, ProgramAuthCookie, ProgramCookie}
@@ -31,9 +39,9 @@ func Programs() []string {
 
 // Sizes of the programs; p4/v1model/types.p4.
 const (
-	maxServices   = 63
-	maxPrefixes   = 4096 // entries of each address family, prefixes times ports
-	maxTableFlows = 65536
+	maxServices  = 63
+	maxPrefixes  = 4096  // entries of each address family, prefixes times ports
+	maxTableRows = 65536 // of the whitelist, or of connections
 )
 
 // Config is what `tidegate p4 run` is told.
@@ -45,11 +53,14 @@ type Config struct {
 	Epoch         Duration          `yaml:"epoch"`
 	KeyHorizon    Duration          `yaml:"key_horizon"`
 	OnStaleKeys   config.StaleKeys  `yaml:"on_stale_keys"`
-	Window        Duration          `yaml:"window"` // T_W of the filter, or of the whitelist
+	Window        Duration          `yaml:"window"` // T_W of the filter; how long a source, or a connection, may be idle
 	Learn         *Duration         `yaml:"learn"`  // unknown flows pass for so long after the start; T_W if not said
 	Hops          uint8             `yaml:"hops"`   // TTL of what goes on; 0: as it is
 	UnknownRate   int               `yaml:"unknown_rate"`
 	Whitelist     string            `yaml:"whitelist"` // auth-*: table | bloom
+	Protocol      string            `yaml:"protocol"`  // edge: plain | tagged
+	EdgeID        uint8             `yaml:"edge_id"`   // tagged: our number among the servers' edges
+	MTU           int               `yaml:"mtu"`       // tagged: of the way to the servers
 	Inside        []string          `yaml:"inside"`    // interfaces behind which servers are
 	MACs          map[string]string `yaml:"macs"`      // MAC address: interface
 	PortMACs      map[string]MACs   `yaml:"port_macs"` // by interface: the addresses of what leaves there
@@ -112,7 +123,8 @@ func LoadConfig(path string) (*Config, error) {
 // ParseConfig validates data and fills in what it leaves out.
 func ParseConfig(data []byte) (*Config, error) {
 	c := &Config{Thrift: "127.0.0.1:9090", Epoch: Duration(8 * time.Second), KeyHorizon: Duration(5 * time.Minute),
-		OnStaleKeys: config.StaleKeysPass, Window: Duration(15 * time.Second), Whitelist: "table", Program: ProgramEdge}
+		OnStaleKeys: config.StaleKeysPass, Whitelist: "table",
+		Protocol: ProtocolPlain, MTU: 1500, Program: ProgramEdge}
 	if err := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(c); err != nil {
 		return nil, err
 	}
@@ -122,18 +134,32 @@ func ParseConfig(data []byte) (*Config, error) {
 
 // Complete fills in what was left out.
 func (c *Config) Complete() {
+	if c.Window == 0 {
+		c.Window = Duration(5 * time.Minute)
+		if c.Program == ProgramEdge {
+			c.Window = Duration(15 * time.Second)
+		}
+	}
 	if c.Learn == nil {
 		c.Learn = &c.Window
 	}
 	for i := range c.Services {
-		c.Services[i].complete()
+		c.Services[i].complete(c.tagLen())
 		if c.Services[i].ID == 0 {
 			c.Services[i].ID = uint8(i + 1)
 		}
 	}
 }
 
-func (s *Service) complete() {
+// tagLen is by how much full segments must be smaller, to have room for a tag.
+func (c *Config) tagLen() uint16 {
+	if c.Protocol == ProtocolTagged {
+		return tagLen
+	}
+	return 0
+}
+
+func (s *Service) complete(tagLen uint16) {
 	if len(s.Prefixes) == 0 {
 		s.Prefixes = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	}
@@ -144,10 +170,10 @@ func (s *Service) complete() {
 		s.Mode = config.ModeAlways
 	}
 	if s.MSSv4 == 0 {
-		s.MSSv4 = 1460
+		s.MSSv4 = 1460 - tagLen
 	}
 	if s.MSSv6 == 0 {
-		s.MSSv6 = 1440
+		s.MSSv6 = 1440 - tagLen
 	}
 	if s.Window == 0 {
 		s.Window = 65535
@@ -184,6 +210,10 @@ func (c *Config) check() error {
 		return fmt.Errorf("on_stale_keys: %q is unknown; want pass or drop", c.OnStaleKeys)
 	case c.Whitelist != "table" && c.Whitelist != "bloom":
 		return fmt.Errorf("whitelist: %q is unknown; want table or bloom", c.Whitelist)
+	case !slices.Contains([]string{"", ProtocolPlain, ProtocolTagged}, c.Protocol):
+		return fmt.Errorf("protocol: %q is unknown; want plain or tagged", c.Protocol)
+	case c.Protocol == ProtocolTagged && (c.Program != ProgramEdge || c.EdgeID == 0 || c.MTU < 576 || c.MTU > 65535):
+		return fmt.Errorf("protocol: tagged is the program edge's, needs edge_id: 1 to 255, and an mtu of 576 to 65535")
 	case c.UnknownRate < UnknownAll:
 		return fmt.Errorf("unknown_rate: %d; want packets a second, or -1 for all", c.UnknownRate)
 	case c.needsDigests() && c.Notifications == "":

@@ -3,6 +3,7 @@ package p4
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,29 +15,6 @@ import (
 	"tidegate/internal/keys"
 	"tidegate/internal/p4/simpleswitch"
 )
-
-// Names in the compiled programs; the control that an object stands in comes first.
-const (
-	tableGate    = "EdgeIngress.settings.gate"
-	actionGate   = "EdgeIngress.settings.set_gate"
-	tableInside  = "EdgeIngress.settings.inside_ports"
-	actionInside = "EdgeIngress.settings.set_inside"
-	tableEpochs  = "EdgeIngress.settings.epochs"
-	actionKeys   = "EdgeIngress.settings.set_keys"
-	tableV4      = "EdgeIngress.services.services_v4"
-	tableV6      = "EdgeIngress.services.services_v6"
-	actionServe  = "EdgeIngress.services.set_service"
-	tableMACs    = "EdgeIngress.forward.macs"
-	actionToPort = "EdgeIngress.forward.to_port"
-	counterAll   = "EdgeIngress.counts"
-	tablePortMAC = "EdgeEgress.addresses.port_macs"
-	actionMACs   = "EdgeEgress.addresses.rewrite"
-	meterUnknown = "EdgeIngress.allowance"
-	floodGroup   = 1
-)
-
-// Registers of the filter's partitions.
-var bloomParts = []string{"EdgeIngress.bloom.part0", "EdgeIngress.bloom.part1", "EdgeIngress.bloom.part2"}
 
 // What becomes of unknown packets; p4/v1model/types.p4.
 const (
@@ -60,11 +38,14 @@ const clockSlack = 5 * time.Millisecond
 type Options struct {
 	Log *slog.Logger
 	Now func() time.Time // the clock; time.Now if nil
+
+	Salt *uint64 // for tests: of challenges without a cookie; drawn if nil
 }
 
 // Controller keeps one switch's tables.
 type Controller struct {
 	cfg    *Config
+	names  names
 	secret *keys.Secret
 	sw     *simpleswitch.Client
 	log    *slog.Logger
@@ -72,17 +53,21 @@ type Controller struct {
 
 	zero       time.Time          // the wall clock when the switch's was zero
 	epochs     map[uint64][]int32 // entries by epoch
+	tagKeys    map[uint64]int32   // likewise
 	bloomKey   [8]byte
+	salt       [8]byte
 	generation uint8
 	rotated    time.Time
 	learnUntil time.Time
 	ports      map[string]int
+	table      *entries // that digests ask for; nil without
 }
 
 // NewController connects to the switch and tells it everything. The secret stays the
 // caller's, who zeroes it.
 func NewController(ctx context.Context, cfg *Config, secret *keys.Secret, opt Options) (*Controller, error) {
-	c := &Controller{cfg: cfg, secret: secret, log: opt.Log, now: opt.Now, epochs: map[uint64][]int32{}}
+	c := &Controller{cfg: cfg, names: namesOf(cfg.Program), secret: secret, log: opt.Log, now: opt.Now,
+		epochs: map[uint64][]int32{}, tagKeys: map[uint64]int32{}}
 	if c.now == nil {
 		c.now = time.Now
 	}
@@ -93,26 +78,38 @@ func NewController(ctx context.Context, cfg *Config, secret *keys.Secret, opt Op
 	if c.sw, err = simpleswitch.Dial(ctx, cfg.Thrift); err != nil {
 		return nil, err
 	}
-	if err := c.begin(); err != nil {
+	if err := c.begin(opt); err != nil {
 		return nil, errors.Join(err, c.sw.Close())
 	}
-	return c, nil
+	if cfg.needsDigests() {
+		if c.table, err = listen(ctx, c); err != nil {
+			return nil, errors.Join(err, c.sw.Close())
+		}
+	}
+	return c, c.setGate()
 }
 
 // begin forgets what an earlier controller said, opens the gate last.
-func (c *Controller) begin() error {
+func (c *Controller) begin(opt Options) error {
 	if _, err := rand.Read(c.bloomKey[:]); err != nil {
 		return err
+	}
+	if _, err := rand.Read(c.salt[:]); err != nil {
+		return err
+	}
+	if opt.Salt != nil {
+		binary.BigEndian.PutUint64(c.salt[:], *opt.Salt)
 	}
 	if err := c.Open(); err != nil {
 		return err
 	}
-	for _, t := range []string{tableInside, tableEpochs, tableV4, tableV6, tableMACs, tablePortMAC} {
+	for _, t := range []string{c.names.in(tableInside), c.names.in(tableEpochs), c.names.in(tableV4), c.names.in(tableV6), c.names.in(tableMACs), c.names.egress + tablePortMAC} {
 		if err := c.sw.Clear(t); err != nil {
 			return err
 		}
 	}
-	steps := []func() error{c.layPorts, c.layServices, c.emptyFilter, c.readClock, c.loadEpochs, c.setAllowance}
+	steps := []func() error{c.layPorts, c.layServices, c.emptyFilter, c.emptySetup, c.readClock, c.loadEpochs,
+		c.setAllowance, c.setStrategy, c.setTagged}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
@@ -120,14 +117,20 @@ func (c *Controller) begin() error {
 	}
 	c.rotated = c.now()
 	c.learnUntil = c.rotated.Add(time.Duration(*c.cfg.Learn))
-	return c.setGate()
+	return nil
 }
 
 // Open makes the switch forward everything, as if it had been told nothing.
-func (c *Controller) Open() error { return c.sw.SetDefault(tableGate, "NoAction") }
+func (c *Controller) Open() error { return c.sw.SetDefault(c.names.in(tableGate), "NoAction") }
 
-// Close ends the connection; the switch goes on until its keys end.
-func (c *Controller) Close() error { return c.sw.Close() }
+// Close ends the connections; the switch goes on until its keys end.
+func (c *Controller) Close() error {
+	var err error
+	if c.table != nil {
+		err = c.table.close()
+	}
+	return errors.Join(err, c.sw.Close())
+}
 
 func (c *Controller) port(name string) (int, error) {
 	n, ok := c.ports[name]
@@ -152,7 +155,7 @@ func (c *Controller) layPorts() error {
 	for _, name := range c.cfg.Inside {
 		n, err := c.port(name)
 		if err == nil {
-			_, err = c.sw.Add(tableInside, []any{simpleswitch.Exact(u16(uint16(n)))}, actionInside)
+			_, err = c.sw.Add(c.names.in(tableInside), []any{simpleswitch.Exact(u16(uint16(n)))}, c.names.in(actionInside))
 		}
 		if err != nil {
 			return err
@@ -165,7 +168,7 @@ func (c *Controller) layPorts() error {
 		}
 		n, err := c.port(name)
 		if err == nil {
-			_, err = c.sw.Add(tableMACs, []any{simpleswitch.Exact(mac)}, actionToPort, u16(uint16(n)))
+			_, err = c.sw.Add(c.names.in(tableMACs), []any{simpleswitch.Exact(mac)}, c.names.in(actionToPort), u16(uint16(n)))
 		}
 		if err != nil {
 			return err
@@ -176,7 +179,7 @@ func (c *Controller) layPorts() error {
 		dst, errDst := net.ParseMAC(macs.Dst)
 		n, err := c.port(name)
 		if err = errors.Join(err, errSrc, errDst); err == nil {
-			_, err = c.sw.Add(tablePortMAC, []any{simpleswitch.Exact(u16(uint16(n)))}, actionMACs, src, dst)
+			_, err = c.sw.Add(c.names.egress+tablePortMAC, []any{simpleswitch.Exact(u16(uint16(n)))}, c.names.egress+actionMACs, src, dst)
 		}
 		if err != nil {
 			return err
@@ -192,13 +195,13 @@ func (c *Controller) layServices() error {
 	for _, s := range c.cfg.Services {
 		params := [][]byte{u8(s.ID), u8(modes[s.Mode]), u16(s.MSSv4), u16(s.MSSv6), u16(s.Window), u8(*s.WScale)}
 		for _, prefix := range s.Prefixes {
-			table := tableV4
+			table := c.names.in(tableV4)
 			if prefix.Addr().Is6() {
-				table = tableV6
+				table = c.names.in(tableV6)
 			}
 			for _, port := range s.Ports {
 				keys := []any{simpleswitch.Exact(u16(port)), simpleswitch.LPM{Key: prefix.Addr().AsSlice(), Len: prefix.Bits()}}
-				if _, err := c.sw.Add(table, keys, actionServe, params...); err != nil {
+				if _, err := c.sw.Add(table, keys, c.names.in(actionServe), params...); err != nil {
 					return fmt.Errorf("service %s: %w", s.Name, err)
 				}
 			}
@@ -208,19 +211,42 @@ func (c *Controller) layServices() error {
 }
 
 func (c *Controller) emptyFilter() error {
+	if !c.cfg.hasFilter() {
+		return nil
+	}
 	for _, part := range bloomParts {
-		if err := c.sw.WriteRange(part, 0, bloomGenerations*bloomWords, 0); err != nil {
+		if err := c.sw.WriteRange(c.names.in(part), 0, bloomGenerations*bloomWords, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Controller) setAllowance() error {
-	if c.cfg.UnknownRate <= 0 {
+// emptySetup forgets connections whose server has not answered, or not confirmed.
+func (c *Controller) emptySetup() error {
+	registers := map[string][]string{ProgramCookie: setupRegister, ProgramEdge: pendingRegister}[c.cfg.Program]
+	for _, register := range registers {
+		if err := c.sw.WriteRange(c.names.in(register), 0, setupPlaces, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setStrategy says what the whitelist is, and what gets a source onto it.
+func (c *Controller) setStrategy() error {
+	if !c.cfg.isAuth() {
 		return nil
 	}
-	return c.sw.MeterRates(meterUnknown, float64(c.cfg.UnknownRate), max(c.cfg.UnknownRate/10, 1))
+	return c.sw.SetDefault(c.names.in(tableStrategy), c.names.in(actionStrategy),
+		flag(c.cfg.Program == ProgramAuthFull), flag(c.cfg.Whitelist == "table"), c.salt[:])
+}
+
+func (c *Controller) setAllowance() error {
+	if c.cfg.UnknownRate <= 0 || c.cfg.Program != ProgramEdge {
+		return nil
+	}
+	return c.sw.MeterRates(c.names.in(meterUnknown), float64(c.cfg.UnknownRate), max(c.cfg.UnknownRate/10, 1))
 }
 
 func (c *Controller) setGate() error {
@@ -232,7 +258,7 @@ func (c *Controller) setGate() error {
 		unknown = unknownAll
 	}
 	enforce := slices.ContainsFunc(c.cfg.Services, func(s Service) bool { return s.Mode == config.ModeAlways })
-	return c.sw.SetDefault(tableGate, actionGate, flag(enforce), flag(c.cfg.OnStaleKeys == config.StaleKeysDrop),
+	return c.sw.SetDefault(c.names.in(tableGate), c.names.in(actionGate), flag(enforce), flag(c.cfg.OnStaleKeys == config.StaleKeysDrop),
 		flag(c.now().Before(c.learnUntil)), u8(unknown), u8(c.cfg.Hops), u8(c.generation), c.bloomKey[:4], c.bloomKey[4:])
 }
 
@@ -266,7 +292,7 @@ func (c *Controller) forgetEpochs(which func(n uint64) bool) error {
 			continue
 		}
 		for _, h := range handles {
-			if err := c.sw.Delete(tableEpochs, h); err != nil {
+			if err := c.sw.Delete(c.names.in(tableEpochs), h); err != nil {
 				return err
 			}
 		}
@@ -291,13 +317,16 @@ func (c *Controller) loadEpochs() error {
 		end := tickOf(keys.EpochStart(n+1, length).Sub(c.zero))
 		var handles []int32
 		for _, p := range prefixes(first, end) {
-			h, err := c.sw.Add(tableEpochs, []any{p}, actionKeys, u8(uint8(n&1)), key[0], key[1], before[0], before[1])
+			h, err := c.sw.Add(c.names.in(tableEpochs), []any{p}, c.names.in(actionKeys), u32(uint32(n)), u8(uint8(n&1)), key[0], key[1], before[0], before[1])
 			if err != nil {
 				return fmt.Errorf("key of epoch %d: %w", n, err)
 			}
 			handles = append(handles, h)
 		}
 		c.epochs[n] = handles
+	}
+	if err := c.loadTagKeys(present, last); err != nil {
+		return err
 	}
 	// One epoch longer than it lasts: a switch that is behind still has packets of it.
 	return c.forgetEpochs(func(n uint64) bool { return n+1 < present })
@@ -309,9 +338,17 @@ func (c *Controller) ForgetKeys() error {
 	return c.forgetEpochs(func(uint64) bool { return true })
 }
 
-// Reset sets all counters to zero and empties the filter.
+// Reset sets all counters to zero and forgets flows and sources.
 func (c *Controller) Reset() error {
-	if err := c.sw.ResetCounters(counterAll); err != nil {
+	if err := c.sw.ResetCounters(c.names.in(counterAll)); err != nil {
+		return err
+	}
+	if c.table != nil {
+		if err := c.table.forget(); err != nil {
+			return err
+		}
+	}
+	if err := c.emptySetup(); err != nil {
 		return err
 	}
 	return c.emptyFilter()
@@ -320,12 +357,12 @@ func (c *Controller) Reset() error {
 // rotate empties the next generation of the filter and makes it the active one, when
 // a third of the window is over.
 func (c *Controller) rotate() error {
-	if c.now().Sub(c.rotated) < time.Duration(c.cfg.Window)/3 {
+	if !c.cfg.hasFilter() || c.now().Sub(c.rotated) < time.Duration(c.cfg.Window)/3 {
 		return nil
 	}
 	next := (c.generation + 1) % bloomGenerations
 	for _, part := range bloomParts {
-		if err := c.sw.WriteRange(part, int(next)*bloomWords, int(next+1)*bloomWords, 0); err != nil {
+		if err := c.sw.WriteRange(c.names.in(part), int(next)*bloomWords, int(next+1)*bloomWords, 0); err != nil {
 			return err
 		}
 	}
@@ -333,10 +370,18 @@ func (c *Controller) rotate() error {
 	return c.setGate()
 }
 
+// age takes entries away that nobody uses any more.
+func (c *Controller) age() error {
+	if c.table == nil {
+		return nil
+	}
+	return c.table.age()
+}
+
 // Tick does what is due: once a second is often enough for every setting.
 func (c *Controller) Tick() error {
 	learning := c.now().Before(c.learnUntil)
-	for _, step := range []func() error{c.readClock, c.loadEpochs, c.rotate} {
+	for _, step := range []func() error{c.readClock, c.loadEpochs, c.rotate, c.age} {
 		if err := step(); err != nil {
 			return err
 		}

@@ -19,18 +19,18 @@ func (c *Controller) Counters() (map[string]Counts, error) {
 	for _, s := range c.cfg.Services {
 		names[int(s.ID)] = s.Name
 	}
-	return readCounters(c.sw, names)
+	return readCounters(c.sw, c.names, names)
 }
 
-// ReadCounters reads those of a switch that another process drives; names are the
-// services by their numbers.
-func ReadCounters(ctx context.Context, thrift string, names map[int]string) (map[string]Counts, error) {
+// ReadCounters reads those of a switch that another process drives; services are their
+// names by their numbers.
+func ReadCounters(ctx context.Context, thrift, program string, services map[int]string) (map[string]Counts, error) {
 	sw, err := simpleswitch.Dial(ctx, thrift)
 	if err != nil {
 		return nil, err
 	}
 	defer sw.Close()
-	return readCounters(sw, names)
+	return readCounters(sw, namesOf(program), services)
 }
 
 // Ping finds out whether a switch answers.
@@ -44,14 +44,14 @@ func Ping(ctx context.Context, thrift string) error {
 	return err
 }
 
-func readCounters(sw *simpleswitch.Client, services map[int]string) (map[string]Counts, error) {
+func readCounters(sw *simpleswitch.Client, objects names, services map[int]string) (map[string]Counts, error) {
 	names := maps.Clone(services)
 	names[0] = ""
 	out := map[string]Counts{}
 	for id, name := range names {
 		counts := Counts{}
 		for n := range schema.NumCounters {
-			v, err := sw.Counter(counterAll, id*schema.NumCounters+n)
+			v, err := sw.Counter(objects.in(counterAll), id*schema.NumCounters+n)
 			if err != nil {
 				return nil, fmt.Errorf("counters: %w", err)
 			}

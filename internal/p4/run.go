@@ -3,7 +3,6 @@ package p4
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"tidegate/internal/keys"
@@ -25,9 +24,6 @@ const tick = 250 * time.Millisecond
 // Run keeps the switch's tables until ctx ends; then it lets the switch forward
 // everything. A switch that does not answer any more ends it with an error.
 func Run(ctx context.Context, cfg *Config, secret *keys.Secret, opt RunOptions) (err error) {
-	if cfg.Program != ProgramEdge {
-		return fmt.Errorf("program: %s is not in this build; use %s", cfg.Program, ProgramEdge)
-	}
 	c, err := NewController(ctx, cfg, secret, opt.Options)
 	if err != nil {
 		return err

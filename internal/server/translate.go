@@ -140,7 +140,8 @@ func (n *node) fill() error {
 	if err != nil {
 		return err
 	}
-	n.settings = plane.Settings{EpochLenNs: uint64(n.cfg.Epoch), NetnsCookie: cookie, VerifyAheadNs: uint64(n.cfg.ClockSkew)}
+	n.settings = plane.Settings{EpochLenNs: uint64(n.cfg.Epoch), NetnsCookie: cookie, VerifyAheadNs: uint64(n.cfg.ClockSkew),
+		Smart: host.SmartFlag(n.cfg)}
 	if n.own, err = n.plane.ServerSettings(); err != nil {
 		return err
 	}
@@ -244,23 +245,13 @@ func (n *node) loadKeys() error {
 		if n.lastKey != 0 && e <= n.lastKey {
 			continue
 		}
-		err := errors.Join(n.plane.PutKey(e, n.cookieKey(e)), n.plane.PutTagKey(e, n.secret.TagKey(e)))
+		err := errors.Join(n.plane.PutKey(e, host.CookieKey(n.cfg, n.secret, e)), n.plane.PutTagKey(e, n.secret.TagKey(e)))
 		if err != nil {
 			return fmt.Errorf("key of epoch %d: %w", e, err)
 		}
 		n.lastKey = e
 	}
 	return nil
-}
-
-// cookieKey is the key of an epoch in the layout of the edges' cookies.
-func (n *node) cookieKey(epoch uint64) (key [keys.EpochKeyLen]byte) {
-	if n.cfg.Server.Layout != config.LayoutSmartcookie {
-		return n.secret.EpochKey(epoch)
-	}
-	half := n.secret.SmartKey(epoch)
-	copy(key[:], half[:])
-	return key
 }
 
 // loop looks after clock and keys until ctx ends.

@@ -53,6 +53,15 @@
 #define TG_SMART_PARITY_SHIFT 31
 #define TG_SMART_V4_LEN 15
 #define TG_SMART_V6_LEN 39
+
+/* tag.h */
+#define TG_TAG_LEN 20
+#define TG_TAG_OPTION 254
+#define TG_TAG_VERSION 1
+#define TG_TAG_SETUP 1
+#define TG_TAG_PROBE 2
+#define TG_CONFIRM_LEN 60
+#define TG_CONFIRM_PORT 21575
 #define TG_ETHERTYPE_IPV4 0x0800
 #define TG_ETHERTYPE_IPV6 0x86dd
 #define TG_ETHERTYPE_VLAN 0x8100

@@ -62,6 +62,35 @@ header tcp_t {
     bit<16> urgent;
 }
 
+header udp_t {
+    bit<16> sport;
+    bit<16> dport;
+    bit<16> len;
+    bit<16> checksum;
+}
+
+/* The tag of the protocol `tagged`, first of a segment's options, and a confirmation
+ * (core/tag.h). MACs as on the wire. */
+header tag_t {
+    bit<8>  kind;
+    bit<8>  len;
+    bit<16> experiment;
+    bit<32> what; // version 4, what 4, window scale 4, 0 4, edge 16
+    bit<32> epoch;
+    bit<64> mac;
+}
+
+header confirm_t {
+    bit<32> head;       // 'T' 'G', version 4 and what 4, family 8
+    bit<32> edge_and_0;
+    bit<32> scratch;
+    bit<32> epoch;
+    bit<32> ports;      // client's, server's
+    bit<128> client;
+    bit<128> server;
+    bit<64> mac;
+}
+
 /* The options of a SYN-ACK of ours: the layout `smartcookie` keeps no others. */
 header mss_option_t {
     bit<8>  kind;

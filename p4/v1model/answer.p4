@@ -124,9 +124,10 @@ control Answer(inout headers_t hdr, inout metadata_t m, in bit<32> cookie) {
         hdr.tcp.window = m.window;
         hdr.tcp.urgent = 0;
         m.answered = 1;
+        m.reflected = 1;
         head = m.l3_off + TG_IPV6_HDR_LEN;
         if (ipv4 == 1) { head = m.l3_off + TG_IPV4_HDR_LEN; }
-        truncate(head + (bit<32>)m.answer_len);
+        m.frame_len = head + (bit<32>)m.answer_len;
     }
 }
 

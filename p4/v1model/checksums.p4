@@ -45,7 +45,10 @@ control EdgeDeparser(packet_out pkt, in headers_t hdr) {
         pkt.emit(hdr.ipv4_options);
         pkt.emit(hdr.ipv6);
         pkt.emit(hdr.ext);
+        pkt.emit(hdr.udp);
+        pkt.emit(hdr.confirm);
         pkt.emit(hdr.tcp);
+        pkt.emit(hdr.tag);
         pkt.emit(hdr.mss);
         pkt.emit(hdr.wscale);
     }

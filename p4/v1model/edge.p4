@@ -3,7 +3,8 @@
  * The edge on v1model (simple_switch): answers SYNs to protected services with cookies
  * in the layout `smartcookie`, verifies ACKs, and lets pass what its filter of
  * verified flows knows; a layer 2 switch for everything else. Protocol `plain`: what
- * goes on is the client's packet, changed in nothing but its TTL.
+ * goes on is the client's packet, changed in nothing but its TTL. Protocol `tagged`:
+ * until the server has confirmed, it has a tag besides (tagged.p4).
  *
  * Must never: keep anything of a single flow but its bits in the filter; judge what
  * comes from inside; forward a SYN to a protected service.
@@ -15,6 +16,7 @@
 #include "hashes.p4"
 #include "bloom.p4"
 #include "judge.p4"
+#include "tagged.p4"
 #include "answer.p4"
 #include "forward.p4"
 #include "checksums.p4"
@@ -23,11 +25,16 @@
  * its flow in the filter; as in the XDP edge. */
 #define SELF_REFRESH_MASK 0xff
 
+/* 'T' 'G', version 1, TG_TAG_CONFIRM, family */
+#define CONFIRM_V4 0x54471304
+#define CONFIRM_V6 0x54471306
+
 control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t std) {
     counter(P4_SERVICES * COUNTERS, CounterType.packets) counts;
     meter(1, MeterType.packets) allowance;
     Settings() settings;
     Services() services;
+    Classify() classify;
     HashWords() words;
     CookieHash() cookie_hash;
     FlowHash() flow_hash;
@@ -38,6 +45,13 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
     JudgeUnknown() judge_unknown;
     Answer() answer;
     SetTtl() set_ttl;
+    TaggedSettings() tagged;
+    TagKeys() keys;
+    Pending() pending;
+    TagWords() tag_words;
+    ConfirmWords() confirm_words;
+    TagMac() tag_mac;
+    TagPut() tag_put;
     Forward() forward;
 
     action count(bit<16> reason) { counts.count((bit<32>)m.service * COUNTERS + (bit<32>)reason); }
@@ -45,6 +59,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
     apply {
         bit<16> reason = COUNT_NOTHING;
         bit<1> pass = 1;
+        bit<1> is_syn = 0;
         bit<1> is_ack = 0;  // tg_host_is_ack
         bit<1> to_hash = 0;
         bit<1> put = 0;
@@ -61,20 +76,22 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
         bit<8> dice = 0;
         bit<8> ttl = 0;
         bit<2> color = 0;
+        bit<4> tag = 0;     // TG_TAG_*
+        bit<1> note = 0;    // its cookie was verified just now
+        bit<1> waits = 0;   // and is not confirmed yet
+        bit<1> fits = 0;
+        bit<64> mac = 0;
 
         settings.apply(hdr, m, std);
-        if ((m.tcp_due == 1 && !hdr.tcp.isValid()) ||
-            (m.parse == PARSE_TCP && m.l4_len < TG_TCP_HDR_LEN)) {
-            m.parse = PARSE_CUT_TCP;
+        tagged.apply(m);
+        classify.apply(hdr, m, is_syn, is_ack);
+        if (m.edge != 0 && m.inside == 1 && hdr.confirm.isValid() && hdr.confirm.edge_and_0 == m.edge ++ 16w0 &&
+            ((hdr.confirm.head == CONFIRM_V4 && hdr.ipv4.isValid()) ||
+             (hdr.confirm.head == CONFIRM_V6 && hdr.ipv6.isValid()))) {
+            m.confirms = 1;
         }
-        if (m.parse == PARSE_TCP && m.first_fragment == 1) {
-            m.parse = PARSE_FRAGMENT;
-        }
-        if (m.configured == 1 && (m.parse == PARSE_TCP || m.parse == PARSE_FRAGMENT)) {
+        if (m.configured == 1 && (m.parse == PARSE_TCP || m.parse == PARSE_FRAGMENT || m.confirms == 1)) {
             services.apply(hdr, m);
-            if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_RST)) == TG_TCP_ACK) {
-                is_ack = 1;
-            }
         } else if (m.configured == 1 && m.inside == 0) {
             judge_parse.apply(m, reason);
             if (reason != COUNT_NOTHING) {
@@ -87,7 +104,9 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
             }
         }
 
-        if (m.service != 0 && m.mode != TG_MODE_OFF) {
+        if (m.confirms == 1) {
+            confirm_words.apply(hdr, m);
+        } else if (m.service != 0 && m.mode != TG_MODE_OFF) {
             words.apply(hdr, m, m.inside);
             if (m.inside == 1) {
                 // What carries an ACK belongs to a connection: it keeps the flow in the
@@ -95,7 +114,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                 if (is_ack == 1) {
                     put = 1;
                 }
-            } else if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK)) == TG_TCP_SYN) {
+            } else if (is_syn == 1) {
                 count(COUNT_SYN);
                 judge_syn.apply(hdr, m, std.packet_length, reason, pass);
                 if (m.mode == TG_MODE_MONITOR) {
@@ -140,8 +159,10 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
         }
 
         // The filter is asked for what is no SYN, from either side.
-        if (put == 1) {
+        if (put == 1 || m.confirms == 1) {
             flow_hash.apply(hdr, m, lo, hi);
+        }
+        if (put == 1) {
             bloom.apply(m, lo, hi, 1, 0);
             random(dice, 8w0, 8w255);
             put = 0;
@@ -188,9 +209,17 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
             bit<32> told = hdr.tcp.ack - 1;
             if (cookie[TG_SMART_HASH_BITS - 1:0] == told[TG_SMART_HASH_BITS - 1:0]) {
                 unknown = 0;
-                put = 1;
                 count(COUNT_COOKIE_VALID);
+                if (m.edge == 0) {
+                    put = 1;
+                } else {
+                    note = 1;
+                    tag = TG_TAG_SETUP;
+                }
             }
+        }
+        if (m.edge != 0 && (note == 1 || unknown == 1)) {
+            pending.apply(m, lo, hi, note, waits);
         }
         if (unknown == 1) {
             allowance.execute_meter(32w0, color);
@@ -198,8 +227,28 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
             if (m.unknown == UNKNOWN_ALL || (m.unknown == UNKNOWN_METER && color == 0)) {
                 allowed = 1;
             }
+            allowed = allowed | waits;
             judge_unknown.apply(hdr, m, no_key, allowed, reason, pass);
             count(reason);
+            if (m.edge != 0 && pass == 1 && reason != COUNT_PASS_NO_KEY) {
+                tag = TG_TAG_PROBE;
+            }
+        }
+        if (tag != 0) {
+            tag_words.apply(hdr, m, tag);
+        }
+        if (tag != 0 || m.confirms == 1) {
+            keys.apply(m);
+            tag_mac.apply(m, mac);
+        }
+        if (m.confirms == 1) {
+            pass = 0; // it has done its work
+            if (m.has_tag_key == 1 && m.confirm_near == 1 && mac == hdr.confirm.mac) {
+                put = 1;
+                count(COUNT_CONFIRM_TAKEN);
+            } else {
+                count(COUNT_CONFIRM_FORGED);
+            }
         }
         if (put == 1) {
             bloom.apply(m, lo, hi, 0, 1);
@@ -208,16 +257,28 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
             }
         }
 
-        if (m.answered == 1) {
+        if (m.reflected == 1) {
             std.egress_spec = std.ingress_port;
         } else if (pass == 0) {
             mark_to_drop(std);
         } else {
             if (m.hops != 0 && m.service != 0 && m.mode == TG_MODE_ALWAYS && m.inside == 0 &&
-                (hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK)) != TG_TCP_SYN) {
+                is_syn == 0) {
                 set_ttl.apply(hdr, m.hops);
             }
             forward.apply(hdr, m, std);
+            if (tag != 0) {
+                tag_put.apply(hdr, m, mac, fits);
+                if (fits == 0) {
+                    std.mcast_grp = 0;
+                    mark_to_drop(std);
+                    count(COUNT_TAG_NO_ROOM);
+                } else if (tag == TG_TAG_SETUP) {
+                    count(COUNT_TAG_SETUP);
+                } else {
+                    count(COUNT_TAG_PROBE);
+                }
+            }
         }
     }
 }

@@ -39,9 +39,13 @@ control PortAddresses(inout headers_t hdr, inout metadata_t m, inout standard_me
         size = 512;
     }
     apply {
-        if (std.instance_type == 5 && std.egress_port == std.ingress_port) {
+        // Here, because bmv2 does not keep the length of a packet that it copies.
+        if (m.answered == 1) {
+            truncate(m.frame_len);
+        }
+        if (std.instance_type == 5 && std.egress_port == std.ingress_port && m.pair == 0) {
             mark_to_drop(std); // a copy of a frame for all, to where it came from
-        } else if (m.answered == 0) {
+        } else if (m.reflected == 0) {
             port_macs.apply();
         }
     }

@@ -71,12 +71,10 @@ control HashTuple(inout headers_t hdr, inout metadata_t m) {
     }
 }
 
-/* From the key and the client's ISN to the whole 32-bit hash. */
-control CookieHash(inout headers_t hdr, inout metadata_t m, in bit<32> client_isn,
-                   in bit<32> k0, in bit<32> k1, out bit<32> cookie) {
+/* A cookie's hash up to the words that the client's ISN is not in; the state stays in
+ * m.s, so that a second ISN can be tried. */
+control CookieWords(inout headers_t hdr, inout metadata_t m, in bit<32> k0, in bit<32> k1) {
     HashTuple() flow_words;
-    HalfSipWord() tail;
-    HalfSipEnd() end;
     action begin() {
         m.s.v0 = k0;
         m.s.v1 = k1;
@@ -86,6 +84,14 @@ control CookieHash(inout headers_t hdr, inout metadata_t m, in bit<32> client_is
     apply {
         begin();
         flow_words.apply(hdr, m);
+    }
+}
+
+/* The rest of it: from m.s and the client's ISN to the whole 32-bit hash. */
+control CookieTail(inout headers_t hdr, inout metadata_t m, in bit<32> client_isn, out bit<32> cookie) {
+    HalfSipWord() tail;
+    HalfSipEnd() end;
+    apply {
         if (hdr.ipv4.isValid()) {
             m.tail = (bit<8>)TG_SMART_V4_LEN ++ client_isn[23:0];
         } else {
@@ -94,6 +100,17 @@ control CookieHash(inout headers_t hdr, inout metadata_t m, in bit<32> client_is
         tail.apply(m.s, m.tail);
         end.apply(m.s);
         cookie = m.s.v1 ^ m.s.v3;
+    }
+}
+
+/* From the key and the client's ISN to the whole 32-bit hash. */
+control CookieHash(inout headers_t hdr, inout metadata_t m, in bit<32> client_isn,
+                   in bit<32> k0, in bit<32> k1, out bit<32> cookie) {
+    CookieWords() words;
+    CookieTail() tail;
+    apply {
+        words.apply(hdr, m, k0, k1);
+        tail.apply(hdr, m, client_isn, cookie);
     }
 }
 

@@ -36,6 +36,29 @@ control Addresses(inout headers_t hdr, out bit<1> bogus, out bit<1> group) {
     }
 }
 
+/* What the parser could not say in one step, and what kind of segment it is. */
+control Classify(inout headers_t hdr, inout metadata_t m, out bit<1> is_syn, out bit<1> is_ack) {
+    apply {
+        is_syn = 0;
+        is_ack = 0;
+        if ((m.tcp_due == 1 && !hdr.tcp.isValid()) ||
+            (m.parse == PARSE_TCP && m.l4_len < TG_TCP_HDR_LEN)) {
+            m.parse = PARSE_CUT_TCP;
+        }
+        if (m.parse == PARSE_TCP && m.first_fragment == 1) {
+            m.parse = PARSE_FRAGMENT;
+        }
+        if (m.parse == PARSE_TCP || m.parse == PARSE_FRAGMENT) {
+            if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK)) == TG_TCP_SYN) {
+                is_syn = 1;
+            }
+            if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_RST)) == TG_TCP_ACK) {
+                is_ack = 1;
+            }
+        }
+    }
+}
+
 /* Packets condemned by what they are, whatever they are addressed to. */
 control JudgeParse(inout metadata_t m, out bit<16> reason) {
     apply {

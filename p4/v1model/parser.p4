@@ -8,6 +8,9 @@
 
 #include "types.p4"
 
+#define IPPROTO_UDP 17
+#define UDP_HDR_LEN 8
+
 parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
                   inout standard_metadata_t std) {
     bit<8>  next;       // header behind the extension header in hand
@@ -68,6 +71,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
             (4, 0 &&& 0xc, _, _): accept; // the kernel drops these as broken IP
             (4, 4, _, _): accept;
             (4, _, TG_IPPROTO_TCP, 0): ipv4_tcp;
+            (4, 5, IPPROTO_UDP, 0): udp;
             default: accept;
         }
     }
@@ -109,6 +113,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         transition select(hdr.ipv6.version, hdr.ipv6.payload_len, hdr.ipv6.next) {
             (_, 0, _): accept; // a jumbogram
             (6, _, TG_IPPROTO_TCP): ipv6_first;
+            (6, _, IPPROTO_UDP): udp;
             (6, _, TG_IPPROTO_HOPOPTS): options_ahead;
             (6, _, TG_IPPROTO_ROUTING): routing_ahead;
             (6, _, TG_IPPROTO_FRAGMENT): fragment_ahead;
@@ -193,13 +198,28 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         transition tcp;
     }
 
+    /* ---- UDP: only what may be a confirmation ---- */
+
+    state udp {
+        pkt.extract(hdr.udp);
+        transition select(hdr.udp.dport, hdr.udp.len) {
+            (TG_CONFIRM_PORT, UDP_HDR_LEN + TG_CONFIRM_LEN): confirm;
+            default: accept;
+        }
+    }
+
+    state confirm {
+        pkt.extract(hdr.confirm);
+        transition accept;
+    }
+
     /* ---- TCP ---- */
 
     state tcp {
         pkt.extract(hdr.tcp);
         m.parse = PARSE_TCP;
         transition select(hdr.tcp.flags) {
-            TG_TCP_SYN &&& (TG_TCP_SYN | TG_TCP_ACK): syn;
+            TG_TCP_SYN &&& TG_TCP_SYN: syn;
             default: accept;
         }
     }

@@ -40,8 +40,9 @@ control Settings(inout headers_t hdr, inout metadata_t m, inout standard_metadat
     /* The keys of an epoch, by the switch's own clock in ticks of 1,024 microseconds:
      * an epoch is a handful of prefixes. So keys change when the epoch does, whatever
      * the controller is doing, and it may be away until the last epoch that it loaded. */
-    action set_keys(bit<1> parity, bit<32> k0, bit<32> k1, bit<32> before_k0, bit<32> before_k1) {
+    action set_keys(bit<32> epoch, bit<1> parity, bit<32> k0, bit<32> k1, bit<32> before_k0, bit<32> before_k1) {
         m.has_key = 1;
+        m.epoch = epoch;
         m.parity = parity;
         m.present_k0 = k0;
         m.present_k1 = k1;
@@ -93,11 +94,16 @@ control Services(inout headers_t hdr, inout metadata_t m) {
     }
     apply {
         m.server_port = m.inside == 1 ? hdr.tcp.sport : hdr.tcp.dport;
+        m.server_v4 = m.inside == 1 ? hdr.ipv4.src : hdr.ipv4.dst;
+        m.server_v6 = m.inside == 1 ? hdr.ipv6.src : hdr.ipv6.dst;
+        if (m.confirms == 1) { // of whose flow it speaks
+            m.server_port = hdr.confirm.ports[15:0];
+            m.server_v4 = hdr.confirm.server[127:96];
+            m.server_v6 = hdr.confirm.server;
+        }
         if (hdr.ipv4.isValid()) {
-            m.server_v4 = m.inside == 1 ? hdr.ipv4.src : hdr.ipv4.dst;
             services_v4.apply();
         } else {
-            m.server_v6 = m.inside == 1 ? hdr.ipv6.src : hdr.ipv6.dst;
             services_v6.apply();
         }
     }

@@ -8,8 +8,11 @@
 
 #include "../shared/headers.p4"
 #include "../shared/halfsiphash.p4"
+#include "../shared/siphash.p4"
 
 #define P4_SERVICES 64 /* numbers 0..63; 0 counts what belongs to none */
+#define P4_TABLE_SOURCES 65536 /* entries of the whitelist, where it is a table */
+#define P4_TABLE_FLOWS 65536   /* entries of the table of connections */
 
 /* core/packet.h, enum tg_parse_result */
 typedef bit<3> parse_t;
@@ -38,9 +41,26 @@ struct headers_t {
     ipv4_options_t ipv4_options;
     ipv6_t ipv6;
     ipv6_ext_t[TG_IPV6_EXT_MAX] ext;
+    udp_t udp;
+    confirm_t confirm;
     tcp_t tcp;
+    tag_t tag;
     mss_option_t mss;
     wscale_option_t wscale;
+}
+
+/* State of a connection in cookie.p4. */
+typedef bit<2> flow_state_t;
+const flow_state_t FLOW_NONE = 0;
+const flow_state_t FLOW_SETUP = 1; // the client is verified, the server has not answered
+const flow_state_t FLOW_READY = 2;
+
+struct flow_t {
+    flow_state_t state;
+    bit<32> value;  // set-up: the ISN that we gave; ready: the server's ISN less ours
+    bit<8>  down;   // ready: the server's window shift less the announced one, signed
+    bit<8>  up;     // ready: the client's shift, if the server does not scale
+    bit<16> window; // the client's, as in its ACK
 }
 
 struct metadata_t {
@@ -98,10 +118,42 @@ struct metadata_t {
     bit<32> ports;
     bit<32> tail;
     halfsiphash_t s;       // of the hash in hand
+    halfsiphash_t kept;    // and before its last word, to try another
 
     bit<4>  known;         // generations of the filter that have the flow
-    bit<1>  answered;
-    bit<16> answer_len;    // TCP header and options of a SYN-ACK of ours
+    bit<1>  answered;      // the segment is our own: its checksums are made whole
+    bit<1>  reflected;     // it goes back to where the packet came from
+    bit<16> answer_len;    // TCP header and options of a segment of our own
+    bit<32> frame_len;     // and all of it: what is behind is cut off
+
+    // The protocol `tagged` (tagged.p4).
+    bit<16> edge;          // our number; 0: the protocol is `plain`
+    bit<32> mtu;           // of the way to the servers
+    bit<32> epoch;         // the present one, low 32 bits
+    bit<1>  has_tag_key;
+    bit<64> tag_k0;
+    bit<64> tag_k1;
+    bit<32> tag_epoch;     // whose key is wanted
+    bit<32> tag_word;
+    bit<1>  confirms;      // the packet is a confirmation for us
+    bit<1>  confirm_near;  // and of an epoch that counts
+    bit<3>  mac_words;
+    bit<64> w0; bit<64> w1; bit<64> w2; bit<64> w3; bit<64> w4; bit<64> w5; bit<64> w6;
+    siphash_t sip;
+
+    // The whitelist (auth.p4).
+    bit<1>  full;          // strategy auth-full; else auth-cookie
+    bit<1>  by_table;      // the whitelist is a table; else Bloom registers
+    bit<64> salt;          // of challenges without a cookie
+    bit<1>  family;        // 1: IPv6
+    bit<64> source;        // the source's prefix, as the whitelist knows it
+    bit<1>  white;
+
+    // The connection that is translated (cookie.p4); what it says is set-up or ready.
+    flow_t  flow;
+    bit<1>  pair;          // one packet becomes two: ACK to the server, window to the client
+    bit<1>  to_known;      // and `to_port` is where the client is
+    bit<9>  to_port;
 }
 
 /* What becomes of packets that match neither filter nor cookie. */

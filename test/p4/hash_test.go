@@ -37,7 +37,7 @@ func TestHalfSipHashKnownAnswer(t *testing.T) {
 	defer sw.Close()
 	k0, k1 := []byte{3, 2, 1, 0}, []byte{7, 6, 5, 4}
 	always := []any{simpleswitch.LPM{Key: make([]byte, 5), Len: 0}}
-	if _, err := sw.Add("EdgeIngress.settings.epochs", always, "EdgeIngress.settings.set_keys", []byte{0}, k0, k1, k0, k1); err != nil {
+	if _, err := sw.Add("EdgeIngress.settings.epochs", always, "EdgeIngress.settings.set_keys", make([]byte, 4), []byte{0}, k0, k1, k0, k1); err != nil {
 		t.Fatal(err)
 	}
 	syn, err := hex.DecodeString("02000000000102000000000a0800" + "450000280000400040060000" + "0302010007060504" +

@@ -3,6 +3,7 @@ package p4_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -207,6 +208,9 @@ func (w *wire) receive() ([]byte, error) {
 	buffer, control := make([]byte, 65536), make([]byte, 256)
 	for {
 		n, cn, _, from, err := unix.Recvmsg(w.fd, buffer, control, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("nothing came out of %s: %w", w.port, err)
 		}

@@ -31,6 +31,8 @@ var wanted = []struct {
 	{"bloom.h", []string{"TG_BLOOM_PARTITIONS", "TG_BLOOM_GENERATIONS", "TG_BLOOM_BITS"}},
 	{"cookie_smartcookie.h", []string{"TG_SMART_HASH_BITS", "TG_SMART_WSCALE_SHIFT", "TG_SMART_MSS_SHIFT",
 		"TG_SMART_PARITY_SHIFT", "TG_SMART_V4_LEN", "TG_SMART_V6_LEN"}},
+	{"tag.h", []string{"TG_TAG_LEN", "TG_TAG_OPTION", "TG_TAG_VERSION", "TG_TAG_SETUP", "TG_TAG_PROBE", "TG_CONFIRM_LEN",
+		"TG_CONFIRM_PORT"}},
 }
 
 // ethertypes stand in packet.h as on the wire; P4 wants numbers.

@@ -26,6 +26,7 @@ const (
 	EdgeSmartMapTgHalves      = "tg_halves"
 	EdgeSmartMapTgKeys        = "tg_keys"
 	EdgeSmartMapTgNextFlow    = "tg_next_flow"
+	EdgeSmartMapTgOffenders   = "tg_offenders"
 	EdgeSmartMapTgPending     = "tg_pending"
 	EdgeSmartMapTgPorts       = "tg_ports"
 	EdgeSmartMapTgPrefixes    = "tg_prefixes"
@@ -33,6 +34,8 @@ const (
 	EdgeSmartMapTgRecent      = "tg_recent"
 	EdgeSmartMapTgServices    = "tg_services"
 	EdgeSmartMapTgSettings    = "tg_settings"
+	EdgeSmartMapTgSocketBits  = "tg_socket_bits"
+	EdgeSmartMapTgSockets     = "tg_sockets"
 	EdgeSmartMapTgTagKeys     = "tg_tag_keys"
 	EdgeSmartMapTgTagRoom     = "tg_tag_room"
 	EdgeSmartMapTgTagged      = "tg_tagged"
@@ -98,6 +101,7 @@ type EdgeSmartMapSpecs struct {
 	TgHalves      *ebpf.MapSpec `ebpf:"tg_halves"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
+	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgPending     *ebpf.MapSpec `ebpf:"tg_pending"`
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
@@ -105,6 +109,8 @@ type EdgeSmartMapSpecs struct {
 	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgTagKeys     *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.MapSpec `ebpf:"tg_tag_room"`
 	TgTagged      *ebpf.MapSpec `ebpf:"tg_tagged"`
@@ -146,6 +152,7 @@ type EdgeSmartMaps struct {
 	TgHalves      *ebpf.Map `ebpf:"tg_halves"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
+	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
 	TgPending     *ebpf.Map `ebpf:"tg_pending"`
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
@@ -153,6 +160,8 @@ type EdgeSmartMaps struct {
 	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
+	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 	TgTagKeys     *ebpf.Map `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.Map `ebpf:"tg_tag_room"`
 	TgTagged      *ebpf.Map `ebpf:"tg_tagged"`
@@ -170,6 +179,7 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgHalves,
 		m.TgKeys,
 		m.TgNextFlow,
+		m.TgOffenders,
 		m.TgPending,
 		m.TgPorts,
 		m.TgPrefixes,
@@ -177,6 +187,8 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSocketBits,
+		m.TgSockets,
 		m.TgTagKeys,
 		m.TgTagRoom,
 		m.TgTagged,

@@ -15,7 +15,7 @@ import (
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [106]uint64
+	Count [107]uint64
 }
 
 type HostXdpTgEpochKey struct {
@@ -41,9 +41,10 @@ type HostXdpTgHostSettings struct {
 	BehindEdge      uint8
 	LastLine        uint8
 	Smart           uint8
+	Wide            uint8
 	Report          uint8
 	ReportDscp      uint8
-	Pad             [3]uint8
+	Pad             [2]uint8
 	FilterKeys      [10]uint64
 	PrefixLensV4    [8]uint8
 	PrefixLensV6    [8]uint8

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * v1model: tg_challenge_isn of core/proxy.h, the ISN of a challenge without a cookie: a
+ * fast hash by three multiplications of 64 bits, which simple_switch has and switches
+ * in hardware have not; there a cookie costs less. One keyless table a step, as in
+ * halfsiphash.p4. Bytes stand as the other planes load them, little-endian.
+ */
+#ifndef TG_P4_V1_CHALLENGE
+#define TG_P4_V1_CHALLENGE
+
+#include "types.p4"
+
+#define SWAP32(x) (x[7:0] ++ x[15:8] ++ x[23:16] ++ x[31:24])
+
+control ChallengeIsn(inout headers_t hdr, inout metadata_t m, in bit<32> client_isn, out bit<32> isn) {
+    bit<64> h;
+    bit<64> other;
+    bit<32> ports;
+
+    action first() {
+        h = h * 64w0x9e3779b97f4a7c15;
+        ports = m.ports[23:16] ++ m.ports[31:24] ++ 16w0;
+        ports = m.ports[7:0] ++ m.ports[15:8] ++ ports[31:16];
+    }
+    table step1 {
+        actions = { first; }
+        const default_action = first();
+        size = 1;
+    }
+    action second() {
+        h = ((h ^ other) ^ m.salt) + (client_isn ++ ports);
+        h = h ^ (h >> 32);
+    }
+    table step2 {
+        actions = { second; }
+        const default_action = second();
+        size = 1;
+    }
+    action third() { h = h * 64w0xbf58476d1ce4e5b9; }
+    table step3 {
+        actions = { third; }
+        const default_action = third();
+        size = 1;
+    }
+    action fourth() {
+        h = h ^ (h >> 29);
+        h = h * 64w0x94d049bb133111eb;
+    }
+    table step4 {
+        actions = { fourth; }
+        const default_action = fourth();
+        size = 1;
+    }
+    apply {
+        h = (bit<64>)SWAP32(m.a3);
+        other = 0;
+        if (hdr.ipv6.isValid()) {
+            h = SWAP32(m.a1) ++ SWAP32(m.a0);
+            other = SWAP32(m.a3) ++ SWAP32(m.a2);
+        }
+        step1.apply();
+        step2.apply();
+        step3.apply();
+        step4.apply();
+        isn = h[63:32];
+    }
+}
+
+#endif

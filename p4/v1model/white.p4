@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * v1model: who has proven itself. Sources are known by their address, IPv6's by the
+ * first 64 bits. Two ways, as the settings say:
+ *
+ *   table      the switch tells the controller by a digest, the controller makes an entry
+ *              and takes it away when nobody has come for the window
+ *   registers  three bits in bloom.p4's filter, under a secret hash; who comes again is
+ *              put into the active generation, and the oldest is emptied
+ */
+#ifndef TG_P4_V1_WHITE
+#define TG_P4_V1_WHITE
+
+#include "types.p4"
+#include "bloom.p4"
+
+#define DIGEST_WHITE 1 /* bmv2 numbers digests by their order, not by this */
+
+struct white_digest_t {
+    bit<8>  family; // 0: IPv4, 1: IPv6
+    bit<64> source;
+}
+
+/* HalfSipHash-2-4 of the source, as FlowHash is of a flow: 64 bits. */
+control SourceHash(inout metadata_t m, out bit<32> lo, out bit<32> hi) {
+    HalfSipWord() first;
+    HalfSipWord() second;
+    HalfSipWord() tail;
+    HalfSipEnd() end;
+    action begin() {
+        m.s.v0 = m.bloom_k0;
+        m.s.v1 = m.bloom_k1;
+        m.s.v2 = m.bloom_k0 ^ 0x6c796765;
+        m.s.v3 = m.bloom_k1 ^ 0x74656462;
+    }
+    apply {
+        begin();
+        if (m.family == 1) {
+            first.apply(m.s, m.source[63:32]);
+            m.tail = 8 << 24;
+        } else {
+            m.tail = 4 << 24;
+        }
+        second.apply(m.s, m.source[31:0]);
+        tail.apply(m.s, m.tail);
+        end.apply(m.s);
+        lo = m.s.v1 ^ m.s.v3;
+        hi = m.s.v0 ^ m.s.v2;
+    }
+}
+
+/* After HashWords: whom the whitelist would know. */
+control WhiteSource(inout headers_t hdr, inout metadata_t m) {
+    apply {
+        m.family = 0;
+        m.source = (bit<64>)m.a3;
+        if (hdr.ipv6.isValid()) {
+            m.family = 1;
+            m.source = m.a0 ++ m.a1;
+        }
+    }
+}
+
+control WhiteTable(inout metadata_t m) {
+    action known() { m.white = 1; }
+    table sources {
+        key = {
+            m.family: exact;
+            m.source: exact;
+        }
+        actions = { known; NoAction; }
+        const default_action = NoAction();
+        support_timeout = true;
+        size = P4_TABLE_SOURCES;
+    }
+    apply { sources.apply(); }
+}
+
+#endif
