@@ -199,7 +199,7 @@ func (d *dpdkBox) loop(ctx context.Context) error {
 			}
 			swap.Reset(d.cfg.Proxy.SwapPeriod)
 		case <-swap.C:
-			if err := d.control.Apply([]string{"swap flows", "swap sources"}); err != nil {
+			if err := d.swapTables(); err != nil {
 				d.log.Error("swapping the tables", "error", err)
 			}
 		case <-tick.C:
@@ -213,6 +213,23 @@ func (d *dpdkBox) loop(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// swapTables is the box's, of the program.
+func (d *dpdkBox) swapTables() error {
+	opened := uint64(0)
+	for _, svc := range d.cfg.Services {
+		c, err := dpdk.Counters(d.proc.Prefix, d.numbers.ID(svc.Name))
+		if err != nil {
+			return err
+		}
+		opened += c["flow_opened"]
+	}
+	lines := []string{"swap sources"}
+	if d.flows.due(opened, time.Now(), &d.cfg.Proxy) {
+		lines = append(lines, "swap flows")
+	}
+	return d.control.Apply(lines)
 }
 
 // reload applies a changed configuration, whole or not at all.

@@ -47,6 +47,7 @@ type box struct {
 	modes    map[string]plane.XDPMode
 	ports    host.Forwarding // the machine's settings that this process made
 	watch    sides
+	flows    flowAge
 	started  time.Time
 	again    *plane.Again
 	caching  bool // some service has strategy cache
@@ -68,7 +69,8 @@ func Run(ctx, force context.Context, opt host.Options) error {
 		return err
 	}
 	defer unlock()
-	b := &box{opt: opt, log: opt.Log, cfg: cfg, numbers: host.NewNumbers(), started: time.Now()}
+	b := &box{opt: opt, log: opt.Log, cfg: cfg, numbers: host.NewNumbers(), started: time.Now(),
+		flows: flowAge{swapped: time.Now()}}
 	if cfg.Proxy.Plane == config.PlaneDPDK {
 		return runDPDK(ctx, force, b)
 	}
@@ -221,7 +223,7 @@ func (b *box) loop(ctx context.Context) {
 			}
 			swap.Reset(b.cfg.Proxy.SwapPeriod)
 		case <-swap.C:
-			if err := errors.Join(b.plane.SwapFlows(), b.plane.SwapSources()); err != nil {
+			if err := b.swapTables(); err != nil {
 				b.log.Error("swapping the tables", "error", err)
 			}
 		case <-again.C:
