@@ -88,16 +88,17 @@ func (d *dpdkBox) apply(all bool, more ...string) error {
 		slots *= 2
 	}
 	var lines []string
-	if d.lastKey == 0 {
+	loaded := d.keys // as it will be when the program has taken them
+	if loaded.Last() == 0 {
 		lines = append(lines, fmt.Sprintf("key-slots %d", slots), fmt.Sprintf("epoch-length %d", cfg.Epoch.Nanoseconds()))
 	}
-	lastKey := d.lastKey
-	for _, n := range keys.Epochs(time.Now(), cfg.Epoch, cfg.KeyHorizon) {
-		if lastKey == 0 || n > lastKey {
-			key := d.secret.EpochKey(n)
-			lines = append(lines, fmt.Sprintf("key %d %x", n, key))
-			lastKey = n
-		}
+	err := loaded.Load(time.Now(), cfg.Epoch, cfg.KeyHorizon, func(n uint64) error {
+		key := d.secret.EpochKey(n)
+		lines = append(lines, fmt.Sprintf("key %d %x", n, key))
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if all {
 		services, err := d.serviceLines()
@@ -112,7 +113,7 @@ func (d *dpdkBox) apply(all bool, more ...string) error {
 	if err := d.control.Apply(lines); err != nil {
 		return err
 	}
-	d.lastKey = lastKey
+	d.keys = loaded
 	return nil
 }
 
@@ -263,7 +264,7 @@ func (d *dpdkBox) reload() error {
 
 func (d *dpdkBox) writeState() error {
 	return host.WriteState(d.opt.StateDir, host.State{Config: d.cfg, Numbers: d.numbers, Started: d.started,
-		DPDK: d.proc.Prefix, LastKey: d.lastKey})
+		DPDK: d.proc.Prefix, LastKey: d.keys.Last()})
 }
 
 // stop lets SYNs go to the servers at once, translates what is translated for the

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/config"
 	"tidegate/internal/host"
@@ -43,7 +42,7 @@ type box struct {
 	settings plane.Settings
 	own      plane.ProxySettings
 	numbers  *host.Numbers
-	lastKey  uint64 // highest epoch whose key is loaded
+	keys     keys.Loader
 	modes    map[string]plane.XDPMode
 	ports    host.Forwarding // the machine's settings that this process made
 	watch    sides
@@ -151,7 +150,7 @@ func (b *box) fill() error {
 		_, _ = rand.Read(random[:])
 		key.K0, key.K1 = binary.LittleEndian.Uint64(random[:])|1, binary.LittleEndian.Uint64(random[8:])
 	}
-	if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetPorts(b.cfg.Interfaces)); err != nil {
+	if err := errors.Join(b.loadKeys(), b.plane.SetPorts(b.cfg.Interfaces)); err != nil {
 		return err
 	}
 	b.numbers.Assign(b.cfg.Services)
@@ -235,7 +234,7 @@ func (b *box) loop(ctx context.Context) {
 			}
 		case <-tick.C:
 			b.setClock()
-			if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetSettings(&b.settings)); err != nil {
+			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.settings)); err != nil {
 				b.log.Error("housekeeping", "error", err)
 			}
 			b.watchSides()
@@ -245,30 +244,13 @@ func (b *box) loop(ctx context.Context) {
 }
 
 // setClock tells the packet path what to add to its monotonic clock.
-func (b *box) setClock() {
-	var mono unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err != nil {
-		return // cannot happen; the value from before stays good
-	}
-	b.settings.WallMinusMonoNs = uint64(time.Now().UnixNano() - mono.Nano())
-}
+func (b *box) setClock() { b.settings.WallMinusMonoNs = plane.WallMinusMonoNs(time.Now()) }
 
-// loadKeys loads the keys from a few epochs ago to the horizon.
-func (b *box) loadKeys(now time.Time) error {
-	list := keys.Epochs(now, b.cfg.Epoch, b.cfg.KeyHorizon)
-	if list[len(list)-1] < b.lastKey { // the clock was set back: slots hold keys of the future
-		b.lastKey = 0
-	}
-	for _, n := range list {
-		if b.lastKey != 0 && n <= b.lastKey {
-			continue
-		}
-		if err := b.plane.PutKey(n, b.secret.EpochKey(n)); err != nil {
-			return fmt.Errorf("key of epoch %d: %w", n, err)
-		}
-		b.lastKey = n
-	}
-	return nil
+// loadKeys loads the keys that are lacking, up to the horizon.
+func (b *box) loadKeys() error {
+	return b.keys.Load(time.Now(), b.cfg.Epoch, b.cfg.KeyHorizon, func(n uint64) error {
+		return b.plane.PutKey(n, b.secret.EpochKey(n))
+	})
 }
 
 // reload applies a changed configuration, whole or not at all.
