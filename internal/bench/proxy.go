@@ -50,6 +50,8 @@ type ProxyResult struct {
 	SwapBaseline  float64 `json:"swap_no_stall_ms"`  // the same while nothing is swapped
 	SwapTakes     float64 `json:"swap_takes_ms"`     // what userspace spends on it
 
+	Setup Setup `json:"setup"` // of connections
+
 	Spreads map[string]Spread `json:"spreads"`
 }
 
@@ -75,6 +77,7 @@ func RunProxy(ctx context.Context, opt Options) (*ProxyResult, error) {
 		{"SipHash", (*proxyBench).measureHash},
 		{"cost of a SYN, strategy by strategy", (*proxyBench).measureSYN},
 		{"cost of a segment, translated and forwarded", (*proxyBench).measureSegments},
+		{"connections set up in a second", (*proxyBench).measureSetup},
 		{"goodput of one connection", (*proxyBench).measureGoodput},
 		{"a million flows, and swapping them", (*proxyBench).measureTable},
 	})
@@ -256,5 +259,8 @@ func (r *ProxyResult) Print(w io.Writer) error {
 	fmt.Fprintf(t, "\nFLOW TABLE\t\n%d flows\t%.1f MiB, %.0f bytes a flow\n", r.Flows, r.TableMiB, r.BytesPerFlow)
 	fmt.Fprintf(t, "swap\tlongest wait of a packet %.3f ms (without a swap: %.3f); userspace spends %.1f ms\n",
 		r.SwapStall, r.SwapBaseline, r.SwapTakes)
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return r.Setup.print(w)
 }
