@@ -67,8 +67,9 @@ func (w *world) vlanEnd(p *lab.Port, id uint16) {
 // both sides are VLANs: SYNs are answered and segments translated in tagged frames, and
 // the kernel routes them between its VLAN devices.
 func TestRouterVLANConnections(t *testing.T) {
-	for _, strategy := range []string{"cookie", "cache"} {
-		t.Run(strategy, func(t *testing.T) {
+	for name, strategy := range map[string]string{"cookie": "cookie", "cache": "cache",
+		"notify": "cookie\n    first_data: notify"} {
+		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, false)
 			w.serve(func(c *net.TCPConn) { serveBulk(c, 1<<20) })
 			w.start(w.config(strategy))
@@ -107,6 +108,39 @@ func TestRouterVLANConnections(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The window, and the duplicates of it that tell of lost data, go to the client in its own
+// VLAN, not in the server's.
+func TestRouterVLANNotify(t *testing.T) {
+	w, client, server := rawWorld(t, false)
+	w.start(w.config("cookie\n    first_data: notify"))
+	const outer, inner = 42, 43
+	w.vlanEnd(w.LegitPort, outer)
+	w.vlanEnd(w.InnerPort, inner)
+	a := rawServer(81)
+	for i, early := range []bool{false, true} {
+		_, third := client.greet(uint16(6001+i), a, outer)
+		client.send(third)
+		s := server.want("the SYN", from(third.from, a, syn))
+		if early {
+			third.data = []byte("early")
+			client.send(third)
+			w.await("the early data are dropped", func() bool { return w.counters()["flow_early"] >= 1 })
+		}
+		server.send(s.answer(7000, syn|ack, poor))
+		want := map[bool]int{false: 1, true: 4}[early]
+		for n := range want {
+			g, ok := client.next(patience/4, from(a, third.from, ack))
+			if !ok {
+				t.Fatalf("early data %v: %d ACKs came, want %d", early, n, want)
+			}
+			if len(g.vlans) != 1 || g.vlans[0] != outer {
+				t.Errorf("early data %v: ACK %d has the tags %v, want %d", early, n, g.vlans, outer)
+			}
+		}
+	}
+	w.wantCounters(map[string]uint64{"flow_notified": 1, "flow_ready": 2})
 }
 
 // sofar is what has come, as far as it was kept.
