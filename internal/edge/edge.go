@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -39,6 +40,7 @@ type box struct {
 	keys     keys.Loader
 	modes    map[string]plane.XDPMode
 	ports    host.Forwarding // the machine's settings that this process made
+	local    []netip.Prefix  // this machine's own addresses
 	filter   filter
 
 	refusedSync, learned atomic.Uint64 // messages of peers; positions that they told
@@ -164,8 +166,21 @@ func (b *box) writeServices() error {
 	if err != nil {
 		return err
 	}
+	if b.local, err = host.OwnPrefixes(e.Forwarding); err != nil {
+		return err
+	}
 	return errors.Join(b.plane.SetForwarding(bridge, e.FastPath == config.FastAll), b.plane.SetEdge(b.own), b.writeTagged(),
-		b.plane.SetServices(targets, &b.settings))
+		b.plane.SetServices(plane.Except(targets, b.local), &b.settings))
+}
+
+// watchLocal writes the services anew if this box's own addresses, which are an exception
+// from them, have changed.
+func (b *box) watchLocal() error {
+	now, err := host.OwnPrefixes(b.cfg.Edge.Forwarding)
+	if err != nil || slices.Equal(now, b.local) {
+		return err
+	}
+	return b.writeServices()
 }
 
 // loop looks after clock, keys and filter until ctx ends.
@@ -202,7 +217,7 @@ func (b *box) loop(ctx context.Context) {
 			}
 		case <-tick.C:
 			b.setClock()
-			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.settings), b.watchFilter(time.Now())); err != nil {
+			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.settings), b.watchLocal(), b.watchFilter(time.Now())); err != nil {
 				b.log.Error("housekeeping", "error", err)
 			}
 		}

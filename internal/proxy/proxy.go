@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -45,6 +46,7 @@ type box struct {
 	keys     keys.Loader
 	modes    map[string]plane.XDPMode
 	ports    host.Forwarding // the machine's settings that this process made
+	local    []netip.Prefix  // this machine's own addresses
 	watch    sides
 	flows    flowAge
 	started  time.Time
@@ -200,7 +202,20 @@ func (b *box) writeServices() error {
 	if err != nil {
 		return err
 	}
-	return b.plane.SetServices(targets, &b.settings)
+	if b.local, err = host.OwnPrefixes(b.cfg.Proxy.Forwarding); err != nil {
+		return err
+	}
+	return b.plane.SetServices(plane.Except(targets, b.local), &b.settings)
+}
+
+// watchLocal writes the services anew if this box's own addresses, which are an exception
+// from them, have changed.
+func (b *box) watchLocal() error {
+	now, err := host.OwnPrefixes(b.cfg.Proxy.Forwarding)
+	if err != nil || slices.Equal(now, b.local) {
+		return err
+	}
+	return b.writeServices()
 }
 
 // loop looks after clock and keys, and swaps, until ctx ends.
@@ -236,6 +251,9 @@ func (b *box) loop(ctx context.Context) {
 			b.setClock()
 			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.settings)); err != nil {
 				b.log.Error("housekeeping", "error", err)
+			}
+			if err := b.watchLocal(); err != nil {
+				b.log.Error("looking for this machine's addresses", "error", err)
 			}
 			b.watchSides()
 			b.plane.SweepSources(housekeeping, b.cfg.Proxy.SwapPeriod)
