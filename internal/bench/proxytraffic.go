@@ -69,7 +69,10 @@ func testRun(prog *ebpf.Program, frame, ctx []byte, repeat uint32) (uint32, erro
 	}{fd: uint32(prog.FD()), sizeIn: uint32(len(frame)), dataIn: uint64(uintptr(unsafe.Pointer(&frame[0]))), repeat: repeat,
 		ctxSizeIn: uint32(len(ctx)), ctxIn: uint64(uintptr(unsafe.Pointer(&ctx[0])))}
 	const bpfProgTestRun = 10
-	_, _, errno := unix.Syscall(unix.SYS_BPF, bpfProgTestRun, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	errno := unix.EINTR
+	for errno == unix.EINTR { // Go wakes its threads by signals
+		_, _, errno = unix.Syscall(unix.SYS_BPF, bpfProgTestRun, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	}
 	runtime.KeepAlive(frame)
 	runtime.KeepAlive(ctx)
 	if errno != 0 {

@@ -98,7 +98,7 @@ func (b *proxyBench) measureSetup() (err error) {
 			}
 		}
 	}
-	s := Setup{PerSecond: spread(rates), StepNs: map[string]Spread{}, Reached: map[string]float64{}}
+	s := &Setup{PerSecond: spread(rates), StepNs: map[string]Spread{}, Reached: map[string]float64{}}
 	most := 0.0
 	for i, step := range setupSteps {
 		cost := ns[i]

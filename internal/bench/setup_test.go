@@ -1,21 +1,18 @@
 package bench
 
 import (
-	"os"
+	"slices"
 	"testing"
+
+	"tidegate/test/labtest"
 )
 
 // Every SYN that is answered becomes a connection, step by step, and ends: what is
 // measured of set-ups is that, and not something that failed on the way. No figure
 // of time is judged.
 func TestSetupsAreWhole(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("this test needs root, and CI must run it as root")
-		}
-		t.Skip("needs root for network namespaces")
-	}
-	res, err := runProxyParts(t.Context(), Options{Rounds: 1, Frames: 20_000}, []part{{"set-ups", (*proxyBench).measureSetup}})
+	labtest.NeedRoot(t)
+	res, err := runProxyParts(t.Context(), Options{Rounds: 1, Frames: 20_000}, proxyParts[slices.Index(ProxyParts(), "setup"):][:1])
 	if err != nil {
 		t.Fatal(err)
 	}
