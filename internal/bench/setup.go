@@ -25,7 +25,7 @@ var setupSteps = []struct {
 }{
 	{"syn", "SYN: answered with a cookie; the generator's own cost is here", schema.CounterCookieSent},
 	{"ack", "ACK: verified, entered into the table, SYN to the server", schema.CounterFlowOpened},
-	{"synack", "server's SYN-ACK: through TC, two packets of one, one routed by the kernel", schema.CounterFlowReady},
+	{"synack", "server's SYN-ACK: through the kernel's TC, two packets of one", schema.CounterFlowReady},
 	{"rst", "the end: RST translated, flow retired", schema.CounterFlowClosed},
 }
 
