@@ -79,6 +79,41 @@ func translateAll(t *testing.T, translate func(*translation) ([]byte, error)) {
 	t.Logf("%d segments, %d canaries", len(all), len(canaries))
 }
 
+// The burst pipeline, each segment in the middle of a burst of others.
+func TestDPDKTranslatesTheVectors(t *testing.T) {
+	g := newDPDKGate(t, 0, "")
+	vs := load(t, dir)
+	if err := g.Prepare(&vs[0]); err != nil { // a service at port 80, which then is to be translated
+		t.Fatal(err)
+	}
+	if _, err := g.ask("service 1 1460 1440 65535 7 1 1 1 2 0 0 0"); err != nil {
+		t.Fatal(err)
+	}
+	var client4, client6 []byte // segments that name the connections
+	for _, v := range loadTranslations(t, "proxy") {
+		switch v.Name {
+		case "bare-v4-to-server":
+			client4 = v.In
+		case "bare-v6-to-server":
+			client6 = v.In
+		}
+	}
+	translateAll(t, func(v *translation) ([]byte, error) {
+		f, client := v.Flow, client4
+		if strings.Contains(v.Name, "-v6-") {
+			client = client6
+		}
+		if _, err := g.ask("flow %d %d %d %d %d %x", f.SeqDelta, f.TSDelta, bit(f.Timestamps), f.WindowUp, f.WindowDown, client); err != nil {
+			return nil, err
+		}
+		r, err := g.Packet(v.In)
+		if err == nil && r.Verdict != vectors.Pass {
+			err = fmt.Errorf("verdict %s", r.Verdict)
+		}
+		return r.Out, err
+	})
+}
+
 // core/translate.h itself, compiled natively and under the sanitizers.
 func TestNativeTranslatesTheVectors(t *testing.T) {
 	g := newNativeGate(t)
