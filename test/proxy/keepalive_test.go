@@ -24,7 +24,7 @@ func (w *world) sleepers(idle time.Duration) (all []*sleeper) {
 	w.t.Helper()
 	once := net.KeepAliveConfig{Enable: true, Idle: idle, Interval: time.Second, Count: 1}
 	off := net.KeepAliveConfig{}
-	w.serveFor(2*idle+time.Minute, func(c *net.TCPConn) {
+	w.serveFor(2*idle+2*time.Minute, func(c *net.TCPConn) {
 		defer c.Close()
 		b := make([]byte, 1)
 		if _, err := c.Read(b); err != nil {
@@ -45,7 +45,7 @@ func (w *world) sleepers(idle time.Duration) (all []*sleeper) {
 				w.t.Fatal(err)
 			}
 			w.t.Cleanup(func() { c.Close() })
-			_ = c.SetDeadline(time.Now().Add(2*idle + time.Minute))
+			_ = c.SetDeadline(time.Now().Add(2*idle + 2*time.Minute))
 			b := []byte(who[:1])
 			if err := c.SetKeepAliveConfig(config); err != nil {
 				w.t.Fatal(err)
@@ -83,6 +83,28 @@ func (s *sleeper) info(t *testing.T) (info *unix.TCPInfo) {
 	return info
 }
 
+// awaitKeepAlives waits until every connection has sent or got one, and a second more,
+// in which one that is not answered dies. Linux lets a far timer be late by an eighth of
+// its time (timer wheel), an hour by minutes.
+func (w *world) awaitKeepAlives(all []*sleeper, idle time.Duration) {
+	w.t.Helper()
+	for deadline := time.Now().Add(idle + idle/4 + patience); ; time.Sleep(100 * time.Millisecond) {
+		waiting := 0
+		for _, s := range all {
+			if now := s.info(w.t); now.Segs_in == s.before.Segs_in && now.Segs_out == s.before.Segs_out {
+				waiting++
+			}
+		}
+		if waiting == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%d of %d connections have seen no keep-alive", waiting, len(all))
+		}
+	}
+	time.Sleep(2 * time.Second) // the answer, or the end
+}
+
 // awake says why a connection did not survive; nil if it did.
 func (s *sleeper) awake(t *testing.T) error {
 	t.Helper()
@@ -114,7 +136,7 @@ func TestKeepAliveAfterLong(t *testing.T) {
 	w := newWorld(t, false)
 	w.start(w.config("cookie", extra))
 	all := w.sleepers(idle)
-	time.Sleep(idle + 3*time.Second) // only time makes a table old
+	w.awaitKeepAlives(all, idle)
 	for _, s := range all {
 		if err := s.awake(t); err != nil {
 			t.Errorf("%s: %v", s.name, err)
@@ -131,7 +153,7 @@ func TestKeepAliveTooLate(t *testing.T) {
 	w := newWorld(t, false)
 	w.start(w.config("cookie", "swap_period: 1s", "idle_time: 1s"))
 	all := w.sleepers(4 * time.Second)
-	time.Sleep(7 * time.Second) // only time makes a table old
+	w.awaitKeepAlives(all, 4*time.Second)
 	for _, s := range all {
 		if err := s.awake(t); err == nil {
 			t.Errorf("%s: a connection that was to be forgotten lives", s.name)
