@@ -83,7 +83,8 @@ static __always_inline int tg_skb_onwards(struct __sk_buff *skb)
 }
 
 /* The port towards the client, whose MAC addresses it puts into the frame; 0 if only
- * the kernel knows. `s` is the segment in hand. */
+ * the kernel knows, as for VLANs, unresolved neighbours and what is no port of this box.
+ * `s` is the segment in hand. */
 __attribute__((noinline)) int tg_skb_way(struct __sk_buff *skb, const struct tg_segment *s)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
@@ -94,6 +95,8 @@ __attribute__((noinline)) int tg_skb_way(struct __sk_buff *skb, const struct tg_
 		return 0;
 	if (proxy->bridge[0])
 		return (int)(skb->ifindex == proxy->bridge[0] ? proxy->bridge[1] : proxy->bridge[0]);
+	if (s->l3_off != TG_ETH_HDR_LEN || skb->vlan_present)
+		return 0;
 	fib.ifindex = skb->ifindex;
 	if (s->family == 4) {
 		fib.family = TG_AF_INET;
@@ -105,6 +108,7 @@ __attribute__((noinline)) int tg_skb_way(struct __sk_buff *skb, const struct tg_
 		__builtin_memcpy(fib.ipv6_dst, s->dst.w, 16);
 	}
 	if (bpf_fib_lookup(skb, &fib, sizeof(fib), 0) != BPF_FIB_LKUP_RET_SUCCESS ||
+	    !bpf_map_lookup_elem(&tg_devices, &fib.ifindex) ||
 	    bpf_skb_pull_data(skb, TG_ETH_HDR_LEN))
 		return 0;
 	data = (void *)(long)skb->data;
@@ -117,21 +121,19 @@ __attribute__((noinline)) int tg_skb_way(struct __sk_buff *skb, const struct tg_
 
 #define TG_DUPLICATES 3 /* what makes a sender believe in a loss: RFC 5681 section 3.2 */
 
-/* Sends the window in hand and, behind it, the same three times more: the client has
- * data outstanding that never arrived, and duplicate ACKs are how a receiver says so. */
-static __always_inline int tg_skb_notify(struct __sk_buff *skb, const struct tg_segment *window,
-					 struct tg_counter_row *row)
+/* Sends the window in hand to the client and, behind it, `copies` of it. Where only the
+ * kernel knows the way it gets the copies as if they had come in here, too; the flow is
+ * ready by now, so this program leaves them alone. */
+static __always_inline int tg_skb_window(struct __sk_buff *skb, const struct tg_segment *window,
+					 int copies)
 {
 	int i, way = tg_skb_way(skb, window);
 
-	if (!way)
-		return tg_skb_onwards(skb);
-	for (i = 0; i < TG_DUPLICATES; i++)
-		if (bpf_clone_redirect(skb, (__u32)way, 0))
+	for (i = 0; i < TG_DUPLICATES && i < copies; i++)
+		if (bpf_clone_redirect(skb, way ? (__u32)way : skb->ifindex,
+				       way ? 0 : BPF_F_INGRESS))
 			break;
-	if (row)
-		tg_count(row, TG_COUNT_flow_notified);
-	return bpf_redirect((__u32)way, 0);
+	return way ? (int)bpf_redirect((__u32)way, 0) : TCX_NEXT;
 }
 
 /* Notes what the server gives when it is offered everything, or does not give any
@@ -228,7 +230,13 @@ __attribute__((noinline)) int tg_setup_accept(struct __sk_buff *skb, const struc
 	s = tg_flow_window(pkt, &ready, &o, tg_swap16(field));
 	if (tg_skb_put(skb, &s))
 		return TCX_DROP;
-	return step == TG_STEP_NOTIFY ? tg_skb_notify(skb, &s, row) : tg_skb_onwards(skb);
+	if (step != TG_STEP_NOTIFY)
+		return tg_skb_window(skb, &s, 0);
+	/* The client has data outstanding that never arrived, and duplicate ACKs are how a
+	 * receiver says so. */
+	if (row)
+		tg_count(row, TG_COUNT_flow_notified);
+	return tg_skb_window(skb, &s, TG_DUPLICATES);
 }
 
 /* The server's SYN-ACK to our SYN: what it gives, and what follows. */

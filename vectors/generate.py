@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the golden vectors, vectors/*.yaml, vectors/canary/*.yaml and
-vectors/proxy/*.yaml.
+"""Writes the golden vectors, vectors/*.yaml, vectors/edge/*.yaml, vectors/proxy/*.yaml, and
+those that are wrong on purpose, vectors/canary/.
 
     vectors/generate.py           writes them beside itself
     vectors/generate.py DIR       writes them to DIR, to compare
@@ -98,7 +98,11 @@ def main():
     write_theme(folder / "canary", "wrong",
                 "Vectors that are wrong on purpose, each in one way: every runner must find each one",
                 list(theme_services.canaries()))
-    theme_translate.write(folder / "proxy", HEAD, write_bytes, inline, scalar)
+    for sub, about, vectors in (
+            ("proxy", "Segments of translated connections; see vectors/theme_translate.py", theme_translate.vectors()),
+            ("canary/proxy", "Translations that are wrong on purpose, each in one way: every runner must find each one",
+             theme_translate.canaries())):
+        theme_translate.write(folder / sub, about, vectors, HEAD, write_bytes, inline, scalar)
     theme_switch.write(folder / "proxy", HEAD, write_bytes, inline, scalar)
 
 

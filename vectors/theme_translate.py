@@ -114,10 +114,29 @@ def vectors():
     yield from icmp_vectors()
 
 
-def write(folder, head, write_bytes, inline, scalar):
-    out = ["format: 1", "about: " + scalar("Segments of translated connections; see vectors/theme_translate.py"), "vectors:"]
+def canaries():
+    """Each wrong in one bit of what leaves the box, or in that nothing has been done."""
+    good = {v["name"]: v for v in vectors()}
+    ip = {4: 14 + 20, 6: 14 + 40}
+    for name, family, what, at in (
+            ("bare-v4-to-client", 4, "the sequence number", 4), ("bare-v6-to-server", 6, "the acknowledgement", 11),
+            ("data-v4-to-client", 4, "the TSval", 20 + 4), ("ts-v6-to-server", 6, "the TSecr", 20 + 8),
+            ("ts-odd-v4-to-server", 4, "a TSecr at an odd offset", 20 + 10), ("sack-3-v4-to-server", 4, "the last SACK edge", 20 + 12 + 4 + 23),
+            ("window-down-v4-to-client", 4, "the window", 15), ("fin-v6-to-client", 6, "the checksum", 17),
+            ("urgent-v4-to-server", 4, "the urgent pointer", 19), ("odd-data-v6-to-client", 6, "the data", 20),
+            ("icmp-quote-8", 4, "the sequence number that an ICMP error quotes", 8 + 20 + 4)):
+        v = good[name]
+        out = bytearray(p.flat(v["out"]))
+        out[ip[family] + at] ^= 1
+        yield dict(v, name="flipped-" + name, why="one bit of %s is wrong" % what, out=[(bytes(out), "one bit of it is wrong")])
+    for name in ("bare-v4-to-server", "sack-4-v6-to-server", "icmp-quote-20"):
+        yield dict(good[name], name="untouched-" + name, why="nothing has been translated", out=good[name]["in"])
+
+
+def write(folder, about, vectors, head, write_bytes, inline, scalar):
+    out = ["format: 1", "about: " + scalar(about), "vectors:"]
     names = set()
-    for v in vectors():
+    for v in vectors:
         assert v["name"] not in names, v["name"]
         names.add(v["name"])
         out += ["  - name: " + v["name"], "    why: " + scalar(v["why"]), "    flow: " + inline(v["flow"]),

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -34,6 +36,9 @@ Needs root and an otherwise idle machine.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
+			if opt.Only != "" && (role != config.RoleProxy || !slices.Contains(bench.ProxyParts(), opt.Only)) {
+				return usageErrorf("--only %q: want one of %s, with --role proxy", opt.Only, strings.Join(bench.ProxyParts(), ", "))
+			}
 			if role == config.RoleProxy {
 				return runProxyBench(ctx, cmd, opt, asJSON)
 			}
@@ -56,6 +61,7 @@ Needs root and an otherwise idle machine.`,
 	cmd.Flags().StringVar(&plots, "plots", "", "with --role dpdk: draw figures into this `DIRECTORY`, as SVG")
 	cmd.Flags().IntVar(&opt.Rounds, "rounds", opt.Rounds, "how often each program is measured")
 	cmd.Flags().IntVar(&opt.Frames, "frames", opt.Frames, "SYNs for each program and round")
+	cmd.Flags().StringVar(&opt.Only, "only", "", "with --role proxy: one group of figures: "+strings.Join(bench.ProxyParts(), ", "))
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on stdout")
 	cmd.Flags().IntVar(&terminus.MaxFilters, "filters", terminus.MaxFilters, "terminus: most filters in the patrol's table (100,000 or more)")
 	cmd.Flags().IntVar(&terminus.Requests, "requests", terminus.Requests, "terminus: requests for each control-plane figure")

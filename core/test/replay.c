@@ -16,6 +16,7 @@
 
 #include "../host.h"
 #include "../tuple_filter.h"
+#include "replay_translate.h"
 
 #define KEY_SLOTS 16
 #define PREFIXES_MAX 256
@@ -329,6 +330,33 @@ static bool do_packet(const char *args)
 	return true;
 }
 
+/* A frame of a translated connection; no state of `plane` matters. */
+static bool do_translate(const char *args)
+{
+	static uint8_t bytes[FRAME_MAX];
+	struct tg_flow f = {.state = TG_FLOW_READY};
+	unsigned int ts, to_client;
+	int up, down, at = 0, len;
+	uint8_t *frame;
+	bool ok;
+
+	if (sscanf(args, "%u %" SCNu32 " %" SCNu32 " %u %d %d %n", &to_client, &f.seq_delta,
+		   &f.ts_delta, &ts, &up, &down, &at) != 6 || !at)
+		return false;
+	len = unhex(args + at, bytes, sizeof(bytes));
+	if (len < 0)
+		return false;
+	f.flags = ts ? TG_FLOW_TS : 0;
+	f.window_up = (uint8_t)up;
+	f.window_down = (int8_t)down;
+	frame = copy_of(bytes, (uint32_t)len);
+	ok = translate_frame(frame, (uint32_t)len, &f, to_client ? TG_TO_CLIENT : TG_TO_SERVER);
+	if (ok)
+		print_frame("tx", frame, (uint32_t)len);
+	free(frame);
+	return ok;
+}
+
 static bool do_key(const char *args)
 {
 	struct tg_epoch_key k;
@@ -440,6 +468,7 @@ static const struct {
 	{"prefix", do_prefix, true},   /* FAMILY LENGTH ADDRESS PORT ID */
 	{"packet", do_packet, false},  /* FRAME -> pass|tx FRAME, drop, adopt FRAME AGREED... */
 	{"counters", do_counters, false},
+	{"translate", do_translate, false}, /* TO_CLIENT SEQ_DELTA TS_DELTA TS WINDOW_UP WINDOW_DOWN FRAME -> tx FRAME */
 };
 
 int main(void)

@@ -10,12 +10,15 @@
  *   ...lines of box.h...
  *   packet HEX           answered by "tx FRAME", "pass FRAME", "drop", or "many N"
  *   counters             of all services but the fillers'
+ *   flow SEQ_DELTA TS_DELTA TS WINDOW_UP WINDOW_DOWN HEX
+ *                        translates the connection of that client's segment from now on
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "../bench/traffic.h"
+#include "../flow.h"
 #include "harness.h"
 
 #define FILLER_SERVICE 9999
@@ -89,6 +92,36 @@ static uint32_t ours(const struct caught **one)
 	return n;
 }
 
+/* False: not hexadecimal. */
+static bool unhex(const char *hex, uint8_t *bytes, uint32_t *len)
+{
+	for (*len = 0; *len < FRAME_MAX && hex[2 * *len] && hex[2 * *len + 1]; ++*len)
+		if (sscanf(hex + 2 * *len, "%2hhx", &bytes[*len]) != 1)
+			return false;
+	return true;
+}
+
+static bool do_flow(char *args)
+{
+	static uint8_t bytes[FRAME_MAX];
+	struct tg_flow f = {.state = TG_FLOW_READY, .service = 1};
+	struct tg_packet pkt = {0};
+	struct tg_flow_key key;
+	int up, down, at = 0;
+	uint32_t ts, len;
+
+	if (sscanf(args, "%" SCNu32 " %" SCNu32 " %" SCNu32 " %d %d %n", &f.seq_delta, &f.ts_delta, &ts,
+		   &up, &down, &at) != 5 || !at || !unhex(args + at, bytes, &len) ||
+	    tg_packet_parse(&pkt, bytes, bytes + len) != TG_PARSE_TCP)
+		return false;
+	f.flags = ts ? TG_FLOW_TS : 0;
+	f.window_up = (uint8_t)up;
+	f.window_down = (int8_t)down;
+	key = tg_flow_key_of(&pkt, TG_TO_SERVER);
+	return tg_flow_table_insert(&h->w->flows, &key, tg_flow_key_hash(&h->w->flows, &key),
+				    tg_item_presence(h->w, &pkt, TG_TO_SERVER), &f);
+}
+
 static bool do_packet(char *args)
 {
 	static const uint32_t mixed[] = {1, 7, 64, 3, 8, 9, 33, 128};
@@ -97,9 +130,8 @@ static bool do_packet(char *args)
 	struct rte_mbuf *m[TG_BURST_MAX];
 	const struct caught *out = NULL;
 
-	for (len = 0; len < FRAME_MAX && args[2 * len] && args[2 * len + 1]; len++)
-		if (sscanf(args + 2 * len, "%2hhx", &bytes[len]) != 1)
-			return false;
+	if (!unhex(args, bytes, &len))
+		return false;
 	h->box->services[FILLER_SERVICE] = (struct tg_service){.mss_v4 = 1460, .mss_v6 = 1440, .window = 1,
 		.mode = h->box->enforce ? TG_MODE_ALWAYS : TG_MODE_OFF};
 	h->box->how[FILLER_SERVICE].strategy = TG_STRATEGY_AUTH_COOKIE;
@@ -153,6 +185,8 @@ int main(void)
 			ok = args && do_reset(args + 1);
 		else if (h && args && strncmp(line, "packet ", 7) == 0)
 			ok = do_packet(args + 1);
+		else if (h && args && strncmp(line, "flow ", 5) == 0)
+			ok = do_flow(args + 1);
 		else if (h && strcmp(line, "counters") == 0)
 			ok = do_counters(args);
 		else if (h)

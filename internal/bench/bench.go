@@ -26,6 +26,7 @@ type Options struct {
 	Rounds   int
 	Frames   int                  // SYNs for each program and round
 	Exe      string               // the tidegate program, for the host defence
+	Only     string               // of the proxy: one of ProxyParts; empty: all
 	Progress func(string, ...any) // told on stderr
 }
 

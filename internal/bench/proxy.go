@@ -50,6 +50,8 @@ type ProxyResult struct {
 	SwapBaseline  float64 `json:"swap_no_stall_ms"`  // the same while nothing is swapped
 	SwapTakes     float64 `json:"swap_takes_ms"`     // what userspace spends on it
 
+	Setup *Setup `json:"setup"` // of connections; null: not measured
+
 	Spreads map[string]Spread `json:"spreads"`
 }
 
@@ -65,27 +67,43 @@ type proxyBench struct {
 
 // part is one group of figures.
 type part struct {
-	what string
-	run  func(*proxyBench) error
+	name, what string
+	run        func(*proxyBench) error
 }
 
-// RunProxy measures the proxy once.
+var yardstick = part{"", "SipHash", (*proxyBench).measureHash}
+
+var proxyParts = []part{
+	{"syn", "cost of a SYN, strategy by strategy", (*proxyBench).measureSYN},
+	{"segments", "cost of a segment, translated and forwarded", (*proxyBench).measureSegments},
+	{"setup", "connections set up in a second", (*proxyBench).measureSetup},
+	{"goodput", "goodput of one connection", (*proxyBench).measureGoodput},
+	{"table", "a million flows, and swapping them", (*proxyBench).measureTable},
+}
+
+// ProxyParts are the names of the groups of figures.
+func ProxyParts() (names []string) {
+	for _, p := range proxyParts {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// RunProxy measures the proxy once, all of it or one part.
 func RunProxy(ctx context.Context, opt Options) (*ProxyResult, error) {
-	return runProxyParts(ctx, opt, []part{
-		{"SipHash", (*proxyBench).measureHash},
-		{"cost of a SYN, strategy by strategy", (*proxyBench).measureSYN},
-		{"cost of a segment, translated and forwarded", (*proxyBench).measureSegments},
-		{"goodput of one connection", (*proxyBench).measureGoodput},
-		{"a million flows, and swapping them", (*proxyBench).measureTable},
-	})
+	parts := []part{yardstick}
+	for _, p := range proxyParts {
+		if opt.Only == "" || opt.Only == p.name {
+			parts = append(parts, p)
+		}
+	}
+	return runProxyParts(ctx, opt, parts)
 }
 
 // RunProxySYN measures only what a SYN costs, and SipHash beside it.
 func RunProxySYN(ctx context.Context, opt Options) (*ProxyResult, error) {
-	return runProxyParts(ctx, opt, []part{
-		{"SipHash", (*proxyBench).measureHash},
-		{"cost of a SYN, strategy by strategy", (*proxyBench).measureSYN},
-	})
+	opt.Only = "syn"
+	return RunProxy(ctx, opt)
 }
 
 func runProxyParts(ctx context.Context, opt Options, parts []part) (res *ProxyResult, err error) {
@@ -236,25 +254,36 @@ func (b *proxyBench) measureSYN() error {
 	return nil
 }
 
-// Print writes the result as tables.
+// Print writes what was measured as tables.
 func (r *ProxyResult) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "tidegate %s, Linux %s, %s\n%s\n%d rounds; median [min .. max]\n\n", r.Version, r.Kernel, r.CPU, r.Pinning, r.Rounds)
 	fmt.Fprintf(t, "SipHash-2-4 of 16 bytes in BPF just now: %s ns\n\n", r.Spreads["siphash24_ns"])
-	fmt.Fprintln(t, "SYN PATH\tns ABOVE REFLECT")
-	for _, s := range config.Strategies() {
-		fmt.Fprintf(t, "%s\t%s\n", s, r.Spreads["ns_above_reflect "+string(s)])
+	if r.NsAboveReflect != nil {
+		fmt.Fprintln(t, "SYN PATH\tns ABOVE REFLECT")
+		for _, s := range config.Strategies() {
+			fmt.Fprintf(t, "%s\t%s\n", s, r.Spreads["ns_above_reflect "+string(s)])
+		}
 	}
-	fmt.Fprintln(t, "\nSEGMENT OF A LIVE CONNECTION\tns ABOVE A PLAIN XDP BRIDGE")
-	fmt.Fprintf(t, "translated (cookie)\t%s\n", r.Spreads["translate_ns"])
-	fmt.Fprintf(t, "translated, %d flows\t%s\n", r.Flows, r.Spreads["translate_ns_full"])
-	fmt.Fprintf(t, "forwarded (auth)\t%s\n", r.Spreads["forward_ns"])
-	fmt.Fprintf(t, "that bridge itself\t%s\n", r.Spreads["bridge_ns"])
-	fmt.Fprintln(t, "\nGOODPUT\tGbit/s\tTRANSLATED IS TIMES THIS")
-	fmt.Fprintf(t, "plain XDP router\t%s\t%s\n", r.Spreads["goodput_gbps plain"], r.Spreads["goodput_ratio"])
-	fmt.Fprintf(t, "translated\t%s\t1\n", r.Spreads["goodput_gbps translated"])
-	fmt.Fprintf(t, "\nFLOW TABLE\t\n%d flows\t%.1f MiB, %.0f bytes a flow\n", r.Flows, r.TableMiB, r.BytesPerFlow)
-	fmt.Fprintf(t, "swap\tlongest wait of a packet %.3f ms (without a swap: %.3f); userspace spends %.1f ms\n",
-		r.SwapStall, r.SwapBaseline, r.SwapTakes)
-	return t.Flush()
+	if _, there := r.Spreads["bridge_ns"]; there {
+		fmt.Fprintln(t, "\nSEGMENT OF A LIVE CONNECTION\tns ABOVE A PLAIN XDP BRIDGE")
+		fmt.Fprintf(t, "translated (cookie)\t%s\n", r.Spreads["translate_ns"])
+		fmt.Fprintf(t, "forwarded (auth)\t%s\n", r.Spreads["forward_ns"])
+		fmt.Fprintf(t, "that bridge itself\t%s\n", r.Spreads["bridge_ns"])
+	}
+	if r.GoodputGbps != nil {
+		fmt.Fprintln(t, "\nGOODPUT\tGbit/s\tTRANSLATED IS TIMES THIS")
+		fmt.Fprintf(t, "plain XDP router\t%s\t%s\n", r.Spreads["goodput_gbps plain"], r.Spreads["goodput_ratio"])
+		fmt.Fprintf(t, "translated\t%s\t1\n", r.Spreads["goodput_gbps translated"])
+	}
+	if r.Flows != 0 {
+		fmt.Fprintf(t, "\nFLOW TABLE\t\n%d flows\t%.1f MiB, %.0f bytes a flow\n", r.Flows, r.TableMiB, r.BytesPerFlow)
+		fmt.Fprintf(t, "translated among them\t%s ns above a plain XDP bridge\n", r.Spreads["translate_ns_full"])
+		fmt.Fprintf(t, "swap\tlongest wait of a packet %.3f ms (without a swap: %.3f); userspace spends %.1f ms\n",
+			r.SwapStall, r.SwapBaseline, r.SwapTakes)
+	}
+	if err := t.Flush(); err != nil || r.Setup == nil {
+		return err
+	}
+	return r.Setup.print(w)
 }

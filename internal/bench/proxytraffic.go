@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"tidegate/internal/lab"
 	"tidegate/internal/plane"
 )
 
@@ -68,7 +69,10 @@ func testRun(prog *ebpf.Program, frame, ctx []byte, repeat uint32) (uint32, erro
 	}{fd: uint32(prog.FD()), sizeIn: uint32(len(frame)), dataIn: uint64(uintptr(unsafe.Pointer(&frame[0]))), repeat: repeat,
 		ctxSizeIn: uint32(len(ctx)), ctxIn: uint64(uintptr(unsafe.Pointer(&ctx[0])))}
 	const bpfProgTestRun = 10
-	_, _, errno := unix.Syscall(unix.SYS_BPF, bpfProgTestRun, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	errno := unix.EINTR
+	for errno == unix.EINTR { // Go wakes its threads by signals
+		_, _, errno = unix.Syscall(unix.SYS_BPF, bpfProgTestRun, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	}
 	runtime.KeepAlive(frame)
 	runtime.KeepAlive(ctx)
 	if errno != 0 {
@@ -163,7 +167,7 @@ func (b *proxyBench) measureGoodput() error {
 			name string
 			xdp  *ebpf.Program
 		}{{"plain", b.yard.TgBenchRoute}, {"translated", xdp}} {
-			off, err := b.occupy(v.xdp, tc)
+			off, err := b.occupy(v.xdp, tc, b.box.LegitPort, b.box.InnerPort)
 			if err != nil {
 				return err
 			}
@@ -195,8 +199,8 @@ func (b *proxyBench) measureGoodput() error {
 	return nil
 }
 
-// occupy attaches programs to the two ports that a connection passes.
-func (b *proxyBench) occupy(xdp, tc *ebpf.Program) (off func() error, err error) {
+// occupy attaches programs to the ports that a connection passes.
+func (b *proxyBench) occupy(xdp, tc *ebpf.Program, ports ...*lab.Port) (off func() error, err error) {
 	var links []link.Link
 	off = func() (err error) {
 		for _, l := range links {
@@ -204,11 +208,7 @@ func (b *proxyBench) occupy(xdp, tc *ebpf.Program) (off func() error, err error)
 		}
 		return err
 	}
-	for _, port := range []int{0, 1} {
-		at := b.box.LegitPort
-		if port == 1 {
-			at = b.box.InnerPort
-		}
+	for _, at := range ports {
 		x, err := b.rig.AttachXDP(at, xdp)
 		if err != nil {
 			return nil, errors.Join(err, off())

@@ -120,6 +120,7 @@ type Proxy struct {
 	Forwarding     Forwarding
 	FastPath       FastPath
 	SwapPeriod     time.Duration // after one to two of these, who was not seen is forgotten
+	IdleTime       time.Duration // that long connections are remembered where there is room
 	MaxFlows       int           // translated connections of each family, seen within one period
 	MaxSources     int           // whitelisted sources, likewise
 	WhitelistV4    WhitelistV4

@@ -101,6 +101,8 @@ var mistakes = []struct{ name, yaml, want string }{
 	{"forwarding unknown", top("role: proxy\nforwarding: hub"), `f.yaml:4: forwarding: "hub" is not known; use router or bridge`},
 	{"bridge with one port", top("role: proxy\nforwarding: bridge"), `a bridge has two ports, and 1 are named; name two, or use forwarding: router`},
 	{"flow table too small", top("role: proxy\nmax_flows: 5"), `f.yaml:4: max_flows: 5 is out of range; use 1024 to 16777216`},
+	{"idle time of a host", top("idle_time: 1h"), `f.yaml:3: idle_time: belongs to role: server`},
+	{"idle time too short", top("role: proxy\nidle_time: 10ms"), `f.yaml:4: idle_time:`},
 	{"no auto", top("role: proxy\nmax_flows: auto"), `f.yaml:4: max_flows: "auto" is not a number; use 1024 to 16777216`},
 	{"instance path", top("instance: ../x"), `f.yaml:3: instance: "../x" is not a name`},
 	{"instance dot", top("instance: .."), `f.yaml:3: instance: ".." is not a name`},

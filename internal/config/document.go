@@ -24,7 +24,7 @@ func defaults() *Config {
 		Drain:       2 * time.Second,
 		OnStaleKeys: StaleKeysPass,
 		XDPMode:     XDPAuto,
-		Proxy: Proxy{Forwarding: ForwardRouter, FastPath: FastServices, SwapPeriod: 5 * time.Minute,
+		Proxy: Proxy{Forwarding: ForwardRouter, FastPath: FastServices, SwapPeriod: 5 * time.Minute, IdleTime: defaultProxyIdleTime,
 			MaxFlows: 1 << 20, MaxSources: 1 << 17, SourcePrefixV6: 64, SourcePrefixV4: 32, WhitelistV4: WhitelistHash, CacheEntries: 1 << 16},
 		Edge:   defaultEdge(),
 		Server: defaultServer(),

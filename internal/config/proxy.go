@@ -15,6 +15,10 @@ const (
 	maxCache      = 1 << 22 // 96 bytes each
 	minSwapPeriod = time.Second
 	maxSwapPeriod = 24 * time.Hour
+
+	// RFC 5382, REQ-5: what translates connections may forget one that is idle after
+	// this, for a host need not send keep-alives before two hours (RFC 1122).
+	defaultProxyIdleTime = 2*time.Hour + 4*time.Minute
 )
 
 var proxyFields = []string{"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
@@ -50,6 +54,11 @@ func (r *reader) proxy(c *Config, fs map[string]field) {
 	if f, there := fs["swap_period"]; there {
 		if d, ok := r.duration(f, minSwapPeriod, maxSwapPeriod); ok {
 			p.SwapPeriod = d
+		}
+	}
+	if f, there := fs["idle_time"]; there {
+		if d, ok := r.duration(f, minSwapPeriod, maxIdleTime); ok {
+			p.IdleTime = d
 		}
 	}
 	for _, v := range []struct {

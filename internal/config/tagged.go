@@ -49,7 +49,10 @@ func (r *reader) tagged(c *Config, fs map[string]field) {
 	t := &c.Tagged
 	*t = Tagged{}
 	r.foreign(fs, c.Role, RoleEdge, taggedEdgeFields)
-	r.foreign(fs, c.Role, RoleServer, taggedServerFields)
+	r.foreign(fs, c.Role, RoleServer, taggedServerFields[:2])
+	if c.Role != RoleProxy { // which has an idle_time, too
+		r.foreign(fs, c.Role, RoleServer, taggedServerFields[2:])
+	}
 	switch c.Role {
 	case RoleEdge:
 		r.taggedEdge(t, c, fs)

@@ -10,13 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/config"
 	"tidegate/internal/host"
@@ -38,9 +38,10 @@ type box struct {
 	settings plane.Settings
 	own      plane.EdgeSettings
 	numbers  *host.Numbers
-	lastKey  uint64 // highest epoch whose key is loaded
+	keys     keys.Loader
 	modes    map[string]plane.XDPMode
 	ports    host.Forwarding // the machine's settings that this process made
+	local    []netip.Prefix  // this machine's own addresses
 	filter   filter
 
 	refusedSync, learned atomic.Uint64 // messages of peers; positions that they told
@@ -132,11 +133,11 @@ func (b *box) fill() error {
 			raw = sharedBloomKey(b.secret.First())
 		}
 		b.own.BloomKey.K0, b.own.BloomKey.K1 = binary.LittleEndian.Uint64(raw[:8]), binary.LittleEndian.Uint64(raw[8:])
-		b.own.LearningUntilNs = uint64(monotonic() + b.cfg.Edge.Learning.Nanoseconds())
+		b.own.LearningUntilNs = uint64(plane.MonotonicNs() + b.cfg.Edge.Learning.Nanoseconds())
 		b.log.Info("the filter is new: what it does not know goes to the servers for now", "for", b.cfg.Edge.Learning)
 	}
 	inside := func(name string) bool { return slices.Contains(b.cfg.Edge.Inside, name) }
-	if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetEdgePorts(b.cfg.Interfaces, inside)); err != nil {
+	if err := errors.Join(b.loadKeys(), b.plane.SetEdgePorts(b.cfg.Interfaces, inside)); err != nil {
 		return err
 	}
 	b.numbers.Assign(b.cfg.Services)
@@ -170,8 +171,21 @@ func (b *box) writeServices() error {
 	if err != nil {
 		return err
 	}
+	if b.local, err = host.OwnPrefixes(e.Forwarding); err != nil {
+		return err
+	}
 	return errors.Join(b.plane.SetForwarding(bridge, e.FastPath == config.FastAll), b.plane.SetEdge(b.own), b.writeTagged(),
-		b.plane.SetServices(targets, &b.settings))
+		b.plane.SetServices(plane.Except(targets, b.local), &b.settings))
+}
+
+// watchLocal writes the services anew if this box's own addresses, which are an exception
+// from them, have changed.
+func (b *box) watchLocal() error {
+	now, err := host.OwnPrefixes(b.cfg.Edge.Forwarding)
+	if err != nil || slices.Equal(now, b.local) {
+		return err
+	}
+	return b.writeServices()
 }
 
 // loop looks after clock, keys and filter until ctx ends.
@@ -208,41 +222,19 @@ func (b *box) loop(ctx context.Context) {
 			}
 		case <-tick.C:
 			b.setClock()
-			if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetSettings(&b.settings), b.watchFilter(time.Now())); err != nil {
+			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.settings), b.watchLocal(), b.watchFilter(time.Now())); err != nil {
 				b.log.Error("housekeeping", "error", err)
 			}
 		}
 	}
 }
 
-func monotonic() int64 {
-	var mono unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) // cannot fail
-	return mono.Nano()
-}
-
 // setClock tells the packet path what to add to its monotonic clock.
-func (b *box) setClock() {
-	b.settings.WallMinusMonoNs = uint64(b.opt.Now().UnixNano() - monotonic())
-}
+func (b *box) setClock() { b.settings.WallMinusMonoNs = plane.WallMinusMonoNs(b.opt.Now()) }
 
-// loadKeys loads the keys from a few epochs ago to the horizon. A clock that was
-// stepped back is followed: then the keys are loaded anew.
-func (b *box) loadKeys(time.Time) error {
-	list := keys.Epochs(b.opt.Now().Add(b.cfg.ClockSkew), b.cfg.Epoch, b.cfg.KeyHorizon)
-	if last := list[len(list)-1]; last < b.lastKey {
-		b.lastKey = 0
-	}
-	for _, n := range list {
-		if b.lastKey != 0 && n <= b.lastKey {
-			continue
-		}
-		if err := b.putKeys(n); err != nil {
-			return fmt.Errorf("key of epoch %d: %w", n, err)
-		}
-		b.lastKey = n
-	}
-	return nil
+// loadKeys loads the keys that are lacking, up to the horizon.
+func (b *box) loadKeys() error {
+	return b.keys.Load(b.opt.Now().Add(b.cfg.ClockSkew), b.cfg.Epoch, b.cfg.KeyHorizon, b.putKeys)
 }
 
 // reload applies a changed configuration, whole or not at all.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"strings"
 
@@ -18,6 +19,15 @@ type Forwarding struct {
 	Interfaces []string
 	Log        *slog.Logger
 	promisc    []string // interfaces that Prepare has made promiscuous
+}
+
+// OwnPrefixes are the destinations that a router takes for its own, less loopback: what
+// goes there does not go on to a server. A bridge has none in the traffic that passes it.
+func OwnPrefixes(kind config.Forwarding) ([]netip.Prefix, error) {
+	if kind == config.ForwardBridge {
+		return nil, nil
+	}
+	return localPrefixes()
 }
 
 // Prepare: a bridge has to see frames for others; a router's kernel

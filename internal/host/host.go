@@ -52,7 +52,7 @@ type gate struct {
 	local    []netip.Prefix // what the machine's own addresses are; nil: not asked
 	badSys   bool           // the system's values could not be read the last time
 	line     lastLine       // of a server
-	lastKey  uint64         // highest epoch whose key is loaded
+	keys     keys.Loader
 	modes    map[string]plane.XDPMode
 	started  time.Time
 	part     bool // of a server that also translates: adopter.go

@@ -3,42 +3,21 @@ package host
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"fmt"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/config"
 	"tidegate/internal/keys"
+	"tidegate/internal/plane"
 )
 
-// setClock tells the packet path what to add to its monotonic clock. Only a
-// stepped wall clock changes it; both clocks are slewed alike.
-func (g *gate) setClock() {
-	var mono unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err != nil {
-		return // cannot happen; the value from before stays good
-	}
-	g.settings.WallMinusMonoNs = uint64(g.opt.Now().UnixNano() - mono.Nano())
-}
+// setClock tells the packet path what to add to its monotonic clock.
+func (g *gate) setClock() { g.settings.WallMinusMonoNs = plane.WallMinusMonoNs(g.opt.Now()) }
 
-// loadKeys loads the keys from a few epochs ago to the horizon. After the first
-// time that is one key an epoch.
+// loadKeys loads the keys that are lacking, up to the horizon.
 func (g *gate) loadKeys(now time.Time) error {
-	list := keys.Epochs(now.Add(g.opt.Skew+g.cfg.ClockSkew), g.cfg.Epoch, g.cfg.KeyHorizon)
-	if list[len(list)-1] < g.lastKey { // the clock was stepped back: those before were overwritten
-		g.lastKey = 0
-	}
-	for _, n := range list {
-		if g.lastKey != 0 && n <= g.lastKey {
-			continue
-		}
-		if err := g.plane.PutKey(n, CookieKey(g.cfg, g.secret, n)); err != nil {
-			return fmt.Errorf("key of epoch %d: %w", n, err)
-		}
-		g.lastKey = n
-	}
-	return nil
+	return g.keys.Load(now.Add(g.opt.Skew+g.cfg.ClockSkew), g.cfg.Epoch, g.cfg.KeyHorizon, func(n uint64) error {
+		return g.plane.PutKey(n, CookieKey(g.cfg, g.secret, n))
+	})
 }
 
 // CookieKey is the key that cookies of epoch n are verified with, in the layout of the

@@ -129,6 +129,13 @@ func (p *Port) EnableGRO() error { return p.setOffload(unix.ETHTOOL_SGRO, 1) }
 // have them; else an XDP program would see half-made ones (CHECKSUM_PARTIAL).
 func (p *Port) DisableTxChecksum() error { return p.setOffload(unix.ETHTOOL_STXCSUM, 0) }
 
+// DisableTxVLAN makes the sender write VLAN tags into frames, as a wire has them; else
+// they go beside frames, where an XDP program does not see them.
+func (p *Port) DisableTxVLAN() error {
+	const rxVLAN = 1 << 8 // ETH_FLAG_RXVLAN; ETH_FLAG_TXVLAN is not in the set
+	return p.setOffload(unix.ETHTOOL_SFLAGS, rxVLAN)
+}
+
 // setOffload makes the SIOCETHTOOL call for a command that takes one value.
 func (p *Port) setOffload(cmd, value uint32) error {
 	err := p.NS.Do(func() error {

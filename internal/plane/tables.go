@@ -12,7 +12,8 @@ import (
 	"tidegate/internal/plane/hostbpf"
 )
 
-// Target is a service as the maps hold it: a number, what it protects, how.
+// Target is a service as the maps hold it: a number, what it protects, how. Number 0
+// makes an exception: what has those prefixes and ports is nobody's.
 type Target struct {
 	ID       uint32
 	Prefixes []netip.Prefix
@@ -34,10 +35,12 @@ type tables struct {
 func build(targets []Target) (tables, error) {
 	t := tables{map[uint32]Service{}, map[uint32]uint32{}, map[PrefixKey]uint32{}}
 	for _, target := range targets {
-		if target.ID == 0 || target.ID > MaxServices {
+		if target.ID > MaxServices {
 			return t, fmt.Errorf("service number %d is out of range", target.ID)
 		}
-		t.services[target.ID] = target.Service
+		if target.ID != 0 {
+			t.services[target.ID] = target.Service
+		}
 		everywhere := catchesAll(target.Prefixes)
 		for _, r := range target.Ports {
 			for port := uint32(r[0]); port <= uint32(r[1]); port++ {
@@ -61,6 +64,23 @@ func build(targets []Target) (tables, error) {
 		}
 	}
 	return t, nil
+}
+
+// Except makes addresses an exception from the services that they would belong to: a box
+// that forwards does not answer for itself, for what its own kernel says does not come by.
+func Except(targets []Target, own []netip.Prefix) []Target {
+	for _, t := range targets {
+		e := Target{Ports: t.Ports}
+		for _, o := range own {
+			if slices.ContainsFunc(t.Prefixes, func(p netip.Prefix) bool { return p.Bits() <= o.Bits() && p.Overlaps(o) }) {
+				e.Prefixes = append(e.Prefixes, o)
+			}
+		}
+		if len(e.Prefixes) > 0 {
+			targets = append(targets, e)
+		}
+	}
+	return targets
 }
 
 func catchesAll(prefixes []netip.Prefix) bool {

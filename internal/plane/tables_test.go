@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"maps"
 	"net/netip"
 	"testing"
 )
@@ -34,6 +35,26 @@ func TestBuildKeepsPrefixesBesideCatchAll(t *testing.T) {
 		if got.prefixes[k] != id {
 			t.Errorf("%v belongs to service %d, want %d", k, got.prefixes[k], id)
 		}
+	}
+}
+
+// A box's own address within a service is nobody's, at the service's ports and no others.
+func TestExcept(t *testing.T) {
+	web := Target{ID: 7, Ports: [][2]uint16{{80, 81}}, Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
+	own := []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("198.51.100.1/32"), netip.MustParsePrefix("2001:db8::1/128")}
+	got, err := build(Except([]Target{web}, own))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[PrefixKey]uint32{
+		prefixKey(web.Prefixes[0], 80): 7, prefixKey(web.Prefixes[0], 81): 7,
+		prefixKey(own[0], 80): 0, prefixKey(own[0], 81): 0,
+	}
+	if !maps.Equal(got.prefixes, want) || len(got.services) != 1 || len(got.ports) != 2 {
+		t.Errorf("%+v, want the prefixes %v", got, want)
+	}
+	if same := Except([]Target{web}, own[1:]); len(same) != 1 {
+		t.Errorf("addresses of no service made exceptions: %+v", same)
 	}
 }
 

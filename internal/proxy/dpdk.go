@@ -88,16 +88,17 @@ func (d *dpdkBox) apply(all bool, more ...string) error {
 		slots *= 2
 	}
 	var lines []string
-	if d.lastKey == 0 {
+	loaded := d.keys // as it will be when the program has taken them
+	if loaded.Last() == 0 {
 		lines = append(lines, fmt.Sprintf("key-slots %d", slots), fmt.Sprintf("epoch-length %d", cfg.Epoch.Nanoseconds()))
 	}
-	lastKey := d.lastKey
-	for _, n := range keys.Epochs(time.Now(), cfg.Epoch, cfg.KeyHorizon) {
-		if lastKey == 0 || n > lastKey {
-			key := d.secret.EpochKey(n)
-			lines = append(lines, fmt.Sprintf("key %d %x", n, key))
-			lastKey = n
-		}
+	err := loaded.Load(time.Now(), cfg.Epoch, cfg.KeyHorizon, func(n uint64) error {
+		key := d.secret.EpochKey(n)
+		lines = append(lines, fmt.Sprintf("key %d %x", n, key))
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if all {
 		services, err := d.serviceLines()
@@ -112,7 +113,7 @@ func (d *dpdkBox) apply(all bool, more ...string) error {
 	if err := d.control.Apply(lines); err != nil {
 		return err
 	}
-	d.lastKey = lastKey
+	d.keys = loaded
 	return nil
 }
 
@@ -199,7 +200,7 @@ func (d *dpdkBox) loop(ctx context.Context) error {
 			}
 			swap.Reset(d.cfg.Proxy.SwapPeriod)
 		case <-swap.C:
-			if err := d.control.Apply([]string{"swap flows", "swap sources"}); err != nil {
+			if err := d.swapTables(); err != nil {
 				d.log.Error("swapping the tables", "error", err)
 			}
 		case <-tick.C:
@@ -213,6 +214,23 @@ func (d *dpdkBox) loop(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// swapTables is the box's, of the program.
+func (d *dpdkBox) swapTables() error {
+	opened := uint64(0)
+	for _, svc := range d.cfg.Services {
+		c, err := dpdk.Counters(d.proc.Prefix, d.numbers.ID(svc.Name))
+		if err != nil {
+			return err
+		}
+		opened += c["flow_opened"]
+	}
+	lines := []string{"swap sources"}
+	if d.flows.due(opened, time.Now(), &d.cfg.Proxy) {
+		lines = append(lines, "swap flows")
+	}
+	return d.control.Apply(lines)
 }
 
 // reload applies a changed configuration, whole or not at all.
@@ -246,7 +264,7 @@ func (d *dpdkBox) reload() error {
 
 func (d *dpdkBox) writeState() error {
 	return host.WriteState(d.opt.StateDir, host.State{Config: d.cfg, Numbers: d.numbers, Started: d.started,
-		DPDK: d.proc.Prefix, LastKey: d.lastKey})
+		DPDK: d.proc.Prefix, LastKey: d.keys.Last()})
 }
 
 // stop lets SYNs go to the servers at once, translates what is translated for the

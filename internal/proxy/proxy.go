@@ -10,12 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/config"
 	"tidegate/internal/host"
@@ -44,10 +44,12 @@ type box struct {
 	settings plane.Settings
 	own      plane.ProxySettings
 	numbers  *host.Numbers
-	lastKey  uint64 // highest epoch whose key is loaded
+	keys     keys.Loader
 	modes    map[string]plane.XDPMode
 	ports    host.Forwarding // the machine's settings that this process made
+	local    []netip.Prefix  // this machine's own addresses
 	watch    sides
+	flows    flowAge
 	started  time.Time
 	again    *plane.Again
 	caching  bool // some service has strategy cache
@@ -69,7 +71,8 @@ func Run(ctx, force context.Context, opt host.Options) error {
 		return err
 	}
 	defer unlock()
-	b := &box{opt: opt, log: opt.Log, cfg: cfg, numbers: host.NewNumbers(), started: time.Now()}
+	b := &box{opt: opt, log: opt.Log, cfg: cfg, numbers: host.NewNumbers(), started: time.Now(),
+		flows: flowAge{swapped: time.Now()}}
 	if cfg.Proxy.Plane == config.PlaneDPDK {
 		return runDPDK(ctx, force, b)
 	}
@@ -154,7 +157,7 @@ func (b *box) fill() error {
 		_, _ = rand.Read(random[:])
 		key.K0, key.K1 = binary.LittleEndian.Uint64(random[:])|1, binary.LittleEndian.Uint64(random[8:])
 	}
-	if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetPorts(b.cfg.Interfaces)); err != nil {
+	if err := errors.Join(b.loadKeys(), b.plane.SetPorts(b.cfg.Interfaces)); err != nil {
 		return err
 	}
 	b.numbers.Assign(b.cfg.Services)
@@ -204,7 +207,20 @@ func (b *box) writeServices() error {
 	if err != nil {
 		return err
 	}
-	return b.plane.SetServices(targets, &b.settings)
+	if b.local, err = host.OwnPrefixes(b.cfg.Proxy.Forwarding); err != nil {
+		return err
+	}
+	return b.plane.SetServices(plane.Except(targets, b.local), &b.settings)
+}
+
+// watchLocal writes the services anew if this box's own addresses, which are an exception
+// from them, have changed.
+func (b *box) watchLocal() error {
+	now, err := host.OwnPrefixes(b.cfg.Proxy.Forwarding)
+	if err != nil || slices.Equal(now, b.local) {
+		return err
+	}
+	return b.writeServices()
 }
 
 // loop looks after clock and keys, and swaps, until ctx ends.
@@ -226,7 +242,7 @@ func (b *box) loop(ctx context.Context) {
 			}
 			swap.Reset(b.cfg.Proxy.SwapPeriod)
 		case <-swap.C:
-			if err := errors.Join(b.plane.SwapFlows(), b.plane.SwapSources()); err != nil {
+			if err := b.swapTables(); err != nil {
 				b.log.Error("swapping the tables", "error", err)
 			}
 		case <-again.C:
@@ -238,8 +254,11 @@ func (b *box) loop(ctx context.Context) {
 			}
 		case <-tick.C:
 			b.setClock()
-			if err := errors.Join(b.loadKeys(time.Now()), b.plane.SetSettings(&b.settings)); err != nil {
+			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.settings)); err != nil {
 				b.log.Error("housekeeping", "error", err)
+			}
+			if err := b.watchLocal(); err != nil {
+				b.log.Error("looking for this machine's addresses", "error", err)
 			}
 			b.watchSides()
 			b.plane.SweepSources(housekeeping, b.cfg.Proxy.SwapPeriod)
@@ -248,30 +267,13 @@ func (b *box) loop(ctx context.Context) {
 }
 
 // setClock tells the packet path what to add to its monotonic clock.
-func (b *box) setClock() {
-	var mono unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err != nil {
-		return // cannot happen; the value from before stays good
-	}
-	b.settings.WallMinusMonoNs = uint64(time.Now().UnixNano() - mono.Nano())
-}
+func (b *box) setClock() { b.settings.WallMinusMonoNs = plane.WallMinusMonoNs(time.Now()) }
 
-// loadKeys loads the keys from a few epochs ago to the horizon.
-func (b *box) loadKeys(now time.Time) error {
-	list := keys.Epochs(now, b.cfg.Epoch, b.cfg.KeyHorizon)
-	if list[len(list)-1] < b.lastKey { // the clock was set back: slots hold keys of the future
-		b.lastKey = 0
-	}
-	for _, n := range list {
-		if b.lastKey != 0 && n <= b.lastKey {
-			continue
-		}
-		if err := b.plane.PutKey(n, b.secret.EpochKey(n)); err != nil {
-			return fmt.Errorf("key of epoch %d: %w", n, err)
-		}
-		b.lastKey = n
-	}
-	return nil
+// loadKeys loads the keys that are lacking, up to the horizon.
+func (b *box) loadKeys() error {
+	return b.keys.Load(time.Now(), b.cfg.Epoch, b.cfg.KeyHorizon, func(n uint64) error {
+		return b.plane.PutKey(n, b.secret.EpochKey(n))
+	})
 }
 
 // reload applies a changed configuration, whole or not at all.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/config"
 	"tidegate/internal/host"
@@ -36,7 +35,7 @@ type node struct {
 	settings plane.Settings
 	own      plane.ServerSettings
 	numbers  *host.Numbers
-	lastKey  uint64 // highest epoch whose keys are loaded
+	keys     keys.Loader
 	modes    map[string]plane.XDPMode
 	started  time.Time
 	watch    refusals
@@ -226,32 +225,13 @@ func (n *node) translated(svc *config.Service) plane.Target {
 	return t
 }
 
-func (n *node) setClock() {
-	var mono unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err != nil {
-		return // cannot happen; the value from before stays good
-	}
-	n.settings.WallMinusMonoNs = uint64(n.opt.Now().UnixNano() - mono.Nano())
-}
+func (n *node) setClock() { n.settings.WallMinusMonoNs = plane.WallMinusMonoNs(n.opt.Now()) }
 
-// loadKeys loads the keys from a few epochs ago to the horizon; a clock that was
-// stepped back is followed.
+// loadKeys loads the keys that are lacking, up to the horizon.
 func (n *node) loadKeys() error {
-	list := keys.Epochs(n.opt.Now().Add(n.cfg.ClockSkew), n.cfg.Epoch, n.cfg.KeyHorizon)
-	if list[len(list)-1] < n.lastKey {
-		n.lastKey = 0
-	}
-	for _, e := range list {
-		if n.lastKey != 0 && e <= n.lastKey {
-			continue
-		}
-		err := errors.Join(n.plane.PutKey(e, host.CookieKey(n.cfg, n.secret, e)), n.plane.PutTagKey(e, n.secret.TagKey(e)))
-		if err != nil {
-			return fmt.Errorf("key of epoch %d: %w", e, err)
-		}
-		n.lastKey = e
-	}
-	return nil
+	return n.keys.Load(n.opt.Now().Add(n.cfg.ClockSkew), n.cfg.Epoch, n.cfg.KeyHorizon, func(e uint64) error {
+		return errors.Join(n.plane.PutKey(e, host.CookieKey(n.cfg, n.secret, e)), n.plane.PutTagKey(e, n.secret.TagKey(e)))
+	})
 }
 
 // loop looks after clock and keys until ctx ends.

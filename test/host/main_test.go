@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"tidegate/internal/host"
 	"tidegate/internal/lab"
 	"tidegate/internal/plane"
+	"tidegate/test/labtest"
 )
 
 // patience bounds every wait for a state that must come. It is far longer than
@@ -29,32 +29,15 @@ const pollPause = 25 * time.Millisecond
 
 var tidegate string // the binary under test
 
-func TestMain(m *testing.M) {
-	os.Exit(testMain(m))
-}
+func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &tidegate)) }
 
-func testMain(m *testing.M) int {
-	if os.Geteuid() != 0 {
-		return m.Run()
-	}
-	if _, err := lab.Clean(); err != nil {
-		fmt.Fprintln(os.Stderr, "clean up after killed tests:", err)
-		return 1
-	}
-	dir, err := os.MkdirTemp("", "tidegate-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	// Built every time: an old binary would be a test of something else.
-	tidegate = filepath.Join(dir, "tidegate")
-	if out, err := exec.Command("go", "build", "-o", tidegate, "tidegate/cmd/tidegate").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v: %s\n", err, out)
-		return 1
-	}
-	return m.Run()
-}
+// What all end-to-end tests have.
+var (
+	families   = labtest.Families
+	familyName = labtest.FamilyName
+)
+
+type output = labtest.Output
 
 var worlds atomic.Int32
 
@@ -71,12 +54,7 @@ type world struct {
 // newWorld makes one for this test, which then runs beside others.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("this test needs root, and CI must run it as root")
-		}
-		t.Skip("needs root for network namespaces")
-	}
+	labtest.NeedRoot(t)
 	t.Parallel()
 	h, err := lab.NewHosts(fmt.Sprintf("t%d", worlds.Add(1)))
 	if err != nil {
@@ -104,21 +82,6 @@ func (w *world) sysctl(n *lab.Namespace, name, value string) {
 	}
 }
 
-// families are those that this kernel has.
-func families() []bool {
-	if lab.HaveIPv6() {
-		return []bool{false, true}
-	}
-	return []bool{false}
-}
-
-func familyName(ipv6 bool) string {
-	if ipv6 {
-		return "ipv6"
-	}
-	return "ipv4"
-}
-
 // webConfig protects one port; extra are lines for the top level.
 func (w *world) webConfig(port uint16, extra ...string) string {
 	return w.topConfig(extra...) + fmt.Sprintf("services:\n  - name: web\n    ports: [%d]\n", port)
@@ -141,24 +104,6 @@ func (w *world) writeConfig(text string) {
 	if err := os.WriteFile(w.configPath, []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-}
-
-// output is what a process has written so far.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
 }
 
 // gate is a `tidegate run` in the server's namespace.
@@ -219,11 +164,7 @@ func (g *gate) await(what string, reached func() bool) {
 // await polls for a state that must come.
 func (w *world) await(what string, reached func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); !reached(); time.Sleep(pollPause) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("waited in vain: %s", what)
-		}
-	}
+	labtest.Await(w.t, what, patience, pollPause, reached)
 }
 
 // awaitLog waits for a line on the gate's stderr with all of these words.

@@ -15,9 +15,9 @@ import (
 // Connections whose applications say nothing for three swap periods: their
 // keep-alives, of either end, keep them known. 10,000 of them in `make soak`.
 func TestIdleConnections(t *testing.T) {
-	n, period, extra := 200, 2*time.Second, "swap_period: 2s"
+	n, period, extra := 200, 2*time.Second, "swap_period: 2s\nidle_time: 2s"
 	if soaking() {
-		n, period, extra = 10_000, 6*time.Second, "swap_period: 6s"
+		n, period, extra = 10_000, 6*time.Second, "swap_period: 6s\nidle_time: 6s"
 	}
 	w := newWorld(t, false)
 	// The server is a process of its own: the limit of open files holds for each.

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -19,6 +18,7 @@ import (
 
 	"tidegate/internal/host"
 	"tidegate/internal/lab"
+	"tidegate/test/labtest"
 )
 
 // patience bounds every wait for a state that must come.
@@ -34,39 +34,34 @@ func testMain(m *testing.M) int {
 	if port := os.Getenv(envIdleServer); port != "" {
 		return idleServer(port)
 	}
-	if os.Geteuid() != 0 {
-		return m.Run()
+	return labtest.Main(m, &tidegate, buildDPDK)
+}
+
+// buildDPDK makes the program of plane dpdk, if that is under test.
+func buildDPDK() error {
+	if testPlane != lab.PlaneDPDK {
+		return nil
 	}
-	if _, err := lab.Clean(); err != nil {
-		fmt.Fprintln(os.Stderr, "clean up after killed tests:", err)
-		return 1
+	if out, err := exec.Command("make", "-s", "-C", "../../dpdk").CombinedOutput(); err != nil {
+		return fmt.Errorf("make -C dpdk: %w: %s", err, out)
 	}
-	dir, err := os.MkdirTemp("", "tidegate-test-")
+	here, err := filepath.Abs("../../bin/tidegate-dpdk")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return err
 	}
-	defer os.RemoveAll(dir)
-	tidegate = filepath.Join(dir, "tidegate")
-	if out, err := exec.Command("go", "build", "-o", tidegate, "tidegate/cmd/tidegate").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v: %s\n", err, out)
-		return 1
-	}
-	if testPlane == lab.PlaneDPDK {
-		if out, err := exec.Command("make", "-s", "-C", "../../dpdk").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "make -C dpdk: %v: %s\n", err, out)
-			return 1
-		}
-		here, err := filepath.Abs("../../bin/tidegate-dpdk")
-		if err != nil || os.Setenv("TIDEGATE_DPDK", here) != nil {
-			return 1
-		}
-	}
-	return m.Run()
+	return os.Setenv("TIDEGATE_DPDK", here)
 }
 
 // testPlane is what the boxes run on: xdp, or dpdk if TIDEGATE_TEST_PLANE says so.
 var testPlane = os.Getenv("TIDEGATE_TEST_PLANE")
+
+// What all end-to-end tests have.
+var (
+	families   = labtest.Families
+	familyName = labtest.FamilyName
+)
+
+type output = labtest.Output
 
 var worlds atomic.Int32
 
@@ -88,12 +83,7 @@ type box struct {
 
 func newWorld(t *testing.T, bridge bool) *world {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("this test needs root, and CI must run it as root")
-		}
-		t.Skip("needs root for network namespaces")
-	}
+	labtest.NeedRoot(t)
 	t.Parallel()
 	p, err := lab.NewProxyTopology(fmt.Sprintf("-p%d", worlds.Add(1)), bridge)
 	if err != nil {
@@ -185,11 +175,7 @@ func (w *world) start(config string) *box {
 // await polls for a state that must come.
 func (w *world) await(what string, reached func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); !reached(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("waited in vain: %s", what)
-		}
-	}
+	labtest.Await(w.t, what, patience, 10*time.Millisecond, reached)
 }
 
 func (w *world) counters() map[string]uint64 {
@@ -231,38 +217,6 @@ func some(counters map[string]uint64) map[string]uint64 {
 	counters = maps.Clone(counters)
 	maps.DeleteFunc(counters, func(_ string, n uint64) bool { return n == 0 })
 	return counters
-}
-
-// output is what a process has written so far.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-func families() []bool {
-	if lab.HaveIPv6() {
-		return []bool{false, true}
-	}
-	return []bool{false}
-}
-
-func familyName(ipv6 bool) string {
-	if ipv6 {
-		return "ipv6"
-	}
-	return "ipv4"
 }
 
 // serve listens in the server's namespace and gives each connection to handle.

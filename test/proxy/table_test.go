@@ -47,7 +47,7 @@ func (w *world) awaitSwaps(n int) {
 func TestSwap(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)
-	w.start(w.config("cookie", "swap_period: 1s"))
+	w.start(w.config("cookie", "swap_period: 1s", "idle_time: 1s"))
 	var conns []*net.TCPConn
 	for _, ipv6 := range families() {
 		conns = append(conns, w.holdConn(ipv6))

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -17,6 +16,7 @@ import (
 
 	"tidegate/internal/host"
 	"tidegate/internal/lab"
+	"tidegate/test/labtest"
 )
 
 // patience bounds every wait for a state that must come.
@@ -26,29 +26,16 @@ const port = 80
 
 var tidegate string // the binary under test
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &tidegate)) }
 
-func testMain(m *testing.M) int {
-	if os.Geteuid() != 0 {
-		return m.Run()
-	}
-	if _, err := lab.Clean(); err != nil {
-		fmt.Fprintln(os.Stderr, "clean up after killed tests:", err)
-		return 1
-	}
-	dir, err := os.MkdirTemp("", "tidegate-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	tidegate = filepath.Join(dir, "tidegate")
-	if out, err := exec.Command("go", "build", "-o", tidegate, "tidegate/cmd/tidegate").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v: %s\n", err, out)
-		return 1
-	}
-	return m.Run()
-}
+// What all end-to-end tests have.
+var (
+	families   = labtest.Families
+	familyName = labtest.FamilyName
+	needRoot   = labtest.NeedRoot
+)
+
+type output = labtest.Output
 
 var worlds atomic.Int32
 
@@ -86,17 +73,6 @@ type process struct {
 	stdout, stderr output
 	exited         chan struct{}
 	err            error
-}
-
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("this test needs root, and CI must run it as root")
-	}
-	t.Skip("needs root for network namespaces")
 }
 
 func newPlace(t *testing.T, topology *lab.Topology, address func(bool, uint16) netip.AddrPort) *place {
@@ -223,11 +199,7 @@ func (n *node) kill() {
 // await polls for a state that must come.
 func (w *place) await(what string, reached func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); !reached(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("waited in vain: %s", what)
-		}
-	}
+	labtest.Await(w.t, what, patience, 10*time.Millisecond, reached)
 }
 
 func (n *node) status() *host.Status {
@@ -274,36 +246,4 @@ func nonZero(c map[string]uint64) map[string]uint64 {
 		}
 	}
 	return some
-}
-
-// output is what a process has written so far.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-func families() []bool {
-	if lab.HaveIPv6() {
-		return []bool{false, true}
-	}
-	return []bool{false}
-}
-
-func familyName(ipv6 bool) string {
-	if ipv6 {
-		return "ipv6"
-	}
-	return "ipv4"
 }

@@ -21,6 +21,7 @@ import (
 	"tidegate/internal/lab"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
+	"tidegate/test/labtest"
 )
 
 // patience bounds every wait for a state that must come.
@@ -41,6 +42,12 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
+
+// What all end-to-end tests have.
+var (
+	families   = labtest.Families
+	familyName = labtest.FamilyName
+)
 
 var worlds atomic.Int32
 
@@ -65,12 +72,7 @@ type options struct {
 
 func newWorld(t *testing.T, o options) *world {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("this test needs root, and CI must run it as root")
-		}
-		t.Skip("needs root for network namespaces")
-	}
+	labtest.NeedRoot(t)
 	wire, err := lab.NewWire(fmt.Sprintf("s%d", worlds.Add(1)))
 	if err != nil {
 		t.Fatal(err)
@@ -209,20 +211,6 @@ func (w *world) await(what string, reached func() bool) {
 			w.t.Fatalf("waited in vain: %s; counters %v", what, w.counters())
 		}
 	}
-}
-
-func families() []bool {
-	if lab.HaveIPv6() {
-		return []bool{false, true}
-	}
-	return []bool{false}
-}
-
-func familyName(ipv6 bool) string {
-	if ipv6 {
-		return "ipv6"
-	}
-	return "ipv4"
 }
 
 // serve listens in the server's namespace, as Go does by default: with MPTCP.

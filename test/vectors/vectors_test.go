@@ -115,7 +115,7 @@ func TestVectorsAreWhatTheirWriterWrites(t *testing.T) {
 	if out, err := exec.Command("python3", filepath.Join(dir, "generate.py"), fresh).CombinedOutput(); err != nil {
 		t.Fatalf("generate.py: %v\n%s", err, out)
 	}
-	for _, sub := range []string{"", "edge", "canary", "proxy"} {
+	for _, sub := range []string{"", "edge", "canary", "proxy", "canary/proxy"} {
 		want, err := filepath.Glob(filepath.Join(fresh, sub, "*.yaml"))
 		if err != nil || len(want) == 0 {
 			t.Fatalf("nothing generated: %v", err)

@@ -1,0 +1,30 @@
+package bench
+
+import (
+	"slices"
+	"testing"
+
+	"tidegate/test/labtest"
+)
+
+// Every SYN that is answered becomes a connection, step by step, and ends: what is
+// measured of set-ups is that, and not something that failed on the way. No figure
+// of time is judged.
+func TestSetupsAreWhole(t *testing.T) {
+	labtest.NeedRoot(t)
+	res, err := runProxyParts(t.Context(), Options{Rounds: 1, Frames: 20_000}, proxyParts[slices.Index(ProxyParts(), "setup"):][:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := res.Setup
+	t.Logf("%.0f a second, steps %v, reached %v, limited by %s", s.PerSecond.Median, s.StepNs, s.Reached, s.Limit)
+	for _, step := range setupSteps {
+		// A ring of a veth has 256 places and may overflow now and then.
+		if share := s.Reached[step.name]; share < 0.5 || share > 1 {
+			t.Errorf("%.3f of the SYNs came to step %s", share, step.name)
+		}
+	}
+	if s.PerSecond.Median <= 0 || s.Limit == "" {
+		t.Errorf("%+v", s)
+	}
+}

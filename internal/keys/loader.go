@@ -1,0 +1,36 @@
+package keys
+
+import (
+	"fmt"
+	"time"
+)
+
+// Loader knows which epochs' keys a packet path has, and brings those that it lacks.
+// Its zero value knows of none.
+type Loader struct {
+	last uint64 // highest epoch whose key is loaded
+}
+
+// Last is the highest epoch whose key is loaded; 0: none is.
+func (l *Loader) Last() uint64 { return l.last }
+
+// Load calls put for each epoch from a few before now to the horizon that has no key yet,
+// in rising order: after the first time that is one an epoch. When put fails, the next
+// call begins there. A clock that was set back is followed: the slots then hold keys of
+// what has become the future, and all are loaded anew.
+func (l *Loader) Load(now time.Time, epoch, horizon time.Duration, put func(n uint64) error) error {
+	list := Epochs(now, epoch, horizon)
+	if list[len(list)-1] < l.last {
+		l.last = 0
+	}
+	for _, n := range list {
+		if l.last != 0 && n <= l.last {
+			continue
+		}
+		if err := put(n); err != nil {
+			return fmt.Errorf("key of epoch %d: %w", n, err)
+		}
+		l.last = n
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package proxy
+
+import (
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/plane"
+	"tidegate/internal/schema"
+)
+
+// flowAge decides, when a swap period is over, whether the flow tables are swapped.
+// They need not be while they have room: then an idle connection is remembered for
+// idle_time, which is longer than hosts leave one without a keep-alive. No table is
+// looked into; connections begun since the last swap are what may fill one.
+type flowAge struct {
+	opened  uint64 // counted until the last swap
+	swapped time.Time
+}
+
+// presenceTuples is how many tuples one generation of presence bits tells apart
+// well: a quarter of TG_PRESENCE_BITS of core/proxy.h. Beyond, a flood's SYNs begin to
+// look for flows that are not there.
+const presenceTuples = 1 << 21 / 4
+
+// due says whether the flow tables are to be swapped now, and if so believes that
+// they are. `opened` counts connections begun, since ever; it falls when a service goes.
+func (a *flowAge) due(opened uint64, now time.Time, p *config.Proxy) bool {
+	room := uint64(min(p.MaxFlows/4, presenceTuples))
+	// A ticker may be a little early, hence half a period.
+	old := now.Sub(a.swapped) >= p.IdleTime-min(p.SwapPeriod, p.IdleTime)/2
+	if opened >= a.opened && opened-a.opened < room && !old {
+		return false
+	}
+	*a = flowAge{opened, now}
+	return true
+}
+
+// flowsOpened counts connections begun under all services, since they are there.
+func (b *box) flowsOpened() (opened uint64, err error) {
+	for _, svc := range b.cfg.Services {
+		sum, err := plane.ReadCounters(b.plane.Map("tg_counters"), b.numbers.ID(svc.Name))
+		if err != nil {
+			return 0, err
+		}
+		opened += sum[schema.CounterFlowOpened]
+	}
+	return opened, nil
+}
+
+// swapTables lets what is old go: sources each time, flows when it is time.
+func (b *box) swapTables() error {
+	opened, err := b.flowsOpened()
+	if err != nil {
+		return err
+	}
+	if b.flows.due(opened, time.Now(), &b.cfg.Proxy) {
+		if err := b.plane.SwapFlows(); err != nil {
+			return err
+		}
+	}
+	return b.plane.SwapSources()
+}

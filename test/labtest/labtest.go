@@ -1,0 +1,105 @@
+// Package labtest holds what the end-to-end tests in namespaces share: the real binary
+// built anew, processes' output, families, waiting. It must know nothing of any role.
+package labtest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"tidegate/internal/lab"
+)
+
+// Main runs a package's tests after what killed ones have left was removed, and with the
+// binary under test at *tidegate. It is built every time: an old one would be a test of
+// something else. Without root, tests have to skip. `prepare` is done before the tests.
+func Main(m *testing.M, tidegate *string, prepare ...func() error) int {
+	if os.Geteuid() != 0 {
+		return m.Run()
+	}
+	if _, err := lab.Clean(); err != nil {
+		fmt.Fprintln(os.Stderr, "clean up after killed tests:", err)
+		return 1
+	}
+	dir, err := os.MkdirTemp("", "tidegate-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	*tidegate = filepath.Join(dir, "tidegate")
+	if out, err := exec.Command("go", "build", "-o", *tidegate, "tidegate/cmd/tidegate").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v: %s\n", err, out)
+		return 1
+	}
+	for _, p := range prepare {
+		if err := p(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// NeedRoot skips a test without root; where CI runs, that is a failure.
+func NeedRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("this test needs root, and CI must run it as root")
+	}
+	t.Skip("needs root for network namespaces")
+}
+
+// Await polls for a state that must come within patience.
+func Await(t *testing.T, what string, patience, pause time.Duration, reached func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !reached(); time.Sleep(pause) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// Output is what a process has written so far.
+type Output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write adds to it.
+func (o *Output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+// String is all of it.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// Families are those that this kernel has, as ipv6 or not.
+func Families() []bool {
+	if lab.HaveIPv6() {
+		return []bool{false, true}
+	}
+	return []bool{false}
+}
+
+// FamilyName is for messages and names of subtests.
+func FamilyName(ipv6 bool) string {
+	if ipv6 {
+		return "ipv6"
+	}
+	return "ipv4"
+}
