@@ -5,7 +5,7 @@
  */
 #include "pipeline.h"
 
-#include "answer.h"
+#include "fast_flow.h"
 #include "icmp.h"
 
 #ifndef TG_PIPELINE
@@ -111,6 +111,7 @@ static inline void classify(struct tg_worker *w, struct tg_item *it, struct rte_
 	it->id = 0;
 	it->cookie_lane = it->flow_lane = it->half_lane = -1;
 	it->flow_dir = 255;
+	it->pkt.as_probe = false;
 	it->partial = (m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE;
 	it->todo = TG_TODO_OTHER;
 	data = TG_DATA(m);
@@ -149,8 +150,10 @@ static inline void prefetch_flows(struct tg_worker *w, uint32_t n)
 	for (i = 0; i < n; i++) {
 		struct tg_item *it = &w->items[i];
 
-		if (it->todo == TG_TODO_TCP && it->flow_lane >= 0)
-			tg_flow_prefetch(&w->flows, tg_lane_flow(w, it), it->pkt.family);
+		if (w->fast.way[i] == TG_FAST_SEGMENT)
+			tg_fast_segment_fetch(w, &w->fast.frame[i]);
+		else if (w->fast.way[i] == TG_FAST_LONG && it->todo == TG_TODO_TCP && it->flow_lane >= 0)
+			(void)tg_flow_prefetch(&w->flows, tg_lane_flow(w, it), it->pkt.family);
 	}
 }
 
@@ -160,6 +163,8 @@ static inline void hash_all(struct tg_worker *w, uint32_t n)
 
 	hash_batch(w, &w->cookies4);
 	hash_batch(w, &w->cookies6);
+	hash_batch(w, &w->fast.cookies4);
+	hash_batch(w, &w->fast.cookies6);
 	if (w->flows4.n | w->flows6.n) {
 		hash_batch(w, &w->flows4);
 		hash_batch(w, &w->flows6);
@@ -258,30 +263,93 @@ static void act_other(struct tg_worker *w, struct tg_item *it)
 	}
 }
 
-static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
+static inline void act(struct tg_worker *w, struct tg_item *it)
 {
-	uint32_t i;
+	if (TG_LIKELY(it->todo == TG_TODO_TCP))
+		act_tcp(w, it);
+	else if (it->todo != TG_TODO_GONE)
+		act_other(w, it);
+}
 
-	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = w->halves4.n = w->halves6.n = 0;
+/* ---- a burst ---- */
+
+/* First stage: which way each frame goes. Returns how many go the long one. */
+static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
+{
+	/* A bridge answers no frame to a group; a router takes frames for itself only. */
+	uint64_t mask = w->box->router ? 0xffffffffffffULL : 1, mac = 0;
+	uint32_t i, many = 0;
+
+	if (w->box->router)
+		memcpy(&mac, w->ports[port].mac, 6);
+	w->fast.burst_no += w->fast.burst_no == UINT32_MAX ? 2 : 1;
 	for (i = 0; i < n && i < PREFETCH_AHEAD; i++)
 		__builtin_prefetch(TG_DATA(m[i]));
 	for (i = 0; i < n; i++) {
 		if (i + PREFETCH_AHEAD < n)
 			__builtin_prefetch(TG_DATA(m[i + PREFETCH_AHEAD]));
-		classify(w, &w->items[i], m[i], port);
+		w->fast.way[i] = TG_UNLIKELY(w->fast.off)
+					 ? TG_FAST_LONG
+					 : tg_fast_take(w, &w->fast.frame[i], m[i], mac, mask);
+		if (w->fast.way[i] == TG_FAST_LONG) {
+			classify(w, &w->items[i], m[i], port);
+			many++;
+		}
 	}
-	for (i = 0; i < n; i++)
-		if (TG_LIKELY(w->items[i].todo == TG_TODO_TCP))
+	return many;
+}
+
+/* Second stage, of frames that are no flood's SYN. */
+static inline void foresee_all(struct tg_worker *w, uint32_t n, uint16_t port)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		if (w->fast.way[i] == TG_FAST_SEGMENT && !tg_fast_segment_foresee(w, &w->fast.frame[i])) {
+			w->fast.way[i] = TG_FAST_LONG;
+			classify(w, &w->items[i], w->fast.frame[i].m, port);
+		}
+		if (w->fast.way[i] == TG_FAST_LONG && w->items[i].todo == TG_TODO_TCP)
 			foresee(w, &w->items[i]);
+	}
+}
+
+/* The long way of a frame that is found in the last stage to need it. Nothing is
+ * foreseen: the lanes of its hashes are others', which have been hashed. */
+static void __attribute__((noinline)) act_alone(struct tg_worker *w, uint32_t i, uint16_t port)
+{
+	uint32_t n[4] = {w->cookies4.n, w->cookies6.n, w->halves4.n, w->halves6.n};
+	struct tg_item *it = &w->items[i];
+
+	w->cookies4.n = w->cookies6.n = w->halves4.n = w->halves6.n = 0;
+	classify(w, it, w->fast.frame[i].m, port);
+	it->cookie_lane = it->half_lane = -1;
+	w->cookies4.n = n[0], w->cookies6.n = n[1], w->halves4.n = n[2], w->halves6.n = n[3];
+	act(w, it);
+}
+
+static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
+{
+	struct tg_fast_tally tally = {0};
+	uint32_t i;
+
+	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = w->halves4.n = w->halves6.n = 0;
+	w->fast.cookies4.n = w->fast.cookies6.n = 0;
+	if (take(w, m, n, port) || w->box->flows)
+		foresee_all(w, n, port);
 	hash_all(w, n);
 	for (i = 0; i < n; i++) {
-		struct tg_item *it = &w->items[i];
+		struct tg_fast_frame *f = &w->fast.frame[i];
+		uint8_t way = w->fast.way[i];
 
-		if (TG_LIKELY(it->todo == TG_TODO_TCP))
-			act_tcp(w, it);
-		else if (it->todo != TG_TODO_GONE)
-			act_other(w, it);
+		if (TG_LIKELY(way == TG_FAST_SYN && !tg_fast_syn_is_known(w, f)))
+			tg_fast_syn_answer(w, f, port, &tally);
+		else if (way == TG_FAST_LONG)
+			act(w, &w->items[i]);
+		else if (way == TG_FAST_SYN || !tg_fast_segment_send(w, f, port))
+			act_alone(w, i, port);
 	}
+	tg_fast_tally_flush(w, &tally);
 }
 
 void TG_PIPELINE(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)

@@ -20,6 +20,7 @@
 #include <rte_mbuf.h>
 
 #include "box.h"
+#include "fast.h"
 #include "flow_table.h"
 #include "servers.h"
 #include "siphash_burst.h"
@@ -119,6 +120,7 @@ struct tg_worker {
 
 	struct tg_item items[TG_BURST_MAX];
 	struct tg_siphash_batch cookies4, cookies6, flows4, flows6, halves4, halves6;
+	struct tg_fast fast;
 };
 
 struct tg_worker_options {

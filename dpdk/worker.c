@@ -29,8 +29,8 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 		tg_worker_free(w);
 		return NULL;
 	}
-	w->cookies4.words = 3;
-	w->cookies6.words = 6;
+	w->cookies4.words = w->fast.cookies4.words = 3;
+	w->cookies6.words = w->fast.cookies6.words = 6;
 	w->flows4.words = w->halves4.words = TG_FLOW_WORDS4;
 	w->flows6.words = w->halves6.words = TG_FLOW_WORDS6;
 	for (i = 0; i < TG_LANES_MAX; i++) {
@@ -56,16 +56,31 @@ void tg_worker_free(struct tg_worker *w)
 	tg_pages_put(w, sizeof(*w));
 }
 
+/* All lanes of the short way are hashed under the key of now. */
+static void fast_key(struct tg_siphash_batch *b, const struct tg_siphash_key *key)
+{
+	uint32_t i;
+
+	if (!key || (b->k0[0] == key->k0 && b->k1[0] == key->k1))
+		return;
+	for (i = 0; i < TG_LANES_MAX; i++) {
+		b->k0[i] = key->k0;
+		b->k1[i] = key->k1;
+	}
+}
+
 void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix_ns, uint32_t now_ms)
 {
 	w->box = box;
-	w->told.box = NULL;
+	tg_told_forget(w);
 	w->now_ns += (uint64_t)(uint32_t)(now_ms - w->now_ms) * 1000000; /* it never turns over */
 	w->now_ms = now_ms;
 	w->epoch = box->fixed_epoch ? box->fixed_epoch
 		   : box->epoch_len_ns ? unix_ns / box->epoch_len_ns : 0;
 	w->key_now = tg_box_key(box, w->epoch);
 	w->key_before = tg_box_key(box, w->epoch - 1);
+	fast_key(&w->fast.cookies4, w->key_now);
+	fast_key(&w->fast.cookies6, w->key_now);
 	w->rows[0].count[TG_COUNT_store_aged] += tg_store_sweep(&w->store, now_ms);
 	tg_cache_again(w);
 }
