@@ -24,6 +24,7 @@ enum tg_fast_way {
 	TG_FAST_LONG, /* the long one: its struct tg_item is set */
 	TG_FAST_SYN,
 	TG_FAST_SEGMENT,
+	TG_FAST_WIDE, /* a SYN, with seven others: fast_wide.h */
 };
 
 /* The answer to all SYNs to one server that offer the same kinds of options. */
@@ -66,14 +67,27 @@ struct tg_fast_frame {
 	bool v6;
 };
 
+/* Eight SYNs. */
+struct tg_wide_group {
+	uint64_t tsval[8] __attribute__((aligned(64))); /* the clients', as on the wire */
+	const struct tg_fast_server *server;
+};
+
 struct tg_fast {
 	bool off;	     /* for tests: everything goes the long way */
 	uint32_t round;	     /* goes up when anything changes that a template depends on */
 	uint32_t burst_no;
+	struct {
+		uint16_t mss; /* that was asked for last */
+		uint8_t index;
+	} mss4, mss6;
+	const uint64_t *flow_bits[2], *white_bits[2]; /* presence, active and history: as of this burst */
 	uint64_t syns, segments; /* that went the short way */
+	uint64_t wides;		 /* of the SYNs, those eight at once */
 	uint8_t way[TG_LANES_MAX];
 	struct tg_fast_frame frame[TG_LANES_MAX];
-	struct tg_siphash_batch cookies4, cookies6; /* all under one key */
+	struct tg_siphash_batch cookies4, cookies6, wide; /* all under one key */
+	struct tg_wide_group group[TG_LANES_MAX / 8];
 	struct tg_fast_server servers4[TG_FAST_SERVERS], servers6[TG_FAST_SERVERS];
 };
 

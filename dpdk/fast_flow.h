@@ -35,7 +35,7 @@ TG_INLINE bool tg_fast_segment_take(struct tg_worker *w, struct tg_fast_frame *f
 		return false;
 	f->dir = to ? TG_TO_SERVER : TG_TO_CLIENT;
 	f->presence = to ? tg_item_presence(w, pkt, TG_TO_SERVER) : tg_item_presence(w, pkt, TG_TO_CLIENT);
-	tg_swap_prefetch(&w->flows.swap, f->presence);
+	tg_fast_bits_fetch(w->fast.flow_bits, f->presence);
 	return true;
 }
 
@@ -50,7 +50,7 @@ TG_INLINE int16_t tg_fast_segment_lane(struct tg_worker *w, const struct tg_fast
 /* Second stage: asks for the flow's hash; false: there is no such flow. */
 TG_INLINE bool tg_fast_segment_foresee(struct tg_worker *w, struct tg_fast_frame *f)
 {
-	if (!tg_swap_maybe(&w->flows.swap, f->presence))
+	if (!tg_fast_bits_maybe(w->fast.flow_bits, f->presence))
 		return false;
 	f->lane = f->v6 ? tg_fast_segment_lane(w, f, true) : tg_fast_segment_lane(w, f, false);
 	return true;

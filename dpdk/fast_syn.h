@@ -167,6 +167,39 @@ TG_INLINE int16_t tg_fast_lane(struct tg_worker *w, const struct tg_packet *syn,
 	return (int16_t)lane;
 }
 
+/* tg_mss_index; a flood's SYNs mostly say the same again and again. */
+TG_INLINE uint32_t tg_fast_mss_index(struct tg_worker *w, uint8_t family, uint16_t mss)
+{
+	if (family == 4) {
+		if (TG_UNLIKELY(w->fast.mss4.mss != mss)) {
+			w->fast.mss4.mss = mss;
+			w->fast.mss4.index = (uint8_t)tg_mss_index(4, mss);
+		}
+		return w->fast.mss4.index;
+	}
+	if (TG_UNLIKELY(w->fast.mss6.mss != mss)) {
+		w->fast.mss6.mss = mss;
+		w->fast.mss6.index = (uint8_t)tg_mss_index(6, mss);
+	}
+	return w->fast.mss6.index;
+}
+
+/* tg_swap_prefetch and tg_swap_maybe, on bits whose place is known for the burst. */
+TG_INLINE void tg_fast_bits_fetch(const uint64_t *const bits[2], uint32_t hash)
+{
+	uint32_t word = tg_presence_word(hash, TG_PRESENCE_FLOWS, 0);
+
+	__builtin_prefetch(&bits[0][word]);
+	__builtin_prefetch(&bits[1][word]);
+}
+
+TG_INLINE bool tg_fast_bits_maybe(const uint64_t *const bits[2], uint32_t hash)
+{
+	uint32_t word = tg_presence_word(hash, TG_PRESENCE_FLOWS, 0);
+
+	return ((bits[0][word] | bits[1][word]) & tg_presence_bit(hash)) != 0;
+}
+
 /* A SYN in one piece, header of `hdr_len` bytes, at `tcp`; false: the long way. */
 TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f, const struct tg_packet *syn,
 				const uint8_t *tcp, uint32_t hdr_len)
@@ -191,16 +224,16 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f, co
 	f->form = form;
 	if (w->box->flows) {
 		f->presence = tg_presence_flow(syn, w->salt);
-		tg_swap_prefetch(&w->flows.swap, f->presence);
+		tg_fast_bits_fetch(w->fast.flow_bits, f->presence);
 	}
 	if (s->strategy != TG_STRATEGY_COOKIE) {
 		f->white = tg_presence_source(tg_white_key_of(w, syn), w->salt);
-		tg_swap_prefetch(&w->white.hash, f->white);
+		tg_fast_bits_fetch(w->fast.white_bits, f->white);
 	}
 	if (!tg_strategy_has_cookie(s->strategy))
 		return true;
 	f->tsval = tg_swap32(o.tsval);
-	f->option_bits = form->option_bits | tg_mss_index(syn->family, o.mss) |
+	f->option_bits = form->option_bits | tg_fast_mss_index(w, syn->family, o.mss) |
 			 (form->wscale ? (uint32_t)o.wscale << 3 : 0);
 	f->lane = tg_fast_lane(w, syn, f->option_bits, form->ts);
 	return true;
@@ -211,8 +244,8 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f, co
 /* True if a table may know the SYN's tuple or source: then it is not answered here. */
 TG_INLINE bool tg_fast_syn_is_known(const struct tg_worker *w, const struct tg_fast_frame *f)
 {
-	return (w->box->flows && tg_swap_maybe(&w->flows.swap, f->presence)) ||
-	       (f->server->strategy != TG_STRATEGY_COOKIE && tg_swap_maybe(&w->white.hash, f->white));
+	return (w->box->flows && tg_fast_bits_maybe(w->fast.flow_bits, f->presence)) ||
+	       (f->server->strategy != TG_STRATEGY_COOKIE && tg_fast_bits_maybe(w->fast.white_bits, f->white));
 }
 
 /* The numbers of the answer, as on the wire. */
@@ -314,6 +347,15 @@ static inline void tg_fast_tally_flush(struct tg_worker *w, struct tg_fast_tally
 	t->n = 0;
 }
 
+TG_INLINE void tg_fast_tally_turn(struct tg_worker *w, struct tg_fast_tally *t,
+				  const struct tg_fast_server *server)
+{
+	if (TG_UNLIKELY(t->server != server)) {
+		tg_fast_tally_flush(w, t);
+		t->server = server;
+	}
+}
+
 /* Answers the SYN in its own buffer. */
 TG_INLINE void tg_fast_syn_answer(struct tg_worker *w, const struct tg_fast_frame *f, uint16_t port,
 				  struct tg_fast_tally *tally)
@@ -329,10 +371,7 @@ TG_INLINE void tg_fast_syn_answer(struct tg_worker *w, const struct tg_fast_fram
 	m->data_len = (uint16_t)len;
 	m->pkt_len = len;
 	m->ol_flags = 0;
-	if (TG_UNLIKELY(tally->server != f->server)) {
-		tg_fast_tally_flush(w, tally);
-		tally->server = f->server;
-	}
+	tg_fast_tally_turn(w, tally, f->server);
 	tally->n++;
 	tg_send(w, port, m);
 }

@@ -17,6 +17,9 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 #ifdef __x86_64__
 	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"))
 		w->burst = tg_pipeline_burst_v3;
+	if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd") && w->burst == tg_pipeline_burst_v3)
+		w->burst = tg_pipeline_burst_v4;
 #endif
 	w->pool = o->pool;
 	w->rows = tg_pages_get(sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
@@ -29,7 +32,7 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 		tg_worker_free(w);
 		return NULL;
 	}
-	w->cookies4.words = w->fast.cookies4.words = 3;
+	w->cookies4.words = w->fast.cookies4.words = w->fast.wide.words = 3;
 	w->cookies6.words = w->fast.cookies6.words = 6;
 	w->flows4.words = w->halves4.words = TG_FLOW_WORDS4;
 	w->flows6.words = w->halves6.words = TG_FLOW_WORDS6;
@@ -81,6 +84,7 @@ void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix
 	w->key_before = tg_box_key(box, w->epoch - 1);
 	fast_key(&w->fast.cookies4, w->key_now);
 	fast_key(&w->fast.cookies6, w->key_now);
+	fast_key(&w->fast.wide, w->key_now);
 	w->rows[0].count[TG_COUNT_store_aged] += tg_store_sweep(&w->store, now_ms);
 	tg_cache_again(w);
 }
