@@ -80,8 +80,8 @@ TG_INLINE __m512i tg_wide_csum_finish(__m512i sum)
 
 /* ---- first stage ---- */
 
-/* True if all eight frames have the room, the length, and the MAC address. */
-TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m, uint64_t mac, uint64_t mask)
+/* True if all eight frames have the room and the length. Reads none of them. */
+TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m)
 {
 	uint64_t odd = 0, flags = 0;
 	int64_t missing = 0; /* negative if anything is too short */
@@ -92,7 +92,6 @@ TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m, uint64_t mac, uint64
 
 		memcpy(&rearm, &m[i]->rearm_data, 8);
 		odd |= (rearm ^ 0x100010000ULL) & 0xffffffff0000ULL;
-		odd |= (tg_load64(TG_DATA(m[i])) & mask) ^ mac;
 		flags |= m[i]->ol_flags;
 		missing |= (int64_t)m[i]->data_len - TG_WIDE_LEN;
 		missing |= (int64_t)m[i]->buf_len - m[i]->data_off - TG_FAST_ROOM;
@@ -205,13 +204,18 @@ static inline bool tg_wide_take(struct tg_worker *w, struct rte_mbuf *const *m, 
 	struct tg_fast_server *s;
 	uint64_t addrs, ports;
 	__m512i q[8], bits;
+	uint64_t others = 0; /* MAC addresses that are not looked for */
 	__mmask8 odd;
 	int i;
 
-	if (!tg_wide_are_plain(m, mac, mask))
+	if (!tg_wide_are_plain(m))
 		return false;
-	for (i = 0; i < TG_WIDE; i++)
+	for (i = 0; i < TG_WIDE; i++) {
+		others |= (tg_load64(TG_DATA(m[i])) & mask) ^ mac;
 		q[i] = _mm512_loadu_si512(TG_DATA(m[i]) + TG_WIDE_FROM);
+	}
+	if (others)
+		return false;
 	tg_wide_turn(q);
 	odd = _mm512_test_epi64_mask(tg_wide_differences(q), TG_WIDE_ALL(~0ULL));
 	odd |= _mm512_testn_epi64_mask(q[5], TG_WIDE_ALL(0xffffULL << 48)); /* MSS 0 */
