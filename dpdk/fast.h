@@ -70,6 +70,7 @@ struct tg_fast_frame {
 /* Eight SYNs. */
 struct tg_wide_group {
 	uint64_t tsval[8] __attribute__((aligned(64))); /* the clients', as on the wire */
+	uint64_t presence[8] __attribute__((aligned(64))), white[8] __attribute__((aligned(64)));
 	const struct tg_fast_server *server;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The short way of eight SYNs at once, in AVX-512: what a flood mostly is. All eight
- * are to one server that answers with cookies, and are laid out as Linux lays out its
+ * are to one server that answers with cookies, or with challenges without one
+ * (auth-full), and are laid out as Linux lays out its
  * SYNs (IPv4 without options, no VLAN tag; MSS, SACK, timestamps, window scale). From
  * the tenth byte on such a frame is exactly one register long, and every number in
  * it stands at a multiple of eight bytes, so eight frames are read by eight loads and
@@ -14,7 +15,7 @@
  *
  * If any of eight is something else, all go one by one: fast_syn.h. The formulas are
  * core's, lane by lane: tg_presence_flow, tg_presence_source, tg_mss_index,
- * tg_cookie_pack_bits, tg_cookie_of_mac. test/test_fast.c holds them together.
+ * tg_cookie_pack_bits, tg_cookie_of_mac, tg_challenge_isn. test/test_fast.c holds them together.
  *
  * Must never: answer a SYN that fast_syn.h would not, or otherwise.
  */
@@ -182,17 +183,27 @@ TG_INLINE __m512i tg_wide_presence_source(__m512i addrs, uint32_t mask, uint64_t
 	return _mm512_srli_epi64(_mm512_mullo_epi64(h, TG_WIDE_ALL(0xbf58476d1ce4e5b9ULL)), 32);
 }
 
+/* Notes hashes and fetches the bits they mean. */
+TG_INLINE void tg_wide_fetch(uint64_t to[8], const uint64_t *const bits[2], __m512i hash)
+{
+	int i;
+
+	_mm512_store_si512(to, hash);
+	for (i = 0; i < TG_WIDE; i++)
+		tg_fast_bits_fetch(bits, (uint32_t)to[i]);
+}
+
 /* The server of the first frame, if it answers this way; all must be for it. */
 TG_INLINE struct tg_fast_server *tg_wide_server(struct tg_worker *w, uint64_t addrs, uint64_t ports)
 {
 	struct tg_packet syn = {.dst = {.d = {addrs >> 32, 0}}, .ports = (uint32_t)ports, .family = 4};
 	struct tg_fast_server *s = tg_fast_server_of(w, &syn);
 
-	if (!s || !tg_strategy_has_cookie(s->strategy))
+	if (!s || !(tg_strategy_has_cookie(s->strategy) || s->strategy == TG_STRATEGY_AUTH_FULL))
 		return NULL;
 	if (TG_UNLIKELY(!s->form[7].len))
 		tg_form_make(w, s, &s->form[7], 4, 7);
-	return s->form[7].ts ? s : NULL;
+	return s->form[7].ts || s->strategy == TG_STRATEGY_AUTH_FULL ? s : NULL;
 }
 
 /* Eight frames, the first of which is `at` of the burst. False: one by one. */
@@ -236,7 +247,13 @@ static inline bool tg_wide_take(struct tg_worker *w, struct rte_mbuf *const *m, 
 	_mm512_store_si512(&b->m[2][at],
 			   _mm512_or_si512(bits, TG_WIDE_ALL(tg_cookie_tail(4, 0, TG_COOKIE_TS, w->epoch))));
 	_mm512_store_si512(g->tsval, _mm512_srli_epi64(q[6], 32));
-	b->n = at + TG_WIDE;
+	if (w->box->flows)
+		tg_wide_fetch(g->presence, w->fast.flow_bits,
+			      tg_wide_presence_flow(q[2], _mm512_and_si512(q[3], TG_WIDE_ALL(0xffffffff)), w->salt));
+	if (s->strategy != TG_STRATEGY_COOKIE)
+		tg_wide_fetch(g->white, w->fast.white_bits, tg_wide_presence_source(q[2], w->box->white_v4_mask, w->salt));
+	if (tg_strategy_has_cookie(s->strategy))
+		b->n = at + TG_WIDE;
 	return true;
 }
 
@@ -254,16 +271,14 @@ TG_INLINE __mmask8 tg_wide_maybe(const uint64_t *const bits[2], __m512i hash)
 }
 
 /* The lanes that a table may know: tg_fast_syn_is_known. */
-TG_INLINE __mmask8 tg_wide_known(const struct tg_worker *w, const struct tg_fast_server *s, __m512i addrs,
-				 __m512i ports)
+TG_INLINE __mmask8 tg_wide_known(const struct tg_worker *w, const struct tg_wide_group *g)
 {
 	__mmask8 known = 0;
 
 	if (w->box->flows)
-		known |= tg_wide_maybe(w->fast.flow_bits,
-				       tg_wide_presence_flow(addrs, _mm512_and_si512(ports, TG_WIDE_ALL(0xffffffff)), w->salt));
-	if (s->strategy != TG_STRATEGY_COOKIE)
-		known |= tg_wide_maybe(w->fast.white_bits, tg_wide_presence_source(addrs, w->box->white_v4_mask, w->salt));
+		known |= tg_wide_maybe(w->fast.flow_bits, _mm512_load_si512(g->presence));
+	if (g->server->strategy != TG_STRATEGY_COOKIE)
+		known |= tg_wide_maybe(w->fast.white_bits, _mm512_load_si512(g->white));
 	return known;
 }
 
@@ -281,6 +296,17 @@ TG_INLINE __m512i tg_wide_cookies(__m512i mac, __m512i bits, uint64_t epoch)
 	return tg_wide_swap32(_mm512_or_si512(isn, _mm512_slli_epi64(tsval, 32)));
 }
 
+/* tg_challenge_isn without a TTL, as on the wire. */
+TG_INLINE __m512i tg_wide_challenges(__m512i src, __m512i rest, uint64_t salt)
+{
+	__m512i h = _mm512_mullo_epi64(src, TG_WIDE_ALL(0x9e3779b97f4a7c15ULL));
+
+	h = _mm512_add_epi64(_mm512_xor_si512(h, TG_WIDE_ALL(salt)), rest);
+	h = _mm512_mullo_epi64(_mm512_xor_si512(h, _mm512_srli_epi64(h, 32)), TG_WIDE_ALL(0xbf58476d1ce4e5b9ULL));
+	h = _mm512_mullo_epi64(_mm512_xor_si512(h, _mm512_srli_epi64(h, 29)), TG_WIDE_ALL(0x94d049bb133111ebULL));
+	return tg_wide_swap32(_mm512_srli_epi64(h, 32));
+}
+
 /* The answers from the IP header on, a register each. `words` are its words. */
 TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_group *g, uint32_t at,
 			       __m512i words[8])
@@ -289,11 +315,18 @@ TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_g
 	const struct tg_form *form = &g->server->form[7];
 	const __m512i low = TG_WIDE_ALL(0xffffffff);
 	__m512i src = _mm512_and_si512(_mm512_load_si512(&b->m[0][at]), low), rest = _mm512_load_si512(&b->m[1][at]);
-	__m512i cookies = tg_wide_cookies(_mm512_load_si512(&b->out[at]), _mm512_load_si512(&b->m[2][at]), w->epoch);
-	__m512i isn = _mm512_and_si512(cookies, low), tsval = _mm512_srli_epi64(cookies, 32);
-	__m512i tsecr = _mm512_load_si512(g->tsval), port = _mm512_and_si512(rest, TG_WIDE_ALL(0xffff)), ack, sum;
+	__m512i port = _mm512_and_si512(rest, TG_WIDE_ALL(0xffff)), tsval, tsecr, isn, ack, sum;
 	int i;
 
+	tsval = tsecr = _mm512_setzero_si512();
+	if (form->ts) {
+		isn = tg_wide_cookies(_mm512_load_si512(&b->out[at]), _mm512_load_si512(&b->m[2][at]), w->epoch);
+		tsval = _mm512_srli_epi64(isn, 32);
+		tsecr = _mm512_load_si512(g->tsval);
+		isn = _mm512_and_si512(isn, low);
+	} else {
+		isn = tg_wide_challenges(src, rest, w->salt);
+	}
 	ack = _mm512_and_si512(_mm512_add_epi64(_mm512_srli_epi64(rest, 32), TG_WIDE_ALL(1)), low);
 	ack = tg_wide_swap32(ack);
 	sum = _mm512_add_epi64(TG_WIDE_ALL(form->tcp_sum), _mm512_add_epi64(src, _mm512_slli_epi64(port, 16)));
@@ -305,7 +338,7 @@ TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_g
 	words[2] = _mm512_or_si512(words[2], _mm512_or_si512(src, _mm512_slli_epi64(port, 48)));
 	words[3] = _mm512_or_si512(isn, _mm512_slli_epi64(ack, 32));
 	words[4] = _mm512_or_si512(words[4], _mm512_slli_epi64(tg_wide_csum_finish(sum), 32));
-	words[6] = _mm512_or_si512(tsval, _mm512_slli_epi64(tsecr, 32));
+	words[6] = _mm512_or_si512(words[6], _mm512_or_si512(tsval, _mm512_slli_epi64(tsecr, 32)));
 	tg_wide_turn(words);
 }
 
@@ -327,8 +360,7 @@ TG_INLINE void tg_wide_finish(struct rte_mbuf *m, __m512i answer, uint32_t len)
 static inline uint32_t tg_wide_answer(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at)
 {
 	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
-	uint32_t known = tg_wide_known(w, g->server, _mm512_load_si512(&w->fast.wide.m[0][at]),
-				       _mm512_load_si512(&w->fast.wide.m[1][at]));
+	uint32_t known = tg_wide_known(w, g);
 	uint32_t len = TG_ETH_HDR_LEN + g->server->form[7].len, i;
 	__m512i words[8];
 

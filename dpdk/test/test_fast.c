@@ -149,7 +149,7 @@ static void make_frames(uint64_t seed)
 		uint32_t block = i / 50 % 4; /* a flood; anything; a flood; segments among SYNs */
 
 		if (block == 0 || block == 2)
-			make_syn(&frames[i], &shapes[0], 4, (uint16_t)(80 + i / 200 % 2), r, true);
+			make_syn(&frames[i], &shapes[0], 4, (uint16_t)(80 + i / 200 % 3), r, true);
 		else if (block == 1)
 			make_syn(&frames[i], &shapes[r2 % SHAPES], r2 >> 20 & 1 ? 4 : 6,
 				 (uint16_t)(80 + (r2 >> 8) % (TALK_SERVICES + 1)), r, false);
