@@ -87,7 +87,8 @@ struct tg_fast {
 	uint64_t wides;		 /* of the SYNs, those eight at once */
 	uint8_t way[TG_LANES_MAX];
 	struct tg_fast_frame frame[TG_LANES_MAX];
-	struct tg_siphash_batch cookies4, cookies6, wide; /* all under one key */
+	struct tg_siphash_batch cookies4, cookies6, wide; /* under the key of now */
+	struct tg_siphash_batch flows4, flows6;		  /* under the table's */
 	struct tg_wide_group group[TG_LANES_MAX / 8];
 	struct tg_fast_server servers4[TG_FAST_SERVERS], servers6[TG_FAST_SERVERS];
 };

@@ -4,7 +4,9 @@
  * no options or with timestamps where nearly all senders put them, of a flow that is
  * ready and has not begun to end. core/translate.h says what changes.
  *
- * Three waits for memory (presence bits, bucket, entry) are waits for all of a burst.
+ * Two waits for memory (bucket, entry) are waits for all of a burst. The presence bits
+ * are not asked: what belongs to no flow is seen in one bucket, and then goes the long
+ * way, which asks them.
  */
 #ifndef TG_DPDK_FAST_FLOW_H
 #define TG_DPDK_FAST_FLOW_H
@@ -16,6 +18,12 @@
 TG_INLINE uint8_t *tg_fast_tcp(const struct tg_fast_frame *f)
 {
 	return f->ip + (f->v6 ? TG_IPV6_HDR_LEN : TG_IPV4_HDR_LEN);
+}
+
+/* Puts the words of the flow's hash into a lane. */
+TG_INLINE int16_t tg_fast_segment_lane(struct tg_worker *w, const struct tg_packet *pkt, enum tg_direction dir)
+{
+	return tg_lane_flow_put(pkt->family == 4 ? &w->fast.flows4 : &w->fast.flows6, pkt, dir);
 }
 
 /* First stage: a segment in one piece, header of `hdr_len` bytes, at `tcp`; false: the
@@ -34,37 +42,21 @@ TG_INLINE bool tg_fast_segment_take(struct tg_worker *w, struct tg_fast_frame *f
 	    !(hdr_len == TG_TCP_HDR_TS && tg_translate_is_aligned(tcp + TG_TCP_HDR_LEN)))
 		return false;
 	f->dir = to ? TG_TO_SERVER : TG_TO_CLIENT;
-	f->presence = to ? tg_item_presence(w, pkt, TG_TO_SERVER) : tg_item_presence(w, pkt, TG_TO_CLIENT);
-	tg_fast_bits_fetch(w->fast.flow_bits, f->presence);
-	return true;
-}
-
-TG_INLINE int16_t tg_fast_segment_lane(struct tg_worker *w, const struct tg_fast_frame *f, bool v6)
-{
-	struct tg_packet pkt = tg_fast_packet(f->ip, v6);
-
-	return f->dir == TG_TO_SERVER ? tg_lane_flow_new(w, &pkt, TG_TO_SERVER)
-				      : tg_lane_flow_new(w, &pkt, TG_TO_CLIENT);
-}
-
-/* Second stage: asks for the flow's hash; false: there is no such flow. */
-TG_INLINE bool tg_fast_segment_foresee(struct tg_worker *w, struct tg_fast_frame *f)
-{
-	if (!tg_fast_bits_maybe(w->fast.flow_bits, f->presence))
-		return false;
-	f->lane = f->v6 ? tg_fast_segment_lane(w, f, true) : tg_fast_segment_lane(w, f, false);
+	f->lane = to ? tg_fast_segment_lane(w, pkt, TG_TO_SERVER) : tg_fast_segment_lane(w, pkt, TG_TO_CLIENT);
 	return true;
 }
 
 TG_INLINE uint64_t tg_fast_segment_hash(const struct tg_worker *w, const struct tg_fast_frame *f)
 {
-	return (f->v6 ? &w->flows6 : &w->flows4)->out[f->lane];
+	return (f->v6 ? &w->fast.flows6 : &w->fast.flows4)->out[f->lane];
 }
 
-/* Third stage: the bucket is there; fetches the entry. */
-TG_INLINE void tg_fast_segment_fetch(struct tg_worker *w, struct tg_fast_frame *f)
+/* Second stage: the buckets have been fetched; fetches the entry. False: the flow is not
+ * where most are, if there is one: the long way. */
+TG_INLINE bool tg_fast_segment_fetch(struct tg_worker *w, struct tg_fast_frame *f)
 {
 	f->slot = tg_flow_prefetch(&w->flows, tg_fast_segment_hash(w, f), f->v6 ? 6 : 4);
+	return f->slot != TG_NO_SLOT;
 }
 
 /* Translates what is at `tcp` and updates its checksum. */
@@ -78,6 +70,25 @@ TG_INLINE void tg_fast_translate(uint8_t *tcp, const struct tg_flow *flow, enum 
 	tg_store16(tcp + 16, tg_translate_checksum(tg_load16(tcp + 16), sum));
 }
 
+/* What is rarely needed works from the frame again: nobody takes the address of what
+ * the usual way keeps in registers. */
+static struct tg_flow_entry *__attribute__((noinline)) tg_fast_segment_find(struct tg_worker *w,
+									     const struct tg_fast_frame *f)
+{
+	struct tg_packet pkt = tg_fast_packet(f->ip, f->v6);
+	struct tg_flow_key key = tg_flow_key_of(&pkt, f->dir);
+
+	return tg_flow_table_find(&w->flows, &key, tg_fast_segment_hash(w, f));
+}
+
+static void __attribute__((noinline)) tg_fast_segment_route(struct tg_worker *w, const struct tg_fast_frame *f,
+							    uint16_t port)
+{
+	struct tg_packet pkt = tg_fast_packet(f->ip, f->v6);
+
+	tg_forward_ip(w, f->m, port, f->l3_off, pkt.family, &pkt.dst);
+}
+
 /* Last stage, its direction and family known when this is compiled. */
 TG_INLINE bool tg_fast_segment_turn(struct tg_worker *w, struct tg_fast_frame *f, uint16_t port, bool v6,
 				    enum tg_direction dir)
@@ -87,22 +98,16 @@ TG_INLINE bool tg_fast_segment_turn(struct tg_worker *w, struct tg_fast_frame *f
 	uint64_t hash = tg_fast_segment_hash(w, f);
 	struct tg_flow_entry *e = tg_flow_table_at(&w->flows, f->slot, &key, hash);
 
-	if (TG_UNLIKELY(!e)) {
-		struct tg_flow_key copy = key;
-
-		e = tg_flow_table_find(&w->flows, &copy, hash);
-	}
+	if (TG_UNLIKELY(!e))
+		e = tg_fast_segment_find(w, f);
 	if (TG_UNLIKELY(!e || e->flow.state != TG_FLOW_READY || (e->flow.flags & ~TG_FLOW_TS)))
 		return false;
 	tg_fast_translate(tg_fast_tcp(f), &e->flow, dir);
 	w->fast.segments++;
-	if (TG_LIKELY(!w->box->router)) {
+	if (TG_LIKELY(!w->box->router))
 		tg_forward_ip(w, f->m, port, 0, 0, NULL);
-	} else {
-		union tg_addr dst = pkt.dst;
-
-		tg_forward_ip(w, f->m, port, f->l3_off, v6 ? 6 : 4, &dst);
-	}
+	else
+		tg_fast_segment_route(w, f, port);
 	return true;
 }
 

@@ -35,10 +35,9 @@ static inline void tg_fetch_flow(struct tg_worker *w, struct tg_item *it, enum t
 }
 
 /* Puts the words of the flow's hash into a lane. */
-TG_INLINE int16_t tg_lane_flow_new(struct tg_worker *w, const struct tg_packet *pkt,
+TG_INLINE int16_t tg_lane_flow_put(struct tg_siphash_batch *b, const struct tg_packet *pkt,
 				   enum tg_direction dir)
 {
-	struct tg_siphash_batch *b = pkt->family == 4 ? &w->flows4 : &w->flows6;
 	struct tg_flow_key key = tg_flow_key_of(pkt, dir);
 	uint32_t lane = b->n++, i = 0;
 
@@ -57,7 +56,7 @@ static inline bool tg_foresee_flow(struct tg_worker *w, struct tg_item *it)
 {
 	if (!tg_swap_maybe(&w->flows.swap, it->presence))
 		return false;
-	it->flow_lane = tg_lane_flow_new(w, &it->pkt, it->flow_dir);
+	it->flow_lane = tg_lane_flow_put(it->pkt.family == 4 ? &w->flows4 : &w->flows6, &it->pkt, it->flow_dir);
 	return true;
 }
 

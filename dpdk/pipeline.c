@@ -139,23 +139,39 @@ static inline void hash_batch(const struct tg_worker *w, struct tg_siphash_batch
 		w->way->run(b);
 }
 
-static inline void prefetch_flows(struct tg_worker *w, uint32_t n)
+static inline void prefetch_buckets(const struct tg_worker *w, const struct tg_siphash_batch *b)
 {
-	struct tg_generation *g = w->flows.swap.active;
+	const struct tg_bucket *buckets = tg_flow_buckets(w->flows.swap.active);
 	uint32_t i;
 
-	for (i = 0; i < w->flows4.n; i++)
-		__builtin_prefetch(&tg_flow_buckets(g)[tg_flow_first(&w->flows, w->flows4.out[i])]);
-	for (i = 0; i < w->flows6.n; i++)
-		__builtin_prefetch(&tg_flow_buckets(g)[tg_flow_first(&w->flows, w->flows6.out[i])]);
+	for (i = 0; i < b->n; i++)
+		__builtin_prefetch(&buckets[tg_flow_first(&w->flows, b->out[i])]);
+}
+
+static inline void prefetch_flows(struct tg_worker *w, uint32_t n)
+{
+	uint32_t i;
+
+	prefetch_buckets(w, &w->flows4);
+	prefetch_buckets(w, &w->flows6);
 	for (i = 0; i < n; i++) {
 		struct tg_item *it = &w->items[i];
 
-		if (w->fast.way[i] == TG_FAST_SEGMENT)
-			tg_fast_segment_fetch(w, &w->fast.frame[i]);
-		else if (w->fast.way[i] == TG_FAST_LONG && it->todo == TG_TODO_TCP && it->flow_lane >= 0)
+		if (w->fast.way[i] == TG_FAST_LONG && it->todo == TG_TODO_TCP && it->flow_lane >= 0)
 			(void)tg_flow_prefetch(&w->flows, tg_lane_flow(w, it), it->pkt.family);
 	}
+}
+
+/* Of the frames that go the short way. */
+static inline void hash_fast(struct tg_worker *w)
+{
+	hash_batch(w, &w->fast.flows4);
+	hash_batch(w, &w->fast.flows6);
+	prefetch_buckets(w, &w->fast.flows4);
+	prefetch_buckets(w, &w->fast.flows6);
+	hash_batch(w, &w->fast.cookies4);
+	hash_batch(w, &w->fast.cookies6);
+	hash_batch(w, &w->fast.wide);
 }
 
 static inline void hash_all(struct tg_worker *w, uint32_t n)
@@ -164,9 +180,6 @@ static inline void hash_all(struct tg_worker *w, uint32_t n)
 
 	hash_batch(w, &w->cookies4);
 	hash_batch(w, &w->cookies6);
-	hash_batch(w, &w->fast.cookies4);
-	hash_batch(w, &w->fast.cookies6);
-	hash_batch(w, &w->fast.wide);
 	if (w->flows4.n | w->flows6.n) {
 		hash_batch(w, &w->flows4);
 		hash_batch(w, &w->flows6);
@@ -336,7 +349,7 @@ static inline void foresee_all(struct tg_worker *w, uint32_t n, uint16_t port)
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		if (w->fast.way[i] == TG_FAST_SEGMENT && !tg_fast_segment_foresee(w, &w->fast.frame[i])) {
+		if (w->fast.way[i] == TG_FAST_SEGMENT && !tg_fast_segment_fetch(w, &w->fast.frame[i])) {
 			w->fast.way[i] = TG_FAST_LONG;
 			classify(w, &w->items[i], w->fast.frame[i].m, port);
 		}
@@ -384,13 +397,16 @@ static inline void act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t a
 static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
 {
 	struct tg_fast_tally tally = {0};
-	uint32_t i;
+	uint32_t i, many;
 
 	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = w->halves4.n = w->halves6.n = 0;
-	w->fast.cookies4.n = w->fast.cookies6.n = w->fast.wide.n = 0;
-	if (take(w, m, n, port) || w->box->flows)
+	w->fast.cookies4.n = w->fast.cookies6.n = w->fast.wide.n = w->fast.flows4.n = w->fast.flows6.n = 0;
+	many = take(w, m, n, port);
+	hash_fast(w);
+	if (many || (w->fast.flows4.n | w->fast.flows6.n)) {
 		foresee_all(w, n, port);
-	hash_all(w, n);
+		hash_all(w, n);
+	}
 	for (i = 0; i < n; i++) {
 		struct tg_fast_frame *f = &w->fast.frame[i];
 		uint8_t way = w->fast.way[i];

@@ -4,6 +4,19 @@
  */
 #include "answer.h"
 
+/* All lanes of a batch of the short way are hashed under one key. */
+static void fast_key(struct tg_siphash_batch *b, const struct tg_siphash_key *key)
+{
+	uint32_t i;
+
+	if (!key || (b->k0[0] == key->k0 && b->k1[0] == key->k1))
+		return;
+	for (i = 0; i < TG_LANES_MAX; i++) {
+		b->k0[i] = key->k0;
+		b->k1[i] = key->k1;
+	}
+}
+
 struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 {
 	struct tg_worker *w = tg_pages_get(sizeof(*w));
@@ -36,6 +49,10 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 	w->cookies6.words = w->fast.cookies6.words = 6;
 	w->flows4.words = w->halves4.words = TG_FLOW_WORDS4;
 	w->flows6.words = w->halves6.words = TG_FLOW_WORDS6;
+	w->fast.flows4.words = TG_FLOW_WORDS4;
+	w->fast.flows6.words = TG_FLOW_WORDS6;
+	fast_key(&w->fast.flows4, &o->table_key);
+	fast_key(&w->fast.flows6, &o->table_key);
 	for (i = 0; i < TG_LANES_MAX; i++) {
 		w->flows4.k0[i] = w->flows6.k0[i] = o->table_key.k0;
 		w->flows4.k1[i] = w->flows6.k1[i] = o->table_key.k1;
@@ -57,19 +74,6 @@ void tg_worker_free(struct tg_worker *w)
 	tg_pages_put(w->rows, sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
 	tg_pages_put(w->cache.buckets, sizeof(*w->cache.buckets) * (w->cache.mask + 1));
 	tg_pages_put(w, sizeof(*w));
-}
-
-/* All lanes of the short way are hashed under the key of now. */
-static void fast_key(struct tg_siphash_batch *b, const struct tg_siphash_key *key)
-{
-	uint32_t i;
-
-	if (!key || (b->k0[0] == key->k0 && b->k1[0] == key->k1))
-		return;
-	for (i = 0; i < TG_LANES_MAX; i++) {
-		b->k0[i] = key->k0;
-		b->k1[i] = key->k1;
-	}
 }
 
 void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix_ns, uint32_t now_ms)
