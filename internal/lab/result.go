@@ -11,6 +11,7 @@ type Result struct {
 	Defence string `json:"defence"`
 	Family  string `json:"family"`
 	Server  string `json:"server"`
+	Plane   string `json:"plane,omitempty"` // of a proxy
 
 	RateAsked string  `json:"rate_asked"`
 	SYNSent   uint64  `json:"syn_sent"` // as counted at the server's port
@@ -67,6 +68,9 @@ func (env *runEnv) result(m *measured, cookies uint64, own float64) *Result {
 		ServerSynRecv: m.synRecv, CookiesSent: cookies,
 		GeneratorPerSYN: round3(own), Pinning: env.pin,
 		StartLagMax: m.load.LagMax, LoadSeconds: m.load.Elapsed, ProxyState: m.state, connectTimes: m.load.Times,
+	}
+	if strings.HasPrefix(o.Defence, defenceProxyPrefix) {
+		r.Plane = o.Plane
 	}
 	if o.IPv6 {
 		r.Family = "ipv6"

@@ -3,6 +3,7 @@ package proxytest
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -47,6 +48,29 @@ func TestDPDKUnderFlood(t *testing.T) {
 				t.Errorf("%d SYNs sent, counters %v", sent, got)
 			}
 		})
+	}
+}
+
+// The lab runs this plane, too, as one calls it.
+func TestDPDKLabFlood(t *testing.T) {
+	if testPlane != lab.PlaneDPDK {
+		t.Skip("is about plane: dpdk; the stage dpdk of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
+	}
+	out, err := exec.Command(tidegate, "lab", "flood", "--defence", "proxy-cookie", "--plane", "dpdk", "--rate", "20k",
+		"--duration", "4s", "--load", "20", "--clients", "4", "--server", "builtin", "--json").Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("%v: %s", err, exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var res lab.Result
+	if err := json.Unmarshal(out, &res); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if res.Plane != lab.PlaneDPDK || res.Success < 0.9 {
+		t.Errorf("%.3f of the requests were served on plane %q:\n%s", res.Success, res.Plane, out)
 	}
 }
 
