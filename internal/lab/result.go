@@ -54,7 +54,8 @@ type ProxyState struct {
 	// or whitelisted sources (auth-*), as sampled four times a second.
 	Flows int `json:"flows"`
 	// BytesPerFlow is the kernel's memory for one of them: an entry, and its share of
-	// the buckets of a full table. Zero: there was none, or the kernel does not tell.
+	// the buckets of a full table. Zero: there was none, or the kernel does not tell; on
+	// plane dpdk all of it is taken at the start.
 	BytesPerFlow float64 `json:"bytes_per_flow"`
 }
 
