@@ -33,12 +33,12 @@ static inline int16_t tg_lane_cookie(struct tg_worker *w, const struct tg_packet
 	return (int16_t)lane;
 }
 
-static inline uint64_t tg_white_key_of(const struct tg_worker *w, const struct tg_packet *pkt)
+TG_INLINE uint64_t tg_white_key_of(const struct tg_worker *w, const struct tg_packet *pkt)
 {
 	return tg_white_key(&pkt->src, pkt->family, w->box->white_v4_mask, w->box->white_v6_mask);
 }
 
-static inline bool tg_strategy_has_cookie(uint8_t strategy)
+TG_INLINE bool tg_strategy_has_cookie(uint8_t strategy)
 {
 	return strategy == TG_STRATEGY_COOKIE || strategy == TG_STRATEGY_AUTH_COOKIE;
 }
@@ -330,6 +330,13 @@ static inline void tg_cookie_other(struct tg_worker *w, struct tg_item *it, stru
 
 		tg_count(w, it->id, TG_COUNT_cookie_valid);
 		(void)tg_flow_begin(w, it, &flow);
+		return;
+	}
+	if (!e && tg_item_is_ack(it) && tg_may_be_window_probe(&it->pkt)) {
+		it->pkt.as_probe = true; /* once more, as what a client with a closed window sends */
+		it->pkt.seq++;
+		it->cookie_lane = -1;
+		tg_cookie_other(w, it, e);
 		return;
 	}
 	tg_unknown_other(w, it, e, TG_COUNT_cookie_invalid);

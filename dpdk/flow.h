@@ -12,7 +12,7 @@
 
 /* ---- look-up ---- */
 
-static inline uint32_t tg_item_presence(const struct tg_worker *w, const struct tg_packet *pkt,
+TG_INLINE uint32_t tg_item_presence(const struct tg_worker *w, const struct tg_packet *pkt,
 					enum tg_direction dir)
 {
 	struct tg_packet turned;
@@ -34,17 +34,13 @@ static inline void tg_fetch_flow(struct tg_worker *w, struct tg_item *it, enum t
 	tg_swap_prefetch(&w->flows.swap, it->presence);
 }
 
-/* Second stage: asks for the flow's hash, if there may be such a flow. */
-static inline bool tg_foresee_flow(struct tg_worker *w, struct tg_item *it)
+/* Puts the words of the flow's hash into a lane. */
+TG_INLINE int16_t tg_lane_flow_put(struct tg_siphash_batch *b, const struct tg_packet *pkt,
+				   enum tg_direction dir)
 {
-	struct tg_siphash_batch *b = it->pkt.family == 4 ? &w->flows4 : &w->flows6;
-	struct tg_flow_key key;
-	uint32_t lane, i = 0;
+	struct tg_flow_key key = tg_flow_key_of(pkt, dir);
+	uint32_t lane = b->n++, i = 0;
 
-	if (!tg_swap_maybe(&w->flows.swap, it->presence))
-		return false;
-	key = tg_flow_key_of(&it->pkt, it->flow_dir);
-	lane = b->n++;
 	b->m[i++][lane] = key.a[0];
 	if (key.family != 4) {
 		b->m[i++][lane] = key.a[1];
@@ -52,7 +48,15 @@ static inline bool tg_foresee_flow(struct tg_worker *w, struct tg_item *it)
 		b->m[i++][lane] = key.a[3];
 	}
 	b->m[i][lane] = tg_flow_key_tail(&key);
-	it->flow_lane = (int16_t)lane;
+	return (int16_t)lane;
+}
+
+/* Second stage: asks for the flow's hash, if there may be such a flow. */
+static inline bool tg_foresee_flow(struct tg_worker *w, struct tg_item *it)
+{
+	if (!tg_swap_maybe(&w->flows.swap, it->presence))
+		return false;
+	it->flow_lane = tg_lane_flow_put(it->pkt.family == 4 ? &w->flows4 : &w->flows6, &it->pkt, it->flow_dir);
 	return true;
 }
 
@@ -179,7 +183,11 @@ static inline const struct tg_service *tg_told(struct tg_worker *w, const struct
 }
 
 /* Something is known anew of servers. */
-static inline void tg_told_forget(struct tg_worker *w) { w->told.box = NULL; }
+static inline void tg_told_forget(struct tg_worker *w)
+{
+	w->told.box = NULL;
+	w->fast.round += w->fast.round == UINT32_MAX ? 2 : 1; /* never 0 */
+}
 
 /* Opens a flow for a verified ACK and sends the server a SYN in its place. False: there
  * is no room, and the frame is gone. */

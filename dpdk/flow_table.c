@@ -4,11 +4,7 @@
  */
 #include "flow_table.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
-#define NO_SLOT UINT32_MAX
+#define NO_SLOT TG_NO_SLOT
 
 bool tg_flow_table_init(struct tg_flow_table *t, uint32_t max, struct tg_siphash_key key)
 {
@@ -29,31 +25,12 @@ bool tg_flow_table_init(struct tg_flow_table *t, uint32_t max, struct tg_siphash
 
 void tg_flow_table_free(struct tg_flow_table *t) { tg_swap_free(&t->swap); }
 
-/* The slots of a bucket that have this signature, a bit for each. */
-static inline uint32_t bucket_match(const struct tg_bucket *b, uint32_t sig)
-{
-#ifdef __SSE2__
-	__m128i want = _mm_set1_epi32((int)sig);
-	__m128i lo = _mm_cmpeq_epi32(want, _mm_load_si128((const __m128i *)&b->sig[0]));
-	__m128i hi = _mm_cmpeq_epi32(want, _mm_load_si128((const __m128i *)&b->sig[4]));
-
-	return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(lo)) |
-	       (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(hi)) << 4;
-#else
-	uint32_t i, bits = 0;
-
-	for (i = 0; i < TG_BUCKET_SLOTS; i++)
-		bits |= (uint32_t)(b->sig[i] == sig) << i;
-	return bits;
-#endif
-}
-
 /* Where the flow stands in one bucket of a generation. */
 static inline uint32_t slot_in(const struct tg_flow_table *t, const struct tg_generation *g,
 			       uint32_t bucket, const struct tg_flow_key *key, uint64_t hash)
 {
 	const struct tg_bucket *b = &tg_flow_buckets(g)[bucket];
-	uint32_t bits = bucket_match(b, tg_flow_sig(hash));
+	uint32_t bits = tg_bucket_match(b, tg_flow_sig(hash));
 
 	for (; bits; bits &= bits - 1) {
 		uint32_t slot = bucket * TG_BUCKET_SLOTS + (uint32_t)__builtin_ctz(bits);
@@ -89,7 +66,7 @@ static uint32_t slot_displace(const struct tg_flow_table *t, struct tg_generatio
 	for (i = 0; i < TG_BUCKET_SLOTS; i++) {
 		to = tg_flow_other(t, bucket, b->sig[i]);
 		other = &tg_flow_buckets(g)[to];
-		bits = bucket_match(other, 0);
+		bits = tg_bucket_match(other, 0);
 		if (!bits)
 			continue;
 		to = to * TG_BUCKET_SLOTS + (uint32_t)__builtin_ctz(bits);
@@ -121,7 +98,7 @@ static uint32_t slot_take(const struct tg_flow_table *t, struct tg_generation *g
 	uint32_t i, slot = NO_SLOT;
 
 	for (i = 0; i < 2 && g->used < t->max; i++) {
-		uint32_t bits = bucket_match(&tg_flow_buckets(g)[two[i]], 0);
+		uint32_t bits = tg_bucket_match(&tg_flow_buckets(g)[two[i]], 0);
 
 		if (bits) {
 			g->used++;

@@ -14,9 +14,14 @@
 #ifndef TG_DPDK_FLOW_TABLE_H
 #define TG_DPDK_FLOW_TABLE_H
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "swap.h"
 
 #define TG_BUCKET_SLOTS 8
+#define TG_NO_SLOT UINT32_MAX
 #define TG_FLOW_WORDS4 2 /* of the hash's message: struct tg_siphash_batch */
 #define TG_FLOW_WORDS6 5
 
@@ -96,7 +101,7 @@ static inline uint32_t tg_flow_second(const struct tg_flow_table *t, uint64_t ha
 	return tg_flow_other(t, tg_flow_first(t, hash), tg_flow_sig(hash));
 }
 
-static inline bool tg_flow_key_is(const struct tg_flow_key *a, const struct tg_flow_key *b)
+TG_INLINE bool tg_flow_key_is(const struct tg_flow_key *a, const struct tg_flow_key *b)
 {
 	return a->ports == b->ports && a->family == b->family && a->a[0] == b->a[0] &&
 	       (a->family == 4 ||
@@ -104,7 +109,7 @@ static inline bool tg_flow_key_is(const struct tg_flow_key *a, const struct tg_f
 }
 
 /* The key of a packet's flow, and the message of its hash. */
-static inline struct tg_flow_key tg_flow_key_of(const struct tg_packet *pkt, enum tg_direction dir)
+TG_INLINE struct tg_flow_key tg_flow_key_of(const struct tg_packet *pkt, enum tg_direction dir)
 {
 	const union tg_addr *client = dir == TG_TO_SERVER ? &pkt->src : &pkt->dst;
 	const union tg_addr *server = dir == TG_TO_SERVER ? &pkt->dst : &pkt->src;
@@ -142,24 +147,55 @@ static inline uint64_t tg_flow_key_hash(const struct tg_flow_table *t, const str
 	return tg_siphash_end(&s, tg_flow_key_tail(k));
 }
 
-/* Fetches the entry that the hash most likely means; its bucket has been fetched. */
-static inline void tg_flow_prefetch(const struct tg_flow_table *t, uint64_t hash, uint8_t family)
+/* The slots of a bucket that have this signature, a bit for each. */
+static inline uint32_t tg_bucket_match(const struct tg_bucket *b, uint32_t sig)
+{
+#ifdef __SSE2__
+	__m128i want = _mm_set1_epi32((int)sig);
+	__m128i lo = _mm_cmpeq_epi32(want, _mm_load_si128((const __m128i *)&b->sig[0]));
+	__m128i hi = _mm_cmpeq_epi32(want, _mm_load_si128((const __m128i *)&b->sig[4]));
+
+	return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(lo)) |
+	       (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(hi)) << 4;
+#else
+	uint32_t i, bits = 0;
+
+	for (i = 0; i < TG_BUCKET_SLOTS; i++)
+		bits |= (uint32_t)(b->sig[i] == sig) << i;
+	return bits;
+#endif
+}
+
+/* Fetches the entry that the hash most likely means; its bucket has been fetched.
+ * Returns its slot in the active generation, or TG_NO_SLOT. */
+static inline uint32_t tg_flow_prefetch(const struct tg_flow_table *t, uint64_t hash, uint8_t family)
 {
 	const struct tg_generation *g = t->swap.active;
-	uint32_t bucket = tg_flow_first(t, hash), sig = tg_flow_sig(hash), i;
-	const struct tg_bucket *b = &tg_flow_buckets(g)[bucket];
+	uint32_t bucket = tg_flow_first(t, hash), slot, bits;
+	const struct tg_flow_entry *e;
 
-	for (i = 0; i < TG_BUCKET_SLOTS; i++) {
-		if (b->sig[i] == sig) {
-			const struct tg_flow_entry *e =
-				&tg_flow_entries(t, g)[bucket * TG_BUCKET_SLOTS + i];
+	bits = tg_bucket_match(&tg_flow_buckets(g)[bucket], tg_flow_sig(hash));
+	if (!bits)
+		return TG_NO_SLOT;
+	slot = bucket * TG_BUCKET_SLOTS + (uint32_t)__builtin_ctz(bits);
+	e = &tg_flow_entries(t, g)[slot];
+	__builtin_prefetch(e, 1);
+	if (family == 6)
+		__builtin_prefetch((const uint8_t *)e + 64);
+	return slot;
+}
 
-			__builtin_prefetch(e, 1);
-			if (family == 6)
-				__builtin_prefetch((const uint8_t *)e + 64);
-			return;
-		}
-	}
+/* The flow in a slot that tg_flow_prefetch has found, if it is (still) there. */
+TG_INLINE struct tg_flow_entry *tg_flow_table_at(const struct tg_flow_table *t, uint32_t slot,
+						 const struct tg_flow_key *key, uint64_t hash)
+{
+	const struct tg_generation *g = t->swap.active;
+	struct tg_flow_entry *e = &tg_flow_entries(t, g)[slot];
+
+	if (slot == TG_NO_SLOT || !tg_flow_key_is(&e->key, key) ||
+	    tg_flow_buckets(g)[slot / TG_BUCKET_SLOTS].sig[slot % TG_BUCKET_SLOTS] != tg_flow_sig(hash))
+		return NULL;
+	return e;
 }
 
 #endif

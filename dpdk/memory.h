@@ -9,24 +9,49 @@
 #define TG_DPDK_MEMORY_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/mman.h>
 
-/* NULL if there is none. Pages that are never touched cost nothing. */
-static inline void *tg_pages_get(size_t len)
+#define TG_PAGE_LARGE ((size_t)2 << 20)
+
+/* What is looked at for every frame is to stand in large pages: nothing smaller than
+ * a sixteenth of one is worth one. */
+static inline size_t tg_pages_len(size_t len)
+{
+	return len < TG_PAGE_LARGE / 16 ? len : (len + TG_PAGE_LARGE - 1) & ~(TG_PAGE_LARGE - 1);
+}
+
+static inline uint8_t *tg_pages_map(size_t len)
 {
 	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (p == MAP_FAILED)
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* NULL if there is none. Pages that are never touched cost nothing. */
+static inline void *tg_pages_get(size_t len)
+{
+	size_t want = tg_pages_len(len), skip;
+	uint8_t *p;
+
+	if (want < TG_PAGE_LARGE)
+		return tg_pages_map(want);
+	p = tg_pages_map(want + TG_PAGE_LARGE);
+	if (!p)
 		return NULL;
-	(void)madvise(p, len, MADV_HUGEPAGE); /* a kernel without them says no */
-	return p;
+	skip = -(uintptr_t)p & (TG_PAGE_LARGE - 1); /* it begins where a large page can */
+	if (skip)
+		(void)munmap(p, skip);
+	(void)munmap(p + skip + want, TG_PAGE_LARGE - skip);
+	(void)madvise(p + skip, want, MADV_HUGEPAGE); /* a kernel without them says no */
+	return p + skip;
 }
 
 static inline void tg_pages_put(void *p, size_t len)
 {
 	if (p)
-		(void)munmap(p, len);
+		(void)munmap(p, tg_pages_len(len));
 }
 
 /* Makes all of it zero again by giving the pages back. */

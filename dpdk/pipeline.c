@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The stages of pipeline.h. Compiled twice: for any CPU that DPDK runs on, and for
- * those with AVX2 and what came with it (x86-64-v3), as TG_PIPELINE.
+ * The stages of pipeline.h. Compiled three times: for any CPU that DPDK runs on, for
+ * those with AVX2 and what came with it (x86-64-v3), and for those with AVX-512
+ * (x86-64-v4), as TG_PIPELINE.
  */
 #include "pipeline.h"
 
-#include "answer.h"
+#include "fast_wide.h"
 #include "icmp.h"
 
 #ifndef TG_PIPELINE
@@ -111,6 +112,7 @@ static inline void classify(struct tg_worker *w, struct tg_item *it, struct rte_
 	it->id = 0;
 	it->cookie_lane = it->flow_lane = it->half_lane = -1;
 	it->flow_dir = 255;
+	it->pkt.as_probe = false;
 	it->partial = (m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE;
 	it->todo = TG_TODO_OTHER;
 	data = TG_DATA(m);
@@ -137,21 +139,39 @@ static inline void hash_batch(const struct tg_worker *w, struct tg_siphash_batch
 		w->way->run(b);
 }
 
-static inline void prefetch_flows(struct tg_worker *w, uint32_t n)
+static inline void prefetch_buckets(const struct tg_worker *w, const struct tg_siphash_batch *b)
 {
-	struct tg_generation *g = w->flows.swap.active;
+	const struct tg_bucket *buckets = tg_flow_buckets(w->flows.swap.active);
 	uint32_t i;
 
-	for (i = 0; i < w->flows4.n; i++)
-		__builtin_prefetch(&tg_flow_buckets(g)[tg_flow_first(&w->flows, w->flows4.out[i])]);
-	for (i = 0; i < w->flows6.n; i++)
-		__builtin_prefetch(&tg_flow_buckets(g)[tg_flow_first(&w->flows, w->flows6.out[i])]);
+	for (i = 0; i < b->n; i++)
+		__builtin_prefetch(&buckets[tg_flow_first(&w->flows, b->out[i])]);
+}
+
+static inline void prefetch_flows(struct tg_worker *w, uint32_t n)
+{
+	uint32_t i;
+
+	prefetch_buckets(w, &w->flows4);
+	prefetch_buckets(w, &w->flows6);
 	for (i = 0; i < n; i++) {
 		struct tg_item *it = &w->items[i];
 
-		if (it->todo == TG_TODO_TCP && it->flow_lane >= 0)
-			tg_flow_prefetch(&w->flows, tg_lane_flow(w, it), it->pkt.family);
+		if (w->fast.way[i] == TG_FAST_LONG && it->todo == TG_TODO_TCP && it->flow_lane >= 0)
+			(void)tg_flow_prefetch(&w->flows, tg_lane_flow(w, it), it->pkt.family);
 	}
+}
+
+/* Of the frames that go the short way. */
+static inline void hash_fast(struct tg_worker *w)
+{
+	hash_batch(w, &w->fast.flows4);
+	hash_batch(w, &w->fast.flows6);
+	prefetch_buckets(w, &w->fast.flows4);
+	prefetch_buckets(w, &w->fast.flows6);
+	hash_batch(w, &w->fast.cookies4);
+	hash_batch(w, &w->fast.cookies6);
+	hash_batch(w, &w->fast.wide);
 }
 
 static inline void hash_all(struct tg_worker *w, uint32_t n)
@@ -258,30 +278,152 @@ static void act_other(struct tg_worker *w, struct tg_item *it)
 	}
 }
 
-static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
+static inline void act(struct tg_worker *w, struct tg_item *it)
 {
+	if (TG_LIKELY(it->todo == TG_TODO_TCP))
+		act_tcp(w, it);
+	else if (it->todo != TG_TODO_GONE)
+		act_other(w, it);
+}
+
+/* ---- a burst ---- */
+
+/* Eight at once, if they are all alike. */
+static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint32_t n, uint64_t mac,
+			     uint64_t mask)
+{
+#if TG_HAS_WIDE
 	uint32_t i;
 
-	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = w->halves4.n = w->halves6.n = 0;
+	for (i = at + TG_WIDE; i < n && i < at + 2 * TG_WIDE; i++) {
+		__builtin_prefetch(TG_DATA(m[i]));
+		__builtin_prefetch(TG_DATA(m[i]) + 64);
+	}
+	if (at + TG_WIDE > n || w->fast.off || !tg_wide_take(w, m + at, at, mac, mask))
+		return false;
+	memset(&w->fast.way[at], TG_FAST_WIDE, TG_WIDE);
+	return true;
+#else
+	(void)w, (void)m, (void)at, (void)n, (void)mac, (void)mask;
+	return false;
+#endif
+}
+
+/* First stage: which way each frame goes. Returns how many go the long one. */
+static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
+{
+	/* A bridge answers no frame to a group; a router takes frames for itself only. */
+	uint64_t mask = w->box->router ? 0xffffffffffffULL : 1, mac = 0;
+	uint32_t i, many = 0;
+
+	if (w->box->router)
+		memcpy(&mac, w->ports[port].mac, 6);
+	w->fast.flow_bits[0] = w->flows.swap.active->presence;
+	w->fast.flow_bits[1] = w->flows.swap.history->presence;
+	w->fast.white_bits[0] = w->white.hash.active->presence;
+	w->fast.white_bits[1] = w->white.hash.history->presence;
+	w->fast.burst_no += w->fast.burst_no == UINT32_MAX ? 2 : 1;
 	for (i = 0; i < n && i < PREFETCH_AHEAD; i++)
 		__builtin_prefetch(TG_DATA(m[i]));
 	for (i = 0; i < n; i++) {
+		if (i % TG_WIDE == 0 && take_wide(w, m, i, n, mac, mask)) {
+			i += TG_WIDE - 1;
+			continue;
+		}
 		if (i + PREFETCH_AHEAD < n)
 			__builtin_prefetch(TG_DATA(m[i + PREFETCH_AHEAD]));
-		classify(w, &w->items[i], m[i], port);
+		w->fast.way[i] = TG_UNLIKELY(w->fast.off)
+					 ? TG_FAST_LONG
+					 : tg_fast_take(w, &w->fast.frame[i], m[i], mac, mask);
+		if (w->fast.way[i] == TG_FAST_LONG) {
+			classify(w, &w->items[i], m[i], port);
+			many++;
+		}
 	}
-	for (i = 0; i < n; i++)
-		if (TG_LIKELY(w->items[i].todo == TG_TODO_TCP))
-			foresee(w, &w->items[i]);
-	hash_all(w, n);
-	for (i = 0; i < n; i++) {
-		struct tg_item *it = &w->items[i];
+	return many;
+}
 
-		if (TG_LIKELY(it->todo == TG_TODO_TCP))
-			act_tcp(w, it);
-		else if (it->todo != TG_TODO_GONE)
-			act_other(w, it);
+/* Second stage, of frames that are no flood's SYN. */
+static inline void foresee_all(struct tg_worker *w, uint32_t n, uint16_t port)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		if (w->fast.way[i] == TG_FAST_SEGMENT && !tg_fast_segment_fetch(w, &w->fast.frame[i])) {
+			w->fast.way[i] = TG_FAST_LONG;
+			classify(w, &w->items[i], w->fast.frame[i].m, port);
+		}
+		if (w->fast.way[i] == TG_FAST_LONG && w->items[i].todo == TG_TODO_TCP)
+			foresee(w, &w->items[i]);
 	}
+}
+
+/* The long way of a frame that is found in the last stage to need it. Nothing is
+ * foreseen: the lanes of its hashes are others', which have been hashed. */
+static void __attribute__((noinline)) act_alone(struct tg_worker *w, struct rte_mbuf *m, uint32_t i,
+						uint16_t port)
+{
+	uint32_t n[4] = {w->cookies4.n, w->cookies6.n, w->halves4.n, w->halves6.n};
+	struct tg_item *it = &w->items[i];
+
+	w->cookies4.n = w->cookies6.n = w->halves4.n = w->halves6.n = 0;
+	classify(w, it, m, port);
+	it->cookie_lane = it->half_lane = -1;
+	w->cookies4.n = n[0], w->cookies6.n = n[1], w->halves4.n = n[2], w->halves6.n = n[3];
+	act(w, it);
+}
+
+/* Answers eight SYNs. */
+static inline void act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint16_t port,
+			    struct tg_fast_tally *tally)
+{
+#if TG_HAS_WIDE
+	uint32_t known = tg_wide_answer(w, m, at), i;
+
+	tg_fast_tally_turn(w, tally, w->fast.group[at / TG_WIDE].server);
+	for (i = 0; i < TG_WIDE; i++) {
+		if (TG_UNLIKELY(known >> i & 1))
+			act_alone(w, m[i], at + i, port);
+		else
+			tg_send(w, port, m[i]);
+	}
+	tally->n += TG_WIDE - (uint32_t)__builtin_popcount(known);
+	w->fast.wides += TG_WIDE - (uint32_t)__builtin_popcount(known);
+#else
+	(void)w, (void)m, (void)at, (void)port, (void)tally;
+#endif
+}
+
+static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
+{
+	struct tg_fast_tally tally = {0};
+	uint32_t i, many;
+
+	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = w->halves4.n = w->halves6.n = 0;
+	w->fast.cookies4.n = w->fast.cookies6.n = w->fast.wide.n = w->fast.flows4.n = w->fast.flows6.n = 0;
+	many = take(w, m, n, port);
+	hash_fast(w);
+	if (many || (w->fast.flows4.n | w->fast.flows6.n)) {
+		foresee_all(w, n, port);
+		hash_all(w, n);
+	}
+	for (i = 0; i < n; i++) {
+		struct tg_fast_frame *f = &w->fast.frame[i];
+		uint8_t way = w->fast.way[i];
+
+		if (way == TG_FAST_WIDE) {
+			act_wide(w, m + i, i, port, &tally);
+			i += TG_WIDE - 1;
+			continue;
+		}
+		if (TG_LIKELY(way == TG_FAST_SYN && !tg_fast_syn_is_known(w, f)))
+			tg_fast_syn_answer(w, f, port, &tally);
+		else if (way == TG_FAST_LONG)
+			act(w, &w->items[i]);
+		else if (way == TG_FAST_SYN || !tg_fast_segment_send(w, f, port))
+			act_alone(w, m[i], i, port);
+	}
+	tg_fast_tally_flush(w, &tally);
 }
 
 void TG_PIPELINE(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)

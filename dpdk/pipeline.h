@@ -20,6 +20,7 @@
 #include <rte_mbuf.h>
 
 #include "box.h"
+#include "fast.h"
 #include "flow_table.h"
 #include "servers.h"
 #include "siphash_burst.h"
@@ -119,6 +120,7 @@ struct tg_worker {
 
 	struct tg_item items[TG_BURST_MAX];
 	struct tg_siphash_batch cookies4, cookies6, flows4, flows6, halves4, halves6;
+	struct tg_fast fast;
 };
 
 struct tg_worker_options {
@@ -146,9 +148,10 @@ static inline void tg_pipeline_burst(struct tg_worker *w, struct rte_mbuf **m, u
 	w->burst(w, m, n, port);
 }
 
-/* For any CPU, and for x86-64-v3: chosen by tg_worker_new. */
+/* For any CPU, for x86-64-v3, and for x86-64-v4 (AVX-512): chosen by tg_worker_new. */
 void tg_pipeline_burst_any(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port);
 void tg_pipeline_burst_v3(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port);
+void tg_pipeline_burst_v4(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port);
 
 /* Turns the tables; false: an empty one is not there yet. */
 bool tg_worker_swap_flows(struct tg_worker *w);

@@ -2,7 +2,7 @@
  *
  * What the program tells of itself, over DPDK's own telemetry socket:
  *
- *   /tidegate/status         hash, cores, ports, flows and sources in the tables
+ *   /tidegate/status         hash, cores, ports, flows and sources in the tables, frames that went the short way
  *   /tidegate/counters,ID    the counters of a service (0: of none) that are not zero
  *   /tidegate/ports          frames and losses, port by port
  *
@@ -25,7 +25,7 @@ static const char *const counter_names[] = {
 static int on_status(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	const struct tg_program *p = &tg_program;
-	uint64_t flows = 0, sources = 0;
+	uint64_t flows = 0, sources = 0, syns = 0, segments = 0;
 	uint32_t i;
 
 	(void)cmd;
@@ -33,6 +33,8 @@ static int on_status(const char *cmd, const char *params, struct rte_tel_data *d
 	for (i = 0; i < p->cores_n; i++) {
 		flows += p->cores[i].w->flows.swap.active->used;
 		sources += p->cores[i].w->white.hash.active->used;
+		syns += p->cores[i].w->fast.syns;
+		segments += p->cores[i].w->fast.segments;
 	}
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
@@ -43,6 +45,8 @@ static int on_status(const char *cmd, const char *params, struct rte_tel_data *d
 	rte_tel_data_add_dict_u64(d, "box", atomic_load(&p->cores[0].seen));
 	rte_tel_data_add_dict_u64(d, "flows", flows);
 	rte_tel_data_add_dict_u64(d, "sources", sources);
+	rte_tel_data_add_dict_u64(d, "short_syns", syns);
+	rte_tel_data_add_dict_u64(d, "short_segments", segments);
 	return 0;
 }
 

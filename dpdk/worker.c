@@ -4,6 +4,19 @@
  */
 #include "answer.h"
 
+/* All lanes of a batch of the short way are hashed under one key. */
+static void fast_key(struct tg_siphash_batch *b, const struct tg_siphash_key *key)
+{
+	uint32_t i;
+
+	if (!key || (b->k0[0] == key->k0 && b->k1[0] == key->k1))
+		return;
+	for (i = 0; i < TG_LANES_MAX; i++) {
+		b->k0[i] = key->k0;
+		b->k1[i] = key->k1;
+	}
+}
+
 struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 {
 	struct tg_worker *w = tg_pages_get(sizeof(*w));
@@ -17,6 +30,9 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 #ifdef __x86_64__
 	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"))
 		w->burst = tg_pipeline_burst_v3;
+	if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd") && w->burst == tg_pipeline_burst_v3)
+		w->burst = tg_pipeline_burst_v4;
 #endif
 	w->pool = o->pool;
 	w->rows = tg_pages_get(sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
@@ -29,10 +45,14 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 		tg_worker_free(w);
 		return NULL;
 	}
-	w->cookies4.words = 3;
-	w->cookies6.words = 6;
+	w->cookies4.words = w->fast.cookies4.words = w->fast.wide.words = 3;
+	w->cookies6.words = w->fast.cookies6.words = 6;
 	w->flows4.words = w->halves4.words = TG_FLOW_WORDS4;
 	w->flows6.words = w->halves6.words = TG_FLOW_WORDS6;
+	w->fast.flows4.words = TG_FLOW_WORDS4;
+	w->fast.flows6.words = TG_FLOW_WORDS6;
+	fast_key(&w->fast.flows4, &o->table_key);
+	fast_key(&w->fast.flows6, &o->table_key);
 	for (i = 0; i < TG_LANES_MAX; i++) {
 		w->flows4.k0[i] = w->flows6.k0[i] = o->table_key.k0;
 		w->flows4.k1[i] = w->flows6.k1[i] = o->table_key.k1;
@@ -59,13 +79,16 @@ void tg_worker_free(struct tg_worker *w)
 void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix_ns, uint32_t now_ms)
 {
 	w->box = box;
-	w->told.box = NULL;
+	tg_told_forget(w);
 	w->now_ns += (uint64_t)(uint32_t)(now_ms - w->now_ms) * 1000000; /* it never turns over */
 	w->now_ms = now_ms;
 	w->epoch = box->fixed_epoch ? box->fixed_epoch
 		   : box->epoch_len_ns ? unix_ns / box->epoch_len_ns : 0;
 	w->key_now = tg_box_key(box, w->epoch);
 	w->key_before = tg_box_key(box, w->epoch - 1);
+	fast_key(&w->fast.cookies4, w->key_now);
+	fast_key(&w->fast.cookies6, w->key_now);
+	fast_key(&w->fast.wide, w->key_now);
 	w->rows[0].count[TG_COUNT_store_aged] += tg_store_sweep(&w->store, now_ms);
 	tg_cache_again(w);
 }

@@ -16,16 +16,19 @@ import (
 
 func newLabDemoCmd() *cobra.Command {
 	o := lab.DefaultSweep()
-	dir := "demo"
+	dir, rates := "demo", ""
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Four defences under rising floods: a table, plots and a report",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Choose(rates); err != nil {
+				return usageErrorf("%v", err)
+			}
 			ctx, stop := labContext(cmd)
 			defer stop()
 			line := newProgressLine(cmd.ErrOrStderr())
-			line.show("demo: 0/%d experiments; about %d minutes", len(o.Rates)*len(o.Defences), 3)
+			line.show("demo: 0/%d experiments", len(o.Rates)*len(o.Defences))
 			begin := time.Now()
 			o.Done = func(p lab.Point, done, total int) {
 				left := time.Since(begin) / time.Duration(done) * time.Duration(total-done)
@@ -44,7 +47,13 @@ func newLabDemoCmd() *cobra.Command {
 			return runErr
 		},
 	}
-	cmd.Flags().StringVar(&dir, "out", dir, "folder for report.html, plots and results.json")
+	f := cmd.Flags()
+	f.StringVar(&dir, "out", dir, "folder for report.html, plots and results.json")
+	f.StringSliceVar(&o.Defences, "defences", o.Defences, "which, as --defence of lab flood has them")
+	f.StringVar(&o.Base.Plane, "plane", o.Base.Plane, "of proxy-STRATEGY: xdp or dpdk")
+	f.StringVar(&rates, "rates", rates, "floods in SYNs per second, such as 1k,50k,max")
+	f.Float64Var(&o.Base.Load, "load", o.Base.Load, "legitimate requests per second, all clients together")
+	f.IntVar(&o.Base.Retries, "retries", o.Base.Retries, "try a request again that was reset, as browsers do")
 	return cmd
 }
 

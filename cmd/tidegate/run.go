@@ -79,11 +79,19 @@ func runRole(cmd *cobra.Command, file string, skew time.Duration) error {
 		<-stop
 		cut()
 	}()
-	return runners[cfg.Role](ctx, force, host.Options{
+	opt := host.Options{
 		ConfigPath: file,
 		Reload:     reload,
 		Skew:       skew,
 		Ready:      func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
 		Log:        slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
-	})
+	}
+	if cfg.Metrics.IsValid() {
+		done, err := host.ServeMetrics(ctx, opt, cfg.Instance, cfg.Metrics, opt.Log)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	return runners[cfg.Role](ctx, force, opt)
 }

@@ -3,6 +3,7 @@
  * The TCP option parser on any bytes: stays inside, ends, and what it found can be
  * written and read again.
  */
+#include "../options_known.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -30,6 +31,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			PROMISE(quick.mss == o.mss && quick.wscale == o.wscale &&
 				quick.sack_ok == o.sack_ok && quick.ts_ok == o.ts_ok &&
 				(!o.ts_ok || (quick.tsval == o.tsval && quick.tsecr == o.tsecr)));
+	}
+	if (size <= TG_TCP_OPTIONS_MAX_LEN) { /* so do the layouts that are known */
+		struct tg_tcp_options known;
+
+		if (tg_tcp_options_known(c->bytes, (uint32_t)size, &known))
+			PROMISE(known.mss == o.mss && known.wscale == o.wscale &&
+				known.sack_ok == o.sack_ok && known.ts_ok == o.ts_ok && !o.is_signed &&
+				known.tsval == o.tsval && known.tsecr == o.tsecr);
 	}
 #ifdef TG_FUZZ_CANARY
 	PROMISE(!(o.ts_ok && o.sack_ok));

@@ -3,6 +3,7 @@
  * The TCP option parser and writer: what is accepted, what ends the list, and that
  * neither ever leaves its room.
  */
+#include "../options_known.h"
 #include "test.h"
 
 static struct tg_tcp_options parse(const void *bytes, uint32_t len)
@@ -147,6 +148,42 @@ static void aligned_timestamps(void **state)
 
 /* What is written is what is read, for every combination; into exactly the room
  * that was announced, and refused if one byte is missing. */
+/* options_known.h: every layout of its table is known, says what the parser says, and is
+ * known no more when a byte that matters is another. */
+static void layouts_that_are_known(void **state)
+{
+	static const struct {
+		uint32_t len;
+		uint8_t bytes[24];
+		uint32_t matters; /* a byte without which it is something else */
+	} layouts[] = {
+		{0, {0}, 0},
+		{4, {2, 4, 2, 0x18}, 1},
+		{8, {2, 4, 5, 0xb4, 1, 1, 4, 2}, 6},
+		{8, {2, 4, 5, 0xb4, 1, 3, 3, 2}, 5},
+		{12, {2, 4, 5, 0xb4, 1, 3, 3, 8, 1, 1, 4, 2}, 10},
+		{12, {2, 4, 5, 0xb4, 1, 1, 4, 2, 1, 3, 3, 15}, 9},
+		{20, {2, 4, 5, 0xb4, 4, 2, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 3, 3, 7}, 17},
+		{20, {2, 4, 5, 0xb4, 1, 3, 3, 6, 4, 2, 8, 10, 9, 8, 7, 6, 0, 0, 0, 0}, 10},
+		{24, {2, 4, 5, 0xb4, 1, 3, 3, 6, 1, 1, 8, 10, 9, 8, 7, 6, 0, 0, 0, 1, 4, 2, 0, 0}, 20},
+	};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+		struct tg_tcp_options o = parse(layouts[i].bytes, layouts[i].len), known;
+		uint8_t other[24];
+
+		assert_true(tg_tcp_options_known(layouts[i].bytes, layouts[i].len, &known));
+		assert_true(known.mss == o.mss && known.wscale == o.wscale && known.sack_ok == o.sack_ok &&
+			    known.ts_ok == o.ts_ok && known.tsval == o.tsval && known.tsecr == o.tsecr);
+		memcpy(other, layouts[i].bytes, sizeof(other));
+		other[layouts[i].matters] = 77;
+		if (layouts[i].len)
+			assert_false(tg_tcp_options_known(other, layouts[i].len, &known));
+	}
+}
+
 static void write_then_read(void **state)
 {
 	uint32_t n;
@@ -192,6 +229,7 @@ int tg_test_options(void)
 		cmocka_unit_test(cut_everywhere),
 		cmocka_unit_test(forty_one_byte_options),
 		cmocka_unit_test(aligned_timestamps),
+		cmocka_unit_test(layouts_that_are_known),
 		cmocka_unit_test(write_then_read),
 	};
 

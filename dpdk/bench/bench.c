@@ -249,8 +249,12 @@ static void measure_only(void)
 	uint32_t i, n;
 
 	for (i = 0; i < WHATS; i++)
-		for (n = 0; n < rounds && strcmp(only, names[i]) == 0; n++)
-			printf("  \"%s\": %.2f\n", names[i], slice(i, 32));
+		for (n = 0; n < rounds && strcmp(only, names[i]) == 0; n++) {
+			double plain = slice(MACSWAP, 32), mpps = slice(i, 32);
+
+			printf("  \"%s\": %.2f, over_macswap: %.3f, frames: %" PRIu64 "\n", names[i], mpps, mpps / plain,
+			       rigs[0].port[i].sent);
+		}
 }
 
 static void measure_whats(void)

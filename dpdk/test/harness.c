@@ -43,10 +43,13 @@ static void free_ext(void *addr, void *opaque)
 
 struct rte_mbuf *harness_frame(struct harness *h, const uint8_t *frame, uint32_t len)
 {
-	struct rte_mbuf *m = rte_pktmbuf_alloc(h->w->pool);
 	struct rte_mbuf_ext_shared_info *info;
+	struct rte_mbuf *m;
 	uint8_t *block;
 
+	if (h->roomy)
+		return harness_roomy(h, frame, len);
+	m = rte_pktmbuf_alloc(h->w->pool);
 	if (!m)
 		return NULL;
 	/* The shared info stands before the bytes, so that they end where the block does. */

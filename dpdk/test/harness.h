@@ -24,6 +24,7 @@ struct harness {
 	struct caught caught[CAUGHT_MAX];
 	uint32_t caught_n;
 	bool blocked; /* the transmit queue takes nothing */
+	bool roomy;   /* harness_frame gives buffers as a card does: the short way takes no others */
 };
 
 /* Starts DPDK, once. */
@@ -39,7 +40,7 @@ void harness_line(struct harness *h, const char *format, ...)
 /* Lets time pass, and the worker know of it and of changed lines. */
 void harness_tick(struct harness *h, uint32_t ms);
 
-/* The frame in a buffer of exactly its length. */
+/* The frame in a buffer of exactly its length, or, if so told, in one with room. */
 struct rte_mbuf *harness_frame(struct harness *h, const uint8_t *frame, uint32_t len);
 /* The frame in a buffer with head and tail room, from the worker's pool. */
 struct rte_mbuf *harness_roomy(struct harness *h, const uint8_t *frame, uint32_t len);

@@ -12,6 +12,7 @@ int main(int argc, char **argv)
 	test_flows();
 	test_store();
 	test_bursts();
+	test_fast();
 	test_bad();
 	return check_summary(argc, argv);
 }

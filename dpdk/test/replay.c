@@ -5,13 +5,16 @@
  * what became of it is told apart by its MAC addresses, which the others do not
  * have.
  *
- *   reset LENGTH [WAY]   a new worker; bursts of LENGTH frames, of which one is asked
- *                        for; 0: another length each time
+ *   reset LENGTH [WAY [roomy]]   a new worker; bursts of LENGTH frames, of which one is
+ *                        asked for; 0: another length each time. roomy: in buffers as a
+ *                        card gives them, else in buffers that end where the frame does
  *   ...lines of box.h...
  *   packet HEX           answered by "tx FRAME", "pass FRAME", "drop", or "many N"
  *   counters             of all services but the fillers'
  *   flow SEQ_DELTA TS_DELTA TS WINDOW_UP WINDOW_DOWN HEX
  *                        translates the connection of that client's segment from now on
+ *   short                how many packets, of those asked for, went the short way (fast.h):
+ *                        answered by "short SYNS SEGMENTS"
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,6 +37,7 @@ static const char *const counter_names[] = {
 static struct harness *h;
 static struct tg_mem_port fillers;
 static uint32_t length, turn;
+static uint32_t short_syns, short_segments;
 static uint64_t seed = 1;
 
 static void make_fillers(void)
@@ -56,14 +60,15 @@ static void make_fillers(void)
 
 static bool do_reset(char *args)
 {
-	char way[16] = "";
+	char way[16] = "", room[16] = "";
 
 	length = 1;
-	if (sscanf(args, "%u %15s", &length, way) < 1 || length > TG_BURST_MAX)
+	if (sscanf(args, "%u %15s %15s", &length, way, room) < 1 || length > TG_BURST_MAX)
 		return false;
 	if (h)
 		harness_free(h);
-	h = harness_new(way[0] ? way : NULL, 2047, 1024);
+	h = harness_new(way[0] && strcmp(way, "best") ? way : NULL, 2047, 1024);
+	h->roomy = strcmp(room, "roomy") == 0;
 	if (!fillers.frames)
 		make_fillers();
 	return true;
@@ -141,6 +146,8 @@ static bool do_packet(char *args)
 	for (i = 0; i < n; i++)
 		m[i] = i == at ? harness_frame(h, bytes, len) : filler();
 	harness_burst(h, m, n, 0);
+	short_syns += h->w->fast.way[at] == TG_FAST_SYN || h->w->fast.way[at] == TG_FAST_WIDE;
+	short_segments += h->w->fast.way[at] == TG_FAST_SEGMENT;
 	n = ours(&out);
 	if (n > 1) {
 		printf("many %u", n);
@@ -189,6 +196,8 @@ int main(void)
 			ok = do_flow(args + 1);
 		else if (h && strcmp(line, "counters") == 0)
 			ok = do_counters(args);
+		else if (strcmp(line, "short") == 0)
+			printf("short %u %u", short_syns, short_segments);
 		else if (h)
 			err = tg_box_line(h->box, line);
 		else
@@ -197,7 +206,8 @@ int main(void)
 			harness_tick(h, 0);
 		if (!ok || err)
 			printf("error: %s", err ? err : "not understood");
-		else if (strncmp(line, "packet", 6) != 0 && strncmp(line, "counters", 8) != 0)
+		else if (strncmp(line, "packet", 6) != 0 && strncmp(line, "counters", 8) != 0 &&
+			 strcmp(line, "short") != 0)
 			printf("ok");
 		printf("\n");
 		fflush(stdout);

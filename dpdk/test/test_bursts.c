@@ -89,12 +89,13 @@ static void make_events(uint64_t seed)
 }
 
 /* Puts all events through in bursts of `most` (0: of all lengths). */
-static struct harness *run(const char *way, uint32_t most, uint64_t seed)
+static struct harness *run(const char *way, uint32_t most, uint64_t seed, bool roomy)
 {
 	struct harness *h = harness_new(way, 8191, 1024);
 	struct rte_mbuf *m[TG_BURST_MAX];
 	uint32_t i = 0, n, want;
 
+	h->roomy = roomy;
 	talk_services(h);
 	while (i < EVENTS) {
 		enum tg_direction dir = events[i].dir;
@@ -149,7 +150,7 @@ static void compare(const struct harness *a, const struct harness *b, const char
 
 void test_bursts(void)
 {
-	static const uint32_t lengths[] = {1, 7, 64, 128, 0};
+	static const uint32_t lengths[] = {1, 1, 7, 7, 64, 64, 128, 128, 0, 0};
 	const struct tg_siphash_way *way;
 	struct harness *one, *many;
 	uint64_t seed;
@@ -157,14 +158,18 @@ void test_bursts(void)
 
 	for (seed = 1; seed <= 3; seed++) {
 		make_events(seed);
-		one = run("scalar", 1, seed);
+		one = run("scalar", 1, seed, false); /* no buffer has room: all go the long way */
+		CHECK_EQ(one->w->fast.syns + one->w->fast.segments, 0, "frames that went the short way");
 		CHECK(one->caught_n > EVENTS / 4, "%u frames came out", one->caught_n);
 		CHECK(harness_count(one, 1, TG_COUNT_flow_ready) && harness_count(one, 6, TG_COUNT_store_sent) &&
 		      harness_count(one, 2, TG_COUNT_white_added), "all kinds of things happen");
 		for (way = tg_siphash_ways; way->name; way++) {
 			for (i = 0; way->works() && i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-				many = run(way->name, lengths[i], seed);
+				many = run(way->name, lengths[i], seed, i % 2);
 				compare(one, many, way->name, lengths[i]);
+				CHECK(!(i % 2) || (many->w->fast.syns > 100 && many->w->fast.segments > 50),
+				      "bursts of %u: %u SYNs and %u segments went the short way", lengths[i],
+				      (uint32_t)many->w->fast.syns, (uint32_t)many->w->fast.segments);
 				harness_free(many);
 			}
 		}

@@ -151,7 +151,8 @@ type Config struct {
 	Drain       time.Duration
 	OnStaleKeys StaleKeys
 	XDPMode     XDPMode
-	ClockSkew   time.Duration // between machines that share the secret
+	ClockSkew   time.Duration  // between machines that share the secret
+	Metrics     netip.AddrPort // where counters are served; the zero value: nowhere
 	Proxy       Proxy
 	Edge        Edge
 	Server      Server

@@ -116,6 +116,7 @@ var mistakes = []struct{ name, yaml, want string }{
 	{"horizon short", top("key_horizon: 15s"), `f.yaml:3: key_horizon: 15s is out of range; use 16s to 24h`},
 	{"horizon long", top("key_horizon: 25h"), `f.yaml:3: key_horizon: 25h is out of range; use 16s to 24h`},
 	{"drain negative", top("drain: -1s"), `f.yaml:3: drain: -1s is out of range; use 0s to 10m`},
+	{"metrics", top("metrics: 9464"), `f.yaml:3: metrics: "9464" is no address and port; write it like 127.0.0.1:9464 or '[::1]:9464'`},
 	{"stale keys", top("on_stale_keys: open"), `f.yaml:3: on_stale_keys: "open" is not known; use pass or drop`},
 	{"xdp mode", top("xdp_mode: offload"), `f.yaml:3: xdp_mode: "offload" is not known; use auto, native or generic`},
 	{"secret missing", "interfaces: [e]\nservices: [{name: a, ports: [1]}]\n", "f.yaml:1: secret_file: is missing; name a file made by `tidegate keygen FILE`"},

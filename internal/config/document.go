@@ -7,7 +7,7 @@ import (
 )
 
 var topFields = []string{"role", "instance", "interfaces", "secret_file", "epoch", "key_horizon",
-	"on_stale_keys", "drain", "xdp_mode", "services",
+	"on_stale_keys", "drain", "xdp_mode", "services", "metrics",
 	"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
 	"clock_skew", "protocol", "inside", "filter_bits", "filter_window", "learning", "filter_alarm", "unknown_rate", "hops", "offers",
 	"last_line", "takeover", "cookie_layout", "edge_id", "peers", "edges", "max_connections", "idle_time",
@@ -56,6 +56,7 @@ func (r *reader) document(data []byte) *Config {
 		}
 	}
 	r.scalars(c, fs)
+	r.metrics(c, fs)
 	if f, there := fs["interfaces"]; there {
 		c.Interfaces = r.interfaces(f)
 	}

@@ -63,6 +63,9 @@ type State struct {
 	Ports   int    `json:"ports"`
 	Flows   int    `json:"flows"`
 	Sources int    `json:"sources"`
+
+	ShortSYNs     uint64 `json:"short_syns"` // frames that went the short way (docs/dpdk.md)
+	ShortSegments uint64 `json:"short_segments"`
 }
 
 // ReadState asks for it.

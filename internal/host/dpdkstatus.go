@@ -11,7 +11,7 @@ import (
 // it runs.
 func (st *state) dpdkStatus(instance, stateDir string) (*Status, error) {
 	epoch := time.Duration(st.EpochNs)
-	out := &Status{Role: st.Role, Forwarding: st.Forwarding, Version: st.Version, Instance: instance, PID: st.PID,
+	out := &Status{Role: st.Role, Forwarding: st.Forwarding, OneSided: st.OneSided, Version: st.Version, Instance: instance, PID: st.PID,
 		Started: st.Started, Interfaces: st.Interfaces, Epoch: keys.Epoch(time.Now(), epoch)}
 	var err error
 	if out.Running, err = instanceLocked(stateDir, instance); err != nil {

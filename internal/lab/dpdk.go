@@ -8,6 +8,9 @@ const (
 	PlaneDPDK = "dpdk" // tidegate-dpdk on the box's ports, by AF_PACKET
 )
 
+// dpdkPrefix and the instance make the name by which a running tidegate-dpdk is asked.
+const dpdkPrefix = "tidegate-"
+
 // dpdkConfig are the lines of a configuration that make a proxy use DPDK here: one
 // core, which sleeps when it has nothing to do, for the lab's other parts need it.
 const dpdkConfig = "plane: dpdk\ndpdk: {cores: \"%d\", memory_mib: 128, idle_us: 50}\n"

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"tidegate/internal/config"
+	"tidegate/internal/dpdk"
 	"tidegate/internal/plane"
 )
 
@@ -97,6 +99,13 @@ func stateTables(strategy string, ipv6 bool) []string {
 }
 
 func (d *proxyDefence) usage() (plane.Usage, error) {
+	if d.env.opts.Plane == PlaneDPDK { // its tables are its own memory, taken at the start
+		st, err := dpdk.ReadState(dpdkPrefix + d.instance)
+		if config.Strategy(d.strategy).Translates() {
+			return plane.Usage{Entries: st.Flows}, err
+		}
+		return plane.Usage{Entries: st.Sources}, err
+	}
 	mounts := bpfMounts()
 	if len(mounts) == 0 {
 		return plane.Usage{}, os.ErrNotExist

@@ -11,6 +11,7 @@ type Result struct {
 	Defence string `json:"defence"`
 	Family  string `json:"family"`
 	Server  string `json:"server"`
+	Plane   string `json:"plane,omitempty"` // of a proxy
 
 	RateAsked string  `json:"rate_asked"`
 	SYNSent   uint64  `json:"syn_sent"` // as counted at the server's port
@@ -53,7 +54,8 @@ type ProxyState struct {
 	// or whitelisted sources (auth-*), as sampled four times a second.
 	Flows int `json:"flows"`
 	// BytesPerFlow is the kernel's memory for one of them: an entry, and its share of
-	// the buckets of a full table. Zero: there was none, or the kernel does not tell.
+	// the buckets of a full table. Zero: there was none, or the kernel does not tell; on
+	// plane dpdk all of it is taken at the start.
 	BytesPerFlow float64 `json:"bytes_per_flow"`
 }
 
@@ -67,6 +69,9 @@ func (env *runEnv) result(m *measured, cookies uint64, own float64) *Result {
 		ServerSynRecv: m.synRecv, CookiesSent: cookies,
 		GeneratorPerSYN: round3(own), Pinning: env.pin,
 		StartLagMax: m.load.LagMax, LoadSeconds: m.load.Elapsed, ProxyState: m.state, connectTimes: m.load.Times,
+	}
+	if strings.HasPrefix(o.Defence, defenceProxyPrefix) {
+		r.Plane = o.Plane
 	}
 	if o.IPv6 {
 		r.Family = "ipv6"

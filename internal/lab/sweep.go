@@ -31,6 +31,31 @@ func DefaultSweep() SweepOptions {
 	}
 }
 
+// Choose takes another list of rates, if one is given, and checks every experiment.
+func (o *SweepOptions) Choose(rates string) error {
+	if rates != "" {
+		o.Rates = nil
+		for _, text := range strings.Split(rates, ",") {
+			r, err := ParseRate(text)
+			if err != nil {
+				return fmt.Errorf("--rates: %w", err)
+			}
+			o.Rates = append(o.Rates, r)
+		}
+	}
+	if len(o.Defences) == 0 {
+		return errors.New("--defences: name at least one")
+	}
+	for _, d := range o.Defences {
+		one := o.Base
+		one.Defence = d
+		if err := one.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Point is one experiment of a sweep: a result, or why there is none.
 type Point struct {
 	Defence string  `json:"defence"`

@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/host"
 	"tidegate/internal/keys"
 	"tidegate/internal/plane"
+	"tidegate/internal/schema"
 )
 
 // dpdkBox is a proxy whose packet path is tidegate-dpdk. It dies with the program
@@ -212,6 +213,29 @@ func (d *dpdkBox) loop(ctx context.Context) error {
 			if err := errors.Join(err, d.apply(changed)); err != nil {
 				d.log.Error("housekeeping", "error", err)
 			}
+			d.watchSides()
+		}
+	}
+}
+
+// watchSides is box.watchSides with the program's counters.
+func (d *dpdkBox) watchSides() {
+	now := time.Now()
+	if now.Sub(d.watch.since) < sidesEvery {
+		return
+	}
+	var opened, answered uint64
+	for _, svc := range d.cfg.Services {
+		c, err := dpdk.Counters(d.proc.Prefix, d.numbers.ID(svc.Name))
+		if err != nil {
+			return // it has just ended, or answers another
+		}
+		opened += c[schema.CounterFlowOpened.String()]
+		answered += c[schema.CounterFlowReady.String()] + c[schema.CounterFlowRefused.String()] + c[schema.CounterFlowOlder.String()]
+	}
+	if d.seeSides(now, opened, answered) {
+		if err := d.writeState(); err != nil {
+			d.log.Error("state file", "error", err)
 		}
 	}
 }
@@ -264,7 +288,7 @@ func (d *dpdkBox) reload() error {
 
 func (d *dpdkBox) writeState() error {
 	return host.WriteState(d.opt.StateDir, host.State{Config: d.cfg, Numbers: d.numbers, Started: d.started,
-		DPDK: d.proc.Prefix, LastKey: d.keys.Last()})
+		OneSided: d.watch.told, DPDK: d.proc.Prefix, LastKey: d.keys.Last()})
 }
 
 // stop lets SYNs go to the servers at once, translates what is translated for the

@@ -110,6 +110,15 @@ func (b *box) watchSides() {
 		opened += sum[schema.CounterFlowOpened]
 		answered += sum[schema.CounterFlowReady] + sum[schema.CounterFlowRefused] + sum[schema.CounterFlowOlder]
 	}
+	if b.seeSides(now, opened, answered) {
+		if err := b.writeState(); err != nil {
+			b.log.Error("state file", "error", err)
+		}
+	}
+}
+
+// seeSides notes the counts and says in the log what they mean; true if that has changed.
+func (b *box) seeSides(now time.Time, opened, answered uint64) bool {
 	before := b.watch
 	b.watch = sides{opened: opened, answered: answered, since: now, told: before.told}
 	switch {
@@ -120,7 +129,7 @@ func (b *box) watchSides() {
 		b.watch.told = true
 	}
 	if b.watch.told == before.told {
-		return
+		return false
 	}
 	if b.watch.told {
 		b.log.Warn("only one side of the traffic passes here: connections are begun towards servers and no answer is seen; strategies cookie and cache need symmetric paths (or the servers are down)",
@@ -128,7 +137,5 @@ func (b *box) watchSides() {
 	} else {
 		b.log.Info("both sides of the traffic pass here again")
 	}
-	if err := b.writeState(); err != nil {
-		b.log.Error("state file", "error", err)
-	}
+	return true
 }

@@ -266,6 +266,12 @@ func (w *world) reuse(ipv6 bool, local int, who []byte) error {
 			}}
 		d.SetMultipathTCP(false)
 		c, err := d.Dial("tcp", w.ServiceAddr(ipv6, port).String())
+		// The client's own old socket waits for the ACK of its FIN, which need not come
+		// within the call that sends it.
+		for until := time.Now().Add(patience); errors.Is(err, syscall.EADDRNOTAVAIL) && time.Now().Before(until); {
+			time.Sleep(time.Millisecond)
+			c, err = d.Dial("tcp", w.ServiceAddr(ipv6, port).String())
+		}
 		if err != nil {
 			return fmt.Errorf("connect: %w", err)
 		}

@@ -3,6 +3,7 @@ package proxytest
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -46,7 +47,35 @@ func TestDPDKUnderFlood(t *testing.T) {
 			if sent < 1000 || got["syn"] < sent/2 || got[c.counter] == 0 {
 				t.Errorf("%d SYNs sent, counters %v", sent, got)
 			}
+			// Most of a flood goes the short way, and so do segments of translated connections.
+			d := w.status().DPDK
+			if short := c.strategy != "cache"; short && d.ShortSYNs < sent/4 || c.strategy == "cookie" && d.ShortSegments == 0 {
+				t.Errorf("%d of %d SYNs went the short way, and %d segments", d.ShortSYNs, sent, d.ShortSegments)
+			}
 		})
+	}
+}
+
+// The lab runs this plane, too, as one calls it.
+func TestDPDKLabFlood(t *testing.T) {
+	if testPlane != lab.PlaneDPDK {
+		t.Skip("is about plane: dpdk; the stage dpdk of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
+	}
+	out, err := exec.Command(tidegate, "lab", "flood", "--defence", "proxy-cookie", "--plane", "dpdk", "--rate", "20k",
+		"--duration", "4s", "--load", "20", "--clients", "4", "--server", "builtin", "--json").Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("%v: %s", err, exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var res lab.Result
+	if err := json.Unmarshal(out, &res); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if res.Plane != lab.PlaneDPDK || res.Success < 0.9 {
+		t.Errorf("%.3f of the requests were served on plane %q:\n%s", res.Success, res.Plane, out)
 	}
 }
 

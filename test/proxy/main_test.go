@@ -71,6 +71,8 @@ type world struct {
 	t   *testing.T
 	dir string
 	box *box
+
+	forUserspace bool // the box's kernel has stopped forwarding
 }
 
 // box is a `tidegate run` in the box.
@@ -94,11 +96,6 @@ func newWorld(t *testing.T, bridge bool) *world {
 			t.Error(err)
 		}
 	})
-	if testPlane == lab.PlaneDPDK {
-		if err := p.ForUserspace(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	w := &world{ProxyTopology: p, t: t, dir: t.TempDir()}
 	if err := os.WriteFile(filepath.Join(w.dir, "secret"), []byte(strings.Repeat("5a", 32)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -135,6 +132,12 @@ func (w *world) writeConfig(text string) string {
 // start starts `tidegate run` and waits until it is ready.
 func (w *world) start(config string) *box {
 	w.t.Helper()
+	if testPlane == lab.PlaneDPDK && !w.forUserspace {
+		if err := w.ForUserspace(); err != nil {
+			w.t.Fatal(err)
+		}
+		w.forUserspace = true
+	}
 	b := &box{exited: make(chan struct{})}
 	b.cmd = exec.Command(tidegate, "run", "-c", w.writeConfig(config))
 	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr

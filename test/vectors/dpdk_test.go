@@ -18,7 +18,7 @@ import (
 type dpdkGate struct {
 	nativeGate
 	burst int
-	way   string
+	way   string // to hash, and "roomy" if buffers are as a card gives them
 }
 
 func newDPDKGate(t *testing.T, burst int, way string) *dpdkGate {
@@ -112,7 +112,8 @@ func TestDPDKReplaysTheVectors(t *testing.T) {
 	for _, c := range []struct {
 		burst int
 		way   string
-	}{{1, ""}, {7, ""}, {64, ""}, {0, ""}, {0, "scalar"}, {0, "avx2"}} {
+	}{{1, ""}, {7, ""}, {64, ""}, {0, ""}, {0, "scalar"}, {0, "avx2"},
+		{1, "best roomy"}, {7, "best roomy"}, {64, "best roomy"}, {0, "best roomy"}, {0, "scalar roomy"}} {
 		t.Run(fmt.Sprintf("bursts of %d %s", c.burst, c.way), func(t *testing.T) {
 			g := newDPDKGate(t, c.burst, c.way)
 			ran, adopted := 0, 0
@@ -132,7 +133,14 @@ func TestDPDKReplaysTheVectors(t *testing.T) {
 			if ran < len(all)/2 || adopted == 0 {
 				t.Errorf("%d of %d vectors were run, %d of them with a connection", ran, len(all), adopted)
 			}
-			t.Logf("%d of %d vectors", ran, len(all))
+			short, err := g.ask("short")
+			if err != nil || len(short) != 3 {
+				t.Fatalf("short: %q, %v", short, err)
+			}
+			if roomy := strings.HasSuffix(c.way, "roomy"); roomy != (short[1] != "0") {
+				t.Errorf("%s SYNs of the vectors went the short way", short[1])
+			}
+			t.Logf("%d of %d vectors; %s SYNs went the short way", ran, len(all), short[1])
 		})
 	}
 }

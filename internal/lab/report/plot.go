@@ -32,6 +32,10 @@ var looks = map[string]look{
 	lab.DefenceKernel: {"kernel SYN cookies", color.RGBA{0x00, 0x72, 0xb2, 0xff}, 6.5, draw.BoxGlyph{}},
 	lab.DefenceNft:    {"nftables SYNPROXY", color.RGBA{0xe6, 0x9f, 0x00, 0xff}, 3.8, draw.PyramidGlyph{}},
 	lab.DefenceHost:   {"Tidegate host", color.RGBA{0x00, 0x9e, 0x73, 0xff}, 1.6, draw.CircleGlyph{}},
+
+	"proxy-cookie":      {"proxy, cookie", color.RGBA{0x00, 0x72, 0xb2, 0xff}, 5, draw.BoxGlyph{}},
+	"proxy-auth-cookie": {"proxy, auth-cookie", color.RGBA{0xe6, 0x9f, 0x00, 0xff}, 3.4, draw.PyramidGlyph{}},
+	"proxy-auth-full":   {"proxy, auth-full", color.RGBA{0x00, 0x9e, 0x73, 0xff}, 1.8, draw.CircleGlyph{}},
 }
 
 func lookOf(defence string) look {

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the short way knows. Nearly all frames of a flood, and of the connections that
+ * live through it, look alike: they are told apart by comparing words, and need
+ * neither struct tg_item nor its parser. fast_syn.h answers SYNs out of templates,
+ * fast_flow.h translates segments; each frame that is anything else, or whose fate
+ * depends on what is in a table, goes the long way, and comes out the same.
+ *
+ * The templates are made by core/: here are only the places of what differs.
+ */
+#ifndef TG_DPDK_FAST_H
+#define TG_DPDK_FAST_H
+
+#include <rte_mbuf.h>
+
+#include "box.h"
+#include "siphash_burst.h"
+
+#define TG_FAST_SERVERS 64 /* of each family; a power of two */
+#define TG_FAST_ROOM 128   /* bytes from the frame's begin that a buffer must have */
+
+/* Which way a frame of the burst goes. */
+enum tg_fast_way {
+	TG_FAST_LONG, /* the long one: its struct tg_item is set */
+	TG_FAST_SYN,
+	TG_FAST_SEGMENT,
+	TG_FAST_WIDE, /* a SYN, with seven others: fast_wide.h */
+};
+
+/* The answer to all SYNs to one server that offer the same kinds of options. */
+struct tg_form {
+	uint8_t bytes[80]; /* from the IP header; zero where a SYN's own numbers go */
+	uint64_t ts_mask;  /* all ones if it has timestamps */
+	uint32_t option_bits; /* of the cookie: all but the client's MSS and shift */
+	uint16_t len;	   /* bytes; 0: not made yet */
+	uint16_t ip_sum, tcp_sum; /* of the template, not complemented */
+	bool ts, wscale;
+} __attribute__((aligned(64)));
+
+/* What is told to the clients of one server. */
+struct tg_fast_server {
+	uint64_t addr[2]; /* as on the wire; IPv4: in the low half of addr[0] */
+	uint32_t round;	  /* of struct tg_fast when this was learned; 0: never */
+	uint32_t burst;	  /* the last that used it: then nobody may take its place */
+	uint16_t port_be;
+	uint16_t id;
+	uint8_t strategy;
+	bool answers; /* else: the long way */
+	struct tg_service told;
+	struct tg_form form[8]; /* by what is offered: timestamps 4, SACK 2, window scale 1 */
+};
+
+/* What stage one leaves for the last of one frame. */
+struct tg_fast_frame {
+	struct rte_mbuf *m;
+	uint8_t *ip;
+	const struct tg_fast_server *server; /* of a SYN */
+	const struct tg_form *form;
+	uint32_t presence; /* of its tuple, tg_presence_flow */
+	uint32_t white;	   /* of its source, tg_presence_source */
+	uint32_t option_bits;
+	uint32_t tsval;	   /* the client's, as on the wire */
+	uint32_t slot;	   /* of a segment's flow, most likely */
+	int16_t lane;	   /* of its hash */
+	uint8_t l3_off;
+	uint8_t dir;	   /* enum tg_direction */
+	bool v6;
+};
+
+/* Eight SYNs. */
+struct tg_wide_group {
+	uint64_t tsval[8] __attribute__((aligned(64))); /* the clients', as on the wire */
+	uint64_t presence[8] __attribute__((aligned(64))), white[8] __attribute__((aligned(64)));
+	const struct tg_fast_server *server;
+};
+
+struct tg_fast {
+	bool off;	     /* for tests: everything goes the long way */
+	uint32_t round;	     /* goes up when anything changes that a template depends on */
+	uint32_t burst_no;
+	struct {
+		uint16_t mss; /* that was asked for last */
+		uint8_t index;
+	} mss4, mss6;
+	const uint64_t *flow_bits[2], *white_bits[2]; /* presence, active and history: as of this burst */
+	uint64_t syns, segments; /* that went the short way */
+	uint64_t wides;		 /* of the SYNs, those eight at once */
+	uint8_t way[TG_LANES_MAX];
+	struct tg_fast_frame frame[TG_LANES_MAX];
+	struct tg_siphash_batch cookies4, cookies6, wide; /* under the key of now */
+	struct tg_siphash_batch flows4, flows6;		  /* under the table's */
+	struct tg_wide_group group[TG_LANES_MAX / 8];
+	struct tg_fast_server servers4[TG_FAST_SERVERS], servers6[TG_FAST_SERVERS];
+};
+
+#endif

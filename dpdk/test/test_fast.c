@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The short way is not to be noticed: frames as all systems lay them out, and as
+ * nobody does, come out the same with it and without it, byte for byte and in order,
+ * and are counted the same; one by one, eight at once, and compiled for each CPU.
+ * And it is taken: a short way that takes nothing would pass all that.
+ */
+#include <stdlib.h>
+
+#include "../bench/traffic.h"
+#include "../fast.h"
+#include "talk.h"
+#include "tests.h"
+
+#define FRAMES 4000
+#define FLOWS 300
+
+struct shape {
+	uint8_t len;
+	uint8_t bytes[40];
+};
+
+/* Options as systems send them; then what is like them, but not the same. */
+static const struct shape shapes[] = {
+	{20, {2, 4, 5, 0xb4, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 0, 1, 3, 3, 7}},
+	{20, {2, 4, 5, 0xb4, 1, 3, 3, 6, 4, 2, 8, 10, 9, 8, 7, 6, 0, 0, 0, 0}},
+	{24, {2, 4, 5, 0xb4, 1, 3, 3, 6, 1, 1, 8, 10, 9, 8, 7, 6, 0, 0, 0, 0, 4, 2, 0, 0}},
+	{12, {2, 4, 5, 0xb4, 1, 3, 3, 8, 1, 1, 4, 2}},
+	{12, {2, 4, 5, 0xb4, 1, 1, 4, 2, 1, 3, 3, 7}},
+	{8, {2, 4, 5, 0xb4, 1, 1, 4, 2}},
+	{8, {2, 4, 5, 0xb4, 1, 3, 3, 2}},
+	{4, {2, 4, 2, 0x18}},
+	{0, {0}},
+	{20, {2, 4, 0, 0, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 0, 1, 3, 3, 7}},
+	{20, {2, 4, 0x23, 0, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 0, 1, 3, 3, 200}},
+	{20, {2, 4, 5, 0xb4, 1, 1, 8, 10, 1, 2, 3, 4, 0, 0, 0, 0, 1, 3, 3, 7}},
+	{12, {2, 4, 5, 0xb4, 4, 2, 1, 1, 1, 3, 3, 7}},
+	{20, {19, 18, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 1, 1}},
+	{40, {2, 4, 5, 0xb4, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 0, 1, 3, 3, 7, 34, 2, 1, 1}},
+	{8, {2, 9, 5, 0xb4, 1, 3, 3, 2}},
+};
+#define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+
+struct made {
+	uint8_t bytes[160];
+	uint32_t len;
+};
+
+static struct made frames[FRAMES];
+
+/* Ethernet and its tags; where IP begins. */
+static uint32_t put_ethernet(uint8_t *f, uint8_t family, uint64_t r)
+{
+	static const uint8_t mac[12] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2};
+	uint32_t at = 12;
+
+	memcpy(f, mac, 12);
+	if (r % 97 == 0)
+		f[0] = 0xff; /* to a group */
+	if (r % 7 == 0) {
+		f[at] = r & 64 ? 0x81 : 0x88, f[at + 1] = r & 64 ? 0x00 : 0xa8, f[at + 2] = 0, f[at + 3] = 42;
+		at += 4;
+	}
+	tg_store16(f + at, family == 4 ? TG_ETHERTYPE_IPV4 : TG_ETHERTYPE_IPV6);
+	return at + 2;
+}
+
+static uint32_t put_ip(uint8_t *ip, uint8_t family, uint32_t client, uint32_t tcp_len, bool back)
+{
+	uint8_t *src, *dst;
+
+	if (family == 4) {
+		memset(ip, 0, 20);
+		ip[0] = 0x45, ip[6] = 0x40, ip[8] = 60, ip[9] = 6;
+		tg_store16(ip + 2, tg_swap16(20 + tcp_len));
+		src = ip + (back ? 16 : 12), dst = ip + (back ? 12 : 16);
+		tg_store32(src, TG_WIRE32(client % 61 == 0 ? client >> 8 : 11, 2, client >> 8, client));
+		tg_store32(dst, TG_WIRE32(198, 18, 1, 1 + (client % 11 == 0)));
+		return 20;
+	}
+	memset(ip, 0, 40);
+	ip[0] = 0x60, ip[6] = 6, ip[7] = 60;
+	tg_store16(ip + 4, tg_swap16(tcp_len));
+	src = ip + (back ? 24 : 8), dst = ip + (back ? 8 : 24);
+	tg_store32(src, client % 61 == 0 ? 0 : TG_WIRE32(0x20, 1, 0x0d, 0xb8));
+	tg_store32(src + 12, client);
+	tg_store32(dst, TG_WIRE32(0x20, 1, 0x0d, 0xb9));
+	tg_store32(dst + 12, TG_WIRE32(198, 18, 1, 1));
+	return 40;
+}
+
+/* A SYN, or something that is not quite one. */
+static void make_syn(struct made *m, const struct shape *shape, uint8_t family, uint16_t port, uint64_t r, bool clean)
+{
+	uint32_t at = put_ethernet(m->bytes, family, clean ? 1 : r >> 3), tcp_len = 20 + shape->len;
+	uint8_t *tcp;
+
+	if (!clean && r % 29 == 0)
+		tcp_len += 5; /* data */
+	at += put_ip(m->bytes + at, family, clean ? (uint32_t)(r >> 20) * 671 + 1 : (uint32_t)(r >> 20), tcp_len, false);
+	tcp = m->bytes + at;
+	memset(tcp, 0, tcp_len);
+	tg_store16(tcp, tg_swap16(!clean && r % 41 == 0 ? 81 : 1024 + (r >> 17) % 60000));
+	tg_store16(tcp + 2, tg_swap16(port));
+	tg_store32(tcp + 4, (uint32_t)(r >> 11));
+	tcp[12] = (uint8_t)((20 + shape->len) / 4 << 4);
+	tcp[13] = !clean && r % 31 == 0 ? (uint8_t)(r >> 40) : TG_TCP_SYN;
+	memcpy(tcp + 20, shape->bytes, shape->len);
+	if (shape->len == 20 && r & 1)
+		tg_store32(tcp + 28, (uint32_t)(r >> 5)); /* TSval */
+	if (shape->len && r % 3 == 0)
+		tg_store16(tcp + 22, (uint16_t)(r >> 23)); /* MSS */
+	m->len = at + tcp_len + (!clean && r % 23 == 0 ? 6 : 0);
+	if (!clean && r % 37 == 0)
+		m->bytes[(r >> 30) % m->len] ^= (uint8_t)(r >> 50);
+	if (!clean && r % 43 == 0)
+		m->len -= (uint32_t)(r >> 44) % m->len;
+}
+
+/* A segment of a flow that is ready, or not quite. */
+static void make_segment(struct made *m, uint32_t flow, uint64_t r)
+{
+	bool back = r & 1, ts = r & 2;
+	uint8_t family = flow % 3 ? 4 : 6;
+	uint32_t at = put_ethernet(m->bytes, family, r >> 3 | 1), tcp_len = (ts ? 32 : 20) + (r >> 5 & 15);
+	uint8_t *tcp;
+
+	at += put_ip(m->bytes + at, family, flow * 671 + 1, tcp_len, back);
+	tcp = m->bytes + at;
+	memset(tcp, 0x5a, tcp_len);
+	tg_store16(tcp + (back ? 2 : 0), tg_swap16(2000 + flow));
+	tg_store16(tcp + (back ? 0 : 2), tg_swap16(80));
+	tg_store32(tcp + 4, (uint32_t)(r >> 11));
+	tcp[12] = ts ? 8 << 4 : 5 << 4;
+	tcp[13] = r % 19 == 0 ? (uint8_t)(r >> 40) : TG_TCP_ACK;
+	if (ts && r % 17)
+		tg_store32(tcp + 20, TG_WIRE32(1, 1, 8, 10));
+	m->len = at + tcp_len;
+	if (r % 37 == 0)
+		m->bytes[(r >> 30) % m->len] ^= (uint8_t)(r >> 50);
+}
+
+static void make_frames(uint64_t seed)
+{
+	uint32_t i;
+
+	for (i = 0; i < FRAMES; i++) {
+		uint64_t r = tg_random(&seed), r2 = tg_random(&seed);
+		uint32_t block = i / 50 % 4; /* a flood; anything; a flood; segments among SYNs */
+
+		if (block == 0 || block == 2)
+			make_syn(&frames[i], &shapes[0], 4, (uint16_t)(80 + i / 200 % 3), r, true);
+		else if (block == 1)
+			make_syn(&frames[i], &shapes[r2 % SHAPES], r2 >> 20 & 1 ? 4 : 6,
+				 (uint16_t)(80 + (r2 >> 8) % (TALK_SERVICES + 1)), r, false);
+		else if (r2 & 3)
+			make_segment(&frames[i], (uint32_t)(r2 >> 8) % (FLOWS + 50), r);
+		else
+			make_syn(&frames[i], &shapes[r2 % SHAPES], 4, 80, r, true);
+	}
+}
+
+/* Connections that are ready, some of which end; and every seventh of the flood's
+ * clients has one, so that its SYN is the server's to judge. */
+static void open_flows(struct harness *h)
+{
+	uint32_t i;
+
+	for (i = 0; i < FLOWS; i++) {
+		struct tg_flow flow = {.seq_delta = i * 77777, .ts_delta = i * 33333, .service = 1, .client_isn = i,
+				       .state = i % 20 ? TG_FLOW_READY : TG_FLOW_SETUP,
+				       .flags = (uint8_t)((i & 1 ? TG_FLOW_TS : 0) | (i % 23 ? 0 : TG_FLOW_CLOSED)),
+				       .window_down = (int8_t)(i % 5 - 2), .window_up = (uint8_t)(i % 3)};
+		uint8_t family = i % 3 ? 4 : 6;
+		struct tg_packet pkt = {0};
+		struct made m;
+		struct tg_flow_key key;
+
+		make_segment(&m, i, 2 | 8 << 3);
+		(void)tg_packet_parse(&pkt, m.bytes, m.bytes + m.len);
+		CHECK_EQ(pkt.family, family, "family");
+		key = tg_flow_key_of(&pkt, TG_TO_SERVER);
+		CHECK(tg_flow_table_insert(&h->w->flows, &key, tg_flow_key_hash(&h->w->flows, &key),
+					   tg_presence_flow(&pkt, h->w->salt), &flow), "a place for a flow");
+	}
+	for (i = 0; i < FRAMES; i += 7) {
+		struct tg_flow flow = {.service = 1, .state = TG_FLOW_READY};
+		struct tg_packet pkt;
+		struct tg_flow_key key;
+
+		if (i / 50 % 4 || tg_packet_parse(&pkt, frames[i].bytes, frames[i].bytes + frames[i].len) != TG_PARSE_TCP)
+			continue;
+		key = tg_flow_key_of(&pkt, TG_TO_SERVER);
+		(void)tg_flow_table_insert(&h->w->flows, &key, tg_flow_key_hash(&h->w->flows, &key),
+					   tg_presence_flow(&pkt, h->w->salt), &flow);
+		(void)tg_whitelist_put(&h->w->white, tg_white_key(&pkt.src, pkt.family, ~0U, ~0ULL));
+	}
+}
+
+typedef void (*pipeline)(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port);
+
+static struct harness *run(pipeline p, const char *way, bool off, bool router, uint32_t most)
+{
+	struct harness *h = harness_new(way, 8191, 4096);
+	struct rte_mbuf *m[TG_BURST_MAX];
+	uint32_t i = 0, n;
+
+	h->roomy = true;
+	talk_services(h);
+	if (most % 32 == 0) { /* the epoch's lowest bit stands in every cookie */
+		harness_line(h, "key %llu 0f0e0d0c0b0a09080706050403020100", TALK_EPOCH + 1);
+		harness_line(h, "epoch %llu", TALK_EPOCH + 1);
+	}
+	if (router) {
+		harness_line(h, "forwarding router");
+		harness_line(h, "route 4 0 00000000000000000000000000000000 1 020000000099");
+		harness_line(h, "route 6 0 00000000000000000000000000000000 1 020000000098");
+		memcpy(h->w->ports[0].mac, "\x02\0\0\0\0\x01", 6);
+		memcpy(h->w->ports[1].mac, "\x02\0\0\0\0\x09", 6);
+	}
+	if (p)
+		h->w->burst = p;
+	h->w->fast.off = off;
+	open_flows(h);
+	while (i < FRAMES) {
+		for (n = 0; n < most && i < FRAMES; n++, i++)
+			m[n] = harness_frame(h, frames[i].bytes, frames[i].len);
+		harness_burst(h, m, n, 0);
+		if (i % 1000 < most)
+			harness_tick(h, 60);
+	}
+	return h;
+}
+
+static void compare(const struct harness *a, const struct harness *b, const char *what)
+{
+	uint32_t i, c, id, different = 0, first = 0;
+
+	CHECK_EQ(b->caught_n, a->caught_n, what);
+	CHECK_EQ(harness_leaked(b), 0, "buffers");
+	for (i = 0; i < a->caught_n && i < b->caught_n; i++) {
+		const struct caught *x = &a->caught[i], *y = &b->caught[i];
+
+		if (x->port == y->port && x->len == y->len && memcmp(x->frame, y->frame, x->len) == 0)
+			continue;
+		first = different++ ? first : i;
+	}
+	CHECK(different == 0, "%s: %u of %u frames differ, the first is %u", what, different, a->caught_n, first);
+	for (id = 0; id <= TALK_SERVICES; id++)
+		for (c = 0; c < TG_COUNTERS; c++)
+			CHECK_EQ(harness_count(b, id, c), harness_count(a, id, c), what);
+}
+
+static void same(pipeline p, const char *name, bool wide)
+{
+	static const uint32_t lengths[] = {1, 7, 8, 32, 64, 128};
+	struct harness *slow, *fast;
+	uint32_t i, router;
+
+	for (router = 0; router < 2; router++) {
+		for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+			slow = run(p, i % 2 ? NULL : "scalar", true, router, lengths[i]);
+			fast = run(p, i % 2 ? "scalar" : NULL, false, router, lengths[i]);
+			compare(slow, fast, name);
+			CHECK_EQ(slow->w->fast.syns + slow->w->fast.segments, 0, "the short way is shut");
+			CHECK(fast->w->fast.syns > FRAMES / 3 && fast->w->fast.segments > FRAMES / 20,
+			      "%s: %u SYNs and %u segments went the short way", name, (uint32_t)fast->w->fast.syns,
+			      (uint32_t)fast->w->fast.segments);
+			CHECK(fast->w->fast.wides == 0 ? !wide || lengths[i] < 8 : wide,
+			      "%s, bursts of %u: %u SYNs went eight at once", name, lengths[i], (uint32_t)fast->w->fast.wides);
+			harness_free(slow);
+			harness_free(fast);
+		}
+	}
+}
+
+void test_fast(void)
+{
+	uint64_t seed;
+
+	for (seed = 1; seed <= 2; seed++) {
+		make_frames(seed);
+		same(tg_pipeline_burst_any, "for any CPU", false);
+#ifdef __x86_64__
+		if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"))
+			same(tg_pipeline_burst_v3, "x86-64-v3", false);
+		if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+			same(tg_pipeline_burst_v4, "x86-64-v4", true);
+#endif
+	}
+}

@@ -1,0 +1,34 @@
+package proxytest
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// What `status` shows is served for Prometheus, the same on every plane.
+func TestMetrics(t *testing.T) {
+	w := newWorld(t, false)
+	w.serve(echo)
+	w.start(w.config("cookie", "metrics: 127.0.0.1:9464"))
+	if err := w.ping(false); err != nil {
+		t.Fatal(err)
+	}
+	counters := w.counters()
+	var out, errs output
+	cmd := exec.Command("curl", "-sS", "--max-time", "10", "http://127.0.0.1:9464/metrics")
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := w.Proxy.Do(cmd.Start); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("curl: %v: %s", err, errs.String())
+	}
+	for _, name := range []string{"syn", "cookie_sent", "cookie_valid", "flow_ready"} {
+		want := fmt.Sprintf("tidegate_%s_total{instance=%q,role=\"proxy\",service=\"web\"} %d\n", name, w.Instance, counters[name])
+		if counters[name] == 0 || !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+}
