@@ -346,13 +346,16 @@ u32_t net_bad_checksums(void)
 static int write_would_assert(const struct tcp_pcb *pcb)
 {
 	const struct tcp_seg *last = pcb->unsent;
+	u32_t queued;
 
 	if (pcb->mss < WRITE_MIN || pcb->snd_wnd_max < 2 * WRITE_MIN)
 		return 1;
 	while (last != NULL && last->next != NULL)
 		last = last->next;
-	return last != NULL && last->len + LWIP_TCP_OPT_LENGTH(last->flags) + pcb->unsent_oversize >
-				       LWIP_MIN(pcb->mss, pcb->snd_wnd_max / 2);
+	if (last == NULL)
+		return 0;
+	queued = (u32_t)last->len + LWIP_TCP_OPT_LENGTH(last->flags) + pcb->unsent_oversize;
+	return queued > LWIP_MIN(pcb->mss, pcb->snd_wnd_max / 2);
 }
 
 static err_t echo_recv(void *arg, struct tcp_pcb *pcb, struct pbuf *p, err_t err)

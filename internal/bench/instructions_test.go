@@ -1,0 +1,165 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/bpfcount"
+	"tidegate/internal/config"
+	"tidegate/internal/plane/edgebpf"
+	"tidegate/internal/plane/hostbpf"
+	"tidegate/internal/plane/proxybpf"
+)
+
+// SYNs as Linux and Windows send them, to the lab's service; without an Ethernet header's addresses.
+var synFrames = map[string]string{
+	"v4-ts": "0800" + "4500003c000040004006" + "0000" + "c6130001" + "c6120050" + tcpSYN + "a002" + "faf0" + "00000000" +
+		"020405b40402080a00112233000000000103030a",
+	"v4": "0800" + "45000034000040004006" + "0000" + "c6130001" + "c6120050" + tcpSYN + "8002" + "faf0" + "00000000" +
+		"020405b40103030801010402",
+	"v6-ts": "86dd" + "6000000000280640" + "20010db8000000000000000000000001" + "fd7d7467000000000000000000000080" + tcpSYN +
+		"a002" + "faf0" + "00000000" + "020405a00402080a00112233000000000103030a",
+	"v6": "86dd" + "6000000000200640" + "20010db8000000000000000000000001" + "fd7d7467000000000000000000000080" + tcpSYN +
+		"8002" + "faf0" + "00000000" + "020405a00103030801010402",
+}
+
+const tcpSYN = "80000050" + "11223344" + "00000000" // ports, number, acknowledgement
+
+func synFrame(t *testing.T, kind string, to []byte) []byte {
+	t.Helper()
+	f, err := hex.DecodeString("020000000002" + "020000000001" + synFrames[kind])
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(f, to)
+	return f
+}
+
+// mapsOf are the maps of a loaded program, by name.
+func mapsOf(t *testing.T, prog *ebpf.Program) map[string]*ebpf.Map {
+	t.Helper()
+	info, err := prog.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, _ := info.MapIDs()
+	found := map[string]*ebpf.Map{}
+	for _, id := range ids {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close() })
+		of, err := m.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[of.Name] = m
+	}
+	return found
+}
+
+// spent counts the instructions of one answered SYN.
+func spent(t *testing.T, load func() (*ebpf.CollectionSpec, error), name string, maps map[string]*ebpf.Map, frame []byte, ifindex int) *bpfcount.Result {
+	t.Helper()
+	spec, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := bpfcount.XDP(spec.Programs[name], maps, frame, uint32(ifindex))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Action != 3 { // XDP_TX
+		t.Fatalf("the SYN was not answered: action %d", res.Action)
+	}
+	return res
+}
+
+func within(t *testing.T, what string, res *bpfcount.Result, most int) {
+	t.Helper()
+	t.Logf("%s: %d instructions", what, res.Instructions)
+	if res.Instructions > most {
+		t.Errorf("%s: %d instructions, at most %d wanted; the costliest lines:\n%s", what, res.Instructions, most, res.Costliest(15))
+	}
+}
+
+// A common SYN takes the short way through the host gate, and is answered there as in the kernel.
+func TestInstructionsOfHost(t *testing.T) {
+	needRoot(t)
+	gate, err := newGate(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	prog, _ := gate.Programs()
+	maps := mapsOf(t, prog)
+	for kind, most := range map[string]int{"v4-ts": 790, "v4": 780, "v6-ts": 1080, "v6": 1070} {
+		frame := synFrame(t, kind, nil)
+		res := spent(t, hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, maps, frame, 1)
+		within(t, "host "+kind, res, most)
+		if !kernelAnswers(t, prog, frame, res.Frame) {
+			t.Errorf("%s: the kernel's answer is not %x", kind, res.Frame)
+		}
+		// The canary: one that asks for ECN goes the long way, and the count must show it.
+		frame[len(frame)-map[bool]int{true: 27, false: 19}[kind[2:] == "-ts"]] |= 0xc0
+		if long := spent(t, hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, maps, frame, 1); long.Instructions <= most {
+			t.Errorf("%s with ECN: %d instructions; the canary wants more than %d", kind, long.Instructions, most)
+		}
+	}
+}
+
+// kernelAnswers says whether the kernel's run leaves these bytes; it tries again in case an epoch ended.
+func kernelAnswers(t *testing.T, prog *ebpf.Program, frame, want []byte) bool {
+	t.Helper()
+	_, out, err := prog.Test(slices.Clone(frame))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Equal(out, want)
+}
+
+// The same through the proxy, strategy by strategy, and through the edge.
+func TestInstructionsOfProxyAndEdge(t *testing.T) {
+	needRoot(t)
+	most := map[config.Strategy]int{"cookie": 960, "auth-cookie": 910, "auth-full": 430, "auth-wrong": 430, "auth-ttl": 430, "cache": 1030}
+	opt := DefaultOptions()
+	opt.Progress = func(string, ...any) {}
+	_, err := runProxyParts(context.Background(), opt, []part{{what: "instructions", run: func(b *proxyBench) error {
+		frame := synFrame(t, "v4-ts", b.box.FloodPort.MAC)
+		for i, strategy := range config.Strategies() {
+			p, err := b.newProxy(uint8(i), 1<<12)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			prog, _ := p.Programs()
+			within(t, string(strategy), spent(t, proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, mapsOf(t, prog), frame,
+				b.box.FloodPort.Index), most[strategy])
+		}
+		e, err := (&edgeBench{ctx: b.ctx, opt: b.opt, rig: b.rig, box: b.box}).newEdge([2]uint32{})
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		prog, _ := e.Programs()
+		within(t, "edge", spent(t, edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, mapsOf(t, prog), frame, b.box.FloodPort.Index), 800)
+		return nil
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it loads BPF programs")
+	}
+}

@@ -1,0 +1,99 @@
+package bpfcount
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+)
+
+const xdpRedirect = 4
+
+// lookup is the address of a map's value, 0 if it has none. A table of tables gives a handle of the inner one.
+func (m *machine) lookup(name string, key []byte) uint64 {
+	at := name + "/" + string(key)
+	if addr, known := m.values[at]; known {
+		return addr
+	}
+	table := m.maps[name]
+	if table == nil {
+		panic(unsupported("no map " + name))
+	}
+	m.values[at] = 0
+	switch table.Type() {
+	case ebpf.PerCPUArray, ebpf.PerCPUHash:
+		m.values[at] = m.place(make([]byte, table.ValueSize()))
+	case ebpf.ArrayOfMaps:
+		var inner *ebpf.Map
+		if table.Lookup(key, &inner) == nil {
+			m.maps[at] = inner
+			m.values[at] = m.handle(at)
+		}
+	default:
+		if value, err := table.LookupBytes(key); err == nil && value != nil {
+			m.values[at] = m.place(value)
+		}
+	}
+	return m.values[at]
+}
+
+// call does what a helper does, as far as the short ways need it.
+func (m *machine) call(ins *asm.Instruction) {
+	helper := asm.BuiltinFunc(ins.Constant)
+	name := helper.String()
+	if ins.Src == asm.PseudoKfuncCall {
+		panic(unsupported("kfunc " + ins.Reference()))
+	}
+	var ret uint64
+	switch helper {
+	case asm.FnMapLookupElem:
+		table := m.handles[m.regs[1]]
+		name = "look-up in " + table
+		ret = m.lookup(table, append([]byte(nil), m.mem(m.regs[2], int(m.maps[table].KeySize()))...))
+	case asm.FnKtimeGetCoarseNs, asm.FnKtimeGetNs:
+		var now unix.Timespec
+		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now) // cannot fail
+		ret = uint64(now.Nano())
+	case asm.FnXdpGetBuffLen:
+		ret = get(m.ctx[4:8]) - get(m.ctx[0:4])
+	case asm.FnXdpAdjustTail:
+		put(m.ctx[4:8], get(m.ctx[4:8])+uint64(int64(int32(m.regs[2]))))
+	case asm.FnXdpLoadBytes:
+		copy(m.mem(m.regs[3], int(m.regs[4])), m.mem(get(m.ctx[0:4])+m.regs[2], int(m.regs[4])))
+	case asm.FnRedirectMap, asm.FnRedirect:
+		ret = xdpRedirect
+	default:
+		panic(unsupported("helper " + name))
+	}
+	m.result.Calls[name]++
+	m.regs[0] = ret
+	for r := 1; r <= 5; r++ {
+		m.regs[r] = 0xdeadbeefdeadbeef // a helper leaves nothing there
+	}
+}
+
+// atomic: the compare-and-swap and the or, add and and with which programs share words.
+func (m *machine) atomic(ins *asm.Instruction, dst, src *uint64) {
+	word := m.mem(*dst+uint64(int64(ins.Offset)), ins.OpCode.Size().Sizeof())
+	was := get(word)
+	switch op := ins.OpCode.AtomicOp(); op {
+	case asm.AddAtomic, asm.FetchAdd:
+		put(word, was+*src)
+	case asm.OrAtomic, asm.FetchOr:
+		put(word, was|*src)
+	case asm.AndAtomic, asm.FetchAnd:
+		put(word, was&*src)
+	case asm.CmpXchg:
+		if was == m.regs[0] {
+			put(word, *src)
+		}
+		m.regs[0] = was
+		return
+	default:
+		panic(unsupported(fmt.Sprint(ins)))
+	}
+	if op := ins.OpCode.AtomicOp(); op == asm.FetchAdd || op == asm.FetchOr || op == asm.FetchAnd {
+		*src = was
+	}
+}
