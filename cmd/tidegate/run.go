@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 
 func newRunCmd() *cobra.Command {
 	var file string
-	var skew time.Duration
+	var skew, step time.Duration
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Protect the services of a configuration until stopped",
@@ -36,12 +37,14 @@ Writes the line "ready" to stdout once the services are protected.`,
 			if file == "" {
 				return usageErrorf("run needs -c FILE; docs/configuration.md shows one")
 			}
-			return runRole(cmd, file, skew)
+			return runRole(cmd, file, skew, step)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
 	cmd.Flags().DurationVar(&skew, "clock-offset", 0, "behave as if the clock were off by so much (experiments)")
+	cmd.Flags().DurationVar(&step, "clock-step", 0, "behave as if SIGUSR1 stepped the clock by so much, and the next one back (experiments)")
 	_ = cmd.Flags().MarkHidden("clock-offset")
+	_ = cmd.Flags().MarkHidden("clock-step")
 	return cmd
 }
 
@@ -56,7 +59,7 @@ var runners = map[string]func(ctx, force context.Context, opt host.Options) erro
 	config.RoleFilterManager: filterman.Run,
 }
 
-func runRole(cmd *cobra.Command, file string, skew time.Duration) error {
+func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
 	cfg, err := config.Load(file)
 	if err != nil {
 		return err
@@ -86,6 +89,9 @@ func runRole(cmd *cobra.Command, file string, skew time.Duration) error {
 		Ready:      func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
 		Log:        slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
 	}
+	if step != 0 {
+		opt.Step = steppedClock(ctx, step)
+	}
 	if cfg.Metrics.IsValid() {
 		done, err := host.ServeMetrics(ctx, opt, cfg.Instance, cfg.Metrics, opt.Log)
 		if err != nil {
@@ -94,4 +100,22 @@ func runRole(cmd *cobra.Command, file string, skew time.Duration) error {
 		defer done()
 	}
 	return runners[cfg.Role](ctx, force, opt)
+}
+
+// steppedClock is what a clock is off by that each SIGUSR1 steps: by so much, and back.
+func steppedClock(ctx context.Context, step time.Duration) *atomic.Int64 {
+	off, steps := new(atomic.Int64), make(chan os.Signal, 1)
+	signal.Notify(steps, syscall.SIGUSR1)
+	go func() {
+		defer signal.Stop(steps)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-steps:
+				off.Store(int64(step) - off.Load())
+			}
+		}
+	}()
+	return off
 }

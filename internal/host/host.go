@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"tidegate/internal/config"
@@ -26,10 +27,17 @@ type Options struct {
 	Ready      func()           // called once when the services are protected
 	Log        *slog.Logger
 	Skew       time.Duration // what this process's clock is off by, for experiments
+	Step       *atomic.Int64 // nanoseconds that it has been stepped by since, likewise; nil: never
 }
 
 // Now is the time by this process's clock.
-func (o *Options) Now() time.Time { return time.Now().Add(o.Skew) }
+func (o *Options) Now() time.Time {
+	now := time.Now().Add(o.Skew)
+	if o.Step != nil {
+		now = now.Add(time.Duration(o.Step.Load()))
+	}
+	return now
+}
 
 const (
 	defaultBPFFS    = "/sys/fs/bpf"

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -233,5 +234,52 @@ func TestSkew(t *testing.T) {
 				t.Errorf("%d connections refused; %v", refused, nonZero(w.server.counters()))
 			}
 		})
+	}
+}
+
+// An edge whose clock is stepped by minutes while it runs: connections that are known go on, no packet of theirs is
+// lost; new ones are not taken over, and the server says what is wrong; when the clock is right again, so is all.
+func TestSteppedClock(t *testing.T) {
+	w := newWorld(t, false)
+	w.serve(echo)
+	w.Edge.configure("always", "epoch: 1s", "unknown_rate: 0", "learning: 0s")
+	w.server.configure("always", "epoch: 1s")
+	w.Edge.step = 5 * time.Minute
+	w.startBoth()
+	old, err := w.dial(false, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	served := func() bool {
+		conn, err := w.dial(false, 0)
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(150 * time.Millisecond))
+		return say(conn, "now?") == nil
+	}
+	if err := say(old, "before"); err != nil || !served() {
+		t.Fatalf("before the step: %v", err)
+	}
+	step := func() {
+		if err := w.Edge.run.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step()
+	w.await("new connections to fail", func() bool { return !served() })
+	if err := say(old, "while the clock is wrong"); err != nil {
+		t.Errorf("a known connection: %v", err)
+	}
+	w.await("the server to say so", func() bool {
+		served()
+		return strings.Contains(w.server.run.stderr.String(), "no ACK that edges let through verifies here")
+	})
+	step()
+	w.await("new connections to be served", served)
+	if err := say(old, "after"); err != nil {
+		t.Errorf("a known connection: %v", err)
 	}
 }

@@ -64,6 +64,7 @@ type node struct {
 	instance string
 	config   string
 	skew     time.Duration
+	step     time.Duration // what SIGUSR1 steps its clock by
 	run      *process
 }
 
@@ -143,7 +144,7 @@ func (n *node) start() *process {
 	w.t.Helper()
 	path := n.writeConfig()
 	p := &process{exited: make(chan struct{})}
-	p.cmd = exec.Command(tidegate, "run", "-c", path, "--clock-offset", n.skew.String())
+	p.cmd = exec.Command(tidegate, "run", "-c", path, "--clock-offset", n.skew.String(), "--clock-step", n.step.String())
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := n.ns.Do(p.cmd.Start); err != nil {
