@@ -29,11 +29,29 @@ int tg_test_synack(void);
 int tg_test_common_syn(void);
 int tg_test_filter(void);
 int tg_test_translate(void);
+int tg_test_proxy(void);
 int tg_test_edge(void);
 int tg_test_patrol(void);
 int tg_test_syn_cache(void);
 int tg_test_security(void);
 int tg_test_tag(void);
+
+static inline uint32_t tg_test_be32(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+/* One's-complement sum of big-endian words, carried at once. */
+static inline uint16_t tg_test_sum16(const uint8_t *p, uint32_t len)
+{
+	uint32_t sum = 0, i;
+
+	for (i = 0; i < len; i++) {
+		sum += i & 1 ? p[i] : (uint32_t)p[i] << 8;
+		sum = (sum & 0xffff) + (sum >> 16);
+	}
+	return (uint16_t)sum;
+}
 
 /* A small deterministic generator (splitmix64), so that a failure repeats. */
 static inline uint64_t tg_test_random(uint64_t *state)
