@@ -104,7 +104,7 @@ static __always_inline int tg_adopt(struct __sk_buff *skb, struct bpf_sock *list
 	bool wscale = agreed->wscale != TG_WSCALE_NONE;
 	struct bpf_tcp_req_attrs attrs = {
 		.rcv_tsval = ack->tsval,
-		.rcv_tsecr = ack->cookie.tsval,
+		.rcv_tsecr = ack->cookie.tsval + TG_ADOPT_TSVAL_AHEAD_MS,
 		.mss = agreed->mss,
 		.wscale_ok = wscale,
 		.snd_wscale = wscale ? agreed->wscale : 0,

@@ -116,6 +116,16 @@ TG_INLINE bool tg_host_offers(const struct tg_service *svc, const struct tg_agre
 	       (agreed->wscale == TG_WSCALE_NONE || svc->wscale != TG_WSCALE_NONE);
 }
 
+/* Our timestamp clock goes on so many ms after the TSval of the cookie.
+ *
+ * That TSval is option bits and MAC; it does not say when it was sent. A kernel that
+ * is told to go on from there takes the handshake's round-trip time for 1 ms, whatever
+ * it was: it probes for the tail of the first window while that is under way, and
+ * RACK and BBR keep 1 ms as the shortest one for a long time. A sample of more than
+ * INT_MAX us (2,147,483 ms) it does not use (tcp_rtt_tsopt_us), so that it begins as
+ * RFC 6298 2.1 has it, with none. The peer sees a clock that never goes back. */
+#define TG_ADOPT_TSVAL_AHEAD_MS (1U << 22)
+
 /* What an ACK says that may carry a cookie. */
 struct tg_ack {
 	struct tg_cookie cookie;

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A link that loses and reorders packets, in userspace: two TUN devices and a
+// A link that delays, loses and reorders packets, in userspace: two TUN devices and a
 // goroutine for each direction. Which packets it takes is decided by a seed and the
 // packet's number, not by time. No kernel feature is needed for it.
 
@@ -24,10 +24,11 @@ type Impairment struct {
 	Loss    float64 // share
 	Reorder float64 // share that is overtaken by those behind it
 	Depth   int     // by how many of them, at most
+	Delay   time.Duration
 }
 
-// ImpairedHost is a host that reaches the clients' side of a topology over such a
-// link. It has an address out of the clients' range of each family.
+// ImpairedHost is a host that reaches the clients' side of a topology, or of
+// Hosts, over such a link. It has an address out of the clients' range of each family.
 type ImpairedHost struct {
 	NS          *Namespace
 	Addr4       netip.Addr
@@ -42,7 +43,33 @@ type ImpairedHost struct {
 const holdMost = 5 * time.Millisecond
 
 // NewImpairedHost makes one behind the topology's client, which becomes a router.
-func NewImpairedHost(t *Topology, tag string, im Impairment) (h *ImpairedHost, err error) {
+func NewImpairedHost(t *Topology, tag string, im Impairment) (*ImpairedHost, error) {
+	return impairedBehind(t.Client, tag, im)
+}
+
+// NewImpairedHost makes one behind the client, which becomes a router.
+func (h *Hosts) NewImpairedHost(tag string, im Impairment) (*ImpairedHost, error) {
+	far, err := impairedBehind(h.Client, tag, im)
+	if err != nil {
+		return nil, err
+	}
+	err = h.Server.Do(func() error {
+		by := func(to, gateway netip.Addr) error {
+			return netlink.RouteAdd(&netlink.Route{LinkIndex: h.ServerPort.Index, Dst: ipNet(netip.PrefixFrom(to, to.BitLen())), Gw: gateway.AsSlice()})
+		}
+		err := by(far.Addr4, h.ClientAddr(false))
+		if haveIPv6() {
+			err = errors.Join(err, by(far.Addr6, h.ClientAddr(true)))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, far.Close())
+	}
+	return far, nil
+}
+
+func impairedBehind(router *Namespace, tag string, im Impairment) (h *ImpairedHost, err error) {
 	h = &ImpairedHost{Addr4: clientAddr(maxClients-200, false), Addr6: clientAddr(maxClients-200, true)}
 	if h.NS, err = NewNamespace("far" + tag); err != nil {
 		return nil, err
@@ -56,14 +83,14 @@ func NewImpairedHost(t *Topology, tag string, im Impairment) (h *ImpairedHost, e
 	if haveIPv6() {
 		forwarding = append(forwarding, [2]string{"net.ipv6.conf.all.forwarding", "1"})
 	}
-	if err := t.Client.setSysctls(forwarding...); err != nil {
+	if err := router.setSysctls(forwarding...); err != nil {
 		return h, err
 	}
 	far, err := h.tun(h.NS, "tg-far", func(index int) error { return h.addressFar(index) })
 	if err != nil {
 		return h, err
 	}
-	near, err := h.tun(t.Client, "tg-near", func(index int) error { return h.routeTo(index) })
+	near, err := h.tun(router, "tg-near", func(index int) error { return h.routeTo(index) })
 	if err != nil {
 		return h, err
 	}
@@ -143,6 +170,11 @@ func (h *ImpairedHost) carry(from, to *os.File, im Impairment, stream uint64) {
 	var held []late
 	buf := make([]byte, 1<<16)
 	send := func(p []byte) { _, _ = to.Write(p) } // a full queue loses it, as any link would
+	if im.Delay > 0 {
+		var last func()
+		send, last = h.delayed(to, im.Delay)
+		defer last()
+	}
 	for {
 		wait := time.Time{}
 		if len(held) > 0 {
@@ -178,4 +210,28 @@ func (h *ImpairedHost) carry(from, to *os.File, im Impairment, stream uint64) {
 		}
 		held = rest
 	}
+}
+
+// delayed returns a function that sends packets so much later, in their order, and
+// one that ends it.
+func (h *ImpairedHost) delayed(to *os.File, delay time.Duration) (send func([]byte), end func()) {
+	type due struct {
+		packet []byte
+		at     time.Time
+	}
+	wire := make(chan due, 10000)
+	h.wg.Go(func() {
+		for d := range wire {
+			time.Sleep(time.Until(d.at))
+			_, _ = to.Write(d.packet)
+		}
+	})
+	send = func(p []byte) {
+		select {
+		case wire <- due{append([]byte(nil), p...), time.Now().Add(delay)}:
+		default: // more than the line holds: lost
+			h.Lost.Add(1)
+		}
+	}
+	return send, func() { close(wire) }
 }

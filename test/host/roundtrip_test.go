@@ -1,0 +1,72 @@
+package hosttest
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/lab"
+)
+
+// A cookie does not say when it was sent, so the kernel must not take any round-trip
+// time from the handshake: one that is too short has it send again, by tail loss
+// probes and timeouts, what is still under way, and misleads RACK and BBR, which
+// keep the shortest one that they saw.
+func TestHandshakeTellsNoRoundTripTime(t *testing.T) {
+	const oneWay = 60 * time.Millisecond
+	w := newWorld(t)
+	l := w.listenOn(webPort, unix.IPPROTO_TCP, 16)
+	w.start(w.webConfig(webPort))
+	far, err := w.NewImpairedHost("-rtt", lab.Impairment{Delay: oneWay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	for _, timestamps := range []string{"1", "0"} {
+		for _, ipv6 := range families() {
+			w.sysctl(far.NS, "net.ipv4.tcp_timestamps", timestamps)
+			w.noRoundTripTime(l, far, ipv6, 2*oneWay)
+		}
+	}
+}
+
+func (w *world) noRoundTripTime(l *listener, far *lab.ImpairedHost, ipv6 bool, rtt time.Duration) {
+	t := w.t
+	t.Helper()
+	client, err := dialer{from: far.NS, to: netip.AddrPortFrom(w.ServerAddr(ipv6), webPort)}.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := l.accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	// All segments of the first window, and nothing behind them.
+	info, err := server.info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := familyName(ipv6) + " " + map[bool]string{false: "without", true: "with"}[info.Options&1 != 0] + " timestamps"
+	if short := time.Duration(info.Rtt) * time.Microsecond; short != 0 && short < rtt {
+		t.Errorf("%s: after the handshake the server holds the round-trip time for %v; it is %v", name, short, rtt)
+	}
+	if err := transfer(server, client, make([]byte, 10*info.Snd_mss)); err != nil {
+		t.Fatal(err)
+	}
+	w.await("the server to know that all has arrived", func() bool {
+		if info, err = server.info(); err != nil {
+			t.Fatal(err)
+		}
+		return info.Unacked == 0
+	})
+	if info.Total_retrans != 0 {
+		t.Errorf("%s: %d segments of the first ten were sent again; none was lost", name, info.Total_retrans)
+	}
+	if got := time.Duration(info.Min_rtt) * time.Microsecond; got < rtt {
+		t.Errorf("%s: the shortest round-trip time is %v, the path's is %v", name, got, rtt)
+	}
+}
