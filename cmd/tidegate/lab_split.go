@@ -87,6 +87,7 @@ both.`,
 	f.Float64Var(&o.Load, "load", o.Load, "legitimate requests per second, all clients together")
 	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "of one request, from when it was due")
 	f.StringVar(&o.Options.Server, "web", o.Options.Server, "web server: auto, nginx or builtin")
+	f.StringVar(&o.Congestion, "congestion-control", "", "the server's, out of net.ipv4.tcp_allowed_congestion_control (default: the system's)")
 	f.IntVar(&o.ResponseSize, "response-size", o.ResponseSize, "bytes of each response")
 	f.BoolVar(&figures, "figures", false, "instead of one experiment: figures 5, 6 and 7 of SmartCookie, with a defence that\nresets new clients (proxy-auth-wrong, proxy-auth-cookie) for comparison; 3 to 5 minutes")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")

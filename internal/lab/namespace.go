@@ -122,3 +122,20 @@ func (n *Namespace) setSysctls(pairs ...[2]string) error {
 		return nil
 	})
 }
+
+// congestionControl sets the namespace's congestion control, if one is named, and
+// returns what is set.
+func (n *Namespace) congestionControl(name string) (set string, err error) {
+	const sysctl = "net.ipv4.tcp_congestion_control"
+	if name != "" {
+		if err := n.setSysctls([2]string{sysctl, name}); err != nil {
+			return "", fmt.Errorf("--congestion-control %s: want one of the sysctl net.ipv4.tcp_allowed_congestion_control, which is what namespaces may have: %w", name, err)
+		}
+	}
+	err = n.Do(func() error {
+		b, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(sysctl, ".", "/"))
+		set = strings.TrimSpace(string(b))
+		return err
+	})
+	return set, err
+}

@@ -29,7 +29,8 @@ type SplitOptions struct {
 	FilterFlows int  // random flows put into each edge's filter before
 	Epoch       time.Duration
 	ClockSkew   time.Duration
-	DropAttack  bool // before the server sees it: what bringing it there costs
+	DropAttack  bool   // before the server sees it: what bringing it there costs
+	Congestion  string // the server's congestion control; empty: the system's
 }
 
 // FlapEvery is how long a route stays in an experiment with RouteFlap.
@@ -138,6 +139,9 @@ func RunSplit(ctx context.Context, opts SplitOptions) (res *SplitResult, err err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	if opts.Congestion, err = s.Server.congestionControl(opts.Congestion); err != nil {
+		return nil, err
+	}
 	x := &splitRun{env: env, opts: opts, s: s}
 	defer func() { err = errors.Join(err, x.stopNodes()) }()
 	return x.experiment(ctx)

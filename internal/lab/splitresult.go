@@ -21,6 +21,9 @@ type SplitResult struct {
 	RouteFlap bool    `json:"route_flap"`
 	DropSetup float64 `json:"drop_setup"`
 	SkewS     float64 `json:"skew_s"`
+	// The server's. BBR paces the first window of a connection that tells no round-trip
+	// time, such as one from a cookie, as for 1 ms: what latency_ratio then shows.
+	Congestion string `json:"congestion_control"`
 
 	// Attack packets that came to the server's ports, and those of them that are SYNs.
 	ServerAttackPackets uint64 `json:"server_attack_packets"`
@@ -49,7 +52,7 @@ type SplitResult struct {
 func (x *splitRun) result(ctx context.Context, before, empty, m *splitMeasured, own float64) (*SplitResult, error) {
 	o := x.opts
 	r := &SplitResult{Edges: o.Edges, Plane: o.Plane, Mode: o.Mode, Takeover: o.Takeover, Layout: o.layout(), Attack: o.Attack, Return: "edge",
-		RouteFlap: o.RouteFlap, DropSetup: o.DropSetup, SkewS: o.Skew.Seconds(),
+		RouteFlap: o.RouteFlap, DropSetup: o.DropSetup, SkewS: o.Skew.Seconds(), Congestion: o.Congestion,
 		ServerAttackPackets: m.seen.Attack, ServerAttackSYNs: m.seen.AttackSYN, SetupLost: m.seen.Lost,
 		LatencyBaseline: before.load.Latency, LatencyBaselineXDP: empty.load.Latency, EdgeCounters: map[string]uint64{}, ServerCounters: map[string]uint64{}}
 	if o.Direct {
@@ -105,7 +108,7 @@ func (r *SplitResult) Summary() string {
 	b.WriteString(r.Result.Summary())
 	fmt.Fprintf(&b, "at server  %d attack packets (%d SYNs) of %d sent\n", r.ServerAttackPackets, r.ServerAttackSYNs, r.SYNSent)
 	fmt.Fprintf(&b, "filter     false positives %.4f %% computed, %.4f %% measured\n", 100*r.FPComputed, 100*r.FPMeasured)
-	fmt.Fprintf(&b, "latency    %.3f times that without attack and without tidegate (p50 %g ms, p90 %g);\n           %.3f times that with an empty XDP program in its place (p50 %g ms)\n",
-		r.LatencyRatio, r.LatencyBaseline.P50, r.LatencyBaseline.P90, r.LatencyRatioXDP, r.LatencyBaselineXDP.P50)
+	fmt.Fprintf(&b, "latency    %s at the server: %.3f times that without attack and without tidegate (p50 %g ms, p90 %g);\n           %.3f times that with an empty XDP program in its place (p50 %g ms)\n",
+		r.Congestion, r.LatencyRatio, r.LatencyBaseline.P50, r.LatencyBaseline.P90, r.LatencyRatioXDP, r.LatencyBaselineXDP.P50)
 	return b.String()
 }
