@@ -6,10 +6,13 @@
  *   tidegate-dpdk EAL-OPTIONS -- [OPTIONS]
  */
 #include <getopt.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -116,16 +119,39 @@ static void *control_thread(void *p)
 	return NULL;
 }
 
+/* A thread beside the loop of the main core: on the processors that the program was
+ * given, but for that core's own, if there is another. `given` is from before DPDK
+ * pinned this thread. DPDK's own call for this changed its name between 22.11 and 24.11. */
+static bool start_control(pthread_t *thread, struct tg_program *p, const cpu_set_t *given)
+{
+	rte_cpuset_t pinned = rte_lcore_cpuset(rte_get_main_lcore());
+	cpu_set_t others, both;
+	pthread_attr_t attr;
+	int err;
+
+	CPU_AND(&both, given, &pinned);
+	CPU_XOR(&others, given, &both);
+	err = pthread_attr_init(&attr);
+	if (err)
+		return tg_say("no thread for the control socket: %s", strerror(err));
+	if (CPU_COUNT(&others))
+		err = pthread_attr_setaffinity_np(&attr, sizeof(others), &others);
+	if (!err)
+		err = pthread_create(thread, &attr, control_thread, p);
+	pthread_attr_destroy(&attr);
+	return !err || tg_say("no thread for the control socket: %s", strerror(err));
+}
+
 /* Runs the loops and, meanwhile, the control thread. A core that is alone has the
  * loop itself, for buffers are cached only for DPDK's own threads. */
-static bool run(struct tg_program *p)
+static bool run(struct tg_program *p, const cpu_set_t *given)
 {
 	pthread_t thread;
 	uint32_t i;
 
 	if (p->cores[0].lcore == rte_get_main_lcore()) {
-		if (rte_ctrl_thread_create(&thread, "tg-control", NULL, control_thread, p))
-			return tg_say("no thread for the control socket");
+		if (!start_control(&thread, p, given))
+			return false;
 		tg_core_loop(&p->cores[0]);
 		pthread_join(thread, NULL);
 		return true;
@@ -141,12 +167,15 @@ int main(int argc, char **argv)
 {
 	struct tg_program *p = &tg_program;
 	const struct tg_box *first;
+	cpu_set_t given;
 	int used;
 	bool ok;
 
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	signal(SIGPIPE, SIG_IGN);
+	if (sched_getaffinity(0, sizeof(given), &given))
+		CPU_ZERO(&given);
 	used = rte_eal_init(argc, argv);
 	if (used < 0) {
 		tg_say("DPDK does not start: %s; its own messages above say why (without huge pages: --no-huge -m 512)", rte_strerror(rte_errno));
@@ -161,7 +190,7 @@ int main(int argc, char **argv)
 	}
 	choose_cores(p);
 	first = tg_control_first(p);
-	ok = first && tg_cores_make(p, first) && tg_ports_start(p) && tg_telemetry_start() && run(p);
+	ok = first && tg_cores_make(p, first) && tg_ports_start(p) && tg_telemetry_start() && run(p, &given);
 	tg_ports_stop(p);
 	rte_eal_cleanup();
 	return ok ? 0 : 1;

@@ -16,6 +16,10 @@
 
 #include "program.h"
 
+#if RTE_VERSION < RTE_VERSION_NUM(23, 3, 0, 0)
+#define rte_tel_data_add_dict_uint rte_tel_data_add_dict_u64 /* its name then */
+#endif
+
 static const char *const counter_names[] = {
 #define X(name, help) #name,
 #include "../core/counters.def"
@@ -39,14 +43,14 @@ static int on_status(const char *cmd, const char *params, struct rte_tel_data *d
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
 	rte_tel_data_add_dict_string(d, "hash", p->cores[0].w->way->name);
-	rte_tel_data_add_dict_u64(d, "pid", (uint64_t)getpid());
-	rte_tel_data_add_dict_u64(d, "cores", p->cores_n);
-	rte_tel_data_add_dict_u64(d, "ports", p->ports_n);
-	rte_tel_data_add_dict_u64(d, "box", atomic_load(&p->cores[0].seen));
-	rte_tel_data_add_dict_u64(d, "flows", flows);
-	rte_tel_data_add_dict_u64(d, "sources", sources);
-	rte_tel_data_add_dict_u64(d, "short_syns", syns);
-	rte_tel_data_add_dict_u64(d, "short_segments", segments);
+	rte_tel_data_add_dict_uint(d, "pid", (uint64_t)getpid());
+	rte_tel_data_add_dict_uint(d, "cores", p->cores_n);
+	rte_tel_data_add_dict_uint(d, "ports", p->ports_n);
+	rte_tel_data_add_dict_uint(d, "box", atomic_load(&p->cores[0].seen));
+	rte_tel_data_add_dict_uint(d, "flows", flows);
+	rte_tel_data_add_dict_uint(d, "sources", sources);
+	rte_tel_data_add_dict_uint(d, "short_syns", syns);
+	rte_tel_data_add_dict_uint(d, "short_segments", segments);
 	return 0;
 }
 
@@ -74,7 +78,7 @@ static int on_counters(const char *cmd, const char *params, struct rte_tel_data 
 		for (i = 0; i < p->cores_n; i++)
 			sum += p->cores[i].w->rows[id].count[c];
 		if (sum)
-			rte_tel_data_add_dict_u64(d, counter_names[c], sum);
+			rte_tel_data_add_dict_uint(d, counter_names[c], sum);
 	}
 	return 0;
 }
@@ -93,11 +97,11 @@ static int on_ports(const char *cmd, const char *params, struct rte_tel_data *d)
 
 		(void)rte_eth_stats_get((uint16_t)i, &s);
 		snprintf(name, sizeof(name), "rx_%u", i);
-		rte_tel_data_add_dict_u64(d, name, s.ipackets);
+		rte_tel_data_add_dict_uint(d, name, s.ipackets);
 		snprintf(name, sizeof(name), "tx_%u", i);
-		rte_tel_data_add_dict_u64(d, name, s.opackets);
+		rte_tel_data_add_dict_uint(d, name, s.opackets);
 		snprintf(name, sizeof(name), "missed_%u", i);
-		rte_tel_data_add_dict_u64(d, name, s.imissed + s.rx_nombuf);
+		rte_tel_data_add_dict_uint(d, name, s.imissed + s.rx_nombuf);
 	}
 	return 0;
 }
