@@ -28,7 +28,7 @@ const probesEach = 16384
 // turnEvery is how long a generation is active: a third of the window, so that a flow
 // is known for the window at least.
 func (b *box) turnEvery() time.Duration {
-	return b.cfg.Edge.FilterWindow / (plane.BloomGenerations - 1)
+	return b.Cfg.Edge.FilterWindow / (plane.BloomGenerations - 1)
 }
 
 // turn empties the oldest generation and makes it the active one.
@@ -71,17 +71,17 @@ func (b *box) report(now time.Time) error {
 		r.FillPpm[g] = uint32(math.Round(share * 1e6))
 		r.Flows[g] = uint32(min(flows, math.MaxUint32))
 	}
-	saturated := fill.FPRate() > b.cfg.Edge.FilterAlarm
+	saturated := fill.FPRate() > b.Cfg.Edge.FilterAlarm
 	if saturated {
 		r.Alarm = 1
 	}
 	if saturated != f.alarm {
 		f.alarm = saturated
 		if saturated {
-			b.log.Warn("the filter is saturated: that share of a flood of ACKs goes on to the servers' last line; no connection is harmed; raise filter_bits or shorten filter_window",
-				"fp_rate", fill.FPRate(), "alarm_above", b.cfg.Edge.FilterAlarm)
+			b.Log.Warn("the filter is saturated: that share of a flood of ACKs goes on to the servers' last line; no connection is harmed; raise filter_bits or shorten filter_window",
+				"fp_rate", fill.FPRate(), "alarm_above", b.Cfg.Edge.FilterAlarm)
 		} else {
-			b.log.Info("the filter is no longer saturated", "fp_rate", fill.FPRate())
+			b.Log.Info("the filter is no longer saturated", "fp_rate", fill.FPRate())
 		}
 	}
 	return b.plane.SetReport(r)

@@ -43,7 +43,7 @@ func sharedBloomKey(s *keys.Secret) [keys.EpochKeyLen]byte { return s.TagKey(^ui
 
 // startPeers begins to listen and to tell; nil if there is nobody to talk to.
 func (b *box) startPeers(ctx context.Context) (*peers, error) {
-	if len(b.cfg.Tagged.Peers) == 0 || b.cfg.Edge.Protocol != config.ProtocolTagged {
+	if len(b.Cfg.Tagged.Peers) == 0 || b.Cfg.Edge.Protocol != config.ProtocolTagged {
 		return nil, nil
 	}
 	conn, err := net.ListenUDP("udp", &net.UDPAddr{Port: syncPort})
@@ -51,7 +51,7 @@ func (b *box) startPeers(ctx context.Context) (*peers, error) {
 		return nil, err
 	}
 	p := &peers{box: b, conn: conn, seen: make([]uint16, b.plane.BloomWords())}
-	for _, a := range b.cfg.Tagged.Peers {
+	for _, a := range b.Cfg.Tagged.Peers {
 		p.to = append(p.to, netip.AddrPortFrom(a, syncPort))
 	}
 	go p.receive()
@@ -62,7 +62,7 @@ func (b *box) startPeers(ctx context.Context) (*peers, error) {
 	return p, nil
 }
 
-func (p *peers) epoch() uint64 { return keys.Epoch(p.box.opt.Now(), p.box.cfg.Epoch) }
+func (p *peers) epoch() uint64 { return keys.Epoch(p.box.Opt.Now(), p.box.Cfg.Epoch) }
 
 // tell sends what is new in the active generation. It runs in the box's loop, as the
 // generations turn there.
@@ -94,7 +94,7 @@ func (p *peers) tell() {
 }
 
 func (p *peers) send(list []uint32) {
-	m := encodeSync(list, uint8(p.box.cfg.Edge.FilterBits), uint16(p.box.cfg.Tagged.EdgeID), p.key.epoch, p.key.bytes)
+	m := encodeSync(list, uint8(p.box.Cfg.Edge.FilterBits), uint16(p.box.Cfg.Tagged.EdgeID), p.key.epoch, p.key.bytes)
 	for _, to := range p.to {
 		_, _ = p.conn.WriteToUDPAddrPort(m, to) // lost: the next generation tells it again
 	}
@@ -110,7 +110,7 @@ func (p *peers) receive() {
 		if err != nil {
 			continue
 		}
-		list, err := decodeSync(buf[:n], uint8(p.box.cfg.Edge.FilterBits), p.epoch(), p.box.secret.TagKey)
+		list, err := decodeSync(buf[:n], uint8(p.box.Cfg.Edge.FilterBits), p.epoch(), p.box.secret.TagKey)
 		if err != nil {
 			p.box.refusedSync.Add(1)
 			continue

@@ -16,11 +16,11 @@ const tagLen = 20
 
 // writeTagged switches the protocol.
 func (b *box) writeTagged() error {
-	if b.cfg.Edge.Protocol != config.ProtocolTagged {
+	if b.Cfg.Edge.Protocol != config.ProtocolTagged {
 		return b.plane.SetTagged(plane.TaggedSettings{})
 	}
 	mtu := 65535
-	for _, name := range b.cfg.Edge.Inside {
+	for _, name := range b.Cfg.Edge.Inside {
 		dev, err := netlink.LinkByName(name)
 		if err != nil {
 			return fmt.Errorf("interface %s: not found; see `ip link`", name)
@@ -28,23 +28,23 @@ func (b *box) writeTagged() error {
 		mtu = min(mtu, dev.Attrs().MTU)
 	}
 	const port = plane.ConfirmPort
-	return b.plane.SetTagged(plane.TaggedSettings{Edge: uint16(b.cfg.Tagged.EdgeID),
+	return b.plane.SetTagged(plane.TaggedSettings{Edge: uint16(b.Cfg.Tagged.EdgeID),
 		ConfirmPortBe: port>>8 | port&0xff<<8, Mtu: uint32(mtu)})
 }
 
-// roomForTags makes the service's MSS so much smaller that a client's full segments
-// can carry a tag.
-func (b *box) roomForTags(s *plane.Service) {
-	if b.cfg.Edge.Protocol == config.ProtocolTagged {
-		s.MssV4 -= tagLen
-		s.MssV6 -= tagLen
+// roomForTags is how much smaller a service's MSS is so that a client's full segments
+// can carry a tag, in bytes.
+func (b *box) roomForTags() uint16 {
+	if b.Cfg.Edge.Protocol == config.ProtocolTagged {
+		return tagLen
 	}
+	return 0
 }
 
 // putKeys loads both keys of an epoch: of cookies, in their layout, and of tags.
 func (b *box) putKeys(n uint64) error {
 	cookie := b.secret.EpochKey(n)
-	if b.cfg.Edge.Layout == config.LayoutSmartcookie {
+	if b.Cfg.Edge.Layout == config.LayoutSmartcookie {
 		cookie = [keys.EpochKeyLen]byte{}
 		half := b.secret.SmartKey(n)
 		copy(cookie[:], half[:])

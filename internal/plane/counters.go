@@ -24,13 +24,18 @@ func ReadCounters(m *ebpf.Map, id uint32) (sum [schema.NumCounters]uint64, err e
 	return sum, nil
 }
 
-// ClearCounters sets the counters of one service to zero.
-func ClearCounters(m *ebpf.Map, id uint32) error {
+// ClearCounters sets the counters of services to zero.
+func ClearCounters(m *ebpf.Map, ids ...uint32) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return err
 	}
-	return m.Put(id, make([]Counters, cpus))
+	for _, id := range ids {
+		if err := m.Put(id, make([]Counters, cpus)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Pinned is the read-only view of an instance through its pins.

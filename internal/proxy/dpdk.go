@@ -13,6 +13,7 @@ import (
 	"tidegate/internal/dpdk"
 	"tidegate/internal/host"
 	"tidegate/internal/keys"
+	"tidegate/internal/middlebox"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
 )
@@ -28,24 +29,24 @@ type dpdkBox struct {
 // runDPDK is Run for plane: dpdk; the instance is locked.
 func runDPDK(ctx, force context.Context, b *box) (err error) {
 	d := &dpdkBox{box: b}
-	if b.secret, err = keys.LoadSecret(b.cfg.SecretFile); err != nil {
+	if b.secret, err = keys.LoadSecret(b.Cfg.SecretFile); err != nil {
 		return err
 	}
 	defer b.secret.Zero()
 	if err := d.start(ctx); err != nil {
 		return err
 	}
-	if b.opt.Ready != nil {
-		b.opt.Ready()
+	if b.Opt.Ready != nil {
+		b.Opt.Ready()
 	}
-	b.log.Info("protecting", "instance", b.cfg.Instance, "plane", "dpdk", "forwarding", b.cfg.Proxy.Forwarding,
-		"interfaces", b.cfg.Interfaces, "services", len(b.cfg.Services))
+	b.Log.Info("protecting", "instance", b.Cfg.Instance, "plane", "dpdk", "forwarding", b.Cfg.Proxy.Forwarding,
+		"interfaces", b.Cfg.Interfaces, "services", len(b.Cfg.Services))
 	err = d.loop(ctx)
 	return errors.Join(err, d.stop(force))
 }
 
 func (d *dpdkBox) start(ctx context.Context) (err error) {
-	cfg := d.cfg
+	cfg := d.Cfg
 	if len(cfg.Proxy.DPDK.Devices) == 0 {
 		if cfg.Proxy.Forwarding == config.ForwardRouter && dpdk.KernelForwards() {
 			return errors.New("this kernel forwards packets itself, and each would be forwarded twice; set net.ipv4.ip_forward=0 and net.ipv6.conf.all.forwarding=0 with sysctl")
@@ -62,8 +63,8 @@ func (d *dpdkBox) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	socket := filepath.Join(d.opt.StateDir, cfg.Instance+".dpdk")
-	if d.proc, err = dpdk.Start(ctx, cfg, dpdkPrefix(cfg.Instance), socket, d.log); err != nil {
+	socket := filepath.Join(d.Opt.StateDir, cfg.Instance+".dpdk")
+	if d.proc, err = dpdk.Start(ctx, cfg, dpdkPrefix(cfg.Instance), socket, d.Log); err != nil {
 		return err
 	}
 	if d.control, err = dpdk.Dial(socket); err == nil {
@@ -72,7 +73,7 @@ func (d *dpdkBox) start(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, d.proc.Stop())
 	}
-	d.numbers.Assign(cfg.Services)
+	d.Numbers.Assign(cfg.Services)
 	if err := errors.Join(d.apply(true), d.writeState()); err != nil {
 		return errors.Join(err, d.control.Close(), d.proc.Stop())
 	}
@@ -83,7 +84,7 @@ func dpdkPrefix(instance string) string { return "tidegate-" + instance }
 
 // apply gives the program keys and, if the services have changed, all else.
 func (d *dpdkBox) apply(all bool, more ...string) error {
-	cfg := d.cfg
+	cfg := d.Cfg
 	slots := 1
 	for slots < int(cfg.KeyHorizon/cfg.Epoch)+keys.PastEpochs+3 {
 		slots *= 2
@@ -120,7 +121,7 @@ func (d *dpdkBox) apply(all bool, more ...string) error {
 
 // serviceLines is everything but the keys.
 func (d *dpdkBox) serviceLines() ([]string, error) {
-	cfg := d.cfg
+	cfg := d.Cfg
 	targets, err := d.dpdkTargets()
 	if err != nil {
 		return nil, err
@@ -132,7 +133,7 @@ func (d *dpdkBox) serviceLines() ([]string, error) {
 		if svc.FirstData == config.FirstDataStore {
 			h.FirstData = dpdk.FirstDataStore
 		}
-		how[d.numbers.ID(svc.Name)] = h
+		how[d.Numbers.ID(svc.Name)] = h
 	}
 	lines := append(dpdk.ServiceLines(targets, how), "stale-keys "+string(cfg.OnStaleKeys),
 		"forwarding "+string(cfg.Proxy.Forwarding),
@@ -153,14 +154,13 @@ func (d *dpdkBox) serviceLines() ([]string, error) {
 
 // dpdkTargets are the services; an interface that is DPDK's own has no MTU to ask for.
 func (d *dpdkBox) dpdkTargets() ([]plane.Target, error) {
-	if len(d.cfg.Proxy.DPDK.Devices) == 0 {
+	if len(d.Cfg.Proxy.DPDK.Devices) == 0 {
 		return d.targets()
 	}
-	without := *d.box
-	cfg := *d.cfg
+	instance, cfg := *d.Instance, *d.Cfg
 	cfg.Interfaces = nil
-	without.cfg = &cfg
-	targets, err := without.targets()
+	instance.Cfg = &cfg
+	targets, err := (&box{Instance: &instance}).targets()
 	for i := range targets {
 		s := &targets[i].Service
 		s.MssV4, s.MssV6 = min(s.MssV4, 1460), min(s.MssV6, 1440)
@@ -169,13 +169,13 @@ func (d *dpdkBox) dpdkTargets() ([]plane.Target, error) {
 }
 
 func (d *dpdkBox) routes() (routes []dpdk.Route, err error) {
-	if len(d.cfg.Proxy.DPDK.Devices) == 0 {
-		if routes, err = dpdk.KernelRoutes(d.cfg.Interfaces); err != nil {
+	if len(d.Cfg.Proxy.DPDK.Devices) == 0 {
+		if routes, err = dpdk.KernelRoutes(d.Cfg.Interfaces); err != nil {
 			return nil, err
 		}
 	}
-	for _, r := range d.cfg.Proxy.DPDK.Routes {
-		routes = append(routes, dpdk.Route{Prefix: r.Prefix, Port: slices.Index(d.cfg.Interfaces, r.Interface), MAC: r.MAC})
+	for _, r := range d.Cfg.Proxy.DPDK.Routes {
+		routes = append(routes, dpdk.Route{Prefix: r.Prefix, Port: slices.Index(d.Cfg.Interfaces, r.Interface), MAC: r.MAC})
 	}
 	return routes, nil
 }
@@ -185,7 +185,7 @@ func (d *dpdkBox) routes() (routes []dpdk.Route, err error) {
 func (d *dpdkBox) loop(ctx context.Context) error {
 	tick := time.NewTicker(housekeeping)
 	defer tick.Stop()
-	swap := time.NewTicker(d.cfg.Proxy.SwapPeriod)
+	swap := time.NewTicker(d.Cfg.Proxy.SwapPeriod)
 	defer swap.Stop()
 	var told []string
 	for {
@@ -194,15 +194,15 @@ func (d *dpdkBox) loop(ctx context.Context) error {
 			return nil
 		case <-d.proc.Exited():
 			return d.proc.Failure()
-		case <-d.opt.Reload:
+		case <-d.Opt.Reload:
 			if err := d.reload(); err != nil {
-				d.log.Error("reload refused; the old configuration goes on", "error", err)
+				d.Log.Error("reload refused; the old configuration goes on", "error", err)
 				continue
 			}
-			swap.Reset(d.cfg.Proxy.SwapPeriod)
+			swap.Reset(d.Cfg.Proxy.SwapPeriod)
 		case <-swap.C:
 			if err := d.swapTables(); err != nil {
-				d.log.Error("swapping the tables", "error", err)
+				d.Log.Error("swapping the tables", "error", err)
 			}
 		case <-tick.C:
 			now, err := d.serviceLines() // routes may have changed
@@ -211,7 +211,7 @@ func (d *dpdkBox) loop(ctx context.Context) error {
 				told = slices.Sorted(slices.Values(now))
 			}
 			if err := errors.Join(err, d.apply(changed)); err != nil {
-				d.log.Error("housekeeping", "error", err)
+				d.Log.Error("housekeeping", "error", err)
 			}
 			d.watchSides()
 		}
@@ -225,8 +225,8 @@ func (d *dpdkBox) watchSides() {
 		return
 	}
 	var opened, answered uint64
-	for _, svc := range d.cfg.Services {
-		c, err := dpdk.Counters(d.proc.Prefix, d.numbers.ID(svc.Name))
+	for _, svc := range d.Cfg.Services {
+		c, err := dpdk.Counters(d.proc.Prefix, d.Numbers.ID(svc.Name))
 		if err != nil {
 			return // it has just ended, or answers another
 		}
@@ -235,7 +235,7 @@ func (d *dpdkBox) watchSides() {
 	}
 	if d.seeSides(now, opened, answered) {
 		if err := d.writeState(); err != nil {
-			d.log.Error("state file", "error", err)
+			d.Log.Error("state file", "error", err)
 		}
 	}
 }
@@ -243,15 +243,15 @@ func (d *dpdkBox) watchSides() {
 // swapTables is the box's, of the program.
 func (d *dpdkBox) swapTables() error {
 	opened := uint64(0)
-	for _, svc := range d.cfg.Services {
-		c, err := dpdk.Counters(d.proc.Prefix, d.numbers.ID(svc.Name))
+	for _, svc := range d.Cfg.Services {
+		c, err := dpdk.Counters(d.proc.Prefix, d.Numbers.ID(svc.Name))
 		if err != nil {
 			return err
 		}
 		opened += c["flow_opened"]
 	}
 	lines := []string{"swap sources"}
-	if d.flows.due(opened, time.Now(), &d.cfg.Proxy) {
+	if d.flows.due(opened, time.Now(), &d.Cfg.Proxy) {
 		lines = append(lines, "swap flows")
 	}
 	return d.control.Apply(lines)
@@ -259,35 +259,26 @@ func (d *dpdkBox) swapTables() error {
 
 // reload applies a changed configuration, whole or not at all.
 func (d *dpdkBox) reload() error {
-	cfg, err := config.Load(d.opt.ConfigPath)
+	err := d.Reload(fixedDPDK, func(removed []uint32) error {
+		var forget []string
+		for _, id := range removed {
+			forget = append(forget, fmt.Sprintf("forget %d", id))
+		}
+		return d.apply(true, forget...)
+	})
 	if err != nil {
 		return err
 	}
-	if err := sameBox(d.cfg, cfg); err != nil {
-		return err
-	}
-	if cfg.Proxy.Plane != d.cfg.Proxy.Plane || cfg.Proxy.DPDK.Cores != d.cfg.Proxy.DPDK.Cores ||
-		!slices.Equal(cfg.Proxy.DPDK.Devices, d.cfg.Proxy.DPDK.Devices) {
-		return errors.New("plane, cores and devices cannot change while running; restart")
-	}
-	old := d.cfg
-	removed := d.numbers.Assign(cfg.Services)
-	d.cfg = cfg
-	var forget []string
-	for _, id := range removed {
-		forget = append(forget, fmt.Sprintf("forget %d", id))
-	}
-	if err := d.apply(true, forget...); err != nil {
-		d.cfg = old
-		d.numbers.Assign(old.Services)
-		return errors.Join(err, d.apply(true))
-	}
-	d.log.Info("reloaded", "services", len(cfg.Services))
 	return d.writeState()
 }
 
+func fixedDPDK(old, next *config.Config) []middlebox.Fixed {
+	return append(fixed(old, next), middlebox.Fixed{Name: "cores", Same: next.Proxy.DPDK.Cores == old.Proxy.DPDK.Cores},
+		middlebox.Fixed{Name: "devices", Same: slices.Equal(next.Proxy.DPDK.Devices, old.Proxy.DPDK.Devices)})
+}
+
 func (d *dpdkBox) writeState() error {
-	return host.WriteState(d.opt.StateDir, host.State{Config: d.cfg, Numbers: d.numbers, Started: d.started,
+	return host.WriteState(d.Opt.StateDir, host.State{Config: d.Cfg, Numbers: d.Numbers, Started: d.Started,
 		OneSided: d.watch.told, DPDK: d.proc.Prefix, LastKey: d.keys.Last()})
 }
 
@@ -298,23 +289,23 @@ func (d *dpdkBox) stop(force context.Context) error {
 	select {
 	case <-d.proc.Exited():
 	default:
-		for i := range d.cfg.Services {
-			d.cfg.Services[i].Mode = config.ModeOff
+		for i := range d.Cfg.Services {
+			d.Cfg.Services[i].Mode = config.ModeOff
 		}
 		errs = append(errs, d.apply(true))
-		if d.cfg.Drain > 0 {
-			d.log.Info("draining", "for", d.cfg.Drain)
+		if d.Cfg.Drain > 0 {
+			d.Log.Info("draining", "for", d.Cfg.Drain)
 			select {
-			case <-time.After(d.cfg.Drain):
+			case <-time.After(d.Cfg.Drain):
 			case <-force.Done():
 			case <-d.proc.Exited():
 			}
 		}
 	}
 	errs = append(errs, d.control.Close(), d.proc.Stop())
-	if err := host.RemoveState(d.opt.StateDir, d.cfg.Instance); !errors.Is(err, os.ErrNotExist) {
+	if err := host.RemoveState(d.Opt.StateDir, d.Cfg.Instance); !errors.Is(err, os.ErrNotExist) {
 		errs = append(errs, err)
 	}
-	d.log.Info("stopped")
+	d.Log.Info("stopped")
 	return errors.Join(errs...)
 }

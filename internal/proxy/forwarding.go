@@ -2,10 +2,7 @@ package proxy
 
 import (
 	"encoding/binary"
-	"fmt"
 	"time"
-
-	"github.com/vishvananda/netlink"
 
 	"tidegate/internal/config"
 	"tidegate/internal/plane"
@@ -21,35 +18,7 @@ const (
 
 // targets lays the services out for the packet path.
 func (b *box) targets() ([]plane.Target, error) {
-	mtu := 65535
-	for _, name := range b.cfg.Interfaces {
-		dev, err := netlink.LinkByName(name)
-		if err != nil {
-			return nil, fmt.Errorf("interface %s: not found; see `ip link`", name)
-		}
-		mtu = min(mtu, max(dev.Attrs().MTU, 576))
-	}
-	modes := map[config.Mode]uint8{config.ModeMonitor: plane.ModeMonitor, config.ModeAlways: plane.ModeAlways}
-	targets := make([]plane.Target, 0, len(b.cfg.Services))
-	for _, svc := range b.cfg.Services {
-		t := plane.Target{ID: b.numbers.ID(svc.Name), Prefixes: svc.Prefixes}
-		for _, r := range svc.Ports {
-			t.Ports = append(t.Ports, [2]uint16{r.First, r.Last})
-		}
-		t.Service = plane.Service{MssV4: uint16(mtu - 40), MssV6: uint16(mtu - 60), Window: defaultWindow,
-			Wscale: defaultWScale, Sack: 1, Timestamps: 1, Ecn: 1, Mode: modes[svc.Mode]}
-		if !svc.MSS.Auto {
-			t.Service.MssV4, t.Service.MssV6 = uint16(svc.MSS.Value), uint16(svc.MSS.Value)
-		}
-		if !svc.WScale.Auto {
-			t.Service.Wscale = uint8(svc.WScale.Value)
-		}
-		if !svc.Window.Auto {
-			t.Service.Window = uint16(svc.Window.Value)
-		}
-		targets = append(targets, t)
-	}
-	return targets, nil
+	return b.Targets(plane.Service{Window: defaultWindow, Wscale: defaultWScale, Sack: 1, Timestamps: 1, Ecn: 1}, 0)
 }
 
 // proxyService is what the packet path is told of a service beside what every gate is.
@@ -102,8 +71,8 @@ func (b *box) watchSides() {
 		return
 	}
 	var opened, answered uint64
-	for _, svc := range b.cfg.Services {
-		sum, err := plane.ReadCounters(b.plane.Map("tg_counters"), b.numbers.ID(svc.Name))
+	for _, svc := range b.Cfg.Services {
+		sum, err := plane.ReadCounters(b.plane.Map("tg_counters"), b.Numbers.ID(svc.Name))
 		if err != nil {
 			return
 		}
@@ -112,7 +81,7 @@ func (b *box) watchSides() {
 	}
 	if b.seeSides(now, opened, answered) {
 		if err := b.writeState(); err != nil {
-			b.log.Error("state file", "error", err)
+			b.Log.Error("state file", "error", err)
 		}
 	}
 }
@@ -132,10 +101,10 @@ func (b *box) seeSides(now time.Time, opened, answered uint64) bool {
 		return false
 	}
 	if b.watch.told {
-		b.log.Warn("only one side of the traffic passes here: connections are begun towards servers and no answer is seen; strategies cookie and cache need symmetric paths (or the servers are down)",
+		b.Log.Warn("only one side of the traffic passes here: connections are begun towards servers and no answer is seen; strategies cookie and cache need symmetric paths (or the servers are down)",
 			"begun", opened-before.opened)
 	} else {
-		b.log.Info("both sides of the traffic pass here again")
+		b.Log.Info("both sides of the traffic pass here again")
 	}
 	return true
 }

@@ -37,8 +37,8 @@ func (a *flowAge) due(opened uint64, now time.Time, p *config.Proxy) bool {
 
 // flowsOpened counts connections begun under all services, since they are there.
 func (b *box) flowsOpened() (opened uint64, err error) {
-	for _, svc := range b.cfg.Services {
-		sum, err := plane.ReadCounters(b.plane.Map("tg_counters"), b.numbers.ID(svc.Name))
+	for _, svc := range b.Cfg.Services {
+		sum, err := plane.ReadCounters(b.plane.Map("tg_counters"), b.Numbers.ID(svc.Name))
 		if err != nil {
 			return 0, err
 		}
@@ -53,7 +53,7 @@ func (b *box) swapTables() error {
 	if err != nil {
 		return err
 	}
-	if b.flows.due(opened, time.Now(), &b.cfg.Proxy) {
+	if b.flows.due(opened, time.Now(), &b.Cfg.Proxy) {
 		if err := b.plane.SwapFlows(); err != nil {
 			return err
 		}

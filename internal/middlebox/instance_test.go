@@ -1,0 +1,105 @@
+package middlebox
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"tidegate/internal/config"
+	"tidegate/internal/host"
+)
+
+const (
+	twoServices = "role: edge\ninterfaces: [a, b]\ninside: [b]\nservices: [{name: web, ports: [80]}, {name: mail, ports: [25]}]\n"
+	oneService  = "role: edge\ninterfaces: [a, b]\ninside: [b]\nservices: [{name: web, ports: [8080]}]\n"
+	otherEpoch  = "role: edge\ninterfaces: [a, b]\ninside: [b]\nepoch: 4s\nservices: [{name: web, ports: [80]}]\n"
+)
+
+// running is an instance with two services, as Open leaves it.
+func running(t *testing.T) (b *Instance, change func(text string)) {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "tidegate.yaml")
+	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte(strings.Repeat("ab", 32)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	change = func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text+"secret_file: "+dir+"/secret\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(twoServices)
+	cfg, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = &Instance{Opt: host.Options{ConfigPath: path}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Cfg: cfg, Numbers: host.NewNumbers()}
+	b.Numbers.Assign(cfg.Services)
+	return b, change
+}
+
+func nothingMore(_, _ *config.Config) []Fixed { return nil }
+
+func TestReload(t *testing.T) {
+	b, change := running(t)
+	mail := b.Numbers.ID("mail")
+	change(oneService)
+	var written []uint16
+	err := b.Reload(nothingMore, func(removed []uint32) error {
+		if !slices.Equal(removed, []uint32{mail}) {
+			t.Errorf("forgets %v, want %d", removed, mail)
+		}
+		written = append(written, b.Cfg.Services[0].Ports[0].First)
+		return nil
+	})
+	if err != nil || !slices.Equal(written, []uint16{8080}) {
+		t.Errorf("%v, wrote ports %v; want 8080 once", err, written)
+	}
+}
+
+// What cannot change is named, and nothing is written.
+func TestReloadOfWhatIsFixed(t *testing.T) {
+	for name, c := range map[string]struct {
+		text  string
+		fixed func(old, next *config.Config) []Fixed
+	}{
+		"epoch": {otherEpoch, nothingMore},
+		"ports": {oneService, func(_, _ *config.Config) []Fixed { return []Fixed{{"same", true}, {"ports", false}} }},
+	} {
+		b, change := running(t)
+		old := b.Cfg
+		change(c.text)
+		err := b.Reload(c.fixed, func([]uint32) error { t.Error("written"); return nil })
+		if err == nil || !strings.HasPrefix(err.Error(), name+" changed") || b.Cfg != old {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A write that fails is followed by one of what was there.
+func TestReloadThatFails(t *testing.T) {
+	b, change := running(t)
+	old, mail := b.Cfg, b.Numbers.ID("mail")
+	change(oneService)
+	full := errors.New("the map is full")
+	writes := 0
+	err := b.Reload(nothingMore, func([]uint32) error {
+		writes++
+		if writes == 1 {
+			return full
+		}
+		if b.Cfg != old {
+			t.Error("the second write is not of the old configuration")
+		}
+		return nil
+	})
+	if !errors.Is(err, full) || writes != 2 || b.Cfg != old || b.Numbers.ID("mail") != mail {
+		t.Errorf("%v after %d writes; mail is %d, was %d", err, writes, b.Numbers.ID("mail"), mail)
+	}
+}
