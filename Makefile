@@ -33,7 +33,7 @@ demo: ## flood a web server behind four defences and compare them (root; writes 
 	bin/tidegate lab demo
 
 test: ## everything that CI runs (root)
-	@tools/deps.sh test
+	@if tools/go.sh >/dev/null 2>&1; then $(GO) vet ./... >/dev/null 2>&1 & fi; tools/deps.sh test && wait # compiles while packages come
 	@$(MAKE) build
 	@test/run
 

@@ -20,7 +20,7 @@ import (
 // their first data and a strategy without translation.
 func TestDPDKUnderFlood(t *testing.T) {
 	if testPlane != lab.PlaneDPDK {
-		t.Skip("is about plane: dpdk; the stage dpdk of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
+		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
 	for name, c := range map[string]struct{ strategy, firstData, counter string }{
 		// Whether data come before the server is ready is a race here; that they are kept
@@ -59,7 +59,7 @@ func TestDPDKUnderFlood(t *testing.T) {
 // The lab runs this plane, too, as one calls it.
 func TestDPDKLabFlood(t *testing.T) {
 	if testPlane != lab.PlaneDPDK {
-		t.Skip("is about plane: dpdk; the stage dpdk of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
+		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
 	out, err := exec.Command(tidegate, "lab", "flood", "--defence", "proxy-cookie", "--plane", "dpdk", "--rate", "20k",
 		"--duration", "4s", "--load", "20", "--clients", "4", "--server", "builtin", "--json").Output()
