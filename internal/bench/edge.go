@@ -118,10 +118,14 @@ func (b *edgeBench) newEdge(bridge [2]uint32) (*plane.Edge, error) {
 	if err != nil {
 		return nil, err
 	}
-	var key [16]byte
-	_, _ = rand.Read(key[:]) // never fails (crypto/rand)
 	own := plane.EdgeSettings{UnknownCostNs: plane.AllowNone, Hops: 16}
-	own.BloomKey.K0, own.BloomKey.K1 = binary.LittleEndian.Uint64(key[:8]), binary.LittleEndian.Uint64(key[8:])
+	for i := range own.BloomKey.K {
+		for j := range own.BloomKey.K[i] {
+			var key [8]byte
+			_, _ = rand.Read(key[:]) // never fails (crypto/rand)
+			own.BloomKey.K[i][j] = binary.LittleEndian.Uint64(key[:])
+		}
+	}
 	s := benchSettings()
 	inside := func(name string) bool { return name == b.box.InnerPort.Name }
 	err = errors.Join(putKeys(e.Plane, time.Duration(s.EpochLenNs)), e.SetEdge(own), e.SetForwarding(bridge, false),

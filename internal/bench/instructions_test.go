@@ -6,12 +6,14 @@ import (
 	"encoding/hex"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
 
 	"tidegate/internal/bpfcount"
 	"tidegate/internal/config"
+	"tidegate/internal/lab"
 	"tidegate/internal/plane/edgebpf"
 	"tidegate/internal/plane/hostbpf"
 	"tidegate/internal/plane/proxybpf"
@@ -150,11 +152,62 @@ func TestInstructionsOfProxyAndEdge(t *testing.T) {
 		defer e.Close()
 		prog, _ := e.Programs()
 		within(t, "edge", spent(t, edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, mapsOf(t, prog), frame, b.box.FloodPort.Index), 800)
-		return nil
+		return edgeACKs(t, mapsOf(t, prog), b.box.FloodPort)
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// edgeACKs: a packet of a flood of ACKs, which dies at the edge.
+func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *lab.Port) error {
+	t.Helper()
+	spec, err := edgebpf.LoadEdgeXdp()
+	if err != nil {
+		return err
+	}
+	for kind, most := range map[string]int{"v4-ts": 870, "v4": 840, "v6-ts": 1190, "v6": 1160} {
+		frame := ackFrameOf(kind, port.MAC)
+		res, err := bpfcount.XDP(spec.Programs[edgebpf.EdgeXdpProgTgEdgeXdp], maps, frame, uint32(port.Index))
+		if err != nil {
+			return err
+		}
+		if res.Action != 1 { // XDP_DROP
+			t.Fatalf("%s: the ACK was not dropped: action %d", kind, res.Action)
+		}
+		within(t, "edge, ACK "+kind, res, most)
+		// The canary: with a VLAN tag it goes the long way, and the count must show it.
+		tagged := append(append(slices.Clone(frame[:12]), 0x81, 0, 0, 7), frame[12:]...)
+		long, err := bpfcount.XDP(spec.Programs[edgebpf.EdgeXdpProgTgEdgeXdp], maps, tagged, uint32(port.Index))
+		if err != nil {
+			return err
+		}
+		if long.Action != 1 || long.Instructions <= most {
+			t.Errorf("%s with a VLAN tag: action %d, %d instructions; the canary wants more than %d", kind, long.Action, long.Instructions, most)
+		}
+	}
+	return nil
+}
+
+// ackFrameOf is ackFrame, without timestamps or over IPv6, to a MAC address.
+func ackFrameOf(kind string, to []byte) []byte {
+	f := ackFrame()
+	copy(f, to)
+	if !strings.HasSuffix(kind, "-ts") {
+		f = f[:54]
+		f[17], f[46] = 40, 0x50
+	}
+	if !strings.HasPrefix(kind, "v6") {
+		return f
+	}
+	six := make([]byte, len(f)+20)
+	copy(six, f[:12])
+	copy(six[12:], []byte{0x86, 0xdd, 0x60, 0, 0, 0, 0, byte(len(f) - 34), 6, 64})
+	copy(six[22:], labAddresses[1].AsSlice())
+	six[37] = 1
+	copy(six[38:], labAddresses[1].AsSlice())
+	copy(six[54:], f[34:])
+	return six
 }
 
 func needRoot(t *testing.T) {

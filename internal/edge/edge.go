@@ -6,7 +6,6 @@ package edge
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -127,12 +126,12 @@ func (b *box) fill() error {
 	b.setClock()
 	b.own = b.plane.EdgeSettings()
 	if !b.plane.Warm() {
-		var raw [16]byte
+		var raw [keys.EpochKeyLen]byte
 		_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
 		if len(b.cfg.Tagged.Peers) > 0 {
 			raw = sharedBloomKey(b.secret.First())
 		}
-		b.own.BloomKey.K0, b.own.BloomKey.K1 = binary.LittleEndian.Uint64(raw[:8]), binary.LittleEndian.Uint64(raw[8:])
+		b.own.BloomKey.K = bloomKey(raw)
 		b.own.LearningUntilNs = uint64(plane.MonotonicNs() + b.cfg.Edge.Learning.Nanoseconds())
 		b.log.Info("the filter is new: what it does not know goes to the servers for now", "for", b.cfg.Edge.Learning)
 	}
