@@ -435,7 +435,7 @@ static __always_inline int tg_edge_common_segment(struct xdp_md *ctx, __u8 famil
 	if (!generations) {
 		found = TG_EDGE_UNKNOWN;
 		if (tg_edge_may_verify(&pkt)) {
-			if (!tg_common_segment_ack(frame, end, &pkt, &ack))
+			if (!tg_common_segment_ack(frame, end, (__u32)(end - frame), &pkt, &ack))
 				return XDP_ABORTED;
 			found = tg_edge_verify(&pkt, &ack, settings);
 		}

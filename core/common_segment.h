@@ -70,15 +70,16 @@ TG_INLINE void tg_common_segment_read(const uint8_t *frame, uint8_t family, stru
 	pkt->as_probe = false;
 }
 
-/* What a common segment in the frame [frame, end) says that may carry a cookie, as
- * tg_host_read_ack has it of parsed options. False if its lengths lie, if it is not all
- * there, or if its options are not laid out as usual: then packet.h's way must tell. */
-TG_INLINE bool tg_common_segment_ack(const uint8_t *frame, const uint8_t *end,
+/* What a common segment says that may carry a cookie, as tg_host_read_ack has it of parsed
+ * options. The frame has `len` bytes, of which those before `end` are in one piece. False if
+ * its lengths lie, or if its options are not there, laid out as usual: then packet.h's way
+ * must tell. */
+TG_INLINE bool tg_common_segment_ack(const uint8_t *frame, const uint8_t *end, uint32_t len,
 				     const struct tg_packet *pkt, struct tg_ack *ack)
 {
 	const uint8_t *options = frame + tg_common_segment_len(pkt->family);
 
-	if (!tg_host_ack_is_whole(pkt, (uint32_t)(end - frame)))
+	if (!tg_host_ack_is_whole(pkt, len))
 		return false;
 	ack->cookie.isn = pkt->ack - 1;
 	ack->cookie.tsval = ack->tsval = 0;

@@ -100,7 +100,7 @@ static int compare(const uint8_t *frame, uint32_t len, uint8_t family)
 	assert_int_equal(tg_packet_parse(&expected, frame, frame + len), TG_PARSE_TCP);
 	assert_false(tg_host_is_syn(&expected));
 	assert_memory_equal(&pkt, &expected, sizeof(pkt));
-	if (!tg_common_segment_ack(frame, frame + len, &pkt, &ack))
+	if (!tg_common_segment_ack(frame, frame + len, len, &pkt, &ack))
 		return 1;
 	assert_true(long_read(frame, len, &expected, &said));
 	assert_int_equal(ack.ts_ok, said.ts_ok);
