@@ -102,7 +102,7 @@ func TestInstructionsOfHost(t *testing.T) {
 	defer gate.Close()
 	prog, _ := gate.Programs()
 	maps := mapsOf(t, prog)
-	for kind, most := range map[string]int{"v4-ts": 790, "v4": 780, "v6-ts": 1080, "v6": 1070} {
+	for kind, most := range map[string]int{"v4-ts": 760, "v4": 750, "v6-ts": 1040, "v6": 1030} {
 		frame := synFrame(t, kind, nil)
 		res := spent(t, hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, maps, frame, 1)
 		within(t, "host "+kind, res, most)
@@ -166,7 +166,7 @@ func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *lab.Port) error {
 	if err != nil {
 		return err
 	}
-	for kind, most := range map[string]int{"v4-ts": 870, "v4": 840, "v6-ts": 1190, "v6": 1160} {
+	for kind, most := range map[string]int{"v4-ts": 830, "v4": 800, "v6-ts": 1130, "v6": 1100} {
 		frame := ackFrameOf(kind, port.MAC)
 		res, err := bpfcount.XDP(spec.Programs[edgebpf.EdgeXdpProgTgEdgeXdp], maps, frame, uint32(port.Index))
 		if err != nil {
@@ -187,6 +187,48 @@ func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *lab.Port) error {
 		}
 	}
 	return nil
+}
+
+// What the server's last line drops, and what of a live connection goes on.
+func TestInstructionsOfLastLine(t *testing.T) {
+	needRoot(t)
+	gate, err := newLastLine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	_, tc := gate.Programs()
+	maps := mapsOf(t, tc)
+	spec, err := hostbpf.LoadHostTc()
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(what string, frame []byte, action int32, most int) int {
+		res, err := bpfcount.TC(spec.Programs[hostbpf.HostTcProgTgHostTc], maps, frame, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if int32(res.Action) != action {
+			t.Fatalf("%s: action %d, want %d", what, int32(res.Action), action)
+		}
+		within(t, what, res, most)
+		return res.Instructions
+	}
+	ceilings := map[string]int{"v4-ts": 720, "v4": 700, "v6-ts": 990, "v6": 970}
+	for kind, most := range ceilings {
+		frame := ackFrameOf(kind, nil)
+		count("last line, ACK "+kind, frame, 2, most) // TCX_DROP
+		tagged := append(append(slices.Clone(frame[:12]), 0x81, 0, 0, 7), frame[12:]...)
+		if long := count("its canary "+kind, tagged, 2, 10*most); long <= most {
+			t.Errorf("%s with a VLAN tag: %d instructions; the canary wants more than %d", kind, long, most)
+		}
+	}
+	if err := fillSocketFilter(gate); err != nil {
+		t.Fatal(err)
+	}
+	for kind, most := range ceilings {
+		count("live connection, ACK "+kind, ackFrameOf(kind, nil), -1, most+30) // TCX_NEXT
+	}
 }
 
 // ackFrameOf is ackFrame, without timestamps or over IPv6, to a MAC address.
