@@ -28,6 +28,11 @@
  * less than one position in a hundred from one generation to the next. */
 #define TG_EDGE_SELF_REFRESH 256
 
+/* What the functions below leave to the program itself, beside TG_NEXT_TAG. */
+#define TG_NEXT_FORWARD 0x200
+#define TG_NEXT_WIDE 0x300 /* ask again, for cookies of two epochs more: core/keys.h */
+#define TG_EDGE_AGAIN 4    /* that is being done; beside enum tg_edge_port's flags */
+
 /* Not TCP, or a later fragment. A bridge forwards it; a router's kernel does. */
 static __always_inline int tg_edge_pass(__u32 ingress)
 {
@@ -123,15 +128,17 @@ static __always_inline bool tg_edge_read(struct xdp_md *ctx, const struct tg_pac
 	return true;
 }
 
-/* Of a packet that the filter does not know, and what it says: does it carry a cookie? */
+/* Of a packet that the filter does not know, and what it says: does it carry a cookie, of the
+ * epochs `back` before the two that its parity bit tells apart? */
 static __always_inline enum tg_edge_finding tg_edge_verify(const struct tg_packet *pkt,
 							   const struct tg_ack *ack,
-							   const struct tg_host_settings *settings)
+							   const struct tg_host_settings *settings,
+							   __u64 back)
 {
 	__u64 now = tg_epoch_verifying_now(settings), epoch;
 	const struct tg_siphash_key *key;
 
-	epoch = tg_cookie_epoch(ack->cookie.isn, now);
+	epoch = tg_cookie_epoch(ack->cookie.isn, now) - back;
 	key = tg_key_find(settings, epoch);
 	if (TG_LIKELY(key))
 		return tg_edge_is_ours(pkt, ack, epoch, key) ? TG_EDGE_VERIFIED : TG_EDGE_UNKNOWN;
@@ -209,11 +216,14 @@ static __always_inline int tg_edge_watch(struct xdp_md *ctx, const struct tg_pac
 	return tg_forward(ctx, pkt);
 }
 
-/* Anything but a SYN, to a service whose mode is not off. */
+/* Anything but a SYN, to a service whose mode is not off. TG_NEXT_WIDE, with nothing done and
+ * nothing counted, if another key is to be tried: with `back` TG_EPOCHS_WIDE. Two hashes in
+ * one function have no room on the stack. */
 static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_packet *pkt,
 					   const struct tg_host_settings *settings,
 					   const struct tg_edge_settings *edge,
-					   const struct tg_service *svc, struct tg_counter_row *row)
+					   const struct tg_service *svc, struct tg_counter_row *row,
+					   __u64 back)
 {
 	const struct tg_tagged_settings *tagged = tg_tagged_get();
 	bool tag = tagged && tagged->edge;
@@ -238,7 +248,9 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 	if (!generations) {
 		found = TG_EDGE_UNKNOWN;
 		if (tg_edge_may_verify(pkt) && tg_edge_read(ctx, pkt, &ack))
-			found = tg_edge_verify(pkt, &ack, settings);
+			found = tg_edge_verify(pkt, &ack, settings, back);
+		if (found == TG_EDGE_UNKNOWN && settings->wide && !back)
+			return TG_NEXT_WIDE;
 		if (found == TG_EDGE_UNKNOWN && tag && tg_pending_is(edge, pkt))
 			found = TG_EDGE_ALLOWED;
 		if (found == TG_EDGE_UNKNOWN)
@@ -292,10 +304,10 @@ static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_
 	return tg_forward(ctx, pkt);
 }
 
-/* TCP with a header that is there. A function of its own for the verifier: where
+/* TCP with a header that is there. `how` may be TG_EDGE_PORT_INSIDE or TG_EDGE_AGAIN. A function of its own for the verifier: where
  * the header lies is one unknown number here, not one of many known ones. */
 __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_packet *pkt,
-					  __u32 parse, __u32 inside)
+					  __u32 parse, __u32 how)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_edge_settings *edge = tg_edge_get();
@@ -307,7 +319,7 @@ __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_pa
 		return XDP_PASS;
 	if (pkt->l4_off > TG_SYN_OFF_MAX)
 		return tg_edge_pass(ctx->ingress_ifindex);
-	if (inside)
+	if (how & TG_EDGE_PORT_INSIDE)
 		return tg_edge_outbound(ctx, pkt, settings, edge);
 	id = tg_service_find(settings, pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
@@ -316,7 +328,8 @@ __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_pa
 		return tg_edge_leave(ctx, pkt);
 	if (tg_host_is_syn(pkt))
 		return tg_edge_syn(ctx, pkt, parse, settings, svc, row);
-	return tg_edge_segment(ctx, pkt, settings, edge, svc, row);
+	return tg_edge_segment(ctx, pkt, settings, edge, svc, row,
+			       how & TG_EDGE_AGAIN ? TG_EPOCHS_WIDE : 0);
 }
 
 /* A router takes only what is addressed to it: a port may be promiscuous. */
@@ -386,16 +399,13 @@ static __always_inline int tg_edge_common(struct xdp_md *ctx)
 #define tg_edge_common(ctx) XDP_ABORTED
 #endif
 
-/* What tg_edge_short leaves to the program itself. */
-#define TG_NEXT_FORWARD 0x200
-
 /* A common segment (core/common_segment.h) to a service whose mode is `always`, the short way:
  * what tg_edge_segment does with it, in protocol `plain`, and nobody to be told of offenders.
- * TG_NEXT_FORWARD, with `out` filled, for what goes on; XDP_ABORTED, with nothing done and
- * nothing counted, for what has to go the long way. The frame is read again and again: that
+ * TG_NEXT_FORWARD, with `out` filled, for what goes on; TG_NEXT_WIDE as there; XDP_ABORTED, with
+ * nothing done and nothing counted, for what has to go the long way. The frame is read again and again: that
  * costs less than keeping what was read. */
 static __always_inline int tg_edge_common_segment(struct xdp_md *ctx, __u8 family,
-						  struct tg_packet *out)
+						  struct tg_packet *out, __u64 back)
 {
 	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	const struct tg_host_settings *settings;
@@ -437,7 +447,9 @@ static __always_inline int tg_edge_common_segment(struct xdp_md *ctx, __u8 famil
 		if (tg_edge_may_verify(&pkt)) {
 			if (!tg_common_segment_ack(frame, end, (__u32)(end - frame), &pkt, &ack))
 				return XDP_ABORTED;
-			found = tg_edge_verify(&pkt, &ack, settings);
+			found = tg_edge_verify(&pkt, &ack, settings, back);
+			if (TG_UNLIKELY(found == TG_EDGE_UNKNOWN && settings->wide && !back))
+				return TG_NEXT_WIDE;
 		}
 		if (found == TG_EDGE_UNKNOWN)
 			found = tg_edge_unknown(edge);
@@ -460,14 +472,16 @@ static __always_inline int tg_edge_common_segment(struct xdp_md *ctx, __u8 famil
 }
 
 /* Functions of their own: their stacks do not add to those of the long way. */
-__attribute__((noinline)) int tg_edge_segment_v4(struct xdp_md *ctx, struct tg_packet *out)
+__attribute__((noinline)) int tg_edge_segment_v4(struct xdp_md *ctx, struct tg_packet *out,
+							 __u64 back)
 {
-	return out ? tg_edge_common_segment(ctx, 4, out) : XDP_ABORTED;
+	return out ? tg_edge_common_segment(ctx, 4, out, back) : XDP_ABORTED;
 }
 
-__attribute__((noinline)) int tg_edge_segment_v6(struct xdp_md *ctx, struct tg_packet *out)
+__attribute__((noinline)) int tg_edge_segment_v6(struct xdp_md *ctx, struct tg_packet *out,
+							 __u64 back)
 {
-	return out ? tg_edge_common_segment(ctx, 6, out) : XDP_ABORTED;
+	return out ? tg_edge_common_segment(ctx, 6, out, back) : XDP_ABORTED;
 }
 
 /* What looks like nearly every packet, from outside and for us. XDP_ABORTED, with nothing done
@@ -477,15 +491,22 @@ static __always_inline int tg_edge_short(struct xdp_md *ctx, const struct tg_pro
 {
 	const __u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u32 len4 = tg_common_segment_len(4), len6 = tg_common_segment_len(6);
+	int action;
 
 	if (port->flags & TG_EDGE_PORT_INSIDE || frame + len4 > end ||
 	    (!ports->bridge[0] && !tg_edge_is_mine(ctx, port->mac)))
 		return XDP_ABORTED;
-	if (tg_load16(frame + 12) == TG_ETHERTYPE_IPV4 && !(frame[len4 - 7] & TG_TCP_SYN))
-		return tg_edge_segment_v4(ctx, out);
+	if (tg_load16(frame + 12) == TG_ETHERTYPE_IPV4 && !(frame[len4 - 7] & TG_TCP_SYN)) {
+		action = tg_edge_segment_v4(ctx, out, 0);
+		return TG_LIKELY(action != TG_NEXT_WIDE) ? action
+							 : tg_edge_segment_v4(ctx, out, TG_EPOCHS_WIDE);
+	}
 	if (tg_load16(frame + 12) == TG_ETHERTYPE_IPV6 && frame + len6 <= end &&
-	    !(frame[len6 - 7] & TG_TCP_SYN))
-		return tg_edge_segment_v6(ctx, out);
+	    !(frame[len6 - 7] & TG_TCP_SYN)) {
+		action = tg_edge_segment_v6(ctx, out, 0);
+		return TG_LIKELY(action != TG_NEXT_WIDE) ? action
+							 : tg_edge_segment_v6(ctx, out, TG_EPOCHS_WIDE);
+	}
 	return tg_edge_common(ctx);
 }
 
@@ -519,6 +540,8 @@ int tg_edge_xdp(struct xdp_md *ctx)
 	if (TG_LIKELY(result == TG_PARSE_TCP || result == TG_PARSE_FRAGMENT)) {
 		int verdict = tg_edge_tcp(ctx, &pkt, result, port->flags & TG_EDGE_PORT_INSIDE);
 
+		if (TG_UNLIKELY(verdict == TG_NEXT_WIDE))
+			verdict = tg_edge_tcp(ctx, &pkt, result, TG_EDGE_AGAIN);
 		if (TG_UNLIKELY(verdict >= TG_NEXT_TAG))
 			return tg_edge_tag(ctx, &pkt, (__u32)verdict & 15) ? XDP_DROP
 									  : tg_forward(ctx, &pkt);

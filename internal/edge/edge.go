@@ -119,6 +119,9 @@ func (b *box) fill() error {
 	}
 	b.settings = plane.Settings{EpochLenNs: uint64(b.cfg.Epoch), NetnsCookie: cookie,
 		VerifyAheadNs: uint64(b.cfg.ClockSkew)}
+	if b.cfg.WideEpochs() {
+		b.settings.Wide = 1
+	}
 	b.setPolicy()
 	if err := host.SetReport(b.cfg, &b.settings); err != nil {
 		return err

@@ -2,6 +2,7 @@ package vectors_test
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -64,7 +65,7 @@ func edgeWays(t *testing.T, smart bool) {
 			t.Fatalf("frame %d, %x:\nshort %d %x\nlong  %d %x", n, in, ret, out, want, wanted)
 		}
 		rets[ret]++
-		if ret == 4 && n/countersEvery%4 != 0 { // one in 256 of these is learned by chance
+		if ret == 4 && n/countersEvery%5 != 0 { // one in 256 of these is learned by chance
 			forget(t, short, long)
 		}
 	}
@@ -81,12 +82,13 @@ func edgeWays(t *testing.T, smart bool) {
 	}
 }
 
-// prepareWays: in turn nothing unknown passes, everything does, there are no keys, and the filter is new.
+// prepareWays: in turn nothing unknown passes, everything does, there are no keys,
+// the filter is new, and clocks may be a whole epoch apart.
 func prepareWays(t *testing.T, short, long *edgeGate, world vectors.Vector, turn int) {
 	t.Helper()
 	own := edgeSettings(plane.AllowNone)
-	own.Hops = uint8(turn / 4 % 2 * 60)
-	switch turn % 4 {
+	own.Hops = uint8(turn / 5 % 2 * 60)
+	switch turn % 5 {
 	case 1:
 		own.UnknownCostNs = plane.AllowAll
 	case 2:
@@ -98,7 +100,12 @@ func prepareWays(t *testing.T, short, long *edgeGate, world vectors.Vector, turn
 		if err := g.Prepare(&world); err != nil {
 			t.Fatal(err)
 		}
-		if err := g.p.SetEdge(own); err != nil {
+		var s plane.Settings
+		if err := g.p.Map("tg_settings").Lookup(uint32(0), &s); err != nil {
+			t.Fatal(err)
+		}
+		s.Wide = uint8(turn % 5 / 4)
+		if err := errors.Join(g.p.SetSettings(&s), g.p.SetEdge(own)); err != nil {
 			t.Fatal(err)
 		}
 	}
