@@ -11,6 +11,7 @@
  */
 #include "lib/common_syn.h"
 #include "lib/edge_tagged.h"
+#include "../core/common_segment.h"
 #include "lib/proven.h"
 #ifdef TG_EDGE_SMART /* edge_smart.bpf.c */
 #include "lib/edge_smart.h"
@@ -26,6 +27,11 @@
  * because a flood's false positives do it, too: at 256, a million a second carry
  * less than one position in a hundred from one generation to the next. */
 #define TG_EDGE_SELF_REFRESH 256
+
+/* What the functions below leave to the program itself, beside TG_NEXT_TAG. */
+#define TG_NEXT_FORWARD 0x200
+#define TG_NEXT_WIDE 0x300 /* ask again, for cookies of two epochs more: core/keys.h */
+#define TG_EDGE_AGAIN 4    /* that is being done; beside enum tg_edge_port's flags */
 
 /* Not TCP, or a later fragment. A bridge forwards it; a router's kernel does. */
 static __always_inline int tg_edge_pass(__u32 ingress)
@@ -122,22 +128,20 @@ static __always_inline bool tg_edge_read(struct xdp_md *ctx, const struct tg_pac
 	return true;
 }
 
-/* Of a packet that the filter does not know: does it carry a cookie? */
-static __always_inline enum tg_edge_finding tg_edge_verify(struct xdp_md *ctx,
-							   const struct tg_packet *pkt,
+/* Of a packet that the filter does not know, and what it says: does it carry a cookie, of the
+ * epochs `back` before the two that its parity bit tells apart? */
+static __always_inline enum tg_edge_finding tg_edge_verify(const struct tg_packet *pkt,
+							   const struct tg_ack *ack,
 							   const struct tg_host_settings *settings,
-							   __u64 now_ns)
+							   __u64 back)
 {
-	__u64 now = tg_epoch_verifying_at(settings, now_ns), epoch;
+	__u64 now = tg_epoch_verifying_now(settings), epoch;
 	const struct tg_siphash_key *key;
-	struct tg_ack ack = {};
 
-	if (!tg_edge_read(ctx, pkt, &ack))
-		return TG_EDGE_UNKNOWN;
-	epoch = tg_cookie_epoch(ack.cookie.isn, now);
+	epoch = tg_cookie_epoch(ack->cookie.isn, now) - back;
 	key = tg_key_find(settings, epoch);
 	if (TG_LIKELY(key))
-		return tg_edge_is_ours(pkt, &ack, epoch, key) ? TG_EDGE_VERIFIED : TG_EDGE_UNKNOWN;
+		return tg_edge_is_ours(pkt, ack, epoch, key) ? TG_EDGE_VERIFIED : TG_EDGE_UNKNOWN;
 	/* Its SYN was the server's own to answer, so it cannot be ours to refuse. */
 	if (settings->stale_keys == TG_STALE_PASS && !tg_key_find(settings, now))
 		return TG_EDGE_NO_KEY;
@@ -212,16 +216,20 @@ static __always_inline int tg_edge_watch(struct xdp_md *ctx, const struct tg_pac
 	return tg_forward(ctx, pkt);
 }
 
-/* Anything but a SYN, to a service whose mode is not off. */
+/* Anything but a SYN, to a service whose mode is not off. TG_NEXT_WIDE, with nothing done and
+ * nothing counted, if another key is to be tried: with `back` TG_EPOCHS_WIDE. Two hashes in
+ * one function have no room on the stack. */
 static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_packet *pkt,
 					   const struct tg_host_settings *settings,
 					   const struct tg_edge_settings *edge,
-					   const struct tg_service *svc, struct tg_counter_row *row)
+					   const struct tg_service *svc, struct tg_counter_row *row,
+					   __u64 back)
 {
 	const struct tg_tagged_settings *tagged = tg_tagged_get();
 	bool tag = tagged && tagged->edge;
 	struct tg_bloom_at at;
 	enum tg_edge_finding found = TG_EDGE_KNOWN;
+	struct tg_ack ack = {};
 	struct tg_decision d;
 	__u32 generations;
 	__u8 *ttl;
@@ -239,8 +247,10 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 		return tg_edge_watch(ctx, pkt, edge, &at, generations, row);
 	if (!generations) {
 		found = TG_EDGE_UNKNOWN;
-		if (tg_edge_may_verify(pkt))
-			found = tg_edge_verify(ctx, pkt, settings, TG_CLOCK_NS());
+		if (tg_edge_may_verify(pkt) && tg_edge_read(ctx, pkt, &ack))
+			found = tg_edge_verify(pkt, &ack, settings, back);
+		if (found == TG_EDGE_UNKNOWN && settings->wide && !back)
+			return TG_NEXT_WIDE;
 		if (found == TG_EDGE_UNKNOWN && tag && tg_pending_is(edge, pkt))
 			found = TG_EDGE_ALLOWED;
 		if (found == TG_EDGE_UNKNOWN)
@@ -294,10 +304,10 @@ static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_
 	return tg_forward(ctx, pkt);
 }
 
-/* TCP with a header that is there. A function of its own for the verifier: where
+/* TCP with a header that is there. `how` may be TG_EDGE_PORT_INSIDE or TG_EDGE_AGAIN. A function of its own for the verifier: where
  * the header lies is one unknown number here, not one of many known ones. */
 __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_packet *pkt,
-					  __u32 parse, __u32 inside)
+					  __u32 parse, __u32 how)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_edge_settings *edge = tg_edge_get();
@@ -309,7 +319,7 @@ __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_pa
 		return XDP_PASS;
 	if (pkt->l4_off > TG_SYN_OFF_MAX)
 		return tg_edge_pass(ctx->ingress_ifindex);
-	if (inside)
+	if (how & TG_EDGE_PORT_INSIDE)
 		return tg_edge_outbound(ctx, pkt, settings, edge);
 	id = tg_service_find(settings, pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
@@ -318,7 +328,8 @@ __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_pa
 		return tg_edge_leave(ctx, pkt);
 	if (tg_host_is_syn(pkt))
 		return tg_edge_syn(ctx, pkt, parse, settings, svc, row);
-	return tg_edge_segment(ctx, pkt, settings, edge, svc, row);
+	return tg_edge_segment(ctx, pkt, settings, edge, svc, row,
+			       how & TG_EDGE_AGAIN ? TG_EPOCHS_WIDE : 0);
 }
 
 /* A router takes only what is addressed to it: a port may be promiscuous. */
@@ -372,23 +383,132 @@ __attribute__((noinline)) int tg_edge_common_v6(struct xdp_md *ctx, __u32 ts)
 	return ts ? tg_edge_common_syn(ctx, 6, true) : tg_edge_common_syn(ctx, 6, false);
 }
 
-/* XDP_ABORTED if the frame is no common SYN from outside, or has to go the long way. */
-static __always_inline int tg_edge_common(struct xdp_md *ctx, const struct tg_proxy_settings *ports,
-					  const struct tg_edge_port *port)
+/* XDP_ABORTED if the SYN in the frame is no common one, or has to go the long way. */
+static __always_inline int tg_edge_common(struct xdp_md *ctx)
 {
 	enum tg_common_syn_kind kind = tg_common_syn_kind((void *)(long)ctx->data,
 							  (void *)(long)ctx->data_end);
 
-	if (kind == TG_COMMON_NONE || port->flags & TG_EDGE_PORT_INSIDE ||
-	    (!ports->bridge[0] && !tg_edge_is_mine(ctx, port->mac)))
+	if (kind == TG_COMMON_NONE)
 		return XDP_ABORTED;
 	if (kind == TG_COMMON_V4_TS || kind == TG_COMMON_V4)
 		return tg_edge_common_v4(ctx, kind == TG_COMMON_V4_TS);
 	return tg_edge_common_v6(ctx, kind == TG_COMMON_V6_TS);
 }
 #else
-#define tg_edge_common(ctx, ports, port) XDP_ABORTED
+#define tg_edge_common(ctx) XDP_ABORTED
 #endif
+
+/* A common segment (core/common_segment.h) to a service whose mode is `always`, the short way:
+ * what tg_edge_segment does with it, in protocol `plain`, and nobody to be told of offenders.
+ * TG_NEXT_FORWARD, with `out` filled, for what goes on; TG_NEXT_WIDE as there; XDP_ABORTED, with
+ * nothing done and nothing counted, for what has to go the long way. The frame is read again and again: that
+ * costs less than keeping what was read. */
+static __always_inline int tg_edge_common_segment(struct xdp_md *ctx, __u8 family,
+						  struct tg_packet *out, __u64 back)
+{
+	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	const struct tg_host_settings *settings;
+	const struct tg_tagged_settings *tagged;
+	enum tg_edge_finding found = TG_EDGE_KNOWN;
+	const struct tg_edge_settings *edge;
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	struct tg_bloom_at at;
+	struct tg_packet pkt;
+	struct tg_decision d;
+	__u32 id, generations;
+	struct tg_ack ack;
+	__u64 hash;
+
+	if (frame + tg_common_segment_len(family) > end || !tg_common_segment_is(frame, family))
+		return XDP_ABORTED;
+	settings = tg_settings_get();
+	tagged = tg_tagged_get();
+	edge = tg_edge_get();
+	if (!settings || !edge || !tagged || tagged->edge || settings->report)
+		return XDP_ABORTED;
+	tg_common_segment_read(frame, family, &pkt);
+	id = tg_service_find(settings, &pkt);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS)
+		return XDP_ABORTED;
+	if (TG_UNLIKELY(tg_edge_expires(frame[TG_ETH_HDR_LEN + (family == 4 ? 8 : 7)], edge->hops))) {
+		tg_count(row, TG_COUNT_drop_hops);
+		return XDP_DROP;
+	}
+	hash = tg_bloom_hash(&pkt, TG_BLOOM_FROM_CLIENT, &edge->bloom_key);
+	generations = tg_bloom_look_for(hash, edge->bloom_bits & 31);
+	asm volatile("" ::: "memory");
+	tg_common_segment_read(frame, family, &pkt);
+	if (!generations) {
+		found = TG_EDGE_UNKNOWN;
+		if (tg_edge_may_verify(&pkt)) {
+			if (!tg_common_segment_ack(frame, end, (__u32)(end - frame), &pkt, &ack))
+				return XDP_ABORTED;
+			found = tg_edge_verify(&pkt, &ack, settings, back);
+			if (TG_UNLIKELY(found == TG_EDGE_UNKNOWN && settings->wide && !back))
+				return TG_NEXT_WIDE;
+		}
+		if (found == TG_EDGE_UNKNOWN)
+			found = tg_edge_unknown(edge);
+	}
+	asm volatile("" ::: "memory");
+	tg_common_segment_read(frame, family, &pkt);
+	d = tg_edge_judge(tg_edge_kind(&pkt), found);
+	tg_count(row, d.counter);
+	if (d.verdict == TG_DROP)
+		return XDP_DROP;
+	at = tg_bloom_locate(hash, edge->bloom_bits & 31);
+	if (found == TG_EDGE_VERIFIED)
+		tg_bloom_put(&at, edge->generation);
+	else if (tg_edge_may_verify(&pkt))
+		tg_edge_self_refresh(edge, &at, generations, row);
+	if (edge->hops)
+		tg_edge_set_ttl(ctx, &pkt, edge->hops);
+	*out = pkt;
+	return TG_NEXT_FORWARD;
+}
+
+/* Functions of their own: their stacks do not add to those of the long way. */
+__attribute__((noinline)) int tg_edge_segment_v4(struct xdp_md *ctx, struct tg_packet *out,
+							 __u64 back)
+{
+	return out ? tg_edge_common_segment(ctx, 4, out, back) : XDP_ABORTED;
+}
+
+__attribute__((noinline)) int tg_edge_segment_v6(struct xdp_md *ctx, struct tg_packet *out,
+							 __u64 back)
+{
+	return out ? tg_edge_common_segment(ctx, 6, out, back) : XDP_ABORTED;
+}
+
+/* What looks like nearly every packet, from outside and for us. XDP_ABORTED, with nothing done
+ * and nothing counted, if it is not, or has to go the long way. */
+static __always_inline int tg_edge_short(struct xdp_md *ctx, const struct tg_proxy_settings *ports,
+					 const struct tg_edge_port *port, struct tg_packet *out)
+{
+	const __u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u32 len4 = tg_common_segment_len(4), len6 = tg_common_segment_len(6);
+	int action;
+
+	if (port->flags & TG_EDGE_PORT_INSIDE || frame + len4 > end ||
+	    (!ports->bridge[0] && !tg_edge_is_mine(ctx, port->mac)))
+		return XDP_ABORTED;
+	if (tg_load16(frame + 12) == TG_ETHERTYPE_IPV4 && !(frame[len4 - 7] & TG_TCP_SYN)) {
+		action = tg_edge_segment_v4(ctx, out, 0);
+		return TG_LIKELY(action != TG_NEXT_WIDE) ? action
+							 : tg_edge_segment_v4(ctx, out, TG_EPOCHS_WIDE);
+	}
+	if (tg_load16(frame + 12) == TG_ETHERTYPE_IPV6 && frame + len6 <= end &&
+	    !(frame[len6 - 7] & TG_TCP_SYN)) {
+		action = tg_edge_segment_v6(ctx, out, 0);
+		return TG_LIKELY(action != TG_NEXT_WIDE) ? action
+							 : tg_edge_segment_v6(ctx, out, TG_EPOCHS_WIDE);
+	}
+	return tg_edge_common(ctx);
+}
 
 SEC("xdp.frags")
 int tg_edge_xdp(struct xdp_md *ctx)
@@ -405,9 +525,10 @@ int tg_edge_xdp(struct xdp_md *ctx)
 
 	if (!ports || !port)
 		return XDP_PASS;
-	action = tg_edge_common(ctx, ports, port);
+	action = tg_edge_short(ctx, ports, port, &pkt);
 	if (action != XDP_ABORTED)
-		return action;
+		return action == TG_NEXT_FORWARD ? tg_forward(ctx, &pkt) : action;
+	asm volatile("" ::: "memory"); /* else the frame's ends are merged with those read above */
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	if (result == TG_PARSE_OTHER) {
 		if (port->flags & TG_EDGE_PORT_INSIDE && pkt.l3_off && tg_confirm_take(ctx, pkt.l3_off))
@@ -419,6 +540,8 @@ int tg_edge_xdp(struct xdp_md *ctx)
 	if (TG_LIKELY(result == TG_PARSE_TCP || result == TG_PARSE_FRAGMENT)) {
 		int verdict = tg_edge_tcp(ctx, &pkt, result, port->flags & TG_EDGE_PORT_INSIDE);
 
+		if (TG_UNLIKELY(verdict == TG_NEXT_WIDE))
+			verdict = tg_edge_tcp(ctx, &pkt, result, TG_EDGE_AGAIN);
 		if (TG_UNLIKELY(verdict >= TG_NEXT_TAG))
 			return tg_edge_tag(ctx, &pkt, (__u32)verdict & 15) ? XDP_DROP
 									  : tg_forward(ctx, &pkt);

@@ -11,6 +11,7 @@
  * that answers the SYNs, it is the last line: it drops ACKs that nobody knows, and
  * ends the old socket that a new connection of the same client meets.
  */
+#include "lib/common_ack.h"
 #include "lib/proven.h"
 #include "lib/replace.h"
 #include "../core/cookie_smartcookie.h"
@@ -294,9 +295,10 @@ int tg_host_tc(struct __sk_buff *skb)
 	const __u8 *data, *end;
 	tg_ethertype type;
 	__u32 id, need;
-	bool bare;
+	bool bare, fresh;
 
-	if (turn <= TG_MARK_TURNS)
+	fresh = turn > TG_MARK_TURNS;
+	if (!fresh)
 		skb->mark = 0;
 	else
 		turn = 0;
@@ -313,6 +315,15 @@ int tg_host_tc(struct __sk_buff *skb)
 		end = (void *)(long)skb->data_end;
 	}
 	bare = tg_skb_is_bare(skb, data, end);
+	if (!bare && fresh) {
+		int action = skb->protocol == TG_ETHERTYPE_IPV4 ? tg_common_ack_v4(skb)
+								 : tg_common_ack_v6(skb);
+
+		if (TG_LIKELY(action != TG_NEXT_LONG))
+			return action;
+		data = (void *)(long)skb->data;
+		end = (void *)(long)skb->data_end;
+	}
 	type = bare ? (tg_ethertype)skb->protocol : tg_packet_ethernet(&pkt, data, end);
 	pkt.l3_off = (__u32)tg_any_number(pkt.l3_off) & 31;
 	if (tg_packet_l3(&pkt, type, data, end) != TG_PARSE_TCP || !tg_host_is_ack(&pkt))

@@ -17,6 +17,7 @@
 /* What is left to the program itself. */
 #define TG_NEXT_CASE 16
 #define TG_NEXT_UNTAG 17
+#define TG_NEXT_NEW 18 /* as CASE: neither tag nor entry */
 
 /* listen -> SYN_SENT. `old` is an entry of the same addresses and ports. */
 static __always_inline int tg_server_open(struct xdp_md *ctx, const struct tg_packet *pkt,
@@ -208,9 +209,53 @@ __attribute__((noinline)) int tg_server_tcp(struct xdp_md *ctx, const struct tg_
 	if (pkt->flags & TG_TCP_SYN)
 		return TG_NEXT_CASE;
 	e = tg_split_find(server, pkt, TG_TO_SERVER);
-	if (!e || (e->state & (TG_SPLIT_READY | TG_FLOW_CLOSED)) != TG_SPLIT_READY)
+	if (!e)
+		return TG_NEXT_NEW;
+	if ((e->state & (TG_SPLIT_READY | TG_FLOW_CLOSED)) != TG_SPLIT_READY)
 		return TG_NEXT_CASE;
 	return tg_server_ongoing(ctx, pkt, e);
+}
+
+/* An ACK that neither table nor tag knows, and whose options are laid out as usual: what
+ * tg_server_case does with it, if it carries no cookie. TG_NEXT_CASE, with nothing done and
+ * nothing counted, if it may carry one, or is anything else. */
+__attribute__((noinline)) int tg_server_stray(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	const struct tg_server_settings *server = tg_server_get();
+	const struct tg_siphash_key *key;
+	struct tg_counter_row *row;
+	struct tg_ack said = {};
+	struct tg_service *svc;
+	__u64 epoch;
+	__u32 id;
+
+	if (!pkt || !settings || !server || settings->smart || settings->wide || !tg_host_is_ack(pkt))
+		return TG_NEXT_CASE;
+	id = tg_service_find(settings, pkt);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !row)
+		return XDP_PASS;
+	if (server->adopt && svc->listener == TG_LISTENER_OK)
+		return XDP_PASS; /* the adopting gate's to judge */
+	if (svc->mode != TG_MODE_ALWAYS)
+		return XDP_PASS;
+	said.cookie.isn = pkt->ack - 1;
+	if (pkt->tcp_hdr_len != TG_TCP_HDR_LEN) {
+		const __u8 *at = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX) + TG_TCP_HDR_LEN;
+
+		if (pkt->tcp_hdr_len < TG_TCP_HDR_LEN + 12 || at + 12 > (__u8 *)(long)ctx->data_end ||
+		    !tg_tcp_timestamps_aligned(tg_load32(at), tg_load32(at + 4), tg_load32(at + 8),
+					       &said.tsval, &said.cookie.tsval))
+			return TG_NEXT_CASE;
+		said.ts_ok = true;
+	}
+	epoch = tg_cookie_epoch(said.cookie.isn, tg_epoch_verifying_now(settings));
+	key = tg_key_find(settings, epoch);
+	if (key && tg_cookie_verify(pkt, said.cookie, said.ts_ok, epoch, key))
+		return TG_NEXT_CASE;
+	return tg_server_last_line(ctx, pkt, server, svc, row);
 }
 
 SEC("xdp.frags")
@@ -231,6 +276,8 @@ int tg_server_xdp(struct xdp_md *ctx)
 	if (!tg_port_is_protected(TG_DST_PORT_BE(&pkt)))
 		return XDP_PASS;
 	verdict = tg_server_tcp(ctx, &pkt);
+	if (verdict == TG_NEXT_NEW)
+		verdict = tg_server_stray(ctx, &pkt);
 	if (TG_LIKELY(verdict < TG_NEXT_CASE))
 		return verdict;
 	at = pkt.l4_off + TG_TCP_HDR_LEN;

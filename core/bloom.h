@@ -17,15 +17,17 @@
  * next generation is emptied and becomes the active one; so a flow is known for
  * T_W at least and for 4/3 T_W at most after it was last put in.
  *
- * The positions come from SipHash-2-4 under a key of the edge's own, by the
- * double hashing of Kirsch and Mitzenmacher (2006): lo, lo + hi, lo + 2 hi. Who
- * does not know the key cannot choose flows that collide.
+ * The positions come from a keyed hash of 64 bits, by the double hashing of Kirsch
+ * and Mitzenmacher (2006): lo, lo + hi, lo + 2 hi. The hash is the pair of two
+ * multiply-shift hashes with keys of their own (Dietzfelbinger et al.; strongly
+ * universal, Thorup, "High speed hashing for integers and strings", 2015), then
+ * mixed by a bijection, so that flows which follow each other do not stand in rows.
+ * What that is worth against whom: docs/edge.md, "The filter".
  */
 #ifndef TG_BLOOM_H
 #define TG_BLOOM_H
 
 #include "packet.h"
-#include "siphash.h"
 
 #define TG_BLOOM_PARTITIONS 3 /* k */
 #define TG_BLOOM_GENERATIONS 4
@@ -34,6 +36,14 @@
 #define TG_BLOOM_BITS_MAX 26
 #define TG_BLOOM_WORD_POSITIONS 16
 _Static_assert(TG_BLOOM_WORD_POSITIONS * TG_BLOOM_GENERATIONS == 64, "a word is full");
+
+/* One number to begin with for each family, nine to multiply words with. */
+#define TG_BLOOM_FACTORS 9
+#define TG_BLOOM_KEYS (2 + TG_BLOOM_FACTORS)
+
+struct tg_bloom_key {
+	uint64_t k[2][TG_BLOOM_KEYS]; /* of either multiply-shift hash: begin 4, begin 6, factors */
+};
 
 /* 64-bit words of a whole filter. */
 #define TG_BLOOM_WORDS(bits) ((uint32_t)TG_BLOOM_PARTITIONS << ((bits) - 4))
@@ -49,41 +59,54 @@ struct tg_bloom_at {
 	uint8_t shift[TG_BLOOM_PARTITIONS]; /* of generation 0 */
 };
 
-/* The flow's hash, the same for packets of both directions: SipHash-2-4 of
- * client address | server address | client port 2 | server port 2, all as on the
- * wire (12 bytes for IPv4, 36 for IPv6). */
-TG_INLINE uint64_t tg_bloom_hash(const struct tg_packet *pkt, enum tg_bloom_side side,
-				 const struct tg_siphash_key *key)
+/* Upper half of: begin + the sum of factor times word, modulo 2^64. The words, as on the
+ * wire: client address, server address (its first word each, then, for IPv6, the other
+ * three each), and between them ports: client's low, server's high. */
+TG_INLINE uint64_t tg_bloom_multiply(const uint64_t k[TG_BLOOM_KEYS], uint8_t family,
+				     const union tg_addr *client, const union tg_addr *server,
+				     uint32_t ports)
 {
-	bool back = side == TG_BLOOM_FROM_SERVER;
-	uint64_t ports = back ? pkt->ports << 16 | pkt->ports >> 16 : pkt->ports;
-	struct tg_siphash s = tg_siphash_begin(key);
+	uint64_t h = k[2] * client->w[0] + k[3] * server->w[0] + k[4] * ports;
 
-	if (pkt->family == 4) {
-		tg_siphash_word(&s, back ? pkt->dst.d[0] | pkt->src.d[0] << 32
-					 : pkt->src.d[0] | pkt->dst.d[0] << 32);
-		return tg_siphash_end(&s, ports | 12ULL << 56);
-	}
-	tg_siphash_word(&s, back ? pkt->dst.d[0] : pkt->src.d[0]);
-	tg_siphash_word(&s, back ? pkt->dst.d[1] : pkt->src.d[1]);
-	tg_siphash_word(&s, back ? pkt->src.d[0] : pkt->dst.d[0]);
-	tg_siphash_word(&s, back ? pkt->src.d[1] : pkt->dst.d[1]);
-	return tg_siphash_end(&s, ports | 36ULL << 56);
+	if (family == 4)
+		return (h + k[0]) >> 32;
+	h += k[5] * client->w[1] + k[6] * client->w[2] + k[7] * client->w[3] +
+	     k[8] * server->w[1] + k[9] * server->w[2] + k[10] * server->w[3];
+	return (h + k[1]) >> 32;
 }
 
-/* Positions of a hash in a filter of 2^bits positions a partition. */
+/* The flow's hash, the same for packets of both directions. */
+TG_INLINE uint64_t tg_bloom_hash(const struct tg_packet *pkt, enum tg_bloom_side side,
+				 const struct tg_bloom_key *key)
+{
+	bool back = side == TG_BLOOM_FROM_SERVER;
+	const union tg_addr *client = back ? &pkt->dst : &pkt->src;
+	const union tg_addr *server = back ? &pkt->src : &pkt->dst;
+	uint32_t ports = back ? pkt->ports << 16 | pkt->ports >> 16 : pkt->ports;
+	uint64_t h = tg_bloom_multiply(key->k[0], pkt->family, client, server, ports) |
+		     tg_bloom_multiply(key->k[1], pkt->family, client, server, ports) << 32;
+
+	h = (h ^ h >> 32) * 0xbf58476d1ce4e5b9ULL;
+	return h ^ h >> 29;
+}
+
+/* Where a hash's bits stand in partition `i` of a filter of 2^bits positions a partition. */
+TG_INLINE void tg_bloom_locate_one(uint64_t hash, uint32_t bits, uint32_t i, uint32_t *word,
+				   uint8_t *shift)
+{
+	uint32_t position = ((uint32_t)hash + i * (uint32_t)(hash >> 32)) & ((1U << bits) - 1);
+
+	*word = (i << (bits - 4)) + (position >> 4);
+	*shift = (uint8_t)((position & 15) * TG_BLOOM_GENERATIONS);
+}
+
 TG_INLINE struct tg_bloom_at tg_bloom_locate(uint64_t hash, uint32_t bits)
 {
-	uint32_t lo = (uint32_t)hash, hi = (uint32_t)(hash >> 32), mask = (1U << bits) - 1;
 	struct tg_bloom_at at;
 	uint32_t i;
 
-	for (i = 0; i < TG_BLOOM_PARTITIONS; i++) {
-		uint32_t position = (lo + i * hi) & mask;
-
-		at.word[i] = (i << (bits - 4)) + (position >> 4);
-		at.shift[i] = (uint8_t)((position & 15) * TG_BLOOM_GENERATIONS);
-	}
+	for (i = 0; i < TG_BLOOM_PARTITIONS; i++)
+		tg_bloom_locate_one(hash, bits, i, &at.word[i], &at.shift[i]);
 	return at;
 }
 

@@ -35,6 +35,8 @@ enum tg_edge_kind {
 
 TG_INLINE enum tg_edge_kind tg_edge_kind(const struct tg_packet *pkt)
 {
+	if ((pkt->flags & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_RST | TG_TCP_FIN)) == TG_TCP_ACK)
+		return TG_EDGE_ACK;
 	if (pkt->flags & TG_TCP_SYN)
 		return pkt->flags & TG_TCP_ACK ? TG_EDGE_SYNACK : TG_EDGE_SYN;
 	if (pkt->flags & TG_TCP_RST)

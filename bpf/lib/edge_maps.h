@@ -15,7 +15,7 @@
 #define TG_EDGE_PORT_INSIDE 2 /* servers are behind it: what comes from there is trusted */
 
 struct tg_edge_settings {
-	struct tg_siphash_key bloom_key;
+	struct tg_bloom_key bloom_key;
 	__u64 unknown_cost_ns;   /* of this CPU's share; or TG_ALLOWANCE_NONE, TG_ALLOWANCE_ALL */
 	__u64 learning_until_ns; /* CLOCK_MONOTONIC: until then, unknown packets go on */
 	__u32 bloom_bits;
@@ -102,6 +102,27 @@ static __always_inline __u32 tg_bloom_look(const struct tg_bloom_at *at)
 		if (!word)
 			return 0;
 		known &= (__u32)(*word >> at->shift[i]);
+		if (!known)
+			return 0;
+	}
+	return known;
+}
+
+/* The same of a hash, which finds its places one by one: most unknown flows need only
+ * the first. */
+static __always_inline __u32 tg_bloom_look_for(__u64 hash, __u32 bits)
+{
+	__u32 known = (1U << TG_BLOOM_GENERATIONS) - 1, i, index;
+	__u64 *word;
+	__u8 shift;
+
+#pragma unroll
+	for (i = 0; i < TG_BLOOM_PARTITIONS; i++) {
+		tg_bloom_locate_one(hash, bits, i, &index, &shift);
+		word = bpf_map_lookup_elem(&tg_bloom, &index);
+		if (!word)
+			return 0;
+		known &= (__u32)(*word >> shift);
 		if (!known)
 			return 0;
 	}

@@ -71,16 +71,14 @@ static __always_inline __u32 tg_service_find(const struct tg_host_settings *sett
 {
 	__u32 port = tg_swap16(TG_DST_PORT_BE(pkt));
 	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
-	struct tg_prefix_key key = {
-		.port_be = TG_DST_PORT_BE(pkt),
-		.family = pkt->family,
-	};
+	struct tg_prefix_key key;
 	int i;
 
 	if (!entry || !*entry)
 		return 0;
 	if (!(*entry & TG_PORT_HAS_PREFIXES))
 		return TG_PORT_SERVICE(*entry);
+	key = (struct tg_prefix_key){.port_be = TG_DST_PORT_BE(pkt), .family = pkt->family};
 	for (i = 0; i < TG_PREFIX_LENS_MAX; i++) {
 		__u8 len = pkt->family == 4 ? settings->prefix_lens_v4[i]
 					    : settings->prefix_lens_v6[i];

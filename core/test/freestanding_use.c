@@ -19,10 +19,10 @@ uint32_t tg_use_rest(const uint64_t keys[TG_FILTER_KEYS], const struct tg_packet
 
 int tg_use_flow(uint8_t *tcp, const struct tg_packet *pkt, const struct tg_service *svc,
 		struct tg_flow *f, struct tg_options_cursor *c, struct tg_writer w);
-int tg_use_edge(const struct tg_packet *pkt, const uint64_t *words, struct tg_siphash_key key,
+int tg_use_edge(const struct tg_packet *pkt, const uint64_t *words, struct tg_bloom_key key,
 		struct tg_allowance *a, uint64_t now_ns);
 
-int tg_use_edge(const struct tg_packet *pkt, const uint64_t *words, struct tg_siphash_key key,
+int tg_use_edge(const struct tg_packet *pkt, const uint64_t *words, struct tg_bloom_key key,
 		struct tg_allowance *a, uint64_t now_ns)
 {
 	struct tg_bloom_at at = tg_bloom_locate(tg_bloom_hash(pkt, TG_BLOOM_FROM_SERVER, &key), 20);

@@ -26,6 +26,7 @@ int tg_test_figures(const char *doc_path);
 int tg_test_options(void);
 int tg_test_packet(void);
 int tg_test_synack(void);
+int tg_test_common_segment(void);
 int tg_test_common_syn(void);
 int tg_test_filter(void);
 int tg_test_translate(void);

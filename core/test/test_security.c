@@ -213,12 +213,14 @@ static void replay(void **state)
 static void pollution(void **state)
 {
 	const uint32_t bits = 16;
-	struct tg_siphash_key key = {11, 12};
 	uint64_t *words = calloc(TG_BLOOM_WORDS(bits), 8), seed = 6;
 	uint32_t flows = 0, n, i, g;
+	struct tg_bloom_key key;
 
 	(void)state;
 	assert_non_null(words);
+	for (n = 0; n < 2 * TG_BLOOM_KEYS; n++)
+		key.k[n / TG_BLOOM_KEYS][n % TG_BLOOM_KEYS] = tg_test_random(&seed);
 	for (i = 0; i < 5; i++) {
 		uint32_t hits = 0, probes = 100000;
 		double computed, measured;

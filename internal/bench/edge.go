@@ -118,10 +118,14 @@ func (b *edgeBench) newEdge(bridge [2]uint32) (*plane.Edge, error) {
 	if err != nil {
 		return nil, err
 	}
-	var key [16]byte
-	_, _ = rand.Read(key[:]) // never fails (crypto/rand)
 	own := plane.EdgeSettings{UnknownCostNs: plane.AllowNone, Hops: 16}
-	own.BloomKey.K0, own.BloomKey.K1 = binary.LittleEndian.Uint64(key[:8]), binary.LittleEndian.Uint64(key[8:])
+	for i := range own.BloomKey.K {
+		for j := range own.BloomKey.K[i] {
+			var key [8]byte
+			_, _ = rand.Read(key[:]) // never fails (crypto/rand)
+			own.BloomKey.K[i][j] = binary.LittleEndian.Uint64(key[:])
+		}
+	}
 	s := benchSettings()
 	inside := func(name string) bool { return name == b.box.InnerPort.Name }
 	err = errors.Join(putKeys(e.Plane, time.Duration(s.EpochLenNs)), e.SetEdge(own), e.SetForwarding(bridge, false),
@@ -317,21 +321,31 @@ func (b *edgeBench) measureKnown() error {
 	return nil
 }
 
-// measureLastLine: an ACK that has neither socket nor cookie.
-func (b *edgeBench) measureLastLine() error {
+// newLastLine loads a server's TC program whose last line drops.
+func newLastLine() (*plane.Plane, error) {
 	gate, err := plane.Load(plane.Options{KeySlots: 1024, NoXDP: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer gate.Close()
 	s := benchSettings()
 	s.BehindEdge, s.LastLine = 1, 1
 	for i := range s.FilterKeys {
 		s.FilterKeys[i] = uint64(i)*0x9e3779b97f4a7c15 | 1
 	}
 	if err := errors.Join(putKeys(gate, time.Duration(s.EpochLenNs)), gate.SetServices(benchServices(0), &s)); err != nil {
+		gate.Close()
+		return nil, err
+	}
+	return gate, nil
+}
+
+// measureLastLine: an ACK that has neither socket nor cookie.
+func (b *edgeBench) measureLastLine() error {
+	gate, err := newLastLine()
+	if err != nil {
 		return err
 	}
+	defer gate.Close()
 	_, tc := gate.Programs()
 	ret, err := tc.Run(&ebpf.RunOptions{Data: ackFrame()})
 	if err != nil || ret != 2 {

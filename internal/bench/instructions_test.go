@@ -6,12 +6,14 @@ import (
 	"encoding/hex"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
 
 	"tidegate/internal/bpfcount"
 	"tidegate/internal/config"
+	"tidegate/internal/lab"
 	"tidegate/internal/plane/edgebpf"
 	"tidegate/internal/plane/hostbpf"
 	"tidegate/internal/plane/proxybpf"
@@ -100,7 +102,7 @@ func TestInstructionsOfHost(t *testing.T) {
 	defer gate.Close()
 	prog, _ := gate.Programs()
 	maps := mapsOf(t, prog)
-	for kind, most := range map[string]int{"v4-ts": 790, "v4": 780, "v6-ts": 1080, "v6": 1070} {
+	for kind, most := range map[string]int{"v4-ts": 760, "v4": 750, "v6-ts": 1040, "v6": 1030} {
 		frame := synFrame(t, kind, nil)
 		res := spent(t, hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, maps, frame, 1)
 		within(t, "host "+kind, res, most)
@@ -150,11 +152,104 @@ func TestInstructionsOfProxyAndEdge(t *testing.T) {
 		defer e.Close()
 		prog, _ := e.Programs()
 		within(t, "edge", spent(t, edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, mapsOf(t, prog), frame, b.box.FloodPort.Index), 800)
-		return nil
+		return edgeACKs(t, mapsOf(t, prog), b.box.FloodPort)
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// edgeACKs: a packet of a flood of ACKs, which dies at the edge.
+func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *lab.Port) error {
+	t.Helper()
+	spec, err := edgebpf.LoadEdgeXdp()
+	if err != nil {
+		return err
+	}
+	for kind, most := range map[string]int{"v4-ts": 830, "v4": 800, "v6-ts": 1130, "v6": 1100} {
+		frame := ackFrameOf(kind, port.MAC)
+		res, err := bpfcount.XDP(spec.Programs[edgebpf.EdgeXdpProgTgEdgeXdp], maps, frame, uint32(port.Index))
+		if err != nil {
+			return err
+		}
+		if res.Action != 1 { // XDP_DROP
+			t.Fatalf("%s: the ACK was not dropped: action %d", kind, res.Action)
+		}
+		within(t, "edge, ACK "+kind, res, most)
+		// The canary: with a VLAN tag it goes the long way, and the count must show it.
+		tagged := append(append(slices.Clone(frame[:12]), 0x81, 0, 0, 7), frame[12:]...)
+		long, err := bpfcount.XDP(spec.Programs[edgebpf.EdgeXdpProgTgEdgeXdp], maps, tagged, uint32(port.Index))
+		if err != nil {
+			return err
+		}
+		if long.Action != 1 || long.Instructions <= most {
+			t.Errorf("%s with a VLAN tag: action %d, %d instructions; the canary wants more than %d", kind, long.Action, long.Instructions, most)
+		}
+	}
+	return nil
+}
+
+// What the server's last line drops, and what of a live connection goes on.
+func TestInstructionsOfLastLine(t *testing.T) {
+	needRoot(t)
+	gate, err := newLastLine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	_, tc := gate.Programs()
+	maps := mapsOf(t, tc)
+	spec, err := hostbpf.LoadHostTc()
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(what string, frame []byte, action int32, most int) int {
+		res, err := bpfcount.TC(spec.Programs[hostbpf.HostTcProgTgHostTc], maps, frame, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if int32(res.Action) != action {
+			t.Fatalf("%s: action %d, want %d", what, int32(res.Action), action)
+		}
+		within(t, what, res, most)
+		return res.Instructions
+	}
+	ceilings := map[string]int{"v4-ts": 720, "v4": 700, "v6-ts": 990, "v6": 970}
+	for kind, most := range ceilings {
+		frame := ackFrameOf(kind, nil)
+		count("last line, ACK "+kind, frame, 2, most) // TCX_DROP
+		tagged := append(append(slices.Clone(frame[:12]), 0x81, 0, 0, 7), frame[12:]...)
+		if long := count("its canary "+kind, tagged, 2, 10*most); long <= most {
+			t.Errorf("%s with a VLAN tag: %d instructions; the canary wants more than %d", kind, long, most)
+		}
+	}
+	if err := fillSocketFilter(gate); err != nil {
+		t.Fatal(err)
+	}
+	for kind, most := range ceilings {
+		count("live connection, ACK "+kind, ackFrameOf(kind, nil), -1, most+30) // TCX_NEXT
+	}
+}
+
+// ackFrameOf is ackFrame, without timestamps or over IPv6, to a MAC address.
+func ackFrameOf(kind string, to []byte) []byte {
+	f := ackFrame()
+	copy(f, to)
+	if !strings.HasSuffix(kind, "-ts") {
+		f = f[:54]
+		f[17], f[46] = 40, 0x50
+	}
+	if !strings.HasPrefix(kind, "v6") {
+		return f
+	}
+	six := make([]byte, len(f)+20)
+	copy(six, f[:12])
+	copy(six[12:], []byte{0x86, 0xdd, 0x60, 0, 0, 0, 0, byte(len(f) - 34), 6, 64})
+	copy(six[22:], labAddresses[1].AsSlice())
+	six[37] = 1
+	copy(six[38:], labAddresses[1].AsSlice())
+	copy(six[54:], f[34:])
+	return six
 }
 
 func needRoot(t *testing.T) {

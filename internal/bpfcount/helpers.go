@@ -56,11 +56,11 @@ func (m *machine) call(ins *asm.Instruction) {
 		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now) // cannot fail
 		ret = uint64(now.Nano())
 	case asm.FnXdpGetBuffLen:
-		ret = get(m.ctx[4:8]) - get(m.ctx[0:4])
+		ret = get(m.ends[4:8]) - get(m.ends[0:4])
 	case asm.FnXdpAdjustTail:
-		put(m.ctx[4:8], get(m.ctx[4:8])+uint64(int64(int32(m.regs[2]))))
+		put(m.ends[4:8], get(m.ends[4:8])+uint64(int64(int32(m.regs[2]))))
 	case asm.FnXdpLoadBytes:
-		copy(m.mem(m.regs[3], int(m.regs[4])), m.mem(get(m.ctx[0:4])+m.regs[2], int(m.regs[4])))
+		copy(m.mem(m.regs[3], int(m.regs[4])), m.mem(get(m.ends[0:4])+m.regs[2], int(m.regs[4])))
 	case asm.FnRedirectMap, asm.FnRedirect:
 		ret = xdpRedirect
 	default:

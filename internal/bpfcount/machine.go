@@ -1,4 +1,4 @@
-// Package bpfcount runs an XDP program's instructions one by one, outside the kernel, and counts them: what
+// Package bpfcount runs an XDP or TC program's instructions one by one, outside the kernel, and counts them: what
 // a packet costs, told by a number that is the same on every machine and in every run. Maps are read from the
 // kernel, so that a program finds what a gate has put there; what it writes to them is not written back.
 //
@@ -75,21 +75,37 @@ type machine struct {
 	values  map[string]uint64 // map values that have been looked up
 	stack   []frame
 	ctx     []byte
+	ends    []byte // of the context, from data on
 	result  Result
 }
 
 // XDP runs a program for a frame that comes in by an interface. Maps are those of a loaded program, by name.
-func XDP(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet []byte, ifindex uint32) (res *Result, err error) {
+func XDP(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet []byte, ifindex uint32) (*Result, error) {
+	ctx := make([]byte, 24) // struct xdp_md
+	put(ctx[12:16], uint64(ifindex))
+	return run(spec, maps, packet, ctx, 0)
+}
+
+// TC does the same on the way in of TC, for a frame that is all in the linear part.
+func TC(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet []byte, ifindex uint32) (*Result, error) {
+	ctx := make([]byte, 192) // struct __sk_buff
+	put(ctx[0:4], uint64(len(packet)))
+	copy(ctx[16:18], packet[12:14]) // protocol
+	put(ctx[40:44], uint64(ifindex))
+	return run(spec, maps, packet, ctx, 76)
+}
+
+// run: data and data_end stand in the context at dataAt.
+func run(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet, ctx []byte, dataAt int) (res *Result, err error) {
 	m := &machine{maps: maps, insns: spec.Instructions, at: map[int]int{}, symbols: map[string]int{},
-		next: firstBase, handles: map[uint64]string{}, values: map[string]uint64{}, ctx: make([]byte, 24),
+		next: firstBase, handles: map[uint64]string{}, values: map[string]uint64{}, ctx: ctx, ends: ctx[dataAt:],
 		result: Result{Calls: map[string]int{}, Lines: map[string]int{}}}
 	m.index()
 	buf := make([]byte, headroom+len(packet)+tailroom)
 	copy(buf[headroom:], packet)
 	data := m.place(buf) + headroom
-	put(m.ctx[0:4], data)
-	put(m.ctx[4:8], data+uint64(len(packet)))
-	put(m.ctx[12:16], uint64(ifindex))
+	put(m.ends[0:4], data)
+	put(m.ends[4:8], data+uint64(len(packet)))
 	m.regs[1] = m.place(m.ctx)
 	m.regs[10] = m.place(make([]byte, stackLen)) + stackLen
 	defer func() {
@@ -103,7 +119,7 @@ func XDP(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet []byte, ifind
 	}()
 	m.run()
 	m.result.Action = uint32(m.regs[0])
-	start, end := get(m.ctx[0:4])-data+headroom, get(m.ctx[4:8])-data+headroom
+	start, end := get(m.ends[0:4])-data+headroom, get(m.ends[4:8])-data+headroom
 	m.result.Frame = slices.Clone(buf[start:end])
 	return &m.result, nil
 }

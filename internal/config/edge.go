@@ -109,8 +109,8 @@ func (r *reader) clockSkew(c *Config, fs map[string]field) {
 		c.ClockSkew = c.Epoch / 4
 	}
 	most := c.Epoch * 3 / 8
-	if c.Role == RoleServer {
-		most = c.Epoch // it then tries a second key
+	if c.Role == RoleEdge || c.Role == RoleServer {
+		most = c.Epoch // they then try a second key
 	}
 	if f, there := fs["clock_skew"]; there {
 		if d, ok := r.duration(f, 0, most); ok {

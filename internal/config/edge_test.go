@@ -79,7 +79,7 @@ func TestSplitMistakes(t *testing.T) {
 		"layout, offer": {edgeText("cookie_layout: smartcookie", "offers: [sack]"), "f:6: offers: cookie_layout: smartcookie can restore none of them"},
 		"alarm":         {edgeText("filter_alarm: 101%"), `f:5: filter_alarm: "101%" is no share`},
 		"rate":          {edgeText("unknown_rate: some"), `f:5: unknown_rate: "some" is not a number`},
-		"skew":          {edgeText("clock_skew: 4s"), "f:5: clock_skew: 4s is out of range; use 0s to 3s"},
+		"skew":          {edgeText("clock_skew: 9s"), "f:5: clock_skew: 9s is out of range; use 0s to 8s"},
 		"offers":        {edgeText("offers: [wscale]"), `f:5: offers[0]: "wscale" is not known; use sack, timestamps or ecn`},
 		"of a proxy":    {edgeText("max_flows: 2000"), "f:5: max_flows: belongs to role: proxy"},
 		"of an edge":    {strings.Replace(edgeText(), "role: edge", "role: host", 1), "f:3: inside: belongs to role: edge"},

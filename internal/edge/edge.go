@@ -6,7 +6,6 @@ package edge
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -93,14 +92,17 @@ func (b *box) fill() error {
 	if err := b.FillSettings(); err != nil {
 		return err
 	}
+	if b.Cfg.WideEpochs() {
+		b.Settings.Wide = 1
+	}
 	b.own = b.plane.EdgeSettings()
 	if !b.plane.Warm() {
-		var raw [16]byte
+		var raw [keys.EpochKeyLen]byte
 		_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
 		if len(b.Cfg.Tagged.Peers) > 0 {
 			raw = sharedBloomKey(b.secret.First())
 		}
-		b.own.BloomKey.K0, b.own.BloomKey.K1 = binary.LittleEndian.Uint64(raw[:8]), binary.LittleEndian.Uint64(raw[8:])
+		b.own.BloomKey.K = bloomKey(raw)
 		b.own.LearningUntilNs = uint64(plane.MonotonicNs() + b.Cfg.Edge.Learning.Nanoseconds())
 		b.Log.Info("the filter is new: what it does not know goes to the servers for now", "for", b.Cfg.Edge.Learning)
 	}

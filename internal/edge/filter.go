@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"encoding/binary"
 	"math"
 	"os"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"tidegate/internal/config"
+	"tidegate/internal/keys"
 	"tidegate/internal/plane"
 )
 
@@ -24,6 +26,19 @@ type probeTick struct{ asked, known uint32 }
 // probesEach is how many random flows the filter is asked for each second: a
 // millisecond of one processor.
 const probesEach = 16384
+
+// bloomKey makes the numbers that the filter's hash multiplies with (core/bloom.h) of a key: number i of the two
+// hashes' is SipHash-2-4 of i, 8 bytes little-endian.
+func bloomKey(raw [keys.EpochKeyLen]byte) (k plane.BloomKey) {
+	var at [8]byte
+	for i := range k {
+		for j := range k[i] {
+			binary.LittleEndian.PutUint64(at[:], uint64(i*len(k[i])+j))
+			k[i][j] = sipHash(raw, at[:])
+		}
+	}
+	return k
+}
 
 // turnEvery is how long a generation is active: a third of the window, so that a flow
 // is known for the window at least.

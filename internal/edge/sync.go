@@ -21,7 +21,7 @@ const (
 	syncPositions = 320 // in one datagram: 1,300 bytes
 	syncBurst     = 64  // datagrams each time
 	syncHeader    = 12
-	syncWhat      = 1<<4 | 4
+	syncWhat      = 2<<4 | 4 // version 1 had the positions of another hash
 )
 
 // peers is the conversation with the other edges.

@@ -215,6 +215,11 @@ func (g *gate) tell(svc config.Service, report listeners.Report, known bool) {
 	case listeners.None:
 		g.log.Warn("nothing listens: SYNs go to the kernel, which answers RST", "service", svc.Name)
 	case listeners.MPTCP:
+		if g.cfg.Role == config.RoleServer { // its edges have answered the SYNs
+			g.log.Warn("an MPTCP listener cannot adopt: connections that edges have verified are reset; set `takeover: auto`, or let the server listen without MPTCP (GODEBUG=multipathtcp=0)",
+				"service", svc.Name, "listeners", fmt.Sprint(report.MPTCP()))
+			return
+		}
 		g.log.Warn("an MPTCP listener cannot adopt cookies: SYNs go to the kernel; let the server listen without MPTCP (Go: ListenConfig.SetMultipathTCP(false), or GODEBUG=multipathtcp=0)",
 			"service", svc.Name, "listeners", fmt.Sprint(report.MPTCP()))
 	case listeners.OK:

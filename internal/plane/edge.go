@@ -21,6 +21,7 @@ type (
 	EdgeSettings = edgebpf.EdgeXdpTgEdgeSettings
 	EdgePort     = edgebpf.EdgeXdpTgEdgePort
 	EdgeReport   = edgebpf.EdgeXdpTgEdgeReport
+	BloomKey     = [2][11]uint64 // struct tg_bloom_key
 )
 
 // As core/bloom.h and core/edge.h have them.

@@ -237,6 +237,40 @@ func TestSkew(t *testing.T) {
 	}
 }
 
+// Edges whose clocks differ by a whole epoch, each packet by another of them, and nothing goes on that none verifies:
+// nothing is refused if they tolerate it; something is if not, or the test shows nothing.
+func TestEdgesSkew(t *testing.T) {
+	for _, c := range []struct {
+		tolerated, layout string
+		good              bool
+	}{{"1s", "tidegate", true}, {"1s", "smartcookie", true}, {"250ms", "tidegate", false}} {
+		t.Run(c.tolerated+", "+c.layout, func(t *testing.T) {
+			f := newFleet(t, 3, true, "unknown_rate: 0", "learning: 0s", "epoch: 1s", "clock_skew: "+c.tolerated, "cookie_layout: "+c.layout)
+			f.server.configure("always", "epoch: 1s", "clock_skew: 1s", "cookie_layout: "+c.layout)
+			for i, skew := range []time.Duration{500 * time.Millisecond, -500 * time.Millisecond, 0} {
+				f.edges[i].skew = skew
+			}
+			f.serve(echo)
+			f.startAll()
+			refused := 0
+			for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+				conn, err := f.dial(false, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = conn.SetDeadline(time.Now().Add(150 * time.Millisecond))
+				if say(conn, "now?") != nil {
+					refused++
+				}
+				conn.Close()
+			}
+			if (refused == 0) != c.good || f.sum("cookie_valid") == 0 {
+				t.Errorf("%d connections refused; dropped %d, verified %d; server %v", refused, f.sum("drop_ack"), f.sum("cookie_valid"), nonZero(f.server.counters()))
+			}
+		})
+	}
+}
+
 // An edge whose clock is stepped by minutes while it runs: connections that are known go on, no packet of theirs is
 // lost; new ones are not taken over, and the server says what is wrong; when the clock is right again, so is all.
 func TestSteppedClock(t *testing.T) {

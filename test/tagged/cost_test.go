@@ -7,8 +7,10 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"tidegate/internal/bpfcount"
 	"tidegate/internal/lab/labbpf"
 	"tidegate/internal/plane"
+	"tidegate/internal/plane/serverbpf"
 )
 
 // What a flow costs, as the kernel accounts it: 64 bytes at most, table and all.
@@ -37,8 +39,79 @@ func TestBytesPerFlow(t *testing.T) {
 	t.Logf("%.2f bytes a flow", float64(bytes)/flows)
 }
 
-// The last line: an ACK of no connection, with timestamps, above a program that only
-// drops. Run it while nothing else runs; it logs the difference.
+// lastLine is a translating server and a frame that its last line drops: an ACK of no connection, with timestamps.
+func lastLine(t testing.TB) (*plane.Server, []byte) {
+	t.Helper()
+	w := &world{t: nil}
+	for i := range w.secret {
+		w.secret[i] = 0x5a
+	}
+	w.edge = &edge{secret: w.secret, epoch: epoch, id: 7, wscale: 5}
+	p, err := plane.LoadServer(plane.ServerOptions{Options: plane.Options{KeySlots: 32}, Flows: 1 << 18})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	w.plane = p
+	if err := w.fill(options{idleTicks: 1000}, 0); err != nil {
+		t.Fatal(err)
+	}
+	ack := segment{src: []byte{192, 0, 2, 1}, dst: []byte{198, 51, 100, 7}, sport: 4321, dport: port, seq: 99, ack: 77,
+		flags: flagACK, window: 500, options: []byte{1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2}}
+	return p, ack.build([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0})
+}
+
+// What the last line costs, in instructions; the timestamps laid out in another order are its canary.
+func TestInstructionsOfLastLine(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: loads BPF programs")
+	}
+	const most = 840
+	p, frame := lastLine(t)
+	xdp, _ := p.Programs()
+	info, err := xdp.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, _ := info.MapIDs()
+	maps := map[string]*ebpf.Map{}
+	for _, id := range ids {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close() })
+		of, err := m.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps[of.Name] = m
+	}
+	spec, err := serverbpf.LoadServerXdp()
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(frame []byte) int {
+		res, err := bpfcount.XDP(spec.Programs[serverbpf.ServerXdpProgTgServerXdp], maps, frame, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Action != 1 { // XDP_DROP
+			t.Fatalf("the ACK was not dropped: action %d", res.Action)
+		}
+		return res.Instructions
+	}
+	short := count(frame)
+	options := frame[len(frame)-12:]
+	copy(options, append(append([]byte{}, options[2:]...), 1, 1))
+	long := count(frame)
+	t.Logf("%d instructions, %d where the options are laid out in another way", short, long)
+	if short > most || long <= most {
+		t.Errorf("at most %d wanted, and more in the canary", most)
+	}
+}
+
+// The last line above a program that only drops. Run it while nothing else runs; it logs the difference.
 func BenchmarkLastLine(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root: loads BPF programs")
@@ -48,23 +121,7 @@ func BenchmarkLastLine(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer objs.Close()
-	w := &world{t: nil}
-	for i := range w.secret {
-		w.secret[i] = 0x5a
-	}
-	w.edge = &edge{secret: w.secret, epoch: epoch, id: 7, wscale: 5}
-	p, err := plane.LoadServer(plane.ServerOptions{Options: plane.Options{KeySlots: 32}, Flows: 1 << 18})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer p.Close()
-	w.plane = p
-	if err := w.fill(options{idleTicks: 1000}, 0); err != nil {
-		b.Fatal(err)
-	}
-	ack := segment{src: []byte{192, 0, 2, 1}, dst: []byte{198, 51, 100, 7}, sport: 4321, dport: port, seq: 99, ack: 77,
-		flags: flagACK, window: 500, options: []byte{1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2}}
-	frame := ack.build([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0})
+	p, frame := lastLine(b)
 	xdp, _ := p.Programs()
 	run := func(prog *ebpf.Program) (uint32, time.Duration) {
 		var best time.Duration

@@ -38,7 +38,7 @@ func newEdgeGate(t *testing.T, smart bool) *edgeGate {
 	t.Cleanup(g.p.Close)
 	g.xdp, _ = g.p.Programs()
 	err = errors.Join(g.p.Map("tg_edge_ports").Put(uint32(1), plane.EdgePort{Flags: 1}), // lo has no address
-		g.p.Map("tg_devices").Put(uint32(1), uint32(1)), g.p.SetForwarding([2]uint32{1, 1}, false), g.p.SetEdge(plane.EdgeSettings{UnknownCostNs: plane.AllowAll}))
+		g.p.Map("tg_devices").Put(uint32(1), uint32(1)), g.p.SetForwarding([2]uint32{1, 1}, false), g.p.SetEdge(edgeSettings(plane.AllowAll)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,9 @@ func TestEdgeTTL(t *testing.T) {
 			ttl--
 		}
 		for _, hops := range []uint8{in[ttl], in[ttl] - 1, in[ttl] + 1} {
-			if err := errors.Join(g.Prepare(&v), g.p.SetEdge(plane.EdgeSettings{UnknownCostNs: plane.AllowAll, Hops: hops})); err != nil {
+			own := edgeSettings(plane.AllowAll)
+			own.Hops = hops
+			if err := errors.Join(g.Prepare(&v), g.p.SetEdge(own)); err != nil {
 				t.Fatal(err)
 			}
 			ret, out, err := run(g.xdp, in)

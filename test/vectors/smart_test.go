@@ -30,7 +30,9 @@ func (g *smartGate) Prepare(v *vectors.Vector) error {
 		}
 	}
 	// What a vector's edge does not know it drops.
-	return g.p.SetEdge(plane.EdgeSettings{UnknownCostNs: plane.AllowNone, Hops: v.Hops})
+	own := edgeSettings(plane.AllowNone)
+	own.Hops = v.Hops
+	return g.p.SetEdge(own)
 }
 
 func (g *smartGate) Packet(in []byte) (vectors.Result, error) {

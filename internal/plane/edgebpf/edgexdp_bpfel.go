@@ -34,9 +34,8 @@ type EdgeXdpTgEdgeReport struct {
 type EdgeXdpTgEdgeSettings struct {
 	_        structs.HostLayout
 	BloomKey struct {
-		_  structs.HostLayout
-		K0 uint64
-		K1 uint64
+		_ structs.HostLayout
+		K [2][11]uint64
 	}
 	UnknownCostNs   uint64
 	LearningUntilNs uint64

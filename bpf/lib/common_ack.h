@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The short way of host_tc.bpf.c for ACKs that look like nearly all (core/common_segment.h):
+ * those of live connections, which go on, and those of a flood, which the last line drops.
+ * Decides nothing that the long way would decide otherwise; what carries a cookie is left to
+ * it, and so is everything but the plainest case.
+ */
+#ifndef TG_BPF_COMMON_ACK_H
+#define TG_BPF_COMMON_ACK_H
+
+#include "gate.h"
+#include "../../core/common_segment.h"
+
+/* Nothing done and nothing counted: not this way. Neither TCX_NEXT nor TCX_DROP. */
+#define TG_NEXT_LONG 0x100
+
+/* `family` is a constant at each call. The frame is read again and again: that costs less
+ * than keeping what was read. */
+static __always_inline int tg_common_ack(struct __sk_buff *skb, __u8 family)
+{
+	const __u8 *frame = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	const struct tg_host_settings *settings;
+	const struct tg_siphash_key *key;
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	struct tg_packet pkt;
+	struct tg_ack ack;
+	__u64 epoch;
+	bool live;
+	__u32 id;
+
+	if (frame + tg_common_segment_len(family) > end || !tg_common_segment_is(frame, family))
+		return TG_NEXT_LONG;
+	tg_common_segment_read(frame, family, &pkt);
+	if (!tg_host_is_ack(&pkt))
+		return TG_NEXT_LONG;
+	settings = tg_settings_get();
+	if (!settings || settings->smart || settings->wide || settings->report)
+		return TG_NEXT_LONG;
+	id = tg_service_find(settings, &pkt);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS)
+		return TG_NEXT_LONG;
+	live = tg_filter_may_exist(settings, tg_filter_at(settings, &pkt));
+	if (!live && !settings->last_line)
+		return TG_NEXT_LONG; /* which looks for a stale cookie, too */
+	asm volatile("" ::: "memory");
+	tg_common_segment_read(frame, family, &pkt);
+	if (!tg_common_segment_ack(frame, end, skb->len, &pkt, &ack))
+		return TG_NEXT_LONG;
+	epoch = tg_cookie_epoch(ack.cookie.isn, tg_epoch_verifying_now(settings));
+	key = tg_key_find(settings, epoch);
+	if (key && tg_cookie_verify(&pkt, ack.cookie, ack.ts_ok, epoch, key))
+		return TG_NEXT_LONG;
+	if (live)
+		return TCX_NEXT;
+	tg_count(row, TG_COUNT_cookie_invalid);
+	if (svc->listener == TG_LISTENER_NONE || (!key && settings->stale_keys == TG_STALE_PASS))
+		return TCX_NEXT;
+	tg_count(row, TG_COUNT_drop_last_line);
+	return TCX_DROP;
+}
+
+/* Functions of their own: their stacks do not add to those of the long way. */
+__attribute__((noinline)) int tg_common_ack_v4(struct __sk_buff *skb)
+{
+	return tg_common_ack(skb, 4);
+}
+
+__attribute__((noinline)) int tg_common_ack_v6(struct __sk_buff *skb)
+{
+	return tg_common_ack(skb, 6);
+}
+
+#endif

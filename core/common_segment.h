@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The TCP segment that nearly every packet of a connection is, and nearly every packet of a
+ * flood, read at once: no VLAN tag, no IP options, no extension headers, no fragment, and
+ * not a SYN. Whatever is not just so is left to packet.h, which says the same of these
+ * segments, only slower (test_common_segment.c).
+ *
+ * `family` is a constant at each call: every case becomes straight code, in which a BPF
+ * program keeps its numbers in registers.
+ */
+#ifndef TG_COMMON_SEGMENT_H
+#define TG_COMMON_SEGMENT_H
+
+#include "host.h"
+
+/* Bytes from the start of the frame to the end of the fixed TCP header. */
+TG_INLINE uint32_t tg_common_segment_len(uint8_t family)
+{
+	return TG_ETH_HDR_LEN + (family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN) + TG_TCP_HDR_LEN;
+}
+
+/* True if the frame, of which tg_common_segment_len bytes are there, is a common segment
+ * of that family. */
+TG_INLINE bool tg_common_segment_is(const uint8_t *frame, uint8_t family)
+{
+	const uint8_t *ip = frame + TG_ETH_HDR_LEN;
+	uint8_t flags = frame[tg_common_segment_len(family) - TG_TCP_HDR_LEN + 13];
+
+	if ((flags & (TG_TCP_SYN | TG_TCP_ACK)) == TG_TCP_SYN)
+		return false;
+	if (family == 4)
+		return tg_load16(frame + 12) == TG_ETHERTYPE_IPV4 && ip[0] == 0x45 &&
+		       ip[9] == TG_IPPROTO_TCP && !(tg_load16(ip + 6) & tg_swap16(0x3fff)) &&
+		       tg_swap16(tg_load16(ip + 2)) >= TG_IPV4_HDR_LEN + TG_TCP_HDR_LEN;
+	return tg_load16(frame + 12) == TG_ETHERTYPE_IPV6 && (ip[0] & 0xf0) == 0x60 &&
+	       ip[6] == TG_IPPROTO_TCP && tg_swap16(tg_load16(ip + 4)) >= TG_TCP_HDR_LEN;
+}
+
+/* Of a frame that is one: what tg_packet_parse makes of it. */
+TG_INLINE void tg_common_segment_read(const uint8_t *frame, uint8_t family, struct tg_packet *pkt)
+{
+	const uint8_t *ip = frame + TG_ETH_HDR_LEN;
+	const uint8_t *tcp = frame + tg_common_segment_len(family) - TG_TCP_HDR_LEN;
+
+	if (family == 4) {
+		pkt->l4_len = tg_swap16(tg_load16(ip + 2)) - TG_IPV4_HDR_LEN;
+		pkt->ip_ecn = ip[1] & 3;
+		pkt->ip_dscp = ip[1] >> 2;
+		pkt->src.d[0] = tg_load32(ip + 12);
+		pkt->dst.d[0] = tg_load32(ip + 16);
+		pkt->src.d[1] = pkt->dst.d[1] = 0;
+	} else {
+		pkt->l4_len = tg_swap16(tg_load16(ip + 4));
+		pkt->ip_ecn = ip[1] >> 4 & 3;
+		pkt->ip_dscp = (uint8_t)((ip[0] & 0xf) << 2 | ip[1] >> 6);
+		pkt->src.d[0] = tg_load64(ip + 8);
+		pkt->src.d[1] = tg_load64(ip + 16);
+		pkt->dst.d[0] = tg_load64(ip + 24);
+		pkt->dst.d[1] = tg_load64(ip + 32);
+	}
+	pkt->ports = tg_load32(tcp);
+	pkt->seq = tg_swap32(tg_load32(tcp + 4));
+	pkt->ack = tg_swap32(tg_load32(tcp + 8));
+	pkt->l3_off = TG_ETH_HDR_LEN;
+	pkt->l4_off = tg_common_segment_len(family) - TG_TCP_HDR_LEN;
+	pkt->tcp_hdr_len = (uint8_t)((tcp[12] >> 4) * 4);
+	pkt->flags = tcp[13];
+	pkt->family = family;
+	pkt->group_frame = frame[0] & 1;
+	pkt->as_probe = false;
+}
+
+/* What a common segment says that may carry a cookie, as tg_host_read_ack has it of parsed
+ * options. The frame has `len` bytes, of which those before `end` are in one piece. False if
+ * its lengths lie, or if its options are not there, laid out as usual: then packet.h's way
+ * must tell. */
+TG_INLINE bool tg_common_segment_ack(const uint8_t *frame, const uint8_t *end, uint32_t len,
+				     const struct tg_packet *pkt, struct tg_ack *ack)
+{
+	const uint8_t *options = frame + tg_common_segment_len(pkt->family);
+
+	if (!tg_host_ack_is_whole(pkt, len))
+		return false;
+	ack->cookie.isn = pkt->ack - 1;
+	ack->cookie.tsval = ack->tsval = 0;
+	ack->ts_ok = false;
+	if (pkt->tcp_hdr_len == TG_TCP_HDR_LEN)
+		return true;
+	if (pkt->tcp_hdr_len < TG_TCP_HDR_LEN + 12 || options + 12 > end ||
+	    !tg_tcp_timestamps_aligned(tg_load32(options), tg_load32(options + 4),
+				       tg_load32(options + 8), &ack->tsval, &ack->cookie.tsval))
+		return false;
+	ack->ts_ok = true;
+	return true;
+}
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The short way of common segments against the long one: whatever it takes on, it reads as
+ * packet.h, tcp_options.h and host.h do, to the bit, and an edge judges alike; and what
+ * every client sends it does take on.
+ */
+#include "test.h"
+
+#include "../common_segment.h"
+#include "../edge.h"
+
+#define FRAME_MAX 160
+
+static const struct tg_siphash_key key = {0x0706050403020100ULL, 0x0f0e0d0c0b0a0908ULL};
+static const uint64_t now_epoch = 77;
+
+/* A segment as peers send it, with random addresses, ports, numbers and flags; a third has
+ * timestamps, a third other options. Its length. */
+static uint32_t make_segment(uint64_t *seed, uint8_t *frame, uint8_t family)
+{
+	static const uint8_t flags[] = {0x10, 0x10, 0x18, 0x11, 0x04, 0x14, 0x12, 0x01, 0x00, 0x02, 0x30};
+	uint32_t l4 = tg_common_segment_len(family) - TG_TCP_HDR_LEN, i, options, len;
+	uint64_t r = tg_test_random(seed);
+
+	options = r % 3 == 0 ? 0 : r % 3 == 1 ? 12 : 4 * (uint32_t)(r >> 8 & 7);
+	len = l4 + TG_TCP_HDR_LEN + options + (r >> 16 & 1 ? (uint32_t)(r >> 17 & 31) : 0);
+	for (i = 0; i < FRAME_MAX; i++)
+		frame[i] = (uint8_t)tg_test_random(seed);
+	frame[12] = family == 4 ? 0x08 : 0x86;
+	frame[13] = family == 4 ? 0x00 : 0xdd;
+	if (family == 4) {
+		frame[14] = 0x45;
+		frame[16] = 0;
+		frame[17] = (uint8_t)(len - 14);
+		frame[20] = r >> 24 & 1 ? 0x40 : 0;
+		frame[21] = 0;
+		frame[23] = 6;
+	} else {
+		frame[14] = 0x60 | (frame[14] & 15);
+		frame[18] = 0;
+		frame[19] = (uint8_t)(len - 54);
+		frame[20] = 6;
+	}
+	frame[l4 + 12] = (uint8_t)((TG_TCP_HDR_LEN + options) / 4 << 4);
+	frame[l4 + 13] = flags[(r >> 32) % sizeof(flags)];
+	if (r % 3 == 1)
+		memcpy(frame + l4 + 20, "\1\1\10\12", 4);
+	return len;
+}
+
+/* What the ACK says, by the long way. */
+static bool long_read(const uint8_t *frame, uint32_t len, const struct tg_packet *pkt,
+		      struct tg_ack *ack)
+{
+	struct tg_options_cursor c = {.at = 0};
+	struct tg_tcp_options o;
+
+	if (!tg_host_ack_is_whole(pkt, len))
+		return false;
+	c.len = (uint32_t)pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
+	memcpy(c.bytes, frame + pkt->l4_off + TG_TCP_HDR_LEN, c.len);
+	o = tg_tcp_options_parse(&c);
+	*ack = tg_host_read_ack(pkt, &o);
+	return true;
+}
+
+static enum tg_edge_finding finding(const struct tg_packet *pkt, const struct tg_ack *ack)
+{
+	uint64_t epoch = tg_cookie_epoch(ack->cookie.isn, now_epoch);
+
+	return tg_cookie_verify(pkt, ack->cookie, ack->ts_ok, epoch, &key) ? TG_EDGE_VERIFIED
+									    : TG_EDGE_UNKNOWN;
+}
+
+/* Makes the ACK in the frame one of our cookie's. */
+static void make_genuine(uint8_t *frame, uint8_t family, uint64_t r)
+{
+	uint8_t *tcp = frame + tg_common_segment_len(family) - TG_TCP_HDR_LEN;
+	bool ts = tcp[12] >> 4 >= 8 && !memcmp(tcp + 20, "\1\1\10\12", 4);
+	struct tg_packet pkt;
+	struct tg_cookie c;
+
+	tg_common_segment_read(frame, family, &pkt);
+	pkt.seq--;
+	c = tg_cookie_make(&pkt, (uint32_t)r & 511, ts, now_epoch - (r >> 60 & 1), &key);
+	tg_store32(tcp + 8, tg_swap32(c.isn + 1));
+	if (ts)
+		tg_store32(tcp + 28, tg_swap32(c.tsval));
+}
+
+/* 0: the short way left it; 1: it told of the packet; 2: and of the ACK; 3: which verifies. */
+static int compare(const uint8_t *frame, uint32_t len, uint8_t family)
+{
+	struct tg_packet pkt = {0}, expected = {0};
+	struct tg_ack ack, said;
+
+	if (len < tg_common_segment_len(family) || !tg_common_segment_is(frame, family))
+		return 0;
+	tg_common_segment_read(frame, family, &pkt);
+	assert_int_equal(tg_packet_parse(&expected, frame, frame + len), TG_PARSE_TCP);
+	assert_false(tg_host_is_syn(&expected));
+	assert_memory_equal(&pkt, &expected, sizeof(pkt));
+	if (!tg_common_segment_ack(frame, frame + len, len, &pkt, &ack))
+		return 1;
+	assert_true(long_read(frame, len, &expected, &said));
+	assert_int_equal(ack.ts_ok, said.ts_ok);
+	assert_int_equal(ack.cookie.isn, said.cookie.isn);
+	if (ack.ts_ok) {
+		assert_int_equal(ack.tsval, said.tsval);
+		assert_int_equal(ack.cookie.tsval, said.cookie.tsval);
+	}
+	assert_int_equal(finding(&pkt, &ack), finding(&expected, &said));
+	return finding(&pkt, &ack) == TG_EDGE_VERIFIED ? 3 : 2;
+}
+
+static void as_the_long_way(void **state)
+{
+	uint64_t seed = 5151, n, counts[4] = {0};
+	uint8_t frame[FRAME_MAX];
+
+	(void)state;
+	for (n = 0; n < 400000; n++) {
+		uint8_t family = n & 1 ? 6 : 4;
+		uint32_t len = make_segment(&seed, frame, family), spoilt = n >> 1 & 3;
+		uint64_t r = tg_test_random(&seed);
+
+		if (n & 8)
+			make_genuine(frame, family, r);
+		if (n & 16)
+			len = (uint32_t)(r >> 16) % (len + 1); /* cut */
+		while (spoilt--) { /* any byte of the headers, any bit */
+			r = tg_test_random(&seed);
+			frame[r % 110] ^= (uint8_t)(1 << (r >> 32 & 7));
+		}
+		counts[compare(frame, len, family)]++;
+	}
+	for (n = 0; n < 4; n++)
+		assert_in_range(counts[n], 10000, 390000);
+}
+
+/* No option, or timestamps as Linux, Windows, macOS and FreeBSD lay them out, data or none. */
+static void takes_what_clients_send(void **state)
+{
+	uint64_t seed = 12, n, taken = 0;
+	uint8_t frame[FRAME_MAX];
+
+	(void)state;
+	for (n = 0; taken < 2000; n++) {
+		uint8_t family = n & 1 ? 6 : 4;
+		uint32_t len = make_segment(&seed, frame, family);
+		const uint8_t *tcp = frame + tg_common_segment_len(family) - TG_TCP_HDR_LEN;
+
+		if ((tcp[13] & 0x12) == 2 ||
+		    (tcp[12] >> 4 != 5 && (tcp[12] >> 4 < 8 || memcmp(tcp + 20, "\1\1\10\12", 4))))
+			continue;
+		assert_in_range(compare(frame, len, family), 2, 3);
+		taken++;
+	}
+}
+
+int tg_test_common_segment(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(as_the_long_way),
+		cmocka_unit_test(takes_what_clients_send),
+	};
+
+	return cmocka_run_group_tests_name("common_segment", tests, NULL, NULL);
+}

@@ -1,0 +1,121 @@
+package vectors_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/plane"
+	"tidegate/internal/schema"
+	"tidegate/internal/vectors"
+)
+
+// TestServerWays sends mutated segments to two servers' TC programs, to one with a VLAN tag, so that it
+// takes the long way where the other takes the short one: verdict and counters must be the same.
+func TestServerWays(t *testing.T) {
+	needRoot(t)
+	short, long := newKernelGate(t), newKernelGate(t)
+	short.ns.close()
+	long.ns.close()
+	all := load(t, dir)
+	world := lookupWorld(t, all)
+	world.Socket = vectors.SocketNone
+	var frames [][]byte
+	for _, v := range all {
+		for _, p := range v.Packets {
+			if len(p.In) > 53 && (v.Adopts() || p.Verdict == vectors.Pass) {
+				frames = append(frames, p.In)
+			}
+		}
+	}
+	random := rand.New(rand.NewPCG(differentialSeed, 3))
+	rets, counted := map[int32]int{}, map[string]uint64{}
+	for n := range differentialFrames {
+		if n%countersEvery == 0 {
+			compareServers(t, short, long, counted)
+			prepareServers(t, short, long, world, n/countersEvery)
+		}
+		in := mutate(random, frames[random.IntN(len(frames))])
+		if len(in) < ethernetHeaderLen || (in[12] != 8 && in[12] != 0x86) {
+			continue
+		}
+		ret, out, err := run(short.tc, in)
+		if errors.Is(err, unix.EINVAL) && len(in) < ethernetHeaderLen+ipv6HeaderLen {
+			continue // no whole IP header: no test packet either
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		tagged := append(append(append([]byte{}, in[:12]...), 0x81, 0, 0, 7), in[12:]...)
+		want, wanted, err := run(long.tc, tagged)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ret != want || string(out) != string(in) || string(wanted) != string(tagged) {
+			t.Fatalf("frame %d, %x: %d the short way, %d the long one", n, in, int32(ret), int32(want))
+		}
+		rets[int32(ret)]++
+	}
+	compareServers(t, short, long, counted)
+	t.Logf("%v, %v", rets, counted)
+	for _, name := range []string{"drop_last_line", "cookie_invalid", "cookie_stale", "ack_no_listener"} {
+		if counted[name] == 0 {
+			t.Errorf("%s was never counted: the mix does not test it", name)
+		}
+	}
+}
+
+// prepareServers: in turn the last line, connections that may be alive, no keys (which passes, or drops), a
+// server that tolerates clocks a whole epoch apart, and the host role.
+func prepareServers(t *testing.T, short, long *kernelGate, world vectors.Vector, turn int) {
+	t.Helper()
+	switch turn %= 6; turn {
+	case 1:
+		world.Filter = vectors.FilterMaybe
+	case 3:
+		world.StaleKeys = "drop"
+		fallthrough
+	case 2:
+		world.Keys = nil
+	}
+	for _, g := range []*kernelGate{short, long} {
+		if err := g.Prepare(&world); err != nil {
+			t.Fatal(err)
+		}
+		var s plane.Settings
+		if err := g.p.Map("tg_settings").Lookup(uint32(0), &s); err != nil {
+			t.Fatal(err)
+		}
+		if turn != 5 {
+			s.LastLine, s.BehindEdge = 1, 1
+		}
+		if turn == 4 {
+			s.Wide = 1
+		}
+		if err := g.p.SetSettings(&s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func compareServers(t *testing.T, short, long *kernelGate, counted map[string]uint64) {
+	t.Helper()
+	for id := range short.used {
+		a, err1 := plane.ReadCounters(short.p.Map("tg_counters"), id)
+		b, err2 := plane.ReadCounters(long.p.Map("tg_counters"), id)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		was := schema.Map(b)
+		for name, n := range schema.Map(a) {
+			if n > 0 {
+				counted[name] += n
+			}
+			if was[name] != n {
+				t.Errorf("service %d, %s: %d the short way, %d the long one", id, name, n, was[name])
+			}
+		}
+	}
+}
