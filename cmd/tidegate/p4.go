@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/host"
 	"tidegate/internal/keys"
 	"tidegate/internal/p4"
 )
@@ -39,9 +40,11 @@ func newP4RunCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Protect the services of a configuration on a switch until stopped",
-		Long: `Connects to the switch that FILE names and protects the services there, until
-SIGINT or SIGTERM; then the switch forwards everything. Killed, it leaves the
-switch protecting until the last key that it loaded ends.
+		Long: `Connects to the switch that FILE names, once that is there, and protects the services
+on it until SIGINT or SIGTERM; then the switch forwards everything. Killed, it leaves the
+switch protecting until the last key that it loaded ends; started again, it goes on from
+there. A switch that was started anew is told everything again.
+Meanwhile ` + "`tidegate status`" + ` shows what the switch has counted.
 Writes the line "ready" to stdout once the services are protected, and with
 --counters each time so much has gone by one line of JSON.`,
 		Args: cobra.NoArgs,
@@ -68,18 +71,25 @@ Writes the line "ready" to stdout once the services are protected, and with
 }
 
 func runP4(ctx context.Context, cmd *cobra.Command, cfg *p4.Config, every, offset time.Duration) error {
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	secret, err := keys.LoadSecret(cfg.SecretFile)
 	if err != nil {
 		return err
 	}
 	defer secret.Zero()
+	state, err := host.KeepP4(ctx, host.Options{Log: log}, cfg)
+	if err != nil {
+		return err
+	}
+	defer state.Close()
 	return p4.Run(ctx, cfg, secret, p4.RunOptions{
 		Options: p4.Options{
-			Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+			Log: log,
 			Now: func() time.Time { return time.Now().Add(offset) },
 		},
-		Ready: func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
-		Every: every,
+		Ready:   func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
+		Figures: state.Figures,
+		Every:   every,
 		Counters: func(counts map[string]p4.Counts) error {
 			return json.NewEncoder(cmd.OutOrStdout()).Encode(counts)
 		},

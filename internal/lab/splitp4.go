@@ -47,7 +47,8 @@ type p4Switch struct {
 	sw, runner *process
 }
 
-const p4Config = `program: edge
+const p4Config = `instance: %s
+program: edge
 protocol: %s
 edge_id: 1
 thrift: %s
@@ -158,7 +159,7 @@ func (s *p4Switch) run(ctx context.Context, x *splitRun, secret string) error {
 	}
 	config := filepath.Join(x.env.dir, "p4.yaml")
 	mac := func(p *Port) string { return p.MAC.String() }
-	text := fmt.Sprintf(p4Config, o.Mode, p4Thrift, secret, o.Epoch, min(horizon, 64*o.Epoch), rate,
+	text := fmt.Sprintf(p4Config, instPrefix+x.env.owner.String()+"-switch", o.Mode, p4Thrift, secret, o.Epoch, min(horizon, 64*o.Epoch), rate,
 		mac(x.s.FloodPort), mac(x.s.LegitPort), mac(e.Inner),
 		mac(e.Inner), mac(e.ServerPort), mac(x.s.LegitPort), mac(x.s.ClientPort), mac(x.s.FloodPort), mac(x.s.AttackerPort),
 		servicePort)

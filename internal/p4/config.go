@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 
@@ -44,8 +45,13 @@ const (
 	maxTableRows = 65536 // of the whitelist, or of connections
 )
 
+// instanceName keeps names fit for a file.
+var instanceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,31}$`)
+
 // Config is what `tidegate p4 run` is told.
 type Config struct {
+	Instance      string            `yaml:"instance"` // for `tidegate status`
+	Metrics       netip.AddrPort    `yaml:"metrics"`  // where counters are served; none if not said
 	Program       string            `yaml:"program"`
 	Thrift        string            `yaml:"thrift"`        // address of the switch's Thrift port
 	Notifications string            `yaml:"notifications"` // path of its notifications socket
@@ -63,6 +69,8 @@ type Config struct {
 	MTU           int               `yaml:"mtu"`       // tagged: of the way to the servers
 	Inside        []string          `yaml:"inside"`    // interfaces behind which servers are
 	MACs          map[string]string `yaml:"macs"`      // MAC address: interface
+	MACLimit      *int              `yaml:"mac_limit"` // addresses learned, of either side; 0: none. 1024 with notifications
+	MACAge        Duration          `yaml:"mac_age"`   // an address not seen at its port for so long is forgotten
 	PortMACs      map[string]MACs   `yaml:"port_macs"` // by interface: the addresses of what leaves there
 	Services      []Service         `yaml:"services"`
 }
@@ -143,6 +151,19 @@ func (c *Config) Complete() {
 	if c.Learn == nil {
 		c.Learn = &c.Window
 	}
+	if c.Instance == "" {
+		c.Instance = "default"
+	}
+	if c.MACAge == 0 {
+		c.MACAge = Duration(5 * time.Minute)
+	}
+	if c.MACLimit == nil {
+		limit := 0
+		if c.Notifications != "" {
+			limit = 1024
+		}
+		c.MACLimit = &limit
+	}
 	for i := range c.Services {
 		c.Services[i].complete(c.tagLen())
 		if c.Services[i].ID == 0 {
@@ -196,6 +217,7 @@ func (c *Config) check() error {
 		within("key_horizon", c.KeyHorizon, time.Duration(c.Epoch), 64*time.Duration(c.Epoch)),
 		within("window", c.Window, time.Second, time.Hour),
 		within("learn", *c.Learn, 0, time.Hour),
+		within("mac_age", c.MACAge, time.Second, 24*time.Hour),
 	} {
 		if err != nil {
 			return err
@@ -218,6 +240,12 @@ func (c *Config) check() error {
 		return fmt.Errorf("unknown_rate: %d; want packets a second, or -1 for all", c.UnknownRate)
 	case c.needsDigests() && c.Notifications == "":
 		return fmt.Errorf("notifications is missing; name the path of simple_switch --notifications-addr ipc://PATH")
+	case *c.MACLimit < 0 || *c.MACLimit > macLimitMost || len(c.MACs) > maxMACs:
+		return fmt.Errorf("mac_limit: %d, macs: %d; this plane learns 0 to %d on either side and takes %d in macs", *c.MACLimit, len(c.MACs), macLimitMost, maxMACs)
+	case *c.MACLimit > 0 && c.Notifications == "":
+		return fmt.Errorf("mac_limit: addresses are learned by notifications; name their path, or set mac_limit: 0")
+	case !instanceName.MatchString(c.Instance):
+		return fmt.Errorf("instance: %q; want 1 to 32 letters, digits, - _ or ., and a letter, digit or _ first", c.Instance)
 	case len(c.Inside) == 0:
 		return fmt.Errorf("inside is missing; name the interfaces behind which the servers are")
 	case len(c.Services) == 0 || len(c.Services) > maxServices:

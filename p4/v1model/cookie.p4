@@ -279,8 +279,10 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
             if (from_table == 1) {
                 kind = (bit<8>)FLOW_NONE;
             }
+            m.digested = 1;
             digest<flow_digest_t>(DIGEST_FLOW, { (bit<8>)m.family, kind, m.a0, m.a1, m.a2, m.a3, m.b0, m.b1, m.b2,
-                                  m.b3, m.ports, m.flow.value, m.flow.down, m.flow.up, m.flow.window });
+                                  m.b3, m.ports, m.flow.value, m.flow.down, m.flow.up, m.flow.window,
+                                  SECONDS(m) });
         }
         if (moves == 1) {
             translate.apply(hdr, m);
