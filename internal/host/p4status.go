@@ -53,13 +53,7 @@ func KeepP4(ctx context.Context, opt Options, cfg *p4.Config) (*P4Instance, erro
 	if cfg.Program == p4.ProgramEdge {
 		k.state.Role = config.RoleEdge
 	}
-	for _, s := range cfg.Services {
-		out := stateService{ID: uint32(s.ID), Name: s.Name, Mode: string(s.Mode)}
-		if cfg.Program != p4.ProgramEdge {
-			out.Strategy = cfg.Program
-		}
-		k.state.Services = append(k.state.Services, out)
-	}
+	k.services()
 	var err error
 	k.unlock, err = LockInstance(opt.StateDir, cfg.Instance)
 	if errors.Is(err, fs.ErrPermission) { // driving a switch takes no privilege
@@ -79,6 +73,25 @@ func KeepP4(ctx context.Context, opt Options, cfg *p4.Config) (*P4Instance, erro
 		}
 	}
 	return k, nil
+}
+
+// services lists what is counted.
+func (k *P4Instance) services() {
+	k.state.Services = nil
+	for _, s := range k.cfg.Services {
+		out := stateService{ID: uint32(s.ID), Name: s.Name, Mode: string(s.Mode)}
+		if k.cfg.Program != p4.ProgramEdge {
+			out.Strategy = k.cfg.Program
+		}
+		k.state.Services = append(k.state.Services, out)
+	}
+}
+
+// Reloaded is told another configuration; p4.RunOptions.Reloaded.
+func (k *P4Instance) Reloaded(cfg *p4.Config) {
+	k.cfg = cfg
+	k.services()
+	k.Figures(k.state.P4.Figures)
 }
 
 // Figures writes what the controller knows; p4.RunOptions.Figures.

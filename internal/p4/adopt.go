@@ -139,11 +139,12 @@ func (c *Controller) adoptEpochs() error {
 		s := found[n]
 		c.epochs[n] = s
 		zero := keys.EpochStart(n, length).Add(-time.Duration(s.first) * tickUs * time.Microsecond)
-		whole := s.covered == s.end-s.first && tickOf(length) <= s.covered+1
-		if whole && c.zero.IsZero() {
+		older := s.first == 0 // than the switch: its beginning says nothing of the clock
+		whole := s.covered == s.end-s.first && (older || tickOf(length) <= s.covered+1)
+		if whole && !older && c.zero.IsZero() {
 			c.zero = zero
 		}
-		if !whole || zero.Sub(c.zero).Abs() > clockSlack { // it was loading them when it ended, or of another clock
+		if !whole || !older && zero.Sub(c.zero).Abs() > clockSlack { // it was loading them when it ended, or of another clock
 			if err := c.forgetEpochs(func(e uint64) bool { return e == n }); err != nil {
 				return err
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"tidegate/internal/config"
+	"tidegate/internal/keys"
 )
 
 // Programs that this package drives.
@@ -56,6 +57,8 @@ type Config struct {
 	Thrift        string            `yaml:"thrift"`        // address of the switch's Thrift port
 	Notifications string            `yaml:"notifications"` // path of its notifications socket
 	SecretFile    string            `yaml:"secret_file"`
+	NextFile      string            `yaml:"next_secret_file"` // takes its place in the first epoch after NextFrom
+	NextFrom      time.Time         `yaml:"next_secret_from"`
 	Epoch         Duration          `yaml:"epoch"`
 	KeyHorizon    Duration          `yaml:"key_horizon"`
 	OnStaleKeys   config.StaleKeys  `yaml:"on_stale_keys"`
@@ -122,10 +125,17 @@ func LoadConfig(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if !filepath.IsAbs(c.SecretFile) {
-		c.SecretFile = filepath.Join(filepath.Dir(path), c.SecretFile)
+	for _, file := range []*string{&c.SecretFile, &c.NextFile} {
+		if *file != "" && !filepath.IsAbs(*file) {
+			*file = filepath.Join(filepath.Dir(path), *file)
+		}
 	}
 	return c, nil
+}
+
+// LoadSecrets reads the secret, and the next one if there is one; Zero it.
+func (c *Config) LoadSecrets() (*keys.Roll, error) {
+	return keys.LoadRoll(c.SecretFile, c.NextFile, c.NextFrom, time.Duration(c.Epoch))
 }
 
 // ParseConfig validates data and fills in what it leaves out.
@@ -228,6 +238,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("program: %q is unknown; want one of %v", c.Program, Programs())
 	case c.SecretFile == "":
 		return fmt.Errorf("secret_file is missing; make one with `tidegate keygen`")
+	case (c.NextFile == "") != c.NextFrom.IsZero():
+		return fmt.Errorf("next_secret_file and next_secret_from go together; the same on all machines, such as 2027-01-31T12:00:00Z")
 	case c.OnStaleKeys != config.StaleKeysPass && c.OnStaleKeys != config.StaleKeysDrop:
 		return fmt.Errorf("on_stale_keys: %q is unknown; want pass or drop", c.OnStaleKeys)
 	case c.Whitelist != "table" && c.Whitelist != "bloom":

@@ -42,11 +42,17 @@ type Options struct {
 	Salt *uint64 // for tests: of challenges without a cookie; drawn if nil
 }
 
+// Secret is what keys are derived from: a keys.Secret, or a keys.Roll of two.
+type Secret interface {
+	SmartKey(epoch uint64) [keys.SmartKeyLen]byte
+	TagKey(epoch uint64) [keys.EpochKeyLen]byte
+}
+
 // Controller keeps one switch's tables.
 type Controller struct {
 	cfg    *Config
 	names  names
-	secret *keys.Secret
+	secret Secret
 	sw     *simpleswitch.Client
 	log    *slog.Logger
 	now    func() time.Time
@@ -71,7 +77,7 @@ type Controller struct {
 // NewController connects to the switch and tells it everything. Where an earlier
 // controller was killed, it takes over what that has left (adopt.go). The secret stays
 // the caller's, who zeroes it.
-func NewController(ctx context.Context, cfg *Config, secret *keys.Secret, opt Options) (*Controller, error) {
+func NewController(ctx context.Context, cfg *Config, secret Secret, opt Options) (*Controller, error) {
 	c := &Controller{cfg: cfg, names: namesOf(cfg.Program), secret: secret, log: opt.Log, now: opt.Now,
 		epochs: map[uint64]*span{}, tagKeys: map[uint64]int32{}}
 	if c.now == nil {

@@ -23,7 +23,7 @@ const (
 
 type mac [6]byte
 
-// MACFigures are what has been learned about addresses since the controller began.
+// MACFigures are what has been learned about addresses since the process began.
 type MACFigures struct {
 	Outside int    `json:"outside"` // addresses known now, at ports outside
 	Inside  int    `json:"inside"`
@@ -33,6 +33,13 @@ type MACFigures struct {
 	Aged    uint64 `json:"aged"`
 	Full    uint64 `json:"full"`    // not learned: too many of this side are known
 	Refused uint64 `json:"refused"` // not believed: of the configuration, or known inside and seen outside
+}
+
+// plus adds what earlier controllers of this process have counted.
+func (f MACFigures) plus(before MACFigures) MACFigures {
+	f.Learned, f.Moved, f.Aged = f.Learned+before.Learned, f.Moved+before.Moved, f.Aged+before.Aged
+	f.Full, f.Refused = f.Full+before.Full, f.Refused+before.Refused
+	return f
 }
 
 // macs is where addresses are: those of the configuration, which stay, and learned ones,

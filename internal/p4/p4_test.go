@@ -99,6 +99,7 @@ func TestConfig(t *testing.T) {
 		"no room for addresses": {"secret_file", "notifications: n\nmac_limit: 5000\nsecret_file"},
 		"addresses unheard":     {"secret_file", "mac_limit: 10\nsecret_file"},
 		"bad instance":          {"secret_file", "instance: a/b\nsecret_file"},
+		"half a roll":           {"secret_file", "next_secret_file: n\nsecret_file"},
 		"bad metrics":           {"secret_file", "metrics: here\nsecret_file"},
 		"bad MAC":               {"secret_file", "macs: {\"02\": sw1}\nsecret_file"},
 	} {
@@ -109,5 +110,32 @@ func TestConfig(t *testing.T) {
 		if _, err := ParseConfig([]byte(text)); err == nil || strings.Contains(err.Error(), "\n") && name != "unknown field" {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A service keeps its number while others come and go; a newcomer takes one that nobody had.
+func TestNumbersStay(t *testing.T) {
+	configOf := func(names ...string) *Config {
+		c := &Config{}
+		for _, name := range names {
+			c.Services = append(c.Services, Service{Name: name, Ports: []uint16{80}})
+		}
+		c.Complete()
+		return c
+	}
+	old := configOf("a", "b", "c")
+	next := configOf("d", "c", "a", "e")
+	fresh := next.keepNumbers(old)
+	if got := numbersOf(next); !bytes.Equal(got, []byte{4, 3, 1, 5}) || !bytes.Equal(fresh, []byte{4, 5}) {
+		t.Errorf("numbers %v, new %v", got, fresh)
+	}
+	var many []string
+	for i := range maxServices {
+		many = append(many, string(rune('A'+i)))
+	}
+	full := configOf(many...)
+	changed := configOf(append(many[1:], "new")...)
+	if fresh := changed.keepNumbers(full); !bytes.Equal(fresh, []byte{1}) {
+		t.Errorf("of a full list the newcomer takes %v, want the number that became free", fresh)
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"time"
 
-	"tidegate/internal/keys"
 	"tidegate/internal/p4/simpleswitch"
 )
 
@@ -18,6 +18,10 @@ type RunOptions struct {
 	Counters func(counts map[string]Counts) error // may be nil
 	AtEnd    func(counts map[string]Counts) error // may be nil
 	Figures  func(Figures)                        // called once a second; may be nil
+
+	Reload   <-chan os.Signal                // each has the configuration read again
+	Load     func() (*Config, Secret, error) // reads it
+	Reloaded func(*Config)                   // called when it is in force; may be nil
 }
 
 // Figures are what the controller knows and the switch's counters do not say.
@@ -41,29 +45,42 @@ const (
 // runner is a controller's life, over as many of the switch's as there are.
 type runner struct {
 	cfg     *Config
-	secret  *keys.Secret
+	secret  Secret
 	opt     RunOptions
 	log     *slog.Logger
 	ready   bool
 	figures Figures
+	learned MACFigures // by controllers before this one
+	next    *reload    // that is to be tried
 }
 
 // Run keeps the switch's tables until ctx ends; then it lets the switch forward
 // everything. It waits for a switch that is not there yet; one that has gone is awaited
 // and told everything again.
-func Run(ctx context.Context, cfg *Config, secret *keys.Secret, opt RunOptions) error {
+func Run(ctx context.Context, cfg *Config, secret Secret, opt RunOptions) error {
 	r := &runner{cfg: cfg, secret: secret, opt: opt, log: opt.Log}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
+	var c *Controller
 	for {
-		c, err := r.connect(ctx)
-		if err != nil || c == nil {
-			return err
+		var err error
+		if c == nil {
+			if c, err = r.connect(ctx); err != nil || c == nil {
+				return err
+			}
 		}
 		err = r.keep(ctx, c)
-		r.figures.MACs, r.figures.Entries = MACFigures{}, 0
-		if closed := c.Close(); !simpleswitch.Gone(err) {
+		r.learned = c.macs.figures().plus(r.learned)
+		was := c
+		if c = nil; errors.Is(err, errReload) {
+			if err := was.Close(); err != nil {
+				return err
+			}
+			c = r.change(ctx)
+			continue
+		}
+		if closed := was.Close(); !simpleswitch.Gone(err) {
 			return errors.Join(err, closed)
 		}
 		r.log.Warn("the switch does not answer any more; waiting for it", "thrift", cfg.Thrift, "error", err)
@@ -124,7 +141,12 @@ func (r *runner) connected(c *Controller) {
 		r.figures.Restarts++
 		r.log.Info("the switch was started anew; it was told everything again")
 	}
-	r.figures.Entries, r.figures.MACs = c.Entries(), c.macs.figures()
+	r.look(c)
+}
+
+// look brings the figures up to date.
+func (r *runner) look(c *Controller) {
+	r.figures.Entries, r.figures.MACs = c.Entries(), c.macs.figures().plus(r.learned)
 	r.say()
 }
 
@@ -141,6 +163,10 @@ func (r *runner) keep(ctx context.Context, c *Controller) error {
 			}
 			r.log.Warn("the switch does not answer; it was not told to forward everything")
 			return nil
+		case <-r.opt.Reload:
+			if r.next = r.read(); r.next != nil {
+				return errReload
+			}
 		case <-ticker.C:
 			if err := c.Tick(); err != nil {
 				return err
@@ -153,8 +179,7 @@ func (r *runner) keep(ctx context.Context, c *Controller) error {
 			}
 			if now := time.Now(); !now.Before(figures) {
 				figures = now.Add(figuresEvery)
-				r.figures.Entries, r.figures.MACs = c.Entries(), c.macs.figures()
-				r.say()
+				r.look(c)
 			}
 		}
 	}

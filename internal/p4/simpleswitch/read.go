@@ -138,8 +138,13 @@ func (c *Client) Count(name string, index int, packets uint64) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.call(c.standard, "bm_counter_write", structure{1: int32(0), 2: name, 3: int32(index),
-		4: structure{1: int64(0), 2: int64(was + packets)}})
+	return c.SetCounter(name, index, was+packets)
+}
+
+// SetCounter sets one cell of a counter.
+func (c *Client) SetCounter(name string, index int, packets uint64) error {
+	_, err := c.call(c.standard, "bm_counter_write", structure{1: int32(0), 2: name, 3: int32(index),
+		4: structure{1: int64(0), 2: int64(packets)}})
 	return err
 }
 
