@@ -29,7 +29,10 @@ func printP4Status(w io.Writer, st *host.Status) error {
 			m.Outside, m.Inside, m.Limit, m.Learned, m.Moved, m.Aged, m.Full, m.Refused)
 	}
 	fmt.Fprintln(w)
-	if st.Role == config.RoleEdge {
+	if st.Edge != nil {
+		return printEdgeStatus(w, st)
+	}
+	if st.Role == config.RoleEdge { // its filter was not read yet
 		return printEdgeServices(w, st)
 	}
 	return printProxyStatus(w, st)

@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/config"
 	"tidegate/internal/keys"
 	"tidegate/internal/p4"
+	"tidegate/internal/plane"
 	"tidegate/internal/version"
 )
 
@@ -133,10 +134,25 @@ func (st *state) p4Status(instance, stateDir string) (*Status, error) {
 		return out, nil
 	}
 	out.P4.Answers, out.Global = true, counts[""]
+	out.Edge = edgeOfSwitch(st.P4.Figures.Filter)
 	for _, svc := range st.Services {
 		out.Services = append(out.Services, ServiceStatus{Name: svc.Name, Mode: svc.Mode, Strategy: svc.Strategy, Counters: counts[svc.Name]})
 	}
 	return out, nil
+}
+
+// edgeOfSwitch is the filter in a switch's registers, as the controller has read it last;
+// nil of other programs.
+func edgeOfSwitch(f *p4.FilterFigures) *EdgeStatus {
+	if f == nil {
+		return nil
+	}
+	out := &EdgeStatus{FPComputed: f.Computed, FPMeasured: f.Measured, Probes: f.Probes, Alarm: f.Alarm,
+		Positions: plane.BloomPartitions << p4.FilterBits, Turned: f.Turned, Learning: f.Learning, At: f.At}
+	for g := range f.Fill {
+		out.Generations = append(out.Generations, GenerationStatus{Active: g == int(f.Active), Fill: f.Fill[g], Flows: f.Flows[g]})
+	}
+	return out
 }
 
 // metrics adds what is a switch's own; nothing for other planes.

@@ -31,6 +31,8 @@ type Figures struct {
 	Restarts uint64     `json:"restarts"` // how often it came back
 	Entries  int        `json:"entries"`  // sources or connections in its table
 	MACs     MACFigures `json:"macs"`
+
+	Filter *FilterFigures `json:"filter,omitempty"` // of an edge
 }
 
 const (
@@ -154,7 +156,7 @@ func (r *runner) look(c *Controller) {
 func (r *runner) keep(ctx context.Context, c *Controller) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	due, figures := c.now().Add(r.opt.Every), time.Now().Add(figuresEvery)
+	due, figures, filter := c.now().Add(r.opt.Every), time.Now(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -177,12 +179,34 @@ func (r *runner) keep(ctx context.Context, c *Controller) error {
 					return err
 				}
 			}
+			if now := time.Now(); c.cfg.Program == ProgramEdge && !now.Before(filter) {
+				filter = now.Add(filterEvery)
+				if err := r.lookAtFilter(c); err != nil {
+					return err
+				}
+			}
 			if now := time.Now(); !now.Before(figures) {
 				figures = now.Add(figuresEvery)
 				r.look(c)
 			}
 		}
 	}
+}
+
+// lookAtFilter says when the filter becomes saturated, and when it no longer is.
+func (r *runner) lookAtFilter(c *Controller) error {
+	f, err := c.Filter()
+	if err != nil {
+		return err
+	}
+	switch was := r.figures.Filter != nil && r.figures.Filter.Alarm; {
+	case f.Alarm && !was:
+		r.log.Warn("the filter is saturated; that share of unknown ACKs goes on to the servers", "fp_rate", f.Computed, "alarm_above", filterAlarm)
+	case was && !f.Alarm:
+		r.log.Info("the filter is no longer saturated", "fp_rate", f.Computed)
+	}
+	r.figures.Filter = f
+	return nil
 }
 
 func (c *Controller) report(to func(map[string]Counts) error) error {

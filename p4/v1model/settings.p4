@@ -102,6 +102,11 @@ control Services(inout headers_t hdr, inout metadata_t m) {
             m.server_v4 = hdr.confirm.server[127:96];
             m.server_v6 = hdr.confirm.server;
         }
+        if (hdr.quoted_tcp.isValid()) { // of what an ICMP error says, which goes the other way
+            m.server_port = m.inside == 1 ? hdr.quoted_tcp.dport : hdr.quoted_tcp.sport;
+            m.server_v4 = m.inside == 1 ? hdr.quoted_ipv4.dst : hdr.quoted_ipv4.src;
+            m.server_v6 = m.inside == 1 ? hdr.quoted_ipv6.dst : hdr.quoted_ipv6.src;
+        }
         if (hdr.ipv4.isValid()) {
             services_v4.apply();
         } else {

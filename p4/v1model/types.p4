@@ -44,6 +44,12 @@ struct headers_t {
     ipv6_ext_t[TG_IPV6_EXT_MAX] ext;
     udp_t udp;
     confirm_t confirm;
+    icmp_t icmp;
+    ipv4_t quoted_ipv4;
+    ipv4_options_t quoted_options;
+    ipv6_t quoted_ipv6;
+    quoted_tcp_t quoted_tcp;
+    quoted_ack_t quoted_ack;
     tcp_t tcp;
     tag_t tag;
     mss_option_t mss;

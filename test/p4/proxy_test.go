@@ -323,7 +323,6 @@ var notTranslated = map[string]string{
 	"rst-ts-v6-to-client": "timestamps",
 	"sack-1-v":            "timestamps and SACK", "sack-2-v": "timestamps and SACK", "sack-3-v": "timestamps and SACK",
 	"sack-4-v4-to-server": "SACK", "sack-4-v6-to-server": "SACK",
-	"icmp-quote-": "headers that ICMP errors quote are not translated",
 }
 
 // TestCookieTranslates replays the golden vectors of translated segments.
