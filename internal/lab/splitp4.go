@@ -207,11 +207,15 @@ func (s *p4Switch) awaitThrift(ctx context.Context) error {
 	}
 }
 
-// status reads the switch's counters; an edge in P4 does not probe its filter.
+// status reads the switch's counters and filter.
 func (s *p4Switch) status(ctx context.Context) (st nodeStatus, err error) {
 	var counts map[string]p4.Counts
+	var filter *p4.FilterFigures
 	err = s.ns.Do(func() error {
 		counts, err = p4.ReadCounters(ctx, p4Thrift, p4.ProgramEdge, map[int]string{1: "web"})
+		if err == nil {
+			filter, err = p4.ReadFilter(ctx, p4Thrift)
+		}
 		return err
 	})
 	if err != nil {
@@ -224,7 +228,7 @@ func (s *p4Switch) status(ctx context.Context) (st nodeStatus, err error) {
 		FPComputed float64 `json:"fp_rate_computed"`
 		FPMeasured float64 `json:"fp_rate_measured"`
 		Alarm      bool    `json:"filter_alarm"`
-	}{}
+	}{filter.Computed, filter.Measured, filter.Alarm}
 	return st, nil
 }
 

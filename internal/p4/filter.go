@@ -1,10 +1,13 @@
 package p4
 
 import (
+	"context"
 	"math"
 	"math/bits"
 	"math/rand/v2"
 	"time"
+
+	"tidegate/internal/p4/simpleswitch"
 )
 
 // FilterBits is the binary logarithm of the positions in a partition of the filter.
@@ -61,6 +64,20 @@ func (c *Controller) Filter() (*FilterFigures, error) {
 	f.Measured = measureFilter(&parts)
 	f.Alarm = f.Computed > filterAlarm
 	return f, nil
+}
+
+// ReadFilter reads that of a switch that another process drives.
+func ReadFilter(ctx context.Context, thrift string) (*FilterFigures, error) {
+	sw, err := simpleswitch.Dial(ctx, thrift)
+	if err != nil {
+		return nil, err
+	}
+	defer sw.Close()
+	c := &Controller{cfg: &Config{Program: ProgramEdge}, names: namesOf(ProgramEdge), sw: sw, now: time.Now}
+	if err := c.readGate(); err != nil {
+		return nil, err
+	}
+	return c.Filter()
 }
 
 // measureFilter asks for random flows as p4/v1model/bloom.p4 does.

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"tidegate/internal/host"
+	"tidegate/internal/lab"
 	"tidegate/internal/p4"
 )
 
@@ -459,6 +460,44 @@ func TestControllerKilledUnderConnections(t *testing.T) {
 	row := fmt.Sprintf(`tidegate_flows{instance=%q,role="proxy"}`, d.instance)
 	if got := d.metric(row); got != fmt.Sprint(len(talks)) {
 		t.Errorf("%s is %q, want %d", row, got, len(talks))
+	}
+	d.stop()
+}
+
+// TestWhitelistSurvives: who is on the whitelist's table stays on it when the controller is killed and
+// started again; who proves itself while there is none is put on it when there is one.
+func TestWhitelistSurvives(t *testing.T) {
+	var socket string
+	w := newRealWorldWithout(t, p4.ProgramAuthFull, authProgram, &socket)
+	d := newDaemon(t, w.Proxy.Do, socket, fmt.Sprintf("program: auth-full\nepoch: 2s\nkey_horizon: 60s\nwindow: 60s\ninside: [tg-inner]\n"+
+		"services: [{name: web, ports: [%d]}]\n", realPort))
+	d.start()
+	d.awaitReady()
+	w.serve(echo)
+	resets := w.accepted(false)
+	d.await("its entry", func() bool { return d.status().P4.Entries == 1 })
+	d.kill()
+	for range 3 {
+		if err := w.exchange(false, []byte("known")); err != nil {
+			t.Errorf("without a controller: %v", err)
+		}
+		if !lab.HaveIPv6() {
+			continue
+		}
+		if err := w.exchange(true, []byte("proven to nobody")); !wasReset(err) {
+			t.Errorf("a newcomer without a controller: %v, want a reset", err)
+		}
+	}
+	d.start()
+	d.awaitReady()
+	if err := w.exchange(false, []byte("still known")); err != nil {
+		t.Errorf("with the next controller: %v", err)
+	}
+	for _, ipv6 := range realFamilies() {
+		resets += w.accepted(ipv6)
+	}
+	if st := d.status(); st.P4.Entries != len(realFamilies()) || int(st.Services[0].Counters["white_reset"]) < resets {
+		t.Errorf("%d resets, status %+v", resets, st)
 	}
 	d.stop()
 }
