@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"os"
 	"os/signal"
 	"slices"
 	"syscall"
@@ -15,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidegate/internal/keys"
+	"tidegate/internal/host"
 	"tidegate/internal/p4"
 )
 
@@ -39,9 +40,11 @@ func newP4RunCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Protect the services of a configuration on a switch until stopped",
-		Long: `Connects to the switch that FILE names and protects the services there, until
-SIGINT or SIGTERM; then the switch forwards everything. Killed, it leaves the
-switch protecting until the last key that it loaded ends.
+		Long: `Connects to the switch that FILE names, once that is there, and protects the services
+on it until SIGINT or SIGTERM; then the switch forwards everything. Killed, it leaves the
+switch protecting until the last key that it loaded ends; started again, it goes on from
+there. A switch that was started anew is told everything again.
+SIGHUP reloads FILE. Meanwhile ` + "`tidegate status`" + ` shows what the switch has counted.
 Writes the line "ready" to stdout once the services are protected, and with
 --counters each time so much has gone by one line of JSON.`,
 		Args: cobra.NoArgs,
@@ -58,7 +61,7 @@ Writes the line "ready" to stdout once the services are protected, and with
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			return runP4(ctx, cmd, cfg, every, offset)
+			return runP4(ctx, cmd, file, cfg, every, offset)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
@@ -67,19 +70,39 @@ Writes the line "ready" to stdout once the services are protected, and with
 	return cmd
 }
 
-func runP4(ctx context.Context, cmd *cobra.Command, cfg *p4.Config, every, offset time.Duration) error {
-	secret, err := keys.LoadSecret(cfg.SecretFile)
+func runP4(ctx context.Context, cmd *cobra.Command, file string, cfg *p4.Config, every, offset time.Duration) error {
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	secret, err := cfg.LoadSecrets()
 	if err != nil {
 		return err
 	}
 	defer secret.Zero()
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
+	state, err := host.KeepP4(ctx, host.Options{Log: log}, cfg)
+	if err != nil {
+		return err
+	}
+	defer state.Close()
 	return p4.Run(ctx, cfg, secret, p4.RunOptions{
 		Options: p4.Options{
-			Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+			Log: log,
 			Now: func() time.Time { return time.Now().Add(offset) },
 		},
-		Ready: func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
-		Every: every,
+		Ready:   func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
+		Figures: state.Figures,
+		Reload:  reload,
+		Load: func() (*p4.Config, p4.Secret, error) {
+			cfg, err := p4.LoadConfig(file)
+			if err != nil {
+				return nil, nil, err
+			}
+			secret, err := cfg.LoadSecrets() // zeroed by the end of the process
+			return cfg, secret, err
+		},
+		Reloaded: state.Reloaded,
+		Every:    every,
 		Counters: func(counts map[string]p4.Counts) error {
 			return json.NewEncoder(cmd.OutOrStdout()).Encode(counts)
 		},

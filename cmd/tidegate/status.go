@@ -57,6 +57,9 @@ func printStatus(w io.Writer, st *host.Status) error {
 	fmt.Fprintf(w, "instance %s (%s), version %s, pid %d, %s\n", st.Instance,
 		strings.Join(st.Interfaces, " "), st.Version, st.PID, running)
 	fmt.Fprintf(w, "epoch %d, keys until %s\n\n", st.Epoch, st.KeysUntil.Format(time.RFC3339))
+	if st.P4 != nil {
+		return printP4Status(w, st)
+	}
 	if st.Edge != nil {
 		return printEdgeStatus(w, st)
 	}

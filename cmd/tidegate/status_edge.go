@@ -27,6 +27,11 @@ func printEdgeStatus(w io.Writer, st *host.Status) error {
 		fmt.Fprintf(w, "  %.2f %% full, %d flows%s", 100*g.Fill, g.Flows, mark)
 	}
 	fmt.Fprint(w, "\n\n")
+	return printEdgeServices(w, st)
+}
+
+// printEdgeServices is the table alone, and the other counters.
+func printEdgeServices(w io.Writer, st *host.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SERVICE\tMODE\tSYN\tCOOKIES\tVERIFIED\tKNOWN\tUNKNOWN\tREFRESHED\tDROPPED")
 	for _, s := range st.Services {

@@ -65,6 +65,20 @@ func TestServer(t *testing.T) {
 	}
 }
 
+// Behind switches that speak the protocol tagged, a server translates their layout.
+func TestServerBehindSwitches(t *testing.T) {
+	text := strings.Replace(strings.Replace(edgeText("cookie_layout: smartcookie", "protocol: tagged", "takeover: translate"),
+		"role: edge", "role: server", 1), "inside: [eth1]\n", "", 1)
+	text += "edges: [1 192.0.2.1]\n"
+	c, err := Parse("f", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Server.Layout != LayoutSmartcookie || c.Server.Protocol != ProtocolTagged || c.Server.Takeover != TakeoverTranslate {
+		t.Errorf("got %+v", c.Server)
+	}
+}
+
 func TestSplitMistakes(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"no inside":  {strings.Replace(edgeText(), "inside: [eth1]\n", "", 1), "f:2: inside: is missing"},

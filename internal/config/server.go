@@ -68,7 +68,4 @@ func (r *reader) server(s *Server, fs map[string]field) {
 	if f, there := fs["protocol"]; there && s.Protocol == ProtocolTagged && s.Takeover == TakeoverAdopt {
 		r.fail(f.line, f.path, "tagged needs takeover: translate; adopting servers need no tags, use plain")
 	}
-	if f, there := fs["cookie_layout"]; there && s.Layout == LayoutSmartcookie && s.Protocol == ProtocolTagged {
-		r.fail(f.line, f.path, "smartcookie goes with protocol: plain; tags are of edges with our own layout")
-	}
 }

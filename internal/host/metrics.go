@@ -71,6 +71,9 @@ func WriteMetrics(w io.Writer, st *Status) error {
 		gauge("filter_fp_rate", "share of unknown flows that the filter takes for known, measured", e.FPMeasured)
 		gauge("filter_alarm", "1 if the filter is saturated", number(e.Alarm))
 	}
+	st.P4.metrics(gauge, func(name, help string, v uint64) {
+		fmt.Fprintf(out, "# HELP tidegate_%s_total %s\n# TYPE tidegate_%s_total counter\ntidegate_%s_total{%s} %d\n", name, help, name, name, labels, v)
+	})
 	for i := range schema.NumCounters {
 		c := schema.Counter(i)
 		rows := map[string]uint64{}

@@ -31,6 +31,7 @@ type state struct {
 	DPDK       string                   `json:"dpdk,omitempty"`     // the program to be asked
 	LastKey    uint64                   `json:"last_key,omitempty"` // of plane: dpdk, when this was written
 	Takeovers  []Takeover               `json:"takeovers,omitempty"`
+	P4         *p4State                 `json:"p4,omitempty"` // of `tidegate p4 run`: the switch to be asked
 }
 
 type stateService struct {
@@ -100,6 +101,7 @@ type Status struct {
 	Edge       *EdgeStatus              `json:"edge,omitempty"`
 	DPDK       *dpdk.State              `json:"dpdk,omitempty"`      // of plane: dpdk
 	Takeovers  []Takeover               `json:"takeovers,omitempty"` // of a server with takeover: auto
+	P4         *P4Status                `json:"p4,omitempty"`        // of `tidegate p4 run`
 }
 
 var listenerNames = map[uint8]string{
@@ -129,6 +131,9 @@ func ReadStatus(opt Options, instance string) (*Status, error) {
 	}
 	if st.DPDK != "" {
 		return st.dpdkStatus(instance, opt.StateDir)
+	}
+	if st.P4 != nil {
+		return st.p4Status(instance, opt.StateDir)
 	}
 	pinned, err := plane.OpenPinned(plane.PinDir(opt.BPFFS, instance))
 	if err != nil {

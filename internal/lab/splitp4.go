@@ -47,7 +47,8 @@ type p4Switch struct {
 	sw, runner *process
 }
 
-const p4Config = `program: edge
+const p4Config = `instance: %s
+program: edge
 protocol: %s
 edge_id: 1
 thrift: %s
@@ -158,7 +159,7 @@ func (s *p4Switch) run(ctx context.Context, x *splitRun, secret string) error {
 	}
 	config := filepath.Join(x.env.dir, "p4.yaml")
 	mac := func(p *Port) string { return p.MAC.String() }
-	text := fmt.Sprintf(p4Config, o.Mode, p4Thrift, secret, o.Epoch, min(horizon, 64*o.Epoch), rate,
+	text := fmt.Sprintf(p4Config, instPrefix+x.env.owner.String()+"-switch", o.Mode, p4Thrift, secret, o.Epoch, min(horizon, 64*o.Epoch), rate,
 		mac(x.s.FloodPort), mac(x.s.LegitPort), mac(e.Inner),
 		mac(e.Inner), mac(e.ServerPort), mac(x.s.LegitPort), mac(x.s.ClientPort), mac(x.s.FloodPort), mac(x.s.AttackerPort),
 		servicePort)
@@ -206,11 +207,15 @@ func (s *p4Switch) awaitThrift(ctx context.Context) error {
 	}
 }
 
-// status reads the switch's counters; an edge in P4 does not probe its filter.
+// status reads the switch's counters and filter.
 func (s *p4Switch) status(ctx context.Context) (st nodeStatus, err error) {
 	var counts map[string]p4.Counts
+	var filter *p4.FilterFigures
 	err = s.ns.Do(func() error {
 		counts, err = p4.ReadCounters(ctx, p4Thrift, p4.ProgramEdge, map[int]string{1: "web"})
+		if err == nil {
+			filter, err = p4.ReadFilter(ctx, p4Thrift)
+		}
 		return err
 	})
 	if err != nil {
@@ -223,7 +228,7 @@ func (s *p4Switch) status(ctx context.Context) (st nodeStatus, err error) {
 		FPComputed float64 `json:"fp_rate_computed"`
 		FPMeasured float64 `json:"fp_rate_measured"`
 		Alarm      bool    `json:"filter_alarm"`
-	}{}
+	}{filter.Computed, filter.Measured, filter.Alarm}
 	return st, nil
 }
 

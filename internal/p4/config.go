@@ -8,12 +8,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 
 	"github.com/goccy/go-yaml"
 
 	"tidegate/internal/config"
+	"tidegate/internal/keys"
 )
 
 // Programs that this package drives.
@@ -44,12 +46,19 @@ const (
 	maxTableRows = 65536 // of the whitelist, or of connections
 )
 
+// instanceName keeps names fit for a file.
+var instanceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,31}$`)
+
 // Config is what `tidegate p4 run` is told.
 type Config struct {
+	Instance      string            `yaml:"instance"` // for `tidegate status`
+	Metrics       netip.AddrPort    `yaml:"metrics"`  // where counters are served; none if not said
 	Program       string            `yaml:"program"`
 	Thrift        string            `yaml:"thrift"`        // address of the switch's Thrift port
 	Notifications string            `yaml:"notifications"` // path of its notifications socket
 	SecretFile    string            `yaml:"secret_file"`
+	NextFile      string            `yaml:"next_secret_file"` // takes its place in the first epoch after NextFrom
+	NextFrom      time.Time         `yaml:"next_secret_from"`
 	Epoch         Duration          `yaml:"epoch"`
 	KeyHorizon    Duration          `yaml:"key_horizon"`
 	OnStaleKeys   config.StaleKeys  `yaml:"on_stale_keys"`
@@ -63,6 +72,8 @@ type Config struct {
 	MTU           int               `yaml:"mtu"`       // tagged: of the way to the servers
 	Inside        []string          `yaml:"inside"`    // interfaces behind which servers are
 	MACs          map[string]string `yaml:"macs"`      // MAC address: interface
+	MACLimit      *int              `yaml:"mac_limit"` // addresses learned, of either side; 0: none. 1024 with notifications
+	MACAge        Duration          `yaml:"mac_age"`   // an address not seen at its port for so long is forgotten
 	PortMACs      map[string]MACs   `yaml:"port_macs"` // by interface: the addresses of what leaves there
 	Services      []Service         `yaml:"services"`
 }
@@ -114,10 +125,17 @@ func LoadConfig(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if !filepath.IsAbs(c.SecretFile) {
-		c.SecretFile = filepath.Join(filepath.Dir(path), c.SecretFile)
+	for _, file := range []*string{&c.SecretFile, &c.NextFile} {
+		if *file != "" && !filepath.IsAbs(*file) {
+			*file = filepath.Join(filepath.Dir(path), *file)
+		}
 	}
 	return c, nil
+}
+
+// LoadSecrets reads the secret, and the next one if there is one; Zero it.
+func (c *Config) LoadSecrets() (*keys.Roll, error) {
+	return keys.LoadRoll(c.SecretFile, c.NextFile, c.NextFrom, time.Duration(c.Epoch))
 }
 
 // ParseConfig validates data and fills in what it leaves out.
@@ -142,6 +160,19 @@ func (c *Config) Complete() {
 	}
 	if c.Learn == nil {
 		c.Learn = &c.Window
+	}
+	if c.Instance == "" {
+		c.Instance = "default"
+	}
+	if c.MACAge == 0 {
+		c.MACAge = Duration(5 * time.Minute)
+	}
+	if c.MACLimit == nil {
+		limit := 0
+		if c.Notifications != "" {
+			limit = 1024
+		}
+		c.MACLimit = &limit
 	}
 	for i := range c.Services {
 		c.Services[i].complete(c.tagLen())
@@ -196,6 +227,7 @@ func (c *Config) check() error {
 		within("key_horizon", c.KeyHorizon, time.Duration(c.Epoch), 64*time.Duration(c.Epoch)),
 		within("window", c.Window, time.Second, time.Hour),
 		within("learn", *c.Learn, 0, time.Hour),
+		within("mac_age", c.MACAge, time.Second, 24*time.Hour),
 	} {
 		if err != nil {
 			return err
@@ -206,6 +238,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("program: %q is unknown; want one of %v", c.Program, Programs())
 	case c.SecretFile == "":
 		return fmt.Errorf("secret_file is missing; make one with `tidegate keygen`")
+	case (c.NextFile == "") != c.NextFrom.IsZero():
+		return fmt.Errorf("next_secret_file and next_secret_from go together; the same on all machines, such as 2027-01-31T12:00:00Z")
 	case c.OnStaleKeys != config.StaleKeysPass && c.OnStaleKeys != config.StaleKeysDrop:
 		return fmt.Errorf("on_stale_keys: %q is unknown; want pass or drop", c.OnStaleKeys)
 	case c.Whitelist != "table" && c.Whitelist != "bloom":
@@ -218,6 +252,12 @@ func (c *Config) check() error {
 		return fmt.Errorf("unknown_rate: %d; want packets a second, or -1 for all", c.UnknownRate)
 	case c.needsDigests() && c.Notifications == "":
 		return fmt.Errorf("notifications is missing; name the path of simple_switch --notifications-addr ipc://PATH")
+	case *c.MACLimit < 0 || *c.MACLimit > macLimitMost || len(c.MACs) > maxMACs:
+		return fmt.Errorf("mac_limit: %d, macs: %d; this plane learns 0 to %d on either side and takes %d in macs", *c.MACLimit, len(c.MACs), macLimitMost, maxMACs)
+	case *c.MACLimit > 0 && c.Notifications == "":
+		return fmt.Errorf("mac_limit: addresses are learned by notifications; name their path, or set mac_limit: 0")
+	case !instanceName.MatchString(c.Instance):
+		return fmt.Errorf("instance: %q; want 1 to 32 letters, digits, - _ or ., and a letter, digit or _ first", c.Instance)
 	case len(c.Inside) == 0:
 		return fmt.Errorf("inside is missing; name the interfaces behind which the servers are")
 	case len(c.Services) == 0 || len(c.Services) > maxServices:

@@ -42,18 +42,24 @@ type Options struct {
 	Salt *uint64 // for tests: of challenges without a cookie; drawn if nil
 }
 
+// Secret is what keys are derived from: a keys.Secret, or a keys.Roll of two.
+type Secret interface {
+	SmartKey(epoch uint64) [keys.SmartKeyLen]byte
+	TagKey(epoch uint64) [keys.EpochKeyLen]byte
+}
+
 // Controller keeps one switch's tables.
 type Controller struct {
 	cfg    *Config
 	names  names
-	secret *keys.Secret
+	secret Secret
 	sw     *simpleswitch.Client
 	log    *slog.Logger
 	now    func() time.Time
 
-	zero       time.Time          // the wall clock when the switch's was zero
-	epochs     map[uint64][]int32 // entries by epoch
-	tagKeys    map[uint64]int32   // likewise
+	zero       time.Time        // the wall clock when the switch's was zero
+	epochs     map[uint64]*span // entries by epoch
+	tagKeys    map[uint64]int32 // likewise
 	bloomKey   [8]byte
 	salt       [8]byte
 	generation uint8
@@ -61,13 +67,19 @@ type Controller struct {
 	learnUntil time.Time
 	ports      map[string]int
 	table      *entries // that digests ask for; nil without
+	macs       *macs
+	digests    *digests // nil if nothing is to be heard
+
+	adopted         bool // an earlier controller has left the switch protecting
+	adoptedLearning bool // and it was learning flows
 }
 
-// NewController connects to the switch and tells it everything. The secret stays the
-// caller's, who zeroes it.
-func NewController(ctx context.Context, cfg *Config, secret *keys.Secret, opt Options) (*Controller, error) {
+// NewController connects to the switch and tells it everything. Where an earlier
+// controller was killed, it takes over what that has left (adopt.go). The secret stays
+// the caller's, who zeroes it.
+func NewController(ctx context.Context, cfg *Config, secret Secret, opt Options) (*Controller, error) {
 	c := &Controller{cfg: cfg, names: namesOf(cfg.Program), secret: secret, log: opt.Log, now: opt.Now,
-		epochs: map[uint64][]int32{}, tagKeys: map[uint64]int32{}}
+		epochs: map[uint64]*span{}, tagKeys: map[uint64]int32{}}
 	if c.now == nil {
 		c.now = time.Now
 	}
@@ -78,18 +90,25 @@ func NewController(ctx context.Context, cfg *Config, secret *keys.Secret, opt Op
 	if c.sw, err = simpleswitch.Dial(ctx, cfg.Thrift); err != nil {
 		return nil, err
 	}
-	if err := c.begin(opt); err != nil {
-		return nil, errors.Join(err, c.sw.Close())
+	c.macs = newMACs(c)
+	if cfg.Program != ProgramEdge {
+		c.table = newEntries(c)
 	}
-	if cfg.needsDigests() {
-		if c.table, err = listen(ctx, c); err != nil {
-			return nil, errors.Join(err, c.sw.Close())
-		}
+	err = c.begin(opt)
+	if err == nil && cfg.Notifications != "" {
+		c.digests, err = listen(ctx, c)
 	}
-	return c, c.setGate()
+	if err == nil {
+		err = c.setGate()
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
 }
 
-// begin forgets what an earlier controller said, opens the gate last.
+// begin takes over or forgets what an earlier controller said, and says everything but
+// the gate, which is opened last.
 func (c *Controller) begin(opt Options) error {
 	if _, err := rand.Read(c.bloomKey[:]); err != nil {
 		return err
@@ -97,28 +116,45 @@ func (c *Controller) begin(opt Options) error {
 	if _, err := rand.Read(c.salt[:]); err != nil {
 		return err
 	}
-	if opt.Salt != nil {
-		binary.BigEndian.PutUint64(c.salt[:], *opt.Salt)
-	}
-	if err := c.Open(); err != nil {
-		return err
-	}
-	for _, t := range []string{c.names.in(tableInside), c.names.in(tableEpochs), c.names.in(tableV4), c.names.in(tableV6), c.names.in(tableMACs), c.names.egress + tablePortMAC} {
-		if err := c.sw.Clear(t); err != nil {
-			return err
-		}
-	}
-	steps := []func() error{c.layPorts, c.layServices, c.emptyFilter, c.emptySetup, c.readClock, c.loadEpochs,
-		c.setAllowance, c.setStrategy, c.setTagged}
+	steps := []func() error{c.readGate, c.takeOver, c.layPorts, c.macs.lay, c.layServices, c.readClock, c.loadEpochs, c.setAllowance,
+		func() error {
+			if opt.Salt != nil {
+				binary.BigEndian.PutUint64(c.salt[:], *opt.Salt)
+			}
+			return c.setStrategy()
+		}, c.setTagged}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	c.rotated = c.now()
-	c.learnUntil = c.rotated.Add(time.Duration(*c.cfg.Learn))
+	if !c.adopted || c.adoptedLearning {
+		c.learnUntil = c.rotated.Add(time.Duration(*c.cfg.Learn))
+	}
 	return nil
 }
+
+// takeOver goes on where an earlier controller has ended, or begins anew.
+func (c *Controller) takeOver() error {
+	if !c.adopted {
+		return c.forgetAll()
+	}
+	err := errors.Join(c.adoptEpochs(), c.adoptTagKeys())
+	if err == nil && c.table != nil {
+		err = c.table.adopt()
+	}
+	if err == nil {
+		c.log.Info("the switch was left protecting by an earlier controller; taken over", "epochs", len(c.epochs), "entries", c.Entries())
+	}
+	return err
+}
+
+// MACs tells what was learned about addresses.
+func (c *Controller) MACs() MACFigures { return c.macs.figures() }
+
+// Adopted tells whether the switch was taken over from an earlier controller.
+func (c *Controller) Adopted() bool { return c.adopted }
 
 // Open makes the switch forward everything, as if it had been told nothing.
 func (c *Controller) Open() error { return c.sw.SetDefault(c.names.in(tableGate), "NoAction") }
@@ -126,8 +162,8 @@ func (c *Controller) Open() error { return c.sw.SetDefault(c.names.in(tableGate)
 // Close ends the connections; the switch goes on until its keys end.
 func (c *Controller) Close() error {
 	var err error
-	if c.table != nil {
-		err = c.table.close()
+	if c.digests != nil {
+		err = c.digests.close()
 	}
 	return errors.Join(err, c.sw.Close())
 }
@@ -152,62 +188,46 @@ func (c *Controller) layPorts() error {
 		all = append(all, n)
 	}
 	slices.Sort(all)
+	var inside, rewritten []row
 	for _, name := range c.cfg.Inside {
 		n, err := c.port(name)
-		if err == nil {
-			_, err = c.sw.Add(c.names.in(tableInside), []any{simpleswitch.Exact(u16(uint16(n)))}, c.names.in(actionInside))
-		}
 		if err != nil {
 			return err
 		}
-	}
-	for text, name := range c.cfg.MACs {
-		mac, err := net.ParseMAC(text)
-		if err != nil {
-			return err
-		}
-		n, err := c.port(name)
-		if err == nil {
-			_, err = c.sw.Add(c.names.in(tableMACs), []any{simpleswitch.Exact(mac)}, c.names.in(actionToPort), u16(uint16(n)))
-		}
-		if err != nil {
-			return err
-		}
+		inside = append(inside, row{[]any{simpleswitch.Exact(u16(uint16(n)))}, c.names.in(actionInside), nil})
 	}
 	for name, macs := range c.cfg.PortMACs {
 		src, errSrc := net.ParseMAC(macs.Src)
 		dst, errDst := net.ParseMAC(macs.Dst)
 		n, err := c.port(name)
-		if err = errors.Join(err, errSrc, errDst); err == nil {
-			_, err = c.sw.Add(c.names.egress+tablePortMAC, []any{simpleswitch.Exact(u16(uint16(n)))}, c.names.egress+actionMACs, src, dst)
-		}
-		if err != nil {
+		if err = errors.Join(err, errSrc, errDst); err != nil {
 			return err
 		}
+		rewritten = append(rewritten, row{[]any{simpleswitch.Exact(u16(uint16(n)))}, c.names.egress + actionMACs, [][]byte{src, dst}})
 	}
-	return c.sw.SetMulticastGroup(floodGroup, all)
+	return errors.Join(c.layRows(c.names.in(tableInside), inside, nil), c.layRows(c.names.egress+tablePortMAC, rewritten, nil),
+		c.sw.SetMulticastGroup(floodGroup, all))
 }
 
 // modes are the numbers of enum tg_mode.
 var modes = map[config.Mode]uint8{config.ModeOff: 0, config.ModeMonitor: 1, config.ModeAlways: 2}
 
 func (c *Controller) layServices() error {
+	var v4, v6 []row
 	for _, s := range c.cfg.Services {
 		params := [][]byte{u8(s.ID), u8(modes[s.Mode]), u16(s.MSSv4), u16(s.MSSv6), u16(s.Window), u8(*s.WScale)}
 		for _, prefix := range s.Prefixes {
-			table := c.names.in(tableV4)
+			to := &v4
 			if prefix.Addr().Is6() {
-				table = c.names.in(tableV6)
+				to = &v6
 			}
 			for _, port := range s.Ports {
 				keys := []any{simpleswitch.Exact(u16(port)), simpleswitch.LPM{Key: prefix.Addr().AsSlice(), Len: prefix.Bits()}}
-				if _, err := c.sw.Add(table, keys, c.names.in(actionServe), params...); err != nil {
-					return fmt.Errorf("service %s: %w", s.Name, err)
-				}
+				*to = append(*to, row{keys, c.names.in(actionServe), params})
 			}
 		}
 	}
-	return nil
+	return errors.Join(c.layRows(c.names.in(tableV4), v4, nil), c.layRows(c.names.in(tableV6), v6, nil))
 }
 
 func (c *Controller) emptyFilter() error {
@@ -259,7 +279,8 @@ func (c *Controller) setGate() error {
 	}
 	enforce := slices.ContainsFunc(c.cfg.Services, func(s Service) bool { return s.Mode == config.ModeAlways })
 	return c.sw.SetDefault(c.names.in(tableGate), c.names.in(actionGate), flag(enforce), flag(c.cfg.OnStaleKeys == config.StaleKeysDrop),
-		flag(c.now().Before(c.learnUntil)), u8(unknown), u8(c.cfg.Hops), u8(c.generation), c.bloomKey[:4], c.bloomKey[4:])
+		flag(c.now().Before(c.learnUntil)), u8(unknown), u8(c.cfg.Hops), u8(c.generation), c.bloomKey[:4], c.bloomKey[4:],
+		flag(*c.cfg.MACLimit > 0))
 }
 
 // readClock finds out when the switch's clock was zero.
@@ -271,10 +292,8 @@ func (c *Controller) readClock() error {
 	}
 	took := c.now().Sub(before)
 	zero := before.Add(took / 2).Add(-elapsed)
-	if moved := zero.Sub(c.zero).Abs(); took > clockSlack || moved <= clockSlack {
-		if !c.zero.IsZero() {
-			return nil
-		}
+	if moved := zero.Sub(c.zero).Abs(); moved <= max(took, clockSlack) {
+		return nil
 	} else if !c.zero.IsZero() {
 		c.log.Warn("the clocks have moved apart; the epochs are laid out anew", "by", moved)
 		if err := c.forgetEpochs(func(uint64) bool { return true }); err != nil {
@@ -287,11 +306,11 @@ func (c *Controller) readClock() error {
 
 // forgetEpochs removes the entries of some epochs.
 func (c *Controller) forgetEpochs(which func(n uint64) bool) error {
-	for n, handles := range c.epochs {
+	for n, s := range c.epochs {
 		if !which(n) {
 			continue
 		}
-		for _, h := range handles {
+		for _, h := range s.handles {
 			if err := c.sw.Delete(c.names.in(tableEpochs), h); err != nil {
 				return err
 			}
@@ -312,24 +331,33 @@ func (c *Controller) loadEpochs() error {
 		if _, have := c.epochs[n]; have {
 			continue
 		}
-		key, before := smartKey(c.secret, n), smartKey(c.secret, n-1)
-		first := tickOf(keys.EpochStart(n, length).Sub(c.zero))
-		end := tickOf(keys.EpochStart(n+1, length).Sub(c.zero))
-		var handles []int32
-		for _, p := range prefixes(first, end) {
-			h, err := c.sw.Add(c.names.in(tableEpochs), []any{p}, c.names.in(actionKeys), u32(uint32(n)), u8(uint8(n&1)), key[0], key[1], before[0], before[1])
+		s := &span{first: tickOf(keys.EpochStart(n, length).Sub(c.zero)), end: tickOf(keys.EpochStart(n+1, length).Sub(c.zero))}
+		if before := c.epochs[n-1]; before != nil { // no tick without a key, and none with two
+			s.first = before.end
+		}
+		if behind := c.epochs[n+1]; behind != nil {
+			s.end = behind.first
+		}
+		c.epochs[n] = s
+		for _, p := range prefixes(s.first, s.end) {
+			h, err := c.sw.Add(c.names.in(tableEpochs), []any{p}, c.names.in(actionKeys), c.keyParams(n)...)
 			if err != nil {
 				return fmt.Errorf("key of epoch %d: %w", n, err)
 			}
-			handles = append(handles, h)
+			s.handles = append(s.handles, h)
 		}
-		c.epochs[n] = handles
 	}
 	if err := c.loadTagKeys(present, last); err != nil {
 		return err
 	}
 	// One epoch longer than it lasts: a switch that is behind still has packets of it.
 	return c.forgetEpochs(func(n uint64) bool { return n+1 < present })
+}
+
+// keyParams are what the switch is told of epoch n.
+func (c *Controller) keyParams(n uint64) [][]byte {
+	key, before := smartKey(c.secret, n), smartKey(c.secret, n-1)
+	return [][]byte{u32(uint32(n)), u8(uint8(n & 1)), key[0], key[1], before[0], before[1]}
 }
 
 // ForgetKeys leaves the switch as it is when its controller has been away for the
@@ -372,10 +400,14 @@ func (c *Controller) rotate() error {
 
 // age takes entries away that nobody uses any more.
 func (c *Controller) age() error {
-	if c.table == nil {
-		return nil
+	err := c.macs.homes.age()
+	if err == nil && c.table != nil {
+		err = c.table.age()
 	}
-	return c.table.age()
+	if err == nil && c.digests != nil {
+		err = c.digests.failure()
+	}
+	return err
 }
 
 // Tick does what is due: once a second is often enough for every setting.

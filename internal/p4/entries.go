@@ -1,26 +1,16 @@
 package p4
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"tidegate/internal/p4/simpleswitch"
+	"tidegate/internal/schema"
 )
 
-// Lists of samples, and the length of one; p4/v1model/white.p4 and flows.p4. bmv2
-// numbers the lists of a program from 1 on and packs fields byte by byte.
 const (
-	digestList     = 1
-	whiteSampleLen = 1 + 8
-	flowSampleLen  = 1 + 1 + 9*4 + 4 + 1 + 1 + 2
-
-	digestWait = time.Millisecond // for company, before digests are sent
-	digestMost = 32               // at once
-
 	ageAtOnce  = 256             // entries looked at every tick
 	endedAfter = time.Minute     // a connection that its server has ended
 	tableFull  = 1               // standard.thrift, TableOperationErrorCode
@@ -28,83 +18,61 @@ const (
 )
 
 // entries are what digests have asked for: one table of the switch, and how long each
-// of its entries may be idle. Digests are handled by a goroutine of their own as they
-// come; age is called from outside.
+// of its entries may be idle. Digests come in a goroutine of their own; age is called
+// from another.
 type entries struct {
-	c       *Controller
-	digests *simpleswitch.Digests
-	name    string // of the table
-	done    chan struct{}
+	c    *Controller
+	name string        // of the table
+	most int           // so many, of each pool
+	idle time.Duration // if nothing else is said
+	full func() error  // called when a newcomer is refused
+	gone func(key string) error
 
-	mu      sync.Mutex
-	by      map[string]*entry // by key
-	order   []*entry          // in which they are looked at
-	next    int
-	failed  error
-	warned  time.Time
-	closing bool
+	mu     sync.Mutex
+	by     map[string]*entry // by key
+	order  []*entry          // in which they are looked at
+	next   int
+	pools  [2]int // entries in each
+	warned time.Time
 }
 
 type entry struct {
 	key    string
 	handle int32
 	idle   time.Duration
+	pool   int
 }
 
-// listen begins to make entries of digests.
-func listen(ctx context.Context, c *Controller) (*entries, error) {
-	e := &entries{c: c, name: c.names.in(tableFlows), done: make(chan struct{}), by: map[string]*entry{}}
+// newEntries is the program's table of sources or of connections; nil if it has none.
+func newEntries(c *Controller) *entries {
+	e := &entries{c: c, name: c.names.in(tableFlows), most: maxTableRows, idle: time.Duration(c.cfg.Window), by: map[string]*entry{}}
+	full, _ := schema.ByName("flow_full")
 	if c.cfg.isAuth() {
 		e.name = c.names.in(tableWhite)
+		full, _ = schema.ByName("white_full")
 	}
-	if err := c.sw.Clear(e.name); err != nil {
-		return nil, err
-	}
-	if err := c.sw.DigestLimits(digestList, digestWait, digestMost); err != nil {
-		return nil, err
-	}
-	var err error
-	if e.digests, err = simpleswitch.DialDigests(ctx, c.cfg.Notifications); err != nil {
-		return nil, err
-	}
-	go e.run()
-	return e, nil
+	e.full = func() error { return c.sw.Count(c.names.in(counterAll), int(full), 1) }
+	e.gone = func(string) error { return nil }
+	return e
 }
 
-func (e *entries) run() {
-	defer close(e.done)
-	for {
-		d, err := e.digests.Next()
-		if err == nil {
-			err = e.take(d)
-		}
-		if err != nil {
-			e.mu.Lock()
-			if !e.closing {
-				e.failed = err
-			}
-			e.mu.Unlock()
-			return
-		}
+// adopt takes over what an earlier controller has left in the table.
+func (e *entries) adopt() error {
+	rows, err := e.c.sw.Rows(e.name)
+	if err != nil {
+		return err
 	}
-}
-
-func (e *entries) take(d simpleswitch.Digest) error {
-	for _, sample := range d.Samples {
-		var err error
-		switch {
-		case e.c.cfg.isAuth() && len(sample) == whiteSampleLen:
-			err = e.put(sample[:1], [][]byte{sample[1:9]}, actionWhite)
-		case !e.c.cfg.isAuth() && len(sample) == flowSampleLen:
-			err = e.takeFlow(sample)
-		default:
-			err = fmt.Errorf("digest of %d bytes; is the switch running %s?", len(sample), e.c.cfg.Program)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, row := range rows {
+		key := ""
+		for _, k := range row.Keys {
+			exact, _ := k.(simpleswitch.Exact)
+			key += string(exact)
 		}
-		if err != nil {
-			return err
-		}
+		e.add(&entry{key: key, handle: row.Handle, idle: e.idle})
 	}
-	return e.c.sw.AckDigests(d.List, d.Buffer)
+	return nil
 }
 
 // takeFlow makes an entry of a connection, or remembers that its server has ended it.
@@ -136,35 +104,43 @@ func keyOf(family []byte, words [][]byte) string {
 func (e *entries) put(family []byte, words [][]byte, action string, params ...[]byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	key := keyOf(family, words)
-	if known := e.by[key]; known != nil { // a connection that took an old one's ports
+	if known := e.by[keyOf(family, words)]; known != nil { // a connection that took an old one's ports
 		if err := e.drop(known); err != nil {
 			return err
 		}
 	}
-	if len(e.by) >= maxTableRows {
-		return e.lost()
+	_, err := e.insert(append([][]byte{family}, words...), 0, action, params...)
+	return err
+}
+
+// insert makes an entry of keys that have none; false if the table, or the pool, is full.
+func (e *entries) insert(keys [][]byte, pool int, action string, params ...[]byte) (bool, error) {
+	if e.pools[pool] >= e.most {
+		return false, e.lost()
 	}
-	match := []any{simpleswitch.Exact(family)}
-	for _, w := range words {
-		match = append(match, simpleswitch.Exact(w))
+	match := make([]any, len(keys))
+	for i, k := range keys {
+		match[i] = simpleswitch.Exact(k)
 	}
 	handle, err := e.c.sw.Add(e.name, match, e.c.names.in(action), params...)
 	var refused *simpleswitch.RefusedError
 	if errors.As(err, &refused) && refused.Code == int32(tableFull) {
-		return e.lost()
+		return false, e.lost()
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	idle := time.Duration(e.c.cfg.Window)
-	if err := e.c.sw.SetTTL(e.name, handle, idle); err != nil { // without one the switch says no times
-		return err
+	if err := e.c.sw.SetTTL(e.name, handle, e.idle); err != nil { // without one the switch says no times
+		return false, err
 	}
-	made := &entry{key, handle, idle}
-	e.by[key] = made
+	e.add(&entry{keyOf(nil, keys), handle, e.idle, pool})
+	return true, nil
+}
+
+func (e *entries) add(made *entry) {
+	e.by[made.key] = made
 	e.order = append(e.order, made)
-	return nil
+	e.pools[made.pool]++
 }
 
 // lost says that the table is full; the newcomer is refused, those who are there stay.
@@ -173,12 +149,13 @@ func (e *entries) lost() error {
 		e.warned = now
 		e.c.log.Warn("the switch's table is full; newcomers are refused", "table", e.name, "entries", len(e.by))
 	}
-	return nil
+	return e.full()
 }
 
 // drop removes an entry; its place in order is given up when its turn comes.
 func (e *entries) drop(was *entry) error {
 	delete(e.by, was.key)
+	e.pools[was.pool]--
 	return e.c.sw.Delete(e.name, was.handle)
 }
 
@@ -198,7 +175,7 @@ func (e *entries) age() error {
 				return err
 			}
 			if gone = since > at.idle; gone {
-				if err := e.drop(at); err != nil {
+				if err := errors.Join(e.drop(at), e.gone(at.key)); err != nil {
 					return err
 				}
 			}
@@ -214,15 +191,15 @@ func (e *entries) age() error {
 			break
 		}
 	}
-	return e.failed
+	return nil
 }
 
 // forget removes all entries.
 func (e *entries) forget() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.by, e.order, e.next = map[string]*entry{}, nil, 0
-	return errors.Join(e.c.sw.Clear(e.name), e.failed)
+	e.by, e.order, e.next, e.pools = map[string]*entry{}, nil, 0, [2]int{}
+	return e.c.sw.Clear(e.name)
 }
 
 // len is how many entries there are.
@@ -254,13 +231,4 @@ func (c *Controller) PutFlow(v6 bool, client, server [16]byte, clientPort, serve
 	}
 	words = append(words, binary.BigEndian.AppendUint16(u16(clientPort), serverPort))
 	return c.table.put(family, words, actionFlow, u32(delta), u8(uint8(down)), u8(uint8(up)), u16(window))
-}
-
-func (e *entries) close() error {
-	e.mu.Lock()
-	e.closing = true
-	e.mu.Unlock()
-	err := e.digests.Close()
-	<-e.done
-	return err
 }

@@ -5,7 +5,6 @@ import (
 	"math/bits"
 	"time"
 
-	"tidegate/internal/keys"
 	"tidegate/internal/p4/simpleswitch"
 )
 
@@ -39,7 +38,7 @@ func prefixes(first, end uint64) []simpleswitch.LPM {
 type halfKey [2][]byte
 
 // smartKey is the key of epoch n for the layout smartcookie.
-func smartKey(s *keys.Secret, n uint64) halfKey {
+func smartKey(s Secret, n uint64) halfKey {
 	raw := s.SmartKey(n)
 	return halfKey{u32(binary.LittleEndian.Uint32(raw[:])), u32(binary.LittleEndian.Uint32(raw[4:]))}
 }

@@ -80,20 +80,28 @@ func TestConfig(t *testing.T) {
 	}
 	s := c.Services[0]
 	if s.ID != 1 || len(s.Prefixes) != 2 || s.MSSv4 != 1460 || *s.WScale != 7 || s.Mode != "always" ||
-		*c.Learn != c.Window || c.Program != ProgramEdge {
+		*c.Learn != c.Window || *c.MACLimit != 0 || c.Instance != "default" || c.Program != ProgramEdge {
 		t.Errorf("defaults: %+v", c)
 	}
+	if c, err := ParseConfig([]byte("notifications: n\nmetrics: 127.0.0.1:9464\n" + goodConfig)); err != nil || *c.MACLimit != 1024 || c.Metrics.Port() != 9464 {
+		t.Errorf("with notifications: %+v %v", c, err)
+	}
 	for name, change := range map[string][2]string{
-		"unknown field":    {"secret_file", "secretfile"},
-		"unknown program":  {"secret_file", "program: nat\nsecret_file"},
-		"short epoch":      {"secret_file", "epoch: 10ms\nsecret_file"},
-		"no inside":        {"inside: [sw2]\n", ""},
-		"no services":      {"services:\n  - {name: web, ports: [80]}\n", ""},
-		"no ports":         {"ports: [80]", "ports: []"},
-		"bad mode":         {"ports: [80]", "ports: [80], mode: sometimes"},
-		"bad wscale":       {"ports: [80]", "ports: [80], wscale: 16"},
-		"no notifications": {"secret_file", "program: auth-full\nsecret_file"},
-		"bad MAC":          {"secret_file", "macs: {\"02\": sw1}\nsecret_file"},
+		"unknown field":         {"secret_file", "secretfile"},
+		"unknown program":       {"secret_file", "program: nat\nsecret_file"},
+		"short epoch":           {"secret_file", "epoch: 10ms\nsecret_file"},
+		"no inside":             {"inside: [sw2]\n", ""},
+		"no services":           {"services:\n  - {name: web, ports: [80]}\n", ""},
+		"no ports":              {"ports: [80]", "ports: []"},
+		"bad mode":              {"ports: [80]", "ports: [80], mode: sometimes"},
+		"bad wscale":            {"ports: [80]", "ports: [80], wscale: 16"},
+		"no notifications":      {"secret_file", "program: auth-full\nsecret_file"},
+		"no room for addresses": {"secret_file", "notifications: n\nmac_limit: 5000\nsecret_file"},
+		"addresses unheard":     {"secret_file", "mac_limit: 10\nsecret_file"},
+		"bad instance":          {"secret_file", "instance: a/b\nsecret_file"},
+		"half a roll":           {"secret_file", "next_secret_file: n\nsecret_file"},
+		"bad metrics":           {"secret_file", "metrics: here\nsecret_file"},
+		"bad MAC":               {"secret_file", "macs: {\"02\": sw1}\nsecret_file"},
 	} {
 		text := strings.Replace(goodConfig, change[0], change[1], 1)
 		if text == goodConfig {
@@ -102,5 +110,32 @@ func TestConfig(t *testing.T) {
 		if _, err := ParseConfig([]byte(text)); err == nil || strings.Contains(err.Error(), "\n") && name != "unknown field" {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A service keeps its number while others come and go; a newcomer takes one that nobody had.
+func TestNumbersStay(t *testing.T) {
+	configOf := func(names ...string) *Config {
+		c := &Config{}
+		for _, name := range names {
+			c.Services = append(c.Services, Service{Name: name, Ports: []uint16{80}})
+		}
+		c.Complete()
+		return c
+	}
+	old := configOf("a", "b", "c")
+	next := configOf("d", "c", "a", "e")
+	fresh := next.keepNumbers(old)
+	if got := numbersOf(next); !bytes.Equal(got, []byte{4, 3, 1, 5}) || !bytes.Equal(fresh, []byte{4, 5}) {
+		t.Errorf("numbers %v, new %v", got, fresh)
+	}
+	var many []string
+	for i := range maxServices {
+		many = append(many, string(rune('A'+i)))
+	}
+	full := configOf(many...)
+	changed := configOf(append(many[1:], "new")...)
+	if fresh := changed.keepNumbers(full); !bytes.Equal(fresh, []byte{1}) {
+		t.Errorf("of a full list the newcomer takes %v, want the number that became free", fresh)
 	}
 }

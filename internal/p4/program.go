@@ -30,6 +30,9 @@ const (
 	actionServe    = "services.set_service"
 	tableMACs      = "forward.macs"
 	actionToPort   = "forward.to_port"
+	tableHomes     = "forward.learn.sources"
+	actionHome     = "forward.learn.known"
+	meterPace      = "forward.learn.pace"
 	counterAll     = "counts"
 	meterUnknown   = "allowance"
 	tableTagged    = "tagged.tagged"
@@ -47,6 +50,7 @@ const (
 	actionMACs   = "addresses.rewrite"
 
 	floodGroup = 1
+	gateParams = 9 // of set_gate
 )
 
 // Registers of the filter's partitions, and of connections in set-up.

@@ -22,24 +22,16 @@ func (c *Controller) setTagged() error {
 }
 
 // loadTagKeys loads those of the epochs whose confirmations count: one more than the
-// cookies' at either end. A controller that begins clears what another has left.
+// cookies' at either end.
 func (c *Controller) loadTagKeys(present, last uint64) error {
 	if !c.tagged() {
 		return nil
-	}
-	if len(c.tagKeys) == 0 {
-		if err := c.sw.Clear(c.names.in(tableTagKeys)); err != nil {
-			return err
-		}
 	}
 	for n := present - 1; n <= last+1; n++ {
 		if _, have := c.tagKeys[n]; have {
 			continue
 		}
-		raw := c.secret.TagKey(n)
-		k0 := binary.BigEndian.AppendUint64(nil, binary.LittleEndian.Uint64(raw[:8]))
-		k1 := binary.BigEndian.AppendUint64(nil, binary.LittleEndian.Uint64(raw[8:]))
-		h, err := c.sw.Add(c.names.in(tableTagKeys), []any{simpleswitch.Exact(u32(uint32(n)))}, c.names.in(actionTagKey), k0, k1)
+		h, err := c.sw.Add(c.names.in(tableTagKeys), []any{simpleswitch.Exact(u32(uint32(n)))}, c.names.in(actionTagKey), c.tagKeyParams(n)...)
 		if err != nil {
 			return fmt.Errorf("tag key of epoch %d: %w", n, err)
 		}
@@ -55,4 +47,11 @@ func (c *Controller) loadTagKeys(present, last uint64) error {
 		delete(c.tagKeys, n)
 	}
 	return nil
+}
+
+// tagKeyParams are the key of epoch n's confirmations and tags.
+func (c *Controller) tagKeyParams(n uint64) [][]byte {
+	raw := c.secret.TagKey(n)
+	return [][]byte{binary.BigEndian.AppendUint64(nil, binary.LittleEndian.Uint64(raw[:8])),
+		binary.BigEndian.AppendUint64(nil, binary.LittleEndian.Uint64(raw[8:]))}
 }

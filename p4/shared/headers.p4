@@ -69,6 +69,24 @@ header udp_t {
     bit<16> checksum;
 }
 
+/* An ICMP error, and what it quotes of a segment: often no more than 8 bytes. */
+header icmp_t {
+    bit<8>  type;
+    bit<8>  code;
+    bit<16> checksum;
+    bit<32> rest;
+}
+
+header quoted_tcp_t {
+    bit<16> sport;
+    bit<16> dport;
+    bit<32> seq;
+}
+
+header quoted_ack_t {
+    bit<32> ack;
+}
+
 /* The tag of the protocol `tagged`, first of a segment's options, and a confirmation
  * (core/tag.h). MACs as on the wire. */
 header tag_t {

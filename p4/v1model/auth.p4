@@ -192,7 +192,8 @@ control AuthIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
         if (accept == 1) {
             count(COUNT_WHITE_ADDED);
             if (m.by_table == 1) {
-                digest<white_digest_t>(DIGEST_WHITE, { (bit<8>)m.family, m.source });
+                m.digested = 1;
+                digest<white_digest_t>(DIGEST_WHITE, { (bit<8>)m.family, m.source, SECONDS(m) });
             } else {
                 put = 1;
             }

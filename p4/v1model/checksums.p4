@@ -47,6 +47,12 @@ control EdgeDeparser(packet_out pkt, in headers_t hdr) {
         pkt.emit(hdr.ext);
         pkt.emit(hdr.udp);
         pkt.emit(hdr.confirm);
+        pkt.emit(hdr.icmp);
+        pkt.emit(hdr.quoted_ipv4);
+        pkt.emit(hdr.quoted_options);
+        pkt.emit(hdr.quoted_ipv6);
+        pkt.emit(hdr.quoted_tcp);
+        pkt.emit(hdr.quoted_ack);
         pkt.emit(hdr.tcp);
         pkt.emit(hdr.tag);
         pkt.emit(hdr.mss);

@@ -24,6 +24,7 @@
 #include "flows.p4"
 #include "translate.p4"
 #include "setup.p4"
+#include "icmp.p4"
 #include "forward.p4"
 #include "checksums.p4"
 
@@ -36,6 +37,8 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
     CookieWords() cookie_words;
     CookieTail() cookie_tail;
     CookieTail() probe_tail;
+    QuotedWords() quoted_words;
+    TranslateQuoted() translate_quoted;
     FlowHash() flow_hash;
     FlowTable() table_of_flows;
     Setup() setup;
@@ -61,6 +64,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
         bit<1> is_rst = 0;
         bit<1> has_ack = 0;
         bit<1> bare = 0;     // no data
+        bit<1> quotes = 0;   // an ICMP error about a segment
         bit<1> judged = 0;   // a segment that is no SYN of a client
         bit<1> from_table = 0;
         bit<1> answers = 0;  // a cookie is to be made
@@ -83,7 +87,10 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
 
         settings.apply(hdr, m, std);
         classify.apply(hdr, m, is_syn, is_ack);
-        if (m.configured == 1 && (m.parse == PARSE_TCP || m.parse == PARSE_FRAGMENT)) {
+        if (hdr.quoted_tcp.isValid()) {
+            quotes = 1;
+        }
+        if (m.configured == 1 && (m.parse == PARSE_TCP || m.parse == PARSE_FRAGMENT || quotes == 1)) {
             services.apply(hdr, m);
         } else if (m.configured == 1 && m.inside == 0) {
             judge_parse.apply(m, reason);
@@ -98,11 +105,25 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
         }
 
         if (m.service != 0 && m.mode != TG_MODE_OFF) {
-            words.apply(hdr, m, m.inside);
+            if (quotes == 1) {
+                quoted_words.apply(hdr, m);
+            } else {
+                words.apply(hdr, m, m.inside);
+            }
             table_of_flows.apply(hdr, m);
             if (m.flow.state == FLOW_READY) {
                 from_table = 1;
             }
+        }
+
+        if (quotes == 1) {
+            if (from_table == 1) {
+                translate_quoted.apply(hdr, m, quotes);
+                if (quotes == 1) {
+                    count(COUNT_ICMP_TRANSLATED);
+                }
+            }
+        } else if (m.service != 0 && m.mode != TG_MODE_OFF) {
             if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK)) {
                 is_synack = 1;
             }
@@ -279,8 +300,10 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
             if (from_table == 1) {
                 kind = (bit<8>)FLOW_NONE;
             }
+            m.digested = 1;
             digest<flow_digest_t>(DIGEST_FLOW, { (bit<8>)m.family, kind, m.a0, m.a1, m.a2, m.a3, m.b0, m.b1, m.b2,
-                                  m.b3, m.ports, m.flow.value, m.flow.down, m.flow.up, m.flow.window });
+                                  m.b3, m.ports, m.flow.value, m.flow.down, m.flow.up, m.flow.window,
+                                  SECONDS(m) });
         }
         if (moves == 1) {
             translate.apply(hdr, m);

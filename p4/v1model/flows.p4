@@ -36,6 +36,7 @@ struct flow_digest_t {
     bit<8>  down;
     bit<8>  up;
     bit<16> window;
+    bit<32> when; // SECONDS
 }
 
 /* After HashWords. */
@@ -88,7 +89,7 @@ control Setup(inout metadata_t m, in bit<32> lo, in bit<32> hi, in bit<1> put, o
     apply {
         again = 0;
         at = lo & (SETUP_PLACES - 1);
-        now = 2w0 ++ m.ticks[39:10];
+        now = SECONDS(m);
         if (put == 1) {
             state = now ++ 4w0 ++ m.flow.state ++ m.flow.down[4:0] ++ m.flow.up[3:0] ++ m.flow.window ++ 1w0;
             owners.write(at, hi);

@@ -2,24 +2,28 @@
  *
  * v1model: layer 2. A frame goes to the port of its destination address, to all
  * others if that is not known; on its way out a port may give it other addresses.
+ * Where addresses are is said by the configuration or learned (learn.p4).
  */
 #ifndef TG_P4_V1_FORWARD
 #define TG_P4_V1_FORWARD
 
 #include "types.p4"
+#include "learn.p4"
 
 #define FLOOD_GROUP 1 /* the multicast group of all ports */
 
 control Forward(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t std) {
+    Learn() learn;
     action to_port(bit<9> port) { std.egress_spec = port; }
     action to_all() { std.mcast_grp = FLOOD_GROUP; }
     table macs {
         key = { hdr.ethernet.dst: exact; }
         actions = { to_port; to_all; }
         const default_action = to_all();
-        size = 4096;
+        size = P4_TABLE_MACS;
     }
     apply {
+        learn.apply(hdr, m, std);
         macs.apply();
         if (std.egress_spec == std.ingress_port && std.mcast_grp == 0) {
             mark_to_drop(std);

@@ -8,6 +8,8 @@
 
 #include "types.p4"
 
+#define IPPROTO_ICMP 1
+#define IPPROTO_ICMPV6 58
 #define IPPROTO_UDP 17
 #define UDP_HDR_LEN 8
 
@@ -72,6 +74,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
             (4, 4, _, _): accept;
             (4, _, TG_IPPROTO_TCP, 0): ipv4_tcp;
             (4, 5, IPPROTO_UDP, 0): udp;
+            (4, 5, IPPROTO_ICMP, 0): ipv4_icmp;
             default: accept;
         }
     }
@@ -114,6 +117,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
             (_, 0, _): accept; // a jumbogram
             (6, _, TG_IPPROTO_TCP): ipv6_first;
             (6, _, IPPROTO_UDP): udp;
+            (6, _, IPPROTO_ICMPV6): ipv6_icmp;
             (6, _, TG_IPPROTO_HOPOPTS): options_ahead;
             (6, _, TG_IPPROTO_ROUTING): routing_ahead;
             (6, _, TG_IPPROTO_FRAGMENT): fragment_ahead;
@@ -210,6 +214,71 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
 
     state confirm {
         pkt.extract(hdr.confirm);
+        transition accept;
+    }
+
+    /* ---- ICMP: only errors that quote TCP (RFC 792, RFC 4443) ---- */
+
+    state ipv4_icmp {
+        transition select(hdr.ipv4.frag_off, hdr.ipv4.mf) {
+            (0, 0): ipv4_icmp_whole;
+            default: accept;
+        }
+    }
+
+    state ipv4_icmp_whole {
+        pkt.extract(hdr.icmp);
+        transition select(hdr.icmp.type) {
+            3: quoted_ipv4;
+            4: quoted_ipv4;
+            11: quoted_ipv4;
+            12: quoted_ipv4;
+            default: accept;
+        }
+    }
+
+    state quoted_ipv4 {
+        pkt.extract(hdr.quoted_ipv4);
+        transition select(hdr.quoted_ipv4.version, hdr.quoted_ipv4.ihl, hdr.quoted_ipv4.proto, hdr.quoted_ipv4.frag_off) {
+            (4, 5, TG_IPPROTO_TCP, 0): quoted_tcp;
+            (4, 0 &&& 0xc, _, _): accept;
+            (4, 4, _, _): accept;
+            (4, _, TG_IPPROTO_TCP, 0): quoted_options;
+            default: accept;
+        }
+    }
+
+    state quoted_options {
+        pkt.extract(hdr.quoted_options, ((bit<32>)hdr.quoted_ipv4.ihl << 5) - 160);
+        transition quoted_tcp;
+    }
+
+    state ipv6_icmp {
+        pkt.extract(hdr.icmp);
+        transition select(hdr.icmp.type) {
+            1: quoted_ipv6;
+            2: quoted_ipv6;
+            3: quoted_ipv6;
+            4: quoted_ipv6;
+            default: accept;
+        }
+    }
+
+    state quoted_ipv6 {
+        pkt.extract(hdr.quoted_ipv6);
+        transition select(hdr.quoted_ipv6.version, hdr.quoted_ipv6.next) {
+            (6, TG_IPPROTO_TCP): quoted_tcp;
+            default: accept;
+        }
+    }
+
+    state quoted_tcp {
+        pkt.extract(hdr.quoted_tcp);
+        transition quoted_ack; // where there is no more, the parser ends there
+    }
+
+    state quoted_ack {
+        pkt.extract(hdr.quoted_ack);
         transition accept;
     }
 

@@ -11,7 +11,7 @@
 
 control Settings(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t std) {
     action set_gate(bit<1> enforce, bit<1> stale_drop, bit<1> learning, bit<2> unknown, bit<8> hops,
-                    bit<8> generation, bit<32> bloom_k0, bit<32> bloom_k1) {
+                    bit<8> generation, bit<32> bloom_k0, bit<32> bloom_k1, bit<1> learn_macs) {
         m.configured = 1;
         m.enforce = enforce;
         m.stale_drop = stale_drop;
@@ -21,6 +21,7 @@ control Settings(inout headers_t hdr, inout metadata_t m, inout standard_metadat
         m.generation = generation;
         m.bloom_k0 = bloom_k0;
         m.bloom_k1 = bloom_k1;
+        m.learn_macs = learn_macs;
     }
     table gate {
         actions = { set_gate; NoAction; }
@@ -100,6 +101,11 @@ control Services(inout headers_t hdr, inout metadata_t m) {
             m.server_port = hdr.confirm.ports[15:0];
             m.server_v4 = hdr.confirm.server[127:96];
             m.server_v6 = hdr.confirm.server;
+        }
+        if (hdr.quoted_tcp.isValid()) { // of what an ICMP error says, which goes the other way
+            m.server_port = m.inside == 1 ? hdr.quoted_tcp.dport : hdr.quoted_tcp.sport;
+            m.server_v4 = m.inside == 1 ? hdr.quoted_ipv4.dst : hdr.quoted_ipv4.src;
+            m.server_v6 = m.inside == 1 ? hdr.quoted_ipv6.dst : hdr.quoted_ipv6.src;
         }
         if (hdr.ipv4.isValid()) {
             services_v4.apply();

@@ -13,6 +13,7 @@
 #define P4_SERVICES 64 /* numbers 0..63; 0 counts what belongs to none */
 #define P4_TABLE_SOURCES 65536 /* entries of the whitelist, where it is a table */
 #define P4_TABLE_FLOWS 65536   /* entries of the table of connections */
+#define P4_TABLE_MACS 8192     /* addresses, those of the configuration and learned ones */
 
 /* core/packet.h, enum tg_parse_result */
 typedef bit<3> parse_t;
@@ -43,6 +44,12 @@ struct headers_t {
     ipv6_ext_t[TG_IPV6_EXT_MAX] ext;
     udp_t udp;
     confirm_t confirm;
+    icmp_t icmp;
+    ipv4_t quoted_ipv4;
+    ipv4_options_t quoted_options;
+    ipv6_t quoted_ipv6;
+    quoted_tcp_t quoted_tcp;
+    quoted_ack_t quoted_ack;
     tcp_t tcp;
     tag_t tag;
     mss_option_t mss;
@@ -88,6 +95,7 @@ struct metadata_t {
     bit<2>  unknown;       // UNKNOWN_*
     bit<8>  hops;
     bit<8>  generation;
+    bit<1>  learn_macs;    // addresses are learned (learn.p4)
     bit<32> bloom_k0;
     bit<32> bloom_k1;
 
@@ -149,12 +157,20 @@ struct metadata_t {
     bit<64> source;        // the source's prefix, as the whitelist knows it
     bit<1>  white;
 
+    // Digests.
+    bit<1>  digested;      // there is one of this packet
+    bit<1>  source_known;  // the address that the frame came from, at its port
+
     // The connection that is translated (cookie.p4); what it says is set-up or ready.
     flow_t  flow;
     bit<1>  pair;          // one packet becomes two: ACK to the server, window to the client
     bit<1>  to_known;      // and `to_port` is where the client is
     bit<9>  to_port;
 }
+
+/* The switch's clock in steps of 1.05 s. It stands in every digest: simple_switch tells the same
+ * sample once until the controller has read it, so that one which nobody heard would never be told again. */
+#define SECONDS(m) (2w0 ++ m.ticks[39:10])
 
 /* What becomes of packets that match neither filter nor cookie. */
 #define UNKNOWN_NONE 0

@@ -19,6 +19,7 @@
 struct white_digest_t {
     bit<8>  family; // 0: IPv4, 1: IPv6
     bit<64> source;
+    bit<32> when; // SECONDS
 }
 
 /* HalfSipHash-2-4 of the source, as FlowHash is of a flow: 64 bits. */

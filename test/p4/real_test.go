@@ -39,8 +39,8 @@ type realWorld struct {
 	p string // the program, as the controller calls it
 }
 
-// newRealWorld starts switch and controller; `change` may change the configuration.
-func newRealWorld(t *testing.T, program, source string, change func(*p4.Config)) *realWorld {
+// newRealWorldWithout starts a switch without a controller; socket is the path of its notifications.
+func newRealWorldWithout(t *testing.T, program, source string, socket *string) *realWorld {
 	t.Helper()
 	needRoot(t)
 	simpleSwitch := tool(t, "SIMPLE_SWITCH", "simple_switch")
@@ -68,9 +68,17 @@ func newRealWorld(t *testing.T, program, source string, change func(*p4.Config))
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(t.TempDir(), "n")
+	*socket = filepath.Join(t.TempDir(), "n")
 	w.startSwitch(simpleSwitch, "-i", "1@tg-legit", "-i", "2@tg-inner", "--thrift-port", "9090",
-		"--notifications-addr", "ipc://"+socket, json)
+		"--notifications-addr", "ipc://"+*socket, json)
+	return w
+}
+
+// newRealWorld starts switch and controller; `change` may change the configuration.
+func newRealWorld(t *testing.T, program, source string, change func(*p4.Config)) *realWorld {
+	t.Helper()
+	var socket string
+	w := newRealWorldWithout(t, program, source, &socket)
 	cfg := &p4.Config{Program: program, Whitelist: "table", Thrift: thriftAddr, Notifications: socket,
 		Epoch: p4.Duration(2 * time.Second), KeyHorizon: p4.Duration(20 * time.Second), OnStaleKeys: "drop",
 		Inside:   []string{"tg-inner"},

@@ -11,6 +11,7 @@ import (
 
 	"tidegate/internal/keys"
 	"tidegate/internal/p4"
+	"tidegate/internal/p4/simpleswitch"
 )
 
 // What an attacker can try at the edge, with keys that really change.
@@ -59,12 +60,15 @@ type attackedEdge struct {
 	controller *p4.Controller
 }
 
-func newAttackedEdge(t *testing.T) *attackedEdge {
+func newAttackedEdge(t *testing.T, change ...func(*p4.Config)) *attackedEdge {
 	e := &attackedEdge{bench: newBench(t, edgeProgram), t: t}
 	learn := p4.Duration(0)
 	cfg := &p4.Config{Program: p4.ProgramEdge, Thrift: thriftAddr, Epoch: p4.Duration(time.Second),
 		KeyHorizon: p4.Duration(10 * time.Second), OnStaleKeys: "drop", Window: p4.Duration(time.Second), Learn: &learn,
 		Inside: []string{"sw2"}, Services: []p4.Service{{Name: "web", Ports: []uint16{80}}}}
+	for _, c := range change {
+		c(cfg)
+	}
 	cfg.Complete()
 	secret := keys.Secret{1, 2, 3}
 	var err error
@@ -238,4 +242,109 @@ func TestEdgeKeysChange(t *testing.T) {
 		t.Errorf("%d handshakes, %d cookies verified", done, valid)
 	}
 	t.Logf("%d handshakes across six epochs, each 0.9 s old", done)
+}
+
+// TestEdgeFilterPolluted: the filter's fill is told as computed, and as measured, and both are
+// what happens to packets; flows that an attacker puts into it by handshakes are gone
+// when the window is over.
+func TestEdgeFilterPolluted(t *testing.T) {
+	e := newAttackedEdge(t, func(c *p4.Config) { c.Window = p4.Duration(6 * time.Second) })
+	const flows, unknowns = 300, 2000
+	ends := attackEnds["ipv4"]
+	for i := range uint16(flows) {
+		if n := e.send(e.handshake(ends[0], ends[1], 10000+i)); n != 1 {
+			t.Fatalf("handshake %d: %d ACKs came through", i, n)
+		}
+	}
+	start := time.Now()
+	f, err := e.controller.Filter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the filter was read in %v", time.Since(start))
+	if got := f.Flows[f.Active]; got < flows-3 || got > flows+3 || f.Computed > 1e-9 || f.Measured != 0 || f.Alarm {
+		t.Errorf("with %d flows: %+v", flows, f)
+	}
+	// Half of each partition: of unknown flows an eighth is taken for known.
+	sw, err := simpleswitch.Dial(t.Context(), thriftAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sw.Close()
+	const words = 1 << (p4.FilterBits - 5) // of a generation's partition
+	pollute := func(first, end int) {
+		t.Helper()
+		for _, part := range []string{"part0", "part1", "part2"} {
+			if err := sw.WriteRange("EdgeIngress.bloom."+part, int(f.Active)*words+first, int(f.Active)*words+end, 0xffffffff); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	pollute(0, words/2)
+	if f, err = e.controller.Filter(); err != nil {
+		t.Fatal(err)
+	}
+	random, through := rand.New(rand.NewPCG(5, 6)), 0
+	for at := 0; at < unknowns; at += portion {
+		var frames [][]byte
+		for range portion {
+			frames = append(frames, frameOf(ends[0], ends[1], uint16(1024+random.IntN(8000)), 80, random.Uint32(), random.Uint32(), 0x10))
+		}
+		through += e.send(frames...)
+	}
+	passed := float64(through) / unknowns
+	for what, rate := range map[string]float64{"computed": f.Computed, "measured": f.Measured, "of packets": passed} {
+		if rate < 0.125-0.035 || rate > 0.125+0.035 { // more than four standard deviations of the packets
+			t.Errorf("%s: %.4f of unknown flows are taken for known, want 0.125", what, rate)
+		}
+	}
+	t.Logf("computed %.4f, measured %.4f, of %d ACKs passed %.4f", f.Computed, f.Measured, unknowns, passed)
+	pollute(0, words*3/4)
+	if f, err = e.controller.Filter(); err != nil || !f.Alarm {
+		t.Errorf("three quarters full: %+v %v", f, err)
+	}
+	e.pass(9 * time.Second)
+	if f, err = e.controller.Filter(); err != nil || f.Computed != 0 || f.Alarm {
+		t.Errorf("a window and a third later: %+v %v", f, err)
+	}
+}
+
+// TestEdgeTTLProbing: what dies on the way tells nobody whether a flow is known: below `hops` all
+// is dropped, and what goes on has one TTL.
+func TestEdgeTTLProbing(t *testing.T) {
+	e := newAttackedEdge(t, func(c *p4.Config) { c.Window, c.Hops = p4.Duration(time.Minute), 16 })
+	for name, ends := range attackEnds {
+		ack := e.handshake(ends[0], ends[1], 5000)
+		if n := e.send(ack); n != 1 {
+			t.Fatalf("%s: %d ACKs came through", name, n)
+		}
+		at := 14 + 8
+		if ends[0].Is6() {
+			at = 14 + 7
+		}
+		seen := map[byte]int{}
+		for ttl := 1; ttl < 256; ttl += 1 + ttl/20*7 {
+			for _, known := range []bool{true, false} {
+				frame := bytes.Clone(ack)
+				if !known {
+					frame = frameOf(ends[0], ends[1], 5001, 80, 9, 9, 0x10)
+				}
+				frame[at] = byte(ttl)
+				if ends[0].Is4() {
+					frame[24], frame[25] = 0, 0
+					binary.BigEndian.PutUint16(frame[24:], internetSum(frame[14:34]))
+				}
+				on, back, err := e.through(e.outside, e.inside, frame)
+				if err != nil || len(back) != 0 || (len(on) == 1) != (known && ttl >= 16) {
+					t.Fatalf("%s: TTL %d, known %v: %d went on, %d came back, %v", name, ttl, known, len(on), len(back), err)
+				}
+				for _, f := range on {
+					seen[f[at]]++
+				}
+			}
+		}
+		if len(seen) != 1 || seen[16] < 10 {
+			t.Errorf("%s: TTLs of what went on: %v, want 16 alone", name, seen)
+		}
+	}
 }

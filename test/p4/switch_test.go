@@ -95,16 +95,29 @@ type wire struct {
 	fd, index  int
 }
 
-// bench is a switch in a namespace of its own with two cables: 1 outside, 2 inside.
+// bench is a switch in a namespace of its own with cables: 1 outside, 2 inside, and others.
 type bench struct {
 	outside, inside *wire
+	more            []*wire // from port 3 on
 	notifications   string
 	marker          uint64
+
+	t    *testing.T
+	sw   *exec.Cmd
+	args []string // by which the switch is started
 }
 
 // newBench moves the calling goroutine into a new namespace for good and starts a
-// switch there that runs the program.
-func newBench(t *testing.T, program string) *bench {
+// switch there that runs the program; `more` are the far ends of further cables.
+func newBench(t *testing.T, program string, more ...string) *bench {
+	t.Helper()
+	b := newStoppedBench(t, program, more...)
+	b.startSwitch()
+	return b
+}
+
+// newStoppedBench is one whose switch is not started.
+func newStoppedBench(t *testing.T, program string, more ...string) *bench {
 	t.Helper()
 	needRoot(t)
 	simpleSwitch := tool(t, "SIMPLE_SWITCH", "simple_switch")
@@ -126,23 +139,30 @@ func newBench(t *testing.T, program string) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{outside: newWire(t, "out0", "sw1"), inside: newWire(t, "in0", "sw2"),
+	b := &bench{t: t, outside: newWire(t, "out0", "sw1"), inside: newWire(t, "in0", "sw2"),
 		notifications: filepath.Join(t.TempDir(), "n")}
-	startSwitch(t, simpleSwitch, "-i", "1@sw1", "-i", "2@sw2", "--thrift-port", "9090",
-		"--notifications-addr", "ipc://"+b.notifications, json)
+	b.args = []string{simpleSwitch, "-i", "1@sw1", "-i", "2@sw2", "--thrift-port", "9090", "--notifications-addr", "ipc://" + b.notifications}
+	for i, far := range more {
+		port := fmt.Sprintf("sw%d", i+3)
+		b.more = append(b.more, newWire(t, far, port))
+		b.args = append(b.args, "-i", fmt.Sprintf("%d@%s", i+3, port))
+	}
+	b.args = append(b.args, json)
 	return b
 }
 
 // startSwitch starts simple_switch on the calling thread and awaits its Thrift port.
-func startSwitch(t *testing.T, path string, args ...string) {
+func (b *bench) startSwitch() {
+	t := b.t
 	t.Helper()
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(b.args[0], b.args[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	b.sw = cmd
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -242,11 +262,17 @@ func withTag(frame, control []byte) ([]byte, error) {
 	return bytes.Clone(frame), nil
 }
 
+// killSwitch ends the switch without a word.
+func (b *bench) killSwitch() {
+	_ = b.sw.Process.Kill()
+	_ = b.sw.Wait()
+}
+
 // A marker is a frame of an ethertype for experiments (IEEE 802, 0x88b5) that goes to
-// every other port. What was sent before it has been judged when it comes out.
+// every other port; its source is a group, so that nobody learns it. What was sent before it has been judged when it comes out.
 func (b *bench) nextMarker() []byte {
 	b.marker++
-	return append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 0x99, 0x88, 0xb5},
+	return append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 3, 0, 0, 0, 0, 0x99, 0x88, 0xb5},
 		fmt.Sprintf("marker %016x", b.marker)...)
 }
 

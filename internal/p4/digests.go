@@ -1,0 +1,124 @@
+package p4
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"tidegate/internal/p4/simpleswitch"
+)
+
+// Samples of digests, each with the switch's second at its end; p4/v1model/white.p4,
+// flows.p4 and learn.p4. bmv2 packs fields byte by byte. What a list is about is told
+// by the length of its samples.
+const (
+	whenLen        = 4
+	whiteSampleLen = 1 + 8 + whenLen
+	flowSampleLen  = 1 + 1 + 9*4 + 4 + 1 + 1 + 2 + whenLen
+	macSampleLen   = 6 + 2 + whenLen
+
+	digestWait = time.Millisecond // for company, before digests are sent
+	digestMost = 32               // at once
+
+	// Buffers before the first one seen that are given back: they were told to nobody.
+	unheardMost = 4096
+)
+
+// digests hands what the switch tells to the tables that it is about, in a goroutine
+// of its own, as it comes.
+type digests struct {
+	c    *Controller
+	from *simpleswitch.Digests
+	done chan struct{}
+	next map[int32]int64 // the buffer that comes next, by list
+
+	mu      sync.Mutex
+	failed  error
+	closing bool
+}
+
+// listen begins to take digests.
+func listen(ctx context.Context, c *Controller) (*digests, error) {
+	lists := int32(2)
+	if c.table == nil { // addresses alone
+		lists = 1
+	}
+	for list := int32(1); list <= lists; list++ {
+		if err := c.sw.DigestLimits(list, digestWait, digestMost); err != nil {
+			return nil, err
+		}
+	}
+	from, err := simpleswitch.DialDigests(ctx, c.cfg.Notifications)
+	if err != nil {
+		return nil, err
+	}
+	d := &digests{c: c, from: from, done: make(chan struct{}), next: map[int32]int64{}}
+	go d.run()
+	return d, nil
+}
+
+func (d *digests) run() {
+	defer close(d.done)
+	for {
+		g, err := d.from.Next()
+		if err == nil {
+			err = d.take(g)
+		}
+		if err != nil {
+			d.mu.Lock()
+			if !d.closing {
+				d.failed = err
+			}
+			d.mu.Unlock()
+			return
+		}
+	}
+}
+
+func (d *digests) take(g simpleswitch.Digest) error {
+	for _, sample := range g.Samples {
+		var err error
+		switch {
+		case len(sample) == macSampleLen:
+			err = d.c.macs.take(sample)
+		case d.c.cfg.isAuth() && len(sample) == whiteSampleLen:
+			err = d.c.table.put(sample[:1], [][]byte{sample[1:9]}, actionWhite)
+		case d.c.cfg.Program == ProgramCookie && len(sample) == flowSampleLen:
+			err = d.c.table.takeFlow(sample)
+		default:
+			err = fmt.Errorf("digest of %d bytes; is the switch running %s?", len(sample), d.c.cfg.Program)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// The switch keeps what was not acknowledged: those before that nobody has heard, too.
+	next, known := d.next[g.List]
+	if !known {
+		next = max(g.Buffer-unheardMost, 0)
+	}
+	for ; next <= g.Buffer; next++ {
+		if err := d.c.sw.AckDigests(g.List, next); err != nil {
+			return err
+		}
+	}
+	d.next[g.List] = next
+	return nil
+}
+
+// failure is why digests are not taken any more.
+func (d *digests) failure() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failed
+}
+
+func (d *digests) close() error {
+	d.mu.Lock()
+	d.closing = true
+	d.mu.Unlock()
+	err := d.from.Close()
+	<-d.done
+	return err
+}

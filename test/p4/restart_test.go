@@ -1,0 +1,503 @@
+package p4_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidegate/internal/host"
+	"tidegate/internal/lab"
+	"tidegate/internal/p4"
+)
+
+// Controllers that are killed, switches that are started anew under one, in both orders:
+// the real binary, as a user starts it.
+
+const metricsAddr = "127.0.0.1:9464" // in the namespace of the controller
+
+var instances atomic.Int32
+
+var built struct {
+	sync.Once
+	path string
+	err  error
+}
+
+// builtTidegate builds tidegate once.
+func builtTidegate(t *testing.T) string {
+	t.Helper()
+	built.Do(func() {
+		compiled.Lock()
+		defer compiled.Unlock()
+		if compiled.dir == "" {
+			if compiled.dir, built.err = os.MkdirTemp("", "tidegate-p4-"); built.err != nil {
+				return
+			}
+		}
+		built.path = filepath.Join(compiled.dir, "tidegate")
+		if out, err := exec.Command("go", "build", "-o", built.path, "tidegate/cmd/tidegate").CombinedOutput(); err != nil {
+			built.err = fmt.Errorf("go build: %w: %s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.path
+}
+
+// daemon is `tidegate p4 run`, one process after another.
+type daemon struct {
+	t        *testing.T
+	do       func(func() error) error // where it runs
+	config   string
+	instance string
+
+	cmd   *exec.Cmd
+	said  *lockedBuffer // on stderr
+	ready chan struct{}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newDaemon writes its configuration; lines follow those that every one has.
+func newDaemon(t *testing.T, do func(func() error) error, notifications, lines string) *daemon {
+	t.Helper()
+	dir := t.TempDir()
+	d := &daemon{t: t, do: do, config: filepath.Join(dir, "switch.yaml"), instance: fmt.Sprintf("lab-%d-p4-%d", os.Getpid(), instances.Add(1))}
+	text := fmt.Sprintf("instance: %s\nmetrics: %s\nthrift: %s\nnotifications: %s\nsecret_file: secret\n%s", d.instance, metricsAddr, thriftAddr, notifications, lines)
+	for name, content := range map[string]string{"switch.yaml": text, "secret": strings.Repeat("5a", 32) + "\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if d.cmd != nil {
+			_ = d.cmd.Process.Kill()
+			_ = d.cmd.Wait()
+		}
+		for _, left := range []string{".json", ".lock"} { // of a kill -9
+			_ = os.Remove("/run/tidegate/" + d.instance + left)
+		}
+		if t.Failed() {
+			t.Logf("the controller said:\n%s", d.said)
+		}
+	})
+	return d
+}
+
+func (d *daemon) start() {
+	d.t.Helper()
+	if d.said == nil {
+		d.said = &lockedBuffer{}
+	}
+	d.cmd, d.ready = exec.Command(builtTidegate(d.t), "p4", "run", "-c", d.config), make(chan struct{})
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	d.cmd.Stderr = d.said
+	out, err := d.cmd.StdoutPipe()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.do(d.cmd.Start); err != nil {
+		d.t.Fatal(err)
+	}
+	ready := d.ready
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if lines.Text() == "ready" {
+				close(ready)
+			}
+		}
+	}()
+}
+
+func (d *daemon) awaitReady() {
+	d.t.Helper()
+	select {
+	case <-d.ready:
+	case <-time.After(patience):
+		d.t.Fatalf("the controller is not ready: %s", d.said)
+	}
+}
+
+// kill ends it without a word.
+func (d *daemon) kill() {
+	d.t.Helper()
+	_ = d.cmd.Process.Kill()
+	_ = d.cmd.Wait()
+	d.cmd = nil
+}
+
+// stop ends it as a user does.
+func (d *daemon) stop() {
+	d.t.Helper()
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.cmd.Wait(); err != nil {
+		d.t.Errorf("after SIGTERM: %v", err)
+	}
+	d.cmd = nil
+}
+
+func (d *daemon) await(what string, reached func() bool) {
+	d.t.Helper()
+	for deadline := time.Now().Add(patience); !reached(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			d.t.Fatalf("waited in vain: %s; it said %s", what, d.said)
+		}
+	}
+}
+
+func (d *daemon) awaitSaid(text string) {
+	d.t.Helper()
+	d.await(text, func() bool { return strings.Contains(d.said.String(), text) })
+}
+
+// status is `tidegate status --json`.
+func (d *daemon) status() (st host.Status) {
+	d.t.Helper()
+	cmd := exec.Command(builtTidegate(d.t), "status", "--instance", d.instance, "--json")
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := d.do(cmd.Start); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := errors.Join(cmd.Wait(), json.Unmarshal(out.Bytes(), &st)); err != nil {
+		d.t.Fatalf("status: %v: %s", err, said.String())
+	}
+	return st
+}
+
+// metric reads one row of /metrics.
+func (d *daemon) metric(row string) (value string) {
+	d.t.Helper()
+	err := d.do(func() error {
+		conn, err := (&net.Dialer{Timeout: patience}).DialContext(context.Background(), "tcp4", metricsAddr)
+		if err != nil {
+			return err
+		}
+		client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true,
+			DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}}
+		resp, err := client.Get("http://" + metricsAddr + "/metrics")
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		for line := range strings.Lines(string(text)) {
+			if rest, ok := strings.CutPrefix(line, row+" "); ok {
+				value = strings.TrimSpace(rest)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return value
+}
+
+const edgeLines = `program: edge
+protocol: plain
+epoch: 1s
+key_horizon: 30s
+on_stale_keys: drop
+window: 30s
+learn: %s
+inside: [sw2]
+services: [{name: web, ports: [80]}]
+`
+
+// here runs things on the test's own thread, which is in the bench's namespace.
+func here(f func() error) error { return f() }
+
+// newDaemonEdge is an edge with the real controller beside it.
+func newDaemonEdge(t *testing.T, learn string) (*attackedEdge, *daemon) {
+	e := &attackedEdge{bench: newStoppedBench(t, edgeProgram), t: t}
+	return e, newDaemon(t, here, e.notifications, fmt.Sprintf(edgeLines, learn))
+}
+
+func (e *attackedEdge) unknown(n int) []byte {
+	ends := attackEnds["ipv4"]
+	return frameOf(ends[0], ends[1], uint16(20000+n%30000), 80, 77, uint32(n), 0x10)
+}
+
+// TestControllerKilled: killed and started again while traffic runs, the controller goes on
+// with filter, keys and addresses as they are: flows go on, handshakes that were begun
+// before are ended after, and at no moment does anything pass that should not.
+func TestControllerKilled(t *testing.T) {
+	e, d := newDaemonEdge(t, "0s")
+	e.startSwitch()
+	d.start()
+	d.awaitReady()
+	flows := map[string][]byte{}
+	for name, ends := range attackEnds {
+		ack := e.handshake(ends[0], ends[1], 5000)
+		if n := e.send(ack); n != 1 {
+			t.Fatalf("%s: %d ACKs came through", name, n)
+		}
+		at := len(ack) - 20
+		flows[name] = frameOf(ends[0], ends[1], 5000, 80, be32(ack[at+4:])+1, be32(ack[at+8:]), 0x18)
+	}
+	d.await("both addresses", func() bool { return d.status().P4.MACs.Outside == 1 })
+	check := func(when string) {
+		t.Helper()
+		for name, flow := range flows {
+			if n := e.send(flow); n != 1 {
+				t.Errorf("%s: %s: the flow that is known did not pass", when, name)
+			}
+		}
+	}
+	handshakes, attacked := 0, 0
+	for round := range 3 {
+		d.kill()
+		if st := d.status(); st.Running || !st.P4.Answers || st.Services[0].Counters["cookie_valid"] == 0 {
+			t.Errorf("status of a killed one: %+v", st)
+		}
+		check("without a controller")
+		ends := attackEnds["ipv6"]
+		begun := e.handshake(ends[0], ends[1], uint16(6000+round))
+		d.start()
+		for done := false; !done; { // traffic without a pause while it begins
+			select {
+			case <-d.ready:
+				done = true
+			case <-time.After(patience):
+				t.Fatalf("not ready: %s", d.said)
+			default:
+			}
+			check("while it begins")
+			var forged [][]byte
+			for range portion {
+				forged = append(forged, e.unknown(attacked))
+				attacked++
+			}
+			if n := e.send(forged...); n != 0 {
+				t.Fatalf("round %d: %d of %d ACKs of a flood passed while the controller began", round, n, portion)
+			}
+			for _, ends := range attackEnds { // an epoch's key at any time
+				if n := e.send(e.handshake(ends[0], ends[1], uint16(7000+handshakes))); n != 1 {
+					t.Fatalf("round %d: handshake %d did not pass", round, handshakes)
+				}
+				handshakes++
+			}
+		}
+		if n := e.send(begun); n != 1 {
+			t.Errorf("a handshake begun without a controller: %d ACKs came through", n)
+		}
+		check("afterwards")
+	}
+	if n := strings.Count(d.said.String(), "taken over"); n != 3 {
+		t.Errorf("it said %d times that it took over, want 3", n)
+	}
+	if st := d.status(); !st.Running || st.P4.MACs.Outside != 1 {
+		t.Errorf("afterwards: %+v", st.P4)
+	}
+	t.Logf("%d handshakes and %d forged ACKs while controllers began", handshakes, attacked)
+
+	// Keys go on across epochs, laid by three controllers.
+	for end := time.Now().Add(2500 * time.Millisecond); time.Now().Before(end); handshakes++ {
+		ends := attackEnds["ipv4"]
+		if n := e.send(e.handshake(ends[0], ends[1], uint16(7000+handshakes))); n != 1 {
+			t.Fatalf("handshake %d did not pass", handshakes)
+		}
+	}
+	st := d.status()
+	counts := st.Services[0].Counters
+	if counts["drop_no_key"] != 0 || counts["pass_no_key"] != 0 || int(counts["drop_ack"]) != attacked {
+		t.Errorf("%d ACKs were forged: %v", attacked, counts)
+	}
+	row := fmt.Sprintf(`tidegate_drop_ack_total{instance=%q,role="edge",service="web"}`, d.instance)
+	if got := d.metric(row); got != fmt.Sprint(attacked) {
+		t.Errorf("%s is %q, want %d", row, got, attacked)
+	}
+	d.stop()
+	if n := e.send(e.unknown(1)); n != 1 {
+		t.Error("stopped, the switch does not forward everything")
+	}
+}
+
+func be32(b []byte) uint32 {
+	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+}
+
+// TestSwitchRestarted: the controller waits for a switch that is not there yet, notices
+// that it has gone and is back, and tells it everything again.
+func TestSwitchRestarted(t *testing.T) {
+	e, d := newDaemonEdge(t, "0s")
+	d.start()
+	d.awaitSaid("waiting for the switch")
+	if st := d.status(); !st.Running || st.P4.Answers || st.P4.Why == "" {
+		t.Errorf("before there is a switch: %+v", st.P4)
+	}
+	e.startSwitch()
+	d.awaitReady()
+	ends := attackEnds["ipv4"]
+	for round := range 2 {
+		if n := e.send(e.unknown(0)); n != 0 {
+			t.Errorf("round %d: a forged ACK came through", round)
+		}
+		if n := e.send(e.handshake(ends[0], ends[1], uint16(5000+round))); n != 1 {
+			t.Errorf("round %d: the ACK did not come through", round)
+		}
+		d.await("the address", func() bool { return d.status().P4.MACs.Outside == 1 })
+		e.killSwitch()
+		d.awaitSaid("the switch does not answer any more")
+		d.await("the status", func() bool { return !d.status().P4.Answers })
+		if got := d.metric(fmt.Sprintf(`tidegate_switch_answers{instance=%q,role="edge"}`, d.instance)); got != "0" {
+			t.Errorf("tidegate_switch_answers is %q", got)
+		}
+		e.startSwitch()
+		d.await("everything is told again", func() bool {
+			return strings.Count(d.said.String(), "it was told everything again") == round+1
+		})
+		if st := d.status(); !st.P4.Answers || st.P4.Restarts != uint64(round+1) {
+			t.Errorf("round %d: afterwards %+v", round, st.P4)
+		}
+	}
+	e.killSwitch()
+	d.awaitSaid("the switch does not answer any more")
+	d.stop() // without a switch, too
+}
+
+// TestControllerKilledUnderConnections: connections of the translating program, of both
+// families, go on while their controller is killed and started again, with data under
+// way; so do those that began without one.
+func TestControllerKilledUnderConnections(t *testing.T) {
+	var socket string
+	w := newRealWorldWithout(t, p4.ProgramCookie, cookieProgram, &socket)
+	d := newDaemon(t, w.Proxy.Do, socket, fmt.Sprintf("program: cookie\nepoch: 2s\nkey_horizon: 60s\non_stale_keys: drop\nwindow: 60s\ninside: [tg-inner]\n"+
+		"services: [{name: web, ports: [%d]}]\n", realPort))
+	d.start()
+	d.awaitReady()
+	w.serve(echo)
+	type talk struct {
+		c    *net.TCPConn
+		said int
+	}
+	var talks []*talk
+	dial := func(n int) {
+		t.Helper()
+		for _, ipv6 := range realFamilies() {
+			for range n {
+				c, err := w.dial(ipv6, realPort)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { c.Close() })
+				talks = append(talks, &talk{c: c})
+			}
+		}
+	}
+	speak := func(when string) {
+		t.Helper()
+		for i, k := range talks {
+			text := fmt.Appendf(nil, "%s, word %d of %d", when, k.said, i)
+			k.said++
+			got := make([]byte, len(text))
+			_ = k.c.SetDeadline(time.Now().Add(patience))
+			_, err := k.c.Write(text)
+			if err == nil {
+				_, err = io.ReadFull(k.c, got)
+			}
+			if err != nil || !bytes.Equal(got, text) {
+				t.Fatalf("%s: connection %d: %q %v", when, i, got, err)
+			}
+		}
+	}
+	dial(3)
+	speak("with the first controller")
+	d.await("their entries", func() bool { return d.status().P4.Entries == len(talks) })
+	for round := range 2 {
+		d.kill()
+		speak("without a controller")
+		dial(2) // in registers, for 17 s; told to nobody
+		speak("new without a controller")
+		d.start()
+		for waiting := true; waiting; {
+			select {
+			case <-d.ready:
+				waiting = false
+			default:
+				speak("while it begins")
+			}
+		}
+		time.Sleep(1100 * time.Millisecond) // the switch tells again in the next second that it counts
+		speak("with the next controller")
+		d.await("entries of all", func() bool { return d.status().P4.Entries == len(talks) })
+		t.Logf("round %d: %d connections go on", round, len(talks))
+	}
+	row := fmt.Sprintf(`tidegate_flows{instance=%q,role="proxy"}`, d.instance)
+	if got := d.metric(row); got != fmt.Sprint(len(talks)) {
+		t.Errorf("%s is %q, want %d", row, got, len(talks))
+	}
+	d.stop()
+}
+
+// TestWhitelistSurvives: who is on the whitelist's table stays on it when the controller is killed and
+// started again; who proves itself while there is none is put on it when there is one.
+func TestWhitelistSurvives(t *testing.T) {
+	var socket string
+	w := newRealWorldWithout(t, p4.ProgramAuthFull, authProgram, &socket)
+	d := newDaemon(t, w.Proxy.Do, socket, fmt.Sprintf("program: auth-full\nepoch: 2s\nkey_horizon: 60s\nwindow: 60s\ninside: [tg-inner]\n"+
+		"services: [{name: web, ports: [%d]}]\n", realPort))
+	d.start()
+	d.awaitReady()
+	w.serve(echo)
+	resets := w.accepted(false)
+	d.await("its entry", func() bool { return d.status().P4.Entries == 1 })
+	d.kill()
+	for range 3 {
+		if err := w.exchange(false, []byte("known")); err != nil {
+			t.Errorf("without a controller: %v", err)
+		}
+		if !lab.HaveIPv6() {
+			continue
+		}
+		if err := w.exchange(true, []byte("proven to nobody")); !wasReset(err) {
+			t.Errorf("a newcomer without a controller: %v, want a reset", err)
+		}
+	}
+	d.start()
+	d.awaitReady()
+	if err := w.exchange(false, []byte("still known")); err != nil {
+		t.Errorf("with the next controller: %v", err)
+	}
+	for _, ipv6 := range realFamilies() {
+		resets += w.accepted(ipv6)
+	}
+	if st := d.status(); st.P4.Entries != len(realFamilies()) || int(st.Services[0].Counters["white_reset"]) < resets {
+		t.Errorf("%d resets, status %+v", resets, st)
+	}
+	d.stop()
+}
