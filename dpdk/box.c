@@ -206,6 +206,7 @@ static const char *line_port(struct tg_box *b, const char *args)
 	b->ports[port] = entry;
 	b->is_protected[port >> 6] &= ~(1ULL << (port & 63));
 	b->is_protected[port >> 6] |= (uint64_t)(entry != 0) << (port & 63);
+	b->is_protected_fold[port >> 6 & 7] |= (uint64_t)(entry != 0) << (port & 63);
 	return NULL;
 }
 
@@ -300,6 +301,7 @@ static const char *line_clear(struct tg_box *b, const char *args)
 	memset(b->services, 0, sizeof(b->services));
 	memset(b->ports, 0, sizeof(b->ports));
 	memset(b->is_protected, 0, sizeof(b->is_protected));
+	memset(b->is_protected_fold, 0, sizeof(b->is_protected_fold));
 	memset(b->prefixes, 0, sizeof(b->prefixes));
 	memset(b->prefix_lens, 255, sizeof(b->prefix_lens));
 	b->prefixes_n = b->routes_n = b->own_addrs_n = 0;

@@ -52,6 +52,8 @@ struct tg_box {
 	uint32_t top;				    /* highest service number */
 	uint32_t routes_n, prefixes_n;
 	uint64_t is_protected[65536 / 64]; /* ports that have an entry: one bit each */
+	uint64_t is_protected_fold[8];	   /* the same of all ports that are equal modulo 512; none of
+					      them has an entry if its bit is 0 */
 	uint32_t ports[65536];		   /* core/service.h */
 	struct tg_route routes[TG_ROUTES_MAX];
 	uint32_t own_addrs_n;

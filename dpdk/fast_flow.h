@@ -95,8 +95,7 @@ TG_INLINE bool tg_fast_segment_turn(struct tg_worker *w, struct tg_fast_frame *f
 {
 	struct tg_packet pkt = tg_fast_packet(f->ip, v6);
 	struct tg_flow_key key = tg_flow_key_of(&pkt, dir);
-	uint64_t hash = tg_fast_segment_hash(w, f);
-	struct tg_flow_entry *e = tg_flow_table_at(&w->flows, f->slot, &key, hash);
+	struct tg_flow_entry *e = tg_flow_table_at(&w->flows, f->slot, &key);
 
 	if (TG_UNLIKELY(!e))
 		e = tg_fast_segment_find(w, f);

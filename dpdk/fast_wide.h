@@ -1,104 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The short way of eight SYNs at once, in AVX-512: what a flood mostly is. All eight
- * are to one server that answers with cookies, or with challenges without one
- * (auth-full), and are laid out as Linux lays out its
- * SYNs (IPv4 without options, no VLAN tag; MSS, SACK, timestamps, window scale). From
- * the tenth byte on such a frame is exactly one register long, and every number in
- * it stands at a multiple of eight bytes, so eight frames are read by eight loads and
- * a transposition, and their answers are written the same way back.
+ * The short way of eight SYNs at once (wide.h): what a flood mostly is. All eight are
+ * to one server that answers with cookies, or with challenges without one (auth-full),
+ * and are laid out as Linux lays out its SYNs (MSS, SACK, timestamps, window scale).
+ * Such a frame is, from its tenth byte on, exactly one register long.
  *
- *   byte  10     18       26       34         42           50        58          66
- *         type,  flags,   source,  ports,     ack, offset, checksum, SACK TS,    TSecr,
- *         IHL,   proto    destin.  number     flags        MSS       TSval       WS
- *         length
- *
- * If any of eight is something else, all go one by one: fast_syn.h. The formulas are
- * core's, lane by lane: tg_presence_flow, tg_presence_source, tg_mss_index,
- * tg_cookie_pack_bits, tg_cookie_of_mac, tg_challenge_isn. test/test_fast.c holds them together.
+ * The formulas are core's, lane by lane: tg_presence_flow, tg_presence_source,
+ * tg_mss_index, tg_cookie_pack_bits, tg_cookie_of_mac, tg_challenge_isn.
  *
  * Must never: answer a SYN that fast_syn.h would not, or otherwise.
  */
 #ifndef TG_DPDK_FAST_WIDE_H
 #define TG_DPDK_FAST_WIDE_H
 
-#include "fast_flow.h"
+#include "wide.h"
 
-#define TG_WIDE 8 /* frames */
-
-#if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
-#define TG_HAS_WIDE 1
-#include <immintrin.h>
-
+#if TG_HAS_WIDE
 #define TG_WIDE_LEN 74 /* bytes of the frame, and of its answer */
-#define TG_WIDE_FROM 10
-#define TG_WIDE_ALL(x) _mm512_set1_epi64((long long)(x))
-
-_Static_assert(offsetof(struct rte_mbuf, refcnt) == offsetof(struct rte_mbuf, rearm_data) + 2 &&
-		       offsetof(struct rte_mbuf, nb_segs) == offsetof(struct rte_mbuf, rearm_data) + 4,
-	       "refcnt and nb_segs stand in one word");
-
-/* Rows become columns. */
-TG_INLINE void tg_wide_turn(__m512i r[8])
-{
-	__m512i a[8], b[8];
-	int i;
-
-	for (i = 0; i < 4; i++) {
-		a[i] = _mm512_unpacklo_epi64(r[2 * i], r[2 * i + 1]);
-		a[i + 4] = _mm512_unpackhi_epi64(r[2 * i], r[2 * i + 1]);
-	}
-	for (i = 0; i < 4; i++) {
-		b[2 * i] = _mm512_shuffle_i64x2(a[2 * i], a[2 * i + 1], 0x88);
-		b[2 * i + 1] = _mm512_shuffle_i64x2(a[2 * i], a[2 * i + 1], 0xdd);
-	}
-	for (i = 0; i < 2; i++) { /* even columns, then odd ones */
-		r[i] = _mm512_shuffle_i64x2(b[4 * i], b[4 * i + 2], 0x88);
-		r[i + 4] = _mm512_shuffle_i64x2(b[4 * i], b[4 * i + 2], 0xdd);
-		r[i + 2] = _mm512_shuffle_i64x2(b[4 * i + 1], b[4 * i + 3], 0x88);
-		r[i + 6] = _mm512_shuffle_i64x2(b[4 * i + 1], b[4 * i + 3], 0xdd);
-	}
-}
-
-/* tg_swap32 of both halves of each lane. */
-TG_INLINE __m512i tg_wide_swap32(__m512i x)
-{
-	return _mm512_shuffle_epi8(x, _mm512_broadcast_i32x4(_mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5,
-									   6, 7, 0, 1, 2, 3)));
-}
-
-/* tg_csum_fold, of sums below 2^48; then complemented. */
-TG_INLINE __m512i tg_wide_csum_finish(__m512i sum)
-{
-	const __m512i ffff = TG_WIDE_ALL(0xffff);
-
-	sum = _mm512_add_epi64(_mm512_and_si512(sum, TG_WIDE_ALL(0xffffffff)), _mm512_srli_epi64(sum, 32));
-	sum = _mm512_add_epi64(_mm512_and_si512(sum, ffff), _mm512_srli_epi64(sum, 16));
-	sum = _mm512_add_epi64(_mm512_and_si512(sum, ffff), _mm512_srli_epi64(sum, 16));
-	sum = _mm512_add_epi64(_mm512_and_si512(sum, ffff), _mm512_srli_epi64(sum, 16));
-	return _mm512_andnot_si512(sum, ffff);
-}
 
 /* ---- first stage ---- */
-
-/* True if all eight frames have the room and the length. Reads none of them. */
-TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m)
-{
-	uint64_t odd = 0, flags = 0;
-	int64_t missing = 0; /* negative if anything is too short */
-	int i;
-
-	for (i = 0; i < TG_WIDE; i++) {
-		uint64_t rearm;
-
-		memcpy(&rearm, &m[i]->rearm_data, 8);
-		odd |= (rearm ^ 0x100010000ULL) & 0xffffffff0000ULL;
-		flags |= m[i]->ol_flags;
-		missing |= (int64_t)m[i]->data_len - TG_WIDE_LEN;
-		missing |= (int64_t)m[i]->buf_len - m[i]->data_off - TG_FAST_ROOM;
-	}
-	return !odd && missing >= 0 && !(flags & (RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL));
-}
 
 /* Bits in which the frames differ from the one layout. */
 TG_INLINE __m512i tg_wide_differences(const __m512i q[8])
@@ -106,8 +26,8 @@ TG_INLINE __m512i tg_wide_differences(const __m512i q[8])
 	static const struct {
 		uint64_t mask, want;
 	} is[8] = {
-		{0xffff00ffffff0000, 0x3c00004500080000}, /* IPv4, IHL 5, 60 bytes */
-		{0x0000ff00ff3f0000, 0x0000060000000000}, /* no fragment, TCP */
+		{0xffff000000000000, 0x3c00000000000000}, /* 60 bytes */
+		{0, 0},
 		{0, 0},
 		{0, 0},
 		{0x0000fff000000000, 0x000002a000000000}, /* header of 40 bytes, SYN */
@@ -131,18 +51,13 @@ TG_INLINE __mmask8 tg_wide_sources_odd(const struct tg_worker *w, __m512i addrs,
 {
 	__m512i first = _mm512_and_si512(addrs, TG_WIDE_ALL(0xff));
 	__m512i src = _mm512_and_si512(addrs, TG_WIDE_ALL(0xffffffff));
-	__m512i port, word, bit;
 	__mmask8 odd = _mm512_cmpge_epu64_mask(_mm512_sub_epi64(first, TG_WIDE_ALL(1)), TG_WIDE_ALL(223)) |
 		       _mm512_cmpeq_epi64_mask(first, TG_WIDE_ALL(127)) |
 		       _mm512_cmpeq_epi64_mask(src, _mm512_srli_epi64(addrs, 32));
 
-	if (!w->box->flows)
-		return odd;
-	port = _mm512_or_si512(_mm512_and_si512(_mm512_slli_epi64(ports, 8), TG_WIDE_ALL(0xff00)),
-			       _mm512_and_si512(_mm512_srli_epi64(ports, 8), TG_WIDE_ALL(0xff)));
-	word = _mm512_i64gather_epi64(_mm512_srli_epi64(port, 6), w->box->is_protected, 8);
-	bit = _mm512_sllv_epi64(TG_WIDE_ALL(1), _mm512_and_si512(port, TG_WIDE_ALL(63)));
-	return odd | _mm512_test_epi64_mask(word, bit);
+	if (w->box->flows)
+		odd |= tg_wide_protected(w->box, _mm512_and_si512(ports, TG_WIDE_ALL(0xffff)));
+	return odd;
 }
 
 /* tg_cookie_option_bits of all lanes. */
@@ -152,8 +67,7 @@ TG_INLINE __m512i tg_wide_option_bits(const struct tg_form *form, __m512i mss, _
 	__m512i bits = TG_WIDE_ALL(form->option_bits), one = TG_WIDE_ALL(1);
 	int i;
 
-	mss = _mm512_or_si512(_mm512_slli_epi64(_mm512_and_si512(mss, TG_WIDE_ALL(0xff)), 8),
-			      _mm512_srli_epi64(mss, 8));
+	mss = tg_wide_swap16(mss);
 	for (i = 0; i < 7; i++)
 		bits = _mm512_mask_add_epi64(bits, _mm512_cmpge_epu64_mask(mss, TG_WIDE_ALL(least[i])), bits, one);
 	if (form->wscale)
@@ -207,30 +121,19 @@ TG_INLINE struct tg_fast_server *tg_wide_server(struct tg_worker *w, uint64_t ad
 }
 
 /* Eight frames, the first of which is `at` of the burst. False: one by one. */
-static inline bool tg_wide_take(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at, uint64_t mac,
-				uint64_t mask)
+TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, uint32_t at, const struct tg_wide_frames *f)
 {
 	struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
 	struct tg_siphash_batch *b = &w->fast.wide;
+	const __m512i *q = f->q;
 	struct tg_fast_server *s;
 	uint64_t addrs, ports;
-	__m512i q[8], bits;
-	uint64_t others = 0; /* MAC addresses that are not looked for */
+	__m512i bits;
 	__mmask8 odd;
-	int i;
 
-	if (!tg_wide_are_plain(m))
-		return false;
-	for (i = 0; i < TG_WIDE; i++) {
-		others |= (tg_load64(TG_DATA(m[i])) & mask) ^ mac;
-		q[i] = _mm512_loadu_si512(TG_DATA(m[i]) + TG_WIDE_FROM);
-	}
-	if (others)
-		return false;
-	tg_wide_turn(q);
 	odd = _mm512_test_epi64_mask(tg_wide_differences(q), TG_WIDE_ALL(~0ULL));
 	odd |= _mm512_testn_epi64_mask(q[5], TG_WIDE_ALL(0xffffULL << 48)); /* MSS 0 */
-	if (odd)
+	if (odd || f->shortest < TG_WIDE_LEN)
 		return false;
 	addrs = (uint64_t)_mm_cvtsi128_si64(_mm512_castsi512_si128(q[2]));
 	ports = (uint64_t)_mm_cvtsi128_si64(_mm512_castsi512_si128(q[3]));
@@ -370,8 +273,6 @@ static inline uint32_t tg_wide_answer(struct tg_worker *w, struct rte_mbuf *cons
 			tg_wide_finish(m[i], words[i], len);
 	return known;
 }
-#else
-#define TG_HAS_WIDE 0
 #endif
 
 #endif

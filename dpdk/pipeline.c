@@ -6,7 +6,7 @@
  */
 #include "pipeline.h"
 
-#include "fast_wide.h"
+#include "fast_wide_flow.h"
 #include "icmp.h"
 
 #ifndef TG_PIPELINE
@@ -167,6 +167,8 @@ static inline void hash_fast(struct tg_worker *w)
 {
 	hash_batch(w, &w->fast.flows4);
 	hash_batch(w, &w->fast.flows6);
+	hash_batch(w, &w->fast.wide_flows);
+	prefetch_buckets(w, &w->fast.wide_flows);
 	prefetch_buckets(w, &w->fast.flows4);
 	prefetch_buckets(w, &w->fast.flows6);
 	hash_batch(w, &w->fast.cookies4);
@@ -294,14 +296,18 @@ static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t 
 {
 #if TG_HAS_WIDE
 	uint32_t i;
+	uint8_t way;
 
 	for (i = at + TG_WIDE; i < n && i < at + 2 * TG_WIDE; i++) {
 		__builtin_prefetch(TG_DATA(m[i]));
 		__builtin_prefetch(TG_DATA(m[i]) + 64);
 	}
-	if (at + TG_WIDE > n || w->fast.off || !tg_wide_take(w, m + at, at, mac, mask))
+	if (at + TG_WIDE > n || w->fast.off)
 		return false;
-	memset(&w->fast.way[at], TG_FAST_WIDE, TG_WIDE);
+	way = tg_wide_take(w, m + at, at, mac, mask);
+	if (way == TG_FAST_LONG)
+		return false;
+	memset(&w->fast.way[at], way, TG_WIDE);
 	return true;
 #else
 	(void)w, (void)m, (void)at, (void)n, (void)mac, (void)mask;
@@ -343,12 +349,29 @@ static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n
 	return many;
 }
 
+/* The entries of eight segments' flows are being fetched; else they are single ones now. */
+static inline bool fetch_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at)
+{
+#if TG_HAS_WIDE
+	if (TG_LIKELY(tg_wide_segments_fetch(w, at)))
+		return true;
+	tg_wide_segments_part(w, m, at);
+#else
+	(void)w, (void)m, (void)at;
+#endif
+	return false;
+}
+
 /* Second stage, of frames that are no flood's SYN. */
-static inline void foresee_all(struct tg_worker *w, uint32_t n, uint16_t port)
+static inline void foresee_all(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
 {
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
+		if (w->fast.way[i] == TG_FAST_WIDE_SEGMENT && fetch_wide(w, m + i, i)) {
+			i += TG_WIDE - 1;
+			continue;
+		}
 		if (w->fast.way[i] == TG_FAST_SEGMENT && !tg_fast_segment_fetch(w, &w->fast.frame[i])) {
 			w->fast.way[i] = TG_FAST_LONG;
 			classify(w, &w->items[i], w->fast.frame[i].m, port);
@@ -381,7 +404,9 @@ static inline void act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t a
 	uint32_t known = tg_wide_answer(w, m, at), i;
 
 	tg_fast_tally_turn(w, tally, w->fast.group[at / TG_WIDE].server);
-	for (i = 0; i < TG_WIDE; i++) {
+	if (TG_LIKELY(!known))
+		tg_wide_send(w, port, m);
+	for (i = 0; TG_UNLIKELY(known) && i < TG_WIDE; i++) {
 		if (TG_UNLIKELY(known >> i & 1))
 			act_alone(w, m[i], at + i, port);
 		else
@@ -394,6 +419,19 @@ static inline void act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t a
 #endif
 }
 
+/* Sends eight segments on; else they are single ones now. */
+static inline bool act_wide_segments(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint16_t port)
+{
+#if TG_HAS_WIDE
+	if (TG_LIKELY(tg_wide_segments_send(w, m, at, port)))
+		return true;
+	tg_wide_segments_part(w, m, at);
+#else
+	(void)w, (void)m, (void)at, (void)port;
+#endif
+	return false;
+}
+
 static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
 {
 	struct tg_fast_tally tally = {0};
@@ -401,16 +439,22 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 
 	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = w->halves4.n = w->halves6.n = 0;
 	w->fast.cookies4.n = w->fast.cookies6.n = w->fast.wide.n = w->fast.flows4.n = w->fast.flows6.n = 0;
+	w->fast.wide_flows.n = 0;
 	many = take(w, m, n, port);
 	hash_fast(w);
-	if (many || (w->fast.flows4.n | w->fast.flows6.n)) {
-		foresee_all(w, n, port);
+	if (many || (w->fast.flows4.n | w->fast.flows6.n | w->fast.wide_flows.n)) {
+		foresee_all(w, m, n, port);
 		hash_all(w, n);
 	}
 	for (i = 0; i < n; i++) {
 		struct tg_fast_frame *f = &w->fast.frame[i];
-		uint8_t way = w->fast.way[i];
+		uint8_t way;
 
+		if (w->fast.way[i] == TG_FAST_WIDE_SEGMENT && act_wide_segments(w, m + i, i, port)) {
+			i += TG_WIDE - 1;
+			continue;
+		}
+		way = w->fast.way[i];
 		if (way == TG_FAST_WIDE) {
 			act_wide(w, m + i, i, port, &tally);
 			i += TG_WIDE - 1;

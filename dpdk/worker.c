@@ -49,10 +49,11 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 	w->cookies6.words = w->fast.cookies6.words = 6;
 	w->flows4.words = w->halves4.words = TG_FLOW_WORDS4;
 	w->flows6.words = w->halves6.words = TG_FLOW_WORDS6;
-	w->fast.flows4.words = TG_FLOW_WORDS4;
+	w->fast.flows4.words = w->fast.wide_flows.words = TG_FLOW_WORDS4;
 	w->fast.flows6.words = TG_FLOW_WORDS6;
 	fast_key(&w->fast.flows4, &o->table_key);
 	fast_key(&w->fast.flows6, &o->table_key);
+	fast_key(&w->fast.wide_flows, &o->table_key);
 	for (i = 0; i < TG_LANES_MAX; i++) {
 		w->flows4.k0[i] = w->flows6.k0[i] = o->table_key.k0;
 		w->flows4.k1[i] = w->flows6.k1[i] = o->table_key.k1;

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the ways of eight frames at once share, in AVX-512: reading eight frames and
+ * turning rows into columns, so that each number of all eight stands in one register.
+ *
+ * From its tenth byte on, the headers of a frame of IPv4 without options, untagged,
+ * with a TCP header, stand at multiples of eight bytes:
+ *
+ *   byte  10     18       26       34         42           50        58          66
+ *         type,  flags,   source,  ports,     ack, offset, checksum, SYN: SACK,  TSecr,
+ *         IHL,   proto    destin.  number     flags,       MSS or    TS, TSval   WS
+ *         length                              window       NOP, TS   else TSval, TSecr
+ *
+ * fast_wide.h answers SYNs so, fast_wide_flow.h translates segments. If any of eight is
+ * something else, all go one by one: fast_syn.h, fast_flow.h. test/test_fast.c holds
+ * them together.
+ *
+ * Must never: write to a frame; decide what a frame is by more than one of the eight.
+ */
+#ifndef TG_DPDK_WIDE_H
+#define TG_DPDK_WIDE_H
+
+#include "fast_flow.h"
+
+#define TG_WIDE 8 /* frames */
+
+#if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#define TG_HAS_WIDE 1
+#include <immintrin.h>
+
+#define TG_WIDE_FROM 10
+#define TG_WIDE_ALL(x) _mm512_set1_epi64((long long)(x))
+#define TG_WIDE_LOW TG_WIDE_ALL(0xffffffff)
+
+_Static_assert(offsetof(struct rte_mbuf, rearm_data) == 16 && offsetof(struct rte_mbuf, refcnt) == 18 &&
+		       offsetof(struct rte_mbuf, nb_segs) == 20 && offsetof(struct rte_mbuf, ol_flags) == 24 &&
+		       offsetof(struct rte_mbuf, pkt_len) == 36 && offsetof(struct rte_mbuf, data_len) == 40 &&
+		       offsetof(struct rte_mbuf, buf_len) == 54,
+	       "where things stand in the first cache line of an mbuf");
+
+/* Eight frames. */
+struct tg_wide_frames {
+	__m512i q[8];	   /* columns of the table above */
+	uint64_t flags;	   /* of all mbufs, one or the other */
+	uint32_t shortest; /* bytes that stand in its buffer */
+};
+
+/* Rows become columns. */
+TG_INLINE void tg_wide_turn(__m512i r[8])
+{
+	__m512i a[8], b[8];
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		a[i] = _mm512_unpacklo_epi64(r[2 * i], r[2 * i + 1]);
+		a[i + 4] = _mm512_unpackhi_epi64(r[2 * i], r[2 * i + 1]);
+	}
+	for (i = 0; i < 4; i++) {
+		b[2 * i] = _mm512_shuffle_i64x2(a[2 * i], a[2 * i + 1], 0x88);
+		b[2 * i + 1] = _mm512_shuffle_i64x2(a[2 * i], a[2 * i + 1], 0xdd);
+	}
+	for (i = 0; i < 2; i++) { /* even columns, then odd ones */
+		r[i] = _mm512_shuffle_i64x2(b[4 * i], b[4 * i + 2], 0x88);
+		r[i + 4] = _mm512_shuffle_i64x2(b[4 * i], b[4 * i + 2], 0xdd);
+		r[i + 2] = _mm512_shuffle_i64x2(b[4 * i + 1], b[4 * i + 3], 0x88);
+		r[i + 6] = _mm512_shuffle_i64x2(b[4 * i + 1], b[4 * i + 3], 0xdd);
+	}
+}
+
+/* tg_swap32 of both halves of each lane. */
+TG_INLINE __m512i tg_wide_swap32(__m512i x)
+{
+	return _mm512_shuffle_epi8(x, _mm512_broadcast_i32x4(_mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5,
+									   6, 7, 0, 1, 2, 3)));
+}
+
+/* tg_csum_fold, of sums below 2^48; then complemented. */
+TG_INLINE __m512i tg_wide_csum_finish(__m512i sum)
+{
+	const __m512i ffff = TG_WIDE_ALL(0xffff);
+
+	sum = _mm512_add_epi64(_mm512_and_si512(sum, TG_WIDE_ALL(0xffffffff)), _mm512_srli_epi64(sum, 32));
+	sum = _mm512_add_epi64(_mm512_and_si512(sum, ffff), _mm512_srli_epi64(sum, 16));
+	sum = _mm512_add_epi64(_mm512_and_si512(sum, ffff), _mm512_srli_epi64(sum, 16));
+	sum = _mm512_add_epi64(_mm512_and_si512(sum, ffff), _mm512_srli_epi64(sum, 16));
+	return _mm512_andnot_si512(sum, ffff);
+}
+
+/* tg_swap16 of a number of 16 bits in each lane. */
+TG_INLINE __m512i tg_wide_swap16(__m512i x)
+{
+	return _mm512_or_si512(_mm512_slli_epi64(_mm512_and_si512(x, TG_WIDE_ALL(0xff)), 8), _mm512_srli_epi64(x, 8));
+}
+
+/* Lanes whose port, as on the wire, is some service's. Most ports are not, which a fold
+ * of the table that fits a register tells. */
+TG_INLINE __mmask8 tg_wide_protected(const struct tg_box *box, __m512i port_be)
+{
+	__m512i port = tg_wide_swap16(port_be), word = _mm512_srli_epi64(port, 6);
+	__m512i bit = _mm512_sllv_epi64(TG_WIDE_ALL(1), _mm512_and_si512(port, TG_WIDE_ALL(63)));
+	__mmask8 some = _mm512_test_epi64_mask(
+		_mm512_permutexvar_epi64(word, _mm512_loadu_si512(box->is_protected_fold)), bit);
+
+	if (!some)
+		return 0;
+	return _mm512_mask_test_epi64_mask(
+		some, _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), some, word, box->is_protected, 8), bit);
+}
+
+/* Looks at the mbufs of eight frames. False: some are not one buffer, ours alone, with
+ * the room (seen by the least room of one and the last begin of another: nearly always
+ * all buffers are alike). */
+TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m, struct tg_wide_frames *f)
+{
+	/* refcnt 1, nb_segs 1, no buffer of somebody else's */
+	const __m512i mask = _mm512_set_epi64(0, 0, 0, 0, (long long)(RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL),
+					      0xffffffff0000LL, 0, 0);
+	const __m512i want = _mm512_set_epi64(0, 0, 0, 0, 0, 0x100010000LL, 0, 0);
+	__m512i odd = _mm512_setzero_si512(), any = odd, high = odd, low = TG_WIDE_ALL(~0ULL);
+	uint16_t least[32], most[32];
+	uint64_t all[8];
+	int i;
+
+	for (i = 0; i < TG_WIDE; i++) {
+		__m512i row = _mm512_loadu_si512(m[i]);
+
+		odd = _mm512_ternarylogic_epi64(odd, _mm512_xor_si512(row, want), mask, 0xf8);
+		any = _mm512_or_si512(any, row);
+		low = _mm512_min_epu16(low, row);
+		high = _mm512_max_epu16(high, row);
+	}
+	if (_mm512_test_epi64_mask(odd, odd))
+		return false;
+	_mm512_storeu_si512(least, low);
+	_mm512_storeu_si512(most, high);
+	_mm512_storeu_si512(all, any);
+	f->flags = all[offsetof(struct rte_mbuf, ol_flags) / 8];
+	f->shortest = least[offsetof(struct rte_mbuf, data_len) / 2];
+	return f->shortest >= TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + TG_TCP_HDR_LEN &&
+	       least[offsetof(struct rte_mbuf, buf_len) / 2] >=
+		       most[offsetof(struct rte_mbuf, data_off) / 2] + TG_FAST_ROOM;
+}
+
+/* Reads eight frames. False: they are not all untagged IPv4 without options, unfragmented,
+ * TCP, to `mac` as far as `mask` says. Bytes beyond a frame's end are whatever they are. */
+TG_INLINE bool tg_wide_read(struct rte_mbuf *const *m, uint64_t mac, uint64_t mask, struct tg_wide_frames *f)
+{
+	uint64_t others = 0; /* MAC addresses that are not looked for */
+	__m512i odd;
+	int i;
+
+	if (!tg_wide_are_plain(m, f))
+		return false;
+	for (i = 0; i < TG_WIDE; i++) {
+		others |= tg_load64(TG_DATA(m[i])) ^ mac;
+		f->q[i] = _mm512_loadu_si512(TG_DATA(m[i]) + TG_WIDE_FROM);
+	}
+	if (others & mask)
+		return false;
+	tg_wide_turn(f->q);
+	odd = _mm512_and_si512(_mm512_xor_si512(f->q[0], TG_WIDE_ALL(0x4500080000)), TG_WIDE_ALL(0xffffff0000));
+	odd = _mm512_ternarylogic_epi64(odd, _mm512_xor_si512(f->q[1], TG_WIDE_ALL(0x060000000000)),
+					TG_WIDE_ALL(0xff00ff3f0000), 0xf8);
+	return !_mm512_test_epi64_mask(odd, odd);
+}
+
+/* Sends eight frames by one port. */
+TG_INLINE void tg_wide_send(struct tg_worker *w, uint16_t port, struct rte_mbuf *const *m)
+{
+	struct tg_out *out = &w->out[port];
+
+	if (TG_UNLIKELY(out->n + TG_WIDE > TG_OUT_MAX))
+		tg_flush(w, port);
+	_mm512_storeu_si512(&out->m[out->n], _mm512_loadu_si512(m));
+	out->n += TG_WIDE;
+}
+#else
+#define TG_HAS_WIDE 0
+#endif
+
+#endif
