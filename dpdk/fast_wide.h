@@ -20,29 +20,19 @@
 
 /* ---- first stage ---- */
 
-/* Bits in which the frames differ from the one layout. */
-TG_INLINE __m512i tg_wide_differences(const __m512i q[8])
+/* True if the frames are laid out so, of that length, and to one address and port. */
+TG_INLINE bool tg_wide_are_syns(const struct tg_wide_frames *f)
 {
-	static const struct {
-		uint64_t mask, want;
-	} is[8] = {
-		{0xffff000000000000, 0x3c00000000000000}, /* 60 bytes */
-		{0, 0},
-		{0, 0},
-		{0, 0},
-		{0x0000fff000000000, 0x000002a000000000}, /* header of 40 bytes, SYN */
-		{0x0000ffff00000000, 0x0000040200000000}, /* MSS */
-		{0x00000000ffffffff, TG_WORD_SACK_TS},
-		{0x00ffffff00000000, 0x0003030100000000}, /* NOP, window scale */
-	};
-	__m512i odd = _mm512_setzero_si512();
-	int i;
+	const __m512i want = tg_wide_row(0x3c00ULL << 48, 0, 0, 0, 0x02a000000000, 0x040200000000, TG_WORD_SACK_TS,
+					 0x0003030100000000);
+	/* length; header of 40 bytes, SYN; MSS; SACK, timestamps; NOP, window scale */
+	const __m512i mask = tg_wide_row(0xffffULL << 48, 0, 0, 0, 0xfff000000000, 0xffff00000000, 0xffffffff,
+					 0x00ffffff00000000);
+	const __m512i same = tg_wide_row(0, 0, 0xffffffffULL << 32, 0xffff0000, 0, 0, 0, 0);
+	const __m512i len = tg_wide_row(0, 0, 0, 0, 0, 0xffff, 0, 0); /* data_len */
 
-	for (i = 0; i < 8; i++)
-		if (is[i].mask) /* odd |= (q ^ want) & mask */
-			odd = _mm512_ternarylogic_epi64(odd, _mm512_xor_si512(q[i], TG_WIDE_ALL(is[i].want)),
-							TG_WIDE_ALL(is[i].mask), 0xf8);
-	return odd;
+	return tg_wide_are(f->any, f->all, want, mask, same) &&
+	       tg_wide_are(f->mbuf_any, f->mbuf_all, tg_wide_row(0, 0, 0, 0, 0, TG_WIDE_LEN, 0, 0), len, len);
 }
 
 /* Lanes whose source or port the short way leaves alone: tg_fast_source_is_odd, and a
@@ -61,7 +51,7 @@ TG_INLINE __mmask8 tg_wide_sources_odd(const struct tg_worker *w, __m512i addrs,
 }
 
 /* tg_cookie_option_bits of all lanes. */
-TG_INLINE __m512i tg_wide_option_bits(const struct tg_form *form, __m512i mss, __m512i wscale)
+TG_INLINE __m512i tg_wide_bits_of_each(const struct tg_form *form, __m512i mss, __m512i wscale)
 {
 	static const uint16_t least[7] = {1300, 1360, 1400, 1440, 1452, 1460, 8960}; /* tg_mss_index */
 	__m512i bits = TG_WIDE_ALL(form->option_bits), one = TG_WIDE_ALL(1);
@@ -73,6 +63,26 @@ TG_INLINE __m512i tg_wide_option_bits(const struct tg_form *form, __m512i mss, _
 	if (form->wscale)
 		bits = _mm512_or_si512(bits, _mm512_slli_epi64(_mm512_min_epu64(wscale, TG_WIDE_ALL(TG_WSCALE_MAX)), 3));
 	return bits;
+}
+
+/* The same; mostly all offer the same. `frame` is one of them. False: an MSS of 0. */
+TG_INLINE bool tg_wide_option_bits(struct tg_worker *w, const struct tg_form *form, const struct tg_wide_frames *f,
+				   __m512i q7, const uint8_t *frame, __m512i *bits)
+{
+	const __m512i both = tg_wide_row(0, 0, 0, 0, 0, 0xffffULL << 48, 0, 0xffULL << 56);
+	uint16_t mss = tg_swap16(tg_load16(frame + TG_WIDE_FROM + 46));
+	uint32_t wscale = frame[TG_WIDE_FROM + 63];
+	__m512i q1, q5;
+
+	if (TG_LIKELY(!_mm512_test_epi64_mask(_mm512_xor_si512(f->any, f->all), both))) {
+		wscale = wscale < TG_WSCALE_MAX ? wscale : TG_WSCALE_MAX;
+		*bits = TG_WIDE_ALL(form->option_bits | tg_fast_mss_index(w, 4, mss) | (form->wscale ? wscale << 3 : 0));
+		return mss != 0;
+	}
+	tg_wide_columns(f->odd, false, &q1, &q5);
+	q5 = _mm512_srli_epi64(q5, 48);
+	*bits = tg_wide_bits_of_each(form, q5, _mm512_srli_epi64(q7, 56));
+	return !_mm512_testn_epi64_mask(q5, q5);
 }
 
 /* tg_presence_flow of all lanes. */
@@ -121,40 +131,36 @@ TG_INLINE struct tg_fast_server *tg_wide_server(struct tg_worker *w, uint64_t ad
 }
 
 /* Eight frames, the first of which is `at` of the burst. False: one by one. */
-TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, uint32_t at, const struct tg_wide_frames *f)
+TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
+				 const struct tg_wide_frames *f)
 {
 	struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
 	struct tg_siphash_batch *b = &w->fast.wide;
-	const __m512i *q = f->q;
+	const uint8_t *frame = TG_DATA(m[0]);
+	__m512i addrs, ports, tsval, q7, bits;
 	struct tg_fast_server *s;
-	uint64_t addrs, ports;
-	__m512i bits;
-	__mmask8 odd;
 
-	odd = _mm512_test_epi64_mask(tg_wide_differences(q), TG_WIDE_ALL(~0ULL));
-	odd |= _mm512_testn_epi64_mask(q[5], TG_WIDE_ALL(0xffffULL << 48)); /* MSS 0 */
-	if (odd || f->shortest < TG_WIDE_LEN)
+	if (!tg_wide_are_syns(f))
 		return false;
-	addrs = (uint64_t)_mm_cvtsi128_si64(_mm512_castsi512_si128(q[2]));
-	ports = (uint64_t)_mm_cvtsi128_si64(_mm512_castsi512_si128(q[3]));
-	odd = _mm512_test_epi64_mask(_mm512_xor_si512(q[2], TG_WIDE_ALL(addrs)), TG_WIDE_ALL(~0ULL << 32)) |
-	      _mm512_test_epi64_mask(_mm512_xor_si512(q[3], TG_WIDE_ALL(ports)), TG_WIDE_ALL(0xffff0000)) |
-	      tg_wide_sources_odd(w, q[2], q[3]);
-	if (odd || !(s = tg_wide_server(w, addrs, ports)))
+	tg_wide_columns(f->even, true, &addrs, &tsval);
+	tg_wide_columns(f->odd, true, &ports, &q7);
+	if (tg_wide_sources_odd(w, addrs, ports))
+		return false;
+	s = tg_wide_server(w, tg_load64(frame + TG_WIDE_FROM + 16), tg_load64(frame + TG_WIDE_FROM + 24));
+	if (!s || !tg_wide_option_bits(w, &s->form[7], f, q7, frame, &bits))
 		return false;
 	g->server = s;
-	bits = tg_wide_option_bits(&s->form[7], _mm512_srli_epi64(q[5], 48), _mm512_srli_epi64(q[7], 56));
-	_mm512_store_si512(&b->m[0][at], q[2]);
+	_mm512_store_si512(&b->m[0][at], addrs);
 	/* ports as they stand, the client's number in host order */
-	_mm512_store_si512(&b->m[1][at], _mm512_mask_blend_epi32(0xaaaa, q[3], tg_wide_swap32(q[3])));
+	_mm512_store_si512(&b->m[1][at], _mm512_mask_blend_epi32(0xaaaa, ports, tg_wide_swap32(ports)));
 	_mm512_store_si512(&b->m[2][at],
 			   _mm512_or_si512(bits, TG_WIDE_ALL(tg_cookie_tail(4, 0, TG_COOKIE_TS, w->epoch))));
-	_mm512_store_si512(g->tsval, _mm512_srli_epi64(q[6], 32));
+	_mm512_store_si512(g->tsval, _mm512_srli_epi64(tsval, 32));
 	if (w->box->flows)
 		tg_wide_fetch(g->presence, w->fast.flow_bits,
-			      tg_wide_presence_flow(q[2], _mm512_and_si512(q[3], TG_WIDE_ALL(0xffffffff)), w->salt));
+			      tg_wide_presence_flow(addrs, _mm512_and_si512(ports, TG_WIDE_LOW), w->salt));
 	if (s->strategy != TG_STRATEGY_COOKIE)
-		tg_wide_fetch(g->white, w->fast.white_bits, tg_wide_presence_source(q[2], w->box->white_v4_mask, w->salt));
+		tg_wide_fetch(g->white, w->fast.white_bits, tg_wide_presence_source(addrs, w->box->white_v4_mask, w->salt));
 	if (tg_strategy_has_cookie(s->strategy))
 		b->n = at + TG_WIDE;
 	return true;
@@ -249,12 +255,12 @@ TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_g
 TG_INLINE void tg_wide_finish(struct rte_mbuf *m, __m512i answer, uint32_t len)
 {
 	const __m128i turn = _mm_set_epi8(15, 14, 13, 12, 5, 4, 3, 2, 1, 0, 11, 10, 9, 8, 7, 6);
+	const uint64_t lens = len | (uint64_t)len << 32; /* pkt_len; data_len, vlan_tci */
 	uint8_t *data = TG_DATA(m);
 
 	_mm_storeu_si128((__m128i *)data, _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)data), turn));
 	_mm512_storeu_si512(data + TG_ETH_HDR_LEN, answer);
-	m->data_len = (uint16_t)len;
-	m->pkt_len = len;
+	memcpy((uint8_t *)m + offsetof(struct rte_mbuf, pkt_len), &lens, sizeof(lens));
 	m->ol_flags = 0;
 }
 

@@ -27,17 +27,17 @@ _Static_assert(offsetof(struct tg_flow_key, ports) == 0 && offsetof(struct tg_fl
 /* ---- first stage ---- */
 
 /* Lanes that are not whole ACKs; which of the others have timestamps. */
-TG_INLINE __mmask8 tg_wide_segments_odd(const struct tg_wide_frames *f, __m512i lens, __mmask8 *ts)
+TG_INLINE __mmask8 tg_wide_segments_odd(const __m512i q[8], __m512i lens, __mmask8 *ts)
 {
-	__m512i flags = _mm512_and_si512(f->q[4], TG_WIDE_ALL(0x170000000000)); /* FIN, SYN, RST, ACK */
-	__m512i hdr = _mm512_and_si512(f->q[4], TG_WIDE_ALL(0xf000000000));
-	__m512i total = tg_wide_swap16(_mm512_srli_epi64(f->q[0], 48));
+	__m512i flags = _mm512_and_si512(q[4], TG_WIDE_ALL(0x170000000000)); /* FIN, SYN, RST, ACK */
+	__m512i hdr = _mm512_and_si512(q[4], TG_WIDE_ALL(0xf000000000));
+	__m512i total = tg_wide_swap16(_mm512_srli_epi64(q[0], 48));
 	__m512i len = _mm512_and_si512(_mm512_srli_epi64(lens, 32), TG_WIDE_ALL(0xffff));
 	__mmask8 bare = _mm512_cmpeq_epi64_mask(hdr, TG_WIDE_ALL(0x5000000000)), odd;
 	__m512i least;
 
 	*ts = _mm512_cmpeq_epi64_mask(hdr, TG_WIDE_ALL(0x8000000000)) &
-	      _mm512_cmpeq_epi64_mask(_mm512_srli_epi64(f->q[5], 32),
+	      _mm512_cmpeq_epi64_mask(_mm512_srli_epi64(q[5], 32),
 				      TG_WIDE_ALL(TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP, TG_TCPOPT_TIMESTAMP, 10)));
 	least = _mm512_mask_blend_epi64(*ts, TG_WIDE_ALL(TG_IPV4_HDR_LEN + TG_TCP_HDR_LEN),
 					TG_WIDE_ALL(TG_IPV4_HDR_LEN + TG_TCP_HDR_TS));
@@ -53,17 +53,23 @@ TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const
 {
 	struct tg_wide_segments *g = &w->fast.segments8[at / TG_WIDE];
 	struct tg_siphash_batch *b = &w->fast.wide_flows;
-	const __m512i *q = f->q, first = TG_WIDE_ALL((uintptr_t)m[0]);
+	const __m512i first = TG_WIDE_ALL((uintptr_t)m[0]), none = TG_WIDE_ALL(RTE_MBUF_F_RX_L4_CKSUM_NONE);
 	/* pkt_len, data_len, vlan_tci */
 	__m512i lens = _mm512_i64gather_epi64(_mm512_sub_epi64(_mm512_loadu_si512(m), first),
 					      (const uint8_t *)m[0] + offsetof(struct rte_mbuf, pkt_len), 1);
-	__m512i ports = _mm512_and_si512(q[3], TG_WIDE_LOW);
-	__mmask8 ts, to, from;
+	__mmask8 ts, to, from, flags_word = 1 << offsetof(struct rte_mbuf, ol_flags) / 8;
+	__m512i q[8], ports;
 
-	if (!w->box->flows || (f->flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE)
+	/* Checksums that are to be completed; seen once too often if one has one bit, another the other. */
+	if (!w->box->flows || _mm512_mask_cmpeq_epi64_mask(flags_word, _mm512_and_si512(f->mbuf_any, none), none))
 		return false;
-	if (tg_wide_segments_odd(f, lens, &ts))
+	tg_wide_columns(f->even, false, &q[0], &q[4]);
+	tg_wide_columns(f->even, true, &q[2], &q[6]);
+	tg_wide_columns(f->odd, false, &q[1], &q[5]);
+	tg_wide_columns(f->odd, true, &q[3], &q[7]);
+	if (tg_wide_segments_odd(q, lens, &ts))
 		return false;
+	ports = _mm512_and_si512(q[3], TG_WIDE_LOW);
 	to = tg_wide_protected(w->box, _mm512_srli_epi64(ports, 16));
 	from = tg_wide_protected(w->box, _mm512_and_si512(ports, TG_WIDE_ALL(0xffff)));
 	if ((to ^ from) != 0xff)
@@ -92,7 +98,7 @@ static inline uint8_t tg_wide_take(struct tg_worker *w, struct rte_mbuf *const *
 	if (!tg_wide_read(m, mac, mask, &f))
 		return TG_FAST_LONG;
 	if (TG_DATA(m[0])[TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + 13] == TG_TCP_SYN)
-		return tg_wide_syns_take(w, at, &f) ? TG_FAST_WIDE : TG_FAST_LONG;
+		return tg_wide_syns_take(w, m, at, &f) ? TG_FAST_WIDE : TG_FAST_LONG;
 	return tg_wide_segments_take(w, m, at, &f) ? TG_FAST_WIDE_SEGMENT : TG_FAST_LONG;
 }
 

@@ -298,12 +298,14 @@ static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t 
 	uint32_t i;
 	uint8_t way;
 
-	for (i = at + TG_WIDE; i < n && i < at + 2 * TG_WIDE; i++) {
-		__builtin_prefetch(TG_DATA(m[i]));
-		__builtin_prefetch(TG_DATA(m[i]) + 64);
-	}
 	if (at + TG_WIDE > n || w->fast.off)
 		return false;
+	for (i = at + TG_WIDE; at + 2 * TG_WIDE <= n && i < at + 2 * TG_WIDE; i++) {
+		const uint8_t *data = TG_DATA(m[i]);
+
+		__builtin_prefetch(data);
+		__builtin_prefetch(data + 64);
+	}
 	way = tg_wide_take(w, m + at, at, mac, mask);
 	if (way == TG_FAST_LONG)
 		return false;

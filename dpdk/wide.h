@@ -40,31 +40,52 @@ _Static_assert(offsetof(struct rte_mbuf, rearm_data) == 16 && offsetof(struct rt
 
 /* Eight frames. */
 struct tg_wide_frames {
-	__m512i q[8];	   /* columns of the table above */
-	uint64_t flags;	   /* of all mbufs, one or the other */
-	uint32_t shortest; /* bytes that stand in its buffer */
+	__m512i even[4], odd[4]; /* columns in pairs of rows, for tg_wide_columns */
+	__m512i any, all;	 /* bits that some rows have, and that all have */
+	__m512i mbuf_any, mbuf_all; /* the same of the mbufs' first lines */
 };
 
-/* Rows become columns. */
+/* Two columns of eight rows: 2 and 6 of f->even, 3 and 7 of f->odd if `high`, else 0 and 4, 1 and 5. */
+TG_INLINE void tg_wide_columns(const __m512i pairs[4], const bool high, __m512i *first, __m512i *second)
+{
+	__m512i a = high ? _mm512_shuffle_i64x2(pairs[0], pairs[1], 0xdd) : _mm512_shuffle_i64x2(pairs[0], pairs[1], 0x88);
+	__m512i b = high ? _mm512_shuffle_i64x2(pairs[2], pairs[3], 0xdd) : _mm512_shuffle_i64x2(pairs[2], pairs[3], 0x88);
+
+	*first = _mm512_shuffle_i64x2(a, b, 0x88);
+	*second = _mm512_shuffle_i64x2(a, b, 0xdd);
+}
+
+/* Rows become columns, or the other way round. */
 TG_INLINE void tg_wide_turn(__m512i r[8])
 {
-	__m512i a[8], b[8];
+	__m512i even[4], odd[4];
 	int i;
 
 	for (i = 0; i < 4; i++) {
-		a[i] = _mm512_unpacklo_epi64(r[2 * i], r[2 * i + 1]);
-		a[i + 4] = _mm512_unpackhi_epi64(r[2 * i], r[2 * i + 1]);
+		even[i] = _mm512_unpacklo_epi64(r[2 * i], r[2 * i + 1]);
+		odd[i] = _mm512_unpackhi_epi64(r[2 * i], r[2 * i + 1]);
 	}
-	for (i = 0; i < 4; i++) {
-		b[2 * i] = _mm512_shuffle_i64x2(a[2 * i], a[2 * i + 1], 0x88);
-		b[2 * i + 1] = _mm512_shuffle_i64x2(a[2 * i], a[2 * i + 1], 0xdd);
-	}
-	for (i = 0; i < 2; i++) { /* even columns, then odd ones */
-		r[i] = _mm512_shuffle_i64x2(b[4 * i], b[4 * i + 2], 0x88);
-		r[i + 4] = _mm512_shuffle_i64x2(b[4 * i], b[4 * i + 2], 0xdd);
-		r[i + 2] = _mm512_shuffle_i64x2(b[4 * i + 1], b[4 * i + 3], 0x88);
-		r[i + 6] = _mm512_shuffle_i64x2(b[4 * i + 1], b[4 * i + 3], 0xdd);
-	}
+	tg_wide_columns(even, false, &r[0], &r[4]);
+	tg_wide_columns(odd, false, &r[1], &r[5]);
+	tg_wide_columns(even, true, &r[2], &r[6]);
+	tg_wide_columns(odd, true, &r[3], &r[7]);
+}
+
+/* A register of words given in their order. */
+TG_INLINE __m512i tg_wide_row(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g,
+			      uint64_t h)
+{
+	return _mm512_setr_epi64((long long)a, (long long)b, (long long)c, (long long)d, (long long)e, (long long)f,
+				 (long long)g, (long long)h);
+}
+
+/* True if all rows are `want` where `mask` has ones, and like each other where `same` has. */
+TG_INLINE bool tg_wide_are(__m512i any, __m512i all, __m512i want, __m512i mask, __m512i same)
+{
+	__m512i odd = _mm512_and_si512(_mm512_ternarylogic_epi64(any, all, want, 0x7e), mask);
+
+	odd = _mm512_ternarylogic_epi64(odd, _mm512_xor_si512(any, all), same, 0xf8);
+	return !_mm512_test_epi64_mask(odd, odd);
 }
 
 /* tg_swap32 of both halves of each lane. */
@@ -107,61 +128,58 @@ TG_INLINE __mmask8 tg_wide_protected(const struct tg_box *box, __m512i port_be)
 		some, _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), some, word, box->is_protected, 8), bit);
 }
 
-/* Looks at the mbufs of eight frames. False: some are not one buffer, ours alone, with
- * the room (seen by the least room of one and the last begin of another: nearly always
- * all buffers are alike). */
+/* Looks at the mbufs of eight frames. False: they are not all one buffer, ours alone, with
+ * the room, and their frames at the same place in it. */
 TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m, struct tg_wide_frames *f)
 {
 	/* refcnt 1, nb_segs 1, no buffer of somebody else's */
-	const __m512i mask = _mm512_set_epi64(0, 0, 0, 0, (long long)(RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL),
-					      0xffffffff0000LL, 0, 0);
-	const __m512i want = _mm512_set_epi64(0, 0, 0, 0, 0, 0x100010000LL, 0, 0);
-	__m512i odd = _mm512_setzero_si512(), any = odd, high = odd, low = TG_WIDE_ALL(~0ULL);
-	uint16_t least[32], most[32];
-	uint64_t all[8];
+	const __m512i want = tg_wide_row(0, 0, 0x100010000, 0, 0, 0, 0, 0);
+	const __m512i mask = tg_wide_row(0, 0, 0xffffffff0000, RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL, 0, 0, 0, 0);
+	const __m512i same = tg_wide_row(0, 0, 0xffff, 0, 0, 0, 0xffffULL << 48, 0); /* data_off, buf_len */
+	__m512i any = _mm512_setzero_si512(), all = TG_WIDE_ALL(~0ULL);
 	int i;
 
 	for (i = 0; i < TG_WIDE; i++) {
 		__m512i row = _mm512_loadu_si512(m[i]);
 
-		odd = _mm512_ternarylogic_epi64(odd, _mm512_xor_si512(row, want), mask, 0xf8);
 		any = _mm512_or_si512(any, row);
-		low = _mm512_min_epu16(low, row);
-		high = _mm512_max_epu16(high, row);
+		all = _mm512_and_si512(all, row);
 	}
-	if (_mm512_test_epi64_mask(odd, odd))
-		return false;
-	_mm512_storeu_si512(least, low);
-	_mm512_storeu_si512(most, high);
-	_mm512_storeu_si512(all, any);
-	f->flags = all[offsetof(struct rte_mbuf, ol_flags) / 8];
-	f->shortest = least[offsetof(struct rte_mbuf, data_len) / 2];
-	return f->shortest >= TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + TG_TCP_HDR_LEN &&
-	       least[offsetof(struct rte_mbuf, buf_len) / 2] >=
-		       most[offsetof(struct rte_mbuf, data_off) / 2] + TG_FAST_ROOM;
+	f->mbuf_any = any;
+	f->mbuf_all = all;
+	return tg_wide_are(any, all, want, mask, same) && m[0]->buf_len >= m[0]->data_off + TG_FAST_ROOM;
 }
 
 /* Reads eight frames. False: they are not all untagged IPv4 without options, unfragmented,
- * TCP, to `mac` as far as `mask` says. Bytes beyond a frame's end are whatever they are. */
+ * TCP, to `mac` as far as `mask` says. Bytes beyond a frame's end are whatever they are:
+ * who takes a frame has yet to look at its length. */
 TG_INLINE bool tg_wide_read(struct rte_mbuf *const *m, uint64_t mac, uint64_t mask, struct tg_wide_frames *f)
 {
 	uint64_t others = 0; /* MAC addresses that are not looked for */
-	__m512i odd;
-	int i;
+	__m512i row[8], any = _mm512_setzero_si512(), all = TG_WIDE_ALL(~0ULL);
+	uint32_t off, i;
 
 	if (!tg_wide_are_plain(m, f))
 		return false;
+	off = m[0]->data_off;
 	for (i = 0; i < TG_WIDE; i++) {
-		others |= tg_load64(TG_DATA(m[i])) ^ mac;
-		f->q[i] = _mm512_loadu_si512(TG_DATA(m[i]) + TG_WIDE_FROM);
+		const uint8_t *data = (const uint8_t *)m[i]->buf_addr + off;
+
+		others |= tg_load64(data) ^ mac;
+		row[i] = _mm512_loadu_si512(data + TG_WIDE_FROM);
+		any = _mm512_or_si512(any, row[i]);
+		all = _mm512_and_si512(all, row[i]);
 	}
 	if (others & mask)
 		return false;
-	tg_wide_turn(f->q);
-	odd = _mm512_and_si512(_mm512_xor_si512(f->q[0], TG_WIDE_ALL(0x4500080000)), TG_WIDE_ALL(0xffffff0000));
-	odd = _mm512_ternarylogic_epi64(odd, _mm512_xor_si512(f->q[1], TG_WIDE_ALL(0x060000000000)),
-					TG_WIDE_ALL(0xff00ff3f0000), 0xf8);
-	return !_mm512_test_epi64_mask(odd, odd);
+	for (i = 0; i < 4; i++) {
+		f->even[i] = _mm512_unpacklo_epi64(row[2 * i], row[2 * i + 1]);
+		f->odd[i] = _mm512_unpackhi_epi64(row[2 * i], row[2 * i + 1]);
+	}
+	f->any = any;
+	f->all = all;
+	return tg_wide_are(any, all, tg_wide_row(0x4500080000, 0x060000000000, 0, 0, 0, 0, 0, 0),
+			   tg_wide_row(0xffffff0000, 0xff00ff3f0000, 0, 0, 0, 0, 0, 0), _mm512_setzero_si512());
 }
 
 /* Sends eight frames by one port. */
