@@ -216,7 +216,7 @@ TG_INLINE __m512i tg_wide_challenges(__m512i src, __m512i rest, uint64_t salt)
 	return tg_wide_swap32(_mm512_srli_epi64(h, 32));
 }
 
-/* The answers from the IP header on, a register each. `words` are its words. */
+/* The answers from the IP header on: their words, a register of each. */
 TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_group *g, uint32_t at,
 			       __m512i words[8])
 {
@@ -248,20 +248,19 @@ TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_g
 	words[3] = _mm512_or_si512(isn, _mm512_slli_epi64(ack, 32));
 	words[4] = _mm512_or_si512(words[4], _mm512_slli_epi64(tg_wide_csum_finish(sum), 32));
 	words[6] = _mm512_or_si512(words[6], _mm512_or_si512(tsval, _mm512_slli_epi64(tsecr, 32)));
-	tg_wide_turn(words);
 }
 
-/* Writes the answer's Ethernet header and notes its length. */
-TG_INLINE void tg_wide_finish(struct rte_mbuf *m, __m512i answer, uint32_t len)
+/* Writes an answer's Ethernet header, and notes its length. Returns where its IP header goes. */
+TG_INLINE uint8_t *tg_wide_finish(struct rte_mbuf *m, uint32_t len)
 {
 	const __m128i turn = _mm_set_epi8(15, 14, 13, 12, 5, 4, 3, 2, 1, 0, 11, 10, 9, 8, 7, 6);
 	const uint64_t lens = len | (uint64_t)len << 32; /* pkt_len; data_len, vlan_tci */
 	uint8_t *data = TG_DATA(m);
 
 	_mm_storeu_si128((__m128i *)data, _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)data), turn));
-	_mm512_storeu_si512(data + TG_ETH_HDR_LEN, answer);
 	memcpy((uint8_t *)m + offsetof(struct rte_mbuf, pkt_len), &lens, sizeof(lens));
 	m->ol_flags = 0;
+	return data + TG_ETH_HDR_LEN;
 }
 
 /* Answers eight SYNs, but not those that a table may know: a bit for each of these is
@@ -271,12 +270,14 @@ static inline uint32_t tg_wide_answer(struct tg_worker *w, struct rte_mbuf *cons
 	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
 	uint32_t known = tg_wide_known(w, g);
 	uint32_t len = TG_ETH_HDR_LEN + g->server->form[7].len, i;
-	__m512i words[8];
+	__m512i words[8], even[4], odd[4];
 
 	tg_wide_answers(w, g, at, words);
+	tg_wide_pair(words, 4, even, odd);
+#pragma GCC unroll 8
 	for (i = 0; i < TG_WIDE; i++)
 		if (TG_LIKELY(!(known >> i & 1)))
-			tg_wide_finish(m[i], words[i], len);
+			tg_wide_write(tg_wide_finish(m[i], len), even, odd, 4, i);
 	return known;
 }
 #endif

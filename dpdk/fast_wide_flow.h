@@ -172,24 +172,14 @@ TG_INLINE __m512i tg_wide_windows(__m512i *q4, __m512i shift)
 /* Writes 32 bytes of each frame, from the TCP header's begin on. */
 TG_INLINE void tg_wide_segments_write(struct rte_mbuf *const *m, __m512i q3, __m512i q4, __m512i q5, __m512i q6)
 {
-	__m512i even[2] = {_mm512_unpacklo_epi64(q3, q4), _mm512_unpacklo_epi64(q5, q6)};
-	__m512i odd[2] = {_mm512_unpackhi_epi64(q3, q4), _mm512_unpackhi_epi64(q5, q6)};
-	const uint32_t at = TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN;
+	const __m512i columns[4] = {q3, q4, q5, q6};
+	__m512i even[2], odd[2];
+	uint32_t i;
 
-#define TG_WRITE(i, of) \
-	do { \
-		_mm_storeu_si128((__m128i *)(TG_DATA(m[i]) + at), _mm512_extracti64x2_epi64(of[0], (i) / 2)); \
-		_mm_storeu_si128((__m128i *)(TG_DATA(m[i]) + at + 16), _mm512_extracti64x2_epi64(of[1], (i) / 2)); \
-	} while (0)
-	TG_WRITE(0, even);
-	TG_WRITE(1, odd);
-	TG_WRITE(2, even);
-	TG_WRITE(3, odd);
-	TG_WRITE(4, even);
-	TG_WRITE(5, odd);
-	TG_WRITE(6, even);
-	TG_WRITE(7, odd);
-#undef TG_WRITE
+	tg_wide_pair(columns, 2, even, odd);
+#pragma GCC unroll 8
+	for (i = 0; i < TG_WIDE; i++)
+		tg_wide_write(TG_DATA(m[i]) + TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN, even, odd, 2, i);
 }
 
 /* Translates eight segments. False, with nothing changed: some flow is not ready, or begins

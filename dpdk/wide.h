@@ -45,6 +45,37 @@ struct tg_wide_frames {
 	__m512i mbuf_any, mbuf_all; /* the same of the mbufs' first lines */
 };
 
+/* Columns taken together in pairs: 16 bytes of each even row, and of each odd one. */
+TG_INLINE void tg_wide_pair(const __m512i *columns, uint32_t n, __m512i *even, __m512i *odd)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		even[i] = _mm512_unpacklo_epi64(columns[2 * i], columns[2 * i + 1]);
+		odd[i] = _mm512_unpackhi_epi64(columns[2 * i], columns[2 * i + 1]);
+	}
+}
+
+TG_INLINE __m128i tg_wide_quarter(__m512i x, uint32_t which)
+{
+	switch (which) {
+	case 0: return _mm512_castsi512_si128(x);
+	case 1: return _mm512_extracti64x2_epi64(x, 1);
+	case 2: return _mm512_extracti64x2_epi64(x, 2);
+	default: return _mm512_extracti64x2_epi64(x, 3);
+	}
+}
+
+/* Writes a row of `n` pairs: cheaper than turning columns into rows, for only stores are
+ * more. `row` is known when this is compiled. */
+TG_INLINE void tg_wide_write(uint8_t *to, const __m512i *even, const __m512i *odd, uint32_t n, uint32_t row)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		_mm_storeu_si128((__m128i *)(to + 16 * i), tg_wide_quarter((row % 2 ? odd : even)[i], row / 2));
+}
+
 /* Two columns of eight rows: 2 and 6 of f->even, 3 and 7 of f->odd if `high`, else 0 and 4, 1 and 5. */
 TG_INLINE void tg_wide_columns(const __m512i pairs[4], const bool high, __m512i *first, __m512i *second)
 {
@@ -53,22 +84,6 @@ TG_INLINE void tg_wide_columns(const __m512i pairs[4], const bool high, __m512i 
 
 	*first = _mm512_shuffle_i64x2(a, b, 0x88);
 	*second = _mm512_shuffle_i64x2(a, b, 0xdd);
-}
-
-/* Rows become columns, or the other way round. */
-TG_INLINE void tg_wide_turn(__m512i r[8])
-{
-	__m512i even[4], odd[4];
-	int i;
-
-	for (i = 0; i < 4; i++) {
-		even[i] = _mm512_unpacklo_epi64(r[2 * i], r[2 * i + 1]);
-		odd[i] = _mm512_unpackhi_epi64(r[2 * i], r[2 * i + 1]);
-	}
-	tg_wide_columns(even, false, &r[0], &r[4]);
-	tg_wide_columns(odd, false, &r[1], &r[5]);
-	tg_wide_columns(even, true, &r[2], &r[6]);
-	tg_wide_columns(odd, true, &r[3], &r[7]);
 }
 
 /* A register of words given in their order. */
@@ -172,10 +187,7 @@ TG_INLINE bool tg_wide_read(struct rte_mbuf *const *m, uint64_t mac, uint64_t ma
 	}
 	if (others & mask)
 		return false;
-	for (i = 0; i < 4; i++) {
-		f->even[i] = _mm512_unpacklo_epi64(row[2 * i], row[2 * i + 1]);
-		f->odd[i] = _mm512_unpackhi_epi64(row[2 * i], row[2 * i + 1]);
-	}
+	tg_wide_pair(row, 4, f->even, f->odd);
 	f->any = any;
 	f->all = all;
 	return tg_wide_are(any, all, tg_wide_row(0x4500080000, 0x060000000000, 0, 0, 0, 0, 0, 0),
