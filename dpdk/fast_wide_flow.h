@@ -233,32 +233,38 @@ TG_INLINE bool tg_wide_segments_translate(struct tg_worker *w, struct rte_mbuf *
 	return true;
 }
 
-/* Sends on eight segments of which some may be too long, or each has its own route. */
-static void __attribute__((noinline)) tg_wide_segments_route(struct tg_worker *w, struct rte_mbuf *const *m,
-							      uint16_t port)
+/* A router's ways for eight segments. False: one has none, and its sender is to be told. */
+static bool __attribute__((noinline)) tg_wide_segments_ways(const struct tg_worker *w, struct rte_mbuf *const *m,
+							     struct tg_way way[8])
 {
+	bool open = true;
 	int i;
 
 	for (i = 0; i < TG_WIDE; i++) {
 		struct tg_fast_frame f = {.m = m[i], .ip = TG_DATA(m[i]) + TG_ETH_HDR_LEN, .l3_off = TG_ETH_HDR_LEN};
 
-		tg_fast_segment_route(w, &f, port);
+		open = open && tg_fast_segment_way(w, &f, &way[i]);
 	}
+	return open;
 }
 
 /* Translates eight segments and sends them. False, with nothing changed: one by one. */
 TG_INLINE bool tg_wide_segments_send(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at, uint16_t port)
 {
-	uint16_t to = port ^ 1;
+	uint16_t to = port ^ 1, i;
 	__m512i lens = _mm512_and_si512(_mm512_load_si512(w->fast.segments8[at / TG_WIDE].lens), TG_WIDE_LOW);
+	struct tg_way way[TG_WIDE];
 
+	if (TG_UNLIKELY(w->box->router) ? !tg_wide_segments_ways(w, m, way)
+					: to >= w->ports_n || _mm512_cmpgt_epi64_mask(lens, TG_WIDE_ALL(w->ports[to].max_frame)))
+		return false;
 	if (TG_UNLIKELY(!tg_wide_segments_translate(w, m, at)))
 		return false;
-	if (TG_LIKELY(!w->box->router && to < w->ports_n &&
-		      !_mm512_cmpgt_epi64_mask(lens, TG_WIDE_ALL(w->ports[to].max_frame))))
+	if (TG_LIKELY(!w->box->router))
 		tg_wide_send(w, to, m);
 	else
-		tg_wide_segments_route(w, m, port);
+		for (i = 0; i < TG_WIDE; i++)
+			tg_way_send(w, m[i], TG_ETH_HDR_LEN, 4, &way[i]);
 	w->fast.segments += TG_WIDE;
 	w->fast.wide_segments += TG_WIDE;
 	return true;
