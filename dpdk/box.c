@@ -206,6 +206,7 @@ static const char *line_port(struct tg_box *b, const char *args)
 	b->ports[port] = entry;
 	b->is_protected[port >> 6] &= ~(1ULL << (port & 63));
 	b->is_protected[port >> 6] |= (uint64_t)(entry != 0) << (port & 63);
+	b->is_protected_fold[port >> 6 & 7] |= (uint64_t)(entry != 0) << (port & 63);
 	return NULL;
 }
 
@@ -290,6 +291,22 @@ static const char *line_address(struct tg_box *b, const char *args)
 	if (b->own_addrs_n == TG_PORTS_MAX)
 		return "address: there are too many";
 	b->own_addrs[b->own_addrs_n++] = (struct tg_own_addr){tg_load32(raw), port};
+	if (!b->links[port].addr4.w[0])
+		b->links[port].addr4.w[0] = tg_load32(raw);
+	return NULL;
+}
+
+/* link PORT MTU ADDRESS4 ADDRESS6 */
+static const char *line_link(struct tg_box *b, const char *args)
+{
+	struct tg_link l = {0};
+	uint32_t port;
+	char hex4[9], hex6[33];
+
+	if (sscanf(args, "%u %u %8s %32s", &port, &l.mtu, hex4, hex6) != 4 || port >= TG_PORTS_MAX ||
+	    unhex(hex4, (uint8_t *)&l.addr4, 4) || unhex(hex6, (uint8_t *)&l.addr6, 16))
+		return BAD;
+	b->links[port] = l;
 	return NULL;
 }
 
@@ -300,6 +317,8 @@ static const char *line_clear(struct tg_box *b, const char *args)
 	memset(b->services, 0, sizeof(b->services));
 	memset(b->ports, 0, sizeof(b->ports));
 	memset(b->is_protected, 0, sizeof(b->is_protected));
+	memset(b->is_protected_fold, 0, sizeof(b->is_protected_fold));
+	memset(b->links, 0, sizeof(b->links));
 	memset(b->prefixes, 0, sizeof(b->prefixes));
 	memset(b->prefix_lens, 255, sizeof(b->prefix_lens));
 	b->prefixes_n = b->routes_n = b->own_addrs_n = 0;
@@ -315,7 +334,7 @@ static const struct {
 	{"key", line_key}, {"stale-keys", line_stale_keys}, {"white-v4-mask", line_white_mask_v4}, {"white-v6-mask", line_white_mask},
 	{"forwarding", line_forwarding}, {"service", line_service}, {"port", line_port},
 	{"prefix", line_prefix}, {"route", line_route}, {"address", line_address},
-	{"clear", line_clear},
+	{"link", line_link}, {"clear", line_clear},
 };
 
 const char *tg_box_line(struct tg_box *b, char *line)

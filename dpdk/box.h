@@ -37,6 +37,12 @@ struct tg_route {
 	uint8_t mac[6]; /* of the next hop */
 };
 
+/* A router's port: what its link takes, and whom it says to be in ICMP errors. */
+struct tg_link {
+	union tg_addr addr4, addr6; /* zero: none */
+	uint32_t mtu;		    /* bytes of an IP packet; 0: as the driver says */
+};
+
 struct tg_box {
 	uint64_t number; /* of this piece: 1, 2, ... */
 	uint64_t epoch_len_ns;
@@ -52,6 +58,8 @@ struct tg_box {
 	uint32_t top;				    /* highest service number */
 	uint32_t routes_n, prefixes_n;
 	uint64_t is_protected[65536 / 64]; /* ports that have an entry: one bit each */
+	uint64_t is_protected_fold[8];	   /* the same of all ports that are equal modulo 512; none of
+					      them has an entry if its bit is 0 */
 	uint32_t ports[65536];		   /* core/service.h */
 	struct tg_route routes[TG_ROUTES_MAX];
 	uint32_t own_addrs_n;
@@ -59,6 +67,7 @@ struct tg_box {
 		uint32_t addr;
 		uint32_t port;
 	} own_addrs[TG_PORTS_MAX];
+	struct tg_link links[TG_PORTS_MAX];
 	struct tg_epoch_key keys[TG_KEY_SLOTS_MAX];
 	struct tg_service services[TG_SERVICES_MAX + 1];
 	struct tg_proxy_service how[TG_SERVICES_MAX + 1];

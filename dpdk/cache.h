@@ -7,7 +7,7 @@
 #ifndef TG_DPDK_CACHE_H
 #define TG_DPDK_CACHE_H
 
-#include "flow.h"
+#include "flow_setup.h"
 
 /* First stage: asks for the hash of addresses and ports under the cache's key; the
  * message is that of a flow's hash. */

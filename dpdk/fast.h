@@ -25,6 +25,7 @@ enum tg_fast_way {
 	TG_FAST_SYN,
 	TG_FAST_SEGMENT,
 	TG_FAST_WIDE, /* a SYN, with seven others: fast_wide.h */
+	TG_FAST_WIDE_SEGMENT, /* the same: fast_wide_flow.h */
 };
 
 /* The answer to all SYNs to one server that offer the same kinds of options. */
@@ -74,6 +75,16 @@ struct tg_wide_group {
 	const struct tg_fast_server *server;
 };
 
+/* Eight segments: the columns of wide.h that change, and what each is. */
+struct tg_wide_segments {
+	uint64_t q3[8] __attribute__((aligned(64))), q4[8] __attribute__((aligned(64)));
+	uint64_t q5[8] __attribute__((aligned(64))), q6[8] __attribute__((aligned(64)));
+	uint64_t lens[8] __attribute__((aligned(64))); /* the mbuf's words from pkt_len on */
+	uint32_t slot[8] __attribute__((aligned(32))); /* of the flow, most likely */
+	uint8_t to; /* a bit for each that goes to its server */
+	uint8_t ts; /* a bit for each that has timestamps */
+};
+
 struct tg_fast {
 	bool off;	     /* for tests: everything goes the long way */
 	uint32_t round;	     /* goes up when anything changes that a template depends on */
@@ -84,12 +95,13 @@ struct tg_fast {
 	} mss4, mss6;
 	const uint64_t *flow_bits[2], *white_bits[2]; /* presence, active and history: as of this burst */
 	uint64_t syns, segments; /* that went the short way */
-	uint64_t wides;		 /* of the SYNs, those eight at once */
+	uint64_t wides, wide_segments; /* of these, those eight at once */
 	uint8_t way[TG_LANES_MAX];
 	struct tg_fast_frame frame[TG_LANES_MAX];
 	struct tg_siphash_batch cookies4, cookies6, wide; /* under the key of now */
-	struct tg_siphash_batch flows4, flows6;		  /* under the table's */
+	struct tg_siphash_batch flows4, flows6, wide_flows; /* under the table's */
 	struct tg_wide_group group[TG_LANES_MAX / 8];
+	struct tg_wide_segments segments8[TG_LANES_MAX / 8];
 	struct tg_fast_server servers4[TG_FAST_SERVERS], servers6[TG_FAST_SERVERS];
 };
 

@@ -81,12 +81,13 @@ static struct tg_flow_entry *__attribute__((noinline)) tg_fast_segment_find(stru
 	return tg_flow_table_find(&w->flows, &key, tg_fast_segment_hash(w, f));
 }
 
-static void __attribute__((noinline)) tg_fast_segment_route(struct tg_worker *w, const struct tg_fast_frame *f,
-							    uint16_t port)
+/* A router's way for it. */
+static bool __attribute__((noinline)) tg_fast_segment_way(const struct tg_worker *w, const struct tg_fast_frame *f,
+							   struct tg_way *way)
 {
 	struct tg_packet pkt = tg_fast_packet(f->ip, f->v6);
 
-	tg_forward_ip(w, f->m, port, f->l3_off, pkt.family, &pkt.dst);
+	return tg_way_route(w, f->m, f->l3_off, pkt.family, &pkt.dst, way) == TG_WAY_OPEN;
 }
 
 /* Last stage, its direction and family known when this is compiled. */
@@ -95,19 +96,21 @@ TG_INLINE bool tg_fast_segment_turn(struct tg_worker *w, struct tg_fast_frame *f
 {
 	struct tg_packet pkt = tg_fast_packet(f->ip, v6);
 	struct tg_flow_key key = tg_flow_key_of(&pkt, dir);
-	uint64_t hash = tg_fast_segment_hash(w, f);
-	struct tg_flow_entry *e = tg_flow_table_at(&w->flows, f->slot, &key, hash);
+	struct tg_flow_entry *e = tg_flow_table_at(&w->flows, f->slot, &key);
+	struct tg_way way;
 
 	if (TG_UNLIKELY(!e))
 		e = tg_fast_segment_find(w, f);
 	if (TG_UNLIKELY(!e || e->flow.state != TG_FLOW_READY || (e->flow.flags & ~TG_FLOW_TS)))
 		return false;
+	if (TG_UNLIKELY(w->box->router) && !tg_fast_segment_way(w, f, &way))
+		return false; /* its sender is to be told */
 	tg_fast_translate(tg_fast_tcp(f), &e->flow, dir);
 	w->fast.segments++;
 	if (TG_LIKELY(!w->box->router))
 		tg_forward_ip(w, f->m, port, 0, 0, NULL);
 	else
-		tg_fast_segment_route(w, f, port);
+		tg_way_send(w, f->m, f->l3_off, pkt.family, &way);
 	return true;
 }
 

@@ -1,128 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The short way of eight SYNs at once, in AVX-512: what a flood mostly is. All eight
- * are to one server that answers with cookies, or with challenges without one
- * (auth-full), and are laid out as Linux lays out its
- * SYNs (IPv4 without options, no VLAN tag; MSS, SACK, timestamps, window scale). From
- * the tenth byte on such a frame is exactly one register long, and every number in
- * it stands at a multiple of eight bytes, so eight frames are read by eight loads and
- * a transposition, and their answers are written the same way back.
+ * The short way of eight SYNs at once (wide.h): what a flood mostly is. All eight are
+ * to one server that answers with cookies, or with challenges without one (auth-full),
+ * and are laid out as Linux lays out its SYNs (MSS, SACK, timestamps, window scale).
+ * Such a frame is, from its tenth byte on, exactly one register long.
  *
- *   byte  10     18       26       34         42           50        58          66
- *         type,  flags,   source,  ports,     ack, offset, checksum, SACK TS,    TSecr,
- *         IHL,   proto    destin.  number     flags        MSS       TSval       WS
- *         length
- *
- * If any of eight is something else, all go one by one: fast_syn.h. The formulas are
- * core's, lane by lane: tg_presence_flow, tg_presence_source, tg_mss_index,
- * tg_cookie_pack_bits, tg_cookie_of_mac, tg_challenge_isn. test/test_fast.c holds them together.
+ * The formulas are core's, lane by lane: tg_presence_flow, tg_presence_source,
+ * tg_mss_index, tg_cookie_pack_bits, tg_cookie_of_mac, tg_challenge_isn.
  *
  * Must never: answer a SYN that fast_syn.h would not, or otherwise.
  */
 #ifndef TG_DPDK_FAST_WIDE_H
 #define TG_DPDK_FAST_WIDE_H
 
-#include "fast_flow.h"
+#include "wide.h"
 
-#define TG_WIDE 8 /* frames */
-
-#if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
-#define TG_HAS_WIDE 1
-#include <immintrin.h>
-
+#if TG_HAS_WIDE
 #define TG_WIDE_LEN 74 /* bytes of the frame, and of its answer */
-#define TG_WIDE_FROM 10
-#define TG_WIDE_ALL(x) _mm512_set1_epi64((long long)(x))
-
-_Static_assert(offsetof(struct rte_mbuf, refcnt) == offsetof(struct rte_mbuf, rearm_data) + 2 &&
-		       offsetof(struct rte_mbuf, nb_segs) == offsetof(struct rte_mbuf, rearm_data) + 4,
-	       "refcnt and nb_segs stand in one word");
-
-/* Rows become columns. */
-TG_INLINE void tg_wide_turn(__m512i r[8])
-{
-	__m512i a[8], b[8];
-	int i;
-
-	for (i = 0; i < 4; i++) {
-		a[i] = _mm512_unpacklo_epi64(r[2 * i], r[2 * i + 1]);
-		a[i + 4] = _mm512_unpackhi_epi64(r[2 * i], r[2 * i + 1]);
-	}
-	for (i = 0; i < 4; i++) {
-		b[2 * i] = _mm512_shuffle_i64x2(a[2 * i], a[2 * i + 1], 0x88);
-		b[2 * i + 1] = _mm512_shuffle_i64x2(a[2 * i], a[2 * i + 1], 0xdd);
-	}
-	for (i = 0; i < 2; i++) { /* even columns, then odd ones */
-		r[i] = _mm512_shuffle_i64x2(b[4 * i], b[4 * i + 2], 0x88);
-		r[i + 4] = _mm512_shuffle_i64x2(b[4 * i], b[4 * i + 2], 0xdd);
-		r[i + 2] = _mm512_shuffle_i64x2(b[4 * i + 1], b[4 * i + 3], 0x88);
-		r[i + 6] = _mm512_shuffle_i64x2(b[4 * i + 1], b[4 * i + 3], 0xdd);
-	}
-}
-
-/* tg_swap32 of both halves of each lane. */
-TG_INLINE __m512i tg_wide_swap32(__m512i x)
-{
-	return _mm512_shuffle_epi8(x, _mm512_broadcast_i32x4(_mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5,
-									   6, 7, 0, 1, 2, 3)));
-}
-
-/* tg_csum_fold, of sums below 2^48; then complemented. */
-TG_INLINE __m512i tg_wide_csum_finish(__m512i sum)
-{
-	const __m512i ffff = TG_WIDE_ALL(0xffff);
-
-	sum = _mm512_add_epi64(_mm512_and_si512(sum, TG_WIDE_ALL(0xffffffff)), _mm512_srli_epi64(sum, 32));
-	sum = _mm512_add_epi64(_mm512_and_si512(sum, ffff), _mm512_srli_epi64(sum, 16));
-	sum = _mm512_add_epi64(_mm512_and_si512(sum, ffff), _mm512_srli_epi64(sum, 16));
-	sum = _mm512_add_epi64(_mm512_and_si512(sum, ffff), _mm512_srli_epi64(sum, 16));
-	return _mm512_andnot_si512(sum, ffff);
-}
 
 /* ---- first stage ---- */
 
-/* True if all eight frames have the room and the length. Reads none of them. */
-TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m)
+/* True if the frames are laid out so, of that length, and to one address and port. */
+TG_INLINE bool tg_wide_are_syns(const struct tg_wide_frames *f)
 {
-	uint64_t odd = 0, flags = 0;
-	int64_t missing = 0; /* negative if anything is too short */
-	int i;
+	const __m512i want = tg_wide_row(0x3c00ULL << 48, 0, 0, 0, 0x02a000000000, 0x040200000000, TG_WORD_SACK_TS,
+					 0x0003030100000000);
+	/* length; header of 40 bytes, SYN; MSS; SACK, timestamps; NOP, window scale */
+	const __m512i mask = tg_wide_row(0xffffULL << 48, 0, 0, 0, 0xfff000000000, 0xffff00000000, 0xffffffff,
+					 0x00ffffff00000000);
+	const __m512i same = tg_wide_row(0, 0, 0xffffffffULL << 32, 0xffff0000, 0, 0, 0, 0);
+	const __m512i len = tg_wide_row(0, 0, 0, 0, 0, 0xffff, 0, 0); /* data_len */
 
-	for (i = 0; i < TG_WIDE; i++) {
-		uint64_t rearm;
-
-		memcpy(&rearm, &m[i]->rearm_data, 8);
-		odd |= (rearm ^ 0x100010000ULL) & 0xffffffff0000ULL;
-		flags |= m[i]->ol_flags;
-		missing |= (int64_t)m[i]->data_len - TG_WIDE_LEN;
-		missing |= (int64_t)m[i]->buf_len - m[i]->data_off - TG_FAST_ROOM;
-	}
-	return !odd && missing >= 0 && !(flags & (RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL));
-}
-
-/* Bits in which the frames differ from the one layout. */
-TG_INLINE __m512i tg_wide_differences(const __m512i q[8])
-{
-	static const struct {
-		uint64_t mask, want;
-	} is[8] = {
-		{0xffff00ffffff0000, 0x3c00004500080000}, /* IPv4, IHL 5, 60 bytes */
-		{0x0000ff00ff3f0000, 0x0000060000000000}, /* no fragment, TCP */
-		{0, 0},
-		{0, 0},
-		{0x0000fff000000000, 0x000002a000000000}, /* header of 40 bytes, SYN */
-		{0x0000ffff00000000, 0x0000040200000000}, /* MSS */
-		{0x00000000ffffffff, TG_WORD_SACK_TS},
-		{0x00ffffff00000000, 0x0003030100000000}, /* NOP, window scale */
-	};
-	__m512i odd = _mm512_setzero_si512();
-	int i;
-
-	for (i = 0; i < 8; i++)
-		if (is[i].mask) /* odd |= (q ^ want) & mask */
-			odd = _mm512_ternarylogic_epi64(odd, _mm512_xor_si512(q[i], TG_WIDE_ALL(is[i].want)),
-							TG_WIDE_ALL(is[i].mask), 0xf8);
-	return odd;
+	return tg_wide_are(f->any, f->all, want, mask, same) &&
+	       tg_wide_are(f->mbuf_any, f->mbuf_all, tg_wide_row(0, 0, 0, 0, 0, TG_WIDE_LEN, 0, 0), len, len);
 }
 
 /* Lanes whose source or port the short way leaves alone: tg_fast_source_is_odd, and a
@@ -131,34 +41,48 @@ TG_INLINE __mmask8 tg_wide_sources_odd(const struct tg_worker *w, __m512i addrs,
 {
 	__m512i first = _mm512_and_si512(addrs, TG_WIDE_ALL(0xff));
 	__m512i src = _mm512_and_si512(addrs, TG_WIDE_ALL(0xffffffff));
-	__m512i port, word, bit;
 	__mmask8 odd = _mm512_cmpge_epu64_mask(_mm512_sub_epi64(first, TG_WIDE_ALL(1)), TG_WIDE_ALL(223)) |
 		       _mm512_cmpeq_epi64_mask(first, TG_WIDE_ALL(127)) |
 		       _mm512_cmpeq_epi64_mask(src, _mm512_srli_epi64(addrs, 32));
 
-	if (!w->box->flows)
-		return odd;
-	port = _mm512_or_si512(_mm512_and_si512(_mm512_slli_epi64(ports, 8), TG_WIDE_ALL(0xff00)),
-			       _mm512_and_si512(_mm512_srli_epi64(ports, 8), TG_WIDE_ALL(0xff)));
-	word = _mm512_i64gather_epi64(_mm512_srli_epi64(port, 6), w->box->is_protected, 8);
-	bit = _mm512_sllv_epi64(TG_WIDE_ALL(1), _mm512_and_si512(port, TG_WIDE_ALL(63)));
-	return odd | _mm512_test_epi64_mask(word, bit);
+	if (w->box->flows)
+		odd |= tg_wide_protected(w->box, _mm512_and_si512(ports, TG_WIDE_ALL(0xffff)));
+	return odd;
 }
 
 /* tg_cookie_option_bits of all lanes. */
-TG_INLINE __m512i tg_wide_option_bits(const struct tg_form *form, __m512i mss, __m512i wscale)
+TG_INLINE __m512i tg_wide_bits_of_each(const struct tg_form *form, __m512i mss, __m512i wscale)
 {
 	static const uint16_t least[7] = {1300, 1360, 1400, 1440, 1452, 1460, 8960}; /* tg_mss_index */
 	__m512i bits = TG_WIDE_ALL(form->option_bits), one = TG_WIDE_ALL(1);
 	int i;
 
-	mss = _mm512_or_si512(_mm512_slli_epi64(_mm512_and_si512(mss, TG_WIDE_ALL(0xff)), 8),
-			      _mm512_srli_epi64(mss, 8));
+	mss = tg_wide_swap16(mss);
 	for (i = 0; i < 7; i++)
 		bits = _mm512_mask_add_epi64(bits, _mm512_cmpge_epu64_mask(mss, TG_WIDE_ALL(least[i])), bits, one);
 	if (form->wscale)
 		bits = _mm512_or_si512(bits, _mm512_slli_epi64(_mm512_min_epu64(wscale, TG_WIDE_ALL(TG_WSCALE_MAX)), 3));
 	return bits;
+}
+
+/* The same; mostly all offer the same. `frame` is one of them. False: an MSS of 0. */
+TG_INLINE bool tg_wide_option_bits(struct tg_worker *w, const struct tg_form *form, const struct tg_wide_frames *f,
+				   __m512i q7, const uint8_t *frame, __m512i *bits)
+{
+	const __m512i both = tg_wide_row(0, 0, 0, 0, 0, 0xffffULL << 48, 0, 0xffULL << 56);
+	uint16_t mss = tg_swap16(tg_load16(frame + TG_WIDE_FROM + 46));
+	uint32_t wscale = frame[TG_WIDE_FROM + 63];
+	__m512i q1, q5;
+
+	if (TG_LIKELY(!_mm512_test_epi64_mask(_mm512_xor_si512(f->any, f->all), both))) {
+		wscale = wscale < TG_WSCALE_MAX ? wscale : TG_WSCALE_MAX;
+		*bits = TG_WIDE_ALL(form->option_bits | tg_fast_mss_index(w, 4, mss) | (form->wscale ? wscale << 3 : 0));
+		return mss != 0;
+	}
+	tg_wide_columns(f->odd, false, &q1, &q5);
+	q5 = _mm512_srli_epi64(q5, 48);
+	*bits = tg_wide_bits_of_each(form, q5, _mm512_srli_epi64(q7, 56));
+	return !_mm512_testn_epi64_mask(q5, q5);
 }
 
 /* tg_presence_flow of all lanes. */
@@ -207,51 +131,36 @@ TG_INLINE struct tg_fast_server *tg_wide_server(struct tg_worker *w, uint64_t ad
 }
 
 /* Eight frames, the first of which is `at` of the burst. False: one by one. */
-static inline bool tg_wide_take(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at, uint64_t mac,
-				uint64_t mask)
+TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
+				 const struct tg_wide_frames *f)
 {
 	struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
 	struct tg_siphash_batch *b = &w->fast.wide;
+	const uint8_t *frame = TG_DATA(m[0]);
+	__m512i addrs, ports, tsval, q7, bits;
 	struct tg_fast_server *s;
-	uint64_t addrs, ports;
-	__m512i q[8], bits;
-	uint64_t others = 0; /* MAC addresses that are not looked for */
-	__mmask8 odd;
-	int i;
 
-	if (!tg_wide_are_plain(m))
+	if (!tg_wide_are_syns(f))
 		return false;
-	for (i = 0; i < TG_WIDE; i++) {
-		others |= (tg_load64(TG_DATA(m[i])) & mask) ^ mac;
-		q[i] = _mm512_loadu_si512(TG_DATA(m[i]) + TG_WIDE_FROM);
-	}
-	if (others)
+	tg_wide_columns(f->even, true, &addrs, &tsval);
+	tg_wide_columns(f->odd, true, &ports, &q7);
+	if (tg_wide_sources_odd(w, addrs, ports))
 		return false;
-	tg_wide_turn(q);
-	odd = _mm512_test_epi64_mask(tg_wide_differences(q), TG_WIDE_ALL(~0ULL));
-	odd |= _mm512_testn_epi64_mask(q[5], TG_WIDE_ALL(0xffffULL << 48)); /* MSS 0 */
-	if (odd)
-		return false;
-	addrs = (uint64_t)_mm_cvtsi128_si64(_mm512_castsi512_si128(q[2]));
-	ports = (uint64_t)_mm_cvtsi128_si64(_mm512_castsi512_si128(q[3]));
-	odd = _mm512_test_epi64_mask(_mm512_xor_si512(q[2], TG_WIDE_ALL(addrs)), TG_WIDE_ALL(~0ULL << 32)) |
-	      _mm512_test_epi64_mask(_mm512_xor_si512(q[3], TG_WIDE_ALL(ports)), TG_WIDE_ALL(0xffff0000)) |
-	      tg_wide_sources_odd(w, q[2], q[3]);
-	if (odd || !(s = tg_wide_server(w, addrs, ports)))
+	s = tg_wide_server(w, tg_load64(frame + TG_WIDE_FROM + 16), tg_load64(frame + TG_WIDE_FROM + 24));
+	if (!s || !tg_wide_option_bits(w, &s->form[7], f, q7, frame, &bits))
 		return false;
 	g->server = s;
-	bits = tg_wide_option_bits(&s->form[7], _mm512_srli_epi64(q[5], 48), _mm512_srli_epi64(q[7], 56));
-	_mm512_store_si512(&b->m[0][at], q[2]);
+	_mm512_store_si512(&b->m[0][at], addrs);
 	/* ports as they stand, the client's number in host order */
-	_mm512_store_si512(&b->m[1][at], _mm512_mask_blend_epi32(0xaaaa, q[3], tg_wide_swap32(q[3])));
+	_mm512_store_si512(&b->m[1][at], _mm512_mask_blend_epi32(0xaaaa, ports, tg_wide_swap32(ports)));
 	_mm512_store_si512(&b->m[2][at],
 			   _mm512_or_si512(bits, TG_WIDE_ALL(tg_cookie_tail(4, 0, TG_COOKIE_TS, w->epoch))));
-	_mm512_store_si512(g->tsval, _mm512_srli_epi64(q[6], 32));
+	_mm512_store_si512(g->tsval, _mm512_srli_epi64(tsval, 32));
 	if (w->box->flows)
 		tg_wide_fetch(g->presence, w->fast.flow_bits,
-			      tg_wide_presence_flow(q[2], _mm512_and_si512(q[3], TG_WIDE_ALL(0xffffffff)), w->salt));
+			      tg_wide_presence_flow(addrs, _mm512_and_si512(ports, TG_WIDE_LOW), w->salt));
 	if (s->strategy != TG_STRATEGY_COOKIE)
-		tg_wide_fetch(g->white, w->fast.white_bits, tg_wide_presence_source(q[2], w->box->white_v4_mask, w->salt));
+		tg_wide_fetch(g->white, w->fast.white_bits, tg_wide_presence_source(addrs, w->box->white_v4_mask, w->salt));
 	if (tg_strategy_has_cookie(s->strategy))
 		b->n = at + TG_WIDE;
 	return true;
@@ -307,7 +216,7 @@ TG_INLINE __m512i tg_wide_challenges(__m512i src, __m512i rest, uint64_t salt)
 	return tg_wide_swap32(_mm512_srli_epi64(h, 32));
 }
 
-/* The answers from the IP header on, a register each. `words` are its words. */
+/* The answers from the IP header on: their words, a register of each. */
 TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_group *g, uint32_t at,
 			       __m512i words[8])
 {
@@ -339,20 +248,19 @@ TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_g
 	words[3] = _mm512_or_si512(isn, _mm512_slli_epi64(ack, 32));
 	words[4] = _mm512_or_si512(words[4], _mm512_slli_epi64(tg_wide_csum_finish(sum), 32));
 	words[6] = _mm512_or_si512(words[6], _mm512_or_si512(tsval, _mm512_slli_epi64(tsecr, 32)));
-	tg_wide_turn(words);
 }
 
-/* Writes the answer's Ethernet header and notes its length. */
-TG_INLINE void tg_wide_finish(struct rte_mbuf *m, __m512i answer, uint32_t len)
+/* Writes an answer's Ethernet header, and notes its length. Returns where its IP header goes. */
+TG_INLINE uint8_t *tg_wide_finish(struct rte_mbuf *m, uint32_t len)
 {
 	const __m128i turn = _mm_set_epi8(15, 14, 13, 12, 5, 4, 3, 2, 1, 0, 11, 10, 9, 8, 7, 6);
+	const uint64_t lens = len | (uint64_t)len << 32; /* pkt_len; data_len, vlan_tci */
 	uint8_t *data = TG_DATA(m);
 
 	_mm_storeu_si128((__m128i *)data, _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)data), turn));
-	_mm512_storeu_si512(data + TG_ETH_HDR_LEN, answer);
-	m->data_len = (uint16_t)len;
-	m->pkt_len = len;
+	memcpy((uint8_t *)m + offsetof(struct rte_mbuf, pkt_len), &lens, sizeof(lens));
 	m->ol_flags = 0;
+	return data + TG_ETH_HDR_LEN;
 }
 
 /* Answers eight SYNs, but not those that a table may know: a bit for each of these is
@@ -362,16 +270,16 @@ static inline uint32_t tg_wide_answer(struct tg_worker *w, struct rte_mbuf *cons
 	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
 	uint32_t known = tg_wide_known(w, g);
 	uint32_t len = TG_ETH_HDR_LEN + g->server->form[7].len, i;
-	__m512i words[8];
+	__m512i words[8], even[4], odd[4];
 
 	tg_wide_answers(w, g, at, words);
+	tg_wide_pair(words, 4, even, odd);
+#pragma GCC unroll 8
 	for (i = 0; i < TG_WIDE; i++)
 		if (TG_LIKELY(!(known >> i & 1)))
-			tg_wide_finish(m[i], words[i], len);
+			tg_wide_write(tg_wide_finish(m[i], len), even, odd, 4, i);
 	return known;
 }
-#else
-#define TG_HAS_WIDE 0
 #endif
 
 #endif

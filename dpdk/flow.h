@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Connections of the strategy `cookie`: look-up, set-up with the server,
- * translation, the end. core/proxy.h and core/translate.h decide and build; as
- * bpf/lib/proxy_forward.h and the two programs of the XDP plane, but that two
- * packets can be sent for one here, and client data can be kept.
+ * Connections of the strategy `cookie`: look-up, translation, the end. core/proxy.h and
+ * core/translate.h decide and build, as for bpf/lib/proxy_forward.h. Their set-up is
+ * flow_setup.h.
  */
 #ifndef TG_DPDK_FLOW_H
 #define TG_DPDK_FLOW_H
 
-#include "frame.h"
+#include "item.h"
 
 /* ---- look-up ---- */
 
@@ -124,11 +123,25 @@ static inline bool tg_translate(const struct tg_item *it, const struct tg_flow *
 	return true;
 }
 
+/* The way of the frame in hand; it is refused, as it came, if there is none. */
+static inline bool tg_item_way(struct tg_worker *w, struct tg_item *it)
+{
+	struct tg_way way;
+	enum tg_way_state state = tg_way_find(w, it->m, it->port, it->pkt.l3_off, it->pkt.family, &it->pkt.dst, &way);
+
+	if (TG_LIKELY(state == TG_WAY_OPEN))
+		return true;
+	tg_way_refuse(w, it->m, it->port, it->pkt.l3_off, it->pkt.family, &way, state);
+	return false;
+}
+
 /* A segment of a flow that is ready: translate, send, see whether it ends. A flow
  * that has ended stays where it is until its place is needed. */
 static inline void tg_flow_forward(struct tg_worker *w, struct tg_item *it, struct tg_flow *f,
 				   enum tg_direction dir)
 {
+	if (TG_UNLIKELY(w->box->router) && !tg_item_way(w, it))
+		return;
 	if (TG_UNLIKELY(!tg_translate(it, f, dir))) {
 		tg_drop(w, it->m);
 		return;
@@ -136,335 +149,6 @@ static inline void tg_flow_forward(struct tg_worker *w, struct tg_item *it, stru
 	if (TG_UNLIKELY(tg_flow_track(f, &it->pkt, dir) == TG_FLOW_ENDS))
 		tg_count(w, f->service, TG_COUNT_flow_closed);
 	tg_forward(w, it);
-}
-
-/* ---- set-up ---- */
-
-static inline bool tg_item_has_data(const struct tg_item *it)
-{
-	return it->pkt.l4_len > it->pkt.tcp_hdr_len && tg_host_ack_is_whole(&it->pkt, it->m->pkt_len);
-}
-
-/* Keeps the frame in hand for the server. True: it is kept, or was already. */
-static inline bool tg_flow_keep(struct tg_worker *w, struct tg_item *it, uint32_t service)
-{
-	bool kept = tg_store_put(&w->store, it->flow_hash, it->pkt.seq, it->m, w->now_ms);
-
-	tg_count(w, service, kept ? TG_COUNT_store_kept : TG_COUNT_store_full);
-	return kept;
-}
-
-/* What clients of the packet's server are told, worked out. */
-static void __attribute__((noinline)) tg_told_find(struct tg_worker *w, const struct tg_packet *pkt,
-						    uint32_t id)
-{
-	const struct tg_proxy_service *how = &w->box->how[id];
-	struct tg_server_key key = tg_server_key(pkt, false);
-	struct tg_service told = tg_service_told(&w->box->services[id], how->fixed,
-						 tg_servers_find(&w->servers, &key), pkt->family);
-
-	if (how->first_data == TG_FIRST_DATA_ZERO_WINDOW)
-		told.window = 0;
-	w->told = (struct tg_told_last){key, w->box, id, told};
-}
-
-/* What clients of the packet's server are told. A flood asks for the same again and
- * again: the last answer is at hand until servers or services change. */
-static inline const struct tg_service *tg_told(struct tg_worker *w, const struct tg_packet *pkt,
-					       uint32_t id)
-{
-	const struct tg_told_last *last = &w->told;
-
-	if (TG_UNLIKELY(last->box != w->box || last->id != id || last->server.family != pkt->family ||
-			last->server.port_be != TG_DST_PORT_BE(pkt) ||
-			last->server.addr.d[0] != pkt->dst.d[0] || last->server.addr.d[1] != pkt->dst.d[1]))
-		tg_told_find(w, pkt, id);
-	return &w->told.told;
-}
-
-/* Something is known anew of servers. */
-static inline void tg_told_forget(struct tg_worker *w)
-{
-	w->told.box = NULL;
-	w->fast.round += w->fast.round == UINT32_MAX ? 2 : 1; /* never 0 */
-}
-
-/* Opens a flow for a verified ACK and sends the server a SYN in its place. False: there
- * is no room, and the frame is gone. */
-static inline bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct tg_flow *flow)
-{
-	struct tg_flow_key key = tg_flow_key_of(&it->pkt, TG_TO_SERVER);
-	struct tg_server_key server = tg_server_key(&it->pkt, false);
-	struct tg_learned *known = tg_servers_find(&w->servers, &server);
-	struct tg_segment syn;
-
-	if (TG_UNLIKELY(tg_learned_is_stale(known, w->now_ms))) {
-		flow->flags |= TG_FLOW_ASKS;
-		if (known)
-			known->asked_ms = w->now_ms; /* one asks, not all that come now */
-	}
-	if (it->pkt.l4_len > it->pkt.tcp_hdr_len)
-		flow->flags |= TG_FLOW_HEARD;
-	it->presence = tg_item_presence(w, &it->pkt, TG_TO_SERVER);
-	it->flow_hash = tg_flow_key_hash(&w->flows, &key);
-	if (!tg_flow_table_insert(&w->flows, &key, it->flow_hash, it->presence, flow)) {
-		tg_count(w, flow->service, TG_COUNT_flow_full);
-		tg_drop(w, it->m);
-		return false;
-	}
-	tg_count(w, flow->service, TG_COUNT_flow_opened);
-	syn = tg_flow_syn(&it->pkt, flow, false);
-	if (w->box->how[flow->service].first_data == TG_FIRST_DATA_STORE && tg_item_has_data(it)) {
-		tg_segment_send_new(w, it, &syn);
-		if (!tg_flow_keep(w, it, flow->service))
-			tg_drop(w, it->m);
-	} else {
-		tg_segment_send(w, it->m, it->port, &syn);
-	}
-	return true;
-}
-
-static inline uint16_t tg_item_window(const struct tg_item *it)
-{
-	return tg_swap16(tg_load16(TG_DATA(it->m) + it->pkt.l4_off + 14));
-}
-
-/* The client's segment while its server has not answered yet. */
-static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
-{
-	struct tg_flow *f = &e->flow;
-	uint32_t service = f->service;
-	struct tg_segment s;
-	bool early = (uint16_t)(w->now_ms - f->syn_ms) < TG_RETRY_MS, kept = false;
-
-	s = tg_flow_syn(&it->pkt, f, false);
-	if (it->pkt.flags & TG_TCP_RST) {
-		if (it->pkt.seq != f->client_isn + 1) {
-			tg_drop(w, it->m);
-			return;
-		}
-		/* It gives up: the server shall forget the SYN, too. */
-		s.seq = it->pkt.seq;
-		s.flags = TG_TCP_RST;
-		s.kind = TG_SEGMENT_PLAIN;
-		tg_flow_remove(w, it, e);
-		tg_count(w, service, TG_COUNT_flow_closed);
-		tg_segment_send(w, it->m, it->port, &s);
-		return;
-	}
-	if (it->pkt.l4_len > it->pkt.tcp_hdr_len)
-		f->flags |= TG_FLOW_HEARD;
-	if (!early) {
-		f->syn_ms = (uint16_t)w->now_ms;
-		tg_count(w, service, TG_COUNT_flow_again);
-	}
-	if (w->box->how[service].first_data == TG_FIRST_DATA_STORE && tg_item_has_data(it)) {
-		if (!early)
-			tg_segment_send_new(w, it, &s);
-		kept = tg_flow_keep(w, it, service);
-		if (!kept)
-			tg_drop(w, it->m);
-	} else if (early) {
-		tg_count(w, service, TG_COUNT_flow_early);
-		tg_drop(w, it->m);
-	} else {
-		tg_segment_send(w, it->m, it->port, &s);
-	}
-}
-
-/* Sends on what was kept of the client's, in its order. */
-static inline bool tg_store_release(struct tg_worker *w, struct tg_flow *f, uint64_t owner,
-				    uint16_t client_port)
-{
-	struct tg_item it = {.flow_lane = -1, .half_lane = -1, .cookie_lane = -1, .port = client_port, .flow_dir = 255};
-	bool any = false;
-
-	while ((it.m = tg_store_take(&w->store, owner))) {
-		const uint8_t *data = TG_DATA(it.m);
-
-		if (tg_packet_parse(&it.pkt, data, data + it.m->data_len) != TG_PARSE_TCP) {
-			tg_drop(w, it.m); /* cannot be: it was TCP when it was kept */
-			continue;
-		}
-		any = true;
-		it.partial = (it.m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE;
-		tg_count(w, f->service, TG_COUNT_store_sent);
-		tg_flow_forward(w, &it, f, TG_TO_SERVER);
-	}
-	return any;
-}
-
-/* The port that the flow's client is behind, seen from the server's. */
-static inline uint16_t tg_client_port(const struct tg_worker *w, const struct tg_item *it)
-{
-	const struct tg_route *r;
-
-	if (!w->box->router)
-		return it->port ^ 1;
-	r = tg_box_route(w->box, &it->pkt.dst, it->pkt.family);
-	return r ? r->port : it->port;
-}
-
-#define TG_DUPLICATES 3 /* what makes a sender believe in a loss: RFC 5681 section 3.2 */
-
-/* The server has accepted for good: it gets its ACK and what was kept, the client the
- * window; and, if its data were dropped, the same three times more, for duplicate ACKs
- * are how a receiver says so. */
-static inline void tg_setup_accept(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e,
-				   const struct tg_tcp_options *o)
-{
-	uint8_t first_data = w->box->how[e->flow.service].first_data;
-	bool heard = e->flow.flags & TG_FLOW_HEARD;
-	uint16_t field = tg_item_window(it);
-	struct tg_segment ack, window;
-	int i;
-
-	tg_flow_ready(&e->flow, &it->pkt, o);
-	ack = tg_flow_ack(&it->pkt, &e->flow, o);
-	window = tg_flow_window(&it->pkt, &e->flow, o, field);
-	tg_count(w, e->flow.service, TG_COUNT_flow_ready);
-	tg_segment_send_new(w, it, &ack);
-	if (first_data == TG_FIRST_DATA_STORE &&
-	    tg_store_release(w, &e->flow, it->flow_hash, tg_client_port(w, it))) {
-		tg_drop(w, it->m); /* the server's own ACK of it tells the window */
-		return;
-	}
-	if (first_data != TG_FIRST_DATA_ZERO_WINDOW && heard) {
-		for (i = 0; i < TG_DUPLICATES; i++)
-			tg_segment_send_new(w, it, &window);
-		tg_count(w, e->flow.service, TG_COUNT_flow_notified);
-	}
-	tg_segment_send(w, it->m, it->port, &window);
-}
-
-/* The server has another connection in mind, or was only asked: it is reset, and has a
- * SYN of this connection next. */
-static inline void tg_setup_renew(struct tg_worker *w, struct tg_item *it, struct tg_flow *f)
-{
-	struct tg_segment rst = tg_reset_for(&it->pkt), syn;
-
-	tg_flow_renew(f);
-	f->syn_ms = (uint16_t)w->now_ms;
-	syn = tg_flow_syn(&it->pkt, f, true);
-	tg_segment_send_new(w, it, &rst);
-	tg_segment_send(w, it->m, it->port, &syn);
-}
-
-/* The server no longer gives what the client was told that it would: both are reset,
- * and the next client is told better. */
-static inline void tg_setup_mismatch(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
-{
-	struct tg_segment rst = tg_reset_for(&it->pkt), refusal = tg_flow_refusal(&it->pkt, &e->flow);
-	struct tg_server_key server = tg_server_key(&it->pkt, true);
-
-	tg_count(w, e->flow.service, TG_COUNT_flow_mismatch);
-	if (!(e->flow.flags & TG_FLOW_ASKS)) /* else it has just been learned */
-		tg_servers_remove(&w->servers, &server);
-	tg_told_forget(w);
-	tg_flow_remove(w, it, e);
-	tg_segment_send_new(w, it, &rst);
-	tg_segment_send(w, it->m, it->port, &refusal);
-}
-
-/* The server's SYN-ACK to our SYN: what it gives, and what follows. */
-static inline void tg_setup_synack(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
-{
-	struct tg_tcp_options o;
-
-	if (!tg_item_options(it, &o)) {
-		tg_drop(w, it->m);
-		return;
-	}
-	if (e->flow.flags & TG_FLOW_ASKS) {
-		struct tg_server_key server = tg_server_key(&it->pkt, true);
-		struct tg_learned l = tg_learn(&it->pkt, &o, w->now_ms);
-
-		tg_servers_put(&w->servers, &server, &l);
-		tg_told_forget(w);
-		tg_count(w, e->flow.service, TG_COUNT_server_asked);
-	}
-	switch (tg_flow_agreement(&e->flow, &it->pkt, &o, w->box->how[e->flow.service].fixed)) {
-	case TG_GIVES_LESS:
-		tg_setup_mismatch(w, it, e);
-		break;
-	case TG_GIVES_MORE:
-		tg_setup_renew(w, it, &e->flow);
-		break;
-	default:
-		tg_setup_accept(w, it, e, &o);
-	}
-}
-
-/* The server's segment while the flow is being set up. */
-static inline void tg_setup_server(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
-{
-	struct tg_segment s;
-
-	switch (tg_setup_judge(&it->pkt, &e->flow)) {
-	case TG_SETUP_READY:
-		tg_setup_synack(w, it, e);
-		break;
-	case TG_SETUP_OTHER:
-		tg_count(w, e->flow.service, TG_COUNT_flow_older);
-		tg_setup_renew(w, it, &e->flow);
-		break;
-	case TG_SETUP_REFUSED:
-		s = tg_flow_refusal(&it->pkt, &e->flow);
-		tg_count(w, e->flow.service, TG_COUNT_flow_refused);
-		tg_flow_remove(w, it, e);
-		tg_segment_send(w, it->m, it->port, &s);
-		break;
-	default:
-		tg_drop(w, it->m);
-	}
-}
-
-/* A SYN-ACK that a server sends again: its handshake is completed again. */
-static inline void tg_ready_again(struct tg_worker *w, struct tg_item *it, struct tg_flow *f)
-{
-	struct tg_tcp_options o;
-	struct tg_segment s;
-
-	if (it->pkt.seq != f->server_isn || !tg_item_options(it, &o)) {
-		tg_drop(w, it->m);
-		return;
-	}
-	s = tg_flow_ack(&it->pkt, f, &o);
-	if (tg_segment_send(w, it->m, it->port, &s))
-		tg_count(w, f->service, TG_COUNT_flow_reack);
-}
-
-static inline void tg_from_server(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
-{
-	if (TG_UNLIKELY(e->flow.state == TG_FLOW_SETUP)) {
-		tg_setup_server(w, it, e);
-		return;
-	}
-	if (TG_UNLIKELY((it->pkt.flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK))) {
-		if (it->pkt.ack == e->flow.client_isn + 1) {
-			tg_ready_again(w, it, &e->flow);
-			return;
-		}
-		tg_flow_restart(&e->flow, &it->pkt);
-	}
-	tg_flow_forward(w, it, &e->flow, TG_TO_CLIENT);
-}
-
-/* A segment of a flow, from the client. False: it may belong to a new connection. */
-static inline bool tg_from_client(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
-{
-	struct tg_flow *f = &e->flow;
-
-	if (TG_LIKELY(f->state == TG_FLOW_READY && !(f->flags & TG_FLOW_CLOSED))) {
-		tg_flow_forward(w, it, f, TG_TO_SERVER);
-		return true;
-	}
-	if (f->state == TG_FLOW_SETUP &&
-	    (it->pkt.ack == f->seq_delta + 1 || !(it->pkt.flags & TG_TCP_ACK))) {
-		tg_setup_client(w, it, e);
-		return true;
-	}
-	return false;
 }
 
 #endif

@@ -51,9 +51,10 @@ static inline uint32_t slot_find(const struct tg_flow_table *t, const struct tg_
 	return slot_in(t, g, tg_flow_second(t, hash), key, hash);
 }
 
-static void slot_clear(struct tg_generation *g, uint32_t slot)
+static void slot_clear(const struct tg_flow_table *t, struct tg_generation *g, uint32_t slot)
 {
 	tg_flow_buckets(g)[slot / TG_BUCKET_SLOTS].sig[slot % TG_BUCKET_SLOTS] = 0;
+	tg_flow_entries(t, g)[slot].key.family = 0; /* tg_flow_table_at */
 	g->used--;
 }
 
@@ -152,7 +153,7 @@ struct tg_flow_entry *tg_flow_table_find(struct tg_flow_table *t, const struct t
 	place = slot_take(t, t->swap.active, hash);
 	if (place == NO_SLOT)
 		return e;
-	slot_clear(t->swap.history, slot);
+	slot_clear(t, t->swap.history, slot);
 	return slot_fill(t, place, key, hash, e->presence, &e->flow);
 }
 
@@ -168,7 +169,7 @@ struct tg_flow_entry *tg_flow_table_insert(struct tg_flow_table *t, const struct
 	if (slot == NO_SLOT)
 		return NULL;
 	if (old != NO_SLOT)
-		slot_clear(t->swap.history, old);
+		slot_clear(t, t->swap.history, old);
 	return slot_fill(t, slot, key, hash, presence, flow);
 }
 
@@ -181,6 +182,6 @@ void tg_flow_table_remove(struct tg_flow_table *t, const struct tg_flow_key *key
 		uint32_t slot = slot_find(t, both[i], key, hash);
 
 		if (slot != NO_SLOT)
-			slot_clear(both[i], slot);
+			slot_clear(t, both[i], slot);
 	}
 }

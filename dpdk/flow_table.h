@@ -185,17 +185,14 @@ static inline uint32_t tg_flow_prefetch(const struct tg_flow_table *t, uint64_t 
 	return slot;
 }
 
-/* The flow in a slot that tg_flow_prefetch has found, if it is (still) there. */
+/* The flow in a slot that tg_flow_prefetch has found, if it is (still) there: who is
+ * removed leaves no key. Swaps are for between bursts. */
 TG_INLINE struct tg_flow_entry *tg_flow_table_at(const struct tg_flow_table *t, uint32_t slot,
-						 const struct tg_flow_key *key, uint64_t hash)
+						 const struct tg_flow_key *key)
 {
-	const struct tg_generation *g = t->swap.active;
-	struct tg_flow_entry *e = &tg_flow_entries(t, g)[slot];
+	struct tg_flow_entry *e = &tg_flow_entries(t, t->swap.active)[slot];
 
-	if (slot == TG_NO_SLOT || !tg_flow_key_is(&e->key, key) ||
-	    tg_flow_buckets(g)[slot / TG_BUCKET_SLOTS].sig[slot % TG_BUCKET_SLOTS] != tg_flow_sig(hash))
-		return NULL;
-	return e;
+	return slot != TG_NO_SLOT && tg_flow_key_is(&e->key, key) ? e : NULL;
 }
 
 #endif

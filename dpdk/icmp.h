@@ -6,19 +6,9 @@
 #ifndef TG_DPDK_ICMP_H
 #define TG_DPDK_ICMP_H
 
-#include "flow.h"
+#include "flow_setup.h"
 
-#define TG_IPPROTO_ICMP 1
-#define TG_IPPROTO_ICMPV6 58
-#define TG_ICMP_HDR_LEN 8
 #define TG_QUOTED_TCP_LEN 12 /* up to the acknowledgement number */
-
-/* RFC 792, RFC 4443: the types that quote a packet. */
-static inline bool tg_icmp_is_error(uint8_t family, uint8_t type)
-{
-	return family == 4 ? type == 3 || type == 4 || type == 11 || type == 12
-			   : type >= 1 && type <= 4;
-}
 
 /* Where the ICMP header of the packet stands; 0 if it is no error. */
 static inline uint32_t tg_icmp_find(const uint8_t *data, uint32_t len, uint32_t l3_off,

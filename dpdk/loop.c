@@ -11,6 +11,7 @@
 #include <rte_ethdev.h>
 #include <sys/random.h>
 
+#include "buffers.h"
 #include "program.h"
 
 #define POLLS_A_LOOK 32	   /* between looks at the cycle counter */
@@ -96,8 +97,7 @@ bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
 		char name[32];
 
 		snprintf(name, sizeof(name), "tidegate%u", i);
-		o.pool = rte_pktmbuf_pool_create(name, p->opt.buffers, 256, 0, RTE_MBUF_DEFAULT_BUF_SIZE,
-						 (int)rte_lcore_to_socket_id(p->cores[i].lcore));
+		o.pool = tg_buffers_make(name, p->opt.buffers, 256, (int)rte_lcore_to_socket_id(p->cores[i].lcore));
 		if (!o.pool)
 			return tg_say("%u buffers for core %u: %s; give DPDK more memory (-m) or fewer --buffers", p->opt.buffers,
 				      p->cores[i].lcore, rte_strerror(rte_errno));

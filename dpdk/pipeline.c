@@ -6,7 +6,8 @@
  */
 #include "pipeline.h"
 
-#include "fast_wide.h"
+#include "classify.h"
+#include "fast_wide_flow.h"
 #include "icmp.h"
 
 #ifndef TG_PIPELINE
@@ -14,122 +15,6 @@
 #endif
 
 #define PREFETCH_AHEAD 6 /* frames whose first line is fetched before its turn */
-
-/* ---- classify ---- */
-
-/* A router answers ARP for its own addresses, and takes only frames for itself. */
-static bool router_takes(struct tg_worker *w, struct tg_item *it)
-{
-	uint8_t *d = TG_DATA(it->m);
-	uint32_t i;
-
-	if (it->m->data_len < TG_ETH_HDR_LEN + 28)
-		return false;
-	if (tg_load16(d + 12) == TG_ETHERTYPE_ARP && tg_load16(d + 20) == 0x0100) {
-		for (i = 0; i < w->box->own_addrs_n; i++) {
-			if (w->box->own_addrs[i].addr != tg_load32(d + 38) ||
-			    w->box->own_addrs[i].port != it->port)
-				continue;
-			tg_store16(d + 20, 0x0200); /* reply */
-			memcpy(d + 32, d + 22, 10);
-			memcpy(d + 22, w->ports[it->port].mac, 6);
-			tg_store32(d + 28, w->box->own_addrs[i].addr);
-			memcpy(d, d + 32, 6);
-			memcpy(d + 6, w->ports[it->port].mac, 6);
-			tg_send(w, it->port, it->m);
-			it->todo = TG_TODO_GONE;
-			return true;
-		}
-		return false;
-	}
-	return memcmp(d, w->ports[it->port].mac, 6) == 0;
-}
-
-static inline void classify_tcp(struct tg_worker *w, struct tg_item *it)
-{
-	const struct tg_box *box = w->box;
-
-	it->todo = TG_TODO_TCP;
-	it->to_service = tg_box_port_is_protected(box, TG_DST_PORT_BE(&it->pkt));
-	it->from_service = tg_box_port_is_protected(box, TG_SRC_PORT_BE(&it->pkt));
-	if (box->flows && (it->to_service || it->from_service))
-		tg_fetch_flow(w, it, it->to_service ? TG_TO_SERVER : TG_TO_CLIENT);
-	if (!it->to_service)
-		return;
-	it->id = (uint16_t)tg_box_service_find(box, &it->pkt);
-	if (!it->id || box->services[it->id].mode == TG_MODE_OFF) {
-		it->id = 0;
-		return;
-	}
-	if (!tg_strategy_translates(box->how[it->id].strategy))
-		tg_whitelist_prefetch(&w->white, tg_white_key_of(w, &it->pkt));
-	if (tg_host_is_syn(&it->pkt))
-		tg_foresee_syn(w, it);
-}
-
-/* What had to be fetched for a frame that is no flood's SYN has come. */
-static inline void foresee(struct tg_worker *w, struct tg_item *it)
-{
-	bool syn = tg_host_is_syn(&it->pkt), known = false;
-
-	if (it->flow_dir == TG_TO_CLIENT || (it->flow_dir == TG_TO_SERVER && !syn))
-		known = tg_foresee_flow(w, it);
-	if (syn || !it->id)
-		return;
-	if (!tg_strategy_translates(w->box->how[it->id].strategy))
-		tg_whitelist_fetch(&w->white, tg_white_key_of(w, &it->pkt));
-	if (!known && tg_item_is_ack(it))
-		tg_foresee_ack(w, it);
-}
-
-/* What the frame is; IPv4 without tags, which nearly all frames are, is seen at once. */
-static inline enum tg_parse_result parse(struct tg_packet *pkt, const uint8_t *data, uint32_t len)
-{
-	if (TG_LIKELY(len >= TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN && tg_load16(data + 12) == TG_ETHERTYPE_IPV4)) {
-		pkt->group_frame = data[0] & 1;
-		pkt->l3_off = TG_ETH_HDR_LEN;
-		return tg_packet_ipv4(pkt, data, data + len);
-	}
-	pkt->l3_off = 0;
-	return tg_packet_parse(pkt, data, data + len);
-}
-
-static inline void classify(struct tg_worker *w, struct tg_item *it, struct rte_mbuf *m, uint16_t port)
-{
-	bool shared = rte_mbuf_refcnt_read(m) != 1 ||
-		      (m->ol_flags & (RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL));
-	const uint8_t *data;
-
-	if (TG_UNLIKELY(shared || m->nb_segs > 1)) {
-		m = tg_frame_make_own(w, m);
-		if (!m) {
-			it->todo = TG_TODO_GONE;
-			return;
-		}
-	}
-	it->m = m;
-	it->port = port;
-	it->id = 0;
-	it->cookie_lane = it->flow_lane = it->half_lane = -1;
-	it->flow_dir = 255;
-	it->pkt.as_probe = false;
-	it->partial = (m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE;
-	it->todo = TG_TODO_OTHER;
-	data = TG_DATA(m);
-	it->parse = (uint8_t)parse(&it->pkt, data, m->data_len);
-	if (TG_UNLIKELY(w->box->router) && !router_takes(w, it)) {
-		if (it->todo != TG_TODO_GONE) {
-			tg_count(w, 0, TG_COUNT_drop_no_route);
-			tg_drop(w, m);
-		}
-		it->todo = TG_TODO_GONE;
-		return;
-	}
-	if (TG_LIKELY(it->parse == TG_PARSE_TCP || it->parse == TG_PARSE_FRAGMENT))
-		classify_tcp(w, it);
-	else if (it->parse != TG_PARSE_OTHER)
-		it->todo = TG_TODO_PARSE;
-}
 
 /* ---- hash ---- */
 
@@ -167,6 +52,8 @@ static inline void hash_fast(struct tg_worker *w)
 {
 	hash_batch(w, &w->fast.flows4);
 	hash_batch(w, &w->fast.flows6);
+	hash_batch(w, &w->fast.wide_flows);
+	prefetch_buckets(w, &w->fast.wide_flows);
 	prefetch_buckets(w, &w->fast.flows4);
 	prefetch_buckets(w, &w->fast.flows6);
 	hash_batch(w, &w->fast.cookies4);
@@ -294,14 +181,20 @@ static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t 
 {
 #if TG_HAS_WIDE
 	uint32_t i;
+	uint8_t way;
 
-	for (i = at + TG_WIDE; i < n && i < at + 2 * TG_WIDE; i++) {
-		__builtin_prefetch(TG_DATA(m[i]));
-		__builtin_prefetch(TG_DATA(m[i]) + 64);
-	}
-	if (at + TG_WIDE > n || w->fast.off || !tg_wide_take(w, m + at, at, mac, mask))
+	if (at + TG_WIDE > n || w->fast.off)
 		return false;
-	memset(&w->fast.way[at], TG_FAST_WIDE, TG_WIDE);
+	for (i = at + TG_WIDE; at + 2 * TG_WIDE <= n && i < at + 2 * TG_WIDE; i++) {
+		const uint8_t *data = TG_DATA(m[i]);
+
+		__builtin_prefetch(data);
+		__builtin_prefetch(data + 64);
+	}
+	way = tg_wide_take(w, m + at, at, mac, mask);
+	if (way == TG_FAST_LONG)
+		return false;
+	memset(&w->fast.way[at], way, TG_WIDE);
 	return true;
 #else
 	(void)w, (void)m, (void)at, (void)n, (void)mac, (void)mask;
@@ -343,12 +236,29 @@ static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n
 	return many;
 }
 
+/* The entries of eight segments' flows are being fetched; else they are single ones now. */
+static inline bool fetch_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at)
+{
+#if TG_HAS_WIDE
+	if (TG_LIKELY(tg_wide_segments_fetch(w, at)))
+		return true;
+	tg_wide_segments_part(w, m, at);
+#else
+	(void)w, (void)m, (void)at;
+#endif
+	return false;
+}
+
 /* Second stage, of frames that are no flood's SYN. */
-static inline void foresee_all(struct tg_worker *w, uint32_t n, uint16_t port)
+static inline void foresee_all(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
 {
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
+		if (w->fast.way[i] == TG_FAST_WIDE_SEGMENT && fetch_wide(w, m + i, i)) {
+			i += TG_WIDE - 1;
+			continue;
+		}
 		if (w->fast.way[i] == TG_FAST_SEGMENT && !tg_fast_segment_fetch(w, &w->fast.frame[i])) {
 			w->fast.way[i] = TG_FAST_LONG;
 			classify(w, &w->items[i], w->fast.frame[i].m, port);
@@ -381,7 +291,9 @@ static inline void act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t a
 	uint32_t known = tg_wide_answer(w, m, at), i;
 
 	tg_fast_tally_turn(w, tally, w->fast.group[at / TG_WIDE].server);
-	for (i = 0; i < TG_WIDE; i++) {
+	if (TG_LIKELY(!known))
+		tg_wide_send(w, port, m);
+	for (i = 0; TG_UNLIKELY(known) && i < TG_WIDE; i++) {
 		if (TG_UNLIKELY(known >> i & 1))
 			act_alone(w, m[i], at + i, port);
 		else
@@ -394,6 +306,19 @@ static inline void act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t a
 #endif
 }
 
+/* Sends eight segments on; else they are single ones now. */
+static inline bool act_wide_segments(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint16_t port)
+{
+#if TG_HAS_WIDE
+	if (TG_LIKELY(tg_wide_segments_send(w, m, at, port)))
+		return true;
+	tg_wide_segments_part(w, m, at);
+#else
+	(void)w, (void)m, (void)at, (void)port;
+#endif
+	return false;
+}
+
 static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
 {
 	struct tg_fast_tally tally = {0};
@@ -401,16 +326,22 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 
 	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = w->halves4.n = w->halves6.n = 0;
 	w->fast.cookies4.n = w->fast.cookies6.n = w->fast.wide.n = w->fast.flows4.n = w->fast.flows6.n = 0;
+	w->fast.wide_flows.n = 0;
 	many = take(w, m, n, port);
 	hash_fast(w);
-	if (many || (w->fast.flows4.n | w->fast.flows6.n)) {
-		foresee_all(w, n, port);
+	if (many || (w->fast.flows4.n | w->fast.flows6.n | w->fast.wide_flows.n)) {
+		foresee_all(w, m, n, port);
 		hash_all(w, n);
 	}
 	for (i = 0; i < n; i++) {
 		struct tg_fast_frame *f = &w->fast.frame[i];
-		uint8_t way = w->fast.way[i];
+		uint8_t way;
 
+		if (w->fast.way[i] == TG_FAST_WIDE_SEGMENT && act_wide_segments(w, m + i, i, port)) {
+			i += TG_WIDE - 1;
+			continue;
+		}
+		way = w->fast.way[i];
 		if (way == TG_FAST_WIDE) {
 			act_wide(w, m + i, i, port, &tally);
 			i += TG_WIDE - 1;

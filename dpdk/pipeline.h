@@ -30,6 +30,7 @@
 #define TG_BURST_MAX 128 /* frames */
 _Static_assert(TG_BURST_MAX <= TG_LANES_MAX, "a frame asks for at most one hash of a kind");
 #define TG_OUT_MAX 256 /* frames that wait to be sent by one port */
+#define TG_ICMP_ERRORS_A_SECOND 1000 /* of a core; a fifth of them at once */
 #define TG_RETRY_MS 100 /* a client that asks again sooner is not heard */
 
 struct tg_counter_row {
@@ -75,6 +76,7 @@ struct tg_out {
 struct tg_port {
 	uint8_t mac[6];
 	uint32_t max_frame; /* bytes; longer ones are not sent */
+	uint32_t mtu;	    /* bytes of an IP packet, as the driver says */
 };
 
 /* The SYN cache of one core, core/syn_cache.h. */
@@ -116,6 +118,8 @@ struct tg_worker {
 		struct tg_service told;
 	} told;
 	struct tg_cache cache;
+	uint32_t icmp_allowed; /* errors that may be sent now */
+	uint64_t icmp_errors;  /* that were sent: icmp_error.h */
 	struct tg_out out[TG_PORTS_MAX];
 
 	struct tg_item items[TG_BURST_MAX];

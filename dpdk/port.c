@@ -90,6 +90,7 @@ static bool port_start(struct tg_program *p, uint16_t port)
 		struct tg_worker *w = p->cores[i].w;
 
 		memcpy(w->ports[port].mac, mac.addr_bytes, 6);
+		w->ports[port].mtu = mtu;
 		w->ports[port].max_frame = mtu + TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN;
 		w->ports_n = p->ports_n;
 		w->tcp_checksum = (port == 0 || w->tcp_checksum) &&

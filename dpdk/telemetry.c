@@ -29,7 +29,7 @@ static const char *const counter_names[] = {
 static int on_status(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	const struct tg_program *p = &tg_program;
-	uint64_t flows = 0, sources = 0, syns = 0, segments = 0;
+	uint64_t flows = 0, sources = 0, syns = 0, segments = 0, icmp = 0;
 	uint32_t i;
 
 	(void)cmd;
@@ -39,6 +39,7 @@ static int on_status(const char *cmd, const char *params, struct rte_tel_data *d
 		sources += p->cores[i].w->white.hash.active->used;
 		syns += p->cores[i].w->fast.syns;
 		segments += p->cores[i].w->fast.segments;
+		icmp += p->cores[i].w->icmp_errors;
 	}
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
@@ -51,6 +52,7 @@ static int on_status(const char *cmd, const char *params, struct rte_tel_data *d
 	rte_tel_data_add_dict_uint(d, "sources", sources);
 	rte_tel_data_add_dict_uint(d, "short_syns", syns);
 	rte_tel_data_add_dict_uint(d, "short_segments", segments);
+	rte_tel_data_add_dict_uint(d, "icmp_errors", icmp);
 	return 0;
 }
 

@@ -49,10 +49,11 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 	w->cookies6.words = w->fast.cookies6.words = 6;
 	w->flows4.words = w->halves4.words = TG_FLOW_WORDS4;
 	w->flows6.words = w->halves6.words = TG_FLOW_WORDS6;
-	w->fast.flows4.words = TG_FLOW_WORDS4;
+	w->fast.flows4.words = w->fast.wide_flows.words = TG_FLOW_WORDS4;
 	w->fast.flows6.words = TG_FLOW_WORDS6;
 	fast_key(&w->fast.flows4, &o->table_key);
 	fast_key(&w->fast.flows6, &o->table_key);
+	fast_key(&w->fast.wide_flows, &o->table_key);
 	for (i = 0; i < TG_LANES_MAX; i++) {
 		w->flows4.k0[i] = w->flows6.k0[i] = o->table_key.k0;
 		w->flows4.k1[i] = w->flows6.k1[i] = o->table_key.k1;
@@ -60,7 +61,7 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 		w->halves4.k1[i] = w->halves6.k1[i] = o->cache_key.k1;
 	}
 	for (i = 0; i < TG_PORTS_MAX; i++)
-		w->ports[i].max_frame = UINT32_MAX;
+		w->ports[i].max_frame = w->ports[i].mtu = UINT32_MAX;
 	return w;
 }
 
@@ -78,8 +79,11 @@ void tg_worker_free(struct tg_worker *w)
 
 void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix_ns, uint32_t now_ms)
 {
+	uint64_t more = w->icmp_allowed + (uint64_t)(uint32_t)(now_ms - w->now_ms) * TG_ICMP_ERRORS_A_SECOND / 1000;
+
 	w->box = box;
 	tg_told_forget(w);
+	w->icmp_allowed = more < TG_ICMP_ERRORS_A_SECOND / 5 ? (uint32_t)more : TG_ICMP_ERRORS_A_SECOND / 5;
 	w->now_ns += (uint64_t)(uint32_t)(now_ms - w->now_ms) * 1000000; /* it never turns over */
 	w->now_ms = now_ms;
 	w->epoch = box->fixed_epoch ? box->fixed_epoch

@@ -60,6 +60,7 @@ Needs root, and takes about two minutes.`,
 	f.DurationVar(&o.Base.Timeout, "timeout", o.Base.Timeout, "after which a connection is given up")
 	f.BoolVar(&o.Base.IPv6, "ipv6", false, "flood and clients use IPv6")
 	f.StringArrayVar(&o.Curves, "curve", nil, "only this one; can be repeated: "+strings.Join(lab.ConnectCurves(), "; "))
+	f.StringVar(&o.Plane, "plane", o.Plane, "of the proxy's curves: xdp or dpdk")
 	f.StringVar(&dir, "out", dir, "folder for report.html, connect-time.svg and results.json; empty: none")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd

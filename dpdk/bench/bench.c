@@ -18,6 +18,7 @@
 #include <rte_lcore.h>
 #include <rte_version.h>
 
+#include "../buffers.h"
 #include "traffic.h"
 
 #define FLOWS 100000
@@ -140,7 +141,7 @@ static void make_rig(struct rig *r, uint32_t core)
 	int i;
 
 	snprintf(name, sizeof(name), "bench%u", core);
-	r->pool = rte_pktmbuf_pool_create(name, 16383, 256, 0, RTE_MBUF_DEFAULT_BUF_SIZE, 0);
+	r->pool = tg_buffers_make(name, 16383, 256, SOCKET_ID_ANY);
 	if (!r->pool)
 		fail("no memory for buffers");
 	for (i = 0; i < WHATS; i++) {

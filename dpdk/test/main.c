@@ -13,6 +13,8 @@ int main(int argc, char **argv)
 	test_store();
 	test_bursts();
 	test_fast();
+	test_icmp();
+	test_still();
 	test_bad();
 	return check_summary(argc, argv);
 }

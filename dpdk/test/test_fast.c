@@ -118,11 +118,11 @@ static void make_syn(struct made *m, const struct shape *shape, uint8_t family, 
 }
 
 /* A segment of a flow that is ready, or not quite. */
-static void make_segment(struct made *m, uint32_t flow, uint64_t r)
+static void make_segment(struct made *m, uint32_t flow, uint64_t r, bool clean)
 {
 	bool back = r & 1, ts = r & 2;
 	uint8_t family = flow % 3 ? 4 : 6;
-	uint32_t at = put_ethernet(m->bytes, family, r >> 3 | 1), tcp_len = (ts ? 32 : 20) + (r >> 5 & 15);
+	uint32_t at = put_ethernet(m->bytes, family, clean ? 1 : r >> 3 | 1), tcp_len = (ts ? 32 : 20) + (r >> 5 & 15);
 	uint8_t *tcp;
 
 	at += put_ip(m->bytes + at, family, flow * 671 + 1, tcp_len, back);
@@ -132,11 +132,13 @@ static void make_segment(struct made *m, uint32_t flow, uint64_t r)
 	tg_store16(tcp + (back ? 0 : 2), tg_swap16(80));
 	tg_store32(tcp + 4, (uint32_t)(r >> 11));
 	tcp[12] = ts ? 8 << 4 : 5 << 4;
-	tcp[13] = r % 19 == 0 ? (uint8_t)(r >> 40) : TG_TCP_ACK;
-	if (ts && r % 17)
+	tcp[13] = !clean && r % 19 == 0 ? (uint8_t)(r >> 40) : TG_TCP_ACK;
+	tg_store16(tcp + 14, (uint16_t)(r >> 13));
+	tg_store16(tcp + 16, r % 5 ? (uint16_t)(r >> 29) : 0xffff);
+	if (ts && (clean || r % 17))
 		tg_store32(tcp + 20, TG_WIRE32(1, 1, 8, 10));
 	m->len = at + tcp_len;
-	if (r % 37 == 0)
+	if (r % (clean ? 397 : 37) == 0)
 		m->bytes[(r >> 30) % m->len] ^= (uint8_t)(r >> 50);
 }
 
@@ -146,15 +148,17 @@ static void make_frames(uint64_t seed)
 
 	for (i = 0; i < FRAMES; i++) {
 		uint64_t r = tg_random(&seed), r2 = tg_random(&seed);
-		uint32_t block = i / 50 % 4; /* a flood; anything; a flood; segments among SYNs */
+		uint32_t block = i / 50 % 5; /* a flood; anything; a flood; segments among SYNs; segments */
 
 		if (block == 0 || block == 2)
 			make_syn(&frames[i], &shapes[0], 4, (uint16_t)(80 + i / 200 % 3), r, true);
 		else if (block == 1)
 			make_syn(&frames[i], &shapes[r2 % SHAPES], r2 >> 20 & 1 ? 4 : 6,
 				 (uint16_t)(80 + (r2 >> 8) % (TALK_SERVICES + 1)), r, false);
+		else if (block == 4) /* of IPv4 connections, nearly all of which are there */
+			make_segment(&frames[i], (uint32_t)(r2 >> 8) % (FLOWS / 3 + 1) * 3 + 1, r, true);
 		else if (r2 & 3)
-			make_segment(&frames[i], (uint32_t)(r2 >> 8) % (FLOWS + 50), r);
+			make_segment(&frames[i], (uint32_t)(r2 >> 8) % (FLOWS + 50), r, false);
 		else
 			make_syn(&frames[i], &shapes[r2 % SHAPES], 4, 80, r, true);
 	}
@@ -176,7 +180,7 @@ static void open_flows(struct harness *h)
 		struct made m;
 		struct tg_flow_key key;
 
-		make_segment(&m, i, 2 | 8 << 3);
+		make_segment(&m, i, 2 | 8 << 3, false);
 		(void)tg_packet_parse(&pkt, m.bytes, m.bytes + m.len);
 		CHECK_EQ(pkt.family, family, "family");
 		key = tg_flow_key_of(&pkt, TG_TO_SERVER);
@@ -188,7 +192,7 @@ static void open_flows(struct harness *h)
 		struct tg_packet pkt;
 		struct tg_flow_key key;
 
-		if (i / 50 % 4 || tg_packet_parse(&pkt, frames[i].bytes, frames[i].bytes + frames[i].len) != TG_PARSE_TCP)
+		if (i / 50 % 5 || tg_packet_parse(&pkt, frames[i].bytes, frames[i].bytes + frames[i].len) != TG_PARSE_TCP)
 			continue;
 		key = tg_flow_key_of(&pkt, TG_TO_SERVER);
 		(void)tg_flow_table_insert(&h->w->flows, &key, tg_flow_key_hash(&h->w->flows, &key),
@@ -266,8 +270,11 @@ static void same(pipeline p, const char *name, bool wide)
 			CHECK(fast->w->fast.syns > FRAMES / 3 && fast->w->fast.segments > FRAMES / 20,
 			      "%s: %u SYNs and %u segments went the short way", name, (uint32_t)fast->w->fast.syns,
 			      (uint32_t)fast->w->fast.segments);
-			CHECK(fast->w->fast.wides == 0 ? !wide || lengths[i] < 8 : wide,
+			CHECK(wide == (fast->w->fast.wides > 0) || lengths[i] < 8,
 			      "%s, bursts of %u: %u SYNs went eight at once", name, lengths[i], (uint32_t)fast->w->fast.wides);
+			CHECK(wide == (fast->w->fast.wide_segments > 100) || lengths[i] < 8,
+			      "%s, bursts of %u: %u segments went eight at once", name, lengths[i],
+			      (uint32_t)fast->w->fast.wide_segments);
 			harness_free(slow);
 			harness_free(fast);
 		}

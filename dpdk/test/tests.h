@@ -14,6 +14,8 @@ void test_bursts(void);
 void test_fast(void);
 void test_flows(void);
 void test_store(void);
+void test_icmp(void);
+void test_still(void);
 void test_bad(void);
 
 #endif

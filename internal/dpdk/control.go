@@ -117,6 +117,29 @@ func AddressLine(a netip.Addr, port int) string {
 	return fmt.Sprintf("address %d %x", port, a.AsSlice())
 }
 
+// Link is what a router says of a port in ICMP errors: the MTU of its link, and whom it
+// is there; an address that is not valid is none.
+type Link struct {
+	Port       int // of DPDK
+	MTU        int // bytes of an IP packet
+	IPv4, IPv6 netip.Addr
+}
+
+// LinkLines are the lines for a router's links.
+func LinkLines(links []Link) (lines []string) {
+	for _, l := range links {
+		four, six := [4]byte{}, [16]byte{}
+		if l.IPv4.IsValid() {
+			four = l.IPv4.As4()
+		}
+		if l.IPv6.IsValid() {
+			six = l.IPv6.As16()
+		}
+		lines = append(lines, fmt.Sprintf("link %d %d %x %x", l.Port, l.MTU, four, six))
+	}
+	return lines
+}
+
 func family(a netip.Addr) int {
 	if a.Is4() {
 		return 4

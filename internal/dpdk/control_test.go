@@ -34,6 +34,20 @@ func TestServiceLines(t *testing.T) {
 	}
 }
 
+func TestLinkLines(t *testing.T) {
+	got := LinkLines([]Link{
+		{Port: 0, MTU: 1500, IPv4: netip.MustParseAddr("203.0.113.2")},
+		{Port: 1, MTU: 1280, IPv6: netip.MustParseAddr("2001:db8::2")},
+	})
+	want := []string{
+		"link 0 1500 cb007102 00000000000000000000000000000000",
+		"link 1 1280 00000000 20010db8000000000000000000000002",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestApplyTellsRefusals(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)

@@ -64,6 +64,35 @@ func KernelRoutes(interfaces []string) (routes []Route, err error) {
 	return routes, nil
 }
 
+// KernelLinks are the kernel's MTU and first global addresses of the interfaces, for the
+// ICMP errors that the program's router sends.
+func KernelLinks(interfaces []string) (links []Link, err error) {
+	for i, name := range interfaces {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return nil, fmt.Errorf("interface %s: not found; see `ip link`", name)
+		}
+		link := Link{Port: i, MTU: dev.Attrs().MTU}
+		list, err := netlink.AddrList(dev, netlink.FAMILY_ALL)
+		if err != nil {
+			return nil, fmt.Errorf("addresses of %s: %w", name, err)
+		}
+		for _, l := range list {
+			a, ok := netip.AddrFromSlice(l.IP)
+			if a = a.Unmap(); !ok || !a.IsGlobalUnicast() {
+				continue
+			}
+			if a.Is4() && !link.IPv4.IsValid() {
+				link.IPv4 = a
+			} else if a.Is6() && !link.IPv6.IsValid() {
+				link.IPv6 = a
+			}
+		}
+		links = append(links, link)
+	}
+	return links, nil
+}
+
 func familyOf(a netip.Addr) int {
 	if a.Unmap().Is4() {
 		return unix.AF_INET

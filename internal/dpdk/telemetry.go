@@ -66,6 +66,7 @@ type State struct {
 
 	ShortSYNs     uint64 `json:"short_syns"` // frames that went the short way (docs/dpdk.md)
 	ShortSegments uint64 `json:"short_segments"`
+	ICMPErrors    uint64 `json:"icmp_errors"` // that a router has sent
 }
 
 // ReadState asks for it.

@@ -22,13 +22,14 @@ type ConnectOptions struct {
 	Base        Options // rate of the flood, load, timeout, server, progress
 	Connections int
 	Curves      []string // names of ConnectCurves; none: all
+	Plane       string   // of the proxy's curves: PlaneXDP or PlaneDPDK
 }
 
 // DefaultConnectOptions take about two minutes.
 func DefaultConnectOptions() ConnectOptions {
 	base := DefaultOptions()
 	base.Rate, base.Load, base.Timeout = 20000, 400, 10*time.Second
-	return ConnectOptions{Base: base, Connections: 2000}
+	return ConnectOptions{Base: base, Connections: 2000, Plane: PlaneXDP}
 }
 
 // connectCurve is one defence of the figure.
@@ -65,6 +66,7 @@ type ConnectCurve struct {
 	Name    string `json:"name"`
 	Defence string `json:"defence"`
 	Backlog int    `json:"backlog"`
+	Plane   string `json:"plane,omitempty"` // of a proxy
 	Error   string `json:"error,omitempty"` // why there is nothing more
 
 	Connected int            `json:"connected"`
@@ -107,6 +109,9 @@ func (o *ConnectOptions) Validate() error {
 			return fmt.Errorf("--curve %q: want some of %s", c, strings.Join(ConnectCurves(), "; "))
 		}
 	}
+	if o.Plane != PlaneXDP && o.Plane != PlaneDPDK {
+		return fmt.Errorf("--plane %q: want xdp or dpdk", o.Plane)
+	}
 	return o.Base.Validate()
 }
 
@@ -147,6 +152,9 @@ func runConnectCurve(ctx context.Context, o ConnectOptions, c connectCurve) (Con
 	one := o.Base
 	one.Defence, one.Backlog, one.Requests, one.KeepConnect = c.defence, c.backlog, o.Connections, true
 	curve := ConnectCurve{Name: c.name, Defence: c.defence, Backlog: c.backlog, Times: []float64{}}
+	if strings.HasPrefix(c.defence, defenceProxyPrefix) {
+		one.Plane, curve.Plane = o.Plane, o.Plane
+	}
 	res, err := Run(ctx, one)
 	if errors.Is(err, ErrDisturbed) { // once more; then it is told
 		res, err = Run(ctx, one)

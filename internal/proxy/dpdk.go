@@ -146,6 +146,13 @@ func (d *dpdkBox) serviceLines() ([]string, error) {
 		return nil, err
 	}
 	lines = append(lines, dpdk.RouteLines(routes)...)
+	if len(cfg.Proxy.DPDK.Devices) == 0 {
+		links, err := dpdk.KernelLinks(cfg.Interfaces)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, dpdk.LinkLines(links)...)
+	}
 	for _, a := range cfg.Proxy.DPDK.Addresses {
 		lines = append(lines, dpdk.AddressLine(a.Addr, slices.Index(cfg.Interfaces, a.Interface)))
 	}

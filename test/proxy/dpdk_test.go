@@ -79,6 +79,28 @@ func TestDPDKLabFlood(t *testing.T) {
 	}
 }
 
+// And how long connect() takes, which is the figure of the prototype's authors.
+func TestDPDKLabConnectTime(t *testing.T) {
+	if testPlane != lab.PlaneDPDK {
+		t.Skip("is about plane: dpdk; the stage dpdk of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
+	}
+	cmd := exec.Command(tidegate, "lab", "connect-time", "--plane", "dpdk", "--curve", "proxy-cookie", "--rate", "5k",
+		"--connections", "60", "--load", "50", "--out", "", "--json")
+	var errs output
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, errs.String())
+	}
+	var times lab.ConnectTimes
+	if err := json.Unmarshal(out, &times); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if len(times.Curves) != 1 || times.Curves[0].Plane != lab.PlaneDPDK || times.Curves[0].Connected != 60 {
+		t.Errorf("60 connections are wanted of one curve on plane dpdk:\n%s", out)
+	}
+}
+
 func httpOnce(c *net.TCPConn) {
 	defer c.Close()
 	for lines := bufio.NewScanner(c); lines.Scan() && lines.Text() != ""; {

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A pool of frame buffers. As rte_pktmbuf_pool_create makes one, but without huge
+ * pages DPDK gives each buffer a page of its own, so that a device can reach it in one
+ * piece: all buffers then begin in the same few sets of the caches, which hold a dozen
+ * of them, and a burst of 32 drives its own first frames out. Where a device sees
+ * virtual addresses, any buffer is one piece, and they may stand close.
+ */
+#ifndef TG_DPDK_BUFFERS_H
+#define TG_DPDK_BUFFERS_H
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_mbuf.h>
+#include <rte_mbuf_pool_ops.h>
+
+/* `cache`: buffers that each core keeps at hand. NULL without memory: rte_errno says why. */
+static inline struct rte_mempool *tg_buffers_make(const char *name, uint32_t buffers, uint32_t cache, int socket)
+{
+	bool close = !rte_eal_has_hugepages() && rte_eal_iova_mode() == RTE_IOVA_VA;
+	struct rte_mempool *pool = rte_mempool_create_empty(
+		name, buffers, sizeof(struct rte_mbuf) + RTE_MBUF_DEFAULT_BUF_SIZE, cache,
+		sizeof(struct rte_pktmbuf_pool_private), socket, close ? RTE_MEMPOOL_F_NO_IOVA_CONTIG : 0);
+
+	if (!pool)
+		return NULL;
+	if (rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL) == 0) {
+		rte_pktmbuf_pool_init(pool, NULL);
+		if (rte_mempool_populate_default(pool) >= 0) {
+			rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
+			return pool;
+		}
+	}
+	rte_mempool_free(pool);
+	return NULL;
+}
+
+#endif
