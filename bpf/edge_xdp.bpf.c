@@ -9,29 +9,8 @@
  * Must never: keep anything of a single flow but its bits in the filter; judge what
  * comes from inside; decide anything that is not in core/.
  */
-#include "lib/common_syn.h"
-#include "lib/edge_tagged.h"
-#include "../core/common_segment.h"
+#include "lib/edge_short.h"
 #include "lib/proven.h"
-#ifdef TG_EDGE_SMART /* edge_smart.bpf.c */
-#include "lib/edge_smart.h"
-#else
-#define TG_EDGE_COMMON_SYN /* has the short way */
-#define tg_edge_answer tg_syn_answer
-#define tg_edge_is_ours(pkt, said, epoch, key) \
-	tg_cookie_verify(pkt, (said)->cookie, (said)->ts_ok, epoch, key)
-#endif
-
-/* A flow that goes on is put into the active generation by the server's packets.
- * Where these take another way, one in so many of the client's does it. So few,
- * because a flood's false positives do it, too: at 256, a million a second carry
- * less than one position in a hundred from one generation to the next. */
-#define TG_EDGE_SELF_REFRESH 256
-
-/* What the functions below leave to the program itself, beside TG_NEXT_TAG. */
-#define TG_NEXT_FORWARD 0x200
-#define TG_NEXT_WIDE 0x300 /* ask again, for cookies of two epochs more: core/keys.h */
-#define TG_EDGE_AGAIN 4    /* that is being done; beside enum tg_edge_port's flags */
 
 /* Not TCP, or a later fragment. A bridge forwards it; a router's kernel does. */
 static __always_inline int tg_edge_pass(__u32 ingress)
@@ -128,43 +107,6 @@ static __always_inline bool tg_edge_read(struct xdp_md *ctx, const struct tg_pac
 	return true;
 }
 
-/* Of a packet that the filter does not know, and what it says: does it carry a cookie, of the
- * epochs `back` before the two that its parity bit tells apart? */
-static __always_inline enum tg_edge_finding tg_edge_verify(const struct tg_packet *pkt,
-							   const struct tg_ack *ack,
-							   const struct tg_host_settings *settings,
-							   __u64 back)
-{
-	__u64 now = tg_epoch_verifying_now(settings), epoch;
-	const struct tg_siphash_key *key;
-
-	epoch = tg_cookie_epoch(ack->cookie.isn, now) - back;
-	key = tg_key_find(settings, epoch);
-	if (TG_LIKELY(key))
-		return tg_edge_is_ours(pkt, ack, epoch, key) ? TG_EDGE_VERIFIED : TG_EDGE_UNKNOWN;
-	/* Its SYN was the server's own to answer, so it cannot be ours to refuse. */
-	if (settings->stale_keys == TG_STALE_PASS && !tg_key_find(settings, now))
-		return TG_EDGE_NO_KEY;
-	return TG_EDGE_UNKNOWN;
-}
-
-/* May what matches nothing go on to the server all the same? */
-static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge_settings *edge)
-{
-	struct tg_allowance *a;
-	__u32 zero = 0;
-	__u64 now_ns;
-
-	if (!edge->learning_until_ns && edge->unknown_cost_ns == TG_ALLOWANCE_NONE)
-		return TG_EDGE_UNKNOWN; /* whatever the time is */
-	now_ns = TG_CLOCK_NS();
-	if (TG_UNLIKELY(now_ns < edge->learning_until_ns))
-		return TG_EDGE_LEARNING;
-	a = bpf_map_lookup_elem(&tg_allowances, &zero);
-	return a && tg_allowance_take(a, edge->unknown_cost_ns, now_ns) ? TG_EDGE_ALLOWED
-									: TG_EDGE_UNKNOWN;
-}
-
 static __always_inline __u8 *tg_edge_ttl(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	__u8 *ip = (void *)(long)ctx->data + (pkt->l3_off & 31);
@@ -172,36 +114,6 @@ static __always_inline __u8 *tg_edge_ttl(struct xdp_md *ctx, const struct tg_pac
 	if (ip + TG_IPV4_HDR_LEN > (__u8 *)(long)ctx->data_end)
 		return 0;
 	return ip + (pkt->family == 4 ? 8 : 7);
-}
-
-/* Every packet goes on with the same TTL; see core/edge.h. */
-static __always_inline void tg_edge_set_ttl(struct xdp_md *ctx, const struct tg_packet *pkt, __u8 ttl)
-{
-	__u8 *ip = (void *)(long)ctx->data + (pkt->l3_off & 31);
-	__u16 before;
-
-	if (ip + TG_IPV4_HDR_LEN > (__u8 *)(long)ctx->data_end)
-		return;
-	if (pkt->family == 6) {
-		ip[7] = ttl;
-		return;
-	}
-	before = tg_load16(ip + 8); /* TTL and protocol */
-	ip[8] = ttl;
-	tg_store16(ip + 10, tg_csum_update16(tg_load16(ip + 10), before, tg_load16(ip + 8)));
-}
-
-/* Puts a flow into the active generation because of its client's packet, now and
- * then: only what the active one does not have. */
-static __always_inline void tg_edge_self_refresh(const struct tg_edge_settings *edge,
-						 const struct tg_bloom_at *at, __u32 generations,
-						 struct tg_counter_row *row)
-{
-	if (TG_LIKELY(generations & 1U << (edge->generation & 3)) ||
-	    bpf_get_prandom_u32() % TG_EDGE_SELF_REFRESH)
-		return;
-	tg_bloom_put(at, edge->generation);
-	tg_count(row, TG_COUNT_edge_refreshed);
 }
 
 /* Anything but a SYN, in mode monitor: counted, learned, not touched. */
@@ -330,184 +242,6 @@ __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_pa
 		return tg_edge_syn(ctx, pkt, parse, settings, svc, row);
 	return tg_edge_segment(ctx, pkt, settings, edge, svc, row,
 			       how & TG_EDGE_AGAIN ? TG_EPOCHS_WIDE : 0);
-}
-
-/* A router takes only what is addressed to it: a port may be promiscuous. */
-static __always_inline bool tg_edge_is_mine(struct xdp_md *ctx, __u64 mac)
-{
-	const __u8 *data = (void *)(long)ctx->data;
-
-	if (data + TG_ETH_HDR_LEN > (const __u8 *)(long)ctx->data_end)
-		return false;
-	return tg_load32(data) == (__u32)mac && tg_load16(data + 4) == (__u16)(mac >> 32);
-}
-
-#ifdef TG_EDGE_COMMON_SYN
-/* A common SYN, the short way. XDP_ABORTED, with nothing done and nothing counted, for
- * what has to go the long one. */
-static __always_inline int tg_edge_common_syn(struct xdp_md *ctx, __u8 family, bool ts)
-{
-	__u8 *frame = (void *)(long)ctx->data;
-	const struct tg_host_settings *settings;
-	struct tg_tcp_options offered;
-	struct tg_counter_row *row;
-	struct tg_service *svc;
-	struct tg_packet syn;
-	__u32 id;
-
-	if (frame + tg_common_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
-	    !tg_common_syn_read(frame, family, ts, &syn, &offered))
-		return XDP_ABORTED;
-	settings = tg_settings_get();
-	if (!settings)
-		return XDP_ABORTED;
-	id = tg_service_find(settings, &syn);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
-	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || !tg_common_syn_agrees(svc, ts) ||
-	    !tg_common_syn_send(frame, family, ts, settings, svc, &syn, &offered))
-		return XDP_ABORTED;
-	tg_count(row, TG_COUNT_syn);
-	tg_count(row, TG_COUNT_cookie_sent);
-	return XDP_TX;
-}
-
-/* Functions of their own: their stacks do not add to those of the long way. */
-__attribute__((noinline)) int tg_edge_common_v4(struct xdp_md *ctx, __u32 ts)
-{
-	return ts ? tg_edge_common_syn(ctx, 4, true) : tg_edge_common_syn(ctx, 4, false);
-}
-
-__attribute__((noinline)) int tg_edge_common_v6(struct xdp_md *ctx, __u32 ts)
-{
-	return ts ? tg_edge_common_syn(ctx, 6, true) : tg_edge_common_syn(ctx, 6, false);
-}
-
-/* XDP_ABORTED if the SYN in the frame is no common one, or has to go the long way. */
-static __always_inline int tg_edge_common(struct xdp_md *ctx)
-{
-	enum tg_common_syn_kind kind = tg_common_syn_kind((void *)(long)ctx->data,
-							  (void *)(long)ctx->data_end);
-
-	if (kind == TG_COMMON_NONE)
-		return XDP_ABORTED;
-	if (kind == TG_COMMON_V4_TS || kind == TG_COMMON_V4)
-		return tg_edge_common_v4(ctx, kind == TG_COMMON_V4_TS);
-	return tg_edge_common_v6(ctx, kind == TG_COMMON_V6_TS);
-}
-#else
-#define tg_edge_common(ctx) XDP_ABORTED
-#endif
-
-/* A common segment (core/common_segment.h) to a service whose mode is `always`, the short way:
- * what tg_edge_segment does with it, in protocol `plain`, and nobody to be told of offenders.
- * TG_NEXT_FORWARD, with `out` filled, for what goes on; TG_NEXT_WIDE as there; XDP_ABORTED, with
- * nothing done and nothing counted, for what has to go the long way. The frame is read again and again: that
- * costs less than keeping what was read. */
-static __always_inline int tg_edge_common_segment(struct xdp_md *ctx, __u8 family,
-						  struct tg_packet *out, __u64 back)
-{
-	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	const struct tg_host_settings *settings;
-	const struct tg_tagged_settings *tagged;
-	enum tg_edge_finding found = TG_EDGE_KNOWN;
-	const struct tg_edge_settings *edge;
-	struct tg_counter_row *row;
-	struct tg_service *svc;
-	struct tg_bloom_at at;
-	struct tg_packet pkt;
-	struct tg_decision d;
-	__u32 id, generations;
-	struct tg_ack ack;
-	__u64 hash;
-
-	if (frame + tg_common_segment_len(family) > end || !tg_common_segment_is(frame, family))
-		return XDP_ABORTED;
-	settings = tg_settings_get();
-	tagged = tg_tagged_get();
-	edge = tg_edge_get();
-	if (!settings || !edge || !tagged || tagged->edge || settings->report)
-		return XDP_ABORTED;
-	tg_common_segment_read(frame, family, &pkt);
-	id = tg_service_find(settings, &pkt);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
-	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS)
-		return XDP_ABORTED;
-	if (TG_UNLIKELY(tg_edge_expires(frame[TG_ETH_HDR_LEN + (family == 4 ? 8 : 7)], edge->hops))) {
-		tg_count(row, TG_COUNT_drop_hops);
-		return XDP_DROP;
-	}
-	hash = tg_bloom_hash(&pkt, TG_BLOOM_FROM_CLIENT, &edge->bloom_key);
-	generations = tg_bloom_look_for(hash, edge->bloom_bits & 31);
-	asm volatile("" ::: "memory");
-	tg_common_segment_read(frame, family, &pkt);
-	if (!generations) {
-		found = TG_EDGE_UNKNOWN;
-		if (tg_edge_may_verify(&pkt)) {
-			if (!tg_common_segment_ack(frame, end, (__u32)(end - frame), &pkt, &ack))
-				return XDP_ABORTED;
-			found = tg_edge_verify(&pkt, &ack, settings, back);
-			if (TG_UNLIKELY(found == TG_EDGE_UNKNOWN && settings->wide && !back))
-				return TG_NEXT_WIDE;
-		}
-		if (found == TG_EDGE_UNKNOWN)
-			found = tg_edge_unknown(edge);
-	}
-	asm volatile("" ::: "memory");
-	tg_common_segment_read(frame, family, &pkt);
-	d = tg_edge_judge(tg_edge_kind(&pkt), found);
-	tg_count(row, d.counter);
-	if (d.verdict == TG_DROP)
-		return XDP_DROP;
-	at = tg_bloom_locate(hash, edge->bloom_bits & 31);
-	if (found == TG_EDGE_VERIFIED)
-		tg_bloom_put(&at, edge->generation);
-	else if (tg_edge_may_verify(&pkt))
-		tg_edge_self_refresh(edge, &at, generations, row);
-	if (edge->hops)
-		tg_edge_set_ttl(ctx, &pkt, edge->hops);
-	*out = pkt;
-	return TG_NEXT_FORWARD;
-}
-
-/* Functions of their own: their stacks do not add to those of the long way. */
-__attribute__((noinline)) int tg_edge_segment_v4(struct xdp_md *ctx, struct tg_packet *out,
-							 __u64 back)
-{
-	return out ? tg_edge_common_segment(ctx, 4, out, back) : XDP_ABORTED;
-}
-
-__attribute__((noinline)) int tg_edge_segment_v6(struct xdp_md *ctx, struct tg_packet *out,
-							 __u64 back)
-{
-	return out ? tg_edge_common_segment(ctx, 6, out, back) : XDP_ABORTED;
-}
-
-/* What looks like nearly every packet, from outside and for us. XDP_ABORTED, with nothing done
- * and nothing counted, if it is not, or has to go the long way. */
-static __always_inline int tg_edge_short(struct xdp_md *ctx, const struct tg_proxy_settings *ports,
-					 const struct tg_edge_port *port, struct tg_packet *out)
-{
-	const __u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u32 len4 = tg_common_segment_len(4), len6 = tg_common_segment_len(6);
-	int action;
-
-	if (port->flags & TG_EDGE_PORT_INSIDE || frame + len4 > end ||
-	    (!ports->bridge[0] && !tg_edge_is_mine(ctx, port->mac)))
-		return XDP_ABORTED;
-	if (tg_load16(frame + 12) == TG_ETHERTYPE_IPV4 && !(frame[len4 - 7] & TG_TCP_SYN)) {
-		action = tg_edge_segment_v4(ctx, out, 0);
-		return TG_LIKELY(action != TG_NEXT_WIDE) ? action
-							 : tg_edge_segment_v4(ctx, out, TG_EPOCHS_WIDE);
-	}
-	if (tg_load16(frame + 12) == TG_ETHERTYPE_IPV6 && frame + len6 <= end &&
-	    !(frame[len6 - 7] & TG_TCP_SYN)) {
-		action = tg_edge_segment_v6(ctx, out, 0);
-		return TG_LIKELY(action != TG_NEXT_WIDE) ? action
-							 : tg_edge_segment_v6(ctx, out, TG_EPOCHS_WIDE);
-	}
-	return tg_edge_common(ctx);
 }
 
 SEC("xdp.frags")

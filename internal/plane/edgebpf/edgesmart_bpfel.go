@@ -34,8 +34,6 @@ const (
 	EdgeSmartMapTgRecent      = "tg_recent"
 	EdgeSmartMapTgServices    = "tg_services"
 	EdgeSmartMapTgSettings    = "tg_settings"
-	EdgeSmartMapTgSocketBits  = "tg_socket_bits"
-	EdgeSmartMapTgSockets     = "tg_sockets"
 	EdgeSmartMapTgTagKeys     = "tg_tag_keys"
 	EdgeSmartMapTgTagRoom     = "tg_tag_room"
 	EdgeSmartMapTgTagged      = "tg_tagged"
@@ -109,8 +107,6 @@ type EdgeSmartMapSpecs struct {
 	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgTagKeys     *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.MapSpec `ebpf:"tg_tag_room"`
 	TgTagged      *ebpf.MapSpec `ebpf:"tg_tagged"`
@@ -160,8 +156,6 @@ type EdgeSmartMaps struct {
 	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
-	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 	TgTagKeys     *ebpf.Map `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.Map `ebpf:"tg_tag_room"`
 	TgTagged      *ebpf.Map `ebpf:"tg_tagged"`
@@ -187,8 +181,6 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
-		m.TgSocketBits,
-		m.TgSockets,
 		m.TgTagKeys,
 		m.TgTagRoom,
 		m.TgTagged,

@@ -95,8 +95,6 @@ const (
 	EdgeXdpMapTgRecent      = "tg_recent"
 	EdgeXdpMapTgServices    = "tg_services"
 	EdgeXdpMapTgSettings    = "tg_settings"
-	EdgeXdpMapTgSocketBits  = "tg_socket_bits"
-	EdgeXdpMapTgSockets     = "tg_sockets"
 	EdgeXdpMapTgTagKeys     = "tg_tag_keys"
 	EdgeXdpMapTgTagRoom     = "tg_tag_room"
 	EdgeXdpMapTgTagged      = "tg_tagged"
@@ -170,8 +168,6 @@ type EdgeXdpMapSpecs struct {
 	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgTagKeys     *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.MapSpec `ebpf:"tg_tag_room"`
 	TgTagged      *ebpf.MapSpec `ebpf:"tg_tagged"`
@@ -221,8 +217,6 @@ type EdgeXdpMaps struct {
 	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
-	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 	TgTagKeys     *ebpf.Map `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.Map `ebpf:"tg_tag_room"`
 	TgTagged      *ebpf.Map `ebpf:"tg_tagged"`
@@ -248,8 +242,6 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
-		m.TgSocketBits,
-		m.TgSockets,
 		m.TgTagKeys,
 		m.TgTagRoom,
 		m.TgTagged,

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * What the edge's long way (edge_xdp.bpf.c) and its short way (edge_short.h) do alike: verify,
+ * ask the allowance, refresh, set TTLs. Decides nothing that core/edge.h decides.
+ */
+#ifndef TG_BPF_EDGE_STEPS_H
+#define TG_BPF_EDGE_STEPS_H
+
+#include "edge_tagged.h"
+#ifdef TG_EDGE_SMART /* edge_smart.bpf.c */
+#include "edge_smart.h"
+#else
+#include "common_syn.h"
+#define TG_EDGE_COMMON_SYN /* has the short way of SYNs */
+#define tg_edge_answer tg_syn_answer
+#define tg_edge_is_ours(pkt, said, epoch, key) \
+	tg_cookie_verify(pkt, (said)->cookie, (said)->ts_ok, epoch, key)
+#endif
+
+/* A flow that goes on is put into the active generation by the server's packets.
+ * Where these take another way, one in so many of the client's does it. So few,
+ * because a flood's false positives do it, too: at 256, a million a second carry
+ * less than one position in a hundred from one generation to the next. */
+#define TG_EDGE_SELF_REFRESH 256
+
+/* What the functions below leave to the program itself, beside TG_NEXT_TAG. */
+#define TG_NEXT_FORWARD 0x200
+#define TG_NEXT_WIDE 0x300 /* ask again, for cookies of two epochs more: core/keys.h */
+#define TG_EDGE_AGAIN 4    /* that is being done; beside enum tg_edge_port's flags */
+
+/* Of a packet that the filter does not know, and what it says: does it carry a cookie, of the
+ * epochs `back` before the two that its parity bit tells apart? */
+static __always_inline enum tg_edge_finding tg_edge_verify(const struct tg_packet *pkt,
+							   const struct tg_ack *ack,
+							   const struct tg_host_settings *settings,
+							   __u64 back)
+{
+	__u64 now = tg_epoch_verifying_now(settings), epoch;
+	const struct tg_siphash_key *key;
+
+	epoch = tg_cookie_epoch(ack->cookie.isn, now) - back;
+	key = tg_key_find(settings, epoch);
+	if (TG_LIKELY(key))
+		return tg_edge_is_ours(pkt, ack, epoch, key) ? TG_EDGE_VERIFIED : TG_EDGE_UNKNOWN;
+	/* Its SYN was the server's own to answer, so it cannot be ours to refuse. */
+	if (settings->stale_keys == TG_STALE_PASS && !tg_key_find(settings, now))
+		return TG_EDGE_NO_KEY;
+	return TG_EDGE_UNKNOWN;
+}
+
+/* May what matches nothing go on to the server all the same? */
+static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge_settings *edge)
+{
+	struct tg_allowance *a;
+	__u32 zero = 0;
+	__u64 now_ns;
+
+	if (!edge->learning_until_ns && edge->unknown_cost_ns == TG_ALLOWANCE_NONE)
+		return TG_EDGE_UNKNOWN; /* whatever the time is */
+	now_ns = TG_CLOCK_NS();
+	if (TG_UNLIKELY(now_ns < edge->learning_until_ns))
+		return TG_EDGE_LEARNING;
+	a = bpf_map_lookup_elem(&tg_allowances, &zero);
+	return a && tg_allowance_take(a, edge->unknown_cost_ns, now_ns) ? TG_EDGE_ALLOWED
+									: TG_EDGE_UNKNOWN;
+}
+
+/* Every packet goes on with the same TTL; see core/edge.h. */
+static __always_inline void tg_edge_set_ttl(struct xdp_md *ctx, const struct tg_packet *pkt, __u8 ttl)
+{
+	__u8 *ip = (void *)(long)ctx->data + (pkt->l3_off & 31);
+	__u16 before;
+
+	if (ip + TG_IPV4_HDR_LEN > (__u8 *)(long)ctx->data_end)
+		return;
+	if (pkt->family == 6) {
+		ip[7] = ttl;
+		return;
+	}
+	before = tg_load16(ip + 8); /* TTL and protocol */
+	ip[8] = ttl;
+	tg_store16(ip + 10, tg_csum_update16(tg_load16(ip + 10), before, tg_load16(ip + 8)));
+}
+
+/* Puts a flow into the active generation because of its client's packet, now and
+ * then: only what the active one does not have. */
+static __always_inline void tg_edge_self_refresh(const struct tg_edge_settings *edge,
+						 const struct tg_bloom_at *at, __u32 generations,
+						 struct tg_counter_row *row)
+{
+	if (TG_LIKELY(generations & 1U << (edge->generation & 3)) ||
+	    bpf_get_prandom_u32() % TG_EDGE_SELF_REFRESH)
+		return;
+	tg_bloom_put(at, edge->generation);
+	tg_count(row, TG_COUNT_edge_refreshed);
+}
+
+#endif
