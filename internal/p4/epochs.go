@@ -2,9 +2,11 @@ package p4
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/bits"
 	"time"
 
+	"tidegate/internal/keys"
 	"tidegate/internal/p4/simpleswitch"
 )
 
@@ -32,6 +34,89 @@ func prefixes(first, end uint64) []simpleswitch.LPM {
 		first += 1 << size
 	}
 	return out
+}
+
+// readClock finds out when the switch's clock was zero.
+func (c *Controller) readClock() error {
+	before := c.now()
+	elapsed, err := c.sw.Elapsed()
+	if err != nil {
+		return err
+	}
+	took := c.now().Sub(before)
+	zero := before.Add(took / 2).Add(-elapsed)
+	if moved := zero.Sub(c.zero).Abs(); moved <= max(took, clockSlack) {
+		return nil
+	} else if !c.zero.IsZero() {
+		c.log.Warn("the clocks have moved apart; the epochs are laid out anew", "by", moved)
+		if err := c.forgetEpochs(func(uint64) bool { return true }); err != nil {
+			return err
+		}
+	}
+	c.zero = zero
+	return nil
+}
+
+// forgetEpochs removes the entries of some epochs.
+func (c *Controller) forgetEpochs(which func(n uint64) bool) error {
+	for n, s := range c.epochs {
+		if !which(n) {
+			continue
+		}
+		for _, h := range s.handles {
+			if err := c.sw.Delete(c.names.in(tableEpochs), h); err != nil {
+				return err
+			}
+		}
+		delete(c.epochs, n)
+	}
+	return nil
+}
+
+// loadEpochs loads the keys of all epochs from the present to the horizon, and
+// removes those that are over.
+func (c *Controller) loadEpochs() error {
+	length := time.Duration(c.cfg.Epoch)
+	now := c.now()
+	present := keys.Epoch(now, length)
+	last := keys.Epoch(now.Add(time.Duration(c.cfg.KeyHorizon)), length)
+	for n := present; n <= last; n++ {
+		if _, have := c.epochs[n]; have {
+			continue
+		}
+		s := &span{first: tickOf(keys.EpochStart(n, length).Sub(c.zero)), end: tickOf(keys.EpochStart(n+1, length).Sub(c.zero))}
+		if before := c.epochs[n-1]; before != nil { // no tick without a key, and none with two
+			s.first = before.end
+		}
+		if behind := c.epochs[n+1]; behind != nil {
+			s.end = behind.first
+		}
+		c.epochs[n] = s
+		for _, p := range prefixes(s.first, s.end) {
+			h, err := c.sw.Add(c.names.in(tableEpochs), []any{p}, c.names.in(actionKeys), c.keyParams(n)...)
+			if err != nil {
+				return fmt.Errorf("key of epoch %d: %w", n, err)
+			}
+			s.handles = append(s.handles, h)
+		}
+	}
+	if err := c.loadTagKeys(present, last); err != nil {
+		return err
+	}
+	// One epoch longer than it lasts: a switch that is behind still has packets of it.
+	return c.forgetEpochs(func(n uint64) bool { return n+1 < present })
+}
+
+// keyParams are what the switch is told of epoch n.
+func (c *Controller) keyParams(n uint64) [][]byte {
+	key, before := smartKey(c.secret, n), smartKey(c.secret, n-1)
+	return [][]byte{u32(uint32(n)), u8(uint8(n & 1)), key[0], key[1], before[0], before[1]}
+}
+
+// ForgetKeys leaves the switch as it is when its controller has been away for the
+// horizon: without a key, which on_stale_keys judges.
+func (c *Controller) ForgetKeys() error {
+	return c.forgetEpochs(func(uint64) bool { return true })
 }
 
 // halfKey is a key of HalfSipHash: k0 and k1 as P4 takes them.

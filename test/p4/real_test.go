@@ -275,6 +275,10 @@ func TestAuthClients(t *testing.T) {
 				for name, want := range map[string]int{"white_reset": resets, "white_added": resets, "forward_white": 4} {
 					// Until the entry is there, the data behind an ACK proves the same again.
 					got := int(after[name] - before[name])
+					if c[1] == "table" && name != "forward_white" {
+						// If it is there between a SYN and its ACK, the ACK is forwarded, and the server resets.
+						want = max(want-1, 1)
+					}
 					if got < want || got > want && (c[1] == "bloom" || name == "forward_white") {
 						t.Errorf("%s is %d, want %d", name, got, want)
 					}
