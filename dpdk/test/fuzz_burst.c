@@ -163,6 +163,8 @@ static uint64_t play(const uint8_t *data, size_t size, bool off)
 	talk_services(h);
 	if (router) {
 		harness_line(h, "forwarding router");
+		harness_line(h, "link 0 0 cb007102 20010db8000900000000000000000002");
+		harness_line(h, "link 1 90 cb007103 20010db8000900000000000000000003");
 		harness_line(h, "route 4 0 00000000000000000000000000000000 1 020000000002");
 		harness_line(h, "route 6 0 00000000000000000000000000000000 0 020000000002");
 		memcpy(h->w->ports[0].mac, "\x02\0\0\0\0\x01", 6);
