@@ -9,8 +9,8 @@
  *   Tofino 2, 20 stages: 4 and 4; 3 halves, 1 recirculation
  *     1  src src dst dst | ports ports isn isn |>  2  end end end end
  *
- * So the answer is there in an ingress, where the filter and the way on are. All rounds
- * are done for every packet, and what nobody wants is not looked at.
+ * So the answer is there in an ingress, where an edge has its filter and can choose the
+ * port. All rounds are done for every packet, and what nobody wants is not looked at.
  *
  * No externs of any architecture, as in rounds.p4.
  */
@@ -43,25 +43,45 @@ header egress_words_t {
     bit<32> behind; // a word is left behind and the next one taken in
     bit<32> next;
     bit<32> last;   // the last one is left behind
-    bit<32> end;    // 0xff: and the end begins
+    bit<8>  end;    // 0xff: and the end begins
 }
 
 /* The words of a lap: 0 is the first. */
 control PassWords(in bit<8> lap, in bit<32> src, in bit<32> dst, in bit<32> ports, in bit<32> isn,
                   inout ingress_words_t w, inout egress_words_t e) {
+    // The source by the hash unit: whoever begins takes it in with the key, and a move would
+    // then tie all these words to the state's containers.
 #if TG_PASSES == 3
     action first() {
-        w.mid_behind = 0; w.mid_next = 0; w.end_behind = src; w.end_next = dst;
-        e.behind = dst; e.next = ports; e.last = 0; e.end = 0;
+        w.mid_behind = 0;
+        w.mid_next = 0;
+        @in_hash { w.end_behind = src; }
+        w.end_next = dst;
+        e.behind = dst;
+        e.next = ports;
+        e.last = 0;
+        e.end = 0;
     }
     action second() {
-        w.mid_behind = ports; w.mid_next = isn; w.end_behind = 0; w.end_next = 0;
-        e.behind = 0; e.next = 0; e.last = isn; e.end = 0xff;
+        w.mid_behind = ports;
+        w.mid_next = isn;
+        w.end_behind = 0;
+        w.end_next = 0;
+        e.behind = 0;
+        e.next = 0;
+        e.last = isn;
+        e.end = 0xff;
     }
 #else
     action first() {
-        w.mid_behind = src; w.mid_next = dst; w.end_behind = dst; w.end_next = ports;
-        e.behind = ports; e.next = isn; e.last = isn; e.end = 0xff;
+        @in_hash { w.mid_behind = src; }
+        w.mid_next = dst;
+        w.end_behind = dst;
+        w.end_next = ports;
+        e.behind = ports;
+        e.next = isn;
+        e.last = isn;
+        e.end = 0xff;
     }
 #endif
     action last() {

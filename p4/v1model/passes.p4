@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * No gate: the Tofino edge's schedule (tna/passes.p4) run on bmv2, so that its answer can
+ * No gate: the schedule of a Tofino's edge (tna/passes.p4) run on bmv2, so that its answer can
  * be compared with the other planes'. A frame is state, words, and what comes of them;
  * it leaves by the port that it came from. passes2.p4: the same with Tofino 2's.
  */
@@ -72,7 +72,7 @@ control ProbeIngress(inout headers_t hdr, inout metadata_t m, inout standard_met
     Pass() pass3;
     EgressPass() egress2;
 #endif
-    /* The first word, as the Tofino's epochs take it in with the key. */
+    /* The first word, as whoever begins takes it in with the key. */
     action begin() { hdr.s.v3 = hdr.s.v3 ^ hdr.probe.src_word; }
     table begins { actions = { begin; } const default_action = begin(); size = 1; }
     apply {
