@@ -49,7 +49,7 @@ func TestTofinoPasses(t *testing.T) {
 
 func replayPasses(t *testing.T, program string) {
 	b := newBench(t, program)
-	random := rand.New(rand.NewPCG(8, 4)) //nolint:gosec // messages, not secrets
+	random := rand.New(rand.NewPCG(8, 4)) // messages, not secrets
 	var frames [][]byte
 	var want []uint32
 	for i := range 64 {
