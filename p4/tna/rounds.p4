@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * HalfSipHash-2-4 in steps that take one stage of a Tofino each: an ALU does one
+ * operation on one container, so a round is add, xor, add, xor, with the rotations
+ * beside them on containers that are idle. What stands between two rounds (a word of
+ * the message, the constant of the end) goes into the last step of the first one: it
+ * would be a second xor, so the stage's hash unit does both, being linear. What is left
+ * behind goes through it, too: rotations cut the state's containers into single bits, and
+ * the compiler is at them for minutes if the words are tied to the state by an ALU.
+ *
+ * No externs of any architecture: the schedule is run on bmv2, too (v1model/passes.p4),
+ * where the answer is compared. Must never: hold a key.
+ */
+#ifndef TG_P4_TNA_ROUNDS
+#define TG_P4_TNA_ROUNDS
+
+/* The state, as it also travels from one pass to the next. */
+header halfsip_t {
+    bit<32> v0;
+    bit<32> v1;
+    bit<32> v2;
+    bit<32> v3;
+}
+
+/* A table without a key: what it does, always; a stage of its own by what it depends on. */
+#define STEP(name) \
+    table name##s { \
+        actions = { name; } \
+        const default_action = name(); \
+        size = 1; \
+    }
+
+/* Three of a round's four steps. */
+control RoundHead(inout halfsip_t s) {
+    action add() {
+        s.v0 = s.v0 + s.v1;
+        s.v2 = s.v2 + s.v3;
+        s.v1 = s.v1[26:0] ++ s.v1[31:27];
+        s.v3 = s.v3[23:0] ++ s.v3[31:24];
+    }
+    action mix() {
+        s.v1 = s.v1 ^ s.v0;
+        s.v3 = s.v3 ^ s.v2;
+        s.v0 = s.v0[15:0] ++ s.v0[31:16];
+    }
+    action cross() {
+        s.v2 = s.v2 + s.v1;
+        s.v0 = s.v0 + s.v3;
+        s.v1 = s.v1[18:0] ++ s.v1[31:19];
+        s.v3 = s.v3[24:0] ++ s.v3[31:25];
+    }
+    STEP(add)
+    STEP(mix)
+    STEP(cross)
+    apply {
+        adds.apply();
+        mixs.apply();
+        crosss.apply();
+    }
+}
+
+/* The fourth. */
+control RoundTail(inout halfsip_t s) {
+    action tail() {
+        s.v1 = s.v1 ^ s.v2;
+        s.v3 = s.v3 ^ s.v0;
+        s.v2 = s.v2[15:0] ++ s.v2[31:16];
+    }
+    STEP(tail)
+    apply { tails.apply(); }
+}
+
+/* The fourth, then one word is left behind and the next one taken in; 0 and 0: neither. */
+control RoundTailWord(inout halfsip_t s, in bit<32> behind, in bit<32> next) {
+    action tail() {
+        s.v1 = s.v1 ^ s.v2;
+        @in_hash { s.v3 = s.v3 ^ s.v0 ^ next; }
+        s.v2 = s.v2[15:0] ++ s.v2[31:16];
+    }
+    action leave() {
+        @in_hash { s.v0 = s.v0 ^ behind; }
+    }
+    STEP(tail)
+    STEP(leave) // in the same stage: one table has 32 bits of the hash units, no more
+    apply {
+        tails.apply();
+        leaves.apply();
+    }
+}
+
+/* Beside the last tail of all: the hash is v1 ^ v3 after it, so of all four before it.
+ * Its low 24 bits, and `told` on all 32. */
+control HashShown(in halfsip_t s, in bit<32> told, out bit<32> shown) {
+    action show() {
+        @in_hash {
+            shown = told ^ (8w0 ++ (s.v0[23:0] ^ s.v1[23:0] ^ s.v2[23:0] ^ s.v3[23:0]));
+        }
+    }
+    STEP(show)
+    apply { shows.apply(); }
+}
+
+/* The fourth, then the last word is left behind and `end` (0xff) begins the end. */
+control RoundTailEnd(inout halfsip_t s, in bit<32> behind, in bit<8> end) {
+    action tail() {
+        s.v1 = s.v1 ^ s.v2;
+        s.v3 = s.v3 ^ s.v0;
+        @in_hash { s.v2 = (s.v2[15:0] ++ s.v2[31:16]) ^ (24w0 ++ end); }
+    }
+    action leave() {
+        @in_hash { s.v0 = s.v0 ^ behind; }
+    }
+    STEP(tail)
+    STEP(leave)
+    apply {
+        tails.apply();
+        leaves.apply();
+    }
+}
+
+#endif
