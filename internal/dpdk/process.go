@@ -104,7 +104,9 @@ func Start(ctx context.Context, cfg *config.Config, prefix, socket string, log *
 func arguments(cfg *config.Config, prefix, socket string) []string {
 	d := &cfg.Proxy.DPDK
 	args := []string{"-l", d.Cores, "--file-prefix", prefix, "-m", fmt.Sprint(d.MemoryMiB), "--log-level", "lib.*:warning"}
-	if !d.HugePages {
+	if d.HugePages {
+		args = append(args, "--huge-unlink") // else the pages stay taken when the program has ended
+	} else {
 		args = append(args, "--no-huge", "--no-shconf")
 	}
 	pci := false
