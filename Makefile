@@ -39,7 +39,7 @@ test: ## everything that CI runs (root)
 
 test-p4: ## the P4 programs on simple_switch (root; needs P4C, SIMPLE_SWITCH, P4C_TOFINO and BFAS, see docs/p4.md)
 	@tools/deps.sh test
-	TIDEGATE_P4=require $(GO) test ./test/p4 -count=1 -v
+	TIDEGATE_P4=require $(GO) test ./test/p4 -count=1 -v -timeout 30m
 
 test-unit: ## the tests that need no root
 	@tools/deps.sh build
