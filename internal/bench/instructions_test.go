@@ -43,30 +43,6 @@ func synFrame(t *testing.T, kind string, to []byte) []byte {
 	return f
 }
 
-// mapsOf are the maps of a loaded program, by name.
-func mapsOf(t *testing.T, prog *ebpf.Program) map[string]*ebpf.Map {
-	t.Helper()
-	info, err := prog.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids, _ := info.MapIDs()
-	found := map[string]*ebpf.Map{}
-	for _, id := range ids {
-		m, err := ebpf.NewMapFromID(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { m.Close() })
-		of, err := m.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
-		found[of.Name] = m
-	}
-	return found
-}
-
 // spent counts the instructions of one answered SYN.
 func spent(t *testing.T, load func() (*ebpf.CollectionSpec, error), name string, maps map[string]*ebpf.Map, frame []byte, ifindex int) *bpfcount.Result {
 	t.Helper()
@@ -101,7 +77,7 @@ func TestInstructionsOfHost(t *testing.T) {
 	}
 	defer gate.Close()
 	prog, _ := gate.Programs()
-	maps := mapsOf(t, prog)
+	maps := bpfcount.MapsOf(t, prog)
 	for kind, most := range map[string]int{"v4-ts": 760, "v4": 750, "v6-ts": 1040, "v6": 1030} {
 		frame := synFrame(t, kind, nil)
 		res := spent(t, hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, maps, frame, 1)
@@ -142,7 +118,7 @@ func TestInstructionsOfProxyAndEdge(t *testing.T) {
 			}
 			defer p.Close()
 			prog, _ := p.Programs()
-			within(t, string(strategy), spent(t, proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, mapsOf(t, prog), frame,
+			within(t, string(strategy), spent(t, proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, bpfcount.MapsOf(t, prog), frame,
 				b.box.FloodPort.Index), most[strategy])
 		}
 		e, err := (&edgeBench{ctx: b.ctx, opt: b.opt, rig: b.rig, box: b.box}).newEdge([2]uint32{})
@@ -151,8 +127,8 @@ func TestInstructionsOfProxyAndEdge(t *testing.T) {
 		}
 		defer e.Close()
 		prog, _ := e.Programs()
-		within(t, "edge", spent(t, edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, mapsOf(t, prog), frame, b.box.FloodPort.Index), 800)
-		return edgeACKs(t, mapsOf(t, prog), b.box.FloodPort)
+		within(t, "edge", spent(t, edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, bpfcount.MapsOf(t, prog), frame, b.box.FloodPort.Index), 800)
+		return edgeACKs(t, bpfcount.MapsOf(t, prog), b.box.FloodPort)
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +174,7 @@ func TestInstructionsOfLastLine(t *testing.T) {
 	}
 	defer gate.Close()
 	_, tc := gate.Programs()
-	maps := mapsOf(t, tc)
+	maps := bpfcount.MapsOf(t, tc)
 	spec, err := hostbpf.LoadHostTc()
 	if err != nil {
 		t.Fatal(err)

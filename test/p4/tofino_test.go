@@ -90,49 +90,37 @@ func resources(dir string) (u used, err error) {
 	if err != nil {
 		return u, err
 	}
+	// Of each stage: kinds of resource, and lists of what is used of them.
 	var doc struct {
 		Resources struct {
 			MAU struct {
-				Stages []struct {
-					RAMs struct {
-						SRAMs []json.RawMessage `json:"srams"`
-					} `json:"rams"`
-					MapRAMs struct {
-						MapRAMs []json.RawMessage `json:"maprams"`
-					} `json:"map_rams"`
-					TCAMs struct {
-						TCAMs []json.RawMessage `json:"tcams"`
-					} `json:"tcams"`
-					Hash struct {
-						Units []json.RawMessage `json:"units"`
-					} `json:"hash_distribution_units"`
-					HashBits struct {
-						Bits []json.RawMessage `json:"bits"`
-					} `json:"hash_bits"`
-					VLIW struct {
-						Instructions []json.RawMessage `json:"instructions"`
-					} `json:"vliw"`
-					Tables struct {
-						IDs []json.RawMessage `json:"ids"`
-					} `json:"logical_tables"`
-				} `json:"mau_stages"`
+				Stages []map[string]json.RawMessage `json:"mau_stages"`
 			} `json:"mau"`
 		} `json:"resources"`
 	}
 	if err := json.Unmarshal(text, &doc); err != nil {
 		return u, fmt.Errorf("resources.json: %w", err)
 	}
-	for _, s := range doc.Resources.MAU.Stages {
-		if len(s.Tables.IDs) > 0 {
+	for _, stage := range doc.Resources.MAU.Stages {
+		tables := u.tables
+		for _, r := range []struct {
+			kind, list string
+			sum        *int
+		}{
+			{"rams", "srams", &u.sram}, {"map_rams", "maprams", &u.mapRAM}, {"tcams", "tcams", &u.tcam},
+			{"hash_distribution_units", "units", &u.hashUnits}, {"hash_bits", "bits", &u.hashBits},
+			{"vliw", "instructions", &u.instructions}, {"logical_tables", "ids", &u.tables},
+		} {
+			var kind map[string]json.RawMessage
+			var list []json.RawMessage
+			if err := errors.Join(json.Unmarshal(stage[r.kind], &kind), json.Unmarshal(kind[r.list], &list)); err != nil {
+				return u, fmt.Errorf("resources.json: %s of %s: %w", r.list, r.kind, err)
+			}
+			*r.sum += len(list)
+		}
+		if u.tables > tables {
 			u.stages++
 		}
-		u.sram += len(s.RAMs.SRAMs)
-		u.mapRAM += len(s.MapRAMs.MapRAMs)
-		u.tcam += len(s.TCAMs.TCAMs)
-		u.hashUnits += len(s.Hash.Units)
-		u.hashBits += len(s.HashBits.Bits)
-		u.instructions += len(s.VLIW.Instructions)
-		u.tables += len(s.Tables.IDs)
 	}
 	if u.tables == 0 || u.hashUnits == 0 || u.instructions == 0 {
 		return u, fmt.Errorf("resources.json has other names than this test knows: %+v", u)

@@ -202,6 +202,24 @@ func TestEdgeDies(t *testing.T) {
 	}
 }
 
+// refusedFor opens connections for so long, one after each pause, and counts those that
+// carry no data.
+func refusedFor(t *testing.T, long, pause time.Duration, dial func(ipv6 bool, localPort uint16) (*net.TCPConn, error)) (refused int) {
+	t.Helper()
+	for deadline := time.Now().Add(long); time.Now().Before(deadline); time.Sleep(pause) {
+		conn, err := dial(false, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(150 * time.Millisecond))
+		if say(conn, "now?") != nil {
+			refused++
+		}
+		conn.Close()
+	}
+	return refused
+}
+
 // Clocks that differ as much as they may, either way, over several epochs: nothing is
 // refused. Clocks that differ by more: something is, or the test shows nothing.
 func TestSkew(t *testing.T) {
@@ -218,18 +236,7 @@ func TestSkew(t *testing.T) {
 			w.server.configure("always", "epoch: 1s", fmt.Sprintf("clock_skew: %s", c.tolerated))
 			w.Edge.skew = c.skew
 			w.startBoth()
-			refused := 0
-			for deadline := time.Now().Add(2250 * time.Millisecond); time.Now().Before(deadline); time.Sleep(30 * time.Millisecond) {
-				conn, err := w.dial(false, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_ = conn.SetDeadline(time.Now().Add(150 * time.Millisecond))
-				if say(conn, "now?") != nil {
-					refused++
-				}
-				conn.Close()
-			}
+			refused := refusedFor(t, 2250*time.Millisecond, 30*time.Millisecond, w.dial)
 			if (refused == 0) != c.good {
 				t.Errorf("%d connections refused; %v", refused, nonZero(w.server.counters()))
 			}
@@ -252,18 +259,7 @@ func TestEdgesSkew(t *testing.T) {
 			}
 			f.serve(echo)
 			f.startAll()
-			refused := 0
-			for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-				conn, err := f.dial(false, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_ = conn.SetDeadline(time.Now().Add(150 * time.Millisecond))
-				if say(conn, "now?") != nil {
-					refused++
-				}
-				conn.Close()
-			}
+			refused := refusedFor(t, 3*time.Second, 20*time.Millisecond, f.dial)
 			if (refused == 0) != c.good || f.sum("cookie_valid") == 0 {
 				t.Errorf("%d connections refused; dropped %d, verified %d; server %v", refused, f.sum("drop_ack"), f.sum("cookie_valid"), nonZero(f.server.counters()))
 			}

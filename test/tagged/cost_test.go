@@ -69,24 +69,7 @@ func TestInstructionsOfLastLine(t *testing.T) {
 	const most = 840
 	p, frame := lastLine(t)
 	xdp, _ := p.Programs()
-	info, err := xdp.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids, _ := info.MapIDs()
-	maps := map[string]*ebpf.Map{}
-	for _, id := range ids {
-		m, err := ebpf.NewMapFromID(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { m.Close() })
-		of, err := m.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
-		maps[of.Name] = m
-	}
+	maps := bpfcount.MapsOf(t, xdp)
 	spec, err := serverbpf.LoadServerXdp()
 	if err != nil {
 		t.Fatal(err)
