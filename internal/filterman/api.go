@@ -1,9 +1,11 @@
 package filterman
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -30,10 +32,11 @@ type Verdict struct {
 	Error string       `json:"error,omitempty"`
 }
 
+// Bounds of one request. What is beyond them is refused with status 413.
 const (
-	apiBodyMax  = 64 << 20
+	APIBodyMax  = 32 << 20
+	APIListMax  = 1 << 18
 	apiWaitMax  = 20 * time.Second
-	apiListMax  = 1 << 20
 	readTimeout = 30 * time.Second
 )
 
@@ -75,28 +78,97 @@ func apiAnswer(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// readRequests takes one object or a list.
-func readRequests(r *http.Request) ([]Request, error) {
-	var raw json.RawMessage
-	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, apiBodyMax))
-	if err := d.Decode(&raw); err != nil {
-		return nil, fmt.Errorf("not JSON: %w", err)
+// errTooMuch is a request beyond the bounds; all other errors of readRequests mean
+// that it cannot be read.
+var errTooMuch = errors.New("too much at once")
+
+// readRequests takes one object or a list, one by one, so that what is refused has
+// cost no more than the bounds.
+func readRequests(w http.ResponseWriter, r *http.Request) (list []Request, err error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, APIBodyMax))
+	if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
+		return nil, fmt.Errorf("%w: more than %d MiB; send the list in parts", errTooMuch, APIBodyMax>>20)
 	}
-	var list []Request
-	if len(raw) > 0 && raw[0] == '{' {
-		raw = append(append([]byte{'['}, raw...), ']')
-	}
-	if err := json.Unmarshal(raw, &list); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	if len(list) > apiListMax {
-		return nil, fmt.Errorf("%d filters at once are too many; send at most %d", len(list), apiListMax)
+	body = bytes.TrimSpace(body)
+	d := json.NewDecoder(bytes.NewReader(body))
+	if len(body) > 0 && body[0] == '{' {
+		list = make([]Request, 1)
+		err = d.Decode(&list[0])
+		return list, errors.Join(notJSON(err), ended(d, err))
 	}
-	return list, nil
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return nil, notJSON(errors.Join(err, errors.New("want a filter or a list of them")))
+	}
+	for d.More() {
+		if len(list) == APIListMax {
+			return nil, fmt.Errorf("%w: more than %d filters; send at most so many at once", errTooMuch, APIListMax)
+		}
+		var one Request
+		if err := d.Decode(&one); err != nil {
+			return nil, notJSON(err)
+		}
+		list = append(list, one)
+	}
+	_, err = d.Token()
+	return list, errors.Join(notJSON(err), ended(d, err))
+}
+
+func notJSON(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("not JSON of filters: %w", err)
+}
+
+// ended says what is wrong with what follows the body's one value, unless there was
+// an error before.
+func ended(d *json.Decoder, before error) error {
+	if before != nil {
+		return nil
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.Join(errors.New("more than one object or list; send one"), err)
+	}
+	return nil
+}
+
+// gathered are the verdicts of one POST as they come in. It has a lock of its own that
+// is never held while anything is sent: the engine's goroutine, which hands in the
+// answers, would wait for it, and sending waits for the engine.
+type gathered struct {
+	mu      sync.Mutex
+	answers map[entryKey]Verdict
+	left    int // answers that are still to come, and one until all is sent
+	all     chan struct{}
+}
+
+func (g *gathered) take(e Entry, err error) {
+	v := Verdict{Src: e.Src, Dst: e.Dst, State: e.State}
+	if err != nil {
+		v.Error = err.Error()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.answers[keyOf(e.Src, e.Dst)] = v
+	g.expect(-1)
+}
+
+// expect changes how many answers are to come. Call it locked.
+func (g *gathered) expect(n int) {
+	if g.left += n; g.left == 0 {
+		close(g.all)
+	}
 }
 
 func apiAdd(m *Manager, w http.ResponseWriter, r *http.Request) {
-	list, err := readRequests(r)
+	list, err := readRequests(w, r)
+	if errors.Is(err, errTooMuch) {
+		apiError(w, http.StatusRequestEntityTooLarge, err)
+		return
+	}
 	if err != nil {
 		apiError(w, http.StatusBadRequest, err)
 		return
@@ -107,48 +179,47 @@ func apiAdd(m *Manager, w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	var mu sync.Mutex
-	answers := map[[2]netip.Prefix]Verdict{}
-	left, all := 0, make(chan struct{}, 1)
+	var g *gathered
+	var done func(Entry, error)
+	if r.URL.Query().Get("wait") != "" {
+		g = &gathered{answers: make(map[entryKey]Verdict, len(list)), left: len(list) + 1, all: make(chan struct{})}
+		done = g.take
+	}
 	verdicts := make([]Verdict, len(list))
-	mu.Lock()
-	for i, err := range m.AddAll(list, func(e Entry, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		v := Verdict{Src: e.Src, Dst: e.Dst, State: e.State}
-		if err != nil {
-			v.Error = err.Error()
-		}
-		answers[[2]netip.Prefix{e.Src, e.Dst}] = v
-		if left--; left == 0 {
-			all <- struct{}{}
-		}
-	}) {
+	refused := 0
+	for i, err := range m.AddAll(list, done) {
 		verdicts[i] = Verdict{Src: list[i].Src, Dst: list[i].Dst, State: Asked}
 		if err != nil {
 			verdicts[i].State, verdicts[i].Error = Refused, err.Error()
-			continue
+			refused++
 		}
-		left++
 	}
-	waiting := left > 0
-	mu.Unlock()
-	if r.URL.Query().Get("wait") != "" && waiting {
-		select {
-		case <-all:
-		case <-time.After(apiWaitMax):
-		case <-r.Context().Done():
-			return
-		}
-		mu.Lock()
-		for i := range verdicts {
-			if v, ok := answers[[2]netip.Prefix{verdicts[i].Src, verdicts[i].Dst}]; ok && verdicts[i].State == Asked {
-				verdicts[i] = v
-			}
-		}
-		mu.Unlock()
+	if g != nil && !g.wait(r, refused, verdicts) {
+		return // nobody is there any more
 	}
 	apiAnswer(w, verdicts)
+}
+
+// wait fills in the verdicts when all are there or it has waited long enough; false if
+// the client has gone. refused are those of which no answer will come.
+func (g *gathered) wait(r *http.Request, refused int, verdicts []Verdict) bool {
+	g.mu.Lock()
+	g.expect(-1 - refused)
+	g.mu.Unlock()
+	select {
+	case <-g.all:
+	case <-time.After(apiWaitMax):
+	case <-r.Context().Done():
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range verdicts {
+		if v, ok := g.answers[keyOf(verdicts[i].Src, verdicts[i].Dst)]; ok && verdicts[i].State == Asked {
+			verdicts[i] = v
+		}
+	}
+	return true
 }
 
 func apiList(m *Manager, w http.ResponseWriter) {

@@ -59,6 +59,8 @@ type Engine struct {
 	stop  chan struct{}
 	wg    sync.WaitGroup
 
+	closing sync.Once
+
 	Sent, Again, Wrong atomic.Uint64
 }
 
@@ -85,13 +87,15 @@ func NewEngine(at netip.AddrPort, dscp uint8) (*Engine, error) {
 func (e *Engine) Addr() netip.AddrPort { return e.udp.LocalAddr() }
 
 // Close gives up what is under way.
-func (e *Engine) Close() {
+func (e *Engine) Close() { e.closing.Do(e.shut) }
+
+func (e *Engine) shut() {
 	close(e.stop)
 	e.udp.Close()
 	e.wg.Wait()
 	e.mu.Lock()
 	left := e.open
-	e.open = map[uint64]*exchange{}
+	e.open = nil
 	e.mu.Unlock()
 	for _, x := range left {
 		x.done(Outcome{Err: net.ErrClosed})
@@ -107,11 +111,22 @@ type Job struct {
 	Done    func(Outcome) // called once, on the engine's goroutine: must not wait
 }
 
-// Do sends requests; it waits when too many are under way.
+// Do sends requests; it waits when too many are under way, so nothing that Done wants
+// may be held meanwhile. After Close they end at once.
 func (e *Engine) Do(jobs ...Job) {
 	for begin := 0; begin < len(jobs); {
 		n := e.acquire(len(jobs) - begin)
+		if n == 0 {
+			for i := range jobs[begin:] {
+				jobs[begin+i].Done(Outcome{Err: net.ErrClosed})
+			}
+			return
+		}
 		e.mu.Lock()
+		if e.open == nil { // closed since there was room
+			e.mu.Unlock()
+			continue
+		}
 		now := time.Now()
 		for i := range jobs[begin : begin+n] {
 			e.begin(&jobs[begin+i], now)
@@ -122,9 +137,18 @@ func (e *Engine) Do(jobs ...Job) {
 	}
 }
 
-// acquire takes room for up to n exchanges, at least one.
+// acquire takes room for up to n exchanges, at least one; 0 when the engine is closed.
 func (e *Engine) acquire(n int) int {
-	e.room <- struct{}{}
+	select {
+	case <-e.stop:
+		return 0
+	default:
+	}
+	select {
+	case <-e.stop:
+		return 0
+	case e.room <- struct{}{}:
+	}
 	for got := 1; got < n; got++ {
 		select {
 		case e.room <- struct{}{}:
