@@ -73,7 +73,7 @@ static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packe
 		tg_count(row, d.counter);
 		return tg_forward(ctx, syn);
 	}
-	if (!tg_edge_answer(ctx, syn, frame_len, svc, &offered, epoch, key))
+	if (!tg_edge_answer(ctx, syn, svc, &offered, epoch, key))
 		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_tx);
 	tg_count(row, d.counter);
 	return d.verdict == TG_REPLY ? XDP_TX : XDP_DROP;

@@ -71,7 +71,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 	}
 	d = tg_host_judge_options(&offered);
 	if (TG_LIKELY(d.verdict == TG_REPLY) &&
-	    !tg_syn_answer(ctx, syn, frame_len, svc, &offered, epoch, key))
+	    !tg_syn_answer(ctx, syn, svc, &offered, epoch, key))
 		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_tx);
 	tg_count(row, d.counter);
 	return d.verdict == TG_REPLY ? XDP_TX : d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;

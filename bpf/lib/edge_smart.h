@@ -19,7 +19,7 @@ static __always_inline struct tg_halfsiphash_key tg_smart_key(const struct tg_si
 
 /* As tg_syn_answer of syn.h. */
 static __always_inline bool tg_edge_answer(struct xdp_md *ctx, const struct tg_packet *syn,
-					   __u32 frame_len, const struct tg_service *svc,
+					   const struct tg_service *svc,
 					   const struct tg_tcp_options *offered, __u64 epoch,
 					   const struct tg_siphash_key *key)
 {
@@ -28,13 +28,11 @@ static __always_inline bool tg_edge_answer(struct xdp_md *ctx, const struct tg_p
 	struct tg_cookie cookie = {};
 	struct tg_synack answer;
 	__u8 *data, *end;
-	int resize;
 
 	offers.sack = offers.timestamps = offers.ecn = 0;
 	answer = tg_synack_agree(syn, offered, &offers);
 	cookie.isn = tg_smart_make(syn, answer.option_bits, epoch, &half);
-	resize = (int)(syn->l3_off + tg_synack_len(syn, &answer)) - (int)frame_len;
-	if (resize && bpf_xdp_adjust_tail(ctx, resize))
+	if (!tg_frame_resize(ctx, syn->l3_off + tg_synack_len(syn, &answer)))
 		return false;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;

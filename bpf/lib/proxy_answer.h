@@ -27,7 +27,6 @@ __attribute__((noinline)) int tg_cookie_syn(struct xdp_md *ctx, const struct tg_
 	struct tg_decision d;
 	__u8 *data, *end;
 	__u64 epoch;
-	int resize;
 
 	if (!syn || !how || !svc || !settings || !row)
 		return XDP_DROP;
@@ -52,8 +51,7 @@ __attribute__((noinline)) int tg_cookie_syn(struct xdp_md *ctx, const struct tg_
 	}
 	answer = tg_synack_agree(syn, &offered, tg_told_hidden(&told));
 	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
-	resize = (int)(syn->l3_off + tg_synack_len(syn, &answer)) - (int)bpf_xdp_get_buff_len(ctx);
-	if (resize && bpf_xdp_adjust_tail(ctx, resize))
+	if (!tg_frame_resize(ctx, syn->l3_off + tg_synack_len(syn, &answer)))
 		goto lost;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;

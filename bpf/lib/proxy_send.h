@@ -10,6 +10,7 @@
 #ifndef TG_BPF_PROXY_SEND_H
 #define TG_BPF_PROXY_SEND_H
 
+#include "frame.h"
 #include "proxy_maps.h"
 
 #define TG_ETH_P_IP 0x0800
@@ -142,35 +143,19 @@ static __always_inline int tg_forward(struct xdp_md *ctx, const struct tg_packet
 	return tg_route_send(ctx, pkt, &r);
 }
 
-/* Makes the frame longer at its head, where every driver leaves room, and moves the
- * link header there. */
-static __always_inline long tg_frame_grow_head(struct xdp_md *ctx, int by)
-{
-	__u8 link[TG_HALF_LINK_LEN + 2];
-	long err = bpf_xdp_load_bytes(ctx, 0, link, TG_HALF_LINK_LEN);
-
-	if (!err)
-		err = bpf_xdp_adjust_head(ctx, -by);
-	return err ? err : bpf_xdp_store_bytes(ctx, 0, link, TG_HALF_LINK_LEN);
-}
-
 /* Puts a segment of our own into the place of the packet in hand. Negative if
  * the frame cannot be resized. */
 __attribute__((noinline)) int tg_segment_put(struct xdp_md *ctx, const struct tg_segment *s)
 {
 	__u8 *data, *end;
 	__u32 l3_off;
-	int resize;
 
 	if (!s)
 		return -TG_EINVAL;
 	l3_off = s->l3_off;
-	if (l3_off > TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN)
+	if (l3_off > TG_FRAME_KEPT_LEN)
 		return -TG_EINVAL;
-	resize = (int)(l3_off + tg_segment_len(s)) - (int)bpf_xdp_get_buff_len(ctx);
-	/* A frame that a virtual device made of a socket buffer has next to no tail. */
-	if (resize && bpf_xdp_adjust_tail(ctx, resize) &&
-	    (resize < 0 || tg_frame_grow_head(ctx, resize)))
+	if (!tg_frame_resize(ctx, l3_off + tg_segment_len(s)))
 		return -TG_ENOENT;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;

@@ -6,6 +6,7 @@
 #ifndef TG_BPF_SYN_H
 #define TG_BPF_SYN_H
 
+#include "frame.h"
 #include "gate.h"
 
 /* TCP headers begin no deeper than this; also what the verifier is shown. */
@@ -30,23 +31,20 @@ static __always_inline bool tg_syn_options(struct xdp_md *ctx, const struct tg_p
 	return tg_options_read(&c, offered) == 0;
 }
 
-/* Turns the SYN in the frame of `frame_len` bytes into the answer. False if the
- * frame cannot be given its length. */
+/* Turns the SYN in the frame into the answer. False if the frame cannot be given its
+ * length. */
 static __always_inline bool tg_syn_answer(struct xdp_md *ctx, const struct tg_packet *syn,
-					 __u32 frame_len, const struct tg_service *svc,
+					 const struct tg_service *svc,
 					 const struct tg_tcp_options *offered, __u64 epoch,
 					 const struct tg_siphash_key *key)
 {
 	struct tg_synack answer;
 	struct tg_cookie cookie;
 	__u8 *data, *end;
-	int resize;
 
 	answer = tg_synack_agree(syn, offered, svc);
 	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
-
-	resize = (int)(syn->l3_off + tg_synack_len(syn, &answer)) - (int)frame_len;
-	if (resize && bpf_xdp_adjust_tail(ctx, resize))
+	if (!tg_frame_resize(ctx, syn->l3_off + tg_synack_len(syn, &answer)))
 		return false;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * Gives the frame in an XDP program's hand another length, for an answer that is
+ * written over what came.
+ *
+ * Must never: fail because a driver leaves no room behind a frame. A device that makes
+ * its frames of socket buffers (veth, generic XDP) leaves next to none; before a frame
+ * every driver leaves XDP_PACKET_HEADROOM.
+ */
+#ifndef TG_BPF_FRAME_H
+#define TG_BPF_FRAME_H
+
+#include "kernel.h"
+#include "../../core/packet.h"
+
+/* The link header, which stays where the frame begins: Ethernet with two VLAN tags. What
+ * is behind it is the caller's to write. */
+#define TG_FRAME_KEPT_LEN (TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN)
+
+/* Makes the frame `len` bytes long; the caller reads its ends anew. False: no room, and
+ * the frame may have lost its link header. */
+static __always_inline bool tg_frame_resize(struct xdp_md *ctx, __u32 len)
+{
+	int by = (int)len - (int)bpf_xdp_get_buff_len(ctx);
+	__u8 link[TG_FRAME_KEPT_LEN + 2];
+
+	if (by == 0 || bpf_xdp_adjust_tail(ctx, by) == 0)
+		return true;
+	return by > 0 && !bpf_xdp_load_bytes(ctx, 0, link, TG_FRAME_KEPT_LEN) &&
+	       !bpf_xdp_adjust_head(ctx, -by) &&
+	       !bpf_xdp_store_bytes(ctx, 0, link, TG_FRAME_KEPT_LEN);
+}
+
+#endif

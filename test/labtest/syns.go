@@ -1,0 +1,197 @@
+package labtest
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/lab"
+)
+
+// SYNs sends SYNs with options of one's choice by a packet socket, in the name of addresses
+// that no machine has, and hears who is answered. Only inside namespaces of the test.
+type SYNs struct {
+	t        *testing.T
+	fd       int
+	index    int
+	dst, src [6]byte
+}
+
+// NewSYNs opens the end of a cable; peer is the port that the frames go to.
+func NewSYNs(t *testing.T, port, peer *lab.Port) *SYNs {
+	t.Helper()
+	s := &SYNs{t: t, index: port.Index, dst: [6]byte(peer.MAC), src: [6]byte(port.MAC)}
+	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
+	err := port.NS.Do(func() (err error) {
+		s.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 32<<20),
+			unix.Bind(s.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: port.Index}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(s.fd) })
+	return s
+}
+
+// Send sends one SYN, not joined or padded by anybody; options are a multiple of four bytes.
+func (s *SYNs) Send(from, to netip.AddrPort, options []byte) {
+	s.t.Helper()
+	f := SYNFrame(s.dst, s.src, from, to, options)
+	if err := unix.Sendto(s.fd, f, 0, &unix.SockaddrLinklayer{Ifindex: s.index}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// SYNFrame is a SYN with right checksums. Its sequence number is made of its ports.
+func SYNFrame(dst, src [6]byte, from, to netip.AddrPort, options []byte) []byte {
+	tcp := make([]byte, 20+len(options))
+	binary.BigEndian.PutUint16(tcp, from.Port())
+	binary.BigEndian.PutUint16(tcp[2:], to.Port())
+	binary.BigEndian.PutUint32(tcp[4:], uint32(from.Port())<<16|uint32(to.Port()))
+	tcp[12], tcp[13] = byte(len(tcp)/4<<4), 2
+	binary.BigEndian.PutUint16(tcp[14:], 65535)
+	copy(tcp[20:], options)
+	a, b := from.Addr().AsSlice(), to.Addr().AsSlice()
+	binary.BigEndian.PutUint16(tcp[16:], ^onesSum(a, b, []byte{0, 6, 0, byte(len(tcp))}, tcp))
+	f := append(append([]byte{}, dst[:]...), src[:]...)
+	if from.Addr().Is4() {
+		ip := append(append([]byte{0x45, 0, 0, byte(20 + len(tcp)), 0, 1, 0x40, 0, 64, 6, 0, 0}, a...), b...)
+		binary.BigEndian.PutUint16(ip[10:], ^onesSum(ip))
+		return append(append(append(f, 8, 0), ip...), tcp...)
+	}
+	ip := append(append([]byte{0x60, 0, 0, 0, 0, byte(len(tcp)), 6, 64}, a...), b...)
+	return append(append(append(f, 0x86, 0xdd), ip...), tcp...)
+}
+
+// onesSum is the Internet checksum's sum (RFC 1071) of parts of even length.
+func onesSum(parts ...[]byte) uint16 {
+	var sum uint32
+	for _, p := range parts {
+		for i := 0; i+1 < len(p); i += 2 {
+			sum += uint32(p[i])<<8 | uint32(p[i+1])
+		}
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	return uint16(sum)
+}
+
+// Answered counts the SYN-ACKs that have come, by the port they are to, until nothing has
+// come for `quiet`. A wrong TCP checksum is no answer.
+func (s *SYNs) Answered(quiet time.Duration) map[uint16]int {
+	s.t.Helper()
+	tv := unix.NsecToTimeval(quiet.Nanoseconds())
+	if err := unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		s.t.Fatal(err)
+	}
+	got := map[uint16]int{}
+	for b := make([]byte, 2048); ; {
+		n, from, err := unix.Recvfrom(s.fd, b, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if errors.Is(err, unix.EAGAIN) {
+			return got
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if ll, ok := from.(*unix.SockaddrLinklayer); !ok || ll.Pkttype == unix.PACKET_OUTGOING {
+			continue
+		}
+		if port, ok := synAckTo(b[:n]); ok {
+			got[port]++
+		}
+	}
+}
+
+// synAckTo says to which port a frame is a SYN-ACK.
+func synAckTo(f []byte) (port uint16, ok bool) {
+	var addrs, tcp []byte
+	switch {
+	case len(f) >= 54 && f[12] == 8 && f[13] == 0 && f[14] == 0x45 && f[23] == 6:
+		addrs, tcp = f[26:34], f[34:min(len(f), 14+int(binary.BigEndian.Uint16(f[16:])))]
+	case len(f) >= 74 && f[12] == 0x86 && f[13] == 0xdd && f[20] == 6:
+		addrs, tcp = f[22:54], f[54:min(len(f), 54+int(binary.BigEndian.Uint16(f[18:])))]
+	default:
+		return 0, false
+	}
+	if len(tcp) < 20 || len(tcp)%4 != 0 || tcp[13]&0x16 != 0x12 ||
+		onesSum(addrs, []byte{0, 6, 0, byte(len(tcp))}, tcp) != 0xffff {
+		return 0, false
+	}
+	return binary.BigEndian.Uint16(tcp[2:]), true
+}
+
+// Reached is how many SYNs a namespace's TCP has taken for what they say they are, since the
+// start of the namespace for those that it kept nothing of: requests that wait in SYN_RECV
+// for a port, and SYNs answered with a cookie of the kernel's, or thrown away for want of room.
+type Reached struct{ SynRecv, Cookies, NoRoom int }
+
+// Sum is all of them.
+func (r Reached) Sum() int { return r.SynRecv + r.Cookies + r.NoRoom }
+
+// ReachedStack counts them.
+func ReachedStack(t *testing.T, n *lab.Namespace, port uint16) (r Reached) {
+	t.Helper()
+	err := n.Do(func() error {
+		for _, name := range []string{"tcp", "tcp6"} {
+			text, err := os.ReadFile("/proc/thread-self/net/" + name)
+			if errors.Is(err, os.ErrNotExist) {
+				continue // a kernel without IPv6
+			}
+			if err != nil {
+				return err
+			}
+			for line := range strings.Lines(string(text)) {
+				words := strings.Fields(line)
+				if len(words) > 3 && words[3] == "03" && strings.HasSuffix(words[1], ":"+strings.ToUpper(strconv.FormatUint(uint64(port)+1<<16, 16)[1:])) {
+					r.SynRecv++
+				}
+			}
+		}
+		f, err := os.Open("/proc/thread-self/net/netstat")
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		stats, err := netstat(f)
+		r.Cookies, r.NoRoom = stats["TcpExtSyncookiesSent"], stats["TcpExtTCPReqQFullDrop"]
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// netstat reads pairs of lines, names above values.
+func netstat(r io.Reader) (map[string]int, error) {
+	stats := map[string]int{}
+	for s := bufio.NewScanner(r); s.Scan(); {
+		names := strings.Fields(s.Text())
+		if !s.Scan() {
+			return stats, s.Err()
+		}
+		for i, v := range strings.Fields(s.Text()) {
+			if n, err := strconv.Atoi(v); err == nil && i < len(names) {
+				stats[strings.TrimSuffix(names[0], ":")+names[i]] = n
+			}
+		}
+	}
+	return stats, nil
+}
