@@ -89,6 +89,9 @@ func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
 		Ready:      func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
 		Log:        slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
 	}
+	if cfg.Border != nil || cfg.Filter != nil {
+		go refuseReloads(ctx, reload, opt.Log)
+	}
 	if step != 0 {
 		opt.Step = steppedClock(ctx, step)
 	}
@@ -100,6 +103,18 @@ func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
 		defer done()
 	}
 	return runners[cfg.Role](ctx, force, opt)
+}
+
+// refuseReloads is for roles that read their configuration only at the start.
+func refuseReloads(ctx context.Context, reload <-chan os.Signal, log *slog.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-reload:
+			log.Error("reload refused: this role reads its configuration only at a start; restart it")
+		}
+	}
 }
 
 // steppedClock is what a clock is off by that each SIGUSR1 steps: by so much, and back.

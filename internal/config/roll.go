@@ -18,8 +18,8 @@ func (r *reader) roll(c *Config, fs map[string]field) {
 	file, hasFile := fs["next_secret_file"]
 	from, hasFrom := fs["next_secret_from"]
 	for _, name := range rollFields {
-		if f, there := fs[name]; there && !slices.Contains([]string{RoleHost, RoleEdge, RoleServer}, c.Role) {
-			r.fail(f.line, f.path, "belongs to role: host, edge and server; remove it, or set one of these roles")
+		if f, there := fs[name]; there && !slices.Contains([]string{RoleHost, RoleProxy, RoleEdge, RoleServer}, c.Role) {
+			r.fail(f.line, f.path, "belongs to role: host, proxy, edge and server; remove it, or set one of these roles")
 			return
 		}
 	}

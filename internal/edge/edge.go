@@ -62,7 +62,7 @@ func (b *box) start() (err error) {
 	if err := host.EnsureBPFFS(b.Opt.BPFFS); err != nil {
 		return err
 	}
-	if b.secret, err = keys.LoadRoll(b.Cfg.SecretFile, b.Cfg.NextSecret.File, b.Cfg.NextSecret.From, b.Cfg.Epoch); err != nil {
+	if b.secret, err = host.LoadSecrets(b.Cfg); err != nil {
 		return err
 	}
 	slots := int(b.Cfg.KeyHorizon/b.Cfg.Epoch) + keys.PastEpochs + 4
@@ -100,7 +100,7 @@ func (b *box) fill() error {
 		var raw [keys.EpochKeyLen]byte
 		_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
 		if len(b.Cfg.Tagged.Peers) > 0 {
-			raw = sharedBloomKey(b.secret.First())
+			raw = sharedBloomKey(b.secret)
 		}
 		b.own.BloomKey.K = bloomKey(raw)
 		b.own.LearningUntilNs = uint64(plane.MonotonicNs() + b.Cfg.Edge.Learning.Nanoseconds())
@@ -192,25 +192,18 @@ func (b *box) loadKeys() error {
 
 // reload applies a changed configuration, whole or not at all.
 func (b *box) reload() error {
-	err := b.Reload(fixed, func(removed []uint32) error {
-		return errors.Join(b.writeServices(), plane.ClearCounters(b.plane.Map("tg_counters"), removed...))
-	})
+	err := b.Reload(middlebox.Reloading{Live: liveFields, Secret: b.secret, Keys: &b.keys, Load: b.loadKeys,
+		Write: func(removed []uint32) error {
+			return errors.Join(b.writeServices(), plane.ClearCounters(b.plane.Map("tg_counters"), removed...))
+		}})
 	if err != nil {
 		return err
 	}
 	return b.writeState()
 }
 
-func fixed(old, next *config.Config) []middlebox.Fixed {
-	return []middlebox.Fixed{
-		{Name: "inside", Same: slices.Equal(next.Edge.Inside, old.Edge.Inside)},
-		{Name: "clock_skew", Same: next.ClockSkew == old.ClockSkew},
-		{Name: "forwarding", Same: next.Edge.Forwarding == old.Edge.Forwarding},
-		{Name: "filter_bits", Same: next.Edge.FilterBits == old.Edge.FilterBits},
-		{Name: "cookie_layout", Same: next.Edge.Layout == old.Edge.Layout},
-		{Name: "peers", Same: slices.Equal(next.Tagged.Peers, old.Tagged.Peers)},
-	}
-}
+// liveFields are what writeServices and the loop take from the configuration each time.
+var liveFields = []string{"on_stale_keys", "hops", "unknown_rate", "fast_path", "offers", "edge_id", "filter_window", "filter_alarm"}
 
 func (b *box) writeState() error {
 	return host.WriteState(b.Opt.StateDir, host.State{Config: b.Cfg, Numbers: b.Numbers, Modes: b.Modes, Started: b.Started})

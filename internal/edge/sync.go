@@ -39,7 +39,7 @@ type peers struct {
 
 // sharedBloomKey is the key of the filter of all edges with one secret: the tag key
 // of an epoch that never comes.
-func sharedBloomKey(s *keys.Secret) [keys.EpochKeyLen]byte { return s.TagKey(^uint64(0)) }
+func sharedBloomKey(s *keys.Roll) [keys.EpochKeyLen]byte { return s.FirstTagKey(^uint64(0)) }
 
 // startPeers begins to listen and to tell; nil if there is nobody to talk to.
 func (b *box) startPeers(ctx context.Context) (*peers, error) {

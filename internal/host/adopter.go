@@ -38,6 +38,11 @@ func adopterConfig(cfg *config.Config, services []config.Service) *config.Config
 	return &own
 }
 
+// PrepareSecrets gets the secrets of a reload ready; see keys.Roll.Prepare.
+func (a *Adopter) PrepareSecrets(cfg *config.Config) (commit, drop func(), err error) {
+	return PrepareSecrets(a.g.secret, &a.g.keys, cfg, a.g.opt.Now())
+}
+
 // SetServices changes what is adopted.
 func (a *Adopter) SetServices(cfg *config.Config, services []config.Service) error {
 	g := a.g

@@ -126,7 +126,7 @@ func (g *gate) start() error {
 	if g.system.syncookies == 0 {
 		return errSyncookies
 	}
-	if g.secret, err = keys.LoadRoll(g.cfg.SecretFile, g.cfg.NextSecret.File, g.cfg.NextSecret.From, g.cfg.Epoch); err != nil {
+	if g.secret, err = LoadSecrets(g.cfg); err != nil {
 		return err
 	}
 	slots := int(g.cfg.KeyHorizon/g.cfg.Epoch) + keys.PastEpochs + 4
@@ -255,15 +255,21 @@ func (g *gate) applyServices(cfg *config.Config) error {
 	return g.plane.SetServices(g.services.targets(cfg, g.system, g.local), &g.settings)
 }
 
+// liveFields are what a reload changes, beside services and what every role has live.
+var liveFields = []string{"on_stale_keys", "last_line"}
+
 // reload applies a changed configuration, whole or not at all. What the packet
-// path was attached with (interfaces, epoch, secret) needs a restart, which
-// loses nothing either, because a new process takes the links over.
+// path was attached with needs a restart, which loses nothing either: a new process takes the links over.
 func (g *gate) reload() error {
 	cfg, err := config.Load(g.opt.ConfigPath)
 	if err != nil {
 		return err
 	}
-	if err := sameAttachment(g.cfg, cfg); err != nil {
+	if err := config.CheckReload(g.cfg, cfg, liveFields, ""); err != nil {
+		return err
+	}
+	commit, drop, err := PrepareSecrets(g.secret, &g.keys, cfg, g.opt.Now())
+	if err != nil {
 		return err
 	}
 	removed := g.services.assign(cfg.Services)
@@ -277,7 +283,12 @@ func (g *gate) reload() error {
 		g.cfg = old
 		g.setPolicy(old)
 		g.services.assign(old.Services)
+		drop()
 		return errors.Join(err, g.applyServices(old))
+	}
+	commit()
+	if err := g.loadKeys(time.Now()); err != nil {
+		return err
 	}
 	for _, id := range removed {
 		if err := plane.ClearCounters(g.plane.Map("tg_counters"), id); err != nil {

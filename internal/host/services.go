@@ -290,27 +290,4 @@ func flag(b bool) uint8 {
 	return 0
 }
 
-// sameAttachment says whether a reload can go from one configuration to the other.
-func sameAttachment(a, b *config.Config) error {
-	for what, same := range map[string]bool{
-		"instance":      a.Instance == b.Instance,
-		"interfaces":    slices.Equal(a.Interfaces, b.Interfaces),
-		"secret_file":   a.SecretFile == b.SecretFile,
-		"next_secret":   a.NextSecret == b.NextSecret,
-		"epoch":         a.Epoch == b.Epoch,
-		"key_horizon":   a.KeyHorizon == b.KeyHorizon,
-		"xdp_mode":      a.XDPMode == b.XDPMode,
-		"role":          a.Role == b.Role,
-		"clock_skew":    a.ClockSkew == b.ClockSkew,
-		"takeover":      a.Server.Takeover == b.Server.Takeover,
-		"cookie_layout": a.Server.Layout == b.Server.Layout,
-		"report_to":     a.ReportTo == b.ReportTo,
-	} {
-		if !same {
-			return fmt.Errorf("%s changed: that takes a restart, `systemctl restart` or stop and start; no connection is lost", what)
-		}
-	}
-	return nil
-}
-
 var errNoCgroup = errors.New("no cgroup v2 file system is mounted; mount one with `mount -t cgroup2 none /sys/fs/cgroup/unified`")

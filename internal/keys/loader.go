@@ -14,6 +14,13 @@ type Loader struct {
 // Last is the highest epoch whose key is loaded; 0: none is.
 func (l *Loader) Last() uint64 { return l.last }
 
+// Again has the next Load bring the keys from epoch n on once more.
+func (l *Loader) Again(n uint64) {
+	if l.last != 0 {
+		l.last = min(l.last, n-1)
+	}
+}
+
 // Load calls put for each epoch from a few before now to the horizon that has no key yet,
 // in rising order: after the first time that is one an epoch. When put fails, the next
 // call begins there. A clock that was set back is followed: the slots then hold keys of

@@ -1,11 +1,16 @@
 package keys
 
-import "time"
+import (
+	"fmt"
+	"sync"
+	"time"
+)
 
 // Roll is the secret of a fleet over time: one, or one and the next from some epoch
 // on. Each epoch has keys of exactly one of them, on every machine the same, so that no
-// cookie and no tag is lost when a secret is replaced.
+// cookie and no tag is lost when a secret is replaced. Safe for concurrent use.
 type Roll struct {
+	mu          sync.RWMutex
 	first, next *Secret
 	from        uint64 // first epoch of next
 }
@@ -15,8 +20,11 @@ type Roll struct {
 func LoadRoll(path, nextPath string, from time.Time, epoch time.Duration) (*Roll, error) {
 	r := &Roll{}
 	var err error
-	if r.first, err = LoadSecret(path); err != nil || nextPath == "" {
-		return r, err
+	if r.first, err = LoadSecret(path); err != nil {
+		return nil, err
+	}
+	if nextPath == "" {
+		return r, nil
 	}
 	if r.next, err = LoadSecret(nextPath); err != nil {
 		r.Zero()
@@ -28,6 +36,34 @@ func LoadRoll(path, nextPath string, from time.Time, epoch time.Duration) (*Roll
 	return r, nil
 }
 
+// Prepare gets the secrets of a reload ready to take r's place: commit does it, and has l
+// load the keys of all epochs to come anew; drop forgets them. Refused is what would change a key
+// that is in use now, here or where clocks are ahead by skew: handshakes under way would fail.
+func (r *Roll) Prepare(next *Roll, l *Loader, now time.Time, skew, epoch time.Duration) (commit, drop func(), err error) {
+	present, ahead := Epoch(now, epoch), Epoch(now.Add(skew), epoch)
+	for n := present; n <= ahead; n++ {
+		if r.EpochKey(n) != next.EpochKey(n) {
+			next.Zero()
+			return nil, nil, fmt.Errorf("%w: a key that is in use now would change, and handshakes under way would fail; "+
+				"name the new secret in next_secret_file, and in next_secret_from a time that lies after the last machine's reload, here after %s",
+				ErrSecret, EpochStart(ahead+1, epoch).UTC().Format(time.RFC3339))
+		}
+	}
+	return func() {
+		r.mu.Lock()
+		old := [2]*Secret{r.first, r.next}
+		r.first, r.next, r.from = next.first, next.next, next.from
+		for _, s := range old {
+			if s != nil {
+				s.Zero()
+			}
+		}
+		r.mu.Unlock()
+		l.Again(ahead + 1)
+	}, next.Zero, nil
+}
+
+// of is the secret of an epoch; the caller holds the lock.
 func (r *Roll) of(epoch uint64) *Secret {
 	if r.next != nil && epoch >= r.from {
 		return r.next
@@ -35,20 +71,38 @@ func (r *Roll) of(epoch uint64) *Secret {
 	return r.first
 }
 
-// First is the secret of the time before the roll.
-func (r *Roll) First() *Secret { return r.first }
+// FirstTagKey is the tag key of epoch n of the secret before the roll.
+func (r *Roll) FirstTagKey(n uint64) [EpochKeyLen]byte {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.first.TagKey(n)
+}
 
 // EpochKey, TagKey and SmartKey are those of the secret that epoch n has.
-func (r *Roll) EpochKey(n uint64) [EpochKeyLen]byte { return r.of(n).EpochKey(n) }
+func (r *Roll) EpochKey(n uint64) [EpochKeyLen]byte {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.of(n).EpochKey(n)
+}
 
 // TagKey: see EpochKey.
-func (r *Roll) TagKey(n uint64) [EpochKeyLen]byte { return r.of(n).TagKey(n) }
+func (r *Roll) TagKey(n uint64) [EpochKeyLen]byte {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.of(n).TagKey(n)
+}
 
 // SmartKey: see EpochKey.
-func (r *Roll) SmartKey(n uint64) [SmartKeyLen]byte { return r.of(n).SmartKey(n) }
+func (r *Roll) SmartKey(n uint64) [SmartKeyLen]byte {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.of(n).SmartKey(n)
+}
 
 // Zero clears both secrets.
 func (r *Roll) Zero() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, s := range []*Secret{r.first, r.next} {
 		if s != nil {
 			s.Zero()

@@ -17,6 +17,7 @@ import (
 
 	"tidegate/internal/config"
 	"tidegate/internal/host"
+	"tidegate/internal/keys"
 	"tidegate/internal/plane"
 )
 
@@ -162,48 +163,44 @@ func (b *Instance) MovedAway(kind config.Forwarding) (bool, error) {
 	return err == nil && !slices.Equal(now, b.local), err
 }
 
-// Fixed is a part of the configuration that a reload cannot change.
-type Fixed struct {
-	Name string
-	Same bool
+// Reloading is what a role's reload consists of.
+type Reloading struct {
+	Live    []string // fields that write brings into force, by their names in config.CheckReload
+	Restart string   // what any restart of this plane loses; empty: nothing
+	Secret  *keys.Roll
+	Keys    *keys.Loader
+	Write   func(removed []uint32) error // makes the packet path hold Cfg and forgets the services of these numbers
+	Load    func() error                 // loads the keys that are lacking
 }
 
-// Reload applies a changed configuration, whole or not at all. fixed is what the
-// role's packet path was attached and sized with, beside what every instance has; write
-// makes the packet path hold Cfg and forgets the services of these numbers.
-func (b *Instance) Reload(fixed func(old, next *config.Config) []Fixed, write func(removed []uint32) error) error {
+// Reload applies a changed configuration, whole or not at all.
+func (b *Instance) Reload(r Reloading) error {
 	next, err := config.Load(b.Opt.ConfigPath)
 	if err != nil {
 		return err
 	}
 	old := b.Cfg
-	for _, f := range append(fixedForAll(old, next), fixed(old, next)...) {
-		if !f.Same {
-			return fmt.Errorf("%s changed: that takes a restart, `systemctl restart` or stop and start; no connection is lost", f.Name)
-		}
+	if err := config.CheckReload(old, next, r.Live, r.Restart); err != nil {
+		return err
+	}
+	commit, drop, err := host.PrepareSecrets(r.Secret, r.Keys, next, b.Opt.Now())
+	if err != nil {
+		return err
 	}
 	removed := b.Numbers.Assign(next.Services)
 	b.Cfg = next
 	b.setPolicy()
-	if err := write(removed); err != nil {
+	if err := r.Write(removed); err != nil {
+		drop()
 		b.Cfg = old
 		b.setPolicy()
 		b.Numbers.Assign(old.Services)
-		return errors.Join(err, write(nil))
+		return errors.Join(err, r.Write(nil))
+	}
+	commit()
+	if err := r.Load(); err != nil {
+		return err
 	}
 	b.Log.Info("reloaded", "services", len(next.Services))
 	return nil
-}
-
-func fixedForAll(old, next *config.Config) []Fixed {
-	return []Fixed{
-		{"role", next.Role == old.Role},
-		{"instance", next.Instance == old.Instance},
-		{"interfaces", slices.Equal(next.Interfaces, old.Interfaces)},
-		{"secret_file", next.SecretFile == old.SecretFile},
-		{"epoch", next.Epoch == old.Epoch},
-		{"key_horizon", next.KeyHorizon == old.KeyHorizon},
-		{"xdp_mode", next.XDPMode == old.XDPMode},
-		{"report_to", next.ReportTo == old.ReportTo},
-	}
 }

@@ -2,7 +2,6 @@ package middlebox
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"tidegate/internal/config"
 	"tidegate/internal/host"
+	"tidegate/internal/keys"
 )
 
 const (
@@ -39,44 +39,55 @@ func running(t *testing.T) (b *Instance, change func(text string)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b = &Instance{Opt: host.Options{ConfigPath: path}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Cfg: cfg, Numbers: host.NewNumbers()}
+	b = &Instance{Opt: host.Options{ConfigPath: path}, Log: slog.New(slog.DiscardHandler), Cfg: cfg, Numbers: host.NewNumbers()}
 	b.Numbers.Assign(cfg.Services)
 	return b, change
 }
 
-func nothingMore(_, _ *config.Config) []Fixed { return nil }
+// reloading has a role's part of a reload.
+func reloading(t *testing.T, b *Instance, write func(removed []uint32) error) Reloading {
+	t.Helper()
+	secret, err := host.LoadSecrets(b.Cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Reloading{Secret: secret, Keys: &keys.Loader{}, Write: write, Load: func() error { return nil }}
+}
 
 func TestReload(t *testing.T) {
 	b, change := running(t)
 	mail := b.Numbers.ID("mail")
 	change(oneService)
 	var written []uint16
-	err := b.Reload(nothingMore, func(removed []uint32) error {
+	err := b.Reload(reloading(t, b, func(removed []uint32) error {
 		if !slices.Equal(removed, []uint32{mail}) {
 			t.Errorf("forgets %v, want %d", removed, mail)
 		}
 		written = append(written, b.Cfg.Services[0].Ports[0].First)
 		return nil
-	})
+	}))
 	if err != nil || !slices.Equal(written, []uint16{8080}) {
 		t.Errorf("%v, wrote ports %v; want 8080 once", err, written)
 	}
 }
 
-// What cannot change is named, and nothing is written.
-func TestReloadOfWhatIsFixed(t *testing.T) {
-	for name, c := range map[string]struct {
-		text  string
-		fixed func(old, next *config.Config) []Fixed
-	}{
-		"epoch": {otherEpoch, nothingMore},
-		"ports": {oneService, func(_, _ *config.Config) []Fixed { return []Fixed{{"same", true}, {"ports", false}} }},
+// What cannot change is named, and nothing is written; nor with a secret that would end
+// handshakes under way.
+func TestReloadRefused(t *testing.T) {
+	for name, change := range map[string]string{
+		"epoch changed":      otherEpoch,
+		"clock_skew changed": oneService + "clock_skew: 1s\n",
+		"secret file":        "",
 	} {
-		b, change := running(t)
-		old := b.Cfg
-		change(c.text)
-		err := b.Reload(c.fixed, func([]uint32) error { t.Error("written"); return nil })
-		if err == nil || !strings.HasPrefix(err.Error(), name+" changed") || b.Cfg != old {
+		b, write := running(t)
+		old, r := b.Cfg, reloading(t, b, func([]uint32) error { t.Error("written"); return nil })
+		if write(change); change == "" {
+			write(twoServices)
+			if err := os.WriteFile(b.Cfg.SecretFile, []byte(strings.Repeat("cd", 32)+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.Reload(r); err == nil || !strings.HasPrefix(err.Error(), name) || b.Cfg != old {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -89,7 +100,7 @@ func TestReloadThatFails(t *testing.T) {
 	change(oneService)
 	full := errors.New("the map is full")
 	writes := 0
-	err := b.Reload(nothingMore, func([]uint32) error {
+	err := b.Reload(reloading(t, b, func([]uint32) error {
 		writes++
 		if writes == 1 {
 			return full
@@ -98,7 +109,7 @@ func TestReloadThatFails(t *testing.T) {
 			t.Error("the second write is not of the old configuration")
 		}
 		return nil
-	})
+	}))
 	if !errors.Is(err, full) || writes != 2 || b.Cfg != old || b.Numbers.ID("mail") != mail {
 		t.Errorf("%v after %d writes; mail is %d, was %d", err, writes, b.Numbers.ID("mail"), mail)
 	}

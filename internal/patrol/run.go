@@ -249,16 +249,41 @@ func (b *box) reload() error {
 	if err != nil {
 		return err
 	}
-	if cfg.Role != b.cfg.Role || cfg.Instance != b.cfg.Instance || !slices.Equal(cfg.Interfaces, b.cfg.Interfaces) ||
-		cfg.Patrol.MaxFilters != b.cfg.Patrol.MaxFilters || cfg.Patrol.Codepoint != b.cfg.Patrol.Codepoint ||
-		cfg.Patrol.Listen != b.cfg.Patrol.Listen || !slices.Equal(cfg.Patrol.Managers, b.cfg.Patrol.Managers) {
-		return errors.New("role, instance, interfaces, max_filters, codepoint, listen and managers cannot change while running; restart, which loses no filter")
+	if err := checkReload(b.cfg, cfg); err != nil {
+		return err
 	}
 	if err := b.fill(cfg.Patrol); err != nil {
 		return errors.Join(err, b.fill(b.cfg.Patrol))
 	}
 	b.cfg = cfg
 	b.log.Info("reloaded", "sources", len(cfg.Patrol.Sources))
+	return nil
+}
+
+// checkReload refuses, by name, what fill does not bring into force.
+func checkReload(old, next *config.Config) error {
+	if err := config.CheckReload(old, next, []string{"patrol"}, "no filter"); err != nil {
+		return err
+	}
+	o, n := old.Patrol, next.Patrol
+	queues := func(p *config.Patrol) (list []string) {
+		for _, port := range p.Ports {
+			list = append(list, fmt.Sprint(port.Interface, port.QueueBits))
+		}
+		return list
+	}
+	for _, f := range []struct {
+		name string
+		same bool
+	}{
+		{"identity_file", n.Identity == o.Identity}, {"listen", n.Listen == o.Listen}, {"managers", slices.Equal(n.Managers, o.Managers)},
+		{"forwarding", n.Forwarding == o.Forwarding}, {"codepoint", n.Codepoint == o.Codepoint}, {"plain", n.Plain == o.Plain},
+		{"max_filters", n.MaxFilters == o.MaxFilters}, {"ports (interfaces, rates)", slices.Equal(queues(n), queues(o))},
+	} {
+		if !f.same {
+			return fmt.Errorf("%s changed: it takes effect at the next restart, which loses no filter; nothing of this reload was applied", f.name)
+		}
+	}
 	return nil
 }
 

@@ -29,7 +29,7 @@ type dpdkBox struct {
 // runDPDK is Run for plane: dpdk; the instance is locked.
 func runDPDK(ctx, force context.Context, b *box) (err error) {
 	d := &dpdkBox{box: b}
-	if b.secret, err = keys.LoadSecret(b.Cfg.SecretFile); err != nil {
+	if b.secret, err = host.LoadSecrets(b.Cfg); err != nil {
 		return err
 	}
 	defer b.secret.Zero()
@@ -266,23 +266,23 @@ func (d *dpdkBox) swapTables() error {
 
 // reload applies a changed configuration, whole or not at all.
 func (d *dpdkBox) reload() error {
-	err := d.Reload(fixedDPDK, func(removed []uint32) error {
-		var forget []string
-		for _, id := range removed {
-			forget = append(forget, fmt.Sprintf("forget %d", id))
-		}
-		return d.apply(true, forget...)
-	})
+	err := d.Reload(middlebox.Reloading{Live: liveFieldsDPDK, Restart: "translated connections, which end with tidegate-dpdk",
+		Secret: d.secret, Keys: &d.keys, Load: func() error { return d.apply(false) },
+		Write: func(removed []uint32) error {
+			var forget []string
+			for _, id := range removed {
+				forget = append(forget, fmt.Sprintf("forget %d", id))
+			}
+			return d.apply(true, forget...)
+		}})
 	if err != nil {
 		return err
 	}
 	return d.writeState()
 }
 
-func fixedDPDK(old, next *config.Config) []middlebox.Fixed {
-	return append(fixed(old, next), middlebox.Fixed{Name: "cores", Same: next.Proxy.DPDK.Cores == old.Proxy.DPDK.Cores},
-		middlebox.Fixed{Name: "devices", Same: slices.Equal(next.Proxy.DPDK.Devices, old.Proxy.DPDK.Devices)})
-}
+// liveFieldsDPDK are what serviceLines and the loop take from the configuration each time.
+var liveFieldsDPDK = []string{"on_stale_keys", "swap_period", "idle_time", "source_prefix_v6", "dpdk.routes", "dpdk.addresses"}
 
 func (d *dpdkBox) writeState() error {
 	return host.WriteState(d.Opt.StateDir, host.State{Config: d.Cfg, Numbers: d.Numbers, Started: d.Started,

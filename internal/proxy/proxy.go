@@ -32,7 +32,7 @@ const (
 // box is one running instance.
 type box struct {
 	*middlebox.Instance
-	secret  *keys.Secret
+	secret  *keys.Roll
 	plane   *plane.Proxy
 	own     plane.ProxySettings
 	keys    keys.Loader
@@ -75,7 +75,7 @@ func (b *box) start() (err error) {
 	if err := host.EnsureBPFFS(b.Opt.BPFFS); err != nil {
 		return err
 	}
-	if b.secret, err = keys.LoadSecret(b.Cfg.SecretFile); err != nil {
+	if b.secret, err = host.LoadSecrets(b.Cfg); err != nil {
 		return err
 	}
 	slots := int(b.Cfg.KeyHorizon/b.Cfg.Epoch) + keys.PastEpochs + 3
@@ -221,34 +221,25 @@ func (b *box) loop(ctx context.Context) {
 
 // loadKeys loads the keys that are lacking, up to the horizon.
 func (b *box) loadKeys() error {
-	return b.keys.Load(time.Now(), b.Cfg.Epoch, b.Cfg.KeyHorizon, func(n uint64) error {
+	return b.keys.Load(b.Opt.Now().Add(b.Cfg.ClockSkew), b.Cfg.Epoch, b.Cfg.KeyHorizon, func(n uint64) error {
 		return b.plane.PutKey(n, b.secret.EpochKey(n))
 	})
 }
 
 // reload applies a changed configuration, whole or not at all.
 func (b *box) reload() error {
-	err := b.Reload(fixed, func(removed []uint32) error {
-		return errors.Join(b.writeServices(), plane.ClearCounters(b.plane.Map("tg_counters"), removed...))
-	})
+	err := b.Reload(middlebox.Reloading{Live: liveFields, Secret: b.secret, Keys: &b.keys, Load: b.loadKeys,
+		Write: func(removed []uint32) error {
+			return errors.Join(b.writeServices(), plane.ClearCounters(b.plane.Map("tg_counters"), removed...))
+		}})
 	if err != nil {
 		return err
 	}
 	return b.writeState()
 }
 
-func fixed(old, next *config.Config) []middlebox.Fixed {
-	o, n := &old.Proxy, &next.Proxy
-	return []middlebox.Fixed{
-		{Name: "plane", Same: n.Plane == o.Plane},
-		{Name: "forwarding", Same: n.Forwarding == o.Forwarding},
-		{Name: "max_flows", Same: n.MaxFlows == o.MaxFlows},
-		{Name: "max_sources", Same: n.MaxSources == o.MaxSources},
-		{Name: "whitelist_v4", Same: n.WhitelistV4 == o.WhitelistV4},
-		{Name: "source_prefix_v4", Same: n.SourcePrefixV4 == o.SourcePrefixV4},
-		{Name: "cache_entries", Same: n.CacheEntries == o.CacheEntries},
-	}
-}
+// liveFields are what writeServices and the loop take from the configuration each time.
+var liveFields = []string{"on_stale_keys", "fast_path", "swap_period", "idle_time", "source_prefix_v6"}
 
 func (b *box) writeState() error {
 	return host.WriteState(b.Opt.StateDir, host.State{Config: b.Cfg, Numbers: b.Numbers,

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -79,7 +78,7 @@ func (n *node) start() (err error) {
 	if err := host.EnsureBPFFS(n.opt.BPFFS); err != nil {
 		return err
 	}
-	if n.secret, err = keys.LoadRoll(n.cfg.SecretFile, n.cfg.NextSecret.File, n.cfg.NextSecret.From, n.cfg.Epoch); err != nil {
+	if n.secret, err = host.LoadSecrets(n.cfg); err != nil {
 		return err
 	}
 	slots := int(n.cfg.KeyHorizon/n.cfg.Epoch) + keys.PastEpochs + 4
@@ -292,26 +291,33 @@ func (n *node) watchRefusals() {
 	}
 }
 
-// reload applies changed services; everything else takes a new process, which takes links
-// and table over from one that was killed. (One that is stopped drains.)
+// prepareSecrets gets the secrets of a reload ready, in both gates.
+func (n *node) prepareSecrets(cfg *config.Config) (commit, drop func(), err error) {
+	ours, dropOurs, err := host.PrepareSecrets(n.secret, &n.keys, cfg, n.opt.Now())
+	if err != nil || n.adopter == nil {
+		return ours, dropOurs, err
+	}
+	adopters, dropAdopters, err := n.adopter.PrepareSecrets(cfg)
+	if err != nil {
+		dropOurs()
+		return nil, nil, err
+	}
+	return func() { ours(); adopters() }, func() { dropOurs(); dropAdopters() }, nil
+}
+
+// reload applies changed services and secrets; everything else takes a new process, which
+// takes links and table over.
 func (n *node) reload() error {
 	cfg, err := config.Load(n.opt.ConfigPath)
 	if err != nil {
 		return err
 	}
-	for what, same := range map[string]bool{
-		"role": cfg.Role == n.cfg.Role, "instance": cfg.Instance == n.cfg.Instance,
-		"takeover": cfg.Server.Takeover == n.cfg.Server.Takeover, "secret_file": cfg.SecretFile == n.cfg.SecretFile, "next_secret": cfg.NextSecret == n.cfg.NextSecret,
-		"interfaces": slices.Equal(cfg.Interfaces, n.cfg.Interfaces), "epoch": cfg.Epoch == n.cfg.Epoch,
-		"clock_skew": cfg.ClockSkew == n.cfg.ClockSkew, "key_horizon": cfg.KeyHorizon == n.cfg.KeyHorizon,
-		"xdp_mode": cfg.XDPMode == n.cfg.XDPMode, "max_connections": cfg.Tagged.MaxConnections == n.cfg.Tagged.MaxConnections,
-		"edges": slices.Equal(cfg.Tagged.Edges, n.cfg.Tagged.Edges), "idle_time": cfg.Tagged.IdleTime == n.cfg.Tagged.IdleTime,
-		"cookie_layout": cfg.Server.Layout == n.cfg.Server.Layout, "protocol": cfg.Server.Protocol == n.cfg.Server.Protocol,
-		"last_line": cfg.Server.LastLine == n.cfg.Server.LastLine,
-	} {
-		if !same {
-			return fmt.Errorf("%s cannot change while running; end the process with SIGKILL and start it again, which loses no connection (SIGTERM drains)", what)
-		}
+	if err := config.CheckReload(n.cfg, cfg, nil, ""); err != nil {
+		return err
+	}
+	commit, drop, err := n.prepareSecrets(cfg)
+	if err != nil {
+		return err
 	}
 	old, before := n.cfg, n.pieces
 	removed := n.assign(cfg.Services)
@@ -319,7 +325,12 @@ func (n *node) reload() error {
 	if err := n.apply(cfg.Services); err != nil {
 		n.cfg, n.pieces = old, before
 		n.assign(old.Services)
+		drop()
 		return errors.Join(err, n.apply(old.Services))
+	}
+	commit()
+	if err := n.loadKeys(); err != nil {
+		return err
 	}
 	for _, id := range removed {
 		if err := plane.ClearCounters(n.plane.Map("tg_counters"), id); err != nil {

@@ -4,6 +4,7 @@ package labtest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,7 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/keys"
 	"tidegate/internal/lab"
+	"tidegate/internal/plane"
 )
 
 // Main runs a package's tests after what killed ones have left was removed, and with the
@@ -65,6 +70,28 @@ func Await(t *testing.T, what string, patience, pause time.Duration, reached fun
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain: %s", what)
 		}
+	}
+}
+
+// WantKey compares the key of an epoch that a packet path has with that of a secret in a file.
+func WantKey(t *testing.T, instance, secretFile string, epoch uint64) {
+	t.Helper()
+	m, err := ebpf.LoadPinnedMap(filepath.Join(plane.PinDir("/sys/fs/bpf", instance), "tg_keys"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	secret, err := keys.LoadSecret(secretFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := secret.EpochKey(epoch)
+	var got plane.EpochKey
+	if err := m.Lookup(uint32(epoch)%m.MaxEntries(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Epoch != epoch || got.Key.K0 != binary.LittleEndian.Uint64(want[:8]) || got.Key.K1 != binary.LittleEndian.Uint64(want[8:]) {
+		t.Errorf("the key of epoch %d is not that of %s", epoch, filepath.Base(secretFile))
 	}
 }
 

@@ -5,36 +5,58 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
 // The secret is replaced on edge and server while clients come and go: no request fails
-// and none waits. A server that is not told loses every connection from then on, or this
-// test would show nothing.
+// and none waits, whether they are told by a start or by SIGHUP. A server that is not told loses
+// every connection from then on, or this test would show nothing.
 func TestSecretRoll(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		told bool
-	}{{"adopt", true}, {"tagged", true}, {"a server that is not told", false}} {
+		name     string
+		takeover string
+		live     bool // told by SIGHUP
+		told     bool
+	}{
+		{"adopt", "adopt", false, true},
+		{"tagged", "tagged", false, true},
+		{"adopt, reloaded", "adopt", true, true},
+		{"auto, reloaded", "auto", true, true},
+		{"tagged, reloaded", "tagged", true, true},
+		{"a server that is not told", "adopt", false, false},
+	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newRolling(t, c.name == "tagged")
+			w := newRolling(t, c.takeover)
 			if err := os.WriteFile(filepath.Join(w.dir, "next"), []byte(strings.Repeat("c3", 32)+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			w.serve(echo)
-			edge, server := w.Edge.config, w.server.config
+			edge, server := "epoch: 1s\n"+w.Edge.config, "epoch: 1s\n"+w.server.config
+			if c.live {
+				w.Edge.config, w.server.config = edge, server
+				w.startBoth()
+			}
 			var from time.Time
-			for margin := 5 * time.Second / 2; ; margin *= 2 { // longer than both take to start, here and now
+			for margin := 5 * time.Second / 2; ; margin *= 2 { // longer than both take to be told, here and now
 				from = time.Now().Add(margin)
 				lines := fmt.Sprintf("next_secret_file: next\nnext_secret_from: %s\n", from.UTC().Format(time.RFC3339Nano))
-				w.Edge.config, w.server.config = "epoch: 1s\n"+lines+edge, "epoch: 1s\n"+server
+				w.Edge.config, w.server.config = lines+edge, server
 				if c.told {
-					w.server.config = lines + w.server.config
+					w.server.config = lines + server
 				}
-				w.startBoth()
+				if c.live {
+					w.server.reloaded()
+					w.Edge.reloaded()
+				} else {
+					w.startBoth()
+				}
 				if time.Now().Before(from) {
 					break
+				}
+				if c.live {
+					t.Fatal("a reload takes longer than two seconds")
 				}
 				w.Edge.stop()
 				w.server.stop()
@@ -74,11 +96,26 @@ func TestSecretRoll(t *testing.T) {
 	}
 }
 
-func newRolling(t *testing.T, tagged bool) *world {
-	if tagged {
+func newRolling(t *testing.T, takeover string) *world {
+	if takeover == "tagged" {
 		return newTagged(t, nil, nil)
 	}
 	w := newWorld(t, false)
+	if takeover == "auto" {
+		if err := w.YieldServer(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w.Edge.configure("always", "learning: 0s", "unknown_rate: 0")
+	w.server.configure("always", "takeover: "+takeover)
 	return w
+}
+
+// reloaded writes the configuration and waits for the node's word that it is in force.
+func (n *node) reloaded() {
+	n.w.t.Helper()
+	before := strings.Count(n.run.stderr.String(), "msg=reloaded")
+	n.writeConfig()
+	_ = n.run.cmd.Process.Signal(syscall.SIGHUP)
+	n.w.await("reload", func() bool { return strings.Count(n.run.stderr.String(), "msg=reloaded") > before })
 }

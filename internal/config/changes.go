@@ -1,0 +1,105 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// changeable are the fields of the top level with what a reload compares: the one list
+// of them. A role names those that it takes over live; every other change is refused, so that none
+// is accepted and then ignored. loses is what a restart with another value costs.
+var changeable = []struct {
+	name  string
+	of    func(c *Config) any
+	loses string
+}{
+	{"role", func(c *Config) any { return c.Role }, "connections that the former role translates"},
+	{"instance", func(c *Config) any { return c.Instance }, "a second instance beside the first: run `tidegate off` for that one"},
+	{"interfaces", func(c *Config) any { return c.Interfaces }, ""},
+	{"secret_file", func(c *Config) any { return c.SecretFile }, "handshakes under way, if its keys are others"},
+	{"next_secret", func(c *Config) any { return c.NextSecret }, ""},
+	{"epoch", func(c *Config) any { return c.Epoch }, "handshakes under way"},
+	{"key_horizon", func(c *Config) any { return c.KeyHorizon }, ""},
+	{"drain", func(c *Config) any { return c.Drain }, ""},
+	{"on_stale_keys", func(c *Config) any { return c.OnStaleKeys }, ""},
+	{"xdp_mode", func(c *Config) any { return c.XDPMode }, ""},
+	{"clock_skew", func(c *Config) any { return c.ClockSkew }, ""},
+	{"metrics", func(c *Config) any { return c.Metrics }, ""},
+	{"report_to", func(c *Config) any { return c.ReportTo }, ""},
+	{"forwarding", func(c *Config) any { return [2]Forwarding{c.Proxy.Forwarding, c.Edge.Forwarding} }, ""},
+	{"fast_path", func(c *Config) any { return [2]FastPath{c.Proxy.FastPath, c.Edge.FastPath} }, ""},
+	{"protocol", func(c *Config) any { return [2]Protocol{c.Edge.Protocol, c.Server.Protocol} }, ""},
+	{"cookie_layout", func(c *Config) any { return [2]Layout{c.Edge.Layout, c.Server.Layout} }, "handshakes under way"},
+
+	{"swap_period", func(c *Config) any { return c.Proxy.SwapPeriod }, ""},
+	{"idle_time", func(c *Config) any { return [2]any{c.Proxy.IdleTime, c.Tagged.IdleTime} }, ""},
+	{"max_flows", func(c *Config) any { return c.Proxy.MaxFlows }, ""},
+	{"max_sources", func(c *Config) any { return c.Proxy.MaxSources }, ""},
+	{"whitelist_v4", func(c *Config) any { return c.Proxy.WhitelistV4 }, "whitelisted sources"},
+	{"source_prefix_v4", func(c *Config) any { return c.Proxy.SourcePrefixV4 }, "whitelisted sources"},
+	{"source_prefix_v6", func(c *Config) any { return c.Proxy.SourcePrefixV6 }, "whitelisted sources"},
+	{"cache_entries", func(c *Config) any { return c.Proxy.CacheEntries }, "handshakes under way of strategy cache"},
+	{"plane", func(c *Config) any { return c.Proxy.Plane }, "translated connections"},
+	{"dpdk.routes", func(c *Config) any { return c.Proxy.DPDK.Routes }, ""},
+	{"dpdk.addresses", func(c *Config) any { return c.Proxy.DPDK.Addresses }, ""},
+	{"dpdk", func(c *Config) any {
+		d := c.Proxy.DPDK
+		d.Routes, d.Addresses = nil, nil
+		return d
+	}, ""},
+
+	{"inside", func(c *Config) any { return c.Edge.Inside }, ""},
+	{"filter_bits", func(c *Config) any { return c.Edge.FilterBits }, "the filter, which then learns anew"},
+	{"filter_window", func(c *Config) any { return c.Edge.FilterWindow }, ""},
+	{"learning", func(c *Config) any { return c.Edge.Learning }, ""},
+	{"filter_alarm", func(c *Config) any { return c.Edge.FilterAlarm }, ""},
+	{"unknown_rate", func(c *Config) any { return c.Edge.UnknownRate }, ""},
+	{"hops", func(c *Config) any { return c.Edge.Hops }, ""},
+	{"offers", func(c *Config) any { return [3]bool{c.Edge.SACK, c.Edge.Timestamps, c.Edge.ECN} }, ""},
+	{"edge_id", func(c *Config) any { return c.Tagged.EdgeID }, ""},
+	{"peers", func(c *Config) any { return c.Tagged.Peers }, ""},
+
+	{"takeover", func(c *Config) any { return c.Server.Takeover }, "translated connections"},
+	{"last_line", func(c *Config) any { return c.Server.LastLine }, ""},
+	{"edges", func(c *Config) any { return c.Tagged.Edges }, ""},
+	{"max_connections", func(c *Config) any { return c.Tagged.MaxConnections }, "translated connections"},
+
+	{"patrol", func(c *Config) any { return c.Patrol }, ""},
+	{"border manager", func(c *Config) any { return c.Border }, ""},
+	{"filter manager", func(c *Config) any { return c.Filter }, ""},
+}
+
+// LiveEverywhere are the fields that every role with services takes over at a reload, beside services.
+var LiveEverywhere = []string{"secret_file", "next_secret", "drain"}
+
+// Changed names the fields, services aside, that differ.
+func Changed(old, next *Config) (names []string) {
+	for _, f := range changeable {
+		if !reflect.DeepEqual(f.of(old), f.of(next)) {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// CheckReload refuses a change of a field that is not live. always is what any restart
+// of this plane costs; empty: nothing.
+func CheckReload(old, next *Config, live []string, always string) error {
+	for _, name := range Changed(old, next) {
+		if slices.Contains(live, name) || slices.Contains(LiveEverywhere, name) {
+			continue
+		}
+		loses := always
+		for _, f := range changeable {
+			if f.name == name && loses == "" {
+				loses = f.loses
+			}
+		}
+		if loses == "" {
+			loses = "nothing"
+		}
+		return fmt.Errorf("%s changed: it takes effect at the next restart (`systemctl restart`, or stop and start), which loses: %s; nothing of this reload was applied", name, loses)
+	}
+	return nil
+}

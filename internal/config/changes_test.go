@@ -1,0 +1,95 @@
+package config
+
+import (
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Every field there is, set to something else, is a change with a name: what is added to
+// Config and forgotten here would be ignored by reloads without a word.
+func TestChangedKnowsEveryField(t *testing.T) {
+	var visit func(v reflect.Value, path string)
+	base := defaults()
+	visit = func(v reflect.Value, path string) {
+		for i := range v.NumField() {
+			name := path + v.Type().Field(i).Name
+			if name == "Services" {
+				continue // live in every role
+			}
+			if f := v.Field(i); f.Kind() == reflect.Struct && f.Type().PkgPath() == v.Type().PkgPath() && name != "NextSecret" && name != "ReportTo" && f.Type() != reflect.TypeFor[Rate]() {
+				visit(f, name+".")
+				continue
+			}
+			c := *base
+			f := reflect.ValueOf(&c).Elem()
+			for part := range strings.SplitSeq(name, ".") {
+				f = f.FieldByName(part)
+			}
+			f.Set(otherThan(t, f, name))
+			if len(Changed(base, &c)) != 1 {
+				t.Errorf("%s: a change of it is %q; want one name", name, Changed(base, &c))
+			}
+		}
+	}
+	visit(reflect.ValueOf(base).Elem(), "")
+}
+
+func otherThan(t *testing.T, v reflect.Value, name string) reflect.Value {
+	t.Helper()
+	switch other := reflect.New(v.Type()).Elem(); v.Kind() {
+	case reflect.String:
+		other.SetString(v.String() + "x")
+		return other
+	case reflect.Bool:
+		other.SetBool(!v.Bool())
+		return other
+	case reflect.Int, reflect.Int64:
+		other.SetInt(v.Int() + 1)
+		return other
+	case reflect.Uint8:
+		other.SetUint(v.Uint() + 1)
+		return other
+	case reflect.Float64:
+		other.SetFloat(v.Float() + 1)
+		return other
+	case reflect.Pointer:
+		return reflect.New(v.Type().Elem())
+	case reflect.Slice:
+		return reflect.MakeSlice(v.Type(), 1, 1)
+	default:
+		switch v.Interface().(type) {
+		case NextSecret:
+			return reflect.ValueOf(NextSecret{File: "x", From: time.Unix(1, 0)})
+		case netip.AddrPort:
+			return reflect.ValueOf(netip.MustParseAddrPort("127.0.0.1:1"))
+		case Rate:
+			return reflect.ValueOf(Rate{All: true})
+		case ReportTo:
+			return reflect.ValueOf(ReportTo{API: "x"})
+		}
+		t.Fatalf("%s: no other value of type %s is known here", name, v.Type())
+		return v
+	}
+}
+
+func TestCheckReload(t *testing.T) {
+	old, next := defaults(), defaults()
+	next.Drain, next.Services = time.Minute, []Service{{Name: "web"}}
+	if err := CheckReload(old, next, nil, ""); err != nil {
+		t.Error(err)
+	}
+	next.ClockSkew = time.Second
+	if err := CheckReload(old, next, []string{"drain"}, ""); err == nil || !strings.HasPrefix(err.Error(), "clock_skew changed") || !strings.Contains(err.Error(), "loses: nothing") {
+		t.Errorf("clock_skew: %v", err)
+	}
+	if err := CheckReload(old, next, []string{"clock_skew"}, ""); err != nil {
+		t.Error(err)
+	}
+	next.Tagged.MaxConnections++
+	if err := CheckReload(old, next, []string{"clock_skew"}, ""); err == nil || !strings.Contains(err.Error(), "loses: translated connections") {
+		t.Errorf("max_connections: %v", err)
+	}
+}
