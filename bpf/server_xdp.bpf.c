@@ -54,6 +54,7 @@ static __always_inline int tg_server_ongoing(struct xdp_md *ctx, const struct tg
 	if (tg_translate(ctx, pkt, &f, TG_TO_SERVER))
 		return XDP_DROP;
 	tg_split_seen(e);
+	tg_split_acked(e, pkt);
 	tg_split_track(e, &f, pkt, TG_TO_SERVER);
 	return XDP_PASS;
 }
@@ -77,22 +78,45 @@ static __always_inline bool tg_tag_judge(const struct tg_packet *pkt, int wrong)
 	return wrong == 0;
 }
 
-/* True if this machine has a socket for the segment that does not listen: a connection
- * that is older than the listener that is translated for. A function of its own
- * for the stack. */
-__attribute__((noinline)) int tg_server_has_socket(struct xdp_md *ctx, const struct tg_packet *pkt)
+/* The state of this machine's socket for the segment, BPF_TCP_LISTEN if only a listener
+ * is there, 0 if nothing is. A function of its own for the stack. */
+__attribute__((noinline)) int tg_server_socket_state(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	struct bpf_sock *sk;
-	int there;
+	int state;
 
 	if (!pkt)
 		return 0;
 	sk = tg_socket_find(ctx, pkt);
 	if (!sk)
 		return 0;
-	there = sk->state != BPF_TCP_LISTEN;
+	state = (int)sk->state;
 	bpf_sk_release(sk);
-	return there;
+	return state;
+}
+
+/* True if this machine has a connection for the segment: one that is older than the
+ * listener that is translated for. */
+static __always_inline bool tg_server_has_socket(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	int state = tg_server_socket_state(ctx, pkt);
+
+	return state && state != BPF_TCP_LISTEN;
+}
+
+/* True if the entry gives way to the connection that a verified segment begins. A RST of
+ * any number marks an entry as closed; whether it counted, the socket knows. */
+static __always_inline bool tg_server_gives_way(struct xdp_md *ctx, const struct tg_packet *pkt,
+						const struct tg_split *e, bool strong)
+{
+	int state;
+
+	if (!tg_split_gives_way(e, strong))
+		return false;
+	if (strong || (e->state & (TG_SPLIT_READY | TG_FLOW_RESET)) != (TG_SPLIT_READY | TG_FLOW_RESET))
+		return true;
+	state = tg_server_socket_state(ctx, pkt);
+	return state == 0 || state == BPF_TCP_LISTEN || state == BPF_TCP_TIME_WAIT;
 }
 
 /* What neither table nor cookie knows. */
@@ -133,6 +157,10 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 	}
 	if (j.step == TG_SERVER_CHECK)
 		tg_count(row, TG_COUNT_cookie_valid);
+	if (e && !tg_server_gives_way(ctx, pkt, e, said.ts_ok))
+		return tg_server_ongoing(ctx, pkt, e);
+	if (e && e->state & TG_SPLIT_READY && !(e->state & TG_FLOW_CLOSED))
+		tg_count(row, TG_COUNT_split_replaced);
 	return tg_server_open(ctx, pkt, server, &said, settings->smart,
 			      what->tag.what ? what->tag.wscale : svc->wscale,
 			      (__u8)what->tag.edge, e, row);
@@ -211,7 +239,8 @@ __attribute__((noinline)) int tg_server_tcp(struct xdp_md *ctx, const struct tg_
 	e = tg_split_find(server, pkt, TG_TO_SERVER);
 	if (!e)
 		return TG_NEXT_NEW;
-	if ((e->state & (TG_SPLIT_READY | TG_FLOW_CLOSED)) != TG_SPLIT_READY)
+	if ((e->state & (TG_SPLIT_READY | TG_FLOW_CLOSED)) != TG_SPLIT_READY ||
+	    TG_UNLIKELY(tg_split_ack_jumps(e, pkt)))
 		return TG_NEXT_CASE;
 	return tg_server_ongoing(ctx, pkt, e);
 }

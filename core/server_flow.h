@@ -57,7 +57,10 @@ struct tg_split {
 		uint32_t server_isn;   /* ongoing */
 	};
 	uint16_t seen_tick;
-	uint16_t agreed; /* SYN_SENT: option bits 0-8, announced window scale 9-12 */
+	union {
+		uint16_t agreed; /* SYN_SENT: option bits 0-8, announced window scale 9-12 */
+		uint16_t acked;  /* ongoing: high half of what the client acknowledged last */
+	};
 	union {
 		uint16_t client_window; /* SYN_SENT: field of the client's ACK */
 		int8_t window[2];       /* ongoing: as tg_flow's window_up, window_down */
@@ -189,10 +192,41 @@ TG_INLINE void tg_split_settle(struct tg_split *e, const struct tg_flow *f)
 	e->seq_delta = f->seq_delta;
 	e->ts_delta = f->ts_delta;
 	e->server_isn = f->server_isn;
+	e->acked = (uint16_t)((f->server_isn - f->seq_delta) >> 16);
 	e->window[0] = (int8_t)f->window_up;
 	e->window[1] = f->window_down;
 	__asm__ volatile("" ::: "memory");
 	e->state = (uint8_t)(TG_SPLIT_READY | (f->flags & TG_FLOW_TS));
+}
+
+/* ---- a client that has begun anew ---- */
+
+/* A client that lost its state (a crash, a power cut) and comes again from the same port
+ * is answered by an edge; its segments then arrive as if they were of the connection that
+ * still stands here. What gives them away is the number they acknowledge: a cookie, as
+ * good as random, while a connection acknowledges more and more in small steps. So only
+ * segments whose acknowledgement is more than a step of 2^16 away from the last one are
+ * held to a cookie. A new cookie lies that close to the old numbers with a chance of
+ * 3 in 65,536. */
+TG_INLINE bool tg_split_ack_jumps(const struct tg_split *e, const struct tg_packet *pkt)
+{
+	return tg_host_is_ack(pkt) && (uint16_t)((pkt->ack >> 16) - e->acked + 1) > 2;
+}
+
+TG_INLINE void tg_split_acked(struct tg_split *e, const struct tg_packet *pkt)
+{
+	if (tg_host_is_ack(pkt) && TG_UNLIKELY(e->acked != pkt->ack >> 16))
+		e->acked = (uint16_t)(pkt->ack >> 16);
+}
+
+/* True if the connection gives way to one that a verified cookie of the same addresses
+ * and ports begins. Who guesses blindly must not end what lives: `strong` is a cookie
+ * whose MAC has 54 bits (the layout tidegate, with timestamps). Any other, of 22 or 24
+ * bits, takes only the place of what is ending anyway; as bpf/lib/replace.h. */
+TG_INLINE bool tg_split_gives_way(const struct tg_split *e, bool strong)
+{
+	return strong || !(e->state & TG_SPLIT_READY) ||
+	       e->state & (TG_FLOW_SERVER_FIN | TG_FLOW_CLOSED);
 }
 
 /* ---- what becomes of a segment ---- */
@@ -244,7 +278,7 @@ TG_INLINE struct tg_server_judgement tg_server_judge(const struct tg_packet *pkt
 		return (struct tg_server_judgement){
 			ack && what == 0 ? TG_SERVER_CHECK : TG_SERVER_DROP, TG_SERVER_DROP};
 	}
-	if (e->state & TG_FLOW_CLOSED && ack && !same && what == 0)
+	if (ack && !same && what == 0 && (e->state & TG_FLOW_CLOSED || tg_split_ack_jumps(e, pkt)))
 		return (struct tg_server_judgement){TG_SERVER_CHECK, TG_SERVER_TRANSLATE};
 	return (struct tg_server_judgement){TG_SERVER_TRANSLATE, TG_SERVER_TRANSLATE};
 }

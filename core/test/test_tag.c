@@ -333,6 +333,48 @@ static void server_ongoing(void **state)
 	assert_int_equal(tg_server_judge(&p, &e, 0).otherwise, TG_SERVER_TRANSLATE);
 }
 
+/* A client that begins anew is known by what it acknowledges; then its cookie decides. */
+static void server_begun_anew(void **state)
+{
+	struct tg_packet p;
+	struct tg_split e = open_one(&p);
+	struct tg_flow f = tg_split_flow(&e);
+	struct tg_packet synack = {.family = 4, .seq = 70000, .ack = 1001};
+	struct tg_tcp_options o = {.wscale = 9, .ts_ok = true, .tsval = 100000, .tsecr = 333};
+	static const uint32_t steps[] = {1, 30000, 65535, 65536, 65536, 1000};
+	uint32_t i;
+
+	(void)state;
+	tg_flow_ready(&f, &synack, &o);
+	tg_split_settle(&e, &f);
+	for (i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) { /* it acknowledges data: near */
+		p.ack += steps[i];
+		assert_false(tg_split_ack_jumps(&e, &p));
+		assert_int_equal(tg_server_judge(&p, &e, 0).step, TG_SERVER_TRANSLATE);
+		tg_split_acked(&e, &p);
+	}
+	p.ack -= 65536; /* overtaken on its way */
+	assert_false(tg_split_ack_jumps(&e, &p));
+	for (i = 2; i < 0xffff; i++) { /* any other cookie */
+		p.ack = ((uint32_t)(e.acked + i) << 16) | (i * 77 & 0xffff);
+		assert_true(tg_split_ack_jumps(&e, &p));
+	}
+	assert_int_equal(tg_server_judge(&p, &e, 0).step, TG_SERVER_CHECK);
+	assert_int_equal(tg_server_judge(&p, &e, 0).otherwise, TG_SERVER_TRANSLATE);
+	assert_int_equal(tg_server_judge(&p, &e, TG_TAG_PROBE).step, TG_SERVER_TRANSLATE);
+	assert_int_equal(tg_server_judge(&p, &e, TG_TAG_SETUP).step, TG_SERVER_OPEN);
+	p.flags = TG_TCP_RST; /* no handshake ends with one */
+	assert_false(tg_split_ack_jumps(&e, &p));
+	assert_int_equal(tg_server_judge(&p, &e, 0).step, TG_SERVER_TRANSLATE);
+	/* A cookie of few bits ends nothing that lives, not even half of it. */
+	assert_true(tg_split_gives_way(&e, true));
+	assert_false(tg_split_gives_way(&e, false));
+	e.state |= TG_FLOW_CLIENT_FIN;
+	assert_false(tg_split_gives_way(&e, false));
+	e.state |= TG_FLOW_SERVER_FIN;
+	assert_true(tg_split_gives_way(&e, false));
+}
+
 static void server_refused_and_older(void **state)
 {
 	struct tg_packet p, answer = {.family = 4, .ack = 1001, .flags = TG_TCP_RST | TG_TCP_ACK};
@@ -389,7 +431,7 @@ int tg_test_tag(void)
 		cmocka_unit_test(tag_cut), cmocka_unit_test(tag_epochs),
 		cmocka_unit_test(tag_fix_there_and_back), cmocka_unit_test(tag_fix_refuses),
 		cmocka_unit_test(server_listen), cmocka_unit_test(server_syn_sent),
-		cmocka_unit_test(server_ongoing), cmocka_unit_test(server_refused_and_older),
+		cmocka_unit_test(server_ongoing), cmocka_unit_test(server_begun_anew), cmocka_unit_test(server_refused_and_older),
 		cmocka_unit_test(split_hash),
 	};
 

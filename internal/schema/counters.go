@@ -218,9 +218,11 @@ const (
 	CounterFlowNotified Counter = 105
 	// CounterPassSocket: server: segments of connections that are older than the listener that is translated for; left to their sockets.
 	CounterPassSocket Counter = 106
+	// CounterSplitReplaced: server: connections that gave way to a new one of the same addresses and ports: their client had begun anew.
+	CounterSplitReplaced Counter = 107
 
 	// NumCounters is how many counters there are.
-	NumCounters = 107
+	NumCounters = 108
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -331,4 +333,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"flow_mismatch", "proxy: connections reset because the server no longer gives what their client was told"},
 	{"flow_notified", "proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify)"},
 	{"pass_socket", "server: segments of connections that are older than the listener that is translated for; left to their sockets"},
+	{"split_replaced", "server: connections that gave way to a new one of the same addresses and ports: their client had begun anew"},
 }

@@ -1,0 +1,94 @@
+package splittest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidegate/internal/lab"
+)
+
+// anew makes a connection from a port, has it vanish, and makes another from the same port;
+// it returns how long that one took until its first word was echoed.
+func (w *world) anew(ipv6 bool, localPort uint16) (time.Duration, error) {
+	old, err := w.dial(ipv6, localPort)
+	if err != nil {
+		return 0, fmt.Errorf("first connection: %w", err)
+	}
+	if err := say(old, "before"); err != nil {
+		return 0, fmt.Errorf("first connection: %w", err)
+	}
+	vanish(w.place.t, old)
+	begin := time.Now()
+	c, err := w.dial(ipv6, localPort)
+	if err != nil {
+		return 0, fmt.Errorf("connect: %w", err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(begin.Add(5 * time.Second))
+	if err := say(c, "after"); err != nil {
+		return 0, err
+	}
+	return time.Since(begin), nil
+}
+
+// A client that has lost its state comes again from the same port: the server still has the
+// connection of before, and the edge has let the new one through. It is served at once,
+// whether the edge still knows the flow (no tag) or has forgotten it, quiet or flooded.
+func TestHalfOpen(t *testing.T) {
+	const most = 1500 * time.Millisecond
+	for _, protocol := range []string{"plain", "tagged"} {
+		t.Run(protocol, func(t *testing.T) {
+			w := newTagged(t, nil, nil)
+			if protocol == "plain" {
+				w.Edge.configure("always", "learning: 0s")
+				w.server.configure("always", "takeover: translate")
+			}
+			w.serve(echo)
+			w.startBoth()
+			for _, flooded := range []bool{false, true} {
+				stop, ports := func() {}, uint16(41000)
+				if flooded {
+					ports = 42000
+					stop = w.floodMeanwhile(lab.FlagACK)
+				}
+				for _, ipv6 := range families() {
+					for i := range 5 {
+						took, err := w.anew(ipv6, ports+uint16(i))
+						if err != nil || took > most {
+							t.Errorf("%s, flooded %v, %d: served after %v, %v; server %v", familyName(ipv6), flooded, i, took, err, nonZero(w.server.counters()))
+						}
+					}
+				}
+				stop()
+			}
+			w.server.wantCounters(map[string]uint64{"tag_forged": 0, "split_full": 0})
+		})
+	}
+}
+
+// floodMeanwhile attacks the service, in bursts, until it is told to stop.
+func (w *world) floodMeanwhile(flags lab.TCPFlags) (stop func()) {
+	w.place.t.Helper()
+	flood, err := lab.NewFlood(w.AttackerPort, w.FloodPort, lab.FloodOptions{Target: w.address(false, port), Flags: flags, CPU: -1})
+	if err != nil {
+		w.place.t.Fatal(err)
+	}
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-quit:
+				return
+			case <-time.After(10 * time.Millisecond): // some 200,000 a second
+				_, _ = flood.Burst(2000)
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-ended
+		flood.Close()
+	}
+}
