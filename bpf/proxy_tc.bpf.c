@@ -168,7 +168,7 @@ __attribute__((noinline)) int tg_setup_renew(struct __sk_buff *skb, const struct
 	if (!f)
 		return TCX_DROP;
 	tg_flow_renew(f);
-	f->syn_ms = (__u16)tg_now_ms();
+	f->syn.ms = (__u16)tg_now_ms();
 	copy = *f;
 	s = tg_reset_for(pkt);
 	if (tg_skb_put(skb, &s) || !tg_skb_send_back(skb))
@@ -220,7 +220,7 @@ __attribute__((noinline)) int tg_setup_accept(struct __sk_buff *skb, const struc
 		return TCX_DROP;
 	row = tg_counter_row_get(f->service);
 	ready = *f;
-	tg_flow_ready(&ready, pkt, &o);
+	tg_flow_ready(&ready, pkt, &o, (__u16)skb->ifindex);
 	*f = ready;
 	if (row)
 		tg_count(row, TG_COUNT_flow_ready);

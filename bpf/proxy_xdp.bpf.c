@@ -42,11 +42,11 @@ static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet 
 	if (pkt->l4_len > pkt->tcp_hdr_len)
 		f->flags |= TG_FLOW_HEARD;
 	now = tg_now_ms();
-	if ((__u16)(now - f->syn_ms) < TG_RETRY_MS) {
+	if ((__u16)(now - f->syn.ms) < TG_RETRY_MS) {
 		tg_count(row, TG_COUNT_flow_early);
 		return XDP_DROP;
 	}
-	f->syn_ms = (__u16)now;
+	f->syn.ms = (__u16)now;
 	tg_count(row, TG_COUNT_flow_again);
 	s = tg_flow_syn(pkt, f, false);
 	return tg_segment_send(ctx, pkt, &s);
@@ -113,7 +113,8 @@ static __always_inline int tg_from_server(struct xdp_md *ctx, const struct tg_pa
 	if (TG_UNLIKELY((pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK))) {
 		if (pkt->ack == f->client_isn + 1)
 			return TG_NEXT_SETUP_SERVER;
-		tg_flow_restart(f, pkt);
+		if ((__u16)ctx->ingress_ifindex == f->server_port)
+			tg_flow_restart(f, pkt);
 	}
 	return tg_flow_forward(ctx, pkt, f, TG_TO_CLIENT);
 }

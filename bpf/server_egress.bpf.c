@@ -145,7 +145,7 @@ static __always_inline int tg_egress_ready(struct __sk_buff *skb, const struct t
 
 	if (!row || !tg_skb_options(skb, pkt, &o))
 		return TCX_DROP;
-	tg_flow_ready(&f, pkt, &o);
+	tg_flow_ready(&f, pkt, &o, 0);
 	ack = tg_egress_ack(pkt, &f, &o, generic);
 	tg_split_settle(e, &f);
 	tg_split_seen(e);

@@ -242,8 +242,8 @@ TG_INLINE struct tg_flow tg_flow_open(const struct tg_packet *ack, const struct 
 		.ts_delta = said->cookie.tsval,
 		.client_isn = ack->seq - 1,
 		.client_tsval = said->tsval,
-		.syn_ms = (uint16_t)now_ms,
-		.client_mss = tg_mss_value(ack->family, option_bits & 7),
+		.syn.ms = (uint16_t)now_ms,
+		.syn.mss = tg_mss_value(ack->family, option_bits & 7),
 		.client_window = window,
 		.option_bits = (uint16_t)option_bits,
 		.service = service,
@@ -263,8 +263,8 @@ TG_INLINE struct tg_flow tg_flow_of_half(const struct tg_half *h, const struct t
 		.ts_delta = h->isn,
 		.client_isn = h->client_isn,
 		.client_tsval = said->tsval,
-		.syn_ms = (uint16_t)now_ms,
-		.client_mss = h->client_mss,
+		.syn.ms = (uint16_t)now_ms,
+		.syn.mss = h->client_mss,
 		.client_window = window,
 		.option_bits = (uint16_t)tg_cookie_option_bits(0, h->client_wscale,
 							       h->flags & TG_HALF_SACK,
@@ -295,7 +295,7 @@ TG_INLINE struct tg_segment tg_flow_syn(const struct tg_packet *pkt, const struc
 		.seq = f->client_isn,
 		.l3_off = pkt->l3_off,
 		/* a flow of the server role has its MSS in the option bits alone */
-		.options = {.mss = f->client_mss ? f->client_mss : agreed.mss, .wscale = agreed.wscale,
+		.options = {.mss = f->syn.mss ? f->syn.mss : agreed.mss, .wscale = agreed.wscale,
 			    .sack_ok = agreed.sack_ok || asks, .ts_ok = ts || asks,
 			    .tsval = f->client_tsval},
 		.window = f->client_window,
@@ -368,10 +368,10 @@ TG_INLINE void tg_flow_renew(struct tg_flow *f)
 		f->flags &= (uint8_t)~TG_FLOW_RENEWED;
 }
 
-/* Turns a flow that is being set up into one that translates. `o` are the
- * options of the server's SYN-ACK. */
+/* Turns a flow that is being set up into one that translates. `o` are the options of the
+ * server's SYN-ACK, `port` is where it came in. */
 TG_INLINE void tg_flow_ready(struct tg_flow *f, const struct tg_packet *synack,
-			     const struct tg_tcp_options *o)
+			     const struct tg_tcp_options *o, uint16_t port)
 {
 	uint8_t client_wscale = f->option_bits >> 3 & 15;
 	bool told = f->told_wscale != TG_WSCALE_NONE;
@@ -387,6 +387,8 @@ TG_INLINE void tg_flow_ready(struct tg_flow *f, const struct tg_packet *synack,
 			f->ts_delta = 0; /* the server sends none, and looks at none */
 	}
 	f->server_isn = synack->seq;
+	f->server_acked = synack->ack;
+	f->server_port = port;
 	f->flags &= TG_FLOW_TS;
 	f->state = TG_FLOW_READY;
 }
@@ -394,11 +396,12 @@ TG_INLINE void tg_flow_ready(struct tg_flow *f, const struct tg_packet *synack,
 /* A SYN-ACK of a ready flow that is not about our SYN: the server's answer to a
  * SYN that was let through because the flow was live, which to the server it was
  * not. Client and server negotiate this one themselves; the differences of the
- * old one are as good as any. */
+ * old one are as good as any. Only for one that came by the server's port. */
 TG_INLINE void tg_flow_restart(struct tg_flow *f, const struct tg_packet *synack)
 {
 	f->client_isn = synack->ack - 1;
 	f->server_isn = synack->seq;
+	f->server_acked = synack->ack;
 	f->window_up = 0;
 	f->window_down = 0;
 	f->flags &= TG_FLOW_TS;

@@ -32,7 +32,7 @@ enum tg_flow_flag {
 	TG_FLOW_TS = 1,         /* both sides use timestamps: they are translated */
 	TG_FLOW_CLIENT_FIN = 2, /* seen */
 	TG_FLOW_SERVER_FIN = 4,
-	TG_FLOW_RESET = 8, /* a RST was seen; whether it counted, its receiver knows */
+	TG_FLOW_RESET = 8, /* a RST was seen that its receiver must have believed */
 	TG_FLOW_CLOSED = 16, /* both of the above are over: it has been retired */
 	TG_FLOW_ASKS = 32,  /* set-up: our SYN offers everything, to learn of the server */
 	TG_FLOW_RENEWED = 128, /* set-up: our SYN came right behind a RST, after one that asked */
@@ -48,10 +48,18 @@ struct tg_flow {
 		uint32_t client_tsval; /* set-up: what our SYN says */
 		uint32_t server_isn;   /* ready */
 	};
-	uint16_t syn_ms;        /* set-up: when our SYN went, coarse clock, low bits */
-	uint16_t client_mss;    /* set-up: as our SYN says it */
+	union {
+		struct tg_flow_syn_sent {
+			uint16_t ms;  /* when our SYN went, coarse clock, low bits */
+			uint16_t mss; /* as it says, for the client */
+		} syn; /* set-up */
+		uint32_t server_acked; /* ready: what the server wants next, as its last segment says */
+	};
 	uint16_t client_window; /* set-up: as in the client's ACK, scaled */
-	uint16_t option_bits;   /* set-up: as in the cookie */
+	union {
+		uint16_t option_bits; /* set-up: as in the cookie */
+		uint16_t server_port; /* ready: the port of this box that its SYN-ACK came by */
+	};
 	uint16_t service;       /* id */
 	uint8_t state;          /* enum tg_flow_state */
 	uint8_t flags;          /* enum tg_flow_flag */
@@ -233,10 +241,34 @@ enum tg_flow_turn {
 	TG_FLOW_REVIVES, /* a RST that seemed to end it was ignored by its receiver */
 };
 
-/* What the segment tells of the connection's end: FINs both ways and then a bare
- * ACK, or a RST. Being wrong costs nothing: a retired flow is translated too. */
+/* A RST ends a flow if its receiver must have believed it (RFC 5961 section 3.2): one of the
+ * client has the very number that the server wants next; one of the server has come by the
+ * port that the server is behind, `port` being the one that the segment in hand came by.
+ * Anything else may be forged, and tells nothing: the flow then goes when it is old. */
+TG_INLINE bool tg_flow_is_reset(const struct tg_flow *f, const struct tg_packet *pkt,
+				enum tg_direction dir, uint16_t port)
+{
+	if (!(pkt->flags & TG_TCP_RST))
+		return false;
+	return dir == TG_TO_SERVER ? pkt->seq == f->server_acked : port == f->server_port;
+}
+
+/* Notes what the server wants next. To be called with each segment of a ready flow; only
+ * what has come by the server's port is believed. Written only if it has changed: other
+ * CPUs read the flow, too. */
+TG_INLINE void tg_flow_note_acked(struct tg_flow *f, const struct tg_packet *pkt,
+				  enum tg_direction dir, uint16_t port)
+{
+	if (dir == TG_TO_CLIENT && pkt->ack != f->server_acked && port == f->server_port &&
+	    (pkt->flags & (TG_TCP_ACK | TG_TCP_RST)) == TG_TCP_ACK)
+		f->server_acked = pkt->ack;
+}
+
+/* What the segment tells of the connection's end: FINs both ways and then a bare ACK, or a
+ * RST that counts (tg_flow_is_reset). `port`: that the segment came by; a FIN of the server
+ * that came by another tells nothing. */
 TG_INLINE enum tg_flow_turn tg_flow_track(struct tg_flow *f, const struct tg_packet *pkt,
-					  enum tg_direction dir)
+					  enum tg_direction dir, bool reset, uint16_t port)
 {
 	uint8_t fins = TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN;
 	uint8_t flags = f->flags;
@@ -244,6 +276,8 @@ TG_INLINE enum tg_flow_turn tg_flow_track(struct tg_flow *f, const struct tg_pac
 	if (TG_LIKELY(!(pkt->flags & (TG_TCP_FIN | TG_TCP_RST)) && !(flags & ~TG_FLOW_TS)))
 		return TG_FLOW_STAYS;
 	if (pkt->flags & TG_TCP_RST) {
+		if (!reset)
+			return TG_FLOW_STAYS;
 		f->flags = flags | TG_FLOW_RESET | TG_FLOW_CLOSED;
 		return flags & TG_FLOW_CLOSED ? TG_FLOW_STAYS : TG_FLOW_ENDS;
 	}
@@ -252,7 +286,10 @@ TG_INLINE enum tg_flow_turn tg_flow_track(struct tg_flow *f, const struct tg_pac
 		return TG_FLOW_REVIVES;
 	}
 	if (pkt->flags & TG_TCP_FIN) {
-		f->flags = flags | (dir == TG_TO_SERVER ? TG_FLOW_CLIENT_FIN : TG_FLOW_SERVER_FIN);
+		if (dir == TG_TO_SERVER)
+			f->flags = flags | TG_FLOW_CLIENT_FIN;
+		else if (port == f->server_port)
+			f->flags = flags | TG_FLOW_SERVER_FIN;
 		return TG_FLOW_STAYS;
 	}
 	if ((flags & fins) != fins || flags & TG_FLOW_CLOSED || pkt->l4_len != pkt->tcp_hdr_len)

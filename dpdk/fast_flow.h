@@ -70,6 +70,14 @@ TG_INLINE void tg_fast_translate(uint8_t *tcp, const struct tg_flow *flow, enum 
 	tg_store16(tcp + 16, tg_translate_checksum(tg_load16(tcp + 16), sum));
 }
 
+/* tg_flow_note_acked, of an ACK of the server at `tcp`. */
+TG_INLINE void tg_fast_note_acked(const uint8_t *tcp, struct tg_flow *flow, uint16_t port)
+{
+	struct tg_packet pkt = {.flags = TG_TCP_ACK, .ack = tg_swap32(tg_load32(tcp + 8))};
+
+	tg_flow_note_acked(flow, &pkt, TG_TO_CLIENT, port);
+}
+
 /* What is rarely needed works from the frame again: nobody takes the address of what
  * the usual way keeps in registers. */
 static struct tg_flow_entry *__attribute__((noinline)) tg_fast_segment_find(struct tg_worker *w,
@@ -105,6 +113,8 @@ TG_INLINE bool tg_fast_segment_turn(struct tg_worker *w, struct tg_fast_frame *f
 		return false;
 	if (TG_UNLIKELY(w->box->router) && !tg_fast_segment_way(w, f, &way))
 		return false; /* its sender is to be told */
+	if (dir == TG_TO_CLIENT)
+		tg_fast_note_acked(tg_fast_tcp(f), &e->flow, port);
 	tg_fast_translate(tg_fast_tcp(f), &e->flow, dir);
 	w->fast.segments++;
 	if (TG_LIKELY(!w->box->router))

@@ -18,8 +18,9 @@
 #if TG_HAS_WIDE
 _Static_assert(offsetof(struct tg_flow, ts_delta) == 4 && offsetof(struct tg_flow, service) == 24 &&
 		       offsetof(struct tg_flow, state) == 26 && offsetof(struct tg_flow, flags) == 27 &&
-		       offsetof(struct tg_flow, window_down) == 29 && offsetof(struct tg_flow, window_up) == 30,
-	       "where things stand in the first and the last word of a flow");
+		       offsetof(struct tg_flow, window_down) == 29 && offsetof(struct tg_flow, window_up) == 30 &&
+		       offsetof(struct tg_flow, server_acked) == 16 && offsetof(struct tg_flow, server_port) == 22,
+	       "where things stand in the first and the last two words of a flow");
 _Static_assert(offsetof(struct tg_flow_key, ports) == 0 && offsetof(struct tg_flow_key, family) == 4 &&
 		       offsetof(struct tg_flow_key, a) == 8,
 	       "an IPv4 flow's key is two words");
@@ -182,9 +183,24 @@ TG_INLINE void tg_wide_segments_write(struct rte_mbuf *const *m, __m512i q3, __m
 		tg_wide_write(TG_DATA(m[i]) + TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN, even, odd, 2, i);
 }
 
+/* tg_flow_note_acked for eight segments, of which those not in `to` are servers'. `acks`:
+ * their acknowledgements, as on the wire, in the low halves. */
+TG_INLINE void tg_wide_note_acked(struct tg_worker *w, __m512i slot, __mmask8 to, __m512i acks, uint16_t port)
+{
+	uint8_t *entries = (uint8_t *)tg_flow_entries(&w->flows, w->flows.swap.active) +
+			   offsetof(struct tg_flow_entry, flow.server_acked);
+	__m512i word = tg_wide_entries(w, slot, offsetof(struct tg_flow_entry, flow.server_acked));
+	__m512i ack = _mm512_and_si512(tg_wide_swap32(acks), TG_WIDE_LOW);
+	__mmask8 moves = _mm512_mask_cmpneq_epi64_mask((__mmask8)~to, _mm512_and_si512(word, TG_WIDE_LOW), ack);
+
+	moves &= _mm512_cmpeq_epi64_mask(_mm512_srli_epi64(word, 48), TG_WIDE_ALL(port));
+	if (TG_UNLIKELY(moves)) /* in order of lanes: of two of one flow the later one stays */
+		_mm512_mask_i64scatter_epi32(entries, moves, _mm512_slli_epi64(slot, 7), _mm512_cvtepi64_epi32(ack), 1);
+}
+
 /* Translates eight segments. False, with nothing changed: some flow is not ready, or begins
  * to end, or is another. */
-TG_INLINE bool tg_wide_segments_translate(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at)
+TG_INLINE bool tg_wide_segments_translate(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at, uint16_t port)
 {
 	const struct tg_wide_segments *g = &w->fast.segments8[at / TG_WIDE];
 	const __mmask8 to = g->to;
@@ -204,6 +220,7 @@ TG_INLINE bool tg_wide_segments_translate(struct tg_worker *w, struct rte_mbuf *
 					TG_WIDE_ALL(TG_FLOW_READY << 16));
 	if (TG_UNLIKELY(odd))
 		return false;
+	tg_wide_note_acked(w, slot, to, q4, port);
 	ts = g->ts & _mm512_test_epi64_mask(tail, TG_WIDE_ALL((uint64_t)TG_FLOW_TS << 24));
 	/* To the server: ACK number and TSecr grow; to the client: number and TSval shrink. */
 	was = _mm512_mask_blend_epi64(to, _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(q3, 32), _mm512_slli_epi64(q6, 32)),
@@ -258,7 +275,7 @@ TG_INLINE bool tg_wide_segments_send(struct tg_worker *w, struct rte_mbuf *const
 	if (TG_UNLIKELY(w->box->router) ? !tg_wide_segments_ways(w, m, way)
 					: to >= w->ports_n || _mm512_cmpgt_epi64_mask(lens, TG_WIDE_ALL(w->ports[to].max_frame)))
 		return false;
-	if (TG_UNLIKELY(!tg_wide_segments_translate(w, m, at)))
+	if (TG_UNLIKELY(!tg_wide_segments_translate(w, m, at, port)))
 		return false;
 	if (TG_LIKELY(!w->box->router))
 		tg_wide_send(w, to, m);

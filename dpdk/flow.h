@@ -146,7 +146,9 @@ static inline void tg_flow_forward(struct tg_worker *w, struct tg_item *it, stru
 		tg_drop(w, it->m);
 		return;
 	}
-	if (TG_UNLIKELY(tg_flow_track(f, &it->pkt, dir) == TG_FLOW_ENDS))
+	tg_flow_note_acked(f, &it->pkt, dir, it->port);
+	if (TG_UNLIKELY(tg_flow_track(f, &it->pkt, dir, tg_flow_is_reset(f, &it->pkt, dir, it->port), it->port) ==
+			TG_FLOW_ENDS))
 		tg_count(w, f->service, TG_COUNT_flow_closed);
 	tg_forward(w, it);
 }

@@ -105,7 +105,7 @@ static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, stru
 	struct tg_flow *f = &e->flow;
 	uint32_t service = f->service;
 	struct tg_segment s;
-	bool early = (uint16_t)(w->now_ms - f->syn_ms) < TG_RETRY_MS, kept = false;
+	bool early = (uint16_t)(w->now_ms - f->syn.ms) < TG_RETRY_MS, kept = false;
 
 	s = tg_flow_syn(&it->pkt, f, false);
 	if (it->pkt.flags & TG_TCP_RST) {
@@ -125,7 +125,7 @@ static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, stru
 	if (it->pkt.l4_len > it->pkt.tcp_hdr_len)
 		f->flags |= TG_FLOW_HEARD;
 	if (!early) {
-		f->syn_ms = (uint16_t)w->now_ms;
+		f->syn.ms = (uint16_t)w->now_ms;
 		tg_count(w, service, TG_COUNT_flow_again);
 	}
 	if (w->box->how[service].first_data == TG_FIRST_DATA_STORE && tg_item_has_data(it)) {
@@ -189,7 +189,7 @@ static inline void tg_setup_accept(struct tg_worker *w, struct tg_item *it, stru
 	struct tg_segment ack, window;
 	int i;
 
-	tg_flow_ready(&e->flow, &it->pkt, o);
+	tg_flow_ready(&e->flow, &it->pkt, o, it->port);
 	ack = tg_flow_ack(&it->pkt, &e->flow, o);
 	window = tg_flow_window(&it->pkt, &e->flow, o, field);
 	tg_count(w, e->flow.service, TG_COUNT_flow_ready);
@@ -214,7 +214,7 @@ static inline void tg_setup_renew(struct tg_worker *w, struct tg_item *it, struc
 	struct tg_segment rst = tg_reset_for(&it->pkt), syn;
 
 	tg_flow_renew(f);
-	f->syn_ms = (uint16_t)w->now_ms;
+	f->syn.ms = (uint16_t)w->now_ms;
 	syn = tg_flow_syn(&it->pkt, f, true);
 	tg_segment_send_new(w, it, &rst);
 	tg_segment_send(w, it->m, it->port, &syn);
@@ -315,7 +315,8 @@ static inline void tg_from_server(struct tg_worker *w, struct tg_item *it, struc
 			tg_ready_again(w, it, &e->flow);
 			return;
 		}
-		tg_flow_restart(&e->flow, &it->pkt);
+		if (it->port == e->flow.server_port)
+			tg_flow_restart(&e->flow, &it->pkt);
 	}
 	tg_flow_forward(w, it, &e->flow, TG_TO_CLIENT);
 }

@@ -34,6 +34,7 @@ static __always_inline int tg_flow_forward(struct xdp_md *ctx, const struct tg_p
 					   struct tg_flow *f, enum tg_direction dir)
 {
 	struct tg_route r = {};
+	__u16 port = (__u16)ctx->ingress_ifindex;
 	enum tg_flow_turn turn;
 
 	if (tg_route_find(ctx, pkt, &r))
@@ -42,7 +43,8 @@ static __always_inline int tg_flow_forward(struct xdp_md *ctx, const struct tg_p
 		return XDP_PASS;
 	if (tg_translate(ctx, pkt, f, dir))
 		return XDP_DROP;
-	turn = tg_flow_track(f, pkt, dir);
+	tg_flow_note_acked(f, pkt, dir, port);
+	turn = tg_flow_track(f, pkt, dir, tg_flow_is_reset(f, pkt, dir, port), port);
 	if (TG_UNLIKELY(turn != TG_FLOW_STAYS))
 		tg_flow_move(pkt, dir, turn);
 	return tg_route_send(ctx, pkt, &r);

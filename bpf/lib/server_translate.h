@@ -14,7 +14,7 @@ static __always_inline void tg_split_track(struct tg_split *e, struct tg_flow *f
 					   const struct tg_packet *pkt, enum tg_direction dir)
 {
 	struct tg_counter_row *row;
-	enum tg_flow_turn turn = tg_flow_track(f, pkt, dir);
+	enum tg_flow_turn turn = tg_flow_track(f, pkt, dir, true, f->server_port);
 
 	if (TG_LIKELY((e->state & TG_SPLIT_FLAGS) == f->flags))
 		return;

@@ -51,11 +51,11 @@ int tg_use_flow(uint8_t *tcp, const struct tg_packet *pkt, const struct tg_servi
 	tg_translate_options(c, f, true, TG_TO_SERVER, &sum);
 	tg_translate_quoted(tcp, f, TG_TO_CLIENT, &sum);
 	if (tg_setup_judge(pkt, f) == TG_SETUP_READY)
-		tg_flow_ready(f, pkt, &o);
+		tg_flow_ready(f, pkt, &o, 1);
 	tg_flow_restart(f, pkt);
 	for (i = 0; i < 5; i++)
 		wrong += !tg_segment_write(w, &s[i]);
-	return wrong + (int)tg_flow_track(f, pkt, TG_TO_SERVER) + tg_translate_checksum(1, sum) +
+	return wrong + (int)tg_flow_track(f, pkt, TG_TO_SERVER, tg_flow_is_reset(f, pkt, TG_TO_SERVER, 1), 1) + tg_translate_checksum(1, sum) +
 	       tg_proxy_judge_syn(pkt, TG_PARSE_TCP, 60).counter +
 	       (int)tg_flow_key4(pkt, TG_TO_CLIENT).ports + (int)tg_flow_key6(pkt, TG_TO_SERVER).ports +
 	       (int)tg_white_key(&pkt->src, pkt->family, 1, 1) + tg_challenge_answered(pkt, 1, 2);

@@ -54,7 +54,7 @@ static void set_up(void **state)
 	assert_int_equal(syn.options.tsval, 77);
 	assert_int_equal(syn.options.mss, 1460);
 	assert_int_equal(syn.options.wscale, 7);
-	tg_flow_ready(&f, &synack, &o);
+	tg_flow_ready(&f, &synack, &o, 1);
 	assert_int_equal(f.seq_delta, 42 - 0x80000000U);
 	assert_int_equal(f.ts_delta, 900 - 5000U);
 	assert_int_equal(f.window_down, 1); /* told 9, uses 10 */
@@ -82,7 +82,7 @@ static void server_without_scaling(void **state)
 	struct tg_tcp_options o = {.wscale = TG_WSCALE_NONE};
 
 	(void)state;
-	tg_flow_ready(&f, &synack, &o);
+	tg_flow_ready(&f, &synack, &o, 1);
 	assert_int_equal(tg_window_shift(502, f.window_up), 64256);  /* the client's, unscaled */
 	assert_int_equal(tg_window_shift(65160, f.window_down), 127); /* the server's, scaled */
 }

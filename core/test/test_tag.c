@@ -308,7 +308,7 @@ static void server_ongoing(void **state)
 	(void)state;
 	e.hash = 5;
 	assert_int_equal(tg_server_judge_answer(&answer, &e), TG_ANSWER_READY);
-	tg_flow_ready(&f, &answer, &o);
+	tg_flow_ready(&f, &answer, &o, 0);
 	tg_split_settle(&e, &f);
 	assert_int_equal(e.seq_delta, 65000);
 	assert_int_equal(e.ts_delta, 100000 - cookie_tsval);

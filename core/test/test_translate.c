@@ -189,28 +189,62 @@ static void quoted_headers(void **state)
 	assert_int_equal(tg_test_be32(tcp + 8), 6 - SEQ_DELTA);
 }
 
+/* What the segment does to a flow, as a plane does it, having come by `port`. */
+static enum tg_flow_turn meet(struct tg_flow *f, const struct tg_packet *pkt, enum tg_direction dir, uint16_t port)
+{
+	tg_flow_note_acked(f, pkt, dir, port);
+	return tg_flow_track(f, pkt, dir, tg_flow_is_reset(f, pkt, dir, port), port);
+}
+
+enum { INSIDE = 3, OUTSIDE = 2 };
+
 /* Both FINs and a bare ACK end a flow; a RST does until somebody goes on. */
 static void ends(void **state)
 {
-	struct tg_flow f = {.flags = TG_FLOW_TS};
+	struct tg_flow f = {.flags = TG_FLOW_TS, .server_port = INSIDE};
 	struct tg_packet ack = {.flags = TG_TCP_ACK, .l4_len = 32, .tcp_hdr_len = 32};
 	struct tg_packet data = {.flags = TG_TCP_ACK, .l4_len = 33, .tcp_hdr_len = 32};
 	struct tg_packet fin = {.flags = TG_TCP_ACK | TG_TCP_FIN, .l4_len = 32, .tcp_hdr_len = 32};
 	struct tg_packet rst = {.flags = TG_TCP_RST, .l4_len = 20, .tcp_hdr_len = 20};
 
 	(void)state;
-	assert_int_equal(tg_flow_track(&f, &ack, TG_TO_SERVER), TG_FLOW_STAYS);
-	assert_int_equal(tg_flow_track(&f, &fin, TG_TO_SERVER), TG_FLOW_STAYS);
-	assert_int_equal(tg_flow_track(&f, &ack, TG_TO_CLIENT), TG_FLOW_STAYS); /* half-close */
-	assert_int_equal(tg_flow_track(&f, &data, TG_TO_CLIENT), TG_FLOW_STAYS);
-	assert_int_equal(tg_flow_track(&f, &fin, TG_TO_CLIENT), TG_FLOW_STAYS);
-	assert_int_equal(tg_flow_track(&f, &ack, TG_TO_SERVER), TG_FLOW_ENDS);
-	assert_int_equal(tg_flow_track(&f, &ack, TG_TO_SERVER), TG_FLOW_STAYS); /* once */
+	assert_int_equal(meet(&f, &ack, TG_TO_SERVER, OUTSIDE), TG_FLOW_STAYS);
+	assert_int_equal(meet(&f, &fin, TG_TO_SERVER, OUTSIDE), TG_FLOW_STAYS);
+	assert_int_equal(meet(&f, &ack, TG_TO_CLIENT, INSIDE), TG_FLOW_STAYS); /* half-close */
+	assert_int_equal(meet(&f, &data, TG_TO_CLIENT, INSIDE), TG_FLOW_STAYS);
+	assert_int_equal(meet(&f, &fin, TG_TO_CLIENT, INSIDE), TG_FLOW_STAYS);
+	assert_int_equal(meet(&f, &ack, TG_TO_SERVER, OUTSIDE), TG_FLOW_ENDS);
+	assert_int_equal(meet(&f, &ack, TG_TO_SERVER, OUTSIDE), TG_FLOW_STAYS); /* once */
 	f.flags = TG_FLOW_TS;
-	assert_int_equal(tg_flow_track(&f, &rst, TG_TO_CLIENT), TG_FLOW_ENDS);
-	assert_int_equal(tg_flow_track(&f, &rst, TG_TO_CLIENT), TG_FLOW_STAYS);
-	assert_int_equal(tg_flow_track(&f, &ack, TG_TO_SERVER), TG_FLOW_REVIVES);
+	assert_int_equal(meet(&f, &rst, TG_TO_CLIENT, INSIDE), TG_FLOW_ENDS);
+	assert_int_equal(meet(&f, &rst, TG_TO_CLIENT, INSIDE), TG_FLOW_STAYS);
+	assert_int_equal(meet(&f, &ack, TG_TO_SERVER, OUTSIDE), TG_FLOW_REVIVES);
 	assert_int_equal(f.flags, TG_FLOW_TS);
+}
+
+/* Who knows addresses and ports, but not the numbers, ends nothing: RFC 5961. Nor does one
+ * who sends in the server's name from where the clients are, whatever was sent before. */
+static void forgeries_end_nothing(void **state)
+{
+	struct tg_flow f = {.flags = TG_FLOW_TS, .server_port = INSIDE, .server_acked = 5000};
+	struct tg_packet ack = {.flags = TG_TCP_ACK, .ack = 5100, .l4_len = 32, .tcp_hdr_len = 32};
+	struct tg_packet lie = {.flags = TG_TCP_ACK, .ack = 777, .l4_len = 32, .tcp_hdr_len = 32};
+	struct tg_packet fin = {.flags = TG_TCP_ACK | TG_TCP_FIN, .l4_len = 32, .tcp_hdr_len = 32};
+	struct tg_packet rst = {.flags = TG_TCP_RST, .l4_len = 20, .tcp_hdr_len = 20};
+	uint32_t i;
+
+	(void)state;
+	assert_int_equal(meet(&f, &ack, TG_TO_CLIENT, INSIDE), TG_FLOW_STAYS);
+	assert_int_equal(meet(&f, &lie, TG_TO_CLIENT, OUTSIDE), TG_FLOW_STAYS);
+	for (i = 0; i < 10000; i++) {
+		rst.seq = i;
+		assert_int_equal(meet(&f, &rst, TG_TO_CLIENT, OUTSIDE), TG_FLOW_STAYS);
+		assert_int_equal(meet(&f, &rst, TG_TO_SERVER, OUTSIDE), i == 5100 ? TG_FLOW_ENDS : TG_FLOW_STAYS);
+		f.flags = TG_FLOW_TS;
+	}
+	meet(&f, &fin, TG_TO_SERVER, OUTSIDE);
+	meet(&f, &fin, TG_TO_CLIENT, OUTSIDE);
+	assert_int_equal(meet(&f, &ack, TG_TO_SERVER, OUTSIDE), TG_FLOW_STAYS);
 }
 
 int tg_test_translate(void)
@@ -222,6 +256,7 @@ int tg_test_translate(void)
 		cmocka_unit_test(windows),
 		cmocka_unit_test(quoted_headers),
 		cmocka_unit_test(ends),
+		cmocka_unit_test(forgeries_end_nothing),
 	};
 
 	return cmocka_run_group_tests_name("translation", tests, NULL, NULL);

@@ -131,6 +131,7 @@ static void make_segment(struct made *m, uint32_t flow, uint64_t r, bool clean)
 	tg_store16(tcp + (back ? 2 : 0), tg_swap16(2000 + flow));
 	tg_store16(tcp + (back ? 0 : 2), tg_swap16(80));
 	tg_store32(tcp + 4, (uint32_t)(r >> 11));
+	tg_store32(tcp + 8, (uint32_t)(r >> 9));
 	tcp[12] = ts ? 8 << 4 : 5 << 4;
 	tcp[13] = !clean && r % 19 == 0 ? (uint8_t)(r >> 40) : TG_TCP_ACK;
 	tg_store16(tcp + 14, (uint16_t)(r >> 13));
@@ -174,7 +175,7 @@ static void open_flows(struct harness *h)
 		struct tg_flow flow = {.seq_delta = i * 77777, .ts_delta = i * 33333, .service = 1, .client_isn = i,
 				       .state = i % 20 ? TG_FLOW_READY : TG_FLOW_SETUP,
 				       .flags = (uint8_t)((i & 1 ? TG_FLOW_TS : 0) | (i % 23 ? 0 : TG_FLOW_CLOSED)),
-				       .window_down = (int8_t)(i % 5 - 2), .window_up = (uint8_t)(i % 3)};
+				       .window_down = (int8_t)(i % 5 - 2), .window_up = (uint8_t)(i % 3), .server_port = i % 4 ? 0 : 9};
 		uint8_t family = i % 3 ? 4 : 6;
 		struct tg_packet pkt = {0};
 		struct made m;
@@ -255,6 +256,26 @@ static void compare(const struct harness *a, const struct harness *b, const char
 			CHECK_EQ(harness_count(b, id, c), harness_count(a, id, c), what);
 }
 
+/* Both know the same of their flows. Returns of how many it is known what the server wants. */
+static uint32_t compare_flows(const struct harness *a, const struct harness *b, const char *what)
+{
+	const struct tg_flow_table *t = &a->w->flows;
+	const struct tg_bucket *buckets = tg_flow_buckets(t->swap.active);
+	uint32_t slot, different = 0, known = 0;
+
+	for (slot = 0; slot < t->buckets * TG_BUCKET_SLOTS; slot++) {
+		const struct tg_flow *x = &tg_flow_entries(t, t->swap.active)[slot].flow;
+		const struct tg_flow *y = &tg_flow_entries(t, b->w->flows.swap.active)[slot].flow;
+
+		if (!buckets[slot / TG_BUCKET_SLOTS].sig[slot % TG_BUCKET_SLOTS])
+			continue;
+		different += memcmp(x, y, sizeof(*x)) != 0;
+		known += x->server_acked != 0;
+	}
+	CHECK(different == 0, "%s: %u flows differ", what, different);
+	return known;
+}
+
 static void same(pipeline p, const char *name, bool wide)
 {
 	static const uint32_t lengths[] = {1, 7, 8, 32, 64, 128};
@@ -266,6 +287,7 @@ static void same(pipeline p, const char *name, bool wide)
 			slow = run(p, i % 2 ? NULL : "scalar", true, router, lengths[i]);
 			fast = run(p, i % 2 ? "scalar" : NULL, false, router, lengths[i]);
 			compare(slow, fast, name);
+			CHECK(compare_flows(slow, fast, name) > FLOWS / 2, "%s: what servers want is noted", name);
 			CHECK_EQ(slow->w->fast.syns + slow->w->fast.segments, 0, "the short way is shut");
 			CHECK(fast->w->fast.syns > FRAMES / 3 && fast->w->fast.segments > FRAMES / 20,
 			      "%s: %u SYNs and %u segments went the short way", name, (uint32_t)fast->w->fast.syns,

@@ -14,13 +14,16 @@ import (
 )
 
 type ProxyXdpTgFlow struct {
-	_            structs.HostLayout
-	SeqDelta     uint32
-	TsDelta      uint32
-	ClientIsn    uint32
-	ClientTsval  uint32
-	SynMs        uint16
-	ClientMss    uint16
+	_           structs.HostLayout
+	SeqDelta    uint32
+	TsDelta     uint32
+	ClientIsn   uint32
+	ClientTsval uint32
+	Syn         struct {
+		_   structs.HostLayout
+		Ms  uint16
+		Mss uint16
+	}
 	ClientWindow uint16
 	OptionBits   uint16
 	Service      uint16
