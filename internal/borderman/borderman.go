@@ -41,7 +41,7 @@ type Manager struct {
 	udp     *upstream.UDP
 	links   []*link
 	route   *routes
-	own     []netip.Addr
+	own     ownAddrs
 	Count   Counters
 	limits  map[netip.Addr]*limit // of verified filter managers only; the reading goroutine's
 	mu      sync.Mutex
@@ -85,8 +85,10 @@ func New(opt Options) (*Manager, error) {
 	}
 	m := &Manager{opt: opt, udp: udp, route: newRoutes(opt.Patrols), limits: map[netip.Addr]*limit{},
 		pending: map[pendingKey]*pending{}, out: udp.NewOutbox(), stop: make(chan struct{})}
-	if a := opt.Listen.Addr(); a.IsValid() && !a.IsUnspecified() {
-		m.own = append(m.own, a.Unmap())
+	m.own.listen = opt.Listen.Addr()
+	if err := m.own.refresh(); err != nil {
+		udp.Close()
+		return nil, err
 	}
 	for _, p := range opt.Patrols {
 		l, err := newLink(p, opt.Identity, opt.Log, m.patrolAnswered, m.sendAnswers)
@@ -136,12 +138,17 @@ func (m *Manager) Close() {
 func (m *Manager) ticks() {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
-	for {
+	for n := 1; ; n++ {
 		select {
 		case <-m.stop:
 			return
 		case now := <-t.C:
 			m.opt.Nonces.Tick(now)
+			if n%ownEvery == 0 {
+				if err := m.own.refresh(); err != nil {
+					m.opt.Log.Warn("addresses are not read again; those known before stay protected", "error", err)
+				}
+			}
 			if h := m.ticked.Load(); h != nil {
 				h.call()
 			}
@@ -249,7 +256,7 @@ func (m *Manager) dispatch(from netip.AddrPort, trueSource bool, h *ifp.Header, 
 		if kind == ifp.Conditional {
 			filters[i] = conditional(filters[i], trueSource)
 		}
-		p.codes[i] = m.judge(from.Addr(), &filters[i])
+		p.codes[i] = m.judge(from.Addr(), &filters[i], kind == ifp.Install || kind == ifp.Conditional)
 		if p.codes[i] == ifp.OK {
 			p.codes[i] = m.route.find(&filters[i], i, targets)
 		}
@@ -284,8 +291,9 @@ func conditional(f ifp.Filter, trueSource bool) ifp.Filter {
 	return f
 }
 
-// judge says whether this filter manager may have this filter.
-func (m *Manager) judge(fm netip.Addr, f *ifp.Filter) ifp.Code {
+// judge says whether this filter manager may have this filter. What only asks for it or
+// takes it back is not held to what is protected: that may have changed since.
+func (m *Manager) judge(fm netip.Addr, f *ifp.Filter, install bool) ifp.Code {
 	may := m.opt.Authority.FilterManagerMayRequest(fm, f.Dst)
 	if !may && f.Action == ifp.BlockTS0 && f.Direction == ifp.ToCustomer {
 		// what claims to come from him and does not: that is his to refuse, too
@@ -295,37 +303,11 @@ func (m *Manager) judge(fm netip.Addr, f *ifp.Filter) ifp.Code {
 		m.Count.NotAuthorised.Add(1)
 		return ifp.NotAuthorised
 	}
-	if m.cutsControl(fm, f) {
+	if install && m.cutsControl(fm, f) {
 		m.Count.Protected.Add(1)
 		return ifp.Protected
 	}
 	return ifp.OK
-}
-
-// cutsControl says whether a filter would meet the traffic by which it was asked
-// for or by which it can be removed.
-func (m *Manager) cutsControl(fm netip.Addr, f *ifp.Filter) bool {
-	if f.Action != ifp.Block {
-		return false // control traffic within reach has the codepoint, or needs none
-	}
-	meets := func(a, b netip.Addr) bool { return f.Src.Contains(a) && f.Dst.Contains(b) }
-	for _, own := range m.own {
-		if meets(own, fm) || meets(fm, own) {
-			return true
-		}
-		for _, l := range m.links {
-			p := l.patrol.Addr.Addr()
-			if meets(own, p) || meets(p, own) {
-				return true
-			}
-		}
-	}
-	for _, p := range m.opt.Protect {
-		if p.Overlaps(f.Src) || p.Overlaps(f.Dst) {
-			return true
-		}
-	}
-	return false
 }
 
 // patrolAnswered takes the answer of one patrol to a part of a request.

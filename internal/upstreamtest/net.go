@@ -36,6 +36,8 @@ type Options struct {
 	Own      []netip.Prefix // what the filter manager speaks for
 	Capacity int
 	Rate     int
+	Protect  []netip.Prefix
+	Anywhere bool // the border manager listens at the unspecified address
 	Log      io.Writer
 }
 
@@ -70,9 +72,13 @@ func New(o Options) (n *Net, err error) {
 	}
 	var secret keys.Secret
 	_, _ = rand.Read(secret[:])
-	n.Border, err = borderman.New(borderman.Options{Listen: netip.AddrPortFrom(loopback, 0), Identity: bmID,
+	listen := loopback
+	if o.Anywhere {
+		listen = netip.IPv4Unspecified()
+	}
+	n.Border, err = borderman.New(borderman.Options{Listen: netip.AddrPortFrom(listen, 0), Identity: bmID,
 		Nonces: ifp.NewNonces(&secret, time.Now()), Authority: n.Authority, Patrols: patrols, Codepoint: 47,
-		Rate: o.Rate, Log: n.Log})
+		Rate: o.Rate, Protect: o.Protect, Log: n.Log})
 	if err != nil {
 		return n, err
 	}
@@ -82,7 +88,7 @@ func New(o Options) (n *Net, err error) {
 		return n, err
 	}
 	n.closers = append(n.closers, n.Engine.Close)
-	n.BM = upstream.Endpoint{Addr: n.Border.Addr(), Key: bmID.Public()}
+	n.BM = upstream.Endpoint{Addr: netip.AddrPortFrom(loopback, n.Border.Addr().Port()), Key: bmID.Public()}
 	for _, prefixes := range o.Prefixes {
 		for _, p := range prefixes {
 			n.Authority.AddBorder(p, n.BM)

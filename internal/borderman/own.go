@@ -1,0 +1,70 @@
+package borderman
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+
+	"tidegate/internal/ifp"
+)
+
+// ownAddrs are the addresses of this machine: filter managers reach one of them, and
+// patrols are reached from any. They are read anew, for they change; safe for
+// concurrent use.
+type ownAddrs struct {
+	listen netip.Addr
+	list   atomic.Pointer[[]netip.Addr]
+}
+
+// refresh reads the addresses. On an error those from before stay.
+func (o *ownAddrs) refresh() error {
+	found, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("own addresses, which no filter may cut off: %w", err)
+	}
+	var list []netip.Addr
+	if o.listen.IsValid() && !o.listen.IsUnspecified() {
+		list = append(list, o.listen.Unmap())
+	}
+	for _, a := range found {
+		p, err := netip.ParsePrefix(a.String())
+		if err == nil && !slices.Contains(list, p.Addr().Unmap()) {
+			list = append(list, p.Addr().Unmap())
+		}
+	}
+	o.list.Store(&list)
+	return nil
+}
+
+// ownEvery is after how many ticks of the nonces' clock addresses are read again.
+const ownEvery = 5
+
+// cutsControl says whether a filter, whatever its action, would meet the traffic by
+// which it was asked for or by which it can be removed, or what is protected. Not only
+// BLOCK does harm there: BLOCK_TS0 drops requests whose way is not all Terminus, and
+// CLEAR_TS changes what a conditional request becomes.
+func (m *Manager) cutsControl(fm netip.Addr, f *ifp.Filter) bool {
+	for _, own := range *m.own.list.Load() {
+		to, from := f.Dst.Contains(own), f.Src.Contains(own)
+		if !to && !from {
+			continue
+		}
+		meets := func(peer netip.Addr) bool { return to && f.Src.Contains(peer) || from && f.Dst.Contains(peer) }
+		if meets(fm) {
+			return true
+		}
+		for _, l := range m.links {
+			if meets(l.patrol.Addr.Addr().Unmap()) {
+				return true
+			}
+		}
+	}
+	for _, p := range m.opt.Protect {
+		if p.Overlaps(f.Src) || p.Overlaps(f.Dst) {
+			return true
+		}
+	}
+	return false
+}
