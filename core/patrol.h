@@ -171,7 +171,7 @@ _Static_assert(sizeof(struct tg_patrol_bucket) == 64, "one cache line");
 struct tg_patrol_shape {
 	union tg_addr src_mask, dst_mask;
 	uint32_t id; /* 1-254 */
-	uint32_t reserved;
+	uint32_t owner; /* userspace's; packets do not look at it */
 };
 #define TG_SHAPE_END 0U
 #define TG_SHAPE_HOLE 255U /* was in use; the list goes on */

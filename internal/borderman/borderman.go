@@ -32,7 +32,7 @@ type Options struct {
 
 // Counters of what came in, by what became of it.
 type Counters struct {
-	Malformed, NonceSent, NonceWrong, Verified, NotAuthorised, Protected, Busy, Answered, Duplicate atomic.Uint64
+	Malformed, NonceSent, NonceWrong, Verified, NotAuthorised, Protected, Busy, Answered, Duplicate, NoPlace atomic.Uint64
 }
 
 // Manager is a running border manager.
@@ -248,7 +248,7 @@ func (m *Manager) dispatch(from netip.AddrPort, trueSource bool, h *ifp.Header, 
 	}
 	m.pending[p.key] = p
 	m.mu.Unlock()
-	targets := map[int][]int{}
+	targets, grants := map[int][]int{}, make([]ifp.Grant, len(filters))
 	for i := range filters {
 		if p.codes[i] != ifp.OK {
 			continue
@@ -256,7 +256,7 @@ func (m *Manager) dispatch(from netip.AddrPort, trueSource bool, h *ifp.Header, 
 		if kind == ifp.Conditional {
 			filters[i] = conditional(filters[i], trueSource)
 		}
-		p.codes[i] = m.judge(from.Addr(), &filters[i], kind == ifp.Install || kind == ifp.Conditional)
+		grants[i], p.codes[i] = m.judge(from.Addr(), &filters[i], kind == ifp.Install || kind == ifp.Conditional)
 		if p.codes[i] == ifp.OK {
 			p.codes[i] = m.route.find(&filters[i], i, targets)
 		}
@@ -266,7 +266,7 @@ func (m *Manager) dispatch(from netip.AddrPort, trueSource bool, h *ifp.Header, 
 	}
 	p.waiting = len(targets) + 1 // this function is one part
 	for at, which := range targets {
-		if code := m.links[at].add(kind, p, filters, which); code != ifp.OK {
+		if code := m.links[at].add(kind, p, filters, grants, which); code != ifp.OK {
 			failed := make([]ifp.Code, len(which))
 			for i := range failed {
 				failed[i] = code
@@ -291,23 +291,32 @@ func conditional(f ifp.Filter, trueSource bool) ifp.Filter {
 	return f
 }
 
-// judge says whether this filter manager may have this filter. What only asks for it or
-// takes it back is not held to what is protected: that may have changed since.
-func (m *Manager) judge(fm netip.Addr, f *ifp.Filter, install bool) ifp.Code {
-	may := m.opt.Authority.FilterManagerMayRequest(fm, f.Dst)
-	if !may && f.Action == ifp.BlockTS0 && f.Direction == ifp.ToCustomer {
-		// what claims to come from him and does not: that is his to refuse, too
-		may = m.opt.Authority.FilterManagerMayRequest(fm, f.Src)
+// judge says whether this filter manager may have this filter, and by which right. What
+// only asks for it or takes it back may be meant for one that stands by either right:
+// the patrol goes by the filter that it has, never by the action that the request
+// names. Nor is that held to what is protected: it may have changed since.
+func (m *Manager) judge(fm netip.Addr, f *ifp.Filter, install bool) (g ifp.Grant, code ifp.Code) {
+	if owner, ok := m.opt.Authority.FilterManagerMayRequest(fm, f.Dst); ok {
+		g = ifp.Grant{Rights: ifp.ByDestination, Owner: owner}
 	}
-	if !may {
+	if f.Direction == ifp.ToCustomer && (!install || g.Rights == 0 && f.Action == ifp.BlockTS0) {
+		// what claims to come from him and does not: that is his to refuse, too
+		if owner, ok := m.opt.Authority.FilterManagerMayRequest(fm, f.Src); ok {
+			if g.Rights == 0 {
+				g.Owner = owner
+			}
+			g.Rights |= ifp.BySource
+		}
+	}
+	if g.Rights == 0 {
 		m.Count.NotAuthorised.Add(1)
-		return ifp.NotAuthorised
+		return g, ifp.NotAuthorised
 	}
 	if install && m.cutsControl(fm, f) {
 		m.Count.Protected.Add(1)
-		return ifp.Protected
+		return g, ifp.Protected
 	}
-	return ifp.OK
+	return g, ifp.OK
 }
 
 // patrolAnswered takes the answer of one patrol to a part of a request.
@@ -337,7 +346,9 @@ func (m *Manager) merge(p *pending, which []int, codes []ifp.Code, stats []ifp.S
 		case stats != nil:
 			p.mergeStat(i, stats[n])
 		case codes != nil && p.codes[i] == ifp.OK:
-			p.codes[i] = codes[n]
+			if p.codes[i] = codes[n]; codes[n] == ifp.TooManyShapes || codes[n] == ifp.OverShare {
+				m.Count.NoPlace.Add(1)
+			}
 		}
 	}
 	p.waiting--

@@ -36,7 +36,7 @@ const (
 
 	// perStream is how many filters go into one message to a patrol: so many that
 	// neither it nor the answer to STATS is longer than a message may be.
-	perStream = 1400
+	perStream = 1200
 )
 
 // part is what one request has in a message: filters from..from+len of it are the
@@ -87,7 +87,7 @@ func newLink(p Patrol, id *upstream.Identity, log *slog.Logger, done func(*pendi
 }
 
 // add queues filters of a request. A code other than OK says why not.
-func (l *link) add(kind ifp.Type, to *pending, filters []ifp.Filter, which []int) ifp.Code {
+func (l *link) add(kind ifp.Type, to *pending, filters []ifp.Filter, grants []ifp.Grant, which []int) ifp.Code {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.up {
@@ -106,7 +106,7 @@ func (l *link) add(kind ifp.Type, to *pending, filters []ifp.Filter, which []int
 		l.waiting = append(l.waiting, q)
 	}
 	for _, i := range which {
-		q.body = ifp.AppendFilter(q.body, &filters[i])
+		q.body = ifp.AppendGrant(ifp.AppendFilter(q.body, &filters[i]), grants[i])
 	}
 	q.count += len(which)
 	q.parts = append(q.parts, part{to, which})
@@ -227,7 +227,7 @@ func (l *link) write(conn net.Conn) error {
 		l.mu.Unlock()
 		buffers = buffers[:0]
 		for _, q := range loads {
-			h := ifp.Header{Type: q.kind, Count: uint16(q.count), Length: uint16(len(q.body))}
+			h := ifp.Header{Type: q.kind, Flags: ifp.FlagGrants, Count: uint16(q.count), Length: uint16(len(q.body))}
 			h.Put(q.body)
 			buffers = append(buffers, q.body)
 		}

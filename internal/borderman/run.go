@@ -89,7 +89,8 @@ func (m *Manager) state(s *host.UpstreamStatus) {
 	c := &m.Count
 	s.Counters = map[string]uint64{"malformed": c.Malformed.Load(), "nonce_sent": c.NonceSent.Load(), "nonce_wrong": c.NonceWrong.Load(),
 		"verified": c.Verified.Load(), "not_authorised": c.NotAuthorised.Load(), "protected": c.Protected.Load(),
-		"busy": c.Busy.Load(), "answered": c.Answered.Load(), "duplicate": c.Duplicate.Load()}
+		"busy": c.Busy.Load(), "answered": c.Answered.Load(), "duplicate": c.Duplicate.Load(),
+		"no_place": c.NoPlace.Load()}
 }
 
 // readyWait is how long "ready" waits for patrols. One that is down is no reason not

@@ -377,8 +377,8 @@ func TestStaticFile(t *testing.T) {
 		if e, ok := s.BorderManagerFor(netip.MustParseAddr("10.9.9.9")); !ok || e.Addr.Port() != 4747 {
 			t.Errorf("%v %v", e, ok)
 		}
-		if !s.FilterManagerMayRequest(netip.MustParseAddr("192.0.2.9"), prefix("198.51.100.7/32")) ||
-			s.FilterManagerMayRequest(netip.MustParseAddr("192.0.2.8"), prefix("198.51.100.7/32")) {
+		_, first := s.FilterManagerMayRequest(netip.MustParseAddr("192.0.2.9"), prefix("198.51.100.7/32"))
+		if _, second := s.FilterManagerMayRequest(netip.MustParseAddr("192.0.2.8"), prefix("198.51.100.7/32")); !first || second {
 			t.Error("authority of filter managers")
 		}
 	}

@@ -261,7 +261,7 @@ func (m *Manager) installed(part []*Entry, o Outcome, done func(Entry, error)) {
 	for i, e := range part {
 		e.State, e.Proven = Installed, o.Proven
 		if errs[i] = o.Err; o.Err == nil && o.Codes[i] != ifp.OK {
-			errs[i] = fmt.Errorf("the border manager says %v", o.Codes[i])
+			errs[i] = refusal(o.Codes[i], e.Src, e.Dst)
 			e.Code = o.Codes[i].String()
 		}
 		if errs[i] != nil {
@@ -283,6 +283,22 @@ func (m *Manager) installed(part []*Entry, o Outcome, done func(Entry, error)) {
 	for i := range copies {
 		done(copies[i], errs[i])
 	}
+}
+
+// refusal says what a code means for who has asked for this filter.
+func refusal(code ifp.Code, src, dst netip.Prefix) error {
+	why := ""
+	open := "/32, /24 or /0 to /32 always has a place"
+	if src.Addr().Is6() {
+		open = "/128, /64 or /0 to /128 always has a place"
+	}
+	switch code {
+	case ifp.TooManyShapes:
+		why = fmt.Sprintf(": other networks hold the patrol's places for pairs of prefix lengths such as /%d to /%d; split the filter: %s", src.Bits(), dst.Bits(), open)
+	case ifp.OverShare:
+		why = fmt.Sprintf(": the patrol has no further place for a pair of prefix lengths such as /%d to /%d, and you hold your share; take back one of yours, or split the filter: %s", src.Bits(), dst.Bits(), open)
+	}
+	return fmt.Errorf("the border manager says %v%s", code, why)
 }
 
 // counted notes what a filter has met.

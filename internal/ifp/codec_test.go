@@ -109,6 +109,10 @@ func FuzzMessages(f *testing.F) {
 	p := netip.MustParsePrefix
 	f.Add(AppendRequest(nil, Install, 1, 1, 2, []Filter{{Src: p("192.0.2.1/32"), Dst: p("198.51.100.0/24"), Action: Block, ExpiresS: 9}}))
 	f.Add(AppendRequest(nil, Conditional, 0, 1, 2, []Filter{{Src: p("2001:db8::/32"), Dst: p("2001:db8:1::/48"), Action: ClearTS}}))
+	granted := AppendGrant(AppendFilter(make([]byte, HeaderLen), &Filter{Src: p("192.0.2.1/32"), Dst: p("198.51.100.0/24"), Action: Block}), Grant{Rights: BySource, Owner: 7})
+	head := Header{Type: Install, Flags: FlagGrants, Count: 1, Length: uint16(len(granted))}
+	head.Put(granted)
+	f.Add(granted)
 	f.Add(AppendResult(nil, 1, 2, []Code{OK, Busy}, func([]byte) []byte { return make([]byte, ProofLen) }))
 	f.Add(AppendStatistics(nil, 1, 2, []Stat{{Packets: 1}}))
 	f.Add(AppendError(nil, 1, 2, StaleNonce))
@@ -125,6 +129,20 @@ func FuzzMessages(f *testing.F) {
 		if list, bad, err := ReadFilters(nil, &h, b[HeaderLen:]); err == nil && len(bad) == 0 {
 			if out := AppendRequest(nil, h.Type, h.Flags, h.Request, h.Nonce, list); !bytes.Equal(out[HeaderLen:], b[HeaderLen:]) {
 				t.Fatalf("filters %x became %x", b[HeaderLen:], out[HeaderLen:])
+			}
+		}
+		if list, grants, bad, err := ReadGranted(nil, nil, &h, b[HeaderLen:]); err == nil && len(bad) == 0 {
+			var out []byte
+			for i := range list {
+				out = AppendGrant(AppendFilter(out, &list[i]), grants[i])
+			}
+			for at := 0; at < len(out); at += GrantLen { // three bytes of each grant are not looked at
+				_, rest, _ := ReadFilter(out[at:])
+				at = len(out) - len(rest)
+				copy(out[at+1:at+4], b[HeaderLen+at+1:])
+			}
+			if !bytes.Equal(out, b[HeaderLen:]) {
+				t.Fatalf("granted filters %x became %x", b[HeaderLen:], out)
 			}
 		}
 		_, _, _ = ReadResult(&h, b)

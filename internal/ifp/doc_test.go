@@ -54,6 +54,7 @@ func TestNumbersAreDocumented(t *testing.T) {
 		fmt.Sprintf("%d bytes for family 4, %d bytes for family 6", FilterLen4, FilterLen6),
 		fmt.Sprintf("at most %d bytes", MaxDatagram), fmt.Sprintf("%d bytes. `length`", HeaderLen),
 		fmt.Sprintf("%d bytes of signature", ProofLen), fmt.Sprintf("| STATISTICS | 0x83 | border manager | %d bytes", StatLen),
+		fmt.Sprintf("is followed by %d bytes", GrantLen), fmt.Sprintf("4 bytes, 1 to\n%d", OwnerMax), fmt.Sprintf("Flag 0x%02x (GRANTS)", FlagGrants),
 		fmt.Sprintf("at most %d. `floor`", MaxExpiresS), fmt.Sprintf("n at most %d", MaxFloorLog2),
 	} {
 		if !strings.Contains(doc, sentence) {

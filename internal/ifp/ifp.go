@@ -44,7 +44,8 @@ func (t Type) IsRequest() bool { return t >= Install && t <= Conditional }
 
 // Flags of a message.
 const (
-	FlagProof uint8 = 0x01 // of a request: sign the result. Of a result: a signature follows
+	FlagProof  uint8 = 0x01 // of a request: sign the result. Of a result: a signature follows
+	FlagGrants uint8 = 0x02 // border manager to patrol: a grant follows each filter
 )
 
 // Code says how a request, or one filter of it, fared.
@@ -65,6 +66,7 @@ const (
 	PatrolDown    Code = 10
 	StaleNonce    Code = 11
 	TooManyShapes Code = 12
+	OverShare     Code = 13
 )
 
 // names of numbers, as docs/ifp.md has them.
@@ -74,7 +76,7 @@ var (
 	CodeNames = map[Code]string{OK: "OK", BadMessage: "BAD_MESSAGE", BadVersion: "BAD_VERSION",
 		BadFilter: "BAD_FILTER", NotAuthorised: "NOT_AUTHORISED", NoPatrol: "NO_PATROL",
 		TableFull: "TABLE_FULL", Protected: "PROTECTED", Busy: "BUSY", NotFound: "NOT_FOUND",
-		PatrolDown: "PATROL_DOWN", StaleNonce: "STALE_NONCE", TooManyShapes: "TOO_MANY_SHAPES"}
+		PatrolDown: "PATROL_DOWN", StaleNonce: "STALE_NONCE", TooManyShapes: "TOO_MANY_SHAPES", OverShare: "OVER_SHARE"}
 	ActionNames = map[Action]string{Block: "BLOCK", BlockTS0: "BLOCK_TS0", ClearTS: "CLEAR_TS"}
 )
 

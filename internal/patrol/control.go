@@ -120,6 +120,7 @@ func (c *Control) converse(conn net.Conn) error {
 // controlWork is what answering needs again and again.
 type controlWork struct {
 	filters []ifp.Filter
+	grants  []ifp.Grant
 	codes   []ifp.Code
 	stats   []ifp.Stat
 	out     []byte
@@ -134,25 +135,32 @@ func (w *controlWork) answer(t *Table, message []byte) (_ []byte, err error) {
 	}
 	now := nowS()
 	var bad []int
-	if h.Count > 0 {
-		if w.filters, bad, err = ifp.ReadFilters(w.filters, &h, message[ifp.HeaderLen:]); err != nil {
-			return nil, err
-		}
-	} else {
+	grants := w.grants[:0]
+	switch {
+	case h.Count == 0:
 		w.filters = w.filters[:0] // a sign of life
+	case h.Flags&ifp.FlagGrants != 0:
+		w.filters, w.grants, bad, err = ifp.ReadGranted(w.filters, w.grants, &h, message[ifp.HeaderLen:])
+		grants = w.grants
+	default:
+		w.filters, bad, err = ifp.ReadFilters(w.filters, &h, message[ifp.HeaderLen:])
+		grants = nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	w.codes = append(w.codes[:0], make([]ifp.Code, len(w.filters))...)
 	switch h.Type {
 	case ifp.Install:
-		t.InstallAll(w.filters, w.codes, now) // refuses bad ones itself
+		t.InstallGranted(w.filters, grants, w.codes, now) // refuses bad ones itself
 	case ifp.Remove:
 		for i := range w.filters {
-			w.codes[i] = t.Remove(w.filters[i].Key())
+			w.codes[i] = t.RemoveGranted(w.filters[i].Key(), grantOf(grants, i))
 		}
 	case ifp.Stats:
 		w.stats = w.stats[:0]
 		for i := range w.filters {
-			w.stats = append(w.stats, t.Stat(w.filters[i].Key(), now))
+			w.stats = append(w.stats, t.StatGranted(w.filters[i].Key(), grantOf(grants, i), now))
 		}
 		w.out = ifp.AppendStatistics(w.out[:0], h.Request, 0, w.stats)
 		return w.out, nil

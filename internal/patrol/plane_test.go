@@ -2,6 +2,7 @@ package patrol
 
 import (
 	"encoding/binary"
+	"fmt"
 	mrand "math/rand/v2"
 	"net/netip"
 	"testing"
@@ -301,18 +302,67 @@ func TestFiltersAgainstModel(t *testing.T) {
 	}
 }
 
-func TestTooManyShapes(t *testing.T) {
+// Packets find filters of every shape, also of those that came and went.
+func TestShapesOnThePacketPath(t *testing.T) {
 	r := newRig(t, 1000)
-	for n := 32; n > 32-shapesMax; n-- {
-		r.install(filter(netip.PrefixFrom(netip.MustParseAddr("10.0.0.0"), n).String(), "198.18.0.1/32", ifp.Block, ifp.FromCustomer))
+	r.port(0, 0)
+	if err := r.box.SetSources(prefixes("0.0.0.0/0")); err != nil {
+		t.Fatal(err)
 	}
-	if code := r.box.table.Install(filter("10.0.0.0/9", "198.18.0.1/32", ifp.Block, ifp.FromCustomer), nowS()); code != ifp.TooManyShapes {
-		t.Errorf("a ninth shape: %v", code)
+	blocked := func(name string, want bool, src string) {
+		t.Helper()
+		in := packet(src, "198.18.0.1", testCodepoint<<2)
+		if want {
+			r.expect(name, in, xdpDrop, nil, "filter_blocked")
+		} else {
+			r.expect(name, in, xdpPass, in, "")
+		}
 	}
-	if code := r.box.table.Remove(ifp.Key{Src: netip.MustParsePrefix("10.0.0.0/30"), Dst: netip.MustParsePrefix("198.18.0.1/32")}); code != ifp.OK {
-		t.Fatal(code)
+	greedy, modest := ifp.Grant{Rights: ifp.ByDestination, Owner: 7}, ifp.Grant{Rights: ifp.ByDestination, Owner: 8}
+	install := func(src string, g ifp.Grant) ifp.Code {
+		var code [1]ifp.Code
+		r.box.table.InstallGranted([]ifp.Filter{*filter(src, "198.18.0.1/32", ifp.Block, ifp.FromCustomer)}, []ifp.Grant{g}, code[:], nowS())
+		return code[0]
 	}
-	r.install(filter("10.0.0.0/9", "198.18.0.1/32", ifp.Block, ifp.FromCustomer))
+	for i := range shapesMax - openPlaces[ifp.FromCustomer] {
+		if code := install(netip.PrefixFrom(netip.MustParseAddr(fmt.Sprintf("10.%d.0.0", i)), 16+i).String(), greedy); code != ifp.OK {
+			t.Fatal(i, code)
+		}
+	}
+	blocked("the greedy one's first", true, "10.0.1.1")
+	blocked("his last", true, "10.4.1.1")
+	if code := install("10.9.0.0/17", greedy); code != ifp.OverShare { // 17 is his already, so it is not this
+		if code != ifp.OK {
+			t.Errorf("one more of a shape that he has: %v", code)
+		}
+	}
+	if code := install("10.128.0.0/9", greedy); code != ifp.OverShare {
+		t.Errorf("a sixth place for one: %v", code)
+	}
+	if code := install("10.64.0.0/10", modest); code != ifp.OK {
+		t.Errorf("a newcomer's first: %v", code)
+	}
+	blocked("the newcomer's", true, "10.65.0.1")
+	blocked("what was given up for it", false, "10.4.1.1")
+	blocked("the greedy one's first, still", true, "10.0.1.1")
+	for _, open := range []string{"11.1.1.1/32", "12.1.1.0/24", "0.0.0.0/0"} {
+		if code := install(open, modest); code != ifp.OK {
+			t.Errorf("%s: %v", open, code)
+		}
+	}
+	blocked("open to all", true, "99.1.1.1")
+	// A process that comes after this one knows whose is what.
+	again, err := NewFilters(r.plane, testCodepoint, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := filter("10.64.0.0/10", "198.18.0.1/32", ifp.Block, ifp.FromCustomer).Key()
+	if code := again.table.RemoveGranted(k, greedy); code != ifp.NotFound {
+		t.Errorf("the greedy one removes another's filter: %v", code)
+	}
+	if code := again.table.RemoveGranted(k, modest); code != ifp.OK {
+		t.Errorf("its owner: %v", code)
+	}
 }
 
 // A second process over the same memory knows what the first has installed.

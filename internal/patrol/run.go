@@ -222,6 +222,8 @@ func (b *box) state(s *host.UpstreamStatus) {
 		s.Listen = b.cfg.Patrol.Listen.String()
 	}
 	s.Figures["filters"], s.Figures["filters_max"] = uint64(b.filters.table.Len()), uint64(b.filters.table.Capacity())
+	places := b.filters.table.Places()
+	s.Figures["places_refused"], s.Figures["places_given_up"], s.Figures["filters_given_up"] = places.Refused, places.GivenUp, places.FiltersGivenUp
 }
 
 func (b *box) loop(ctx context.Context) {

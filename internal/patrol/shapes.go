@@ -11,30 +11,48 @@ import (
 // a list keeps its meaning as long as filters of it exist, so that a packet that
 // reads the list while it changes reads old entries or new ones.
 
-func (t *Table) shapeOf(list *[2][2][shapesMax]shape, k ifp.Key) *shape {
-	of := &list[k.Direction&1][family(k.Dst)]
+func shapeOf(of *[shapesMax]shape, key shapeKey) *shape {
 	for i := range of {
 		s := &of[i]
-		if s.id != 0 && s.id != shapeHole && int(s.srcBits) == k.Src.Bits() && int(s.dstBits) == k.Dst.Bits() {
+		if s.inUse() && s.srcBits == key.srcBits && s.dstBits == key.dstBits && s.right == key.right &&
+			(s.owner == key.owner || s.owner == 0) { // 0: open, or of an older version, which did not know whose
 			return s
 		}
 	}
 	return nil
 }
 
-// shapeFor gives the shape of a key, a new one if need be; nil if there is no room.
-func (t *Table) shapeFor(list *[2][2][shapesMax]shape, k ifp.Key) (s *shape, fresh bool) {
-	if s := t.shapeOf(list, k); s != nil {
-		return s, false
+// shapeFor gives the shape of a filter, a new one if need be; before is what stood in
+// its place, nil if it is not new. The code says why there is none.
+func (t *Table) shapeFor(k ifp.Key, g ifp.Grant) (s, before *shape, code ifp.Code) {
+	key := shapeKeyOf(k, g.Rights, g.Owner)
+	if s := shapeOf(&t.shapes[k.Direction&1][family(k.Dst)], key); s != nil {
+		return s, nil, ifp.OK
 	}
-	of := &list[k.Direction&1][family(k.Dst)]
+	if s, code = t.placeFor(k, key); s == nil {
+		return nil, nil, code
+	}
+	was := *s
+	t.opened++
+	*s = shape{srcBits: key.srcBits, dstBits: key.dstBits, right: key.right, owner: key.owner, id: t.freeID(), opened: t.opened}
+	return s, &was, ifp.OK
+}
+
+// allowFor gives the shape of an exception. They are the patrol's own: first come.
+func (t *Table) allowFor(k ifp.Key) (s, before *shape, code ifp.Code) {
+	key := shapeKey{srcBits: uint8(k.Src.Bits()), dstBits: uint8(k.Dst.Bits()), right: ifp.ByDestination}
+	of := &t.allow[k.Direction&1][family(k.Dst)]
+	if s := shapeOf(of, key); s != nil {
+		return s, nil, ifp.OK
+	}
 	for i := range of {
-		if of[i].id == 0 || of[i].id == shapeHole {
-			of[i] = shape{srcBits: uint8(k.Src.Bits()), dstBits: uint8(k.Dst.Bits()), id: t.freeID()}
-			return &of[i], true
+		if s := &of[i]; !s.inUse() {
+			was := *s
+			*s = shape{srcBits: key.srcBits, dstBits: key.dstBits, right: key.right, id: t.freeID()}
+			return s, &was, ifp.OK
 		}
 	}
-	return nil, false
+	return nil, nil, ifp.TooManyShapes
 }
 
 // freeID gives a number that no shape has: there are 64 places and 254 numbers.
@@ -92,7 +110,10 @@ func (t *Table) fillShapes(s *Settings, hide bool) {
 					if sh.id != 0 && sh.id != shapeHole {
 						to.SrcMask.D, to.DstMask.D = maskWords(int(sh.srcBits), fam), maskWords(int(sh.dstBits), fam)
 					}
-					to.Id = uint32(sh.id)
+					to.Id, to.Owner = uint32(sh.id), sh.owner
+					if sh.right == ifp.BySource {
+						to.Owner |= bySource
+					}
 					if hide && to.Id != was {
 						to.Id = shapeHole
 					}
@@ -107,14 +128,23 @@ func (t *Table) fillShapes(s *Settings, hide bool) {
 	}
 }
 
+// bySource marks, beside the owner, shapes of what was asked for by the source's right:
+// both outlive the process in the settings, and packets look at neither.
+const bySource = 1 << 31
+
 // takeOver rebuilds what this process must know from the maps of the one before.
 func (t *Table) takeOver(old *Settings) {
+	t.opened = shapesMax
 	for dir := range 2 {
 		for fam := range 2 {
 			for i := range shapesMax {
 				f, a := &old.Shapes[dir][fam][i], &old.Allow[dir][fam][i]
-				t.shapes[dir][fam][i] = shape{id: uint8(f.Id), srcBits: ones(f.SrcMask.D), dstBits: ones(f.DstMask.D)}
-				t.allow[dir][fam][i] = shape{id: uint8(a.Id), srcBits: ones(a.SrcMask.D), dstBits: ones(a.DstMask.D)}
+				t.shapes[dir][fam][i] = shape{id: uint8(f.Id), srcBits: ones(f.SrcMask.D), dstBits: ones(f.DstMask.D),
+					right: ifp.ByDestination, owner: f.Owner &^ bySource, opened: uint64(i)}
+				if f.Owner&bySource != 0 {
+					t.shapes[dir][fam][i].right = ifp.BySource
+				}
+				t.allow[dir][fam][i] = shape{id: uint8(a.Id), srcBits: ones(a.SrcMask.D), dstBits: ones(a.DstMask.D), right: ifp.ByDestination}
 			}
 		}
 	}

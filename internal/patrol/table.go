@@ -57,13 +57,19 @@ type Table struct {
 	used    int
 
 	shapes, allow [2][2][shapesMax]shape // by direction and family
-	publish       func(*Table) error     // writes shapes where packets look
+	opened        uint64                 // how many shapes there have been
+	taken         time.Time              // when a place was last taken from somebody
+	places        Places
+	publish       func(*Table) error // writes shapes where packets look
 }
 
 // shape is one pair of prefix lengths in use.
 type shape struct {
 	srcBits, dstBits uint8
 	id               uint8
+	right            ifp.Right // by which its filters were asked for
+	owner            uint32    // whose it is; 0: everybody's
+	opened           uint64    // higher: later
 	filters          int
 }
 
@@ -255,30 +261,55 @@ func (t *Table) makeRoom(b uint32) (slot uint32, ok bool) {
 func (t *Table) Install(f *ifp.Filter, nowS uint32) ifp.Code {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.install(f, nowS)
+	return t.install(f, nobodys, nowS)
 }
 
 // InstallAll installs filters and puts a code for each into codes.
 func (t *Table) InstallAll(filters []ifp.Filter, codes []ifp.Code, nowS uint32) {
+	t.InstallGranted(filters, nil, codes, nowS)
+}
+
+// nobodys is the grant of what nobody in particular has asked for.
+var nobodys = ifp.Grant{Rights: ifp.ByDestination}
+
+// grantOf is the grant of filter i; a list of grants may be missing.
+func grantOf(grants []ifp.Grant, i int) ifp.Grant {
+	if grants == nil {
+		return nobodys
+	}
+	return grants[i]
+}
+
+// InstallGranted installs filters in the name of those who have asked for them.
+func (t *Table) InstallGranted(filters []ifp.Filter, grants []ifp.Grant, codes []ifp.Code, nowS uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range filters {
-		codes[i] = t.install(&filters[i], nowS)
+		codes[i] = t.install(&filters[i], grantOf(grants, i), nowS)
 	}
 }
 
-func (t *Table) install(f *ifp.Filter, nowS uint32) ifp.Code {
-	if f.Check() != nil {
+func (t *Table) install(f *ifp.Filter, g ifp.Grant, nowS uint32) ifp.Code {
+	if f.Check() != nil || g.Rights != ifp.ByDestination && g.Rights != ifp.BySource {
 		return ifp.BadFilter
 	}
-	return t.put(&t.shapes, f.Key(), uint8(f.Action), f, nowS)
+	k := f.Key()
+	s, before, code := t.shapeFor(k, g)
+	if code != ifp.OK {
+		return code
+	}
+	return t.put(s, before, k, uint8(f.Action), f, nowS)
 }
 
 // Except puts an exception in: no filter applies to this traffic.
 func (t *Table) Except(k ifp.Key) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if code := t.put(&t.allow, k, actionAllow, &ifp.Filter{}, 0); code != ifp.OK {
+	s, before, code := t.allowFor(k)
+	if code == ifp.OK {
+		code = t.put(s, before, k, actionAllow, &ifp.Filter{}, 0)
+	}
+	if code != ifp.OK {
 		return fmt.Errorf("exception %s -> %s: %v; use fewer different prefix lengths", k.Src, k.Dst, code)
 	}
 	return nil
@@ -297,11 +328,8 @@ func (t *Table) DropExceptions() {
 	_ = t.publish(t)
 }
 
-func (t *Table) put(list *[2][2][shapesMax]shape, k ifp.Key, action uint8, f *ifp.Filter, nowS uint32) ifp.Code {
-	s, fresh := t.shapeFor(list, k)
-	if s == nil {
-		return ifp.TooManyShapes
-	}
+// put enters a filter of shape s; before is what stood in the shape's place if it is new.
+func (t *Table) put(s, before *shape, k ifp.Key, action uint8, f *ifp.Filter, nowS uint32) ifp.Code {
 	expires := uint32(0)
 	if f.ExpiresS != 0 {
 		expires = max(nowS+f.ExpiresS, 1)
@@ -321,8 +349,8 @@ func (t *Table) put(list *[2][2][shapesMax]shape, k ifp.Key, action uint8, f *if
 		t.wake(time.Now())
 	}
 	if slot, ok = t.free(home, tag); !ok {
-		if fresh {
-			*s = shape{}
+		if before != nil {
+			*s = *before // a 0 here would end the list before others
 		}
 		return ifp.TableFull
 	}
@@ -340,7 +368,7 @@ func (t *Table) put(list *[2][2][shapesMax]shape, k ifp.Key, action uint8, f *if
 	if action != actionAllow {
 		t.used++
 	}
-	if fresh && t.publish(t) != nil {
+	if before != nil && t.publish(t) != nil {
 		return ifp.PatrolDown
 	}
 	return ifp.OK
@@ -376,9 +404,9 @@ func (t *Table) clear(slot uint32) {
 	t.resting = append(t.resting, rest{slot, time.Now()})
 }
 
-// lookup finds the filter of a key.
-func (t *Table) lookup(k ifp.Key) (slot uint32, s *shape, ok bool) {
-	if s = t.shapeOf(&t.shapes, k); s == nil {
+// lookup finds the filter of a key that was asked for by one right.
+func (t *Table) lookup(k ifp.Key, right ifp.Right, owner uint32) (slot uint32, s *shape, ok bool) {
+	if s = shapeOf(&t.shapes[k.Direction&1][family(k.Dst)], shapeKeyOf(k, right, owner)); s == nil {
 		return 0, nil, false
 	}
 	m := masked{src: words(k.Src.Addr()), dst: words(k.Dst.Addr()), shape: s.id}
@@ -386,17 +414,25 @@ func (t *Table) lookup(k ifp.Key) (slot uint32, s *shape, ok bool) {
 	return slot, s, ok
 }
 
-// Remove takes a filter out.
-func (t *Table) Remove(k ifp.Key) ifp.Code {
+// rights are all that a grant can hold.
+var rights = [...]ifp.Right{ifp.ByDestination, ifp.BySource}
+
+// Remove takes a filter out that nobody in particular has asked for.
+func (t *Table) Remove(k ifp.Key) ifp.Code { return t.RemoveGranted(k, nobodys) }
+
+// RemoveGranted takes out what was asked for by one of the grant's rights, and nothing else.
+func (t *Table) RemoveGranted(k ifp.Key, g ifp.Grant) ifp.Code {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	slot, s, ok := t.lookup(k)
-	if !ok {
-		return ifp.NotFound
+	code := ifp.NotFound
+	for _, right := range rights {
+		if slot, s, ok := t.lookup(k, right, g.Owner); ok && g.Rights&right != 0 {
+			t.clear(slot)
+			t.leave(s)
+			code = ifp.OK
+		}
 	}
-	t.clear(slot)
-	t.leave(s)
-	return ifp.OK
+	return code
 }
 
 // leave notes that a shape has one filter less.
@@ -407,18 +443,26 @@ func (t *Table) leave(s *shape) {
 	}
 }
 
-// Stat tells what a filter has met.
-func (t *Table) Stat(k ifp.Key, nowS uint32) ifp.Stat {
+// Stat tells what a filter has met that nobody in particular has asked for.
+func (t *Table) Stat(k ifp.Key, nowS uint32) ifp.Stat { return t.StatGranted(k, nobodys, nowS) }
+
+// StatGranted tells what filters have met that were asked for by the grant's rights.
+func (t *Table) StatGranted(k ifp.Key, g ifp.Grant, nowS uint32) ifp.Stat {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	slot, _, ok := t.lookup(k)
-	if !ok || t.expired(slot, nowS) {
-		return ifp.Stat{Code: ifp.NotFound}
-	}
-	e := &t.entries[slot]
-	st := ifp.Stat{Packets: atomic.LoadUint64(&e.Packets), Bytes: atomic.LoadUint64(&e.Bytes)}
-	if x := atomic.LoadUint32(&e.ExpiresS); x != 0 {
-		st.ExpiresS = x - nowS
+	st := ifp.Stat{Code: ifp.NotFound}
+	for _, right := range rights {
+		slot, _, ok := t.lookup(k, right, g.Owner)
+		if !ok || g.Rights&right == 0 || t.expired(slot, nowS) {
+			continue
+		}
+		e := &t.entries[slot]
+		st.Code = ifp.OK
+		st.Packets += atomic.LoadUint64(&e.Packets)
+		st.Bytes += atomic.LoadUint64(&e.Bytes)
+		if x := atomic.LoadUint32(&e.ExpiresS); x != 0 {
+			st.ExpiresS = max(st.ExpiresS, x-nowS)
+		}
 	}
 	return st
 }

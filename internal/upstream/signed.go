@@ -119,9 +119,13 @@ func (s *Signed) BorderManagerFor(src netip.Addr) (Endpoint, bool) {
 	return Endpoint{}, false
 }
 
-// FilterManagerMayRequest implements Authority.
-func (s *Signed) FilterManagerMayRequest(fm netip.Addr, dst netip.Prefix) bool {
-	return s.store.MayRequestFrom(fm, dst)
+// FilterManagerMayRequest implements Authority. The owner is the key that is bound.
+func (s *Signed) FilterManagerMayRequest(fm netip.Addr, dst netip.Prefix) (owner uint32, ok bool) {
+	r := s.store.RequesterFrom(fm, dst)
+	if r == nil {
+		return 0, false
+	}
+	return ownerOf(r.Key[:]), true
 }
 
 // Len implements Authority.

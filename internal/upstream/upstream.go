@@ -8,8 +8,10 @@ import (
 	"crypto/ed25519"
 	"encoding/hex"
 	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/gaissmai/bart"
@@ -27,8 +29,9 @@ type Authority interface {
 	// BorderManagerFor gives the border manager of a source.
 	BorderManagerFor(src netip.Addr) (Endpoint, bool)
 	// FilterManagerMayRequest says whether the filter manager at this address may
-	// ask for filters on traffic to (all of) dst.
-	FilterManagerMayRequest(fm netip.Addr, dst netip.Prefix) bool
+	// ask for filters on traffic to (all of) dst, and in whose name: a number from 1 to
+	// ifp.OwnerMax that is the same whenever it is asked.
+	FilterManagerMayRequest(fm netip.Addr, dst netip.Prefix) (owner uint32, ok bool)
 	// Len is the number of bindings.
 	Len() int
 }
@@ -44,15 +47,22 @@ type Static struct {
 func (s *Static) BorderManagerFor(src netip.Addr) (Endpoint, bool) { return s.border.Lookup(src) }
 
 // FilterManagerMayRequest implements Authority. The most specific binding that
-// covers all of dst counts, and none that is only a part of it.
-func (s *Static) FilterManagerMayRequest(fm netip.Addr, dst netip.Prefix) bool {
-	managers, ok := s.filter.LookupPrefix(dst)
-	for _, m := range managers {
-		if ok && m == fm {
-			return true
-		}
+// covers all of dst counts, and none that is only a part of it. The prefix that is
+// bound is the owner: all of its managers ask in one name.
+func (s *Static) FilterManagerMayRequest(fm netip.Addr, dst netip.Prefix) (owner uint32, ok bool) {
+	bound, managers, ok := s.filter.LookupPrefixLPM(dst)
+	if !ok || !slices.Contains(managers, fm) {
+		return 0, false
 	}
-	return false
+	b, _ := bound.MarshalBinary() // never fails
+	return ownerOf(b), true
+}
+
+// ownerOf makes the number of an owner from what identifies him.
+func ownerOf(id []byte) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write(id)
+	return h.Sum32()%(1<<31-1) + 1
 }
 
 // Len implements Authority.

@@ -118,6 +118,11 @@ func (s *Store) MayRequest(key binding.Key, p netip.Prefix) bool {
 // among its endpoints: the check of a border manager that knows only where a
 // request came from (and has proven it by a nonce).
 func (s *Store) MayRequestFrom(from netip.Addr, p netip.Prefix) bool {
+	return s.RequesterFrom(from, p) != nil
+}
+
+// RequesterFrom returns the record by which MayRequestFrom says yes, or nil.
+func (s *Store) RequesterFrom(from netip.Addr, p netip.Prefix) *binding.Record {
 	from = from.Unmap()
 	now := s.opts.Clock()
 	s.mu.RLock()
@@ -126,12 +131,12 @@ func (s *Store) MayRequestFrom(from netip.Addr, p netip.Prefix) bool {
 		for _, r := range list {
 			for _, e := range r.Endpoints {
 				if e.Service == binding.ServiceIFP && e.Addr.Addr() == from && s.countsNow(r, now) {
-					return true
+					return r
 				}
 			}
 		}
 	}
-	return false
+	return nil
 }
 
 // Managers returns the valid manager records of a key; none: the key is no manager's.

@@ -69,8 +69,8 @@ type PatrolXdpTgPatrolSettings struct {
 			_ structs.HostLayout
 			D [2]uint64
 		}
-		Id       uint32
-		Reserved uint32
+		Id    uint32
+		Owner uint32
 	}
 	Allow [2][2][8]struct {
 		_       structs.HostLayout
@@ -82,8 +82,8 @@ type PatrolXdpTgPatrolSettings struct {
 			_ structs.HostLayout
 			D [2]uint64
 		}
-		Id       uint32
-		Reserved uint32
+		Id    uint32
+		Owner uint32
 	}
 }
 
