@@ -84,7 +84,7 @@ static __always_inline bool tg_edge_read(struct xdp_md *ctx, const struct tg_pac
 					 struct tg_ack *ack)
 {
 	const __u8 *end = (void *)(long)ctx->data_end;
-	const __u8 *options = (void *)(long)ctx->data + (pkt->l4_off & TG_SYN_OFF_MAX) + TG_TCP_HDR_LEN;
+	const __u8 *options = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX) + TG_TCP_HDR_LEN;
 	struct tg_tcp_options o = {};
 
 	/* The linear part is the whole frame, but for jumbo frames. */
@@ -229,7 +229,7 @@ __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_pa
 
 	if (!pkt || !settings || !edge)
 		return XDP_PASS;
-	if (pkt->l4_off > TG_SYN_OFF_MAX)
+	if (pkt->l4_off > TG_L4_OFF_MAX)
 		return tg_edge_pass(ctx->ingress_ifindex);
 	if (how & TG_EDGE_PORT_INSIDE)
 		return tg_edge_outbound(ctx, pkt, settings, edge);

@@ -14,9 +14,8 @@
 #include "lib/common_ack.h"
 #include "lib/proven.h"
 #include "lib/replace.h"
+#include "lib/skb_headers.h"
 #include "../core/cookie_smartcookie.h"
-
-#define TG_HEADERS_MAX 256 /* enough for two tags, IPv6, some extensions, TCP */
 
 /* On skb->mark, from when a packet is sent to the end of the queue to when it
  * comes back; the lowest bits count how often. A mark of that value from elsewhere
@@ -202,9 +201,9 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_packet *pkt,
 					struct tg_ack *ack)
 {
-	/* Bounded anew: the verifier forgets a packet that was given to a function. The
-	 * parser goes no further than 14 + 8 + 40 + 6 * 2048 bytes. */
-	const __u8 *options = (void *)(long)skb->data + TG_BOUND(pkt->l4_off, 16384) + TG_TCP_HDR_LEN;
+	/* Bounded anew: the verifier forgets a packet that was given to a function. */
+	const __u8 *options = (void *)(long)skb->data + TG_BOUND(pkt->l4_off, TG_L4_OFF_MAX + 1) +
+			      TG_TCP_HDR_LEN;
 	const __u8 *end = (void *)(long)skb->data_end;
 	__u32 len = pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
 	struct tg_options_cursor c;
@@ -286,6 +285,24 @@ __attribute__((noinline)) int tg_any_number(__u32 n)
 	return (int)n;
 }
 
+/* What is no whole TCP segment: the last line drops what an XDP program of ours would
+ * have dropped, had there been one before it. */
+static __always_inline int tg_condemned(enum tg_parse_result parsed)
+{
+	struct tg_decision d = tg_host_judge_parse(parsed);
+	const struct tg_host_settings *settings;
+	struct tg_counter_row *row;
+
+	if (TG_LIKELY(d.verdict != TG_DROP))
+		return TCX_NEXT;
+	settings = tg_settings_get();
+	row = tg_counter_row_get(0);
+	if (!settings || !row || !settings->last_line)
+		return TCX_NEXT;
+	tg_count(row, settings->enforce ? d.counter : TG_COUNT_would_drop);
+	return settings->enforce ? TCX_DROP : TCX_NEXT;
+}
+
 SEC("tc")
 int tg_host_tc(struct __sk_buff *skb)
 {
@@ -294,7 +311,8 @@ int tg_host_tc(struct __sk_buff *skb)
 	__u32 turn = skb->mark ^ TG_MARK, rst_seq = 0;
 	const __u8 *data, *end;
 	tg_ethertype type;
-	__u32 id, need;
+	enum tg_parse_result parsed;
+	__u32 id;
 	bool bare, fresh;
 
 	fresh = turn > TG_MARK_TURNS;
@@ -303,13 +321,10 @@ int tg_host_tc(struct __sk_buff *skb)
 	else
 		turn = 0;
 
-	/* Headers may lie in page fragments: bring them to the linear part. */
-	need = skb->len < TG_HEADERS_MAX ? skb->len : TG_HEADERS_MAX;
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
-	if (data + TG_ETH_HDR_LEN + TG_IPV6_HDR_LEN + TG_TCP_HDR_LEN + TG_TCP_OPTIONS_MAX_LEN > end &&
-	    (__u64)(end - data) < need) {
-		if (bpf_skb_pull_data(skb, need))
+	if (tg_skb_headers_are_far(skb, data, end)) {
+		if (!tg_skb_headers_pull(skb))
 			return TCX_NEXT;
 		data = (void *)(long)skb->data;
 		end = (void *)(long)skb->data_end;
@@ -326,7 +341,10 @@ int tg_host_tc(struct __sk_buff *skb)
 	}
 	type = bare ? (tg_ethertype)skb->protocol : tg_packet_ethernet(&pkt, data, end);
 	pkt.l3_off = (__u32)tg_any_number(pkt.l3_off) & 31;
-	if (tg_packet_l3(&pkt, type, data, end) != TG_PARSE_TCP || !tg_host_is_ack(&pkt))
+	parsed = tg_packet_l3(&pkt, type, data, end);
+	if (parsed != TG_PARSE_TCP)
+		return tg_condemned(parsed);
+	if (!tg_host_is_ack(&pkt))
 		return TCX_NEXT;
 	settings = tg_settings_get();
 	if (!settings)

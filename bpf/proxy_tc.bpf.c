@@ -10,8 +10,8 @@
  * that are translated; what arrives here and is not of a flow in set-up goes on.
  */
 #include "lib/proxy_tables.h"
+#include "lib/skb_headers.h"
 
-#define TG_HEADERS_MAX 256
 #define TG_ETH_OFF_MAX 22
 
 /* Puts a segment of our own into the place of the packet in hand. */
@@ -293,17 +293,14 @@ int tg_proxy_tc(struct __sk_buff *skb)
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_packet pkt = {};
 	const __u8 *data, *end;
-	__u32 need;
 	int step;
 
 	if (!proxy || !proxy->flows)
 		return TCX_NEXT;
-	need = skb->len < TG_HEADERS_MAX ? skb->len : TG_HEADERS_MAX;
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
-	if (data + TG_ETH_HDR_LEN + TG_IPV6_HDR_LEN + TG_TCP_HDR_LEN + TG_TCP_OPTIONS_MAX_LEN > end &&
-	    (__u64)(end - data) < need) {
-		if (bpf_skb_pull_data(skb, need))
+	if (tg_skb_headers_are_far(skb, data, end)) {
+		if (!tg_skb_headers_pull(skb))
 			return TCX_NEXT;
 		data = (void *)(long)skb->data;
 		end = (void *)(long)skb->data_end;

@@ -287,6 +287,23 @@ __attribute__((noinline)) int tg_server_stray(struct xdp_md *ctx, const struct t
 	return tg_server_last_line(ctx, pkt, server, svc, row);
 }
 
+/* What is no whole TCP segment. */
+static __always_inline int tg_server_condemned(enum tg_parse_result parsed)
+{
+	struct tg_decision d = tg_host_judge_parse(parsed);
+	const struct tg_host_settings *settings;
+	struct tg_counter_row *row;
+
+	if (TG_LIKELY(d.verdict != TG_DROP))
+		return XDP_PASS;
+	settings = tg_settings_get();
+	row = tg_counter_row_get(0);
+	if (!settings || !row)
+		return XDP_PASS;
+	tg_count(row, settings->enforce ? d.counter : TG_COUNT_would_drop);
+	return settings->enforce ? XDP_DROP : XDP_PASS;
+}
+
 SEC("xdp.frags")
 int tg_server_xdp(struct xdp_md *ctx)
 {
@@ -300,7 +317,7 @@ int tg_server_xdp(struct xdp_md *ctx)
 	if (TG_UNLIKELY(parsed != TG_PARSE_TCP)) {
 		if (parsed == TG_PARSE_OTHER && pkt.l3_off)
 			tg_server_icmp(ctx, pkt.l3_off);
-		return XDP_PASS;
+		return tg_server_condemned(parsed);
 	}
 	if (!tg_port_is_protected(TG_DST_PORT_BE(&pkt)))
 		return XDP_PASS;

@@ -46,11 +46,12 @@ TG_INLINE bool tg_host_is_ack(const struct tg_packet *pkt)
 
 /* The parse results that already condemn a packet, whatever it is addressed to
  * (its port may not even be in it). Asked only while some service is protected.
- * Nobody sends these: RFC 1858, RFC 3128, RFC 8504 section 5.3. */
+ * Nobody sends these: RFC 1858, RFC 3128, RFC 7112, RFC 8504 section 5.3. */
 TG_INLINE struct tg_decision tg_host_judge_parse(enum tg_parse_result result)
 {
 	switch (result) {
 	case TG_PARSE_OVERLAY:
+	case TG_PARSE_CUT_CHAIN:
 		return TG_DECIDE(TG_DROP, TG_COUNT_drop_fragment);
 	case TG_PARSE_EXT_CHAIN:
 		return TG_DECIDE(TG_DROP, TG_COUNT_drop_ext_chain);

@@ -19,6 +19,16 @@
 #define TG_IPV6_HDR_LEN 40
 #define TG_TCP_HDR_LEN 20 /* without options */
 #define TG_IPV6_EXT_MAX 6 /* extension headers walked */
+/* ... and their bytes together. What senders of TCP put there is much shorter (a segment
+ * routing header with 15 segments has 248 bytes, most routers see no more than 128), and
+ * every plane, whether it copies headers or bounds offsets, has room for it. */
+#define TG_IPV6_EXT_BYTES_MAX 256
+/* So a TCP header begins at 318 at most, in a frame with two VLAN tags; as a mask. */
+#define TG_L4_OFF_MAX 511
+/* Bytes from the start of the frame to the end of the longest TCP options. */
+#define TG_HEADERS_MAX                                                                             \
+	(TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN + TG_IPV6_HDR_LEN +                   \
+	 TG_IPV6_EXT_BYTES_MAX + TG_TCP_HDR_LEN + 40)
 
 typedef uint16_t tg_ethertype; /* as on the wire */
 #define TG_ETHERTYPE_IPV4 ((tg_ethertype)0x0008)
@@ -52,7 +62,8 @@ enum tg_parse_result {
 	TG_PARSE_FRAGMENT,  /* as TCP, but the first of several fragments */
 	TG_PARSE_CUT_TCP,   /* a first fragment, or a packet, that ends inside the TCP header */
 	TG_PARSE_OVERLAY,   /* a fragment with offset 8-19: it would overwrite TCP's flags (RFC 3128) */
-	TG_PARSE_EXT_CHAIN, /* more extension headers than TG_IPV6_EXT_MAX */
+	TG_PARSE_EXT_CHAIN, /* TCP, or nobody knows what, behind more extension headers than are walked */
+	TG_PARSE_CUT_CHAIN, /* a first fragment that ends before its last extension header does (RFC 7112) */
 };
 
 union tg_addr {
@@ -125,12 +136,14 @@ TG_INLINE enum tg_parse_result tg_packet_ipv4(struct tg_packet *pkt, const uint8
 	return tg_packet_tcp(pkt, data, end, frag & 0x2000);
 }
 
-/* Walks the extension headers; sets l4_off and l4_len. */
+/* Walks the extension headers; sets l4_off and l4_len. A chain that is too long condemns
+ * the packet only if it goes on there or ends in TCP: UDP, ESP or ICMPv6 behind the header
+ * that exceeds the limit is nothing of ours. */
 TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8_t *data,
 					      const uint8_t *end)
 {
 	const uint8_t *ip = data + pkt->l3_off;
-	uint32_t off = pkt->l3_off + TG_IPV6_HDR_LEN;
+	uint32_t off = pkt->l3_off + TG_IPV6_HDR_LEN, most = off + TG_IPV6_EXT_BYTES_MAX;
 	uint32_t l3_end, next;
 	bool first_fragment = false;
 	int i;
@@ -159,10 +172,11 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 		if (next != TG_IPPROTO_HOPOPTS && next != TG_IPPROTO_ROUTING &&
 		    next != TG_IPPROTO_FRAGMENT && next != TG_IPPROTO_DSTOPTS)
 			return TG_PARSE_OTHER;
-		if (i == TG_IPV6_EXT_MAX)
+		if (i == TG_IPV6_EXT_MAX || off > most)
 			return TG_PARSE_EXT_CHAIN;
 		if (ext + 8 > end || off + 8 > l3_end)
-			return TG_PARSE_OTHER; /* cut inside an extension header: never TCP to anyone */
+			return first_fragment ? TG_PARSE_CUT_CHAIN
+					      : TG_PARSE_OTHER; /* cut: never TCP to anyone */
 		ext_len = (ext[1] + 1U) * 8;
 		if (next == TG_IPPROTO_FRAGMENT) {
 			uint32_t frag = tg_swap16(tg_load16(ext + 2));
@@ -183,8 +197,10 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 		next = ext[0];
 		off += ext_len;
 		if (off > l3_end)
-			return TG_PARSE_OTHER;
+			return first_fragment ? TG_PARSE_CUT_CHAIN : TG_PARSE_OTHER;
 	}
+	if (off > most)
+		return TG_PARSE_EXT_CHAIN;
 	pkt->l4_off = off;
 	pkt->l4_len = l3_end - off;
 	return tg_packet_tcp(pkt, data, end, first_fragment);

@@ -7,7 +7,6 @@
 
 #include "pipeline.h"
 
-#define TG_HEADERS_MAX 256 /* bytes of headers that must stand in one piece */
 #define TG_ETHERTYPE_ARP ((tg_ethertype)0x0608)
 
 /* Of a received frame's flags, those that say whose its memory is. */
@@ -49,7 +48,7 @@ static inline void tg_send(struct tg_worker *w, uint16_t port, struct rte_mbuf *
 	out->m[out->n++] = m;
 }
 
-/* A frame that others hold, too, or whose headers stand in several pieces, becomes
+/* A frame that others hold, too, or whose first TG_HEADERS_MAX bytes stand in several pieces, becomes
  * one that may be written. NULL: it was dropped. */
 static inline struct rte_mbuf *tg_frame_make_own(struct tg_worker *w, struct rte_mbuf *m)
 {

@@ -116,8 +116,37 @@ def ipv6():
               {0: {"drop_ext_chain": 1}})
     yield bad("v6-chain-7-unprotected-port", "dropped whatever the port: it was not looked at",
               syn(6, ext=mixed, dport=81), "drop", {0: {"drop_ext_chain": 1}})
+    for size in (96, 256):
+        yield good("v6-options-%d" % size, "as many bytes as are walked", syn(6, ext=[long_options(size)]))
+    yield good("v6-options-256-in-two", "the bytes of all headers count together",
+               syn(6, ext=[long_options(128), long_options(128, HBH)], tags=[(0x88a8, 1), (0x8100, 2)]))
+    too_long = {0: {"drop_ext_chain": 1}}
+    for size in (264, 1008, 1400):
+        yield bad("v6-options-%d" % size, "more bytes than are walked",
+                  syn(6, ext=[long_options(size)]), "drop", too_long)
+        yield bad("v6-options-%d-ack" % size, "whatever the segment is",
+                  syn(6, ext=[long_options(size)], flags=ACK, ack=1), "drop", too_long)
+    yield bad("v6-options-264-in-two", "the bytes of all headers count together",
+              syn(6, ext=[long_options(128), long_options(136)]), "drop", too_long)
+    yield bad("v6-options-264-unprotected-port", "dropped whatever the port: it was not looked at",
+              syn(6, ext=[long_options(264)], dport=81), "drop", too_long)
+    yield bad("v6-options-264-and-more", "nobody looks what is behind the next header",
+              syn(6, ext=[long_options(264), long_options(8), pad(ESP, "esp")]), "drop", too_long)
+    yield bad("v6-options-264-esp", "what is certainly not TCP is nothing of ours",
+              syn(6, ext=[long_options(264), pad(ESP, "esp")]), "pass", {})
     yield bad("v6-hop-by-hop-ends-beyond", "length beyond the packet",
               syn(6, ext=[(HBH, b"\xff" + PADN6[1:], "lying length")]), "pass", {})
+
+
+def long_options(size, kind=DSTOPTS):
+    """An options header of `size` bytes, all padding."""
+    body, left = bytes([size // 8 - 1]), size - 2
+    while left > 0:
+        n = min(left, 257)
+        n -= left - n == 1  # never a single byte for the next
+        body += bytes([1, n - 2]) + bytes(n - 2)
+        left -= n
+    return kind, body, "%d bytes of options" % size
 
 
 def flag_combinations():

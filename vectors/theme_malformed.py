@@ -3,7 +3,7 @@
 from packets import *  # noqa: F401,F403
 import packets as p
 from theme_clients import syn_vector
-from theme_frames import FOUND, OPTIONS, bad, fragment, good, pad, syn, DSTOPTS
+from theme_frames import FOUND, OPTIONS, bad, fragment, good, long_options, pad, syn, DSTOPTS, ESP
 
 MALFORMED = {1: {"syn": 1, "drop_malformed": 1}}
 CUT = {0: {"drop_malformed": 1}}
@@ -116,6 +116,16 @@ def fragments():
             f.update(l4=p.flat(p.tcp_parts(syn(family)))[:size])
             # An IPv6 packet of a fragment header alone has a length; TCP has none in it.
             yield bad("tiny-fragment-%d%s" % (size, v), "cuts the TCP header (RFC 1858)", f, "drop", CUT)
+    for size in (0, 1, 7):
+        # A first fragment that ends inside its second extension header.
+        f = syn(6, ext=[fragment(0, 1), pad(DSTOPTS, "options")], total=8 + size)
+        yield bad("first-fragment-cuts-chain-%d" % size, "does not hold the whole header chain (RFC 7112)",
+                  f, "drop", overlay)
+    f = syn(6, ext=[fragment(0, 1), long_options(96)], total=8 + 48)
+    yield bad("first-fragment-cuts-options", "ends inside its options (RFC 7112)", f, "drop", overlay)
+    yield bad("first-fragment-esp", "not TCP", syn(6, ext=[fragment(0, 1), pad(ESP, "esp")]), "pass", {})
+    yield bad("first-fragment-long-chain", "a fragment is walked no further than a packet",
+              syn(6, ext=[fragment(0, 1), long_options(264)]), "drop", {0: {"drop_ext_chain": 1}})
 
 
 def option_lists():

@@ -9,8 +9,8 @@
 #define TG_SKB
 #include "server_translate.h"
 #include "server_meta.h"
+#include "skb_headers.h"
 
-#define TG_HEADERS_MAX 256 /* enough for two tags, IPv6, some extensions, TCP */
 #define TG_ETH_OFF_MAX 22
 
 /* A number back as it is. To the verifier it is any number: it then goes once
@@ -38,13 +38,11 @@ static __always_inline bool tg_skb_is_bare(struct __sk_buff *skb, const __u8 *da
 static __always_inline enum tg_parse_result tg_skb_parse(struct __sk_buff *skb,
 							 struct tg_packet *pkt, bool may_be_bare)
 {
-	__u32 need = skb->len < TG_HEADERS_MAX ? skb->len : TG_HEADERS_MAX;
 	const __u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	tg_ethertype type;
 
-	if (data + TG_ETH_HDR_LEN + TG_IPV6_HDR_LEN + TG_TCP_HDR_LEN + TG_TCP_OPTIONS_MAX_LEN > end &&
-	    (__u64)(end - data) < need) {
-		if (bpf_skb_pull_data(skb, need))
+	if (tg_skb_headers_are_far(skb, data, end)) {
+		if (!tg_skb_headers_pull(skb))
 			return TG_PARSE_OTHER;
 		data = (void *)(long)skb->data;
 		end = (void *)(long)skb->data_end;

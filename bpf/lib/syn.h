@@ -9,14 +9,11 @@
 #include "frame.h"
 #include "gate.h"
 
-/* TCP headers begin no deeper than this; also what the verifier is shown. */
-#define TG_SYN_OFF_MAX 1023
-
 /* The options of the segment in hand. False if they lie about their length. */
 static __always_inline bool tg_syn_options(struct xdp_md *ctx, const struct tg_packet *syn,
 					   struct tg_tcp_options *offered)
 {
-	const __u8 *at = (void *)(long)ctx->data + (syn->l4_off & TG_SYN_OFF_MAX) + TG_TCP_HDR_LEN;
+	const __u8 *at = (void *)(long)ctx->data + (syn->l4_off & TG_L4_OFF_MAX) + TG_TCP_HDR_LEN;
 	const __u8 *end = (void *)(long)ctx->data_end;
 	struct tg_options_cursor c;
 

@@ -9,8 +9,8 @@
 
 #include "tag_keys.h"
 
-/* Ethernet, two tags, IPv6 and an extension header or two, fixed TCP header. */
-#define TG_HEADERS_ROOM 128
+/* All headers but TCP's options. */
+#define TG_HEADERS_ROOM (TG_HEADERS_MAX - TG_TCP_OPTIONS_MAX_LEN)
 
 struct tg_tag_work {
 	uint8_t room[TG_HEADERS_ROOM];
@@ -55,7 +55,7 @@ static __always_inline int tg_tag_move(struct xdp_md *ctx, struct tg_packet *pkt
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
 	ip = data + (pkt->l3_off & 31);
-	tcp = data + (pkt->l4_off & 127);
+	tcp = data + (pkt->l4_off & TG_L4_OFF_MAX);
 	if (ip + TG_IPV6_HDR_LEN > end || tcp + TG_TCP_HDR_LEN > end ||
 	    !tg_tag_fix(ip, tcp, pkt->family, w->words, add, pkt->l4_len))
 		return -TG_EINVAL;
@@ -67,7 +67,7 @@ static __always_inline int tg_tag_move(struct xdp_md *ctx, struct tg_packet *pkt
 /* True if a segment's options begin with what may be a tag, of whatever version. */
 static __always_inline bool tg_tag_is_there(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
-	const __u8 *at = (void *)(long)ctx->data + (pkt->l4_off & 1023) + TG_TCP_HDR_LEN;
+	const __u8 *at = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX) + TG_TCP_HDR_LEN;
 
 	return pkt->tcp_hdr_len >= TG_TCP_HDR_LEN + 4 && at + 4 <= (__u8 *)(long)ctx->data_end &&
 	       at[0] == TG_TAG_OPTION && at[2] == 'T' && at[3] == 'G';
@@ -78,7 +78,7 @@ static __always_inline bool tg_tag_is_there(struct xdp_md *ctx, const struct tg_
 __attribute__((noinline)) int tg_timestamps_at(struct xdp_md *ctx, __u32 off, __u32 len,
 					       struct tg_tcp_options *o)
 {
-	const __u8 *at = (void *)(long)ctx->data + (off & 1023);
+	const __u8 *at = (void *)(long)ctx->data + (off & TG_L4_OFF_MAX);
 	struct tg_options_cursor c;
 
 	if (!o)
@@ -115,10 +115,10 @@ __attribute__((noinline)) int tg_tag_take(struct xdp_md *ctx, struct tg_packet *
 	__u32 zero = 0, len;
 	uint64_t mac = 0;
 
-	if (!pkt || !t || !o || !settings || pkt->l4_off > 1023)
+	if (!pkt || !t || !o || !settings || pkt->l4_off > TG_L4_OFF_MAX)
 		return TG_TAG_UNKNOWN;
 	len = (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
-	at = (void *)(long)ctx->data + (pkt->l4_off & 1023) + TG_TCP_HDR_LEN;
+	at = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX) + TG_TCP_HDR_LEN;
 	end = (void *)(long)ctx->data_end;
 	if (len > TG_TCP_OPTIONS_MAX_LEN || at + TG_TAG_LEN > end ||
 	    tg_tag_read(at, len, end, t, &mac) != TG_TAG_READ)
@@ -145,7 +145,7 @@ __attribute__((noinline)) int tg_tag_put(struct xdp_md *ctx, struct tg_packet *p
 	struct tg_tag_work *w;
 	__u32 zero = 0, len;
 
-	if (!pkt || !t || !o || !settings || pkt->l4_off > 127)
+	if (!pkt || !t || !o || !settings || pkt->l4_off > TG_L4_OFF_MAX)
 		return -TG_EINVAL;
 	len = (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
 	key = tg_tag_key_find(settings, t->epoch);

@@ -13,8 +13,6 @@
 #include "gate.h"
 #include "../../core/proxy.h"
 
-#define TG_L4_OFF_MAX 1023
-
 #ifdef TG_SKB
 #define TG_CTX struct __sk_buff
 #define tg_ctx_load bpf_skb_load_bytes

@@ -59,7 +59,7 @@ static struct frame v4_syn(void)
 static struct frame v6_syn(uint8_t next, const void *ext, uint32_t ext_len)
 {
 	struct frame f = ethernet("\x86\xdd", 2);
-	uint8_t fixed[8] = {0x60, 0, 0, 0, 0, (uint8_t)(ext_len + 20), next, 64};
+	uint8_t fixed[8] = {0x60, 0, 0, 0, (uint8_t)((ext_len + 20) >> 8), (uint8_t)(ext_len + 20), next, 64};
 
 	put(&f, fixed, 8);
 	PUT(&f, V6_ADDRS);
@@ -262,6 +262,60 @@ static void v6_chain_length(void **state)
 	}
 }
 
+/* The bytes of all headers together; and what is behind them, if it is not TCP. */
+static void v6_chain_bytes(void **state)
+{
+	static const struct {
+		uint32_t bytes;
+		uint8_t last; /* next header of the chain's end */
+		enum tg_parse_result want;
+	} t[] = {
+		{TG_IPV6_EXT_BYTES_MAX, 6, TG_PARSE_TCP},
+		{TG_IPV6_EXT_BYTES_MAX + 8, 6, TG_PARSE_EXT_CHAIN},
+		{TG_IPV6_EXT_BYTES_MAX + 8, 60, TG_PARSE_EXT_CHAIN}, /* goes on: nobody looks */
+		{TG_IPV6_EXT_BYTES_MAX + 8, 17, TG_PARSE_OTHER},
+		{TG_IPV6_EXT_BYTES_MAX + 8, 50, TG_PARSE_OTHER},
+	};
+	uint8_t chain[TG_IPV6_EXT_BYTES_MAX + 8];
+	struct tg_packet p;
+	uint32_t i, first;
+
+	(void)state;
+	for (i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		for (first = 8; first < t[i].bytes; first += 8) {
+			struct frame f;
+
+			memset(chain, 0, sizeof(chain));
+			chain[0] = 60;
+			chain[1] = (uint8_t)(first / 8 - 1);
+			chain[first] = t[i].last;
+			chain[first + 1] = (uint8_t)((t[i].bytes - first) / 8 - 1);
+			f = v6_syn(60, chain, t[i].bytes);
+			if (parse(&f, &p) != t[i].want)
+				fail_msg("case %u, first header of %u: %d", i, first, parse(&f, &p));
+			assert_true(t[i].want != TG_PARSE_TCP || p.l4_off <= TG_L4_OFF_MAX);
+		}
+	}
+}
+
+/* RFC 7112: a first fragment holds the whole chain. */
+static void v6_first_fragment_cuts_chain(void **state)
+{
+	static const char chain[] = "\x3c\x00\x00\x01\x00\x00\x00\x01"		 /* fragment 0, more */
+				    "\x06\x01\x01\x0c\0\0\0\0\0\0\0\0\0\0\0\0"; /* 16 bytes of options */
+	struct frame f = v6_syn(44, chain, 24);
+	struct tg_packet p;
+	uint32_t n;
+
+	(void)state;
+	assert_int_equal(parse(&f, &p), TG_PARSE_FRAGMENT);
+	for (n = 8; n <= 24; n++) {
+		f.bytes[19] = (uint8_t)n;
+		assert_int_equal(parse(&f, &p), n < 24 ? TG_PARSE_CUT_CHAIN : TG_PARSE_CUT_TCP);
+	}
+	assert_int_equal(tg_host_judge_parse(TG_PARSE_CUT_CHAIN).verdict, TG_DROP);
+}
+
 /* An extension header that ends behind the payload, with a TCP header lying there. */
 static void v6_extension_beyond_payload(void **state)
 {
@@ -369,6 +423,8 @@ int tg_test_packet(void)
 		cmocka_unit_test(v4_fragments),
 		cmocka_unit_test(v6_extension_headers),
 		cmocka_unit_test(v6_chain_length),
+		cmocka_unit_test(v6_chain_bytes),
+		cmocka_unit_test(v6_first_fragment_cuts_chain),
 		cmocka_unit_test(v6_extension_beyond_payload),
 		cmocka_unit_test(v6_length_zero_is_not_malformed),
 		cmocka_unit_test(sources),

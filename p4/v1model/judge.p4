@@ -45,6 +45,9 @@ control Classify(inout headers_t hdr, inout metadata_t m, out bit<1> is_syn, out
             (m.parse == PARSE_TCP && m.l4_len < TG_TCP_HDR_LEN)) {
             m.parse = PARSE_CUT_TCP;
         }
+        if (m.first_fragment == 1 && hdr.ipv6.isValid() && m.parse == PARSE_OTHER && m.chain_ended == 0) {
+            m.parse = PARSE_CUT_CHAIN; // ends before its last extension header does (RFC 7112)
+        }
         if (m.parse == PARSE_TCP && m.first_fragment == 1) {
             m.parse = PARSE_FRAGMENT;
         }
@@ -63,7 +66,7 @@ control Classify(inout headers_t hdr, inout metadata_t m, out bit<1> is_syn, out
 control JudgeParse(inout metadata_t m, out bit<16> reason) {
     apply {
         reason = COUNT_NOTHING;
-        if (m.parse == PARSE_OVERLAY) {
+        if (m.parse == PARSE_OVERLAY || m.parse == PARSE_CUT_CHAIN) {
             reason = COUNT_DROP_FRAGMENT;
         } else if (m.parse == PARSE_EXT_CHAIN) {
             reason = COUNT_DROP_EXT_CHAIN;

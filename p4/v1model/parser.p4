@@ -20,6 +20,9 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
     bit<13> frag_off;
     bit<32> ext_len;    // bytes
     bit<1>  negative;
+    bit<1>  more;       // fragments follow
+    bit<32> room;       // bytes of extension headers that may still follow
+    bit<1>  too_long;
     bit<8>  kind;       // of the option in hand
     bit<8>  len;
     bit<8>  half;
@@ -140,7 +143,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         left = look[39:32];
         transition select(left) {
             0: ext_fits;
-            default: accept; // segments left: the destination is not this one
+            default: chain_ends; // segments left: the destination is not this one
         }
     }
 
@@ -148,15 +151,25 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         bit<64> look = pkt.lookahead<bit<64>>();
         ext_len = 8;
         next = look[63:56];
-        m.first_fragment = m.first_fragment | look[32:32];
+        more = look[32:32];
         frag_off = look[47:35];
         transition select(frag_off, next, m.l4_len) {
             (_, _, 0 &&& 0xfffffff8): accept; // cut inside the header
-            (0, _, _): ext_fits;
+            (0, _, _): fragment_fits;
             (1, TG_IPPROTO_TCP, _): overlay;
             (2, TG_IPPROTO_TCP, _): overlay;
-            default: accept;
+            default: chain_ends;
         }
+    }
+
+    state fragment_fits {
+        m.first_fragment = m.first_fragment | more;
+        transition ext_fits;
+    }
+
+    state chain_ends { // in something that is nothing of ours
+        m.chain_ended = 1;
+        transition accept;
     }
 
     state ext_fits {
@@ -164,9 +177,17 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         m.head_len = m.head_len + ext_len;
         m.ext_count = m.ext_count + 1;
         negative = m.l4_len[31:31];
-        transition select(negative, next) {
-            (1, _): accept;
-            (_, TG_IPPROTO_TCP): ext_then_tcp;
+        room = TG_IPV6_HDR_LEN + TG_IPV6_EXT_BYTES_MAX - m.head_len;
+        too_long = room[31:31];
+        transition select(negative, too_long, next) {
+            (1, _, _): accept;
+            (_, 1, TG_IPPROTO_TCP): ext_chain;
+            (_, 1, TG_IPPROTO_HOPOPTS): ext_chain;
+            (_, 1, TG_IPPROTO_ROUTING): ext_chain;
+            (_, 1, TG_IPPROTO_FRAGMENT): ext_chain;
+            (_, 1, TG_IPPROTO_DSTOPTS): ext_chain;
+            (_, 1, _): chain_ends;
+            (_, _, TG_IPPROTO_TCP): ext_then_tcp;
             default: ext;
         }
     }
@@ -193,7 +214,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
             (_, TG_IPPROTO_ROUTING): routing_ahead;
             (_, TG_IPPROTO_FRAGMENT): fragment_ahead;
             (_, TG_IPPROTO_DSTOPTS): options_ahead;
-            default: accept;
+            default: chain_ends;
         }
     }
 

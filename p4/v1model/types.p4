@@ -23,6 +23,7 @@ const parse_t PARSE_FRAGMENT = 2;
 const parse_t PARSE_CUT_TCP = 3;
 const parse_t PARSE_OVERLAY = 4;
 const parse_t PARSE_EXT_CHAIN = 5;
+const parse_t PARSE_CUT_CHAIN = 6;
 
 /* IPv4 options and IPv6 extension headers are kept to be sent on as they came. */
 header ipv4_options_t {
@@ -76,6 +77,7 @@ struct metadata_t {
     bit<1>  first_fragment;
     bit<1>  tcp_due;    // a TCP header had to follow; the compiler drops what a later state overwrites,
                         // so that `parse` cannot say both
+    bit<1>  chain_ended; // IPv6: the header chain ends in something else than TCP
     bit<3>  ext_count;
     bit<32> l3_off;     // bytes from the frame's start to the IP header
     bit<32> head_len;   // bytes of IP header with options or extension headers
