@@ -38,11 +38,11 @@ const (
 	CounterDropFlags Counter = 15
 	// CounterDropMalformed: SYNs with a header that lies about its length.
 	CounterDropMalformed Counter = 16
-	// CounterDropFragment: first fragments that carry a SYN or cut the TCP header, and fragments that would overwrite it.
+	// CounterDropFragment: first fragments that carry a SYN or do not hold all extension headers, and fragments that would overwrite a TCP header.
 	CounterDropFragment Counter = 17
 	// CounterDropSource: SYNs from an address that cannot be a client (own address, loopback, multicast, 0/8).
 	CounterDropSource Counter = 18
-	// CounterDropExtChain: IPv6 extension header chains longer than the parser walks.
+	// CounterDropExtChain: IPv6 packets with more than 6 extension headers, or more than 256 bytes of them, before TCP or before the next one.
 	CounterDropExtChain Counter = 19
 	// CounterDropNoKey: SYNs dropped because no key of this epoch is loaded (fail closed).
 	CounterDropNoKey Counter = 20
@@ -243,9 +243,9 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"pass_frame", "SYNs to broadcast or multicast frames or addresses; left to the kernel, never answered"},
 	{"drop_flags", "SYN together with FIN or RST"},
 	{"drop_malformed", "SYNs with a header that lies about its length"},
-	{"drop_fragment", "first fragments that carry a SYN or cut the TCP header, and fragments that would overwrite it"},
+	{"drop_fragment", "first fragments that carry a SYN or do not hold all extension headers, and fragments that would overwrite a TCP header"},
 	{"drop_source", "SYNs from an address that cannot be a client (own address, loopback, multicast, 0/8)"},
-	{"drop_ext_chain", "IPv6 extension header chains longer than the parser walks"},
+	{"drop_ext_chain", "IPv6 packets with more than 6 extension headers, or more than 256 bytes of them, before TCP or before the next one"},
 	{"drop_no_key", "SYNs dropped because no key of this epoch is loaded (fail closed)"},
 	{"drop_tx", "SYNs lost because the frame could not be resized for the answer"},
 	{"pass_signed", "SYNs with a TCP-MD5 or TCP-AO option; left to the kernel, which has the keys"},
