@@ -130,7 +130,7 @@ func (b *terminusBench) measureBM() error {
 	authority.AddFilter(benchOwn, benchLoopback.Addr())
 	return alone(cpuMeasured, func() error {
 		m, err := borderman.New(borderman.Options{Listen: benchLoopback, Identity: bmID, Nonces: ifp.NewNonces(&nonceSeed, time.Now()),
-			Authority: authority, Codepoint: 47, Log: quietLog(), Patrols: []borderman.Patrol{{Name: "dummy", Addr: at.Addr,
+			Authority: authority, Codepoint: 47, Rate: -1, Log: quietLog(), Patrols: []borderman.Patrol{{Name: "dummy", Addr: at.Addr,
 				Key: patrolID.Public(), Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}}})
 		if err != nil {
 			return err
@@ -226,7 +226,7 @@ func (b *terminusBench) measureEndToEnd() error {
 	authority := &upstream.Static{}
 	authority.AddFilter(benchOwn, benchLoopback.Addr())
 	m, err := borderman.New(borderman.Options{Listen: benchLoopback, Identity: bmID, Nonces: ifp.NewNonces(&nonceSeed, time.Now()),
-		Authority: authority, Codepoint: 47, Log: quietLog(), Patrols: []borderman.Patrol{{Name: "patrol",
+		Authority: authority, Codepoint: 47, Rate: -1, Log: quietLog(), Patrols: []borderman.Patrol{{Name: "patrol",
 			Addr: l.Addr().(*net.TCPAddr).AddrPort(), Key: patrolID.Public(), Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}}})
 	if err != nil {
 		return err

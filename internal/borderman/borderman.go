@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,14 +26,15 @@ type Options struct {
 	Authority upstream.Authority
 	Patrols   []Patrol
 	Codepoint uint8 // DSCP of the true-source mark
-	Rate      int   // filters a second of one filter manager; 0: any
+	Rate      int   // filters a second of one network; 0: DefaultRate, less: any
 	Protect   []netip.Prefix
 	Log       *slog.Logger
 }
 
 // Counters of what came in, by what became of it.
 type Counters struct {
-	Malformed, NonceSent, NonceWrong, Verified, NotAuthorised, Protected, Busy, Answered, Duplicate, NoPlace atomic.Uint64
+	Malformed, NonceSent, NonceWrong, Verified, NotAuthorised, Protected, Busy, Answered, Duplicate, NoPlace,
+	Replayed, Signed, Strangers atomic.Uint64
 }
 
 // Manager is a running border manager.
@@ -43,7 +45,8 @@ type Manager struct {
 	route   *routes
 	own     ownAddrs
 	Count   Counters
-	limits  map[netip.Addr]*limit // of verified filter managers only; the reading goroutine's
+	limits  *limits // the reading goroutine's
+	answers *answered
 	mu      sync.Mutex
 	pending map[pendingKey]*pending
 	outMu   sync.Mutex
@@ -70,11 +73,19 @@ type pending struct {
 	nonce   uint64
 	kind    ifp.Type
 	flags   uint8
-	filters []byte // as they came, if a proof is wanted
+	proof   []byte // the filters as they came, if the result is to be signed
 	mu      sync.Mutex
 	waiting int // parts that patrols have not answered
 	codes   []ifp.Code
 	stats   []ifp.Stat
+}
+
+// rateOf is the rate of Options as limits has it.
+func rateOf(n int) int {
+	if n == 0 {
+		return DefaultRate
+	}
+	return max(n, 0)
 }
 
 // New opens the socket and begins to connect to the patrols.
@@ -83,7 +94,8 @@ func New(opt Options) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{opt: opt, udp: udp, route: newRoutes(opt.Patrols), limits: map[netip.Addr]*limit{},
+	m := &Manager{opt: opt, udp: udp, route: newRoutes(opt.Patrols), limits: newLimits(rateOf(opt.Rate)),
+		answers: newAnswered(),
 		pending: map[pendingKey]*pending{}, out: udp.NewOutbox(), stop: make(chan struct{})}
 	m.own.listen = opt.Listen.Addr()
 	if err := m.own.refresh(); err != nil {
@@ -144,6 +156,7 @@ func (m *Manager) ticks() {
 			return
 		case now := <-t.C:
 			m.opt.Nonces.Tick(now)
+			m.answers.expire(now)
 			if n%ownEvery == 0 {
 				if err := m.own.refresh(); err != nil {
 					m.opt.Log.Warn("addresses are not read again; those known before stay protected", "error", err)
@@ -201,17 +214,29 @@ func (m *Manager) take(from netip.AddrPort, tclass uint8, message []byte, out *u
 		return filters
 	}
 	m.Count.Verified.Add(1)
+	if m.isRepeated(from, &h, out) {
+		return filters
+	}
 	filters, bad, err := ifp.ReadFilters(filters, &h, message[ifp.HeaderLen:])
 	if err != nil || len(filters) > ifp.PerMessage(false) {
 		m.refuse(out, from, &h, ifp.BadMessage)
 		return filters
 	}
-	if !m.withinRate(from.Addr(), len(filters)) {
+	p := &pending{key: pendingKey{from, h.Request}, nonce: h.Nonce, kind: h.Type, flags: h.Flags,
+		codes: make([]ifp.Code, len(filters))}
+	for _, i := range bad {
+		p.codes[i] = ifp.BadFilter
+	}
+	grants := m.judgeAll(p, tclass>>2 == m.opt.Codepoint, filters)
+	if grants == nil || !m.enter(p) {
 		m.Count.Busy.Add(1)
 		m.refuse(out, from, &h, ifp.Busy)
 		return filters
 	}
-	m.dispatch(from, tclass>>2 == m.opt.Codepoint, &h, message, filters, bad, out)
+	if h.Flags&ifp.FlagProof != 0 && !slices.Contains(p.codes, ifp.NotAuthorised) && !slices.Contains(p.codes, ifp.BadFilter) {
+		p.proof = append([]byte{}, message[ifp.HeaderLen:]...)
+	}
+	m.dispatch(p, filters, grants, out)
 	return filters
 }
 
@@ -219,48 +244,75 @@ func (m *Manager) refuse(out *upstream.Outbox, to netip.AddrPort, h *ifp.Header,
 	out.Add(to, func(b []byte) []byte { return ifp.AppendError(b, h.Request, h.Nonce, code) })
 }
 
-// dispatch sends a verified request's filters to their patrols.
-func (m *Manager) dispatch(from netip.AddrPort, trueSource bool, h *ifp.Header, message []byte,
-	filters []ifp.Filter, bad []int, out *upstream.Outbox) {
-	p := &pending{key: pendingKey{from, h.Request}, nonce: h.Nonce, kind: h.Type, flags: h.Flags,
-		codes: make([]ifp.Code, len(filters))}
-	if h.Flags&ifp.FlagProof != 0 {
-		p.filters = append(p.filters, message[ifp.HeaderLen:]...)
-	}
-	kind := h.Type
-	if kind == ifp.Stats {
-		p.stats = make([]ifp.Stat, len(filters))
-	}
-	for _, i := range bad {
-		p.codes[i] = ifp.BadFilter
-	}
+// isRepeated deals with a verified request that came before: while patrols are at it,
+// nothing is to be done; once it is answered, that is the answer. Counters may be asked
+// for as often as one likes, and are always those of now.
+func (m *Manager) isRepeated(from netip.AddrPort, h *ifp.Header, out *upstream.Outbox) bool {
 	m.mu.Lock()
-	if _, there := m.pending[p.key]; there { // sent again before it was answered
-		m.mu.Unlock()
-		m.Count.Duplicate.Add(1)
-		return
-	}
-	if len(m.pending) >= pendingMax {
-		m.mu.Unlock()
-		m.Count.Busy.Add(1)
-		m.refuse(out, from, h, ifp.Busy)
-		return
-	}
-	m.pending[p.key] = p
+	_, under := m.pending[pendingKey{from, h.Request}]
 	m.mu.Unlock()
-	targets, grants := map[int][]int{}, make([]ifp.Grant, len(filters))
+	if under {
+		m.Count.Duplicate.Add(1)
+		return true
+	}
+	message, ok := m.answers.find(h.Nonce, from, h.Request)
+	if ok {
+		m.Count.Replayed.Add(1)
+		out.Add(from, func(b []byte) []byte { return append(b, message...) })
+	}
+	return ok
+}
+
+// judgeAll judges the filters of a request, turns a conditional request into what it
+// becomes here, and takes from the allowance of the network that asks; nil: that is
+// used up. Who may not have the first filter is a stranger, and it is not looked at what
+// else he wants unless strangers have something left.
+func (m *Manager) judgeAll(p *pending, trueSource bool, filters []ifp.Filter) []ifp.Grant {
+	grants := make([]ifp.Grant, len(filters))
+	install := p.kind == ifp.Install || p.kind == ifp.Conditional
 	for i := range filters {
-		if p.codes[i] != ifp.OK {
+		if p.codes[i] == ifp.OK {
+			if p.kind == ifp.Conditional {
+				filters[i] = conditional(filters[i], trueSource)
+			}
+			grants[i], p.codes[i] = m.judge(p.key.from.Addr(), &filters[i], install)
+		}
+		if i > 0 {
 			continue
 		}
-		if kind == ifp.Conditional {
-			filters[i] = conditional(filters[i], trueSource)
+		if grants[0].Owner == 0 {
+			m.Count.Strangers.Add(1)
 		}
-		grants[i], p.codes[i] = m.judge(from.Addr(), &filters[i], kind == ifp.Install || kind == ifp.Conditional)
+		if !m.limits.take(grants[0].Owner, len(filters), p.flags&ifp.FlagProof != 0, time.Now()) {
+			return nil
+		}
+	}
+	return grants
+}
+
+// enter notes that patrols are asked; false: too many requests are under way.
+func (m *Manager) enter(p *pending) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.pending) >= pendingMax {
+		return false
+	}
+	m.pending[p.key] = p
+	return true
+}
+
+// dispatch sends a request's filters to their patrols.
+func (m *Manager) dispatch(p *pending, filters []ifp.Filter, grants []ifp.Grant, out *upstream.Outbox) {
+	if p.kind == ifp.Stats {
+		p.stats = make([]ifp.Stat, len(filters))
+	}
+	targets := map[int][]int{}
+	for i := range filters {
 		if p.codes[i] == ifp.OK {
 			p.codes[i] = m.route.find(&filters[i], i, targets)
 		}
 	}
+	kind := p.kind
 	if kind == ifp.Conditional {
 		kind = ifp.Install
 	}
@@ -367,28 +419,33 @@ func (p *pending) mergeStat(i int, s ifp.Stat) {
 	to.Packets, to.Bytes, to.ExpiresS = to.Packets+s.Packets, to.Bytes+s.Bytes, max(to.ExpiresS, s.ExpiresS)
 }
 
-// answer ends a request.
+// answer ends a request. What it did is remembered before it is no longer under way.
 func (m *Manager) answer(p *pending, out *upstream.Outbox) {
+	message := m.message(p)
+	if p.kind != ifp.Stats {
+		m.answers.put(p.nonce, p.key.from, p.key.request, message, time.Now())
+	}
 	m.mu.Lock()
 	delete(m.pending, p.key)
 	m.mu.Unlock()
 	m.Count.Answered.Add(1)
+	out.Add(p.key.from, func(b []byte) []byte { return append(b, message...) })
+}
+
+// message is the answer to a request whose patrols have all answered.
+func (m *Manager) message(p *pending) []byte {
 	if p.kind == ifp.Stats {
 		for i, c := range p.codes {
 			if c != ifp.OK {
 				p.stats[i].Code = c
 			}
 		}
-		out.Add(p.key.from, func(b []byte) []byte {
-			return ifp.AppendStatistics(b, p.key.request, p.nonce, p.stats)
-		})
-		return
+		return ifp.AppendStatistics(nil, p.key.request, p.nonce, p.stats)
 	}
-	var sign func([]byte) []byte
-	if p.flags&ifp.FlagProof != 0 {
-		sign = func(result []byte) []byte { return m.opt.Identity.Sign(ifp.ProofInput(result, p.filters)) }
+	if p.proof == nil {
+		return ifp.AppendResult(nil, p.key.request, p.nonce, p.codes, nil)
 	}
-	out.Add(p.key.from, func(b []byte) []byte {
-		return ifp.AppendResult(b, p.key.request, p.nonce, p.codes, sign)
-	})
+	m.Count.Signed.Add(1)
+	return ifp.AppendResult(nil, p.key.request, p.nonce, p.codes,
+		func(result []byte) []byte { return m.opt.Identity.Sign(ifp.ProofInput(result, p.proof)) })
 }

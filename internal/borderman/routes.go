@@ -2,7 +2,6 @@ package borderman
 
 import (
 	"net/netip"
-	"time"
 
 	"github.com/gaissmai/bart"
 
@@ -64,37 +63,4 @@ func overlapsAny(list []netip.Prefix, p netip.Prefix) bool {
 		}
 	}
 	return false
-}
-
-// limit is a bucket of filters that a filter manager may ask for.
-type limit struct {
-	tokens float64
-	last   time.Time
-}
-
-// limitsMax bounds how many filter managers are remembered. All of them have
-// returned a nonce; the table is emptied when it is full.
-const limitsMax = 1 << 16
-
-// withinRate takes n from a filter manager's bucket, which holds one second's worth.
-func (m *Manager) withinRate(fm netip.Addr, n int) bool {
-	if m.opt.Rate == 0 {
-		return true
-	}
-	now, rate := time.Now(), float64(m.opt.Rate)
-	l := m.limits[fm]
-	if l == nil {
-		if len(m.limits) >= limitsMax {
-			clear(m.limits)
-		}
-		l = &limit{tokens: rate, last: now}
-		m.limits[fm] = l
-	}
-	l.tokens = min(rate, l.tokens+rate*now.Sub(l.last).Seconds())
-	l.last = now
-	if l.tokens < float64(n) {
-		return false
-	}
-	l.tokens -= float64(n)
-	return true
 }

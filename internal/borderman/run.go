@@ -48,7 +48,7 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 	}
 	defer unlock()
 	m, err := New(Options{Listen: b.Listen, Identity: id, Nonces: ifp.NewNonces(secret, time.Now()), Authority: authority,
-		Patrols: patrols, Codepoint: b.Codepoint, Rate: b.Rate, Protect: b.Protect, Log: opt.Log})
+		Patrols: patrols, Codepoint: b.Codepoint, Rate: rateOption(b.Rate), Protect: b.Protect, Log: opt.Log})
 	if err != nil {
 		return err
 	}
@@ -78,6 +78,14 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 	return m.Run()
 }
 
+// rateOption is a configured rate, of which 0 means any, as Options has it.
+func rateOption(rate int) int {
+	if rate == 0 {
+		return -1
+	}
+	return rate
+}
+
 // state is what `tidegate status` shows.
 func (m *Manager) state(s *host.UpstreamStatus) {
 	s.Listen = m.Addr().String()
@@ -90,7 +98,8 @@ func (m *Manager) state(s *host.UpstreamStatus) {
 	s.Counters = map[string]uint64{"malformed": c.Malformed.Load(), "nonce_sent": c.NonceSent.Load(), "nonce_wrong": c.NonceWrong.Load(),
 		"verified": c.Verified.Load(), "not_authorised": c.NotAuthorised.Load(), "protected": c.Protected.Load(),
 		"busy": c.Busy.Load(), "answered": c.Answered.Load(), "duplicate": c.Duplicate.Load(),
-		"no_place": c.NoPlace.Load()}
+		"no_place": c.NoPlace.Load(), "replayed": c.Replayed.Load(), "signed": c.Signed.Load(), "strangers": c.Strangers.Load(),
+		"answers_forgotten": m.answers.Forgot()}
 }
 
 // readyWait is how long "ready" waits for patrols. One that is down is no reason not

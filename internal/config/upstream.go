@@ -129,6 +129,9 @@ var upstreamFields = map[string][]string{
 // which RFC 2474 section 6 leaves to local use.
 const defaultCodepoint = 47
 
+// DefaultFilterRate is how many filters a second one network may ask a border manager for.
+const DefaultFilterRate = 50_000
+
 // upstreamRole gives the role that a file names, if it is one of ours.
 func upstreamRole(top field) string {
 	r := &reader{}
@@ -431,7 +434,7 @@ func (r *reader) signed(fs map[string]field) (s Signed) {
 }
 
 func (r *reader) border(c *Config, fs map[string]field) {
-	b := &Border{Codepoint: defaultCodepoint}
+	b := &Border{Codepoint: defaultCodepoint, Rate: DefaultFilterRate}
 	c.Border = b
 	b.Identity, c.SecretFile, b.Bindings = r.path(fs, "identity_file"), r.path(fs, "secret_file"), r.path(fs, "bindings")
 	b.Listen, b.Signed = r.address(fs, "listen"), r.signed(fs)

@@ -50,7 +50,7 @@ func post(t *testing.T, c *http.Client, query string, body io.Reader) (int, []by
 // and others are answered meanwhile.
 func TestManyMessagesAtOnce(t *testing.T) {
 	const count = 20_000
-	n, err := upstreamtest.New(upstreamtest.Options{Prefixes: customers, Own: own, Capacity: 2 * count})
+	n, err := upstreamtest.New(upstreamtest.Options{Prefixes: customers, Own: own, Capacity: 2 * count, Rate: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,75 @@
+package borderman
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"tidegate/internal/config"
+)
+
+// Rates of those who may ask, each network its own, and of strangers, all together.
+const (
+	DefaultRate   = config.DefaultFilterRate // filters/s of one network
+	proofRate     = 1_000                    // signatures/s for one network: about 3 % of a CPU
+	strangersRate = 10_000                   // filters/s of all who may ask for nothing
+)
+
+// limitsMax bounds how many networks are remembered. Only those are that may ask for
+// something.
+const limitsMax = 1 << 16
+
+// allowance is what one network may still ask for.
+type allowance struct{ filters, proofs *rate.Limiter }
+
+// limits holds the allowances. It keeps nothing of strangers, and forgets nobody whose
+// allowance is not full again: forgetting would be a gift. For one goroutine.
+type limits struct {
+	rate      int // filters/s of one network; 0: any
+	owners    map[uint32]*allowance
+	strangers *rate.Limiter
+	swept     time.Time
+}
+
+func newLimits(filtersPerS int) *limits {
+	return &limits{rate: filtersPerS, owners: map[uint32]*allowance{}, strangers: rate.NewLimiter(strangersRate, strangersRate)}
+}
+
+// take takes what a request of n filters costs its network; 0 is nobody's. False: it is
+// too much now.
+func (l *limits) take(owner uint32, n int, proof bool, now time.Time) bool {
+	if owner == 0 {
+		return l.strangers.AllowN(now, n)
+	}
+	if l.rate == 0 {
+		return true
+	}
+	a := l.owners[owner]
+	if a == nil {
+		if len(l.owners) >= limitsMax && !l.forget(now) {
+			return false
+		}
+		a = &allowance{rate.NewLimiter(rate.Limit(l.rate), l.rate), rate.NewLimiter(proofRate, proofRate)}
+		l.owners[owner] = a
+	}
+	// A message is never worth more than a second: else a low rate would refuse it for ever.
+	if !a.filters.AllowN(now, min(n, l.rate)) {
+		return false
+	}
+	return !proof || a.proofs.AllowN(now, 1)
+}
+
+// forget makes room by forgetting networks that have not asked for a second. It looks
+// through the table at most twice a second.
+func (l *limits) forget(now time.Time) bool {
+	if now.Sub(l.swept) < time.Second/2 {
+		return false
+	}
+	l.swept = now
+	for owner, a := range l.owners {
+		if a.filters.TokensAt(now) >= float64(l.rate) && a.proofs.TokensAt(now) >= proofRate {
+			delete(l.owners, owner)
+		}
+	}
+	return len(l.owners) < limitsMax
+}
