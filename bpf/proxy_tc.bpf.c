@@ -136,14 +136,22 @@ static __always_inline int tg_skb_window(struct __sk_buff *skb, const struct tg_
 	return way ? (int)bpf_redirect((__u32)way, 0) : TCX_NEXT;
 }
 
-/* Notes what the server gives when it is offered everything, or does not give any
- * more. */
-static __always_inline void tg_setup_learn(const struct tg_packet *pkt, const struct tg_tcp_options *o)
+/* Notes what the server gives when it is offered everything; or that it may be something
+ * else by now. */
+static __always_inline void tg_setup_learn(const struct tg_packet *pkt, const struct tg_tcp_options *o,
+					   bool asked)
 {
 	struct tg_server_key key = tg_server_key(pkt, true);
-	struct tg_learned l = tg_learn(pkt, o, tg_now_ms());
+	struct tg_learned l, *known;
 
-	bpf_map_update_elem(&tg_servers, &key, &l, BPF_ANY);
+	if (asked) {
+		l = tg_learn(pkt, o, tg_now_ms());
+		bpf_map_update_elem(&tg_servers, &key, &l, BPF_ANY);
+		return;
+	}
+	known = bpf_map_lookup_elem(&tg_servers, &key);
+	if (known)
+		tg_learned_doubt(known, pkt, o, tg_now_ms());
 }
 
 /* What is to be done with a server's answer. Each is a function of its own that is
@@ -154,46 +162,43 @@ enum tg_step {
 	TG_STEP_ACCEPT,
 	TG_STEP_NOTIFY, /* accept, and tell the client that its data were lost */
 	TG_STEP_RENEW,
+	TG_STEP_ASK,
 	TG_STEP_MISMATCH,
 };
 
-/* The server has another connection in mind, or was only asked: it is reset, and
- * has a SYN of this connection next. */
-__attribute__((noinline)) int tg_setup_renew(struct __sk_buff *skb, const struct tg_packet *pkt)
+/* The server has another connection in mind, or was only asked, or is to be: it is reset,
+ * and has another SYN next. */
+__attribute__((noinline)) int tg_setup_renew(struct __sk_buff *skb, const struct tg_packet *pkt,
+					     __u32 ask)
 {
 	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
 	struct tg_segment s;
 	struct tg_flow copy;
 
-	if (!f)
+	if (!f || !tg_flow_renew(f, ask))
 		return TCX_DROP;
-	tg_flow_renew(f);
 	f->syn.ms = (__u16)tg_now_ms();
 	copy = *f;
 	s = tg_reset_for(pkt);
 	if (tg_skb_put(skb, &s) || !tg_skb_send_back(skb))
 		return TCX_DROP;
-	s = tg_flow_syn(pkt, &copy, true);
+	s = tg_flow_syn(pkt, &copy, tg_flow_isn(&copy), true);
 	if (tg_skb_put(skb, &s))
 		return TCX_DROP;
 	return bpf_redirect(skb->ifindex, 0);
 }
 
-/* The server no longer gives what the client was told that it would: both are
- * reset, and the next client is told better. */
+/* The server does not give what the client was told that it would: both are reset, and the
+ * next client is told what has just been learned. */
 __attribute__((noinline)) int tg_setup_mismatch(struct __sk_buff *skb, const struct tg_packet *pkt)
 {
 	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
-	struct tg_server_key key;
 	struct tg_segment s;
 	struct tg_flow copy;
 
 	if (!f)
 		return TCX_DROP;
 	copy = *f;
-	key = tg_server_key(pkt, true);
-	if (!(copy.flags & TG_FLOW_ASKS)) /* else it has just been learned */
-		bpf_map_delete_elem(&tg_servers, &key);
 	tg_flow_remove(pkt, TG_TO_CLIENT);
 	s = tg_reset_for(pkt);
 	if (tg_skb_put(skb, &s) || !tg_skb_send_back(skb))
@@ -250,16 +255,17 @@ static __always_inline enum tg_step tg_setup_synack(struct __sk_buff *skb, const
 
 	if (!how || !tg_skb_options(skb, pkt, &o))
 		return TG_STEP_DROP;
-	if (f->flags & TG_FLOW_ASKS) {
-		tg_setup_learn(pkt, &o);
+	tg_setup_learn(pkt, &o, f->flags & TG_FLOW_ASKS);
+	if (f->flags & TG_FLOW_ASKS)
 		tg_count(row, TG_COUNT_server_asked);
-	}
-	switch (tg_flow_agreement(f, pkt, &o, how->fixed)) {
-	case TG_GIVES_LESS:
+	switch (tg_setup_next(f, pkt, &o, how->fixed)) {
+	case TG_SETUP_MISMATCH:
 		tg_count(row, TG_COUNT_flow_mismatch);
 		return TG_STEP_MISMATCH;
-	case TG_GIVES_MORE:
+	case TG_SETUP_RENEW:
 		return TG_STEP_RENEW;
+	case TG_SETUP_ASK:
+		return TG_STEP_ASK;
 	default:
 		return how->first_data == TG_FIRST_DATA_NOTIFY && f->flags & TG_FLOW_HEARD
 			       ? TG_STEP_NOTIFY : TG_STEP_ACCEPT;
@@ -276,12 +282,12 @@ __attribute__((noinline)) int tg_setup_step(struct __sk_buff *skb, const struct 
 	row = tg_counter_row_get(f->service);
 	if (!row)
 		return TG_STEP_NONE;
-	switch (tg_setup_judge(pkt, f)) {
+	switch (tg_setup_judge(pkt, tg_flow_isn(f))) {
 	case TG_SETUP_READY:
 		return tg_setup_synack(skb, pkt, f, row);
 	case TG_SETUP_OTHER:
 		tg_count(row, TG_COUNT_flow_older);
-		return TG_STEP_RENEW;
+		return f->flags & TG_FLOW_ASKS ? TG_STEP_ASK : TG_STEP_RENEW;
 	default:
 		return TG_STEP_NONE;
 	}
@@ -314,7 +320,8 @@ int tg_proxy_tc(struct __sk_buff *skb)
 	case TG_STEP_NOTIFY:
 		return tg_setup_accept(skb, &pkt, step);
 	case TG_STEP_RENEW:
-		return tg_setup_renew(skb, &pkt);
+	case TG_STEP_ASK:
+		return tg_setup_renew(skb, &pkt, step == TG_STEP_ASK);
 	case TG_STEP_MISMATCH:
 		return tg_setup_mismatch(skb, &pkt);
 	case TG_STEP_DROP:

@@ -31,8 +31,7 @@ static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet 
 		if (pkt->seq != f->client_isn + 1)
 			return XDP_DROP;
 		/* It gives up: the server shall forget the SYN, too. */
-		s = tg_flow_syn(pkt, f, false);
-		s.seq = pkt->seq;
+		s = tg_flow_syn(pkt, f, tg_flow_isn(f) + 1, false);
 		s.flags = TG_TCP_RST;
 		s.kind = TG_SEGMENT_PLAIN;
 		tg_flow_remove(pkt, TG_TO_SERVER);
@@ -48,8 +47,24 @@ static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet 
 	}
 	f->syn.ms = (__u16)now;
 	tg_count(row, TG_COUNT_flow_again);
-	s = tg_flow_syn(pkt, f, false);
+	s = tg_flow_syn(pkt, f, tg_flow_isn(f), false);
 	return tg_segment_send(ctx, pkt, &s);
+}
+
+/* True if a segment in the server's name comes from where its client is, and the server is
+ * known to be elsewhere. */
+static __always_inline bool tg_is_clients(struct xdp_md *ctx, const struct tg_packet *pkt,
+					  const struct tg_flow *f)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	__u32 server;
+
+	if (!proxy || tg_port_tag(proxy, ctx->ingress_ifindex) != f->client_port)
+		return false;
+	if (proxy->bridge[0])
+		return true;
+	server = tg_route_back(ctx, pkt);
+	return server && server != ctx->ingress_ifindex;
 }
 
 /* The server's segment while the flow is being set up. */
@@ -59,7 +74,12 @@ static __always_inline int tg_setup_server(struct xdp_md *ctx, struct tg_packet 
 	struct tg_counter_row *row = tg_counter_row_get(f->service);
 	struct tg_segment s;
 
-	switch (tg_setup_judge(pkt, f)) {
+	if (tg_is_clients(ctx, pkt, f)) {
+		if (row)
+			tg_count(row, TG_COUNT_flow_forged);
+		return XDP_DROP;
+	}
+	switch (tg_setup_judge(pkt, tg_flow_isn(f))) {
 	case TG_SETUP_READY:
 	case TG_SETUP_OTHER:
 		return XDP_PASS; /* two packets have to be sent: proxy_tc.bpf.c */

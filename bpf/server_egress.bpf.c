@@ -190,7 +190,7 @@ static __always_inline int tg_egress_older(struct __sk_buff *skb, const struct t
 	if (!tg_egress_inject(skb, &s))
 		return TCX_DROP;
 	f = tg_split_flow(e);
-	s = tg_flow_syn(pkt, &f, true);
+	s = tg_flow_syn(pkt, &f, f.client_isn, true);
 	s.reflect = false; /* the frame has been turned round for the RST */
 	tg_egress_inject(skb, &s);
 	return TCX_DROP;

@@ -276,11 +276,24 @@ TG_INLINE struct tg_flow tg_flow_of_half(const struct tg_half *h, const struct t
 	};
 }
 
-/* The SYN to the server, in the client's name: same ISN, same options; all there are,
- * if the server is asked (TG_FLOW_ASKS): then what the client did not agree on says
- * anything. `pkt` is a packet of the client, or, with `back`, one of the server. */
+/* The number of the SYN to the server: the client's own, but for one that asks. That one's
+ * is a secret function of the flow, so that no client can answer for its server. */
+TG_INLINE uint32_t tg_flow_syn_isn(const struct tg_flow *f, const struct tg_siphash_key *key)
+{
+	struct tg_siphash s;
+
+	if (TG_LIKELY(!(f->flags & TG_FLOW_ASKS)))
+		return f->client_isn;
+	s = tg_siphash_begin(key);
+	tg_siphash_word(&s, f->client_isn | (uint64_t)f->seq_delta << 32);
+	return (uint32_t)tg_siphash_end(&s, f->client_tsval | 12ULL << 56);
+}
+
+/* The SYN to the server, in the client's name: same options; all there are, if the server
+ * is asked (TG_FLOW_ASKS): then what the client did not agree on says anything. `isn` is
+ * tg_flow_syn_isn. `pkt` is a packet of the client, or, with `back`, one of the server. */
 TG_INLINE struct tg_segment tg_flow_syn(const struct tg_packet *pkt, const struct tg_flow *f,
-					bool back)
+					uint32_t isn, bool back)
 {
 	bool ts = f->flags & TG_FLOW_TS, asks = f->flags & TG_FLOW_ASKS;
 	struct tg_agreed agreed = tg_cookie_agreed(pkt->family, f->option_bits, ts);
@@ -292,7 +305,7 @@ TG_INLINE struct tg_segment tg_flow_syn(const struct tg_packet *pkt, const struc
 		.src = back ? pkt->dst : pkt->src,
 		.dst = back ? pkt->src : pkt->dst,
 		.ports = back ? pkt->ports << 16 | pkt->ports >> 16 : pkt->ports,
-		.seq = f->client_isn,
+		.seq = isn,
 		.l3_off = pkt->l3_off,
 		/* a flow of the server role has its MSS in the option bits alone */
 		.options = {.mss = f->syn.mss ? f->syn.mss : agreed.mss, .wscale = agreed.wscale,
@@ -307,7 +320,7 @@ TG_INLINE struct tg_segment tg_flow_syn(const struct tg_packet *pkt, const struc
 	};
 }
 
-/* What a server's segment means to a flow that is being set up. */
+/* What a server's segment means to a flow that is being set up, whose SYN had number `isn`. */
 enum tg_setup_event {
 	TG_SETUP_READY,   /* SYN-ACK of our SYN */
 	TG_SETUP_REFUSED, /* RST of our SYN */
@@ -315,9 +328,9 @@ enum tg_setup_event {
 	TG_SETUP_IGNORE,
 };
 
-TG_INLINE enum tg_setup_event tg_setup_judge(const struct tg_packet *pkt, const struct tg_flow *f)
+TG_INLINE enum tg_setup_event tg_setup_judge(const struct tg_packet *pkt, uint32_t isn)
 {
-	bool ours = (pkt->flags & TG_TCP_ACK) && pkt->ack == f->client_isn + 1;
+	bool ours = (pkt->flags & TG_TCP_ACK) && pkt->ack == isn + 1;
 
 	if (pkt->flags & TG_TCP_RST)
 		return ours ? TG_SETUP_REFUSED : TG_SETUP_IGNORE;
@@ -334,7 +347,7 @@ TG_INLINE enum tg_setup_event tg_setup_judge(const struct tg_packet *pkt, const 
  * the server says. */
 enum tg_agreement {
 	TG_AGREES,
-	TG_GIVES_MORE, /* after a SYN that asked; the connection needs a SYN of its own */
+	TG_GIVES_MORE, /* than was told, after a SYN that asked */
 	TG_GIVES_LESS, /* the client uses what its server does not understand */
 };
 
@@ -358,14 +371,47 @@ TG_INLINE enum tg_agreement tg_flow_agreement(const struct tg_flow *f, const str
 	       (scales && !scale) ? TG_GIVES_MORE : TG_AGREES;
 }
 
-/* The server is to be reset and gets a SYN of the connection itself: after one that
- * asked, and once more if that SYN was answered as the first. */
-TG_INLINE void tg_flow_renew(struct tg_flow *f)
+/* What follows the server's SYN-ACK. */
+enum tg_setup_next {
+	TG_SETUP_ACCEPT,
+	TG_SETUP_RENEW,    /* reset it; a SYN of the connection itself is next */
+	TG_SETUP_ASK,      /* reset it; a SYN that asks is next */
+	TG_SETUP_MISMATCH, /* reset it and the client: they do not agree */
+};
+
+#define TG_RENEWALS_MAX 8 /* resets of the server in one set-up: it may never be content */
+
+/* After a SYN that asked always comes one of the connection itself, with the client's own
+ * number. What contradicts what was learned is asked about before it ends a connection. */
+TG_INLINE enum tg_setup_next tg_setup_next(const struct tg_flow *f, const struct tg_packet *synack,
+					   const struct tg_tcp_options *o, uint8_t fixed)
 {
-	if (f->flags & TG_FLOW_ASKS)
+	enum tg_agreement agreement = tg_flow_agreement(f, synack, o, fixed);
+
+	if (agreement == TG_AGREES && !(f->flags & TG_FLOW_ASKS))
+		return TG_SETUP_ACCEPT;
+	if (f->renewals >= TG_RENEWALS_MAX)
+		return TG_SETUP_MISMATCH;
+	if (agreement != TG_GIVES_LESS)
+		return TG_SETUP_RENEW;
+	return f->flags & (TG_FLOW_ASKS | TG_FLOW_RENEWED) ? TG_SETUP_MISMATCH : TG_SETUP_ASK;
+}
+
+/* The server is to be reset and gets a SYN that asks, or one of the connection itself: that
+ * after one that asked, and once more if it was answered as the first. (One that thinks of an
+ * older connection is asked again what it was asked.) False: that has been done too often. */
+TG_INLINE bool tg_flow_renew(struct tg_flow *f, bool ask)
+{
+	if (f->renewals >= TG_RENEWALS_MAX)
+		return false;
+	f->renewals++;
+	if (ask)
+		f->flags = (uint8_t)((f->flags & ~TG_FLOW_RENEWED) | TG_FLOW_ASKS);
+	else if (f->flags & TG_FLOW_ASKS)
 		f->flags = (uint8_t)((f->flags & ~TG_FLOW_ASKS) | TG_FLOW_RENEWED);
 	else
 		f->flags &= (uint8_t)~TG_FLOW_RENEWED;
+	return true;
 }
 
 /* Turns a flow that is being set up into one that translates. `o` are the options of the
@@ -463,7 +509,7 @@ TG_INLINE struct tg_segment tg_flow_refusal(const struct tg_packet *rst, const s
 		.dst = rst->dst,
 		.ports = rst->ports,
 		.seq = f->seq_delta + 1,
-		.ack = rst->ack,
+		.ack = f->client_isn + 1,
 		.l3_off = rst->l3_off,
 		.flags = TG_TCP_RST | TG_TCP_ACK,
 		.kind = TG_SEGMENT_PLAIN,

@@ -307,7 +307,7 @@ TG_INLINE enum tg_server_answer tg_server_judge_answer(const struct tg_packet *p
 		return pkt->seq == e->server_isn ? TG_ANSWER_REACK : TG_ANSWER_ABSORB;
 	}
 	f = tg_split_flow(e);
-	switch (tg_setup_judge(pkt, &f)) {
+	switch (tg_setup_judge(pkt, f.client_isn)) {
 	case TG_SETUP_READY: return TG_ANSWER_READY;
 	case TG_SETUP_REFUSED: return TG_ANSWER_REFUSED;
 	case TG_SETUP_OTHER:

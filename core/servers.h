@@ -8,7 +8,12 @@
  * first of them that verifies has its server asked: the SYN in its name offers
  * everything, the answer is learned and reset, and the SYN goes again with what
  * the client has been told. That costs one client one round trip more between box
- * and server. It is done again when what is known is five minutes old.
+ * and server. It is done again when what is known is five minutes old, or is doubted.
+ *
+ * A client could answer in its server's name, and so say for all the others what the
+ * server gives. Therefore the SYN that asks has a number that the client does not know
+ * (tg_flow_syn_isn), and nothing else is learned from: what contradicts it only makes
+ * the server be asked again.
  */
 #ifndef TG_SERVERS_H
 #define TG_SERVERS_H
@@ -18,6 +23,7 @@
 #include "tcp_options.h"
 
 #define TG_LEARNED_FRESH_MS (5 * 60 * 1000)
+#define TG_LEARNED_DOUBT_MS 1000 /* how long what was learned is above doubt */
 
 /* One server: an address and a port. Map ABI. */
 struct tg_server_key {
@@ -94,13 +100,30 @@ TG_INLINE bool tg_synack_gives_ecn(const struct tg_packet *synack)
 	return (synack->flags & (TG_TCP_ECE | TG_TCP_CWR)) == TG_TCP_ECE;
 }
 
+/* The MSS that a server gives: never less than any host must take. */
+TG_INLINE uint16_t tg_mss_given(uint8_t family, const struct tg_tcp_options *o)
+{
+	uint16_t least = tg_mss_least(family);
+
+	return o->mss > least ? o->mss : least;
+}
+
+/* A SYN-ACK to a SYN that did not ask contradicts what is known: the next client's SYN
+ * asks. At most once a second, for it may be forged. */
+TG_INLINE void tg_learned_doubt(struct tg_learned *l, const struct tg_packet *synack,
+				const struct tg_tcp_options *o, uint32_t now_ms)
+{
+	if (l->mss != tg_mss_given(synack->family, o) && now_ms - l->asked_ms >= TG_LEARNED_DOUBT_MS)
+		l->asked_ms = now_ms - TG_LEARNED_FRESH_MS;
+}
+
 /* What the SYN-ACK to a SYN that offered everything says. */
 TG_INLINE struct tg_learned tg_learn(const struct tg_packet *synack, const struct tg_tcp_options *o,
 				     uint32_t now_ms)
 {
 	return (struct tg_learned){
 		.asked_ms = now_ms,
-		.mss = o->mss ? o->mss : tg_mss_least(synack->family),
+		.mss = tg_mss_given(synack->family, o),
 		.wscale = o->wscale,
 		.sack = o->sack_ok,
 		.timestamps = o->ts_ok,

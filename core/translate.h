@@ -64,9 +64,12 @@ struct tg_flow {
 	uint8_t state;          /* enum tg_flow_state */
 	uint8_t flags;          /* enum tg_flow_flag */
 	uint8_t told_wscale;    /* set-up: the shift our SYN-ACK announced */
-	int8_t window_down;     /* the server's shift less the announced one */
-	uint8_t window_up;      /* the client's shift, if the server does not scale */
-	uint8_t pad;
+	union {
+		int8_t window_down; /* ready: the server's shift less the announced one */
+		uint8_t renewals;   /* set-up: how often the server has been reset */
+	};
+	uint8_t window_up;   /* the client's shift, if the server does not scale */
+	uint8_t client_port; /* set-up: the port that the client's ACK came by, low bits */
 };
 _Static_assert(sizeof(struct tg_flow) == 32, "map ABI");
 

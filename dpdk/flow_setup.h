@@ -75,6 +75,7 @@ static inline bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct
 	}
 	if (it->pkt.l4_len > it->pkt.tcp_hdr_len)
 		flow->flags |= TG_FLOW_HEARD;
+	flow->client_port = (uint8_t)it->port;
 	it->presence = tg_item_presence(w, &it->pkt, TG_TO_SERVER);
 	it->flow_hash = tg_flow_key_hash(&w->flows, &key);
 	if (!tg_flow_table_insert(&w->flows, &key, it->flow_hash, it->presence, flow)) {
@@ -83,7 +84,7 @@ static inline bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct
 		return false;
 	}
 	tg_count(w, flow->service, TG_COUNT_flow_opened);
-	syn = tg_flow_syn(&it->pkt, flow, false);
+	syn = tg_flow_syn(&it->pkt, flow, tg_flow_syn_isn(flow, &w->ask_key), false);
 	if (w->box->how[flow->service].first_data == TG_FIRST_DATA_STORE && tg_item_has_data(it)) {
 		tg_segment_send_new(w, it, &syn);
 		if (!tg_flow_keep(w, it, flow->service))
@@ -107,14 +108,14 @@ static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, stru
 	struct tg_segment s;
 	bool early = (uint16_t)(w->now_ms - f->syn.ms) < TG_RETRY_MS, kept = false;
 
-	s = tg_flow_syn(&it->pkt, f, false);
+	s = tg_flow_syn(&it->pkt, f, tg_flow_syn_isn(f, &w->ask_key), false);
 	if (it->pkt.flags & TG_TCP_RST) {
 		if (it->pkt.seq != f->client_isn + 1) {
 			tg_drop(w, it->m);
 			return;
 		}
 		/* It gives up: the server shall forget the SYN, too. */
-		s.seq = it->pkt.seq;
+		s.seq++;
 		s.flags = TG_TCP_RST;
 		s.kind = TG_SEGMENT_PLAIN;
 		tg_flow_remove(w, it, e);
@@ -207,30 +208,29 @@ static inline void tg_setup_accept(struct tg_worker *w, struct tg_item *it, stru
 	tg_segment_send(w, it->m, it->port, &window);
 }
 
-/* The server has another connection in mind, or was only asked: it is reset, and has a
- * SYN of this connection next. */
-static inline void tg_setup_renew(struct tg_worker *w, struct tg_item *it, struct tg_flow *f)
+/* The server has another connection in mind, or was only asked, or is to be: it is reset,
+ * and has another SYN next. */
+static inline void tg_setup_renew(struct tg_worker *w, struct tg_item *it, struct tg_flow *f, bool ask)
 {
 	struct tg_segment rst = tg_reset_for(&it->pkt), syn;
 
-	tg_flow_renew(f);
+	if (!tg_flow_renew(f, ask)) {
+		tg_drop(w, it->m);
+		return;
+	}
 	f->syn.ms = (uint16_t)w->now_ms;
-	syn = tg_flow_syn(&it->pkt, f, true);
+	syn = tg_flow_syn(&it->pkt, f, tg_flow_syn_isn(f, &w->ask_key), true);
 	tg_segment_send_new(w, it, &rst);
 	tg_segment_send(w, it->m, it->port, &syn);
 }
 
-/* The server no longer gives what the client was told that it would: both are reset,
- * and the next client is told better. */
+/* The server does not give what the client was told that it would: both are reset, and the
+ * next client is told what has just been learned. */
 static inline void tg_setup_mismatch(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
 	struct tg_segment rst = tg_reset_for(&it->pkt), refusal = tg_flow_refusal(&it->pkt, &e->flow);
-	struct tg_server_key server = tg_server_key(&it->pkt, true);
 
 	tg_count(w, e->flow.service, TG_COUNT_flow_mismatch);
-	if (!(e->flow.flags & TG_FLOW_ASKS)) /* else it has just been learned */
-		tg_servers_remove(&w->servers, &server);
-	tg_told_forget(w);
 	tg_flow_remove(w, it, e);
 	tg_segment_send_new(w, it, &rst);
 	tg_segment_send(w, it->m, it->port, &refusal);
@@ -239,30 +239,45 @@ static inline void tg_setup_mismatch(struct tg_worker *w, struct tg_item *it, st
 /* The server's SYN-ACK to our SYN: what it gives, and what follows. */
 static inline void tg_setup_synack(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
+	struct tg_server_key server = tg_server_key(&it->pkt, true);
 	struct tg_tcp_options o;
+	struct tg_learned *known;
+	enum tg_setup_next next;
 
 	if (!tg_item_options(it, &o)) {
 		tg_drop(w, it->m);
 		return;
 	}
 	if (e->flow.flags & TG_FLOW_ASKS) {
-		struct tg_server_key server = tg_server_key(&it->pkt, true);
 		struct tg_learned l = tg_learn(&it->pkt, &o, w->now_ms);
 
 		tg_servers_put(&w->servers, &server, &l);
 		tg_told_forget(w);
 		tg_count(w, e->flow.service, TG_COUNT_server_asked);
+	} else if ((known = tg_servers_find(&w->servers, &server))) {
+		tg_learned_doubt(known, &it->pkt, &o, w->now_ms);
 	}
-	switch (tg_flow_agreement(&e->flow, &it->pkt, &o, w->box->how[e->flow.service].fixed)) {
-	case TG_GIVES_LESS:
+	next = tg_setup_next(&e->flow, &it->pkt, &o, w->box->how[e->flow.service].fixed);
+	if (next == TG_SETUP_MISMATCH)
 		tg_setup_mismatch(w, it, e);
-		break;
-	case TG_GIVES_MORE:
-		tg_setup_renew(w, it, &e->flow);
-		break;
-	default:
+	else if (next == TG_SETUP_ACCEPT)
 		tg_setup_accept(w, it, e, &o);
-	}
+	else
+		tg_setup_renew(w, it, &e->flow, next == TG_SETUP_ASK);
+}
+
+/* True if a segment in the server's name comes from where its client is, and the server is
+ * elsewhere. */
+static inline bool tg_is_clients(const struct tg_worker *w, const struct tg_item *it, const struct tg_flow *f)
+{
+	const struct tg_route *r;
+
+	if (it->port != f->client_port)
+		return false;
+	if (!w->box->router)
+		return true;
+	r = tg_box_route(w->box, &it->pkt.src, it->pkt.family);
+	return r && r->port != it->port;
 }
 
 /* The server's segment while the flow is being set up. */
@@ -270,13 +285,18 @@ static inline void tg_setup_server(struct tg_worker *w, struct tg_item *it, stru
 {
 	struct tg_segment s;
 
-	switch (tg_setup_judge(&it->pkt, &e->flow)) {
+	if (tg_is_clients(w, it, &e->flow)) {
+		tg_count(w, e->flow.service, TG_COUNT_flow_forged);
+		tg_drop(w, it->m);
+		return;
+	}
+	switch (tg_setup_judge(&it->pkt, tg_flow_syn_isn(&e->flow, &w->ask_key))) {
 	case TG_SETUP_READY:
 		tg_setup_synack(w, it, e);
 		break;
 	case TG_SETUP_OTHER:
 		tg_count(w, e->flow.service, TG_COUNT_flow_older);
-		tg_setup_renew(w, it, &e->flow);
+		tg_setup_renew(w, it, &e->flow, e->flow.flags & TG_FLOW_ASKS);
 		break;
 	case TG_SETUP_REFUSED:
 		s = tg_flow_refusal(&it->pkt, &e->flow);

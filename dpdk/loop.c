@@ -83,7 +83,7 @@ bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
 		.white_bitmap = p->opt.white_bitmap,
 		.way = tg_siphash_choose(p->opt.hash),
 	};
-	uint64_t random[5];
+	uint64_t random[7];
 	uint32_t i;
 
 	if (!o.way)
@@ -93,6 +93,7 @@ bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
 	o.salt = random[0] | 1;
 	o.table_key = (struct tg_siphash_key){random[1], random[2]};
 	o.cache_key = (struct tg_siphash_key){random[3], random[4]};
+	o.ask_key = (struct tg_siphash_key){random[5], random[6]};
 	for (i = 0; i < p->cores_n; i++) {
 		char name[32];
 

@@ -96,6 +96,7 @@ struct tg_worker {
 	const struct tg_siphash_key *key_now, *key_before; /* NULL: not loaded */
 	/* set once */
 	uint64_t salt;
+	struct tg_siphash_key ask_key; /* of the numbers of SYNs that ask a server */
 	const struct tg_siphash_way *way;
 	void (*burst)(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port);
 	struct rte_mempool *pool;
@@ -131,7 +132,7 @@ struct tg_worker_options {
 	uint32_t max_flows, max_sources, max_halves;
 	bool white_bitmap;
 	uint64_t salt;
-	struct tg_siphash_key table_key, cache_key;
+	struct tg_siphash_key table_key, cache_key, ask_key;
 	const struct tg_siphash_way *way;
 	struct rte_mempool *pool;
 };

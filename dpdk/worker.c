@@ -25,6 +25,7 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 	if (!w)
 		return NULL;
 	w->salt = o->salt;
+	w->ask_key = o->ask_key;
 	w->way = o->way;
 	w->burst = tg_pipeline_burst_any;
 #ifdef __x86_64__

@@ -102,13 +102,14 @@ __attribute__((noinline)) int tg_told(const struct tg_packet *pkt, __u32 id, str
  * place. A function of its own, so that the verifier goes through it once. */
 __attribute__((noinline)) int tg_flow_begin(struct xdp_md *ctx, struct tg_packet *ack)
 {
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_flow *flow = tg_next_flow_get(), copy;
 	struct tg_server_key key;
 	struct tg_learned *known;
 	struct tg_counter_row *row;
 	struct tg_segment syn;
 
-	if (!ack || !flow)
+	if (!ack || !flow || !proxy)
 		return XDP_DROP;
 	row = tg_counter_row_get(flow->service);
 	if (!row)
@@ -122,13 +123,14 @@ __attribute__((noinline)) int tg_flow_begin(struct xdp_md *ctx, struct tg_packet
 	}
 	if (ack->l4_len > ack->tcp_hdr_len)
 		flow->flags |= TG_FLOW_HEARD;
+	flow->client_port = tg_port_tag(proxy, ctx->ingress_ifindex);
 	if (!tg_flow_insert(ack, TG_TO_SERVER, flow)) {
 		tg_count(row, TG_COUNT_flow_full);
 		return XDP_DROP;
 	}
 	tg_count(row, TG_COUNT_flow_opened);
 	copy = *flow;
-	syn = tg_flow_syn(ack, &copy, false);
+	syn = tg_flow_syn(ack, &copy, tg_flow_syn_isn(&copy, &proxy->ask_key), false);
 	return tg_segment_send(ctx, ack, &syn);
 }
 

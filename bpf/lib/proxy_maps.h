@@ -33,6 +33,7 @@ struct tg_proxy_settings {
 	__u32 white_v4_mask; /* which bits of an IPv4 source, as on the wire, count */
 	__u8 white_v4_len;   /* their number, if the whitelist is a bitmap; 0: it is a hash */
 	__u8 pad2[7];
+	struct tg_siphash_key ask_key; /* of the numbers of SYNs that ask a server */
 };
 
 struct {

@@ -107,6 +107,35 @@ __attribute__((noinline)) int tg_route_find(struct xdp_md *ctx, const struct tg_
 	return 0;
 }
 
+/* A port of this box in eight bits; two of a router may have the same. */
+static __always_inline __u8 tg_port_tag(const struct tg_proxy_settings *proxy, __u32 ifindex)
+{
+	return proxy->bridge[0] ? (ifindex == proxy->bridge[0] ? 1 : 2) : (__u8)ifindex;
+}
+
+/* The port by which a router would send to the packet's sender; 0: not known, as for VLANs. A
+ * function of its own for the stack. */
+__attribute__((noinline)) int tg_route_back(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	struct bpf_fib_lookup fib = {.l4_protocol = TG_IPPROTO_TCP, .ifindex = ctx->ingress_ifindex};
+
+	if (!pkt || pkt->l3_off != TG_ETH_HDR_LEN)
+		return 0;
+	if (pkt->family == 4) {
+		fib.family = TG_AF_INET;
+		fib.ipv4_src = pkt->dst.w[0];
+		fib.ipv4_dst = pkt->src.w[0];
+	} else {
+		fib.family = TG_AF_INET6;
+		__builtin_memcpy(fib.ipv6_src, pkt->dst.w, 16);
+		__builtin_memcpy(fib.ipv6_dst, pkt->src.w, 16);
+	}
+	/* A server that is down has no neighbour entry, which is when others answer for it. */
+	if (bpf_fib_lookup(ctx, &fib, sizeof(fib), BPF_FIB_LOOKUP_SKIP_NEIGH) != BPF_FIB_LKUP_RET_SUCCESS)
+		return 0;
+	return (int)fib.ifindex;
+}
+
 /* Sends the packet in hand, finished but for its Ethernet header and TTL. */
 static __always_inline int tg_route_send(struct xdp_md *ctx, const struct tg_packet *pkt,
 					 const struct tg_route *r)

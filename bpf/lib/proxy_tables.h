@@ -49,6 +49,14 @@ static __always_inline void tg_flow_note(const struct tg_packet *pkt, enum tg_di
 			 proxy->flows_gen);
 }
 
+/* The number of the flow's SYN to the server. */
+static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+
+	return proxy ? tg_flow_syn_isn(f, &proxy->ask_key) : f->client_isn;
+}
+
 /* The four things done with a flow table, for keys of one family. A flow that is
  * met in history moves to active, unless there is no room: then it stays. */
 #define TG_FLOW_TABLE(family, outer, closed, key_type)                                             \

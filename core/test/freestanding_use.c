@@ -50,7 +50,7 @@ int tg_use_flow(uint8_t *tcp, const struct tg_packet *pkt, const struct tg_servi
 	tg_translate_timestamps(tcp + 24, f, true, TG_TO_CLIENT, &sum);
 	tg_translate_options(c, f, true, TG_TO_SERVER, &sum);
 	tg_translate_quoted(tcp, f, TG_TO_CLIENT, &sum);
-	if (tg_setup_judge(pkt, f) == TG_SETUP_READY)
+	if (tg_setup_judge(pkt, 1) == TG_SETUP_READY)
 		tg_flow_ready(f, pkt, &o, 1);
 	tg_flow_restart(f, pkt);
 	for (i = 0; i < 5; i++)

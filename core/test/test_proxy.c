@@ -30,7 +30,7 @@ static void server_answers(void **state)
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct tg_packet pkt = {.flags = cases[i].flags, .ack = cases[i].ack};
 
-		assert_int_equal(tg_setup_judge(&pkt, &f), cases[i].want);
+		assert_int_equal(tg_setup_judge(&pkt, f.client_isn), cases[i].want);
 	}
 }
 
@@ -42,7 +42,7 @@ static void set_up(void **state)
 	struct tg_packet ack = {.family = 4, .seq = 101, .ack = 0x80000001, .ports = 0x50001234};
 	struct tg_ack said = {.cookie = {0x80000000, 5000}, .tsval = 77, .ts_ok = true};
 	struct tg_flow f = tg_flow_open(&ack, &said, bits, 9, 502, 3, 1000);
-	struct tg_segment syn = tg_flow_syn(&ack, &f, false), s;
+	struct tg_segment syn = tg_flow_syn(&ack, &f, f.client_isn, false), s;
 	struct tg_packet synack = {.family = 4, .seq = 42, .ack = 101, .ports = 0x12345000,
 				   .flags = TG_TCP_SYN | TG_TCP_ACK};
 	struct tg_tcp_options o = {.mss = 1460, .wscale = 10, .sack_ok = true, .ts_ok = true,
@@ -158,8 +158,9 @@ static void agreements(void **state)
 		struct tg_tcp_options o = {.wscale = n & 16 ? 9 : TG_WSCALE_NONE, .sack_ok = n & 32,
 					   .ts_ok = n & 128};
 		struct tg_packet synack = {.family = 4, .flags = n & 64 ? TG_TCP_ECE : 0};
-		struct tg_segment syn = tg_flow_syn(&synack, &f, true);
+		struct tg_segment syn = tg_flow_syn(&synack, &f, 7, true);
 		enum tg_agreement got = tg_flow_agreement(&f, &synack, &o, 0);
+		enum tg_setup_next next;
 		uint32_t i;
 
 		for (i = 0; i < 4; i++) {
@@ -168,9 +169,17 @@ static void agreements(void **state)
 		}
 		assert_int_equal(got, less ? TG_GIVES_LESS
 				      : (asks || renewed) && more ? TG_GIVES_MORE : TG_AGREES);
-		tg_flow_renew(&f); /* a server that gives what nobody asks for is believed in the end */
-		tg_flow_renew(&f);
+		next = tg_setup_next(&f, &synack, &o, 0);
+		assert_int_equal(next, !less && !asks && got == TG_AGREES ? TG_SETUP_ACCEPT
+				       : !less ? TG_SETUP_RENEW
+				       : asks || renewed ? TG_SETUP_MISMATCH : TG_SETUP_ASK);
+		assert_true(tg_flow_renew(&f, next == TG_SETUP_ASK));
+		assert_int_equal(!!(f.flags & TG_FLOW_ASKS), next == TG_SETUP_ASK);
+		/* a server that gives what nobody asks for is believed in the end */
+		while (tg_flow_renew(&f, false))
+			;
 		assert_int_equal(f.flags, n & 8 ? TG_FLOW_TS : 0);
+		assert_int_equal(tg_setup_next(&f, &synack, &o, 0), less ? TG_SETUP_MISMATCH : TG_SETUP_ACCEPT);
 		assert_int_equal(syn.options.sack_ok, asks || n & 2);
 		assert_int_equal(syn.options.ts_ok, asks || n & 8);
 		assert_int_equal(syn.options.wscale, n & 1 ? 7 : asks ? 0 : TG_WSCALE_NONE);

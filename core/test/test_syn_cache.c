@@ -186,7 +186,7 @@ static void answers(void **state)
 		said.cookie = (struct tg_cookie){s.seq, s.options.tsval};
 		assert_true(tg_half_accepts(h, &ack, &said));
 		f = tg_flow_of_half(h, &said, 500, 1);
-		to_server = tg_flow_syn(&ack, &f, false);
+		to_server = tg_flow_syn(&ack, &f, f.client_isn, false);
 		assert_int_equal(to_server.seq, syn.seq);
 		assert_int_equal(to_server.options.mss, o.mss ? o.mss : n & 1 ? 1220 : 536);
 		assert_int_equal(to_server.options.wscale, o.wscale);

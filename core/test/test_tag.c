@@ -266,7 +266,7 @@ static void server_syn_sent(void **state)
 	struct tg_packet p, q;
 	struct tg_split e = open_one(&p);
 	struct tg_flow f = tg_split_flow(&e);
-	struct tg_segment syn = tg_flow_syn(&p, &f, false);
+	struct tg_segment syn = tg_flow_syn(&p, &f, f.client_isn, false);
 
 	(void)state;
 	e.hash = 5;

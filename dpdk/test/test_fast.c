@@ -270,7 +270,7 @@ static uint32_t compare_flows(const struct harness *a, const struct harness *b, 
 		if (!buckets[slot / TG_BUCKET_SLOTS].sig[slot % TG_BUCKET_SLOTS])
 			continue;
 		different += memcmp(x, y, sizeof(*x)) != 0;
-		known += x->server_acked != 0;
+		known += x->state == TG_FLOW_READY && x->server_acked != 0;
 	}
 	CHECK(different == 0, "%s: %u flows differ", what, different);
 	return known;
@@ -280,14 +280,15 @@ static void same(pipeline p, const char *name, bool wide)
 {
 	static const uint32_t lengths[] = {1, 7, 8, 32, 64, 128};
 	struct harness *slow, *fast;
-	uint32_t i, router;
+	uint32_t i, router, known;
 
 	for (router = 0; router < 2; router++) {
 		for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
 			slow = run(p, i % 2 ? NULL : "scalar", true, router, lengths[i]);
 			fast = run(p, i % 2 ? "scalar" : NULL, false, router, lengths[i]);
 			compare(slow, fast, name);
-			CHECK(compare_flows(slow, fast, name) > FLOWS / 2, "%s: what servers want is noted", name);
+			known = compare_flows(slow, fast, name);
+			CHECK(known > FLOWS / 3, "%s: of %u flows it is noted what their servers want", name, known);
 			CHECK_EQ(slow->w->fast.syns + slow->w->fast.segments, 0, "the short way is shut");
 			CHECK(fast->w->fast.syns > FRAMES / 3 && fast->w->fast.segments > FRAMES / 20,
 			      "%s: %u SYNs and %u segments went the short way", name, (uint32_t)fast->w->fast.syns,

@@ -216,8 +216,14 @@ static void unknown_server(void)
 	pkt = talk_caught(h, 0);
 	CHECK_EQ(pkt.tcp_hdr_len, 40, "a SYN that offers everything");
 	harness_forget(h);
+	CHECK(pkt.seq != 50, "whose number the client does not know");
 	t.ts = true;
 	talk_put(h, f, talk_synack(f, &t), TG_TO_CLIENT);
+	CHECK_EQ(harness_count(h, 1, TG_COUNT_server_asked), 0, "an answer to the client's own number is not the server's");
+	harness_forget(h);
+	t.client_isn = pkt.seq;
+	talk_put(h, f, talk_synack(f, &t), TG_TO_CLIENT);
+	t.client_isn = 50;
 	CHECK_EQ(h->caught_n, 2, "reset, and asked again");
 	CHECK_EQ(talk_caught(h, 0).flags, TG_TCP_RST, "RST");
 	CHECK_EQ(talk_caught(h, 1).tcp_hdr_len, 24, "a SYN with what the client agreed on");

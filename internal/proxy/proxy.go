@@ -124,6 +124,11 @@ func (b *box) fill() error {
 		_, _ = rand.Read(random[:])
 		key.K0, key.K1 = binary.LittleEndian.Uint64(random[:])|1, binary.LittleEndian.Uint64(random[8:])
 	}
+	if key := &b.own.AskKey; key.K0 == 0 {
+		var random [16]byte
+		_, _ = rand.Read(random[:])
+		key.K0, key.K1 = binary.LittleEndian.Uint64(random[:])|1, binary.LittleEndian.Uint64(random[8:])
+	}
 	if err := errors.Join(b.loadKeys(), b.plane.SetPorts(b.Cfg.Interfaces)); err != nil {
 		return err
 	}

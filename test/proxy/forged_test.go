@@ -9,8 +9,7 @@ func openRaw(w *world, client, server *wire, local uint16, last byte) (synack, t
 	a := rawServer(last)
 	synack, third = client.greet(local, a)
 	client.send(third)
-	server.send(server.want("the SYN", from(third.from, a, syn)).answer(7000, syn|ack, poor))
-	opened = server.want("the ACK", from(third.from, a, ack))
+	opened = server.accept(third, 7000, poor)
 	client.want("the window", from(a, third.from, ack))
 	return synack, third, opened
 }
@@ -46,4 +45,56 @@ func TestForgedResets(t *testing.T) {
 			w.wantCounters(map[string]uint64{"flow_closed": 1})
 		})
 	}
+}
+
+// A client that answers in its server's name, from its own port or from another that leads to
+// clients, while the server is down: nobody learns from it what the server gives. And the
+// server is not forgotten because somebody says in its name that it gives less.
+func TestForgedServerAnswers(t *testing.T) {
+	w, client, server := rawWorld(t, false)
+	w.start(w.config("cookie"))
+	flood := w.wire(w.Attacker, w.AttackerPort, w.FloodPort)
+	a := rawServer(81)
+	tiny := []byte{2, 4, 0, 1}
+	// forge answers the SYN of a client, whose number everybody knows who sends as that client.
+	forge := func(third seg, options []byte) {
+		for _, x := range []*wire{client, flood} {
+			x.send(seg{from: a, to: third.from, seq: 1, ack: third.seq, flags: syn | ack, window: 1, options: options})
+		}
+	}
+
+	_, third := client.greet(6200, a)
+	client.send(third)
+	asks := server.want("the SYN that asks", from(third.from, a, syn))
+	forge(third, tiny)
+	if synack, _ := client.greet(6201, a); mss(synack) != 536 || !none(synack) {
+		t.Errorf("after forged answers a client of an unknown server was told %+v", synack)
+	}
+	w.wantCounters(map[string]uint64{"server_asked": 0, "flow_ready": 0})
+
+	// The server's own answer is believed; an MSS that no host may have is not passed on.
+	server.send(asks.answer(7000, syn|ack, tiny))
+	own := server.want("the connection's own SYN", func(s seg) bool { return s.from == third.from && s.flags == syn && s.seq == 1000 })
+	server.send(own.answer(8000, syn|ack, tiny))
+	client.want("the window", from(a, third.from, ack))
+	if synack, _ := client.greet(6202, a); mss(synack) != 536 {
+		t.Errorf("a server's MSS of 1 was passed on: %+v", synack)
+	}
+	w.wantCounters(map[string]uint64{"server_asked": 1, "flow_ready": 1})
+
+	// Another one, which gives everything, is known, until somebody says that it gives nothing.
+	a = rawServer(82)
+	_, third = client.greet(6203, a)
+	client.send(third)
+	asks = server.want("the SYN that asks", from(third.from, a, syn))
+	server.send(asks.answer(7000, syn|ack|ece, rich(asks)))
+	server.want("the connection's own SYN", func(s seg) bool { return s.from == third.from && s.flags&syn != 0 && s.seq == 1000 })
+	_, third = client.greet(6204, a)
+	client.send(third)
+	server.want("its SYN", from(third.from, a, syn))
+	forge(third, tiny)
+	if synack, _ := client.greet(6205, a); !all(synack) || mss(synack) != 1400 {
+		t.Errorf("a known server was forgotten: its next client was told %+v", synack)
+	}
+	w.wantCounters(map[string]uint64{"server_asked": 2, "flow_mismatch": 0})
 }

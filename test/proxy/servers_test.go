@@ -86,6 +86,22 @@ func (x *wire) greet(local uint16, server netip.AddrPort, vlans ...uint16) (syna
 	return synack, third
 }
 
+// accept lets the server's end of a cable take the connection of the client whose ACK that is,
+// with that number; if it is asked first, it says the same.
+func (x *wire) accept(third seg, isn uint32, options []byte) (opened seg) {
+	x.t.Helper()
+	s := x.want("the SYN", from(third.from, third.to, syn))
+	if s.seq != third.seq-1 {
+		x.send(s.answer(isn-100, syn|ack, options))
+		s = x.want("the connection's own SYN", from(third.from, third.to, syn))
+	}
+	if s.seq != third.seq-1 {
+		x.t.Errorf("the SYN has number %d, want the client's own %d", s.seq, third.seq-1)
+	}
+	x.send(s.answer(isn, syn|ack, options))
+	return x.want("the ACK", from(third.from, third.to, ack))
+}
+
 // has says whether options name one of a kind.
 func has(options []byte, kind byte) bool {
 	for i := 0; i < len(options); {
@@ -142,8 +158,11 @@ func TestServersAreLearnedOneByOne(t *testing.T) {
 				t.Errorf("the unknown server was offered %+v", s)
 			}
 			server.send(s.answer(7000, syn|ack|ece, rich(s)))
-			if r := server.want("the reset of what was asked", from(third.from, a, rst)); r.seq != 1001 {
-				t.Errorf("the reset is %+v", r)
+			if s.seq == 1000 {
+				t.Error("the SYN that asks has the client's own number")
+			}
+			if r := server.want("the reset of what was asked", from(third.from, a, rst)); r.seq != s.seq+1 {
+				t.Errorf("the reset is %+v, after %+v", r, s)
 			}
 			s = server.want("the connection's own SYN", from(third.from, a, syn))
 			if !none(s) || s.flags&(ece|cwr) != 0 || s.seq != 1000 {
@@ -155,15 +174,13 @@ func TestServersAreLearnedOneByOne(t *testing.T) {
 				t.Errorf("the client was told the window by %+v", g)
 			}
 
-			// The other server gives nothing, and needs no second SYN.
+			// The other server gives nothing.
 			synack, third = client.greet(6002, b)
 			if !none(synack) {
 				t.Errorf("a client of the other, unknown, server was told %+v", synack)
 			}
 			client.send(third)
-			s = server.want("the SYN that asks", from(third.from, b, syn))
-			server.send(s.answer(7000, syn|ack, poor))
-			if g := server.want("the ACK", from(third.from, b, ack)); g.ack != 7001 {
+			if g := server.accept(third, 7000, poor); g.ack != 7001 {
 				t.Errorf("the server got %+v", g)
 			}
 			client.want("the window", from(b, third.from, ack))
@@ -184,9 +201,15 @@ func TestServersAreLearnedOneByOne(t *testing.T) {
 			}
 			w.wantCounters(map[string]uint64{"server_asked": 2, "flow_mismatch": 0, "flow_ready": 2})
 
-			// It has changed.
+			// It has changed, and is asked whether it has.
 			server.send(s.answer(9000, syn|ack, poor))
 			server.want("the server's reset", from(third.from, a, rst))
+			s = server.want("the SYN that asks again", from(third.from, a, syn))
+			if !all(s) || s.seq == 1000 {
+				t.Errorf("the server that has changed was asked by %+v", s)
+			}
+			server.send(s.answer(9100, syn|ack, poor))
+			server.want("the server's second reset", from(third.from, a, rst))
 			if r := client.want("the client's reset", from(a, third.from, rst|ack)); r.seq != synack.seq+1 {
 				t.Errorf("the reset is %+v, after %+v", r, synack)
 			}
@@ -211,7 +234,6 @@ func TestFirstData(t *testing.T) {
 				open := func(local uint16, data bool) (synack seg, acks []seg) {
 					synack, third := client.greet(local, a)
 					client.send(third)
-					s := server.want("the SYN", from(third.from, a, syn))
 					if data {
 						d := third
 						d.data = []byte("early")
@@ -219,8 +241,7 @@ func TestFirstData(t *testing.T) {
 						before := w.counters()["flow_early"]
 						w.await("the early data are dropped", func() bool { return w.counters()["flow_early"] >= max(before, 1) })
 					}
-					server.send(s.answer(7000, syn|ack, poor))
-					if g := server.want("the ACK", from(third.from, a, ack)); len(g.data) != 0 {
+					if g := server.accept(third, 7000, poor); len(g.data) != 0 {
 						t.Errorf("the server got %+v", g)
 					}
 					for {

@@ -64,6 +64,11 @@ type EdgeXdpTgProxySettings struct {
 	WhiteV4Mask uint32
 	WhiteV4Len  uint8
 	Pad2        [7]uint8
+	AskKey      struct {
+		_  structs.HostLayout
+		K0 uint64
+		K1 uint64
+	}
 }
 
 type EdgeXdpTgTaggedSettings struct {

@@ -32,7 +32,7 @@ type ProxyXdpTgFlow struct {
 	ToldWscale   uint8
 	WindowDown   int8
 	WindowUp     uint8
-	Pad          uint8
+	ClientPort   uint8
 }
 
 type ProxyXdpTgFlowKey4 struct {
@@ -87,6 +87,11 @@ type ProxyXdpTgProxySettings struct {
 	WhiteV4Mask uint32
 	WhiteV4Len  uint8
 	Pad2        [7]uint8
+	AskKey      struct {
+		_  structs.HostLayout
+		K0 uint64
+		K1 uint64
+	}
 }
 
 type ProxyXdpTgServerKey struct {
