@@ -220,9 +220,11 @@ const (
 	CounterPassSocket Counter = 106
 	// CounterSplitReplaced: server: connections that gave way to a new one of the same addresses and ports: their client had begun anew.
 	CounterSplitReplaced Counter = 107
+	// CounterFlowForged: proxy: segments in a server's name that came by the port its client is behind, while the server was asked; dropped.
+	CounterFlowForged Counter = 108
 
 	// NumCounters is how many counters there are.
-	NumCounters = 108
+	NumCounters = 109
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -334,4 +336,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"flow_notified", "proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify)"},
 	{"pass_socket", "server: segments of connections that are older than the listener that is translated for; left to their sockets"},
 	{"split_replaced", "server: connections that gave way to a new one of the same addresses and ports: their client had begun anew"},
+	{"flow_forged", "proxy: segments in a server's name that came by the port its client is behind, while the server was asked; dropped"},
 }

@@ -15,7 +15,7 @@ import (
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [108]uint64
+	Count [109]uint64
 }
 
 type HostXdpTgEpochKey struct {
