@@ -49,6 +49,7 @@ func newRootCmd() *cobra.Command {
 		newFilterCmd(),
 		newKeygenCmd(),
 		newLabCmd(),
+		newOffCmd(),
 		newP4Cmd(),
 		newRunCmd(),
 		newStatusCmd(),

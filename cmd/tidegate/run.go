@@ -29,8 +29,13 @@ func newRunCmd() *cobra.Command {
 		Use:   "run -c FILE",
 		Short: "Protect the services of a configuration until stopped",
 		Long: `Protects the services of FILE on this machine (or network namespace), or, with
-role: proxy or edge, on servers behind it, until
-SIGINT or SIGTERM; a second one cuts the drain short. SIGHUP reloads FILE.
+role: proxy or edge, on servers behind it. SIGHUP reloads FILE. Ends with:
+
+  SIGINT (Ctrl-C)  takes everything down, as ` + "`tidegate off`" + ` does; a second one cuts the drain short
+  SIGTERM          leaves the packet path in place: it goes on by itself, until its keys end
+                   (key_horizon), or the next run takes it over without a gap
+
+Roles and planes without a packet path in the kernel (plane: dpdk, managers) end with either.
 Writes the line "ready" to stdout once the services are protected.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,13 +77,16 @@ func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
 
-	ctx, cancel := context.WithCancel(cmd.Context())
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
 	force, cut := context.WithCancel(context.Background())
 	defer cut()
 	go func() {
-		<-stop
-		cancel()
+		if <-stop == syscall.SIGINT {
+			cancel(host.ErrOff)
+		} else {
+			cancel(nil)
+		}
 		<-stop
 		cut()
 	}()

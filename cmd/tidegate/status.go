@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/config"
 	"tidegate/internal/host"
 	"tidegate/internal/schema"
 )
@@ -50,12 +51,7 @@ func newStatusCmd() *cobra.Command {
 }
 
 func printStatus(w io.Writer, st *host.Status) error {
-	running := "running"
-	if !st.Running {
-		running = "NOT running; the packet path goes on until its keys end"
-	}
-	fmt.Fprintf(w, "instance %s (%s), version %s, pid %d, %s\n", st.Instance,
-		strings.Join(st.Interfaces, " "), st.Version, st.PID, running)
+	fmt.Fprintf(w, "instance %s (%s), version %s, %s\n", st.Instance, strings.Join(st.Interfaces, " "), st.Version, life(st, time.Now()))
 	fmt.Fprintf(w, "epoch %d, keys until %s\n\n", st.Epoch, st.KeysUntil.Format(time.RFC3339))
 	if st.P4 != nil {
 		return printP4Status(w, st)
@@ -84,6 +80,30 @@ func printStatus(w io.Writer, st *host.Status) error {
 		return err
 	}
 	return printReasons(w, st)
+}
+
+// life says who looks after the instance, and what becomes of it if nobody does.
+func life(st *host.Status, now time.Time) string {
+	switch {
+	case st.Running && st.Draining:
+		return fmt.Sprintf("pid %d, being taken down: SYNs pass", st.PID)
+	case st.Running:
+		return fmt.Sprintf("pid %d, running", st.PID)
+	case st.Draining:
+		return "NOT running, half taken down: SYNs pass, what is translated goes on; `tidegate off` ends it, `tidegate run` protects again"
+	}
+	if st.Since.IsZero() { // a switch, or plane: dpdk
+		return "NOT running; the packet path goes on until its keys end"
+	}
+	after := "then SYNs pass unprotected"
+	if st.StaleKeys == string(config.StaleKeysDrop) {
+		after = "then SYNs are dropped"
+	}
+	if now.After(st.KeysUntil) {
+		after = "which have ended: " + strings.TrimPrefix(after, "then ")
+	}
+	return fmt.Sprintf("running without a daemon since %s, keys until %s, %s; start it again, or `tidegate off`",
+		st.Since.Format(time.RFC3339), st.KeysUntil.Format(time.RFC3339), after)
 }
 
 // printProxyStatus is the table of a proxy's services.

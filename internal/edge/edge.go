@@ -34,8 +34,8 @@ type box struct {
 	refusedSync, learned atomic.Uint64 // messages of peers; positions that they told
 }
 
-// Run answers and filters until ctx ends, then takes everything off.
-func Run(ctx, _ context.Context, opt host.Options) error {
+// Run answers and filters until ctx ends; see host.End.
+func Run(ctx, force context.Context, opt host.Options) error {
 	i, unlock, err := middlebox.Open(opt)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 		"interfaces", cfg.Interfaces, "inside", cfg.Edge.Inside, "services", len(cfg.Services), "xdp", b.Modes)
 	offender.Start(ctx, b.plane.Plane, cfg, b.Log)
 	b.loop(ctx)
-	return b.stop()
+	return b.stop(ctx, force)
 }
 
 // start loads everything and attaches. Nothing stays if it fails.
@@ -72,6 +72,7 @@ func (b *box) start() (err error) {
 	if err != nil {
 		return err
 	}
+	host.TellLost(b.Log, b.plane.Lost)
 	if err := b.fill(); err != nil {
 		b.plane.Close()
 		return err
@@ -206,13 +207,11 @@ func (b *box) reload() error {
 var liveFields = []string{"on_stale_keys", "hops", "unknown_rate", "fast_path", "offers", "edge_id", "filter_window", "filter_alarm"}
 
 func (b *box) writeState() error {
-	return host.WriteState(b.Opt.StateDir, host.State{Config: b.Cfg, Numbers: b.Numbers, Modes: b.Modes, Started: b.Started})
+	return host.WriteState(b.Opt.StateDir, host.State{Config: b.Cfg, Numbers: b.Numbers, Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous()})
 }
 
-// stop takes the edge off: SYNs go to the servers at once, and so does everything
-// else. The servers know their connections; nothing has to be drained here.
-func (b *box) stop() error {
-	err := errors.Join(b.plane.Detach(), b.Leave())
-	b.Log.Info("stopped")
-	return err
+// stop leaves the edge in place, or takes it down: SYNs go to the servers at once, and so
+// does everything else. The servers know their connections; nothing has to be drained here.
+func (b *box) stop(ctx, force context.Context) error {
+	return host.End(ctx, force, b.Opt, b.Cfg.Instance, b.Cfg.Drain, b.keys.Until(b.Cfg.Epoch), b.Log)
 }

@@ -1,11 +1,11 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -18,7 +18,7 @@ type Forwarding struct {
 	Kind       config.Forwarding
 	Interfaces []string
 	Log        *slog.Logger
-	promisc    []string // interfaces that Prepare has made promiscuous
+	Promisc    []string // interfaces that Prepare, or that of an earlier process of the instance, has made promiscuous
 }
 
 // OwnPrefixes are the destinations that a router takes for its own, less loopback: what
@@ -54,20 +54,18 @@ func (f *Forwarding) Prepare() error {
 		if err := netlink.SetPromiscOn(dev); err != nil {
 			return fmt.Errorf("interface %s: promiscuous mode: %w", name, err)
 		}
-		f.promisc = append(f.promisc, name)
+		if !slices.Contains(f.Promisc, name) {
+			f.Promisc = append(f.Promisc, name)
+		}
 	}
 	return nil
 }
 
-// Restore undoes what Prepare has changed.
-func (f *Forwarding) Restore() error {
-	var errs []error
-	for _, name := range f.promisc {
-		dev, err := netlink.LinkByName(name)
-		if err == nil {
-			err = netlink.SetPromiscOff(dev)
-		}
-		errs = append(errs, err)
+// PromiscuousBy are the interfaces that an earlier process of an instance has made promiscuous.
+func PromiscuousBy(stateDir, instance string) []string {
+	s, err := readState(statePath(stateDir, instance))
+	if err != nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	return s.Promisc
 }

@@ -66,8 +66,8 @@ type gate struct {
 	part     bool // of a server that also translates: adopter.go
 }
 
-// Run protects the services of the configuration until ctx ends, then drains and
-// takes everything off. A second end of patience is force: when it is done, the
+// Run protects the services of the configuration until ctx ends. The packet path then
+// stays in place, unless the cause is ErrOff: it is drained and taken down. When force is done, the
 // drain is cut short.
 func Run(ctx, force context.Context, opt Options) error {
 	opt.complete()
@@ -96,7 +96,7 @@ func Run(ctx, force context.Context, opt Options) error {
 		"services", len(cfg.Services), "xdp", g.modes)
 	offender.Start(ctx, g.plane, cfg, g.log)
 	g.loop(ctx)
-	return g.stop(force)
+	return g.stop(ctx, force)
 }
 
 func (o *Options) complete() {
@@ -299,20 +299,7 @@ func (g *gate) reload() error {
 	return g.writeState()
 }
 
-// stop takes the gate off: SYNs go to the kernel at once, ACKs of cookies that
-// are still under way are honoured for the drain time, then all is gone.
-func (g *gate) stop(force context.Context) error {
-	err := g.plane.DetachXDP()
-	if g.cfg.Drain > 0 {
-		g.log.Info("draining", "for", g.cfg.Drain)
-		t := time.NewTimer(g.cfg.Drain)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-force.Done():
-		}
-	}
-	err = errors.Join(err, g.plane.Detach(), os.Remove(g.statePath()))
-	g.log.Info("stopped")
-	return err
+// stop leaves the gate in place, or takes it down: see End.
+func (g *gate) stop(ctx, force context.Context) error {
+	return End(ctx, force, g.opt, g.cfg.Instance, g.cfg.Drain, g.keys.Until(g.cfg.Epoch), g.log)
 }

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +19,9 @@ import (
 func lockPath(dir, instance string) string { return filepath.Join(dir, instance+".lock") }
 
 func wholeFile() *unix.Flock_t { return &unix.Flock_t{Type: unix.F_WRLCK} }
+
+// errRunning: another process owns the instance.
+var errRunning = errors.New("already running")
 
 // lockInstance takes the lock, or says who has it.
 func lockInstance(dir, instance string) (*os.File, error) {
@@ -31,11 +36,15 @@ func lockInstance(dir, instance string) (*os.File, error) {
 		}
 		if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, wholeFile()); err != nil {
 			f.Close()
-			return nil, fmt.Errorf("instance %q is already running (%s is locked); stop it, or set another `instance:`", instance, path)
+			return nil, fmt.Errorf("%w: instance %q (%s is locked); stop it, or set another `instance:`", errRunning, instance, path)
 		}
 		// The owner before us may have removed the file between open and lock:
 		// then this lock keeps nobody out.
 		if isFile(f, path) {
+			if _, err := f.WriteAt(fmt.Appendf(nil, "%-10d\n", os.Getpid()), 0); err != nil { // for `tidegate off`
+				f.Close()
+				return nil, err
+			}
 			return f, nil
 		}
 		f.Close()
@@ -55,6 +64,35 @@ func isFile(f *os.File, path string) bool {
 func unlockInstance(f *os.File) {
 	_ = os.Remove(f.Name())
 	f.Close()
+}
+
+// ownerOf finds the process that owns an instance: the file names it, and it must have the
+// file open. The result is a process that a signal reaches even if its number is given anew; close it.
+func ownerOf(dir, instance string) (pidfd int, err error) {
+	path := lockPath(dir, instance)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return -1, err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		s, stateErr := readState(statePath(dir, instance)) // of a version that wrote no number
+		if stateErr != nil {
+			return -1, fmt.Errorf("%s does not name its owner", path)
+		}
+		pid = s.PID
+	}
+	if pidfd, err = unix.PidfdOpen(pid, 0); err != nil {
+		return -1, fmt.Errorf("process %d, which %s names: %w", pid, path, err)
+	}
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, l := range links {
+		if to, err := os.Readlink(l); err == nil && to == path {
+			return pidfd, nil
+		}
+	}
+	unix.Close(pidfd)
+	return -1, fmt.Errorf("process %d, which %s names, does not have it open: it runs in another PID namespace; stop it there first", pid, path)
 }
 
 // instanceLocked says whether a process owns the instance.

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -26,6 +27,13 @@ func LockInstance(stateDir, instance string) (unlock func(), err error) {
 
 // EnsureBPFFS mounts a BPF file system where there is none.
 func EnsureBPFFS(dir string) error { return ensureBPFFS(dir) }
+
+// TellLost says what a start could not take over from the process before it.
+func TellLost(log *slog.Logger, lost []string) {
+	for _, what := range lost {
+		log.Warn("not taken over from the process before, and lost", "what", what)
+	}
+}
 
 // NetnsCookie is the number by which BPF programs know this network namespace.
 func NetnsCookie() (uint64, error) { return netnsCookie() }
@@ -62,8 +70,9 @@ type State struct {
 	Numbers *Numbers
 	Modes   map[string]plane.XDPMode
 	Started time.Time
-	DPDK    string // of plane: dpdk: the file prefix of the program, by which it is asked
-	LastKey uint64 // of plane: dpdk
+	DPDK    string   // of plane: dpdk: the file prefix of the program, by which it is asked
+	LastKey uint64   // of plane: dpdk
+	Promisc []string // interfaces that were made promiscuous for this instance
 	// OneSided: connections are begun towards servers whose answers do not pass here.
 	OneSided bool
 	// Of a server with takeover: auto: what was chosen, and the gate that adopts.
@@ -92,7 +101,8 @@ func WriteState(dir string, s State) error {
 	out := state{Role: c.Role, Forwarding: string(forwarding), Version: version.Version,
 		PID: os.Getpid(), Started: s.Started, Interfaces: c.Interfaces, XDP: s.Modes,
 		EpochNs: int64(c.Epoch), KeyHorizon: int64(c.KeyHorizon), OneSided: s.OneSided, DPDK: s.DPDK, LastKey: s.LastKey}
-	out.Takeovers = s.Takeovers
+	out.DrainNs = int64(c.Drain)
+	out.Takeovers, out.Promisc = s.Takeovers, s.Promisc
 	for _, svc := range c.Services {
 		entry := stateService{ID: s.Numbers.ID(svc.Name), Name: svc.Name,
 			Mode: string(svc.Mode), Strategy: string(svc.Strategy)}

@@ -32,6 +32,10 @@ type state struct {
 	LastKey    uint64                   `json:"last_key,omitempty"` // of plane: dpdk, when this was written
 	Takeovers  []Takeover               `json:"takeovers,omitempty"`
 	P4         *p4State                 `json:"p4,omitempty"` // of `tidegate p4 run`: the switch to be asked
+	Promisc    []string                 `json:"promiscuous,omitempty"`
+	DrainNs    int64                    `json:"drain_ns,omitempty"`
+	Stopped    time.Time                `json:"stopped,omitzero"`   // when the process ended and left everything in place
+	Draining   bool                     `json:"draining,omitempty"` // `tidegate off` has begun
 }
 
 type stateService struct {
@@ -54,7 +58,7 @@ func (g *gate) statePath() string {
 func (g *gate) writeState() error {
 	s := state{Role: g.cfg.Role, Version: version.Version, PID: os.Getpid(), Started: g.started,
 		Interfaces: g.cfg.Interfaces, XDP: g.modes, EpochNs: int64(g.cfg.Epoch),
-		KeyHorizon: int64(g.cfg.KeyHorizon)}
+		KeyHorizon: int64(g.cfg.KeyHorizon), DrainNs: int64(g.cfg.Drain)}
 	for _, svc := range g.cfg.Services {
 		s.Services = append(s.Services, stateService{ID: g.services.ids[svc.Name], Name: svc.Name, Mode: string(svc.Mode)})
 	}
@@ -89,7 +93,10 @@ type Status struct {
 	OneSided   bool                     `json:"one_sided,omitempty"`  // of a proxy: servers' answers do not pass here
 	Version    string                   `json:"version"`
 	Instance   string                   `json:"instance"`
-	Running    bool                     `json:"running"` // the process; the packet path lives on without it
+	Running    bool                     `json:"running"`                       // the process; the packet path lives on without it
+	Since      time.Time                `json:"without_daemon_since,omitzero"` // about, if it was killed
+	StaleKeys  string                   `json:"on_stale_keys"`                 // what happens to SYNs when the keys have ended: pass or drop
+	Draining   bool                     `json:"draining,omitempty"`            // `tidegate off` has begun, and was interrupted if nothing runs
 	PID        int                      `json:"pid"`
 	Started    time.Time                `json:"started"`
 	Interfaces []string                 `json:"interfaces"`
@@ -164,6 +171,17 @@ func (st *state) status(instance, stateDir string, pinned *plane.Pinned) (*Statu
 		return nil, err
 	}
 	out.KeysUntil = keys.EpochStart(last+1, time.Duration(st.EpochNs))
+	settings, err := pinned.Settings()
+	if err != nil {
+		return nil, err
+	}
+	out.StaleKeys, out.Draining = string(config.StaleKeysPass), st.Draining
+	if settings.StaleKeys != 0 {
+		out.StaleKeys = string(config.StaleKeysDrop)
+	}
+	if out.Since = st.Stopped; !out.Running && out.Since.IsZero() { // killed: when it loaded its last key
+		out.Since = out.KeysUntil.Add(-time.Duration(st.EpochNs + st.KeyHorizon))
+	}
 	if out.Global, err = pinned.Counters(0); err != nil {
 		return nil, err
 	}

@@ -14,6 +14,9 @@ type Loader struct {
 // Last is the highest epoch whose key is loaded; 0: none is.
 func (l *Loader) Last() uint64 { return l.last }
 
+// Until is the end of the last epoch whose key is loaded.
+func (l *Loader) Until(epoch time.Duration) time.Time { return EpochStart(l.last+1, epoch) }
+
 // Again has the next Load bring the keys from epoch n on once more.
 func (l *Loader) Again(n uint64) {
 	if l.last != 0 {

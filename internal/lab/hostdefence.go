@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -119,13 +120,13 @@ func (d *hostDefence) counters(ctx context.Context) (map[string]uint64, error) {
 	return sum, nil
 }
 
-// stop ends the child by SIGTERM, so that it detaches and unpins by itself, and
+// stop ends the child by SIGINT, so that it takes its packet path down by itself, and
 // removes what it should have removed if it could not.
 func (d *hostDefence) stop() error {
 	if d.proc == nil {
 		return nil
 	}
-	d.proc.stop(stopGrace)
+	d.proc.end(syscall.SIGINT, stopGrace)
 	var errs []error
 	for _, mount := range bpfMounts() {
 		errs = append(errs, os.RemoveAll(filepath.Join(mount, "tidegate", d.instance)))

@@ -60,8 +60,10 @@ func withAffinity(cpu int, f func() error) error {
 }
 
 // stop asks with SIGTERM, insists with SIGKILL after the grace time, and waits.
-func (p *process) stop(grace time.Duration) {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+func (p *process) stop(grace time.Duration) { p.end(syscall.SIGTERM, grace) }
+
+func (p *process) end(ask syscall.Signal, grace time.Duration) {
+	_ = p.cmd.Process.Signal(ask)
 	select {
 	case <-p.exited:
 		return

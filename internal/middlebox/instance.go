@@ -78,17 +78,16 @@ func (b *Instance) Where() plane.AttachOptions {
 		XDPMode: plane.XDPMode(b.Cfg.XDPMode)}
 }
 
-// Stand makes the machine's own settings what a box that forwards so needs; Leave
-// takes that back.
+// Stand makes the machine's own settings what a box that forwards so needs; taking the
+// instance down (host.TakeDown) takes that back.
 func (b *Instance) Stand(kind config.Forwarding) error {
-	b.forwarding = host.Forwarding{Kind: kind, Interfaces: b.Cfg.Interfaces, Log: b.Log}
+	b.forwarding = host.Forwarding{Kind: kind, Interfaces: b.Cfg.Interfaces, Log: b.Log,
+		Promisc: host.PromiscuousBy(b.Opt.StateDir, b.Cfg.Instance)}
 	return b.forwarding.Prepare()
 }
 
-// Leave takes Stand's changes back and removes the state file.
-func (b *Instance) Leave() error {
-	return errors.Join(b.forwarding.Restore(), host.RemoveState(b.Opt.StateDir, b.Cfg.Instance))
-}
+// Promiscuous are the interfaces that Stand has made so, for the state file.
+func (b *Instance) Promiscuous() []string { return b.forwarding.Promisc }
 
 // BridgePorts are the two interfaces' numbers if the box is a bridge, else zeros.
 func (b *Instance) BridgePorts(kind config.Forwarding) (ports [2]uint32, err error) {

@@ -70,7 +70,7 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 	if b.control != nil {
 		b.control.Close()
 	}
-	b.log.Info("stopped; filters stay in force until they expire, or until `tidegate filter off`")
+	b.log.Info("stopped; filters stay in force until they expire, or until `tidegate off -c FILE`")
 	return nil
 }
 

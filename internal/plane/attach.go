@@ -65,7 +65,7 @@ func (p *Plane) Attach(o AttachOptions) (map[string]XDPMode, error) {
 		egress: map[string]*attachment{}}
 	modes, err := p.attachAll(o)
 	if err == nil {
-		err = p.pinMaps()
+		err = errors.Join(p.addTablesVersion(), p.pinMaps())
 	}
 	if err != nil {
 		p.links.undo()

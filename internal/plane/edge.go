@@ -77,7 +77,9 @@ func LoadEdge(o EdgeOptions) (*Edge, error) {
 			edgebpf.EdgeXdpMapTgTagKeys:   uint32(powerOfTwo(o.KeySlots)),
 		}}}
 	if o.Instance != "" {
-		e.takeOverFilter(PinDir(o.BPFFS, o.Instance))
+		if err := e.takeOverFilter(PinDir(o.BPFFS, o.Instance)); err != nil {
+			return nil, err
+		}
 	}
 	if err := e.loadEdge(o.Smart); err != nil {
 		e.Close()
@@ -112,25 +114,22 @@ func (e *Edge) loadEdge(smart bool) error {
 	return nil
 }
 
-// takeOverFilter opens the filter that an earlier process has pinned, and the
-// settings that have its key.
-func (e *Edge) takeOverFilter(dir string) {
-	bloom, err := ebpf.LoadPinnedMap(filepath.Join(dir, edgebpf.EdgeXdpMapTgBloom), nil)
+// keptByEdge are the filter and the settings that have its key.
+var keptByEdge = []keptTables{{"the filter, which learns anew", []string{edgebpf.EdgeXdpMapTgBloom, edgebpf.EdgeXdpMapTgEdge}}}
+
+// takeOverFilter opens the filter that an earlier process has pinned, if it has the same size.
+func (e *Edge) takeOverFilter(dir string) error {
+	spec, err := edgebpf.LoadEdgeXdp()
 	if err != nil {
-		return
+		return err
 	}
-	settings, err := ebpf.LoadPinnedMap(filepath.Join(dir, edgebpf.EdgeXdpMapTgEdge), nil)
-	var old EdgeSettings
-	if err != nil || settings.Lookup(uint32(0), &old) != nil || old.BloomBits != uint32(e.bits) ||
-		bloom.MaxEntries() != e.sizes[edgebpf.EdgeXdpMapTgBloom] {
-		bloom.Close()
-		if settings != nil {
-			settings.Close()
-		}
-		return
-	}
-	e.maps[edgebpf.EdgeXdpMapTgBloom], e.maps[edgebpf.EdgeXdpMapTgEdge] = bloom, settings
-	e.taken = true
+	e.sized(spec)
+	e.takeOverTables(spec, dir, keptByEdge, func(name string, m *ebpf.Map) bool {
+		var old EdgeSettings
+		return name != edgebpf.EdgeXdpMapTgEdge || m.Lookup(uint32(0), &old) == nil && old.BloomBits == uint32(e.bits)
+	})
+	e.taken = e.maps[edgebpf.EdgeXdpMapTgBloom] != nil
+	return nil
 }
 
 // portSlots is how many entries a table by interface index needs.

@@ -42,14 +42,6 @@ func (p *Plane) unpinMaps(prefix string) {
 	}
 }
 
-// DetachXDP stops answering SYNs; ACKs are still verified.
-func (p *Plane) DetachXDP() error {
-	if p.links == nil {
-		return nil
-	}
-	return detachAll(p.links.xdp)
-}
-
 // Detach takes everything off and removes the pins. Safe to call twice.
 func (p *Plane) Detach() error {
 	if p.links == nil {
@@ -133,19 +125,24 @@ func (a *attachments) commit(interfaces []string, kinds map[string]bool) {
 	}
 	a.eachPin(func(path, kind, name string) {
 		if !slices.Contains(interfaces, name) || !kinds[kind] {
-			detachPin(path)
+			_ = detachPin(path)
 		}
 	})
 	if a.sockops == nil { // of a server that adopted until now
-		detachPin(filepath.Join(a.dir, "sockops"))
+		_ = detachPin(filepath.Join(a.dir, "sockops"))
 	}
 }
 
 // detachPin takes a pinned link off, if it is there.
-func detachPin(path string) {
-	if l, err := link.LoadPinnedLink(path, nil); err == nil {
-		_ = (&attachment{link: l, path: path}).detach()
+func detachPin(path string) error {
+	l, err := link.LoadPinnedLink(path, nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
+	if err != nil {
+		return fmt.Errorf("pinned link %s: %w", path, err)
+	}
+	return (&attachment{link: l, path: path}).detach()
 }
 
 // RemoveInstance takes off whatever is pinned for an instance, without a plane of it.

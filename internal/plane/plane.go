@@ -60,8 +60,9 @@ type Plane struct {
 	maps                   map[string]*ebpf.Map
 	sizes                  map[string]uint32 // entries of maps whose size is not the object's
 	links                  *attachments
-	filled                 tables // what SetServices has put into the maps
-	watching               bool   // sock_ops is attached and the socket filter is seeded
+	filled                 tables   // what SetServices has put into the maps
+	Lost                   []string // what of an earlier process could not be taken over, and why
+	watching               bool     // sock_ops is attached and the socket filter is seeded
 }
 
 // Options say how a plane is made.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"path/filepath"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
@@ -78,14 +77,18 @@ const (
 // halfWays is the number of places in a bucket of the SYN cache, core/syn_cache.h.
 const halfWays = 8
 
-// kept are the maps that a new process of an instance takes over, so that a
+// keptByProxy are the maps that a new process of an instance takes over, so that a
 // restart loses neither connection nor whitelist.
-var kept = []string{
-	proxybpf.ProxyXdpMapTgFlows4, proxybpf.ProxyXdpMapTgFlows6,
-	proxybpf.ProxyXdpMapTgClosed4, proxybpf.ProxyXdpMapTgClosed6,
-	proxybpf.ProxyXdpMapTgWhite, proxybpf.ProxyXdpMapTgPresence, proxybpf.ProxyXdpMapTgProxy,
-	proxybpf.ProxyXdpMapTgHalves, proxybpf.ProxyXdpMapTgServers,
-	proxybpf.ProxyXdpMapTgWhiteBits, proxybpf.ProxyXdpMapTgWhiteMarks,
+var keptByProxy = []keptTables{
+	{"all that was translated or whitelisted", []string{proxybpf.ProxyXdpMapTgProxy, proxybpf.ProxyXdpMapTgPresence}},
+	{"translated connections over IPv4", []string{proxybpf.ProxyXdpMapTgFlows4}},
+	{"translated connections over IPv6", []string{proxybpf.ProxyXdpMapTgFlows6}},
+	{"the last segments of connections over IPv4 that have just ended", []string{proxybpf.ProxyXdpMapTgClosed4}},
+	{"the last segments of connections over IPv6 that have just ended", []string{proxybpf.ProxyXdpMapTgClosed6}},
+	{"whitelisted sources", []string{proxybpf.ProxyXdpMapTgWhite}},
+	{"whitelisted sources of the bitmap", []string{proxybpf.ProxyXdpMapTgWhiteBits, proxybpf.ProxyXdpMapTgWhiteMarks}},
+	{"handshakes under way of strategy cache", []string{proxybpf.ProxyXdpMapTgHalves}},
+	{"what servers were found to give", []string{proxybpf.ProxyXdpMapTgServers}},
 }
 
 // LoadProxy puts the proxy's programs and maps into the kernel. Nothing is
@@ -135,7 +138,7 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 	}
 	p.sized(spec)
 	if o.Instance != "" {
-		p.takeOverMaps(spec, PinDir(o.BPFFS, o.Instance))
+		p.takeOverTables(spec, PinDir(o.BPFFS, o.Instance), keptByProxy, p.sameInner)
 	}
 	if _, taken := p.maps[proxybpf.ProxyXdpMapTgWhiteBits]; !taken && o.WhiteBitsV4 > 0 {
 		if err := memoryFor(uint64(whiteWords(o.WhiteBitsV4)) * 8); err != nil {
@@ -165,22 +168,6 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 		}
 	}
 	return nil
-}
-
-// takeOverMaps opens what an earlier process has pinned, as far as it is of the
-// same make.
-func (p *Proxy) takeOverMaps(spec *ebpf.CollectionSpec, dir string) {
-	for _, name := range kept {
-		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), nil)
-		if err != nil {
-			continue
-		}
-		if spec.Maps[name].Compatible(m) != nil || !p.sameInner(name, m) {
-			m.Close()
-			continue
-		}
-		p.maps[name] = m
-	}
 }
 
 // sameInner says whether what stands in the slots is what we would put there.

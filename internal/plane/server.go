@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
@@ -52,7 +51,7 @@ type Server struct{ *Plane }
 
 // keptByServer are the maps that a new process of an instance takes over, so that
 // a restart loses no connection.
-var keptByServer = []string{serverbpf.ServerXdpMapTgSplits, serverbpf.ServerXdpMapTgServer}
+var keptByServer = []keptTables{{"translated connections, which hang", []string{serverbpf.ServerXdpMapTgSplits, serverbpf.ServerXdpMapTgServer}}}
 
 // LoadServer puts the server's programs and maps into the kernel. Nothing is
 // attached or pinned yet. Connections of an earlier process of the same instance
@@ -83,41 +82,17 @@ func (p *Server) load(o ServerOptions) error {
 		}
 	}
 	if o.Instance != "" {
-		if err := p.takeOverTable(sized(serverbpf.LoadServerXdp), PinDir(o.BPFFS, o.Instance)); err != nil {
+		spec, err := sized(serverbpf.LoadServerXdp)()
+		if err != nil {
 			return err
 		}
+		p.takeOverTables(spec, PinDir(o.BPFFS, o.Instance), keptByServer, nil)
 	}
 	return p.loadAll([]object{
 		{sized(serverbpf.LoadServerXdp), serverbpf.ServerXdpProgTgServerXdp, &p.xdp},
 		{sized(serverbpf.LoadServerIngress), serverbpf.ServerIngressProgTgServerIngress, &p.tc},
 		{sized(serverbpf.LoadServerEgress), serverbpf.ServerEgressProgTgServerEgress, &p.egress},
 	})
-}
-
-// takeOverTable opens what an earlier process has pinned, all of it or nothing:
-// entries and the keys of their hashes belong together.
-func (p *Server) takeOverTable(load func() (*ebpf.CollectionSpec, error), dir string) error {
-	spec, err := load()
-	if err != nil {
-		return err
-	}
-	found := map[string]*ebpf.Map{}
-	for _, name := range keptByServer {
-		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), nil)
-		if err == nil && spec.Maps[name].Compatible(m) == nil {
-			found[name] = m
-		} else if err == nil {
-			m.Close()
-		}
-	}
-	for name, m := range found {
-		if len(found) == len(keptByServer) {
-			p.maps[name] = m
-		} else {
-			m.Close()
-		}
-	}
-	return nil
 }
 
 // splitBuckets is how many buckets a table for so many flows has: twice as many
@@ -188,9 +163,13 @@ func putEpochKey(m *ebpf.Map, slots int, epoch uint64, key [16]byte) error {
 // Splits counts the places of the flow table: those of connections that live, and
 // all there are. It walks the table; for status and tests.
 func (p *Server) Splits() (live, places int, err error) {
+	return countSplits(p.maps[serverbpf.ServerXdpMapTgSplits])
+}
+
+func countSplits(m *ebpf.Map) (live, places int, err error) {
 	var at uint32
 	var b SplitBucket
-	it := p.maps[serverbpf.ServerXdpMapTgSplits].Iterate()
+	it := m.Iterate()
 	for it.Next(&at, &b) {
 		for _, e := range b.Way {
 			places++

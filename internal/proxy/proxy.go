@@ -42,8 +42,8 @@ type box struct {
 	caching bool // some service has strategy cache
 }
 
-// Run protects the servers behind this box until ctx ends, then drains and takes
-// everything off. When force is done, the drain is cut short.
+// Run protects the servers behind this box until ctx ends; see host.End. When force is
+// done, a drain is cut short.
 func Run(ctx, force context.Context, opt host.Options) error {
 	i, unlock, err := middlebox.Open(opt)
 	if err != nil {
@@ -67,7 +67,7 @@ func Run(ctx, force context.Context, opt host.Options) error {
 		"interfaces", cfg.Interfaces, "services", len(cfg.Services), "xdp", b.Modes)
 	offender.Start(ctx, b.plane.Plane, cfg, b.Log)
 	b.loop(ctx)
-	return b.stop(force)
+	return b.stop(ctx, force)
 }
 
 // start loads everything and attaches. Nothing stays if it fails.
@@ -90,6 +90,7 @@ func (b *box) start() (err error) {
 	if err != nil {
 		return err
 	}
+	host.TellLost(b.Log, b.plane.Lost)
 	if err := b.fill(); err != nil {
 		b.plane.Close()
 		return err
@@ -248,29 +249,11 @@ var liveFields = []string{"on_stale_keys", "fast_path", "swap_period", "idle_tim
 
 func (b *box) writeState() error {
 	return host.WriteState(b.Opt.StateDir, host.State{Config: b.Cfg, Numbers: b.Numbers,
-		Modes: b.Modes, Started: b.Started, OneSided: b.watch.told})
+		Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), OneSided: b.watch.told})
 }
 
-// stop lets SYNs go to the servers at once, translates what is translated for the
-// drain time, then takes everything off.
-func (b *box) stop(force context.Context) error {
-	targets, err := b.targets()
-	if err == nil {
-		for i := range targets {
-			targets[i].Service.Mode = plane.ModeOff
-		}
-		err = b.plane.SetServices(targets, &b.Settings)
-	}
-	if b.Cfg.Drain > 0 {
-		b.Log.Info("draining", "for", b.Cfg.Drain)
-		t := time.NewTimer(b.Cfg.Drain)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-force.Done():
-		}
-	}
-	err = errors.Join(err, b.plane.Detach(), b.Leave())
-	b.Log.Info("stopped")
-	return err
+// stop leaves the proxy in place, or takes it down: SYNs go to the servers at once, and what is
+// translated goes on for the drain time.
+func (b *box) stop(ctx, force context.Context) error {
+	return host.End(ctx, force, b.Opt, b.Cfg.Instance, b.Cfg.Drain, b.keys.Until(b.Cfg.Epoch), b.Log)
 }

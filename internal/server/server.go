@@ -11,8 +11,8 @@ import (
 	"tidegate/internal/host"
 )
 
-// Run takes connections over until ctx ends, then drains and takes everything off.
-// When force is done, the drain is cut short.
+// Run takes connections over until ctx ends; see host.End. When force is done, a drain is
+// cut short.
 func Run(ctx, force context.Context, opt host.Options) error {
 	cfg, err := config.Load(opt.ConfigPath)
 	if err != nil {

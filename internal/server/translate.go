@@ -70,7 +70,7 @@ func runTranslate(ctx, force context.Context, cfg *config.Config, opt host.Optio
 	n.log.Info("protecting", "instance", cfg.Instance, "takeover", cfg.Server.Takeover, "interfaces", cfg.Interfaces,
 		"services", len(cfg.Services), "edges", len(cfg.Tagged.Edges), "xdp", n.modes)
 	n.loop(ctx)
-	return n.stop(force)
+	return n.stop(ctx, force)
 }
 
 // start loads everything and attaches. Nothing stays if it fails.
@@ -87,6 +87,7 @@ func (n *node) start() (err error) {
 	if err != nil {
 		return err
 	}
+	host.TellLost(n.log, n.plane.Lost)
 	// Before the translating gate, which leaves ACKs to it.
 	if err := n.startAdopter(); err != nil {
 		n.plane.Close()
@@ -341,38 +342,8 @@ func (n *node) reload() error {
 	return n.writeState()
 }
 
-// stop takes no new connection over, translates those that are for the drain time or
-// until the last has ended, then takes everything off.
-func (n *node) stop(force context.Context) error {
-	targets := n.targets()
-	for i := range targets {
-		targets[i].Service.Mode = plane.ModeOff
-	}
-	err := n.plane.SetServices(targets, &n.settings)
-	if n.cfg.Drain > 0 {
-		n.log.Info("draining", "for", n.cfg.Drain)
-		n.drain(force)
-	}
-	err = errors.Join(err, n.plane.Detach(), n.stopAdopter(), host.RemoveState(n.opt.StateDir, n.cfg.Instance))
-	n.log.Info("stopped")
-	return err
-}
-
-func (n *node) drain(force context.Context) {
-	end := time.NewTimer(n.cfg.Drain)
-	defer end.Stop()
-	tick := time.NewTicker(housekeeping)
-	defer tick.Stop()
-	for {
-		select {
-		case <-end.C:
-			return
-		case <-force.Done():
-			return
-		case <-tick.C:
-			if live, _, err := n.plane.Splits(); err == nil && live == 0 {
-				return
-			}
-		}
-	}
+// stop leaves the gate in place, or takes it down: no new connection is taken over, those
+// that are translated go on until the last has ended, or for the drain time.
+func (n *node) stop(ctx, force context.Context) error {
+	return host.End(ctx, force, n.opt, n.cfg.Instance, n.cfg.Drain, n.keys.Until(n.cfg.Epoch), n.log)
 }

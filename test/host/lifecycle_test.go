@@ -9,7 +9,7 @@ import (
 	"tidegate/internal/plane"
 )
 
-// The daemon is killed, started anew, stopped and started again while clients
+// The daemon is killed, started anew, taken down and started again while clients
 // come and others stay. Nobody may notice.
 func TestKillTakeOverStopUnderLoad(t *testing.T) {
 	w := newWorld(t)
@@ -28,7 +28,7 @@ func TestKillTakeOverStopUnderLoad(t *testing.T) {
 		t.Error("status says that the killed daemon runs")
 	}
 	text, _, err := w.tidegateRun("status", "--instance", w.Instance)
-	if err != nil || !strings.Contains(text, "NOT running") {
+	if err != nil || !strings.Contains(text, "running without a daemon since") {
 		t.Errorf("status says %q, %v", text, err)
 	}
 
@@ -41,21 +41,23 @@ func TestKillTakeOverStopUnderLoad(t *testing.T) {
 		t.Errorf("the new daemon's gate adopts nothing: %v", c)
 	}
 
-	g.stop()
+	w.off() // asks the process that runs
+	<-g.exited
 	w.nothingInstalled()
 	l.more(100)
 
 	g = w.start(w.webConfig(webPort, "drain: 200ms"))
 	l.more(100)
-	g.stop()
+	g.interrupt()
 	w.nothingInstalled()
 	l.more(10)
+	w.off() // there is nothing to be taken down
 	l.end()
 	l.noFailure()
 }
 
-// A cookie that was sent before the stop is honoured during the drain. A second
-// signal cuts the drain short.
+// A cookie that was sent before Ctrl-C is honoured during the drain. A second one cuts the
+// drain short.
 func TestDrainHonoursCookies(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -63,8 +65,8 @@ func TestDrainHonoursCookies(t *testing.T) {
 	w.lose("output", "tcp flags == ack")
 	c := w.mustDial(false, webPort) // its ACK is lost
 	w.wantCounters(map[string]uint64{"cookie_sent": 1, "adopted": 0})
-	g.signal(syscall.SIGTERM)
-	g.awaitLog("msg=draining")
+	g.signal(syscall.SIGINT)
+	g.awaitLog("draining: SYNs pass")
 	if got := w.attachedPrograms(); got["XDP"] != 0 || got["TC ingress"] == 0 {
 		t.Errorf("attached during the drain: %v", got)
 	}
@@ -74,7 +76,7 @@ func TestDrainHonoursCookies(t *testing.T) {
 	w.wantCounters(map[string]uint64{"adopted": 1})
 	w.mustPingNew(1)
 	w.wantCounters(map[string]uint64{"cookie_sent": 1, "adopted": 1})
-	g.stop()
+	g.interrupt()
 	w.nothingInstalled()
 	if err := c.ping(); err != nil {
 		t.Errorf("an established connection after the stop: %v", err)
@@ -219,7 +221,7 @@ func TestDottedNames(t *testing.T) {
 		g.kill()
 	}
 	g := w.start(config)
-	g.stop()
+	g.interrupt()
 	w.nothingInstalled()
 }
 

@@ -118,9 +118,14 @@ type gate struct {
 // launch starts `tidegate run` and does not wait for anything.
 func (w *world) launch(config string) *gate {
 	w.t.Helper()
+	return w.launchBinary(tidegate, config)
+}
+
+func (w *world) launchBinary(binary, config string) *gate {
+	w.t.Helper()
 	w.writeConfig(config)
 	g := &gate{w: w, exited: make(chan struct{})}
-	g.cmd = exec.Command(tidegate, "run", "-c", w.configPath)
+	g.cmd = exec.Command(binary, "run", "-c", w.configPath)
 	g.cmd.Stdout, g.cmd.Stderr = &g.stdout, &g.stderr
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := w.Server.Do(g.cmd.Start); err != nil {
@@ -209,11 +214,24 @@ func (g *gate) kill() {
 	<-g.exited
 }
 
-// stop asks the process to end and waits for it.
-func (g *gate) stop() {
+// stop ends the process, which leaves the packet path in place.
+func (g *gate) stop() { g.w.t.Helper(); g.end(syscall.SIGTERM) }
+
+// interrupt is Ctrl-C: the packet path goes, too.
+func (g *gate) interrupt() { g.w.t.Helper(); g.end(syscall.SIGINT) }
+
+// off runs `tidegate off`, whether or not a process runs.
+func (w *world) off(args ...string) {
+	w.t.Helper()
+	if _, errs, err := w.tidegateRun(append([]string{"off", "--instance", w.Instance}, args...)...); err != nil {
+		w.t.Fatalf("off: %v: %s", err, errs)
+	}
+}
+
+func (g *gate) end(s syscall.Signal) {
 	g.w.t.Helper()
-	g.signal(syscall.SIGTERM)
-	g.await("end after SIGTERM", func() bool {
+	g.signal(s)
+	g.await("its end", func() bool {
 		select {
 		case <-g.exited:
 			return true

@@ -158,8 +158,8 @@ func TestAuto(t *testing.T) {
 	if n := w.server.counters()["adopted"]; n != adopted+1 {
 		t.Errorf("%d adopted, want %d", n, adopted+1)
 	}
-	w.Edge.stop()
-	w.server.stop()
+	w.Edge.off()
+	w.server.off()
 	if left, _ := os.ReadDir("/sys/fs/bpf/tidegate/" + w.server.instance); len(left) != 0 {
 		t.Errorf("pins are left: %v", left)
 	}

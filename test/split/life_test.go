@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Translated connections outlive the server's process, and a drain waits for them: none
-// is cut before its time, and when the last has ended the drain ends, too.
+// Translated connections outlive the server's process, and the drain after Ctrl-C waits for
+// them: none is cut before its time, and when the last has ended the drain ends, too.
 func TestTranslatedLife(t *testing.T) {
 	for _, protocol := range []string{"plain", "tagged"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -33,8 +33,8 @@ func TestTranslatedLife(t *testing.T) {
 				t.Errorf("new connection, a new process: %v", err)
 			}
 			w.server.wantCounters(map[string]uint64{"drop_last_line": 0, "tag_forged": 0, "split_full": 0})
-			w.Edge.stop() // first: its cookies would not be honoured any more
-			_ = w.server.run.cmd.Process.Signal(syscall.SIGTERM)
+			w.Edge.off() // first: its cookies would not be honoured any more
+			_ = w.server.run.cmd.Process.Signal(syscall.SIGINT)
 			w.await("drain", func() bool { return strings.Contains(w.server.run.stderr.String(), "draining") })
 			w.still(c, "draining")
 			if err := w.ping(false); err != nil {

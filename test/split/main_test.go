@@ -177,10 +177,30 @@ func (n *node) start() *process {
 	return p
 }
 
-// stop ends the node as an operator would.
-func (n *node) stop() {
+// stop ends the process, which leaves its packet path in place.
+func (n *node) stop() { n.w.t.Helper(); n.end(syscall.SIGTERM) }
+
+// off runs `tidegate off` with these arguments, whether or not the process runs.
+func (n *node) off(args ...string) {
 	n.w.t.Helper()
-	_ = n.run.cmd.Process.Signal(syscall.SIGTERM)
+	var out output
+	cmd := exec.Command(tidegate, append([]string{"off", "--instance", n.instance}, args...)...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := n.ns.Do(cmd.Start); err != nil {
+		n.w.t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		n.w.t.Fatalf("off: %v: %s", err, out.String())
+	}
+	if _, err := os.Stat("/sys/fs/bpf/tidegate/" + n.instance); err == nil {
+		n.w.t.Errorf("%s: there are pins after off: %s", n.instance, out.String())
+	}
+}
+
+// end ends the process by a signal and waits for it.
+func (n *node) end(s syscall.Signal) {
+	n.w.t.Helper()
+	_ = n.run.cmd.Process.Signal(s)
 	select {
 	case <-n.run.exited:
 	case <-time.After(patience):

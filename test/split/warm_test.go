@@ -101,7 +101,7 @@ func (n *node) reload() {
 }
 
 // An edge that is killed goes on without its process; the next one takes the filter
-// over; one that is stopped leaves traffic as if it had never been.
+// over; one that is taken down leaves traffic as if it had never been.
 func TestLife(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)
@@ -124,12 +124,12 @@ func TestLife(t *testing.T) {
 	w.Edge.wantCounters(map[string]uint64{"drop_ack": 0, "edge_unknown": 0})
 	// SYNs that reach the server past the edge are its kernel's own; the last line
 	// must not take their ACKs for attack.
-	w.Edge.stop()
+	w.Edge.off()
 	w.still(c, "no edge")
 	if err := w.ping(false); err != nil {
 		t.Errorf("new connection without an edge: %v", err)
 	}
-	w.server.stop()
+	w.server.off()
 	w.still(c, "no server role")
 }
 

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/internal/config"
+	"tidegate/internal/host"
+	"tidegate/internal/patrol"
+)
+
+func newOffCmd() *cobra.Command {
+	var file, instance string
+	var drain time.Duration
+	var now bool
+	cmd := &cobra.Command{
+		Use:   "off [-c FILE | --instance NAME]",
+		Short: "Take an instance down: drain, detach its programs, remove its tables",
+		Long: `Takes an instance down, whether or not its process runs: a running one is asked to
+end first. SYNs go to the kernel, or to the servers, at once. Handshakes under way are honoured,
+and translated connections go on, until the last has ended or the drain time has passed;
+then nothing is left. Connections that a kernel has adopted need nothing of Tidegate and live on.
+Ctrl-C stops the waiting: what is translated then stays so, until off is run again. Nothing
+to take down is no error.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file != "" && cmd.Flags().Changed("instance") {
+				return usageErrorf("name the instance by -c FILE or by --instance NAME, not by both")
+			}
+			if drain < 0 {
+				return usageErrorf("--drain %s: no time can be negative", drain)
+			}
+			if now {
+				drain = 0
+			} else if !cmd.Flags().Changed("drain") {
+				drain = host.DrainAsConfigured
+			}
+			return runOff(cmd, file, instance, drain, now)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE` that names the instance")
+	cmd.Flags().StringVar(&instance, "instance", "default", "`NAME` of the instance")
+	cmd.Flags().DurationVar(&drain, "drain", 0, "wait at most so long (default: what the instance's configuration says)")
+	cmd.Flags().BoolVar(&now, "now", false, "do not wait for anybody")
+	return cmd
+}
+
+func runOff(cmd *cobra.Command, file, instance string, drain time.Duration, now bool) error {
+	opt := host.Options{ConfigPath: file, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
+	isPatrol := false
+	if file != "" {
+		cfg, err := config.Load(file)
+		if err != nil {
+			return err
+		}
+		instance, isPatrol = cfg.Instance, cfg.Patrol != nil
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	go func() {
+		<-signals
+		cancel()
+		signal.Stop(signals) // the next one ends this process
+	}()
+	unlock, err := host.OwnForTakeDown(ctx, opt, instance, now)
+	if err != nil {
+		return err
+	}
+	if isPatrol {
+		unlock()
+		return patrol.Off(opt)
+	}
+	defer unlock()
+	if err := host.TakeDown(ctx, context.Background(), opt, instance, drain, opt.Log); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "instance %s: nothing is installed any more\n", instance)
+	return nil
+}

@@ -1,0 +1,168 @@
+package plane
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/plane/hostbpf"
+	"tidegate/internal/plane/patrolbpf"
+	"tidegate/internal/plane/proxybpf"
+	"tidegate/internal/plane/serverbpf"
+)
+
+// Installed is what an instance has pinned, seen by a process that need not be the one
+// that installed it, and need not know its configuration.
+type Installed struct{ dir string }
+
+// FindInstalled finds what is pinned for an instance; nil if nothing is.
+func FindInstalled(bpffs, instance string) *Installed {
+	dir := PinDir(bpffs, instance)
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) == 0 {
+		return nil
+	}
+	return &Installed{dir}
+}
+
+func (i *Installed) has(name string) bool {
+	_, err := os.Stat(filepath.Join(i.dir, name))
+	return err == nil
+}
+
+// Translates says whether connections depend on what is installed.
+func (i *Installed) Translates() bool {
+	return i.has(proxybpf.ProxyXdpMapTgFlows4) || i.has(serverbpf.ServerXdpMapTgSplits)
+}
+
+// Patrols says whether it is a patrol's.
+func (i *Installed) Patrols() bool { return i.has(patrolbpf.PatrolXdpMapTgPfTags) }
+
+// Verifies says whether something is left, when SYNs are no longer answered, that a
+// handshake under way needs.
+func (i *Installed) Verifies() (tc bool) {
+	(&attachments{dir: i.dir}).eachPin(func(_, kind, _ string) { tc = tc || kind != "xdp" })
+	return tc
+}
+
+// LetSYNsPass has every SYN from now on go to the kernel or the server. What is
+// translated stays so, and cookies that a host has sent still verify.
+func (i *Installed) LetSYNsPass() error {
+	if i.Translates() {
+		return i.modesOff()
+	}
+	var errs []error
+	(&attachments{dir: i.dir}).eachPin(func(path, kind, _ string) {
+		if kind == "xdp" {
+			errs = append(errs, detachPin(path))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// modesOff switches every service off.
+func (i *Installed) modesOff() error {
+	services, err := i.open(hostbpf.HostXdpMapTgServices)
+	if err != nil {
+		return err
+	}
+	defer services.Close()
+	settings, err := i.open(hostbpf.HostXdpMapTgSettings)
+	if err != nil {
+		return err
+	}
+	defer settings.Close()
+	var s Settings
+	var svc Service
+	if err := settings.Lookup(uint32(0), &s); err != nil {
+		return i.otherVersion(err)
+	}
+	for id := range services.MaxEntries() {
+		if err := services.Lookup(id, &svc); err != nil {
+			return i.otherVersion(err)
+		}
+		if svc.Mode == ModeOff {
+			continue
+		}
+		svc.Mode = ModeOff
+		if err := services.Put(id, svc); err != nil {
+			return fmt.Errorf("service table: %w", err)
+		}
+	}
+	s.Enforce = 0
+	return settings.Put(uint32(0), s)
+}
+
+func (i *Installed) open(name string) (*ebpf.Map, error) {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(i.dir, name), nil)
+	if err != nil {
+		return nil, i.otherVersion(err)
+	}
+	return m, nil
+}
+
+func (i *Installed) otherVersion(err error) error {
+	return fmt.Errorf("%s was installed by another version of this program, which alone can drain it (%w); `tidegate off --now` takes it down at once", i.dir, err)
+}
+
+// Translated counts the connections that are translated now. It walks the tables.
+func (i *Installed) Translated() (n int, err error) {
+	if i.has(serverbpf.ServerXdpMapTgSplits) {
+		return i.splits()
+	}
+	for _, name := range []string{proxybpf.ProxyXdpMapTgFlows4, proxybpf.ProxyXdpMapTgFlows6} {
+		if !i.has(name) {
+			continue
+		}
+		flows, err := i.flows(name)
+		if err != nil {
+			return 0, err
+		}
+		n += flows
+	}
+	return n, nil
+}
+
+func (i *Installed) splits() (int, error) {
+	m, err := i.open(serverbpf.ServerXdpMapTgSplits)
+	if err != nil {
+		return 0, err
+	}
+	defer m.Close()
+	live, _, err := countSplits(m)
+	return live, err
+}
+
+// flows counts one family's, in both slots.
+func (i *Installed) flows(name string) (n int, err error) {
+	outer, err := i.open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer outer.Close()
+	usage, err := tableUsage(outer)
+	if err != nil {
+		return 0, fmt.Errorf("table %s: %w", name, err)
+	}
+	return usage.Entries, nil
+}
+
+// Remove takes everything down and removes the pins, of the adopter's folder, too.
+func (i *Installed) Remove() error {
+	var errs []error
+	for _, dir := range []string{i.dir, filepath.Join(i.dir, "adopt")} {
+		a := &attachments{dir: dir}
+		for _, kinds := range []string{"xdp", "tc egress"} { // no cookie that nobody would honour
+			a.eachPin(func(path, kind, _ string) {
+				if strings.Contains(kinds, kind) {
+					errs = append(errs, detachPin(path))
+				}
+			})
+		}
+		errs = append(errs, detachPin(filepath.Join(dir, "sockops")))
+	}
+	return errors.Join(append(errs, os.RemoveAll(i.dir))...)
+}

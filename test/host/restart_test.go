@@ -1,0 +1,100 @@
+package hosttest
+
+import (
+	"net"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidegate/test/labtest"
+)
+
+// The process is stopped and started again, as another version of the binary, too, and
+// reloaded, while 50 clients stay connected and others come: nobody notices. Status says who looks after
+// the packet path meanwhile, and a start takes it over.
+func TestRestart(t *testing.T) {
+	w := newWorld(t)
+	w.echoServer(webPort)
+	config := w.webConfig(webPort)
+	g := w.start(config)
+	l := labtest.StartLoad(t, 50, func() (c *net.TCPConn, err error) {
+		err = w.Client.Do(func() error {
+			d := net.Dialer{Timeout: 5 * time.Second}
+			d.SetMultipathTCP(false)
+			conn, err := d.Dial("tcp", netip.AddrPortFrom(w.ServerAddr(false), webPort).String())
+			if err == nil {
+				c = conn.(*net.TCPConn)
+			}
+			return err
+		})
+		return c, err
+	})
+	for range 2 {
+		l.More(50)
+		g.stop()
+		before := w.counters()["adopted"]
+		l.More(100)
+		if after := w.counters()["adopted"]; after < before+50 {
+			t.Errorf("without a daemon %d connections were adopted, then %d", before, after)
+		}
+		text, _, err := w.tidegateRun("status", "--instance", w.Instance)
+		if st := w.status(); err != nil || st.Running || time.Since(st.Since) > time.Minute || !strings.Contains(text, "running without a daemon since") ||
+			!strings.Contains(text, "then SYNs pass unprotected") {
+			t.Errorf("status: since %v, %s, %v", st.Since, text, err)
+		}
+		g = w.start(config)
+		l.More(50)
+		g.reload(config, "msg=reloaded")
+	}
+	other := filepath.Join(w.dir, "tidegate-next") // an upgrade: another binary takes over from one that was stopped
+	if out, err := exec.Command("go", "build", "-o", other, "-ldflags", "-X tidegate/internal/version.Version=99.0.0", "tidegate/cmd/tidegate").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	g.stop()
+	g = w.launchBinary(other, config)
+	g.await("ready", func() bool { return strings.Contains(g.stdout.String(), "ready\n") })
+	if v := w.status().Version; v != "99.0.0" {
+		t.Errorf("version %q runs", v)
+	}
+	l.More(50)
+	l.End("stops, starts, reloads and another version")
+	w.off("--now")
+	w.nothingInstalled()
+}
+
+// Off waits for nobody whom an interrupted drain has left: it can be stopped, and either
+// off or run ends what it has begun.
+func TestOffInterrupted(t *testing.T) {
+	w := newWorld(t)
+	w.echoServer(webPort)
+	g := w.start(w.webConfig(webPort, "drain: 5m"))
+	g.stop()
+	for _, end := range []string{"run", "off"} {
+		var errs output
+		cmd := exec.Command(tidegate, "off", "-c", w.configPath)
+		cmd.Stderr = &errs
+		w.must(w.Server.Do(cmd.Start))
+		w.await("the drain", func() bool { return strings.Contains(errs.String(), "draining: SYNs pass") })
+		w.must(cmd.Process.Signal(syscall.SIGINT))
+		if err := cmd.Wait(); err == nil || !strings.Contains(errs.String(), "interrupted: SYNs pass") {
+			t.Errorf("%v: %s", err, errs.String())
+		}
+		text, _, err := w.tidegateRun("status", "--instance", w.Instance)
+		if err != nil || !strings.Contains(text, "half taken down") {
+			t.Errorf("status: %s, %v", text, err)
+		}
+		w.mustPingNew(1) // the kernel's
+		if end == "run" {
+			g = w.start(w.webConfig(webPort, "drain: 5m"))
+			w.mustPingNew(1)
+			w.wantCounters(map[string]uint64{"adopted": uint64(len(families()))})
+			g.stop()
+		}
+	}
+	w.off("--now")
+	w.nothingInstalled()
+}

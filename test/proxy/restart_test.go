@@ -1,0 +1,212 @@
+package proxytest
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/lab"
+	"tidegate/test/labtest"
+)
+
+// stop ends the process, which leaves its packet path in place.
+func (b *box) stop(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := b.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+	<-b.exited
+	if b.err != nil {
+		t.Errorf("tidegate run: %v: %s", b.err, b.stderr.String())
+	}
+}
+
+// off runs `tidegate off`, whether or not a process runs.
+func (w *world) off(args ...string) string {
+	w.t.Helper()
+	var out output
+	cmd := exec.Command(tidegate, append([]string{"off", "--instance", w.Instance}, args...)...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := w.Proxy.Do(cmd.Start); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		w.t.Fatalf("off: %v: %s", err, out.String())
+	}
+	if _, err := os.Stat("/sys/fs/bpf/tidegate/" + w.Instance); err == nil {
+		w.t.Errorf("there are pins after off: %s", out.String())
+	}
+	return out.String()
+}
+
+func needKernelPath(t *testing.T) {
+	t.Helper()
+	if testPlane == lab.PlaneDPDK {
+		t.Skip("plane: dpdk has no packet path that could stay when its program ends (docs/dpdk.md)")
+	}
+}
+
+// The process is stopped and started again, and reloaded, while clients stay connected and
+// others come, under each strategy and on a bridge: nobody notices.
+func TestRestart(t *testing.T) {
+	needKernelPath(t)
+	for _, c := range []struct {
+		strategy string
+		bridge   bool
+	}{{"cookie", false}, {"cookie", true}, {"cache", false}, {"auth-cookie", false}, {"auth-full", false}, {"auth-wrong", false}, {"auth-ttl", false}} {
+		name := c.strategy
+		if c.bridge {
+			name += ", bridge"
+		}
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, c.bridge)
+			w.serve(echo)
+			b := w.start(w.config(c.strategy))
+			if strings.HasPrefix(c.strategy, "auth") { // the first connection of a source is interrupted
+				_ = w.ping(false)
+				if err := w.ping(false); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l := labtest.StartLoad(t, 50, func() (*net.TCPConn, error) { return w.dial(false) })
+			for range 2 {
+				l.More(30)
+				b.stop(t, syscall.SIGTERM)
+				l.More(100)
+				if st := w.status(); st.Running || st.Since.IsZero() {
+					t.Errorf("status: running %v, without a daemon since %v", st.Running, st.Since)
+				}
+				b = w.start(w.config(c.strategy))
+				l.More(50)
+				w.reload(b)
+			}
+			l.End("stops, starts and reloads")
+			w.off("--now")
+		})
+	}
+}
+
+// Off: SYNs go to the server at once; what is translated goes on until it ends, and off
+// ends with the last; or the drain time passes, and it is cut.
+func TestOff(t *testing.T) {
+	needKernelPath(t)
+	w := newWorld(t, false)
+	w.serve(echo)
+	config := strings.Replace(w.config("cookie"), "drain: 0s", "drain: 1s", 1)
+	b := w.start(config)
+	first, second := w.holdConn(false), w.holdConn(false)
+	done := make(chan string)
+	go func() { done <- w.off("--drain", "1m") }()
+	w.await("drain", func() bool { return w.status().Draining })
+	<-b.exited
+	if err := w.ping(false); err != nil {
+		t.Errorf("new connection, draining: %v", err)
+	}
+	use(t, first)
+	use(t, second)
+	first.Close()
+	use(t, second)
+	second.Close()
+	if out := <-done; !strings.Contains(out, "translated_connections=2") || strings.Contains(out, "end now") {
+		t.Errorf("off says %s", out)
+	}
+
+	w.start(config)
+	w.holdConn(false)
+	if out := w.off(); !strings.Contains(out, "connections=1") { // as configured: it is cut after a second, and off says so
+		t.Errorf("off says %s", out)
+	}
+	if err := w.ping(false); err != nil {
+		t.Errorf("new connection, nothing is installed: %v", err)
+	}
+}
+
+// A bridge's interfaces are promiscuous until off, whichever process has made them so.
+func TestOffBridge(t *testing.T) {
+	needKernelPath(t)
+	w := newWorld(t, true)
+	b := w.start(w.config("cookie"))
+	b.stop(t, syscall.SIGTERM)
+	b = w.start(w.config("cookie"))
+	if n := w.promiscuous(); n != 2 {
+		t.Errorf("%d interfaces are promiscuous; the bridge has 2", n)
+	}
+	b.stop(t, syscall.SIGTERM)
+	w.off()
+	if n := w.promiscuous(); n != 0 {
+		t.Errorf("%d interfaces are left promiscuous", n)
+	}
+}
+
+// promiscuous counts the box's interfaces that are in that mode.
+func (w *world) promiscuous() (n int) {
+	w.t.Helper()
+	err := w.Proxy.Do(func() error {
+		out, err := exec.Command("ip", "-d", "link").Output()
+		n = strings.Count(string(out), "promiscuity 1")
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+// A table of another shape, as another version may have it, is not taken over: the start
+// says what that loses, and everything else goes on.
+func TestRestartWithAnotherShape(t *testing.T) {
+	needKernelPath(t)
+	w := newWorld(t, false)
+	w.serve(echo)
+	b := w.start(w.config("cookie"))
+	if err := w.ping(false); err != nil {
+		t.Fatal(err)
+	}
+	b.stop(t, syscall.SIGTERM)
+	pin := filepath.Join("/sys/fs/bpf/tidegate", w.Instance, "tg_closed4")
+	if err := os.Remove(pin); err != nil {
+		t.Fatal(err)
+	}
+	other, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.LRUHash, KeySize: 12, ValueSize: 64, MaxEntries: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := other.Pin(pin); err != nil {
+		t.Fatal(err)
+	}
+	b = w.start(w.config("cookie"))
+	if err := w.ping(false); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(b.stderr.String(), "tg_closed4") {
+		t.Errorf("the start says nothing of the table: %s", b.stderr.String())
+	}
+	w.off("--now")
+}
+
+// On DPDK, off ends the program, and nothing is left.
+func TestOffDPDK(t *testing.T) {
+	if testPlane != lab.PlaneDPDK {
+		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
+	}
+	w := newWorld(t, false)
+	w.serve(echo)
+	b := w.start(strings.Replace(w.config("cookie"), "drain: 0s", "drain: 5m", 1))
+	if err := w.ping(false); err != nil {
+		t.Fatal(err)
+	}
+	w.off("--now")
+	<-b.exited
+	for _, left := range []string{".json", ".dpdk", ".lock"} {
+		if _, err := os.Stat("/run/tidegate/" + w.Instance + left); err == nil {
+			t.Errorf("%s is left", left)
+		}
+	}
+}
