@@ -1,0 +1,187 @@
+package verdicts
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"tidegate/internal/framegen"
+	"tidegate/internal/lab"
+	"tidegate/test/labtest"
+)
+
+const (
+	servicePort = 80
+	patience    = 20 * time.Second
+)
+
+var tidegate string // the binary under test
+
+func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &tidegate)) }
+
+var worlds atomic.Int32
+
+// machine is a server, with a box before it or without, seen from a client's wire.
+type machine struct {
+	*tap
+	*listener
+	net framegen.Network
+	dir string
+}
+
+// gate is one `tidegate run` of a machine: where, and with which configuration.
+type gate struct {
+	at     string // "server" or "box"
+	config string // without instance, secret_file and services
+	svc    string // lines of the service besides its name and ports
+}
+
+// kind is what a frame goes through.
+type kind struct {
+	name  string
+	boxed bool // a router stands before the server
+	gates []gate
+}
+
+// kinds are the deployments under test. No allowance lets anything pass.
+var kinds = []kind{
+	{name: "host", gates: []gate{{at: "server", config: "interfaces: [tg-server]\n"}}},
+	{name: "edge", boxed: true, gates: []gate{
+		{at: "server", config: "role: server\ninterfaces: [tg-server]\n"},
+		{at: "box", config: "role: edge\ninterfaces: [tg-flood, tg-legit, tg-inner]\ninside: [tg-inner]\nunknown_rate: 0\nlearning: 0s\n"}}},
+	boxedProxy("cookie"), boxedProxy("auth-cookie"), boxedProxy("auth-full"), boxedProxy("cache"),
+}
+
+func boxedProxy(strategy string) kind {
+	return kind{name: "proxy-" + strategy, boxed: true, gates: []gate{{at: "box",
+		config: "role: proxy\ninterfaces: [tg-flood, tg-legit, tg-inner]\n", svc: "    strategy: " + strategy + "\n"}}}
+}
+
+// newMachine builds one; without gates it is the bare one.
+func newMachine(t *testing.T, boxed bool, gates ...gate) *machine {
+	t.Helper()
+	tag := fmt.Sprintf("v%d", worlds.Add(1))
+	m := &machine{dir: t.TempDir()}
+	namespaces := map[string]*lab.Namespace{}
+	var client, far *lab.Port
+	var instance string
+	if boxed {
+		p, err := lab.NewProxyTopology("-"+tag, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { closed(t, p.Close()) })
+		client, far, instance = p.ClientPort, p.LegitPort, p.Instance
+		namespaces["box"], namespaces["server"] = p.Proxy, p.Server
+		m.net = framegen.Network{Service: [2]netip.Addr{p.ServiceAddr(false, 0).Addr(), p.ServiceAddr(true, 0).Addr()},
+			OnLink: [2]netip.Prefix{netip.MustParsePrefix("198.18.2.0/30"), netip.MustParsePrefix("fd7d:7467:2::/64")}}
+	} else {
+		h, err := lab.NewHosts(tag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { closed(t, h.Close()) })
+		client, far, instance = h.ClientPort, h.ServerPort, h.Instance
+		namespaces["server"] = h.Server
+		m.net = framegen.Network{Service: [2]netip.Addr{h.ServerAddr(false), h.ServerAddr(true)},
+			OnLink: [2]netip.Prefix{netip.MustParsePrefix("198.18.3.0/24"), netip.MustParsePrefix("fd7d:7467:4::/64")}}
+		routeClients(t, h)
+	}
+	m.net.Clients = [2]netip.Prefix{netip.MustParsePrefix("198.18.16.0/20"), netip.MustParsePrefix("fd7d:7467:3::/64")}
+	m.net.Port = servicePort
+	copy(m.net.SourceMAC[:], client.MAC)
+	copy(m.net.GateMAC[:], far.MAC)
+	// Cookies for every SYN: the bare kernel then answers what it accepts, and keeps nothing.
+	if err := namespaces["server"].SetSysctl("net.ipv4.tcp_syncookies", "2"); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if m.listener, err = newListener(namespaces["server"], servicePort); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.listener.close)
+	for i, g := range gates {
+		m.start(t, namespaces[g.at], fmt.Sprintf("%s-%d", instance, i), g)
+	}
+	if m.tap, err = newTap(client); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, m.tap.close()) })
+	return m
+}
+
+func closed(t *testing.T, err error) {
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// routeClients makes the hosts' client the router to the frames' sources.
+func routeClients(t *testing.T, h *lab.Hosts) {
+	t.Helper()
+	err := h.Server.Do(func() error {
+		var errs []error
+		for i, to := range []string{"198.18.16.0/20", "fd7d:7467:3::/64"} {
+			_, dst, err := net.ParseCIDR(to)
+			errs = append(errs, err, netlink.RouteAdd(&netlink.Route{LinkIndex: h.ServerPort.Index, Dst: dst,
+				Gw: h.ClientAddr(i == 1).AsSlice()}))
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *machine) start(t *testing.T, ns *lab.Namespace, instance string, g gate) {
+	t.Helper()
+	secret, path := filepath.Join(m.dir, "secret"), filepath.Join(m.dir, instance+".yaml")
+	config := g.config + fmt.Sprintf("instance: %s\nsecret_file: secret\nservices:\n  - name: web\n    ports: [%d]\n    mode: always\n%s",
+		instance, servicePort, g.svc)
+	if !strings.Contains(config, "strategy: c") { // those advertise a window of 0
+		config += fmt.Sprintf("    window: %d\n", gateWindow)
+	}
+	if err := errors.Join(os.WriteFile(secret, []byte(strings.Repeat("5a", 32)+"\n"), 0o600),
+		os.WriteFile(path, []byte(config), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr labtest.Output
+	cmd := exec.Command(tidegate, "run", "-c", path)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := ns.Do(cmd.Start); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait(); close(exited) }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-exited
+		_ = os.RemoveAll("/sys/fs/bpf/tidegate/" + instance)
+		for _, ext := range []string{".json", ".lock"} {
+			_ = os.Remove("/run/tidegate/" + instance + ext)
+		}
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", instance, stderr.String())
+		}
+	})
+	labtest.Await(t, "ready", patience, 10*time.Millisecond, func() bool {
+		select {
+		case err := <-exited:
+			t.Fatalf("tidegate run ended: %v\n%s", err, stderr.String())
+		default:
+		}
+		return strings.Contains(stdout.String(), "ready\n")
+	})
+}
