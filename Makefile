@@ -20,6 +20,7 @@ VERSION   = $(shell sed -n 's/^\#\# \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md | he
 COMMIT    = $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 LDFLAGS   = -s -w -X tidegate/internal/version.Version=$(VERSION)$(if $(COMMIT),+g$(COMMIT))
 FUZZTIME ?= 60s
+FRAMES ?= 17000000 # odd frames to each of six kinds of gate: 10^8 in all
 SOAKTIME ?= 10m
 
 .PHONY: help demo test test-p4 test-unit test-kernel bench fuzz lint generate build dpdk soak clean
@@ -50,7 +51,7 @@ bench: ## cost per SYN and SYNs absorbed, as ratios, in one run (root)
 	@$(MAKE) build
 	bin/tidegate bench
 
-fuzz: ## fuzz the parsers, FUZZTIME each (default 60s)
+fuzz: ## fuzz the parsers, FUZZTIME each (default 60s), and send FRAMES odd frames to each kind of gate and to a bare machine (root)
 	@tools/deps.sh fuzz
 	$(GO) test ./internal/config -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/ifp -run '^$$' -fuzz FuzzMessages -fuzztime $(FUZZTIME)
@@ -58,6 +59,7 @@ fuzz: ## fuzz the parsers, FUZZTIME each (default 60s)
 	$(GO) test ./internal/binding/flood -run '^$$' -fuzz FuzzMessage -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/binding/flood -run '^$$' -fuzz FuzzReceive -fuzztime $(FUZZTIME) -fuzzminimizetime 20x
 	@if [ -e core/Makefile ]; then $(MAKE) -C core fuzz FUZZ_SECONDS=$(FUZZTIME:s=); fi
+	TIDEGATE_FRAMES=$(FRAMES) $(GO) test ./test/verdicts -count=1 -run TestVerdicts -v -timeout 4h
 	$(MAKE) -C lwip fuzz FUZZ_SECONDS=$(FUZZTIME:s=)
 	$(MAKE) -C dpdk fuzz FUZZ_SECONDS=$(FUZZTIME:s=)
 

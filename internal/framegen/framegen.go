@@ -84,6 +84,7 @@ type Segment struct {
 	IPv6     bool
 	Source   netip.Addr // zero: any of the clients
 	SrcPort  uint16     // 0: any
+	DstPort  uint16     // 0: the service's
 	Seq, Ack uint32     // Seq: 0: any
 	Flags    uint8
 	Options  []byte // appended to what the generator would write; nil: whatever it likes

@@ -1,6 +1,7 @@
 package framegen
 
 import (
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 )
@@ -35,7 +36,7 @@ func (g *Generator) tcp(f *Frame, s Segment, want Trait, dst netip.Addr) []byte 
 	}
 	b := make([]byte, 20, 120)
 	binary.BigEndian.PutUint16(b[0:], f.Port)
-	binary.BigEndian.PutUint16(b[2:], g.net.Port)
+	binary.BigEndian.PutUint16(b[2:], cmp.Or(s.DstPort, g.net.Port))
 	binary.BigEndian.PutUint32(b[4:], f.Seq)
 	binary.BigEndian.PutUint32(b[8:], s.Ack)
 	b[12], b[13] = byte(5+len(options)/4)<<4|byte(g.reserved(want)), flags

@@ -51,6 +51,18 @@ func Main(m *testing.M, tidegate *string, prepare ...func() error) int {
 	return m.Run()
 }
 
+// BuildDPDK makes tidegate-dpdk and tells `tidegate run` where it is.
+func BuildDPDK() error {
+	if out, err := exec.Command("make", "-s", "-C", "../../dpdk").CombinedOutput(); err != nil {
+		return fmt.Errorf("make -C dpdk: %w: %s", err, out)
+	}
+	here, err := filepath.Abs("../../bin/tidegate-dpdk")
+	if err != nil {
+		return err
+	}
+	return os.Setenv("TIDEGATE_DPDK", here)
+}
+
 // NeedRoot skips a test without root; where CI runs, that is a failure.
 func NeedRoot(t *testing.T) {
 	t.Helper()

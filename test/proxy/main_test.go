@@ -42,14 +42,7 @@ func buildDPDK() error {
 	if testPlane != lab.PlaneDPDK {
 		return nil
 	}
-	if out, err := exec.Command("make", "-s", "-C", "../../dpdk").CombinedOutput(); err != nil {
-		return fmt.Errorf("make -C dpdk: %w: %s", err, out)
-	}
-	here, err := filepath.Abs("../../bin/tidegate-dpdk")
-	if err != nil {
-		return err
-	}
-	return os.Setenv("TIDEGATE_DPDK", here)
+	return labtest.BuildDPDK()
 }
 
 // testPlane is what the boxes run on: xdp, or dpdk if TIDEGATE_TEST_PLANE says so.

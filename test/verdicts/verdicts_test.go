@@ -19,7 +19,11 @@ import (
 const (
 	batch     = 256
 	firstPort = 2000
-	fencePort = 1999
+	// After every batch two plain SYNs are sent, to the service and to a port that nobody
+	// listens on: the gate's answer and the server's RST come after all others.
+	fencePort    = 1999
+	farFencePort = 1998
+	closedPort   = 81
 	// seed and frames of `make test`; more by TIDEGATE_SEED and TIDEGATE_FRAMES.
 	defaultSeed   = 4987
 	defaultFrames = 100 * batch
@@ -90,13 +94,17 @@ func (p *pairing) exchange(frames *[]framegen.Frame, next func(*framegen.Generat
 		}
 	}
 	for i, m := range p.machines() {
-		if _, err := m.send(p.gens[i].Plain(syn(false, fencePort)).Bytes); err != nil {
-			p.t.Fatal(err)
+		closed := syn(false, farFencePort)
+		closed.DstPort = closedPort
+		for _, fence := range []framegen.Segment{syn(false, fencePort), closed} {
+			if _, err := m.send(p.gens[i].Plain(fence).Bytes); err != nil {
+				p.t.Fatal(err)
+			}
 		}
 	}
 	for i, m := range p.machines() {
 		var err error
-		if answers[i], err = m.receive(fencePort, patience); err != nil {
+		if answers[i], err = m.receive(patience); err != nil {
 			p.t.Fatalf("%s, machine %d: %v", p.name, i, err)
 		}
 	}
@@ -117,7 +125,7 @@ func (p *pairing) excepted(list []exception, f framegen.Frame) bool {
 func (p *pairing) fail(f framegen.Frame, format string, args ...any) {
 	p.t.Helper()
 	what := f.Traits.String() + ": " + format
-	if p.failures[what]++; p.failures[what] == 1 {
+	if p.failures[what]++; p.failures[what] <= 4 {
 		p.t.Errorf("%s: "+format+"\n  traits: %v\n  frame: %x", append(append([]any{p.name}, args...), f.Traits, f.Bytes)...)
 	}
 }
@@ -259,6 +267,9 @@ func (p *pairing) connections(m *machine, fence uint16) map[uint16]netip.Addr {
 func TestVerdicts(t *testing.T) {
 	seed, frames := number(t, "TIDEGATE_SEED", defaultSeed), number(t, "TIDEGATE_FRAMES", defaultFrames)
 	for _, k := range kinds {
+		if onDPDK && !strings.HasPrefix(k.name, "proxy") {
+			continue // this plane has no other role
+		}
 		t.Run(k.name, func(t *testing.T) {
 			p := newPairing(t, k, seed)
 			r := rand.New(rand.NewPCG(seed, 1))

@@ -93,10 +93,11 @@ func (t *tap) send(frame []byte) (sent bool, err error) {
 	}
 }
 
-// receive reads answers until the one to `fence`, a port of the client's, has come; by
-// then the machine has worked through everything that was sent before it.
-func (t *tap) receive(fence uint16, patience time.Duration) (map[uint16]answer, error) {
+// receive reads answers until those to both fences have come; by then the machine has
+// worked through everything that was sent before them.
+func (t *tap) receive(patience time.Duration) (map[uint16]answer, error) {
 	answers := map[uint16]answer{}
+	fences := map[uint16]bool{fencePort: true, farFencePort: true}
 	deadline := time.Now().Add(patience)
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(t.fd), Events: unix.POLLIN}}, 100)
@@ -115,13 +116,16 @@ func (t *tap) receive(fence uint16, patience time.Duration) (map[uint16]answer, 
 			if !ok {
 				continue
 			}
-			if port == fence && a.isSYNACK() {
-				return answers, nil
+			if fences[port] {
+				if delete(fences, port); len(fences) == 0 {
+					return answers, nil
+				}
+				continue
 			}
 			answers[port] = a
 		}
 		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("no answer to a plain SYN from port %d within %v: the machine under test does not serve", fence, patience)
+			return nil, fmt.Errorf("no answer to plain SYNs from ports %v within %v: the machine under test does not serve", fences, patience)
 		}
 	}
 }

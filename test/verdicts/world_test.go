@@ -28,7 +28,16 @@ const (
 
 var tidegate string // the binary under test
 
-func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &tidegate)) }
+// onDPDK: the gates are proxies whose packet path is tidegate-dpdk.
+var onDPDK = os.Getenv("TIDEGATE_TEST_PLANE") == lab.PlaneDPDK
+
+func TestMain(m *testing.M) {
+	var prepare []func() error
+	if onDPDK {
+		prepare = append(prepare, labtest.BuildDPDK)
+	}
+	os.Exit(labtest.Main(m, &tidegate, prepare...))
+}
 
 var worlds atomic.Int32
 
@@ -64,8 +73,12 @@ var kinds = []kind{
 }
 
 func boxedProxy(strategy string) kind {
-	return kind{name: "proxy-" + strategy, boxed: true, gates: []gate{{at: "box",
-		config: "role: proxy\ninterfaces: [tg-flood, tg-legit, tg-inner]\n", svc: "    strategy: " + strategy + "\n"}}}
+	config := "role: proxy\ninterfaces: [tg-flood, tg-legit, tg-inner]\n"
+	if onDPDK {
+		config += "plane: dpdk\ndpdk: {memory_mib: 128}\n"
+	}
+	return kind{name: "proxy-" + strategy, boxed: true, gates: []gate{{at: "box", config: config,
+		svc: "    strategy: " + strategy + "\n"}}}
 }
 
 // newMachine builds one; without gates it is the bare one.
@@ -86,6 +99,11 @@ func newMachine(t *testing.T, boxed bool, gates ...gate) *machine {
 		namespaces["box"], namespaces["server"] = p.Proxy, p.Server
 		m.net = framegen.Network{Service: [2]netip.Addr{p.ServiceAddr(false, 0).Addr(), p.ServiceAddr(true, 0).Addr()},
 			OnLink: [2]netip.Prefix{netip.MustParsePrefix("198.18.2.0/30"), netip.MustParsePrefix("fd7d:7467:2::/64")}}
+		if onDPDK && len(gates) > 0 {
+			if err := p.ForUserspace(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	} else {
 		h, err := lab.NewHosts(tag)
 		if err != nil {
