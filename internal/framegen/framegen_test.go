@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"testing"
 )
 
@@ -76,6 +77,7 @@ func TestChecksumOfAPlainFrame(t *testing.T) {
 		if fold(sum) != 0xffff {
 			t.Fatalf("TCP checksum is wrong: %x", f.Bytes)
 		}
+		tcp = slices.Clone(tcp) // the next frame stands in the same buffer
 		f = g.Build(Segment{Flags: flagSYN}, Checksum)
 		if bytes.Equal(f.Bytes[14+20:], tcp) || f.Traits != Checksum {
 			t.Fatalf("a wrong checksum was asked for: %v", f.Traits)
