@@ -55,6 +55,8 @@ TG_INLINE struct tg_decision tg_host_judge_parse(enum tg_parse_result result)
 		return TG_DECIDE(TG_DROP, TG_COUNT_drop_fragment);
 	case TG_PARSE_EXT_CHAIN:
 		return TG_DECIDE(TG_DROP, TG_COUNT_drop_ext_chain);
+	case TG_PARSE_TAGS:
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_tags);
 	case TG_PARSE_CUT_TCP:
 		return TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
 	default:

@@ -15,6 +15,7 @@
 #define TG_ETH_HDR_LEN 14
 #define TG_VLAN_TAG_LEN 4
 #define TG_VLAN_TAGS_MAX 2
+#define TG_VLAN_TAGS_WALKED 8 /* ... and only looked behind, for what is condemned there */
 #define TG_IPV4_HDR_LEN 20 /* without options */
 #define TG_IPV6_HDR_LEN 40
 #define TG_TCP_HDR_LEN 20 /* without options */
@@ -63,6 +64,7 @@ enum tg_parse_result {
 	TG_PARSE_CUT_TCP,   /* a first fragment, or a packet, that ends inside the TCP header */
 	TG_PARSE_OVERLAY,   /* a fragment with offset 8-19: it would overwrite TCP's flags (RFC 3128) */
 	TG_PARSE_EXT_CHAIN, /* TCP, or nobody knows what, behind more extension headers than are walked */
+	TG_PARSE_TAGS,      /* IP, or nobody knows what, behind more VLAN tags than TG_VLAN_TAGS_MAX */
 	TG_PARSE_CUT_CHAIN, /* a first fragment that ends before its last extension header does (RFC 7112) */
 };
 
@@ -140,6 +142,14 @@ TG_INLINE enum tg_parse_result tg_packet_ipv4(struct tg_packet *pkt, const uint8
 	return tg_packet_tcp(pkt, data, end, frag & 0x2000);
 }
 
+/* The headers that the walk goes through. AH (RFC 4302) ends it as it does for IPv4: its
+ * owner wants an answer under AH, and a kernel without the key never lets it reach TCP. */
+TG_INLINE bool tg_ipv6_is_extension(uint32_t next)
+{
+	return next == TG_IPPROTO_HOPOPTS || next == TG_IPPROTO_ROUTING ||
+	       next == TG_IPPROTO_FRAGMENT || next == TG_IPPROTO_DSTOPTS;
+}
+
 /* Walks the extension headers; sets l4_off and l4_len. A chain that is too long condemns
  * the packet only if it goes on there or ends in TCP: UDP, ESP or ICMPv6 behind the header
  * that exceeds the limit is nothing of ours. */
@@ -171,12 +181,10 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 		const uint8_t *ext = data + off;
 		uint32_t ext_len;
 
-		/* AH (RFC 4302) ends the walk as it does for IPv4: its owner wants an
-		 * answer under AH, and a kernel without the key never lets it reach TCP. */
-		if (next != TG_IPPROTO_HOPOPTS && next != TG_IPPROTO_ROUTING &&
-		    next != TG_IPPROTO_FRAGMENT && next != TG_IPPROTO_DSTOPTS)
+		if (!tg_ipv6_is_extension(next))
 			return TG_PARSE_OTHER;
-		if (i == TG_IPV6_EXT_MAX || off > most)
+		/* Hop-by-hop options stand at the beginning or nowhere (RFC 8200 4.1). */
+		if (i == TG_IPV6_EXT_MAX || off > most || (i > 0 && next == TG_IPPROTO_HOPOPTS))
 			return TG_PARSE_EXT_CHAIN;
 		if (ext + 8 > end || off + 8 > l3_end)
 			return first_fragment ? TG_PARSE_CUT_CHAIN
@@ -241,6 +249,33 @@ TG_INLINE tg_ethertype tg_packet_ethernet(struct tg_packet *pkt, const uint8_t *
 	return type;
 }
 
+/* What is behind more than TG_VLAN_TAGS_MAX tags. Linux takes off as many tags with VID 0
+ * as there are, so TCP there would pass any gate; other protocols are nothing of ours.
+ * l3_off stands behind the tags that were read, `type` is the next. */
+TG_INLINE enum tg_parse_result tg_packet_overtagged(const struct tg_packet *pkt, const uint8_t *data,
+						    const uint8_t *end)
+{
+	const uint8_t *at = data + pkt->l3_off;
+	tg_ethertype type;
+	int i;
+
+	for (i = TG_VLAN_TAGS_MAX; i < TG_VLAN_TAGS_WALKED; i++) {
+		if (at + TG_VLAN_TAG_LEN + TG_IPV6_HDR_LEN > end)
+			return TG_PARSE_OTHER; /* no room for TCP */
+		type = tg_load16(at + 2);
+		at += TG_VLAN_TAG_LEN;
+		if (type == TG_ETHERTYPE_IPV4)
+			return at[9] == TG_IPPROTO_TCP ? TG_PARSE_TAGS : TG_PARSE_OTHER;
+		if (type == TG_ETHERTYPE_IPV6)
+			return at[6] == TG_IPPROTO_TCP || tg_ipv6_is_extension(at[6])
+				       ? TG_PARSE_TAGS
+				       : TG_PARSE_OTHER;
+		if (!tg_ethertype_is_vlan(type))
+			return TG_PARSE_OTHER;
+	}
+	return TG_PARSE_TAGS;
+}
+
 /* Parses from l3_off on. */
 TG_INLINE enum tg_parse_result tg_packet_l3(struct tg_packet *pkt, tg_ethertype type,
 					    const uint8_t *data, const uint8_t *end)
@@ -249,6 +284,8 @@ TG_INLINE enum tg_parse_result tg_packet_l3(struct tg_packet *pkt, tg_ethertype 
 		return tg_packet_ipv4(pkt, data, end);
 	if (type == TG_ETHERTYPE_IPV6)
 		return tg_packet_ipv6(pkt, data, end);
+	if (TG_UNLIKELY(tg_ethertype_is_vlan(type)))
+		return tg_packet_overtagged(pkt, data, end);
 	return TG_PARSE_OTHER;
 }
 

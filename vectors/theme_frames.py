@@ -38,8 +38,16 @@ def tags():
                 ("9100-8100", [(0x9100, 100), (0x8100, 200)])):
             yield good("vlan-%s-v%d" % (name, family), "tags stay as they are in the answer",
                        syn(family, tags=tag_list))
-        yield bad("vlan-three-v%d" % family, "three tags: not ours to judge",
-                  syn(family, tags=[(0x88a8, 1), (0x8100, 2), (0x8100, 3)]), "pass", {})
+        yield bad("vlan-three-v%d" % family, "Linux takes off any number of tags with VID 0: three would pass every gate",
+                  syn(family, tags=[(0x8100, 0)] * 3), "drop", {0: {"drop_tags": 1}})
+        yield bad("vlan-eight-v%d" % family, "looked behind, too",
+                  syn(family, tags=[(0x88a8, 1)] + [(0x8100, 2)] * 7), "drop", {0: {"drop_tags": 1}})
+        yield bad("vlan-nine-v%d" % family, "nobody looks any further",
+                  syn(family, tags=[(0x8100, 0)] * 9), "drop", {0: {"drop_tags": 1}})
+    yield bad("vlan-three-udp", "no TCP behind three tags: nothing of ours",
+              syn(6, ext=[pad(17, "UDP")], tags=[(0x8100, 0)] * 3), "pass", {})
+    yield bad("vlan-three-arp", "nor is this",
+              syn(4, ethertype=0x0806, tags=[(0x8100, 0)] * 3), "pass", {})
     yield bad("ethertype-arp", "not IP", syn(4, ethertype=0x0806), "pass", {})
     yield bad("ethertype-pppoe", "PPPoE is not unpacked", syn(4, ethertype=0x8864), "pass", {})
     yield bad("ethertype-v4-holds-v6", "version 6 under the ethertype of IPv4",
@@ -116,10 +124,14 @@ def ipv6():
               {0: {"drop_ext_chain": 1}})
     yield bad("v6-chain-7-unprotected-port", "dropped whatever the port: it was not looked at",
               syn(6, ext=mixed, dport=81), "drop", {0: {"drop_ext_chain": 1}})
+    for chain, name in (([pad(HBH, "hop-by-hop"), pad(HBH, "hop-by-hop")], "twice"),
+                               ([pad(DSTOPTS, "destination options"), pad(HBH, "hop-by-hop")], "second")):
+        yield bad("v6-hbh-" + name, "hop-by-hop options stand first or nowhere (RFC 8200 4.1)",
+                  syn(6, ext=chain), "drop", {0: {"drop_ext_chain": 1}})
     for size in (96, 256):
         yield good("v6-options-%d" % size, "as many bytes as are walked", syn(6, ext=[long_options(size)]))
     yield good("v6-options-256-in-two", "the bytes of all headers count together",
-               syn(6, ext=[long_options(128), long_options(128, HBH)], tags=[(0x88a8, 1), (0x8100, 2)]))
+               syn(6, ext=[long_options(128, HBH), long_options(128)], tags=[(0x88a8, 1), (0x8100, 2)]))
     too_long = {0: {"drop_ext_chain": 1}}
     for size in (264, 1008, 1400):
         yield bad("v6-options-%d" % size, "more bytes than are walked",

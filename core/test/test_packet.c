@@ -142,19 +142,24 @@ static void vlan_tags(void **state)
 		{"\x88\xa8\x00\x05\x81\x00\x00\x06\x08\x00", 10, 22},
 		{"\x81\x00\x00\x05\x81\x00\x00\x06\x08\x00", 10, 22},
 		{"\x81\x00\x00\x05\x81\x00\x00\x06\x81\x00\x00\x07\x08\x00", 14, 0},
+		{"\x81\x00\x00\x05\x81\x00\x00\x06\x81\x00\x00\x07\x88\xa8\x00\x08\x08\x00", 18, 0},
 	};
 	struct frame untagged = v4_syn();
 	struct tg_packet p;
 	uint32_t i;
 
 	(void)state;
-	for (i = 0; i < 6; i++) {
+	for (i = 0; i < 7; i++) {
 		struct frame f = ethernet(t[i].tags, t[i].len);
 
 		put(&f, untagged.bytes + 14, untagged.len - 14);
-		assert_int_equal(parse(&f, &p), t[i].l3_off ? TG_PARSE_TCP : TG_PARSE_OTHER);
-		if (t[i].l3_off)
+		assert_int_equal(parse(&f, &p), t[i].l3_off ? TG_PARSE_TCP : TG_PARSE_TAGS);
+		if (t[i].l3_off) {
 			assert_int_equal(p.l3_off, t[i].l3_off);
+		} else {
+			f.bytes[12 + t[i].len + 9] = 17; /* UDP is nothing of ours */
+			assert_int_equal(parse(&f, &p), TG_PARSE_OTHER);
+		}
 		f.len = 12 + t[i].len - 1; /* cut inside the last tag */
 		assert_int_equal(parse(&f, &p), TG_PARSE_OTHER);
 	}

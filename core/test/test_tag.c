@@ -345,7 +345,7 @@ static void server_begun_anew(void **state)
 	uint32_t i;
 
 	(void)state;
-	tg_flow_ready(&f, &synack, &o);
+	tg_flow_ready(&f, &synack, &o, 0);
 	tg_split_settle(&e, &f);
 	for (i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) { /* it acknowledges data: near */
 		p.ack += steps[i];

@@ -45,13 +45,14 @@ const (
 	PartialChecksum                   // only the pseudo-header summed, as a sender leaves it to the NIC
 	Payload                           // data in the SYN
 	Port0                             // source port 0
+	UnroutedSource                    // an IP address of a client, perhaps, but none that is reached
 	traits          = iota
 )
 
 var traitNames = [traits]string{"vlan", "foreign-mac", "group-mac", "group-source-mac", "trailer", "cut",
 	"odd-source", "odd-destination", "low-ttl", "ip-options", "source-route", "ip-checksum", "ip-length", "fragment",
 	"extensions", "long-extensions", "odd-extensions", "flags", "data-offset", "options", "signed", "badly-signed",
-	"checksum", "partial-checksum", "payload", "port-0"}
+	"checksum", "partial-checksum", "payload", "port-0", "unrouted-source"}
 
 func (t Trait) String() string {
 	var names []string
@@ -130,7 +131,7 @@ func (g *Generator) Plain(s Segment) Frame { return g.Build(s, 0) }
 // Enveloped builds a given segment in an odd link and IP envelope; the segment itself
 // has at most a wrong checksum.
 func (g *Generator) Enveloped(s Segment) Frame {
-	return g.Build(s, g.faults()&^(Flags|DataOffset|Options|Signed|BadlySigned|Payload|Port0|OddSource|OddDestination))
+	return g.Build(s, g.faults()&^(Flags|DataOffset|Options|Signed|BadlySigned|Payload|Port0|OddSource|UnroutedSource|OddDestination))
 }
 
 // faults draws what is to be odd: mostly one or two things, sometimes many.
@@ -168,6 +169,8 @@ func (g *Generator) Build(s Segment, want Trait) Frame {
 		f.Source = g.address(g.net.Clients[family(s.IPv6)])
 		if want&OddSource != 0 {
 			f.Source, f.Traits = g.oddSource(s.IPv6, dst), f.Traits|OddSource
+		} else if want&UnroutedSource != 0 {
+			f.Source, f.Traits = g.unroutedSource(s.IPv6), f.Traits|UnroutedSource
 		}
 	}
 	if want&OddDestination != 0 {
@@ -251,13 +254,26 @@ func (g *Generator) address(p netip.Prefix) netip.Addr {
 func (g *Generator) oddSource(ipv6 bool, dst netip.Addr) netip.Addr {
 	if ipv6 {
 		return pick(g, netip.MustParseAddr("::"), netip.MustParseAddr("::1"), netip.MustParseAddr("ff02::1"),
-			netip.MustParseAddr("::ffff:192.0.2.1"), netip.MustParseAddr("fe80::9"), netip.MustParseAddr("::192.0.2.1"), dst)
+			netip.MustParseAddr("::ffff:192.0.2.1"), dst)
 	}
-	broadcast := g.net.OnLink[0].Masked().Addr().As4()
-	binary.BigEndian.PutUint32(broadcast[:], binary.BigEndian.Uint32(broadcast[:])|1<<(32-g.net.OnLink[0].Bits())-1)
 	return pick(g, netip.MustParseAddr("0.0.0.0"), netip.MustParseAddr("0.1.2.3"), netip.MustParseAddr("127.0.0.1"),
-		netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("255.255.255.255"), netip.MustParseAddr("240.0.0.1"),
-		netip.AddrFrom4(broadcast), dst)
+		netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("255.255.255.255"), dst)
+}
+
+// unroutedSource is one that only a routing table tells from a client's: of another
+// scope, of no use yet, or the broadcast address of the link.
+func (g *Generator) unroutedSource(ipv6 bool) netip.Addr {
+	if ipv6 {
+		return pick(g, netip.MustParseAddr("fe80::9"), netip.MustParseAddr("::192.0.2.1"))
+	}
+	return pick(g, netip.MustParseAddr("240.0.0.1"), g.broadcast())
+}
+
+// broadcast is the last address of the IPv4 link.
+func (g *Generator) broadcast() netip.Addr {
+	last := g.net.OnLink[0].Masked().Addr().As4()
+	binary.BigEndian.PutUint32(last[:], binary.BigEndian.Uint32(last[:])|1<<(32-g.net.OnLink[0].Bits())-1)
+	return netip.AddrFrom4(last)
 }
 
 func (g *Generator) oddDestination(ipv6 bool) netip.Addr {
@@ -266,8 +282,6 @@ func (g *Generator) oddDestination(ipv6 bool) netip.Addr {
 		return pick(g, netip.MustParseAddr("::1"), netip.MustParseAddr("ff02::1"), netip.MustParseAddr("::"),
 			netip.MustParseAddr("2001:db8::9"), link.Masked().Addr(), g.address(link))
 	}
-	last := link.Masked().Addr().As4()
-	binary.BigEndian.PutUint32(last[:], binary.BigEndian.Uint32(last[:])|1<<(32-link.Bits())-1)
 	return pick(g, netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("255.255.255.255"),
-		netip.MustParseAddr("203.0.113.9"), netip.MustParseAddr("0.0.0.0"), netip.AddrFrom4(last), link.Masked().Addr())
+		netip.MustParseAddr("203.0.113.9"), netip.MustParseAddr("0.0.0.0"), g.broadcast(), link.Masked().Addr())
 }

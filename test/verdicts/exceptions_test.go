@@ -14,6 +14,9 @@ var answersMore = []exception{
 	{framegen.PartialChecksum, "", "a local sender leaves the checksum to the NIC, and XDP cannot see that it did"},
 	{framegen.Signed, "", "signed: answer; the kernel drops SYNs that are signed without a key"},
 	{framegen.VLAN, "", "the machines of this test have no VLAN devices, so that their kernels take no tagged frame"},
+	{framegen.UnroutedSource, "", "only the routing table tells such a source from a client; the answer goes where the SYN came from"},
+	{framegen.LowTTL, "edge", "the edge answers for the servers, whose packets it would not route any further"},
+	{framegen.LowTTL, "proxy", "the proxy answers for the servers, whose packets it would not route any further"},
 }
 
 // refusesMore: the gate is silent where the bare machine answers.
@@ -23,4 +26,5 @@ var refusesMore = []exception{
 	{framegen.OddExtensions, "", "more, or others, than a gate looks through"},
 	{framegen.Fragment, "", "nobody sends a SYN in fragments (RFC 1858)"},
 	{framegen.Flags, "", "a SYN with FIN or RST opens nothing"},
+	{framegen.VLAN, "", "TCP behind more than two tags is dropped; the kernel takes off any number with VID 0"},
 }

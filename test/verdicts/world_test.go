@@ -167,6 +167,9 @@ func (m *machine) start(t *testing.T, ns *lab.Namespace, instance string, g gate
 	secret, path := filepath.Join(m.dir, "secret"), filepath.Join(m.dir, instance+".yaml")
 	config := g.config + fmt.Sprintf("instance: %s\nsecret_file: secret\nservices:\n  - name: web\n    ports: [%d]\n    mode: always\n%s",
 		instance, servicePort, g.svc)
+	if g.at == "box" { // what the router has behind it
+		config += fmt.Sprintf("    prefixes: [%s, \"%s\"]\n", m.net.Service[0], m.net.Service[1])
+	}
 	if !strings.Contains(config, "strategy: c") { // those advertise a window of 0
 		config += fmt.Sprintf("    window: %d\n", gateWindow)
 	}
