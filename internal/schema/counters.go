@@ -222,9 +222,11 @@ const (
 	CounterSplitReplaced Counter = 107
 	// CounterFlowForged: proxy: segments in a server's name that came by the port its client is behind, while the server was asked; dropped.
 	CounterFlowForged Counter = 108
+	// CounterDropTags: dropped: TCP behind more than two VLAN tags.
+	CounterDropTags Counter = 109
 
 	// NumCounters is how many counters there are.
-	NumCounters = 109
+	NumCounters = 110
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -337,4 +339,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"pass_socket", "server: segments of connections that are older than the listener that is translated for; left to their sockets"},
 	{"split_replaced", "server: connections that gave way to a new one of the same addresses and ports: their client had begun anew"},
 	{"flow_forged", "proxy: segments in a server's name that came by the port its client is behind, while the server was asked; dropped"},
+	{"drop_tags", "dropped: TCP behind more than two VLAN tags"},
 }
