@@ -3,15 +3,20 @@ package patrol
 import (
 	"bufio"
 	"context"
+	"crypto/ed25519"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
+	"tidegate/internal/handshake"
 	"tidegate/internal/ifp"
 )
 
@@ -22,18 +27,27 @@ type Control struct {
 	table    *Table
 	log      *slog.Logger
 	listener net.Listener
+	slots    *handshake.Slots
+	refusals rate.Sometimes // of log lines: strangers must not fill the log
 	mu       sync.Mutex
 	conns    map[net.Conn]bool
+	byKey    map[string][]*tls.Conn // those that have proved a key, oldest first
 	done     sync.WaitGroup
 }
 
-// idleLimit is after how long without a message a connection is given up; border
-// managers send one each controlBeat.
-const idleLimit = 60 * time.Second
+const (
+	// idleLimit is after how long without a message a connection is given up; border
+	// managers send one each controlBeat.
+	idleLimit = 60 * time.Second
+	// connsPerKey bounds the connections of one border manager. A new one takes the
+	// place of the oldest, which may well be dead.
+	connsPerKey = 8
+)
 
 // ServeControl serves until Close.
 func ServeControl(t *Table, l net.Listener, config *tls.Config, log *slog.Logger) *Control {
-	c := &Control{table: t, log: log, listener: tls.NewListener(l, config), conns: map[net.Conn]bool{}}
+	c := &Control{table: t, log: log, listener: tls.NewListener(l, config), slots: handshake.New(),
+		refusals: rate.Sometimes{First: 3, Interval: time.Second}, conns: map[net.Conn]bool{}, byKey: map[string][]*tls.Conn{}}
 	c.done.Add(1)
 	go c.accept()
 	return c
@@ -50,38 +64,70 @@ func (c *Control) accept() {
 			time.Sleep(50 * time.Millisecond) // out of files: others may close theirs
 			continue
 		}
-		c.mu.Lock()
-		full := len(c.conns) >= 256
-		if !full {
-			c.conns[conn] = true
-		}
-		c.mu.Unlock()
-		if full {
-			conn.Close()
+		leave, ok := c.slots.Enter(conn.(*tls.Conn).NetConn())
+		if !ok {
+			conn.(*tls.Conn).NetConn().Close()
 			continue
 		}
+		c.mu.Lock()
+		c.conns[conn] = true
+		c.mu.Unlock()
 		c.done.Add(1)
-		go c.serve(conn)
+		go c.serve(conn.(*tls.Conn), leave)
 	}
 }
 
-func (c *Control) serve(conn net.Conn) {
+func (c *Control) serve(conn *tls.Conn, leave func()) {
 	defer c.done.Done()
-	defer func() {
-		c.mu.Lock()
-		delete(c.conns, conn)
-		c.mu.Unlock()
-		conn.Close()
-	}()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-	if err := conn.(*tls.Conn).HandshakeContext(context.Background()); err != nil {
-		c.log.Warn("a border manager was refused", "from", conn.RemoteAddr(), "error", err)
+	defer c.forget(conn)
+	ctx, cancel := context.WithTimeout(context.Background(), handshake.TimeLimit)
+	err := conn.HandshakeContext(ctx)
+	cancel()
+	leave()
+	if err != nil {
+		c.refusals.Do(func() {
+			c.log.Warn("a border manager was refused", "from", conn.RemoteAddr(), "error", err, "handshakes", c.slots.InUse(), "count", c.slots.Count())
+		})
 		return
 	}
-	_ = conn.SetDeadline(time.Time{})
+	c.enter(conn)
 	c.log.Info("border manager connected", "from", conn.RemoteAddr())
 	if err := c.converse(conn); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		c.log.Warn("connection of a border manager ended", "from", conn.RemoteAddr(), "error", err)
+	}
+}
+
+// keyOf is the key that a peer has proved, which the configuration names.
+func keyOf(conn *tls.Conn) string {
+	key, _ := conn.ConnectionState().PeerCertificates[0].PublicKey.(ed25519.PublicKey) // upstream.Identity.TLS has checked it
+	return string(key)
+}
+
+// enter notes whose a connection is.
+func (c *Control) enter(conn *tls.Conn) {
+	key := keyOf(conn)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if of := c.byKey[key]; len(of) >= connsPerKey {
+		of[0].NetConn().Close() // without a farewell, for which it would have to wait
+		c.byKey[key] = slices.Delete(of, 0, 1)
+	}
+	c.byKey[key] = append(c.byKey[key], conn)
+}
+
+func (c *Control) forget(conn *tls.Conn) {
+	conn.NetConn().Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.conns, conn)
+	for key, of := range c.byKey {
+		if i := slices.Index(of, conn); i >= 0 {
+			if of = slices.Delete(of, i, i+1); len(of) == 0 {
+				delete(c.byKey, key)
+			} else {
+				c.byKey[key] = of
+			}
+		}
 	}
 }
 

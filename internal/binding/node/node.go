@@ -15,9 +15,12 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"tidegate/internal/binding"
 	"tidegate/internal/binding/flood"
 	"tidegate/internal/binding/store"
+	"tidegate/internal/handshake"
 )
 
 // Neighbour is a manager that is always connected, and trusted to be one before
@@ -42,8 +45,7 @@ type Options struct {
 }
 
 const (
-	handshakeTime = 5 * time.Second
-	handshakesMax = 32 // at the same time, of peers that are not yet known
+	handshakeTime = handshake.TimeLimit
 	redialMin     = time.Second
 	redialMax     = time.Minute
 	writeTime     = 30 * time.Second
@@ -189,9 +191,11 @@ func (n *Node) keepTime() {
 	}
 }
 
-// accept takes connections. Handshakes of strangers are bounded in number and time.
+// accept takes connections. Handshakes of strangers are bounded in number, of each
+// network too, and in time.
 func (n *Node) accept() {
-	slots := make(chan struct{}, handshakesMax)
+	slots := handshake.New()
+	refusals := rate.Sometimes{First: 3, Interval: time.Second} // strangers must not fill the log
 	for {
 		raw, err := n.ln.Accept()
 		if n.ctx.Err() != nil {
@@ -202,18 +206,20 @@ func (n *Node) accept() {
 			n.pause(redialMin)
 			continue
 		}
-		select {
-		case slots <- struct{}{}:
-		default:
+		leave, ok := slots.Enter(raw)
+		if !ok {
 			raw.Close()
 			continue
 		}
 		n.spawn(func() {
 			c := tls.Server(raw, tlsConfig(n.cert, n.checkAllowed))
 			key, err := n.shake(c)
-			<-slots
+			leave()
 			if err != nil {
-				n.opts.Log.Info("bindings: connection refused", "from", raw.RemoteAddr().String(), "error", err)
+				refusals.Do(func() {
+					n.opts.Log.Info("bindings: connection refused", "from", raw.RemoteAddr().String(), "error", err,
+						"handshakes", slots.InUse(), "count", slots.Count())
+				})
 				return
 			}
 			n.serve(c, key, false)
