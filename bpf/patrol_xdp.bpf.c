@@ -227,6 +227,10 @@ int tg_patrol_xdp(struct xdp_md *ctx)
 		tg_count(row, TG_COUNT_drop_broken_ip);
 		return XDP_DROP;
 	}
+	if (parsed == TG_PATROL_LINK_LOCAL) {
+		tg_count(row, TG_COUNT_drop_link_local);
+		return XDP_DROP;
+	}
 	if (parsed == TG_PATROL_OTHER || pkt.link_scope) {
 		tg_count(row, TG_COUNT_patrol_link);
 		return tg_patrol_forward(port);

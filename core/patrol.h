@@ -4,8 +4,9 @@
  * use, which traffic somebody has asked not to get, and the true-source
  * codepoint. Plane-neutral: a plane brings tables, clock and frames.
  *
- * Must never: look at anything above IP, keep state of its own, or let a packet
- * through marked that did not come from an allowed source.
+ * Must never: look at anything above IP (but the type of neighbour discovery), keep
+ * state of its own, or let a packet through marked that did not come from an allowed
+ * source.
  */
 #ifndef TG_PATROL_H
 #define TG_PATROL_H
@@ -38,6 +39,7 @@ enum tg_patrol_parse_result {
 	TG_PATROL_OTHER, /* not IP: ARP and its like */
 	TG_PATROL_IP,
 	TG_PATROL_BROKEN, /* IP whose header lies or is cut */
+	TG_PATROL_LINK_LOCAL, /* sent from an address of one link to beyond it: no router's */
 };
 
 struct tg_patrol_packet {
@@ -50,6 +52,11 @@ struct tg_patrol_packet {
 
 TG_INLINE uint8_t tg_patrol_dscp(const struct tg_patrol_packet *pkt) { return pkt->tclass >> 2; }
 
+TG_INLINE bool tg_patrol_is_fe80(uint32_t word)
+{
+	return (word & TG_WIRE32(0xff, 0xc0, 0, 0)) == TG_WIRE32(0xfe, 0x80, 0, 0);
+}
+
 /* Addresses with which no router forwards a packet: neighbour discovery, DHCP
  * (RFC 1812 section 5.3.4, RFC 4291 sections 2.5.6 and 2.7). */
 TG_INLINE bool tg_patrol_is_link_scope(const struct tg_patrol_packet *pkt)
@@ -59,9 +66,19 @@ TG_INLINE bool tg_patrol_is_link_scope(const struct tg_patrol_packet *pkt)
 	if (pkt->family == 4)
 		return dst == 0xffffffffU ||
 		       (dst & 0x00ffffffU) == TG_WIRE32(224, 0, 0, 0); /* 224.0.0.0/24 */
-	return (src & TG_WIRE32(0xff, 0xc0, 0, 0)) == TG_WIRE32(0xfe, 0x80, 0, 0) ||
-	       (dst & TG_WIRE32(0xff, 0xc0, 0, 0)) == TG_WIRE32(0xfe, 0x80, 0, 0) ||
-	       (dst & TG_WIRE32(0xff, 0x0f, 0, 0)) == TG_WIRE32(0xff, 0x02, 0, 0);
+	return tg_patrol_is_fe80(dst) || (dst & TG_WIRE32(0xff, 0x0f, 0, 0)) == TG_WIRE32(0xff, 0x02, 0, 0) ||
+	       (tg_patrol_is_fe80(src) && (dst & TG_WIRE32(0xff, 0, 0, 0)) == TG_WIRE32(0xff, 0, 0, 0));
+}
+
+#define TG_ICMP6_ROUTER_SOLICIT 133 /* the first of neighbour discovery's five types */
+#define TG_ICMP6_REDIRECT 137       /* the last */
+
+/* True if the IPv6 packet at `ip` is neighbour discovery that has never been forwarded
+ * (RFC 4861: hop limit 255). It asks for a global address from a link-local one, too. */
+TG_INLINE bool tg_patrol_is_discovery(const uint8_t *ip, const uint8_t *end)
+{
+	return ip[6] == 58 /* ICMPv6 */ && ip[7] == 255 && ip + TG_IPV6_HDR_LEN + 1 <= end &&
+	       ip[TG_IPV6_HDR_LEN] >= TG_ICMP6_ROUTER_SOLICIT && ip[TG_IPV6_HDR_LEN] <= TG_ICMP6_REDIRECT;
 }
 
 /* Reads Ethernet, VLAN tags and the IP header of the frame [data, end). */
@@ -96,6 +113,11 @@ TG_INLINE enum tg_patrol_parse_result tg_patrol_parse(struct tg_patrol_packet *p
 		return type == 0 || tg_ethertype_is_vlan(type) ? TG_PATROL_BROKEN : TG_PATROL_OTHER;
 	}
 	pkt->link_scope = tg_patrol_is_link_scope(pkt);
+	if (pkt->family == 6 && !pkt->link_scope && tg_patrol_is_fe80(pkt->src.w[0])) {
+		if (!tg_patrol_is_discovery(ip, end))
+			return TG_PATROL_LINK_LOCAL;
+		pkt->link_scope = true;
+	}
 	return TG_PATROL_IP;
 }
 

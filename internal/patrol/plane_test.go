@@ -42,7 +42,7 @@ func TestIngressFilter(t *testing.T) {
 		r.expect("not allowed "+src, packet(src, far, testCodepoint<<2), xdpDrop, nil, "drop_spoofed")
 	}
 	// What lives on the link passes untouched.
-	for _, pair := range [][2]string{{"0.0.0.0", "255.255.255.255"}, {"fe80::1", "2001:db8:1::1"}, {"::", "ff02::1:ff00:1"}} {
+	for _, pair := range [][2]string{{"0.0.0.0", "255.255.255.255"}, {"fe80::1", "fe80::2"}, {"fe80::1", "ff05::1:3"}, {"2001:db8:1::1", "fe80::2"}, {"::", "ff02::1:ff00:1"}} {
 		in := packet(pair[0], pair[1], 0)
 		r.expect("link scope "+pair[0], in, xdpPass, in, "patrol_link")
 	}
@@ -60,6 +60,45 @@ func TestIngressFilter(t *testing.T) {
 	r.expect("no longer allowed, v6", packet("2001:db8:1::1", far6, 0), xdpDrop, nil, "drop_spoofed")
 	in := packet("198.51.100.65", far4, 0)
 	r.expect("still allowed", in, xdpPass, marked(in, testCodepoint), "ts_set")
+}
+
+// An address of one link says nothing about who has sent what goes beyond it: no router
+// forwards it, and it must not be a way around sources and filters. Only neighbour
+// discovery (RFC 4861), which has never left its link, is sent so.
+func TestLinkLocalSources(t *testing.T) {
+	r := newRig(t, 100)
+	if err := r.box.SetSources(prefixes("2001:db8:1::/48")); err != nil {
+		t.Fatal(err)
+	}
+	for _, port := range []struct {
+		name            string
+		direction, mark uint8
+	}{{"customers", 0, 0}, {"upstream", 1, 0}, {"legacy", 1, 1}, {"true", 1, 2}} {
+		r.port(port.direction, port.mark)
+		for _, src := range []string{"fe80::1", "febf:ffff::1"} {
+			for _, dst := range []string{"2001:db8:9::1", "fc00::1", "fec0::1", "::1"} {
+				for _, tags := range [][]uint16{nil, {7}, {8, 9}} {
+					r.expect(port.name+" "+src+" to "+dst, packet(src, dst, testCodepoint<<2, tags...), xdpDrop, nil, "drop_link_local")
+				}
+				for kind := 130; kind < 140; kind++ {
+					for _, hops := range []byte{255, 254, 64} {
+						in := packet(src, dst, 0)
+						in[14+6], in[14+7], in[14+40] = 58, hops, byte(kind)
+						if kind >= 133 && kind <= 137 && hops == 255 {
+							r.expect("discovery", in, xdpPass, in, "patrol_link")
+						} else {
+							r.expect("not discovery", in, xdpDrop, nil, "drop_link_local")
+						}
+					}
+				}
+				cut := packet(src, dst, 0)[:14+40]
+				cut[14+6], cut[14+7] = 58, 255
+				r.expect("cut before its type", cut, xdpDrop, nil, "drop_link_local")
+			}
+			in := packet(src, "fe80::9", 0)
+			r.expect(port.name+" on the link", in, xdpPass, in, "patrol_link")
+		}
+	}
 }
 
 // Every residue of the IPv4 checksum comes out right when the codepoint is set.
