@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidegate/internal/ifp"
@@ -76,9 +77,10 @@ type Options struct {
 
 // Manager keeps the filters that were asked for.
 type Manager struct {
-	opt     Options
-	mu      sync.Mutex
-	entries map[entryKey]*Entry
+	opt        Options
+	EVESkipped atomic.Uint64 // lines of Suricata's that were too long
+	mu         sync.Mutex
+	entries    map[entryKey]*Entry
 }
 
 // entryKey is source and destination without pointers: millions of them cost the

@@ -12,6 +12,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Suricata's alerts: rules say by their metadata what they have seen.
@@ -58,16 +60,33 @@ func ParseEVE(line []byte) (r Request, ok bool, err error) {
 func whole(a netip.Addr) netip.Prefix { a = a.Unmap(); return netip.PrefixFrom(a, a.BitLen()) }
 
 const (
-	eveLineMax = 1 << 20
+	eveLineMax = 1 << 20 // bytes, with the line's end
 	evePoll    = 100 * time.Millisecond
 )
+
+// follower reads one file.
+type follower struct {
+	m       *Manager
+	log     *slog.Logger
+	add     func([]Request) []error
+	unread  rate.Sometimes // of log lines, as are the next: an attack must not fill the log
+	refused rate.Sometimes
+	in      *bufio.Reader
+	partial []byte // a line that has begun, at most eveLineMax and one buffer long
+	skip    bool   // until the next line: this one is too long
+}
+
+// begin goes on with another file.
+func (f *follower) begin(file io.Reader) {
+	f.in, f.partial, f.skip = bufio.NewReaderSize(file, 1<<16), nil, false
+}
 
 // FollowEVE asks for what the lines say that are added to a file, until ctx ends. A
 // file that is replaced or cut is followed from its beginning.
 func FollowEVE(ctx context.Context, path string, m *Manager, log *slog.Logger) {
+	f := &follower{m: m, log: log, unread: rate.Sometimes{First: 10, Interval: time.Second},
+		refused: rate.Sometimes{First: 10, Interval: time.Second}, add: func(list []Request) []error { return m.AddAll(list, nil) }}
 	var file *os.File
-	var in *bufio.Reader
-	var partial []byte
 	fromEnd := true
 	defer func() {
 		if file != nil {
@@ -76,18 +95,19 @@ func FollowEVE(ctx context.Context, path string, m *Manager, log *slog.Logger) {
 	}()
 	for ctx.Err() == nil {
 		if file == nil {
-			f, err := os.Open(path)
+			opened, err := os.Open(path)
 			if err == nil {
 				if fromEnd {
-					_, _ = f.Seek(0, io.SeekEnd)
+					_, _ = opened.Seek(0, io.SeekEnd)
 				}
-				file, in, partial = f, bufio.NewReaderSize(f, 1<<16), nil
+				file = opened
+				f.begin(file)
 			}
 			fromEnd = false
 		}
 		n := 0
 		if file != nil {
-			n, partial = eveLines(in, partial, m, log)
+			n = f.lines()
 			if n == 0 && replaced(file, path) {
 				file.Close()
 				file = nil
@@ -103,32 +123,43 @@ func FollowEVE(ctx context.Context, path string, m *Manager, log *slog.Logger) {
 	}
 }
 
-// eveLines takes the whole lines there are and keeps the begun one.
-func eveLines(in *bufio.Reader, partial []byte, m *Manager, log *slog.Logger) (n int, rest []byte) {
+// lines takes the whole lines there are, keeps the begun one, and says how many there were.
+func (f *follower) lines() (n int) {
 	var list []Request
 	for len(list) < 4096 {
-		line, err := in.ReadSlice('\n')
-		partial = append(partial, line...)
-		if errors.Is(err, bufio.ErrBufferFull) && len(partial) < eveLineMax {
+		line, err := f.in.ReadSlice('\n')
+		if !f.skip {
+			f.partial = append(f.partial, line...)
+		}
+		if len(f.partial) > eveLineMax {
+			f.skip, f.partial = true, nil
+			f.m.EVESkipped.Add(1)
+			f.unread.Do(func() { f.log.Warn("a line of Suricata's is too long and is left out", "bytes_max", eveLineMax) })
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
 		if err != nil {
 			break
 		}
 		n++
-		if r, ok, err := ParseEVE(bytes.TrimSpace(partial)); err != nil {
-			log.Warn("a line of Suricata's could not be read", "error", err)
+		if f.skip {
+			f.skip = false
+			continue
+		}
+		if r, ok, err := ParseEVE(bytes.TrimSpace(f.partial)); err != nil {
+			f.unread.Do(func() { f.log.Warn("a line of Suricata's could not be read", "error", err) })
 		} else if ok {
 			list = append(list, r)
 		}
-		partial = partial[:0]
+		f.partial = f.partial[:0]
 	}
-	for i, err := range m.AddAll(list, nil) {
+	for i, err := range f.add(list) {
 		if err != nil {
-			log.Warn("not asked for", "src", list[i].Src, "dst", list[i].Dst, "why", err)
+			f.refused.Do(func() { f.log.Warn("not asked for", "src", list[i].Src, "dst", list[i].Dst, "why", err) })
 		}
 	}
-	return n, partial
+	return n
 }
 
 // replaced says whether path is another file now, or was cut.
