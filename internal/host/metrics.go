@@ -21,24 +21,18 @@ import (
 const metricsTime = 10 * time.Second
 
 // ServeMetrics serves an instance's counters at http://ADDRESS/metrics until ctx ends,
-// in the text format of Prometheus: what `status` shows, read anew for each request,
-// whichever the role and its plane. It never changes anything. The result ends it.
+// in the text format of Prometheus: what `status` shows, at most a second old, whichever
+// the role and its plane. It never changes anything. The result ends it.
 func ServeMetrics(ctx context.Context, opt Options, instance string, at netip.AddrPort, log *slog.Logger) (stop func(), err error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", at.String())
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w; choose another address or port", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		st, err := ReadStatus(opt, instance)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		_ = WriteMetrics(w, st) // whoever asked has gone
-	})
-	server := &http.Server{Handler: mux, ReadTimeout: metricsTime, WriteTimeout: metricsTime}
+	metrics := newScrape(func() (*Status, error) { return ReadStatus(opt, instance) })
+	mux.Handle("GET /metrics", metrics)
+	server := &http.Server{Handler: mux, ReadTimeout: metricsTime, WriteTimeout: metricsTime, IdleTimeout: metricsTime,
+		MaxHeaderBytes: headerMax, ConnState: metrics.connState}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
