@@ -224,9 +224,11 @@ const (
 	CounterFlowForged Counter = 108
 	// CounterDropTags: dropped: TCP behind more than two VLAN tags.
 	CounterDropTags Counter = 109
+	// CounterDropLinkLocal: patrol: packets from a link-local IPv6 source to beyond the link, neighbour discovery excepted; no router forwards them.
+	CounterDropLinkLocal Counter = 110
 
 	// NumCounters is how many counters there are.
-	NumCounters = 110
+	NumCounters = 111
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -340,4 +342,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"split_replaced", "server: connections that gave way to a new one of the same addresses and ports: their client had begun anew"},
 	{"flow_forged", "proxy: segments in a server's name that came by the port its client is behind, while the server was asked; dropped"},
 	{"drop_tags", "dropped: TCP behind more than two VLAN tags"},
+	{"drop_link_local", "patrol: packets from a link-local IPv6 source to beyond the link, neighbour discovery excepted; no router forwards them"},
 }

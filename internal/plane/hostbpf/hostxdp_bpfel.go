@@ -15,7 +15,7 @@ import (
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [110]uint64
+	Count [111]uint64
 }
 
 type HostXdpTgEpochKey struct {
