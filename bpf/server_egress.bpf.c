@@ -186,7 +186,7 @@ static __always_inline int tg_egress_older(struct __sk_buff *skb, const struct t
 
 	if (row)
 		tg_count(row, TG_COUNT_split_older);
-	e->state |= TG_SPLIT_RESET_OLDER | (generic ? TG_SPLIT_RESET_PASSES : 0);
+	tg_split_set(e, TG_SPLIT_RESET_OLDER | (generic ? TG_SPLIT_RESET_PASSES : 0));
 	if (!tg_egress_inject(skb, &s))
 		return TCX_DROP;
 	f = tg_split_flow(e);
@@ -218,11 +218,10 @@ static __always_inline int tg_egress_ongoing(struct __sk_buff *skb, const struct
 
 	if (tg_translate(skb, pkt, &f, TG_TO_CLIENT))
 		return TCX_DROP;
-	tg_split_seen(e);
-	tg_split_track(e, &f, pkt, TG_TO_CLIENT);
+	tg_split_note(e, pkt, TG_TO_CLIENT);
 	if (TG_LIKELY(!(e->state & TG_SPLIT_CONFIRM)))
 		return TCX_NEXT;
-	e->state &= ~TG_SPLIT_CONFIRM;
+	tg_split_clear(e, TG_SPLIT_CONFIRM);
 	if (!edge)
 		return TCX_NEXT;
 	skb->mark = TG_MARK_DONE;

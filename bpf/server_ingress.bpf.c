@@ -40,7 +40,7 @@ static __always_inline int tg_ingress_again(struct __sk_buff *skb, const struct 
 	f = tg_split_flow(e);
 	if (tg_translate(skb, pkt, &f, TG_TO_SERVER))
 		return TCX_DROP;
-	tg_split_track(e, &f, pkt, TG_TO_SERVER);
+	tg_split_note(e, pkt, TG_TO_SERVER);
 	return TCX_NEXT;
 }
 
@@ -66,7 +66,7 @@ __attribute__((noinline)) int tg_ingress_tcp(struct __sk_buff *skb, const struct
 		skb->mark = TG_MARK_AGAIN;
 		return (int)bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 	}
-	e->state &= ~TG_SPLIT_FRESH;
+	tg_split_clear(e, TG_SPLIT_FRESH);
 	/* A bare packet cannot go both ways: its data comes with the client's next try. */
 	if (pkt->l3_off != 0 && (pkt->l4_len > pkt->tcp_hdr_len || pkt->flags & TG_TCP_FIN)) {
 		skb->mark = TG_MARK_AGAIN;

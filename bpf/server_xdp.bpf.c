@@ -53,9 +53,8 @@ static __always_inline int tg_server_ongoing(struct xdp_md *ctx, const struct tg
 
 	if (tg_translate(ctx, pkt, &f, TG_TO_SERVER))
 		return XDP_DROP;
-	tg_split_seen(e);
 	tg_split_acked(e, pkt);
-	tg_split_track(e, &f, pkt, TG_TO_SERVER);
+	tg_split_note(e, pkt, TG_TO_SERVER);
 	return XDP_PASS;
 }
 
@@ -191,7 +190,7 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 	if (e && what->tag.what && j.step != TG_SERVER_OPEN) {
 		e->edge = (__u8)what->tag.edge; /* it has not heard, or has the flow only now */
 		if (e->state & TG_SPLIT_READY)
-			e->state |= TG_SPLIT_CONFIRM;
+			tg_split_set(e, TG_SPLIT_CONFIRM);
 	}
 	if (what->tag.what == TG_TAG_PROBE)
 		tg_count(row, e ? TG_COUNT_probe_known : TG_COUNT_probe_unknown);
@@ -201,7 +200,7 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 		return XDP_PASS; /* the adopting gate's to judge */
 	if (svc->mode != TG_MODE_ALWAYS || j.step == TG_SERVER_PASS) {
 		if (e && pkt->flags & TG_TCP_RST)
-			e->state &= ~TG_SPLIT_RESET_PASSES; /* ours, and this was it */
+			tg_split_clear(e, TG_SPLIT_RESET_PASSES); /* ours, and this was it */
 		return XDP_PASS;
 	}
 	if (j.step == TG_SERVER_CHECK || j.step == TG_SERVER_OPEN)

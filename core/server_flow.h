@@ -25,6 +25,8 @@
 #ifndef TG_SERVER_FLOW_H
 #define TG_SERVER_FLOW_H
 
+#include <stddef.h>
+
 #include "proxy.h"
 #include "tag.h"
 #include "tuple_filter.h"
@@ -227,6 +229,81 @@ TG_INLINE bool tg_split_gives_way(const struct tg_split *e, bool strong)
 {
 	return strong || !(e->state & TG_SPLIT_READY) ||
 	       e->state & (TG_FLOW_SERVER_FIN | TG_FLOW_CLOSED);
+}
+
+/* ---- the end of a connection ---- */
+
+/* Whoever tests what happens between two CPUs puts himself in between. */
+#ifndef TG_SPLIT_SWAP
+#define TG_SPLIT_SWAP __sync_val_compare_and_swap
+#endif
+#define TG_SPLIT_RACES 8 /* tries; each lost one means that the other side has noted something */
+
+/* The last four bytes of an entry, the state in the highest: segments of both directions
+ * are seen on two CPUs at the same time, so what one of them notes is never written over
+ * with what the other has read before. */
+typedef uint32_t __attribute__((may_alias)) tg_split_tail;
+#define TG_SPLIT_STATE_SHIFT 24
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the state is the word's highest byte");
+_Static_assert(offsetof(struct tg_split, state) == 31, "the tail of an entry");
+
+TG_INLINE tg_split_tail *tg_split_tail_of(struct tg_split *e)
+{
+	return (tg_split_tail *)((uint8_t *)e + offsetof(struct tg_split, client_window));
+}
+
+/* Sets bits of the state, or clears them, and nothing else. */
+TG_INLINE void tg_split_set(struct tg_split *e, uint8_t bits)
+{
+	__sync_fetch_and_or(tg_split_tail_of(e), (uint32_t)bits << TG_SPLIT_STATE_SHIFT);
+}
+
+TG_INLINE void tg_split_clear(struct tg_split *e, uint8_t bits)
+{
+	__sync_fetch_and_and(tg_split_tail_of(e), ~((uint32_t)bits << TG_SPLIT_STATE_SHIFT));
+}
+
+/* True if the segment may tell something of the connection's end, or takes it back. */
+TG_INLINE bool tg_split_may_end(const struct tg_split *e, const struct tg_packet *pkt)
+{
+	return pkt->flags & (TG_TCP_FIN | TG_TCP_RST) ||
+	       e->state & (TG_SPLIT_FLAGS & ~TG_FLOW_TS);
+}
+
+/* One try of tg_split_track: enum tg_flow_turn, or TG_SPLIT_LOST if the other side has
+ * noted something in the meantime. */
+#define TG_SPLIT_LOST (-1)
+
+TG_INLINE int tg_split_track_once(struct tg_split *e, const struct tg_packet *pkt,
+				  enum tg_direction dir)
+{
+	tg_split_tail *tail = tg_split_tail_of(e), was = *(volatile tg_split_tail *)tail, is;
+	struct tg_flow f = {.flags = was >> TG_SPLIT_STATE_SHIFT & TG_SPLIT_FLAGS};
+	enum tg_flow_turn turn;
+
+	if (!(was >> TG_SPLIT_STATE_SHIFT & TG_SPLIT_READY))
+		return TG_FLOW_STAYS; /* it has become another one's */
+	turn = tg_flow_track(&f, pkt, dir, true, f.server_port);
+	is = (was & ~((uint32_t)TG_SPLIT_FLAGS << TG_SPLIT_STATE_SHIFT)) |
+	     (uint32_t)(f.flags & TG_SPLIT_FLAGS) << TG_SPLIT_STATE_SHIFT;
+	return is == was || TG_SPLIT_SWAP(tail, was, is) == was ? (int)turn : TG_SPLIT_LOST;
+}
+
+/* A plane may put a function of its own around it. */
+#ifndef TG_SPLIT_TRACK_ONCE
+#define TG_SPLIT_TRACK_ONCE tg_split_track_once
+#endif
+
+/* Notes what a segment of an ongoing connection tells of its end. TG_FLOW_ENDS is said
+ * once. */
+TG_INLINE enum tg_flow_turn tg_split_track(struct tg_split *e, const struct tg_packet *pkt,
+					   enum tg_direction dir)
+{
+	int turn = TG_SPLIT_LOST, tries = TG_SPLIT_RACES;
+
+	while (turn == TG_SPLIT_LOST && tries--)
+		turn = TG_SPLIT_TRACK_ONCE(e, pkt, dir);
+	return turn == TG_SPLIT_LOST ? TG_FLOW_STAYS : (enum tg_flow_turn)turn;
 }
 
 /* ---- what becomes of a segment ---- */

@@ -9,7 +9,19 @@
 
 #define TG_WITHOUT_SOCKETS
 #include "tag_keys.h"
+
+/* A function of its own, so that the verifier does not follow every way through it as
+ * often as it may be tried. */
+struct tg_split;
+int tg_split_try(struct tg_split *e, const struct tg_packet *pkt, __u32 dir);
+#define TG_SPLIT_TRACK_ONCE tg_split_try
+
 #include "../../core/server_flow.h"
+
+__attribute__((noinline)) int tg_split_try(struct tg_split *e, const struct tg_packet *pkt, __u32 dir)
+{
+	return e && pkt ? tg_split_track_once(e, pkt, (enum tg_direction)dir) : (int)TG_FLOW_STAYS;
+}
 
 enum tg_unverified {
 	TG_UNVERIFIED_DROP = 0,

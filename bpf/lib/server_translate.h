@@ -9,17 +9,14 @@
 #include "server_maps.h"
 #include "icmp.h"
 
-/* Notes what the segment tells of the connection's end. */
-static __always_inline void tg_split_track(struct tg_split *e, struct tg_flow *f,
-					   const struct tg_packet *pkt, enum tg_direction dir)
+/* Notes that a segment of the connection was seen, and what it tells of its end. */
+static __always_inline void tg_split_note(struct tg_split *e, const struct tg_packet *pkt,
+					  enum tg_direction dir)
 {
 	struct tg_counter_row *row;
-	enum tg_flow_turn turn = tg_flow_track(f, pkt, dir, true, f->server_port);
 
-	if (TG_LIKELY((e->state & TG_SPLIT_FLAGS) == f->flags))
-		return;
-	e->state = (e->state & ~TG_SPLIT_FLAGS) | (f->flags & TG_SPLIT_FLAGS);
-	if (turn != TG_FLOW_ENDS)
+	tg_split_seen(e);
+	if (TG_LIKELY(!tg_split_may_end(e, pkt)) || tg_split_track(e, pkt, dir) != TG_FLOW_ENDS)
 		return;
 	row = tg_server_row(pkt, dir);
 	if (row)

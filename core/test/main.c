@@ -46,6 +46,7 @@ int main(int argc, char **argv)
 	failed += tg_test_syn_cache();
 	failed += tg_test_security();
 	failed += tg_test_tag();
+	failed += tg_test_split();
 	printf("core tests: %s (%d failed)\n", failed ? "FAIL" : "ok", failed);
 	return failed ? 1 : 0;
 }

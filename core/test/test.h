@@ -37,6 +37,7 @@ int tg_test_patrol(void);
 int tg_test_syn_cache(void);
 int tg_test_security(void);
 int tg_test_tag(void);
+int tg_test_split(void);
 
 static inline uint32_t tg_test_be32(const uint8_t *p)
 {
