@@ -47,6 +47,8 @@ static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packe
 
 	tg_count(row, TG_COUNT_syn);
 	d = tg_proxy_judge_syn(syn, parse, frame_len);
+	if (d.verdict == TG_REPLY)
+		d = tg_host_judge_intact(tg_intact(ctx, syn));
 	if (svc->mode == TG_MODE_MONITOR) {
 		if (d.verdict != TG_PASS)
 			tg_count(row, d.verdict == TG_DROP ? TG_COUNT_would_drop
@@ -161,6 +163,8 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 		found = TG_EDGE_UNKNOWN;
 		if (tg_edge_may_verify(pkt) && tg_edge_read(ctx, pkt, &ack))
 			found = tg_edge_verify(pkt, &ack, settings, back);
+		if (found == TG_EDGE_VERIFIED)
+			found = tg_edge_verified(tg_intact(ctx, pkt));
 		if (found == TG_EDGE_UNKNOWN && settings->wide && !back)
 			return TG_NEXT_WIDE;
 		if (found == TG_EDGE_UNKNOWN && tag && tg_pending_is(edge, pkt))

@@ -7,6 +7,7 @@
  * a SYN; look a socket up for a SYN that the socket filter does not know.
  */
 #include "lib/common_syn.h"
+#include "lib/intact.h"
 #include "lib/syn.h"
 
 /* True if the kernel has a socket for just this 4-tuple, so that the SYN is the
@@ -44,6 +45,8 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		return XDP_PASS;
 	tg_count(row, TG_COUNT_syn);
 	d = tg_host_judge_syn(syn, result, frame_len, svc);
+	if (d.verdict == TG_REPLY)
+		d = tg_host_judge_intact(tg_intact(ctx, syn));
 	if (svc->mode == TG_MODE_MONITOR) {
 		if (d.verdict != TG_PASS)
 			tg_count(row, d.verdict == TG_DROP ? TG_COUNT_would_drop

@@ -11,6 +11,7 @@
 #define TG_WIDE_EPOCHS
 #include "lib/cookie_check.h"
 #include "lib/server_translate.h"
+#include "lib/intact.h"
 #include "lib/tag.h"
 #include "lib/server_meta.h"
 
@@ -142,6 +143,7 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_ack said = tg_host_read_ack(pkt, &what->o);
+	struct tg_decision d;
 
 	if (!server || !settings)
 		return XDP_PASS;
@@ -153,6 +155,11 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
 			return tg_server_ongoing(ctx, pkt, e);
 		return tg_server_last_line(ctx, pkt, server, svc, row);
+	}
+	d = tg_host_judge_intact(tg_intact(ctx, pkt));
+	if (d.verdict != TG_REPLY) {
+		tg_count(row, d.counter);
+		return XDP_DROP;
 	}
 	if (j.step == TG_SERVER_CHECK)
 		tg_count(row, TG_COUNT_cookie_valid);

@@ -76,6 +76,19 @@ TG_INLINE bool tg_common_syn_options(const uint8_t *at, bool ts, struct tg_tcp_o
 	return true;
 }
 
+/* True if both checksums of a common SYN are right: core/intact.h, in straight code. */
+TG_INLINE bool tg_common_syn_sums(const uint8_t *frame, uint8_t family, bool ts)
+{
+	const uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_common_syn_l4(family);
+	uint32_t tcp_len = TG_TCP_HDR_LEN + (ts ? 20 : 12);
+	uint64_t pseudo = family == 4 ? tg_intact_words(ip + 12, 2) : tg_intact_words(ip + 8, 8);
+
+	if (family == 4 && tg_csum_fold(pseudo + tg_intact_words(ip, 3)) != 0xffff)
+		return false;
+	return tg_intact_tcp(pseudo + TG_WIRE32(0, TG_IPPROTO_TCP, 0, tcp_len),
+			     tg_intact_words(tcp, tcp_len / 4), tg_load16(tcp + 16));
+}
+
 /* True if the frame of tg_common_syn_len bytes, whose EtherType is the family's, is a
  * common SYN that is to be answered; then `syn` and `offered` tell of it what the
  * answer needs. False too for what tg_host_judge_syn would not answer. */
@@ -103,7 +116,8 @@ TG_INLINE bool tg_common_syn_read(const uint8_t *frame, uint8_t family, bool ts,
 	syn->ports = tg_load32(tcp);
 	syn->seq = tg_swap32(tg_load32(tcp + 4));
 	return tg_common_syn_options(tcp + TG_TCP_HDR_LEN, ts, offered) &&
-	       !tg_packet_is_group(syn) && !tg_packet_source_is_bogus(syn);
+	       !tg_packet_is_group(syn) && !tg_packet_source_is_bogus(syn) &&
+	       tg_common_syn_sums(frame, family, ts);
 }
 
 /* True if the service answers a common SYN with as many options as it has. */

@@ -60,7 +60,17 @@ enum tg_edge_finding {
 	TG_EDGE_LEARNING, /* neither, but this edge's filter is younger than its window */
 	TG_EDGE_ALLOWED,  /* neither, within the allowance */
 	TG_EDGE_UNKNOWN,  /* neither, and the allowance is used up */
+	TG_EDGE_BROKEN,   /* the cookie verifies, but the packet is not intact */
+	TG_EDGE_ROUTED,   /* likewise: it is source-routed */
 };
+
+/* What is found of a packet whose cookie verifies, once its sums are known: the filter
+ * remembers nothing of a packet that the server's kernel will drop. */
+TG_INLINE enum tg_edge_finding tg_edge_verified(enum tg_intact intact)
+{
+	return intact == TG_INTACT ? TG_EDGE_VERIFIED
+				   : intact == TG_INTACT_ROUTED ? TG_EDGE_ROUTED : TG_EDGE_BROKEN;
+}
 
 /* TG_PASS: forward it. A plane puts VERIFIED flows into the filter before. */
 TG_INLINE struct tg_decision tg_edge_judge(enum tg_edge_kind kind, enum tg_edge_finding found)
@@ -69,6 +79,10 @@ TG_INLINE struct tg_decision tg_edge_judge(enum tg_edge_kind kind, enum tg_edge_
 		return TG_DECIDE(TG_PASS, TG_COUNT_edge_known);
 	if (found == TG_EDGE_VERIFIED)
 		return TG_DECIDE(TG_PASS, TG_COUNT_cookie_valid);
+	if (found == TG_EDGE_BROKEN)
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_checksum);
+	if (found == TG_EDGE_ROUTED)
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_source_route);
 	if (kind == TG_EDGE_STRAY)
 		return TG_DECIDE(TG_DROP, TG_COUNT_drop_stray);
 	if (kind == TG_EDGE_SYNACK)

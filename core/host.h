@@ -8,6 +8,7 @@
 #define TG_HOST_H
 
 #include "cookie.h"
+#include "intact.h"
 #include "service.h"
 #include "synack.h"
 
@@ -85,6 +86,22 @@ TG_INLINE struct tg_decision tg_host_judge_syn(const struct tg_packet *syn,
 	if (tg_packet_source_is_bogus(syn))
 		return TG_DECIDE(TG_DROP, TG_COUNT_drop_source);
 	return TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
+}
+
+/* A SYN that would be answered, or an ACK that has verified, once its sums are known. The
+ * kernel is silent to what is not intact, and so are we. */
+TG_INLINE struct tg_decision tg_host_judge_intact(enum tg_intact intact)
+{
+	switch (intact) {
+	case TG_INTACT:
+		return TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
+	case TG_INTACT_ROUTED:
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_source_route);
+	case TG_INTACT_BAD_OPTIONS:
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
+	default:
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_checksum);
+	}
 }
 
 /* A SYN that would be answered, once its options are known. */

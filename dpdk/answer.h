@@ -52,6 +52,8 @@ static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
 	struct tg_decision d;
 
 	it->d = tg_proxy_judge_syn(&it->pkt, it->parse, it->m->pkt_len);
+	if (it->d.verdict == TG_REPLY)
+		it->d = tg_host_judge_intact(tg_item_intact(it));
 	if (it->d.verdict != TG_REPLY || svc->mode == TG_MODE_MONITOR)
 		return;
 	if (strategy == TG_STRATEGY_CACHE)
@@ -274,6 +276,8 @@ static inline void tg_auth_accept(struct tg_worker *w, struct tg_item *it, uint6
 {
 	struct tg_segment rst;
 
+	if (!tg_case_intact(w, it))
+		return;
 	tg_count(w, it->id, tg_whitelist_put(&w->white, source) ? TG_COUNT_white_added
 								: TG_COUNT_white_full);
 	if (!reset) {
@@ -328,6 +332,8 @@ static inline void tg_cookie_other(struct tg_worker *w, struct tg_item *it, stru
 						   tg_cookie_claimed_bits(it->said.cookie, it->said.ts_ok),
 						   wscale, tg_item_window(it), it->id, w->now_ms);
 
+		if (!tg_case_intact(w, it))
+			return;
 		tg_count(w, it->id, TG_COUNT_cookie_valid);
 		(void)tg_flow_begin(w, it, &flow);
 		return;

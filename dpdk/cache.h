@@ -8,6 +8,7 @@
 #define TG_DPDK_CACHE_H
 
 #include "flow_setup.h"
+#include "intact.h"
 
 /* First stage: asks for the hash of addresses and ports under the cache's key; the
  * message is that of a flow's hash. */
@@ -136,6 +137,8 @@ static inline void tg_cache_other(struct tg_worker *w, struct tg_item *it, struc
 	if (slot < TG_HALF_WAYS && tg_item_is_ack(it) && tg_item_options(it, &o)) {
 		said = tg_host_read_ack(&it->pkt, &o);
 		if (tg_half_accepts(&b->halves[slot], &it->pkt, &said)) {
+			if (!tg_case_intact(w, it))
+				return;
 			flow = tg_flow_of_half(&b->halves[slot], &said, tg_item_window(it), w->now_ms);
 			b->heads[slot] = tg_half_done(head, TG_HALF_TICK(w->now_ns));
 			tg_count(w, it->id, TG_COUNT_cache_valid);

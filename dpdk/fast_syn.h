@@ -200,6 +200,22 @@ TG_INLINE bool tg_fast_bits_maybe(const uint64_t *const bits[2], uint32_t hash)
 	return ((bits[0][word] | bits[1][word]) & tg_presence_bit(hash)) != 0;
 }
 
+/* True if the checksums of a SYN without IP options or data are right, or the NIC says so;
+ * of what it doubts, the long way knows more. */
+TG_INLINE bool tg_fast_syn_sums(const struct tg_fast_frame *f, const struct tg_packet *syn,
+				const uint8_t *tcp, uint32_t hdr_len)
+{
+	uint64_t says = f->m->ol_flags & TG_NIC_SAYS;
+	uint64_t addrs = f->v6 ? tg_intact_words(f->ip + 8, 8) : (uint64_t)syn->src.w[0] + syn->dst.w[0];
+
+	if (TG_UNLIKELY(says))
+		return says == TG_NIC_SAYS_GOOD;
+	if (!f->v6 && tg_csum_fold(addrs + tg_intact_words(f->ip, 3)) != 0xffff)
+		return false;
+	return tg_intact_tcp(addrs + TG_WIRE32(0, TG_IPPROTO_TCP, 0, hdr_len),
+			     tg_intact_words(tcp, hdr_len / 4), tg_load16(tcp + 16));
+}
+
 /* A SYN in one piece, header of `hdr_len` bytes, at `tcp`; false: the long way. */
 TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f, const struct tg_packet *syn,
 				const uint8_t *tcp, uint32_t hdr_len)
@@ -209,7 +225,7 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f, co
 	struct tg_form *form;
 	uint32_t kinds;
 
-	if (tg_fast_source_is_odd(syn))
+	if (tg_fast_source_is_odd(syn) || !tg_fast_syn_sums(f, syn, tcp, hdr_len))
 		return false;
 	if (w->box->flows && tg_box_port_is_protected(w->box, TG_SRC_PORT_BE(syn)))
 		return false;

@@ -70,7 +70,11 @@ def tcp_bytes(f):
     src, dst = address(f["src"]), address(f["dst"])
     pseudo = src + dst + (struct.pack(">BBH", 0, 6, len(segment)) if f["family"] == 4
                           else struct.pack(">IHBB", len(segment), 0, 0, 6))
-    total = ref.checksum(pseudo + segment) if f["tcp_sum"] is None else f["tcp_sum"]
+    total = ref.checksum(pseudo + segment)
+    if callable(f["tcp_sum"]):
+        total = f["tcp_sum"](total, 0xffff ^ ref.checksum(pseudo))
+    elif f["tcp_sum"] is not None:
+        total = f["tcp_sum"]
     return segment[:16] + struct.pack(">H", total) + segment[18:], len(options)
 
 

@@ -81,6 +81,11 @@ def verified():
                      {"cookie_valid": 1, "edge_known": 2})
         yield vector("valid-data" + v, "the first data may come with the ACK, or before it",
                      [passed(ack(f, flags=ACK | PSH, payload=b"GET / HTTP/1.0\r\n\r\n"))], {"cookie_valid": 1})
+        wrong = ack(f, tcp_sum=lambda right, pseudo: right ^ 1)
+        yield vector("bad-checksum" + v, "its server will drop it, so nothing is remembered",
+                     [dropped(wrong), dropped(ack(f, ack=1))], {"drop_checksum": 1, "drop_ack": 1})
+        yield vector("partial-checksum" + v, "left to the device",
+                     [passed(ack(f, tcp_sum=lambda right, pseudo: pseudo))], {"cookie_valid": 1})
         yield vector("valid-fin" + v, "and the FIN, too", [passed(ack(f, flags=ACK | FIN))], {"cookie_valid": 1})
         yield vector("previous-epoch" + v, "the keys of two epochs are good",
                      [passed(ack(f, p.EPOCH - 1))], {"cookie_valid": 1})

@@ -9,6 +9,7 @@ from packets import *  # noqa: F401,F403
 import packets as p
 from theme_clients import syn_vector
 
+MALFORMED = {1: {"syn": 1, "drop_malformed": 1}}
 OPTIONS = [mss(1460), SACK, timestamps(1000), NOP, wscale(7)]
 FOUND = offer(1460, 7, True, 1000)
 HBH, ROUTING, FRAGMENT, ESP, AH, NONE, DSTOPTS, MOBILITY, HIP, SHIM6 = \
@@ -62,14 +63,22 @@ def ipv4():
     yield good("v4-evil-bit", "the reserved bit means nothing (RFC 3514)", syn(4, frag=0x8000))
     yield good("v4-ttl-1", "the answer has a TTL of its own", syn(4, ttl=1))
     yield good("v4-tos", "DSCP is not copied", syn(4, tos=0xb8))
-    yield good("v4-bad-ip-checksum", "a reply costs no more than looking; no ACK follows",
-               syn(4, ip_sum=0x1234))
-    yield good("v4-no-tcp-checksum", "between virtual interfaces it is often not filled in",
-               syn(4, tcp_sum=0))
+    yield bad("v4-bad-ip-checksum", "the kernel is silent", syn(4, ip_sum=0x1234), "drop",
+              {1: {"syn": 1, "drop_checksum": 1}})
     for name, data in (("nop-eol", "01010100"), ("record-route", "07070400000000" + "01"),
                        ("timestamp", "440c05000000000000000000"), ("router-alert", "94040000"),
-                       ("source-route", "83070400000000" + "01"), ("longest", "01" * 40)):
+                       ("address-extension", "93060000000001" + "01"), ("longest", "01" * 40)):
         yield good("v4-option-" + name, "the answer has no IP options", syn(4, ip_options=bytes.fromhex(data)))
+    routed = {1: {"syn": 1, "drop_source_route": 1}}
+    for name, data in (("loose", "83070400000000" + "01"), ("strict", "89070400000000" + "01"),
+                       ("behind-others", "01" + "07070400000000" + "8303" + "04" + "00")):
+        yield bad("v4-source-route-" + name, "the kernel drops it unless accept_source_route is set",
+                  syn(4, ip_options=bytes.fromhex(data)), "drop", routed)
+    yield good("v4-source-route-behind-end", "what follows the end of the list is padding",
+               syn(4, ip_options=bytes.fromhex("0083030400000000")))
+    for name, data in (("length-0", "83000000"), ("length-1", "07010000"), ("beyond", "07050401"), ("cut", "01010107")):
+        yield bad("v4-option-" + name, "an option that lies about its length",
+                  syn(4, ip_options=bytes.fromhex(data)), "drop", MALFORMED)
     for trailer in (1, 6, 40):
         for family in (4, 6):
             yield good("trailer-%d-v%d" % (trailer, family),
@@ -81,6 +90,44 @@ def ipv4():
         for family in (4, 6):
             yield good("data-%d-v%d" % (size, family), "data in the SYN is not acknowledged",
                        syn(family, payload=b"x" * size))
+
+
+def checksums():
+    """TCP's, in every wrapping; a SYN of the usual layout goes another way than one that is not."""
+    wrong = {1: {"syn": 1, "drop_checksum": 1}}
+    plain = [mss(1460), NOP, wscale(7), NOP, NOP, SACK]
+    for family in (4, 6):
+        for name, more in (("linux", {}), ("windows", {"options": plain}), ("bare", {"options": []}),
+                           ("vlan", {"tags": [(0x8100, 5)]}), ("data", {"payload": b"x" * 700}),
+                           ("odd-data", {"payload": b"xyz"}), ("ecn", {"flags": SYN | ECE | CWR}),
+                           ("long-data", {"payload": b"y" * 1300})):
+            base = dict({"options": OPTIONS}, **more)
+            found = {"windows": offer(1460, 7, True), "bare": offer()}.get(name, FOUND)
+            v = "-%s-v%d" % (name, family)
+            yield bad("tcp-sum-zero" + v, "no checksum at all", p.defaults(family, tcp_sum=0, **base), "drop", wrong)
+            yield bad("tcp-sum-off-by-one" + v, "one bit of the field", p.defaults(
+                family, tcp_sum=lambda right, pseudo: right ^ 1, **base), "drop", wrong)
+            yield bad("tcp-sum-complement" + v, "the right sum, not complemented", p.defaults(
+                family, tcp_sum=lambda right, pseudo: right ^ 0xffff, **base), "drop", wrong)
+            yield syn_vector("tcp-sum-partial" + v, "left to the device, as from a container on this machine",
+                             p.defaults(family, tcp_sum=lambda right, pseudo: pseudo, **base), found)
+        yield bad("tcp-sum-trailer-v%d" % family, "what is behind the packet does not count",
+                  syn(family, tcp_sum=lambda right, pseudo: right ^ 0x8000, trailer=b"\xee" * 7), "drop", wrong)
+    yield bad("tcp-sum-extensions", "with extension headers", syn(6, ext=[pad(DSTOPTS, "options")], tcp_sum=1), "drop", wrong)
+    yield good("tcp-sum-partial-extensions", "likewise", syn(6, ext=[pad(DSTOPTS, "options")],
+                                                            tcp_sum=lambda right, pseudo: pseudo))
+    yield bad("ip-sum-and-options", "over all of the header", syn(4, ip_options=b"\1" * 8, ip_sum=0), "drop", wrong)
+    for octet in range(20):
+        f = syn(4)
+        parts = p.frame(f)
+        whole = bytearray(p.flat(parts))
+        if octet in (0, 2, 3, 6, 7, 9):
+            continue  # that changes what the packet is
+        whole[14 + octet] ^= 0x10
+        if octet >= 12:
+            continue  # TCP's checksum covers the addresses
+        yield {"name": "ip-sum-octet-%d" % octet, "why": "one bit of the header",
+               "packets": [{"verdict": "drop", "in": [(bytes(whole), "an octet changed")]}], "counters": wrong}
 
 
 def pad(kind, name):
@@ -218,6 +265,7 @@ def themes():
     yield "vlan", "VLAN tags and other ethertypes", list(tags())
     yield "ipv4", "IPv4 headers, padding, data", list(ipv4())
     yield "ipv6", "IPv6 extension headers", list(ipv6())
+    yield "checksums", "Checksums of SYNs", list(checksums())
     yield "flags", "Every combination of TCP flags", list(flag_combinations())
     yield "ecn", "What counts as an ECN-setup SYN", list(ecn())
     yield "addresses", "Sources that cannot be clients; destinations that must not answer", list(addresses())

@@ -128,6 +128,8 @@ static __always_inline int tg_edge_common_segment(struct xdp_md *ctx, __u8 famil
 			found = tg_edge_verify(&pkt, &ack, settings, back);
 			if (TG_UNLIKELY(found == TG_EDGE_UNKNOWN && settings->wide && !back))
 				return TG_NEXT_WIDE;
+			if (found == TG_EDGE_VERIFIED)
+				return XDP_ABORTED; /* once a connection: the long way looks whether it is intact */
 		}
 		if (found == TG_EDGE_UNKNOWN)
 			found = tg_edge_unknown(edge);
@@ -139,9 +141,7 @@ static __always_inline int tg_edge_common_segment(struct xdp_md *ctx, __u8 famil
 	if (d.verdict == TG_DROP)
 		return XDP_DROP;
 	at = tg_bloom_locate(hash, edge->bloom_bits & 31);
-	if (found == TG_EDGE_VERIFIED)
-		tg_bloom_put(&at, edge->generation);
-	else if (tg_edge_may_verify(&pkt))
+	if (tg_edge_may_verify(&pkt))
 		tg_edge_self_refresh(edge, &at, generations, row);
 	if (edge->hops)
 		tg_edge_set_ttl(ctx, &pkt, edge->hops);

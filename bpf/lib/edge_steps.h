@@ -7,6 +7,7 @@
 #define TG_BPF_EDGE_STEPS_H
 
 #include "edge_tagged.h"
+#include "intact.h"
 #ifdef TG_EDGE_SMART /* edge_smart.bpf.c */
 #include "edge_smart.h"
 #else

@@ -111,6 +111,8 @@ static __always_inline int tg_auth_accept(struct xdp_md *ctx,
 {
 	struct tg_segment rst;
 
+	if (!tg_case_intact(ctx, ack, row))
+		return XDP_DROP;
 	tg_count(row, tg_white_put(proxy, source) ? TG_COUNT_white_added
 							 : TG_COUNT_white_full);
 	if (!reset)
@@ -170,6 +172,8 @@ static __always_inline int tg_cookie_other(struct xdp_md *ctx, struct tg_packet 
 	__u16 window;
 
 	if (tg_host_is_ack(pkt) && tg_case_verify(ctx, pkt, &said, &window)) {
+		if (!tg_case_intact(ctx, pkt, row))
+			return XDP_DROP;
 		tg_count(row, TG_COUNT_cookie_valid);
 		flow = tg_next_flow_get();
 		if (tg_told(pkt, id, &told) || !flow)
@@ -196,6 +200,8 @@ static __always_inline int tg_case_syn(struct xdp_md *ctx, const struct tg_packe
 
 	tg_count(row, TG_COUNT_syn);
 	d = tg_proxy_judge_syn(syn, parse, (__u32)bpf_xdp_get_buff_len(ctx));
+	if (d.verdict == TG_REPLY)
+		d = tg_host_judge_intact(tg_intact(ctx, syn));
 	if (svc->mode == TG_MODE_MONITOR) {
 		tg_count(row, d.verdict == TG_DROP ? TG_COUNT_would_drop : TG_COUNT_would_answer);
 		return tg_forward(ctx, syn);

@@ -7,6 +7,7 @@
 #define TG_BPF_PROXY_ANSWER_COMMON_H
 
 #include "proxy_forward.h"
+#include "intact.h"
 
 /* What is left to the program itself: the stacks of nested functions add up,
  * and a program has 512 bytes. */
@@ -71,6 +72,18 @@ static __always_inline bool tg_case_read_ack(struct xdp_md *ctx, const struct tg
 		return false;
 	*said = tg_host_read_ack(ack, &o);
 	return true;
+}
+
+/* False, and counted, if the packet, which would make us remember something, is not intact. */
+static __always_inline bool tg_case_intact(struct xdp_md *ctx, const struct tg_packet *pkt,
+					   struct tg_counter_row *row)
+{
+	struct tg_decision d = tg_host_judge_intact(tg_intact(ctx, pkt));
+
+	if (TG_LIKELY(d.verdict == TG_REPLY))
+		return true;
+	tg_count(row, d.counter);
+	return false;
 }
 
 /* clang 19 takes "one of two fields" of an aligned object on the stack for "address or

@@ -120,6 +120,8 @@ __attribute__((noinline)) int tg_cache_other(struct xdp_md *ctx, struct tg_packe
 	}
 	if (slot < TG_HALF_WAYS && tg_host_is_ack(pkt) && tg_case_read_ack(ctx, pkt, &said, &window) &&
 	    tg_half_accepts(&b->halves[slot], pkt, &said)) {
+		if (!tg_case_intact(ctx, pkt, row))
+			return XDP_DROP;
 		*flow = tg_flow_of_half(&b->halves[slot], &said, window, tg_now_ms());
 		if (!tg_half_swap(&b->heads[slot], head, tg_half_done(head, TG_HALF_TICK(TG_CLOCK_NS()))))
 			return XDP_DROP;

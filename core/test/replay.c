@@ -168,6 +168,24 @@ static void syn_answer(const uint8_t *frame, const struct tg_packet *syn,
 	free(out);
 }
 
+/* As tg_intact in bpf/lib/intact.h. */
+static enum tg_intact intact(const uint8_t *frame, const struct tg_packet *pkt)
+{
+	const uint8_t *ip = frame + pkt->l3_off, *tcp = frame + pkt->l4_off;
+	uint32_t hdr_len = pkt->l4_off - pkt->l3_off;
+	uint8_t room[64] = {0};
+
+	if (pkt->family == 4) {
+		if (tg_csum_fold(tg_csum_add(0, ip, hdr_len)) != 0xffff)
+			return TG_INTACT_BAD_SUM;
+		memcpy(room, ip, hdr_len);
+		if (tg_intact_ip_options(room, hdr_len) != TG_INTACT)
+			return tg_intact_ip_options(room, hdr_len);
+	}
+	return tg_intact_tcp(tg_intact_pseudo(pkt), tg_csum_add(0, tcp, pkt->l4_len), tg_load16(tcp + 16))
+		       ? TG_INTACT : TG_INTACT_BAD_SUM;
+}
+
 /* As tg_syn_handle. True if the frame went no further (and the answer is printed). */
 static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg_packet *syn,
 		       enum tg_parse_result result, uint32_t id)
@@ -181,6 +199,8 @@ static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg
 		return false;
 	count(id, TG_COUNT_syn);
 	d = tg_host_judge_syn(syn, result, frame_len, svc);
+	if (d.verdict == TG_REPLY)
+		d = tg_host_judge_intact(intact(frame, syn));
 	if (svc->mode == TG_MODE_MONITOR) {
 		if (d.verdict != TG_PASS)
 			count(id, d.verdict == TG_DROP ? TG_COUNT_would_drop : TG_COUNT_would_answer);

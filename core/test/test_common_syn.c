@@ -15,6 +15,21 @@ static const uint8_t order_ts[20] = {2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0
 static const uint8_t order_linux[12] = {2, 4, 5, 180, 1, 1, 4, 2, 1, 3, 3, 8};
 static const uint8_t order_windows[12] = {2, 4, 5, 180, 1, 3, 3, 8, 1, 1, 4, 2};
 
+/* Puts right checksums into a SYN without IP options. */
+static void put_sums(uint8_t *frame, uint32_t len, uint8_t family)
+{
+	uint32_t l4 = tg_common_syn_l4(family);
+	uint64_t sum = TG_WIRE32(0, 6, 0, len - l4);
+
+	tg_store16(frame + l4 + 16, 0);
+	sum = tg_csum_add(sum, frame + (family == 4 ? 26 : 22), family == 4 ? 8 : 32);
+	tg_store16(frame + l4 + 16, tg_csum_finish(tg_csum_add(sum, frame + l4, len - l4)));
+	if (family == 4) {
+		tg_store16(frame + 24, 0);
+		tg_store16(frame + 24, tg_csum_finish(tg_csum_add(0, frame + 14, 20)));
+	}
+}
+
 /* A SYN as clients send it, with random addresses, ports and numbers. */
 static uint32_t make_syn(uint64_t *seed, uint8_t *frame, uint8_t family, bool ts)
 {
@@ -51,7 +66,17 @@ static uint32_t make_syn(uint64_t *seed, uint8_t *frame, uint8_t family, bool ts
 	if (ts)
 		for (i = 28; i < 36; i++)
 			frame[l4 + i] = (uint8_t)tg_test_random(seed);
+	put_sums(frame, len, family);
 	return len;
+}
+
+/* core/intact.h by byte-wise sums. */
+static bool is_intact(const uint8_t *frame, const struct tg_packet *syn)
+{
+	const uint8_t *ip = frame + syn->l3_off, *tcp = frame + syn->l4_off;
+
+	return (syn->family == 6 || tg_csum_fold(tg_csum_add(0, ip, syn->l4_off - syn->l3_off)) == 0xffff) &&
+	       tg_intact_tcp(tg_intact_pseudo(syn), tg_csum_add(0, tcp, syn->l4_len), tg_load16(tcp + 16));
 }
 
 /* The answer by the long way. Its length; 0 if the SYN is not to be answered. */
@@ -66,7 +91,7 @@ static uint32_t long_way(const uint8_t *frame, uint32_t len, const struct tg_ser
 	uint32_t out_len;
 
 	if (result != TG_PARSE_TCP || !tg_host_is_syn(&syn) ||
-	    tg_host_judge_syn(&syn, result, len, svc).verdict != TG_REPLY)
+	    tg_host_judge_syn(&syn, result, len, svc).verdict != TG_REPLY || !is_intact(frame, &syn))
 		return 0;
 	c.len = (uint32_t)syn.tcp_hdr_len - TG_TCP_HDR_LEN;
 	memcpy(c.bytes, frame + syn.l4_off + TG_TCP_HDR_LEN, c.len);
@@ -141,6 +166,8 @@ static void as_the_long_way(void **state)
 
 			frame[r % len] ^= (uint8_t)(1 << (r >> 32 & 7));
 		}
+		if (n & 1 << 4) /* else most are refused for their sums alone */
+			put_sums(frame, len, family);
 		taken += compare(frame, len, family, ts, &svc, tg_test_random(&seed)) != 0;
 	}
 	assert_in_range(taken, 100000, 400000);

@@ -53,8 +53,11 @@ static void make_fillers(void)
 		uint8_t *f = fillers.frames + (size_t)i * fillers.stride;
 
 		memset(f, 0xfe, 12);		       /* the fillers' MAC addresses */
-		f[36] = 0, f[37] = FILLER_PORT;	       /* port: checksums are nobody's business here */
+		f[36] = 0, f[37] = FILLER_PORT;
 		f[14 + 20 + 13] = i % 3 == 2 ? 0x10 : 2; /* every third an ACK */
+		tg_store16(f + 50, 0);
+		tg_store16(f + 50, tg_csum_finish(tg_csum_add(TG_WIRE32(0, 6, 0, fillers.lens[i] - 34), f + 26,
+							      fillers.lens[i] - 26u)));
 	}
 }
 

@@ -76,6 +76,11 @@ static void jumbo(void)
 	t.port = 80;
 	(void)talk_syn(big, &t);
 	tg_store16(big + 16, tg_swap16(9000 - 14));
+	tg_store16(big + 24, 0);
+	tg_store16(big + 24, tg_csum_finish(tg_csum_add(0, big + 14, 20)));
+	tg_store16(big + 50, 0);
+	tg_store16(big + 50, tg_csum_finish(tg_csum_add(TG_WIRE32(0, 6, (9000 - 34) >> 8, (9000 - 34) & 255),
+							big + 26, 9000 - 26)));
 	m = chain(h, big, 9000, 300);
 	harness_burst(h, &m, 1, 0);
 	CHECK_EQ(talk_caught(h, 0).flags, TG_TCP_SYN | TG_TCP_ACK, "a SYN with much data");

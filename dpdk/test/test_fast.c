@@ -89,6 +89,21 @@ static uint32_t put_ip(uint8_t *ip, uint8_t family, uint32_t client, uint32_t tc
 	return 40;
 }
 
+/* Puts right checksums into a packet without IP options. */
+static void put_sums(uint8_t *ip, uint8_t family, uint32_t tcp_len)
+{
+	uint8_t *tcp = ip + (family == 4 ? 20 : 40);
+	uint64_t sum = TG_WIRE32(0, 6, tcp_len >> 8, tcp_len);
+
+	if (family == 4) {
+		tg_store16(ip + 10, 0);
+		tg_store16(ip + 10, tg_csum_finish(tg_csum_add(0, ip, 20)));
+	}
+	tg_store16(tcp + 16, 0);
+	sum = tg_csum_add(sum, ip + (family == 4 ? 12 : 8), family == 4 ? 8 : 32);
+	tg_store16(tcp + 16, tg_csum_finish(tg_csum_add(sum, tcp, tcp_len)));
+}
+
 /* A SYN, or something that is not quite one. */
 static void make_syn(struct made *m, const struct shape *shape, uint8_t family, uint16_t port, uint64_t r, bool clean)
 {
@@ -110,6 +125,17 @@ static void make_syn(struct made *m, const struct shape *shape, uint8_t family, 
 		tg_store32(tcp + 28, (uint32_t)(r >> 5)); /* TSval */
 	if (shape->len && r % 3 == 0)
 		tg_store16(tcp + 22, (uint16_t)(r >> 23)); /* MSS */
+	put_sums(tcp - (family == 4 ? 20 : 40), family, tcp_len);
+	if (!clean && r % 19 == 0) { /* a sum that is wrong, or left to a device */
+		uint8_t *ip = tcp - (family == 4 ? 20 : 40);
+		uint64_t pseudo = tg_csum_add(TG_WIRE32(0, 6, tcp_len >> 8, tcp_len), ip + (family == 4 ? 12 : 8),
+					      family == 4 ? 8 : 32);
+
+		if (r & 8)
+			tg_store16(tcp + 16, tg_csum_fold(pseudo));
+		else
+			(r & 16 ? tcp : ip)[r & 16 ? 17 : 10] ^= 1;
+	}
 	m->len = at + tcp_len + (!clean && r % 23 == 0 ? 6 : 0);
 	if (!clean && r % 37 == 0)
 		m->bytes[(r >> 30) % m->len] ^= (uint8_t)(r >> 50);

@@ -61,6 +61,15 @@ func (m *machine) call(ins *asm.Instruction) {
 		put(m.ends[4:8], get(m.ends[4:8])+uint64(int64(int32(m.regs[2]))))
 	case asm.FnXdpLoadBytes:
 		copy(m.mem(m.regs[3], int(m.regs[4])), m.mem(get(m.ends[0:4])+m.regs[2], int(m.regs[4])))
+	case asm.FnCsumDiff: // of the new bytes alone
+		sum, b := m.regs[5]&0xffffffff, m.mem(m.regs[3], int(m.regs[4]))
+		for i := 0; i+1 < len(b); i += 2 {
+			sum += uint64(b[i]) | uint64(b[i+1])<<8
+		}
+		for sum > 0xffff {
+			sum = sum>>16 + sum&0xffff
+		}
+		ret = sum
 	case asm.FnRedirectMap, asm.FnRedirect:
 		ret = xdpRedirect
 	default:

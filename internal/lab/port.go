@@ -129,6 +129,9 @@ func (p *Port) EnableGRO() error { return p.setOffload(unix.ETHTOOL_SGRO, 1) }
 // have them; else an XDP program would see half-made ones (CHECKSUM_PARTIAL).
 func (p *Port) DisableTxChecksum() error { return p.setOffload(unix.ETHTOOL_STXCSUM, 0) }
 
+// EnableTxChecksum makes the sender leave checksums to a device, as containers do by default.
+func (p *Port) EnableTxChecksum() error { return p.setOffload(unix.ETHTOOL_STXCSUM, 1) }
+
 // DisableTxVLAN makes the sender write VLAN tags into frames, as a wire has them; else
 // they go beside frames, where an XDP program does not see them.
 func (p *Port) DisableTxVLAN() error {

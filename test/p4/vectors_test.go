@@ -25,9 +25,21 @@ const (
 	vectorFresh = 700 * time.Millisecond // then the controller is begun anew: no vector outlives its epoch
 )
 
+const noSums = "P4 looks neither at checksums nor at IPv4 options: servers and their kernels do"
+
 // unsupported are the vectors that this plane does not pass, and why.
 var unsupported = map[string]string{
-	"syns/cut-v4-qinq": "Linux drops frames that end inside a VLAN tag (skb_vlan_untag) before a packet socket, and so simple_switch, sees them",
+	"syns/v4-bad-ip-checksum":            noSums,
+	"syns/v4-source-route-loose":         noSums,
+	"syns/v4-source-route-strict":        noSums,
+	"syns/v4-source-route-behind-others": noSums,
+	"syns/v4-option-length-0":            noSums,
+	"syns/v4-option-length-1":            noSums,
+	"syns/v4-option-beyond":              noSums,
+	"syns/v4-option-cut":                 noSums,
+	"verified/bad-checksum-v4":           noSums,
+	"verified/bad-checksum-v6":           noSums,
+	"syns/cut-v4-qinq":                   "Linux drops frames that end inside a VLAN tag (skb_vlan_untag) before a packet socket, and so simple_switch, sees them",
 }
 
 // switchGate is the edge on simple_switch, as a vectors.Gate.

@@ -34,6 +34,7 @@ const (
 	EdgeSmartMapTgRecent      = "tg_recent"
 	EdgeSmartMapTgServices    = "tg_services"
 	EdgeSmartMapTgSettings    = "tg_settings"
+	EdgeSmartMapTgSumRooms    = "tg_sum_rooms"
 	EdgeSmartMapTgTagKeys     = "tg_tag_keys"
 	EdgeSmartMapTgTagRoom     = "tg_tag_room"
 	EdgeSmartMapTgTagged      = "tg_tagged"
@@ -107,6 +108,7 @@ type EdgeSmartMapSpecs struct {
 	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSumRooms    *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgTagKeys     *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.MapSpec `ebpf:"tg_tag_room"`
 	TgTagged      *ebpf.MapSpec `ebpf:"tg_tagged"`
@@ -156,6 +158,7 @@ type EdgeSmartMaps struct {
 	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
+	TgSumRooms    *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgTagKeys     *ebpf.Map `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.Map `ebpf:"tg_tag_room"`
 	TgTagged      *ebpf.Map `ebpf:"tg_tagged"`
@@ -181,6 +184,7 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSumRooms,
 		m.TgTagKeys,
 		m.TgTagRoom,
 		m.TgTagged,

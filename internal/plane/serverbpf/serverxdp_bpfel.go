@@ -68,6 +68,7 @@ const (
 	ServerXdpMapTgSocketBits = "tg_socket_bits"
 	ServerXdpMapTgSockets    = "tg_sockets"
 	ServerXdpMapTgSplits     = "tg_splits"
+	ServerXdpMapTgSumRooms   = "tg_sum_rooms"
 	ServerXdpMapTgTagKeys    = "tg_tag_keys"
 	ServerXdpMapTgTagRoom    = "tg_tag_room"
 	ServerXdpProgTgServerXdp = "tg_server_xdp"
@@ -134,6 +135,7 @@ type ServerXdpMapSpecs struct {
 	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
 	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgSplits     *ebpf.MapSpec `ebpf:"tg_splits"`
+	TgSumRooms   *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgTagKeys    *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 	TgTagRoom    *ebpf.MapSpec `ebpf:"tg_tag_room"`
 }
@@ -176,6 +178,7 @@ type ServerXdpMaps struct {
 	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
 	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
 	TgSplits     *ebpf.Map `ebpf:"tg_splits"`
+	TgSumRooms   *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgTagKeys    *ebpf.Map `ebpf:"tg_tag_keys"`
 	TgTagRoom    *ebpf.Map `ebpf:"tg_tag_room"`
 }
@@ -194,6 +197,7 @@ func (m *ServerXdpMaps) Close() error {
 		m.TgSocketBits,
 		m.TgSockets,
 		m.TgSplits,
+		m.TgSumRooms,
 		m.TgTagKeys,
 		m.TgTagRoom,
 	)

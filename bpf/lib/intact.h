@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The long way to core/intact.h in XDP: sums over headers and segments of any length. The
+ * short ways sum by themselves, in straight code.
+ */
+#ifndef TG_BPF_INTACT_H
+#define TG_BPF_INTACT_H
+
+#include "gate.h"
+
+/* What the kernel's helper sums at once, at most; and how often we ask it: nobody sends a SYN,
+ * or completes a handshake, with a segment of more than 10,240 bytes. */
+#define TG_SUM_ROOM 512
+#define TG_SUM_STEPS 20
+
+/* Where bytes are copied to, one CPU's own: a program's stack is too small. */
+struct tg_sum_room {
+	__u8 bytes[TG_SUM_ROOM];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_sum_room);
+} tg_sum_rooms SEC(".maps");
+
+/* Adds the `len` bytes at `off`, at most TG_SUM_ROOM, to a sum. Negative: they are not there. */
+static __always_inline __s64 tg_sum_bytes(struct xdp_md *ctx, struct tg_sum_room *room, __u32 off,
+					  __u32 len, __u32 sum)
+{
+	__u64 n = len;
+
+	asm volatile("" : "+r"(n));
+	if (n == 0 || n > TG_SUM_ROOM)
+		return -TG_EINVAL;
+	*(__u32 *)(room->bytes + ((n - 1) & (TG_SUM_ROOM - 4))) = 0; /* behind an odd end */
+	if (bpf_xdp_load_bytes(ctx, off, room->bytes, (__u32)n))
+		return -TG_EINVAL;
+	n = (n + 3) & ~3ULL;
+	asm volatile("" : "+r"(n));
+	if (n > TG_SUM_ROOM)
+		return -TG_EINVAL;
+	return bpf_csum_diff(0, 0, (__be32 *)room->bytes, (__u32)n, sum);
+}
+
+/* enum tg_intact of the segment in hand, whose lengths do not lie. A function of its own for
+ * the verifier and the stack. */
+__attribute__((noinline)) int tg_intact(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	__u32 zero = 0, off, left, i;
+	struct tg_sum_room *room = bpf_map_lookup_elem(&tg_sum_rooms, &zero);
+	__u16 field = 0;
+	__s64 sum = 0;
+	int found;
+
+	if (!pkt || !room)
+		return TG_INTACT_BAD_SUM;
+	left = pkt->l4_off - pkt->l3_off;
+	if (pkt->family == 4) {
+		if (left < TG_IPV4_HDR_LEN || left > TG_IPV4_HDR_MAX)
+			return TG_INTACT_BAD_SUM;
+		sum = tg_sum_bytes(ctx, room, pkt->l3_off, left, 0);
+		if (sum < 0 || tg_csum_fold((__u64)sum) != 0xffff)
+			return TG_INTACT_BAD_SUM;
+		found = left > TG_IPV4_HDR_LEN ? tg_intact_ip_options(room->bytes, left) : TG_INTACT;
+		if (found != TG_INTACT)
+			return found;
+	}
+	off = pkt->l4_off;
+	left = pkt->l4_len;
+	sum = 0;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < TG_SUM_STEPS && left; i++) {
+		__u32 n = left < TG_SUM_ROOM ? left : TG_SUM_ROOM;
+
+		sum = tg_sum_bytes(ctx, room, off, n, (__u32)sum);
+		if (sum < 0)
+			return TG_INTACT_BAD_SUM;
+		if (i == 0)
+			field = tg_load16(room->bytes + 16);
+		off += n;
+		left -= n;
+	}
+	return !left && tg_intact_tcp(tg_intact_pseudo(pkt), (__u64)sum, field) ? TG_INTACT
+										: TG_INTACT_BAD_SUM;
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * Whether a packet is one that the kernel would let reach TCP: its checksums are right,
+ * it is not source-routed, its IPv4 options are well-formed. Asked of SYNs that would be
+ * answered, and of ACKs that would make us remember something. Planes bring the sums.
+ *
+ * Must never: be asked of what goes on to the kernel or a server, who look themselves.
+ */
+#ifndef TG_INTACT_H
+#define TG_INTACT_H
+
+#include "checksum.h"
+#include "packet.h"
+
+enum tg_intact {
+	TG_INTACT,
+	TG_INTACT_BAD_SUM,
+	TG_INTACT_ROUTED,	/* source routing, loose or strict; the kernel's default refuses it, too */
+	TG_INTACT_BAD_OPTIONS, /* IPv4 options that lie about their length */
+};
+
+#define TG_IPV4_HDR_MAX 60
+#define TG_IPOPT_LSRR 0x83
+#define TG_IPOPT_SSRR 0x89
+
+/* The sum of TCP's pseudo-header. */
+TG_INLINE uint64_t tg_intact_pseudo(const struct tg_packet *pkt)
+{
+	uint64_t sum = TG_WIRE32(0, TG_IPPROTO_TCP, pkt->l4_len >> 8, pkt->l4_len);
+	uint32_t i;
+
+	for (i = 0; i < 4; i++)
+		sum += (uint64_t)pkt->src.w[i] + pkt->dst.w[i];
+	return sum;
+}
+
+/* True for a whole segment whose words add up to `segment`, its checksum `field` among
+ * them. Good, too, is a field with just the sum of the pseudo-header: so a sender on this
+ * machine (a container, a virtual machine) leaves it for its device to complete, and no
+ * device is in between. Whether that may be, only the kernel knows, which does not tell an
+ * XDP program; a sender on a wire gains nothing by it that a right sum would not give. */
+TG_INLINE bool tg_intact_tcp(uint64_t pseudo, uint64_t segment, uint16_t field)
+{
+	return TG_LIKELY(tg_csum_fold(pseudo + segment) == 0xffff) || field == tg_csum_fold(pseudo);
+}
+
+/* The sum of `words` words of 32 bits; a constant at each call becomes straight code. */
+TG_INLINE uint64_t tg_intact_words(const uint8_t *at, uint32_t words)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < words; i++)
+		sum += tg_load32(at + 4 * i);
+	return sum;
+}
+
+/* The options of an IPv4 header of `len` bytes, copied to a room of 64. */
+TG_INLINE enum tg_intact tg_intact_ip_options(const uint8_t *hdr, uint32_t len)
+{
+	uint32_t at = TG_IPV4_HDR_LEN, i;
+
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (i = TG_IPV4_HDR_LEN; i < TG_IPV4_HDR_MAX && at < len; i++) {
+		uint32_t kind = hdr[TG_BOUND(at, 64)], n;
+
+		if (kind == 0) /* end of the list */
+			break;
+		n = 1;
+		if (kind != 1) {
+			n = at + 1 < len ? hdr[TG_BOUND(at + 1, 64)] : 0;
+			if (n < 2 || n > len - at)
+				return TG_INTACT_BAD_OPTIONS;
+		}
+		if (kind == TG_IPOPT_LSRR || kind == TG_IPOPT_SSRR)
+			return TG_INTACT_ROUTED;
+		at += n;
+	}
+	return TG_INTACT;
+}
+
+#endif

@@ -1,0 +1,116 @@
+package hosttest
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"testing"
+	"time"
+
+	"tidegate/internal/lab"
+)
+
+// syn is a SYN from the client's side to the service, in a frame of its own.
+func (w *world) syn(ipv6 bool, sport uint16) *lab.Frame {
+	return &lab.Frame{To: w.ServerPort.MAC, From: w.ClientPort.MAC, Src: netip.AddrPortFrom(w.ClientAddr(ipv6), sport),
+		Dst: netip.AddrPortFrom(w.ServerAddr(ipv6), webPort), Flags: lab.FlagSYN, Seq: uint32(sport), Window: 64240,
+		Options: []byte{2, 4, 5, 180, 1, 3, 3, 7, 1, 1, 4, 2}}
+}
+
+// answers are the SYN-ACKs of the service that come back for frames sent from the client's
+// side, in Ethernet frames of any address. A good SYN behind them says when all have been seen.
+func (w *world) answers(frames ...*lab.Frame) int {
+	w.t.Helper()
+	tap, err := lab.NewFrameTap(w.ClientPort)
+	w.must(err)
+	defer tap.Close()
+	const lastPort = 999
+	last := w.syn(false, lastPort)
+	var raw [][]byte
+	for _, f := range append(frames, last) {
+		raw = append(raw, f.Bytes())
+	}
+	w.must(w.ClientPort.SendFrames(raw...))
+	isAnswer := func(b []byte, port uint16) bool {
+		if len(b) < 54 {
+			return false
+		}
+		tcp := b[34:]
+		if b[12] == 0x86 {
+			tcp = b[54:]
+		}
+		return len(tcp) >= 20 && lab.TCPFlags(tcp[13]) == lab.FlagSYN|lab.FlagACK && binary.BigEndian.Uint16(tcp) == webPort &&
+			(port == 0 || binary.BigEndian.Uint16(tcp[2:]) == port)
+	}
+	list, seen := tap.Frames(time.Now().Add(patience), func(b []byte) bool { return isAnswer(b, lastPort) })
+	if !seen {
+		w.t.Fatal("the good SYN was not answered")
+	}
+	n := 0
+	for _, b := range list {
+		if isAnswer(b, 0) {
+			n++
+		}
+	}
+	return n
+}
+
+// The kernel is silent to a SYN whose checksums are wrong, or that is source-routed; so is the gate.
+func TestBadChecksums(t *testing.T) {
+	w := newWorld(t)
+	w.echoServer(webPort)
+	w.start(w.webConfig(webPort))
+	const n = 100
+	for name, spoil := range map[string]func(f *lab.Frame){
+		"TCP":  func(f *lab.Frame) { f.TCPSum = func(right uint16) uint16 { return right ^ 0x0100 } },
+		"zero": func(f *lab.Frame) { f.TCPSum = func(uint16) uint16 { return 0 } },
+		"TCP of the long way": func(f *lab.Frame) {
+			f.Payload, f.TCPSum = []byte("data"), func(right uint16) uint16 { return right + 1 }
+		},
+		"IPv4": func(f *lab.Frame) { f.IPSum = func(right uint16) uint16 { return right ^ 1 } },
+		"source route": func(f *lab.Frame) {
+			f.IPOptions = []byte{0x83, 7, 4, 192, 0, 2, 1, 1}
+		},
+	} {
+		for _, ipv6 := range families() {
+			if ipv6 && (name == "IPv4" || name == "source route") {
+				continue
+			}
+			var bad []*lab.Frame
+			for i := range n {
+				f := w.syn(ipv6, uint16(2000+i))
+				spoil(f)
+				bad = append(bad, f)
+			}
+			if got := w.answers(bad...); got != 0 {
+				t.Errorf("%s, %s: %d of %d answered", familyName(ipv6), name, got, n)
+			}
+		}
+	}
+	if c := w.counters(); c["drop_checksum"] < 4*n || c["drop_source_route"] != n {
+		t.Errorf("drop_checksum %d, drop_source_route %d", c["drop_checksum"], c["drop_source_route"])
+	}
+	w.mustPingNew(1)
+}
+
+// A client on the same machine leaves checksums to a device that is not there: containers do
+// by default, and are served as others are.
+func TestChecksumsLeftToTheDevice(t *testing.T) {
+	w := newWorld(t)
+	w.must(w.ClientPort.EnableTxChecksum())
+	w.echoServer(webPort)
+	w.start(w.webConfig(webPort))
+	w.mustPingNew(5)
+	n := uint64(5 * len(families()))
+	w.wantCounters(map[string]uint64{"syn": n, "cookie_sent": n, "adopted": n, "drop_checksum": 0})
+	for _, ipv6 := range families() {
+		var partial []*lab.Frame
+		for i := range 20 {
+			f := w.syn(ipv6, uint16(3000+i))
+			f.TCPSum = func(uint16) uint16 { return f.PseudoSum() }
+			partial = append(partial, f)
+		}
+		if got := w.answers(partial...); got != len(partial) {
+			t.Errorf("%s: %d of %d with the pseudo-header's sum answered", familyName(ipv6), got, len(partial))
+		}
+	}
+}
