@@ -226,9 +226,13 @@ const (
 	CounterDropTags Counter = 109
 	// CounterDropLinkLocal: patrol: packets from a link-local IPv6 source to beyond the link, neighbour discovery excepted; no router forwards them.
 	CounterDropLinkLocal Counter = 110
+	// CounterDropChecksum: SYNs with a wrong IPv4 or TCP checksum; edge, proxy, translating server: ACKs with a good cookie and a wrong one, too.
+	CounterDropChecksum Counter = 111
+	// CounterDropSourceRoute: SYNs, and ACKs with a good cookie, with an IPv4 source route (LSRR, SSRR).
+	CounterDropSourceRoute Counter = 112
 
 	// NumCounters is how many counters there are.
-	NumCounters = 111
+	NumCounters = 113
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -343,4 +347,6 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"flow_forged", "proxy: segments in a server's name that came by the port its client is behind, while the server was asked; dropped"},
 	{"drop_tags", "dropped: TCP behind more than two VLAN tags"},
 	{"drop_link_local", "patrol: packets from a link-local IPv6 source to beyond the link, neighbour discovery excepted; no router forwards them"},
+	{"drop_checksum", "SYNs with a wrong IPv4 or TCP checksum; edge, proxy, translating server: ACKs with a good cookie and a wrong one, too"},
+	{"drop_source_route", "SYNs, and ACKs with a good cookie, with an IPv4 source route (LSRR, SSRR)"},
 }

@@ -15,7 +15,7 @@ import (
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [111]uint64
+	Count [113]uint64
 }
 
 type HostXdpTgEpochKey struct {
@@ -75,6 +75,11 @@ type HostXdpTgService struct {
 	Listener   uint8
 }
 
+type HostXdpTgSumRoom struct {
+	_     structs.HostLayout
+	Bytes [512]uint8
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -88,6 +93,7 @@ const (
 	HostXdpMapTgSettings   = "tg_settings"
 	HostXdpMapTgSocketBits = "tg_socket_bits"
 	HostXdpMapTgSockets    = "tg_sockets"
+	HostXdpMapTgSumRooms   = "tg_sum_rooms"
 	HostXdpProgTgHostXdp   = "tg_host_xdp"
 )
 
@@ -149,6 +155,7 @@ type HostXdpMapSpecs struct {
 	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
 	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgSumRooms   *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 }
 
 // HostXdpVariableSpecs contains global variables before they are loaded into the kernel.
@@ -186,6 +193,7 @@ type HostXdpMaps struct {
 	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
 	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
 	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
+	TgSumRooms   *ebpf.Map `ebpf:"tg_sum_rooms"`
 }
 
 func (m *HostXdpMaps) Close() error {
@@ -199,6 +207,7 @@ func (m *HostXdpMaps) Close() error {
 		m.TgSettings,
 		m.TgSocketBits,
 		m.TgSockets,
+		m.TgSumRooms,
 	)
 }
 

@@ -131,6 +131,7 @@ const (
 	ProxyXdpMapTgSocketBits = "tg_socket_bits"
 	ProxyXdpMapTgSockets    = "tg_sockets"
 	ProxyXdpMapTgStrategies = "tg_strategies"
+	ProxyXdpMapTgSumRooms   = "tg_sum_rooms"
 	ProxyXdpMapTgWhite      = "tg_white"
 	ProxyXdpMapTgWhiteBits  = "tg_white_bits"
 	ProxyXdpMapTgWhiteMarks = "tg_white_marks"
@@ -208,6 +209,7 @@ type ProxyXdpMapSpecs struct {
 	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
 	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
+	TgSumRooms   *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgWhite      *ebpf.MapSpec `ebpf:"tg_white"`
 	TgWhiteBits  *ebpf.MapSpec `ebpf:"tg_white_bits"`
 	TgWhiteMarks *ebpf.MapSpec `ebpf:"tg_white_marks"`
@@ -261,6 +263,7 @@ type ProxyXdpMaps struct {
 	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
 	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
+	TgSumRooms   *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgWhite      *ebpf.Map `ebpf:"tg_white"`
 	TgWhiteBits  *ebpf.Map `ebpf:"tg_white_bits"`
 	TgWhiteMarks *ebpf.Map `ebpf:"tg_white_marks"`
@@ -290,6 +293,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgSocketBits,
 		m.TgSockets,
 		m.TgStrategies,
+		m.TgSumRooms,
 		m.TgWhite,
 		m.TgWhiteBits,
 		m.TgWhiteMarks,
