@@ -53,6 +53,7 @@ type Manager struct {
 	out     *upstream.Outbox // answers of patrols
 	done    sync.WaitGroup
 	stop    chan struct{}
+	clock   func() time.Time
 	ticked  atomic.Pointer[earlyHook]
 }
 
@@ -74,6 +75,7 @@ type pending struct {
 	kind    ifp.Type
 	flags   uint8
 	proof   []byte // the filters as they came, if the result is to be signed
+	asked   bool   // some patrol
 	mu      sync.Mutex
 	waiting int // parts that patrols have not answered
 	codes   []ifp.Code
@@ -96,7 +98,7 @@ func New(opt Options) (*Manager, error) {
 	}
 	m := &Manager{opt: opt, udp: udp, route: newRoutes(opt.Patrols), limits: newLimits(rateOf(opt.Rate)),
 		answers: newAnswered(),
-		pending: map[pendingKey]*pending{}, out: udp.NewOutbox(), stop: make(chan struct{})}
+		pending: map[pendingKey]*pending{}, out: udp.NewOutbox(), stop: make(chan struct{}), clock: time.Now}
 	m.own.listen = opt.Listen.Addr()
 	if err := m.own.refresh(); err != nil {
 		udp.Close()
@@ -283,7 +285,7 @@ func (m *Manager) judgeAll(p *pending, trueSource bool, filters []ifp.Filter) []
 		if grants[0].Owner == 0 {
 			m.Count.Strangers.Add(1)
 		}
-		if !m.limits.take(grants[0].Owner, len(filters), p.flags&ifp.FlagProof != 0, time.Now()) {
+		if !m.limits.take(grants[0].Owner, len(filters), p.flags&ifp.FlagProof != 0, m.clock()) {
 			return nil
 		}
 	}
@@ -316,6 +318,7 @@ func (m *Manager) dispatch(p *pending, filters []ifp.Filter, grants []ifp.Grant,
 	if kind == ifp.Conditional {
 		kind = ifp.Install
 	}
+	p.asked = len(targets) > 0
 	p.waiting = len(targets) + 1 // this function is one part
 	for at, which := range targets {
 		if code := m.links[at].add(kind, p, filters, grants, which); code != ifp.OK {
@@ -419,11 +422,12 @@ func (p *pending) mergeStat(i int, s ifp.Stat) {
 	to.Packets, to.Bytes, to.ExpiresS = to.Packets+s.Packets, to.Bytes+s.Bytes, max(to.ExpiresS, s.ExpiresS)
 }
 
-// answer ends a request. What it did is remembered before it is no longer under way.
+// answer ends a request. What it did is remembered before it is no longer under way; if
+// that was nothing, as with strangers, so is what is remembered.
 func (m *Manager) answer(p *pending, out *upstream.Outbox) {
 	message := m.message(p)
-	if p.kind != ifp.Stats {
-		m.answers.put(p.nonce, p.key.from, p.key.request, message, time.Now())
+	if p.kind != ifp.Stats && p.asked {
+		m.answers.put(p.nonce, p.key.from, p.key.request, message, m.clock())
 	}
 	m.mu.Lock()
 	delete(m.pending, p.key)

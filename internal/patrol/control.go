@@ -135,7 +135,7 @@ func (c *Control) forget(conn *tls.Conn) {
 func (c *Control) converse(conn net.Conn) error {
 	in, out := bufio.NewReaderSize(conn, 1<<17), bufio.NewWriterSize(conn, 1<<16)
 	message := make([]byte, ifp.MaxStream)
-	var work controlWork
+	var work Answerer
 	for {
 		if in.Buffered() == 0 {
 			if err := out.Flush(); err != nil {
@@ -153,7 +153,7 @@ func (c *Control) converse(conn net.Conn) error {
 		if _, err := io.ReadFull(in, message[ifp.HeaderLen:n]); err != nil {
 			return err
 		}
-		answer, err := work.answer(c.table, message[:n])
+		answer, err := work.Answer(c.table, message[:n])
 		if err != nil {
 			return err
 		}
@@ -163,8 +163,8 @@ func (c *Control) converse(conn net.Conn) error {
 	}
 }
 
-// controlWork is what answering needs again and again.
-type controlWork struct {
+// Answerer does what messages ask, and keeps the memory for that. For one goroutine.
+type Answerer struct {
 	filters []ifp.Filter
 	grants  []ifp.Grant
 	codes   []ifp.Code
@@ -172,9 +172,9 @@ type controlWork struct {
 	out     []byte
 }
 
-// answer does what a message asks; an error means that the peer does not speak the
-// protocol.
-func (w *controlWork) answer(t *Table, message []byte) (_ []byte, err error) {
+// Answer does what a message asks; an error means that the peer does not speak the
+// protocol. The answer is good until the next call.
+func (w *Answerer) Answer(t *Table, message []byte) (_ []byte, err error) {
 	h, err := ifp.ReadHeader(message)
 	if err != nil {
 		return nil, err

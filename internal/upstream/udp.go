@@ -219,6 +219,7 @@ type Outbox struct {
 	buf   []byte
 	n     int
 	Lost  uint64 // datagrams that the kernel refused
+	sink  func(to netip.AddrPort, datagram []byte)
 }
 
 const (
@@ -230,8 +231,18 @@ const (
 // NewOutbox makes an empty one for a socket.
 func (u *UDP) NewOutbox() *Outbox { return &Outbox{u: u, buf: make([]byte, 0, outBufLen)} }
 
+// NewSink makes an Outbox without a socket: each datagram is handed to take at once,
+// which must not keep it. State machines are run with it without a network.
+func NewSink(take func(to netip.AddrPort, datagram []byte)) *Outbox {
+	return &Outbox{sink: take, buf: make([]byte, 0, outBufLen)}
+}
+
 // Add queues what appendTo appends; full boxes are sent at once.
 func (o *Outbox) Add(to netip.AddrPort, appendTo func([]byte) []byte) {
+	if o.sink != nil {
+		o.sink(to, appendTo(o.buf[:0]))
+		return
+	}
 	if cap(o.buf)-len(o.buf) < DatagramMax {
 		o.Flush()
 	}
