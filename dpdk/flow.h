@@ -140,6 +140,8 @@ static inline bool tg_item_way(struct tg_worker *w, struct tg_item *it)
 static inline void tg_flow_forward(struct tg_worker *w, struct tg_item *it, struct tg_flow *f,
 				   enum tg_direction dir)
 {
+	enum tg_flow_turn turn;
+
 	if (TG_UNLIKELY(w->box->router) && !tg_item_way(w, it))
 		return;
 	if (TG_UNLIKELY(!tg_translate(it, f, dir))) {
@@ -147,9 +149,14 @@ static inline void tg_flow_forward(struct tg_worker *w, struct tg_item *it, stru
 		return;
 	}
 	tg_flow_note_acked(f, &it->pkt, dir, it->port);
-	if (TG_UNLIKELY(tg_flow_track(f, &it->pkt, dir, tg_flow_is_reset(f, &it->pkt, dir, it->port), it->port) ==
-			TG_FLOW_ENDS))
-		tg_count(w, f->service, TG_COUNT_flow_closed);
+	turn = tg_flow_track(f, &it->pkt, dir, tg_flow_is_reset(f, &it->pkt, dir, it->port), it->port);
+	if (TG_UNLIKELY(turn != TG_FLOW_STAYS)) {
+		struct tg_flow_key key = tg_flow_key_of(&it->pkt, dir);
+
+		tg_flow_table_ended(&w->flows, &key, turn == TG_FLOW_REVIVES);
+		if (turn == TG_FLOW_ENDS)
+			tg_count(w, f->service, TG_COUNT_flow_closed);
+	}
 	tg_forward(w, it);
 }
 

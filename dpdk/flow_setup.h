@@ -78,6 +78,11 @@ static inline bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct
 	flow->client_port = (uint8_t)it->port;
 	it->presence = tg_item_presence(w, &it->pkt, TG_TO_SERVER);
 	it->flow_hash = tg_flow_key_hash(&w->flows, &key);
+	if (TG_UNLIKELY(!tg_flow_table_admits(&w->flows, &key))) {
+		tg_count(w, flow->service, TG_COUNT_flow_share);
+		tg_drop(w, it->m);
+		return false;
+	}
 	if (!tg_flow_table_insert(&w->flows, &key, it->flow_hash, it->presence, flow)) {
 		tg_count(w, flow->service, TG_COUNT_flow_full);
 		tg_drop(w, it->m);

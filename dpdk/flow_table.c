@@ -18,12 +18,46 @@ bool tg_flow_table_init(struct tg_flow_table *t, uint32_t max, struct tg_siphash
 	t->max = max;
 	t->key = key;
 	return tg_swap_init(&t->swap,
-			    (size_t)buckets * (sizeof(struct tg_bucket) +
-					       TG_BUCKET_SLOTS * sizeof(struct tg_flow_entry)),
-			    (size_t)buckets * sizeof(struct tg_bucket));
+			    TG_SHARES_LEN + (size_t)buckets * (sizeof(struct tg_bucket) +
+							       TG_BUCKET_SLOTS * sizeof(struct tg_flow_entry)),
+			    TG_SHARES_LEN + (size_t)buckets * sizeof(struct tg_bucket));
 }
 
 void tg_flow_table_free(struct tg_flow_table *t) { tg_swap_free(&t->swap); }
+
+/* ---- shares: core/share.h ---- */
+
+static void share_add(const struct tg_flow_table *t, struct tg_generation *g, const struct tg_flow_key *key, int n)
+{
+	struct tg_share s = tg_share_of(key->a[0], (uint8_t)key->family, &t->key);
+	uint32_t *cells = tg_flow_shares(g), i;
+
+	cells[TG_SHARE_ALL] += (uint32_t)n;
+	for (i = 0; i < TG_SHARE_LEVELS && s.level[i]; i++) {
+		cells[tg_share_cell(s.level[i], 0)] += (uint32_t)n;
+		cells[tg_share_cell(s.level[i], 1)] += (uint32_t)n;
+	}
+}
+
+bool tg_flow_table_admits(const struct tg_flow_table *t, const struct tg_flow_key *key)
+{
+	struct tg_share s = tg_share_of(key->a[0], (uint8_t)key->family, &t->key);
+	const uint32_t *cells = tg_flow_shares(t->swap.active);
+	uint32_t i;
+
+	for (i = 0; i < TG_SHARE_LEVELS && s.level[i]; i++)
+		if (!tg_share_admits(i, cells[tg_share_cell(s.level[i], 0)], cells[tg_share_cell(s.level[i], 1)],
+				     cells[TG_SHARE_ALL], t->max))
+			return false;
+	return true;
+}
+
+void tg_flow_table_ended(struct tg_flow_table *t, const struct tg_flow_key *key, bool after_all_not)
+{
+	share_add(t, t->swap.active, key, after_all_not ? 1 : -1);
+}
+
+/* ---- places ---- */
 
 /* Where the flow stands in one bucket of a generation. */
 static inline uint32_t slot_in(const struct tg_flow_table *t, const struct tg_generation *g,
@@ -53,8 +87,12 @@ static inline uint32_t slot_find(const struct tg_flow_table *t, const struct tg_
 
 static void slot_clear(const struct tg_flow_table *t, struct tg_generation *g, uint32_t slot)
 {
+	struct tg_flow_entry *e = &tg_flow_entries(t, g)[slot];
+
+	if (!(e->flow.flags & TG_FLOW_CLOSED))
+		share_add(t, g, &e->key, -1);
 	tg_flow_buckets(g)[slot / TG_BUCKET_SLOTS].sig[slot % TG_BUCKET_SLOTS] = 0;
-	tg_flow_entries(t, g)[slot].key.family = 0; /* tg_flow_table_at */
+	e->key.family = 0; /* tg_flow_table_at */
 	g->used--;
 }
 
@@ -153,6 +191,7 @@ struct tg_flow_entry *tg_flow_table_find(struct tg_flow_table *t, const struct t
 	place = slot_take(t, t->swap.active, hash);
 	if (place == NO_SLOT)
 		return e;
+	share_add(t, t->swap.active, key, 1);
 	slot_clear(t, t->swap.history, slot);
 	return slot_fill(t, place, key, hash, e->presence, &e->flow);
 }
@@ -164,10 +203,15 @@ struct tg_flow_entry *tg_flow_table_insert(struct tg_flow_table *t, const struct
 	uint32_t slot = slot_find(t, t->swap.active, key, hash);
 	uint32_t old = slot_find(t, t->swap.history, key, hash);
 
+	bool counted = slot != NO_SLOT &&
+		       !(tg_flow_entries(t, t->swap.active)[slot].flow.flags & TG_FLOW_CLOSED);
+
 	if (slot == NO_SLOT)
 		slot = slot_take(t, t->swap.active, hash);
 	if (slot == NO_SLOT)
 		return NULL;
+	if (!counted)
+		share_add(t, t->swap.active, key, 1);
 	if (old != NO_SLOT)
 		slot_clear(t, t->swap.history, old);
 	return slot_fill(t, slot, key, hash, presence, flow);

@@ -18,6 +18,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "../core/share.h"
 #include "swap.h"
 
 #define TG_BUCKET_SLOTS 8
@@ -46,7 +47,7 @@ struct tg_bucket {
 } __attribute__((aligned(64)));
 
 struct tg_flow_table {
-	struct tg_swap swap; /* of: buckets, then entries */
+	struct tg_swap swap; /* of: cells of shares, buckets, entries */
 	struct tg_siphash_key key;
 	uint32_t buckets; /* a power of two */
 	uint32_t max;     /* flows in one generation */
@@ -68,16 +69,30 @@ struct tg_flow_entry *tg_flow_table_insert(struct tg_flow_table *t, const struct
 
 void tg_flow_table_remove(struct tg_flow_table *t, const struct tg_flow_key *key, uint64_t hash);
 
+/* False if the flow's source holds its share of the table. */
+bool tg_flow_table_admits(const struct tg_flow_table *t, const struct tg_flow_key *key);
+
+/* A flow in the table has ended, so that its place is to be had; or has not after all. */
+void tg_flow_table_ended(struct tg_flow_table *t, const struct tg_flow_key *key, bool after_all_not);
+
+#define TG_SHARES_LEN (TG_SHARE_CELLS * sizeof(uint32_t))
+_Static_assert(TG_SHARES_LEN % 64 == 0, "buckets are cache lines");
+
 /* Where things stand. */
-static inline struct tg_bucket *tg_flow_buckets(const struct tg_generation *g)
+static inline uint32_t *tg_flow_shares(const struct tg_generation *g)
 {
 	return g->table;
+}
+
+static inline struct tg_bucket *tg_flow_buckets(const struct tg_generation *g)
+{
+	return (void *)((uint8_t *)g->table + TG_SHARES_LEN);
 }
 
 static inline struct tg_flow_entry *tg_flow_entries(const struct tg_flow_table *t,
 						    const struct tg_generation *g)
 {
-	return (void *)((uint8_t *)g->table + (size_t)t->buckets * sizeof(struct tg_bucket));
+	return (void *)((uint8_t *)g->table + TG_SHARES_LEN + (size_t)t->buckets * sizeof(struct tg_bucket));
 }
 
 static inline uint32_t tg_flow_sig(uint64_t hash)

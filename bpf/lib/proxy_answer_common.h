@@ -127,6 +127,10 @@ __attribute__((noinline)) int tg_flow_begin(struct xdp_md *ctx, struct tg_packet
 	row = tg_counter_row_get(flow->service);
 	if (!row)
 		return XDP_DROP;
+	if (!tg_share_is_due(ack)) {
+		tg_count(row, TG_COUNT_flow_share);
+		return XDP_DROP;
+	}
 	key = tg_server_key(ack, false);
 	known = bpf_map_lookup_elem(&tg_servers, &key);
 	if (TG_UNLIKELY(tg_learned_is_stale(known, tg_now_ms()))) {

@@ -12,6 +12,7 @@
 #define TG_WITHOUT_SOCKETS
 #include "gate.h"
 #include "../../core/proxy.h"
+#include "../../core/share.h"
 
 #define TG_SLOT_ACTIVE 0
 #define TG_SLOT_HISTORY 1
@@ -34,6 +35,9 @@ struct tg_proxy_settings {
 	__u8 white_v4_len;   /* their number, if the whitelist is a bitmap; 0: it is a hash */
 	__u8 pad2[7];
 	struct tg_siphash_key ask_key; /* of the numbers of SYNs that ask a server */
+	struct tg_siphash_key share_key; /* of the cells of tg_shares */
+	__u32 max_flows; /* of one family, in one generation */
+	__u32 pad3;
 };
 
 struct {
@@ -156,6 +160,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } tg_white_marks SEC(".maps");
+
+/* core/share.h: for IPv4 and IPv6 flows, two generations of cells each. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * 2 * TG_SHARE_CELLS);
+	__type(key, __u32);
+	__type(value, __u32);
+} tg_shares SEC(".maps");
 
 /* core/proxy.h: for each table two generations of bits. */
 struct {

@@ -49,6 +49,72 @@ static __always_inline void tg_flow_note(const struct tg_packet *pkt, enum tg_di
 			 proxy->flows_gen);
 }
 
+/* Who is counted for the packet's flow, as tg_share_of wants it. */
+#define TG_CLIENT_OF(pkt, dir) ((dir) == TG_TO_SERVER ? (pkt)->src.d[0] : (pkt)->dst.d[0])
+
+/* The cells of a family's active generation begin there. */
+static __always_inline __u32 tg_share_base(const struct tg_proxy_settings *proxy, __u8 family)
+{
+	return ((family == 6) * 2 + (proxy->flows_gen & 1)) * TG_SHARE_CELLS;
+}
+
+static __always_inline void tg_share_add(__u32 at, __u32 n)
+{
+	__u32 *cell = bpf_map_lookup_elem(&tg_shares, &at);
+
+	if (cell)
+		__sync_fetch_and_add(cell, n);
+}
+
+static __always_inline __u32 tg_share_read(__u32 at)
+{
+	__u32 *cell = bpf_map_lookup_elem(&tg_shares, &at);
+
+	return cell ? *(volatile __u32 *)cell : 0;
+}
+
+/* A flow has come to the active table, or has left it (n is then -1). A function of its own
+ * for the stack. `first`: as tg_share_of has it. */
+__attribute__((noinline)) int tg_share_count_flow(__u64 first, __u32 family, __u32 n)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	struct tg_share s;
+	__u32 base;
+
+	if (!proxy)
+		return 0;
+	base = tg_share_base(proxy, (__u8)family);
+	s = tg_share_of(first, (__u8)family, &proxy->share_key);
+	tg_share_add(base + TG_SHARE_ALL, n);
+	tg_share_add(base + tg_share_cell(s.level[0], 0), n);
+	tg_share_add(base + tg_share_cell(s.level[0], 1), n);
+	if (s.level[1]) {
+		tg_share_add(base + tg_share_cell(s.level[1], 0), n);
+		tg_share_add(base + tg_share_cell(s.level[1], 1), n);
+	}
+	return 0;
+}
+
+/* 1 if the client whose packet that is may have one more flow. */
+__attribute__((noinline)) int tg_share_is_due(const struct tg_packet *pkt)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	struct tg_share s;
+	__u32 base, all;
+
+	if (!pkt || !proxy)
+		return 0;
+	base = tg_share_base(proxy, pkt->family);
+	s = tg_share_of(pkt->src.d[0], pkt->family, &proxy->share_key);
+	all = tg_share_read(base + TG_SHARE_ALL);
+	if (!tg_share_admits(0, tg_share_read(base + tg_share_cell(s.level[0], 0)),
+			     tg_share_read(base + tg_share_cell(s.level[0], 1)), all, proxy->max_flows))
+		return 0;
+	return !s.level[1] || tg_share_admits(1, tg_share_read(base + tg_share_cell(s.level[1], 0)),
+					      tg_share_read(base + tg_share_cell(s.level[1], 1)), all,
+					      proxy->max_flows);
+}
+
 /* The number of the flow's SYN to the server. */
 static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
 {
@@ -75,6 +141,7 @@ static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
 		copy = *f;                                                                         \
 		if (bpf_map_update_elem(active, key, &copy, BPF_NOEXIST) == 0) {                   \
 			tg_flow_note(pkt, dir);                                                    \
+			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, 1);               \
 			bpf_map_delete_elem(history, key);                                         \
 			f = bpf_map_lookup_elem(active, key);                                      \
 		}                                                                                  \
@@ -95,37 +162,45 @@ static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
 		f = tg_flow_second_chance##family(active, key, pkt, dir);                          \
 		return f ? f : bpf_map_lookup_elem(&closed, key);                                  \
 	}                                                                                          \
-	static __always_inline bool tg_flow_insert##family(key_type *key, struct tg_flow *f)       \
+	static __always_inline bool tg_flow_insert##family(                                        \
+		key_type *key, struct tg_flow *f, const struct tg_packet *pkt, enum tg_direction dir) \
 	{                                                                                          \
 		__u32 slot = TG_SLOT_ACTIVE;                                                       \
 		void *active = bpf_map_lookup_elem(&outer, &slot);                                 \
                                                                                                    \
-		if (!active || bpf_map_update_elem(active, key, f, BPF_ANY))                       \
+		if (!active)                                                                       \
+			return false;                                                              \
+		if (bpf_map_update_elem(active, key, f, BPF_NOEXIST) == 0)                         \
+			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, 1);               \
+		else if (bpf_map_update_elem(active, key, f, BPF_EXIST))                           \
 			return false;                                                              \
 		bpf_map_delete_elem(&closed, key);                                                 \
 		return true;                                                                       \
 	}                                                                                          \
-	static __always_inline void tg_flow_remove##family(key_type *key)                          \
+	static __always_inline void tg_flow_remove##family(                                        \
+		key_type *key, const struct tg_packet *pkt, enum tg_direction dir)                 \
 	{                                                                                          \
 		__u32 slot = TG_SLOT_ACTIVE;                                                       \
 		void *inner = bpf_map_lookup_elem(&outer, &slot);                                  \
                                                                                                    \
-		if (inner)                                                                         \
-			bpf_map_delete_elem(inner, key);                                           \
+		if (inner && bpf_map_delete_elem(inner, key) == 0)                                 \
+			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, -1);                                          \
 		slot = TG_SLOT_HISTORY;                                                            \
 		inner = bpf_map_lookup_elem(&outer, &slot);                                        \
 		if (inner)                                                                         \
 			bpf_map_delete_elem(inner, key);                                           \
 		bpf_map_delete_elem(&closed, key);                                                 \
 	}                                                                                          \
-	static __always_inline void tg_flow_retire##family(key_type *key, struct tg_flow *f)       \
+	static __always_inline void tg_flow_retire##family(                                        \
+		key_type *key, struct tg_flow *f, const struct tg_packet *pkt, enum tg_direction dir) \
 	{                                                                                          \
 		struct tg_flow copy = *f;                                                          \
 		__u32 slot = TG_SLOT_ACTIVE;                                                       \
 		void *active = bpf_map_lookup_elem(&outer, &slot);                                 \
                                                                                                    \
-		if (active && bpf_map_update_elem(&closed, key, &copy, BPF_ANY) == 0)              \
-			bpf_map_delete_elem(active, key);                                          \
+		if (active && bpf_map_update_elem(&closed, key, &copy, BPF_ANY) == 0 &&            \
+		    bpf_map_delete_elem(active, key) == 0)                                         \
+			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, -1);                                          \
 	}
 
 TG_FLOW_TABLE(4, tg_flows4, tg_closed4, struct tg_flow_key4)
@@ -151,11 +226,11 @@ static __always_inline bool tg_flow_insert(const struct tg_packet *pkt, enum tg_
 	if (pkt->family == 4) {
 		struct tg_flow_key4 key = tg_flow_key4(pkt, dir);
 
-		return tg_flow_insert4(&key, f);
+		return tg_flow_insert4(&key, f, pkt, dir);
 	}
 	struct tg_flow_key6 key = tg_flow_key6(pkt, dir);
 
-	return tg_flow_insert6(&key, f);
+	return tg_flow_insert6(&key, f, pkt, dir);
 }
 
 static __always_inline void tg_flow_remove(const struct tg_packet *pkt, enum tg_direction dir)
@@ -163,11 +238,11 @@ static __always_inline void tg_flow_remove(const struct tg_packet *pkt, enum tg_
 	if (pkt->family == 4) {
 		struct tg_flow_key4 key = tg_flow_key4(pkt, dir);
 
-		tg_flow_remove4(&key);
+		tg_flow_remove4(&key, pkt, dir);
 	} else {
 		struct tg_flow_key6 key = tg_flow_key6(pkt, dir);
 
-		tg_flow_remove6(&key);
+		tg_flow_remove6(&key, pkt, dir);
 	}
 }
 
@@ -178,11 +253,11 @@ static __always_inline void tg_flow_retire(const struct tg_packet *pkt, enum tg_
 	if (pkt->family == 4) {
 		struct tg_flow_key4 key = tg_flow_key4(pkt, dir);
 
-		tg_flow_retire4(&key, f);
+		tg_flow_retire4(&key, f, pkt, dir);
 	} else {
 		struct tg_flow_key6 key = tg_flow_key6(pkt, dir);
 
-		tg_flow_retire6(&key, f);
+		tg_flow_retire6(&key, f, pkt, dir);
 	}
 }
 

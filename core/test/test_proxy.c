@@ -6,6 +6,7 @@
  */
 #include "test.h"
 #include "../proxy.h"
+#include "../share.h"
 
 static void server_answers(void **state)
 {
@@ -295,6 +296,60 @@ static void window_probes(void **state)
 	assert_false(tg_may_be_window_probe(&pkt));
 }
 
+/* A place for a source, if it is due to it. */
+static bool share_take(uint32_t *cells, uint64_t first, uint8_t family, uint32_t max)
+{
+	static const struct tg_siphash_key key = {0x1111222233334444ULL, 0x5555666677778888ULL};
+	struct tg_share s = tg_share_of(first, family, &key);
+	uint32_t i;
+
+	for (i = 0; i < TG_SHARE_LEVELS && s.level[i]; i++)
+		if (!tg_share_admits(i, cells[tg_share_cell(s.level[i], 0)], cells[tg_share_cell(s.level[i], 1)],
+				     cells[TG_SHARE_ALL], max))
+			return false;
+	for (i = 0; i < TG_SHARE_LEVELS && s.level[i]; i++) {
+		cells[tg_share_cell(s.level[i], 0)]++;
+		cells[tg_share_cell(s.level[i], 1)]++;
+	}
+	cells[TG_SHARE_ALL]++;
+	return true;
+}
+
+/* However many take all they can, one part in n + 1 is left, and who has nothing is let in;
+ * a /48 of IPv6 is one source, however many /64 it has. */
+static void shares(void **state)
+{
+	static uint32_t cells[TG_SHARE_CELLS];
+	static const uint32_t many[] = {1, 10, 1000};
+	const uint32_t max = 16384;
+	uint32_t i, n, turn, left;
+	uint64_t prefix;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		n = many[i];
+		memset(cells, 0, sizeof(cells));
+		for (turn = 0; turn < 2 * max / n; turn++)
+			for (prefix = 0; prefix < n; prefix++)
+				share_take(cells, 0x0100000a + (prefix << 16), 4, max);
+		left = max - cells[TG_SHARE_ALL];
+		assert_in_range(left, max / (n + 1) - 1, max / (n + 1) + 1 + n / 50);
+		assert_true(share_take(cells, 0x01020304, 4, max));
+	}
+	memset(cells, 0, sizeof(cells));
+	for (prefix = 0; prefix < 65536; prefix++)
+		share_take(cells, 0xffeeddccb820ULL | (prefix >> 8 & 255) << 48 | prefix << 56, 6, max);
+	assert_in_range(cells[TG_SHARE_ALL], max / 2 - 1, max / 2 + 1);
+	assert_true(share_take(cells, 0x01eeddccb820ULL, 6, max));
+	/* one /56 alone gets a third */
+	memset(cells, 0, sizeof(cells));
+	for (prefix = 0; prefix < 65536; prefix++)
+		share_take(cells, 0xffeeddccb820ULL | prefix << 56, 6, max);
+	assert_in_range(cells[TG_SHARE_ALL], max / 3 - 1, max / 3 + 1);
+	/* counted down too often is nothing held */
+	assert_true(tg_share_admits(0, (uint32_t)-5, 7, (uint32_t)-1, 1));
+}
+
 int tg_test_proxy(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -306,6 +361,7 @@ int tg_test_proxy(void)
 		cmocka_unit_test(agreements),
 		cmocka_unit_test(whitelist),
 		cmocka_unit_test(presence),
+		cmocka_unit_test(shares),
 		cmocka_unit_test(segments),
 		cmocka_unit_test(window_probes),
 	};

@@ -74,6 +74,9 @@ const (
 	presenceSources = 1
 )
 
+// shareCells of core/share.h: cells of one family and generation; the first counts all.
+const shareCells = 16 + 2<<14
+
 // halfWays is the number of places in a bucket of the SYN cache, core/syn_cache.h.
 const halfWays = 8
 
@@ -89,6 +92,7 @@ var keptByProxy = []keptTables{
 	{"whitelisted sources of the bitmap", []string{proxybpf.ProxyXdpMapTgWhiteBits, proxybpf.ProxyXdpMapTgWhiteMarks}},
 	{"handshakes under way of strategy cache", []string{proxybpf.ProxyXdpMapTgHalves}},
 	{"what servers were found to give", []string{proxybpf.ProxyXdpMapTgServers}},
+	{"what each source holds of the flow tables", []string{proxybpf.ProxyXdpMapTgShares}},
 }
 
 // LoadProxy puts the proxy's programs and maps into the kernel. Nothing is
@@ -157,6 +161,7 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 	}
 	p.own.CacheMask = p.sizes[proxybpf.ProxyXdpMapTgHalves] - 1
 	p.own.WhiteV4Len = uint8(o.WhiteBitsV4)
+	p.own.MaxFlows = uint32(o.Flows)
 	if o.WhiteBitsV4 > 0 {
 		if p.white, err = mapWhite(p.maps[proxybpf.ProxyXdpMapTgWhiteBits], p.maps[proxybpf.ProxyXdpMapTgWhiteMarks]); err != nil {
 			return err
@@ -259,6 +264,11 @@ func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error 
 	if err := p.clearPresence(presence*2 + uint32(next)); err != nil {
 		return err
 	}
+	if presence == presenceFlows {
+		if err := p.clearShares(uint32(next)); err != nil {
+			return err
+		}
+	}
 	*generation = next
 	if err := p.SetProxy(p.own); err != nil {
 		return err
@@ -283,6 +293,32 @@ func (p *Proxy) clearPresence(which uint32) error {
 	return nil
 }
 
+// clearShares forgets what sources held in one generation of the flow tables.
+func (p *Proxy) clearShares(generation uint32) error {
+	list, zeros := make([]uint32, shareCells), make([]uint32, shareCells)
+	for family := range uint32(2) {
+		for i := range list {
+			list[i] = (family*2+generation&1)*shareCells + uint32(i)
+		}
+		if _, err := p.maps[proxybpf.ProxyXdpMapTgShares].BatchUpdate(list, zeros, nil); err != nil {
+			return fmt.Errorf("shares of the flow tables: %w", err)
+		}
+	}
+	return nil
+}
+
+// FlowsUsed is how many flows the fuller family's active table has, as the packet path counts.
+func (p *Proxy) FlowsUsed() (used int, err error) {
+	for family := range uint32(2) {
+		var n uint32
+		if err := p.maps[proxybpf.ProxyXdpMapTgShares].Lookup((family*2+uint32(p.own.FlowsGen&1))*shareCells, &n); err != nil {
+			return 0, fmt.Errorf("shares of the flow tables: %w", err)
+		}
+		used = max(used, int(int32(n)))
+	}
+	return used, nil
+}
+
 // Active gives the active map of a swap-out map, for tests and benchmarks; the
 // caller closes it.
 func (p *Proxy) Active(name string) (m *ebpf.Map, err error) {
@@ -297,6 +333,7 @@ func (p *Proxy) ProxySettings() ProxySettings { return p.own }
 // SetProxy writes the proxy's settings. Generations and sizes are this package's own.
 func (p *Proxy) SetProxy(s ProxySettings) error {
 	s.FlowsGen, s.SourcesGen, s.CacheMask, s.WhiteV4Len = p.own.FlowsGen, p.own.SourcesGen, p.own.CacheMask, p.own.WhiteV4Len
+	s.MaxFlows = p.own.MaxFlows
 	if err := p.maps[proxybpf.ProxyXdpMapTgProxy].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("proxy settings: %w", err)
 	}

@@ -35,6 +35,34 @@ func (a *flowAge) due(opened uint64, now time.Time, p *config.Proxy) bool {
 	return true
 }
 
+// early says whether the flow tables are to be swapped before their time, and if so believes
+// that they are: when next to nothing is free, so that newcomers would be turned away. Who
+// is not met in a tenth of a swap period is then forgotten by the next of these.
+func (a *flowAge) early(used int, opened uint64, now time.Time, p *config.Proxy) bool {
+	if used < p.MaxFlows-p.MaxFlows/64 || now.Sub(a.swapped) < max(p.SwapPeriod/10, time.Second) {
+		return false
+	}
+	*a = flowAge{opened, now}
+	return true
+}
+
+// swapEarly swaps the flow tables if one is as good as full.
+func (b *box) swapEarly() error {
+	used, err := b.plane.FlowsUsed()
+	if err != nil {
+		return err
+	}
+	opened, err := b.flowsOpened()
+	if err != nil {
+		return err
+	}
+	if !b.flows.early(used, opened, time.Now(), &b.Cfg.Proxy) {
+		return nil
+	}
+	b.Log.Warn("a flow table is full: idle connections are forgotten early", "flows", used, "max_flows", b.Cfg.Proxy.MaxFlows)
+	return b.plane.SwapFlows()
+}
+
 // flowsOpened counts connections begun under all services, since they are there.
 func (b *box) flowsOpened() (opened uint64, err error) {
 	for _, svc := range b.Cfg.Services {

@@ -125,10 +125,12 @@ func (b *box) fill() error {
 		_, _ = rand.Read(random[:])
 		key.K0, key.K1 = binary.LittleEndian.Uint64(random[:])|1, binary.LittleEndian.Uint64(random[8:])
 	}
-	if key := &b.own.AskKey; key.K0 == 0 {
-		var random [16]byte
+	if b.own.AskKey.K0 == 0 {
+		var random [32]byte
 		_, _ = rand.Read(random[:])
-		key.K0, key.K1 = binary.LittleEndian.Uint64(random[:])|1, binary.LittleEndian.Uint64(random[8:])
+		ask, share := &b.own.AskKey, &b.own.ShareKey
+		ask.K0, ask.K1 = binary.LittleEndian.Uint64(random[:])|1, binary.LittleEndian.Uint64(random[8:])
+		share.K0, share.K1 = binary.LittleEndian.Uint64(random[16:]), binary.LittleEndian.Uint64(random[24:])
 	}
 	if err := errors.Join(b.loadKeys(), b.plane.SetPorts(b.Cfg.Interfaces)); err != nil {
 		return err
@@ -220,6 +222,9 @@ func (b *box) loop(ctx context.Context) {
 				b.Log.Error("looking for this machine's addresses", "error", err)
 			}
 			b.watchSides()
+			if err := b.swapEarly(); err != nil {
+				b.Log.Error("swapping the flow tables early", "error", err)
+			}
 			b.plane.SweepSources(housekeeping, b.Cfg.Proxy.SwapPeriod)
 		}
 	}

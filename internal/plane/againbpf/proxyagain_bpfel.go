@@ -34,6 +34,7 @@ const (
 	ProxyAgainMapTgServers     = "tg_servers"
 	ProxyAgainMapTgServices    = "tg_services"
 	ProxyAgainMapTgSettings    = "tg_settings"
+	ProxyAgainMapTgShares      = "tg_shares"
 	ProxyAgainMapTgStrategies  = "tg_strategies"
 	ProxyAgainMapTgWhite       = "tg_white"
 	ProxyAgainMapTgWhiteBits   = "tg_white_bits"
@@ -108,6 +109,7 @@ type ProxyAgainMapSpecs struct {
 	TgServers    *ebpf.MapSpec `ebpf:"tg_servers"`
 	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgShares     *ebpf.MapSpec `ebpf:"tg_shares"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.MapSpec `ebpf:"tg_white"`
 	TgWhiteBits  *ebpf.MapSpec `ebpf:"tg_white_bits"`
@@ -158,6 +160,7 @@ type ProxyAgainMaps struct {
 	TgServers    *ebpf.Map `ebpf:"tg_servers"`
 	TgServices   *ebpf.Map `ebpf:"tg_services"`
 	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
+	TgShares     *ebpf.Map `ebpf:"tg_shares"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.Map `ebpf:"tg_white"`
 	TgWhiteBits  *ebpf.Map `ebpf:"tg_white_bits"`
@@ -184,6 +187,7 @@ func (m *ProxyAgainMaps) Close() error {
 		m.TgServers,
 		m.TgServices,
 		m.TgSettings,
+		m.TgShares,
 		m.TgStrategies,
 		m.TgWhite,
 		m.TgWhiteBits,

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * How much of a table one source may hold: no more than as many places as are still free.
+ * So one source fills half of it at most, ten leave an eleventh, n leave one part in n + 1,
+ * and whoever holds nothing yet is let in; nobody is limited while there is room.
+ *
+ * What a source holds is counted, not looked up: in two rows of cells, by a secret hash of
+ * its prefix; the smaller of its two cells is what counts (a count-min sketch). It errs
+ * only upwards, by what others of both cells hold. IPv4 sources are single addresses. IPv6
+ * sources are counted twice: those of a /48 may hold what is free, those of a /56 half.
+ *
+ * Counts belong to a table's active generation: who comes to it is counted, who leaves it
+ * or has ended is not any more, and a swap begins with none.
+ */
+#ifndef TG_SHARE_H
+#define TG_SHARE_H
+
+#include "packet.h"
+#include "siphash.h"
+
+#define TG_SHARE_BITS 14
+#define TG_SHARE_ROW (1U << TG_SHARE_BITS)
+#define TG_SHARE_CELLS (16 + 2 * TG_SHARE_ROW) /* of one generation; cell 0: all */
+#define TG_SHARE_ALL 0
+#define TG_SHARE_LEVELS 2
+
+/* Where a source is counted, for each length of prefix: its cell of the first row, and that of
+ * the second in the upper half. Level 1 is 0 for IPv4. */
+struct tg_share {
+	uint64_t level[TG_SHARE_LEVELS];
+};
+
+TG_INLINE uint32_t tg_share_cell(uint64_t level, uint32_t row) { return (uint32_t)(level >> 32 * row); }
+
+/* A hash whose values nobody sees, so that two secret factors are enough to keep senders
+ * from choosing who shares their cells. */
+TG_INLINE uint64_t tg_share_cells(uint64_t prefix, const struct tg_siphash_key *key)
+{
+	uint64_t h = (prefix + key->k0) * (key->k1 | 1);
+
+	h = (h ^ h >> 32) * (key->k0 | 1);
+	return (16 + (h >> (64 - TG_SHARE_BITS))) |
+	       (16 + TG_SHARE_ROW + (h >> 32 & (TG_SHARE_ROW - 1))) << 32;
+}
+
+/* The first `bytes` bytes of an address, as on the wire. */
+TG_INLINE uint64_t tg_share_prefix(uint64_t first, uint32_t bytes)
+{
+	return first & ((1ULL << 8 * bytes) - 1);
+}
+
+/* `first`: the client's address; of IPv6 the first eight bytes. */
+TG_INLINE struct tg_share tg_share_of(uint64_t first, uint8_t family, const struct tg_siphash_key *key)
+{
+	if (family == 4)
+		return (struct tg_share){{tg_share_cells((uint32_t)first, key), 0}};
+	return (struct tg_share){{tg_share_cells(tg_share_prefix(first, 6), key),
+				  tg_share_cells(tg_share_prefix(first, 7) ^ key->k1, key)}};
+}
+
+/* What a cell says; one that was counted down too often says nothing. */
+TG_INLINE uint32_t tg_share_count(uint32_t cell) { return (int32_t)cell < 0 ? 0 : cell; }
+
+/* True if one more place is due to a source that holds what its cells of that level say.
+ * `all`: cell 0 of a table of `max`. */
+TG_INLINE bool tg_share_admits(uint32_t level, uint32_t row0, uint32_t row1, uint32_t all, uint32_t max)
+{
+	uint32_t a = tg_share_count(row0), b = tg_share_count(row1), used = tg_share_count(all);
+	uint32_t holds = a < b ? a : b, free = used < max ? max - used : 0;
+
+	return holds < free >> level;
+}
+
+#endif
