@@ -230,9 +230,11 @@ const (
 	CounterDropChecksum Counter = 111
 	// CounterDropSourceRoute: SYNs, and ACKs with a good cookie, with an IPv4 source route (LSRR, SSRR).
 	CounterDropSourceRoute Counter = 112
+	// CounterFlowShare: proxy: connections not begun because their source holds its share of the table.
+	CounterFlowShare Counter = 113
 
 	// NumCounters is how many counters there are.
-	NumCounters = 113
+	NumCounters = 114
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -349,4 +351,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_link_local", "patrol: packets from a link-local IPv6 source to beyond the link, neighbour discovery excepted; no router forwards them"},
 	{"drop_checksum", "SYNs with a wrong IPv4 or TCP checksum; edge, proxy, translating server: ACKs with a good cookie and a wrong one, too"},
 	{"drop_source_route", "SYNs, and ACKs with a good cookie, with an IPv4 source route (LSRR, SSRR)"},
+	{"flow_share", "proxy: connections not begun because their source holds its share of the table"},
 }

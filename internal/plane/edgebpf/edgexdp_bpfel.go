@@ -69,6 +69,13 @@ type EdgeXdpTgProxySettings struct {
 		K0 uint64
 		K1 uint64
 	}
+	ShareKey struct {
+		_  structs.HostLayout
+		K0 uint64
+		K1 uint64
+	}
+	MaxFlows uint32
+	Pad3     uint32
 }
 
 type EdgeXdpTgTaggedSettings struct {

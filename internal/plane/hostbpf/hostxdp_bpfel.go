@@ -15,7 +15,7 @@ import (
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [113]uint64
+	Count [114]uint64
 }
 
 type HostXdpTgEpochKey struct {

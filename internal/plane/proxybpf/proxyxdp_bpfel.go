@@ -92,6 +92,13 @@ type ProxyXdpTgProxySettings struct {
 		K0 uint64
 		K1 uint64
 	}
+	ShareKey struct {
+		_  structs.HostLayout
+		K0 uint64
+		K1 uint64
+	}
+	MaxFlows uint32
+	Pad3     uint32
 }
 
 type ProxyXdpTgServerKey struct {
@@ -128,6 +135,7 @@ const (
 	ProxyXdpMapTgServers    = "tg_servers"
 	ProxyXdpMapTgServices   = "tg_services"
 	ProxyXdpMapTgSettings   = "tg_settings"
+	ProxyXdpMapTgShares     = "tg_shares"
 	ProxyXdpMapTgSocketBits = "tg_socket_bits"
 	ProxyXdpMapTgSockets    = "tg_sockets"
 	ProxyXdpMapTgStrategies = "tg_strategies"
@@ -206,6 +214,7 @@ type ProxyXdpMapSpecs struct {
 	TgServers    *ebpf.MapSpec `ebpf:"tg_servers"`
 	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgShares     *ebpf.MapSpec `ebpf:"tg_shares"`
 	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
 	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
@@ -260,6 +269,7 @@ type ProxyXdpMaps struct {
 	TgServers    *ebpf.Map `ebpf:"tg_servers"`
 	TgServices   *ebpf.Map `ebpf:"tg_services"`
 	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
+	TgShares     *ebpf.Map `ebpf:"tg_shares"`
 	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
 	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
@@ -290,6 +300,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgServers,
 		m.TgServices,
 		m.TgSettings,
+		m.TgShares,
 		m.TgSocketBits,
 		m.TgSockets,
 		m.TgStrategies,
