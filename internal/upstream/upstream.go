@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gaissmai/bart"
 )
@@ -39,17 +40,24 @@ type Authority interface {
 // Static is an authority from a file, for networks that exchange their bindings by
 // hand and for tests.
 type Static struct {
+	mu     sync.RWMutex
 	border bart.Table[Endpoint]
 	filter bart.Table[[]netip.Addr]
 }
 
 // BorderManagerFor implements Authority.
-func (s *Static) BorderManagerFor(src netip.Addr) (Endpoint, bool) { return s.border.Lookup(src) }
+func (s *Static) BorderManagerFor(src netip.Addr) (Endpoint, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.border.Lookup(src)
+}
 
 // FilterManagerMayRequest implements Authority. The most specific binding that
 // covers all of dst counts, and none that is only a part of it. The prefix that is
 // bound is the owner: all of its managers ask in one name.
 func (s *Static) FilterManagerMayRequest(fm netip.Addr, dst netip.Prefix) (owner uint32, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	bound, managers, ok := s.filter.LookupPrefixLPM(dst)
 	if !ok || !slices.Contains(managers, fm) {
 		return 0, false
@@ -66,13 +74,23 @@ func ownerOf(id []byte) uint32 {
 }
 
 // Len implements Authority.
-func (s *Static) Len() int { return s.border.Size() + s.filter.Size() }
+func (s *Static) Len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.border.Size() + s.filter.Size()
+}
 
 // AddBorder binds a prefix of sources to a border manager.
-func (s *Static) AddBorder(p netip.Prefix, e Endpoint) { s.border.Insert(p.Masked(), e) }
+func (s *Static) AddBorder(p netip.Prefix, e Endpoint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.border.Insert(p.Masked(), e)
+}
 
 // AddFilter binds a prefix of destinations to a filter manager.
 func (s *Static) AddFilter(p netip.Prefix, fm netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	have, _ := s.filter.Get(p.Masked())
 	s.filter.Insert(p.Masked(), append(have[:len(have):len(have)], fm))
 }
