@@ -75,9 +75,14 @@ int tg_host_iter(struct bpf_iter__tcp *ctx)
 		return 0;
 	state = sk->skc_state;
 	settings = tg_settings_get();
-	if (!settings || state == BPF_TCP_LISTEN || state == BPF_TCP_NEW_SYN_RECV ||
-	    !tg_iter_tuple(sk, &pkt))
+	if (!settings || state == BPF_TCP_NEW_SYN_RECV || !tg_iter_tuple(sk, &pkt))
 		return 0;
+	if (state == BPF_TCP_LISTEN) { /* its end is to be heard of, too; else userspace looks */
+		tp = bpf_skc_to_tcp_sock(sk);
+		if (tp)
+			bpf_setsockopt(tp, TG_SOL_TCP, TG_TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
+		return 0;
+	}
 	at = tg_filter_at(settings, &pkt);
 	if (state == BPF_TCP_TIME_WAIT) {
 		tg_filter_touch(at);

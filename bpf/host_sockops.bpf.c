@@ -2,11 +2,11 @@
  *
  * sock_ops, host role: keeps the socket filter. Called when a connection to a
  * protected port is established and when it is closed, and when the kernel answers a
- * SYN; not for other packets.
+ * SYN; not for other packets. Tells userspace when a listener of such a port comes or goes.
  *
  * Must never: change a socket, beyond asking to hear of its state changes.
  */
-#include "lib/gate.h"
+#include "lib/listeners.h"
 
 /* Fills addresses and ports of `pkt` from the peer's side, as its packets show
  * them. False if the socket is not of the gate's namespace and ports. */
@@ -42,6 +42,22 @@ static __always_inline bool tg_sock_tuple(struct bpf_sock_ops *ctx,
 	return true;
 }
 
+/* A listener of a protected port begins or ends: userspace looks at once. */
+static __always_inline void tg_sock_listens(struct bpf_sock_ops *ctx, bool begins)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	__u32 port = ctx->local_port;
+	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
+
+	if (!settings || !entry || !(*entry & TG_PORT_WATCHED) ||
+	    bpf_get_netns_cookie(ctx) != settings->netns_cookie)
+		return;
+	if (begins)
+		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags |
+						       BPF_SOCK_OPS_STATE_CB_FLAG);
+	tg_bell_ring(TG_BELL_LISTENER, port);
+}
+
 SEC("sockops")
 int tg_host_sockops(struct bpf_sock_ops *ctx)
 {
@@ -49,6 +65,18 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 	struct tg_packet pkt = {};
 	struct tg_filter_index at;
 
+	if (ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB) {
+		tg_sock_listens(ctx, true);
+		return 1;
+	}
+	if (ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[0] == BPF_TCP_LISTEN) {
+		tg_sock_listens(ctx, false);
+		return 1;
+	}
+	/* Connections inherit the flag of their listener, and may end before they have been
+	 * heard of. */
+	if (ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[0] == BPF_TCP_SYN_RECV)
+		return 1;
 	if (ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB && ctx->op != BPF_SOCK_OPS_RWND_INIT &&
 	    !(ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == BPF_TCP_CLOSE))
 		return 1;

@@ -11,6 +11,7 @@
  * that answers the SYNs, it is the last line: it drops ACKs that nobody knows, and
  * ends the old socket that a new connection of the same client meets.
  */
+#include "lib/adopt.h"
 #include "lib/common_ack.h"
 #include "lib/proven.h"
 #include "lib/replace.h"
@@ -96,30 +97,6 @@ static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_host_set
 	return TG_ACK_INVALID;
 }
 
-/* Hands the connection to the kernel. 0, or a negative error of the kfunc. */
-static __always_inline int tg_adopt(struct __sk_buff *skb, struct bpf_sock *listener,
-				    const struct tg_ack *ack, const struct tg_agreed *agreed,
-				    const struct tg_service *svc)
-{
-	bool wscale = agreed->wscale != TG_WSCALE_NONE;
-	struct bpf_tcp_req_attrs attrs = {
-		.rcv_tsval = ack->tsval,
-		.rcv_tsecr = ack->cookie.tsval + TG_ADOPT_TSVAL_AHEAD_MS,
-		.mss = agreed->mss,
-		.wscale_ok = wscale,
-		.snd_wscale = wscale ? agreed->wscale : 0,
-		.rcv_wscale = wscale ? svc->wscale : 0,
-		.sack_ok = agreed->sack_ok,
-		.tstamp_ok = agreed->ts_ok,
-		.ecn_ok = agreed->ecn_ok,
-	};
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(listener);
-
-	if (!tp)
-		return -TG_EINVAL;
-	return bpf_sk_assign_tcp_reqsk(skb, (struct sock *)tp, &attrs, sizeof(attrs));
-}
-
 /* True if that cookie has just been adopted; remembers it from now on. */
 static __always_inline bool tg_recently_adopted(__u32 isn)
 {
@@ -167,12 +144,19 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 						    __u32 *rst_seq)
 {
 	struct tg_agreed agreed = tg_ack_agreed(settings, pkt, ack);
-	struct bpf_sock *sk = tg_socket_find(skb, pkt);
+	struct bpf_sock *sk;
 	enum tg_tc_next next;
-	int err;
+	bool adopted;
 
+	/* The kernel finds no IP packet here, whatever tags we have seen through. */
+	if (TG_UNLIKELY(skb->protocol != (pkt->family == 4 ? TG_ETHERTYPE_IPV4 : TG_ETHERTYPE_IPV6))) {
+		tg_count(row, TG_COUNT_ack_frame);
+		return TG_TC_GO_ON;
+	}
+	sk = tg_socket_find(skb, pkt);
 	if (!sk) {
 		tg_count(row, TG_COUNT_ack_no_listener);
+		tg_bell_ring(TG_BELL_ORPHAN, tg_swap16(TG_DST_PORT_BE(pkt)));
 		return TG_TC_GO_ON;
 	}
 	if (sk->state != BPF_TCP_LISTEN) {
@@ -184,16 +168,12 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 		bpf_sk_release(sk);
 		return TG_TC_AGAIN;
 	}
-	err = tg_adopt(skb, sk, ack, &agreed, svc);
+	adopted = tg_listener_adopt(skb, sk, pkt, ack, &agreed, svc);
 	bpf_sk_release(sk);
 	tg_count(row, TG_COUNT_cookie_valid);
 	if (settings->report)
 		tg_proven_note(pkt, 0);
-	tg_count(row, err ? TG_COUNT_adopt_failed : TG_COUNT_adopted);
-	/* An MPTCP listener, say: its SYNs are the kernel's from now on. Any other
-	 * error (no memory) is of the moment; the client's next segment tries again. */
-	if (err == -TG_EINVAL && tg_host_offers(svc, &agreed))
-		svc->listener = TG_LISTENER_REFUSED;
+	tg_count(row, adopted ? TG_COUNT_adopted : TG_COUNT_adopt_failed);
 	return TG_TC_GO_ON;
 }
 
@@ -256,7 +236,7 @@ static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
 	tg_count(row, result == TG_ACK_STALE ? TG_COUNT_cookie_stale : TG_COUNT_cookie_invalid);
 	if (settings->report && result == TG_ACK_INVALID)
 		tg_proven_note(pkt, 1);
-	if (!settings->last_line || svc->listener == TG_LISTENER_NONE ||
+	if (!settings->last_line || tg_listener_of(svc, pkt) == TG_LISTENER_NONE ||
 	    (result == TG_ACK_NO_KEY && settings->stale_keys == TG_STALE_PASS))
 		return TG_TC_GO_ON;
 	tg_count(row, TG_COUNT_drop_last_line);

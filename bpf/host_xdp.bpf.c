@@ -8,6 +8,7 @@
  */
 #include "lib/common_syn.h"
 #include "lib/intact.h"
+#include "lib/listeners.h"
 #include "lib/syn.h"
 
 /* True if the kernel has a socket for just this 4-tuple, so that the SYN is the
@@ -29,6 +30,44 @@ static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
 	return met;
 }
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_allowance);
+} tg_tag_allowances SEC(".maps");
+
+/* True if the frame may go on although no connection can be adopted from it. */
+__attribute__((noinline)) int tg_tags_allowed(void)
+{
+	__u32 zero = 0;
+	struct tg_allowance *a = bpf_map_lookup_elem(&tg_tag_allowances, &zero);
+
+	return a && tg_allowance_take(a, TG_TAGGED_SYN_COST_NS, TG_CLOCK_NS());
+}
+
+/* What becomes of a SYN before its options are looked at. */
+static __always_inline struct tg_decision tg_syn_judge(struct xdp_md *ctx,
+						       const struct tg_service *svc,
+						       const struct tg_packet *syn,
+						       enum tg_parse_result result, __u32 frame_len)
+{
+	const __u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct tg_decision d = tg_host_judge_listener(tg_listener_of(svc, syn));
+
+	if (TG_LIKELY(d.verdict == TG_REPLY))
+		d = tg_host_judge_syn(syn, result, frame_len);
+	if (TG_LIKELY(d.verdict == TG_REPLY))
+		d = tg_host_judge_intact(tg_intact(ctx, syn));
+	if (TG_LIKELY(d.verdict == TG_REPLY) &&
+	    TG_UNLIKELY(frame + TG_ETH_HDR_LEN > end ||
+			!tg_frame_is_adoptable(syn->l3_off, tg_load16(frame + 12))))
+		d = tg_host_judge_tags(frame + TG_ETH_HDR_LEN + 2 * TG_VLAN_TAG_LEN <= end &&
+				       !tg_frame_is_twice_untagged(syn->l3_off, frame + TG_ETH_HDR_LEN) &&
+				       tg_tags_allowed());
+	return d;
+}
+
 static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_host_settings *settings,
 					 const struct tg_packet *syn,
 					 enum tg_parse_result result, __u32 id)
@@ -44,9 +83,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 	if (!svc || !row || svc->mode == TG_MODE_OFF)
 		return XDP_PASS;
 	tg_count(row, TG_COUNT_syn);
-	d = tg_host_judge_syn(syn, result, frame_len, svc);
-	if (d.verdict == TG_REPLY)
-		d = tg_host_judge_intact(tg_intact(ctx, syn));
+	d = tg_syn_judge(ctx, svc, syn, result, frame_len);
 	if (svc->mode == TG_MODE_MONITOR) {
 		if (d.verdict != TG_PASS)
 			tg_count(row, d.verdict == TG_DROP ? TG_COUNT_would_drop
@@ -101,7 +138,8 @@ static __always_inline bool tg_host_common(struct xdp_md *ctx, __u8 family, bool
 	id = tg_service_find(settings, &syn);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || svc->listener != TG_LISTENER_OK ||
+	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS ||
+	    tg_listener_of(svc, &syn) != TG_LISTENER_OK ||
 	    !tg_common_syn_agrees(svc, ts) ||
 	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)) ||
 	    !tg_common_syn_send(frame, family, ts, settings, svc, &syn, &offered))

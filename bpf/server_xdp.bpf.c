@@ -125,7 +125,7 @@ static __always_inline int tg_server_last_line(struct xdp_md *ctx, const struct 
 					       const struct tg_service *svc,
 					       struct tg_counter_row *row)
 {
-	if (server->adopt && svc->listener != TG_LISTENER_GUEST && tg_server_has_socket(ctx, pkt)) {
+	if (server->adopt && tg_service_listener(svc, pkt->family) != TG_LISTENER_GUEST && tg_server_has_socket(ctx, pkt)) {
 		tg_count(row, TG_COUNT_pass_socket);
 		return XDP_PASS;
 	}
@@ -203,7 +203,7 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 		tg_count(row, e ? TG_COUNT_probe_known : TG_COUNT_probe_unknown);
 	if (j.step == TG_SERVER_TRANSLATE && e)
 		return tg_server_ongoing(ctx, pkt, e);
-	if (!e && !what->tag.what && server->adopt && svc->listener == TG_LISTENER_OK)
+	if (!e && !what->tag.what && server->adopt && tg_service_listener(svc, pkt->family) == TG_LISTENER_OK)
 		return XDP_PASS; /* the adopting gate's to judge */
 	if (svc->mode != TG_MODE_ALWAYS || j.step == TG_SERVER_PASS) {
 		if (e && pkt->flags & TG_TCP_RST)
@@ -272,7 +272,7 @@ __attribute__((noinline)) int tg_server_stray(struct xdp_md *ctx, const struct t
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row)
 		return XDP_PASS;
-	if (server->adopt && svc->listener == TG_LISTENER_OK)
+	if (server->adopt && tg_service_listener(svc, pkt->family) == TG_LISTENER_OK)
 		return XDP_PASS; /* the adopting gate's to judge */
 	if (svc->mode != TG_MODE_ALWAYS)
 		return XDP_PASS;

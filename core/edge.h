@@ -103,40 +103,6 @@ TG_INLINE struct tg_decision tg_edge_judge(enum tg_edge_kind kind, enum tg_edge_
 	}
 }
 
-/* The allowance for unknown packets: a token bucket for each CPU, so that CPUs
- * share nothing. It holds a tenth of a second's worth, at least one. */
-struct tg_allowance {
-	uint64_t last_ns;
-	uint64_t credit_ns; /* time saved up; a packet costs `cost_ns` */
-};
-
-#define TG_ALLOWANCE_NONE 0ULL           /* no unknown packet passes */
-#define TG_ALLOWANCE_ALL (~0ULL)         /* all do */
-#define TG_ALLOWANCE_SAVED_NS 100000000ULL
-
-/* cost_ns: nanoseconds of a CPU's share that one packet uses up, or one of the two
- * above. True if the packet may pass. */
-TG_INLINE bool tg_allowance_take(struct tg_allowance *a, uint64_t cost_ns, uint64_t now_ns)
-{
-	uint64_t most = cost_ns > TG_ALLOWANCE_SAVED_NS ? cost_ns : TG_ALLOWANCE_SAVED_NS;
-
-	if (cost_ns == TG_ALLOWANCE_NONE || cost_ns == TG_ALLOWANCE_ALL)
-		return cost_ns == TG_ALLOWANCE_ALL;
-	/* A clock that stands still or steps back gives nothing. */
-	if (now_ns > a->last_ns) {
-		uint64_t since = now_ns - a->last_ns;
-
-		a->credit_ns += since < most ? since : most;
-		if (a->credit_ns > most)
-			a->credit_ns = most;
-		a->last_ns = now_ns;
-	}
-	if (a->credit_ns < cost_ns)
-		return false;
-	a->credit_ns -= cost_ns;
-	return true;
-}
-
 /* Hops: why the TTL is looked at. A packet that goes on and expires behind the edge
  * draws an ICMP error, one that is dropped here does not: by sending ACKs with a
  * chosen TTL, an attacker learns which of them the filter lets through, and can

@@ -7,9 +7,10 @@
 #ifndef TG_HOST_H
 #define TG_HOST_H
 
+#include "allowance.h"
 #include "cookie.h"
 #include "intact.h"
-#include "service.h"
+#include "listener.h"
 #include "synack.h"
 
 enum tg_counter {
@@ -65,15 +66,31 @@ TG_INLINE struct tg_decision tg_host_judge_parse(enum tg_parse_result result)
 	}
 }
 
-/* A SYN to a service whose mode is not off, in a frame of `frame_len` bytes. In
- * monitor mode the plane counts would_answer or would_drop instead of acting.
+/* A SYN, by what listens where it goes to. */
+TG_INLINE struct tg_decision tg_host_judge_listener(enum tg_listener listener)
+{
+	return listener == TG_LISTENER_OK ? TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent)
+					  : TG_DECIDE(TG_PASS, TG_COUNT_pass_listener);
+}
+
+/* A SYN in a frame that could not be adopted from (tg_frame_is_adoptable), so that an
+ * answer would lead nowhere. Most kernels drop it. One with VLAN devices upon VLAN devices
+ * does not, and so the SYN goes on, within an allowance: a flood may not go this way. (Not
+ * `allowed`, too, is tg_frame_is_twice_untagged.) */
+#define TG_TAGGED_SYN_COST_NS 2000000ULL /* of each CPU's time: 500 a second */
+TG_INLINE struct tg_decision tg_host_judge_tags(bool allowed)
+{
+	return allowed ? TG_DECIDE(TG_PASS, TG_COUNT_pass_stack)
+		       : TG_DECIDE(TG_DROP, TG_COUNT_drop_stack);
+}
+
+/* A SYN to a service whose mode is not off, in a frame of `frame_len` bytes, if a listener
+ * is there for its answer. In monitor mode the plane counts would_answer or would_drop
+ * instead of acting.
  * TG_REPLY still depends on the socket filter and on the epoch's key. */
 TG_INLINE struct tg_decision tg_host_judge_syn(const struct tg_packet *syn,
-					       enum tg_parse_result result,
-					       uint32_t frame_len, const struct tg_service *svc)
+					       enum tg_parse_result result, uint32_t frame_len)
 {
-	if (svc->listener != TG_LISTENER_OK)
-		return TG_DECIDE(TG_PASS, TG_COUNT_pass_listener);
 	if (syn->flags & (TG_TCP_FIN | TG_TCP_RST))
 		return TG_DECIDE(TG_DROP, TG_COUNT_drop_flags);
 	if (result == TG_PARSE_FRAGMENT)

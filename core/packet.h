@@ -276,6 +276,24 @@ TG_INLINE enum tg_parse_result tg_packet_overtagged(const struct tg_packet *pkt,
 	return TG_PARSE_TAGS;
 }
 
+/* True if the kernel finds the IP packet in a frame whose IP header stands at `l3_off`
+ * behind the type `outer`, without the help of a VLAN device: it takes one tag off, and
+ * only those of 802.1Q and 802.1ad. Only what it finds can it adopt a connection from. */
+TG_INLINE bool tg_frame_is_adoptable(uint32_t l3_off, tg_ethertype outer)
+{
+	return l3_off <= TG_ETH_HDR_LEN ||
+	       (l3_off == TG_ETH_HDR_LEN + TG_VLAN_TAG_LEN && outer != TG_ETHERTYPE_QINQ1);
+}
+
+/* True if both of a frame's two tags say VLAN 0, that is, none. Nobody sends that, and Linux
+ * delivers it as if there were no tag; but only after TC, where it would be adopted. `tci`
+ * points to the first tag's control information. */
+TG_INLINE bool tg_frame_is_twice_untagged(uint32_t l3_off, const uint8_t *tci)
+{
+	return l3_off == TG_ETH_HDR_LEN + 2 * TG_VLAN_TAG_LEN &&
+	       !((tg_load16(tci) | tg_load16(tci + TG_VLAN_TAG_LEN)) & 0xff0fU);
+}
+
 /* Parses from l3_off on. */
 TG_INLINE enum tg_parse_result tg_packet_l3(struct tg_packet *pkt, tg_ethertype type,
 					    const uint8_t *data, const uint8_t *end)

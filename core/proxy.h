@@ -214,9 +214,7 @@ TG_INLINE struct tg_segment tg_reset_for(const struct tg_packet *pkt)
 TG_INLINE struct tg_decision tg_proxy_judge_syn(const struct tg_packet *syn,
 						enum tg_parse_result result, uint32_t frame_len)
 {
-	struct tg_service any = {.listener = TG_LISTENER_OK};
-
-	return tg_host_judge_syn(syn, result, frame_len, &any);
+	return tg_host_judge_syn(syn, result, frame_len);
 }
 
 /* ---- cookie: set-up ---- */

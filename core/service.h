@@ -18,8 +18,9 @@ enum tg_listener {
 	TG_LISTENER_OK = 0,
 	TG_LISTENER_NONE = 1,    /* nobody listens: the kernel shall answer RST */
 	TG_LISTENER_MPTCP = 2,   /* cannot be adopted */
-	TG_LISTENER_REFUSED = 3, /* the kernel refused an adoption; written by the packet path */
+	TG_LISTENER_REFUSED = 3, /* the kernel has refused to adopt for it, or adopts for nobody */
 	TG_LISTENER_GUEST = 4,   /* not on this machine: behind it, or nobody knows */
+	TG_LISTENER_VARIES = 5,  /* by address and port: core/listener.h */
 };
 
 enum tg_stale_keys {
@@ -37,10 +38,22 @@ struct tg_service {
 	uint8_t sack;    /* 1: agree to SACK, timestamps, ECN if offered */
 	uint8_t timestamps;
 	uint8_t ecn;
-	uint8_t mode;     /* enum tg_mode */
-	uint8_t listener; /* enum tg_listener */
+	uint8_t mode;        /* enum tg_mode */
+	uint8_t listener_v4; /* enum tg_listener, of the service's IPv4 addresses */
+	uint8_t listener_v6;
+	uint8_t pad;
 };
-_Static_assert(sizeof(struct tg_service) == 12, "map ABI");
+_Static_assert(sizeof(struct tg_service) == 14, "map ABI");
+
+TG_INLINE enum tg_listener tg_service_listener(const struct tg_service *svc, uint8_t family)
+{
+	return family == 4 ? svc->listener_v4 : svc->listener_v6;
+}
+
+TG_INLINE uint8_t *tg_service_listener_at(struct tg_service *svc, uint8_t family)
+{
+	return family == 4 ? &svc->listener_v4 : &svc->listener_v6;
+}
 
 /* Key of the table of services that protect particular prefixes. */
 struct tg_prefix_key {

@@ -183,7 +183,7 @@ static const char *line_service(struct tg_box *b, const char *args)
 	b->services[v[0]] = (struct tg_service){
 		.mss_v4 = (uint16_t)v[1], .mss_v6 = (uint16_t)v[2], .window = (uint16_t)v[3],
 		.wscale = (uint8_t)v[4], .sack = (uint8_t)v[5], .timestamps = (uint8_t)v[6],
-		.ecn = (uint8_t)v[7], .mode = (uint8_t)v[8], .listener = TG_LISTENER_OK,
+		.ecn = (uint8_t)v[7], .mode = (uint8_t)v[8],
 	};
 	b->how[v[0]] = (struct tg_proxy_service){.strategy = (uint8_t)v[9], .first_data = (uint8_t)v[10],
 						 .fixed = (uint8_t)v[11]};

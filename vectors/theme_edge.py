@@ -16,7 +16,7 @@ import theme_services
 
 OPTIONS = [mss(1460), SACK, timestamps(1000), NOP, wscale(8)]
 FOUND = offer(1460, 8, True, 1000)
-SOURCES = (theme_clients.clients, theme_clients.table_edges, theme_frames.tags, theme_frames.ipv4,
+SOURCES = (theme_clients.clients, theme_clients.table_edges, theme_frames.tags, theme_frames.stacks_answered, theme_frames.ipv4,
            theme_frames.ipv6, theme_frames.flag_combinations, theme_frames.ecn,
            theme_frames.addresses, theme_malformed.offsets, theme_malformed.lengths,
            theme_malformed.cuts, theme_malformed.fragments, theme_malformed.option_lists,

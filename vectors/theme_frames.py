@@ -29,14 +29,36 @@ def bad(name, why, f, verdict, counters, **more):
     return syn_vector(name, why, f, None, verdict=verdict, counters=counters, **more)
 
 
+# What the kernel takes off by itself, so that it can adopt from such a frame; and what not.
+TAGS = (("8100", [(0x8100, 5)]), ("88a8", [(0x88a8, 5)]), ("priority", [(0x8100, 7 << 13)]),
+        ("dei", [(0x8100, 0xffff)]))
+STACKS = (("9100", [(0x9100, 5)]), ("88a8-8100", [(0x88a8, 100), (0x8100, 200)]),
+          ("8100-8100", [(0x8100, 100), (0x8100, 200)]), ("8100-0-8100", [(0x8100, 0), (0x8100, 200)]),
+          ("9100-8100", [(0x9100, 100), (0x8100, 200)]))
+
+
+def stacks_answered():
+    """By who adopts nothing himself."""
+    for family in (4, 6):
+        for name, tag_list in STACKS:
+            yield good("vlan-%s-v%d" % (name, family), "tags stay as they are in the answer",
+                       syn(family, tags=tag_list))
+
+
+def stacks():
+    for family in (4, 6):
+        for name, tag_list in STACKS:
+            yield bad("stack-%s-v%d" % (name, family),
+                      "the kernel finds no IP packet here that it could adopt from: no answer",
+                      syn(family, tags=tag_list), "pass", {1: {"syn": 1, "pass_stack": 1}})
+        yield bad("stack-vlan-0-twice-v%d" % family,
+                  "Linux takes both tags off, but cannot adopt: neither answered nor let by",
+                  syn(family, tags=[(0x8100, 0), (0x8100, 7 << 13)]), "drop", {1: {"syn": 1, "drop_stack": 1}})
+
+
 def tags():
     for family in (4, 6):
-        for name, tag_list in (
-                ("8100", [(0x8100, 5)]), ("88a8", [(0x88a8, 5)]), ("9100", [(0x9100, 5)]),
-                ("priority", [(0x8100, 7 << 13)]), ("dei", [(0x8100, 0xffff)]),
-                ("88a8-8100", [(0x88a8, 100), (0x8100, 200)]),
-                ("8100-8100", [(0x8100, 100), (0x8100, 200)]),
-                ("9100-8100", [(0x9100, 100), (0x8100, 200)])):
+        for name, tag_list in TAGS:
             yield good("vlan-%s-v%d" % (name, family), "tags stay as they are in the answer",
                        syn(family, tags=tag_list))
         yield bad("vlan-three-v%d" % family, "Linux takes off any number of tags with VID 0: three would pass every gate",
@@ -178,7 +200,7 @@ def ipv6():
     for size in (96, 256):
         yield good("v6-options-%d" % size, "as many bytes as are walked", syn(6, ext=[long_options(size)]))
     yield good("v6-options-256-in-two", "the bytes of all headers count together",
-               syn(6, ext=[long_options(128, HBH), long_options(128)], tags=[(0x88a8, 1), (0x8100, 2)]))
+               syn(6, ext=[long_options(128, HBH), long_options(128)], tags=[(0x88a8, 1)]))
     too_long = {0: {"drop_ext_chain": 1}}
     for size in (264, 1008, 1400):
         yield bad("v6-options-%d" % size, "more bytes than are walked",
@@ -263,6 +285,7 @@ def addresses():
 
 def themes():
     yield "vlan", "VLAN tags and other ethertypes", list(tags())
+    yield "stacks", "VLAN tags that a host cannot adopt from; of no other role", list(stacks())
     yield "ipv4", "IPv4 headers, padding, data", list(ipv4())
     yield "ipv6", "IPv6 extension headers", list(ipv6())
     yield "checksums", "Checksums of SYNs", list(checksums())

@@ -40,7 +40,8 @@ static __always_inline int tg_common_ack(struct __sk_buff *skb, __u8 family)
 	id = tg_service_find(settings, &pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS)
+	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS ||
+	    tg_service_listener(svc, family) == TG_LISTENER_VARIES)
 		return TG_NEXT_LONG;
 	live = tg_filter_may_exist(settings, tg_filter_at(settings, &pkt));
 	if (!live && !settings->last_line)
@@ -56,7 +57,7 @@ static __always_inline int tg_common_ack(struct __sk_buff *skb, __u8 family)
 	if (live)
 		return TCX_NEXT;
 	tg_count(row, TG_COUNT_cookie_invalid);
-	if (svc->listener == TG_LISTENER_NONE || (!key && settings->stale_keys == TG_STALE_PASS))
+	if (tg_service_listener(svc, family) == TG_LISTENER_NONE || (!key && settings->stale_keys == TG_STALE_PASS))
 		return TCX_NEXT;
 	tg_count(row, TG_COUNT_drop_last_line);
 	return TCX_DROP;

@@ -23,7 +23,7 @@
 /* Only pointed to; libbpf and the kernel compare kfunc types by name and kind,
  * so a forward declaration would not match. */
 struct sock {};
-struct tcp_sock;
+struct tcp_sock; /* sock_fields.h */
 
 /* include/net/tcp.h, Linux >= 6.9: what bpf_sk_assign_tcp_reqsk is told. The
  * size must match exactly and the reserved bytes must be zero. */

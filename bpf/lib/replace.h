@@ -12,22 +12,8 @@
 #define TG_BPF_REPLACE_H
 
 #include "gate.h"
+#include "sock_fields.h"
 #include "../../core/segment.h"
-
-/* What is read of a TIME-WAIT socket; the loader finds the members in the running
- * kernel's types (net/sock.h, net/inet_timewait_sock.h, linux/tcp.h). */
-struct sock_common {
-	__u32 skc_tw_rcv_nxt;
-	__u32 skc_tw_snd_nxt;
-} __attribute__((preserve_access_index));
-
-struct inet_timewait_sock {
-	struct sock_common __tw_common;
-} __attribute__((preserve_access_index));
-
-struct tcp_timewait_sock {
-	struct inet_timewait_sock tw_sk;
-} __attribute__((preserve_access_index));
 
 enum tg_meeting {
 	TG_MEETS_ITS_OWN,  /* the socket was made from this very cookie, or is not ours to end */

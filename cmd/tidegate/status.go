@@ -70,6 +70,14 @@ func printStatus(w io.Writer, st *host.Status) error {
 			c["syn"], c["cookie_sent"], c["cookie_valid"], c["cookie_invalid"], c["cookie_stale"],
 			c["adopted"], sumPrefix(c, "pass_"), sumPrefix(c, "drop_"))
 	}
+	for _, s := range st.Services {
+		for _, d := range s.Degraded {
+			fmt.Fprintf(t, "\nUNPROTECTED: %s, listener %s: %s", s.Name, d.Listener, d.Explain())
+		}
+		if len(s.Degraded) > 0 {
+			fmt.Fprintln(t)
+		}
+	}
 	if len(st.Takeovers) > 0 {
 		fmt.Fprintln(t, "\nSERVICE\tTAKEOVER\tPORTS\tADDRESSES\tWHY")
 		for _, c := range st.Takeovers {

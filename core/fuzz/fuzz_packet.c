@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		PROMISE(pkt.l3_off < pkt.l4_off && pkt.l4_off + TG_TCP_HDR_LEN <= size);
 		PROMISE(pkt.l4_len >= TG_TCP_HDR_LEN);
 		if (tg_host_is_syn(&pkt) &&
-		    tg_host_judge_syn(&pkt, result, (uint32_t)size, &svc).verdict == TG_REPLY)
+		    tg_host_judge_syn(&pkt, result, (uint32_t)size).verdict == TG_REPLY)
 			answer(frame, &pkt);
 	} else {
 		(void)tg_host_judge_parse(result);

@@ -102,7 +102,9 @@ int tg_use_syn(uint8_t *frame, uint32_t frame_len, const struct tg_service *svc,
 
 	if (d.verdict != TG_PASS || !tg_host_is_syn(&pkt))
 		return d.verdict;
-	d = tg_host_judge_syn(&pkt, result, frame_len, svc);
+	d = tg_host_judge_listener(tg_service_listener(svc, pkt.family));
+	if (d.verdict == TG_REPLY)
+		d = tg_host_judge_syn(&pkt, result, frame_len);
 	if (d.verdict != TG_REPLY)
 		return (int)tg_host_judge_no_key(TG_STALE_DROP).counter;
 	cursor.len = (uint32_t)pkt.tcp_hdr_len - TG_TCP_HDR_LEN;

@@ -198,9 +198,13 @@ static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg
 	if (svc->mode == TG_MODE_OFF)
 		return false;
 	count(id, TG_COUNT_syn);
-	d = tg_host_judge_syn(syn, result, frame_len, svc);
+	d = tg_host_judge_listener(tg_service_listener(svc, syn->family));
+	if (d.verdict == TG_REPLY)
+		d = tg_host_judge_syn(syn, result, frame_len);
 	if (d.verdict == TG_REPLY)
 		d = tg_host_judge_intact(intact(frame, syn));
+	if (d.verdict == TG_REPLY && !tg_frame_is_adoptable(syn->l3_off, tg_load16(frame + 12)))
+		d = tg_host_judge_tags(!tg_frame_is_twice_untagged(syn->l3_off, frame + 14));
 	if (svc->mode == TG_MODE_MONITOR) {
 		if (d.verdict != TG_PASS)
 			count(id, d.verdict == TG_DROP ? TG_COUNT_would_drop : TG_COUNT_would_answer);
@@ -402,7 +406,8 @@ static bool do_service(const char *args)
 	plane.services[v[0]] = (struct tg_service){
 		.mss_v4 = (uint16_t)v[1], .mss_v6 = (uint16_t)v[2], .window = (uint16_t)v[3],
 		.wscale = (uint8_t)v[4], .sack = (uint8_t)v[5], .timestamps = (uint8_t)v[6],
-		.ecn = (uint8_t)v[7], .mode = (uint8_t)v[8], .listener = (uint8_t)v[9],
+		.ecn = (uint8_t)v[7], .mode = (uint8_t)v[8], .listener_v4 = (uint8_t)v[9],
+		.listener_v6 = (uint8_t)v[9],
 	};
 	return true;
 }

@@ -91,7 +91,7 @@ static uint32_t long_way(const uint8_t *frame, uint32_t len, const struct tg_ser
 	uint32_t out_len;
 
 	if (result != TG_PARSE_TCP || !tg_host_is_syn(&syn) ||
-	    tg_host_judge_syn(&syn, result, len, svc).verdict != TG_REPLY || !is_intact(frame, &syn))
+	    tg_host_judge_syn(&syn, result, len).verdict != TG_REPLY || !is_intact(frame, &syn))
 		return 0;
 	c.len = (uint32_t)syn.tcp_hdr_len - TG_TCP_HDR_LEN;
 	memcpy(c.bytes, frame + syn.l4_off + TG_TCP_HDR_LEN, c.len);

@@ -151,12 +151,12 @@ static void lying_length_is_malformed(void **state)
 
 	(void)state;
 	syn.src.w[0] = TG_WIRE32(192, 0, 2, 1);
-	assert_int_equal(tg_host_judge_syn(&syn, TG_PARSE_TCP, 54, &full).verdict, TG_REPLY);
-	assert_int_equal(tg_host_judge_syn(&syn, TG_PARSE_TCP, 60, &full).verdict, TG_REPLY); /* padding */
-	assert_int_equal(tg_host_judge_syn(&syn, TG_PARSE_TCP, 53, &full).counter,
+	assert_int_equal(tg_host_judge_syn(&syn, TG_PARSE_TCP, 54).verdict, TG_REPLY);
+	assert_int_equal(tg_host_judge_syn(&syn, TG_PARSE_TCP, 60).verdict, TG_REPLY); /* padding */
+	assert_int_equal(tg_host_judge_syn(&syn, TG_PARSE_TCP, 53).counter,
 			 TG_COUNT_drop_malformed);
 	syn.l4_len = 21;
-	assert_int_equal(tg_host_judge_syn(&syn, TG_PARSE_TCP, 54, &full).counter,
+	assert_int_equal(tg_host_judge_syn(&syn, TG_PARSE_TCP, 54).counter,
 			 TG_COUNT_drop_malformed);
 }
 

@@ -56,11 +56,16 @@ func (a *Adopter) SetServices(cfg *config.Config, services []config.Service) err
 // Housekeep looks after clock, keys and the system's values; once a second.
 func (a *Adopter) Housekeep() error { return a.g.housekeep() }
 
+// Bell has a value whenever the packet path asks for a look at the listeners (Housekeep).
+func (a *Adopter) Bell() <-chan struct{} { return a.g.bell }
+
 // Refused are the inodes of the listeners that the kernel has refused to adopt for.
 func (a *Adopter) Refused() []uint32 {
 	var all []uint32
-	for _, inodes := range a.g.services.refused {
-		all = append(all, inodes...)
+	for place := range a.g.services.doubted {
+		for _, l := range a.g.services.table.All()[place] {
+			all = append(all, l.Inode)
+		}
 	}
 	return all
 }

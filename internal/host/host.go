@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -64,6 +65,7 @@ type gate struct {
 	modes    map[string]plane.XDPMode
 	started  time.Time
 	part     bool // of a server that also translates: adopter.go
+	bell     <-chan struct{}
 }
 
 // Run protects the services of the configuration until ctx ends. The packet path then
@@ -148,6 +150,7 @@ func (g *gate) start() error {
 		g.plane.Close()
 		return err
 	}
+	g.bell = awaitBells(g.plane)
 	if g.part {
 		return nil
 	}
@@ -224,6 +227,10 @@ func (g *gate) loop(ctx context.Context) {
 			if err := g.housekeep(); err != nil {
 				g.log.Error("housekeeping", "error", err)
 			}
+		case <-g.bell:
+			if err := g.look(); err != nil {
+				g.log.Error("looking for listeners", "error", err)
+			}
 		}
 	}
 }
@@ -235,18 +242,17 @@ func (g *gate) housekeep() error {
 	g.setClock()
 	errs := []error{g.loadKeys(time.Now())}
 	g.watchLastLine(time.Now())
-	// In this order: what the system's values have mended must not be taken for a
-	// refusal by the look at the listeners.
-	if g.watchSystem() {
-		errs = append(errs, g.applyServices(g.cfg))
+	return errors.Join(append(errs, g.look())...)
+}
+
+// look finds out what the machine now is like, and brings the packet path to it.
+func (g *gate) look() error {
+	// All of them: none may keep another from being asked.
+	changes := []bool{g.watchSystem(), g.watchListeners(), g.watchLocal()}
+	if slices.Contains(changes, true) {
+		return g.applyServices(g.cfg)
 	}
-	listening, local := g.watchListeners(), g.watchLocal()
-	if listening || local {
-		errs = append(errs, g.applyServices(g.cfg))
-	} else {
-		errs = append(errs, g.plane.SetSettings(&g.settings))
-	}
-	return errors.Join(errs...)
+	return g.plane.SetSettings(&g.settings)
 }
 
 // applyServices brings the packet path to the configuration, the listeners and

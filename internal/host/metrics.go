@@ -68,6 +68,7 @@ func WriteMetrics(w io.Writer, st *Status) error {
 	st.P4.metrics(gauge, func(name, help string, v uint64) {
 		fmt.Fprintf(out, "# HELP tidegate_%s_total %s\n# TYPE tidegate_%s_total counter\ntidegate_%s_total{%s} %d\n", name, help, name, name, labels, v)
 	})
+	degraded(out, labels, st.Services)
 	for i := range schema.NumCounters {
 		c := schema.Counter(i)
 		rows := map[string]uint64{}

@@ -2,7 +2,6 @@ package host
 
 import (
 	"errors"
-	"fmt"
 	"math/bits"
 	"net/netip"
 	"slices"
@@ -17,14 +16,16 @@ import (
 type serviceSet struct {
 	ids     map[string]uint32
 	reports map[string]listeners.Report
-	refused map[string][]uint32 // inodes of the listeners when the kernel refused one
+	table   listeners.Table                       // of all services' ports
+	doubted map[netip.AddrPort]plane.ListenerNote // listeners that adoption pauses for, or has just paused
+	lost    map[netip.AddrPort]string             // what cannot be adopted for, and why, as it was told
 
 	rmemSeen map[int]bool // every default receive buffer since the start
 }
 
 func newServiceSet() *serviceSet {
 	return &serviceSet{ids: map[string]uint32{}, reports: map[string]listeners.Report{},
-		refused: map[string][]uint32{}, rmemSeen: map[int]bool{defaultRmem: true}}
+		lost: map[netip.AddrPort]string{}, rmemSeen: map[int]bool{defaultRmem: true}}
 }
 
 // assign numbers the services of a configuration and returns the numbers of
@@ -42,7 +43,6 @@ func (s *serviceSet) assign(services []config.Service) (removed []uint32) {
 		if _, ok := next[name]; !ok {
 			removed = append(removed, id)
 			delete(s.reports, name)
-			delete(s.refused, name)
 		}
 	}
 	free := uint32(1)
@@ -68,6 +68,7 @@ func (s *serviceSet) targets(cfg *config.Config, sys system, local []netip.Prefi
 	targets := make([]plane.Target, 0, len(cfg.Services))
 	for _, svc := range cfg.Services {
 		t := plane.Target{ID: s.ids[svc.Name], Prefixes: svc.Prefixes, Service: s.entry(svc, sys, cfg.Role == config.RoleServer)}
+		t.Service.ListenerV4, t.Service.ListenerV6 = s.listenerKinds(svc, sys, local)
 		var missing []config.PortRange
 		if report := s.reports[svc.Name]; report.Status != listeners.None {
 			missing = report.Missing
@@ -118,10 +119,6 @@ func (s *serviceSet) entry(svc config.Service, sys system, behindEdge bool) plan
 		Sack:       flag(sys.sack),
 		Timestamps: flag(sys.timestamps),
 		Ecn:        flag(sys.ecn),
-		Listener:   s.listener(svc.Name, report),
-	}
-	if sys.syncookies == 0 {
-		e.Listener = plane.ListenerRefused
 	}
 	switch svc.Mode {
 	case config.ModeMonitor:
@@ -142,104 +139,6 @@ func (s *serviceSet) entry(svc config.Service, sys system, behindEdge bool) plan
 		e.Window = uint16(svc.Window.Value)
 	}
 	return e
-}
-
-func (s *serviceSet) listener(name string, report listeners.Report) uint8 {
-	if _, ok := s.refused[name]; ok {
-		return plane.ListenerRefused
-	}
-	switch report.Status {
-	case listeners.OK:
-		return plane.ListenerOK
-	case listeners.MPTCP:
-		return plane.ListenerMPTCP
-	default:
-		return plane.ListenerNone
-	}
-}
-
-// watchListeners looks at the listeners and at what the packet path has learned
-// of them. True if a service's entry has to be written anew.
-func (g *gate) watchListeners() (changed bool) {
-	all, err := listeners.Scan()
-	if err != nil {
-		g.log.Error("looking for listeners", "error", err)
-		return false
-	}
-	for _, svc := range g.cfg.Services {
-		report := listeners.State(all, svc.Prefixes, svc.Ports)
-		before, known := g.services.reports[svc.Name]
-		g.services.reports[svc.Name] = report
-		if g.noteRefusal(svc.Name, report) {
-			changed = true
-		}
-		if known && before.Status == report.Status && sameListeners(before, report) {
-			continue
-		}
-		changed = true
-		g.tell(svc, report, known)
-	}
-	return changed
-}
-
-// noteRefusal follows a refusal of the kernel: it lasts until the service's
-// listeners are others than those that were refused.
-func (g *gate) noteRefusal(name string, report listeners.Report) (changed bool) {
-	inodes := inodesOf(report)
-	if old, ok := g.services.refused[name]; ok {
-		if slices.Equal(old, inodes) {
-			return false
-		}
-		delete(g.services.refused, name)
-		g.log.Info("the refused listener is gone: answering SYNs again", "service", name)
-		return true
-	}
-	if g.system.syncookies == 0 {
-		return false // that is the refusal; it is no listener's fault
-	}
-	entry, err := g.plane.Service(g.services.ids[name])
-	if err != nil || entry.Listener != plane.ListenerRefused {
-		return false
-	}
-	g.services.refused[name] = inodes
-	g.log.Warn("the kernel refused to adopt a connection; this service's SYNs go to the kernel until its listener is restarted; see `tidegate check -c`", "service", name)
-	return true
-}
-
-// tell says what a change of listeners means.
-func (g *gate) tell(svc config.Service, report listeners.Report, known bool) {
-	if g.part {
-		return // who chose the services tells
-	}
-	switch report.Status {
-	case listeners.None:
-		g.log.Warn("nothing listens: SYNs go to the kernel, which answers RST", "service", svc.Name)
-	case listeners.MPTCP:
-		if g.cfg.Role == config.RoleServer { // its edges have answered the SYNs
-			g.log.Warn("an MPTCP listener cannot adopt: connections that edges have verified are reset; set `takeover: auto`, or let the server listen without MPTCP (GODEBUG=multipathtcp=0)",
-				"service", svc.Name, "listeners", fmt.Sprint(report.MPTCP()))
-			return
-		}
-		g.log.Warn("an MPTCP listener cannot adopt cookies: SYNs go to the kernel; let the server listen without MPTCP (Go: ListenConfig.SetMultipathTCP(false), or GODEBUG=multipathtcp=0)",
-			"service", svc.Name, "listeners", fmt.Sprint(report.MPTCP()))
-	case listeners.OK:
-		if known {
-			g.log.Info("listening", "service", svc.Name, "listeners", fmt.Sprint(report.Listeners))
-		}
-	}
-}
-
-func inodesOf(r listeners.Report) []uint32 {
-	inodes := make([]uint32, 0, len(r.Listeners))
-	for _, l := range r.Listeners {
-		inodes = append(inodes, l.Inode)
-	}
-	slices.Sort(inodes)
-	return inodes
-}
-
-func sameListeners(a, b listeners.Report) bool {
-	return slices.Equal(inodesOf(a), inodesOf(b))
 }
 
 // wscale is the shift that the kernel would advertise: tcp_select_initial_window.

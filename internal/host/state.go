@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -43,6 +44,10 @@ type stateService struct {
 	Name string `json:"name"`
 	Mode string `json:"mode"`
 
+	// Of an adopting gate: what it serves, to find its listeners.
+	Prefixes []netip.Prefix     `json:"prefixes,omitempty"`
+	Ports    []config.PortRange `json:"ports,omitempty"`
+
 	Strategy string `json:"strategy,omitempty"`
 
 	// Of takeover: auto: further numbers in the same maps, and numbers in the adopter's.
@@ -60,7 +65,8 @@ func (g *gate) writeState() error {
 		Interfaces: g.cfg.Interfaces, XDP: g.modes, EpochNs: int64(g.cfg.Epoch),
 		KeyHorizon: int64(g.cfg.KeyHorizon), DrainNs: int64(g.cfg.Drain)}
 	for _, svc := range g.cfg.Services {
-		s.Services = append(s.Services, stateService{ID: g.services.ids[svc.Name], Name: svc.Name, Mode: string(svc.Mode)})
+		s.Services = append(s.Services, stateService{ID: g.services.ids[svc.Name], Name: svc.Name, Mode: string(svc.Mode),
+			Prefixes: svc.Prefixes, Ports: svc.Ports})
 	}
 	return s.write(g.statePath())
 }
@@ -84,6 +90,7 @@ type ServiceStatus struct {
 	Strategy string            `json:"strategy,omitempty"` // of a proxy
 	Listener string            `json:"listener,omitempty"` // of a host
 	Counters map[string]uint64 `json:"counters"`
+	Degraded []Degraded        `json:"degraded,omitempty"` // listeners that nothing is adopted for
 }
 
 // Status is an instance as `status` shows it.
@@ -109,11 +116,6 @@ type Status struct {
 	DPDK       *dpdk.State              `json:"dpdk,omitempty"`      // of plane: dpdk
 	Takeovers  []Takeover               `json:"takeovers,omitempty"` // of a server with takeover: auto
 	P4         *P4Status                `json:"p4,omitempty"`        // of `tidegate p4 run`
-}
-
-var listenerNames = map[uint8]string{
-	plane.ListenerOK: "ok", plane.ListenerNone: "none",
-	plane.ListenerMPTCP: "mptcp", plane.ListenerRefused: "refused",
 }
 
 // ReadStatus reads an instance through its state file and its pinned maps. It
@@ -185,6 +187,10 @@ func (st *state) status(instance, stateDir string, pinned *plane.Pinned) (*Statu
 	if out.Global, err = pinned.Counters(0); err != nil {
 		return nil, err
 	}
+	notes, err := pinned.Listeners()
+	if err != nil {
+		return nil, err
+	}
 	for _, svc := range st.Services {
 		s := ServiceStatus{Name: svc.Name, Mode: svc.Mode}
 		entry, err := pinned.Service(svc.ID)
@@ -192,7 +198,7 @@ func (st *state) status(instance, stateDir string, pinned *plane.Pinned) (*Statu
 			return nil, err
 		}
 		if s.Strategy = svc.Strategy; s.Strategy == "" && st.Role != config.RoleEdge {
-			s.Listener = listenerNames[entry.Listener]
+			s.Listener, s.Degraded = svc.listeners(entry, notes)
 		}
 		if s.Counters, err = pinned.Counters(svc.ID); err != nil {
 			return nil, err

@@ -42,6 +42,7 @@ type Listener struct {
 	Ifindex uint32 // of SO_BINDTODEVICE, or 0
 	UID     uint32
 	Inode   uint32
+	Cookie  uint64 // SO_COOKIE
 }
 
 func (l Listener) String() string {
@@ -111,6 +112,7 @@ func parse(m []byte) (Listener, error) {
 		Ifindex: binary.NativeEndian.Uint32(m[40:]),
 		UID:     binary.NativeEndian.Uint32(m[64:]),
 		Inode:   binary.NativeEndian.Uint32(m[68:]),
+		Cookie:  uint64(binary.NativeEndian.Uint32(m[44:])) | uint64(binary.NativeEndian.Uint32(m[48:]))<<32,
 	}
 	if m[0] == unix.AF_INET6 {
 		l.Addr = netip.AddrFrom16([16]byte(m[8:24]))

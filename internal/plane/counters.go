@@ -1,7 +1,9 @@
 package plane
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/cilium/ebpf"
@@ -41,6 +43,7 @@ func ClearCounters(m *ebpf.Map, ids ...uint32) error {
 // Pinned is the read-only view of an instance through its pins.
 type Pinned struct {
 	counters, services, settings, keys *ebpf.Map
+	listeners                          *ebpf.Map // of an adopting gate
 }
 
 // OpenPinned opens the pinned maps of an instance. os.ErrNotExist if there is none.
@@ -59,12 +62,18 @@ func OpenPinned(dir string) (*Pinned, error) {
 		}
 		*to = m
 	}
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, hostbpf.HostXdpMapTgListeners), &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		p.Close()
+		return nil, err
+	}
+	p.listeners = m
 	return p, nil
 }
 
 // Close releases the maps.
 func (p *Pinned) Close() {
-	for _, m := range []*ebpf.Map{p.counters, p.services, p.settings, p.keys} {
+	for _, m := range []*ebpf.Map{p.counters, p.services, p.settings, p.keys, p.listeners} {
 		if m != nil {
 			m.Close()
 		}

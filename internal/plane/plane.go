@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
 
 	"tidegate/internal/plane/hostbpf"
@@ -38,6 +39,7 @@ const (
 	ListenerMPTCP   = 2
 	ListenerRefused = 3
 	ListenerGuest   = 4
+	ListenerVaries  = 5
 
 	WScaleNone = 15
 
@@ -60,9 +62,10 @@ type Plane struct {
 	maps                   map[string]*ebpf.Map
 	sizes                  map[string]uint32 // entries of maps whose size is not the object's
 	links                  *attachments
-	filled                 tables   // what SetServices has put into the maps
-	Lost                   []string // what of an earlier process could not be taken over, and why
-	watching               bool     // sock_ops is attached and the socket filter is seeded
+	filled                 tables          // what SetServices has put into the maps
+	Lost                   []string        // what of an earlier process could not be taken over, and why
+	bell                   *ringbuf.Reader // rings when the packet path asks for a look
+	watching               bool            // sock_ops is attached and the socket filter is seeded
 }
 
 // Options say how a plane is made.
@@ -94,7 +97,12 @@ func (p *Plane) load(noXDP bool) error {
 	if !noXDP {
 		programs = append(programs, object{hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, &p.xdp})
 	}
-	return p.loadAll(programs)
+	if err := p.loadAll(programs); err != nil {
+		return err
+	}
+	var err error
+	p.bell, err = ringbuf.NewReader(p.maps[hostbpf.HostTcMapTgBell])
+	return err
 }
 
 // object is one compiled file with one program.
@@ -169,6 +177,9 @@ func (p *Plane) Close() {
 		if prog != nil {
 			prog.Close()
 		}
+	}
+	if p.bell != nil {
+		p.bell.Close()
 	}
 	for _, m := range p.maps {
 		m.Close()

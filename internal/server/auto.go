@@ -109,6 +109,14 @@ func (n *node) apply(services []config.Service) error {
 		n.adopter.SetServices(n.cfg, after))
 }
 
+// bell has a value whenever the adopting gate asks for a look at the listeners.
+func (n *node) bell() <-chan struct{} {
+	if n.adopter == nil {
+		return nil // never
+	}
+	return n.adopter.Bell()
+}
+
 // watchListeners looks whether anything has to be taken over in another way.
 func (n *node) watchListeners() error {
 	if !n.auto() {

@@ -172,11 +172,13 @@ func (n *node) target(p *piece) plane.Target {
 	t.Prefixes, t.Ports = []netip.Prefix{p.prefix}, portPairs(p.ports)
 	switch {
 	case p.takeover == config.TakeoverAdopt:
-		t.ID, t.Service.Listener = n.numbers.ID(p.service.Name+"#adopted"), plane.ListenerOK
+		t.ID = n.numbers.ID(p.service.Name + "#adopted")
+		t.Service.ListenerV4, t.Service.ListenerV6 = plane.ListenerOK, plane.ListenerOK
 	case p.here:
-		t.ID, t.Service.Listener = n.numbers.ID(p.service.Name+"#here"), plane.ListenerMPTCP
+		t.ID = n.numbers.ID(p.service.Name + "#here")
+		t.Service.ListenerV4, t.Service.ListenerV6 = plane.ListenerMPTCP, plane.ListenerMPTCP
 	default:
-		t.Service.Listener = plane.ListenerGuest
+		t.Service.ListenerV4, t.Service.ListenerV6 = plane.ListenerGuest, plane.ListenerGuest
 	}
 	return t
 }

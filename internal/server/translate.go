@@ -255,6 +255,10 @@ func (n *node) loop(ctx context.Context) {
 				n.log.Error("looking for listeners", "error", err)
 			}
 			n.watchRefusals()
+		case <-n.bell():
+			if err := n.watchListeners(); err != nil {
+				n.log.Error("looking for listeners", "error", err)
+			}
 		}
 	}
 }

@@ -87,9 +87,10 @@ func TestListenerBecomesMPTCPUnseen(t *testing.T) {
 	w.mustPingNew(1)
 }
 
-// The listener is replaced by one that refuses within one look of the daemon;
-// what the packet path has learned holds until the listener is another one.
-func TestRefusalLastsAsLongAsTheListener(t *testing.T) {
+// The listener is replaced by an MPTCP one while the daemon does not look. The packet path
+// learns so from one connection; the daemon finds it, too, and it holds until the
+// listener is another one.
+func TestMPTCPLastsAsLongAsTheListener(t *testing.T) {
 	w := newWorld(t)
 	l := w.echoServer(webPort)
 	g := w.start(w.webConfig(webPort))
@@ -101,7 +102,7 @@ func TestRefusalLastsAsLongAsTheListener(t *testing.T) {
 		t.Error("a cookie was adopted by an MPTCP listener")
 	}
 	g.signal(unix.SIGCONT)
-	g.awaitLog("level=WARN", "refused to adopt", "service=web")
+	g.awaitLog("level=WARN", "MPTCP", "service=web", ":80")
 	w.mustPingNew(1)
 
 	refusing.close()

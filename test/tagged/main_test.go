@@ -159,7 +159,7 @@ func (w *world) fill(o options, cookie uint64) error {
 	target := plane.Target{ID: service, Ports: [][2]uint16{{port, port}},
 		Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
 		Service: plane.Service{MssV4: 1440, MssV6: 1420, Window: 65535, Wscale: w.edge.wscale, Sack: 1, Timestamps: 1,
-			Mode: plane.ModeAlways, Listener: plane.ListenerMPTCP}}
+			Mode: plane.ModeAlways, ListenerV4: plane.ListenerMPTCP, ListenerV6: plane.ListenerMPTCP}}
 	return errors.Join(w.plane.SetServer(w.server), w.plane.SetEdge(int(w.edge.id), edgeAddr4, edgeAddr6, 0, 0),
 		w.plane.SetServices([]plane.Target{target}, &settings))
 }

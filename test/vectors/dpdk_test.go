@@ -81,6 +81,9 @@ func (g *dpdkGate) Packet(in []byte) (vectors.Result, error) {
 // applies says whether a vector is about what a proxy does, too: a host has
 // listeners and sockets to ask, a proxy has neither.
 func applies(v *vectors.Vector) bool {
+	if v.File == hostOnly {
+		return false
+	}
 	for _, s := range v.Services {
 		if s.Listener != "ok" {
 			return false

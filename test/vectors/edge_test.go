@@ -48,7 +48,7 @@ func newEdgeGate(t *testing.T, smart bool) *edgeGate {
 // differently are the vectors that an edge treats in its own way: it verifies a first
 // fragment, and, when it has no keys, sends on what may be an answer to the server's
 // own kernel.
-var differently = []string{"first-fragment-", "key-not-loaded-"}
+var differently = []string{"first-fragment-", "key-not-loaded-", "stack-"}
 
 // ofEdge: an edge has neither listeners nor sockets.
 func ofEdge(v *vectors.Vector) bool {

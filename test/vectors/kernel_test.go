@@ -68,7 +68,7 @@ func target(s vectors.Service) (plane.Target, error) {
 	return plane.Target{ID: s.ID, Prefixes: prefixes, Ports: [][2]uint16{{s.Port, s.Port}},
 		Service: plane.Service{MssV4: s.MSSv4, MssV6: s.MSSv6, Window: s.Window, Wscale: s.WScale,
 			Sack: uint8(bit(s.SACK)), Timestamps: uint8(bit(s.Timestamps)), Ecn: uint8(bit(s.ECN)),
-			Mode: uint8(mode), Listener: uint8(listener)}}, nil
+			Mode: uint8(mode), ListenerV4: uint8(listener), ListenerV6: uint8(listener)}}, nil
 }
 
 // settingsFor makes "now" the middle of an epoch. Epochs are made as long as

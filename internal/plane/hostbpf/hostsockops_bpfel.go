@@ -16,8 +16,11 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	HostSockopsMapTgBell         = "tg_bell"
+	HostSockopsMapTgBellRung     = "tg_bell_rung"
 	HostSockopsMapTgCounters     = "tg_counters"
 	HostSockopsMapTgKeys         = "tg_keys"
+	HostSockopsMapTgListeners    = "tg_listeners"
 	HostSockopsMapTgPorts        = "tg_ports"
 	HostSockopsMapTgPrefixes     = "tg_prefixes"
 	HostSockopsMapTgRecent       = "tg_recent"
@@ -77,8 +80,11 @@ type HostSockopsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostSockopsMapSpecs struct {
+	TgBell       *ebpf.MapSpec `ebpf:"tg_bell"`
+	TgBellRung   *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgListeners  *ebpf.MapSpec `ebpf:"tg_listeners"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
@@ -114,8 +120,11 @@ func (o *HostSockopsObjects) Close() error {
 //
 // It can be passed to LoadHostSockopsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostSockopsMaps struct {
+	TgBell       *ebpf.Map `ebpf:"tg_bell"`
+	TgBellRung   *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
 	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
+	TgListeners  *ebpf.Map `ebpf:"tg_listeners"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
@@ -127,8 +136,11 @@ type HostSockopsMaps struct {
 
 func (m *HostSockopsMaps) Close() error {
 	return _HostSockopsClose(
+		m.TgBell,
+		m.TgBellRung,
 		m.TgCounters,
 		m.TgKeys,
+		m.TgListeners,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,

@@ -31,8 +31,11 @@ type HostTcTgProven struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	HostTcMapTgBell       = "tg_bell"
+	HostTcMapTgBellRung   = "tg_bell_rung"
 	HostTcMapTgCounters   = "tg_counters"
 	HostTcMapTgKeys       = "tg_keys"
+	HostTcMapTgListeners  = "tg_listeners"
 	HostTcMapTgOffenders  = "tg_offenders"
 	HostTcMapTgPorts      = "tg_ports"
 	HostTcMapTgPrefixes   = "tg_prefixes"
@@ -93,8 +96,11 @@ type HostTcProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostTcMapSpecs struct {
+	TgBell       *ebpf.MapSpec `ebpf:"tg_bell"`
+	TgBellRung   *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgListeners  *ebpf.MapSpec `ebpf:"tg_listeners"`
 	TgOffenders  *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
@@ -131,8 +137,11 @@ func (o *HostTcObjects) Close() error {
 //
 // It can be passed to LoadHostTcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostTcMaps struct {
+	TgBell       *ebpf.Map `ebpf:"tg_bell"`
+	TgBellRung   *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
 	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
+	TgListeners  *ebpf.Map `ebpf:"tg_listeners"`
 	TgOffenders  *ebpf.Map `ebpf:"tg_offenders"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
@@ -145,8 +154,11 @@ type HostTcMaps struct {
 
 func (m *HostTcMaps) Close() error {
 	return _HostTcClose(
+		m.TgBell,
+		m.TgBellRung,
 		m.TgCounters,
 		m.TgKeys,
+		m.TgListeners,
 		m.TgOffenders,
 		m.TgPorts,
 		m.TgPrefixes,

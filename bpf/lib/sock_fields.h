@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * What is read of the kernel's sockets; the loader finds the members in the running
+ * kernel's types (net/sock.h, net/inet_timewait_sock.h, linux/tcp.h).
+ *
+ * Must never: be included where host_iter.bpf.c's own struct sock_common is.
+ */
+#ifndef TG_BPF_SOCK_FIELDS_H
+#define TG_BPF_SOCK_FIELDS_H
+
+#include "kernel.h"
+#include <bpf/bpf_core_read.h>
+
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
+struct sock_common {
+	unsigned char skc_ipv6only : 1;
+	atomic64_t skc_cookie;
+	__u32 skc_tw_rcv_nxt;
+	__u32 skc_tw_snd_nxt;
+} __attribute__((preserve_access_index));
+
+struct inet_timewait_sock {
+	struct sock_common __tw_common;
+} __attribute__((preserve_access_index));
+
+struct tcp_timewait_sock {
+	struct inet_timewait_sock tw_sk;
+} __attribute__((preserve_access_index));
+
+struct tcp_sock {
+	bool is_mptcp; /* with CONFIG_MPTCP */
+} __attribute__((preserve_access_index));
+
+/* SO_COOKIE; 0 if nobody has asked for it yet. */
+static __always_inline __u64 tg_sock_cookie(struct tcp_sock *tp)
+{
+	return (__u64)((struct sock_common *)tp)->skc_cookie.counter;
+}
+
+/* Takes no IPv4. */
+static __always_inline bool tg_sock_is_ipv6only(struct tcp_sock *tp)
+{
+	struct sock_common *sk = (struct sock_common *)tp;
+
+	return BPF_CORE_READ_BITFIELD(sk, skc_ipv6only) != 0;
+}
+
+/* The kernel adopts nothing for a socket that is the TCP side of an MPTCP one. */
+static __always_inline bool tg_sock_is_mptcp(struct tcp_sock *tp)
+{
+	return bpf_core_field_exists(tp->is_mptcp) && tp->is_mptcp;
+}
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * What a gate knows of each listening socket: may connections be adopted for it? Nobody
+ * listens on an address and port that has no entry, nor on the wildcard of its family.
+ *
+ * Two write here. Userspace, which has asked the kernel what listens, writes whole entries.
+ * The packet path notes what an adoption showed, in the entry of just the socket that was
+ * in hand: that it is MPTCP, which one look at it proves, or that the kernel refused for a
+ * reason that nobody knows, which counts only if several clients in a row met it. Then the
+ * listener's SYNs are the kernel's for a pause; after it, adoption is tried again, and each
+ * further refusal makes the pause longer, up to a minute. The first success forgets all.
+ *
+ * Must never: let what a client sends decide. Both findings are properties of the socket,
+ * and a frame that cannot be adopted (tg_frame_is_adoptable) never comes here.
+ */
+#ifndef TG_LISTENER_H
+#define TG_LISTENER_H
+
+#include "service.h"
+
+/* Zeroes as address: every address of the family that has no entry of its own. */
+struct tg_listener_key {
+	union tg_addr addr;
+	uint16_t port_be;
+	uint8_t family;
+	uint8_t pad[5];
+};
+_Static_assert(sizeof(struct tg_listener_key) == 24, "map ABI");
+
+enum tg_refusal {
+	TG_REFUSAL_NONE = 0,
+	TG_REFUSAL_MPTCP = 1,       /* the socket is MPTCP, which the kernel does not adopt for */
+	TG_REFUSAL_UNEXPLAINED = 2, /* the kernel said EINVAL of what looks right */
+};
+
+struct tg_listener_entry {
+	uint64_t cookie;         /* of the socket, as SO_COOKIE; 0: there are several */
+	uint64_t paused_until_ns; /* CLOCK_MONOTONIC */
+	uint32_t last_isn;       /* of the cookie whose adoption was refused last */
+	uint16_t refusals;       /* in a row */
+	uint8_t state;           /* enum tg_listener, as userspace has found it */
+	uint8_t why;             /* enum tg_refusal */
+};
+_Static_assert(sizeof(struct tg_listener_entry) == 24, "map ABI");
+
+#define TG_REFUSALS_PROVE 3 /* so many, each of another client's cookie, with no success between */
+#define TG_REFUSALS_MPTCP 6 /* what is proven counts as so many; no MPTCP socket becomes a plain one */
+#define TG_REFUSAL_PAUSE_NS 1000000000ULL
+#define TG_REFUSAL_DOUBLINGS 6 /* the longest pause is 64 s */
+
+/* The state of a listener at a moment of CLOCK_MONOTONIC; `e` NULL: there is none. */
+TG_INLINE enum tg_listener tg_listener_at(const struct tg_listener_entry *e, uint64_t now_ns)
+{
+	if (!e)
+		return TG_LISTENER_NONE;
+	if (e->state != TG_LISTENER_OK)
+		return e->state;
+	return now_ns < e->paused_until_ns ? TG_LISTENER_REFUSED : TG_LISTENER_OK;
+}
+
+/* True if a note about the socket with this cookie (0: it has none yet) belongs into `e`. */
+TG_INLINE bool tg_listener_is(const struct tg_listener_entry *e, uint64_t cookie)
+{
+	return e->cookie == 0 || e->cookie == cookie;
+}
+
+/* Notes that an adoption of the cookie `isn` was refused. True if a pause begins. */
+TG_INLINE bool tg_listener_refused(struct tg_listener_entry *e, enum tg_refusal why, uint32_t isn,
+				   uint64_t now_ns)
+{
+	uint32_t doublings;
+
+	if ((e->refusals && e->last_isn == isn) || now_ns < e->paused_until_ns)
+		return false; /* that client again, or one whose SYN was answered before */
+	e->last_isn = isn;
+	e->why = why;
+	if (why == TG_REFUSAL_MPTCP && e->refusals < TG_REFUSALS_MPTCP)
+		e->refusals = TG_REFUSALS_MPTCP;
+	if (e->refusals < TG_REFUSALS_PROVE + TG_REFUSAL_DOUBLINGS)
+		e->refusals++;
+	if (e->refusals < TG_REFUSALS_PROVE)
+		return false;
+	doublings = (uint32_t)e->refusals - TG_REFUSALS_PROVE;
+	e->paused_until_ns = now_ns + (TG_REFUSAL_PAUSE_NS << (doublings & 7));
+	return true;
+}
+
+TG_INLINE void tg_listener_adopted(struct tg_listener_entry *e)
+{
+	if (e->refusals) {
+		e->refusals = 0;
+		e->why = TG_REFUSAL_NONE;
+	}
+}
+
+#endif
