@@ -20,7 +20,7 @@ const (
 	CounterCookieStale Counter = 6
 	// CounterAdopted: connections handed to the kernel from a cookie.
 	CounterAdopted Counter = 7
-	// CounterAdoptFailed: verified ACKs that the kernel did not adopt; if it refused the listener as such, SYNs go to the kernel from then on.
+	// CounterAdoptFailed: verified ACKs that the kernel did not adopt; docs/host.md says when this ends adoption for a listener.
 	CounterAdoptFailed Counter = 8
 	// CounterAckExisting: verified ACKs for which a socket was already there.
 	CounterAckExisting Counter = 9
@@ -232,9 +232,15 @@ const (
 	CounterDropSourceRoute Counter = 112
 	// CounterFlowShare: proxy: connections not begun because their source holds its share of the table.
 	CounterFlowShare Counter = 113
+	// CounterPassStack: host: SYNs in frames with more VLAN tags than a connection can be adopted from; left to the kernel, within an allowance.
+	CounterPassStack Counter = 114
+	// CounterDropStack: host: such SYNs dropped because the allowance is used up, or both tags say VLAN 0.
+	CounterDropStack Counter = 115
+	// CounterAckFrame: verified ACKs in frames that the kernel cannot adopt from (VLAN tags); left to the kernel.
+	CounterAckFrame Counter = 116
 
 	// NumCounters is how many counters there are.
-	NumCounters = 114
+	NumCounters = 117
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -246,7 +252,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"cookie_invalid", "ACKs without a socket whose cookie did not verify; left to the kernel"},
 	{"cookie_stale", "ACKs whose cookie was genuine but older than the previous epoch; left to the kernel"},
 	{"adopted", "connections handed to the kernel from a cookie"},
-	{"adopt_failed", "verified ACKs that the kernel did not adopt; if it refused the listener as such, SYNs go to the kernel from then on"},
+	{"adopt_failed", "verified ACKs that the kernel did not adopt; docs/host.md says when this ends adoption for a listener"},
 	{"ack_existing", "verified ACKs for which a socket was already there"},
 	{"ack_no_listener", "verified ACKs that found no listener; left to the kernel, which answers RST"},
 	{"pass_existing", "SYNs whose 4-tuple has a live or TIME-WAIT socket; left to the kernel"},
@@ -352,4 +358,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_checksum", "SYNs with a wrong IPv4 or TCP checksum; edge, proxy, translating server: ACKs with a good cookie and a wrong one, too"},
 	{"drop_source_route", "SYNs, and ACKs with a good cookie, with an IPv4 source route (LSRR, SSRR)"},
 	{"flow_share", "proxy: connections not begun because their source holds its share of the table"},
+	{"pass_stack", "host: SYNs in frames with more VLAN tags than a connection can be adopted from; left to the kernel, within an allowance"},
+	{"drop_stack", "host: such SYNs dropped because the allowance is used up, or both tags say VLAN 0"},
+	{"ack_frame", "verified ACKs in frames that the kernel cannot adopt from (VLAN tags); left to the kernel"},
 }

@@ -13,9 +13,15 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type HostXdpTgAllowance struct {
+	_        structs.HostLayout
+	LastNs   uint64
+	CreditNs uint64
+}
+
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [114]uint64
+	Count [117]uint64
 }
 
 type HostXdpTgEpochKey struct {
@@ -50,6 +56,27 @@ type HostXdpTgHostSettings struct {
 	PrefixLensV6    [8]uint8
 }
 
+type HostXdpTgListenerEntry struct {
+	_             structs.HostLayout
+	Cookie        uint64
+	PausedUntilNs uint64
+	LastIsn       uint32
+	Refusals      uint16
+	State         uint8
+	Why           uint8
+}
+
+type HostXdpTgListenerKey struct {
+	_    structs.HostLayout
+	Addr struct {
+		_ structs.HostLayout
+		D [2]uint64
+	}
+	PortBe uint16
+	Family uint8
+	Pad    [5]uint8
+}
+
 type HostXdpTgPrefixKey struct {
 	_    structs.HostLayout
 	Addr struct {
@@ -72,7 +99,9 @@ type HostXdpTgService struct {
 	Timestamps uint8
 	Ecn        uint8
 	Mode       uint8
-	Listener   uint8
+	ListenerV4 uint8
+	ListenerV6 uint8
+	Pad        uint8
 }
 
 type HostXdpTgSumRoom struct {
@@ -84,17 +113,21 @@ type HostXdpTgSumRoom struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	HostXdpMapTgCounters   = "tg_counters"
-	HostXdpMapTgKeys       = "tg_keys"
-	HostXdpMapTgPorts      = "tg_ports"
-	HostXdpMapTgPrefixes   = "tg_prefixes"
-	HostXdpMapTgRecent     = "tg_recent"
-	HostXdpMapTgServices   = "tg_services"
-	HostXdpMapTgSettings   = "tg_settings"
-	HostXdpMapTgSocketBits = "tg_socket_bits"
-	HostXdpMapTgSockets    = "tg_sockets"
-	HostXdpMapTgSumRooms   = "tg_sum_rooms"
-	HostXdpProgTgHostXdp   = "tg_host_xdp"
+	HostXdpMapTgBell          = "tg_bell"
+	HostXdpMapTgBellRung      = "tg_bell_rung"
+	HostXdpMapTgCounters      = "tg_counters"
+	HostXdpMapTgKeys          = "tg_keys"
+	HostXdpMapTgListeners     = "tg_listeners"
+	HostXdpMapTgPorts         = "tg_ports"
+	HostXdpMapTgPrefixes      = "tg_prefixes"
+	HostXdpMapTgRecent        = "tg_recent"
+	HostXdpMapTgServices      = "tg_services"
+	HostXdpMapTgSettings      = "tg_settings"
+	HostXdpMapTgSocketBits    = "tg_socket_bits"
+	HostXdpMapTgSockets       = "tg_sockets"
+	HostXdpMapTgSumRooms      = "tg_sum_rooms"
+	HostXdpMapTgTagAllowances = "tg_tag_allowances"
+	HostXdpProgTgHostXdp      = "tg_host_xdp"
 )
 
 // LoadHostXdp returns the embedded CollectionSpec for HostXdp.
@@ -146,16 +179,20 @@ type HostXdpProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostXdpMapSpecs struct {
-	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
-	TgSumRooms   *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
+	TgBell          *ebpf.MapSpec `ebpf:"tg_bell"`
+	TgBellRung      *ebpf.MapSpec `ebpf:"tg_bell_rung"`
+	TgCounters      *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgKeys          *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgListeners     *ebpf.MapSpec `ebpf:"tg_listeners"`
+	TgPorts         *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes      *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgRecent        *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgServices      *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings      *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSocketBits    *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets       *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgSumRooms      *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
+	TgTagAllowances *ebpf.MapSpec `ebpf:"tg_tag_allowances"`
 }
 
 // HostXdpVariableSpecs contains global variables before they are loaded into the kernel.
@@ -184,22 +221,29 @@ func (o *HostXdpObjects) Close() error {
 //
 // It can be passed to LoadHostXdpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostXdpMaps struct {
-	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
-	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
-	TgServices   *ebpf.Map `ebpf:"tg_services"`
-	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
-	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
-	TgSumRooms   *ebpf.Map `ebpf:"tg_sum_rooms"`
+	TgBell          *ebpf.Map `ebpf:"tg_bell"`
+	TgBellRung      *ebpf.Map `ebpf:"tg_bell_rung"`
+	TgCounters      *ebpf.Map `ebpf:"tg_counters"`
+	TgKeys          *ebpf.Map `ebpf:"tg_keys"`
+	TgListeners     *ebpf.Map `ebpf:"tg_listeners"`
+	TgPorts         *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes      *ebpf.Map `ebpf:"tg_prefixes"`
+	TgRecent        *ebpf.Map `ebpf:"tg_recent"`
+	TgServices      *ebpf.Map `ebpf:"tg_services"`
+	TgSettings      *ebpf.Map `ebpf:"tg_settings"`
+	TgSocketBits    *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets       *ebpf.Map `ebpf:"tg_sockets"`
+	TgSumRooms      *ebpf.Map `ebpf:"tg_sum_rooms"`
+	TgTagAllowances *ebpf.Map `ebpf:"tg_tag_allowances"`
 }
 
 func (m *HostXdpMaps) Close() error {
 	return _HostXdpClose(
+		m.TgBell,
+		m.TgBellRung,
 		m.TgCounters,
 		m.TgKeys,
+		m.TgListeners,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,
@@ -208,6 +252,7 @@ func (m *HostXdpMaps) Close() error {
 		m.TgSocketBits,
 		m.TgSockets,
 		m.TgSumRooms,
+		m.TgTagAllowances,
 	)
 }
 
