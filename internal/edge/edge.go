@@ -156,7 +156,9 @@ func (b *box) loop(ctx context.Context) {
 		b.Log.Error("edges cannot talk to each other; everything else goes on", "error", err)
 	}
 	var news <-chan time.Time
+	var told <-chan []byte
 	if peers != nil {
+		told = peers.in
 		t := time.NewTicker(syncEvery)
 		defer t.Stop()
 		news = t.C
@@ -167,6 +169,8 @@ func (b *box) loop(ctx context.Context) {
 			return
 		case <-news:
 			peers.tell()
+		case m := <-told:
+			peers.take(m)
 		case <-b.Opt.Reload:
 			if err := b.reload(); err != nil {
 				b.Log.Error("reload refused; the old configuration goes on", "error", err)

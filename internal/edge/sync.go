@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"tidegate/internal/config"
@@ -14,13 +15,15 @@ import (
 )
 
 // Edges that tell each other what their filters learn; docs/split-protocol.md has the
-// format. One goroutine sends, one receives; neither sees a packet of anybody's.
+// format. The box's loop sends and takes; one goroutine receives, and hands over what
+// configured peers have sent. Neither sees a packet of anybody's.
 const (
 	syncPort      = 21576
 	syncEvery     = 100 * time.Millisecond
 	syncPositions = 320 // in one datagram: 1,300 bytes
 	syncBurst     = 64  // datagrams each time
 	syncHeader    = 12
+	syncInbox     = 64 // datagrams received and not yet taken; more are lost, and told again
 	syncWhat      = 2<<4 | 4 // version 1 had the positions of another hash
 )
 
@@ -29,6 +32,7 @@ type peers struct {
 	box  *box
 	conn *net.UDPConn
 	to   []netip.AddrPort
+	in   chan []byte // from configured peers, not yet verified
 	seen []uint16 // positions of the active generation that have been told
 	gen  uint8
 	key  struct { // of the epoch last used
@@ -50,7 +54,7 @@ func (b *box) startPeers(ctx context.Context) (*peers, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &peers{box: b, conn: conn, seen: make([]uint16, b.plane.BloomWords())}
+	p := &peers{box: b, conn: conn, seen: make([]uint16, b.plane.BloomWords()), in: make(chan []byte, syncInbox)}
 	for _, a := range b.Cfg.Tagged.Peers {
 		p.to = append(p.to, netip.AddrPortFrom(a, syncPort))
 	}
@@ -100,23 +104,40 @@ func (p *peers) send(list []uint32) {
 	}
 }
 
+// receive hands datagrams of configured peers to the box's loop; nothing is derived or
+// verified for anybody else. It touches neither filter nor secret, which the loop may be
+// about to turn, or to let go of.
 func (p *peers) receive() {
 	buf := make([]byte, 2048)
 	for {
-		n, _, err := p.conn.ReadFromUDPAddrPort(buf)
+		n, from, err := p.conn.ReadFromUDPAddrPort(buf)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil {
+		if err != nil || !p.knows(from.Addr()) {
 			continue
 		}
-		list, err := decodeSync(buf[:n], uint8(p.box.Cfg.Edge.FilterBits), p.epoch(), p.box.secret.TagKey)
-		if err != nil {
-			p.box.refusedSync.Add(1)
-			continue
+		select {
+		case p.in <- slices.Clone(buf[:n]):
+		default:
 		}
-		p.box.learned.Add(uint64(p.box.plane.BloomSet(list)))
 	}
+}
+
+// knows says whether an address is one of the peers'.
+func (p *peers) knows(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	return slices.ContainsFunc(p.to, func(to netip.AddrPort) bool { return to.Addr().Unmap().WithZone("") == a })
+}
+
+// take verifies a peer's datagram and learns from it. It runs in the box's loop.
+func (p *peers) take(m []byte) {
+	list, err := decodeSync(m, uint8(p.box.Cfg.Edge.FilterBits), p.epoch(), p.box.secret.TagKey)
+	if err != nil {
+		p.box.refusedSync.Add(1)
+		return
+	}
+	p.box.learned.Add(uint64(p.box.plane.BloomSet(list)))
 }
 
 func encodeSync(list []uint32, filterBits uint8, edge uint16, epoch uint64, key [keys.EpochKeyLen]byte) []byte {

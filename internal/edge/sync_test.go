@@ -2,8 +2,11 @@ package edge
 
 import (
 	"encoding/binary"
+	"net"
+	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"tidegate/internal/keys"
 )
@@ -62,5 +65,33 @@ func TestSync(t *testing.T) {
 	binary.BigEndian.PutUint16(good[6:], 0)
 	if _, err := decodeSync(good, 20, now, secret.TagKey); err == nil {
 		t.Error("a message of nothing was believed")
+	}
+}
+
+// Only what configured peers send is handed over to be verified.
+func TestSyncOfStrangers(t *testing.T) {
+	local := func(a string) *net.UDPConn {
+		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(a)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	p := &peers{conn: local("127.0.0.1"), to: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.3:21576")}, in: make(chan []byte, 4)}
+	go p.receive()
+	to := p.conn.LocalAddr()
+	for _, from := range []struct{ address, text string }{{"127.0.0.2", "stranger"}, {"127.0.0.3", "peer"}} {
+		if _, err := local(from.address).WriteTo([]byte(from.text), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case m := <-p.in:
+		if string(m) != "peer" { // sent second: the stranger's came before it
+			t.Errorf("%q was taken", m)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the peer was not heard")
 	}
 }
