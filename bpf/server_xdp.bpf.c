@@ -27,21 +27,29 @@ static __always_inline int tg_server_open(struct xdp_md *ctx, const struct tg_pa
 					  __u8 edge, struct tg_split *old, struct tg_counter_row *row)
 {
 	const __u8 *tcp = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX);
+	__u32 bits, place;
 	struct tg_split e;
-	__u32 bits;
+	__u64 hash;
+	int full;
 
 	if (tcp + TG_TCP_HDR_LEN > (__u8 *)(long)ctx->data_end)
 		return XDP_DROP;
 	bits = smart ? tg_smart_claimed_bits(said->cookie.isn)
 			       : tg_cookie_claimed_bits(said->cookie, said->ts_ok);
 	e = tg_split_open(pkt, said, bits, wscale, tg_swap16(tg_load16(tcp + 14)), edge, tg_tick_now());
-	e.hash = tg_split_hash(server->keys, pkt, TG_TO_SERVER);
+	e.hash = hash = tg_split_hash(server->keys, pkt, TG_TO_SERVER);
 	if (old)
 		tg_split_release(old);
-	if (tg_split_insert(&e)) {
-		tg_count(row, TG_COUNT_split_full);
-		return XDP_DROP;
+	full = tg_split_insert(&e, 2 * TG_SPLIT_WAYS);
+	if (TG_UNLIKELY(full)) {
+		place = (__u32)tg_split_contest(&e);
+		full = place < 2 * TG_SPLIT_WAYS ? tg_split_insert(&e, place) : full;
+		tg_count(row, full ? TG_COUNT_split_full : TG_COUNT_split_displaced);
+		if (full)
+			return XDP_DROP;
 	}
+	tg_split_count(e.hash, -1);
+	tg_split_count(hash, 1);
 	tg_count(row, TG_COUNT_split_opened);
 	return server->generic || !tg_meta_set(ctx) ? XDP_PASS : XDP_DROP;
 }

@@ -17,8 +17,9 @@
  * hold, so a flow costs 64 bytes, and there is nothing else to it.
  *
  * The key of an entry is a 64-bit hash of addresses and ports, keyed with numbers
- * that nobody else knows. Two connections of one hash would disturb each other;
- * among a million that is one chance in 2^44 for each new one.
+ * that nobody else knows; 16 bits of it are of the source alone. Two connections of one
+ * hash would disturb each other; among 65,536 of one source that is one chance in 2^32
+ * for each new one.
  *
  * Must never: compute a difference twice; decide without the state.
  */
@@ -42,6 +43,7 @@ enum tg_split_state {
 	TG_SPLIT_CONFIRM = 0x20, /* the edge still tags: tell it again */
 	TG_SPLIT_READY = 0x40,   /* ongoing; else SYN_SENT */
 	TG_SPLIT_FRESH = 0x80,   /* SYN_SENT, but the SYN has still to be made */
+	TG_SPLIT_CARRIED = 0x80, /* ongoing: data of the client, or acknowledged by it */
 	/* SYN_SENT: an older connection of the stack has been reset, which is done once;
 	 * and the RST is on its way to the stack. */
 	TG_SPLIT_RESET_OLDER = TG_FLOW_CLIENT_FIN,
@@ -82,6 +84,22 @@ TG_INLINE uint16_t tg_split_tick(uint64_t monotonic_ns)
 	return (uint16_t)(monotonic_ns >> TG_SPLIT_TICK_SHIFT);
 }
 
+/* The highest 16 bits of a hash say where the client is: its family, and 15 bits for its
+ * IPv4 address or its IPv6 /56. So an entry tells whose it is, and a connection's hash
+ * is 48 bits among those of one source. */
+#define TG_SPLIT_SOURCE_SHIFT 48
+#define TG_SPLIT_SOURCES 65536
+
+TG_INLINE uint64_t tg_split_source_slot(const uint64_t keys[TG_FILTER_KEYS], const union tg_addr *c,
+					uint8_t family)
+{
+	uint64_t prefix = family == 4 ? c->w[0] : c->d[0] & 0x00ffffffffffffffULL;
+	uint64_t h = (prefix + keys[3]) * keys[1] + keys[2];
+
+	h = (h ^ h >> 32) * 0x94d049bb133111ebULL;
+	return (h >> 49) | (family == 4 ? 0 : 0x8000);
+}
+
 /* The hash of a connection, never FREE or BUSY. `dir` is where the packet goes. */
 TG_INLINE uint64_t tg_split_hash(const uint64_t keys[TG_FILTER_KEYS], const struct tg_packet *pkt,
 				 enum tg_direction dir)
@@ -95,8 +113,22 @@ TG_INLINE uint64_t tg_split_hash(const uint64_t keys[TG_FILTER_KEYS], const stru
 		h += keys[4] * c->w[1] + keys[5] * c->w[2] + keys[6] * c->w[3] +
 		     keys[7] * s->w[1] + keys[8] * s->w[2] + keys[9] * s->w[3];
 	h = (h ^ h >> 32) * 0xbf58476d1ce4e5b9ULL;
-	h ^= h >> 29;
-	return h < 2 ? h + 2 : h;
+	h = (h ^ h >> 29) >> (64 - TG_SPLIT_SOURCE_SHIFT);
+	return tg_split_source_slot(keys, c, pkt->family) << TG_SPLIT_SOURCE_SHIFT | (h < 2 ? h + 2 : h);
+}
+
+/* The slot in which connections of this source are counted. */
+TG_INLINE uint32_t tg_split_source(uint64_t hash)
+{
+	return (uint32_t)(hash >> TG_SPLIT_SOURCE_SHIFT);
+}
+
+TG_INLINE bool tg_split_is_v6(uint64_t hash) { return hash >> 63; }
+
+/* Where all connections of a family are counted, behind the slots of sources. */
+TG_INLINE uint32_t tg_split_family(uint64_t hash)
+{
+	return TG_SPLIT_SOURCES + (uint32_t)tg_split_is_v6(hash);
 }
 
 /* The two buckets of a hash, in a table of mask + 1. */
@@ -126,6 +158,65 @@ TG_INLINE enum tg_split_room tg_split_room(const struct tg_split *e, uint16_t no
 		return TG_SPLIT_ENDED;
 	return age > (e->state & TG_SPLIT_READY ? idle_ticks : TG_SPLIT_SETUP_TICKS)
 		       ? TG_SPLIT_AGED : TG_SPLIT_TAKEN;
+}
+
+/* ---- who gives way when a connection finds no place ---- */
+
+/* What is known of the one that wants a place. */
+struct tg_split_newcomer {
+	uint64_t hash;
+	uint32_t held;     /* by its source: connections */
+	uint32_t floor;    /* what a source may hold without having to give way to others */
+	uint16_t now_tick;
+	bool few;          /* its family holds less than a quarter of the table */
+};
+
+#define TG_SPLIT_QUIET_TICKS 2 /* half closed and not seen for 4 to 9 s */
+
+/* True if the connection has never carried anything, or is half closed and quiet. */
+TG_INLINE bool tg_split_is_idle(const struct tg_split *e, uint16_t age)
+{
+	if ((e->state & (TG_SPLIT_READY | TG_SPLIT_CARRIED)) != (TG_SPLIT_READY | TG_SPLIT_CARRIED))
+		return true;
+	return e->state & (TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN) && age >= TG_SPLIT_QUIET_TICKS;
+}
+
+/* How readily a connection gives its place to the newcomer, all places of whose two
+ * buckets are taken; 0: not at all. `held` is what the connection's source holds.
+ *
+ *    31    30 29              17  16  15              0
+ *   +--------+------------------+------+----------------+
+ *   | class  | held, at most    | idle | ticks not seen |
+ *   |        | 8,191            |      |                |
+ *   +--------+------------------+------+----------------+
+ *
+ * 3: its source holds more than the floor, and more than twice what the newcomer's does:
+ *    of these the largest holder's, what is idle first, then what was not seen longest.
+ * 2: idle, whoever it is of; but a source above the floor displaces only its own.
+ * 1: the newcomer's family holds little, and this one is of the other. */
+TG_INLINE uint32_t tg_split_claim(const struct tg_split *e, uint32_t held,
+				  const struct tg_split_newcomer *n)
+{
+	uint16_t age = (uint16_t)(n->now_tick - e->seen_tick);
+	bool idle = tg_split_is_idle(e, age);
+
+	if (e->hash <= TG_SPLIT_BUSY)
+		return 0;
+	if (held > n->floor && held / 2 > n->held)
+		return 3U << 30 | (held < 0x1fff ? held : 0x1fff) << 17 | (uint32_t)idle << 16 | age;
+	if (idle && (n->held <= n->floor || tg_split_source(e->hash) == tg_split_source(n->hash)))
+		return 2U << 30 | age;
+	if (n->few && tg_split_is_v6(e->hash) != tg_split_is_v6(n->hash))
+		return 1U << 30 | age;
+	return 0;
+}
+
+/* True if a client's segment is the first that carries data, or acknowledges some. */
+TG_INLINE bool tg_split_carries(const struct tg_split *e, const struct tg_packet *pkt)
+{
+	return !(e->state & TG_SPLIT_CARRIED) &&
+	       (pkt->l4_len > pkt->tcp_hdr_len ||
+		(pkt->flags & TG_TCP_ACK && pkt->ack - 1 != e->server_isn - e->seq_delta));
 }
 
 /* ---- listen -> SYN_SENT ---- */

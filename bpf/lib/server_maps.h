@@ -36,7 +36,8 @@ struct tg_server_settings {
 	__u8 generic;        /* XDP runs after the skb is made, also on what we put back in */
 	__u8 unverified;     /* enum tg_unverified: what becomes of segments that do not verify */
 	__u8 adopt;          /* 1: an adopting gate runs beside, for listeners that are TG_LISTENER_OK */
-	__u8 pad[5];
+	__u8 pad;
+	__u32 source_floor;  /* connections that a source may hold without giving way to others */
 };
 
 struct {
@@ -53,6 +54,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct tg_split_bucket);
 } tg_splits SEC(".maps");
+
+/* How many connections of the table each source has, by the highest bits of their hashes,
+ * and each family. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_SPLIT_SOURCES + 2);
+	__type(key, __u32);
+	__type(value, __u32);
+} tg_split_sources SEC(".maps");
 
 /* Where the edges are, by number. A confirmation goes out in the family of its
  * connection; all zero: no address of this family. */
@@ -111,6 +121,13 @@ static __always_inline struct tg_split *tg_split_way(struct tg_split_bucket *b, 
 	return i < TG_SPLIT_WAYS ? &b->way[i] : 0;
 }
 
+/* The lowest two bits of `at` name the way. As above, and the compiler keeps the mask. */
+static __always_inline struct tg_split *tg_split_way_of(struct tg_split_bucket *b, __u64 at)
+{
+	asm volatile("%0 &= 3" : "+r"(at));
+	return &b->way[at];
+}
+
 static __always_inline struct tg_split *tg_split_in(__u32 at, __u64 hash)
 {
 	struct tg_split_bucket *b = bpf_map_lookup_elem(&tg_splits, &at);
@@ -162,10 +179,73 @@ static __always_inline __u32 tg_split_place(const struct tg_split_bucket *b, __u
 	return best << 4 | empty;
 }
 
-/* Puts a connection into the emptier of its two buckets. Negative if both are full of
- * connections that live, or another CPU has been quicker: then the client asks
- * again. A function of its own for the verifier. */
-__attribute__((noinline)) int tg_split_insert(const struct tg_split *value)
+static __always_inline __u32 tg_split_held(__u32 slot)
+{
+	__u32 *held = bpf_map_lookup_elem(&tg_split_sources, &slot);
+
+	return held ? *held : 0;
+}
+
+/* Counts a connection of this hash in, or (`by` -1) out. A function of its own for the
+ * stack. */
+__attribute__((noinline)) int tg_split_count(__u64 hash, int by)
+{
+	__u32 source = tg_split_source(hash), family = tg_split_family(hash);
+	__u32 *held = bpf_map_lookup_elem(&tg_split_sources, &source);
+
+	if (hash <= TG_SPLIT_BUSY)
+		return 0;
+	if (held)
+		__sync_fetch_and_add(held, (__u32)by);
+	held = bpf_map_lookup_elem(&tg_split_sources, &family);
+	if (held)
+		__sync_fetch_and_add(held, (__u32)by);
+	return 0;
+}
+
+/* Which of the eight places of two buckets, all taken, is given to a newcomer: 0-3 of the
+ * first, 4-7 of the second; 8: none. A function of its own for the verifier. */
+__attribute__((noinline)) int tg_split_contest(const struct tg_split *value)
+{
+	const struct tg_server_settings *server = tg_server_get();
+	__u32 best = 0, found = 2 * TG_SPLIT_WAYS, first, second, i, turn, claim;
+	struct tg_split_newcomer n = {};
+	struct tg_split_bucket *a, *b;
+	const struct tg_split *e;
+
+	if (!value || !server)
+		return 2 * TG_SPLIT_WAYS;
+	first = tg_split_bucket_at(value->hash, server->mask, 0);
+	second = tg_split_bucket_at(value->hash, server->mask, 1);
+	a = bpf_map_lookup_elem(&tg_splits, &first);
+	b = bpf_map_lookup_elem(&tg_splits, &second);
+	if (!a || !b)
+		return 2 * TG_SPLIT_WAYS;
+	n.hash = value->hash;
+	n.held = tg_split_held(tg_split_source(n.hash));
+	n.floor = server->source_floor;
+	n.now_tick = value->seen_tick;
+	n.few = tg_split_held(tg_split_family(n.hash)) <= server->mask;
+	/* Of equals another one each time: else the newest would always go first. */
+	turn = (__u32)(n.hash >> 40);
+	for (i = 0; i < 2 * TG_SPLIT_WAYS; i++) {
+		__u32 at = (turn + i) & (2 * TG_SPLIT_WAYS - 1);
+
+		e = tg_split_way_of(at & TG_SPLIT_WAYS ? b : a, at);
+		claim = tg_split_claim(e, tg_split_held(tg_split_source(e->hash)), &n);
+		if (claim > best) {
+			best = claim;
+			found = at;
+		}
+	}
+	return (int)found;
+}
+
+/* Puts a connection into the emptier of its two buckets, or to the place of tg_split_contest.
+ * Negative if both buckets are full of connections that live, or another CPU has been
+ * quicker. `value` says afterwards whose place it was. A function of its own for the
+ * verifier. */
+__attribute__((noinline)) int tg_split_insert(struct tg_split *value, __u32 place)
 {
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_split_bucket *a, *b;
@@ -181,9 +261,13 @@ __attribute__((noinline)) int tg_split_insert(const struct tg_split *value)
 	b = bpf_map_lookup_elem(&tg_splits, &second);
 	if (!a || !b)
 		return -TG_EINVAL;
-	room_a = tg_split_place(a, value->seen_tick, server->idle_ticks, &way_a);
-	room_b = tg_split_place(b, value->seen_tick, server->idle_ticks, &way_b);
-	x = room_b > room_a ? tg_split_way(b, way_b) : tg_split_way(a, way_a);
+	if (place < 2 * TG_SPLIT_WAYS) {
+		x = tg_split_way_of(place & TG_SPLIT_WAYS ? b : a, place);
+	} else {
+		room_a = tg_split_place(a, value->seen_tick, server->idle_ticks, &way_a);
+		room_b = tg_split_place(b, value->seen_tick, server->idle_ticks, &way_b);
+		x = room_b > room_a ? tg_split_way(b, way_b) : tg_split_way(a, way_a);
+	}
 	if (!x)
 		return -TG_ENOENT;
 	was = x->hash;
@@ -200,12 +284,16 @@ __attribute__((noinline)) int tg_split_insert(const struct tg_split *value)
 	x->state = value->state;
 	asm volatile("" ::: "memory");
 	x->hash = value->hash;
+	value->hash = was;
 	return 0;
 }
 
 static __always_inline void tg_split_release(struct tg_split *e)
 {
-	e->hash = TG_SPLIT_FREE;
+	__u64 was = e->hash;
+
+	if (was > TG_SPLIT_BUSY && __sync_val_compare_and_swap(&e->hash, was, TG_SPLIT_FREE) == was)
+		tg_split_count(was, -1);
 }
 
 #endif

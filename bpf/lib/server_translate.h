@@ -16,6 +16,8 @@ static __always_inline void tg_split_note(struct tg_split *e, const struct tg_pa
 	struct tg_counter_row *row;
 
 	tg_split_seen(e);
+	if (dir == TG_TO_SERVER && TG_UNLIKELY(tg_split_carries(e, pkt)))
+		tg_split_set(e, TG_SPLIT_CARRIED);
 	if (TG_LIKELY(!tg_split_may_end(e, pkt)) || tg_split_track(e, pkt, dir) != TG_FLOW_ENDS)
 		return;
 	row = tg_server_row(pkt, dir);

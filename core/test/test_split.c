@@ -121,11 +121,108 @@ static void entry_has_a_new_owner(void **state)
 	assert_int_equal(e.state, TG_SPLIT_FRESH | TG_FLOW_TS);
 }
 
+/* ---- a full table ---- */
+
+static const uint64_t source_a = 3ULL << 48 | 77, source_b = 4ULL << 48 | 78;
+static const uint64_t source_v6 = 0x8003ULL << 48 | 79;
+
+static struct tg_split taken(uint64_t hash, uint8_t state, uint16_t seen)
+{
+	return (struct tg_split){.hash = hash, .seen_tick = seen, .state = TG_SPLIT_READY | state};
+}
+
+static void who_gives_way(void **state)
+{
+	struct tg_split_newcomer n = {.hash = source_b, .held = 0, .floor = 8, .now_tick = 100};
+	struct tg_split live = taken(source_a, TG_SPLIT_CARRIED, 90), older = taken(source_a, TG_SPLIT_CARRIED, 80);
+	struct tg_split silent = taken(source_a, 0, 100), setup = taken(source_a, 0, 100);
+	struct tg_split half = taken(source_a, TG_SPLIT_CARRIED | TG_FLOW_SERVER_FIN, 98);
+	struct tg_split six = taken(source_v6, TG_SPLIT_CARRIED, 99), busy = taken(TG_SPLIT_BUSY, 0, 0);
+
+	(void)state;
+	setup.state = TG_SPLIT_FRESH;
+	/* Within its share a source keeps what lives; what is idle goes, the quietest first. */
+	assert_int_equal(tg_split_claim(&live, 8, &n), 0);
+	assert_true(tg_split_claim(&silent, 8, &n) && tg_split_claim(&setup, 8, &n));
+	assert_true(tg_split_claim(&half, 8, &n) > tg_split_claim(&silent, 8, &n));
+	half.seen_tick = 99; /* it is still in use */
+	assert_int_equal(tg_split_claim(&half, 8, &n), 0);
+	/* Above it, the largest first, then what is idle, then what was not seen longest. */
+	assert_true(tg_split_claim(&live, 9, &n) > tg_split_claim(&silent, 8, &n));
+	assert_true(tg_split_claim(&live, 10, &n) > tg_split_claim(&older, 9, &n));
+	assert_true(tg_split_claim(&older, 9, &n) > tg_split_claim(&live, 9, &n));
+	assert_true(tg_split_claim(&silent, 9, &n) > tg_split_claim(&older, 9, &n));
+	assert_true(tg_split_claim(&live, 1000000, &n) >= tg_split_claim(&live, 9000, &n));
+	/* Who holds as much himself displaces nobody but his own. */
+	n.held = 9;
+	assert_int_equal(tg_split_claim(&live, 18, &n), 0);
+	assert_int_equal(tg_split_claim(&silent, 18, &n), 0);
+	n.hash = source_a + 1;
+	assert_true(tg_split_claim(&silent, 9, &n));
+	/* The other family gives way to one that has little. */
+	n = (struct tg_split_newcomer){.hash = source_b, .floor = 8, .now_tick = 100};
+	assert_int_equal(tg_split_claim(&six, 1, &n), 0);
+	n.few = true;
+	assert_true(tg_split_claim(&six, 1, &n));
+	assert_int_equal(tg_split_claim(&live, 1, &n), 0);
+	assert_true(tg_split_claim(&silent, 1, &n) > tg_split_claim(&six, 1, &n));
+	assert_int_equal(tg_split_claim(&busy, 1000, &n), 0);
+}
+
+/* Sources are told apart by address, or /56, and by family. */
+static void sources(void **state)
+{
+	uint64_t keys[TG_FILTER_KEYS], seed = 5, h;
+	struct tg_packet p = {.family = 6, .ports = 0x50001234}, q;
+	uint32_t i, same = 0;
+
+	(void)state;
+	for (i = 0; i < TG_FILTER_KEYS; i++)
+		keys[i] = tg_test_random(&seed);
+	p.src.w[0] = 0xb80d0120;
+	h = tg_split_hash(keys, &p, TG_TO_SERVER);
+	assert_true(tg_split_is_v6(h));
+	q = p;
+	q.src.w[1] = 0xff000000; /* the eighth byte and what follows */
+	q.src.w[3] = 0x12345678;
+	q.ports++;
+	assert_int_equal(tg_split_source(tg_split_hash(keys, &q, TG_TO_SERVER)), tg_split_source(h));
+	assert_true(tg_split_hash(keys, &q, TG_TO_SERVER) != h);
+	for (i = 1; i < 65536; i++) {
+		q.src.w[1] = i; /* other /56s */
+		same += tg_split_source(tg_split_hash(keys, &q, TG_TO_SERVER)) == tg_split_source(h);
+	}
+	assert_true(same < 15); /* two are to be expected */
+	q.family = 4;
+	h = tg_split_hash(keys, &q, TG_TO_SERVER);
+	assert_false(tg_split_is_v6(h));
+	assert_int_equal(tg_split_family(h), TG_SPLIT_SOURCES);
+}
+
+/* Carried is what has data of the client, or what the client acknowledges. */
+static void carries(void **state)
+{
+	struct tg_split e = {.server_isn = 7000, .seq_delta = 2000, .state = TG_SPLIT_READY};
+	struct tg_packet p = segment(TG_TCP_ACK);
+
+	(void)state;
+	p.ack = 5001;
+	assert_false(tg_split_carries(&e, &p));
+	p.ack = 5002;
+	assert_true(tg_split_carries(&e, &p));
+	p.ack = 5001;
+	p.l4_len++;
+	assert_true(tg_split_carries(&e, &p));
+	e.state |= TG_SPLIT_CARRIED;
+	assert_false(tg_split_carries(&e, &p));
+}
+
 int tg_test_split(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fins_at_the_same_time), cmocka_unit_test(fin_and_ack_at_the_same_time),
 		cmocka_unit_test(bits_of_others_stay), cmocka_unit_test(entry_has_a_new_owner),
+		cmocka_unit_test(who_gives_way), cmocka_unit_test(sources), cmocka_unit_test(carries),
 	};
 
 	return cmocka_run_group_tests_name("server flows on two CPUs", tests, NULL, NULL);

@@ -64,6 +64,7 @@ var changeable = []struct {
 	{"last_line", func(c *Config) any { return c.Server.LastLine }, ""},
 	{"edges", func(c *Config) any { return c.Tagged.Edges }, ""},
 	{"max_connections", func(c *Config) any { return c.Tagged.MaxConnections }, "translated connections"},
+	{"source_share", func(c *Config) any { return c.Tagged.SourceShare }, ""},
 
 	{"patrol", func(c *Config) any { return c.Patrol }, ""},
 	{"border manager", func(c *Config) any { return c.Border }, ""},

@@ -10,7 +10,7 @@ var topFields = []string{"role", "instance", "interfaces", "secret_file", "epoch
 	"on_stale_keys", "drain", "xdp_mode", "services", "metrics",
 	"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
 	"clock_skew", "protocol", "inside", "filter_bits", "filter_window", "learning", "filter_alarm", "unknown_rate", "hops", "offers",
-	"last_line", "takeover", "cookie_layout", "edge_id", "peers", "edges", "max_connections", "idle_time",
+	"last_line", "takeover", "cookie_layout", "edge_id", "peers", "edges", "max_connections", "source_share", "idle_time",
 	"cache_entries", "whitelist_v4", "source_prefix_v4", "plane", "dpdk", "report_to",
 	"next_secret_file", "next_secret_from"}
 

@@ -32,14 +32,22 @@ type Tagged struct {
 	Edges          []SplitEdge  // of a server
 	MaxConnections int          // of a server
 	IdleTime       time.Duration
+	SourceShare    float64 // of MaxConnections, that one source may hold without giving way
+}
+
+// SourceFloor is how many connections one source may hold without giving way to others.
+func (t *Tagged) SourceFloor() uint32 {
+	return uint32(max(minSourceConnections, t.SourceShare*float64(t.MaxConnections)))
 }
 
 var taggedEdgeFields = []string{"edge_id", "peers"}
-var taggedServerFields = []string{"edges", "max_connections", "idle_time"}
+var taggedServerFields = []string{"edges", "max_connections", "source_share", "idle_time"}
 
 const (
 	defaultMaxConnections = 1 << 18
 	maxMaxConnections     = 1 << 24
+	defaultSourceShare    = 0.001
+	minSourceConnections  = 8 // that each source may hold, however small the share
 	defaultIdleTime       = 2 * time.Hour
 	minIdleTime           = 10 * time.Second
 	maxIdleTime           = 72 * time.Hour // the table's clock wraps after 78
@@ -49,15 +57,15 @@ func (r *reader) tagged(c *Config, fs map[string]field) {
 	t := &c.Tagged
 	*t = Tagged{}
 	r.foreign(fs, c.Role, RoleEdge, taggedEdgeFields)
-	r.foreign(fs, c.Role, RoleServer, taggedServerFields[:2])
+	r.foreign(fs, c.Role, RoleServer, taggedServerFields[:3])
 	if c.Role != RoleProxy { // which has an idle_time, too
-		r.foreign(fs, c.Role, RoleServer, taggedServerFields[2:])
+		r.foreign(fs, c.Role, RoleServer, taggedServerFields[3:])
 	}
 	switch c.Role {
 	case RoleEdge:
 		r.taggedEdge(t, c, fs)
 	case RoleServer:
-		t.MaxConnections, t.IdleTime = defaultMaxConnections, defaultIdleTime
+		t.MaxConnections, t.IdleTime, t.SourceShare = defaultMaxConnections, defaultIdleTime, defaultSourceShare
 		r.taggedServer(t, c, fs)
 	}
 }
@@ -97,6 +105,9 @@ func (r *reader) taggedServer(t *Tagged, c *Config, fs map[string]field) {
 		if n, ok := r.number(f, 1, maxMaxConnections); ok {
 			t.MaxConnections = n
 		}
+	}
+	if f, there := fs["source_share"]; there {
+		r.share(f, &t.SourceShare)
 	}
 	if f, there := fs["idle_time"]; there {
 		if d, ok := r.duration(f, minIdleTime, maxIdleTime); ok {

@@ -23,7 +23,7 @@ const (
 	syncPositions = 320 // in one datagram: 1,300 bytes
 	syncBurst     = 64  // datagrams each time
 	syncHeader    = 12
-	syncInbox     = 64 // datagrams received and not yet taken; more are lost, and told again
+	syncInbox     = 64       // datagrams received and not yet taken; more are lost, and told again
 	syncWhat      = 2<<4 | 4 // version 1 had the positions of another hash
 )
 
@@ -33,7 +33,7 @@ type peers struct {
 	conn *net.UDPConn
 	to   []netip.AddrPort
 	in   chan []byte // from configured peers, not yet verified
-	seen []uint16 // positions of the active generation that have been told
+	seen []uint16    // positions of the active generation that have been told
 	gen  uint8
 	key  struct { // of the epoch last used
 		epoch uint64

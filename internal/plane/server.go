@@ -51,7 +51,7 @@ type Server struct{ *Plane }
 
 // keptByServer are the maps that a new process of an instance takes over, so that
 // a restart loses no connection.
-var keptByServer = []keptTables{{"translated connections, which hang", []string{serverbpf.ServerXdpMapTgSplits, serverbpf.ServerXdpMapTgServer}}}
+var keptByServer = []keptTables{{"translated connections, which hang", []string{serverbpf.ServerXdpMapTgSplits, serverbpf.ServerXdpMapTgSplitSources, serverbpf.ServerXdpMapTgServer}}}
 
 // LoadServer puts the server's programs and maps into the kernel. Nothing is
 // attached or pinned yet. Connections of an earlier process of the same instance

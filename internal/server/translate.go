@@ -153,6 +153,7 @@ func (n *node) fill() error {
 	}
 	n.own.Generic = 0
 	n.own.IdleTicks = uint16(n.cfg.Tagged.IdleTime.Seconds()/plane.SplitTick) + 1
+	n.own.SourceFloor = n.cfg.Tagged.SourceFloor()
 	n.own.ConfirmPortBe = plane.ConfirmPort>>8 | plane.ConfirmPort&0xff<<8
 	n.own.Unverified = plane.UnverifiedDrop
 	if n.cfg.Server.LastLine == config.LastLineReset {

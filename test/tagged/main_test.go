@@ -64,6 +64,7 @@ type world struct {
 // options of a world.
 type options struct {
 	flows      int
+	floor      uint32 // connections that a source may hold without giving way
 	mode       plane.XDPMode
 	unverified uint8
 	idleTicks  uint16
@@ -147,7 +148,7 @@ func (w *world) fill(o options, cookie uint64) error {
 			return err
 		}
 	}
-	w.server = plane.ServerSettings{IdleTicks: o.idleTicks, ConfirmPortBe: htons(plane.ConfirmPort), Unverified: o.unverified}
+	w.server = plane.ServerSettings{IdleTicks: o.idleTicks, SourceFloor: o.floor, ConfirmPortBe: htons(plane.ConfirmPort), Unverified: o.unverified}
 	if o.mode == plane.XDPGeneric {
 		w.server.Generic = 1
 	}

@@ -25,6 +25,7 @@ const (
 	ServerEgressMapTgServer        = "tg_server"
 	ServerEgressMapTgServices      = "tg_services"
 	ServerEgressMapTgSettings      = "tg_settings"
+	ServerEgressMapTgSplitSources  = "tg_split_sources"
 	ServerEgressMapTgSplits        = "tg_splits"
 	ServerEgressMapTgTagKeys       = "tg_tag_keys"
 	ServerEgressProgTgServerEgress = "tg_server_egress"
@@ -79,17 +80,18 @@ type ServerEgressProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ServerEgressMapSpecs struct {
-	TgCounters *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgEdges    *ebpf.MapSpec `ebpf:"tg_edges"`
-	TgKeys     *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts    *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent   *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgServer   *ebpf.MapSpec `ebpf:"tg_server"`
-	TgServices *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSplits   *ebpf.MapSpec `ebpf:"tg_splits"`
-	TgTagKeys  *ebpf.MapSpec `ebpf:"tg_tag_keys"`
+	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
+	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgServer       *ebpf.MapSpec `ebpf:"tg_server"`
+	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSplitSources *ebpf.MapSpec `ebpf:"tg_split_sources"`
+	TgSplits       *ebpf.MapSpec `ebpf:"tg_splits"`
+	TgTagKeys      *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 }
 
 // ServerEgressVariableSpecs contains global variables before they are loaded into the kernel.
@@ -118,17 +120,18 @@ func (o *ServerEgressObjects) Close() error {
 //
 // It can be passed to LoadServerEgressObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ServerEgressMaps struct {
-	TgCounters *ebpf.Map `ebpf:"tg_counters"`
-	TgEdges    *ebpf.Map `ebpf:"tg_edges"`
-	TgKeys     *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts    *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent   *ebpf.Map `ebpf:"tg_recent"`
-	TgServer   *ebpf.Map `ebpf:"tg_server"`
-	TgServices *ebpf.Map `ebpf:"tg_services"`
-	TgSettings *ebpf.Map `ebpf:"tg_settings"`
-	TgSplits   *ebpf.Map `ebpf:"tg_splits"`
-	TgTagKeys  *ebpf.Map `ebpf:"tg_tag_keys"`
+	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
+	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
+	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
+	TgServer       *ebpf.Map `ebpf:"tg_server"`
+	TgServices     *ebpf.Map `ebpf:"tg_services"`
+	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
+	TgSplitSources *ebpf.Map `ebpf:"tg_split_sources"`
+	TgSplits       *ebpf.Map `ebpf:"tg_splits"`
+	TgTagKeys      *ebpf.Map `ebpf:"tg_tag_keys"`
 }
 
 func (m *ServerEgressMaps) Close() error {
@@ -142,6 +145,7 @@ func (m *ServerEgressMaps) Close() error {
 		m.TgServer,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSplitSources,
 		m.TgSplits,
 		m.TgTagKeys,
 	)

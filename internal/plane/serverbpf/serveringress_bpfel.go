@@ -25,6 +25,7 @@ const (
 	ServerIngressMapTgServer         = "tg_server"
 	ServerIngressMapTgServices       = "tg_services"
 	ServerIngressMapTgSettings       = "tg_settings"
+	ServerIngressMapTgSplitSources   = "tg_split_sources"
 	ServerIngressMapTgSplits         = "tg_splits"
 	ServerIngressMapTgTagKeys        = "tg_tag_keys"
 	ServerIngressProgTgServerIngress = "tg_server_ingress"
@@ -79,17 +80,18 @@ type ServerIngressProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ServerIngressMapSpecs struct {
-	TgCounters *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgEdges    *ebpf.MapSpec `ebpf:"tg_edges"`
-	TgKeys     *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts    *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent   *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgServer   *ebpf.MapSpec `ebpf:"tg_server"`
-	TgServices *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSplits   *ebpf.MapSpec `ebpf:"tg_splits"`
-	TgTagKeys  *ebpf.MapSpec `ebpf:"tg_tag_keys"`
+	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
+	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgServer       *ebpf.MapSpec `ebpf:"tg_server"`
+	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSplitSources *ebpf.MapSpec `ebpf:"tg_split_sources"`
+	TgSplits       *ebpf.MapSpec `ebpf:"tg_splits"`
+	TgTagKeys      *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 }
 
 // ServerIngressVariableSpecs contains global variables before they are loaded into the kernel.
@@ -118,17 +120,18 @@ func (o *ServerIngressObjects) Close() error {
 //
 // It can be passed to LoadServerIngressObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ServerIngressMaps struct {
-	TgCounters *ebpf.Map `ebpf:"tg_counters"`
-	TgEdges    *ebpf.Map `ebpf:"tg_edges"`
-	TgKeys     *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts    *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent   *ebpf.Map `ebpf:"tg_recent"`
-	TgServer   *ebpf.Map `ebpf:"tg_server"`
-	TgServices *ebpf.Map `ebpf:"tg_services"`
-	TgSettings *ebpf.Map `ebpf:"tg_settings"`
-	TgSplits   *ebpf.Map `ebpf:"tg_splits"`
-	TgTagKeys  *ebpf.Map `ebpf:"tg_tag_keys"`
+	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
+	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
+	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
+	TgServer       *ebpf.Map `ebpf:"tg_server"`
+	TgServices     *ebpf.Map `ebpf:"tg_services"`
+	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
+	TgSplitSources *ebpf.Map `ebpf:"tg_split_sources"`
+	TgSplits       *ebpf.Map `ebpf:"tg_splits"`
+	TgTagKeys      *ebpf.Map `ebpf:"tg_tag_keys"`
 }
 
 func (m *ServerIngressMaps) Close() error {
@@ -142,6 +145,7 @@ func (m *ServerIngressMaps) Close() error {
 		m.TgServer,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSplitSources,
 		m.TgSplits,
 		m.TgTagKeys,
 	)

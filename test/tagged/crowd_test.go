@@ -1,0 +1,120 @@
+package taggedtest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+)
+
+// crowd finishes handshakes from many ports and some addresses that nobody has, and keeps the
+// connections; with data in each, or without.
+type crowd struct {
+	sources int
+	data    bool
+	v6      bool
+	others  bool // IPv6: each address in a /56 of its own
+}
+
+func (w *world) crowdSegment(c crowd, n int) *segment {
+	src := []byte{203, 0, 113, byte(1 + n%c.sources%250)}
+	if n%c.sources >= 250 {
+		src[2] -= byte(n % c.sources / 250)
+	}
+	if c.v6 {
+		src = append([]byte{0x20, 1, 0x0d, 0xb8, 0, 0, 0}, make([]byte, 9)...)
+		binary.BigEndian.PutUint32(src[12:], uint32(n))
+		if c.others {
+			binary.BigEndian.PutUint16(src[5:], uint16(n%c.sources))
+		}
+	}
+	s := &segment{v6: c.v6, src: src, dst: w.ServerAddr(c.v6).AsSlice(), sport: uint16(1024 + n/c.sources), dport: port,
+		seq: uint32(n)*77777 + 1, flags: flagACK, window: 1000}
+	cookie, tsval := makeCookie(&w.secret, s, s.seq-1, 6|7<<3|1<<7, true, w.edge.now())
+	s.ack = cookie + 1
+	s.options = binary.BigEndian.AppendUint32([]byte{1, 1, 8, 10, 0, 0, 0, 1}, tsval)
+	if c.data {
+		s.payload = []byte("x")
+	}
+	return s
+}
+
+// A few sources have finished far more handshakes than the table has places, and go on;
+// whoever comes newly is served within a second, and who was there before stays.
+func TestCrowd(t *testing.T) {
+	const flows, finished = 1024, 5000 // 2,048 places
+	for name, c := range map[string]crowd{
+		"one address":               {sources: 1},
+		"one address, with data":    {sources: 1, data: true},
+		"ten addresses, with data":  {sources: 10, data: true},
+		"1,000 addresses":           {sources: 1000},
+		"one IPv6 /56, with data":   {sources: 1, data: true, v6: true},
+		"many IPv6 /56s, with data": {sources: 4000, data: true, v6: true, others: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, options{flows: flows, floor: 8})
+			w.serve(echo)
+			before, err := w.dial(false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer before.Close()
+			w.says(t, before, "before the crowd")
+			stop, ended := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				for n := 0; ; n++ {
+					s := w.crowdSegment(c, n)
+					w.edge.send(w.edge.inner, s.build(w.frameToServer(c.v6)))
+					if n < finished {
+						if n%50 == 49 {
+							time.Sleep(10 * time.Millisecond) // 5,000 a second
+						}
+						continue
+					}
+					select {
+					case <-stop:
+						return
+					case <-time.After(5 * time.Millisecond):
+					}
+				}
+			}()
+			w.await("a full table", func() bool {
+				live, _, err := w.plane.Splits()
+				return err == nil && live >= 2*flows*98/100
+			})
+			for i := range 10 {
+				begin := time.Now()
+				conn, err := w.dial(false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				w.says(t, conn, fmt.Sprintf("newcomer %d", i))
+				if took := time.Since(begin); took > time.Second {
+					t.Errorf("newcomer %d was served after %v; %v", i, took, w.counters())
+				}
+			}
+			w.says(t, before, "behind the crowd")
+			close(stop)
+			<-ended
+			if w.counter("split_displaced") == 0 {
+				t.Errorf("nobody gave way: %v", w.counters())
+			}
+		})
+	}
+}
+
+// says has a word echoed.
+func (w *world) says(t *testing.T, c *net.TCPConn, when string) {
+	t.Helper()
+	b := make([]byte, 4)
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := c.Write([]byte("word")); err != nil {
+		t.Fatalf("%s: %v; %v", when, err, w.counters())
+	}
+	if _, err := c.Read(b); err != nil {
+		t.Fatalf("%s: %v; %v", when, err, w.counters())
+	}
+}
