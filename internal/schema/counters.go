@@ -238,9 +238,11 @@ const (
 	CounterDropStack Counter = 115
 	// CounterAckFrame: verified ACKs in frames that the kernel cannot adopt from (VLAN tags); left to the kernel.
 	CounterAckFrame Counter = 116
+	// CounterSplitDisplaced: server: connections that gave their place in a full table to a new one: of a source that holds many, or idle.
+	CounterSplitDisplaced Counter = 117
 
 	// NumCounters is how many counters there are.
-	NumCounters = 117
+	NumCounters = 118
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -361,4 +363,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"pass_stack", "host: SYNs in frames with more VLAN tags than a connection can be adopted from; left to the kernel, within an allowance"},
 	{"drop_stack", "host: such SYNs dropped because the allowance is used up, or both tags say VLAN 0"},
 	{"ack_frame", "verified ACKs in frames that the kernel cannot adopt from (VLAN tags); left to the kernel"},
+	{"split_displaced", "server: connections that gave their place in a full table to a new one: of a source that holds many, or idle"},
 }

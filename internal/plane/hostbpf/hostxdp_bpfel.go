@@ -21,7 +21,7 @@ type HostXdpTgAllowance struct {
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [117]uint64
+	Count [118]uint64
 }
 
 type HostXdpTgEpochKey struct {

@@ -30,7 +30,8 @@ type ServerXdpTgServerSettings struct {
 	Generic       uint8
 	Unverified    uint8
 	Adopt         uint8
-	Pad           [5]uint8
+	Pad           uint8
+	SourceFloor   uint32
 }
 
 type ServerXdpTgSplit struct {
@@ -56,22 +57,23 @@ type ServerXdpTgSplitBucket struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	ServerXdpMapTgCounters   = "tg_counters"
-	ServerXdpMapTgEdges      = "tg_edges"
-	ServerXdpMapTgKeys       = "tg_keys"
-	ServerXdpMapTgPorts      = "tg_ports"
-	ServerXdpMapTgPrefixes   = "tg_prefixes"
-	ServerXdpMapTgRecent     = "tg_recent"
-	ServerXdpMapTgServer     = "tg_server"
-	ServerXdpMapTgServices   = "tg_services"
-	ServerXdpMapTgSettings   = "tg_settings"
-	ServerXdpMapTgSocketBits = "tg_socket_bits"
-	ServerXdpMapTgSockets    = "tg_sockets"
-	ServerXdpMapTgSplits     = "tg_splits"
-	ServerXdpMapTgSumRooms   = "tg_sum_rooms"
-	ServerXdpMapTgTagKeys    = "tg_tag_keys"
-	ServerXdpMapTgTagRoom    = "tg_tag_room"
-	ServerXdpProgTgServerXdp = "tg_server_xdp"
+	ServerXdpMapTgCounters     = "tg_counters"
+	ServerXdpMapTgEdges        = "tg_edges"
+	ServerXdpMapTgKeys         = "tg_keys"
+	ServerXdpMapTgPorts        = "tg_ports"
+	ServerXdpMapTgPrefixes     = "tg_prefixes"
+	ServerXdpMapTgRecent       = "tg_recent"
+	ServerXdpMapTgServer       = "tg_server"
+	ServerXdpMapTgServices     = "tg_services"
+	ServerXdpMapTgSettings     = "tg_settings"
+	ServerXdpMapTgSocketBits   = "tg_socket_bits"
+	ServerXdpMapTgSockets      = "tg_sockets"
+	ServerXdpMapTgSplitSources = "tg_split_sources"
+	ServerXdpMapTgSplits       = "tg_splits"
+	ServerXdpMapTgSumRooms     = "tg_sum_rooms"
+	ServerXdpMapTgTagKeys      = "tg_tag_keys"
+	ServerXdpMapTgTagRoom      = "tg_tag_room"
+	ServerXdpProgTgServerXdp   = "tg_server_xdp"
 )
 
 // LoadServerXdp returns the embedded CollectionSpec for ServerXdp.
@@ -123,21 +125,22 @@ type ServerXdpProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ServerXdpMapSpecs struct {
-	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgEdges      *ebpf.MapSpec `ebpf:"tg_edges"`
-	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgServer     *ebpf.MapSpec `ebpf:"tg_server"`
-	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
-	TgSplits     *ebpf.MapSpec `ebpf:"tg_splits"`
-	TgSumRooms   *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
-	TgTagKeys    *ebpf.MapSpec `ebpf:"tg_tag_keys"`
-	TgTagRoom    *ebpf.MapSpec `ebpf:"tg_tag_room"`
+	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
+	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgServer       *ebpf.MapSpec `ebpf:"tg_server"`
+	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSocketBits   *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets      *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgSplitSources *ebpf.MapSpec `ebpf:"tg_split_sources"`
+	TgSplits       *ebpf.MapSpec `ebpf:"tg_splits"`
+	TgSumRooms     *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
+	TgTagKeys      *ebpf.MapSpec `ebpf:"tg_tag_keys"`
+	TgTagRoom      *ebpf.MapSpec `ebpf:"tg_tag_room"`
 }
 
 // ServerXdpVariableSpecs contains global variables before they are loaded into the kernel.
@@ -166,21 +169,22 @@ func (o *ServerXdpObjects) Close() error {
 //
 // It can be passed to LoadServerXdpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ServerXdpMaps struct {
-	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
-	TgEdges      *ebpf.Map `ebpf:"tg_edges"`
-	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
-	TgServer     *ebpf.Map `ebpf:"tg_server"`
-	TgServices   *ebpf.Map `ebpf:"tg_services"`
-	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
-	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
-	TgSplits     *ebpf.Map `ebpf:"tg_splits"`
-	TgSumRooms   *ebpf.Map `ebpf:"tg_sum_rooms"`
-	TgTagKeys    *ebpf.Map `ebpf:"tg_tag_keys"`
-	TgTagRoom    *ebpf.Map `ebpf:"tg_tag_room"`
+	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
+	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
+	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
+	TgServer       *ebpf.Map `ebpf:"tg_server"`
+	TgServices     *ebpf.Map `ebpf:"tg_services"`
+	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
+	TgSocketBits   *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets      *ebpf.Map `ebpf:"tg_sockets"`
+	TgSplitSources *ebpf.Map `ebpf:"tg_split_sources"`
+	TgSplits       *ebpf.Map `ebpf:"tg_splits"`
+	TgSumRooms     *ebpf.Map `ebpf:"tg_sum_rooms"`
+	TgTagKeys      *ebpf.Map `ebpf:"tg_tag_keys"`
+	TgTagRoom      *ebpf.Map `ebpf:"tg_tag_room"`
 }
 
 func (m *ServerXdpMaps) Close() error {
@@ -196,6 +200,7 @@ func (m *ServerXdpMaps) Close() error {
 		m.TgSettings,
 		m.TgSocketBits,
 		m.TgSockets,
+		m.TgSplitSources,
 		m.TgSplits,
 		m.TgSumRooms,
 		m.TgTagKeys,
