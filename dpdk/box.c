@@ -19,6 +19,12 @@ struct tg_box *tg_box_new(void)
 
 	if (!b)
 		return NULL;
+	b->routes = tg_hops_new();
+	b->neighbours = tg_hops_new();
+	if (!b->routes || !b->neighbours) {
+		tg_box_free(b);
+		return NULL;
+	}
 	memset(b->prefix_lens, 255, sizeof(b->prefix_lens));
 	b->white_v6_mask = ~0ULL;
 	b->white_v4_mask = ~0U;
@@ -30,26 +36,35 @@ struct tg_box *tg_box_copy(const struct tg_box *b)
 {
 	struct tg_box *copy = malloc(sizeof(*copy));
 
-	if (copy)
-		memcpy(copy, b, sizeof(*copy));
+	if (!copy)
+		return NULL;
+	memcpy(copy, b, sizeof(*copy));
+	copy->routes->boxes++;
+	copy->neighbours->boxes++;
 	return copy;
 }
 
 void tg_box_free(struct tg_box *b)
 {
-	if (b)
-		explicit_bzero(b->keys, sizeof(b->keys));
+	if (!b)
+		return;
+	tg_hops_release(b->routes);
+	tg_hops_release(b->neighbours);
+	explicit_bzero(b->keys, sizeof(b->keys));
 	free(b);
 }
 
+/* Exactly `len` bytes, two digits each. */
 static int unhex(const char *hex, uint8_t *out, int len)
 {
 	int n;
 
+	if (strspn(hex, "0123456789abcdefABCDEF") != 2 * (size_t)len || hex[2 * len])
+		return -1;
 	for (n = 0; n < len; n++)
 		if (sscanf(hex + 2 * n, "%2hhx", &out[n]) != 1)
 			return -1;
-	return hex[2 * len] ? -1 : 0;
+	return 0;
 }
 
 static uint32_t prefix_slot(const struct tg_prefix_key *k)
@@ -63,8 +78,16 @@ static uint32_t prefix_slot(const struct tg_prefix_key *k)
 uint32_t tg_box_service_by_prefix(const struct tg_box *b, const struct tg_packet *pkt, uint32_t entry)
 {
 	const uint8_t *lens = b->prefix_lens[pkt->family == 6];
+	const struct tg_route *r;
 	int i;
 
+	if (b->own) {
+		r = tg_box_route(b, &pkt->dst, pkt->family);
+		if (r && r->kind == TG_ROUTE_LOCAL)
+			return 0;
+	}
+	if (!(entry & TG_PORT_HAS_PREFIXES))
+		return TG_PORT_SERVICE(entry);
 	for (i = 0; i < TG_PREFIX_LENS_MAX && lens[i] <= 128; i++) {
 		struct tg_prefix_key key = {.addr = tg_addr_mask(pkt->dst, pkt->family, lens[i]),
 					    .port_be = TG_DST_PORT_BE(pkt),
@@ -77,23 +100,6 @@ uint32_t tg_box_service_by_prefix(const struct tg_box *b, const struct tg_packet
 				return b->prefixes[at].id == NO_SERVICE ? 0 : b->prefixes[at].id;
 	}
 	return TG_PORT_SERVICE(entry);
-}
-
-const struct tg_route *tg_box_route(const struct tg_box *b, const union tg_addr *dst, uint8_t family)
-{
-	uint32_t i;
-
-	for (i = 0; i < b->routes_n; i++) {
-		const struct tg_route *r = &b->routes[i];
-		union tg_addr masked;
-
-		if (r->family != family)
-			continue;
-		masked = tg_addr_mask(*dst, family, r->prefix_len);
-		if (masked.d[0] == r->addr.d[0] && masked.d[1] == r->addr.d[1])
-			return r;
-	}
-	return NULL;
 }
 
 /* epoch-length NS */
@@ -254,29 +260,105 @@ static const char *line_prefix(struct tg_box *b, const char *args)
 	return NULL;
 }
 
-/* route FAMILY LENGTH ADDRESS DPDK-PORT MAC */
+/* What all routes begin with: FAMILY LENGTH ADDRESS. Returns what follows, or NULL. */
+static const char *read_prefix(const char *args, struct tg_route *r)
+{
+	uint32_t family, len;
+	char hex[33];
+	int used;
+
+	memset(r, 0, sizeof(*r));
+	if (sscanf(args, "%u %u %32s%n", &family, &len, hex, &used) != 3 || (family != 4 && family != 6) ||
+	    len > (family == 4 ? 32 : 128) || unhex(hex, (uint8_t *)&r->addr, 16))
+		return NULL;
+	r->family = (uint8_t)family;
+	r->prefix_len = (uint8_t)len;
+	r->addr = tg_addr_mask(r->addr, r->family, r->prefix_len);
+	return args + used;
+}
+
+static const char *put_route(struct tg_box *b, const struct tg_route *r)
+{
+	return tg_hops_put_route(&b->routes, r) ? NULL : "route: there are too many";
+}
+
+/* route FAMILY LENGTH ADDRESS DPDK-PORT MAC: the next hop's MAC address is known */
 static const char *line_route(struct tg_box *b, const char *args)
 {
-	struct tg_route r = {0};
-	uint32_t family, len, port, i, n;
+	const char *rest;
+	struct tg_route r;
+	uint32_t port;
+	char mac[13];
+
+	rest = read_prefix(args, &r);
+	if (!rest || sscanf(rest, "%u %12s", &port, mac) != 2 || port >= TG_PORTS_MAX || unhex(mac, r.mac, 6))
+		return BAD;
+	r.port = (uint8_t)port;
+	r.kind = TG_ROUTE_MAC;
+	return put_route(b, &r);
+}
+
+/* gateway FAMILY LENGTH ADDRESS DPDK-PORT FAMILY GATEWAY: the next hop is a neighbour */
+static const char *line_gateway(struct tg_box *b, const char *args)
+{
+	uint32_t port, family;
+	const char *rest;
+	struct tg_route r;
+	char hex[33];
+
+	rest = read_prefix(args, &r);
+	if (!rest || sscanf(rest, "%u %u %32s", &port, &family, hex) != 3 || port >= TG_PORTS_MAX ||
+	    (family != 4 && family != 6) || unhex(hex, (uint8_t *)&r.gateway, 16))
+		return BAD;
+	r.port = (uint8_t)port;
+	r.gateway_family = (uint8_t)family;
+	r.kind = TG_ROUTE_GATEWAY;
+	return put_route(b, &r);
+}
+
+/* onlink FAMILY LENGTH ADDRESS DPDK-PORT: who has these addresses is a neighbour */
+static const char *line_onlink(struct tg_box *b, const char *args)
+{
+	const char *rest;
+	struct tg_route r;
+	uint32_t port;
+
+	rest = read_prefix(args, &r);
+	if (!rest || sscanf(rest, "%u", &port) != 1 || port >= TG_PORTS_MAX)
+		return BAD;
+	r.port = (uint8_t)port;
+	r.kind = TG_ROUTE_ONLINK;
+	return put_route(b, &r);
+}
+
+/* local FAMILY LENGTH ADDRESS: the box's own, or what no router sends on */
+static const char *line_local(struct tg_box *b, const char *args)
+{
+	struct tg_route r;
+
+	if (!read_prefix(args, &r))
+		return BAD;
+	r.kind = TG_ROUTE_LOCAL;
+	b->own = true;
+	return put_route(b, &r);
+}
+
+/* neighbour FAMILY ADDRESS DPDK-PORT MAC: zeros: there is none */
+static const char *line_neighbour(struct tg_box *b, const char *args)
+{
+	static const uint8_t none[6];
+	struct tg_route r = {.kind = TG_ROUTE_MAC};
+	uint32_t family, port;
 	char hex[33], mac[13];
 
-	if (sscanf(args, "%u %u %32s %u %12s", &family, &len, hex, &port, mac) != 5 ||
-	    (family != 4 && family != 6) || len > (family == 4 ? 32 : 128) || port >= TG_PORTS_MAX ||
-	    unhex(hex, (uint8_t *)&r.addr, 16) || unhex(mac, r.mac, 6))
+	if (sscanf(args, "%u %32s %u %12s", &family, hex, &port, mac) != 4 || (family != 4 && family != 6) ||
+	    port >= TG_PORTS_MAX || unhex(hex, (uint8_t *)&r.addr, 16) || unhex(mac, r.mac, 6) || r.mac[0] & 1)
 		return BAD;
-	if (b->routes_n == TG_ROUTES_MAX)
-		return "route: there are too many";
 	r.family = (uint8_t)family;
-	r.prefix_len = (uint8_t)len;
 	r.port = (uint8_t)port;
-	r.addr = tg_addr_mask(r.addr, r.family, r.prefix_len);
-	for (i = 0; i < b->routes_n && b->routes[i].prefix_len >= len; i++)
-		;
-	for (n = b->routes_n++; n > i; n--)
-		b->routes[n] = b->routes[n - 1];
-	b->routes[i] = r;
-	return NULL;
+	if (memcmp(r.mac, none, 6) == 0)
+		r.kind = TG_ROUTE_NONE;
+	return tg_hops_put_neighbour(&b->neighbours, &r) ? NULL : "neighbour: there are too many";
 }
 
 /* address DPDK-PORT HEX: an IPv4 address of the router itself */
@@ -310,10 +392,18 @@ static const char *line_link(struct tg_box *b, const char *args)
 	return NULL;
 }
 
-/* clear: services, ports, prefixes, routes and addresses; what is there stays known by number */
+/* clear: services, ports, prefixes, routes and addresses; what is there stays known by
+ * number, and neighbours stay */
 static const char *line_clear(struct tg_box *b, const char *args)
 {
+	struct tg_hops *none = tg_hops_new();
+
 	(void)args;
+	if (!none)
+		return "out of memory";
+	tg_hops_release(b->routes);
+	b->routes = none;
+	b->own = false;
 	memset(b->services, 0, sizeof(b->services));
 	memset(b->ports, 0, sizeof(b->ports));
 	memset(b->is_protected, 0, sizeof(b->is_protected));
@@ -321,7 +411,7 @@ static const char *line_clear(struct tg_box *b, const char *args)
 	memset(b->links, 0, sizeof(b->links));
 	memset(b->prefixes, 0, sizeof(b->prefixes));
 	memset(b->prefix_lens, 255, sizeof(b->prefix_lens));
-	b->prefixes_n = b->routes_n = b->own_addrs_n = 0;
+	b->prefixes_n = b->own_addrs_n = 0;
 	b->enforce = false;
 	return NULL;
 }
@@ -333,9 +423,20 @@ static const struct {
 	{"epoch-length", line_epoch_length}, {"epoch", line_epoch}, {"key-slots", line_key_slots},
 	{"key", line_key}, {"stale-keys", line_stale_keys}, {"white-v4-mask", line_white_mask_v4}, {"white-v6-mask", line_white_mask},
 	{"forwarding", line_forwarding}, {"service", line_service}, {"port", line_port},
-	{"prefix", line_prefix}, {"route", line_route}, {"address", line_address},
-	{"link", line_link}, {"clear", line_clear},
+	{"prefix", line_prefix}, {"route", line_route}, {"gateway", line_gateway},
+	{"onlink", line_onlink}, {"local", line_local}, {"neighbour", line_neighbour},
+	{"address", line_address}, {"link", line_link}, {"clear", line_clear},
 };
+
+const char *tg_box_line_name(const char *line)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		if (strlen(lines[i].name) == strcspn(line, " ") && strncmp(line, lines[i].name, strlen(lines[i].name)) == 0)
+			return lines[i].name;
+	return "";
+}
 
 const char *tg_box_line(struct tg_box *b, char *line)
 {

@@ -11,11 +11,11 @@
 #define TG_DPDK_BOX_H
 
 #include "../core/proxy.h"
+#include "next_hop.h"
 
 #define TG_PORTS_MAX 16
 #define TG_PREFIX_LENS_MAX 8
 #define TG_PREFIX_SLOTS (1U << 15) /* of the table of prefixes; half of them may be used */
-#define TG_ROUTES_MAX 256
 #define TG_KEY_SLOTS_MAX (1U << 14)
 
 /* Beside enum tg_first_data, what only this plane can do with a client's first data:
@@ -26,15 +26,6 @@ struct tg_prefix_slot {
 	struct tg_prefix_key key;
 	uint32_t id; /* 0: empty; a prefix without a service has NO_SERVICE */
 	uint32_t pad;
-};
-
-/* Where a router sends: longest prefix first. */
-struct tg_route {
-	union tg_addr addr;
-	uint8_t family;
-	uint8_t prefix_len;
-	uint8_t port;
-	uint8_t mac[6]; /* of the next hop */
 };
 
 /* A router's port: what its link takes, and whom it says to be in ICMP errors. */
@@ -54,14 +45,15 @@ struct tg_box {
 	bool enforce;	    /* some service is in mode always */
 	bool flows;	    /* some service is, or was, translated */
 	bool router;	    /* else a bridge of ports 0 and 1 */
+	bool own;	    /* some addresses are the box's own: no service's, whatever their ports */
 	uint8_t prefix_lens[2][TG_PREFIX_LENS_MAX]; /* IPv4, IPv6: longest first; 255 ends */
 	uint32_t top;				    /* highest service number */
-	uint32_t routes_n, prefixes_n;
+	uint32_t prefixes_n;
 	uint64_t is_protected[65536 / 64]; /* ports that have an entry: one bit each */
 	uint64_t is_protected_fold[8];	   /* the same of all ports that are equal modulo 512; none of
 					      them has an entry if its bit is 0 */
 	uint32_t ports[65536];		   /* core/service.h */
-	struct tg_route routes[TG_ROUTES_MAX];
+	struct tg_hops *routes, *neighbours;
 	uint32_t own_addrs_n;
 	struct tg_own_addr { /* a router's own IPv4 addresses: it answers ARP for them */
 		uint32_t addr;
@@ -81,6 +73,8 @@ void tg_box_free(struct tg_box *b);
 
 /* Applies one line. NULL, or what is wrong with it. The line is cut up. */
 const char *tg_box_line(struct tg_box *b, char *line);
+/* The line's first word, if it is the name of one; else "". */
+const char *tg_box_line_name(const char *line);
 
 static inline bool tg_box_port_is_protected(const struct tg_box *b, uint16_t port_be)
 {
@@ -97,7 +91,7 @@ static inline uint32_t tg_box_service_find(const struct tg_box *b, const struct 
 {
 	uint32_t entry = b->ports[tg_swap16(TG_DST_PORT_BE(pkt))];
 
-	if (TG_LIKELY(!(entry & TG_PORT_HAS_PREFIXES)))
+	if (TG_LIKELY(!(entry & TG_PORT_HAS_PREFIXES) && !b->own))
 		return TG_PORT_SERVICE(entry);
 	return tg_box_service_by_prefix(b, pkt, entry);
 }
@@ -111,7 +105,9 @@ static inline const struct tg_siphash_key *tg_box_key(const struct tg_box *b, ui
 }
 
 /* The way to an address; NULL: none. */
-const struct tg_route *tg_box_route(const struct tg_box *b, const union tg_addr *dst,
-				    uint8_t family);
+static inline const struct tg_route *tg_box_route(const struct tg_box *b, const union tg_addr *dst, uint8_t family)
+{
+	return tg_hops_route(b->routes, dst, family);
+}
 
 #endif

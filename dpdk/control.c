@@ -6,16 +6,21 @@
  * `commit`, whole or not at all. Should it die, all goes on as it was.
  *
  *   ...lines of box.h...
- *   swap flows | swap sources     the tables' turn
- *   forget ID                     the counters of a service
  *   commit                        answered by "ok", or "error: line N: why"
+ *   swap flows | swap sources     at once, whatever is committed: the tables' turn
+ *   forget ID                     likewise: the counters of a service
  *
- * Must never: make a core wait.
+ * Of its own accord it says which neighbours a router does not know (waiting.h):
+ *
+ *   unresolved FAMILY ADDRESS DPDK-PORT gateway|host
+ *
+ * Must never: make a core wait; repeat what a line with a key said; write what cores count in.
  */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -23,7 +28,7 @@
 
 #include "program.h"
 
-#define CLEAN_MS 20
+#define LOOK_MS 5 /* between looks at what the cores ask for */
 #define LINE_MAX_LEN 512
 
 static struct tg_box *in_force, *draft;
@@ -72,14 +77,17 @@ static bool publish(struct tg_program *p)
 	return true;
 }
 
+/* The cores forget, each its own counts, when they next look at the clock. */
 static const char *forget(struct tg_program *p, const char *args)
 {
-	uint32_t id = (uint32_t)atoi(args), c;
+	char *end;
+	unsigned long id = strtoul(args, &end, 10);
+	uint32_t c;
 
-	if (id == 0 || id > TG_SERVICES_MAX)
-		return "forget: no such service";
+	if (args[0] < '0' || args[0] > '9' || *end || id == 0 || id > TG_SERVICES_MAX)
+		return "forget: want the number of a service";
 	for (c = 0; c < p->cores_n; c++)
-		memset(&p->cores[c].w->rows[id], 0, sizeof(struct tg_counter_row));
+		atomic_fetch_or(&p->cores[c].forget[id / 64], 1ULL << (id & 63));
 	return NULL;
 }
 
@@ -128,7 +136,7 @@ static const char *commit(struct tg_program *p)
 /* Takes one line; an answer, or NULL. */
 static const char *take(struct tg_program *p, char *line)
 {
-	const char *why;
+	const char *why, *name;
 
 	line_no++;
 	line[strcspn(line, "\r\n")] = 0;
@@ -136,9 +144,10 @@ static const char *take(struct tg_program *p, char *line)
 		return commit(p);
 	if (wrong[0])
 		return NULL;
+	name = tg_box_line_name(line);
 	why = apply(p, line);
-	if (why)
-		snprintf(wrong, sizeof(wrong), "line %u: %.*s: %s", line_no, LINE_MAX_LEN - 1, line, why);
+	if (why) /* what the line said is not repeated but for its name: it may be a secret */
+		snprintf(wrong, sizeof(wrong), "line %u: %s%s%s", line_no, name, name[0] ? ": " : "", why);
 	return NULL;
 }
 
@@ -219,6 +228,7 @@ static bool serve(struct tg_program *p, int fd)
 		answer = take(p, buf);
 		have -= len;
 		memmove(buf, buf + len, have + 1);
+		explicit_bzero(buf + have + 1, len); /* perhaps a key */
 		if (answer && send(fd, answer, strlen(answer), MSG_NOSIGNAL) < 0)
 			return false;
 	}
@@ -227,6 +237,28 @@ static bool serve(struct tg_program *p, int fd)
 		return false;
 	}
 	return true;
+}
+
+/* Passes on what the cores ask for. What the client does not take now is asked again. */
+static void pass_on(struct tg_program *p, int client)
+{
+	struct tg_ask ask;
+	char line[96];
+	uint32_t c;
+	int i, n;
+
+	for (c = 0; c < p->cores_n; c++) {
+		while (tg_asks_take(&p->cores[c].w->waiting.asks, &ask)) {
+			const uint8_t *a = (const uint8_t *)&ask.addr;
+
+			n = snprintf(line, sizeof(line), "unresolved %u ", ask.family);
+			for (i = 0; i < (ask.family == 4 ? 4 : 16); i++)
+				n += snprintf(line + n, sizeof(line) - (size_t)n, "%02x", a[i]);
+			n += snprintf(line + n, sizeof(line) - (size_t)n, " %u %s\n", ask.port, ask.host ? "host" : "gateway");
+			if (client >= 0)
+				(void)!send(client, line, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
+		}
+	}
 }
 
 void tg_control_run(struct tg_program *p)
@@ -241,12 +273,13 @@ void tg_control_run(struct tg_program *p)
 	while (!atomic_load(&p->stop)) {
 		struct pollfd fds = {.fd = client >= 0 ? client : listener, .events = POLLIN};
 
-		if (poll(&fds, 1, CLEAN_MS) > 0) {
+		if (poll(&fds, 1, LOOK_MS) > 0) {
 			if (client < 0)
 				client = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 			else if (!serve(p, client))
 				close(client), client = -1;
 		}
+		pass_on(p, client);
 		free_old(p);
 		for (c = 0; c < p->cores_n; c++)
 			tg_worker_clean(p->cores[c].w);

@@ -118,7 +118,7 @@ TG_INLINE bool tg_fast_segment_turn(struct tg_worker *w, struct tg_fast_frame *f
 	tg_fast_translate(tg_fast_tcp(f), &e->flow, dir);
 	w->fast.segments++;
 	if (TG_LIKELY(!w->box->router))
-		tg_forward_ip(w, f->m, port, 0, 0, NULL);
+		tg_forward_ip(w, f->m, port, 0, 0, NULL, false);
 	else
 		tg_way_send(w, f->m, f->l3_off, pkt.family, &way);
 	return true;

@@ -129,9 +129,9 @@ static inline bool tg_item_way(struct tg_worker *w, struct tg_item *it)
 	struct tg_way way;
 	enum tg_way_state state = tg_way_find(w, it->m, it->port, it->pkt.l3_off, it->pkt.family, &it->pkt.dst, &way);
 
-	if (TG_LIKELY(state == TG_WAY_OPEN))
+	if (TG_LIKELY(state == TG_WAY_OPEN || state == TG_WAY_ASK || state == TG_WAY_CUT))
 		return true;
-	tg_way_refuse(w, it->m, it->port, it->pkt.l3_off, it->pkt.family, &way, state);
+	tg_way_refuse(w, it->m, it->port, it->pkt.l3_off, it->pkt.family, &way, state, true);
 	return false;
 }
 
@@ -157,7 +157,7 @@ static inline void tg_flow_forward(struct tg_worker *w, struct tg_item *it, stru
 		if (turn == TG_FLOW_ENDS)
 			tg_count(w, f->service, TG_COUNT_flow_closed);
 	}
-	tg_forward(w, it);
+	tg_forward_changed(w, it);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ICMP errors that a router sends itself: "time exceeded", "fragmentation needed" and
- * "packet too big", quoting as much of the packet as RFC 1812 section 4.3.2.3 and
+ * "packet too big", "unreachable", quoting as much of the packet as RFC 1812 section 4.3.2.3 and
  * RFC 4443 section 2.4 allow, back by the port that it came from.
  *
  * Must never: answer an ICMP error, a later fragment, a group or a source that is none
@@ -19,7 +19,13 @@
 #define TG_ICMP_QUOTE4 (576 - TG_IPV4_HDR_LEN - TG_ICMP_HDR_LEN)
 #define TG_ICMP_QUOTE6 (1280 - TG_IPV6_HDR_LEN - TG_ICMP_HDR_LEN)
 
-enum tg_icmp_kind { TG_ICMP_TIME_EXCEEDED, TG_ICMP_TOO_BIG };
+enum tg_icmp_kind { TG_ICMP_TIME_EXCEEDED, TG_ICMP_TOO_BIG, TG_ICMP_NO_ROUTE, TG_ICMP_NO_HOST };
+
+/* RFC 792, RFC 4443: type and code, in the order of enum tg_icmp_kind. */
+static const uint8_t tg_icmp_codes[2][4][2] = {
+	{{11, 0}, {3, 4}, {3, 0}, {3, 1}},
+	{{3, 0}, {2, 0}, {1, 0}, {1, 3}},
+};
 
 /* RFC 792, RFC 4443: the types that quote a packet. */
 static inline bool tg_icmp_is_error(uint8_t family, uint8_t type)
@@ -84,8 +90,6 @@ static inline void tg_icmp_error_write(uint8_t *ip, uint8_t family, const union 
 		tg_store32(ip + 12, from->w[0]);
 		memcpy(ip + 16, to, 4);
 		tg_store16(ip + 10, tg_csum_finish(tg_csum_add(0, ip, hdr_len)));
-		icmp[0] = kind == TG_ICMP_TOO_BIG ? 3 : 11;
-		icmp[1] = kind == TG_ICMP_TOO_BIG ? 4 : 0;
 	} else {
 		ip[0] = 0x60;
 		tg_store16(ip + 4, tg_swap16((uint16_t)len));
@@ -93,9 +97,9 @@ static inline void tg_icmp_error_write(uint8_t *ip, uint8_t family, const union 
 		ip[7] = TG_ICMP_TTL;
 		memcpy(ip + 8, from, 16);
 		memcpy(ip + 24, to, 16);
-		icmp[0] = kind == TG_ICMP_TOO_BIG ? 2 : 3;
 		sum = tg_csum_add(TG_WIRE32(0, 0, len >> 8, len), ip + 8, 32) + tg_swap16(TG_IPPROTO_ICMPV6);
 	}
+	memcpy(icmp, tg_icmp_codes[family == 6][kind], 2);
 	tg_store32(icmp + 4, tg_swap32(mtu)); /* IPv4: it has 16 bits of these, the upper ones are zero */
 	tg_store16(icmp + 2, tg_csum_finish(tg_csum_add(sum, icmp, len)));
 }

@@ -49,7 +49,15 @@ static inline void tg_forward(struct tg_worker *w, struct tg_item *it)
 {
 	if (TG_UNLIKELY(it->partial))
 		tg_checksum_complete(w, it);
-	tg_forward_ip(w, it->m, it->port, it->pkt.l3_off, it->pkt.family, &it->pkt.dst);
+	tg_forward_ip(w, it->m, it->port, it->pkt.l3_off, it->pkt.family, &it->pkt.dst, true);
+}
+
+/* The same of one that has been translated: nobody is told of its fate. */
+static inline void tg_forward_changed(struct tg_worker *w, struct tg_item *it)
+{
+	if (TG_UNLIKELY(it->partial))
+		tg_checksum_complete(w, it);
+	tg_forward_ip(w, it->m, it->port, it->pkt.l3_off, it->pkt.family, &it->pkt.dst, false);
 }
 
 /* Puts a segment of our own into the place of frame `m`, which came by `port`, and
@@ -70,7 +78,7 @@ static inline bool tg_segment_send(struct tg_worker *w, struct rte_mbuf *m, uint
 		tg_ethernet_reflect(data);
 		tg_send(w, port, m);
 	} else {
-		tg_forward_own(w, m, port, s->l3_off, s->family, &s->dst);
+		tg_forward_ip(w, m, port, s->l3_off, s->family, &s->dst, false);
 	}
 	return true;
 }

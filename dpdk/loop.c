@@ -12,6 +12,7 @@
 #include <sys/random.h>
 
 #include "buffers.h"
+#include "kernel_frame.h"
 #include "program.h"
 
 #define POLLS_A_LOOK 32	   /* between looks at the cycle counter */
@@ -27,6 +28,21 @@ static uint32_t transmit(struct tg_worker *w, uint16_t port, struct rte_mbuf **m
 	return sent;
 }
 
+/* Counts that are no longer wanted: only their core writes them. */
+static void forget(struct tg_core *core)
+{
+	uint32_t i;
+
+	for (i = 0; i <= TG_SERVICES_MAX / 64; i++) {
+		uint64_t bits = atomic_load_explicit(&core->forget[i], memory_order_relaxed);
+
+		if (TG_LIKELY(!bits))
+			continue;
+		for (bits = atomic_exchange(&core->forget[i], 0); bits; bits &= bits - 1)
+			memset(&core->w->rows[i * 64 + (uint32_t)__builtin_ctzll(bits)], 0, sizeof(struct tg_counter_row));
+	}
+}
+
 static void tick(struct tg_core *core)
 {
 	const struct tg_box *box = atomic_load_explicit(&core->box, memory_order_acquire);
@@ -40,6 +56,7 @@ static void tick(struct tg_core *core)
 		atomic_store(&core->swap_flows, 0);
 	if (atomic_load(&core->swap_sources) && tg_worker_swap_sources(core->w))
 		atomic_store(&core->swap_sources, 0);
+	forget(core);
 	atomic_store_explicit(&core->seen, box->number, memory_order_release);
 }
 
@@ -66,6 +83,8 @@ int tg_core_loop(void *arg)
 			if (!n)
 				continue;
 			idle = 0;
+			if (p->from_kernel >> port & 1)
+				n = tg_kernel_frames(core->w, m, n);
 			tg_pipeline_burst(core->w, m, n, (uint16_t)port);
 		}
 		if (idle > IDLE_POLLS && p->opt.idle_us)

@@ -149,16 +149,16 @@ static void act_other(struct tg_worker *w, struct tg_item *it)
 		tg_icmp_translate(w, it);
 	}
 	if (!w->box->router) {
-		tg_forward_ip(w, it->m, it->port, 0, 0, &dst);
+		tg_forward_ip(w, it->m, it->port, 0, 0, &dst, true);
 		return;
 	}
 	type = tg_packet_ethernet(&it->pkt, data, data + it->m->data_len);
 	if (type == TG_ETHERTYPE_IPV4 && it->m->data_len >= it->pkt.l3_off + TG_IPV4_HDR_LEN) {
 		dst.w[0] = tg_load32(data + it->pkt.l3_off + 16);
-		tg_forward_ip(w, it->m, it->port, it->pkt.l3_off, 4, &dst);
+		tg_forward_ip(w, it->m, it->port, it->pkt.l3_off, 4, &dst, true);
 	} else if (type == TG_ETHERTYPE_IPV6 && it->m->data_len >= it->pkt.l3_off + TG_IPV6_HDR_LEN) {
 		memcpy(&dst, data + it->pkt.l3_off + 24, 16);
-		tg_forward_ip(w, it->m, it->port, it->pkt.l3_off, 6, &dst);
+		tg_forward_ip(w, it->m, it->port, it->pkt.l3_off, 6, &dst, true);
 	} else {
 		tg_count(w, 0, TG_COUNT_drop_no_route);
 		tg_drop(w, it->m);

@@ -25,6 +25,7 @@
 #include "servers.h"
 #include "siphash_burst.h"
 #include "store.h"
+#include "waiting.h"
 #include "whitelist.h"
 
 #define TG_BURST_MAX 128 /* frames */
@@ -110,6 +111,7 @@ struct tg_worker {
 	struct tg_flow_table flows;
 	struct tg_whitelist white;
 	struct tg_store store;
+	struct tg_waiting waiting; /* of a router */
 	struct tg_counter_row *rows; /* by service */
 	struct tg_servers servers;
 	struct tg_told_last {		 /* what was told last, and to whose clients */

@@ -5,18 +5,31 @@
  * are always the same core's.
  */
 #include <stdio.h>
+#include <sys/random.h>
 #include <rte_ethdev.h>
 
 #include "program.h"
 
 #define DESCRIPTORS 512
 
-/* The bytes repeat every two: then the hash of (a, b) is that of (b, a). */
-static uint8_t symmetric_key[52] = {
-	0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d,
-	0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a,
-	0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d,
-	0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a, 0x6d, 0x5a};
+/* The bytes repeat every two: then the hash of (a, b) is that of (b, a). Which two is drawn
+ * at the start, or a flood could be made that falls to one core. Sixteen bits are no
+ * secret from who can measure; each core bears its own flood, and that is the bound. */
+static uint8_t symmetric_key[52];
+
+static bool draw_key(void)
+{
+	uint8_t two[2] = {0, 0};
+	uint32_t i;
+
+	/* All ones or all zeros would put everything on one core; so would few of either. */
+	while (__builtin_popcount((uint32_t)two[0] << 8 | two[1]) < 6 || __builtin_popcount((uint32_t)two[0] << 8 | two[1]) > 10)
+		if (getrandom(two, sizeof(two), 0) != sizeof(two))
+			return tg_say("no random numbers from the kernel");
+	for (i = 0; i < sizeof(symmetric_key); i++)
+		symmetric_key[i] = two[i & 1];
+	return true;
+}
 
 static struct rte_eth_conf port_conf(const struct tg_program *p, const struct rte_eth_dev_info *info)
 {
@@ -72,6 +85,8 @@ static bool port_start(struct tg_program *p, uint16_t port)
 		return tg_say("port %u (%s) has %u queues, and %u cores are to use it; give fewer cores (-l), or the driver more queues",
 			      port, info.driver_name, RTE_MIN(info.max_rx_queues, info.max_tx_queues),
 			      p->cores_n);
+	if (strcmp(info.driver_name, "net_af_packet") == 0)
+		p->from_kernel |= (uint16_t)(1U << port);
 	conf = port_conf(p, &info);
 	if (p->cores_n > 1 && conf.rxmode.mq_mode != RTE_ETH_MQ_RX_RSS)
 		tg_say("port %u (%s) cannot spread frames by address; its driver must bring both directions of a connection to one core",
@@ -103,6 +118,8 @@ bool tg_ports_start(struct tg_program *p)
 {
 	uint32_t port;
 
+	if (!draw_key())
+		return false;
 	for (port = 0; port < p->ports_n; port++)
 		if (!port_start(p, (uint16_t)port))
 			return false;

@@ -31,6 +31,7 @@ struct tg_core {
 	_Atomic(const struct tg_box *) box; /* the newest */
 	_Atomic uint64_t seen;		    /* the number of the one in use */
 	_Atomic uint32_t swap_flows, swap_sources; /* wanted */
+	_Atomic uint64_t forget[TG_SERVICES_MAX / 64 + 1]; /* services whose counts are to be zero: one bit each */
 	_Atomic uint64_t polls;
 };
 
@@ -39,8 +40,10 @@ struct tg_program {
 	struct tg_core cores[TG_CORES_MAX];
 	uint32_t cores_n;
 	uint32_t ports_n;
+	uint16_t from_kernel; /* ports that are interfaces of the kernel: one bit each */
 	_Atomic bool stop;
 };
+_Static_assert(TG_PORTS_MAX <= 16, "a bit for each port");
 
 extern struct tg_program tg_program;
 
@@ -58,6 +61,10 @@ int tg_core_loop(void *core);
 /* control.c: the box in force, and what the control thread does until stop. */
 const struct tg_box *tg_control_first(struct tg_program *p);
 void tg_control_run(struct tg_program *p);
+
+/* packet_socket.c: frames of an interface of the kernel that found no place with us. Of one
+ * thread. */
+uint64_t tg_packet_sockets_lost(uint32_t ifindex);
 
 /* telemetry.c */
 bool tg_telemetry_start(void);

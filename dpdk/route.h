@@ -1,25 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which way a frame leaves: a bridge's other port, or a router's next hop. What a router
- * cannot send on because it is too long for the next link, or has used up its TTL, is
- * answered by an ICMP error (icmp_error.h), as the kernel does behind the XDP program.
+ * cannot send on is answered by an ICMP error (icmp_error.h), as the kernel does behind
+ * the XDP program; what is too long for the next link and may be cut is cut
+ * (fragment.h); what goes to a neighbour that is not known yet waits for it (waiting.h).
  *
  * Must never: change a frame before its way is known.
  */
 #ifndef TG_DPDK_ROUTE_H
 #define TG_DPDK_ROUTE_H
 
+#include "fragment.h"
 #include "icmp_error.h"
+
+/* Of the second half of an address, as loaded: all but its last byte. Zero, with a first
+ * half that is, too: unspecified or loopback (or nobody's). */
+#define TG_IPV6_ALL_BUT_LAST 0x00ffffffffffffffULL
 
 enum tg_way_state {
 	TG_WAY_OPEN,
-	TG_WAY_LOST, /* there is none, and nobody is told */
+	TG_WAY_ASK,  /* the next hop's MAC address is not known yet */
+	TG_WAY_CUT,  /* too long for the next link, and may be cut: RFC 791 */
+	TG_WAY_LOST, /* it goes nowhere, and nobody is told */
+	TG_WAY_OURS, /* the kernel, which has seen it, too, is to take it */
+	TG_WAY_NONE, /* no route: RFC 1812 section 5.2.7.1, RFC 4443 section 3.1 */
 	TG_WAY_TTL,  /* used up: RFC 792, RFC 4443 section 3.3 */
 	TG_WAY_TOO_BIG, /* for the next link: RFC 1191, RFC 4443 section 3.2 */
 };
 
 struct tg_way {
 	const struct tg_route *route; /* of a router */
+	const uint8_t *mac;	      /* of its next hop; NULL: not known yet */
 	uint16_t port;
 };
 
@@ -29,21 +40,57 @@ TG_INLINE uint32_t tg_way_mtu(const struct tg_worker *w, uint16_t port)
 	return w->box->links[port].mtu ? w->box->links[port].mtu : w->ports[port].mtu;
 }
 
+/* Sources that a router sends on: RFC 1812 section 5.3.7, RFC 4291 section 2.5.6. */
+static inline bool tg_way_source_is_sane(const uint8_t *ip, uint8_t family)
+{
+	if (family == 4)
+		return ip[12] != 0 && ip[12] != 127 && ip[12] < 224;
+	return ip[8] != 0xff && !(ip[8] == 0xfe && (ip[9] & 0xc0) == 0x80) &&
+	       (tg_load64(ip + 8) | (tg_load64(ip + 16) & TG_IPV6_ALL_BUT_LAST)) != 0;
+}
+
+/* The neighbour that a route's packet to `dst` goes to. */
+static inline const union tg_addr *tg_way_neighbour(const struct tg_route *r, const union tg_addr *dst, uint8_t *family)
+{
+	if (r->kind == TG_ROUTE_GATEWAY)
+		*family = r->gateway_family;
+	return r->kind == TG_ROUTE_GATEWAY ? &r->gateway : dst;
+}
+
+static inline const uint8_t *tg_way_mac(const struct tg_worker *w, const struct tg_route *r, const union tg_addr *dst,
+					uint8_t family)
+{
+	const struct tg_route *n = r;
+
+	if (r->kind != TG_ROUTE_MAC) {
+		const union tg_addr *a = tg_way_neighbour(r, dst, &family);
+
+		n = tg_hops_neighbour(w->box->neighbours, a, family, r->port);
+	}
+	return n ? n->mac : NULL;
+}
+
 static inline enum tg_way_state tg_way_route(const struct tg_worker *w, const struct rte_mbuf *m, uint32_t l3_off,
 					     uint8_t family, const union tg_addr *dst, struct tg_way *way)
 {
 	const uint8_t *ip = TG_DATA(m) + l3_off;
 
 	way->route = tg_box_route(w->box, dst, family);
-	if (!way->route || l3_off != TG_ETH_HDR_LEN || way->route->port >= w->ports_n)
+	if (!way->route)
+		return l3_off == TG_ETH_HDR_LEN ? TG_WAY_NONE : TG_WAY_LOST;
+	if (way->route->kind == TG_ROUTE_LOCAL)
+		return TG_WAY_OURS;
+	if (l3_off != TG_ETH_HDR_LEN || way->route->port >= w->ports_n || !tg_way_source_is_sane(ip, family))
 		return TG_WAY_LOST;
 	way->port = way->route->port;
 	if (ip[family == 4 ? 8 : 7] <= 1)
 		return TG_WAY_TTL;
-	if (m->pkt_len - l3_off <= tg_way_mtu(w, way->port))
-		return m->pkt_len <= w->ports[way->port].max_frame ? TG_WAY_OPEN : TG_WAY_LOST;
-	/* A packet that may be cut into fragments is not: nobody sends TCP so. */
-	return family == 4 && !(ip[6] & 0x40) ? TG_WAY_LOST : TG_WAY_TOO_BIG;
+	way->mac = tg_way_mac(w, way->route, dst, family);
+	if (m->pkt_len - l3_off > tg_way_mtu(w, way->port))
+		return family == 4 && !(ip[6] & 0x40) ? TG_WAY_CUT : TG_WAY_TOO_BIG;
+	if (m->pkt_len > w->ports[way->port].max_frame)
+		return TG_WAY_LOST;
+	return TG_LIKELY(way->mac != NULL) ? TG_WAY_OPEN : TG_WAY_ASK;
 }
 
 /* The way of an IP packet that came by `port`. */
@@ -76,28 +123,74 @@ static inline void tg_way_send(struct tg_worker *w, struct rte_mbuf *m, uint32_t
 
 		tg_store16(field, (uint16_t)(sum + (sum >> 16)));
 	}
-	memcpy(data, way->route->mac, 6);
+	memcpy(data, way->mac, 6);
 	memcpy(data + 6, w->ports[way->port].mac, 6);
 	tg_send(w, way->port, m);
 }
 
-/* Drops a packet that has no way; its sender is told why, if that is for a router to say.
- * It must be as it came: the error quotes it. */
+/* Drops a packet that has no way; its sender is told why, if that is for a router to say
+ * and `tell`: then it is as it came, for the error quotes it. */
 static void __attribute__((noinline)) tg_way_refuse(struct tg_worker *w, struct rte_mbuf *m, uint16_t port,
 						     uint32_t l3_off, uint8_t family, const struct tg_way *way,
-						     enum tg_way_state state)
+						     enum tg_way_state state, bool tell)
 {
-	if (state == TG_WAY_TTL)
+	if (state == TG_WAY_OURS) {
+		tg_drop(w, m);
+		return;
+	}
+	if (tell && state == TG_WAY_TTL)
 		tg_icmp_error_send(w, m, port, l3_off, family, TG_ICMP_TIME_EXCEEDED, 0);
-	else if (state == TG_WAY_TOO_BIG)
+	else if (tell && state == TG_WAY_TOO_BIG)
 		tg_icmp_error_send(w, m, port, l3_off, family, TG_ICMP_TOO_BIG, tg_way_mtu(w, way->port));
-	tg_count(w, 0, TG_COUNT_drop_no_route);
+	else if (tell && state == TG_WAY_NONE)
+		tg_icmp_error_send(w, m, port, l3_off, family, TG_ICMP_NO_ROUTE, 0);
+	tg_count(w, 0, state == TG_WAY_ASK ? TG_COUNT_drop_no_neighbour : TG_COUNT_drop_no_route);
 	tg_drop(w, m);
 }
 
-/* Sends an IP packet onwards that came by `port` and has not been changed. */
+/* The next hop is to be asked for; the packet waits. */
+static void __attribute__((noinline)) tg_way_ask(struct tg_worker *w, struct rte_mbuf *m, uint16_t port,
+						  uint8_t family, const union tg_addr *dst, const struct tg_way *way,
+						  bool tell)
+{
+	uint8_t of = family;
+	const union tg_addr *neighbour = tg_way_neighbour(way->route, dst, &of);
+
+	if (tg_waiting_put(&w->waiting, neighbour, of, way->route, m, port, family, tell, w->now_ms))
+		return;
+	tg_count(w, 0, TG_COUNT_drop_no_neighbour);
+	tg_drop(w, m);
+}
+
+/* What is not an open way. */
+static void __attribute__((noinline)) tg_way_other(struct tg_worker *w, struct rte_mbuf *m, uint16_t port,
+						    uint32_t l3_off, uint8_t family, const union tg_addr *dst,
+						    const struct tg_way *way, enum tg_way_state state, bool tell)
+{
+	struct rte_mbuf *piece[TG_FRAGMENTS_MAX];
+	int i, n;
+
+	if (state == TG_WAY_ASK) {
+		tg_way_ask(w, m, port, family, dst, way, tell);
+		return;
+	}
+	if (state != TG_WAY_CUT) {
+		tg_way_refuse(w, m, port, l3_off, family, way, state, tell);
+		return;
+	}
+	n = tg_fragment(w, m, tg_way_mtu(w, way->port), piece);
+	for (i = 0; i < n; i++) {
+		if (way->mac)
+			tg_way_send(w, piece[i], l3_off, family, way);
+		else
+			tg_way_ask(w, piece[i], port, family, dst, way, false);
+	}
+}
+
+/* Sends an IP packet onwards that came by `port`. `tell`: it has not been changed, and its
+ * sender may be told of its fate. */
 static inline void tg_forward_ip(struct tg_worker *w, struct rte_mbuf *m, uint16_t port,
-				 uint32_t l3_off, uint8_t family, const union tg_addr *dst)
+				 uint32_t l3_off, uint8_t family, const union tg_addr *dst, bool tell)
 {
 	struct tg_way way;
 	enum tg_way_state state = tg_way_find(w, m, port, l3_off, family, dst, &way);
@@ -105,19 +198,47 @@ static inline void tg_forward_ip(struct tg_worker *w, struct rte_mbuf *m, uint16
 	if (TG_LIKELY(state == TG_WAY_OPEN))
 		tg_way_send(w, m, l3_off, family, &way);
 	else
-		tg_way_refuse(w, m, port, l3_off, family, &way, state);
+		tg_way_other(w, m, port, l3_off, family, dst, &way, state, tell);
 }
 
-/* The same of one that is ours: of its fate nobody is told. */
-static inline void tg_forward_own(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint32_t l3_off,
-				  uint8_t family, const union tg_addr *dst)
+/* Of packets that wait, with every change of the box and every tick: those whose neighbour
+ * is known now go on, those that have waited too long are given up. */
+static inline void tg_waiting_look(struct tg_worker *w)
 {
-	struct tg_way way;
+	struct tg_waiting *q = &w->waiting;
+	uint32_t i, k;
 
-	if (TG_LIKELY(tg_way_find(w, m, port, l3_off, family, dst, &way) == TG_WAY_OPEN))
-		tg_way_send(w, m, l3_off, family, &way);
-	else
-		tg_way_refuse(w, m, port, l3_off, family, &way, TG_WAY_LOST);
+	for (i = 0; i < TG_WAIT_PLACES && q->used; i++) {
+		struct tg_wait_place was = q->place[i];
+		bool known, late;
+
+		if (!was.n)
+			continue;
+		known = !w->box->router || tg_hops_neighbour(w->box->neighbours, &was.addr, was.family, was.port);
+		late = w->now_ms - was.since_ms >= TG_WAIT_MS;
+		if (!known && !late)
+			continue;
+		q->place[i].n = 0; /* first: what is still unknown asks anew */
+		q->used--;
+		for (k = 0; k < was.n; k++) {
+			uint8_t family = was.frame[k].family;
+			struct rte_mbuf *m = was.frame[k].m;
+			const uint8_t *ip = TG_DATA(m) + TG_ETH_HDR_LEN;
+			union tg_addr dst = {{0, 0}};
+
+			memcpy(&dst, ip + (family == 4 ? 16 : 24), family == 4 ? 4 : 16);
+			if (known) {
+				tg_forward_ip(w, m, was.frame[k].came_by, TG_ETH_HDR_LEN, family, &dst, was.frame[k].tell);
+				continue;
+			}
+			if (was.frame[k].tell)
+				tg_icmp_error_send(w, m, was.frame[k].came_by, TG_ETH_HDR_LEN, family, TG_ICMP_NO_HOST, 0);
+			tg_count(w, 0, TG_COUNT_drop_no_neighbour);
+			tg_drop(w, m);
+		}
+	}
+	for (i = 0; i < w->ports_n; i++)
+		tg_flush(w, (uint16_t)i);
 }
 
 #endif

@@ -95,6 +95,7 @@ static int on_ports(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_start_dict(d);
 	for (i = 0; i < p->ports_n; i++) {
 		struct rte_eth_stats s = {0};
+		struct rte_eth_dev_info info;
 		char name[32];
 
 		(void)rte_eth_stats_get((uint16_t)i, &s);
@@ -103,6 +104,8 @@ static int on_ports(const char *cmd, const char *params, struct rte_tel_data *d)
 		snprintf(name, sizeof(name), "tx_%u", i);
 		rte_tel_data_add_dict_uint(d, name, s.opackets);
 		snprintf(name, sizeof(name), "missed_%u", i);
+		if (p->from_kernel >> i & 1 && rte_eth_dev_info_get((uint16_t)i, &info) == 0)
+			s.imissed += tg_packet_sockets_lost(info.if_index);
 		rte_tel_data_add_dict_uint(d, name, s.imissed + s.rx_nombuf);
 	}
 	return 0;

@@ -71,6 +71,7 @@ void tg_worker_free(struct tg_worker *w)
 	if (!w)
 		return;
 	tg_store_free(&w->store);
+	tg_waiting_free(&w->waiting);
 	tg_flow_table_free(&w->flows);
 	tg_whitelist_free(&w->white);
 	tg_pages_put(w->rows, sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
@@ -96,6 +97,8 @@ void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix
 	fast_key(&w->fast.wide, w->key_now);
 	w->rows[0].count[TG_COUNT_store_aged] += tg_store_sweep(&w->store, now_ms);
 	tg_cache_again(w);
+	if (w->waiting.used)
+		tg_waiting_look(w);
 }
 
 bool tg_worker_swap_flows(struct tg_worker *w) { return tg_swap_turn(&w->flows.swap); }

@@ -5,9 +5,12 @@ package dpdk
 
 import (
 	"bufio"
+	hexpkg "encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,9 +22,20 @@ const answerTime = 5 * time.Second
 
 // Control is the control socket of a running program.
 type Control struct {
-	conn net.Conn
-	in   *bufio.Reader
+	Unresolved chan Unresolved // neighbours that the program's router asks for
+
+	conn    net.Conn
+	answers chan string // closed when the program has gone
 }
+
+// Unresolved is a neighbour whose MAC address the program's router does not know.
+type Unresolved struct {
+	Neighbour
+	Host bool // in an on-link prefix; else a gateway
+}
+
+// unresolvedMost are kept for the reader; the program asks again for the rest.
+const unresolvedMost = 256
 
 // Dial opens the control socket.
 func Dial(path string) (*Control, error) {
@@ -29,7 +43,45 @@ func Dial(path string) (*Control, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control socket of tidegate-dpdk: %w", err)
 	}
-	return &Control{conn: conn, in: bufio.NewReader(conn)}, nil
+	c := &Control{conn: conn, answers: make(chan string, 1), Unresolved: make(chan Unresolved, unresolvedMost)}
+	go c.read()
+	return c, nil
+}
+
+// read tells answers from what the program says of its own accord.
+func (c *Control) read() {
+	defer close(c.answers)
+	for lines := bufio.NewScanner(c.conn); lines.Scan(); {
+		rest, asks := strings.CutPrefix(lines.Text(), "unresolved ")
+		if !asks {
+			c.answers <- lines.Text()
+			continue
+		}
+		if u, ok := parseUnresolved(rest); ok {
+			select {
+			case c.Unresolved <- u:
+			default:
+			}
+		}
+	}
+}
+
+// parseUnresolved reads "FAMILY ADDRESS PORT gateway|host".
+func parseUnresolved(text string) (u Unresolved, ok bool) {
+	f := strings.Fields(text)
+	if len(f) != 4 {
+		return u, false
+	}
+	raw, err := hexpkg.DecodeString(f[1])
+	if err != nil {
+		return u, false
+	}
+	if u.Addr, ok = netip.AddrFromSlice(raw); !ok {
+		return u, false
+	}
+	u.Port, err = strconv.Atoi(f[2])
+	u.Host = f[3] == "host"
+	return u, err == nil && u.Port >= 0
 }
 
 // Close leaves the program as it is.
@@ -37,20 +89,25 @@ func (c *Control) Close() error { return c.conn.Close() }
 
 // Apply makes the program take all lines, or none.
 func (c *Control) Apply(lines []string) error {
-	if err := c.conn.SetDeadline(time.Now().Add(answerTime)); err != nil {
+	if err := c.conn.SetWriteDeadline(time.Now().Add(answerTime)); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprint(c.conn, strings.Join(append(lines, "commit"), "\n"), "\n"); err != nil {
 		return fmt.Errorf("control socket of tidegate-dpdk: %w", err)
 	}
-	answer, err := c.in.ReadString('\n')
-	if err != nil {
-		return fmt.Errorf("control socket of tidegate-dpdk: %w", err)
+	select {
+	case answer, alive := <-c.answers:
+		if !alive {
+			return errors.New("control socket of tidegate-dpdk: it was closed")
+		}
+		if answer != "ok" {
+			return fmt.Errorf("tidegate-dpdk: %s", answer)
+		}
+		return nil
+	case <-time.After(answerTime):
+		_ = c.conn.Close() // or its late answer would be taken for the next one's
+		return errors.New("control socket of tidegate-dpdk: no answer")
 	}
-	if answer != "ok\n" {
-		return fmt.Errorf("tidegate-dpdk: %s", strings.TrimSpace(answer))
-	}
-	return nil
 }
 
 // Flags of a port's entry, core/service.h.
@@ -96,20 +153,47 @@ func ServiceLines(targets []plane.Target, how map[uint32]How) []string {
 	return lines
 }
 
-// Route is a next hop as the program's router knows it.
+// RouteKind is what is known of a route's next hop.
+type RouteKind int
+
+// Kinds of routes, as dpdk/next_hop.h has them.
+const (
+	RouteMAC     RouteKind = iota // its MAC address
+	RouteGateway                  // a neighbour
+	RouteOnLink                   // the destination is a neighbour
+	RouteLocal                    // none: it is this machine, or nobody
+)
+
+// Route is a route as the program's router knows it.
 type Route struct {
-	Prefix netip.Prefix
-	Port   int // of DPDK
-	MAC    net.HardwareAddr
+	Kind    RouteKind
+	Prefix  netip.Prefix
+	Port    int // of DPDK
+	MAC     net.HardwareAddr
+	Gateway netip.Addr
 }
 
 // RouteLines are the lines for a router.
 func RouteLines(routes []Route) (lines []string) {
 	for _, r := range routes {
-		lines = append(lines, fmt.Sprintf("route %d %d %s %d %x", family(r.Prefix.Addr()), r.Prefix.Bits(),
-			hex(r.Prefix.Masked().Addr()), r.Port, []byte(r.MAC)))
+		prefix := fmt.Sprintf("%d %d %s", family(r.Prefix.Addr()), r.Prefix.Bits(), hex(r.Prefix.Masked().Addr()))
+		switch r.Kind {
+		case RouteMAC:
+			lines = append(lines, fmt.Sprintf("route %s %d %x", prefix, r.Port, []byte(r.MAC)))
+		case RouteGateway:
+			lines = append(lines, fmt.Sprintf("gateway %s %d %d %s", prefix, r.Port, family(r.Gateway), hex(r.Gateway)))
+		case RouteOnLink:
+			lines = append(lines, fmt.Sprintf("onlink %s %d", prefix, r.Port))
+		case RouteLocal:
+			lines = append(lines, "local "+prefix)
+		}
 	}
 	return lines
+}
+
+// NeighbourLine tells a neighbour's MAC address; zeros: it has none.
+func NeighbourLine(n Neighbour, mac net.HardwareAddr) string {
+	return fmt.Sprintf("neighbour %d %s %d %x", family(n.Addr), hex(n.Addr), n.Port, []byte(mac))
 }
 
 // AddressLine makes a router answer ARP for an IPv4 address.

@@ -34,6 +34,25 @@ func TestServiceLines(t *testing.T) {
 	}
 }
 
+func TestRouteLines(t *testing.T) {
+	got := append(RouteLines([]Route{
+		{Kind: RouteMAC, Prefix: netip.MustParsePrefix("198.51.100.0/24"), Port: 1, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 17}},
+		{Kind: RouteGateway, Prefix: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("fe80::9")},
+		{Kind: RouteOnLink, Prefix: netip.MustParsePrefix("2001:db8::/64"), Port: 2},
+		{Kind: RouteLocal, Prefix: netip.MustParsePrefix("203.0.113.2/32")},
+	}), NeighbourLine(Neighbour{netip.MustParseAddr("203.0.113.9"), 1}, make(net.HardwareAddr, 6)))
+	want := []string{
+		"route 4 24 c6336400000000000000000000000000 1 020000000011",
+		"gateway 4 0 00000000000000000000000000000000 0 6 fe800000000000000000000000000009",
+		"onlink 6 64 20010db8000000000000000000000000 2",
+		"local 4 32 cb007102000000000000000000000000",
+		"neighbour 4 cb007109000000000000000000000000 1 000000000000",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestLinkLines(t *testing.T) {
 	got := LinkLines([]Link{
 		{Port: 0, MTU: 1500, IPv4: netip.MustParseAddr("203.0.113.2")},
@@ -65,7 +84,7 @@ func TestApplyTellsRefusals(t *testing.T) {
 			switch lines.Text() {
 			case "good":
 			case "commit":
-				if _, err := conn.Write([]byte("ok\n")); err != nil {
+				if _, err := conn.Write([]byte("unresolved 4 c6120402 2 gateway\nok\nunresolved 6 20010db8000000000000000000000009 1 host\n")); err != nil {
 					return
 				}
 			default:
@@ -81,6 +100,13 @@ func TestApplyTellsRefusals(t *testing.T) {
 	defer c.Close()
 	if err := c.Apply([]string{"good"}); err != nil {
 		t.Error(err)
+	}
+	for _, want := range []Unresolved{
+		{Neighbour{netip.MustParseAddr("198.18.4.2"), 2}, false}, {Neighbour{netip.MustParseAddr("2001:db8::9"), 1}, true},
+	} {
+		if got := <-c.Unresolved; got != want {
+			t.Errorf("asked for %v, want %v", got, want)
+		}
 	}
 	if err := c.Apply([]string{"bad"}); err == nil || !strings.Contains(err.Error(), "line 1: bad") {
 		t.Errorf("got %v", err)

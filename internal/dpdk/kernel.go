@@ -1,68 +1,23 @@
 package dpdk
 
 import (
+	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"strings"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
 // Where DPDK works on interfaces of the kernel (af_packet), the kernel keeps
-// addresses, neighbours and routes, and answers ARP and neighbour discovery; it must
-// only not forward itself.
-
-// KernelRoutes are the kernel's routes through the interfaces, whose neighbours it
-// knows, as the program's router needs them. Ports are numbered as the interfaces.
-func KernelRoutes(interfaces []string) (routes []Route, err error) {
-	ports, neighbours := map[int]int{}, map[int]map[netip.Addr]net.HardwareAddr{}
-	for i, name := range interfaces {
-		dev, err := netlink.LinkByName(name)
-		if err != nil {
-			return nil, fmt.Errorf("interface %s: not found; see `ip link`", name)
-		}
-		index := dev.Attrs().Index
-		ports[index] = i
-		neighbours[index] = map[netip.Addr]net.HardwareAddr{}
-		list, err := netlink.NeighList(index, netlink.FAMILY_ALL)
-		if err != nil {
-			return nil, fmt.Errorf("neighbours of %s: %w", name, err)
-		}
-		for _, n := range list {
-			a, ok := netip.AddrFromSlice(n.IP)
-			if ok && len(n.HardwareAddr) == 6 && n.State&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) == 0 {
-				a = a.Unmap()
-				neighbours[index][a] = n.HardwareAddr
-				routes = append(routes, Route{netip.PrefixFrom(a, a.BitLen()), i, n.HardwareAddr})
-			}
-		}
-	}
-	list, err := netlink.RouteList(nil, netlink.FAMILY_ALL)
-	if err != nil {
-		return nil, fmt.Errorf("routes: %w", err)
-	}
-	for _, r := range list {
-		port, ours := ports[r.LinkIndex]
-		gw, ok := netip.AddrFromSlice(r.Gw)
-		if !ours || !ok {
-			continue
-		}
-		mac, known := neighbours[r.LinkIndex][gw.Unmap()]
-		if !known { // the kernel, which forwards nothing, has no reason to ask by itself
-			_ = netlink.NeighSet(&netlink.Neigh{LinkIndex: r.LinkIndex, Family: familyOf(gw), IP: r.Gw,
-				Flags: netlink.NTF_USE, State: netlink.NUD_NONE})
-		}
-		prefix, ok := destination(r.Dst, gw.Unmap())
-		if known && ok {
-			routes = append(routes, Route{prefix, port, mac})
-		}
-	}
-	return routes, nil
-}
+// addresses, neighbours and routes (kernelroutes.go, neighbours.go), and answers ARP and
+// neighbour discovery; it must only not forward itself.
 
 // KernelLinks are the kernel's MTU and first global addresses of the interfaces, for the
 // ICMP errors that the program's router sends.
@@ -91,13 +46,6 @@ func KernelLinks(interfaces []string) (links []Link, err error) {
 		links = append(links, link)
 	}
 	return links, nil
-}
-
-func familyOf(a netip.Addr) int {
-	if a.Unmap().Is4() {
-		return unix.AF_INET
-	}
-	return unix.AF_INET6
 }
 
 // KeepNeighbours notes the neighbours of interfaces that somebody has set by hand, and
@@ -130,19 +78,6 @@ func KeepNeighbours(interfaces []string) (restore func() error, err error) {
 	}, nil
 }
 
-// destination is a route's prefix; a default route may have none.
-func destination(dst *net.IPNet, gw netip.Addr) (netip.Prefix, bool) {
-	if dst == nil {
-		if gw.Is4() {
-			return netip.PrefixFrom(netip.IPv4Unspecified(), 0), true
-		}
-		return netip.PrefixFrom(netip.IPv6Unspecified(), 0), true
-	}
-	a, ok := netip.AddrFromSlice(dst.IP)
-	ones, _ := dst.Mask.Size()
-	return netip.PrefixFrom(a.Unmap(), ones), ok
-}
-
 // KernelForwards says whether this network namespace forwards packets itself: then
 // each would be forwarded twice.
 func KernelForwards() bool {
@@ -155,9 +90,41 @@ func KernelForwards() bool {
 	return false
 }
 
-// StopMerging makes the kernel hand frames of an interface on as they came: segments
-// that it has joined (GRO) are longer than DPDK's buffers, and than the next wire.
-func StopMerging(name string) error {
+// StopMerging makes the kernel hand frames of an interface on as a wire has them: segments
+// that it has joined, or that a sender on this machine has left to be cut (TSO), are longer
+// than DPDK's buffers, and than the next wire. It holds until stop is called.
+func StopMerging(name string) (stop func() error, err error) {
+	if err := stopGRO(name); err != nil {
+		return nil, err
+	}
+	dev, err := netlink.LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: not found; see `ip link`", name)
+	}
+	if dev.Type() != "veth" {
+		return func() error { return nil }, nil
+	}
+	// The far end of a veth leaves segments uncut unless this end has an XDP program.
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, Name: "tg_pass", License: "Apache-2.0",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpPass), asm.Return()}})
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: XDP program: %w", name, err)
+	}
+	defer prog.Close()
+	at, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: dev.Attrs().Index, Flags: link.XDPDriverMode})
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
+		return func() error { return nil }, nil // another program has the same effect
+	}
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: XDP program: %w", name, err)
+	}
+	return at.Close, nil
+}
+
+const xdpPass = 2 // enum xdp_action
+
+// stopGRO: the kernel joins no segments.
+func stopGRO(name string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err

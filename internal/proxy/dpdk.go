@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"tidegate/internal/config"
 	"tidegate/internal/dpdk"
 	"tidegate/internal/host"
@@ -22,8 +24,10 @@ import (
 // that drives it; connections that it translates do not outlive it.
 type dpdkBox struct {
 	*box
-	proc    *dpdk.Process
-	control *dpdk.Control
+	proc       *dpdk.Process
+	control    *dpdk.Control
+	neighbours *dpdk.Neighbours // of a router on the kernel's interfaces; else nil
+	atEnd      []func() error   // undoes what was done to interfaces
 }
 
 // runDPDK is Run for plane: dpdk; the instance is locked.
@@ -52,9 +56,11 @@ func (d *dpdkBox) start(ctx context.Context) (err error) {
 			return errors.New("this kernel forwards packets itself, and each would be forwarded twice; set net.ipv4.ip_forward=0 and net.ipv6.conf.all.forwarding=0 with sysctl")
 		}
 		for _, name := range cfg.Interfaces {
-			if err := dpdk.StopMerging(name); err != nil {
-				return err
+			stop, err := dpdk.StopMerging(name)
+			if err != nil {
+				return errors.Join(err, d.release())
 			}
+			d.atEnd = append(d.atEnd, stop)
 		}
 	}
 	restore := func() error { return nil }
@@ -74,10 +80,18 @@ func (d *dpdkBox) start(ctx context.Context) (err error) {
 		return errors.Join(err, d.proc.Stop())
 	}
 	d.Numbers.Assign(cfg.Services)
-	if err := errors.Join(d.apply(true), d.writeState()); err != nil {
+	if err := errors.Join(d.watchNeighbours(), d.apply(true), d.writeState()); err != nil {
 		return errors.Join(err, d.control.Close(), d.proc.Stop())
 	}
 	return nil
+}
+
+func (d *dpdkBox) release() (err error) {
+	for _, f := range d.atEnd {
+		err = errors.Join(err, f())
+	}
+	d.atEnd = nil
+	return err
 }
 
 func dpdkPrefix(instance string) string { return "tidegate-" + instance }
@@ -161,7 +175,7 @@ func (d *dpdkBox) serviceLines() ([]string, error) {
 
 // dpdkTargets are the services; an interface that is DPDK's own has no MTU to ask for.
 func (d *dpdkBox) dpdkTargets() ([]plane.Target, error) {
-	if len(d.Cfg.Proxy.DPDK.Devices) == 0 {
+	if d.onKernel() {
 		return d.targets()
 	}
 	instance, cfg := *d.Instance, *d.Cfg
@@ -175,11 +189,53 @@ func (d *dpdkBox) dpdkTargets() ([]plane.Target, error) {
 	return targets, err
 }
 
-func (d *dpdkBox) routes() (routes []dpdk.Route, err error) {
-	if len(d.Cfg.Proxy.DPDK.Devices) == 0 {
-		if routes, err = dpdk.KernelRoutes(d.Cfg.Interfaces); err != nil {
-			return nil, err
+// watchNeighbours begins to keep the program's neighbours equal to the kernel's.
+func (d *dpdkBox) watchNeighbours() (err error) {
+	if d.onKernel() && d.Cfg.Proxy.Forwarding == config.ForwardRouter {
+		d.neighbours, err = dpdk.WatchNeighbours(d.Cfg.Interfaces)
+	}
+	return err
+}
+
+// neighbourUpdates are the kernel's; nil, which nobody hears from, if it has no part in this.
+func (d *dpdkBox) neighbourUpdates() chan netlink.NeighUpdate {
+	if d.neighbours == nil {
+		return nil
+	}
+	return d.neighbours.Updates
+}
+
+// takeNeighbours tells the program of a change, and of all others that are here already.
+func (d *dpdkBox) takeNeighbours(u netlink.NeighUpdate, open bool) error {
+	var lines []string
+	for {
+		if !open {
+			return errors.Join(d.tell(lines), d.neighbours.Watch())
 		}
+		lines = append(lines, d.neighbours.Take(u)...)
+		select {
+		case u, open = <-d.neighbours.Updates:
+		default:
+			return d.tell(lines)
+		}
+	}
+}
+
+func (d *dpdkBox) tell(lines []string) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	return d.control.Apply(lines)
+}
+
+// onKernel says whether the ports are interfaces of the kernel.
+func (d *dpdkBox) onKernel() bool { return len(d.Cfg.Proxy.DPDK.Devices) == 0 }
+
+func (d *dpdkBox) routes() (routes []dpdk.Route, err error) {
+	if !d.onKernel() {
+		routes = dpdk.LocalRoutes()
+	} else if routes, err = dpdk.KernelRoutes(d.Cfg.Interfaces); err != nil {
+		return nil, err
 	}
 	for _, r := range d.Cfg.Proxy.DPDK.Routes {
 		routes = append(routes, dpdk.Route{Prefix: r.Prefix, Port: slices.Index(d.Cfg.Interfaces, r.Interface), MAC: r.MAC})
@@ -207,18 +263,31 @@ func (d *dpdkBox) loop(ctx context.Context) error {
 				continue
 			}
 			swap.Reset(d.Cfg.Proxy.SwapPeriod)
+		case u, open := <-d.neighbourUpdates():
+			if err := d.takeNeighbours(u, open); err != nil {
+				d.Log.Error("neighbours", "error", err)
+			}
+		case u := <-d.control.Unresolved:
+			if d.neighbours != nil {
+				_ = d.neighbours.Ask(u.Neighbour, u.Host) // else it is asked again, or nobody can
+			}
 		case <-swap.C:
 			if err := d.swapTables(); err != nil {
 				d.Log.Error("swapping the tables", "error", err)
 			}
-		case <-tick.C:
-			now, err := d.serviceLines() // routes may have changed
-			changed := err == nil && !slices.Equal(slices.Sorted(slices.Values(now)), told)
+		case now := <-tick.C:
+			lines, err := d.serviceLines() // routes may have changed
+			changed := err == nil && !slices.Equal(slices.Sorted(slices.Values(lines)), told)
 			if changed {
-				told = slices.Sorted(slices.Values(now))
+				told = slices.Sorted(slices.Values(lines))
 			}
 			if err := errors.Join(err, d.apply(changed)); err != nil {
 				d.Log.Error("housekeeping", "error", err)
+			}
+			if d.neighbours != nil {
+				if err := d.neighbours.Tick(now); err != nil {
+					d.Log.Error("housekeeping", "error", err)
+				}
 			}
 			d.watchSides()
 		}
@@ -309,7 +378,10 @@ func (d *dpdkBox) stop(force context.Context) error {
 			}
 		}
 	}
-	errs = append(errs, d.control.Close(), d.proc.Stop())
+	if d.neighbours != nil {
+		d.neighbours.Close()
+	}
+	errs = append(errs, d.control.Close(), d.proc.Stop(), d.release())
 	if err := host.RemoveState(d.Opt.StateDir, d.Cfg.Instance); !errors.Is(err, os.ErrNotExist) {
 		errs = append(errs, err)
 	}

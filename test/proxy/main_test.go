@@ -66,6 +66,7 @@ type world struct {
 	box *box
 
 	forUserspace bool // the box's kernel has stopped forwarding
+	linkLocal    bool // the box's ports have link-local addresses
 }
 
 // box is a `tidegate run` in the box.
@@ -130,6 +131,9 @@ func (w *world) start(config string) *box {
 			w.t.Fatal(err)
 		}
 		w.forUserspace = true
+		if !w.Bridge {
+			w.forgetNeighbours() // a router finds them by itself
+		}
 	}
 	b := &box{exited: make(chan struct{})}
 	b.cmd = exec.Command(tidegate, "run", "-c", w.writeConfig(config))

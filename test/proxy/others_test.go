@@ -130,7 +130,7 @@ func (w *world) echoDatagrams(at netip.AddrPort) {
 	}
 	w.t.Cleanup(func() { c.Close() })
 	go func() {
-		b := make([]byte, 64)
+		b := make([]byte, 65536)
 		for {
 			n, from, err := c.ReadFromUDPAddrPort(b)
 			if err != nil {

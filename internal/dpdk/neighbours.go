@@ -1,0 +1,174 @@
+package dpdk
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Bounds of what the kernel is asked for. Gateways are not bounded here: the configuration
+// names them. Hosts in on-link prefixes are what a scan makes up; the program has bounds
+// for each prefix (dpdk/waiting.h), these are for all of them together. They keep the
+// kernel's own table (net.ipv4.neigh.default.gc_thresh3: 1,024) from being filled.
+const (
+	hostsASecond = 64
+	hostsPending = 128
+	pendingTime  = 5 * time.Second // the kernel gives up after three
+	pokesASecond = 64              // neighbours confirmed anew
+)
+
+// neighbourUse is a state in which the kernel would send to a neighbour.
+const neighbourUse = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE | netlink.NUD_PERMANENT
+
+// Neighbour is one whom the program's router knows, or asks for.
+type Neighbour struct {
+	Addr netip.Addr
+	Port int // of DPDK
+}
+
+// Neighbours keeps the program's table of neighbours equal to the kernel's, has the kernel
+// resolve those that the program asks for, and has it confirm those that it has not
+// heard of for a while: it sends nothing to them itself and would never ask again.
+type Neighbours struct {
+	Updates chan netlink.NeighUpdate // closed when the kernel's messages were too many: make a new one
+
+	done    chan struct{}
+	ports   map[int]int // by index of the interface
+	indexes []int       // by port
+	told    map[Neighbour]string
+	pending map[Neighbour]time.Time // hosts asked for
+	allowed int                     // hosts that may be asked for within this second
+	next    int                     // whom to confirm next
+}
+
+// WatchNeighbours begins; Updates has all neighbours that are known already, first.
+func WatchNeighbours(interfaces []string) (*Neighbours, error) {
+	n := &Neighbours{ports: map[int]int{}, told: map[Neighbour]string{}, pending: map[Neighbour]time.Time{}, allowed: hostsASecond}
+	for i, name := range interfaces {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return nil, fmt.Errorf("interface %s: not found; see `ip link`", name)
+		}
+		n.ports[dev.Attrs().Index] = i
+		n.indexes = append(n.indexes, dev.Attrs().Index)
+	}
+	return n, n.Watch()
+}
+
+// Watch begins anew, when Updates has been closed.
+func (n *Neighbours) Watch() error {
+	n.Updates, n.done = make(chan netlink.NeighUpdate, 1024), make(chan struct{})
+	err := netlink.NeighSubscribeWithOptions(n.Updates, n.done, netlink.NeighSubscribeOptions{
+		ListExisting: true, ReceiveBufferSize: 1 << 20, ReceiveBufferForceSize: true,
+		ErrorCallback: func(error) {}, // the channel is closed, which is noticed
+	})
+	if err != nil {
+		return fmt.Errorf("neighbours: %w", err)
+	}
+	return nil
+}
+
+// Close ends the subscription.
+func (n *Neighbours) Close() { close(n.done) }
+
+// Take is what the program is to be told of a change in the kernel's table.
+func (n *Neighbours) Take(u netlink.NeighUpdate) (lines []string) {
+	port, ours := n.ports[u.LinkIndex]
+	addr, ok := netip.AddrFromSlice(u.IP)
+	if !ours || !ok || u.Family != unix.AF_INET && u.Family != unix.AF_INET6 || u.Flags&netlink.NTF_PROXY != 0 {
+		return nil
+	}
+	who := Neighbour{addr.Unmap(), port}
+	switch {
+	case u.Type == unix.RTM_DELNEIGH:
+		// Forgotten, not gone: the kernel clears its table of whom it sends nothing to.
+		if n.told[who] != "" && n.Ask(who, true) != nil {
+			return n.forget(who)
+		}
+	case u.State&netlink.NUD_FAILED != 0:
+		_, asked := n.pending[who]
+		if delete(n.pending, who); asked && n.told[who] == "" {
+			_ = netlink.NeighDel(&u.Neigh) // it is of no more use, and the place is wanted
+		}
+		return n.forget(who)
+	case u.State&neighbourUse != 0 && len(u.HardwareAddr) == 6 && u.HardwareAddr[0]&1 == 0:
+		delete(n.pending, who)
+		if mac := u.HardwareAddr.String(); n.told[who] != mac {
+			n.told[who] = mac
+			return []string{NeighbourLine(who, u.HardwareAddr)}
+		}
+	}
+	return nil
+}
+
+func (n *Neighbours) forget(who Neighbour) []string {
+	if n.told[who] == "" {
+		return nil
+	}
+	delete(n.told, who)
+	return []string{NeighbourLine(who, make(net.HardwareAddr, 6))}
+}
+
+// errBusy: too many are asked for already.
+var errBusy = errors.New("too many neighbours are asked for")
+
+// Ask has the kernel resolve a neighbour, or confirm one that it knows; what comes of it is
+// an update. `host`: it is nobody that the configuration names.
+func (n *Neighbours) Ask(who Neighbour, host bool) error {
+	if who.Port >= len(n.indexes) {
+		return fmt.Errorf("port %d: unknown", who.Port)
+	}
+	if host {
+		if n.allowed == 0 || len(n.pending) >= hostsPending {
+			return errBusy
+		}
+		n.allowed--
+		n.pending[who] = time.Now()
+	}
+	return n.use(who)
+}
+
+// use is what a packet to the neighbour would do.
+func (n *Neighbours) use(who Neighbour) error {
+	return netlink.NeighSet(&netlink.Neigh{LinkIndex: n.indexes[who.Port], Family: family46(who.Addr), IP: who.Addr.AsSlice(),
+		Flags: netlink.NTF_USE, State: netlink.NUD_NONE})
+}
+
+// Tick, once a second: has the kernel confirm some of those it has not heard of.
+func (n *Neighbours) Tick(now time.Time) error {
+	n.allowed = hostsASecond
+	for who, since := range n.pending {
+		if now.Sub(since) > pendingTime {
+			delete(n.pending, who)
+		}
+	}
+	pokes := 0
+	for i, index := range n.indexes {
+		list, err := netlink.NeighList(index, netlink.FAMILY_ALL)
+		if err != nil {
+			return fmt.Errorf("neighbours: %w", err)
+		}
+		for k := range list {
+			e := &list[(n.next+k)%len(list)]
+			addr, ok := netip.AddrFromSlice(e.IP)
+			if who := (Neighbour{addr.Unmap(), i}); ok && e.State&netlink.NUD_STALE != 0 && n.told[who] != "" && pokes < pokesASecond {
+				_ = n.use(who) // it may have gone in the meantime
+				pokes++
+			}
+		}
+	}
+	n.next++
+	return nil
+}
+
+func family46(a netip.Addr) int {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}

@@ -1,0 +1,431 @@
+package proxytest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/lab"
+)
+
+// What any router carries, whatever it protects; it begins with nobody in its tables of
+// neighbours, and neither client nor server knows the router.
+
+// forgetNeighbours empties the tables of the client, the server and the box, but for the
+// attacker, which answers nobody.
+func (w *world) forgetNeighbours() {
+	w.t.Helper()
+	if lab.HaveIPv6() && !w.linkLocal { // the lab gives none, and without one a kernel asks for no neighbour of IPv6
+		w.ip(w.Proxy, "addr add fe80::1/64 dev tg-legit nodad", "addr add fe80::1/64 dev tg-inner nodad")
+		w.ip(w.Client, "addr add fe80::2/64 dev tg-client nodad")
+		w.ip(w.Server, "addr add fe80::2/64 dev tg-server nodad")
+		w.linkLocal = true
+	}
+	for _, at := range []struct {
+		n   *lab.Namespace
+		dev string
+	}{{w.Client, "tg-client"}, {w.Proxy, "tg-legit"}, {w.Proxy, "tg-inner"}, {w.Server, "tg-server"}} {
+		w.ip(at.n, "neigh flush nud all dev "+at.dev)
+	}
+}
+
+// neighbours are the box's entries, as ip(8) prints them.
+func (w *world) neighbours(dev string) []string {
+	w.t.Helper()
+	var out output
+	cmd := exec.Command("ip", "neigh", "show", "nud", "all", "dev", dev)
+	cmd.Stdout = &out
+	if err := w.Proxy.Do(cmd.Run); err != nil {
+		w.t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(out.String()), "\n")
+}
+
+// datagrams is a connected UDP socket in a namespace, with the errors that ICMP brings it.
+type datagrams struct {
+	fd   int
+	ipv6 bool
+}
+
+func (w *world) datagrams(from *lab.Namespace, to netip.AddrPort, ttl int, df bool) datagrams {
+	w.t.Helper()
+	d := datagrams{ipv6: to.Addr().Is6()}
+	family, level, ttlOption, dfOption, errOption := unix.AF_INET, unix.IPPROTO_IP, unix.IP_TTL, unix.IP_MTU_DISCOVER, unix.IP_RECVERR
+	var sa unix.Sockaddr = &unix.SockaddrInet4{Addr: [4]byte(to.Addr().AsSlice()[:4]), Port: int(to.Port())}
+	if d.ipv6 {
+		family, level, ttlOption, dfOption, errOption = unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_MTU_DISCOVER, unix.IPV6_RECVERR
+		sa = &unix.SockaddrInet6{Addr: to.Addr().As16(), Port: int(to.Port())}
+	}
+	discover := unix.IP_PMTUDISC_DONT
+	if df {
+		discover = unix.IP_PMTUDISC_DO
+	}
+	err := from.Do(func() (err error) {
+		if d.fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		for _, o := range [][2]int{{ttlOption, ttl}, {dfOption, discover}, {errOption, 1}} {
+			if err := unix.SetsockoptInt(d.fd, level, o[0], o[1]); err != nil {
+				return err
+			}
+		}
+		tv := unix.Timeval{Sec: 1}
+		if err := unix.SetsockoptTimeval(d.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+			return err
+		}
+		return unix.Connect(d.fd, sa)
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { unix.Close(d.fd) })
+	return d
+}
+
+// ask sends that many bytes and reads what comes back.
+func (d datagrams) ask(size int) error {
+	b := make([]byte, size+1)
+	if _, err := unix.Write(d.fd, b[:size]); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	n, err := unix.Read(d.fd, b)
+	if err != nil {
+		return fmt.Errorf("receive: %w", err)
+	}
+	if n != size {
+		return fmt.Errorf("%d bytes went and %d came", size, n)
+	}
+	return nil
+}
+
+// icmpError waits for one that is about what was sent: its type, code, and further number.
+func (d datagrams) icmpError() (kind, code uint8, info uint32, err error) {
+	fds := []unix.PollFd{{Fd: int32(d.fd)}} // errors are always announced
+	for deadline := time.Now().Add(patience); ; {
+		if time.Now().After(deadline) {
+			return 0, 0, 0, fmt.Errorf("no ICMP error came within %v", patience)
+		}
+		if _, err := unix.Poll(fds, 1000); err != nil && err != unix.EINTR {
+			return 0, 0, 0, err
+		}
+		oob := make([]byte, 512)
+		_, n, _, _, err := unix.Recvmsg(d.fd, nil, oob, unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
+		if err != nil {
+			continue
+		}
+		messages, err := unix.ParseSocketControlMessage(oob[:n])
+		if err != nil {
+			return 0, 0, 0, err
+		}
+		for _, m := range messages {
+			// struct sock_extended_err: errno 4, origin 1, type 1, code 1, pad 1, info 4
+			if e := m.Data; len(e) >= 16 && (m.Header.Level == unix.IPPROTO_IP && m.Header.Type == unix.IP_RECVERR ||
+				m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_RECVERR) && e[4] >= unix.SO_EE_ORIGIN_ICMP {
+				return e[5], e[6], binary.NativeEndian.Uint32(e[8:]), nil
+			}
+		}
+	}
+}
+
+// echoes sends ICMP echo requests and counts the answers, doubled ones too.
+func (w *world) echoes(from *lab.Namespace, to netip.Addr, requests, size int) (answers int) {
+	w.t.Helper()
+	network, listen, request, reply := "ip4:icmp", "0.0.0.0", byte(8), byte(0)
+	if to.Is6() {
+		network, listen, request, reply = "ip6:ipv6-icmp", "::", 128, 129
+	}
+	var c net.PacketConn
+	err := from.Do(func() (err error) {
+		c, err = net.ListenPacket(network, listen)
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer c.Close()
+	heard := make(chan int)
+	go func() {
+		b, n := make([]byte, 65536), 0
+		for {
+			k, _, err := c.ReadFrom(b)
+			if err != nil {
+				heard <- n
+				return
+			}
+			if k == 8+size && b[0] == reply && binary.BigEndian.Uint16(b[4:]) == 0x7467 {
+				n++
+			}
+		}
+	}()
+	for i := range requests {
+		m := make([]byte, 8+size)
+		m[0] = request
+		binary.BigEndian.PutUint16(m[4:], 0x7467)
+		binary.BigEndian.PutUint16(m[6:], uint16(i))
+		if !to.Is6() { // of IPv6 the kernel makes it
+			binary.BigEndian.PutUint16(m[2:], checksum(m))
+		}
+		if _, err := c.WriteTo(m, &net.IPAddr{IP: to.AsSlice()}); err != nil {
+			w.t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond) // a router keeps only a few for a neighbour that it has to ask for
+	}
+	_ = c.SetReadDeadline(time.Now().Add(time.Second)) // doubled ones are what is waited for
+	return <-heard
+}
+
+func checksum(b []byte) uint16 {
+	var sum uint32
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
+}
+
+// router is a world whose box routes and whose tables of neighbours are empty.
+func router(t *testing.T) *world {
+	w := newWorld(t, false)
+	w.ip(w.Proxy, "addr add 198.18.5.1/24 dev tg-inner") // a prefix with places for nobody
+	if testPlane != lab.PlaneDPDK {                      // else start does it
+		w.forgetNeighbours()
+	}
+	w.start(w.config("cookie"))
+	return w
+}
+
+func TestRouterEcho(t *testing.T) {
+	for _, ipv6 := range families() {
+		for _, size := range []int{8, 3000} {
+			t.Run(fmt.Sprint(familyName(ipv6), size), func(t *testing.T) {
+				w := router(t)
+				if n := w.echoes(w.Client, w.ServiceAddr(ipv6, 0).Addr(), 5, size); n != 5 {
+					t.Errorf("5 echo requests to the server had %d answers", n)
+				}
+				if n := w.echoes(w.Server, clientAddr(ipv6), 5, size); n != 5 {
+					t.Errorf("5 echo requests to the client had %d answers", n)
+				}
+				if n := w.echoes(w.Client, w.BoxAddr(ipv6), 5, size); n != 5 {
+					t.Errorf("5 echo requests to the box had %d answers", n)
+				}
+			})
+		}
+	}
+}
+
+func TestRouterDatagrams(t *testing.T) {
+	for _, ipv6 := range families() {
+		t.Run(familyName(ipv6), func(t *testing.T) {
+			w := router(t)
+			w.echoDatagrams(w.ServiceAddr(ipv6, port))
+			d := w.datagrams(w.Client, w.ServiceAddr(ipv6, port), 64, false)
+			for _, size := range []int{1, 17, 1400, 4000} { // the last in fragments
+				if err := d.ask(size); err != nil {
+					t.Errorf("%d bytes: %v", size, err)
+				}
+			}
+		})
+	}
+}
+
+// Connections from empty tables, too: the SYN to the server is the box's own.
+func TestRouterConnects(t *testing.T) {
+	for _, ipv6 := range families() {
+		t.Run(familyName(ipv6), func(t *testing.T) {
+			w := router(t)
+			w.serve(echo)
+			began := time.Now()
+			if err := w.ping(ipv6); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took > 900*time.Millisecond {
+				t.Errorf("it took %v: a segment was lost and sent again", took)
+			}
+		})
+	}
+}
+
+func TestRouterTTL(t *testing.T) {
+	for _, ipv6 := range families() {
+		t.Run(familyName(ipv6), func(t *testing.T) {
+			w := router(t)
+			d := w.datagrams(w.Client, w.ServiceAddr(ipv6, port), 1, false)
+			_, _ = unix.Write(d.fd, []byte("x"))
+			kind, code, _, err := d.icmpError()
+			if want := map[bool]uint8{false: 11, true: 3}[ipv6]; err != nil || kind != want || code != 0 {
+				t.Errorf("type %d code %d, %v; want %d 0", kind, code, err, want)
+			}
+		})
+	}
+}
+
+// The link behind the box is smaller: who may not cut is told, what may be cut is.
+func TestRouterSmallerLink(t *testing.T) {
+	for _, ipv6 := range families() {
+		for name, toServer := range map[string]bool{"to server": true, "to client": false} {
+			t.Run(familyName(ipv6)+" "+name, func(t *testing.T) {
+				w := router(t)
+				from, to, out := w.Client, w.ServiceAddr(ipv6, port), w.InnerPort
+				if !toServer {
+					from, to, out = w.Server, netip.AddrPortFrom(clientAddr(ipv6), port), w.LegitPort
+				}
+				if err := out.SetMTU(smallMTU); err != nil {
+					t.Fatal(err)
+				}
+				w.forgetNeighbours()
+				var told uint32
+				w.await("an ICMP error that says so", func() bool {
+					d := w.datagrams(from, to, 64, true)
+					if _, err := unix.Write(d.fd, make([]byte, 1400)); err != nil {
+						told = smallMTU // learned already
+						return true
+					}
+					kind, code, mtu, err := d.icmpError()
+					told = mtu
+					return err == nil && (ipv6 && kind == 2 || !ipv6 && kind == 3 && code == 4)
+				})
+				if told != smallMTU {
+					t.Errorf("told of an MTU of %d, want %d", told, smallMTU)
+				}
+				if ipv6 {
+					return // nobody but the sender cuts
+				}
+				at := &net.UDPAddr{Port: port}
+				var sink *net.UDPConn
+				receiver := map[bool]*lab.Namespace{true: w.Server, false: w.Client}[toServer]
+				if err := receiver.Do(func() (err error) { sink, err = net.ListenUDP("udp4", at); return err }); err != nil {
+					t.Fatal(err)
+				}
+				defer sink.Close()
+				// A sender that has not heard of the MTU, or does not care.
+				if _, err := unix.Write(w.datagrams(from, to, 64, false).fd, make([]byte, 1400)); err != nil {
+					t.Fatal(err)
+				}
+				w.sendUncut(from, to, 1400)
+				_ = sink.SetReadDeadline(time.Now().Add(patience / 4))
+				for i := range 2 {
+					b := make([]byte, 2048)
+					if n, err := sink.Read(b); n != 1400 {
+						t.Errorf("datagram %d: %d bytes, %v", i, n, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// sendUncut sends an IPv4 datagram whole and without DF, whatever the path's MTU is
+// thought to be.
+func (w *world) sendUncut(from *lab.Namespace, to netip.AddrPort, size int) {
+	w.t.Helper()
+	err := from.Do(func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE); err != nil {
+			return err
+		}
+		p := make([]byte, 28+size)
+		p[0], p[8], p[9] = 0x45, 64, unix.IPPROTO_UDP
+		dst := to.Addr().As4()
+		copy(p[16:], dst[:])
+		src := clientAddr(false).As4()
+		if from == w.Server {
+			src = w.ServiceAddr(false, 0).Addr().As4()
+		}
+		copy(p[12:], src[:])
+		binary.BigEndian.PutUint16(p[4:], 0x4711) // or the kernel sets DF, too
+		binary.BigEndian.PutUint16(p[20:], 4711)
+		binary.BigEndian.PutUint16(p[22:], to.Port())
+		binary.BigEndian.PutUint16(p[24:], uint16(8+size)) // checksum 0: none
+		return unix.Sendto(fd, p, 0, &unix.SockaddrInet4{Addr: dst})
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestRouterUnreachable(t *testing.T) {
+	for _, ipv6 := range families() {
+		t.Run(familyName(ipv6), func(t *testing.T) {
+			w := router(t)
+			nobody, kind, code := netip.MustParseAddr("198.18.5.77"), uint8(3), uint8(1)
+			if ipv6 {
+				nobody, kind, code = netip.MustParseAddr("fd7d:7467:5::77"), 1, 3
+			}
+			d := w.datagrams(w.Client, netip.AddrPortFrom(nobody, port), 64, false)
+			_, _ = unix.Write(d.fd, []byte("x"))
+			k, c, _, err := d.icmpError()
+			if err != nil || k != kind || c != code {
+				t.Errorf("type %d code %d, %v; want %d %d", k, c, err, kind, code)
+			}
+		})
+	}
+}
+
+// Who scans a prefix for hosts that are not there fills no table and delays nobody else.
+func TestRouterScanned(t *testing.T) {
+	for _, ipv6 := range families() {
+		t.Run(familyName(ipv6), func(t *testing.T) {
+			w := router(t)
+			w.serve(echo)
+			scan := func() {
+				for i := range 2000 {
+					to := netip.AddrFrom4([4]byte{198, 18, 5, byte(2 + i%250)})
+					if ipv6 {
+						b := netip.MustParseAddr("fd7d:7467:5::").As16()
+						binary.BigEndian.PutUint16(b[14:], uint16(1000+i))
+						to = netip.AddrFrom16(b)
+					}
+					_, _ = unix.Write(w.datagrams(w.Client, netip.AddrPortFrom(to, 9), 64, false).fd, []byte("x"))
+				}
+			}
+			scan()
+			began := time.Now()
+			if err := w.ping(ipv6); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took > 900*time.Millisecond {
+				t.Errorf("a connection took %v during the scan", took)
+			}
+			// Without a bound all of them: 250 of IPv4, 1,000 or so of IPv6 (gc_thresh3).
+			if n := len(w.neighbours("tg-inner")); testPlane == lab.PlaneDPDK && n > 140 {
+				t.Errorf("the scan has made %d entries in the kernel's table", n)
+			}
+		})
+	}
+}
+
+// More routes than fit into any small table, each with a host behind it.
+func TestRouterManyRoutes(t *testing.T) {
+	w := newWorld(t, false)
+	const routes = 1000
+	var batch strings.Builder
+	for i := range routes {
+		fmt.Fprintf(&batch, "route add 10.%d.%d.0/24 via 198.18.4.2\n", i/256, i%256)
+	}
+	cmd := exec.Command("ip", "-batch", "-")
+	cmd.Stdin = strings.NewReader(batch.String())
+	if err := w.Proxy.Do(cmd.Run); err != nil {
+		t.Fatal(err)
+	}
+	w.start(w.config("cookie"))
+	for _, i := range []int{0, 255, 256, 257, routes - 1} {
+		addr := netip.AddrFrom4([4]byte{10, byte(i / 256), byte(i % 256), 1})
+		w.ip(w.Server, fmt.Sprintf("addr add %v/32 dev lo", addr))
+		if n := w.echoes(w.Client, addr, 3, 8); n != 3 {
+			t.Errorf("%v: 3 echo requests had %d answers", addr, n)
+		}
+	}
+}
