@@ -14,6 +14,7 @@ int main(int argc, char **argv)
 	test_bursts();
 	test_fast();
 	test_icmp();
+	test_router();
 	test_still();
 	test_bad();
 	return check_summary(argc, argv);

@@ -15,6 +15,7 @@ void test_fast(void);
 void test_flows(void);
 void test_store(void);
 void test_icmp(void);
+void test_router(void);
 void test_still(void);
 void test_bad(void);
 
