@@ -240,9 +240,13 @@ const (
 	CounterAckFrame Counter = 116
 	// CounterSplitDisplaced: server: connections that gave their place in a full table to a new one: of a source that holds many, or idle.
 	CounterSplitDisplaced Counter = 117
+	// CounterDropNoNeighbour: dpdk: frames of a router whose next hop has no MAC address: it does not answer, or too many are asked for at once.
+	CounterDropNoNeighbour Counter = 118
+	// CounterDropCutOff: dpdk: frames of a kernel interface that are longer than any wire takes, of which only the first part arrives: their sender leaves segments uncut (TSO), or the kernel joins them (GRO).
+	CounterDropCutOff Counter = 119
 
 	// NumCounters is how many counters there are.
-	NumCounters = 118
+	NumCounters = 120
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -364,4 +368,6 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_stack", "host: such SYNs dropped because the allowance is used up, or both tags say VLAN 0"},
 	{"ack_frame", "verified ACKs in frames that the kernel cannot adopt from (VLAN tags); left to the kernel"},
 	{"split_displaced", "server: connections that gave their place in a full table to a new one: of a source that holds many, or idle"},
+	{"drop_no_neighbour", "dpdk: frames of a router whose next hop has no MAC address: it does not answer, or too many are asked for at once"},
+	{"drop_cut_off", "dpdk: frames of a kernel interface that are longer than any wire takes, of which only the first part arrives: their sender leaves segments uncut (TSO), or the kernel joins them (GRO)"},
 }

@@ -21,7 +21,7 @@ type HostXdpTgAllowance struct {
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [118]uint64
+	Count [120]uint64
 }
 
 type HostXdpTgEpochKey struct {
