@@ -172,7 +172,7 @@ __attribute__((noinline)) int tg_case_handle(struct xdp_md *ctx, struct tg_packe
 	if (!id || !svc || !how || !row || svc->mode == TG_MODE_OFF)
 		return tg_forward(ctx, pkt);
 	if (proxy->flows && tg_host_is_syn(pkt) &&
-	    tg_presence_has(tg_presence_flow(pkt, proxy->salt), TG_PRESENCE_FLOWS))
+	    tg_presence_has(tg_presence_flow(pkt, proxy->presence_salt), TG_PRESENCE_FLOWS))
 		f = tg_flow_find(pkt, TG_TO_SERVER);
 	live = f && f->state == TG_FLOW_READY && !(f->flags & TG_FLOW_CLOSED);
 	if (tg_host_is_syn(pkt))

@@ -239,11 +239,11 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f, co
 	f->server = s;
 	f->form = form;
 	if (w->box->flows) {
-		f->presence = tg_presence_flow(syn, w->salt);
+		f->presence = tg_presence_flow(syn, w->presence_salt);
 		tg_fast_bits_fetch(w->fast.flow_bits, f->presence);
 	}
 	if (s->strategy != TG_STRATEGY_COOKIE) {
-		f->white = tg_presence_source(tg_white_key_of(w, syn), w->salt);
+		f->white = tg_presence_source(tg_white_key_of(w, syn), w->presence_salt);
 		tg_fast_bits_fetch(w->fast.white_bits, f->white);
 	}
 	if (!tg_strategy_has_cookie(s->strategy))

@@ -186,9 +186,9 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 	_mm512_store_si512(g->tsval, _mm512_srli_epi64(tsval, 32));
 	if (w->box->flows)
 		tg_wide_fetch(g->presence, w->fast.flow_bits,
-			      tg_wide_presence_flow(addrs, _mm512_and_si512(ports, TG_WIDE_LOW), w->salt));
+			      tg_wide_presence_flow(addrs, _mm512_and_si512(ports, TG_WIDE_LOW), w->presence_salt));
 	if (s->strategy != TG_STRATEGY_COOKIE)
-		tg_wide_fetch(g->white, w->fast.white_bits, tg_wide_presence_source(addrs, w->box->white_v4_mask, w->salt));
+		tg_wide_fetch(g->white, w->fast.white_bits, tg_wide_presence_source(addrs, w->box->white_v4_mask, w->presence_salt));
 	if (tg_strategy_has_cookie(s->strategy))
 		b->n = at + TG_WIDE;
 	return true;

@@ -17,12 +17,12 @@ TG_INLINE uint32_t tg_item_presence(const struct tg_worker *w, const struct tg_p
 	struct tg_packet turned;
 
 	if (dir == TG_TO_SERVER)
-		return tg_presence_flow(pkt, w->salt);
+		return tg_presence_flow(pkt, w->presence_salt);
 	turned.family = pkt->family;
 	turned.src = pkt->dst;
 	turned.dst = pkt->src;
 	turned.ports = pkt->ports << 16 | pkt->ports >> 16;
-	return tg_presence_flow(&turned, w->salt);
+	return tg_presence_flow(&turned, w->presence_salt);
 }
 
 /* First stage: fetches the bits that tell whether there may be such a flow. */

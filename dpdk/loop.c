@@ -102,7 +102,7 @@ bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
 		.white_bitmap = p->opt.white_bitmap,
 		.way = tg_siphash_choose(p->opt.hash),
 	};
-	uint64_t random[7];
+	uint64_t random[8];
 	uint32_t i;
 
 	if (!o.way)
@@ -110,6 +110,7 @@ bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
 	if (getrandom(random, sizeof(random), 0) != sizeof(random))
 		return tg_say("no random numbers from the kernel");
 	o.salt = random[0] | 1;
+	o.presence_salt = random[7];
 	o.table_key = (struct tg_siphash_key){random[1], random[2]};
 	o.cache_key = (struct tg_siphash_key){random[3], random[4]};
 	o.ask_key = (struct tg_siphash_key){random[5], random[6]};

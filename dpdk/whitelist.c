@@ -105,6 +105,17 @@ static uint64_t *place_take(const struct tg_whitelist *l, const struct tg_genera
 	return NULL;
 }
 
+/* A full bucket's next place, turn by turn; an empty one, if there is. */
+static uint64_t *place_evict(const struct tg_whitelist *l, struct tg_generation *g, uint64_t key)
+{
+	uint64_t *b = bucket_of(l, g, key, 0), *place = free_in(b);
+
+	if (!place)
+		return &b[g->evicted++ % TG_WHITE_SLOTS];
+	g->used++;
+	return place;
+}
+
 bool tg_whitelist_find(struct tg_whitelist *l, uint64_t key)
 {
 	uint64_t bit = bitmap_bit(key);
@@ -138,13 +149,14 @@ bool tg_whitelist_put(struct tg_whitelist *l, uint64_t key)
 	}
 	if (generation_has(l, g, key))
 		return true;
-	if (!key || g->used >= l->max) /* 0 is no unicast prefix: it means an empty place */
+	if (!key) /* 0 is no unicast prefix: it means an empty place */
 		return false;
-	place = place_take(l, g, key);
-	if (!place)
-		return false;
+	place = g->used < l->max ? place_take(l, g, key) : NULL;
+	if (place)
+		g->used++;
+	else /* one of those in its place goes; who is in use comes again by a challenge */
+		place = place_evict(l, g, key);
 	*place = key;
-	g->used++;
 	tg_swap_note(&l->hash, tg_presence_source(key, l->salt));
 	return true;
 }

@@ -25,6 +25,7 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 	if (!w)
 		return NULL;
 	w->salt = o->salt;
+	w->presence_salt = o->presence_salt;
 	w->ask_key = o->ask_key;
 	w->way = o->way;
 	w->burst = tg_pipeline_burst_any;
@@ -42,7 +43,7 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 	w->cache.key = o->cache_key;
 	w->cache.buckets = tg_pages_get(sizeof(*w->cache.buckets) * (w->cache.mask + 1));
 	if (!w->rows || !w->cache.buckets || !tg_flow_table_init(&w->flows, o->max_flows, o->table_key) ||
-	    !tg_whitelist_init(&w->white, o->max_sources, o->white_bitmap, o->salt)) {
+	    !tg_whitelist_init(&w->white, o->max_sources, o->white_bitmap, o->presence_salt)) {
 		tg_worker_free(w);
 		return NULL;
 	}

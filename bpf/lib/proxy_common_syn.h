@@ -110,7 +110,7 @@ static __always_inline int tg_proxy_common_syn(struct xdp_md *ctx, __u8 family, 
 	how = bpf_map_lookup_elem(&tg_strategies, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !how || !row || svc->mode != TG_MODE_ALWAYS ||
-	    (proxy->flows && tg_presence_has(tg_presence_flow(&syn, proxy->salt), TG_PRESENCE_FLOWS)))
+	    (proxy->flows && tg_presence_has(tg_presence_flow(&syn, proxy->presence_salt), TG_PRESENCE_FLOWS)))
 		return XDP_ABORTED;
 	if (tg_strategy_translates(how->strategy)) {
 		told = tg_common_told(&syn, svc, how);
@@ -123,7 +123,7 @@ static __always_inline int tg_proxy_common_syn(struct xdp_md *ctx, __u8 family, 
 		__u64 source = tg_white_key(&syn.src, family, proxy->white_v4_mask,
 					    proxy->white_v6_mask);
 
-		if (tg_presence_has(tg_presence_source(source, proxy->salt), TG_PRESENCE_SOURCES))
+		if (tg_presence_has(tg_presence_source(source, proxy->presence_salt), TG_PRESENCE_SOURCES))
 			return XDP_ABORTED;
 		if (how->strategy != TG_STRATEGY_AUTH_COOKIE)
 			return tg_common_challenge(ctx, frame, family, ts, &syn, svc, how->strategy,

@@ -21,7 +21,7 @@
 #define TG_SERVERS_MAX 16384
 
 struct tg_proxy_settings {
-	__u64 salt;          /* of challenges without a cookie */
+	__u64 salt;          /* of challenges without a cookie; who sees some can work it out */
 	__u64 white_v6_mask; /* which bits of an IPv6 source (first half, as on the wire) count */
 	__u32 bridge[2];     /* the two ports; 0: a router */
 	__u8 flows;          /* 1: some service is, or was, translated */
@@ -36,6 +36,7 @@ struct tg_proxy_settings {
 	__u8 pad2[7];
 	struct tg_siphash_key ask_key; /* of the numbers of SYNs that ask a server */
 	struct tg_siphash_key share_key; /* of the cells of tg_shares */
+	__u64 presence_salt; /* of presence bits; nothing that is sent depends on it */
 	__u32 max_flows; /* of one family, in one generation */
 	__u32 pad3;
 };
@@ -129,10 +130,10 @@ struct {
 	__type(value, struct tg_flow);
 } tg_closed6 SEC(".maps");
 
+/* Whitelisted sources, a table for each family: who has not been met for longest makes room. */
 struct tg_white_inner {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u64);
 	__type(value, __u32);
 };
@@ -143,6 +144,13 @@ struct {
 	__type(key, __u32);
 	__array(values, struct tg_white_inner);
 } tg_white SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__array(values, struct tg_white_inner);
+} tg_white6 SEC(".maps");
 
 /* core/white_bitmap.h; one entry each where the whitelist is a hash. */
 struct {

@@ -37,7 +37,7 @@ static __always_inline void tg_flow_note(const struct tg_packet *pkt, enum tg_di
 	if (!proxy)
 		return;
 	if (dir == TG_TO_SERVER) {
-		tg_presence_note(tg_presence_flow(pkt, proxy->salt), TG_PRESENCE_FLOWS,
+		tg_presence_note(tg_presence_flow(pkt, proxy->presence_salt), TG_PRESENCE_FLOWS,
 				 proxy->flows_gen);
 		return;
 	}
@@ -45,7 +45,7 @@ static __always_inline void tg_flow_note(const struct tg_packet *pkt, enum tg_di
 	turned.src = pkt->dst;
 	turned.dst = pkt->src;
 	turned.ports = pkt->ports << 16 | pkt->ports >> 16;
-	tg_presence_note(tg_presence_flow(&turned, proxy->salt), TG_PRESENCE_FLOWS,
+	tg_presence_note(tg_presence_flow(&turned, proxy->presence_salt), TG_PRESENCE_FLOWS,
 			 proxy->flows_gen);
 }
 
@@ -290,24 +290,29 @@ static __always_inline bool tg_white_bit_find(const struct tg_proxy_settings *pr
 	return true;
 }
 
+/* The whitelist of the key's family: active or history. */
+static __always_inline void *tg_white_table(__u64 key, __u32 slot)
+{
+	return tg_white_key_is_v4(key) ? bpf_map_lookup_elem(&tg_white, &slot)
+				       : bpf_map_lookup_elem(&tg_white6, &slot);
+}
+
 /* True if the source is whitelisted. */
 static __always_inline bool tg_white_find(const struct tg_proxy_settings *proxy, __u64 key)
 {
-	__u32 hash = tg_presence_source(key, proxy->salt);
-	__u32 slot = TG_SLOT_ACTIVE, yes = 1;
+	__u32 hash = tg_presence_source(key, proxy->presence_salt), yes = 1;
 	void *active, *history;
 
 	if (!tg_presence_has(hash, TG_PRESENCE_SOURCES))
 		return false;
 	if (proxy->white_v4_len && tg_white_key_is_v4(key))
 		return tg_white_bit_find(proxy, key, hash);
-	active = bpf_map_lookup_elem(&tg_white, &slot);
+	active = tg_white_table(key, TG_SLOT_ACTIVE);
 	if (!active)
 		return false;
 	if (bpf_map_lookup_elem(active, &key))
 		return true;
-	slot = TG_SLOT_HISTORY;
-	history = bpf_map_lookup_elem(&tg_white, &slot);
+	history = tg_white_table(key, TG_SLOT_HISTORY);
 	if (!history || history == active || !bpf_map_lookup_elem(history, &key))
 		return false;
 	tg_presence_note(hash, TG_PRESENCE_SOURCES, proxy->sources_gen);
@@ -318,10 +323,10 @@ static __always_inline bool tg_white_find(const struct tg_proxy_settings *proxy,
 /* Puts the source on the whitelist; false if there is no room. */
 static __always_inline bool tg_white_put(const struct tg_proxy_settings *proxy, __u64 key)
 {
-	__u32 slot = TG_SLOT_ACTIVE, yes = 1;
-	void *active = bpf_map_lookup_elem(&tg_white, &slot);
+	__u32 yes = 1;
+	void *active = tg_white_table(key, TG_SLOT_ACTIVE);
 
-	tg_presence_note(tg_presence_source(key, proxy->salt), TG_PRESENCE_SOURCES,
+	tg_presence_note(tg_presence_source(key, proxy->presence_salt), TG_PRESENCE_SOURCES,
 			 proxy->sources_gen);
 	if (proxy->white_v4_len && tg_white_key_is_v4(key))
 		return tg_white_set(tg_white_cell((__u32)(key >> 32), proxy->white_v4_len));

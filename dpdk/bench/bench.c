@@ -104,7 +104,7 @@ static void fill_flows(struct tg_worker *w)
 				       .state = TG_FLOW_READY, .flags = TG_FLOW_TS};
 
 		if (!tg_flow_table_insert(&w->flows, &key, tg_flow_key_hash(&w->flows, &key),
-					  tg_presence_flow(&pkt, w->salt), &flow))
+					  tg_presence_flow(&pkt, w->presence_salt), &flow))
 			fail("the flow table refused a flow");
 	}
 }
@@ -135,6 +135,7 @@ static void make_rig(struct rig *r, uint32_t core)
 {
 	struct tg_worker_options o = {
 		.max_flows = 1 << 17, .max_sources = 1 << 17, .max_halves = 1 << 16, .salt = 0x0123456789abcdefULL,
+		.presence_salt = 0xfedcba9876543210ULL,
 		.table_key = {0x1122334455667788ULL, 0x99aabbccddeeff00ULL},
 	};
 	char name[32];

@@ -212,7 +212,7 @@ static void open_flows(struct harness *h)
 		CHECK_EQ(pkt.family, family, "family");
 		key = tg_flow_key_of(&pkt, TG_TO_SERVER);
 		CHECK(tg_flow_table_insert(&h->w->flows, &key, tg_flow_key_hash(&h->w->flows, &key),
-					   tg_presence_flow(&pkt, h->w->salt), &flow), "a place for a flow");
+					   tg_presence_flow(&pkt, h->w->presence_salt), &flow), "a place for a flow");
 	}
 	for (i = 0; i < FRAMES; i += 7) {
 		struct tg_flow flow = {.service = 1, .state = TG_FLOW_READY};
@@ -223,7 +223,7 @@ static void open_flows(struct harness *h)
 			continue;
 		key = tg_flow_key_of(&pkt, TG_TO_SERVER);
 		(void)tg_flow_table_insert(&h->w->flows, &key, tg_flow_key_hash(&h->w->flows, &key),
-					   tg_presence_flow(&pkt, h->w->salt), &flow);
+					   tg_presence_flow(&pkt, h->w->presence_salt), &flow);
 		(void)tg_whitelist_put(&h->w->white, tg_white_key(&pkt.src, pkt.family, ~0U, ~0ULL));
 	}
 }

@@ -80,7 +80,7 @@ static void too_big(uint8_t family, bool translated)
 		(void)tg_packet_parse(&pkt, f, f + len);
 		key = tg_flow_key_of(&pkt, TG_TO_SERVER);
 		CHECK(tg_flow_table_insert(&h->w->flows, &key, tg_flow_key_hash(&h->w->flows, &key),
-					   tg_presence_flow(&pkt, h->w->salt), &flow), "a place for a flow");
+					   tg_presence_flow(&pkt, h->w->presence_salt), &flow), "a place for a flow");
 	}
 	for (refused = 1; refused <= 2; refused++) {
 		h->roomy = refused == 2; /* on the short way, too */
@@ -116,7 +116,7 @@ static void one_of_eight(void)
 		(void)tg_packet_parse(&pkt, f, f + len);
 		key = tg_flow_key_of(&pkt, TG_TO_SERVER);
 		(void)tg_flow_table_insert(&h->w->flows, &key, tg_flow_key_hash(&h->w->flows, &key),
-					   tg_presence_flow(&pkt, h->w->salt), &flow);
+					   tg_presence_flow(&pkt, h->w->presence_salt), &flow);
 		m[i] = harness_frame(h, f, len);
 	}
 	harness_burst(h, m, 8, CLIENT);

@@ -84,7 +84,7 @@ static void fill_flows(struct harness *h)
 		struct tg_flow flow = {.seq_delta = i, .service = 1, .state = TG_FLOW_READY, .flags = TG_FLOW_TS};
 
 		CHECK(tg_flow_table_insert(&h->w->flows, &key, tg_flow_key_hash(&h->w->flows, &key),
-					   tg_presence_flow(&pkt, h->w->salt), &flow), "a place for a flow");
+					   tg_presence_flow(&pkt, h->w->presence_salt), &flow), "a place for a flow");
 	}
 }
 

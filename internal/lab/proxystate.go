@@ -90,7 +90,7 @@ func bytesPerEntry(u plane.Usage, empty uint64) float64 {
 // tables of bpf/lib/proxy_maps.h in which a strategy remembers somebody.
 func stateTables(strategy string, ipv6 bool) []string {
 	if strings.HasPrefix(strategy, "auth-") {
-		return []string{"tg_white"}
+		return []string{"tg_white", "tg_white6"}
 	}
 	if ipv6 {
 		return []string{"tg_flows6"}

@@ -88,7 +88,7 @@ var keptByProxy = []keptTables{
 	{"translated connections over IPv6", []string{proxybpf.ProxyXdpMapTgFlows6}},
 	{"the last segments of connections over IPv4 that have just ended", []string{proxybpf.ProxyXdpMapTgClosed4}},
 	{"the last segments of connections over IPv6 that have just ended", []string{proxybpf.ProxyXdpMapTgClosed6}},
-	{"whitelisted sources", []string{proxybpf.ProxyXdpMapTgWhite}},
+	{"whitelisted sources", []string{proxybpf.ProxyXdpMapTgWhite, proxybpf.ProxyXdpMapTgWhite6}},
 	{"whitelisted sources of the bitmap", []string{proxybpf.ProxyXdpMapTgWhiteBits, proxybpf.ProxyXdpMapTgWhiteMarks}},
 	{"handshakes under way of strategy cache", []string{proxybpf.ProxyXdpMapTgHalves}},
 	{"what servers were found to give", []string{proxybpf.ProxyXdpMapTgServers}},
@@ -122,6 +122,7 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 		proxybpf.ProxyXdpMapTgFlows4: o.Flows,
 		proxybpf.ProxyXdpMapTgFlows6: o.Flows,
 		proxybpf.ProxyXdpMapTgWhite:  o.Sources,
+		proxybpf.ProxyXdpMapTgWhite6: o.Sources,
 	} {
 		inner := spec.Maps[name].InnerMap.Copy()
 		inner.Name, inner.MaxEntries = name, uint32(entries)
@@ -228,7 +229,7 @@ func (p *Proxy) SwapFlows() error {
 
 // SwapSources does the same for the whitelist.
 func (p *Proxy) SwapSources() error {
-	return p.swap(presenceSources, &p.own.SourcesGen, proxybpf.ProxyXdpMapTgWhite)
+	return p.swap(presenceSources, &p.own.SourcesGen, proxybpf.ProxyXdpMapTgWhite, proxybpf.ProxyXdpMapTgWhite6)
 }
 
 // swap replaces two entries of each outer map; the packet path meets the old or the

@@ -116,9 +116,10 @@ func (b *box) fill() error {
 		return err
 	}
 	if b.own = b.plane.ProxySettings(); b.own.Salt == 0 { // else: the presence bits go with it
-		var salt [8]byte
-		_, _ = rand.Read(salt[:]) // never fails (crypto/rand)
-		b.own.Salt = binary.LittleEndian.Uint64(salt[:]) | 1
+		var salts [16]byte
+		_, _ = rand.Read(salts[:]) // never fails (crypto/rand)
+		b.own.Salt = binary.LittleEndian.Uint64(salts[:]) | 1
+		b.own.PresenceSalt = binary.LittleEndian.Uint64(salts[8:])
 	}
 	if key := &b.own.CacheKey; key.K0 == 0 { // else: the SYN cache goes with it
 		var random [16]byte

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"syscall"
 	"testing"
 )
@@ -88,4 +89,27 @@ func TestExistingConnection(t *testing.T) {
 			}
 		})
 	}
+}
+
+// More sources than the whitelist has room for, all from one IPv6 site, lock nobody out: not of
+// IPv4, and not of IPv6.
+func TestFullWhitelist(t *testing.T) {
+	if len(families()) < 2 {
+		t.Skip("this kernel has no IPv6")
+	}
+	w, client, _ := rawWorld(t, false)
+	w.serve(echo)
+	w.start(w.config("auth-full", "max_sources: 1024"))
+	for n := range uint16(3000) {
+		site := netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0, 1, byte(n >> 8), byte(n), 15: 1})
+		client.send(seg{from: netip.AddrPortFrom(site, 5000), to: w.ServiceAddr(true, port), seq: 1, ack: 2, flags: ack})
+	}
+	w.await("they are on it", func() bool { return w.counters()["white_added"] >= 3000 })
+	for _, ipv6 := range families() {
+		_ = w.ping(ipv6) // is reset, and whitelists the client
+		if err := w.ping(ipv6); err != nil {
+			t.Errorf("%s: a client that has proven itself got %v", familyName(ipv6), err)
+		}
+	}
+	w.wantCounters(map[string]uint64{"white_full": 0})
 }

@@ -37,6 +37,7 @@ const (
 	ProxyAgainMapTgShares      = "tg_shares"
 	ProxyAgainMapTgStrategies  = "tg_strategies"
 	ProxyAgainMapTgWhite       = "tg_white"
+	ProxyAgainMapTgWhite6      = "tg_white6"
 	ProxyAgainMapTgWhiteBits   = "tg_white_bits"
 	ProxyAgainMapTgWhiteMarks  = "tg_white_marks"
 	ProxyAgainProgTgProxyAgain = "tg_proxy_again"
@@ -112,6 +113,7 @@ type ProxyAgainMapSpecs struct {
 	TgShares     *ebpf.MapSpec `ebpf:"tg_shares"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.MapSpec `ebpf:"tg_white"`
+	TgWhite6     *ebpf.MapSpec `ebpf:"tg_white6"`
 	TgWhiteBits  *ebpf.MapSpec `ebpf:"tg_white_bits"`
 	TgWhiteMarks *ebpf.MapSpec `ebpf:"tg_white_marks"`
 }
@@ -163,6 +165,7 @@ type ProxyAgainMaps struct {
 	TgShares     *ebpf.Map `ebpf:"tg_shares"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.Map `ebpf:"tg_white"`
+	TgWhite6     *ebpf.Map `ebpf:"tg_white6"`
 	TgWhiteBits  *ebpf.Map `ebpf:"tg_white_bits"`
 	TgWhiteMarks *ebpf.Map `ebpf:"tg_white_marks"`
 }
@@ -190,6 +193,7 @@ func (m *ProxyAgainMaps) Close() error {
 		m.TgShares,
 		m.TgStrategies,
 		m.TgWhite,
+		m.TgWhite6,
 		m.TgWhiteBits,
 		m.TgWhiteMarks,
 	)

@@ -37,6 +37,7 @@ const (
 	ProxyTcMapTgShares     = "tg_shares"
 	ProxyTcMapTgStrategies = "tg_strategies"
 	ProxyTcMapTgWhite      = "tg_white"
+	ProxyTcMapTgWhite6     = "tg_white6"
 	ProxyTcMapTgWhiteBits  = "tg_white_bits"
 	ProxyTcMapTgWhiteMarks = "tg_white_marks"
 	ProxyTcProgTgProxyTc   = "tg_proxy_tc"
@@ -112,6 +113,7 @@ type ProxyTcMapSpecs struct {
 	TgShares     *ebpf.MapSpec `ebpf:"tg_shares"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.MapSpec `ebpf:"tg_white"`
+	TgWhite6     *ebpf.MapSpec `ebpf:"tg_white6"`
 	TgWhiteBits  *ebpf.MapSpec `ebpf:"tg_white_bits"`
 	TgWhiteMarks *ebpf.MapSpec `ebpf:"tg_white_marks"`
 }
@@ -163,6 +165,7 @@ type ProxyTcMaps struct {
 	TgShares     *ebpf.Map `ebpf:"tg_shares"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
 	TgWhite      *ebpf.Map `ebpf:"tg_white"`
+	TgWhite6     *ebpf.Map `ebpf:"tg_white6"`
 	TgWhiteBits  *ebpf.Map `ebpf:"tg_white_bits"`
 	TgWhiteMarks *ebpf.Map `ebpf:"tg_white_marks"`
 }
@@ -190,6 +193,7 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgShares,
 		m.TgStrategies,
 		m.TgWhite,
+		m.TgWhite6,
 		m.TgWhiteBits,
 		m.TgWhiteMarks,
 	)
