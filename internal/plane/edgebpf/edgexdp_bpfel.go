@@ -74,8 +74,9 @@ type EdgeXdpTgProxySettings struct {
 		K0 uint64
 		K1 uint64
 	}
-	MaxFlows uint32
-	Pad3     uint32
+	PresenceSalt uint64
+	MaxFlows     uint32
+	Pad3         uint32
 }
 
 type EdgeXdpTgTaggedSettings struct {

@@ -97,8 +97,9 @@ type ProxyXdpTgProxySettings struct {
 		K0 uint64
 		K1 uint64
 	}
-	MaxFlows uint32
-	Pad3     uint32
+	PresenceSalt uint64
+	MaxFlows     uint32
+	Pad3         uint32
 }
 
 type ProxyXdpTgServerKey struct {
@@ -141,6 +142,7 @@ const (
 	ProxyXdpMapTgStrategies = "tg_strategies"
 	ProxyXdpMapTgSumRooms   = "tg_sum_rooms"
 	ProxyXdpMapTgWhite      = "tg_white"
+	ProxyXdpMapTgWhite6     = "tg_white6"
 	ProxyXdpMapTgWhiteBits  = "tg_white_bits"
 	ProxyXdpMapTgWhiteMarks = "tg_white_marks"
 	ProxyXdpProgTgProxyXdp  = "tg_proxy_xdp"
@@ -220,6 +222,7 @@ type ProxyXdpMapSpecs struct {
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgSumRooms   *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgWhite      *ebpf.MapSpec `ebpf:"tg_white"`
+	TgWhite6     *ebpf.MapSpec `ebpf:"tg_white6"`
 	TgWhiteBits  *ebpf.MapSpec `ebpf:"tg_white_bits"`
 	TgWhiteMarks *ebpf.MapSpec `ebpf:"tg_white_marks"`
 }
@@ -275,6 +278,7 @@ type ProxyXdpMaps struct {
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
 	TgSumRooms   *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgWhite      *ebpf.Map `ebpf:"tg_white"`
+	TgWhite6     *ebpf.Map `ebpf:"tg_white6"`
 	TgWhiteBits  *ebpf.Map `ebpf:"tg_white_bits"`
 	TgWhiteMarks *ebpf.Map `ebpf:"tg_white_marks"`
 }
@@ -306,6 +310,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgStrategies,
 		m.TgSumRooms,
 		m.TgWhite,
+		m.TgWhite6,
 		m.TgWhiteBits,
 		m.TgWhiteMarks,
 	)
