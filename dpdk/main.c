@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -163,6 +165,15 @@ static bool run(struct tg_program *p, const cpu_set_t *given)
 	return true;
 }
 
+/* This process is given keys: they shall not stand in a core file, nor be read by a
+ * debugger of another user. */
+static bool forbid_dumps(void)
+{
+	const struct rlimit none = {0, 0};
+
+	return setrlimit(RLIMIT_CORE, &none) == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct tg_program *p = &tg_program;
@@ -171,6 +182,10 @@ int main(int argc, char **argv)
 	int used;
 	bool ok;
 
+	if (!forbid_dumps()) {
+		tg_say("the kernel does not let this process forbid core files, which would hold keys");
+		return 1;
+	}
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	signal(SIGPIPE, SIG_IGN);

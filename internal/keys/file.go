@@ -13,6 +13,9 @@ import (
 // CreatePrivate writes text to a new file of mode 0600 and waits for the disk.
 // It never overwrites and never follows a link. Errors are ErrSecret.
 func CreatePrivate(path string, text []byte) error {
+	if err := forbidDumps(); err != nil {
+		return err
+	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	switch {
 	case errors.Is(err, fs.ErrExist):
@@ -44,6 +47,9 @@ func writePrivate(f *os.File, text []byte) error {
 // or by us and closed to everybody else. maker is the command that makes such a
 // file, for the error messages. The caller clears what it gets.
 func ReadPrivate(path string, limit int, maker string) ([]byte, error) {
+	if err := forbidDumps(); err != nil {
+		return nil, err
+	}
 	// O_NONBLOCK: opening a FIFO must not wait for a writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
