@@ -2,14 +2,15 @@
  *
  * XDP, server role, translating: what comes from clients through an edge. Takes
  * tags off, translates what belongs to a connection, drops what no edge should have
- * let through (the last line), and begins new connections; their SYN is made by
+ * let through (the last line), answers SYNs that no edge has answered
+ * (lib/server_syn.h), and begins new connections; their SYN is made by
  * server_ingress.bpf.c, which also has the segments that must wait for its answer.
  *
  * Must never: let a tag go on to the stack; translate by anything but the table;
  * drop a segment of a service whose mode is not `always`.
  */
 #define TG_WIDE_EPOCHS
-#include "lib/cookie_check.h"
+#include "lib/server_syn.h"
 #include "lib/server_translate.h"
 #include "lib/intact.h"
 #include "lib/tag.h"
@@ -129,12 +130,18 @@ static __always_inline bool tg_server_gives_way(struct xdp_md *ctx, const struct
 
 /* What neither table nor cookie knows. */
 static __always_inline int tg_server_last_line(struct xdp_md *ctx, const struct tg_packet *pkt,
+					       const struct tg_host_settings *settings,
 					       const struct tg_server_settings *server,
 					       const struct tg_service *svc,
 					       struct tg_counter_row *row)
 {
 	if (server->adopt && tg_service_listener(svc, pkt->family) != TG_LISTENER_GUEST && tg_server_has_socket(ctx, pkt)) {
 		tg_count(row, TG_COUNT_pass_socket);
+		return XDP_PASS;
+	}
+	if (TG_UNLIKELY(settings->stale_keys == TG_STALE_PASS &&
+			!tg_key_find(settings, tg_epoch_now(settings)))) {
+		tg_count(row, TG_COUNT_pass_no_key); /* nothing can verify here any more */
 		return XDP_PASS;
 	}
 	tg_count(row, TG_COUNT_drop_last_line);
@@ -162,7 +169,7 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 			      : tg_cookie_check(pkt, &said) || tg_cookie_check_wide(pkt, &said))) {
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
 			return tg_server_ongoing(ctx, pkt, e);
-		return tg_server_last_line(ctx, pkt, server, svc, row);
+		return tg_server_last_line(ctx, pkt, settings, server, svc, row);
 	}
 	d = tg_host_judge_intact(tg_intact(ctx, pkt));
 	if (d.verdict != TG_REPLY) {
@@ -233,7 +240,7 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 	}
 	if (e || what->tag.what)
 		return XDP_DROP;
-	return tg_server_last_line(ctx, pkt, server, svc, row);
+	return tg_server_last_line(ctx, pkt, settings, server, svc, row);
 }
 
 /* TCP to a protected port. A function of its own for the verifier: where the header
@@ -298,7 +305,7 @@ __attribute__((noinline)) int tg_server_stray(struct xdp_md *ctx, const struct t
 	key = tg_key_find(settings, epoch);
 	if (key && tg_cookie_verify(pkt, said.cookie, said.ts_ok, epoch, key))
 		return TG_NEXT_CASE;
-	return tg_server_last_line(ctx, pkt, server, svc, row);
+	return tg_server_last_line(ctx, pkt, settings, server, svc, row);
 }
 
 /* What is no whole TCP segment. */
@@ -335,6 +342,10 @@ int tg_server_xdp(struct xdp_md *ctx)
 	}
 	if (!tg_port_is_protected(TG_DST_PORT_BE(&pkt)))
 		return XDP_PASS;
+	if (TG_UNLIKELY(tg_host_is_syn(&pkt))) {
+		verdict = tg_server_syn(ctx, &pkt);
+		return verdict == TG_NEXT_ANSWER ? tg_server_answer(ctx, &pkt) : verdict;
+	}
 	verdict = tg_server_tcp(ctx, &pkt);
 	if (verdict == TG_NEXT_NEW)
 		verdict = tg_server_stray(ctx, &pkt);

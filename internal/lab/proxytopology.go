@@ -3,6 +3,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 
 	"github.com/cilium/ebpf"
@@ -39,6 +40,12 @@ func (p *ProxyTopology) YieldServer() error {
 	err := p.serverEnd.Close()
 	p.serverEnd = nil
 	return err
+}
+
+// WithoutBox puts the lab's program at the box's inner port while no gate is there: frames that
+// the server's programs send would not arrive (a veth announces them only to a program). Close it before a gate comes.
+func (p *ProxyTopology) WithoutBox() (io.Closer, error) {
+	return p.InnerPort.AttachXDP(p.objs.TgLabPass)
 }
 
 // EdgeAddrs are the box's addresses on the server's side, if it is a router.

@@ -3,6 +3,7 @@ package plane
 import (
 	"encoding/binary"
 	"fmt"
+	"net"
 	"net/netip"
 
 	"github.com/cilium/ebpf"
@@ -140,6 +141,24 @@ func (p *Server) SetEdge(id int, v4, v6 netip.Addr, ifindex4, ifindex6 int) erro
 	}
 	if err := p.maps[serverbpf.ServerXdpMapTgEdges].Put(uint32(id), e); err != nil {
 		return fmt.Errorf("edge %d: %w", id, err)
+	}
+	return nil
+}
+
+// SetOwnMACs tells the packet path which frames are addressed to this machine.
+func (p *Server) SetOwnMACs(interfaces []string) error {
+	for _, name := range interfaces {
+		dev, err := net.InterfaceByName(name)
+		if err != nil {
+			return fmt.Errorf("interface %s: not found; see `ip link`", name)
+		}
+		var mac uint64
+		for i, b := range dev.HardwareAddr {
+			mac |= uint64(b) << (8 * i)
+		}
+		if err := p.maps[serverbpf.ServerXdpMapTgOwnMacs].Put(uint32(dev.Index), mac); err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
 	}
 	return nil
 }

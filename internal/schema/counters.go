@@ -30,7 +30,7 @@ const (
 	CounterPassExisting Counter = 11
 	// CounterPassListener: SYNs left to the kernel because the listener is absent or cannot be adopted.
 	CounterPassListener Counter = 12
-	// CounterPassNoKey: SYNs left to the kernel because no key of this epoch is loaded (fail open).
+	// CounterPassNoKey: SYNs, and what a translating server cannot verify, left to the kernel because no key of this epoch is loaded (fail open).
 	CounterPassNoKey Counter = 13
 	// CounterPassFrame: SYNs to broadcast or multicast frames or addresses; left to the kernel, never answered.
 	CounterPassFrame Counter = 14
@@ -263,7 +263,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"ack_no_listener", "verified ACKs that found no listener; left to the kernel, which answers RST"},
 	{"pass_existing", "SYNs whose 4-tuple has a live or TIME-WAIT socket; left to the kernel"},
 	{"pass_listener", "SYNs left to the kernel because the listener is absent or cannot be adopted"},
-	{"pass_no_key", "SYNs left to the kernel because no key of this epoch is loaded (fail open)"},
+	{"pass_no_key", "SYNs, and what a translating server cannot verify, left to the kernel because no key of this epoch is loaded (fail open)"},
 	{"pass_frame", "SYNs to broadcast or multicast frames or addresses; left to the kernel, never answered"},
 	{"drop_flags", "SYN together with FIN or RST"},
 	{"drop_malformed", "SYNs with a header that lies about its length"},

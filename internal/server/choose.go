@@ -69,6 +69,9 @@ type verdict struct {
 	why      string
 }
 
+// whyNobody is why ports are translated that nobody serves.
+const whyNobody = "nothing listens"
+
 // divide divides the ports of one address of this machine.
 func (f *facts) divide(svc *config.Service, l netip.Prefix, width int) []piece {
 	verdicts := map[uint16]verdict{}
@@ -84,7 +87,7 @@ func (f *facts) divide(svc *config.Service, l netip.Prefix, width int) []piece {
 			verdicts[s.Port] = v
 		}
 	}
-	nobody := verdict{config.TakeoverTranslate, "nothing listens"}
+	nobody := verdict{config.TakeoverTranslate, whyNobody}
 	byVerdict := map[verdict][]config.PortRange{}
 	var order []verdict
 	add := func(v verdict, first, last uint16) {
@@ -177,6 +180,9 @@ func (n *node) target(p *piece) plane.Target {
 	case p.here:
 		t.ID = n.numbers.ID(p.service.Name + "#here")
 		t.Service.ListenerV4, t.Service.ListenerV6 = plane.ListenerMPTCP, plane.ListenerMPTCP
+		if p.why == whyNobody { // a SYN is the kernel's to refuse
+			t.Service.ListenerV4, t.Service.ListenerV6 = plane.ListenerNone, plane.ListenerNone
+		}
 	default:
 		t.Service.ListenerV4, t.Service.ListenerV6 = plane.ListenerGuest, plane.ListenerGuest
 	}

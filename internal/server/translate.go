@@ -38,6 +38,7 @@ type node struct {
 	modes    map[string]plane.XDPMode
 	started  time.Time
 	watch    refusals
+	mtu      uint16 // the smallest of the interfaces
 
 	// takeover: auto (auto.go)
 	adopter *host.Adopter
@@ -159,10 +160,14 @@ func (n *node) fill() error {
 	if n.cfg.Server.LastLine == config.LastLineReset {
 		n.own.Unverified = plane.UnverifiedPass
 	}
-	if err := n.setEdges(); err != nil {
+	if err := errors.Join(n.setEdges(), n.setOwn()); err != nil {
 		return err
 	}
 	n.setClock()
+	n.settings.StaleKeys = 0
+	if n.cfg.OnStaleKeys == config.StaleKeysDrop {
+		n.settings.StaleKeys = 1
+	}
 	n.settings.Smart, n.settings.Wide = 0, 0
 	if n.cfg.WideEpochs() {
 		n.settings.Wide = 1
@@ -176,6 +181,23 @@ func (n *node) fill() error {
 		n.own.Adopt = 1
 	}
 	return errors.Join(n.loadKeys(), n.plane.SetServer(n.own), n.plane.SetServices(n.targets(), &n.settings))
+}
+
+// ownWindow is the window of our own SYN-ACKs, as edges announce it.
+const ownWindow = 64240
+
+// setOwn tells what our own answers to SYNs need: for when no edge is in front.
+func (n *node) setOwn() error {
+	mtu := 65535
+	for _, name := range n.cfg.Interfaces {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("interface %s: not found; see `ip link`", name)
+		}
+		mtu = min(mtu, max(dev.Attrs().MTU, 576))
+	}
+	n.mtu = uint16(mtu)
+	return n.plane.SetOwnMACs(n.cfg.Interfaces)
 }
 
 // setEdges tells where confirmations go; routes may change.
@@ -219,7 +241,17 @@ func (n *node) targets() []plane.Target {
 func (n *node) translated(svc *config.Service) plane.Target {
 	modes := map[config.Mode]uint8{config.ModeMonitor: plane.ModeMonitor, config.ModeAlways: plane.ModeAlways}
 	t := plane.Target{ID: n.numbers.ID(svc.Name), Prefixes: svc.Prefixes, Ports: portPairs(svc.Ports),
-		Service: plane.Service{Wscale: config.SplitWScale, Sack: 1, Timestamps: 1, Ecn: 1, Mode: modes[svc.Mode]}}
+		Service: plane.Service{Wscale: config.SplitWScale, Sack: 1, Timestamps: 1, Ecn: 1, Mode: modes[svc.Mode],
+			MssV4: n.mtu - 40, MssV6: n.mtu - 60, Window: ownWindow}} // the last three of our own answers to SYNs
+	if n.cfg.Server.Layout == config.LayoutSmartcookie { // which cannot restore them
+		t.Service.Sack, t.Service.Timestamps, t.Service.Ecn = 0, 0, 0
+	}
+	if !svc.MSS.Auto {
+		t.Service.MssV4, t.Service.MssV6 = uint16(svc.MSS.Value), uint16(svc.MSS.Value)
+	}
+	if !svc.Window.Auto {
+		t.Service.Window = uint16(svc.Window.Value)
+	}
 	if !svc.WScale.Auto {
 		t.Service.Wscale = uint8(svc.WScale.Value)
 	}

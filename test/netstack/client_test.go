@@ -220,12 +220,12 @@ func startBox(t *testing.T, p *lab.ProxyTopology, exe, strategy string) {
 	}
 	var log bytes.Buffer
 	cmd.Stderr = &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGINT}
 	if err := p.Proxy.Do(cmd.Start); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Process.Signal(syscall.SIGINT) // which takes its packet path down
 		_ = cmd.Wait()
 		if t.Failed() {
 			t.Logf("log of the box:\n%s", log.String())

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"tidegate/test/labtest"
 )
@@ -60,6 +61,91 @@ func newSplit(t *testing.T, tagged bool, edge, server []string) *world {
 	w.Edge.configure("always", append([]string{"learning: 0s", "unknown_rate: 0"}, edge...)...)
 	w.server.configure("always", server...)
 	return w
+}
+
+// Without an edge, servers that translate answer SYNs themselves, with cookies of their own:
+// clients are served and protected as before, and again when an edge is back.
+func TestEdgeAway(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		tagged       bool
+		edge, server []string
+	}{
+		{"translate", false, nil, []string{"takeover: translate"}},
+		{"auto", false, nil, []string{"takeover: auto"}},
+		{"tagged", true, nil, nil},
+		{"smartcookie", false, []string{"cookie_layout: smartcookie"}, []string{"cookie_layout: smartcookie", "takeover: translate"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const n = 25
+			w := newSplit(t, c.tagged, c.edge, c.server)
+			w.serve(echo)
+			w.startBoth()
+			kept := w.open(false)
+			serve := func(when string) {
+				t.Helper()
+				for _, ipv6 := range families() {
+					for i := range n {
+						if err := w.ping(ipv6); err != nil {
+							t.Fatalf("%s: %s, connection %d: %v; server %v", when, familyName(ipv6), i, err, nonZero(w.server.counters()))
+						}
+					}
+				}
+				w.still(kept, when)
+			}
+			serve("with the edge")
+			w.Edge.off()
+			standIn, err := w.WithoutBox()
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := w.server.counters()
+			serve("without")
+			after := w.server.counters()
+			if got := after["cookie_sent"] - before["cookie_sent"]; got != uint64(n*len(families())) || after["drop_last_line"] != before["drop_last_line"] {
+				t.Errorf("%d SYNs answered by the server; %v", got, nonZero(after))
+			}
+			if err := w.upload(false); err != nil {
+				t.Errorf("an upload without an edge: %v", err)
+			}
+			standIn.Close()
+			w.Edge.start()
+			if err := w.ping(false); err != nil {
+				t.Errorf("the edge is back: %v", err)
+			}
+		})
+	}
+}
+
+// A translating server whose keys have ended, with nobody to load others and no edge in front,
+// leaves clients to its kernel (on_stale_keys: pass), and protects again when it is started.
+func TestStaleServer(t *testing.T) {
+	w := newSplit(t, false, nil, []string{"takeover: translate", "epoch: 1s", "key_horizon: 2s"})
+	w.serve(echo)
+	w.server.start()
+	standIn, err := w.WithoutBox()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer standIn.Close()
+	if err := w.ping(false); err != nil {
+		t.Fatal(err)
+	}
+	w.server.stop()
+	w.await("the keys' end", func() bool { return time.Now().After(w.server.status().KeysUntil) })
+	if err := w.ping(false); err != nil {
+		t.Errorf("no keys: %v; server %v", err, nonZero(w.server.counters()))
+	}
+	if c := w.server.counters(); c["pass_no_key"] == 0 || c["drop_last_line"] != 0 {
+		t.Errorf("no keys: %v", nonZero(c))
+	}
+	w.server.start()
+	if err := w.ping(false); err != nil {
+		t.Errorf("started again: %v", err)
+	}
+	if c := w.server.counters(); c["cookie_sent"] == 0 {
+		t.Errorf("started again: %v", nonZero(c))
+	}
 }
 
 // Off takes everything down, running or not, twice or once. Adopted connections live on;

@@ -60,6 +60,7 @@ const (
 	ServerXdpMapTgCounters     = "tg_counters"
 	ServerXdpMapTgEdges        = "tg_edges"
 	ServerXdpMapTgKeys         = "tg_keys"
+	ServerXdpMapTgOwnMacs      = "tg_own_macs"
 	ServerXdpMapTgPorts        = "tg_ports"
 	ServerXdpMapTgPrefixes     = "tg_prefixes"
 	ServerXdpMapTgRecent       = "tg_recent"
@@ -128,6 +129,7 @@ type ServerXdpMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgOwnMacs      *ebpf.MapSpec `ebpf:"tg_own_macs"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
@@ -172,6 +174,7 @@ type ServerXdpMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgOwnMacs      *ebpf.Map `ebpf:"tg_own_macs"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
@@ -192,6 +195,7 @@ func (m *ServerXdpMaps) Close() error {
 		m.TgCounters,
 		m.TgEdges,
 		m.TgKeys,
+		m.TgOwnMacs,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * A SYN that reaches a translating server: no edge has answered it, because there is none
+ * now, or it has been taken down. The server then answers as an edge would, with a
+ * cookie under the keys that it has anyway; the ACK verifies as one from behind an edge.
+ *
+ * Must never: answer a frame that is not addressed to this machine.
+ */
+#ifndef TG_BPF_SERVER_SYN_H
+#define TG_BPF_SERVER_SYN_H
+
+#include "cookie_check.h"
+#include "intact.h"
+#include "server_maps.h"
+#include "syn.h"
+#include "../../core/proxy.h"
+
+/* The MAC addresses of this machine's interfaces, by index, first byte lowest. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 64);
+	__type(key, __u32);
+	__type(value, __u64);
+} tg_own_macs SEC(".maps");
+
+static __always_inline bool tg_frame_is_ours(struct xdp_md *ctx)
+{
+	const __u8 *mac = (void *)(long)ctx->data;
+	__u32 ifindex = ctx->ingress_ifindex;
+	__u64 *own = bpf_map_lookup_elem(&tg_own_macs, &ifindex);
+
+	if (!own || mac + TG_ETH_HDR_LEN > (__u8 *)(long)ctx->data_end)
+		return false;
+	return *own == ((__u64)tg_load16(mac + 4) << 32 | tg_load32(mac));
+}
+
+#define TG_NEXT_ANSWER 20 /* the SYN is one that we answer */
+
+/* What becomes of a SYN to a protected port: an XDP verdict, or TG_NEXT_ANSWER. This function
+ * and the next are ones of their own for the verifier, side by side for the stack. */
+__attribute__((noinline)) int tg_server_syn(struct xdp_md *ctx, const struct tg_packet *syn)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	struct tg_decision d;
+	__u32 id;
+
+	if (!syn || !settings)
+		return XDP_PASS;
+	id = tg_service_find(settings, syn);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || !tg_frame_is_ours(ctx))
+		return XDP_PASS;
+	tg_count(row, TG_COUNT_syn);
+	d = tg_service_listener(svc, syn->family) == TG_LISTENER_NONE
+		    ? TG_DECIDE(TG_PASS, TG_COUNT_pass_listener)
+		    : tg_proxy_judge_syn(syn, TG_PARSE_TCP, (__u32)bpf_xdp_get_buff_len(ctx));
+	if (d.verdict == TG_REPLY)
+		d = tg_host_judge_intact(tg_intact(ctx, syn));
+	if (d.verdict == TG_REPLY && !tg_key_find(settings, tg_epoch_now(settings)))
+		d = tg_host_judge_no_key(settings->stale_keys);
+	if (d.verdict == TG_REPLY)
+		return TG_NEXT_ANSWER;
+	tg_count(row, d.counter);
+	return d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;
+}
+
+/* Turns the SYN into the answer, in the layout in use. */
+static __always_inline struct tg_decision
+tg_server_write_answer(struct xdp_md *ctx, const struct tg_packet *syn, const struct tg_service *svc,
+		       const struct tg_tcp_options *offered, const struct tg_host_settings *settings)
+{
+	__u64 epoch = tg_epoch_now(settings);
+	const struct tg_siphash_key *key = tg_key_find(settings, epoch);
+	struct tg_synack answer;
+	struct tg_cookie cookie = {};
+	__u8 *data, *end;
+
+	if (!key)
+		return tg_host_judge_no_key(settings->stale_keys); /* it ended this moment */
+	answer = tg_synack_agree(syn, offered, svc);
+	if (settings->smart) {
+		struct tg_halfsiphash_key half = {.k0 = (__u32)key->k0, .k1 = (__u32)(key->k0 >> 32)};
+
+		cookie.isn = tg_smart_make(syn, answer.option_bits, epoch, &half);
+	} else {
+		cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
+	}
+	if (!tg_frame_resize(ctx, syn->l3_off + tg_synack_len(syn, &answer)))
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_tx);
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	if (data + TG_ETH_HDR_LEN > end ||
+	    !tg_synack_write((struct tg_writer){data + (syn->l3_off & 31), end}, syn, &answer, cookie))
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_tx);
+	tg_ethernet_reflect(data);
+	return TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
+}
+
+/* Answers what tg_server_syn has said that we answer. */
+__attribute__((noinline)) int tg_server_answer(struct xdp_md *ctx, const struct tg_packet *syn)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_tcp_options offered = {};
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	struct tg_decision d;
+	__u32 id;
+
+	if (!syn || !settings || syn->l4_off > TG_L4_OFF_MAX)
+		return XDP_PASS;
+	id = tg_service_find(settings, syn);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!svc || !row)
+		return XDP_PASS;
+	d = tg_syn_options(ctx, syn, &offered) ? tg_host_judge_options(&offered)
+					       : TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
+	if (d.verdict == TG_REPLY)
+		d = tg_server_write_answer(ctx, syn, svc, &offered, settings);
+	tg_count(row, d.counter);
+	return d.verdict == TG_REPLY ? XDP_TX : d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;
+}
+
+#endif
