@@ -117,7 +117,8 @@ static __always_inline enum tg_tc_next tg_ack_meets(const struct tg_host_setting
 						    const struct tg_ack *ack, __u32 turn,
 						    __u32 *rst_seq, struct tg_counter_row *row)
 {
-	enum tg_meeting met = settings->behind_edge ? tg_socket_met(sk, pkt, ack, rst_seq)
+	bool may_end_live = tg_cookie_may_end_live(settings->smart, ack->ts_ok);
+	enum tg_meeting met = settings->behind_edge ? tg_socket_met(sk, pkt, may_end_live, rst_seq)
 						    : TG_MEETS_ITS_OWN;
 
 	if (met == TG_MEETS_OLD && turn < TG_MARK_TURNS) {

@@ -13,6 +13,7 @@
 
 #include "gate.h"
 #include "sock_fields.h"
+#include "../../core/cookie_strength.h"
 #include "../../core/segment.h"
 
 enum tg_meeting {
@@ -28,16 +29,17 @@ enum tg_meeting {
  * repetition with a chance of 2^-16, if its client chooses ISNs at random. */
 #define TG_REPEAT_MAX (1U << 24)
 
-/* Who has guessed a cookie without timestamps (a chance of 2^-22) shall not end a live
+/* Who has guessed a cookie that is weak (core/cookie_strength.h) shall not end a live
  * connection by it, only what is ending anyway. */
 static __always_inline bool tg_state_is_ending(__u32 state)
 {
 	return state == BPF_TCP_FIN_WAIT2 || state == BPF_TCP_LAST_ACK || state == BPF_TCP_CLOSING;
 }
 
-/* `rst_seq` is what ends an OLD one. `sk` does not listen. */
+/* `rst_seq` is what ends an OLD one. `sk` does not listen. `may_end_live`: the cookie is
+ * strong enough. */
 static __always_inline enum tg_meeting tg_socket_met(struct bpf_sock *sk, const struct tg_packet *pkt,
-						     const struct tg_ack *ack, __u32 *rst_seq)
+						     bool may_end_live, __u32 *rst_seq)
 {
 	struct tcp_timewait_sock *tw;
 	struct bpf_tcp_sock *tp;
@@ -60,7 +62,7 @@ static __always_inline enum tg_meeting tg_socket_met(struct bpf_sock *sk, const 
 	tp = bpf_tcp_sock(sk);
 	/* Our first sequence number is what is acknowledged less how much that is. */
 	if (!tp || tp->snd_una - (__u32)tp->bytes_acked == pkt->ack ||
-	    !(ack->ts_ok || tg_state_is_ending(sk->state)))
+	    !(may_end_live || tg_state_is_ending(sk->state)))
 		return TG_MEETS_ITS_OWN;
 	*rst_seq = tp->rcv_nxt;
 	return TG_MEETS_OLD;

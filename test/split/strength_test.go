@@ -1,0 +1,62 @@
+package splittest
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"tidegate/internal/lab"
+	"tidegate/test/labtest"
+)
+
+// Under the layout smartcookie a cookie is worth 24 bits, whatever options stand beside it:
+// a good one of another connection with the same addresses and ports, which somebody may
+// have guessed, does not end a live connection.
+func TestWeakCookieEndsNothing(t *testing.T) {
+	w := newWorld(t, false)
+	w.serve(echo)
+	w.Edge.configure("always", "learning: 0s", "unknown_rate: 0", "cookie_layout: smartcookie")
+	w.server.configure("always", "takeover: adopt", "cookie_layout: smartcookie")
+	w.startBoth()
+	const localPort = 41000
+	c, err := w.dial(false, localPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := say(c, "before"); err != nil {
+		t.Fatal(err)
+	}
+	tap, err := lab.NewTap(w.ClientPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tap.Close()
+	client := c.LocalAddr().(interface{ AddrPort() netip.AddrPort }).AddrPort()
+	syn := lab.Segment{Src: netip.AddrPortFrom(client.Addr().Unmap(), client.Port()), Dst: w.address(false, port), Flags: lab.FlagSYN, Seq: 0x12345678, Window: 64000,
+		Options: []byte{2, 4, 5, 180}}
+	if err := w.Client.SendRaw(syn); err != nil {
+		t.Fatal(err)
+	}
+	answer, ok := tap.Next(time.Now().Add(patience), func(s lab.Segment) bool {
+		return s.Src == syn.Dst && s.Dst == syn.Src && s.Flags == lab.FlagSYN|lab.FlagACK && s.Ack == syn.Seq+1
+	})
+	if !ok {
+		t.Fatal("the edge did not answer")
+	}
+	ack := syn
+	ack.Flags, ack.Seq, ack.Ack = lab.FlagACK, syn.Seq+1, answer.Seq+1
+	ack.Options = []byte{1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8}
+	before := w.server.counters()
+	if err := w.Client.SendRaw(ack); err != nil {
+		t.Fatal(err)
+	}
+	labtest.Await(t, "the server has met it", patience, 10*time.Millisecond, func() bool {
+		after := w.server.counters()
+		return after["ack_existing"]+after["socket_replaced"] > before["ack_existing"]+before["socket_replaced"]
+	})
+	if err := say(c, "after"); err != nil {
+		t.Errorf("the live connection: %v; %v", err, nonZero(w.server.counters()))
+	}
+	w.server.wantCounters(map[string]uint64{"socket_replaced": 0})
+}
