@@ -11,6 +11,7 @@
  */
 #include "lib/edge_short.h"
 #include "lib/proven.h"
+#include "lib/signed.h"
 
 /* Not TCP, or a later fragment. A bridge forwards it; a router's kernel does. */
 static __always_inline int tg_edge_pass(__u32 ingress)
@@ -37,7 +38,8 @@ static __always_inline int tg_edge_leave(struct xdp_md *ctx, const struct tg_pac
 /* A SYN to a service whose mode is not off. */
 static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packet *syn,
 				       __u32 parse, const struct tg_host_settings *settings,
-				       const struct tg_service *svc, struct tg_counter_row *row)
+				       const struct tg_service *svc, __u32 id,
+				       struct tg_counter_row *row)
 {
 	__u32 frame_len = (__u32)bpf_xdp_get_buff_len(ctx);
 	struct tg_tcp_options offered = {};
@@ -70,15 +72,18 @@ static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packe
 		tg_count(row, TG_COUNT_drop_malformed);
 		return XDP_DROP;
 	}
-	d = tg_host_judge_options(&offered);
-	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {
-		tg_count(row, d.counter);
-		return tg_forward(ctx, syn);
+	if (TG_UNLIKELY(offered.auth)) {
+		int verdict = tg_signed_syn(offered.auth, id);
+
+		if (verdict != TG_REPLY)
+			return verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
 	}
-	if (!tg_edge_answer(ctx, syn, svc, &offered, epoch, key))
-		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_tx);
-	tg_count(row, d.counter);
-	return d.verdict == TG_REPLY ? XDP_TX : XDP_DROP;
+	if (!tg_edge_answer(ctx, syn, svc, &offered, epoch, key)) {
+		tg_count(row, TG_COUNT_drop_tx);
+		return XDP_DROP;
+	}
+	tg_count(row, TG_COUNT_cookie_sent);
+	return XDP_TX;
 }
 
 /* What the ACK in hand says; false if its lengths lie. */
@@ -243,7 +248,7 @@ __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_pa
 	if (!id || !svc || !row || svc->mode == TG_MODE_OFF)
 		return tg_edge_leave(ctx, pkt);
 	if (tg_host_is_syn(pkt))
-		return tg_edge_syn(ctx, pkt, parse, settings, svc, row);
+		return tg_edge_syn(ctx, pkt, parse, settings, svc, id, row);
 	return tg_edge_segment(ctx, pkt, settings, edge, svc, row,
 			       how & TG_EDGE_AGAIN ? TG_EPOCHS_WIDE : 0);
 }

@@ -9,6 +9,7 @@
 #include "lib/common_syn.h"
 #include "lib/intact.h"
 #include "lib/listeners.h"
+#include "lib/signed.h"
 #include "lib/syn.h"
 
 /* True if the kernel has a socket for just this 4-tuple, so that the SYN is the
@@ -109,12 +110,18 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		tg_count(row, TG_COUNT_drop_malformed);
 		return XDP_DROP;
 	}
-	d = tg_host_judge_options(&offered);
-	if (TG_LIKELY(d.verdict == TG_REPLY) &&
-	    !tg_syn_answer(ctx, syn, svc, &offered, epoch, key))
-		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_tx);
-	tg_count(row, d.counter);
-	return d.verdict == TG_REPLY ? XDP_TX : d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;
+	if (TG_UNLIKELY(offered.auth)) {
+		int verdict = tg_signed_syn(offered.auth, id);
+
+		if (verdict != TG_REPLY)
+			return verdict == TG_DROP ? XDP_DROP : XDP_PASS;
+	}
+	if (!tg_syn_answer(ctx, syn, svc, &offered, epoch, key)) {
+		tg_count(row, TG_COUNT_drop_tx);
+		return XDP_DROP;
+	}
+	tg_count(row, TG_COUNT_cookie_sent);
+	return XDP_TX;
 }
 
 /* The plainest SYN to the plainest service, answered at once. False, with nothing done

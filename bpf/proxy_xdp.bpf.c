@@ -310,6 +310,8 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 		}
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_AUTH_SYN)
 			verdict = tg_auth_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CHALLENGE)
+			return tg_challenge_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_COOKIE_SYN)
 			return tg_cookie_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_SYN)

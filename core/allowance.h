@@ -16,7 +16,7 @@ struct tg_allowance {
 	uint64_t credit_ns; /* time saved up; a packet costs `cost_ns` */
 };
 
-#define TG_ALLOWANCE_NONE 0ULL           /* no unknown packet passes */
+#define TG_ALLOWANCE_NONE 0ULL           /* no packet passes */
 #define TG_ALLOWANCE_ALL (~0ULL)         /* all do */
 #define TG_ALLOWANCE_SAVED_NS 100000000ULL
 

@@ -72,7 +72,7 @@ TG_INLINE bool tg_common_syn_options(const uint8_t *at, bool ts, struct tg_tcp_o
 	o->wscale = (uint8_t)(last >> 24);
 	o->sack_ok = true;
 	o->ts_ok = ts;
-	o->is_signed = false;
+	o->auth = TG_AUTH_NONE;
 	return true;
 }
 

@@ -21,6 +21,7 @@
 #ifndef TG_EDGE_H
 #define TG_EDGE_H
 
+#include "allowance.h"
 #include "bloom.h"
 #include "host.h"
 

@@ -121,14 +121,6 @@ TG_INLINE struct tg_decision tg_host_judge_intact(enum tg_intact intact)
 	}
 }
 
-/* A SYN that would be answered, once its options are known. */
-TG_INLINE struct tg_decision tg_host_judge_options(const struct tg_tcp_options *offered)
-{
-	/* The kernel drops what is signed wrongly before it keeps anything of it. */
-	return offered->is_signed ? TG_DECIDE(TG_PASS, TG_COUNT_pass_signed)
-				  : TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
-}
-
 /* What happens to a SYN, or is counted, when no key of this epoch is loaded. */
 TG_INLINE struct tg_decision tg_host_judge_no_key(uint32_t stale_keys)
 {

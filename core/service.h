@@ -41,9 +41,11 @@ struct tg_service {
 	uint8_t mode;        /* enum tg_mode */
 	uint8_t listener_v4; /* enum tg_listener, of the service's IPv4 addresses */
 	uint8_t listener_v6;
-	uint8_t pad;
+	uint8_t pad[3];
+	uint32_t signed_cost_us; /* core/signed.h: one of the two below; else what each signed SYN
+				    that passes uses up of a CPU's time, in microseconds */
 };
-_Static_assert(sizeof(struct tg_service) == 14, "map ABI");
+_Static_assert(sizeof(struct tg_service) == 20, "map ABI");
 
 TG_INLINE enum tg_listener tg_service_listener(const struct tg_service *svc, uint8_t family)
 {
@@ -54,6 +56,9 @@ TG_INLINE uint8_t *tg_service_listener_at(struct tg_service *svc, uint8_t family
 {
 	return family == 4 ? &svc->listener_v4 : &svc->listener_v6;
 }
+
+#define TG_SIGNED_ANSWER 0U
+#define TG_SIGNED_DROP 0xffffffffU
 
 /* Key of the table of services that protect particular prefixes. */
 struct tg_prefix_key {

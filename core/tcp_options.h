@@ -6,6 +6,9 @@
  * gate and without): a lying length ends the list, what stood before it
  * counts; of an option given twice the last counts; an option of the wrong
  * length is skipped. Kinds not listed here are skipped by their length.
+ *
+ * Linux goes through the list a second time for TCP-MD5 and TCP-AO, and drops the
+ * segment if that finds something wrong; enum tg_tcp_auth says what it finds.
  */
 #ifndef TG_TCP_OPTIONS_H
 #define TG_TCP_OPTIONS_H
@@ -23,6 +26,21 @@ enum tg_tcp_option_kind {
 	TG_TCPOPT_AO = 29,       /* RFC 5925 */
 };
 
+/* What a list says of signatures. Linux (6.7 and later; tried with 6.18 that has TCP-MD5
+ * and no TCP-AO) looks only where 18 bytes are left, the length of TCP-MD5; a kernel with
+ * TCP-AO looks where 5 are left. What no kernel would act on is as if it were not there. */
+enum tg_tcp_auth {
+	TG_AUTH_NONE,      /* nothing, or nothing that a kernel looks at */
+	TG_AUTH_MD5,       /* one option, well formed: whoever has the key can judge it */
+	TG_AUTH_AO,
+	TG_AUTH_TWO_AO,    /* the second where kernels without TCP-AO do not look: they ignore both */
+	TG_AUTH_MALFORMED, /* wrong length, two of them, or a length that lies: kernels drop it */
+};
+
+#define TG_TCPOPT_MD5_LEN 18
+#define TG_TCPOPT_AO_MIN_LEN 5 /* kind, length, two key numbers, and a byte of the MAC at least */
+#define TG_AUTH_LOOKS_AT 18    /* bytes left, from the option's kind on */
+
 #define TG_TCP_OPTIONS_MAX_LEN 40
 #define TG_WSCALE_MAX 14  /* RFC 7323 section 2.3 */
 #define TG_WSCALE_NONE 15 /* no window scale option; also its code in a cookie */
@@ -34,7 +52,7 @@ struct tg_tcp_options {
 	uint8_t wscale; /* 0-14, or TG_WSCALE_NONE */
 	bool sack_ok;
 	bool ts_ok;
-	bool is_signed; /* TCP-MD5 or TCP-AO: an answer without a signature is worth nothing */
+	uint8_t auth;   /* enum tg_tcp_auth */
 };
 
 /* The options of one segment, copied out of it by the plane, and the bounded
@@ -111,6 +129,23 @@ TG_INLINE bool tg_tcp_option_word(struct tg_options_cursor *c, struct tg_tcp_opt
 	return true;
 }
 
+/* What is known of signatures after an option of kind TCP-MD5 or TCP-AO and of this length,
+ * with `left` bytes of the list from its kind on; `before` is what was known. */
+TG_INLINE enum tg_tcp_auth tg_tcp_auth_after(enum tg_tcp_auth before, uint8_t kind, uint8_t len,
+					     uint32_t left)
+{
+	bool good = kind == TG_TCPOPT_MD5 ? len == TG_TCPOPT_MD5_LEN : len >= TG_TCPOPT_AO_MIN_LEN;
+	bool seen = left >= TG_AUTH_LOOKS_AT;
+
+	if (!good)
+		return seen ? TG_AUTH_MALFORMED : before;
+	if (before == TG_AUTH_NONE)
+		return kind == TG_TCPOPT_MD5 ? TG_AUTH_MD5 : TG_AUTH_AO;
+	return before == TG_AUTH_AO && !seen ? TG_AUTH_TWO_AO
+	       : before == TG_AUTH_TWO_AO    ? before
+					     : TG_AUTH_MALFORMED;
+}
+
 /* Reads the option under the cursor into `o` and moves on. False at the end. */
 TG_INLINE bool tg_tcp_option_next(struct tg_options_cursor *c, struct tg_tcp_options *o)
 {
@@ -128,8 +163,11 @@ TG_INLINE bool tg_tcp_option_next(struct tg_options_cursor *c, struct tg_tcp_opt
 	if (tg_options_left(c) < 2)
 		return false;
 	len = tg_options_peek(c, 1);
-	if (len < 2 || len > tg_options_left(c))
+	if (len < 2 || len > tg_options_left(c)) {
+		if (tg_options_left(c) >= TG_AUTH_LOOKS_AT)
+			o->auth = TG_AUTH_MALFORMED;
 		return false;
+	}
 	if (kind == TG_TCPOPT_MSS && len == 4) {
 		uint16_t mss = (uint16_t)(tg_options_peek(c, 2) << 8 | tg_options_peek(c, 3));
 
@@ -146,7 +184,8 @@ TG_INLINE bool tg_tcp_option_next(struct tg_options_cursor *c, struct tg_tcp_opt
 		o->tsval = tg_options_peek32(c, 2);
 		o->tsecr = tg_options_peek32(c, 6);
 	} else if (kind == TG_TCPOPT_MD5 || kind == TG_TCPOPT_AO) {
-		o->is_signed = true;
+		o->auth = (uint8_t)tg_tcp_auth_after((enum tg_tcp_auth)o->auth, kind, len,
+						     tg_options_left(c));
 	}
 	c->at += len;
 	return true;
@@ -198,7 +237,7 @@ TG_INLINE bool tg_tcp_options_common(const uint8_t *at, uint32_t len, const uint
 	} else {
 		return false;
 	}
-	o->is_signed = false;
+	o->auth = TG_AUTH_NONE;
 	mss = tg_load32(at);
 	if ((mss & 0xffff) != TG_WIRE32(TG_TCPOPT_MSS, 4, 0, 0) || mss >> 16 == 0 ||
 	    (wscale & 0xffffff) != nop_wscale)

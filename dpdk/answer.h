@@ -49,7 +49,6 @@ static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
 	const struct tg_service *svc = &w->box->services[it->id];
 	uint8_t strategy = w->box->how[it->id].strategy;
 	struct tg_tcp_options offered;
-	struct tg_decision d;
 
 	it->d = tg_proxy_judge_syn(&it->pkt, it->parse, it->m->pkt_len);
 	if (it->d.verdict == TG_REPLY)
@@ -60,11 +59,8 @@ static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
 		tg_foresee_half(w, it);
 	if (!w->key_now || !tg_strategy_has_cookie(strategy))
 		return;
-	if (!tg_item_options(it, &offered))
-		return;
-	d = tg_host_judge_options(&offered);
-	if (d.verdict != TG_REPLY)
-		return;
+	if (!tg_item_options(it, &offered) || offered.auth)
+		return; /* what is signed asks an allowance: in its turn */
 	if (strategy == TG_STRATEGY_COOKIE)
 		svc = tg_told(w, &it->pkt, it->id);
 	it->answer = tg_synack_agree(&it->pkt, &offered, svc);
@@ -129,9 +125,9 @@ static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it,
 	else if (!tg_item_options(it, &offered))
 		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
 	else
-		d = tg_host_judge_options(&offered);
+		d = tg_item_signed(w, it, &offered);
+	tg_count(w, it->id, d.counter);
 	if (d.verdict != TG_REPLY) {
-		tg_count(w, it->id, d.counter);
 		if (d.verdict == TG_DROP)
 			tg_drop(w, it->m);
 		else
@@ -203,7 +199,9 @@ static inline void tg_cookie_answer(struct tg_worker *w, struct tg_item *it)
 /* A SYN under an auth strategy: forwarded if its source has proven itself. */
 static inline void tg_auth_syn(struct tg_worker *w, struct tg_item *it, uint8_t strategy)
 {
+	struct tg_tcp_options offered;
 	struct tg_segment challenge;
+	struct tg_decision d;
 
 	if (tg_whitelist_find(&w->white, tg_white_key_of(w, &it->pkt))) {
 		tg_count(w, it->id, TG_COUNT_forward_white);
@@ -212,6 +210,16 @@ static inline void tg_auth_syn(struct tg_worker *w, struct tg_item *it, uint8_t 
 	}
 	if (strategy == TG_STRATEGY_AUTH_COOKIE) {
 		tg_cookie_answer(w, it);
+		return;
+	}
+	d = tg_item_options(it, &offered) ? tg_item_signed(w, it, &offered)
+					  : TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
+	tg_count(w, it->id, d.counter);
+	if (d.verdict != TG_REPLY) {
+		if (d.verdict == TG_DROP)
+			tg_drop(w, it->m);
+		else
+			tg_forward(w, it);
 		return;
 	}
 	challenge = tg_challenge(&it->pkt, &w->box->services[it->id],

@@ -175,13 +175,13 @@ static const char *line_forwarding(struct tg_box *b, const char *args)
 	return b->router || strcmp(args, "bridge") == 0 ? NULL : BAD;
 }
 
-/* service ID MSS4 MSS6 WINDOW WSCALE SACK TIMESTAMPS ECN MODE STRATEGY FIRST_DATA FIXED */
+/* service ID MSS4 MSS6 WINDOW WSCALE SACK TIMESTAMPS ECN MODE STRATEGY FIRST_DATA FIXED [SIGNED_COST_US] */
 static const char *line_service(struct tg_box *b, const char *args)
 {
-	uint32_t v[12], i;
+	uint32_t v[13] = {[12] = TG_SIGNED_ANSWER}, i;
 
-	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
-		   &v[6], &v[7], &v[8], &v[9], &v[10], &v[11]) != 12)
+	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
+		   &v[6], &v[7], &v[8], &v[9], &v[10], &v[11], &v[12]) < 12)
 		return BAD;
 	if (v[0] == 0 || v[0] > TG_SERVICES_MAX || v[8] > TG_MODE_ALWAYS || v[9] > TG_STRATEGY_CACHE ||
 	    v[10] > TG_FIRST_DATA_STORE || v[4] > TG_WSCALE_NONE)
@@ -190,6 +190,7 @@ static const char *line_service(struct tg_box *b, const char *args)
 		.mss_v4 = (uint16_t)v[1], .mss_v6 = (uint16_t)v[2], .window = (uint16_t)v[3],
 		.wscale = (uint8_t)v[4], .sack = (uint8_t)v[5], .timestamps = (uint8_t)v[6],
 		.ecn = (uint8_t)v[7], .mode = (uint8_t)v[8],
+		.signed_cost_us = v[12],
 	};
 	b->how[v[0]] = (struct tg_proxy_service){.strategy = (uint8_t)v[9], .first_data = (uint8_t)v[10],
 						 .fixed = (uint8_t)v[11]};

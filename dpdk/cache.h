@@ -78,10 +78,13 @@ static inline void tg_cache_syn(struct tg_worker *w, struct tg_item *it)
 		tg_drop(w, it->m);
 		return;
 	}
-	d = tg_host_judge_options(&offered);
+	d = tg_item_signed(w, it, &offered);
+	tg_count(w, it->id, d.counter);
 	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {
-		tg_count(w, it->id, d.counter);
-		tg_forward(w, it);
+		if (d.verdict == TG_DROP)
+			tg_drop(w, it->m);
+		else
+			tg_forward(w, it);
 		return;
 	}
 	slot = tg_half_find(b, hash, &it->pkt, &head);

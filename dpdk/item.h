@@ -119,6 +119,15 @@ TG_INLINE bool tg_item_options(const struct tg_item *it, struct tg_tcp_options *
 	return true;
 }
 
+/* What becomes of the SYN in hand, which would be answered, for what its options say of
+ * signatures. */
+static inline struct tg_decision tg_item_signed(struct tg_worker *w, const struct tg_item *it,
+						const struct tg_tcp_options *offered)
+{
+	return tg_signed_judge_at(offered->auth, w->box->services[it->id].signed_cost_us,
+				  &w->allowances[it->id], w->now_ns);
+}
+
 /* True for what may complete a handshake: an ACK that is whole, as a host asks of it. */
 static inline bool tg_item_is_ack(const struct tg_item *it)
 {

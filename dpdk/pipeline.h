@@ -19,6 +19,7 @@
 
 #include <rte_mbuf.h>
 
+#include "../core/signed.h"
 #include "box.h"
 #include "fast.h"
 #include "flow_table.h"
@@ -32,6 +33,7 @@
 _Static_assert(TG_BURST_MAX <= TG_LANES_MAX, "a frame asks for at most one hash of a kind");
 #define TG_OUT_MAX 256 /* frames that wait to be sent by one port */
 #define TG_ICMP_ERRORS_A_SECOND 1000 /* of a core; a fifth of them at once */
+#define TG_CLOCK_BEGINS_NS 1000000000000ULL
 #define TG_RETRY_MS 100 /* a client that asks again sooner is not heard */
 
 struct tg_counter_row {
@@ -92,7 +94,7 @@ struct tg_worker {
 	/* set from outside between bursts */
 	const struct tg_box *box;
 	uint32_t now_ms;	   /* a coarse clock */
-	uint64_t now_ns;	   /* the same */
+	uint64_t now_ns;	   /* the same; TG_CLOCK_BEGINS_NS at first, so that an allowance begins full */
 	uint64_t epoch;
 	const struct tg_siphash_key *key_now, *key_before; /* NULL: not loaded */
 	/* set once */
@@ -114,6 +116,7 @@ struct tg_worker {
 	struct tg_store store;
 	struct tg_waiting waiting; /* of a router */
 	struct tg_counter_row *rows; /* by service */
+	struct tg_allowance *allowances; /* likewise: this core's shares of signed_rate */
 	struct tg_servers servers;
 	struct tg_told_last {		 /* what was told last, and to whose clients */
 		struct tg_server_key server;

@@ -38,11 +38,13 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 #endif
 	w->pool = o->pool;
 	w->rows = tg_pages_get(sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
+	w->allowances = tg_pages_get(sizeof(*w->allowances) * (TG_SERVICES_MAX + 1));
+	w->now_ns = TG_CLOCK_BEGINS_NS;
 	while ((w->cache.mask + 1) * TG_HALF_WAYS < o->max_halves)
 		w->cache.mask = w->cache.mask * 2 + 1;
 	w->cache.key = o->cache_key;
 	w->cache.buckets = tg_pages_get(sizeof(*w->cache.buckets) * (w->cache.mask + 1));
-	if (!w->rows || !w->cache.buckets || !tg_flow_table_init(&w->flows, o->max_flows, o->table_key) ||
+	if (!w->rows || !w->allowances || !w->cache.buckets || !tg_flow_table_init(&w->flows, o->max_flows, o->table_key) ||
 	    !tg_whitelist_init(&w->white, o->max_sources, o->white_bitmap, o->presence_salt)) {
 		tg_worker_free(w);
 		return NULL;
@@ -76,6 +78,7 @@ void tg_worker_free(struct tg_worker *w)
 	tg_flow_table_free(&w->flows);
 	tg_whitelist_free(&w->white);
 	tg_pages_put(w->rows, sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
+	tg_pages_put(w->allowances, sizeof(*w->allowances) * (TG_SERVICES_MAX + 1));
 	tg_pages_put(w->cache.buckets, sizeof(*w->cache.buckets) * (w->cache.mask + 1));
 	tg_pages_put(w, sizeof(*w));
 }

@@ -22,6 +22,7 @@ import theme_edge  # noqa: E402
 import theme_frames  # noqa: E402
 import theme_malformed  # noqa: E402
 import theme_services  # noqa: E402
+import theme_signed  # noqa: E402
 import theme_switch  # noqa: E402
 import theme_translate  # noqa: E402
 
@@ -90,7 +91,8 @@ def write_theme(folder, name, about, vectors, head=()):
 
 def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent)
-    for module in (theme_clients, theme_frames, theme_malformed, theme_services, theme_acks):
+    for module in (theme_clients, theme_frames, theme_malformed, theme_services, theme_signed,
+                   theme_acks):
         for name, about, vectors in module.themes():
             write_theme(folder, name, about, vectors)
     for name, about, vectors in theme_edge.themes():

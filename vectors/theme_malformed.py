@@ -153,10 +153,6 @@ def option_lists():
                     h("0004ffff" "020405b4"), offer())
     yield from case("all-nop", "forty bytes of nothing", b"\1" * 40, offer())
     yield from case("last-byte", "an option that ends with the header", b"\1" * 37 + h("03030e"), offer(0, 14))
-    for family in (4, 6):
-        for name, data in (("md5", h("011312") + bytes(16) + b"\1"), ("ao", h("1d10") + bytes(14))):
-            yield bad("options-%s-v%d" % (name, family), "signed: the kernel has the keys",
-                      p.defaults(family, options=[(data, "as named")]), "pass", {1: {"syn": 1, "pass_signed": 1}})
     yield from case("unknown", "kinds nobody knows are skipped", h("fd08aabbccddeeff" "020405b4"), offer(1460))
     yield from case("tsecr", "a TSecr in a SYN means nothing", h("0101080a" "01020304" "aabbccdd"), offer(ts=0x01020304))
 

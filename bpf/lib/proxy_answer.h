@@ -10,6 +10,7 @@
 
 #include "cookie_check.h"
 #include "proxy_answer_common.h"
+#include "signed.h"
 
 /* Turns the SYN into a SYN-ACK with a cookie and sends it back: under `cookie`, or
  * under `auth-cookie`, where it matters little what a connection agrees on that is reset. */
@@ -44,10 +45,11 @@ __attribute__((noinline)) int tg_cookie_syn(struct xdp_md *ctx, const struct tg_
 		tg_count(row, TG_COUNT_drop_malformed);
 		return XDP_DROP;
 	}
-	d = tg_host_judge_options(&offered);
-	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {
-		tg_count(row, d.counter);
-		return tg_forward(ctx, syn);
+	if (TG_UNLIKELY(offered.auth)) {
+		int verdict = tg_signed_syn(offered.auth, id);
+
+		if (verdict != TG_REPLY)
+			return verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
 	}
 	answer = tg_synack_agree(syn, &offered, tg_told_hidden(&told));
 	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
@@ -70,14 +72,13 @@ lost:
 __attribute__((noinline)) int tg_auth_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
 	const struct tg_proxy_service *how = bpf_map_lookup_elem(&tg_strategies, &id);
-	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
-	struct tg_segment challenge;
+	struct tg_tcp_options offered = {};
 	__u64 source;
 	int verdict;
 
-	if (!syn || !how || !svc || !proxy || !row)
+	if (!syn || !how || !proxy || !row)
 		return XDP_DROP;
 	source = tg_white_key(&syn->src, syn->family, proxy->white_v4_mask,
 			      proxy->white_v6_mask);
@@ -87,6 +88,30 @@ __attribute__((noinline)) int tg_auth_syn(struct xdp_md *ctx, const struct tg_pa
 	}
 	if (how->strategy == TG_STRATEGY_AUTH_COOKIE)
 		return TG_NEXT_OF(TG_NEXT_COOKIE_SYN, id);
+	if (tg_case_options(ctx, syn, &offered)) {
+		tg_count(row, TG_COUNT_drop_malformed);
+		return XDP_DROP;
+	}
+	if (TG_UNLIKELY(offered.auth)) {
+		verdict = tg_signed_syn(offered.auth, id);
+		if (verdict != TG_REPLY)
+			return verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
+	}
+	return TG_NEXT_OF(TG_NEXT_CHALLENGE, id);
+}
+
+/* Challenges it, under a strategy without a cookie. A function of its own for the stack. */
+__attribute__((noinline)) int tg_challenge_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
+{
+	const struct tg_proxy_service *how = bpf_map_lookup_elem(&tg_strategies, &id);
+	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	struct tg_counter_row *row = tg_counter_row_get(id);
+	struct tg_segment challenge;
+	int verdict;
+
+	if (!syn || !how || !svc || !proxy || !row)
+		return XDP_DROP;
 	challenge = tg_challenge(syn, svc,
 				 how->strategy == TG_STRATEGY_AUTH_TTL ? tg_packet_ttl(ctx, syn) : 0,
 				 proxy->salt, how->strategy == TG_STRATEGY_AUTH_WRONG);

@@ -18,6 +18,7 @@ enum tg_next {
 	TG_NEXT_OTHER,
 	TG_NEXT_PROBE, /* the same once more, with the packet taken for a window probe */
 	TG_NEXT_AUTH_SYN,
+	TG_NEXT_CHALLENGE,
 	TG_NEXT_COOKIE_SYN,
 	TG_NEXT_CACHE_SYN,
 	TG_NEXT_CACHE_OTHER,

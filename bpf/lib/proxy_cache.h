@@ -7,6 +7,7 @@
 #define TG_BPF_PROXY_CACHE_H
 
 #include "proxy_answer_common.h"
+#include "signed.h"
 
 static __always_inline struct tg_half_bucket *tg_half_bucket_of(const struct tg_packet *pkt,
 								uint64_t *hash)
@@ -55,7 +56,6 @@ __attribute__((noinline)) int tg_cache_syn(struct xdp_md *ctx, const struct tg_p
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_tcp_options offered = {};
 	struct tg_half_bucket *b;
-	struct tg_decision d;
 	struct tg_segment s;
 	uint64_t hash, head = 0;
 	__u32 slot;
@@ -66,10 +66,11 @@ __attribute__((noinline)) int tg_cache_syn(struct xdp_md *ctx, const struct tg_p
 		tg_count(row, TG_COUNT_drop_malformed);
 		return XDP_DROP;
 	}
-	d = tg_host_judge_options(&offered);
-	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {
-		tg_count(row, d.counter);
-		return tg_forward(ctx, syn);
+	if (TG_UNLIKELY(offered.auth)) {
+		int verdict = tg_signed_syn(offered.auth, id);
+
+		if (verdict != TG_REPLY)
+			return verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
 	}
 	b = tg_half_bucket_of(syn, &hash);
 	if (!b)

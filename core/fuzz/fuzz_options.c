@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		if (tg_tcp_options_known(c->bytes, (uint32_t)size, &known))
 			PROMISE(known.mss == o.mss && known.wscale == o.wscale &&
-				known.sack_ok == o.sack_ok && known.ts_ok == o.ts_ok && !o.is_signed &&
+				known.sack_ok == o.sack_ok && known.ts_ok == o.ts_ok && o.auth == TG_AUTH_NONE &&
 				known.tsval == o.tsval && known.tsecr == o.tsecr);
 	}
 #ifdef TG_FUZZ_CANARY

@@ -8,6 +8,7 @@
 #include "../halfsiphash.h"
 #include "../host.h"
 #include "../proxy.h"
+#include "../signed.h"
 #include "../tuple_filter.h"
 
 int tg_use_syn(uint8_t *frame, uint32_t frame_len, const struct tg_service *svc,
@@ -33,6 +34,7 @@ int tg_use_edge(const struct tg_packet *pkt, const uint64_t *words, struct tg_bl
 		return (int)(tg_bloom_bit(&at, 0, 1) & tg_bloom_plane(1));
 	return (int)tg_edge_judge(kind, tg_allowance_take(a, 1000, now_ns) ? TG_EDGE_ALLOWED
 								       : TG_EDGE_UNKNOWN).counter +
+	       (int)tg_signed_judge_at(pkt->flags, pkt->seq, a, now_ns).verdict +
 	       (int)tg_epoch_verifying(now_ns, 1, 2) + (int)tg_bloom_fp_ppb(now_ns, 20);
 }
 

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "../host.h"
+#include "../signed.h"
 #include "../tuple_filter.h"
 #include "replay_translate.h"
 
@@ -22,6 +23,7 @@
 #define PREFIXES_MAX 256
 #define PREFIX_LENS_MAX 8
 #define FRAME_MAX 65536
+#define NOW_NS 1000000000000ULL /* allowances: time stands still */
 
 enum socket_state { SOCKET_NONE, SOCKET_LISTENER, SOCKET_ESTABLISHED, SOCKET_TIME_WAIT };
 
@@ -37,6 +39,7 @@ static struct plane {
 	enum socket_state socket;
 	struct tg_epoch_key keys[KEY_SLOTS];
 	struct tg_service services[TG_SERVICES_MAX + 1];
+	struct tg_allowance allowances[TG_SERVICES_MAX + 1];
 	uint32_t ports[65536];
 	uint32_t lens[2][PREFIX_LENS_MAX], lens_count[2];
 	struct prefix prefixes[PREFIXES_MAX];
@@ -215,12 +218,16 @@ static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg
 	key = key_find(plane.epoch);
 	if (d.verdict == TG_REPLY && !key)
 		d = tg_host_judge_no_key(plane.stale_keys);
-	if (d.verdict == TG_REPLY)
-		d = syn_options(frame, frame_len, syn, &offered)
-			    ? tg_host_judge_options(&offered)
-			    : TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
-	if (d.verdict == TG_REPLY)
-		syn_answer(frame, syn, svc, &offered, plane.epoch, key);
+	if (d.verdict == TG_REPLY && !syn_options(frame, frame_len, syn, &offered))
+		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
+	if (d.verdict == TG_REPLY) {
+		d = tg_signed_judge_at(offered.auth, svc->signed_cost_us, &plane.allowances[id], NOW_NS);
+		if (d.verdict == TG_REPLY) {
+			count(id, d.counter);
+			d.counter = TG_COUNT_cookie_sent;
+			syn_answer(frame, syn, svc, &offered, plane.epoch, key);
+		}
+	}
 	count(id, d.counter);
 	if (d.verdict == TG_DROP)
 		printf("drop");
@@ -396,10 +403,10 @@ static bool do_key(const char *args)
 
 static bool do_service(const char *args)
 {
-	uint32_t v[10];
+	uint32_t v[11];
 
-	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
-		   &v[6], &v[7], &v[8], &v[9]) != 10 || v[0] > TG_SERVICES_MAX)
+	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
+		   &v[6], &v[7], &v[8], &v[9], &v[10]) != 11 || v[0] > TG_SERVICES_MAX)
 		return false;
 	if (v[0] > plane.top)
 		plane.top = v[0];
@@ -408,6 +415,7 @@ static bool do_service(const char *args)
 		.wscale = (uint8_t)v[4], .sack = (uint8_t)v[5], .timestamps = (uint8_t)v[6],
 		.ecn = (uint8_t)v[7], .mode = (uint8_t)v[8], .listener_v4 = (uint8_t)v[9],
 		.listener_v6 = (uint8_t)v[9],
+		.signed_cost_us = v[10],
 	};
 	return true;
 }

@@ -7,6 +7,7 @@
 #include "test.h"
 
 #include "../common_syn.h"
+#include "../signed.h"
 
 #define FRAME_MAX 128
 
@@ -96,7 +97,7 @@ static uint32_t long_way(const uint8_t *frame, uint32_t len, const struct tg_ser
 	c.len = (uint32_t)syn.tcp_hdr_len - TG_TCP_HDR_LEN;
 	memcpy(c.bytes, frame + syn.l4_off + TG_TCP_HDR_LEN, c.len);
 	offered = tg_tcp_options_parse(&c);
-	if (tg_host_judge_options(&offered).verdict != TG_REPLY)
+	if (tg_signed_judge(offered.auth, TG_SIGNED_ANSWER, false).verdict != TG_REPLY)
 		return 0;
 	a = tg_synack_agree(&syn, &offered, svc);
 	out_len = syn.l3_off + tg_synack_len(&syn, &a);

@@ -4,6 +4,7 @@
  * neither ever leaves its room.
  */
 #include "../options_known.h"
+#include "../signed.h"
 #include "test.h"
 
 static struct tg_tcp_options parse(const void *bytes, uint32_t len)
@@ -146,6 +147,78 @@ static void aligned_timestamps(void **state)
 	assert_int_equal(tsval, 0x01020304); /* left alone */
 }
 
+#define MD5 "\x13\x12" "0123456789abcdef"
+#define AO16 "\x1d\x10" "0123456789abcd"
+#define NOPS16 "\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1"
+
+/* Linux 6.18 with TCP-MD5 and without TCP-AO: test/host sends it each of these. */
+static void signatures(void **state)
+{
+	(void)state;
+	assert_int_equal(PARSE("\x02\x04\x05\xb4").auth, TG_AUTH_NONE);
+	assert_int_equal(PARSE(MD5 "\1\1").auth, TG_AUTH_MD5);
+	assert_int_equal(PARSE("\1\1" MD5).auth, TG_AUTH_MD5);
+	assert_int_equal(PARSE(AO16).auth, TG_AUTH_AO);
+	assert_int_equal(PARSE("\x1d\x05\1\1\x07\1\1\1").auth, TG_AUTH_AO);
+	assert_int_equal(PARSE(AO16 AO16).auth, TG_AUTH_TWO_AO);
+	assert_int_equal(PARSE(AO16 "\x1d\x05\1\1\x07" "\x1d\x05\1\1\x07").auth, TG_AUTH_TWO_AO);
+	assert_int_equal(PARSE(AO16 "\x1d\x05\1\1\x07" "\1\1\1" "\x1d\x05\1\1\x07" "\1\1\1\1\1\1\1").auth,
+			 TG_AUTH_MALFORMED);
+	/* where no kernel looks */
+	assert_int_equal(PARSE("\x13\x02\1\1").auth, TG_AUTH_NONE);
+	assert_int_equal(PARSE("\x1d\x02\1\1").auth, TG_AUTH_NONE);
+	assert_int_equal(PARSE("\x1d\x04\1\1").auth, TG_AUTH_NONE);
+	assert_int_equal(PARSE("\1\1\1\x13\x02" "\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1").auth, TG_AUTH_NONE);
+	assert_int_equal(PARSE("\x13").auth, TG_AUTH_NONE);
+	assert_int_equal(PARSE("\0\1" MD5).auth, TG_AUTH_NONE);
+	assert_int_equal(PARSE("\1\1\1\xfd\x30" "\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1").auth, TG_AUTH_NONE);
+	/* where they look */
+	assert_int_equal(PARSE("\x13\x02" NOPS16).auth, TG_AUTH_MALFORMED);
+	assert_int_equal(PARSE("\x1d\x04" NOPS16).auth, TG_AUTH_MALFORMED);
+	assert_int_equal(PARSE("\xfd\x30" NOPS16).auth, TG_AUTH_MALFORMED);
+	assert_int_equal(PARSE("\xfd\x01" NOPS16).auth, TG_AUTH_MALFORMED);
+	assert_int_equal(PARSE(MD5 MD5).auth, TG_AUTH_MALFORMED);
+	assert_int_equal(PARSE(MD5 AO16).auth, TG_AUTH_MALFORMED);
+	assert_int_equal(PARSE(AO16 MD5).auth, TG_AUTH_MALFORMED);
+	/* once wrong, wrong whatever follows */
+	assert_int_equal(PARSE("\x13\x02" MD5).auth, TG_AUTH_MALFORMED);
+	assert_int_equal(PARSE("\xfd\x04\1\1\x13\x02" NOPS16 AO16).auth, TG_AUTH_MALFORMED);
+}
+
+/* Only what is signed uses an allowance up, and only where the service lets it pass. */
+static void what_becomes_of_signed_syns(void **state)
+{
+	static const struct {
+		uint32_t auth, cost_us;
+		enum tg_verdict first, second;
+		enum tg_counter counts[2];
+	} cases[] = {
+		{TG_AUTH_NONE, 1000, TG_REPLY, TG_REPLY, {TG_COUNT_NOTHING, TG_COUNT_NOTHING}},
+		{TG_AUTH_TWO_AO, 1000, TG_REPLY, TG_REPLY, {TG_COUNT_NOTHING, TG_COUNT_NOTHING}},
+		{TG_AUTH_NONE, TG_SIGNED_DROP, TG_REPLY, TG_REPLY, {TG_COUNT_NOTHING, TG_COUNT_NOTHING}},
+		{TG_AUTH_MALFORMED, TG_SIGNED_ANSWER, TG_DROP, TG_DROP, {TG_COUNT_drop_auth_option, TG_COUNT_drop_auth_option}},
+		{TG_AUTH_MALFORMED, 200000, TG_DROP, TG_DROP, {TG_COUNT_drop_auth_option, TG_COUNT_drop_auth_option}},
+		{TG_AUTH_MD5, TG_SIGNED_ANSWER, TG_REPLY, TG_REPLY, {TG_COUNT_signed_answered, TG_COUNT_signed_answered}},
+		{TG_AUTH_AO, TG_SIGNED_DROP, TG_DROP, TG_DROP, {TG_COUNT_drop_signed, TG_COUNT_drop_signed}},
+		{TG_AUTH_MD5, 200000, TG_PASS, TG_REPLY, {TG_COUNT_pass_signed, TG_COUNT_signed_excess}},
+		{TG_AUTH_AO, 0xfffffffe, TG_PASS, TG_REPLY, {TG_COUNT_pass_signed, TG_COUNT_signed_excess}},
+	};
+	uint32_t i, n;
+
+	(void)state;
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct tg_allowance a = {0};
+
+		for (n = 0; n < 2; n++) {
+			struct tg_decision d = tg_signed_judge_at(cases[i].auth, cases[i].cost_us, &a, 1ULL << 62);
+
+			assert_int_equal(d.verdict, n ? cases[i].second : cases[i].first);
+			assert_int_equal(d.counter, cases[i].counts[n]);
+		}
+		assert_int_equal(a.last_ns != 0, cases[i].first == TG_PASS);
+	}
+}
+
 /* What is written is what is read, for every combination; into exactly the room
  * that was announced, and refused if one byte is missing. */
 /* options_known.h: every layout of its table is known, says what the parser says, and is
@@ -229,6 +302,8 @@ int tg_test_options(void)
 		cmocka_unit_test(cut_everywhere),
 		cmocka_unit_test(forty_one_byte_options),
 		cmocka_unit_test(aligned_timestamps),
+		cmocka_unit_test(signatures),
+		cmocka_unit_test(what_becomes_of_signed_syns),
 		cmocka_unit_test(layouts_that_are_known),
 		cmocka_unit_test(write_then_read),
 	};

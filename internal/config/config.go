@@ -178,8 +178,20 @@ type Service struct {
 	MSS       AutoInt
 	WScale    AutoInt
 	Window    AutoInt
-	Line      int // where the service begins in the file
+	// SYNs with one well-formed TCP-MD5 or TCP-AO option; SignedRate is how many a second pass.
+	SignedSYNs SignedSYNs
+	SignedRate int
+	Line       int // where the service begins in the file
 }
+
+// SignedSYNs says what becomes of SYNs that are signed, which only the server can judge.
+type SignedSYNs string
+
+const (
+	SignedAnswer SignedSYNs = "answer" // like any other: a peer that signs will not take it
+	SignedPass   SignedSYNs = "pass"   // to the server, as many a second as SignedRate says
+	SignedDrop   SignedSYNs = "drop"
+)
 
 // PortRange is a range of ports, both ends included.
 type PortRange struct{ First, Last uint16 }

@@ -29,6 +29,8 @@ services:
     mss: 1400
     wscale: 7
     window: 65535
+    signed: pass
+    signed_rate: 7
   - name: rest
     ports: [22]
 `
@@ -48,11 +50,13 @@ func TestParseFull(t *testing.T) {
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64"),
 				netip.MustParsePrefix("198.51.100.7/32")},
 			Ports: []PortRange{{80, 80}, {443, 443}, {8000, 8010}}, Mode: ModeMonitor,
-			MSS: AutoInt{Value: 1400}, WScale: AutoInt{Value: 7}, Window: AutoInt{Value: 65535}, Line: 11,
+			MSS: AutoInt{Value: 1400}, WScale: AutoInt{Value: 7}, Window: AutoInt{Value: 65535},
+			SignedSYNs: SignedPass, SignedRate: 7, Line: 11,
 		}, {
 			Name:     "rest",
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
-			Ports:    []PortRange{{22, 22}}, Mode: ModeAlways, MSS: auto, WScale: auto, Window: auto, Line: 18,
+			Ports:    []PortRange{{22, 22}}, Mode: ModeAlways, MSS: auto, WScale: auto, Window: auto,
+			SignedSYNs: SignedAnswer, SignedRate: 100, Line: 20,
 		}},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -90,6 +94,10 @@ var mistakes = []struct{ name, yaml, want string }{
 	{"unknown field", top("epok: 8s"), `f.yaml:3: epok: unknown field; did you mean epoch?`},
 	{"unknown field, other spelling", top("on-stale-keys: pass"), `f.yaml:3: on-stale-keys: unknown field; did you mean on_stale_keys?`},
 	{"unknown field, nothing near", top("colour: red"), `f.yaml:3: colour: unknown field; use role, instance`},
+	{"signed unknown", service("signed: maybe"), `f.yaml:7: services[0].signed: "maybe" is not known; use answer, pass or drop`},
+	{"signed_rate alone", service("signed_rate: 5"), `f.yaml:7: services[0].signed_rate: means nothing without signed: pass; remove it, or set that`},
+	{"signed_rate zero", service("signed: pass\n    signed_rate: 0"), `f.yaml:8: services[0].signed_rate: 0 is out of range; use 1 to 100000`},
+	{"signed at a server", strings.Replace(service("signed: drop"), "role: host", "role: server", 1), `belongs to roles that answer SYNs; remove it here, and set it at the edges`},
 	{"unknown field of a service", service("prots: [1]"), `f.yaml:7: services[0].prots: unknown field; did you mean ports?`},
 	{"misspelled required field", "interfaces: [e]\nsecret_flie: s\nservices: [{name: a, ports: [1]}]\n", `f.yaml:2: secret_flie: unknown field; did you mean secret_file?`},
 	{"merge key", top("<<: {epoch: 8s}"), `f.yaml:3: <<`},

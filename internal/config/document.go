@@ -65,6 +65,7 @@ func (r *reader) document(data []byte) *Config {
 	r.reportTo(c, fs)
 	if f, there := fs["services"]; there {
 		c.Services = r.services(f, c.Role)
+		r.signedThroughTags(c)
 		r.reportable(c, fs)
 	}
 	return c

@@ -89,6 +89,7 @@ func TestSplitMistakes(t *testing.T) {
 		"tagged":        {edgeText("protocol: tagged"), "f:5: edge_id: is missing; protocol: tagged needs the number"},
 		"takeover":      {strings.Replace(strings.Replace(edgeText("takeover: copy"), "role: edge", "role: server", 1), "inside: [eth1]\n", "", 1), "f:4: takeover: "},
 		"layout":        {edgeText("cookie_layout: classic"), `f:5: cookie_layout: "classic" is not known; use tidegate or smartcookie`},
+		"signed, tags":  {edgeText("protocol: tagged", "edge_id: 1") + "    signed: pass\n", "services[0].signed: pass needs protocol: plain"},
 		"layout, tags":  {edgeText("cookie_layout: smartcookie", "protocol: tagged", "edge_id: 1"), "f:5: cookie_layout: smartcookie goes with protocol: plain"},
 		"layout, offer": {edgeText("cookie_layout: smartcookie", "offers: [sack]"), "f:6: offers: cookie_layout: smartcookie can restore none of them"},
 		"alarm":         {edgeText("filter_alarm: 101%"), `f:5: filter_alarm: "101%" is no share`},

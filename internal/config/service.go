@@ -11,7 +11,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-var serviceFields = []string{"name", "prefixes", "ports", "mode", "strategy", "first_data", "mss", "wscale", "window"}
+var serviceFields = []string{"name", "prefixes", "ports", "mode", "strategy", "first_data", "mss", "wscale", "window",
+	"signed", "signed_rate"}
 
 const (
 	// minMSS is the smallest MSS that the kernel's cookie code works with (RFC 9293 default).
@@ -19,6 +20,9 @@ const (
 	// maxMSS is the largest that fits an IPv4 packet: 65535 less two plain headers.
 	maxMSS    = math.MaxUint16 - 40
 	maxWScale = 14 // RFC 7323 section 2.3
+
+	defaultSignedRate = 100
+	maxSignedRate     = 100_000
 )
 
 // everywhere is what a service protects that names no prefixes.
@@ -78,6 +82,7 @@ func (r *reader) service(f field, role string) (Service, bool) {
 	s.Strategy = r.strategy(fs, role)
 	s.FirstData = r.firstData(fs, role, s.Strategy)
 	r.tcpValues(&s, fs)
+	r.signedSYNs(&s, fs, role)
 	return s, len(r.errs) == before
 }
 
@@ -96,6 +101,39 @@ func (r *reader) tcpValues(s *Service, fs map[string]field) {
 			if n, ok := r.autoInt(f, v.lowest, v.highest); ok {
 				*v.to = n
 			}
+		}
+	}
+}
+
+// signedSYNs reads what becomes of SYNs with TCP-MD5 or TCP-AO.
+func (r *reader) signedSYNs(s *Service, fs map[string]field, role string) {
+	s.SignedSYNs, s.SignedRate = SignedAnswer, defaultSignedRate
+	for _, name := range []string{"signed", "signed_rate"} {
+		if f, there := fs[name]; there && role == RoleServer {
+			r.fail(f.line, f.path, "belongs to roles that answer SYNs; remove it here, and set it at the edges")
+			return
+		}
+	}
+	if f, there := fs["signed"]; there {
+		if w, ok := r.word(f, string(SignedAnswer), string(SignedPass), string(SignedDrop)); ok {
+			s.SignedSYNs = SignedSYNs(w)
+		}
+	}
+	if f, there := fs["signed_rate"]; there {
+		if s.SignedSYNs != SignedPass {
+			r.fail(f.line, f.path, "means nothing without signed: pass; remove it, or set that")
+		} else if n, ok := r.number(f, 1, maxSignedRate); ok {
+			s.SignedRate = n
+		}
+	}
+}
+
+// signedThroughTags refuses what would let SYNs through that can never become a connection: the
+// segments behind them would need a tag, and have no room for one beside a signature.
+func (r *reader) signedThroughTags(c *Config) {
+	for i, s := range c.Services {
+		if c.Role == RoleEdge && c.Edge.Protocol == ProtocolTagged && s.SignedSYNs == SignedPass {
+			r.fail(s.Line, fmt.Sprintf("services[%d].signed", i), "pass needs protocol: plain; segments that are signed have no room for tags")
 		}
 	}
 }

@@ -125,8 +125,8 @@ func ServiceLines(targets []plane.Target, how map[uint32]How) []string {
 	ports := map[uint16]uint32{}
 	for _, t := range targets {
 		s, h := t.Service, how[t.ID]
-		lines = append(lines, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d", t.ID, s.MssV4, s.MssV6, s.Window,
-			s.Wscale, s.Sack, s.Timestamps, s.Ecn, s.Mode, h.Strategy, h.FirstData, h.Fixed))
+		lines = append(lines, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d %d", t.ID, s.MssV4, s.MssV6, s.Window,
+			s.Wscale, s.Sack, s.Timestamps, s.Ecn, s.Mode, h.Strategy, h.FirstData, h.Fixed, s.SignedCostUs))
 		all4, all6 := false, false
 		for _, p := range t.Prefixes {
 			all4 = all4 || p.Bits() == 0 && p.Addr().Is4()

@@ -120,7 +120,7 @@ func (b *box) fill() error {
 func (b *box) writeServices() error {
 	e := &b.Cfg.Edge
 	b.own.Hops = uint8(e.Hops)
-	b.own.UnknownCostNs = unknownCost(e.UnknownRate, onlineCPUs())
+	b.own.UnknownCostNs = unknownCost(e.UnknownRate, host.OnlineCPUs())
 	bridge, err := b.BridgePorts(e.Forwarding)
 	if err != nil {
 		return err

@@ -3,9 +3,6 @@ package edge
 import (
 	"encoding/binary"
 	"math"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"tidegate/internal/config"
@@ -112,28 +109,4 @@ func unknownCost(rate config.Rate, cpus int) uint64 {
 		return plane.AllowNone
 	}
 	return max(1, uint64(math.Round(1e9*float64(cpus)/float64(rate.PerSecond))))
-}
-
-// onlineCPUs counts the processors that may run the packet path.
-func onlineCPUs() int {
-	text, err := os.ReadFile("/sys/devices/system/cpu/online")
-	if err != nil {
-		return 1
-	}
-	n := 0
-	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		a, err := strconv.Atoi(first)
-		if err != nil {
-			return 1
-		}
-		b := a
-		if isRange {
-			if b, err = strconv.Atoi(last); err != nil {
-				return 1
-			}
-		}
-		n += b - a + 1
-	}
-	return max(n, 1)
 }

@@ -126,6 +126,7 @@ func (s *serviceSet) entry(svc config.Service, sys system, behindEdge bool) plan
 	case config.ModeAlways:
 		e.Mode = plane.ModeAlways
 	}
+	e.SignedCostUs = SignedCost(&svc, OnlineCPUs())
 	if !svc.MSS.Auto {
 		e.MssV4, e.MssV6 = uint16(svc.MSS.Value), uint16(svc.MSS.Value)
 	}

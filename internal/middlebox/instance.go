@@ -133,6 +133,7 @@ func (b *Instance) Targets(base plane.Service, room uint16) ([]plane.Target, err
 			t.Ports = append(t.Ports, [2]uint16{r.First, r.Last})
 		}
 		t.Service.Mode = modes[svc.Mode]
+		t.Service.SignedCostUs = host.SignedCost(&svc, b.cpus())
 		if !svc.MSS.Auto {
 			t.Service.MssV4, t.Service.MssV6 = uint16(svc.MSS.Value), uint16(svc.MSS.Value)
 		}
@@ -145,6 +146,14 @@ func (b *Instance) Targets(base plane.Service, room uint16) ([]plane.Target, err
 		targets = append(targets, t)
 	}
 	return targets, nil
+}
+
+// cpus is the number of processors that share an allowance.
+func (b *Instance) cpus() int {
+	if b.Cfg.Proxy.Plane == config.PlaneDPDK {
+		return host.CountCPUs(b.Cfg.Proxy.DPDK.Cores)
+	}
+	return host.OnlineCPUs()
 }
 
 // NotOwn are the targets without this machine's own addresses, which a router answers

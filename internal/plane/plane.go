@@ -43,6 +43,9 @@ const (
 
 	WScaleNone = 15
 
+	SignedAnswer = 0 // signed_cost_us
+	SignedDrop   = 0xffff_ffff
+
 	portHasPrefixes = 0x8000_0000
 	portWatched     = 0x4000_0000
 	portSeed        = 0x2000_0000

@@ -61,6 +61,13 @@ type Service struct {
 	SACK       bool           `yaml:"sack"`
 	Timestamps bool           `yaml:"timestamps"`
 	ECN        bool           `yaml:"ecn"`
+	Signed     string         `yaml:"signed"` // answer if not said
+}
+
+// SignedCostUs is what lets as many signed SYNs of one vector pass as the service says: one
+// of pass, for a runner that does not take ten seconds between two packets.
+func (s *Service) SignedCostUs() uint32 {
+	return map[string]uint32{"pass": 10_000_000, "drop": 0xffff_ffff}[s.Signed]
 }
 
 // Agreed is what the kernel is told of an adopted connection.
@@ -208,6 +215,11 @@ func (v *Vector) check() error {
 		!slices.Contains([]string{FilterEmpty, FilterMaybe}, v.Filter) ||
 		!slices.Contains([]string{SocketListener, SocketNone, SocketEstablished, SocketTimeWait}, v.Socket) {
 		return fmt.Errorf("stale_keys, filter or socket: unknown word")
+	}
+	for _, s := range v.Services {
+		if !slices.Contains([]string{"", "answer", "pass", "drop"}, s.Signed) {
+			return fmt.Errorf("service %d: signed: unknown word %q", s.ID, s.Signed)
+		}
 	}
 	for i, p := range v.Packets {
 		switch {

@@ -141,9 +141,6 @@ control AuthIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                         pass = 1;
                     }
                     count(reason);
-                } else if (m.is_signed == 1) {
-                    count(COUNT_PASS_SIGNED);
-                    pass = 1;
                 } else {
                     to_hash = 1;
                     count(COUNT_COOKIE_SENT);

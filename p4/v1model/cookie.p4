@@ -157,9 +157,6 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
                                 reason = COUNT_PASS_NO_KEY;
                                 pass = 1;
                             }
-                        } else if (m.is_signed == 1) {
-                            reason = COUNT_PASS_SIGNED;
-                            pass = 1;
                         } else {
                             answers = 1;
                         }

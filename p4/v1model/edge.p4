@@ -132,9 +132,6 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                                 reason = COUNT_PASS_NO_KEY;
                                 pass = 1;
                             }
-                        } else if (m.is_signed == 1) {
-                            reason = COUNT_PASS_SIGNED;
-                            pass = 1;
                         } else {
                             to_hash = 1; // here: a cookie is to be made
                             isn = hdr.tcp.seq;

@@ -365,8 +365,6 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
             (_, _, _, 1): accept;
             (_, TG_TCPOPT_MSS, 4, _): option_mss;
             (_, TG_TCPOPT_WSCALE, 3, _): option_wscale;
-            (_, TG_TCPOPT_MD5, _, _): option_signed;
-            (_, TG_TCPOPT_AO, _, _): option_signed;
             default: option_next;
         }
     }
@@ -393,11 +391,6 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
     state option_wscale {
         m.offered_wscale = m.options[303:296];
         m.wscale_offered = 1;
-        transition option_next;
-    }
-
-    state option_signed {
-        m.is_signed = 1;
         transition option_next;
     }
 

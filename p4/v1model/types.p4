@@ -87,7 +87,6 @@ struct metadata_t {
     bit<16> offered_mss;
     bit<8>  offered_wscale;
     bit<1>  wscale_offered;
-    bit<1>  is_signed;
 
     // The settings, from a table without a key.
     bit<1>  configured;

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net/netip"
 	"os"
@@ -140,7 +141,10 @@ func synAckTo(f []byte) (port uint16, ok bool) {
 // Reached is how many SYNs a namespace's TCP has taken for what they say they are, since the
 // start of the namespace for those that it kept nothing of: requests that wait in SYN_RECV
 // for a port, and SYNs answered with a cookie of the kernel's, or thrown away for want of room.
-type Reached struct{ SynRecv, Cookies, NoRoom int }
+type Reached struct {
+	SynRecv, Cookies, NoRoom int
+	From                     map[uint16]bool // the ports of those in SYN_RECV
+}
 
 // Sum is all of them.
 func (r Reached) Sum() int { return r.SynRecv + r.Cookies + r.NoRoom }
@@ -148,6 +152,8 @@ func (r Reached) Sum() int { return r.SynRecv + r.Cookies + r.NoRoom }
 // ReachedStack counts them.
 func ReachedStack(t *testing.T, n *lab.Namespace, port uint16) (r Reached) {
 	t.Helper()
+	r.From = map[uint16]bool{}
+	here := fmt.Sprintf(":%04X", port)
 	err := n.Do(func() error {
 		for _, name := range []string{"tcp", "tcp6"} {
 			text, err := os.ReadFile("/proc/thread-self/net/" + name)
@@ -159,8 +165,13 @@ func ReachedStack(t *testing.T, n *lab.Namespace, port uint16) (r Reached) {
 			}
 			for line := range strings.Lines(string(text)) {
 				words := strings.Fields(line)
-				if len(words) > 3 && words[3] == "03" && strings.HasSuffix(words[1], ":"+strings.ToUpper(strconv.FormatUint(uint64(port)+1<<16, 16)[1:])) {
-					r.SynRecv++
+				if len(words) < 4 || words[3] != "03" || !strings.HasSuffix(words[1], here) {
+					continue
+				}
+				r.SynRecv++
+				_, hex, _ := strings.Cut(words[2], ":")
+				if from, err := strconv.ParseUint(hex, 16, 16); err == nil {
+					r.From[uint16(from)] = true
 				}
 			}
 		}

@@ -45,8 +45,8 @@ func (g *dpdkGate) Prepare(v *vectors.Vector) error {
 	}
 	ports := map[uint16]uint32{}
 	for _, s := range v.Services {
-		commands = append(commands, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d 0 0", s.ID, s.MSSv4, s.MSSv6,
-			s.Window, s.WScale, bit(s.SACK), bit(s.Timestamps), bit(s.ECN), modes[s.Mode], strategyAuthCookie))
+		commands = append(commands, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d 0 0 %d", s.ID, s.MSSv4, s.MSSv6,
+			s.Window, s.WScale, bit(s.SACK), bit(s.Timestamps), bit(s.ECN), modes[s.Mode], strategyAuthCookie, s.SignedCostUs()))
 		if len(s.Prefixes) == 0 {
 			ports[s.Port] |= s.ID
 		}

@@ -101,7 +101,7 @@ func (g *edgeGate) Prepare(v *vectors.Vector) error {
 		rows[id] = true
 	}
 	for id := range rows {
-		if err := plane.ClearCounters(g.p.Map("tg_counters"), id); err != nil {
+		if err := errors.Join(plane.ClearCounters(g.p.Map("tg_counters"), id), fullAllowance(g.p.Map("tg_signed"), id)); err != nil {
 			return err
 		}
 	}
@@ -168,7 +168,8 @@ func (g *edgeGate) Counters() (vectors.Counters, error) {
 
 var inCommon = map[string]bool{"syn": true, "cookie_sent": true, "would_answer": true, "cookie_valid": true,
 	"pass_no_key": true, "pass_frame": true, "drop_flags": true, "drop_malformed": true, "drop_fragment": true,
-	"drop_source": true, "drop_ext_chain": true, "drop_no_key": true, "drop_tx": true, "pass_signed": true}
+	"drop_source": true, "drop_ext_chain": true, "drop_no_key": true, "drop_tx": true, "pass_signed": true,
+	"signed_answered": true, "signed_excess": true, "drop_signed": true, "drop_auth_option": true}
 
 // asEdge makes of a host's vector what an edge must make of it.
 func asEdge(v vectors.Vector) vectors.Vector {

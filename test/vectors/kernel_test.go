@@ -68,7 +68,7 @@ func target(s vectors.Service) (plane.Target, error) {
 	return plane.Target{ID: s.ID, Prefixes: prefixes, Ports: [][2]uint16{{s.Port, s.Port}},
 		Service: plane.Service{MssV4: s.MSSv4, MssV6: s.MSSv6, Window: s.Window, Wscale: s.WScale,
 			Sack: uint8(bit(s.SACK)), Timestamps: uint8(bit(s.Timestamps)), Ecn: uint8(bit(s.ECN)),
-			Mode: uint8(mode), ListenerV4: uint8(listener), ListenerV6: uint8(listener)}}, nil
+			Mode: uint8(mode), ListenerV4: uint8(listener), ListenerV6: uint8(listener), SignedCostUs: s.SignedCostUs()}}, nil
 }
 
 // settingsFor makes "now" the middle of an epoch. Epochs are made as long as
@@ -84,6 +84,11 @@ func settingsFor(v *vectors.Vector) plane.Settings {
 	}
 	return plane.Settings{EpochLenNs: length, StaleKeys: uint8(bit(v.StaleKeys == "drop")),
 		WallMinusMonoNs: *v.Epoch*length + length/2 - uint64(now.Nano()), FilterKeepTicks: 1}
+}
+
+// fullAllowance has a service's allowance for signed SYNs begin anew.
+func fullAllowance(m *ebpf.Map, id uint32) error {
+	return m.Put(id, make([][2]uint64, ebpf.MustPossibleCPU()))
 }
 
 func (g *kernelGate) Prepare(v *vectors.Vector) error {
@@ -125,7 +130,7 @@ func (g *kernelGate) Prepare(v *vectors.Vector) error {
 		rows[id] = true
 	}
 	for id := range rows {
-		if err := plane.ClearCounters(g.p.Map("tg_counters"), id); err != nil {
+		if err := errors.Join(plane.ClearCounters(g.p.Map("tg_counters"), id), fullAllowance(g.p.Map("tg_signed"), id)); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/bits"
 	"net"
 	"net/netip"
 	"os"
@@ -43,6 +44,7 @@ type namespace struct {
 func enterNamespace(t *testing.T) *namespace {
 	t.Helper()
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	pinThread(t)           // what is a CPU's own is then the same for all packets of a vector
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatalf("new network namespace: %v", err)
 	}
@@ -71,6 +73,24 @@ func enterNamespace(t *testing.T) *namespace {
 		ns.listeners[i] = l
 	}
 	return ns
+}
+
+// pinThread keeps the calling thread on one of the processors that it may use.
+func pinThread(t *testing.T) {
+	t.Helper()
+	var may, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &may); err != nil {
+		t.Fatal(err)
+	}
+	for cpu := range len(may) * bits.UintSize {
+		if may.IsSet(cpu) {
+			one.Set(cpu)
+			break
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // want brings the peer's sockets into a state; see vectors/README.md.

@@ -103,8 +103,8 @@ func (g *nativeGate) Prepare(v *vectors.Vector) error {
 		if !ok1 || !ok2 {
 			return fmt.Errorf("service %d: mode %q, listener %q", s.ID, s.Mode, s.Listener)
 		}
-		commands = append(commands, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d", s.ID, s.MSSv4, s.MSSv6,
-			s.Window, s.WScale, bit(s.SACK), bit(s.Timestamps), bit(s.ECN), mode, listener))
+		commands = append(commands, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d", s.ID, s.MSSv4, s.MSSv6,
+			s.Window, s.WScale, bit(s.SACK), bit(s.Timestamps), bit(s.ECN), mode, listener, s.SignedCostUs()))
 		if len(s.Prefixes) == 0 {
 			ports[s.Port] |= s.ID
 		}

@@ -66,6 +66,9 @@ func (g *proxyGate) prepare(t *testing.T, v *vectors.Vector, strategy uint8) {
 			t.Fatal(err)
 		}
 		targets = append(targets, to)
+		if err := fullAllowance(g.p.Map("tg_signed"), s.ID); err != nil {
+			t.Fatal(err)
+		}
 		if err := g.p.SetStrategy(s.ID, plane.ProxyService{Strategy: strategy}); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,75 @@
+package labtest
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/lab"
+)
+
+// MD5Key gives a socket a key of TCP-MD5 for a peer, an address of the socket's family.
+func MD5Key(fd int, peer netip.Addr) error {
+	key := unix.TCPMD5Sig{Keylen: 5}
+	copy(key.Key[:], "tides")
+	if peer.Is4() { // struct sockaddr_in: two bytes of port, then the address
+		key.Addr.Family = unix.AF_INET
+		copy(key.Addr.Data[2:], peer.AsSlice())
+	} else { // struct sockaddr_in6: port, four bytes of flow label, address
+		key.Addr.Family = unix.AF_INET6
+		copy(key.Addr.Data[6:], peer.AsSlice())
+	}
+	return unix.SetsockoptTCPMD5Sig(fd, unix.IPPROTO_TCP, unix.TCP_MD5SIG, &key)
+}
+
+// SignedPing has a client and a server with a key for each other connect over IPv4, and a word
+// go there and back. The client gives up a second after the SYN that it sends again.
+func SignedPing(t *testing.T, client, server *lab.Namespace, from netip.Addr, to netip.AddrPort) error {
+	t.Helper()
+	l := signedSocket(t, server, from)
+	at := &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
+	if err := errors.Join(unix.SetsockoptInt(l, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(l, at), unix.Listen(l, 16)); err != nil {
+		t.Fatal(err)
+	}
+	c := signedSocket(t, client, to.Addr())
+	if err := unix.Connect(c, at); err != nil {
+		return err
+	}
+	s, _, err := unix.Accept(l)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	for _, way := range [][2]int{{c, s}, {s, c}} {
+		b := make([]byte, 16)
+		if _, err := unix.Write(way[0], []byte("tidegate?")); err != nil {
+			return err
+		}
+		if n, err := unix.Read(way[1], b); err != nil || string(b[:n]) != "tidegate?" {
+			return errors.Join(errors.New("the word did not come"), err)
+		}
+	}
+	return nil
+}
+
+// signedSocket makes one with a key for a peer, that waits for nothing longer than two seconds.
+func signedSocket(t *testing.T, n *lab.Namespace, peer netip.Addr) (fd int) {
+	t.Helper()
+	err := n.Do(func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
+	tv := unix.NsecToTimeval(int64(2 * time.Second))
+	if err == nil {
+		t.Cleanup(func() { unix.Close(fd) })
+		err = errors.Join(MD5Key(fd, peer), unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &tv),
+			unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
