@@ -108,6 +108,7 @@ const (
 	EdgeXdpMapTgRecent      = "tg_recent"
 	EdgeXdpMapTgServices    = "tg_services"
 	EdgeXdpMapTgSettings    = "tg_settings"
+	EdgeXdpMapTgSigned      = "tg_signed"
 	EdgeXdpMapTgSumRooms    = "tg_sum_rooms"
 	EdgeXdpMapTgTagKeys     = "tg_tag_keys"
 	EdgeXdpMapTgTagRoom     = "tg_tag_room"
@@ -182,6 +183,7 @@ type EdgeXdpMapSpecs struct {
 	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSigned      *ebpf.MapSpec `ebpf:"tg_signed"`
 	TgSumRooms    *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgTagKeys     *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.MapSpec `ebpf:"tg_tag_room"`
@@ -232,6 +234,7 @@ type EdgeXdpMaps struct {
 	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
+	TgSigned      *ebpf.Map `ebpf:"tg_signed"`
 	TgSumRooms    *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgTagKeys     *ebpf.Map `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.Map `ebpf:"tg_tag_room"`
@@ -258,6 +261,7 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSigned,
 		m.TgSumRooms,
 		m.TgTagKeys,
 		m.TgTagRoom,

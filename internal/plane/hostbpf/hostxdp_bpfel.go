@@ -21,7 +21,7 @@ type HostXdpTgAllowance struct {
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [120]uint64
+	Count [124]uint64
 }
 
 type HostXdpTgEpochKey struct {
@@ -90,18 +90,19 @@ type HostXdpTgPrefixKey struct {
 }
 
 type HostXdpTgService struct {
-	_          structs.HostLayout
-	MssV4      uint16
-	MssV6      uint16
-	Window     uint16
-	Wscale     uint8
-	Sack       uint8
-	Timestamps uint8
-	Ecn        uint8
-	Mode       uint8
-	ListenerV4 uint8
-	ListenerV6 uint8
-	Pad        uint8
+	_            structs.HostLayout
+	MssV4        uint16
+	MssV6        uint16
+	Window       uint16
+	Wscale       uint8
+	Sack         uint8
+	Timestamps   uint8
+	Ecn          uint8
+	Mode         uint8
+	ListenerV4   uint8
+	ListenerV6   uint8
+	Pad          [3]uint8
+	SignedCostUs uint32
 }
 
 type HostXdpTgSumRoom struct {
@@ -123,6 +124,7 @@ const (
 	HostXdpMapTgRecent        = "tg_recent"
 	HostXdpMapTgServices      = "tg_services"
 	HostXdpMapTgSettings      = "tg_settings"
+	HostXdpMapTgSigned        = "tg_signed"
 	HostXdpMapTgSocketBits    = "tg_socket_bits"
 	HostXdpMapTgSockets       = "tg_sockets"
 	HostXdpMapTgSumRooms      = "tg_sum_rooms"
@@ -189,6 +191,7 @@ type HostXdpMapSpecs struct {
 	TgRecent        *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices      *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings      *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSigned        *ebpf.MapSpec `ebpf:"tg_signed"`
 	TgSocketBits    *ebpf.MapSpec `ebpf:"tg_socket_bits"`
 	TgSockets       *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgSumRooms      *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
@@ -231,6 +234,7 @@ type HostXdpMaps struct {
 	TgRecent        *ebpf.Map `ebpf:"tg_recent"`
 	TgServices      *ebpf.Map `ebpf:"tg_services"`
 	TgSettings      *ebpf.Map `ebpf:"tg_settings"`
+	TgSigned        *ebpf.Map `ebpf:"tg_signed"`
 	TgSocketBits    *ebpf.Map `ebpf:"tg_socket_bits"`
 	TgSockets       *ebpf.Map `ebpf:"tg_sockets"`
 	TgSumRooms      *ebpf.Map `ebpf:"tg_sum_rooms"`
@@ -249,6 +253,7 @@ func (m *HostXdpMaps) Close() error {
 		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSigned,
 		m.TgSocketBits,
 		m.TgSockets,
 		m.TgSumRooms,

@@ -137,6 +137,7 @@ const (
 	ProxyXdpMapTgServices   = "tg_services"
 	ProxyXdpMapTgSettings   = "tg_settings"
 	ProxyXdpMapTgShares     = "tg_shares"
+	ProxyXdpMapTgSigned     = "tg_signed"
 	ProxyXdpMapTgSocketBits = "tg_socket_bits"
 	ProxyXdpMapTgSockets    = "tg_sockets"
 	ProxyXdpMapTgStrategies = "tg_strategies"
@@ -217,6 +218,7 @@ type ProxyXdpMapSpecs struct {
 	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgShares     *ebpf.MapSpec `ebpf:"tg_shares"`
+	TgSigned     *ebpf.MapSpec `ebpf:"tg_signed"`
 	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
 	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
@@ -273,6 +275,7 @@ type ProxyXdpMaps struct {
 	TgServices   *ebpf.Map `ebpf:"tg_services"`
 	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
 	TgShares     *ebpf.Map `ebpf:"tg_shares"`
+	TgSigned     *ebpf.Map `ebpf:"tg_signed"`
 	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
 	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
 	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
@@ -305,6 +308,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgServices,
 		m.TgSettings,
 		m.TgShares,
+		m.TgSigned,
 		m.TgSocketBits,
 		m.TgSockets,
 		m.TgStrategies,
