@@ -169,7 +169,7 @@ def untouched():
                             [dict(good, doff=11)], {})
         yield refuse_vector("length-beyond-" + suffix, "an IP length beyond the frame",
                             [dict(good, total=1000)], {})
-        yield refuse_vector("three-tags-" + suffix, "not parsed",
+        yield refuse_vector("three-tags-" + suffix, "TCP behind more than two tags is dropped, whatever it is",
                             [dict(good, tags=[(0x8100, 1), (0x8100, 2), (0x8100, 3)])], {})
         yield refuse_vector("first-fragment-" + suffix, "a fragment is not adopted", [
             dict(good, frag=0x2000) if f["family"] == 4 else dict(good, ext=[fragment(0, 1)])], {})

@@ -12,6 +12,7 @@
 #include "cookie_check.h"
 #include "intact.h"
 #include "server_maps.h"
+#include "signed.h"
 #include "syn.h"
 #include "../../core/proxy.h"
 
@@ -116,10 +117,17 @@ __attribute__((noinline)) int tg_server_answer(struct xdp_md *ctx, const struct 
 	row = tg_counter_row_get(id);
 	if (!svc || !row)
 		return XDP_PASS;
-	d = tg_syn_options(ctx, syn, &offered) ? tg_host_judge_options(&offered)
-					       : TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
-	if (d.verdict == TG_REPLY)
-		d = tg_server_write_answer(ctx, syn, svc, &offered, settings);
+	if (!tg_syn_options(ctx, syn, &offered)) {
+		tg_count(row, TG_COUNT_drop_malformed);
+		return XDP_DROP;
+	}
+	if (TG_UNLIKELY(offered.auth)) {
+		int verdict = tg_signed_syn(offered.auth, id);
+
+		if (verdict != TG_REPLY)
+			return verdict == TG_DROP ? XDP_DROP : XDP_PASS;
+	}
+	d = tg_server_write_answer(ctx, syn, svc, &offered, settings);
 	tg_count(row, d.counter);
 	return d.verdict == TG_REPLY ? XDP_TX : d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 }

@@ -48,7 +48,7 @@ const (
 	CounterDropNoKey Counter = 20
 	// CounterDropTx: SYNs lost because the frame could not be resized for the answer.
 	CounterDropTx Counter = 21
-	// CounterPassSigned: SYNs with a TCP-MD5 or TCP-AO option; left to the kernel, which has the keys.
+	// CounterPassSigned: SYNs with one well-formed TCP-MD5 or TCP-AO option, left to the server's kernel within signed_rate (signed: pass).
 	CounterPassSigned Counter = 22
 	// CounterForwardWhite: proxy: SYNs of whitelisted sources, forwarded to the server.
 	CounterForwardWhite Counter = 23
@@ -244,9 +244,17 @@ const (
 	CounterDropNoNeighbour Counter = 118
 	// CounterDropCutOff: dpdk: frames of a kernel interface that are longer than any wire takes, of which only the first part arrives: their sender leaves segments uncut (TSO), or the kernel joins them (GRO).
 	CounterDropCutOff Counter = 119
+	// CounterSignedAnswered: SYNs with one well-formed TCP-MD5 or TCP-AO option, answered like any other (signed: answer).
+	CounterSignedAnswered Counter = 120
+	// CounterSignedExcess: the same beyond signed_rate, answered like any other (signed: pass).
+	CounterSignedExcess Counter = 121
+	// CounterDropSigned: the same, dropped (signed: drop).
+	CounterDropSigned Counter = 122
+	// CounterDropAuthOption: SYNs whose TCP-MD5 or TCP-AO option has a wrong length or comes twice, or whose option lengths lie; the kernel drops these, too.
+	CounterDropAuthOption Counter = 123
 
 	// NumCounters is how many counters there are.
-	NumCounters = 120
+	NumCounters = 124
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -272,7 +280,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_ext_chain", "IPv6 packets with more than 6 extension headers, or more than 256 bytes of them, before TCP or before the next one"},
 	{"drop_no_key", "SYNs dropped because no key of this epoch is loaded (fail closed)"},
 	{"drop_tx", "SYNs lost because the frame could not be resized for the answer"},
-	{"pass_signed", "SYNs with a TCP-MD5 or TCP-AO option; left to the kernel, which has the keys"},
+	{"pass_signed", "SYNs with one well-formed TCP-MD5 or TCP-AO option, left to the server's kernel within signed_rate (signed: pass)"},
 	{"forward_white", "proxy: SYNs of whitelisted sources, forwarded to the server"},
 	{"challenge_sent", "proxy: SYNs answered with a SYN-ACK that carries no cookie (auth-full, auth-wrong, auth-ttl)"},
 	{"white_added", "proxy: sources put on the whitelist"},
@@ -370,4 +378,8 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"split_displaced", "server: connections that gave their place in a full table to a new one: of a source that holds many, or idle"},
 	{"drop_no_neighbour", "dpdk: frames of a router whose next hop has no MAC address: it does not answer, or too many are asked for at once"},
 	{"drop_cut_off", "dpdk: frames of a kernel interface that are longer than any wire takes, of which only the first part arrives: their sender leaves segments uncut (TSO), or the kernel joins them (GRO)"},
+	{"signed_answered", "SYNs with one well-formed TCP-MD5 or TCP-AO option, answered like any other (signed: answer)"},
+	{"signed_excess", "the same beyond signed_rate, answered like any other (signed: pass)"},
+	{"drop_signed", "the same, dropped (signed: drop)"},
+	{"drop_auth_option", "SYNs whose TCP-MD5 or TCP-AO option has a wrong length or comes twice, or whose option lengths lie; the kernel drops these, too"},
 }

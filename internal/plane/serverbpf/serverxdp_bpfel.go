@@ -67,6 +67,7 @@ const (
 	ServerXdpMapTgServer       = "tg_server"
 	ServerXdpMapTgServices     = "tg_services"
 	ServerXdpMapTgSettings     = "tg_settings"
+	ServerXdpMapTgSigned       = "tg_signed"
 	ServerXdpMapTgSocketBits   = "tg_socket_bits"
 	ServerXdpMapTgSockets      = "tg_sockets"
 	ServerXdpMapTgSplitSources = "tg_split_sources"
@@ -136,6 +137,7 @@ type ServerXdpMapSpecs struct {
 	TgServer       *ebpf.MapSpec `ebpf:"tg_server"`
 	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSigned       *ebpf.MapSpec `ebpf:"tg_signed"`
 	TgSocketBits   *ebpf.MapSpec `ebpf:"tg_socket_bits"`
 	TgSockets      *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgSplitSources *ebpf.MapSpec `ebpf:"tg_split_sources"`
@@ -181,6 +183,7 @@ type ServerXdpMaps struct {
 	TgServer       *ebpf.Map `ebpf:"tg_server"`
 	TgServices     *ebpf.Map `ebpf:"tg_services"`
 	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
+	TgSigned       *ebpf.Map `ebpf:"tg_signed"`
 	TgSocketBits   *ebpf.Map `ebpf:"tg_socket_bits"`
 	TgSockets      *ebpf.Map `ebpf:"tg_sockets"`
 	TgSplitSources *ebpf.Map `ebpf:"tg_split_sources"`
@@ -202,6 +205,7 @@ func (m *ServerXdpMaps) Close() error {
 		m.TgServer,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSigned,
 		m.TgSocketBits,
 		m.TgSockets,
 		m.TgSplitSources,
