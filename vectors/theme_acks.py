@@ -169,8 +169,9 @@ def untouched():
                             [dict(good, doff=11)], {})
         yield refuse_vector("length-beyond-" + suffix, "an IP length beyond the frame",
                             [dict(good, total=1000)], {})
-        yield refuse_vector("three-tags-" + suffix, "TCP behind more than two tags is dropped, whatever it is",
-                            [dict(good, tags=[(0x8100, 1), (0x8100, 2), (0x8100, 3)])], {})
+        tagged = dict(good, tags=[(0x8100, 1), (0x8100, 2), (0x8100, 3)])
+        yield dict(name="three-tags-" + suffix, why="TCP behind more than two tags is dropped, whatever it is",
+                   counters={0: {"drop_tags": 1}}, packets=[{"verdict": "drop", "in": p.frame(tagged)}])
         yield refuse_vector("first-fragment-" + suffix, "a fragment is not adopted", [
             dict(good, frag=0x2000) if f["family"] == 4 else dict(good, ext=[fragment(0, 1)])], {})
         if f["family"] == 6:
