@@ -9,6 +9,7 @@
 #include "lib/common_syn.h"
 #include "lib/intact.h"
 #include "lib/listeners.h"
+#include "lib/own.h"
 #include "lib/signed.h"
 #include "lib/syn.h"
 
@@ -83,8 +84,18 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 
 	if (!svc || !row || svc->mode == TG_MODE_OFF)
 		return XDP_PASS;
+	if (settings->only_own) {
+		d = tg_host_judge_own(tg_own_judge(ctx, syn));
+		if (d.verdict == TG_PASS) {
+			tg_count(row, d.counter);
+			return XDP_PASS;
+		}
+	} else {
+		d = TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
+	}
 	tg_count(row, TG_COUNT_syn);
-	d = tg_syn_judge(ctx, svc, syn, result, frame_len);
+	if (d.verdict == TG_REPLY)
+		d = tg_syn_judge(ctx, svc, syn, result, frame_len);
 	if (svc->mode == TG_MODE_MONITOR) {
 		if (d.verdict != TG_PASS)
 			tg_count(row, d.verdict == TG_DROP ? TG_COUNT_would_drop
@@ -148,6 +159,7 @@ static __always_inline bool tg_host_common(struct xdp_md *ctx, __u8 family, bool
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS ||
 	    tg_listener_of(svc, &syn) != TG_LISTENER_OK ||
 	    !tg_common_syn_agrees(svc, ts) ||
+	    (settings->only_own && !tg_own_plainly(ctx, frame, &syn, family)) ||
 	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)) ||
 	    !tg_common_syn_send(frame, family, ts, settings, svc, &syn, &offered))
 		return false;

@@ -67,6 +67,7 @@ TG_INLINE void tg_common_segment_read(const uint8_t *frame, uint8_t family, stru
 	pkt->flags = tcp[13];
 	pkt->family = family;
 	pkt->group_frame = frame[0] & 1;
+	pkt->group_sender = frame[6] & 1;
 	pkt->as_probe = false;
 }
 

@@ -103,6 +103,7 @@ TG_INLINE bool tg_common_syn_read(const uint8_t *frame, uint8_t family, bool ts,
 	syn->family = family;
 	syn->l3_off = TG_ETH_HDR_LEN;
 	syn->group_frame = frame[0] & 1;
+	syn->group_sender = frame[6] & 1;
 	if (family == 4) {
 		syn->src.d[0] = tg_load32(ip + 12);
 		syn->dst.d[0] = tg_load32(ip + 16);

@@ -105,6 +105,23 @@ TG_INLINE struct tg_decision tg_host_judge_syn(const struct tg_packet *syn,
 	return TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
 }
 
+/* Whose a SYN is, as far as MAC and IP addresses tell. */
+enum tg_own {
+	TG_OWN_ALL,    /* this machine's */
+	TG_OWN_NOT,    /* sent to another MAC address, or to no local address: nothing of ours */
+	TG_OWN_SOURCE, /* it claims to come from this machine; the kernel drops it ("martian") */
+};
+
+/* TG_REPLY: go on with it. */
+TG_INLINE struct tg_decision tg_host_judge_own(enum tg_own own)
+{
+	if (own == TG_OWN_NOT)
+		return TG_DECIDE(TG_PASS, TG_COUNT_pass_frame);
+	if (own == TG_OWN_SOURCE)
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_source);
+	return TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
+}
+
 /* A SYN that would be answered, or an ACK that has verified, once its sums are known. The
  * kernel is silent to what is not intact, and so are we. */
 TG_INLINE struct tg_decision tg_host_judge_intact(enum tg_intact intact)

@@ -88,6 +88,7 @@ struct tg_packet {
 	uint8_t ip_ecn;  /* the ECN field, 0-3 */
 	uint8_t ip_dscp; /* the other six bits of that byte */
 	bool group_frame; /* sent to a broadcast or multicast MAC address */
+	bool group_sender; /* from one: no device sends so, and nothing must answer there */
 	bool as_probe;    /* not parsed: seq is one more than on the wire (tg_may_be_window_probe) */
 };
 
@@ -236,6 +237,7 @@ TG_INLINE tg_ethertype tg_packet_ethernet(struct tg_packet *pkt, const uint8_t *
 	if (data + TG_ETH_HDR_LEN > end)
 		return 0;
 	pkt->group_frame = data[0] & 1;
+	pkt->group_sender = data[6] & 1;
 	type = tg_load16(data + 12);
 	for (i = 0; i < TG_VLAN_TAGS_MAX; i++) {
 		if (TG_LIKELY(!tg_ethertype_is_vlan(type)))
@@ -315,13 +317,13 @@ TG_INLINE enum tg_parse_result tg_packet_parse(struct tg_packet *pkt, const uint
 }
 
 /* A source that cannot be a client: unspecified or 0/8, loopback, multicast,
- * broadcast, IPv4-mapped IPv6 (no such packet may be on a wire; the kernel drops
+ * broadcast, a frame with a group's MAC address as source, IPv4-mapped IPv6 (no such packet may be on a wire; the kernel drops
  * it), or the destination itself (a "land" packet). */
 TG_INLINE bool tg_packet_source_is_bogus(const struct tg_packet *pkt)
 {
 	uint8_t first = (uint8_t)pkt->src.w[0];
 
-	if (pkt->src.d[0] == pkt->dst.d[0] && pkt->src.d[1] == pkt->dst.d[1])
+	if (pkt->group_sender || (pkt->src.d[0] == pkt->dst.d[0] && pkt->src.d[1] == pkt->dst.d[1]))
 		return true;
 	if (pkt->family == 4)
 		return first == 0 || first == 127 || (first & 0xf0) == 0xe0 ||
@@ -332,6 +334,14 @@ TG_INLINE bool tg_packet_source_is_bogus(const struct tg_packet *pkt)
 	      (pkt->src.w[3] == 0 || pkt->src.w[3] == TG_WIRE32(0, 0, 0, 1)))))
 		return true;
 	return first == 0xff;
+}
+
+/* 127/8 or ::1. */
+TG_INLINE bool tg_packet_to_loopback(const struct tg_packet *pkt)
+{
+	if (pkt->family == 4)
+		return (uint8_t)pkt->dst.w[0] == 127;
+	return pkt->dst.d[0] == 0 && pkt->dst.w[2] == 0 && pkt->dst.w[3] == TG_WIRE32(0, 0, 0, 1);
 }
 
 /* A destination that answers must never come from. */

@@ -206,7 +206,8 @@ static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t 
 static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
 {
 	/* A bridge answers no frame to a group; a router takes frames for itself only. */
-	uint64_t mask = w->box->router ? 0xffffffffffffULL : 1, mac = 0;
+	/* the destination's, or that it is no group; and that the source is none */
+	uint64_t mask = (w->box->router ? 0xffffffffffffULL : 1) | 1ULL << 48, mac = 0;
 	uint32_t i, many = 0;
 
 	if (w->box->router)

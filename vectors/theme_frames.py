@@ -277,6 +277,12 @@ def addresses():
         for family in (4, 6):
             yield bad("mac-%s-v%d" % (name, family), "never answered; the kernel ignores it",
                       syn(family, eth_dst=mac), "pass", frame_pass)
+    for name, mac in (("broadcast", b"\xff" * 6), ("multicast", bytes.fromhex("01005e000001"))):
+        for family in (4, 6):
+            yield bad("source-mac-%s-v%d" % (name, family), "no device sends so; an answer would reach everybody",
+                      syn(family, eth_src=mac), "drop", one)
+            yield bad("source-mac-%s-long-way-v%d" % (name, family), "likewise",
+                      syn(family, eth_src=mac, payload=b"data"), "drop", one)
     for family, name, dst in ((4, "broadcast", "255.255.255.255"), (4, "multicast", "224.0.0.5"),
                               (6, "multicast", "ff02::1")):
         yield bad("destination-%s-v%d" % (name, family), "never answered", syn(family, dst=dst), "pass",

@@ -40,6 +40,7 @@ static uint32_t make_syn(uint64_t *seed, uint8_t *frame, uint8_t family, bool ts
 	for (i = 0; i < len; i++)
 		frame[i] = (uint8_t)tg_test_random(seed);
 	frame[0] &= 0xfe;
+	frame[6] &= 0xfe;
 	frame[12] = family == 4 ? 0x08 : 0x86;
 	frame[13] = family == 4 ? 0x00 : 0xdd;
 	if (family == 4) {

@@ -59,6 +59,7 @@ type gate struct {
 	services *serviceSet
 	system   system
 	local    []netip.Prefix // what the machine's own addresses are; nil: not asked
+	own      own            // what SYNs to this machine are addressed to
 	badSys   bool           // the system's values could not be read the last time
 	line     lastLine       // of a server
 	keys     keys.Loader
@@ -186,6 +187,9 @@ func (g *gate) fill() error {
 	g.services.assign(g.cfg.Services)
 	g.watchListeners()
 	g.watchLocal()
+	if err := g.watchOwn(); err != nil {
+		return err
+	}
 	return g.applyServices(g.cfg)
 }
 
@@ -240,7 +244,7 @@ var errSyncookies = errors.New("net.ipv4.tcp_syncookies is 0: the kernel would r
 
 func (g *gate) housekeep() error {
 	g.setClock()
-	errs := []error{g.loadKeys(time.Now())}
+	errs := []error{g.loadKeys(time.Now()), g.watchOwn()}
 	g.watchLastLine(time.Now())
 	return errors.Join(append(errs, g.look())...)
 }

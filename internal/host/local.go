@@ -49,7 +49,7 @@ func localPrefixes() ([]netip.Prefix, error) {
 	var local []netip.Prefix
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		routes, err := netlink.RouteListFiltered(family, &netlink.Route{
-			Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL},
+			Table: unix.RT_TABLE_UNSPEC, Type: unix.RTN_LOCAL}, // those of VRFs, too
 			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
 		if err != nil {
 			return nil, fmt.Errorf("local routing table: %w", err)

@@ -65,10 +65,11 @@ type Plane struct {
 	maps                   map[string]*ebpf.Map
 	sizes                  map[string]uint32 // entries of maps whose size is not the object's
 	links                  *attachments
-	filled                 tables          // what SetServices has put into the maps
-	Lost                   []string        // what of an earlier process could not be taken over, and why
-	bell                   *ringbuf.Reader // rings when the packet path asks for a look
-	watching               bool            // sock_ops is attached and the socket filter is seeded
+	own                    map[hostbpf.HostXdpTgOwnPrefix]bool // what SetOwn has put into the map
+	filled                 tables                              // what SetServices has put into the maps
+	Lost                   []string                            // what of an earlier process could not be taken over, and why
+	bell                   *ringbuf.Reader                     // rings when the packet path asks for a look
+	watching               bool                                // sock_ops is attached and the socket filter is seeded
 }
 
 // Options say how a plane is made.
@@ -83,7 +84,11 @@ func Load(o Options) (*Plane, error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("memlock limit: %w", err)
 	}
-	p := &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}}
+	ports, err := portSlots()
+	if err != nil {
+		return nil, err
+	}
+	p := &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: map[string]uint32{hostbpf.HostXdpMapTgOwnPorts: ports}}
 	if err := p.load(o.NoXDP); err != nil {
 		p.Close()
 		return nil, explain(err)

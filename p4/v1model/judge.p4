@@ -13,7 +13,7 @@
 /* tg_packet_source_is_bogus, tg_packet_is_group */
 control Addresses(inout headers_t hdr, out bit<1> bogus, out bit<1> group) {
     apply {
-        bogus = 0;
+        bogus = hdr.ethernet.src[40:40];
         group = hdr.ethernet.dst[40:40];
         if (hdr.ipv4.isValid()) {
             bit<8> first = hdr.ipv4.src[31:24];

@@ -1,0 +1,100 @@
+package plane
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"tidegate/internal/plane/hostbpf"
+)
+
+// OwnPort is an interface and what frames to this machine that come in there are addressed to.
+type OwnPort struct {
+	Index    int
+	MACs     []net.HardwareAddr // its own first; more than ownMACs are not looked at
+	Loopback bool
+}
+
+const (
+	ownMACs  = len(hostbpf.HostXdpTgOwnPort{}.Macs)
+	ownSlots = len(hostbpf.HostXdpTgOwnAddrs{}.V4)
+)
+
+// SetOwn tells the packet path which SYNs are this machine's: bpf/lib/own.h. They are told
+// apart from when the settings say so (OnlyOwn).
+func (p *Plane) SetOwn(ports []OwnPort, local []netip.Prefix) error {
+	if p.xdp == nil { // a server behind an edge: its SYNs are answered there
+		return nil
+	}
+	for _, port := range ports {
+		if err := p.maps[hostbpf.HostXdpMapTgOwnPorts].Put(uint32(port.Index), ownPort(port)); err != nil {
+			return fmt.Errorf("table of MAC addresses: %w", err)
+		}
+	}
+	prefixes, next := p.maps[hostbpf.HostXdpMapTgOwnPrefixes], map[hostbpf.HostXdpTgOwnPrefix]bool{}
+	for _, l := range local {
+		next[ownPrefix(l)] = true
+	}
+	for k := range next {
+		if !p.own[k] {
+			if err := prefixes.Put(k, uint32(1)); err != nil {
+				return fmt.Errorf("table of local addresses: %w", err)
+			}
+		}
+	}
+	if err := p.maps[hostbpf.HostXdpMapTgOwnAddrs].Put(uint32(0), ownAddrs(local)); err != nil {
+		return fmt.Errorf("table of local addresses: %w", err)
+	}
+	for k := range p.own {
+		if !next[k] {
+			if err := prefixes.Delete(k); err != nil {
+				return fmt.Errorf("table of local addresses: %w", err)
+			}
+		}
+	}
+	p.own = next
+	return nil
+}
+
+func ownPort(port OwnPort) (v hostbpf.HostXdpTgOwnPort) {
+	if port.Loopback {
+		v.IsLoopback = 1
+	}
+	for i := range v.Macs {
+		if i < len(port.MACs) {
+			for n, b := range port.MACs[i] {
+				v.Macs[i] |= uint64(b) << (8 * n)
+			}
+		} else {
+			v.Macs[i] = v.Macs[0]
+		}
+	}
+	return v
+}
+
+// ownAddrs has the addresses that find a place: an address alone in the slot of its last byte.
+func ownAddrs(local []netip.Prefix) (v hostbpf.HostXdpTgOwnAddrs) {
+	for _, l := range local {
+		if !l.IsSingleIP() {
+			continue
+		}
+		k := prefixKey(l, 0)
+		last := l.Addr().AsSlice()
+		slot := int(last[len(last)-1]) % ownSlots
+		if l.Addr().Is4() && v.V4[slot] == 0 {
+			v.V4[slot] = uint32(k.Addr.D[0])
+		}
+		if l.Addr().Is6() && v.V6[slot] == [2]uint64{} {
+			v.V6[slot] = k.Addr.D
+		}
+	}
+	return v
+}
+
+func ownPrefix(l netip.Prefix) hostbpf.HostXdpTgOwnPrefix {
+	bits := l.Bits()
+	if l.Addr().Is4() {
+		bits += 96
+	}
+	return hostbpf.HostXdpTgOwnPrefix{Len: uint32(bits), Addr: l.Addr().As16()}
+}
