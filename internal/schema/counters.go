@@ -32,7 +32,7 @@ const (
 	CounterPassListener Counter = 12
 	// CounterPassNoKey: SYNs, and what a translating server cannot verify, left to the kernel because no key of this epoch is loaded (fail open).
 	CounterPassNoKey Counter = 13
-	// CounterPassFrame: SYNs to broadcast or multicast frames or addresses; left to the kernel, never answered.
+	// CounterPassFrame: SYNs to broadcast or multicast frames or addresses, or (host) not to a MAC and an IP address of this machine; left to the kernel, never answered.
 	CounterPassFrame Counter = 14
 	// CounterDropFlags: SYN together with FIN or RST.
 	CounterDropFlags Counter = 15
@@ -40,7 +40,7 @@ const (
 	CounterDropMalformed Counter = 16
 	// CounterDropFragment: first fragments that carry a SYN or do not hold all extension headers, and fragments that would overwrite a TCP header.
 	CounterDropFragment Counter = 17
-	// CounterDropSource: SYNs from an address that cannot be a client (own address, loopback, multicast, 0/8).
+	// CounterDropSource: SYNs from an address that cannot be a client (own address, loopback, multicast, 0/8, a group's MAC address).
 	CounterDropSource Counter = 18
 	// CounterDropExtChain: IPv6 packets with more than 6 extension headers, or more than 256 bytes of them, before TCP or before the next one.
 	CounterDropExtChain Counter = 19
@@ -272,11 +272,11 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"pass_existing", "SYNs whose 4-tuple has a live or TIME-WAIT socket; left to the kernel"},
 	{"pass_listener", "SYNs left to the kernel because the listener is absent or cannot be adopted"},
 	{"pass_no_key", "SYNs, and what a translating server cannot verify, left to the kernel because no key of this epoch is loaded (fail open)"},
-	{"pass_frame", "SYNs to broadcast or multicast frames or addresses; left to the kernel, never answered"},
+	{"pass_frame", "SYNs to broadcast or multicast frames or addresses, or (host) not to a MAC and an IP address of this machine; left to the kernel, never answered"},
 	{"drop_flags", "SYN together with FIN or RST"},
 	{"drop_malformed", "SYNs with a header that lies about its length"},
 	{"drop_fragment", "first fragments that carry a SYN or do not hold all extension headers, and fragments that would overwrite a TCP header"},
-	{"drop_source", "SYNs from an address that cannot be a client (own address, loopback, multicast, 0/8)"},
+	{"drop_source", "SYNs from an address that cannot be a client (own address, loopback, multicast, 0/8, a group's MAC address)"},
 	{"drop_ext_chain", "IPv6 packets with more than 6 extension headers, or more than 256 bytes of them, before TCP or before the next one"},
 	{"drop_no_key", "SYNs dropped because no key of this epoch is loaded (fail closed)"},
 	{"drop_tx", "SYNs lost because the frame could not be resized for the answer"},

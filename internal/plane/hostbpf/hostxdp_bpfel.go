@@ -50,7 +50,8 @@ type HostXdpTgHostSettings struct {
 	Wide            uint8
 	Report          uint8
 	ReportDscp      uint8
-	Pad             [2]uint8
+	OnlyOwn         uint8
+	Pad             [1]uint8
 	FilterKeys      [10]uint64
 	PrefixLensV4    [8]uint8
 	PrefixLensV6    [8]uint8
@@ -75,6 +76,25 @@ type HostXdpTgListenerKey struct {
 	PortBe uint16
 	Family uint8
 	Pad    [5]uint8
+}
+
+type HostXdpTgOwnAddrs struct {
+	_  structs.HostLayout
+	V4 [64]uint32
+	V6 [64][2]uint64
+}
+
+type HostXdpTgOwnPort struct {
+	_          structs.HostLayout
+	Macs       [4]uint64
+	IsLoopback uint32
+	Pad        uint32
+}
+
+type HostXdpTgOwnPrefix struct {
+	_    structs.HostLayout
+	Len  uint32
+	Addr [16]uint8
 }
 
 type HostXdpTgPrefixKey struct {
@@ -119,6 +139,9 @@ const (
 	HostXdpMapTgCounters      = "tg_counters"
 	HostXdpMapTgKeys          = "tg_keys"
 	HostXdpMapTgListeners     = "tg_listeners"
+	HostXdpMapTgOwnAddrs      = "tg_own_addrs"
+	HostXdpMapTgOwnPorts      = "tg_own_ports"
+	HostXdpMapTgOwnPrefixes   = "tg_own_prefixes"
 	HostXdpMapTgPorts         = "tg_ports"
 	HostXdpMapTgPrefixes      = "tg_prefixes"
 	HostXdpMapTgRecent        = "tg_recent"
@@ -186,6 +209,9 @@ type HostXdpMapSpecs struct {
 	TgCounters      *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgKeys          *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListeners     *ebpf.MapSpec `ebpf:"tg_listeners"`
+	TgOwnAddrs      *ebpf.MapSpec `ebpf:"tg_own_addrs"`
+	TgOwnPorts      *ebpf.MapSpec `ebpf:"tg_own_ports"`
+	TgOwnPrefixes   *ebpf.MapSpec `ebpf:"tg_own_prefixes"`
 	TgPorts         *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes      *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent        *ebpf.MapSpec `ebpf:"tg_recent"`
@@ -229,6 +255,9 @@ type HostXdpMaps struct {
 	TgCounters      *ebpf.Map `ebpf:"tg_counters"`
 	TgKeys          *ebpf.Map `ebpf:"tg_keys"`
 	TgListeners     *ebpf.Map `ebpf:"tg_listeners"`
+	TgOwnAddrs      *ebpf.Map `ebpf:"tg_own_addrs"`
+	TgOwnPorts      *ebpf.Map `ebpf:"tg_own_ports"`
+	TgOwnPrefixes   *ebpf.Map `ebpf:"tg_own_prefixes"`
 	TgPorts         *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes      *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent        *ebpf.Map `ebpf:"tg_recent"`
@@ -248,6 +277,9 @@ func (m *HostXdpMaps) Close() error {
 		m.TgCounters,
 		m.TgKeys,
 		m.TgListeners,
+		m.TgOwnAddrs,
+		m.TgOwnPorts,
+		m.TgOwnPrefixes,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,
