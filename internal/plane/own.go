@@ -73,6 +73,8 @@ func ownPort(port OwnPort) (v hostbpf.HostXdpTgOwnPort) {
 }
 
 // ownAddrs has the addresses that find a place: an address alone in the slot of its last byte.
+// ownAddrs puts addresses into the slots of their last bytes. An empty slot holds zeros, which
+// no address of that slot is, but for slot 0: there an empty one holds an address of slot 1.
 func ownAddrs(local []netip.Prefix) (v hostbpf.HostXdpTgOwnAddrs) {
 	for _, l := range local {
 		if !l.IsSingleIP() {
@@ -87,6 +89,12 @@ func ownAddrs(local []netip.Prefix) (v hostbpf.HostXdpTgOwnAddrs) {
 		if l.Addr().Is6() && v.V6[slot] == [2]uint64{} {
 			v.V6[slot] = k.Addr.D
 		}
+	}
+	if v.V4[0] == 0 {
+		v.V4[0] = 1 << 24
+	}
+	if v.V6[0] == [2]uint64{} {
+		v.V6[0][1] = 1 << 56
 	}
 	return v
 }

@@ -14,6 +14,7 @@ var answersMore = []exception{
 	{framegen.PartialChecksum, "", "a local sender leaves the checksum to the NIC, and XDP cannot see that it did"},
 	{framegen.Signed, "", "signed: answer; the kernel drops SYNs that are signed without a key"},
 	{framegen.VLAN, "", "the machines of this test have no VLAN devices, so that their kernels take no tagged frame"},
+	{framegen.OddExtensions, "", "options inside extension headers, and the types of routing headers, are not read"},
 	{framegen.UnroutedSource, "", "only the routing table tells such a source from a client; the answer goes where the SYN came from"},
 	{framegen.LowTTL, "edge", "the edge answers for the servers, whose packets it would not route any further"},
 	{framegen.LowTTL, "proxy", "the proxy answers for the servers, whose packets it would not route any further"},
@@ -22,6 +23,7 @@ var answersMore = []exception{
 // refusesMore: the gate is silent where the bare machine answers.
 var refusesMore = []exception{
 	{framegen.OddSource, "", "no client has such an address"},
+	{framegen.GroupSourceMAC, "", "no sender has a group's MAC address; the kernel would ask for the sender's by ARP"},
 	{framegen.LongExtensions, "", "more extension headers than a gate looks through"},
 	{framegen.OddExtensions, "", "more, or others, than a gate looks through"},
 	{framegen.Fragment, "", "nobody sends a SYN in fragments (RFC 1858)"},
