@@ -24,6 +24,7 @@
  * routing header with 15 segments has 248 bytes, most routers see no more than 128), and
  * every plane, whether it copies headers or bounds offsets, has room for it. */
 #define TG_IPV6_EXT_BYTES_MAX 256
+#define TG_IPV6_JUMBO_LEN 65536 /* stands for a length that the IPv6 header does not say */
 /* So a TCP header begins at 318 at most, in a frame with two VLAN tags; as a mask. */
 #define TG_L4_OFF_MAX 511
 /* Bytes from the start of the frame to the end of the longest TCP options. */
@@ -172,12 +173,16 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 	pkt->src.d[1] = tg_load64(ip + 16);
 	pkt->dst.d[0] = tg_load64(ip + 24);
 	pkt->dst.d[1] = tg_load64(ip + 32);
-	/* Length 0: a jumbogram (RFC 2675), or segments that the kernel joined to
-	 * more than 64 KiB (BIG TCP). No SYN is either, and neither is malformed. */
-	if (ip[4] == 0 && ip[5] == 0)
-		return TG_PARSE_OTHER;
-	l3_end = off + tg_swap16(tg_load16(ip + 4));
 	next = ip[6];
+	l3_end = off + tg_swap16(tg_load16(ip + 4));
+	/* Length 0: a jumbogram (RFC 2675), or segments that the kernel joined to more than
+	 * 64 KiB (BIG TCP). No SYN is either; but Linux takes any packet for one that has
+	 * hop-by-hop options, and goes by the frame's length. Others end before TCP. */
+	if (TG_UNLIKELY(l3_end == off)) {
+		if (next != TG_IPPROTO_HOPOPTS)
+			return TG_PARSE_OTHER;
+		l3_end = off + TG_IPV6_JUMBO_LEN;
+	}
 	for (i = 0; next != TG_IPPROTO_TCP; i++) {
 		const uint8_t *ext = data + off;
 		uint32_t ext_len;
@@ -216,6 +221,11 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 		return TG_PARSE_EXT_CHAIN;
 	pkt->l4_off = off;
 	pkt->l4_len = l3_end - off;
+	if (TG_UNLIKELY(l3_end - pkt->l3_off == TG_IPV6_HDR_LEN + TG_IPV6_JUMBO_LEN))
+		return tg_packet_tcp(pkt, data, end, first_fragment) == TG_PARSE_TCP &&
+				       !(pkt->flags & TG_TCP_SYN)
+			       ? TG_PARSE_OTHER
+			       : TG_PARSE_EXT_CHAIN;
 	return tg_packet_tcp(pkt, data, end, first_fragment);
 }
 

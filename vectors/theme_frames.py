@@ -197,6 +197,10 @@ def ipv6():
                                ([pad(DSTOPTS, "destination options"), pad(HBH, "hop-by-hop")], "second")):
         yield bad("v6-hbh-" + name, "hop-by-hop options stand first or nowhere (RFC 8200 4.1)",
                   syn(6, ext=chain), "drop", {0: {"drop_ext_chain": 1}})
+    yield bad("v6-length-0-hbh", "Linux goes by the frame's length if hop-by-hop options stand there: it would take it",
+              syn(6, ext=[pad(HBH, "hop-by-hop")], total=0), "drop", {0: {"drop_ext_chain": 1}})
+    yield bad("v6-length-0-hbh-data", "segments joined to more than 64 KiB (BIG TCP) look like this",
+              syn(6, ext=[pad(HBH, "hop-by-hop")], total=0, flags=p.ACK), "pass", {})
     for size in (96, 256):
         yield good("v6-options-%d" % size, "as many bytes as are walked", syn(6, ext=[long_options(size)]))
     yield good("v6-options-256-in-two", "the bytes of all headers count together",

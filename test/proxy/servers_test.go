@@ -102,6 +102,13 @@ func (x *wire) accept(third seg, isn uint32, options []byte) (opened seg) {
 	return x.want("the ACK", from(third.from, third.to, ack))
 }
 
+// own wants the SYN that opens the connection of the client whose ACK that is, not one that
+// asks the server: it has the client's own number.
+func own(third seg) func(seg) bool {
+	opens := from(third.from, third.to, syn)
+	return func(s seg) bool { return opens(s) && s.seq == third.seq-1 }
+}
+
 // has says whether options name one of a kind.
 func has(options []byte, kind byte) bool {
 	for i := 0; i < len(options); {
@@ -313,7 +320,9 @@ func TestBridgeVLAN(t *testing.T) {
 			synack, third := client.greet(6001, a, 42)
 			vlan("the SYN-ACK", synack)
 			client.send(third)
-			s := vlan("the SYN", server.want("the SYN", from(third.from, a, syn)))
+			asks := vlan("the SYN that asks", server.want("the SYN that asks", from(third.from, a, syn)))
+			server.send(asks.answer(6900, syn|ack, poor))
+			s := vlan("the connection's own SYN", server.want("the connection's own SYN", own(third)))
 			server.send(s.answer(7000, syn|ack, poor))
 			vlan("the ACK", server.want("the ACK", from(third.from, a, ack)))
 			vlan("the window", client.want("the window", from(a, third.from, ack)))
@@ -379,6 +388,8 @@ func TestOneSideOnly(t *testing.T) {
 	if g, came := client.next(200*time.Millisecond, from(a, third.from, ack)); came {
 		t.Errorf("the client got %+v, though no server has answered", g)
 	}
+	server.send(s.answer(6900, syn|ack, poor))
+	s = server.want("the connection's own SYN", own(third))
 	server.send(s.answer(7000, syn|ack, poor))
 	if g := client.want("the window", from(a, third.from, ack)); g.seq != synack.seq+1 {
 		t.Errorf("the client got %+v", g)

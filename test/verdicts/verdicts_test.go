@@ -66,7 +66,7 @@ func newPairing(t *testing.T, k kind, seed uint64) *pairing {
 	}
 	for _, ipv6 := range []bool{false, true} {
 		a := p.exchange(nil, func(g *framegen.Generator) framegen.Frame { return g.Plain(syn(ipv6, firstPort)) }, 1)
-		if !a[0][firstPort].isSYNACK() || !a[1][firstPort].isSYNACK() {
+		if len(a[0][firstPort]) != 1 || len(a[1][firstPort]) != 1 {
 			t.Fatalf("%s: a plain SYN was not answered: %v", k.name, a)
 		}
 	}
@@ -79,7 +79,7 @@ func syn(ipv6 bool, port uint16) framegen.Segment {
 
 // exchange sends n frames to each machine, which may record them in `frames`, and
 // gives their answers by the client's port.
-func (p *pairing) exchange(frames *[]framegen.Frame, next func(*framegen.Generator) framegen.Frame, n int) (answers [2]map[uint16]answer) {
+func (p *pairing) exchange(frames *[]framegen.Frame, next func(*framegen.Generator) framegen.Frame, n int) (answers [2]replies) {
 	p.t.Helper()
 	for i, m := range p.machines() {
 		for range n {
@@ -145,8 +145,8 @@ func (p *pairing) synBatch() {
 		return g.SYNFrom(port[i] - 1)
 	}, batch)
 	for _, f := range frames {
-		bare, was := answers[0][f.Port]
-		gated, is := answers[1][f.Port]
+		bare, was := answers[0].to(f.Port, f.Seq, false)
+		gated, is := answers[1].to(f.Port, f.Seq, p.name == "proxy-auth-full")
 		p.sent++
 		if is {
 			p.answered++
@@ -203,9 +203,11 @@ func (p *pairing) ackBatch(r *rand.Rand) {
 	}, n)
 	var conns []framegen.Segment
 	for _, f := range frames {
-		if !answers[0][f.Port].isSYNACK() || !answers[1][f.Port].isSYNACK() {
-			p.fail(f, "a plain SYN was not answered")
-			return
+		for _, r := range answers {
+			if a, _ := r.to(f.Port, f.Seq, false); !a.isSYNACK() {
+				p.fail(f, "a plain SYN was not answered")
+				return
+			}
 		}
 		conns = append(conns, framegen.Segment{IPv6: f.IPv6, Source: f.Source, SrcPort: f.Port, Seq: f.Seq + 1, Flags: flagACK})
 	}
@@ -215,7 +217,7 @@ func (p *pairing) ackBatch(r *rand.Rand) {
 		i := which(g)
 		s := conns[at[i]]
 		at[i]++
-		a := answers[i][s.SrcPort]
+		a, _ := answers[i].to(s.SrcPort, s.Seq-1, false)
 		s.Ack, s.Options = a.seq+1, []byte{}
 		if a.tsval != 0 {
 			s.Options = append(s.Options, 1, 1, 8, 10, 0, 0, 0, 8)
@@ -306,8 +308,8 @@ func TestVerdictsFindsDifferences(t *testing.T) {
 	p := newPairing(t, kind{name: "canary"}, defaultSeed)
 	for _, ipv6 := range []bool{false, true} {
 		a := p.exchange(nil, func(g *framegen.Generator) framegen.Frame { return g.Plain(syn(ipv6, firstPort)) }, 1)
-		if a[1][firstPort].ofGate() {
-			t.Errorf("a kernel's own answer is taken for a gate's: %v", a[1][firstPort])
+		if a[1][firstPort][0].ofGate() {
+			t.Errorf("a kernel's own answer is taken for a gate's: %v", a[1][firstPort][0])
 		}
 	}
 	for _, traits := range []framegen.Trait{framegen.Checksum, framegen.ForeignMAC, framegen.OddDestination} {

@@ -95,8 +95,8 @@ func (t *tap) send(frame []byte) (sent bool, err error) {
 
 // receive reads answers until those to both fences have come; by then the machine has
 // worked through everything that was sent before them.
-func (t *tap) receive(patience time.Duration) (map[uint16]answer, error) {
-	answers := map[uint16]answer{}
+func (t *tap) receive(patience time.Duration) (replies, error) {
+	answers := replies{}
 	fences := map[uint16]bool{fencePort: true, farFencePort: true}
 	deadline := time.Now().Add(patience)
 	for {
@@ -122,7 +122,7 @@ func (t *tap) receive(patience time.Duration) (map[uint16]answer, error) {
 				}
 				continue
 			}
-			answers[port] = a
+			answers[port] = append(answers[port], a)
 		}
 		if time.Now().After(deadline) {
 			return nil, fmt.Errorf("no answer to plain SYNs from ports %v within %v: the machine under test does not serve", fences, patience)
@@ -177,6 +177,21 @@ func timestamp(o []byte) uint32 {
 		o = o[o[1]:]
 	}
 	return 0
+}
+
+// replies are answers by the client's port.
+type replies map[uint16][]answer
+
+// to is the answer to a SYN with this number. A gate that remembers half-open connections
+// retransmits, so that answers to former batches come in between; only those acknowledge
+// another SYN, but for auth-full, which never acknowledges what it was sent (`loose`).
+func (r replies) to(port uint16, seq uint32, loose bool) (a answer, is bool) {
+	for _, a = range r[port] {
+		if a.ack == seq+1 || loose || !a.isSYNACK() {
+			return a, true
+		}
+	}
+	return answer{}, false
 }
 
 // listener is a plain TCP listener whose connections are taken and thrown away.
