@@ -119,6 +119,7 @@ func (w *world) sendTCP(source, flags byte, seq, ack uint32) {
 	binary.BigEndian.PutUint32(p[24:], seq)
 	binary.BigEndian.PutUint32(p[28:], ack)
 	p[32], p[33] = 5<<4, flags
+	binary.BigEndian.PutUint16(p[36:], ^tcpSum(p[12:20], []byte{0, unix.IPPROTO_TCP, 0, 20}, p[20:]))
 	err := w.Client.Do(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 		if err != nil {

@@ -88,15 +88,17 @@ func (g *proxyGate) prepare(t *testing.T, v *vectors.Vector, strategy uint8) {
 			t.Fatal(err)
 		}
 	}
-	white, err := g.p.Active("tg_white") // nobody is whitelisted
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer white.Close()
-	for key := uint64(0); white.NextKey(nil, &key) == nil; {
-		if err := white.Delete(key); err != nil {
+	for _, name := range []string{"tg_white", "tg_white6"} { // nobody is whitelisted
+		white, err := g.p.Active(name)
+		if err != nil {
 			t.Fatal(err)
 		}
+		for key := uint64(0); white.NextKey(nil, &key) == nil; {
+			if err := white.Delete(key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		white.Close()
 	}
 }
 

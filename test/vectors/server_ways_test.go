@@ -109,6 +109,9 @@ func compareServers(t *testing.T, short, long *kernelGate, counted map[string]ui
 			t.Fatal(err)
 		}
 		was := schema.Map(b)
+		// Without a listener nothing is adopted; from a frame with a tag nothing could be.
+		was["ack_no_listener"] += was["ack_frame"]
+		was["ack_frame"] = 0
 		for name, n := range schema.Map(a) {
 			if n > 0 {
 				counted[name] += n
