@@ -55,9 +55,9 @@ fuzz: ## fuzz the parsers, FUZZTIME each (default 60s), and send FRAMES odd fram
 	@tools/deps.sh fuzz
 	$(GO) test ./internal/config -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/ifp -run '^$$' -fuzz FuzzMessages -fuzztime $(FUZZTIME)
-	$(GO) test ./internal/filterman -run '^$$' -fuzz FuzzExchange -fuzztime $(FUZZTIME) -fuzzminimizetime 20x
-	$(GO) test ./internal/borderman -run '^$$' -fuzz FuzzBorder -fuzztime $(FUZZTIME) -fuzzminimizetime 20x
-	$(GO) test ./internal/patrol -run '^$$' -fuzz FuzzControl -fuzztime $(FUZZTIME) -fuzzminimizetime 20x
+	$(GO) test ./internal/role/filterman -run '^$$' -fuzz FuzzExchange -fuzztime $(FUZZTIME) -fuzzminimizetime 20x
+	$(GO) test ./internal/role/borderman -run '^$$' -fuzz FuzzBorder -fuzztime $(FUZZTIME) -fuzzminimizetime 20x
+	$(GO) test ./internal/role/patrol -run '^$$' -fuzz FuzzControl -fuzztime $(FUZZTIME) -fuzzminimizetime 20x
 	$(GO) test ./internal/binding -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/binding/flood -run '^$$' -fuzz FuzzMessage -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/binding/flood -run '^$$' -fuzz FuzzReceive -fuzztime $(FUZZTIME) -fuzzminimizetime 20x

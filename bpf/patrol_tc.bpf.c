@@ -9,7 +9,7 @@
 #include "lib/kernel.h"
 #include "../core/patrol.h"
 
-/* Classes of internal/patrol/queue.go: major 1, minors 0x10 and 0x20. */
+/* Classes of internal/role/patrol/queue.go: major 1, minors 0x10 and 0x20. */
 #define TG_CLASS_TRUE 0x10010U
 #define TG_CLASS_OTHER 0x10020U
 

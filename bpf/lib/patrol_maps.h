@@ -2,7 +2,7 @@
  *
  * The maps of the patrol. The two large ones are mapped into the daemon, which
  * installs filters there without a system call; how it may write, and what a
- * packet may see meanwhile, stands in internal/patrol/table.go.
+ * packet may see meanwhile, stands in internal/role/patrol/table.go.
  */
 #ifndef TG_BPF_PATROL_MAPS_H
 #define TG_BPF_PATROL_MAPS_H

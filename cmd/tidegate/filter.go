@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidegate/internal/filterman"
 	"tidegate/internal/host"
-	"tidegate/internal/patrol"
 	"tidegate/internal/plane"
+	"tidegate/internal/role/filterman"
+	"tidegate/internal/role/patrol"
 	"tidegate/internal/upstream"
 )
 

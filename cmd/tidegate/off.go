@@ -13,7 +13,7 @@ import (
 
 	"tidegate/internal/config"
 	"tidegate/internal/host"
-	"tidegate/internal/patrol"
+	"tidegate/internal/role/patrol"
 )
 
 func newOffCmd() *cobra.Command {

@@ -12,14 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidegate/internal/borderman"
 	"tidegate/internal/config"
-	"tidegate/internal/edge"
-	"tidegate/internal/filterman"
 	"tidegate/internal/host"
-	"tidegate/internal/patrol"
-	"tidegate/internal/proxy"
-	"tidegate/internal/server"
+	"tidegate/internal/role/borderman"
+	"tidegate/internal/role/edge"
+	"tidegate/internal/role/filterman"
+	"tidegate/internal/role/patrol"
+	"tidegate/internal/role/proxy"
+	"tidegate/internal/role/server"
 )
 
 func newRunCmd() *cobra.Command {

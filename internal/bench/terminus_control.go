@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tidegate/internal/borderman"
-	"tidegate/internal/filterman"
 	"tidegate/internal/ifp"
 	"tidegate/internal/keys"
-	"tidegate/internal/patrol"
+	"tidegate/internal/role/borderman"
+	"tidegate/internal/role/filterman"
+	"tidegate/internal/role/patrol"
 	"tidegate/internal/upstream"
 )
 

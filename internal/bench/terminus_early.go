@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"tidegate/internal/bench/patrolbenchbpf"
-	"tidegate/internal/borderman"
 	"tidegate/internal/ifp"
 	"tidegate/internal/keys"
 	"tidegate/internal/lab"
 	"tidegate/internal/plane"
+	"tidegate/internal/role/borderman"
 )
 
 // requestFrameLen is more than REQUEST_LEN of bpf/patrol_bench.bpf.c, so that each

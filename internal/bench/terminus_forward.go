@@ -14,8 +14,8 @@ import (
 	"tidegate/internal/bench/patrolbenchbpf"
 	"tidegate/internal/ifp"
 	"tidegate/internal/lab"
-	"tidegate/internal/patrol"
 	"tidegate/internal/plane"
+	"tidegate/internal/role/patrol"
 )
 
 // Forwarding through a patrol: generator --- patrol --- sink, minimum-size packets

@@ -4,8 +4,8 @@ import (
 	"io"
 	"log/slog"
 
-	"tidegate/internal/patrol"
 	"tidegate/internal/plane"
+	"tidegate/internal/role/patrol"
 )
 
 // benchPatrol makes the real tables of a patrol, in the kernel's maps.

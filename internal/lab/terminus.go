@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"tidegate/internal/filterman"
 	"tidegate/internal/plane"
+	"tidegate/internal/role/filterman"
 )
 
 // TerminusOptions say what `lab terminus` shows.

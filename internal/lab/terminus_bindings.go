@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"tidegate/internal/binding"
-	"tidegate/internal/filterman"
+	"tidegate/internal/role/filterman"
 )
 
 // Who manages which prefixes is known by signed bindings, which the managers flood

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tidegate/internal/filterman"
+	"tidegate/internal/role/filterman"
 )
 
 // The server's own gate as a detector: it reports clients that have completed

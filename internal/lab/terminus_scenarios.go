@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"tidegate/internal/filterman"
+	"tidegate/internal/role/filterman"
 )
 
 // The scenarios of seed 004, sections II and III, each with what is to come of it.

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/filterman"
 	"tidegate/internal/ifp"
 	"tidegate/internal/lab"
+	"tidegate/internal/role/filterman"
 	"tidegate/internal/upstreamtest"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/filterman"
 	"tidegate/internal/ifp"
+	"tidegate/internal/role/filterman"
 	"tidegate/internal/upstream"
 	"tidegate/internal/upstreamtest"
 )

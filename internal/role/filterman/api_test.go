@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/filterman"
+	"tidegate/internal/role/filterman"
 	"tidegate/internal/upstreamtest"
 )
 

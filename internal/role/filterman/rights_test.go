@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/filterman"
 	"tidegate/internal/ifp"
+	"tidegate/internal/role/filterman"
 	"tidegate/internal/upstreamtest"
 )
 

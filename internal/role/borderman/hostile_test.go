@@ -13,7 +13,7 @@ import (
 
 	"tidegate/internal/ifp"
 	"tidegate/internal/keys"
-	"tidegate/internal/patrol"
+	"tidegate/internal/role/patrol"
 	"tidegate/internal/upstream"
 )
 
