@@ -172,6 +172,21 @@ static void pump(void)
 	}
 }
 
+/* The same later MSS option meets the persist timer: it splits the segment at the head of the
+ * queue to fill a window that has opened a little, and asserts that this part is within the MSS
+ * ("split <= mss"). Such a connection is reset here, as an application might. */
+static void abort_what_split_would_assert(void)
+{
+	struct tcp_pcb *pcb = tcp_active_pcbs, *next;
+
+	for (; pcb != NULL; pcb = next) {
+		next = pcb->next;
+		if (pcb->persist_backoff > 0 && pcb->unsent != NULL && pcb->snd_wnd > pcb->mss &&
+		    pcb->unsent->len > pcb->snd_wnd)
+			tcp_abandon(pcb, 1);
+	}
+}
+
 void net_advance(u32_t ms)
 {
 	u32_t step;
@@ -181,6 +196,7 @@ void net_advance(u32_t ms)
 		step = ms < 250 ? ms : 250;
 		now_ms += step;
 		ms -= step;
+		abort_what_split_would_assert();
 		sys_check_timeouts();
 		pump();
 	}
