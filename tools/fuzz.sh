@@ -1,6 +1,6 @@
 #!/bin/bash
 # tools/fuzz.sh BINARY CORPUS RUNS [FLAG...]    runs one libFuzzer target and says how it went.
-# Without FUZZ_SECONDS: RUNS inputs from a fixed seed and the committed CORPUS, the same each
+# Without FUZZ_SECONDS: RUNS inputs from a fixed seed and the committed CORPUS, nearly the same each
 # time, so that a test fails because of what was changed and not by luck. With
 # FUZZ_SECONDS=N: for so long, other inputs each time, and what they find is kept beside the
 # binary. A finding is printed with its input, in base64: it becomes a file of CORPUS.
