@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
  * The edge's memory of verified flows: a partitioned Bloom filter, keyed, in
- * several generations (seed 001, section 6.3). It says "may be verified" or "is
+ * several generations (SmartCookie, section 6.3). It says "may be verified" or "is
  * not", and never the latter of a flow that was put in within the window.
  *
  * Three partitions of 2^bits positions, one position in each for a flow. At every
@@ -31,7 +31,7 @@
 
 #define TG_BLOOM_PARTITIONS 3 /* k */
 #define TG_BLOOM_GENERATIONS 4
-#define TG_BLOOM_BITS 20 /* of the seed: 2^20 positions a partition */
+#define TG_BLOOM_BITS 20 /* of the paper: 2^20 positions a partition */
 #define TG_BLOOM_BITS_MIN 10
 #define TG_BLOOM_BITS_MAX 26
 #define TG_BLOOM_WORD_POSITIONS 16
@@ -140,7 +140,7 @@ TG_INLINE uint64_t tg_mul_high(uint64_t a, uint64_t b)
 	return ah * bh + (mid >> 32) + ((al * bh + (uint32_t)mid) >> 32);
 }
 
-/* Seed 001 equation 1, F = (1 - (1 - k/m)^n)^k with m = k 2^bits: the rate of false
+/* SmartCookie equation 1, F = (1 - (1 - k/m)^n)^k with m = k 2^bits: the rate of false
  * positives of one generation that holds n flows, in parts per thousand million.
  * Not for packet paths. */
 TG_INLINE uint32_t tg_bloom_fp_ppb(uint64_t n, uint32_t bits)

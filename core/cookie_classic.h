@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The `classic` cookie layout (seed 000, section II.A):
+ * The `classic` cookie layout (Me Love (SYN-)Cookies, section II.A):
  *
  *    31      27 26   24 23                                0
  *   +----------+-------+-----------------------------------+
@@ -9,7 +9,7 @@
  *
  * The time counts 64 s and comes round after 2,048 s. The hash covers
  * addresses, ports and time; neither the MSS nor the client's ISN, as in the
- * seed. A cookie of the current or the previous count is good, so it lives for
+ * paper. A cookie of the current or the previous count is good, so it lives for
  * 64 to 128 s. Restored: the MSS.
  */
 #ifndef TG_COOKIE_CLASSIC_H

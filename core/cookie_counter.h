@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The arithmetic that the `linux` and `hybrid` layouts share (seed 002,
+ * The arithmetic that the `linux` and `hybrid` layouts share (Echevarria et al.,
  * equations 1-7 and 16-22); they differ in L, the width of the low field, in
  * what the counter counts, and in the hash:
  *
@@ -22,7 +22,7 @@
 #include "cookie_tuple.h"
 
 #define TG_COUNTER_MSS_COUNT 4
-#define TG_COUNTER_MAX_AGE 2 /* the seed's MAX_SYNCOOKIE_AGE */
+#define TG_COUNTER_MAX_AGE 2 /* the paper's MAX_SYNCOOKIE_AGE */
 
 /* The client's MSS, largest entry not above what it said (or the smallest). */
 TG_INLINE uint32_t tg_counter_mss_index(uint8_t family, uint16_t mss)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The `freebsd` cookie layout (seed 002, equations 8-15):
+ * The `freebsd` cookie layout (Echevarria et al., equations 8-15):
  *
  *    31                                   8 7                 0
  *   +--------------------------------------+-------------------+

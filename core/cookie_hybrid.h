@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The `hybrid` cookie layout (seed 002, equations 16-22): Linux' arithmetic,
+ * The `hybrid` cookie layout (Echevarria et al., equations 16-22): Linux' arithmetic,
  * FreeBSD's hash, seconds in place of minutes.
  *
  *    31                    18 17                    0
@@ -9,7 +9,7 @@
  *   +------------------------+-----------------------+
  *
  * The counter comes round after 16,384 s (4 h 33 min). A cookie lives for one
- * to two seconds with the seed's maximal age of 2. Restored: the MSS (2 bits).
+ * to two seconds with the paper's maximal age of 2. Restored: the MSS (2 bits).
  */
 #ifndef TG_COOKIE_HYBRID_H
 #define TG_COOKIE_HYBRID_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The `linux` cookie layout (seed 002, equations 1-7), with either hash:
+ * The `linux` cookie layout (Echevarria et al., equations 1-7), with either hash:
  *
  *    31            24 23                             0
  *   +----------------+--------------------------------+

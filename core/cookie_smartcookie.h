@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The `smartcookie` cookie layout (seed 001, sections 5 to 7): the one that a switch
+ * The `smartcookie` cookie layout (SmartCookie, sections 5 to 7): the one that a switch
  * can compute. HalfSipHash-2-4 of four words, so 2 * 4 + 4 = 12 rounds for IPv4.
  *
  *    31  30     28 27       24 23                               0
@@ -18,8 +18,8 @@
  *
  * v4: 4 + 4 + 4 + 3 = 15 bytes; v6: 16 + 16 + 4 + 3 = 39 bytes, an address being
  * its four words from the left. 15 bytes and the length in the last word's top byte
- * are the seed's "16-byte (w = 4 word) input" and HalfSipHash as it is published.
- * MSS and wscale are not hashed, as in the seed: who changes them changes only what
+ * are the paper's "16-byte (w = 4 word) input" and HalfSipHash as it is published.
+ * MSS and wscale are not hashed, as in the paper: who changes them changes only what
  * it could have said in its SYN.
  *
  * The key of epoch n is a key of its own, never a part of the SipHash key: 64 bits

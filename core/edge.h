@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
  * The edge's judgement: what becomes of a packet that comes from outside for a
- * protected service behind it (seed 001, appendix B.1, and the `plain` protocol).
+ * protected service behind it (SmartCookie, appendix B.1, and the `plain` protocol).
  * Plane-neutral: a plane parses, asks its filter, its keys and its allowance, and
  * does what stands here.
  *
@@ -107,7 +107,7 @@ TG_INLINE struct tg_decision tg_edge_judge(enum tg_edge_kind kind, enum tg_edge_
 /* Hops: why the TTL is looked at. A packet that goes on and expires behind the edge
  * draws an ICMP error, one that is dropped here does not: by sending ACKs with a
  * chosen TTL, an attacker learns which of them the filter lets through, and can
- * shape the flood after its false positives (seed 001, section 7.2). So what has
+ * shape the flood after its false positives (SmartCookie, section 7.2). So what has
  * fewer than `hops` left is dropped before the filter is asked, and what goes on
  * has exactly `hops`. It is never raised: a packet in a routing loop must die. */
 TG_INLINE bool tg_edge_expires(uint8_t ttl, uint8_t hops) { return ttl < hops; }

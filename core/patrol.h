@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The patrol's judgement (seed 004, "Terminus"): which sources a customer may
+ * The patrol's judgement (Terminus): which sources a customer may
  * use, which traffic somebody has asked not to get, and the true-source
  * codepoint. Plane-neutral: a plane brings tables, clock and frames.
  *

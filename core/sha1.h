@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * SHA-1 (FIPS 180-4) of short messages. It is here for one reason: seed 002
+ * SHA-1 (FIPS 180-4) of short messages. It is here for one reason: Echevarria et al.
  * compares cookies hashed with it to cookies hashed with SipHash. As a keyed
  * prefix over a message of fixed length it still serves; for anything new use
  * siphash.h.

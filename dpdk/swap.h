@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Swap-out tables (seed 000 section IV.D): whoever is met in `history` moves to
+ * Swap-out tables (Me Love (SYN-)Cookies section IV.D): whoever is met in `history` moves to
  * `active`; a swap makes active history and an empty table active, and who was in
  * history and not met since is gone. A swap is an exchange of pointers by the core
  * that owns the table; what falls out is emptied by another thread, outside the

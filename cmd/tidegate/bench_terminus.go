@@ -10,7 +10,7 @@ import (
 	"tidegate/internal/bench"
 )
 
-// roleTerminus is no role of a machine but the three of seed 004 together.
+// roleTerminus is no role of a machine but the three of Terminus together.
 const roleTerminus = "terminus"
 
 func runTerminusBench(ctx context.Context, cmd *cobra.Command, o bench.TerminusOptions, opt bench.Options, asJSON bool) error {

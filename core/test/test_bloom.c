@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The edge's filter: that it never forgets within the window, is wrong as often as
- * equation 1 of seed 001 says, and depends on its key.
+ * equation 1 of SmartCookie says, and depends on its key.
  */
 #include "test.h"
 #include "../bloom.h"
@@ -253,17 +253,17 @@ static void bloom_window(void **state)
 	free(f.words);
 }
 
-/* Equation 1 of the seed at the seed's setting: 7.66 %. */
+/* Equation 1 of the paper at the paper's setting: 7.66 %. */
 static void bloom_equation_1(void **state)
 {
 	uint32_t fp = tg_bloom_fp_ppb(579600, TG_BLOOM_BITS);
 
 	(void)state;
 	if (fp < 76550000 || fp > 76650000)
-		fail_msg("579,600 flows in 3 x 2^20: %u ppb, and the seed says 7.66 %%", fp);
+		fail_msg("579,600 flows in 3 x 2^20: %u ppb, and the paper says 7.66 %%", fp);
 	assert_int_equal(tg_bloom_fp_ppb(0, 20), 0);
 	assert_true(tg_bloom_fp_ppb(1ULL << 30, 20) >= 999999998);
-	assert_true(tg_bloom_fp_ppb(386000, 20) < fp); /* the seed's average trace */
+	assert_true(tg_bloom_fp_ppb(386000, 20) < fp); /* the paper's average trace */
 }
 
 /* Measured at that setting: one million unknown tuples. The deviation of a fair

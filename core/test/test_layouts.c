@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Known answers for the older cookie layouts, worked out by hand from the
- * equations of seed 002 (and the text of seed 000), the replay window of every
+ * equations of Echevarria et al. (and the text of Me Love (SYN-)Cookies), the replay window of every
  * layout in seconds, and the number of acknowledgements that a forger could
  * guess, each counted, not quoted.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The attacks of seed 001, section 7 and appendix A, run against the cookies and the
+ * The attacks of SmartCookie, section 7 and appendix A, run against the cookies and the
  * filter: guessing, replay, key recovery by linearity, pollution, probing by TTL. Where
  * an attack must fail, a cookie made by CRC32, as published defences have it, or another
  * canary shows that the test would have noticed.
@@ -174,7 +174,7 @@ static void smartcookie_every_bit(void **state)
 		ack.ack = isn + 1;
 		assert_true(tg_smart_verify(&ack, 8, &key));
 		ack.ack = (isn ^ 1U << bit) + 1;
-		/* MSS and wscale are not hashed, as in the seed */
+		/* MSS and wscale are not hashed, as in the paper */
 		assert_int_equal(tg_smart_verify(&ack, 8, &key), bit >= 24 && bit < 31);
 	}
 }

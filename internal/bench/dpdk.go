@@ -59,7 +59,7 @@ func RunDPDK(ctx context.Context, opt Options) (*DPDKResult, error) {
 	return res, nil
 }
 
-// What a frame can meet, in the order of the seed's figures.
+// What a frame can meet, in the order of the paper's figures.
 var dpdkKinds = []string{"macswap", "auth-full", "auth-cookie", "cookie", "cache", "forward", "translate"}
 
 var dpdkBursts = []int{1, 2, 4, 8, 16, 32, 64, 128}

@@ -22,7 +22,7 @@ var dpdkColors = map[string]color.RGBA{
 	"translate":   {0xd5, 0x5e, 0x00, 0xff},
 }
 
-// Plots draws the seed's figures 8 (what one core takes, by strategy), 9 (by burst
+// Plots draws the paper's figures 8 (what one core takes, by strategy), 9 (by burst
 // length) and 10 (by cores) into a directory, as SVG.
 func (r *DPDKResult) Plots(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {

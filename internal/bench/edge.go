@@ -23,9 +23,9 @@ import (
 	"tidegate/internal/version"
 )
 
-// seedFlows is the setting of SmartCookie's figure 7: 7.66 % false positives in
+// paperFlows is the setting of SmartCookie's figure 7: 7.66 % false positives in
 // 3 x 2^20 positions.
-const seedFlows = 579_600
+const paperFlows = 579_600
 
 // EdgeResult is one run of `tidegate bench --role edge`. Medians; spreads hold the
 // ranges over the rounds.
@@ -44,11 +44,11 @@ type EdgeResult struct {
 	SYNHostAboveReflect map[string]float64 `json:"syn_host_ns_above_reflect"`
 	// A packet of a flood of ACKs that dies at the edge, above a drop in the same place.
 	ACKAboveDrop map[string]float64 `json:"ack_ns_above_drop"`
-	// The same with a filter as full as the seed's: its share goes on, which costs a
+	// The same with a filter as full as the paper's: its share goes on, which costs a
 	// route look-up, and the server's kernel, that has no role here, answers it.
-	ACKSeedAboveDrop float64 `json:"ack_ns_above_drop_at_seed_fill"`
-	FPComputed       float64 `json:"fp_rate_computed_at_seed_fill"`
-	FPMeasured       float64 `json:"fp_rate_measured_at_seed_fill"`
+	ACKPaperAboveDrop float64 `json:"ack_ns_above_drop_at_paper_fill"`
+	FPComputed        float64 `json:"fp_rate_computed_at_paper_fill"`
+	FPMeasured        float64 `json:"fp_rate_measured_at_paper_fill"`
 	// A packet of a flow that the filter knows, above a bridge in XDP that does nothing else.
 	KnownAboveBridge float64 `json:"known_ns_above_bridge"`
 	// A packet that the server's last line drops, above an empty TC program.
@@ -252,7 +252,7 @@ func (b *edgeBench) measureACK() error {
 		if err == nil {
 			b.res.ACKAboveDrop[family] = b.above("ack_ns_above_drop "+family, ns[1], ns[0])
 			if family == "v4" {
-				err = b.measureSeedFill(place, flood, e, prog)
+				err = b.measurePaperFill(place, flood, e, prog)
 			}
 		}
 		e.Close()
@@ -263,15 +263,15 @@ func (b *edgeBench) measureACK() error {
 	return nil
 }
 
-// measureSeedFill fills the filter as the seed's was.
-func (b *edgeBench) measureSeedFill(place *slot, flood *lab.Flood, e *plane.Edge, prog *ebpf.Program) error {
+// measurePaperFill fills the filter as the paper's was.
+func (b *edgeBench) measurePaperFill(place *slot, flood *lab.Flood, e *plane.Edge, prog *ebpf.Program) error {
 	const probes = 65536
-	e.Prefill(seedFlows, func() uint64 {
+	e.Prefill(paperFlows, func() uint64 {
 		var raw [8]byte
 		_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
 		return binary.LittleEndian.Uint64(raw[:])
 	})
-	b.res.FPComputed = plane.FPRateOf(seedFlows, 20)
+	b.res.FPComputed = plane.FPRateOf(paperFlows, 20)
 	known := uint32(0)
 	for range 16 {
 		n, err := e.Probe(probes)
@@ -285,7 +285,7 @@ func (b *edgeBench) measureSeedFill(place *slot, flood *lab.Flood, e *plane.Edge
 	if err != nil {
 		return err
 	}
-	b.res.ACKSeedAboveDrop = b.above("ack_ns_above_drop_at_seed_fill", ns[1], ns[0])
+	b.res.ACKPaperAboveDrop = b.above("ack_ns_above_drop_at_paper_fill", ns[1], ns[0])
 	return nil
 }
 
@@ -377,7 +377,7 @@ func (r *EdgeResult) Print(w io.Writer) error {
 	for _, f := range []string{"v4", "v6"} {
 		fmt.Fprintf(t, "%s, dropped\t%s\n", f, r.Spreads["ack_ns_above_drop "+f])
 	}
-	fmt.Fprintf(t, "v4, %d flows in the filter, forwarding and server included\t%s\n", seedFlows, r.Spreads["ack_ns_above_drop_at_seed_fill"])
+	fmt.Fprintf(t, "v4, %d flows in the filter, forwarding and server included\t%s\n", paperFlows, r.Spreads["ack_ns_above_drop_at_paper_fill"])
 	fmt.Fprintf(t, "false positives then\t%.4f %% computed, %.4f %% measured (+- %.4f)\n", 100*r.FPComputed, 100*r.FPMeasured,
 		100*math.Sqrt(r.FPComputed*(1-r.FPComputed)/(16*65536)))
 	fmt.Fprintf(t, "\nPACKET OF A KNOWN FLOW\t%s ns above a plain XDP bridge\n", r.Spreads["known_ns_above_bridge"])

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Roles of seed 004: they filter near the source what a destination does not want.
+// Roles of Terminus: they filter near the source what a destination does not want.
 const (
 	RolePatrol        = "patrol"
 	RoleBorderManager = "border-manager"

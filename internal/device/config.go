@@ -32,7 +32,7 @@ func Layouts() []string {
 	return []string{LayoutClassic, LayoutLinux, LayoutLinuxSHA1, LayoutUnrolled, LayoutFreeBSD, LayoutHybrid, LayoutTidegate}
 }
 
-// Queues are the queue lengths of the seed's Table 5.
+// Queues are the queue lengths of the paper's Table 5.
 func Queues() []int { return []int{2, 4, 8, 16} }
 
 // Config is one device.

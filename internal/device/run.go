@@ -9,7 +9,7 @@ import (
 // Options of `tidegate lab device`.
 type Options struct {
 	Config
-	Tables   bool // Tables 4 and 5 of the seed in place of one configuration
+	Tables   bool // Tables 4 and 5 of the paper in place of one configuration
 	Rate     int  // SYNs per second of the device
 	Samples  int
 	Seconds  int // of the device, per sample

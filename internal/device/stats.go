@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Sample describes one configuration's measurements. The seed gives no more of
+// Sample describes one configuration's measurements. The paper gives no more of
 // its own than this, so that its figures and ours go through the same tests.
 type Sample struct {
 	N    int     `json:"n"`
@@ -35,7 +35,7 @@ func Describe(x []float64) Sample {
 	return s
 }
 
-// TTest is Student's unpaired t test with pooled variance, as the seed uses it,
+// TTest is Student's unpaired t test with pooled variance, as the paper uses it,
 // and Cohen's d.
 type TTest struct {
 	T  float64 `json:"t"`

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// The seed's own figures, from its Tables 4 and 5 and the text around them.
+// The paper's own figures, from its Tables 4 and 5 and the text around them.
 var (
-	seedFreeBSD = Sample{N: 30, Mean: 31.94, SD: 0.094}
-	seedLinux   = Sample{N: 30, Mean: 31.67, SD: 0.073}
-	seedHybrid  = Sample{N: 30, Mean: 31.91, SD: 0.081}
+	paperFreeBSD = Sample{N: 30, Mean: 31.94, SD: 0.094}
+	paperLinux   = Sample{N: 30, Mean: 31.67, SD: 0.073}
+	paperHybrid  = Sample{N: 30, Mean: 31.91, SD: 0.081}
 )
 
 func near(t *testing.T, what string, got, want, tolerance float64) {
@@ -26,9 +26,9 @@ func TestCompareMeansGivesTheSeedsFigures(t *testing.T) {
 		t, d, low, high   float64
 		significantAtFive bool
 	}{
-		{"linux and freebsd", seedLinux, seedFreeBSD, -12.4256, -3.2, -0.31350, -0.22650, true},
-		{"linux and hybrid", seedLinux, seedHybrid, -12.0554, -3.11, -0.27985, -0.20015, true},
-		{"freebsd and hybrid", seedFreeBSD, seedHybrid, 1.3242, 0.34, -0.01535, 0.07535, false},
+		{"linux and freebsd", paperLinux, paperFreeBSD, -12.4256, -3.2, -0.31350, -0.22650, true},
+		{"linux and hybrid", paperLinux, paperHybrid, -12.0554, -3.11, -0.27985, -0.20015, true},
+		{"freebsd and hybrid", paperFreeBSD, paperHybrid, 1.3242, 0.34, -0.01535, 0.07535, false},
 	} {
 		got, ok := CompareMeans(c.a, c.b)
 		if !ok {
@@ -46,11 +46,11 @@ func TestCompareMeansGivesTheSeedsFigures(t *testing.T) {
 }
 
 func TestAnalyseVarianceGivesTheSeedsFigure(t *testing.T) {
-	a, ok := AnalyseVariance(seedTable5())
+	a, ok := AnalyseVariance(paperTable5())
 	if !ok {
 		t.Fatal("no result")
 	}
-	// The seed's means and deviations are rounded; its F is 938.966.
+	// The paper's means and deviations are rounded; its F is 938.966.
 	near(t, "F", a.F, 938.966, 2)
 	near(t, "between", a.DFBetween, 4, 0)
 	near(t, "within", a.DFWithin, 145, 0)

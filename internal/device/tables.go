@@ -16,7 +16,7 @@ type Comparison struct {
 	Tested      bool    `json:"tested"` // false: too few samples, or no spread
 }
 
-// Tables are the seed's Tables 4 and 5, measured.
+// Tables are the paper's Tables 4 and 5, measured.
 type Tables struct {
 	NoAttack    Row          `json:"no_attack"`
 	Table4      []Row        `json:"table4"`
@@ -28,12 +28,12 @@ type Tables struct {
 	Samples     int          `json:"samples"`
 }
 
-// table4Layouts are the seed's three and, after them, ours.
+// table4Layouts are the paper's three and, after them, ours.
 func table4Layouts() []string {
 	return []string{LayoutFreeBSD, LayoutLinuxSHA1, LayoutHybrid, LayoutLinux, LayoutTidegate}
 }
 
-// RunTables measures what the seed measured: every SYN answered with a cookie,
+// RunTables measures what the paper measured: every SYN answered with a cookie,
 // by layout, and recycling against cookies, by queue.
 func RunTables(ctx context.Context, o Options) (*Tables, error) {
 	if err := o.Validate(); err != nil {
@@ -56,7 +56,7 @@ func RunTables(ctx context.Context, o Options) (*Tables, error) {
 	if err := r.sample(ctx, cells); err != nil {
 		return nil, err
 	}
-	five = append(five, four[2]) // cookies: the hybrid ones, as in the seed
+	five = append(five, four[2]) // cookies: the hybrid ones, as in the paper
 	t := &Tables{Seconds: o.Seconds, Samples: o.Samples}
 	if t.NoAttack, err = r.row(ctx, calm); err != nil {
 		return nil, err
@@ -113,23 +113,23 @@ func compareAll(rows []Row, name func(Row) string, bonferroni bool) []Comparison
 	return all
 }
 
-// Write prints the tables beside the seed's numbers.
+// Write prints the tables beside the paper's numbers.
 func (t *Tables) Write(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tw, "Table 4. Throughput in Mb/s (%d samples of %d s), instructions\n", t.Samples, t.Seconds)
-	fmt.Fprintln(tw, "\tmean\tstd dev\tof no attack\tseed: mean\tstd dev\tof no attack\tper SYN\tper ACK")
+	fmt.Fprintln(tw, "\tmean\tstd dev\tof no attack\tpaper: mean\tstd dev\tof no attack\tper SYN\tper ACK")
 	fmt.Fprintf(tw, "no attack\t%.3f\t%.3f\t\t%.2f\t%.3f\t\t\t\n", t.NoAttack.Throughput.Mean, t.NoAttack.Throughput.SD,
-		seedNoAttackSample.Mean, seedNoAttackSample.SD)
+		paperNoAttack.Mean, paperNoAttack.SD)
 	for _, r := range t.Table4 {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\n", r.Layout, t.measured(r.Throughput), quoted(seedTable4()[r.Layout]), r.SYN, r.ACK)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\n", r.Layout, t.measured(r.Throughput), quoted(paperTable4()[r.Layout]), r.SYN, r.ACK)
 	}
 	fmt.Fprintln(tw)
 	writeComparisons(tw, t.Comparisons, false)
 	fmt.Fprintln(tw)
 	fmt.Fprintf(tw, "Table 5. Recycling the oldest half-open connection, and cookies; Mb/s\n")
-	fmt.Fprintln(tw, "\tmean\tstd dev\tof no attack\tseed: mean\tstd dev\tof no attack\tper SYN\tper ACK\tmin\tmax")
+	fmt.Fprintln(tw, "\tmean\tstd dev\tof no attack\tpaper: mean\tstd dev\tof no attack\tper SYN\tper ACK\tmin\tmax")
 	for i, r := range t.Table5 {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%.3f\t%.3f\n", table5Name(r), t.measured(r.Throughput), quoted(seedTable5()[i]),
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%.3f\t%.3f\n", table5Name(r), t.measured(r.Throughput), quoted(paperTable5()[i]),
 			r.SYN, r.ACK, r.Throughput.Min, r.Throughput.Max)
 	}
 	fmt.Fprintln(tw)
@@ -150,7 +150,7 @@ func quoted(s Sample) string {
 	if s.N == 0 {
 		return "\t\t"
 	}
-	return fmt.Sprintf("%.2f\t%.3f\t%.1f %%", s.Mean, s.SD, 100*s.Mean/seedNoAttackSample.Mean)
+	return fmt.Sprintf("%.2f\t%.3f\t%.1f %%", s.Mean, s.SD, 100*s.Mean/paperNoAttack.Mean)
 }
 
 func writeComparisons(w io.Writer, all []Comparison, bonferroni bool) {

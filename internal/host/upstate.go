@@ -15,7 +15,7 @@ import (
 	"tidegate/internal/version"
 )
 
-// Patrols and managers (seed 004) have no services and, but for patrols, no maps: they
+// Patrols and managers (Terminus) have no services and, but for patrols, no maps: they
 // write what `status` shows themselves, once a second.
 
 const upstreamStateEvery = time.Second

@@ -1,4 +1,4 @@
-// Package ifp is the Internet Filtering Protocol (seed 004, section IV-B): its
+// Package ifp is the Internet Filtering Protocol (Terminus, section IV-B): its
 // numbers, its messages and the nonce. docs/ifp.md specifies it, and a test holds
 // both to the same numbers. It must know nothing of sockets, maps or authority.
 package ifp

@@ -68,7 +68,7 @@ func DefaultSplitOptions() SplitOptions {
 	o := SplitOptions{Options: DefaultOptions(), Edges: 1, Plane: planeXDP, Mode: "plain", Takeover: "adopt", Attack: AttackSYN, Layout: layoutTidegate,
 		UnknownRate: "10000", FilterBits: 20, Epoch: 8 * time.Second, ClockSkew: -1}
 	o.Defence = "split"
-	o.ResponseSize = 14500 // seed 001, section 8.3
+	o.ResponseSize = 14500 // SmartCookie, section 8.3
 	return o
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The seed's figures 5, 6 and 7 (SmartCookie, section 8), as far as one machine can make
+// The paper's figures 5, 6 and 7 (SmartCookie, section 8), as far as one machine can make
 // them again: its switch is our edge in XDP, and the defence that it is compared with
 // (Jaqen, which verifies a client by a reset and makes it connect again) is our proxy
 // with the strategies auth-wrong (the client's TCP notices, "mode 1") and auth-cookie

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TerminusNet is the network of seed 004's figures 2 and 3: internet providers as
+// TerminusNet is the network of Terminus's figures 2 and 3: internet providers as
 // groups of namespaces. T deploys Terminus, L is a legacy provider.
 //
 //	a-bot a-client a-refl ─ A(T) ─────┐

@@ -10,7 +10,7 @@ import (
 	"tidegate/internal/role/filterman"
 )
 
-// The scenarios of seed 004, sections II and III, each with what is to come of it.
+// The scenarios of Terminus, sections II and III, each with what is to come of it.
 
 type scenario struct {
 	topology, name, expected string

@@ -269,7 +269,7 @@ func (f BloomFill) Generation(g int) (fill, flows float64) {
 	return fill, math.Log1p(-fill) / math.Log1p(-1/float64(f.Slots))
 }
 
-// FPRateOf is equation 1 of seed 001: of one generation that holds n flows.
+// FPRateOf is equation 1 of SmartCookie: of one generation that holds n flows.
 func FPRateOf(n float64, bloomBits int) float64 {
 	return math.Pow(-math.Expm1(n*math.Log1p(-1/math.Exp2(float64(bloomBits)))), BloomPartitions)
 }

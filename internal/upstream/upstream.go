@@ -24,7 +24,7 @@ type Endpoint struct {
 	Key  ed25519.PublicKey // may be empty: then nothing that it signs can be checked
 }
 
-// Authority knows the two mappings of seed 004: source to border manager, and
+// Authority knows the two mappings of Terminus: source to border manager, and
 // destination to those who may ask for filters. Safe for concurrent use.
 type Authority interface {
 	// BorderManagerFor gives the border manager of a source.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the tests expect of the policy and the layout that they were built with.
- * Written from the seeds and core/'s drawings, not from the module.
+ * Written from the papers and core/'s drawings, not from the module.
  */
 #ifndef TG_TEST_EXPECT_H
 #define TG_TEST_EXPECT_H

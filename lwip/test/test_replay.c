@@ -74,7 +74,7 @@ void test_replay(void)
 	}
 }
 
-/* The seed's one-packet establishment: a cookie kept for 14 s still opens a
+/* The paper's one-packet establishment: a cookie kept for 14 s still opens a
  * connection under linux and freebsd, and no longer under hybrid after 2 s. */
 void test_one_packet(void)
 {

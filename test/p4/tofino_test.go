@@ -79,7 +79,7 @@ const (
 	sramOfStage         = 80
 	mapRAMOfStage       = 48
 	tcamOfStage         = 24
-	hashUnitsOfStage    = 6 // hash distribution units: 56.9 % of 72 is the seed's figure
+	hashUnitsOfStage    = 6 // hash distribution units: 56.9 % of 72 is the paper's figure
 	hashBitsOfStage     = 8 * 52
 	instructionsOfStage = 32
 	tablesOfStage       = 16

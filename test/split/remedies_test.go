@@ -61,7 +61,7 @@ func (f *fleet) attack(flags lab.TCPFlags, n int) {
 	}
 }
 
-// The seed's two remedies for a route that moves to an edge which has never seen the
+// The paper's two remedies for a route that moves to an edge which has never seen the
 // connection, each alone and under floods of ACKs and RSTs; and neither, so that it
 // is seen what they are for.
 func TestRemedies(t *testing.T) {

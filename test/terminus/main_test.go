@@ -1,4 +1,4 @@
-// Package terminus tests the roles of seed 004 as a user has them: the real binary,
+// Package terminus tests the roles of Terminus as a user has them: the real binary,
 // several kernels' worth of network stack, and real detectors.
 package terminus
 

@@ -334,7 +334,7 @@ func (m *Manager) dispatch(p *pending, filters []ifp.Filter, grants []ifp.Grant,
 	}
 }
 
-// conditional is the request of seed 004, III.D: Src is the victim S, Dst the
+// conditional is the request of Terminus, III.D: Src is the victim S, Dst the
 // reflector R.
 func conditional(f ifp.Filter, trueSource bool) ifp.Filter {
 	if trueSource {

@@ -29,7 +29,7 @@ type Request struct {
 	Src       netip.Prefix  `json:"src"`
 	Dst       netip.Prefix  `json:"dst"`
 	Witness   Witness       `json:"witness"`
-	Reflected bool          `json:"reflected,omitempty"` // Src is a reflector: ask conditionally (seed 004, III.D)
+	Reflected bool          `json:"reflected,omitempty"` // Src is a reflector: ask conditionally (Terminus, III.D)
 	Expires   time.Duration `json:"expires_ns,omitempty"`
 	Detector  string        `json:"detector,omitempty"`
 }

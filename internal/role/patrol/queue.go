@@ -21,7 +21,7 @@ const (
 const otherShare = 0.01
 
 // installQueues puts two queues behind a rate on what leaves an interface: packets
-// with the codepoint go first, the rest gets what they leave (seed 004, III.A). The
+// with the codepoint go first, the rest gets what they leave (Terminus, III.A). The
 // rate must be the bottleneck's, or queues build up elsewhere.
 func installQueues(name string, bitsPerS uint64) error {
 	dev, err := netlink.LinkByName(name)
