@@ -21,7 +21,7 @@ import (
 
 // patience bounds every wait for a state that must come. It is far longer than
 // anything takes; a test that needs it has failed.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // pollPause leaves the processors to what is waited for: many a look starts a
 // process.

@@ -33,7 +33,7 @@ import (
 
 const (
 	port     = 80
-	patience = 20 * time.Second
+	patience = time.Minute
 	size     = 16 << 20
 )
 

@@ -45,7 +45,7 @@ func (w *world) floodSYNs(ipv6 bool, service uint16, rate lab.Rate) {
 // Checksums are right after loss and reordering on the clients' side, under flood: SACK
 // blocks, retransmissions and out-of-order data are translated.
 func TestBulkOverImpairedLink(t *testing.T) {
-	size, limit := int64(64<<20), time.Minute
+	size, limit := int64(64<<20), 3*time.Minute
 	if soaking() {
 		size, limit = 1<<30, 10*time.Minute
 	}

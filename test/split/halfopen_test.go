@@ -36,7 +36,7 @@ func (w *world) anew(ipv6 bool, localPort uint16) (time.Duration, error) {
 // connection of before, and the edge has let the new one through. It is served at once,
 // whether the edge still knows the flow (no tag) or has forgotten it, quiet or flooded.
 func TestHalfOpen(t *testing.T) {
-	const most = 1500 * time.Millisecond
+	const most = 10 * time.Second // a SYN may be lost on a loaded machine; before, the client was never served
 	for _, protocol := range []string{"plain", "tagged"} {
 		t.Run(protocol, func(t *testing.T) {
 			w := newTagged(t, nil, nil)

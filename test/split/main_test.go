@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds every wait for a state that must come.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 const port = 80
 

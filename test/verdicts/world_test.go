@@ -23,7 +23,7 @@ import (
 
 const (
 	servicePort = 80
-	patience    = 20 * time.Second
+	patience    = time.Minute
 )
 
 var tidegate string // the binary under test
