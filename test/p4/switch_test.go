@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	patience   = time.Minute // for what must come; nothing waits this long when all is well
+	patience   = time.Minute      // for what must come; nothing waits this long when all is well
 	thriftAddr = "127.0.0.1:9090" // of the namespace that the switch is in
 	switchMTU  = 9000
 )
