@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 	"tidegate/internal/plane"
 	"tidegate/internal/role/filterman"
 	"tidegate/internal/role/patrol"
@@ -242,7 +242,7 @@ func newFilterOffCmd() *cobra.Command {
 			if file == "" {
 				return usageErrorf("off needs -c FILE, the configuration of the patrol")
 			}
-			return patrol.Off(host.Options{ConfigPath: file})
+			return patrol.Off(instance.Options{ConfigPath: file})
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")

@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/config"
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 	"tidegate/internal/role/patrol"
 )
 
 func newOffCmd() *cobra.Command {
-	var file, instance string
+	var file, name string
 	var drain time.Duration
 	var now bool
 	cmd := &cobra.Command{
@@ -40,27 +40,27 @@ to take down is no error.`,
 			if now {
 				drain = 0
 			} else if !cmd.Flags().Changed("drain") {
-				drain = host.DrainAsConfigured
+				drain = instance.DrainAsConfigured
 			}
-			return runOff(cmd, file, instance, drain, now)
+			return runOff(cmd, file, name, drain, now)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE` that names the instance")
-	cmd.Flags().StringVar(&instance, "instance", "default", "`NAME` of the instance")
+	cmd.Flags().StringVar(&name, "instance", "default", "`NAME` of the instance")
 	cmd.Flags().DurationVar(&drain, "drain", 0, "wait at most so long (default: what the instance's configuration says)")
 	cmd.Flags().BoolVar(&now, "now", false, "do not wait for anybody")
 	return cmd
 }
 
-func runOff(cmd *cobra.Command, file, instance string, drain time.Duration, now bool) error {
-	opt := host.Options{ConfigPath: file, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
+func runOff(cmd *cobra.Command, file, name string, drain time.Duration, now bool) error {
+	opt := instance.Options{ConfigPath: file, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
 	isPatrol := false
 	if file != "" {
 		cfg, err := config.Load(file)
 		if err != nil {
 			return err
 		}
-		instance, isPatrol = cfg.Instance, cfg.Patrol != nil
+		name, isPatrol = cfg.Instance, cfg.Patrol != nil
 	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -72,7 +72,7 @@ func runOff(cmd *cobra.Command, file, instance string, drain time.Duration, now 
 		cancel()
 		signal.Stop(signals) // the next one ends this process
 	}()
-	unlock, err := host.OwnForTakeDown(ctx, opt, instance, now)
+	unlock, err := instance.OwnForTakeDown(ctx, opt, name, now)
 	if err != nil {
 		return err
 	}
@@ -81,9 +81,9 @@ func runOff(cmd *cobra.Command, file, instance string, drain time.Duration, now 
 		return patrol.Off(opt)
 	}
 	defer unlock()
-	if err := host.TakeDown(ctx, context.Background(), opt, instance, drain, opt.Log); err != nil {
+	if err := instance.TakeDown(ctx, context.Background(), opt, name, drain, opt.Log); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "instance %s: nothing is installed any more\n", instance)
+	fmt.Fprintf(cmd.OutOrStdout(), "instance %s: nothing is installed any more\n", name)
 	return nil
 }

@@ -16,8 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 	"tidegate/internal/p4"
+	"tidegate/internal/status"
 )
 
 func newP4Cmd() *cobra.Command {
@@ -80,7 +81,7 @@ func runP4(ctx context.Context, cmd *cobra.Command, file string, cfg *p4.Config,
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
-	state, err := host.KeepP4(ctx, host.Options{Log: log}, cfg)
+	state, err := status.KeepP4(ctx, instance.Options{Log: log}, cfg)
 	if err != nil {
 		return err
 	}

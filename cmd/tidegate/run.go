@@ -13,13 +13,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/config"
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 	"tidegate/internal/role/borderman"
 	"tidegate/internal/role/edge"
 	"tidegate/internal/role/filterman"
+	"tidegate/internal/role/host"
 	"tidegate/internal/role/patrol"
 	"tidegate/internal/role/proxy"
 	"tidegate/internal/role/server"
+	"tidegate/internal/status"
 )
 
 func newRunCmd() *cobra.Command {
@@ -54,7 +56,7 @@ Writes the line "ready" to stdout once the services are protected.`,
 }
 
 // runners are the roles by name.
-var runners = map[string]func(ctx, force context.Context, opt host.Options) error{
+var runners = map[string]func(ctx, force context.Context, opt instance.Options) error{
 	config.RoleHost:          host.Run,
 	config.RoleProxy:         proxy.Run,
 	config.RoleEdge:          edge.Run,
@@ -83,14 +85,14 @@ func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
 	defer cut()
 	go func() {
 		if <-stop == syscall.SIGINT {
-			cancel(host.ErrOff)
+			cancel(instance.ErrOff)
 		} else {
 			cancel(nil)
 		}
 		<-stop
 		cut()
 	}()
-	opt := host.Options{
+	opt := instance.Options{
 		ConfigPath: file,
 		Reload:     reload,
 		Skew:       skew,
@@ -104,7 +106,7 @@ func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
 		opt.Step = steppedClock(ctx, step)
 	}
 	if cfg.Metrics.IsValid() {
-		done, err := host.ServeMetrics(ctx, opt, cfg.Instance, cfg.Metrics, opt.Log)
+		done, err := status.ServeMetrics(ctx, opt, cfg.Instance, cfg.Metrics, opt.Log)
 		if err != nil {
 			return err
 		}

@@ -11,19 +11,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/config"
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 	"tidegate/internal/schema"
+	"tidegate/internal/status"
 )
 
 func newStatusCmd() *cobra.Command {
-	var instance string
+	var name string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what an instance has seen and done",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			up, err := host.ReadUpstreamStatus(host.Options{}, instance)
+			up, err := status.ReadUpstream(instance.Options{}, name)
 			if err != nil {
 				return err
 			}
@@ -33,7 +34,7 @@ func newStatusCmd() *cobra.Command {
 				}
 				return printUpstreamStatus(cmd.OutOrStdout(), up)
 			}
-			st, err := host.ReadStatus(host.Options{}, instance)
+			st, err := status.Read(instance.Options{}, name)
 			if err != nil {
 				return err
 			}
@@ -45,12 +46,12 @@ func newStatusCmd() *cobra.Command {
 			return printStatus(cmd.OutOrStdout(), st)
 		},
 	}
-	cmd.Flags().StringVar(&instance, "instance", "default", "which `NAME`d instance")
+	cmd.Flags().StringVar(&name, "instance", "default", "which `NAME`d instance")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on stdout")
 	return cmd
 }
 
-func printStatus(w io.Writer, st *host.Status) error {
+func printStatus(w io.Writer, st *status.Status) error {
 	fmt.Fprintf(w, "instance %s (%s), version %s, %s\n", st.Instance, strings.Join(st.Interfaces, " "), st.Version, life(st, time.Now()))
 	fmt.Fprintf(w, "epoch %d, keys until %s\n\n", st.Epoch, st.KeysUntil.Format(time.RFC3339))
 	if st.P4 != nil {
@@ -91,7 +92,7 @@ func printStatus(w io.Writer, st *host.Status) error {
 }
 
 // life says who looks after the instance, and what becomes of it if nobody does.
-func life(st *host.Status, now time.Time) string {
+func life(st *status.Status, now time.Time) string {
 	switch {
 	case st.Running && st.Draining:
 		return fmt.Sprintf("pid %d, being taken down: SYNs pass", st.PID)
@@ -115,7 +116,7 @@ func life(st *host.Status, now time.Time) string {
 }
 
 // printProxyStatus is the table of a proxy's services.
-func printProxyStatus(w io.Writer, st *host.Status) error {
+func printProxyStatus(w io.Writer, st *status.Status) error {
 	if st.OneSided {
 		fmt.Fprintln(w, "ONE SIDE ONLY: connections are begun towards servers and no answer passes here; strategies cookie and cache need symmetric paths")
 	}
@@ -137,7 +138,7 @@ func printProxyStatus(w io.Writer, st *host.Status) error {
 
 // printReasons lists every counter that is not zero and that the table does not
 // show by itself.
-func printReasons(w io.Writer, st *host.Status) error {
+func printReasons(w io.Writer, st *status.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(service string, counters map[string]uint64) {
 		for i := range schema.NumCounters {

@@ -5,11 +5,11 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"tidegate/internal/host"
+	"tidegate/internal/status"
 )
 
 // printEdgeStatus is the filter and the table of an edge's services.
-func printEdgeStatus(w io.Writer, st *host.Status) error {
+func printEdgeStatus(w io.Writer, st *status.Status) error {
 	e := st.Edge
 	fmt.Fprintf(w, "filter: false positives %.4f %% computed, %.4f %% measured (%d probes)", 100*e.FPComputed, 100*e.FPMeasured, e.Probes)
 	if e.Alarm {
@@ -31,7 +31,7 @@ func printEdgeStatus(w io.Writer, st *host.Status) error {
 }
 
 // printEdgeServices is the table alone, and the other counters.
-func printEdgeServices(w io.Writer, st *host.Status) error {
+func printEdgeServices(w io.Writer, st *status.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SERVICE\tMODE\tSYN\tCOOKIES\tVERIFIED\tKNOWN\tUNKNOWN\tREFRESHED\tDROPPED")
 	for _, s := range st.Services {

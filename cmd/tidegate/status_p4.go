@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"tidegate/internal/config"
-	"tidegate/internal/host"
+	"tidegate/internal/status"
 )
 
 // printP4Status is a switch, and the table of its services.
-func printP4Status(w io.Writer, st *host.Status) error {
+func printP4Status(w io.Writer, st *status.Status) error {
 	p := st.P4
 	fmt.Fprintf(w, "switch at %s: %s, since %s", p.Thrift, p.Program, p.Since.Format(time.RFC3339))
 	if p.Restarts > 0 {

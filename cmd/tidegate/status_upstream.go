@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"tidegate/internal/config"
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 	"tidegate/internal/schema"
 )
 
 // printUpstreamStatus shows a patrol or a manager.
-func printUpstreamStatus(w io.Writer, s *host.UpstreamStatus) error {
+func printUpstreamStatus(w io.Writer, s *instance.Upstream) error {
 	running := "running"
 	switch {
 	case s.Running:

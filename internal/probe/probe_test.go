@@ -11,8 +11,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"tidegate/internal/adopt/listeners"
 	"tidegate/internal/config"
-	"tidegate/internal/listeners"
 )
 
 // complete fails unless a check that is not ok says what it means and the mend.

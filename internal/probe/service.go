@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"tidegate/internal/adopt/listeners"
 	"tidegate/internal/config"
-	"tidegate/internal/listeners"
 )
 
 const mendMPTCP = "make the server listen with plain TCP; for a Go program set GODEBUG=multipathtcp=0"

@@ -6,8 +6,8 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"tidegate/internal/adopt/listeners"
 	"tidegate/internal/config"
-	"tidegate/internal/listeners"
 )
 
 // What the two halves of the split proxy need: an edge is a box that forwards, as a

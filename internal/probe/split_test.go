@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"tidegate/internal/adopt/listeners"
 	"tidegate/internal/config"
-	"tidegate/internal/listeners"
 )
 
 func TestServerWithoutAdoption(t *testing.T) {

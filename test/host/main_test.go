@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/host"
 	"tidegate/internal/lab"
 	"tidegate/internal/plane"
+	"tidegate/internal/status"
 	"tidegate/test/labtest"
 )
 
@@ -274,13 +274,13 @@ func (w *world) tidegateRun(args ...string) (stdout, stderr string, err error) {
 }
 
 // status is `tidegate status --json`.
-func (w *world) status() *host.Status {
+func (w *world) status() *status.Status {
 	w.t.Helper()
 	out, errs, err := w.tidegateRun("status", "--instance", w.Instance, "--json")
 	if err != nil {
 		w.t.Fatalf("status: %v: %s", err, errs)
 	}
-	var st host.Status
+	var st status.Status
 	if err := json.Unmarshal([]byte(out), &st); err != nil {
 		w.t.Fatalf("status: %v in %s", err, out)
 	}
@@ -288,7 +288,7 @@ func (w *world) status() *host.Status {
 }
 
 // service is one service of the status.
-func (w *world) service(name string) host.ServiceStatus {
+func (w *world) service(name string) status.Service {
 	w.t.Helper()
 	for _, s := range w.status().Services {
 		if s.Name == name {
@@ -296,7 +296,7 @@ func (w *world) service(name string) host.ServiceStatus {
 		}
 	}
 	w.t.Fatalf("status shows no service %q", name)
-	return host.ServiceStatus{}
+	return status.Service{}
 }
 
 // counters of the service web.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 	"tidegate/internal/lab"
 	"tidegate/test/labtest"
 )
@@ -94,7 +94,7 @@ func TestSignedAllowance(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
 	w.start(w.webConfig(webPort) + "    signed: pass\n    signed_rate: 50\n")
-	w.signedFlood().PassesWithin(t, 1000, 50, host.OnlineCPUs())
+	w.signedFlood().PassesWithin(t, 1000, 50, instance.OnlineCPUs())
 }
 
 // A peer with a key of TCP-MD5 connects with `signed: pass`, and only then: an answer of the

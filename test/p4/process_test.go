@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/host"
+	"tidegate/internal/status"
 )
 
 // The real binary beside a switch, as a user starts it.
@@ -181,7 +181,7 @@ func (d *daemon) awaitSaid(text string) {
 }
 
 // status is `tidegate status --json`.
-func (d *daemon) status() (st host.Status) {
+func (d *daemon) status() (st status.Status) {
 	d.t.Helper()
 	cmd := exec.Command(builtTidegate(d.t), "status", "--instance", d.instance, "--json")
 	var out, said bytes.Buffer

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/host"
 	"tidegate/internal/lab"
+	"tidegate/internal/status"
 	"tidegate/test/labtest"
 )
 
@@ -183,7 +183,7 @@ func (w *world) counters() map[string]uint64 {
 	return w.status().Services[0].Counters
 }
 
-func (w *world) status() *host.Status {
+func (w *world) status() *status.Status {
 	w.t.Helper()
 	var out, errs bytes.Buffer
 	cmd := exec.Command(tidegate, "status", "--instance", w.Instance, "--json")
@@ -194,7 +194,7 @@ func (w *world) status() *host.Status {
 	if err := cmd.Wait(); err != nil {
 		w.t.Fatalf("status: %v: %s", err, errs.String())
 	}
-	var st host.Status
+	var st status.Status
 	if err := json.Unmarshal(out.Bytes(), &st); err != nil {
 		w.t.Fatalf("status: %v in %s", err, out.String())
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 	"tidegate/internal/lab"
 	"tidegate/test/labtest"
 )
@@ -42,7 +42,7 @@ func TestSignedDropped(t *testing.T) {
 
 // What passes, passes within the allowance; as many processors share it as the plane has.
 func TestSignedAllowance(t *testing.T) {
-	cpus := host.OnlineCPUs()
+	cpus := instance.OnlineCPUs()
 	if testPlane == lab.PlaneDPDK {
 		cpus = 1
 	}

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/host"
 	"tidegate/internal/lab"
+	"tidegate/internal/status"
 	"tidegate/test/labtest"
 )
 
@@ -223,7 +223,7 @@ func (w *place) await(what string, reached func() bool) {
 	labtest.Await(w.t, what, patience, 10*time.Millisecond, reached)
 }
 
-func (n *node) status() *host.Status {
+func (n *node) status() *status.Status {
 	w := n.w
 	w.t.Helper()
 	var out, errs bytes.Buffer
@@ -235,7 +235,7 @@ func (n *node) status() *host.Status {
 	if err := cmd.Wait(); err != nil {
 		w.t.Fatalf("status: %v: %s", err, errs.String())
 	}
-	var st host.Status
+	var st status.Status
 	if err := json.Unmarshal(out.Bytes(), &st); err != nil {
 		w.t.Fatalf("status: %v in %s", err, out.String())
 	}

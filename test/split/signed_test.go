@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 	"tidegate/test/labtest"
 )
 
@@ -49,7 +49,7 @@ func TestSignedAllowance(t *testing.T) {
 		w.Edge.config = strings.Replace(w.Edge.config, "    mode: always\n", "    mode: always\n    signed: pass\n    signed_rate: 50\n", 1)
 		w.serve(echo)
 		w.startBoth()
-		w.signedFlood().PassesWithin(t, 1000, 50, host.OnlineCPUs())
+		w.signedFlood().PassesWithin(t, 1000, 50, instance.OnlineCPUs())
 	})
 }
 

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 	"tidegate/internal/keys"
 	"tidegate/internal/lab"
 	"tidegate/internal/plane"
@@ -118,7 +118,7 @@ func (w *world) load(o options) (err error) {
 		return err
 	}
 	w.t.Cleanup(w.plane.Close)
-	cookie, err := host.NetnsCookie()
+	cookie, err := instance.NetnsCookie()
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package borderman
 
 import (
 	"bufio"
+	"crypto/ed25519"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -12,8 +13,6 @@ import (
 	"net/netip"
 	"sync"
 	"time"
-
-	"crypto/ed25519"
 
 	"tidegate/internal/ifp"
 	"tidegate/internal/upstream"

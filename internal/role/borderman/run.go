@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"tidegate/internal/config"
-	"tidegate/internal/host"
 	"tidegate/internal/ifp"
+	"tidegate/internal/instance"
 	"tidegate/internal/keys"
 	"tidegate/internal/plane"
 	"tidegate/internal/upstream"
 )
 
 // Run manages a border until ctx ends.
-func Run(ctx, _ context.Context, opt host.Options) error {
+func Run(ctx, _ context.Context, opt instance.Options) error {
 	opt.Complete()
 	cfg, err := config.Load(opt.ConfigPath)
 	if err != nil {
@@ -42,7 +42,7 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := host.LockInstance(opt.StateDir, cfg.Instance)
+	unlock, err := instance.Lock(opt.StateDir, cfg.Instance)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 		}
 	}()
 	opt.Log.Info("managing the border", "instance", cfg.Instance, "listen", m.Addr(), "patrols", len(patrols))
-	defer host.KeepUpstreamState(ctx, opt.StateDir, cfg, false, opt.Log, m.state)()
+	defer instance.KeepUpstream(ctx, opt.StateDir, cfg, false, opt.Log, m.state)()
 	return m.Run()
 }
 
@@ -87,11 +87,11 @@ func rateOption(rate int) int {
 }
 
 // state is what `tidegate status` shows.
-func (m *Manager) state(s *host.UpstreamStatus) {
+func (m *Manager) state(s *instance.Upstream) {
 	s.Listen = m.Addr().String()
 	s.Patrols = s.Patrols[:0]
 	for _, l := range m.links {
-		s.Patrols = append(s.Patrols, host.UpstreamPeer{Name: l.patrol.Name, Address: l.patrol.Addr.String(), Up: l.isUp()})
+		s.Patrols = append(s.Patrols, instance.UpstreamPeer{Name: l.patrol.Name, Address: l.patrol.Addr.String(), Up: l.isUp()})
 	}
 	s.Figures["bindings"], s.Figures["requests_pending"] = uint64(m.opt.Authority.Len()), uint64(m.Pending())
 	c := &m.Count

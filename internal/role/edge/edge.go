@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"tidegate/internal/config"
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 	"tidegate/internal/keys"
-	"tidegate/internal/middlebox"
 	"tidegate/internal/offender"
 	"tidegate/internal/plane"
 )
@@ -24,7 +23,7 @@ const housekeeping = time.Second
 
 // box is one running instance.
 type box struct {
-	*middlebox.Instance
+	*instance.Instance
 	secret *keys.Roll
 	plane  *plane.Edge
 	own    plane.EdgeSettings
@@ -34,9 +33,9 @@ type box struct {
 	refusedSync, learned atomic.Uint64 // messages of peers; positions that they told
 }
 
-// Run answers and filters until ctx ends; see host.End.
-func Run(ctx, force context.Context, opt host.Options) error {
-	i, unlock, err := middlebox.Open(opt)
+// Run answers and filters until ctx ends; see instance.End.
+func Run(ctx, force context.Context, opt instance.Options) error {
+	i, unlock, err := instance.Open(opt)
 	if err != nil {
 		return err
 	}
@@ -59,10 +58,10 @@ func Run(ctx, force context.Context, opt host.Options) error {
 
 // start loads everything and attaches. Nothing stays if it fails.
 func (b *box) start() (err error) {
-	if err := host.EnsureBPFFS(b.Opt.BPFFS); err != nil {
+	if err := instance.EnsureBPFFS(b.Opt.BPFFS); err != nil {
 		return err
 	}
-	if b.secret, err = host.LoadSecrets(b.Cfg); err != nil {
+	if b.secret, err = instance.LoadSecrets(b.Cfg); err != nil {
 		return err
 	}
 	slots := int(b.Cfg.KeyHorizon/b.Cfg.Epoch) + keys.PastEpochs + 4
@@ -72,7 +71,7 @@ func (b *box) start() (err error) {
 	if err != nil {
 		return err
 	}
-	host.TellLost(b.Log, b.plane.Lost)
+	instance.TellLost(b.Log, b.plane.Lost)
 	if err := b.fill(); err != nil {
 		b.plane.Close()
 		return err
@@ -120,7 +119,7 @@ func (b *box) fill() error {
 func (b *box) writeServices() error {
 	e := &b.Cfg.Edge
 	b.own.Hops = uint8(e.Hops)
-	b.own.UnknownCostNs = unknownCost(e.UnknownRate, host.OnlineCPUs())
+	b.own.UnknownCostNs = unknownCost(e.UnknownRate, instance.OnlineCPUs())
 	bridge, err := b.BridgePorts(e.Forwarding)
 	if err != nil {
 		return err
@@ -197,7 +196,7 @@ func (b *box) loadKeys() error {
 
 // reload applies a changed configuration, whole or not at all.
 func (b *box) reload() error {
-	err := b.Reload(middlebox.Reloading{Live: liveFields, Secret: b.secret, Keys: &b.keys, Load: b.loadKeys,
+	err := b.Reload(instance.Reloading{Live: liveFields, Secret: b.secret, Keys: &b.keys, Load: b.loadKeys,
 		Write: func(removed []uint32) error {
 			return errors.Join(b.writeServices(), plane.ClearCounters(b.plane.Map("tg_counters"), removed...))
 		}})
@@ -211,11 +210,11 @@ func (b *box) reload() error {
 var liveFields = []string{"on_stale_keys", "hops", "unknown_rate", "fast_path", "offers", "edge_id", "filter_window", "filter_alarm"}
 
 func (b *box) writeState() error {
-	return host.WriteState(b.Opt.StateDir, host.State{Config: b.Cfg, Numbers: b.Numbers, Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous()})
+	return instance.WriteState(b.Opt.StateDir, instance.State{Config: b.Cfg, Numbers: b.Numbers, Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous()})
 }
 
 // stop leaves the edge in place, or takes it down: SYNs go to the servers at once, and so
 // does everything else. The servers know their connections; nothing has to be drained here.
 func (b *box) stop(ctx, force context.Context) error {
-	return host.End(ctx, force, b.Opt, b.Cfg.Instance, b.Cfg.Drain, b.keys.Until(b.Cfg.Epoch), b.Log)
+	return instance.End(ctx, force, b.Opt, b.Cfg.Instance, b.Cfg.Drain, b.keys.Until(b.Cfg.Epoch), b.Log)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tidegate/internal/config"
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 	"tidegate/internal/upstream"
 )
 
@@ -22,7 +22,7 @@ func DefaultAPI(stateDir, instance string) string {
 const GCPercent = 200
 
 // Run manages filters until ctx ends. Filters that were asked for stay in force.
-func Run(ctx, _ context.Context, opt host.Options) error {
+func Run(ctx, _ context.Context, opt instance.Options) error {
 	opt.Complete()
 	cfg, err := config.Load(opt.ConfigPath)
 	if err != nil {
@@ -37,7 +37,7 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 	}
 	defer closeAuthority()
 	debug.SetGCPercent(GCPercent)
-	unlock, err := host.LockInstance(opt.StateDir, cfg.Instance)
+	unlock, err := instance.Lock(opt.StateDir, cfg.Instance)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 	if opt.Ready != nil {
 		opt.Ready()
 	}
-	wait := host.KeepUpstreamState(ctx, opt.StateDir, cfg, false, opt.Log, func(s *host.UpstreamStatus) {
+	wait := instance.KeepUpstream(ctx, opt.StateDir, cfg, false, opt.Log, func(s *instance.Upstream) {
 		s.Listen, s.API = engine.Addr().String(), path
 		m.state(s)
 	})
@@ -84,7 +84,7 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 }
 
 // state is what `tidegate status` shows.
-func (m *Manager) state(s *host.UpstreamStatus) {
+func (m *Manager) state(s *instance.Upstream) {
 	s.Figures["bindings"] = uint64(m.opt.Authority.Len())
 	for _, state := range []State{Asked, Installed, Refused} {
 		s.Figures["filters_"+string(state)] = 0

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-
 	"log/slog"
 	"net/netip"
 	"strings"

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+
 	"tidegate/internal/plane"
 )
 

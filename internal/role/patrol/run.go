@@ -17,8 +17,8 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"tidegate/internal/config"
-	"tidegate/internal/host"
 	"tidegate/internal/ifp"
+	"tidegate/internal/instance"
 	"tidegate/internal/plane"
 	"tidegate/internal/upstream"
 )
@@ -29,7 +29,7 @@ const sweepEvery = 5 * time.Second
 
 // box is one running patrol.
 type box struct {
-	opt     host.Options
+	opt     instance.Options
 	cfg     *config.Config
 	log     *slog.Logger
 	plane   *plane.Patrol
@@ -40,7 +40,7 @@ type box struct {
 // Run patrols until ctx ends. Programs, filters and marks stay in force after it:
 // the packet path needs nobody, and filters expire by themselves. Off takes them
 // off.
-func Run(ctx, _ context.Context, opt host.Options) error {
+func Run(ctx, _ context.Context, opt instance.Options) error {
 	opt.Complete()
 	cfg, err := config.Load(opt.ConfigPath)
 	if err != nil {
@@ -49,7 +49,7 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 	if os.Geteuid() != 0 {
 		return errors.New("tidegate run needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON); start it with sudo or from a service unit")
 	}
-	unlock, err := host.LockInstance(opt.StateDir, cfg.Instance)
+	unlock, err := instance.Lock(opt.StateDir, cfg.Instance)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 	}
 	b.log.Info("patrolling", "instance", cfg.Instance, "ports", len(cfg.Patrol.Ports),
 		"filters", b.filters.table.Len(), "restored", b.plane.TookOver)
-	wait := host.KeepUpstreamState(ctx, opt.StateDir, cfg, true, b.log, b.state)
+	wait := instance.KeepUpstream(ctx, opt.StateDir, cfg, true, b.log, b.state)
 	b.loop(ctx)
 	wait()
 	if b.control != nil {
@@ -76,7 +76,7 @@ func Run(ctx, _ context.Context, opt host.Options) error {
 
 func (b *box) start() (err error) {
 	p := b.cfg.Patrol
-	if err := host.EnsureBPFFS(b.opt.BPFFS); err != nil {
+	if err := instance.EnsureBPFFS(b.opt.BPFFS); err != nil {
 		return err
 	}
 	b.plane, err = plane.LoadPatrol(plane.PatrolOptions{Instance: b.cfg.Instance, BPFFS: b.opt.BPFFS,
@@ -216,7 +216,7 @@ func (b *box) listen(p *config.Patrol) error {
 }
 
 // state is what `tidegate status` shows beside the counters in the maps.
-func (b *box) state(s *host.UpstreamStatus) {
+func (b *box) state(s *instance.Upstream) {
 	s.Ports = b.cfg.Interfaces
 	if b.cfg.Patrol.Listen.IsValid() {
 		s.Listen = b.cfg.Patrol.Listen.String()
@@ -290,7 +290,7 @@ func checkReload(old, next *config.Config) error {
 }
 
 // Off takes an instance off: programs, filters, queues.
-func Off(opt host.Options) error {
+func Off(opt instance.Options) error {
 	opt.Complete()
 	cfg, err := config.Load(opt.ConfigPath)
 	if err != nil {
@@ -299,7 +299,7 @@ func Off(opt host.Options) error {
 	if cfg.Patrol == nil {
 		return fmt.Errorf("%s is of role %s; `tidegate filter off` is for a patrol", opt.ConfigPath, cfg.Role)
 	}
-	unlock, err := host.LockInstance(opt.StateDir, cfg.Instance)
+	unlock, err := instance.Lock(opt.StateDir, cfg.Instance)
 	if err != nil {
 		return err
 	}
@@ -310,7 +310,7 @@ func Off(opt host.Options) error {
 			errs = append(errs, removeQueues(port.Interface))
 		}
 	}
-	if err := host.RemoveState(opt.StateDir, cfg.Instance); !errors.Is(err, os.ErrNotExist) {
+	if err := instance.RemoveState(opt.StateDir, cfg.Instance); !errors.Is(err, os.ErrNotExist) {
 		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, plane.DetachPinned(opt.BPFFS, cfg.Instance))...)

@@ -13,9 +13,8 @@ import (
 
 	"tidegate/internal/config"
 	"tidegate/internal/dpdk"
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 	"tidegate/internal/keys"
-	"tidegate/internal/middlebox"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
 )
@@ -33,7 +32,7 @@ type dpdkBox struct {
 // runDPDK is Run for plane: dpdk; the instance is locked.
 func runDPDK(ctx, force context.Context, b *box) (err error) {
 	d := &dpdkBox{box: b}
-	if b.secret, err = host.LoadSecrets(b.Cfg); err != nil {
+	if b.secret, err = instance.LoadSecrets(b.Cfg); err != nil {
 		return err
 	}
 	defer b.secret.Zero()
@@ -335,7 +334,7 @@ func (d *dpdkBox) swapTables() error {
 
 // reload applies a changed configuration, whole or not at all.
 func (d *dpdkBox) reload() error {
-	err := d.Reload(middlebox.Reloading{Live: liveFieldsDPDK, Restart: "translated connections, which end with tidegate-dpdk",
+	err := d.Reload(instance.Reloading{Live: liveFieldsDPDK, Restart: "translated connections, which end with tidegate-dpdk",
 		Secret: d.secret, Keys: &d.keys, Load: func() error { return d.apply(false) },
 		Write: func(removed []uint32) error {
 			var forget []string
@@ -354,7 +353,7 @@ func (d *dpdkBox) reload() error {
 var liveFieldsDPDK = []string{"on_stale_keys", "swap_period", "idle_time", "source_prefix_v6", "dpdk.routes", "dpdk.addresses"}
 
 func (d *dpdkBox) writeState() error {
-	return host.WriteState(d.Opt.StateDir, host.State{Config: d.Cfg, Numbers: d.Numbers, Started: d.Started,
+	return instance.WriteState(d.Opt.StateDir, instance.State{Config: d.Cfg, Numbers: d.Numbers, Started: d.Started,
 		OneSided: d.watch.told, DPDK: d.proc.Prefix, LastKey: d.keys.Last()})
 }
 
@@ -382,7 +381,7 @@ func (d *dpdkBox) stop(force context.Context) error {
 		d.neighbours.Close()
 	}
 	errs = append(errs, d.control.Close(), d.proc.Stop(), d.release())
-	if err := host.RemoveState(d.Opt.StateDir, d.Cfg.Instance); !errors.Is(err, os.ErrNotExist) {
+	if err := instance.RemoveState(d.Opt.StateDir, d.Cfg.Instance); !errors.Is(err, os.ErrNotExist) {
 		errs = append(errs, err)
 	}
 	d.Log.Info("stopped")

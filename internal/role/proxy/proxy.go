@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"tidegate/internal/config"
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 	"tidegate/internal/keys"
-	"tidegate/internal/middlebox"
 	"tidegate/internal/offender"
 	"tidegate/internal/plane"
 )
@@ -31,7 +30,7 @@ const (
 
 // box is one running instance.
 type box struct {
-	*middlebox.Instance
+	*instance.Instance
 	secret  *keys.Roll
 	plane   *plane.Proxy
 	own     plane.ProxySettings
@@ -42,10 +41,10 @@ type box struct {
 	caching bool // some service has strategy cache
 }
 
-// Run protects the servers behind this box until ctx ends; see host.End. When force is
+// Run protects the servers behind this box until ctx ends; see instance.End. When force is
 // done, a drain is cut short.
-func Run(ctx, force context.Context, opt host.Options) error {
-	i, unlock, err := middlebox.Open(opt)
+func Run(ctx, force context.Context, opt instance.Options) error {
+	i, unlock, err := instance.Open(opt)
 	if err != nil {
 		return err
 	}
@@ -72,10 +71,10 @@ func Run(ctx, force context.Context, opt host.Options) error {
 
 // start loads everything and attaches. Nothing stays if it fails.
 func (b *box) start() (err error) {
-	if err := host.EnsureBPFFS(b.Opt.BPFFS); err != nil {
+	if err := instance.EnsureBPFFS(b.Opt.BPFFS); err != nil {
 		return err
 	}
-	if b.secret, err = host.LoadSecrets(b.Cfg); err != nil {
+	if b.secret, err = instance.LoadSecrets(b.Cfg); err != nil {
 		return err
 	}
 	slots := int(b.Cfg.KeyHorizon/b.Cfg.Epoch) + keys.PastEpochs + 3
@@ -90,7 +89,7 @@ func (b *box) start() (err error) {
 	if err != nil {
 		return err
 	}
-	host.TellLost(b.Log, b.plane.Lost)
+	instance.TellLost(b.Log, b.plane.Lost)
 	if err := b.fill(); err != nil {
 		b.plane.Close()
 		return err
@@ -240,7 +239,7 @@ func (b *box) loadKeys() error {
 
 // reload applies a changed configuration, whole or not at all.
 func (b *box) reload() error {
-	err := b.Reload(middlebox.Reloading{Live: liveFields, Secret: b.secret, Keys: &b.keys, Load: b.loadKeys,
+	err := b.Reload(instance.Reloading{Live: liveFields, Secret: b.secret, Keys: &b.keys, Load: b.loadKeys,
 		Write: func(removed []uint32) error {
 			return errors.Join(b.writeServices(), plane.ClearCounters(b.plane.Map("tg_counters"), removed...))
 		}})
@@ -254,12 +253,12 @@ func (b *box) reload() error {
 var liveFields = []string{"on_stale_keys", "fast_path", "swap_period", "idle_time", "source_prefix_v6"}
 
 func (b *box) writeState() error {
-	return host.WriteState(b.Opt.StateDir, host.State{Config: b.Cfg, Numbers: b.Numbers,
+	return instance.WriteState(b.Opt.StateDir, instance.State{Config: b.Cfg, Numbers: b.Numbers,
 		Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), OneSided: b.watch.told})
 }
 
 // stop leaves the proxy in place, or takes it down: SYNs go to the servers at once, and what is
 // translated goes on for the drain time.
 func (b *box) stop(ctx, force context.Context) error {
-	return host.End(ctx, force, b.Opt, b.Cfg.Instance, b.Cfg.Drain, b.keys.Until(b.Cfg.Epoch), b.Log)
+	return instance.End(ctx, force, b.Opt, b.Cfg.Instance, b.Cfg.Drain, b.keys.Until(b.Cfg.Epoch), b.Log)
 }

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"reflect"
 
+	"tidegate/internal/adopt"
+	"tidegate/internal/adopt/listeners"
 	"tidegate/internal/config"
-	"tidegate/internal/host"
-	"tidegate/internal/listeners"
+	"tidegate/internal/instance"
 	"tidegate/internal/probe"
 )
 
-// takeover: auto. Beside the translating gate an adopting one runs (host.Adopter), and
+// takeover: auto. Beside the translating gate an adopting one runs (adopt.Adopter), and
 // each has what choose gives it, anew whenever listeners or addresses change.
 // Connections stay with the gate that has begun them.
 
@@ -22,7 +23,7 @@ func (n *node) look() (err error) {
 	if n.facts.sockets, err = listeners.Scan(); err != nil {
 		return err
 	}
-	n.facts.local, err = host.LocalPrefixes()
+	n.facts.local, err = instance.LocalPrefixes()
 	return err
 }
 
@@ -30,7 +31,7 @@ func (n *node) look() (err error) {
 // anything that it may ever have to do.
 func (n *node) startAdopter() error {
 	if !n.auto() {
-		return host.RemoveAdopter(n.opt.BPFFS, n.cfg.Instance)
+		return adopt.RemoveAdopter(n.opt.BPFFS, n.cfg.Instance)
 	}
 	if n.cfg.Server.Protocol == config.ProtocolTagged {
 		n.facts.unable = "protocol tagged: an edge waits for the confirmation of a server that translates"
@@ -44,10 +45,10 @@ func (n *node) startAdopter() error {
 	n.pieces = choose(n.cfg.Services, n.facts)
 	n.tell()
 	if n.facts.unable != "" {
-		return host.RemoveAdopter(n.opt.BPFFS, n.cfg.Instance)
+		return adopt.RemoveAdopter(n.opt.BPFFS, n.cfg.Instance)
 	}
 	var err error
-	n.adopter, err = host.StartAdopter(n.opt, n.cfg, adopted(n.cfg.Services, n.pieces))
+	n.adopter, err = adopt.StartAdopter(n.opt, n.cfg, adopted(n.cfg.Services, n.pieces))
 	return err
 }
 
@@ -56,7 +57,7 @@ func cannotAdopt() string {
 	if why := probe.CannotAdopt(); why != "" {
 		return why
 	}
-	if err := host.CannotAdopt(); err != nil {
+	if err := adopt.CannotAdopt(); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"tidegate/internal/adopt"
+	"tidegate/internal/adopt/listeners"
 	"tidegate/internal/config"
-	"tidegate/internal/host"
-	"tidegate/internal/listeners"
+	"tidegate/internal/instance"
 	"tidegate/internal/plane"
 )
 
@@ -132,7 +133,7 @@ func adopted(services []config.Service, pieces []piece) []config.Service {
 		n := 0
 		one := func(prefixes []netip.Prefix, ports []config.PortRange) {
 			s := services[i]
-			s.Name, s.Prefixes, s.Ports = host.PieceName(s.Name, n), prefixes, ports
+			s.Name, s.Prefixes, s.Ports = adopt.PieceName(s.Name, n), prefixes, ports
 			n++
 			list = append(list, s)
 		}
@@ -206,11 +207,11 @@ func portsText(ports []config.PortRange) string {
 }
 
 // choices are the pieces for `status`: one line for those that differ only in address.
-func choices(pieces []piece) []host.Takeover {
-	var list []host.Takeover
+func choices(pieces []piece) []instance.Takeover {
+	var list []instance.Takeover
 	for _, p := range pieces {
-		c := host.Takeover{Service: p.service.Name, Ports: portsText(p.ports), How: string(p.takeover), Why: p.why}
-		at := slices.IndexFunc(list, func(o host.Takeover) bool {
+		c := instance.Takeover{Service: p.service.Name, Ports: portsText(p.ports), How: string(p.takeover), Why: p.why}
+		at := slices.IndexFunc(list, func(o instance.Takeover) bool {
 			return o.Service == c.Service && o.Ports == c.Ports && o.How == c.How && o.Why == c.Why
 		})
 		if at < 0 {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"tidegate/internal/adopt/listeners"
 	"tidegate/internal/config"
-	"tidegate/internal/listeners"
 )
 
 func prefixes(list ...string) (out []netip.Prefix) {

@@ -1,19 +1,19 @@
 // Package server is the server role: this machine's kernel takes over the connections
-// that edges before it have verified. It is the host role without its answers to
-// SYNs, which the edges give: see internal/host, which has all that both share. Where a
-// kernel cannot adopt, it translates (translate.go); auto.go chooses for each listener.
+// that edges before it have verified. It is internal/adopt without its answers to
+// SYNs, which the edges give. Where a kernel cannot adopt, it translates (translate.go); auto.go chooses for each listener.
 package server
 
 import (
 	"context"
 
+	"tidegate/internal/adopt"
 	"tidegate/internal/config"
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 )
 
-// Run takes connections over until ctx ends; see host.End. When force is done, a drain is
+// Run takes connections over until ctx ends; see instance.End. When force is done, a drain is
 // cut short.
-func Run(ctx, force context.Context, opt host.Options) error {
+func Run(ctx, force context.Context, opt instance.Options) error {
 	cfg, err := config.Load(opt.ConfigPath)
 	if err != nil {
 		return err
@@ -21,5 +21,5 @@ func Run(ctx, force context.Context, opt host.Options) error {
 	if cfg.Server.Takeover != config.TakeoverAdopt {
 		return runTranslate(ctx, force, cfg, opt)
 	}
-	return host.Run(ctx, force, opt)
+	return adopt.Run(ctx, force, opt)
 }

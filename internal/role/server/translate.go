@@ -13,8 +13,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"tidegate/internal/adopt"
 	"tidegate/internal/config"
-	"tidegate/internal/host"
+	"tidegate/internal/instance"
 	"tidegate/internal/keys"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
@@ -26,14 +27,14 @@ const housekeeping = time.Second
 // numbers, whatever the listener and wherever it is (MPTCP, a guest behind this
 // machine, a kernel without adoption). The packet path needs nobody but for keys.
 type node struct {
-	opt      host.Options
+	opt      instance.Options
 	log      *slog.Logger
 	cfg      *config.Config
 	secret   *keys.Roll
 	plane    *plane.Server
 	settings plane.Settings
 	own      plane.ServerSettings
-	numbers  *host.Numbers
+	numbers  *instance.Numbers
 	keys     keys.Loader
 	modes    map[string]plane.XDPMode
 	started  time.Time
@@ -41,22 +42,22 @@ type node struct {
 	mtu      uint16 // the smallest of the interfaces
 
 	// takeover: auto (auto.go)
-	adopter *host.Adopter
+	adopter *adopt.Adopter
 	facts   facts
 	pieces  []piece
 }
 
-func runTranslate(ctx, force context.Context, cfg *config.Config, opt host.Options) error {
+func runTranslate(ctx, force context.Context, cfg *config.Config, opt instance.Options) error {
 	opt.Complete()
 	if os.Geteuid() != 0 {
 		return errors.New("tidegate run needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON); start it with sudo or from a service unit")
 	}
-	unlock, err := host.LockInstance(opt.StateDir, cfg.Instance)
+	unlock, err := instance.Lock(opt.StateDir, cfg.Instance)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	n := &node{opt: opt, log: opt.Log, cfg: cfg, numbers: host.NewNumbers(), started: time.Now()}
+	n := &node{opt: opt, log: opt.Log, cfg: cfg, numbers: instance.NewNumbers(), started: time.Now()}
 	if err := n.start(); err != nil {
 		return err
 	}
@@ -76,10 +77,10 @@ func runTranslate(ctx, force context.Context, cfg *config.Config, opt host.Optio
 
 // start loads everything and attaches. Nothing stays if it fails.
 func (n *node) start() (err error) {
-	if err := host.EnsureBPFFS(n.opt.BPFFS); err != nil {
+	if err := instance.EnsureBPFFS(n.opt.BPFFS); err != nil {
 		return err
 	}
-	if n.secret, err = host.LoadSecrets(n.cfg); err != nil {
+	if n.secret, err = instance.LoadSecrets(n.cfg); err != nil {
 		return err
 	}
 	slots := int(n.cfg.KeyHorizon/n.cfg.Epoch) + keys.PastEpochs + 4
@@ -88,7 +89,7 @@ func (n *node) start() (err error) {
 	if err != nil {
 		return err
 	}
-	host.TellLost(n.log, n.plane.Lost)
+	instance.TellLost(n.log, n.plane.Lost)
 	// Before the translating gate, which leaves ACKs to it.
 	if err := n.startAdopter(); err != nil {
 		n.plane.Close()
@@ -105,8 +106,11 @@ func (n *node) start() (err error) {
 }
 
 func (n *node) writeState() error {
-	s := host.State{Config: n.cfg, Numbers: n.numbers, Modes: n.modes, Started: n.started, Takeovers: choices(n.pieces), Adopter: n.adopter}
-	return host.WriteState(n.opt.StateDir, s)
+	s := instance.State{Config: n.cfg, Numbers: n.numbers, Modes: n.modes, Started: n.started, Takeovers: choices(n.pieces)}
+	if n.adopter != nil {
+		s.Adopter = n.adopter.IDs
+	}
+	return instance.WriteState(n.opt.StateDir, s)
 }
 
 func (n *node) attach() (err error) {
@@ -136,12 +140,12 @@ func (n *node) attach() (err error) {
 
 // fill writes settings, keys, edges and services before anything is attached.
 func (n *node) fill() error {
-	cookie, err := host.NetnsCookie()
+	cookie, err := instance.NetnsCookie()
 	if err != nil {
 		return err
 	}
 	n.settings = plane.Settings{EpochLenNs: uint64(n.cfg.Epoch), NetnsCookie: cookie, VerifyAheadNs: uint64(n.cfg.ClockSkew),
-		Smart: host.SmartFlag(n.cfg)}
+		Smart: adopt.SmartFlag(n.cfg)}
 	if n.own, err = n.plane.ServerSettings(); err != nil {
 		return err
 	}
@@ -263,7 +267,7 @@ func (n *node) setClock() { n.settings.WallMinusMonoNs = plane.WallMinusMonoNs(n
 // loadKeys loads the keys that are lacking, up to the horizon.
 func (n *node) loadKeys() error {
 	return n.keys.Load(n.opt.Now().Add(n.cfg.ClockSkew), n.cfg.Epoch, n.cfg.KeyHorizon, func(e uint64) error {
-		return errors.Join(n.plane.PutKey(e, host.CookieKey(n.cfg, n.secret, e)), n.plane.PutTagKey(e, n.secret.TagKey(e)))
+		return errors.Join(n.plane.PutKey(e, adopt.CookieKey(n.cfg, n.secret, e)), n.plane.PutTagKey(e, n.secret.TagKey(e)))
 	})
 }
 
@@ -331,7 +335,7 @@ func (n *node) watchRefusals() {
 
 // prepareSecrets gets the secrets of a reload ready, in both gates.
 func (n *node) prepareSecrets(cfg *config.Config) (commit, drop func(), err error) {
-	ours, dropOurs, err := host.PrepareSecrets(n.secret, &n.keys, cfg, n.opt.Now())
+	ours, dropOurs, err := instance.PrepareSecrets(n.secret, &n.keys, cfg, n.opt.Now())
 	if err != nil || n.adopter == nil {
 		return ours, dropOurs, err
 	}
@@ -382,5 +386,5 @@ func (n *node) reload() error {
 // stop leaves the gate in place, or takes it down: no new connection is taken over, those
 // that are translated go on until the last has ended, or for the drain time.
 func (n *node) stop(ctx, force context.Context) error {
-	return host.End(ctx, force, n.opt, n.cfg.Instance, n.cfg.Drain, n.keys.Until(n.cfg.Epoch), n.log)
+	return instance.End(ctx, force, n.opt, n.cfg.Instance, n.cfg.Drain, n.keys.Until(n.cfg.Epoch), n.log)
 }

@@ -1,0 +1,119 @@
+package adopt
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/instance"
+	"tidegate/internal/plane"
+)
+
+// Adopter is the adopting gate beside a server that translates: it has those of
+// the server's listeners that the kernel can make sockets for. Its pins stand in a
+// folder of the server's; it has no state file and no loop of its own.
+type Adopter struct{ g *gate }
+
+// adopterPart is the folder of an adopter below the pins of its server.
+const adopterPart = "adopt"
+
+// AdopterInstance is the name under which the adopter of an instance is pinned.
+func AdopterInstance(instance string) string { return instance + "/" + adopterPart }
+
+// StartAdopter attaches it. services are pieces of the configured ones: only what
+// can be adopted, and nothing but addresses of this machine.
+func StartAdopter(opt instance.Options, cfg *config.Config, services []config.Service) (*Adopter, error) {
+	opt.Complete()
+	g := &gate{opt: opt, log: opt.Log, cfg: adopterConfig(cfg, services), part: true, started: time.Now()}
+	if err := g.start(); err != nil {
+		return nil, fmt.Errorf("adopting: %w", err)
+	}
+	return &Adopter{g}, nil
+}
+
+func adopterConfig(cfg *config.Config, services []config.Service) *config.Config {
+	own := *cfg
+	own.Instance, own.Services = AdopterInstance(cfg.Instance), services
+	return &own
+}
+
+// PrepareSecrets gets the secrets of a reload ready; see keys.Roll.Prepare.
+func (a *Adopter) PrepareSecrets(cfg *config.Config) (commit, drop func(), err error) {
+	return instance.PrepareSecrets(a.g.secret, &a.g.keys, cfg, a.g.opt.Now())
+}
+
+// SetServices changes what is adopted.
+func (a *Adopter) SetServices(cfg *config.Config, services []config.Service) error {
+	g := a.g
+	g.services.assign(services)
+	g.cfg = adopterConfig(cfg, services)
+	g.setPolicy(g.cfg)
+	g.watchListeners()
+	return g.applyServices(g.cfg)
+}
+
+// Housekeep looks after clock, keys and the system's values; once a second.
+func (a *Adopter) Housekeep() error { return a.g.housekeep() }
+
+// Bell has a value whenever the packet path asks for a look at the listeners (Housekeep).
+func (a *Adopter) Bell() <-chan struct{} { return a.g.bell }
+
+// Refused are the inodes of the listeners that the kernel has refused to adopt for.
+func (a *Adopter) Refused() []uint32 {
+	var all []uint32
+	for place := range a.g.services.doubted {
+		for _, l := range a.g.services.table.All()[place] {
+			all = append(all, l.Inode)
+		}
+	}
+	return all
+}
+
+// IDs are the numbers of the pieces of a service: those named as it is, or as PieceName says.
+func (a *Adopter) IDs(service string) []uint32 {
+	var ids []uint32
+	for piece := 0; ; piece++ {
+		id := a.g.services.ID(PieceName(service, piece))
+		if id == 0 {
+			return ids
+		}
+		ids = append(ids, id)
+	}
+}
+
+// PieceName names a piece of a service; no service has a # in its name.
+func PieceName(service string, piece int) string {
+	if piece == 0 {
+		return service
+	}
+	return fmt.Sprintf("%s#%d", service, piece)
+}
+
+// Close releases this process's hold; what is attached goes on.
+func (a *Adopter) Close() {
+	a.g.secret.Zero()
+	a.g.plane.Close()
+}
+
+// Stop takes everything off.
+func (a *Adopter) Stop() error { return a.g.plane.Detach() }
+
+// RemoveAdopter takes off what an earlier process has left of an adopter that this
+// one does not need.
+func RemoveAdopter(bpffs, instance string) error {
+	return plane.RemoveInstance(bpffs, AdopterInstance(instance))
+}
+
+// CannotAdopt says why this machine's kernel cannot adopt whatever the listener; nil
+// if it can.
+func CannotAdopt() error {
+	v, err := instance.SysctlInts("net/ipv4/tcp_syncookies", 1)
+	if err == nil && v[0] == 0 {
+		err = errors.New("net.ipv4.tcp_syncookies is 0")
+	}
+	if err == nil {
+		_, err = instance.CgroupRoot()
+	}
+	return err
+}

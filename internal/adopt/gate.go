@@ -1,0 +1,293 @@
+// Package adopt is the gate before this machine's own sockets, for the roles host and server:
+// it brings configuration, keys and the state of the listeners to the packet path, which lets
+// the kernel make connections of cookies, and decides for which listeners it may. It must
+// never see a packet.
+package adopt
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/instance"
+	"tidegate/internal/keys"
+	"tidegate/internal/offender"
+	"tidegate/internal/plane"
+	"tidegate/internal/version"
+)
+
+const (
+	// housekeeping is how often clock, keys and listeners are looked after.
+	housekeeping = time.Second
+)
+
+// gate is one running instance.
+type gate struct {
+	opt      instance.Options
+	log      *slog.Logger
+	cfg      *config.Config
+	secret   *keys.Roll
+	plane    *plane.Plane
+	settings plane.Settings
+	services *serviceSet
+	system   system
+	local    []netip.Prefix // what the machine's own addresses are; nil: not asked
+	own      own            // what SYNs to this machine are addressed to
+	badSys   bool           // the system's values could not be read the last time
+	line     lastLine       // of a server
+	keys     keys.Loader
+	modes    map[string]plane.XDPMode
+	started  time.Time
+	part     bool // of a server that also translates: adopter.go
+	bell     <-chan struct{}
+}
+
+// Run protects the services of the configuration until ctx ends. The packet path then
+// stays in place, unless the cause is ErrOff: it is drained and taken down. When force is done, the
+// drain is cut short.
+func Run(ctx, force context.Context, opt instance.Options) error {
+	opt.Complete()
+	cfg, err := config.Load(opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("tidegate run needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON); start it with sudo or from a service unit")
+	}
+	unlock, err := instance.Lock(opt.StateDir, cfg.Instance)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	g := &gate{opt: opt, log: opt.Log, cfg: cfg, started: time.Now()}
+	if err := g.start(); err != nil {
+		return err
+	}
+	defer g.secret.Zero()
+	defer g.plane.Close()
+	if opt.Ready != nil {
+		opt.Ready()
+	}
+	g.log.Info("protecting", "instance", cfg.Instance, "interfaces", cfg.Interfaces,
+		"services", len(cfg.Services), "xdp", g.modes)
+	offender.Start(ctx, g.plane, cfg, g.log)
+	g.loop(ctx)
+	return g.stop(ctx, force)
+}
+
+// start loads everything and attaches. Nothing stays if it fails.
+func (g *gate) start() error {
+	if err := instance.EnsureBPFFS(g.opt.BPFFS); err != nil {
+		return err
+	}
+	cgroup, err := instance.CgroupRoot()
+	if err != nil {
+		return err
+	}
+	if g.system, err = readSystem(g.cfg.Interfaces); err != nil {
+		return err
+	}
+	if g.system.syncookies == 0 {
+		return errSyncookies
+	}
+	if g.secret, err = instance.LoadSecrets(g.cfg); err != nil {
+		return err
+	}
+	slots := int(g.cfg.KeyHorizon/g.cfg.Epoch) + keys.PastEpochs + 4
+	behindEdge := g.cfg.Role == config.RoleServer
+	if behindEdge {
+		g.warnOptions()
+	}
+	if g.plane, err = plane.Load(plane.Options{Instance: g.cfg.Instance, KeySlots: slots, NoXDP: behindEdge}); err != nil {
+		return err
+	}
+	if err := g.fill(); err != nil {
+		g.plane.Close()
+		return err
+	}
+	g.modes, err = g.plane.Attach(plane.AttachOptions{
+		BPFFS: g.opt.BPFFS, Instance: g.cfg.Instance, Interfaces: g.cfg.Interfaces,
+		XDPMode: plane.XDPMode(g.cfg.XDPMode), CgroupRoot: cgroup})
+	if err != nil {
+		g.plane.Close()
+		return err
+	}
+	g.bell = awaitBells(g.plane)
+	if g.part {
+		return nil
+	}
+	if err := errors.Join(g.writeState(), RemoveAdopter(g.opt.BPFFS, g.cfg.Instance)); err != nil {
+		return errors.Join(err, g.plane.Detach())
+	}
+	return nil
+}
+
+// fill writes settings, keys and services before anything is attached.
+func (g *gate) fill() error {
+	filterKeys, err := instance.RandomFilterKeys()
+	if err != nil {
+		return err
+	}
+	g.settings = plane.Settings{
+		EpochLenNs:      uint64(g.cfg.Epoch),
+		NetnsCookie:     g.system.netnsCookie,
+		FilterKeepTicks: g.system.filterKeepTicks,
+		FilterKeys:      filterKeys,
+		VerifyAheadNs:   uint64(g.cfg.ClockSkew),
+	}
+	g.setPolicy(g.cfg)
+	if err := instance.SetReport(g.cfg, &g.settings); err != nil {
+		return err
+	}
+	g.setClock()
+	if err := g.loadKeys(time.Now()); err != nil {
+		return err
+	}
+	g.services = newServiceSet()
+	g.services.rmemSeen[g.system.tcpRmem[1]] = true
+	g.services.assign(g.cfg.Services)
+	g.watchListeners()
+	g.watchLocal()
+	if err := g.watchOwn(); err != nil {
+		return err
+	}
+	return g.applyServices(g.cfg)
+}
+
+func (g *gate) setPolicy(cfg *config.Config) {
+	g.settings.StaleKeys = 0
+	if cfg.OnStaleKeys == config.StaleKeysDrop {
+		g.settings.StaleKeys = 1
+	}
+	g.settings.BehindEdge = instance.Flag(cfg.Role == config.RoleServer)
+	g.settings.LastLine = instance.Flag(cfg.Server.LastLine == config.LastLineDrop)
+	g.settings.Wide = instance.Flag(cfg.WideEpochs())
+	g.settings.Smart = SmartFlag(cfg)
+}
+
+// warnOptions: an edge cannot know what this machine's sysctls refuse.
+func (g *gate) warnOptions() {
+	for name, on := range map[string]bool{"tcp_window_scaling": g.system.windowScaling, "tcp_sack": g.system.sack,
+		"tcp_timestamps": g.system.timestamps} {
+		if !on {
+			g.log.Warn("the kernel will not adopt connections that edges have agreed this option for: set the sysctl to 1, or say so in `offers` (wscale) of the edges",
+				"sysctl", "net.ipv4."+name+"=0")
+		}
+	}
+}
+
+// loop looks after clock, keys and listeners until ctx ends.
+func (g *gate) loop(ctx context.Context) {
+	tick := time.NewTicker(housekeeping)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.opt.Reload:
+			if err := g.reload(); err != nil {
+				g.log.Error("reload refused; the old configuration goes on", "error", err)
+			}
+		case <-tick.C:
+			if err := g.housekeep(); err != nil {
+				g.log.Error("housekeeping", "error", err)
+			}
+		case <-g.bell:
+			if err := g.look(); err != nil {
+				g.log.Error("looking for listeners", "error", err)
+			}
+		}
+	}
+}
+
+// errSyncookies: cookie_v4_check and cookie_v6_check look at the sysctl first.
+var errSyncookies = errors.New("net.ipv4.tcp_syncookies is 0: the kernel would refuse every connection made from a cookie; set it to 1 with `sysctl -w net.ipv4.tcp_syncookies=1`")
+
+func (g *gate) housekeep() error {
+	g.setClock()
+	errs := []error{g.loadKeys(time.Now()), g.watchOwn()}
+	g.watchLastLine(time.Now())
+	return errors.Join(append(errs, g.look())...)
+}
+
+// look finds out what the machine now is like, and brings the packet path to it.
+func (g *gate) look() error {
+	// All of them: none may keep another from being asked.
+	changes := []bool{g.watchSystem(), g.watchListeners(), g.watchLocal()}
+	if slices.Contains(changes, true) {
+		return g.applyServices(g.cfg)
+	}
+	return g.plane.SetSettings(&g.settings)
+}
+
+// applyServices brings the packet path to the configuration, the listeners and
+// the addresses as they are known now.
+func (g *gate) applyServices(cfg *config.Config) error {
+	return g.plane.SetServices(g.services.targets(cfg, g.system, g.local), &g.settings)
+}
+
+// liveFields are what a reload changes, beside services and what every role has live.
+var liveFields = []string{"on_stale_keys", "last_line"}
+
+// reload applies a changed configuration, whole or not at all. What the packet
+// path was attached with needs a restart, which loses nothing either: a new process takes the links over.
+func (g *gate) reload() error {
+	cfg, err := config.Load(g.opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	if err := config.CheckReload(g.cfg, cfg, liveFields, ""); err != nil {
+		return err
+	}
+	commit, drop, err := instance.PrepareSecrets(g.secret, &g.keys, cfg, g.opt.Now())
+	if err != nil {
+		return err
+	}
+	removed := g.services.assign(cfg.Services)
+	old := g.cfg
+	g.cfg = cfg
+	g.setPolicy(cfg)
+	g.watchSystem()
+	g.watchListeners()
+	g.watchLocal()
+	if err := g.applyServices(cfg); err != nil {
+		g.cfg = old
+		g.setPolicy(old)
+		g.services.assign(old.Services)
+		drop()
+		return errors.Join(err, g.applyServices(old))
+	}
+	commit()
+	if err := g.loadKeys(time.Now()); err != nil {
+		return err
+	}
+	for _, id := range removed {
+		if err := plane.ClearCounters(g.plane.Map("tg_counters"), id); err != nil {
+			return err
+		}
+	}
+	g.log.Info("reloaded", "services", len(cfg.Services))
+	return g.writeState()
+}
+
+// stop leaves the gate in place, or takes it down: see End.
+func (g *gate) stop(ctx, force context.Context) error {
+	return instance.End(ctx, force, g.opt, g.cfg.Instance, g.cfg.Drain, g.keys.Until(g.cfg.Epoch), g.log)
+}
+
+// writeState replaces the state file in one step.
+func (g *gate) writeState() error {
+	s := instance.StateFile{Role: g.cfg.Role, Version: version.Version, PID: os.Getpid(), Started: g.started,
+		Interfaces: g.cfg.Interfaces, XDP: g.modes, EpochNs: int64(g.cfg.Epoch),
+		KeyHorizon: int64(g.cfg.KeyHorizon), DrainNs: int64(g.cfg.Drain)}
+	for _, svc := range g.cfg.Services {
+		s.Services = append(s.Services, instance.StateService{ID: g.services.ID(svc.Name), Name: svc.Name, Mode: string(svc.Mode),
+			Prefixes: svc.Prefixes, Ports: svc.Ports})
+	}
+	return s.Write(instance.StatePath(g.opt.StateDir, g.cfg.Instance))
+}

@@ -1,0 +1,37 @@
+package adopt
+
+import (
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/instance"
+	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+)
+
+// setClock tells the packet path what to add to its monotonic clock.
+func (g *gate) setClock() { g.settings.WallMinusMonoNs = plane.WallMinusMonoNs(g.opt.Now()) }
+
+// loadKeys loads the keys that are lacking, up to the horizon.
+func (g *gate) loadKeys(now time.Time) error {
+	return g.keys.Load(now.Add(g.opt.Skew+g.cfg.ClockSkew), g.cfg.Epoch, g.cfg.KeyHorizon, func(n uint64) error {
+		return g.plane.PutKey(n, CookieKey(g.cfg, g.secret, n))
+	})
+}
+
+// CookieKey is the key that cookies of epoch n are verified with, in the layout of the
+// gate before a server.
+func CookieKey(cfg *config.Config, secret *keys.Roll, n uint64) [keys.EpochKeyLen]byte {
+	if cfg.Server.Layout != config.LayoutSmartcookie {
+		return secret.EpochKey(n)
+	}
+	var key [keys.EpochKeyLen]byte
+	half := secret.SmartKey(n)
+	copy(key[:], half[:])
+	return key
+}
+
+// SmartFlag tells the programs whether cookies have the layout smartcookie.
+func SmartFlag(cfg *config.Config) uint8 {
+	return instance.Flag(cfg.Server.Layout == config.LayoutSmartcookie)
+}

@@ -1,0 +1,51 @@
+package adopt
+
+import (
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/plane"
+	"tidegate/internal/schema"
+)
+
+// lastLine notices that this server can verify nothing of what edges let through.
+type lastLine struct {
+	dropped, adopted uint64
+	since            time.Time
+	told             bool
+}
+
+const (
+	lastLineEvery = 5 * time.Second
+	lastLineFew   = 5 // dropped ACKs; fewer say nothing
+)
+
+// watchLastLine compares, every few seconds, what was dropped and what was adopted. A
+// server with another secret than the edges', or another epoch, drops every client.
+func (g *gate) watchLastLine(now time.Time) {
+	if g.cfg.Role != config.RoleServer || now.Sub(g.line.since) < lastLineEvery {
+		return
+	}
+	var dropped, adopted uint64
+	for _, svc := range g.cfg.Services {
+		sum, err := plane.ReadCounters(g.plane.Map("tg_counters"), g.services.ID(svc.Name))
+		if err != nil {
+			return
+		}
+		dropped += sum[schema.CounterDropLastLine] + sum[schema.CounterCookieInvalid]
+		adopted += sum[schema.CounterAdopted]
+	}
+	before := g.line
+	g.line = lastLine{dropped: dropped, adopted: adopted, since: now, told: before.told}
+	if before.since.IsZero() {
+		return
+	}
+	none := adopted == before.adopted && dropped-before.dropped >= lastLineFew
+	if none && !before.told {
+		g.log.Error("no ACK that edges let through verifies here: either only a flood comes, or this server's secret_file, epoch or clock is not the edges'",
+			"refused", dropped-before.dropped)
+	}
+	if none || adopted != before.adopted {
+		g.line.told = none
+	}
+}

@@ -1,0 +1,202 @@
+package adopt
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"tidegate/internal/adopt/listeners"
+	"tidegate/internal/config"
+	"tidegate/internal/plane"
+)
+
+// Which listeners there are, and which of them can be adopted for. The kernel is asked once
+// a second, and at once when the packet path rings: when something begins or ceases to
+// listen, when a verified ACK meets no listener, and when an adoption fails.
+
+// bellPause is the least time between two looks that the packet path has asked for: nobody
+// who opens or closes sockets, or connects to none, has more of our time than that.
+const bellPause = 50 * time.Millisecond
+
+// awaitBells turns the bell into events, until the plane is closed.
+func awaitBells(p *plane.Plane) <-chan struct{} {
+	rung := make(chan struct{})
+	go func() {
+		for p.AwaitBell() == nil {
+			rung <- struct{}{}
+			time.Sleep(bellPause)
+		}
+	}()
+	return rung
+}
+
+// watchListeners looks at the listeners and at what the packet path has learned of them.
+// True if a service's entry has to be written anew.
+func (g *gate) watchListeners() (changed bool) {
+	err := g.plane.AnswerBell() // before the look: what happens during it rings again
+	all, scanErr := listeners.Scan()
+	notes, notesErr := g.plane.Listeners()
+	for _, err := range []error{err, scanErr, notesErr} {
+		if err != nil {
+			g.log.Error("looking for listeners", "error", err)
+			return false
+		}
+	}
+	all = reachable(all, g.cfg.Interfaces)
+	table := listeners.Places(all, g.serves)
+	wanted, doubted := map[netip.AddrPort]plane.Listener{}, map[netip.AddrPort]plane.ListenerNote{}
+	for place, held := range table.All() {
+		l := plane.Listener{Cookie: held.Cookie(), State: plane.ListenerOK}
+		if held.MPTCP() {
+			l.State = plane.ListenerMPTCP
+		}
+		wanted[place] = l
+		if note, there := notes[place]; there && note.Listener == l && note.Doubted() {
+			doubted[place] = note
+		}
+	}
+	if err := g.plane.SetListeners(notes, wanted); err != nil {
+		g.log.Error("looking for listeners", "error", err)
+	}
+	s := g.services
+	changed = !maps.EqualFunc(s.table.All(), table.All(), sameSockets) || !samePlaces(s.doubted, doubted)
+	s.table, s.doubted = table, doubted
+	for _, svc := range g.cfg.Services {
+		report := listeners.State(all, svc.Prefixes, svc.Ports)
+		before, known := s.reports[svc.Name]
+		s.reports[svc.Name] = report
+		if !known || before.Status != report.Status || !sameSockets(before.Listeners, report.Listeners) {
+			changed = true
+			g.tell(svc, report, known)
+		}
+	}
+	g.tellLosses()
+	return changed
+}
+
+// serves says whether a port is of any service.
+func (g *gate) serves(port uint16) bool {
+	return slices.ContainsFunc(g.cfg.Services, func(s config.Service) bool { return contains(s.Ports, port) })
+}
+
+func sameSockets[L ~[]listeners.Listener](a, b L) bool {
+	inodes := func(ls L) (list []uint32) {
+		for _, l := range ls {
+			list = append(list, l.Inode)
+		}
+		slices.Sort(list)
+		return list
+	}
+	return slices.Equal(inodes(a), inodes(b))
+}
+
+func samePlaces(a, b map[netip.AddrPort]plane.ListenerNote) bool {
+	return maps.EqualFunc(a, b, func(plane.ListenerNote, plane.ListenerNote) bool { return true })
+}
+
+// listenerKinds says, for each family, what a service's SYNs meet. local is nil, or what
+// this machine's own addresses are.
+func (s *serviceSet) listenerKinds(svc config.Service, sys system, local []netip.Prefix) (v4, v6 uint8) {
+	if sys.syncookies == 0 {
+		return plane.ListenerRefused, plane.ListenerRefused
+	}
+	var ports []uint16
+	for _, l := range s.reports[svc.Name].Listeners {
+		if !slices.Contains(ports, l.Port) {
+			ports = append(ports, l.Port)
+		}
+	}
+	prefixes := svc.Prefixes
+	if local != nil {
+		prefixes = nil
+		for _, p := range svc.Prefixes {
+			prefixes = append(prefixes, intersect(p, local)...)
+		}
+	}
+	kind := func(is4 bool) uint8 {
+		mine := slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return p.Addr().Is4() != is4 })
+		for place := range s.doubted {
+			if ServesPlace(mine, svc.Ports, place) {
+				return plane.ListenerVaries
+			}
+		}
+		return map[listeners.Kind]uint8{listeners.Nobody: plane.ListenerNone, listeners.Plain: plane.ListenerOK,
+			listeners.Multipath: plane.ListenerMPTCP, listeners.Varies: plane.ListenerVaries}[s.table.Kind(mine, ports)]
+	}
+	return kind(true), kind(false)
+}
+
+// ServesPlace says whether a listener is of a service with these destinations and ports.
+func ServesPlace(prefixes []netip.Prefix, ports []config.PortRange, place netip.AddrPort) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return listeners.ServedBy(place, p, ports) })
+}
+
+// tell says what a change of listeners means.
+func (g *gate) tell(svc config.Service, report listeners.Report, known bool) {
+	if g.part {
+		return // who chose the services tells
+	}
+	if report.Status == listeners.None {
+		g.log.Warn("nothing listens: SYNs go to the kernel, which answers RST", "service", svc.Name)
+	} else if known {
+		g.log.Info("listening", "service", svc.Name, "listeners", fmt.Sprint(report.Listeners))
+	}
+}
+
+// Reasons why connections are not adopted for a listener.
+const (
+	ReasonMPTCP      = "mptcp"
+	ReasonRefused    = "refused"
+	ReasonSyncookies = "syncookies"
+)
+
+// tellLosses says which listeners have lost their protection, why, and what helps; and
+// when it is back.
+func (g *gate) tellLosses() {
+	s := g.services
+	for place, held := range s.table.All() {
+		reason := ""
+		if held.MPTCP() {
+			reason = ReasonMPTCP
+		} else if _, ok := s.doubted[place]; ok {
+			reason = ReasonRefused
+		}
+		if s.lost[place] == reason {
+			continue
+		}
+		for _, svc := range g.cfg.Services {
+			if svc.Mode != config.ModeOff && ServesPlace(svc.Prefixes, svc.Ports, place) {
+				g.tellLoss(svc.Name, place, reason)
+			}
+		}
+		s.lost[place] = reason
+		if reason == "" {
+			delete(s.lost, place)
+		}
+	}
+	for place := range s.lost {
+		if !g.serves(place.Port()) {
+			delete(s.lost, place)
+		}
+	}
+}
+
+func (g *gate) tellLoss(service string, place netip.AddrPort, reason string) {
+	log := g.log.With("service", service, "listener", place.String())
+	switch {
+	case reason == "":
+		log.Info("this listener is protected again: its SYNs are answered")
+	case reason == ReasonRefused:
+		note := g.services.doubted[place]
+		log.Warn("the kernel has refused to adopt for this listener, for no reason that can be seen: its SYNs go to the kernel, unprotected, and adoption is tried again after a pause; see `tidegate check -c`",
+			"refusals", note.Refusals, "paused_for", time.Duration(note.PausedUntilNs-plane.MonotonicNs()).Round(time.Millisecond))
+	case g.part:
+		// It is translated for instead; who chose the services tells.
+	case g.cfg.Role == config.RoleServer: // its edges have answered the SYNs
+		log.Warn("an MPTCP listener cannot adopt: connections that edges have verified are reset; set `takeover: auto`, or let the server listen without MPTCP (GODEBUG=multipathtcp=0)")
+	default:
+		log.Warn("an MPTCP listener cannot adopt cookies: its SYNs go to the kernel, unprotected; let the server listen without MPTCP (Go: ListenConfig.SetMultipathTCP(false), or GODEBUG=multipathtcp=0)")
+	}
+}

@@ -1,0 +1,66 @@
+package adopt
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+
+	"tidegate/internal/instance"
+	"tidegate/internal/plane"
+)
+
+// own is what frames and packets to this machine are addressed to: everything else is the
+// kernel's to look at, which drops it or gives it to a container, a virtual machine, a peer.
+type own struct {
+	ports []plane.OwnPort
+	local []netip.Prefix
+}
+
+// readOwn asks the kernel. An interface takes frames to its own MAC address, to its master's
+// (a bridge, a bond), and to those of what stands upon it in this network namespace (VLANs,
+// macvlan devices of VRRP). A macvlan child in another namespace is not among them.
+func readOwn(interfaces []string) (o own, err error) {
+	if o.local, err = instance.LocalPrefixes(); err != nil {
+		return o, err
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return o, fmt.Errorf("list of interfaces: %w", err)
+	}
+	for _, l := range links {
+		at := l.Attrs()
+		if !slices.Contains(interfaces, at.Name) {
+			continue
+		}
+		p := plane.OwnPort{Index: at.Index, Loopback: at.Flags&net.FlagLoopback != 0, MACs: []net.HardwareAddr{at.HardwareAddr}}
+		for _, other := range links {
+			o := other.Attrs()
+			above := o.ParentIndex == at.Index && o.NetNsID < 0 || at.MasterIndex != 0 && o.Index == at.MasterIndex
+			if above && len(o.HardwareAddr) == 6 && !slices.ContainsFunc(p.MACs, func(m net.HardwareAddr) bool { return slices.Equal(m, o.HardwareAddr) }) {
+				p.MACs = append(p.MACs, o.HardwareAddr)
+			}
+		}
+		o.ports = append(o.ports, p)
+	}
+	return o, nil
+}
+
+// watchOwn looks whether addresses have changed, and tells the packet path.
+func (g *gate) watchOwn() error {
+	now, err := readOwn(g.cfg.Interfaces)
+	if err != nil {
+		return fmt.Errorf("looking for this machine's addresses: %w; those from before stay in use", err)
+	}
+	if g.settings.OnlyOwn == 1 && reflect.DeepEqual(now, g.own) {
+		return nil
+	}
+	if err := g.plane.SetOwn(now.ports, now.local); err != nil {
+		return err
+	}
+	g.own, g.settings.OnlyOwn = now, 1
+	return nil
+}

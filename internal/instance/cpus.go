@@ -1,0 +1,53 @@
+package instance
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"tidegate/internal/config"
+	"tidegate/internal/plane"
+)
+
+// OnlineCPUs counts the processors that may run the packet path; allowances are divided
+// among them.
+func OnlineCPUs() int {
+	text, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return 1
+	}
+	return CountCPUs(string(text))
+}
+
+// CountCPUs counts those of a list such as 0-2,5; 1 if it is none.
+func CountCPUs(list string) (n int) {
+	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		a, err := strconv.Atoi(first)
+		if err != nil {
+			return 1
+		}
+		b := a
+		if isRange {
+			if b, err = strconv.Atoi(last); err != nil {
+				return 1
+			}
+		}
+		n += b - a + 1
+	}
+	return max(n, 1)
+}
+
+// SignedCost is what the packet path is told of a service's signed SYNs, when so many
+// processors share the allowance: signed_cost_us of core/service.h.
+func SignedCost(svc *config.Service, cpus int) uint32 {
+	switch svc.SignedSYNs {
+	case config.SignedDrop:
+		return plane.SignedDrop
+	case config.SignedPass:
+		rate := uint64(svc.SignedRate)
+		cost := (1_000_000*uint64(cpus) + rate - 1) / rate // never more than asked for
+		return uint32(min(max(cost, 1), plane.SignedDrop-1))
+	}
+	return plane.SignedAnswer
+}

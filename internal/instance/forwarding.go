@@ -1,0 +1,71 @@
+package instance
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"tidegate/internal/config"
+)
+
+// Forwarding is what a box that forwards, proxy or edge, needs of its machine.
+type Forwarding struct {
+	Kind       config.Forwarding
+	Interfaces []string
+	Log        *slog.Logger
+	Promisc    []string // interfaces that Prepare, or that of an earlier process of the instance, has made promiscuous
+}
+
+// OwnPrefixes are the destinations that a router takes for its own, less loopback: what
+// goes there does not go on to a server. A bridge has none in the traffic that passes it.
+func OwnPrefixes(kind config.Forwarding) ([]netip.Prefix, error) {
+	if kind == config.ForwardBridge {
+		return nil, nil
+	}
+	return LocalPrefixes()
+}
+
+// Prepare: a bridge has to see frames for others; a router's kernel
+// has to route.
+func (f *Forwarding) Prepare() error {
+	if f.Kind == config.ForwardRouter {
+		for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
+			text, err := os.ReadFile("/proc/sys/" + name)
+			if err == nil && strings.TrimSpace(string(text)) == "0" {
+				f.Log.Warn("this box does not forward: set it with sysctl, or nothing of this family reaches a server",
+					"sysctl", strings.ReplaceAll(name, "/", ".")+"=0")
+			}
+		}
+		return nil
+	}
+	for _, name := range f.Interfaces {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
+		if dev.Attrs().Promisc != 0 {
+			continue
+		}
+		if err := netlink.SetPromiscOn(dev); err != nil {
+			return fmt.Errorf("interface %s: promiscuous mode: %w", name, err)
+		}
+		if !slices.Contains(f.Promisc, name) {
+			f.Promisc = append(f.Promisc, name)
+		}
+	}
+	return nil
+}
+
+// PromiscuousBy are the interfaces that an earlier process of an instance has made promiscuous.
+func PromiscuousBy(stateDir, instance string) []string {
+	s, err := readState(StatePath(stateDir, instance))
+	if err != nil {
+		return nil
+	}
+	return s.Promisc
+}

@@ -1,0 +1,211 @@
+package instance
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"tidegate/internal/config"
+	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+)
+
+// Instance is a running instance of a role on the way between clients and servers, edge or
+// proxy: its lock, the settings that every packet path has, the services laid out, and
+// reloads. It must never know what a role does with a packet.
+type Instance struct {
+	Opt        Options
+	Log        *slog.Logger
+	Cfg        *config.Config
+	Settings   plane.Settings
+	Numbers    *Numbers
+	Modes      map[string]plane.XDPMode
+	Started    time.Time
+	forwarding Forwarding     // the machine's settings that this process made
+	local      []netip.Prefix // this machine's own addresses
+}
+
+// Open reads the configuration and locks the instance; call unlock to give it back.
+func Open(opt Options) (b *Instance, unlock func(), err error) {
+	opt.Complete()
+	cfg, err := config.Load(opt.ConfigPath)
+	if err != nil {
+		return nil, nil, err
+	}
+	if os.Geteuid() != 0 {
+		return nil, nil, errors.New("tidegate run needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON); start it with sudo or from a service unit")
+	}
+	if unlock, err = Lock(opt.StateDir, cfg.Instance); err != nil {
+		return nil, nil, err
+	}
+	return &Instance{Opt: opt, Log: opt.Log, Cfg: cfg, Numbers: NewNumbers(), Started: time.Now()}, unlock, nil
+}
+
+// FillSettings makes the settings what the configuration and this machine say.
+func (b *Instance) FillSettings() error {
+	cookie, err := NetnsCookie()
+	if err != nil {
+		return err
+	}
+	b.Settings = plane.Settings{EpochLenNs: uint64(b.Cfg.Epoch), NetnsCookie: cookie, VerifyAheadNs: uint64(b.Cfg.ClockSkew)}
+	b.setPolicy()
+	b.SetClock()
+	return SetReport(b.Cfg, &b.Settings)
+}
+
+// SetClock has the settings tell the packet path what to add to its monotonic clock.
+func (b *Instance) SetClock() { b.Settings.WallMinusMonoNs = plane.WallMinusMonoNs(b.Opt.Now()) }
+
+func (b *Instance) setPolicy() {
+	b.Settings.StaleKeys = 0
+	if b.Cfg.OnStaleKeys == config.StaleKeysDrop {
+		b.Settings.StaleKeys = 1
+	}
+}
+
+// Where is what attaching the packet path needs to know.
+func (b *Instance) Where() plane.AttachOptions {
+	return plane.AttachOptions{BPFFS: b.Opt.BPFFS, Instance: b.Cfg.Instance, Interfaces: b.Cfg.Interfaces,
+		XDPMode: plane.XDPMode(b.Cfg.XDPMode)}
+}
+
+// Stand makes the machine's own settings what a box that forwards so needs; taking the
+// instance down (TakeDown) takes that back.
+func (b *Instance) Stand(kind config.Forwarding) error {
+	b.forwarding = Forwarding{Kind: kind, Interfaces: b.Cfg.Interfaces, Log: b.Log,
+		Promisc: PromiscuousBy(b.Opt.StateDir, b.Cfg.Instance)}
+	return b.forwarding.Prepare()
+}
+
+// Promiscuous are the interfaces that Stand has made so, for the state file.
+func (b *Instance) Promiscuous() []string { return b.forwarding.Promisc }
+
+// BridgePorts are the two interfaces' numbers if the box is a bridge, else zeros.
+func (b *Instance) BridgePorts(kind config.Forwarding) (ports [2]uint32, err error) {
+	if kind != config.ForwardBridge {
+		return ports, nil
+	}
+	for i, name := range b.Cfg.Interfaces {
+		dev, err := interfaceNamed(name)
+		if err != nil {
+			return ports, err
+		}
+		ports[i] = uint32(dev.Attrs().Index)
+	}
+	return ports, nil
+}
+
+func interfaceNamed(name string) (netlink.Link, error) {
+	dev, err := netlink.LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: not found; see `ip link`", name)
+	}
+	return dev, nil
+}
+
+// Targets lays the services out for the packet path. base is what a SYN-ACK says of
+// each where the configuration says `auto`; its MSS is made here, of the interfaces'
+// smallest MTU, less what room says that a role needs of each segment (bytes).
+func (b *Instance) Targets(base plane.Service, room uint16) ([]plane.Target, error) {
+	mtu := 65535
+	for _, name := range b.Cfg.Interfaces {
+		dev, err := interfaceNamed(name)
+		if err != nil {
+			return nil, err
+		}
+		mtu = min(mtu, max(dev.Attrs().MTU, 576))
+	}
+	base.MssV4, base.MssV6 = uint16(mtu-40)-room, uint16(mtu-60)-room
+	modes := map[config.Mode]uint8{config.ModeMonitor: plane.ModeMonitor, config.ModeAlways: plane.ModeAlways}
+	targets := make([]plane.Target, 0, len(b.Cfg.Services))
+	for _, svc := range b.Cfg.Services {
+		t := plane.Target{ID: b.Numbers.ID(svc.Name), Prefixes: svc.Prefixes, Service: base}
+		for _, r := range svc.Ports {
+			t.Ports = append(t.Ports, [2]uint16{r.First, r.Last})
+		}
+		t.Service.Mode = modes[svc.Mode]
+		t.Service.SignedCostUs = SignedCost(&svc, b.cpus())
+		if !svc.MSS.Auto {
+			t.Service.MssV4, t.Service.MssV6 = uint16(svc.MSS.Value), uint16(svc.MSS.Value)
+		}
+		if !svc.WScale.Auto {
+			t.Service.Wscale = uint8(svc.WScale.Value)
+		}
+		if !svc.Window.Auto {
+			t.Service.Window = uint16(svc.Window.Value)
+		}
+		targets = append(targets, t)
+	}
+	return targets, nil
+}
+
+// cpus is the number of processors that share an allowance.
+func (b *Instance) cpus() int {
+	if b.Cfg.Proxy.Plane == config.PlaneDPDK {
+		return CountCPUs(b.Cfg.Proxy.DPDK.Cores)
+	}
+	return OnlineCPUs()
+}
+
+// NotOwn are the targets without this machine's own addresses, which a router answers
+// for itself; they are looked up now, and MovedAway tells when they have changed.
+func (b *Instance) NotOwn(targets []plane.Target, kind config.Forwarding) (_ []plane.Target, err error) {
+	if b.local, err = OwnPrefixes(kind); err != nil {
+		return nil, err
+	}
+	return plane.Except(targets, b.local), nil
+}
+
+// MovedAway says whether this machine's addresses have changed since NotOwn.
+func (b *Instance) MovedAway(kind config.Forwarding) (bool, error) {
+	now, err := OwnPrefixes(kind)
+	return err == nil && !slices.Equal(now, b.local), err
+}
+
+// Reloading is what a role's reload consists of.
+type Reloading struct {
+	Live    []string // fields that write brings into force, by their names in config.CheckReload
+	Restart string   // what any restart of this plane loses; empty: nothing
+	Secret  *keys.Roll
+	Keys    *keys.Loader
+	Write   func(removed []uint32) error // makes the packet path hold Cfg and forgets the services of these numbers
+	Load    func() error                 // loads the keys that are lacking
+}
+
+// Reload applies a changed configuration, whole or not at all.
+func (b *Instance) Reload(r Reloading) error {
+	next, err := config.Load(b.Opt.ConfigPath)
+	if err != nil {
+		return err
+	}
+	old := b.Cfg
+	if err := config.CheckReload(old, next, r.Live, r.Restart); err != nil {
+		return err
+	}
+	commit, drop, err := PrepareSecrets(r.Secret, r.Keys, next, b.Opt.Now())
+	if err != nil {
+		return err
+	}
+	removed := b.Numbers.Assign(next.Services)
+	b.Cfg = next
+	b.setPolicy()
+	if err := r.Write(removed); err != nil {
+		drop()
+		b.Cfg = old
+		b.setPolicy()
+		b.Numbers.Assign(old.Services)
+		return errors.Join(err, r.Write(nil))
+	}
+	commit()
+	if err := r.Load(); err != nil {
+		return err
+	}
+	b.Log.Info("reloaded", "services", len(next.Services))
+	return nil
+}

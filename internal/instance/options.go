@@ -1,0 +1,51 @@
+// Package instance is what every role has of its machine, and one role alike the other: options, the
+// lock and the state file of an instance, numbers of services, secrets, the settings of a packet path,
+// sysctls and file systems, forwarding, the machine's own addresses, reloads, and how an instance
+// ends. It must know no role, and of planes only what all of them share.
+package instance
+
+import (
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// Options of a run.
+type Options struct {
+	ConfigPath string
+	BPFFS      string           // where BPF file systems are mounted; default /sys/fs/bpf
+	StateDir   string           // default /run/tidegate
+	Reload     <-chan os.Signal // a value asks for a reload of the configuration
+	Ready      func()           // called once when the services are protected
+	Log        *slog.Logger
+	Skew       time.Duration // what this process's clock is off by, for experiments
+	Step       *atomic.Int64 // nanoseconds that it has been stepped by since, likewise; nil: never
+}
+
+// Now is the time by this process's clock.
+func (o *Options) Now() time.Time {
+	now := time.Now().Add(o.Skew)
+	if o.Step != nil {
+		now = now.Add(time.Duration(o.Step.Load()))
+	}
+	return now
+}
+
+const (
+	defaultBPFFS    = "/sys/fs/bpf"
+	defaultStateDir = "/run/tidegate"
+)
+
+// Complete fills in what the options leave out.
+func (o *Options) Complete() {
+	if o.BPFFS == "" {
+		o.BPFFS = defaultBPFFS
+	}
+	if o.StateDir == "" {
+		o.StateDir = defaultStateDir
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+}

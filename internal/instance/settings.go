@@ -1,0 +1,50 @@
+package instance
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"log/slog"
+
+	"tidegate/internal/config"
+	"tidegate/internal/plane"
+)
+
+// TellLost says what a start could not take over from the process before it.
+func TellLost(log *slog.Logger, lost []string) {
+	for _, what := range lost {
+		log.Warn("not taken over from the process before, and lost", "what", what)
+	}
+}
+
+// SetReport has the packet path count proven sources, if the configuration wants them
+// reported (internal/offender).
+func SetReport(c *config.Config, s *plane.Settings) (err error) {
+	if c.ReportTo.API == "" {
+		return nil
+	}
+	s.Report, s.ReportDscp = 1, c.ReportTo.Codepoint
+	if s.FilterKeys[0] == 0 { // proxy and edge have no socket filter, and no keys for one
+		s.FilterKeys, err = RandomFilterKeys()
+	}
+	return err
+}
+
+// RandomFilterKeys are keys of the packet paths' keyed filters.
+func RandomFilterKeys() (filterKeys [10]uint64, err error) {
+	raw := make([]byte, 8*len(filterKeys))
+	if _, err := rand.Read(raw); err != nil {
+		return filterKeys, err
+	}
+	for i := range filterKeys {
+		filterKeys[i] = binary.LittleEndian.Uint64(raw[8*i:])
+	}
+	return filterKeys, nil
+}
+
+// Flag is a truth value as the packet path reads it.
+func Flag(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}

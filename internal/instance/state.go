@@ -1,0 +1,153 @@
+package instance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/plane"
+	"tidegate/internal/version"
+)
+
+// State is what a role leaves in the instance's state file for `status`.
+type State struct {
+	Config  *config.Config
+	Numbers *Numbers
+	Modes   map[string]plane.XDPMode
+	Started time.Time
+	DPDK    string   // of plane: dpdk: the file prefix of the program, by which it is asked
+	LastKey uint64   // of plane: dpdk
+	Promisc []string // interfaces that were made promiscuous for this instance
+	// OneSided: connections are begun towards servers whose answers do not pass here.
+	OneSided bool
+	// Of a server with takeover: auto: what was chosen, and the gate that adopts.
+	Takeovers []Takeover
+	Adopter   func(service string) []uint32 // the numbers of a service in it; nil: there is none
+}
+
+// Takeover is how connections to some ports of some addresses are taken over, and why.
+type Takeover struct {
+	Service   string   `json:"service"`
+	Ports     string   `json:"ports"`
+	Addresses []string `json:"addresses"`
+	How       string   `json:"takeover"`
+	Why       string   `json:"why"`
+}
+
+// StatePath is where the state of an instance stands.
+func StatePath(dir, instance string) string { return filepath.Join(dir, instance+".json") }
+
+// WriteState replaces the state file in one step.
+func WriteState(dir string, s State) error {
+	c := s.Config
+	forwarding := c.Proxy.Forwarding
+	if c.Role == config.RoleEdge {
+		forwarding = c.Edge.Forwarding
+	}
+	out := StateFile{Role: c.Role, Forwarding: string(forwarding), Version: version.Version,
+		PID: os.Getpid(), Started: s.Started, Interfaces: c.Interfaces, XDP: s.Modes,
+		EpochNs: int64(c.Epoch), KeyHorizon: int64(c.KeyHorizon), OneSided: s.OneSided, DPDK: s.DPDK, LastKey: s.LastKey}
+	out.DrainNs = int64(c.Drain)
+	out.Takeovers, out.Promisc = s.Takeovers, s.Promisc
+	for _, svc := range c.Services {
+		entry := StateService{ID: s.Numbers.ID(svc.Name), Name: svc.Name,
+			Mode: string(svc.Mode), Strategy: string(svc.Strategy)}
+		for _, part := range []string{"#here", "#adopted"} {
+			if id := s.Numbers.ID(svc.Name + part); id != 0 {
+				entry.Parts = append(entry.Parts, id)
+			}
+		}
+		if s.Adopter != nil {
+			entry.Adopter = s.Adopter(svc.Name)
+		}
+		out.Services = append(out.Services, entry)
+	}
+	return out.Write(StatePath(dir, c.Instance))
+}
+
+// RemoveState removes the state file.
+func RemoveState(dir, instance string) error { return os.Remove(StatePath(dir, instance)) }
+
+// StateFile is what a running instance leaves in its file for `status`.
+type StateFile struct {
+	Role       string                   `json:"role"`
+	Forwarding string                   `json:"forwarding,omitempty"`
+	OneSided   bool                     `json:"one_sided,omitempty"`
+	Version    string                   `json:"version"`
+	PID        int                      `json:"pid"`
+	Started    time.Time                `json:"started"`
+	Interfaces []string                 `json:"interfaces"`
+	XDP        map[string]plane.XDPMode `json:"xdp"`
+	EpochNs    int64                    `json:"epoch_ns"`
+	KeyHorizon int64                    `json:"key_horizon_ns"`
+	Services   []StateService           `json:"services"`
+	DPDK       string                   `json:"dpdk,omitempty"`     // the program to be asked
+	LastKey    uint64                   `json:"last_key,omitempty"` // of plane: dpdk, when this was written
+	Takeovers  []Takeover               `json:"takeovers,omitempty"`
+	P4         json.RawMessage          `json:"p4,omitempty"` // of `tidegate p4 run`: the switch to be asked (internal/status)
+	Promisc    []string                 `json:"promiscuous,omitempty"`
+	DrainNs    int64                    `json:"drain_ns,omitempty"`
+	Stopped    time.Time                `json:"stopped,omitzero"`   // when the process ended and left everything in place
+	Draining   bool                     `json:"draining,omitempty"` // `tidegate off` has begun
+}
+
+// StateService is a service in it.
+type StateService struct {
+	ID   uint32 `json:"id"`
+	Name string `json:"name"`
+	Mode string `json:"mode"`
+
+	// Of an adopting gate: what it serves, to find its listeners.
+	Prefixes []netip.Prefix     `json:"prefixes,omitempty"`
+	Ports    []config.PortRange `json:"ports,omitempty"`
+
+	Strategy string `json:"strategy,omitempty"`
+
+	// Of takeover: auto: further numbers in the same maps, and numbers in the adopter's.
+	Parts   []uint32 `json:"parts,omitempty"`
+	Adopter []uint32 `json:"adopter,omitempty"`
+}
+
+// Write replaces the file in one step.
+func (s *StateFile) Write(path string) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// editState changes the state file of an instance, if it has one.
+func editState(dir, instance string, change func(s *StateFile)) error {
+	path := StatePath(dir, instance)
+	s, err := readState(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	change(s)
+	return s.Write(path)
+}
+
+func readState(path string) (*StateFile, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &StateFile{}
+	if err := json.Unmarshal(text, s); err != nil {
+		return nil, fmt.Errorf("state file %s: %w", path, err)
+	}
+	return s, nil
+}

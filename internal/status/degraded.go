@@ -1,0 +1,98 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"tidegate/internal/adopt"
+	"tidegate/internal/instance"
+	"tidegate/internal/plane"
+)
+
+// Degraded is a listener whose SYNs go to the kernel, unprotected.
+type Degraded struct {
+	Listener netip.AddrPort `json:"listener"`
+	Reason   string         `json:"reason"`              // "mptcp", "refused", or "syncookies"
+	PausedMs int64          `json:"paused_ms,omitempty"` // of "refused": until adoption is tried again; 0: at the next SYN
+	Refusals int            `json:"refusals,omitempty"`  // likewise: in a row
+}
+
+// Explain says why, and what helps.
+func (d Degraded) Explain() string {
+	switch d.Reason {
+	case adopt.ReasonMPTCP:
+		return "it is MPTCP, which the kernel does not adopt for; let the server listen without (GODEBUG=multipathtcp=0)"
+	case adopt.ReasonSyncookies:
+		return "net.ipv4.tcp_syncookies is 0, so the kernel adopts for nobody; set it to 1"
+	}
+	return fmt.Sprintf("the kernel has refused %d adoptions in a row; tried again in %v", d.Refusals,
+		time.Duration(d.PausedMs)*time.Millisecond)
+}
+
+// listenersOf sums up, of all that the packet path knows, what serves a service: "ok",
+// "none", "mptcp" or "refused" if that is so of every listener, else "degraded".
+func listenersOf(svc *instance.StateService, entry plane.Service, notes map[netip.AddrPort]plane.ListenerNote) (summary string, lost []Degraded) {
+	if notes == nil { // of a gate that adopts nothing
+		return "ok", nil
+	}
+	total := 0
+	for place, note := range notes {
+		if !adopt.ServesPlace(svc.Prefixes, svc.Ports, place) {
+			continue
+		}
+		total++
+		d := Degraded{Listener: place}
+		switch {
+		case entry.ListenerV4 == plane.ListenerRefused && entry.ListenerV6 == plane.ListenerRefused:
+			d.Reason = adopt.ReasonSyncookies
+		case note.State == plane.ListenerMPTCP || note.Doubted() && note.Why == plane.RefusalMPTCP:
+			d.Reason = adopt.ReasonMPTCP
+		case note.Doubted():
+			d.Reason, d.Refusals = adopt.ReasonRefused, note.Refusals
+		default:
+			continue
+		}
+		if d.Reason != adopt.ReasonSyncookies && note.State == plane.ListenerOK {
+			d.PausedMs = max(0, (note.PausedUntilNs-plane.MonotonicNs())/int64(time.Millisecond))
+		}
+		lost = append(lost, d)
+	}
+	slices.SortFunc(lost, func(a, b Degraded) int {
+		return cmp.Or(cmp.Compare(a.Listener.Port(), b.Listener.Port()), a.Listener.Addr().Compare(b.Listener.Addr()))
+	})
+	switch {
+	case total == 0:
+		return "none", nil
+	case len(lost) == 0:
+		return "ok", nil
+	case len(lost) < total || slices.ContainsFunc(lost, func(d Degraded) bool { return d.Reason != lost[0].Reason }):
+		return "degraded", lost
+	case lost[0].Reason == adopt.ReasonMPTCP && lost[0].PausedMs == 0:
+		return "mptcp", lost
+	}
+	return "refused", lost
+}
+
+// degraded writes a gauge for each listener that is unprotected, and one for each service.
+func degraded(out *strings.Builder, labels string, services []Service) {
+	if !slices.ContainsFunc(services, func(s Service) bool { return s.Listener != "" }) {
+		return
+	}
+	out.WriteString("# HELP tidegate_degraded_listeners listeners whose SYNs go to the kernel, unprotected\n# TYPE tidegate_degraded_listeners gauge\n")
+	for _, s := range services {
+		fmt.Fprintf(out, "tidegate_degraded_listeners{%s,service=%q} %d\n", labels, s.Name, len(s.Degraded))
+	}
+	if !slices.ContainsFunc(services, func(s Service) bool { return len(s.Degraded) > 0 }) {
+		return
+	}
+	out.WriteString("# HELP tidegate_listener_degraded 1 for each such listener, with the reason\n# TYPE tidegate_listener_degraded gauge\n")
+	for _, s := range services {
+		for _, d := range s.Degraded {
+			fmt.Fprintf(out, "tidegate_listener_degraded{%s,service=%q,listener=%q,reason=%q} 1\n", labels, s.Name, d.Listener, d.Reason)
+		}
+	}
+}

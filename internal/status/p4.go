@@ -1,0 +1,191 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/instance"
+	"tidegate/internal/keys"
+	"tidegate/internal/p4"
+	"tidegate/internal/plane"
+	"tidegate/internal/version"
+)
+
+// p4State is what the controller of a switch leaves for `status`, once a second.
+type p4State struct {
+	Program string     `json:"program"`
+	Thrift  string     `json:"thrift"` // in the network namespace of the controller
+	Figures p4.Figures `json:"figures"`
+}
+
+// P4 is a switch as `status` shows it. Counters are the switch's; if it does not
+// answer, there are none.
+type P4 struct {
+	Program string `json:"program"`
+	Thrift  string `json:"thrift"`
+	Why     string `json:"why,omitempty"` // it does not answer
+	p4.Figures
+}
+
+// P4Instance is the running controller of a switch, as an instance.
+type P4Instance struct {
+	dir    string
+	cfg    *p4.Config
+	state  instance.StateFile
+	p4     p4State
+	log    *slog.Logger
+	warned bool
+	unlock func()
+	stop   func() // of the metrics
+}
+
+// KeepP4 makes a controller an instance: locked, known to `status` and, if its configuration
+// says so, to Prometheus. Close it. Without the right to do so it warns and goes on.
+func KeepP4(ctx context.Context, opt instance.Options, cfg *p4.Config) (*P4Instance, error) {
+	opt.Complete()
+	k := &P4Instance{dir: opt.StateDir, cfg: cfg, log: opt.Log, stop: func() {}}
+	k.state = instance.StateFile{Role: config.RoleProxy, Forwarding: string(config.ForwardBridge), Version: version.Version, PID: os.Getpid(),
+		Started: time.Now(), EpochNs: int64(cfg.Epoch), KeyHorizon: int64(cfg.KeyHorizon)}
+	k.p4 = p4State{Program: cfg.Program, Thrift: cfg.Thrift}
+	if cfg.Program == p4.ProgramEdge {
+		k.state.Role = config.RoleEdge
+	}
+	k.services()
+	var err error
+	k.unlock, err = instance.Lock(opt.StateDir, cfg.Instance)
+	if errors.Is(err, fs.ErrPermission) { // driving a switch takes no privilege
+		k.log.Warn("`tidegate status` and metrics will know nothing of this instance; run it as root for them", "error", err)
+		k.unlock, k.warned, cfg.Metrics = func() {}, true, netip.AddrPort{}
+		return k, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	k.Figures(p4.Figures{Since: k.state.Started})
+	if cfg.Metrics.IsValid() {
+		if k.stop, err = ServeMetrics(ctx, opt, cfg.Instance, cfg.Metrics, opt.Log); err != nil {
+			k.stop = func() {}
+			k.Close()
+			return nil, err
+		}
+	}
+	return k, nil
+}
+
+// services lists what is counted.
+func (k *P4Instance) services() {
+	k.state.Services = nil
+	for _, s := range k.cfg.Services {
+		out := instance.StateService{ID: uint32(s.ID), Name: s.Name, Mode: string(s.Mode)}
+		if k.cfg.Program != p4.ProgramEdge {
+			out.Strategy = k.cfg.Program
+		}
+		k.state.Services = append(k.state.Services, out)
+	}
+}
+
+// Reloaded is told another configuration; p4.RunOptions.Reloaded.
+func (k *P4Instance) Reloaded(cfg *p4.Config) {
+	k.cfg = cfg
+	k.services()
+	k.Figures(k.p4.Figures)
+}
+
+// Figures writes what the controller knows; p4.RunOptions.Figures.
+func (k *P4Instance) Figures(f p4.Figures) {
+	k.p4.Figures = f
+	if f.Answers { // it loads keys as time goes by
+		k.state.LastKey = keys.Epoch(time.Now().Add(time.Duration(k.cfg.KeyHorizon)), time.Duration(k.cfg.Epoch))
+	}
+	var err error
+	if k.state.P4, err = json.Marshal(&k.p4); err == nil {
+		err = k.state.Write(instance.StatePath(k.dir, k.cfg.Instance))
+	}
+	if err != nil && !k.warned {
+		k.warned = true
+		k.log.Warn("`tidegate status` does not know how this instance is", "error", err)
+	}
+}
+
+// Close takes the instance away.
+func (k *P4Instance) Close() {
+	k.stop()
+	_ = instance.RemoveState(k.dir, k.cfg.Instance)
+	k.unlock()
+}
+
+// p4Status asks the switch, whether or not its controller lives.
+func p4Status(st *instance.StateFile, name, stateDir string) (*Status, error) {
+	var left p4State
+	if err := json.Unmarshal(st.P4, &left); err != nil {
+		return nil, fmt.Errorf("state of instance %q: %w", name, err)
+	}
+	epoch := time.Duration(st.EpochNs)
+	out := &Status{Role: st.Role, Forwarding: st.Forwarding, Version: st.Version, Instance: name, PID: st.PID, Started: st.Started,
+		Epoch: keys.Epoch(time.Now(), epoch), KeysUntil: keys.EpochStart(st.LastKey+1, epoch),
+		P4: &P4{Program: left.Program, Thrift: left.Thrift, Figures: left.Figures}}
+	var err error
+	if out.Running, err = instance.Running(stateDir, name); err != nil {
+		return nil, err
+	}
+	names := map[int]string{}
+	for _, svc := range st.Services {
+		names[int(svc.ID)] = svc.Name
+	}
+	counts, err := p4.ReadCounters(context.Background(), left.Thrift, left.Program, names)
+	if err != nil {
+		out.P4.Answers, out.P4.Why = false, err.Error()
+		return out, nil
+	}
+	out.P4.Answers, out.Global = true, counts[""]
+	out.Edge = edgeOfSwitch(left.Figures.Filter)
+	for _, svc := range st.Services {
+		out.Services = append(out.Services, Service{Name: svc.Name, Mode: svc.Mode, Strategy: svc.Strategy, Counters: counts[svc.Name]})
+	}
+	return out, nil
+}
+
+// edgeOfSwitch is the filter in a switch's registers, as the controller has read it last;
+// nil of other programs.
+func edgeOfSwitch(f *p4.FilterFigures) *Edge {
+	if f == nil {
+		return nil
+	}
+	out := &Edge{FPComputed: f.Computed, FPMeasured: f.Measured, Probes: f.Probes, Alarm: f.Alarm,
+		Positions: plane.BloomPartitions << p4.FilterBits, Turned: f.Turned, Learning: f.Learning, At: f.At}
+	for g := range f.Fill {
+		out.Generations = append(out.Generations, Generation{Active: g == int(f.Active), Fill: f.Fill[g], Flows: f.Flows[g]})
+	}
+	return out
+}
+
+// metrics adds what is a switch's own; nothing for other planes.
+func (p *P4) metrics(gauge func(name, help string, v float64), counter func(name, help string, v uint64)) {
+	if p == nil {
+		return
+	}
+	gauge("switch_answers", "1 if the switch answers; its counters are missing if not", number(p.Answers))
+	counter("switch_restarts", "how often the switch was started anew under its controller", p.Restarts)
+	switch p.Program {
+	case p4.ProgramCookie:
+		gauge("flows", "translated connections in the tables", float64(p.Entries))
+	case p4.ProgramAuthFull, p4.ProgramAuthCookie:
+		gauge("sources", "whitelisted sources in the tables", float64(p.Entries))
+	}
+	m := p.MACs
+	gauge("macs_outside", "addresses known at ports outside", float64(m.Outside))
+	gauge("macs_inside", "addresses known at ports inside", float64(m.Inside))
+	counter("macs_learned", "addresses learned", m.Learned)
+	counter("macs_moved", "addresses found at another port", m.Moved)
+	counter("macs_aged", "addresses forgotten because they were not seen", m.Aged)
+	counter("macs_full", "frames whose address was not learned because too many of its side are known", m.Full)
+	counter("macs_refused", "frames whose address was not believed: it is known elsewhere, by the configuration or inside", m.Refused)
+}

@@ -1,0 +1,88 @@
+package status
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"tidegate/internal/handshake"
+)
+
+// scrape answers requests for metrics. Reading the counters means walking maps, and
+// whoever reaches the port may ask: so they are read by one at a time, once a second at
+// most, and all who ask meanwhile share the answer. It must never hold more requests than
+// scrapesMax.
+type scrape struct {
+	read func() (*Status, error)
+	busy chan struct{} // one for each request that is being answered
+
+	mu   sync.Mutex
+	at   time.Time // of what follows; zero: nothing was read yet
+	body []byte
+	err  error
+
+	slots *handshake.Slots // of connections
+	conns sync.Map         // net.Conn to the func that gives its slot back
+}
+
+const (
+	scrapesMax  = 16          // requests at once; more are told to come again
+	scrapeFresh = time.Second // for so long an answer is given again
+	headerMax   = 8 << 10     // bytes of a request
+)
+
+func newScrape(read func() (*Status, error)) *scrape {
+	return &scrape{read: read, busy: make(chan struct{}, scrapesMax), slots: handshake.New()}
+}
+
+// text is the metrics of now, or of a moment ago.
+func (s *scrape) text() ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.at.IsZero() && time.Since(s.at) < scrapeFresh {
+		return s.body, s.err
+	}
+	var out bytes.Buffer
+	st, err := s.read()
+	if err == nil {
+		err = WriteMetrics(&out, st)
+	}
+	s.body, s.err, s.at = out.Bytes(), err, time.Now() // a failure costs as much as a success
+	return s.body, s.err
+}
+
+func (s *scrape) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	select {
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
+	default:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many requests at once; ask again in a second", http.StatusServiceUnavailable)
+		return
+	}
+	body, err := s.text()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_, _ = w.Write(body) // whoever asked has gone
+}
+
+// connState bounds the connections, and those of one network.
+func (s *scrape) connState(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if leave, ok := s.slots.Enter(c); ok {
+			s.conns.Store(c, leave)
+		} else {
+			c.Close()
+		}
+	case http.StateClosed, http.StateHijacked:
+		if leave, ok := s.conns.LoadAndDelete(c); ok {
+			leave.(func())()
+		}
+	}
+}
