@@ -66,9 +66,10 @@ fuzz: ## fuzz the parsers, FUZZTIME each (default 60s), and send FRAMES odd fram
 	$(MAKE) -C lwip fuzz FUZZ_SECONDS=$(FUZZTIME:s=)
 	$(MAKE) -C dpdk fuzz FUZZ_SECONDS=$(FUZZTIME:s=)
 
-lint: ## formatting and vet
+lint: ## formatting, vet, golangci-lint and shellcheck
 	@tools/deps.sh build
 	@test/run lint
+	@tools/lint.sh
 
 generate: ## make the generated Go, BPF objects and documents again
 	@tools/deps.sh generate

@@ -1,6 +1,6 @@
 #!/bin/bash
 # tools/deps.sh SET...   installs what the given sets need and this machine lacks.
-# Sets: build demo bench soak generate fuzz dpdk test kernel. As root on a Debian system it
+# Sets: build demo bench soak generate fuzz dpdk lint test kernel. As root on a Debian system it
 # installs through apt, only what is missing; otherwise it names what is
 # missing in one line and fails. Must never remove or upgrade a package.
 set -euo pipefail
@@ -30,10 +30,11 @@ for set in "$@"; do
     generate) wanted+=" $build $bpf" ;;
     fuzz) wanted+=" $build $native $device $dpdk" ;;
     dpdk) wanted+=" $dpdk" ;;
+    lint) wanted+=" $build shellcheck=shellcheck" ;;
     test) wanted+=" $build $lab $real $bpf $native $device $dpdk $detectors" ;;
     soak) wanted+=" $build $lab" ;;
     kernel) wanted+=" $build debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
-    *) echo "deps: no set named '$set'; use build, demo, bench, soak, generate, fuzz, dpdk, test or kernel" >&2 && exit 2 ;;
+    *) echo "deps: no set named '$set'; use build, demo, bench, soak, generate, fuzz, dpdk, lint, test or kernel" >&2 && exit 2 ;;
     esac
 done
 
@@ -114,7 +115,7 @@ apt_mirror() {
 }
 
 packages=()
-need_go= need_suricata=
+need_go='' need_suricata=''
 for name in "${missing[@]}"; do
     case $name in
     go) need_go=1 ;;
