@@ -9,6 +9,8 @@
 #include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
 #include <sys/random.h>
 
 #include "buffers.h"
@@ -93,6 +95,25 @@ int tg_core_loop(void *arg)
 	return 0;
 }
 
+static int populate(void *core) { return tg_worker_populate(((struct tg_core *)core)->w) ? 0 : -1; }
+
+/* Has each core ask for the pages of its tables itself, all at once: they are then of its
+ * own node, and no packet waits for one. */
+static bool cores_populate(struct tg_program *p)
+{
+	bool ok = true;
+	uint32_t i;
+
+	for (i = 0; i < p->cores_n; i++)
+		if (p->cores[i].lcore != rte_get_main_lcore())
+			rte_eal_remote_launch(populate, &p->cores[i], p->cores[i].lcore);
+	for (i = 0; i < p->cores_n; i++)
+		ok &= (p->cores[i].lcore == rte_get_main_lcore() ? populate(&p->cores[i])
+								  : rte_eal_wait_lcore(p->cores[i].lcore)) == 0;
+	return ok || tg_say("no memory for the tables: %s; lower --max-flows, --max-sources or --cache-entries, or leave out --white-bitmap",
+			    strerror(ENOMEM));
+}
+
 bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
 {
 	struct tg_worker_options o = {
@@ -131,5 +152,5 @@ bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
 		atomic_store(&p->cores[i].box, first);
 		tick(&p->cores[i]);
 	}
-	return true;
+	return cores_populate(p);
 }

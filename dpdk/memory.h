@@ -8,11 +8,17 @@
 #ifndef TG_DPDK_MEMORY_H
 #define TG_DPDK_MEMORY_H
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
 
 #define TG_PAGE_LARGE ((size_t)2 << 20)
+#define TG_PAGE_SMALL ((size_t)4096)
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 /* What is looked at for every frame is to stand in large pages: nothing smaller than
  * a sixteenth of one is worth one. */
@@ -29,7 +35,8 @@ static inline uint8_t *tg_pages_map(size_t len)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* NULL if there is none. Pages that are never touched cost nothing. */
+/* NULL if there is none. A page that is touched for the first time is zeroed then, which
+ * takes a large one up to milliseconds: before packets come, tg_pages_populate. */
 static inline void *tg_pages_get(size_t len)
 {
 	size_t want = tg_pages_len(len), skip;
@@ -52,6 +59,22 @@ static inline void tg_pages_put(void *p, size_t len)
 {
 	if (p)
 		(void)munmap(p, tg_pages_len(len));
+}
+
+/* Has the kernel put pages under all of it, of the memory that is nearest to the calling
+ * thread; what stands there stays. False: there are not so many. */
+static inline bool tg_pages_populate(void *p, size_t len)
+{
+	volatile uint8_t *page, *first = (uint8_t *)((uintptr_t)p & ~(TG_PAGE_SMALL - 1));
+
+	len += (uintptr_t)p & (TG_PAGE_SMALL - 1);
+	if (madvise((void *)first, len, MADV_POPULATE_WRITE) == 0)
+		return true;
+	if (errno != EINVAL)
+		return false;
+	for (page = first; page < first + len; page += TG_PAGE_SMALL) /* Linux before 5.14 */
+		*page = *page;
+	return true;
 }
 
 /* Makes all of it zero again by giving the pages back. */

@@ -147,6 +147,10 @@ struct tg_worker_options {
 struct tg_worker *tg_worker_new(const struct tg_worker_options *o);
 void tg_worker_free(struct tg_worker *w);
 
+/* Puts pages under all that a packet may touch; to be called by the core that will forward,
+ * before it does. False if there is not so much memory. */
+bool tg_worker_populate(struct tg_worker *w);
+
 /* Gives the core its box and tells it the time. Call it between bursts, every
  * millisecond or so, and after a change of the box. */
 void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix_ns, uint32_t now_ms);

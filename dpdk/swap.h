@@ -35,6 +35,7 @@ struct tg_swap {
 	struct tg_generation all[3];
 	size_t table_len; /* bytes */
 	size_t clear_len; /* the bytes at its begin that say what is in it; 0: give all back */
+	bool populated;	  /* the owner never meets a page that is not there */
 };
 
 /* False if there is no memory. */
@@ -54,6 +55,19 @@ static inline bool tg_swap_init(struct tg_swap *s, size_t table_len, size_t clea
 	s->history = &s->all[1];
 	atomic_store(&s->spare, &s->all[2]);
 	atomic_store(&s->retired, NULL);
+	return true;
+}
+
+/* False if there are not enough pages. */
+static inline bool tg_swap_populate(struct tg_swap *s)
+{
+	int i;
+
+	for (i = 0; i < 3; i++)
+		if (!tg_pages_populate(s->all[i].table, s->table_len) ||
+		    !tg_pages_populate(s->all[i].presence, TG_PRESENCE_LEN))
+			return false;
+	s->populated = true;
 	return true;
 }
 
@@ -89,6 +103,8 @@ static inline void tg_swap_clean(struct tg_swap *s)
 		return;
 	if (s->clear_len)
 		memset(old->table, 0, s->clear_len);
+	else if (s->populated)
+		memset(old->table, 0, s->table_len);
 	else
 		tg_pages_clear(old->table, s->table_len);
 	memset(old->presence, 0, TG_PRESENCE_LEN);

@@ -69,6 +69,16 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 	return w;
 }
 
+bool tg_worker_populate(struct tg_worker *w)
+{
+	return tg_pages_populate(w, sizeof(*w)) &&
+	       tg_pages_populate(w->rows, sizeof(*w->rows) * (TG_SERVICES_MAX + 1)) &&
+	       tg_pages_populate(w->allowances, sizeof(*w->allowances) * (TG_SERVICES_MAX + 1)) &&
+	       tg_pages_populate(w->cache.buckets, sizeof(*w->cache.buckets) * (w->cache.mask + 1)) &&
+	       tg_swap_populate(&w->flows.swap) && tg_swap_populate(&w->white.hash) &&
+	       (!w->white.bitmap || tg_swap_populate(&w->white.bits));
+}
+
 void tg_worker_free(struct tg_worker *w)
 {
 	if (!w)
