@@ -4,6 +4,7 @@
  * clock a thousand times a second. What a transmit queue does not take is freed
  * and counted: nothing waits for a port.
  */
+#include <errno.h>
 #include <time.h>
 #include <unistd.h>
 #include <rte_cycles.h>
@@ -12,6 +13,7 @@
 #include <rte_launch.h>
 #include <rte_lcore.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 
 #include "buffers.h"
 #include "kernel_frame.h"
@@ -19,6 +21,7 @@
 
 #define POLLS_A_LOOK 32	   /* between looks at the cycle counter */
 #define IDLE_POLLS 256	   /* without a frame, before sleeping (if so told) */
+#define NICE (-10)	   /* ten times an ordinary process's share */
 
 static uint32_t transmit(struct tg_worker *w, uint16_t port, struct rte_mbuf **m, uint32_t n)
 {
@@ -62,6 +65,16 @@ static void tick(struct tg_core *core)
 	atomic_store_explicit(&core->seen, box->number, memory_order_release);
 }
 
+/* On interfaces of the kernel, and sleeping when nothing comes, this thread shares its
+ * processor with others and is what a softirq is to a box that the kernel forwards for: other
+ * work gets what it leaves, instead of half. Without the right to that, it goes without. */
+static void prefer(const struct tg_program *p)
+{
+	if (p->from_kernel && p->opt.idle_us && setpriority(PRIO_PROCESS, 0, NICE))
+		tg_say("no higher priority for the forwarding thread: %s; under load other work delays it (it needs CAP_SYS_NICE)",
+		       strerror(errno));
+}
+
 int tg_core_loop(void *arg)
 {
 	struct tg_core *core = arg;
@@ -70,6 +83,7 @@ int tg_core_loop(void *arg)
 	struct rte_mbuf *m[TG_BURST_MAX];
 	uint32_t idle = 0, polls = 0, port, n;
 
+	prefer(p);
 	while (!atomic_load_explicit(&p->stop, memory_order_relaxed)) {
 		if (polls++ % POLLS_A_LOOK == 0 || idle > IDLE_POLLS) {
 			uint64_t now = rte_rdtsc();

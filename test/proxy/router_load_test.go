@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -72,8 +74,9 @@ func (w *world) once(ipv6 bool, from int) error {
 	})
 }
 
-// ACKs of nobody's connections, which go to the server and are reset there, delay no
-// handshake: a SYN that is lost comes again after a second.
+// ACKs of nobody's connections, which go to the server and are reset there, cost no handshake
+// a SYN: one that is lost comes again after a second. How long it takes is logged, not judged:
+// that is the machine's load as much as the box.
 func TestRouterUnderACKs(t *testing.T) {
 	w := router(t)
 	w.serve(echo)
@@ -90,8 +93,10 @@ func TestRouterUnderACKs(t *testing.T) {
 		}
 		done <- stats.Frames
 	}()
+	const connections, mostAgain = 200, 4
 	var took []time.Duration
-	for range 200 {
+	again := w.synsSentAgain()
+	for range connections {
 		began := time.Now()
 		c, err := w.dial(false)
 		if err != nil {
@@ -102,6 +107,7 @@ func TestRouterUnderACKs(t *testing.T) {
 		_ = c.Close()
 	}
 	cancel()
+	again = w.synsSentAgain() - again
 	sent := <-done
 	if err := f.Close(); err != nil {
 		t.Error(err)
@@ -114,10 +120,39 @@ func TestRouterUnderACKs(t *testing.T) {
 		}
 	}
 	said, _ := json.Marshal(ports)
-	t.Logf("%d ACKs; connect p50 %v, p99 %v, most %v; ports %s", sent, took[len(took)/2], took[len(took)*99/100], took[len(took)-1], said)
-	if p99 := took[len(took)*99/100]; p99 > 500*time.Millisecond {
-		t.Errorf("connect took %v at the 99th percentile: SYNs are lost", p99)
+	if len(took) == 0 {
+		return
 	}
+	t.Logf("%d ACKs; connect p50 %v, p99 %v, most %v; %d SYNs sent again; ports %s",
+		sent, took[len(took)/2], took[len(took)*99/100], took[len(took)-1], again, said)
+	if again > mostAgain {
+		t.Errorf("%d SYNs of %d connections had to be sent again, want at most %d", again, connections, mostAgain)
+	}
+}
+
+// synsSentAgain are those of the client's kernel.
+func (w *world) synsSentAgain() int {
+	w.t.Helper()
+	var text []byte
+	if err := w.Client.Do(func() (err error) {
+		text, err = os.ReadFile("/proc/thread-self/net/netstat")
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n") // a line of names, then one of numbers
+	for i := 0; i+1 < len(lines); i += 2 {
+		values := strings.Fields(lines[i+1])
+		if at := slices.Index(strings.Fields(lines[i]), "TCPSynRetrans"); at >= 0 && at < len(values) {
+			n, err := strconv.Atoi(values[at])
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			return n
+		}
+	}
+	w.t.Fatal("the kernel does not count TCPSynRetrans")
+	return 0
 }
 
 func reuseAddr(_, _ string, raw syscall.RawConn) error {
