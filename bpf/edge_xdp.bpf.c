@@ -9,6 +9,7 @@
  * Must never: keep anything of a single flow but its bits in the filter; judge what
  * comes from inside; decide anything that is not in core/.
  */
+#include "lib/closed_port.h"
 #include "lib/edge_short.h"
 #include "lib/proven.h"
 #include "lib/signed.h"
@@ -61,6 +62,8 @@ static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packe
 		tg_count(row, d.counter);
 		return d.verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
 	}
+	if (TG_UNLIKELY(svc->closed) && tg_closed_syn_judge(syn, id) == TG_PASS)
+		return tg_forward(ctx, syn);
 	epoch = tg_epoch_now(settings);
 	key = tg_key_find(settings, epoch);
 	if (TG_UNLIKELY(!key)) {
@@ -183,6 +186,8 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 		tg_proven_note(pkt, found != TG_EDGE_VERIFIED);
 	if (d.verdict == TG_DROP)
 		return XDP_DROP;
+	if (found == TG_EDGE_VERIFIED)
+		tg_closed_note(edge, pkt);
 	if (tag && found != TG_EDGE_KNOWN && found != TG_EDGE_NO_KEY) {
 		if (found == TG_EDGE_VERIFIED)
 			tg_pending_note(edge, pkt);
@@ -199,7 +204,8 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 }
 
 /* From the servers' side. What carries an ACK belongs to a connection: it keeps the
- * flow in the filter. (A SYN-ACK or an RST may answer a flood.) */
+ * flow in the filter. (A SYN-ACK or an RST may answer a flood; what it says of the port is
+ * heard, and the answer to a SYN that we have let pass begins a flow.) */
 static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_packet *pkt,
 					    const struct tg_host_settings *settings,
 					    const struct tg_edge_settings *edge)
@@ -215,7 +221,9 @@ static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_
 	turned.ports = pkt->ports << 16 | pkt->ports >> 16;
 	id = tg_service_find(settings, &turned);
 	row = tg_counter_row_get(id);
-	if (id && row && tg_host_is_ack(pkt)) {
+	if (id && row &&
+	    (tg_host_is_ack(pkt) ||
+	     (pkt->flags & (TG_TCP_SYN | TG_TCP_RST) && tg_closed_listen(pkt, id)))) {
 		at = tg_bloom_find(edge, pkt, TG_BLOOM_FROM_SERVER);
 		if (!(tg_bloom_look(&at) & 1U << (edge->generation & 3))) {
 			tg_bloom_put(&at, edge->generation);

@@ -41,7 +41,8 @@ struct tg_service {
 	uint8_t mode;        /* enum tg_mode */
 	uint8_t listener_v4; /* enum tg_listener, of the service's IPv4 addresses */
 	uint8_t listener_v6;
-	uint8_t pad[3];
+	uint8_t closed; /* 1: an address and port of it may have no listener: core/closed_port.h */
+	uint8_t pad[2];
 	uint32_t signed_cost_us; /* core/signed.h: one of the two below; else what each signed SYN
 				    that passes uses up of a CPU's time, in microseconds */
 };

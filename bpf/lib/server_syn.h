@@ -35,6 +35,37 @@ static __always_inline bool tg_frame_is_ours(struct xdp_md *ctx)
 	return *own == ((__u64)tg_load16(mac + 4) << 32 | tg_load32(mac));
 }
 
+/* True if a SYN goes to an address of this machine where nobody listens: the kernel refuses
+ * it. An address that the kernel would forward to is a guest's, of whose ports nobody here
+ * knows. A function of its own for the stack. */
+__attribute__((noinline)) int tg_server_is_closed(struct xdp_md *ctx, const struct tg_packet *syn)
+{
+	struct bpf_fib_lookup fib = {};
+	struct bpf_sock *sk;
+	long route;
+
+	if (!syn)
+		return 0;
+	sk = tg_socket_find(ctx, syn);
+	if (sk) {
+		bpf_sk_release(sk);
+		return 0;
+	}
+	fib.l4_protocol = TG_IPPROTO_TCP;
+	fib.ifindex = ctx->ingress_ifindex;
+	if (syn->family == 4) {
+		fib.family = TG_AF_INET;
+		fib.ipv4_src = syn->src.w[0];
+		fib.ipv4_dst = syn->dst.w[0];
+	} else {
+		fib.family = TG_AF_INET6;
+		__builtin_memcpy(fib.ipv6_src, syn->src.w, 16);
+		__builtin_memcpy(fib.ipv6_dst, syn->dst.w, 16);
+	}
+	route = bpf_fib_lookup(ctx, &fib, sizeof(fib), BPF_FIB_LOOKUP_SKIP_NEIGH);
+	return route == BPF_FIB_LKUP_RET_NOT_FWDED || route == BPF_FIB_LKUP_RET_FWD_DISABLED;
+}
+
 #define TG_NEXT_ANSWER 20 /* the SYN is one that we answer */
 
 /* What becomes of a SYN to a protected port: an XDP verdict, or TG_NEXT_ANSWER. This function
@@ -55,7 +86,7 @@ __attribute__((noinline)) int tg_server_syn(struct xdp_md *ctx, const struct tg_
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || !tg_frame_is_ours(ctx))
 		return XDP_PASS;
 	tg_count(row, TG_COUNT_syn);
-	d = tg_service_listener(svc, syn->family) == TG_LISTENER_NONE
+	d = tg_service_listener(svc, syn->family) == TG_LISTENER_NONE || tg_server_is_closed(ctx, syn)
 		    ? TG_DECIDE(TG_PASS, TG_COUNT_pass_listener)
 		    : tg_proxy_judge_syn(syn, TG_PARSE_TCP, (__u32)bpf_xdp_get_buff_len(ctx));
 	if (d.verdict == TG_REPLY)

@@ -26,6 +26,9 @@ func printEdgeStatus(w io.Writer, st *status.Status) error {
 		}
 		fmt.Fprintf(w, "  %.2f %% full, %d flows%s", 100*g.Fill, g.Flows, mark)
 	}
+	if e.ClosedPorts > 0 {
+		fmt.Fprintf(w, "\nclosed ports: %d addresses and ports where servers refuse; SYNs go to them within an allowance", e.ClosedPorts)
+	}
 	fmt.Fprint(w, "\n\n")
 	return printEdgeServices(w, st)
 }

@@ -179,7 +179,7 @@ func TestInstructionsOfProxyAndEdge(t *testing.T) {
 		}
 		defer e.Close()
 		prog, _ := e.Programs()
-		within(t, "edge", spent(t, edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, bpfcount.MapsOf(t, prog), frame, b.box.FloodPort.Index), 850)
+		within(t, "edge", spent(t, edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, bpfcount.MapsOf(t, prog), frame, b.box.FloodPort.Index), 853)
 		return edgeACKs(t, bpfcount.MapsOf(t, prog), b.box.FloodPort)
 	}}})
 	if err != nil {

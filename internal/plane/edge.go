@@ -308,6 +308,30 @@ func ReadEdge(dir string) (s EdgeSettings, r EdgeReport, err error) {
 	return s, r, nil
 }
 
+// closedState is TG_CLOSED_CLOSED of core/closed_port.h.
+const closedState = 2
+
+// ReadClosed counts the addresses and ports of an instance, through its pins, of which its
+// edge has learned that nobody listens there.
+func ReadClosed(dir string) (n int, err error) {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, edgebpf.EdgeXdpMapTgClosed), &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil {
+		return 0, err
+	}
+	defer m.Close()
+	now := uint64(MonotonicNs())
+	for slot := range m.MaxEntries() {
+		var e edgebpf.EdgeXdpTgClosedEntry
+		if err := m.Lookup(slot, &e); err != nil {
+			return 0, err
+		}
+		if e.State == closedState && now < e.UntilNs {
+			n++
+		}
+	}
+	return n, nil
+}
+
 // Close releases this process's hold. What is pinned goes on working.
 func (e *Edge) Close() {
 	if e.mapping != nil {

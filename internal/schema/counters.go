@@ -252,9 +252,15 @@ const (
 	CounterDropSigned Counter = 122
 	// CounterDropAuthOption: SYNs whose TCP-MD5 or TCP-AO option has a wrong length or comes twice, or whose option lengths lie; the kernel drops these, too.
 	CounterDropAuthOption Counter = 123
+	// CounterPassClosed: edge: SYNs to an address and port on which nobody listens, left to the server, which refuses them.
+	CounterPassClosed Counter = 124
+	// CounterClosedAsked: edge: SYNs left to the server to learn whether somebody listens there, after a connection was reset at its beginning.
+	CounterClosedAsked Counter = 125
+	// CounterClosedLearned: edge: addresses and ports found to have no listener, each time anew.
+	CounterClosedLearned Counter = 126
 
 	// NumCounters is how many counters there are.
-	NumCounters = 124
+	NumCounters = 127
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -382,4 +388,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"signed_excess", "the same beyond signed_rate, answered like any other (signed: pass)"},
 	{"drop_signed", "the same, dropped (signed: drop)"},
 	{"drop_auth_option", "SYNs whose TCP-MD5 or TCP-AO option has a wrong length or comes twice, or whose option lengths lie; the kernel drops these, too"},
+	{"pass_closed", "edge: SYNs to an address and port on which nobody listens, left to the server, which refuses them"},
+	{"closed_asked", "edge: SYNs left to the server to learn whether somebody listens there, after a connection was reset at its beginning"},
+	{"closed_learned", "edge: addresses and ports found to have no listener, each time anew"},
 }

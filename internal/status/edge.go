@@ -1,7 +1,9 @@
 package status
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +25,8 @@ type Edge struct {
 	Turned      time.Time    `json:"turned"`   // when the active one became so
 	Learning    bool         `json:"learning"` // the filter is younger than its window
 	At          time.Time    `json:"at"`       // of this report; it is made once a second
+
+	ClosedPorts int `json:"closed_ports"` // addresses and ports where nobody listens, as learned
 }
 
 // Generation is one generation of the filter.
@@ -43,6 +47,9 @@ func readEdge(dir string) (*Edge, error) {
 		Probes: r.Probes, Alarm: r.Alarm != 0, Positions: plane.BloomPartitions << s.BloomBits,
 		Turned: time.Unix(0, int64(r.RotatedUnixNs)), At: time.Unix(0, int64(r.AtUnixNs)),
 		Learning: uint64(mono.Nano()) < s.LearningUntilNs}
+	if out.ClosedPorts, err = plane.ReadClosed(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // of an older version
+		return nil, fmt.Errorf("the edge's closed ports: %w", err)
+	}
 	for g := range plane.BloomGenerations {
 		out.Generations = append(out.Generations, Generation{Active: g == int(s.Generation),
 			Fill: float64(r.FillPpm[g]) / 1e6, Flows: r.Flows[g]})

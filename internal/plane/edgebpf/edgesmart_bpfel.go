@@ -18,6 +18,10 @@ import (
 const (
 	EdgeSmartMapTgAllowances  = "tg_allowances"
 	EdgeSmartMapTgBloom       = "tg_bloom"
+	EdgeSmartMapTgClosed      = "tg_closed"
+	EdgeSmartMapTgClosedFlows = "tg_closed_flows"
+	EdgeSmartMapTgClosedShare = "tg_closed_share"
+	EdgeSmartMapTgClosedUntil = "tg_closed_until"
 	EdgeSmartMapTgCounters    = "tg_counters"
 	EdgeSmartMapTgDevices     = "tg_devices"
 	EdgeSmartMapTgEdge        = "tg_edge"
@@ -93,6 +97,10 @@ type EdgeSmartProgramSpecs struct {
 type EdgeSmartMapSpecs struct {
 	TgAllowances  *ebpf.MapSpec `ebpf:"tg_allowances"`
 	TgBloom       *ebpf.MapSpec `ebpf:"tg_bloom"`
+	TgClosed      *ebpf.MapSpec `ebpf:"tg_closed"`
+	TgClosedFlows *ebpf.MapSpec `ebpf:"tg_closed_flows"`
+	TgClosedShare *ebpf.MapSpec `ebpf:"tg_closed_share"`
+	TgClosedUntil *ebpf.MapSpec `ebpf:"tg_closed_until"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
@@ -144,6 +152,10 @@ func (o *EdgeSmartObjects) Close() error {
 type EdgeSmartMaps struct {
 	TgAllowances  *ebpf.Map `ebpf:"tg_allowances"`
 	TgBloom       *ebpf.Map `ebpf:"tg_bloom"`
+	TgClosed      *ebpf.Map `ebpf:"tg_closed"`
+	TgClosedFlows *ebpf.Map `ebpf:"tg_closed_flows"`
+	TgClosedShare *ebpf.Map `ebpf:"tg_closed_share"`
+	TgClosedUntil *ebpf.Map `ebpf:"tg_closed_until"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
@@ -171,6 +183,10 @@ func (m *EdgeSmartMaps) Close() error {
 	return _EdgeSmartClose(
 		m.TgAllowances,
 		m.TgBloom,
+		m.TgClosed,
+		m.TgClosedFlows,
+		m.TgClosedShare,
+		m.TgClosedUntil,
 		m.TgCounters,
 		m.TgDevices,
 		m.TgEdge,

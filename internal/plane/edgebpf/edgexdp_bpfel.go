@@ -13,6 +13,26 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type EdgeXdpTgClosedEntry struct {
+	_     structs.HostLayout
+	Place struct {
+		_    structs.HostLayout
+		Addr struct {
+			_ structs.HostLayout
+			D [2]uint64
+		}
+		PortBe uint16
+		Family uint8
+		Pad    [5]uint8
+	}
+	UntilNs    uint64
+	AskedNs    uint64
+	AskedAck   uint32
+	Unanswered uint16
+	State      uint8
+	Pad        uint8
+}
+
 type EdgeXdpTgEdgePort struct {
 	_     structs.HostLayout
 	Mac   uint64
@@ -92,6 +112,10 @@ type EdgeXdpTgTaggedSettings struct {
 const (
 	EdgeXdpMapTgAllowances  = "tg_allowances"
 	EdgeXdpMapTgBloom       = "tg_bloom"
+	EdgeXdpMapTgClosed      = "tg_closed"
+	EdgeXdpMapTgClosedFlows = "tg_closed_flows"
+	EdgeXdpMapTgClosedShare = "tg_closed_share"
+	EdgeXdpMapTgClosedUntil = "tg_closed_until"
 	EdgeXdpMapTgCounters    = "tg_counters"
 	EdgeXdpMapTgDevices     = "tg_devices"
 	EdgeXdpMapTgEdge        = "tg_edge"
@@ -167,6 +191,10 @@ type EdgeXdpProgramSpecs struct {
 type EdgeXdpMapSpecs struct {
 	TgAllowances  *ebpf.MapSpec `ebpf:"tg_allowances"`
 	TgBloom       *ebpf.MapSpec `ebpf:"tg_bloom"`
+	TgClosed      *ebpf.MapSpec `ebpf:"tg_closed"`
+	TgClosedFlows *ebpf.MapSpec `ebpf:"tg_closed_flows"`
+	TgClosedShare *ebpf.MapSpec `ebpf:"tg_closed_share"`
+	TgClosedUntil *ebpf.MapSpec `ebpf:"tg_closed_until"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
@@ -218,6 +246,10 @@ func (o *EdgeXdpObjects) Close() error {
 type EdgeXdpMaps struct {
 	TgAllowances  *ebpf.Map `ebpf:"tg_allowances"`
 	TgBloom       *ebpf.Map `ebpf:"tg_bloom"`
+	TgClosed      *ebpf.Map `ebpf:"tg_closed"`
+	TgClosedFlows *ebpf.Map `ebpf:"tg_closed_flows"`
+	TgClosedShare *ebpf.Map `ebpf:"tg_closed_share"`
+	TgClosedUntil *ebpf.Map `ebpf:"tg_closed_until"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
@@ -245,6 +277,10 @@ func (m *EdgeXdpMaps) Close() error {
 	return _EdgeXdpClose(
 		m.TgAllowances,
 		m.TgBloom,
+		m.TgClosed,
+		m.TgClosedFlows,
+		m.TgClosedShare,
+		m.TgClosedUntil,
 		m.TgCounters,
 		m.TgDevices,
 		m.TgEdge,

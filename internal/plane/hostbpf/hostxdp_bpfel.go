@@ -21,7 +21,7 @@ type HostXdpTgAllowance struct {
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [124]uint64
+	Count [127]uint64
 }
 
 type HostXdpTgEpochKey struct {
@@ -121,7 +121,8 @@ type HostXdpTgService struct {
 	Mode         uint8
 	ListenerV4   uint8
 	ListenerV6   uint8
-	Pad          [3]uint8
+	Closed       uint8
+	Pad          [2]uint8
 	SignedCostUs uint32
 }
 
