@@ -31,7 +31,7 @@ help: ## list the targets
 demo: ## flood a web server behind four defences and compare them (root; writes demo/)
 	@tools/deps.sh demo
 	@$(MAKE) build
-	bin/tidegate lab demo
+	bin/tidegate-lab demo
 
 test: ## everything that CI runs (root)
 	@if tools/go.sh >/dev/null 2>&1; then $(GO) vet ./... >/dev/null 2>&1 & fi; tools/deps.sh test && wait # compiles while packages come
@@ -49,7 +49,7 @@ test-unit: ## the tests that need no root
 bench: ## cost per SYN and SYNs absorbed, as ratios, in one run (root)
 	@tools/deps.sh bench
 	@$(MAKE) build
-	bin/tidegate bench
+	bin/tidegate-lab bench
 
 fuzz: ## fuzz the parsers, FUZZTIME each (default 60s), and send FRAMES odd frames to each kind of gate and to a bare machine (root)
 	@tools/deps.sh fuzz
@@ -75,10 +75,10 @@ generate: ## make the generated Go, BPF objects and documents again
 	@tools/deps.sh generate
 	$(GO) generate ./...
 
-build: ## bin/tidegate, one static file with the BPF objects inside
+build: ## bin/tidegate, one static file with the BPF objects inside, and bin/tidegate-lab, which floods and measures
 	@tools/deps.sh build
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/tidegate ./cmd/tidegate
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ ./cmd/tidegate ./cmd/tidegate-lab
 
 dpdk: ## bin/tidegate-dpdk, the proxy's packet path on DPDK, and its benchmark
 	@tools/deps.sh dpdk

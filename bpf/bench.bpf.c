@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The yardsticks of `tidegate bench`: programs that do next to nothing in the
+ * The yardsticks of `tidegate-lab bench`: programs that do next to nothing in the
  * places where the gate's programs stand. Never loaded by `run`.
  */
 #include "lib/kernel.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Clients and a server without state, for `tidegate bench --role proxy`: at both ends
+ * Clients and a server without state, for `tidegate-lab bench --role proxy`: at both ends
  * of a box they shake hands for whatever SYN is sent, as fast as frames come, and end
  * each connection at once. Never loaded by `run`.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * What `tidegate bench --role terminus` measures a patrol with: a generator of
+ * What `tidegate-lab bench --role terminus` measures a patrol with: a generator of
  * minimum-size packets whose addresses vary, run as live frames on a veth of the
  * lab, a forwarder that does nothing else, and the far end. Never loaded by `run`.
  */

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/binding"
+	"tidegate/internal/cli"
 )
 
 func newBindingCmd() *cobra.Command {
@@ -84,7 +84,7 @@ func newBindingShowCmd() *cobra.Command {
 				list = append(list, shownRecord{File: path, Record: r, SignatureOK: r.VerifySignature() == nil})
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), list)
+				return cli.WriteJSON(cmd.OutOrStdout(), list)
 			}
 			for i, s := range list {
 				if i > 0 {
@@ -137,12 +137,6 @@ func joined[T fmt.Stringer](list []T) string {
 }
 
 func utc(sec int64) string { return time.Unix(sec, 0).UTC().Format(time.RFC3339) }
-
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
 
 // readRecordFile reads a record; "-" is stdin.
 func readRecordFile(path string) ([]byte, error) {

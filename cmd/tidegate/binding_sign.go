@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/binding"
+	"tidegate/internal/cli"
 )
 
 // signFlags are the command line of `binding sign`.
@@ -54,7 +55,7 @@ or hold an authority record for the prefixes; whether it does, verify tells.
 			defer clear(key)
 			signed, err := binding.Sign(*r, key)
 			if err != nil {
-				return usageErrorf("%v", err)
+				return cli.UsageErrorf("%v", err)
 			}
 			if err := f.write(cmd, signed); err != nil {
 				return err
@@ -85,27 +86,27 @@ func (f *signFlags) record(now time.Time) (*binding.Record, error) {
 	r := &binding.Record{Serial: f.serial, Revoked: f.revoke}
 	var err error
 	if r.Role, err = binding.ParseRole(f.role); err != nil {
-		return nil, usageErrorf("--role: %v", err)
+		return nil, cli.UsageErrorf("--role: %v", err)
 	}
 	if r.Key, err = binding.ParseKey(f.subject); err != nil {
-		return nil, usageErrorf("--subject: %v", err)
+		return nil, cli.UsageErrorf("--subject: %v", err)
 	}
 	for _, text := range f.prefixes {
 		p, err := netip.ParsePrefix(text)
 		if err != nil || p != p.Masked() {
-			return nil, usageErrorf("--prefix %q: want a prefix without host bits, such as 192.0.2.0/24 or 2001:db8::/32", text)
+			return nil, cli.UsageErrorf("--prefix %q: want a prefix without host bits, such as 192.0.2.0/24 or 2001:db8::/32", text)
 		}
 		r.Prefixes = append(r.Prefixes, p)
 	}
 	for _, text := range f.endpoints {
 		e, err := binding.ParseEndpoint(text)
 		if err != nil {
-			return nil, usageErrorf("--endpoint: %v", err)
+			return nil, cli.UsageErrorf("--endpoint: %v", err)
 		}
 		r.Endpoints = append(r.Endpoints, e)
 	}
 	if f.asJSON && f.out == "-" {
-		return nil, usageErrorf("--json and --out - both want stdout; name a file")
+		return nil, cli.UsageErrorf("--json and --out - both want stdout; name a file")
 	}
 	if r.Serial == 0 {
 		r.Serial = uint64(now.Unix())
@@ -118,10 +119,10 @@ func (f *signFlags) setLife(r *binding.Record, now time.Time) error {
 	if f.notBefore != "" {
 		var err error
 		if begin, err = time.Parse(time.RFC3339, f.notBefore); err != nil {
-			return usageErrorf("--not-before %q: want a time such as 2026-01-31T00:00:00Z", f.notBefore)
+			return cli.UsageErrorf("--not-before %q: want a time such as 2026-01-31T00:00:00Z", f.notBefore)
 		}
 		if begin.After(now.Add(maxAhead)) {
-			return usageErrorf("--not-before %s: at most %d days ahead, or a revocation might not outlive the record", f.notBefore, maxAhead/(24*time.Hour))
+			return cli.UsageErrorf("--not-before %s: at most %d days ahead, or a revocation might not outlive the record", f.notBefore, maxAhead/(24*time.Hour))
 		}
 	}
 	switch {
@@ -152,7 +153,7 @@ func (f *signFlags) write(cmd *cobra.Command, r *binding.Record) error {
 		return err
 	}
 	if f.asJSON {
-		return writeJSON(cmd.OutOrStdout(), shownRecord{File: f.out, Record: r, SignatureOK: true})
+		return cli.WriteJSON(cmd.OutOrStdout(), shownRecord{File: f.out, Record: r, SignatureOK: true})
 	}
 	return nil
 }

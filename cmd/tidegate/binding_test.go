@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"tidegate/internal/cli"
 )
 
 // bindingKit is a directory with keys of an anchor, an ISP and a manager, and the anchors' file.
@@ -34,7 +36,7 @@ func (k *bindingKit) path(name string) string { return filepath.Join(k.dir, name
 func (k *bindingKit) ok(args ...string) string {
 	k.t.Helper()
 	code, stdout, stderr := run(newRootCmd(), args...)
-	if code != exitOK {
+	if code != cli.ExitOK {
 		k.t.Fatalf("%v: code %d: %s%s", args, code, stdout, stderr)
 	}
 	return stdout
@@ -79,7 +81,7 @@ func TestBindingSignVerifyShow(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &verdicts); err != nil {
 		t.Fatal(err)
 	}
-	if code != exitError || verdicts[0].Code != "stale" || verdicts[1].Code != "ok" || verdicts[2].Code != "ok" {
+	if code != cli.ExitError || verdicts[0].Code != "stale" || verdicts[1].Code != "ok" || verdicts[2].Code != "ok" {
 		t.Errorf("after revocation: code %d, %+v", code, verdicts)
 	}
 }
@@ -93,13 +95,13 @@ func TestBindingVerifyRefuses(t *testing.T) {
 	}
 	for file, want := range map[string]string{"wide.cbor": "wider-than-authority", "orphan.cbor": "no-authority", "junk.cbor": "malformed"} {
 		code, out, stderr := run(newRootCmd(), "binding", "verify", "--anchors", k.path("anchors.yaml"), k.path(file))
-		if code != exitError || !strings.Contains(out, want) || strings.Count(out, "\n") != 1 || stderr != "" {
+		if code != cli.ExitError || !strings.Contains(out, want) || strings.Count(out, "\n") != 1 || stderr != "" {
 			t.Errorf("%s: code %d, %q, %q; want %s", file, code, out, stderr, want)
 		}
 	}
 	k.ok(k.sign("rir", "isp", "isp.cbor", "--role", "authority", "--prefix", "192.0.2.0/24")...)
 	code, out, _ := run(newRootCmd(), "binding", "verify", "--anchors", k.path("anchors.yaml"), "--at", "2100-01-01T00:00:00Z", k.path("isp.cbor"))
-	if code != exitError || !strings.Contains(out, "expired") {
+	if code != cli.ExitError || !strings.Contains(out, "expired") {
 		t.Errorf("in 2100: code %d, %s", code, out)
 	}
 }
@@ -118,24 +120,24 @@ func TestBindingErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		"key file open":  {k.sign("rir", "isp", "a.cbor", "--role", "authority", "--prefix", "192.0.2.0/24"), exitError, "chmod 600"},
-		"file exists":    {k.sign("isp", "bm", "there.cbor", manager...), exitError, "not overwritten"},
-		"no key file":    {k.sign("none", "bm", "a.cbor", manager...), exitError, "tidegate binding keygen"},
-		"no role":        {k.sign("isp", "bm", "a.cbor"), exitUsage, "role"},
-		"bad role":       {k.sign("isp", "bm", "a.cbor", "--role", "king"), exitUsage, "want border-manager"},
-		"bad prefix":     {k.sign("isp", "bm", "a.cbor", "--role", "authority", "--prefix", "192.0.2.1/24"), exitUsage, "host bits"},
-		"bad endpoint":   {k.sign("isp", "bm", "a.cbor", "--role", "border-manager", "--endpoint", "x"), exitUsage, "ifp=ADDRESS:PORT"},
-		"no endpoint":    {k.sign("isp", "bm", "a.cbor", "--role", "border-manager", "--prefix", "192.0.2.0/24"), exitUsage, "endpoint"},
-		"no prefix":      {k.sign("isp", "bm", "a.cbor", "--role", "authority"), exitUsage, "prefix"},
-		"oneself":        {k.sign("isp", "isp", "a.cbor", manager...), exitUsage, "cannot bind itself"},
-		"too long":       {k.sign("isp", "bm", "a.cbor", append(manager, "--valid", "10000h")...), exitUsage, "at most 398"},
-		"too early":      {k.sign("isp", "bm", "a.cbor", append(manager, "--not-before", "2100-01-01T00:00:00Z")...), exitUsage, "at most 7 days"},
-		"short revoke":   {k.sign("isp", "bm", "a.cbor", "--role", "key", "--revoke", "--valid", "24h"), exitUsage, "405"},
-		"stdout twice":   {[]string{"binding", "sign", "--key", "x", "--subject", k.public["bm"], "--role", "authority", "--out", "-", "--json"}, exitUsage, "both want stdout"},
-		"keygen twice":   {[]string{"binding", "keygen", k.path("isp.key")}, exitError, "not overwritten"},
-		"no anchors":     {[]string{"binding", "verify", "--anchors", k.path("none"), k.path("there.cbor")}, exitError, "anchor"},
-		"no record file": {[]string{"binding", "show", k.path("none")}, exitError, "tidegate binding sign"},
-		"no time":        {[]string{"binding", "verify", "--anchors", k.path("anchors.yaml"), "--at", "noon", k.path("there.cbor")}, exitUsage, "--at"},
+		"key file open":  {k.sign("rir", "isp", "a.cbor", "--role", "authority", "--prefix", "192.0.2.0/24"), cli.ExitError, "chmod 600"},
+		"file exists":    {k.sign("isp", "bm", "there.cbor", manager...), cli.ExitError, "not overwritten"},
+		"no key file":    {k.sign("none", "bm", "a.cbor", manager...), cli.ExitError, "tidegate binding keygen"},
+		"no role":        {k.sign("isp", "bm", "a.cbor"), cli.ExitUsage, "role"},
+		"bad role":       {k.sign("isp", "bm", "a.cbor", "--role", "king"), cli.ExitUsage, "want border-manager"},
+		"bad prefix":     {k.sign("isp", "bm", "a.cbor", "--role", "authority", "--prefix", "192.0.2.1/24"), cli.ExitUsage, "host bits"},
+		"bad endpoint":   {k.sign("isp", "bm", "a.cbor", "--role", "border-manager", "--endpoint", "x"), cli.ExitUsage, "ifp=ADDRESS:PORT"},
+		"no endpoint":    {k.sign("isp", "bm", "a.cbor", "--role", "border-manager", "--prefix", "192.0.2.0/24"), cli.ExitUsage, "endpoint"},
+		"no prefix":      {k.sign("isp", "bm", "a.cbor", "--role", "authority"), cli.ExitUsage, "prefix"},
+		"oneself":        {k.sign("isp", "isp", "a.cbor", manager...), cli.ExitUsage, "cannot bind itself"},
+		"too long":       {k.sign("isp", "bm", "a.cbor", append(manager, "--valid", "10000h")...), cli.ExitUsage, "at most 398"},
+		"too early":      {k.sign("isp", "bm", "a.cbor", append(manager, "--not-before", "2100-01-01T00:00:00Z")...), cli.ExitUsage, "at most 7 days"},
+		"short revoke":   {k.sign("isp", "bm", "a.cbor", "--role", "key", "--revoke", "--valid", "24h"), cli.ExitUsage, "405"},
+		"stdout twice":   {[]string{"binding", "sign", "--key", "x", "--subject", k.public["bm"], "--role", "authority", "--out", "-", "--json"}, cli.ExitUsage, "both want stdout"},
+		"keygen twice":   {[]string{"binding", "keygen", k.path("isp.key")}, cli.ExitError, "not overwritten"},
+		"no anchors":     {[]string{"binding", "verify", "--anchors", k.path("none"), k.path("there.cbor")}, cli.ExitError, "anchor"},
+		"no record file": {[]string{"binding", "show", k.path("none")}, cli.ExitError, "tidegate binding sign"},
+		"no time":        {[]string{"binding", "verify", "--anchors", k.path("anchors.yaml"), "--at", "noon", k.path("there.cbor")}, cli.ExitUsage, "--at"},
 	} {
 		code, _, stderr := run(newRootCmd(), tc.args...)
 		if code != tc.code || !strings.Contains(stderr, tc.want) || strings.Count(stderr, "\n") != 1 {

@@ -10,6 +10,7 @@ import (
 
 	"tidegate/internal/binding"
 	"tidegate/internal/binding/store"
+	"tidegate/internal/cli"
 )
 
 func newBindingVerifyCmd() *cobra.Command {
@@ -28,7 +29,7 @@ code is 1 when a record does not count.`,
 			if at != "" {
 				var err error
 				if now, err = time.Parse(time.RFC3339, at); err != nil {
-					return usageErrorf("--at %q: want a time such as 2026-01-31T00:00:00Z", at)
+					return cli.UsageErrorf("--at %q: want a time such as 2026-01-31T00:00:00Z", at)
 				}
 			}
 			list, err := binding.LoadAnchors(anchors)
@@ -103,20 +104,20 @@ func writeVerdicts(w io.Writer, list []verdict, asJSON bool) error {
 	}
 	var err error
 	if asJSON {
-		err = writeJSON(w, list)
+		err = cli.WriteJSON(w, list)
 	} else {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, v := range list {
 			if v.Code == binding.OK {
 				fmt.Fprintf(t, "%s\tok\t%s of %s\n", v.File, v.Record.Role, v.Record.Key)
 			} else {
-				fmt.Fprintf(t, "%s\tREFUSED\t%s\n", v.File, oneLine(v.Error))
+				fmt.Fprintf(t, "%s\tREFUSED\t%s\n", v.File, cli.OneLine(v.Error))
 			}
 		}
 		err = t.Flush()
 	}
 	if err == nil && failed {
-		return errSilent
+		return cli.ErrSilent
 	}
 	return err
 }

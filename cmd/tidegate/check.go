@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/cli"
 	"tidegate/internal/config"
 	"tidegate/internal/probe"
 	"tidegate/internal/version"
@@ -53,7 +54,7 @@ func writeCheck(w io.Writer, r *probe.Report, asJSON bool) error {
 		err = writeCheckTable(w, r)
 	}
 	if err == nil && !r.OK {
-		return errSilent
+		return cli.ErrSilent
 	}
 	return err
 }

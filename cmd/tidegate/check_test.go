@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"tidegate/internal/cli"
 	"tidegate/internal/keys"
 	"tidegate/internal/probe"
 )
@@ -20,11 +21,11 @@ func TestCheckBadConfig(t *testing.T) {
 	}
 	code, stdout, stderr := run(newRootCmd(), "check", "-c", path)
 	want := "tidegate: " + path + ":5: services[0].ports: 70000 is out of range; use 1 to 65535\n"
-	if code != exitError || stdout != "" || stderr != want {
+	if code != cli.ExitError || stdout != "" || stderr != want {
 		t.Errorf("code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	code, _, stderr = run(newRootCmd(), "check", "-c", path+".none")
-	if code != exitError || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, ".none") {
+	if code != cli.ExitError || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, ".none") {
 		t.Errorf("missing file: code %d, stderr %q", code, stderr)
 	}
 }
@@ -49,7 +50,7 @@ func TestCheckJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
 		t.Fatalf("%v in %q", err, stdout)
 	}
-	if code != exitError || got.OK || got.Failed == 0 || got.Version == "" || stderr != "" {
+	if code != cli.ExitError || got.OK || got.Failed == 0 || got.Version == "" || stderr != "" {
 		t.Errorf("code %d, stderr %q, %+v", code, stderr, got)
 	}
 	status := map[string]probe.Status{}
@@ -67,7 +68,7 @@ func TestCheckTable(t *testing.T) {
 		{Name: "one", Status: probe.OK, Found: "here"},
 		{Name: "number two", Status: probe.Fail, Found: "gone", Means: "trouble", Mend: "fetch it"},
 	}}
-	if err := writeCheck(&b, r, false); !errors.Is(err, errSilent) {
+	if err := writeCheck(&b, r, false); !errors.Is(err, cli.ErrSilent) {
 		t.Errorf("error %v", err)
 	}
 	want := "ok    one         here\n" +

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/cli"
 	"tidegate/internal/instance"
 	"tidegate/internal/plane"
 	"tidegate/internal/role/filterman"
@@ -38,7 +39,7 @@ func parsePrefix(what, s string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return p, usageErrorf("%s %q: want an address or prefix such as 192.0.2.1 or 192.0.2.0/24", what, s)
+		return p, cli.UsageErrorf("%s %q: want an address or prefix such as 192.0.2.1 or 192.0.2.0/24", what, s)
 	}
 	return p.Masked(), nil
 }
@@ -108,7 +109,7 @@ func printVerdicts(w io.Writer, list []filterman.Verdict, asJSON bool) error {
 		}
 	}
 	if failed {
-		return errSilent
+		return cli.ErrSilent
 	}
 	return nil
 }
@@ -240,7 +241,7 @@ func newFilterOffCmd() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
 			if file == "" {
-				return usageErrorf("off needs -c FILE, the configuration of the patrol")
+				return cli.UsageErrorf("off needs -c FILE, the configuration of the patrol")
 			}
 			return patrol.Off(instance.Options{ConfigPath: file})
 		},

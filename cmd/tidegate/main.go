@@ -4,8 +4,12 @@
 // into internal/, output. Results go to stdout, everything else to stderr.
 package main
 
-import "os"
+import (
+	"os"
+
+	"tidegate/internal/cli"
+)
 
 func main() {
-	os.Exit(execute(newRootCmd(), os.Args[1:], os.Stderr))
+	os.Exit(cli.Execute(newRootCmd(), os.Args[1:], os.Stderr))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/cli"
 	"tidegate/internal/config"
 	"tidegate/internal/instance"
 	"tidegate/internal/role/patrol"
@@ -32,10 +33,10 @@ to take down is no error.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file != "" && cmd.Flags().Changed("instance") {
-				return usageErrorf("name the instance by -c FILE or by --instance NAME, not by both")
+				return cli.UsageErrorf("name the instance by -c FILE or by --instance NAME, not by both")
 			}
 			if drain < 0 {
-				return usageErrorf("--drain %s: no time can be negative", drain)
+				return cli.UsageErrorf("--drain %s: no time can be negative", drain)
 			}
 			if now {
 				drain = 0

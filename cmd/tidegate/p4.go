@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/cli"
 	"tidegate/internal/instance"
 	"tidegate/internal/p4"
 	"tidegate/internal/status"
@@ -51,10 +52,10 @@ Writes the line "ready" to stdout once the services are protected, and with
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
-				return usageErrorf("p4 run needs -c FILE; docs/p4.md shows one")
+				return cli.UsageErrorf("p4 run needs -c FILE; docs/p4.md shows one")
 			}
 			if every < 0 {
-				return usageErrorf("--counters %s: want a duration above zero", every)
+				return cli.UsageErrorf("--counters %s: want a duration above zero", every)
 			}
 			cfg, err := p4.LoadConfig(file)
 			if err != nil {

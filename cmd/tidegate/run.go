@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/cli"
 	"tidegate/internal/config"
 	"tidegate/internal/instance"
 	"tidegate/internal/role/borderman"
@@ -42,7 +43,7 @@ Writes the line "ready" to stdout once the services are protected.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
-				return usageErrorf("run needs -c FILE; docs/configuration.md shows one")
+				return cli.UsageErrorf("run needs -c FILE; docs/configuration.md shows one")
 			}
 			return runRole(cmd, file, skew, step)
 		},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/cli"
 	"tidegate/internal/config"
 	"tidegate/internal/instance"
 	"tidegate/internal/schema"
@@ -30,7 +31,7 @@ func newStatusCmd() *cobra.Command {
 			}
 			if up != nil {
 				if asJSON {
-					return writeJSON(cmd.OutOrStdout(), up)
+					return cli.WriteJSON(cmd.OutOrStdout(), up)
 				}
 				return printUpstreamStatus(cmd.OutOrStdout(), up)
 			}

@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/version"
 )
 
-// DPDKResult is one run of `tidegate bench --role dpdk`: what tidegate-dpdk-bench has
+// DPDKResult is one run of `tidegate-lab bench --role dpdk`: what tidegate-dpdk-bench has
 // measured, and where. Frames are received from and sent to memory; what that costs
 // is what `macswap` shows, which does nothing else.
 type DPDKResult struct {

@@ -27,7 +27,7 @@ import (
 // 3 x 2^20 positions.
 const paperFlows = 579_600
 
-// EdgeResult is one run of `tidegate bench --role edge`. Medians; spreads hold the
+// EdgeResult is one run of `tidegate-lab bench --role edge`. Medians; spreads hold the
 // ranges over the rounds.
 type EdgeResult struct {
 	Version string `json:"version"`

@@ -21,7 +21,7 @@ import (
 	"tidegate/internal/version"
 )
 
-// ProxyResult is one run of `tidegate bench --role proxy`. Medians; spreads hold
+// ProxyResult is one run of `tidegate-lab bench --role proxy`. Medians; spreads hold
 // the ranges over the rounds.
 type ProxyResult struct {
 	Version string `json:"version"`

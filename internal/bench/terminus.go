@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"tidegate/internal/binding/sim"
+	"tidegate/internal/lab"
 	"tidegate/internal/version"
 )
 
@@ -75,7 +76,7 @@ func RunTerminus(ctx context.Context, opt TerminusOptions) (*TerminusResult, err
 		opt.Progress = func(string, ...any) {}
 	}
 	if opt.Exe == "" {
-		exe, err := os.Executable()
+		exe, err := lab.FindTidegate()
 		if err != nil {
 			return nil, err
 		}

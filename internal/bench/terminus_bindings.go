@@ -3,7 +3,7 @@ package bench
 import "tidegate/internal/binding/sim"
 
 // bindingsManagers and bindingsCount make a small network; the figures of the whole
-// one are those of `tidegate lab bindings`, which takes minutes.
+// one are those of `tidegate-lab bindings`, which takes minutes.
 const (
 	bindingsManagers = 40
 	bindingsCount    = 4000

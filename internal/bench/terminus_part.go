@@ -109,7 +109,11 @@ type controlPart struct {
 }
 
 func (b *terminusBench) startPart(c partConfig) (*controlPart, error) {
-	cmd := exec.Command(b.opt.Exe, "bench", "_part")
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, "bench", "_part")
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, err := cmd.StdinPipe()

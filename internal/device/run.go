@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 )
 
-// Options of `tidegate lab device`.
+// Options of `tidegate-lab device`.
 type Options struct {
 	Config
 	Tables   bool // Tables 4 and 5 of the paper in place of one configuration
@@ -19,7 +19,7 @@ type Options struct {
 	Progress func(format string, args ...any)
 }
 
-// DefaultOptions are those of `tidegate lab device` without flags.
+// DefaultOptions are those of `tidegate-lab device` without flags.
 func DefaultOptions() Options {
 	return Options{
 		Config: Config{Policy: PolicyCookies, Layout: LayoutHybrid, Queue: 8},

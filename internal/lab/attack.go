@@ -136,7 +136,7 @@ func (env *runEnv) startClient(ctx context.Context, t *Topology) (*client, error
 	if err != nil {
 		return nil, err
 	}
-	p, err := startProcess(t.Client, env.pin.Client, inR, outW, env.exe, "lab", childClient)
+	p, err := startProcess(t.Client, env.pin.Client, inR, outW, env.self, childClient)
 	inR.Close()
 	outW.Close()
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names of the hidden subcommands of `tidegate lab` that run inside a namespace.
+// Names of the hidden subcommands of tidegate-lab that run inside a namespace.
 const (
 	childClient = "_client"
 	childServer = "_httpd"
 )
 
-// RunClientChild is the body of `lab _client`: read the configuration, prove
+// RunClientChild is the body of `tidegate-lab _client`: read the configuration, prove
 // that the service answers at all, say ready, and begin when told go.
 func RunClientChild(stdin io.Reader, stdout io.Writer) error {
 	in := bufio.NewReader(stdin)
@@ -65,7 +65,7 @@ func preflight(cfg loadConfig) error {
 	return fmt.Errorf("the service does not answer even before the flood: %v", last)
 }
 
-// RunServerChild is the body of `lab _httpd SIZE`.
+// RunServerChild is the body of `tidegate-lab _httpd SIZE`.
 func RunServerChild(args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("want one argument, the size of the response in bytes")
@@ -80,15 +80,15 @@ func RunServerChild(args []string) error {
 // IsChild says whether the command line is one of the hidden children, and
 // runs it. A test binary calls it first, since the lab re-executes itself.
 func IsChild(args []string) (code int, is bool) {
-	if len(args) < 3 || args[1] != "lab" {
+	if len(args) < 2 {
 		return 0, false
 	}
 	var err error
-	switch args[2] {
+	switch args[1] {
 	case childClient:
 		err = RunClientChild(os.Stdin, os.Stdout)
 	case childServer:
-		err = RunServerChild(args[3:])
+		err = RunServerChild(args[2:])
 	default:
 		return 0, false
 	}

@@ -84,7 +84,7 @@ type ConnectCurve struct {
 	SYNPPS float64   `json:"syn_pps"` // of the flood, as it arrived
 }
 
-// ConnectTimes is the one JSON object of `tidegate lab connect-time --json`.
+// ConnectTimes is the one JSON object of `tidegate-lab connect-time --json`.
 type ConnectTimes struct {
 	Begun       time.Time      `json:"begun"`
 	Seconds     float64        `json:"seconds"`

@@ -43,8 +43,8 @@ func chooseServer(kind string) (string, error) {
 
 // startServer starts the web server and waits until it accepts connections
 // from inside its own namespace.
-func startServer(ctx context.Context, t *Topology, kind, dir, exe string, cpu, size, backlog int) (*process, error) {
-	argv := []string{exe, "lab", childServer, strconv.Itoa(size)}
+func startServer(ctx context.Context, t *Topology, kind, dir, self string, cpu, size, backlog int) (*process, error) {
+	argv := []string{self, childServer, strconv.Itoa(size)}
 	if kind == ServerNginx {
 		conf, err := writeNginxConfig(dir, size, backlog)
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Result is the one JSON object of `tidegate lab flood --json`.
+// Result is the one JSON object of `tidegate-lab flood --json`.
 type Result struct {
 	Defence string `json:"defence"`
 	Family  string `json:"family"`

@@ -60,7 +60,7 @@ func (r *Rig) AttachXDP(p *Port, prog *ebpf.Program) (link.Link, error) { return
 
 // Defend starts the web server and one defence, as `lab flood` does.
 func (r *Rig) Defend(ctx context.Context, name string) (stop func() error, err error) {
-	srv, err := startServer(ctx, r.Topology, r.env.server, r.env.dir, r.env.exe, r.env.pin.Server, r.env.opts.ResponseSize, r.env.opts.Backlog)
+	srv, err := startServer(ctx, r.Topology, r.env.server, r.env.dir, r.env.self, r.env.pin.Server, r.env.opts.ResponseSize, r.env.opts.Backlog)
 	if err != nil {
 		return nil, err
 	}

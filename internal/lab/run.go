@@ -38,11 +38,11 @@ type Options struct {
 
 	// Progress gets one line at a time; nil: nobody looks.
 	Progress func(format string, args ...any)
-	// Exe is the tidegate binary; empty: this process's own.
+	// Exe is the tidegate binary; empty: the one that FindTidegate finds.
 	Exe string
 }
 
-// DefaultOptions are those of `tidegate lab flood` without flags.
+// DefaultOptions are those of `tidegate-lab flood` without flags.
 func DefaultOptions() Options {
 	return Options{
 		Defence: DefenceHost, Plane: PlaneXDP, Rate: 50000, Clients: 50, Load: 500,
@@ -102,7 +102,8 @@ type runEnv struct {
 	opts     Options
 	owner    owner
 	dir      string
-	exe      string
+	exe      string // tidegate, which is measured
+	self     string // this program, which serves and loads
 	pin      Pinning
 	server   string
 	progress func(string, ...any)
@@ -166,9 +167,12 @@ func newRunEnv(opts Options) (*runEnv, error) {
 		return nil, err
 	}
 	if env.exe == "" {
-		if env.exe, err = os.Executable(); err != nil {
+		if env.exe, err = FindTidegate(); err != nil {
 			return nil, err
 		}
+	}
+	if env.self, err = os.Executable(); err != nil {
+		return nil, err
 	}
 	if env.server, err = chooseServer(opts.Server); err != nil {
 		return nil, err
@@ -199,7 +203,7 @@ func (env *runEnv) experiment(ctx context.Context, t *Topology) (_ *Result, err 
 	if err != nil {
 		return nil, err
 	}
-	srv, err := startServer(ctx, t, env.server, env.dir, env.exe, env.pin.Server, o.ResponseSize, o.Backlog)
+	srv, err := startServer(ctx, t, env.server, env.dir, env.self, env.pin.Server, o.ResponseSize, o.Backlog)
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ var (
 	splitAttacks   = []string{AttackSYN, AttackACK, AttackRST, AttackMixed}
 )
 
-// DefaultSplitOptions are those of `tidegate lab split` without flags.
+// DefaultSplitOptions are those of `tidegate-lab split` without flags.
 func DefaultSplitOptions() SplitOptions {
 	o := SplitOptions{Options: DefaultOptions(), Edges: 1, Plane: planeXDP, Mode: "plain", Takeover: "adopt", Attack: AttackSYN, Layout: layoutTidegate,
 		UnknownRate: "10000", FilterBits: 20, Epoch: 8 * time.Second, ClockSkew: -1}
@@ -174,7 +174,7 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if x.srv, err = startServer(ctx, x.s.Topology, env.server, env.dir, env.exe, env.pin.Server, o.ResponseSize, o.Backlog); err != nil {
+	if x.srv, err = startServer(ctx, x.s.Topology, env.server, env.dir, env.self, env.pin.Server, o.ResponseSize, o.Backlog); err != nil {
 		return nil, err
 	}
 	defer x.srv.stop(time.Second)

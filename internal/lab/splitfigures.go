@@ -15,7 +15,7 @@ import (
 // with the strategies auth-wrong (the client's TCP notices, "mode 1") and auth-cookie
 // (the client's program does, "mode 2"), with a client that tries again at once.
 
-// SplitFigures is the one JSON object of `tidegate lab split --figures --json`.
+// SplitFigures is the one JSON object of `tidegate-lab split --figures --json`.
 type SplitFigures struct {
 	Throughput []ThroughputBar `json:"figure5_throughput"`
 	Latency    []LatencyPoint  `json:"figure6_latency"`

@@ -26,7 +26,7 @@ type StrategyOptions struct {
 	// SYNCost measures what a SYN costs; nil: it is left out.
 	SYNCost  func(context.Context) (SYNCost, error)
 	Progress func(format string, args ...any)
-	Exe      string // the tidegate binary; empty: this process's own
+	Exe      string // the tidegate binary; empty: the one that FindTidegate finds
 }
 
 // DefaultStrategyOptions take about a minute and a half.
@@ -79,7 +79,7 @@ type StrategyFigures struct {
 	LooksUpOther    bool    `json:"looks_up_other"` // likewise an ACK or a RST
 }
 
-// StrategyReport is the one JSON object of `tidegate lab strategies --json`.
+// StrategyReport is the one JSON object of `tidegate-lab strategies --json`.
 type StrategyReport struct {
 	Begun      time.Time         `json:"begun"`
 	Seconds    float64           `json:"seconds"`

@@ -18,7 +18,7 @@ import (
 type TerminusOptions struct {
 	Topology string // fig2, fig3, legacy or all
 	IPv6     bool
-	Exe      string // the tidegate to run; default this one
+	Exe      string // the tidegate to run; empty: the one that FindTidegate finds
 	Progress func(string, ...any)
 }
 
@@ -59,7 +59,7 @@ func RunTerminus(ctx context.Context, o TerminusOptions) (rows []TerminusRow, er
 		return nil, errors.New("--ipv6: this kernel has no IPv6; leave the option out")
 	}
 	if o.Exe == "" {
-		if o.Exe, err = os.Executable(); err != nil {
+		if o.Exe, err = FindTidegate(); err != nil {
 			return nil, err
 		}
 	}

@@ -53,7 +53,7 @@ func TestDocuments(t *testing.T) {
 		paths = append(paths, found...)
 	}
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "tidegate"), root+"/cmd/tidegate").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", bin+"/", root+"/cmd/tidegate", root+"/cmd/tidegate-lab").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	ran := 0

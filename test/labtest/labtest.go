@@ -51,6 +51,17 @@ func Main(m *testing.M, tidegate *string, prepare ...func() error) int {
 	return m.Run()
 }
 
+// BuildLab makes tidegate-lab, which measures the given tidegate, and returns where it is.
+func BuildLab(t *testing.T, tidegate string) string {
+	t.Helper()
+	exe := filepath.Join(t.TempDir(), "tidegate-lab")
+	if out, err := exec.Command("go", "build", "-o", exe, "tidegate/cmd/tidegate-lab").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v: %s", err, out)
+	}
+	t.Setenv("TIDEGATE", tidegate)
+	return exe
+}
+
 // BuildDPDK makes tidegate-dpdk and tells `tidegate run` where it is.
 func BuildDPDK() error {
 	if out, err := exec.Command("make", "-s", "-C", "../../dpdk").CombinedOutput(); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestSplitLab: the edge in front of the eBPF server role, both as a user starts them,
-// with real clients, a flood and keys that change every second: `tidegate lab split --plane p4`.
+// with real clients, a flood and keys that change every second: `tidegate-lab split --plane p4`.
 func TestSplitLab(t *testing.T) {
 	needRoot(t)
 	tool(t, "P4C", "p4c-bm2-ss")

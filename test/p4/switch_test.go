@@ -17,6 +17,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"tidegate/internal/lab"
 )
 
 const (
@@ -82,6 +84,9 @@ func compile(t *testing.T, source string) string {
 }
 
 func TestMain(m *testing.M) {
+	if code, is := lab.IsChild(os.Args); is { // of lab_test.go
+		os.Exit(code)
+	}
 	code := m.Run()
 	if compiled.dir != "" {
 		os.RemoveAll(compiled.dir)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tidegate/internal/lab"
+	"tidegate/test/labtest"
 )
 
 // Real clients through tidegate-dpdk while a flood goes on, under each way to treat
@@ -61,7 +62,7 @@ func TestDPDKLabFlood(t *testing.T) {
 	if testPlane != lab.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
-	out, err := exec.Command(tidegate, "lab", "flood", "--defence", "proxy-cookie", "--plane", "dpdk", "--rate", "20k",
+	out, err := exec.Command(labtest.BuildLab(t, tidegate), "flood", "--defence", "proxy-cookie", "--plane", "dpdk", "--rate", "20k",
 		"--duration", "4s", "--load", "20", "--clients", "4", "--server", "builtin", "--json").Output()
 	if err != nil {
 		var exit *exec.ExitError
@@ -84,7 +85,7 @@ func TestDPDKLabConnectTime(t *testing.T) {
 	if testPlane != lab.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
-	cmd := exec.Command(tidegate, "lab", "connect-time", "--plane", "dpdk", "--curve", "proxy-cookie", "--rate", "5k",
+	cmd := exec.Command(labtest.BuildLab(t, tidegate), "connect-time", "--plane", "dpdk", "--curve", "proxy-cookie", "--rate", "5k",
 		"--connections", "60", "--load", "50", "--out", "", "--json")
 	var errs output
 	cmd.Stderr = &errs

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"tidegate/internal/lab"
+	"tidegate/test/labtest"
 )
 
 // TestScenarios: every scenario of the paper ends as the paper says.
@@ -24,7 +25,7 @@ func TestScenariosIPv6(t *testing.T) {
 func scenarios(t *testing.T, want int, args ...string) {
 	t.Helper()
 	needRoot(t)
-	cmd := exec.Command(binary, append([]string{"lab", "terminus", "--json"}, args...)...)
+	cmd := exec.Command(labtest.BuildLab(t, binary), append([]string{"terminus", "--json"}, args...)...)
 	var out, progress bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &progress
 	err := cmd.Run()

@@ -10,11 +10,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"tidegate/internal/cli"
 	"tidegate/internal/lab"
 	"tidegate/internal/lab/report"
 )
 
-func newLabDemoCmd() *cobra.Command {
+func newDemoCmd() *cobra.Command {
 	o := lab.DefaultSweep()
 	dir, rates := "demo", ""
 	cmd := &cobra.Command{
@@ -23,7 +24,7 @@ func newLabDemoCmd() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Choose(rates); err != nil {
-				return usageErrorf("%v", err)
+				return cli.UsageErrorf("%v", err)
 			}
 			ctx, stop := labContext(cmd)
 			defer stop()

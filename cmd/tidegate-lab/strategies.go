@@ -10,11 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/bench"
+	"tidegate/internal/cli"
 	"tidegate/internal/config"
 	"tidegate/internal/lab"
 )
 
-func newLabStrategiesCmd() *cobra.Command {
+func newStrategiesCmd() *cobra.Command {
 	o := lab.DefaultStrategyOptions()
 	cost := bench.DefaultOptions()
 	cost.Rounds = 3
@@ -30,17 +31,17 @@ idle machine; takes about two minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Rate, err = lab.ParseRate(rate); err != nil {
-				return usageErrorf("--rate: %v", err)
+				return cli.UsageErrorf("--rate: %v", err)
 			}
 			if o.Frames < 100 || o.Frames > 1_000_000 {
-				return usageErrorf("--frames %d: want 100 to 1000000", o.Frames)
+				return cli.UsageErrorf("--frames %d: want 100 to 1000000", o.Frames)
 			}
 			if o.Clients < 1 || o.Clients > 3000 {
-				return usageErrorf("--clients %d: want 1 to 3000", o.Clients)
+				return cli.UsageErrorf("--clients %d: want 1 to 3000", o.Clients)
 			}
 			for _, s := range o.Strategies {
 				if !slices.Contains(config.Strategies(), config.Strategy(s)) {
-					return usageErrorf("--strategy %q: want some of %s", s, strategyNames())
+					return cli.UsageErrorf("--strategy %q: want some of %s", s, strategyNames())
 				}
 			}
 			o.Progress = progressTo(cmd.ErrOrStderr())
@@ -73,7 +74,7 @@ idle machine; takes about two minutes.`,
 	f.StringVar(&rate, "rate", rate, "flood under which legitimate clients come, SYNs per second")
 	f.IntVar(&o.Frames, "frames", o.Frames, "frames of each flood with forged sources")
 	f.IntVar(&o.Clients, "clients", o.Clients, "legitimate clients under the flood, each with an address of its own")
-	f.BoolVar(&withCost, "cost", withCost, "also measure nanoseconds per SYN, as tidegate bench --role proxy does")
+	f.BoolVar(&withCost, "cost", withCost, "also measure nanoseconds per SYN, as tidegate-lab bench --role proxy does")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

@@ -10,10 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/cli"
 	"tidegate/internal/lab"
 )
 
-func newLabTerminusCmd() *cobra.Command {
+func newTerminusCmd() *cobra.Command {
 	o, asJSON := lab.TerminusOptions{Topology: "all"}, false
 	cmd := &cobra.Command{
 		Use:   "terminus",
@@ -25,7 +26,7 @@ paper: a bot, priority, the five ways of spoofing a client (III.C), reflection
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(lab.TerminusTopologies(), o.Topology) {
-				return usageErrorf("--topology %q: want %s", o.Topology, strings.Join(lab.TerminusTopologies(), ", "))
+				return cli.UsageErrorf("--topology %q: want %s", o.Topology, strings.Join(lab.TerminusTopologies(), ", "))
 			}
 			o.Progress = progressTo(cmd.ErrOrStderr())
 			ctx, stop := labContext(cmd)
@@ -76,7 +77,7 @@ func printTerminus(out io.Writer, rows []lab.TerminusRow, asJSON bool) error {
 		}
 	}
 	if failed {
-		return errSilent
+		return cli.ErrSilent
 	}
 	return nil
 }

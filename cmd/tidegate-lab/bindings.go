@@ -6,9 +6,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/binding/sim"
+	"tidegate/internal/cli"
 )
 
-func newLabBindingsCmd() *cobra.Command {
+func newBindingsCmd() *cobra.Command {
 	o := sim.DefaultOptions()
 	hostile := []float64{0, 0.2}
 	var asJSON bool
@@ -33,7 +34,7 @@ reach every honest manager.`,
 			ok := true
 			for _, o.Hostile = range hostile {
 				if err := o.Validate(); err != nil {
-					return usageErrorf("%v", err)
+					return cli.UsageErrorf("%v", err)
 				}
 				fmt.Fprintf(cmd.ErrOrStderr(), "%.0f %% hostile managers\n", 100*o.Hostile)
 				res, err := sim.Run(ctx, o)
@@ -44,12 +45,12 @@ reach every honest manager.`,
 			}
 			var err error
 			if asJSON {
-				err = writeJSON(cmd.OutOrStdout(), list)
+				err = cli.WriteJSON(cmd.OutOrStdout(), list)
 			} else {
 				err = sim.Print(cmd.OutOrStdout(), list)
 			}
 			if err == nil && !ok {
-				return errSilent
+				return cli.ErrSilent
 			}
 			return err
 		},

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/bench"
+	"tidegate/internal/cli"
 	"tidegate/internal/config"
 )
 
@@ -32,12 +33,12 @@ Needs root and an otherwise idle machine.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if opt.Rounds < 1 || opt.Frames < 1000 {
-				return usageErrorf("--rounds must be at least 1 and --frames at least 1000")
+				return cli.UsageErrorf("--rounds must be at least 1 and --frames at least 1000")
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			if opt.Only != "" && (role != config.RoleProxy || !slices.Contains(bench.ProxyParts(), opt.Only)) {
-				return usageErrorf("--only %q: want one of %s, with --role proxy", opt.Only, strings.Join(bench.ProxyParts(), ", "))
+				return cli.UsageErrorf("--only %q: want one of %s, with --role proxy", opt.Only, strings.Join(bench.ProxyParts(), ", "))
 			}
 			if role == config.RoleProxy {
 				return runProxyBench(ctx, cmd, opt, asJSON)
@@ -52,7 +53,7 @@ Needs root and an otherwise idle machine.`,
 				return runDPDKBench(ctx, cmd, opt, asJSON, plots)
 			}
 			if role != config.RoleHost {
-				return usageErrorf("--role %q: want host, proxy, edge, terminus or dpdk", role)
+				return cli.UsageErrorf("--role %q: want host, proxy, edge, terminus or dpdk", role)
 			}
 			return runBench(ctx, cmd, opt, asJSON)
 		},

@@ -9,11 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/cli"
 	"tidegate/internal/lab"
 	"tidegate/internal/lab/report"
 )
 
-func newLabConnectCmd() *cobra.Command {
+func newConnectCmd() *cobra.Command {
 	o := lab.DefaultConnectOptions()
 	rate, dir, asJSON := o.Base.Rate.String(), "connect-time", false
 	cmd := &cobra.Command{
@@ -25,10 +26,10 @@ Needs root, and takes about two minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Base.Rate, err = lab.ParseRate(rate); err != nil {
-				return usageErrorf("--rate: %v", err)
+				return cli.UsageErrorf("--rate: %v", err)
 			}
 			if err := o.Validate(); err != nil {
-				return usageErrorf("%v", err)
+				return cli.UsageErrorf("%v", err)
 			}
 			o.Base.Progress = progressTo(cmd.ErrOrStderr())
 			ctx, stop := labContext(cmd)

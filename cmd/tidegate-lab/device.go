@@ -7,10 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/cli"
 	"tidegate/internal/device"
 )
 
-func newLabDeviceCmd() *cobra.Command {
+func newDeviceCmd() *cobra.Command {
 	o := device.DefaultOptions()
 	asJSON := false
 	cmd := &cobra.Command{
@@ -30,7 +31,7 @@ second. Needs root.`,
 			f := cmd.Flags()
 			o.Tables = !f.Changed("policy") && !f.Changed("layout") && !f.Changed("queue")
 			if err := o.Validate(); err != nil {
-				return usageErrorf("%v", err)
+				return cli.UsageErrorf("%v", err)
 			}
 			o.Progress = progressTo(cmd.ErrOrStderr())
 			ctx, stop := labContext(cmd)

@@ -6,10 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/cli"
 	"tidegate/internal/lab"
 )
 
-func newLabSplitCmd() *cobra.Command {
+func newSplitCmd() *cobra.Command {
 	o := lab.DefaultSplitOptions()
 	rate, mix, back, asJSON, figures := "50k", "mixed", "", false, false
 	cmd := &cobra.Command{
@@ -22,10 +23,10 @@ both.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Rate, err = lab.ParseRate(rate); err != nil {
-				return usageErrorf("--rate: %v", err)
+				return cli.UsageErrorf("--rate: %v", err)
 			}
 			if o.FloodMix, err = lab.ParseFloodMix(mix); err != nil {
-				return usageErrorf("--flood-options: %v", err)
+				return cli.UsageErrorf("--flood-options: %v", err)
 			}
 			switch back {
 			case "":
@@ -33,10 +34,10 @@ both.`,
 			case "edge", "direct":
 				o.Direct = back == "direct"
 			default:
-				return usageErrorf("--return %q: want edge or direct", back)
+				return cli.UsageErrorf("--return %q: want edge or direct", back)
 			}
 			if err := o.Validate(); err != nil {
-				return usageErrorf("%v", err)
+				return cli.UsageErrorf("%v", err)
 			}
 			o.Progress = progressTo(cmd.ErrOrStderr())
 			ctx, stop := labContext(cmd)

@@ -1,67 +1,17 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/cli"
 	"tidegate/internal/lab"
 )
 
-func newLabCmd() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "lab",
-		Short: "Flood a web server inside network namespaces and measure who is still served",
-		Long: `Build hosts out of network namespaces, flood a web server there and measure
-what its clients still get. Nothing is ever sent outside the namespaces that
-the lab itself makes. Needs root.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(
-		newLabFloodCmd(),
-		newLabDemoCmd(),
-		newLabStrategiesCmd(),
-		newLabConnectCmd(),
-		newLabSplitCmd(),
-		newLabTerminusCmd(),
-		newLabBindingsCmd(),
-		newLabDeviceCmd(),
-		newLabCleanCmd(),
-		newLabClientCmd(),
-		newLabServerCmd(),
-	)
-	return cmd
-}
-
-// labContext ends at Ctrl-C or SIGTERM; a second signal has its usual effect,
-// and what it leaves behind the next start removes.
-func labContext(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
-}
-
-// progressTo writes progress lines, which never go to stdout.
-func progressTo(w io.Writer) func(string, ...any) {
-	return func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
-}
-
-// interrupted makes one plain line of whatever Ctrl-C tore apart.
-func interrupted(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return errors.New("interrupted; everything the lab made has been removed")
-	}
-	return err
-}
-
-func newLabFloodCmd() *cobra.Command {
+func newFloodCmd() *cobra.Command {
 	o := lab.DefaultOptions()
 	rate, mix, closes, timestamps, asJSON := "50k", "mixed", "server", true, false
 	cmd := &cobra.Command{
@@ -70,17 +20,17 @@ func newLabFloodCmd() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Rate, err = lab.ParseRate(rate); err != nil {
-				return usageErrorf("--rate: %v", err)
+				return cli.UsageErrorf("--rate: %v", err)
 			}
 			if o.FloodMix, err = lab.ParseFloodMix(mix); err != nil {
-				return usageErrorf("--flood-options: %v", err)
+				return cli.UsageErrorf("--flood-options: %v", err)
 			}
 			if closes != "server" && closes != "client" {
-				return usageErrorf("--close %q: want server or client", closes)
+				return cli.UsageErrorf("--close %q: want server or client", closes)
 			}
 			o.ClientCloses, o.NoTimestamps = closes == "client", !timestamps
 			if err := o.Validate(); err != nil {
-				return usageErrorf("%v", err)
+				return cli.UsageErrorf("%v", err)
 			}
 			o.Progress = progressTo(cmd.ErrOrStderr())
 			ctx, stop := labContext(cmd)
@@ -119,7 +69,7 @@ func newLabFloodCmd() *cobra.Command {
 	return cmd
 }
 
-func newLabCleanCmd() *cobra.Command {
+func newCleanCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "clean",
 		Short: "Remove what killed labs have left behind",
@@ -134,8 +84,8 @@ func newLabCleanCmd() *cobra.Command {
 	}
 }
 
-// newLabClientCmd is the load generator that the lab starts in its client namespace.
-func newLabClientCmd() *cobra.Command {
+// newClientCmd is the load generator that the lab starts in its client namespace.
+func newClientCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "_client", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -144,8 +94,8 @@ func newLabClientCmd() *cobra.Command {
 	}
 }
 
-// newLabServerCmd is the web server that stands in for a missing nginx.
-func newLabServerCmd() *cobra.Command {
+// newServerCmd is the web server that stands in for a missing nginx.
+func newServerCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "_httpd SIZE", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return lab.RunServerChild(args) },

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/bench"
+	"tidegate/internal/cli"
 )
 
 // roleTerminus is no role of a machine but the three of Terminus together.
@@ -15,7 +16,7 @@ const roleTerminus = "terminus"
 
 func runTerminusBench(ctx context.Context, cmd *cobra.Command, o bench.TerminusOptions, opt bench.Options, asJSON bool) error {
 	if o.MaxFilters < 100_000 || o.MaxFilters > 10_000_000 || o.Requests < 10_000 {
-		return usageErrorf("--filters must be 100,000 to 10,000,000 and --requests at least 10,000")
+		return cli.UsageErrorf("--filters must be 100,000 to 10,000,000 and --requests at least 10,000")
 	}
 	opt.Progress = func(format string, args ...any) {
 		fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)

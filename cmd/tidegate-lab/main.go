@@ -1,0 +1,17 @@
+// Command tidegate-lab floods hosts made of network namespaces and measures what the gates do
+// about it and what they cost. It is the only program that sends attack traffic, and no part of
+// tidegate, which runs where services are protected.
+//
+// Every subcommand stands in its own file and stays thin: flags in, one call
+// into internal/, output. Results go to stdout, everything else to stderr.
+package main
+
+import (
+	"os"
+
+	"tidegate/internal/cli"
+)
+
+func main() {
+	os.Exit(cli.Execute(newRootCmd(), os.Args[1:], os.Stderr))
+}

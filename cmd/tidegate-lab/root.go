@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/internal/cli"
+	"tidegate/internal/version"
+)
+
+func newRootCmd() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tidegate-lab",
+		Short: "Flood a web server inside network namespaces and measure who is still served",
+		Long: `Build hosts out of network namespaces, flood a web server there and measure
+what its clients still get, and what the gates cost. Nothing is ever sent outside
+the namespaces that the lab itself makes. Needs root, and the program tidegate
+beside it, on PATH, or where TIDEGATE says.`,
+		Version:       version.Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	root.AddCommand(
+		newFloodCmd(),
+		newDemoCmd(),
+		newStrategiesCmd(),
+		newConnectCmd(),
+		newSplitCmd(),
+		newTerminusCmd(),
+		newBindingsCmd(),
+		newDeviceCmd(),
+		newBenchCmd(),
+		newCleanCmd(),
+		newClientCmd(),
+		newServerCmd(),
+		cli.VersionCmd("tidegate-lab"),
+	)
+	return root
+}
+
+// labContext ends at Ctrl-C or SIGTERM; a second signal has its usual effect,
+// and what it leaves behind the next start removes.
+func labContext(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// progressTo writes progress lines, which never go to stdout.
+func progressTo(w io.Writer) func(string, ...any) {
+	return func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+}
+
+// interrupted makes one plain line of whatever Ctrl-C tore apart.
+func interrupted(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return errors.New("interrupted; everything the lab made has been removed")
+	}
+	return err
+}

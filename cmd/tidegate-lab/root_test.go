@@ -1,0 +1,29 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/internal/cli"
+)
+
+// run executes one command line and returns its exit code, stdout and stderr.
+func run(root *cobra.Command, args ...string) (int, string, string) {
+	var stdout, stderr bytes.Buffer
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	code := cli.Execute(root, args, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, args := range [][]string{{"nonsense"}, {"flood", "--rate", "many"}, {"clean", "extra"}, {"bench", "--role", "none"}} {
+		code, stdout, stderr := run(newRootCmd(), args...)
+		if code != cli.ExitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "tidegate-lab: ") {
+			t.Errorf("%v: code %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+}
