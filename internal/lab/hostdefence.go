@@ -64,7 +64,7 @@ func (d *hostDefence) run(ctx context.Context, n *Namespace, config func(instanc
 		return err
 	}
 	ready := newLineWaiter(readyLine)
-	p, err := startProcess(n, -1, nil, ready, d.env.exe, "run", "-c", conf)
+	p, err := d.env.startTidegate(n, ready, "run", "-c", conf)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (d *hostDefence) cookies(ctx context.Context, _ *Topology) (uint64, error) 
 // counters are the services' as `tidegate status` tells them, added up.
 func (d *hostDefence) counters(ctx context.Context) (map[string]uint64, error) {
 	var out bytes.Buffer
-	p, err := startProcess(d.ns, -1, nil, &out, d.env.exe, "status", "--instance", d.instance, "--json")
+	p, err := d.env.startTidegate(d.ns, &out, "status", "--instance", d.instance, "--json")
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -102,7 +103,7 @@ type runEnv struct {
 	opts     Options
 	owner    owner
 	dir      string
-	exe      string // tidegate, which is measured
+	exe      string // tidegate, if it is named: see startTidegate
 	self     string // this program, which serves and loads
 	pin      Pinning
 	server   string
@@ -151,6 +152,17 @@ func (env *runEnv) topology() (*Topology, error) {
 	return p.Topology, nil
 }
 
+// startTidegate starts the program that is measured. It is looked for here: a rig that starts
+// none needs none.
+func (e *runEnv) startTidegate(n *Namespace, stdout io.Writer, args ...string) (_ *process, err error) {
+	if e.exe == "" {
+		if e.exe, err = FindTidegate(); err != nil {
+			return nil, err
+		}
+	}
+	return startProcess(n, -1, nil, stdout, append([]string{e.exe}, args...)...)
+}
+
 func newRunEnv(opts Options) (*runEnv, error) {
 	env := &runEnv{opts: opts, exe: opts.Exe, pin: choosePinning(allowedCPUs()), progress: opts.Progress}
 	if env.progress == nil {
@@ -165,11 +177,6 @@ func newRunEnv(opts Options) (*runEnv, error) {
 	}
 	if env.owner, err = self(); err != nil {
 		return nil, err
-	}
-	if env.exe == "" {
-		if env.exe, err = FindTidegate(); err != nil {
-			return nil, err
-		}
 	}
 	if env.self, err = os.Executable(); err != nil {
 		return nil, err

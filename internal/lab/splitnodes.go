@@ -154,7 +154,7 @@ func (x *splitRun) startNode(ctx context.Context, n *Namespace, role, instance s
 		return err
 	}
 	ready := newLineWaiter(readyLine)
-	p, err := startProcess(n, -1, nil, ready, x.env.exe, "run", "-c", path, "--clock-offset", skew.String())
+	p, err := x.env.startTidegate(n, ready, "run", "-c", path, "--clock-offset", skew.String())
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (n *splitNode) status(ctx context.Context) (s nodeStatus, err error) {
 		return n.p4.status(ctx)
 	}
 	var out bytes.Buffer
-	p, err := startProcess(n.ns, -1, nil, &out, n.env.exe, "status", "--instance", n.instance, "--json")
+	p, err := n.env.startTidegate(n.ns, &out, "status", "--instance", n.instance, "--json")
 	if err != nil {
 		return s, err
 	}

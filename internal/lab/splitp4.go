@@ -171,7 +171,7 @@ func (s *p4Switch) run(ctx context.Context, x *splitRun, secret string) error {
 	}
 	ready := newLineWaiter(readyLine)
 	var err error
-	if s.runner, err = startProcess(s.ns, -1, nil, ready, x.env.exe, "p4", "run", "-c", config, "--clock-offset", o.Skew.String()); err != nil {
+	if s.runner, err = x.env.startTidegate(s.ns, ready, "p4", "run", "-c", config, "--clock-offset", o.Skew.String()); err != nil {
 		return err
 	}
 	select {
