@@ -98,7 +98,7 @@ func (g *gate) start() error {
 	if g.secret, err = instance.LoadSecrets(g.cfg); err != nil {
 		return err
 	}
-	slots := int(g.cfg.KeyHorizon/g.cfg.Epoch) + keys.PastEpochs + 4
+	slots := keys.Slots(g.cfg.Epoch, g.cfg.KeyHorizon)
 	behindEdge := g.cfg.Role == config.RoleServer
 	if behindEdge {
 		g.warnOptions()

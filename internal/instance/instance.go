@@ -69,21 +69,21 @@ func (b *Instance) setPolicy() {
 	}
 }
 
-// Where is what attaching the packet path needs to know.
-func (b *Instance) Where() plane.AttachOptions {
+// AttachOptions are what attaching the packet path needs to know.
+func (b *Instance) AttachOptions() plane.AttachOptions {
 	return plane.AttachOptions{BPFFS: b.Opt.BPFFS, Instance: b.Cfg.Instance, Interfaces: b.Cfg.Interfaces,
 		XDPMode: plane.XDPMode(b.Cfg.XDPMode)}
 }
 
-// Stand makes the machine's own settings what a box that forwards so needs; taking the
+// ConfigureForwarding makes the machine's own settings what a box that forwards so needs; taking the
 // instance down (TakeDown) takes that back.
-func (b *Instance) Stand(kind config.Forwarding) error {
+func (b *Instance) ConfigureForwarding(kind config.Forwarding) error {
 	b.forwarding = Forwarding{Kind: kind, Interfaces: b.Cfg.Interfaces, Log: b.Log,
 		Promisc: PromiscuousBy(b.Opt.StateDir, b.Cfg.Instance)}
 	return b.forwarding.Prepare()
 }
 
-// Promiscuous are the interfaces that Stand has made so, for the state file.
+// Promiscuous are the interfaces that ConfigureForwarding has made so, for the state file.
 func (b *Instance) Promiscuous() []string { return b.forwarding.Promisc }
 
 // BridgePorts are the two interfaces' numbers if the box is a bridge, else zeros.
@@ -153,17 +153,17 @@ func (b *Instance) cpus() int {
 	return OnlineCPUs()
 }
 
-// NotOwn are the targets without this machine's own addresses, which a router answers
-// for itself; they are looked up now, and MovedAway tells when they have changed.
-func (b *Instance) NotOwn(targets []plane.Target, kind config.Forwarding) (_ []plane.Target, err error) {
+// ExcludeLocal are the targets without this machine's own addresses, which a router answers
+// for itself; they are looked up now, and LocalAddrsChanged tells when they have changed.
+func (b *Instance) ExcludeLocal(targets []plane.Target, kind config.Forwarding) (_ []plane.Target, err error) {
 	if b.local, err = OwnPrefixes(kind); err != nil {
 		return nil, err
 	}
 	return plane.Except(targets, b.local), nil
 }
 
-// MovedAway says whether this machine's addresses have changed since NotOwn.
-func (b *Instance) MovedAway(kind config.Forwarding) (bool, error) {
+// LocalAddrsChanged says whether this machine's addresses have changed since ExcludeLocal.
+func (b *Instance) LocalAddrsChanged(kind config.Forwarding) (bool, error) {
 	now, err := OwnPrefixes(kind)
 	return err == nil && !slices.Equal(now, b.local), err
 }

@@ -89,3 +89,10 @@ func Epochs(now time.Time, length, horizon time.Duration) []uint64 {
 	}
 	return list
 }
+
+// Slots is how many keys a packet path has to have room for: the epochs that begin within the
+// horizon, PastEpochs, the present one, one that the horizon cuts off, one for a clock that is
+// ahead, and one that is loaded while all of these may be in use. Rings round it up to a power of two.
+func Slots(length, horizon time.Duration) int {
+	return int(horizon/length) + PastEpochs + 4
+}

@@ -118,3 +118,20 @@ func TestSecretNeverPrinted(t *testing.T) {
 		t.Error("Zero left bytes behind")
 	}
 }
+
+// A ring of Slots holds every key that is loaded at once, whatever the horizon, with one to spare
+// while the next is loaded.
+func TestSlots(t *testing.T) {
+	for _, length := range []time.Duration{time.Second, 8 * time.Second, 64 * time.Second} {
+		for _, horizon := range []time.Duration{0, length / 3, length, 5 * time.Minute, 2*time.Hour + length/2} {
+			most := 0
+			for step := range 16 {
+				now := EpochStart(1_000_000, length).Add(length * time.Duration(step) / 16)
+				most = max(most, len(Epochs(now, length, horizon)))
+			}
+			if slots := Slots(length, horizon); slots < most+1 || slots > most+3 {
+				t.Errorf("epochs of %v, horizon %v: %d keys at once, %d slots", length, horizon, most, slots)
+			}
+		}
+	}
+}

@@ -64,7 +64,7 @@ func (b *box) start() (err error) {
 	if b.secret, err = instance.LoadSecrets(b.Cfg); err != nil {
 		return err
 	}
-	slots := int(b.Cfg.KeyHorizon/b.Cfg.Epoch) + keys.PastEpochs + 4
+	slots := keys.Slots(b.Cfg.Epoch, b.Cfg.KeyHorizon)
 	b.plane, err = plane.LoadEdge(plane.EdgeOptions{
 		Options: plane.Options{Instance: b.Cfg.Instance, KeySlots: slots},
 		BPFFS:   b.Opt.BPFFS, BloomBits: b.Cfg.Edge.FilterBits, Smart: b.Cfg.Edge.Layout == config.LayoutSmartcookie})
@@ -76,12 +76,12 @@ func (b *box) start() (err error) {
 		b.plane.Close()
 		return err
 	}
-	b.Modes, err = b.plane.Attach(b.Where())
+	b.Modes, err = b.plane.Attach(b.AttachOptions())
 	if err != nil {
 		b.plane.Close()
 		return err
 	}
-	if err := errors.Join(b.Stand(b.Cfg.Edge.Forwarding), b.writeState()); err != nil {
+	if err := errors.Join(b.ConfigureForwarding(b.Cfg.Edge.Forwarding), b.writeState()); err != nil {
 		return errors.Join(err, b.plane.Detach())
 	}
 	return nil
@@ -128,7 +128,7 @@ func (b *box) writeServices() error {
 	if err != nil {
 		return err
 	}
-	if targets, err = b.NotOwn(targets, e.Forwarding); err != nil {
+	if targets, err = b.ExcludeLocal(targets, e.Forwarding); err != nil {
 		return err
 	}
 	return errors.Join(b.plane.SetForwarding(bridge, e.FastPath == config.FastAll), b.plane.SetEdge(b.own), b.writeTagged(),
@@ -138,7 +138,7 @@ func (b *box) writeServices() error {
 // watchLocal writes the services anew if this box's own addresses, which are an exception
 // from them, have changed.
 func (b *box) watchLocal() error {
-	if moved, err := b.MovedAway(b.Cfg.Edge.Forwarding); err != nil || !moved {
+	if moved, err := b.LocalAddrsChanged(b.Cfg.Edge.Forwarding); err != nil || !moved {
 		return err
 	}
 	return b.writeServices()

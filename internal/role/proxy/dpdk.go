@@ -99,7 +99,7 @@ func dpdkPrefix(instance string) string { return "tidegate-" + instance }
 func (d *dpdkBox) apply(all bool, more ...string) error {
 	cfg := d.Cfg
 	slots := 1
-	for slots < int(cfg.KeyHorizon/cfg.Epoch)+keys.PastEpochs+3 {
+	for slots < keys.Slots(cfg.Epoch, cfg.KeyHorizon) {
 		slots *= 2
 	}
 	var lines []string

@@ -77,7 +77,7 @@ func (b *box) start() (err error) {
 	if b.secret, err = instance.LoadSecrets(b.Cfg); err != nil {
 		return err
 	}
-	slots := int(b.Cfg.KeyHorizon/b.Cfg.Epoch) + keys.PastEpochs + 3
+	slots := keys.Slots(b.Cfg.Epoch, b.Cfg.KeyHorizon)
 	whiteBits := 0
 	if b.Cfg.Proxy.WhitelistV4 == config.WhitelistBitmap {
 		whiteBits = b.Cfg.Proxy.SourcePrefixV4
@@ -98,12 +98,12 @@ func (b *box) start() (err error) {
 		b.plane.Close()
 		return err
 	}
-	b.Modes, err = b.plane.Attach(b.Where())
+	b.Modes, err = b.plane.Attach(b.AttachOptions())
 	if err != nil {
 		b.plane.Close()
 		return err
 	}
-	if err := errors.Join(b.Stand(b.Cfg.Proxy.Forwarding), b.writeState()); err != nil {
+	if err := errors.Join(b.ConfigureForwarding(b.Cfg.Proxy.Forwarding), b.writeState()); err != nil {
 		return errors.Join(err, b.plane.Detach())
 	}
 	return nil
@@ -169,7 +169,7 @@ func (b *box) writeServices() (err error) {
 	if err != nil {
 		return err
 	}
-	if targets, err = b.NotOwn(targets, p.Forwarding); err != nil {
+	if targets, err = b.ExcludeLocal(targets, p.Forwarding); err != nil {
 		return err
 	}
 	return b.plane.SetServices(targets, &b.Settings)
@@ -178,7 +178,7 @@ func (b *box) writeServices() (err error) {
 // watchLocal writes the services anew if this box's own addresses, which are an exception
 // from them, have changed.
 func (b *box) watchLocal() error {
-	if moved, err := b.MovedAway(b.Cfg.Proxy.Forwarding); err != nil || !moved {
+	if moved, err := b.LocalAddrsChanged(b.Cfg.Proxy.Forwarding); err != nil || !moved {
 		return err
 	}
 	return b.writeServices()

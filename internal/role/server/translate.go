@@ -83,7 +83,7 @@ func (n *node) start() (err error) {
 	if n.secret, err = instance.LoadSecrets(n.cfg); err != nil {
 		return err
 	}
-	slots := int(n.cfg.KeyHorizon/n.cfg.Epoch) + keys.PastEpochs + 4
+	slots := keys.Slots(n.cfg.Epoch, n.cfg.KeyHorizon)
 	n.plane, err = plane.LoadServer(plane.ServerOptions{Options: plane.Options{Instance: n.cfg.Instance, KeySlots: slots},
 		BPFFS: n.opt.BPFFS, Flows: n.cfg.Tagged.MaxConnections})
 	if err != nil {
