@@ -83,7 +83,7 @@ __attribute__((noinline)) int tg_confirm_send(struct __sk_buff *skb, const struc
 	const struct tg_server_settings *server = tg_server_get();
 	const struct tg_edge_address *to;
 	struct tg_counter_row *row;
-	const struct tg_siphash_key *key;
+	const struct tg_tag_epoch *keys;
 	struct tg_confirm c = {};
 	__u32 l3_off, ip_len, len, out;
 	__u8 *data, *end;
@@ -94,9 +94,9 @@ __attribute__((noinline)) int tg_confirm_send(struct __sk_buff *skb, const struc
 	row = tg_server_row(pkt, TG_TO_CLIENT);
 	to = bpf_map_lookup_elem(&tg_edges, &edge);
 	epoch = tg_epoch_now(settings);
-	key = tg_tag_key_of(settings, epoch);
+	keys = tg_tag_keys_of(settings, epoch);
 	l3_off = pkt->l3_off;
-	if (!row || !to || !key || l3_off > TG_ETH_OFF_MAX ||
+	if (!row || !to || !keys || l3_off > TG_ETH_OFF_MAX ||
 	    (pkt->family == 4 ? !to->v4 : !(to->v6[0] | to->v6[1] | to->v6[2] | to->v6[3])))
 		goto failed;
 	c.client = pkt->dst;
@@ -123,7 +123,7 @@ __attribute__((noinline)) int tg_confirm_send(struct __sk_buff *skb, const struc
 		tg_confirm_headers(data, &c, to, server->confirm_port_be);
 		data += TG_IPV6_HDR_LEN;
 	}
-	tg_confirm_write(data + TG_UDP_HDR_LEN, &c, tg_confirm_mac(&c, key));
+	tg_confirm_write(data + TG_UDP_HDR_LEN, &c, tg_confirm_mac(&c, &keys->confirm));
 	tg_count(row, TG_COUNT_confirm_sent);
 	out = pkt->family == 4 ? to->ifindex4 : to->ifindex6;
 	return (int)bpf_redirect_neigh(out ? out : skb->ifindex, 0, 0, 0);

@@ -5,7 +5,12 @@
  *
  *   epoch n   = floor(unix time in ns / epoch length in ns)
  *   key of n  = first 16 bytes of ChaCha20(key = secret, block 0,
- *               nonce = "TGK1" || n as 64-bit little-endian)
+ *               nonce = label || n as 64-bit little-endian)
+ *
+ * The label is four bytes that name what the key is for, so that no MAC of one kind of
+ * message is ever one of another: TGK1 cookies, TGT1 tags, TGC1 confirmations (tag.h);
+ * and, derived in userspace alone, TGH1 cookies in the layout smartcookie, TGS1
+ * what edges tell each other.
  */
 #ifndef TG_KEYS_H
 #define TG_KEYS_H
@@ -21,13 +26,15 @@ struct tg_epoch_key {
 	struct tg_siphash_key key;
 };
 
-TG_INLINE struct tg_siphash_key tg_epoch_key_derive(const uint8_t secret[TG_SECRET_LEN],
-						    uint64_t epoch)
+TG_INLINE struct tg_siphash_key tg_key_derive(const uint8_t secret[TG_SECRET_LEN],
+					      const char label[4], uint64_t epoch)
 {
-	uint8_t nonce[12] = {'T', 'G', 'K', '1'};
+	uint8_t nonce[12];
 	uint32_t block[16];
 	int i;
 
+	for (i = 0; i < 4; i++)
+		nonce[i] = (uint8_t)label[i];
 	for (i = 0; i < 8; i++)
 		nonce[4 + i] = (uint8_t)(epoch >> (8 * i));
 	tg_chacha20_block(block, secret, 0, nonce);
@@ -35,6 +42,12 @@ TG_INLINE struct tg_siphash_key tg_epoch_key_derive(const uint8_t secret[TG_SECR
 		.k0 = (uint64_t)block[1] << 32 | block[0],
 		.k1 = (uint64_t)block[3] << 32 | block[2],
 	};
+}
+
+TG_INLINE struct tg_siphash_key tg_epoch_key_derive(const uint8_t secret[TG_SECRET_LEN],
+						    uint64_t epoch)
+{
+	return tg_key_derive(secret, "TGK1", epoch);
 }
 
 /* Clocks. A cookie names its epoch by one bit, so a verifier can hold two epochs

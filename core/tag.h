@@ -33,7 +33,7 @@
  *
  *    0               8               16              24              31
  *   +---------------+---------------+-------+-------+---------------+
- *   |  'T'          |  'G'          | vers 1| what 3|  family, 4, 6 |
+ *   |  'T'          |  'G'          | vers 2| what 3|  family, 4, 6 |
  *   +---------------+---------------+-------+-------+---------------+
  *   |  edge                         |  0                            |
  *   +-------------------------------+-------------------------------+
@@ -49,7 +49,8 @@
  *   |  MAC, 64 bits, little-endian                                  |
  *   +---------------------------------------------------------------+
  *
- * Its MAC is of the 48 bytes 0-7 and 12-51. Scratch may hold anything: a server
+ * Its MAC is of the 48 bytes 0-7 and 12-51, under the epoch's confirm key (version 1 had
+ * the tag key). Scratch may hold anything: a server
  * makes the datagram out of a TCP segment whose checksum is left to the NIC, and
  * the NIC may write it there.
  *
@@ -67,6 +68,7 @@
 #define TG_TAG_OPTION 254 /* RFC 4727 */
 #define TG_TAG_VERSION 1
 #define TG_TAG_EDGE_MAX 255
+#define TG_CONFIRM_VERSION 2
 #define TG_CONFIRM_LEN 60
 #define TG_CONFIRM_PORT 21575 /* 0x5447 */
 
@@ -90,22 +92,24 @@ enum tg_tag_result {
 	TG_TAG_CUT,     /* one that is longer than the options it stands in */
 };
 
-/* The key of the tags and confirmations of one epoch: as tg_epoch_key_derive, with
- * "TGT1" in the nonce, so that no cookie's MAC is ever a tag's. */
+/* Both keys of one epoch, a slot of a ring. Tags and confirmations have one each, or what the
+ * MAC of one covers might be read as the other. Map ABI. */
+struct tg_tag_epoch {
+	uint64_t epoch;
+	struct tg_siphash_key tag, confirm;
+};
+_Static_assert(sizeof(struct tg_tag_epoch) == 40, "map ABI");
+
 TG_INLINE struct tg_siphash_key tg_tag_key_derive(const uint8_t secret[TG_SECRET_LEN],
 						  uint64_t epoch)
 {
-	uint8_t nonce[12] = {'T', 'G', 'T', '1'};
-	uint32_t block[16];
-	int i;
+	return tg_key_derive(secret, "TGT1", epoch);
+}
 
-	for (i = 0; i < 8; i++)
-		nonce[4 + i] = (uint8_t)(epoch >> (8 * i));
-	tg_chacha20_block(block, secret, 0, nonce);
-	return (struct tg_siphash_key){
-		.k0 = (uint64_t)block[1] << 32 | block[0],
-		.k1 = (uint64_t)block[3] << 32 | block[2],
-	};
+TG_INLINE struct tg_siphash_key tg_confirm_key_derive(const uint8_t secret[TG_SECRET_LEN],
+						      uint64_t epoch)
+{
+	return tg_key_derive(secret, "TGC1", epoch);
 }
 
 /* The full number of the epoch whose low 32 bits a message carries, if it is the
@@ -227,7 +231,7 @@ TG_INLINE uint64_t tg_confirm_mac(const struct tg_confirm *c, const struct tg_si
 {
 	struct tg_siphash s = tg_siphash_begin(key);
 
-	tg_siphash_word(&s, TG_WIRE32('T', 'G', TG_TAG_VERSION << 4 | TG_TAG_CONFIRM, c->family) |
+	tg_siphash_word(&s, TG_WIRE32('T', 'G', TG_CONFIRM_VERSION << 4 | TG_TAG_CONFIRM, c->family) |
 				    (uint64_t)TG_WIRE32(c->edge >> 8, c->edge, 0, 0) << 32);
 	tg_siphash_word(&s, tg_swap32(c->epoch) | (uint64_t)c->ports << 32);
 	tg_siphash_word(&s, c->client.d[0]);
@@ -242,7 +246,7 @@ TG_INLINE void tg_confirm_write(uint8_t *out, const struct tg_confirm *c, uint64
 {
 	uint32_t i;
 
-	tg_store32(out, TG_WIRE32('T', 'G', TG_TAG_VERSION << 4 | TG_TAG_CONFIRM, c->family));
+	tg_store32(out, TG_WIRE32('T', 'G', TG_CONFIRM_VERSION << 4 | TG_TAG_CONFIRM, c->family));
 	tg_store32(out + 4, TG_WIRE32(c->edge >> 8, c->edge, 0, 0));
 	tg_store32(out + 8, 0);
 	tg_store32(out + 12, tg_swap32(c->epoch));
@@ -264,7 +268,7 @@ TG_INLINE enum tg_tag_result tg_confirm_read(const uint8_t *p, uint32_t len, con
 
 	if (len < 4 || p + 4 > end || p[0] != 'T' || p[1] != 'G')
 		return TG_TAG_NONE;
-	if (p[2] != (TG_TAG_VERSION << 4 | TG_TAG_CONFIRM) || (p[3] != 4 && p[3] != 6))
+	if (p[2] != (TG_CONFIRM_VERSION << 4 | TG_TAG_CONFIRM) || (p[3] != 4 && p[3] != 6))
 		return TG_TAG_FOREIGN;
 	if (len != TG_CONFIRM_LEN || p + TG_CONFIRM_LEN > end)
 		return TG_TAG_CUT;

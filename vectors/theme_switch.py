@@ -242,8 +242,8 @@ def translated(family):
 EDGE, TAG_LEN, MTU = 7, 20, 1500  # docs/split-protocol.md
 
 
-def tag_key(epoch):
-    return ref.chacha20_block(SECRET, 0, b"TGT1" + struct.pack("<Q", epoch))[:16]
+def key(label, epoch):
+    return ref.chacha20_block(SECRET, 0, label + struct.pack("<Q", epoch))[:16]
 
 
 def tagged(f, what):
@@ -251,19 +251,19 @@ def tagged(f, what):
     words = struct.pack(">BBHI", 1 << 4 | what, SERVICE["wscale"] << 4, EDGE, EPOCH & M32)
     message = (p.address(f["src"]) + p.address(f["dst"]) + struct.pack(">HH", f["sport"], f["dport"])
                + struct.pack("<III", f["seq"], f["ack"], 0) + words)
-    mac = struct.pack("<Q", ref.siphash24(tag_key(EPOCH), message))
+    mac = struct.pack("<Q", ref.siphash24(key(b"TGT1", EPOCH), message))
     tag = b"\xfe\x14TG" + words + mac
     return dict(f, options=[(tag, "tag, " + {1: "SET-UP", 2: "PROBE"}[what])] + list(f["options"]))
 
 
-def confirmation(f, epoch=EPOCH, edge=EDGE, spoil=0):
+def confirmation(f, epoch=EPOCH, edge=EDGE, spoil=0, label=b"TGC1", version=2):
     """The server's datagram about the client's flow f, as a frame's parts."""
     family = f["family"]
     src, dst = p.address(f["src"]), p.address(f["dst"])
-    head = struct.pack(">HBBHH", 0x5447, 0x13, family, edge, 0)
+    head = struct.pack(">HBBHH", 0x5447, version << 4 | 3, family, edge, 0)
     rest = (struct.pack(">IHH", epoch & M32, f["sport"], f["dport"]) + src + bytes(16 - len(src))
             + dst + bytes(16 - len(dst)))
-    mac = ref.siphash24(tag_key(epoch), head + rest) ^ spoil
+    mac = ref.siphash24(key(label, epoch), head + rest) ^ spoil
     body = head + b"\x5c\x5c\0\0" + rest + struct.pack("<Q", mac)
     udp = struct.pack(">HHHH", 21575, 21575, 8 + len(body), 0) + body
     gate = p.address({4: "198.51.100.1", 6: "2001:db8:2::1"}[family])
@@ -315,6 +315,12 @@ def edge_tagged(family):
     yield vector("tagged-forged" + v, "each byte of the MAC", "tagged",
                  [said(confirmation(f, spoil=1 << bit)) for bit in range(0, 64, 8)] + [client(more)],
                  confirm_forged=8, drop_ack=1)
+    yield vector("tagged-wrong-key" + v, "a confirmation under the key of tags, or of cookies", "tagged",
+                 [said(confirmation(f, label=b"TGT1")), said(confirmation(f, label=b"TGK1")), client(more)],
+                 confirm_forged=2, drop_ack=1)
+    older = confirmation(f, version=1, label=b"TGT1")
+    yield vector("tagged-older" + v, "a confirmation of the version before is any datagram", "tagged",
+                 [said(older, on=older), client(more)], drop_ack=1)
     other = confirmation(f, edge=EDGE + 1)
     yield vector("tagged-other-edge" + v, "for another edge: forwarded, and means nothing here", "tagged",
                  [said(other, on=other), client(more)], drop_ack=1)

@@ -135,7 +135,7 @@ __attribute__((noinline)) int tg_confirm_take(struct xdp_md *ctx, __u32 l3_off)
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_edge_settings *edge = tg_edge_get();
 	const __u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	const struct tg_siphash_key *key;
+	const struct tg_tag_epoch *keys;
 	struct tg_packet flow = {};
 	struct tg_counter_row *row;
 	const __u8 *ip, *udp;
@@ -165,10 +165,10 @@ __attribute__((noinline)) int tg_confirm_take(struct xdp_md *ctx, __u32 l3_off)
 	flow.dst = c.server;
 	flow.ports = c.ports;
 	row = tg_counter_row_get(tg_service_find(settings, &flow));
-	key = tg_tag_key_find(settings, c.epoch);
+	keys = tg_tag_keys_find(settings, c.epoch);
 	if (!row)
 		return 0;
-	if (!key || !tg_mac_equal(mac, tg_confirm_mac(&c, key))) {
+	if (!keys || !tg_mac_equal(mac, tg_confirm_mac(&c, &keys->confirm))) {
 		tg_count(row, TG_COUNT_confirm_forged);
 		return 1;
 	}

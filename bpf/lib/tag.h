@@ -109,7 +109,7 @@ __attribute__((noinline)) int tg_tag_take(struct xdp_md *ctx, struct tg_packet *
 					  const struct tg_tcp_options *o, struct tg_tag *t)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
-	const struct tg_siphash_key *key;
+	const struct tg_tag_epoch *keys;
 	struct tg_tag_work *w;
 	const __u8 *at, *end;
 	__u32 zero = 0, len;
@@ -123,10 +123,10 @@ __attribute__((noinline)) int tg_tag_take(struct xdp_md *ctx, struct tg_packet *
 	if (len > TG_TCP_OPTIONS_MAX_LEN || at + TG_TAG_LEN > end ||
 	    tg_tag_read(at, len, end, t, &mac) != TG_TAG_READ)
 		return TG_TAG_UNKNOWN;
-	key = tg_tag_key_find(settings, t->epoch);
-	if (!key)
+	keys = tg_tag_keys_find(settings, t->epoch);
+	if (!keys)
 		return TG_TAG_STALE;
-	if (!tg_mac_equal(mac, tg_tag_mac(pkt, o->tsecr, t, key)))
+	if (!tg_mac_equal(mac, tg_tag_mac(pkt, o->tsecr, t, &keys->tag)))
 		return TG_TAG_FORGED;
 	w = bpf_map_lookup_elem(&tg_tag_room, &zero);
 	if (!w)
@@ -141,18 +141,18 @@ __attribute__((noinline)) int tg_tag_put(struct xdp_md *ctx, struct tg_packet *p
 					 const struct tg_tcp_options *o, const struct tg_tag *t)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
-	const struct tg_siphash_key *key;
+	const struct tg_tag_epoch *keys;
 	struct tg_tag_work *w;
 	__u32 zero = 0, len;
 
 	if (!pkt || !t || !o || !settings || pkt->l4_off > TG_L4_OFF_MAX)
 		return -TG_EINVAL;
 	len = (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
-	key = tg_tag_key_find(settings, t->epoch);
+	keys = tg_tag_keys_find(settings, t->epoch);
 	w = bpf_map_lookup_elem(&tg_tag_room, &zero);
-	if (!key || !w || len > TG_TCP_OPTIONS_MAX_LEN - TG_TAG_LEN)
+	if (!keys || !w || len > TG_TCP_OPTIONS_MAX_LEN - TG_TAG_LEN)
 		return -TG_EINVAL;
-	tg_tag_words(w->words, t, tg_tag_mac(pkt, o->tsecr, t, key));
+	tg_tag_words(w->words, t, tg_tag_mac(pkt, o->tsecr, t, &keys->tag));
 	return tg_tag_move(ctx, pkt, w, true);
 }
 

@@ -9,32 +9,32 @@
 #include "gate.h"
 #include "../../core/tag.h"
 
-/* Ring of tag keys, as tg_keys. */
+/* Ring of the keys of tags and confirmations, as tg_keys. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 16);
 	__type(key, __u32);
-	__type(value, struct tg_epoch_key);
+	__type(value, struct tg_tag_epoch);
 } tg_tag_keys SEC(".maps");
 
-/* The key of exactly this epoch; NULL if it is not loaded. */
-static __always_inline const struct tg_siphash_key *
-tg_tag_key_of(const struct tg_host_settings *settings, __u64 epoch)
+/* The keys of exactly this epoch; NULL if they are not loaded. */
+static __always_inline const struct tg_tag_epoch *
+tg_tag_keys_of(const struct tg_host_settings *settings, __u64 epoch)
 {
 	__u32 slot = (__u32)epoch & settings->key_slot_mask;
-	struct tg_epoch_key *k = bpf_map_lookup_elem(&tg_tag_keys, &slot);
+	struct tg_tag_epoch *k = bpf_map_lookup_elem(&tg_tag_keys, &slot);
 
-	return k && k->epoch == epoch ? &k->key : 0;
+	return k && k->epoch == epoch ? k : 0;
 }
 
-/* The key under which a message of this epoch is verified; NULL: too old, too far
+/* The keys under which a message of this epoch is verified; NULL: too old, too far
  * ahead, or not loaded. */
-static __always_inline const struct tg_siphash_key *
-tg_tag_key_find(const struct tg_host_settings *settings, __u32 low)
+static __always_inline const struct tg_tag_epoch *
+tg_tag_keys_find(const struct tg_host_settings *settings, __u32 low)
 {
 	uint64_t epoch;
 
-	return tg_tag_epoch(low, tg_epoch_now(settings), &epoch) ? tg_tag_key_of(settings, epoch) : 0;
+	return tg_tag_epoch(low, tg_epoch_now(settings), &epoch) ? tg_tag_keys_of(settings, epoch) : 0;
 }
 
 #endif

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes core/test/tag_answers.h: tags and confirmations made from
 docs/split-protocol.md with OpenSSL's SipHash and ChaCha20; shares no code with core/.
+With `sync`, what edges tell each other, which core/ does not know.
 
     core/test/tag_answers.py > core/test/tag_answers.h
+    core/test/tag_answers.py sync > internal/role/edge/testdata/sync_answers.txt
 """
 import pathlib
 import struct
@@ -19,24 +21,42 @@ ADDRESSES = {4: (bytes([192, 0, 2, 1]), bytes([198, 51, 100, 7])),
                  bytes.fromhex("20010db80002abcdef01234567890080"))}
 
 
-def tag_key(epoch):
-    return ref.chacha20_block(SECRET, 0, b"TGT1" + struct.pack("<Q", epoch))[:16]
+def key(label, epoch):
+    return ref.chacha20_block(SECRET, 0, label + struct.pack("<Q", epoch))[:16]
 
 
 def tag(family, sport, dport, seq, ack, tsecr, what, wscale, edge, epoch):
     src, dst = ADDRESSES[family]
     head = struct.pack(">BBHI", 1 << 4 | what, wscale << 4, edge, epoch & 0xffffffff)
     message = src + dst + struct.pack(">HH", sport, dport) + struct.pack("<III", seq, ack, tsecr) + head
-    mac = ref.siphash24(tag_key(epoch), message)
+    mac = ref.siphash24(key(b"TGT1", epoch), message)
     return b"\xfe\x14TG" + head + struct.pack("<Q", mac)
 
 
 def confirm(family, sport, dport, edge, epoch):
     client, server = (a.ljust(16, b"\0") for a in ADDRESSES[family])
-    first = b"TG" + bytes([1 << 4 | 3, family]) + struct.pack(">HH", edge, 0)
+    first = b"TG" + bytes([2 << 4 | 3, family]) + struct.pack(">HH", edge, 0)
     rest = struct.pack(">IHH", epoch & 0xffffffff, sport, dport) + client + server
-    mac = ref.siphash24(tag_key(epoch), first + rest)
+    mac = ref.siphash24(key(b"TGC1", epoch), first + rest)
     return first + bytes(4) + rest + struct.pack("<Q", mac)
+
+
+def sync(filter_bits, edge, epoch, positions):
+    body = (b"TG" + bytes([3 << 4 | 4, filter_bits]) + struct.pack(">HHI", edge, len(positions), epoch & 0xffffffff)
+            + struct.pack("<%dI" % len(positions), *positions))
+    return body + struct.pack("<Q", ref.siphash24(key(b"TGS1", epoch), body))
+
+
+def write_sync():
+    print("# Made by core/test/tag_answers.py with OpenSSL; do not edit.\n"
+          "# filter KEY; sync FILTER-BITS EDGE EPOCH POSITIONS MESSAGE\n"
+          "filter", key(b"TGT1", 2**64 - 1).hex())
+    for number, epoch in enumerate((0, 7, 218750001, 2**32 - 1, 2**32 + 5)):
+        for count in (1, 5, 9, 11, 320):
+            positions = [(k + 1) * 0x9e3779b1 * (number + 1) & 0xffffff for k in range(count)]
+            edge = 1 + number * 60
+            print("sync", 20 + number, edge, epoch, ",".join(map(str, positions)),
+                  sync(20 + number, edge, epoch, positions).hex())
 
 
 def bytes_c(data):
@@ -81,4 +101,7 @@ def main():
     print("};")
 
 
-main()
+if sys.argv[1:] == ["sync"]:
+    write_sync()
+else:
+    main()

@@ -43,7 +43,8 @@ static void tag_known_answers(void **state)
 	}
 	for (i = 0; i < sizeof(tg_ka_confirms) / sizeof(tg_ka_confirms[0]); i++) {
 		const struct tg_ka_confirm *ka = &tg_ka_confirms[i];
-		struct tg_siphash_key key = tg_tag_key_derive(secret, ka->epoch);
+		struct tg_siphash_key key = tg_confirm_key_derive(secret, ka->epoch);
+		struct tg_siphash_key other = tg_tag_key_derive(secret, ka->epoch);
 		struct tg_confirm c = {.ports = ka->ports, .epoch = (uint32_t)ka->epoch,
 				       .edge = ka->edge, .family = ka->family}, back = {0};
 		uint8_t out[TG_CONFIRM_LEN], *copy;
@@ -60,6 +61,10 @@ static void tag_known_answers(void **state)
 				 TG_TAG_READ);
 		assert_memory_equal(&back, &c, sizeof(c));
 		assert_true(tg_mac_equal(mac, tg_confirm_mac(&back, &key)));
+		assert_false(tg_mac_equal(mac, tg_confirm_mac(&back, &other)));
+		copy[2] = 1 << 4 | TG_TAG_CONFIRM; /* the version that had the key of tags */
+		assert_int_equal(tg_confirm_read(copy, TG_CONFIRM_LEN, copy + TG_CONFIRM_LEN, &back, &mac),
+				 TG_TAG_FOREIGN);
 		free(copy);
 	}
 }

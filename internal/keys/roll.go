@@ -78,7 +78,7 @@ func (r *Roll) FirstTagKey(n uint64) [EpochKeyLen]byte {
 	return r.first.TagKey(n)
 }
 
-// EpochKey, TagKey and SmartKey are those of the secret that epoch n has.
+// EpochKey and its like are those of the secret that epoch n has.
 func (r *Roll) EpochKey(n uint64) [EpochKeyLen]byte {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -90,6 +90,20 @@ func (r *Roll) TagKey(n uint64) [EpochKeyLen]byte {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.of(n).TagKey(n)
+}
+
+// ConfirmKey: see EpochKey.
+func (r *Roll) ConfirmKey(n uint64) [EpochKeyLen]byte {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.of(n).ConfirmKey(n)
+}
+
+// SyncKey: see EpochKey.
+func (r *Roll) SyncKey(n uint64) [EpochKeyLen]byte {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.of(n).SyncKey(n)
 }
 
 // SmartKey: see EpochKey.

@@ -35,7 +35,8 @@ func TestRoll(t *testing.T) {
 			if n >= rolls {
 				want = next
 			}
-			if r.EpochKey(n) != want.EpochKey(n) || r.TagKey(n) != want.TagKey(n) || r.SmartKey(n) != want.SmartKey(n) {
+			if r.EpochKey(n) != want.EpochKey(n) || r.TagKey(n) != want.TagKey(n) ||
+				r.ConfirmKey(n) != want.ConfirmKey(n) || r.SyncKey(n) != want.SyncKey(n) || r.SmartKey(n) != want.SmartKey(n) {
 				t.Errorf("from %s: epoch %d has the wrong keys", from, n)
 			}
 		}

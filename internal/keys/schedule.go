@@ -20,7 +20,7 @@ const (
 	// that a genuine but late ACK can be told from a forged one.
 	PastEpochs = 3
 
-	noncePrefix = "TGK1"
+	cookieLabel = "TGK1"
 )
 
 // Secret is the master secret that all machines of a fleet share.
@@ -47,11 +47,17 @@ func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 //	| TGK1  | n, 64-bit LE  |
 //	+-------+---------------+
 //
-// The packet paths read it as two little-endian 64-bit words k0, k1.
+// The packet paths read it as two little-endian 64-bit words k0, k1. Keys for anything else
+// have another label in place of TGK1, so that no MAC of one kind is ever one of another.
 func (s *Secret) EpochKey(n uint64) [EpochKeyLen]byte {
+	return s.derive(cookieLabel, n)
+}
+
+// derive makes the key of epoch n for what the label names.
+func (s *Secret) derive(label string, n uint64) [EpochKeyLen]byte {
 	var nonce [chacha20.NonceSize]byte
-	copy(nonce[:], noncePrefix)
-	binary.LittleEndian.PutUint64(nonce[len(noncePrefix):], n)
+	copy(nonce[:], label)
+	binary.LittleEndian.PutUint64(nonce[len(label):], n)
 	c, err := chacha20.NewUnauthenticatedCipher(s[:], nonce[:])
 	if err != nil { // only for wrong lengths, and both are constants
 		panic(err)

@@ -58,6 +58,33 @@ func TestEpochKeyKnownAnswers(t *testing.T) {
 	}
 }
 
+// TestKeysOfEachKind fixes the labels: no two kinds of message have a key in common. Made as above.
+func TestKeysOfEachKind(t *testing.T) {
+	s := counting()
+	for _, tc := range []struct {
+		name string
+		key  func(uint64) [EpochKeyLen]byte
+		n    uint64
+		want string
+	}{
+		{"tag", s.TagKey, 0, "de44e21d276f513b1677e9d0c96c35ea"},
+		{"tag", s.TagKey, 1<<32 + 5, "555cdcb005a2cc2b316eb774af7b4616"},
+		{"confirm", s.ConfirmKey, 0, "ee1240a237dc4add2e55ae67b3ae7277"},
+		{"confirm", s.ConfirmKey, 1<<32 + 5, "c63c4e0589905de9039a2c78fecdb844"},
+		{"sync", s.SyncKey, 0, "355d292416b8eff7b6979c7324b8149e"},
+		{"sync", s.SyncKey, 1<<32 + 5, "ebaa2cf5b01d0295a00e9fb4cdd59eea"},
+	} {
+		key := tc.key(tc.n)
+		if got := hex.EncodeToString(key[:]); got != tc.want {
+			t.Errorf("%s key of epoch %d = %s, want %s", tc.name, tc.n, got, tc.want)
+		}
+	}
+	half := s.SmartKey(7)
+	if got := hex.EncodeToString(half[:]); got != "1116b9c0a5a03fe4" {
+		t.Errorf("SmartKey(7) = %s", got)
+	}
+}
+
 func TestEpoch(t *testing.T) {
 	const length = 8 * time.Second
 	for _, tc := range []struct {

@@ -1,25 +1,19 @@
 package keys
 
-import (
-	"encoding/binary"
-
-	"golang.org/x/crypto/chacha20"
+// What edges and servers say to each other in the protocol `tagged` (docs/split-protocol.md)
+// has a key for each kind of message: with one for all, what an attacker makes an edge write
+// in one kind could be read as another. Each is derived as EpochKey, with its own label.
+const (
+	tagLabel     = "TGT1"
+	confirmLabel = "TGC1"
+	syncLabel    = "TGS1"
 )
 
-const tagNoncePrefix = "TGT1"
+// TagKey derives the key of the tags of epoch n, edge to server.
+func (s *Secret) TagKey(n uint64) [EpochKeyLen]byte { return s.derive(tagLabel, n) }
 
-// TagKey derives the key of the tags and confirmations of epoch n
-// (docs/split-protocol.md): as EpochKey, with TGT1 in the nonce, so that no
-// cookie's MAC is ever a tag's.
-func (s *Secret) TagKey(n uint64) [EpochKeyLen]byte {
-	var nonce [chacha20.NonceSize]byte
-	copy(nonce[:], tagNoncePrefix)
-	binary.LittleEndian.PutUint64(nonce[len(tagNoncePrefix):], n)
-	c, err := chacha20.NewUnauthenticatedCipher(s[:], nonce[:])
-	if err != nil { // only for wrong lengths, and both are constants
-		panic(err)
-	}
-	var key [EpochKeyLen]byte
-	c.XORKeyStream(key[:], key[:])
-	return key
-}
+// ConfirmKey derives the key of the confirmations of epoch n, server to edge.
+func (s *Secret) ConfirmKey(n uint64) [EpochKeyLen]byte { return s.derive(confirmLabel, n) }
+
+// SyncKey derives the key of what edges tell each other in epoch n.
+func (s *Secret) SyncKey(n uint64) [EpochKeyLen]byte { return s.derive(syncLabel, n) }

@@ -167,8 +167,13 @@ func (c *Controller) adoptTagKeys() error {
 		said, _ := r.Keys[0].(simpleswitch.Exact)
 		low := simpleswitch.Row{Params: [][]byte{said}}.Number(0)
 		n := present + uint64(int64(int32(uint32(low)-uint32(present)))) // the epoch nearest to now
-		if c.tagged() && r.Same(c.names.in(actionTagKey), c.tagKeyParams(n)) {
-			c.tagKeys[n] = r.Handle
+		k := tagKey{n, false}
+		if len(r.Keys) > 1 { // the program before had one key for both
+			confirms, _ := r.Keys[1].(simpleswitch.Exact)
+			k.confirms = slices.Equal(confirms, flag(true))
+		}
+		if c.tagged() && len(r.Keys) > 1 && r.Same(c.names.in(actionTagKey), c.tagKeyParams(k)) {
+			c.tagKeys[k] = r.Handle
 			continue
 		}
 		if err := c.sw.Delete(c.names.in(tableTagKeys), r.Handle); err != nil {

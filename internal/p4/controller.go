@@ -46,6 +46,7 @@ type Options struct {
 type Secret interface {
 	SmartKey(epoch uint64) [keys.SmartKeyLen]byte
 	TagKey(epoch uint64) [keys.EpochKeyLen]byte
+	ConfirmKey(epoch uint64) [keys.EpochKeyLen]byte
 }
 
 // Controller keeps one switch's tables.
@@ -59,7 +60,7 @@ type Controller struct {
 
 	zero       time.Time        // the wall clock when the switch's was zero
 	epochs     map[uint64]*span // entries by epoch
-	tagKeys    map[uint64]int32 // likewise
+	tagKeys    map[tagKey]int32 // likewise
 	bloomKey   [8]byte
 	salt       [8]byte
 	generation uint8
@@ -79,7 +80,7 @@ type Controller struct {
 // the caller's, who zeroes it.
 func NewController(ctx context.Context, cfg *Config, secret Secret, opt Options) (*Controller, error) {
 	c := &Controller{cfg: cfg, names: namesOf(cfg.Program), secret: secret, log: opt.Log, now: opt.Now,
-		epochs: map[uint64]*span{}, tagKeys: map[uint64]int32{}}
+		epochs: map[uint64]*span{}, tagKeys: map[tagKey]int32{}}
 	if c.now == nil {
 		c.now = time.Now
 	}

@@ -10,6 +10,9 @@ import (
 // TaggedSettings are the edge's part of the protocol `tagged`.
 type TaggedSettings = edgebpf.EdgeXdpTgTaggedSettings
 
+// tagEpoch is a slot of the ring of keys of tags and confirmations, edge and server alike.
+type tagEpoch = edgebpf.EdgeXdpTgTagEpoch
+
 // SetTagged switches the protocol; with Edge 0 it is `plain`.
 func (e *Edge) SetTagged(s TaggedSettings) error {
 	if err := e.maps[edgebpf.EdgeXdpMapTgTagged].Put(uint32(0), s); err != nil {
@@ -18,9 +21,9 @@ func (e *Edge) SetTagged(s TaggedSettings) error {
 	return nil
 }
 
-// PutTagKey loads the tag key of one epoch, as PutKey.
-func (e *Edge) PutTagKey(epoch uint64, key [16]byte) error {
-	return putEpochKey(e.maps[edgebpf.EdgeXdpMapTgTagKeys], e.keySlots, epoch, key)
+// PutTagKeys loads the keys of the tags and confirmations of one epoch, as PutKey.
+func (e *Edge) PutTagKeys(epoch uint64, tag, confirm [16]byte) error {
+	return putTagKeys(e.maps[edgebpf.EdgeXdpMapTgTagKeys], e.keySlots, epoch, tag, confirm)
 }
 
 // BloomNews compares the active generation with what the caller has seen of it, calls

@@ -163,16 +163,18 @@ func (p *Server) SetOwnMACs(interfaces []string) error {
 	return nil
 }
 
-// PutTagKey loads the tag key of one epoch, as PutKey.
-func (p *Server) PutTagKey(epoch uint64, key [16]byte) error {
-	return putEpochKey(p.maps[serverbpf.ServerXdpMapTgTagKeys], p.keySlots, epoch, key)
+// PutTagKeys loads the keys of the tags and confirmations of one epoch, as PutKey.
+func (p *Server) PutTagKeys(epoch uint64, tag, confirm [16]byte) error {
+	return putTagKeys(p.maps[serverbpf.ServerXdpMapTgTagKeys], p.keySlots, epoch, tag, confirm)
 }
 
-// putEpochKey fills one slot of a ring of keys.
-func putEpochKey(m *ebpf.Map, slots int, epoch uint64, key [16]byte) error {
-	k := EpochKey{Epoch: epoch}
-	k.Key.K0 = binary.LittleEndian.Uint64(key[:8])
-	k.Key.K1 = binary.LittleEndian.Uint64(key[8:])
+// putTagKeys fills one slot of a ring of keys.
+func putTagKeys(m *ebpf.Map, slots int, epoch uint64, tag, confirm [16]byte) error {
+	k := tagEpoch{Epoch: epoch}
+	k.Tag.K0 = binary.LittleEndian.Uint64(tag[:8])
+	k.Tag.K1 = binary.LittleEndian.Uint64(tag[8:])
+	k.Confirm.K0 = binary.LittleEndian.Uint64(confirm[:8])
+	k.Confirm.K1 = binary.LittleEndian.Uint64(confirm[8:])
 	if err := m.Put(uint32(epoch)&uint32(slots-1), k); err != nil {
 		return fmt.Errorf("key ring: %w", err)
 	}

@@ -26,8 +26,8 @@
 #define SELF_REFRESH_MASK 0xff
 
 /* 'T' 'G', version 1, TG_TAG_CONFIRM, family */
-#define CONFIRM_V4 0x54471304
-#define CONFIRM_V6 0x54471306
+#define CONFIRM_V4 0x54472304
+#define CONFIRM_V6 0x54472306
 
 control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t std) {
     counter(P4_SERVICES * COUNTERS, CounterType.packets) counts;

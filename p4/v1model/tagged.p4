@@ -27,7 +27,7 @@ control TaggedSettings(inout metadata_t m) {
     apply { tagged.apply(); }
 }
 
-/* The tag key of the epoch m.tag_epoch. */
+/* The key of the epoch m.tag_epoch: a confirmation's if the packet is one, else a tag's. */
 control TagKeys(inout metadata_t m) {
     action set_tag_key(bit<64> k0, bit<64> k1) {
         m.has_tag_key = 1;
@@ -35,10 +35,10 @@ control TagKeys(inout metadata_t m) {
         m.tag_k1 = k1;
     }
     table tag_keys {
-        key = { m.tag_epoch: exact; }
+        key = { m.tag_epoch: exact; m.confirms: exact; }
         actions = { set_tag_key; NoAction; }
         const default_action = NoAction();
-        size = 512;
+        size = 1024;
     }
     apply { tag_keys.apply(); }
 }

@@ -260,7 +260,7 @@ func readConfirm(secret *keys.Secret, frame []byte, epoch uint64) (c confirmatio
 		return c, false
 	}
 	p := udp[8 : 8+confirmLen]
-	if string(p[:3]) != "TG\x13" || (p[3] == 6) != v6 {
+	if string(p[:3]) != "TG\x23" || (p[3] == 6) != v6 {
 		return c, false
 	}
 	n := epoch&^0xffffffff | uint64(binary.BigEndian.Uint32(p[12:]))
@@ -268,7 +268,7 @@ func readConfirm(secret *keys.Secret, frame []byte, epoch uint64) (c confirmatio
 		return c, false
 	}
 	msg := append(append([]byte{}, p[:8]...), p[12:52]...)
-	if sipHash24(secret.TagKey(n), msg) != binary.LittleEndian.Uint64(p[52:]) {
+	if sipHash24(secret.ConfirmKey(n), msg) != binary.LittleEndian.Uint64(p[52:]) {
 		return c, false
 	}
 	size := 4

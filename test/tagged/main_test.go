@@ -144,7 +144,7 @@ func (w *world) fill(o options, cookie uint64) error {
 	settings := plane.Settings{EpochLenNs: uint64(epoch), NetnsCookie: cookie,
 		WallMinusMonoNs: uint64(time.Now().UnixNano() - mono.Nano())}
 	for _, n := range keys.Epochs(time.Now(), epoch, 10*epoch) {
-		if err := errors.Join(w.plane.PutKey(n, w.secret.EpochKey(n)), w.plane.PutTagKey(n, w.secret.TagKey(n))); err != nil {
+		if err := errors.Join(w.plane.PutKey(n, w.secret.EpochKey(n)), w.plane.PutTagKeys(n, w.secret.TagKey(n), w.secret.ConfirmKey(n))); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,6 @@
 // `make generate`; nothing else may be written here.
 package edgebpf
 
-//go:generate go tool bpf2go -go-package edgebpf -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type tg_edge_settings -type tg_edge_port -type tg_edge_report -type tg_tagged_settings -type tg_proxy_settings -type tg_closed_entry EdgeXdp ../../../bpf/edge_xdp.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu
+//go:generate go tool bpf2go -go-package edgebpf -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type tg_edge_settings -type tg_edge_port -type tg_edge_report -type tg_tagged_settings -type tg_tag_epoch -type tg_proxy_settings -type tg_closed_entry EdgeXdp ../../../bpf/edge_xdp.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu
 //go:generate go tool bpf2go -go-package edgebpf -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type tg_probe EdgeProbe ../../../bpf/edge_probe.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu
 //go:generate go tool bpf2go -go-package edgebpf -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types EdgeSmart ../../../bpf/edge_smart.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu

@@ -24,7 +24,7 @@ const (
 	syncBurst     = 64  // datagrams each time
 	syncHeader    = 12
 	syncInbox     = 64       // datagrams received and not yet taken; more are lost, and told again
-	syncWhat      = 2<<4 | 4 // version 1 had the positions of another hash
+	syncWhat      = 3<<4 | 4 // version 1 had the positions of another hash, 2 the key of tags
 )
 
 // peers is the conversation with the other edges.
@@ -76,7 +76,7 @@ func (p *peers) tell() {
 		clear(p.seen)
 	}
 	if n := p.epoch(); n != p.key.epoch || n == 0 {
-		p.key.epoch, p.key.bytes = n, p.box.secret.TagKey(n)
+		p.key.epoch, p.key.bytes = n, p.box.secret.SyncKey(n)
 	}
 	var list []uint32
 	sent := 0
@@ -132,7 +132,7 @@ func (p *peers) knows(a netip.Addr) bool {
 
 // take verifies a peer's datagram and learns from it. It runs in the box's loop.
 func (p *peers) take(m []byte) {
-	list, err := decodeSync(m, uint8(p.box.Cfg.Edge.FilterBits), p.epoch(), p.box.secret.TagKey)
+	list, err := decodeSync(m, uint8(p.box.Cfg.Edge.FilterBits), p.epoch(), p.box.secret.SyncKey)
 	if err != nil {
 		p.box.refusedSync.Add(1)
 		return

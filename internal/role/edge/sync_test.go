@@ -32,38 +32,38 @@ func TestSync(t *testing.T) {
 	list := []uint32{0, 7, 1 << 20, 3<<20 - 1}
 	const now = 1<<32 + 5
 	for _, epoch := range []uint64{now - 1, now, now + 1} {
-		got, err := decodeSync(encodeSync(list, 20, 9, epoch, secret.TagKey(epoch)), 20, now, secret.TagKey)
+		got, err := decodeSync(encodeSync(list, 20, 9, epoch, secret.SyncKey(epoch)), 20, now, secret.SyncKey)
 		if err != nil || !slices.Equal(got, list) {
 			t.Errorf("epoch %d: %v, %v", epoch, got, err)
 		}
 	}
-	good := encodeSync(list, 20, 9, now, secret.TagKey(now))
+	good := encodeSync(list, 20, 9, now, secret.SyncKey(now))
 	for i := range 8 * len(good) {
 		bad := slices.Clone(good)
 		bad[i/8] ^= 1 << (i % 8)
-		if got, err := decodeSync(bad, 20, now, secret.TagKey); err == nil {
+		if got, err := decodeSync(bad, 20, now, secret.SyncKey); err == nil {
 			t.Fatalf("bit %d changed, and %v was believed", i, got)
 		}
 	}
 	for i := range good {
-		if _, err := decodeSync(good[:i], 20, now, secret.TagKey); err == nil {
+		if _, err := decodeSync(good[:i], 20, now, secret.SyncKey); err == nil {
 			t.Fatalf("cut to %d bytes, and believed", i)
 		}
 	}
 	for _, epoch := range []uint64{now - 2, now + 2} {
-		if _, err := decodeSync(encodeSync(list, 20, 9, epoch, secret.TagKey(epoch)), 20, now, secret.TagKey); err == nil {
+		if _, err := decodeSync(encodeSync(list, 20, 9, epoch, secret.SyncKey(epoch)), 20, now, secret.SyncKey); err == nil {
 			t.Errorf("epoch %d was believed", epoch)
 		}
 	}
-	if _, err := decodeSync(good, 21, now, secret.TagKey); err == nil {
+	if _, err := decodeSync(good, 21, now, secret.SyncKey); err == nil {
 		t.Error("a filter of another size was believed")
 	}
 	many := make([]uint32, syncPositions+1)
-	if _, err := decodeSync(encodeSync(many, 20, 9, now, secret.TagKey(now)), 20, now, secret.TagKey); err == nil {
+	if _, err := decodeSync(encodeSync(many, 20, 9, now, secret.SyncKey(now)), 20, now, secret.SyncKey); err == nil {
 		t.Error("more positions than a message may have were believed")
 	}
 	binary.BigEndian.PutUint16(good[6:], 0)
-	if _, err := decodeSync(good, 20, now, secret.TagKey); err == nil {
+	if _, err := decodeSync(good, 20, now, secret.SyncKey); err == nil {
 		t.Error("a message of nothing was believed")
 	}
 }

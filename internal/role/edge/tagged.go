@@ -41,7 +41,7 @@ func (b *box) roomForTags() uint16 {
 	return 0
 }
 
-// putKeys loads both keys of an epoch: of cookies, in their layout, and of tags.
+// putKeys loads the keys of an epoch: of cookies, in their layout, of tags and of confirmations.
 func (b *box) putKeys(n uint64) error {
 	cookie := b.secret.EpochKey(n)
 	if b.Cfg.Edge.Layout == config.LayoutSmartcookie {
@@ -49,5 +49,5 @@ func (b *box) putKeys(n uint64) error {
 		half := b.secret.SmartKey(n)
 		copy(cookie[:], half[:])
 	}
-	return errors.Join(b.plane.PutKey(n, cookie), b.plane.PutTagKey(n, b.secret.TagKey(n)))
+	return errors.Join(b.plane.PutKey(n, cookie), b.plane.PutTagKeys(n, b.secret.TagKey(n), b.secret.ConfirmKey(n)))
 }

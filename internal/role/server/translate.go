@@ -267,7 +267,7 @@ func (n *node) setClock() { n.settings.WallMinusMonoNs = plane.WallMinusMonoNs(n
 // loadKeys loads the keys that are lacking, up to the horizon.
 func (n *node) loadKeys() error {
 	return n.keys.Load(n.opt.Now().Add(n.cfg.ClockSkew), n.cfg.Epoch, n.cfg.KeyHorizon, func(e uint64) error {
-		return errors.Join(n.plane.PutKey(e, adopt.CookieKey(n.cfg, n.secret, e)), n.plane.PutTagKey(e, n.secret.TagKey(e)))
+		return errors.Join(n.plane.PutKey(e, adopt.CookieKey(n.cfg, n.secret, e)), n.plane.PutTagKeys(e, n.secret.TagKey(e), n.secret.ConfirmKey(e)))
 	})
 }
 
