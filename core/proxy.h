@@ -124,7 +124,9 @@ TG_INLINE uint64_t tg_presence_bit(uint32_t hash)
 	return 1ULL << (hash >> (32 - TG_PRESENCE_BITS) & 63);
 }
 
-/* src is the client. The salt keeps senders from choosing tuples that hit. */
+/* src is the client. The salt keeps senders from choosing tuples that hit, each of which would
+ * cost a look-up and no more. This mix can be inverted by who sees what comes out of it; nothing that
+ * is sent depends on it or on its salt. */
 TG_INLINE uint32_t tg_presence_flow(const struct tg_packet *pkt, uint64_t salt)
 {
 	uint64_t h = (pkt->src.d[0] ^ salt) * 0x9e3779b97f4a7c15ULL + pkt->ports;
@@ -144,35 +146,41 @@ TG_INLINE uint32_t tg_presence_source(uint64_t white_key, uint64_t salt)
 
 /* ---- challenges ---- */
 
-/* The ISN of a challenge without a cookie: a fast hash, not a MAC. It tells an
- * answer to a challenge from a segment of a connection that is older than the
- * proxy; who sees some challenges and can calculate can make more. With auth-ttl
- * it stands for the SYN's TTL too, so that nothing is stored; otherwise ttl is 0. */
+/* The ISN of a challenge without a cookie. It tells an answer to a challenge from a segment
+ * of a connection that is older than the proxy. With auth-ttl it stands for the SYN's TTL too, so
+ * that nothing is stored, and is all that proves a source; otherwise ttl is 0. SipHash-1-3 of
+ * address, ports, the client's ISN and TTL: who sees challenges to itself, as many as it likes,
+ * can make none to anybody else. */
 TG_INLINE uint32_t tg_challenge_isn(const struct tg_packet *pkt, uint32_t client_isn, uint8_t ttl,
-				    uint64_t salt)
+				    const struct tg_siphash_key *key)
 {
-	uint64_t h = pkt->src.d[0] * 0x9e3779b97f4a7c15ULL ^ pkt->src.d[1];
+	struct tg_siphash s = tg_siphash_begin(key);
 
-	h = (h ^ salt) + ((uint64_t)client_isn << 32 | pkt->ports);
-	h = (h ^ h >> 32) * 0xbf58476d1ce4e5b9ULL + ttl;
-	h = (h ^ h >> 29) * 0x94d049bb133111ebULL;
-	return (uint32_t)(h >> 32);
+	if (pkt->family == 4) {
+		tg_siphash13_word(&s, pkt->src.d[0] | (uint64_t)pkt->ports << 32);
+		return (uint32_t)tg_siphash13_end(&s, client_isn | (uint64_t)ttl << 32 | 13ULL << 56);
+	}
+	tg_siphash13_word(&s, pkt->src.d[0]);
+	tg_siphash13_word(&s, pkt->src.d[1]);
+	tg_siphash13_word(&s, pkt->ports | (uint64_t)client_isn << 32);
+	return (uint32_t)tg_siphash13_end(&s, ttl | 25ULL << 56);
 }
 
 /* True if the ACK, which came with this TTL, answers a challenge of ours, as the
  * first segment after it. */
-TG_INLINE bool tg_challenge_answered(const struct tg_packet *ack, uint8_t ttl, uint64_t salt)
+TG_INLINE bool tg_challenge_answered(const struct tg_packet *ack, uint8_t ttl,
+				     const struct tg_siphash_key *key)
 {
-	return ack->ack - 1 == tg_challenge_isn(ack, ack->seq - 1, ttl, salt);
+	return ack->ack - 1 == tg_challenge_isn(ack, ack->seq - 1, ttl, key);
 }
 
 /* A plain challenge: MSS alone, so that the client's answer is as short as it
  * can be. `wrong`: acknowledge what was never sent, which a client in SYN-SENT
  * answers with a RST (RFC 9293 section 3.10.7.3), and sends its SYN again. */
 TG_INLINE struct tg_segment tg_challenge(const struct tg_packet *syn, const struct tg_service *svc,
-					 uint8_t ttl, uint64_t salt, bool wrong)
+					 uint8_t ttl, const struct tg_siphash_key *key, bool wrong)
 {
-	uint32_t isn = tg_challenge_isn(syn, syn->seq, ttl, salt);
+	uint32_t isn = tg_challenge_isn(syn, syn->seq, ttl, key);
 
 	return (struct tg_segment){
 		.src = syn->dst,

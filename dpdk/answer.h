@@ -223,7 +223,7 @@ static inline void tg_auth_syn(struct tg_worker *w, struct tg_item *it, uint8_t 
 		return;
 	}
 	challenge = tg_challenge(&it->pkt, &w->box->services[it->id],
-				 strategy == TG_STRATEGY_AUTH_TTL ? tg_item_ttl(it) : 0, w->salt,
+				 strategy == TG_STRATEGY_AUTH_TTL ? tg_item_ttl(it) : 0, &w->challenge_key,
 				 strategy == TG_STRATEGY_AUTH_WRONG);
 	tg_count(w, it->id, tg_segment_send(w, it->m, it->port, &challenge)
 				    ? TG_COUNT_challenge_sent : TG_COUNT_drop_tx);
@@ -313,9 +313,9 @@ static inline void tg_auth_other(struct tg_worker *w, struct tg_item *it, uint8_
 	} else if (strategy == TG_STRATEGY_AUTH_WRONG) {
 		tg_auth_accept(w, it, source, false);
 	} else if (strategy == TG_STRATEGY_AUTH_FULL) {
-		tg_auth_accept(w, it, source, tg_challenge_answered(pkt, 0, w->salt));
+		tg_auth_accept(w, it, source, tg_challenge_answered(pkt, 0, &w->challenge_key));
 	} else if (strategy == TG_STRATEGY_AUTH_TTL) {
-		if (tg_challenge_answered(pkt, tg_item_ttl(it), w->salt))
+		if (tg_challenge_answered(pkt, tg_item_ttl(it), &w->challenge_key))
 			tg_auth_accept(w, it, source, true);
 		else
 			tg_forward(w, it);

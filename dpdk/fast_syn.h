@@ -60,7 +60,7 @@ static void tg_form_write(const struct tg_worker *w, const struct tg_fast_server
 		f->len = (uint16_t)tg_synack_len(syn, &a);
 		(void)tg_synack_write(room, syn, &a, (struct tg_cookie){0});
 	} else {
-		struct tg_segment c = tg_challenge(syn, &s->told, 0, w->salt, false);
+		struct tg_segment c = tg_challenge(syn, &s->told, 0, &w->challenge_key, false);
 
 		c.seq = c.ack = 0;
 		f->len = (uint16_t)tg_segment_len(&c);
@@ -275,7 +275,7 @@ TG_INLINE struct tg_fast_numbers tg_fast_challenge(const struct tg_worker *w, co
 {
 	uint8_t strategy = f->server->strategy;
 	uint8_t ttl = strategy == TG_STRATEGY_AUTH_TTL ? f->ip[f->v6 ? 7 : 8] : 0;
-	struct tg_segment c = tg_challenge(syn, &f->server->told, ttl, w->salt,
+	struct tg_segment c = tg_challenge(syn, &f->server->told, ttl, &w->challenge_key,
 					   strategy == TG_STRATEGY_AUTH_WRONG);
 
 	return (struct tg_fast_numbers){tg_swap32(c.seq), tg_swap32(c.ack), 0};

@@ -16,6 +16,8 @@
 #include "wide.h"
 
 #if TG_HAS_WIDE
+#include "siphash_avx512.h"
+
 #define TG_WIDE_LEN 74 /* bytes of the frame, and of its answer */
 
 /* ---- first stage ---- */
@@ -233,15 +235,18 @@ TG_INLINE __m512i tg_wide_cookies(__m512i mac, __m512i bits, uint64_t epoch)
 	return tg_wide_swap32(_mm512_or_si512(isn, _mm512_slli_epi64(tsval, 32)));
 }
 
-/* tg_challenge_isn without a TTL, as on the wire. */
-TG_INLINE __m512i tg_wide_challenges(__m512i src, __m512i rest, uint64_t salt)
+/* tg_challenge_isn without a TTL, as on the wire. `rest`: ports, and the client's number above. */
+TG_INLINE __m512i tg_wide_challenges(__m512i src, __m512i rest, const struct tg_siphash_key *key)
 {
-	__m512i h = _mm512_mullo_epi64(src, TG_WIDE_ALL(0x9e3779b97f4a7c15ULL));
+	struct tg_siphash_lanes s = tg_siphash_lanes_begin(TG_WIDE_ALL(key->k0), TG_WIDE_ALL(key->k1));
+	int i;
 
-	h = _mm512_add_epi64(_mm512_xor_si512(h, TG_WIDE_ALL(salt)), rest);
-	h = _mm512_mullo_epi64(_mm512_xor_si512(h, _mm512_srli_epi64(h, 32)), TG_WIDE_ALL(0xbf58476d1ce4e5b9ULL));
-	h = _mm512_mullo_epi64(_mm512_xor_si512(h, _mm512_srli_epi64(h, 29)), TG_WIDE_ALL(0x94d049bb133111ebULL));
-	return tg_wide_swap32(_mm512_srli_epi64(h, 32));
+	tg_siphash_lanes_word(&s, _mm512_or_si512(src, _mm512_slli_epi64(rest, 32)), 1);
+	tg_siphash_lanes_word(&s, _mm512_or_si512(_mm512_srli_epi64(rest, 32), TG_WIDE_ALL(13ULL << 56)), 1);
+	s.v2 = _mm512_xor_si512(s.v2, TG_WIDE_ALL(0xff));
+	for (i = 0; i < 3; i++)
+		tg_siphash_lanes_round(&s);
+	return tg_wide_swap32(_mm512_and_si512(tg_siphash_lanes_out(&s), TG_WIDE_LOW));
 }
 
 /* The answers from the IP header on: their words, a register of each. */
@@ -262,7 +267,7 @@ TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_g
 		tsecr = _mm512_load_si512(g->tsval);
 		isn = _mm512_and_si512(isn, low);
 	} else {
-		isn = tg_wide_challenges(src, rest, w->salt);
+		isn = tg_wide_challenges(src, rest, &w->challenge_key);
 	}
 	ack = _mm512_and_si512(_mm512_add_epi64(_mm512_srli_epi64(rest, 32), TG_WIDE_ALL(1)), low);
 	ack = tg_wide_swap32(ack);

@@ -137,14 +137,14 @@ bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
 		.white_bitmap = p->opt.white_bitmap,
 		.way = tg_siphash_choose(p->opt.hash),
 	};
-	uint64_t random[8];
+	uint64_t random[9];
 	uint32_t i;
 
 	if (!o.way)
 		return tg_say("--hash %s: unknown, or this CPU cannot do it; leave it out to have the best it can", p->opt.hash);
 	if (getrandom(random, sizeof(random), 0) != sizeof(random))
 		return tg_say("no random numbers from the kernel");
-	o.salt = random[0] | 1;
+	o.challenge_key = (struct tg_siphash_key){random[0], random[8]};
 	o.presence_salt = random[7];
 	o.table_key = (struct tg_siphash_key){random[1], random[2]};
 	o.cache_key = (struct tg_siphash_key){random[3], random[4]};

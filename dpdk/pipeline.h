@@ -98,7 +98,7 @@ struct tg_worker {
 	uint64_t epoch;
 	const struct tg_siphash_key *key_now, *key_before; /* NULL: not loaded */
 	/* set once */
-	uint64_t salt;		/* of challenges without a cookie; who sees some can work it out */
+	struct tg_siphash_key challenge_key; /* of challenges without a cookie */
 	uint64_t presence_salt; /* of presence bits and the whitelist; nothing that is sent depends on it */
 	struct tg_siphash_key ask_key; /* of the numbers of SYNs that ask a server */
 	const struct tg_siphash_way *way;
@@ -137,8 +137,8 @@ struct tg_worker {
 struct tg_worker_options {
 	uint32_t max_flows, max_sources, max_halves;
 	bool white_bitmap;
-	uint64_t salt, presence_salt;
-	struct tg_siphash_key table_key, cache_key, ask_key;
+	uint64_t presence_salt;
+	struct tg_siphash_key challenge_key, table_key, cache_key, ask_key;
 	const struct tg_siphash_way *way;
 	struct rte_mempool *pool;
 };

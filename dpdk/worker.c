@@ -24,7 +24,7 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 
 	if (!w)
 		return NULL;
-	w->salt = o->salt;
+	w->challenge_key = o->challenge_key;
 	w->presence_salt = o->presence_salt;
 	w->ask_key = o->ask_key;
 	w->way = o->way;

@@ -44,9 +44,14 @@ if not _siphash:
 
 def siphash24(key: bytes, message: bytes) -> int:
     """SipHash-2-4, 64 bits, as the number whose little-endian bytes are the tag."""
-    size = ctypes.c_uint(8)
-    parameters = (_Param * 2)()
-    parameters[0] = _Param(b"size", 2, ctypes.cast(ctypes.byref(size), ctypes.c_void_p), 4, 0)
+    return siphash(key, message, 2, 4)
+
+
+def siphash(key: bytes, message: bytes, c_rounds: int, d_rounds: int) -> int:
+    numbers = {b"size": ctypes.c_uint(8), b"c-rounds": ctypes.c_uint(c_rounds), b"d-rounds": ctypes.c_uint(d_rounds)}
+    parameters = (_Param * 4)()
+    for i, (name, value) in enumerate(numbers.items()):
+        parameters[i] = _Param(name, 2, ctypes.cast(ctypes.byref(value), ctypes.c_void_p), 4, 0)
     context = _crypto.EVP_MAC_CTX_new(_siphash)
     tag, length = ctypes.create_string_buffer(8), ctypes.c_size_t(0)
     good = (_crypto.EVP_MAC_init(context, key, len(key), parameters)

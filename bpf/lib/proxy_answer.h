@@ -114,7 +114,7 @@ __attribute__((noinline)) int tg_challenge_syn(struct xdp_md *ctx, const struct 
 		return XDP_DROP;
 	challenge = tg_challenge(syn, svc,
 				 how->strategy == TG_STRATEGY_AUTH_TTL ? tg_packet_ttl(ctx, syn) : 0,
-				 proxy->salt, how->strategy == TG_STRATEGY_AUTH_WRONG);
+				 &proxy->challenge_key, how->strategy == TG_STRATEGY_AUTH_WRONG);
 	verdict = tg_segment_put(ctx, &challenge);
 	tg_count(row, verdict ? TG_COUNT_drop_tx : TG_COUNT_challenge_sent);
 	return verdict ? XDP_DROP : XDP_TX;
@@ -170,10 +170,10 @@ static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_pac
 	if (strategy == TG_STRATEGY_AUTH_WRONG)
 		return tg_auth_accept(ctx, proxy, pkt, source, false, row);
 	if (strategy == TG_STRATEGY_AUTH_FULL)
-		return tg_auth_accept(ctx, proxy, pkt, source, tg_challenge_answered(pkt, 0, proxy->salt), row);
+		return tg_auth_accept(ctx, proxy, pkt, source, tg_challenge_answered(pkt, 0, &proxy->challenge_key), row);
 	if (strategy == TG_STRATEGY_AUTH_TTL) {
 		ttl = tg_packet_ttl(ctx, pkt);
-		if (!tg_challenge_answered(pkt, ttl, proxy->salt))
+		if (!tg_challenge_answered(pkt, ttl, &proxy->challenge_key))
 			return tg_forward(ctx, pkt);
 		return tg_auth_accept(ctx, proxy, pkt, source, true, row);
 	}

@@ -29,10 +29,11 @@ static __always_inline struct tg_service tg_common_told(const struct tg_packet *
 static __always_inline int tg_common_challenge(struct xdp_md *ctx, __u8 *frame, __u8 family, bool ts,
 					       const struct tg_packet *syn,
 					       const struct tg_service *svc, __u32 strategy,
-					       __u64 salt, struct tg_counter_row *row)
+					       const struct tg_siphash_key *key,
+					       struct tg_counter_row *row)
 {
 	__u8 ttl = family == 4 ? frame[TG_ETH_HDR_LEN + 8] : frame[TG_ETH_HDR_LEN + 7];
-	struct tg_segment s = tg_challenge(syn, svc, strategy == TG_STRATEGY_AUTH_TTL ? ttl : 0, salt,
+	struct tg_segment s = tg_challenge(syn, svc, strategy == TG_STRATEGY_AUTH_TTL ? ttl : 0, key,
 					   strategy == TG_STRATEGY_AUTH_WRONG);
 	int shorter = (int)(TG_ETH_HDR_LEN + tg_segment_len(&s)) - (int)tg_common_syn_len(family, ts);
 
@@ -127,7 +128,7 @@ static __always_inline int tg_proxy_common_syn(struct xdp_md *ctx, __u8 family, 
 			return XDP_ABORTED;
 		if (how->strategy != TG_STRATEGY_AUTH_COOKIE)
 			return tg_common_challenge(ctx, frame, family, ts, &syn, svc, how->strategy,
-						   proxy->salt, row);
+						   &proxy->challenge_key, row);
 		told = *svc;
 	}
 	if (!tg_common_syn_agrees(&told, ts) ||

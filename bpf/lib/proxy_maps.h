@@ -21,7 +21,7 @@
 #define TG_SERVERS_MAX 16384
 
 struct tg_proxy_settings {
-	__u64 salt;          /* of challenges without a cookie; who sees some can work it out */
+	struct tg_siphash_key challenge_key; /* of challenges without a cookie */
 	__u64 white_v6_mask; /* which bits of an IPv6 source (first half, as on the wire) count */
 	__u32 bridge[2];     /* the two ports; 0: a router */
 	__u8 flows;          /* 1: some service is, or was, translated */

@@ -42,9 +42,10 @@ int tg_use_flow(uint8_t *tcp, const struct tg_packet *pkt, const struct tg_servi
 		struct tg_flow *f, struct tg_options_cursor *c, struct tg_writer w)
 {
 	struct tg_tcp_options o = tg_tcp_options_parse(c);
+	struct tg_siphash_key key = {1, 2};
 	struct tg_segment s[5] = {tg_flow_ack(pkt, f, &o), tg_flow_window(pkt, f, &o, 1),
 				  tg_flow_refusal(pkt, f), tg_reset_for(pkt),
-				  tg_challenge(pkt, svc, 64, 1, false)};
+				  tg_challenge(pkt, svc, 64, &key, false)};
 	uint64_t sum = 0;
 	int i, wrong = 0;
 
@@ -60,7 +61,7 @@ int tg_use_flow(uint8_t *tcp, const struct tg_packet *pkt, const struct tg_servi
 	return wrong + (int)tg_flow_track(f, pkt, TG_TO_SERVER, tg_flow_is_reset(f, pkt, TG_TO_SERVER, 1), 1) + tg_translate_checksum(1, sum) +
 	       tg_proxy_judge_syn(pkt, TG_PARSE_TCP, 60).counter +
 	       (int)tg_flow_key4(pkt, TG_TO_CLIENT).ports + (int)tg_flow_key6(pkt, TG_TO_SERVER).ports +
-	       (int)tg_white_key(&pkt->src, pkt->family, 1, 1) + tg_challenge_answered(pkt, 1, 2);
+	       (int)tg_white_key(&pkt->src, pkt->family, 1, 1) + tg_challenge_answered(pkt, 1, &key);
 }
 
 #ifndef __arm__ /* heads are 64 bits: a Cortex-M3 cannot swap them, and has no use for it */

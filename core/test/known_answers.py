@@ -6,6 +6,7 @@ and cookies computed by vectors/reference.py, which shares no code with core/.
     core/test/known_answers.py > core/test/known_answers.h
 """
 import pathlib
+import struct
 import sys
 
 sys.dont_write_bytecode = True
@@ -24,6 +25,22 @@ def bytes_c(data):
     return "{" + ", ".join("0x%02x" % b for b in data) + "}"
 
 
+def challenges():
+    print("/* Challenges without a cookie, under the key 00 .. 0f: SipHash-1-3 of the source, the ports\n"
+          " * (both as on the wire), the client's number and the TTL; the lower half is the number. */\n"
+          "static const struct {\n\tuint8_t src[16];\n\tuint32_t ports, client_isn, isn;\n\tuint8_t family, ttl;\n"
+          "} tg_ka_challenges[] = {")
+    for i in range(16):
+        family, ttl = (4, 6)[i % 2], (0, 1, 64, 255)[i // 2 % 4]
+        src = (bytes([192, 0, 2, i]), bytes.fromhex("20010db80001000000000000000000") + bytes([i]))[i % 2]
+        ports = struct.pack(">HH", 1024 + 977 * i, (80, 443, 65535)[i % 3])
+        isn = i * 0x9e3779b1 & 0xffffffff
+        h = ref.siphash(bytes(range(16)), src + ports + struct.pack("<IB", isn, ttl), 1, 3)
+        print("\t{%s, 0x%08xU, 0x%08xU, 0x%08xU, %d, %d},"
+              % (bytes_c(src), struct.unpack("<I", ports)[0], isn, h & 0xffffffff, family, ttl))
+    print("};\n")
+
+
 def main():
     print("/* SPDX-License-Identifier: Apache-2.0\n"
           " * Made by core/test/known_answers.py with OpenSSL; do not edit. */\n"
@@ -34,6 +51,11 @@ def main():
     for i in range(64):
         print("\t0x%016xULL," % ref.siphash24(bytes(range(16)), bytes(range(i))))
     print("};\n")
+    print("/* SipHash-1-3, likewise */\nstatic const uint64_t tg_ka_siphash13[64] = {")
+    for i in range(64):
+        print("\t0x%016xULL," % ref.siphash(bytes(range(16)), bytes(range(i)), 1, 3))
+    print("};\n")
+    challenges()
     nonce = bytes.fromhex("000000090000004a00000000")
     print("/* RFC 8439 section 2.3.2 */\nstatic const uint8_t tg_ka_chacha20[64] =\n\t%s;\n"
           % bytes_c(ref.chacha20_block(bytes(range(32)), 1, nonce)))

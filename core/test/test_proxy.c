@@ -99,17 +99,18 @@ static void challenges(void **state)
 		uint64_t salt = tg_test_random(&seed);
 		struct tg_packet syn = {.family = 4, .src = {{tg_test_random(&seed) & 0xffffffff}},
 					.ports = (uint32_t)salt, .seq = (uint32_t)(salt >> 32)};
-		struct tg_segment c = tg_challenge(&syn, &svc, 64, salt, false);
+		struct tg_siphash_key key = {salt, tg_test_random(&seed)};
+		struct tg_segment c = tg_challenge(&syn, &svc, 64, &key, false);
 		struct tg_packet ack = syn;
 
 		ack.seq = syn.seq + 1;
 		ack.ack = c.seq + 1;
 		assert_int_equal(c.ack, syn.seq + 1);
-		assert_true(tg_challenge_answered(&ack, 64, salt));
-		assert_false(tg_challenge_answered(&ack, 63, salt));
+		assert_true(tg_challenge_answered(&ack, 64, &key));
+		assert_false(tg_challenge_answered(&ack, 63, &key));
 		ack.src.w[0] ^= 1;
-		assert_false(tg_challenge_answered(&ack, 64, salt));
-		c = tg_challenge(&syn, &svc, 0, salt, true);
+		assert_false(tg_challenge_answered(&ack, 64, &key));
+		c = tg_challenge(&syn, &svc, 0, &key, true);
 		assert_in_range(c.ack - syn.seq, 0x40000000U, 0x7fffffffU); /* never sent */
 	}
 }

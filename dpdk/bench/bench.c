@@ -134,7 +134,7 @@ static void fill_sources(struct tg_worker *w)
 static void make_rig(struct rig *r, uint32_t core)
 {
 	struct tg_worker_options o = {
-		.max_flows = 1 << 17, .max_sources = 1 << 17, .max_halves = 1 << 16, .salt = 0x0123456789abcdefULL,
+		.max_flows = 1 << 17, .max_sources = 1 << 17, .max_halves = 1 << 16, .challenge_key = {0x0123456789abcdefULL, 11},
 		.presence_salt = 0xfedcba9876543210ULL,
 		.table_key = {0x1122334455667788ULL, 0x99aabbccddeeff00ULL},
 	};

@@ -144,7 +144,7 @@ struct harness *harness_new(const char *way, uint32_t buffers, uint32_t max_flow
 {
 	struct harness *h = calloc(1, sizeof(*h));
 	struct tg_worker_options o = {
-		.max_flows = max_flows, .max_sources = 4096, .max_halves = 4096, .cache_key = {9, 10}, .salt = 0x0123456789abcdefULL,
+		.max_flows = max_flows, .max_sources = 4096, .max_halves = 4096, .cache_key = {9, 10}, .challenge_key = {0x0123456789abcdefULL, 11},
 		.presence_salt = 0xfedcba9876543210ULL,
 		.table_key = {7, 8}, .way = tg_siphash_choose(way),
 	};

@@ -158,7 +158,7 @@ func kernelAnswers(t *testing.T, prog *ebpf.Program, frame, want []byte) bool {
 // The same through the proxy, strategy by strategy, and through the edge.
 func TestInstructionsOfProxyAndEdge(t *testing.T) {
 	needRoot(t)
-	most := map[config.Strategy]int{"cookie": 1000, "auth-cookie": 940, "auth-full": 480, "auth-wrong": 480, "auth-ttl": 480, "cache": 1070}
+	most := map[config.Strategy]int{"cookie": 1000, "auth-cookie": 940, "auth-full": 670, "auth-wrong": 670, "auth-ttl": 670, "cache": 1070}
 	opt := DefaultOptions()
 	opt.Progress = func(string, ...any) {}
 	_, err := runProxyParts(context.Background(), opt, []part{{what: "instructions", run: func(b *proxyBench) error {

@@ -169,7 +169,7 @@ func (b *proxyBench) load(strategy uint8, flows int, bridge [2]uint32) (*plane.P
 			return nil, errors.Join(err, closePlane(p))
 		}
 	}
-	own := plane.ProxySettings{Salt: 0x0123456789abcdef, WhiteV4Mask: ^uint32(0), WhiteV6Mask: ^uint64(0), Bridge: bridge}
+	own := plane.ProxySettings{WhiteV4Mask: ^uint32(0), WhiteV6Mask: ^uint64(0), Bridge: bridge}
 	if config.Strategies()[strategy].Translates() {
 		own.Flows = 1
 	}

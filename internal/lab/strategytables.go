@@ -186,7 +186,7 @@ var why = map[[2]string]string{
 	{"transparency", "auth-wrong"}:  "Linux answers the wrong acknowledgement with a RST and sends its SYN again by itself; other systems wait a second or give up",
 	{"transparent", "auth-wrong"}:   "Linux sends its SYN again by itself",
 	{"robustness", "cookie"}:        "the client's SYN is answered again like a first one; nothing is sent unasked, and a lost last ACK still hangs a client that waits for the server's first word",
-	{"false positive", "auth-ttl"}:  "an ACK has to answer the challenge's number, too; who sees challenges and calculates was not tried",
+	{"false positive", "auth-ttl"}:  "an ACK has to answer the challenge's number, too, which is a keyed hash",
 	{"option support", "cookie"}:    "the cookie carries window scale, SACK and timestamps; the MSS is rounded, ECN is not offered",
 	{"memory required", "auth-"}:    "a hash table's entry; the published two bits are those of a bitmap of all addresses",
 	{"efficiency", "auth-cookie"}:   "the cookie is the same as `cookie`'s",

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: tg_challenge_isn of core/proxy.h, the ISN of a challenge without a cookie: a
- * fast hash by three multiplications of 64 bits, which simple_switch has and switches
- * in hardware have not; there a cookie costs less. One keyless table a step, as in
+ * v1model: the ISN of a challenge without a cookie: a mix by three multiplications of 64
+ * bits, which simple_switch has and switches in hardware have not; there a cookie costs
+ * less. Whoever sees three challenges can find the salt; no source is believed for knowing
+ * it (docs/p4.md). Not the hash of core/proxy.h, which is keyed. One keyless table a step, as in
  * halfsiphash.p4. Bytes stand as the other planes load them, little-endian.
  */
 #ifndef TG_P4_V1_CHALLENGE

@@ -39,7 +39,7 @@ func newProxyGate(t *testing.T, bridge bool) *proxyGate {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
-	g := &proxyGate{p: p, own: plane.ProxySettings{Salt: 1, WhiteV4Mask: math.MaxUint32, WhiteV6Mask: math.MaxUint64, Flows: 1}}
+	g := &proxyGate{p: p, own: plane.ProxySettings{WhiteV4Mask: math.MaxUint32, WhiteV6Mask: math.MaxUint64, Flows: 1}}
 	if bridge {
 		g.own.Bridge = [2]uint32{loopback, loopback}
 	}

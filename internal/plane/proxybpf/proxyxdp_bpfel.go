@@ -69,8 +69,12 @@ type ProxyXdpTgProxyService struct {
 }
 
 type ProxyXdpTgProxySettings struct {
-	_           structs.HostLayout
-	Salt        uint64
+	_            structs.HostLayout
+	ChallengeKey struct {
+		_  structs.HostLayout
+		K0 uint64
+		K1 uint64
+	}
 	WhiteV6Mask uint64
 	Bridge      [2]uint32
 	Flows       uint8

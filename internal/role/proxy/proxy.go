@@ -114,11 +114,12 @@ func (b *box) fill() error {
 	if err := b.FillSettings(); err != nil {
 		return err
 	}
-	if b.own = b.plane.ProxySettings(); b.own.Salt == 0 { // else: the presence bits go with it
-		var salts [16]byte
-		_, _ = rand.Read(salts[:]) // never fails (crypto/rand)
-		b.own.Salt = binary.LittleEndian.Uint64(salts[:]) | 1
-		b.own.PresenceSalt = binary.LittleEndian.Uint64(salts[8:])
+	b.own = b.plane.ProxySettings()
+	if key := &b.own.ChallengeKey; key.K0 == 0 { // else: the presence bits go with the salt
+		var random [24]byte
+		_, _ = rand.Read(random[:]) // never fails (crypto/rand)
+		key.K0, key.K1 = binary.LittleEndian.Uint64(random[:])|1, binary.LittleEndian.Uint64(random[8:])
+		b.own.PresenceSalt = binary.LittleEndian.Uint64(random[16:])
 	}
 	if key := &b.own.CacheKey; key.K0 == 0 { // else: the SYN cache goes with it
 		var random [16]byte
