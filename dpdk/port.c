@@ -9,25 +9,21 @@
 #include <rte_ethdev.h>
 
 #include "program.h"
+#include "rss.h"
 
 #define DESCRIPTORS 512
 
-/* The bytes repeat every two: then the hash of (a, b) is that of (b, a). Which two is drawn
- * at the start, or a flood could be made that falls to one core. Sixteen bits are no
- * secret from who can measure; each core bears its own flood, and that is the bound. */
-static uint8_t symmetric_key[52];
+static uint8_t symmetric_key[TG_RSS_KEY_MAX]; /* of all ports, drawn at the start */
 
 static bool draw_key(void)
 {
-	uint8_t two[2] = {0, 0};
-	uint32_t i;
+	uint16_t pattern;
 
-	/* All ones or all zeros would put everything on one core; so would few of either. */
-	while (__builtin_popcount((uint32_t)two[0] << 8 | two[1]) < 6 || __builtin_popcount((uint32_t)two[0] << 8 | two[1]) > 10)
-		if (getrandom(two, sizeof(two), 0) != sizeof(two))
+	do { /* two in seven will do */
+		if (getrandom(&pattern, sizeof(pattern), 0) != sizeof(pattern))
 			return tg_say("no random numbers from the kernel");
-	for (i = 0; i < sizeof(symmetric_key); i++)
-		symmetric_key[i] = two[i & 1];
+	} while (!tg_rss_is_even(pattern));
+	tg_rss_fill(symmetric_key, pattern);
 	return true;
 }
 

@@ -7,6 +7,7 @@
 int main(int argc, char **argv)
 {
 	test_hash();
+	test_rss();
 	harness_eal();
 	test_tables();
 	test_flows();

@@ -9,6 +9,7 @@
 #include "harness.h"
 
 void test_hash(void);
+void test_rss(void);
 void test_tables(void);
 void test_bursts(void);
 void test_fast(void);
