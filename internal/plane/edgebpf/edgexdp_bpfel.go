@@ -66,8 +66,12 @@ type EdgeXdpTgEdgeSettings struct {
 }
 
 type EdgeXdpTgProxySettings struct {
-	_           structs.HostLayout
-	Salt        uint64
+	_            structs.HostLayout
+	ChallengeKey struct {
+		_  structs.HostLayout
+		K0 uint64
+		K1 uint64
+	}
 	WhiteV6Mask uint64
 	Bridge      [2]uint32
 	Flows       uint8
@@ -97,6 +101,21 @@ type EdgeXdpTgProxySettings struct {
 	PresenceSalt uint64
 	MaxFlows     uint32
 	Pad3         uint32
+}
+
+type EdgeXdpTgTagEpoch struct {
+	_     structs.HostLayout
+	Epoch uint64
+	Tag   struct {
+		_  structs.HostLayout
+		K0 uint64
+		K1 uint64
+	}
+	Confirm struct {
+		_  structs.HostLayout
+		K0 uint64
+		K1 uint64
+	}
 }
 
 type EdgeXdpTgTaggedSettings struct {
