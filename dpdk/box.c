@@ -102,16 +102,24 @@ uint32_t tg_box_service_by_prefix(const struct tg_box *b, const struct tg_packet
 	return TG_PORT_SERVICE(entry);
 }
 
+/* True if the line is exactly these n values: what stands behind them would be a mistake, too,
+ * such as a key that is too long. */
+#define SCAN(args, n, format, ...)                                                                         \
+	({                                                                                                 \
+		int used_ = -1;                                                                            \
+		sscanf((args), format "%n", __VA_ARGS__, &used_) == (n) && used_ >= 0 && !(args)[used_];    \
+	})
+
 /* epoch-length NS */
 static const char *line_epoch_length(struct tg_box *b, const char *args)
 {
-	return sscanf(args, "%" SCNu64, &b->epoch_len_ns) == 1 && b->epoch_len_ns ? NULL : BAD;
+	return SCAN(args, 1, "%" SCNu64, &b->epoch_len_ns) && b->epoch_len_ns ? NULL : BAD;
 }
 
 /* epoch N: time stands still there; for tests */
 static const char *line_epoch(struct tg_box *b, const char *args)
 {
-	return sscanf(args, "%" SCNu64, &b->fixed_epoch) == 1 ? NULL : BAD;
+	return SCAN(args, 1, "%" SCNu64, &b->fixed_epoch) ? NULL : BAD;
 }
 
 /* key-slots N */
@@ -119,7 +127,7 @@ static const char *line_key_slots(struct tg_box *b, const char *args)
 {
 	uint32_t n;
 
-	if (sscanf(args, "%u", &n) != 1 || n == 0 || n > TG_KEY_SLOTS_MAX || n & (n - 1))
+	if (!SCAN(args, 1, "%u", &n) || n == 0 || n > TG_KEY_SLOTS_MAX || n & (n - 1))
 		return "key-slots: a power of two, at most 16384";
 	b->key_slot_mask = n - 1;
 	return NULL;
@@ -132,7 +140,7 @@ static const char *line_key(struct tg_box *b, const char *args)
 	uint8_t raw[16];
 	char hex[33];
 
-	if (sscanf(args, "%" SCNu64 " %32s", &k.epoch, hex) != 2 || unhex(hex, raw, 16))
+	if (!SCAN(args, 2, "%" SCNu64 " %32s", &k.epoch, hex) || unhex(hex, raw, 16))
 		return BAD;
 	k.key = (struct tg_siphash_key){tg_load64(raw), tg_load64(raw + 8)};
 	b->keys[k.epoch & b->key_slot_mask] = k;
@@ -180,11 +188,14 @@ static const char *line_service(struct tg_box *b, const char *args)
 {
 	uint32_t v[13] = {[12] = TG_SIGNED_ANSWER}, i;
 
-	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
-		   &v[6], &v[7], &v[8], &v[9], &v[10], &v[11], &v[12]) < 12)
+	if (!SCAN(args, 12, "%u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7],
+		  &v[8], &v[9], &v[10], &v[11]) &&
+	    !SCAN(args, 13, "%u %u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6],
+		  &v[7], &v[8], &v[9], &v[10], &v[11], &v[12]))
 		return BAD;
 	if (v[0] == 0 || v[0] > TG_SERVICES_MAX || v[8] > TG_MODE_ALWAYS || v[9] > TG_STRATEGY_CACHE ||
-	    v[10] > TG_FIRST_DATA_STORE || v[4] > TG_WSCALE_NONE)
+	    v[10] > TG_FIRST_DATA_STORE || v[4] > TG_WSCALE_NONE || (v[1] | v[2] | v[3]) > 65535 ||
+	    (v[5] | v[6] | v[7] | v[11]) > 255)
 		return "service: a number is out of range";
 	b->services[v[0]] = (struct tg_service){
 		.mss_v4 = (uint16_t)v[1], .mss_v6 = (uint16_t)v[2], .window = (uint16_t)v[3],
@@ -208,7 +219,7 @@ static const char *line_port(struct tg_box *b, const char *args)
 {
 	uint32_t port, entry;
 
-	if (sscanf(args, "%u %u", &port, &entry) != 2 || port > 65535)
+	if (!SCAN(args, 2, "%u %u", &port, &entry) || port > 65535)
 		return BAD;
 	b->ports[port] = entry;
 	b->is_protected[port >> 6] &= ~(1ULL << (port & 63));
@@ -240,7 +251,7 @@ static const char *line_prefix(struct tg_box *b, const char *args)
 	uint32_t family, len, port, id, at;
 	char hex[33];
 
-	if (sscanf(args, "%u %u %32s %u %u", &family, &len, hex, &port, &id) != 5 ||
+	if (!SCAN(args, 5, "%u %u %32s %u %u", &family, &len, hex, &port, &id) ||
 	    (family != 4 && family != 6) || len > (family == 4 ? 32 : 128) || port > 65535 ||
 	    id > TG_SERVICES_MAX || unhex(hex, (uint8_t *)&k.addr, 16))
 		return BAD;
@@ -292,7 +303,7 @@ static const char *line_route(struct tg_box *b, const char *args)
 	char mac[13];
 
 	rest = read_prefix(args, &r);
-	if (!rest || sscanf(rest, "%u %12s", &port, mac) != 2 || port >= TG_PORTS_MAX || unhex(mac, r.mac, 6))
+	if (!rest || !SCAN(rest, 2, "%u %12s", &port, mac) || port >= TG_PORTS_MAX || unhex(mac, r.mac, 6))
 		return BAD;
 	r.port = (uint8_t)port;
 	r.kind = TG_ROUTE_MAC;
@@ -308,7 +319,7 @@ static const char *line_gateway(struct tg_box *b, const char *args)
 	char hex[33];
 
 	rest = read_prefix(args, &r);
-	if (!rest || sscanf(rest, "%u %u %32s", &port, &family, hex) != 3 || port >= TG_PORTS_MAX ||
+	if (!rest || !SCAN(rest, 3, "%u %u %32s", &port, &family, hex) || port >= TG_PORTS_MAX ||
 	    (family != 4 && family != 6) || unhex(hex, (uint8_t *)&r.gateway, 16))
 		return BAD;
 	r.port = (uint8_t)port;
@@ -325,7 +336,7 @@ static const char *line_onlink(struct tg_box *b, const char *args)
 	uint32_t port;
 
 	rest = read_prefix(args, &r);
-	if (!rest || sscanf(rest, "%u", &port) != 1 || port >= TG_PORTS_MAX)
+	if (!rest || !SCAN(rest, 1, "%u", &port) || port >= TG_PORTS_MAX)
 		return BAD;
 	r.port = (uint8_t)port;
 	r.kind = TG_ROUTE_ONLINK;
@@ -336,8 +347,9 @@ static const char *line_onlink(struct tg_box *b, const char *args)
 static const char *line_local(struct tg_box *b, const char *args)
 {
 	struct tg_route r;
+	const char *rest = read_prefix(args, &r);
 
-	if (!read_prefix(args, &r))
+	if (!rest || *rest)
 		return BAD;
 	r.kind = TG_ROUTE_LOCAL;
 	b->own = true;
@@ -352,7 +364,7 @@ static const char *line_neighbour(struct tg_box *b, const char *args)
 	uint32_t family, port;
 	char hex[33], mac[13];
 
-	if (sscanf(args, "%u %32s %u %12s", &family, hex, &port, mac) != 4 || (family != 4 && family != 6) ||
+	if (!SCAN(args, 4, "%u %32s %u %12s", &family, hex, &port, mac) || (family != 4 && family != 6) ||
 	    port >= TG_PORTS_MAX || unhex(hex, (uint8_t *)&r.addr, 16) || unhex(mac, r.mac, 6) || r.mac[0] & 1)
 		return BAD;
 	r.family = (uint8_t)family;
@@ -369,7 +381,7 @@ static const char *line_address(struct tg_box *b, const char *args)
 	uint8_t raw[4];
 	char hex[9];
 
-	if (sscanf(args, "%u %8s", &port, hex) != 2 || port >= TG_PORTS_MAX || unhex(hex, raw, 4))
+	if (!SCAN(args, 2, "%u %8s", &port, hex) || port >= TG_PORTS_MAX || unhex(hex, raw, 4))
 		return BAD;
 	if (b->own_addrs_n == TG_PORTS_MAX)
 		return "address: there are too many";
@@ -386,7 +398,7 @@ static const char *line_link(struct tg_box *b, const char *args)
 	uint32_t port;
 	char hex4[9], hex6[33];
 
-	if (sscanf(args, "%u %u %8s %32s", &port, &l.mtu, hex4, hex6) != 4 || port >= TG_PORTS_MAX ||
+	if (!SCAN(args, 4, "%u %u %8s %32s", &port, &l.mtu, hex4, hex6) || port >= TG_PORTS_MAX ||
 	    unhex(hex4, (uint8_t *)&l.addr4, 4) || unhex(hex6, (uint8_t *)&l.addr6, 16))
 		return BAD;
 	b->links[port] = l;
@@ -399,9 +411,10 @@ static const char *line_clear(struct tg_box *b, const char *args)
 {
 	struct tg_hops *none = tg_hops_new();
 
-	(void)args;
-	if (!none)
-		return "out of memory";
+	if (*args || !none) {
+		tg_hops_release(none);
+		return *args ? BAD : "out of memory";
+	}
 	tg_hops_release(b->routes);
 	b->routes = none;
 	b->own = false;
@@ -450,6 +463,8 @@ const char *tg_box_line(struct tg_box *b, char *line)
 	args = strchr(line, ' ');
 	if (args)
 		*args++ = 0;
+	if (args && strpbrk(args, "-+")) /* sscanf would take -1 for a very large number */
+		return BAD;
 	for (i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
 		if (strcmp(line, lines[i].name) == 0)
 			return lines[i].apply(b, args ? args : "");

@@ -103,12 +103,24 @@ static const char *swap(struct tg_program *p, const char *what)
 	return NULL;
 }
 
+/* What follows a line's name, or NULL if that is not its name. */
+static const char *args_of(const char *line, const char *name)
+{
+	size_t len = strlen(name);
+
+	if (strncmp(line, name, len) != 0 || (line[len] && line[len] != ' '))
+		return NULL;
+	return line[len] ? line + len + 1 : line + len;
+}
+
 static const char *apply(struct tg_program *p, char *line)
 {
-	if (strncmp(line, "swap ", 5) == 0)
-		return swap(p, line + 5);
-	if (strncmp(line, "forget ", 7) == 0)
-		return forget(p, line + 7);
+	const char *args;
+
+	if ((args = args_of(line, "swap")))
+		return swap(p, args);
+	if ((args = args_of(line, "forget")))
+		return forget(p, args);
 	if (!draft)
 		draft = tg_box_copy(in_force);
 	return draft ? tg_box_line(draft, line) : "out of memory";

@@ -46,13 +46,14 @@ const (
 	Payload                           // data in the SYN
 	Port0                             // source port 0
 	UnroutedSource                    // an IP address of a client, perhaps, but none that is reached
+	NoLength                          // an IPv6 header that says 0 bytes follow, as a jumbogram's does
 	traits          = iota
 )
 
 var traitNames = [traits]string{"vlan", "foreign-mac", "group-mac", "group-source-mac", "trailer", "cut",
 	"odd-source", "odd-destination", "low-ttl", "ip-options", "source-route", "ip-checksum", "ip-length", "fragment",
 	"extensions", "long-extensions", "odd-extensions", "flags", "data-offset", "options", "signed", "badly-signed",
-	"checksum", "partial-checksum", "payload", "port-0", "unrouted-source"}
+	"checksum", "partial-checksum", "payload", "port-0", "unrouted-source", "no-length"}
 
 func (t Trait) String() string {
 	var names []string

@@ -125,7 +125,9 @@ func (g *Generator) ipv6(f *Frame, want Trait, dst netip.Addr, tcp []byte) {
 	}
 	if want&IPLength != 0 {
 		f.Traits |= IPLength
-		length = g.r.IntN(2*length + 2)
+		if length = g.r.IntN(2*length + 2); length == 0 {
+			f.Traits |= NoLength
+		}
 	}
 	src16, dst16 := f.Source.As16(), dst.As16()
 	g.buf = append(g.buf, 0x60, byte(g.r.IntN(4))<<4, 0, 0, byte(length>>8), byte(length), first, g.ttl(f, want))

@@ -1,0 +1,127 @@
+package proxytest
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidegate/internal/dpdk"
+	"tidegate/internal/lab"
+	"tidegate/test/labtest"
+)
+
+// control is a tidegate-dpdk with two ports that nothing comes by, and its control socket.
+type control struct {
+	t       *testing.T
+	conn    net.Conn
+	answers *bufio.Reader
+	stderr  *output
+}
+
+func newControl(t *testing.T) *control {
+	t.Helper()
+	labtest.NeedRoot(t)
+	program, err := dpdk.Find("tidegate-dpdk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &control{t: t, stderr: new(output)}
+	socket, prefix := filepath.Join(t.TempDir(), "s"), fmt.Sprintf("tg-control-%d", os.Getpid())
+	cmd := exec.Command(program, "-l", "0", "--no-huge", "--no-pci", "--no-shconf", "-m", "64", "--file-prefix", prefix,
+		"--vdev", "net_null0,no-rx=1", "--vdev", "net_null1,no-rx=1",
+		"--", "--socket", socket, "--max-flows", "1024", "--max-sources", "1024", "--buffers", "1023", "--idle-us", "1000")
+	cmd.Stderr = c.stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if c.conn != nil {
+			_ = c.conn.Close()
+		}
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("tidegate-dpdk: %v: %s", err, c.stderr.String())
+		}
+		_ = os.RemoveAll(dpdk.RuntimeDir(prefix))
+	})
+	labtest.Await(t, "the control socket", patience, 10*time.Millisecond, func() bool {
+		c.conn, err = net.Dial("unix", socket)
+		return err == nil
+	})
+	_ = c.conn.SetDeadline(time.Now().Add(patience))
+	c.answers = bufio.NewReader(c.conn)
+	return c
+}
+
+// say sends lines and `commit`, and gives the answer.
+func (c *control) say(lines ...string) string {
+	c.t.Helper()
+	if _, err := c.conn.Write([]byte(strings.Join(append(lines, "commit\n"), "\n"))); err != nil {
+		c.t.Fatal(err)
+	}
+	answer, err := c.answers.ReadString('\n')
+	if err != nil {
+		c.t.Fatalf("no answer to %q: %v; %s", lines, err, c.stderr.String())
+	}
+	return strings.TrimSpace(answer)
+}
+
+// What the control socket is told wrongly changes nothing, is answered by name, and is never
+// repeated: a line may hold a key.
+func TestDPDKControlLines(t *testing.T) {
+	if testPlane != lab.PlaneDPDK {
+		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
+	}
+	c := newControl(t)
+	key := strings.Repeat("c0ffee42", 4)
+	for _, wrong := range []struct{ line, name string }{
+		{"forget", "forget"},
+		{"forget 0", "forget"},
+		{"forget -1", "forget"},
+		{"forget 1x", "forget"},
+		{"forget 99999999", "forget"},
+		{"forget 18446744073709551617", "forget"}, // 1 in 64 bits
+		{"swap tables", "swap"},
+		{"key 7 " + key + "zz", "key"},
+		{"key x " + key, "key"},
+		{"key 7 " + key + " " + key, "key"},
+		{"key-slots -1", "key-slots"},
+		{"epoch-length 8000000000s", "epoch-length"},
+		{"port 80 1 2", "port"},
+		{"port -1 1", "port"},
+		{"service 1 1460 1440 65535 7 1 1 1 2 0 0 0 50 9", "service"},
+		{"service 1 70000 1440 65535 7 1 1 1 2 0 0 0", "service"},
+		{"local 4 32 c6120050000000000000000000000000 1", "local"},
+		{"clear all", "clear"},
+		{"kye 7 " + key, ""},
+		{key, ""},
+	} {
+		answer := c.say("forwarding bridge", wrong.line, "forwarding router")
+		if !strings.HasPrefix(answer, "error: line 2: "+wrong.name) {
+			t.Errorf("%q was answered with %q, want an error of line 2 that names %q", wrong.line, answer, wrong.name)
+		}
+		if strings.Contains(answer, "c0ffee42") {
+			t.Errorf("the answer to %q repeats what may be a key: %q", wrong.line, answer)
+		}
+		if answer := c.say(); answer != "ok" {
+			t.Errorf("after %q, a commit of nothing was answered with %q", wrong.line, answer)
+		}
+	}
+	for _, right := range []string{"forget 1", "forget 255", "swap flows", "swap sources", "key 7 " + key,
+		"service 1 1460 1440 65535 7 1 1 1 2 0 0 0", "service 1 1460 1440 65535 7 1 1 1 2 0 0 0 50", "port 80 1", "clear"} {
+		if answer := c.say(right); answer != "ok" {
+			t.Errorf("%q was answered with %q", strings.Replace(right, key, "KEY", 1), answer)
+		}
+	}
+	if strings.Contains(c.stderr.String(), "c0ffee42") {
+		t.Error("what may be a key stands in the log")
+	}
+}
