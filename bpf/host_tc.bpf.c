@@ -284,6 +284,31 @@ static __always_inline int tg_condemned(enum tg_parse_result parsed)
 	return settings->enforce ? TCX_DROP : TCX_NEXT;
 }
 
+/* A first fragment with an ACK: the last line drops it if no socket of its tuple may be here,
+ * and with it the rest, which without it is never put together. It is not adopted from: the
+ * kernel loses the socket of what it puts together. Such a client sends it again, to the
+ * socket that its bare ACK has made. A function of its own for the verifier. */
+__attribute__((noinline)) int tg_first_fragment(const struct tg_packet *pkt)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	__u32 id;
+
+	if (!pkt || !settings || !settings->last_line)
+		return TCX_NEXT;
+	id = tg_service_find(settings, pkt);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS ||
+	    tg_filter_may_exist(settings, tg_filter_at(settings, pkt)) ||
+	    tg_listener_of(svc, pkt) == TG_LISTENER_NONE ||
+	    (settings->stale_keys == TG_STALE_PASS && !tg_key_find(settings, tg_epoch_now(settings))))
+		return TCX_NEXT;
+	tg_count(row, TG_COUNT_drop_last_line);
+	return TCX_DROP;
+}
+
 SEC("tc")
 int tg_host_tc(struct __sk_buff *skb)
 {
@@ -323,6 +348,8 @@ int tg_host_tc(struct __sk_buff *skb)
 	type = bare ? (tg_ethertype)skb->protocol : tg_packet_ethernet(&pkt, data, end);
 	pkt.l3_off = (__u32)tg_any_number(pkt.l3_off) & 31;
 	parsed = tg_packet_l3(&pkt, type, data, end);
+	if (TG_UNLIKELY(parsed == TG_PARSE_FRAGMENT) && tg_host_is_ack(&pkt))
+		return tg_first_fragment(&pkt);
 	if (parsed != TG_PARSE_TCP)
 		return tg_condemned(parsed);
 	if (!tg_host_is_ack(&pkt))

@@ -162,7 +162,7 @@ func (w *place) netstat(n *lab.Namespace, name string) uint64 {
 	var names []string
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
-		if len(f) == 0 || f[0] != "TcpExt:" && f[0] != "Tcp:" {
+		if len(f) == 0 || f[0] != "TcpExt:" && f[0] != "Tcp:" && f[0] != "Ip:" {
 			continue
 		}
 		for i, key := range names {
