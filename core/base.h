@@ -75,4 +75,18 @@ TG_INLINE void tg_store32(void *p, uint32_t v) { __builtin_memcpy(p, &v, sizeof(
 #define TG_BOUND(index, power_of_two) ((uint32_t)(index) & ((power_of_two) - 1))
 #endif
 
+/* Leaves a value as it is, but the BPF verifier knows nothing of it any more. At the end of a
+ * loop's body it makes one state of many: without it, a walk over options is verified anew
+ * for every way in which the lengths before may add up. `unknown` is any word of a packet. */
+#ifdef __bpf__
+#define TG_FORGET(value, unknown)                                                                  \
+	do {                                                                                       \
+		uint64_t tg_value_ = (value), tg_unknown_ = (unknown);                             \
+		asm volatile("%0 ^= %1\n\t%0 ^= %1" : "+r"(tg_value_) : "r"(tg_unknown_));         \
+		(value) = (__typeof__(value))tg_value_;                                            \
+	} while (0)
+#else
+#define TG_FORGET(value, unknown) ((void)(unknown))
+#endif
+
 #endif

@@ -77,6 +77,7 @@ TG_INLINE enum tg_intact tg_intact_ip_options(const uint8_t *hdr, uint32_t len)
 		if (kind == TG_IPOPT_LSRR || kind == TG_IPOPT_SSRR)
 			return TG_INTACT_ROUTED;
 		at += n;
+		TG_FORGET(at, tg_load32(hdr));
 	}
 	return TG_INTACT;
 }

@@ -203,9 +203,12 @@ TG_INLINE struct tg_tcp_options tg_tcp_options_parse(struct tg_options_cursor *c
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
-	for (i = 0; i < TG_TCP_OPTIONS_MAX_LEN; i++)
+	for (i = 0; i < TG_TCP_OPTIONS_MAX_LEN; i++) {
 		if (!tg_tcp_option_word(c, &o) && !tg_tcp_option_next(c, &o))
 			break;
+		TG_FORGET(c->at, tg_load32(c->bytes));
+		TG_FORGET(o.auth, tg_load32(c->bytes));
+	}
 	return o;
 }
 

@@ -207,9 +207,11 @@ TG_INLINE void tg_translate_options(struct tg_options_cursor *c, const struct tg
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
-	for (i = 0; i < TG_TCP_OPTIONS_MAX_LEN; i++)
+	for (i = 0; i < TG_TCP_OPTIONS_MAX_LEN; i++) {
 		if (!tg_translate_option(c, f, ack, dir))
 			break;
+		TG_FORGET(c->at, tg_load32(c->bytes));
+	}
 	for (i = 0; i < TG_TCP_OPTIONS_MAX_LEN / 4; i++)
 		*sum += tg_load32(&c->bytes[4 * i]);
 }

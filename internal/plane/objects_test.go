@@ -20,6 +20,41 @@ func TestObjectsAreAccepted(t *testing.T) {
 	}
 }
 
+// The verifier walks at most a million instructions of a program. Another kernel may need more
+// than this one, and each start of a role costs the processor time: a quarter stays free.
+const mostVerified = 750_000
+
+func TestObjectsLeaveTheVerifierRoom(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the kernel's verifier is asked")
+	}
+	for _, o := range Objects() {
+		spec, err := o.Spec()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range spec.Maps {
+			shrink(m)
+		}
+		coll, err := ebpf.NewCollection(spec)
+		if err != nil {
+			t.Errorf("%s: %v", o.Name, err)
+			continue
+		}
+		for name, p := range coll.Programs {
+			info, err := p.Info()
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			} else if n, ok := info.VerifiedInstructions(); ok && n > mostVerified {
+				t.Errorf("%s: the verifier walks %d instructions, want at most %d: end loops with TG_FORGET (core/base.h)", name, n, mostVerified)
+			} else {
+				t.Logf("%s: %d", name, n)
+			}
+		}
+		coll.Close()
+	}
+}
+
 // A program that reads a register that was never set must be refused, and told
 // from trouble of another kind.
 func TestRefusalIsTold(t *testing.T) {
