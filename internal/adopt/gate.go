@@ -231,9 +231,6 @@ func (g *gate) applyServices(cfg *config.Config) error {
 	return g.plane.SetServices(g.services.targets(cfg, g.system, g.local), &g.settings)
 }
 
-// liveFields are what a reload changes, beside services and what every role has live.
-var liveFields = []string{"on_stale_keys", "last_line"}
-
 // reload applies a changed configuration, whole or not at all. What the packet
 // path was attached with needs a restart, which loses nothing either: a new process takes the links over.
 func (g *gate) reload() error {
@@ -241,7 +238,7 @@ func (g *gate) reload() error {
 	if err != nil {
 		return err
 	}
-	if err := config.CheckReload(g.cfg, cfg, liveFields, ""); err != nil {
+	if err := config.CheckReload(g.cfg, cfg, ""); err != nil {
 		return err
 	}
 	commit, drop, err := instance.PrepareSecrets(g.secret, &g.keys, cfg, g.opt.Now())

@@ -3,11 +3,10 @@ package config
 import (
 	"fmt"
 	"reflect"
-	"slices"
 )
 
 // changeable are the fields of the top level with what a reload compares: the one list
-// of them. A role names those that it takes over live; every other change is refused, so that none
+// of them. Fields (fields.go) says which a role takes over live; every other change is refused, so that none
 // is accepted and then ignored. loses is what a restart with another value costs.
 var changeable = []struct {
 	name  string
@@ -71,9 +70,6 @@ var changeable = []struct {
 	{"filter manager", func(c *Config) any { return c.Filter }, ""},
 }
 
-// LiveEverywhere are the fields that every role with services takes over at a reload, beside services.
-var LiveEverywhere = []string{"secret_file", "next_secret", "drain"}
-
 // Changed names the fields, services aside, that differ.
 func Changed(old, next *Config) (names []string) {
 	for _, f := range changeable {
@@ -84,11 +80,11 @@ func Changed(old, next *Config) (names []string) {
 	return names
 }
 
-// CheckReload refuses a change of a field that is not live. always is what any restart
-// of this plane costs; empty: nothing.
-func CheckReload(old, next *Config, live []string, always string) error {
+// CheckReload refuses a change of a field that a reload does not bring into force (Field.Live). always is
+// what any restart of this plane costs; empty: nothing.
+func CheckReload(old, next *Config, always string) error {
 	for _, name := range Changed(old, next) {
-		if slices.Contains(live, name) || slices.Contains(LiveEverywhere, name) {
+		if liveAt(name, old.situation()) {
 			continue
 		}
 		loses := always

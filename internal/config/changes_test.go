@@ -78,18 +78,25 @@ func otherThan(t *testing.T, v reflect.Value, name string) reflect.Value {
 func TestCheckReload(t *testing.T) {
 	old, next := defaults(), defaults()
 	next.Drain, next.Services = time.Minute, []Service{{Name: "web"}}
-	if err := CheckReload(old, next, nil, ""); err != nil {
+	if err := CheckReload(old, next, ""); err != nil {
 		t.Error(err)
 	}
 	next.ClockSkew = time.Second
-	if err := CheckReload(old, next, []string{"drain"}, ""); err == nil || !strings.HasPrefix(err.Error(), "clock_skew changed") || !strings.Contains(err.Error(), "loses: nothing") {
+	if err := CheckReload(old, next, ""); err == nil || !strings.HasPrefix(err.Error(), "clock_skew changed") || !strings.Contains(err.Error(), "loses: nothing") {
 		t.Errorf("clock_skew: %v", err)
 	}
-	if err := CheckReload(old, next, []string{"clock_skew"}, ""); err != nil {
-		t.Error(err)
-	}
+	next = defaults()
 	next.Tagged.MaxConnections++
-	if err := CheckReload(old, next, []string{"clock_skew"}, ""); err == nil || !strings.Contains(err.Error(), "loses: translated connections") {
+	if err := CheckReload(old, next, ""); err == nil || !strings.Contains(err.Error(), "loses: translated connections") {
 		t.Errorf("max_connections: %v", err)
+	}
+	// The same change, in two roles.
+	for role, live := range map[string]bool{RoleEdge: true, RoleHost: false} {
+		old, next := defaults(), defaults()
+		old.Role, next.Role = role, role
+		next.Edge.Hops++
+		if err := CheckReload(old, next, ""); (err == nil) != live {
+			t.Errorf("hops, role %s: %v", role, err)
+		}
 	}
 }

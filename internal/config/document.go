@@ -6,14 +6,6 @@ import (
 	"time"
 )
 
-var topFields = []string{"role", "instance", "interfaces", "secret_file", "epoch", "key_horizon",
-	"on_stale_keys", "drain", "xdp_mode", "services", "metrics",
-	"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
-	"clock_skew", "protocol", "inside", "filter_bits", "filter_window", "learning", "filter_alarm", "unknown_rate", "hops", "offers",
-	"last_line", "takeover", "cookie_layout", "edge_id", "peers", "edges", "max_connections", "source_share", "idle_time",
-	"cache_entries", "whitelist_v4", "source_prefix_v4", "plane", "dpdk", "report_to",
-	"next_secret_file", "next_secret_from"}
-
 // defaults is what a file that says nothing gets.
 func defaults() *Config {
 	return &Config{
@@ -42,7 +34,7 @@ func (r *reader) document(data []byte) *Config {
 		r.upstreamDocument(c, top, role)
 		return c
 	}
-	fs, ok := r.mapping(top, topFields)
+	fs, ok := r.mapping(top, namesOf("", ""))
 	if !ok {
 		return c
 	}
@@ -56,6 +48,7 @@ func (r *reader) document(data []byte) *Config {
 		}
 	}
 	r.scalars(c, fs)
+	r.belong(fs, "", c.Role)
 	r.metrics(c, fs)
 	if f, there := fs["interfaces"]; there {
 		c.Interfaces = r.interfaces(f)

@@ -41,8 +41,6 @@ type DPDKAddress struct {
 	Interface string
 }
 
-var dpdkFields = []string{"cores", "memory_mib", "huge_pages", "devices", "routes", "addresses", "white_bitmap", "idle_us"}
-
 var coreList = regexp.MustCompile(`^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`)
 
 func defaultDPDK() DPDK { return DPDK{Cores: "0", MemoryMiB: 256, IdleUs: 50} }
@@ -65,7 +63,7 @@ func (r *reader) dpdk(c *Config, fs map[string]field) {
 		return
 	}
 	d := &c.Proxy.DPDK
-	in, ok := r.mapping(f, dpdkFields)
+	in, ok := r.mapping(f, namesOf("dpdk", ""))
 	if !ok {
 		return
 	}

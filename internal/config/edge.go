@@ -62,24 +62,11 @@ func defaultEdge() Edge {
 		SACK: true, Timestamps: true, ECN: true, Layout: LayoutTidegate}
 }
 
-// boxFields are those that an edge shares with a proxy.
-var boxFields = []string{"forwarding", "fast_path"}
-
-var edgeFields = []string{"inside", "filter_bits", "filter_window", "filter_alarm", "learning", "unknown_rate", "hops", "offers"}
-
 // split reads the fields of the top level that have to do with edges, servers and
 // clocks that differ.
 func (r *reader) split(c *Config, fs map[string]field) {
 	r.clockSkew(c, fs)
 	r.roll(c, fs)
-	r.foreign(fs, c.Role, RoleEdge, edgeFields)
-	r.foreign(fs, c.Role, RoleServer, serverFields)
-	if f, there := fs["cookie_layout"]; there && c.Role != RoleEdge && c.Role != RoleServer {
-		r.fail(f.line, f.path, "belongs to role: edge and role: server; remove it, or set that role")
-	}
-	if f, there := fs["protocol"]; there && c.Role != RoleEdge && c.Role != RoleServer {
-		r.fail(f.line, f.path, "belongs to role: edge and role: server; remove it, or set that role")
-	}
 	switch c.Role {
 	case RoleEdge:
 		c.Server = Server{}
@@ -91,15 +78,6 @@ func (r *reader) split(c *Config, fs map[string]field) {
 		c.Edge, c.Server = Edge{}, Server{}
 	}
 	r.tagged(c, fs)
-}
-
-// foreign refuses fields of another role.
-func (r *reader) foreign(fs map[string]field, role, owner string, names []string) {
-	for _, name := range names {
-		if f, there := fs[name]; there && role != owner {
-			r.fail(f.line, f.path, "belongs to role: %s; remove it, or set that role", owner)
-		}
-	}
 }
 
 // clockSkew: a cookie's epoch is told by one bit, so what clocks may differ by is

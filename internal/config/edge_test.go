@@ -99,7 +99,7 @@ func TestSplitMistakes(t *testing.T) {
 		"of a proxy":    {edgeText("max_flows: 2000"), "f:5: max_flows: belongs to role: proxy"},
 		"of an edge":    {strings.Replace(edgeText(), "role: edge", "role: host", 1), "f:3: inside: belongs to role: edge"},
 		"of a server":   {edgeText("last_line: drop"), "f:5: last_line: belongs to role: server"},
-		"of both":       {strings.Replace(strings.Replace(edgeText("protocol: plain"), "role: edge", "role: host", 1), "inside: [eth1]\n", "", 1), "f:4: protocol: belongs to role: edge and role: server"},
+		"of both":       {strings.Replace(strings.Replace(edgeText("protocol: plain"), "role: edge", "role: host", 1), "inside: [eth1]\n", "", 1), "f:4: protocol: belongs to roles edge and server"},
 	} {
 		_, err := Parse("f", []byte(c.text))
 		if err == nil {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -21,17 +20,9 @@ const (
 	defaultProxyIdleTime = 2*time.Hour + 4*time.Minute
 )
 
-var proxyFields = []string{"forwarding", "fast_path", "swap_period", "max_flows", "max_sources", "source_prefix_v6",
-	"cache_entries", "whitelist_v4", "source_prefix_v4", "plane", "dpdk"}
-
 // proxy reads the fields of the top level that only a proxy has.
 func (r *reader) proxy(c *Config, fs map[string]field) {
 	if c.Role != RoleProxy {
-		for _, name := range proxyFields {
-			if f, there := fs[name]; there && !(c.Role == RoleEdge && slices.Contains(boxFields, name)) {
-				r.fail(f.line, f.path, "belongs to role: proxy; remove it, or set that role")
-			}
-		}
 		c.Proxy = Proxy{}
 		return
 	}
@@ -107,19 +98,12 @@ func (r *reader) number(f field, lowest, highest int) (int, bool) {
 func (r *reader) strategy(fs map[string]field, role string) Strategy {
 	f, there := fs["strategy"]
 	switch {
-	case role != RoleProxy && there:
-		r.fail(f.line, f.path, "belongs to role: proxy; remove it, or set that role")
-		return ""
 	case role != RoleProxy:
 		return ""
 	case !there:
 		return StrategyCookie
 	}
-	var words []string
-	for _, s := range Strategies() {
-		words = append(words, string(s))
-	}
-	s, _ := r.word(f, words...)
+	s, _ := r.word(f, strategyWords()...)
 	return Strategy(s)
 }
 
@@ -127,9 +111,6 @@ func (r *reader) strategy(fs map[string]field, role string) Strategy {
 func (r *reader) firstData(fs map[string]field, role string, strategy Strategy) FirstData {
 	f, there := fs["first_data"]
 	switch {
-	case role != RoleProxy && there:
-		r.fail(f.line, f.path, "belongs to role: proxy; remove it, or set that role")
-		return ""
 	case role != RoleProxy:
 		return ""
 	case there && strategy != "" && !strategy.Translates():

@@ -20,11 +20,11 @@ func (r *reader) reportTo(c *Config, fs map[string]field) {
 	if !there {
 		return
 	}
-	if c.Role == RoleServer || c.Proxy.Plane == PlaneDPDK {
-		r.fail(f.line, f.path, "belongs to role: host, edge and proxy (plane: xdp); remove it, or report from the edge")
+	if c.Proxy.Plane == PlaneDPDK {
+		r.fail(f.line, f.path, "belongs to plane: xdp; remove it, or set that plane")
 		return
 	}
-	in, ok := r.mapping(f, []string{"api", "connections", "invalid", "codepoint"})
+	in, ok := r.mapping(f, namesOf("report_to", ""))
 	if !ok {
 		return
 	}

@@ -24,7 +24,7 @@ func TestReportTo(t *testing.T) {
 		"no socket":    {"api: /run/filters.sock, ", "", "h.yaml:3: report_to.api: is missing"},
 		"unknown":      {"connections", "connection", "did you mean connections?"},
 		"negative":     {"connections: 50", "connections: -1", "report_to.connections"},
-		"server":       {"interfaces", "role: server\ninterfaces", "belongs to role: host, edge and proxy"},
+		"server":       {"interfaces", "role: server\ninterfaces", "belongs to roles host, proxy and edge"},
 		"no handshake": {"interfaces: [eth0]", "role: proxy\ninterfaces: [eth0, eth1]", ""},
 	} {
 		text := strings.Replace(reportYAML, c.from, c.to, 1)

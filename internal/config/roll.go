@@ -1,9 +1,6 @@
 package config
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // NextSecret takes the place of the secret, on all machines of a fleet in the same epoch.
 type NextSecret struct {
@@ -11,18 +8,10 @@ type NextSecret struct {
 	From time.Time
 }
 
-var rollFields = []string{"next_secret_file", "next_secret_from"}
-
 // roll reads what is said of the next secret: both fields or none.
 func (r *reader) roll(c *Config, fs map[string]field) {
 	file, hasFile := fs["next_secret_file"]
 	from, hasFrom := fs["next_secret_from"]
-	for _, name := range rollFields {
-		if f, there := fs[name]; there && !slices.Contains([]string{RoleHost, RoleProxy, RoleEdge, RoleServer}, c.Role) {
-			r.fail(f.line, f.path, "belongs to role: host, proxy, edge and server; remove it, or set one of these roles")
-			return
-		}
-	}
 	switch {
 	case hasFile && !hasFrom:
 		r.fail(file.line, "next_secret_from", "is missing; say from when, the same on all machines, such as 2027-01-31T12:00:00Z")

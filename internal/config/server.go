@@ -33,8 +33,6 @@ type Server struct {
 	Layout   Layout
 }
 
-var serverFields = []string{"last_line", "takeover"}
-
 func defaultServer() Server {
 	return Server{Protocol: ProtocolPlain, Takeover: TakeoverAdopt, LastLine: LastLineDrop,
 		Layout: LayoutTidegate}

@@ -11,9 +11,6 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-var serviceFields = []string{"name", "prefixes", "ports", "mode", "strategy", "first_data", "mss", "wscale", "window",
-	"signed", "signed_rate"}
-
 const (
 	// minMSS is the smallest MSS that the kernel's cookie code works with (RFC 9293 default).
 	minMSS = 536
@@ -58,11 +55,12 @@ func (r *reader) service(f field, role string) (Service, bool) {
 		r.fail(f.line, f.path, "is empty; give it a name and ports")
 		return s, false
 	}
-	fs, ok := r.mapping(f, serviceFields)
+	fs, ok := r.mapping(f, namesOf("services", ""))
 	if !ok {
 		return s, false
 	}
 	before := len(r.errs)
+	r.belong(fs, "services", role)
 	if v, there := fs["name"]; there {
 		s.Name, _ = r.name(v)
 	} else if !r.misspelled("name") {
@@ -82,7 +80,7 @@ func (r *reader) service(f field, role string) (Service, bool) {
 	s.Strategy = r.strategy(fs, role)
 	s.FirstData = r.firstData(fs, role, s.Strategy)
 	r.tcpValues(&s, fs)
-	r.signedSYNs(&s, fs, role)
+	r.signedSYNs(&s, fs)
 	return s, len(r.errs) == before
 }
 
@@ -106,14 +104,8 @@ func (r *reader) tcpValues(s *Service, fs map[string]field) {
 }
 
 // signedSYNs reads what becomes of SYNs with TCP-MD5 or TCP-AO.
-func (r *reader) signedSYNs(s *Service, fs map[string]field, role string) {
+func (r *reader) signedSYNs(s *Service, fs map[string]field) {
 	s.SignedSYNs, s.SignedRate = SignedAnswer, defaultSignedRate
-	for _, name := range []string{"signed", "signed_rate"} {
-		if f, there := fs[name]; there && role == RoleServer {
-			r.fail(f.line, f.path, "belongs to roles that answer SYNs; remove it here, and set it at the edges")
-			return
-		}
-	}
 	if f, there := fs["signed"]; there {
 		if w, ok := r.word(f, string(SignedAnswer), string(SignedPass), string(SignedDrop)); ok {
 			s.SignedSYNs = SignedSYNs(w)

@@ -40,9 +40,6 @@ func (t *Tagged) SourceFloor() uint32 {
 	return uint32(max(minSourceConnections, t.SourceShare*float64(t.MaxConnections)))
 }
 
-var taggedEdgeFields = []string{"edge_id", "peers"}
-var taggedServerFields = []string{"edges", "max_connections", "source_share", "idle_time"}
-
 const (
 	defaultMaxConnections = 1 << 18
 	maxMaxConnections     = 1 << 24
@@ -56,11 +53,6 @@ const (
 func (r *reader) tagged(c *Config, fs map[string]field) {
 	t := &c.Tagged
 	*t = Tagged{}
-	r.foreign(fs, c.Role, RoleEdge, taggedEdgeFields)
-	r.foreign(fs, c.Role, RoleServer, taggedServerFields[:3])
-	if c.Role != RoleProxy { // which has an idle_time, too
-		r.foreign(fs, c.Role, RoleServer, taggedServerFields[3:])
-	}
 	switch c.Role {
 	case RoleEdge:
 		r.taggedEdge(t, c, fs)

@@ -116,15 +116,6 @@ type Filter struct {
 // upstreamRoles are read by upstreamDocument.
 var upstreamRoles = []string{RolePatrol, RoleBorderManager, RoleFilterManager}
 
-var upstreamFields = map[string][]string{
-	RolePatrol: {"role", "instance", "identity_file", "listen", "managers", "forwarding", "codepoint", "plain",
-		"max_filters", "ports", "sources", "sources_file", "check_sources", "exceptions", "xdp_mode"},
-	RoleBorderManager: {"role", "instance", "identity_file", "secret_file", "listen", "codepoint", "rate",
-		"bindings", "signed_bindings", "patrols", "protect", "interfaces", "xdp_mode"},
-	RoleFilterManager: {"role", "instance", "listen", "codepoint", "api", "bindings", "signed_bindings", "own", "never",
-		"expires", "idle", "watch", "proof", "suricata"},
-}
-
 // Codepoint that says "true source" unless told otherwise: 47, of DSCP pool 2,
 // which RFC 2474 section 6 leaves to local use.
 const defaultCodepoint = 47
@@ -151,7 +142,7 @@ func upstreamRole(top field) string {
 // upstreamDocument reads a file of one of the three roles.
 func (r *reader) upstreamDocument(c *Config, top field, role string) {
 	c.Role, c.Services = role, nil
-	fs, ok := r.mapping(top, upstreamFields[role])
+	fs, ok := r.mapping(top, namesOf("", role))
 	if !ok {
 		return
 	}

@@ -170,8 +170,7 @@ func (b *Instance) LocalAddrsChanged(kind config.Forwarding) (bool, error) {
 
 // Reloading is what a role's reload consists of.
 type Reloading struct {
-	Live    []string // fields that write brings into force, by their names in config.CheckReload
-	Restart string   // what any restart of this plane loses; empty: nothing
+	Restart string // what any restart of this plane loses; empty: nothing
 	Secret  *keys.Roll
 	Keys    *keys.Loader
 	Write   func(removed []uint32) error // makes the packet path hold Cfg and forgets the services of these numbers
@@ -185,7 +184,7 @@ func (b *Instance) Reload(r Reloading) error {
 		return err
 	}
 	old := b.Cfg
-	if err := config.CheckReload(old, next, r.Live, r.Restart); err != nil {
+	if err := config.CheckReload(old, next, r.Restart); err != nil {
 		return err
 	}
 	commit, drop, err := PrepareSecrets(r.Secret, r.Keys, next, b.Opt.Now())

@@ -264,7 +264,7 @@ func (b *box) reload() error {
 
 // checkReload refuses, by name, what fill does not bring into force.
 func checkReload(old, next *config.Config) error {
-	if err := config.CheckReload(old, next, []string{"patrol"}, "no filter"); err != nil {
+	if err := config.CheckReload(old, next, "no filter"); err != nil {
 		return err
 	}
 	o, n := old.Patrol, next.Patrol

@@ -334,7 +334,7 @@ func (d *dpdkBox) swapTables() error {
 
 // reload applies a changed configuration, whole or not at all.
 func (d *dpdkBox) reload() error {
-	err := d.Reload(instance.Reloading{Live: liveFieldsDPDK, Restart: "translated connections, which end with tidegate-dpdk",
+	err := d.Reload(instance.Reloading{Restart: "translated connections, which end with tidegate-dpdk",
 		Secret: d.secret, Keys: &d.keys, Load: func() error { return d.apply(false) },
 		Write: func(removed []uint32) error {
 			var forget []string
@@ -348,9 +348,6 @@ func (d *dpdkBox) reload() error {
 	}
 	return d.writeState()
 }
-
-// liveFieldsDPDK are what serviceLines and the loop take from the configuration each time.
-var liveFieldsDPDK = []string{"on_stale_keys", "swap_period", "idle_time", "source_prefix_v6", "dpdk.routes", "dpdk.addresses"}
 
 func (d *dpdkBox) writeState() error {
 	return instance.WriteState(d.Opt.StateDir, instance.State{Config: d.Cfg, Numbers: d.Numbers, Started: d.Started,

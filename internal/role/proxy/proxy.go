@@ -240,7 +240,7 @@ func (b *box) loadKeys() error {
 
 // reload applies a changed configuration, whole or not at all.
 func (b *box) reload() error {
-	err := b.Reload(instance.Reloading{Live: liveFields, Secret: b.secret, Keys: &b.keys, Load: b.loadKeys,
+	err := b.Reload(instance.Reloading{Secret: b.secret, Keys: &b.keys, Load: b.loadKeys,
 		Write: func(removed []uint32) error {
 			return errors.Join(b.writeServices(), plane.ClearCounters(b.plane.Map("tg_counters"), removed...))
 		}})
@@ -249,9 +249,6 @@ func (b *box) reload() error {
 	}
 	return b.writeState()
 }
-
-// liveFields are what writeServices and the loop take from the configuration each time.
-var liveFields = []string{"on_stale_keys", "fast_path", "swap_period", "idle_time", "source_prefix_v6"}
 
 func (b *box) writeState() error {
 	return instance.WriteState(b.Opt.StateDir, instance.State{Config: b.Cfg, Numbers: b.Numbers,

@@ -354,7 +354,7 @@ func (n *node) reload() error {
 	if err != nil {
 		return err
 	}
-	if err := config.CheckReload(n.cfg, cfg, nil, ""); err != nil {
+	if err := config.CheckReload(n.cfg, cfg, ""); err != nil {
 		return err
 	}
 	commit, drop, err := n.prepareSecrets(cfg)

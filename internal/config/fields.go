@@ -1,0 +1,311 @@
+package config
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kind says what is written for a field.
+type Kind int
+
+// Kinds of values.
+const (
+	Text     Kind = iota // a word or a path
+	Words                // one of Field.Words
+	Duration             // from Low to High, nanoseconds
+	Number               // from Low to High
+	Auto                 // `auto`, or a number from Low to High
+	Rate64               // `all`, or a number from Low to High
+	Share                // a percentage or a part of one, above 0
+	YesNo
+	List    // of scalars
+	Mapping // a mapping, or a list of mappings; its fields have entries of their own
+)
+
+// Situations in which a change is live or not: a role, and what of it decides.
+const (
+	atHost      = RoleHost
+	atProxy     = RoleProxy
+	atDPDK      = RoleProxy + "/dpdk"
+	atEdge      = RoleEdge
+	atAdopting  = RoleServer + "/adopt"
+	atTranslate = RoleServer + "/translate"
+)
+
+// Field is one field of the configuration: what validation, reloads, the document and the schema for
+// editors know of it. The parser reads no field that is not here.
+type Field struct {
+	Name      string   // as in the file; `dpdk.cores` stands in the mapping `dpdk`, `services.mode` in each service
+	Roles     []string // that have it
+	Plane     Plane    // empty: any
+	Kind      Kind
+	Words     []string
+	Low, High int64
+	Default   string // empty: none; "required"
+	Values    string // for readers, where kind and range do not say it
+	Text      string // what it means, in Markdown
+
+	// What of it a reload compares (changes.go): the name of an entry there. Empty: the same as Name.
+	Change string
+	// Live are the situations in which a reload brings a change into force; anywhere else it needs a restart.
+	Live []string
+}
+
+var (
+	withServices = []string{RoleHost, RoleProxy, RoleEdge, RoleServer}
+	everyRole    = append(slices.Clone(withServices), upstreamRoles...)
+	everywhere4  = []string{atHost, atProxy, atDPDK, atEdge, atAdopting, atTranslate}
+	butTranslate = []string{atHost, atProxy, atDPDK, atEdge, atAdopting}
+)
+
+//go:generate go run ./gen -md ../../docs/configuration.md -schema ../../docs/configuration.schema.json
+
+// Fields are all fields, in the order of the document.
+func Fields() []Field { return fields }
+
+var fields = slices.Concat(commonFields, proxyFieldTable, edgeFieldTable, serverFieldTable, serviceFieldTable, upstreamFieldTable)
+
+var commonFields = []Field{
+	{Name: "role", Roles: everyRole, Kind: Words, Words: append(slices.Clone(Roles()), upstreamRoles...), Default: "host",
+		Text: "what this machine does: protect itself, servers behind it ([proxy.md](proxy.md)), half of that ([edge.md](edge.md)), or filter near the source ([upstream.md](upstream.md))"},
+	{Name: "instance", Roles: everyRole, Kind: Text, Default: "default", Values: "1 to 32 letters, digits, `-` `_` `.`",
+		Text: "names what is pinned and the state file, so that two instances can run side by side"},
+	{Name: "interfaces", Roles: append(slices.Clone(withServices), RoleBorderManager), Kind: List, Default: "required", Values: "1 to 64 names",
+		Text: "where clients come through; all must exist in the network namespace of the start. Border manager (not required): nonces are answered in XDP there"},
+	{Name: "secret_file", Roles: append(slices.Clone(withServices), RoleBorderManager), Kind: Text, Default: "required", Values: "path", Live: everywhere4,
+		Text: "made by `tidegate keygen FILE`; mode 0600 or stricter. A relative path begins at the directory of the configuration"},
+	{Name: "epoch", Roles: withServices, Kind: Duration, Low: int64(minEpoch), High: int64(maxEpoch), Default: "8s",
+		Text: "how long one key makes cookies; they are accepted in that epoch and the next. The same on all machines that share a secret"},
+	{Name: "clock_skew", Roles: withServices, Kind: Duration, Low: 0, High: int64(maxEpoch), Default: "0; edge, server: a quarter of `epoch`", Values: "`0s` to 3/8 of `epoch`; edge, server: to `epoch`",
+		Text: "what the clocks of machines that share a secret may differ by; [cookie-format.md](cookie-format.md#replay) says what it costs"},
+	{Name: "next_secret_file", Roles: withServices, Kind: Text, Values: "path", Change: "next_secret", Live: everywhere4,
+		Text: "the secret that takes the place of the other in the first epoch after `next_secret_from`, on switches ([p4.md](p4.md)), too; see [edge.md](edge.md#keys-and-clocks)"},
+	{Name: "next_secret_from", Roles: withServices, Kind: Text, Values: "a time such as `2027-01-31T12:00:00Z`", Change: "next_secret", Live: everywhere4,
+		Text: "from when; the same on all machines"},
+	{Name: "key_horizon", Roles: withServices, Kind: Duration, Low: 2 * int64(minEpoch), High: int64(MaxKeyHorizon), Default: "2h", Values: "two epochs to `24h`",
+		Text: "keys are loaded ahead for this long: that long the packet path lives without the daemon"},
+	{Name: "on_stale_keys", Roles: withServices, Kind: Words, Words: []string{string(StaleKeysPass), string(StaleKeysDrop)}, Default: "pass", Live: butTranslate,
+		Text: "what happens to SYNs when the keys have run out: to the kernel unprotected, or dropped"},
+	{Name: "drain", Roles: withServices, Kind: Duration, Low: 0, High: int64(maxDrain), Default: "2s", Live: everywhere4,
+		Text: "when the instance is taken down (`tidegate off`, Ctrl-C), SYNs go to the kernel or the server at once, and cookies still verify, or what is translated goes on, for this long; then the programs detach. SIGTERM leaves everything in place: [lifecycle.md](lifecycle.md)"},
+	{Name: "xdp_mode", Roles: append(slices.Clone(withServices), RolePatrol, RoleBorderManager), Kind: Words, Words: []string{string(XDPAuto), string(XDPNative), string(XDPGeneric)}, Default: "auto",
+		Text: "`auto`: in the driver where it can, else in the generic path, which costs more per packet"},
+	{Name: "metrics", Roles: withServices, Kind: Text, Values: "an address and port, such as `127.0.0.1:9464`",
+		Text: "serves the counters of `status`, at most a second old, at `/metrics` for Prometheus, 16 requests at once; whoever reaches it can read them"},
+	{Name: "report_to", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Plane: PlaneXDP, Kind: Mapping, Change: "report_to",
+		Text: "tell a filter manager of offenders ([upstream.md](upstream.md))"},
+	{Name: "report_to.api", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Plane: PlaneXDP, Kind: Text, Default: "required", Values: "path", Change: "report_to",
+		Text: "the filter manager's socket"},
+	{Name: "report_to.connections", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Plane: PlaneXDP, Kind: Number, High: maxReportRate, Default: strconv.Itoa(defaultReportConnections), Change: "report_to",
+		Text: "handshakes a second that one source may finish with one address; 0: any number"},
+	{Name: "report_to.invalid", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Plane: PlaneXDP, Kind: Number, High: maxReportRate, Default: strconv.Itoa(defaultReportInvalid), Change: "report_to",
+		Text: "segments a second of no connection that carry the codepoint; 0: any number"},
+	{Name: "report_to.codepoint", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Plane: PlaneXDP, Kind: Number, High: 63, Default: strconv.Itoa(defaultCodepoint), Change: "report_to",
+		Text: "the DSCP that says \"true source\""},
+	{Name: "services", Roles: withServices, Kind: Mapping, Default: "required", Values: "1 to 10,000", Live: everywhere4,
+		Text: "what is protected: see [Services](#services)"},
+}
+
+var box = []string{RoleProxy, RoleEdge}
+
+var proxyFieldTable = []Field{
+	{Name: "forwarding", Roles: append(slices.Clone(box), RolePatrol), Kind: Words, Words: []string{string(ForwardRouter), string(ForwardBridge), "kernel"}, Default: "router; patrol: `kernel`", Values: "`router`, `bridge`; patrol: `kernel`, `bridge`",
+		Text: "by the kernel's routes, or two ports without addresses. Patrol: frames are the kernel's, or go straight to the other of two ports"},
+	{Name: "fast_path", Roles: box, Plane: PlaneXDP, Kind: Words, Words: []string{string(FastServices), string(FastAll)}, Default: "services", Live: []string{atProxy, atEdge},
+		Text: "what a router forwards in XDP: the TCP of services, or all TCP"},
+	{Name: "plane", Roles: []string{RoleProxy}, Kind: Words, Words: []string{string(PlaneXDP), string(PlaneDPDK)}, Default: "xdp",
+		Text: "where the packet path runs ([dpdk.md](dpdk.md))"},
+	{Name: "swap_period", Roles: []string{RoleProxy}, Kind: Duration, Low: int64(minSwapPeriod), High: int64(maxSwapPeriod), Default: "5m", Live: []string{atProxy, atDPDK},
+		Text: "a whitelisted source that was not seen for one to two of these is forgotten; connections: see `idle_time`"},
+	{Name: "max_flows", Roles: []string{RoleProxy}, Kind: Number, Low: minTable, High: maxTable, Default: "1048576",
+		Text: "translated connections of each family seen between two swaps"},
+	{Name: "max_sources", Roles: []string{RoleProxy}, Kind: Number, Low: minTable, High: maxTable, Default: "131072",
+		Text: "whitelisted sources seen in one period"},
+	{Name: "cache_entries", Roles: []string{RoleProxy}, Kind: Number, Low: minTable, High: maxCache, Default: "65536",
+		Text: "half-open connections that strategy `cache` remembers, 96 B each; rounded up to a power of two"},
+	{Name: "whitelist_v4", Roles: []string{RoleProxy}, Kind: Words, Words: []string{string(WhitelistHash), string(WhitelistBitmap)}, Default: "hash",
+		Text: "IPv4 sources in a table of `max_sources`, or two bits for each there can be: 1 GiB"},
+	{Name: "source_prefix_v4", Roles: []string{RoleProxy}, Kind: Number, Low: 8, High: 32, Default: "32",
+		Text: "IPv4 sources are whitelisted by a prefix of this length"},
+	{Name: "source_prefix_v6", Roles: []string{RoleProxy}, Kind: Number, Low: 16, High: 64, Default: "64", Live: []string{atProxy, atDPDK},
+		Text: "IPv6 sources are whitelisted by a prefix of this length"},
+	{Name: "dpdk", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: Mapping, Text: "the fields below"},
+	{Name: "dpdk.cores", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: Text, Default: `"0"`, Values: "a list of cores such as `\"0,2-3\"`", Change: "dpdk",
+		Text: "where the plane polls; the first also has the control thread, if there are several"},
+	{Name: "dpdk.memory_mib", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: Number, Low: 64, High: 1 << 20, Default: "256", Change: "dpdk",
+		Text: "memory for frame buffers"},
+	{Name: "dpdk.huge_pages", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: YesNo, Default: "no", Change: "dpdk",
+		Text: "huge pages instead of ordinary memory"},
+	{Name: "dpdk.devices", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: List, Values: "DPDK devices, one for each interface", Change: "dpdk",
+		Text: "without it, the interfaces stay the kernel's (af_packet)"},
+	{Name: "dpdk.routes", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: List, Values: "`\"PREFIX via INTERFACE MAC\"`", Live: []string{atDPDK},
+		Text: "next hops of a router whose devices are not the kernel's"},
+	{Name: "dpdk.addresses", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: List, Values: "`\"IPV4-ADDRESS on INTERFACE\"`", Live: []string{atDPDK},
+		Text: "addresses of such a router; it answers ARP for them"},
+	{Name: "dpdk.white_bitmap", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: YesNo, Default: "no", Change: "dpdk",
+		Text: "IPv4 sources in a bitmap of the whole address space"},
+	{Name: "dpdk.idle_us", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: Number, High: 1_000_000, Default: "50", Change: "dpdk",
+		Text: "microseconds to sleep when nothing comes; 0: poll for ever"},
+	{Name: "idle_time", Roles: []string{RoleProxy, RoleServer}, Kind: Duration, Low: int64(minSwapPeriod), High: int64(maxIdleTime), Default: "2h4m; server: `2h`", Values: "`1s` to `72h`; server: from `10s`", Live: []string{atProxy, atDPDK},
+		Text: "proxy: that long at least an idle connection is remembered, while a quarter of the flow tables has not been filled since the last swap; else for one `swap_period`. Server, translating: after which a connection may lose its place to a new one"},
+}
+
+var split = []string{RoleEdge, RoleServer}
+
+var edgeFieldTable = []Field{
+	{Name: "inside", Roles: []string{RoleEdge}, Kind: List, Default: "required", Values: "names out of `interfaces`",
+		Text: "those that the servers are behind; what comes from there is trusted"},
+	{Name: "protocol", Roles: split, Kind: Words, Words: []string{string(ProtocolPlain), string(ProtocolTagged)}, Default: "plain",
+		Text: "what goes between edge and servers, the same on both ([split-protocol.md](split-protocol.md)); a server's `tagged` needs `takeover: translate` (or `auto`, which then is that)"},
+	{Name: "cookie_layout", Roles: split, Kind: Words, Words: []string{string(LayoutTidegate), string(LayoutSmartcookie)}, Default: "tidegate",
+		Text: "how cookies are laid out, the same on both; `smartcookie`, for fleets in which switches are edges, too ([p4.md](p4.md)), offers no options and goes with `protocol: plain`"},
+	{Name: "unknown_rate", Roles: []string{RoleEdge}, Kind: Rate64, High: maxUnknownRate, Default: "10000", Live: []string{atEdge},
+		Text: "packets a second that are left to the servers although neither filter nor cookie knows them"},
+	{Name: "filter_bits", Roles: []string{RoleEdge}, Kind: Number, Low: minFilterBits, High: maxFilterBits, Default: "20",
+		Text: "positions of each of the filter's three partitions, as a power of two; 20 are 1.5 MiB in all"},
+	{Name: "filter_window", Roles: []string{RoleEdge}, Kind: Duration, Low: int64(minFilterWindow), High: int64(maxFilterWindow), Default: "15s", Live: []string{atEdge},
+		Text: "a flow is known for this long at least after its last packet"},
+	{Name: "filter_alarm", Roles: []string{RoleEdge}, Kind: Share, Default: "20%", Live: []string{atEdge},
+		Text: "`status` and log say alarm above this rate of false positives"},
+	{Name: "learning", Roles: []string{RoleEdge}, Kind: Duration, High: int64(maxFilterWindow), Default: "`filter_window`",
+		Text: "how long the edge of a new filter leaves everything unknown to the servers"},
+	{Name: "hops", Roles: []string{RoleEdge}, Kind: Number, High: maxHops, Default: "16", Live: []string{atEdge},
+		Text: "TTL of what goes on, and the least it must have come with; 0: TTLs are left alone"},
+	{Name: "offers", Roles: []string{RoleEdge}, Kind: List, Words: []string{"sack", "timestamps", "ecn"}, Default: "all", Values: "`sack`, `timestamps`, `ecn`", Live: []string{atEdge},
+		Text: "TCP options that the servers agree to"},
+	{Name: "edge_id", Roles: []string{RoleEdge}, Kind: Number, Low: 1, High: MaxEdges, Default: "required with `tagged`", Live: []string{atEdge},
+		Text: "by which the servers' `edges` know this edge"},
+	{Name: "peers", Roles: []string{RoleEdge}, Kind: List, Values: "addresses",
+		Text: "other edges, told (UDP 21576) what this one's filter learns"},
+}
+
+var serverFieldTable = []Field{
+	{Name: "takeover", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(TakeoverAuto), string(TakeoverAdopt), string(TakeoverTranslate)}, Default: "adopt",
+		Text: "how the kernel gets a connection that an edge has verified. `adopt`: it makes its socket from the cookie; `translate`: it shakes hands itself, and every segment is translated, for MPTCP listeners, guests behind this machine, kernels before 6.9; `auto`: whichever each listener needs"},
+	{Name: "last_line", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(LastLineDrop), string(LastLineReset)}, Default: "drop", Live: []string{atAdopting},
+		Text: "what becomes of an ACK with neither socket nor cookie: nothing, or the kernel's RST"},
+	{Name: "edges", Roles: []string{RoleServer}, Kind: List, Default: "required with `tagged`", Values: "`\"ID ADDRESS [ADDRESS]\"` each",
+		Text: "where confirmations go (UDP 21575), an address for each family"},
+	{Name: "max_connections", Roles: []string{RoleServer}, Kind: Number, Low: 1, High: maxMaxConnections, Default: "262144",
+		Text: "translated at once; 64 bytes each"},
+	{Name: "source_share", Roles: []string{RoleServer}, Kind: Share, Default: "0.1%",
+		Text: "of `max_connections`, at least 8: what one source (an IPv4 address, an IPv6 /56) keeps in a full table; beyond it, its connections give way to those of sources that have fewer"},
+}
+
+var serviceFieldTable = []Field{
+	{Name: "services.name", Roles: withServices, Kind: Text, Default: "required", Values: "1 to 32 letters, digits, `-` `_` `.`", Change: "services", Live: everywhere4,
+		Text: "unique; used by status and metrics"},
+	{Name: "services.prefixes", Roles: withServices, Kind: List, Default: "every address", Values: "IPv4 and IPv6 prefixes or addresses", Change: "services", Live: everywhere4,
+		Text: "destination addresses. Host bits must be zero; at most 8 different prefix lengths per family over all services, and at most 1,048,576 prefixes times ports"},
+	{Name: "services.ports", Roles: withServices, Kind: List, Default: "required", Values: "numbers and ranges `\"8000-8010\"`", Change: "services", Live: everywhere4,
+		Text: "destination ports, each named once"},
+	{Name: "services.mode", Roles: withServices, Kind: Words, Words: []string{string(ModeOff), string(ModeMonitor), string(ModeAlways)}, Default: "always", Change: "services", Live: everywhere4,
+		Text: "`monitor` counts and says what would have been done; `always` answers every SYN. `auto` is not offered yet"},
+	{Name: "services.strategy", Roles: []string{RoleProxy}, Kind: Words, Words: strategyWords(), Default: "cookie", Change: "services", Live: []string{atProxy, atDPDK},
+		Text: "how clients are verified ([proxy.md](proxy.md))"},
+	{Name: "services.first_data", Roles: []string{RoleProxy}, Kind: Words, Words: []string{string(FirstDataZeroWindow), string(FirstDataNotify), string(FirstDataStore)}, Default: "zero-window", Change: "services", Live: []string{atProxy, atDPDK},
+		Text: "when clients may send data that their server is not ready for, under `cookie` and `cache`; `store` needs `plane: dpdk`"},
+	{Name: "services.mss", Roles: withServices, Kind: Auto, Low: minMSS, High: maxMSS, Default: "auto", Change: "services", Live: everywhere4,
+		Text: "what our SYN-ACK advertises; `auto` is what the kernel would"},
+	{Name: "services.wscale", Roles: withServices, Kind: Auto, High: maxWScale, Default: "auto", Change: "services", Live: everywhere4,
+		Text: "window scale, sent only to clients that offer it"},
+	{Name: "services.window", Roles: withServices, Kind: Auto, Low: 1, High: math.MaxUint16, Default: "auto", Change: "services", Live: everywhere4,
+		Text: "the window of our SYN-ACK"},
+	{Name: "services.signed", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Kind: Words, Words: []string{string(SignedAnswer), string(SignedPass), string(SignedDrop)}, Default: "answer", Change: "services", Live: everywhere4,
+		Text: "SYNs with one well-formed TCP-MD5 or TCP-AO option ([host.md](host.md))"},
+	{Name: "services.signed_rate", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Kind: Number, Low: 1, High: maxSignedRate, Default: strconv.Itoa(defaultSignedRate), Change: "services", Live: everywhere4,
+		Text: "SYNs a second that `signed: pass` lets through; those beyond are answered"},
+}
+
+func strategyWords() (words []string) {
+	for _, s := range Strategies() {
+		words = append(words, string(s))
+	}
+	return words
+}
+
+// namesOf lists the fields of a mapping that a role may have, in the document's order; in is "" for the
+// top level. An empty role: of any with services.
+func namesOf(in, role string) (names []string) {
+	for _, f := range fields {
+		name, nested := strings.CutPrefix(f.Name, in+".")
+		if in == "" {
+			name, nested = f.Name, !strings.Contains(f.Name, ".")
+		}
+		if !nested || strings.Contains(name, ".") {
+			continue
+		}
+		if role == "" && slices.ContainsFunc(f.Roles, func(r string) bool { return slices.Contains(withServices, r) }) || slices.Contains(f.Roles, role) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// belong refuses the fields of a mapping that are of other roles; in is "" for the top level.
+func (r *reader) belong(fs map[string]field, in, role string) {
+	for _, f := range fields {
+		name, nested := strings.CutPrefix(f.Name, in+".")
+		if in == "" {
+			name, nested = f.Name, true
+		}
+		if it, there := fs[name]; nested && there && !slices.Contains(f.Roles, role) {
+			owner, mend := "role: "+f.Roles[0], "that role"
+			if last := len(f.Roles) - 1; last > 0 {
+				owner, mend = "roles "+strings.Join(f.Roles[:last], ", ")+" and "+f.Roles[last], "one of them"
+			}
+			r.fail(it.line, it.path, "belongs to %s; remove it, or set %s", owner, mend)
+		}
+	}
+}
+
+// situation says which of Field.Live's entries a configuration is.
+func (c *Config) situation() string {
+	switch {
+	case c.Role == RoleProxy && c.Proxy.Plane == PlaneDPDK:
+		return atDPDK
+	case c.Role == RoleServer && c.Server.Takeover == TakeoverAdopt:
+		return atAdopting
+	case c.Role == RoleServer:
+		return atTranslate
+	}
+	return c.Role
+}
+
+// liveAt says whether a reload brings a change with this name (changes.go) into force.
+func liveAt(change, situation string) bool {
+	return slices.ContainsFunc(fields, func(f Field) bool {
+		name := f.Change
+		if name == "" {
+			name = f.Name
+		}
+		return name == change && slices.Contains(f.Live, situation)
+	})
+}
+
+// Range describes the values of a field for readers.
+func (f *Field) Range() string {
+	if f.Values != "" {
+		return f.Values
+	}
+	switch f.Kind {
+	case Words:
+		return "`" + strings.Join(f.Words, "`, `") + "`"
+	case Duration:
+		return "`" + short(time.Duration(f.Low)) + "` to `" + short(time.Duration(f.High)) + "`"
+	case Number:
+		return strconv.FormatInt(f.Low, 10) + " to " + strconv.FormatInt(f.High, 10)
+	case Auto:
+		return "`auto`, " + strconv.FormatInt(f.Low, 10) + " to " + strconv.FormatInt(f.High, 10)
+	case Rate64:
+		return "`all`, " + strconv.FormatInt(f.Low, 10) + " to " + strconv.FormatInt(f.High, 10)
+	case Share:
+		return "a share, above 0"
+	case YesNo:
+		return "`yes`, `no`"
+	}
+	return ""
+}

@@ -1,0 +1,218 @@
+// Command gen writes what is made from the table of fields (internal/config/fields.go): the tables in
+// docs/configuration.md, between their marks, and the JSON schema for editors. Whatever else stands in the
+// document it leaves alone.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"tidegate/internal/config"
+)
+
+func main() {
+	document := flag.String("md", "", "Markdown file whose tables are replaced")
+	schema := flag.String("schema", "", "JSON schema to write")
+	flag.Parse()
+	if err := generate(*document, *schema); err != nil {
+		fmt.Fprintln(os.Stderr, "gen:", err)
+		os.Exit(1)
+	}
+}
+
+func generate(document, schemaFile string) error {
+	text, err := os.ReadFile(document)
+	if err != nil {
+		return err
+	}
+	filled, err := fill(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", document, err)
+	}
+	if err := os.WriteFile(document, []byte(filled), 0o644); err != nil {
+		return err
+	}
+	out, err := json.MarshalIndent(schema(), "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(schemaFile, append(out, '\n'), 0o644)
+}
+
+const (
+	begin = "<!-- fields: "
+	end   = "<!-- end of fields -->"
+)
+
+// fill replaces what stands between the marks of each table.
+func fill(text string) (string, error) {
+	var out strings.Builder
+	tables := 0
+	for {
+		before, rest, found := strings.Cut(text, begin)
+		out.WriteString(before)
+		if !found {
+			break
+		}
+		name, rest, ok := strings.Cut(rest, " -->\n")
+		_, after, ok2 := strings.Cut(rest, end)
+		if !ok || !ok2 {
+			return "", fmt.Errorf("a table is not closed by %q", end)
+		}
+		t, err := table(name)
+		if err != nil {
+			return "", err
+		}
+		out.WriteString(begin + name + " -->\n" + t + end)
+		text = after
+		tables++
+	}
+	if tables == 0 {
+		return "", fmt.Errorf("no table is marked by %q", begin)
+	}
+	return out.String(), nil
+}
+
+var services = []string{config.RoleHost, config.RoleProxy, config.RoleEdge, config.RoleServer}
+
+// of says whether a field stands in the table with this name: `common`, `services`, or a role.
+func of(f *config.Field, name string) bool {
+	common := !slices.ContainsFunc(services, func(r string) bool { return !slices.Contains(f.Roles, r) })
+	service := strings.HasPrefix(f.Name, "services.")
+	switch name {
+	case "services":
+		return service
+	case "common":
+		return !service && (common || strings.HasPrefix(f.Name, "report_to"))
+	case config.RolePatrol, config.RoleBorderManager, config.RoleFilterManager:
+		return slices.Contains(f.Roles, name)
+	default:
+		return !service && !common && !strings.HasPrefix(f.Name, "report_to") && slices.Contains(f.Roles, name)
+	}
+}
+
+func table(name string) (string, error) {
+	var out strings.Builder
+	out.WriteString("| field | default | values | a change | meaning |\n|---|---|---|---|---|\n")
+	rows := 0
+	for _, f := range config.Fields() {
+		if !of(&f, name) {
+			continue
+		}
+		short := strings.TrimPrefix(f.Name, "services.")
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", short, quoted(f.Default), f.Range(), change(&f, name), f.Text)
+		rows++
+	}
+	if rows == 0 {
+		return "", fmt.Errorf("table %q has no field", name)
+	}
+	return out.String(), nil
+}
+
+func quoted(def string) string {
+	switch {
+	case def == "":
+		return "none"
+	case strings.ContainsAny(def, " `") || def == "required" || def == "all":
+		return def
+	}
+	return "`" + def + "`"
+}
+
+// change says, of one table, where a reload brings a change into force.
+func change(f *config.Field, name string) string {
+	var live []string
+	for _, at := range f.Live {
+		role, _, _ := strings.Cut(at, "/")
+		if name == "common" || name == "services" || role == name {
+			live = append(live, at)
+		}
+	}
+	all := map[string]int{"common": 6, "services": 6, config.RoleProxy: 2, config.RoleServer: 2}[name]
+	switch {
+	case len(live) == 0:
+		return "restart"
+	case len(live) >= all:
+		return "live"
+	case len(live) == all-1 && all > 2:
+		return "live, but not `takeover: translate`"
+	}
+	for i, at := range live {
+		live[i] = map[string]string{"proxy": "`plane: xdp`", "proxy/dpdk": "`plane: dpdk`", "server/adopt": "`takeover: adopt`", "server/translate": "`takeover: translate`"}[at]
+		if live[i] == "" {
+			live[i] = at
+		}
+	}
+	if name == "services" {
+		return "live"
+	}
+	return "live: " + strings.Join(live, ", ")
+}
+
+// schema describes a file to an editor: names, kinds, words and ranges. What depends on other fields is left
+// to `tidegate check`.
+func schema() map[string]any {
+	top := map[string]any{}
+	inner := map[string]map[string]any{}
+	for _, f := range config.Fields() {
+		in, name, nested := strings.Cut(f.Name, ".")
+		if nested {
+			if inner[in] == nil {
+				inner[in] = map[string]any{}
+			}
+			inner[in][name] = property(&f)
+			continue
+		}
+		top[f.Name] = property(&f)
+	}
+	for name, fields := range inner {
+		object := map[string]any{"type": "object", "additionalProperties": false, "properties": fields}
+		if name == "services" {
+			object["required"] = []string{"name", "ports"}
+			top[name] = map[string]any{"type": "array", "minItems": 1, "items": object, "description": top[name].(map[string]any)["description"]}
+			continue
+		}
+		object["description"] = top[name].(map[string]any)["description"]
+		top[name] = object
+	}
+	return map[string]any{
+		"$schema":              "https://json-schema.org/draft/2020-12/schema",
+		"title":                "Tidegate configuration",
+		"type":                 "object",
+		"additionalProperties": false,
+		"properties":           top,
+	}
+}
+
+func property(f *config.Field) map[string]any {
+	p := map[string]any{"description": f.Text + " Roles: " + strings.Join(f.Roles, ", ") + "."}
+	number := map[string]any{"type": "integer", "minimum": f.Low, "maximum": f.High}
+	switch f.Kind {
+	case config.Words:
+		p["enum"] = f.Words
+	case config.Number:
+		p["type"], p["minimum"], p["maximum"] = "integer", f.Low, f.High
+	case config.Auto:
+		p["anyOf"] = []any{map[string]any{"const": "auto"}, number}
+	case config.Rate64:
+		p["anyOf"] = []any{map[string]any{"const": "all"}, number}
+	case config.Duration:
+		p["type"], p["pattern"] = "string", `^0$|^([0-9.]+(ns|us|µs|ms|s|m|h))+$`
+	case config.Share:
+		p["anyOf"] = []any{map[string]any{"type": "string", "pattern": `^[0-9.]+ ?%$`}, map[string]any{"type": "number", "exclusiveMinimum": 0, "maximum": 1}}
+	case config.YesNo:
+		p["enum"] = []any{"yes", "no", true, false}
+	case config.List:
+		p["type"] = "array"
+		if f.Words != nil {
+			p["items"] = map[string]any{"enum": f.Words}
+		}
+	case config.Text:
+		p["type"] = "string"
+	}
+	return p
+}
