@@ -50,6 +50,10 @@ enum tg_split_state {
 	TG_SPLIT_RESET_PASSES = TG_FLOW_SERVER_FIN,
 };
 
+/* Beside window_up, which is 14 at most: the client was heard again in a later tick than it
+ * carried something first. So a connection that lasts is told from one that only said a word. */
+#define TG_SPLIT_LASTING 0x10
+
 /* Map ABI. */
 struct tg_split {
 	uint64_t hash;      /* TG_SPLIT_FREE, TG_SPLIT_BUSY, or of the tuple */
@@ -67,7 +71,7 @@ struct tg_split {
 	};
 	union {
 		uint16_t client_window; /* SYN_SENT: field of the client's ACK */
-		int8_t window[2];       /* ongoing: as tg_flow's window_up, window_down */
+		int8_t window[2];       /* ongoing: as tg_flow's window_up and TG_SPLIT_LASTING, window_down */
 	};
 	uint8_t edge;  /* that is to be told; 0: none */
 	uint8_t state; /* enum tg_split_state */
@@ -171,43 +175,56 @@ struct tg_split_newcomer {
 	bool few;          /* its family holds less than a quarter of the table */
 };
 
-#define TG_SPLIT_QUIET_TICKS 2 /* half closed and not seen for 4 to 9 s */
+#define TG_SPLIT_QUIET_TICKS 2 /* the client was not heard for 4 to 9 s */
 
-/* True if the connection has never carried anything, or is half closed and quiet. */
-TG_INLINE bool tg_split_is_idle(const struct tg_split *e, uint16_t age)
+/* In this order they give way. */
+enum tg_split_class {
+	TG_SPLIT_KEEPS = 0,
+	TG_SPLIT_OTHER_FAMILY = 1, /* the newcomer's family holds little, and this one is of the other */
+	TG_SPLIT_QUIET = 2,        /* has lasted, but its client is quiet */
+	TG_SPLIT_BRIEF = 3,        /* has carried something, but has not lasted yet */
+	TG_SPLIT_IDLE = 4,         /* has never carried anything, or is half closed and quiet */
+	TG_SPLIT_ABOVE_SHARE = 5,  /* its source holds more than the floor, and more than twice what
+				      the newcomer's does */
+};
+
+TG_INLINE enum tg_split_class tg_split_class(const struct tg_split *e, uint16_t age)
 {
 	if ((e->state & (TG_SPLIT_READY | TG_SPLIT_CARRIED)) != (TG_SPLIT_READY | TG_SPLIT_CARRIED))
-		return true;
-	return e->state & (TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN) && age >= TG_SPLIT_QUIET_TICKS;
+		return TG_SPLIT_IDLE;
+	if (age >= TG_SPLIT_QUIET_TICKS && e->state & (TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN))
+		return TG_SPLIT_IDLE;
+	if (!(e->window[0] & TG_SPLIT_LASTING))
+		return TG_SPLIT_BRIEF;
+	return age >= TG_SPLIT_QUIET_TICKS ? TG_SPLIT_QUIET : TG_SPLIT_KEEPS;
 }
 
 /* How readily a connection gives its place to the newcomer, all places of whose two
  * buckets are taken; 0: not at all. `held` is what the connection's source holds.
  *
- *    31    30 29              17  16  15              0
- *   +--------+------------------+------+----------------+
- *   | class  | held, at most    | idle | ticks not seen |
- *   |        | 8,191            |      |                |
- *   +--------+------------------+------+----------------+
+ *    31  29 28              17  16  15              0
+ *   +------+------------------+------+----------------+
+ *   |class | held, at most    | idle | ticks not seen |
+ *   |      | 4,095            |      |                |
+ *   +------+------------------+------+----------------+
  *
- * 3: its source holds more than the floor, and more than twice what the newcomer's does:
- *    of these the largest holder's, what is idle first, then what was not seen longest.
- * 2: idle, whoever it is of; but a source above the floor displaces only its own.
- * 1: the newcomer's family holds little, and this one is of the other. */
+ * Of those above their share the largest holder's goes, what is idle first; of all classes
+ * what was not seen longest. A source above the floor displaces only its own, or such. */
 TG_INLINE uint32_t tg_split_claim(const struct tg_split *e, uint32_t held,
 				  const struct tg_split_newcomer *n)
 {
 	uint16_t age = (uint16_t)(n->now_tick - e->seen_tick);
-	bool idle = tg_split_is_idle(e, age);
+	enum tg_split_class class = tg_split_class(e, age);
 
 	if (e->hash <= TG_SPLIT_BUSY)
 		return 0;
 	if (held > n->floor && held / 2 > n->held)
-		return 3U << 30 | (held < 0x1fff ? held : 0x1fff) << 17 | (uint32_t)idle << 16 | age;
-	if (idle && (n->held <= n->floor || tg_split_source(e->hash) == tg_split_source(n->hash)))
-		return 2U << 30 | age;
+		return (uint32_t)TG_SPLIT_ABOVE_SHARE << 29 | (held < 0xfff ? held : 0xfff) << 17 |
+		       (uint32_t)(class == TG_SPLIT_IDLE) << 16 | age;
+	if (class && (n->held <= n->floor || tg_split_source(e->hash) == tg_split_source(n->hash)))
+		return (uint32_t)class << 29 | age;
 	if (n->few && tg_split_is_v6(e->hash) != tg_split_is_v6(n->hash))
-		return 1U << 30 | age;
+		return (uint32_t)TG_SPLIT_OTHER_FAMILY << 29 | age;
 	return 0;
 }
 
@@ -254,7 +271,7 @@ TG_INLINE struct tg_flow tg_split_flow(const struct tg_split *e)
 	if (e->state & TG_SPLIT_READY) {
 		f.state = TG_FLOW_READY;
 		f.server_isn = e->server_isn;
-		f.window_up = (uint8_t)e->window[0];
+		f.window_up = (uint8_t)(e->window[0] & (TG_SPLIT_LASTING - 1));
 		f.window_down = e->window[1];
 	} else {
 		uint16_t bits = e->agreed & ((1U << TG_COOKIE_OPTION_BITS) - 1);
@@ -337,6 +354,7 @@ typedef uint32_t __attribute__((may_alias)) tg_split_tail;
 #define TG_SPLIT_STATE_SHIFT 24
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the state is the word's highest byte");
 _Static_assert(offsetof(struct tg_split, state) == 31, "the tail of an entry");
+_Static_assert(offsetof(struct tg_split, window) == 28, "window[0] is the tail's lowest byte");
 
 TG_INLINE tg_split_tail *tg_split_tail_of(struct tg_split *e)
 {
@@ -352,6 +370,26 @@ TG_INLINE void tg_split_set(struct tg_split *e, uint8_t bits)
 TG_INLINE void tg_split_clear(struct tg_split *e, uint8_t bits)
 {
 	__sync_fetch_and_and(tg_split_tail_of(e), ~((uint32_t)bits << TG_SPLIT_STATE_SHIFT));
+}
+
+/* True if the client's segment is worth noting. What the server sends says nothing of who is
+ * there: it repeats for minutes what nobody acknowledges. */
+TG_INLINE bool tg_split_is_news(const struct tg_split *e, uint16_t tick)
+{
+	return e->seen_tick != tick || !(e->state & TG_SPLIT_CARRIED);
+}
+
+/* Notes that the client was heard. */
+TG_INLINE void tg_split_heard(struct tg_split *e, const struct tg_packet *pkt, uint16_t tick)
+{
+	if (e->state & TG_SPLIT_CARRIED) {
+		if (e->seen_tick == tick)
+			return;
+		__sync_fetch_and_or(tg_split_tail_of(e), TG_SPLIT_LASTING);
+	} else if (tg_split_carries(e, pkt)) {
+		tg_split_set(e, TG_SPLIT_CARRIED);
+	}
+	e->seen_tick = tick;
 }
 
 /* True if the segment may tell something of the connection's end, or takes it back. */

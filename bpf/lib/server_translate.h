@@ -9,15 +9,22 @@
 #include "server_maps.h"
 #include "icmp.h"
 
-/* Notes that a segment of the connection was seen, and what it tells of its end. */
+/* Notes that the client was heard. A function of its own for the verifier. */
+__attribute__((noinline)) int tg_split_hear(struct tg_split *e, const struct tg_packet *pkt)
+{
+	if (e && pkt)
+		tg_split_heard(e, pkt, tg_tick_now());
+	return 0;
+}
+
+/* Notes that a segment of the connection was seen, what it tells of who is there, and of its end. */
 static __always_inline void tg_split_note(struct tg_split *e, const struct tg_packet *pkt,
 					  enum tg_direction dir)
 {
 	struct tg_counter_row *row;
 
-	tg_split_seen(e);
-	if (dir == TG_TO_SERVER && TG_UNLIKELY(tg_split_carries(e, pkt)))
-		tg_split_set(e, TG_SPLIT_CARRIED);
+	if (dir == TG_TO_SERVER && TG_UNLIKELY(tg_split_is_news(e, tg_tick_now())))
+		tg_split_hear(e, pkt);
 	if (TG_LIKELY(!tg_split_may_end(e, pkt)) || tg_split_track(e, pkt, dir) != TG_FLOW_ENDS)
 		return;
 	row = tg_server_row(pkt, dir);

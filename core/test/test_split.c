@@ -131,13 +131,21 @@ static struct tg_split taken(uint64_t hash, uint8_t state, uint16_t seen)
 	return (struct tg_split){.hash = hash, .seen_tick = seen, .state = TG_SPLIT_READY | state};
 }
 
+static struct tg_split lasting(uint64_t hash, uint8_t state, uint16_t seen)
+{
+	struct tg_split e = taken(hash, TG_SPLIT_CARRIED | state, seen);
+
+	e.window[0] = 7 | TG_SPLIT_LASTING;
+	return e;
+}
+
 static void who_gives_way(void **state)
 {
 	struct tg_split_newcomer n = {.hash = source_b, .held = 0, .floor = 8, .now_tick = 100};
-	struct tg_split live = taken(source_a, TG_SPLIT_CARRIED, 90), older = taken(source_a, TG_SPLIT_CARRIED, 80);
+	struct tg_split live = lasting(source_a, 0, 99), older = lasting(source_a, 0, 98);
 	struct tg_split silent = taken(source_a, 0, 100), setup = taken(source_a, 0, 100);
-	struct tg_split half = taken(source_a, TG_SPLIT_CARRIED | TG_FLOW_SERVER_FIN, 98);
-	struct tg_split six = taken(source_v6, TG_SPLIT_CARRIED, 99), busy = taken(TG_SPLIT_BUSY, 0, 0);
+	struct tg_split half = lasting(source_a, TG_FLOW_SERVER_FIN, 98);
+	struct tg_split six = lasting(source_v6, 0, 99), busy = taken(TG_SPLIT_BUSY, 0, 0);
 
 	(void)state;
 	setup.state = TG_SPLIT_FRESH;
@@ -167,6 +175,53 @@ static void who_gives_way(void **state)
 	assert_int_equal(tg_split_claim(&live, 1, &n), 0);
 	assert_true(tg_split_claim(&silent, 1, &n) > tg_split_claim(&six, 1, &n));
 	assert_int_equal(tg_split_claim(&busy, 1000, &n), 0);
+}
+
+/* Sources within their shares, every connection with data: what has only said a word gives
+ * way before what has lasted, and that only when its client is quiet. */
+static void who_has_lasted_stays(void **state)
+{
+	struct tg_split_newcomer n = {.hash = source_b, .held = 1, .floor = 8, .now_tick = 100};
+	struct tg_split word = taken(source_a, TG_SPLIT_CARRIED, 100), silent = taken(source_a, 0, 100);
+	struct tg_split live = lasting(source_a, 0, 99), quiet = lasting(source_a, 0, 98);
+
+	(void)state;
+	assert_int_equal(tg_split_claim(&live, 1, &n), 0);
+	assert_true(tg_split_claim(&quiet, 1, &n));
+	assert_true(tg_split_claim(&word, 1, &n) > tg_split_claim(&quiet, 1, &n));
+	assert_true(tg_split_claim(&silent, 1, &n) > tg_split_claim(&word, 1, &n));
+	n.held = 9; /* above its share: it displaces only its own */
+	assert_int_equal(tg_split_claim(&word, 1, &n), 0);
+	n.now_tick = 65535; /* ticks wrap */
+	quiet.seen_tick = (uint16_t)(n.now_tick + 1);
+	n.held = 1;
+	assert_true(tg_split_claim(&quiet, 1, &n));
+}
+
+/* Only the client's segments say that a connection lasts, and only in another tick than the
+ * first that carried something. */
+static void heard(void **state)
+{
+	struct tg_split e = {.hash = 5, .server_isn = 7000, .seq_delta = 2000, .seen_tick = 50,
+			     .window = {14, -3}, .edge = 9, .state = TG_SPLIT_READY};
+	struct tg_packet p = segment(TG_TCP_ACK);
+
+	(void)state;
+	p.ack = 5001;
+	tg_split_heard(&e, &p, 53); /* nothing in it */
+	assert_int_equal(e.seen_tick, 53);
+	assert_int_equal(tg_split_class(&e, 0), TG_SPLIT_IDLE);
+	p.ack = 5002;
+	tg_split_heard(&e, &p, 53);
+	tg_split_heard(&e, &p, 53);
+	assert_int_equal(tg_split_class(&e, 0), TG_SPLIT_BRIEF);
+	tg_split_heard(&e, &p, 54);
+	assert_int_equal(tg_split_class(&e, 0), TG_SPLIT_KEEPS);
+	assert_int_equal(tg_split_class(&e, 2), TG_SPLIT_QUIET);
+	assert_int_equal(e.seen_tick, 54);
+	assert_int_equal(tg_split_flow(&e).window_up, 14);
+	assert_int_equal(tg_split_flow(&e).window_down, -3);
+	assert_int_equal(e.edge, 9);
 }
 
 /* Sources are told apart by address, or /56, and by family. */
@@ -222,7 +277,8 @@ int tg_test_split(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fins_at_the_same_time), cmocka_unit_test(fin_and_ack_at_the_same_time),
 		cmocka_unit_test(bits_of_others_stay), cmocka_unit_test(entry_has_a_new_owner),
-		cmocka_unit_test(who_gives_way), cmocka_unit_test(sources), cmocka_unit_test(carries),
+		cmocka_unit_test(who_gives_way), cmocka_unit_test(who_has_lasted_stays), cmocka_unit_test(heard),
+		cmocka_unit_test(sources), cmocka_unit_test(carries),
 	};
 
 	return cmocka_run_group_tests_name("server flows on two CPUs", tests, NULL, NULL);
