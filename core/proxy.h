@@ -442,7 +442,42 @@ TG_INLINE void tg_flow_ready(struct tg_flow *f, const struct tg_packet *synack,
 	f->server_acked = synack->ack;
 	f->server_port = port;
 	f->flags &= TG_FLOW_TS;
+	f->waits = TG_FLOW_SILENT;
 	f->state = TG_FLOW_READY;
+}
+
+/* A tick of 4.3 s, which flows and shares count in. */
+#define TG_FLOW_TICK_SHIFT 32
+
+TG_INLINE uint32_t tg_flow_tick(uint64_t monotonic_ns)
+{
+	return (uint32_t)(monotonic_ns >> TG_FLOW_TICK_SHIFT);
+}
+
+/* A tick as `waits` of a flow has it. */
+TG_INLINE uint8_t tg_flow_tick_mark(uint32_t tick) { return (uint8_t)(TG_FLOW_REFUSED | tick << 2); }
+
+/* True if a client's segment of a ready flow carries data, or acknowledges some of the server. */
+TG_INLINE bool tg_flow_carries(const struct tg_flow *f, const struct tg_packet *pkt)
+{
+	return pkt->l4_len > pkt->tcp_hdr_len ||
+	       (pkt->flags & TG_TCP_ACK && pkt->ack - 1 != f->server_isn - f->seq_delta);
+}
+
+enum tg_flow_wish {
+	TG_FLOW_WAITS,
+	TG_FLOW_SETTLES, /* it is to have a place of its own, if there is one */
+};
+
+/* What a client's segment means to a ready flow that waits for a place of its own: that is for who
+ * has carried something, and is not half closed; who was refused is heard again in another tick. */
+TG_INLINE enum tg_flow_wish tg_flow_wish(const struct tg_flow *f, const struct tg_packet *pkt, uint32_t tick)
+{
+	if (f->flags & (TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN | TG_FLOW_CLOSED))
+		return TG_FLOW_WAITS;
+	if (f->waits == TG_FLOW_SILENT)
+		return tg_flow_carries(f, pkt) ? TG_FLOW_SETTLES : TG_FLOW_WAITS;
+	return f->waits == tg_flow_tick_mark(tick) ? TG_FLOW_WAITS : TG_FLOW_SETTLES;
 }
 
 /* A SYN-ACK of a ready flow that is not about our SYN: the server's answer to a

@@ -182,16 +182,17 @@ enum tg_split_class {
 	TG_SPLIT_KEEPS = 0,
 	TG_SPLIT_OTHER_FAMILY = 1, /* the newcomer's family holds little, and this one is of the other */
 	TG_SPLIT_QUIET = 2,        /* has lasted, but its client is quiet */
-	TG_SPLIT_BRIEF = 3,        /* has carried something, but has not lasted yet */
-	TG_SPLIT_IDLE = 4,         /* has never carried anything, or is half closed and quiet */
+	TG_SPLIT_BRIEF = 3,        /* has not lasted yet */
+	TG_SPLIT_IDLE = 4,         /* has not carried anything, or is half closed and quiet */
 	TG_SPLIT_ABOVE_SHARE = 5,  /* its source holds more than the floor, and more than twice what
 				      the newcomer's does */
 };
 
 TG_INLINE enum tg_split_class tg_split_class(const struct tg_split *e, uint16_t age)
 {
+	/* Who has only just come has not had the time to carry anything. */
 	if ((e->state & (TG_SPLIT_READY | TG_SPLIT_CARRIED)) != (TG_SPLIT_READY | TG_SPLIT_CARRIED))
-		return TG_SPLIT_IDLE;
+		return age ? TG_SPLIT_IDLE : TG_SPLIT_BRIEF;
 	if (age >= TG_SPLIT_QUIET_TICKS && e->state & (TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN))
 		return TG_SPLIT_IDLE;
 	if (!(e->window[0] & TG_SPLIT_LASTING))

@@ -71,4 +71,41 @@ TG_INLINE bool tg_share_admits(uint32_t level, uint32_t row0, uint32_t row1, uin
 	return holds < free >> level;
 }
 
+/* ---- who may wait for a place ---- */
+
+/* Flows that have not carried anything yet wait in a room of their own, where the newest push
+ * out who was not met for longest: nobody hears of those, so what a source holds of it cannot
+ * be counted. What it has brought in this tick is: cells of the same kind, whose highest byte
+ * is the tick that they are of. A room of `max` is shared as a table is; but when it is used up,
+ * who has brought next to nothing is let in all the same. */
+#define TG_LATELY_MASK 0xffffffU
+
+TG_INLINE uint32_t tg_lately(uint32_t cell, uint32_t tick)
+{
+	return (cell >> 24) == (tick & 0xff) ? cell & TG_LATELY_MASK : 0;
+}
+
+/* The cell, with `by` more: 1 or -1. */
+TG_INLINE uint32_t tg_lately_add(uint32_t cell, uint32_t tick, int by)
+{
+	uint32_t n = tg_lately(cell, tick);
+
+	n = by > 0 ? n + 1 : n - (n > 0);
+	return tick << 24 | (n & TG_LATELY_MASK);
+}
+
+TG_INLINE bool tg_lately_admits(uint32_t level, uint32_t row0, uint32_t row1, uint32_t all, uint32_t max,
+				uint32_t tick)
+{
+	uint32_t a = tg_lately(row0, tick), b = tg_lately(row1, tick), used = tg_lately(all, tick);
+	uint32_t brought = a < b ? a : b, free = used < max ? max - used : 0;
+
+	return brought < free >> level || brought <= used >> (TG_SHARE_BITS - 1);
+}
+
+/* ---- when a table is as good as full ---- */
+
+/* Places that are kept for flows of the other generation, of a table of `max`. */
+TG_INLINE uint32_t tg_share_newcomers(uint32_t max) { return max - max / 8; }
+
 #endif

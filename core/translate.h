@@ -39,6 +39,14 @@ enum tg_flow_flag {
 	TG_FLOW_HEARD = 64, /* set-up: the client has sent data that were dropped */
 };
 
+/* Whether a flow that is ready has a place of its own, as those have that have carried
+ * something, or is among those that give way to newcomers. */
+enum tg_flow_waits {
+	TG_FLOW_SETTLED = 0,
+	TG_FLOW_SILENT = 1,  /* it has carried nothing yet */
+	TG_FLOW_REFUSED = 2, /* or-ed to the tick at which there was no place for it */
+};
+
 /* One connection; the value of the flow tables. Part of the map ABI. */
 struct tg_flow {
 	uint32_t seq_delta;    /* server's ISN - ours. Set-up: the ISN that we gave */
@@ -69,7 +77,10 @@ struct tg_flow {
 		uint8_t renewals;   /* set-up: how often the server has been reset */
 	};
 	uint8_t window_up;   /* the client's shift, if the server does not scale */
-	uint8_t client_port; /* set-up: the port that the client's ACK came by, low bits */
+	union {
+		uint8_t client_port; /* set-up: the port that the client's ACK came by, low bits */
+		uint8_t waits;       /* ready: enum tg_flow_waits, or when it was refused a place */
+	};
 };
 _Static_assert(sizeof(struct tg_flow) == 32, "map ABI");
 

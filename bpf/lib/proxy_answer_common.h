@@ -128,7 +128,7 @@ __attribute__((noinline)) int tg_flow_begin(struct xdp_md *ctx, struct tg_packet
 	row = tg_counter_row_get(flow->service);
 	if (!row)
 		return XDP_DROP;
-	if (!tg_share_is_due(ack)) {
+	if (!tg_lately_is_due(ack)) {
 		tg_count(row, TG_COUNT_flow_share);
 		return XDP_DROP;
 	}
@@ -142,7 +142,7 @@ __attribute__((noinline)) int tg_flow_begin(struct xdp_md *ctx, struct tg_packet
 	if (ack->l4_len > ack->tcp_hdr_len)
 		flow->flags |= TG_FLOW_HEARD;
 	flow->client_port = tg_port_tag(proxy, ctx->ingress_ifindex);
-	if (!tg_flow_insert(ack, TG_TO_SERVER, flow)) {
+	if (!tg_flow_insert(ack, flow)) {
 		tg_count(row, TG_COUNT_flow_full);
 		return XDP_DROP;
 	}

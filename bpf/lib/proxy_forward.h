@@ -21,11 +21,31 @@ __attribute__((noinline)) int tg_flow_move(const struct tg_packet *pkt, __u32 di
 		return -TG_ENOENT;
 	copy = *f;
 	if (turn == TG_FLOW_REVIVES)
-		return tg_flow_insert(pkt, dir, &copy) ? 0 : -TG_ENOENT;
+		return tg_flow_place(pkt, dir, &copy) ? 0 : -TG_ENOENT;
 	tg_flow_retire(pkt, dir, &copy);
 	row = tg_counter_row_get(copy.service);
 	if (row)
 		tg_count(row, TG_COUNT_flow_closed);
+	return 0;
+}
+
+/* The client's segment of a flow that waits: whether it gets a place of its own now. */
+__attribute__((noinline)) int tg_flow_settle(const struct tg_packet *pkt)
+{
+	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_SERVER) : 0, copy;
+	struct tg_counter_row *row;
+	__u32 tick = tg_tick_now();
+
+	if (!f || tg_flow_wish(f, pkt, tick) != TG_FLOW_SETTLES)
+		return 0;
+	copy = *f;
+	copy.waits = TG_FLOW_SETTLED;
+	if (tg_share_is_due(pkt) && tg_flow_place(pkt, TG_TO_SERVER, &copy))
+		return 0;
+	f->waits = tg_flow_tick_mark(tick);
+	row = tg_counter_row_get(copy.service);
+	if (row)
+		tg_count(row, TG_COUNT_flow_waits);
 	return 0;
 }
 
@@ -47,6 +67,8 @@ static __always_inline int tg_flow_forward(struct xdp_md *ctx, const struct tg_p
 	turn = tg_flow_track(f, pkt, dir, tg_flow_is_reset(f, pkt, dir, port), port);
 	if (TG_UNLIKELY(turn != TG_FLOW_STAYS))
 		tg_flow_move(pkt, dir, turn);
+	else if (TG_UNLIKELY(f->waits) && dir == TG_TO_SERVER)
+		tg_flow_settle(pkt);
 	return tg_route_send(ctx, pkt, &r);
 }
 

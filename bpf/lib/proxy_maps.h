@@ -38,7 +38,7 @@ struct tg_proxy_settings {
 	struct tg_siphash_key share_key; /* of the cells of tg_shares */
 	__u64 presence_salt; /* of presence bits; nothing that is sent depends on it */
 	__u32 max_flows; /* of one family, in one generation */
-	__u32 pad3;
+	__u32 max_waiting; /* of one family, in tg_waiting4 and tg_waiting6 */
 };
 
 struct {
@@ -115,6 +115,23 @@ struct {
 	__array(values, struct tg_flows6_inner);
 } tg_flows6 SEC(".maps");
 
+/* Flows that have no place of their own: in set-up, or without anything carried yet, or half
+ * closed for long, or refused one. Who was not met for longest makes room. Userspace sets the
+ * number of entries. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct tg_flow_key4);
+	__type(value, struct tg_flow);
+} tg_waiting4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct tg_flow_key6);
+	__type(value, struct tg_flow);
+} tg_waiting6 SEC(".maps");
+
 /* Flows that have ended, for the retransmissions that may follow; oldest out. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -176,6 +193,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } tg_shares SEC(".maps");
+
+/* core/share.h: what sources have brought lately, for IPv4 and IPv6. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * TG_SHARE_CELLS);
+	__type(key, __u32);
+	__type(value, __u32);
+} tg_lately_cells SEC(".maps");
 
 /* core/proxy.h: for each table two generations of bits. */
 struct {

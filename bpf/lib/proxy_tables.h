@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Look-ups, insertions and second chances in the proxy's swap-out maps. An
- * insertion that finds no room is refused: new connections are shed, those that
- * exist are kept.
+ * Look-ups, insertions and second chances in the proxy's swap-out maps. A new flow
+ * waits among those that give way to newcomers until it carries something; then it gets
+ * a place of its own. One that finds no place goes on waiting: who is met stays.
  */
 #ifndef TG_BPF_PROXY_TABLES_H
 #define TG_BPF_PROXY_TABLES_H
@@ -95,24 +95,85 @@ __attribute__((noinline)) int tg_share_count_flow(__u64 first, __u32 family, __u
 	return 0;
 }
 
-/* 1 if the client whose packet that is may have one more flow. */
+/* 1 if the client whose packet that is may have one more place of its own. */
 __attribute__((noinline)) int tg_share_is_due(const struct tg_packet *pkt)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_share s;
-	__u32 base, all;
+	__u32 base, all, max;
 
 	if (!pkt || !proxy)
 		return 0;
 	base = tg_share_base(proxy, pkt->family);
+	max = tg_share_newcomers(proxy->max_flows);
 	s = tg_share_of(pkt->src.d[0], pkt->family, &proxy->share_key);
 	all = tg_share_read(base + TG_SHARE_ALL);
 	if (!tg_share_admits(0, tg_share_read(base + tg_share_cell(s.level[0], 0)),
-			     tg_share_read(base + tg_share_cell(s.level[0], 1)), all, proxy->max_flows))
+			     tg_share_read(base + tg_share_cell(s.level[0], 1)), all, max))
 		return 0;
 	return !s.level[1] || tg_share_admits(1, tg_share_read(base + tg_share_cell(s.level[1], 0)),
-					      tg_share_read(base + tg_share_cell(s.level[1], 1)), all,
-					      proxy->max_flows);
+					      tg_share_read(base + tg_share_cell(s.level[1], 1)), all, max);
+}
+
+static __always_inline __u32 tg_tick_now(void)
+{
+	return tg_flow_tick(bpf_ktime_get_coarse_ns());
+}
+
+static __always_inline __u32 tg_lately_read(__u32 at)
+{
+	__u32 *cell = bpf_map_lookup_elem(&tg_lately_cells, &at);
+
+	return cell ? *(volatile __u32 *)cell : 0;
+}
+
+static __always_inline void tg_lately_note(__u32 at, __u32 tick, int by)
+{
+	__u32 *cell = bpf_map_lookup_elem(&tg_lately_cells, &at);
+
+	if (cell)
+		*cell = tg_lately_add(*cell, tick, by);
+}
+
+/* A client (`first`: as tg_share_of has it) has brought a flow that waits, or (`by` -1) one of
+ * those does not wait any more. */
+__attribute__((noinline)) int tg_lately_count(__u64 first, __u32 family, int by)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	__u32 base = (family == 6) * TG_SHARE_CELLS, tick = tg_tick_now();
+	struct tg_share s;
+
+	if (!proxy)
+		return 0;
+	s = tg_share_of(first, (__u8)family, &proxy->share_key);
+	tg_lately_note(base + TG_SHARE_ALL, tick, by);
+	tg_lately_note(base + tg_share_cell(s.level[0], 0), tick, by);
+	tg_lately_note(base + tg_share_cell(s.level[0], 1), tick, by);
+	if (s.level[1]) {
+		tg_lately_note(base + tg_share_cell(s.level[1], 0), tick, by);
+		tg_lately_note(base + tg_share_cell(s.level[1], 1), tick, by);
+	}
+	return 0;
+}
+
+/* 1 if the client whose packet that is may bring one more flow. */
+__attribute__((noinline)) int tg_lately_is_due(const struct tg_packet *pkt)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	__u32 base, all, tick = tg_tick_now();
+	struct tg_share s;
+
+	if (!pkt || !proxy)
+		return 0;
+	base = (pkt->family == 6) * TG_SHARE_CELLS;
+	s = tg_share_of(pkt->src.d[0], pkt->family, &proxy->share_key);
+	all = tg_lately_read(base + TG_SHARE_ALL);
+	if (!tg_lately_admits(0, tg_lately_read(base + tg_share_cell(s.level[0], 0)),
+			      tg_lately_read(base + tg_share_cell(s.level[0], 1)), all, proxy->max_waiting, tick))
+		return 0;
+	return !s.level[1] || tg_lately_admits(1, tg_lately_read(base + tg_share_cell(s.level[1], 0)),
+					       tg_lately_read(base + tg_share_cell(s.level[1], 1)), all,
+					       proxy->max_waiting, tick);
 }
 
 /* The number of the flow's SYN to the server. */
@@ -123,88 +184,113 @@ static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
 	return proxy ? tg_flow_syn_isn(f, &proxy->ask_key) : f->client_isn;
 }
 
-/* The four things done with a flow table, for keys of one family. A flow that is
- * met in history moves to active, unless there is no room: then it stays. */
-#define TG_FLOW_TABLE(family, outer, closed, key_type)                                             \
-	static __always_inline struct tg_flow *tg_flow_second_chance##family(                      \
-		void *active, key_type *key, const struct tg_packet *pkt, enum tg_direction dir)   \
-	{                                                                                          \
-		__u32 slot = TG_SLOT_HISTORY;                                                      \
-		void *history = bpf_map_lookup_elem(&outer, &slot);                                \
-		struct tg_flow *f, copy;                                                           \
-                                                                                                   \
-		if (!history || history == active)                                                 \
-			return 0;                                                                  \
-		f = bpf_map_lookup_elem(history, key);                                             \
-		if (!f)                                                                            \
-			return 0;                                                                  \
-		copy = *f;                                                                         \
-		if (bpf_map_update_elem(active, key, &copy, BPF_NOEXIST) == 0) {                   \
-			tg_flow_note(pkt, dir);                                                    \
-			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, 1);               \
-			bpf_map_delete_elem(history, key);                                         \
-			f = bpf_map_lookup_elem(active, key);                                      \
-		}                                                                                  \
-		return f;                                                                          \
-	}                                                                                          \
-	static __always_inline struct tg_flow *tg_flow_find##family(                               \
-		key_type *key, const struct tg_packet *pkt, enum tg_direction dir)                 \
-	{                                                                                          \
-		__u32 slot = TG_SLOT_ACTIVE;                                                       \
-		void *active = bpf_map_lookup_elem(&outer, &slot);                                 \
-		struct tg_flow *f;                                                                 \
-                                                                                                   \
-		if (!active)                                                                       \
-			return 0;                                                                  \
-		f = bpf_map_lookup_elem(active, key);                                              \
-		if (TG_LIKELY(f))                                                                  \
-			return f;                                                                  \
-		f = tg_flow_second_chance##family(active, key, pkt, dir);                          \
-		return f ? f : bpf_map_lookup_elem(&closed, key);                                  \
-	}                                                                                          \
-	static __always_inline bool tg_flow_insert##family(                                        \
-		key_type *key, struct tg_flow *f, const struct tg_packet *pkt, enum tg_direction dir) \
-	{                                                                                          \
-		__u32 slot = TG_SLOT_ACTIVE;                                                       \
-		void *active = bpf_map_lookup_elem(&outer, &slot);                                 \
-                                                                                                   \
-		if (!active)                                                                       \
-			return false;                                                              \
-		if (bpf_map_update_elem(active, key, f, BPF_NOEXIST) == 0)                         \
-			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, 1);               \
-		else if (bpf_map_update_elem(active, key, f, BPF_EXIST))                           \
-			return false;                                                              \
-		bpf_map_delete_elem(&closed, key);                                                 \
-		return true;                                                                       \
-	}                                                                                          \
-	static __always_inline void tg_flow_remove##family(                                        \
-		key_type *key, const struct tg_packet *pkt, enum tg_direction dir)                 \
-	{                                                                                          \
-		__u32 slot = TG_SLOT_ACTIVE;                                                       \
-		void *inner = bpf_map_lookup_elem(&outer, &slot);                                  \
-                                                                                                   \
-		if (inner && bpf_map_delete_elem(inner, key) == 0)                                 \
-			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, -1);                                          \
-		slot = TG_SLOT_HISTORY;                                                            \
-		inner = bpf_map_lookup_elem(&outer, &slot);                                        \
-		if (inner)                                                                         \
-			bpf_map_delete_elem(inner, key);                                           \
-		bpf_map_delete_elem(&closed, key);                                                 \
-	}                                                                                          \
-	static __always_inline void tg_flow_retire##family(                                        \
-		key_type *key, struct tg_flow *f, const struct tg_packet *pkt, enum tg_direction dir) \
-	{                                                                                          \
-		struct tg_flow copy = *f;                                                          \
-		__u32 slot = TG_SLOT_ACTIVE;                                                       \
-		void *active = bpf_map_lookup_elem(&outer, &slot);                                 \
-                                                                                                   \
-		if (active && bpf_map_update_elem(&closed, key, &copy, BPF_ANY) == 0 &&            \
-		    bpf_map_delete_elem(active, key) == 0)                                         \
-			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, -1);                                          \
+/* What is done with a flow table, for keys of one family. A flow that is met in history
+ * moves to active; one that is half closed, or finds no room there, waits. */
+#define TG_FLOW_TABLE(family, outer, waiting, closed, key_type)					\
+	static __always_inline struct tg_flow *tg_flow_second_chance##family(			\
+		void *active, key_type *key, const struct tg_packet *pkt, enum tg_direction dir)	\
+	{												\
+		__u32 slot = TG_SLOT_HISTORY;							\
+		void *history = bpf_map_lookup_elem(&outer, &slot);					\
+		struct tg_flow *f, copy;								\
+													\
+		if (!history || history == active)							\
+			return 0;									\
+		f = bpf_map_lookup_elem(history, key);						\
+		if (!f)										\
+			return 0;									\
+		copy = *f;										\
+		if (!(copy.flags & (TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN)) &&			\
+		    bpf_map_update_elem(active, key, &copy, BPF_NOEXIST) == 0) {			\
+			tg_flow_note(pkt, dir);							\
+			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, 1);			\
+			bpf_map_delete_elem(history, key);						\
+			return bpf_map_lookup_elem(active, key);					\
+		}											\
+		copy.waits = TG_FLOW_REFUSED;							\
+		if (bpf_map_update_elem(&waiting, key, &copy, BPF_ANY) == 0) {			\
+			tg_flow_note(pkt, dir);							\
+			bpf_map_delete_elem(history, key);						\
+		}											\
+		return 0;										\
+	}												\
+	static __always_inline struct tg_flow *tg_flow_find##family(				\
+		key_type *key, const struct tg_packet *pkt, enum tg_direction dir)			\
+	{												\
+		__u32 slot = TG_SLOT_ACTIVE;							\
+		void *active = bpf_map_lookup_elem(&outer, &slot);					\
+		struct tg_flow *f;									\
+													\
+		if (!active)									\
+			return 0;									\
+		f = bpf_map_lookup_elem(active, key);						\
+		if (TG_LIKELY(f))									\
+			return f;									\
+		f = tg_flow_second_chance##family(active, key, pkt, dir);				\
+		if (f)										\
+			return f;									\
+		f = bpf_map_lookup_elem(&waiting, key);						\
+		return f ? f : bpf_map_lookup_elem(&closed, key);					\
+	}												\
+	/* The flow is new. */									\
+	static __always_inline bool tg_flow_insert##family(key_type *key, struct tg_flow *f)	\
+	{												\
+		if (bpf_map_update_elem(&waiting, key, f, BPF_ANY))					\
+			return false;								\
+		bpf_map_delete_elem(&closed, key);							\
+		return true;									\
+	}												\
+	/* Gives a flow that waits, or has ended after all not, a place of its own. */		\
+	static __always_inline bool tg_flow_place##family(						\
+		key_type *key, struct tg_flow *f, const struct tg_packet *pkt, enum tg_direction dir)	\
+	{												\
+		__u32 slot = TG_SLOT_ACTIVE;							\
+		void *active = bpf_map_lookup_elem(&outer, &slot);					\
+													\
+		if (!active)									\
+			return false;								\
+		if (bpf_map_update_elem(active, key, f, BPF_NOEXIST) == 0)				\
+			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, 1);			\
+		else if (bpf_map_update_elem(active, key, f, BPF_EXIST))				\
+			return false;								\
+		if (bpf_map_delete_elem(&waiting, key) == 0)					\
+			tg_lately_count(TG_CLIENT_OF(pkt, dir), family, -1);			\
+		bpf_map_delete_elem(&closed, key);							\
+		return true;									\
+	}												\
+	static __always_inline void tg_flow_remove##family(						\
+		key_type *key, const struct tg_packet *pkt, enum tg_direction dir)			\
+	{												\
+		__u32 slot = TG_SLOT_ACTIVE;							\
+		void *inner = bpf_map_lookup_elem(&outer, &slot);					\
+													\
+		if (inner && bpf_map_delete_elem(inner, key) == 0)					\
+			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, -1);			\
+		slot = TG_SLOT_HISTORY;								\
+		inner = bpf_map_lookup_elem(&outer, &slot);						\
+		if (inner)										\
+			bpf_map_delete_elem(inner, key);						\
+		if (bpf_map_delete_elem(&waiting, key) == 0)					\
+			tg_lately_count(TG_CLIENT_OF(pkt, dir), family, -1);			\
+		bpf_map_delete_elem(&closed, key);							\
+	}												\
+	static __always_inline void tg_flow_retire##family(						\
+		key_type *key, struct tg_flow *f, const struct tg_packet *pkt, enum tg_direction dir)	\
+	{												\
+		struct tg_flow copy = *f;								\
+		__u32 slot = TG_SLOT_ACTIVE;							\
+		void *active = bpf_map_lookup_elem(&outer, &slot);					\
+													\
+		if (!active || bpf_map_update_elem(&closed, key, &copy, BPF_ANY))			\
+			return;									\
+		if (bpf_map_delete_elem(active, key) == 0)						\
+			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, -1);			\
+		else if (bpf_map_delete_elem(&waiting, key) == 0)					\
+			tg_lately_count(TG_CLIENT_OF(pkt, dir), family, -1);			\
 	}
 
-TG_FLOW_TABLE(4, tg_flows4, tg_closed4, struct tg_flow_key4)
-TG_FLOW_TABLE(6, tg_flows6, tg_closed6, struct tg_flow_key6)
+TG_FLOW_TABLE(4, tg_flows4, tg_waiting4, tg_closed4, struct tg_flow_key4)
+TG_FLOW_TABLE(6, tg_flows6, tg_waiting6, tg_closed6, struct tg_flow_key6)
 
 static __always_inline struct tg_flow *tg_flow_find(const struct tg_packet *pkt,
 						    enum tg_direction dir)
@@ -219,18 +305,34 @@ static __always_inline struct tg_flow *tg_flow_find(const struct tg_packet *pkt,
 	return tg_flow_find6(&key, pkt, dir);
 }
 
-static __always_inline bool tg_flow_insert(const struct tg_packet *pkt, enum tg_direction dir,
-					   struct tg_flow *f)
+/* A client's new flow, which waits. */
+static __always_inline bool tg_flow_insert(const struct tg_packet *pkt, struct tg_flow *f)
+{
+	tg_flow_note(pkt, TG_TO_SERVER);
+	tg_lately_count(pkt->src.d[0], pkt->family, 1);
+	if (pkt->family == 4) {
+		struct tg_flow_key4 key = tg_flow_key4(pkt, TG_TO_SERVER);
+
+		return tg_flow_insert4(&key, f);
+	}
+	struct tg_flow_key6 key = tg_flow_key6(pkt, TG_TO_SERVER);
+
+	return tg_flow_insert6(&key, f);
+}
+
+/* Gives the flow a place of its own. */
+static __always_inline bool tg_flow_place(const struct tg_packet *pkt, enum tg_direction dir,
+					  struct tg_flow *f)
 {
 	tg_flow_note(pkt, dir);
 	if (pkt->family == 4) {
 		struct tg_flow_key4 key = tg_flow_key4(pkt, dir);
 
-		return tg_flow_insert4(&key, f, pkt, dir);
+		return tg_flow_place4(&key, f, pkt, dir);
 	}
 	struct tg_flow_key6 key = tg_flow_key6(pkt, dir);
 
-	return tg_flow_insert6(&key, f, pkt, dir);
+	return tg_flow_place6(&key, f, pkt, dir);
 }
 
 static __always_inline void tg_flow_remove(const struct tg_packet *pkt, enum tg_direction dir)

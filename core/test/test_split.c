@@ -143,7 +143,7 @@ static void who_gives_way(void **state)
 {
 	struct tg_split_newcomer n = {.hash = source_b, .held = 0, .floor = 8, .now_tick = 100};
 	struct tg_split live = lasting(source_a, 0, 99), older = lasting(source_a, 0, 98);
-	struct tg_split silent = taken(source_a, 0, 100), setup = taken(source_a, 0, 100);
+	struct tg_split silent = taken(source_a, 0, 99), setup = taken(source_a, 0, 99);
 	struct tg_split half = lasting(source_a, TG_FLOW_SERVER_FIN, 98);
 	struct tg_split six = lasting(source_v6, 0, 99), busy = taken(TG_SPLIT_BUSY, 0, 0);
 
@@ -182,7 +182,7 @@ static void who_gives_way(void **state)
 static void who_has_lasted_stays(void **state)
 {
 	struct tg_split_newcomer n = {.hash = source_b, .held = 1, .floor = 8, .now_tick = 100};
-	struct tg_split word = taken(source_a, TG_SPLIT_CARRIED, 100), silent = taken(source_a, 0, 100);
+	struct tg_split word = taken(source_a, TG_SPLIT_CARRIED, 100), silent = taken(source_a, 0, 99);
 	struct tg_split live = lasting(source_a, 0, 99), quiet = lasting(source_a, 0, 98);
 
 	(void)state;
@@ -190,6 +190,8 @@ static void who_has_lasted_stays(void **state)
 	assert_true(tg_split_claim(&quiet, 1, &n));
 	assert_true(tg_split_claim(&word, 1, &n) > tg_split_claim(&quiet, 1, &n));
 	assert_true(tg_split_claim(&silent, 1, &n) > tg_split_claim(&word, 1, &n));
+	silent.seen_tick = 100; /* it has come only now, and had no time yet */
+	assert_true(tg_split_claim(&silent, 1, &n) == tg_split_claim(&word, 1, &n));
 	n.held = 9; /* above its share: it displaces only its own */
 	assert_int_equal(tg_split_claim(&word, 1, &n), 0);
 	n.now_tick = 65535; /* ticks wrap */
@@ -210,7 +212,8 @@ static void heard(void **state)
 	p.ack = 5001;
 	tg_split_heard(&e, &p, 53); /* nothing in it */
 	assert_int_equal(e.seen_tick, 53);
-	assert_int_equal(tg_split_class(&e, 0), TG_SPLIT_IDLE);
+	assert_int_equal(tg_split_class(&e, 0), TG_SPLIT_BRIEF);
+	assert_int_equal(tg_split_class(&e, 1), TG_SPLIT_IDLE);
 	p.ack = 5002;
 	tg_split_heard(&e, &p, 53);
 	tg_split_heard(&e, &p, 53);

@@ -113,7 +113,8 @@ func (i *Installed) Translated() (n int, err error) {
 	if i.has(serverbpf.ServerXdpMapTgSplits) {
 		return i.splits()
 	}
-	for _, name := range []string{proxybpf.ProxyXdpMapTgFlows4, proxybpf.ProxyXdpMapTgFlows6} {
+	for _, name := range []string{proxybpf.ProxyXdpMapTgFlows4, proxybpf.ProxyXdpMapTgFlows6,
+		proxybpf.ProxyXdpMapTgWaiting4, proxybpf.ProxyXdpMapTgWaiting6} {
 		if !i.has(name) {
 			continue
 		}

@@ -77,6 +77,16 @@ const (
 // shareCells of core/share.h: cells of one family and generation; the first counts all.
 const shareCells = 16 + 2<<14
 
+// waitingPlaces is how many flows of a family may wait for a place among `flows`: a quarter as
+// many, but no fewer than CPUs keep at hand of such a table, and no more than 65,536 (17 MB).
+func waitingPlaces(flows int) uint32 {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		cpus = 1
+	}
+	return uint32(max(min(flows/4, 1<<16), 1024, 256*cpus))
+}
+
 // halfWays is the number of places in a bucket of the SYN cache, core/syn_cache.h.
 const halfWays = 8
 
@@ -92,6 +102,7 @@ var keptByProxy = []keptTables{
 	{"whitelisted sources of the bitmap", []string{proxybpf.ProxyXdpMapTgWhiteBits, proxybpf.ProxyXdpMapTgWhiteMarks}},
 	{"handshakes under way of strategy cache", []string{proxybpf.ProxyXdpMapTgHalves}},
 	{"what servers were found to give", []string{proxybpf.ProxyXdpMapTgServers}},
+	{"connections that have carried nothing yet", []string{proxybpf.ProxyXdpMapTgWaiting4, proxybpf.ProxyXdpMapTgWaiting6}},
 	{"what each source holds of the flow tables", []string{proxybpf.ProxyXdpMapTgShares}},
 }
 
@@ -133,8 +144,10 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 		return err
 	}
 	p.sizes = map[string]uint32{
-		proxybpf.ProxyXdpMapTgHalves: uint32(powerOfTwo(o.Halves) / halfWays),
-		proxybpf.ProxyXdpMapTgMacs:   ports,
+		proxybpf.ProxyXdpMapTgHalves:   uint32(powerOfTwo(o.Halves) / halfWays),
+		proxybpf.ProxyXdpMapTgMacs:     ports,
+		proxybpf.ProxyXdpMapTgWaiting4: waitingPlaces(o.Flows),
+		proxybpf.ProxyXdpMapTgWaiting6: waitingPlaces(o.Flows),
 	}
 	if o.WhiteBitsV4 > 0 {
 		words := whiteWords(o.WhiteBitsV4)
@@ -162,7 +175,7 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 	}
 	p.own.CacheMask = p.sizes[proxybpf.ProxyXdpMapTgHalves] - 1
 	p.own.WhiteV4Len = uint8(o.WhiteBitsV4)
-	p.own.MaxFlows = uint32(o.Flows)
+	p.own.MaxFlows, p.own.MaxWaiting = uint32(o.Flows), waitingPlaces(o.Flows)
 	if o.WhiteBitsV4 > 0 {
 		if p.white, err = mapWhite(p.maps[proxybpf.ProxyXdpMapTgWhiteBits], p.maps[proxybpf.ProxyXdpMapTgWhiteMarks]); err != nil {
 			return err
@@ -308,6 +321,10 @@ func (p *Proxy) clearShares(generation uint32) error {
 	return nil
 }
 
+// FlowsForNewcomers is how many of `flows` places newcomers may take, tg_share_newcomers of
+// core/share.h: the others are for flows of the other generation.
+func FlowsForNewcomers(flows int) int { return flows - flows/8 }
+
 // FlowsUsed is how many flows the fuller family's active table has, as the packet path counts.
 func (p *Proxy) FlowsUsed() (used int, err error) {
 	for family := range uint32(2) {
@@ -334,7 +351,7 @@ func (p *Proxy) ProxySettings() ProxySettings { return p.own }
 // SetProxy writes the proxy's settings. Generations and sizes are this package's own.
 func (p *Proxy) SetProxy(s ProxySettings) error {
 	s.FlowsGen, s.SourcesGen, s.CacheMask, s.WhiteV4Len = p.own.FlowsGen, p.own.SourcesGen, p.own.CacheMask, p.own.WhiteV4Len
-	s.MaxFlows = p.own.MaxFlows
+	s.MaxFlows, s.MaxWaiting = p.own.MaxFlows, p.own.MaxWaiting
 	if err := p.maps[proxybpf.ProxyXdpMapTgProxy].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("proxy settings: %w", err)
 	}

@@ -39,7 +39,11 @@ func OpenUsage(bpffs, instance string, tables ...string) (sum Usage, err error) 
 	return sum, nil
 }
 
+// tableUsage is of a swap-out map, both slots, or of one that is not swapped.
 func tableUsage(outer *ebpf.Map) (sum Usage, err error) {
+	if outer.Type() != ebpf.ArrayOfMaps {
+		return mapUsage(outer)
+	}
 	var ids [2]ebpf.MapID
 	for i, slot := range []uint32{slotActive, slotHistory} {
 		if err := outer.Lookup(slot, &ids[i]); err != nil {
@@ -54,24 +58,31 @@ func tableUsage(outer *ebpf.Map) (sum Usage, err error) {
 		if err != nil {
 			return sum, err
 		}
-		n, err := countEntries(m)
-		if err != nil {
-			m.Close()
-			return sum, err
-		}
-		info, err := m.Info()
+		u, err := mapUsage(m)
 		m.Close()
 		if err != nil {
 			return sum, err
 		}
-		bytes, ok := info.Memlock()
-		if !ok {
-			return sum, errors.New("this kernel does not say how much memory a map has")
-		}
-		sum.Entries, sum.Bytes, sum.Room = sum.Entries+n, sum.Bytes+bytes, sum.Room+int(m.MaxEntries())
-		sum.KeyBytes, sum.ValueBytes = int(m.KeySize()), int(m.ValueSize())
+		sum.Entries, sum.Bytes, sum.Room = sum.Entries+u.Entries, sum.Bytes+u.Bytes, sum.Room+u.Room
+		sum.KeyBytes, sum.ValueBytes = u.KeyBytes, u.ValueBytes
 	}
 	return sum, nil
+}
+
+func mapUsage(m *ebpf.Map) (Usage, error) {
+	n, err := countEntries(m)
+	if err != nil {
+		return Usage{}, err
+	}
+	info, err := m.Info()
+	if err != nil {
+		return Usage{}, err
+	}
+	bytes, ok := info.Memlock()
+	if !ok {
+		return Usage{}, errors.New("this kernel does not say how much memory a map has")
+	}
+	return Usage{Entries: n, Bytes: bytes, Room: int(m.MaxEntries()), KeyBytes: int(m.KeySize()), ValueBytes: int(m.ValueSize())}, nil
 }
 
 // Footprint is what all pinned maps of an instance take, in bytes as the kernel

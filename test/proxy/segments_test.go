@@ -231,7 +231,7 @@ func (w *world) flows() (int, error) {
 		st, err := dpdk.ReadState("tidegate-" + w.Instance)
 		return st.Flows, err
 	}
-	u, err := plane.OpenUsage("/sys/fs/bpf", w.Instance, "tg_flows4")
+	u, err := plane.OpenUsage("/sys/fs/bpf", w.Instance, "tg_flows4", "tg_waiting4")
 	return int(u.Entries), err
 }
 

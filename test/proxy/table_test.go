@@ -161,39 +161,24 @@ func TestForgedPacketsWhitelist(t *testing.T) {
 	}
 }
 
-// A source that holds as many places as are free gets no more, and keeps those it has.
+// A source that holds as many places as are free gets no more of its own; its further connections
+// wait for one, and are served as long as there is room among those.
 func TestFullTable(t *testing.T) {
-	const room = 512
+	const conns = 600 // of 1,024 places, 896 are for newcomers: one source has 448
 	w := newWorld(t, false)
 	w.serve(echo)
 	w.start(w.config("cookie", "max_flows: 1024"))
-	var conns []*net.TCPConn
-	for range room {
-		conns = append(conns, w.holdConn(false))
+	var open []*net.TCPConn
+	for range conns {
+		open = append(open, w.holdConn(false))
 	}
-	err := w.Client.Do(func() error {
-		d := net.Dialer{Timeout: 2 * time.Second}
-		c, err := d.Dial("tcp", w.ServiceAddr(false, port).String())
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(time.Second))
-		if _, err := c.Write([]byte("x")); err != nil {
-			return err
-		}
-		_, err = c.Read(make([]byte, 1))
-		return err
-	})
-	if err == nil {
-		t.Error("one more connection than there is room for was served")
+	if w.counters()["flow_waits"] == 0 {
+		t.Error("nothing was counted as flow_waits")
 	}
-	if w.counters()["flow_share"] == 0 {
-		t.Error("nothing was counted as flow_share")
-	}
-	for _, c := range conns {
+	for _, c := range open {
 		use(t, c)
 	}
+	w.wantCounters(map[string]uint64{"cookie_invalid": 0, "flow_full": 0})
 }
 
 // One source that finishes handshakes by the thousand, and then says nothing, does not keep
@@ -209,7 +194,7 @@ func TestOneSourceFillsNoTable(t *testing.T) {
 			server.next(time.Microsecond, func(seg) bool { return false }) // what it was sent is of no interest
 		}
 	}
-	w.await("the attacker's share is used up", func() bool { return w.counters()["flow_share"] > 900 })
+	w.await("the attacker's share is used up", func() bool { return w.counters()["flow_share"] > 100 })
 	for range 20 {
 		begun := time.Now()
 		if err := w.ping(false); err != nil {
@@ -219,8 +204,8 @@ func TestOneSourceFillsNoTable(t *testing.T) {
 			t.Errorf("a newcomer was served after %v", took)
 		}
 	}
-	got := w.counters()
-	if opened := got["flow_opened"]; opened < 500+20 || opened > 550+20 || got["flow_full"] != 0 {
-		t.Errorf("%d connections were begun, %d found no room; one source may hold half of 1024 places", opened, got["flow_full"])
+	// In each tick of 4.3 s a source may bring half of what waits.
+	if got := w.counters(); got["flow_opened"] > 1400 || got["flow_full"] != 0 {
+		t.Errorf("%d connections were begun, %d found no room", got["flow_opened"], got["flow_full"])
 	}
 }

@@ -113,8 +113,8 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// lasts uses the connection until the table takes it for one that lasts: in two ticks.
-func (w *world) lasts(t *testing.T, c *net.TCPConn) {
+// lasts uses the connections until the table takes them for such as last: in two ticks.
+func (w *world) lasts(t *testing.T, conns ...*net.TCPConn) {
 	t.Helper()
 	tick := func() int64 {
 		var mono unix.Timespec
@@ -123,11 +123,16 @@ func (w *world) lasts(t *testing.T, c *net.TCPConn) {
 		}
 		return mono.Nano() >> 32
 	}
-	w.says(t, c, "before the crowd")
-	for first := tick(); tick() == first; time.Sleep(50 * time.Millisecond) {
-		w.says(t, c, "before the crowd")
+	say := func() {
+		for _, c := range conns {
+			w.says(t, c, "until it lasts")
+		}
 	}
-	w.says(t, c, "before the crowd")
+	say()
+	for first := tick(); tick() == first; time.Sleep(50 * time.Millisecond) {
+		say()
+	}
+	say()
 }
 
 // sentAgain is how many segments the connection's client has sent more than once, SYNs

@@ -253,12 +253,12 @@ func TestReplay(t *testing.T) {
 	again("after its end")
 }
 
-// The table is full: connections that live go on, a new one is refused and counted,
+// The table is full: connections that last and are heard go on, a new one is refused and counted,
 // and comes in as soon as there is room.
 func TestTableFull(t *testing.T) {
 	w := newWorld(t, options{flows: 2}) // one bucket: four places
 	w.serve(echo)
-	var open []net.Conn
+	var open []*net.TCPConn
 	word := make([]byte, 4)
 	talk := func(c net.Conn) error {
 		if _, err := fmt.Fprint(c, "word"); err != nil {
@@ -278,6 +278,7 @@ func TestTableFull(t *testing.T) {
 		defer c.Close()
 		open = append(open, c)
 	}
+	w.lasts(t, open...)
 	late, err := w.dial(false)
 	if err != nil {
 		t.Fatal(err)

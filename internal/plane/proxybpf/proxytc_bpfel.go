@@ -16,31 +16,34 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	ProxyTcMapTgClosed4    = "tg_closed4"
-	ProxyTcMapTgClosed6    = "tg_closed6"
-	ProxyTcMapTgCounters   = "tg_counters"
-	ProxyTcMapTgDevices    = "tg_devices"
-	ProxyTcMapTgFlows4     = "tg_flows4"
-	ProxyTcMapTgFlows6     = "tg_flows6"
-	ProxyTcMapTgHalves     = "tg_halves"
-	ProxyTcMapTgKeys       = "tg_keys"
-	ProxyTcMapTgMacs       = "tg_macs"
-	ProxyTcMapTgNextFlow   = "tg_next_flow"
-	ProxyTcMapTgPorts      = "tg_ports"
-	ProxyTcMapTgPrefixes   = "tg_prefixes"
-	ProxyTcMapTgPresence   = "tg_presence"
-	ProxyTcMapTgProxy      = "tg_proxy"
-	ProxyTcMapTgRecent     = "tg_recent"
-	ProxyTcMapTgServers    = "tg_servers"
-	ProxyTcMapTgServices   = "tg_services"
-	ProxyTcMapTgSettings   = "tg_settings"
-	ProxyTcMapTgShares     = "tg_shares"
-	ProxyTcMapTgStrategies = "tg_strategies"
-	ProxyTcMapTgWhite      = "tg_white"
-	ProxyTcMapTgWhite6     = "tg_white6"
-	ProxyTcMapTgWhiteBits  = "tg_white_bits"
-	ProxyTcMapTgWhiteMarks = "tg_white_marks"
-	ProxyTcProgTgProxyTc   = "tg_proxy_tc"
+	ProxyTcMapTgClosed4     = "tg_closed4"
+	ProxyTcMapTgClosed6     = "tg_closed6"
+	ProxyTcMapTgCounters    = "tg_counters"
+	ProxyTcMapTgDevices     = "tg_devices"
+	ProxyTcMapTgFlows4      = "tg_flows4"
+	ProxyTcMapTgFlows6      = "tg_flows6"
+	ProxyTcMapTgHalves      = "tg_halves"
+	ProxyTcMapTgKeys        = "tg_keys"
+	ProxyTcMapTgLatelyCells = "tg_lately_cells"
+	ProxyTcMapTgMacs        = "tg_macs"
+	ProxyTcMapTgNextFlow    = "tg_next_flow"
+	ProxyTcMapTgPorts       = "tg_ports"
+	ProxyTcMapTgPrefixes    = "tg_prefixes"
+	ProxyTcMapTgPresence    = "tg_presence"
+	ProxyTcMapTgProxy       = "tg_proxy"
+	ProxyTcMapTgRecent      = "tg_recent"
+	ProxyTcMapTgServers     = "tg_servers"
+	ProxyTcMapTgServices    = "tg_services"
+	ProxyTcMapTgSettings    = "tg_settings"
+	ProxyTcMapTgShares      = "tg_shares"
+	ProxyTcMapTgStrategies  = "tg_strategies"
+	ProxyTcMapTgWaiting4    = "tg_waiting4"
+	ProxyTcMapTgWaiting6    = "tg_waiting6"
+	ProxyTcMapTgWhite       = "tg_white"
+	ProxyTcMapTgWhite6      = "tg_white6"
+	ProxyTcMapTgWhiteBits   = "tg_white_bits"
+	ProxyTcMapTgWhiteMarks  = "tg_white_marks"
+	ProxyTcProgTgProxyTc    = "tg_proxy_tc"
 )
 
 // LoadProxyTc returns the embedded CollectionSpec for ProxyTc.
@@ -92,30 +95,33 @@ type ProxyTcProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProxyTcMapSpecs struct {
-	TgClosed4    *ebpf.MapSpec `ebpf:"tg_closed4"`
-	TgClosed6    *ebpf.MapSpec `ebpf:"tg_closed6"`
-	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDevices    *ebpf.MapSpec `ebpf:"tg_devices"`
-	TgFlows4     *ebpf.MapSpec `ebpf:"tg_flows4"`
-	TgFlows6     *ebpf.MapSpec `ebpf:"tg_flows6"`
-	TgHalves     *ebpf.MapSpec `ebpf:"tg_halves"`
-	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgMacs       *ebpf.MapSpec `ebpf:"tg_macs"`
-	TgNextFlow   *ebpf.MapSpec `ebpf:"tg_next_flow"`
-	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgPresence   *ebpf.MapSpec `ebpf:"tg_presence"`
-	TgProxy      *ebpf.MapSpec `ebpf:"tg_proxy"`
-	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgServers    *ebpf.MapSpec `ebpf:"tg_servers"`
-	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgShares     *ebpf.MapSpec `ebpf:"tg_shares"`
-	TgStrategies *ebpf.MapSpec `ebpf:"tg_strategies"`
-	TgWhite      *ebpf.MapSpec `ebpf:"tg_white"`
-	TgWhite6     *ebpf.MapSpec `ebpf:"tg_white6"`
-	TgWhiteBits  *ebpf.MapSpec `ebpf:"tg_white_bits"`
-	TgWhiteMarks *ebpf.MapSpec `ebpf:"tg_white_marks"`
+	TgClosed4     *ebpf.MapSpec `ebpf:"tg_closed4"`
+	TgClosed6     *ebpf.MapSpec `ebpf:"tg_closed6"`
+	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
+	TgFlows4      *ebpf.MapSpec `ebpf:"tg_flows4"`
+	TgFlows6      *ebpf.MapSpec `ebpf:"tg_flows6"`
+	TgHalves      *ebpf.MapSpec `ebpf:"tg_halves"`
+	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgLatelyCells *ebpf.MapSpec `ebpf:"tg_lately_cells"`
+	TgMacs        *ebpf.MapSpec `ebpf:"tg_macs"`
+	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
+	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgPresence    *ebpf.MapSpec `ebpf:"tg_presence"`
+	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
+	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgServers     *ebpf.MapSpec `ebpf:"tg_servers"`
+	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgShares      *ebpf.MapSpec `ebpf:"tg_shares"`
+	TgStrategies  *ebpf.MapSpec `ebpf:"tg_strategies"`
+	TgWaiting4    *ebpf.MapSpec `ebpf:"tg_waiting4"`
+	TgWaiting6    *ebpf.MapSpec `ebpf:"tg_waiting6"`
+	TgWhite       *ebpf.MapSpec `ebpf:"tg_white"`
+	TgWhite6      *ebpf.MapSpec `ebpf:"tg_white6"`
+	TgWhiteBits   *ebpf.MapSpec `ebpf:"tg_white_bits"`
+	TgWhiteMarks  *ebpf.MapSpec `ebpf:"tg_white_marks"`
 }
 
 // ProxyTcVariableSpecs contains global variables before they are loaded into the kernel.
@@ -144,30 +150,33 @@ func (o *ProxyTcObjects) Close() error {
 //
 // It can be passed to LoadProxyTcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProxyTcMaps struct {
-	TgClosed4    *ebpf.Map `ebpf:"tg_closed4"`
-	TgClosed6    *ebpf.Map `ebpf:"tg_closed6"`
-	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
-	TgDevices    *ebpf.Map `ebpf:"tg_devices"`
-	TgFlows4     *ebpf.Map `ebpf:"tg_flows4"`
-	TgFlows6     *ebpf.Map `ebpf:"tg_flows6"`
-	TgHalves     *ebpf.Map `ebpf:"tg_halves"`
-	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
-	TgMacs       *ebpf.Map `ebpf:"tg_macs"`
-	TgNextFlow   *ebpf.Map `ebpf:"tg_next_flow"`
-	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
-	TgPresence   *ebpf.Map `ebpf:"tg_presence"`
-	TgProxy      *ebpf.Map `ebpf:"tg_proxy"`
-	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
-	TgServers    *ebpf.Map `ebpf:"tg_servers"`
-	TgServices   *ebpf.Map `ebpf:"tg_services"`
-	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
-	TgShares     *ebpf.Map `ebpf:"tg_shares"`
-	TgStrategies *ebpf.Map `ebpf:"tg_strategies"`
-	TgWhite      *ebpf.Map `ebpf:"tg_white"`
-	TgWhite6     *ebpf.Map `ebpf:"tg_white6"`
-	TgWhiteBits  *ebpf.Map `ebpf:"tg_white_bits"`
-	TgWhiteMarks *ebpf.Map `ebpf:"tg_white_marks"`
+	TgClosed4     *ebpf.Map `ebpf:"tg_closed4"`
+	TgClosed6     *ebpf.Map `ebpf:"tg_closed6"`
+	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
+	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
+	TgFlows4      *ebpf.Map `ebpf:"tg_flows4"`
+	TgFlows6      *ebpf.Map `ebpf:"tg_flows6"`
+	TgHalves      *ebpf.Map `ebpf:"tg_halves"`
+	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
+	TgLatelyCells *ebpf.Map `ebpf:"tg_lately_cells"`
+	TgMacs        *ebpf.Map `ebpf:"tg_macs"`
+	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
+	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
+	TgPresence    *ebpf.Map `ebpf:"tg_presence"`
+	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
+	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
+	TgServers     *ebpf.Map `ebpf:"tg_servers"`
+	TgServices    *ebpf.Map `ebpf:"tg_services"`
+	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
+	TgShares      *ebpf.Map `ebpf:"tg_shares"`
+	TgStrategies  *ebpf.Map `ebpf:"tg_strategies"`
+	TgWaiting4    *ebpf.Map `ebpf:"tg_waiting4"`
+	TgWaiting6    *ebpf.Map `ebpf:"tg_waiting6"`
+	TgWhite       *ebpf.Map `ebpf:"tg_white"`
+	TgWhite6      *ebpf.Map `ebpf:"tg_white6"`
+	TgWhiteBits   *ebpf.Map `ebpf:"tg_white_bits"`
+	TgWhiteMarks  *ebpf.Map `ebpf:"tg_white_marks"`
 }
 
 func (m *ProxyTcMaps) Close() error {
@@ -180,6 +189,7 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgFlows6,
 		m.TgHalves,
 		m.TgKeys,
+		m.TgLatelyCells,
 		m.TgMacs,
 		m.TgNextFlow,
 		m.TgPorts,
@@ -192,6 +202,8 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgSettings,
 		m.TgShares,
 		m.TgStrategies,
+		m.TgWaiting4,
+		m.TgWaiting6,
 		m.TgWhite,
 		m.TgWhite6,
 		m.TgWhiteBits,

@@ -36,10 +36,11 @@ func (a *flowAge) due(opened uint64, now time.Time, p *config.Proxy) bool {
 }
 
 // early says whether the flow tables are to be swapped before their time, and if so believes
-// that they are: when next to nothing is free, so that newcomers would be turned away. Who
+// that they are: when next to nothing is free for newcomers, so that they would have to wait. Who
 // is not met in a tenth of a swap period is then forgotten by the next of these.
 func (a *flowAge) early(used int, opened uint64, now time.Time, p *config.Proxy) bool {
-	if used < p.MaxFlows-p.MaxFlows/64 || now.Sub(a.swapped) < max(p.SwapPeriod/10, time.Second) {
+	room := plane.FlowsForNewcomers(p.MaxFlows)
+	if used < room-room/64 || now.Sub(a.swapped) < max(p.SwapPeriod/10, time.Second) {
 		return false
 	}
 	*a = flowAge{opened, now}
