@@ -116,7 +116,7 @@ struct {
 } tg_flows6 SEC(".maps");
 
 /* Flows that have no place of their own: in set-up, or without anything carried yet, or half
- * closed for long, or refused one. Who was not met for longest makes room. Userspace sets the
+ * closed since the last swap, or refused one. Who was not met for longest makes room. Userspace sets the
  * number of entries. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
