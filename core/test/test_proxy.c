@@ -351,6 +351,70 @@ static void shares(void **state)
 	assert_true(tg_share_admits(0, (uint32_t)-5, 7, (uint32_t)-1, 1));
 }
 
+static bool lately_bring(uint32_t *cells, uint64_t first, uint32_t max, uint32_t tick)
+{
+	static const struct tg_siphash_key key = {0x1111222233334444ULL, 0x5555666677778888ULL};
+	struct tg_share s = tg_share_of(first, 4, &key);
+	uint32_t *a = &cells[tg_share_cell(s.level[0], 0)], *b = &cells[tg_share_cell(s.level[0], 1)];
+
+	if (!tg_lately_admits(0, *a, *b, cells[TG_SHARE_ALL], max, tick))
+		return false;
+	*a = tg_lately_add(*a, tick, 1);
+	*b = tg_lately_add(*b, tick, 1);
+	cells[TG_SHARE_ALL] = tg_lately_add(cells[TG_SHARE_ALL], tick, 1);
+	return true;
+}
+
+/* What is brought in one tick is shared as a table is; the next begins anew; and when the room
+ * is used up, who has brought nothing comes in all the same. */
+static void lately(void **state)
+{
+	static uint32_t cells[TG_SHARE_CELLS];
+	const uint32_t max = 1024;
+	uint32_t i, n;
+
+	(void)state;
+	for (i = n = 0; i < 3000; i++)
+		n += lately_bring(cells, 0x0100000a, max, 0x7ff);
+	assert_in_range(n, max / 2, max / 2 + 1);
+	for (i = 0; i < 3000; i++) /* each brings one */
+		assert_true(lately_bring(cells, 0x0200000a + ((uint64_t)i << 16), max, 0x7ff));
+	assert_false(lately_bring(cells, 0x0100000a, max, 0x7ff));
+	assert_true(lately_bring(cells, 0x01020304, max, 0x7ff));
+	for (i = n = 0; i < 3000; i++)
+		n += lately_bring(cells, 0x0100000a, max, 0x800);
+	assert_in_range(n, max / 2, max / 2 + 1);
+	/* who leaves is not counted; nobody leaves who did not come */
+	assert_int_equal(tg_lately(tg_lately_add(tg_lately_add(0, 5, 1), 5, -1), 5), 0);
+	assert_int_equal(tg_lately(tg_lately_add(tg_lately_add(0, 5, 1), 6, -1), 6), 0);
+}
+
+/* A place of its own is for who has carried something and is not half closed; refused, it is
+ * asked for again in another tick. */
+static void wishes(void **state)
+{
+	struct tg_flow f = {.server_isn = 7000, .seq_delta = 2000, .state = TG_FLOW_READY, .waits = TG_FLOW_SILENT};
+	struct tg_packet p = {.family = 4, .flags = TG_TCP_ACK, .ack = 5001, .l4_len = 20, .tcp_hdr_len = 20};
+	uint32_t tick;
+
+	(void)state;
+	assert_int_equal(tg_flow_wish(&f, &p, 1), TG_FLOW_WAITS);
+	p.ack = 5002; /* of what the server has sent */
+	assert_int_equal(tg_flow_wish(&f, &p, 1), TG_FLOW_SETTLES);
+	p.ack = 5001;
+	p.l4_len++;
+	assert_int_equal(tg_flow_wish(&f, &p, 1), TG_FLOW_SETTLES);
+	f.flags = TG_FLOW_CLIENT_FIN;
+	assert_int_equal(tg_flow_wish(&f, &p, 1), TG_FLOW_WAITS);
+	f.flags = 0;
+	for (tick = 0; tick < 300; tick++) {
+		f.waits = tg_flow_tick_mark(tick);
+		assert_true(f.waits != TG_FLOW_SETTLED && f.waits != TG_FLOW_SILENT);
+		assert_int_equal(tg_flow_wish(&f, &p, tick), TG_FLOW_WAITS);
+		assert_int_equal(tg_flow_wish(&f, &p, tick + 1), TG_FLOW_SETTLES);
+	}
+}
+
 int tg_test_proxy(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -363,6 +427,8 @@ int tg_test_proxy(void)
 		cmocka_unit_test(whitelist),
 		cmocka_unit_test(presence),
 		cmocka_unit_test(shares),
+		cmocka_unit_test(lately),
+		cmocka_unit_test(wishes),
 		cmocka_unit_test(segments),
 		cmocka_unit_test(window_probes),
 	};
