@@ -100,7 +100,7 @@ TG_INLINE bool tg_lately_admits(uint32_t level, uint32_t row0, uint32_t row1, ui
 	uint32_t a = tg_lately(row0, tick), b = tg_lately(row1, tick), used = tg_lately(all, tick);
 	uint32_t brought = a < b ? a : b, free = used < max ? max - used : 0;
 
-	return brought < free >> level || brought <= used >> (TG_SHARE_BITS - 1);
+	return brought < free >> level || brought <= used >> (TG_SHARE_BITS - 3);
 }
 
 /* ---- when a table is as good as full ---- */

@@ -81,7 +81,7 @@ func (b *proxyBench) measureSetup() (err error) {
 	var rates []float64
 	for round := range b.opt.Rounds + 1 {
 		for depth, step := range setupSteps {
-			if err := errors.Join(ends.EndsDepth.Set(uint32(depth)), p.SwapFlows(), p.SwapFlows(), b.ctx.Err()); err != nil {
+			if err := errors.Join(ends.EndsDepth.Set(uint32(depth)), p.ForgetFlows(), b.ctx.Err()); err != nil {
 				return err
 			}
 			n, syns, took, err := burstOfConnections(p, flood, frames, step.reached)

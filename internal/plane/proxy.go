@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -238,6 +239,35 @@ func (p *Proxy) Close() {
 // vanish.
 func (p *Proxy) SwapFlows() error {
 	return p.swap(presenceFlows, &p.own.FlowsGen, proxybpf.ProxyXdpMapTgFlows4, proxybpf.ProxyXdpMapTgFlows6)
+}
+
+// ForgetFlows forgets all flows, those that wait for a place, too, and who brought them. It walks tables: for
+// tests and benchmarks.
+func (p *Proxy) ForgetFlows() error {
+	if err := errors.Join(p.SwapFlows(), p.SwapFlows()); err != nil {
+		return err
+	}
+	for _, name := range []string{proxybpf.ProxyXdpMapTgWaiting4, proxybpf.ProxyXdpMapTgWaiting6} {
+		m := p.maps[name]
+		for {
+			key, err := m.NextKeyBytes(nil)
+			if err != nil {
+				return fmt.Errorf("table %s: %w", name, err)
+			}
+			if key == nil {
+				break
+			}
+			if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("table %s: %w", name, err)
+			}
+		}
+	}
+	for at := range uint32(2 * shareCells) {
+		if err := p.maps[proxybpf.ProxyXdpMapTgLatelyCells].Put(at, uint32(0)); err != nil {
+			return fmt.Errorf("what sources have brought lately: %w", err)
+		}
+	}
+	return nil
 }
 
 // SwapSources does the same for the whitelist.
