@@ -230,7 +230,7 @@ const (
 	CounterDropChecksum Counter = 111
 	// CounterDropSourceRoute: SYNs, and ACKs with a good cookie, with an IPv4 source route (LSRR, SSRR).
 	CounterDropSourceRoute Counter = 112
-	// CounterFlowShare: proxy: connections not begun because their source holds its share of the table.
+	// CounterFlowShare: proxy: connections not begun because their source has its share: dpdk of the table, xdp of the connections that wait for a place in it.
 	CounterFlowShare Counter = 113
 	// CounterPassStack: host: SYNs in frames with more VLAN tags than a connection can be adopted from; left to the kernel, within an allowance.
 	CounterPassStack Counter = 114
@@ -238,7 +238,7 @@ const (
 	CounterDropStack Counter = 115
 	// CounterAckFrame: verified ACKs in frames that the kernel cannot adopt from (VLAN tags); left to the kernel.
 	CounterAckFrame Counter = 116
-	// CounterSplitDisplaced: server: connections that gave their place in a full table to a new one: of a source that holds many, or idle.
+	// CounterSplitDisplaced: server: connections that gave their place in a full table to a new one: of a source that holds many, or not in use for long.
 	CounterSplitDisplaced Counter = 117
 	// CounterDropNoNeighbour: dpdk: frames of a router whose next hop has no MAC address: it does not answer, or too many are asked for at once.
 	CounterDropNoNeighbour Counter = 118
@@ -258,9 +258,11 @@ const (
 	CounterClosedAsked Counter = 125
 	// CounterClosedLearned: edge: addresses and ports found to have no listener, each time anew.
 	CounterClosedLearned Counter = 126
+	// CounterFlowWaits: proxy: connections that carry data and have no place of their own in the flow table, which is full or shared out: looked at again each 4 s; who is not met gives way to newcomers.
+	CounterFlowWaits Counter = 127
 
 	// NumCounters is how many counters there are.
-	NumCounters = 127
+	NumCounters = 128
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -377,11 +379,11 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_link_local", "patrol: packets from a link-local IPv6 source to beyond the link, neighbour discovery excepted; no router forwards them"},
 	{"drop_checksum", "SYNs with a wrong IPv4 or TCP checksum; edge, proxy, translating server: ACKs with a good cookie and a wrong one, too"},
 	{"drop_source_route", "SYNs, and ACKs with a good cookie, with an IPv4 source route (LSRR, SSRR)"},
-	{"flow_share", "proxy: connections not begun because their source holds its share of the table"},
+	{"flow_share", "proxy: connections not begun because their source has its share: dpdk of the table, xdp of the connections that wait for a place in it"},
 	{"pass_stack", "host: SYNs in frames with more VLAN tags than a connection can be adopted from; left to the kernel, within an allowance"},
 	{"drop_stack", "host: such SYNs dropped because the allowance is used up, or both tags say VLAN 0"},
 	{"ack_frame", "verified ACKs in frames that the kernel cannot adopt from (VLAN tags); left to the kernel"},
-	{"split_displaced", "server: connections that gave their place in a full table to a new one: of a source that holds many, or idle"},
+	{"split_displaced", "server: connections that gave their place in a full table to a new one: of a source that holds many, or not in use for long"},
 	{"drop_no_neighbour", "dpdk: frames of a router whose next hop has no MAC address: it does not answer, or too many are asked for at once"},
 	{"drop_cut_off", "dpdk: frames of a kernel interface that are longer than any wire takes, of which only the first part arrives: their sender leaves segments uncut (TSO), or the kernel joins them (GRO)"},
 	{"signed_answered", "SYNs with one well-formed TCP-MD5 or TCP-AO option, answered like any other (signed: answer)"},
@@ -391,4 +393,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"pass_closed", "edge: SYNs to an address and port on which nobody listens, left to the server, which refuses them"},
 	{"closed_asked", "edge: SYNs left to the server to learn whether somebody listens there, after a connection was reset at its beginning"},
 	{"closed_learned", "edge: addresses and ports found to have no listener, each time anew"},
+	{"flow_waits", "proxy: connections that carry data and have no place of their own in the flow table, which is full or shared out: looked at again each 4 s; who is not met gives way to newcomers"},
 }

@@ -100,7 +100,7 @@ type EdgeXdpTgProxySettings struct {
 	}
 	PresenceSalt uint64
 	MaxFlows     uint32
-	Pad3         uint32
+	MaxWaiting   uint32
 }
 
 type EdgeXdpTgTagEpoch struct {

@@ -21,7 +21,7 @@ type HostXdpTgAllowance struct {
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [127]uint64
+	Count [128]uint64
 }
 
 type HostXdpTgEpochKey struct {
