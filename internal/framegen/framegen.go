@@ -19,35 +19,36 @@ type Trait uint64
 
 // What may be odd. A frame without any is one that every host takes.
 const (
-	VLAN            Trait = 1 << iota // one to three tags
-	ForeignMAC                        // to somebody else's address
-	GroupMAC                          // to a broadcast or multicast address
-	GroupSourceMAC                    // from one
-	Trailer                           // bytes behind the IP packet
-	Cut                               // the frame ends before the IP packet does
-	OddSource                         // an IP address that no client has
-	OddDestination                    // an IP address that is not the service's
-	LowTTL                            // a TTL or hop limit of 0 or 1
-	IPOptions                         // IPv4 options without effect
-	SourceRoute                       // loose or strict source routing
-	IPChecksum                        // wrong
-	IPLength                          // an IPv4 header length or a total length that lies
-	Fragment                          // a first or a later fragment
-	Extensions                        // IPv6 extension headers, up to ShortExtensions bytes
-	LongExtensions                    // longer ones
-	OddExtensions                     // ones that hosts refuse, or that are not at their place
-	Flags                             // SYN with other flags than ECE and CWR, or no SYN
-	DataOffset                        // a TCP header length that lies, or is too small
-	Options                           // an unusual list of TCP options
-	Signed                            // one well-formed TCP-MD5 or TCP-AO option
-	BadlySigned                       // TCP-MD5 or TCP-AO of another length, or more than one
-	Checksum                          // a wrong TCP checksum
-	PartialChecksum                   // only the pseudo-header summed, as a sender leaves it to the NIC
-	Payload                           // data in the SYN
-	Port0                             // source port 0
-	UnroutedSource                    // an IP address of a client, perhaps, but none that is reached
-	NoLength                          // an IPv6 header that says 0 bytes follow, as a jumbogram's does
-	traits          = iota
+	VLAN            Trait                    = 1 << iota // one to three tags
+	ForeignMAC                                           // to somebody else's address
+	GroupMAC                                             // to a broadcast or multicast address
+	GroupSourceMAC                                       // from one
+	Trailer                                              // bytes behind the IP packet
+	Cut                                                  // the frame ends before the IP packet does
+	OddSource                                            // an IP address that no client has
+	OddDestination                                       // an IP address that is not the service's
+	LowTTL                                               // a TTL or hop limit of 0 or 1
+	IPOptions                                            // IPv4 options without effect
+	SourceRoute                                          // loose or strict source routing
+	IPChecksum                                           // wrong
+	IPLength                                             // an IPv4 header length or a total length that lies
+	Fragment                                             // a first or a later fragment
+	Extensions                                           // IPv6 extension headers, up to ShortExtensions bytes
+	LongExtensions                                       // longer ones
+	OddExtensions                                        // ones that hosts refuse, or that are not at their place
+	Flags                                                // SYN with other flags than ECE and CWR, or no SYN
+	DataOffset                                           // a TCP header length that lies, or is too small
+	Options                                              // an unusual list of TCP options
+	Signed                                               // one well-formed TCP-MD5 or TCP-AO option
+	BadlySigned                                          // TCP-MD5 or TCP-AO of another length, or more than one
+	Checksum                                             // a wrong TCP checksum
+	PartialChecksum                                      // only the pseudo-header summed, as a sender leaves it to the NIC
+	Payload                                              // data in the SYN
+	Port0                                                // source port 0
+	UnroutedSource                                       // an IP address of a client, perhaps, but none that is reached
+	asked           = iota                               // what is asked for; the rest comes about
+	NoLength        = Trait(1 << (iota - 1))             // an IPv6 header that says 0 bytes follow, as a jumbogram's does
+	traits          = iota - 1
 )
 
 var traitNames = [traits]string{"vlan", "foreign-mac", "group-mac", "group-source-mac", "trailer", "cut",
@@ -143,7 +144,7 @@ func (g *Generator) faults() Trait {
 		n = 6
 	}
 	for range n {
-		t |= 1 << g.r.IntN(traits)
+		t |= 1 << g.r.IntN(asked)
 	}
 	return t
 }

@@ -44,7 +44,7 @@ func TestEveryTraitIsDrawn(t *testing.T) {
 			plain++
 		}
 	}
-	if want := Trait(1<<traits-1) &^ Port0; seen&want != want {
+	if want := Trait(1<<asked-1) &^ Port0; seen&want != want {
 		t.Errorf("never drawn: %v", want&^seen)
 	}
 	if plain < 1000 {

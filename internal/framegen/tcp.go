@@ -62,6 +62,9 @@ func (g *Generator) tcp(f *Frame, s Segment, want Trait, dst netip.Addr) []byte 
 		if want&Checksum != 0 {
 			f.Traits |= Checksum
 			b[16+g.r.IntN(2)] ^= 1 << g.r.IntN(8)
+			if binary.BigEndian.Uint16(b[16:]) == ^checksum(nil, pseudo) { // by chance
+				f.Traits |= PartialChecksum
+			}
 		}
 	}
 	return b
