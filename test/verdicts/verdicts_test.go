@@ -52,6 +52,7 @@ type pairing struct {
 	sent, answered int
 	refused        map[string]int // by the traits of the frame
 	failures       map[string]int // by traits and what is wrong
+	asked          int            // SYNs that an edge let through to ask about their port
 }
 
 func (p *pairing) machines() [2]*machine { return [2]*machine{p.bare, p.gated} }
@@ -154,6 +155,8 @@ func (p *pairing) synBatch() {
 		switch {
 		case is && !was && !p.excepted(answersMore, f):
 			p.fail(f, "answered (%v) where the bare machine is silent", gated)
+		case is && gated.isSYNACK() && !gated.ofGate() && p.name == "edge" && was:
+			p.asked++ // an edge asks now and then whether a port is closed; asksTooOften judges
 		case is && gated.isSYNACK() && !gated.ofGate():
 			p.fail(f, "the SYN reached the server's TCP past the gate: %v", gated)
 		case is && was && macOf(gated, p.gated) != macOf(bare, p.bare):
@@ -164,6 +167,15 @@ func (p *pairing) synBatch() {
 			}
 			p.refused[f.Traits.String()]++
 		}
+	}
+}
+
+// asksTooOften compares the SYNs that an edge let through with what it may ask about (core/closed_port.h): one for
+// each place in 30 seconds, if it is open. The places are the server's two addresses.
+func (p *pairing) asksTooOften(took time.Duration) {
+	p.t.Helper()
+	if most := 2 * (1 + int(took/(30*time.Second))); p.asked > most {
+		p.t.Errorf("%s: %d SYNs reached the server's TCP past the gate in %v; an edge may ask %d times", p.name, p.asked, took, most)
 	}
 }
 
@@ -288,6 +300,7 @@ func TestVerdicts(t *testing.T) {
 			}
 			t.Logf("seed %d: %d frames in %v, %d answered or accepted; refused on purpose:", seed, p.sent,
 				time.Since(begin).Round(time.Millisecond), p.answered)
+			p.asksTooOften(time.Since(begin))
 			for _, traits := range slices.Sorted(maps.Keys(p.refused)) {
 				t.Logf("  %6d %s", p.refused[traits], traits)
 			}
