@@ -10,6 +10,7 @@
 #include "lib/intact.h"
 #include "lib/listeners.h"
 #include "lib/own.h"
+#include "lib/reply.h"
 #include "lib/signed.h"
 #include "lib/syn.h"
 
@@ -80,7 +81,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 	const struct tg_siphash_key *key;
 	struct tg_tcp_options offered;
 	struct tg_decision d;
-	__u64 epoch;
+	__u64 epoch, way;
 
 	if (!svc || !row || svc->mode == TG_MODE_OFF)
 		return XDP_PASS;
@@ -127,12 +128,46 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 	}
+	way = tg_reply_for(ctx, syn);
+	if (TG_UNLIKELY(TG_REPLY_KIND(way) != TG_REPLY_BACK)) {
+		int verdict = tg_reply_decide(way, ctx->ingress_ifindex, id);
+
+		if (verdict != TG_REPLY)
+			return verdict == TG_DROP ? XDP_DROP : XDP_PASS;
+	}
 	if (!tg_syn_answer(ctx, syn, svc, &offered, epoch, key)) {
 		tg_count(row, TG_COUNT_drop_tx);
 		return XDP_DROP;
 	}
+	if (TG_UNLIKELY(TG_REPLY_MAC(way))) {
+		__u8 *frame = (void *)(long)ctx->data;
+
+		if (frame + TG_ETH_HDR_LEN <= (__u8 *)(long)ctx->data_end)
+			tg_reply_address(frame, way);
+	}
 	tg_count(row, TG_COUNT_cookie_sent);
 	return XDP_TX;
+}
+
+/* Has the answer to a common SYN that does not come from the one gateway there is go where the
+ * route leads: what is written over the SYN goes to its sender, so the sender is written first.
+ * False, with nothing done, if it is not to be answered here. */
+static __always_inline bool tg_host_common_route(const struct xdp_md *ctx, __u8 *frame,
+						 const struct tg_host_settings *settings,
+						 const struct tg_packet *syn, __u8 family,
+						 struct tg_counter_row *row)
+{
+	struct tg_reply_ask ask = {.from = tg_reply_sender(frame), .src = syn->src, .dst = syn->dst,
+				   .ifindex = ctx->ingress_ifindex, .family = family};
+	__u64 way = tg_reply_to(&ask);
+
+	if (TG_REPLY_KIND(way) == TG_REPLY_BACK)
+		return true;
+	if (TG_REPLY_KIND(way) != TG_REPLY_NEXT || !tg_key_find(settings, tg_epoch_now(settings)))
+		return false;
+	tg_reply_address(frame + 6, way);
+	tg_count(row, TG_COUNT_reply_routed);
+	return true;
 }
 
 /* The plainest SYN to the plainest service, answered at once. False, with nothing done
@@ -144,6 +179,7 @@ static __always_inline bool tg_host_common(struct xdp_md *ctx, __u8 family, bool
 	struct tg_tcp_options offered;
 	struct tg_counter_row *row;
 	struct tg_service *svc;
+	enum tg_own_plain own = TG_OWN_BACK;
 	struct tg_packet syn;
 	__u32 id;
 
@@ -159,9 +195,13 @@ static __always_inline bool tg_host_common(struct xdp_md *ctx, __u8 family, bool
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS ||
 	    tg_listener_of(svc, &syn) != TG_LISTENER_OK ||
 	    !tg_common_syn_agrees(svc, ts) ||
-	    (settings->only_own && !tg_own_plainly(ctx, frame, &syn, family)) ||
-	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)) ||
-	    !tg_common_syn_send(frame, family, ts, settings, svc, &syn, &offered))
+	    (settings->only_own && (own = tg_own_plainly(ctx, frame, &syn, family)) == TG_OWN_UNCLEAR) ||
+	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)))
+		return false;
+	if (TG_UNLIKELY(own != TG_OWN_BACK) &&
+	    !tg_host_common_route(ctx, frame, settings, &syn, family, row))
+		return false;
+	if (!tg_common_syn_send(frame, family, ts, settings, svc, &syn, &offered))
 		return false;
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cookie_sent);

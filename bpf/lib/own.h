@@ -13,10 +13,14 @@
 
 #define TG_OWN_MACS 4
 #define TG_OWN_SLOTS 64
+#define TG_OWN_NO_GATEWAY (~0ULL)
 
 /* An interface: what it, its master and what is built upon it are addressed by. */
 struct tg_own_port {
 	__u64 macs[TG_OWN_MACS]; /* first byte lowest; the rest repeat the first */
+	/* IPv4, IPv6: the MAC address from which SYNs are answered there, without a look at routes: of the
+	 * only gateway that this machine has. TG_OWN_NO_GATEWAY: there is none such. */
+	__u64 gateway[2];
 	__u32 is_loopback;
 	__u32 pad;
 };
@@ -81,18 +85,26 @@ static __always_inline bool tg_own_slot_has(const struct tg_own_addrs *own, cons
 	return own->v6[slot][0] == a->d[0] && own->v6[slot][1] == a->d[1];
 }
 
-/* True for a common SYN that is plainly ours; else the long way knows more. `frame` has a
- * whole Ethernet header and more behind it. */
-static __always_inline bool tg_own_plainly(const struct xdp_md *ctx, const __u8 *frame,
-					   const struct tg_packet *syn, __u8 family)
+/* What is plain to see of a common SYN. */
+enum tg_own_plain {
+	TG_OWN_UNCLEAR, /* the long way knows more */
+	TG_OWN_PLAINLY, /* it is ours */
+	TG_OWN_BACK,    /* and the answer goes back to the gateway that it came from */
+};
+
+/* `frame` has a whole Ethernet header and more behind it. */
+static __always_inline enum tg_own_plain tg_own_plainly(const struct xdp_md *ctx, const __u8 *frame,
+							const struct tg_packet *syn, __u8 family)
 {
 	const struct tg_own_port *port = tg_own_port_get(ctx);
 	const struct tg_own_addrs *own;
 	__u32 zero = 0;
 
 	own = bpf_map_lookup_elem(&tg_own_addrs, &zero);
-	return port && own && port->macs[0] == tg_own_mac_of(frame) &&
-	       tg_own_slot_has(own, &syn->dst, family) && !tg_own_slot_has(own, &syn->src, family);
+	if (!port || !own || port->macs[0] != tg_own_mac_of(frame) ||
+	    !tg_own_slot_has(own, &syn->dst, family) || tg_own_slot_has(own, &syn->src, family))
+		return TG_OWN_UNCLEAR;
+	return port->gateway[family == 6] == tg_load64(frame + 4) >> 16 ? TG_OWN_BACK : TG_OWN_PLAINLY;
 }
 
 static __always_inline bool tg_own_has(const struct tg_own_addrs *own, const union tg_addr *a,

@@ -11,6 +11,7 @@
 
 #include "cookie_check.h"
 #include "intact.h"
+#include "reply.h"
 #include "server_maps.h"
 #include "signed.h"
 #include "syn.h"
@@ -68,6 +69,31 @@ __attribute__((noinline)) int tg_server_is_closed(struct xdp_md *ctx, const stru
 
 #define TG_NEXT_ANSWER 20 /* the SYN is one that we answer */
 
+/* Has the answer to a SYN go where the kernel's route leads: TG_NEXT_ANSWER, or XDP_DROP. An answer
+ * goes to the SYN's sender, so the sender is written. No SYN is left to the kernel: the ACK that
+ * completed its handshake would carry no cookie of ours. */
+__attribute__((noinline)) int tg_server_route(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
+{
+	struct tg_counter_row *row = tg_counter_row_get(id);
+	struct tg_decision d;
+	__u8 *frame;
+	__u64 way;
+
+	if (!syn || !row)
+		return TG_NEXT_ANSWER;
+	way = tg_reply_for(ctx, syn);
+	if (TG_LIKELY(TG_REPLY_KIND(way) == TG_REPLY_BACK))
+		return TG_NEXT_ANSWER;
+	d = tg_reply_judge(TG_REPLY_KIND(way), false, false);
+	tg_count(row, d.counter);
+	if (d.verdict != TG_REPLY)
+		return XDP_DROP;
+	frame = (void *)(long)ctx->data;
+	if (frame + TG_ETH_HDR_LEN <= (__u8 *)(long)ctx->data_end)
+		tg_reply_address(frame + 6, way);
+	return TG_NEXT_ANSWER;
+}
+
 /* What becomes of a SYN to a protected port: an XDP verdict, or TG_NEXT_ANSWER. This function
  * and the next are ones of their own for the verifier, side by side for the stack. */
 __attribute__((noinline)) int tg_server_syn(struct xdp_md *ctx, const struct tg_packet *syn)
@@ -94,7 +120,7 @@ __attribute__((noinline)) int tg_server_syn(struct xdp_md *ctx, const struct tg_
 	if (d.verdict == TG_REPLY && !tg_key_find(settings, tg_epoch_now(settings)))
 		d = tg_host_judge_no_key(settings->stale_keys);
 	if (d.verdict == TG_REPLY)
-		return TG_NEXT_ANSWER;
+		return tg_server_route(ctx, syn, id);
 	tg_count(row, d.counter);
 	return d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -88,6 +90,9 @@ func printStatus(w io.Writer, st *status.Status) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	for _, family := range slices.Sorted(maps.Keys(st.Unrouted)) {
+		fmt.Fprintf(w, "\nROUTES OF %s ARE NOT MODELLED: %s; up to 200 SYNs a second go to the kernel, the rest is answered to where it came from\n", family, st.Unrouted[family])
 	}
 	return printReasons(w, st)
 }

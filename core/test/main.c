@@ -43,6 +43,7 @@ int main(int argc, char **argv)
 	failed += tg_test_challenge();
 	failed += tg_test_listener();
 	failed += tg_test_closed_port();
+	failed += tg_test_reply();
 	failed += tg_test_bloom();
 	failed += tg_test_edge();
 	failed += tg_test_patrol();

@@ -35,6 +35,7 @@ int tg_test_challenge(void);
 int tg_test_bloom(void);
 int tg_test_listener(void);
 int tg_test_closed_port(void);
+int tg_test_reply(void);
 int tg_test_edge(void);
 int tg_test_patrol(void);
 int tg_test_syn_cache(void);

@@ -45,6 +45,7 @@ type gate struct {
 	started  time.Time
 	part     bool // of a server that also translates: adopter.go
 	bell     <-chan struct{}
+	replies  *instance.Replies // nil: this gate answers no SYNs
 }
 
 // Run protects the services of the configuration until ctx ends. The packet path then
@@ -70,6 +71,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 	}
 	defer g.secret.Zero()
 	defer g.plane.Close()
+	defer g.replies.Close()
 	if opt.Ready != nil {
 		opt.Ready()
 	}
@@ -153,6 +155,7 @@ func (g *gate) fill() error {
 	g.services.assign(g.cfg.Services)
 	g.watchListeners()
 	g.watchLocal()
+	g.watchReplies()
 	if err := g.watchOwn(); err != nil {
 		return err
 	}
@@ -197,6 +200,13 @@ func (g *gate) loop(ctx context.Context) {
 			if err := g.housekeep(); err != nil {
 				g.log.Error("housekeeping", "error", err)
 			}
+		case <-g.replies.Changed():
+			g.watchReplies()
+			if g.gatewaysChanged() {
+				if err := g.watchOwn(); err != nil {
+					g.log.Error("housekeeping", "error", err)
+				}
+			}
 		case <-g.bell:
 			if err := g.look(); err != nil {
 				g.log.Error("looking for listeners", "error", err)
@@ -210,6 +220,7 @@ var errSyncookies = errors.New("net.ipv4.tcp_syncookies is 0: the kernel would r
 
 func (g *gate) housekeep() error {
 	g.setClock()
+	g.watchReplies()
 	errs := []error{g.loadKeys(time.Now()), g.watchOwn()}
 	g.watchLastLine(time.Now())
 	return errors.Join(append(errs, g.look())...)
@@ -281,7 +292,7 @@ func (g *gate) stop(ctx, force context.Context) error {
 func (g *gate) writeState() error {
 	s := instance.StateFile{Role: g.cfg.Role, Version: version.Version, PID: os.Getpid(), Started: g.started,
 		Interfaces: g.cfg.Interfaces, XDP: g.modes, EpochNs: int64(g.cfg.Epoch),
-		KeyHorizon: int64(g.cfg.KeyHorizon), DrainNs: int64(g.cfg.Drain)}
+		KeyHorizon: int64(g.cfg.KeyHorizon), DrainNs: int64(g.cfg.Drain), Unrouted: g.replies.Unknown()}
 	for _, svc := range g.cfg.Services {
 		s.Services = append(s.Services, instance.StateService{ID: g.services.ID(svc.Name), Name: svc.Name, Mode: string(svc.Mode),
 			Prefixes: svc.Prefixes, Ports: svc.Ports})

@@ -49,11 +49,36 @@ func readOwn(interfaces []string) (o own, err error) {
 	return o, nil
 }
 
+// watchReplies looks where answers go, and tells the packet path.
+func (g *gate) watchReplies() {
+	if !g.plane.AnswersSYNs() {
+		return
+	}
+	if g.replies == nil {
+		g.replies = instance.NewReplies(g.log)
+	}
+	if g.replies.Tell(g.plane, g.cfg.Interfaces) && g.modes != nil {
+		if err := g.writeState(); err != nil {
+			g.log.Error("writing the state file", "error", err)
+		}
+	}
+}
+
+// gatewaysChanged says whether another is to be told of (watchOwn).
+func (g *gate) gatewaysChanged() bool {
+	return slices.ContainsFunc(g.own.ports, func(p plane.OwnPort) bool {
+		return !reflect.DeepEqual(p.Gateway, g.replies.Gateway(p.Index))
+	})
+}
+
 // watchOwn looks whether addresses have changed, and tells the packet path.
 func (g *gate) watchOwn() error {
 	now, err := readOwn(g.cfg.Interfaces)
 	if err != nil {
 		return fmt.Errorf("looking for this machine's addresses: %w; those from before stay in use", err)
+	}
+	for i := range now.ports {
+		now.ports[i].Gateway = g.replies.Gateway(now.ports[i].Index)
 	}
 	if g.settings.OnlyOwn == 1 && reflect.DeepEqual(now, g.own) {
 		return nil

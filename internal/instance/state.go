@@ -28,6 +28,7 @@ type State struct {
 	// Of a server with takeover: auto: what was chosen, and the gate that adopts.
 	Takeovers []Takeover
 	Adopter   func(service string) []uint32 // the numbers of a service in it; nil: there is none
+	Unrouted  map[string]string             // of what answers SYNs: Replies.Unknown
 }
 
 // Takeover is how connections to some ports of some addresses are taken over, and why.
@@ -53,7 +54,7 @@ func WriteState(dir string, s State) error {
 		PID: os.Getpid(), Started: s.Started, Interfaces: c.Interfaces, XDP: s.Modes,
 		EpochNs: int64(c.Epoch), KeyHorizon: int64(c.KeyHorizon), OneSided: s.OneSided, DPDK: s.DPDK, LastKey: s.LastKey}
 	out.DrainNs = int64(c.Drain)
-	out.Takeovers, out.Promisc = s.Takeovers, s.Promisc
+	out.Takeovers, out.Promisc, out.Unrouted = s.Takeovers, s.Promisc, s.Unrouted
 	for _, svc := range c.Services {
 		entry := StateService{ID: s.Numbers.ID(svc.Name), Name: svc.Name,
 			Mode: string(svc.Mode), Strategy: string(svc.Strategy)}
@@ -94,6 +95,7 @@ type StateFile struct {
 	DrainNs    int64                    `json:"drain_ns,omitempty"`
 	Stopped    time.Time                `json:"stopped,omitzero"`   // when the process ended and left everything in place
 	Draining   bool                     `json:"draining,omitempty"` // `tidegate off` has begun
+	Unrouted   map[string]string        `json:"unrouted,omitempty"` // families whose routes are not modelled, and why
 }
 
 // StateService is a service in it.

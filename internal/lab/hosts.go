@@ -25,6 +25,7 @@ type Hosts struct {
 	// Instance is a name for a gate that Clean knows as this process's.
 	Instance string
 
+	tag     string
 	closers []func() error
 }
 
@@ -40,7 +41,7 @@ func NewHosts(tag string) (h *Hosts, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h = &Hosts{Instance: instPrefix + o.String() + "-" + tag}
+	h = &Hosts{Instance: instPrefix + o.String() + "-" + tag, tag: tag}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.Close())
@@ -71,6 +72,20 @@ func NewHosts(tag string) (h *Hosts, err error) {
 		return h, err
 	}
 	return h, errors.Join(h.ClientPort.awaitUp(), h.ServerPort.awaitUp())
+}
+
+// AddNamespace makes another namespace, which goes with the hosts.
+func (h *Hosts) AddNamespace(role string) (*Namespace, error) {
+	o, err := self()
+	if err != nil {
+		return nil, err
+	}
+	n, err := newNamespace(o, role+"-"+h.tag)
+	if err != nil {
+		return nil, err
+	}
+	h.closers = append(h.closers, n.Close)
+	return n, n.setSysctls(baseSysctls()...)
 }
 
 // awaitUp waits until the kernel has noticed that the link has a carrier: until

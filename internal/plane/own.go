@@ -13,6 +13,7 @@ type OwnPort struct {
 	Index    int
 	MACs     []net.HardwareAddr // its own first; more than ownMACs are not looked at
 	Loopback bool
+	Gateway  [2]net.HardwareAddr // IPv4, IPv6: of the only gateway, if it is there (internal/replyroute); else nil
 }
 
 const (
@@ -60,11 +61,15 @@ func ownPort(port OwnPort) (v hostbpf.HostXdpTgOwnPort) {
 	if port.Loopback {
 		v.IsLoopback = 1
 	}
+	for i, mac := range port.Gateway {
+		v.Gateway[i] = ^uint64(0)
+		if len(mac) == 6 {
+			v.Gateway[i] = macNumber(mac)
+		}
+	}
 	for i := range v.Macs {
 		if i < len(port.MACs) {
-			for n, b := range port.MACs[i] {
-				v.Macs[i] |= uint64(b) << (8 * n)
-			}
+			v.Macs[i] = macNumber(port.MACs[i])
 		} else {
 			v.Macs[i] = v.Macs[0]
 		}
@@ -105,4 +110,12 @@ func ownPrefix(l netip.Prefix) hostbpf.HostXdpTgOwnPrefix {
 		bits += 96
 	}
 	return hostbpf.HostXdpTgOwnPrefix{Len: uint32(bits), Addr: l.Addr().As16()}
+}
+
+// macNumber is a MAC address as the packet path compares it: first byte lowest.
+func macNumber(mac []byte) (v uint64) {
+	for n, b := range mac {
+		v |= uint64(b) << (8 * n)
+	}
+	return v
 }

@@ -66,6 +66,7 @@ type Plane struct {
 	sizes                  map[string]uint32 // entries of maps whose size is not the object's
 	links                  *attachments
 	own                    map[hostbpf.HostXdpTgOwnPrefix]bool // what SetOwn has put into the map
+	replies                replies                             // what SetReplies has put into the maps
 	filled                 tables                              // what SetServices has put into the maps
 	Lost                   []string                            // what of an earlier process could not be taken over, and why
 	bell                   *ringbuf.Reader                     // rings when the packet path asks for a look
@@ -88,7 +89,7 @@ func Load(o Options) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: map[string]uint32{hostbpf.HostXdpMapTgOwnPorts: ports}}
+	p := &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: map[string]uint32{hostbpf.HostXdpMapTgOwnPorts: ports, hostbpf.HostXdpMapTgReplyPorts: ports}}
 	if err := p.load(o.NoXDP); err != nil {
 		p.Close()
 		return nil, explain(err)

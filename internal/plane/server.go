@@ -61,7 +61,12 @@ func LoadServer(o ServerOptions) (*Server, error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("memlock limit: %w", err)
 	}
-	p := &Server{&Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}}}
+	ports, err := portSlots()
+	if err != nil {
+		return nil, err
+	}
+	p := &Server{&Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{},
+		sizes: map[string]uint32{serverbpf.ServerXdpMapTgReplyPorts: ports}}}
 	if err := p.load(o); err != nil {
 		p.Close()
 		return nil, explain(err)

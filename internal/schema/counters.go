@@ -260,9 +260,19 @@ const (
 	CounterClosedLearned Counter = 126
 	// CounterFlowWaits: proxy: connections that carry data and have no place of their own in the flow table, which is full or shared out: looked at again each 4 s; who is not met gives way to newcomers.
 	CounterFlowWaits Counter = 127
+	// CounterReplyRouted: SYNs answered to another MAC address than they came from, as the route to the client says (LVS-DR, a second router); also in cookie_sent.
+	CounterReplyRouted Counter = 128
+	// CounterReplyUnsure: SYNs answered to where they came from although the route is another, or not known, because the allowance is used up; also in cookie_sent.
+	CounterReplyUnsure Counter = 129
+	// CounterPassNeighbour: SYNs left to the kernel, within an allowance, because the next hop's MAC address is not known for certain: the kernel asks for it.
+	CounterPassNeighbour Counter = 130
+	// CounterPassRoute: SYNs left to the kernel, within an allowance, because the answer goes out elsewhere, or it is not known where, or there is no route.
+	CounterPassRoute Counter = 131
+	// CounterDropRoute: such SYNs dropped beyond the allowance: there is no route, or rp_filter is strict and the route leads elsewhere.
+	CounterDropRoute Counter = 132
 
 	// NumCounters is how many counters there are.
-	NumCounters = 128
+	NumCounters = 133
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -394,4 +404,9 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"closed_asked", "edge: SYNs left to the server to learn whether somebody listens there, after a connection was reset at its beginning"},
 	{"closed_learned", "edge: addresses and ports found to have no listener, each time anew"},
 	{"flow_waits", "proxy: connections that carry data and have no place of their own in the flow table, which is full or shared out: looked at again each 4 s; who is not met gives way to newcomers"},
+	{"reply_routed", "SYNs answered to another MAC address than they came from, as the route to the client says (LVS-DR, a second router); also in cookie_sent"},
+	{"reply_unsure", "SYNs answered to where they came from although the route is another, or not known, because the allowance is used up; also in cookie_sent"},
+	{"pass_neighbour", "SYNs left to the kernel, within an allowance, because the next hop's MAC address is not known for certain: the kernel asks for it"},
+	{"pass_route", "SYNs left to the kernel, within an allowance, because the answer goes out elsewhere, or it is not known where, or there is no route"},
+	{"drop_route", "such SYNs dropped beyond the allowance: there is no route, or rp_filter is strict and the route leads elsewhere"},
 }

@@ -52,6 +52,7 @@ type Status struct {
 	DPDK       *dpdk.State              `json:"dpdk,omitempty"`      // of plane: dpdk
 	Takeovers  []instance.Takeover      `json:"takeovers,omitempty"` // of a server with takeover: auto
 	P4         *P4                      `json:"p4,omitempty"`        // of `tidegate p4 run`
+	Unrouted   map[string]string        `json:"unrouted,omitempty"`  // by family: why it is not known where answers to SYNs go
 }
 
 // Read reads an instance through its state file and its pinned maps. It
@@ -93,7 +94,7 @@ func Read(opt instance.Options, name string) (*Status, error) {
 
 func pathStatus(st *instance.StateFile, name, stateDir string, pinned *plane.Pinned) (*Status, error) {
 	out := &Status{Role: st.Role, Forwarding: st.Forwarding, OneSided: st.OneSided, Version: st.Version, Instance: name, PID: st.PID, Started: st.Started,
-		Interfaces: st.Interfaces, XDP: st.XDP,
+		Interfaces: st.Interfaces, XDP: st.XDP, Unrouted: st.Unrouted,
 		Epoch: keys.Epoch(time.Now(), time.Duration(st.EpochNs))}
 	var err error
 	if out.Running, err = instance.Running(stateDir, name); err != nil {

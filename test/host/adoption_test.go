@@ -83,6 +83,7 @@ func (w *world) halfOpen() int {
 func TestFrameThatCannotBeAdopted(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
+	w.knowStranger()
 	g := w.start(w.webConfig(webPort))
 	tap, err := lab.NewTap(w.ClientPort)
 	if err != nil {
@@ -119,6 +120,7 @@ func TestFrameThatCannotBeAdopted(t *testing.T) {
 func TestSYNsThatCannotBeAdopted(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
+	w.knowStranger()
 	w.start(w.webConfig(webPort))
 	sent := uint64(0)
 	for name, tags := range doubleTags {

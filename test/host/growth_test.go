@@ -29,6 +29,7 @@ func TestAnswerLongerThanSYN(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			w := newWorld(t)
 			w.echoServer(webPort)
+			w.knowStranger()
 			w.start(w.webConfig(webPort, "xdp_mode: "+string(mode)))
 			syns := labtest.NewSYNs(t, w.ClientPort, w.ServerPort)
 			for i, ipv6 := range families() {

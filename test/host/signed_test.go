@@ -79,6 +79,7 @@ func (w *world) signedFlood() labtest.SignedFlood {
 func TestSignedFlood(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
+	w.knowStranger()
 	w.start(w.webConfig(webPort))
 	w.signedFlood().NothingPasses(t, 60, false)
 }
@@ -86,6 +87,7 @@ func TestSignedFlood(t *testing.T) {
 func TestSignedDropped(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
+	w.knowStranger()
 	w.start(w.webConfig(webPort) + "    signed: drop\n")
 	w.signedFlood().NothingPasses(t, 20, true)
 }
@@ -93,6 +95,7 @@ func TestSignedDropped(t *testing.T) {
 func TestSignedAllowance(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
+	w.knowStranger()
 	w.start(w.webConfig(webPort) + "    signed: pass\n    signed_rate: 50\n")
 	w.signedFlood().PassesWithin(t, 1000, 50, instance.OnlineCPUs())
 }

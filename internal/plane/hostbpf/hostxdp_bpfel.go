@@ -21,7 +21,7 @@ type HostXdpTgAllowance struct {
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [128]uint64
+	Count [133]uint64
 }
 
 type HostXdpTgEpochKey struct {
@@ -87,6 +87,7 @@ type HostXdpTgOwnAddrs struct {
 type HostXdpTgOwnPort struct {
 	_          structs.HostLayout
 	Macs       [4]uint64
+	Gateway    [2]uint64
 	IsLoopback uint32
 	Pad        uint32
 }
@@ -107,6 +108,49 @@ type HostXdpTgPrefixKey struct {
 	PrefixLen uint8
 	Family    uint8
 	Pad       uint32
+}
+
+type HostXdpTgReplyHop struct {
+	_     structs.HostLayout
+	Kind  uint32
+	Dev   uint32
+	Count uint32
+	Pad   uint32
+	Paths [4]struct {
+		_       structs.HostLayout
+		Mac     uint64
+		Segment uint32
+		Vid     uint32
+	}
+}
+
+type HostXdpTgReplyNeighbour struct {
+	_    structs.HostLayout
+	Mac  uint64
+	Sure uint64
+}
+
+type HostXdpTgReplyNeighbourKey struct {
+	_    structs.HostLayout
+	Dev  uint32
+	Addr [16]uint8
+}
+
+type HostXdpTgReplyPort struct {
+	_               structs.HostLayout
+	Segment         uint32
+	Strict          uint32
+	Domain          [2]uint32
+	NeighbourCostNs uint64
+	RouteCostNs     uint64
+	ToldNs          uint64
+}
+
+type HostXdpTgReplyPrefix struct {
+	_      structs.HostLayout
+	Len    uint32
+	Domain uint32
+	Addr   [16]uint8
 }
 
 type HostXdpTgService struct {
@@ -146,6 +190,12 @@ const (
 	HostXdpMapTgPorts         = "tg_ports"
 	HostXdpMapTgPrefixes      = "tg_prefixes"
 	HostXdpMapTgRecent        = "tg_recent"
+	HostXdpMapTgReplyFrom     = "tg_reply_from"
+	HostXdpMapTgReplyHops     = "tg_reply_hops"
+	HostXdpMapTgReplyNear     = "tg_reply_near"
+	HostXdpMapTgReplyPorts    = "tg_reply_ports"
+	HostXdpMapTgReplyRoutes   = "tg_reply_routes"
+	HostXdpMapTgReplySpare    = "tg_reply_spare"
 	HostXdpMapTgServices      = "tg_services"
 	HostXdpMapTgSettings      = "tg_settings"
 	HostXdpMapTgSigned        = "tg_signed"
@@ -216,6 +266,12 @@ type HostXdpMapSpecs struct {
 	TgPorts         *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes      *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent        *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgReplyFrom     *ebpf.MapSpec `ebpf:"tg_reply_from"`
+	TgReplyHops     *ebpf.MapSpec `ebpf:"tg_reply_hops"`
+	TgReplyNear     *ebpf.MapSpec `ebpf:"tg_reply_near"`
+	TgReplyPorts    *ebpf.MapSpec `ebpf:"tg_reply_ports"`
+	TgReplyRoutes   *ebpf.MapSpec `ebpf:"tg_reply_routes"`
+	TgReplySpare    *ebpf.MapSpec `ebpf:"tg_reply_spare"`
 	TgServices      *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings      *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSigned        *ebpf.MapSpec `ebpf:"tg_signed"`
@@ -262,6 +318,12 @@ type HostXdpMaps struct {
 	TgPorts         *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes      *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent        *ebpf.Map `ebpf:"tg_recent"`
+	TgReplyFrom     *ebpf.Map `ebpf:"tg_reply_from"`
+	TgReplyHops     *ebpf.Map `ebpf:"tg_reply_hops"`
+	TgReplyNear     *ebpf.Map `ebpf:"tg_reply_near"`
+	TgReplyPorts    *ebpf.Map `ebpf:"tg_reply_ports"`
+	TgReplyRoutes   *ebpf.Map `ebpf:"tg_reply_routes"`
+	TgReplySpare    *ebpf.Map `ebpf:"tg_reply_spare"`
 	TgServices      *ebpf.Map `ebpf:"tg_services"`
 	TgSettings      *ebpf.Map `ebpf:"tg_settings"`
 	TgSigned        *ebpf.Map `ebpf:"tg_signed"`
@@ -284,6 +346,12 @@ func (m *HostXdpMaps) Close() error {
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,
+		m.TgReplyFrom,
+		m.TgReplyHops,
+		m.TgReplyNear,
+		m.TgReplyPorts,
+		m.TgReplyRoutes,
+		m.TgReplySpare,
 		m.TgServices,
 		m.TgSettings,
 		m.TgSigned,

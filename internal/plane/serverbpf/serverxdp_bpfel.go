@@ -64,6 +64,12 @@ const (
 	ServerXdpMapTgPorts        = "tg_ports"
 	ServerXdpMapTgPrefixes     = "tg_prefixes"
 	ServerXdpMapTgRecent       = "tg_recent"
+	ServerXdpMapTgReplyFrom    = "tg_reply_from"
+	ServerXdpMapTgReplyHops    = "tg_reply_hops"
+	ServerXdpMapTgReplyNear    = "tg_reply_near"
+	ServerXdpMapTgReplyPorts   = "tg_reply_ports"
+	ServerXdpMapTgReplyRoutes  = "tg_reply_routes"
+	ServerXdpMapTgReplySpare   = "tg_reply_spare"
 	ServerXdpMapTgServer       = "tg_server"
 	ServerXdpMapTgServices     = "tg_services"
 	ServerXdpMapTgSettings     = "tg_settings"
@@ -134,6 +140,12 @@ type ServerXdpMapSpecs struct {
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgReplyFrom    *ebpf.MapSpec `ebpf:"tg_reply_from"`
+	TgReplyHops    *ebpf.MapSpec `ebpf:"tg_reply_hops"`
+	TgReplyNear    *ebpf.MapSpec `ebpf:"tg_reply_near"`
+	TgReplyPorts   *ebpf.MapSpec `ebpf:"tg_reply_ports"`
+	TgReplyRoutes  *ebpf.MapSpec `ebpf:"tg_reply_routes"`
+	TgReplySpare   *ebpf.MapSpec `ebpf:"tg_reply_spare"`
 	TgServer       *ebpf.MapSpec `ebpf:"tg_server"`
 	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
@@ -180,6 +192,12 @@ type ServerXdpMaps struct {
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
+	TgReplyFrom    *ebpf.Map `ebpf:"tg_reply_from"`
+	TgReplyHops    *ebpf.Map `ebpf:"tg_reply_hops"`
+	TgReplyNear    *ebpf.Map `ebpf:"tg_reply_near"`
+	TgReplyPorts   *ebpf.Map `ebpf:"tg_reply_ports"`
+	TgReplyRoutes  *ebpf.Map `ebpf:"tg_reply_routes"`
+	TgReplySpare   *ebpf.Map `ebpf:"tg_reply_spare"`
 	TgServer       *ebpf.Map `ebpf:"tg_server"`
 	TgServices     *ebpf.Map `ebpf:"tg_services"`
 	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
@@ -202,6 +220,12 @@ func (m *ServerXdpMaps) Close() error {
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,
+		m.TgReplyFrom,
+		m.TgReplyHops,
+		m.TgReplyNear,
+		m.TgReplyPorts,
+		m.TgReplyRoutes,
+		m.TgReplySpare,
 		m.TgServer,
 		m.TgServices,
 		m.TgSettings,

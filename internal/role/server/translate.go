@@ -39,7 +39,8 @@ type node struct {
 	modes    map[string]plane.XDPMode
 	started  time.Time
 	watch    refusals
-	mtu      uint16 // the smallest of the interfaces
+	mtu      uint16            // the smallest of the interfaces
+	replies  *instance.Replies // where our own answers to SYNs go
 
 	// takeover: auto (auto.go)
 	adopter *adopt.Adopter
@@ -63,6 +64,7 @@ func runTranslate(ctx, force context.Context, cfg *config.Config, opt instance.O
 	}
 	defer n.secret.Zero()
 	defer n.plane.Close()
+	defer n.replies.Close()
 	if n.adopter != nil {
 		defer n.adopter.Close()
 	}
@@ -106,7 +108,7 @@ func (n *node) start() (err error) {
 }
 
 func (n *node) writeState() error {
-	s := instance.State{Config: n.cfg, Numbers: n.numbers, Modes: n.modes, Started: n.started, Takeovers: choices(n.pieces)}
+	s := instance.State{Config: n.cfg, Numbers: n.numbers, Modes: n.modes, Started: n.started, Takeovers: choices(n.pieces), Unrouted: n.replies.Unknown()}
 	if n.adopter != nil {
 		s.Adopter = n.adopter.IDs
 	}
@@ -167,6 +169,10 @@ func (n *node) fill() error {
 	if err := errors.Join(n.setEdges(), n.setOwn()); err != nil {
 		return err
 	}
+	if n.replies == nil {
+		n.replies = instance.NewReplies(n.log)
+	}
+	n.replies.Tell(n.plane.Plane, n.cfg.Interfaces)
 	n.setClock()
 	n.settings.StaleKeys = 0
 	if n.cfg.OnStaleKeys == config.StaleKeysDrop {
@@ -292,10 +298,22 @@ func (n *node) loop(ctx context.Context) {
 				n.log.Error("looking for listeners", "error", err)
 			}
 			n.watchRefusals()
+			n.watchReplies()
+		case <-n.replies.Changed():
+			n.watchReplies()
 		case <-n.bell():
 			if err := n.watchListeners(); err != nil {
 				n.log.Error("looking for listeners", "error", err)
 			}
+		}
+	}
+}
+
+// watchReplies tells where our own answers to SYNs go.
+func (n *node) watchReplies() {
+	if n.replies.Tell(n.plane.Plane, n.cfg.Interfaces) {
+		if err := n.writeState(); err != nil {
+			n.log.Error("writing the state file", "error", err)
 		}
 	}
 }

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * Where the answer to a SYN goes: to where the kernel's own answer would go, by its route to
+ * the client. Often that is where the SYN came from. Behind LVS-DR, with two routers or with
+ * policy routing it is not.
+ *
+ * What the kernel's tables say is brought here by the plane. Where they do not say it, the SYN is
+ * the kernel's, within an allowance; beyond the allowance it is answered to where it came
+ * from, so that a flood that uses the allowance up leaves everybody else served.
+ *
+ * Must never: look anything up.
+ */
+#ifndef TG_REPLY_H
+#define TG_REPLY_H
+
+#include "host.h"
+
+/* What a route says. */
+enum tg_hop_kind {
+	TG_HOP_NONE,    /* no route, or one that says so: the kernel is silent */
+	TG_HOP_VIA,     /* by one of the gateways in `paths` */
+	TG_HOP_LINK,    /* the client is on the link of paths[0]: its own MAC address is asked for */
+	TG_HOP_UNKNOWN, /* by something that is not modelled: a tunnel, an encapsulation */
+};
+
+#define TG_HOP_PATHS 4
+
+/* A segment is a link that ports of this machine are on: the number of an interface of the
+ * kernel, the master's for ports of a bond or a bridge. */
+struct tg_reply_path {
+	uint64_t mac; /* first byte lowest; 0: not resolved */
+	uint32_t segment;
+	uint32_t vid; /* VLAN; 0: none */
+};
+
+struct tg_reply_hop {
+	uint32_t kind;  /* enum tg_hop_kind */
+	uint32_t dev;   /* LINK: the interface that neighbours are known by */
+	uint32_t count; /* of paths */
+	uint32_t pad;
+	struct tg_reply_path paths[TG_HOP_PATHS];
+};
+
+/* A neighbour on the link. */
+struct tg_reply_neighbour {
+	uint64_t mac;
+	uint64_t sure; /* 0: it is long since this was confirmed */
+};
+
+enum tg_reply {
+	TG_REPLY_BACK,       /* to the MAC address that the SYN came from */
+	TG_REPLY_NEXT,       /* on the same link to another MAC address */
+	TG_REPLY_UNRESOLVED, /* on the same link to a MAC address that is not known for certain */
+	TG_REPLY_ELSEWHERE,  /* on another link, or it is not known where */
+	TG_REPLY_NOWHERE,    /* no route */
+	TG_REPLY_STALE,      /* as NEXT, when this was last known */
+};
+
+struct tg_reply_way {
+	enum tg_reply reply;
+	uint64_t mac; /* of NEXT and STALE */
+};
+
+#define TG_REPLY_WAY(r, m) ((struct tg_reply_way){.reply = (r), .mac = (m)})
+
+/* To a client by gateways, for a SYN that came in on `segment` and `vid` from `from`. Any
+ * gateway of several is right. */
+TG_INLINE struct tg_reply_way tg_reply_via(const struct tg_reply_hop *hop, uint32_t segment,
+					   uint32_t vid, uint64_t from)
+{
+	struct tg_reply_way way = TG_REPLY_WAY(TG_REPLY_ELSEWHERE, 0);
+	uint32_t i;
+
+	for (i = 0; i < TG_HOP_PATHS; i++) {
+		const struct tg_reply_path *p = &hop->paths[i];
+
+		if (i >= hop->count)
+			break;
+		if (p->segment != segment || p->vid != vid)
+			continue;
+		if (p->mac == from)
+			return TG_REPLY_WAY(TG_REPLY_BACK, 0);
+		if (way.reply != TG_REPLY_NEXT)
+			way = p->mac ? TG_REPLY_WAY(TG_REPLY_NEXT, p->mac)
+				     : TG_REPLY_WAY(TG_REPLY_UNRESOLVED, 0);
+	}
+	return way;
+}
+
+/* To a client on the link, by what is known of it; NULL: nothing. */
+TG_INLINE struct tg_reply_way tg_reply_link(const struct tg_reply_neighbour *n, uint64_t from)
+{
+	if (!n)
+		return TG_REPLY_WAY(TG_REPLY_UNRESOLVED, 0);
+	if (n->mac == from)
+		return TG_REPLY_WAY(TG_REPLY_BACK, 0);
+	return n->sure ? TG_REPLY_WAY(TG_REPLY_NEXT, n->mac) : TG_REPLY_WAY(TG_REPLY_UNRESOLVED, 0);
+}
+
+/* Who tells this is gone when he has not been heard of for so long: then what is not simply
+ * back may have changed, and the kernel knows better. */
+#define TG_REPLY_STALE_NS 30000000000ULL
+
+TG_INLINE struct tg_reply_way tg_reply_aged(struct tg_reply_way way, uint64_t told_ns, uint64_t now_ns)
+{
+	if (now_ns < told_ns + TG_REPLY_STALE_NS)
+		return way;
+	if (way.reply == TG_REPLY_NEXT)
+		way.reply = TG_REPLY_STALE;
+	else if (way.reply == TG_REPLY_NOWHERE)
+		way.reply = TG_REPLY_ELSEWHERE;
+	return way;
+}
+
+/* True if an allowance is asked for. */
+TG_INLINE bool tg_reply_asks(enum tg_reply reply)
+{
+	return reply != TG_REPLY_BACK && reply != TG_REPLY_NEXT;
+}
+
+/* What becomes of a SYN that would be answered. `allowed` counts where tg_reply_asks;
+ * `strict`: the kernel drops what comes in on another link than its route leads to (rp_filter). */
+TG_INLINE struct tg_decision tg_reply_judge(enum tg_reply reply, bool allowed, bool strict)
+{
+	if (reply == TG_REPLY_BACK)
+		return TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
+	if (reply == TG_REPLY_NEXT)
+		return TG_DECIDE(TG_REPLY, TG_COUNT_reply_routed);
+	if (allowed)
+		return TG_DECIDE(TG_PASS, reply == TG_REPLY_UNRESOLVED ? TG_COUNT_pass_neighbour
+								      : TG_COUNT_pass_route);
+	if (reply == TG_REPLY_NOWHERE || (reply == TG_REPLY_ELSEWHERE && strict))
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_route);
+	if (reply == TG_REPLY_STALE)
+		return TG_DECIDE(TG_REPLY, TG_COUNT_reply_routed);
+	return TG_DECIDE(TG_REPLY, TG_COUNT_reply_unsure);
+}
+
+#endif

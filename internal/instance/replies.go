@@ -1,0 +1,111 @@
+package instance
+
+import (
+	"log/slog"
+	"maps"
+	"net"
+	"time"
+
+	"tidegate/internal/plane"
+	"tidegate/internal/replyroute"
+)
+
+// Replies keeps the packet path told where answers to SYNs go (internal/replyroute).
+type Replies struct {
+	log    *slog.Logger
+	watch  *replyroute.Watch
+	model  *replyroute.Model
+	asked  time.Time // when gateways were last asked for
+	failed bool
+}
+
+// NewReplies begins to follow the kernel's tables.
+func NewReplies(log *slog.Logger) *Replies {
+	w, err := replyroute.NewWatch()
+	if err != nil {
+		log.Warn("the kernel does not tell of changes of routes: they are looked at every second", "error", err)
+	}
+	return &Replies{log: log, watch: w}
+}
+
+// Changed has a value when a look is due; nil has none.
+func (r *Replies) Changed() <-chan struct{} {
+	if r == nil {
+		return nil
+	}
+	return r.watch.Changed()
+}
+
+// Close ends it.
+func (r *Replies) Close() {
+	if r != nil {
+		r.watch.Close()
+	}
+}
+
+// Tell looks, and tells the packet path. changed: what cannot be told is another.
+func (r *Replies) Tell(p *plane.Plane, interfaces []string) (changed bool) {
+	var ports []int
+	for _, name := range interfaces {
+		dev, err := net.InterfaceByName(name)
+		if err != nil {
+			continue // it is gone; its SYNs are, too
+		}
+		ports = append(ports, dev.Index)
+	}
+	m, err := r.watch.Look(ports)
+	if err == nil {
+		err = p.SetReplies(m, OnlineCPUs())
+	}
+	if err != nil {
+		if !r.failed {
+			r.log.Error("looking for routes: what was known stays in use", "error", err)
+		}
+		r.failed = true
+		return false
+	}
+	r.failed = false
+	r.resolve(m)
+	changed = r.model == nil || !maps.Equal(r.model.Unknown, m.Unknown)
+	if changed {
+		for f, why := range m.Unknown {
+			r.log.Warn("it is not known where answers to SYNs go: up to 200 SYNs a second are left to the kernel, and the rest is answered to where it came from",
+				"family", f, "reason", why)
+		}
+	}
+	r.model = m
+	return changed
+}
+
+// resolve asks for gateways, once a second at most, as traffic would.
+func (r *Replies) resolve(m *replyroute.Model) {
+	if time.Since(r.asked) < time.Second/2 {
+		return
+	}
+	r.asked = time.Now()
+	for _, n := range m.Unresolved {
+		if err := replyroute.Resolve(n); err != nil {
+			r.log.Debug("a gateway", "error", err) // its interface may just be going
+		}
+	}
+}
+
+// Gateway is the MAC address, by family, of the only gateway, if it is on the interface.
+func (r *Replies) Gateway(index int) [2]net.HardwareAddr {
+	if r == nil || r.model == nil {
+		return [2]net.HardwareAddr{}
+	}
+	return r.model.Ports[index].Gateway
+}
+
+// Unknown says, by family, why it is not known where answers go.
+func (r *Replies) Unknown() map[string]string {
+	if r == nil || r.model == nil || len(r.model.Unknown) == 0 {
+		return nil
+	}
+	names := map[string]string{}
+	for f, why := range r.model.Unknown {
+		names[map[replyroute.Family]string{4: "IPv4", 6: "IPv6"}[f]] = why
+	}
+	return names
+}

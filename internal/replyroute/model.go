@@ -1,0 +1,276 @@
+// Package replyroute says where this machine's kernel would send the answer to a SYN: its policy
+// rules, routes and neighbours, flattened so that the packet path can look them up. What it does not
+// understand it calls unknown. It must not know maps, and never sees a packet.
+package replyroute
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+)
+
+// Model is what the packet path is told: bpf/lib/reply.h.
+type Model struct {
+	Ports      map[int]Port // protected interfaces, by index
+	From       []From
+	Routes     []Route
+	Hops       []Hop // by number
+	Neighbours []Neighbour
+
+	// Unknown says why nothing is known of a family's routes; empty: they are known.
+	Unknown map[Family]string
+	// Unresolved are gateways that the kernel should be asked to resolve, or to confirm.
+	Unresolved []Neighbour
+}
+
+// Family is 4 or 6.
+type Family int
+
+// Families are both, in the order of the packet path.
+var Families = []Family{4, 6}
+
+// Port is an interface that SYNs come in by.
+type Port struct {
+	Segment int                 // the interface that routes name for it: its own index, or its master's
+	Strict  bool                // rp_filter is, for IPv4
+	Other   bool                // its replies take tables that are not modelled (VRF)
+	Gateway [2]net.HardwareAddr // by family: of the only gateway, if it is on this port; else nil
+}
+
+// From gives replies with a source address their domain.
+type From struct {
+	Prefix netip.Prefix
+	Domain uint32
+}
+
+// Route is one of a domain.
+type Route struct {
+	Domain uint32
+	Prefix netip.Prefix
+	Hop    int
+}
+
+// HopKind is enum tg_hop_kind.
+type HopKind uint32
+
+// Kinds of hops.
+const (
+	HopNone HopKind = iota
+	HopVia
+	HopLink
+	HopUnknown
+)
+
+// Path is one of a hop's.
+type Path struct {
+	Segment int
+	VID     int
+	MAC     [6]byte // zeros: not resolved
+}
+
+// Hop is where routes lead.
+type Hop struct {
+	Kind  HopKind
+	Dev   int
+	Paths []Path // at most MaxPaths
+}
+
+// Limits, as the packet path has them; more is not modelled.
+const (
+	MaxPaths      = 4
+	MaxHops       = 1024
+	MaxRoutes     = 65536
+	MaxDomains    = 62
+	MaxNeighbours = 8192
+)
+
+// Neighbour is one on a link.
+type Neighbour struct {
+	Dev  int
+	Addr netip.Addr
+	MAC  [6]byte
+	Sure bool // confirmed not long ago, or for good
+}
+
+// builder makes a Model of what the kernel has said.
+type builder struct {
+	k      *kernel
+	model  Model
+	hops   map[string]int // by content
+	family Family
+}
+
+// build never fails: what it cannot model becomes unknown.
+func build(k *kernel, ports []int) *Model {
+	b := &builder{k: k, hops: map[string]int{}, model: Model{Ports: map[int]Port{}, Unknown: map[Family]string{}}}
+	for _, index := range ports {
+		b.model.Ports[index] = b.port(index)
+	}
+	for _, f := range Families {
+		b.family = f
+		if why := b.addFamily(); why != "" {
+			b.model.Unknown[f] = why
+			b.model.Routes = slices.DeleteFunc(b.model.Routes, func(r Route) bool { return is(f, r.Prefix.Addr()) })
+			b.model.From = slices.DeleteFunc(b.model.From, func(r From) bool { return is(f, r.Prefix.Addr()) })
+		}
+	}
+	b.addNeighbours()
+	b.findGateways()
+	return &b.model
+}
+
+func is(f Family, a netip.Addr) bool { return a.Is4() == (f == 4) }
+
+func (b *builder) port(index int) Port {
+	l, p := b.k.links[index], Port{Segment: index, Strict: b.k.strict[index]}
+	if l.master != 0 {
+		if b.k.links[l.master].kind == "vrf" {
+			p.Other = true
+		} else {
+			p.Segment = l.master
+		}
+	}
+	return p
+}
+
+// path is the way out of an interface: a VLAN or a macvlan device upon a protected port is a way
+// out of that port.
+func (b *builder) path(dev int) (p Path) {
+	l := b.k.links[dev]
+	if l.parent == 0 || l.parentElsewhere {
+		return Path{Segment: dev}
+	}
+	if l.kind == "vlan" {
+		return Path{Segment: b.segmentOf(l.parent), VID: l.vid}
+	}
+	return Path{Segment: b.segmentOf(l.parent)}
+}
+
+// segmentOf is where a port is on, protected or not.
+func (b *builder) segmentOf(dev int) int {
+	if m := b.k.links[dev].master; m != 0 && b.k.links[m].kind != "vrf" {
+		return m
+	}
+	return dev
+}
+
+// addFamily flattens rules and tables; why is what cannot be modelled.
+func (b *builder) addFamily() (why string) {
+	if b.k.rulesError[b.family] != "" {
+		return b.k.rulesError[b.family]
+	}
+	if b.k.tooMany[b.family] {
+		return "there are too many routes"
+	}
+	sources := sourcesOf(b.k.rules[b.family], b.family)
+	for _, source := range sources {
+		tables, why := tablesFor(b.k.rules[b.family], source)
+		if why != "" {
+			return why
+		}
+		domain := uint32(len(b.model.From) + 1)
+		if domain > MaxDomains {
+			return "there are too many policy rules"
+		}
+		b.model.From = append(b.model.From, From{source, domain})
+		if why := b.addDomain(domain, tables); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// addDomain lays the tables' routes over each other: where an earlier table has any route to an
+// address, later ones are not asked.
+func (b *builder) addDomain(domain uint32, tables []lookup) (why string) {
+	taken := map[netip.Prefix]bool{}
+	for _, t := range tables {
+		var here []netip.Prefix
+		for prefix, routes := range b.k.tables[b.family][t.table] {
+			if prefix.Bits() <= t.suppress || covered(taken, prefix) {
+				continue
+			}
+			hop, why := b.hop(routes)
+			if why != "" {
+				return why
+			}
+			b.model.Routes = append(b.model.Routes, Route{domain, prefix, hop})
+			here = append(here, prefix)
+		}
+		if len(b.model.Routes) > MaxRoutes {
+			return "there are too many routes"
+		}
+		for _, p := range here {
+			taken[p] = true
+		}
+	}
+	return ""
+}
+
+// covered says whether an earlier table has a route to all of the prefix.
+func covered(taken map[netip.Prefix]bool, p netip.Prefix) bool {
+	if len(taken) == 0 {
+		return false
+	}
+	for bits := p.Bits(); bits >= 0; bits-- {
+		wider, err := p.Addr().Prefix(bits)
+		if err != nil || taken[wider] {
+			return err == nil
+		}
+	}
+	return false
+}
+
+// addNeighbours has those that could be clients, and those that gateways are.
+func (b *builder) addNeighbours() {
+	for _, n := range b.k.neighbours {
+		if len(b.model.Neighbours) == MaxNeighbours {
+			break // the rest is not known, which costs the allowance
+		}
+		if n.valid {
+			b.model.Neighbours = append(b.model.Neighbours, n.Neighbour)
+		}
+	}
+}
+
+// findGateways looks for ports whose SYNs come, nearly all, from the one gateway there is: the
+// packet path then looks at nothing else. Networks on a link do not count: who comes
+// from there by way of the gateway is answered there.
+func (b *builder) findGateways() {
+	for i, f := range Families {
+		domains := 0
+		for _, from := range b.model.From {
+			if is(f, from.Prefix.Addr()) {
+				domains++
+			}
+		}
+		only, single := -1, b.model.Unknown[f] == "" && domains == 1
+		for _, r := range b.model.Routes {
+			h := b.model.Hops[r.Hop]
+			if !is(f, r.Prefix.Addr()) || h.Kind == HopLink {
+				continue
+			}
+			if h.Kind != HopVia || len(h.Paths) != 1 || only >= 0 && r.Hop != only {
+				single = false
+				break
+			}
+			only = r.Hop
+		}
+		if !single || only < 0 || !b.hasDefault(f, only) {
+			continue
+		}
+		via := b.model.Hops[only].Paths[0]
+		for index, p := range b.model.Ports {
+			if !p.Other && p.Segment == via.Segment && via.VID == 0 && via.MAC != [6]byte{} {
+				p.Gateway[i] = via.MAC[:]
+				b.model.Ports[index] = p
+			}
+		}
+	}
+}
+
+func (b *builder) hasDefault(f Family, hop int) bool {
+	return slices.ContainsFunc(b.model.Routes, func(r Route) bool {
+		return is(f, r.Prefix.Addr()) && r.Prefix.Bits() == 0 && r.Hop == hop
+	})
+}

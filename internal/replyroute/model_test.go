@@ -1,0 +1,163 @@
+package replyroute
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// An interface 2 with the gateway .1, which is resolved, and 3 with another; a link 192.0.2.0/24.
+func machine() *kernel {
+	main := map[netip.Prefix][]netlink.Route{}
+	k := &kernel{
+		links:      map[int]link{2: {name: "a", ethernet: true}, 3: {name: "b", ethernet: true}, 4: {name: "t"}},
+		strict:     map[int]bool{},
+		rules:      map[Family][]rule{4: {{table: unix.RT_TABLE_LOCAL, action: actionToTable, suppress: -1}, {table: 254, action: actionToTable, suppress: -1}}},
+		rulesError: map[Family]string{}, tooMany: map[Family]bool{},
+		tables: map[Family]map[uint32]map[netip.Prefix][]netlink.Route{4: {254: main}, 6: {}},
+		neighbours: map[place]neighbour{
+			{2, netip.MustParseAddr("192.0.2.1")}: {Neighbour{Dev: 2, Addr: netip.MustParseAddr("192.0.2.1"), MAC: [6]byte{1}, Sure: true}, true}},
+	}
+	k.add(254, "0.0.0.0/0", netlink.Route{LinkIndex: 2, Gw: net.IP{192, 0, 2, 1}})
+	k.add(254, "192.0.2.0/24", netlink.Route{LinkIndex: 2})
+	return k
+}
+
+func (k *kernel) add(table uint32, prefix string, r netlink.Route) {
+	if r.Type == 0 {
+		r.Type = unix.RTN_UNICAST
+	}
+	if k.tables[4][table] == nil {
+		k.tables[4][table] = map[netip.Prefix][]netlink.Route{}
+	}
+	p := netip.MustParsePrefix(prefix)
+	k.tables[4][table][p] = append(k.tables[4][table][p], r)
+}
+
+// to is the hop that an answer from one address to another takes, as the packet path finds it.
+func (m *Model) to(from, dst string) (h Hop) {
+	best, domain := -1, uint32(0)
+	for _, f := range m.From {
+		if f.Prefix.Contains(netip.MustParseAddr(from)) && f.Prefix.Bits() > best {
+			best, domain = f.Prefix.Bits(), f.Domain
+		}
+	}
+	best = -1
+	for _, r := range m.Routes {
+		if r.Domain == domain && r.Prefix.Contains(netip.MustParseAddr(dst)) && r.Prefix.Bits() > best {
+			best, h = r.Prefix.Bits(), m.Hops[r.Hop]
+		}
+	}
+	return h
+}
+
+func TestOneGateway(t *testing.T) {
+	m := build(machine(), []int{2, 3})
+	if h := m.to("192.0.2.9", "8.8.8.8"); h.Kind != HopVia || h.Paths[0] != (Path{Segment: 2, MAC: [6]byte{1}}) {
+		t.Errorf("by the gateway: %+v", h)
+	}
+	if h := m.to("192.0.2.9", "192.0.2.77"); h.Kind != HopLink || h.Dev != 2 {
+		t.Errorf("on the link: %+v", h)
+	}
+	if m.Ports[2].Gateway[0] == nil || m.Ports[3].Gateway[0] != nil {
+		t.Errorf("the only gateway is on the first interface: %+v", m.Ports)
+	}
+}
+
+// As soon as there is a second gateway, or none, the packet path must look at routes.
+func TestGatewayIsNotTheOnlyOne(t *testing.T) {
+	for name, change := range map[string]func(k *kernel){
+		"another gateway":          func(k *kernel) { k.add(254, "10.0.0.0/8", netlink.Route{LinkIndex: 3, Gw: net.IP{198, 18, 0, 1}}) },
+		"another on the same link": func(k *kernel) { k.add(254, "10.0.0.0/8", netlink.Route{LinkIndex: 2, Gw: net.IP{192, 0, 2, 2}}) },
+		"a prefix without a route": func(k *kernel) { k.add(254, "10.0.0.0/8", netlink.Route{Type: unix.RTN_UNREACHABLE}) },
+		"a tunnel":                 func(k *kernel) { k.add(254, "10.0.0.0/8", netlink.Route{LinkIndex: 4}) },
+		"no default route":         func(k *kernel) { delete(k.tables[4][254], netip.MustParsePrefix("0.0.0.0/0")) },
+		"not resolved":             func(k *kernel) { clear(k.neighbours) },
+		"a rule by source": func(k *kernel) {
+			k.rules[4] = append([]rule{{from: netip.MustParsePrefix("192.0.2.9/32"), table: 5, action: actionToTable, suppress: -1}}, k.rules[4]...)
+		},
+		"a rule that is not known":  func(k *kernel) { k.rules[4] = append([]rule{{unknown: "odd"}}, k.rules[4]...) },
+		"more routes than are told": func(k *kernel) { k.tooMany[4] = true },
+	} {
+		k := machine()
+		change(k)
+		if m := build(k, []int{2}); m.Ports[2].Gateway[0] != nil {
+			t.Errorf("%s: %v is taken for the only gateway", name, m.Ports[2].Gateway[0])
+		}
+	}
+}
+
+func TestTablesLieOverEachOther(t *testing.T) {
+	k := machine()
+	from := netip.MustParsePrefix("192.0.2.9/32")
+	k.rules[4] = append([]rule{
+		{from: from, table: 5, action: actionToTable, suppress: -1},
+		{table: 6, action: actionToTable, suppress: 0}}, k.rules[4]...)
+	k.add(5, "10.0.0.0/8", netlink.Route{LinkIndex: 3, Gw: net.IP{198, 18, 0, 1}})
+	k.add(6, "0.0.0.0/0", netlink.Route{LinkIndex: 4})                               // suppressed
+	k.add(254, "10.1.0.0/16", netlink.Route{LinkIndex: 2, Gw: net.IP{192, 0, 2, 1}}) // never asked for by .9
+	m := build(k, []int{2, 3})
+	for c, segment := range map[[2]string]int{
+		{"192.0.2.9", "10.1.2.3"}: 3, {"192.0.2.9", "8.8.8.8"}: 2,
+		{"192.0.2.8", "10.1.2.3"}: 2, {"192.0.2.8", "10.2.2.3"}: 2,
+	} {
+		if h := m.to(c[0], c[1]); h.Kind != HopVia || h.Paths[0].Segment != segment {
+			t.Errorf("from %s to %s: %+v, want by %d", c[0], c[1], h, segment)
+		}
+	}
+}
+
+func TestWhatRulesMatch(t *testing.T) {
+	all, one := netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("192.0.2.9/32")
+	for name, c := range map[string]struct {
+		r         rule
+		all, from bool
+	}{
+		"everybody":               {rule{}, true, true},
+		"by source":               {rule{from: one}, false, true},
+		"not by source":           {rule{from: one, invert: true}, true, false},
+		"with a mark":             {rule{never: true}, false, false},
+		"without that mark":       {rule{never: true, invert: true}, true, true},
+		"by a wider source":       {rule{from: netip.MustParsePrefix("192.0.2.0/24")}, false, true},
+		"by a source of nobody's": {rule{from: netip.MustParsePrefix("192.0.3.0/24")}, false, false},
+	} {
+		if c.r.matches(all) != c.all || c.r.matches(one) != c.from {
+			t.Errorf("%s: %v, %v", name, c.r.matches(all), c.r.matches(one))
+		}
+	}
+}
+
+// Of routes to the same prefix the smallest metric counts; several of it are one hop, up to four gateways.
+func TestMetrics(t *testing.T) {
+	k := machine()
+	k.add(254, "0.0.0.0/0", netlink.Route{LinkIndex: 2, Gw: net.IP{192, 0, 2, 2}, Priority: 9})
+	if h := build(k, []int{2}).to("192.0.2.9", "8.8.8.8"); len(h.Paths) != 1 {
+		t.Errorf("with a larger metric: %+v", h)
+	}
+	k.add(254, "0.0.0.0/0", netlink.Route{LinkIndex: 3, Gw: net.IP{198, 18, 0, 1}})
+	if h := build(k, []int{2}).to("192.0.2.9", "8.8.8.8"); len(h.Paths) != 2 {
+		t.Errorf("two of the same metric: %+v", h)
+	}
+}
+
+// VLANs, bonds, macvlan devices and VRFs are told apart.
+func TestWaysOut(t *testing.T) {
+	k := machine()
+	k.links = map[int]link{2: {ethernet: true, master: 9}, 3: {ethernet: true, master: 8}, 8: {kind: "vrf"}, 9: {kind: "bond", ethernet: true},
+		5: {kind: "vlan", parent: 9, vid: 7, ethernet: true}, 6: {kind: "macvlan", parent: 3, ethernet: true}}
+	b := &builder{k: k}
+	for dev, want := range map[int]Path{9: {Segment: 9}, 5: {Segment: 9, VID: 7}, 6: {Segment: 3}} {
+		if got := b.path(dev); got != want {
+			t.Errorf("interface %d: %+v, want %+v", dev, got, want)
+		}
+	}
+	if p := b.port(2); p.Segment != 9 || p.Other {
+		t.Errorf("a bond's: %+v", p)
+	}
+	if p := b.port(3); p.Segment != 3 || !p.Other {
+		t.Errorf("a VRF's: %+v", p)
+	}
+}

@@ -1,0 +1,179 @@
+package replyroute
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// rule is one policy rule, as far as it concerns replies: they have no mark, no interface,
+// and a source address of this machine.
+type rule struct {
+	from     netip.Prefix // invalid: all
+	invert   bool
+	never    bool // some other selector never matches a reply
+	table    uint32
+	action   uint8
+	suppress int    // prefixes of no more bits do not count; -1: all do
+	unknown  string // what is not modelled, if the rule can match
+}
+
+// lookup is a table that is asked.
+type lookup struct {
+	table    uint32
+	suppress int
+}
+
+const (
+	actionToTable     = 1 // FR_ACT_TO_TBL
+	actionNop         = 3
+	actionBlackhole   = 6
+	actionUnreachable = 7
+	actionProhibit    = 8
+)
+
+// matches says whether the rule is for replies from these addresses, which are all in or
+// all outside of its prefix.
+func (r rule) matches(source netip.Prefix) bool {
+	hit := !r.never && (!r.from.IsValid() || r.from.Bits() <= source.Bits() && r.from.Contains(source.Addr()))
+	return hit != r.invert
+}
+
+// sourcesOf are the prefixes by which rules tell replies apart, and everything else.
+func sourcesOf(rules []rule, f Family) []netip.Prefix {
+	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	if f == 6 {
+		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	list := []netip.Prefix{all}
+	for _, r := range rules {
+		if r.from.IsValid() && !slices.Contains(list, r.from) {
+			list = append(list, r.from)
+		}
+	}
+	return list
+}
+
+// tablesFor are those that are asked for replies from there, in order; why is what is not modelled.
+func tablesFor(rules []rule, source netip.Prefix) (tables []lookup, why string) {
+	for _, r := range rules {
+		if r.unknown != "" {
+			return nil, r.unknown
+		}
+		if !r.matches(source) {
+			continue
+		}
+		switch r.action {
+		case actionToTable:
+			if r.table != unix.RT_TABLE_LOCAL { // it has no clients
+				tables = append(tables, lookup{r.table, r.suppress})
+			}
+		case actionNop:
+		case actionBlackhole, actionUnreachable, actionProhibit:
+			return tables, ""
+		default:
+			return nil, fmt.Sprintf("a policy rule with action %d", r.action)
+		}
+	}
+	return tables, ""
+}
+
+// Attributes of a rule, linux/fib_rules.h.
+const (
+	fraDst, fraSrc, fraIif, fraPriority            = 1, 2, 3, 6
+	fraMark, fraFlow, fraSuppressGroup             = 10, 11, 13
+	fraSuppressLen, fraTable, fraMask, fraOif      = 14, 15, 16, 17
+	fraPad, fraL3mdev, fraProtocol, fraIPProto int = 18, 19, 21, 22
+)
+
+// parseRule reads one message of a dump. A selector that it does not know makes the rule unknown.
+func parseRule(msg []byte, f Family) (r rule, err error) {
+	head := nl.DeserializeRtMsg(msg)
+	attrs, err := nl.ParseRouteAttr(msg[head.Len():])
+	if err != nil {
+		return r, err
+	}
+	const inverted = 2 // FIB_RULE_INVERT
+	r = rule{invert: head.Flags&inverted != 0, action: head.Type, table: uint32(head.Table), suppress: -1}
+	if head.Tos != 0 {
+		r.never = true // our answers have none
+	}
+	var mark, mask uint32
+	hasMask := false
+	for _, a := range attrs {
+		v, number := a.Value, uint32(0)
+		if len(v) >= 4 {
+			number = binary.NativeEndian.Uint32(v)
+		}
+		switch int(a.Attr.Type) {
+		case fraPriority, fraFlow, fraPad, fraProtocol:
+		case fraSrc:
+			addr, ok := netip.AddrFromSlice(v)
+			if !ok {
+				return r, fmt.Errorf("policy rule: source of %d bytes", len(v))
+			}
+			r.from = netip.PrefixFrom(addr, int(head.Src_len)).Masked()
+		case fraDst:
+			r.unknown = "a policy rule with a destination"
+		case fraIif:
+			r.never = r.never || string(v) != "lo\x00"
+		case fraOif:
+			r.never = true
+		case fraL3mdev:
+			r.never = r.never || v[0] != 0 // of VRFs, whose ports are told apart
+		case fraTable:
+			r.table = number
+		case fraMark:
+			mark = number
+		case fraMask:
+			mask, hasMask = number, true
+		case fraSuppressLen:
+			r.suppress = int(int32(number))
+		case fraSuppressGroup:
+			if number != ^uint32(0) {
+				r.unknown = "a policy rule with suppress_ifgroup"
+			}
+		case fraIPProto:
+			r.never = r.never || v[0] != unix.IPPROTO_TCP
+		default:
+			r.unknown = fmt.Sprintf("a policy rule with a selector that is not modelled (attribute %d)", a.Attr.Type)
+		}
+	}
+	if !hasMask && mark != 0 {
+		mask = ^uint32(0)
+	}
+	r.never = r.never || mark&mask != 0
+	if r.never && !r.invert {
+		r.unknown = ""
+	}
+	if r.from.IsValid() && r.from.Bits() == 0 {
+		r.from = netip.Prefix{}
+	}
+	return r, nil
+}
+
+// readRules asks the kernel for the rules of a family, in order.
+func readRules(f Family) (rules []rule, err error) {
+	family := unix.AF_INET
+	if f == 6 {
+		family = unix.AF_INET6
+	}
+	req := nl.NewNetlinkRequest(unix.RTM_GETRULE, unix.NLM_F_DUMP)
+	req.AddData(nl.NewIfInfomsg(family))
+	list, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWRULE)
+	if err != nil {
+		return nil, fmt.Errorf("policy rules: %w", err)
+	}
+	for _, msg := range list {
+		r, err := parseRule(msg, f)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}

@@ -1,0 +1,105 @@
+package replyroute
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// pause is the least time between two looks: who changes neighbours or routes has no more
+// of our time than that.
+const pause = 50 * time.Millisecond
+
+// settle is what is waited for after a big look, as a multiple of the time that it took.
+const settle = 10
+
+// tooManyPause is how long tables that are too large to be modelled are left alone.
+const tooManyPause = time.Minute
+
+// Watch follows the kernel's tables.
+type Watch struct {
+	changed chan struct{}
+	tables  atomic.Bool // not neighbours alone
+	kernel  *kernel
+	next    time.Time // of a look at tables, at the earliest
+	socket  *nl.NetlinkSocket
+}
+
+// NewWatch begins to. Without a subscription, which Changed then never tells of, looks by the clock remain.
+func NewWatch() (*Watch, error) {
+	w := &Watch{changed: make(chan struct{}, 1)}
+	w.tables.Store(true)
+	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH,
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE,
+		unix.RTNLGRP_NEXTHOP, unix.RTNLGRP_IPV4_NETCONF)
+	if err != nil {
+		return w, err
+	}
+	w.socket = s
+	go w.listen()
+	return w, nil
+}
+
+// Changed tells that a look is due.
+func (w *Watch) Changed() <-chan struct{} { return w.changed }
+
+// Close ends it.
+func (w *Watch) Close() {
+	if w.socket != nil {
+		w.socket.Close()
+	}
+}
+
+func (w *Watch) listen() {
+	for {
+		list, _, err := w.socket.Receive()
+		if err == unix.EINTR || err == unix.EAGAIN {
+			continue
+		}
+		if err != nil && err != unix.ENOBUFS { // some were lost: then everything may have changed
+			return
+		}
+		tables := err != nil
+		for _, m := range list {
+			if m.Header.Type != unix.RTM_NEWNEIGH && m.Header.Type != unix.RTM_DELNEIGH {
+				tables = true
+			}
+		}
+		if tables {
+			w.tables.Store(true)
+		}
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
+		time.Sleep(pause)
+	}
+}
+
+// Look reads what has changed and flattens it for the interfaces with these indexes.
+func (w *Watch) Look(ports []int) (*Model, error) {
+	before := w.kernel
+	began := time.Now()
+	if before == nil || w.tables.Load() && began.After(w.next) {
+		w.tables.Store(false) // before the look: what changes during it is told again
+		before = nil
+	}
+	k, err := read(before)
+	if err != nil {
+		w.tables.Store(true)
+		return nil, err
+	}
+	if before == nil {
+		w.next = began.Add(settle * time.Since(began))
+		if k.tooMany[4] || k.tooMany[6] {
+			w.next = began.Add(tooManyPause)
+		}
+	}
+	w.kernel = k
+	return build(k, ports), nil
+}
+
+// Due says whether a look at tables was put off.
+func (w *Watch) Due() bool { return w.tables.Load() }
