@@ -18,7 +18,7 @@
 #include <rte_lcore.h>
 #include <rte_version.h>
 
-#include "../buffers.h"
+#include "buffers.h"
 #include "traffic.h"
 
 #define FLOWS 100000

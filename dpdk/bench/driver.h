@@ -8,7 +8,7 @@
 #ifndef TG_BENCH_DRIVER_H
 #define TG_BENCH_DRIVER_H
 
-#include "../pipeline.h"
+#include "pipeline.h"
 
 #define TG_RING 1024 /* buffers, a power of two */
 

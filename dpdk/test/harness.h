@@ -7,7 +7,7 @@
 #ifndef TG_TEST_HARNESS_H
 #define TG_TEST_HARNESS_H
 
-#include "../pipeline.h"
+#include "pipeline.h"
 
 #define CAUGHT_MAX 4096
 

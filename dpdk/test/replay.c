@@ -21,7 +21,7 @@
 #include <stdlib.h>
 
 #include "../bench/traffic.h"
-#include "../flow.h"
+#include "flow.h"
 #include "harness.h"
 
 #define FILLER_SERVICE 9999

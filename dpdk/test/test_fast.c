@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "../bench/traffic.h"
-#include "../fast.h"
+#include "fast.h"
 #include "talk.h"
 #include "tests.h"
 

@@ -2,7 +2,7 @@
  *
  * ICMP errors of a router: when one is sent, when none may be, what it says and quotes.
  */
-#include "../icmp_error.h"
+#include "icmp_error.h"
 #include "talk.h"
 #include "tests.h"
 

@@ -4,7 +4,7 @@
  */
 #include <stdio.h>
 
-#include "../frame.h"
+#include "frame.h"
 #include "talk.h"
 #include "tests.h"
 

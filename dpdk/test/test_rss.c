@@ -5,7 +5,7 @@
  */
 #include <rte_thash.h>
 
-#include "../rss.h"
+#include "rss.h"
 #include "../bench/traffic.h"
 #include "tests.h"
 

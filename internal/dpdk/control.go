@@ -156,7 +156,7 @@ func ServiceLines(targets []plane.Target, how map[uint32]How) []string {
 // RouteKind is what is known of a route's next hop.
 type RouteKind int
 
-// Kinds of routes, as dpdk/next_hop.h has them.
+// Kinds of routes, as dpdk/tables/next_hop.h has them.
 const (
 	RouteMAC     RouteKind = iota // its MAC address
 	RouteGateway                  // a neighbour

@@ -13,7 +13,7 @@ import (
 
 // Bounds of what the kernel is asked for. Gateways are not bounded here: the configuration
 // names them. Hosts in on-link prefixes are what a scan makes up; the program has bounds
-// for each prefix (dpdk/waiting.h), these are for all of them together. They keep the
+// for each prefix (dpdk/tables/waiting.h), these are for all of them together. They keep the
 // kernel's own table (net.ipv4.neigh.default.gc_thresh3: 1,024) from being filled.
 const (
 	hostsASecond = 64
