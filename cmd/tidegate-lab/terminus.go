@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/cli"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/terminus"
 )
 
 func newTerminusCmd() *cobra.Command {
-	o, asJSON := lab.TerminusOptions{Topology: "all"}, false
+	o, asJSON := terminus.Options{Topology: "all"}, false
 	cmd := &cobra.Command{
 		Use:   "terminus",
 		Short: "Providers, bots and a victim: attacks filtered where they begin",
@@ -25,13 +25,13 @@ paper: a bot, priority, the five ways of spoofing a client (III.C), reflection
 (III.D), and the death of every manager (III.E). Needs root, about a minute.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(lab.TerminusTopologies(), o.Topology) {
-				return cli.UsageErrorf("--topology %q: want %s", o.Topology, strings.Join(lab.TerminusTopologies(), ", "))
+			if !slices.Contains(terminus.Topologies(), o.Topology) {
+				return cli.UsageErrorf("--topology %q: want %s", o.Topology, strings.Join(terminus.Topologies(), ", "))
 			}
 			o.Progress = progressTo(cmd.ErrOrStderr())
 			ctx, stop := labContext(cmd)
 			defer stop()
-			rows, err := lab.RunTerminus(ctx, o)
+			rows, err := terminus.Run(ctx, o)
 			if err != nil {
 				return interrupted(ctx, err)
 			}
@@ -45,7 +45,7 @@ paper: a bot, priority, the five ways of spoofing a client (III.C), reflection
 }
 
 // printTerminus fails the command if a scenario did not end as the paper says.
-func printTerminus(out io.Writer, rows []lab.TerminusRow, asJSON bool) error {
+func printTerminus(out io.Writer, rows []terminus.Row, asJSON bool) error {
 	failed := false
 	for _, r := range rows {
 		failed = failed || !r.OK

@@ -12,8 +12,8 @@ import (
 
 // The functions here act in the namespace of the calling thread.
 
-func addAddr(ifindex int, p netip.Prefix) error {
-	a := &netlink.Addr{IPNet: ipNet(p)}
+func AddAddr(ifindex int, p netip.Prefix) error {
+	a := &netlink.Addr{IPNet: IpNet(p)}
 	if p.Addr().Is6() {
 		a.Flags = unix.IFA_F_NODAD
 	}
@@ -23,8 +23,8 @@ func addAddr(ifindex int, p netip.Prefix) error {
 	return nil
 }
 
-func addRoute(ifindex int, to netip.Prefix, via netip.Addr) error {
-	err := netlink.RouteAdd(&netlink.Route{LinkIndex: ifindex, Dst: ipNet(to), Gw: via.AsSlice()})
+func AddRoute(ifindex int, to netip.Prefix, via netip.Addr) error {
+	err := netlink.RouteAdd(&netlink.Route{LinkIndex: ifindex, Dst: IpNet(to), Gw: via.AsSlice()})
 	if err != nil {
 		return fmt.Errorf("route %s via %s: %w", to, via, err)
 	}
@@ -46,7 +46,7 @@ func addNeigh(ifindex int, ip netip.Addr, mac net.HardwareAddr) error {
 	return nil
 }
 
-func ipNet(p netip.Prefix) *net.IPNet {
+func IpNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
@@ -54,7 +54,7 @@ func linkRef(ifindex int) netlink.Link {
 	return &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: ifindex}}
 }
 
-func pathExists(path string) bool {
+func PathExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }

@@ -25,7 +25,7 @@ type measured struct {
 
 // attack runs the flood, and in the midst of it the clients. The flood goes on
 // until the last request has ended.
-func (env *runEnv) attack(ctx context.Context, t *Topology, f *Flood, srv *process, def defence) (*measured, error) {
+func (env *runEnv) attack(ctx context.Context, t *Topology, f *Flood, srv *Process, def defence) (*measured, error) {
 	cl, err := env.startClient(ctx, t)
 	if err != nil {
 		return nil, err
@@ -69,8 +69,8 @@ func (env *runEnv) attack(ctx context.Context, t *Topology, f *Flood, srv *proce
 		return nil, err
 	}
 	select {
-	case <-srv.exited:
-		return nil, fmt.Errorf("web server ended during the attack: %w", srv.failure())
+	case <-srv.Exited:
+		return nil, fmt.Errorf("web server ended during the attack: %w", srv.Failure())
 	default:
 	}
 	rx1, err1 := t.FloodPort.RxPackets()
@@ -105,7 +105,7 @@ func (env *runEnv) watch(ctx context.Context, t *Topology) (peak int) {
 
 // client is the load child, ready to go.
 type client struct {
-	proc  *process
+	proc  *Process
 	stdin io.WriteCloser
 	out   *bufio.Reader
 }
@@ -113,7 +113,7 @@ type client struct {
 // startClient starts the child, which proves that the service answers.
 func (env *runEnv) startClient(ctx context.Context, t *Topology) (*client, error) {
 	o := env.opts
-	if err := t.Client.setSysctls(clientSysctls(o)...); err != nil {
+	if err := t.Client.SetSysctls(clientSysctls(o)...); err != nil {
 		return nil, err
 	}
 	requests := o.Requests
@@ -136,7 +136,7 @@ func (env *runEnv) startClient(ctx context.Context, t *Topology) (*client, error
 	if err != nil {
 		return nil, err
 	}
-	p, err := startProcess(t.Client, env.pin.Client, inR, outW, env.self, childClient)
+	p, err := StartProcess(t.Client, env.pin.Client, inR, outW, env.self, childClient)
 	inR.Close()
 	outW.Close()
 	if err != nil {
@@ -144,7 +144,7 @@ func (env *runEnv) startClient(ctx context.Context, t *Topology) (*client, error
 	}
 	c := &client{proc: p, stdin: inW, out: bufio.NewReader(outR)}
 	go func() {
-		<-p.exited
+		<-p.Exited
 		inW.Close()
 	}()
 	if _, err := inW.Write(append(cfg, '\n')); err != nil {
@@ -201,7 +201,7 @@ func (c *client) run(ctx context.Context, head time.Duration) (loadResult, error
 
 // readLine reads one line from the child, or ends it when ctx ends.
 func (c *client) readLine(ctx context.Context) ([]byte, error) {
-	stop := context.AfterFunc(ctx, func() { _ = c.proc.cmd.Process.Kill() })
+	stop := context.AfterFunc(ctx, func() { _ = c.proc.Cmd.Process.Kill() })
 	defer stop()
 	line, err := c.out.ReadBytes('\n')
 	if ctx.Err() != nil {
@@ -213,13 +213,13 @@ func (c *client) readLine(ctx context.Context) ([]byte, error) {
 // abort ends the child and returns why it failed, if it says.
 func (c *client) abort(ctx context.Context) error {
 	select {
-	case <-c.proc.exited:
+	case <-c.proc.Exited:
 	case <-time.After(time.Second):
-		_ = c.proc.cmd.Process.Kill()
-		<-c.proc.exited
+		_ = c.proc.Cmd.Process.Kill()
+		<-c.proc.Exited
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return c.proc.failure()
+	return c.proc.Failure()
 }

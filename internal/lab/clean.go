@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	runDir     = "/run/tidegate"
-	labDir     = "/run/tidegate-lab"
-	instPrefix = "lab-"
+	RunDir     = "/run/tidegate"
+	LabDir     = "/run/tidegate-lab"
+	InstPrefix = "lab-"
 )
 
 // Clean removes what labs whose process is dead have left behind: namespaces
@@ -34,19 +34,19 @@ func Clean() ([]string, error) {
 		killInside(filepath.Join(nsDir, name))
 		note(name, removeNamespace(name))
 	}
-	for _, name := range namesOfDead(labDir, "") {
-		path := filepath.Join(labDir, name)
+	for _, name := range namesOfDead(LabDir, "") {
+		path := filepath.Join(LabDir, name)
 		note(path, os.RemoveAll(path))
 	}
-	for _, mount := range bpfMounts() {
+	for _, mount := range BpfMounts() {
 		dir := filepath.Join(mount, "tidegate")
-		for _, name := range namesOfDead(dir, instPrefix) {
+		for _, name := range namesOfDead(dir, InstPrefix) {
 			path := filepath.Join(dir, name)
 			note(path, os.RemoveAll(path))
 		}
 	}
-	for _, name := range namesOfDead(runDir, instPrefix) {
-		path := filepath.Join(runDir, name)
+	for _, name := range namesOfDead(RunDir, InstPrefix) {
+		path := filepath.Join(RunDir, name)
 		note(path, os.RemoveAll(path))
 	}
 	return removed, errors.Join(errs...)
@@ -103,8 +103,8 @@ func pidsInside(nsPath string) []int {
 	return pids
 }
 
-// bpfMounts lists the mounted BPF file systems.
-func bpfMounts() []string {
+// BpfMounts lists the mounted BPF file systems.
+func BpfMounts() []string {
 	data, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		return nil

@@ -58,7 +58,7 @@ type stackDefence struct {
 }
 
 func (d *stackDefence) start(_ context.Context, t *Topology) (err error) {
-	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", d.syncookies}); err != nil {
+	if err := t.Server.SetSysctls([2]string{"net.ipv4.tcp_syncookies", d.syncookies}); err != nil {
 		return err
 	}
 	d.before, err = t.Server.tcpExt("SyncookiesSent")
@@ -114,7 +114,7 @@ func (d *nftDefence) start(ctx context.Context, t *Topology) error {
 		d.box = n
 		cookies = "0" // the server shows what reaches it
 	}
-	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", cookies}); err != nil {
+	if err := t.Server.SetSysctls([2]string{"net.ipv4.tcp_syncookies", cookies}); err != nil {
 		return err
 	}
 	wscale, err := t.Server.windowScale()
@@ -122,7 +122,7 @@ func (d *nftDefence) start(ctx context.Context, t *Topology) error {
 		return err
 	}
 	rules := strings.NewReader(fmt.Sprintf(nftRules, servicePort, wscale, hook))
-	p, err := startProcess(n, -1, rules, nil, "nft", "-f", "-")
+	p, err := StartProcess(n, -1, rules, nil, "nft", "-f", "-")
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (d *nftDefence) start(ctx context.Context, t *Topology) error {
 	}
 	// Only a handshake that SYNPROXY made may open a connection; and its
 	// TIME-WAIT entries must not fill the table that all namespaces share.
-	if err := n.setSysctls([2]string{"net.netfilter.nf_conntrack_tcp_loose", "0"},
+	if err := n.SetSysctls([2]string{"net.netfilter.nf_conntrack_tcp_loose", "0"},
 		[2]string{"net.netfilter.nf_conntrack_tcp_timeout_time_wait", "10"}); err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (p *ProxyTopology) ForUserspace() error {
 	if haveIPv6() {
 		off = append(off, [2]string{"net.ipv6.conf.all.forwarding", "0"})
 	}
-	if err := p.Proxy.setSysctls(off...); err != nil {
+	if err := p.Proxy.SetSysctls(off...); err != nil {
 		return err
 	}
 	for _, port := range []*Port{p.FloodPort, p.LegitPort, p.InnerPort} {

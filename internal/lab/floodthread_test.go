@@ -23,7 +23,7 @@ func TestFloodLeavesChildrenAlive(t *testing.T) {
 	}
 	defer f.Close()
 	for range 20 {
-		child, err := startProcess(p.far, -1, nil, nil, "sleep", "60")
+		child, err := StartProcess(p.far, -1, nil, nil, "sleep", "60")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestFloodLeavesChildrenAlive(t *testing.T) {
 			t.Fatal(err)
 		}
 		select {
-		case <-child.exited:
+		case <-child.Exited:
 			t.Fatalf("a child died with the flood: %v", child.err)
 		case <-time.After(20 * time.Millisecond):
 		}

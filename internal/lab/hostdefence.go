@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	readyLine    = "ready"
-	readyTimeout = 30 * time.Second
+	ReadyLine    = "ready"
+	ReadyTimeout = 30 * time.Second
 	stopGrace    = 5 * time.Second
 )
 
@@ -25,7 +25,7 @@ const (
 // would start it. Nothing of it runs inside this process.
 type hostDefence struct {
 	env      *runEnv
-	proc     *process
+	proc     *Process
 	ns       *Namespace // where it runs
 	instance string
 }
@@ -42,7 +42,7 @@ services:
 `
 
 func (d *hostDefence) start(ctx context.Context, t *Topology) error {
-	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", "1"}); err != nil {
+	if err := t.Server.SetSysctls([2]string{"net.ipv4.tcp_syncookies", "1"}); err != nil {
 		return err
 	}
 	return d.run(ctx, t.Server, func(instance, secret string) string {
@@ -52,7 +52,7 @@ func (d *hostDefence) start(ctx context.Context, t *Topology) error {
 
 // run starts `tidegate run` in a namespace and waits until it is ready.
 func (d *hostDefence) run(ctx context.Context, n *Namespace, config func(instance, secret string) string) error {
-	d.ns, d.instance = n, instPrefix+d.env.owner.String()
+	d.ns, d.instance = n, InstPrefix+d.env.owner.String()
 	secret := filepath.Join(d.env.dir, "secret")
 	var raw [32]byte
 	_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
@@ -63,24 +63,24 @@ func (d *hostDefence) run(ctx context.Context, n *Namespace, config func(instanc
 	if err := os.WriteFile(conf, []byte(config(d.instance, secret)), 0o600); err != nil {
 		return err
 	}
-	ready := newLineWaiter(readyLine)
+	ready := NewLineWaiter(ReadyLine)
 	p, err := d.env.startTidegate(n, ready, "run", "-c", conf)
 	if err != nil {
 		return err
 	}
 	d.proc = p
 	select {
-	case <-ready.seen:
+	case <-ready.Seen:
 		return nil
-	case <-p.exited:
-		if err := p.failure(); err != nil {
+	case <-p.Exited:
+		if err := p.Failure(); err != nil {
 			return fmt.Errorf("%s: %w", d.env.opts.Defence, err)
 		}
 		return fmt.Errorf("%s: tidegate run ended before it was ready", d.env.opts.Defence)
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(readyTimeout):
-		return fmt.Errorf("%s: not ready after %s: %s", d.env.opts.Defence, readyTimeout, p.stderr.String())
+	case <-time.After(ReadyTimeout):
+		return fmt.Errorf("%s: not ready after %s: %s", d.env.opts.Defence, ReadyTimeout, p.Stderr.String())
 	}
 }
 
@@ -128,31 +128,31 @@ func (d *hostDefence) stop() error {
 	}
 	d.proc.end(syscall.SIGINT, stopGrace)
 	var errs []error
-	for _, mount := range bpfMounts() {
+	for _, mount := range BpfMounts() {
 		errs = append(errs, os.RemoveAll(filepath.Join(mount, "tidegate", d.instance)))
 	}
-	files, _ := filepath.Glob(filepath.Join(runDir, d.instance+".*")) // state and lock
+	files, _ := filepath.Glob(filepath.Join(RunDir, d.instance+".*")) // state and lock
 	for _, f := range files {
 		errs = append(errs, os.Remove(f))
 	}
 	return errors.Join(errs...)
 }
 
-// lineWaiter is a writer that notices a line.
-type lineWaiter struct {
+// LineWaiter is a writer that notices a line.
+type LineWaiter struct {
 	want string
 	buf  []byte
-	seen chan struct{}
+	Seen chan struct{}
 	done bool
 }
 
-var _ io.Writer = (*lineWaiter)(nil)
+var _ io.Writer = (*LineWaiter)(nil)
 
-func newLineWaiter(want string) *lineWaiter {
-	return &lineWaiter{want: want, seen: make(chan struct{})}
+func NewLineWaiter(want string) *LineWaiter {
+	return &LineWaiter{want: want, Seen: make(chan struct{})}
 }
 
-func (w *lineWaiter) Write(b []byte) (int, error) {
+func (w *LineWaiter) Write(b []byte) (int, error) {
 	if w.done {
 		return len(b), nil
 	}
@@ -164,7 +164,7 @@ func (w *lineWaiter) Write(b []byte) (int, error) {
 		}
 		if string(bytes.TrimSpace(line)) == w.want {
 			w.done, w.buf = true, nil
-			close(w.seen)
+			close(w.Seen)
 			return len(b), nil
 		}
 		w.buf = rest

@@ -37,11 +37,11 @@ var (
 
 // NewHosts makes a pair of hosts; tag tells those of one process apart.
 func NewHosts(tag string) (h *Hosts, err error) {
-	o, err := self()
+	o, err := Self()
 	if err != nil {
 		return nil, err
 	}
-	h = &Hosts{Instance: instPrefix + o.String() + "-" + tag, tag: tag}
+	h = &Hosts{Instance: InstPrefix + o.String() + "-" + tag, tag: tag}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.Close())
@@ -49,17 +49,17 @@ func NewHosts(tag string) (h *Hosts, err error) {
 		}
 	}()
 	for role, at := range map[string]**Namespace{"client": &h.Client, "server": &h.Server} {
-		n, err := newNamespace(o, role+"-"+tag)
+		n, err := MakeNamespace(o, role+"-"+tag)
 		if err != nil {
 			return h, err
 		}
 		*at = n
 		h.closers = append(h.closers, n.Close)
-		if err := n.setSysctls(baseSysctls()...); err != nil {
+		if err := n.SetSysctls(BaseSysctls()...); err != nil {
 			return h, err
 		}
 	}
-	if h.ClientPort, h.ServerPort, err = newVeth(o, h.Client, "tg-client", h.Server, "tg-server"); err != nil {
+	if h.ClientPort, h.ServerPort, err = NewVeth(o, h.Client, "tg-client", h.Server, "tg-server"); err != nil {
 		return h, err
 	}
 	err = errors.Join(
@@ -71,26 +71,26 @@ func NewHosts(tag string) (h *Hosts, err error) {
 	if err := h.attachPrograms(); err != nil {
 		return h, err
 	}
-	return h, errors.Join(h.ClientPort.awaitUp(), h.ServerPort.awaitUp())
+	return h, errors.Join(h.ClientPort.AwaitUp(), h.ServerPort.AwaitUp())
 }
 
 // AddNamespace makes another namespace, which goes with the hosts.
 func (h *Hosts) AddNamespace(role string) (*Namespace, error) {
-	o, err := self()
+	o, err := Self()
 	if err != nil {
 		return nil, err
 	}
-	n, err := newNamespace(o, role+"-"+h.tag)
+	n, err := MakeNamespace(o, role+"-"+h.tag)
 	if err != nil {
 		return nil, err
 	}
 	h.closers = append(h.closers, n.Close)
-	return n, n.setSysctls(baseSysctls()...)
+	return n, n.SetSysctls(BaseSysctls()...)
 }
 
-// awaitUp waits until the kernel has noticed that the link has a carrier: until
+// AwaitUp waits until the kernel has noticed that the link has a carrier: until
 // then its queue throws every frame away (linkwatch, noop_qdisc).
-func (p *Port) awaitUp() error {
+func (p *Port) AwaitUp() error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		var state netlink.LinkOperState
 		err := p.NS.Do(func() error {
@@ -130,7 +130,7 @@ func HaveIPv6() bool { return haveIPv6() }
 
 // SetSysctl writes one sysctl of the namespace.
 func (n *Namespace) SetSysctl(name, value string) error {
-	return n.setSysctls([2]string{name, value})
+	return n.SetSysctls([2]string{name, value})
 }
 
 // SetMTU sets the MTU of the port.
@@ -140,12 +140,12 @@ func (p *Port) SetMTU(mtu int) error {
 
 func addressHost(own, peer *Port, own4, peer4, own6, peer6 netip.Prefix) error {
 	return own.NS.Do(func() error {
-		if _, err := loUp(); err != nil {
+		if _, err := LoUp(); err != nil {
 			return err
 		}
-		errs := []error{addAddr(own.Index, own4), addNeigh(own.Index, peer4.Addr(), peer.MAC)}
+		errs := []error{AddAddr(own.Index, own4), addNeigh(own.Index, peer4.Addr(), peer.MAC)}
 		if haveIPv6() {
-			errs = append(errs, addAddr(own.Index, own6), addNeigh(own.Index, peer6.Addr(), peer.MAC))
+			errs = append(errs, AddAddr(own.Index, own6), addNeigh(own.Index, peer6.Addr(), peer.MAC))
 		}
 		return errors.Join(errs...)
 	})

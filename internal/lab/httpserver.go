@@ -43,7 +43,7 @@ func chooseServer(kind string) (string, error) {
 
 // startServer starts the web server and waits until it accepts connections
 // from inside its own namespace.
-func startServer(ctx context.Context, t *Topology, kind, dir, self string, cpu, size, backlog int) (*process, error) {
+func startServer(ctx context.Context, t *Topology, kind, dir, self string, cpu, size, backlog int) (*Process, error) {
 	argv := []string{self, childServer, strconv.Itoa(size)}
 	if kind == ServerNginx {
 		conf, err := writeNginxConfig(dir, size, backlog)
@@ -52,7 +52,7 @@ func startServer(ctx context.Context, t *Topology, kind, dir, self string, cpu, 
 		}
 		argv = []string{"nginx", "-p", dir, "-e", "stderr", "-c", conf}
 	}
-	p, err := startProcess(t.Server, cpu, nil, nil, argv...)
+	p, err := StartProcess(t.Server, cpu, nil, nil, argv...)
 	if err != nil {
 		return nil, err
 	}
@@ -69,15 +69,15 @@ func startServer(ctx context.Context, t *Topology, kind, dir, self string, cpu, 
 	return p, nil
 }
 
-func waitListening(ctx context.Context, n *Namespace, p *process, a netip.AddrPort) error {
+func waitListening(ctx context.Context, n *Namespace, p *Process, a netip.AddrPort) error {
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		err := n.Do(func() error { return tryConnect(a) })
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-p.exited:
-			return fmt.Errorf("web server ended: %w", p.failure())
+		case <-p.Exited:
+			return fmt.Errorf("web server ended: %w", p.Failure())
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(20 * time.Millisecond):

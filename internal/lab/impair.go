@@ -55,7 +55,7 @@ func (h *Hosts) NewImpairedHost(tag string, im Impairment) (*ImpairedHost, error
 	}
 	err = h.Server.Do(func() error {
 		by := func(to, gateway netip.Addr) error {
-			return netlink.RouteAdd(&netlink.Route{LinkIndex: h.ServerPort.Index, Dst: ipNet(netip.PrefixFrom(to, to.BitLen())), Gw: gateway.AsSlice()})
+			return netlink.RouteAdd(&netlink.Route{LinkIndex: h.ServerPort.Index, Dst: IpNet(netip.PrefixFrom(to, to.BitLen())), Gw: gateway.AsSlice()})
 		}
 		err := by(far.Addr4, h.ClientAddr(false))
 		if haveIPv6() {
@@ -83,7 +83,7 @@ func impairedBehind(router *Namespace, tag string, im Impairment) (h *ImpairedHo
 	if haveIPv6() {
 		forwarding = append(forwarding, [2]string{"net.ipv6.conf.all.forwarding", "1"})
 	}
-	if err := router.setSysctls(forwarding...); err != nil {
+	if err := router.SetSysctls(forwarding...); err != nil {
 		return h, err
 	}
 	far, err := h.tun(h.NS, "tg-far", func(index int) error { return h.addressFar(index) })
@@ -137,12 +137,12 @@ func (h *ImpairedHost) tun(n *Namespace, name string, setUp func(index int) erro
 }
 
 func (h *ImpairedHost) addressFar(index int) error {
-	if _, err := loUp(); err != nil {
+	if _, err := LoUp(); err != nil {
 		return err
 	}
-	errs := []error{addAddr(index, netip.PrefixFrom(h.Addr4, 32)), linkRoute(index, netip.MustParsePrefix("0.0.0.0/0"))}
+	errs := []error{AddAddr(index, netip.PrefixFrom(h.Addr4, 32)), linkRoute(index, netip.MustParsePrefix("0.0.0.0/0"))}
 	if haveIPv6() {
-		errs = append(errs, addAddr(index, netip.PrefixFrom(h.Addr6, 128)), linkRoute(index, netip.MustParsePrefix("::/0")))
+		errs = append(errs, AddAddr(index, netip.PrefixFrom(h.Addr6, 128)), linkRoute(index, netip.MustParsePrefix("::/0")))
 	}
 	return errors.Join(errs...)
 }
@@ -156,7 +156,7 @@ func (h *ImpairedHost) routeTo(index int) error {
 }
 
 func linkRoute(index int, to netip.Prefix) error {
-	return netlink.RouteAdd(&netlink.Route{LinkIndex: index, Dst: ipNet(to), Scope: netlink.SCOPE_LINK})
+	return netlink.RouteAdd(&netlink.Route{LinkIndex: index, Dst: IpNet(to), Scope: netlink.SCOPE_LINK})
 }
 
 // carry moves packets one way until a device is closed.

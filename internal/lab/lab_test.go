@@ -89,7 +89,7 @@ func TestFloodKernelServesNoneDoesNot(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", c.defence, *r, c.want)
 		}
 	}
-	noTraceOf(t, owner{pid: os.Getpid()})
+	noTraceOf(t, Owner{pid: os.Getpid()})
 }
 
 // buildTidegate makes the binary that the host defence runs.
@@ -128,7 +128,7 @@ func TestFloodHostServesAll(t *testing.T) {
 			t.Errorf("%s: %+v, want every request served and every SYN answered by a cookie", c.name, *r)
 		}
 	}
-	noTraceOf(t, owner{pid: os.Getpid()})
+	noTraceOf(t, Owner{pid: os.Getpid()})
 }
 
 // startVictim starts a lab in a process of its own and waits for its flood.
@@ -157,11 +157,11 @@ func startVictim(t *testing.T) *exec.Cmd {
 }
 
 // tracesOf lists what bears the owner's pid.
-func tracesOf(o owner) []string {
+func tracesOf(o Owner) []string {
 	var all []string
 	for _, pattern := range []string{
-		fmt.Sprintf("%s/%s%d-*", nsDir, nsPrefix, o.pid), fmt.Sprintf("%s/%d-*", labDir, o.pid),
-		fmt.Sprintf("%s/%s%d-*", runDir, instPrefix, o.pid), fmt.Sprintf("/sys/fs/bpf/tidegate/%s%d-*", instPrefix, o.pid),
+		fmt.Sprintf("%s/%s%d-*", nsDir, nsPrefix, o.pid), fmt.Sprintf("%s/%d-*", LabDir, o.pid),
+		fmt.Sprintf("%s/%s%d-*", RunDir, InstPrefix, o.pid), fmt.Sprintf("/sys/fs/bpf/tidegate/%s%d-*", InstPrefix, o.pid),
 	} {
 		found, _ := filepath.Glob(pattern)
 		all = append(all, found...)
@@ -169,7 +169,7 @@ func tracesOf(o owner) []string {
 	return all
 }
 
-func noTraceOf(t *testing.T, o owner) {
+func noTraceOf(t *testing.T, o Owner) {
 	t.Helper()
 	if left := tracesOf(o); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
@@ -189,7 +189,7 @@ func noProcessOf(t *testing.T, namespaces []string) {
 func TestInterruptLeavesNothing(t *testing.T) {
 	needRoot(t)
 	cmd := startVictim(t)
-	o := owner{pid: cmd.Process.Pid}
+	o := Owner{pid: cmd.Process.Pid}
 	if len(tracesOf(o)) != 4 {
 		t.Errorf("while it runs: %q, want three namespaces and a directory", tracesOf(o))
 	}
@@ -203,7 +203,7 @@ func TestInterruptLeavesNothing(t *testing.T) {
 func TestNextStartCleansAfterKill(t *testing.T) {
 	needRoot(t)
 	cmd := startVictim(t)
-	o := owner{pid: cmd.Process.Pid}
+	o := Owner{pid: cmd.Process.Pid}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	left, _ := filepath.Glob(fmt.Sprintf("%s/%s%d-*", nsDir, nsPrefix, o.pid))

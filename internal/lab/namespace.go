@@ -24,8 +24,8 @@ type Namespace struct {
 	inode uint64
 }
 
-// newNamespace makes the namespace tg-<pid>-<start>-<role>.
-func newNamespace(o owner, role string) (*Namespace, error) {
+// MakeNamespace makes the namespace tg-<pid>-<start>-<role>.
+func MakeNamespace(o Owner, role string) (*Namespace, error) {
 	n := &Namespace{Name: nsPrefix + o.String() + "-" + role}
 	err := onThread(func() error {
 		fd, err := netns.NewNamed(n.Name)
@@ -84,8 +84,8 @@ func (n *Namespace) Do(f func() error) error {
 	})
 }
 
-// current says whether the calling thread is inside this namespace.
-func (n *Namespace) current() bool {
+// Current says whether the calling thread is inside this namespace.
+func (n *Namespace) Current() bool {
 	var st unix.Stat_t
 	err := unix.Stat("/proc/thread-self/ns/net", &st)
 	return err == nil && st.Ino == n.inode
@@ -110,8 +110,8 @@ func removeNamespace(name string) error {
 	return nil
 }
 
-// setSysctls writes sysctls of the namespace; names have dots or slashes.
-func (n *Namespace) setSysctls(pairs ...[2]string) error {
+// SetSysctls writes sysctls of the namespace; names have dots or slashes.
+func (n *Namespace) SetSysctls(pairs ...[2]string) error {
 	return n.Do(func() error {
 		for _, kv := range pairs {
 			path := filepath.Join("/proc/sys", strings.ReplaceAll(kv[0], ".", "/"))
@@ -128,7 +128,7 @@ func (n *Namespace) setSysctls(pairs ...[2]string) error {
 func (n *Namespace) congestionControl(name string) (set string, err error) {
 	const sysctl = "net.ipv4.tcp_congestion_control"
 	if name != "" {
-		if err := n.setSysctls([2]string{sysctl, name}); err != nil {
+		if err := n.SetSysctls([2]string{sysctl, name}); err != nil {
 			return "", fmt.Errorf("--congestion-control %s: want one of the sysctl net.ipv4.tcp_allowed_congestion_control, which is what namespaces may have: %w", name, err)
 		}
 	}

@@ -8,44 +8,44 @@ import (
 	"strings"
 )
 
-// owner identifies the process that a namespace, pin or directory belongs to.
+// Owner identifies the process that a namespace, pin or directory belongs to.
 // A pid alone is reused; with the start time it is not.
-type owner struct {
+type Owner struct {
 	pid        int
 	startTicks uint64
 }
 
-// self is the owner of what this process makes.
-func self() (owner, error) {
+// Self is the owner of what this process makes.
+func Self() (Owner, error) {
 	pid := os.Getpid()
 	start, err := startTicks(pid)
-	return owner{pid: pid, startTicks: start}, err
+	return Owner{pid: pid, startTicks: start}, err
 }
 
 // String is the form used inside names: "<pid>-<start>".
-func (o owner) String() string { return fmt.Sprintf("%d-%d", o.pid, o.startTicks) }
+func (o Owner) String() string { return fmt.Sprintf("%d-%d", o.pid, o.startTicks) }
 
 // parseOwner reads "<pid>-<start>" and returns what follows it, without its dash.
-func parseOwner(s string) (o owner, rest string, ok bool) {
+func parseOwner(s string) (o Owner, rest string, ok bool) {
 	pidText, after, found := strings.Cut(s, "-")
 	if !found {
-		return owner{}, "", false
+		return Owner{}, "", false
 	}
 	startText, rest, _ := strings.Cut(after, "-")
 	pid, err := strconv.ParseUint(pidText, 10, 31)
 	if err != nil || pid == 0 {
-		return owner{}, "", false
+		return Owner{}, "", false
 	}
 	start, err := strconv.ParseUint(startText, 10, 64)
 	if err != nil {
-		return owner{}, "", false
+		return Owner{}, "", false
 	}
-	return owner{pid: int(pid), startTicks: start}, rest, true
+	return Owner{pid: int(pid), startTicks: start}, rest, true
 }
 
 // alive says whether that very process still runs. When in doubt it says yes,
 // so that nothing is taken from a living owner.
-func (o owner) alive() bool {
+func (o Owner) alive() bool {
 	start, err := startTicks(o.pid)
 	if os.IsNotExist(err) {
 		return false

@@ -13,7 +13,7 @@ type Pair struct {
 
 // NewPair builds a pair owned by this process. Close it in the end.
 func NewPair() (p *Pair, err error) {
-	o, err := self()
+	o, err := Self()
 	if err != nil {
 		return nil, err
 	}
@@ -24,16 +24,16 @@ func NewPair() (p *Pair, err error) {
 			p = nil
 		}
 	}()
-	if p.near, err = newNamespace(o, "near"); err != nil {
+	if p.near, err = MakeNamespace(o, "near"); err != nil {
 		return p, err
 	}
-	if p.far, err = newNamespace(o, "far"); err != nil {
+	if p.far, err = MakeNamespace(o, "far"); err != nil {
 		return p, err
 	}
-	if err := errors.Join(p.near.setSysctls(baseSysctls()...), p.far.setSysctls(baseSysctls()...)); err != nil {
+	if err := errors.Join(p.near.SetSysctls(BaseSysctls()...), p.far.SetSysctls(BaseSysctls()...)); err != nil {
 		return p, err
 	}
-	if p.Near, p.Far, err = newVeth(o, p.near, "tg-near", p.far, "tg-far"); err != nil {
+	if p.Near, p.Far, err = NewVeth(o, p.near, "tg-near", p.far, "tg-far"); err != nil {
 		return p, err
 	}
 	return p, errors.Join(p.Near.EnableGRO(), p.Far.EnableGRO())

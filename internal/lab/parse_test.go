@@ -10,17 +10,17 @@ import (
 )
 
 func TestOwnerNames(t *testing.T) {
-	me, err := self()
+	me, err := Self()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !me.alive() {
 		t.Error("this process counts as dead")
 	}
-	if (owner{me.pid, me.startTicks + 1}).alive() {
+	if (Owner{me.pid, me.startTicks + 1}).alive() {
 		t.Error("a reused pid counts as alive")
 	}
-	if (owner{1 << 30, 1}).alive() {
+	if (Owner{1 << 30, 1}).alive() {
 		t.Error("a pid that cannot exist counts as alive")
 	}
 	got, rest, ok := parseOwner(me.String() + "-server")
@@ -36,8 +36,8 @@ func TestOwnerNames(t *testing.T) {
 
 func TestNamesOfDeadTakesOnlyOurForm(t *testing.T) {
 	dir := t.TempDir()
-	me, _ := self()
-	dead := owner{1 << 30, 1}
+	me, _ := Self()
+	dead := Owner{1 << 30, 1}
 	for _, name := range []string{
 		"tg-" + dead.String() + "-server", "tg-" + me.String() + "-server", "tg-" + dead.String() + ".json",
 		"tg-lab-server", "tg-", "other", "cni-1073741824-1-server",
@@ -145,18 +145,18 @@ func TestChoosePinning(t *testing.T) {
 }
 
 func TestLineWaiter(t *testing.T) {
-	w := newLineWaiter("ready")
+	w := NewLineWaiter("ready")
 	for _, part := range []string{"not re", "ady\nre", "ady"} {
 		_, _ = w.Write([]byte(part))
 		select {
-		case <-w.seen:
+		case <-w.Seen:
 			t.Fatalf("seen too early, after %q", part)
 		default:
 		}
 	}
 	_, _ = w.Write([]byte("\nmore\n"))
 	select {
-	case <-w.seen:
+	case <-w.Seen:
 	default:
 		t.Error("the line was not seen")
 	}

@@ -28,8 +28,8 @@ type Port struct {
 	prog *ebpf.Program
 }
 
-// newVeth joins two namespaces of this process by a veth pair, both ends up.
-func newVeth(o owner, a *Namespace, nameA string, b *Namespace, nameB string) (*Port, *Port, error) {
+// NewVeth joins two namespaces of this process by a veth pair, both ends up.
+func NewVeth(o Owner, a *Namespace, nameA string, b *Namespace, nameB string) (*Port, *Port, error) {
 	err := a.Do(func() error {
 		return netlink.LinkAdd(&netlink.Veth{
 			LinkAttrs:     netlink.LinkAttrs{Name: nameA, NumTxQueues: 1, NumRxQueues: 1},
@@ -49,7 +49,7 @@ func newVeth(o owner, a *Namespace, nameA string, b *Namespace, nameB string) (*
 }
 
 // bringUp marks an end as ours and switches it on.
-func bringUp(o owner, n *Namespace, name string) (*Port, error) {
+func bringUp(o Owner, n *Namespace, name string) (*Port, error) {
 	p := &Port{NS: n, Name: name, alias: "tidegate-lab " + o.String()}
 	err := n.Do(func() error {
 		l, err := netlink.LinkByName(name)
@@ -72,7 +72,7 @@ func bringUp(o owner, n *Namespace, name string) (*Port, error) {
 // in a namespace made by this process and that the interface still is the veth
 // this process made. Nothing is sent before it has passed.
 func (p *Port) verify() error {
-	if !p.NS.current() {
+	if !p.NS.Current() {
 		return fmt.Errorf("%s: thread is outside %s: %w", p.Name, p.NS.Name, ErrForeignInterface)
 	}
 	l, err := netlink.LinkByIndex(p.Index)

@@ -14,34 +14,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a child inside a namespace. It dies with this process
+// Process is a child inside a namespace. It dies with this process
 // (Pdeathsig), and its last words on stderr are kept for error messages.
-type process struct {
+type Process struct {
 	name   string
-	cmd    *exec.Cmd
-	stderr tail
-	exited chan struct{}
+	Cmd    *exec.Cmd
+	Stderr tail
+	Exited chan struct{}
 	err    error
 }
 
-// startProcess starts a child inside n, pinned to cpu (-1: free). stdin and
+// StartProcess starts a child inside n, pinned to cpu (-1: free). stdin and
 // stdout may be nil.
-func startProcess(n *Namespace, cpu int, stdin io.Reader, stdout io.Writer, argv ...string) (*process, error) {
-	p := &process{name: argv[0], exited: make(chan struct{})}
-	p.cmd = exec.Command(argv[0], argv[1:]...)
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, stdout, &p.stderr
+func StartProcess(n *Namespace, cpu int, stdin io.Reader, stdout io.Writer, argv ...string) (*Process, error) {
+	p := &Process{name: argv[0], Exited: make(chan struct{})}
+	p.Cmd = exec.Command(argv[0], argv[1:]...)
+	p.Cmd.Stdin, p.Cmd.Stdout, p.Cmd.Stderr = stdin, stdout, &p.Stderr
 	// Setpgid keeps a terminal's Ctrl-C for the parent, which stops the children in order.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	p.cmd.WaitDelay = 2 * time.Second
+	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	p.Cmd.WaitDelay = 2 * time.Second
 	err := n.Do(func() error {
-		return withAffinity(cpu, p.cmd.Start)
+		return withAffinity(cpu, p.Cmd.Start)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", argv[0], err)
 	}
 	go func() {
-		p.err = p.cmd.Wait()
-		close(p.exited)
+		p.err = p.Cmd.Wait()
+		close(p.Exited)
 	}()
 	return p, nil
 }
@@ -60,37 +60,37 @@ func withAffinity(cpu int, f func() error) error {
 }
 
 // stop asks with SIGTERM, insists with SIGKILL after the grace time, and waits.
-func (p *process) stop(grace time.Duration) { p.end(syscall.SIGTERM, grace) }
+func (p *Process) stop(grace time.Duration) { p.end(syscall.SIGTERM, grace) }
 
-func (p *process) end(ask syscall.Signal, grace time.Duration) {
-	_ = p.cmd.Process.Signal(ask)
+func (p *Process) end(ask syscall.Signal, grace time.Duration) {
+	_ = p.Cmd.Process.Signal(ask)
 	select {
-	case <-p.exited:
+	case <-p.Exited:
 		return
 	case <-time.After(grace):
 	}
-	_ = p.cmd.Process.Kill()
-	<-p.exited
+	_ = p.Cmd.Process.Kill()
+	<-p.Exited
 }
 
 // wait returns when the child has ended or ctx has, killing it then.
-func (p *process) wait(ctx context.Context) error {
+func (p *Process) wait(ctx context.Context) error {
 	select {
-	case <-p.exited:
+	case <-p.Exited:
 	case <-ctx.Done():
-		_ = p.cmd.Process.Kill()
-		<-p.exited
+		_ = p.Cmd.Process.Kill()
+		<-p.Exited
 		return ctx.Err()
 	}
-	return p.failure()
+	return p.Failure()
 }
 
-// failure explains an ended child in one line; nil if it ended well.
-func (p *process) failure() error {
+// Failure explains an ended child in one line; nil if it ended well.
+func (p *Process) Failure() error {
 	if p.err == nil {
 		return nil
 	}
-	if text := p.stderr.String(); text != "" {
+	if text := p.Stderr.String(); text != "" {
 		return fmt.Errorf("%s: %w: %s", p.name, p.err, text)
 	}
 	return fmt.Errorf("%s: %w", p.name, p.err)

@@ -54,7 +54,7 @@ services:
 
 func (d *proxyDefence) start(ctx context.Context, t *Topology) error {
 	// The server has no defence of its own: it shows what reaches it.
-	if err := t.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", "0"}); err != nil {
+	if err := t.Server.SetSysctls([2]string{"net.ipv4.tcp_syncookies", "0"}); err != nil {
 		return err
 	}
 	plane := ""

@@ -106,7 +106,7 @@ func (d *proxyDefence) usage() (plane.Usage, error) {
 		}
 		return plane.Usage{Entries: st.Sources}, err
 	}
-	mounts := bpfMounts()
+	mounts := BpfMounts()
 	if len(mounts) == 0 {
 		return plane.Usage{}, os.ErrNotExist
 	}

@@ -60,15 +60,15 @@ var (
 
 // NewProxyTopology makes one; tag tells those of one process apart.
 func NewProxyTopology(tag string, bridge bool) (*ProxyTopology, error) {
-	o, err := self()
+	o, err := Self()
 	if err != nil {
 		return nil, err
 	}
 	return newProxyTopology(o, tag, bridge)
 }
 
-func newProxyTopology(o owner, tag string, bridge bool) (p *ProxyTopology, err error) {
-	p = &ProxyTopology{Topology: &Topology{}, Bridge: bridge, Instance: instPrefix + o.String() + tag}
+func newProxyTopology(o Owner, tag string, bridge bool) (p *ProxyTopology, err error) {
+	p = &ProxyTopology{Topology: &Topology{}, Bridge: bridge, Instance: InstPrefix + o.String() + tag}
 	p.box = p
 	defer func() {
 		if err != nil {
@@ -81,17 +81,17 @@ func newProxyTopology(o owner, tag string, bridge bool) (p *ProxyTopology, err e
 		if role == "attacker" && bridge {
 			continue
 		}
-		n, err := newNamespace(o, role+tag)
+		n, err := MakeNamespace(o, role+tag)
 		if err != nil {
 			return p, err
 		}
 		*at = n
 		p.closers = append(p.closers, n.Close)
-		if err := n.setSysctls(baseSysctls()...); err != nil {
+		if err := n.SetSysctls(BaseSysctls()...); err != nil {
 			return p, err
 		}
 	}
-	if err := p.Server.setSysctls([2]string{"net.core.somaxconn", serverBacklog}); err != nil {
+	if err := p.Server.SetSysctls([2]string{"net.core.somaxconn", serverBacklog}); err != nil {
 		return p, err
 	}
 	if err := p.join(o); err != nil {
@@ -109,21 +109,21 @@ func newProxyTopology(o owner, tag string, bridge bool) (p *ProxyTopology, err e
 }
 
 // join makes the cables.
-func (p *ProxyTopology) join(o owner) (err error) {
+func (p *ProxyTopology) join(o Owner) (err error) {
 	if !p.Bridge {
 		if haveIPv6() {
-			if err := p.Attacker.setSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
+			if err := p.Attacker.SetSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
 				return err
 			}
 		}
-		if p.AttackerPort, p.FloodPort, err = newVeth(o, p.Attacker, "tg-attack", p.Proxy, "tg-flood"); err != nil {
+		if p.AttackerPort, p.FloodPort, err = NewVeth(o, p.Attacker, "tg-attack", p.Proxy, "tg-flood"); err != nil {
 			return err
 		}
 	}
-	if p.ClientPort, p.LegitPort, err = newVeth(o, p.Client, "tg-client", p.Proxy, "tg-legit"); err != nil {
+	if p.ClientPort, p.LegitPort, err = NewVeth(o, p.Client, "tg-client", p.Proxy, "tg-legit"); err != nil {
 		return err
 	}
-	p.ServerPort, p.InnerPort, err = newVeth(o, p.Server, "tg-server", p.Proxy, "tg-inner")
+	p.ServerPort, p.InnerPort, err = NewVeth(o, p.Server, "tg-server", p.Proxy, "tg-inner")
 	return err
 }
 
@@ -133,35 +133,35 @@ func (p *ProxyTopology) addressRouted() error {
 	if haveIPv6() {
 		forwarding = append(forwarding, [2]string{"net.ipv6.conf.all.forwarding", "1"})
 	}
-	if err := p.Proxy.setSysctls(forwarding...); err != nil {
+	if err := p.Proxy.SetSysctls(forwarding...); err != nil {
 		return err
 	}
 	return errors.Join(p.Proxy.Do(func() error {
-		if _, err := loUp(); err != nil {
+		if _, err := LoUp(); err != nil {
 			return err
 		}
 		errs := []error{
-			addAddr(p.FloodPort.Index, floodServer4),
-			addAddr(p.LegitPort.Index, legitServer4),
-			addAddr(p.InnerPort.Index, innerProxy4),
+			AddAddr(p.FloodPort.Index, floodServer4),
+			AddAddr(p.LegitPort.Index, legitServer4),
+			AddAddr(p.InnerPort.Index, innerProxy4),
 			addNeigh(p.FloodPort.Index, floodAttacker4, p.AttackerPort.MAC),
 			addNeigh(p.LegitPort.Index, legitClient4.Addr(), p.ClientPort.MAC),
 			addNeigh(p.InnerPort.Index, innerServer4.Addr(), p.ServerPort.MAC),
-			addRoute(p.FloodPort.Index, netip.MustParsePrefix("0.0.0.0/0"), floodAttacker4),
-			addRoute(p.LegitPort.Index, clients4, legitClient4.Addr()),
-			addRoute(p.InnerPort.Index, netip.PrefixFrom(serviceIP4, 32), innerServer4.Addr()),
+			AddRoute(p.FloodPort.Index, netip.MustParsePrefix("0.0.0.0/0"), floodAttacker4),
+			AddRoute(p.LegitPort.Index, clients4, legitClient4.Addr()),
+			AddRoute(p.InnerPort.Index, netip.PrefixFrom(serviceIP4, 32), innerServer4.Addr()),
 		}
 		if haveIPv6() {
 			errs = append(errs,
-				addAddr(p.FloodPort.Index, floodServer6),
-				addAddr(p.LegitPort.Index, legitServer6),
-				addAddr(p.InnerPort.Index, innerProxy6),
+				AddAddr(p.FloodPort.Index, floodServer6),
+				AddAddr(p.LegitPort.Index, legitServer6),
+				AddAddr(p.InnerPort.Index, innerProxy6),
 				addNeigh(p.FloodPort.Index, floodAttacker6, p.AttackerPort.MAC),
 				addNeigh(p.LegitPort.Index, legitClient6.Addr(), p.ClientPort.MAC),
 				addNeigh(p.InnerPort.Index, innerServer6.Addr(), p.ServerPort.MAC),
-				addRoute(p.FloodPort.Index, netip.MustParsePrefix("::/0"), floodAttacker6),
-				addRoute(p.LegitPort.Index, clients6, legitClient6.Addr()),
-				addRoute(p.InnerPort.Index, netip.PrefixFrom(serviceIP6, 128), innerServer6.Addr()))
+				AddRoute(p.FloodPort.Index, netip.MustParsePrefix("::/0"), floodAttacker6),
+				AddRoute(p.LegitPort.Index, clients6, legitClient6.Addr()),
+				AddRoute(p.InnerPort.Index, netip.PrefixFrom(serviceIP6, 128), innerServer6.Addr()))
 		}
 		return errors.Join(errs...)
 	}), p.addressServerEnd(innerServer4, innerProxy4.Addr(), innerServer6, innerProxy6.Addr(), p.InnerPort))
@@ -170,22 +170,22 @@ func (p *ProxyTopology) addressRouted() error {
 // addressServerEnd gives the server its addresses and a default route via next.
 func (p *ProxyTopology) addressServerEnd(own4 netip.Prefix, next4 netip.Addr, own6 netip.Prefix, next6 netip.Addr, next *Port) error {
 	return p.Server.Do(func() error {
-		lo, err := loUp()
+		lo, err := LoUp()
 		if err != nil {
 			return err
 		}
 		errs := []error{
-			addAddr(lo, netip.PrefixFrom(serviceIP4, 32)),
-			addAddr(p.ServerPort.Index, own4),
+			AddAddr(lo, netip.PrefixFrom(serviceIP4, 32)),
+			AddAddr(p.ServerPort.Index, own4),
 			addNeigh(p.ServerPort.Index, next4, next.MAC),
-			addRoute(p.ServerPort.Index, netip.MustParsePrefix("0.0.0.0/0"), next4),
+			AddRoute(p.ServerPort.Index, netip.MustParsePrefix("0.0.0.0/0"), next4),
 		}
 		if haveIPv6() {
 			errs = append(errs,
-				addAddr(lo, netip.PrefixFrom(serviceIP6, 128)),
-				addAddr(p.ServerPort.Index, own6),
+				AddAddr(lo, netip.PrefixFrom(serviceIP6, 128)),
+				AddAddr(p.ServerPort.Index, own6),
 				addNeigh(p.ServerPort.Index, next6, next.MAC),
-				addRoute(p.ServerPort.Index, netip.MustParsePrefix("::/0"), next6))
+				AddRoute(p.ServerPort.Index, netip.MustParsePrefix("::/0"), next6))
 		}
 		return errors.Join(errs...)
 	})
@@ -196,19 +196,19 @@ func (p *ProxyTopology) addressBridged() error {
 	return errors.Join(
 		p.addressServerEnd(legitServer4, legitClient4.Addr(), legitServer6, legitClient6.Addr(), p.ClientPort),
 		p.Client.Do(func() error {
-			if _, err := loUp(); err != nil {
+			if _, err := LoUp(); err != nil {
 				return err
 			}
 			errs := []error{
-				addAddr(p.ClientPort.Index, legitClient4),
+				AddAddr(p.ClientPort.Index, legitClient4),
 				addNeigh(p.ClientPort.Index, legitServer4.Addr(), p.ServerPort.MAC),
-				addRoute(p.ClientPort.Index, netip.MustParsePrefix("0.0.0.0/0"), legitServer4.Addr()),
+				AddRoute(p.ClientPort.Index, netip.MustParsePrefix("0.0.0.0/0"), legitServer4.Addr()),
 			}
 			if haveIPv6() {
 				errs = append(errs,
-					addAddr(p.ClientPort.Index, legitClient6),
+					AddAddr(p.ClientPort.Index, legitClient6),
 					addNeigh(p.ClientPort.Index, legitServer6.Addr(), p.ServerPort.MAC),
-					addRoute(p.ClientPort.Index, netip.MustParsePrefix("::/0"), legitServer6.Addr()))
+					AddRoute(p.ClientPort.Index, netip.MustParsePrefix("::/0"), legitServer6.Addr()))
 			}
 			return errors.Join(errs...)
 		}))

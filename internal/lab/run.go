@@ -101,7 +101,7 @@ func checkDisturbed(l loadResult, timeout time.Duration, cpu int) error {
 // runEnv is what the parts of one experiment share.
 type runEnv struct {
 	opts     Options
-	owner    owner
+	owner    Owner
 	dir      string
 	exe      string // tidegate, if it is named: see startTidegate
 	self     string // this program, which serves and loads
@@ -154,13 +154,13 @@ func (env *runEnv) topology() (*Topology, error) {
 
 // startTidegate starts the program that is measured. It is looked for here: a rig that starts
 // none needs none.
-func (e *runEnv) startTidegate(n *Namespace, stdout io.Writer, args ...string) (_ *process, err error) {
+func (e *runEnv) startTidegate(n *Namespace, stdout io.Writer, args ...string) (_ *Process, err error) {
 	if e.exe == "" {
 		if e.exe, err = FindTidegate(); err != nil {
 			return nil, err
 		}
 	}
-	return startProcess(n, -1, nil, stdout, append([]string{e.exe}, args...)...)
+	return StartProcess(n, -1, nil, stdout, append([]string{e.exe}, args...)...)
 }
 
 func newRunEnv(opts Options) (*runEnv, error) {
@@ -175,7 +175,7 @@ func newRunEnv(opts Options) (*runEnv, error) {
 	for _, name := range removed {
 		env.progress("removed %s, left by a lab that was killed", name)
 	}
-	if env.owner, err = self(); err != nil {
+	if env.owner, err = Self(); err != nil {
 		return nil, err
 	}
 	if env.self, err = os.Executable(); err != nil {
@@ -184,7 +184,7 @@ func newRunEnv(opts Options) (*runEnv, error) {
 	if env.server, err = chooseServer(opts.Server); err != nil {
 		return nil, err
 	}
-	env.dir = filepath.Join(labDir, env.owner.String())
+	env.dir = filepath.Join(LabDir, env.owner.String())
 	if err := os.MkdirAll(env.dir, 0o700); err != nil {
 		return nil, err
 	}

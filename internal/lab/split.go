@@ -153,7 +153,7 @@ type splitRun struct {
 	opts  SplitOptions
 	s     *SplitTopology
 	nodes []*splitNode
-	srv   *process
+	srv   *Process
 }
 
 // experiment: serve, measure without anything, defend, attack and load, count.
@@ -162,7 +162,7 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	if err := x.s.addClients(o.Clients, o.IPv6); err != nil {
 		return nil, err
 	}
-	if err := x.s.Server.setSysctls([2]string{"net.ipv4.tcp_syncookies", "1"}); err != nil {
+	if err := x.s.Server.SetSysctls([2]string{"net.ipv4.tcp_syncookies", "1"}); err != nil {
 		return nil, err
 	}
 	floods, err := x.newFloods()

@@ -153,8 +153,8 @@ func (x *splitRun) load(ctx context.Context, set floodSet) (*splitMeasured, erro
 		return nil, err
 	}
 	select {
-	case <-x.srv.exited:
-		return nil, fmt.Errorf("web server ended: %w", x.srv.failure())
+	case <-x.srv.Exited:
+		return nil, fmt.Errorf("web server ended: %w", x.srv.Failure())
 	default:
 	}
 	rx1, err1 := x.s.FloodPort.RxPackets()

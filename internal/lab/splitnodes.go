@@ -69,7 +69,7 @@ func (x *splitRun) startNodes(ctx context.Context) error {
 	if o.ClockSkew >= 0 {
 		skew = fmt.Sprintf("clock_skew: %s\n", o.ClockSkew)
 	}
-	base := instPrefix + x.env.owner.String()
+	base := InstPrefix + x.env.owner.String()
 	ports, extra := x.s.ServerPorts(), ""
 	if o.Takeover != "adopt" {
 		ports = x.s.TranslatorPorts()
@@ -153,7 +153,7 @@ func (x *splitRun) startNode(ctx context.Context, n *Namespace, role, instance s
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		return err
 	}
-	ready := newLineWaiter(readyLine)
+	ready := NewLineWaiter(ReadyLine)
 	p, err := x.env.startTidegate(n, ready, "run", "-c", path, "--clock-offset", skew.String())
 	if err != nil {
 		return err
@@ -161,14 +161,14 @@ func (x *splitRun) startNode(ctx context.Context, n *Namespace, role, instance s
 	node.proc = p
 	x.nodes = append(x.nodes, node)
 	select {
-	case <-ready.seen:
+	case <-ready.Seen:
 		return nil
-	case <-p.exited:
-		return fmt.Errorf("%s: tidegate run ended before it was ready: %w", role, errors.Join(p.failure()))
+	case <-p.Exited:
+		return fmt.Errorf("%s: tidegate run ended before it was ready: %w", role, errors.Join(p.Failure()))
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(readyTimeout):
-		return fmt.Errorf("%s: not ready after %s: %s", role, readyTimeout, p.stderr.String())
+	case <-time.After(ReadyTimeout):
+		return fmt.Errorf("%s: not ready after %s: %s", role, ReadyTimeout, p.Stderr.String())
 	}
 }
 

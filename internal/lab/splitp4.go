@@ -44,7 +44,7 @@ const (
 // namespace, in which the kernel forwards nothing, and `tidegate p4 run` beside it.
 type p4Switch struct {
 	ns         *Namespace
-	sw, runner *process
+	sw, runner *Process
 }
 
 const p4Config = `instance: %s
@@ -112,7 +112,7 @@ func (x *splitRun) startP4(ctx context.Context, secret string) (err error) {
 	if err := x.prepareSwitchPorts(e); err != nil {
 		return err
 	}
-	node.p4.sw, err = startProcess(e.NS, -1, nil, nil, simpleSwitch, "-i", fmt.Sprintf("%d@tg-flood", p4Attack),
+	node.p4.sw, err = StartProcess(e.NS, -1, nil, nil, simpleSwitch, "-i", fmt.Sprintf("%d@tg-flood", p4Attack),
 		"-i", fmt.Sprintf("%d@tg-legit", p4Client), "-i", fmt.Sprintf("%d@tg-inner", p4Server),
 		"--thrift-port", "9090", json)
 	if err != nil {
@@ -129,7 +129,7 @@ func (x *splitRun) prepareSwitchPorts(e *EdgeHost) error {
 	if haveIPv6() {
 		off = append(off, [2]string{"net.ipv6.conf.all.forwarding", "0"})
 	}
-	if err := e.NS.setSysctls(off...); err != nil {
+	if err := e.NS.SetSysctls(off...); err != nil {
 		return err
 	}
 	for _, end := range []struct {
@@ -159,7 +159,7 @@ func (s *p4Switch) run(ctx context.Context, x *splitRun, secret string) error {
 	}
 	config := filepath.Join(x.env.dir, "p4.yaml")
 	mac := func(p *Port) string { return p.MAC.String() }
-	text := fmt.Sprintf(p4Config, instPrefix+x.env.owner.String()+"-switch", o.Mode, p4Thrift, secret, o.Epoch, min(horizon, 64*o.Epoch), rate,
+	text := fmt.Sprintf(p4Config, InstPrefix+x.env.owner.String()+"-switch", o.Mode, p4Thrift, secret, o.Epoch, min(horizon, 64*o.Epoch), rate,
 		mac(x.s.FloodPort), mac(x.s.LegitPort), mac(e.Inner),
 		mac(e.Inner), mac(e.ServerPort), mac(x.s.LegitPort), mac(x.s.ClientPort), mac(x.s.FloodPort), mac(x.s.AttackerPort),
 		servicePort)
@@ -169,34 +169,34 @@ func (s *p4Switch) run(ctx context.Context, x *splitRun, secret string) error {
 	if err := s.awaitThrift(ctx); err != nil {
 		return err
 	}
-	ready := newLineWaiter(readyLine)
+	ready := NewLineWaiter(ReadyLine)
 	var err error
 	if s.runner, err = x.env.startTidegate(s.ns, ready, "p4", "run", "-c", config, "--clock-offset", o.Skew.String()); err != nil {
 		return err
 	}
 	select {
-	case <-ready.seen:
+	case <-ready.Seen:
 		return nil
-	case <-s.runner.exited:
-		return fmt.Errorf("p4: tidegate p4 run ended before it was ready: %w", errors.Join(s.runner.failure()))
+	case <-s.runner.Exited:
+		return fmt.Errorf("p4: tidegate p4 run ended before it was ready: %w", errors.Join(s.runner.Failure()))
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(readyTimeout):
-		return fmt.Errorf("p4: not ready after %s: %s", readyTimeout, s.runner.stderr.String())
+	case <-time.After(ReadyTimeout):
+		return fmt.Errorf("p4: not ready after %s: %s", ReadyTimeout, s.runner.Stderr.String())
 	}
 }
 
 // awaitThrift waits until the switch answers: it has no other sign of being ready.
 func (s *p4Switch) awaitThrift(ctx context.Context) error {
-	deadline := time.Now().Add(readyTimeout)
+	deadline := time.Now().Add(ReadyTimeout)
 	for {
 		err := s.ns.Do(func() error { return p4.Ping(ctx, p4Thrift) })
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-s.sw.exited:
-			return fmt.Errorf("simple_switch ended: %w", errors.Join(s.sw.failure()))
+		case <-s.sw.Exited:
+			return fmt.Errorf("simple_switch ended: %w", errors.Join(s.sw.Failure()))
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(20 * time.Millisecond):

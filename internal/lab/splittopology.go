@@ -134,18 +134,18 @@ const maxEdges = 8
 
 // NewSplitTopology makes one; tag tells those of one process apart.
 func NewSplitTopology(tag string, edges int, direct bool) (*SplitTopology, error) {
-	o, err := self()
+	o, err := Self()
 	if err != nil {
 		return nil, err
 	}
 	return newSplitTopology(o, tag, edges, direct)
 }
 
-func newSplitTopology(o owner, tag string, edges int, direct bool) (s *SplitTopology, err error) {
+func newSplitTopology(o Owner, tag string, edges int, direct bool) (s *SplitTopology, err error) {
 	if edges < 1 || edges > maxEdges || direct && edges == 1 {
 		return nil, fmt.Errorf("%d edges: want 1 to %d, and more than 1 if answers shall by-pass them", edges, maxEdges)
 	}
-	s = &SplitTopology{Topology: &Topology{}, Direct: direct, Instance: instPrefix + o.String() + tag}
+	s = &SplitTopology{Topology: &Topology{}, Direct: direct, Instance: InstPrefix + o.String() + tag}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -168,7 +168,7 @@ func newSplitTopology(o owner, tag string, edges int, direct bool) (s *SplitTopo
 	return s, s.attachPrograms()
 }
 
-func (s *SplitTopology) namespaces(o owner, tag string, edges int) error {
+func (s *SplitTopology) namespaces(o Owner, tag string, edges int) error {
 	roles := []struct {
 		name string
 		at   **Namespace
@@ -188,13 +188,13 @@ func (s *SplitTopology) namespaces(o owner, tag string, edges int) error {
 		}{fmt.Sprintf("edge%d", i), &e.NS})
 	}
 	for _, r := range roles {
-		n, err := newNamespace(o, r.name+tag)
+		n, err := MakeNamespace(o, r.name+tag)
 		if err != nil {
 			return err
 		}
 		*r.at = n
 		s.closers = append(s.closers, n.Close)
-		if err := n.setSysctls(baseSysctls()...); err != nil {
+		if err := n.SetSysctls(BaseSysctls()...); err != nil {
 			return err
 		}
 		if n == s.Fabric || r.name[:2] == "ed" {
@@ -202,17 +202,17 @@ func (s *SplitTopology) namespaces(o owner, tag string, edges int) error {
 			if haveIPv6() {
 				forwarding = append(forwarding, [2]string{"net.ipv6.conf.all.forwarding", "1"})
 			}
-			if err := n.setSysctls(forwarding...); err != nil {
+			if err := n.SetSysctls(forwarding...); err != nil {
 				return err
 			}
 		}
 	}
 	if haveIPv6() {
-		if err := s.Attacker.setSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
+		if err := s.Attacker.SetSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
 			return err
 		}
 	}
-	return s.Server.setSysctls([2]string{"net.core.somaxconn", serverBacklog})
+	return s.Server.SetSysctls([2]string{"net.core.somaxconn", serverBacklog})
 }
 
 // front is what clients and attackers are joined to.
@@ -224,25 +224,25 @@ func (s *SplitTopology) front() *Namespace {
 }
 
 // join makes the cables.
-func (s *SplitTopology) join(o owner) (err error) {
-	if s.AttackerPort, s.FloodPort, err = newVeth(o, s.Attacker, "tg-attack", s.front(), "tg-flood"); err != nil {
+func (s *SplitTopology) join(o Owner) (err error) {
+	if s.AttackerPort, s.FloodPort, err = NewVeth(o, s.Attacker, "tg-attack", s.front(), "tg-flood"); err != nil {
 		return err
 	}
-	if s.ClientPort, s.LegitPort, err = newVeth(o, s.Client, "tg-client", s.front(), "tg-legit"); err != nil {
+	if s.ClientPort, s.LegitPort, err = NewVeth(o, s.Client, "tg-client", s.front(), "tg-legit"); err != nil {
 		return err
 	}
 	for i, e := range s.Edges {
 		if s.Fabric != nil {
-			if e.fabricPort, e.Outer, err = newVeth(o, s.Fabric, fmt.Sprintf("tg-fab%d", i), e.NS, "tg-outer"); err != nil {
+			if e.fabricPort, e.Outer, err = NewVeth(o, s.Fabric, fmt.Sprintf("tg-fab%d", i), e.NS, "tg-outer"); err != nil {
 				return err
 			}
 		}
-		if e.ServerPort, e.Inner, err = newVeth(o, s.Server, fmt.Sprintf("tg-server%d", i), e.NS, "tg-inner"); err != nil {
+		if e.ServerPort, e.Inner, err = NewVeth(o, s.Server, fmt.Sprintf("tg-server%d", i), e.NS, "tg-inner"); err != nil {
 			return err
 		}
 	}
 	if s.Direct {
-		s.directPort, s.backPort, err = newVeth(o, s.Server, "tg-direct", s.Fabric, "tg-back")
+		s.directPort, s.backPort, err = NewVeth(o, s.Server, "tg-direct", s.Fabric, "tg-back")
 	}
 	return err
 }
@@ -267,14 +267,14 @@ func directCable() cable      { return cableOf(6, 0) } // fabric, server
 
 // plug gives one end its addresses and its neighbour, and routes via that.
 func plug(own, peer *Port, own4, peer4, own6, peer6 netip.Prefix, routes4, routes6 []netip.Prefix) error {
-	errs := []error{addAddr(own.Index, own4), addNeigh(own.Index, peer4.Addr(), peer.MAC)}
+	errs := []error{AddAddr(own.Index, own4), addNeigh(own.Index, peer4.Addr(), peer.MAC)}
 	for _, r := range routes4 {
-		errs = append(errs, addRoute(own.Index, r, peer4.Addr()))
+		errs = append(errs, AddRoute(own.Index, r, peer4.Addr()))
 	}
 	if haveIPv6() {
-		errs = append(errs, addAddr(own.Index, own6), addNeigh(own.Index, peer6.Addr(), peer.MAC))
+		errs = append(errs, AddAddr(own.Index, own6), addNeigh(own.Index, peer6.Addr(), peer.MAC))
 		for _, r := range routes6 {
-			errs = append(errs, addRoute(own.Index, r, peer6.Addr()))
+			errs = append(errs, AddRoute(own.Index, r, peer6.Addr()))
 		}
 	}
 	return errors.Join(errs...)
@@ -290,7 +290,7 @@ var (
 // addressFront: answers to spoofed sources go to the attacker.
 func (s *SplitTopology) addressFront() error {
 	return s.front().Do(func() error {
-		if _, err := loUp(); err != nil {
+		if _, err := LoUp(); err != nil {
 			return err
 		}
 		floodPeer4, floodPeer6 := netip.PrefixFrom(floodAttacker4, 30), netip.PrefixFrom(floodAttacker6, 64)
@@ -324,7 +324,7 @@ func (s *SplitTopology) addressEdge(i int) error {
 		errs := []error{plug(e.Inner, e.ServerPort, in.near4, in.far4, in.near6, in.far6, service4, service6)}
 		if s.Fabric != nil {
 			c := fabricCable(i)
-			_, err := loUp()
+			_, err := LoUp()
 			errs = append(errs, err, plug(e.Outer, e.fabricPort, c.far4, c.near4, c.far6, c.near6, default4, default6))
 		}
 		return errors.Join(errs...)
@@ -333,13 +333,13 @@ func (s *SplitTopology) addressEdge(i int) error {
 
 func (s *SplitTopology) addressServer() error {
 	return s.Server.Do(func() error {
-		lo, err := loUp()
+		lo, err := LoUp()
 		if err != nil {
 			return err
 		}
-		errs := []error{addAddr(lo, service4[0])}
+		errs := []error{AddAddr(lo, service4[0])}
 		if haveIPv6() {
-			errs = append(errs, addAddr(lo, service6[0]))
+			errs = append(errs, AddAddr(lo, service6[0]))
 		}
 		for i, e := range s.Edges {
 			c := innerCable(i)

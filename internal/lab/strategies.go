@@ -222,7 +222,7 @@ func (r *strategyRun) forged(f *Flood, kind string) error {
 	if err != nil {
 		return err
 	}
-	mount := bpfMounts()[0]
+	mount := BpfMounts()[0]
 	bytes0, err := plane.Footprint(mount, r.def.instance)
 	if err != nil {
 		return err

@@ -175,7 +175,7 @@ var variants = []struct {
 func (r *strategyRun) agreedAll() (all [][2]agreed, err error) {
 	const client = 0 // kept for this: it comes many times
 	for _, v := range variants {
-		err := r.p.Client.setSysctls([2]string{"net.ipv4.tcp_timestamps", v.timestamps}, [2]string{"net.ipv4.tcp_ecn", v.ecn})
+		err := r.p.Client.SetSysctls([2]string{"net.ipv4.tcp_timestamps", v.timestamps}, [2]string{"net.ipv4.tcp_ecn", v.ecn})
 		if err != nil {
 			return nil, err
 		}
@@ -185,7 +185,7 @@ func (r *strategyRun) agreedAll() (all [][2]agreed, err error) {
 		}
 		all = append(all, ends)
 	}
-	return all, r.p.Client.setSysctls([2]string{"net.ipv4.tcp_timestamps", "1"}, [2]string{"net.ipv4.tcp_ecn", "2"})
+	return all, r.p.Client.SetSysctls([2]string{"net.ipv4.tcp_timestamps", "1"}, [2]string{"net.ipv4.tcp_ecn", "2"})
 }
 
 // measureOptions compares with what was agreed on without a box's defence. The

@@ -50,7 +50,7 @@ func (n *Namespace) setBacklog(backlog int) error {
 	if backlog == 0 {
 		return nil
 	}
-	return n.setSysctls([2]string{"net.core.somaxconn", strconv.Itoa(backlog)},
+	return n.SetSysctls([2]string{"net.core.somaxconn", strconv.Itoa(backlog)},
 		[2]string{"net.ipv4.tcp_max_syn_backlog", strconv.Itoa(4 * backlog)})
 }
 
@@ -67,7 +67,7 @@ type Topology struct {
 }
 
 // newTopology builds everything; on failure it takes down what it had built.
-func newTopology(o owner) (t *Topology, err error) {
+func newTopology(o Owner) (t *Topology, err error) {
 	t = &Topology{}
 	defer func() {
 		if err != nil {
@@ -79,28 +79,28 @@ func newTopology(o owner) (t *Topology, err error) {
 		role string
 		at   **Namespace
 	}{{"attacker", &t.Attacker}, {"client", &t.Client}, {"server", &t.Server}} {
-		n, err := newNamespace(o, ns.role)
+		n, err := MakeNamespace(o, ns.role)
 		if err != nil {
 			return t, err
 		}
 		*ns.at = n
 		t.closers = append(t.closers, n.Close)
-		if err := n.setSysctls(baseSysctls()...); err != nil {
+		if err := n.SetSysctls(BaseSysctls()...); err != nil {
 			return t, err
 		}
 	}
 	if haveIPv6() {
-		if err := t.Attacker.setSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
+		if err := t.Attacker.SetSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
 			return t, err
 		}
 	}
-	if err := t.Server.setSysctls([2]string{"net.core.somaxconn", serverBacklog}); err != nil {
+	if err := t.Server.SetSysctls([2]string{"net.core.somaxconn", serverBacklog}); err != nil {
 		return t, err
 	}
-	if t.AttackerPort, t.FloodPort, err = newVeth(o, t.Attacker, "tg-attack", t.Server, "tg-flood"); err != nil {
+	if t.AttackerPort, t.FloodPort, err = NewVeth(o, t.Attacker, "tg-attack", t.Server, "tg-flood"); err != nil {
 		return t, err
 	}
-	if t.ClientPort, t.LegitPort, err = newVeth(o, t.Client, "tg-client", t.Server, "tg-legit"); err != nil {
+	if t.ClientPort, t.LegitPort, err = NewVeth(o, t.Client, "tg-client", t.Server, "tg-legit"); err != nil {
 		return t, err
 	}
 	if err := errors.Join(t.addressServer(), t.addressClient()); err != nil {
@@ -155,11 +155,11 @@ func (t *Topology) Close() error {
 }
 
 func haveIPv6() bool {
-	return pathExists("/proc/sys/net/ipv6")
+	return PathExists("/proc/sys/net/ipv6")
 }
 
-// baseSysctls keep a namespace quiet and let spoofed packets reach TCP.
-func baseSysctls() [][2]string {
+// BaseSysctls keep a namespace quiet and let spoofed packets reach TCP.
+func BaseSysctls() [][2]string {
 	s := [][2]string{
 		{"net.ipv4.conf.all.rp_filter", "0"},
 		{"net.ipv4.conf.default.rp_filter", "0"},
@@ -177,28 +177,28 @@ func baseSysctls() [][2]string {
 
 func (t *Topology) addressServer() error {
 	return t.Server.Do(func() error {
-		lo, err := loUp()
+		lo, err := LoUp()
 		if err != nil {
 			return err
 		}
 		errs := []error{
-			addAddr(lo, netip.PrefixFrom(serviceIP4, 32)),
-			addAddr(t.FloodPort.Index, floodServer4),
-			addAddr(t.LegitPort.Index, legitServer4),
+			AddAddr(lo, netip.PrefixFrom(serviceIP4, 32)),
+			AddAddr(t.FloodPort.Index, floodServer4),
+			AddAddr(t.LegitPort.Index, legitServer4),
 			addNeigh(t.FloodPort.Index, floodAttacker4, t.AttackerPort.MAC),
 			addNeigh(t.LegitPort.Index, legitClient4.Addr(), t.ClientPort.MAC),
-			addRoute(t.FloodPort.Index, netip.MustParsePrefix("0.0.0.0/0"), floodAttacker4),
-			addRoute(t.LegitPort.Index, clients4, legitClient4.Addr()),
+			AddRoute(t.FloodPort.Index, netip.MustParsePrefix("0.0.0.0/0"), floodAttacker4),
+			AddRoute(t.LegitPort.Index, clients4, legitClient4.Addr()),
 		}
 		if haveIPv6() {
 			errs = append(errs,
-				addAddr(lo, netip.PrefixFrom(serviceIP6, 128)),
-				addAddr(t.FloodPort.Index, floodServer6),
-				addAddr(t.LegitPort.Index, legitServer6),
+				AddAddr(lo, netip.PrefixFrom(serviceIP6, 128)),
+				AddAddr(t.FloodPort.Index, floodServer6),
+				AddAddr(t.LegitPort.Index, legitServer6),
 				addNeigh(t.FloodPort.Index, floodAttacker6, t.AttackerPort.MAC),
 				addNeigh(t.LegitPort.Index, legitClient6.Addr(), t.ClientPort.MAC),
-				addRoute(t.FloodPort.Index, netip.MustParsePrefix("::/0"), floodAttacker6),
-				addRoute(t.LegitPort.Index, clients6, legitClient6.Addr()))
+				AddRoute(t.FloodPort.Index, netip.MustParsePrefix("::/0"), floodAttacker6),
+				AddRoute(t.LegitPort.Index, clients6, legitClient6.Addr()))
 		}
 		return errors.Join(errs...)
 	})
@@ -206,19 +206,19 @@ func (t *Topology) addressServer() error {
 
 func (t *Topology) addressClient() error {
 	return t.Client.Do(func() error {
-		if _, err := loUp(); err != nil {
+		if _, err := LoUp(); err != nil {
 			return err
 		}
 		errs := []error{
-			addAddr(t.ClientPort.Index, legitClient4),
+			AddAddr(t.ClientPort.Index, legitClient4),
 			addNeigh(t.ClientPort.Index, legitServer4.Addr(), t.LegitPort.MAC),
-			addRoute(t.ClientPort.Index, netip.MustParsePrefix("0.0.0.0/0"), legitServer4.Addr()),
+			AddRoute(t.ClientPort.Index, netip.MustParsePrefix("0.0.0.0/0"), legitServer4.Addr()),
 		}
 		if haveIPv6() {
 			errs = append(errs,
-				addAddr(t.ClientPort.Index, legitClient6),
+				AddAddr(t.ClientPort.Index, legitClient6),
 				addNeigh(t.ClientPort.Index, legitServer6.Addr(), t.LegitPort.MAC),
-				addRoute(t.ClientPort.Index, netip.MustParsePrefix("::/0"), legitServer6.Addr()))
+				AddRoute(t.ClientPort.Index, netip.MustParsePrefix("::/0"), legitServer6.Addr()))
 		}
 		return errors.Join(errs...)
 	})
@@ -229,7 +229,7 @@ func (t *Topology) addClients(n int, ipv6 bool) error {
 	return t.Client.Do(func() error {
 		for i := range n {
 			a := clientAddr(i, ipv6)
-			if err := addAddr(t.ClientPort.Index, netip.PrefixFrom(a, a.BitLen())); err != nil {
+			if err := AddAddr(t.ClientPort.Index, netip.PrefixFrom(a, a.BitLen())); err != nil {
 				return err
 			}
 		}
@@ -259,7 +259,7 @@ func serviceAddr(ipv6 bool) netip.AddrPort {
 	return netip.AddrPortFrom(serviceIP4, servicePort)
 }
 
-func loUp() (int, error) {
+func LoUp() (int, error) {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return 0, err

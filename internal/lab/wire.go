@@ -27,11 +27,11 @@ type Wire struct {
 
 // NewWire makes one; tag tells those of one process apart.
 func NewWire(tag string) (w *Wire, err error) {
-	o, err := self()
+	o, err := Self()
 	if err != nil {
 		return nil, err
 	}
-	w = &Wire{Instance: instPrefix + o.String() + "-" + tag}
+	w = &Wire{Instance: InstPrefix + o.String() + "-" + tag}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.Close())
@@ -39,25 +39,25 @@ func NewWire(tag string) (w *Wire, err error) {
 		}
 	}()
 	for role, at := range map[string]**Namespace{"client": &w.Client, "middle": &w.Middle, "server": &w.Server} {
-		n, err := newNamespace(o, role+"-"+tag)
+		n, err := MakeNamespace(o, role+"-"+tag)
 		if err != nil {
 			return w, err
 		}
 		*at = n
 		w.closers = append(w.closers, n.Close)
-		if err := n.setSysctls(baseSysctls()...); err != nil {
+		if err := n.SetSysctls(BaseSysctls()...); err != nil {
 			return w, err
 		}
 	}
 	if haveIPv6() { // the middle must not speak for itself
-		if err := w.Middle.setSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
+		if err := w.Middle.SetSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
 			return w, err
 		}
 	}
-	if w.ClientPort, w.OuterPort, err = newVeth(o, w.Client, "tg-client", w.Middle, "tg-outer"); err != nil {
+	if w.ClientPort, w.OuterPort, err = NewVeth(o, w.Client, "tg-client", w.Middle, "tg-outer"); err != nil {
 		return w, err
 	}
-	if w.ServerPort, w.InnerPort, err = newVeth(o, w.Server, "tg-server", w.Middle, "tg-inner"); err != nil {
+	if w.ServerPort, w.InnerPort, err = NewVeth(o, w.Server, "tg-server", w.Middle, "tg-inner"); err != nil {
 		return w, err
 	}
 	err = errors.Join(
@@ -67,17 +67,17 @@ func NewWire(tag string) (w *Wire, err error) {
 	if err != nil {
 		return w, err
 	}
-	return w, errors.Join(w.routeAll(), w.attachPass(), w.ClientPort.awaitUp(), w.ServerPort.awaitUp(),
-		w.OuterPort.awaitUp(), w.InnerPort.awaitUp())
+	return w, errors.Join(w.routeAll(), w.attachPass(), w.ClientPort.AwaitUp(), w.ServerPort.AwaitUp(),
+		w.OuterPort.AwaitUp(), w.InnerPort.AwaitUp())
 }
 
 // routeAll: whatever the server sends goes to the middle, as if the client's address
 // were its router.
 func (w *Wire) routeAll() error {
 	return w.Server.Do(func() error {
-		err := addRoute(w.ServerPort.Index, netip.MustParsePrefix("0.0.0.0/0"), hostsClient4.Addr())
+		err := AddRoute(w.ServerPort.Index, netip.MustParsePrefix("0.0.0.0/0"), hostsClient4.Addr())
 		if haveIPv6() {
-			err = errors.Join(err, addRoute(w.ServerPort.Index, netip.MustParsePrefix("::/0"), hostsClient6.Addr()))
+			err = errors.Join(err, AddRoute(w.ServerPort.Index, netip.MustParsePrefix("::/0"), hostsClient6.Addr()))
 		}
 		return err
 	})

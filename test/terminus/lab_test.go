@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/terminus"
 	"tidegate/test/labtest"
 )
 
@@ -29,7 +29,7 @@ func scenarios(t *testing.T, want int, args ...string) {
 	var out, progress bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &progress
 	err := cmd.Run()
-	var rows []lab.TerminusRow
+	var rows []terminus.Row
 	if jsonErr := json.Unmarshal(out.Bytes(), &rows); jsonErr != nil {
 		t.Fatalf("%v, %v: %s", err, jsonErr, progress.String())
 	}

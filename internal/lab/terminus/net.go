@@ -1,4 +1,4 @@
-package lab
+package terminus
 
 import (
 	"errors"
@@ -11,9 +11,11 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"tidegate/internal/lab"
 )
 
-// TerminusNet is the network of Terminus's figures 2 and 3: internet providers as
+// Network is the network of Terminus's figures 2 and 3: internet providers as
 // groups of namespaces. T deploys Terminus, L is a legacy provider.
 //
 //	a-bot a-client a-refl ─ A(T) ─────┐
@@ -25,9 +27,9 @@ import (
 // A has two border patrols, A and A2. H is a legacy provider that checks sources
 // by itself. A's and C's border managers and G's filter manager run on their
 // providers' routers.
-type TerminusNet struct {
-	owner   owner
-	ns      map[string]*Namespace
+type Network struct {
+	owner   lab.Owner
+	ns      map[string]*lab.Namespace
 	closers []func() error
 	dir     string
 	exe     string
@@ -80,13 +82,13 @@ var terminusOwn = map[string]string{"A": addrBMA, "A2": addrPatrolA2, "C": addrB
 func ifName(peer string) string { return "to-" + strings.ToLower(peer) }
 
 // newTerminusNet makes namespaces, cables and routes; nothing runs yet.
-func newTerminusNet(exe string, ipv6 bool) (t *TerminusNet, err error) {
-	o, err := self()
+func newTerminusNet(exe string, ipv6 bool) (t *Network, err error) {
+	o, err := lab.Self()
 	if err != nil {
 		return nil, err
 	}
-	t = &TerminusNet{owner: o, ns: map[string]*Namespace{}, exe: exe, ipv6: ipv6, nodes: map[string]*node{},
-		dir: filepath.Join(labDir, o.String()+"-terminus")}
+	t = &Network{owner: o, ns: map[string]*lab.Namespace{}, exe: exe, ipv6: ipv6, nodes: map[string]*node{},
+		dir: filepath.Join(lab.LabDir, o.String()+"-terminus")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.Close())
@@ -119,11 +121,11 @@ func newTerminusNet(exe string, ipv6 bool) (t *TerminusNet, err error) {
 	}
 	for name, addr := range terminusOwn {
 		if err := t.ns[name].Do(func() error {
-			lo, err := loUp()
+			lo, err := lab.LoUp()
 			if err != nil {
 				return err
 			}
-			return addAddr(lo, hostPrefix(t.at(addr)))
+			return lab.AddAddr(lo, hostPrefix(t.at(addr)))
 		}); err != nil {
 			return t, err
 		}
@@ -134,21 +136,21 @@ func newTerminusNet(exe string, ipv6 bool) (t *TerminusNet, err error) {
 // checkSources has a legacy provider let nobody out whose source is not its customers'
 // (RFC 3704): the kernel's reverse path filter, which IPv6 lacks; there, routes that
 // only the customers' own addresses have.
-func (t *TerminusNet) checkSources(ns, customer, prefix string) error {
+func (t *Network) checkSources(ns, customer, prefix string) error {
 	if !t.ipv6 {
-		return t.ns[ns].setSysctls([2]string{"net.ipv4.conf." + ifName(customer) + ".rp_filter", "1"})
+		return t.ns[ns].SetSysctls([2]string{"net.ipv4.conf." + ifName(customer) + ".rp_filter", "1"})
 	}
 	return t.ns[ns].Do(func() error {
 		const table = 100
 		own, other := netlink.NewRule(), netlink.NewRule()
-		own.Family, own.IifName, own.Src, own.Table, own.Priority = unix.AF_INET6, ifName(customer), ipNet(t.prefix(prefix)), unix.RT_TABLE_MAIN, 100
+		own.Family, own.IifName, own.Src, own.Table, own.Priority = unix.AF_INET6, ifName(customer), lab.IpNet(t.prefix(prefix)), unix.RT_TABLE_MAIN, 100
 		other.Family, other.IifName, other.Table, other.Priority = unix.AF_INET6, ifName(customer), table, 101
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {
 			return err
 		}
 		return errors.Join(netlink.RuleAdd(own), netlink.RuleAdd(other), netlink.RouteAdd(&netlink.Route{
-			LinkIndex: lo.Attrs().Index, Dst: ipNet(netip.MustParsePrefix("::/0")), Table: table, Type: unix.RTN_BLACKHOLE}))
+			LinkIndex: lo.Attrs().Index, Dst: lab.IpNet(netip.MustParsePrefix("::/0")), Table: table, Type: unix.RTN_BLACKHOLE}))
 	})
 }
 
@@ -156,7 +158,7 @@ func (t *TerminusNet) checkSources(ns, customer, prefix string) error {
 var labPrefix6 = netip.MustParseAddr("fd00:7467::").As16()
 
 // at is an address of the figures in the family of this network.
-func (t *TerminusNet) at(v4 string) netip.Addr {
+func (t *Network) at(v4 string) netip.Addr {
 	a := netip.MustParseAddr(v4)
 	if !t.ipv6 {
 		return a
@@ -167,7 +169,7 @@ func (t *TerminusNet) at(v4 string) netip.Addr {
 }
 
 // prefix is at for prefixes.
-func (t *TerminusNet) prefix(v4 string) netip.Prefix {
+func (t *Network) prefix(v4 string) netip.Prefix {
 	p := netip.MustParsePrefix(v4)
 	switch {
 	case !t.ipv6:
@@ -179,57 +181,57 @@ func (t *TerminusNet) prefix(v4 string) netip.Prefix {
 }
 
 // port is at with a port.
-func (t *TerminusNet) port(v4 string, port uint16) string {
+func (t *Network) port(v4 string, port uint16) string {
 	return netip.AddrPortFrom(t.at(v4), port).String()
 }
 
 func hostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 // tcp and udp are Go's names of the family's protocols.
-func (t *TerminusNet) tcp() string { return "tcp" + t.digit() }
-func (t *TerminusNet) udp() string { return "udp" + t.digit() }
+func (t *Network) tcp() string { return "tcp" + t.digit() }
+func (t *Network) udp() string { return "udp" + t.digit() }
 
-func (t *TerminusNet) digit() string {
+func (t *Network) digit() string {
 	if t.ipv6 {
 		return "6"
 	}
 	return "4"
 }
 
-func (t *TerminusNet) namespace(name string) error {
+func (t *Network) namespace(name string) error {
 	if t.ns[name] != nil {
 		return nil
 	}
-	n, err := newNamespace(t.owner, "t"+name)
+	n, err := lab.MakeNamespace(t.owner, "t"+name)
 	if err != nil {
 		return err
 	}
 	t.ns[name] = n
 	t.closers = append(t.closers, n.Close)
-	sysctls := append(baseSysctls(), [2]string{"net.ipv4.ip_forward", "1"},
+	sysctls := append(lab.BaseSysctls(), [2]string{"net.ipv4.ip_forward", "1"},
 		[2]string{"net.ipv4.conf.all.send_redirects", "0"}, [2]string{"net.ipv4.conf.default.send_redirects", "0"})
 	if t.ipv6 {
 		// A router asks for the neighbour of what it forwards from its link-local address.
 		sysctls = append(sysctls, [2]string{"net.ipv6.conf.all.forwarding", "1"},
 			[2]string{"net.ipv6.conf.all.addr_gen_mode", "0"}, [2]string{"net.ipv6.conf.default.addr_gen_mode", "0"})
 	}
-	if err := n.setSysctls(sysctls...); err != nil {
+	if err := n.SetSysctls(sysctls...); err != nil {
 		return err
 	}
-	return n.Do(func() error { _, err := loUp(); return err })
+	return n.Do(func() error { _, err := lab.LoUp(); return err })
 }
 
-func (t *TerminusNet) wire(c wire) error {
-	pa, pb, err := newVeth(t.owner, t.ns[c.a], ifName(c.b), t.ns[c.b], ifName(c.a))
+func (t *Network) wire(c wire) error {
+	pa, pb, err := lab.NewVeth(t.owner, t.ns[c.a], ifName(c.b), t.ns[c.b], ifName(c.a))
 	if err != nil {
 		return err
 	}
 	p := t.prefix(c.net)
 	a, b := p.Addr().Next(), p.Addr().Next().Next()
 	err = errors.Join(
-		pa.NS.Do(func() error { return addAddr(pa.Index, netip.PrefixFrom(a, p.Bits())) }),
-		pb.NS.Do(func() error { return addAddr(pb.Index, netip.PrefixFrom(b, p.Bits())) }),
-		pa.awaitUp(), pb.awaitUp())
+		pa.NS.Do(func() error { return lab.AddAddr(pa.Index, netip.PrefixFrom(a, p.Bits())) }),
+		pb.NS.Do(func() error { return lab.AddAddr(pb.Index, netip.PrefixFrom(b, p.Bits())) }),
+		pa.AwaitUp(), pb.AwaitUp())
 	if err != nil {
 		return err
 	}
@@ -240,7 +242,7 @@ func (t *TerminusNet) wire(c wire) error {
 }
 
 // route sends what is for a prefix to a neighbour.
-func (t *TerminusNet) route(at, prefix, next string) error {
+func (t *Network) route(at, prefix, next string) error {
 	i := slices.IndexFunc(terminusCables, func(c wire) bool {
 		return c.a == at && c.b == next || c.b == at && c.a == next
 	})
@@ -257,12 +259,12 @@ func (t *TerminusNet) route(at, prefix, next string) error {
 		if err != nil {
 			return err
 		}
-		return addRoute(l.Attrs().Index, t.prefix(prefix), via)
+		return lab.AddRoute(l.Attrs().Index, t.prefix(prefix), via)
 	})
 }
 
 // Close stops every process and takes the network down.
-func (t *TerminusNet) Close() error {
+func (t *Network) Close() error {
 	var errs []error
 	for _, n := range t.nodes {
 		n.kill()
@@ -272,10 +274,10 @@ func (t *TerminusNet) Close() error {
 	}
 	t.closers = nil
 	for _, n := range t.nodes {
-		for _, mount := range bpfMounts() {
+		for _, mount := range lab.BpfMounts() {
 			errs = append(errs, os.RemoveAll(filepath.Join(mount, "tidegate", n.instance)))
 		}
-		files, _ := filepath.Glob(filepath.Join(runDir, n.instance+".*"))
+		files, _ := filepath.Glob(filepath.Join(lab.RunDir, n.instance+".*"))
 		for _, f := range files {
 			errs = append(errs, os.Remove(f))
 		}

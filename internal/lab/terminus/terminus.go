@@ -1,4 +1,7 @@
-package lab
+// Package terminus plays the scenarios of the Terminus paper: internet providers made of network
+// namespaces, bots that spoof and reflect, and patrols, border managers and filter managers that
+// are the tidegate binary, started as a user would start them. It must never load their programs itself.
+package terminus
 
 import (
 	"context"
@@ -10,23 +13,24 @@ import (
 	"sync"
 	"time"
 
+	"tidegate/internal/lab"
 	"tidegate/internal/plane"
 	"tidegate/internal/role/filterman"
 )
 
-// TerminusOptions say what `lab terminus` shows.
-type TerminusOptions struct {
+// Options say what `tidegate-lab terminus` shows.
+type Options struct {
 	Topology string // fig2, fig3, legacy or all
 	IPv6     bool
 	Exe      string // the tidegate to run; empty: the one that FindTidegate finds
 	Progress func(string, ...any)
 }
 
-// TerminusTopologies lists them.
-func TerminusTopologies() []string { return []string{"fig2", "fig3", "legacy", "all"} }
+// Topologies lists them.
+func Topologies() []string { return []string{"fig2", "fig3", "legacy", "all"} }
 
-// TerminusRow is what one scenario was expected to do and did.
-type TerminusRow struct {
+// Row is what one scenario was expected to do and did.
+type Row struct {
 	Topology       string  `json:"topology"`
 	Scenario       string  `json:"scenario"`
 	Expected       string  `json:"expected"`
@@ -38,7 +42,7 @@ type TerminusRow struct {
 
 // terminus is a network with everything running.
 type terminus struct {
-	*TerminusNet
+	*Network
 	detector *detector
 	api      *filterman.Client
 	mu       sync.Mutex
@@ -46,20 +50,20 @@ type terminus struct {
 	progress func(string, ...any)
 }
 
-// RunTerminus makes the network, shows the scenarios of a topology, and takes it
+// Run makes the network, shows the scenarios of a topology, and takes it
 // down again, whatever happened.
-func RunTerminus(ctx context.Context, o TerminusOptions) (rows []TerminusRow, err error) {
+func Run(ctx context.Context, o Options) (rows []Row, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the lab needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_BPF): run it with sudo")
 	}
-	if _, err := Clean(); err != nil {
+	if _, err := lab.Clean(); err != nil {
 		return nil, fmt.Errorf("clean up after dead labs: %w", err)
 	}
-	if o.IPv6 && !haveIPv6() {
+	if o.IPv6 && !lab.HaveIPv6() {
 		return nil, errors.New("--ipv6: this kernel has no IPv6; leave the option out")
 	}
 	if o.Exe == "" {
-		if o.Exe, err = FindTidegate(); err != nil {
+		if o.Exe, err = lab.FindTidegate(); err != nil {
 			return nil, err
 		}
 	}
@@ -71,7 +75,7 @@ func RunTerminus(ctx context.Context, o TerminusOptions) (rows []TerminusRow, er
 	if err != nil {
 		return nil, err
 	}
-	t := &terminus{TerminusNet: net, verdicts: map[netip.Addr]filterman.Verdict{}, progress: o.Progress}
+	t := &terminus{Network: net, verdicts: map[netip.Addr]filterman.Verdict{}, progress: o.Progress}
 	defer func() { err = errors.Join(err, t.Close()) }()
 	o.Progress("starting patrols and managers")
 	if err := t.start(ctx); err != nil {
@@ -96,7 +100,7 @@ func RunTerminus(ctx context.Context, o TerminusOptions) (rows []TerminusRow, er
 			continue
 		}
 		o.Progress("%s: %s", s.topology, s.name)
-		row := TerminusRow{Topology: s.topology, Scenario: s.name, Expected: s.expected, LegitSuccess: -1}
+		row := Row{Topology: s.topology, Scenario: s.name, Expected: s.expected, LegitSuccess: -1}
 		if err := s.run(ctx, &row); err != nil {
 			return rows, fmt.Errorf("%s: %w", s.name, err)
 		}
@@ -161,7 +165,7 @@ func (t *terminus) cleanUp(ctx context.Context) error {
 
 // counter reads one counter of a patrol.
 func (t *terminus) counter(node, name string) uint64 {
-	for _, mount := range bpfMounts() {
+	for _, mount := range lab.BpfMounts() {
 		if c, err := plane.OpenPatrolCounters(mount, t.nodes[node].instance); err == nil {
 			return c[name]
 		}
@@ -241,6 +245,6 @@ func (t *terminus) play(ctx context.Context, a attack) (o attackOutcome, err err
 }
 
 // conditions join what must hold into a row.
-func (r *TerminusRow) conclude(o attackOutcome, observed string, ok bool) {
+func (r *Row) conclude(o attackOutcome, observed string, ok bool) {
 	r.Observed, r.OK, r.FilteredAfterS, r.LegitSuccess = observed, ok, o.filtered, o.success
 }

@@ -1,4 +1,4 @@
-package lab
+package terminus
 
 import (
 	"context"
@@ -41,7 +41,7 @@ var labManagers = []labManager{
 
 // signBindings makes a registry, the managers' keys and their records. What it returns
 // is, by manager, what its configuration says of bindings.
-func (t *TerminusNet) signBindings(now time.Time) (map[string]string, error) {
+func (t *Network) signBindings(now time.Time) (map[string]string, error) {
 	registryFile := filepath.Join(t.dir, "registry.key")
 	registryKey, err := binding.CreateKeyFile(registryFile)
 	if err != nil {
@@ -86,7 +86,7 @@ func managerAddr(name string) string {
 	return ""
 }
 
-func (t *TerminusNet) signOne(m labManager, key binding.Key, registry ed25519.PrivateKey, now time.Time) error {
+func (t *Network) signOne(m labManager, key binding.Key, registry ed25519.PrivateKey, now time.Time) error {
 	r, err := binding.Sign(binding.Record{Role: m.role, Prefixes: []netip.Prefix{t.prefix(m.prefix)}, Key: key, Serial: 1,
 		Endpoints: []binding.Endpoint{{Service: binding.ServiceIFP, Addr: netip.AddrPortFrom(t.at(m.addr), m.ifp)},
 			{Service: binding.ServiceFlood, Addr: netip.AddrPortFrom(t.at(m.addr), portFlood)}},

@@ -1,4 +1,4 @@
-package lab
+package terminus
 
 import (
 	"context"
@@ -31,7 +31,7 @@ type offender struct {
 }
 
 // offend runs one from a namespace for its time.
-func (t *TerminusNet) offend(ctx context.Context, ns string) (*offender, error) {
+func (t *Network) offend(ctx context.Context, ns string) (*offender, error) {
 	o := &offender{}
 	room := make(chan struct{}, offenderSlots)
 	var all sync.WaitGroup
@@ -57,7 +57,7 @@ func (t *TerminusNet) offend(ctx context.Context, ns string) (*offender, error) 
 	return o, nil
 }
 
-func (t *TerminusNet) offendOnce(ns string, o *offender) {
+func (t *Network) offendOnce(ns string, o *offender) {
 	var c net.Conn
 	err := t.ns[ns].Do(func() (err error) {
 		c, err = net.DialTimeout(t.tcp(), t.port(addrServer, portWeb), dialPatience)
@@ -97,7 +97,7 @@ func (t *terminus) filtersOf(ctx context.Context, src string) (n int, err error)
 
 // gate: an offender behind a patrol is filtered there; one whose packets come without
 // the codepoint is reported, and refused.
-func (t *terminus) gate(ctx context.Context, row *TerminusRow) error {
+func (t *terminus) gate(ctx context.Context, row *Row) error {
 	blocked := t.counter("pa", "filter_blocked")
 	begin := time.Now()
 	c := t.webClient("c-client")
@@ -131,7 +131,7 @@ func (t *terminus) gate(ctx context.Context, row *TerminusRow) error {
 
 // gateSaid is what became of the server's gate's report about a source, by its log.
 func (t *terminus) gateSaid(src string) string {
-	for line := range strings.SplitSeq(t.nodes["gate"].proc.stderr.String(), "; ") {
+	for line := range strings.SplitSeq(t.nodes["gate"].proc.Stderr.String(), "; ") {
 		if strings.Contains(line, gateReports) && strings.Contains(line, "source="+hostPrefix(t.at(src)).String()) {
 			_, rest, _ := strings.Cut(line, "filter=")
 			state, _, _ := strings.Cut(rest, " ")

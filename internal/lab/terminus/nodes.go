@@ -1,4 +1,4 @@
-package lab
+package terminus
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidegate/internal/keys"
+	"tidegate/internal/lab"
 	"tidegate/internal/upstream"
 )
 
@@ -17,14 +18,14 @@ type node struct {
 	name, ns string
 	instance string
 	conf     string
-	proc     *process
-	ready    *lineWaiter
+	proc     *lab.Process
+	ready    *lab.LineWaiter
 }
 
 func (n *node) kill() {
 	if n.proc != nil {
-		_ = n.proc.cmd.Process.Kill()
-		<-n.proc.exited
+		_ = n.proc.Cmd.Process.Kill()
+		<-n.proc.Exited
 		n.proc = nil
 	}
 }
@@ -48,7 +49,7 @@ func portLines(lines ...string) string {
 }
 
 // start writes keys and configurations and starts all roles.
-func (t *TerminusNet) start(ctx context.Context) error {
+func (t *Network) start(ctx context.Context) error {
 	bindings, err := t.signBindings(time.Now())
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func (t *TerminusNet) start(ctx context.Context) error {
 			ifName("G"), filepath.Join(t.dir, "gate.key"), filepath.Join(t.dir, "api.sock"), gateLimit, portWeb)},
 	}
 	for _, c := range configs {
-		n := &node{name: c.name, ns: c.ns, instance: instPrefix + t.owner.String() + "-" + c.name}
+		n := &node{name: c.name, ns: c.ns, instance: lab.InstPrefix + t.owner.String() + "-" + c.name}
 		n.conf = filepath.Join(t.dir, c.name+".yaml")
 		if err := os.WriteFile(n.conf, []byte("instance: "+n.instance+"\n"+c.text), 0o600); err != nil {
 			return err
@@ -125,22 +126,22 @@ func (t *TerminusNet) start(ctx context.Context) error {
 }
 
 // run starts a node's process.
-func (t *TerminusNet) run(n *node) (err error) {
-	n.ready = newLineWaiter(readyLine)
-	n.proc, err = startProcess(t.ns[n.ns], -1, nil, n.ready, t.exe, "run", "-c", n.conf)
+func (t *Network) run(n *node) (err error) {
+	n.ready = lab.NewLineWaiter(lab.ReadyLine)
+	n.proc, err = lab.StartProcess(t.ns[n.ns], -1, nil, n.ready, t.exe, "run", "-c", n.conf)
 	return err
 }
 
 // await waits for the line "ready".
 func (n *node) await(ctx context.Context) error {
 	select {
-	case <-n.ready.seen:
+	case <-n.ready.Seen:
 		return nil
-	case <-n.proc.exited:
-		return fmt.Errorf("%s ended before it was ready: %w", n.name, n.proc.failure())
+	case <-n.proc.Exited:
+		return fmt.Errorf("%s ended before it was ready: %w", n.name, n.proc.Failure())
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(readyTimeout):
-		return fmt.Errorf("%s: not ready after %s: %s", n.name, readyTimeout, n.proc.stderr.String())
+	case <-time.After(lab.ReadyTimeout):
+		return fmt.Errorf("%s: not ready after %s: %s", n.name, lab.ReadyTimeout, n.proc.Stderr.String())
 	}
 }

@@ -1,4 +1,4 @@
-package lab
+package terminus
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tidegate/internal/lab"
 	"tidegate/internal/upstream"
 )
 
@@ -39,10 +40,10 @@ type flooder struct {
 }
 
 // flood sends from a namespace. src need not be its own.
-func (t *TerminusNet) flood(ns, src, dst string, srcPort, dstPort uint16, payload int) (*flooder, error) {
+func (t *Network) flood(ns, src, dst string, srcPort, dstPort uint16, payload int) (*flooder, error) {
 	n := t.ns[ns]
-	if n == nil || !pathExists("/run/netns/"+n.Name) {
-		return nil, fmt.Errorf("%s: %w", ns, ErrForeignInterface)
+	if n == nil || !lab.PathExists("/run/netns/"+n.Name) {
+		return nil, fmt.Errorf("%s: %w", ns, lab.ErrForeignInterface)
 	}
 	packet, family := udpPacket(t.at(src), t.at(dst), srcPort, dstPort, payload), unix.AF_INET
 	var to unix.Sockaddr = &unix.SockaddrInet4{Addr: [4]byte(t.at(dst).AsSlice()[:4])}
@@ -51,8 +52,8 @@ func (t *TerminusNet) flood(ns, src, dst string, srcPort, dstPort uint16, payloa
 	}
 	fd := -1
 	err := n.Do(func() (err error) {
-		if !n.current() { // nothing is ever sent from elsewhere
-			return ErrForeignInterface
+		if !n.Current() { // nothing is ever sent from elsewhere
+			return lab.ErrForeignInterface
 		}
 		fd, err = unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 		return err
@@ -126,7 +127,7 @@ func udpPacket6(src, dst netip.Addr, srcPort, dstPort uint16, payload int) []byt
 }
 
 // reflect answers every query at a namespace's port with floodPayload bytes.
-func (t *TerminusNet) reflect(ns, addr string) (io.Closer, error) {
+func (t *Network) reflect(ns, addr string) (io.Closer, error) {
 	var c *net.UDPConn
 	err := t.ns[ns].Do(func() (err error) {
 		c, err = net.ListenUDP(t.udp(), net.UDPAddrFromAddrPort(netip.AddrPortFrom(t.at(addr), portReflect)))
@@ -150,7 +151,7 @@ func (t *TerminusNet) reflect(ns, addr string) (io.Closer, error) {
 }
 
 // web is the server's service: one line in, some bytes out.
-func (t *TerminusNet) web() (io.Closer, error) {
+func (t *Network) web() (io.Closer, error) {
 	var l net.Listener
 	var config net.ListenConfig
 	config.SetMultipathTCP(false) // the kernel adopts no connections for MPTCP, which Go listens with
@@ -194,7 +195,7 @@ type try struct {
 }
 
 // begin makes requests of a kind until the client is stopped.
-func (t *TerminusNet) begin(ns string, request func() bool) *asker {
+func (t *Network) begin(ns string, request func() bool) *asker {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &asker{cancel: cancel}
 	c.done.Go(func() {
@@ -215,7 +216,7 @@ func (t *TerminusNet) begin(ns string, request func() bool) *asker {
 }
 
 // webClient asks the server's service over TCP.
-func (t *TerminusNet) webClient(ns string) *asker {
+func (t *Network) webClient(ns string) *asker {
 	return t.begin(ns, func() bool {
 		deadline := time.Now().Add(clientWait)
 		var c net.Conn
@@ -238,7 +239,7 @@ func (t *TerminusNet) webClient(ns string) *asker {
 }
 
 // queryClient asks a reflector from the server, as a resolver's user would.
-func (t *TerminusNet) queryClient(reflector string) *asker {
+func (t *Network) queryClient(reflector string) *asker {
 	return t.begin("s", func() bool {
 		var c net.Conn
 		err := t.ns["s"].Do(func() (err error) {
@@ -308,7 +309,7 @@ const (
 	quietForTrust = 700 * time.Millisecond // without a packet: it is filtered
 )
 
-func (t *TerminusNet) detect(tell func(netip.Addr, bool, bool)) (*detector, error) {
+func (t *Network) detect(tell func(netip.Addr, bool, bool)) (*detector, error) {
 	d := &detector{seen: map[netip.Addr]*sighting{}, tell: tell}
 	err := t.ns["s"].Do(func() (err error) {
 		d.udp, err = upstream.ListenUDP(netip.AddrPortFrom(t.at(addrServer), portFlooded), labCodepoint)

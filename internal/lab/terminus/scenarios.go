@@ -1,4 +1,4 @@
-package lab
+package terminus
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 type scenario struct {
 	topology, name, expected string
-	run                      func(context.Context, *TerminusRow) error
+	run                      func(context.Context, *Row) error
 }
 
 // legitOK is the share of legitimate requests that must be answered.
@@ -37,7 +37,7 @@ func (t *terminus) scenarios() []scenario {
 	return list
 }
 
-func (t *terminus) bot(ctx context.Context, row *TerminusRow) error {
+func (t *terminus) bot(ctx context.Context, row *Row) error {
 	before := t.counter("pa", "filter_blocked")
 	o, err := t.play(ctx, attack{ns: "a-bot", src: addrBot, client: "c-client"})
 	if err != nil {
@@ -49,7 +49,7 @@ func (t *terminus) bot(ctx context.Context, row *TerminusRow) error {
 	return nil
 }
 
-func (t *terminus) priority(ctx context.Context, row *TerminusRow) error {
+func (t *terminus) priority(ctx context.Context, row *Row) error {
 	legacy := t.webClient("h-att") // H's customer as an honest client
 	defer legacy.stop()
 	begin := time.Now()
@@ -64,7 +64,7 @@ func (t *terminus) priority(ctx context.Context, row *TerminusRow) error {
 	return nil
 }
 
-func (t *terminus) spoofLegacy(ctx context.Context, row *TerminusRow) error {
+func (t *terminus) spoofLegacy(ctx context.Context, row *Row) error {
 	o, err := t.play(ctx, attack{ns: "b-att", src: addrClient, client: "a-client"})
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (t *terminus) spoofLegacy(ctx context.Context, row *TerminusRow) error {
 }
 
 // nothingArrives is what three of the five scenarios come to.
-func (t *terminus) nothingArrives(ctx context.Context, row *TerminusRow, ns, patrol string) error {
+func (t *terminus) nothingArrives(ctx context.Context, row *Row, ns, patrol string) error {
 	before := uint64(0)
 	if patrol != "" {
 		before = t.counter(patrol, "drop_spoofed")
@@ -93,19 +93,19 @@ func (t *terminus) nothingArrives(ctx context.Context, row *TerminusRow, ns, pat
 	return nil
 }
 
-func (t *terminus) spoofChecked(ctx context.Context, row *TerminusRow) error {
+func (t *terminus) spoofChecked(ctx context.Context, row *Row) error {
 	return t.nothingArrives(ctx, row, "h-att", "")
 }
 
-func (t *terminus) spoofOther(ctx context.Context, row *TerminusRow) error {
+func (t *terminus) spoofOther(ctx context.Context, row *Row) error {
 	return t.nothingArrives(ctx, row, "c-att", "pc")
 }
 
-func (t *terminus) spoofBeside(ctx context.Context, row *TerminusRow) error {
+func (t *terminus) spoofBeside(ctx context.Context, row *Row) error {
 	return t.nothingArrives(ctx, row, "a2-att", "pa2")
 }
 
-func (t *terminus) spoofSame(ctx context.Context, row *TerminusRow) error {
+func (t *terminus) spoofSame(ctx context.Context, row *Row) error {
 	victim := t.webClient("a-client")
 	defer victim.stop()
 	o, err := t.play(ctx, attack{ns: "a-bot", src: addrClient, client: "c-client"})
@@ -122,7 +122,7 @@ func (t *terminus) spoofSame(ctx context.Context, row *TerminusRow) error {
 // reflect begins the reflector and waits until the server can ask it.
 func (t *terminus) reflector() (io.Closer, error) { return t.reflect("a-refl", addrRefl) }
 
-func (t *terminus) reflection(ctx context.Context, row *TerminusRow) error {
+func (t *terminus) reflection(ctx context.Context, row *Row) error {
 	r, err := t.reflector()
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (t *terminus) reflection(ctx context.Context, row *TerminusRow) error {
 
 // reflectionLegacy: the way from the filter manager to A leads through F, which is
 // legacy; the way back does not.
-func (t *terminus) reflectionLegacy(ctx context.Context, row *TerminusRow) error {
+func (t *terminus) reflectionLegacy(ctx context.Context, row *Row) error {
 	if err := t.route("G", addrBMA+"/32", "F"); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (t *terminus) reflectionLegacy(ctx context.Context, row *TerminusRow) error
 }
 
 // death kills every process and sees what goes on without them.
-func (t *terminus) death(ctx context.Context, row *TerminusRow) error {
+func (t *terminus) death(ctx context.Context, row *Row) error {
 	o, err := t.play(ctx, attack{ns: "a-bot", src: addrBot})
 	if err != nil {
 		return err
