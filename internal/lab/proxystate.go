@@ -46,7 +46,8 @@ func watchState(ctx context.Context, d stateful) *ProxyState {
 // those of the load have ended before anybody could look.
 const heldConns = 32
 
-// hold opens connections that say nothing and keeps them for two samples.
+// hold opens connections that begin a request, and keeps them for two samples: a connection that has carried
+// nothing yet is not in the proxy's flow table.
 func (env *runEnv) hold(ctx context.Context, t *Topology) {
 	conns := make(chan net.Conn, heldConns)
 	var wg sync.WaitGroup
@@ -56,9 +57,11 @@ func (env *runEnv) hold(ctx context.Context, t *Topology) {
 				d := net.Dialer{Timeout: env.opts.Timeout, LocalAddr: &net.TCPAddr{IP: clientAddr(i%env.opts.Clients, env.opts.IPv6).AsSlice()}}
 				d.SetMultipathTCP(false)
 				c, err := d.DialContext(ctx, "tcp", serviceAddr(env.opts.IPv6).String())
-				if err == nil {
-					conns <- c
+				if err != nil {
+					return err
 				}
+				conns <- c
+				_, err = c.Write([]byte("G"))
 				return err
 			})
 		})
