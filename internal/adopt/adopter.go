@@ -3,6 +3,7 @@ package adopt
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"tidegate/internal/config"
@@ -96,13 +97,15 @@ func (a *Adopter) Close() {
 	a.g.plane.Close()
 }
 
-// Stop takes everything off.
-func (a *Adopter) Stop() error { return a.g.plane.Detach() }
+// Commit makes its start final; closed before, it leaves all as it was.
+func (a *Adopter) Commit() error { return a.g.plane.Commit() }
 
-// RemoveAdopter takes off what an earlier process has left of an adopter that this
-// one does not need.
-func RemoveAdopter(bpffs, instance string) error {
-	return plane.RemoveInstance(bpffs, AdopterInstance(instance))
+// LetAdopterGo takes off what an earlier process has left of an adopter that this
+// one does not need. It comes last in a start.
+func LetAdopterGo(opt instance.Options, name string, log *slog.Logger) {
+	if err := plane.RemoveInstance(opt.BPFFS, AdopterInstance(name)); err != nil {
+		log.Error("the adopting gate of the process before is still attached; `tidegate off` and a start take it off", "error", err)
+	}
 }
 
 // CannotAdopt says why this machine's kernel cannot adopt whatever the listener; nil

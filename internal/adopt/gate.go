@@ -82,7 +82,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 	return g.stop(ctx, force)
 }
 
-// start loads everything and attaches. Nothing stays if it fails.
+// start loads everything and attaches. If it fails, all is as it was before.
 func (g *gate) start() error {
 	if err := instance.EnsureBPFFS(g.opt.BPFFS); err != nil {
 		return err
@@ -123,9 +123,11 @@ func (g *gate) start() error {
 	if g.part {
 		return nil
 	}
-	if err := errors.Join(g.writeState(), RemoveAdopter(g.opt.BPFFS, g.cfg.Instance)); err != nil {
-		return errors.Join(err, g.plane.Detach())
+	if err := instance.SettleFile(g.state(), instance.StatePath(g.opt.StateDir, g.cfg.Instance), g.log, g.plane); err != nil {
+		g.plane.Close()
+		return err
 	}
+	LetAdopterGo(g.opt, g.cfg.Instance, g.log)
 	return nil
 }
 
@@ -290,6 +292,10 @@ func (g *gate) stop(ctx, force context.Context) error {
 
 // writeState replaces the state file in one step.
 func (g *gate) writeState() error {
+	return g.state().Write(instance.StatePath(g.opt.StateDir, g.cfg.Instance))
+}
+
+func (g *gate) state() *instance.StateFile {
 	s := instance.StateFile{Role: g.cfg.Role, Version: version.Version, PID: os.Getpid(), Started: g.started,
 		Interfaces: g.cfg.Interfaces, XDP: g.modes, EpochNs: int64(g.cfg.Epoch),
 		KeyHorizon: int64(g.cfg.KeyHorizon), DrainNs: int64(g.cfg.Drain), Unrouted: g.replies.Unknown()}
@@ -297,5 +303,5 @@ func (g *gate) writeState() error {
 		s.Services = append(s.Services, instance.StateService{ID: g.services.ID(svc.Name), Name: svc.Name, Mode: string(svc.Mode),
 			Prefixes: svc.Prefixes, Ports: svc.Ports})
 	}
-	return s.Write(instance.StatePath(g.opt.StateDir, g.cfg.Instance))
+	return &s
 }

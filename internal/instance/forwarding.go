@@ -19,6 +19,7 @@ type Forwarding struct {
 	Interfaces []string
 	Log        *slog.Logger
 	Promisc    []string // interfaces that Prepare, or that of an earlier process of the instance, has made promiscuous
+	fresh      []string // those of this process
 }
 
 // OwnPrefixes are the destinations that a router takes for its own, less loopback: what
@@ -54,12 +55,16 @@ func (f *Forwarding) Prepare() error {
 		if err := netlink.SetPromiscOn(dev); err != nil {
 			return fmt.Errorf("interface %s: promiscuous mode: %w", name, err)
 		}
+		f.fresh = append(f.fresh, name)
 		if !slices.Contains(f.Promisc, name) {
 			f.Promisc = append(f.Promisc, name)
 		}
 	}
 	return nil
 }
+
+// Undo takes back what this process's Prepare has done.
+func (f *Forwarding) Undo() error { return endPromiscuous(f.fresh) }
 
 // PromiscuousBy are the interfaces that an earlier process of an instance has made promiscuous.
 func PromiscuousBy(stateDir, instance string) []string {

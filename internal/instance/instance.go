@@ -83,6 +83,9 @@ func (b *Instance) ConfigureForwarding(kind config.Forwarding) error {
 	return b.forwarding.Prepare()
 }
 
+// UndoForwarding takes back what ConfigureForwarding has changed, and no earlier process.
+func (b *Instance) UndoForwarding() error { return b.forwarding.Undo() }
+
 // Promiscuous are the interfaces that ConfigureForwarding has made so, for the state file.
 func (b *Instance) Promiscuous() []string { return b.forwarding.Promisc }
 

@@ -44,7 +44,9 @@ type Takeover struct {
 func StatePath(dir, instance string) string { return filepath.Join(dir, instance+".json") }
 
 // WriteState replaces the state file in one step.
-func WriteState(dir string, s State) error {
+func WriteState(dir string, s State) error { return s.file().Write(StatePath(dir, s.Config.Instance)) }
+
+func (s *State) file() *StateFile {
 	c := s.Config
 	forwarding := c.Proxy.Forwarding
 	if c.Role == config.RoleEdge {
@@ -68,7 +70,7 @@ func WriteState(dir string, s State) error {
 		}
 		out.Services = append(out.Services, entry)
 	}
-	return out.Write(StatePath(dir, c.Instance))
+	return &out
 }
 
 // RemoveState removes the state file.
@@ -117,15 +119,21 @@ type StateService struct {
 
 // Write replaces the file in one step.
 func (s *StateFile) Write(path string) error {
-	text, err := json.MarshalIndent(s, "", "  ")
+	fresh, err := s.writeBeside(path)
 	if err != nil {
 		return err
 	}
-	tmp := path + ".new"
-	if err := os.WriteFile(tmp, text, 0o600); err != nil {
-		return err
+	return os.Rename(fresh, path)
+}
+
+// writeBeside writes the file that shall take the place of path.
+func (s *StateFile) writeBeside(path string) (fresh string, err error) {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return "", err
 	}
-	return os.Rename(tmp, path)
+	fresh = path + ".new"
+	return fresh, os.WriteFile(fresh, text, 0o600)
 }
 
 // editState changes the state file of an instance, if it has one.

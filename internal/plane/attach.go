@@ -37,12 +37,18 @@ type attachment struct {
 	link   link.Link
 	path   string        // of the pin
 	before *ebpf.Program // what it ran, if it was taken over from an earlier process
+
+	// Of an XDP link that was made anew for another mode.
+	was    XDPMode
+	device string
+	index  int
 }
 
 // attachments are the links of one instance, pinned as xdp-<interface>,
 // tc-<interface>, egress-<interface> and sockops.
 type attachments struct {
 	dir             string
+	interfaces      []string
 	xdp, tc, egress map[string]*attachment // by interface
 	sockops         *attachment
 }
@@ -51,8 +57,7 @@ type attachments struct {
 // iterator), then TC, and XDP last, so that no cookie is sent before somebody
 // can honour it. Links that an earlier process of the instance left pinned are
 // taken over and change their program in one step. It returns the XDP mode in
-// use for each interface. On failure, what this call attached is taken off, and
-// what it took over has its former program back.
+// use for each interface. On failure all is as before; what comes of a success is for Commit or Undo.
 func (p *Plane) Attach(o AttachOptions) (map[string]XDPMode, error) {
 	p.dir = PinDir(o.BPFFS, o.Instance)
 	if err := p.refuseForeign(o.Instance); err != nil {
@@ -61,19 +66,15 @@ func (p *Plane) Attach(o AttachOptions) (map[string]XDPMode, error) {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("pin directory: %w; is a BPF file system mounted at %s?", err, o.BPFFS)
 	}
-	p.links = &attachments{dir: p.dir, xdp: map[string]*attachment{}, tc: map[string]*attachment{},
+	p.links = &attachments{dir: p.dir, interfaces: o.Interfaces, xdp: map[string]*attachment{}, tc: map[string]*attachment{},
 		egress: map[string]*attachment{}}
 	modes, err := p.attachAll(o)
 	if err == nil {
 		err = errors.Join(p.addTablesVersion(), p.pinMaps())
 	}
 	if err != nil {
-		p.links.undo()
-		p.links = nil
-		_ = os.Remove(p.dir) // succeeds only if nothing was there before
-		return nil, err
+		return nil, errors.Join(err, p.Undo())
 	}
-	p.links.commit(o.Interfaces, map[string]bool{"xdp": p.xdp != nil, "tc": p.tc != nil, "egress": p.egress != nil})
 	return modes, nil
 }
 
@@ -159,24 +160,17 @@ func pinNew(l link.Link, path string) (*attachment, error) {
 	return &attachment{link: l, path: path}, nil
 }
 
+// attachSockops attaches beside what a process before has left, which goes on hearing of sockets
+// until Commit.
 func (p *Plane) attachSockops(cgroup string) error {
-	path := filepath.Join(p.dir, "sockops")
-	a, err := takeOver(path, p.sockops)
+	l, err := link.AttachCgroup(link.CgroupOptions{Path: cgroup, Attach: ebpf.AttachCGroupSockOps, Program: p.sockops})
 	if err != nil {
-		return err
+		return fmt.Errorf("sock_ops on %s: %w", cgroup, err)
 	}
-	if a == nil {
-		l, err := link.AttachCgroup(link.CgroupOptions{
-			Path: cgroup, Attach: ebpf.AttachCGroupSockOps, Program: p.sockops})
-		if err != nil {
-			return fmt.Errorf("sock_ops on %s: %w", cgroup, err)
-		}
-		if a, err = pinNew(l, path); err != nil {
-			return err
-		}
-	}
-	p.links.sockops = a
-	return nil
+	path := filepath.Join(p.dir, fmt.Sprintf("%s-%d", sockopsPin, os.Getpid()))
+	_ = os.Remove(path) // of a start with this number, which was killed
+	p.links.sockops, err = pinNew(l, path)
+	return err
 }
 
 func (p *Plane) attachTC(set map[string]*attachment, kind string, prog *ebpf.Program, at ebpf.AttachType, name string, index int) error {
@@ -208,10 +202,7 @@ func (p *Plane) attachXDP(name string, index int, want XDPMode) error {
 	if a != nil && want != XDPAuto && attachedMode(index) != want {
 		// A link keeps its mode for life, and a device takes only one at a time: for
 		// a moment SYNs go to the kernel.
-		if err := a.detach(); err != nil {
-			return err
-		}
-		a = nil
+		return p.reattachXDP(a, name, index, want)
 	}
 	if a == nil {
 		l, err := newXDPLink(p.xdp, name, index, want)
@@ -223,6 +214,28 @@ func (p *Plane) attachXDP(name string, index int, want XDPMode) error {
 		}
 	}
 	p.links.xdp[name] = a
+	return nil
+}
+
+// reattachXDP gives an interface whose link was taken over another mode, and remembers the old one.
+func (p *Plane) reattachXDP(a *attachment, name string, index int, want XDPMode) error {
+	a.was, a.device, a.index = attachedMode(index), name, index
+	p.links.xdp[name] = a // whatever fails from here on: undo knows
+	before := a.before
+	a.before = nil
+	err := a.detach()
+	a.before = before
+	if err != nil {
+		return err
+	}
+	l, err := newXDPLink(p.xdp, name, index, want)
+	if err != nil {
+		return err
+	}
+	a.link = l
+	if err := l.Pin(a.path); err != nil {
+		return fmt.Errorf("pin %s: %w", a.path, err)
+	}
 	return nil
 }
 

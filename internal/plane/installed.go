@@ -163,7 +163,7 @@ func (i *Installed) Remove() error {
 				}
 			})
 		}
-		errs = append(errs, detachPin(filepath.Join(dir, "sockops")))
+		a.commitSockops()
 	}
 	return errors.Join(append(errs, os.RemoveAll(i.dir))...)
 }

@@ -13,37 +13,11 @@ import (
 	"tidegate/internal/plane/hostbpf"
 )
 
-// pinMaps pins the maps that `status` and a later process read. The pins of a
-// process before are replaced, all or none.
-func (p *Plane) pinMaps() error {
-	const prefix = "new-"
-	for name, m := range p.maps {
-		path := filepath.Join(p.dir, prefix+name)
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		if err := m.Pin(path); err != nil {
-			p.unpinMaps(prefix)
-			return fmt.Errorf("pin %s: %w", path, err)
-		}
-	}
-	for name := range p.maps {
-		if err := os.Rename(filepath.Join(p.dir, prefix+name), filepath.Join(p.dir, name)); err != nil {
-			p.unpinMaps(prefix)
-			return fmt.Errorf("pin %s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-func (p *Plane) unpinMaps(prefix string) {
-	for name := range p.maps {
-		_ = os.Remove(filepath.Join(p.dir, prefix+name))
-	}
-}
-
-// Detach takes everything off and removes the pins. Safe to call twice.
+// Detach takes everything off and removes the pins; before Commit, it is Undo. Safe to call twice.
 func (p *Plane) Detach() error {
+	if !p.final {
+		return p.Undo()
+	}
 	if p.links == nil {
 		return nil
 	}
@@ -101,19 +75,6 @@ func (a *attachments) close() {
 	}
 }
 
-// undo gives every link the program that it had before this start; a link that
-// was not there before goes. XDP comes first: cookies of whom nobody knows any
-// more must not be sent.
-func (a *attachments) undo() {
-	for _, l := range a.all() {
-		if l.before == nil || l.link.Update(l.before) != nil {
-			_ = l.detach()
-			continue
-		}
-		_ = l.close()
-	}
-}
-
 // commit makes this start final: links of interfaces that it does not name go, and
 // those of kinds that its role does not have.
 func (a *attachments) commit(interfaces []string, kinds map[string]bool) {
@@ -128,9 +89,7 @@ func (a *attachments) commit(interfaces []string, kinds map[string]bool) {
 			_ = detachPin(path)
 		}
 	})
-	if a.sockops == nil { // of a server that adopted until now
-		_ = detachPin(filepath.Join(a.dir, "sockops"))
-	}
+	a.commitSockops()
 }
 
 // detachPin takes a pinned link off, if it is there.

@@ -218,18 +218,17 @@ func (p *Patrol) AttachPatrol(o AttachOptions, queues []string) (map[string]XDPM
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("pin directory: %w; is a BPF file system mounted at %s?", err, o.BPFFS)
 	}
-	p.links = &attachments{dir: p.dir, xdp: map[string]*attachment{}, tc: map[string]*attachment{}}
+	p.links = &attachments{dir: p.dir, interfaces: o.Interfaces, xdp: map[string]*attachment{}, tc: map[string]*attachment{}}
 	modes, err := p.attachPatrol(o, queues)
 	if err == nil {
 		err = p.pinMaps()
 	}
-	if err != nil {
-		p.links.undo()
-		p.links = nil
-		_ = os.Remove(p.dir)
-		return nil, err
+	if err == nil {
+		err = p.Commit()
 	}
-	p.links.commit(o.Interfaces, map[string]bool{"xdp": true, "tc": true})
+	if err != nil {
+		return nil, errors.Join(err, p.Undo())
+	}
 	return modes, nil
 }
 

@@ -65,6 +65,9 @@ type Plane struct {
 	maps                   map[string]*ebpf.Map
 	sizes                  map[string]uint32 // entries of maps whose size is not the object's
 	links                  *attachments
+	freshPins              []string                            // maps that are pinned and not yet named as they shall be
+	final                  bool                                // what links has is to stay: Commit
+	shared                 []sharedValue                       // what the process before had in maps that this one shares with it
 	own                    map[hostbpf.HostXdpTgOwnPrefix]bool // what SetOwn has put into the map
 	replies                replies                             // what SetReplies has put into the maps
 	filled                 tables                              // what SetServices has put into the maps
@@ -180,8 +183,10 @@ func (p *Plane) Map(name string) *ebpf.Map { return p.maps[name] }
 // KeySlots is the size of the key ring.
 func (p *Plane) KeySlots() int { return p.keySlots }
 
-// Close releases this process's hold. What is pinned goes on working.
+// Close releases this process's hold. What is pinned goes on working; what was attached and not
+// committed is undone.
 func (p *Plane) Close() {
+	_ = p.Undo()
 	for _, prog := range []*ebpf.Program{p.xdp, p.tc, p.egress, p.sockops, p.iter} {
 		if prog != nil {
 			prog.Close()

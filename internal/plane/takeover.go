@@ -45,6 +45,7 @@ func (p *Plane) takeOverTables(spec *ebpf.CollectionSpec, dir string, groups []k
 		}
 		for name, m := range maps {
 			p.maps[name] = m
+			p.remember(m)
 		}
 	}
 }

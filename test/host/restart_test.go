@@ -13,6 +13,20 @@ import (
 	"tidegate/test/labtest"
 )
 
+// dialTCP connects to the protected port and says nothing.
+func (w *world) dialTCP(ipv6 bool) (c *net.TCPConn, err error) {
+	err = w.Client.Do(func() error {
+		d := net.Dialer{Timeout: 5 * time.Second}
+		d.SetMultipathTCP(false)
+		conn, err := d.Dial("tcp", netip.AddrPortFrom(w.ServerAddr(ipv6), webPort).String())
+		if err == nil {
+			c = conn.(*net.TCPConn)
+		}
+		return err
+	})
+	return c, err
+}
+
 // The process is stopped and started again, as another version of the binary, too, and
 // reloaded, while 50 clients stay connected and others come: nobody notices. Status says who looks after
 // the packet path meanwhile, and a start takes it over.
@@ -21,18 +35,7 @@ func TestRestart(t *testing.T) {
 	w.echoServer(webPort)
 	config := w.webConfig(webPort)
 	g := w.start(config)
-	l := labtest.StartLoad(t, 50, func() (c *net.TCPConn, err error) {
-		err = w.Client.Do(func() error {
-			d := net.Dialer{Timeout: 5 * time.Second}
-			d.SetMultipathTCP(false)
-			conn, err := d.Dial("tcp", netip.AddrPortFrom(w.ServerAddr(false), webPort).String())
-			if err == nil {
-				c = conn.(*net.TCPConn)
-			}
-			return err
-		})
-		return c, err
-	})
+	l := labtest.StartLoad(t, 50, labtest.InTurn(w.dialTCP))
 	for range 2 {
 		l.More(50)
 		g.stop()

@@ -1,13 +1,13 @@
 package proxytest
 
 import (
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -66,15 +66,17 @@ func TestRestart(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.bridge)
-			w.serve(echo)
+			w.serveFor(10*time.Minute, echo)
 			b := w.start(w.config(c.strategy))
 			if strings.HasPrefix(c.strategy, "auth") { // the first connection of a source is interrupted
-				_ = w.ping(false)
-				if err := w.ping(false); err != nil {
-					t.Fatal(err)
+				for _, ipv6 := range families() {
+					_ = w.ping(ipv6)
+					if err := w.ping(ipv6); err != nil {
+						t.Fatal(err)
+					}
 				}
 			}
-			l := labtest.StartLoad(t, 50, func() (*net.TCPConn, error) { return w.dial(false) })
+			l := labtest.StartLoad(t, 50, labtest.InTurn(w.dial))
 			for range 2 {
 				l.More(30)
 				b.stop(t, syscall.SIGTERM)
@@ -100,14 +102,12 @@ func TestOff(t *testing.T) {
 	w.serve(echo)
 	config := strings.Replace(w.config("cookie"), "drain: 0s", "drain: 1s", 1)
 	b := w.start(config)
-	first, second := w.holdConn(false), w.holdConn(false)
+	first, second := w.holdConn(false), w.holdConn(true)
 	done := make(chan string)
 	go func() { done <- w.off("--drain", "1m") }()
 	w.await("drain", func() bool { return w.status().Draining })
 	<-b.exited
-	if err := w.ping(false); err != nil {
-		t.Errorf("new connection, draining: %v", err)
-	}
+	w.pingEach("draining")
 	use(t, first)
 	use(t, second)
 	first.Close()
@@ -118,12 +118,20 @@ func TestOff(t *testing.T) {
 	}
 
 	w.start(config)
-	w.holdConn(false)
+	w.holdConn(true)
 	if out := w.off(); !strings.Contains(out, "connections=1") { // as configured: it is cut after a second, and off says so
 		t.Errorf("off says %s", out)
 	}
-	if err := w.ping(false); err != nil {
-		t.Errorf("new connection, nothing is installed: %v", err)
+	w.pingEach("nothing is installed")
+}
+
+// pingEach makes a connection over each family.
+func (w *world) pingEach(when string) {
+	w.t.Helper()
+	for _, ipv6 := range families() {
+		if err := w.ping(ipv6); err != nil {
+			w.t.Errorf("%s, new connection, %s: %v", familyName(ipv6), when, err)
+		}
 	}
 }
 

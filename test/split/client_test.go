@@ -74,6 +74,12 @@ func echo(c *net.TCPConn) {
 	_, _ = io.Copy(c, c)
 }
 
+// echoLong does the same for clients that stay over restarts.
+func echoLong(c *net.TCPConn) {
+	_ = c.SetDeadline(time.Now().Add(10 * time.Minute))
+	echo(c)
+}
+
 // say has a word echoed.
 func say(c *net.TCPConn, word string) error {
 	if _, err := io.WriteString(c, word); err != nil {

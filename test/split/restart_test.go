@@ -28,9 +28,9 @@ func TestRestart(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newSplit(t, c.tagged, c.edge, c.server)
-			w.serve(echo)
+			w.serve(echoLong)
 			w.startBoth()
-			l := labtest.StartLoad(t, liveConns, func() (*net.TCPConn, error) { return w.dial(false, 0) })
+			l := labtest.StartLoad(t, liveConns, w.inTurn())
 			l.More(50)
 			for _, n := range []*node{w.server, w.Edge} {
 				n.stop()
@@ -46,6 +46,11 @@ func TestRestart(t *testing.T) {
 			l.End("stops, starts and reloads of both")
 		})
 	}
+}
+
+// inTurn dials over each family in turn.
+func (w *world) inTurn() func() (*net.TCPConn, error) {
+	return labtest.InTurn(func(ipv6 bool) (*net.TCPConn, error) { return w.dial(ipv6, 0) })
 }
 
 func newSplit(t *testing.T, tagged bool, edge, server []string) *world {
@@ -128,21 +133,15 @@ func TestStaleServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer standIn.Close()
-	if err := w.ping(false); err != nil {
-		t.Fatal(err)
-	}
+	w.pingEach("with keys")
 	w.server.stop()
 	w.await("the keys' end", func() bool { return time.Now().After(w.server.status().KeysUntil) })
-	if err := w.ping(false); err != nil {
-		t.Errorf("no keys: %v; server %v", err, nonZero(w.server.counters()))
-	}
+	w.pingEach("no keys")
 	if c := w.server.counters(); c["pass_no_key"] == 0 || c["drop_last_line"] != 0 {
 		t.Errorf("no keys: %v", nonZero(c))
 	}
 	w.server.start()
-	if err := w.ping(false); err != nil {
-		t.Errorf("started again: %v", err)
-	}
+	w.pingEach("started again")
 	if c := w.server.counters(); c["cookie_sent"] == 0 {
 		t.Errorf("started again: %v", nonZero(c))
 	}
@@ -160,23 +159,26 @@ func TestOff(t *testing.T) {
 			w := newSplit(t, tagged, nil, nil)
 			w.serve(echo)
 			w.startBoth()
-			c := w.open(false)
+			c, c6 := w.open(false), w.open(true)
 			w.Edge.off() // asks the running process
 			<-w.Edge.run.exited
 			w.still(c, "no edge")
+			w.still(c6, "IPv6, no edge")
 			w.server.stop()
 			if !tagged {
 				w.server.off()
 				w.still(c, "adopted, and nothing is installed")
+				w.still(c6, "IPv6, adopted, and nothing is installed")
 			} else {
 				done := make(chan struct{})
 				go func() { w.server.off("--drain", "1m"); close(done) }()
 				w.await("drain", func() bool { return w.server.status().Draining })
 				w.still(c, "translated, draining")
-				if err := w.ping(false); err != nil {
-					t.Errorf("new connection, draining: %v", err)
-				}
+				w.still(c6, "IPv6, translated, draining")
+				w.pingEach("draining")
 				c.Close()
+				w.still(c6, "IPv6, translated, the other has ended")
+				c6.Close()
 				select {
 				case <-done: // with the last connection
 				case <-t.Context().Done():
@@ -184,9 +186,17 @@ func TestOff(t *testing.T) {
 			}
 			w.server.off()
 			w.Edge.off()
-			if err := w.ping(false); err != nil {
-				t.Errorf("new connection, nothing is installed: %v", err)
-			}
+			w.pingEach("nothing is installed")
 		})
+	}
+}
+
+// pingEach makes a connection over each family.
+func (w *world) pingEach(when string) {
+	w.place.t.Helper()
+	for _, ipv6 := range families() {
+		if err := w.ping(ipv6); err != nil {
+			w.place.t.Errorf("%s, new connection, %s: %v; server %v", familyName(ipv6), when, err, nonZero(w.server.counters()))
+		}
 	}
 }

@@ -128,6 +128,9 @@ func (w *world) load(o options) (err error) {
 	}
 	_, err = w.plane.Attach(plane.AttachOptions{BPFFS: "/sys/fs/bpf", Instance: w.Instance,
 		Interfaces: []string{w.ServerPort.Name}, XDPMode: o.mode})
+	if err == nil {
+		err = w.plane.Commit()
+	}
 	w.t.Cleanup(func() {
 		if err := w.plane.Detach(); err != nil {
 			w.t.Error(err)

@@ -69,7 +69,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 	return b.stop(ctx, force)
 }
 
-// start loads everything and attaches. Nothing stays if it fails.
+// start loads everything and attaches. If it fails, all is as it was before.
 func (b *box) start() (err error) {
 	if err := instance.EnsureBPFFS(b.Opt.BPFFS); err != nil {
 		return err
@@ -103,10 +103,15 @@ func (b *box) start() (err error) {
 		b.plane.Close()
 		return err
 	}
-	if err := errors.Join(b.ConfigureForwarding(b.Cfg.Proxy.Forwarding), b.writeState()); err != nil {
-		return errors.Join(err, b.plane.Detach())
+	err = b.ConfigureForwarding(b.Cfg.Proxy.Forwarding)
+	if err == nil {
+		err = instance.Settle(b.Opt, b.state(), b.Log, b.plane)
 	}
-	return nil
+	if err != nil {
+		err = errors.Join(err, b.UndoForwarding())
+		b.plane.Close()
+	}
+	return err
 }
 
 // fill writes settings, keys and services before anything is attached.
@@ -251,8 +256,12 @@ func (b *box) reload() error {
 }
 
 func (b *box) writeState() error {
-	return instance.WriteState(b.Opt.StateDir, instance.State{Config: b.Cfg, Numbers: b.Numbers,
-		Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), OneSided: b.watch.told})
+	return instance.WriteState(b.Opt.StateDir, b.state())
+}
+
+func (b *box) state() instance.State {
+	return instance.State{Config: b.Cfg, Numbers: b.Numbers,
+		Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), OneSided: b.watch.told}
 }
 
 // stop leaves the proxy in place, or takes it down: SYNs go to the servers at once, and what is

@@ -31,7 +31,7 @@ func (n *node) look() (err error) {
 // anything that it may ever have to do.
 func (n *node) startAdopter() error {
 	if !n.auto() {
-		return adopt.RemoveAdopter(n.opt.BPFFS, n.cfg.Instance)
+		return nil
 	}
 	if n.cfg.Server.Protocol == config.ProtocolTagged {
 		n.facts.unable = "protocol tagged: an edge waits for the confirmation of a server that translates"
@@ -45,7 +45,7 @@ func (n *node) startAdopter() error {
 	n.pieces = choose(n.cfg.Services, n.facts)
 	n.tell()
 	if n.facts.unable != "" {
-		return adopt.RemoveAdopter(n.opt.BPFFS, n.cfg.Instance)
+		return nil
 	}
 	var err error
 	n.adopter, err = adopt.StartAdopter(n.opt, n.cfg, adopted(n.cfg.Services, n.pieces))
@@ -61,13 +61,6 @@ func cannotAdopt() string {
 		return err.Error()
 	}
 	return ""
-}
-
-func (n *node) stopAdopter() error {
-	if n.adopter == nil {
-		return nil
-	}
-	return n.adopter.Stop()
 }
 
 // tell logs what was chosen and why.

@@ -77,7 +77,7 @@ func runTranslate(ctx, force context.Context, cfg *config.Config, opt instance.O
 	return n.stop(ctx, force)
 }
 
-// start loads everything and attaches. Nothing stays if it fails.
+// start loads everything and attaches. If it fails, all is as it was before.
 func (n *node) start() (err error) {
 	if err := instance.EnsureBPFFS(n.opt.BPFFS); err != nil {
 		return err
@@ -93,27 +93,46 @@ func (n *node) start() (err error) {
 	}
 	instance.TellLost(n.log, n.plane.Lost)
 	// Before the translating gate, which leaves ACKs to it.
-	if err := n.startAdopter(); err != nil {
+	err = n.startAdopter()
+	if err == nil {
+		err = n.attach()
+	}
+	if err == nil {
+		err = n.settle()
+	}
+	if err != nil {
 		n.plane.Close()
+		if n.adopter != nil {
+			n.adopter.Close()
+		}
+	}
+	return err
+}
+
+// settle makes the start of both gates final.
+func (n *node) settle() error {
+	gates := []instance.Attached{n.plane}
+	if n.adopter != nil {
+		gates = append(gates, n.adopter)
+	}
+	if err := instance.Settle(n.opt, n.state(), n.log, gates...); err != nil {
 		return err
 	}
-	if err := n.attach(); err != nil {
-		n.plane.Close()
-		return errors.Join(err, n.stopAdopter())
-	}
-	if err := n.writeState(); err != nil {
-		return errors.Join(err, n.plane.Detach(), n.stopAdopter())
+	if n.adopter == nil {
+		adopt.LetAdopterGo(n.opt, n.cfg.Instance, n.log)
 	}
 	return nil
 }
 
-func (n *node) writeState() error {
+func (n *node) state() instance.State {
 	s := instance.State{Config: n.cfg, Numbers: n.numbers, Modes: n.modes, Started: n.started, Takeovers: choices(n.pieces), Unrouted: n.replies.Unknown()}
 	if n.adopter != nil {
 		s.Adopter = n.adopter.IDs
 	}
-	return instance.WriteState(n.opt.StateDir, s)
+	return s
 }
+
+func (n *node) writeState() error { return instance.WriteState(n.opt.StateDir, n.state()) }
 
 func (n *node) attach() (err error) {
 	if err := n.fill(); err != nil {
@@ -133,7 +152,7 @@ func (n *node) attach() (err error) {
 	if n.own.Generic == 1 {
 		for name, mode := range n.modes {
 			if mode != plane.XDPGeneric {
-				return errors.Join(fmt.Errorf("interface %s runs XDP in the driver and another does not; set xdp_mode: generic for all", name), n.plane.Detach())
+				return fmt.Errorf("interface %s runs XDP in the driver and another does not; set xdp_mode: generic for all", name)
 			}
 		}
 	}

@@ -1,0 +1,33 @@
+package instance
+
+import (
+	"log/slog"
+	"os"
+)
+
+// Attached is a packet path whose start is not final yet: closed, it leaves all as it was before.
+type Attached interface{ Commit() error }
+
+// Settle makes a start final, when nothing is left of it that could fail: what is attached stays, and
+// the state file says so.
+func Settle(opt Options, s State, log *slog.Logger, planes ...Attached) error {
+	return SettleFile(s.file(), StatePath(opt.StateDir, s.Config.Instance), log, planes...)
+}
+
+// SettleFile does so with a state file's contents.
+func SettleFile(s *StateFile, path string, log *slog.Logger, planes ...Attached) error {
+	fresh, err := s.writeBeside(path)
+	if err != nil {
+		return err
+	}
+	for _, p := range planes {
+		if err := p.Commit(); err != nil {
+			_ = os.Remove(fresh)
+			return err
+		}
+	}
+	if err := os.Rename(fresh, path); err != nil { // what protects goes on doing so
+		log.Error("`tidegate status` shows the start before this one", "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package hosttest
+
+import (
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"tidegate/test/labtest"
+)
+
+// A start that takes a packet path over and then fails leaves it as it was: with its programs, its
+// tables and its keys, whatever the start fails by. Nobody notices.
+func TestFailedStart(t *testing.T) {
+	w := newWorld(t)
+	w.echoServer(webPort)
+	config := w.webConfig(webPort)
+	w.must(w.Server.Do(func() error {
+		return exec.Command("ip", "link", "add", "tg-more", "type", "veth", "peer", "name", "tg-morep").Run()
+	}))
+	labtest.OccupyXDP(t, w.Server, "tg-more")
+	var taken net.Listener
+	w.must(w.Server.Do(func() (err error) {
+		taken, err = net.Listen("tcp", "127.0.0.1:9100")
+		return err
+	}))
+	defer taken.Close()
+
+	g := w.start(config)
+	l := labtest.StartLoad(t, 20, labtest.InTurn(w.dialTCP))
+	keysUntil := w.status().KeysUntil
+	for i, c := range []struct{ name, config, says string }{
+		{"the metrics port is taken", w.webConfig(webPort, "metrics: 127.0.0.1:9100"), "metrics"},
+		{"the state file cannot be written", config, "json.new"},
+		{"another program has an interface", strings.Replace(config, "[tg-server]", "[tg-server, tg-more]", 1), "another XDP program"},
+		{"another mode, and another program has an interface",
+			strings.Replace(w.webConfig(webPort, "xdp_mode: generic"), "[tg-server]", "[tg-more, tg-server]", 1), "another XDP program"},
+	} {
+		l.More(20)
+		if i%2 == 0 {
+			g.kill()
+		} else {
+			g.stop()
+		}
+		unblock := func() {}
+		if c.says == "json.new" {
+			unblock = labtest.BlockState(t, w.Instance)
+		}
+		w.writeConfig(c.config)
+		if said := labtest.FailedStart(t, w.Server, tidegate, w.configPath); !strings.Contains(said, c.says) {
+			t.Errorf("%s: says %s", c.name, said)
+		}
+		unblock()
+		w.leftAsItWas(l, c.name)
+		if st := w.status(); st.Running || st.KeysUntil.Before(keysUntil) {
+			t.Errorf("%s: running %v, keys until %v, before %v", c.name, st.Running, st.KeysUntil, keysUntil)
+		}
+		g = w.start(config)
+	}
+	l.More(20)
+	l.End("failed starts")
+	g.stop()
+	w.off("--now")
+	w.nothingInstalled()
+}
+
+// leftAsItWas: everything is attached as before, new connections are protected and counted.
+func (w *world) leftAsItWas(l *labtest.Load, when string) {
+	w.t.Helper()
+	if got := w.attachedPrograms(); got["XDP"] == 0 || got["TC ingress"] == 0 {
+		w.t.Errorf("%s: attached is %v", when, got)
+	}
+	if out, err := w.ipLink("tg-server"); err != nil || strings.Contains(out, "xdpgeneric") {
+		w.t.Errorf("%s: no longer in the driver: %s, %v", when, out, err)
+	}
+	before := w.counters()
+	l.More(50)
+	after := w.counters()
+	if after["cookie_sent"] < before["cookie_sent"]+45 || after["adopted"] < before["adopted"]+45 {
+		w.t.Errorf("%s: %d cookies, then %d; %d adopted, then %d", when, before["cookie_sent"], after["cookie_sent"], before["adopted"], after["adopted"])
+	}
+}

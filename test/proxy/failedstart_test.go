@@ -1,0 +1,45 @@
+package proxytest
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"tidegate/test/labtest"
+)
+
+// A start that takes a box's packet path over and then fails leaves it as it was, what is
+// translated among it: nobody notices.
+func TestFailedStart(t *testing.T) {
+	needKernelPath(t)
+	for _, bridge := range []bool{false, true} {
+		t.Run(map[bool]string{false: "router", true: "bridge"}[bridge], func(t *testing.T) {
+			w := newWorld(t, bridge)
+			w.serveFor(5*time.Minute, echo)
+			config := w.config("cookie")
+			b := w.start(config)
+			l := labtest.StartLoad(t, 20, labtest.InTurn(w.dial))
+			for _, end := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+				l.More(20)
+				_ = b.cmd.Process.Signal(end)
+				<-b.exited
+				keysUntil := w.status().KeysUntil
+				unblock := labtest.BlockState(t, w.Instance)
+				labtest.FailedStart(t, w.Proxy, tidegate, w.writeConfig(config))
+				unblock()
+				before := w.counters()["cookie_sent"]
+				l.More(50)
+				if after := w.counters()["cookie_sent"]; after < before+45 {
+					t.Errorf("%d cookies were sent, then %d", before, after)
+				}
+				if st := w.status(); st.Running || !st.KeysUntil.Equal(keysUntil) {
+					t.Errorf("status says running %v, keys until %v, before %v", st.Running, st.KeysUntil, keysUntil)
+				}
+				b = w.start(config)
+			}
+			l.More(20)
+			l.End("failed starts")
+			w.off("--now")
+		})
+	}
+}
