@@ -208,6 +208,17 @@ func (e *Edge) SetEdgePorts(interfaces []string, inside func(name string) bool) 
 	return nil
 }
 
+// BeginFilter empties the filter, whose key changes.
+func (e *Edge) BeginFilter(s EdgeSettings) error {
+	if err := e.SetEdge(s); err != nil {
+		return err
+	}
+	for i := range e.words {
+		atomic.StoreUint64(&e.words[i], 0)
+	}
+	return nil
+}
+
 // Rotate empties the oldest generation and makes it the active one. The packet path
 // goes on setting bits of the others meanwhile, so every word is changed by an
 // atomic AND.

@@ -2,12 +2,15 @@ package splittest
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"tidegate/internal/plane"
 )
 
 // The secret is replaced on edge and server while clients come and go: no request fails
@@ -118,4 +121,49 @@ func (n *node) reloaded() {
 	n.writeConfig()
 	_ = n.run.cmd.Process.Signal(syscall.SIGHUP)
 	n.w.await("reload", func() bool { return strings.Count(n.run.stderr.String(), "msg=reloaded") > before })
+}
+
+// An edge that starts with an empty filter when the secret has been replaced, beside one that has run since
+// before, hashes flows as that one does: what it is told is of use, and a connection survives that its route
+// moves to it.
+func TestColdEdgeAfterRoll(t *testing.T) {
+	for _, other := range []string{"warm", "cold, too"} {
+		t.Run(other, func(t *testing.T) {
+			f := newTaggedFleet(t, true, "0")
+			if err := os.WriteFile(filepath.Join(f.dir, "next"), []byte(strings.Repeat("c3", 32)+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			lines := fmt.Sprintf("next_secret_file: next\nnext_secret_from: %s\n", time.Now().UTC().Add(-time.Hour).Format(time.RFC3339))
+			for _, n := range append([]*node{f.server}, f.edges...) {
+				n.config = lines + n.config // the roll is over; these still have both
+			}
+			f.edges[1].config = strings.Replace(f.edges[1].config, lines, "", 1)
+			f.edges[1].config = strings.Replace(f.edges[1].config, "secret_file: secret", "secret_file: next", 1)
+			f.serve(echo)
+			f.server.start()
+			if other == "warm" { // a filter that a process before has begun
+				f.edges[0].start()
+				f.edges[0].stop()
+				f.edges[0].start()
+				f.edges[1].start()
+			} else {
+				f.edges[1].start()
+				f.edges[0].start()
+			}
+			f.await("one key of both filters", func() bool {
+				a, _, errA := plane.ReadEdge(f.edges[0].pins())
+				b, _, errB := plane.ReadEdge(f.edges[1].pins())
+				return errA == nil && errB == nil && a.BloomKey == b.BloomKey
+			})
+			conn := f.established()
+			f.await("edge 1 to be told", func() bool { return f.knows(1) })
+			if err := f.Through(1); err != nil {
+				t.Fatal(err)
+			}
+			f.still(conn.(*net.TCPConn), "the route has moved")
+			if c := f.edges[1].counters(); c["edge_known"] == 0 || c["drop_ack"] != 0 {
+				t.Errorf("edge 1 %v", nonZero(c))
+			}
+		})
+	}
 }

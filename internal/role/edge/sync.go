@@ -39,6 +39,12 @@ type peers struct {
 		epoch uint64
 		bytes [keys.EpochKeyLen]byte
 	}
+
+	// Of synckey.go.
+	youngUntil time.Time
+	foreign    map[uint16]bool // peers whose filter has another key
+	warned     bool
+	ticks      int
 }
 
 // sharedBloomKey is the key of the filter of all edges with one secret: the tag key
@@ -54,7 +60,11 @@ func (b *box) startPeers(ctx context.Context) (*peers, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &peers{box: b, conn: conn, seen: make([]uint16, b.plane.BloomWords()), in: make(chan []byte, syncInbox)}
+	p := &peers{box: b, conn: conn, seen: make([]uint16, b.plane.BloomWords()), in: make(chan []byte, syncInbox),
+		foreign: map[uint16]bool{}}
+	if !b.plane.Warm() {
+		p.youngUntil = time.Now().Add(b.Cfg.Edge.FilterWindow)
+	}
 	for _, a := range b.Cfg.Tagged.Peers {
 		p.to = append(p.to, netip.AddrPortFrom(a, syncPort))
 	}
@@ -71,6 +81,10 @@ func (p *peers) epoch() uint64 { return keys.Epoch(p.box.Opt.Now(), p.box.Cfg.Ep
 // tell sends what is new in the active generation. It runs in the box's loop, as the
 // generations turn there.
 func (p *peers) tell() {
+	if p.ticks%syncKeyEvery == 0 {
+		p.tellKey()
+	}
+	p.ticks++
 	if g := p.box.plane.EdgeSettings().Generation; g != p.gen {
 		p.gen = g
 		clear(p.seen)
@@ -132,10 +146,17 @@ func (p *peers) knows(a netip.Addr) bool {
 
 // take verifies a peer's datagram and learns from it. It runs in the box's loop.
 func (p *peers) take(m []byte) {
+	if len(m) == syncKeyLen && m[2] == syncKeyWhat {
+		p.takeKey(m)
+		return
+	}
 	list, err := decodeSync(m, uint8(p.box.Cfg.Edge.FilterBits), p.epoch(), p.box.secret.SyncKey)
 	if err != nil {
 		p.box.refusedSync.Add(1)
 		return
+	}
+	if p.foreign[binary.BigEndian.Uint16(m[4:])] {
+		return // positions of another hash
 	}
 	p.box.learned.Add(uint64(p.box.plane.BloomSet(list)))
 }

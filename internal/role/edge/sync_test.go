@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net"
 	"net/netip"
@@ -65,6 +66,40 @@ func TestSync(t *testing.T) {
 	binary.BigEndian.PutUint16(good[6:], 0)
 	if _, err := decodeSync(good, 20, now, secret.SyncKey); err == nil {
 		t.Error("a message of nothing was believed")
+	}
+}
+
+// A key comes over as it was sent; nothing that was changed or is of another epoch is believed, and what
+// goes over the wire does not show it.
+func TestSyncKey(t *testing.T) {
+	secret := keys.Secret{1, 2, 3}
+	const now = 1<<32 + 5
+	want := toldKey{edge: 9, young: true}
+	for i := range want.key {
+		for j := range want.key[i] {
+			want.key[i][j] = uint64(i*100+j) | 1<<60
+		}
+	}
+	for _, epoch := range []uint64{now - 1, now, now + 1} {
+		if got, err := decodeSyncKey(encodeSyncKey(want, 20, epoch, secret.SyncKey(epoch)), 20, now, secret.SyncKey); err != nil || got != want {
+			t.Errorf("epoch %d: %v, %v", epoch, got, err)
+		}
+	}
+	good := encodeSyncKey(want, 20, now, secret.SyncKey(now))
+	if len(good) != syncKeyLen || bytes.Contains(good, binary.LittleEndian.AppendUint64(nil, want.key[1][1])) {
+		t.Errorf("%d bytes: %x", len(good), good)
+	}
+	for i := range 8 * len(good) {
+		bad := slices.Clone(good)
+		bad[i/8] ^= 1 << (i % 8)
+		if _, err := decodeSyncKey(bad, 20, now, secret.SyncKey); err == nil {
+			t.Fatalf("bit %d changed, and it was believed", i)
+		}
+	}
+	for _, epoch := range []uint64{now - 2, now + 2} {
+		if _, err := decodeSyncKey(encodeSyncKey(want, 20, epoch, secret.SyncKey(epoch)), 20, now, secret.SyncKey); err == nil {
+			t.Errorf("epoch %d was believed", epoch)
+		}
 	}
 }
 
