@@ -36,11 +36,41 @@ static __always_inline int tg_edge_leave(struct xdp_md *ctx, const struct tg_pac
 	return ports && (ports->forward_all || ports->bridge[0]) ? tg_forward(ctx, pkt) : XDP_PASS;
 }
 
+static __always_inline __u8 *tg_edge_ttl(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	__u8 *ip = (void *)(long)ctx->data + (pkt->l3_off & 31);
+
+	if (ip + TG_IPV4_HDR_LEN > (__u8 *)(long)ctx->data_end)
+		return 0;
+	return ip + (pkt->family == 4 ? 8 : 7);
+}
+
+/* A SYN that the server's stack may have to challenge. XDP_ABORTED, with nothing done and nothing
+ * counted, if it is ours to answer all the same. A function of its own for the stack. */
+__attribute__((noinline)) int tg_edge_challenge(struct xdp_md *ctx, const struct tg_packet *syn)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	const struct tg_edge_settings *edge = tg_edge_get();
+	struct tg_counter_row *row;
+	__u8 *ttl;
+
+	if (!syn || !settings || !edge)
+		return XDP_ABORTED;
+	row = tg_counter_row_get(tg_service_find(settings, syn));
+	ttl = tg_edge_ttl(ctx, syn);
+	if (!row || !ttl || !tg_edge_syn_goes_on(*ttl))
+		return XDP_ABORTED;
+	tg_count(row, TG_COUNT_edge_syn_known);
+	if (edge->hops)
+		tg_edge_set_ttl(ctx, syn, edge->hops);
+	return tg_forward(ctx, syn);
+}
+
 /* A SYN to a service whose mode is not off. */
 static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packet *syn,
 				       __u32 parse, const struct tg_host_settings *settings,
 				       const struct tg_service *svc, __u32 id,
-				       struct tg_counter_row *row)
+				       struct tg_counter_row *row, __u32 how)
 {
 	__u32 frame_len = (__u32)bpf_xdp_get_buff_len(ctx);
 	struct tg_tcp_options offered = {};
@@ -48,7 +78,8 @@ static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packe
 	struct tg_decision d;
 	__u64 epoch;
 
-	tg_count(row, TG_COUNT_syn);
+	if (!(how & TG_EDGE_ANSWER))
+		tg_count(row, TG_COUNT_syn);
 	d = tg_proxy_judge_syn(syn, parse, frame_len);
 	if (d.verdict == TG_REPLY)
 		d = tg_host_judge_intact(tg_intact(ctx, syn));
@@ -81,6 +112,10 @@ static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packe
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
 	}
+	if (!(how & TG_EDGE_ANSWER) &&
+	    tg_edge_syn_is_weak(offered.ts_ok && svc->timestamps, TG_EDGE_LAYOUT_IS_SMART) &&
+	    TG_UNLIKELY(tg_edge_syn_is_known(syn)))
+		return TG_NEXT_CHALLENGE;
 	if (!tg_edge_answer(ctx, syn, svc, &offered, epoch, key)) {
 		tg_count(row, TG_COUNT_drop_tx);
 		return XDP_DROP;
@@ -115,15 +150,6 @@ static __always_inline bool tg_edge_read(struct xdp_md *ctx, const struct tg_pac
 		return false;
 	*ack = tg_host_read_ack(pkt, &o);
 	return true;
-}
-
-static __always_inline __u8 *tg_edge_ttl(struct xdp_md *ctx, const struct tg_packet *pkt)
-{
-	__u8 *ip = (void *)(long)ctx->data + (pkt->l3_off & 31);
-
-	if (ip + TG_IPV4_HDR_LEN > (__u8 *)(long)ctx->data_end)
-		return 0;
-	return ip + (pkt->family == 4 ? 8 : 7);
 }
 
 /* Anything but a SYN, in mode monitor: counted, learned, not touched. */
@@ -233,7 +259,7 @@ static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_
 	return tg_forward(ctx, pkt);
 }
 
-/* TCP with a header that is there. `how` may be TG_EDGE_PORT_INSIDE or TG_EDGE_AGAIN. A function of its own for the verifier: where
+/* TCP with a header that is there. `how` may be TG_EDGE_PORT_INSIDE, TG_EDGE_AGAIN or TG_EDGE_ANSWER. A function of its own for the verifier: where
  * the header lies is one unknown number here, not one of many known ones. */
 __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_packet *pkt,
 					  __u32 parse, __u32 how)
@@ -256,7 +282,7 @@ __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_pa
 	if (!id || !svc || !row || svc->mode == TG_MODE_OFF)
 		return tg_edge_leave(ctx, pkt);
 	if (tg_host_is_syn(pkt))
-		return tg_edge_syn(ctx, pkt, parse, settings, svc, id, row);
+		return tg_edge_syn(ctx, pkt, parse, settings, svc, id, row, how);
 	return tg_edge_segment(ctx, pkt, settings, edge, svc, row,
 			       how & TG_EDGE_AGAIN ? TG_EPOCHS_WIDE : 0);
 }
@@ -293,6 +319,11 @@ int tg_edge_xdp(struct xdp_md *ctx)
 
 		if (TG_UNLIKELY(verdict == TG_NEXT_WIDE))
 			verdict = tg_edge_tcp(ctx, &pkt, result, TG_EDGE_AGAIN);
+		if (TG_UNLIKELY(verdict == TG_NEXT_CHALLENGE)) {
+			verdict = tg_edge_challenge(ctx, &pkt);
+			if (verdict == XDP_ABORTED)
+				verdict = tg_edge_tcp(ctx, &pkt, result, TG_EDGE_ANSWER);
+		}
 		if (TG_UNLIKELY(verdict >= TG_NEXT_TAG))
 			return tg_edge_tag(ctx, &pkt, (__u32)verdict & 15) ? XDP_DROP
 									  : tg_forward(ctx, &pkt);

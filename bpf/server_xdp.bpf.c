@@ -87,23 +87,6 @@ static __always_inline bool tg_tag_judge(const struct tg_packet *pkt, int wrong)
 	return wrong == 0;
 }
 
-/* The state of this machine's socket for the segment, BPF_TCP_LISTEN if only a listener
- * is there, 0 if nothing is. A function of its own for the stack. */
-__attribute__((noinline)) int tg_server_socket_state(struct xdp_md *ctx, const struct tg_packet *pkt)
-{
-	struct bpf_sock *sk;
-	int state;
-
-	if (!pkt)
-		return 0;
-	sk = tg_socket_find(ctx, pkt);
-	if (!sk)
-		return 0;
-	state = (int)sk->state;
-	bpf_sk_release(sk);
-	return state;
-}
-
 /* True if this machine has a connection for the segment: one that is older than the
  * listener that is translated for. */
 static __always_inline bool tg_server_has_socket(struct xdp_md *ctx, const struct tg_packet *pkt)

@@ -104,6 +104,18 @@ TG_INLINE struct tg_decision tg_edge_judge(enum tg_edge_kind kind, enum tg_edge_
 	}
 }
 
+/* A SYN of a flow that the filter knows: its client may have lost a connection that lives at
+ * the server. With timestamps, the cookie that we answer with is strong enough to end that. Without,
+ * it is not, and the client would not be served: so the SYN goes on, for the server's stack to challenge
+ * (RFC 5961, section 4), and the client's RST ends the old connection. Seldom, because the filter's false positives
+ * of a flood do it, too: what is beyond the allowance is answered. */
+#define TG_EDGE_CHALLENGE_NS 10000000ULL /* of each CPU: 100 a second */
+
+TG_INLINE bool tg_edge_syn_is_weak(bool timestamps_agreed, bool smartcookie)
+{
+	return smartcookie || !timestamps_agreed;
+}
+
 /* Hops: why the TTL is looked at. A packet that goes on and expires behind the edge
  * draws an ICMP error, one that is dropped here does not: by sending ACKs with a
  * chosen TTL, an attacker learns which of them the filter lets through, and can

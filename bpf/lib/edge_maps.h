@@ -61,6 +61,14 @@ struct {
 	__type(value, struct tg_allowance);
 } tg_allowances SEC(".maps");
 
+/* Likewise, of SYNs of flows that are known. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_allowance);
+} tg_challenges SEC(".maps");
+
 /* What userspace has found out of the filter, for `status`. Parts per thousand
  * million of unknown flows that the filter takes for known. */
 struct tg_edge_report {

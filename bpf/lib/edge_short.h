@@ -43,6 +43,7 @@ static __always_inline int tg_edge_common_syn(struct xdp_md *ctx, __u8 family, b
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || svc->closed || !tg_common_syn_agrees(svc, ts) ||
+	    (!ts && TG_UNLIKELY(tg_edge_syn_is_known(&syn))) ||
 	    !tg_common_syn_send(frame, family, ts, settings, svc, &syn, &offered))
 		return XDP_ABORTED;
 	tg_count(row, TG_COUNT_syn);

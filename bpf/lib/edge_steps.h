@@ -10,10 +10,12 @@
 #include "intact.h"
 #ifdef TG_EDGE_SMART /* edge_smart.bpf.c */
 #include "edge_smart.h"
+#define TG_EDGE_LAYOUT_IS_SMART true
 #else
 #include "common_syn.h"
 #define TG_EDGE_COMMON_SYN /* has the short way of SYNs */
 #define tg_edge_answer tg_syn_answer
+#define TG_EDGE_LAYOUT_IS_SMART false
 #define tg_edge_is_ours(pkt, said, epoch, key) \
 	tg_cookie_verify(pkt, (said)->cookie, (said)->ts_ok, epoch, key)
 #endif
@@ -28,6 +30,8 @@
 #define TG_NEXT_FORWARD 0x200
 #define TG_NEXT_WIDE 0x300 /* ask again, for cookies of two epochs more: core/keys.h */
 #define TG_EDGE_AGAIN 4    /* that is being done; beside enum tg_edge_port's flags */
+#define TG_NEXT_CHALLENGE 0x400 /* a SYN for the server's stack to challenge, within the allowance */
+#define TG_EDGE_ANSWER 8        /* there is none left of it: answer */
 
 /* Of a packet that the filter does not know, and what it says: does it carry a cookie, of the
  * epochs `back` before the two that its parity bit tells apart? */
@@ -64,6 +68,29 @@ static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge
 	a = bpf_map_lookup_elem(&tg_allowances, &zero);
 	return a && tg_allowance_take(a, edge->unknown_cost_ns, now_ns) ? TG_EDGE_ALLOWED
 									: TG_EDGE_UNKNOWN;
+}
+
+/* True for a SYN of a flow that the filter knows. A function of its own for the verifier. */
+__attribute__((noinline)) int tg_edge_syn_is_known(const struct tg_packet *syn)
+{
+	const struct tg_edge_settings *edge = tg_edge_get();
+
+	return syn && edge &&
+	       tg_bloom_look_for(tg_bloom_hash(syn, TG_BLOOM_FROM_CLIENT, &edge->bloom_key), edge->bloom_bits & 31);
+}
+
+/* May such a SYN go on to the server? `ttl` is what it has: what would not get there is
+ * answered. */
+static __always_inline bool tg_edge_syn_goes_on(__u8 ttl)
+{
+	const struct tg_edge_settings *edge = tg_edge_get();
+	struct tg_allowance *a;
+	__u32 zero = 0;
+
+	if (!edge || tg_edge_expires(ttl, edge->hops))
+		return false;
+	a = bpf_map_lookup_elem(&tg_challenges, &zero);
+	return a && tg_allowance_take(a, TG_EDGE_CHALLENGE_NS, TG_CLOCK_NS());
 }
 
 /* Every packet goes on with the same TTL; see core/edge.h. */

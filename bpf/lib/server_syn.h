@@ -67,6 +67,40 @@ __attribute__((noinline)) int tg_server_is_closed(struct xdp_md *ctx, const stru
 	return route == BPF_FIB_LKUP_RET_NOT_FWDED || route == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
+/* The state of this machine's socket for the segment, BPF_TCP_LISTEN if only a listener
+ * is there, 0 if nothing is. A function of its own for the stack. */
+__attribute__((noinline)) int tg_server_socket_state(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	struct bpf_sock *sk;
+	int state;
+
+	if (!pkt)
+		return 0;
+	sk = tg_socket_find(ctx, pkt);
+	if (!sk)
+		return 0;
+	state = (int)sk->state;
+	bpf_sk_release(sk);
+	return state;
+}
+
+/* True if the SYN is of a connection that is translated and lives: the stack challenges it, and what
+ * the client answers says whether that may end (RFC 5961, section 4). A function of its own for the verifier. */
+__attribute__((noinline)) int tg_server_syn_lives(struct xdp_md *ctx, const struct tg_packet *syn)
+{
+	const struct tg_server_settings *server = tg_server_get();
+	const struct tg_split *e;
+	int state;
+
+	if (!syn || !server)
+		return 0;
+	e = tg_split_find(server, syn, TG_TO_SERVER);
+	if (TG_LIKELY(!e) || !(e->state & TG_SPLIT_READY))
+		return 0;
+	state = tg_server_socket_state(ctx, syn);
+	return state && state != BPF_TCP_LISTEN && state != BPF_TCP_TIME_WAIT;
+}
+
 #define TG_NEXT_ANSWER 20 /* the SYN is one that we answer */
 
 /* Has the answer to a SYN go where the kernel's route leads: TG_NEXT_ANSWER, or XDP_DROP. An answer
@@ -119,6 +153,8 @@ __attribute__((noinline)) int tg_server_syn(struct xdp_md *ctx, const struct tg_
 		d = tg_host_judge_intact(tg_intact(ctx, syn));
 	if (d.verdict == TG_REPLY && !tg_key_find(settings, tg_epoch_now(settings)))
 		d = tg_host_judge_no_key(settings->stale_keys);
+	if (d.verdict == TG_REPLY && TG_UNLIKELY(tg_server_syn_lives(ctx, syn)))
+		d = TG_DECIDE(TG_PASS, TG_COUNT_syn_challenged);
 	if (d.verdict == TG_REPLY)
 		return tg_server_route(ctx, syn, id);
 	tg_count(row, d.counter);

@@ -67,6 +67,40 @@ func TestHalfOpen(t *testing.T) {
 	}
 }
 
+// The same from a client without timestamps, whose second cookie is too weak to end a live connection: the
+// server's stack challenges its SYN (RFC 5961), and the client's own RST ends the old connection.
+func TestHalfOpenWithoutTimestamps(t *testing.T) {
+	for _, protocol := range []string{"plain", "tagged", "smartcookie", "adopt"} {
+		t.Run(protocol, func(t *testing.T) {
+			var w *world
+			switch protocol {
+			case "tagged":
+				w = newTagged(t, nil, nil)
+			case "adopt":
+				w = newSplit(t, false, nil, nil)
+			case "smartcookie":
+				w = newSplit(t, false, []string{"cookie_layout: smartcookie"}, []string{"cookie_layout: smartcookie", "takeover: translate"})
+			default:
+				w = newSplit(t, false, nil, []string{"takeover: translate"})
+			}
+			w.sysctl(w.place.Client, "net.ipv4.tcp_timestamps", "0")
+			w.serve(echoLong)
+			w.startBoth()
+			for _, ipv6 := range families() {
+				for i := range 3 {
+					took, err := w.anew(ipv6, 43000+uint16(i))
+					if err != nil {
+						t.Errorf("%s, %d: %v; edge %v; server %v", familyName(ipv6), i, err, nonZero(w.Edge.counters()), nonZero(w.server.counters()))
+					} else {
+						t.Logf("%s, %d: served after %v", familyName(ipv6), i, took)
+					}
+				}
+			}
+			w.server.wantCounters(map[string]uint64{"tag_forged": 0, "split_full": 0})
+		})
+	}
+}
+
 // floodMeanwhile attacks the service, in bursts, until it is told to stop.
 func (w *world) floodMeanwhile(flags lab.TCPFlags) (stop func()) {
 	w.place.t.Helper()

@@ -25,6 +25,7 @@ type EdgeProbeTgProbe struct {
 const (
 	EdgeProbeMapTgAllowances  = "tg_allowances"
 	EdgeProbeMapTgBloom       = "tg_bloom"
+	EdgeProbeMapTgChallenges  = "tg_challenges"
 	EdgeProbeMapTgCounters    = "tg_counters"
 	EdgeProbeMapTgDevices     = "tg_devices"
 	EdgeProbeMapTgEdge        = "tg_edge"
@@ -93,6 +94,7 @@ type EdgeProbeProgramSpecs struct {
 type EdgeProbeMapSpecs struct {
 	TgAllowances  *ebpf.MapSpec `ebpf:"tg_allowances"`
 	TgBloom       *ebpf.MapSpec `ebpf:"tg_bloom"`
+	TgChallenges  *ebpf.MapSpec `ebpf:"tg_challenges"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
@@ -137,6 +139,7 @@ func (o *EdgeProbeObjects) Close() error {
 type EdgeProbeMaps struct {
 	TgAllowances  *ebpf.Map `ebpf:"tg_allowances"`
 	TgBloom       *ebpf.Map `ebpf:"tg_bloom"`
+	TgChallenges  *ebpf.Map `ebpf:"tg_challenges"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
@@ -157,6 +160,7 @@ func (m *EdgeProbeMaps) Close() error {
 	return _EdgeProbeClose(
 		m.TgAllowances,
 		m.TgBloom,
+		m.TgChallenges,
 		m.TgCounters,
 		m.TgDevices,
 		m.TgEdge,
