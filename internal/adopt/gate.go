@@ -105,7 +105,7 @@ func (g *gate) start() error {
 	if behindEdge {
 		g.warnOptions()
 	}
-	if g.plane, err = plane.Load(plane.Options{Instance: g.cfg.Instance, KeySlots: slots, NoXDP: behindEdge}); err != nil {
+	if g.plane, err = plane.Load(plane.Options{Instance: g.cfg.Instance, KeySlots: slots, NoXDP: !g.answers()}); err != nil {
 		return err
 	}
 	if err := g.fill(); err != nil {
@@ -173,6 +173,11 @@ func (g *gate) setPolicy(cfg *config.Config) {
 	g.settings.LastLine = instance.Flag(cfg.Server.LastLine == config.LastLineDrop)
 	g.settings.Wide = instance.Flag(cfg.WideEpochs())
 	g.settings.Smart = SmartFlag(cfg)
+}
+
+// answers says whether SYNs are answered here: at a server, those that no edge has answered, if it is told to.
+func (g *gate) answers() bool {
+	return g.cfg.Role != config.RoleServer || g.cfg.Server.WithoutEdge == config.WithoutEdgeAnswer
 }
 
 // warnOptions: an edge cannot know what this machine's sysctls refuse.

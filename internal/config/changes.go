@@ -61,6 +61,7 @@ var changeable = []struct {
 
 	{"takeover", func(c *Config) any { return c.Server.Takeover }, "translated connections"},
 	{"last_line", func(c *Config) any { return c.Server.LastLine }, ""},
+	{"without_edge", func(c *Config) any { return c.Server.WithoutEdge }, ""},
 	{"edges", func(c *Config) any { return c.Tagged.Edges }, ""},
 	{"max_connections", func(c *Config) any { return c.Tagged.MaxConnections }, "translated connections"},
 	{"source_share", func(c *Config) any { return c.Tagged.SourceShare }, ""},

@@ -185,6 +185,8 @@ var edgeFieldTable = []Field{
 var serverFieldTable = []Field{
 	{Name: "takeover", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(TakeoverAuto), string(TakeoverAdopt), string(TakeoverTranslate)}, Default: "adopt",
 		Text: "how the kernel gets a connection that an edge has verified. `adopt`: it makes its socket from the cookie; `translate`: it shakes hands itself, and every segment is translated, for MPTCP listeners, guests behind this machine, kernels before 6.9; `auto`: whichever each listener needs"},
+	{Name: "without_edge", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(WithoutEdgeKernel), string(WithoutEdgeAnswer)}, Default: "kernel",
+		Text: "what becomes, under `takeover: adopt`, of a SYN that no edge has answered: the kernel answers it, with SYN cookies of its own when it is flooded; or this program does, as an edge would, for which it takes the interfaces' XDP place ([split-protocol.md](split-protocol.md), \"No edge\")"},
 	{Name: "last_line", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(LastLineDrop), string(LastLineReset)}, Default: "drop", Live: []string{atAdopting},
 		Text: "what becomes of an ACK with neither socket nor cookie: nothing, or the kernel's RST"},
 	{Name: "edges", Roles: []string{RoleServer}, Kind: List, Default: "required with `tagged`", Values: "`\"ID ADDRESS [ADDRESS]\"` each",

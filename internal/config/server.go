@@ -17,6 +17,14 @@ const (
 	LastLineReset LastLine = "reset" // the kernel answers RST, as without an edge
 )
 
+// WithoutEdge says what becomes, at a server that adopts, of a SYN that no edge has answered.
+type WithoutEdge string
+
+const (
+	WithoutEdgeKernel WithoutEdge = "kernel" // its kernel answers, with SYN cookies of its own when it is flooded
+	WithoutEdgeAnswer WithoutEdge = "answer" // we answer, as an edge would; this takes the XDP place of the interfaces
+)
+
 // Layout says how the gate before the server lays out its cookies.
 type Layout string
 
@@ -31,11 +39,13 @@ type Server struct {
 	Takeover Takeover
 	LastLine LastLine
 	Layout   Layout
+
+	WithoutEdge WithoutEdge
 }
 
 func defaultServer() Server {
 	return Server{Protocol: ProtocolPlain, Takeover: TakeoverAdopt, LastLine: LastLineDrop,
-		Layout: LayoutTidegate}
+		Layout: LayoutTidegate, WithoutEdge: WithoutEdgeKernel}
 }
 
 func (r *reader) server(s *Server, fs map[string]field) {
@@ -61,6 +71,17 @@ func (r *reader) server(s *Server, fs map[string]field) {
 			s.Takeover = TakeoverAuto
 		default:
 			r.fail(f.line, f.path, "%q is not known; use auto, adopt or translate", w)
+		}
+	}
+	if f, there := fs["without_edge"]; there {
+		if w, ok := r.word(f, string(WithoutEdgeKernel), string(WithoutEdgeAnswer)); ok {
+			s.WithoutEdge = WithoutEdge(w)
+		}
+		switch {
+		case s.Takeover != TakeoverAdopt:
+			r.fail(f.line, f.path, "goes with takeover: adopt; a server that translates always answers SYNs that no edge has answered")
+		case s.WithoutEdge == WithoutEdgeAnswer && s.Layout == LayoutSmartcookie:
+			r.fail(f.line, f.path, "answer needs cookie_layout: tidegate; with smartcookie, takeover: translate answers, too")
 		}
 	}
 	if f, there := fs["protocol"]; there && s.Protocol == ProtocolTagged && s.Takeover == TakeoverAdopt {

@@ -42,7 +42,7 @@ const (
 )
 
 // The ports of a client come back again and again, far sooner than a server's
-// TIME-WAIT ends, and no SYN comes to tell the server's kernel. No request may fail,
+// TIME-WAIT ends, and no SYN, or (without timestamps) hardly any, comes to tell the server's kernel. No request may fail,
 // and none may wait for a second SYN or a retransmission.
 func TestPortsReused(t *testing.T) {
 	for _, timestamps := range []string{"1", "0"} {
@@ -65,6 +65,7 @@ func TestPortsReused(t *testing.T) {
 func (w *world) reuse(ipv6 bool, who byte) {
 	t := w.t
 	t.Helper()
+	passed := -w.Edge.counters()["edge_syn_known"]
 	before, resent := w.server.counters(), w.netstat(w.Client, "TCPSynRetrans")+w.netstat(w.Client, "TCPTimeouts")
 	for i := range reuseRequests {
 		from := uint16(firstPort + i%reusePorts)
@@ -79,13 +80,14 @@ func (w *world) reuse(ipv6 bool, who byte) {
 		}
 	}
 	after := w.server.counters()
+	passed += w.Edge.counters()["edge_syn_known"] // without timestamps: the server's kernel has met these SYNs itself
 	if n := w.netstat(w.Client, "TCPSynRetrans") + w.netstat(w.Client, "TCPTimeouts") - resent; n != 0 {
 		t.Errorf("%s: the client waited %d times; %v", familyName(ipv6), n, nonZero(after))
 	}
-	if n := after["adopted"] - before["adopted"]; n != reuseRequests {
-		t.Errorf("%s: %d adopted, want %d; %v", familyName(ipv6), n, reuseRequests, nonZero(after))
+	if n := after["adopted"] - before["adopted"]; n+passed != reuseRequests {
+		t.Errorf("%s: %d adopted and %d SYNs passed, want %d; %v", familyName(ipv6), n, passed, reuseRequests, nonZero(after))
 	}
-	if n := after["socket_replaced"] - before["socket_replaced"]; who == serverCloses && n < reuseRequests-reusePorts {
+	if n := after["socket_replaced"] - before["socket_replaced"]; who == serverCloses && n+passed < reuseRequests-reusePorts {
 		t.Errorf("%s: only %d sockets replaced: the server's TIME-WAIT was not met", familyName(ipv6), n)
 	}
 }

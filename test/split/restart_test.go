@@ -21,6 +21,7 @@ func TestRestart(t *testing.T) {
 		edge, server []string
 	}{
 		{"adopt", false, nil, nil},
+		{"adopt, answering", false, nil, []string{"without_edge: answer"}},
 		{"translate", false, nil, []string{"takeover: translate"}},
 		{"auto", false, nil, []string{"takeover: auto"}},
 		{"tagged", true, nil, nil},
@@ -58,7 +59,7 @@ func newSplit(t *testing.T, tagged bool, edge, server []string) *world {
 		return newTagged(t, edge, server)
 	}
 	w := newWorld(t, false)
-	if strings.Contains(fmt.Sprint(server), "takeover") { // it has an XDP program of its own
+	if strings.Contains(fmt.Sprint(server), "takeover: ") || strings.Contains(fmt.Sprint(server), "without_edge: answer") { // it has an XDP program of its own
 		if err := w.YieldServer(); err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +69,7 @@ func newSplit(t *testing.T, tagged bool, edge, server []string) *world {
 	return w
 }
 
-// Without an edge, servers that translate answer SYNs themselves, with cookies of their own:
+// Without an edge, servers that translate, or adopt and are told to, answer SYNs themselves, with cookies of their own:
 // clients are served and protected as before, and again when an edge is back.
 func TestEdgeAway(t *testing.T) {
 	for _, c := range []struct {
@@ -76,6 +77,7 @@ func TestEdgeAway(t *testing.T) {
 		tagged       bool
 		edge, server []string
 	}{
+		{"adopt, answering", false, nil, []string{"without_edge: answer"}},
 		{"translate", false, nil, []string{"takeover: translate"}},
 		{"auto", false, nil, []string{"takeover: auto"}},
 		{"tagged", true, nil, nil},
