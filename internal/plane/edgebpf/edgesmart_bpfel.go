@@ -18,6 +18,7 @@ import (
 const (
 	EdgeSmartMapTgAllowances  = "tg_allowances"
 	EdgeSmartMapTgBloom       = "tg_bloom"
+	EdgeSmartMapTgChallenges  = "tg_challenges"
 	EdgeSmartMapTgClosed      = "tg_closed"
 	EdgeSmartMapTgClosedFlows = "tg_closed_flows"
 	EdgeSmartMapTgClosedShare = "tg_closed_share"
@@ -97,6 +98,7 @@ type EdgeSmartProgramSpecs struct {
 type EdgeSmartMapSpecs struct {
 	TgAllowances  *ebpf.MapSpec `ebpf:"tg_allowances"`
 	TgBloom       *ebpf.MapSpec `ebpf:"tg_bloom"`
+	TgChallenges  *ebpf.MapSpec `ebpf:"tg_challenges"`
 	TgClosed      *ebpf.MapSpec `ebpf:"tg_closed"`
 	TgClosedFlows *ebpf.MapSpec `ebpf:"tg_closed_flows"`
 	TgClosedShare *ebpf.MapSpec `ebpf:"tg_closed_share"`
@@ -152,6 +154,7 @@ func (o *EdgeSmartObjects) Close() error {
 type EdgeSmartMaps struct {
 	TgAllowances  *ebpf.Map `ebpf:"tg_allowances"`
 	TgBloom       *ebpf.Map `ebpf:"tg_bloom"`
+	TgChallenges  *ebpf.Map `ebpf:"tg_challenges"`
 	TgClosed      *ebpf.Map `ebpf:"tg_closed"`
 	TgClosedFlows *ebpf.Map `ebpf:"tg_closed_flows"`
 	TgClosedShare *ebpf.Map `ebpf:"tg_closed_share"`
@@ -183,6 +186,7 @@ func (m *EdgeSmartMaps) Close() error {
 	return _EdgeSmartClose(
 		m.TgAllowances,
 		m.TgBloom,
+		m.TgChallenges,
 		m.TgClosed,
 		m.TgClosedFlows,
 		m.TgClosedShare,
