@@ -131,6 +131,7 @@ type EdgeXdpTgTaggedSettings struct {
 const (
 	EdgeXdpMapTgAllowances  = "tg_allowances"
 	EdgeXdpMapTgBloom       = "tg_bloom"
+	EdgeXdpMapTgChallenges  = "tg_challenges"
 	EdgeXdpMapTgClosed      = "tg_closed"
 	EdgeXdpMapTgClosedFlows = "tg_closed_flows"
 	EdgeXdpMapTgClosedShare = "tg_closed_share"
@@ -210,6 +211,7 @@ type EdgeXdpProgramSpecs struct {
 type EdgeXdpMapSpecs struct {
 	TgAllowances  *ebpf.MapSpec `ebpf:"tg_allowances"`
 	TgBloom       *ebpf.MapSpec `ebpf:"tg_bloom"`
+	TgChallenges  *ebpf.MapSpec `ebpf:"tg_challenges"`
 	TgClosed      *ebpf.MapSpec `ebpf:"tg_closed"`
 	TgClosedFlows *ebpf.MapSpec `ebpf:"tg_closed_flows"`
 	TgClosedShare *ebpf.MapSpec `ebpf:"tg_closed_share"`
@@ -265,6 +267,7 @@ func (o *EdgeXdpObjects) Close() error {
 type EdgeXdpMaps struct {
 	TgAllowances  *ebpf.Map `ebpf:"tg_allowances"`
 	TgBloom       *ebpf.Map `ebpf:"tg_bloom"`
+	TgChallenges  *ebpf.Map `ebpf:"tg_challenges"`
 	TgClosed      *ebpf.Map `ebpf:"tg_closed"`
 	TgClosedFlows *ebpf.Map `ebpf:"tg_closed_flows"`
 	TgClosedShare *ebpf.Map `ebpf:"tg_closed_share"`
@@ -296,6 +299,7 @@ func (m *EdgeXdpMaps) Close() error {
 	return _EdgeXdpClose(
 		m.TgAllowances,
 		m.TgBloom,
+		m.TgChallenges,
 		m.TgClosed,
 		m.TgClosedFlows,
 		m.TgClosedShare,
