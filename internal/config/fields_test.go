@@ -115,6 +115,7 @@ var unlike = map[string]string{
 	"codepoint":           "it may not be the same as plain",
 	"plain":               "it may not be the same as codepoint",
 	"role":                "each has fields of its own",
+	"without_edge":        "needs takeover: adopt",
 	"max_filters":         "",
 }
 
