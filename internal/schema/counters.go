@@ -270,9 +270,13 @@ const (
 	CounterPassRoute Counter = 131
 	// CounterDropRoute: such SYNs dropped beyond the allowance: there is no route, or rp_filter is strict and the route leads elsewhere.
 	CounterDropRoute Counter = 132
+	// CounterEdgeSynKnown: edge: SYNs without timestamps of flows that the filter knows, sent on: if the server has that connection, its stack challenges them (RFC 5961).
+	CounterEdgeSynKnown Counter = 133
+	// CounterSynChallenged: server: SYNs of translated connections that live, left to the stack, which challenges them (RFC 5961).
+	CounterSynChallenged Counter = 134
 
 	// NumCounters is how many counters there are.
-	NumCounters = 133
+	NumCounters = 135
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -409,4 +413,6 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"pass_neighbour", "SYNs left to the kernel, within an allowance, because the next hop's MAC address is not known for certain: the kernel asks for it"},
 	{"pass_route", "SYNs left to the kernel, within an allowance, because the answer goes out elsewhere, or it is not known where, or there is no route"},
 	{"drop_route", "such SYNs dropped beyond the allowance: there is no route, or rp_filter is strict and the route leads elsewhere"},
+	{"edge_syn_known", "edge: SYNs without timestamps of flows that the filter knows, sent on: if the server has that connection, its stack challenges them (RFC 5961)"},
+	{"syn_challenged", "server: SYNs of translated connections that live, left to the stack, which challenges them (RFC 5961)"},
 }

@@ -21,7 +21,7 @@ type HostXdpTgAllowance struct {
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [133]uint64
+	Count [135]uint64
 }
 
 type HostXdpTgEpochKey struct {
