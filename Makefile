@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # One command each; `make` alone lists them. None needs another to be run first.
 # Targets that lack a package install it through apt when run as root.
 

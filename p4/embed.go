@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package p4src holds the P4 programs, so that the lab can compile them wherever the
 // binary is.
 package p4src

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # tools/deps.sh SET...   installs what the given sets need and this machine lacks.
 # Sets: build demo bench soak generate fuzz dpdk lint test kernel. As root on a Debian system it
 # installs through apt, only what is missing; otherwise it names what is

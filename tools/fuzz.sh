@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # tools/fuzz.sh BINARY CORPUS RUNS [FLAG...]    runs one libFuzzer target and says how it went.
 # Without FUZZ_SECONDS: RUNS inputs from a fixed seed and the committed CORPUS, nearly the same each
 # time, so that a test fails because of what was changed and not by luck. With

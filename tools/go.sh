@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Prints the path of a Go command that can build this project, or fails.
 # Go 1.21 or newer will do: it fetches the toolchain that go.mod names.
 # Must never install anything; tools/deps.sh does that.

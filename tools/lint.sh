@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # tools/lint.sh   golangci-lint and shellcheck over the whole tree (make lint). Installs what this
 # machine lacks: shellcheck through apt (root), golangci-lint into build/tools with the Go command,
 # which takes some minutes once. Changes nothing else.

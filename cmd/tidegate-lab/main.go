@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command tidegate-lab floods hosts made of network namespaces and measures what the gates do
 // about it and what they cost. It is the only program that sends attack traffic, and no part of
 // tidegate, which runs where services are protected.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command tidegate protects the TCP services of this machine from SYN floods.
 //
 // Every subcommand stands in its own file and stays thin: flags in, one call

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package adopt is the gate before this machine's own sockets, for the roles host and server:
 // it brings configuration, keys and the state of the listeners to the packet path, which lets
 // the kernel make connections of cookies, and decides for which listeners it may. It must

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bench measures what the gate costs, beside yardsticks that run in the
 // same place in the same run: an empty program, a drop, a plain reflection, the
 // kernel's own SYN cookies, nftables SYNPROXY. It must never assert a figure;

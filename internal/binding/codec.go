@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The one encoding of a record: core deterministic CBOR (RFC 8949, 4.2.1) in a
 // tagged COSE_Sign1 (RFC 9052). Whatever decodes but is not, byte for byte,
 // what would be written for the same content is refused, so that nobody but

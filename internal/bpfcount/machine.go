@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bpfcount runs an XDP or TC program's instructions one by one, outside the kernel, and counts them: what
 // a packet costs, told by a number that is the same on every machine and in every run. Maps are read from the
 // kernel, so that a program finds what a gate has put there; what it writes to them is not written back.

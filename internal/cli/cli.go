@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cli is what both programs make of a command line: exit codes, one line for each error
 // on stderr, JSON on stdout. It must know no subcommand.
 package cli

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package config turns a YAML file into a validated Config. It must know
 // nothing of BPF, of maps or of the machine it runs on: whatever can be said
 // of a file alone is said here, and nothing else.

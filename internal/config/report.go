@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package config
 
 // ReportTo says which clients a gate tells a filter manager of (docs/upstream.md).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package config
 
 // Takeover says how a server gets the connections that an edge has verified.

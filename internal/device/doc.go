@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package device builds and runs the lwIP device of lwip/ behind a tap inside a
 // network namespace, attacks it there, and measures what its clients still get
 // and what a SYN costs it.

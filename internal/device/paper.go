@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package device
 
 // The figures of the paper (Echevarria, Garaizar, Legarda 2017): an LPC1768 at

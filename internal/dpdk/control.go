@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package dpdk drives tidegate-dpdk, the proxy's packet path on DPDK: starts and
 // stops the program, gives it its configuration over its control socket, and reads
 // what it tells by DPDK's telemetry. It must never see a packet.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package framegen builds odd frames: TCP segments to a service inside stacks of VLAN
 // tags, IPv4 options, fragments and IPv6 extension headers, with option lists, lengths and
 // checksums that are right or wrong. Each frame is whole but for a few faults, and says

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package handshake bounds what connections cost whose other end has not yet proven who
 // it is: how many there are at once, and how many of one network. It must know nothing
 // of the protocols that follow.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package ifp is the Internet Filtering Protocol (Terminus, section IV-B): its
 // numbers, its messages and the nonce. docs/ifp.md specifies it, and a test holds
 // both to the same numbers. It must know nothing of sockets, maps or authority.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package instance is what every role has of its machine, and one role alike the other: options, the
 // lock and the state file of an instance, numbers of services, secrets, the settings of a packet path,
 // sysctls and file systems, forwarding, the machine's own addresses, reloads, and how an instance

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package keys reads the secret of a fleet and derives the key of every epoch
 // from it. It must know nothing of maps, programs or configuration, and it
 // must never print, log or return the secret itself.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package keys
 
 // What edges and servers say to each other in the protocol `tagged` (docs/split-protocol.md)

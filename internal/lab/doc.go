@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package lab builds hosts out of network namespaces and veth, floods them,
 // drives real clients, measures, and takes everything down again.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package offender tells a filter manager of clients that have completed a handshake
 // with this gate, so that their address is their own, and then do too much. It reads
 // the counts of bpf/lib/proven.h. It must never name a source whose address only a

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package p4 drives our P4 programs (p4/) on a switch: it turns a configuration, the
 // secret and the clock into table entries, empties the filter's generations in turn,
 // makes entries of digests and lets them age. It must never decide about a packet, and

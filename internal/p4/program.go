@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package p4
 
 // names are those of a compiled program's objects. The control that an object stands

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package plane loads the BPF programs of the host gate and of the proxy, attaches
 // them and owns their maps and pins. It must know nothing of YAML, secrets or
 // listeners: it is told which services, keys and settings to put where.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package probe says, feature by feature, what this kernel and this machine
 // offer to a role, what they lack and what that means. It only looks:
 // it must not attach a program, change a setting or write a file.

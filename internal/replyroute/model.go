@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package replyroute says where this machine's kernel would send the answer to a SYN: its policy
 // rules, routes and neighbours, flattened so that the packet path can look them up. What it does not
 // understand it calls unknown. It must not know maps, and never sees a packet.

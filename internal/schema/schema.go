@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package schema holds what C, Go and the documents must agree on: the names
 // and numbers of counters. counters.go is generated from core/counters.def;
 // this package must hold nothing that has a second source.

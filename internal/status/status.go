@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package status reads how an instance is, whichever its role and its plane, from its state
 // file and from the packet path, and gives it to `tidegate status` and to Prometheus. It must
 // never change a packet path.

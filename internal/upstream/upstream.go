@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package upstream holds what patrol, border manager and filter manager share: who
 // has authority over which addresses, who a peer is, and datagrams in batches. It
 // must know nothing of filters' meaning, of maps or of configuration files' form.

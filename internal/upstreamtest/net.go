@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package upstreamtest joins a filter manager, a border manager and patrols on the
 // loopback, for tests and benchmarks. Their patrols' tables are ordinary memory.
 package upstreamtest

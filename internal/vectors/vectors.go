@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package vectors reads the golden vectors (vectors/*.yaml, described in
 // vectors/README.md) and compares what a plane did with what it should have
 // done. It must know nothing of any plane: a plane implements Gate.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package version holds the version of this build. It must know nothing else,
 // so that every package may import it.
 package version

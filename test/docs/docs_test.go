@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package docs runs what the documents tell the reader to run. A fence
 //
 //	```sh run           is a script; it must succeed

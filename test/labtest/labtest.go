@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package labtest holds what the end-to-end tests in namespaces share: the real binary
 // built anew, processes' output, families, waiting. It must know nothing of any role.
 package labtest

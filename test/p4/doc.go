@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package p4_test runs our P4 programs on bmv2's simple_switch: compiled by p4c-bm2-ss,
 // on veths in namespaces of their own, with the controller of internal/p4.
 //

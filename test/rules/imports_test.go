@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rules holds the tree to the rules of ARCHITECTURE.md that are about who may know
 // whom. Each rule is also shown made-up trees that break it.
 package rules

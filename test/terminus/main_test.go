@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package terminus tests the roles of Terminus as a user has them: the real binary,
 // several kernels' worth of network stack, and real detectors.
 package terminus

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package vectors_test replays the golden vectors on core/ natively, on the XDP
 // and TC programs by BPF_PROG_TEST_RUN, and those that make a connection on a
 // veth with a real listener. It must know nothing of what a vector is about.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package verdicts sends the same odd frames to a machine with a gate and to one without,
 // both with real kernels and a real listener, and compares what became of each frame:
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package listeners says which TCP listeners exist in the network namespace of
 // the calling thread, and which of them can adopt a connection from a cookie.
 // It only asks (inet_diag); it must never open, change or close a socket of

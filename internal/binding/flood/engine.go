@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package flood brings every binding to every manager: what is new is pushed
 // along the links at once, and trees of hashes find what was missed. A record is
 // checked before it is stored and before it is passed on.

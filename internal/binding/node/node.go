@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package node runs the flood engine over TLS: it dials, listens, reads, writes
 // and keeps time. It must not decide anything about records or peers that the
 // engine could decide.

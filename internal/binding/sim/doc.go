@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sim runs the real flood engine and the real store of many managers in
 // one process, over a virtual network in virtual time, honest and hostile.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package store keeps the bindings that count now: each hangs on a chain of
 // valid authorities from a configured anchor. It answers look-ups, digests for
 // the exchange with other managers, and lives on disk. It must never keep a

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command gen writes what is made from the table of fields (internal/config/fields.go): the tables in
 // docs/configuration.md, between their marks, and the JSON schema for editors. Whatever else stands in the
 // document it leaves alone.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package labbpf holds the compiled BPF objects of the lab and nothing else.
 // The sources are bpf/lab_*.bpf.c; the generated files are committed, so that
 // a plain go build needs no clang.

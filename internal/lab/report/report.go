@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package report turns a sweep of the lab into a table, plots and a page. It
 // knows results, and nothing of how they came about.
 package report

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package terminus plays the scenarios of the Terminus paper: internet providers made of network
 // namespaces, bots that spoof and reflect, and patrols, border managers and filter managers that
 // are the tidegate binary, started as a user would start them. It must never load their programs itself.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package offendertest stands in for a filter manager's API in tests of gates: it
 // remembers what is reported and refuses it.
 package offendertest

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command gen writes p4/shared/generated.p4: P4 cannot include C, so the numbers that
 // it shares with the other planes are taken out of the headers of core/. It must
 // never hold such a number itself.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package simpleswitch speaks to bmv2's simple_switch: its Thrift runtime
 // (behavioral-model, standard.thrift, simple_pre_lag.thrift, simple_switch.thrift) and
 // its notifications. It knows calls and bytes; it must know nothing of what our

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package borderman is the border manager: it answers requests of filter managers
 // with a nonce, keeps nothing of them until the nonce comes back, checks that the
 // sender may ask for what he asks, and has the right patrols do it. It must never

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package edge is the edge role: it brings configuration and keys to the packet path
 // of a router or bridge before servers of role server, and turns the filter's
 // generations. It must never see a packet, nor know of a single flow.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package filterman is the filter manager: it takes what detectors want filtered,
 // refuses what may be somebody else's address, finds the border manager of each
 // source, drives the exchange with it, and removes filters that are no longer hit.

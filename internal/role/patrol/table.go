@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package patrol is the patrol role: it keeps the filters, sources and ports of
 // the packet path, and takes filters from border managers. It must never see a
 // packet, nor know what the protocol between managers looks like on the wire.

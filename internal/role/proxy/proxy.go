@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package proxy is the proxy role: it brings configuration and keys to the packet
 // path of a router or bridge, and swaps the packet path's tables. It must never
 // see a packet, nor walk a table.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command gen writes internal/schema/counters.go and docs/counters.md from
 // core/counters.def. It must never renumber: the line order of the list is ABI.
 package main
