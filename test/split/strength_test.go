@@ -21,21 +21,20 @@ func TestWeakCookieEndsNothing(t *testing.T) {
 	w.server.configure("always", "takeover: adopt", "cookie_layout: smartcookie")
 	w.startBoth()
 	const localPort = 41000
-	c, err := w.dial(false, localPort)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if err := say(c, "before"); err != nil {
-		t.Fatal(err)
-	}
+	// The cookie of another ISN, as if it were guessed: it is asked for before the connection is there, since an
+	// edge leaves SYNs of known flows to the server.
 	tap, err := lab.NewTap(w.ClientPort)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tap.Close()
-	client := c.LocalAddr().(interface{ AddrPort() netip.AddrPort }).AddrPort()
-	syn := lab.Segment{Src: netip.AddrPortFrom(client.Addr().Unmap(), client.Port()), Dst: w.address(false, port), Flags: lab.FlagSYN, Seq: 0x12345678, Window: 64000,
+	other, err := w.dial(false, 0) // whose address is the client's
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	client := other.LocalAddr().(interface{ AddrPort() netip.AddrPort }).AddrPort().Addr().Unmap()
+	syn := lab.Segment{Src: netip.AddrPortFrom(client, localPort), Dst: w.address(false, port), Flags: lab.FlagSYN, Seq: 0x12345678, Window: 64000,
 		Options: []byte{2, 4, 5, 180}}
 	if err := w.Client.SendRaw(syn); err != nil {
 		t.Fatal(err)
@@ -45,6 +44,14 @@ func TestWeakCookieEndsNothing(t *testing.T) {
 	})
 	if !ok {
 		t.Fatal("the edge did not answer")
+	}
+	c, err := w.dial(false, localPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := say(c, "before"); err != nil {
+		t.Fatal(err)
 	}
 	ack := syn
 	ack.Flags, ack.Seq, ack.Ack = lab.FlagACK, syn.Seq+1, answer.Seq+1
