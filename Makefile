@@ -24,7 +24,7 @@ FUZZTIME ?= 60s
 FRAMES ?= 17000000 # odd frames to each of six kinds of gate: 10^8 in all
 SOAKTIME ?= 10m
 
-.PHONY: help demo test test-p4 test-unit test-kernel bench fuzz lint generate build dpdk soak clean
+.PHONY: format help demo test test-p4 test-unit test-kernel bench fuzz lint generate build dpdk soak clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r t d; do printf 'make %-10s  %s\n' "$$t" "$$d"; done
@@ -66,6 +66,11 @@ fuzz: ## fuzz the parsers, FUZZTIME each (default 60s), and send FRAMES odd fram
 	TIDEGATE_FRAMES=$(FRAMES) $(GO) test ./test/verdicts -count=1 -run TestVerdicts -v -timeout 4h
 	$(MAKE) -C lwip fuzz FUZZ_SECONDS=$(FUZZTIME:s=)
 	$(MAKE) -C dpdk fuzz FUZZ_SECONDS=$(FUZZTIME:s=)
+
+format: ## gofmt and clang-format over the whole tree
+	@tools/deps.sh lint
+	gofmt -w $$(git ls-files '*.go')
+	@tools/format.sh
 
 lint: ## formatting, vet, golangci-lint and shellcheck
 	@tools/deps.sh build

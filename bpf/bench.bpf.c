@@ -65,8 +65,8 @@ int tg_bench_route(struct xdp_md *ctx)
 	struct bpf_fib_lookup fib = {};
 	__u32 sum;
 
-	if (ip + TG_IPV4_HDR_LEN + TG_TCP_HDR_LEN > end || tg_load16(data + 12) != TG_ETHERTYPE_IPV4 ||
-	    ip[0] != 0x45 || ip[8] <= 1)
+	if (ip + TG_IPV4_HDR_LEN + TG_TCP_HDR_LEN > end ||
+	    tg_load16(data + 12) != TG_ETHERTYPE_IPV4 || ip[0] != 0x45 || ip[8] <= 1)
 		return XDP_PASS;
 	fib.family = TG_AF_INET;
 	fib.l4_protocol = ip[9];

@@ -63,7 +63,8 @@ static __always_inline struct tg_segment tg_ends_segment(const struct tg_packet 
 static __always_inline bool tg_ends_parse(struct xdp_md *ctx, struct tg_packet *pkt)
 {
 	return tg_packet_parse(pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end) ==
-		       TG_PARSE_TCP && pkt->l3_off == TG_ETH_HDR_LEN;
+		       TG_PARSE_TCP &&
+	       pkt->l3_off == TG_ETH_HDR_LEN;
 }
 
 SEC("xdp")

@@ -44,29 +44,29 @@ struct {
 } tg_counters SEC(".maps");
 
 /* The hash of head and filters. The filters begin at data + OFF. */
-#define TG_DEFINE_HASH(name, OFF)                                                                  \
-	static __always_inline __u64 name(const struct tg_border_settings *s, const uint64_t *head,   \
-					  const __u8 *data, const __u8 *end, __u32 len)              \
-	{                                                                                             \
-		struct tg_siphash h = tg_siphash_begin(&s->key);                                       \
-		__u64 tail = (__u64)(len + 8 * TG_IFP_HEAD_WORDS) << 56;                               \
-		__u32 i, left = len & 7;                                                               \
-		const __u8 *p = data + (OFF);                                                          \
-												       \
-		for (i = 0; i < TG_IFP_HEAD_WORDS; i++)                                                \
-			tg_siphash_word(&h, head[i]);                                                  \
-		for (i = 0; i < TG_IFP_WORDS; i++) {                                                   \
-			if (8 * i + 8 > len || p + 8 > end)                                            \
-				break;                                                                 \
-			tg_siphash_word(&h, tg_load64(p));                                             \
-			p += 8;                                                                        \
-		}                                                                                      \
-		for (i = 0; i < 7; i++) {                                                              \
-			if (i >= left || p + 1 > end)                                                  \
-				break;                                                                 \
-			tail |= (__u64)*p++ << (8 * i);                                                \
-		}                                                                                      \
-		return tg_siphash_end(&h, tail);                                                       \
+#define TG_DEFINE_HASH(name, OFF)                                                                   \
+	static __always_inline __u64 name(const struct tg_border_settings *s, const uint64_t *head, \
+					  const __u8 *data, const __u8 *end, __u32 len)             \
+	{                                                                                           \
+		struct tg_siphash h = tg_siphash_begin(&s->key);                                    \
+		__u64 tail = (__u64)(len + 8 * TG_IFP_HEAD_WORDS) << 56;                            \
+		__u32 i, left = len & 7;                                                            \
+		const __u8 *p = data + (OFF);                                                       \
+                                                                                                    \
+		for (i = 0; i < TG_IFP_HEAD_WORDS; i++)                                             \
+			tg_siphash_word(&h, head[i]);                                               \
+		for (i = 0; i < TG_IFP_WORDS; i++) {                                                \
+			if (8 * i + 8 > len || p + 8 > end)                                         \
+				break;                                                              \
+			tg_siphash_word(&h, tg_load64(p));                                          \
+			p += 8;                                                                     \
+		}                                                                                   \
+		for (i = 0; i < 7; i++) {                                                           \
+			if (i >= left || p + 1 > end)                                               \
+				break;                                                              \
+			tail |= (__u64) * p++ << (8 * i);                                           \
+		}                                                                                   \
+		return tg_siphash_end(&h, tail);                                                    \
 	}
 TG_DEFINE_HASH(tg_border_hash4, TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN)
 TG_DEFINE_HASH(tg_border_hash6, TG_ETH_HDR_LEN + TG_IPV6_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN)
@@ -118,9 +118,9 @@ static __always_inline int tg_border_v4(struct xdp_md *ctx, const struct tg_bord
 	uint64_t head[TG_IFP_HEAD_WORDS];
 	union tg_addr from = {};
 
-	if (udp + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN > end || ip[0] != 0x45 || ip[9] != TG_IPPROTO_UDP ||
-	    tg_load16(udp + 2) != s->port_be || tg_load32(ip + 16) != s->addr4.w[0] ||
-	    (tg_swap16(tg_load16(ip + 6)) & 0x3fff))
+	if (udp + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN > end || ip[0] != 0x45 ||
+	    ip[9] != TG_IPPROTO_UDP || tg_load16(udp + 2) != s->port_be ||
+	    tg_load32(ip + 16) != s->addr4.w[0] || (tg_swap16(tg_load16(ip + 6)) & 0x3fff))
 		return XDP_PASS;
 	len = tg_swap16(tg_load16(udp + 4)) - TG_UDP_HDR_LEN;
 	if (!tg_border_is_first(udp + TG_UDP_HDR_LEN, len) ||
@@ -131,17 +131,22 @@ static __always_inline int tg_border_v4(struct xdp_md *ctx, const struct tg_bord
 	from.w[0] = src = tg_load32(ip + 12);
 	dst = tg_load32(ip + 16);
 	tg_ifp_nonce_head(head, 4, &from, tg_load16(udp), udp + TG_UDP_HDR_LEN);
-	tg_border_answer(udp, tg_ifp_nonce_finish(tg_border_hash4(s, head, data, end, len - TG_IFP_HDR_LEN), s->parity));
+	tg_border_answer(
+		udp, tg_ifp_nonce_finish(tg_border_hash4(s, head, data, end, len - TG_IFP_HDR_LEN),
+					 s->parity));
 	tg_border_swap_mac(data);
 	/* UDP without a checksum: the nonce is one (RFC 768) */
-	tg_store32(ip, TG_WIRE32(0x45, s->tclass, 0, TG_IPV4_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN));
+	tg_store32(ip,
+		   TG_WIRE32(0x45, s->tclass, 0, TG_IPV4_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN));
 	tg_store32(ip + 4, 0);
 	tg_store32(ip + 8, TG_WIRE32(64, TG_IPPROTO_UDP, 0, 0));
 	tg_store32(ip + 12, dst);
 	tg_store32(ip + 16, src);
 	tg_store16(ip + 10, tg_csum_finish((__u64)tg_load32(ip) + tg_load32(ip + 8) + src + dst));
 	if (frame_len > TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN &&
-	    bpf_xdp_adjust_tail(ctx, (int)(TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN) - (int)frame_len)) {
+	    bpf_xdp_adjust_tail(
+		    ctx, (int)(TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN) -
+				 (int)frame_len)) {
 		row->count[TG_COUNT_ifp_drop]++;
 		return XDP_DROP;
 	}
@@ -159,8 +164,8 @@ static __always_inline int tg_border_v6(struct xdp_md *ctx, const struct tg_bord
 	union tg_addr from, to;
 	__u64 sum;
 
-	if (udp + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN > end || ip[0] >> 4 != 6 || ip[6] != TG_IPPROTO_UDP ||
-	    tg_load16(udp + 2) != s->port_be)
+	if (udp + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN > end || ip[0] >> 4 != 6 ||
+	    ip[6] != TG_IPPROTO_UDP || tg_load16(udp + 2) != s->port_be)
 		return XDP_PASS;
 	for (i = 0; i < 2; i++) {
 		from.d[i] = tg_load64(ip + 8 + 8 * i);
@@ -175,7 +180,9 @@ static __always_inline int tg_border_v6(struct xdp_md *ctx, const struct tg_bord
 		return XDP_PASS;
 	}
 	tg_ifp_nonce_head(head, 6, &from, tg_load16(udp), udp + TG_UDP_HDR_LEN);
-	sum = tg_border_answer(udp, tg_ifp_nonce_finish(tg_border_hash6(s, head, data, end, len - TG_IFP_HDR_LEN), s->parity));
+	sum = tg_border_answer(
+		udp, tg_ifp_nonce_finish(tg_border_hash6(s, head, data, end, len - TG_IFP_HDR_LEN),
+					 s->parity));
 	tg_border_swap_mac(data);
 	tg_store32(ip, TG_WIRE32(0x60 | s->tclass >> 4, s->tclass << 4, 0, 0));
 	tg_store32(ip + 4, TG_WIRE32(0, TG_UDP_HDR_LEN + TG_IFP_HDR_LEN, TG_IPPROTO_UDP, 64));
@@ -189,7 +196,9 @@ static __always_inline int tg_border_v6(struct xdp_md *ctx, const struct tg_bord
 	i = tg_csum_finish(sum);
 	tg_store16(udp + 6, i ? (__u16)i : 0xffff); /* RFC 8200 section 8.1 */
 	if (frame_len > TG_ETH_HDR_LEN + TG_IPV6_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN &&
-	    bpf_xdp_adjust_tail(ctx, (int)(TG_ETH_HDR_LEN + TG_IPV6_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN) - (int)frame_len)) {
+	    bpf_xdp_adjust_tail(
+		    ctx, (int)(TG_ETH_HDR_LEN + TG_IPV6_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN) -
+				 (int)frame_len)) {
 		row->count[TG_COUNT_ifp_drop]++;
 		return XDP_DROP;
 	}

@@ -10,7 +10,7 @@
  * comes from inside; decide anything that is not in core/.
  */
 #include "lib/closed_port.h"
-#include "lib/edge_short.h"
+#include "lib/edge_fast.h"
 #include "lib/proven.h"
 #include "lib/signed.h"
 
@@ -67,10 +67,10 @@ __attribute__((noinline)) int tg_edge_challenge(struct xdp_md *ctx, const struct
 }
 
 /* A SYN to a service whose mode is not off. */
-static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packet *syn,
-				       __u32 parse, const struct tg_host_settings *settings,
+static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 parse,
+				       const struct tg_host_settings *settings,
 				       const struct tg_service *svc, __u32 id,
-				       struct tg_counter_row *row, __u32 how)
+				       struct tg_counter_row *row, __u32 proxy_cfg)
 {
 	__u32 frame_len = (__u32)bpf_xdp_get_buff_len(ctx);
 	struct tg_tcp_options offered = {};
@@ -78,7 +78,7 @@ static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packe
 	struct tg_decision d;
 	__u64 epoch;
 
-	if (!(how & TG_EDGE_ANSWER))
+	if (!(proxy_cfg & TG_EDGE_ANSWER))
 		tg_count(row, TG_COUNT_syn);
 	d = tg_proxy_judge_syn(syn, parse, frame_len);
 	if (d.verdict == TG_REPLY)
@@ -86,7 +86,7 @@ static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packe
 	if (svc->mode == TG_MODE_MONITOR) {
 		if (d.verdict != TG_PASS)
 			tg_count(row, d.verdict == TG_DROP ? TG_COUNT_would_drop
-							  : TG_COUNT_would_answer);
+							   : TG_COUNT_would_answer);
 		return tg_forward(ctx, syn);
 	}
 	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {
@@ -112,7 +112,7 @@ static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packe
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
 	}
-	if (!(how & TG_EDGE_ANSWER) &&
+	if (!(proxy_cfg & TG_EDGE_ANSWER) &&
 	    tg_edge_syn_is_weak(offered.ts_ok && svc->timestamps, TG_EDGE_LAYOUT_IS_SMART) &&
 	    TG_UNLIKELY(tg_edge_syn_is_known(syn)))
 		return TG_NEXT_CHALLENGE;
@@ -129,7 +129,8 @@ static __always_inline bool tg_edge_read(struct xdp_md *ctx, const struct tg_pac
 					 struct tg_ack *ack)
 {
 	const __u8 *end = (void *)(long)ctx->data_end;
-	const __u8 *options = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX) + TG_TCP_HDR_LEN;
+	const __u8 *options = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX) +
+			      TG_TCP_HDR_LEN;
 	struct tg_tcp_options o = {};
 
 	/* The linear part is the whole frame, but for jumbo frames. */
@@ -262,7 +263,7 @@ static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_
 /* TCP with a header that is there. `how` may be TG_EDGE_PORT_INSIDE, TG_EDGE_AGAIN or TG_EDGE_ANSWER. A function of its own for the verifier: where
  * the header lies is one unknown number here, not one of many known ones. */
 __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_packet *pkt,
-					  __u32 parse, __u32 how)
+					  __u32 parse, __u32 proxy_cfg)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_edge_settings *edge = tg_edge_get();
@@ -274,7 +275,7 @@ __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_pa
 		return XDP_PASS;
 	if (pkt->l4_off > TG_L4_OFF_MAX)
 		return tg_edge_pass(ctx->ingress_ifindex);
-	if (how & TG_EDGE_PORT_INSIDE)
+	if (proxy_cfg & TG_EDGE_PORT_INSIDE)
 		return tg_edge_outbound(ctx, pkt, settings, edge);
 	id = tg_service_find(settings, pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
@@ -282,9 +283,9 @@ __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_pa
 	if (!id || !svc || !row || svc->mode == TG_MODE_OFF)
 		return tg_edge_leave(ctx, pkt);
 	if (tg_host_is_syn(pkt))
-		return tg_edge_syn(ctx, pkt, parse, settings, svc, id, row, how);
+		return tg_edge_syn(ctx, pkt, parse, settings, svc, id, row, proxy_cfg);
 	return tg_edge_segment(ctx, pkt, settings, edge, svc, row,
-			       how & TG_EDGE_AGAIN ? TG_EPOCHS_WIDE : 0);
+			       proxy_cfg & TG_EDGE_AGAIN ? TG_EPOCHS_WIDE : 0);
 }
 
 SEC("xdp.frags")
@@ -302,13 +303,14 @@ int tg_edge_xdp(struct xdp_md *ctx)
 
 	if (!ports || !port)
 		return XDP_PASS;
-	action = tg_edge_short(ctx, ports, port, &pkt);
+	action = tg_edge_fast(ctx, ports, port, &pkt);
 	if (action != XDP_ABORTED)
 		return action == TG_NEXT_FORWARD ? tg_forward(ctx, &pkt) : action;
 	asm volatile("" ::: "memory"); /* else the frame's ends are merged with those read above */
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	if (result == TG_PARSE_OTHER) {
-		if (port->flags & TG_EDGE_PORT_INSIDE && pkt.l3_off && tg_confirm_take(ctx, pkt.l3_off))
+		if (port->flags & TG_EDGE_PORT_INSIDE && pkt.l3_off &&
+		    tg_confirm_take(ctx, pkt.l3_off))
 			return XDP_DROP;
 		return tg_edge_pass(ctx->ingress_ifindex);
 	}
@@ -326,7 +328,7 @@ int tg_edge_xdp(struct xdp_md *ctx)
 		}
 		if (TG_UNLIKELY(verdict >= TG_NEXT_TAG))
 			return tg_edge_tag(ctx, &pkt, (__u32)verdict & 15) ? XDP_DROP
-									  : tg_forward(ctx, &pkt);
+									   : tg_forward(ctx, &pkt);
 		return verdict;
 	}
 	d = tg_host_judge_parse(result);

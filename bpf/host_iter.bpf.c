@@ -80,7 +80,8 @@ int tg_host_iter(struct bpf_iter__tcp *ctx)
 	if (state == BPF_TCP_LISTEN) { /* its end is to be heard of, too; else userspace looks */
 		tp = bpf_skc_to_tcp_sock(sk);
 		if (tp)
-			bpf_setsockopt(tp, TG_SOL_TCP, TG_TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
+			bpf_setsockopt(tp, TG_SOL_TCP, TG_TCP_BPF_SOCK_OPS_CB_FLAGS, &flags,
+				       sizeof(flags));
 		return 0;
 	}
 	at = tg_filter_at(settings, &pkt);

@@ -17,7 +17,8 @@ static __always_inline bool tg_sock_tuple(struct bpf_sock_ops *ctx,
 	__u32 local_port = ctx->local_port;
 	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &local_port);
 
-	if (!entry || !(*entry & TG_PORT_WATCHED) || bpf_get_netns_cookie(ctx) != settings->netns_cookie)
+	if (!entry || !(*entry & TG_PORT_WATCHED) ||
+	    bpf_get_netns_cookie(ctx) != settings->netns_cookie)
 		return false;
 	/* remote_port is in network order, in the upper half of a host-order word */
 	pkt->ports = ctx->remote_port >> 16 | (__u32)tg_swap16(local_port) << 16;
@@ -53,8 +54,8 @@ static __always_inline void tg_sock_listens(struct bpf_sock_ops *ctx, bool begin
 	    bpf_get_netns_cookie(ctx) != settings->netns_cookie)
 		return;
 	if (begins)
-		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags |
-						       BPF_SOCK_OPS_STATE_CB_FLAG);
+		bpf_sock_ops_cb_flags_set(ctx,
+					  ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	tg_bell_ring(TG_BELL_LISTENER, port);
 }
 
@@ -95,8 +96,8 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 		tg_filter_close(at);
 	} else {
 		tg_filter_open(at);
-		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags |
-						       BPF_SOCK_OPS_STATE_CB_FLAG);
+		bpf_sock_ops_cb_flags_set(ctx,
+					  ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	}
 	return 1;
 }

@@ -12,7 +12,7 @@
  * ends the old socket that a new connection of the same client meets.
  */
 #include "lib/adopt.h"
-#include "lib/common_ack.h"
+#include "lib/fast_ack.h"
 #include "lib/proven.h"
 #include "lib/replace.h"
 #include "lib/skb_headers.h"
@@ -76,8 +76,7 @@ static __always_inline struct tg_agreed tg_ack_agreed(const struct tg_host_setti
 
 static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_host_settings *settings,
 							const struct tg_packet *pkt,
-							const struct tg_ack *ack,
-							bool look_for_stale)
+							const struct tg_ack *ack, bool look_for_stale)
 {
 	__u64 now = tg_epoch_verifying_now(settings);
 	__u64 epoch = tg_cookie_epoch(ack->cookie.isn, now);
@@ -337,8 +336,8 @@ int tg_host_tc(struct __sk_buff *skb)
 	}
 	bare = tg_skb_is_bare(skb, data, end);
 	if (!bare && fresh) {
-		int action = skb->protocol == TG_ETHERTYPE_IPV4 ? tg_common_ack_v4(skb)
-								 : tg_common_ack_v6(skb);
+		int action = skb->protocol == TG_ETHERTYPE_IPV4 ? tg_fast_ack_v4(skb)
+								: tg_fast_ack_v6(skb);
 
 		if (TG_LIKELY(action != TG_NEXT_LONG))
 			return action;

@@ -6,7 +6,7 @@
  * Must never: touch a packet of an established connection; answer anything but
  * a SYN; look a socket up for a SYN that the socket filter does not know.
  */
-#include "lib/common_syn.h"
+#include "lib/fast_syn.h"
 #include "lib/intact.h"
 #include "lib/listeners.h"
 #include "lib/own.h"
@@ -65,15 +65,16 @@ static __always_inline struct tg_decision tg_syn_judge(struct xdp_md *ctx,
 	if (TG_LIKELY(d.verdict == TG_REPLY) &&
 	    TG_UNLIKELY(frame + TG_ETH_HDR_LEN > end ||
 			!tg_frame_is_adoptable(syn->l3_off, tg_load16(frame + 12))))
-		d = tg_host_judge_tags(frame + TG_ETH_HDR_LEN + 2 * TG_VLAN_TAG_LEN <= end &&
-				       !tg_frame_is_twice_untagged(syn->l3_off, frame + TG_ETH_HDR_LEN) &&
-				       tg_tags_allowed());
+		d = tg_host_judge_tags(
+			frame + TG_ETH_HDR_LEN + 2 * TG_VLAN_TAG_LEN <= end &&
+			!tg_frame_is_twice_untagged(syn->l3_off, frame + TG_ETH_HDR_LEN) &&
+			tg_tags_allowed());
 	return d;
 }
 
 static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_host_settings *settings,
-					 const struct tg_packet *syn,
-					 enum tg_parse_result result, __u32 id)
+					 const struct tg_packet *syn, enum tg_parse_result result,
+					 __u32 id)
 {
 	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
 	struct tg_counter_row *row = tg_counter_row_get(id);
@@ -100,7 +101,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 	if (svc->mode == TG_MODE_MONITOR) {
 		if (d.verdict != TG_PASS)
 			tg_count(row, d.verdict == TG_DROP ? TG_COUNT_would_drop
-							  : TG_COUNT_would_answer);
+							   : TG_COUNT_would_answer);
 		return XDP_PASS;
 	}
 	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {
@@ -152,13 +153,16 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 /* Has the answer to a common SYN that does not come from the one gateway there is go where the
  * route leads: what is written over the SYN goes to its sender, so the sender is written first.
  * False, with nothing done, if it is not to be answered here. */
-static __always_inline bool tg_host_common_route(const struct xdp_md *ctx, __u8 *frame,
-						 const struct tg_host_settings *settings,
-						 const struct tg_packet *syn, __u8 family,
-						 struct tg_counter_row *row)
+static __always_inline bool tg_host_fast_route(const struct xdp_md *ctx, __u8 *frame,
+					       const struct tg_host_settings *settings,
+					       const struct tg_packet *syn, __u8 family,
+					       struct tg_counter_row *row)
 {
-	struct tg_reply_ask ask = {.from = tg_reply_sender(frame), .src = syn->src, .dst = syn->dst,
-				   .ifindex = ctx->ingress_ifindex, .family = family};
+	struct tg_reply_ask ask = {.from = tg_reply_sender(frame),
+				   .src = syn->src,
+				   .dst = syn->dst,
+				   .ifindex = ctx->ingress_ifindex,
+				   .family = family};
 	__u64 way = tg_reply_to(&ask);
 
 	if (TG_REPLY_KIND(way) == TG_REPLY_BACK)
@@ -172,7 +176,7 @@ static __always_inline bool tg_host_common_route(const struct xdp_md *ctx, __u8 
 
 /* The plainest SYN to the plainest service, answered at once. False, with nothing done
  * and nothing counted, for every other. */
-static __always_inline bool tg_host_common(struct xdp_md *ctx, __u8 family, bool ts)
+static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool ts)
 {
 	__u8 *frame = (void *)(long)ctx->data;
 	const struct tg_host_settings *settings;
@@ -183,8 +187,8 @@ static __always_inline bool tg_host_common(struct xdp_md *ctx, __u8 family, bool
 	struct tg_packet syn;
 	__u32 id;
 
-	if (frame + tg_common_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
-	    !tg_common_syn_read(frame, family, ts, &syn, &offered))
+	if (frame + tg_fast_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
+	    !tg_fast_syn_read(frame, family, ts, &syn, &offered))
 		return false;
 	settings = tg_settings_get();
 	if (!settings)
@@ -193,15 +197,14 @@ static __always_inline bool tg_host_common(struct xdp_md *ctx, __u8 family, bool
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS ||
-	    tg_listener_of(svc, &syn) != TG_LISTENER_OK ||
-	    !tg_common_syn_agrees(svc, ts) ||
+	    tg_listener_of(svc, &syn) != TG_LISTENER_OK || !tg_fast_syn_agrees(svc, ts) ||
 	    (settings->only_own && (own = tg_own_plainly(ctx, frame, &syn, family)) == TG_OWN_UNCLEAR) ||
 	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)))
 		return false;
 	if (TG_UNLIKELY(own != TG_OWN_BACK) &&
-	    !tg_host_common_route(ctx, frame, settings, &syn, family, row))
+	    !tg_host_fast_route(ctx, frame, settings, &syn, family, row))
 		return false;
-	if (!tg_common_syn_send(frame, family, ts, settings, svc, &syn, &offered))
+	if (!tg_fast_syn_send(frame, family, ts, settings, svc, &syn, &offered))
 		return false;
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cookie_sent);
@@ -218,21 +221,21 @@ int tg_host_xdp(struct xdp_md *ctx)
 	struct tg_decision d;
 	__u32 id;
 
-	switch (tg_common_syn_kind((void *)(long)ctx->data, (void *)(long)ctx->data_end)) {
-	case TG_COMMON_V4_TS:
-		if (tg_host_common(ctx, 4, true))
+	switch (tg_fast_syn_kind((void *)(long)ctx->data, (void *)(long)ctx->data_end)) {
+	case TG_FAST_V4_TS:
+		if (tg_host_fast(ctx, 4, true))
 			return XDP_TX;
 		break;
-	case TG_COMMON_V4:
-		if (tg_host_common(ctx, 4, false))
+	case TG_FAST_V4:
+		if (tg_host_fast(ctx, 4, false))
 			return XDP_TX;
 		break;
-	case TG_COMMON_V6_TS:
-		if (tg_host_common(ctx, 6, true))
+	case TG_FAST_V6_TS:
+		if (tg_host_fast(ctx, 6, true))
 			return XDP_TX;
 		break;
-	case TG_COMMON_V6:
-		if (tg_host_common(ctx, 6, false))
+	case TG_FAST_V6:
+		if (tg_host_fast(ctx, 6, false))
 			return XDP_TX;
 		break;
 	default:

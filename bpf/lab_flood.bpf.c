@@ -149,8 +149,7 @@ static __always_inline __u32 opt_len(enum tg_lab_kind kind)
 }
 
 /* Option words for a kind. Unused words are left zero and not sent. */
-static __always_inline void fill_opts(__u32 *w, enum tg_lab_kind kind, __u32 mss,
-				      __u32 tsval_be)
+static __always_inline void fill_opts(__u32 *w, enum tg_lab_kind kind, __u32 mss, __u32 tsval_be)
 {
 	__u32 mss_be = bpf_htonl(0x02040000 | mss);
 
@@ -227,8 +226,8 @@ static __always_inline int write_eth(void *data, void *end, __u16 ethertype)
 }
 
 /* IPv4 at 16-bit granularity: the header begins two bytes off a word boundary. */
-static __always_inline int write_ip4(void *ip, void *end, __u32 total_len, __u32 src_be,
-				     __u16 id, __u64 *pseudo)
+static __always_inline int write_ip4(void *ip, void *end, __u32 total_len, __u32 src_be, __u16 id,
+				     __u64 *pseudo)
 {
 	__u32 dst_be = flood_cfg.ip4_dst_be;
 	__u32 w[5];
@@ -247,8 +246,7 @@ static __always_inline int write_ip4(void *ip, void *end, __u32 total_len, __u32
 	w[2] |= (__u32)fold16(sum) << 16;
 	for (int i = 0; i < 5; i++)
 		out[i] = w[i];
-	*pseudo = (__u64)src_be + dst_be + bpf_htonl(PROTO_TCP) +
-		  bpf_htonl(total_len - IP4_LEN);
+	*pseudo = (__u64)src_be + dst_be + bpf_htonl(PROTO_TCP) + bpf_htonl(total_len - IP4_LEN);
 	return 0;
 }
 

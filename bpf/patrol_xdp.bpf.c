@@ -235,7 +235,8 @@ int tg_patrol_xdp(struct xdp_md *ctx)
 		tg_count(row, TG_COUNT_patrol_link);
 		return tg_patrol_forward(port);
 	}
-	tg_count(row, port->direction == TG_FROM_CUSTOMER ? TG_COUNT_patrol_from : TG_COUNT_patrol_to);
+	tg_count(row,
+		 port->direction == TG_FROM_CUSTOMER ? TG_COUNT_patrol_from : TG_COUNT_patrol_to);
 	ip = data + (pkt.l3_off & 63);
 	if (ip + TG_IPV4_HDR_LEN > end)
 		return XDP_PASS; /* cannot be: parsed above */

@@ -108,8 +108,7 @@ __attribute__((noinline)) int tg_skb_way(struct __sk_buff *skb, const struct tg_
 		__builtin_memcpy(fib.ipv6_dst, s->dst.w, 16);
 	}
 	if (bpf_fib_lookup(skb, &fib, sizeof(fib), 0) != BPF_FIB_LKUP_RET_SUCCESS ||
-	    !bpf_map_lookup_elem(&tg_devices, &fib.ifindex) ||
-	    bpf_skb_pull_data(skb, TG_ETH_HDR_LEN))
+	    !bpf_map_lookup_elem(&tg_devices, &fib.ifindex) || bpf_skb_pull_data(skb, TG_ETH_HDR_LEN))
 		return 0;
 	data = (void *)(long)skb->data;
 	if (data + TG_ETH_HDR_LEN > (__u8 *)(long)skb->data_end)
@@ -130,16 +129,15 @@ static __always_inline int tg_skb_window(struct __sk_buff *skb, const struct tg_
 	int i, way = tg_skb_way(skb, window);
 
 	for (i = 0; i < TG_DUPLICATES && i < copies; i++)
-		if (bpf_clone_redirect(skb, way ? (__u32)way : skb->ifindex,
-				       way ? 0 : BPF_F_INGRESS))
+		if (bpf_clone_redirect(skb, way ? (__u32)way : skb->ifindex, way ? 0 : BPF_F_INGRESS))
 			break;
 	return way ? (int)bpf_redirect((__u32)way, 0) : TCX_NEXT;
 }
 
 /* Notes what the server gives when it is offered everything; or that it may be something
  * else by now. */
-static __always_inline void tg_setup_learn(const struct tg_packet *pkt, const struct tg_tcp_options *o,
-					   bool asked)
+static __always_inline void tg_setup_learn(const struct tg_packet *pkt,
+					   const struct tg_tcp_options *o, bool asked)
 {
 	struct tg_server_key key = tg_server_key(pkt, true);
 	struct tg_learned l, *known;
@@ -245,20 +243,21 @@ __attribute__((noinline)) int tg_setup_accept(struct __sk_buff *skb, const struc
 }
 
 /* The server's SYN-ACK to our SYN: what it gives, and what follows. */
-static __always_inline enum tg_step tg_setup_synack(struct __sk_buff *skb, const struct tg_packet *pkt,
+static __always_inline enum tg_step tg_setup_synack(struct __sk_buff *skb,
+						    const struct tg_packet *pkt,
 						    const struct tg_flow *f,
 						    struct tg_counter_row *row)
 {
 	__u32 id = f->service;
-	const struct tg_proxy_service *how = bpf_map_lookup_elem(&tg_strategies, &id);
+	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	struct tg_tcp_options o = {};
 
-	if (!how || !tg_skb_options(skb, pkt, &o))
+	if (!proxy_cfg || !tg_skb_options(skb, pkt, &o))
 		return TG_STEP_DROP;
 	tg_setup_learn(pkt, &o, f->flags & TG_FLOW_ASKS);
 	if (f->flags & TG_FLOW_ASKS)
 		tg_count(row, TG_COUNT_server_asked);
-	switch (tg_setup_next(f, pkt, &o, how->fixed)) {
+	switch (tg_setup_next(f, pkt, &o, proxy_cfg->fixed)) {
 	case TG_SETUP_MISMATCH:
 		tg_count(row, TG_COUNT_flow_mismatch);
 		return TG_STEP_MISMATCH;
@@ -267,8 +266,9 @@ static __always_inline enum tg_step tg_setup_synack(struct __sk_buff *skb, const
 	case TG_SETUP_ASK:
 		return TG_STEP_ASK;
 	default:
-		return how->first_data == TG_FIRST_DATA_NOTIFY && f->flags & TG_FLOW_HEARD
-			       ? TG_STEP_NOTIFY : TG_STEP_ACCEPT;
+		return proxy_cfg->first_data == TG_FIRST_DATA_NOTIFY && f->flags & TG_FLOW_HEARD
+			       ? TG_STEP_NOTIFY
+			       : TG_STEP_ACCEPT;
 	}
 }
 

@@ -11,7 +11,7 @@
  */
 #include "lib/proxy_answer.h"
 #include "lib/proxy_cache.h"
-#include "lib/proxy_common_syn.h"
+#include "lib/proxy_fast_syn.h"
 #include "lib/proxy_icmp.h"
 #include "lib/proven.h"
 
@@ -102,7 +102,7 @@ static __always_inline int tg_ready_again(struct xdp_md *ctx, const struct tg_pa
 	struct tg_tcp_options o = {};
 	struct tg_segment s;
 
-	if (pkt->seq != f->server_isn || tg_case_options(ctx, pkt, &o))
+	if (pkt->seq != f->server_isn || tg_noflow_options(ctx, pkt, &o))
 		return XDP_DROP;
 	s = tg_flow_ack(pkt, f, &o);
 	if (tg_segment_put(ctx, &s))
@@ -152,11 +152,11 @@ static __always_inline int tg_from_client(struct xdp_md *ctx, const struct tg_pa
 
 /* A client's packet to a service, without a flow, or with one that it does not
  * belong to. A function of its own for the verifier. */
-__attribute__((noinline)) int tg_case_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse)
+__attribute__((noinline)) int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
-	const struct tg_proxy_service *how;
+	const struct tg_proxy_service *proxy_cfg;
 	struct tg_counter_row *row;
 	struct tg_service *svc;
 	struct tg_flow *f = 0;
@@ -167,21 +167,22 @@ __attribute__((noinline)) int tg_case_handle(struct xdp_md *ctx, struct tg_packe
 		return XDP_PASS;
 	id = tg_service_find(settings, pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
-	how = bpf_map_lookup_elem(&tg_strategies, &id);
+	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !how || !row || svc->mode == TG_MODE_OFF)
+	if (!id || !svc || !proxy_cfg || !row || svc->mode == TG_MODE_OFF)
 		return tg_forward(ctx, pkt);
 	if (proxy->flows && tg_host_is_syn(pkt) &&
 	    tg_presence_has(tg_presence_flow(pkt, proxy->presence_salt), TG_PRESENCE_FLOWS))
 		f = tg_flow_find(pkt, TG_TO_SERVER);
 	live = f && f->state == TG_FLOW_READY && !(f->flags & TG_FLOW_CLOSED);
 	if (tg_host_is_syn(pkt))
-		return tg_case_syn(ctx, pkt, parse, live, svc, how->strategy, id, row);
-	if (svc->mode == TG_MODE_MONITOR || parse == TG_PARSE_FRAGMENT) /* no handshake comes in pieces */
+		return tg_noflow_syn(ctx, pkt, parse, live, svc, proxy_cfg->strategy, id, row);
+	if (svc->mode == TG_MODE_MONITOR ||
+	    parse == TG_PARSE_FRAGMENT) /* no handshake comes in pieces */
 		return tg_forward(ctx, pkt);
-	if (how->strategy == TG_STRATEGY_CACHE)
+	if (proxy_cfg->strategy == TG_STRATEGY_CACHE)
 		return TG_NEXT_OF(TG_NEXT_CACHE_OTHER, id);
-	if (how->strategy != TG_STRATEGY_COOKIE &&
+	if (proxy_cfg->strategy != TG_STRATEGY_COOKIE &&
 	    tg_white_find(proxy, tg_white_key(&pkt->src, pkt->family, proxy->white_v4_mask,
 					      proxy->white_v6_mask)))
 		return tg_forward(ctx, pkt); /* nothing more to prove */
@@ -190,18 +191,19 @@ __attribute__((noinline)) int tg_case_handle(struct xdp_md *ctx, struct tg_packe
 
 /* What is no SYN, under another strategy than the cache: here, and not in the
  * function above, because both need the stack. */
-__attribute__((noinline)) int tg_case_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id)
+__attribute__((noinline)) int tg_noflow_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
-	const struct tg_proxy_service *how = bpf_map_lookup_elem(&tg_strategies, &id);
+	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
 
-	if (!pkt || !proxy || !row || !how || !svc)
+	if (!pkt || !proxy || !row || !proxy_cfg || !svc)
 		return XDP_PASS;
-	if (how->strategy != TG_STRATEGY_COOKIE)
-		return tg_auth_other(ctx, pkt, how->strategy, row);
-	return tg_cookie_other(ctx, pkt, svc, id, proxy->flows ? tg_flow_find(pkt, TG_TO_SERVER) : 0, row);
+	if (proxy_cfg->strategy != TG_STRATEGY_COOKIE)
+		return tg_auth_other(ctx, pkt, proxy_cfg->strategy, row);
+	return tg_cookie_other(ctx, pkt, svc, id,
+			       proxy->flows ? tg_flow_find(pkt, TG_TO_SERVER) : 0, row);
 }
 
 /* Not TCP, or a later fragment. A bridge forwards it; a router's kernel does. */
@@ -259,17 +261,17 @@ static __always_inline bool tg_frame_is_mine(struct xdp_md *ctx)
 	return tg_load32(data) == (__u32)*mac && tg_load16(data + 4) == (__u16)(*mac >> 32);
 }
 
-/* A common SYN; XDP_ABORTED if it is not, or has to go the long way. */
-static __always_inline int tg_proxy_common(struct xdp_md *ctx, const struct tg_proxy_settings *proxy)
+/* A common SYN; XDP_ABORTED if it is not, or has to go the slow path. */
+static __always_inline int tg_proxy_fast(struct xdp_md *ctx, const struct tg_proxy_settings *proxy)
 {
-	enum tg_common_syn_kind kind = tg_common_syn_kind((void *)(long)ctx->data,
-							  (void *)(long)ctx->data_end);
+	enum tg_fast_syn_kind kind = tg_fast_syn_kind((void *)(long)ctx->data,
+						      (void *)(long)ctx->data_end);
 
-	if (kind == TG_COMMON_NONE || (!proxy->bridge[0] && !tg_frame_is_mine(ctx)))
+	if (kind == TG_FAST_NONE || (!proxy->bridge[0] && !tg_frame_is_mine(ctx)))
 		return XDP_ABORTED;
-	if (kind == TG_COMMON_V4_TS || kind == TG_COMMON_V4)
-		return tg_proxy_common_v4(ctx, kind == TG_COMMON_V4_TS);
-	return tg_proxy_common_v6(ctx, kind == TG_COMMON_V6_TS);
+	if (kind == TG_FAST_V4_TS || kind == TG_FAST_V4)
+		return tg_proxy_fast_v4(ctx, kind == TG_FAST_V4_TS);
+	return tg_proxy_fast_v6(ctx, kind == TG_FAST_V6_TS);
 }
 
 SEC("xdp.frags")
@@ -285,7 +287,7 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 
 	if (!proxy || !settings)
 		return XDP_PASS;
-	action = tg_proxy_common(ctx, proxy);
+	action = tg_proxy_fast(ctx, proxy);
 	if (action != XDP_ABORTED)
 		return action;
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
@@ -300,13 +302,13 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 		int verdict = tg_proxy_tcp(ctx, &pkt);
 
 		if (verdict == TG_NEXT_CASE)
-			verdict = tg_case_handle(ctx, &pkt, result);
+			verdict = tg_noflow_handle(ctx, &pkt, result);
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_OTHER)
-			verdict = tg_case_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+			verdict = tg_noflow_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_UNLIKELY(TG_NEXT_WHAT(verdict) == TG_NEXT_PROBE)) {
 			pkt.as_probe = true;
 			pkt.seq++;
-			verdict = tg_case_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+			verdict = tg_noflow_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		}
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_AUTH_SYN)
 			verdict = tg_auth_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
@@ -324,8 +326,9 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 			return tg_flow_begin(ctx, &pkt);
 		}
 		if (TG_UNLIKELY(verdict >= TG_NEXT_SETUP_CLIENT))
-			return tg_flow_setup(ctx, &pkt, verdict == TG_NEXT_SETUP_CLIENT
-								? TG_TO_SERVER : TG_TO_CLIENT);
+			return tg_flow_setup(ctx, &pkt,
+					     verdict == TG_NEXT_SETUP_CLIENT ? TG_TO_SERVER
+									     : TG_TO_CLIENT);
 		return verdict;
 	}
 	d = tg_host_judge_parse(result);

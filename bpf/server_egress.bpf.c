@@ -22,8 +22,7 @@
 /* Puts the packet in hand back in, as if it had come from the client. */
 static __always_inline bool tg_egress_inject(struct __sk_buff *skb, const struct tg_segment *s)
 {
-	return tg_skb_put(skb, s) == 0 &&
-	       bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS) == 0;
+	return tg_skb_put(skb, s) == 0 && bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS) == 0;
 }
 
 /* The ACK that completes the stack's handshake. Where XDP will meet it, it is in

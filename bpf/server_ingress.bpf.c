@@ -47,7 +47,7 @@ static __always_inline int tg_ingress_again(struct __sk_buff *skb, const struct 
 /* A packet that is, or may be, of a connection in set-up. A function of its own for
  * the verifier. */
 __attribute__((noinline)) int tg_ingress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt,
-					     __u32 again)
+					     __u32 retransmit)
 {
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_split *e;
@@ -55,7 +55,7 @@ __attribute__((noinline)) int tg_ingress_tcp(struct __sk_buff *skb, const struct
 	if (!pkt || !server || pkt->l4_off > TG_L4_OFF_MAX)
 		return TCX_NEXT;
 	e = tg_split_find(server, pkt, TG_TO_SERVER);
-	if (again)
+	if (retransmit)
 		return e ? tg_ingress_again(skb, pkt, e, server) : TCX_DROP;
 	if (!e || (e->state & TG_SPLIT_READY && server->generic) || !tg_host_is_ack(pkt) ||
 	    pkt->ack - 1 != tg_split_cookie_isn(e))
@@ -81,17 +81,17 @@ SEC("tc")
 int tg_server_ingress(struct __sk_buff *skb)
 {
 	const struct tg_server_settings *server = tg_server_get();
-	bool again = skb->mark == TG_MARK_AGAIN;
+	bool retransmit = skb->mark == TG_MARK_AGAIN;
 	struct tg_packet pkt = {};
 
-	if (!server || (!tg_meta_take(skb) && !again && !server->generic))
+	if (!server || (!tg_meta_take(skb) && !retransmit && !server->generic))
 		return TCX_NEXT;
-	if (again)
+	if (retransmit)
 		skb->mark = 0;
 	if (tg_skb_parse(skb, &pkt, true) != TG_PARSE_TCP ||
 	    !tg_port_is_protected(TG_DST_PORT_BE(&pkt)))
 		return TCX_NEXT;
-	return tg_ingress_tcp(skb, &pkt, again);
+	return tg_ingress_tcp(skb, &pkt, retransmit);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -24,7 +24,7 @@
 /* listen -> SYN_SENT. `old` is an entry of the same addresses and ports. */
 static __always_inline int tg_server_open(struct xdp_md *ctx, const struct tg_packet *pkt,
 					  const struct tg_server_settings *server,
-					  const struct tg_ack *said, bool smart, __u8 wscale,
+					  const struct tg_ack *ack_info, bool smart, __u8 wscale,
 					  __u8 edge, struct tg_split *old, struct tg_counter_row *row)
 {
 	const __u8 *tcp = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX);
@@ -35,9 +35,10 @@ static __always_inline int tg_server_open(struct xdp_md *ctx, const struct tg_pa
 
 	if (tcp + TG_TCP_HDR_LEN > (__u8 *)(long)ctx->data_end)
 		return XDP_DROP;
-	bits = smart ? tg_smart_claimed_bits(said->cookie.isn)
-			       : tg_cookie_claimed_bits(said->cookie, said->ts_ok);
-	e = tg_split_open(pkt, said, bits, wscale, tg_swap16(tg_load16(tcp + 14)), edge, tg_tick_now());
+	bits = smart ? tg_smart_claimed_bits(ack_info->cookie.isn)
+		     : tg_cookie_claimed_bits(ack_info->cookie, ack_info->ts_ok);
+	e = tg_split_open(pkt, ack_info, bits, wscale, tg_swap16(tg_load16(tcp + 14)), edge,
+			  tg_tick_now());
 	e.hash = hash = tg_split_hash(server->keys, pkt, TG_TO_SERVER);
 	if (old)
 		tg_split_release(old);
@@ -80,7 +81,7 @@ static __always_inline bool tg_tag_judge(const struct tg_packet *pkt, int wrong)
 	struct tg_counter_row *row = tg_server_row(pkt, TG_TO_SERVER);
 
 	if (row)
-		tg_count(row, wrong == 0	       ? TG_COUNT_tag_valid
+		tg_count(row, wrong == 0               ? TG_COUNT_tag_valid
 			      : wrong == TG_TAG_STALE  ? TG_COUNT_tag_stale
 			      : wrong == TG_TAG_FORGED ? TG_COUNT_tag_forged
 						       : TG_COUNT_tag_foreign);
@@ -105,7 +106,8 @@ static __always_inline bool tg_server_gives_way(struct xdp_md *ctx, const struct
 
 	if (!tg_split_gives_way(e, strong))
 		return false;
-	if (strong || (e->state & (TG_SPLIT_READY | TG_FLOW_RESET)) != (TG_SPLIT_READY | TG_FLOW_RESET))
+	if (strong ||
+	    (e->state & (TG_SPLIT_READY | TG_FLOW_RESET)) != (TG_SPLIT_READY | TG_FLOW_RESET))
 		return true;
 	state = tg_server_socket_state(ctx, pkt);
 	return state == 0 || state == BPF_TCP_LISTEN || state == BPF_TCP_TIME_WAIT;
@@ -118,7 +120,8 @@ static __always_inline int tg_server_last_line(struct xdp_md *ctx, const struct 
 					       const struct tg_service *svc,
 					       struct tg_counter_row *row)
 {
-	if (server->adopt && tg_service_listener(svc, pkt->family) != TG_LISTENER_GUEST && tg_server_has_socket(ctx, pkt)) {
+	if (server->adopt && tg_service_listener(svc, pkt->family) != TG_LISTENER_GUEST &&
+	    tg_server_has_socket(ctx, pkt)) {
 		tg_count(row, TG_COUNT_pass_socket);
 		return XDP_PASS;
 	}
@@ -140,16 +143,17 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_server_settings *server = tg_server_get();
-	struct tg_ack said = tg_host_read_ack(pkt, &what->o);
+	struct tg_ack ack_info = tg_host_read_ack(pkt, &what->o);
 	struct tg_decision d;
 
 	if (!server || !settings)
 		return XDP_PASS;
 	if (settings->smart)
-		said.ts_ok = false; /* a gate with this layout offers none */
+		ack_info.ts_ok = false; /* a gate with this layout offers none */
 	if (j.step == TG_SERVER_CHECK &&
-	    !(settings->smart ? tg_smart_check(pkt, 0) || tg_smart_check(pkt, TG_EPOCHS_WIDE)
-			      : tg_cookie_check(pkt, &said) || tg_cookie_check_wide(pkt, &said))) {
+	    !(settings->smart
+		      ? tg_smart_check(pkt, 0) || tg_smart_check(pkt, TG_EPOCHS_WIDE)
+		      : tg_cookie_check(pkt, &ack_info) || tg_cookie_check_wide(pkt, &ack_info))) {
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
 			return tg_server_ongoing(ctx, pkt, e);
 		return tg_server_last_line(ctx, pkt, settings, server, svc, row);
@@ -161,13 +165,13 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 	}
 	if (j.step == TG_SERVER_CHECK)
 		tg_count(row, TG_COUNT_cookie_valid);
-	if (e && !tg_server_gives_way(ctx, pkt, e, said.ts_ok))
+	if (e && !tg_server_gives_way(ctx, pkt, e, ack_info.ts_ok))
 		return tg_server_ongoing(ctx, pkt, e);
 	if (e && e->state & TG_SPLIT_READY && !(e->state & TG_FLOW_CLOSED))
 		tg_count(row, TG_COUNT_split_replaced);
-	return tg_server_open(ctx, pkt, server, &said, settings->smart,
-			      what->tag.what ? what->tag.wscale : svc->wscale,
-			      (__u8)what->tag.edge, e, row);
+	return tg_server_open(ctx, pkt, server, &ack_info, settings->smart,
+			      what->tag.what ? what->tag.wscale : svc->wscale, (__u8)what->tag.edge,
+			      e, row);
 }
 
 /* A segment to a service that is not simply of an ongoing connection. A function of
@@ -201,7 +205,8 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 		tg_count(row, e ? TG_COUNT_probe_known : TG_COUNT_probe_unknown);
 	if (j.step == TG_SERVER_TRANSLATE && e)
 		return tg_server_ongoing(ctx, pkt, e);
-	if (!e && !what->tag.what && server->adopt && tg_service_listener(svc, pkt->family) == TG_LISTENER_OK)
+	if (!e && !what->tag.what && server->adopt &&
+	    tg_service_listener(svc, pkt->family) == TG_LISTENER_OK)
 		return XDP_PASS; /* the adopting gate's to judge */
 	if (svc->mode != TG_MODE_ALWAYS || j.step == TG_SERVER_PASS) {
 		if (e && pkt->flags & TG_TCP_RST)
@@ -258,7 +263,7 @@ __attribute__((noinline)) int tg_server_stray(struct xdp_md *ctx, const struct t
 	const struct tg_server_settings *server = tg_server_get();
 	const struct tg_siphash_key *key;
 	struct tg_counter_row *row;
-	struct tg_ack said = {};
+	struct tg_ack ack_info = {};
 	struct tg_service *svc;
 	__u64 epoch;
 	__u32 id;
@@ -274,19 +279,20 @@ __attribute__((noinline)) int tg_server_stray(struct xdp_md *ctx, const struct t
 		return XDP_PASS; /* the adopting gate's to judge */
 	if (svc->mode != TG_MODE_ALWAYS)
 		return XDP_PASS;
-	said.cookie.isn = pkt->ack - 1;
+	ack_info.cookie.isn = pkt->ack - 1;
 	if (pkt->tcp_hdr_len != TG_TCP_HDR_LEN) {
-		const __u8 *at = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX) + TG_TCP_HDR_LEN;
+		const __u8 *at = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX) +
+				 TG_TCP_HDR_LEN;
 
 		if (pkt->tcp_hdr_len < TG_TCP_HDR_LEN + 12 || at + 12 > (__u8 *)(long)ctx->data_end ||
 		    !tg_tcp_timestamps_aligned(tg_load32(at), tg_load32(at + 4), tg_load32(at + 8),
-					       &said.tsval, &said.cookie.tsval))
+					       &ack_info.tsval, &ack_info.cookie.tsval))
 			return TG_NEXT_CASE;
-		said.ts_ok = true;
+		ack_info.ts_ok = true;
 	}
-	epoch = tg_cookie_epoch(said.cookie.isn, tg_epoch_verifying_now(settings));
+	epoch = tg_cookie_epoch(ack_info.cookie.isn, tg_epoch_verifying_now(settings));
 	key = tg_key_find(settings, epoch);
-	if (key && tg_cookie_verify(pkt, said.cookie, said.ts_ok, epoch, key))
+	if (key && tg_cookie_verify(pkt, ack_info.cookie, ack_info.ts_ok, epoch, key))
 		return TG_NEXT_CASE;
 	return tg_server_last_line(ctx, pkt, settings, server, svc, row);
 }

@@ -34,11 +34,26 @@
  * unaligned packet access on every machine we attach to, so there a plain
  * dereference is right; elsewhere it would be undefined behaviour. */
 #ifdef __bpf__
-TG_INLINE uint16_t tg_load16(const void *p) { return *(const uint16_t *)p; }
-TG_INLINE uint32_t tg_load32(const void *p) { return *(const uint32_t *)p; }
-TG_INLINE uint64_t tg_load64(const void *p) { return *(const uint64_t *)p; }
-TG_INLINE void tg_store16(void *p, uint16_t v) { *(uint16_t *)p = v; }
-TG_INLINE void tg_store32(void *p, uint32_t v) { *(uint32_t *)p = v; }
+TG_INLINE uint16_t tg_load16(const void *p)
+{
+	return *(const uint16_t *)p;
+}
+TG_INLINE uint32_t tg_load32(const void *p)
+{
+	return *(const uint32_t *)p;
+}
+TG_INLINE uint64_t tg_load64(const void *p)
+{
+	return *(const uint64_t *)p;
+}
+TG_INLINE void tg_store16(void *p, uint16_t v)
+{
+	*(uint16_t *)p = v;
+}
+TG_INLINE void tg_store32(void *p, uint32_t v)
+{
+	*(uint32_t *)p = v;
+}
 #else
 TG_INLINE uint16_t tg_load16(const void *p)
 {
@@ -58,8 +73,14 @@ TG_INLINE uint64_t tg_load64(const void *p)
 	__builtin_memcpy(&v, p, sizeof(v));
 	return v;
 }
-TG_INLINE void tg_store16(void *p, uint16_t v) { __builtin_memcpy(p, &v, sizeof(v)); }
-TG_INLINE void tg_store32(void *p, uint32_t v) { __builtin_memcpy(p, &v, sizeof(v)); }
+TG_INLINE void tg_store16(void *p, uint16_t v)
+{
+	__builtin_memcpy(p, &v, sizeof(v));
+}
+TG_INLINE void tg_store32(void *p, uint32_t v)
+{
+	__builtin_memcpy(p, &v, sizeof(v));
+}
 #endif
 
 /* Keeps an index below a power of two in a way that the compiler cannot prove

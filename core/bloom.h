@@ -35,7 +35,7 @@
 #define TG_BLOOM_BITS_MIN 10
 #define TG_BLOOM_BITS_MAX 26
 #define TG_BLOOM_WORD_POSITIONS 16
-_Static_assert(TG_BLOOM_WORD_POSITIONS * TG_BLOOM_GENERATIONS == 64, "a word is full");
+_Static_assert(TG_BLOOM_WORD_POSITIONS *TG_BLOOM_GENERATIONS == 64, "a word is full");
 
 /* One number to begin with for each family, nine to multiply words with. */
 #define TG_BLOOM_FACTORS 9
@@ -70,8 +70,8 @@ TG_INLINE uint64_t tg_bloom_multiply(const uint64_t k[TG_BLOOM_KEYS], uint8_t fa
 
 	if (family == 4)
 		return (h + k[0]) >> 32;
-	h += k[5] * client->w[1] + k[6] * client->w[2] + k[7] * client->w[3] +
-	     k[8] * server->w[1] + k[9] * server->w[2] + k[10] * server->w[3];
+	h += k[5] * client->w[1] + k[6] * client->w[2] + k[7] * client->w[3] + k[8] * server->w[1] +
+	     k[9] * server->w[2] + k[10] * server->w[3];
 	return (h + k[1]) >> 32;
 }
 
@@ -112,8 +112,7 @@ TG_INLINE struct tg_bloom_at tg_bloom_locate(uint64_t hash, uint32_t bits)
 
 /* The generations that know the flow, a bit for each; 0: none does. The words are
  * those at `at`. */
-TG_INLINE uint32_t tg_bloom_known(uint64_t w0, uint64_t w1, uint64_t w2,
-				  const struct tg_bloom_at *at)
+TG_INLINE uint32_t tg_bloom_known(uint64_t w0, uint64_t w1, uint64_t w2, const struct tg_bloom_at *at)
 {
 	return (uint32_t)(w0 >> at->shift[0] & w1 >> at->shift[1] & w2 >> at->shift[2]) &
 	       ((1U << TG_BLOOM_GENERATIONS) - 1);

@@ -31,7 +31,8 @@
 #include "siphash.h"
 
 #define TG_CLOSED_SLOTS 4096 /* places that are remembered; a power of two */
-#define TG_CLOSED_FLOWS 16384 /* connections we have answered for, the newest in each slot; likewise */
+#define TG_CLOSED_FLOWS                                                                            \
+	16384 /* connections we have answered for, the newest in each slot; likewise */
 
 #define TG_CLOSED_ASKING_NS 10000000000ULL
 #define TG_CLOSED_ASK_EVERY_NS 250000000ULL
@@ -58,7 +59,8 @@ struct tg_closed_entry {
 _Static_assert(sizeof(struct tg_closed_entry) == 48, "map ABI");
 
 /* The slot of a place under a key that nobody outside knows. */
-TG_INLINE uint32_t tg_closed_slot(const struct tg_siphash_key *key, const struct tg_listener_key *place)
+TG_INLINE uint32_t tg_closed_slot(const struct tg_siphash_key *key,
+				  const struct tg_listener_key *place)
 {
 	struct tg_siphash s = tg_siphash_begin(key);
 
@@ -109,7 +111,8 @@ TG_INLINE bool tg_closed_suspect(struct tg_closed_entry *e, const struct tg_list
 }
 
 /* A SYN to the place: TG_PASS, it goes on to the server; TG_REPLY, it is judged as ever. */
-TG_INLINE struct tg_decision tg_closed_syn(struct tg_closed_entry *e, const struct tg_listener_key *place,
+TG_INLINE struct tg_decision tg_closed_syn(struct tg_closed_entry *e,
+					   const struct tg_listener_key *place,
 					   const struct tg_packet *syn, struct tg_allowance *a,
 					   uint64_t now_ns)
 {

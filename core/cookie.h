@@ -83,19 +83,26 @@ TG_INLINE uint16_t tg_mss_value(uint8_t family, uint32_t index)
 {
 	/* Written as code: a table in memory costs a BPF program a map. */
 	switch (index & 7) {
-	case 0: return family == 4 ? 536 : 1220;
-	case 1: return family == 4 ? 1300 : 1280;
-	case 2: return family == 4 ? 1360 : 1340;
-	case 3: return family == 4 ? 1400 : 1380;
-	case 4: return family == 4 ? 1440 : 1420;
-	case 5: return family == 4 ? 1452 : 1432;
-	case 6: return family == 4 ? 1460 : 1440;
-	default: return family == 4 ? 8960 : 8940;
+	case 0:
+		return family == 4 ? 536 : 1220;
+	case 1:
+		return family == 4 ? 1300 : 1280;
+	case 2:
+		return family == 4 ? 1360 : 1340;
+	case 3:
+		return family == 4 ? 1400 : 1380;
+	case 4:
+		return family == 4 ? 1440 : 1420;
+	case 5:
+		return family == 4 ? 1452 : 1432;
+	case 6:
+		return family == 4 ? 1460 : 1440;
+	default:
+		return family == 4 ? 8960 : 8940;
 	}
 }
 
-TG_INLINE uint32_t tg_cookie_option_bits(uint32_t mss_index, uint8_t wscale, bool sack_ok,
-					 bool ecn_ok)
+TG_INLINE uint32_t tg_cookie_option_bits(uint32_t mss_index, uint8_t wscale, bool sack_ok, bool ecn_ok)
 {
 	return mss_index | (uint32_t)wscale << 3 | (uint32_t)sack_ok << 7 | (uint32_t)ecn_ok << 8;
 }

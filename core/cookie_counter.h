@@ -35,10 +35,14 @@ TG_INLINE uint32_t tg_counter_mss_index(uint8_t family, uint16_t mss)
 TG_INLINE uint16_t tg_counter_mss_value(uint8_t family, uint32_t index)
 {
 	switch (index & 3) {
-	case 0: return family == 4 ? 536 : 1220;
-	case 1: return family == 4 ? 1300 : 1280;
-	case 2: return family == 4 ? 1440 : 1420;
-	default: return family == 4 ? 1460 : 1440;
+	case 0:
+		return family == 4 ? 536 : 1220;
+	case 1:
+		return family == 4 ? 1300 : 1280;
+	case 2:
+		return family == 4 ? 1440 : 1420;
+	default:
+		return family == 4 ? 1460 : 1440;
 	}
 }
 
@@ -58,9 +62,8 @@ struct tg_counter_claim {
 	uint32_t low;
 };
 
-TG_INLINE struct tg_counter_claim tg_counter_claimed(uint32_t isn, uint32_t h1,
-						     uint32_t client_isn, uint32_t count,
-						     uint32_t low_bits)
+TG_INLINE struct tg_counter_claim tg_counter_claimed(uint32_t isn, uint32_t h1, uint32_t client_isn,
+						     uint32_t count, uint32_t low_bits)
 {
 	uint32_t rest = isn - h1 - client_isn;
 	uint32_t count_mask = (1U << (32 - low_bits)) - 1;

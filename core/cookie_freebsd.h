@@ -44,14 +44,22 @@ TG_INLINE uint32_t tg_freebsd_mss_index(uint16_t mss)
 TG_INLINE uint16_t tg_freebsd_mss_value(uint32_t index)
 {
 	switch (index & 7) {
-	case 0: return 216;
-	case 1: return 536;
-	case 2: return 1200;
-	case 3: return 1360;
-	case 4: return 1400;
-	case 5: return 1440;
-	case 6: return 1452;
-	default: return 1460;
+	case 0:
+		return 216;
+	case 1:
+		return 536;
+	case 2:
+		return 1200;
+	case 3:
+		return 1360;
+	case 4:
+		return 1400;
+	case 5:
+		return 1440;
+	case 6:
+		return 1452;
+	default:
+		return 1460;
 	}
 }
 
@@ -88,8 +96,7 @@ TG_INLINE uint8_t tg_freebsd_options(uint16_t mss, uint8_t wscale, bool sack_ok,
 TG_INLINE uint32_t tg_freebsd_make(const struct tg_packet *syn, uint8_t options,
 				   const struct tg_key_pair *keys)
 {
-	uint32_t h = tg_tuple_siphash_u40(syn, syn->seq, options,
-					  &keys->k[options & TG_FREEBSD_P]);
+	uint32_t h = tg_tuple_siphash_u40(syn, syn->seq, options, &keys->k[options & TG_FREEBSD_P]);
 
 	return (h & ~0xffU) | (options ^ h >> 24);
 }

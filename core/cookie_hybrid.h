@@ -34,16 +34,15 @@ TG_INLINE uint32_t tg_hybrid_make(const struct tg_packet *syn, uint32_t mss_inde
 TG_INLINE bool tg_hybrid_verify(const struct tg_packet *ack, uint32_t count, uint32_t max_age,
 				const struct tg_key_pair *keys, struct tg_agreed *agreed)
 {
-	struct tg_counter_claim claim =
-		tg_counter_claimed(ack->ack - 1, tg_tuple_siphash(ack, &keys->k[0]), ack->seq - 1,
-				   count, TG_HYBRID_LOW_BITS);
+	struct tg_counter_claim claim = tg_counter_claimed(ack->ack - 1,
+							   tg_tuple_siphash(ack, &keys->k[0]),
+							   ack->seq - 1, count, TG_HYBRID_LOW_BITS);
 	uint32_t mss_index;
 
 	if (claim.age >= max_age)
 		return false;
 	mss_index = tg_counter_mss_claimed(
-		claim, tg_tuple_siphash_u32(ack, count - claim.age, &keys->k[1]),
-		TG_HYBRID_LOW_BITS);
+		claim, tg_tuple_siphash_u32(ack, count - claim.age, &keys->k[1]), TG_HYBRID_LOW_BITS);
 	if (mss_index >= TG_COUNTER_MSS_COUNT)
 		return false;
 	*agreed = tg_counter_agreed(ack->family, mss_index);

@@ -32,9 +32,8 @@ struct tg_key_pair {
 /* SipHash-2-4 of the tuple and `extra_len` bytes of `extra` (none, or at least
  * four). One loop absorbs every word: a word of zero after the last one is two
  * rounds and nothing else, so that two of them are SipHash's four last rounds. */
-TG_TUPLE_FN uint64_t tg_tuple_siphash64(const struct tg_packet *pkt,
-					const struct tg_siphash_key *key, uint64_t extra,
-					uint32_t extra_len)
+TG_TUPLE_FN uint64_t tg_tuple_siphash64(const struct tg_packet *pkt, const struct tg_siphash_key *key,
+					uint64_t extra, uint32_t extra_len)
 {
 	struct tg_siphash s = tg_siphash_begin(key);
 	uint64_t m[8] = {0};

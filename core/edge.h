@@ -57,20 +57,21 @@ TG_INLINE bool tg_edge_may_verify(const struct tg_packet *pkt)
 enum tg_edge_finding {
 	TG_EDGE_KNOWN,    /* the filter has it */
 	TG_EDGE_VERIFIED, /* the filter has not, but the cookie verifies */
-	TG_EDGE_NO_KEY,   /* it could not be verified: the keys have run out, and that fails open */
+	TG_EDGE_NO_KEY, /* it could not be verified: the keys have run out, and that fails open */
 	TG_EDGE_LEARNING, /* neither, but this edge's filter is younger than its window */
-	TG_EDGE_ALLOWED,  /* neither, within the allowance */
-	TG_EDGE_UNKNOWN,  /* neither, and the allowance is used up */
-	TG_EDGE_BROKEN,   /* the cookie verifies, but the packet is not intact */
-	TG_EDGE_ROUTED,   /* likewise: it is source-routed */
+	TG_EDGE_ALLOWED, /* neither, within the allowance */
+	TG_EDGE_UNKNOWN, /* neither, and the allowance is used up */
+	TG_EDGE_BROKEN, /* the cookie verifies, but the packet is not intact */
+	TG_EDGE_ROUTED, /* likewise: it is source-routed */
 };
 
 /* What is found of a packet whose cookie verifies, once its sums are known: the filter
  * remembers nothing of a packet that the server's kernel will drop. */
 TG_INLINE enum tg_edge_finding tg_edge_verified(enum tg_intact intact)
 {
-	return intact == TG_INTACT ? TG_EDGE_VERIFIED
-				   : intact == TG_INTACT_ROUTED ? TG_EDGE_ROUTED : TG_EDGE_BROKEN;
+	return intact == TG_INTACT          ? TG_EDGE_VERIFIED
+	       : intact == TG_INTACT_ROUTED ? TG_EDGE_ROUTED
+					    : TG_EDGE_BROKEN;
 }
 
 /* TG_PASS: forward it. A plane puts VERIFIED flows into the filter before. */
@@ -122,6 +123,9 @@ TG_INLINE bool tg_edge_syn_is_weak(bool timestamps_agreed, bool smartcookie)
  * shape the flood after its false positives (SmartCookie, section 7.2). So what has
  * fewer than `hops` left is dropped before the filter is asked, and what goes on
  * has exactly `hops`. It is never raised: a packet in a routing loop must die. */
-TG_INLINE bool tg_edge_expires(uint8_t ttl, uint8_t hops) { return ttl < hops; }
+TG_INLINE bool tg_edge_expires(uint8_t ttl, uint8_t hops)
+{
+	return ttl < hops;
+}
 
 #endif

@@ -180,8 +180,7 @@ struct tg_ack {
 };
 
 /* `o` are the options of the ACK. */
-TG_INLINE struct tg_ack tg_host_read_ack(const struct tg_packet *ack,
-					 const struct tg_tcp_options *o)
+TG_INLINE struct tg_ack tg_host_read_ack(const struct tg_packet *ack, const struct tg_tcp_options *o)
 {
 	return (struct tg_ack){
 		.cookie = {.isn = ack->ack - 1, .tsval = o->tsecr},

@@ -15,7 +15,7 @@
 enum tg_intact {
 	TG_INTACT,
 	TG_INTACT_BAD_SUM,
-	TG_INTACT_ROUTED,	/* source routing, loose or strict; the kernel's default refuses it, too */
+	TG_INTACT_ROUTED, /* source routing, loose or strict; the kernel's default refuses it, too */
 	TG_INTACT_BAD_OPTIONS, /* IPv4 options that lie about their length */
 };
 

@@ -44,7 +44,8 @@ struct tg_listener_entry {
 _Static_assert(sizeof(struct tg_listener_entry) == 24, "map ABI");
 
 #define TG_REFUSALS_PROVE 3 /* so many, each of another client's cookie, with no success between */
-#define TG_REFUSALS_MPTCP 6 /* what is proven counts as so many; no MPTCP socket becomes a plain one */
+#define TG_REFUSALS_MPTCP                                                                          \
+	6 /* what is proven counts as so many; no MPTCP socket becomes a plain one */
 #define TG_REFUSAL_PAUSE_NS 1000000000ULL
 #define TG_REFUSAL_DOUBLINGS 6 /* the longest pause is 64 s */
 

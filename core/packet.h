@@ -63,9 +63,9 @@ enum tg_parse_result {
 	TG_PARSE_TCP,       /* a TCP header with at least 20 bytes in the frame */
 	TG_PARSE_FRAGMENT,  /* as TCP, but the first of several fragments */
 	TG_PARSE_CUT_TCP,   /* a first fragment, or a packet, that ends inside the TCP header */
-	TG_PARSE_OVERLAY,   /* a fragment with offset 8-19: it would overwrite TCP's flags (RFC 3128) */
+	TG_PARSE_OVERLAY, /* a fragment with offset 8-19: it would overwrite TCP's flags (RFC 3128) */
 	TG_PARSE_EXT_CHAIN, /* TCP, or nobody knows what, behind more extension headers than are walked */
-	TG_PARSE_TAGS,      /* IP, or nobody knows what, behind more VLAN tags than TG_VLAN_TAGS_MAX */
+	TG_PARSE_TAGS, /* IP, or nobody knows what, behind more VLAN tags than TG_VLAN_TAGS_MAX */
 	TG_PARSE_CUT_CHAIN, /* a first fragment that ends before its last extension header does (RFC 7112) */
 };
 
@@ -77,20 +77,20 @@ union tg_addr {
 /* What a frame is. Of a packet that is not TCP only `l3_off` may be set. */
 struct tg_packet {
 	union tg_addr src, dst;
-	uint32_t ports;  /* source port low, destination port high, each as on the wire */
-	uint32_t seq;    /* host order */
+	uint32_t ports; /* source port low, destination port high, each as on the wire */
+	uint32_t seq; /* host order */
 	uint32_t ack;
 	uint32_t l3_off; /* bytes from the start of the frame to the IP header */
 	uint32_t l4_off; /* ... to the TCP header */
 	uint32_t l4_len; /* TCP segment length by the IP header, header included */
 	uint8_t tcp_hdr_len; /* bytes, by the data offset */
-	uint8_t flags;   /* enum tg_tcp_flag */
-	uint8_t family;  /* 4 or 6 */
-	uint8_t ip_ecn;  /* the ECN field, 0-3 */
+	uint8_t flags; /* enum tg_tcp_flag */
+	uint8_t family; /* 4 or 6 */
+	uint8_t ip_ecn; /* the ECN field, 0-3 */
 	uint8_t ip_dscp; /* the other six bits of that byte */
 	bool group_frame; /* sent to a broadcast or multicast MAC address */
 	bool group_sender; /* from one: no device sends so, and nothing must answer there */
-	bool as_probe;    /* not parsed: seq is one more than on the wire (tg_may_be_window_probe) */
+	bool as_probe; /* not parsed: seq is one more than on the wire (tg_may_be_window_probe) */
 };
 
 #define TG_SRC_PORT_BE(pkt) ((uint16_t)(pkt)->ports)
@@ -204,7 +204,7 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 				if (ext[0] != TG_IPPROTO_TCP)
 					return TG_PARSE_OTHER;
 				return (frag & 0xfff8U) < TG_TCP_HDR_LEN ? TG_PARSE_OVERLAY
-									  : TG_PARSE_OTHER;
+									 : TG_PARSE_OTHER;
 			}
 			if (frag & 1)
 				first_fragment = true;
@@ -231,8 +231,7 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 
 TG_INLINE bool tg_ethertype_is_vlan(tg_ethertype type)
 {
-	return type == TG_ETHERTYPE_VLAN || type == TG_ETHERTYPE_QINQ ||
-	       type == TG_ETHERTYPE_QINQ1;
+	return type == TG_ETHERTYPE_VLAN || type == TG_ETHERTYPE_QINQ || type == TG_ETHERTYPE_QINQ1;
 }
 
 /* Reads the Ethernet header and its tags; sets l3_off. The type of what follows,
@@ -264,8 +263,8 @@ TG_INLINE tg_ethertype tg_packet_ethernet(struct tg_packet *pkt, const uint8_t *
 /* What is behind more than TG_VLAN_TAGS_MAX tags. Linux takes off as many tags with VID 0
  * as there are, so TCP there would pass any gate; other protocols are nothing of ours.
  * l3_off stands behind the tags that were read, `type` is the next. */
-TG_INLINE enum tg_parse_result tg_packet_overtagged(const struct tg_packet *pkt, const uint8_t *data,
-						    const uint8_t *end)
+TG_INLINE enum tg_parse_result tg_packet_overtagged(const struct tg_packet *pkt,
+						    const uint8_t *data, const uint8_t *end)
 {
 	const uint8_t *at = data + pkt->l3_off;
 	tg_ethertype type;
@@ -340,8 +339,7 @@ TG_INLINE bool tg_packet_source_is_bogus(const struct tg_packet *pkt)
 		       pkt->src.w[0] == 0xffffffffU;
 	if (pkt->src.d[0] == 0 &&
 	    (pkt->src.w[2] == TG_WIRE32(0, 0, 0xff, 0xff) ||
-	     (pkt->src.w[2] == 0 &&
-	      (pkt->src.w[3] == 0 || pkt->src.w[3] == TG_WIRE32(0, 0, 0, 1)))))
+	     (pkt->src.w[2] == 0 && (pkt->src.w[3] == 0 || pkt->src.w[3] == TG_WIRE32(0, 0, 0, 1)))))
 		return true;
 	return first == 0xff;
 }

@@ -50,7 +50,10 @@ struct tg_patrol_packet {
 	bool link_scope; /* lives on this link alone: never filtered, never marked */
 };
 
-TG_INLINE uint8_t tg_patrol_dscp(const struct tg_patrol_packet *pkt) { return pkt->tclass >> 2; }
+TG_INLINE uint8_t tg_patrol_dscp(const struct tg_patrol_packet *pkt)
+{
+	return pkt->tclass >> 2;
+}
 
 TG_INLINE bool tg_patrol_is_fe80(uint32_t word)
 {
@@ -66,8 +69,10 @@ TG_INLINE bool tg_patrol_is_link_scope(const struct tg_patrol_packet *pkt)
 	if (pkt->family == 4)
 		return dst == 0xffffffffU ||
 		       (dst & 0x00ffffffU) == TG_WIRE32(224, 0, 0, 0); /* 224.0.0.0/24 */
-	return tg_patrol_is_fe80(dst) || (dst & TG_WIRE32(0xff, 0x0f, 0, 0)) == TG_WIRE32(0xff, 0x02, 0, 0) ||
-	       (tg_patrol_is_fe80(src) && (dst & TG_WIRE32(0xff, 0, 0, 0)) == TG_WIRE32(0xff, 0, 0, 0));
+	return tg_patrol_is_fe80(dst) ||
+	       (dst & TG_WIRE32(0xff, 0x0f, 0, 0)) == TG_WIRE32(0xff, 0x02, 0, 0) ||
+	       (tg_patrol_is_fe80(src) &&
+		(dst & TG_WIRE32(0xff, 0, 0, 0)) == TG_WIRE32(0xff, 0, 0, 0));
 }
 
 #define TG_ICMP6_ROUTER_SOLICIT 133 /* the first of neighbour discovery's five types */
@@ -78,7 +83,8 @@ TG_INLINE bool tg_patrol_is_link_scope(const struct tg_patrol_packet *pkt)
 TG_INLINE bool tg_patrol_is_discovery(const uint8_t *ip, const uint8_t *end)
 {
 	return ip[6] == 58 /* ICMPv6 */ && ip[7] == 255 && ip + TG_IPV6_HDR_LEN + 1 <= end &&
-	       ip[TG_IPV6_HDR_LEN] >= TG_ICMP6_ROUTER_SOLICIT && ip[TG_IPV6_HDR_LEN] <= TG_ICMP6_REDIRECT;
+	       ip[TG_IPV6_HDR_LEN] >= TG_ICMP6_ROUTER_SOLICIT &&
+	       ip[TG_IPV6_HDR_LEN] <= TG_ICMP6_REDIRECT;
 }
 
 /* Reads Ethernet, VLAN tags and the IP header of the frame [data, end). */
@@ -152,8 +158,14 @@ enum tg_source_class { TG_SOURCE_NONE = 0, TG_SOURCE_ALL = 1, TG_SOURCE_PART = 2
 
 #define TG_SOURCE_WORDS (1U << 19)
 
-TG_INLINE uint32_t tg_source_slash24(uint32_t src_be) { return tg_swap32(src_be) >> 8; }
-TG_INLINE uint32_t tg_source_word(uint32_t slash24) { return slash24 >> 5; }
+TG_INLINE uint32_t tg_source_slash24(uint32_t src_be)
+{
+	return tg_swap32(src_be) >> 8;
+}
+TG_INLINE uint32_t tg_source_word(uint32_t slash24)
+{
+	return slash24 >> 5;
+}
 TG_INLINE uint32_t tg_source_class(uint64_t word, uint32_t slash24)
 {
 	return word >> (2 * (slash24 & 31)) & 3;

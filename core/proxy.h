@@ -99,7 +99,10 @@ TG_INLINE uint64_t tg_white_key(const union tg_addr *src, uint8_t family, uint32
 			   : src->d[0] & v6_mask;
 }
 
-TG_INLINE bool tg_white_key_is_v4(uint64_t key) { return (key & 0xff) == TG_WHITE_V4_TAG; }
+TG_INLINE bool tg_white_key_is_v4(uint64_t key)
+{
+	return (key & 0xff) == TG_WHITE_V4_TAG;
+}
 
 /* ---- presence ---- */
 
@@ -237,48 +240,48 @@ TG_INLINE bool tg_may_be_window_probe(const struct tg_packet *ack)
 
 /* The flow that an ACK with a verified cookie opens. `wscale` is what our
  * SYN-ACKs announce. */
-TG_INLINE struct tg_flow tg_flow_open(const struct tg_packet *ack, const struct tg_ack *said,
+TG_INLINE struct tg_flow tg_flow_open(const struct tg_packet *ack, const struct tg_ack *ack_info,
 				      uint32_t option_bits, uint8_t wscale, uint16_t window,
 				      uint16_t service, uint32_t now_ms)
 {
 	bool scaled = (option_bits >> 3 & 15) != TG_WSCALE_NONE;
 
 	return (struct tg_flow){
-		.seq_delta = said->cookie.isn,
-		.ts_delta = said->cookie.tsval,
+		.seq_delta = ack_info->cookie.isn,
+		.ts_delta = ack_info->cookie.tsval,
 		.client_isn = ack->seq - 1,
-		.client_tsval = said->tsval,
+		.client_tsval = ack_info->tsval,
 		.syn.ms = (uint16_t)now_ms,
 		.syn.mss = tg_mss_value(ack->family, option_bits & 7),
 		.client_window = window,
 		.option_bits = (uint16_t)option_bits,
 		.service = service,
 		.state = TG_FLOW_SETUP,
-		.flags = said->ts_ok ? TG_FLOW_TS : 0,
-		.told_wscale = scaled ? wscale : TG_WSCALE_NONE,
+		.flags = ack_info->ts_ok ? TG_FLOW_TS : 0,
+		.advertised_wscale = scaled ? wscale : TG_WSCALE_NONE,
 	};
 }
 
 /* The flow that an ACK of a connection in the SYN cache opens; everything that
  * the client has offered is known, its MSS exactly. */
-TG_INLINE struct tg_flow tg_flow_of_half(const struct tg_half *h, const struct tg_ack *said,
-					 uint16_t window, uint32_t now_ms)
+TG_INLINE struct tg_flow tg_flow_of_halfopen(const struct tg_halfopen *h,
+					     const struct tg_ack *ack_info, uint16_t window,
+					     uint32_t now_ms)
 {
 	return (struct tg_flow){
 		.seq_delta = h->isn,
 		.ts_delta = h->isn,
 		.client_isn = h->client_isn,
-		.client_tsval = said->tsval,
+		.client_tsval = ack_info->tsval,
 		.syn.ms = (uint16_t)now_ms,
 		.syn.mss = h->client_mss,
 		.client_window = window,
-		.option_bits = (uint16_t)tg_cookie_option_bits(0, h->client_wscale,
-							       h->flags & TG_HALF_SACK,
-							       h->flags & TG_HALF_ECN),
+		.option_bits = (uint16_t)tg_cookie_option_bits(
+			0, h->client_wscale, h->flags & TG_HALFOPEN_SACK, h->flags & TG_HALFOPEN_ECN),
 		.service = h->service,
 		.state = TG_FLOW_SETUP,
-		.flags = h->flags & TG_HALF_TS ? TG_FLOW_TS : 0,
-		.told_wscale = h->told_wscale,
+		.flags = h->flags & TG_HALFOPEN_TS ? TG_FLOW_TS : 0,
+		.advertised_wscale = h->advertised_wscale,
 	};
 }
 
@@ -314,8 +317,10 @@ TG_INLINE struct tg_segment tg_flow_syn(const struct tg_packet *pkt, const struc
 		.seq = isn,
 		.l3_off = pkt->l3_off,
 		/* a flow of the server role has its MSS in the option bits alone */
-		.options = {.mss = f->syn.mss ? f->syn.mss : agreed.mss, .wscale = agreed.wscale,
-			    .sack_ok = agreed.sack_ok || asks, .ts_ok = ts || asks,
+		.options = {.mss = f->syn.mss ? f->syn.mss : agreed.mss,
+			    .wscale = agreed.wscale,
+			    .sack_ok = agreed.sack_ok || asks,
+			    .ts_ok = ts || asks,
 			    .tsval = f->client_tsval},
 		.window = f->client_window,
 		.flags = TG_TCP_SYN | (ecn ? TG_TCP_ECE | TG_TCP_CWR : 0),
@@ -360,12 +365,13 @@ enum tg_agreement {
 TG_INLINE enum tg_agreement tg_flow_agreement(const struct tg_flow *f, const struct tg_packet *synack,
 					      const struct tg_tcp_options *o, uint8_t fixed)
 {
-	struct tg_agreed told = tg_cookie_agreed(synack->family, f->option_bits, f->flags & TG_FLOW_TS);
-	bool scale = told.wscale != TG_WSCALE_NONE, scales = o->wscale != TG_WSCALE_NONE;
+	struct tg_agreed advertised = tg_cookie_agreed(synack->family, f->option_bits,
+						       f->flags & TG_FLOW_TS);
+	bool scale = advertised.wscale != TG_WSCALE_NONE, scales = o->wscale != TG_WSCALE_NONE;
 	bool ecn = tg_synack_gives_ecn(synack);
 
-	if ((told.sack_ok && !o->sack_ok) || (told.ts_ok && !o->ts_ok) || (told.ecn_ok && !ecn) ||
-	    (scale && !scales && !(fixed & TG_FIXED_WSCALE)))
+	if ((advertised.sack_ok && !o->sack_ok) || (advertised.ts_ok && !o->ts_ok) ||
+	    (advertised.ecn_ok && !ecn) || (scale && !scales && !(fixed & TG_FIXED_WSCALE)))
 		return TG_GIVES_LESS;
 	/* A receiver that takes the RST and the SYN behind it in one batch may have looked
 	 * the SYN's socket up before it acts on the RST (Linux, ip_list_rcv: early demux):
@@ -373,8 +379,10 @@ TG_INLINE enum tg_agreement tg_flow_agreement(const struct tg_flow *f, const str
 	 * options that this SYN did not offer. */
 	if (!(f->flags & (TG_FLOW_ASKS | TG_FLOW_RENEWED)))
 		return TG_AGREES; /* what was not offered it cannot give */
-	return (o->sack_ok && !told.sack_ok) || (o->ts_ok && !told.ts_ok) || (ecn && !told.ecn_ok) ||
-	       (scales && !scale) ? TG_GIVES_MORE : TG_AGREES;
+	return (o->sack_ok && !advertised.sack_ok) || (o->ts_ok && !advertised.ts_ok) ||
+			       (ecn && !advertised.ecn_ok) || (scales && !scale)
+		       ? TG_GIVES_MORE
+		       : TG_AGREES;
 }
 
 /* What follows the server's SYN-ACK. */
@@ -426,11 +434,11 @@ TG_INLINE void tg_flow_ready(struct tg_flow *f, const struct tg_packet *synack,
 			     const struct tg_tcp_options *o, uint16_t port)
 {
 	uint8_t client_wscale = f->option_bits >> 3 & 15;
-	bool told = f->told_wscale != TG_WSCALE_NONE;
-	uint8_t server_wscale = told && o->wscale != TG_WSCALE_NONE ? o->wscale : 0;
+	bool advertised = f->advertised_wscale != TG_WSCALE_NONE;
+	uint8_t server_wscale = advertised && o->wscale != TG_WSCALE_NONE ? o->wscale : 0;
 
-	f->window_down = (int8_t)(server_wscale - (told ? f->told_wscale : 0));
-	f->window_up = told && o->wscale == TG_WSCALE_NONE ? client_wscale : 0;
+	f->window_down = (int8_t)(server_wscale - (advertised ? f->advertised_wscale : 0));
+	f->window_up = advertised && o->wscale == TG_WSCALE_NONE ? client_wscale : 0;
 	f->seq_delta = synack->seq - f->seq_delta;
 	if (f->flags & TG_FLOW_TS) {
 		if (o->ts_ok)
@@ -455,7 +463,10 @@ TG_INLINE uint32_t tg_flow_tick(uint64_t monotonic_ns)
 }
 
 /* A tick as `waits` of a flow has it. */
-TG_INLINE uint8_t tg_flow_tick_mark(uint32_t tick) { return (uint8_t)(TG_FLOW_REFUSED | tick << 2); }
+TG_INLINE uint8_t tg_flow_tick_mark(uint32_t tick)
+{
+	return (uint8_t)(TG_FLOW_REFUSED | tick << 2);
+}
 
 /* True if a client's segment of a ready flow carries data, or acknowledges some of the server. */
 TG_INLINE bool tg_flow_carries(const struct tg_flow *f, const struct tg_packet *pkt)
@@ -471,7 +482,8 @@ enum tg_flow_wish {
 
 /* What a client's segment means to a ready flow that waits for a place of its own: that is for who
  * has carried something, and is not half closed; who was refused is heard again in another tick. */
-TG_INLINE enum tg_flow_wish tg_flow_wish(const struct tg_flow *f, const struct tg_packet *pkt, uint32_t tick)
+TG_INLINE enum tg_flow_wish tg_flow_wish(const struct tg_flow *f, const struct tg_packet *pkt,
+					 uint32_t tick)
 {
 	if (f->flags & (TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN | TG_FLOW_CLOSED))
 		return TG_FLOW_WAITS;
@@ -523,7 +535,7 @@ TG_INLINE struct tg_segment tg_flow_ack(const struct tg_packet *synack, const st
 TG_INLINE struct tg_segment tg_flow_window(const struct tg_packet *synack, const struct tg_flow *f,
 					   const struct tg_tcp_options *o, uint16_t synack_window)
 {
-	int told = f->told_wscale != TG_WSCALE_NONE ? f->told_wscale : 0;
+	int advertised = f->advertised_wscale != TG_WSCALE_NONE ? f->advertised_wscale : 0;
 
 	return (struct tg_segment){
 		.src = synack->src,
@@ -533,10 +545,9 @@ TG_INLINE struct tg_segment tg_flow_window(const struct tg_packet *synack, const
 		.ack = synack->ack,
 		.l3_off = synack->l3_off,
 		.options = {.tsval = o->tsval - f->ts_delta, .tsecr = o->tsecr},
-		.window = tg_window_shift(synack_window, -told),
+		.window = tg_window_shift(synack_window, -advertised),
 		.flags = TG_TCP_ACK,
-		.kind = f->flags & TG_FLOW_TS && o->ts_ok ? TG_SEGMENT_TIMESTAMPS
-							  : TG_SEGMENT_PLAIN,
+		.kind = f->flags & TG_FLOW_TS && o->ts_ok ? TG_SEGMENT_TIMESTAMPS : TG_SEGMENT_PLAIN,
 		.family = synack->family,
 		.ttl = 64,
 	};

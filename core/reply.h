@@ -19,7 +19,7 @@
 enum tg_hop_kind {
 	TG_HOP_NONE,    /* no route, or one that says so: the kernel is silent */
 	TG_HOP_VIA,     /* by one of the gateways in `paths` */
-	TG_HOP_LINK,    /* the client is on the link of paths[0]: its own MAC address is asked for */
+	TG_HOP_LINK, /* the client is on the link of paths[0]: its own MAC address is asked for */
 	TG_HOP_UNKNOWN, /* by something that is not modelled: a tunnel, an encapsulation */
 };
 
@@ -34,8 +34,8 @@ struct tg_reply_path {
 };
 
 struct tg_reply_hop {
-	uint32_t kind;  /* enum tg_hop_kind */
-	uint32_t dev;   /* LINK: the interface that neighbours are known by */
+	uint32_t kind; /* enum tg_hop_kind */
+	uint32_t dev; /* LINK: the interface that neighbours are known by */
 	uint32_t count; /* of paths */
 	uint32_t pad;
 	struct tg_reply_path paths[TG_HOP_PATHS];
@@ -48,12 +48,12 @@ struct tg_reply_neighbour {
 };
 
 enum tg_reply {
-	TG_REPLY_BACK,       /* to the MAC address that the SYN came from */
-	TG_REPLY_NEXT,       /* on the same link to another MAC address */
+	TG_REPLY_BACK, /* to the MAC address that the SYN came from */
+	TG_REPLY_NEXT, /* on the same link to another MAC address */
 	TG_REPLY_UNRESOLVED, /* on the same link to a MAC address that is not known for certain */
-	TG_REPLY_ELSEWHERE,  /* on another link, or it is not known where */
-	TG_REPLY_NOWHERE,    /* no route */
-	TG_REPLY_STALE,      /* as NEXT, when this was last known */
+	TG_REPLY_ELSEWHERE, /* on another link, or it is not known where */
+	TG_REPLY_NOWHERE, /* no route */
+	TG_REPLY_STALE, /* as NEXT, when this was last known */
 };
 
 struct tg_reply_way {
@@ -128,7 +128,7 @@ TG_INLINE struct tg_decision tg_reply_judge(enum tg_reply reply, bool allowed, b
 		return TG_DECIDE(TG_REPLY, TG_COUNT_reply_routed);
 	if (allowed)
 		return TG_DECIDE(TG_PASS, reply == TG_REPLY_UNRESOLVED ? TG_COUNT_pass_neighbour
-								      : TG_COUNT_pass_route);
+								       : TG_COUNT_pass_route);
 	if (reply == TG_REPLY_NOWHERE || (reply == TG_REPLY_ELSEWHERE && strict))
 		return TG_DECIDE(TG_DROP, TG_COUNT_drop_route);
 	if (reply == TG_REPLY_STALE)

@@ -69,8 +69,8 @@ TG_INLINE bool tg_segment_write_ip(struct tg_writer *w, const struct tg_segment 
 			return false;
 		tg_store32(w->at, w0);
 		tg_store32(w->at + 4, w1);
-		tg_store32(w->at + 8,
-			   w2 | (uint32_t)tg_csum_finish((uint64_t)w0 + w1 + w2 + addrs) << 16);
+		tg_store32(w->at + 8, w2 | (uint32_t)tg_csum_finish((uint64_t)w0 + w1 + w2 + addrs)
+						      << 16);
 		tg_store32(w->at + 12, s->src.w[0]);
 		tg_store32(w->at + 16, s->dst.w[0]);
 		w->at += TG_IPV4_HDR_LEN;
@@ -113,8 +113,9 @@ TG_INLINE bool tg_segment_write(struct tg_writer w, const struct tg_segment *s)
 	if (s->kind == TG_SEGMENT_HANDSHAKE) {
 		ok = tg_tcp_options_write(&w, &s->options, &sum);
 	} else if (s->kind == TG_SEGMENT_TIMESTAMPS) {
-		ok = tg_writer_put32(&w, TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP,
-						   TG_TCPOPT_TIMESTAMP, 10), &sum) &&
+		ok = tg_writer_put32(&w,
+				     TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP, TG_TCPOPT_TIMESTAMP, 10),
+				     &sum) &&
 		     tg_writer_put32(&w, tg_swap32(s->options.tsval), &sum) &&
 		     tg_writer_put32(&w, tg_swap32(s->options.tsecr), &sum);
 	}

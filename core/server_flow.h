@@ -71,9 +71,9 @@ struct tg_split {
 	};
 	union {
 		uint16_t client_window; /* SYN_SENT: field of the client's ACK */
-		int8_t window[2];       /* ongoing: as tg_flow's window_up and TG_SPLIT_LASTING, window_down */
+		int8_t window[2]; /* ongoing: as tg_flow's window_up and TG_SPLIT_LASTING, window_down */
 	};
-	uint8_t edge;  /* that is to be told; 0: none */
+	uint8_t edge; /* that is to be told; 0: none */
 	uint8_t state; /* enum tg_split_state */
 };
 _Static_assert(sizeof(struct tg_split) == 32, "map ABI; two for each flow make 64 bytes");
@@ -114,11 +114,12 @@ TG_INLINE uint64_t tg_split_hash(const uint64_t keys[TG_FILTER_KEYS], const stru
 	uint64_t h = keys[0] + keys[1] * c->w[0] + keys[2] * s->w[0] + keys[3] * ports;
 
 	if (pkt->family == 6)
-		h += keys[4] * c->w[1] + keys[5] * c->w[2] + keys[6] * c->w[3] +
-		     keys[7] * s->w[1] + keys[8] * s->w[2] + keys[9] * s->w[3];
+		h += keys[4] * c->w[1] + keys[5] * c->w[2] + keys[6] * c->w[3] + keys[7] * s->w[1] +
+		     keys[8] * s->w[2] + keys[9] * s->w[3];
 	h = (h ^ h >> 32) * 0xbf58476d1ce4e5b9ULL;
 	h = (h ^ h >> 29) >> (64 - TG_SPLIT_SOURCE_SHIFT);
-	return tg_split_source_slot(keys, c, pkt->family) << TG_SPLIT_SOURCE_SHIFT | (h < 2 ? h + 2 : h);
+	return tg_split_source_slot(keys, c, pkt->family) << TG_SPLIT_SOURCE_SHIFT |
+	       (h < 2 ? h + 2 : h);
 }
 
 /* The slot in which connections of this source are counted. */
@@ -127,7 +128,10 @@ TG_INLINE uint32_t tg_split_source(uint64_t hash)
 	return (uint32_t)(hash >> TG_SPLIT_SOURCE_SHIFT);
 }
 
-TG_INLINE bool tg_split_is_v6(uint64_t hash) { return hash >> 63; }
+TG_INLINE bool tg_split_is_v6(uint64_t hash)
+{
+	return hash >> 63;
+}
 
 /* Where all connections of a family are counted, behind the slots of sources. */
 TG_INLINE uint32_t tg_split_family(uint64_t hash)
@@ -144,8 +148,8 @@ TG_INLINE uint32_t tg_split_bucket_at(uint64_t hash, uint32_t mask, uint32_t cho
 /* How readily an entry gives its place to a new connection; 0: not at all. */
 enum tg_split_room {
 	TG_SPLIT_TAKEN = 0,
-	TG_SPLIT_AGED = 1,   /* not seen for longer than the idle time */
-	TG_SPLIT_ENDED = 2,  /* kept only for late retransmissions */
+	TG_SPLIT_AGED = 1, /* not seen for longer than the idle time */
+	TG_SPLIT_ENDED = 2, /* kept only for late retransmissions */
 	TG_SPLIT_EMPTY = 3,
 };
 
@@ -161,7 +165,8 @@ TG_INLINE enum tg_split_room tg_split_room(const struct tg_split *e, uint16_t no
 	if (e->state & TG_FLOW_CLOSED)
 		return TG_SPLIT_ENDED;
 	return age > (e->state & TG_SPLIT_READY ? idle_ticks : TG_SPLIT_SETUP_TICKS)
-		       ? TG_SPLIT_AGED : TG_SPLIT_TAKEN;
+		       ? TG_SPLIT_AGED
+		       : TG_SPLIT_TAKEN;
 }
 
 /* ---- who gives way when a connection finds no place ---- */
@@ -169,10 +174,10 @@ TG_INLINE enum tg_split_room tg_split_room(const struct tg_split *e, uint16_t no
 /* What is known of the one that wants a place. */
 struct tg_split_newcomer {
 	uint64_t hash;
-	uint32_t held;     /* by its source: connections */
-	uint32_t floor;    /* what a source may hold without having to give way to others */
+	uint32_t held; /* by its source: connections */
+	uint32_t floor; /* what a source may hold without having to give way to others */
 	uint16_t now_tick;
-	bool few;          /* its family holds less than a quarter of the table */
+	bool few; /* its family holds less than a quarter of the table */
 };
 
 #define TG_SPLIT_QUIET_TICKS 2 /* the client was not heard for 4 to 9 s */
@@ -181,10 +186,10 @@ struct tg_split_newcomer {
 enum tg_split_class {
 	TG_SPLIT_KEEPS = 0,
 	TG_SPLIT_OTHER_FAMILY = 1, /* the newcomer's family holds little, and this one is of the other */
-	TG_SPLIT_QUIET = 2,        /* has lasted, but its client is quiet */
-	TG_SPLIT_BRIEF = 3,        /* has not lasted yet */
-	TG_SPLIT_IDLE = 4,         /* has not carried anything, or is half closed and quiet */
-	TG_SPLIT_ABOVE_SHARE = 5,  /* its source holds more than the floor, and more than twice what
+	TG_SPLIT_QUIET = 2, /* has lasted, but its client is quiet */
+	TG_SPLIT_BRIEF = 3, /* has not lasted yet */
+	TG_SPLIT_IDLE = 4, /* has not carried anything, or is half closed and quiet */
+	TG_SPLIT_ABOVE_SHARE = 5, /* its source holds more than the floor, and more than twice what
 				      the newcomer's does */
 };
 
@@ -241,21 +246,20 @@ TG_INLINE bool tg_split_carries(const struct tg_split *e, const struct tg_packet
 
 /* The entry that a verified segment opens, but for its hash. `wscale` is what the
  * edge announced, `option_bits` what the cookie claims, `window` the field in the segment. */
-TG_INLINE struct tg_split tg_split_open(const struct tg_packet *ack, const struct tg_ack *said,
-					uint32_t option_bits, uint8_t wscale, uint16_t window, uint8_t edge,
-					uint16_t now_tick)
+TG_INLINE struct tg_split tg_split_open(const struct tg_packet *ack, const struct tg_ack *ack_info,
+					uint32_t option_bits, uint8_t wscale, uint16_t window,
+					uint8_t edge, uint16_t now_tick)
 {
 	return (struct tg_split){
-		.seq_delta = said->cookie.isn,
-		.ts_delta = said->cookie.tsval,
+		.seq_delta = ack_info->cookie.isn,
+		.ts_delta = ack_info->cookie.tsval,
 		.client_isn = ack->seq - 1,
-		.client_tsval = said->tsval,
+		.client_tsval = ack_info->tsval,
 		.seen_tick = now_tick,
-		.agreed = (uint16_t)(option_bits |
-				     (uint32_t)(wscale & 15) << TG_COOKIE_OPTION_BITS),
+		.agreed = (uint16_t)(option_bits | (uint32_t)(wscale & 15) << TG_COOKIE_OPTION_BITS),
 		.client_window = window,
 		.edge = edge,
-		.state = TG_SPLIT_FRESH | (said->ts_ok ? TG_FLOW_TS : 0),
+		.state = TG_SPLIT_FRESH | (ack_info->ts_ok ? TG_FLOW_TS : 0),
 	};
 }
 
@@ -281,9 +285,9 @@ TG_INLINE struct tg_flow tg_split_flow(const struct tg_split *e)
 		f.client_tsval = e->client_tsval;
 		f.client_window = e->client_window;
 		f.option_bits = bits;
-		f.told_wscale = (bits >> 3 & 15) != TG_WSCALE_NONE
-					? e->agreed >> TG_COOKIE_OPTION_BITS & 15
-					: TG_WSCALE_NONE;
+		f.advertised_wscale = (bits >> 3 & 15) != TG_WSCALE_NONE
+					      ? e->agreed >> TG_COOKIE_OPTION_BITS & 15
+					      : TG_WSCALE_NONE;
 	}
 	return f;
 }
@@ -396,8 +400,7 @@ TG_INLINE void tg_split_heard(struct tg_split *e, const struct tg_packet *pkt, u
 /* True if the segment may tell something of the connection's end, or takes it back. */
 TG_INLINE bool tg_split_may_end(const struct tg_split *e, const struct tg_packet *pkt)
 {
-	return pkt->flags & (TG_TCP_FIN | TG_TCP_RST) ||
-	       e->state & (TG_SPLIT_FLAGS & ~TG_FLOW_TS);
+	return pkt->flags & (TG_TCP_FIN | TG_TCP_RST) || e->state & (TG_SPLIT_FLAGS & ~TG_FLOW_TS);
 }
 
 /* One try of tg_split_track: enum tg_flow_turn, or TG_SPLIT_LOST if the other side has
@@ -439,13 +442,13 @@ TG_INLINE enum tg_flow_turn tg_split_track(struct tg_split *e, const struct tg_p
 /* ---- what becomes of a segment ---- */
 
 enum tg_server_step {
-	TG_SERVER_PASS,      /* not ours: to the stack as it came */
+	TG_SERVER_PASS, /* not ours: to the stack as it came */
 	TG_SERVER_DROP,
-	TG_SERVER_CHECK,     /* verify the cookie in it; then OPEN, or else as `otherwise` */
-	TG_SERVER_OPEN,      /* listen -> SYN_SENT: a SYN to the stack in its place */
-	TG_SERVER_WAIT,      /* SYN_SENT: let it come again behind the SYN */
+	TG_SERVER_CHECK, /* verify the cookie in it; then OPEN, or else as `otherwise` */
+	TG_SERVER_OPEN, /* listen -> SYN_SENT: a SYN to the stack in its place */
+	TG_SERVER_WAIT, /* SYN_SENT: let it come again behind the SYN */
 	TG_SERVER_TRANSLATE, /* ongoing */
-	TG_SERVER_FORGET,    /* the client has given up: drop it and the entry */
+	TG_SERVER_FORGET, /* the client has given up: drop it and the entry */
 };
 
 struct tg_server_judgement {
@@ -492,11 +495,11 @@ TG_INLINE struct tg_server_judgement tg_server_judge(const struct tg_packet *pkt
 
 enum tg_server_answer {
 	TG_ANSWER_TRANSLATE,
-	TG_ANSWER_READY,   /* SYN_SENT -> ongoing */
+	TG_ANSWER_READY, /* SYN_SENT -> ongoing */
 	TG_ANSWER_REFUSED, /* the client shall see the RST */
-	TG_ANSWER_OLDER,   /* the stack thinks of an older connection: reset it, SYN again */
-	TG_ANSWER_REACK,   /* its SYN-ACK again: ACK again */
-	TG_ANSWER_ABSORB,  /* nothing for the client in it */
+	TG_ANSWER_OLDER, /* the stack thinks of an older connection: reset it, SYN again */
+	TG_ANSWER_REACK, /* its SYN-ACK again: ACK again */
+	TG_ANSWER_ABSORB, /* nothing for the client in it */
 	TG_ANSWER_FOREIGN, /* it has shaken hands with the client itself: forget the entry */
 };
 
@@ -515,11 +518,14 @@ TG_INLINE enum tg_server_answer tg_server_judge_answer(const struct tg_packet *p
 	}
 	f = tg_split_flow(e);
 	switch (tg_setup_judge(pkt, f.client_isn)) {
-	case TG_SETUP_READY: return TG_ANSWER_READY;
-	case TG_SETUP_REFUSED: return TG_ANSWER_REFUSED;
+	case TG_SETUP_READY:
+		return TG_ANSWER_READY;
+	case TG_SETUP_REFUSED:
+		return TG_ANSWER_REFUSED;
 	case TG_SETUP_OTHER:
 		return e->state & TG_SPLIT_RESET_OLDER ? TG_ANSWER_ABSORB : TG_ANSWER_OLDER;
-	default: return TG_ANSWER_ABSORB;
+	default:
+		return TG_ANSWER_ABSORB;
 	}
 }
 

@@ -68,24 +68,24 @@ TG_INLINE uint16_t tg_mss_least(uint8_t family)
 }
 
 /* What clients of this server are told; `l` is NULL if nothing is known of it. */
-TG_INLINE struct tg_service tg_service_told(const struct tg_service *svc, uint8_t fixed,
-					    const struct tg_learned *l, uint8_t family)
+TG_INLINE struct tg_service tg_service_advertised(const struct tg_service *svc, uint8_t fixed,
+						  const struct tg_learned *l, uint8_t family)
 {
-	struct tg_service told = *svc;
+	struct tg_service advertised = *svc;
 	uint16_t mss = l ? l->mss : tg_mss_least(family);
 
 	if (!(fixed & TG_FIXED_MSS)) {
-		if (told.mss_v4 > mss)
-			told.mss_v4 = mss;
-		if (told.mss_v6 > mss)
-			told.mss_v6 = mss;
+		if (advertised.mss_v4 > mss)
+			advertised.mss_v4 = mss;
+		if (advertised.mss_v6 > mss)
+			advertised.mss_v6 = mss;
 	}
 	if (!(fixed & TG_FIXED_WSCALE))
-		told.wscale = l ? l->wscale : TG_WSCALE_NONE;
-	told.sack = svc->sack && l && l->sack;
-	told.timestamps = svc->timestamps && l && l->timestamps;
-	told.ecn = svc->ecn && l && l->ecn;
-	return told;
+		advertised.wscale = l ? l->wscale : TG_WSCALE_NONE;
+	advertised.sack = svc->sack && l && l->sack;
+	advertised.timestamps = svc->timestamps && l && l->timestamps;
+	advertised.ecn = svc->ecn && l && l->ecn;
+	return advertised;
 }
 
 /* True if the server is to be asked. */

@@ -19,8 +19,8 @@ enum tg_listener {
 	TG_LISTENER_NONE = 1,    /* nobody listens: the kernel shall answer RST */
 	TG_LISTENER_MPTCP = 2,   /* cannot be adopted */
 	TG_LISTENER_REFUSED = 3, /* the kernel has refused to adopt for it, or adopts for nobody */
-	TG_LISTENER_GUEST = 4,   /* not on this machine: behind it, or nobody knows */
-	TG_LISTENER_VARIES = 5,  /* by address and port: core/listener.h */
+	TG_LISTENER_GUEST = 4, /* not on this machine: behind it, or nobody knows */
+	TG_LISTENER_VARIES = 5, /* by address and port: core/listener.h */
 };
 
 enum tg_stale_keys {
@@ -34,11 +34,11 @@ struct tg_service {
 	uint16_t mss_v4; /* what our SYN-ACK advertises, bytes */
 	uint16_t mss_v6;
 	uint16_t window; /* its unscaled window, bytes */
-	uint8_t wscale;  /* shift it advertises if the client offered one; TG_WSCALE_NONE: never */
-	uint8_t sack;    /* 1: agree to SACK, timestamps, ECN if offered */
+	uint8_t wscale; /* shift it advertises if the client offered one; TG_WSCALE_NONE: never */
+	uint8_t sack; /* 1: agree to SACK, timestamps, ECN if offered */
 	uint8_t timestamps;
 	uint8_t ecn;
-	uint8_t mode;        /* enum tg_mode */
+	uint8_t mode; /* enum tg_mode */
 	uint8_t listener_v4; /* enum tg_listener, of the service's IPv4 addresses */
 	uint8_t listener_v6;
 	uint8_t closed; /* 1: an address and port of it may have no listener: core/closed_port.h */
@@ -80,8 +80,8 @@ _Static_assert(sizeof(struct tg_prefix_key) == 24, "map ABI");
  *   +----------+---------+------+------------+----------------+
  */
 #define TG_PORT_HAS_PREFIXES 0x80000000U /* some prefixes have a service of their own */
-#define TG_PORT_WATCHED 0x40000000U      /* its sockets are in the socket filter, service or not */
-#define TG_PORT_SEED 0x20000000U         /* the iterator shall put those that exist there */
+#define TG_PORT_WATCHED 0x40000000U /* its sockets are in the socket filter, service or not */
+#define TG_PORT_SEED 0x20000000U /* the iterator shall put those that exist there */
 #define TG_PORT_SERVICE(entry) ((entry) & 0xffffU)
 
 TG_INLINE union tg_addr tg_addr_mask(union tg_addr a, uint8_t family, uint8_t len)

@@ -58,16 +58,16 @@ TG_INLINE void tg_sha1_block(struct tg_sha1 *s, uint32_t w[16])
 	uint32_t a = s->h[0], b = s->h[1], c = s->h[2], d = s->h[3], e = s->h[4];
 	int t;
 
-	TG_SHA1_LOOP (t = 0; t < 16; t++)
-		TG_SHA1_STEP(d ^ (b & (c ^ d)), 0x5a827999U, w[t]);
-	TG_SHA1_LOOP (; t < 20; t++)
-		TG_SHA1_STEP(d ^ (b & (c ^ d)), 0x5a827999U, tg_sha1_schedule(w, t));
-	TG_SHA1_LOOP (; t < 40; t++)
-		TG_SHA1_STEP(b ^ c ^ d, 0x6ed9eba1U, tg_sha1_schedule(w, t));
-	TG_SHA1_LOOP (; t < 60; t++)
-		TG_SHA1_STEP((b & c) | (d & (b | c)), 0x8f1bbcdcU, tg_sha1_schedule(w, t));
-	TG_SHA1_LOOP (; t < 80; t++)
-		TG_SHA1_STEP(b ^ c ^ d, 0xca62c1d6U, tg_sha1_schedule(w, t));
+	TG_SHA1_LOOP(t = 0; t < 16; t++)
+	TG_SHA1_STEP(d ^ (b & (c ^ d)), 0x5a827999U, w[t]);
+	TG_SHA1_LOOP(; t < 20; t++)
+	TG_SHA1_STEP(d ^ (b & (c ^ d)), 0x5a827999U, tg_sha1_schedule(w, t));
+	TG_SHA1_LOOP(; t < 40; t++)
+	TG_SHA1_STEP(b ^ c ^ d, 0x6ed9eba1U, tg_sha1_schedule(w, t));
+	TG_SHA1_LOOP(; t < 60; t++)
+	TG_SHA1_STEP((b & c) | (d & (b | c)), 0x8f1bbcdcU, tg_sha1_schedule(w, t));
+	TG_SHA1_LOOP(; t < 80; t++)
+	TG_SHA1_STEP(b ^ c ^ d, 0xca62c1d6U, tg_sha1_schedule(w, t));
 	s->h[0] += a;
 	s->h[1] += b;
 	s->h[2] += c;

@@ -30,7 +30,10 @@ struct tg_share {
 	uint64_t level[TG_SHARE_LEVELS];
 };
 
-TG_INLINE uint32_t tg_share_cell(uint64_t level, uint32_t row) { return (uint32_t)(level >> 32 * row); }
+TG_INLINE uint32_t tg_share_cell(uint64_t level, uint32_t row)
+{
+	return (uint32_t)(level >> 32 * row);
+}
 
 /* A hash whose values nobody sees, so that two secret factors are enough to keep senders
  * from choosing who shares their cells. */
@@ -59,11 +62,15 @@ TG_INLINE struct tg_share tg_share_of(uint64_t first, uint8_t family, const stru
 }
 
 /* What a cell says; one that was counted down too often says nothing. */
-TG_INLINE uint32_t tg_share_count(uint32_t cell) { return (int32_t)cell < 0 ? 0 : cell; }
+TG_INLINE uint32_t tg_share_count(uint32_t cell)
+{
+	return (int32_t)cell < 0 ? 0 : cell;
+}
 
 /* True if one more place is due to a source that holds what its cells of that level say.
  * `all`: cell 0 of a table of `max`. */
-TG_INLINE bool tg_share_admits(uint32_t level, uint32_t row0, uint32_t row1, uint32_t all, uint32_t max)
+TG_INLINE bool tg_share_admits(uint32_t level, uint32_t row0, uint32_t row1, uint32_t all,
+			       uint32_t max)
 {
 	uint32_t a = tg_share_count(row0), b = tg_share_count(row1), used = tg_share_count(all);
 	uint32_t holds = a < b ? a : b, free = used < max ? max - used : 0;
@@ -94,8 +101,8 @@ TG_INLINE uint32_t tg_lately_add(uint32_t cell, uint32_t tick, int by)
 	return tick << 24 | (n & TG_LATELY_MASK);
 }
 
-TG_INLINE bool tg_lately_admits(uint32_t level, uint32_t row0, uint32_t row1, uint32_t all, uint32_t max,
-				uint32_t tick)
+TG_INLINE bool tg_lately_admits(uint32_t level, uint32_t row0, uint32_t row1, uint32_t all,
+				uint32_t max, uint32_t tick)
 {
 	uint32_t a = tg_lately(row0, tick), b = tg_lately(row1, tick), used = tg_lately(all, tick);
 	uint32_t brought = a < b ? a : b, free = used < max ? max - used : 0;
@@ -106,6 +113,9 @@ TG_INLINE bool tg_lately_admits(uint32_t level, uint32_t row0, uint32_t row1, ui
 /* ---- when a table is as good as full ---- */
 
 /* Places that are kept for flows of the other generation, of a table of `max`. */
-TG_INLINE uint32_t tg_share_newcomers(uint32_t max) { return max - max / 8; }
+TG_INLINE uint32_t tg_share_newcomers(uint32_t max)
+{
+	return max - max / 8;
+}
 
 #endif

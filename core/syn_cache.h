@@ -7,10 +7,10 @@
  *
  * A place is a head, which says whose and how old it is, and a body. Heads of a
  * bucket share a cache line. CPUs share places without locks: a writer takes a
- * place by a compare-and-swap of its head to TG_HALF_BUSY, fills the body, and
+ * place by a compare-and-swap of its head to TG_HALFOPEN_BUSY, fills the body, and
  * sets the head; a reader reads head, body, and the head again, and believes
  * the body if the head is the same. Loads stay in order on x86-64; a plane on a
- * weaker machine must order them at tg_half_still.
+ * weaker machine must order them at tg_halfopen_still.
  *
  *    63                    36  35    32  31                       0
  *   +------------------------+---------+---------------------------+
@@ -27,55 +27,55 @@
 #include "segment.h"
 #include "siphash.h"
 
-#define TG_HALF_WAYS 8
-#define TG_HALF_LINK_LEN 22 /* Ethernet with two VLAN tags */
-#define TG_HALF_BUSY (~0ULL)
-#define TG_HALF_TAG_SHIFT 36
-#define TG_HALF_SENT_SHIFT 32
-#define TG_HALF_SENT_ONE (1ULL << TG_HALF_SENT_SHIFT)
+#define TG_HALFOPEN_WAYS 8
+#define TG_HALFOPEN_LINK_LEN 22 /* Ethernet with two VLAN tags */
+#define TG_HALFOPEN_BUSY (~0ULL)
+#define TG_HALFOPEN_TAG_SHIFT 36
+#define TG_HALFOPEN_SENT_SHIFT 32
+#define TG_HALFOPEN_SENT_ONE (1ULL << TG_HALFOPEN_SENT_SHIFT)
 
 /* Time in ticks of 2^20 ns, about a millisecond. A SYN-ACK is sent again after
  * 1, 3 and 7 s (RFC 6298: 1 s, doubled); after 15 s the client has gone. */
-#define TG_HALF_TICK(ns) ((uint32_t)((ns) >> 20))
-#define TG_HALF_SECOND 954
-#define TG_HALF_SENDS 4
-#define TG_HALF_LIFE (((1 << TG_HALF_SENDS) - 1) * TG_HALF_SECOND)
+#define TG_HALFOPEN_TICK(ns) ((uint32_t)((ns) >> 20))
+#define TG_HALFOPEN_SECOND 954
+#define TG_HALFOPEN_SENDS 4
+#define TG_HALFOPEN_LIFE (((1 << TG_HALFOPEN_SENDS) - 1) * TG_HALFOPEN_SECOND)
 
-enum tg_half_flag {
-	TG_HALF_V6 = 1,
-	TG_HALF_SACK = 2, /* agreed */
-	TG_HALF_TS = 4,
-	TG_HALF_ECN = 8,
+enum tg_halfopen_flag {
+	TG_HALFOPEN_V6 = 1,
+	TG_HALFOPEN_SACK = 2, /* agreed */
+	TG_HALFOPEN_TS = 4,
+	TG_HALFOPEN_ECN = 8,
 };
 
 /* What a client's SYN said and what it was answered. Part of the map ABI. */
-struct tg_half {
+struct tg_halfopen {
 	union tg_addr client, server;
 	uint32_t ports;        /* as the client sends them */
 	uint32_t client_isn;   /* host order */
 	uint32_t isn;          /* ours; with timestamps, our TSval, too */
-	uint32_t client_tsval; /* valid if TG_HALF_TS */
+	uint32_t client_tsval; /* valid if TG_HALFOPEN_TS */
 	uint32_t ifindex;      /* the port that the SYN came by, as the plane numbers it */
 	uint16_t client_mss;   /* as it was offered; never rounded */
-	uint16_t told_mss;
+	uint16_t advertised_mss;
 	uint16_t service; /* id */
 	uint16_t window;  /* of our SYN-ACK */
 	uint8_t client_wscale; /* TG_WSCALE_NONE: not agreed */
-	uint8_t told_wscale;
-	uint8_t flags; /* enum tg_half_flag, or-ed */
+	uint8_t advertised_wscale;
+	uint8_t flags; /* enum tg_halfopen_flag, or-ed */
 	uint8_t l3_off;
 	uint8_t link[24]; /* the answer's link header: l3_off bytes */
 };
-_Static_assert(sizeof(struct tg_half) == 88, "map ABI");
+_Static_assert(sizeof(struct tg_halfopen) == 88, "map ABI");
 
-struct tg_half_bucket {
-	uint64_t heads[TG_HALF_WAYS];
-	struct tg_half halves[TG_HALF_WAYS];
+struct tg_halfopen_bucket {
+	uint64_t heads[TG_HALFOPEN_WAYS];
+	struct tg_halfopen halfopens[TG_HALFOPEN_WAYS];
 };
-_Static_assert(sizeof(struct tg_half_bucket) == 768, "96 bytes a half-open connection");
+_Static_assert(sizeof(struct tg_halfopen_bucket) == 768, "96 bytes a half-open connection");
 
 /* Of addresses and ports of a client's packet: SipHash-2-4 of them as on the wire. */
-TG_INLINE uint64_t tg_half_hash(const struct tg_packet *pkt, const struct tg_siphash_key *key)
+TG_INLINE uint64_t tg_halfopen_hash(const struct tg_packet *pkt, const struct tg_siphash_key *key)
 {
 	struct tg_siphash s = tg_siphash_begin(key);
 
@@ -91,34 +91,34 @@ TG_INLINE uint64_t tg_half_hash(const struct tg_packet *pkt, const struct tg_sip
 }
 
 /* `mask` is the number of buckets, a power of two, less one. */
-TG_INLINE uint32_t tg_half_index(uint64_t hash, uint32_t mask)
+TG_INLINE uint32_t tg_halfopen_index(uint64_t hash, uint32_t mask)
 {
 	return (uint32_t)(hash >> 32) & mask;
 }
 
 /* RFC 6528: a secret function of the tuple plus a clock of about 4 µs. */
-TG_INLINE uint32_t tg_half_isn(uint64_t hash, uint64_t now_ns)
+TG_INLINE uint32_t tg_halfopen_isn(uint64_t hash, uint64_t now_ns)
 {
 	return (uint32_t)hash + (uint32_t)(now_ns >> 12);
 }
 
-TG_INLINE uint64_t tg_half_head(uint64_t hash, uint32_t tick, uint32_t sent)
+TG_INLINE uint64_t tg_halfopen_head(uint64_t hash, uint32_t tick, uint32_t sent)
 {
-	return (hash >> TG_HALF_TAG_SHIFT << TG_HALF_TAG_SHIFT) |
-	       (uint64_t)sent << TG_HALF_SENT_SHIFT | tick;
+	return (hash >> TG_HALFOPEN_TAG_SHIFT << TG_HALFOPEN_TAG_SHIFT) |
+	       (uint64_t)sent << TG_HALFOPEN_SENT_SHIFT | tick;
 }
 
-TG_INLINE uint32_t tg_half_age(uint64_t head, uint32_t tick)
+TG_INLINE uint32_t tg_halfopen_age(uint64_t head, uint32_t tick)
 {
 	return tick - (uint32_t)head;
 }
 
-TG_INLINE uint32_t tg_half_sent(uint64_t head)
+TG_INLINE uint32_t tg_halfopen_sent(uint64_t head)
 {
-	return (uint32_t)(head >> TG_HALF_SENT_SHIFT) & 15;
+	return (uint32_t)(head >> TG_HALFOPEN_SENT_SHIFT) & 15;
 }
 
-TG_INLINE uint64_t tg_half_read(const uint64_t *head)
+TG_INLINE uint64_t tg_halfopen_read(const uint64_t *head)
 {
 	uint64_t h = *(const volatile uint64_t *)head;
 
@@ -127,67 +127,68 @@ TG_INLINE uint64_t tg_half_read(const uint64_t *head)
 }
 
 /* True if what was read of the body since `head` was read is one connection's. */
-TG_INLINE bool tg_half_still(const uint64_t *head, uint64_t was)
+TG_INLINE bool tg_halfopen_still(const uint64_t *head, uint64_t was)
 {
 	__asm__ volatile("" ::: "memory");
 	return *(const volatile uint64_t *)head == was;
 }
 
 /* Changes a head that nobody else has changed meanwhile. */
-TG_INLINE bool tg_half_swap(uint64_t *head, uint64_t was, uint64_t is)
+TG_INLINE bool tg_halfopen_swap(uint64_t *head, uint64_t was, uint64_t is)
 {
 	return __sync_val_compare_and_swap(head, was, is) == was;
 }
 
 /* Gives a body that has been filled to its readers. */
-TG_INLINE void tg_half_publish(uint64_t *head, uint64_t is)
+TG_INLINE void tg_halfopen_publish(uint64_t *head, uint64_t is)
 {
 	__asm__ volatile("" ::: "memory");
 	*(volatile uint64_t *)head = is;
 }
 
-TG_INLINE bool tg_half_is(const struct tg_half *h, const struct tg_packet *pkt)
+TG_INLINE bool tg_halfopen_is(const struct tg_halfopen *h, const struct tg_packet *pkt)
 {
 	return h->ports == pkt->ports && h->client.d[0] == pkt->src.d[0] &&
 	       h->server.d[0] == pkt->dst.d[0] && h->client.d[1] == pkt->src.d[1] &&
-	       h->server.d[1] == pkt->dst.d[1] && !(h->flags & TG_HALF_V6) == (pkt->family == 4);
+	       h->server.d[1] == pkt->dst.d[1] && !(h->flags & TG_HALFOPEN_V6) == (pkt->family == 4);
 }
 
-/* The place of the client's packet, with its head; TG_HALF_WAYS if it has none. */
-TG_INLINE uint32_t tg_half_find(const struct tg_half_bucket *b, uint64_t hash,
-				const struct tg_packet *pkt, uint64_t *head)
+/* The place of the client's packet, with its head; TG_HALFOPEN_WAYS if it has none. */
+TG_INLINE uint32_t tg_halfopen_find(const struct tg_halfopen_bucket *b, uint64_t hash,
+				    const struct tg_packet *pkt, uint64_t *head)
 {
 	uint32_t i;
 
-	for (i = 0; i < TG_HALF_WAYS; i++) {
-		uint64_t h = tg_half_read(&b->heads[i]);
+	for (i = 0; i < TG_HALFOPEN_WAYS; i++) {
+		uint64_t h = tg_halfopen_read(&b->heads[i]);
 
-		if (h >> TG_HALF_TAG_SHIFT == hash >> TG_HALF_TAG_SHIFT && h && h != TG_HALF_BUSY &&
-		    tg_half_is(&b->halves[i], pkt)) {
+		if (h >> TG_HALFOPEN_TAG_SHIFT == hash >> TG_HALFOPEN_TAG_SHIFT && h &&
+		    h != TG_HALFOPEN_BUSY && tg_halfopen_is(&b->halfopens[i], pkt)) {
 			*head = h;
 			return i;
 		}
 	}
-	return TG_HALF_WAYS;
+	return TG_HALFOPEN_WAYS;
 }
 
-/* The place for a newcomer, with its head: free, or the oldest. TG_HALF_WAYS if
+/* The place for a newcomer, with its head: free, or the oldest. TG_HALFOPEN_WAYS if
  * others are writing in all of them. */
-TG_INLINE uint32_t tg_half_victim(const struct tg_half_bucket *b, uint32_t tick, uint64_t *head)
+TG_INLINE uint32_t tg_halfopen_victim(const struct tg_halfopen_bucket *b, uint32_t tick,
+				      uint64_t *head)
 {
-	uint32_t i, at = TG_HALF_WAYS, oldest = 0;
+	uint32_t i, at = TG_HALFOPEN_WAYS, oldest = 0;
 
-	for (i = 0; i < TG_HALF_WAYS; i++) {
-		uint64_t h = tg_half_read(&b->heads[i]);
+	for (i = 0; i < TG_HALFOPEN_WAYS; i++) {
+		uint64_t h = tg_halfopen_read(&b->heads[i]);
 
-		if (h == TG_HALF_BUSY)
+		if (h == TG_HALFOPEN_BUSY)
 			continue;
 		if (!h) {
 			*head = 0;
 			return i;
 		}
-		if (at == TG_HALF_WAYS || tg_half_age(h, tick) > oldest) {
-			oldest = tg_half_age(h, tick);
+		if (at == TG_HALFOPEN_WAYS || tg_halfopen_age(h, tick) > oldest) {
+			oldest = tg_halfopen_age(h, tick);
 			at = i;
 			*head = h;
 		}
@@ -196,45 +197,45 @@ TG_INLINE uint32_t tg_half_victim(const struct tg_half_bucket *b, uint32_t tick,
 }
 
 /* True if whoever has this head may still answer: to evict it is a loss. */
-TG_INLINE bool tg_half_lives(uint64_t head, uint32_t tick)
+TG_INLINE bool tg_halfopen_lives(uint64_t head, uint32_t tick)
 {
-	return head && tg_half_age(head, tick) < TG_HALF_LIFE;
+	return head && tg_halfopen_age(head, tick) < TG_HALFOPEN_LIFE;
 }
 
 /* True if the SYN-ACK is to be sent again by now. */
-TG_INLINE bool tg_half_is_due(uint64_t head, uint32_t tick)
+TG_INLINE bool tg_halfopen_is_due(uint64_t head, uint32_t tick)
 {
-	uint32_t sent = tg_half_sent(head);
+	uint32_t sent = tg_halfopen_sent(head);
 
-	return head && head != TG_HALF_BUSY && sent < TG_HALF_SENDS &&
-	       tg_half_age(head, tick) < TG_HALF_LIFE &&
-	       tg_half_age(head, tick) >= ((1U << sent) - 1) * TG_HALF_SECOND;
+	return head && head != TG_HALFOPEN_BUSY && sent < TG_HALFOPEN_SENDS &&
+	       tg_halfopen_age(head, tick) < TG_HALFOPEN_LIFE &&
+	       tg_halfopen_age(head, tick) >= ((1U << sent) - 1) * TG_HALFOPEN_SECOND;
 }
 
 /* The head once the SYN-ACK has been sent again. What was missed because nobody looked
  * for some time is not made up for. */
-TG_INLINE uint64_t tg_half_again(uint64_t head, uint32_t tick)
+TG_INLINE uint64_t tg_halfopen_retransmit(uint64_t head, uint32_t tick)
 {
 	uint32_t i;
 
-	for (i = 0; i < TG_HALF_SENDS && tg_half_is_due(head, tick); i++)
-		head += TG_HALF_SENT_ONE;
+	for (i = 0; i < TG_HALFOPEN_SENDS && tg_halfopen_is_due(head, tick); i++)
+		head += TG_HALFOPEN_SENT_ONE;
 	return head;
 }
 
 /* The head of a connection that has been completed: its place is free to take and
  * nothing is sent again; but its ACK is still known, in case the plane had no room
  * for the connection this time. */
-TG_INLINE uint64_t tg_half_done(uint64_t head, uint32_t tick)
+TG_INLINE uint64_t tg_halfopen_done(uint64_t head, uint32_t tick)
 {
-	return tg_half_head(head, tick - TG_HALF_LIFE, TG_HALF_SENDS);
+	return tg_halfopen_head(head, tick - TG_HALFOPEN_LIFE, TG_HALFOPEN_SENDS);
 }
 
 /* Fills a body. `offered` are the SYN's options, `a` is what the service agrees to;
- * `frame` holds TG_HALF_LINK_LEN bytes at least. */
-TG_INLINE void tg_half_fill(struct tg_half *h, const struct tg_packet *syn,
-			    const struct tg_tcp_options *offered, const struct tg_synack *a,
-			    uint32_t isn, const uint8_t *frame)
+ * `frame` holds TG_HALFOPEN_LINK_LEN bytes at least. */
+TG_INLINE void tg_halfopen_fill(struct tg_halfopen *h, const struct tg_packet *syn,
+				const struct tg_tcp_options *offered, const struct tg_synack *a,
+				uint32_t isn, const uint8_t *frame)
 {
 	bool scaled = a->options.wscale != TG_WSCALE_NONE;
 	uint32_t i;
@@ -247,23 +248,24 @@ TG_INLINE void tg_half_fill(struct tg_half *h, const struct tg_packet *syn,
 	h->client_tsval = offered->tsval;
 	/* RFC 9293 section 3.7.1: what an absent option means. */
 	h->client_mss = offered->mss ? offered->mss : syn->family == 4 ? 536 : 1220;
-	h->told_mss = a->options.mss;
+	h->advertised_mss = a->options.mss;
 	h->window = a->window;
 	h->client_wscale = scaled ? offered->wscale : TG_WSCALE_NONE;
-	h->told_wscale = a->options.wscale;
-	h->flags = (syn->family == 4 ? 0 : TG_HALF_V6) | (a->options.sack_ok ? TG_HALF_SACK : 0) |
-		   (a->options.ts_ok ? TG_HALF_TS : 0) | (a->ecn ? TG_HALF_ECN : 0);
+	h->advertised_wscale = a->options.wscale;
+	h->flags = (syn->family == 4 ? 0 : TG_HALFOPEN_V6) |
+		   (a->options.sack_ok ? TG_HALFOPEN_SACK : 0) |
+		   (a->options.ts_ok ? TG_HALFOPEN_TS : 0) | (a->ecn ? TG_HALFOPEN_ECN : 0);
 	h->l3_off = (uint8_t)syn->l3_off;
 	for (i = 0; i < 6; i++) {
 		h->link[i] = frame[6 + i];
 		h->link[6 + i] = frame[i];
 	}
-	for (i = 12; i < TG_HALF_LINK_LEN; i++)
+	for (i = 12; i < TG_HALFOPEN_LINK_LEN; i++)
 		h->link[i] = frame[i];
 }
 
 /* The SYN-ACK: the same each time that it is sent. */
-TG_INLINE struct tg_segment tg_half_answer(const struct tg_half *h)
+TG_INLINE struct tg_segment tg_halfopen_answer(const struct tg_halfopen *h)
 {
 	return (struct tg_segment){
 		.src = h->server,
@@ -272,13 +274,16 @@ TG_INLINE struct tg_segment tg_half_answer(const struct tg_half *h)
 		.seq = h->isn,
 		.ack = h->client_isn + 1, /* never of data in the SYN (RFC 7413 section 3) */
 		.l3_off = h->l3_off,
-		.options = {.mss = h->told_mss, .wscale = h->told_wscale,
-			    .sack_ok = h->flags & TG_HALF_SACK, .ts_ok = h->flags & TG_HALF_TS,
-			    .tsval = h->isn, .tsecr = h->client_tsval},
+		.options = {.mss = h->advertised_mss,
+			    .wscale = h->advertised_wscale,
+			    .sack_ok = h->flags & TG_HALFOPEN_SACK,
+			    .ts_ok = h->flags & TG_HALFOPEN_TS,
+			    .tsval = h->isn,
+			    .tsecr = h->client_tsval},
 		.window = h->window,
-		.flags = TG_TCP_SYN | TG_TCP_ACK | (h->flags & TG_HALF_ECN ? TG_TCP_ECE : 0),
+		.flags = TG_TCP_SYN | TG_TCP_ACK | (h->flags & TG_HALFOPEN_ECN ? TG_TCP_ECE : 0),
 		.kind = TG_SEGMENT_HANDSHAKE,
-		.family = h->flags & TG_HALF_V6 ? 6 : 4,
+		.family = h->flags & TG_HALFOPEN_V6 ? 6 : 4,
 		.ttl = TG_SYNACK_TTL,
 		.reflect = true,
 	};
@@ -286,16 +291,17 @@ TG_INLINE struct tg_segment tg_half_answer(const struct tg_half *h)
 
 /* True if the ACK, which says this, completes this handshake: both numbers are
  * the very ones, and the timestamp that was agreed on is echoed (RFC 7323 3.2). */
-TG_INLINE bool tg_half_accepts(const struct tg_half *h, const struct tg_packet *ack,
-			       const struct tg_ack *said)
+TG_INLINE bool tg_halfopen_accepts(const struct tg_halfopen *h, const struct tg_packet *ack,
+				   const struct tg_ack *ack_info)
 {
 	return ack->seq == h->client_isn + 1 && ack->ack == h->isn + 1 &&
-	       (!(h->flags & TG_HALF_TS) || (said->ts_ok && said->cookie.tsval == h->isn));
+	       (!(h->flags & TG_HALFOPEN_TS) ||
+		(ack_info->ts_ok && ack_info->cookie.tsval == h->isn));
 }
 
 /* True if the RST is the client's refusal of our SYN-ACK (RFC 5961 section 3: the
  * very number, nothing near it). */
-TG_INLINE bool tg_half_refused(const struct tg_half *h, const struct tg_packet *rst)
+TG_INLINE bool tg_halfopen_refused(const struct tg_halfopen *h, const struct tg_packet *rst)
 {
 	return (rst->flags & TG_TCP_RST) && rst->seq == h->client_isn + 1;
 }

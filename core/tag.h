@@ -100,8 +100,7 @@ struct tg_tag_epoch {
 };
 _Static_assert(sizeof(struct tg_tag_epoch) == 40, "map ABI");
 
-TG_INLINE struct tg_siphash_key tg_tag_key_derive(const uint8_t secret[TG_SECRET_LEN],
-						  uint64_t epoch)
+TG_INLINE struct tg_siphash_key tg_tag_key_derive(const uint8_t secret[TG_SECRET_LEN], uint64_t epoch)
 {
 	return tg_key_derive(secret, "TGT1", epoch);
 }
@@ -285,6 +284,9 @@ TG_INLINE enum tg_tag_result tg_confirm_read(const uint8_t *p, uint32_t len, con
 }
 
 /* Compared in constant time: one comparison of two words. */
-TG_INLINE bool tg_mac_equal(uint64_t a, uint64_t b) { return (a ^ b) == 0; }
+TG_INLINE bool tg_mac_equal(uint64_t a, uint64_t b)
+{
+	return (a ^ b) == 0;
+}
 
 #endif

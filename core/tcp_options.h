@@ -33,26 +33,26 @@ enum tg_tcp_auth {
 	TG_AUTH_NONE,      /* nothing, or nothing that a kernel looks at */
 	TG_AUTH_MD5,       /* one option, well formed: whoever has the key can judge it */
 	TG_AUTH_AO,
-	TG_AUTH_TWO_AO,    /* the second where kernels without TCP-AO do not look: they ignore both */
+	TG_AUTH_TWO_AO, /* the second where kernels without TCP-AO do not look: they ignore both */
 	TG_AUTH_MALFORMED, /* wrong length, two of them, or a length that lies: kernels drop it */
 };
 
 #define TG_TCPOPT_MD5_LEN 18
 #define TG_TCPOPT_AO_MIN_LEN 5 /* kind, length, two key numbers, and a byte of the MAC at least */
-#define TG_AUTH_LOOKS_AT 18    /* bytes left, from the option's kind on */
+#define TG_AUTH_LOOKS_AT 18 /* bytes left, from the option's kind on */
 
 #define TG_TCP_OPTIONS_MAX_LEN 40
-#define TG_WSCALE_MAX 14  /* RFC 7323 section 2.3 */
+#define TG_WSCALE_MAX 14 /* RFC 7323 section 2.3 */
 #define TG_WSCALE_NONE 15 /* no window scale option; also its code in a cookie */
 
 struct tg_tcp_options {
 	uint32_t tsval; /* host order; valid if ts_ok */
 	uint32_t tsecr;
-	uint16_t mss;   /* bytes; 0: the option was absent */
+	uint16_t mss; /* bytes; 0: the option was absent */
 	uint8_t wscale; /* 0-14, or TG_WSCALE_NONE */
 	bool sack_ok;
 	bool ts_ok;
-	uint8_t auth;   /* enum tg_tcp_auth */
+	uint8_t auth; /* enum tg_tcp_auth */
 };
 
 /* The options of one segment, copied out of it by the plane, and the bounded
@@ -61,7 +61,7 @@ struct tg_tcp_options {
 #define TG_OPTIONS_ROOM 80
 struct tg_options_cursor {
 	uint8_t bytes[TG_OPTIONS_ROOM] __attribute__((aligned(8)));
-	uint32_t at;  /* next byte; never passes len */
+	uint32_t at; /* next byte; never passes len */
 	uint32_t len; /* <= TG_TCP_OPTIONS_MAX_LEN */
 };
 _Static_assert(64 + 10 <= TG_OPTIONS_ROOM, "a masked position plus the longest field");
@@ -303,8 +303,7 @@ TG_INLINE bool tg_writer_put32(struct tg_writer *w, uint32_t wire, uint64_t *sum
 /* Writes the options of a SYN-ACK in the order Linux uses: MSS, SACK-permitted
  * with timestamps (or two NOPs in place of either), NOP and window scale.
  * False if the room did not suffice. */
-TG_INLINE bool tg_tcp_options_write(struct tg_writer *w, const struct tg_tcp_options *o,
-				    uint64_t *sum)
+TG_INLINE bool tg_tcp_options_write(struct tg_writer *w, const struct tg_tcp_options *o, uint64_t *sum)
 {
 	bool ok = tg_writer_put32(w, TG_WIRE32(TG_TCPOPT_MSS, 4, o->mss >> 8, o->mss), sum);
 
@@ -318,15 +317,13 @@ TG_INLINE bool tg_tcp_options_write(struct tg_writer *w, const struct tg_tcp_opt
 		ok = ok && tg_writer_put32(w, tg_swap32(o->tsval), sum);
 		ok = ok && tg_writer_put32(w, tg_swap32(o->tsecr), sum);
 	} else if (o->sack_ok) {
-		ok = ok && tg_writer_put32(w,
-					   TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP,
-						     TG_TCPOPT_SACK_OK, 2),
-					   sum);
+		ok = ok &&
+		     tg_writer_put32(
+			     w, TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP, TG_TCPOPT_SACK_OK, 2), sum);
 	}
 	if (o->wscale != TG_WSCALE_NONE)
-		ok = ok && tg_writer_put32(w, TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_WSCALE, 3,
-							o->wscale),
-					   sum);
+		ok = ok && tg_writer_put32(
+				   w, TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_WSCALE, 3, o->wscale), sum);
 	return ok;
 }
 

@@ -68,18 +68,18 @@ struct tg_flow {
 		uint16_t option_bits; /* set-up: as in the cookie */
 		uint16_t server_port; /* ready: the port of this box that its SYN-ACK came by */
 	};
-	uint16_t service;       /* id */
-	uint8_t state;          /* enum tg_flow_state */
-	uint8_t flags;          /* enum tg_flow_flag */
-	uint8_t told_wscale;    /* set-up: the shift our SYN-ACK announced */
+	uint16_t service; /* id */
+	uint8_t state; /* enum tg_flow_state */
+	uint8_t flags; /* enum tg_flow_flag */
+	uint8_t advertised_wscale; /* set-up: the shift our SYN-ACK announced */
 	union {
 		int8_t window_down; /* ready: the server's shift less the announced one */
-		uint8_t renewals;   /* set-up: how often the server has been reset */
+		uint8_t renewals; /* set-up: how often the server has been reset */
 	};
-	uint8_t window_up;   /* the client's shift, if the server does not scale */
+	uint8_t window_up; /* the client's shift, if the server does not scale */
 	union {
 		uint8_t client_port; /* set-up: the port that the client's ACK came by, low bits */
-		uint8_t waits;       /* ready: enum tg_flow_waits, or when it was refused a place */
+		uint8_t waits; /* ready: enum tg_flow_waits, or when it was refused a place */
 	};
 };
 _Static_assert(sizeof(struct tg_flow) == 32, "map ABI");
@@ -253,7 +253,7 @@ TG_INLINE void tg_translate_quoted(uint8_t *tcp, const struct tg_flow *f, enum t
 
 enum tg_flow_turn {
 	TG_FLOW_STAYS,
-	TG_FLOW_ENDS,    /* nothing more than retransmissions can follow: retire it */
+	TG_FLOW_ENDS, /* nothing more than retransmissions can follow: retire it */
 	TG_FLOW_REVIVES, /* a RST that seemed to end it was ignored by its receiver */
 };
 

@@ -41,8 +41,14 @@ struct tg_filter_index {
 };
 
 /* Where the bit for a tuple's first cell stands. */
-TG_INLINE uint32_t tg_filter_word(struct tg_filter_index at) { return at.first >> 6; }
-TG_INLINE uint64_t tg_filter_bit(struct tg_filter_index at) { return 1ULL << (at.first & 63); }
+TG_INLINE uint32_t tg_filter_word(struct tg_filter_index at)
+{
+	return at.first >> 6;
+}
+TG_INLINE uint64_t tg_filter_bit(struct tg_filter_index at)
+{
+	return 1ULL << (at.first & 63);
+}
 
 /* src is the peer, dst this machine; ports as in struct tg_packet. */
 TG_INLINE struct tg_filter_index tg_filter_index(const uint64_t keys[TG_FILTER_KEYS],

@@ -31,10 +31,16 @@ TG_INLINE struct tg_white_cell tg_white_cell(uint32_t addr_wire, uint32_t prefix
 	return (struct tg_white_cell){prefix / 32, prefix % 32 * 2};
 }
 
-TG_INLINE uint64_t tg_white_used(struct tg_white_cell c) { return 3ULL << c.shift; }
+TG_INLINE uint64_t tg_white_used(struct tg_white_cell c)
+{
+	return 3ULL << c.shift;
+}
 
 /* What a sweep leaves of a word: both bits become one, one becomes none. */
-TG_INLINE uint64_t tg_white_aged(uint64_t word) { return word >> 1 & 0x5555555555555555ULL; }
+TG_INLINE uint64_t tg_white_aged(uint64_t word)
+{
+	return word >> 1 & 0x5555555555555555ULL;
+}
 
 /* The page's mark: a bit of a word of the summary. */
 TG_INLINE uint32_t tg_white_mark_word(struct tg_white_cell c)

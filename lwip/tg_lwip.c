@@ -254,7 +254,8 @@ static void tg_cookie_send(const struct tcp_pcb_listen *lpcb, const struct tcp_h
 	w.end = (uint8_t *)hdr + len;
 	tg_tcp_options_write(&w, &answer, &sum); /* cannot fail: len was made for it */
 #if CHECKSUM_GEN_TCP
-	IF__NETIF_CHECKSUM_ENABLED(netif, NETIF_CHECKSUM_GEN_TCP) {
+	IF__NETIF_CHECKSUM_ENABLED(netif, NETIF_CHECKSUM_GEN_TCP)
+	{
 		hdr->chksum = ip_chksum_pseudo(p, IP_PROTO_TCP, p->tot_len, ip_current_dest_addr(),
 					       ip_current_src_addr());
 	}
@@ -469,8 +470,7 @@ err_t tg_lwip_inpacket(struct tcp_pcb *pcb, struct tcp_hdr *hdr, u16_t opt_len, 
 			TG_STATS_INC(syn_bad);
 			return ERR_VAL;
 		}
-		return flags & TCP_ACK ? ERR_OK
-				       : tg_syn_input(lpcb, hdr, opt_len, opt1_len, opt2);
+		return flags & TCP_ACK ? ERR_OK : tg_syn_input(lpcb, hdr, opt_len, opt1_len, opt2);
 	}
 #if TG_COOKIES
 	if ((flags & (TCP_ACK | TCP_RST)) == TCP_ACK)

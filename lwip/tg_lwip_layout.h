@@ -144,8 +144,7 @@ static u32_t tg_layout_make(struct tg_layout_state *s, const struct tg_packet *s
 	return tg_freebsd_make(syn, tg_freebsd_options(offered->mss, wscale, sack_ok, count),
 			       &s->keys);
 #elif TG_LWIP_LAYOUT == TG_LWIP_LAYOUT_HYBRID
-	return tg_hybrid_make(syn, tg_counter_mss_index(syn->family, offered->mss), count,
-			      &s->keys);
+	return tg_hybrid_make(syn, tg_counter_mss_index(syn->family, offered->mss), count, &s->keys);
 #else
 	return tg_layout_tidegate(s, syn,
 				  tg_cookie_option_bits(tg_mss_index(syn->family, offered->mss),
@@ -163,8 +162,8 @@ static bool tg_layout_verify(struct tg_layout_state *s, const struct tg_packet *
 #if TG_LWIP_LAYOUT == TG_LWIP_LAYOUT_CLASSIC
 	return tg_classic_verify(ack, count, &s->keys.k[0], agreed);
 #elif TG_LWIP_LAYOUT == TG_LWIP_LAYOUT_LINUX
-	struct tg_counter_claim claim =
-		tg_linux_claimed(ack, tg_layout_linux_hash(s, ack, 0, 0), count);
+	struct tg_counter_claim claim = tg_linux_claimed(ack, tg_layout_linux_hash(s, ack, 0, 0),
+							 count);
 
 	/* The cheap control first: it spares the second hash. */
 	return claim.age < TG_COUNTER_MAX_AGE &&

@@ -31,8 +31,8 @@ for set in "$@"; do
     generate) wanted+=" $build $bpf" ;;
     fuzz) wanted+=" $build $native $device $dpdk" ;;
     dpdk) wanted+=" $dpdk" ;;
-    lint) wanted+=" $build shellcheck=shellcheck" ;;
-    test) wanted+=" $build $lab $real $bpf $native $device $dpdk $detectors" ;;
+    lint) wanted+=" $build shellcheck=shellcheck clang-format-19=clang-format-19" ;;
+    test) wanted+=" $build clang-format-19=clang-format-19 $lab $real $bpf $native $device $dpdk $detectors" ;;
     soak) wanted+=" $build $lab" ;;
     kernel) wanted+=" $build debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
     *) echo "deps: no set named '$set'; use build, demo, bench, soak, generate, fuzz, dpdk, lint, test or kernel" >&2 && exit 2 ;;

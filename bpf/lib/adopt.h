@@ -111,8 +111,8 @@ static __always_inline bool tg_listener_adopt(struct __sk_buff *skb, struct bpf_
 	if (tg_refusal_note(&key, cookie, why, ack->cookie.isn))
 		*tg_service_listener_at(svc, key.family) = TG_LISTENER_VARIES;
 	/* A listener for both families has two places, and is MPTCP at either. */
-	if (why == TG_REFUSAL_MPTCP && sk->family == TG_AF_INET6 && !key.addr.d[0] && !key.addr.d[1] &&
-	    !tg_sock_is_ipv6only(tp)) {
+	if (why == TG_REFUSAL_MPTCP && sk->family == TG_AF_INET6 && !key.addr.d[0] &&
+	    !key.addr.d[1] && !tg_sock_is_ipv6only(tp)) {
 		key.family = key.family == 4 ? 6 : 4;
 		if (tg_refusal_note(&key, cookie, why, ack->cookie.isn))
 			*tg_service_listener_at(svc, key.family) = TG_LISTENER_VARIES;

@@ -124,8 +124,8 @@ __attribute__((noinline)) int tg_closed_listen(const struct tg_packet *pkt, __u3
 	if (heard == TG_CLOSED_NOTHING) {
 		hash = tg_bloom_hash(pkt, TG_BLOOM_FROM_SERVER, &edge->bloom_key);
 		flow = tg_closed_flow_at(hash);
-		if (!(pkt->flags & TG_TCP_RST) || !flow || *flow != tg_closed_flow(hash, pkt->seq) ||
-		    !tg_closed_suspect(e, &place, now_ns))
+		if (!(pkt->flags & TG_TCP_RST) || !flow ||
+		    *flow != tg_closed_flow(hash, pkt->seq) || !tg_closed_suspect(e, &place, now_ns))
 			return 0;
 		*flow = 0;
 	}

@@ -10,34 +10,35 @@
 #include "gate.h"
 #include "../../core/cookie_smartcookie.h"
 
-static __always_inline int tg_cookie_check_at(const struct tg_packet *pkt, const struct tg_ack *said,
-					      __u64 back)
+static __always_inline int tg_cookie_check_at(const struct tg_packet *pkt,
+					      const struct tg_ack *ack_info, __u64 back)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_siphash_key *key;
 	__u64 epoch;
 
-	if (!pkt || !said || !settings || (back && !settings->wide))
+	if (!pkt || !ack_info || !settings || (back && !settings->wide))
 		return 0;
-	epoch = tg_cookie_epoch(said->cookie.isn, tg_epoch_verifying_now(settings)) - back;
+	epoch = tg_cookie_epoch(ack_info->cookie.isn, tg_epoch_verifying_now(settings)) - back;
 	key = tg_key_find(settings, epoch);
-	return key && tg_cookie_verify(pkt, said->cookie, said->ts_ok, epoch, key);
+	return key && tg_cookie_verify(pkt, ack_info->cookie, ack_info->ts_ok, epoch, key);
 }
 
 /* 1 if the cookie in `said`, which the ACK `pkt` brings, is one that this fleet has
  * made lately. The epoch's key may be missing: then none verifies. */
-__attribute__((noinline)) int tg_cookie_check(const struct tg_packet *pkt, const struct tg_ack *said)
+__attribute__((noinline)) int tg_cookie_check(const struct tg_packet *pkt,
+					      const struct tg_ack *ack_info)
 {
-	return tg_cookie_check_at(pkt, said, 0);
+	return tg_cookie_check_at(pkt, ack_info, 0);
 }
 
 #ifdef TG_WIDE_EPOCHS
 /* Likewise, of the two epochs before those. A function of its own: two hashes in one
  * have no room on the stack. */
 __attribute__((noinline)) int tg_cookie_check_wide(const struct tg_packet *pkt,
-						   const struct tg_ack *said)
+						   const struct tg_ack *ack_info)
 {
-	return tg_cookie_check_at(pkt, said, TG_EPOCHS_WIDE);
+	return tg_cookie_check_at(pkt, ack_info, TG_EPOCHS_WIDE);
 }
 #endif
 

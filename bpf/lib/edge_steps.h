@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * What the edge's long way (edge_xdp.bpf.c) and its short way (edge_short.h) do alike: verify,
+ * What the edge's slow path (edge_xdp.bpf.c) and its fast path (edge_fast.h) do alike: verify,
  * ask the allowance, refresh, set TTLs. Decides nothing that core/edge.h decides.
  */
 #ifndef TG_BPF_EDGE_STEPS_H
@@ -12,12 +12,12 @@
 #include "edge_smart.h"
 #define TG_EDGE_LAYOUT_IS_SMART true
 #else
-#include "common_syn.h"
-#define TG_EDGE_COMMON_SYN /* has the short way of SYNs */
+#include "fast_syn.h"
+#define TG_EDGE_FAST_SYN /* has the fast path of SYNs */
 #define tg_edge_answer tg_syn_answer
 #define TG_EDGE_LAYOUT_IS_SMART false
-#define tg_edge_is_ours(pkt, said, epoch, key) \
-	tg_cookie_verify(pkt, (said)->cookie, (said)->ts_ok, epoch, key)
+#define tg_edge_is_ours(pkt, ack_info, epoch, key)                                                 \
+	tg_cookie_verify(pkt, (ack_info)->cookie, (ack_info)->ts_ok, epoch, key)
 #endif
 
 /* A flow that goes on is put into the active generation by the server's packets.
@@ -30,7 +30,8 @@
 #define TG_NEXT_FORWARD 0x200
 #define TG_NEXT_WIDE 0x300 /* ask again, for cookies of two epochs more: core/keys.h */
 #define TG_EDGE_AGAIN 4    /* that is being done; beside enum tg_edge_port's flags */
-#define TG_NEXT_CHALLENGE 0x400 /* a SYN for the server's stack to challenge, within the allowance */
+#define TG_NEXT_CHALLENGE                                                                          \
+	0x400 /* a SYN for the server's stack to challenge, within the allowance */
 #define TG_EDGE_ANSWER 8        /* there is none left of it: answer */
 
 /* Of a packet that the filter does not know, and what it says: does it carry a cookie, of the
@@ -76,7 +77,8 @@ __attribute__((noinline)) int tg_edge_syn_is_known(const struct tg_packet *syn)
 	const struct tg_edge_settings *edge = tg_edge_get();
 
 	return syn && edge &&
-	       tg_bloom_look_for(tg_bloom_hash(syn, TG_BLOOM_FROM_CLIENT, &edge->bloom_key), edge->bloom_bits & 31);
+	       tg_bloom_look_for(tg_bloom_hash(syn, TG_BLOOM_FROM_CLIENT, &edge->bloom_key),
+				 edge->bloom_bits & 31);
 }
 
 /* May such a SYN go on to the server? `ttl` is what it has: what would not get there is

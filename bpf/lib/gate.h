@@ -130,8 +130,7 @@ static __always_inline __u16 tg_filter_tick_now(void)
 
 /* The option parser as a global function: the verifier goes through it once, not
  * once for each way in which a header may lie before it. */
-__attribute__((noinline)) int tg_options_read(struct tg_options_cursor *c,
-					      struct tg_tcp_options *o)
+__attribute__((noinline)) int tg_options_read(struct tg_options_cursor *c, struct tg_tcp_options *o)
 {
 	if (!c || !o)
 		return -TG_EINVAL;
@@ -140,8 +139,7 @@ __attribute__((noinline)) int tg_options_read(struct tg_options_cursor *c,
 }
 
 #ifndef TG_WITHOUT_SOCKETS
-static __always_inline bool tg_filter_cell_alive(const struct tg_host_settings *settings,
-						  __u32 index)
+static __always_inline bool tg_filter_cell_alive(const struct tg_host_settings *settings, __u32 index)
 {
 	__u32 *cell = bpf_map_lookup_elem(&tg_sockets, &index);
 
@@ -252,8 +250,7 @@ static __always_inline void tg_packet_unmap(struct tg_packet *pkt)
 static __always_inline struct tg_filter_index tg_filter_at(const struct tg_host_settings *settings,
 							   const struct tg_packet *pkt)
 {
-	return tg_filter_index(settings->filter_keys, pkt->family, &pkt->src, &pkt->dst,
-			       pkt->ports);
+	return tg_filter_index(settings->filter_keys, pkt->family, &pkt->src, &pkt->dst, pkt->ports);
 }
 
 /* The socket for this segment in the device's namespace: established, TIME-WAIT,

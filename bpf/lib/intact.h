@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The long way to core/intact.h in XDP: sums over headers and segments of any length. The
- * short ways sum by themselves, in straight code.
+ * The slow path to core/intact.h in XDP: sums over headers and segments of any length. The
+ * fast paths sum by themselves, in straight code.
  */
 #ifndef TG_BPF_INTACT_H
 #define TG_BPF_INTACT_H

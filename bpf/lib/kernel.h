@@ -22,7 +22,8 @@
 
 /* Only pointed to; libbpf and the kernel compare kfunc types by name and kind,
  * so a forward declaration would not match. */
-struct sock {};
+struct sock {
+};
 struct tcp_sock; /* sock_fields.h */
 
 /* include/net/tcp.h, Linux >= 6.9: what bpf_sk_assign_tcp_reqsk is told. The

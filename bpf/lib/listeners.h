@@ -82,13 +82,13 @@ static __always_inline enum tg_listener tg_listener_of(const struct tg_service *
 {
 	enum tg_listener listener = tg_service_listener(svc, pkt->family);
 	/* Not the packet itself: what is given to a function stands in memory from the
-	 * program's first instruction on, and the short way of a SYN would pay for that. */
+	 * program's first instruction on, and the fast path of a SYN would pay for that. */
 	struct tg_listener_key at;
 
 	if (TG_LIKELY(listener != TG_LISTENER_VARIES))
 		return listener;
-	at = (struct tg_listener_key){.addr = pkt->dst, .port_be = TG_DST_PORT_BE(pkt),
-				      .family = pkt->family};
+	at = (struct tg_listener_key){
+		.addr = pkt->dst, .port_be = TG_DST_PORT_BE(pkt), .family = pkt->family};
 	return (enum tg_listener)tg_listener_look(&at);
 }
 

@@ -48,7 +48,7 @@ struct {
 } tg_own_addrs SEC(".maps");
 
 struct tg_own_prefix {
-	__u32 len;     /* of IPv4: 96 more */
+	__u32 len; /* of IPv4: 96 more */
 	__u8 addr[16]; /* IPv4: mapped */
 };
 
@@ -87,9 +87,9 @@ static __always_inline bool tg_own_slot_has(const struct tg_own_addrs *own, cons
 
 /* What is plain to see of a common SYN. */
 enum tg_own_plain {
-	TG_OWN_UNCLEAR, /* the long way knows more */
+	TG_OWN_UNCLEAR, /* the slow path knows more */
 	TG_OWN_PLAINLY, /* it is ours */
-	TG_OWN_BACK,    /* and the answer goes back to the gateway that it came from */
+	TG_OWN_BACK, /* and the answer goes back to the gateway that it came from */
 };
 
 /* `frame` has a whole Ethernet header and more behind it. */
@@ -104,7 +104,8 @@ static __always_inline enum tg_own_plain tg_own_plainly(const struct xdp_md *ctx
 	if (!port || !own || port->macs[0] != tg_own_mac_of(frame) ||
 	    !tg_own_slot_has(own, &syn->dst, family) || tg_own_slot_has(own, &syn->src, family))
 		return TG_OWN_UNCLEAR;
-	return port->gateway[family == 6] == tg_load64(frame + 4) >> 16 ? TG_OWN_BACK : TG_OWN_PLAINLY;
+	return port->gateway[family == 6] == tg_load64(frame + 4) >> 16 ? TG_OWN_BACK
+									: TG_OWN_PLAINLY;
 }
 
 static __always_inline bool tg_own_has(const struct tg_own_addrs *own, const union tg_addr *a,
@@ -136,13 +137,15 @@ __attribute__((noinline)) int tg_own_judge(struct xdp_md *ctx, const struct tg_p
 	if (!syn || !port || !own || frame + TG_ETH_HDR_LEN > (__u8 *)(long)ctx->data_end)
 		return TG_OWN_NOT;
 	mac = tg_own_mac_of(frame);
-	if (mac != port->macs[0] && mac != port->macs[1] && mac != port->macs[2] && mac != port->macs[3])
+	if (mac != port->macs[0] && mac != port->macs[1] && mac != port->macs[2] &&
+	    mac != port->macs[3])
 		return TG_OWN_NOT;
 	if (tg_packet_to_loopback(syn))
 		return port->is_loopback ? TG_OWN_ALL : TG_OWN_NOT;
 	if (!tg_own_has(own, &syn->dst, syn->family))
 		return TG_OWN_NOT;
-	return !port->is_loopback && tg_own_has(own, &syn->src, syn->family) ? TG_OWN_SOURCE : TG_OWN_ALL;
+	return !port->is_loopback && tg_own_has(own, &syn->src, syn->family) ? TG_OWN_SOURCE
+									     : TG_OWN_ALL;
 }
 
 #endif

@@ -23,9 +23,9 @@
 struct tg_proven {
 	__u64 turn_before; /* counts owners of the slot; differs from turn_after while one moves in */
 	__u64 src[2], dst[2]; /* as union tg_addr */
-	__u32 handshakes;     /* of this owner */
-	__u32 unmarked;       /* of those, came without the true-source codepoint */
-	__u32 invalid;        /* segments with the codepoint that belong to no connection */
+	__u32 handshakes; /* of this owner */
+	__u32 unmarked; /* of those, came without the true-source codepoint */
+	__u32 invalid; /* segments with the codepoint that belong to no connection */
 	__u8 family;
 	__u8 credit;
 	__u8 pad[2];
@@ -72,8 +72,8 @@ __attribute__((noinline)) int tg_proven_note(const struct tg_packet *pkt, __u32 
 	p = bpf_map_lookup_elem(&tg_offenders, &slot);
 	if (!p)
 		return 0;
-	if (p->src[0] != pkt->src.d[0] || p->src[1] != pkt->src.d[1] || p->dst[0] != pkt->dst.d[0] ||
-	    p->dst[1] != pkt->dst.d[1] || p->family != pkt->family) {
+	if (p->src[0] != pkt->src.d[0] || p->src[1] != pkt->src.d[1] ||
+	    p->dst[0] != pkt->dst.d[0] || p->dst[1] != pkt->dst.d[1] || p->family != pkt->family) {
 		if (invalid)
 			return 0; /* nobody has proven that address here */
 		if (p->credit) {

@@ -16,11 +16,11 @@
  * under `auth-cookie`, where it matters little what a connection agrees on that is reset. */
 __attribute__((noinline)) int tg_cookie_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
-	const struct tg_proxy_service *how = bpf_map_lookup_elem(&tg_strategies, &id);
+	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
-	struct tg_service told;
+	struct tg_service advertised;
 	struct tg_tcp_options offered = {};
 	const struct tg_siphash_key *key;
 	struct tg_synack answer;
@@ -29,10 +29,10 @@ __attribute__((noinline)) int tg_cookie_syn(struct xdp_md *ctx, const struct tg_
 	__u8 *data, *end;
 	__u64 epoch;
 
-	if (!syn || !how || !svc || !settings || !row)
+	if (!syn || !proxy_cfg || !svc || !settings || !row)
 		return XDP_DROP;
-	told = *svc;
-	if (how->strategy == TG_STRATEGY_COOKIE && tg_told(syn, id, &told))
+	advertised = *svc;
+	if (proxy_cfg->strategy == TG_STRATEGY_COOKIE && tg_advertised(syn, id, &advertised))
 		return XDP_DROP;
 	epoch = tg_epoch_now(settings);
 	key = tg_key_find(settings, epoch);
@@ -41,7 +41,7 @@ __attribute__((noinline)) int tg_cookie_syn(struct xdp_md *ctx, const struct tg_
 		tg_count(row, d.counter);
 		return d.verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
 	}
-	if (tg_case_options(ctx, syn, &offered)) {
+	if (tg_noflow_options(ctx, syn, &offered)) {
 		tg_count(row, TG_COUNT_drop_malformed);
 		return XDP_DROP;
 	}
@@ -51,7 +51,7 @@ __attribute__((noinline)) int tg_cookie_syn(struct xdp_md *ctx, const struct tg_
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
 	}
-	answer = tg_synack_agree(syn, &offered, tg_told_hidden(&told));
+	answer = tg_synack_agree(syn, &offered, tg_advertised_hidden(&advertised));
 	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
 	if (!tg_frame_resize(ctx, syn->l3_off + tg_synack_len(syn, &answer)))
 		goto lost;
@@ -71,24 +71,23 @@ lost:
 /* A SYN under an auth strategy: forwarded if its source has proven itself. */
 __attribute__((noinline)) int tg_auth_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
-	const struct tg_proxy_service *how = bpf_map_lookup_elem(&tg_strategies, &id);
+	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_tcp_options offered = {};
 	__u64 source;
 	int verdict;
 
-	if (!syn || !how || !proxy || !row)
+	if (!syn || !proxy_cfg || !proxy || !row)
 		return XDP_DROP;
-	source = tg_white_key(&syn->src, syn->family, proxy->white_v4_mask,
-			      proxy->white_v6_mask);
+	source = tg_white_key(&syn->src, syn->family, proxy->white_v4_mask, proxy->white_v6_mask);
 	if (tg_white_find(proxy, source)) {
 		tg_count(row, TG_COUNT_forward_white);
 		return tg_forward(ctx, syn);
 	}
-	if (how->strategy == TG_STRATEGY_AUTH_COOKIE)
+	if (proxy_cfg->strategy == TG_STRATEGY_AUTH_COOKIE)
 		return TG_NEXT_OF(TG_NEXT_COOKIE_SYN, id);
-	if (tg_case_options(ctx, syn, &offered)) {
+	if (tg_noflow_options(ctx, syn, &offered)) {
 		tg_count(row, TG_COUNT_drop_malformed);
 		return XDP_DROP;
 	}
@@ -101,45 +100,44 @@ __attribute__((noinline)) int tg_auth_syn(struct xdp_md *ctx, const struct tg_pa
 }
 
 /* Challenges it, under a strategy without a cookie. A function of its own for the stack. */
-__attribute__((noinline)) int tg_challenge_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
+__attribute__((noinline)) int tg_challenge_syn(struct xdp_md *ctx, const struct tg_packet *syn,
+					       __u32 id)
 {
-	const struct tg_proxy_service *how = bpf_map_lookup_elem(&tg_strategies, &id);
+	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_segment challenge;
 	int verdict;
 
-	if (!syn || !how || !svc || !proxy || !row)
+	if (!syn || !proxy_cfg || !svc || !proxy || !row)
 		return XDP_DROP;
-	challenge = tg_challenge(syn, svc,
-				 how->strategy == TG_STRATEGY_AUTH_TTL ? tg_packet_ttl(ctx, syn) : 0,
-				 &proxy->challenge_key, how->strategy == TG_STRATEGY_AUTH_WRONG);
+	challenge = tg_challenge(
+		syn, svc, proxy_cfg->strategy == TG_STRATEGY_AUTH_TTL ? tg_packet_ttl(ctx, syn) : 0,
+		&proxy->challenge_key, proxy_cfg->strategy == TG_STRATEGY_AUTH_WRONG);
 	verdict = tg_segment_put(ctx, &challenge);
 	tg_count(row, verdict ? TG_COUNT_drop_tx : TG_COUNT_challenge_sent);
 	return verdict ? XDP_DROP : XDP_TX;
 }
 
 /* Verifies the cookie that the ACK may carry. */
-static __always_inline bool tg_case_verify(struct xdp_md *ctx, const struct tg_packet *ack,
-					   struct tg_ack *said, __u16 *window)
+static __always_inline bool tg_noflow_verify(struct xdp_md *ctx, const struct tg_packet *ack,
+					     struct tg_ack *ack_info, __u16 *window)
 {
-	return tg_case_read_ack(ctx, ack, said, window) && tg_cookie_check(ack, said);
+	return tg_noflow_read_ack(ctx, ack, ack_info, window) && tg_cookie_check(ack, ack_info);
 }
 
 /* Puts the client on the whitelist and resets what it believes to be a
  * connection, so that it comes again. */
-static __always_inline int tg_auth_accept(struct xdp_md *ctx,
-					  const struct tg_proxy_settings *proxy,
+static __always_inline int tg_auth_accept(struct xdp_md *ctx, const struct tg_proxy_settings *proxy,
 					  const struct tg_packet *ack, __u64 source, bool reset,
 					  struct tg_counter_row *row)
 {
 	struct tg_segment rst;
 
-	if (!tg_case_intact(ctx, ack, row))
+	if (!tg_noflow_intact(ctx, ack, row))
 		return XDP_DROP;
-	tg_count(row, tg_white_put(proxy, source) ? TG_COUNT_white_added
-							 : TG_COUNT_white_full);
+	tg_count(row, tg_white_put(proxy, source) ? TG_COUNT_white_added : TG_COUNT_white_full);
 	if (!reset)
 		return tg_forward(ctx, ack);
 	rst = tg_reset_for(ack);
@@ -150,11 +148,11 @@ static __always_inline int tg_auth_accept(struct xdp_md *ctx,
 }
 
 /* An ACK or a RST under an auth strategy. */
-static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_packet *pkt, __u32 strategy,
-					 struct tg_counter_row *row)
+static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_packet *pkt,
+					 __u32 strategy, struct tg_counter_row *row)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
-	struct tg_ack said = {};
+	struct tg_ack ack_info = {};
 	__u64 source;
 	__u16 window;
 	__u8 ttl;
@@ -163,21 +161,21 @@ static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_pac
 		return XDP_PASS;
 	if (strategy == TG_STRATEGY_AUTH_WRONG ? !(pkt->flags & TG_TCP_RST) : !tg_host_is_ack(pkt))
 		return tg_forward(ctx, pkt);
-	source = tg_white_key(&pkt->src, pkt->family, proxy->white_v4_mask,
-			      proxy->white_v6_mask);
+	source = tg_white_key(&pkt->src, pkt->family, proxy->white_v4_mask, proxy->white_v6_mask);
 	if (TG_LIKELY(tg_white_find(proxy, source)))
 		return tg_forward(ctx, pkt);
 	if (strategy == TG_STRATEGY_AUTH_WRONG)
 		return tg_auth_accept(ctx, proxy, pkt, source, false, row);
 	if (strategy == TG_STRATEGY_AUTH_FULL)
-		return tg_auth_accept(ctx, proxy, pkt, source, tg_challenge_answered(pkt, 0, &proxy->challenge_key), row);
+		return tg_auth_accept(ctx, proxy, pkt, source,
+				      tg_challenge_answered(pkt, 0, &proxy->challenge_key), row);
 	if (strategy == TG_STRATEGY_AUTH_TTL) {
 		ttl = tg_packet_ttl(ctx, pkt);
 		if (!tg_challenge_answered(pkt, ttl, &proxy->challenge_key))
 			return tg_forward(ctx, pkt);
 		return tg_auth_accept(ctx, proxy, pkt, source, true, row);
 	}
-	if (!tg_case_verify(ctx, pkt, &said, &window)) {
+	if (!tg_noflow_verify(ctx, pkt, &ack_info, &window)) {
 		tg_count(row, TG_COUNT_cookie_invalid);
 		return tg_forward(ctx, pkt);
 	}
@@ -191,22 +189,23 @@ static __always_inline int tg_cookie_other(struct xdp_md *ctx, struct tg_packet 
 					   const struct tg_service *svc, __u32 id,
 					   struct tg_flow *f, struct tg_counter_row *row)
 {
-	struct tg_ack said = {};
-	struct tg_service told = {};
+	struct tg_ack ack_info = {};
+	struct tg_service advertised = {};
 	struct tg_flow *flow;
 	__u16 window;
 
-	if (tg_host_is_ack(pkt) && tg_case_verify(ctx, pkt, &said, &window)) {
-		if (!tg_case_intact(ctx, pkt, row))
+	if (tg_host_is_ack(pkt) && tg_noflow_verify(ctx, pkt, &ack_info, &window)) {
+		if (!tg_noflow_intact(ctx, pkt, row))
 			return XDP_DROP;
 		tg_count(row, TG_COUNT_cookie_valid);
 		flow = tg_next_flow_get();
-		if (tg_told(pkt, id, &told) || !flow)
+		if (tg_advertised(pkt, id, &advertised) || !flow)
 			return XDP_DROP;
 		/* Agreed on, and since then unknown: then what the service says else. */
-		*flow = tg_flow_open(pkt, &said, tg_cookie_claimed_bits(said.cookie, said.ts_ok),
-				    told.wscale == TG_WSCALE_NONE ? svc->wscale : told.wscale, window,
-				    (__u16)id, tg_now_ms());
+		*flow = tg_flow_open(
+			pkt, &ack_info, tg_cookie_claimed_bits(ack_info.cookie, ack_info.ts_ok),
+			advertised.wscale == TG_WSCALE_NONE ? svc->wscale : advertised.wscale,
+			window, (__u16)id, tg_now_ms());
 		return TG_NEXT_BEGIN;
 	}
 	if (!f && tg_host_is_ack(pkt) && tg_may_be_window_probe(pkt))
@@ -216,10 +215,9 @@ static __always_inline int tg_cookie_other(struct xdp_md *ctx, struct tg_packet 
 
 /* A SYN to a service. `live`: its tuple has a flow that has not ended, so that
  * the server is to judge it (RFC 5961). */
-static __always_inline int tg_case_syn(struct xdp_md *ctx, const struct tg_packet *syn,
-				       __u32 parse, bool live,
-				       const struct tg_service *svc, __u32 strategy,
-				       __u32 id, struct tg_counter_row *row)
+static __always_inline int tg_noflow_syn(struct xdp_md *ctx, const struct tg_packet *syn,
+					 __u32 parse, bool live, const struct tg_service *svc,
+					 __u32 strategy, __u32 id, struct tg_counter_row *row)
 {
 	struct tg_decision d;
 

@@ -40,8 +40,8 @@ static __always_inline __u8 tg_packet_ttl(struct xdp_md *ctx, const struct tg_pa
 }
 
 /* The options of the packet in hand. Negative if they lie about their length. */
-static __always_inline int tg_case_options(struct xdp_md *ctx, const struct tg_packet *pkt,
-					   struct tg_tcp_options *o)
+static __always_inline int tg_noflow_options(struct xdp_md *ctx, const struct tg_packet *pkt,
+					     struct tg_tcp_options *o)
 {
 	const __u8 *at = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX) + TG_TCP_HDR_LEN;
 	struct tg_options_cursor c;
@@ -59,8 +59,8 @@ static __always_inline int tg_case_options(struct xdp_md *ctx, const struct tg_p
 
 /* What an ACK says that may complete a handshake, and its window field. False if it
  * lies about its length. */
-static __always_inline bool tg_case_read_ack(struct xdp_md *ctx, const struct tg_packet *ack,
-					     struct tg_ack *said, __u16 *window)
+static __always_inline bool tg_noflow_read_ack(struct xdp_md *ctx, const struct tg_packet *ack,
+					       struct tg_ack *ack_info, __u16 *window)
 {
 	const __u8 *tcp = (void *)(long)ctx->data + (ack->l4_off & TG_L4_OFF_MAX);
 	struct tg_tcp_options o = {};
@@ -69,15 +69,15 @@ static __always_inline bool tg_case_read_ack(struct xdp_md *ctx, const struct tg
 	    !tg_host_ack_is_whole(ack, (__u32)bpf_xdp_get_buff_len(ctx)))
 		return false;
 	*window = tg_swap16(tg_load16(tcp + 14));
-	if (tg_case_options(ctx, ack, &o))
+	if (tg_noflow_options(ctx, ack, &o))
 		return false;
-	*said = tg_host_read_ack(ack, &o);
+	*ack_info = tg_host_read_ack(ack, &o);
 	return true;
 }
 
 /* False, and counted, if the packet, which would make us remember something, is not intact. */
-static __always_inline bool tg_case_intact(struct xdp_md *ctx, const struct tg_packet *pkt,
-					   struct tg_counter_row *row)
+static __always_inline bool tg_noflow_intact(struct xdp_md *ctx, const struct tg_packet *pkt,
+					     struct tg_counter_row *row)
 {
 	struct tg_decision d = tg_host_judge_intact(tg_intact(ctx, pkt));
 
@@ -90,25 +90,27 @@ static __always_inline bool tg_case_intact(struct xdp_md *ctx, const struct tg_p
 /* clang 19 takes "one of two fields" of an aligned object on the stack for "address or
  * offset", which the verifier does not let it do with a pointer; so it must not see
  * that it is aligned. */
-static __always_inline const struct tg_service *tg_told_hidden(const struct tg_service *told)
+static __always_inline const struct tg_service *tg_advertised_hidden(const struct tg_service *advertised)
 {
-	asm volatile("" : "+r"(told));
-	return told;
+	asm volatile("" : "+r"(advertised));
+	return advertised;
 }
 
 /* What clients of the packet's server are told. A function of its own for the stack. */
-__attribute__((noinline)) int tg_told(const struct tg_packet *pkt, __u32 id, struct tg_service *told)
+__attribute__((noinline)) int tg_advertised(const struct tg_packet *pkt, __u32 id,
+					    struct tg_service *advertised)
 {
-	const struct tg_proxy_service *how = bpf_map_lookup_elem(&tg_strategies, &id);
+	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
 	struct tg_server_key key;
 
-	if (!how || !svc || !pkt || !told)
+	if (!proxy_cfg || !svc || !pkt || !advertised)
 		return -TG_EINVAL;
 	key = tg_server_key(pkt, false);
-	*told = tg_service_told(svc, how->fixed, bpf_map_lookup_elem(&tg_servers, &key), pkt->family);
-	if (how->first_data == TG_FIRST_DATA_ZERO_WINDOW)
-		told->window = 0;
+	*advertised = tg_service_advertised(svc, proxy_cfg->fixed,
+					    bpf_map_lookup_elem(&tg_servers, &key), pkt->family);
+	if (proxy_cfg->first_data == TG_FIRST_DATA_ZERO_WINDOW)
+		advertised->window = 0;
 	return 0;
 }
 

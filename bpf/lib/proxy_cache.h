@@ -9,44 +9,47 @@
 #include "proxy_answer_common.h"
 #include "signed.h"
 
-static __always_inline struct tg_half_bucket *tg_half_bucket_of(const struct tg_packet *pkt,
-								uint64_t *hash)
+static __always_inline struct tg_halfopen_bucket *tg_halfopen_bucket_of(const struct tg_packet *pkt,
+									uint64_t *hash)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	__u32 index;
 
 	if (!proxy)
 		return 0;
-	*hash = tg_half_hash(pkt, &proxy->cache_key);
-	index = tg_half_index(*hash, proxy->cache_mask);
-	return bpf_map_lookup_elem(&tg_halves, &index);
+	*hash = tg_halfopen_hash(pkt, &proxy->cache_key);
+	index = tg_halfopen_index(*hash, proxy->cache_mask);
+	return bpf_map_lookup_elem(&tg_halfopens, &index);
 }
 
-/* Takes a place for the SYN and fills it. The place's number, or TG_HALF_WAYS. */
+/* Takes a place for the SYN and fills it. The place's number, or TG_HALFOPEN_WAYS. */
 static __always_inline __u32 tg_cache_keep(struct xdp_md *ctx, const struct tg_packet *syn,
-					   struct tg_half_bucket *b, uint64_t hash, __u32 slot,
-					   uint64_t head, __u32 id, const struct tg_tcp_options *offered,
+					   struct tg_halfopen_bucket *b, uint64_t hash, __u32 slot,
+					   uint64_t head, __u32 id,
+					   const struct tg_tcp_options *offered,
 					   struct tg_counter_row *row)
 {
 	const __u8 *data = (void *)(long)ctx->data;
-	struct tg_service told = {};
+	struct tg_service advertised = {};
 	__u64 now_ns = TG_CLOCK_NS();
 	struct tg_synack answer;
 
-	if (tg_told(syn, id, &told) || data + TG_HALF_LINK_LEN > (const __u8 *)(long)ctx->data_end)
-		return TG_HALF_WAYS;
-	answer = tg_synack_agree(syn, offered, tg_told_hidden(&told));
-	if (slot >= TG_HALF_WAYS) {
-		slot = tg_half_victim(b, TG_HALF_TICK(now_ns), &head);
-		if (slot < TG_HALF_WAYS && tg_half_lives(head, TG_HALF_TICK(now_ns)))
+	if (tg_advertised(syn, id, &advertised) ||
+	    data + TG_HALFOPEN_LINK_LEN > (const __u8 *)(long)ctx->data_end)
+		return TG_HALFOPEN_WAYS;
+	answer = tg_synack_agree(syn, offered, tg_advertised_hidden(&advertised));
+	if (slot >= TG_HALFOPEN_WAYS) {
+		slot = tg_halfopen_victim(b, TG_HALFOPEN_TICK(now_ns), &head);
+		if (slot < TG_HALFOPEN_WAYS && tg_halfopen_lives(head, TG_HALFOPEN_TICK(now_ns)))
 			tg_count(row, TG_COUNT_cache_evicted);
 	}
-	if (slot >= TG_HALF_WAYS || !tg_half_swap(&b->heads[slot], head, TG_HALF_BUSY))
-		return TG_HALF_WAYS;
-	tg_half_fill(&b->halves[slot], syn, offered, &answer, tg_half_isn(hash, now_ns), data);
-	b->halves[slot].service = (__u16)id;
-	b->halves[slot].ifindex = ctx->ingress_ifindex;
-	tg_half_publish(&b->heads[slot], tg_half_head(hash, TG_HALF_TICK(now_ns), 1));
+	if (slot >= TG_HALFOPEN_WAYS || !tg_halfopen_swap(&b->heads[slot], head, TG_HALFOPEN_BUSY))
+		return TG_HALFOPEN_WAYS;
+	tg_halfopen_fill(&b->halfopens[slot], syn, offered, &answer, tg_halfopen_isn(hash, now_ns),
+			 data);
+	b->halfopens[slot].service = (__u16)id;
+	b->halfopens[slot].ifindex = ctx->ingress_ifindex;
+	tg_halfopen_publish(&b->heads[slot], tg_halfopen_head(hash, TG_HALFOPEN_TICK(now_ns), 1));
 	return slot;
 }
 
@@ -55,14 +58,14 @@ __attribute__((noinline)) int tg_cache_syn(struct xdp_md *ctx, const struct tg_p
 {
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_tcp_options offered = {};
-	struct tg_half_bucket *b;
+	struct tg_halfopen_bucket *b;
 	struct tg_segment s;
 	uint64_t hash, head = 0;
 	__u32 slot;
 
 	if (!syn || !row)
 		return XDP_DROP;
-	if (tg_case_options(ctx, syn, &offered)) {
+	if (tg_noflow_options(ctx, syn, &offered)) {
 		tg_count(row, TG_COUNT_drop_malformed);
 		return XDP_DROP;
 	}
@@ -72,23 +75,23 @@ __attribute__((noinline)) int tg_cache_syn(struct xdp_md *ctx, const struct tg_p
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
 	}
-	b = tg_half_bucket_of(syn, &hash);
+	b = tg_halfopen_bucket_of(syn, &hash);
 	if (!b)
 		return XDP_DROP;
-	slot = tg_half_find(b, hash, syn, &head);
-	if (slot < TG_HALF_WAYS && b->halves[slot].client_isn == syn->seq) {
+	slot = tg_halfopen_find(b, hash, syn, &head);
+	if (slot < TG_HALFOPEN_WAYS && b->halfopens[slot].client_isn == syn->seq) {
 		tg_count(row, TG_COUNT_cache_known);
-		if (tg_half_sent(head) < TG_HALF_SENDS) /* its asking was one of the times */
-			tg_half_swap(&b->heads[slot], head, head + TG_HALF_SENT_ONE);
+		if (tg_halfopen_sent(head) < TG_HALFOPEN_SENDS) /* its asking was one of the times */
+			tg_halfopen_swap(&b->heads[slot], head, head + TG_HALFOPEN_SENT_ONE);
 	} else {
 		slot = tg_cache_keep(ctx, syn, b, hash, slot, head, id, &offered, row);
-		if (slot >= TG_HALF_WAYS) {
+		if (slot >= TG_HALFOPEN_WAYS) {
 			tg_count(row, TG_COUNT_cache_busy);
 			return XDP_DROP;
 		}
 		tg_count(row, TG_COUNT_cache_kept);
 	}
-	s = tg_half_answer(&b->halves[slot & (TG_HALF_WAYS - 1)]);
+	s = tg_halfopen_answer(&b->halfopens[slot & (TG_HALFOPEN_WAYS - 1)]);
 	s.l3_off = syn->l3_off;
 	if (tg_segment_put(ctx, &s)) {
 		tg_count(row, TG_COUNT_drop_tx);
@@ -102,29 +105,31 @@ __attribute__((noinline)) int tg_cache_other(struct xdp_md *ctx, struct tg_packe
 {
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_flow *f, *flow = tg_next_flow_get();
-	struct tg_ack said = {};
-	struct tg_half_bucket *b;
+	struct tg_ack ack_info = {};
+	struct tg_halfopen_bucket *b;
 	uint64_t hash, head = 0;
 	__u32 slot;
 	__u16 window;
 
 	if (!pkt || !row || !flow)
 		return XDP_DROP;
-	b = tg_half_bucket_of(pkt, &hash);
+	b = tg_halfopen_bucket_of(pkt, &hash);
 	if (!b)
 		return XDP_DROP;
-	slot = tg_half_find(b, hash, pkt, &head);
-	if (slot < TG_HALF_WAYS && tg_half_refused(&b->halves[slot], pkt)) {
-		if (tg_half_swap(&b->heads[slot], head, 0))
+	slot = tg_halfopen_find(b, hash, pkt, &head);
+	if (slot < TG_HALFOPEN_WAYS && tg_halfopen_refused(&b->halfopens[slot], pkt)) {
+		if (tg_halfopen_swap(&b->heads[slot], head, 0))
 			tg_count(row, TG_COUNT_cache_reset);
 		return XDP_DROP; /* the server has never heard of it */
 	}
-	if (slot < TG_HALF_WAYS && tg_host_is_ack(pkt) && tg_case_read_ack(ctx, pkt, &said, &window) &&
-	    tg_half_accepts(&b->halves[slot], pkt, &said)) {
-		if (!tg_case_intact(ctx, pkt, row))
+	if (slot < TG_HALFOPEN_WAYS && tg_host_is_ack(pkt) &&
+	    tg_noflow_read_ack(ctx, pkt, &ack_info, &window) &&
+	    tg_halfopen_accepts(&b->halfopens[slot], pkt, &ack_info)) {
+		if (!tg_noflow_intact(ctx, pkt, row))
 			return XDP_DROP;
-		*flow = tg_flow_of_half(&b->halves[slot], &said, window, tg_now_ms());
-		if (!tg_half_swap(&b->heads[slot], head, tg_half_done(head, TG_HALF_TICK(TG_CLOCK_NS()))))
+		*flow = tg_flow_of_halfopen(&b->halfopens[slot], &ack_info, window, tg_now_ms());
+		if (!tg_halfopen_swap(&b->heads[slot], head,
+				      tg_halfopen_done(head, TG_HALFOPEN_TICK(TG_CLOCK_NS()))))
 			return XDP_DROP;
 		tg_count(row, TG_COUNT_cache_valid);
 		return TG_NEXT_BEGIN;

@@ -16,7 +16,8 @@ __attribute__((noinline)) int tg_proxy_icmp(struct xdp_md *ctx, __u32 l3_off)
 	enum tg_direction dir;
 	struct tg_flow *f;
 
-	if (l3_off > TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN || !tg_icmp_read(ctx, l3_off, &e))
+	if (l3_off > TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN ||
+	    !tg_icmp_read(ctx, l3_off, &e))
 		return 0;
 	dir = tg_port_is_protected(TG_SRC_PORT_BE(&e.quoted)) ? TG_TO_CLIENT : TG_TO_SERVER;
 	f = tg_flow_find(&e.quoted, dir);

@@ -232,8 +232,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct tg_half_bucket);
-} tg_halves SEC(".maps");
+	__type(value, struct tg_halfopen_bucket);
+} tg_halfopens SEC(".maps");
 
 static __always_inline const struct tg_proxy_settings *tg_proxy_get(void)
 {

@@ -96,8 +96,7 @@ __attribute__((noinline)) int tg_route_find(struct xdp_md *ctx, const struct tg_
 	}
 	if (pkt->l3_off != TG_ETH_HDR_LEN) /* a VLAN device's packet: the kernel knows its routes */
 		return 0;
-	if (!tg_ip_ttl((void *)(long)ctx->data, (void *)(long)ctx->data_end, pkt, &ttl,
-		       &may_fragment))
+	if (!tg_ip_ttl((void *)(long)ctx->data, (void *)(long)ctx->data_end, pkt, &ttl, &may_fragment))
 		return 0;
 	if (ttl <= 1) {
 		r->way = TG_WAY_KERNEL_AS_IS;
@@ -131,7 +130,8 @@ __attribute__((noinline)) int tg_route_back(struct xdp_md *ctx, const struct tg_
 		__builtin_memcpy(fib.ipv6_dst, pkt->src.w, 16);
 	}
 	/* A server that is down has no neighbour entry, which is when others answer for it. */
-	if (bpf_fib_lookup(ctx, &fib, sizeof(fib), BPF_FIB_LOOKUP_SKIP_NEIGH) != BPF_FIB_LKUP_RET_SUCCESS)
+	if (bpf_fib_lookup(ctx, &fib, sizeof(fib), BPF_FIB_LOOKUP_SKIP_NEIGH) !=
+	    BPF_FIB_LKUP_RET_SUCCESS)
 		return 0;
 	return (int)fib.ifindex;
 }

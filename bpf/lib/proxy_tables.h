@@ -111,8 +111,9 @@ __attribute__((noinline)) int tg_share_is_due(const struct tg_packet *pkt)
 	if (!tg_share_admits(0, tg_share_read(base + tg_share_cell(s.level[0], 0)),
 			     tg_share_read(base + tg_share_cell(s.level[0], 1)), all, max))
 		return 0;
-	return !s.level[1] || tg_share_admits(1, tg_share_read(base + tg_share_cell(s.level[1], 0)),
-					      tg_share_read(base + tg_share_cell(s.level[1], 1)), all, max);
+	return !s.level[1] ||
+	       tg_share_admits(1, tg_share_read(base + tg_share_cell(s.level[1], 0)),
+			       tg_share_read(base + tg_share_cell(s.level[1], 1)), all, max);
 }
 
 static __always_inline __u32 tg_tick_now(void)
@@ -169,11 +170,12 @@ __attribute__((noinline)) int tg_lately_is_due(const struct tg_packet *pkt)
 	s = tg_share_of(pkt->src.d[0], pkt->family, &proxy->share_key);
 	all = tg_lately_read(base + TG_SHARE_ALL);
 	if (!tg_lately_admits(0, tg_lately_read(base + tg_share_cell(s.level[0], 0)),
-			      tg_lately_read(base + tg_share_cell(s.level[0], 1)), all, proxy->max_waiting, tick))
+			      tg_lately_read(base + tg_share_cell(s.level[0], 1)), all,
+			      proxy->max_waiting, tick))
 		return 0;
 	return !s.level[1] || tg_lately_admits(1, tg_lately_read(base + tg_share_cell(s.level[1], 0)),
-					       tg_lately_read(base + tg_share_cell(s.level[1], 1)), all,
-					       proxy->max_waiting, tick);
+					       tg_lately_read(base + tg_share_cell(s.level[1], 1)),
+					       all, proxy->max_waiting, tick);
 }
 
 /* The number of the flow's SYN to the server. */
@@ -186,114 +188,115 @@ static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
 
 /* What is done with a flow table, for keys of one family. A flow that is met in history
  * moves to active; one that is half closed, or finds no room there, waits. */
-#define TG_FLOW_TABLE(family, outer, waiting, closed, key_type)					\
-	static __always_inline struct tg_flow *tg_flow_second_chance##family(			\
-		void *active, key_type *key, const struct tg_packet *pkt, enum tg_direction dir)	\
-	{												\
-		__u32 slot = TG_SLOT_HISTORY;							\
-		void *history = bpf_map_lookup_elem(&outer, &slot);					\
-		struct tg_flow *f, copy;								\
-													\
-		if (!history || history == active)							\
-			return 0;									\
-		f = bpf_map_lookup_elem(history, key);						\
-		if (!f)										\
-			return 0;									\
-		copy = *f;										\
-		if (!(copy.flags & (TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN)) &&			\
-		    bpf_map_update_elem(active, key, &copy, BPF_NOEXIST) == 0) {			\
-			tg_flow_note(pkt, dir);							\
-			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, 1);			\
-			bpf_map_delete_elem(history, key);						\
-			return bpf_map_lookup_elem(active, key);					\
-		}											\
-		copy.waits = TG_FLOW_REFUSED;							\
-		if (bpf_map_update_elem(&waiting, key, &copy, BPF_ANY) == 0) {			\
-			tg_flow_note(pkt, dir);							\
-			bpf_map_delete_elem(history, key);						\
-		}											\
-		return 0;										\
-	}												\
-	static __always_inline struct tg_flow *tg_flow_find##family(				\
-		key_type *key, const struct tg_packet *pkt, enum tg_direction dir)			\
-	{												\
-		__u32 slot = TG_SLOT_ACTIVE;							\
-		void *active = bpf_map_lookup_elem(&outer, &slot);					\
-		struct tg_flow *f;									\
-													\
-		if (!active)									\
-			return 0;									\
-		f = bpf_map_lookup_elem(active, key);						\
-		if (TG_LIKELY(f))									\
-			return f;									\
-		f = tg_flow_second_chance##family(active, key, pkt, dir);				\
-		if (f)										\
-			return f;									\
-		f = bpf_map_lookup_elem(&waiting, key);						\
-		return f ? f : bpf_map_lookup_elem(&closed, key);					\
-	}												\
-	/* The flow is new. */									\
-	static __always_inline bool tg_flow_insert##family(key_type *key, struct tg_flow *f)	\
-	{												\
-		if (bpf_map_update_elem(&waiting, key, f, BPF_ANY))					\
-			return false;								\
-		bpf_map_delete_elem(&closed, key);							\
-		return true;									\
-	}												\
-	/* Gives a flow that waits, or has ended after all not, a place of its own. */		\
-	static __always_inline bool tg_flow_place##family(						\
-		key_type *key, struct tg_flow *f, const struct tg_packet *pkt, enum tg_direction dir)	\
-	{												\
-		__u32 slot = TG_SLOT_ACTIVE;							\
-		void *active = bpf_map_lookup_elem(&outer, &slot);					\
-													\
-		if (!active)									\
-			return false;								\
-		if (bpf_map_update_elem(active, key, f, BPF_NOEXIST) == 0)				\
-			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, 1);			\
-		else if (bpf_map_update_elem(active, key, f, BPF_EXIST))				\
-			return false;								\
-		if (bpf_map_delete_elem(&waiting, key) == 0)					\
-			tg_lately_count(TG_CLIENT_OF(pkt, dir), family, -1);			\
-		bpf_map_delete_elem(&closed, key);							\
-		return true;									\
-	}												\
-	static __always_inline void tg_flow_remove##family(						\
-		key_type *key, const struct tg_packet *pkt, enum tg_direction dir)			\
-	{												\
-		__u32 slot = TG_SLOT_ACTIVE;							\
-		void *inner = bpf_map_lookup_elem(&outer, &slot);					\
-													\
-		if (inner && bpf_map_delete_elem(inner, key) == 0)					\
-			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, -1);			\
-		slot = TG_SLOT_HISTORY;								\
-		inner = bpf_map_lookup_elem(&outer, &slot);						\
-		if (inner)										\
-			bpf_map_delete_elem(inner, key);						\
-		if (bpf_map_delete_elem(&waiting, key) == 0)					\
-			tg_lately_count(TG_CLIENT_OF(pkt, dir), family, -1);			\
-		bpf_map_delete_elem(&closed, key);							\
-	}												\
-	static __always_inline void tg_flow_retire##family(						\
-		key_type *key, struct tg_flow *f, const struct tg_packet *pkt, enum tg_direction dir)	\
-	{												\
-		struct tg_flow copy = *f;								\
-		__u32 slot = TG_SLOT_ACTIVE;							\
-		void *active = bpf_map_lookup_elem(&outer, &slot);					\
-													\
-		if (!active || bpf_map_update_elem(&closed, key, &copy, BPF_ANY))			\
-			return;									\
-		if (bpf_map_delete_elem(active, key) == 0)						\
-			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, -1);			\
-		else if (bpf_map_delete_elem(&waiting, key) == 0)					\
-			tg_lately_count(TG_CLIENT_OF(pkt, dir), family, -1);			\
+#define TG_FLOW_TABLE(family, outer, waiting, closed, key_type)                                    \
+	static __always_inline struct tg_flow *tg_flow_second_chance##family(                      \
+		void *active, key_type *key, const struct tg_packet *pkt, enum tg_direction dir)   \
+	{                                                                                          \
+		__u32 slot = TG_SLOT_HISTORY;                                                      \
+		void *history = bpf_map_lookup_elem(&outer, &slot);                                \
+		struct tg_flow *f, copy;                                                           \
+                                                                                                   \
+		if (!history || history == active)                                                 \
+			return 0;                                                                  \
+		f = bpf_map_lookup_elem(history, key);                                             \
+		if (!f)                                                                            \
+			return 0;                                                                  \
+		copy = *f;                                                                         \
+		if (!(copy.flags & (TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN)) &&                   \
+		    bpf_map_update_elem(active, key, &copy, BPF_NOEXIST) == 0) {                   \
+			tg_flow_note(pkt, dir);                                                    \
+			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, 1);                    \
+			bpf_map_delete_elem(history, key);                                         \
+			return bpf_map_lookup_elem(active, key);                                   \
+		}                                                                                  \
+		copy.waits = TG_FLOW_REFUSED;                                                      \
+		if (bpf_map_update_elem(&waiting, key, &copy, BPF_ANY) == 0) {                     \
+			tg_flow_note(pkt, dir);                                                    \
+			bpf_map_delete_elem(history, key);                                         \
+		}                                                                                  \
+		return 0;                                                                          \
+	}                                                                                          \
+	static __always_inline struct tg_flow *tg_flow_find##family(                               \
+		key_type *key, const struct tg_packet *pkt, enum tg_direction dir)                 \
+	{                                                                                          \
+		__u32 slot = TG_SLOT_ACTIVE;                                                       \
+		void *active = bpf_map_lookup_elem(&outer, &slot);                                 \
+		struct tg_flow *f;                                                                 \
+                                                                                                   \
+		if (!active)                                                                       \
+			return 0;                                                                  \
+		f = bpf_map_lookup_elem(active, key);                                              \
+		if (TG_LIKELY(f))                                                                  \
+			return f;                                                                  \
+		f = tg_flow_second_chance##family(active, key, pkt, dir);                          \
+		if (f)                                                                             \
+			return f;                                                                  \
+		f = bpf_map_lookup_elem(&waiting, key);                                            \
+		return f ? f : bpf_map_lookup_elem(&closed, key);                                  \
+	}                                                                                          \
+	/* The flow is new. */                                                                     \
+	static __always_inline bool tg_flow_insert##family(key_type *key, struct tg_flow *f)       \
+	{                                                                                          \
+		if (bpf_map_update_elem(&waiting, key, f, BPF_ANY))                                \
+			return false;                                                              \
+		bpf_map_delete_elem(&closed, key);                                                 \
+		return true;                                                                       \
+	}                                                                                          \
+	/* Gives a flow that waits, or has ended after all not, a place of its own. */             \
+	static __always_inline bool tg_flow_place##family(key_type *key, struct tg_flow *f,        \
+							  const struct tg_packet *pkt,             \
+							  enum tg_direction dir)                   \
+	{                                                                                          \
+		__u32 slot = TG_SLOT_ACTIVE;                                                       \
+		void *active = bpf_map_lookup_elem(&outer, &slot);                                 \
+                                                                                                   \
+		if (!active)                                                                       \
+			return false;                                                              \
+		if (bpf_map_update_elem(active, key, f, BPF_NOEXIST) == 0)                         \
+			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, 1);                    \
+		else if (bpf_map_update_elem(active, key, f, BPF_EXIST))                           \
+			return false;                                                              \
+		if (bpf_map_delete_elem(&waiting, key) == 0)                                       \
+			tg_lately_count(TG_CLIENT_OF(pkt, dir), family, -1);                       \
+		bpf_map_delete_elem(&closed, key);                                                 \
+		return true;                                                                       \
+	}                                                                                          \
+	static __always_inline void tg_flow_remove##family(                                        \
+		key_type *key, const struct tg_packet *pkt, enum tg_direction dir)                 \
+	{                                                                                          \
+		__u32 slot = TG_SLOT_ACTIVE;                                                       \
+		void *inner = bpf_map_lookup_elem(&outer, &slot);                                  \
+                                                                                                   \
+		if (inner && bpf_map_delete_elem(inner, key) == 0)                                 \
+			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, -1);                   \
+		slot = TG_SLOT_HISTORY;                                                            \
+		inner = bpf_map_lookup_elem(&outer, &slot);                                        \
+		if (inner)                                                                         \
+			bpf_map_delete_elem(inner, key);                                           \
+		if (bpf_map_delete_elem(&waiting, key) == 0)                                       \
+			tg_lately_count(TG_CLIENT_OF(pkt, dir), family, -1);                       \
+		bpf_map_delete_elem(&closed, key);                                                 \
+	}                                                                                          \
+	static __always_inline void tg_flow_retire##family(key_type *key, struct tg_flow *f,       \
+							   const struct tg_packet *pkt,            \
+							   enum tg_direction dir)                  \
+	{                                                                                          \
+		struct tg_flow copy = *f;                                                          \
+		__u32 slot = TG_SLOT_ACTIVE;                                                       \
+		void *active = bpf_map_lookup_elem(&outer, &slot);                                 \
+                                                                                                   \
+		if (!active || bpf_map_update_elem(&closed, key, &copy, BPF_ANY))                  \
+			return;                                                                    \
+		if (bpf_map_delete_elem(active, key) == 0)                                         \
+			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, -1);                   \
+		else if (bpf_map_delete_elem(&waiting, key) == 0)                                  \
+			tg_lately_count(TG_CLIENT_OF(pkt, dir), family, -1);                       \
 	}
 
 TG_FLOW_TABLE(4, tg_flows4, tg_waiting4, tg_closed4, struct tg_flow_key4)
 TG_FLOW_TABLE(6, tg_flows6, tg_waiting6, tg_closed6, struct tg_flow_key6)
 
-static __always_inline struct tg_flow *tg_flow_find(const struct tg_packet *pkt,
-						    enum tg_direction dir)
+static __always_inline struct tg_flow *tg_flow_find(const struct tg_packet *pkt, enum tg_direction dir)
 {
 	if (pkt->family == 4) {
 		struct tg_flow_key4 key = tg_flow_key4(pkt, dir);

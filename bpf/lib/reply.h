@@ -143,7 +143,8 @@ __attribute__((noinline)) __u64 tg_reply_to(const struct tg_reply_ask *ask)
 	port = bpf_map_lookup_elem(&tg_reply_ports, &at);
 	if (!port || !port->segment)
 		return 0; /* nothing is known of this machine's routes */
-	if (ask->family == 6 && (ask->src.w[0] & TG_WIRE32(0xff, 0xc0, 0, 0)) == TG_WIRE32(0xfe, 0x80, 0, 0))
+	if (ask->family == 6 &&
+	    (ask->src.w[0] & TG_WIRE32(0xff, 0xc0, 0, 0)) == TG_WIRE32(0xfe, 0x80, 0, 0))
 		return 0; /* a link-local client is where its SYN came from */
 	key.domain = port->domain[ask->family == 6];
 	if (key.domain == TG_DOMAIN_BY_SOURCE) {
@@ -189,7 +190,8 @@ __attribute__((noinline)) int tg_reply_decide(__u64 way, __u32 ifindex, __u32 id
 	if (!port || !row || !a)
 		return TG_REPLY;
 	allowed = tg_reply_asks(reply) &&
-		  tg_allowance_take(a, which ? port->route_cost_ns : port->neighbour_cost_ns, TG_CLOCK_NS());
+		  tg_allowance_take(a, which ? port->route_cost_ns : port->neighbour_cost_ns,
+				    TG_CLOCK_NS());
 	d = tg_reply_judge(reply, allowed, port->strict);
 	if (d.counter != TG_COUNT_cookie_sent)
 		tg_count(row, d.counter);

@@ -30,14 +30,14 @@ enum tg_unverified {
 
 struct tg_server_settings {
 	uint64_t keys[TG_FILTER_KEYS]; /* of tg_split_hash */
-	__u32 mask;          /* buckets - 1 */
-	__u16 idle_ticks;    /* after which a connection may lose its place */
+	__u32 mask; /* buckets - 1 */
+	__u16 idle_ticks; /* after which a connection may lose its place */
 	__u16 confirm_port_be;
-	__u8 generic;        /* XDP runs after the skb is made, also on what we put back in */
-	__u8 unverified;     /* enum tg_unverified: what becomes of segments that do not verify */
-	__u8 adopt;          /* 1: an adopting gate runs beside, for listeners that are TG_LISTENER_OK */
+	__u8 generic; /* XDP runs after the skb is made, also on what we put back in */
+	__u8 unverified; /* enum tg_unverified: what becomes of segments that do not verify */
+	__u8 adopt; /* 1: an adopting gate runs beside, for listeners that are TG_LISTENER_OK */
 	__u8 pad;
-	__u32 source_floor;  /* connections that a source may hold without giving way to others */
+	__u32 source_floor; /* connections that a source may hold without giving way to others */
 };
 
 struct {
@@ -105,7 +105,8 @@ static __always_inline struct tg_counter_row *tg_server_row(const struct tg_pack
 							    enum tg_direction dir)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
-	struct tg_packet turned = {.family = pkt->family, .dst = pkt->src,
+	struct tg_packet turned = {.family = pkt->family,
+				   .dst = pkt->src,
 				   .ports = pkt->ports << 16 | pkt->ports >> 16};
 
 	if (!settings)
@@ -204,7 +205,8 @@ __attribute__((noinline)) int tg_split_count(__u64 hash, int by)
 }
 
 /* tg_split_claim; a function of its own, so that the verifier goes through it once. */
-__attribute__((noinline)) int tg_split_claim_of(const struct tg_split *e, const struct tg_split_newcomer *n)
+__attribute__((noinline)) int tg_split_claim_of(const struct tg_split *e,
+						const struct tg_split_newcomer *n)
 {
 	return e && n ? (int)tg_split_claim(e, tg_split_held(tg_split_source(e->hash)), n) : 0;
 }

@@ -106,7 +106,8 @@ __attribute__((noinline)) int tg_server_syn_lives(struct xdp_md *ctx, const stru
 /* Has the answer to a SYN go where the kernel's route leads: TG_NEXT_ANSWER, or XDP_DROP. An answer
  * goes to the SYN's sender, so the sender is written. No SYN is left to the kernel: the ACK that
  * completed its handshake would carry no cookie of ours. */
-__attribute__((noinline)) int tg_server_route(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
+__attribute__((noinline)) int tg_server_route(struct xdp_md *ctx, const struct tg_packet *syn,
+					      __u32 id)
 {
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_decision d;
@@ -162,9 +163,9 @@ __attribute__((noinline)) int tg_server_syn(struct xdp_md *ctx, const struct tg_
 }
 
 /* Turns the SYN into the answer, in the layout in use. */
-static __always_inline struct tg_decision
-tg_server_write_answer(struct xdp_md *ctx, const struct tg_packet *syn, const struct tg_service *svc,
-		       const struct tg_tcp_options *offered, const struct tg_host_settings *settings)
+static __always_inline struct tg_decision tg_server_write_answer(
+	struct xdp_md *ctx, const struct tg_packet *syn, const struct tg_service *svc,
+	const struct tg_tcp_options *offered, const struct tg_host_settings *settings)
 {
 	__u64 epoch = tg_epoch_now(settings);
 	const struct tg_siphash_key *key = tg_key_find(settings, epoch);

@@ -31,9 +31,9 @@ static __always_inline bool tg_syn_options(struct xdp_md *ctx, const struct tg_p
 /* Turns the SYN in the frame into the answer. False if the frame cannot be given its
  * length. */
 static __always_inline bool tg_syn_answer(struct xdp_md *ctx, const struct tg_packet *syn,
-					 const struct tg_service *svc,
-					 const struct tg_tcp_options *offered, __u64 epoch,
-					 const struct tg_siphash_key *key)
+					  const struct tg_service *svc,
+					  const struct tg_tcp_options *offered, __u64 epoch,
+					  const struct tg_siphash_key *key)
 {
 	struct tg_synack answer;
 	struct tg_cookie cookie;

@@ -60,7 +60,8 @@ static __always_inline int tg_tag_move(struct xdp_md *ctx, struct tg_packet *pkt
 	    !tg_tag_fix(ip, tcp, pkt->family, w->words, add, pkt->l4_len))
 		return -TG_EINVAL;
 	pkt->l4_len = add ? pkt->l4_len + TG_TAG_LEN : pkt->l4_len - TG_TAG_LEN;
-	pkt->tcp_hdr_len = (__u8)(add ? pkt->tcp_hdr_len + TG_TAG_LEN : pkt->tcp_hdr_len - TG_TAG_LEN);
+	pkt->tcp_hdr_len = (__u8)(add ? pkt->tcp_hdr_len + TG_TAG_LEN
+				      : pkt->tcp_hdr_len - TG_TAG_LEN);
 	return 0;
 }
 
@@ -87,8 +88,8 @@ __attribute__((noinline)) int tg_timestamps_at(struct xdp_md *ctx, __u32 off, __
 	o->tsval = 0;
 	o->tsecr = 0;
 	if (len >= 12 && at + 12 <= (__u8 *)(long)ctx->data_end &&
-	    tg_tcp_timestamps_aligned(tg_load32(at), tg_load32(at + 4), tg_load32(at + 8), &o->tsval,
-				      &o->tsecr)) {
+	    tg_tcp_timestamps_aligned(tg_load32(at), tg_load32(at + 4), tg_load32(at + 8),
+				      &o->tsval, &o->tsecr)) {
 		o->ts_ok = true;
 		return 0;
 	}

@@ -18,8 +18,8 @@ struct {
 } tg_tag_keys SEC(".maps");
 
 /* The keys of exactly this epoch; NULL if they are not loaded. */
-static __always_inline const struct tg_tag_epoch *
-tg_tag_keys_of(const struct tg_host_settings *settings, __u64 epoch)
+static __always_inline const struct tg_tag_epoch *tg_tag_keys_of(const struct tg_host_settings *settings,
+								 __u64 epoch)
 {
 	__u32 slot = (__u32)epoch & settings->key_slot_mask;
 	struct tg_tag_epoch *k = bpf_map_lookup_elem(&tg_tag_keys, &slot);
@@ -29,12 +29,13 @@ tg_tag_keys_of(const struct tg_host_settings *settings, __u64 epoch)
 
 /* The keys under which a message of this epoch is verified; NULL: too old, too far
  * ahead, or not loaded. */
-static __always_inline const struct tg_tag_epoch *
-tg_tag_keys_find(const struct tg_host_settings *settings, __u32 low)
+static __always_inline const struct tg_tag_epoch *tg_tag_keys_find(
+	const struct tg_host_settings *settings, __u32 low)
 {
 	uint64_t epoch;
 
-	return tg_tag_epoch(low, tg_epoch_now(settings), &epoch) ? tg_tag_keys_of(settings, epoch) : 0;
+	return tg_tag_epoch(low, tg_epoch_now(settings), &epoch) ? tg_tag_keys_of(settings, epoch)
+								 : 0;
 }
 
 #endif

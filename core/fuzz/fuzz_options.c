@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	o = tg_tcp_options_parse(c);
 	PROMISE(c->at <= size || size > TG_TCP_OPTIONS_MAX_LEN);
 	PROMISE(o.wscale <= TG_WSCALE_NONE);
-	{ /* the short way says what the long way says, or nothing */
+	{ /* the fast path says what the slow path says, or nothing */
 		struct tg_tcp_options quick = {.wscale = TG_WSCALE_NONE};
 
 		if (tg_tcp_options_common(c->bytes, c->len, c->bytes + size, &quick))
@@ -37,8 +37,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		if (tg_tcp_options_known(c->bytes, (uint32_t)size, &known))
 			PROMISE(known.mss == o.mss && known.wscale == o.wscale &&
-				known.sack_ok == o.sack_ok && known.ts_ok == o.ts_ok && o.auth == TG_AUTH_NONE &&
-				known.tsval == o.tsval && known.tsecr == o.tsecr);
+				known.sack_ok == o.sack_ok && known.ts_ok == o.ts_ok &&
+				o.auth == TG_AUTH_NONE && known.tsval == o.tsval &&
+				known.tsecr == o.tsecr);
 	}
 #ifdef TG_FUZZ_CANARY
 	PROMISE(!(o.ts_ok && o.sack_ok));

@@ -6,8 +6,14 @@
 #include "fuzz.h"
 
 static const struct tg_service svc = {
-	.mss_v4 = 1460, .mss_v6 = 1440, .window = 65535, .wscale = 7,
-	.sack = 1, .timestamps = 1, .ecn = 1, .mode = TG_MODE_ALWAYS,
+	.mss_v4 = 1460,
+	.mss_v6 = 1440,
+	.window = 65535,
+	.wscale = 7,
+	.sack = 1,
+	.timestamps = 1,
+	.ecn = 1,
+	.mode = TG_MODE_ALWAYS,
 };
 
 static void check_answer(const uint8_t *out, uint32_t len, const struct tg_packet *syn,

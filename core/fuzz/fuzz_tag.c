@@ -34,12 +34,13 @@ static void there_and_back(const uint8_t *frame, uint32_t len, struct tg_packet 
 	memcpy(words, frame + at, TG_TAG_LEN);
 	memcpy(bare, frame, at);
 	memcpy(bare + at, frame + at + TG_TAG_LEN, len - at - TG_TAG_LEN);
-	if (tg_tag_fix(bare + pkt->l3_off, bare + pkt->l4_off, pkt->family, words, false, pkt->l4_len)) {
+	if (tg_tag_fix(bare + pkt->l3_off, bare + pkt->l4_off, pkt->family, words, false,
+		       pkt->l4_len)) {
 		memcpy(again, bare, at);
 		memcpy(again + at, words, TG_TAG_LEN);
 		memcpy(again + at + TG_TAG_LEN, bare + at, len - at - TG_TAG_LEN);
-		PROMISE(tg_tag_fix(again + pkt->l3_off, again + pkt->l4_off, pkt->family, words, true,
-				   pkt->l4_len - TG_TAG_LEN));
+		PROMISE(tg_tag_fix(again + pkt->l3_off, again + pkt->l4_off, pkt->family, words,
+				   true, pkt->l4_len - TG_TAG_LEN));
 		/* 0 and 0xffff are the same sum; everything else must be the same bytes. */
 		memcpy(again + pkt->l4_off + 16, frame + pkt->l4_off + 16, 2);
 		if (pkt->family == 4)

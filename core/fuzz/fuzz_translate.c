@@ -78,16 +78,16 @@ static void check_translation(const uint8_t *data, size_t size)
 
 static void check_cache(const uint8_t *data, const uint8_t *frame, uint32_t len)
 {
-	static const struct tg_service svc = {.mss_v4 = 1460, .mss_v6 = 1440, .wscale = 7, .sack = 1,
-					      .timestamps = 1, .ecn = 1};
-	static struct tg_half_bucket b;
+	static const struct tg_service svc = {
+		.mss_v4 = 1460, .mss_v6 = 1440, .wscale = 7, .sack = 1, .timestamps = 1, .ecn = 1};
+	static struct tg_halfopen_bucket b;
 	struct tg_siphash_key key = {1, 2};
 	struct tg_packet syn = {0}, ack, p = {0};
 	struct tg_options_cursor c = {.len = 0};
 	struct tg_tcp_options offered;
 	struct tg_synack a;
 	struct tg_segment s;
-	struct tg_ack said;
+	struct tg_ack ack_info;
 	uint64_t now_ns, hash, head = 0;
 	uint8_t out[22 + 40 + 60];
 	uint32_t slot;
@@ -100,16 +100,17 @@ static void check_cache(const uint8_t *data, const uint8_t *frame, uint32_t len)
 	memcpy(c.bytes, frame + syn.l4_off + TG_TCP_HDR_LEN, c.len);
 	offered = tg_tcp_options_parse(&c);
 	a = tg_synack_agree(&syn, &offered, &svc);
-	hash = tg_half_hash(&syn, &key);
-	slot = tg_half_find(&b, hash, &syn, &head);
-	if (slot == TG_HALF_WAYS)
-		slot = tg_half_victim(&b, TG_HALF_TICK(now_ns), &head);
-	PROMISE(slot < TG_HALF_WAYS && tg_half_swap(&b.heads[slot], head, TG_HALF_BUSY));
-	tg_half_fill(&b.halves[slot], &syn, &offered, &a, tg_half_isn(hash, now_ns), frame);
-	tg_half_publish(&b.heads[slot], tg_half_head(hash, TG_HALF_TICK(now_ns), 1));
-	PROMISE(tg_half_find(&b, hash, &syn, &head) == slot);
-	s = tg_half_answer(&b.halves[slot]);
-	memcpy(out, b.halves[slot].link, s.l3_off);
+	hash = tg_halfopen_hash(&syn, &key);
+	slot = tg_halfopen_find(&b, hash, &syn, &head);
+	if (slot == TG_HALFOPEN_WAYS)
+		slot = tg_halfopen_victim(&b, TG_HALFOPEN_TICK(now_ns), &head);
+	PROMISE(slot < TG_HALFOPEN_WAYS && tg_halfopen_swap(&b.heads[slot], head, TG_HALFOPEN_BUSY));
+	tg_halfopen_fill(&b.halfopens[slot], &syn, &offered, &a, tg_halfopen_isn(hash, now_ns),
+			 frame);
+	tg_halfopen_publish(&b.heads[slot], tg_halfopen_head(hash, TG_HALFOPEN_TICK(now_ns), 1));
+	PROMISE(tg_halfopen_find(&b, hash, &syn, &head) == slot);
+	s = tg_halfopen_answer(&b.halfopens[slot]);
+	memcpy(out, b.halfopens[slot].link, s.l3_off);
 	PROMISE(tg_segment_write((struct tg_writer){out + s.l3_off, out + sizeof(out)}, &s));
 	PROMISE(tg_packet_parse(&p, out, out + s.l3_off + tg_segment_len(&s)) == TG_PARSE_TCP);
 	PROMISE(p.seq == s.seq && p.ack == syn.seq + 1 && memcmp(&p.dst, &syn.src, 16) == 0);
@@ -117,11 +118,11 @@ static void check_cache(const uint8_t *data, const uint8_t *frame, uint32_t len)
 	ack.flags = TG_TCP_ACK;
 	ack.seq++;
 	ack.ack = s.seq + 1;
-	said = (struct tg_ack){.cookie = {s.seq, s.options.tsval}, .ts_ok = s.options.ts_ok};
-	PROMISE(tg_half_accepts(&b.halves[slot], &ack, &said));
-	PROMISE(tg_flow_of_half(&b.halves[slot], &said, 1, 1).client_isn == syn.seq);
+	ack_info = (struct tg_ack){.cookie = {s.seq, s.options.tsval}, .ts_ok = s.options.ts_ok};
+	PROMISE(tg_halfopen_accepts(&b.halfopens[slot], &ack, &ack_info));
+	PROMISE(tg_flow_of_halfopen(&b.halfopens[slot], &ack_info, 1, 1).client_isn == syn.seq);
 	ack.ack += 1 + data[0];
-	PROMISE(!tg_half_accepts(&b.halves[slot], &ack, &said));
+	PROMISE(!tg_halfopen_accepts(&b.halfopens[slot], &ack, &ack_info));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -133,7 +134,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_translation(data, size);
 	frame = malloc(size - 16 ? size - 16 : 1);
 	memcpy(frame, data + 16, size - 16);
-	if (size - 16 >= TG_HALF_LINK_LEN)
+	if (size - 16 >= TG_HALFOPEN_LINK_LEN)
 		check_cache(data, frame, (uint32_t)(size - 16));
 	free(frame);
 	return 0;

@@ -30,8 +30,8 @@ __attribute__((weak)) unsigned checks_passed, checks_failed;
 #define CHECK_EQ(got, want, what)                                                                  \
 	do {                                                                                       \
 		uint64_t got_ = (uint64_t)(got), want_ = (uint64_t)(want);                         \
-		CHECK(got_ == want_, "%s: got %" PRIu64 " (0x%" PRIx64 "), want %" PRIu64          \
-				     " (0x%" PRIx64 ")",                                           \
+		CHECK(got_ == want_,                                                               \
+		      "%s: got %" PRIu64 " (0x%" PRIx64 "), want %" PRIu64 " (0x%" PRIx64 ")",     \
 		      (what), got_, got_, want_, want_);                                           \
 	} while (0)
 

@@ -33,7 +33,8 @@ int tg_use_edge(const struct tg_packet *pkt, const uint64_t *words, struct tg_bl
 	    tg_bloom_known(words[at.word[0]], words[at.word[1]], words[at.word[2]], &at))
 		return (int)(tg_bloom_bit(&at, 0, 1) & tg_bloom_plane(1));
 	return (int)tg_edge_judge(kind, tg_allowance_take(a, 1000, now_ns) ? TG_EDGE_ALLOWED
-								       : TG_EDGE_UNKNOWN).counter +
+									   : TG_EDGE_UNKNOWN)
+		       .counter +
 	       (int)tg_signed_judge_at(pkt->flags, pkt->seq, a, now_ns).verdict +
 	       (int)tg_epoch_verifying(now_ns, 1, 2) + (int)tg_bloom_fp_ppb(now_ns, 20);
 }
@@ -58,36 +59,40 @@ int tg_use_flow(uint8_t *tcp, const struct tg_packet *pkt, const struct tg_servi
 	tg_flow_restart(f, pkt);
 	for (i = 0; i < 5; i++)
 		wrong += !tg_segment_write(w, &s[i]);
-	return wrong + (int)tg_flow_track(f, pkt, TG_TO_SERVER, tg_flow_is_reset(f, pkt, TG_TO_SERVER, 1), 1) + tg_translate_checksum(1, sum) +
-	       tg_proxy_judge_syn(pkt, TG_PARSE_TCP, 60).counter +
-	       (int)tg_flow_key4(pkt, TG_TO_CLIENT).ports + (int)tg_flow_key6(pkt, TG_TO_SERVER).ports +
+	return wrong +
+	       (int)tg_flow_track(f, pkt, TG_TO_SERVER, tg_flow_is_reset(f, pkt, TG_TO_SERVER, 1), 1) +
+	       tg_translate_checksum(1, sum) + tg_proxy_judge_syn(pkt, TG_PARSE_TCP, 60).counter +
+	       (int)tg_flow_key4(pkt, TG_TO_CLIENT).ports +
+	       (int)tg_flow_key6(pkt, TG_TO_SERVER).ports +
 	       (int)tg_white_key(&pkt->src, pkt->family, 1, 1) + tg_challenge_answered(pkt, 1, &key);
 }
 
 #ifndef __arm__ /* heads are 64 bits: a Cortex-M3 cannot swap them, and has no use for it */
-int tg_use_half(struct tg_half_bucket *b, const struct tg_packet *pkt,
-		const struct tg_tcp_options *o, const struct tg_synack *a, const struct tg_ack *said,
-		const struct tg_siphash_key *key, const uint8_t *frame, struct tg_writer w);
+int tg_use_halfopen(struct tg_halfopen_bucket *b, const struct tg_packet *pkt,
+		    const struct tg_tcp_options *o, const struct tg_synack *a,
+		    const struct tg_ack *ack_info, const struct tg_siphash_key *key,
+		    const uint8_t *frame, struct tg_writer w);
 
-int tg_use_half(struct tg_half_bucket *b, const struct tg_packet *pkt,
-		const struct tg_tcp_options *o, const struct tg_synack *a, const struct tg_ack *said,
-		const struct tg_siphash_key *key, const uint8_t *frame, struct tg_writer w)
+int tg_use_halfopen(struct tg_halfopen_bucket *b, const struct tg_packet *pkt,
+		    const struct tg_tcp_options *o, const struct tg_synack *a,
+		    const struct tg_ack *ack_info, const struct tg_siphash_key *key,
+		    const uint8_t *frame, struct tg_writer w)
 {
-	uint64_t head = 0, hash = tg_half_hash(pkt, key);
-	uint32_t slot = tg_half_find(b, hash, pkt, &head);
+	uint64_t head = 0, hash = tg_halfopen_hash(pkt, key);
+	uint32_t slot = tg_halfopen_find(b, hash, pkt, &head);
 	struct tg_segment s;
 	struct tg_flow f;
 
-	if (slot == TG_HALF_WAYS)
-		slot = tg_half_victim(b, TG_HALF_TICK(hash), &head) % TG_HALF_WAYS;
-	if (tg_half_is_due(head, 1) || !tg_half_swap(&b->heads[slot], head, TG_HALF_BUSY))
+	if (slot == TG_HALFOPEN_WAYS)
+		slot = tg_halfopen_victim(b, TG_HALFOPEN_TICK(hash), &head) % TG_HALFOPEN_WAYS;
+	if (tg_halfopen_is_due(head, 1) || !tg_halfopen_swap(&b->heads[slot], head, TG_HALFOPEN_BUSY))
 		return -1;
-	tg_half_fill(&b->halves[slot], pkt, o, a, tg_half_isn(hash, hash), frame);
-	tg_half_publish(&b->heads[slot], tg_half_head(hash, 1, 1));
-	s = tg_half_answer(&b->halves[slot]);
-	f = tg_flow_of_half(&b->halves[slot], said, 1, 1);
-	return tg_half_accepts(&b->halves[slot], pkt, said) + tg_half_refused(&b->halves[slot], pkt) +
-	       tg_segment_write(w, &s) + f.state;
+	tg_halfopen_fill(&b->halfopens[slot], pkt, o, a, tg_halfopen_isn(hash, hash), frame);
+	tg_halfopen_publish(&b->heads[slot], tg_halfopen_head(hash, 1, 1));
+	s = tg_halfopen_answer(&b->halfopens[slot]);
+	f = tg_flow_of_halfopen(&b->halfopens[slot], ack_info, 1, 1);
+	return tg_halfopen_accepts(&b->halfopens[slot], pkt, ack_info) +
+	       tg_halfopen_refused(&b->halfopens[slot], pkt) + tg_segment_write(w, &s) + f.state;
 }
 #endif
 
@@ -116,10 +121,9 @@ int tg_use_syn(uint8_t *frame, uint32_t frame_len, const struct tg_service *svc,
 	offered = tg_tcp_options_parse(&cursor);
 	answer = tg_synack_agree(&pkt, &offered, svc);
 	tg_ethernet_reflect(frame);
-	return tg_synack_write((struct tg_writer){frame + pkt.l3_off, frame + frame_len}, &pkt,
-			       &answer,
-			       tg_cookie_make(&pkt, answer.option_bits, answer.options.ts_ok, epoch,
-					      &key));
+	return tg_synack_write(
+		(struct tg_writer){frame + pkt.l3_off, frame + frame_len}, &pkt, &answer,
+		tg_cookie_make(&pkt, answer.option_bits, answer.options.ts_ok, epoch, &key));
 }
 
 int tg_use_ack(const uint8_t *frame, uint32_t frame_len, struct tg_siphash_key key, uint64_t epoch,
@@ -135,15 +139,15 @@ int tg_use_ack(const uint8_t *frame, uint32_t frame_len, struct tg_siphash_key k
 	ack = tg_host_read_ack(&pkt, &o);
 	*agreed = tg_cookie_agreed(pkt.family, tg_cookie_claimed_bits(ack.cookie, ack.ts_ok),
 				   ack.ts_ok);
-	return tg_cookie_verify(&pkt, ack.cookie, ack.ts_ok,
-				tg_cookie_epoch(ack.cookie.isn, epoch), &key);
+	return tg_cookie_verify(&pkt, ack.cookie, ack.ts_ok, tg_cookie_epoch(ack.cookie.isn, epoch),
+				&key);
 }
 
 uint32_t tg_use_rest(const uint64_t keys[TG_FILTER_KEYS], const struct tg_packet *pkt,
 		     uint64_t now_ns, const uint8_t *data, uint32_t len)
 {
-	struct tg_filter_index at =
-		tg_filter_index(keys, pkt->family, &pkt->src, &pkt->dst, pkt->ports);
+	struct tg_filter_index at = tg_filter_index(keys, pkt->family, &pkt->src, &pkt->dst,
+						    pkt->ports);
 	struct tg_siphash_key key = {1, 2};
 	struct tg_halfsiphash_key half = {1, 2};
 

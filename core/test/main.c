@@ -35,8 +35,8 @@ int main(int argc, char **argv)
 	failed += tg_test_cookie();
 	failed += tg_test_figures(argv[1]);
 	failed += tg_test_synack();
-	failed += tg_test_common_segment();
-	failed += tg_test_common_syn();
+	failed += tg_test_fast_segment();
+	failed += tg_test_fast_syn();
 	failed += tg_test_filter();
 	failed += tg_test_translate();
 	failed += tg_test_proxy();

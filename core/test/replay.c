@@ -185,8 +185,10 @@ static enum tg_intact intact(const uint8_t *frame, const struct tg_packet *pkt)
 		if (tg_intact_ip_options(room, hdr_len) != TG_INTACT)
 			return tg_intact_ip_options(room, hdr_len);
 	}
-	return tg_intact_tcp(tg_intact_pseudo(pkt), tg_csum_add(0, tcp, pkt->l4_len), tg_load16(tcp + 16))
-		       ? TG_INTACT : TG_INTACT_BAD_SUM;
+	return tg_intact_tcp(tg_intact_pseudo(pkt), tg_csum_add(0, tcp, pkt->l4_len),
+			     tg_load16(tcp + 16))
+		       ? TG_INTACT
+		       : TG_INTACT_BAD_SUM;
 }
 
 /* As tg_syn_handle. True if the frame went no further (and the answer is printed). */
@@ -221,7 +223,8 @@ static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg
 	if (d.verdict == TG_REPLY && !syn_options(frame, frame_len, syn, &offered))
 		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
 	if (d.verdict == TG_REPLY) {
-		d = tg_signed_judge_at(offered.auth, svc->signed_cost_us, &plane.allowances[id], NOW_NS);
+		d = tg_signed_judge_at(offered.auth, svc->signed_cost_us, &plane.allowances[id],
+				       NOW_NS);
 		if (d.verdict == TG_REPLY) {
 			count(id, d.counter);
 			d.counter = TG_COUNT_cookie_sent;
@@ -328,8 +331,8 @@ static void tc(const uint8_t *frame, uint32_t len)
 		if (id && ack_handle(frame, len, &pkt, id, &a)) {
 			print_frame("adopt", frame, len);
 			printf(" %u %u %u %u %u %u", a.mss, a.wscale,
-			       a.wscale == TG_WSCALE_NONE ? 0 : plane.services[id].wscale, a.sack_ok,
-			       a.ts_ok, a.ecn_ok);
+			       a.wscale == TG_WSCALE_NONE ? 0 : plane.services[id].wscale,
+			       a.sack_ok, a.ts_ok, a.ecn_ok);
 			return;
 		}
 	}
@@ -372,7 +375,8 @@ static bool do_translate(const char *args)
 	bool ok;
 
 	if (sscanf(args, "%u %" SCNu32 " %" SCNu32 " %u %d %d %n", &to_client, &f.seq_delta,
-		   &f.ts_delta, &ts, &up, &down, &at) != 6 || !at)
+		   &f.ts_delta, &ts, &up, &down, &at) != 6 ||
+	    !at)
 		return false;
 	len = unhex(args + at, bytes, sizeof(bytes));
 	if (len < 0)
@@ -405,15 +409,22 @@ static bool do_service(const char *args)
 {
 	uint32_t v[11];
 
-	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
-		   &v[6], &v[7], &v[8], &v[9], &v[10]) != 11 || v[0] > TG_SERVICES_MAX)
+	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4],
+		   &v[5], &v[6], &v[7], &v[8], &v[9], &v[10]) != 11 ||
+	    v[0] > TG_SERVICES_MAX)
 		return false;
 	if (v[0] > plane.top)
 		plane.top = v[0];
 	plane.services[v[0]] = (struct tg_service){
-		.mss_v4 = (uint16_t)v[1], .mss_v6 = (uint16_t)v[2], .window = (uint16_t)v[3],
-		.wscale = (uint8_t)v[4], .sack = (uint8_t)v[5], .timestamps = (uint8_t)v[6],
-		.ecn = (uint8_t)v[7], .mode = (uint8_t)v[8], .listener_v4 = (uint8_t)v[9],
+		.mss_v4 = (uint16_t)v[1],
+		.mss_v6 = (uint16_t)v[2],
+		.window = (uint16_t)v[3],
+		.wscale = (uint8_t)v[4],
+		.sack = (uint8_t)v[5],
+		.timestamps = (uint8_t)v[6],
+		.ecn = (uint8_t)v[7],
+		.mode = (uint8_t)v[8],
+		.listener_v4 = (uint8_t)v[9],
 		.listener_v6 = (uint8_t)v[9],
 		.signed_cost_us = v[10],
 	};
@@ -461,7 +472,8 @@ static bool do_world(const char *args)
 {
 	uint32_t filter, socket;
 
-	if (sscanf(args, "%" SCNu64 " %u %u %u", &plane.epoch, &plane.stale_keys, &filter, &socket) != 4)
+	if (sscanf(args, "%" SCNu64 " %u %u %u", &plane.epoch, &plane.stale_keys, &filter,
+		   &socket) != 4)
 		return false;
 	plane.filter_maybe = filter;
 	plane.socket = (enum socket_state)socket;
@@ -484,7 +496,8 @@ static bool do_counters(const char *args)
 	for (id = 0; id <= plane.top; id++)
 		for (c = 0; c < TG_COUNTERS; c++)
 			if (plane.counters[id][c])
-				printf(" %u:%s=%" PRIu64, id, counter_names[c], plane.counters[id][c]);
+				printf(" %u:%s=%" PRIu64, id, counter_names[c],
+				       plane.counters[id][c]);
 	return true;
 }
 
@@ -501,7 +514,8 @@ static const struct {
 	{"prefix", do_prefix, true},   /* FAMILY LENGTH ADDRESS PORT ID */
 	{"packet", do_packet, false},  /* FRAME -> pass|tx FRAME, drop, adopt FRAME AGREED... */
 	{"counters", do_counters, false},
-	{"translate", do_translate, false}, /* TO_CLIENT SEQ_DELTA TS_DELTA TS WINDOW_UP WINDOW_DOWN FRAME -> tx FRAME */
+	{"translate", do_translate,
+	 false}, /* TO_CLIENT SEQ_DELTA TS_DELTA TS WINDOW_UP WINDOW_DOWN FRAME -> tx FRAME */
 };
 
 int main(void)

@@ -41,8 +41,8 @@ static bool translate_segment(uint8_t *frame, uint32_t len, const struct tg_pack
 
 /* As tg_proxy_icmp, for IPv4 with headers of 20 bytes. `dir` is where the error goes: what
  * it quotes went the other way. False: it quotes too little. */
-static bool translate_error(uint8_t *frame, uint32_t len, uint32_t l3_off,
-			    const struct tg_flow *f, enum tg_direction dir)
+static bool translate_error(uint8_t *frame, uint32_t len, uint32_t l3_off, const struct tg_flow *f,
+			    enum tg_direction dir)
 {
 	enum tg_direction quoted = dir == TG_TO_SERVER ? TG_TO_CLIENT : TG_TO_SERVER;
 	uint32_t icmp = l3_off + TG_IPV4_HDR_LEN, tcp = icmp + 8 + TG_IPV4_HDR_LEN;

@@ -89,7 +89,8 @@ static void bloom_both_directions(void **state)
 	(void)state;
 	for (n = 0; n < 20000; n++) {
 		struct filter f = {.bits = 20, .key = random_key(&seed)};
-		struct tg_packet there = flow(n & 1 ? 6 : 4, tg_test_random(&seed)), back = reply_to(&there);
+		struct tg_packet there = flow(n & 1 ? 6 : 4, tg_test_random(&seed)),
+				 back = reply_to(&there);
 
 		assert_true(tg_bloom_hash(&there, TG_BLOOM_FROM_CLIENT, &f.key) ==
 			    tg_bloom_hash(&back, TG_BLOOM_FROM_SERVER, &f.key));
@@ -111,8 +112,9 @@ static void bloom_hash_is_as_told(void **state)
 	for (n = 0; n < 20000; n++) {
 		struct tg_bloom_key key = random_key(&seed);
 		struct tg_packet p = flow(n & 1 ? 6 : 4, tg_test_random(&seed));
-		uint32_t words[TG_BLOOM_FACTORS] = {p.src.w[0], p.dst.w[0], p.ports, p.src.w[1], p.src.w[2],
-						    p.src.w[3], p.dst.w[1], p.dst.w[2], p.dst.w[3]};
+		uint32_t words[TG_BLOOM_FACTORS] = {p.src.w[0], p.dst.w[0], p.ports,
+						    p.src.w[1], p.src.w[2], p.src.w[3],
+						    p.dst.w[1], p.dst.w[2], p.dst.w[3]};
 		uint64_t h = 0;
 
 		for (j = 0; j < 2; j++) {
@@ -134,7 +136,8 @@ static void bloom_hash_is_as_told(void **state)
  * attacker can reckon with who cannot see who passes. Pairs as he would choose them. */
 static void bloom_pairs(void **state)
 {
-	static const uint64_t steps[] = {1, 1ULL << 8, 1ULL << 24, 1ULL << 31, 1ULL << 32, 1ULL << 40,
+	static const uint64_t steps[] = {1,          1ULL << 8,  1ULL << 24,
+					 1ULL << 31, 1ULL << 32, 1ULL << 40,
 					 1ULL << 47, 0x10001ULL, 0xffffffffULL};
 	uint64_t seed = 22;
 	uint32_t s, n, i;
@@ -145,9 +148,12 @@ static void bloom_pairs(void **state)
 
 		for (n = 0; n < 400000; n++) {
 			struct tg_bloom_key key = random_key(&seed);
-			struct tg_packet p = flow(n & 1 ? 6 : 4, 7), q = flow(n & 1 ? 6 : 4, 7 ^ steps[s]);
-			struct tg_bloom_at a = tg_bloom_locate(tg_bloom_hash(&p, TG_BLOOM_FROM_CLIENT, &key), 10);
-			struct tg_bloom_at b = tg_bloom_locate(tg_bloom_hash(&q, TG_BLOOM_FROM_CLIENT, &key), 10);
+			struct tg_packet p = flow(n & 1 ? 6 : 4, 7),
+					 q = flow(n & 1 ? 6 : 4, 7 ^ steps[s]);
+			struct tg_bloom_at a = tg_bloom_locate(
+				tg_bloom_hash(&p, TG_BLOOM_FROM_CLIENT, &key), 10);
+			struct tg_bloom_at b = tg_bloom_locate(
+				tg_bloom_hash(&q, TG_BLOOM_FROM_CLIENT, &key), 10);
 			uint32_t hits = 0;
 
 			for (i = 0; i < TG_BLOOM_PARTITIONS; i++) {
@@ -160,8 +166,8 @@ static void bloom_pairs(void **state)
 		}
 		for (i = 0; i < TG_BLOOM_PARTITIONS; i++)
 			if (same[i] < 391 - 100 || same[i] > 391 + 100) /* five deviations */
-				fail_msg("step %llx: partition %u: %u of 400000 meet", (unsigned long long)steps[s], i,
-					 same[i]);
+				fail_msg("step %llx: partition %u: %u of 400000 meet",
+					 (unsigned long long)steps[s], i, same[i]);
 		assert_in_range(all, 0, 5);
 	}
 }
@@ -181,19 +187,21 @@ static void bloom_rows(void **state)
 		double computed = tg_bloom_fp_ppb(9056, 14) / 1e9, measured;
 
 		for (n = 0; n < 9056; n++) {
-			struct tg_packet p = flow(family, (uint64_t)n << shift | 7ULL << (32 - shift));
+			struct tg_packet p = flow(family,
+						  (uint64_t)n << shift | 7ULL << (32 - shift));
 
 			put(&f, &p, TG_BLOOM_FROM_CLIENT);
 		}
 		for (n = 9056; n < 9056 + 50000; n++) {
-			struct tg_packet p = flow(family, (uint64_t)n << shift | 7ULL << (32 - shift));
+			struct tg_packet p = flow(family,
+						  (uint64_t)n << shift | 7ULL << (32 - shift));
 
 			hits += known(&f, &p, TG_BLOOM_FROM_CLIENT) != 0;
 		}
 		measured = (double)hits / 50000;
 		if (measured < computed - 0.01 || measured > computed + 0.01)
-			fail_msg("key %u: measured %.4f %%, computed %.4f %%", (unsigned)k, 100 * measured,
-				 100 * computed);
+			fail_msg("key %u: measured %.4f %%, computed %.4f %%", (unsigned)k,
+				 100 * measured, 100 * computed);
 		free(f.words);
 	}
 }
@@ -217,8 +225,8 @@ static void bloom_positions(void **state)
 					assert_true(tg_bloom_bit(&at, i, g) & tg_bloom_plane(g));
 			}
 		}
-	assert_true((tg_bloom_plane(0) | tg_bloom_plane(1) | tg_bloom_plane(2) | tg_bloom_plane(3)) ==
-		    UINT64_MAX);
+	assert_true((tg_bloom_plane(0) | tg_bloom_plane(1) | tg_bloom_plane(2) |
+		     tg_bloom_plane(3)) == UINT64_MAX);
 }
 
 /* No false negative for three rotations after a flow was put in; none of it is
@@ -235,14 +243,17 @@ static void bloom_window(void **state)
 
 			struct tg_packet back = reply_to(&p);
 
-			put(&f, n & 2 ? &p : &back, n & 2 ? TG_BLOOM_FROM_CLIENT : TG_BLOOM_FROM_SERVER);
+			put(&f, n & 2 ? &p : &back,
+			    n & 2 ? TG_BLOOM_FROM_CLIENT : TG_BLOOM_FROM_SERVER);
 		}
 		for (n = 0; n < 500 * TG_BLOOM_GENERATIONS; n++) {
 			uint32_t age = n / 500;
-			struct tg_packet p = flow(n & 1 ? 6 : 4, (uint64_t)(round - age) << 40 | n % 500);
+			struct tg_packet p = flow(n & 1 ? 6 : 4,
+						  (uint64_t)(round - age) << 40 | n % 500);
 
 			if (age <= round)
-				assert_true(known(&f, &p, TG_BLOOM_FROM_CLIENT) & 1U << ((f.active - age) & 3));
+				assert_true(known(&f, &p, TG_BLOOM_FROM_CLIENT) &
+					    1U << ((f.active - age) & 3));
 		}
 		rotate(&f);
 	}
@@ -282,8 +293,9 @@ static void bloom_measured_rate(void **state)
 		uint64_t seed = 77 + k;
 
 		for (n = 0; n < 579600; n++) {
-			struct tg_packet p = flow(k & 1 ? 4 : 6, k & 2 ? tg_test_random(&seed) | 1ULL << 47
-								       : n | 1ULL << 47);
+			struct tg_packet p = flow(k & 1 ? 4 : 6,
+						  k & 2 ? tg_test_random(&seed) | 1ULL << 47
+							: n | 1ULL << 47);
 
 			put(&f, &p, TG_BLOOM_FROM_CLIENT);
 		}
@@ -294,8 +306,8 @@ static void bloom_measured_rate(void **state)
 		}
 		measured = (double)hits / probes;
 		if (measured < computed - 0.00134 || measured > computed + 0.00134)
-			fail_msg("key %u: measured %.4f %%, computed %.4f %%", (unsigned)k, 100 * measured,
-				 100 * computed);
+			fail_msg("key %u: measured %.4f %%, computed %.4f %%", (unsigned)k,
+				 100 * measured, 100 * computed);
 		free(f.words);
 	}
 }
@@ -306,7 +318,7 @@ static void bloom_depends_on_the_key(void **state)
 {
 	struct filter a = filter_new(16, 10), b = filter_new(16, 11);
 	uint64_t seed = 12;
-	uint32_t n, first = 0, again = 0;
+	uint32_t n, first = 0, retransmit = 0;
 
 	(void)state;
 	for (n = 0; n < 20000; n++) {
@@ -321,12 +333,12 @@ static void bloom_depends_on_the_key(void **state)
 		if (!known(&a, &p, TG_BLOOM_FROM_CLIENT))
 			continue;
 		first++;
-		again += known(&b, &p, TG_BLOOM_FROM_CLIENT) != 0;
+		retransmit += known(&b, &p, TG_BLOOM_FROM_CLIENT) != 0;
 	}
 	/* about 1.8 % hit in each: of 7,300, 133 again; all of them if the key did nothing */
 	assert_true(first > 5000);
-	if (again > first / 20)
-		fail_msg("%u of %u false positives are so under another key", again, first);
+	if (retransmit > first / 20)
+		fail_msg("%u of %u false positives are so under another key", retransmit, first);
 	free(a.words);
 	free(b.words);
 }

@@ -14,10 +14,12 @@ static void challenge_known_answers(void **state)
 
 	(void)state;
 	for (i = 0; i < sizeof(tg_ka_challenges) / sizeof(tg_ka_challenges[0]); i++) {
-		struct tg_packet syn = {.family = tg_ka_challenges[i].family, .ports = tg_ka_challenges[i].ports};
+		struct tg_packet syn = {.family = tg_ka_challenges[i].family,
+					.ports = tg_ka_challenges[i].ports};
 
 		memcpy(&syn.src, tg_ka_challenges[i].src, sizeof(syn.src));
-		assert_int_equal(tg_challenge_isn(&syn, tg_ka_challenges[i].client_isn, tg_ka_challenges[i].ttl, &key),
+		assert_int_equal(tg_challenge_isn(&syn, tg_ka_challenges[i].client_isn,
+						  tg_ka_challenges[i].ttl, &key),
 				 tg_ka_challenges[i].isn);
 	}
 }
@@ -67,7 +69,8 @@ static bool recover(const struct seen seen[SEEN], uint32_t low, uint64_t *salt)
 		h = (h ^ h >> 29 ^ h >> 58) * un1;
 		h = (h ^ h >> 32) - ((uint64_t)seen[0].syn.seq << 32 | seen[0].syn.ports);
 		*salt = h ^ seen[0].syn.src.d[0] * 0x9e3779b97f4a7c15ULL ^ seen[0].syn.src.d[1];
-		for (k = 0; k < SEEN && (uint32_t)(old_mix(&seen[k].syn, *salt) >> 32) == seen[k].isn; k++)
+		for (k = 0;
+		     k < SEEN && (uint32_t)(old_mix(&seen[k].syn, *salt) >> 32) == seen[k].isn; k++)
 			;
 		if (k == SEEN)
 			return true;
@@ -77,7 +80,9 @@ static bool recover(const struct seen seen[SEEN], uint32_t low, uint64_t *salt)
 
 static struct tg_packet syn_of(uint64_t *seed)
 {
-	struct tg_packet syn = {.family = 4, .ports = (uint32_t)tg_test_random(seed), .seq = (uint32_t)tg_test_random(seed)};
+	struct tg_packet syn = {.family = 4,
+				.ports = (uint32_t)tg_test_random(seed),
+				.seq = (uint32_t)tg_test_random(seed)};
 
 	syn.src.d[0] = tg_test_random(seed) & 0xffffffff;
 	return syn;
@@ -126,7 +131,8 @@ struct in {
 
 static uint32_t isn_of(const struct in *in, uint8_t family)
 {
-	struct tg_packet syn = {.family = family, .ports = in->ports, .src = {.d = {in->src[0], in->src[1]}}};
+	struct tg_packet syn = {
+		.family = family, .ports = in->ports, .src = {.d = {in->src[0], in->src[1]}}};
 
 	return tg_challenge_isn(&syn, in->isn, in->ttl, &in->key);
 }
@@ -160,9 +166,12 @@ static void each_bit_spreads(void **state)
 	for (family = 4; family <= 6; family += 2) {
 		memset(changed, 0, sizeof(changed));
 		for (n = 0; n < SAMPLES; n++) {
-			struct in in = {{tg_test_random(&seed), family == 6 ? tg_test_random(&seed) : 0},
-					(uint32_t)tg_test_random(&seed), (uint32_t)tg_test_random(&seed),
-					{tg_test_random(&seed), tg_test_random(&seed)}, (uint8_t)tg_test_random(&seed)};
+			struct in in = {
+				{tg_test_random(&seed), family == 6 ? tg_test_random(&seed) : 0},
+				(uint32_t)tg_test_random(&seed),
+				(uint32_t)tg_test_random(&seed),
+				{tg_test_random(&seed), tg_test_random(&seed)},
+				(uint8_t)tg_test_random(&seed)};
 			uint32_t was;
 
 			in.src[0] &= family == 4 ? 0xffffffffULL : ~0ULL;
@@ -179,9 +188,10 @@ static void each_bit_spreads(void **state)
 		}
 		for (bit = 0; bit < IN_BITS; bit++)
 			for (out = 0; out < 32 && (family == 6 || bit < 32 || bit >= 128); out++)
-				if (changed[bit][out] < SAMPLES / 2 - 192 || changed[bit][out] > SAMPLES / 2 + 192)
-					fail_msg("IPv%d: bit %u changes bit %u in %u of %u cases", family, bit, out,
-						 changed[bit][out], SAMPLES);
+				if (changed[bit][out] < SAMPLES / 2 - 192 ||
+				    changed[bit][out] > SAMPLES / 2 + 192)
+					fail_msg("IPv%d: bit %u changes bit %u in %u of %u cases",
+						 family, bit, out, changed[bit][out], SAMPLES);
 	}
 }
 

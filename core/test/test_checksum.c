@@ -98,8 +98,9 @@ static void update16_every_word(void **state)
 
 static void update32_every_residue(void **state)
 {
-	static const uint32_t words[] = {0, 1, 0xffff, 0x10000, 0xffff0000, 0x7fffffff,
-					 0x80000000, 0xdeadbeef, 0xfffffffe, 0xffffffff};
+	static const uint32_t words[] = {0,          1,          0xffff,     0x10000,
+					 0xffff0000, 0x7fffffff, 0x80000000, 0xdeadbeef,
+					 0xfffffffe, 0xffffffff};
 	uint32_t filler, i, j;
 
 	(void)state;
@@ -140,7 +141,7 @@ static void fold_large_sums(void **state)
 int tg_test_checksum(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rfc1624_example),    cmocka_unit_test(rfc1071_example),
+		cmocka_unit_test(rfc1624_example),        cmocka_unit_test(rfc1071_example),
 		cmocka_unit_test(update16_every_residue), cmocka_unit_test(update16_every_word),
 		cmocka_unit_test(update32_every_residue), cmocka_unit_test(fold_large_sums),
 	};

@@ -23,7 +23,8 @@ static struct tg_packet segment(uint8_t flags, uint32_t seq, uint32_t ack)
 }
 
 /* What a SYN counts as that passes; TG_COUNT_NOTHING if it does not. */
-static enum tg_counter syn(struct tg_closed_entry *e, struct tg_allowance *a, uint32_t isn, uint64_t now)
+static enum tg_counter syn(struct tg_closed_entry *e, struct tg_allowance *a, uint32_t isn,
+			   uint64_t now)
 {
 	struct tg_packet p = segment(TG_TCP_SYN, isn, 0);
 	struct tg_listener_key at = tg_closed_place(&p, false);
@@ -33,8 +34,8 @@ static enum tg_counter syn(struct tg_closed_entry *e, struct tg_allowance *a, ui
 	return d.counter;
 }
 
-static enum tg_closed_heard hear(struct tg_closed_entry *e, uint8_t flags, uint32_t seq, uint32_t ack,
-				 uint64_t now)
+static enum tg_closed_heard hear(struct tg_closed_entry *e, uint8_t flags, uint32_t seq,
+				 uint32_t ack, uint64_t now)
 {
 	struct tg_packet p = segment(flags, seq, ack);
 	struct tg_listener_key at = {.addr = p.dst, .port_be = TG_DST_PORT_BE(&p), .family = 4};
@@ -73,7 +74,8 @@ static void learning_takes_a_refusal(void **state)
 	assert_int_equal(e.state, TG_CLOSED_ASKING);
 	assert_int_equal(hear(&e, TG_TCP_RST | TG_TCP_ACK, 0, 8, now), TG_CLOSED_LEARNED);
 	assert_int_equal(syn(&e, &a, 11, now), TG_COUNT_pass_closed);
-	assert_int_equal(hear(&e, TG_TCP_RST | TG_TCP_ACK, 0, 12, now + SECOND_NS), TG_CLOSED_REFUSES);
+	assert_int_equal(hear(&e, TG_TCP_RST | TG_TCP_ACK, 0, 12, now + SECOND_NS),
+			 TG_CLOSED_REFUSES);
 	/* It is kept from the last refusal on. */
 	assert_int_equal(syn(&e, &a, 13, now + TG_CLOSED_KEPT_NS), TG_COUNT_pass_closed);
 	assert_int_equal(syn(&e, &a, 13, now + SECOND_NS + TG_CLOSED_KEPT_NS), TG_COUNT_NOTHING);

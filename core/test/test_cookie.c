@@ -11,8 +11,8 @@ static const uint8_t secret[TG_SECRET_LEN] = {0,  1,  2,  3,  4,  5,  6,  7,  8,
 					      11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
 					      22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
 static const uint8_t v6_src[16] = {0x20, 1, 0x0d, 0xb8, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
-static const uint8_t v6_dst[16] = {0x20, 1, 0x0d, 0xb8, 0, 2, 0xab, 0xcd,
-				   0xef, 1, 0x23, 0x45, 0x67, 0x89, 0, 0x80};
+static const uint8_t v6_dst[16] = {0x20, 1, 0x0d, 0xb8, 0,    2,    0xab, 0xcd,
+				   0xef, 1, 0x23, 0x45, 0x67, 0x89, 0,    0x80};
 
 static struct tg_packet tuple(uint8_t family, uint16_t sport, uint16_t dport, uint32_t seq)
 {
@@ -77,8 +77,8 @@ static void smartcookie_known_answers(void **state)
 			fail_msg("answer %zu: isn %08x, want %08x", i, isn, k->isn);
 		ack.ack = isn + 1;
 		assert_true(tg_smart_verify(&ack, k->epoch, &key));
-		assert_int_equal(tg_smart_claimed_bits(isn), tg_cookie_option_bits(
-			k->mss_index, k->wscale, false, false));
+		assert_int_equal(tg_smart_claimed_bits(isn),
+				 tg_cookie_option_bits(k->mss_index, k->wscale, false, false));
 		for (b = 0; b < 32; b++) {
 			struct tg_packet forged = ack;
 
@@ -152,15 +152,18 @@ static void round_trip_everything(void **state)
 		struct tg_siphash_key key = tg_epoch_key_derive(secret, epoch);
 
 		for (code = 0; code < 512; code++) {
-			struct tg_packet syn = tuple(family, (uint16_t)(code * 31), 80, code * 0x01000193);
+			struct tg_packet syn = tuple(family, (uint16_t)(code * 31), 80,
+						     code * 0x01000193);
 			struct tg_packet ack = ack_of(syn);
 			uint32_t bits = tg_cookie_option_bits(code & 7, code >> 3 & 15,
 							      code >> 7 & 1, code >> 8 & 1);
 			struct tg_cookie c = tg_cookie_make(&syn, bits, ts, epoch, &key);
-			struct tg_agreed g = tg_cookie_agreed(family, tg_cookie_claimed_bits(c, ts), ts);
+			struct tg_agreed g = tg_cookie_agreed(family, tg_cookie_claimed_bits(c, ts),
+							      ts);
 
 			assert_int_equal(tg_cookie_claimed_bits(c, ts), bits);
-			assert_true(tg_cookie_verify(&ack, c, ts, tg_cookie_epoch(c.isn, epoch), &key));
+			assert_true(
+				tg_cookie_verify(&ack, c, ts, tg_cookie_epoch(c.isn, epoch), &key));
 			assert_int_equal(g.mss, tg_mss_value(family, code & 7));
 			assert_int_equal(g.wscale, code >> 3 & 15);
 			assert_int_equal(g.sack_ok, code >> 7 & 1);
@@ -203,7 +206,8 @@ static void every_flipped_bit_is_refused(void **state)
 			struct tg_packet syn = tuple(family, 50000, 443, 0x89abcdef);
 			struct tg_packet good = ack_of(syn), bad;
 			struct tg_cookie c = tg_cookie_make(&syn, tg_cookie_option_bits(6, 7, 1, 1),
-							    ts, 6, &key), d;
+							    ts, 6, &key),
+					 d;
 
 			for (bit = 0; bit < 32; bit++) {
 				d = c;
@@ -241,13 +245,15 @@ static void plus_minus_one_is_refused(void **state)
 		struct tg_packet ack = ack_of(syn);
 		struct tg_siphash_key key = tg_epoch_key_derive(secret, n);
 		bool ts = n & 2;
-		struct tg_cookie c = tg_cookie_make(&syn, tg_cookie_option_bits(6, 7, 1, 0), ts, n, &key);
+		struct tg_cookie c = tg_cookie_make(&syn, tg_cookie_option_bits(6, 7, 1, 0), ts, n,
+						    &key);
 		int d;
 
 		for (d = -1; d <= 1; d += 2) {
 			struct tg_cookie near = {c.isn + (uint32_t)d, c.tsval};
 
-			assert_false(tg_cookie_verify(&ack, near, ts, tg_cookie_epoch(near.isn, n), &key));
+			assert_false(tg_cookie_verify(&ack, near, ts, tg_cookie_epoch(near.isn, n),
+						      &key));
 			near = (struct tg_cookie){c.isn, c.tsval + (uint32_t)d};
 			assert_int_equal(tg_cookie_verify(&ack, near, ts, n, &key), !ts);
 		}
@@ -269,7 +275,8 @@ static void epochs_accepted(void **state)
 		struct tg_siphash_key k = tg_epoch_key_derive(secret, epoch);
 
 		assert_true(epoch == now || epoch == now - 1);
-		assert_int_equal(tg_cookie_verify(&ack, c, false, epoch, &k), now == 100 || now == 101);
+		assert_int_equal(tg_cookie_verify(&ack, c, false, epoch, &k),
+				 now == 100 || now == 101);
 	}
 	/* the right key under the wrong parity */
 	assert_false(tg_cookie_verify(&ack, c, false, 101, &key));

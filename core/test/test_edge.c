@@ -22,7 +22,8 @@ static void kinds_and_judgements(void **state)
 		{TG_TCP_FIN, TG_EDGE_FIN, false, TG_COUNT_drop_fin},
 		{TG_TCP_FIN | TG_TCP_ACK, TG_EDGE_FIN, true, TG_COUNT_drop_fin},
 		{TG_TCP_ACK, TG_EDGE_ACK, true, TG_COUNT_drop_ack},
-		{TG_TCP_ACK | TG_TCP_PSH | TG_TCP_ECE | TG_TCP_CWR, TG_EDGE_ACK, true, TG_COUNT_drop_ack},
+		{TG_TCP_ACK | TG_TCP_PSH | TG_TCP_ECE | TG_TCP_CWR, TG_EDGE_ACK, true,
+		 TG_COUNT_drop_ack},
 		{0, TG_EDGE_STRAY, false, TG_COUNT_drop_stray},
 		{TG_TCP_PSH | TG_TCP_URG, TG_EDGE_STRAY, false, TG_COUNT_drop_stray},
 	};
@@ -44,9 +45,11 @@ static void kinds_and_judgements(void **state)
 		assert_int_equal(tg_edge_judge(kind, TG_EDGE_KNOWN).verdict, TG_PASS);
 		/* SYN-ACKs and strays are never left to the server */
 		d = tg_edge_judge(kind, TG_EDGE_ALLOWED);
-		assert_int_equal(d.verdict == TG_PASS, kind != TG_EDGE_SYNACK && kind != TG_EDGE_STRAY);
+		assert_int_equal(d.verdict == TG_PASS,
+				 kind != TG_EDGE_SYNACK && kind != TG_EDGE_STRAY);
 		d = tg_edge_judge(kind, TG_EDGE_LEARNING);
-		assert_int_equal(d.verdict == TG_PASS, kind != TG_EDGE_SYNACK && kind != TG_EDGE_STRAY);
+		assert_int_equal(d.verdict == TG_PASS,
+				 kind != TG_EDGE_SYNACK && kind != TG_EDGE_STRAY);
 	}
 }
 
@@ -66,7 +69,8 @@ static void allowance(void **state)
 
 			/* one CPU offers a burst at each step of its clock */
 			burst = steps_ns[s] / 100 + 2;
-			for (now = 1000000000; now < 11000000000ULL; now += steps_ns[s] < 100000 ? 100000 : steps_ns[s]) {
+			for (now = 1000000000; now < 11000000000ULL;
+			     now += steps_ns[s] < 100000 ? 100000 : steps_ns[s]) {
 				uint64_t n;
 
 				for (n = 0; n < burst + 100000 / costs_ns[c]; n++)
@@ -74,11 +78,13 @@ static void allowance(void **state)
 			}
 			if (passed > want + TG_ALLOWANCE_SAVED_NS / costs_ns[c] + 1)
 				fail_msg("step %llu cost %llu: %llu passed, %llu are allowed",
-					 (unsigned long long)steps_ns[s], (unsigned long long)costs_ns[c],
+					 (unsigned long long)steps_ns[s],
+					 (unsigned long long)costs_ns[c],
 					 (unsigned long long)passed, (unsigned long long)want);
 			if (steps_ns[s] <= TG_ALLOWANCE_SAVED_NS && passed + passed / 10 + 2 < want)
 				fail_msg("step %llu cost %llu: only %llu of %llu passed",
-					 (unsigned long long)steps_ns[s], (unsigned long long)costs_ns[c],
+					 (unsigned long long)steps_ns[s],
+					 (unsigned long long)costs_ns[c],
 					 (unsigned long long)passed, (unsigned long long)want);
 		}
 	for (c = 0; c < 1000; c++) {
@@ -113,16 +119,17 @@ static void clocks_that_differ(void **state)
 				int64_t maker = 1000 * len + phase;
 
 				for (h = 0; h <= len - 2 * ahead; h += 50)
-					assert_true(agrees((uint64_t)maker, (uint64_t)(maker + skew + h),
+					assert_true(agrees((uint64_t)maker,
+							   (uint64_t)(maker + skew + h),
 							   (uint64_t)len, (uint64_t)ahead));
 			}
 	for (ahead = 0; ahead <= len / 2; ahead += 500) {
 		/* behind by more than `ahead`: refused in the epoch's first moment */
-		assert_false(agrees((uint64_t)(1000 * len), (uint64_t)(1000 * len - ahead - 1), (uint64_t)len,
-				    (uint64_t)ahead));
+		assert_false(agrees((uint64_t)(1000 * len), (uint64_t)(1000 * len - ahead - 1),
+				    (uint64_t)len, (uint64_t)ahead));
 		/* before and after: the last moment of the epoch, and the handshake at its longest */
-		assert_false(agrees((uint64_t)(1001 * len - 1), (uint64_t)(1002 * len - ahead), (uint64_t)len,
-				    (uint64_t)ahead));
+		assert_false(agrees((uint64_t)(1001 * len - 1), (uint64_t)(1002 * len - ahead),
+				    (uint64_t)len, (uint64_t)ahead));
 	}
 	/* what was: a verifier behind its maker refused */
 	assert_false(agrees((uint64_t)(1000 * len), (uint64_t)(1000 * len - 1), (uint64_t)len, 0));
@@ -149,7 +156,8 @@ static void clocks_a_whole_epoch_apart(void **state)
 		for (phase = 0; phase < len; phase += 50)
 			for (h = 0; h <= len; h += 50)
 				assert_true(agrees_wide((uint64_t)(1000 * len + phase),
-							(uint64_t)(1000 * len + phase + skew + h), (uint64_t)len));
+							(uint64_t)(1000 * len + phase + skew + h),
+							(uint64_t)len));
 	assert_false(agrees_wide((uint64_t)(1000 * len), (uint64_t)(999 * len - 1), (uint64_t)len));
 	assert_false(agrees_wide((uint64_t)(1001 * len - 1), (uint64_t)(1003 * len), (uint64_t)len));
 }

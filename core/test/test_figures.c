@@ -133,8 +133,10 @@ static void canary_wrong_figure_is_missed(void **state)
 int tg_test_figures(const char *doc_path)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(forging),   cmocka_unit_test(replay_window),
-		cmocka_unit_test(mss_table), cmocka_unit_test(layouts),
+		cmocka_unit_test(forging),
+		cmocka_unit_test(replay_window),
+		cmocka_unit_test(mss_table),
+		cmocka_unit_test(layouts),
 		cmocka_unit_test(canary_wrong_figure_is_missed),
 	};
 	FILE *f = fopen(doc_path, "r");

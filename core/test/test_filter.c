@@ -23,7 +23,8 @@ static struct tg_filter_index at(const uint64_t *keys, uint8_t family, uint32_t 
 		s = (union tg_addr){.w = {TG_WIRE32(0x20, 1, 0xd, 0xb8), 0, 0, src}};
 		d = (union tg_addr){.w = {TG_WIRE32(0x20, 1, 0xd, 0xb8), 1, 0, 1}};
 	}
-	return tg_filter_index(keys, family, &s, &d, tg_swap16(sport) | (uint32_t)tg_swap16(80) << 16);
+	return tg_filter_index(keys, family, &s, &d,
+			       tg_swap16(sport) | (uint32_t)tg_swap16(80) << 16);
 }
 
 static void both_cells_in_one_line(void **state)
@@ -77,7 +78,7 @@ static void collisions_depend_on_the_key(void **state)
 {
 	static uint32_t seen[LINES];
 	uint64_t a[TG_FILTER_KEYS], b[TG_FILTER_KEYS];
-	uint32_t n, pairs = 0, again = 0;
+	uint32_t n, pairs = 0, retransmit = 0;
 
 	(void)state;
 	keys_of(100, a);
@@ -88,14 +89,15 @@ static void collisions_depend_on_the_key(void **state)
 
 		if (seen[line] != UINT32_MAX) {
 			pairs++;
-			again += at(b, 4, seen[line] * 2654435761U, 1000).first / TG_FILTER_LINE_CELLS ==
-				 at(b, 4, n * 2654435761U, 1000).first / TG_FILTER_LINE_CELLS;
+			retransmit += at(b, 4, seen[line] * 2654435761U, 1000).first /
+					      TG_FILTER_LINE_CELLS ==
+				      at(b, 4, n * 2654435761U, 1000).first / TG_FILTER_LINE_CELLS;
 		}
 		seen[line] = n;
 	}
 	assert_true(pairs > 100000);
-	if (again > 20) /* expected: 2 */
-		fail_msg("%u of %u pairs collide again", again, pairs);
+	if (retransmit > 20) /* expected: 2 */
+		fail_msg("%u of %u pairs collide again", retransmit, pairs);
 }
 
 /* Every input bit moves the index, for most keys. */

@@ -68,8 +68,7 @@ static uint32_t linux_h(const struct tg_packet *p, bool sha1, int which, uint32_
 
 static uint32_t linux_make(const struct tg_packet *p, bool sha1, uint32_t mss_index, uint32_t count)
 {
-	return tg_linux_make(p, linux_h(p, sha1, 0, 0), linux_h(p, sha1, 1, count), mss_index,
-			     count);
+	return tg_linux_make(p, linux_h(p, sha1, 0, 0), linux_h(p, sha1, 1, count), mss_index, count);
 }
 
 static bool linux_verify(const struct tg_packet *p, bool sha1, uint32_t count, struct tg_agreed *a)
@@ -227,7 +226,7 @@ static void test_classic_known(void)
 /* ---- Every layout behind one face, for the figures ---- */
 
 enum layout { CLASSIC, LINUX_SIP, LINUX_SHA1, FREEBSD, HYBRID, TIDEGATE, LAYOUTS };
-static const char *const layout_names[LAYOUTS] = {"classic", "linux", "linux (SHA-1)",
+static const char *const layout_names[LAYOUTS] = {"classic", "linux",  "linux (SHA-1)",
 						  "freebsd", "hybrid", "tidegate (no timestamps)"};
 
 #define TIDEGATE_EPOCH_S 8
@@ -307,12 +306,9 @@ static const struct {
 	uint32_t period_s, options, periods_good, min_s, max_s;
 	double luck_log2; /* -log2 of the chance of one forged ACK */
 } want[LAYOUTS] = {
-	[CLASSIC] = {64, 8, 2, 65, 128, 28},
-	[LINUX_SIP] = {60, 4, 2, 61, 120, 29},
-	[LINUX_SHA1] = {60, 4, 2, 61, 120, 29},
-	[FREEBSD] = {15, 128, 2, 16, 30, 24},
-	[HYBRID] = {1, 4, 2, 2, 2, 29},
-	[TIDEGATE] = {8, 512, 2, 9, 16, 22},
+	[CLASSIC] = {64, 8, 2, 65, 128, 28},    [LINUX_SIP] = {60, 4, 2, 61, 120, 29},
+	[LINUX_SHA1] = {60, 4, 2, 61, 120, 29}, [FREEBSD] = {15, 128, 2, 16, 30, 24},
+	[HYBRID] = {1, 4, 2, 2, 2, 29},         [TIDEGATE] = {8, 512, 2, 9, 16, 22},
 };
 
 /* Whole seconds for which a cookie made at `born` is accepted. */
@@ -368,8 +364,7 @@ static void test_forging_luck(enum layout l)
 	for (i = 0; i < n; i++) {
 		distinct += i == 0 || good[i] != good[i - 1];
 		ack = ack_of(syn, good[i]);
-		CHECK(verify(l, &ack, now), "%s: an ISN that was made is refused",
-		      layout_names[l]);
+		CHECK(verify(l, &ack, now), "%s: an ISN that was made is refused", layout_names[l]);
 	}
 	while (1U << log2 < distinct)
 		log2++;

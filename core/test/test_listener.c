@@ -88,10 +88,10 @@ static void frames(void **state)
 		bool adoptable;
 	} rows[] = {
 		{0, TG_ETHERTYPE_IPV4, true}, /* without an Ethernet header */
-		{14, TG_ETHERTYPE_IPV4, true},  {14, TG_ETHERTYPE_IPV6, true},
-		{18, TG_ETHERTYPE_VLAN, true},  {18, TG_ETHERTYPE_QINQ, true},
+		{14, TG_ETHERTYPE_IPV4, true},   {14, TG_ETHERTYPE_IPV6, true},
+		{18, TG_ETHERTYPE_VLAN, true},   {18, TG_ETHERTYPE_QINQ, true},
 		{18, TG_ETHERTYPE_QINQ1, false}, {22, TG_ETHERTYPE_VLAN, false},
-		{22, TG_ETHERTYPE_QINQ, false}, {22, TG_ETHERTYPE_QINQ1, false},
+		{22, TG_ETHERTYPE_QINQ, false},  {22, TG_ETHERTYPE_QINQ1, false},
 	};
 	size_t i;
 
@@ -111,8 +111,8 @@ static void frames(void **state)
 int tg_test_listener(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(states),         cmocka_unit_test(refusals_that_count),
-		cmocka_unit_test(pauses),         cmocka_unit_test(mptcp_is_proof),
+		cmocka_unit_test(states), cmocka_unit_test(refusals_that_count),
+		cmocka_unit_test(pauses), cmocka_unit_test(mptcp_is_proof),
 		cmocka_unit_test(frames),
 	};
 

@@ -39,8 +39,9 @@ static void nothing_said(void **state)
 
 static void as_linux_sends_them(void **state)
 {
-	struct tg_tcp_options o = PARSE("\x02\x04\x05\xb4\x04\x02\x08\x0a\x11\x22\x33\x44\x00\x00\x00\x00"
-					"\x01\x03\x03\x07");
+	struct tg_tcp_options o = PARSE(
+		"\x02\x04\x05\xb4\x04\x02\x08\x0a\x11\x22\x33\x44\x00\x00\x00\x00"
+		"\x01\x03\x03\x07");
 
 	(void)state;
 	assert_int_equal(o.mss, 1460);
@@ -71,7 +72,8 @@ static void wrong_lengths_are_skipped(void **state)
 	assert_false(o.ts_ok);
 	assert_false(o.sack_ok);
 	assert_int_equal(o.wscale, TG_WSCALE_NONE);
-	assert_int_equal(PARSE("\x02\x03\xff\x04\x03\x01\x03\x03\x05").wscale, 5); /* what follows counts */
+	assert_int_equal(PARSE("\x02\x03\xff\x04\x03\x01\x03\x03\x05").wscale,
+			 5); /* what follows counts */
 }
 
 static void lies_end_the_list(void **state)
@@ -109,7 +111,8 @@ static void longer_than_tcp_allows(void **state)
 /* A list cut at every place never tells more than its beginning does. */
 static void cut_everywhere(void **state)
 {
-	static const uint8_t all[] = {2, 4, 5, 0xb4, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 0, 1, 3, 3, 7};
+	static const uint8_t all[] = {2, 4, 5, 0xb4, 4, 2, 8, 10, 1, 2,
+				      3, 4, 0, 0,    0, 0, 1, 3,  3, 7};
 	uint32_t len;
 
 	(void)state;
@@ -147,8 +150,12 @@ static void aligned_timestamps(void **state)
 	assert_int_equal(tsval, 0x01020304); /* left alone */
 }
 
-#define MD5 "\x13\x12" "0123456789abcdef"
-#define AO16 "\x1d\x10" "0123456789abcd"
+#define MD5                                                                                        \
+	"\x13\x12"                                                                                 \
+	"0123456789abcdef"
+#define AO16                                                                                       \
+	"\x1d\x10"                                                                                 \
+	"0123456789abcd"
 #define NOPS16 "\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1"
 
 /* Linux 6.18 with TCP-MD5 and without TCP-AO: test/host sends it each of these. */
@@ -161,17 +168,30 @@ static void signatures(void **state)
 	assert_int_equal(PARSE(AO16).auth, TG_AUTH_AO);
 	assert_int_equal(PARSE("\x1d\x05\1\1\x07\1\1\1").auth, TG_AUTH_AO);
 	assert_int_equal(PARSE(AO16 AO16).auth, TG_AUTH_TWO_AO);
-	assert_int_equal(PARSE(AO16 "\x1d\x05\1\1\x07" "\x1d\x05\1\1\x07").auth, TG_AUTH_TWO_AO);
-	assert_int_equal(PARSE(AO16 "\x1d\x05\1\1\x07" "\1\1\1" "\x1d\x05\1\1\x07" "\1\1\1\1\1\1\1").auth,
+	assert_int_equal(PARSE(AO16 "\x1d\x05\1\1\x07"
+				    "\x1d\x05\1\1\x07")
+				 .auth,
+			 TG_AUTH_TWO_AO);
+	assert_int_equal(PARSE(AO16 "\x1d\x05\1\1\x07"
+				    "\1\1\1"
+				    "\x1d\x05\1\1\x07"
+				    "\1\1\1\1\1\1\1")
+				 .auth,
 			 TG_AUTH_MALFORMED);
 	/* where no kernel looks */
 	assert_int_equal(PARSE("\x13\x02\1\1").auth, TG_AUTH_NONE);
 	assert_int_equal(PARSE("\x1d\x02\1\1").auth, TG_AUTH_NONE);
 	assert_int_equal(PARSE("\x1d\x04\1\1").auth, TG_AUTH_NONE);
-	assert_int_equal(PARSE("\1\1\1\x13\x02" "\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1").auth, TG_AUTH_NONE);
+	assert_int_equal(PARSE("\1\1\1\x13\x02"
+			       "\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1")
+				 .auth,
+			 TG_AUTH_NONE);
 	assert_int_equal(PARSE("\x13").auth, TG_AUTH_NONE);
 	assert_int_equal(PARSE("\0\1" MD5).auth, TG_AUTH_NONE);
-	assert_int_equal(PARSE("\1\1\1\xfd\x30" "\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1").auth, TG_AUTH_NONE);
+	assert_int_equal(PARSE("\1\1\1\xfd\x30"
+			       "\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1")
+				 .auth,
+			 TG_AUTH_NONE);
 	/* where they look */
 	assert_int_equal(PARSE("\x13\x02" NOPS16).auth, TG_AUTH_MALFORMED);
 	assert_int_equal(PARSE("\x1d\x04" NOPS16).auth, TG_AUTH_MALFORMED);
@@ -196,12 +216,32 @@ static void what_becomes_of_signed_syns(void **state)
 		{TG_AUTH_NONE, 1000, TG_REPLY, TG_REPLY, {TG_COUNT_NOTHING, TG_COUNT_NOTHING}},
 		{TG_AUTH_TWO_AO, 1000, TG_REPLY, TG_REPLY, {TG_COUNT_NOTHING, TG_COUNT_NOTHING}},
 		{TG_AUTH_NONE, TG_SIGNED_DROP, TG_REPLY, TG_REPLY, {TG_COUNT_NOTHING, TG_COUNT_NOTHING}},
-		{TG_AUTH_MALFORMED, TG_SIGNED_ANSWER, TG_DROP, TG_DROP, {TG_COUNT_drop_auth_option, TG_COUNT_drop_auth_option}},
-		{TG_AUTH_MALFORMED, 200000, TG_DROP, TG_DROP, {TG_COUNT_drop_auth_option, TG_COUNT_drop_auth_option}},
-		{TG_AUTH_MD5, TG_SIGNED_ANSWER, TG_REPLY, TG_REPLY, {TG_COUNT_signed_answered, TG_COUNT_signed_answered}},
-		{TG_AUTH_AO, TG_SIGNED_DROP, TG_DROP, TG_DROP, {TG_COUNT_drop_signed, TG_COUNT_drop_signed}},
+		{TG_AUTH_MALFORMED,
+		 TG_SIGNED_ANSWER,
+		 TG_DROP,
+		 TG_DROP,
+		 {TG_COUNT_drop_auth_option, TG_COUNT_drop_auth_option}},
+		{TG_AUTH_MALFORMED,
+		 200000,
+		 TG_DROP,
+		 TG_DROP,
+		 {TG_COUNT_drop_auth_option, TG_COUNT_drop_auth_option}},
+		{TG_AUTH_MD5,
+		 TG_SIGNED_ANSWER,
+		 TG_REPLY,
+		 TG_REPLY,
+		 {TG_COUNT_signed_answered, TG_COUNT_signed_answered}},
+		{TG_AUTH_AO,
+		 TG_SIGNED_DROP,
+		 TG_DROP,
+		 TG_DROP,
+		 {TG_COUNT_drop_signed, TG_COUNT_drop_signed}},
 		{TG_AUTH_MD5, 200000, TG_PASS, TG_REPLY, {TG_COUNT_pass_signed, TG_COUNT_signed_excess}},
-		{TG_AUTH_AO, 0xfffffffe, TG_PASS, TG_REPLY, {TG_COUNT_pass_signed, TG_COUNT_signed_excess}},
+		{TG_AUTH_AO,
+		 0xfffffffe,
+		 TG_PASS,
+		 TG_REPLY,
+		 {TG_COUNT_pass_signed, TG_COUNT_signed_excess}},
 	};
 	uint32_t i, n;
 
@@ -210,7 +250,8 @@ static void what_becomes_of_signed_syns(void **state)
 		struct tg_allowance a = {0};
 
 		for (n = 0; n < 2; n++) {
-			struct tg_decision d = tg_signed_judge_at(cases[i].auth, cases[i].cost_us, &a, 1ULL << 62);
+			struct tg_decision d = tg_signed_judge_at(cases[i].auth, cases[i].cost_us,
+								  &a, 1ULL << 62);
 
 			assert_int_equal(d.verdict, n ? cases[i].second : cases[i].first);
 			assert_int_equal(d.counter, cases[i].counts[n]);
@@ -248,8 +289,9 @@ static void layouts_that_are_known(void **state)
 		uint8_t other[24];
 
 		assert_true(tg_tcp_options_known(layouts[i].bytes, layouts[i].len, &known));
-		assert_true(known.mss == o.mss && known.wscale == o.wscale && known.sack_ok == o.sack_ok &&
-			    known.ts_ok == o.ts_ok && known.tsval == o.tsval && known.tsecr == o.tsecr);
+		assert_true(known.mss == o.mss && known.wscale == o.wscale &&
+			    known.sack_ok == o.sack_ok && known.ts_ok == o.ts_ok &&
+			    known.tsval == o.tsval && known.tsecr == o.tsecr);
 		memcpy(other, layouts[i].bytes, sizeof(other));
 		other[layouts[i].matters] = 77;
 		if (layouts[i].len)
@@ -263,9 +305,13 @@ static void write_then_read(void **state)
 
 	(void)state;
 	for (n = 0; n < 16 * 4; n++) {
-		struct tg_tcp_options in = {.mss = (uint16_t)(n * 997 + 1), .wscale = n & 15,
-					    .sack_ok = n >> 4 & 1, .ts_ok = n >> 5 & 1,
-					    .tsval = 0xa1b2c3d4, .tsecr = 0x01020304}, out;
+		struct tg_tcp_options in = {.mss = (uint16_t)(n * 997 + 1),
+					    .wscale = n & 15,
+					    .sack_ok = n >> 4 & 1,
+					    .ts_ok = n >> 5 & 1,
+					    .tsval = 0xa1b2c3d4,
+					    .tsecr = 0x01020304},
+				      out;
 		uint32_t len = tg_tcp_options_len(&in);
 		uint8_t *room = malloc(len);
 		struct tg_writer w = {room, room + len}, cut = {room, room + len - 1};

@@ -59,7 +59,8 @@ static struct frame v4_syn(void)
 static struct frame v6_syn(uint8_t next, const void *ext, uint32_t ext_len)
 {
 	struct frame f = ethernet("\x86\xdd", 2);
-	uint8_t fixed[8] = {0x60, 0, 0, 0, (uint8_t)((ext_len + 20) >> 8), (uint8_t)(ext_len + 20), next, 64};
+	uint8_t fixed[8] = {0x60, 0, 0, 0, (uint8_t)((ext_len + 20) >> 8), (uint8_t)(ext_len + 20),
+			    next, 64};
 
 	put(&f, fixed, 8);
 	PUT(&f, V6_ADDRS);
@@ -125,7 +126,7 @@ static void cut_at_every_byte(void **state)
 
 			f.len = len;
 			assert_int_equal(parse(&f, &p), len == whole[i].len ? TG_PARSE_TCP
-						       : len >= ip_end[i]   ? TG_PARSE_CUT_TCP
+							: len >= ip_end[i]  ? TG_PARSE_CUT_TCP
 									    : TG_PARSE_OTHER);
 		}
 }
@@ -217,11 +218,12 @@ static void v6_extension_headers(void **state)
 	} t[] = {
 		{0, "\x06\x00\x01\x04\x00\x00\x00\x00", 8, TG_PARSE_TCP},
 		{60, "\x06\x00\x01\x04\x00\x00\x00\x00", 8, TG_PARSE_TCP},
-		{60, "\x06\x01\x01\x0c\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", 16, TG_PARSE_TCP},
-		{43, "\x06\x00\x04\x00\x00\x00\x00\x00", 8, TG_PARSE_TCP},   /* no segments left */
+		{60, "\x06\x01\x01\x0c\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", 16,
+		 TG_PARSE_TCP},
+		{43, "\x06\x00\x04\x00\x00\x00\x00\x00", 8, TG_PARSE_TCP}, /* no segments left */
 		{43, "\x06\x00\x04\x01\x00\x00\x00\x00", 8, TG_PARSE_OTHER}, /* one left */
-		{44, "\x06\x00\x00\x00\x00\x00\x00\x01", 8, TG_PARSE_TCP},   /* atomic */
-		{44, "\x06\xff\x00\x00\x00\x00\x00\x01", 8, TG_PARSE_TCP},   /* reserved byte ignored */
+		{44, "\x06\x00\x00\x00\x00\x00\x00\x01", 8, TG_PARSE_TCP}, /* atomic */
+		{44, "\x06\xff\x00\x00\x00\x00\x00\x01", 8, TG_PARSE_TCP}, /* reserved byte ignored */
 		{44, "\x06\x00\x00\x01\x00\x00\x00\x01", 8, TG_PARSE_FRAGMENT},
 		{44, "\x06\x00\x00\x08\x00\x00\x00\x01", 8, TG_PARSE_OVERLAY},
 		{44, "\x06\x00\x00\x11\x00\x00\x00\x01", 8, TG_PARSE_OVERLAY},
@@ -263,7 +265,8 @@ static void v6_chain_length(void **state)
 			memcpy(chain + 8 * i + 2, "\x01\x04\x00\x00\x00\x00", 6); /* PadN */
 		}
 		f = v6_syn(60, chain, 8 * n);
-		assert_int_equal(parse(&f, &p), n <= TG_IPV6_EXT_MAX ? TG_PARSE_TCP : TG_PARSE_EXT_CHAIN);
+		assert_int_equal(parse(&f, &p),
+				 n <= TG_IPV6_EXT_MAX ? TG_PARSE_TCP : TG_PARSE_EXT_CHAIN);
 	}
 }
 
@@ -306,7 +309,7 @@ static void v6_chain_bytes(void **state)
 /* RFC 7112: a first fragment holds the whole chain. */
 static void v6_first_fragment_cuts_chain(void **state)
 {
-	static const char chain[] = "\x3c\x00\x00\x01\x00\x00\x00\x01"		 /* fragment 0, more */
+	static const char chain[] = "\x3c\x00\x00\x01\x00\x00\x00\x01" /* fragment 0, more */
 				    "\x06\x01\x01\x0c\0\0\0\0\0\0\0\0\0\0\0\0"; /* 16 bytes of options */
 	struct frame f = v6_syn(44, chain, 24);
 	struct tg_packet p;
@@ -354,10 +357,10 @@ static void sources(void **state)
 		uint8_t a[4];
 		bool bogus;
 	} v4[] = {
-		{{192, 0, 2, 1}, false}, {{0, 0, 0, 0}, true},     {{0, 1, 2, 3}, true},
-		{{127, 0, 0, 1}, true},  {{127, 9, 9, 9}, true},   {{224, 0, 0, 1}, true},
+		{{192, 0, 2, 1}, false}, {{0, 0, 0, 0}, true},         {{0, 1, 2, 3}, true},
+		{{127, 0, 0, 1}, true},  {{127, 9, 9, 9}, true},       {{224, 0, 0, 1}, true},
 		{{239, 1, 1, 1}, true},  {{255, 255, 255, 255}, true}, {{198, 51, 100, 7}, true},
-		{{1, 0, 0, 0}, false},   {{10, 0, 0, 255}, false}, {{126, 0, 0, 1}, false},
+		{{1, 0, 0, 0}, false},   {{10, 0, 0, 255}, false},     {{126, 0, 0, 1}, false},
 	};
 	static const struct {
 		uint8_t a[16];

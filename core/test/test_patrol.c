@@ -9,7 +9,8 @@
 
 static void build_v4(uint8_t *frame, uint8_t tos, uint16_t id)
 {
-	static const uint8_t ip[20] = {0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 198, 18, 0, 1};
+	static const uint8_t ip[20] = {0x45, 0, 0,   28, 0, 0, 0,   0,  64, 17,
+				       0,    0, 192, 0,  2, 1, 198, 18, 0,  1};
 
 	memset(frame, 0, 42);
 	frame[12] = 8;
@@ -64,7 +65,8 @@ static void frames_that_lie(void **state)
 	for (len = 0; len < 42; len++) {
 		uint8_t *cut = tg_test_exact(frame, len);
 
-		assert_int_equal(tg_patrol_parse(&pkt, cut, cut + len), len < 34 ? TG_PATROL_BROKEN : TG_PATROL_IP);
+		assert_int_equal(tg_patrol_parse(&pkt, cut, cut + len),
+				 len < 34 ? TG_PATROL_BROKEN : TG_PATROL_IP);
 		free(cut);
 	}
 	frame[14] = 0x44; /* header of 16 bytes */
@@ -89,7 +91,8 @@ static void filters_expire(void **state)
 	assert_int_equal(tg_patrol_ask(&f, 0xfffffff0), TG_FILTER_BLOCK);
 
 	/* 2^(4-1) = 8 packets/s over 10 s */
-	f = (struct tg_patrol_filter){.action = TG_FILTER_BLOCK, .floor_log2 = 4, .window_s = 10, .window_began_s = 50};
+	f = (struct tg_patrol_filter){
+		.action = TG_FILTER_BLOCK, .floor_log2 = 4, .window_s = 10, .window_began_s = 50};
 	f.packets = 79;
 	assert_int_equal(tg_patrol_ask(&f, 59), TG_FILTER_BLOCK); /* its window is not over */
 	f.packets = 80;
@@ -122,7 +125,8 @@ static void buckets_pair_up(void **state)
 	(void)state;
 	for (mask = 15; mask < 1 << 21; mask = mask * 2 + 1)
 		for (i = 0; i < 1000; i++) {
-			uint32_t tag = (uint32_t)tg_test_random(&rnd), b = (uint32_t)tg_test_random(&rnd) & mask;
+			uint32_t tag = (uint32_t)tg_test_random(&rnd),
+				 b = (uint32_t)tg_test_random(&rnd) & mask;
 			uint32_t o = tg_patrol_other(b, tag, mask);
 
 			assert_true(o <= mask && o != b);
@@ -133,9 +137,12 @@ static void buckets_pair_up(void **state)
 int tg_test_patrol(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(codepoint_every_residue), cmocka_unit_test(codepoint_v6),
-		cmocka_unit_test(frames_that_lie),	   cmocka_unit_test(filters_expire),
-		cmocka_unit_test(actions),		   cmocka_unit_test(buckets_pair_up),
+		cmocka_unit_test(codepoint_every_residue),
+		cmocka_unit_test(codepoint_v6),
+		cmocka_unit_test(frames_that_lie),
+		cmocka_unit_test(filters_expire),
+		cmocka_unit_test(actions),
+		cmocka_unit_test(buckets_pair_up),
 	};
 
 	return cmocka_run_group_tests_name("patrol", tests, NULL, NULL);

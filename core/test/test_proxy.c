@@ -41,13 +41,16 @@ static void set_up(void **state)
 {
 	uint32_t bits = tg_cookie_option_bits(tg_mss_index(4, 1460), 7, true, false);
 	struct tg_packet ack = {.family = 4, .seq = 101, .ack = 0x80000001, .ports = 0x50001234};
-	struct tg_ack said = {.cookie = {0x80000000, 5000}, .tsval = 77, .ts_ok = true};
-	struct tg_flow f = tg_flow_open(&ack, &said, bits, 9, 502, 3, 1000);
+	struct tg_ack ack_info = {.cookie = {0x80000000, 5000}, .tsval = 77, .ts_ok = true};
+	struct tg_flow f = tg_flow_open(&ack, &ack_info, bits, 9, 502, 3, 1000);
 	struct tg_segment syn = tg_flow_syn(&ack, &f, f.client_isn, false), s;
-	struct tg_packet synack = {.family = 4, .seq = 42, .ack = 101, .ports = 0x12345000,
+	struct tg_packet synack = {.family = 4,
+				   .seq = 42,
+				   .ack = 101,
+				   .ports = 0x12345000,
 				   .flags = TG_TCP_SYN | TG_TCP_ACK};
-	struct tg_tcp_options o = {.mss = 1460, .wscale = 10, .sack_ok = true, .ts_ok = true,
-				   .tsval = 900, .tsecr = 77};
+	struct tg_tcp_options o = {
+		.mss = 1460, .wscale = 10, .sack_ok = true, .ts_ok = true, .tsval = 900, .tsecr = 77};
 
 	(void)state;
 	assert_int_equal(syn.seq, 100);
@@ -78,8 +81,8 @@ static void server_without_scaling(void **state)
 {
 	uint32_t bits = tg_cookie_option_bits(0, 7, false, false);
 	struct tg_packet ack = {.family = 4, .seq = 101}, synack = {.seq = 42, .ack = 101};
-	struct tg_ack said = {.cookie = {1, 0}};
-	struct tg_flow f = tg_flow_open(&ack, &said, bits, 9, 502, 3, 0);
+	struct tg_ack ack_info = {.cookie = {1, 0}};
+	struct tg_flow f = tg_flow_open(&ack, &ack_info, bits, 9, 502, 3, 0);
 	struct tg_tcp_options o = {.wscale = TG_WSCALE_NONE};
 
 	(void)state;
@@ -97,8 +100,10 @@ static void challenges(void **state)
 	(void)state;
 	for (n = 0; n < 10000; n++) {
 		uint64_t salt = tg_test_random(&seed);
-		struct tg_packet syn = {.family = 4, .src = {{tg_test_random(&seed) & 0xffffffff}},
-					.ports = (uint32_t)salt, .seq = (uint32_t)(salt >> 32)};
+		struct tg_packet syn = {.family = 4,
+					.src = {{tg_test_random(&seed) & 0xffffffff}},
+					.ports = (uint32_t)salt,
+					.seq = (uint32_t)(salt >> 32)};
 		struct tg_siphash_key key = {salt, tg_test_random(&seed)};
 		struct tg_segment c = tg_challenge(&syn, &svc, 64, &key, false);
 		struct tg_packet ack = syn;
@@ -119,30 +124,31 @@ static void challenges(void **state)
  * what it gave when it was offered everything. */
 static void learning(void **state)
 {
-	static const struct tg_service svc = {.mss_v4 = 1460, .mss_v6 = 1440, .wscale = 7, .sack = 1,
-					      .timestamps = 1, .ecn = 1};
+	static const struct tg_service svc = {
+		.mss_v4 = 1460, .mss_v6 = 1440, .wscale = 7, .sack = 1, .timestamps = 1, .ecn = 1};
 	struct tg_packet synack = {.family = 4, .flags = TG_TCP_SYN | TG_TCP_ACK | TG_TCP_ECE};
 	struct tg_tcp_options rich = {.mss = 1400, .wscale = 9, .sack_ok = true, .ts_ok = true};
 	struct tg_tcp_options poor = {.wscale = TG_WSCALE_NONE};
-	struct tg_service told = tg_service_told(&svc, 0, NULL, 4);
+	struct tg_service advertised = tg_service_advertised(&svc, 0, NULL, 4);
 	struct tg_learned l;
 
 	(void)state;
-	assert_true(told.mss_v4 == 536 && told.wscale == TG_WSCALE_NONE && !told.sack &&
-		    !told.timestamps && !told.ecn);
-	told = tg_service_told(&svc, TG_FIXED_MSS | TG_FIXED_WSCALE, NULL, 6);
-	assert_true(told.mss_v6 == 1440 && told.wscale == 7 && !told.sack);
+	assert_true(advertised.mss_v4 == 536 && advertised.wscale == TG_WSCALE_NONE &&
+		    !advertised.sack && !advertised.timestamps && !advertised.ecn);
+	advertised = tg_service_advertised(&svc, TG_FIXED_MSS | TG_FIXED_WSCALE, NULL, 6);
+	assert_true(advertised.mss_v6 == 1440 && advertised.wscale == 7 && !advertised.sack);
 	l = tg_learn(&synack, &rich, 1000);
-	told = tg_service_told(&svc, 0, &l, 4);
-	assert_true(told.mss_v4 == 1400 && told.wscale == 9 && told.sack && told.timestamps && told.ecn);
+	advertised = tg_service_advertised(&svc, 0, &l, 4);
+	assert_true(advertised.mss_v4 == 1400 && advertised.wscale == 9 && advertised.sack &&
+		    advertised.timestamps && advertised.ecn);
 	assert_false(tg_learned_is_stale(&l, 1000 + TG_LEARNED_FRESH_MS - 1));
 	assert_true(tg_learned_is_stale(&l, 1000 + TG_LEARNED_FRESH_MS));
 	assert_true(tg_learned_is_stale(NULL, 0));
 	synack.flags |= TG_TCP_CWR; /* a server that reflects the bits: RFC 3168 section 6.1.1 */
 	l = tg_learn(&synack, &poor, 1000);
-	told = tg_service_told(&svc, 0, &l, 4);
-	assert_true(told.mss_v4 == 536 && told.wscale == TG_WSCALE_NONE && !told.sack &&
-		    !told.timestamps && !told.ecn);
+	advertised = tg_service_advertised(&svc, 0, &l, 4);
+	assert_true(advertised.mss_v4 == 536 && advertised.wscale == TG_WSCALE_NONE &&
+		    !advertised.sack && !advertised.timestamps && !advertised.ecn);
 }
 
 /* Every combination of what the client was told, what was asked, and what was given. */
@@ -157,8 +163,8 @@ static void agreements(void **state)
 					    6, n & 1 ? 7 : TG_WSCALE_NONE, n & 2, n & 4),
 				    .flags = (n & 8 ? TG_FLOW_TS : 0) | (asks ? TG_FLOW_ASKS : 0) |
 					     (renewed ? TG_FLOW_RENEWED : 0)};
-		struct tg_tcp_options o = {.wscale = n & 16 ? 9 : TG_WSCALE_NONE, .sack_ok = n & 32,
-					   .ts_ok = n & 128};
+		struct tg_tcp_options o = {
+			.wscale = n & 16 ? 9 : TG_WSCALE_NONE, .sack_ok = n & 32, .ts_ok = n & 128};
 		struct tg_packet synack = {.family = 4, .flags = n & 64 ? TG_TCP_ECE : 0};
 		struct tg_segment syn = tg_flow_syn(&synack, &f, 7, true);
 		enum tg_agreement got = tg_flow_agreement(&f, &synack, &o, 0);
@@ -169,19 +175,22 @@ static void agreements(void **state)
 			less |= n >> i & 1 && !(n >> (4 + i) & 1);
 			more |= n >> (4 + i) & 1 && !(n >> i & 1);
 		}
-		assert_int_equal(got, less ? TG_GIVES_LESS
-				      : (asks || renewed) && more ? TG_GIVES_MORE : TG_AGREES);
+		assert_int_equal(got, less                        ? TG_GIVES_LESS
+				      : (asks || renewed) && more ? TG_GIVES_MORE
+								  : TG_AGREES);
 		next = tg_setup_next(&f, &synack, &o, 0);
 		assert_int_equal(next, !less && !asks && got == TG_AGREES ? TG_SETUP_ACCEPT
-				       : !less ? TG_SETUP_RENEW
-				       : asks || renewed ? TG_SETUP_MISMATCH : TG_SETUP_ASK);
+				       : !less                            ? TG_SETUP_RENEW
+				       : asks || renewed                  ? TG_SETUP_MISMATCH
+									  : TG_SETUP_ASK);
 		assert_true(tg_flow_renew(&f, next == TG_SETUP_ASK));
 		assert_int_equal(!!(f.flags & TG_FLOW_ASKS), next == TG_SETUP_ASK);
 		/* a server that gives what nobody asks for is believed in the end */
 		while (tg_flow_renew(&f, false))
 			;
 		assert_int_equal(f.flags, n & 8 ? TG_FLOW_TS : 0);
-		assert_int_equal(tg_setup_next(&f, &synack, &o, 0), less ? TG_SETUP_MISMATCH : TG_SETUP_ACCEPT);
+		assert_int_equal(tg_setup_next(&f, &synack, &o, 0),
+				 less ? TG_SETUP_MISMATCH : TG_SETUP_ACCEPT);
 		assert_int_equal(syn.options.sack_ok, asks || n & 2);
 		assert_int_equal(syn.options.ts_ok, asks || n & 8);
 		assert_int_equal(syn.options.wscale, n & 1 ? 7 : asks ? 0 : TG_WSCALE_NONE);
@@ -242,7 +251,8 @@ static void presence(void **state)
 		hash = tg_presence_flow(&syn, 7);
 		word = tg_presence_word(hash, TG_PRESENCE_FLOWS, 0);
 		assert_true(word < TG_PRESENCE_WORDS);
-		assert_int_equal(tg_presence_word(hash, TG_PRESENCE_FLOWS, 1), word + TG_PRESENCE_WORDS);
+		assert_int_equal(tg_presence_word(hash, TG_PRESENCE_FLOWS, 1),
+				 word + TG_PRESENCE_WORDS);
 		assert_int_equal(tg_presence_word(hash, TG_PRESENCE_SOURCES, 1),
 				 word + 3 * TG_PRESENCE_WORDS);
 		assert_int_equal(__builtin_popcountll(tg_presence_bit(hash)), 1);
@@ -258,12 +268,17 @@ static void segments(void **state)
 
 	(void)state;
 	for (n = 0; n < 20000; n++) {
-		struct tg_segment s = {.family = n & 1 ? 6 : 4, .seq = (uint32_t)tg_test_random(&seed),
-				       .ack = (uint32_t)tg_test_random(&seed), .kind = n % 3,
-				       .flags = TG_TCP_ACK, .window = (uint16_t)n, .ttl = 64, .dscp = n & 63,
-				       .ports = (uint32_t)tg_test_random(&seed),
-				       .options = {.mss = 1460, .wscale = n & 15, .ts_ok = n & 2,
-						   .sack_ok = n & 4}};
+		struct tg_segment s = {
+			.family = n & 1 ? 6 : 4,
+			.seq = (uint32_t)tg_test_random(&seed),
+			.ack = (uint32_t)tg_test_random(&seed),
+			.kind = n % 3,
+			.flags = TG_TCP_ACK,
+			.window = (uint16_t)n,
+			.ttl = 64,
+			.dscp = n & 63,
+			.ports = (uint32_t)tg_test_random(&seed),
+			.options = {.mss = 1460, .wscale = n & 15, .ts_ok = n & 2, .sack_ok = n & 4}};
 		uint32_t len = tg_segment_len(&s), head = s.family == 4 ? 20 : 40, pseudo;
 		uint8_t *room = malloc(len);
 
@@ -274,7 +289,8 @@ static void segments(void **state)
 		assert_true(tg_segment_write((struct tg_writer){room, room + len}, &s));
 		if (s.family == 4)
 			assert_int_equal(tg_test_sum16(room, 20), 0xffff);
-		pseudo = tg_test_sum16(room + (s.family == 4 ? 12 : 8), s.family == 4 ? 8 : 32) + 6U + len - head;
+		pseudo = tg_test_sum16(room + (s.family == 4 ? 12 : 8), s.family == 4 ? 8 : 32) +
+			 6U + len - head;
 		pseudo += tg_test_sum16(room + head, len - head);
 		pseudo = (pseudo & 0xffff) + (pseudo >> 16);
 		assert_int_equal((pseudo & 0xffff) + (pseudo >> 16), 0xffff);
@@ -305,8 +321,8 @@ static bool share_take(uint32_t *cells, uint64_t first, uint8_t family, uint32_t
 	uint32_t i;
 
 	for (i = 0; i < TG_SHARE_LEVELS && s.level[i]; i++)
-		if (!tg_share_admits(i, cells[tg_share_cell(s.level[i], 0)], cells[tg_share_cell(s.level[i], 1)],
-				     cells[TG_SHARE_ALL], max))
+		if (!tg_share_admits(i, cells[tg_share_cell(s.level[i], 0)],
+				     cells[tg_share_cell(s.level[i], 1)], cells[TG_SHARE_ALL], max))
 			return false;
 	for (i = 0; i < TG_SHARE_LEVELS && s.level[i]; i++) {
 		cells[tg_share_cell(s.level[i], 0)]++;
@@ -339,7 +355,8 @@ static void shares(void **state)
 	}
 	memset(cells, 0, sizeof(cells));
 	for (prefix = 0; prefix < 65536; prefix++)
-		share_take(cells, 0xffeeddccb820ULL | (prefix >> 8 & 255) << 48 | prefix << 56, 6, max);
+		share_take(cells, 0xffeeddccb820ULL | (prefix >> 8 & 255) << 48 | prefix << 56, 6,
+			   max);
 	assert_in_range(cells[TG_SHARE_ALL], max / 2 - 1, max / 2 + 1);
 	assert_true(share_take(cells, 0x01eeddccb820ULL, 6, max));
 	/* one /56 alone gets a third */
@@ -393,8 +410,12 @@ static void lately(void **state)
  * asked for again in another tick. */
 static void wishes(void **state)
 {
-	struct tg_flow f = {.server_isn = 7000, .seq_delta = 2000, .state = TG_FLOW_READY, .waits = TG_FLOW_SILENT};
-	struct tg_packet p = {.family = 4, .flags = TG_TCP_ACK, .ack = 5001, .l4_len = 20, .tcp_hdr_len = 20};
+	struct tg_flow f = {.server_isn = 7000,
+			    .seq_delta = 2000,
+			    .state = TG_FLOW_READY,
+			    .waits = TG_FLOW_SILENT};
+	struct tg_packet p = {
+		.family = 4, .flags = TG_TCP_ACK, .ack = 5001, .l4_len = 20, .tcp_hdr_len = 20};
 	uint32_t tick;
 
 	(void)state;

@@ -16,8 +16,10 @@ static void wants(struct tg_reply_way way, enum tg_reply reply, uint64_t mac)
 
 static void gateways(void **state)
 {
-	struct tg_reply_hop hop = {.kind = TG_HOP_VIA, .count = 2,
-				   .paths = {{.mac = A, .segment = 2}, {.mac = B, .segment = 3, .vid = 7}}};
+	struct tg_reply_hop hop = {
+		.kind = TG_HOP_VIA,
+		.count = 2,
+		.paths = {{.mac = A, .segment = 2}, {.mac = B, .segment = 3, .vid = 7}}};
 
 	(void)state;
 	wants(tg_reply_via(&hop, 2, 0, A), TG_REPLY_BACK, 0);

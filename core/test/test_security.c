@@ -25,7 +25,8 @@ static struct tg_packet random_tuple(uint64_t *seed)
 /* The three kinds of cookie that are attacked, as 32-bit functions of a tuple. */
 enum kind { KIND_CRC, KIND_TIDEGATE, KIND_SMART };
 static const char *const kind_names[] = {"CRC32", "tidegate", "smartcookie"};
-static const uint32_t kind_masks[] = {0xffffffffU, (1U << TG_COOKIE_PLAIN_MAC_BITS) - 1, TG_SMART_HASH_MASK};
+static const uint32_t kind_masks[] = {0xffffffffU, (1U << TG_COOKIE_PLAIN_MAC_BITS) - 1,
+				      TG_SMART_HASH_MASK};
 
 static uint32_t crc32(const uint8_t *m, size_t len)
 {
@@ -92,14 +93,16 @@ static void linear_relation(void **state)
 		uint32_t i, held = 0;
 
 		for (i = 0; i < 200000; i++) {
-			struct tg_packet a = random_tuple(&seed), b = random_tuple(&seed), c = random_tuple(&seed);
+			struct tg_packet a = random_tuple(&seed), b = random_tuple(&seed),
+					 c = random_tuple(&seed);
 			struct tg_packet x = a;
 
 			x.src.w[0] ^= b.src.w[0] ^ c.src.w[0];
 			x.dst.w[0] ^= b.dst.w[0] ^ c.dst.w[0];
 			x.ports ^= b.ports ^ c.ports;
 			x.seq ^= b.seq ^ c.seq;
-			held += (oracle(kind, &a) ^ oracle(kind, &b) ^ oracle(kind, &c)) == oracle(kind, &x);
+			held += (oracle(kind, &a) ^ oracle(kind, &b) ^ oracle(kind, &c)) ==
+				oracle(kind, &x);
 		}
 		if (kind == KIND_CRC ? held != i : held > 2)
 			fail_msg("%s: the relation held %u times in %u", kind_names[kind], held, i);
@@ -119,7 +122,8 @@ static void key_recovery_by_linearity(void **state)
 		uint32_t learned, i, forged = 0;
 
 		m0 = random_tuple(&seed);
-		learned = crc_cookie(&m0, 0) ^ oracle(kind, &m0) ^ crc_cookie(&zero, 0); /* CRC(0 || n) */
+		learned = crc_cookie(&m0, 0) ^ oracle(kind, &m0) ^
+			  crc_cookie(&zero, 0); /* CRC(0 || n) */
 		for (i = 0; i < 100000; i++) {
 			struct tg_packet mx = random_tuple(&seed);
 			uint32_t guess = crc_cookie(&mx, 0) ^ learned ^ crc_cookie(&zero, 0);
@@ -167,7 +171,8 @@ static void smartcookie_every_bit(void **state)
 	for (bit = 0; bit < 32; bit++) {
 		struct tg_packet syn = random_tuple(&seed), ack;
 		struct tg_halfsiphash_key key = tg_smart_key_derive(secret, 8);
-		uint32_t isn = tg_smart_make(&syn, tg_cookie_option_bits(6, 7, false, false), 8, &key);
+		uint32_t isn = tg_smart_make(&syn, tg_cookie_option_bits(6, 7, false, false), 8,
+					     &key);
 
 		ack = syn;
 		ack.seq++;
@@ -195,7 +200,8 @@ static void replay(void **state)
 	ack.seq++;
 	for (at = made_at - 3 * len; at < made_at + 20 * len; at += 100) {
 		bool in_window = at >= 5000 * len - ahead && at < 5002 * len - ahead;
-		uint64_t now = tg_epoch_verifying(at, len, ahead), named = tg_cookie_epoch(cookie.isn, now);
+		uint64_t now = tg_epoch_verifying(at, len, ahead),
+			 named = tg_cookie_epoch(cookie.isn, now);
 		struct tg_siphash_key k = tg_epoch_key_derive(secret, named);
 		struct tg_halfsiphash_key h;
 
@@ -227,16 +233,19 @@ static void pollution(void **state)
 
 		for (; flows < 20000U * (i + 1); flows++) {
 			struct tg_packet p = random_tuple(&seed);
-			struct tg_bloom_at at = tg_bloom_locate(tg_bloom_hash(&p, TG_BLOOM_FROM_CLIENT, &key), bits);
+			struct tg_bloom_at at = tg_bloom_locate(
+				tg_bloom_hash(&p, TG_BLOOM_FROM_CLIENT, &key), bits);
 
 			for (n = 0; n < TG_BLOOM_PARTITIONS; n++)
 				words[at.word[n]] |= tg_bloom_bit(&at, n, 0);
 		}
 		for (n = 0; n < probes; n++) {
 			struct tg_packet p = random_tuple(&seed);
-			struct tg_bloom_at at = tg_bloom_locate(tg_bloom_hash(&p, TG_BLOOM_FROM_CLIENT, &key), bits);
+			struct tg_bloom_at at = tg_bloom_locate(
+				tg_bloom_hash(&p, TG_BLOOM_FROM_CLIENT, &key), bits);
 
-			hits += tg_bloom_known(words[at.word[0]], words[at.word[1]], words[at.word[2]], &at) != 0;
+			hits += tg_bloom_known(words[at.word[0]], words[at.word[1]],
+					       words[at.word[2]], &at) != 0;
 		}
 		computed = tg_bloom_fp_ppb(flows, bits) / 1e9;
 		measured = (double)hits / probes;

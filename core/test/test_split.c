@@ -37,7 +37,9 @@ static struct tg_packet segment(uint8_t flags)
 
 static struct tg_split ongoing(uint8_t flags)
 {
-	return (struct tg_split){.hash = 5, .client_window = 0x1234, .edge = 9,
+	return (struct tg_split){.hash = 5,
+				 .client_window = 0x1234,
+				 .edge = 9,
 				 .state = TG_SPLIT_READY | TG_FLOW_TS | flags};
 }
 
@@ -89,7 +91,8 @@ static void fin_and_ack_at_the_same_time(void **state)
 	assert_true(e.state & TG_FLOW_CLOSED);
 	e = ongoing(TG_FLOW_CLIENT_FIN);
 	both(&e, TG_TCP_RST, TG_TO_SERVER, TG_TCP_FIN | TG_TCP_ACK);
-	assert_true(e.state & TG_FLOW_RESET && e.state & TG_FLOW_CLOSED && e.state & TG_FLOW_SERVER_FIN);
+	assert_true(e.state & TG_FLOW_RESET && e.state & TG_FLOW_CLOSED &&
+		    e.state & TG_FLOW_SERVER_FIN);
 }
 
 /* The confirmation that is due and the end of the connection do not write over each other. */
@@ -100,7 +103,8 @@ static void bits_of_others_stay(void **state)
 	(void)state;
 	tg_split_set(&e, TG_SPLIT_CONFIRM);
 	both(&e, TG_TCP_FIN | TG_TCP_ACK, TG_TO_SERVER, TG_TCP_ACK);
-	assert_int_equal(e.state, TG_SPLIT_READY | TG_FLOW_TS | TG_FLOW_CLIENT_FIN | TG_SPLIT_CONFIRM);
+	assert_int_equal(e.state,
+			 TG_SPLIT_READY | TG_FLOW_TS | TG_FLOW_CLIENT_FIN | TG_SPLIT_CONFIRM);
 	tg_split_clear(&e, TG_SPLIT_CONFIRM);
 	assert_int_equal(e.state, TG_SPLIT_READY | TG_FLOW_TS | TG_FLOW_CLIENT_FIN);
 }
@@ -182,7 +186,8 @@ static void who_gives_way(void **state)
 static void who_has_lasted_stays(void **state)
 {
 	struct tg_split_newcomer n = {.hash = source_b, .held = 1, .floor = 8, .now_tick = 100};
-	struct tg_split word = taken(source_a, TG_SPLIT_CARRIED, 100), silent = taken(source_a, 0, 99);
+	struct tg_split word = taken(source_a, TG_SPLIT_CARRIED, 100),
+			silent = taken(source_a, 0, 99);
 	struct tg_split live = lasting(source_a, 0, 99), quiet = lasting(source_a, 0, 98);
 
 	(void)state;
@@ -204,8 +209,13 @@ static void who_has_lasted_stays(void **state)
  * first that carried something. */
 static void heard(void **state)
 {
-	struct tg_split e = {.hash = 5, .server_isn = 7000, .seq_delta = 2000, .seen_tick = 50,
-			     .window = {14, -3}, .edge = 9, .state = TG_SPLIT_READY};
+	struct tg_split e = {.hash = 5,
+			     .server_isn = 7000,
+			     .seq_delta = 2000,
+			     .seen_tick = 50,
+			     .window = {14, -3},
+			     .edge = 9,
+			     .state = TG_SPLIT_READY};
 	struct tg_packet p = segment(TG_TCP_ACK);
 
 	(void)state;
@@ -278,10 +288,15 @@ static void carries(void **state)
 int tg_test_split(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fins_at_the_same_time), cmocka_unit_test(fin_and_ack_at_the_same_time),
-		cmocka_unit_test(bits_of_others_stay), cmocka_unit_test(entry_has_a_new_owner),
-		cmocka_unit_test(who_gives_way), cmocka_unit_test(who_has_lasted_stays), cmocka_unit_test(heard),
-		cmocka_unit_test(sources), cmocka_unit_test(carries),
+		cmocka_unit_test(fins_at_the_same_time),
+		cmocka_unit_test(fin_and_ack_at_the_same_time),
+		cmocka_unit_test(bits_of_others_stay),
+		cmocka_unit_test(entry_has_a_new_owner),
+		cmocka_unit_test(who_gives_way),
+		cmocka_unit_test(who_has_lasted_stays),
+		cmocka_unit_test(heard),
+		cmocka_unit_test(sources),
+		cmocka_unit_test(carries),
 	};
 
 	return cmocka_run_group_tests_name("server flows on two CPUs", tests, NULL, NULL);

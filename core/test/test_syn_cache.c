@@ -12,8 +12,10 @@ static const struct tg_siphash_key key = {0x0706050403020100ULL, 0x0f0e0d0c0b0a0
 
 static struct tg_packet random_syn(uint64_t *seed, uint8_t family)
 {
-	struct tg_packet p = {.family = family, .seq = (uint32_t)tg_test_random(seed),
-			      .ports = (uint32_t)tg_test_random(seed), .flags = TG_TCP_SYN,
+	struct tg_packet p = {.family = family,
+			      .seq = (uint32_t)tg_test_random(seed),
+			      .ports = (uint32_t)tg_test_random(seed),
+			      .flags = TG_TCP_SYN,
 			      .l3_off = TG_ETH_HDR_LEN};
 	int i;
 
@@ -24,22 +26,22 @@ static struct tg_packet random_syn(uint64_t *seed, uint8_t family)
 	return p;
 }
 
-static const struct tg_service svc = {.mss_v4 = 1460, .mss_v6 = 1440, .wscale = 8, .sack = 1,
-				      .timestamps = 1, .ecn = 1};
+static const struct tg_service svc = {
+	.mss_v4 = 1460, .mss_v6 = 1440, .wscale = 8, .sack = 1, .timestamps = 1, .ecn = 1};
 
 /* As a plane does it. The place's number. */
-static uint32_t keep(struct tg_half_bucket *b, const struct tg_packet *syn,
+static uint32_t keep(struct tg_halfopen_bucket *b, const struct tg_packet *syn,
 		     const struct tg_tcp_options *offered, uint64_t now_ns)
 {
 	static const uint8_t frame[64] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 8, 0};
 	struct tg_synack a = tg_synack_agree(syn, offered, &svc);
-	uint64_t hash = tg_half_hash(syn, &key), head = 0;
-	uint32_t slot = tg_half_victim(b, TG_HALF_TICK(now_ns), &head);
+	uint64_t hash = tg_halfopen_hash(syn, &key), head = 0;
+	uint32_t slot = tg_halfopen_victim(b, TG_HALFOPEN_TICK(now_ns), &head);
 
-	if (slot == TG_HALF_WAYS || !tg_half_swap(&b->heads[slot], head, TG_HALF_BUSY))
-		return TG_HALF_WAYS;
-	tg_half_fill(&b->halves[slot], syn, offered, &a, tg_half_isn(hash, now_ns), frame);
-	tg_half_publish(&b->heads[slot], tg_half_head(hash, TG_HALF_TICK(now_ns), 1));
+	if (slot == TG_HALFOPEN_WAYS || !tg_halfopen_swap(&b->heads[slot], head, TG_HALFOPEN_BUSY))
+		return TG_HALFOPEN_WAYS;
+	tg_halfopen_fill(&b->halfopens[slot], syn, offered, &a, tg_halfopen_isn(hash, now_ns), frame);
+	tg_halfopen_publish(&b->heads[slot], tg_halfopen_head(hash, TG_HALFOPEN_TICK(now_ns), 1));
 	return slot;
 }
 
@@ -61,7 +63,7 @@ static void hashes(void **state)
 		}
 		for (i = 0; i < 4; i++)
 			bytes[2 * len + i] = (uint8_t)(p.ports >> (8 * i));
-		assert_int_equal(tg_half_hash(&p, &key),
+		assert_int_equal(tg_halfopen_hash(&p, &key),
 				 tg_siphash24(&key, bytes, (size_t)(2 * len + 4)));
 	}
 }
@@ -76,13 +78,13 @@ static void isn_hides_the_bucket(void **state)
 	(void)state;
 	while (in_bucket < 25600) {
 		struct tg_packet p = random_syn(&seed, 4);
-		uint64_t hash = tg_half_hash(&p, &key);
+		uint64_t hash = tg_halfopen_hash(&p, &key);
 
-		if (tg_half_index(hash, 63) != 17)
+		if (tg_halfopen_index(hash, 63) != 17)
 			continue;
 		in_bucket++;
-		low[tg_half_isn(hash, 0) & 255]++;
-		high[tg_half_isn(hash, 0) >> 24]++;
+		low[tg_halfopen_isn(hash, 0) & 255]++;
+		high[tg_halfopen_isn(hash, 0) >> 24]++;
 	}
 	for (i = 0; i < 256; i++) { /* 100 each; 6 sigma */
 		assert_in_range(low[i], 40, 160);
@@ -92,62 +94,66 @@ static void isn_hides_the_bucket(void **state)
 
 static void oldest_goes(void **state)
 {
-	struct tg_half_bucket b = {.heads = {0}};
+	struct tg_halfopen_bucket b = {.heads = {0}};
 	struct tg_tcp_options o = {.mss = 1460, .wscale = TG_WSCALE_NONE};
-	struct tg_packet syns[3 * TG_HALF_WAYS];
+	struct tg_packet syns[3 * TG_HALFOPEN_WAYS];
 	uint64_t seed = 3, head = 0;
 	/* The ticks wrap between the first and the last. */
 	uint64_t start = ((1ULL << 32) - 10) << 20;
 	uint32_t i, slot;
 
 	(void)state;
-	for (i = 0; i < 3 * TG_HALF_WAYS; i++) {
+	for (i = 0; i < 3 * TG_HALFOPEN_WAYS; i++) {
 		uint64_t now = start + ((uint64_t)i << 20);
 
 		syns[i] = random_syn(&seed, 4);
-		slot = tg_half_victim(&b, TG_HALF_TICK(now), &head);
-		assert_int_equal(tg_half_lives(head, TG_HALF_TICK(now)), i >= TG_HALF_WAYS);
-		assert_int_equal(slot, i % TG_HALF_WAYS); /* in turn: oldest first */
+		slot = tg_halfopen_victim(&b, TG_HALFOPEN_TICK(now), &head);
+		assert_int_equal(tg_halfopen_lives(head, TG_HALFOPEN_TICK(now)),
+				 i >= TG_HALFOPEN_WAYS);
+		assert_int_equal(slot, i % TG_HALFOPEN_WAYS); /* in turn: oldest first */
 		assert_int_equal(keep(&b, &syns[i], &o, now), slot);
 	}
-	for (i = 0; i < 3 * TG_HALF_WAYS; i++) {
-		slot = tg_half_find(&b, tg_half_hash(&syns[i], &key), &syns[i], &head);
-		assert_int_equal(slot, i < 2 * TG_HALF_WAYS ? TG_HALF_WAYS : i % TG_HALF_WAYS);
+	for (i = 0; i < 3 * TG_HALFOPEN_WAYS; i++) {
+		slot = tg_halfopen_find(&b, tg_halfopen_hash(&syns[i], &key), &syns[i], &head);
+		assert_int_equal(slot, i < 2 * TG_HALFOPEN_WAYS ? TG_HALFOPEN_WAYS
+								: i % TG_HALFOPEN_WAYS);
 	}
 	/* Who has expired is the oldest, and nobody's loss. */
-	assert_false(tg_half_lives(b.heads[0], (uint32_t)b.heads[0] + TG_HALF_LIFE));
+	assert_false(tg_halfopen_lives(b.heads[0], (uint32_t)b.heads[0] + TG_HALFOPEN_LIFE));
 	/* Places in which others write are left alone. */
-	for (i = 0; i < TG_HALF_WAYS; i++)
-		b.heads[i] = TG_HALF_BUSY;
-	assert_int_equal(tg_half_victim(&b, 1, &head), TG_HALF_WAYS);
-	assert_int_equal(tg_half_find(&b, ~0ULL, &syns[0], &head), TG_HALF_WAYS);
+	for (i = 0; i < TG_HALFOPEN_WAYS; i++)
+		b.heads[i] = TG_HALFOPEN_BUSY;
+	assert_int_equal(tg_halfopen_victim(&b, 1, &head), TG_HALFOPEN_WAYS);
+	assert_int_equal(tg_halfopen_find(&b, ~0ULL, &syns[0], &head), TG_HALFOPEN_WAYS);
 }
 
 static void back_off(void **state)
 {
 	static const uint32_t seconds[] = {1, 3, 7};
-	uint64_t head = tg_half_head(0xabcdef0123456789ULL, 5000, 1);
+	uint64_t head = tg_halfopen_head(0xabcdef0123456789ULL, 5000, 1);
 	uint32_t i, tick;
 
 	(void)state;
 	for (i = 0; i < 3; i++) {
-		tick = 5000 + seconds[i] * TG_HALF_SECOND;
-		assert_false(tg_half_is_due(head, tick - 1));
-		assert_true(tg_half_is_due(head, tick));
-		head = tg_half_again(head, tick);
-		assert_int_equal(tg_half_sent(head), 2 + i);
+		tick = 5000 + seconds[i] * TG_HALFOPEN_SECOND;
+		assert_false(tg_halfopen_is_due(head, tick - 1));
+		assert_true(tg_halfopen_is_due(head, tick));
+		head = tg_halfopen_retransmit(head, tick);
+		assert_int_equal(tg_halfopen_sent(head), 2 + i);
 	}
-	for (tick = 5000; tick < 5000 + 2 * TG_HALF_LIFE; tick += 100)
-		assert_false(tg_half_is_due(head, tick)); /* four times are enough */
-	assert_int_equal(head >> TG_HALF_TAG_SHIFT, 0xabcdef0123456789ULL >> TG_HALF_TAG_SHIFT);
-	head = tg_half_again(tg_half_head(1, 5000, 1), 5000 + 4 * TG_HALF_SECOND);
-	assert_int_equal(tg_half_sent(head), 3); /* 1 s was missed: once for 1 and 3 */
-	head = tg_half_done(tg_half_head(0xabcdef0123456789ULL, 5000, 1), 5010);
-	assert_false(tg_half_is_due(head, 5000 + 2 * TG_HALF_SECOND));
-	assert_false(tg_half_lives(head, 5010));
-	assert_int_equal(head >> TG_HALF_TAG_SHIFT, 0xabcdef0123456789ULL >> TG_HALF_TAG_SHIFT);
-	assert_false(tg_half_is_due(0, 99999999));
-	assert_false(tg_half_is_due(TG_HALF_BUSY, 99999999));
+	for (tick = 5000; tick < 5000 + 2 * TG_HALFOPEN_LIFE; tick += 100)
+		assert_false(tg_halfopen_is_due(head, tick)); /* four times are enough */
+	assert_int_equal(head >> TG_HALFOPEN_TAG_SHIFT,
+			 0xabcdef0123456789ULL >> TG_HALFOPEN_TAG_SHIFT);
+	head = tg_halfopen_retransmit(tg_halfopen_head(1, 5000, 1), 5000 + 4 * TG_HALFOPEN_SECOND);
+	assert_int_equal(tg_halfopen_sent(head), 3); /* 1 s was missed: once for 1 and 3 */
+	head = tg_halfopen_done(tg_halfopen_head(0xabcdef0123456789ULL, 5000, 1), 5010);
+	assert_false(tg_halfopen_is_due(head, 5000 + 2 * TG_HALFOPEN_SECOND));
+	assert_false(tg_halfopen_lives(head, 5010));
+	assert_int_equal(head >> TG_HALFOPEN_TAG_SHIFT,
+			 0xabcdef0123456789ULL >> TG_HALFOPEN_TAG_SHIFT);
+	assert_false(tg_halfopen_is_due(0, 99999999));
+	assert_false(tg_halfopen_is_due(TG_HALFOPEN_BUSY, 99999999));
 }
 
 /* All that the SYN offered comes back, in the answer or in the flow. */
@@ -157,21 +163,23 @@ static void answers(void **state)
 
 	(void)state;
 	for (n = 0; n < 4096; n++) {
-		struct tg_half_bucket b = {.heads = {0}};
+		struct tg_halfopen_bucket b = {.heads = {0}};
 		struct tg_packet syn = random_syn(&seed, n & 1 ? 6 : 4), ack = syn;
-		struct tg_tcp_options o = {.mss = (uint16_t)tg_test_random(&seed), .sack_ok = n & 2,
-					   .ts_ok = n & 4, .tsval = (uint32_t)tg_test_random(&seed),
+		struct tg_tcp_options o = {.mss = (uint16_t)tg_test_random(&seed),
+					   .sack_ok = n & 2,
+					   .ts_ok = n & 4,
+					   .tsval = (uint32_t)tg_test_random(&seed),
 					   .wscale = n & 8 ? (uint8_t)(n >> 8) % 15 : TG_WSCALE_NONE};
-		struct tg_ack said = {.ts_ok = o.ts_ok, .tsval = o.tsval + 1};
+		struct tg_ack ack_info = {.ts_ok = o.ts_ok, .tsval = o.tsval + 1};
 		struct tg_segment s, to_server;
 		struct tg_flow f;
-		struct tg_half *h;
+		struct tg_halfopen *h;
 
 		syn.flags |= n & 16 ? TG_TCP_ECE | TG_TCP_CWR : 0;
 		assert_int_equal(keep(&b, &syn, &o, n << 24), 0);
-		assert_int_equal(tg_half_find(&b, tg_half_hash(&syn, &key), &syn, &head), 0);
-		h = &b.halves[0];
-		s = tg_half_answer(h);
+		assert_int_equal(tg_halfopen_find(&b, tg_halfopen_hash(&syn, &key), &syn, &head), 0);
+		h = &b.halfopens[0];
+		s = tg_halfopen_answer(h);
 		assert_int_equal(s.ack, syn.seq + 1);
 		assert_int_equal(s.family, syn.family);
 		assert_int_equal(s.options.ts_ok, o.ts_ok);
@@ -179,13 +187,14 @@ static void answers(void **state)
 		assert_int_equal(s.options.wscale, n & 8 ? 8 : TG_WSCALE_NONE);
 		assert_int_equal(!!(s.flags & TG_TCP_ECE), !!(n & 16));
 		assert_memory_equal(&s.dst, &syn.src, 16);
-		assert_memory_equal(h->link, ((uint8_t[]){7, 8, 9, 10, 11, 12, 1, 2, 3, 4, 5, 6, 8, 0}), 14);
+		assert_memory_equal(h->link,
+				    ((uint8_t[]){7, 8, 9, 10, 11, 12, 1, 2, 3, 4, 5, 6, 8, 0}), 14);
 		ack.flags = TG_TCP_ACK;
 		ack.seq++;
 		ack.ack = s.seq + 1;
-		said.cookie = (struct tg_cookie){s.seq, s.options.tsval};
-		assert_true(tg_half_accepts(h, &ack, &said));
-		f = tg_flow_of_half(h, &said, 500, 1);
+		ack_info.cookie = (struct tg_cookie){s.seq, s.options.tsval};
+		assert_true(tg_halfopen_accepts(h, &ack, &ack_info));
+		f = tg_flow_of_halfopen(h, &ack_info, 500, 1);
 		to_server = tg_flow_syn(&ack, &f, f.client_isn, false);
 		assert_int_equal(to_server.seq, syn.seq);
 		assert_int_equal(to_server.options.mss, o.mss ? o.mss : n & 1 ? 1220 : 536);
@@ -194,17 +203,17 @@ static void answers(void **state)
 		assert_int_equal(to_server.options.ts_ok, o.ts_ok);
 		assert_int_equal(!!(to_server.flags & TG_TCP_CWR), !!(n & 16));
 		ack.ack++;
-		assert_false(tg_half_accepts(h, &ack, &said));
+		assert_false(tg_halfopen_accepts(h, &ack, &ack_info));
 		ack.ack--;
 		ack.seq++;
-		assert_false(tg_half_accepts(h, &ack, &said));
+		assert_false(tg_halfopen_accepts(h, &ack, &ack_info));
 		ack.seq--;
-		said.cookie.tsval++;
-		assert_int_equal(tg_half_accepts(h, &ack, &said), !o.ts_ok);
+		ack_info.cookie.tsval++;
+		assert_int_equal(tg_halfopen_accepts(h, &ack, &ack_info), !o.ts_ok);
 		ack.flags = TG_TCP_RST;
-		assert_true(tg_half_refused(h, &ack));
+		assert_true(tg_halfopen_refused(h, &ack));
 		ack.seq++;
-		assert_false(tg_half_refused(h, &ack));
+		assert_false(tg_halfopen_refused(h, &ack));
 	}
 }
 
@@ -212,7 +221,7 @@ static void answers(void **state)
 
 #define TURNS 200000
 
-static struct tg_half_bucket shared;
+static struct tg_halfopen_bucket shared;
 
 /* Writes connections whose numbers can be told from each other's, reads whichever
  * are there, and counts what does not belong together. */
@@ -230,14 +239,14 @@ static void *writer(void *arg)
 		syn.seq = (uint32_t)(tg_test_random(&seed) % 64);
 		syn.ports = syn.seq; /* few tuples, so that threads meet */
 		syn.src.w[0] = syn.dst.w[0] = syn.seq;
-		hash = tg_half_hash(&syn, &key);
+		hash = tg_halfopen_hash(&syn, &key);
 		o.mss = (uint16_t)(syn.seq + 1);
 		keep(&shared, &syn, &o, (uint64_t)n << 20);
-		slot = tg_half_find(&shared, hash, &syn, &head);
-		if (slot < TG_HALF_WAYS) {
-			struct tg_half copy = shared.halves[slot];
+		slot = tg_halfopen_find(&shared, hash, &syn, &head);
+		if (slot < TG_HALFOPEN_WAYS) {
+			struct tg_halfopen copy = shared.halfopens[slot];
 
-			if (tg_half_still(&shared.heads[slot], head))
+			if (tg_halfopen_still(&shared.heads[slot], head))
 				mixed += copy.client_isn != syn.seq || copy.client_mss != syn.seq + 1;
 		}
 	}

@@ -6,8 +6,14 @@
 #include "test.h"
 
 static const struct tg_service full = {
-	.mss_v4 = 1460, .mss_v6 = 1440, .window = 65535, .wscale = 7,
-	.sack = 1, .timestamps = 1, .ecn = 1, .mode = TG_MODE_ALWAYS,
+	.mss_v4 = 1460,
+	.mss_v6 = 1440,
+	.window = 65535,
+	.wscale = 7,
+	.sack = 1,
+	.timestamps = 1,
+	.ecn = 1,
+	.mode = TG_MODE_ALWAYS,
 };
 
 static struct tg_packet random_syn(uint64_t *seed, uint8_t family)
@@ -54,11 +60,14 @@ static void checksums_and_room(void **state)
 	(void)state;
 	for (n = 0; n < 50000; n++) {
 		struct tg_packet syn = random_syn(&seed, n & 1 ? 6 : 4);
-		struct tg_tcp_options offered = {.mss = (uint16_t)n, .wscale = n >> 1 & 15,
-						 .sack_ok = n >> 5 & 1, .ts_ok = n >> 6 & 1,
+		struct tg_tcp_options offered = {.mss = (uint16_t)n,
+						 .wscale = n >> 1 & 15,
+						 .sack_ok = n >> 5 & 1,
+						 .ts_ok = n >> 6 & 1,
 						 .tsval = (uint32_t)tg_test_random(&seed)};
 		struct tg_synack a = tg_synack_agree(&syn, &offered, &full);
-		struct tg_cookie c = {(uint32_t)tg_test_random(&seed), (uint32_t)tg_test_random(&seed)};
+		struct tg_cookie c = {(uint32_t)tg_test_random(&seed),
+				      (uint32_t)tg_test_random(&seed)};
 		uint32_t len = tg_synack_len(&syn, &a);
 		uint8_t *room = malloc(len);
 
@@ -76,7 +85,8 @@ static void too_little_room(void **state)
 	(void)state;
 	for (family = 4; family <= 6; family += 2) {
 		struct tg_packet syn = random_syn(&seed, (uint8_t)family);
-		struct tg_tcp_options offered = {.mss = 1460, .wscale = 7, .sack_ok = true, .ts_ok = true};
+		struct tg_tcp_options offered = {
+			.mss = 1460, .wscale = 7, .sack_ok = true, .ts_ok = true};
 		struct tg_synack a = tg_synack_agree(&syn, &offered, &full);
 		uint32_t len;
 
@@ -100,7 +110,8 @@ static void only_what_both_want(void **state)
 	for (n = 0; n < 256; n++) {
 		struct tg_tcp_options offered = {.mss = 1460,
 						 .wscale = n & 1 ? 0 : TG_WSCALE_NONE,
-						 .sack_ok = n >> 1 & 1, .ts_ok = n >> 2 & 1};
+						 .sack_ok = n >> 1 & 1,
+						 .ts_ok = n >> 2 & 1};
 		struct tg_service svc = full;
 		struct tg_synack a;
 		bool ecn_setup = n >> 3 & 1;
@@ -126,9 +137,12 @@ static void ecn_only_for_a_proper_setup(void **state)
 		uint8_t flags, ip_ecn;
 		bool agreed;
 	} t[] = {
-		{TG_TCP_ECE | TG_TCP_CWR, 0, true},  {TG_TCP_ECE, 0, false},
-		{TG_TCP_CWR, 0, false},              {0, 0, false},
-		{TG_TCP_ECE | TG_TCP_CWR, 1, false}, {TG_TCP_ECE | TG_TCP_CWR, 2, false},
+		{TG_TCP_ECE | TG_TCP_CWR, 0, true},
+		{TG_TCP_ECE, 0, false},
+		{TG_TCP_CWR, 0, false},
+		{0, 0, false},
+		{TG_TCP_ECE | TG_TCP_CWR, 1, false},
+		{TG_TCP_ECE | TG_TCP_CWR, 2, false},
 		{TG_TCP_ECE | TG_TCP_CWR, 3, false},
 	};
 	struct tg_tcp_options offered = {.wscale = TG_WSCALE_NONE};
@@ -136,8 +150,8 @@ static void ecn_only_for_a_proper_setup(void **state)
 
 	(void)state;
 	for (i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
-		struct tg_packet syn = {.family = 6, .flags = TG_TCP_SYN | t[i].flags,
-					.ip_ecn = t[i].ip_ecn};
+		struct tg_packet syn = {
+			.family = 6, .flags = TG_TCP_SYN | t[i].flags, .ip_ecn = t[i].ip_ecn};
 
 		assert_int_equal(tg_synack_agree(&syn, &offered, &full).ecn, t[i].agreed);
 	}
@@ -146,18 +160,20 @@ static void ecn_only_for_a_proper_setup(void **state)
 /* A SYN whose IP header promises more than the frame holds: the kernel would drop it. */
 static void lying_length_is_malformed(void **state)
 {
-	struct tg_packet syn = {.family = 4, .flags = TG_TCP_SYN, .l3_off = 14, .l4_off = 34,
-				.l4_len = 20, .tcp_hdr_len = 20};
+	struct tg_packet syn = {.family = 4,
+				.flags = TG_TCP_SYN,
+				.l3_off = 14,
+				.l4_off = 34,
+				.l4_len = 20,
+				.tcp_hdr_len = 20};
 
 	(void)state;
 	syn.src.w[0] = TG_WIRE32(192, 0, 2, 1);
 	assert_int_equal(tg_host_judge_syn(&syn, TG_PARSE_TCP, 54).verdict, TG_REPLY);
 	assert_int_equal(tg_host_judge_syn(&syn, TG_PARSE_TCP, 60).verdict, TG_REPLY); /* padding */
-	assert_int_equal(tg_host_judge_syn(&syn, TG_PARSE_TCP, 53).counter,
-			 TG_COUNT_drop_malformed);
+	assert_int_equal(tg_host_judge_syn(&syn, TG_PARSE_TCP, 53).counter, TG_COUNT_drop_malformed);
 	syn.l4_len = 21;
-	assert_int_equal(tg_host_judge_syn(&syn, TG_PARSE_TCP, 54).counter,
-			 TG_COUNT_drop_malformed);
+	assert_int_equal(tg_host_judge_syn(&syn, TG_PARSE_TCP, 54).counter, TG_COUNT_drop_malformed);
 }
 
 int tg_test_synack(void)

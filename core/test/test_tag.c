@@ -9,7 +9,8 @@
 
 static struct tg_packet ka_packet(const struct tg_ka_tag *ka)
 {
-	struct tg_packet p = {.family = ka->family, .ports = ka->ports, .seq = ka->seq, .ack = ka->ack};
+	struct tg_packet p = {
+		.family = ka->family, .ports = ka->ports, .seq = ka->seq, .ack = ka->ack};
 
 	memcpy(&p.src, ka->src, sizeof(ka->src));
 	memcpy(&p.dst, ka->dst, sizeof(ka->dst));
@@ -36,7 +37,8 @@ static void tag_known_answers(void **state)
 		tg_tag_words(words, &t, tg_tag_mac(&p, ka->tsecr, &t, &key));
 		assert_memory_equal(words, ka->tag, TG_TAG_LEN);
 		copy = tg_test_exact(ka->tag, TG_TAG_LEN);
-		assert_int_equal(tg_tag_read(copy, TG_TAG_LEN, copy + TG_TAG_LEN, &back, &mac), TG_TAG_READ);
+		assert_int_equal(tg_tag_read(copy, TG_TAG_LEN, copy + TG_TAG_LEN, &back, &mac),
+				 TG_TAG_READ);
 		assert_memory_equal(&back, &t, sizeof(t));
 		assert_true(tg_mac_equal(mac, tg_tag_mac(&p, ka->tsecr, &back, &key)));
 		free(copy);
@@ -45,8 +47,11 @@ static void tag_known_answers(void **state)
 		const struct tg_ka_confirm *ka = &tg_ka_confirms[i];
 		struct tg_siphash_key key = tg_confirm_key_derive(secret, ka->epoch);
 		struct tg_siphash_key other = tg_tag_key_derive(secret, ka->epoch);
-		struct tg_confirm c = {.ports = ka->ports, .epoch = (uint32_t)ka->epoch,
-				       .edge = ka->edge, .family = ka->family}, back = {0};
+		struct tg_confirm c = {.ports = ka->ports,
+				       .epoch = (uint32_t)ka->epoch,
+				       .edge = ka->edge,
+				       .family = ka->family},
+				  back = {0};
 		uint8_t out[TG_CONFIRM_LEN], *copy;
 		uint64_t mac = 0;
 
@@ -57,14 +62,16 @@ static void tag_known_answers(void **state)
 		copy = tg_test_exact(ka->bytes, TG_CONFIRM_LEN);
 		copy[8] ^= 0xff; /* scratch may hold anything */
 		copy[9] ^= 0xff;
-		assert_int_equal(tg_confirm_read(copy, TG_CONFIRM_LEN, copy + TG_CONFIRM_LEN, &back, &mac),
-				 TG_TAG_READ);
+		assert_int_equal(
+			tg_confirm_read(copy, TG_CONFIRM_LEN, copy + TG_CONFIRM_LEN, &back, &mac),
+			TG_TAG_READ);
 		assert_memory_equal(&back, &c, sizeof(c));
 		assert_true(tg_mac_equal(mac, tg_confirm_mac(&back, &key)));
 		assert_false(tg_mac_equal(mac, tg_confirm_mac(&back, &other)));
 		copy[2] = 1 << 4 | TG_TAG_CONFIRM; /* the version that had the key of tags */
-		assert_int_equal(tg_confirm_read(copy, TG_CONFIRM_LEN, copy + TG_CONFIRM_LEN, &back, &mac),
-				 TG_TAG_FOREIGN);
+		assert_int_equal(
+			tg_confirm_read(copy, TG_CONFIRM_LEN, copy + TG_CONFIRM_LEN, &back, &mac),
+			TG_TAG_FOREIGN);
 		free(copy);
 	}
 }
@@ -88,7 +95,8 @@ static void tag_every_bit(void **state)
 
 		memcpy(bytes, words, sizeof(bytes));
 		bytes[i / 8] ^= (uint8_t)(1 << i % 8);
-		assert_false(tg_tag_read(bytes, TG_TAG_LEN, bytes + TG_TAG_LEN, &back, &mac) == TG_TAG_READ &&
+		assert_false(tg_tag_read(bytes, TG_TAG_LEN, bytes + TG_TAG_LEN, &back, &mac) ==
+				     TG_TAG_READ &&
 			     tg_mac_equal(mac, tg_tag_mac(&p, ka->tsecr, &back, &key)));
 	}
 	for (i = 0; i < 32; i++) {
@@ -201,7 +209,8 @@ static void tag_fix_there_and_back(void **state)
 		assert_true(tg_tag_fix(with, with + ip_len, family, words, true, l4));
 		if (family == 4)
 			assert_int_equal(sum_be(with, 20, 0), 0xffff);
-		pseudo = sum_be(with + (family == 4 ? 12 : 8), family == 4 ? 8 : 32, 6 + l4 + TG_TAG_LEN);
+		pseudo = sum_be(with + (family == 4 ? 12 : 8), family == 4 ? 8 : 32,
+				6 + l4 + TG_TAG_LEN);
 		assert_int_equal(sum_be(with + ip_len, l4 + TG_TAG_LEN, pseudo), 0xffff);
 		assert_int_equal(with[family == 4 ? 3 : 5], before[family == 4 ? 3 : 5] + TG_TAG_LEN);
 
@@ -231,8 +240,13 @@ static void tag_fix_refuses(void **state)
 
 static struct tg_packet client_ack(void)
 {
-	struct tg_packet p = {.family = 4, .ports = 0x50001234, .seq = 1001, .ack = 5001,
-			      .tcp_hdr_len = 32, .l4_len = 32, .flags = TG_TCP_ACK};
+	struct tg_packet p = {.family = 4,
+			      .ports = 0x50001234,
+			      .seq = 1001,
+			      .ack = 5001,
+			      .tcp_hdr_len = 32,
+			      .l4_len = 32,
+			      .flags = TG_TCP_ACK};
 
 	p.src.w[0] = 0x01020304;
 	p.dst.w[0] = 0x05060708;
@@ -259,11 +273,14 @@ static void server_listen(void **state)
 static struct tg_split open_one(struct tg_packet *p)
 {
 	uint32_t bits = tg_cookie_option_bits(6, 7, true, false);
-	struct tg_ack said = {.cookie = {.isn = 5000, .tsval = tg_cookie_pack_bits(bits) << 23 | 77},
-			      .tsval = 333, .ts_ok = true};
+	struct tg_ack ack_info = {
+		.cookie = {.isn = 5000, .tsval = tg_cookie_pack_bits(bits) << 23 | 77},
+		.tsval = 333,
+		.ts_ok = true};
 
 	*p = client_ack();
-	return tg_split_open(p, &said, tg_cookie_claimed_bits(said.cookie, said.ts_ok), 5, 501, 9, 40);
+	return tg_split_open(p, &ack_info, tg_cookie_claimed_bits(ack_info.cookie, ack_info.ts_ok),
+			     5, 501, 9, 40);
 }
 
 static void server_syn_sent(void **state)
@@ -281,7 +298,7 @@ static void server_syn_sent(void **state)
 	assert_int_equal(syn.options.wscale, 7);
 	assert_true(syn.options.sack_ok && syn.options.ts_ok);
 	assert_int_equal(syn.options.tsval, 333);
-	assert_int_equal(f.told_wscale, 5);
+	assert_int_equal(f.advertised_wscale, 5);
 	assert_int_equal(tg_split_cookie_isn(&e), 5000);
 	assert_int_equal(tg_server_judge(&p, &e, TG_TAG_SETUP).step, TG_SERVER_WAIT);
 	assert_int_equal(tg_server_judge(&p, &e, TG_TAG_PROBE).step, TG_SERVER_WAIT);
@@ -303,8 +320,12 @@ static void server_syn_sent(void **state)
 /* The stack's SYN-ACK settles the difference; nothing after it changes it. */
 static void server_ongoing(void **state)
 {
-	struct tg_packet p, answer = {.family = 4, .seq = 70000, .ack = 1001,
-				      .flags = TG_TCP_SYN | TG_TCP_ACK, .tcp_hdr_len = 40, .l4_len = 40};
+	struct tg_packet p, answer = {.family = 4,
+				      .seq = 70000,
+				      .ack = 1001,
+				      .flags = TG_TCP_SYN | TG_TCP_ACK,
+				      .tcp_hdr_len = 40,
+				      .l4_len = 40};
 	struct tg_tcp_options o = {.wscale = 9, .ts_ok = true, .tsval = 100000, .tsecr = 333};
 	struct tg_split e = open_one(&p);
 	struct tg_flow f = tg_split_flow(&e);
@@ -432,11 +453,17 @@ static void split_hash(void **state)
 int tg_test_tag(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tag_known_answers), cmocka_unit_test(tag_every_bit),
-		cmocka_unit_test(tag_cut), cmocka_unit_test(tag_epochs),
-		cmocka_unit_test(tag_fix_there_and_back), cmocka_unit_test(tag_fix_refuses),
-		cmocka_unit_test(server_listen), cmocka_unit_test(server_syn_sent),
-		cmocka_unit_test(server_ongoing), cmocka_unit_test(server_begun_anew), cmocka_unit_test(server_refused_and_older),
+		cmocka_unit_test(tag_known_answers),
+		cmocka_unit_test(tag_every_bit),
+		cmocka_unit_test(tag_cut),
+		cmocka_unit_test(tag_epochs),
+		cmocka_unit_test(tag_fix_there_and_back),
+		cmocka_unit_test(tag_fix_refuses),
+		cmocka_unit_test(server_listen),
+		cmocka_unit_test(server_syn_sent),
+		cmocka_unit_test(server_ongoing),
+		cmocka_unit_test(server_begun_anew),
+		cmocka_unit_test(server_refused_and_older),
 		cmocka_unit_test(split_hash),
 	};
 

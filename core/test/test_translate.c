@@ -87,7 +87,7 @@ static void expect(struct segment *s, bool ts, enum tg_direction dir)
 
 #define MOVE(at, by)                                                                               \
 	do {                                                                                       \
-		uint32_t v_ = tg_test_be32(s->bytes + (at)) + (by);                                        \
+		uint32_t v_ = tg_test_be32(s->bytes + (at)) + (by);                                \
 		s->bytes[at] = (uint8_t)(v_ >> 24);                                                \
 		s->bytes[(at) + 1] = (uint8_t)(v_ >> 16);                                          \
 		s->bytes[(at) + 2] = (uint8_t)(v_ >> 8);                                           \
@@ -115,8 +115,10 @@ static void fields_and_checksums(void **state)
 	(void)state;
 	for (n = 0; n < 200000; n++) {
 		enum tg_direction dir = n & 1 ? TG_TO_CLIENT : TG_TO_SERVER;
-		struct tg_flow f = {.seq_delta = SEQ_DELTA, .ts_delta = TS_DELTA,
-				    .flags = n & 2 ? TG_FLOW_TS : 0, .state = TG_FLOW_READY};
+		struct tg_flow f = {.seq_delta = SEQ_DELTA,
+				    .ts_delta = TS_DELTA,
+				    .flags = n & 2 ? TG_FLOW_TS : 0,
+				    .state = TG_FLOW_READY};
 		struct segment s = random_segment(&seed, n & 4 ? TG_TCP_ACK : TG_TCP_RST), want = s;
 
 		translate(&s, &f, dir);
@@ -190,7 +192,8 @@ static void quoted_headers(void **state)
 }
 
 /* What the segment does to a flow, as a plane does it, having come by `port`. */
-static enum tg_flow_turn meet(struct tg_flow *f, const struct tg_packet *pkt, enum tg_direction dir, uint16_t port)
+static enum tg_flow_turn meet(struct tg_flow *f, const struct tg_packet *pkt, enum tg_direction dir,
+			      uint16_t port)
 {
 	tg_flow_note_acked(f, pkt, dir, port);
 	return tg_flow_track(f, pkt, dir, tg_flow_is_reset(f, pkt, dir, port), port);
@@ -239,7 +242,8 @@ static void forgeries_end_nothing(void **state)
 	for (i = 0; i < 10000; i++) {
 		rst.seq = i;
 		assert_int_equal(meet(&f, &rst, TG_TO_CLIENT, OUTSIDE), TG_FLOW_STAYS);
-		assert_int_equal(meet(&f, &rst, TG_TO_SERVER, OUTSIDE), i == 5100 ? TG_FLOW_ENDS : TG_FLOW_STAYS);
+		assert_int_equal(meet(&f, &rst, TG_TO_SERVER, OUTSIDE),
+				 i == 5100 ? TG_FLOW_ENDS : TG_FLOW_STAYS);
 		f.flags = TG_FLOW_TS;
 	}
 	meet(&f, &fin, TG_TO_SERVER, OUTSIDE);

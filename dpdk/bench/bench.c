@@ -26,8 +26,8 @@
 #define ROUNDS_MAX 31
 
 enum what { MACSWAP, AUTH_FULL, AUTH_COOKIE, COOKIE, CACHE, FORWARD, TRANSLATE, WHATS };
-static const char *const names[WHATS] = {"macswap", "auth-full", "auth-cookie",
-					 "cookie", "cache", "forward", "translate"};
+static const char *const names[WHATS] = {"macswap", "auth-full", "auth-cookie", "cookie",
+					 "cache",   "forward",   "translate"};
 static const uint32_t bursts[] = {1, 2, 4, 8, 16, 32, 64, 128};
 #define BURSTS (sizeof(bursts) / sizeof(bursts[0]))
 
@@ -76,8 +76,8 @@ static struct tg_box *make_box(enum what what)
 {
 	static const int strategy[WHATS] = {
 		[AUTH_FULL] = TG_STRATEGY_AUTH_FULL, [AUTH_COOKIE] = TG_STRATEGY_AUTH_COOKIE,
-		[COOKIE] = TG_STRATEGY_COOKIE, [CACHE] = TG_STRATEGY_CACHE, [FORWARD] = TG_STRATEGY_AUTH_COOKIE,
-		[TRANSLATE] = TG_STRATEGY_COOKIE,
+		[COOKIE] = TG_STRATEGY_COOKIE,       [CACHE] = TG_STRATEGY_CACHE,
+		[FORWARD] = TG_STRATEGY_AUTH_COOKIE, [TRANSLATE] = TG_STRATEGY_COOKIE,
 	};
 	struct tg_box *box = tg_box_new();
 	char text[128];
@@ -100,8 +100,11 @@ static void fill_flows(struct tg_worker *w)
 	for (i = 0; i < FLOWS; i++) {
 		struct tg_packet pkt = tg_traffic_flow(i);
 		struct tg_flow_key key = tg_flow_key_of(&pkt, TG_TO_SERVER);
-		struct tg_flow flow = {.seq_delta = i * 77777, .ts_delta = i * 33333, .service = 1,
-				       .state = TG_FLOW_READY, .flags = TG_FLOW_TS};
+		struct tg_flow flow = {.seq_delta = i * 77777,
+				       .ts_delta = i * 33333,
+				       .service = 1,
+				       .state = TG_FLOW_READY,
+				       .flags = TG_FLOW_TS};
 
 		if (!tg_flow_table_insert(&w->flows, &key, tg_flow_key_hash(&w->flows, &key),
 					  tg_presence_flow(&pkt, w->presence_salt), &flow))
@@ -114,7 +117,8 @@ static void know_server(struct tg_worker *w)
 {
 	struct tg_packet pkt = tg_traffic_flow(0);
 	struct tg_server_key key = tg_server_key(&pkt, false);
-	struct tg_learned l = {.asked_ms = w->now_ms, .mss = 1460, .wscale = 7, .sack = 1, .timestamps = 1};
+	struct tg_learned l = {
+		.asked_ms = w->now_ms, .mss = 1460, .wscale = 7, .sack = 1, .timestamps = 1};
 
 	tg_servers_put(&w->servers, &key, &l);
 }
@@ -134,7 +138,10 @@ static void fill_sources(struct tg_worker *w)
 static void make_rig(struct rig *r, uint32_t core)
 {
 	struct tg_worker_options o = {
-		.max_flows = 1 << 17, .max_sources = 1 << 17, .max_halves = 1 << 16, .challenge_key = {0x0123456789abcdefULL, 11},
+		.max_flows = 1 << 17,
+		.max_sources = 1 << 17,
+		.max_halfopens = 1 << 16,
+		.challenge_key = {0x0123456789abcdefULL, 11},
 		.presence_salt = 0xfedcba9876543210ULL,
 		.table_key = {0x1122334455667788ULL, 0x99aabbccddeeff00ULL},
 	};
@@ -254,8 +261,8 @@ static void measure_only(void)
 		for (n = 0; n < rounds && strcmp(only, names[i]) == 0; n++) {
 			double plain = slice(MACSWAP, 32), mpps = slice(i, 32);
 
-			printf("  \"%s\": %.2f, over_macswap: %.3f, frames: %" PRIu64 "\n", names[i], mpps, mpps / plain,
-			       rigs[0].port[i].sent);
+			printf("  \"%s\": %.2f, over_macswap: %.3f, frames: %" PRIu64 "\n",
+			       names[i], mpps, mpps / plain, rigs[0].port[i].sent);
 		}
 }
 
@@ -344,13 +351,13 @@ static void measure_hash(void)
 {
 	static struct tg_siphash_batch b;
 	static double v[ROUNDS_MAX];
-	const struct tg_siphash_way *way;
+	const struct tg_siphash_variant *way;
 	uint64_t state = 1, begin, sum = 0;
 	uint32_t i, k, n, turns = 20000;
 	bool first = true;
 
 	printf("  \"hash_ns\": {");
-	for (way = tg_siphash_ways; way->name; way++) {
+	for (way = tg_siphash_variants; way->name; way++) {
 		if (!way->works())
 			continue;
 		for (n = 0; n < rounds; n++) {
@@ -377,8 +384,11 @@ static void measure_hash(void)
 
 int main(int argc, char **argv)
 {
-	char cores[32], prefix[32], *eal[] = {argv[0], "-l", cores, "--no-huge", "--no-shconf", "--no-pci",
-				  "--no-telemetry", "-m", "256", "--file-prefix", prefix, "--log-level", "lib.*:error", NULL};
+	char cores[32], prefix[32], *eal[] = {argv[0],          "-l",          cores,
+					      "--no-huge",      "--no-shconf", "--no-pci",
+					      "--no-telemetry", "-m",          "256",
+					      "--file-prefix",  prefix,        "--log-level",
+					      "lib.*:error",    NULL};
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	int i;
 

@@ -46,8 +46,10 @@ TG_INLINE void tg_mem_port_fetch(const struct tg_mem_port *p)
 /* Fills in what a driver does: the mbuf's first cache line, in three stores. */
 TG_INLINE void tg_mem_port_describe(struct rte_mbuf *m, uint16_t len)
 {
-	const uint64_t rearm = RTE_PKTMBUF_HEADROOM | 1ULL << 16 | 1ULL << 32; /* data_off, refcnt, nb_segs */
-	const uint64_t words[2] = {(uint64_t)len << 32, len}; /* packet_type, pkt_len; data_len, vlan_tci, rss */
+	const uint64_t rearm = RTE_PKTMBUF_HEADROOM | 1ULL << 16 |
+			       1ULL << 32; /* data_off, refcnt, nb_segs */
+	const uint64_t words[2] = {(uint64_t)len << 32,
+				   len}; /* packet_type, pkt_len; data_len, vlan_tci, rss */
 
 	memcpy(&m->rearm_data, &rearm, sizeof(rearm));
 	m->ol_flags = 0;

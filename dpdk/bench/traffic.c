@@ -41,10 +41,16 @@ void tg_traffic_syns(struct tg_mem_port *p, uint64_t seed)
 			.dst = {.w = {TG_BENCH_SERVER}},
 			.ports = (uint32_t)(a >> 32 & 0xffff) | (uint32_t)TG_BENCH_PORT_BE << 16,
 			.seq = (uint32_t)b,
-			.options = {.mss = 1460, .wscale = 7, .sack_ok = true, .ts_ok = true,
+			.options = {.mss = 1460,
+				    .wscale = 7,
+				    .sack_ok = true,
+				    .ts_ok = true,
 				    .tsval = (uint32_t)(b >> 32)},
-			.window = 64240, .flags = TG_TCP_SYN, .kind = TG_SEGMENT_HANDSHAKE,
-			.family = 4, .ttl = 60,
+			.window = 64240,
+			.flags = TG_TCP_SYN,
+			.kind = TG_SEGMENT_HANDSHAKE,
+			.family = 4,
+			.ttl = 60,
 		};
 
 		put(p, i, &s);
@@ -73,10 +79,14 @@ static void segments(struct tg_mem_port *p, uint32_t flows, uint64_t seed, bool 
 			.src = back ? flow.dst : flow.src,
 			.dst = back ? flow.src : flow.dst,
 			.ports = back ? flow.ports << 16 | flow.ports >> 16 : flow.ports,
-			.seq = (uint32_t)b, .ack = (uint32_t)(b >> 32),
+			.seq = (uint32_t)b,
+			.ack = (uint32_t)(b >> 32),
 			.options = {.tsval = (uint32_t)a, .tsecr = (uint32_t)b},
-			.window = 501, .flags = TG_TCP_ACK, .kind = TG_SEGMENT_TIMESTAMPS,
-			.family = 4, .ttl = 60,
+			.window = 501,
+			.flags = TG_TCP_ACK,
+			.kind = TG_SEGMENT_TIMESTAMPS,
+			.family = 4,
+			.ttl = 60,
 		};
 
 		put(p, i, &s);

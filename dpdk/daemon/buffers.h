@@ -16,7 +16,8 @@
 
 #include "memory.h"
 
-static inline void tg_buffers_populate(struct rte_mempool *pool, void *arg, struct rte_mempool_memhdr *mem, unsigned i)
+static inline void tg_buffers_populate(struct rte_mempool *pool, void *arg,
+				       struct rte_mempool_memhdr *mem, unsigned i)
 {
 	bool *there = arg;
 
@@ -25,12 +26,14 @@ static inline void tg_buffers_populate(struct rte_mempool *pool, void *arg, stru
 }
 
 /* `cache`: buffers that each core keeps at hand. NULL without memory: rte_errno says why. */
-static inline struct rte_mempool *tg_buffers_make(const char *name, uint32_t buffers, uint32_t cache, int socket)
+static inline struct rte_mempool *tg_buffers_make(const char *name, uint32_t buffers,
+						  uint32_t cache, int socket)
 {
 	bool close = !rte_eal_has_hugepages() && rte_eal_iova_mode() == RTE_IOVA_VA;
 	struct rte_mempool *pool = rte_mempool_create_empty(
 		name, buffers, sizeof(struct rte_mbuf) + RTE_MBUF_DEFAULT_BUF_SIZE, cache,
-		sizeof(struct rte_pktmbuf_pool_private), socket, close ? RTE_MEMPOOL_F_NO_IOVA_CONTIG : 0);
+		sizeof(struct rte_pktmbuf_pool_private), socket,
+		close ? RTE_MEMPOOL_F_NO_IOVA_CONTIG : 0);
 
 	bool there = true;
 
@@ -40,7 +43,8 @@ static inline struct rte_mempool *tg_buffers_make(const char *name, uint32_t buf
 		rte_pktmbuf_pool_init(pool, NULL);
 		if (rte_mempool_populate_default(pool) >= 0) {
 			rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
-			rte_mempool_mem_iter(pool, tg_buffers_populate, &there); /* huge pages are there */
+			rte_mempool_mem_iter(pool, tg_buffers_populate,
+					     &there); /* huge pages are there */
 			if (there)
 				return pool;
 			rte_errno = ENOMEM;

@@ -136,7 +136,8 @@ static const char *commit(struct tg_program *p)
 		tg_box_free(draft);
 		draft = NULL;
 	} else if (draft && !publish(p)) {
-		snprintf(answer, sizeof(answer), "error: the cores have not taken the last changes yet; try again\n");
+		snprintf(answer, sizeof(answer),
+			 "error: the cores have not taken the last changes yet; try again\n");
 	} else {
 		snprintf(answer, sizeof(answer), "ok\n");
 	}
@@ -159,7 +160,8 @@ static const char *take(struct tg_program *p, char *line)
 	name = tg_box_line_name(line);
 	why = apply(p, line);
 	if (why) /* what the line said is not repeated but for its name: it may be a secret */
-		snprintf(wrong, sizeof(wrong), "line %u: %s%s%s", line_no, name, name[0] ? ": " : "", why);
+		snprintf(wrong, sizeof(wrong), "line %u: %s%s%s", line_no, name,
+			 name[0] ? ": " : "", why);
 	return NULL;
 }
 
@@ -266,7 +268,8 @@ static void pass_on(struct tg_program *p, int client)
 			n = snprintf(line, sizeof(line), "unresolved %u ", ask.family);
 			for (i = 0; i < (ask.family == 4 ? 4 : 16); i++)
 				n += snprintf(line + n, sizeof(line) - (size_t)n, "%02x", a[i]);
-			n += snprintf(line + n, sizeof(line) - (size_t)n, " %u %s\n", ask.port, ask.host ? "host" : "gateway");
+			n += snprintf(line + n, sizeof(line) - (size_t)n, " %u %s\n", ask.port,
+				      ask.host ? "host" : "gateway");
 			if (client >= 0)
 				(void)!send(client, line, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
 		}

@@ -15,8 +15,8 @@
 #define TG_IPPROTO_UDP 17
 
 /* Fills the checksum at `off` in, whose segment of `l4_len` bytes begins at `l4`. */
-static inline void tg_kernel_checksum(uint8_t *l4, uint32_t l4_len, uint32_t off, uint8_t protocol, const uint8_t *addrs,
-				      uint32_t addrs_len)
+static inline void tg_kernel_checksum(uint8_t *l4, uint32_t l4_len, uint32_t off, uint8_t protocol,
+				      const uint8_t *addrs, uint32_t addrs_len)
 {
 	uint64_t sum = tg_csum_add(TG_WIRE32(0, protocol, l4_len >> 8, l4_len), addrs, addrs_len);
 	uint16_t full;
@@ -62,10 +62,12 @@ static inline bool tg_kernel_frame(struct rte_mbuf *m)
 		return true;
 	}
 	if (protocol == TG_IPPROTO_TCP && l4_len >= TG_TCP_HDR_LEN)
-		tg_kernel_checksum(ip + hdr_len, l4_len, 16, protocol, type == TG_ETHERTYPE_IPV4 ? ip + 12 : ip + 8,
+		tg_kernel_checksum(ip + hdr_len, l4_len, 16, protocol,
+				   type == TG_ETHERTYPE_IPV4 ? ip + 12 : ip + 8,
 				   type == TG_ETHERTYPE_IPV4 ? 8 : 32);
 	else if (protocol == TG_IPPROTO_UDP && l4_len >= 8)
-		tg_kernel_checksum(ip + hdr_len, l4_len, 6, protocol, type == TG_ETHERTYPE_IPV4 ? ip + 12 : ip + 8,
+		tg_kernel_checksum(ip + hdr_len, l4_len, 6, protocol,
+				   type == TG_ETHERTYPE_IPV4 ? ip + 12 : ip + 8,
 				   type == TG_ETHERTYPE_IPV4 ? 8 : 32);
 	return true;
 }

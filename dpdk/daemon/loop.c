@@ -19,9 +19,9 @@
 #include "kernel_frame.h"
 #include "program.h"
 
-#define POLLS_A_LOOK 32	   /* between looks at the cycle counter */
-#define IDLE_POLLS 256	   /* without a frame, before sleeping (if so told) */
-#define NICE (-10)	   /* ten times an ordinary process's share */
+#define POLLS_A_LOOK 32    /* between looks at the cycle counter */
+#define IDLE_POLLS 256    /* without a frame, before sleeping (if so told) */
+#define NICE (-10)    /* ten times an ordinary process's share */
 
 static uint32_t transmit(struct tg_worker *w, uint16_t port, struct rte_mbuf **m, uint32_t n)
 {
@@ -44,7 +44,8 @@ static void forget(struct tg_core *core)
 		if (TG_LIKELY(!bits))
 			continue;
 		for (bits = atomic_exchange(&core->forget[i], 0); bits; bits &= bits - 1)
-			memset(&core->w->rows[i * 64 + (uint32_t)__builtin_ctzll(bits)], 0, sizeof(struct tg_counter_row));
+			memset(&core->w->rows[i * 64 + (uint32_t)__builtin_ctzll(bits)], 0,
+			       sizeof(struct tg_counter_row));
 	}
 }
 
@@ -71,7 +72,8 @@ static void tick(struct tg_core *core)
 static void prefer(const struct tg_program *p)
 {
 	if (p->from_kernel && p->opt.idle_us && setpriority(PRIO_PROCESS, 0, NICE))
-		tg_say("no higher priority for the forwarding thread: %s; under load other work delays it (it needs CAP_SYS_NICE)",
+		tg_say("no higher priority for the forwarding thread: %s; under load other work "
+		       "delays it (it needs CAP_SYS_NICE)",
 		       strerror(errno));
 }
 
@@ -109,7 +111,10 @@ int tg_core_loop(void *arg)
 	return 0;
 }
 
-static int populate(void *core) { return tg_worker_populate(((struct tg_core *)core)->w) ? 0 : -1; }
+static int populate(void *core)
+{
+	return tg_worker_populate(((struct tg_core *)core)->w) ? 0 : -1;
+}
 
 /* Has each core ask for the pages of its tables itself, all at once: they are then of its
  * own node, and no packet waits for one. */
@@ -122,9 +127,11 @@ static bool cores_populate(struct tg_program *p)
 		if (p->cores[i].lcore != rte_get_main_lcore())
 			rte_eal_remote_launch(populate, &p->cores[i], p->cores[i].lcore);
 	for (i = 0; i < p->cores_n; i++)
-		ok &= (p->cores[i].lcore == rte_get_main_lcore() ? populate(&p->cores[i])
-								  : rte_eal_wait_lcore(p->cores[i].lcore)) == 0;
-	return ok || tg_say("no memory for the tables: %s; lower --max-flows, --max-sources or --cache-entries, or leave out --white-bitmap",
+		ok &= (p->cores[i].lcore == rte_get_main_lcore()
+			       ? populate(&p->cores[i])
+			       : rte_eal_wait_lcore(p->cores[i].lcore)) == 0;
+	return ok || tg_say("no memory for the tables: %s; lower --max-flows, --max-sources or "
+			    "--cache-entries, or leave out --white-bitmap",
 			    strerror(ENOMEM));
 }
 
@@ -133,7 +140,7 @@ bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
 	struct tg_worker_options o = {
 		.max_flows = RTE_MAX(p->opt.max_flows / p->cores_n, 1024U),
 		.max_sources = RTE_MAX(p->opt.max_sources / p->cores_n, 1024U),
-		.max_halves = RTE_MAX(p->opt.max_halves / p->cores_n, 1024U),
+		.max_halfopens = RTE_MAX(p->opt.max_halfopens / p->cores_n, 1024U),
 		.white_bitmap = p->opt.white_bitmap,
 		.way = tg_siphash_choose(p->opt.hash),
 	};
@@ -141,7 +148,9 @@ bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
 	uint32_t i;
 
 	if (!o.way)
-		return tg_say("--hash %s: unknown, or this CPU cannot do it; leave it out to have the best it can", p->opt.hash);
+		return tg_say("--hash %s: unknown, or this CPU cannot do it; leave it out to have "
+			      "the best it can",
+			      p->opt.hash);
 	if (getrandom(random, sizeof(random), 0) != sizeof(random))
 		return tg_say("no random numbers from the kernel");
 	o.challenge_key = (struct tg_siphash_key){random[0], random[8]};
@@ -153,13 +162,17 @@ bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
 		char name[32];
 
 		snprintf(name, sizeof(name), "tidegate%u", i);
-		o.pool = tg_buffers_make(name, p->opt.buffers, 256, (int)rte_lcore_to_socket_id(p->cores[i].lcore));
+		o.pool = tg_buffers_make(name, p->opt.buffers, 256,
+					 (int)rte_lcore_to_socket_id(p->cores[i].lcore));
 		if (!o.pool)
-			return tg_say("%u buffers for core %u: %s; give DPDK more memory (-m) or fewer --buffers", p->opt.buffers,
-				      p->cores[i].lcore, rte_strerror(rte_errno));
+			return tg_say("%u buffers for core %u: %s; give DPDK more memory (-m) or "
+				      "fewer --buffers",
+				      p->opt.buffers, p->cores[i].lcore, rte_strerror(rte_errno));
 		p->cores[i].w = tg_worker_new(&o);
 		if (!p->cores[i].w)
-			return tg_say("no memory for the tables of core %u; lower --max-flows or --max-sources", p->cores[i].lcore);
+			return tg_say("no memory for the tables of core %u; lower --max-flows or "
+				      "--max-sources",
+				      p->cores[i].lcore);
 		p->cores[i].w->transmit = transmit;
 		p->cores[i].w->owner = &p->cores[i];
 		p->cores[i].queue = (uint16_t)i;

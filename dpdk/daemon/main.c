@@ -24,7 +24,11 @@
 #include "program.h"
 
 struct tg_program tg_program = {
-	.opt = {.max_flows = 1 << 20, .max_sources = 1 << 20, .max_halves = 1 << 16, .burst = 32, .buffers = 16383},
+	.opt = {.max_flows = 1 << 20,
+		.max_sources = 1 << 20,
+		.max_halfopens = 1 << 16,
+		.burst = 32,
+		.buffers = 16383},
 };
 
 static const char usage[] =
@@ -39,7 +43,8 @@ static const char usage[] =
 	"  --buffers N        frame buffers of each core (16383)\n"
 	"  --hash WAY         avx512, avx2 or scalar (the best that the CPU has)\n"
 	"  --idle-us N        sleep so long when nothing comes (0: poll for ever)\n"
-	"EAL options are DPDK's: -l CORES, --vdev ..., -a PCI, --no-huge -m MiB, --file-prefix ...\n"
+	"EAL options are DPDK's: -l CORES, --vdev ..., -a PCI, --no-huge -m MiB, --file-prefix "
+	"...\n"
 	"The core named first runs the control thread, unless it is the only one.\n";
 
 bool tg_say(const char *format, ...)
@@ -74,10 +79,12 @@ static bool number(const char *name, const char *text, uint32_t lowest, uint32_t
 static bool parse(struct tg_options *o, int argc, char **argv)
 {
 	static const struct option options[] = {
-		{"socket", 1, NULL, 's'}, {"config", 1, NULL, 'c'}, {"max-flows", 1, NULL, 'f'},
-		{"max-sources", 1, NULL, 'w'}, {"cache-entries", 1, NULL, 'e'}, {"white-bitmap", 0, NULL, 'm'}, {"burst", 1, NULL, 'b'},
-		{"buffers", 1, NULL, 'n'}, {"hash", 1, NULL, 'h'}, {"idle-us", 1, NULL, 'i'},
-		{"help", 0, NULL, '?'}, {0},
+		{"socket", 1, NULL, 's'},        {"config", 1, NULL, 'c'},
+		{"max-flows", 1, NULL, 'f'},     {"max-sources", 1, NULL, 'w'},
+		{"cache-entries", 1, NULL, 'e'}, {"white-bitmap", 0, NULL, 'm'},
+		{"burst", 1, NULL, 'b'},         {"buffers", 1, NULL, 'n'},
+		{"hash", 1, NULL, 'h'},          {"idle-us", 1, NULL, 'i'},
+		{"help", 0, NULL, '?'},          {0},
 	};
 	bool ok = true;
 	int c;
@@ -85,17 +92,39 @@ static bool parse(struct tg_options *o, int argc, char **argv)
 	optind = 1;
 	while (ok && (c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (c) {
-		case 's': o->socket = optarg; break;
-		case 'c': o->config = optarg; break;
-		case 'f': ok = number("max-flows", optarg, 1024, 1 << 24, &o->max_flows); break;
-		case 'w': ok = number("max-sources", optarg, 1024, 1 << 24, &o->max_sources); break;
-		case 'e': ok = number("cache-entries", optarg, 1024, 1 << 22, &o->max_halves); break;
-		case 'm': o->white_bitmap = true; break;
-		case 'b': ok = number("burst", optarg, 1, TG_BURST_MAX, &o->burst); break;
-		case 'n': ok = number("buffers", optarg, 1023, 1 << 24, &o->buffers); break;
-		case 'h': o->hash = optarg; break;
-		case 'i': ok = number("idle-us", optarg, 0, 1000000, &o->idle_us); break;
-		default: fputs(usage, stderr); return false;
+		case 's':
+			o->socket = optarg;
+			break;
+		case 'c':
+			o->config = optarg;
+			break;
+		case 'f':
+			ok = number("max-flows", optarg, 1024, 1 << 24, &o->max_flows);
+			break;
+		case 'w':
+			ok = number("max-sources", optarg, 1024, 1 << 24, &o->max_sources);
+			break;
+		case 'e':
+			ok = number("cache-entries", optarg, 1024, 1 << 22, &o->max_halfopens);
+			break;
+		case 'm':
+			o->white_bitmap = true;
+			break;
+		case 'b':
+			ok = number("burst", optarg, 1, TG_BURST_MAX, &o->burst);
+			break;
+		case 'n':
+			ok = number("buffers", optarg, 1023, 1 << 24, &o->buffers);
+			break;
+		case 'h':
+			o->hash = optarg;
+			break;
+		case 'i':
+			ok = number("idle-us", optarg, 0, 1000000, &o->idle_us);
+			break;
+		default:
+			fputs(usage, stderr);
+			return false;
 		}
 	}
 	if (ok && optind < argc)
@@ -109,8 +138,8 @@ static void choose_cores(struct tg_program *p)
 	uint32_t lcore;
 
 	RTE_LCORE_FOREACH_WORKER(lcore)
-		if (p->cores_n < TG_CORES_MAX)
-			p->cores[p->cores_n++].lcore = lcore;
+	if (p->cores_n < TG_CORES_MAX)
+		p->cores[p->cores_n++].lcore = lcore;
 	if (!p->cores_n)
 		p->cores[p->cores_n++].lcore = rte_get_main_lcore();
 }
@@ -183,7 +212,8 @@ int main(int argc, char **argv)
 	bool ok;
 
 	if (!forbid_dumps()) {
-		tg_say("the kernel does not let this process forbid core files, which would hold keys");
+		tg_say("the kernel does not let this process forbid core files, which would hold "
+		       "keys");
 		return 1;
 	}
 	signal(SIGINT, on_signal);
@@ -193,19 +223,24 @@ int main(int argc, char **argv)
 		CPU_ZERO(&given);
 	used = rte_eal_init(argc, argv);
 	if (used < 0) {
-		tg_say("DPDK does not start: %s; its own messages above say why (without huge pages: --no-huge -m 512)", rte_strerror(rte_errno));
+		tg_say("DPDK does not start: %s; its own messages above say why (without huge "
+		       "pages: --no-huge -m 512)",
+		       rte_strerror(rte_errno));
 		return 1;
 	}
 	if (!parse(&p->opt, argc - used, argv + used))
 		return 2;
 	p->ports_n = rte_eth_dev_count_avail();
 	if (p->ports_n < 1 || p->ports_n > TG_PORTS_MAX) {
-		tg_say("%u ports; want 1 to %u: bind them to a driver (-a), or make virtual ones (--vdev)", p->ports_n, TG_PORTS_MAX);
+		tg_say("%u ports; want 1 to %u: bind them to a driver (-a), or make virtual ones "
+		       "(--vdev)",
+		       p->ports_n, TG_PORTS_MAX);
 		return 1;
 	}
 	choose_cores(p);
 	first = tg_control_first(p);
-	ok = first && tg_cores_make(p, first) && tg_ports_start(p) && tg_telemetry_start() && run(p, &given);
+	ok = first && tg_cores_make(p, first) && tg_ports_start(p) && tg_telemetry_start() &&
+	     run(p, &given);
 	tg_ports_stop(p);
 	rte_eal_cleanup();
 	return ok ? 0 : 1;

@@ -87,8 +87,8 @@ uint64_t tg_packet_sockets_lost(uint32_t ifindex)
 		struct sockaddr_ll at;
 		socklen_t len = sizeof(s), at_len = sizeof(at);
 
-		if (getsockname(sockets[i].fd, (struct sockaddr *)&at, &at_len) || at.sll_family != AF_PACKET ||
-		    (uint32_t)at.sll_ifindex != ifindex)
+		if (getsockname(sockets[i].fd, (struct sockaddr *)&at, &at_len) ||
+		    at.sll_family != AF_PACKET || (uint32_t)at.sll_ifindex != ifindex)
 			continue;
 		if (getsockopt(sockets[i].fd, SOL_PACKET, PACKET_STATISTICS, &s, &len) == 0)
 			sockets[i].lost += s.tp_drops; /* the kernel counts from zero again after each answer */

@@ -36,14 +36,15 @@ static struct rte_eth_conf port_conf(const struct tg_program *p, const struct rt
 	conf.rxmode.offloads = info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
 	if (p->cores_n > 1 && info->flow_type_rss_offloads & (RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_IPV6)) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-		conf.rx_adv_conf.rss_conf.rss_hf =
-			info->flow_type_rss_offloads &
-			(RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_FRAG_IPV4 | RTE_ETH_RSS_IPV6 |
-			 RTE_ETH_RSS_FRAG_IPV6);
+		conf.rx_adv_conf.rss_conf.rss_hf = info->flow_type_rss_offloads &
+						   (RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_FRAG_IPV4 |
+						    RTE_ETH_RSS_IPV6 | RTE_ETH_RSS_FRAG_IPV6);
 		conf.rx_adv_conf.rss_conf.rss_key = symmetric_key;
-		conf.rx_adv_conf.rss_conf.rss_key_len =
-			info->hash_key_size && info->hash_key_size <= sizeof(symmetric_key)
-				? info->hash_key_size : 40;
+		conf.rx_adv_conf.rss_conf.rss_key_len = info->hash_key_size &&
+									info->hash_key_size <=
+										sizeof(symmetric_key)
+								? info->hash_key_size
+								: 40;
 	}
 	return conf;
 }
@@ -55,8 +56,8 @@ static bool port_queues(const struct tg_program *p, uint16_t port)
 	int err = rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx, &tx);
 
 	for (i = 0; i < p->cores_n && !err; i++) {
-		err = rte_eth_rx_queue_setup(port, (uint16_t)i, rx, rte_eth_dev_socket_id(port), NULL,
-					     p->cores[i].w->pool);
+		err = rte_eth_rx_queue_setup(port, (uint16_t)i, rx, rte_eth_dev_socket_id(port),
+					     NULL, p->cores[i].w->pool);
 		if (!err)
 			err = rte_eth_tx_queue_setup(port, (uint16_t)i, tx,
 						     rte_eth_dev_socket_id(port), NULL);
@@ -78,18 +79,21 @@ static bool port_start(struct tg_program *p, uint16_t port)
 	if (rte_eth_dev_info_get(port, &info) || rte_eth_macaddr_get(port, &mac))
 		return tg_say("port %u: the driver does not answer", port);
 	if (info.max_rx_queues < p->cores_n || info.max_tx_queues < p->cores_n)
-		return tg_say("port %u (%s) has %u queues, and %u cores are to use it; give fewer cores (-l), or the driver more queues",
-			      port, info.driver_name, RTE_MIN(info.max_rx_queues, info.max_tx_queues),
-			      p->cores_n);
+		return tg_say("port %u (%s) has %u queues, and %u cores are to use it; give fewer "
+			      "cores (-l), or the driver more queues",
+			      port, info.driver_name,
+			      RTE_MIN(info.max_rx_queues, info.max_tx_queues), p->cores_n);
 	if (strcmp(info.driver_name, "net_af_packet") == 0)
 		p->from_kernel |= (uint16_t)(1U << port);
 	conf = port_conf(p, &info);
 	if (p->cores_n > 1 && conf.rxmode.mq_mode != RTE_ETH_MQ_RX_RSS)
-		tg_say("port %u (%s) cannot spread frames by address; its driver must bring both directions of a connection to one core",
+		tg_say("port %u (%s) cannot spread frames by address; its driver must bring both "
+		       "directions of a connection to one core",
 		       port, info.driver_name);
 	err = rte_eth_dev_configure(port, (uint16_t)p->cores_n, (uint16_t)p->cores_n, &conf);
 	if (err)
-		return tg_say("port %u (%s): configure: %s", port, info.driver_name, rte_strerror(-err));
+		return tg_say("port %u (%s): configure: %s", port, info.driver_name,
+			      rte_strerror(-err));
 	if (!port_queues(p, port))
 		return false;
 	err = rte_eth_dev_start(port);

@@ -16,7 +16,7 @@ struct tg_options {
 	const char *hash;    /* NULL: the best that the CPU has */
 	uint32_t max_flows;  /* of all cores together */
 	uint32_t max_sources;
-	uint32_t max_halves; /* in the SYN cache */
+	uint32_t max_halfopens; /* in the SYN cache */
 	uint32_t burst;
 	uint32_t buffers; /* of one core */
 	uint32_t idle_us; /* sleep when nothing has come for a while; 0: never */
@@ -29,7 +29,7 @@ struct tg_core {
 	uint32_t lcore;
 	uint16_t queue;
 	_Atomic(const struct tg_box *) box; /* the newest */
-	_Atomic uint64_t seen;		    /* the number of the one in use */
+	_Atomic uint64_t seen;      /* the number of the one in use */
 	_Atomic uint32_t swap_flows, swap_sources; /* wanted */
 	_Atomic uint64_t forget[TG_SERVICES_MAX / 64 + 1]; /* services whose counts are to be zero: one bit each */
 	_Atomic uint64_t polls;

@@ -2,7 +2,7 @@
  *
  * What the program tells of itself, over DPDK's own telemetry socket:
  *
- *   /tidegate/status         hash, cores, ports, flows and sources in the tables, frames that went the short way
+ *   /tidegate/status         hash, cores, ports, flows and sources in the tables, frames that went the fast path
  *   /tidegate/counters,ID    the counters of a service (0: of none) that are not zero
  *   /tidegate/ports          frames and losses, port by port
  *
@@ -50,8 +50,8 @@ static int on_status(const char *cmd, const char *params, struct rte_tel_data *d
 	rte_tel_data_add_dict_uint(d, "box", atomic_load(&p->cores[0].seen));
 	rte_tel_data_add_dict_uint(d, "flows", flows);
 	rte_tel_data_add_dict_uint(d, "sources", sources);
-	rte_tel_data_add_dict_uint(d, "short_syns", syns);
-	rte_tel_data_add_dict_uint(d, "short_segments", segments);
+	rte_tel_data_add_dict_uint(d, "fast_path_syns", syns);
+	rte_tel_data_add_dict_uint(d, "fast_path_segments", segments);
 	rte_tel_data_add_dict_uint(d, "icmp_errors", icmp);
 	return 0;
 }
@@ -115,8 +115,9 @@ bool tg_telemetry_start(void)
 {
 	return rte_telemetry_register_cmd("/tidegate/status", on_status,
 					  "What is running. No parameters") == 0 &&
-	       rte_telemetry_register_cmd("/tidegate/counters", on_counters,
-					  "Counters of a service. Parameter: its number; 0: none") == 0 &&
+	       rte_telemetry_register_cmd(
+		       "/tidegate/counters", on_counters,
+		       "Counters of a service. Parameter: its number; 0: none") == 0 &&
 	       rte_telemetry_register_cmd("/tidegate/ports", on_ports,
 					  "Frames by port. No parameters") == 0;
 }

@@ -47,7 +47,7 @@ TG_INLINE bool tg_strategy_has_cookie(uint8_t strategy)
 static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
 {
 	const struct tg_service *svc = &w->box->services[it->id];
-	uint8_t strategy = w->box->how[it->id].strategy;
+	uint8_t strategy = w->box->proxy_cfg[it->id].strategy;
 	struct tg_tcp_options offered;
 
 	it->d = tg_proxy_judge_syn(&it->pkt, it->parse, it->m->pkt_len);
@@ -56,13 +56,13 @@ static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
 	if (it->d.verdict != TG_REPLY || svc->mode == TG_MODE_MONITOR)
 		return;
 	if (strategy == TG_STRATEGY_CACHE)
-		tg_foresee_half(w, it);
+		tg_foresee_halfopen(w, it);
 	if (!w->key_now || !tg_strategy_has_cookie(strategy))
 		return;
 	if (!tg_item_options(it, &offered) || offered.auth)
 		return; /* what is signed asks an allowance: in its turn */
 	if (strategy == TG_STRATEGY_COOKIE)
-		svc = tg_told(w, &it->pkt, it->id);
+		svc = tg_advertised(w, &it->pkt, it->id);
 	it->answer = tg_synack_agree(&it->pkt, &offered, svc);
 	it->cookie_lane = tg_lane_cookie(w, &it->pkt, it->pkt.seq, it->answer.option_bits,
 					 it->answer.options.ts_ok, w->epoch, w->key_now);
@@ -79,13 +79,13 @@ static inline const struct tg_siphash_key *tg_ack_key(const struct tg_worker *w,
 /* An ACK that may carry a cookie: no flow is known of it. */
 static inline void tg_foresee_ack(struct tg_worker *w, struct tg_item *it)
 {
-	uint8_t strategy = w->box->how[it->id].strategy;
+	uint8_t strategy = w->box->proxy_cfg[it->id].strategy;
 	const struct tg_siphash_key *key;
 	struct tg_tcp_options o;
 	uint64_t epoch;
 
 	if (strategy == TG_STRATEGY_CACHE)
-		tg_foresee_half(w, it);
+		tg_foresee_halfopen(w, it);
 	if (!tg_strategy_has_cookie(strategy) || w->box->services[it->id].mode != TG_MODE_ALWAYS)
 		return;
 	if (strategy == TG_STRATEGY_AUTH_COOKIE &&
@@ -94,13 +94,13 @@ static inline void tg_foresee_ack(struct tg_worker *w, struct tg_item *it)
 	it->options_ok = tg_item_options(it, &o);
 	if (!it->options_ok)
 		return;
-	it->said = tg_host_read_ack(&it->pkt, &o);
-	key = tg_ack_key(w, it->said.cookie.isn, &epoch);
+	it->ack_info = tg_host_read_ack(&it->pkt, &o);
+	key = tg_ack_key(w, it->ack_info.cookie.isn, &epoch);
 	if (key)
 		it->cookie_lane = tg_lane_cookie(
 			w, &it->pkt, it->pkt.seq - 1,
-			tg_cookie_claimed_bits(it->said.cookie, it->said.ts_ok), it->said.ts_ok,
-			epoch, key);
+			tg_cookie_claimed_bits(it->ack_info.cookie, it->ack_info.ts_ok),
+			it->ack_info.ts_ok, epoch, key);
 }
 
 static inline uint64_t tg_lane_mac(const struct tg_worker *w, const struct tg_item *it)
@@ -113,11 +113,10 @@ static inline uint64_t tg_lane_mac(const struct tg_worker *w, const struct tg_it
 
 /* What a SYN's answer is made of, where the first stage did not foresee one. False:
  * the frame has gone its way. */
-static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it,
-				     struct tg_cookie *cookie)
+static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it, struct tg_cookie *cookie)
 {
 	struct tg_tcp_options offered;
-	const struct tg_service *told = &w->box->services[it->id];
+	const struct tg_service *advertised = &w->box->services[it->id];
 	struct tg_decision d;
 
 	if (TG_UNLIKELY(!w->key_now))
@@ -134,11 +133,11 @@ static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it,
 			tg_forward(w, it);
 		return false;
 	}
-	if (w->box->how[it->id].strategy == TG_STRATEGY_COOKIE)
-		told = tg_told(w, &it->pkt, it->id);
-	it->answer = tg_synack_agree(&it->pkt, &offered, told);
-	*cookie = tg_cookie_make(&it->pkt, it->answer.option_bits, it->answer.options.ts_ok, w->epoch,
-				 w->key_now);
+	if (w->box->proxy_cfg[it->id].strategy == TG_STRATEGY_COOKIE)
+		advertised = tg_advertised(w, &it->pkt, it->id);
+	it->answer = tg_synack_agree(&it->pkt, &offered, advertised);
+	*cookie = tg_cookie_make(&it->pkt, it->answer.option_bits, it->answer.options.ts_ok,
+				 w->epoch, w->key_now);
 	return true;
 }
 
@@ -223,23 +222,25 @@ static inline void tg_auth_syn(struct tg_worker *w, struct tg_item *it, uint8_t 
 		return;
 	}
 	challenge = tg_challenge(&it->pkt, &w->box->services[it->id],
-				 strategy == TG_STRATEGY_AUTH_TTL ? tg_item_ttl(it) : 0, &w->challenge_key,
-				 strategy == TG_STRATEGY_AUTH_WRONG);
-	tg_count(w, it->id, tg_segment_send(w, it->m, it->port, &challenge)
-				    ? TG_COUNT_challenge_sent : TG_COUNT_drop_tx);
+				 strategy == TG_STRATEGY_AUTH_TTL ? tg_item_ttl(it) : 0,
+				 &w->challenge_key, strategy == TG_STRATEGY_AUTH_WRONG);
+	tg_count(w, it->id,
+		 tg_segment_send(w, it->m, it->port, &challenge) ? TG_COUNT_challenge_sent
+								 : TG_COUNT_drop_tx);
 }
 
 /* A SYN to a service. `live`: its tuple has a flow that has not ended, so that the
  * server is to judge it (RFC 5961). */
-static inline void tg_case_syn(struct tg_worker *w, struct tg_item *it, bool live)
+static inline void tg_noflow_syn(struct tg_worker *w, struct tg_item *it, bool live)
 {
-	const struct tg_proxy_service *how = &w->box->how[it->id];
+	const struct tg_proxy_service *proxy_cfg = &w->box->proxy_cfg[it->id];
 
 	tg_count(w, it->id, TG_COUNT_syn);
 	if (TG_UNLIKELY(w->box->services[it->id].mode == TG_MODE_MONITOR)) {
 		if (it->d.verdict != TG_PASS)
-			tg_count(w, it->id, it->d.verdict == TG_DROP ? TG_COUNT_would_drop
-								     : TG_COUNT_would_answer);
+			tg_count(w, it->id,
+				 it->d.verdict == TG_DROP ? TG_COUNT_would_drop
+							  : TG_COUNT_would_answer);
 		tg_forward(w, it);
 	} else if (TG_UNLIKELY(it->d.verdict != TG_REPLY)) {
 		tg_count(w, it->id, it->d.counter);
@@ -250,44 +251,44 @@ static inline void tg_case_syn(struct tg_worker *w, struct tg_item *it, bool liv
 	} else if (TG_UNLIKELY(live)) {
 		tg_count(w, it->id, TG_COUNT_pass_existing);
 		tg_forward(w, it);
-	} else if (how->strategy == TG_STRATEGY_COOKIE) {
+	} else if (proxy_cfg->strategy == TG_STRATEGY_COOKIE) {
 		tg_cookie_answer(w, it);
-	} else if (how->strategy == TG_STRATEGY_CACHE) {
+	} else if (proxy_cfg->strategy == TG_STRATEGY_CACHE) {
 		tg_cache_syn(w, it);
 	} else {
-		tg_auth_syn(w, it, how->strategy);
+		tg_auth_syn(w, it, proxy_cfg->strategy);
 	}
 }
 
 /* Verifies the cookie that the ACK may carry. */
-static inline bool tg_case_verify(struct tg_worker *w, struct tg_item *it)
+static inline bool tg_noflow_verify(struct tg_worker *w, struct tg_item *it)
 {
 	const struct tg_siphash_key *key;
 	struct tg_tcp_options o;
 	uint64_t epoch;
 
 	if (TG_LIKELY(it->cookie_lane >= 0)) {
-		(void)tg_ack_key(w, it->said.cookie.isn, &epoch);
-		return tg_cookie_has_mac(it->said.cookie, it->said.ts_ok, epoch, tg_lane_mac(w, it));
+		(void)tg_ack_key(w, it->ack_info.cookie.isn, &epoch);
+		return tg_cookie_has_mac(it->ack_info.cookie, it->ack_info.ts_ok, epoch,
+					 tg_lane_mac(w, it));
 	}
 	if (!tg_item_options(it, &o))
 		return false;
-	it->said = tg_host_read_ack(&it->pkt, &o);
-	key = tg_ack_key(w, it->said.cookie.isn, &epoch);
-	return key && tg_cookie_verify(&it->pkt, it->said.cookie, it->said.ts_ok, epoch, key);
+	it->ack_info = tg_host_read_ack(&it->pkt, &o);
+	key = tg_ack_key(w, it->ack_info.cookie.isn, &epoch);
+	return key && tg_cookie_verify(&it->pkt, it->ack_info.cookie, it->ack_info.ts_ok, epoch, key);
 }
 
 /* Puts the client on the whitelist and resets what it believes to be a
  * connection, so that it comes again. */
-static inline void tg_auth_accept(struct tg_worker *w, struct tg_item *it, uint64_t source,
-				  bool reset)
+static inline void tg_auth_accept(struct tg_worker *w, struct tg_item *it, uint64_t source, bool reset)
 {
 	struct tg_segment rst;
 
-	if (!tg_case_intact(w, it))
+	if (!tg_noflow_intact(w, it))
 		return;
-	tg_count(w, it->id, tg_whitelist_put(&w->white, source) ? TG_COUNT_white_added
-								: TG_COUNT_white_full);
+	tg_count(w, it->id,
+		 tg_whitelist_put(&w->white, source) ? TG_COUNT_white_added : TG_COUNT_white_full);
 	if (!reset) {
 		tg_forward(w, it);
 		return;
@@ -319,7 +320,7 @@ static inline void tg_auth_other(struct tg_worker *w, struct tg_item *it, uint8_
 			tg_auth_accept(w, it, source, true);
 		else
 			tg_forward(w, it);
-	} else if (!tg_case_verify(w, it)) {
+	} else if (!tg_noflow_verify(w, it)) {
 		tg_count(w, it->id, TG_COUNT_cookie_invalid);
 		tg_forward(w, it);
 	} else {
@@ -332,15 +333,17 @@ static inline void tg_auth_other(struct tg_worker *w, struct tg_item *it, uint8_
  * with other numbers, or NULL: the port may have been taken for a new connection. */
 static inline void tg_cookie_other(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
-	if (tg_item_is_ack(it) && tg_case_verify(w, it)) {
-		uint8_t told = tg_told(w, &it->pkt, it->id)->wscale;
+	if (tg_item_is_ack(it) && tg_noflow_verify(w, it)) {
+		uint8_t advertised = tg_advertised(w, &it->pkt, it->id)->wscale;
 		/* Agreed on, and since then unknown: then what the service says else. */
-		uint8_t wscale = told == TG_WSCALE_NONE ? w->box->services[it->id].wscale : told;
-		struct tg_flow flow = tg_flow_open(&it->pkt, &it->said,
-						   tg_cookie_claimed_bits(it->said.cookie, it->said.ts_ok),
-						   wscale, tg_item_window(it), it->id, w->now_ms);
+		uint8_t wscale = advertised == TG_WSCALE_NONE ? w->box->services[it->id].wscale
+							      : advertised;
+		struct tg_flow flow = tg_flow_open(
+			&it->pkt, &it->ack_info,
+			tg_cookie_claimed_bits(it->ack_info.cookie, it->ack_info.ts_ok), wscale,
+			tg_item_window(it), it->id, w->now_ms);
 
-		if (!tg_case_intact(w, it))
+		if (!tg_noflow_intact(w, it))
 			return;
 		tg_count(w, it->id, TG_COUNT_cookie_valid);
 		(void)tg_flow_begin(w, it, &flow);

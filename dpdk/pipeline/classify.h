@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first stage of the long way: what a frame is, which service it is for, which hashes
+ * The first stage of the slow path: what a frame is, which service it is for, which hashes
  * its fate will need.
  */
 #ifndef TG_DPDK_CLASSIFY_H
@@ -52,7 +52,7 @@ static inline void classify_tcp(struct tg_worker *w, struct tg_item *it)
 		it->id = 0;
 		return;
 	}
-	if (!tg_strategy_translates(box->how[it->id].strategy))
+	if (!tg_strategy_translates(box->proxy_cfg[it->id].strategy))
 		tg_whitelist_prefetch(&w->white, tg_white_key_of(w, &it->pkt));
 	if (tg_host_is_syn(&it->pkt))
 		tg_foresee_syn(w, it);
@@ -67,7 +67,7 @@ static inline void foresee(struct tg_worker *w, struct tg_item *it)
 		known = tg_foresee_flow(w, it);
 	if (syn || !it->id)
 		return;
-	if (!tg_strategy_translates(w->box->how[it->id].strategy))
+	if (!tg_strategy_translates(w->box->proxy_cfg[it->id].strategy))
 		tg_whitelist_fetch(&w->white, tg_white_key_of(w, &it->pkt));
 	if (!known && tg_item_is_ack(it))
 		tg_foresee_ack(w, it);
@@ -76,7 +76,8 @@ static inline void foresee(struct tg_worker *w, struct tg_item *it)
 /* What the frame is; IPv4 without tags, which nearly all frames are, is seen at once. */
 static inline enum tg_parse_result parse(struct tg_packet *pkt, const uint8_t *data, uint32_t len)
 {
-	if (TG_LIKELY(len >= TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN && tg_load16(data + 12) == TG_ETHERTYPE_IPV4)) {
+	if (TG_LIKELY(len >= TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN &&
+		      tg_load16(data + 12) == TG_ETHERTYPE_IPV4)) {
 		pkt->group_frame = data[0] & 1;
 		pkt->group_sender = data[6] & 1;
 		pkt->l3_off = TG_ETH_HDR_LEN;

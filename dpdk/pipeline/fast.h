@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the short way knows. Nearly all frames of a flood, and of the connections that
+ * What the fast path knows. Nearly all frames of a flood, and of the connections that
  * live through it, look alike: they are told apart by comparing words, and need
  * neither struct tg_item nor its parser. fast_syn.h answers SYNs out of templates,
  * fast_flow.h translates segments; each frame that is anything else, or whose fate
- * depends on what is in a table, goes the long way, and comes out the same.
+ * depends on what is in a table, goes the slow path, and comes out the same.
  *
  * The templates are made by core/: here are only the places of what differs.
  */
@@ -21,7 +21,7 @@
 
 /* Which way a frame of the burst goes. */
 enum tg_fast_way {
-	TG_FAST_LONG, /* the long one: its struct tg_item is set */
+	TG_SLOW_PATH, /* the long one: its struct tg_item is set */
 	TG_FAST_SYN,
 	TG_FAST_SEGMENT,
 	TG_FAST_WIDE, /* a SYN, with seven others: fast_wide.h */
@@ -33,7 +33,7 @@ struct tg_form {
 	uint8_t bytes[80]; /* from the IP header; zero where a SYN's own numbers go */
 	uint64_t ts_mask;  /* all ones if it has timestamps */
 	uint32_t option_bits; /* of the cookie: all but the client's MSS and shift */
-	uint16_t len;	   /* bytes; 0: not made yet */
+	uint16_t len;    /* bytes; 0: not made yet */
 	uint16_t ip_sum, tcp_sum; /* of the template, not complemented */
 	bool ts, wscale;
 } __attribute__((aligned(64)));
@@ -41,13 +41,13 @@ struct tg_form {
 /* What is told to the clients of one server. */
 struct tg_fast_server {
 	uint64_t addr[2]; /* as on the wire; IPv4: in the low half of addr[0] */
-	uint32_t round;	  /* of struct tg_fast when this was learned; 0: never */
-	uint32_t burst;	  /* the last that used it: then nobody may take its place */
+	uint32_t round;   /* of struct tg_fast when this was learned; 0: never */
+	uint32_t burst;   /* the last that used it: then nobody may take its place */
 	uint16_t port_be;
 	uint16_t id;
 	uint8_t strategy;
-	bool answers; /* else: the long way */
-	struct tg_service told;
+	bool answers; /* else: the slow path */
+	struct tg_service advertised;
 	struct tg_form form[8]; /* by what is offered: timestamps 4, SACK 2, window scale 1 */
 };
 
@@ -58,13 +58,13 @@ struct tg_fast_frame {
 	const struct tg_fast_server *server; /* of a SYN */
 	const struct tg_form *form;
 	uint32_t presence; /* of its tuple, tg_presence_flow */
-	uint32_t white;	   /* of its source, tg_presence_source */
+	uint32_t white;    /* of its source, tg_presence_source */
 	uint32_t option_bits;
-	uint32_t tsval;	   /* the client's, as on the wire */
-	uint32_t slot;	   /* of a segment's flow, most likely */
-	int16_t lane;	   /* of its hash */
+	uint32_t tsval;    /* the client's, as on the wire */
+	uint32_t slot;    /* of a segment's flow, most likely */
+	int16_t lane;    /* of its hash */
 	uint8_t l3_off;
-	uint8_t dir;	   /* enum tg_direction */
+	uint8_t dir;    /* enum tg_direction */
 	bool v6;
 };
 
@@ -86,15 +86,16 @@ struct tg_wide_segments {
 };
 
 struct tg_fast {
-	bool off;	     /* for tests: everything goes the long way */
-	uint32_t round;	     /* goes up when anything changes that a template depends on */
+	bool off;      /* for tests: everything goes the slow path */
+	uint32_t round;      /* goes up when anything changes that a template depends on */
 	uint32_t burst_no;
 	struct {
 		uint16_t mss; /* that was asked for last */
 		uint8_t index;
 	} mss4, mss6;
-	const uint64_t *flow_bits[2], *white_bits[2]; /* presence, active and history: as of this burst */
-	uint64_t syns, segments; /* that went the short way */
+	const uint64_t *flow_bits[2],
+		*white_bits[2]; /* presence, active and history: as of this burst */
+	uint64_t syns, segments; /* that went the fast path */
 	uint64_t wides, wide_segments; /* of these, those eight at once */
 	uint8_t way[TG_LANES_MAX];
 	struct tg_fast_frame frame[TG_LANES_MAX];

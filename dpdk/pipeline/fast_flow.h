@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The short way of a segment of a connection that is translated: an ACK, whole, with
+ * The fast path of a segment of a connection that is translated: an ACK, whole, with
  * no options or with timestamps where nearly all senders put them, of a flow that is
  * ready and has not begun to end. core/translate.h says what changes.
  *
@@ -21,13 +21,14 @@ TG_INLINE uint8_t *tg_fast_tcp(const struct tg_fast_frame *f)
 }
 
 /* Puts the words of the flow's hash into a lane. */
-TG_INLINE int16_t tg_fast_segment_lane(struct tg_worker *w, const struct tg_packet *pkt, enum tg_direction dir)
+TG_INLINE int16_t tg_fast_segment_lane(struct tg_worker *w, const struct tg_packet *pkt,
+				       enum tg_direction dir)
 {
 	return tg_lane_flow_put(pkt->family == 4 ? &w->fast.flows4 : &w->fast.flows6, pkt, dir);
 }
 
 /* First stage: a segment in one piece, header of `hdr_len` bytes, at `tcp`; false: the
- * long way. */
+ * slow path. */
 TG_INLINE bool tg_fast_segment_take(struct tg_worker *w, struct tg_fast_frame *f,
 				    const struct tg_packet *pkt, const uint8_t *tcp, uint32_t hdr_len)
 {
@@ -42,7 +43,8 @@ TG_INLINE bool tg_fast_segment_take(struct tg_worker *w, struct tg_fast_frame *f
 	    !(hdr_len == TG_TCP_HDR_TS && tg_translate_is_aligned(tcp + TG_TCP_HDR_LEN)))
 		return false;
 	f->dir = to ? TG_TO_SERVER : TG_TO_CLIENT;
-	f->lane = to ? tg_fast_segment_lane(w, pkt, TG_TO_SERVER) : tg_fast_segment_lane(w, pkt, TG_TO_CLIENT);
+	f->lane = to ? tg_fast_segment_lane(w, pkt, TG_TO_SERVER)
+		     : tg_fast_segment_lane(w, pkt, TG_TO_CLIENT);
 	return true;
 }
 
@@ -52,7 +54,7 @@ TG_INLINE uint64_t tg_fast_segment_hash(const struct tg_worker *w, const struct 
 }
 
 /* Second stage: the buckets have been fetched; fetches the entry. False: the flow is not
- * where most are, if there is one: the long way. */
+ * where most are, if there is one: the slow path. */
 TG_INLINE bool tg_fast_segment_fetch(struct tg_worker *w, struct tg_fast_frame *f)
 {
 	f->slot = tg_flow_prefetch(&w->flows, tg_fast_segment_hash(w, f), f->v6 ? 6 : 4);
@@ -80,8 +82,8 @@ TG_INLINE void tg_fast_note_acked(const uint8_t *tcp, struct tg_flow *flow, uint
 
 /* What is rarely needed works from the frame again: nobody takes the address of what
  * the usual way keeps in registers. */
-static struct tg_flow_entry *__attribute__((noinline)) tg_fast_segment_find(struct tg_worker *w,
-									     const struct tg_fast_frame *f)
+static struct tg_flow_entry *__attribute__((noinline)) tg_fast_segment_find(
+	struct tg_worker *w, const struct tg_fast_frame *f)
 {
 	struct tg_packet pkt = tg_fast_packet(f->ip, f->v6);
 	struct tg_flow_key key = tg_flow_key_of(&pkt, f->dir);
@@ -90,8 +92,9 @@ static struct tg_flow_entry *__attribute__((noinline)) tg_fast_segment_find(stru
 }
 
 /* A router's way for it. */
-static bool __attribute__((noinline)) tg_fast_segment_way(const struct tg_worker *w, const struct tg_fast_frame *f,
-							   struct tg_way *way)
+static bool __attribute__((noinline)) tg_fast_segment_way(const struct tg_worker *w,
+							  const struct tg_fast_frame *f,
+							  struct tg_way *way)
 {
 	struct tg_packet pkt = tg_fast_packet(f->ip, f->v6);
 
@@ -99,8 +102,8 @@ static bool __attribute__((noinline)) tg_fast_segment_way(const struct tg_worker
 }
 
 /* Last stage, its direction and family known when this is compiled. */
-TG_INLINE bool tg_fast_segment_turn(struct tg_worker *w, struct tg_fast_frame *f, uint16_t port, bool v6,
-				    enum tg_direction dir)
+TG_INLINE bool tg_fast_segment_turn(struct tg_worker *w, struct tg_fast_frame *f, uint16_t port,
+				    bool v6, enum tg_direction dir)
 {
 	struct tg_packet pkt = tg_fast_packet(f->ip, v6);
 	struct tg_flow_key key = tg_flow_key_of(&pkt, dir);
@@ -124,7 +127,7 @@ TG_INLINE bool tg_fast_segment_turn(struct tg_worker *w, struct tg_fast_frame *f
 	return true;
 }
 
-/* Last stage: translates and sends. False, with nothing changed: the long way. */
+/* Last stage: translates and sends. False, with nothing changed: the slow path. */
 TG_INLINE bool tg_fast_segment_send(struct tg_worker *w, struct tg_fast_frame *f, uint16_t port)
 {
 	if (TG_UNLIKELY(f->v6))
@@ -150,24 +153,25 @@ TG_INLINE uint8_t tg_fast_take_ip(struct tg_worker *w, struct tg_fast_frame *f, 
 	if (v6) {
 		/* version 6; TCP */
 		if ((word & 0x00ff0000000000f0ULL) != (0x60 | (uint64_t)TG_IPPROTO_TCP << 48))
-			return TG_FAST_LONG;
+			return TG_SLOW_PATH;
 		l4_len = tg_swap16(word >> 32);
 	} else {
 		/* version 4, IHL 5; no fragment; TCP */
 		if ((word & 0xff3f0000000000ffULL) != 0x45 || f->ip[9] != TG_IPPROTO_TCP)
-			return TG_FAST_LONG;
+			return TG_SLOW_PATH;
 		l4_len = (uint32_t)tg_swap16(word >> 16) - TG_IPV4_HDR_LEN;
 	}
 	if (hdr_len < TG_TCP_HDR_LEN || l4_len < hdr_len || l4_len > left - ip_len)
-		return TG_FAST_LONG;
+		return TG_SLOW_PATH;
 	f->v6 = v6;
 	f->lane = -1;
 	pkt = tg_fast_packet(f->ip, v6);
 	if (flags == TG_TCP_SYN && l4_len == hdr_len)
-		return tg_fast_syn_take(w, f, &pkt, tcp, hdr_len) ? TG_FAST_SYN : TG_FAST_LONG;
+		return tg_fast_syn_take(w, f, &pkt, tcp, hdr_len) ? TG_FAST_SYN : TG_SLOW_PATH;
 	if ((flags & (TG_TCP_SYN | TG_TCP_FIN | TG_TCP_RST | TG_TCP_ACK)) == TG_TCP_ACK)
-		return tg_fast_segment_take(w, f, &pkt, tcp, hdr_len) ? TG_FAST_SEGMENT : TG_FAST_LONG;
-	return TG_FAST_LONG;
+		return tg_fast_segment_take(w, f, &pkt, tcp, hdr_len) ? TG_FAST_SEGMENT
+								      : TG_SLOW_PATH;
+	return TG_SLOW_PATH;
 }
 
 /* First stage of every frame: looks at what it is without changing anything. `mac` and
@@ -179,8 +183,9 @@ TG_INLINE uint8_t tg_fast_take(struct tg_worker *w, struct tg_fast_frame *f, str
 	uint8_t *data = TG_DATA(m);
 	tg_ethertype type;
 
-	if (!tg_fast_is_plain(m) || len < TG_ETH_HDR_LEN + TG_VLAN_TAG_LEN || (tg_load64(data) & mask) != mac)
-		return TG_FAST_LONG;
+	if (!tg_fast_is_plain(m) || len < TG_ETH_HDR_LEN + TG_VLAN_TAG_LEN ||
+	    (tg_load64(data) & mask) != mac)
+		return TG_SLOW_PATH;
 	type = tg_load16(data + 12);
 	if (TG_UNLIKELY(tg_ethertype_is_vlan(type))) {
 		type = tg_load16(data + 16);
@@ -193,7 +198,7 @@ TG_INLINE uint8_t tg_fast_take(struct tg_worker *w, struct tg_fast_frame *f, str
 		return tg_fast_take_ip(w, f, len - l3_off, false);
 	if (type == TG_ETHERTYPE_IPV6 && len >= l3_off + TG_IPV6_HDR_LEN + TG_TCP_HDR_LEN)
 		return tg_fast_take_ip(w, f, len - l3_off, true);
-	return TG_FAST_LONG;
+	return TG_SLOW_PATH;
 }
 
 #endif

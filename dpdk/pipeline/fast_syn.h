@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The short way of a SYN: to a service in mode `always`, by a strategy that answers
+ * The fast path of a SYN: to a service in mode `always`, by a strategy that answers
  * from the SYN alone, whole, without data, with options that are known. Its answer
  * is a template (fast.h) with a few numbers put in; of its checksum, only these are
  * summed. Nothing is decided here that core/ does not decide: what is told, what the
@@ -23,12 +23,12 @@ TG_INLINE bool tg_fast_is_plain(const struct rte_mbuf *m)
 	       (uint32_t)m->buf_len - m->data_off >= TG_FAST_ROOM;
 }
 
-/* What of a packet the short way needs, from an IP header without options or extensions. */
+/* What of a packet the fast path needs, from an IP header without options or extensions. */
 TG_INLINE struct tg_packet tg_fast_packet(const uint8_t *ip, bool v6)
 {
 	const uint8_t *tcp = ip + (v6 ? TG_IPV6_HDR_LEN : TG_IPV4_HDR_LEN);
-	struct tg_packet pkt = {.ports = tg_load32(tcp), .seq = tg_swap32(tg_load32(tcp + 4)),
-				.family = v6 ? 6 : 4};
+	struct tg_packet pkt = {
+		.ports = tg_load32(tcp), .seq = tg_swap32(tg_load32(tcp + 4)), .family = v6 ? 6 : 4};
 
 	if (v6) {
 		pkt.src.d[0] = tg_load64(ip + 8);
@@ -45,13 +45,14 @@ TG_INLINE struct tg_packet tg_fast_packet(const uint8_t *ip, bool v6)
 /* ---- first stage ---- */
 
 /* Writes the answer to a SYN that offers `offered`, with zeros for all its own numbers. */
-static void tg_form_write(const struct tg_worker *w, const struct tg_fast_server *s, struct tg_form *f,
-			  const struct tg_packet *syn, const struct tg_tcp_options *offered)
+static void tg_form_write(const struct tg_worker *w, const struct tg_fast_server *s,
+			  struct tg_form *f, const struct tg_packet *syn,
+			  const struct tg_tcp_options *offered)
 {
 	struct tg_writer room = {f->bytes, f->bytes + sizeof(f->bytes)};
 
 	if (tg_strategy_has_cookie(s->strategy)) {
-		struct tg_synack a = tg_synack_agree(syn, offered, &s->told);
+		struct tg_synack a = tg_synack_agree(syn, offered, &s->advertised);
 
 		f->ts = a.options.ts_ok;
 		f->wscale = a.options.wscale != TG_WSCALE_NONE;
@@ -60,7 +61,7 @@ static void tg_form_write(const struct tg_worker *w, const struct tg_fast_server
 		f->len = (uint16_t)tg_synack_len(syn, &a);
 		(void)tg_synack_write(room, syn, &a, (struct tg_cookie){0});
 	} else {
-		struct tg_segment c = tg_challenge(syn, &s->told, 0, &w->challenge_key, false);
+		struct tg_segment c = tg_challenge(syn, &s->advertised, 0, &w->challenge_key, false);
 
 		c.seq = c.ack = 0;
 		f->len = (uint16_t)tg_segment_len(&c);
@@ -69,13 +70,16 @@ static void tg_form_write(const struct tg_worker *w, const struct tg_fast_server
 }
 
 static void __attribute__((noinline)) tg_form_make(const struct tg_worker *w,
-						   const struct tg_fast_server *s, struct tg_form *f,
-						   uint8_t family, uint32_t kinds)
+						   const struct tg_fast_server *s,
+						   struct tg_form *f, uint8_t family, uint32_t kinds)
 {
-	struct tg_packet syn = {.dst = {.d = {s->addr[0], s->addr[1]}}, .ports = (uint32_t)s->port_be << 16,
-				.seq = UINT32_MAX, .flags = TG_TCP_SYN, .family = family};
-	struct tg_tcp_options offered = {.ts_ok = kinds & 4, .sack_ok = kinds & 2,
-					 .wscale = kinds & 1 ? 0 : TG_WSCALE_NONE};
+	struct tg_packet syn = {.dst = {.d = {s->addr[0], s->addr[1]}},
+				.ports = (uint32_t)s->port_be << 16,
+				.seq = UINT32_MAX,
+				.flags = TG_TCP_SYN,
+				.family = family};
+	struct tg_tcp_options offered = {
+		.ts_ok = kinds & 4, .sack_ok = kinds & 2, .wscale = kinds & 1 ? 0 : TG_WSCALE_NONE};
 	uint8_t *tcp = f->bytes + (family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN);
 
 	memset(f, 0, sizeof(*f));
@@ -91,11 +95,13 @@ static void __attribute__((noinline)) tg_form_make(const struct tg_worker *w,
 
 /* Works out what clients of the SYN's server are told. */
 static void __attribute__((noinline)) tg_fast_learn(struct tg_worker *w, struct tg_fast_server *s,
-						    uint64_t addr0, uint64_t addr1, uint16_t port_be,
-						    uint8_t family)
+						    uint64_t addr0, uint64_t addr1,
+						    uint16_t port_be, uint8_t family)
 {
-	const struct tg_packet packet = {.dst = {.d = {addr0, addr1}}, .ports = (uint32_t)port_be << 16,
-					 .family = family}, *syn = &packet;
+	const struct tg_packet packet = {.dst = {.d = {addr0, addr1}},
+					 .ports = (uint32_t)port_be << 16,
+					 .family = family},
+			       *syn = &packet;
 	const struct tg_box *box = w->box;
 	uint32_t id = 0, i;
 
@@ -106,13 +112,14 @@ static void __attribute__((noinline)) tg_fast_learn(struct tg_worker *w, struct 
 	s->port_be = TG_DST_PORT_BE(syn);
 	s->round = w->fast.round;
 	s->id = (uint16_t)id;
-	s->strategy = box->how[id].strategy;
+	s->strategy = box->proxy_cfg[id].strategy;
 	s->answers = id && box->services[id].mode == TG_MODE_ALWAYS && !tg_packet_is_group(syn) &&
 		     s->strategy != TG_STRATEGY_CACHE &&
 		     (w->key_now || !tg_strategy_has_cookie(s->strategy));
 	if (!s->answers)
 		return;
-	s->told = s->strategy == TG_STRATEGY_COOKIE ? *tg_told(w, syn, id) : box->services[id];
+	s->advertised = s->strategy == TG_STRATEGY_COOKIE ? *tg_advertised(w, syn, id)
+							  : box->services[id];
 	for (i = 0; i < 8; i++)
 		s->form[i].len = 0;
 }
@@ -136,7 +143,7 @@ TG_INLINE struct tg_fast_server *tg_fast_server_of(struct tg_worker *w, const st
 	return s->answers ? s : NULL;
 }
 
-/* Most that cannot be a client, and a few that can: those go the long way. */
+/* Most that cannot be a client, and a few that can: those go the slow path. */
 TG_INLINE bool tg_fast_source_is_odd(const struct tg_packet *pkt)
 {
 	uint8_t first = (uint8_t)pkt->src.w[0];
@@ -148,11 +155,11 @@ TG_INLINE bool tg_fast_source_is_odd(const struct tg_packet *pkt)
 }
 
 /* Puts the words of the cookie's MAC into a lane. */
-TG_INLINE int16_t tg_fast_lane(struct tg_worker *w, const struct tg_packet *syn, uint32_t option_bits,
-			       bool ts)
+TG_INLINE int16_t tg_fast_lane(struct tg_worker *w, const struct tg_packet *syn,
+			       uint32_t option_bits, bool ts)
 {
-	struct tg_cookie_message msg = tg_cookie_message(syn, syn->seq, option_bits,
-							 ts ? TG_COOKIE_TS : TG_COOKIE_PLAIN, w->epoch);
+	struct tg_cookie_message msg = tg_cookie_message(
+		syn, syn->seq, option_bits, ts ? TG_COOKIE_TS : TG_COOKIE_PLAIN, w->epoch);
 	struct tg_siphash_batch *b = syn->family == 4 ? &w->fast.cookies4 : &w->fast.cookies6;
 	uint32_t lane = b->n++, i = 0;
 
@@ -201,12 +208,13 @@ TG_INLINE bool tg_fast_bits_maybe(const uint64_t *const bits[2], uint32_t hash)
 }
 
 /* True if the checksums of a SYN without IP options or data are right, or the NIC says so;
- * of what it doubts, the long way knows more. */
-TG_INLINE bool tg_fast_syn_sums(const struct tg_fast_frame *f, const struct tg_packet *syn,
-				const uint8_t *tcp, uint32_t hdr_len)
+ * of what it doubts, the slow path knows more. */
+TG_INLINE bool tg_fast_answer_sums(const struct tg_fast_frame *f, const struct tg_packet *syn,
+				   const uint8_t *tcp, uint32_t hdr_len)
 {
 	uint64_t says = f->m->ol_flags & TG_NIC_SAYS;
-	uint64_t addrs = f->v6 ? tg_intact_words(f->ip + 8, 8) : (uint64_t)syn->src.w[0] + syn->dst.w[0];
+	uint64_t addrs = f->v6 ? tg_intact_words(f->ip + 8, 8)
+			       : (uint64_t)syn->src.w[0] + syn->dst.w[0];
 
 	if (TG_UNLIKELY(says))
 		return says == TG_NIC_SAYS_GOOD;
@@ -216,16 +224,16 @@ TG_INLINE bool tg_fast_syn_sums(const struct tg_fast_frame *f, const struct tg_p
 			     tg_intact_words(tcp, hdr_len / 4), tg_load16(tcp + 16));
 }
 
-/* A SYN in one piece, header of `hdr_len` bytes, at `tcp`; false: the long way. */
-TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f, const struct tg_packet *syn,
-				const uint8_t *tcp, uint32_t hdr_len)
+/* A SYN in one piece, header of `hdr_len` bytes, at `tcp`; false: the slow path. */
+TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f,
+				const struct tg_packet *syn, const uint8_t *tcp, uint32_t hdr_len)
 {
 	struct tg_fast_server *s;
 	struct tg_tcp_options o;
 	struct tg_form *form;
 	uint32_t kinds;
 
-	if (tg_fast_source_is_odd(syn) || !tg_fast_syn_sums(f, syn, tcp, hdr_len))
+	if (tg_fast_source_is_odd(syn) || !tg_fast_answer_sums(f, syn, tcp, hdr_len))
 		return false;
 	if (w->box->flows && tg_box_port_is_protected(w->box, TG_SRC_PORT_BE(syn)))
 		return false;
@@ -261,7 +269,8 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f, co
 TG_INLINE bool tg_fast_syn_is_known(const struct tg_worker *w, const struct tg_fast_frame *f)
 {
 	return (w->box->flows && tg_fast_bits_maybe(w->fast.flow_bits, f->presence)) ||
-	       (f->server->strategy != TG_STRATEGY_COOKIE && tg_fast_bits_maybe(w->fast.white_bits, f->white));
+	       (f->server->strategy != TG_STRATEGY_COOKIE &&
+		tg_fast_bits_maybe(w->fast.white_bits, f->white));
 }
 
 /* The numbers of the answer, as on the wire. */
@@ -270,30 +279,36 @@ struct tg_fast_numbers {
 	uint64_t timestamps; /* TSval, TSecr; 0: none */
 };
 
-TG_INLINE struct tg_fast_numbers tg_fast_challenge(const struct tg_worker *w, const struct tg_packet *syn,
+TG_INLINE struct tg_fast_numbers tg_fast_challenge(const struct tg_worker *w,
+						   const struct tg_packet *syn,
 						   const struct tg_fast_frame *f)
 {
 	uint8_t strategy = f->server->strategy;
 	uint8_t ttl = strategy == TG_STRATEGY_AUTH_TTL ? f->ip[f->v6 ? 7 : 8] : 0;
-	struct tg_segment c = tg_challenge(syn, &f->server->told, ttl, &w->challenge_key,
+	struct tg_segment c = tg_challenge(syn, &f->server->advertised, ttl, &w->challenge_key,
 					   strategy == TG_STRATEGY_AUTH_WRONG);
 
 	return (struct tg_fast_numbers){tg_swap32(c.seq), tg_swap32(c.ack), 0};
 }
 
-TG_INLINE struct tg_fast_numbers tg_fast_cookie(const struct tg_worker *w, const struct tg_packet *syn,
+TG_INLINE struct tg_fast_numbers tg_fast_cookie(const struct tg_worker *w,
+						const struct tg_packet *syn,
 						const struct tg_fast_frame *f)
 {
 	uint64_t mac = (f->v6 ? &w->fast.cookies6 : &w->fast.cookies4)->out[f->lane];
 	struct tg_cookie c = tg_cookie_of_mac(mac, f->option_bits, f->form->ts, w->epoch);
 
 	return (struct tg_fast_numbers){
-		tg_swap32(c.isn), tg_swap32(syn->seq + 1),
+		tg_swap32(c.isn),
+		tg_swap32(syn->seq + 1),
 		(tg_swap32(c.tsval) | (uint64_t)f->tsval << 32) & f->form->ts_mask,
 	};
 }
 
-TG_INLINE void tg_store64(uint8_t *p, uint64_t v) { __builtin_memcpy(p, &v, sizeof(v)); }
+TG_INLINE void tg_store64(uint8_t *p, uint64_t v)
+{
+	__builtin_memcpy(p, &v, sizeof(v));
+}
 
 /* Puts the numbers into the template, and that over the SYN, a word of 64 bits at a time. */
 TG_INLINE void tg_fast_write4(uint8_t *ip, const struct tg_form *f, const struct tg_packet *syn,
@@ -301,8 +316,8 @@ TG_INLINE void tg_fast_write4(uint8_t *ip, const struct tg_form *f, const struct
 {
 	const uint8_t *t = f->bytes;
 	uint64_t src = syn->src.w[0], ports = (uint64_t)(uint16_t)syn->ports << 48;
-	uint64_t sum = f->tcp_sum + src + (syn->ports << 16) + n.isn + n.ack + (uint32_t)n.timestamps +
-		       (n.timestamps >> 32);
+	uint64_t sum = f->tcp_sum + src + (syn->ports << 16) + n.isn + n.ack +
+		       (uint32_t)n.timestamps + (n.timestamps >> 32);
 
 	tg_store64(ip, tg_load64(t));
 	tg_store64(ip + 8, tg_load64(t + 8) | (uint64_t)tg_csum_finish(f->ip_sum + src) << 16);
@@ -318,8 +333,8 @@ TG_INLINE void tg_fast_write6(uint8_t *ip, const struct tg_form *f, const struct
 			      struct tg_fast_numbers n)
 {
 	const uint8_t *t = f->bytes;
-	uint64_t sum = f->tcp_sum + (syn->ports << 16) + (uint64_t)n.isn + n.ack + (uint32_t)n.timestamps +
-		       (n.timestamps >> 32);
+	uint64_t sum = f->tcp_sum + (syn->ports << 16) + (uint64_t)n.isn + n.ack +
+		       (uint32_t)n.timestamps + (n.timestamps >> 32);
 
 	sum += (uint64_t)syn->src.w[0] + syn->src.w[1] + syn->src.w[2] + syn->src.w[3];
 	tg_store64(ip, tg_load64(t));
@@ -327,7 +342,8 @@ TG_INLINE void tg_fast_write6(uint8_t *ip, const struct tg_form *f, const struct
 	tg_store64(ip + 16, tg_load64(t + 16));
 	tg_store64(ip + 24, syn->src.d[0]);
 	tg_store64(ip + 32, syn->src.d[1]);
-	tg_store64(ip + 40, tg_load64(t + 40) | (uint64_t)(uint16_t)syn->ports << 16 | (uint64_t)n.isn << 32);
+	tg_store64(ip + 40, tg_load64(t + 40) | (uint64_t)(uint16_t)syn->ports << 16 |
+				    (uint64_t)n.isn << 32);
 	tg_store64(ip + 48, tg_load64(t + 48) | n.ack);
 	tg_store64(ip + 56, tg_load64(t + 56) | tg_csum_finish(sum));
 	tg_store64(ip + 64, tg_load64(t + 64) | n.timestamps << 32);
@@ -357,8 +373,9 @@ static inline void tg_fast_tally_flush(struct tg_worker *w, struct tg_fast_tally
 	if (!t->n)
 		return;
 	w->rows[t->server->id].count[TG_COUNT_syn] += t->n;
-	w->rows[t->server->id].count[tg_strategy_has_cookie(t->server->strategy)
-					     ? TG_COUNT_cookie_sent : TG_COUNT_challenge_sent] += t->n;
+	w->rows[t->server->id]
+		.count[tg_strategy_has_cookie(t->server->strategy) ? TG_COUNT_cookie_sent
+								   : TG_COUNT_challenge_sent] += t->n;
 	w->fast.syns += t->n;
 	t->n = 0;
 }
@@ -373,8 +390,8 @@ TG_INLINE void tg_fast_tally_turn(struct tg_worker *w, struct tg_fast_tally *t,
 }
 
 /* Answers the SYN in its own buffer. */
-TG_INLINE void tg_fast_syn_answer(struct tg_worker *w, const struct tg_fast_frame *f, uint16_t port,
-				  struct tg_fast_tally *tally)
+TG_INLINE void tg_fast_answer(struct tg_worker *w, const struct tg_fast_frame *f, uint16_t port,
+			      struct tg_fast_tally *tally)
 {
 	struct rte_mbuf *m = f->m;
 	uint32_t len = f->l3_off + f->form->len;

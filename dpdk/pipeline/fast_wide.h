@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The short way of eight SYNs at once (wide.h): what a flood mostly is. All eight are
+ * The fast path of eight SYNs at once (wide.h): what a flood mostly is. All eight are
  * to one server that answers with cookies, or with challenges without one (auth-full),
  * and are laid out as Linux lays out its SYNs (MSS, SACK, timestamps, window scale).
  * Such a frame is, from its tenth byte on, exactly one register long.
@@ -25,25 +25,27 @@
 /* True if the frames are laid out so, of that length, and to one address and port. */
 TG_INLINE bool tg_wide_are_syns(const struct tg_wide_frames *f)
 {
-	const __m512i want = tg_wide_row(0x3c00ULL << 48, 0, 0, 0, 0x02a000000000, 0x040200000000, TG_WORD_SACK_TS,
-					 0x0003030100000000);
+	const __m512i want = tg_wide_row(0x3c00ULL << 48, 0, 0, 0, 0x02a000000000, 0x040200000000,
+					 TG_WORD_SACK_TS, 0x0003030100000000);
 	/* length; header of 40 bytes, SYN; MSS; SACK, timestamps; NOP, window scale */
-	const __m512i mask = tg_wide_row(0xffffULL << 48, 0, 0, 0, 0xfff000000000, 0xffff00000000, 0xffffffff,
-					 0x00ffffff00000000);
+	const __m512i mask = tg_wide_row(0xffffULL << 48, 0, 0, 0, 0xfff000000000, 0xffff00000000,
+					 0xffffffff, 0x00ffffff00000000);
 	const __m512i same = tg_wide_row(0, 0, 0xffffffffULL << 32, 0xffff0000, 0, 0, 0, 0);
 	const __m512i len = tg_wide_row(0, 0, 0, 0, 0, 0xffff, 0, 0); /* data_len */
 
 	return tg_wide_are(f->any, f->all, want, mask, same) &&
-	       tg_wide_are(f->mbuf_any, f->mbuf_all, tg_wide_row(0, 0, 0, 0, 0, TG_WIDE_LEN, 0, 0), len, len);
+	       tg_wide_are(f->mbuf_any, f->mbuf_all, tg_wide_row(0, 0, 0, 0, 0, TG_WIDE_LEN, 0, 0),
+			   len, len);
 }
 
-/* Lanes whose source or port the short way leaves alone: tg_fast_source_is_odd, and a
+/* Lanes whose source or port the fast path leaves alone: tg_fast_source_is_odd, and a
  * source port that is some service's. */
 TG_INLINE __mmask8 tg_wide_sources_odd(const struct tg_worker *w, __m512i addrs, __m512i ports)
 {
 	__m512i first = _mm512_and_si512(addrs, TG_WIDE_ALL(0xff));
 	__m512i src = _mm512_and_si512(addrs, TG_WIDE_ALL(0xffffffff));
-	__mmask8 odd = _mm512_cmpge_epu64_mask(_mm512_sub_epi64(first, TG_WIDE_ALL(1)), TG_WIDE_ALL(223)) |
+	__mmask8 odd = _mm512_cmpge_epu64_mask(_mm512_sub_epi64(first, TG_WIDE_ALL(1)),
+					       TG_WIDE_ALL(223)) |
 		       _mm512_cmpeq_epi64_mask(first, TG_WIDE_ALL(127)) |
 		       _mm512_cmpeq_epi64_mask(src, _mm512_srli_epi64(addrs, 32));
 
@@ -55,15 +57,18 @@ TG_INLINE __mmask8 tg_wide_sources_odd(const struct tg_worker *w, __m512i addrs,
 /* What all lanes of a column add to a sum. */
 TG_INLINE __m512i tg_wide_add(__m512i sum, __m512i column)
 {
-	return _mm512_add_epi64(sum, _mm512_add_epi64(_mm512_and_si512(column, TG_WIDE_LOW), _mm512_srli_epi64(column, 32)));
+	return _mm512_add_epi64(sum, _mm512_add_epi64(_mm512_and_si512(column, TG_WIDE_LOW),
+						      _mm512_srli_epi64(column, 32)));
 }
 
-/* tg_fast_syn_sums of all lanes: columns 2, 3, 6 and 7 are turned already. */
-TG_INLINE bool tg_wide_sums(const struct tg_wide_frames *f, __m512i q2, __m512i q3, __m512i q6, __m512i q7)
+/* tg_fast_answer_sums of all lanes: columns 2, 3, 6 and 7 are turned already. */
+TG_INLINE bool tg_wide_sums(const struct tg_wide_frames *f, __m512i q2, __m512i q3, __m512i q6,
+			    __m512i q7)
 {
 	const __m512i bad = tg_wide_row(0, 0, 0, TG_NIC_SAYS_BAD, 0, 0, 0, 0);
 	const __m512i good = tg_wide_row(0, 0, 0, TG_NIC_SAYS_GOOD, 0, 0, 0, 0);
-	const __m512i tcp = TG_WIDE_ALL(TG_WIRE32(0, TG_IPPROTO_TCP, 0, TG_WIDE_LEN - TG_ETH_HDR_LEN - TG_IPV4_HDR_LEN));
+	const __m512i tcp = TG_WIDE_ALL(
+		TG_WIRE32(0, TG_IPPROTO_TCP, 0, TG_WIDE_LEN - TG_ETH_HDR_LEN - TG_IPV4_HDR_LEN));
 	__m512i q0, q1, q4, q5, ip, sum;
 
 	if (TG_UNLIKELY(_mm512_test_epi64_mask(f->mbuf_any, bad)))
@@ -83,21 +88,26 @@ TG_INLINE bool tg_wide_sums(const struct tg_wide_frames *f, __m512i q2, __m512i 
 /* tg_cookie_option_bits of all lanes. */
 TG_INLINE __m512i tg_wide_bits_of_each(const struct tg_form *form, __m512i mss, __m512i wscale)
 {
-	static const uint16_t least[7] = {1300, 1360, 1400, 1440, 1452, 1460, 8960}; /* tg_mss_index */
+	static const uint16_t least[7] = {1300, 1360, 1400, 1440,
+					  1452, 1460, 8960}; /* tg_mss_index */
 	__m512i bits = TG_WIDE_ALL(form->option_bits), one = TG_WIDE_ALL(1);
 	int i;
 
 	mss = tg_wide_swap16(mss);
 	for (i = 0; i < 7; i++)
-		bits = _mm512_mask_add_epi64(bits, _mm512_cmpge_epu64_mask(mss, TG_WIDE_ALL(least[i])), bits, one);
+		bits = _mm512_mask_add_epi64(
+			bits, _mm512_cmpge_epu64_mask(mss, TG_WIDE_ALL(least[i])), bits, one);
 	if (form->wscale)
-		bits = _mm512_or_si512(bits, _mm512_slli_epi64(_mm512_min_epu64(wscale, TG_WIDE_ALL(TG_WSCALE_MAX)), 3));
+		bits = _mm512_or_si512(
+			bits,
+			_mm512_slli_epi64(_mm512_min_epu64(wscale, TG_WIDE_ALL(TG_WSCALE_MAX)), 3));
 	return bits;
 }
 
 /* The same; mostly all offer the same. `frame` is one of them. False: an MSS of 0. */
-TG_INLINE bool tg_wide_option_bits(struct tg_worker *w, const struct tg_form *form, const struct tg_wide_frames *f,
-				   __m512i q7, const uint8_t *frame, __m512i *bits)
+TG_INLINE bool tg_wide_option_bits(struct tg_worker *w, const struct tg_form *form,
+				   const struct tg_wide_frames *f, __m512i q7, const uint8_t *frame,
+				   __m512i *bits)
 {
 	const __m512i both = tg_wide_row(0, 0, 0, 0, 0, 0xffffULL << 48, 0, 0xffULL << 56);
 	uint16_t mss = tg_swap16(tg_load16(frame + TG_WIDE_FROM + 46));
@@ -106,7 +116,8 @@ TG_INLINE bool tg_wide_option_bits(struct tg_worker *w, const struct tg_form *fo
 
 	if (TG_LIKELY(!_mm512_test_epi64_mask(_mm512_xor_si512(f->any, f->all), both))) {
 		wscale = wscale < TG_WSCALE_MAX ? wscale : TG_WSCALE_MAX;
-		*bits = TG_WIDE_ALL(form->option_bits | tg_fast_mss_index(w, 4, mss) | (form->wscale ? wscale << 3 : 0));
+		*bits = TG_WIDE_ALL(form->option_bits | tg_fast_mss_index(w, 4, mss) |
+				    (form->wscale ? wscale << 3 : 0));
 		return mss != 0;
 	}
 	tg_wide_columns(f->odd, false, &q1, &q5);
@@ -120,9 +131,11 @@ TG_INLINE __m512i tg_wide_presence_flow(__m512i addrs, __m512i ports, uint64_t s
 {
 	__m512i src = _mm512_and_si512(addrs, TG_WIDE_ALL(0xffffffff)), h;
 
-	h = _mm512_mullo_epi64(_mm512_xor_si512(src, TG_WIDE_ALL(salt)), TG_WIDE_ALL(0x9e3779b97f4a7c15ULL));
+	h = _mm512_mullo_epi64(_mm512_xor_si512(src, TG_WIDE_ALL(salt)),
+			       TG_WIDE_ALL(0x9e3779b97f4a7c15ULL));
 	h = _mm512_add_epi64(h, ports);
-	h = _mm512_add_epi64(_mm512_xor_si512(h, _mm512_srli_epi64(h, 32)), _mm512_srli_epi64(addrs, 32));
+	h = _mm512_add_epi64(_mm512_xor_si512(h, _mm512_srli_epi64(h, 32)),
+			     _mm512_srli_epi64(addrs, 32));
 	return _mm512_srli_epi64(_mm512_mullo_epi64(h, TG_WIDE_ALL(0xbf58476d1ce4e5b9ULL)), 32);
 }
 
@@ -132,7 +145,8 @@ TG_INLINE __m512i tg_wide_presence_source(__m512i addrs, uint32_t mask, uint64_t
 	__m512i key = _mm512_slli_epi64(_mm512_and_si512(addrs, TG_WIDE_ALL(mask)), 32), h;
 
 	key = _mm512_or_si512(key, TG_WIDE_ALL(TG_WHITE_V4_TAG));
-	h = _mm512_mullo_epi64(_mm512_xor_si512(key, TG_WIDE_ALL(salt)), TG_WIDE_ALL(0x9e3779b97f4a7c15ULL));
+	h = _mm512_mullo_epi64(_mm512_xor_si512(key, TG_WIDE_ALL(salt)),
+			       TG_WIDE_ALL(0x9e3779b97f4a7c15ULL));
 	h = _mm512_xor_si512(h, _mm512_srli_epi64(h, 29));
 	return _mm512_srli_epi64(_mm512_mullo_epi64(h, TG_WIDE_ALL(0xbf58476d1ce4e5b9ULL)), 32);
 }
@@ -176,21 +190,26 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 	tg_wide_columns(f->odd, true, &ports, &q7);
 	if (tg_wide_sources_odd(w, addrs, ports) || !tg_wide_sums(f, addrs, ports, tsval, q7))
 		return false;
-	s = tg_wide_server(w, tg_load64(frame + TG_WIDE_FROM + 16), tg_load64(frame + TG_WIDE_FROM + 24));
+	s = tg_wide_server(w, tg_load64(frame + TG_WIDE_FROM + 16),
+			   tg_load64(frame + TG_WIDE_FROM + 24));
 	if (!s || !tg_wide_option_bits(w, &s->form[7], f, q7, frame, &bits))
 		return false;
 	g->server = s;
 	_mm512_store_si512(&b->m[0][at], addrs);
 	/* ports as they stand, the client's number in host order */
-	_mm512_store_si512(&b->m[1][at], _mm512_mask_blend_epi32(0xaaaa, ports, tg_wide_swap32(ports)));
-	_mm512_store_si512(&b->m[2][at],
-			   _mm512_or_si512(bits, TG_WIDE_ALL(tg_cookie_tail(4, 0, TG_COOKIE_TS, w->epoch))));
+	_mm512_store_si512(&b->m[1][at],
+			   _mm512_mask_blend_epi32(0xaaaa, ports, tg_wide_swap32(ports)));
+	_mm512_store_si512(
+		&b->m[2][at],
+		_mm512_or_si512(bits, TG_WIDE_ALL(tg_cookie_tail(4, 0, TG_COOKIE_TS, w->epoch))));
 	_mm512_store_si512(g->tsval, _mm512_srli_epi64(tsval, 32));
 	if (w->box->flows)
 		tg_wide_fetch(g->presence, w->fast.flow_bits,
-			      tg_wide_presence_flow(addrs, _mm512_and_si512(ports, TG_WIDE_LOW), w->presence_salt));
+			      tg_wide_presence_flow(addrs, _mm512_and_si512(ports, TG_WIDE_LOW),
+						    w->presence_salt));
 	if (s->strategy != TG_STRATEGY_COOKIE)
-		tg_wide_fetch(g->white, w->fast.white_bits, tg_wide_presence_source(addrs, w->box->white_v4_mask, w->presence_salt));
+		tg_wide_fetch(g->white, w->fast.white_bits,
+			      tg_wide_presence_source(addrs, w->box->white_v4_mask, w->presence_salt));
 	if (tg_strategy_has_cookie(s->strategy))
 		b->n = at + TG_WIDE;
 	return true;
@@ -202,11 +221,13 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 TG_INLINE __mmask8 tg_wide_maybe(const uint64_t *const bits[2], __m512i hash)
 {
 	__m512i word = _mm512_srli_epi64(hash, 32 - TG_PRESENCE_BITS + 6);
-	__m512i bit = _mm512_sllv_epi64(TG_WIDE_ALL(1), _mm512_and_si512(_mm512_srli_epi64(hash, 32 - TG_PRESENCE_BITS),
-									TG_WIDE_ALL(63)));
+	__m512i bit = _mm512_sllv_epi64(
+		TG_WIDE_ALL(1),
+		_mm512_and_si512(_mm512_srli_epi64(hash, 32 - TG_PRESENCE_BITS), TG_WIDE_ALL(63)));
 
 	return _mm512_test_epi64_mask(_mm512_or_si512(_mm512_i64gather_epi64(word, bits[0], 8),
-						      _mm512_i64gather_epi64(word, bits[1], 8)), bit);
+						      _mm512_i64gather_epi64(word, bits[1], 8)),
+				      bit);
 }
 
 /* The lanes that a table may know: tg_fast_syn_is_known. */
@@ -229,7 +250,8 @@ TG_INLINE __m512i tg_wide_cookies(__m512i mac, __m512i bits, uint64_t epoch)
 	field = _mm512_or_si512(_mm512_slli_epi64(_mm512_and_si512(bits, TG_WIDE_ALL(7)), 6),
 				_mm512_and_si512(_mm512_srli_epi64(bits, 1), TG_WIDE_ALL(15 << 2)));
 	field = _mm512_or_si512(field, _mm512_and_si512(_mm512_srli_epi64(bits, 6), TG_WIDE_ALL(2)));
-	isn = _mm512_or_si512(_mm512_and_si512(mac, TG_WIDE_ALL(0x7fffffff)), TG_WIDE_ALL((epoch & 1) << 31));
+	isn = _mm512_or_si512(_mm512_and_si512(mac, TG_WIDE_ALL(0x7fffffff)),
+			      TG_WIDE_ALL((epoch & 1) << 31));
 	tsval = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi64(mac, 31), TG_WIDE_ALL(0x7fffff)),
 				_mm512_slli_epi64(field, TG_COOKIE_TS_VAL_MAC_BITS));
 	return tg_wide_swap32(_mm512_or_si512(isn, _mm512_slli_epi64(tsval, 32)));
@@ -238,11 +260,13 @@ TG_INLINE __m512i tg_wide_cookies(__m512i mac, __m512i bits, uint64_t epoch)
 /* tg_challenge_isn without a TTL, as on the wire. `rest`: ports, and the client's number above. */
 TG_INLINE __m512i tg_wide_challenges(__m512i src, __m512i rest, const struct tg_siphash_key *key)
 {
-	struct tg_siphash_lanes s = tg_siphash_lanes_begin(TG_WIDE_ALL(key->k0), TG_WIDE_ALL(key->k1));
+	struct tg_siphash_lanes s = tg_siphash_lanes_begin(TG_WIDE_ALL(key->k0),
+							   TG_WIDE_ALL(key->k1));
 	int i;
 
 	tg_siphash_lanes_word(&s, _mm512_or_si512(src, _mm512_slli_epi64(rest, 32)), 1);
-	tg_siphash_lanes_word(&s, _mm512_or_si512(_mm512_srli_epi64(rest, 32), TG_WIDE_ALL(13ULL << 56)), 1);
+	tg_siphash_lanes_word(
+		&s, _mm512_or_si512(_mm512_srli_epi64(rest, 32), TG_WIDE_ALL(13ULL << 56)), 1);
 	s.v2 = _mm512_xor_si512(s.v2, TG_WIDE_ALL(0xff));
 	for (i = 0; i < 3; i++)
 		tg_siphash_lanes_round(&s);
@@ -250,19 +274,21 @@ TG_INLINE __m512i tg_wide_challenges(__m512i src, __m512i rest, const struct tg_
 }
 
 /* The answers from the IP header on: their words, a register of each. */
-TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_group *g, uint32_t at,
-			       __m512i words[8])
+TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_group *g,
+			       uint32_t at, __m512i words[8])
 {
 	const struct tg_siphash_batch *b = &w->fast.wide;
 	const struct tg_form *form = &g->server->form[7];
 	const __m512i low = TG_WIDE_ALL(0xffffffff);
-	__m512i src = _mm512_and_si512(_mm512_load_si512(&b->m[0][at]), low), rest = _mm512_load_si512(&b->m[1][at]);
+	__m512i src = _mm512_and_si512(_mm512_load_si512(&b->m[0][at]), low),
+		rest = _mm512_load_si512(&b->m[1][at]);
 	__m512i port = _mm512_and_si512(rest, TG_WIDE_ALL(0xffff)), tsval, tsecr, isn, ack, sum;
 	int i;
 
 	tsval = tsecr = _mm512_setzero_si512();
 	if (form->ts) {
-		isn = tg_wide_cookies(_mm512_load_si512(&b->out[at]), _mm512_load_si512(&b->m[2][at]), w->epoch);
+		isn = tg_wide_cookies(_mm512_load_si512(&b->out[at]),
+				      _mm512_load_si512(&b->m[2][at]), w->epoch);
 		tsval = _mm512_srli_epi64(isn, 32);
 		tsecr = _mm512_load_si512(g->tsval);
 		isn = _mm512_and_si512(isn, low);
@@ -271,12 +297,16 @@ TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_g
 	}
 	ack = _mm512_and_si512(_mm512_add_epi64(_mm512_srli_epi64(rest, 32), TG_WIDE_ALL(1)), low);
 	ack = tg_wide_swap32(ack);
-	sum = _mm512_add_epi64(TG_WIDE_ALL(form->tcp_sum), _mm512_add_epi64(src, _mm512_slli_epi64(port, 16)));
+	sum = _mm512_add_epi64(TG_WIDE_ALL(form->tcp_sum),
+			       _mm512_add_epi64(src, _mm512_slli_epi64(port, 16)));
 	sum = _mm512_add_epi64(sum, _mm512_add_epi64(isn, ack));
 	sum = _mm512_add_epi64(sum, _mm512_add_epi64(tsval, tsecr));
 	for (i = 0; i < 8; i++)
 		words[i] = TG_WIDE_ALL(tg_load64(form->bytes + 8 * i));
-	words[1] = _mm512_or_si512(words[1], _mm512_slli_epi64(tg_wide_csum_finish(_mm512_add_epi64(src, TG_WIDE_ALL(form->ip_sum))), 16));
+	words[1] = _mm512_or_si512(
+		words[1],
+		_mm512_slli_epi64(
+			tg_wide_csum_finish(_mm512_add_epi64(src, TG_WIDE_ALL(form->ip_sum))), 16));
 	words[2] = _mm512_or_si512(words[2], _mm512_or_si512(src, _mm512_slli_epi64(port, 48)));
 	words[3] = _mm512_or_si512(isn, _mm512_slli_epi64(ack, 32));
 	words[4] = _mm512_or_si512(words[4], _mm512_slli_epi64(tg_wide_csum_finish(sum), 32));
@@ -290,7 +320,8 @@ TG_INLINE uint8_t *tg_wide_finish(struct rte_mbuf *m, uint32_t len)
 	const uint64_t lens = len | (uint64_t)len << 32; /* pkt_len; data_len, vlan_tci */
 	uint8_t *data = TG_DATA(m);
 
-	_mm_storeu_si128((__m128i *)data, _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)data), turn));
+	_mm_storeu_si128((__m128i *)data,
+			 _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)data), turn));
 	memcpy((uint8_t *)m + offsetof(struct rte_mbuf, pkt_len), &lens, sizeof(lens));
 	m->ol_flags = 0;
 	return data + TG_ETH_HDR_LEN;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The short way of eight segments of connections at once (wide.h): ACKs of IPv4, with
+ * The fast path of eight segments of connections at once (wide.h): ACKs of IPv4, with
  * no options or with timestamps where nearly all senders put them, each of any flow
  * that is ready, either way. core/translate.h, lane by lane: tg_translate_header,
  * tg_translate_timestamps, tg_translate_checksum, tg_window_shift.
@@ -17,9 +17,12 @@
 
 #if TG_HAS_WIDE
 _Static_assert(offsetof(struct tg_flow, ts_delta) == 4 && offsetof(struct tg_flow, service) == 24 &&
-		       offsetof(struct tg_flow, state) == 26 && offsetof(struct tg_flow, flags) == 27 &&
-		       offsetof(struct tg_flow, window_down) == 29 && offsetof(struct tg_flow, window_up) == 30 &&
-		       offsetof(struct tg_flow, server_acked) == 16 && offsetof(struct tg_flow, server_port) == 22,
+		       offsetof(struct tg_flow, state) == 26 &&
+		       offsetof(struct tg_flow, flags) == 27 &&
+		       offsetof(struct tg_flow, window_down) == 29 &&
+		       offsetof(struct tg_flow, window_up) == 30 &&
+		       offsetof(struct tg_flow, server_acked) == 16 &&
+		       offsetof(struct tg_flow, server_port) == 22,
 	       "where things stand in the first and the last two words of a flow");
 _Static_assert(offsetof(struct tg_flow_key, ports) == 0 && offsetof(struct tg_flow_key, family) == 4 &&
 		       offsetof(struct tg_flow_key, a) == 8,
@@ -38,14 +41,16 @@ TG_INLINE __mmask8 tg_wide_segments_odd(const __m512i q[8], __m512i lens, __mmas
 	__m512i least;
 
 	*ts = _mm512_cmpeq_epi64_mask(hdr, TG_WIDE_ALL(0x8000000000)) &
-	      _mm512_cmpeq_epi64_mask(_mm512_srli_epi64(q[5], 32),
-				      TG_WIDE_ALL(TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP, TG_TCPOPT_TIMESTAMP, 10)));
+	      _mm512_cmpeq_epi64_mask(
+		      _mm512_srli_epi64(q[5], 32),
+		      TG_WIDE_ALL(TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP, TG_TCPOPT_TIMESTAMP, 10)));
 	least = _mm512_mask_blend_epi64(*ts, TG_WIDE_ALL(TG_IPV4_HDR_LEN + TG_TCP_HDR_LEN),
 					TG_WIDE_ALL(TG_IPV4_HDR_LEN + TG_TCP_HDR_TS));
-	odd = (__mmask8)~(bare | *ts);
+	odd = (__mmask8) ~(bare | *ts);
 	odd |= _mm512_cmpneq_epi64_mask(flags, TG_WIDE_ALL(0x100000000000));
 	odd |= _mm512_cmplt_epi64_mask(total, least);
-	return odd | _mm512_cmpgt_epi64_mask(_mm512_add_epi64(total, TG_WIDE_ALL(TG_ETH_HDR_LEN)), len);
+	return odd |
+	       _mm512_cmpgt_epi64_mask(_mm512_add_epi64(total, TG_WIDE_ALL(TG_ETH_HDR_LEN)), len);
 }
 
 /* Eight frames, the first of which is `at` of the burst. False: one by one. */
@@ -54,15 +59,18 @@ TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const
 {
 	struct tg_wide_segments *g = &w->fast.segments8[at / TG_WIDE];
 	struct tg_siphash_batch *b = &w->fast.wide_flows;
-	const __m512i first = TG_WIDE_ALL((uintptr_t)m[0]), none = TG_WIDE_ALL(RTE_MBUF_F_RX_L4_CKSUM_NONE);
+	const __m512i first = TG_WIDE_ALL((uintptr_t)m[0]),
+		      none = TG_WIDE_ALL(RTE_MBUF_F_RX_L4_CKSUM_NONE);
 	/* pkt_len, data_len, vlan_tci */
-	__m512i lens = _mm512_i64gather_epi64(_mm512_sub_epi64(_mm512_loadu_si512(m), first),
-					      (const uint8_t *)m[0] + offsetof(struct rte_mbuf, pkt_len), 1);
+	__m512i lens = _mm512_i64gather_epi64(
+		_mm512_sub_epi64(_mm512_loadu_si512(m), first),
+		(const uint8_t *)m[0] + offsetof(struct rte_mbuf, pkt_len), 1);
 	__mmask8 ts, to, from, flags_word = 1 << offsetof(struct rte_mbuf, ol_flags) / 8;
 	__m512i q[8], ports;
 
 	/* Checksums that are to be completed; seen once too often if one has one bit, another the other. */
-	if (!w->box->flows || _mm512_mask_cmpeq_epi64_mask(flags_word, _mm512_and_si512(f->mbuf_any, none), none))
+	if (!w->box->flows ||
+	    _mm512_mask_cmpeq_epi64_mask(flags_word, _mm512_and_si512(f->mbuf_any, none), none))
 		return false;
 	tg_wide_columns(f->even, false, &q[0], &q[4]);
 	tg_wide_columns(f->even, true, &q[2], &q[6]);
@@ -90,17 +98,17 @@ TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const
 	return true;
 }
 
-/* Eight frames: which way they go; TG_FAST_LONG: one by one. */
-static inline uint8_t tg_wide_take(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at, uint64_t mac,
-				   uint64_t mask)
+/* Eight frames: which way they go; TG_SLOW_PATH: one by one. */
+static inline uint8_t tg_wide_take(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
+				   uint64_t mac, uint64_t mask)
 {
 	struct tg_wide_frames f;
 
 	if (!tg_wide_read(m, mac, mask, &f))
-		return TG_FAST_LONG;
+		return TG_SLOW_PATH;
 	if (TG_DATA(m[0])[TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + 13] == TG_TCP_SYN)
-		return tg_wide_syns_take(w, m, at, &f) ? TG_FAST_WIDE : TG_FAST_LONG;
-	return tg_wide_segments_take(w, m, at, &f) ? TG_FAST_WIDE_SEGMENT : TG_FAST_LONG;
+		return tg_wide_syns_take(w, m, at, &f) ? TG_FAST_WIDE : TG_SLOW_PATH;
+	return tg_wide_segments_take(w, m, at, &f) ? TG_FAST_WIDE_SEGMENT : TG_SLOW_PATH;
 }
 
 /* ---- second stage ---- */
@@ -120,15 +128,16 @@ TG_INLINE bool tg_wide_segments_fetch(struct tg_worker *w, uint32_t at)
 		uint32_t bits = tg_bucket_match(&buckets[bucket], tg_flow_sig(hash[i]));
 
 		missing |= bits == 0;
-		g->slot[i] = bucket * TG_BUCKET_SLOTS + (uint32_t)__builtin_ctz(bits | 1U << (TG_BUCKET_SLOTS - 1));
+		g->slot[i] = bucket * TG_BUCKET_SLOTS +
+			     (uint32_t)__builtin_ctz(bits | 1U << (TG_BUCKET_SLOTS - 1));
 		__builtin_prefetch(&entries[g->slot[i]], 1);
 	}
 	return !missing;
 }
 
 /* Makes single ones of eight. */
-static void __attribute__((noinline)) tg_wide_segments_part(struct tg_worker *w, struct rte_mbuf *const *m,
-							     uint32_t at)
+static void __attribute__((noinline)) tg_wide_segments_part(struct tg_worker *w,
+							    struct rte_mbuf *const *m, uint32_t at)
 {
 	const struct tg_wide_segments *g = &w->fast.segments8[at / TG_WIDE];
 	struct tg_siphash_batch *b = &w->fast.flows4;
@@ -137,8 +146,12 @@ static void __attribute__((noinline)) tg_wide_segments_part(struct tg_worker *w,
 	for (i = 0; i < TG_WIDE; i++) {
 		w->fast.way[at + i] = TG_FAST_SEGMENT;
 		w->fast.frame[at + i] = (struct tg_fast_frame){
-			.m = m[i], .ip = TG_DATA(m[i]) + TG_ETH_HDR_LEN, .slot = g->slot[i], .lane = (int16_t)b->n,
-			.l3_off = TG_ETH_HDR_LEN, .dir = g->to >> i & 1 ? TG_TO_SERVER : TG_TO_CLIENT,
+			.m = m[i],
+			.ip = TG_DATA(m[i]) + TG_ETH_HDR_LEN,
+			.slot = g->slot[i],
+			.lane = (int16_t)b->n,
+			.l3_off = TG_ETH_HDR_LEN,
+			.dir = g->to >> i & 1 ? TG_TO_SERVER : TG_TO_CLIENT,
 		};
 		b->out[b->n++] = w->fast.wide_flows.out[at + i]; /* hashed already */
 	}
@@ -161,17 +174,21 @@ TG_INLINE __m512i tg_wide_windows(__m512i *q4, __m512i shift)
 	__m512i was = _mm512_srli_epi64(*q4, 48), zero = _mm512_setzero_si512(), is;
 	__mmask8 moves = _mm512_test_epi64_mask(shift, shift);
 	__m512i up = _mm512_and_si512(_mm512_max_epi64(shift, zero), TG_WIDE_ALL(15));
-	__m512i down = _mm512_and_si512(_mm512_max_epi64(_mm512_sub_epi64(zero, shift), zero), TG_WIDE_ALL(15));
+	__m512i down = _mm512_and_si512(_mm512_max_epi64(_mm512_sub_epi64(zero, shift), zero),
+					TG_WIDE_ALL(15));
 
 	is = _mm512_min_epu64(_mm512_sllv_epi64(tg_wide_swap16(was), up), TG_WIDE_ALL(0xffff));
 	is = tg_wide_swap16(_mm512_srlv_epi64(is, down));
-	*q4 = _mm512_mask_blend_epi64(moves, *q4,
-				      _mm512_or_si512(_mm512_and_si512(*q4, TG_WIDE_ALL(0xffffffffffff)), _mm512_slli_epi64(is, 48)));
+	*q4 = _mm512_mask_blend_epi64(
+		moves, *q4,
+		_mm512_or_si512(_mm512_and_si512(*q4, TG_WIDE_ALL(0xffffffffffff)),
+				_mm512_slli_epi64(is, 48)));
 	return _mm512_maskz_add_epi64(moves, _mm512_xor_si512(was, TG_WIDE_ALL(0xffff)), is);
 }
 
 /* Writes 32 bytes of each frame, from the TCP header's begin on. */
-TG_INLINE void tg_wide_segments_write(struct rte_mbuf *const *m, __m512i q3, __m512i q4, __m512i q5, __m512i q6)
+TG_INLINE void tg_wide_segments_write(struct rte_mbuf *const *m, __m512i q3, __m512i q4, __m512i q5,
+				      __m512i q6)
 {
 	const __m512i columns[4] = {q3, q4, q5, q6};
 	__m512i even[2], odd[2];
@@ -185,22 +202,26 @@ TG_INLINE void tg_wide_segments_write(struct rte_mbuf *const *m, __m512i q3, __m
 
 /* tg_flow_note_acked for eight segments, of which those not in `to` are servers'. `acks`:
  * their acknowledgements, as on the wire, in the low halves. */
-TG_INLINE void tg_wide_note_acked(struct tg_worker *w, __m512i slot, __mmask8 to, __m512i acks, uint16_t port)
+TG_INLINE void tg_wide_note_acked(struct tg_worker *w, __m512i slot, __mmask8 to, __m512i acks,
+				  uint16_t port)
 {
 	uint8_t *entries = (uint8_t *)tg_flow_entries(&w->flows, w->flows.swap.active) +
 			   offsetof(struct tg_flow_entry, flow.server_acked);
 	__m512i word = tg_wide_entries(w, slot, offsetof(struct tg_flow_entry, flow.server_acked));
 	__m512i ack = _mm512_and_si512(tg_wide_swap32(acks), TG_WIDE_LOW);
-	__mmask8 moves = _mm512_mask_cmpneq_epi64_mask((__mmask8)~to, _mm512_and_si512(word, TG_WIDE_LOW), ack);
+	__mmask8 moves = _mm512_mask_cmpneq_epi64_mask((__mmask8)~to,
+						       _mm512_and_si512(word, TG_WIDE_LOW), ack);
 
 	moves &= _mm512_cmpeq_epi64_mask(_mm512_srli_epi64(word, 48), TG_WIDE_ALL(port));
 	if (TG_UNLIKELY(moves)) /* in order of lanes: of two of one flow the later one stays */
-		_mm512_mask_i64scatter_epi32(entries, moves, _mm512_slli_epi64(slot, 7), _mm512_cvtepi64_epi32(ack), 1);
+		_mm512_mask_i64scatter_epi32(entries, moves, _mm512_slli_epi64(slot, 7),
+					     _mm512_cvtepi64_epi32(ack), 1);
 }
 
 /* Translates eight segments. False, with nothing changed: some flow is not ready, or begins
  * to end, or is another. */
-TG_INLINE bool tg_wide_segments_translate(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at, uint16_t port)
+TG_INLINE bool tg_wide_segments_translate(struct tg_worker *w, struct rte_mbuf *const *m,
+					  uint32_t at, uint16_t port)
 {
 	const struct tg_wide_segments *g = &w->fast.segments8[at / TG_WIDE];
 	const __mmask8 to = g->to;
@@ -209,39 +230,52 @@ TG_INLINE bool tg_wide_segments_translate(struct tg_worker *w, struct rte_mbuf *
 	__m512i addrs = _mm512_load_si512(&w->fast.wide_flows.m[0][at]);
 	__m512i tail = tg_wide_entries(w, slot, offsetof(struct tg_flow_entry, flow.service));
 	__m512i delta = tg_wide_entries(w, slot, 0);
-	__m512i q3 = _mm512_load_si512(g->q3), q4 = _mm512_load_si512(g->q4), q5 = _mm512_load_si512(g->q5);
+	__m512i q3 = _mm512_load_si512(g->q3), q4 = _mm512_load_si512(g->q4),
+		q5 = _mm512_load_si512(g->q5);
 	__m512i q6 = _mm512_load_si512(g->q6), was, is, turned, sum, change, shift;
 	__mmask8 odd, ts;
 
 	key = _mm512_or_si512(key, TG_WIDE_ALL(4ULL << 32));
-	odd = _mm512_cmpneq_epi64_mask(tg_wide_entries(w, slot, offsetof(struct tg_flow_entry, key)), key);
-	odd |= _mm512_cmpneq_epi64_mask(tg_wide_entries(w, slot, offsetof(struct tg_flow_entry, key.a)), addrs);
-	odd |= _mm512_cmpneq_epi64_mask(_mm512_and_si512(tail, TG_WIDE_ALL((0xffULL & ~TG_FLOW_TS) << 24 | 0xff << 16)),
-					TG_WIDE_ALL(TG_FLOW_READY << 16));
+	odd = _mm512_cmpneq_epi64_mask(tg_wide_entries(w, slot, offsetof(struct tg_flow_entry, key)),
+				       key);
+	odd |= _mm512_cmpneq_epi64_mask(
+		tg_wide_entries(w, slot, offsetof(struct tg_flow_entry, key.a)), addrs);
+	odd |= _mm512_cmpneq_epi64_mask(
+		_mm512_and_si512(tail, TG_WIDE_ALL((0xffULL & ~TG_FLOW_TS) << 24 | 0xff << 16)),
+		TG_WIDE_ALL(TG_FLOW_READY << 16));
 	if (TG_UNLIKELY(odd))
 		return false;
 	tg_wide_note_acked(w, slot, to, q4, port);
 	ts = g->ts & _mm512_test_epi64_mask(tail, TG_WIDE_ALL((uint64_t)TG_FLOW_TS << 24));
 	/* To the server: ACK number and TSecr grow; to the client: number and TSval shrink. */
-	was = _mm512_mask_blend_epi64(to, _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(q3, 32), _mm512_slli_epi64(q6, 32)),
+	was = _mm512_mask_blend_epi64(to,
+				      _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(q3, 32),
+							      _mm512_slli_epi64(q6, 32)),
 				      _mm512_mask_blend_epi32(0xaaaa, q4, q6));
 	turned = tg_wide_swap32(was);
 	is = tg_wide_swap32(_mm512_mask_add_epi32(_mm512_sub_epi32(turned, delta),
-						  (__mmask16)_pdep_u32(to, 0x5555) * 3, turned, delta));
+						  (__mmask16)_pdep_u32(to, 0x5555) * 3, turned,
+						  delta));
 	/* only the number, where there are no timestamps */
 	change = _mm512_mask_blend_epi64(ts, TG_WIDE_LOW, TG_WIDE_ALL(~0ULL));
 	is = _mm512_ternarylogic_epi64(change, is, was, 0xca);
 	sum = _mm512_and_si512(_mm512_xor_si512(was, TG_WIDE_ALL(~0ULL)), change);
 	was = _mm512_and_si512(is, change);
-	sum = _mm512_add_epi64(_mm512_add_epi64(_mm512_and_si512(sum, TG_WIDE_LOW), _mm512_srli_epi64(sum, 32)),
-			       _mm512_add_epi64(_mm512_and_si512(was, TG_WIDE_LOW), _mm512_srli_epi64(was, 32)));
+	sum = _mm512_add_epi64(
+		_mm512_add_epi64(_mm512_and_si512(sum, TG_WIDE_LOW), _mm512_srli_epi64(sum, 32)),
+		_mm512_add_epi64(_mm512_and_si512(was, TG_WIDE_LOW), _mm512_srli_epi64(was, 32)));
 	/* numbers back to where they stood */
-	q3 = _mm512_mask_blend_epi64(to, _mm512_mask_blend_epi32(0xaaaa, q3, _mm512_slli_epi64(is, 32)), q3);
+	q3 = _mm512_mask_blend_epi64(
+		to, _mm512_mask_blend_epi32(0xaaaa, q3, _mm512_slli_epi64(is, 32)), q3);
 	q4 = _mm512_mask_blend_epi32((__mmask16)_pdep_u32(to, 0x5555), q4, is);
-	q6 = _mm512_mask_blend_epi64(to, _mm512_mask_blend_epi32(0x5555, q6, _mm512_srli_epi64(is, 32)),
+	q6 = _mm512_mask_blend_epi64(to,
+				     _mm512_mask_blend_epi32(0x5555, q6, _mm512_srli_epi64(is, 32)),
 				     _mm512_mask_blend_epi32(0xaaaa, q6, is));
-	shift = _mm512_srai_epi64(_mm512_sllv_epi64(tail, _mm512_mask_blend_epi64(to, TG_WIDE_ALL(16), TG_WIDE_ALL(8))), 56);
-	shift = _mm512_mask_and_epi64(shift, to, shift, TG_WIDE_ALL(0xff)); /* that to the server has no sign */
+	shift = _mm512_srai_epi64(
+		_mm512_sllv_epi64(tail, _mm512_mask_blend_epi64(to, TG_WIDE_ALL(16), TG_WIDE_ALL(8))),
+		56);
+	shift = _mm512_mask_and_epi64(shift, to, shift,
+				      TG_WIDE_ALL(0xff)); /* that to the server has no sign */
 	if (_mm512_test_epi64_mask(shift, shift))
 		sum = _mm512_add_epi64(sum, tg_wide_windows(&q4, shift));
 	sum = _mm512_add_epi64(sum, _mm512_andnot_si512(q5, TG_WIDE_ALL(0xffff)));
@@ -251,14 +285,16 @@ TG_INLINE bool tg_wide_segments_translate(struct tg_worker *w, struct rte_mbuf *
 }
 
 /* A router's ways for eight segments. False: one has none, and its sender is to be told. */
-static bool __attribute__((noinline)) tg_wide_segments_ways(const struct tg_worker *w, struct rte_mbuf *const *m,
-							     struct tg_way way[8])
+static bool __attribute__((noinline)) tg_wide_segments_ways(const struct tg_worker *w,
+							    struct rte_mbuf *const *m,
+							    struct tg_way way[8])
 {
 	bool open = true;
 	int i;
 
 	for (i = 0; i < TG_WIDE; i++) {
-		struct tg_fast_frame f = {.m = m[i], .ip = TG_DATA(m[i]) + TG_ETH_HDR_LEN, .l3_off = TG_ETH_HDR_LEN};
+		struct tg_fast_frame f = {
+			.m = m[i], .ip = TG_DATA(m[i]) + TG_ETH_HDR_LEN, .l3_off = TG_ETH_HDR_LEN};
 
 		open = open && tg_fast_segment_way(w, &f, &way[i]);
 	}
@@ -266,14 +302,18 @@ static bool __attribute__((noinline)) tg_wide_segments_ways(const struct tg_work
 }
 
 /* Translates eight segments and sends them. False, with nothing changed: one by one. */
-TG_INLINE bool tg_wide_segments_send(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at, uint16_t port)
+TG_INLINE bool tg_wide_segments_send(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
+				     uint16_t port)
 {
 	uint16_t to = port ^ 1, i;
-	__m512i lens = _mm512_and_si512(_mm512_load_si512(w->fast.segments8[at / TG_WIDE].lens), TG_WIDE_LOW);
+	__m512i lens = _mm512_and_si512(_mm512_load_si512(w->fast.segments8[at / TG_WIDE].lens),
+					TG_WIDE_LOW);
 	struct tg_way way[TG_WIDE];
 
-	if (TG_UNLIKELY(w->box->router) ? !tg_wide_segments_ways(w, m, way)
-					: to >= w->ports_n || _mm512_cmpgt_epi64_mask(lens, TG_WIDE_ALL(w->ports[to].max_frame)))
+	if (TG_UNLIKELY(w->box->router)
+		    ? !tg_wide_segments_ways(w, m, way)
+		    : to >= w->ports_n ||
+			      _mm512_cmpgt_epi64_mask(lens, TG_WIDE_ALL(w->ports[to].max_frame)))
 		return false;
 	if (TG_UNLIKELY(!tg_wide_segments_translate(w, m, at, port)))
 		return false;

@@ -12,7 +12,7 @@
 /* ---- look-up ---- */
 
 TG_INLINE uint32_t tg_item_presence(const struct tg_worker *w, const struct tg_packet *pkt,
-					enum tg_direction dir)
+				    enum tg_direction dir)
 {
 	struct tg_packet turned;
 
@@ -55,7 +55,8 @@ static inline bool tg_foresee_flow(struct tg_worker *w, struct tg_item *it)
 {
 	if (!tg_swap_maybe(&w->flows.swap, it->presence))
 		return false;
-	it->flow_lane = tg_lane_flow_put(it->pkt.family == 4 ? &w->flows4 : &w->flows6, &it->pkt, it->flow_dir);
+	it->flow_lane = tg_lane_flow_put(it->pkt.family == 4 ? &w->flows4 : &w->flows6, &it->pkt,
+					 it->flow_dir);
 	return true;
 }
 
@@ -127,7 +128,8 @@ static inline bool tg_translate(const struct tg_item *it, const struct tg_flow *
 static inline bool tg_item_way(struct tg_worker *w, struct tg_item *it)
 {
 	struct tg_way way;
-	enum tg_way_state state = tg_way_find(w, it->m, it->port, it->pkt.l3_off, it->pkt.family, &it->pkt.dst, &way);
+	enum tg_way_state state = tg_way_find(w, it->m, it->port, it->pkt.l3_off, it->pkt.family,
+					      &it->pkt.dst, &way);
 
 	if (TG_LIKELY(state == TG_WAY_OPEN || state == TG_WAY_ASK || state == TG_WAY_CUT))
 		return true;
@@ -149,7 +151,8 @@ static inline void tg_flow_forward(struct tg_worker *w, struct tg_item *it, stru
 		return;
 	}
 	tg_flow_note_acked(f, &it->pkt, dir, it->port);
-	turn = tg_flow_track(f, &it->pkt, dir, tg_flow_is_reset(f, &it->pkt, dir, it->port), it->port);
+	turn = tg_flow_track(f, &it->pkt, dir, tg_flow_is_reset(f, &it->pkt, dir, it->port),
+			     it->port);
 	if (TG_UNLIKELY(turn != TG_FLOW_STAYS)) {
 		struct tg_flow_key key = tg_flow_key_of(&it->pkt, dir);
 

@@ -25,37 +25,39 @@ static inline bool tg_flow_keep(struct tg_worker *w, struct tg_item *it, uint32_
 }
 
 /* What clients of the packet's server are told, worked out. */
-static void __attribute__((noinline)) tg_told_find(struct tg_worker *w, const struct tg_packet *pkt,
-						    uint32_t id)
+static void __attribute__((noinline)) tg_advertised_find(struct tg_worker *w,
+							 const struct tg_packet *pkt, uint32_t id)
 {
-	const struct tg_proxy_service *how = &w->box->how[id];
+	const struct tg_proxy_service *proxy_cfg = &w->box->proxy_cfg[id];
 	struct tg_server_key key = tg_server_key(pkt, false);
-	struct tg_service told = tg_service_told(&w->box->services[id], how->fixed,
-						 tg_servers_find(&w->servers, &key), pkt->family);
+	struct tg_service advertised = tg_service_advertised(&w->box->services[id], proxy_cfg->fixed,
+							     tg_servers_find(&w->servers, &key),
+							     pkt->family);
 
-	if (how->first_data == TG_FIRST_DATA_ZERO_WINDOW)
-		told.window = 0;
-	w->told = (struct tg_told_last){key, w->box, id, told};
+	if (proxy_cfg->first_data == TG_FIRST_DATA_ZERO_WINDOW)
+		advertised.window = 0;
+	w->advertised = (struct tg_advertised_last){key, w->box, id, advertised};
 }
 
 /* What clients of the packet's server are told. A flood asks for the same again and
  * again: the last answer is at hand until servers or services change. */
-static inline const struct tg_service *tg_told(struct tg_worker *w, const struct tg_packet *pkt,
-					       uint32_t id)
+static inline const struct tg_service *tg_advertised(struct tg_worker *w,
+						     const struct tg_packet *pkt, uint32_t id)
 {
-	const struct tg_told_last *last = &w->told;
+	const struct tg_advertised_last *last = &w->advertised;
 
 	if (TG_UNLIKELY(last->box != w->box || last->id != id || last->server.family != pkt->family ||
 			last->server.port_be != TG_DST_PORT_BE(pkt) ||
-			last->server.addr.d[0] != pkt->dst.d[0] || last->server.addr.d[1] != pkt->dst.d[1]))
-		tg_told_find(w, pkt, id);
-	return &w->told.told;
+			last->server.addr.d[0] != pkt->dst.d[0] ||
+			last->server.addr.d[1] != pkt->dst.d[1]))
+		tg_advertised_find(w, pkt, id);
+	return &w->advertised.advertised;
 }
 
 /* Something is known anew of servers. */
-static inline void tg_told_forget(struct tg_worker *w)
+static inline void tg_advertised_forget(struct tg_worker *w)
 {
-	w->told.box = NULL;
+	w->advertised.box = NULL;
 	w->fast.round += w->fast.round == UINT32_MAX ? 2 : 1; /* never 0 */
 }
 
@@ -90,7 +92,8 @@ static inline bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct
 	}
 	tg_count(w, flow->service, TG_COUNT_flow_opened);
 	syn = tg_flow_syn(&it->pkt, flow, tg_flow_syn_isn(flow, &w->ask_key), false);
-	if (w->box->how[flow->service].first_data == TG_FIRST_DATA_STORE && tg_item_has_data(it)) {
+	if (w->box->proxy_cfg[flow->service].first_data == TG_FIRST_DATA_STORE &&
+	    tg_item_has_data(it)) {
 		tg_segment_send_new(w, it, &syn);
 		if (!tg_flow_keep(w, it, flow->service))
 			tg_drop(w, it->m);
@@ -134,7 +137,7 @@ static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, stru
 		f->syn.ms = (uint16_t)w->now_ms;
 		tg_count(w, service, TG_COUNT_flow_again);
 	}
-	if (w->box->how[service].first_data == TG_FIRST_DATA_STORE && tg_item_has_data(it)) {
+	if (w->box->proxy_cfg[service].first_data == TG_FIRST_DATA_STORE && tg_item_has_data(it)) {
 		if (!early)
 			tg_segment_send_new(w, it, &s);
 		kept = tg_flow_keep(w, it, service);
@@ -152,7 +155,11 @@ static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, stru
 static inline bool tg_store_release(struct tg_worker *w, struct tg_flow *f, uint64_t owner,
 				    uint16_t client_port)
 {
-	struct tg_item it = {.flow_lane = -1, .half_lane = -1, .cookie_lane = -1, .port = client_port, .flow_dir = 255};
+	struct tg_item it = {.flow_lane = -1,
+			     .half_lane = -1,
+			     .cookie_lane = -1,
+			     .port = client_port,
+			     .flow_dir = 255};
 	bool any = false;
 
 	while ((it.m = tg_store_take(&w->store, owner))) {
@@ -163,7 +170,8 @@ static inline bool tg_store_release(struct tg_worker *w, struct tg_flow *f, uint
 			continue;
 		}
 		any = true;
-		it.partial = (it.m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE;
+		it.partial = (it.m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) ==
+			     RTE_MBUF_F_RX_L4_CKSUM_NONE;
 		tg_count(w, f->service, TG_COUNT_store_sent);
 		tg_flow_forward(w, &it, f, TG_TO_SERVER);
 	}
@@ -189,7 +197,7 @@ static inline uint16_t tg_client_port(const struct tg_worker *w, const struct tg
 static inline void tg_setup_accept(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e,
 				   const struct tg_tcp_options *o)
 {
-	uint8_t first_data = w->box->how[e->flow.service].first_data;
+	uint8_t first_data = w->box->proxy_cfg[e->flow.service].first_data;
 	bool heard = e->flow.flags & TG_FLOW_HEARD;
 	uint16_t field = tg_item_window(it);
 	struct tg_segment ack, window;
@@ -257,12 +265,12 @@ static inline void tg_setup_synack(struct tg_worker *w, struct tg_item *it, stru
 		struct tg_learned l = tg_learn(&it->pkt, &o, w->now_ms);
 
 		tg_servers_put(&w->servers, &server, &l);
-		tg_told_forget(w);
+		tg_advertised_forget(w);
 		tg_count(w, e->flow.service, TG_COUNT_server_asked);
 	} else if ((known = tg_servers_find(&w->servers, &server))) {
 		tg_learned_doubt(known, &it->pkt, &o, w->now_ms);
 	}
-	next = tg_setup_next(&e->flow, &it->pkt, &o, w->box->how[e->flow.service].fixed);
+	next = tg_setup_next(&e->flow, &it->pkt, &o, w->box->proxy_cfg[e->flow.service].fixed);
 	if (next == TG_SETUP_MISMATCH)
 		tg_setup_mismatch(w, it, e);
 	else if (next == TG_SETUP_ACCEPT)
@@ -273,7 +281,8 @@ static inline void tg_setup_synack(struct tg_worker *w, struct tg_item *it, stru
 
 /* True if a segment in the server's name comes from where its client is, and the server is
  * elsewhere. */
-static inline bool tg_is_clients(const struct tg_worker *w, const struct tg_item *it, const struct tg_flow *f)
+static inline bool tg_is_clients(const struct tg_worker *w, const struct tg_item *it,
+				 const struct tg_flow *f)
 {
 	const struct tg_route *r;
 

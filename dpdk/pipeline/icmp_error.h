@@ -41,9 +41,11 @@ static inline bool tg_icmp_error_may(const uint8_t *ip, uint32_t len, uint8_t fa
 	uint32_t hdr_len = family == 4 ? (ip[0] & 15U) * 4 : TG_IPV6_HDR_LEN;
 
 	if (family == 4) {
-		if ((ip[6] & 0x1f) | ip[7] || src[0] == 0 || src[0] == 127 || src[0] >= 224 || dst[0] >= 224)
+		if ((ip[6] & 0x1f) | ip[7] || src[0] == 0 || src[0] == 127 || src[0] >= 224 ||
+		    dst[0] >= 224)
 			return false;
-		return ip[9] != TG_IPPROTO_ICMP || (hdr_len < len && !tg_icmp_is_error(4, ip[hdr_len]));
+		return ip[9] != TG_IPPROTO_ICMP ||
+		       (hdr_len < len && !tg_icmp_is_error(4, ip[hdr_len]));
 	}
 	if (src[0] == 0xff || dst[0] == 0xff || (tg_load64(src) | tg_load64(src + 8)) == 0)
 		return false;
@@ -52,8 +54,8 @@ static inline bool tg_icmp_error_may(const uint8_t *ip, uint32_t len, uint8_t fa
 
 /* The address to send errors from: that of the port, else any other port's. A packet to
  * one of our own addresses is for the kernel behind us to judge. */
-static inline const union tg_addr *tg_icmp_error_source(const struct tg_worker *w, uint16_t port, uint8_t family,
-							 const uint8_t *dst)
+static inline const union tg_addr *tg_icmp_error_source(const struct tg_worker *w, uint16_t port,
+							uint8_t family, const uint8_t *dst)
 {
 	const union tg_addr *found = NULL;
 	uint32_t i;
@@ -73,10 +75,12 @@ static inline const union tg_addr *tg_icmp_error_source(const struct tg_worker *
 }
 
 /* Writes the headers at `ip` before a quote of `quoted` bytes; the quote is there. */
-static inline void tg_icmp_error_write(uint8_t *ip, uint8_t family, const union tg_addr *from, const uint8_t *to,
-				       enum tg_icmp_kind kind, uint32_t mtu, uint32_t quoted)
+static inline void tg_icmp_error_write(uint8_t *ip, uint8_t family, const union tg_addr *from,
+				       const uint8_t *to, enum tg_icmp_kind kind, uint32_t mtu,
+				       uint32_t quoted)
 {
-	uint32_t len = TG_ICMP_HDR_LEN + quoted, hdr_len = family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN;
+	uint32_t len = TG_ICMP_HDR_LEN + quoted,
+		 hdr_len = family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN;
 	uint8_t *icmp = ip + hdr_len;
 	uint64_t sum = 0;
 
@@ -97,25 +101,30 @@ static inline void tg_icmp_error_write(uint8_t *ip, uint8_t family, const union 
 		ip[7] = TG_ICMP_TTL;
 		memcpy(ip + 8, from, 16);
 		memcpy(ip + 24, to, 16);
-		sum = tg_csum_add(TG_WIRE32(0, 0, len >> 8, len), ip + 8, 32) + tg_swap16(TG_IPPROTO_ICMPV6);
+		sum = tg_csum_add(TG_WIRE32(0, 0, len >> 8, len), ip + 8, 32) +
+		      tg_swap16(TG_IPPROTO_ICMPV6);
 	}
 	memcpy(icmp, tg_icmp_codes[family == 6][kind], 2);
-	tg_store32(icmp + 4, tg_swap32(mtu)); /* IPv4: it has 16 bits of these, the upper ones are zero */
+	tg_store32(icmp + 4,
+		   tg_swap32(mtu)); /* IPv4: it has 16 bits of these, the upper ones are zero */
 	tg_store16(icmp + 2, tg_csum_finish(tg_csum_add(sum, icmp, len)));
 }
 
 /* Tells the sender of frame `m`, which came by `port` and holds an IP packet as it came,
  * what became of it. `mtu`: of TG_ICMP_TOO_BIG, else 0. The frame stays. */
-static inline void tg_icmp_error_send(struct tg_worker *w, const struct rte_mbuf *m, uint16_t port, uint32_t l3_off,
-				      uint8_t family, enum tg_icmp_kind kind, uint32_t mtu)
+static inline void tg_icmp_error_send(struct tg_worker *w, const struct rte_mbuf *m, uint16_t port,
+				      uint32_t l3_off, uint8_t family, enum tg_icmp_kind kind,
+				      uint32_t mtu)
 {
 	const uint8_t *data = TG_DATA(m), *ip = data + l3_off;
-	uint32_t ip_len = family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN, room = family == 4 ? TG_ICMP_QUOTE4 : TG_ICMP_QUOTE6;
+	uint32_t ip_len = family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN,
+		 room = family == 4 ? TG_ICMP_QUOTE4 : TG_ICMP_QUOTE6;
 	uint32_t quoted = m->data_len - l3_off, off = l3_off + ip_len + TG_ICMP_HDR_LEN;
 	const union tg_addr *from;
 	struct rte_mbuf *n;
 
-	if (m->data_len < l3_off + ip_len || data[0] & 1 || !tg_icmp_error_may(ip, quoted, family) || !w->icmp_allowed)
+	if (m->data_len < l3_off + ip_len || data[0] & 1 ||
+	    !tg_icmp_error_may(ip, quoted, family) || !w->icmp_allowed)
 		return;
 	from = tg_icmp_error_source(w, port, family, ip + (family == 4 ? 16 : 24));
 	if (!from)
@@ -130,7 +139,8 @@ static inline void tg_icmp_error_send(struct tg_worker *w, const struct rte_mbuf
 	memcpy(TG_DATA(n), data, l3_off);
 	tg_ethernet_reflect(TG_DATA(n));
 	memcpy(TG_DATA(n) + off, ip, quoted);
-	tg_icmp_error_write(TG_DATA(n) + l3_off, family, from, ip + (family == 4 ? 12 : 8), kind, mtu, quoted);
+	tg_icmp_error_write(TG_DATA(n) + l3_off, family, from, ip + (family == 4 ? 12 : 8), kind,
+			    mtu, quoted);
 	w->icmp_allowed--;
 	w->icmp_errors++;
 	tg_send(w, port, n);

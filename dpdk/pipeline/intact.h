@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/intact.h for the frame in hand, on the long way: what the NIC says of its checksums,
+ * core/intact.h for the frame in hand, on the slow path: what the NIC says of its checksums,
  * or sums over headers and segments of any length, in any number of pieces.
  */
 #ifndef TG_DPDK_INTACT_H
@@ -9,7 +9,8 @@
 #include "../core/intact.h"
 #include "item.h"
 
-#define TG_NIC_SAYS_BAD (RTE_MBUF_F_RX_L4_CKSUM_BAD | RTE_MBUF_F_RX_IP_CKSUM_BAD) /* bits of NONE, too */
+#define TG_NIC_SAYS_BAD                                                                            \
+	(RTE_MBUF_F_RX_L4_CKSUM_BAD | RTE_MBUF_F_RX_IP_CKSUM_BAD) /* bits of NONE, too */
 #define TG_NIC_SAYS_GOOD (RTE_MBUF_F_RX_L4_CKSUM_GOOD | RTE_MBUF_F_RX_IP_CKSUM_GOOD)
 #define TG_NIC_SAYS (RTE_MBUF_F_RX_L4_CKSUM_MASK | RTE_MBUF_F_RX_IP_CKSUM_MASK)
 
@@ -23,7 +24,8 @@ static inline uint64_t tg_item_segment_sum(const struct tg_item *it)
 
 	for (piece = it->m; piece && left; piece = piece->next) {
 		uint32_t n = piece->data_len - off < left ? piece->data_len - off : left;
-		uint16_t part = tg_csum_fold(tg_csum_add(0, rte_pktmbuf_mtod(piece, const uint8_t *) + off, n));
+		uint16_t part = tg_csum_fold(
+			tg_csum_add(0, rte_pktmbuf_mtod(piece, const uint8_t *) + off, n));
 
 		sum += odd ? tg_swap16(part) : part; /* RFC 1071, 2 (B) */
 		odd ^= n & 1;
@@ -57,12 +59,13 @@ static enum tg_intact __attribute__((noinline)) tg_item_intact(const struct tg_i
 	if (l4_says)
 		return l4_says == RTE_MBUF_F_RX_L4_CKSUM_BAD ? TG_INTACT_BAD_SUM : TG_INTACT;
 	return tg_intact_tcp(tg_intact_pseudo(&it->pkt), tg_item_segment_sum(it), tg_load16(tcp + 16))
-		       ? TG_INTACT : TG_INTACT_BAD_SUM;
+		       ? TG_INTACT
+		       : TG_INTACT_BAD_SUM;
 }
 
 /* False, and the frame counted and gone, if it, which would make us remember something, is
  * not intact. */
-static inline bool tg_case_intact(struct tg_worker *w, struct tg_item *it)
+static inline bool tg_noflow_intact(struct tg_worker *w, struct tg_item *it)
 {
 	struct tg_decision d = tg_host_judge_intact(tg_item_intact(it));
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The frame in hand on the long way: its options, its checksum, sending it on, and
+ * The frame in hand on the slow path: its options, its checksum, sending it on, and
  * putting segments of our own into its place.
  */
 #ifndef TG_DPDK_ITEM_H

@@ -42,12 +42,12 @@ static inline void prefetch_flows(struct tg_worker *w, uint32_t n)
 	for (i = 0; i < n; i++) {
 		struct tg_item *it = &w->items[i];
 
-		if (w->fast.way[i] == TG_FAST_LONG && it->todo == TG_TODO_TCP && it->flow_lane >= 0)
+		if (w->fast.way[i] == TG_SLOW_PATH && it->todo == TG_TODO_TCP && it->flow_lane >= 0)
 			(void)tg_flow_prefetch(&w->flows, tg_lane_flow(w, it), it->pkt.family);
 	}
 }
 
-/* Of the frames that go the short way. */
+/* Of the frames that go the fast path. */
 static inline void hash_fast(struct tg_worker *w)
 {
 	hash_batch(w, &w->fast.flows4);
@@ -75,9 +75,9 @@ static inline void hash_all(struct tg_worker *w, uint32_t n)
 	hash_batch(w, &w->halves4);
 	hash_batch(w, &w->halves6);
 	for (i = 0; i < w->halves4.n; i++)
-		__builtin_prefetch(tg_half_bucket_of(w, w->halves4.out[i]), 1);
+		__builtin_prefetch(tg_halfopen_bucket_of(w, w->halves4.out[i]), 1);
 	for (i = 0; i < w->halves6.n; i++)
-		__builtin_prefetch(tg_half_bucket_of(w, w->halves6.out[i]), 1);
+		__builtin_prefetch(tg_halfopen_bucket_of(w, w->halves6.out[i]), 1);
 }
 
 /* ---- act ---- */
@@ -86,7 +86,7 @@ static inline void hash_all(struct tg_worker *w, uint32_t n)
  * belong to. */
 static inline void act_case(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
-	uint8_t strategy = w->box->how[it->id].strategy;
+	uint8_t strategy = w->box->proxy_cfg[it->id].strategy;
 	bool live;
 
 	if (!it->id) {
@@ -97,7 +97,7 @@ static inline void act_case(struct tg_worker *w, struct tg_item *it, struct tg_f
 		if (w->box->flows)
 			e = tg_flow_find(w, it, TG_TO_SERVER);
 		live = e && e->flow.state == TG_FLOW_READY && !(e->flow.flags & TG_FLOW_CLOSED);
-		tg_case_syn(w, it, live);
+		tg_noflow_syn(w, it, live);
 	} else if (w->box->services[it->id].mode == TG_MODE_MONITOR) {
 		tg_forward(w, it);
 	} else if (strategy == TG_STRATEGY_COOKIE) {
@@ -176,8 +176,8 @@ static inline void act(struct tg_worker *w, struct tg_item *it)
 /* ---- a burst ---- */
 
 /* Eight at once, if they are all alike. */
-static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint32_t n, uint64_t mac,
-			     uint64_t mask)
+static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint32_t n,
+			     uint64_t mac, uint64_t mask)
 {
 #if TG_HAS_WIDE
 	uint32_t i;
@@ -192,7 +192,7 @@ static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t 
 		__builtin_prefetch(data + 64);
 	}
 	way = tg_wide_take(w, m + at, at, mac, mask);
-	if (way == TG_FAST_LONG)
+	if (way == TG_SLOW_PATH)
 		return false;
 	memset(&w->fast.way[at], way, TG_WIDE);
 	return true;
@@ -227,9 +227,9 @@ static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n
 		if (i + PREFETCH_AHEAD < n)
 			__builtin_prefetch(TG_DATA(m[i + PREFETCH_AHEAD]));
 		w->fast.way[i] = TG_UNLIKELY(w->fast.off)
-					 ? TG_FAST_LONG
+					 ? TG_SLOW_PATH
 					 : tg_fast_take(w, &w->fast.frame[i], m[i], mac, mask);
-		if (w->fast.way[i] == TG_FAST_LONG) {
+		if (w->fast.way[i] == TG_SLOW_PATH) {
 			classify(w, &w->items[i], m[i], port);
 			many++;
 		}
@@ -260,16 +260,17 @@ static inline void foresee_all(struct tg_worker *w, struct rte_mbuf **m, uint32_
 			i += TG_WIDE - 1;
 			continue;
 		}
-		if (w->fast.way[i] == TG_FAST_SEGMENT && !tg_fast_segment_fetch(w, &w->fast.frame[i])) {
-			w->fast.way[i] = TG_FAST_LONG;
+		if (w->fast.way[i] == TG_FAST_SEGMENT &&
+		    !tg_fast_segment_fetch(w, &w->fast.frame[i])) {
+			w->fast.way[i] = TG_SLOW_PATH;
 			classify(w, &w->items[i], w->fast.frame[i].m, port);
 		}
-		if (w->fast.way[i] == TG_FAST_LONG && w->items[i].todo == TG_TODO_TCP)
+		if (w->fast.way[i] == TG_SLOW_PATH && w->items[i].todo == TG_TODO_TCP)
 			foresee(w, &w->items[i]);
 	}
 }
 
-/* The long way of a frame that is found in the last stage to need it. Nothing is
+/* The slow path of a frame that is found in the last stage to need it. Nothing is
  * foreseen: the lanes of its hashes are others', which have been hashed. */
 static void __attribute__((noinline)) act_alone(struct tg_worker *w, struct rte_mbuf *m, uint32_t i,
 						uint16_t port)
@@ -308,7 +309,8 @@ static inline void act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t a
 }
 
 /* Sends eight segments on; else they are single ones now. */
-static inline bool act_wide_segments(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint16_t port)
+static inline bool act_wide_segments(struct tg_worker *w, struct rte_mbuf **m, uint32_t at,
+				     uint16_t port)
 {
 #if TG_HAS_WIDE
 	if (TG_LIKELY(tg_wide_segments_send(w, m, at, port)))
@@ -326,7 +328,8 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 	uint32_t i, many;
 
 	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = w->halves4.n = w->halves6.n = 0;
-	w->fast.cookies4.n = w->fast.cookies6.n = w->fast.wide.n = w->fast.flows4.n = w->fast.flows6.n = 0;
+	w->fast.cookies4.n = w->fast.cookies6.n = w->fast.wide.n = w->fast.flows4.n =
+		w->fast.flows6.n = 0;
 	w->fast.wide_flows.n = 0;
 	many = take(w, m, n, port);
 	hash_fast(w);
@@ -349,8 +352,8 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 			continue;
 		}
 		if (TG_LIKELY(way == TG_FAST_SYN && !tg_fast_syn_is_known(w, f)))
-			tg_fast_syn_answer(w, f, port, &tally);
-		else if (way == TG_FAST_LONG)
+			tg_fast_answer(w, f, port, &tally);
+		else if (way == TG_SLOW_PATH)
 			act(w, &w->items[i]);
 		else if (way == TG_FAST_SYN || !tg_fast_segment_send(w, f, port))
 			act_alone(w, m[i], i, port);

@@ -52,13 +52,13 @@ struct tg_item {
 	struct rte_mbuf *m;
 	struct tg_packet pkt;
 	struct tg_synack answer; /* of a SYN that gets a cookie */
-	struct tg_ack said;	 /* by an ACK that may carry one */
-	struct tg_decision d;	 /* on a SYN */
-	uint64_t flow_hash;	 /* of the flow last looked for */
-	uint32_t presence;	 /* of that flow, tg_presence_flow */
-	uint16_t id;		 /* of the service that is addressed; 0: none */
-	uint16_t port;		 /* it came from */
-	int16_t cookie_lane;	 /* -1: none */
+	struct tg_ack ack_info;  /* by an ACK that may carry one */
+	struct tg_decision d;  /* on a SYN */
+	uint64_t flow_hash;  /* of the flow last looked for */
+	uint32_t presence;  /* of that flow, tg_presence_flow */
+	uint16_t id;   /* of the service that is addressed; 0: none */
+	uint16_t port;   /* it came from */
+	int16_t cookie_lane;  /* -1: none */
 	int16_t flow_lane;
 	int16_t half_lane; /* of the SYN cache */
 	uint8_t parse; /* enum tg_parse_result */
@@ -67,7 +67,7 @@ struct tg_item {
 	bool to_service;    /* by port */
 	bool from_service;
 	bool options_ok;    /* of a SYN or ACK whose options have been read */
-	bool partial;	    /* its TCP checksum was left to a device */
+	bool partial;     /* its TCP checksum was left to a device */
 };
 
 struct tg_out {
@@ -79,12 +79,12 @@ struct tg_out {
 struct tg_port {
 	uint8_t mac[6];
 	uint32_t max_frame; /* bytes; longer ones are not sent */
-	uint32_t mtu;	    /* bytes of an IP packet, as the driver says */
+	uint32_t mtu;     /* bytes of an IP packet, as the driver says */
 };
 
 /* The SYN cache of one core, core/syn_cache.h. */
 struct tg_cache {
-	struct tg_half_bucket *buckets;
+	struct tg_halfopen_bucket *buckets;
 	uint32_t mask; /* buckets - 1 */
 	uint32_t next; /* the one that is looked at next for SYN-ACKs that are due */
 	struct tg_siphash_key key;
@@ -93,15 +93,15 @@ struct tg_cache {
 struct tg_worker {
 	/* set from outside between bursts */
 	const struct tg_box *box;
-	uint32_t now_ms;	   /* a coarse clock */
-	uint64_t now_ns;	   /* the same; TG_CLOCK_BEGINS_NS at first, so that an allowance begins full */
+	uint32_t now_ms;    /* a coarse clock */
+	uint64_t now_ns; /* the same; TG_CLOCK_BEGINS_NS at first, so that an allowance begins full */
 	uint64_t epoch;
 	const struct tg_siphash_key *key_now, *key_before; /* NULL: not loaded */
 	/* set once */
 	struct tg_siphash_key challenge_key; /* of challenges without a cookie */
 	uint64_t presence_salt; /* of presence bits and the whitelist; nothing that is sent depends on it */
 	struct tg_siphash_key ask_key; /* of the numbers of SYNs that ask a server */
-	const struct tg_siphash_way *way;
+	const struct tg_siphash_variant *way;
 	void (*burst)(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port);
 	struct rte_mempool *pool;
 	struct tg_port ports[TG_PORTS_MAX];
@@ -118,15 +118,15 @@ struct tg_worker {
 	struct tg_counter_row *rows; /* by service */
 	struct tg_allowance *allowances; /* likewise: this core's shares of signed_rate */
 	struct tg_servers servers;
-	struct tg_told_last {		 /* what was told last, and to whose clients */
+	struct tg_advertised_last { /* what was told last, and to whose clients */
 		struct tg_server_key server;
 		const struct tg_box *box; /* NULL: nothing, or it has changed */
 		uint32_t id;
-		struct tg_service told;
-	} told;
+		struct tg_service advertised;
+	} advertised;
 	struct tg_cache cache;
 	uint32_t icmp_allowed; /* errors that may be sent now */
-	uint64_t icmp_errors;  /* that were sent: icmp_error.h */
+	uint64_t icmp_errors; /* that were sent: icmp_error.h */
 	struct tg_out out[TG_PORTS_MAX];
 
 	struct tg_item items[TG_BURST_MAX];
@@ -135,11 +135,11 @@ struct tg_worker {
 };
 
 struct tg_worker_options {
-	uint32_t max_flows, max_sources, max_halves;
+	uint32_t max_flows, max_sources, max_halfopens;
 	bool white_bitmap;
 	uint64_t presence_salt;
 	struct tg_siphash_key challenge_key, table_key, cache_key, ask_key;
-	const struct tg_siphash_way *way;
+	const struct tg_siphash_variant *way;
 	struct rte_mempool *pool;
 };
 

@@ -30,7 +30,7 @@ enum tg_way_state {
 
 struct tg_way {
 	const struct tg_route *route; /* of a router */
-	const uint8_t *mac;	      /* of its next hop; NULL: not known yet */
+	const uint8_t *mac;       /* of its next hop; NULL: not known yet */
 	uint16_t port;
 };
 
@@ -50,15 +50,16 @@ static inline bool tg_way_source_is_sane(const uint8_t *ip, uint8_t family)
 }
 
 /* The neighbour that a route's packet to `dst` goes to. */
-static inline const union tg_addr *tg_way_neighbour(const struct tg_route *r, const union tg_addr *dst, uint8_t *family)
+static inline const union tg_addr *tg_way_neighbour(const struct tg_route *r,
+						    const union tg_addr *dst, uint8_t *family)
 {
 	if (r->kind == TG_ROUTE_GATEWAY)
 		*family = r->gateway_family;
 	return r->kind == TG_ROUTE_GATEWAY ? &r->gateway : dst;
 }
 
-static inline const uint8_t *tg_way_mac(const struct tg_worker *w, const struct tg_route *r, const union tg_addr *dst,
-					uint8_t family)
+static inline const uint8_t *tg_way_mac(const struct tg_worker *w, const struct tg_route *r,
+					const union tg_addr *dst, uint8_t family)
 {
 	const struct tg_route *n = r;
 
@@ -70,8 +71,9 @@ static inline const uint8_t *tg_way_mac(const struct tg_worker *w, const struct 
 	return n ? n->mac : NULL;
 }
 
-static inline enum tg_way_state tg_way_route(const struct tg_worker *w, const struct rte_mbuf *m, uint32_t l3_off,
-					     uint8_t family, const union tg_addr *dst, struct tg_way *way)
+static inline enum tg_way_state tg_way_route(const struct tg_worker *w, const struct rte_mbuf *m,
+					     uint32_t l3_off, uint8_t family,
+					     const union tg_addr *dst, struct tg_way *way)
 {
 	const uint8_t *ip = TG_DATA(m) + l3_off;
 
@@ -80,7 +82,8 @@ static inline enum tg_way_state tg_way_route(const struct tg_worker *w, const st
 		return l3_off == TG_ETH_HDR_LEN ? TG_WAY_NONE : TG_WAY_LOST;
 	if (way->route->kind == TG_ROUTE_LOCAL)
 		return TG_WAY_OURS;
-	if (l3_off != TG_ETH_HDR_LEN || way->route->port >= w->ports_n || !tg_way_source_is_sane(ip, family))
+	if (l3_off != TG_ETH_HDR_LEN || way->route->port >= w->ports_n ||
+	    !tg_way_source_is_sane(ip, family))
 		return TG_WAY_LOST;
 	way->port = way->route->port;
 	if (ip[family == 4 ? 8 : 7] <= 1)
@@ -94,20 +97,21 @@ static inline enum tg_way_state tg_way_route(const struct tg_worker *w, const st
 }
 
 /* The way of an IP packet that came by `port`. */
-static inline enum tg_way_state tg_way_find(const struct tg_worker *w, const struct rte_mbuf *m, uint16_t port,
-					    uint32_t l3_off, uint8_t family, const union tg_addr *dst,
-					    struct tg_way *way)
+static inline enum tg_way_state tg_way_find(const struct tg_worker *w, const struct rte_mbuf *m,
+					    uint16_t port, uint32_t l3_off, uint8_t family,
+					    const union tg_addr *dst, struct tg_way *way)
 {
 	if (TG_UNLIKELY(w->box->router))
 		return tg_way_route(w, m, l3_off, family, dst, way);
 	way->port = port ^ 1;
-	return TG_LIKELY(way->port < w->ports_n && m->pkt_len <= w->ports[way->port].max_frame) ? TG_WAY_OPEN
-												 : TG_WAY_LOST;
+	return TG_LIKELY(way->port < w->ports_n && m->pkt_len <= w->ports[way->port].max_frame)
+		       ? TG_WAY_OPEN
+		       : TG_WAY_LOST;
 }
 
 /* Sends it that way; a router's next hop sees a TTL less one. */
-static inline void tg_way_send(struct tg_worker *w, struct rte_mbuf *m, uint32_t l3_off, uint8_t family,
-			       const struct tg_way *way)
+static inline void tg_way_send(struct tg_worker *w, struct rte_mbuf *m, uint32_t l3_off,
+			       uint8_t family, const struct tg_way *way)
 {
 	uint8_t *data = TG_DATA(m);
 
@@ -130,9 +134,10 @@ static inline void tg_way_send(struct tg_worker *w, struct rte_mbuf *m, uint32_t
 
 /* Drops a packet that has no way; its sender is told why, if that is for a router to say
  * and `tell`: then it is as it came, for the error quotes it. */
-static void __attribute__((noinline)) tg_way_refuse(struct tg_worker *w, struct rte_mbuf *m, uint16_t port,
-						     uint32_t l3_off, uint8_t family, const struct tg_way *way,
-						     enum tg_way_state state, bool tell)
+static void __attribute__((noinline)) tg_way_refuse(struct tg_worker *w, struct rte_mbuf *m,
+						    uint16_t port, uint32_t l3_off, uint8_t family,
+						    const struct tg_way *way,
+						    enum tg_way_state state, bool tell)
 {
 	if (state == TG_WAY_OURS) {
 		tg_drop(w, m);
@@ -141,7 +146,8 @@ static void __attribute__((noinline)) tg_way_refuse(struct tg_worker *w, struct 
 	if (tell && state == TG_WAY_TTL)
 		tg_icmp_error_send(w, m, port, l3_off, family, TG_ICMP_TIME_EXCEEDED, 0);
 	else if (tell && state == TG_WAY_TOO_BIG)
-		tg_icmp_error_send(w, m, port, l3_off, family, TG_ICMP_TOO_BIG, tg_way_mtu(w, way->port));
+		tg_icmp_error_send(w, m, port, l3_off, family, TG_ICMP_TOO_BIG,
+				   tg_way_mtu(w, way->port));
 	else if (tell && state == TG_WAY_NONE)
 		tg_icmp_error_send(w, m, port, l3_off, family, TG_ICMP_NO_ROUTE, 0);
 	tg_count(w, 0, state == TG_WAY_ASK ? TG_COUNT_drop_no_neighbour : TG_COUNT_drop_no_route);
@@ -149,9 +155,10 @@ static void __attribute__((noinline)) tg_way_refuse(struct tg_worker *w, struct 
 }
 
 /* The next hop is to be asked for; the packet waits. */
-static void __attribute__((noinline)) tg_way_ask(struct tg_worker *w, struct rte_mbuf *m, uint16_t port,
-						  uint8_t family, const union tg_addr *dst, const struct tg_way *way,
-						  bool tell)
+static void __attribute__((noinline)) tg_way_ask(struct tg_worker *w, struct rte_mbuf *m,
+						 uint16_t port, uint8_t family,
+						 const union tg_addr *dst, const struct tg_way *way,
+						 bool tell)
 {
 	uint8_t of = family;
 	const union tg_addr *neighbour = tg_way_neighbour(way->route, dst, &of);
@@ -163,9 +170,10 @@ static void __attribute__((noinline)) tg_way_ask(struct tg_worker *w, struct rte
 }
 
 /* What is not an open way. */
-static void __attribute__((noinline)) tg_way_other(struct tg_worker *w, struct rte_mbuf *m, uint16_t port,
-						    uint32_t l3_off, uint8_t family, const union tg_addr *dst,
-						    const struct tg_way *way, enum tg_way_state state, bool tell)
+static void __attribute__((noinline)) tg_way_other(struct tg_worker *w, struct rte_mbuf *m,
+						   uint16_t port, uint32_t l3_off, uint8_t family,
+						   const union tg_addr *dst, const struct tg_way *way,
+						   enum tg_way_state state, bool tell)
 {
 	struct rte_mbuf *piece[TG_FRAGMENTS_MAX];
 	int i, n;
@@ -214,7 +222,8 @@ static inline void tg_waiting_look(struct tg_worker *w)
 
 		if (!was.n)
 			continue;
-		known = !w->box->router || tg_hops_neighbour(w->box->neighbours, &was.addr, was.family, was.port);
+		known = !w->box->router ||
+			tg_hops_neighbour(w->box->neighbours, &was.addr, was.family, was.port);
 		late = w->now_ms - was.since_ms >= TG_WAIT_MS;
 		if (!known && !late)
 			continue;
@@ -228,11 +237,13 @@ static inline void tg_waiting_look(struct tg_worker *w)
 
 			memcpy(&dst, ip + (family == 4 ? 16 : 24), family == 4 ? 4 : 16);
 			if (known) {
-				tg_forward_ip(w, m, was.frame[k].came_by, TG_ETH_HDR_LEN, family, &dst, was.frame[k].tell);
+				tg_forward_ip(w, m, was.frame[k].came_by, TG_ETH_HDR_LEN, family,
+					      &dst, was.frame[k].tell);
 				continue;
 			}
 			if (was.frame[k].tell)
-				tg_icmp_error_send(w, m, was.frame[k].came_by, TG_ETH_HDR_LEN, family, TG_ICMP_NO_HOST, 0);
+				tg_icmp_error_send(w, m, was.frame[k].came_by, TG_ETH_HDR_LEN,
+						   family, TG_ICMP_NO_HOST, 0);
 			tg_count(w, 0, TG_COUNT_drop_no_neighbour);
 			tg_drop(w, m);
 		}

@@ -6,14 +6,23 @@
 
 #include <string.h>
 
-static bool always(void) { return true; }
+static bool always(void)
+{
+	return true;
+}
 
 #ifdef __x86_64__
-static bool has_avx2(void) { return __builtin_cpu_supports("avx2"); }
-static bool has_avx512(void) { return __builtin_cpu_supports("avx512f"); }
+static bool has_avx2(void)
+{
+	return __builtin_cpu_supports("avx2");
+}
+static bool has_avx512(void)
+{
+	return __builtin_cpu_supports("avx512f");
+}
 #endif
 
-const struct tg_siphash_way tg_siphash_ways[] = {
+const struct tg_siphash_variant tg_siphash_variants[] = {
 #ifdef __x86_64__
 	{"avx512", tg_siphash_burst_avx512, has_avx512},
 	{"avx2", tg_siphash_burst_avx2, has_avx2},
@@ -22,11 +31,11 @@ const struct tg_siphash_way tg_siphash_ways[] = {
 	{0},
 };
 
-const struct tg_siphash_way *tg_siphash_choose(const char *name)
+const struct tg_siphash_variant *tg_siphash_choose(const char *name)
 {
-	const struct tg_siphash_way *w;
+	const struct tg_siphash_variant *w;
 
-	for (w = tg_siphash_ways; w->name; w++)
+	for (w = tg_siphash_variants; w->name; w++)
 		if ((!name || strcmp(name, w->name) == 0) && w->works())
 			return w;
 	return NULL;

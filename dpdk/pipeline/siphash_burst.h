@@ -31,17 +31,17 @@ void tg_siphash_burst_scalar(struct tg_siphash_batch *b);
 void tg_siphash_burst_avx2(struct tg_siphash_batch *b);
 void tg_siphash_burst_avx512(struct tg_siphash_batch *b);
 
-struct tg_siphash_way {
+struct tg_siphash_variant {
 	const char *name;
 	tg_siphash_burst_fn run;
 	bool (*works)(void); /* on this CPU */
 };
 
 /* Best first; the last one works everywhere. Ends with a NULL name. */
-extern const struct tg_siphash_way tg_siphash_ways[];
+extern const struct tg_siphash_variant tg_siphash_variants[];
 
 /* The named way, or the best that this CPU has if name is NULL. NULL if the name
  * is unknown or the CPU cannot do it. */
-const struct tg_siphash_way *tg_siphash_choose(const char *name);
+const struct tg_siphash_variant *tg_siphash_choose(const char *name);
 
 #endif

@@ -31,7 +31,7 @@ static inline __attribute__((always_inline)) void sip_round(struct lanes *s)
 }
 
 static inline __attribute__((always_inline)) struct lanes sip_begin(const uint64_t *k0,
-								     const uint64_t *k1)
+								    const uint64_t *k1)
 {
 	__m256i a = _mm256_load_si256((const __m256i *)k0);
 	__m256i b = _mm256_load_si256((const __m256i *)k1);
@@ -46,9 +46,8 @@ static inline __attribute__((always_inline)) struct lanes sip_begin(const uint64
 
 static inline __attribute__((always_inline)) void sip_end(struct lanes *s, uint64_t *out)
 {
-	_mm256_store_si256((__m256i *)out,
-			   _mm256_xor_si256(_mm256_xor_si256(s->v0, s->v1),
-					    _mm256_xor_si256(s->v2, s->v3)));
+	_mm256_store_si256((__m256i *)out, _mm256_xor_si256(_mm256_xor_si256(s->v0, s->v1),
+							    _mm256_xor_si256(s->v2, s->v3)));
 }
 
 void tg_siphash_burst_avx2(struct tg_siphash_batch *b)

@@ -8,15 +8,16 @@
 #include "siphash_burst.h"
 
 /* Ends `count` groups of eight (1 or 2) that are being hashed side by side. */
-static inline __attribute__((always_inline)) void sip_eights(struct tg_siphash_batch *b,
-							      uint32_t i, const uint32_t count)
+static inline __attribute__((always_inline)) void sip_eights(struct tg_siphash_batch *b, uint32_t i,
+							     const uint32_t count)
 {
 	const __m512i ff = _mm512_set1_epi64(0xff);
 	struct tg_siphash_lanes s[2];
 	uint32_t g, w, r;
 
 	for (g = 0; g < count; g++)
-		s[g] = tg_siphash_lanes_begin(_mm512_load_si512(&b->k0[i + 8 * g]), _mm512_load_si512(&b->k1[i + 8 * g]));
+		s[g] = tg_siphash_lanes_begin(_mm512_load_si512(&b->k0[i + 8 * g]),
+					      _mm512_load_si512(&b->k1[i + 8 * g]));
 	for (w = 0; w < b->words; w++)
 		for (g = 0; g < count; g++)
 			tg_siphash_lanes_word(&s[g], _mm512_load_si512(&b->m[w][i + 8 * g]), 2);

@@ -32,16 +32,19 @@
 #define TG_WIDE_ALL(x) _mm512_set1_epi64((long long)(x))
 #define TG_WIDE_LOW TG_WIDE_ALL(0xffffffff)
 
-_Static_assert(offsetof(struct rte_mbuf, rearm_data) == 16 && offsetof(struct rte_mbuf, refcnt) == 18 &&
-		       offsetof(struct rte_mbuf, nb_segs) == 20 && offsetof(struct rte_mbuf, ol_flags) == 24 &&
-		       offsetof(struct rte_mbuf, pkt_len) == 36 && offsetof(struct rte_mbuf, data_len) == 40 &&
+_Static_assert(offsetof(struct rte_mbuf, rearm_data) == 16 &&
+		       offsetof(struct rte_mbuf, refcnt) == 18 &&
+		       offsetof(struct rte_mbuf, nb_segs) == 20 &&
+		       offsetof(struct rte_mbuf, ol_flags) == 24 &&
+		       offsetof(struct rte_mbuf, pkt_len) == 36 &&
+		       offsetof(struct rte_mbuf, data_len) == 40 &&
 		       offsetof(struct rte_mbuf, buf_len) == 54,
 	       "where things stand in the first cache line of an mbuf");
 
 /* Eight frames. */
 struct tg_wide_frames {
 	__m512i even[4], odd[4]; /* columns in pairs of rows, for tg_wide_columns */
-	__m512i any, all;	 /* bits that some rows have, and that all have */
+	__m512i any, all;  /* bits that some rows have, and that all have */
 	__m512i mbuf_any, mbuf_all; /* the same of the mbufs' first lines */
 };
 
@@ -59,39 +62,48 @@ TG_INLINE void tg_wide_pair(const __m512i *columns, uint32_t n, __m512i *even, _
 TG_INLINE __m128i tg_wide_quarter(__m512i x, uint32_t which)
 {
 	switch (which) {
-	case 0: return _mm512_castsi512_si128(x);
-	case 1: return _mm512_extracti64x2_epi64(x, 1);
-	case 2: return _mm512_extracti64x2_epi64(x, 2);
-	default: return _mm512_extracti64x2_epi64(x, 3);
+	case 0:
+		return _mm512_castsi512_si128(x);
+	case 1:
+		return _mm512_extracti64x2_epi64(x, 1);
+	case 2:
+		return _mm512_extracti64x2_epi64(x, 2);
+	default:
+		return _mm512_extracti64x2_epi64(x, 3);
 	}
 }
 
 /* Writes a row of `n` pairs: cheaper than turning columns into rows, for only stores are
  * more. `row` is known when this is compiled. */
-TG_INLINE void tg_wide_write(uint8_t *to, const __m512i *even, const __m512i *odd, uint32_t n, uint32_t row)
+TG_INLINE void tg_wide_write(uint8_t *to, const __m512i *even, const __m512i *odd, uint32_t n,
+			     uint32_t row)
 {
 	uint32_t i;
 
 	for (i = 0; i < n; i++)
-		_mm_storeu_si128((__m128i *)(to + 16 * i), tg_wide_quarter((row % 2 ? odd : even)[i], row / 2));
+		_mm_storeu_si128((__m128i *)(to + 16 * i),
+				 tg_wide_quarter((row % 2 ? odd : even)[i], row / 2));
 }
 
 /* Two columns of eight rows: 2 and 6 of f->even, 3 and 7 of f->odd if `high`, else 0 and 4, 1 and 5. */
-TG_INLINE void tg_wide_columns(const __m512i pairs[4], const bool high, __m512i *first, __m512i *second)
+TG_INLINE void tg_wide_columns(const __m512i pairs[4], const bool high, __m512i *first,
+			       __m512i *second)
 {
-	__m512i a = high ? _mm512_shuffle_i64x2(pairs[0], pairs[1], 0xdd) : _mm512_shuffle_i64x2(pairs[0], pairs[1], 0x88);
-	__m512i b = high ? _mm512_shuffle_i64x2(pairs[2], pairs[3], 0xdd) : _mm512_shuffle_i64x2(pairs[2], pairs[3], 0x88);
+	__m512i a = high ? _mm512_shuffle_i64x2(pairs[0], pairs[1], 0xdd)
+			 : _mm512_shuffle_i64x2(pairs[0], pairs[1], 0x88);
+	__m512i b = high ? _mm512_shuffle_i64x2(pairs[2], pairs[3], 0xdd)
+			 : _mm512_shuffle_i64x2(pairs[2], pairs[3], 0x88);
 
 	*first = _mm512_shuffle_i64x2(a, b, 0x88);
 	*second = _mm512_shuffle_i64x2(a, b, 0xdd);
 }
 
 /* A register of words given in their order. */
-TG_INLINE __m512i tg_wide_row(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g,
-			      uint64_t h)
+TG_INLINE __m512i tg_wide_row(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,
+			      uint64_t f, uint64_t g, uint64_t h)
 {
-	return _mm512_setr_epi64((long long)a, (long long)b, (long long)c, (long long)d, (long long)e, (long long)f,
-				 (long long)g, (long long)h);
+	return _mm512_setr_epi64((long long)a, (long long)b, (long long)c, (long long)d,
+				 (long long)e, (long long)f, (long long)g, (long long)h);
 }
 
 /* True if all rows are `want` where `mask` has ones, and like each other where `same` has. */
@@ -106,8 +118,8 @@ TG_INLINE bool tg_wide_are(__m512i any, __m512i all, __m512i want, __m512i mask,
 /* tg_swap32 of both halves of each lane. */
 TG_INLINE __m512i tg_wide_swap32(__m512i x)
 {
-	return _mm512_shuffle_epi8(x, _mm512_broadcast_i32x4(_mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5,
-									   6, 7, 0, 1, 2, 3)));
+	return _mm512_shuffle_epi8(x, _mm512_broadcast_i32x4(_mm_set_epi8(
+					      12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3)));
 }
 
 /* tg_csum_fold, of sums below 2^48; then complemented. */
@@ -115,7 +127,8 @@ TG_INLINE __m512i tg_wide_csum_finish(__m512i sum)
 {
 	const __m512i ffff = TG_WIDE_ALL(0xffff);
 
-	sum = _mm512_add_epi64(_mm512_and_si512(sum, TG_WIDE_ALL(0xffffffff)), _mm512_srli_epi64(sum, 32));
+	sum = _mm512_add_epi64(_mm512_and_si512(sum, TG_WIDE_ALL(0xffffffff)),
+			       _mm512_srli_epi64(sum, 32));
 	sum = _mm512_add_epi64(_mm512_and_si512(sum, ffff), _mm512_srli_epi64(sum, 16));
 	sum = _mm512_add_epi64(_mm512_and_si512(sum, ffff), _mm512_srli_epi64(sum, 16));
 	sum = _mm512_add_epi64(_mm512_and_si512(sum, ffff), _mm512_srli_epi64(sum, 16));
@@ -125,7 +138,8 @@ TG_INLINE __m512i tg_wide_csum_finish(__m512i sum)
 /* tg_swap16 of a number of 16 bits in each lane. */
 TG_INLINE __m512i tg_wide_swap16(__m512i x)
 {
-	return _mm512_or_si512(_mm512_slli_epi64(_mm512_and_si512(x, TG_WIDE_ALL(0xff)), 8), _mm512_srli_epi64(x, 8));
+	return _mm512_or_si512(_mm512_slli_epi64(_mm512_and_si512(x, TG_WIDE_ALL(0xff)), 8),
+			       _mm512_srli_epi64(x, 8));
 }
 
 /* Lanes whose port, as on the wire, is some service's. Most ports are not, which a fold
@@ -139,8 +153,10 @@ TG_INLINE __mmask8 tg_wide_protected(const struct tg_box *box, __m512i port_be)
 
 	if (!some)
 		return 0;
-	return _mm512_mask_test_epi64_mask(
-		some, _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), some, word, box->is_protected, 8), bit);
+	return _mm512_mask_test_epi64_mask(some,
+					   _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), some,
+								       word, box->is_protected, 8),
+					   bit);
 }
 
 /* Looks at the mbufs of eight frames. False: they are not all one buffer, ours alone, with
@@ -149,8 +165,10 @@ TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m, struct tg_wide_frame
 {
 	/* refcnt 1, nb_segs 1, no buffer of somebody else's */
 	const __m512i want = tg_wide_row(0, 0, 0x100010000, 0, 0, 0, 0, 0);
-	const __m512i mask = tg_wide_row(0, 0, 0xffffffff0000, RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL, 0, 0, 0, 0);
-	const __m512i same = tg_wide_row(0, 0, 0xffff, 0, 0, 0, 0xffffULL << 48, 0); /* data_off, buf_len */
+	const __m512i mask = tg_wide_row(0, 0, 0xffffffff0000,
+					 RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL, 0, 0, 0, 0);
+	const __m512i same = tg_wide_row(0, 0, 0xffff, 0, 0, 0, 0xffffULL << 48,
+					 0); /* data_off, buf_len */
 	__m512i any = _mm512_setzero_si512(), all = TG_WIDE_ALL(~0ULL);
 	int i;
 
@@ -162,13 +180,15 @@ TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m, struct tg_wide_frame
 	}
 	f->mbuf_any = any;
 	f->mbuf_all = all;
-	return tg_wide_are(any, all, want, mask, same) && m[0]->buf_len >= m[0]->data_off + TG_FAST_ROOM;
+	return tg_wide_are(any, all, want, mask, same) &&
+	       m[0]->buf_len >= m[0]->data_off + TG_FAST_ROOM;
 }
 
 /* Reads eight frames. False: they are not all untagged IPv4 without options, unfragmented,
  * TCP, to `mac` as far as `mask` says. Bytes beyond a frame's end are whatever they are:
  * who takes a frame has yet to look at its length. */
-TG_INLINE bool tg_wide_read(struct rte_mbuf *const *m, uint64_t mac, uint64_t mask, struct tg_wide_frames *f)
+TG_INLINE bool tg_wide_read(struct rte_mbuf *const *m, uint64_t mac, uint64_t mask,
+			    struct tg_wide_frames *f)
 {
 	uint64_t others = 0; /* MAC addresses that are not looked for */
 	__m512i row[8], any = _mm512_setzero_si512(), all = TG_WIDE_ALL(~0ULL);
@@ -191,7 +211,8 @@ TG_INLINE bool tg_wide_read(struct rte_mbuf *const *m, uint64_t mac, uint64_t ma
 	f->any = any;
 	f->all = all;
 	return tg_wide_are(any, all, tg_wide_row(0x4500080000, 0x060000000000, 0, 0, 0, 0, 0, 0),
-			   tg_wide_row(0xffffff0000, 0xff00ff3f0000, 0, 0, 0, 0, 0, 0), _mm512_setzero_si512());
+			   tg_wide_row(0xffffff0000, 0xff00ff3f0000, 0, 0, 0, 0, 0, 0),
+			   _mm512_setzero_si512());
 }
 
 /* Sends eight frames by one port. */

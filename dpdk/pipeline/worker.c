@@ -4,7 +4,7 @@
  */
 #include "answer.h"
 
-/* All lanes of a batch of the short way are hashed under one key. */
+/* All lanes of a batch of the fast path are hashed under one key. */
 static void fast_key(struct tg_siphash_batch *b, const struct tg_siphash_key *key)
 {
 	uint32_t i;
@@ -33,18 +33,20 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"))
 		w->burst = tg_pipeline_burst_v3;
 	if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd") && w->burst == tg_pipeline_burst_v3)
+	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd") &&
+	    w->burst == tg_pipeline_burst_v3)
 		w->burst = tg_pipeline_burst_v4;
 #endif
 	w->pool = o->pool;
 	w->rows = tg_pages_get(sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
 	w->allowances = tg_pages_get(sizeof(*w->allowances) * (TG_SERVICES_MAX + 1));
 	w->now_ns = TG_CLOCK_BEGINS_NS;
-	while ((w->cache.mask + 1) * TG_HALF_WAYS < o->max_halves)
+	while ((w->cache.mask + 1) * TG_HALFOPEN_WAYS < o->max_halfopens)
 		w->cache.mask = w->cache.mask * 2 + 1;
 	w->cache.key = o->cache_key;
 	w->cache.buckets = tg_pages_get(sizeof(*w->cache.buckets) * (w->cache.mask + 1));
-	if (!w->rows || !w->allowances || !w->cache.buckets || !tg_flow_table_init(&w->flows, o->max_flows, o->table_key) ||
+	if (!w->rows || !w->allowances || !w->cache.buckets ||
+	    !tg_flow_table_init(&w->flows, o->max_flows, o->table_key) ||
 	    !tg_whitelist_init(&w->white, o->max_sources, o->white_bitmap, o->presence_salt)) {
 		tg_worker_free(w);
 		return NULL;
@@ -95,15 +97,18 @@ void tg_worker_free(struct tg_worker *w)
 
 void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix_ns, uint32_t now_ms)
 {
-	uint64_t more = w->icmp_allowed + (uint64_t)(uint32_t)(now_ms - w->now_ms) * TG_ICMP_ERRORS_A_SECOND / 1000;
+	uint64_t more = w->icmp_allowed +
+			(uint64_t)(uint32_t)(now_ms - w->now_ms) * TG_ICMP_ERRORS_A_SECOND / 1000;
 
 	w->box = box;
-	tg_told_forget(w);
-	w->icmp_allowed = more < TG_ICMP_ERRORS_A_SECOND / 5 ? (uint32_t)more : TG_ICMP_ERRORS_A_SECOND / 5;
+	tg_advertised_forget(w);
+	w->icmp_allowed = more < TG_ICMP_ERRORS_A_SECOND / 5 ? (uint32_t)more
+							     : TG_ICMP_ERRORS_A_SECOND / 5;
 	w->now_ns += (uint64_t)(uint32_t)(now_ms - w->now_ms) * 1000000; /* it never turns over */
 	w->now_ms = now_ms;
-	w->epoch = box->fixed_epoch ? box->fixed_epoch
-		   : box->epoch_len_ns ? unix_ns / box->epoch_len_ns : 0;
+	w->epoch = box->fixed_epoch    ? box->fixed_epoch
+		   : box->epoch_len_ns ? unix_ns / box->epoch_len_ns
+				       : 0;
 	w->key_now = tg_box_key(box, w->epoch);
 	w->key_before = tg_box_key(box, w->epoch - 1);
 	fast_key(&w->fast.cookies4, w->key_now);
@@ -115,9 +120,15 @@ void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix
 		tg_waiting_look(w);
 }
 
-bool tg_worker_swap_flows(struct tg_worker *w) { return tg_swap_turn(&w->flows.swap); }
+bool tg_worker_swap_flows(struct tg_worker *w)
+{
+	return tg_swap_turn(&w->flows.swap);
+}
 
-bool tg_worker_swap_sources(struct tg_worker *w) { return tg_whitelist_turn(&w->white); }
+bool tg_worker_swap_sources(struct tg_worker *w)
+{
+	return tg_whitelist_turn(&w->white);
+}
 
 void tg_worker_clean(struct tg_worker *w)
 {

@@ -69,7 +69,8 @@ static int unhex(const char *hex, uint8_t *out, int len)
 
 static uint32_t prefix_slot(const struct tg_prefix_key *k)
 {
-	uint64_t h = (k->addr.d[0] ^ (uint64_t)k->port_be << 32 ^ k->prefix_len) * 0x9e3779b97f4a7c15ULL;
+	uint64_t h = (k->addr.d[0] ^ (uint64_t)k->port_be << 32 ^ k->prefix_len) *
+		     0x9e3779b97f4a7c15ULL;
 
 	h = (h ^ h >> 29 ^ k->addr.d[1]) * 0xbf58476d1ce4e5b9ULL;
 	return (uint32_t)(h >> 40) & (TG_PREFIX_SLOTS - 1);
@@ -104,10 +105,11 @@ uint32_t tg_box_service_by_prefix(const struct tg_box *b, const struct tg_packet
 
 /* True if the line is exactly these n values: what stands behind them would be a mistake, too,
  * such as a key that is too long. */
-#define SCAN(args, n, format, ...)                                                                         \
-	({                                                                                                 \
-		int used_ = -1;                                                                            \
-		sscanf((args), format "%n", __VA_ARGS__, &used_) == (n) && used_ >= 0 && !(args)[used_];    \
+#define SCAN(args, n, format, ...)                                                                 \
+	({                                                                                         \
+		int used_ = -1;                                                                    \
+		sscanf((args), format "%n", __VA_ARGS__, &used_) == (n) && used_ >= 0 &&           \
+			!(args)[used_];                                                            \
 	})
 
 /* epoch-length NS */
@@ -188,23 +190,28 @@ static const char *line_service(struct tg_box *b, const char *args)
 {
 	uint32_t v[13] = {[12] = TG_SIGNED_ANSWER}, i;
 
-	if (!SCAN(args, 12, "%u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7],
-		  &v[8], &v[9], &v[10], &v[11]) &&
-	    !SCAN(args, 13, "%u %u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6],
-		  &v[7], &v[8], &v[9], &v[10], &v[11], &v[12]))
+	if (!SCAN(args, 12, "%u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3],
+		  &v[4], &v[5], &v[6], &v[7], &v[8], &v[9], &v[10], &v[11]) &&
+	    !SCAN(args, 13, "%u %u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3],
+		  &v[4], &v[5], &v[6], &v[7], &v[8], &v[9], &v[10], &v[11], &v[12]))
 		return BAD;
-	if (v[0] == 0 || v[0] > TG_SERVICES_MAX || v[8] > TG_MODE_ALWAYS || v[9] > TG_STRATEGY_CACHE ||
-	    v[10] > TG_FIRST_DATA_STORE || v[4] > TG_WSCALE_NONE || (v[1] | v[2] | v[3]) > 65535 ||
-	    (v[5] | v[6] | v[7] | v[11]) > 255)
+	if (v[0] == 0 || v[0] > TG_SERVICES_MAX || v[8] > TG_MODE_ALWAYS ||
+	    v[9] > TG_STRATEGY_CACHE || v[10] > TG_FIRST_DATA_STORE || v[4] > TG_WSCALE_NONE ||
+	    (v[1] | v[2] | v[3]) > 65535 || (v[5] | v[6] | v[7] | v[11]) > 255)
 		return "service: a number is out of range";
 	b->services[v[0]] = (struct tg_service){
-		.mss_v4 = (uint16_t)v[1], .mss_v6 = (uint16_t)v[2], .window = (uint16_t)v[3],
-		.wscale = (uint8_t)v[4], .sack = (uint8_t)v[5], .timestamps = (uint8_t)v[6],
-		.ecn = (uint8_t)v[7], .mode = (uint8_t)v[8],
+		.mss_v4 = (uint16_t)v[1],
+		.mss_v6 = (uint16_t)v[2],
+		.window = (uint16_t)v[3],
+		.wscale = (uint8_t)v[4],
+		.sack = (uint8_t)v[5],
+		.timestamps = (uint8_t)v[6],
+		.ecn = (uint8_t)v[7],
+		.mode = (uint8_t)v[8],
 		.signed_cost_us = v[12],
 	};
-	b->how[v[0]] = (struct tg_proxy_service){.strategy = (uint8_t)v[9], .first_data = (uint8_t)v[10],
-						 .fixed = (uint8_t)v[11]};
+	b->proxy_cfg[v[0]] = (struct tg_proxy_service){
+		.strategy = (uint8_t)v[9], .first_data = (uint8_t)v[10], .fixed = (uint8_t)v[11]};
 	if (v[0] > b->top)
 		b->top = v[0];
 	if (tg_strategy_translates(v[9]))
@@ -280,8 +287,9 @@ static const char *read_prefix(const char *args, struct tg_route *r)
 	int used;
 
 	memset(r, 0, sizeof(*r));
-	if (sscanf(args, "%u %u %32s%n", &family, &len, hex, &used) != 3 || (family != 4 && family != 6) ||
-	    len > (family == 4 ? 32 : 128) || unhex(hex, (uint8_t *)&r->addr, 16))
+	if (sscanf(args, "%u %u %32s%n", &family, &len, hex, &used) != 3 ||
+	    (family != 4 && family != 6) || len > (family == 4 ? 32 : 128) ||
+	    unhex(hex, (uint8_t *)&r->addr, 16))
 		return NULL;
 	r->family = (uint8_t)family;
 	r->prefix_len = (uint8_t)len;
@@ -303,7 +311,8 @@ static const char *line_route(struct tg_box *b, const char *args)
 	char mac[13];
 
 	rest = read_prefix(args, &r);
-	if (!rest || !SCAN(rest, 2, "%u %12s", &port, mac) || port >= TG_PORTS_MAX || unhex(mac, r.mac, 6))
+	if (!rest || !SCAN(rest, 2, "%u %12s", &port, mac) || port >= TG_PORTS_MAX ||
+	    unhex(mac, r.mac, 6))
 		return BAD;
 	r.port = (uint8_t)port;
 	r.kind = TG_ROUTE_MAC;
@@ -364,8 +373,9 @@ static const char *line_neighbour(struct tg_box *b, const char *args)
 	uint32_t family, port;
 	char hex[33], mac[13];
 
-	if (!SCAN(args, 4, "%u %32s %u %12s", &family, hex, &port, mac) || (family != 4 && family != 6) ||
-	    port >= TG_PORTS_MAX || unhex(hex, (uint8_t *)&r.addr, 16) || unhex(mac, r.mac, 6) || r.mac[0] & 1)
+	if (!SCAN(args, 4, "%u %32s %u %12s", &family, hex, &port, mac) ||
+	    (family != 4 && family != 6) || port >= TG_PORTS_MAX ||
+	    unhex(hex, (uint8_t *)&r.addr, 16) || unhex(mac, r.mac, 6) || r.mac[0] & 1)
 		return BAD;
 	r.family = (uint8_t)family;
 	r.port = (uint8_t)port;
@@ -434,12 +444,25 @@ static const struct {
 	const char *name;
 	const char *(*apply)(struct tg_box *b, const char *args);
 } lines[] = {
-	{"epoch-length", line_epoch_length}, {"epoch", line_epoch}, {"key-slots", line_key_slots},
-	{"key", line_key}, {"stale-keys", line_stale_keys}, {"white-v4-mask", line_white_mask_v4}, {"white-v6-mask", line_white_mask},
-	{"forwarding", line_forwarding}, {"service", line_service}, {"port", line_port},
-	{"prefix", line_prefix}, {"route", line_route}, {"gateway", line_gateway},
-	{"onlink", line_onlink}, {"local", line_local}, {"neighbour", line_neighbour},
-	{"address", line_address}, {"link", line_link}, {"clear", line_clear},
+	{"epoch-length", line_epoch_length},
+	{"epoch", line_epoch},
+	{"key-slots", line_key_slots},
+	{"key", line_key},
+	{"stale-keys", line_stale_keys},
+	{"white-v4-mask", line_white_mask_v4},
+	{"white-v6-mask", line_white_mask},
+	{"forwarding", line_forwarding},
+	{"service", line_service},
+	{"port", line_port},
+	{"prefix", line_prefix},
+	{"route", line_route},
+	{"gateway", line_gateway},
+	{"onlink", line_onlink},
+	{"local", line_local},
+	{"neighbour", line_neighbour},
+	{"address", line_address},
+	{"link", line_link},
+	{"clear", line_clear},
 };
 
 const char *tg_box_line_name(const char *line)
@@ -447,7 +470,8 @@ const char *tg_box_line_name(const char *line)
 	size_t i;
 
 	for (i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
-		if (strlen(lines[i].name) == strcspn(line, " ") && strncmp(line, lines[i].name, strlen(lines[i].name)) == 0)
+		if (strlen(lines[i].name) == strcspn(line, " ") &&
+		    strncmp(line, lines[i].name, strlen(lines[i].name)) == 0)
 			return lines[i].name;
 	return "";
 }

@@ -31,7 +31,7 @@ struct tg_prefix_slot {
 /* A router's port: what its link takes, and whom it says to be in ICMP errors. */
 struct tg_link {
 	union tg_addr addr4, addr6; /* zero: none */
-	uint32_t mtu;		    /* bytes of an IP packet; 0: as the driver says */
+	uint32_t mtu;      /* bytes of an IP packet; 0: as the driver says */
 };
 
 struct tg_box {
@@ -42,17 +42,17 @@ struct tg_box {
 	uint32_t white_v4_mask;
 	uint32_t key_slot_mask;
 	uint8_t stale_keys; /* enum tg_stale_keys */
-	bool enforce;	    /* some service is in mode always */
-	bool flows;	    /* some service is, or was, translated */
-	bool router;	    /* else a bridge of ports 0 and 1 */
-	bool own;	    /* some addresses are the box's own: no service's, whatever their ports */
+	bool enforce;     /* some service is in mode always */
+	bool flows;     /* some service is, or was, translated */
+	bool router;     /* else a bridge of ports 0 and 1 */
+	bool own;     /* some addresses are the box's own: no service's, whatever their ports */
 	uint8_t prefix_lens[2][TG_PREFIX_LENS_MAX]; /* IPv4, IPv6: longest first; 255 ends */
-	uint32_t top;				    /* highest service number */
+	uint32_t top;        /* highest service number */
 	uint32_t prefixes_n;
 	uint64_t is_protected[65536 / 64]; /* ports that have an entry: one bit each */
-	uint64_t is_protected_fold[8];	   /* the same of all ports that are equal modulo 512; none of
+	uint64_t is_protected_fold[8]; /* the same of all ports that are equal modulo 512; none of
 					      them has an entry if its bit is 0 */
-	uint32_t ports[65536];		   /* core/service.h */
+	uint32_t ports[65536]; /* core/service.h */
 	struct tg_hops *routes, *neighbours;
 	uint32_t own_addrs_n;
 	struct tg_own_addr { /* a router's own IPv4 addresses: it answers ARP for them */
@@ -62,7 +62,7 @@ struct tg_box {
 	struct tg_link links[TG_PORTS_MAX];
 	struct tg_epoch_key keys[TG_KEY_SLOTS_MAX];
 	struct tg_service services[TG_SERVICES_MAX + 1];
-	struct tg_proxy_service how[TG_SERVICES_MAX + 1];
+	struct tg_proxy_service proxy_cfg[TG_SERVICES_MAX + 1];
 	struct tg_prefix_slot prefixes[TG_PREFIX_SLOTS];
 };
 
@@ -105,7 +105,8 @@ static inline const struct tg_siphash_key *tg_box_key(const struct tg_box *b, ui
 }
 
 /* The way to an address; NULL: none. */
-static inline const struct tg_route *tg_box_route(const struct tg_box *b, const union tg_addr *dst, uint8_t family)
+static inline const struct tg_route *tg_box_route(const struct tg_box *b, const union tg_addr *dst,
+						  uint8_t family)
 {
 	return tg_hops_route(b->routes, dst, family);
 }

@@ -17,17 +17,22 @@ bool tg_flow_table_init(struct tg_flow_table *t, uint32_t max, struct tg_siphash
 	t->buckets = buckets;
 	t->max = max;
 	t->key = key;
-	return tg_swap_init(&t->swap,
-			    TG_SHARES_LEN + (size_t)buckets * (sizeof(struct tg_bucket) +
-							       TG_BUCKET_SLOTS * sizeof(struct tg_flow_entry)),
-			    TG_SHARES_LEN + (size_t)buckets * sizeof(struct tg_bucket));
+	return tg_swap_init(
+		&t->swap,
+		TG_SHARES_LEN + (size_t)buckets * (sizeof(struct tg_bucket) +
+						   TG_BUCKET_SLOTS * sizeof(struct tg_flow_entry)),
+		TG_SHARES_LEN + (size_t)buckets * sizeof(struct tg_bucket));
 }
 
-void tg_flow_table_free(struct tg_flow_table *t) { tg_swap_free(&t->swap); }
+void tg_flow_table_free(struct tg_flow_table *t)
+{
+	tg_swap_free(&t->swap);
+}
 
 /* ---- shares: core/share.h ---- */
 
-static void share_add(const struct tg_flow_table *t, struct tg_generation *g, const struct tg_flow_key *key, int n)
+static void share_add(const struct tg_flow_table *t, struct tg_generation *g,
+		      const struct tg_flow_key *key, int n)
 {
 	struct tg_share s = tg_share_of(key->a[0], (uint8_t)key->family, &t->key);
 	uint32_t *cells = tg_flow_shares(g), i;
@@ -46,8 +51,8 @@ bool tg_flow_table_admits(const struct tg_flow_table *t, const struct tg_flow_ke
 	uint32_t i;
 
 	for (i = 0; i < TG_SHARE_LEVELS && s.level[i]; i++)
-		if (!tg_share_admits(i, cells[tg_share_cell(s.level[i], 0)], cells[tg_share_cell(s.level[i], 1)],
-				     cells[TG_SHARE_ALL], t->max))
+		if (!tg_share_admits(i, cells[tg_share_cell(s.level[i], 0)],
+				     cells[tg_share_cell(s.level[i], 1)], cells[TG_SHARE_ALL], t->max))
 			return false;
 	return true;
 }
@@ -119,7 +124,8 @@ static uint32_t slot_displace(const struct tg_flow_table *t, struct tg_generatio
 }
 
 /* The place of a flow that has ended, in one bucket. */
-static uint32_t slot_ended(const struct tg_flow_table *t, const struct tg_generation *g, uint32_t bucket)
+static uint32_t slot_ended(const struct tg_flow_table *t, const struct tg_generation *g,
+			   uint32_t bucket)
 {
 	uint32_t i;
 

@@ -92,7 +92,8 @@ static inline struct tg_bucket *tg_flow_buckets(const struct tg_generation *g)
 static inline struct tg_flow_entry *tg_flow_entries(const struct tg_flow_table *t,
 						    const struct tg_generation *g)
 {
-	return (void *)((uint8_t *)g->table + TG_SHARES_LEN + (size_t)t->buckets * sizeof(struct tg_bucket));
+	return (void *)((uint8_t *)g->table + TG_SHARES_LEN +
+			(size_t)t->buckets * sizeof(struct tg_bucket));
 }
 
 static inline uint32_t tg_flow_sig(uint64_t hash)
@@ -119,8 +120,7 @@ static inline uint32_t tg_flow_second(const struct tg_flow_table *t, uint64_t ha
 TG_INLINE bool tg_flow_key_is(const struct tg_flow_key *a, const struct tg_flow_key *b)
 {
 	return a->ports == b->ports && a->family == b->family && a->a[0] == b->a[0] &&
-	       (a->family == 4 ||
-		(a->a[1] == b->a[1] && a->a[2] == b->a[2] && a->a[3] == b->a[3]));
+	       (a->family == 4 || (a->a[1] == b->a[1] && a->a[2] == b->a[2] && a->a[3] == b->a[3]));
 }
 
 /* The key of a packet's flow, and the message of its hash. */

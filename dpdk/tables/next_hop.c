@@ -23,14 +23,16 @@ static uint32_t rest_of(uint8_t family, uint8_t prefix_len, uint8_t port)
 }
 
 /* Routes are told apart by prefix, neighbours by port, too, which is their `prefix_len`. */
-static const struct tg_route *find(const struct tg_hops *h, const union tg_addr *a, uint8_t family, uint8_t len)
+static const struct tg_route *find(const struct tg_hops *h, const union tg_addr *a, uint8_t family,
+				   uint8_t len)
 {
 	uint32_t at = slot_of(h, a, rest_of(family, len, 0));
 
 	for (; h->slots[at].family; at = (at + 1) & h->mask) {
 		const struct tg_route *r = &h->slots[at];
 
-		if (r->addr.d[0] == a->d[0] && r->addr.d[1] == a->d[1] && r->family == family && r->prefix_len == len)
+		if (r->addr.d[0] == a->d[0] && r->addr.d[1] == a->d[1] && r->family == family &&
+		    r->prefix_len == len)
 			return r;
 	}
 	return NULL;
@@ -48,7 +50,10 @@ static struct tg_hops *make(uint32_t slots)
 	return h;
 }
 
-struct tg_hops *tg_hops_new(void) { return make(SLOTS_FIRST); }
+struct tg_hops *tg_hops_new(void)
+{
+	return make(SLOTS_FIRST);
+}
 
 void tg_hops_release(struct tg_hops *h)
 {
@@ -160,8 +165,8 @@ const struct tg_route *tg_hops_route(const struct tg_hops *h, const union tg_add
 	return NULL;
 }
 
-const struct tg_route *tg_hops_neighbour(const struct tg_hops *h, const union tg_addr *addr, uint8_t family,
-					 uint8_t port)
+const struct tg_route *tg_hops_neighbour(const struct tg_hops *h, const union tg_addr *addr,
+					 uint8_t family, uint8_t port)
 {
 	const struct tg_route *n = find(h, addr, family, port);
 

@@ -19,11 +19,11 @@
 #define TG_PREFIX_LENS (128 + 1)
 
 enum tg_route_kind {
-	TG_ROUTE_NONE,	  /* an empty place, or a neighbour that is no longer one */
-	TG_ROUTE_MAC,	  /* the next hop's MAC address is known; neighbours are all of this kind */
+	TG_ROUTE_NONE,   /* an empty place, or a neighbour that is no longer one */
+	TG_ROUTE_MAC,   /* the next hop's MAC address is known; neighbours are all of this kind */
 	TG_ROUTE_GATEWAY, /* the next hop is a neighbour */
 	TG_ROUTE_ONLINK,  /* the destination is a neighbour */
-	TG_ROUTE_LOCAL,	  /* the box itself, or nobody whom a router may send to */
+	TG_ROUTE_LOCAL,   /* the box itself, or nobody whom a router may send to */
 };
 
 /* A route, or a neighbour. */
@@ -57,8 +57,9 @@ bool tg_hops_put_route(struct tg_hops **h, const struct tg_route *r);
 bool tg_hops_put_neighbour(struct tg_hops **h, const struct tg_route *r);
 
 /* NULL: none. */
-const struct tg_route *tg_hops_route(const struct tg_hops *h, const union tg_addr *dst, uint8_t family);
-const struct tg_route *tg_hops_neighbour(const struct tg_hops *h, const union tg_addr *addr, uint8_t family,
-					 uint8_t port);
+const struct tg_route *tg_hops_route(const struct tg_hops *h, const union tg_addr *dst,
+				     uint8_t family);
+const struct tg_route *tg_hops_neighbour(const struct tg_hops *h, const union tg_addr *addr,
+					 uint8_t family, uint8_t port);
 
 #endif

@@ -24,7 +24,8 @@ struct tg_servers {
 	struct tg_server_entry set[TG_SERVER_SETS][TG_SERVER_WAYS];
 };
 
-static inline struct tg_server_entry *tg_servers_set(struct tg_servers *s, const struct tg_server_key *k)
+static inline struct tg_server_entry *tg_servers_set(struct tg_servers *s,
+						     const struct tg_server_key *k)
 {
 	uint64_t h = (k->addr.d[0] ^ k->port_be) * 0x9e3779b97f4a7c15ULL ^ k->addr.d[1];
 

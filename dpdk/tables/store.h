@@ -21,7 +21,7 @@
 
 struct tg_store_place {
 	struct rte_mbuf *m; /* NULL: free */
-	uint64_t owner;	    /* the flow's hash */
+	uint64_t owner;     /* the flow's hash */
 	uint32_t seq;
 	uint32_t since_ms;
 };
@@ -71,8 +71,7 @@ static inline struct rte_mbuf *tg_store_take(struct tg_store *s, uint64_t owner)
 	uint32_t i;
 
 	for (i = 0; i < TG_STORE_PLACES; i++)
-		if (p[i].m && p[i].owner == owner &&
-		    (!first || (int32_t)(p[i].seq - first->seq) < 0))
+		if (p[i].m && p[i].owner == owner && (!first || (int32_t)(p[i].seq - first->seq) < 0))
 			first = &p[i];
 	if (!first)
 		return NULL;

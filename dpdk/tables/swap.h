@@ -30,12 +30,12 @@ struct tg_generation {
 
 struct tg_swap {
 	struct tg_generation *active, *history; /* the owner's */
-	_Atomic(struct tg_generation *) spare;  /* empty: given by the cleaner, taken by the owner */
+	_Atomic(struct tg_generation *) spare; /* empty: given by the cleaner, taken by the owner */
 	_Atomic(struct tg_generation *) retired; /* given by the owner, taken by the cleaner */
 	struct tg_generation all[3];
 	size_t table_len; /* bytes */
 	size_t clear_len; /* the bytes at its begin that say what is in it; 0: give all back */
-	bool populated;	  /* the owner never meets a page that is not there */
+	bool populated; /* the owner never meets a page that is not there */
 };
 
 /* False if there is no memory. */
@@ -117,7 +117,8 @@ static inline bool tg_swap_maybe(const struct tg_swap *s, uint32_t hash)
 {
 	uint32_t word = tg_presence_word(hash, TG_PRESENCE_FLOWS, 0);
 
-	return ((s->active->presence[word] | s->history->presence[word]) & tg_presence_bit(hash)) != 0;
+	return ((s->active->presence[word] | s->history->presence[word]) & tg_presence_bit(hash)) !=
+	       0;
 }
 
 static inline void tg_swap_prefetch(const struct tg_swap *s, uint32_t hash)

@@ -23,13 +23,13 @@
 #define TG_WAIT_A_ROUTE 16  /* of these, in one prefix */
 #define TG_WAIT_PLACES (TG_WAIT_GATEWAYS + TG_WAIT_HOSTS)
 #define TG_WAIT_FRAMES 4    /* for one neighbour; later ones are dropped */
-#define TG_WAIT_MS 3000	    /* then the frames are given up: so long do kernels ask */
-#define TG_ASK_MS 1000	    /* then the question is put again, if frames still come */
-#define TG_ASKS 128	    /* questions on their way to the control thread */
+#define TG_WAIT_MS 3000     /* then the frames are given up: so long do kernels ask */
+#define TG_ASK_MS 1000     /* then the question is put again, if frames still come */
+#define TG_ASKS 128     /* questions on their way to the control thread */
 
 struct tg_wait_place {
 	union tg_addr addr; /* of the neighbour */
-	uint32_t route;	    /* its number */
+	uint32_t route;     /* its number */
 	uint32_t since_ms, asked_ms;
 	uint8_t family, port;
 	uint8_t n; /* frames; 0: the place is free */
@@ -80,11 +80,12 @@ static inline bool tg_asks_take(struct tg_asks *a, struct tg_ask *ask)
 }
 
 /* The neighbour's place, or a free one; NULL: there is none left for it. */
-static inline struct tg_wait_place *tg_waiting_place(struct tg_waiting *q, const union tg_addr *addr, uint8_t family,
-						     const struct tg_route *r)
+static inline struct tg_wait_place *tg_waiting_place(struct tg_waiting *q, const union tg_addr *addr,
+						     uint8_t family, const struct tg_route *r)
 {
 	bool host = r->kind == TG_ROUTE_ONLINK;
-	uint32_t i = host ? TG_WAIT_GATEWAYS : 0, end = host ? TG_WAIT_PLACES : TG_WAIT_GATEWAYS, same = 0;
+	uint32_t i = host ? TG_WAIT_GATEWAYS : 0, end = host ? TG_WAIT_PLACES : TG_WAIT_GATEWAYS,
+		 same = 0;
 	struct tg_wait_place *free_one = NULL;
 
 	for (; i < end; i++) {
@@ -94,7 +95,8 @@ static inline struct tg_wait_place *tg_waiting_place(struct tg_waiting *q, const
 			free_one = free_one ? free_one : p;
 			continue;
 		}
-		if (p->addr.d[0] == addr->d[0] && p->addr.d[1] == addr->d[1] && p->family == family && p->port == r->port)
+		if (p->addr.d[0] == addr->d[0] && p->addr.d[1] == addr->d[1] &&
+		    p->family == family && p->port == r->port)
 			return p;
 		same += p->route == r->number;
 	}
@@ -108,15 +110,16 @@ static inline bool tg_waiting_same(const struct rte_mbuf *a, const struct rte_mb
 	uint32_t from = 14 + (family == 4 ? 12 : 8), len = (family == 4 ? 8 : 32) + 14;
 
 	return a->data_len == b->data_len && a->data_len >= from + len &&
-	       memcmp(rte_pktmbuf_mtod_offset(a, const uint8_t *, from), rte_pktmbuf_mtod_offset(b, const uint8_t *, from), len) == 0;
+	       memcmp(rte_pktmbuf_mtod_offset(a, const uint8_t *, from),
+		      rte_pktmbuf_mtod_offset(b, const uint8_t *, from), len) == 0;
 }
 
 /* Keeps a frame until the neighbour is known. A segment of our own (`tell` is false) waits
  * once: a server that got its SYN twice would answer twice. False: there is no place, and the frame
  * stays the caller's. */
 static inline bool tg_waiting_put(struct tg_waiting *q, const union tg_addr *addr, uint8_t family,
-				  const struct tg_route *r, struct rte_mbuf *m, uint16_t came_by, uint8_t frame_family,
-				  bool tell, uint32_t now_ms)
+				  const struct tg_route *r, struct rte_mbuf *m, uint16_t came_by,
+				  uint8_t frame_family, bool tell, uint32_t now_ms)
 {
 	struct tg_wait_place *p = tg_waiting_place(q, addr, family, r);
 	uint32_t i;
@@ -133,13 +136,15 @@ static inline bool tg_waiting_put(struct tg_waiting *q, const union tg_addr *add
 		q->used++;
 	}
 	if (now_ms - p->asked_ms >= TG_ASK_MS) {
-		tg_asks_put(&q->asks, (struct tg_ask){*addr, family, r->port, r->kind == TG_ROUTE_ONLINK});
+		tg_asks_put(&q->asks,
+			    (struct tg_ask){*addr, family, r->port, r->kind == TG_ROUTE_ONLINK});
 		p->asked_ms = now_ms;
 	}
 	if (p->n == TG_WAIT_FRAMES)
 		return false;
 	for (i = 0; i < p->n && !tell; i++)
-		if (p->frame[i].family == frame_family && tg_waiting_same(p->frame[i].m, m, frame_family))
+		if (p->frame[i].family == frame_family &&
+		    tg_waiting_same(p->frame[i].m, m, frame_family))
 			return false;
 	p->frame[p->n].m = m;
 	p->frame[p->n].came_by = came_by;

@@ -31,15 +31,18 @@ static bool in_bitmap(const struct tg_whitelist *l, uint64_t key)
 }
 
 /* The address stands in a key's upper half (core/proxy.h). */
-static uint64_t bitmap_bit(uint64_t key) { return 1ULL << (key >> 32 & 63); }
+static uint64_t bitmap_bit(uint64_t key)
+{
+	return 1ULL << (key >> 32 & 63);
+}
 
 static uint64_t *bitmap_word(const struct tg_generation *g, uint64_t key)
 {
 	return (uint64_t *)g->table + ((uint32_t)(key >> 32) >> 6);
 }
 
-static uint64_t *bucket_of(const struct tg_whitelist *l, const struct tg_generation *g, uint64_t key,
-			   int second)
+static uint64_t *bucket_of(const struct tg_whitelist *l, const struct tg_generation *g,
+			   uint64_t key, int second)
 {
 	uint64_t h = (key ^ l->salt) * 0x94d049bb133111ebULL;
 	uint32_t at = (uint32_t)((h ^ h >> 31) * 0xbf58476d1ce4e5b9ULL >> (second ? 8 : 36));

@@ -4,7 +4,7 @@
  * made from conversations and then damaged, or of raw bytes; whole, in pieces, held
  * by others; time, swaps, empty pools and blocked ports between them. The sanitizers
  * watch; afterwards every buffer must be back. Each script is played twice, with the
- * short way (fast.h) open and shut: what comes out, and every count, must be the same.
+ * fast path (fast.h) open and shut: what comes out, and every count, must be the same.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +26,12 @@ static struct harness *h;
 static uint32_t make_frame(struct script *s, uint8_t *frame)
 {
 	uint32_t what = byte(s), who = byte(s), n, len;
-	struct talk t = {.family = who & 1 ? 4 : 6, .ts = who & 2, .number = who >> 2 & 7,
-			 .port = (uint16_t)(80 + (what >> 4) % TALK_SERVICES), .client_isn = 1000, .server_isn = 2000};
+	struct talk t = {.family = who & 1 ? 4 : 6,
+			 .ts = who & 2,
+			 .number = who >> 2 & 7,
+			 .port = (uint16_t)(80 + (what >> 4) % TALK_SERVICES),
+			 .client_isn = 1000,
+			 .server_isn = 2000};
 	struct tg_cookie cookie = talk_cookie(&t);
 
 	switch (what & 7) {
@@ -35,20 +39,27 @@ static uint32_t make_frame(struct script *s, uint8_t *frame)
 		for (len = 0, n = byte(s); len < n; len++) /* raw */
 			frame[len] = (uint8_t)byte(s);
 		return len;
-	case 1: len = talk_syn(frame, &t); break;
-	case 2: len = talk_synack(frame, &t); break;
+	case 1:
+		len = talk_syn(frame, &t);
+		break;
+	case 2:
+		len = talk_synack(frame, &t);
+		break;
 	case 3:
-		len = talk_segment(frame, &t, TG_TO_SERVER, 1001, cookie.isn + 1, TG_TCP_ACK, byte(s) % 32);
+		len = talk_segment(frame, &t, TG_TO_SERVER, 1001, cookie.isn + 1, TG_TCP_ACK,
+				   byte(s) % 32);
 		break;
 	case 4:
 		len = talk_segment(frame, &t, TG_TO_SERVER, 1001 + byte(s), cookie.isn + 1,
 				   (uint8_t)byte(s), byte(s) % 32);
 		break;
 	case 5:
-		len = talk_segment(frame, &t, TG_TO_CLIENT, 2001, 1001, (uint8_t)byte(s), byte(s) % 32);
+		len = talk_segment(frame, &t, TG_TO_CLIENT, 2001, 1001, (uint8_t)byte(s),
+				   byte(s) % 32);
 		break;
 	default: /* an ICMP error that quotes a segment */
-		len = talk_segment(frame, &t, what & 8 ? TG_TO_SERVER : TG_TO_CLIENT, 2001, 1001, TG_TCP_ACK, 0);
+		len = talk_segment(frame, &t, what & 8 ? TG_TO_SERVER : TG_TO_CLIENT, 2001, 1001,
+				   TG_TCP_ACK, 0);
 		memmove(frame + 14 + 20 + 8, frame + 14, len - 14);
 		len += 28;
 		frame[14 + 9] = 1;
@@ -64,12 +75,12 @@ static uint32_t make_frame(struct script *s, uint8_t *frame)
 static struct rte_mbuf *make_mbuf(struct script *s)
 {
 	static uint8_t frame[512];
-	uint32_t len = make_frame(s, frame), how = byte(s), at, step;
+	uint32_t len = make_frame(s, frame), proxy_cfg = byte(s), at, step;
 	struct rte_mbuf *head = NULL, *m;
 
-	if (how % 8 == 2 || how % 8 == 3)
+	if (proxy_cfg % 8 == 2 || proxy_cfg % 8 == 3)
 		return harness_roomy(h, frame, len);
-	if (how % 8 != 1 || len < 2)
+	if (proxy_cfg % 8 != 1 || len < 2)
 		return harness_frame(h, frame, len);
 	step = 1 + byte(s) % len;
 	for (at = 0; at < len; at += step) {
@@ -108,7 +119,10 @@ static void one_flood(struct script *s, uint32_t n, uint16_t port)
 {
 	struct rte_mbuf *m[TG_BURST_MAX];
 	uint8_t frame[TALK_FRAME_MAX];
-	struct talk t = {.family = 4, .ts = true, .port = (uint16_t)(80 + byte(s) % TALK_SERVICES), .server_isn = 2000};
+	struct talk t = {.family = 4,
+			 .ts = true,
+			 .port = (uint16_t)(80 + byte(s) % TALK_SERVICES),
+			 .server_isn = 2000};
 	uint32_t i, have = 0, len, bad = byte(s), at = byte(s), value = byte(s);
 
 	for (i = 0; i < n; i++) {
@@ -174,10 +188,18 @@ static uint64_t play(const uint8_t *data, size_t size, bool off)
 		uint32_t op = byte(&s);
 
 		switch (op & 7) {
-		case 0: harness_tick(h, byte(&s) * 20); break;
-		case 1: (void)tg_worker_swap_flows(h->w); break;
-		case 2: (void)tg_worker_swap_sources(h->w); break;
-		case 3: tg_worker_clean(h->w); break;
+		case 0:
+			harness_tick(h, byte(&s) * 20);
+			break;
+		case 1:
+			(void)tg_worker_swap_flows(h->w);
+			break;
+		case 2:
+			(void)tg_worker_swap_sources(h->w);
+			break;
+		case 3:
+			tg_worker_clean(h->w);
+			break;
 		case 4:
 			h->blocked = op & 8;
 			while (op & 16 && n < 255 && (taken[n] = rte_pktmbuf_alloc(h->w->pool)))
@@ -185,8 +207,11 @@ static uint64_t play(const uint8_t *data, size_t size, bool off)
 			while (op & 32 && n)
 				rte_pktmbuf_free(taken[--n]);
 			break;
-		case 5: one_flood(&s, 1 + (op >> 3), 0); break;
-		default: one_burst(&s, 1 + (op >> 3), op & 1);
+		case 5:
+			one_flood(&s, 1 + (op >> 3), 0);
+			break;
+		default:
+			one_burst(&s, 1 + (op >> 3), op & 1);
 		}
 		note_caught(&digest);
 		harness_forget(h);
@@ -207,7 +232,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint64_t open = play(data, size, false);
 
 	if (open != play(data, size, true)) {
-		fprintf(stderr, "the short way is not the long one\n");
+		fprintf(stderr, "the fast path is not the long one\n");
 		abort();
 	}
 	return checks_failed ? (abort(), 0) : 0;

@@ -20,9 +20,11 @@ static void die(const char *why)
 void harness_eal(void)
 {
 	static bool done;
-	char prefix[32], *args[] = {"test", "-l", "0", "--no-huge", "--no-shconf", "--no-pci",
-				    "--no-telemetry", "-m", "256", "--file-prefix", prefix,
-				    "--log-level", "lib.*:error", NULL};
+	char prefix[32], *args[] = {"test",           "-l",          "0",
+				    "--no-huge",      "--no-shconf", "--no-pci",
+				    "--no-telemetry", "-m",          "256",
+				    "--file-prefix",  prefix,        "--log-level",
+				    "lib.*:error",    NULL};
 	char dir[4096];
 
 	if (done)
@@ -144,9 +146,14 @@ struct harness *harness_new(const char *way, uint32_t buffers, uint32_t max_flow
 {
 	struct harness *h = calloc(1, sizeof(*h));
 	struct tg_worker_options o = {
-		.max_flows = max_flows, .max_sources = 4096, .max_halves = 4096, .cache_key = {9, 10}, .challenge_key = {0x0123456789abcdefULL, 11},
+		.max_flows = max_flows,
+		.max_sources = 4096,
+		.max_halfopens = 4096,
+		.cache_key = {9, 10},
+		.challenge_key = {0x0123456789abcdefULL, 11},
 		.presence_salt = 0xfedcba9876543210ULL,
-		.table_key = {7, 8}, .way = tg_siphash_choose(way),
+		.table_key = {7, 8},
+		.way = tg_siphash_choose(way),
 	};
 
 	harness_eal();

@@ -24,7 +24,7 @@ struct harness {
 	struct caught caught[CAUGHT_MAX];
 	uint32_t caught_n;
 	bool blocked; /* the transmit queue takes nothing */
-	bool roomy;   /* harness_frame gives buffers as a card does: the short way takes no others */
+	bool roomy; /* harness_frame gives buffers as a card does: the fast path takes no others */
 };
 
 /* Starts DPDK, once. */
@@ -35,8 +35,7 @@ struct harness *harness_new(const char *way, uint32_t buffers, uint32_t max_flow
 void harness_free(struct harness *h);
 
 /* Applies a line of box.h; aborts if it is wrong. */
-void harness_line(struct harness *h, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+void harness_line(struct harness *h, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Lets time pass, and the worker know of it and of changed lines. */
 void harness_tick(struct harness *h, uint32_t ms);
 

@@ -13,7 +13,7 @@
  *   counters             of all services but the fillers'
  *   flow SEQ_DELTA TS_DELTA TS WINDOW_UP WINDOW_DOWN HEX
  *                        translates the connection of that client's segment from now on
- *   short                how many packets, of those asked for, went the short way (fast.h):
+ *   short                how many packets, of those asked for, went the fast path (fast.h):
  *                        answered by "short SYNS SEGMENTS"
  */
 #include <inttypes.h>
@@ -37,7 +37,7 @@ static const char *const counter_names[] = {
 static struct harness *h;
 static struct tg_mem_port fillers;
 static uint32_t length, turn;
-static uint32_t short_syns, short_segments;
+static uint32_t fast_path_syns, fast_path_segments;
 static uint64_t seed = 1;
 
 static void make_fillers(void)
@@ -52,12 +52,13 @@ static void make_fillers(void)
 	for (i = 0; i < fillers.frames_n; i++) {
 		uint8_t *f = fillers.frames + (size_t)i * fillers.stride;
 
-		memset(f, 0xfe, 12);		       /* the fillers' MAC addresses */
+		memset(f, 0xfe, 12);         /* the fillers' MAC addresses */
 		f[36] = 0, f[37] = FILLER_PORT;
 		f[14 + 20 + 13] = i % 3 == 2 ? 0x10 : 2; /* every third an ACK */
 		tg_store16(f + 50, 0);
-		tg_store16(f + 50, tg_csum_finish(tg_csum_add(TG_WIRE32(0, 6, 0, fillers.lens[i] - 34), f + 26,
-							      fillers.lens[i] - 26u)));
+		tg_store16(f + 50,
+			   tg_csum_finish(tg_csum_add(TG_WIRE32(0, 6, 0, fillers.lens[i] - 34),
+						      f + 26, fillers.lens[i] - 26u)));
 	}
 }
 
@@ -118,8 +119,9 @@ static bool do_flow(char *args)
 	int up, down, at = 0;
 	uint32_t ts, len;
 
-	if (sscanf(args, "%" SCNu32 " %" SCNu32 " %" SCNu32 " %d %d %n", &f.seq_delta, &f.ts_delta, &ts,
-		   &up, &down, &at) != 5 || !at || !unhex(args + at, bytes, &len) ||
+	if (sscanf(args, "%" SCNu32 " %" SCNu32 " %" SCNu32 " %d %d %n", &f.seq_delta, &f.ts_delta,
+		   &ts, &up, &down, &at) != 5 ||
+	    !at || !unhex(args + at, bytes, &len) ||
 	    tg_packet_parse(&pkt, bytes, bytes + len) != TG_PARSE_TCP)
 		return false;
 	f.flags = ts ? TG_FLOW_TS : 0;
@@ -140,17 +142,20 @@ static bool do_packet(char *args)
 
 	if (!unhex(args, bytes, &len))
 		return false;
-	h->box->services[FILLER_SERVICE] = (struct tg_service){.mss_v4 = 1460, .mss_v6 = 1440, .window = 1,
+	h->box->services[FILLER_SERVICE] = (struct tg_service){
+		.mss_v4 = 1460,
+		.mss_v6 = 1440,
+		.window = 1,
 		.mode = h->box->enforce ? TG_MODE_ALWAYS : TG_MODE_OFF};
-	h->box->how[FILLER_SERVICE].strategy = TG_STRATEGY_AUTH_COOKIE;
+	h->box->proxy_cfg[FILLER_SERVICE].strategy = TG_STRATEGY_AUTH_COOKIE;
 	if (!h->box->ports[FILLER_PORT])
 		harness_line(h, "port %u %u", FILLER_PORT, FILLER_SERVICE);
 	at = (uint32_t)tg_random(&seed) % n;
 	for (i = 0; i < n; i++)
 		m[i] = i == at ? harness_frame(h, bytes, len) : filler();
 	harness_burst(h, m, n, 0);
-	short_syns += h->w->fast.way[at] == TG_FAST_SYN || h->w->fast.way[at] == TG_FAST_WIDE;
-	short_segments += h->w->fast.way[at] == TG_FAST_SEGMENT;
+	fast_path_syns += h->w->fast.way[at] == TG_FAST_SYN || h->w->fast.way[at] == TG_FAST_WIDE;
+	fast_path_segments += h->w->fast.way[at] == TG_FAST_SEGMENT;
 	n = ours(&out);
 	if (n > 1) {
 		printf("many %u", n);
@@ -176,7 +181,8 @@ static bool do_counters(char *args)
 	for (id = 0; id <= h->box->top; id++)
 		for (c = 0; c < TG_COUNTERS && id != FILLER_SERVICE; c++)
 			if (harness_count(h, id, c))
-				printf(" %u:%s=%" PRIu64, id, counter_names[c], harness_count(h, id, c));
+				printf(" %u:%s=%" PRIu64, id, counter_names[c],
+				       harness_count(h, id, c));
 	return true;
 }
 
@@ -200,7 +206,7 @@ int main(void)
 		else if (h && strcmp(line, "counters") == 0)
 			ok = do_counters(args);
 		else if (strcmp(line, "short") == 0)
-			printf("short %u %u", short_syns, short_segments);
+			printf("short %u %u", fast_path_syns, fast_path_segments);
 		else if (h)
 			err = tg_box_line(h->box, line);
 		else

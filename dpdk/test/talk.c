@@ -11,10 +11,14 @@ static const struct tg_siphash_key key = {0x0706050403020100ULL, 0x0f0e0d0c0b0a0
 static const struct {
 	int strategy, first_data;
 } services[TALK_SERVICES] = {
-	{TG_STRATEGY_COOKIE, TG_FIRST_DATA_ZERO_WINDOW},      {TG_STRATEGY_AUTH_COOKIE, 0},
-	{TG_STRATEGY_AUTH_FULL, 0},			      {TG_STRATEGY_AUTH_WRONG, 0},
-	{TG_STRATEGY_AUTH_TTL, 0},			      {TG_STRATEGY_COOKIE, TG_FIRST_DATA_STORE},
-	{TG_STRATEGY_CACHE, TG_FIRST_DATA_ZERO_WINDOW},	      {TG_STRATEGY_COOKIE, TG_FIRST_DATA_NOTIFY},
+	{TG_STRATEGY_COOKIE, TG_FIRST_DATA_ZERO_WINDOW},
+	{TG_STRATEGY_AUTH_COOKIE, 0},
+	{TG_STRATEGY_AUTH_FULL, 0},
+	{TG_STRATEGY_AUTH_WRONG, 0},
+	{TG_STRATEGY_AUTH_TTL, 0},
+	{TG_STRATEGY_COOKIE, TG_FIRST_DATA_STORE},
+	{TG_STRATEGY_CACHE, TG_FIRST_DATA_ZERO_WINDOW},
+	{TG_STRATEGY_COOKIE, TG_FIRST_DATA_NOTIFY},
 };
 
 static struct tg_segment segment(const struct talk *t, enum tg_direction dir);
@@ -24,7 +28,8 @@ void talk_know_server(struct harness *h, uint8_t family, uint16_t port)
 	struct talk t = {.family = family, .port = port};
 	struct tg_segment s = segment(&t, TG_TO_SERVER);
 	struct tg_server_key key = {.addr = s.dst, .port_be = tg_swap16(port), .family = family};
-	struct tg_learned l = {.asked_ms = h->now_ms, .mss = 1400, .wscale = 9, .sack = 1, .timestamps = 1};
+	struct tg_learned l = {
+		.asked_ms = h->now_ms, .mss = 1400, .wscale = 9, .sack = 1, .timestamps = 1};
 
 	tg_servers_put(&h->w->servers, &key, &l);
 }
@@ -36,8 +41,8 @@ void talk_services(struct harness *h)
 	harness_line(h, "epoch %llu", TALK_EPOCH);
 	harness_line(h, "key %llu 000102030405060708090a0b0c0d0e0f", TALK_EPOCH);
 	for (i = 0; i < TALK_SERVICES; i++) {
-		harness_line(h, "service %d 1460 1440 64240 7 1 1 1 2 %d %d 0", i + 1, services[i].strategy,
-			     services[i].first_data);
+		harness_line(h, "service %d 1460 1440 64240 7 1 1 1 2 %d %d 0", i + 1,
+			     services[i].strategy, services[i].first_data);
 		harness_line(h, "port %d %d", 80 + i, i + 1);
 		talk_know_server(h, 4, (uint16_t)(80 + i));
 		talk_know_server(h, 6, (uint16_t)(80 + i));
@@ -89,8 +94,7 @@ static uint32_t write(uint8_t *frame, const struct tg_segment *s, uint32_t data_
 		tg_store16(ip + 2, is);
 		tg_store16(ip + 10, tg_csum_update16(tg_load16(ip + 10), was, is));
 	} else {
-		tg_store16(frame + TG_ETH_HDR_LEN + 4,
-			   tg_swap16(tg_segment_tcp_len(s) + data_len));
+		tg_store16(frame + TG_ETH_HDR_LEN + 4, tg_swap16(tg_segment_tcp_len(s) + data_len));
 	}
 	/* The pseudo-header's length, then the data. */
 	sum = (uint16_t)~tg_load16(tcp + 16) + (uint64_t)tg_swap16(data_len);
@@ -119,8 +123,8 @@ uint32_t talk_syn(uint8_t *frame, const struct talk *t)
 	s.seq = t->client_isn;
 	s.flags = TG_TCP_SYN;
 	s.kind = TG_SEGMENT_HANDSHAKE;
-	s.options = (struct tg_tcp_options){.mss = 1460, .wscale = 7, .sack_ok = true, .ts_ok = t->ts,
-					    .tsval = 1000};
+	s.options = (struct tg_tcp_options){
+		.mss = 1460, .wscale = 7, .sack_ok = true, .ts_ok = t->ts, .tsval = 1000};
 	return write(frame, &s, 0);
 }
 
@@ -132,18 +136,22 @@ uint32_t talk_synack(uint8_t *frame, const struct talk *t)
 	s.ack = t->client_isn + 1;
 	s.flags = TG_TCP_SYN | TG_TCP_ACK;
 	s.kind = TG_SEGMENT_HANDSHAKE;
-	s.options = (struct tg_tcp_options){.mss = 1400, .wscale = 9, .sack_ok = true, .ts_ok = t->ts,
-					    .tsval = 5000, .tsecr = 1000};
+	s.options = (struct tg_tcp_options){
+		.mss = 1400, .wscale = 9, .sack_ok = true, .ts_ok = t->ts, .tsval = 5000, .tsecr = 1000};
 	return write(frame, &s, 0);
 }
 
 struct tg_cookie talk_cookie(const struct talk *t)
 {
 	struct tg_segment s = segment(t, TG_TO_SERVER);
-	struct tg_packet syn = {.src = s.src, .dst = s.dst, .ports = s.ports, .seq = t->client_isn,
+	struct tg_packet syn = {.src = s.src,
+				.dst = s.dst,
+				.ports = s.ports,
+				.seq = t->client_isn,
 				.family = t->family};
 
-	return tg_cookie_make(&syn, tg_cookie_option_bits(tg_mss_index(t->family, 1460), 7, true, false),
+	return tg_cookie_make(&syn,
+			      tg_cookie_option_bits(tg_mss_index(t->family, 1460), 7, true, false),
 			      t->ts, TALK_EPOCH, &key);
 }
 
@@ -169,7 +177,8 @@ struct tg_packet talk_caught(const struct harness *h, uint32_t i)
 	CHECK_EQ(tg_packet_parse(&pkt, c->frame, c->frame + c->len), TG_PARSE_TCP, "caught frame");
 	CHECK_EQ(pkt.l4_off + pkt.l4_len, c->len, "caught length");
 	if (pkt.family == 4)
-		CHECK_EQ(tg_csum_fold(tg_csum_add(0, c->frame + pkt.l3_off, 20)), 0xffff, "IP checksum");
+		CHECK_EQ(tg_csum_fold(tg_csum_add(0, c->frame + pkt.l3_off, 20)), 0xffff,
+			 "IP checksum");
 	for (k = 0; k < 4; k++)
 		sum += (uint64_t)pkt.src.w[k] + pkt.dst.w[k];
 	sum += TG_WIRE32(0, TG_IPPROTO_TCP, pkt.l4_len >> 8, pkt.l4_len);

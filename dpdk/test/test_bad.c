@@ -43,7 +43,8 @@ static void pieces(void)
 		m = chain(h, f, len, step);
 		harness_burst(h, &m, 1, 0);
 		CHECK(h->caught_n == 1 && h->caught[0].len == whole->caught[0].len &&
-		      memcmp(h->caught[0].frame, whole->caught[0].frame, h->caught[0].len) == 0,
+			      memcmp(h->caught[0].frame, whole->caught[0].frame, h->caught[0].len) ==
+				      0,
 		      "a SYN in pieces of %u", step);
 		CHECK_EQ(harness_leaked(h), 0, "buffers");
 		harness_forget(h);
@@ -65,7 +66,8 @@ static void jumbo(void)
 	m = chain(h, big, 9000, 2000);
 	harness_burst(h, &m, 1, 0);
 	CHECK(h->caught_n == 1 && h->caught[0].len == 9000 &&
-	      memcmp(h->caught[0].frame, big, 9000) == 0, "a jumbo frame goes on as it came");
+		      memcmp(h->caught[0].frame, big, 9000) == 0,
+	      "a jumbo frame goes on as it came");
 	harness_forget(h);
 	h->w->ports[1].max_frame = 1522;
 	m = chain(h, big, 9000, 2000);
@@ -79,8 +81,9 @@ static void jumbo(void)
 	tg_store16(big + 24, 0);
 	tg_store16(big + 24, tg_csum_finish(tg_csum_add(0, big + 14, 20)));
 	tg_store16(big + 50, 0);
-	tg_store16(big + 50, tg_csum_finish(tg_csum_add(TG_WIRE32(0, 6, (9000 - 34) >> 8, (9000 - 34) & 255),
-							big + 26, 9000 - 26)));
+	tg_store16(big + 50,
+		   tg_csum_finish(tg_csum_add(TG_WIRE32(0, 6, (9000 - 34) >> 8, (9000 - 34) & 255),
+					      big + 26, 9000 - 26)));
 	m = chain(h, big, 9000, 300);
 	harness_burst(h, &m, 1, 0);
 	CHECK_EQ(talk_caught(h, 0).flags, TG_TCP_SYN | TG_TCP_ACK, "a SYN with much data");
@@ -110,13 +113,15 @@ static void shared(void)
 static void exhausted(void)
 {
 	struct harness *h = harness_new(NULL, 255, 1024);
-	struct talk t = {.family = 6, .ts = true, .port = 85, .number = 3, .client_isn = 9, .server_isn = 77};
+	struct talk t = {
+		.family = 6, .ts = true, .port = 85, .number = 3, .client_isn = 9, .server_isn = 77};
 	struct rte_mbuf *taken[256], *m;
 	struct tg_cookie cookie = talk_cookie(&t);
 	uint32_t n, i;
 
 	talk_services(h);
-	talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, 10, cookie.isn + 1, TG_TCP_ACK, 5), TG_TO_SERVER);
+	talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, 10, cookie.isn + 1, TG_TCP_ACK, 5),
+		 TG_TO_SERVER);
 	harness_forget(h);
 	m = harness_frame(h, f, talk_synack(f, &t));
 	for (n = 0; n < 256 && (taken[n] = rte_pktmbuf_alloc(h->w->pool)); n++)

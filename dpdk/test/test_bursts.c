@@ -73,8 +73,11 @@ static void make_events(uint64_t seed)
 	for (i = 0; i < TALKS; i++) {
 		uint64_t r = tg_random(&seed);
 
-		talks[i] = (struct talk){.family = r & 1 ? 4 : 6, .ts = r & 2, .number = i,
-					 .port = (uint16_t)(80 + i % TALK_SERVICES), .client_isn = (uint32_t)(r >> 8),
+		talks[i] = (struct talk){.family = r & 1 ? 4 : 6,
+					 .ts = r & 2,
+					 .number = i,
+					 .port = (uint16_t)(80 + i % TALK_SERVICES),
+					 .client_isn = (uint32_t)(r >> 8),
 					 .server_isn = (uint32_t)(r >> 30)};
 		steps[i] = 0;
 	}
@@ -101,7 +104,8 @@ static struct harness *run(const char *way, uint32_t most, uint64_t seed, bool r
 		enum tg_direction dir = events[i].dir;
 
 		want = most ? most : 1 + (uint32_t)tg_random(&seed) % TG_BURST_MAX;
-		for (n = 0; n < want && i < EVENTS && events[i].dir == dir && (i % 500 || !n); n++, i++)
+		for (n = 0; n < want && i < EVENTS && events[i].dir == dir && (i % 500 || !n);
+		     n++, i++)
 			m[n] = harness_frame(h, events[i].frame, events[i].len);
 		harness_burst(h, m, n, dir == TG_TO_SERVER ? 0 : 1);
 		if (i % 500 == 0) { /* time passes, tables turn, at the same events */
@@ -140,8 +144,8 @@ static void compare(const struct harness *a, const struct harness *b, const char
 			n++;
 			different += x->len != y->len || memcmp(x->frame, y->frame, x->len) != 0;
 		}
-		CHECK(different == 0, "%s, bursts of %u, port %u: %u of %u frames differ", what, most, port,
-		      different, n);
+		CHECK(different == 0, "%s, bursts of %u, port %u: %u of %u frames differ", what,
+		      most, port, different, n);
 	}
 	for (id = 0; id <= TALK_SERVICES; id++)
 		for (c = 0; c < TG_COUNTERS; c++)
@@ -151,25 +155,30 @@ static void compare(const struct harness *a, const struct harness *b, const char
 void test_bursts(void)
 {
 	static const uint32_t lengths[] = {1, 1, 7, 7, 64, 64, 128, 128, 0, 0};
-	const struct tg_siphash_way *way;
+	const struct tg_siphash_variant *way;
 	struct harness *one, *many;
 	uint64_t seed;
 	uint32_t i;
 
 	for (seed = 1; seed <= 3; seed++) {
 		make_events(seed);
-		one = run("scalar", 1, seed, false); /* no buffer has room: all go the long way */
-		CHECK_EQ(one->w->fast.syns + one->w->fast.segments, 0, "frames that went the short way");
+		one = run("scalar", 1, seed, false); /* no buffer has room: all go the slow path */
+		CHECK_EQ(one->w->fast.syns + one->w->fast.segments, 0,
+			 "frames that went the fast path");
 		CHECK(one->caught_n > EVENTS / 4, "%u frames came out", one->caught_n);
-		CHECK(harness_count(one, 1, TG_COUNT_flow_ready) && harness_count(one, 6, TG_COUNT_store_sent) &&
-		      harness_count(one, 2, TG_COUNT_white_added), "all kinds of things happen");
-		for (way = tg_siphash_ways; way->name; way++) {
+		CHECK(harness_count(one, 1, TG_COUNT_flow_ready) &&
+			      harness_count(one, 6, TG_COUNT_store_sent) &&
+			      harness_count(one, 2, TG_COUNT_white_added),
+		      "all kinds of things happen");
+		for (way = tg_siphash_variants; way->name; way++) {
 			for (i = 0; way->works() && i < sizeof(lengths) / sizeof(lengths[0]); i++) {
 				many = run(way->name, lengths[i], seed, i % 2);
 				compare(one, many, way->name, lengths[i]);
-				CHECK(!(i % 2) || (many->w->fast.syns > 100 && many->w->fast.segments > 50),
-				      "bursts of %u: %u SYNs and %u segments went the short way", lengths[i],
-				      (uint32_t)many->w->fast.syns, (uint32_t)many->w->fast.segments);
+				CHECK(!(i % 2) || (many->w->fast.syns > 100 &&
+						   many->w->fast.segments > 50),
+				      "bursts of %u: %u SYNs and %u segments went the fast path",
+				      lengths[i], (uint32_t)many->w->fast.syns,
+				      (uint32_t)many->w->fast.segments);
 				harness_free(many);
 			}
 		}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The short way is not to be noticed: frames as all systems lay them out, and as
+ * The fast path is not to be noticed: frames as all systems lay them out, and as
  * nobody does, come out the same with it and without it, byte for byte and in order,
  * and are counted the same; one by one, eight at once, and compiled for each CPU.
- * And it is taken: a short way that takes nothing would pass all that.
+ * And it is taken: a fast path that takes nothing would pass all that.
  */
 #include <stdlib.h>
 
@@ -58,7 +58,8 @@ static uint32_t put_ethernet(uint8_t *f, uint8_t family, uint64_t r)
 	if (r % 97 == 0)
 		f[0] = 0xff; /* to a group */
 	if (r % 7 == 0) {
-		f[at] = r & 64 ? 0x81 : 0x88, f[at + 1] = r & 64 ? 0x00 : 0xa8, f[at + 2] = 0, f[at + 3] = 42;
+		f[at] = r & 64 ? 0x81 : 0x88, f[at + 1] = r & 64 ? 0x00 : 0xa8, f[at + 2] = 0,
+		f[at + 3] = 42;
 		at += 4;
 	}
 	tg_store16(f + at, family == 4 ? TG_ETHERTYPE_IPV4 : TG_ETHERTYPE_IPV6);
@@ -74,7 +75,8 @@ static uint32_t put_ip(uint8_t *ip, uint8_t family, uint32_t client, uint32_t tc
 		ip[0] = 0x45, ip[6] = 0x40, ip[8] = 60, ip[9] = 6;
 		tg_store16(ip + 2, tg_swap16(20 + tcp_len));
 		src = ip + (back ? 16 : 12), dst = ip + (back ? 12 : 16);
-		tg_store32(src, TG_WIRE32(client % 61 == 0 ? client >> 8 : 11, 2, client >> 8, client));
+		tg_store32(src,
+			   TG_WIRE32(client % 61 == 0 ? client >> 8 : 11, 2, client >> 8, client));
 		tg_store32(dst, TG_WIRE32(198, 18, 1, 1 + (client % 11 == 0)));
 		return 20;
 	}
@@ -105,14 +107,16 @@ static void put_sums(uint8_t *ip, uint8_t family, uint32_t tcp_len)
 }
 
 /* A SYN, or something that is not quite one. */
-static void make_syn(struct made *m, const struct shape *shape, uint8_t family, uint16_t port, uint64_t r, bool clean)
+static void make_syn(struct made *m, const struct shape *shape, uint8_t family, uint16_t port,
+		     uint64_t r, bool clean)
 {
 	uint32_t at = put_ethernet(m->bytes, family, clean ? 1 : r >> 3), tcp_len = 20 + shape->len;
 	uint8_t *tcp;
 
 	if (!clean && r % 29 == 0)
 		tcp_len += 5; /* data */
-	at += put_ip(m->bytes + at, family, clean ? (uint32_t)(r >> 20) * 671 + 1 : (uint32_t)(r >> 20), tcp_len, false);
+	at += put_ip(m->bytes + at, family,
+		     clean ? (uint32_t)(r >> 20) * 671 + 1 : (uint32_t)(r >> 20), tcp_len, false);
 	tcp = m->bytes + at;
 	memset(tcp, 0, tcp_len);
 	tg_store16(tcp, tg_swap16(!clean && r % 41 == 0 ? 81 : 1024 + (r >> 17) % 60000));
@@ -128,8 +132,8 @@ static void make_syn(struct made *m, const struct shape *shape, uint8_t family, 
 	put_sums(tcp - (family == 4 ? 20 : 40), family, tcp_len);
 	if (!clean && r % 19 == 0) { /* a sum that is wrong, or left to a device */
 		uint8_t *ip = tcp - (family == 4 ? 20 : 40);
-		uint64_t pseudo = tg_csum_add(TG_WIRE32(0, 6, tcp_len >> 8, tcp_len), ip + (family == 4 ? 12 : 8),
-					      family == 4 ? 8 : 32);
+		uint64_t pseudo = tg_csum_add(TG_WIRE32(0, 6, tcp_len >> 8, tcp_len),
+					      ip + (family == 4 ? 12 : 8), family == 4 ? 8 : 32);
 
 		if (r & 8)
 			tg_store16(tcp + 16, tg_csum_fold(pseudo));
@@ -148,7 +152,8 @@ static void make_segment(struct made *m, uint32_t flow, uint64_t r, bool clean)
 {
 	bool back = r & 1, ts = r & 2;
 	uint8_t family = flow % 3 ? 4 : 6;
-	uint32_t at = put_ethernet(m->bytes, family, clean ? 1 : r >> 3 | 1), tcp_len = (ts ? 32 : 20) + (r >> 5 & 15);
+	uint32_t at = put_ethernet(m->bytes, family, clean ? 1 : r >> 3 | 1),
+		 tcp_len = (ts ? 32 : 20) + (r >> 5 & 15);
 	uint8_t *tcp;
 
 	at += put_ip(m->bytes + at, family, flow * 671 + 1, tcp_len, back);
@@ -175,7 +180,8 @@ static void make_frames(uint64_t seed)
 
 	for (i = 0; i < FRAMES; i++) {
 		uint64_t r = tg_random(&seed), r2 = tg_random(&seed);
-		uint32_t block = i / 50 % 5; /* a flood; anything; a flood; segments among SYNs; segments */
+		uint32_t block = i / 50 %
+				 5; /* a flood; anything; a flood; segments among SYNs; segments */
 
 		if (block == 0 || block == 2)
 			make_syn(&frames[i], &shapes[0], 4, (uint16_t)(80 + i / 200 % 3), r, true);
@@ -183,7 +189,8 @@ static void make_frames(uint64_t seed)
 			make_syn(&frames[i], &shapes[r2 % SHAPES], r2 >> 20 & 1 ? 4 : 6,
 				 (uint16_t)(80 + (r2 >> 8) % (TALK_SERVICES + 1)), r, false);
 		else if (block == 4) /* of IPv4 connections, nearly all of which are there */
-			make_segment(&frames[i], (uint32_t)(r2 >> 8) % (FLOWS / 3 + 1) * 3 + 1, r, true);
+			make_segment(&frames[i], (uint32_t)(r2 >> 8) % (FLOWS / 3 + 1) * 3 + 1, r,
+				     true);
 		else if (r2 & 3)
 			make_segment(&frames[i], (uint32_t)(r2 >> 8) % (FLOWS + 50), r, false);
 		else
@@ -198,10 +205,16 @@ static void open_flows(struct harness *h)
 	uint32_t i;
 
 	for (i = 0; i < FLOWS; i++) {
-		struct tg_flow flow = {.seq_delta = i * 77777, .ts_delta = i * 33333, .service = 1, .client_isn = i,
+		struct tg_flow flow = {.seq_delta = i * 77777,
+				       .ts_delta = i * 33333,
+				       .service = 1,
+				       .client_isn = i,
 				       .state = i % 20 ? TG_FLOW_READY : TG_FLOW_SETUP,
-				       .flags = (uint8_t)((i & 1 ? TG_FLOW_TS : 0) | (i % 23 ? 0 : TG_FLOW_CLOSED)),
-				       .window_down = (int8_t)(i % 5 - 2), .window_up = (uint8_t)(i % 3), .server_port = i % 4 ? 0 : 9};
+				       .flags = (uint8_t)((i & 1 ? TG_FLOW_TS : 0) |
+							  (i % 23 ? 0 : TG_FLOW_CLOSED)),
+				       .window_down = (int8_t)(i % 5 - 2),
+				       .window_up = (uint8_t)(i % 3),
+				       .server_port = i % 4 ? 0 : 9};
 		uint8_t family = i % 3 ? 4 : 6;
 		struct tg_packet pkt = {0};
 		struct made m;
@@ -212,14 +225,16 @@ static void open_flows(struct harness *h)
 		CHECK_EQ(pkt.family, family, "family");
 		key = tg_flow_key_of(&pkt, TG_TO_SERVER);
 		CHECK(tg_flow_table_insert(&h->w->flows, &key, tg_flow_key_hash(&h->w->flows, &key),
-					   tg_presence_flow(&pkt, h->w->presence_salt), &flow), "a place for a flow");
+					   tg_presence_flow(&pkt, h->w->presence_salt), &flow),
+		      "a place for a flow");
 	}
 	for (i = 0; i < FRAMES; i += 7) {
 		struct tg_flow flow = {.service = 1, .state = TG_FLOW_READY};
 		struct tg_packet pkt;
 		struct tg_flow_key key;
 
-		if (i / 50 % 5 || tg_packet_parse(&pkt, frames[i].bytes, frames[i].bytes + frames[i].len) != TG_PARSE_TCP)
+		if (i / 50 % 5 || tg_packet_parse(&pkt, frames[i].bytes,
+						  frames[i].bytes + frames[i].len) != TG_PARSE_TCP)
 			continue;
 		key = tg_flow_key_of(&pkt, TG_TO_SERVER);
 		(void)tg_flow_table_insert(&h->w->flows, &key, tg_flow_key_hash(&h->w->flows, &key),
@@ -276,7 +291,8 @@ static void compare(const struct harness *a, const struct harness *b, const char
 			continue;
 		first = different++ ? first : i;
 	}
-	CHECK(different == 0, "%s: %u of %u frames differ, the first is %u", what, different, a->caught_n, first);
+	CHECK(different == 0, "%s: %u of %u frames differ, the first is %u", what, different,
+	      a->caught_n, first);
 	for (id = 0; id <= TALK_SERVICES; id++)
 		for (c = 0; c < TG_COUNTERS; c++)
 			CHECK_EQ(harness_count(b, id, c), harness_count(a, id, c), what);
@@ -314,13 +330,16 @@ static void same(pipeline p, const char *name, bool wide)
 			fast = run(p, i % 2 ? "scalar" : NULL, false, router, lengths[i]);
 			compare(slow, fast, name);
 			known = compare_flows(slow, fast, name);
-			CHECK(known > FLOWS / 3, "%s: of %u flows it is noted what their servers want", name, known);
-			CHECK_EQ(slow->w->fast.syns + slow->w->fast.segments, 0, "the short way is shut");
+			CHECK(known > FLOWS / 3,
+			      "%s: of %u flows it is noted what their servers want", name, known);
+			CHECK_EQ(slow->w->fast.syns + slow->w->fast.segments, 0,
+				 "the fast path is shut");
 			CHECK(fast->w->fast.syns > FRAMES / 3 && fast->w->fast.segments > FRAMES / 20,
-			      "%s: %u SYNs and %u segments went the short way", name, (uint32_t)fast->w->fast.syns,
-			      (uint32_t)fast->w->fast.segments);
+			      "%s: %u SYNs and %u segments went the fast path", name,
+			      (uint32_t)fast->w->fast.syns, (uint32_t)fast->w->fast.segments);
 			CHECK(wide == (fast->w->fast.wides > 0) || lengths[i] < 8,
-			      "%s, bursts of %u: %u SYNs went eight at once", name, lengths[i], (uint32_t)fast->w->fast.wides);
+			      "%s, bursts of %u: %u SYNs went eight at once", name, lengths[i],
+			      (uint32_t)fast->w->fast.wides);
 			CHECK(wide == (fast->w->fast.wide_segments > 100) || lengths[i] < 8,
 			      "%s, bursts of %u: %u segments went eight at once", name, lengths[i],
 			      (uint32_t)fast->w->fast.wide_segments);

@@ -32,7 +32,8 @@ static void finish_cookie(struct harness *h, const struct talk *t, struct tg_coo
 {
 	struct tg_packet pkt;
 
-	talk_put(h, f, talk_segment(f, t, TG_TO_SERVER, t->client_isn + 1, cookie.isn + 1, TG_TCP_ACK, 0),
+	talk_put(h, f,
+		 talk_segment(f, t, TG_TO_SERVER, t->client_isn + 1, cookie.isn + 1, TG_TCP_ACK, 0),
 		 TG_TO_SERVER);
 	CHECK_EQ(h->caught_n, 1, "the SYN to the server");
 	pkt = talk_caught(h, 0);
@@ -54,14 +55,18 @@ static void translate_both(struct harness *h, const struct talk *t, struct tg_co
 {
 	struct tg_packet pkt;
 
-	talk_put(h, f, talk_segment(f, t, TG_TO_SERVER, t->client_isn + 1, cookie.isn + 1,
-				    TG_TCP_ACK | TG_TCP_PSH, 33), TG_TO_SERVER);
+	talk_put(h, f,
+		 talk_segment(f, t, TG_TO_SERVER, t->client_isn + 1, cookie.isn + 1,
+			      TG_TCP_ACK | TG_TCP_PSH, 33),
+		 TG_TO_SERVER);
 	pkt = talk_caught(h, 0);
 	CHECK_EQ(pkt.ack, t->server_isn + 1, "ack, translated");
 	CHECK_EQ(pkt.seq, t->client_isn + 1, "seq, untouched");
 	harness_forget(h);
-	talk_put(h, f, talk_segment(f, t, TG_TO_CLIENT, t->server_isn + 1, t->client_isn + 34,
-				    TG_TCP_ACK, 7), TG_TO_CLIENT);
+	talk_put(h, f,
+		 talk_segment(f, t, TG_TO_CLIENT, t->server_isn + 1, t->client_isn + 34, TG_TCP_ACK,
+			      7),
+		 TG_TO_CLIENT);
 	pkt = talk_caught(h, 0);
 	CHECK_EQ(pkt.seq, cookie.isn + 1, "seq, translated");
 	CHECK_EQ(pkt.ack, t->client_isn + 34, "ack, untouched");
@@ -72,18 +77,25 @@ static void close_both(struct harness *h, const struct talk *t, struct tg_cookie
 {
 	uint64_t before = harness_count(h, t->port - 79, TG_COUNT_flow_closed);
 
-	talk_put(h, f, talk_segment(f, t, TG_TO_SERVER, t->client_isn + 34, cookie.isn + 8,
-				    TG_TCP_ACK | TG_TCP_FIN, 0), TG_TO_SERVER);
-	talk_put(h, f, talk_segment(f, t, TG_TO_CLIENT, t->server_isn + 8, t->client_isn + 35,
-				    TG_TCP_ACK | TG_TCP_FIN, 0), TG_TO_CLIENT);
-	talk_put(h, f, talk_segment(f, t, TG_TO_SERVER, t->client_isn + 35, cookie.isn + 9,
-				    TG_TCP_ACK, 0), TG_TO_SERVER);
+	talk_put(h, f,
+		 talk_segment(f, t, TG_TO_SERVER, t->client_isn + 34, cookie.isn + 8,
+			      TG_TCP_ACK | TG_TCP_FIN, 0),
+		 TG_TO_SERVER);
+	talk_put(h, f,
+		 talk_segment(f, t, TG_TO_CLIENT, t->server_isn + 8, t->client_isn + 35,
+			      TG_TCP_ACK | TG_TCP_FIN, 0),
+		 TG_TO_CLIENT);
+	talk_put(h, f,
+		 talk_segment(f, t, TG_TO_SERVER, t->client_isn + 35, cookie.isn + 9, TG_TCP_ACK, 0),
+		 TG_TO_SERVER);
 	CHECK_EQ(h->caught_n, 3, "FIN, FIN, ACK");
 	CHECK_EQ(harness_count(h, t->port - 79, TG_COUNT_flow_closed), before + 1, "closed");
 	harness_forget(h);
 	/* A retransmission is still translated. */
-	talk_put(h, f, talk_segment(f, t, TG_TO_CLIENT, t->server_isn + 8, t->client_isn + 35,
-				    TG_TCP_ACK | TG_TCP_FIN, 0), TG_TO_CLIENT);
+	talk_put(h, f,
+		 talk_segment(f, t, TG_TO_CLIENT, t->server_isn + 8, t->client_isn + 35,
+			      TG_TCP_ACK | TG_TCP_FIN, 0),
+		 TG_TO_CLIENT);
 	CHECK_EQ(talk_caught(h, 0).seq, cookie.isn + 8, "a late FIN, translated");
 	harness_forget(h);
 }
@@ -91,13 +103,17 @@ static void close_both(struct harness *h, const struct talk *t, struct tg_cookie
 static void cookie_connection(uint8_t family, bool ts)
 {
 	struct harness *h = harness_new(NULL, 1023, 1024);
-	struct talk t = {.family = family, .ts = ts, .port = 80, .number = 7, .client_isn = 0xfffffff0,
+	struct talk t = {.family = family,
+			 .ts = ts,
+			 .port = 80,
+			 .number = 7,
+			 .client_isn = 0xfffffff0,
 			 .server_isn = 0x00000010};
 	struct tg_cookie cookie;
-	int again;
+	int retransmit;
 
 	talk_services(h);
-	for (again = 0; again < 3; again++) { /* the same port, at once */
+	for (retransmit = 0; retransmit < 3; retransmit++) { /* the same port, at once */
 		cookie = open_cookie(h, &t, true);
 		finish_cookie(h, &t, cookie);
 		translate_both(h, &t, cookie);
@@ -117,7 +133,8 @@ static void cookie_connection(uint8_t family, bool ts)
 static void setup_events(void)
 {
 	struct harness *h = harness_new(NULL, 1023, 1024);
-	struct talk t = {.family = 4, .ts = true, .port = 80, .number = 9, .client_isn = 5, .server_isn = 6};
+	struct talk t = {
+		.family = 4, .ts = true, .port = 80, .number = 9, .client_isn = 5, .server_isn = 6};
 	struct tg_cookie cookie;
 	uint32_t len;
 
@@ -142,7 +159,8 @@ static void setup_events(void)
 	CHECK(h->caught[0].port == SERVER && h->caught[1].port == SERVER, "both to the server");
 	harness_forget(h);
 	/* Refused: the client hears it. */
-	talk_put(h, f, talk_segment(f, &t, TG_TO_CLIENT, 0, t.client_isn + 1, TG_TCP_RST | TG_TCP_ACK, 0),
+	talk_put(h, f,
+		 talk_segment(f, &t, TG_TO_CLIENT, 0, t.client_isn + 1, TG_TCP_RST | TG_TCP_ACK, 0),
 		 TG_TO_CLIENT);
 	CHECK_EQ(talk_caught(h, 0).seq, cookie.isn + 1, "a RST the client believes");
 	CHECK_EQ(h->caught[0].port, CLIENT, "to the client");
@@ -154,8 +172,11 @@ static void setup_events(void)
 static void auth_connection(int strategy)
 {
 	struct harness *h = harness_new(NULL, 1023, 1024);
-	struct talk t = {.family = strategy % 2 ? 4 : 6, .port = (uint16_t)(80 + strategy), .number = 11,
-			 .client_isn = 500, .server_isn = 6};
+	struct talk t = {.family = strategy % 2 ? 4 : 6,
+			 .port = (uint16_t)(80 + strategy),
+			 .number = 11,
+			 .client_isn = 500,
+			 .server_isn = 6};
 	uint32_t isn, id = (uint32_t)strategy + 1;
 	struct tg_packet pkt;
 
@@ -163,14 +184,17 @@ static void auth_connection(int strategy)
 	talk_put(h, f, talk_syn(f, &t), TG_TO_SERVER);
 	pkt = talk_caught(h, 0);
 	CHECK_EQ(pkt.flags, TG_TCP_SYN | TG_TCP_ACK, "the challenge");
-	CHECK_EQ(pkt.ack == t.client_isn + 1, strategy != TG_STRATEGY_AUTH_WRONG, "what it acknowledges");
+	CHECK_EQ(pkt.ack == t.client_isn + 1, strategy != TG_STRATEGY_AUTH_WRONG,
+		 "what it acknowledges");
 	isn = pkt.seq;
 	harness_forget(h);
 	if (strategy == TG_STRATEGY_AUTH_WRONG) {
-		talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, pkt.ack, 0, TG_TCP_RST, 0), TG_TO_SERVER);
+		talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, pkt.ack, 0, TG_TCP_RST, 0),
+			 TG_TO_SERVER);
 		CHECK_EQ(h->caught[0].port, SERVER, "the RST goes on");
 	} else {
-		talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, t.client_isn + 1, isn + 1, TG_TCP_ACK, 0),
+		talk_put(h, f,
+			 talk_segment(f, &t, TG_TO_SERVER, t.client_isn + 1, isn + 1, TG_TCP_ACK, 0),
 			 TG_TO_SERVER);
 		CHECK_EQ(talk_caught(h, 0).flags, TG_TCP_RST, "so that it comes again");
 		CHECK_EQ(h->caught[0].port, CLIENT, "to the client");
@@ -199,7 +223,8 @@ static void auth_connection(int strategy)
 static void unknown_server(void)
 {
 	struct harness *h = harness_new(NULL, 1023, 1024);
-	struct talk t = {.family = 4, .ts = false, .port = 80, .number = 5, .client_isn = 50, .server_isn = 60};
+	struct talk t = {
+		.family = 4, .ts = false, .port = 80, .number = 5, .client_isn = 50, .server_isn = 60};
 	struct tg_server_key key;
 	struct tg_packet pkt;
 	uint32_t isn;
@@ -219,7 +244,8 @@ static void unknown_server(void)
 	CHECK(pkt.seq != 50, "whose number the client does not know");
 	t.ts = true;
 	talk_put(h, f, talk_synack(f, &t), TG_TO_CLIENT);
-	CHECK_EQ(harness_count(h, 1, TG_COUNT_server_asked), 0, "an answer to the client's own number is not the server's");
+	CHECK_EQ(harness_count(h, 1, TG_COUNT_server_asked), 0,
+		 "an answer to the client's own number is not the server's");
 	harness_forget(h);
 	t.client_isn = pkt.seq;
 	talk_put(h, f, talk_synack(f, &t), TG_TO_CLIENT);
@@ -229,7 +255,8 @@ static void unknown_server(void)
 	CHECK_EQ(talk_caught(h, 1).tcp_hdr_len, 24, "a SYN with what the client agreed on");
 	CHECK_EQ(harness_count(h, 1, TG_COUNT_server_asked), 1, "asked");
 	harness_forget(h);
-	CHECK(tg_servers_find(&h->w->servers, &key) && tg_servers_find(&h->w->servers, &key)->wscale == 9,
+	CHECK(tg_servers_find(&h->w->servers, &key) &&
+		      tg_servers_find(&h->w->servers, &key)->wscale == 9,
 	      "and known from then on");
 	t.number = 6; /* the next client */
 	talk_put(h, f, talk_syn(f, &t), TG_TO_SERVER);
@@ -240,7 +267,8 @@ static void unknown_server(void)
 static void cache_connection(void)
 {
 	struct harness *h = harness_new(NULL, 1023, 1024);
-	struct talk t = {.family = 6, .ts = false, .port = 86, .number = 5, .client_isn = 50, .server_isn = 60};
+	struct talk t = {
+		.family = 6, .ts = false, .port = 86, .number = 5, .client_isn = 50, .server_isn = 60};
 	uint32_t isn, i;
 
 	talk_services(h);
@@ -282,7 +310,8 @@ static void cache_connection(void)
 static void notify(void)
 {
 	struct harness *h = harness_new(NULL, 1023, 1024);
-	struct talk t = {.family = 4, .ts = true, .port = 87, .number = 5, .client_isn = 50, .server_isn = 60};
+	struct talk t = {
+		.family = 4, .ts = true, .port = 87, .number = 5, .client_isn = 50, .server_isn = 60};
 	uint32_t isn, i;
 
 	talk_services(h);
@@ -303,8 +332,9 @@ static void router(void)
 	struct harness *h = harness_new(NULL, 1023, 1024);
 	struct talk t = {.family = 4, .port = 99, .number = 3, .client_isn = 1};
 	static const uint8_t box0[6] = {2, 0, 0, 0, 0, 1}, next[6] = {2, 0, 0, 0, 9, 9};
-	uint8_t arp[60] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 2, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1,
-			   2, 0, 0, 0, 0, 2, 10, 0, 0, 2, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1};
+	uint8_t arp[60] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0,  2, 8, 6,
+			   0,    1,    8,    0,    6,    4,    0, 1, 2, 0, 0,  0, 0, 2,
+			   10,   0,    0,    2,    0,    0,    0, 0, 0, 0, 10, 0, 0, 1};
 	uint32_t len;
 
 	memcpy(h->w->ports[0].mac, box0, 6);
@@ -322,7 +352,8 @@ static void router(void)
 	harness_forget(h);
 	f[14 + 8] = 1;
 	talk_put(h, f, len, TG_TO_SERVER);
-	CHECK(h->caught_n == 1 && h->caught[0].port == 0, "a TTL that is used up, of which its sender is told");
+	CHECK(h->caught_n == 1 && h->caught[0].port == 0,
+	      "a TTL that is used up, of which its sender is told");
 	harness_forget(h);
 	f[0] = 4;
 	talk_put(h, f, len, TG_TO_SERVER);
@@ -331,7 +362,9 @@ static void router(void)
 	talk_put(h, arp, sizeof(arp), TG_TO_SERVER);
 	CHECK_EQ(h->caught_n, 1, "ARP is answered");
 	CHECK(h->caught[0].frame[21] == 2 && memcmp(h->caught[0].frame + 22, box0, 6) == 0 &&
-	      h->caught[0].frame[31] == 1 && memcmp(h->caught[0].frame + 32, arp + 22, 10) == 0, "rightly");
+		      h->caught[0].frame[31] == 1 &&
+		      memcmp(h->caught[0].frame + 32, arp + 22, 10) == 0,
+	      "rightly");
 	harness_free(h);
 }
 

@@ -11,7 +11,7 @@
 static struct tg_siphash_batch b;
 
 /* The known answers hash 0, 1, 2, ... bytes 0, 1, 2, ... under the key 0 to 15. */
-static void known_answers(const struct tg_siphash_way *way)
+static void known_answers(const struct tg_siphash_variant *way)
 {
 	uint32_t len, w, lane;
 
@@ -35,7 +35,7 @@ static void known_answers(const struct tg_siphash_way *way)
 	}
 }
 
-static void like_core(const struct tg_siphash_way *way)
+static void like_core(const struct tg_siphash_variant *way)
 {
 	uint64_t seed = 3;
 	uint32_t n, w, i;
@@ -64,16 +64,17 @@ static void like_core(const struct tg_siphash_way *way)
 					tg_siphash_word(&s, b.m[k][i]);
 				wrong += tg_siphash_end(&s, b.m[k][i]) != b.out[i];
 			}
-			CHECK(wrong == 0, "%s: %u of %u messages of %u words", way->name, wrong, n, w);
+			CHECK(wrong == 0, "%s: %u of %u messages of %u words", way->name, wrong, n,
+			      w);
 		}
 	}
 }
 
 void test_hash(void)
 {
-	const struct tg_siphash_way *way;
+	const struct tg_siphash_variant *way;
 
-	for (way = tg_siphash_ways; way->name; way++) {
+	for (way = tg_siphash_variants; way->name; way++) {
 		if (!way->works()) {
 			printf("skipped: this CPU has no %s\n", way->name);
 			continue;

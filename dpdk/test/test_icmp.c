@@ -31,7 +31,8 @@ static struct harness *router(void)
 }
 
 /* Checks one ICMP error about frame `was`, and that nothing else came. */
-static void error_is(struct harness *h, const uint8_t *was, uint32_t was_len, uint8_t type, uint8_t code, uint32_t mtu)
+static void error_is(struct harness *h, const uint8_t *was, uint32_t was_len, uint8_t type,
+		     uint8_t code, uint32_t mtu)
 {
 	uint8_t family = was[12] == 0x08 ? 4 : 6;
 	uint32_t hdr = family == 4 ? 20 : 40, len, quoted = was_len - 14;
@@ -44,19 +45,23 @@ static void error_is(struct harness *h, const uint8_t *was, uint32_t was_len, ui
 	d = h->caught[0].frame, ip = d + 14, icmp = ip + hdr;
 	len = h->caught[0].len;
 	CHECK_EQ(h->caught[0].port, CLIENT, "back where the packet came from");
-	CHECK(memcmp(d, was + 6, 6) == 0 && memcmp(d + 6, was, 6) == 0, "Ethernet addresses change places");
+	CHECK(memcmp(d, was + 6, 6) == 0 && memcmp(d + 6, was, 6) == 0,
+	      "Ethernet addresses change places");
 	CHECK_EQ(len, 14 + hdr + 8 + quoted, "it quotes all of a short packet");
 	CHECK(memcmp(icmp + 8, was + 14, quoted) == 0, "the quote is the packet as it came");
 	CHECK(icmp[0] == type && icmp[1] == code, "type %u code %u", icmp[0], icmp[1]);
 	CHECK_EQ(tg_swap32(tg_load32(icmp + 4)), mtu, "MTU");
 	if (family == 4) {
-		CHECK(memcmp(ip + 12, addr4, 4) == 0 && memcmp(ip + 16, was + 26, 4) == 0, "addresses");
+		CHECK(memcmp(ip + 12, addr4, 4) == 0 && memcmp(ip + 16, was + 26, 4) == 0,
+		      "addresses");
 		CHECK_EQ(tg_csum_fold(tg_csum_add(0, ip, 20)), 0xffff, "IP checksum");
 		CHECK_EQ(tg_swap16(tg_load16(ip + 2)), len - 14, "length");
 	} else {
-		CHECK(memcmp(ip + 8, addr6, 16) == 0 && memcmp(ip + 24, was + 22, 16) == 0, "addresses");
+		CHECK(memcmp(ip + 8, addr6, 16) == 0 && memcmp(ip + 24, was + 22, 16) == 0,
+		      "addresses");
 		CHECK_EQ(tg_swap16(tg_load16(ip + 4)), len - 54, "length");
-		sum = tg_csum_add(TG_WIRE32(0, 0, (len - 54) >> 8, len - 54), ip + 8, 32) + tg_swap16(58);
+		sum = tg_csum_add(TG_WIRE32(0, 0, (len - 54) >> 8, len - 54), ip + 8, 32) +
+		      tg_swap16(58);
 	}
 	CHECK_EQ(tg_csum_fold(tg_csum_add(sum, icmp, len - 14 - hdr)), 0xffff, "ICMP checksum");
 	harness_forget(h);
@@ -67,26 +72,36 @@ static void error_is(struct harness *h, const uint8_t *was, uint32_t was_len, ui
 static void too_big(uint8_t family, bool translated)
 {
 	struct harness *h = router();
-	struct talk t = {.family = family, .ts = true, .port = translated ? 80 : 99, .number = 3, .client_isn = 9};
+	struct talk t = {.family = family,
+			 .ts = true,
+			 .port = translated ? 80 : 99,
+			 .number = 3,
+			 .client_isn = 9};
 	uint32_t len = talk_segment(f, &t, TG_TO_SERVER, 100, 200, TG_TCP_ACK, 100), refused;
 
 	if (family == 4)
 		f[20] |= 0x40; /* DF; the checksum is nobody's concern here */
 	if (translated) {
-		struct tg_flow flow = {.seq_delta = 77777, .ts_delta = 33333, .service = 1, .state = TG_FLOW_READY, .flags = TG_FLOW_TS};
+		struct tg_flow flow = {.seq_delta = 77777,
+				       .ts_delta = 33333,
+				       .service = 1,
+				       .state = TG_FLOW_READY,
+				       .flags = TG_FLOW_TS};
 		struct tg_packet pkt = {0};
 		struct tg_flow_key key;
 
 		(void)tg_packet_parse(&pkt, f, f + len);
 		key = tg_flow_key_of(&pkt, TG_TO_SERVER);
 		CHECK(tg_flow_table_insert(&h->w->flows, &key, tg_flow_key_hash(&h->w->flows, &key),
-					   tg_presence_flow(&pkt, h->w->presence_salt), &flow), "a place for a flow");
+					   tg_presence_flow(&pkt, h->w->presence_salt), &flow),
+		      "a place for a flow");
 	}
 	for (refused = 1; refused <= 2; refused++) {
-		h->roomy = refused == 2; /* on the short way, too */
+		h->roomy = refused == 2; /* on the fast path, too */
 		talk_put(h, f, len, TG_TO_SERVER);
 		error_is(h, f, len, family == 4 ? 3 : 2, family == 4 ? 4 : 0, MTU);
-		CHECK_EQ(harness_count(h, 0, TG_COUNT_drop_no_route), refused, "the packet is counted");
+		CHECK_EQ(harness_count(h, 0, TG_COUNT_drop_no_route), refused,
+			 "the packet is counted");
 	}
 	CHECK_EQ(h->w->icmp_errors, 2, "so are the errors");
 	len = talk_segment(f, &t, TG_TO_SERVER, 100, 200, TG_TCP_ACK, MTU - (family == 4 ? 52 : 72));
@@ -101,7 +116,8 @@ static void one_of_eight(void)
 {
 	struct harness *h = router();
 	struct talk t = {.family = 4, .ts = true, .port = 80, .client_isn = 9};
-	struct tg_flow flow = {.seq_delta = 77777, .service = 1, .state = TG_FLOW_READY, .flags = TG_FLOW_TS};
+	struct tg_flow flow = {
+		.seq_delta = 77777, .service = 1, .state = TG_FLOW_READY, .flags = TG_FLOW_TS};
 	struct rte_mbuf *m[8];
 	uint32_t i, len, errors = 0;
 
@@ -147,8 +163,12 @@ static void none(void)
 		uint32_t at; /* byte of the frame */
 		uint8_t is;
 	} cases[] = {
-		{"a group", 30, 224}, {"a source that is none", 26, 0}, {"a source that is this host", 26, 127},
-		{"a source that is a group", 26, 239}, {"a later fragment", 21, 5}, {"an Ethernet group", 0, 0x03},
+		{"a group", 30, 224},
+		{"a source that is none", 26, 0},
+		{"a source that is this host", 26, 127},
+		{"a source that is a group", 26, 239},
+		{"a later fragment", 21, 5},
+		{"an Ethernet group", 0, 0x03},
 	};
 	struct talk t = {.family = 4, .port = 99, .number = 3, .client_isn = 9};
 	struct harness *h = router();
@@ -189,7 +209,8 @@ static void rate(void)
 	harness_tick(h, 10);
 	for (i = 0; i < 500; i++)
 		talk_put(h, f, len, TG_TO_SERVER);
-	CHECK_EQ(h->caught_n, TG_ICMP_ERRORS_A_SECOND / 5 + TG_ICMP_ERRORS_A_SECOND / 100, "and so many in ten milliseconds");
+	CHECK_EQ(h->caught_n, TG_ICMP_ERRORS_A_SECOND / 5 + TG_ICMP_ERRORS_A_SECOND / 100,
+		 "and so many in ten milliseconds");
 	CHECK_EQ(harness_count(h, 0, TG_COUNT_drop_no_route), 1000, "all are counted");
 	harness_free(h);
 }

@@ -40,19 +40,24 @@ static void waits(uint8_t family)
 	uint32_t len = segment(family, 10), i, asked = 0;
 	struct tg_ask ask;
 
-	harness_line(h, "gateway %u 0 00000000000000000000000000000000 1 6 fe800000000000000000000000000009", family);
+	harness_line(
+		h, "gateway %u 0 00000000000000000000000000000000 1 6 fe800000000000000000000000000009",
+		family);
 	for (i = 0; i < 6; i++)
 		talk_put(h, f, len, TG_TO_SERVER);
 	CHECK_EQ(h->caught_n, 0, "nothing goes to nobody");
 	CHECK_EQ(harness_count(h, 0, TG_COUNT_drop_no_neighbour), 2, "four wait");
 	while (tg_asks_take(&h->w->waiting.asks, &ask))
 		asked++;
-	CHECK(asked == 1 && ask.family == 6 && ask.port == SERVER && !ask.host, "asked for once: %u", asked);
+	CHECK(asked == 1 && ask.family == 6 && ask.port == SERVER && !ask.host,
+	      "asked for once: %u", asked);
 	harness_line(h, "neighbour 6 fe800000000000000000000000000009 0 020000000908");
 	CHECK_EQ(h->caught_n, 0, "a neighbour of another port is another");
 	harness_line(h, "neighbour 6 fe800000000000000000000000000009 1 020000000909");
 	CHECK_EQ(h->caught_n, 4, "they go on");
-	CHECK(h->caught_n && memcmp(h->caught[0].frame, "\x02\0\0\0\x09\x09", 6) == 0 && h->caught[0].port == SERVER, "to it");
+	CHECK(h->caught_n && memcmp(h->caught[0].frame, "\x02\0\0\0\x09\x09", 6) == 0 &&
+		      h->caught[0].port == SERVER,
+	      "to it");
 	harness_forget(h);
 	talk_put(h, f, len, TG_TO_SERVER);
 	CHECK_EQ(h->caught_n, 1, "and so do later ones");
@@ -62,7 +67,8 @@ static void waits(uint8_t family)
 	CHECK_EQ(h->caught_n, 0, "until it is none any more");
 	harness_tick(h, TG_WAIT_MS);
 	CHECK(h->caught_n == 1 && h->caught[0].port == CLIENT, "its sender is told");
-	CHECK_EQ(h->caught_n ? h->caught[0].frame[14 + (family == 4 ? 20 : 40)] : 0, family == 4 ? 3 : 1, "unreachable");
+	CHECK_EQ(h->caught_n ? h->caught[0].frame[14 + (family == 4 ? 20 : 40)] : 0,
+		 family == 4 ? 3 : 1, "unreachable");
 	CHECK_EQ(harness_leaked(h), 0, "buffers");
 	harness_free(h);
 }
@@ -99,7 +105,9 @@ static void many(void)
 	uint32_t i;
 
 	for (i = 0; i < 3000; i++) {
-		snprintf(line, sizeof(line), "route 4 24 0a%02x%02x00000000000000000000000000 %u 0200000000%02x", i >> 8, i & 255, i & 1, i & 255);
+		snprintf(line, sizeof(line),
+			 "route 4 24 0a%02x%02x00000000000000000000000000 %u 0200000000%02x",
+			 i >> 8, i & 255, i & 1, i & 255);
 		CHECK(!tg_box_line(b, line), "a route");
 	}
 	strcpy(line, "route 4 16 0a010000000000000000000000000000 7 020000000077");
@@ -118,7 +126,8 @@ static void many(void)
 	a.w[0] = TG_WIRE32(11, 0, 1, 5);
 	CHECK(!tg_box_route(b, &a, 4), "none");
 	strcpy(line, "key 5 0011223344556677x");
-	CHECK(strcmp(tg_box_line_name(line), "key") == 0 && tg_box_line(b, line), "a bad key is refused");
+	CHECK(strcmp(tg_box_line_name(line), "key") == 0 && tg_box_line(b, line),
+	      "a bad key is refused");
 	strcpy(line, "00112233 5");
 	CHECK(tg_box_line_name(line)[0] == 0, "what is no line has no name");
 	tg_box_free(b);
@@ -139,7 +148,8 @@ static void cut(void)
 	for (i = 0; i < h->caught_n; i++) {
 		const uint8_t *ip = h->caught[i].frame + 14;
 
-		CHECK(h->caught[i].len <= 114 && tg_swap16(tg_load16(ip + 2)) == h->caught[i].len - 14, "piece %u: length", i);
+		CHECK(h->caught[i].len <= 114 && tg_swap16(tg_load16(ip + 2)) == h->caught[i].len - 14,
+		      "piece %u: length", i);
 		CHECK_EQ(tg_csum_fold(tg_csum_add(0, ip, 20)), 0xffff, "checksum");
 		CHECK_EQ(tg_swap16(tg_load16(ip + 6)), i ? 10U : 0x2000U, "place");
 		CHECK(memcmp(ip + 20, f + 34 + data, h->caught[i].len - 34) == 0, "data");

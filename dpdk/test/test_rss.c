@@ -82,11 +82,13 @@ static void spread_evenly(void)
 		drawn++;
 		bad += most_hit((uint16_t)pattern, 0xcb007100, 256) != 256 / ENTRIES;
 		if (drawn % 512 == 0)
-			bad += most_hit((uint16_t)pattern, (uint32_t)tg_random(&seed) & 0xffff0000, 65536) != 65536 / ENTRIES;
+			bad += most_hit((uint16_t)pattern, (uint32_t)tg_random(&seed) & 0xffff0000,
+					65536) != 65536 / ENTRIES;
 	}
 	CHECK_EQ(drawn, 18432, "keys that may be drawn");
 	CHECK_EQ(bad, 0, "keys that leave queues empty");
-	CHECK(!tg_rss_is_even(0x5555) && !tg_rss_is_even(0) && !tg_rss_is_even(0xffff), "keys of few hashes are not drawn");
+	CHECK(!tg_rss_is_even(0x5555) && !tg_rss_is_even(0) && !tg_rss_is_even(0xffff),
+	      "keys of few hashes are not drawn");
 	CHECK_EQ(most_hit(0x5555, 0xcb007100, 256), 64, "0x5555 has four hashes for a /24");
 }
 
@@ -96,7 +98,8 @@ static void one_core_under_every_key(void)
 	uint32_t pattern, apart = 0;
 
 	for (pattern = 0; pattern < 1 << 16; pattern += 97)
-		apart += hash4((uint16_t)pattern, 0x0a000001, 0xc6336407) != hash4((uint16_t)pattern, 0x0a120013, 0xc6336407);
+		apart += hash4((uint16_t)pattern, 0x0a000001, 0xc6336407) !=
+			 hash4((uint16_t)pattern, 0x0a120013, 0xc6336407);
 	CHECK_EQ(apart, 0, "keys that tell 10.0.0.1 from 10.18.0.19");
 }
 

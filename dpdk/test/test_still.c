@@ -33,7 +33,10 @@ static void on_malloc(const volatile void *p, size_t len)
 	allocations++;
 }
 
-static void on_free(const volatile void *p) { (void)p; }
+static void on_free(const volatile void *p)
+{
+	(void)p;
+}
 
 static uint32_t transmit(struct tg_worker *w, uint16_t port, struct rte_mbuf **m, uint32_t n)
 {
@@ -94,7 +97,8 @@ static size_t swap_missing(const struct tg_swap *s)
 	int i;
 
 	for (i = 0; i < 3; i++)
-		n += pages_missing(s->all[i].table, s->table_len) + pages_missing(s->all[i].presence, TG_PRESENCE_LEN);
+		n += pages_missing(s->all[i].table, s->table_len) +
+		     pages_missing(s->all[i].presence, TG_PRESENCE_LEN);
 	return n;
 }
 
@@ -102,8 +106,11 @@ static size_t swap_missing(const struct tg_swap *s)
  * after tables have been swapped and emptied. */
 static void pages_are_there(void)
 {
-	struct tg_worker_options o = {.max_flows = 1 << 15, .max_sources = 1 << 15, .max_halves = 1 << 15,
-				      .white_bitmap = true, .way = tg_siphash_choose(NULL)};
+	struct tg_worker_options o = {.max_flows = 1 << 15,
+				      .max_sources = 1 << 15,
+				      .max_halfopens = 1 << 15,
+				      .white_bitmap = true,
+				      .way = tg_siphash_choose(NULL)};
 	struct tg_worker *w = tg_worker_new(&o);
 	int i;
 
@@ -114,7 +121,9 @@ static void pages_are_there(void)
 		CHECK_EQ(swap_missing(&w->flows.swap), 0, "pages of the flow table");
 		CHECK_EQ(swap_missing(&w->white.hash), 0, "pages of the whitelist");
 		CHECK_EQ(swap_missing(&w->white.bits), 0, "pages of the bitmap");
-		CHECK_EQ(pages_missing(w->cache.buckets, sizeof(*w->cache.buckets) * (w->cache.mask + 1)), 0, "pages of the SYN cache");
+		CHECK_EQ(pages_missing(w->cache.buckets,
+				       sizeof(*w->cache.buckets) * (w->cache.mask + 1)),
+			 0, "pages of the SYN cache");
 		((uint8_t *)w->white.bits.active->table)[12345] = 1;
 		CHECK(tg_worker_swap_flows(w) && tg_worker_swap_sources(w), "swaps");
 		tg_worker_clean(w);
@@ -130,10 +139,12 @@ static void fill_flows(struct harness *h)
 	for (i = 0; i < FLOWS; i++) {
 		struct tg_packet pkt = tg_traffic_flow(i);
 		struct tg_flow_key key = tg_flow_key_of(&pkt, TG_TO_SERVER);
-		struct tg_flow flow = {.seq_delta = i, .service = 1, .state = TG_FLOW_READY, .flags = TG_FLOW_TS};
+		struct tg_flow flow = {
+			.seq_delta = i, .service = 1, .state = TG_FLOW_READY, .flags = TG_FLOW_TS};
 
 		CHECK(tg_flow_table_insert(&h->w->flows, &key, tg_flow_key_hash(&h->w->flows, &key),
-					   tg_presence_flow(&pkt, h->w->presence_salt), &flow), "a place for a flow");
+					   tg_presence_flow(&pkt, h->w->presence_salt), &flow),
+		      "a place for a flow");
 	}
 }
 
@@ -144,7 +155,8 @@ void test_still(void)
 
 	pages_are_there();
 
-	CHECK(__sanitizer_install_malloc_and_free_hooks(on_malloc, on_free) > 0, "hooks of the heap");
+	CHECK(__sanitizer_install_malloc_and_free_hooks(on_malloc, on_free) > 0,
+	      "hooks of the heap");
 	for (service = 1; service <= SERVICE_CACHE; service++) {
 		struct harness *h = harness_new(NULL, 8191, 4096);
 
@@ -153,7 +165,8 @@ void test_still(void)
 		harness_tick(h, 1);
 		h->w->transmit = transmit;
 		CHECK(tg_mem_port_init(&syns, h->w->pool, FRAMES, TG_BENCH_STRIDE) &&
-		      tg_mem_port_init(&segments, h->w->pool, FRAMES, TG_BENCH_STRIDE), "memory");
+			      tg_mem_port_init(&segments, h->w->pool, FRAMES, TG_BENCH_STRIDE),
+		      "memory");
 		tg_traffic_syns(&syns, service);
 		tg_traffic_segments(&segments, FLOWS, service);
 		fill_flows(h);
@@ -164,8 +177,10 @@ void test_still(void)
 		if (service == 1) { /* and this test would see it */
 			int status = run(h->w, &segments, A_CALL);
 
-			CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "a system call is seen");
-			CHECK_EQ(WEXITSTATUS(run(h->w, &segments, AN_ALLOCATION)), ALLOCATED, "an allocation is seen");
+			CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+			      "a system call is seen");
+			CHECK_EQ(WEXITSTATUS(run(h->w, &segments, AN_ALLOCATION)), ALLOCATED,
+				 "an allocation is seen");
 		}
 		tg_mem_port_free(&syns);
 		tg_mem_port_free(&segments);

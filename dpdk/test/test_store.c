@@ -9,8 +9,8 @@ static uint8_t f[TALK_FRAME_MAX + 64];
 
 static void put_data(struct harness *h, const struct talk *t, uint32_t offset, uint32_t len)
 {
-	uint32_t n = talk_segment(f, t, TG_TO_SERVER, t->client_isn + 1 + offset, talk_cookie(t).isn + 1,
-				  TG_TCP_ACK | TG_TCP_PSH, len);
+	uint32_t n = talk_segment(f, t, TG_TO_SERVER, t->client_isn + 1 + offset,
+				  talk_cookie(t).isn + 1, TG_TCP_ACK | TG_TCP_PSH, len);
 
 	talk_put(h, f, n, TG_TO_SERVER);
 }
@@ -18,7 +18,11 @@ static void put_data(struct harness *h, const struct talk *t, uint32_t offset, u
 static void in_order(void)
 {
 	struct harness *h = harness_new(NULL, 1023, 1024);
-	struct talk t = {.family = 4, .ts = true, .port = 85, .number = 1, .client_isn = 0xfffffff8,
+	struct talk t = {.family = 4,
+			 .ts = true,
+			 .port = 85,
+			 .number = 1,
+			 .client_isn = 0xfffffff8,
 			 .server_isn = 100};
 	struct tg_packet pkt;
 	uint32_t i;
@@ -68,13 +72,16 @@ static void bounded(void)
 		put_data(h, &t, 0, 10);
 		harness_forget(h);
 	}
-	CHECK(harness_count(h, 6, TG_COUNT_store_kept) <= TG_STORE_SETS * TG_STORE_PLACES, "the pool is bounded");
-	CHECK_EQ(harness_count(h, 6, TG_COUNT_flow_opened), 8001, "who finds no place is connected all the same");
+	CHECK(harness_count(h, 6, TG_COUNT_store_kept) <= TG_STORE_SETS * TG_STORE_PLACES,
+	      "the pool is bounded");
+	CHECK_EQ(harness_count(h, 6, TG_COUNT_flow_opened), 8001,
+		 "who finds no place is connected all the same");
 	CHECK_EQ(harness_leaked(h), 0, "buffers");
 	harness_tick(h, TG_STORE_AGE_MS);
 	for (i = 0; i < TG_STORE_SETS; i++)
 		harness_tick(h, 1);
-	CHECK_EQ(harness_count(h, 0, TG_COUNT_store_aged), harness_count(h, 6, TG_COUNT_store_kept), "all grew old");
+	CHECK_EQ(harness_count(h, 0, TG_COUNT_store_aged), harness_count(h, 6, TG_COUNT_store_kept),
+		 "all grew old");
 	CHECK_EQ(rte_mempool_in_use_count(h->w->pool), 0, "and are free");
 	harness_free(h);
 }

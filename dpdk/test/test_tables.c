@@ -107,7 +107,8 @@ static void whitelist(bool bitmap)
 	for (i = 0; i < 4096; i++)
 		found += tg_whitelist_find(&l, white_key(i * 77777U));
 	CHECK(bitmap ? found == n : found >= 1024 && found < 2048, "found");
-	CHECK(tg_whitelist_put(&l, white_key(0)) && tg_whitelist_find(&l, white_key(0)), "the newest is there");
+	CHECK(tg_whitelist_put(&l, white_key(0)) && tg_whitelist_find(&l, white_key(0)),
+	      "the newest is there");
 	CHECK(tg_whitelist_put(&l, white_key(77777)), "another");
 	CHECK(!tg_whitelist_find(&l, white_key(1)), "not found");
 	CHECK(tg_whitelist_turn(&l), "swap");

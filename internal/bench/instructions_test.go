@@ -121,7 +121,7 @@ func onlyOwn(t *testing.T, gate *plane.Plane) {
 	}
 }
 
-// A common SYN takes the short way through the host gate, and is answered there as in the kernel.
+// A common SYN takes the fast path through the host gate, and is answered there as in the kernel.
 func TestInstructionsOfHost(t *testing.T) {
 	needRoot(t)
 	gate, err := newGate(0)
@@ -139,7 +139,7 @@ func TestInstructionsOfHost(t *testing.T) {
 		if !kernelAnswers(t, prog, frame, res.Frame) {
 			t.Errorf("%s: the kernel's answer is not %x", kind, res.Frame)
 		}
-		// The canary: one that asks for ECN goes the long way, and the count must show it.
+		// The canary: one that asks for ECN goes the slow path, and the count must show it.
 		frame[len(frame)-map[bool]int{true: 27, false: 19}[kind[2:] == "-ts"]] |= 0xc0
 		putSums(frame)
 		if long := spent(t, hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, maps, frame, 1); long.Instructions <= most {
@@ -207,7 +207,7 @@ func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *lab.Port) error {
 			t.Fatalf("%s: the ACK was not dropped: action %d", kind, res.Action)
 		}
 		within(t, "edge, ACK "+kind, res, most)
-		// The canary: with a VLAN tag it goes the long way, and the count must show it.
+		// The canary: with a VLAN tag it goes the slow path, and the count must show it.
 		tagged := append(append(slices.Clone(frame[:12]), 0x81, 0, 0, 7), frame[12:]...)
 		long, err := bpfcount.XDP(spec.Programs[edgebpf.EdgeXdpProgTgEdgeXdp], maps, tagged, uint32(port.Index))
 		if err != nil {

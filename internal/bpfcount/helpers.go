@@ -40,7 +40,7 @@ func (m *machine) lookup(name string, key []byte) uint64 {
 	return m.values[at]
 }
 
-// call does what a helper does, as far as the short ways need it.
+// call does what a helper does, as far as the fast paths need it.
 func (m *machine) call(ins *asm.Instruction) {
 	helper := asm.BuiltinFunc(ins.Constant)
 	name := helper.String()

@@ -66,8 +66,8 @@ type State struct {
 	Flows   int    `json:"flows"`
 	Sources int    `json:"sources"`
 
-	ShortSYNs     uint64 `json:"short_syns"` // frames that went the short way (docs/dpdk.md)
-	ShortSegments uint64 `json:"short_segments"`
+	ShortSYNs     uint64 `json:"fast_path_syns"` // frames that went the fast path (docs/dpdk.md)
+	ShortSegments uint64 `json:"fast_path_segments"`
 	ICMPErrors    uint64 `json:"icmp_errors"` // that a router has sent
 }
 

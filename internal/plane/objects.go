@@ -8,11 +8,11 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"tidegate/internal/plane/againbpf"
 	"tidegate/internal/plane/edgebpf"
 	"tidegate/internal/plane/hostbpf"
 	"tidegate/internal/plane/patrolbpf"
 	"tidegate/internal/plane/proxybpf"
+	"tidegate/internal/plane/retransmitbpf"
 	"tidegate/internal/plane/serverbpf"
 )
 
@@ -33,7 +33,7 @@ func Objects() []Object {
 		{"host", "host_iter", hostbpf.LoadHostIter},
 		{"proxy", "proxy_xdp", proxybpf.LoadProxyXdp},
 		{"proxy", "proxy_tc", proxybpf.LoadProxyTc},
-		{"proxy", "proxy_again", againbpf.LoadProxyAgain},
+		{"proxy", "proxy_retransmit", retransmitbpf.LoadProxyRetransmit},
 		{"edge", "edge_xdp", edgebpf.LoadEdgeXdp},
 		{"edge", "edge_smart", edgebpf.LoadEdgeSmart},
 		{"edge", "edge_probe", edgebpf.LoadEdgeProbe},

@@ -103,7 +103,7 @@ var keptByProxy = []keptTables{
 	{"the last segments of connections over IPv6 that have just ended", []string{proxybpf.ProxyXdpMapTgClosed6}},
 	{"whitelisted sources", []string{proxybpf.ProxyXdpMapTgWhite, proxybpf.ProxyXdpMapTgWhite6}},
 	{"whitelisted sources of the bitmap", []string{proxybpf.ProxyXdpMapTgWhiteBits, proxybpf.ProxyXdpMapTgWhiteMarks}},
-	{"handshakes under way of strategy cache", []string{proxybpf.ProxyXdpMapTgHalves}},
+	{"handshakes under way of strategy cache", []string{proxybpf.ProxyXdpMapTgHalfopens}},
 	{"what servers were found to give", []string{proxybpf.ProxyXdpMapTgServers}},
 	{"connections that have carried nothing yet", []string{proxybpf.ProxyXdpMapTgWaiting4, proxybpf.ProxyXdpMapTgWaiting6}},
 	{"what each source holds of the flow tables", []string{proxybpf.ProxyXdpMapTgShares}},
@@ -147,10 +147,10 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 		return err
 	}
 	p.sizes = map[string]uint32{
-		proxybpf.ProxyXdpMapTgHalves:   uint32(powerOfTwo(o.Halves) / halfWays),
-		proxybpf.ProxyXdpMapTgMacs:     ports,
-		proxybpf.ProxyXdpMapTgWaiting4: waitingPlaces(o.Flows),
-		proxybpf.ProxyXdpMapTgWaiting6: waitingPlaces(o.Flows),
+		proxybpf.ProxyXdpMapTgHalfopens: uint32(powerOfTwo(o.Halves) / halfWays),
+		proxybpf.ProxyXdpMapTgMacs:      ports,
+		proxybpf.ProxyXdpMapTgWaiting4:  waitingPlaces(o.Flows),
+		proxybpf.ProxyXdpMapTgWaiting6:  waitingPlaces(o.Flows),
 	}
 	if o.WhiteBitsV4 > 0 {
 		words := whiteWords(o.WhiteBitsV4)
@@ -176,7 +176,7 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 	if err := p.maps[proxybpf.ProxyXdpMapTgProxy].Lookup(uint32(0), &p.own); err != nil {
 		return err
 	}
-	p.own.CacheMask = p.sizes[proxybpf.ProxyXdpMapTgHalves] - 1
+	p.own.CacheMask = p.sizes[proxybpf.ProxyXdpMapTgHalfopens] - 1
 	p.own.WhiteV4Len = uint8(o.WhiteBitsV4)
 	p.own.MaxFlows, p.own.MaxWaiting = uint32(o.Flows), waitingPlaces(o.Flows)
 	if o.WhiteBitsV4 > 0 {

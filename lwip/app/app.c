@@ -63,8 +63,8 @@ static int parse_number(const char *value, size_t len, u32_t max)
 	return v > max ? -1 : (int)v;
 }
 
-static int parse_pair(struct app_config *config, const char *key, size_t key_len,
-		      const char *value, size_t value_len)
+static int parse_pair(struct app_config *config, const char *key, size_t key_len, const char *value,
+		      size_t value_len)
 {
 	int n;
 

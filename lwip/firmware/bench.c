@@ -62,8 +62,16 @@ static u32_t rng(void)
 	return s;
 }
 
-static void put16(u8_t *b, u32_t v) { b[0] = (u8_t)(v >> 8); b[1] = (u8_t)v; }
-static void put32(u8_t *b, u32_t v) { put16(b, v >> 16); put16(b + 2, v); }
+static void put16(u8_t *b, u32_t v)
+{
+	b[0] = (u8_t)(v >> 8);
+	b[1] = (u8_t)v;
+}
+static void put32(u8_t *b, u32_t v)
+{
+	put16(b, v >> 16);
+	put16(b + 2, v);
+}
 static u32_t get32(const u8_t *b)
 {
 	return (u32_t)b[0] << 24 | (u32_t)b[1] << 16 | (u32_t)b[2] << 8 | b[3];
@@ -202,8 +210,8 @@ static void handshake(struct sum *ack)
 	syn_from(src, port, isn);
 	if (answers == before)
 		return;
-	add(ack, input(frame(src, port, APP_SINK_PORT, isn + 1,
-			     get32(answer + TCP_OFF + 4) + 1, TCP_ACK)));
+	add(ack, input(frame(src, port, APP_SINK_PORT, isn + 1, get32(answer + TCP_OFF + 4) + 1,
+			     TCP_ACK)));
 	/* End it, so that the next one finds the same device. */
 	input(frame(src, port, APP_SINK_PORT, isn + 1, 0, TCP_RST));
 }

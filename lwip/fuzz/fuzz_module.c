@@ -139,14 +139,30 @@ static void event(struct input *in)
 	int family = what & 0x80 ? 6 : 4;
 
 	switch (what & 7) {
-	case 0: event_syn(in, family, 0); break;
-	case 1: event_syn(in, family, 1); break;
-	case 2: event_replay(in); break;
-	case 3: event_segment(in, family); break;
-	case 4: event_packet(in); break;
-	case 5: event_memory(in); break;
-	case 6: net_advance(take(in) * 16u); break;
-	default: net_time_set(net_now_ms() + (take32(in) & 0xffffff)); break;
+	case 0:
+		event_syn(in, family, 0);
+		break;
+	case 1:
+		event_syn(in, family, 1);
+		break;
+	case 2:
+		event_replay(in);
+		break;
+	case 3:
+		event_segment(in, family);
+		break;
+	case 4:
+		event_packet(in);
+		break;
+	case 5:
+		event_memory(in);
+		break;
+	case 6:
+		net_advance(take(in) * 16u);
+		break;
+	default:
+		net_time_set(net_now_ms() + (take32(in) & 0xffffff));
+		break;
 	}
 }
 

@@ -70,10 +70,24 @@ const ip_addr_t *net_client_ip(int family)
 	return family == 4 ? &net_client.ip_addr : netif_ip_addr6(&net_client, 0);
 }
 
-static u16_t get16(const u8_t *b) { return (u16_t)(b[0] << 8 | b[1]); }
-static u32_t get32(const u8_t *b) { return (u32_t)get16(b) << 16 | get16(b + 2); }
-static void put16(u8_t *b, u32_t v) { b[0] = (u8_t)(v >> 8); b[1] = (u8_t)v; }
-static void put32(u8_t *b, u32_t v) { put16(b, v >> 16); put16(b + 2, v); }
+static u16_t get16(const u8_t *b)
+{
+	return (u16_t)(b[0] << 8 | b[1]);
+}
+static u32_t get32(const u8_t *b)
+{
+	return (u32_t)get16(b) << 16 | get16(b + 2);
+}
+static void put16(u8_t *b, u32_t v)
+{
+	b[0] = (u8_t)(v >> 8);
+	b[1] = (u8_t)v;
+}
+static void put32(u8_t *b, u32_t v)
+{
+	put16(b, v >> 16);
+	put16(b + 2, v);
+}
 
 /* The TCP checksum over a header and its data (0: a received one is right).
  * Takes nothing from lwIP's heap, which a test may have emptied. */

@@ -17,7 +17,8 @@
 #define FLOOD_PORT 1024
 
 #define OPT_MSS(v) 2, 4, (u8_t)((v) >> 8), (u8_t)(v)
-#define OPT_TS(v) 8, 10, (u8_t)((v) >> 24), (u8_t)((v) >> 16), (u8_t)((v) >> 8), (u8_t)(v), 0, 0, 0, 0
+#define OPT_TS(v)                                                                                  \
+	8, 10, (u8_t)((v) >> 24), (u8_t)((v) >> 16), (u8_t)((v) >> 8), (u8_t)(v), 0, 0, 0, 0
 
 u32_t rng(void);
 

@@ -62,7 +62,21 @@ static const struct offer offers[] = {
 	{{OPT_MSS(1460), 4, 2, OPT_TS(77777), 1, 3, 3, 10}, 20, 1460, 10, 1, 1}, /* Linux */
 	{{OPT_MSS(1460), 1, 3, 3, 8, 1, 1, 4, 2}, 12, 1460, 8, 1, 0},            /* Windows */
 	{{OPT_MSS(1440), 1, 3, 3, 6, 1, 1, OPT_TS(1), 4, 2, 0, 0}, 24, 1440, 6, 1, 1}, /* macOS */
-	{{OPT_MSS(8960), 1, 3, 3, 14, 4, 2, OPT_TS(0xfffffff0), }, 20, 8960, 14, 1, 1},
+	{{
+		 OPT_MSS(8960),
+		 1,
+		 3,
+		 3,
+		 14,
+		 4,
+		 2,
+		 OPT_TS(0xfffffff0),
+	 },
+	 20,
+	 8960,
+	 14,
+	 1,
+	 1},
 	{{1, 1, OPT_TS(5)}, 12, 0, 15, 0, 1},
 };
 
@@ -188,8 +202,7 @@ void test_every_offer(int family)
 /* SYN+FIN and SYN+RST are no SYNs. lwIP itself takes SYN+FIN for one. */
 void test_bad_flags(void)
 {
-	static const u8_t bad[] = {TCP_SYN | TCP_FIN, TCP_SYN | TCP_RST,
-				   TCP_SYN | TCP_FIN | TCP_RST};
+	static const u8_t bad[] = {TCP_SYN | TCP_FIN, TCP_SYN | TCP_RST, TCP_SYN | TCP_FIN | TCP_RST};
 	struct segment s;
 	unsigned i;
 

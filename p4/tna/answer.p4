@@ -17,7 +17,7 @@ control Numbers(inout headers_t hdr, inout metadata_t m) {
     action of_syn() { isn = hdr.tcp.seq; }
     action of_ack() {
         isn = hdr.tcp.seq - 1;
-        m.told = hdr.tcp.ack - 1;
+        m.advertised = hdr.tcp.ack - 1;
     }
     /* By the hash unit, which reads all containers: an ALU would tie these numbers to the
      * hash's words, and a group of containers has no room for both. */
@@ -58,8 +58,8 @@ control OptionBits(inout headers_t hdr, inout metadata_t m) {
         size = 8;
     }
 
-    action say(bit<4> shift) { m.said = shift; }
-    action say_offered() { m.said = hdr.offered_wscale.shift[3:0]; }
+    action say(bit<4> shift) { m.ack_info = shift; }
+    action say_offered() { m.ack_info = hdr.offered_wscale.shift[3:0]; }
     table shifts {
         key = {
             hdr.offered_wscale.isValid(): exact;
@@ -78,7 +78,7 @@ control OptionBits(inout headers_t hdr, inout metadata_t m) {
     }
 
     action put() {
-        @in_hash { m.told = hdr.note.parity[0:0] ++ m.mss_index ++ m.said ++ (bit<TG_SMART_HASH_BITS>)0; }
+        @in_hash { m.advertised = hdr.note.parity[0:0] ++ m.mss_index ++ m.ack_info ++ (bit<TG_SMART_HASH_BITS>)0; }
     }
     table puts { actions = { put; } const default_action = put(); size = 1; }
     apply {

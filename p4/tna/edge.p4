@@ -61,7 +61,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, in ingress_intrinsi
         normalise.apply(hdr, m);
         option_bits.apply(hdr, m);
         pass_words.apply(hdr.note.lap, m.client, m.server, m.ports, hdr.note.isn, m.w, hdr.words);
-        ingress_pass.apply(hdr.s, m.w, m.told, m.shown);
+        ingress_pass.apply(hdr.s, m.w, m.advertised, m.shown);
         answer.apply(hdr, m);
         filter.apply(m);
         if (m.class == CLASS_MADE) {

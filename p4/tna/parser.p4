@@ -18,7 +18,7 @@ parser EdgeIngressParser(packet_in pkt, out headers_t hdr, out metadata_t m, out
         pkt.extract(ig);
         m.port = port_metadata_unpack<port_t>(pkt);
         transition select(m.port.recirculates) {
-            1: again;
+            1: retransmit;
             default: first;
         }
     }
@@ -30,7 +30,7 @@ parser EdgeIngressParser(packet_in pkt, out headers_t hdr, out metadata_t m, out
         transition ethernet;
     }
 
-    state again {
+    state retransmit {
         pkt.extract(hdr.note);
         pkt.extract(hdr.s);
         pkt.extract(hdr.ethernet);

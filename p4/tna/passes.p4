@@ -107,7 +107,7 @@ control PassWords(in bit<8> lap, in bit<32> src, in bit<32> dst, in bit<32> port
 }
 
 /* `shown` counts in the last lap: `told` ^ the hash's low 24 bits. */
-control IngressPass(inout halfsip_t s, in ingress_words_t w, in bit<32> told, out bit<32> shown) {
+control IngressPass(inout halfsip_t s, in ingress_words_t w, in bit<32> advertised, out bit<32> shown) {
     RoundHead() head1;
     RoundHead() head2;
     RoundTailWord() mid;
@@ -118,7 +118,7 @@ control IngressPass(inout halfsip_t s, in ingress_words_t w, in bit<32> told, ou
         head1.apply(s);
         mid.apply(s, w.mid_behind, w.mid_next);
         head2.apply(s);
-        hash_shown.apply(s, told, shown);
+        hash_shown.apply(s, advertised, shown);
         end.apply(s, w.end_behind, w.end_next);
     }
 #else
@@ -134,7 +134,7 @@ control IngressPass(inout halfsip_t s, in ingress_words_t w, in bit<32> told, ou
         head3.apply(s);
         tail3.apply(s);
         head4.apply(s);
-        hash_shown.apply(s, told, shown);
+        hash_shown.apply(s, advertised, shown);
         end.apply(s, w.end_behind, w.end_next);
     }
 #endif

@@ -16,7 +16,7 @@ header between_t {
     bit<32> mid_next;
     bit<32> end_behind;
     bit<32> end_next;
-    bit<32> told;
+    bit<32> advertised;
     bit<32> shown;
 }
 
@@ -52,7 +52,7 @@ control ProbeIngress(inout headers_t hdr, inout metadata_t m, in ingress_intrins
     IngressPass() ingress_pass;
     apply {
         tm.ucast_egress_port = ig.ingress_port;
-        ingress_pass.apply(hdr.s, m.w, hdr.w.told, hdr.w.shown);
+        ingress_pass.apply(hdr.s, m.w, hdr.w.advertised, hdr.w.shown);
     }
 }
 

@@ -90,10 +90,10 @@ control RoundTailWord(inout halfsip_t s, in bit<32> behind, in bit<32> next) {
 
 /* Beside the last tail of all: the hash is v1 ^ v3 after it, so of all four before it.
  * Its low 24 bits, and `told` on all 32. */
-control HashShown(in halfsip_t s, in bit<32> told, out bit<32> shown) {
+control HashShown(in halfsip_t s, in bit<32> advertised, out bit<32> shown) {
     action show() {
         @in_hash {
-            shown = told ^ (8w0 ++ (s.v0[23:0] ^ s.v1[23:0] ^ s.v2[23:0] ^ s.v3[23:0]));
+            shown = advertised ^ (8w0 ++ (s.v0[23:0] ^ s.v1[23:0] ^ s.v2[23:0] ^ s.v3[23:0]));
         }
     }
     STEP(show)

@@ -116,8 +116,8 @@ struct metadata_t {
 
     ingress_words_t w;
     bit<3>  mss_index;     // what a cookie says of a SYN's options
-    bit<4>  said;
-    bit<32> told;          // ACK: the cookie that it returns; SYN: the bits above the hash
+    bit<4>  ack_info;
+    bit<32> advertised;          // ACK: the cookie that it returns; SYN: the bits above the hash
     bit<32> shown;
 
     // What the filter knows: generation, partition.

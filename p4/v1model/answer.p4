@@ -93,7 +93,7 @@ control Answer(inout headers_t hdr, inout metadata_t m, in bit<32> cookie) {
     apply {
         bit<3> index;
         bit<1> ipv4 = 0;
-        bit<4> said = TG_WSCALE_NONE;
+        bit<4> ack_info = TG_WSCALE_NONE;
         bit<32> head = m.l3_off;
 
         if (hdr.ipv4.isValid()) { ipv4 = 1; }
@@ -105,8 +105,8 @@ control Answer(inout headers_t hdr, inout metadata_t m, in bit<32> cookie) {
         if (ipv4 == 1) { hdr.mss.mss = m.mss_v4; }
         m.answer_len = TG_TCP_HDR_LEN + 4;
         if (m.wscale_offered == 1 && m.wscale != TG_WSCALE_NONE) {
-            said = m.offered_wscale[3:0];
-            if (m.offered_wscale > TG_WSCALE_MAX) { said = TG_WSCALE_MAX; }
+            ack_info = m.offered_wscale[3:0];
+            if (m.offered_wscale > TG_WSCALE_MAX) { ack_info = TG_WSCALE_MAX; }
             hdr.wscale.setValid();
             hdr.wscale.nop = TG_TCPOPT_NOP;
             hdr.wscale.kind = TG_TCPOPT_WSCALE;
@@ -117,7 +117,7 @@ control Answer(inout headers_t hdr, inout metadata_t m, in bit<32> cookie) {
         turn.apply(hdr);
         ip.apply(hdr, m.answer_len);
         hdr.tcp.ack = hdr.tcp.seq + 1; // never of data in the SYN (RFC 7413)
-        hdr.tcp.seq = m.parity ++ index ++ said ++ cookie[TG_SMART_HASH_BITS - 1:0];
+        hdr.tcp.seq = m.parity ++ index ++ ack_info ++ cookie[TG_SMART_HASH_BITS - 1:0];
         hdr.tcp.doff = m.answer_len[5:2];
         hdr.tcp.rsvd = 0;
         hdr.tcp.flags = TG_TCP_SYN | TG_TCP_ACK;

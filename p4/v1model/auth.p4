@@ -65,7 +65,7 @@ control AuthIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
         bit<1> to_hash = 0;
         bit<1> lies = 0;
         bit<32> isn = 0;
-        bit<32> told = 0;
+        bit<32> advertised = 0;
         bit<32> cookie = 0;
         bit<32> k0 = 0;
         bit<32> k1 = 0;
@@ -149,10 +149,10 @@ control AuthIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                 k1 = m.present_k1;
             } else {
                 isn = hdr.tcp.seq - 1;
-                told = hdr.tcp.ack - 1;
+                advertised = hdr.tcp.ack - 1;
                 k0 = m.present_k0;
                 k1 = m.present_k1;
-                if (told[31:31] != m.parity) {
+                if (advertised[31:31] != m.parity) {
                     k0 = m.previous_k0;
                     k1 = m.previous_k1;
                 }
@@ -167,13 +167,13 @@ control AuthIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
 
         if (challenge == 1) {
             challenge_isn.apply(hdr, m, isn, cookie);
-            if (cookie == told) {
+            if (cookie == advertised) {
                 ours = 1;
             }
             accept = is_ack;
         } else if (to_hash == 1) {
             cookie_hash.apply(hdr, m, isn, k0, k1, cookie);
-            if (cookie[TG_SMART_HASH_BITS - 1:0] == told[TG_SMART_HASH_BITS - 1:0]) {
+            if (cookie[TG_SMART_HASH_BITS - 1:0] == advertised[TG_SMART_HASH_BITS - 1:0]) {
                 ours = 1;
             }
             accept = ours & is_ack;

@@ -73,11 +73,11 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
         bit<1> ours = 0;     // the cookie is ours
         bit<1> moves = 0;    // it is to be translated
         bit<1> tell = 0;     // the controller
-        bit<1> again = 0;
+        bit<1> retransmit = 0;
         bit<1> again_put = 0;
         bit<1> lies = 0;
         bit<32> isn = 0;
-        bit<32> told = 0;
+        bit<32> advertised = 0;
         bit<32> cookie = 0;
         bit<32> k0 = 0;
         bit<32> k1 = 0;
@@ -175,7 +175,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
 
         if (to_setup == 1) {
             flow_hash.apply(hdr, m, lo, hi);
-            setup.apply(m, lo, hi, 0, again);
+            setup.apply(m, lo, hi, 0, retransmit);
             to_setup = 0;
         }
 
@@ -183,40 +183,40 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
         if (answers == 1) {
             to_hash = 1;
             isn = hdr.tcp.seq;
-            told[31:31] = m.parity;
+            advertised[31:31] = m.parity;
         } else if (judged == 1 && m.inside == 1) {
             isn = hdr.tcp.ack - 1;
-            told = m.flow.value;
+            advertised = m.flow.value;
             if (m.flow.state == FLOW_READY) {
-                told = hdr.tcp.seq - m.flow.value;
+                advertised = hdr.tcp.seq - m.flow.value;
                 to_hash = is_synack;
             } else if (m.flow.state == FLOW_SETUP) {
                 to_hash = has_ack;
             }
         } else if (judged == 1 && is_ack == 1 && m.flow.state != FLOW_READY && m.mode == TG_MODE_ALWAYS) {
             isn = hdr.tcp.seq - 1;
-            told = hdr.tcp.ack - 1;
+            advertised = hdr.tcp.ack - 1;
             judge_lengths.apply(hdr, m, std.packet_length, lies);
             to_hash = ~lies;
         }
         if (to_hash == 1 && m.has_key == 1) {
             k0 = m.present_k0;
             k1 = m.present_k1;
-            if (told[31:31] != m.parity) {
+            if (advertised[31:31] != m.parity) {
                 k0 = m.previous_k0;
                 k1 = m.previous_k1;
             }
             cookie_words.apply(hdr, m, k0, k1);
             m.kept = m.s;
             cookie_tail.apply(hdr, m, isn, cookie);
-            if (cookie[TG_SMART_HASH_BITS - 1:0] == told[TG_SMART_HASH_BITS - 1:0]) {
+            if (cookie[TG_SMART_HASH_BITS - 1:0] == advertised[TG_SMART_HASH_BITS - 1:0]) {
                 ours = 1;
             } else if (m.inside == 0 && answers == 0 && bare == 1) {
                 // Perhaps a probe of the closed window, whose number is one less.
                 bit<32> other;
                 m.s = m.kept;
                 probe_tail.apply(hdr, m, hdr.tcp.seq, other);
-                if (other[TG_SMART_HASH_BITS - 1:0] == told[TG_SMART_HASH_BITS - 1:0]) {
+                if (other[TG_SMART_HASH_BITS - 1:0] == advertised[TG_SMART_HASH_BITS - 1:0]) {
                     ours = 1;
                     isn = hdr.tcp.seq;
                 }
@@ -233,18 +233,18 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
                     reason = COUNT_FLOW_READY;
                     to_setup = 1;
                     tell = 1;
-                    settle.apply(hdr, m, told);
+                    settle.apply(hdr, m, advertised);
                 }
                 count(reason);
                 m.pair = 1;
-                if (told[27:24] == TG_WSCALE_NONE) {
+                if (advertised[27:24] == TG_WSCALE_NONE) {
                     m.wscale = 0; // what the client was told
                 }
             } else if (m.flow.state == FLOW_READY) {
                 moves = 1;
                 if (from_table == 0) {
-                    tell = again;
-                    again_put = again;
+                    tell = retransmit;
+                    again_put = retransmit;
                 }
                 // The server's word that it is over; a client's could be forged.
                 if ((hdr.tcp.flags & (TG_TCP_FIN | TG_TCP_RST)) != 0 && from_table == 1) {
@@ -271,18 +271,18 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
                 moves = 1;
             } else if (ours == 1) {
                 reason = COUNT_FLOW_AGAIN;
-                if (m.flow.state != FLOW_SETUP || m.flow.value != told) {
+                if (m.flow.state != FLOW_SETUP || m.flow.value != advertised) {
                     count(COUNT_COOKIE_VALID);
                     reason = COUNT_FLOW_OPENED;
                 }
                 count(reason);
                 m.flow.state = FLOW_SETUP;
-                m.flow.value = told;
+                m.flow.value = advertised;
                 m.flow.down = 0;
                 m.flow.up = 0;
                 m.flow.window = hdr.tcp.window;
                 to_setup = 1;
-                flow_syn.apply(hdr, m, isn, told);
+                flow_syn.apply(hdr, m, isn, advertised);
             } else if (m.flow.state == FLOW_SETUP) {
                 pass = 0;
             } else if (is_ack == 1 && m.mode == TG_MODE_ALWAYS) {
@@ -290,7 +290,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
             }
         }
         if (to_setup == 1 || again_put == 1) {
-            setup.apply(m, lo, hi, 1, again);
+            setup.apply(m, lo, hi, 1, retransmit);
         }
         if (tell == 1) {
             kind = (bit<8>)FLOW_READY;

@@ -203,8 +203,8 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
             answer.apply(hdr, m, cookie);
         }
         if (to_hash == 1 && unknown == 1) {
-            bit<32> told = hdr.tcp.ack - 1;
-            if (cookie[TG_SMART_HASH_BITS - 1:0] == told[TG_SMART_HASH_BITS - 1:0]) {
+            bit<32> advertised = hdr.tcp.ack - 1;
+            if (cookie[TG_SMART_HASH_BITS - 1:0] == advertised[TG_SMART_HASH_BITS - 1:0]) {
                 unknown = 0;
                 count(COUNT_COOKIE_VALID);
                 if (m.edge == 0) {

@@ -77,7 +77,7 @@ control FlowTable(inout headers_t hdr, inout metadata_t m) {
 
 /* `put`: writes m.flow into its place; else looks it up, and says by `again` that the
  * controller has had a second to make an entry and is to be told once more. */
-control Setup(inout metadata_t m, in bit<32> lo, in bit<32> hi, in bit<1> put, out bit<1> again) {
+control Setup(inout metadata_t m, in bit<32> lo, in bit<32> hi, in bit<1> put, out bit<1> retransmit) {
     register<bit<32>>(SETUP_PLACES) owners;
     register<bit<32>>(SETUP_PLACES) values;
     register<bit<64>>(SETUP_PLACES) states;
@@ -87,7 +87,7 @@ control Setup(inout metadata_t m, in bit<32> lo, in bit<32> hi, in bit<1> put, o
     bit<32> at;
 
     apply {
-        again = 0;
+        retransmit = 0;
         at = lo & (SETUP_PLACES - 1);
         now = SECONDS(m);
         if (put == 1) {
@@ -108,7 +108,7 @@ control Setup(inout metadata_t m, in bit<32> lo, in bit<32> hi, in bit<1> put, o
                 m.flow.up = (bit<8>)state[20:17];
                 m.flow.window = state[16:1];
                 if (now != state[63:32]) {
-                    again = 1;
+                    retransmit = 1;
                 }
             }
         }

@@ -21,7 +21,7 @@ header probe_t {
     bit<32> dst_word;
     bit<32> ports;
     bit<32> isn;   // and the length
-    bit<32> told;
+    bit<32> advertised;
     bit<32> shown;
 }
 
@@ -59,7 +59,7 @@ control Pass(inout headers_t hdr, inout metadata_t m, in bit<8> lap) {
     IngressPass() ingress_pass;
     apply {
         words.apply(lap, hdr.probe.src_word, hdr.probe.dst_word, hdr.probe.ports, hdr.probe.isn, m.w, hdr.words);
-        ingress_pass.apply(hdr.s, m.w, hdr.probe.told, hdr.probe.shown);
+        ingress_pass.apply(hdr.s, m.w, hdr.probe.advertised, hdr.probe.shown);
     }
 }
 

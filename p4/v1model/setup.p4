@@ -99,13 +99,13 @@ control FlowAck(inout headers_t hdr, inout metadata_t m) {
 
 /* Egress: and the other one on to the client as tg_flow_window. A SYN-ACK's window is not
  * scaled; `told` is the scale that the client was told. */
-control FlowWindow(inout headers_t hdr, inout metadata_t m, in bit<8> told) {
+control FlowWindow(inout headers_t hdr, inout metadata_t m, in bit<8> advertised) {
     Bare() bare;
     apply {
         bare.apply(hdr, m, TG_TCP_HDR_LEN);
         hdr.tcp.seq = hdr.tcp.seq + 1 - m.flow.value;
         hdr.tcp.flags = TG_TCP_ACK;
-        hdr.tcp.window = hdr.tcp.window >> told;
+        hdr.tcp.window = hdr.tcp.window >> advertised;
     }
 }
 

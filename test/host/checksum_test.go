@@ -65,7 +65,7 @@ func TestBadChecksums(t *testing.T) {
 	for name, spoil := range map[string]func(f *lab.Frame){
 		"TCP":  func(f *lab.Frame) { f.TCPSum = func(right uint16) uint16 { return right ^ 0x0100 } },
 		"zero": func(f *lab.Frame) { f.TCPSum = func(uint16) uint16 { return 0 } },
-		"TCP of the long way": func(f *lab.Frame) {
+		"TCP of the slow path": func(f *lab.Frame) {
 			f.Payload, f.TCPSum = []byte("data"), func(right uint16) uint16 { return right + 1 }
 		},
 		"IPv4": func(f *lab.Frame) { f.IPSum = func(right uint16) uint16 { return right ^ 1 } },

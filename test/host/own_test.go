@@ -37,7 +37,7 @@ func TestFramesOfOthers(t *testing.T) {
 			f.Src = netip.AddrPortFrom(f.Dst.Addr(), 4000)
 		}},
 		"another own address as source": {true, false, func(f *lab.Frame) { f.Src = netip.AddrPortFrom(netip.MustParseAddr("198.18.3.9"), 4000) }},
-		"on the long way":               {true, true, func(f *lab.Frame) { f.To, f.Payload = foreign, []byte("data") }},
+		"on the slow path":              {true, true, func(f *lab.Frame) { f.To, f.Payload = foreign, []byte("data") }},
 	} {
 		for _, ipv6 := range families() {
 			if ipv6 && !c.v6 || !ipv6 && !c.v4 {

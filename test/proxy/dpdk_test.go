@@ -50,10 +50,10 @@ func TestDPDKUnderFlood(t *testing.T) {
 			if sent < 1000 || got["syn"] < sent/2 || got[c.counter] == 0 {
 				t.Errorf("%d SYNs sent, counters %v", sent, got)
 			}
-			// Most of a flood goes the short way, and so do segments of translated connections.
+			// Most of a flood goes the fast path, and so do segments of translated connections.
 			d := w.status().DPDK
 			if short := c.strategy != "cache"; short && d.ShortSYNs < sent/4 || c.strategy == "cookie" && d.ShortSegments == 0 {
-				t.Errorf("%d of %d SYNs went the short way, and %d segments", d.ShortSYNs, sent, d.ShortSegments)
+				t.Errorf("%d of %d SYNs went the fast path, and %d segments", d.ShortSYNs, sent, d.ShortSegments)
 			}
 		})
 	}

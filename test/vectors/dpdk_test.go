@@ -143,9 +143,9 @@ func TestDPDKReplaysTheVectors(t *testing.T) {
 				t.Fatalf("short: %q, %v", short, err)
 			}
 			if roomy := strings.HasSuffix(c.way, "roomy"); roomy != (short[1] != "0") {
-				t.Errorf("%s SYNs of the vectors went the short way", short[1])
+				t.Errorf("%s SYNs of the vectors went the fast path", short[1])
 			}
-			t.Logf("%d of %d vectors; %s SYNs went the short way", ran, len(all), short[1])
+			t.Logf("%d of %d vectors; %s SYNs went the fast path", ran, len(all), short[1])
 		})
 	}
 }

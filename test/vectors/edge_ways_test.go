@@ -17,7 +17,7 @@ import (
 const edgeFrames = 20_000
 
 // TestEdgeWays sends mutated segments to two edges, to one with a VLAN tag, so that it takes
-// the long way where the other takes the short one: verdict, bytes and counters must be
+// the slow path where the other takes the short one: verdict, bytes and counters must be
 // the same, whatever the edge does with what it does not know.
 func TestEdgeWays(t *testing.T) {
 	needRoot(t)
@@ -144,7 +144,7 @@ func compareWays(t *testing.T, short, long *edgeGate, counted map[string]uint64)
 		}
 		for name, n := range sums[0] {
 			if sums[1][name] != n {
-				t.Errorf("service %d, %s: %d the short way, %d the long one", id, name, n, sums[1][name])
+				t.Errorf("service %d, %s: %d the fast path, %d the long one", id, name, n, sums[1][name])
 			}
 		}
 	}

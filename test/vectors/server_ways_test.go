@@ -15,7 +15,7 @@ import (
 )
 
 // TestServerWays sends mutated segments to two servers' TC programs, to one with a VLAN tag, so that it
-// takes the long way where the other takes the short one: verdict and counters must be the same.
+// takes the slow path where the other takes the short one: verdict and counters must be the same.
 func TestServerWays(t *testing.T) {
 	needRoot(t)
 	short, long := newKernelGate(t), newKernelGate(t)
@@ -56,7 +56,7 @@ func TestServerWays(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ret != want || string(out) != string(in) || string(wanted) != string(tagged) {
-			t.Fatalf("frame %d, %x: %d the short way, %d the long one", n, in, int32(ret), int32(want))
+			t.Fatalf("frame %d, %x: %d the fast path, %d the long one", n, in, int32(ret), int32(want))
 		}
 		rets[int32(ret)]++
 	}
@@ -119,7 +119,7 @@ func compareServers(t *testing.T, short, long *kernelGate, counted map[string]ui
 				counted[name] += n
 			}
 			if was[name] != n {
-				t.Errorf("service %d, %s: %d the short way, %d the long one", id, name, n, was[name])
+				t.Errorf("service %d, %s: %d the fast path, %d the long one", id, name, n, was[name])
 			}
 		}
 	}

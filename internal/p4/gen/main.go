@@ -114,7 +114,7 @@ func number(text, name string) (uint64, error) {
 
 // mssTable takes the thresholds of tg_mss_index from the cases of tg_mss_value.
 func mssTable(b *bytes.Buffer, text string) error {
-	all := regexp.MustCompile(`(?:case (\d)|(default)): return family == 4 \? (\d+) : (\d+);`).FindAllStringSubmatch(text, -1)
+	all := regexp.MustCompile(`(?:case (\d)|(default)):\s*return family == 4 \? (\d+) : (\d+);`).FindAllStringSubmatch(text, -1)
 	if len(all) != 8 {
 		return fmt.Errorf("cookie.h: %d entries of the MSS table, want 8", len(all))
 	}

@@ -31,7 +31,7 @@ const (
 	EdgeProbeMapTgEdge        = "tg_edge"
 	EdgeProbeMapTgEdgePorts   = "tg_edge_ports"
 	EdgeProbeMapTgEdgeReports = "tg_edge_reports"
-	EdgeProbeMapTgHalves      = "tg_halves"
+	EdgeProbeMapTgHalfopens   = "tg_halfopens"
 	EdgeProbeMapTgKeys        = "tg_keys"
 	EdgeProbeMapTgNextFlow    = "tg_next_flow"
 	EdgeProbeMapTgPorts       = "tg_ports"
@@ -100,7 +100,7 @@ type EdgeProbeMapSpecs struct {
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
-	TgHalves      *ebpf.MapSpec `ebpf:"tg_halves"`
+	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
@@ -145,7 +145,7 @@ type EdgeProbeMaps struct {
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
-	TgHalves      *ebpf.Map `ebpf:"tg_halves"`
+	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
@@ -166,7 +166,7 @@ func (m *EdgeProbeMaps) Close() error {
 		m.TgEdge,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
-		m.TgHalves,
+		m.TgHalfopens,
 		m.TgKeys,
 		m.TgNextFlow,
 		m.TgPorts,

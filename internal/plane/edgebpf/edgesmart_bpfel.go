@@ -28,7 +28,7 @@ const (
 	EdgeSmartMapTgEdge        = "tg_edge"
 	EdgeSmartMapTgEdgePorts   = "tg_edge_ports"
 	EdgeSmartMapTgEdgeReports = "tg_edge_reports"
-	EdgeSmartMapTgHalves      = "tg_halves"
+	EdgeSmartMapTgHalfopens   = "tg_halfopens"
 	EdgeSmartMapTgKeys        = "tg_keys"
 	EdgeSmartMapTgNextFlow    = "tg_next_flow"
 	EdgeSmartMapTgOffenders   = "tg_offenders"
@@ -108,7 +108,7 @@ type EdgeSmartMapSpecs struct {
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
-	TgHalves      *ebpf.MapSpec `ebpf:"tg_halves"`
+	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
@@ -164,7 +164,7 @@ type EdgeSmartMaps struct {
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
-	TgHalves      *ebpf.Map `ebpf:"tg_halves"`
+	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
@@ -196,7 +196,7 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgEdge,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
-		m.TgHalves,
+		m.TgHalfopens,
 		m.TgKeys,
 		m.TgNextFlow,
 		m.TgOffenders,

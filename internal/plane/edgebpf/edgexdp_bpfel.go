@@ -141,7 +141,7 @@ const (
 	EdgeXdpMapTgEdge        = "tg_edge"
 	EdgeXdpMapTgEdgePorts   = "tg_edge_ports"
 	EdgeXdpMapTgEdgeReports = "tg_edge_reports"
-	EdgeXdpMapTgHalves      = "tg_halves"
+	EdgeXdpMapTgHalfopens   = "tg_halfopens"
 	EdgeXdpMapTgKeys        = "tg_keys"
 	EdgeXdpMapTgNextFlow    = "tg_next_flow"
 	EdgeXdpMapTgOffenders   = "tg_offenders"
@@ -221,7 +221,7 @@ type EdgeXdpMapSpecs struct {
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
-	TgHalves      *ebpf.MapSpec `ebpf:"tg_halves"`
+	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
@@ -277,7 +277,7 @@ type EdgeXdpMaps struct {
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
-	TgHalves      *ebpf.Map `ebpf:"tg_halves"`
+	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
@@ -309,7 +309,7 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgEdge,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
-		m.TgHalves,
+		m.TgHalfopens,
 		m.TgKeys,
 		m.TgNextFlow,
 		m.TgOffenders,

@@ -22,7 +22,7 @@ const (
 	ProxyTcMapTgDevices     = "tg_devices"
 	ProxyTcMapTgFlows4      = "tg_flows4"
 	ProxyTcMapTgFlows6      = "tg_flows6"
-	ProxyTcMapTgHalves      = "tg_halves"
+	ProxyTcMapTgHalfopens   = "tg_halfopens"
 	ProxyTcMapTgKeys        = "tg_keys"
 	ProxyTcMapTgLatelyCells = "tg_lately_cells"
 	ProxyTcMapTgMacs        = "tg_macs"
@@ -101,7 +101,7 @@ type ProxyTcMapSpecs struct {
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgFlows4      *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6      *ebpf.MapSpec `ebpf:"tg_flows6"`
-	TgHalves      *ebpf.MapSpec `ebpf:"tg_halves"`
+	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLatelyCells *ebpf.MapSpec `ebpf:"tg_lately_cells"`
 	TgMacs        *ebpf.MapSpec `ebpf:"tg_macs"`
@@ -156,7 +156,7 @@ type ProxyTcMaps struct {
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
 	TgFlows4      *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6      *ebpf.Map `ebpf:"tg_flows6"`
-	TgHalves      *ebpf.Map `ebpf:"tg_halves"`
+	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgLatelyCells *ebpf.Map `ebpf:"tg_lately_cells"`
 	TgMacs        *ebpf.Map `ebpf:"tg_macs"`
@@ -187,7 +187,7 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgDevices,
 		m.TgFlows4,
 		m.TgFlows6,
-		m.TgHalves,
+		m.TgHalfopens,
 		m.TgKeys,
 		m.TgLatelyCells,
 		m.TgMacs,

@@ -24,15 +24,15 @@ type ProxyXdpTgFlow struct {
 		Ms  uint16
 		Mss uint16
 	}
-	ClientWindow uint16
-	OptionBits   uint16
-	Service      uint16
-	State        uint8
-	Flags        uint8
-	ToldWscale   uint8
-	WindowDown   int8
-	WindowUp     uint8
-	ClientPort   uint8
+	ClientWindow     uint16
+	OptionBits       uint16
+	Service          uint16
+	State            uint8
+	Flags            uint8
+	AdvertisedWscale uint8
+	WindowDown       int8
+	WindowUp         uint8
+	ClientPort       uint8
 }
 
 type ProxyXdpTgFlowKey4 struct {
@@ -127,7 +127,7 @@ const (
 	ProxyXdpMapTgDevices     = "tg_devices"
 	ProxyXdpMapTgFlows4      = "tg_flows4"
 	ProxyXdpMapTgFlows6      = "tg_flows6"
-	ProxyXdpMapTgHalves      = "tg_halves"
+	ProxyXdpMapTgHalfopens   = "tg_halfopens"
 	ProxyXdpMapTgKeys        = "tg_keys"
 	ProxyXdpMapTgLatelyCells = "tg_lately_cells"
 	ProxyXdpMapTgMacs        = "tg_macs"
@@ -211,7 +211,7 @@ type ProxyXdpMapSpecs struct {
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgFlows4      *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6      *ebpf.MapSpec `ebpf:"tg_flows6"`
-	TgHalves      *ebpf.MapSpec `ebpf:"tg_halves"`
+	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLatelyCells *ebpf.MapSpec `ebpf:"tg_lately_cells"`
 	TgMacs        *ebpf.MapSpec `ebpf:"tg_macs"`
@@ -271,7 +271,7 @@ type ProxyXdpMaps struct {
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
 	TgFlows4      *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6      *ebpf.Map `ebpf:"tg_flows6"`
-	TgHalves      *ebpf.Map `ebpf:"tg_halves"`
+	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgLatelyCells *ebpf.Map `ebpf:"tg_lately_cells"`
 	TgMacs        *ebpf.Map `ebpf:"tg_macs"`
@@ -307,7 +307,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgDevices,
 		m.TgFlows4,
 		m.TgFlows6,
-		m.TgHalves,
+		m.TgHalfopens,
 		m.TgKeys,
 		m.TgLatelyCells,
 		m.TgMacs,

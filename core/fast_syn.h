@@ -10,34 +10,34 @@
  * A service that agrees to all of them answers with as many bytes as it got, so the
  * answer is written over the SYN. Whatever is not just so is left, untouched, to
  * packet.h and synack.h, which say the same of these SYNs, only slower: what is
- * written here must be byte for byte what they write (test_common_syn.c).
+ * written here must be byte for byte what they write (test_fast_syn.c).
  *
  * `family` and `ts` are constants at each call: every case becomes straight code, in
  * which a BPF program keeps its numbers in registers.
  */
-#ifndef TG_COMMON_SYN_H
-#define TG_COMMON_SYN_H
+#ifndef TG_FAST_SYN_H
+#define TG_FAST_SYN_H
 
 #include "host.h"
 
 /* Bytes of the whole frame. */
-TG_INLINE uint32_t tg_common_syn_len(uint8_t family, bool ts)
+TG_INLINE uint32_t tg_fast_syn_len(uint8_t family, bool ts)
 {
-	return TG_ETH_HDR_LEN + (family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN) +
-	       TG_TCP_HDR_LEN + (ts ? 20 : 12);
+	return TG_ETH_HDR_LEN + (family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN) + TG_TCP_HDR_LEN +
+	       (ts ? 20 : 12);
 }
 
 /* Where the TCP header begins. */
-TG_INLINE uint32_t tg_common_syn_l4(uint8_t family)
+TG_INLINE uint32_t tg_fast_syn_l4(uint8_t family)
 {
 	return TG_ETH_HDR_LEN + (family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN);
 }
 
-/* True if the IP header is that of a common SYN's; reads tg_common_syn_len bytes. */
-TG_INLINE bool tg_common_syn_ip(const uint8_t *frame, uint8_t family, bool ts)
+/* True if the IP header is that of a common SYN's; reads tg_fast_syn_len bytes. */
+TG_INLINE bool tg_fast_syn_ip(const uint8_t *frame, uint8_t family, bool ts)
 {
 	const uint8_t *ip = frame + TG_ETH_HDR_LEN;
-	uint32_t len = tg_common_syn_len(family, ts) - TG_ETH_HDR_LEN;
+	uint32_t len = tg_fast_syn_len(family, ts) - TG_ETH_HDR_LEN;
 
 	if (family == 4)
 		return ip[0] == 0x45 && tg_load16(ip + 2) == tg_swap16(len) &&
@@ -48,7 +48,7 @@ TG_INLINE bool tg_common_syn_ip(const uint8_t *frame, uint8_t family, bool ts)
 }
 
 /* True if the TCP options are those of a common SYN; then `o` says what they offer. */
-TG_INLINE bool tg_common_syn_options(const uint8_t *at, bool ts, struct tg_tcp_options *o)
+TG_INLINE bool tg_fast_syn_options(const uint8_t *at, bool ts, struct tg_tcp_options *o)
 {
 	const uint32_t nop_wscale = TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_WSCALE, 3, 0);
 	const uint32_t nop_nop_sack = TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP, TG_TCPOPT_SACK_OK, 2);
@@ -77,9 +77,9 @@ TG_INLINE bool tg_common_syn_options(const uint8_t *at, bool ts, struct tg_tcp_o
 }
 
 /* True if both checksums of a common SYN are right: core/intact.h, in straight code. */
-TG_INLINE bool tg_common_syn_sums(const uint8_t *frame, uint8_t family, bool ts)
+TG_INLINE bool tg_fast_syn_sums(const uint8_t *frame, uint8_t family, bool ts)
 {
-	const uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_common_syn_l4(family);
+	const uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_fast_syn_l4(family);
 	uint32_t tcp_len = TG_TCP_HDR_LEN + (ts ? 20 : 12);
 	uint64_t pseudo = family == 4 ? tg_intact_words(ip + 12, 2) : tg_intact_words(ip + 8, 8);
 
@@ -89,16 +89,16 @@ TG_INLINE bool tg_common_syn_sums(const uint8_t *frame, uint8_t family, bool ts)
 			     tg_intact_words(tcp, tcp_len / 4), tg_load16(tcp + 16));
 }
 
-/* True if the frame of tg_common_syn_len bytes, whose EtherType is the family's, is a
+/* True if the frame of tg_fast_syn_len bytes, whose EtherType is the family's, is a
  * common SYN that is to be answered; then `syn` and `offered` tell of it what the
  * answer needs. False too for what tg_host_judge_syn would not answer. */
-TG_INLINE bool tg_common_syn_read(const uint8_t *frame, uint8_t family, bool ts,
-				  struct tg_packet *syn, struct tg_tcp_options *offered)
+TG_INLINE bool tg_fast_syn_read(const uint8_t *frame, uint8_t family, bool ts,
+				struct tg_packet *syn, struct tg_tcp_options *offered)
 {
-	const uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_common_syn_l4(family);
+	const uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_fast_syn_l4(family);
 
 	/* Data offset, reserved bits, flags: SYN alone. */
-	if (tg_load16(tcp + 12) != (ts ? 0x02a0 : 0x0280) || !tg_common_syn_ip(frame, family, ts))
+	if (tg_load16(tcp + 12) != (ts ? 0x02a0 : 0x0280) || !tg_fast_syn_ip(frame, family, ts))
 		return false;
 	syn->family = family;
 	syn->l3_off = TG_ETH_HDR_LEN;
@@ -116,19 +116,18 @@ TG_INLINE bool tg_common_syn_read(const uint8_t *frame, uint8_t family, bool ts,
 	}
 	syn->ports = tg_load32(tcp);
 	syn->seq = tg_swap32(tg_load32(tcp + 4));
-	return tg_common_syn_options(tcp + TG_TCP_HDR_LEN, ts, offered) &&
-	       !tg_packet_is_group(syn) && !tg_packet_source_is_bogus(syn) &&
-	       tg_common_syn_sums(frame, family, ts);
+	return tg_fast_syn_options(tcp + TG_TCP_HDR_LEN, ts, offered) && !tg_packet_is_group(syn) &&
+	       !tg_packet_source_is_bogus(syn) && tg_fast_syn_sums(frame, family, ts);
 }
 
 /* True if the service answers a common SYN with as many options as it has. */
-TG_INLINE bool tg_common_syn_agrees(const struct tg_service *svc, bool ts)
+TG_INLINE bool tg_fast_syn_agrees(const struct tg_service *svc, bool ts)
 {
 	return svc->sack && (!ts || svc->timestamps) && svc->wscale != TG_WSCALE_NONE;
 }
 
 /* What the cookie says of the connection: tg_synack_agree's option_bits. */
-TG_INLINE uint32_t tg_common_syn_bits(uint8_t family, const struct tg_tcp_options *offered)
+TG_INLINE uint32_t tg_fast_syn_bits(uint8_t family, const struct tg_tcp_options *offered)
 {
 	uint32_t top = family == 4 ? 1460 : 1440;
 	uint32_t index = offered->mss == top ? 6 : tg_mss_index(family, offered->mss);
@@ -136,12 +135,12 @@ TG_INLINE uint32_t tg_common_syn_bits(uint8_t family, const struct tg_tcp_option
 	return index | (uint32_t)offered->wscale << 3 | 1U << 7;
 }
 
-/* Writes the answer over the SYN. `svc` agrees (tg_common_syn_agrees). */
-TG_INLINE void tg_common_syn_answer(uint8_t *frame, uint8_t family, bool ts,
-				    const struct tg_packet *syn, const struct tg_service *svc,
-				    struct tg_cookie cookie)
+/* Writes the answer over the SYN. `svc` agrees (tg_fast_syn_agrees). */
+TG_INLINE void tg_fast_syn_answer(uint8_t *frame, uint8_t family, bool ts,
+				  const struct tg_packet *syn, const struct tg_service *svc,
+				  struct tg_cookie cookie)
 {
-	uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_common_syn_l4(family);
+	uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_fast_syn_l4(family);
 	uint32_t tcp_len = TG_TCP_HDR_LEN + (ts ? 20 : 12), i;
 	uint32_t ports = syn->ports << 16 | syn->ports >> 16;
 	uint32_t isn = tg_swap32(cookie.isn), ack = tg_swap32(syn->seq + 1);
@@ -183,7 +182,8 @@ TG_INLINE void tg_common_syn_answer(uint8_t *frame, uint8_t family, bool ts,
 		sum += addrs;
 		tg_store32(ip, w0);
 		tg_store32(ip + 4, w1);
-		tg_store32(ip + 8, w2 | (uint32_t)tg_csum_finish((uint64_t)w0 + w1 + w2 + addrs) << 16);
+		tg_store32(ip + 8, w2 | (uint32_t)tg_csum_finish((uint64_t)w0 + w1 + w2 + addrs)
+						   << 16);
 		tg_store32(ip + 12, syn->dst.w[0]);
 		tg_store32(ip + 16, syn->src.w[0]);
 	} else {

@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/plane/againbpf"
+	"tidegate/internal/plane/retransmitbpf"
 )
 
 // Again sends SYN-ACKs of the SYN cache again when they are due. The BPF program
@@ -22,7 +22,7 @@ type Again struct {
 	in     []byte
 }
 
-// The buffer of bpf/proxy_again.bpf.c: struct tg_again, link header, IPv6, TCP.
+// The buffer of bpf/proxy_retransmit.bpf.c: struct tg_retransmit, link header, IPv6, TCP.
 const (
 	againHead  = 16
 	againFrame = 22 + 40 + 60
@@ -30,13 +30,13 @@ const (
 
 // NewAgain is for the network namespace of the calling thread.
 func (p *Proxy) NewAgain() (*Again, error) {
-	spec, err := againbpf.LoadProxyAgain()
+	spec, err := retransmitbpf.LoadProxyRetransmit()
 	if err != nil {
 		return nil, err
 	}
 	a := &Again{in: make([]byte, againHead+againFrame)}
-	if err := p.loadOne(spec, againbpf.ProxyAgainProgTgProxyAgain, &a.prog); err != nil {
-		return nil, explain(fmt.Errorf("program %s: %w", againbpf.ProxyAgainProgTgProxyAgain, err))
+	if err := p.loadOne(spec, retransmitbpf.ProxyRetransmitProgTgProxyRetransmit, &a.prog); err != nil {
+		return nil, explain(fmt.Errorf("program %s: %w", retransmitbpf.ProxyRetransmitProgTgProxyRetransmit, err))
 	}
 	// Protocol 0: it only sends.
 	if a.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {

@@ -3,28 +3,28 @@
  * The TCP segment that nearly every packet of a connection is, and nearly every packet of a
  * flood, read at once: no VLAN tag, no IP options, no extension headers, no fragment, and
  * not a SYN. Whatever is not just so is left to packet.h, which says the same of these
- * segments, only slower (test_common_segment.c).
+ * segments, only slower (test_fast_segment.c).
  *
  * `family` is a constant at each call: every case becomes straight code, in which a BPF
  * program keeps its numbers in registers.
  */
-#ifndef TG_COMMON_SEGMENT_H
-#define TG_COMMON_SEGMENT_H
+#ifndef TG_FAST_SEGMENT_H
+#define TG_FAST_SEGMENT_H
 
 #include "host.h"
 
 /* Bytes from the start of the frame to the end of the fixed TCP header. */
-TG_INLINE uint32_t tg_common_segment_len(uint8_t family)
+TG_INLINE uint32_t tg_fast_segment_len(uint8_t family)
 {
 	return TG_ETH_HDR_LEN + (family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN) + TG_TCP_HDR_LEN;
 }
 
-/* True if the frame, of which tg_common_segment_len bytes are there, is a common segment
+/* True if the frame, of which tg_fast_segment_len bytes are there, is a common segment
  * of that family. */
-TG_INLINE bool tg_common_segment_is(const uint8_t *frame, uint8_t family)
+TG_INLINE bool tg_fast_segment_is(const uint8_t *frame, uint8_t family)
 {
 	const uint8_t *ip = frame + TG_ETH_HDR_LEN;
-	uint8_t flags = frame[tg_common_segment_len(family) - TG_TCP_HDR_LEN + 13];
+	uint8_t flags = frame[tg_fast_segment_len(family) - TG_TCP_HDR_LEN + 13];
 
 	if ((flags & (TG_TCP_SYN | TG_TCP_ACK)) == TG_TCP_SYN)
 		return false;
@@ -37,10 +37,10 @@ TG_INLINE bool tg_common_segment_is(const uint8_t *frame, uint8_t family)
 }
 
 /* Of a frame that is one: what tg_packet_parse makes of it. */
-TG_INLINE void tg_common_segment_read(const uint8_t *frame, uint8_t family, struct tg_packet *pkt)
+TG_INLINE void tg_fast_segment_read(const uint8_t *frame, uint8_t family, struct tg_packet *pkt)
 {
 	const uint8_t *ip = frame + TG_ETH_HDR_LEN;
-	const uint8_t *tcp = frame + tg_common_segment_len(family) - TG_TCP_HDR_LEN;
+	const uint8_t *tcp = frame + tg_fast_segment_len(family) - TG_TCP_HDR_LEN;
 
 	if (family == 4) {
 		pkt->l4_len = tg_swap16(tg_load16(ip + 2)) - TG_IPV4_HDR_LEN;
@@ -62,7 +62,7 @@ TG_INLINE void tg_common_segment_read(const uint8_t *frame, uint8_t family, stru
 	pkt->seq = tg_swap32(tg_load32(tcp + 4));
 	pkt->ack = tg_swap32(tg_load32(tcp + 8));
 	pkt->l3_off = TG_ETH_HDR_LEN;
-	pkt->l4_off = tg_common_segment_len(family) - TG_TCP_HDR_LEN;
+	pkt->l4_off = tg_fast_segment_len(family) - TG_TCP_HDR_LEN;
 	pkt->tcp_hdr_len = (uint8_t)((tcp[12] >> 4) * 4);
 	pkt->flags = tcp[13];
 	pkt->family = family;
@@ -75,10 +75,10 @@ TG_INLINE void tg_common_segment_read(const uint8_t *frame, uint8_t family, stru
  * options. The frame has `len` bytes, of which those before `end` are in one piece. False if
  * its lengths lie, or if its options are not there, laid out as usual: then packet.h's way
  * must tell. */
-TG_INLINE bool tg_common_segment_ack(const uint8_t *frame, const uint8_t *end, uint32_t len,
-				     const struct tg_packet *pkt, struct tg_ack *ack)
+TG_INLINE bool tg_fast_segment_ack(const uint8_t *frame, const uint8_t *end, uint32_t len,
+				   const struct tg_packet *pkt, struct tg_ack *ack)
 {
-	const uint8_t *options = frame + tg_common_segment_len(pkt->family);
+	const uint8_t *options = frame + tg_fast_segment_len(pkt->family);
 
 	if (!tg_host_ack_is_whole(pkt, len))
 		return false;

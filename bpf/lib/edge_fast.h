@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The edge's short way for what looks like nearly every packet: common SYNs (core/common_syn.h) and
- * common segments (core/common_segment.h) from outside. Decides nothing that the long way
+ * The edge's fast path for what looks like nearly every packet: common SYNs (core/fast_syn.h) and
+ * common segments (core/fast_segment.h) from outside. Decides nothing that the slow path
  * (edge_xdp.bpf.c) would decide otherwise; everything but the plainest case is left to it.
  */
-#ifndef TG_BPF_EDGE_SHORT_H
-#define TG_BPF_EDGE_SHORT_H
+#ifndef TG_BPF_EDGE_FAST_H
+#define TG_BPF_EDGE_FAST_H
 
 #include "edge_steps.h"
-#include "../../core/common_segment.h"
+#include "../../core/fast_segment.h"
 
 /* A router takes only what is addressed to it: a port may be promiscuous. */
 static __always_inline bool tg_edge_is_mine(struct xdp_md *ctx, __u64 mac)
@@ -20,10 +20,10 @@ static __always_inline bool tg_edge_is_mine(struct xdp_md *ctx, __u64 mac)
 	return tg_load32(data) == (__u32)mac && tg_load16(data + 4) == (__u16)(mac >> 32);
 }
 
-#ifdef TG_EDGE_COMMON_SYN
-/* A common SYN, the short way. XDP_ABORTED, with nothing done and nothing counted, for
+#ifdef TG_EDGE_FAST_SYN
+/* A common SYN, the fast path. XDP_ABORTED, with nothing done and nothing counted, for
  * what has to go the long one. */
-static __always_inline int tg_edge_common_syn(struct xdp_md *ctx, __u8 family, bool ts)
+static __always_inline int tg_edge_fast_syn(struct xdp_md *ctx, __u8 family, bool ts)
 {
 	__u8 *frame = (void *)(long)ctx->data;
 	const struct tg_host_settings *settings;
@@ -33,8 +33,8 @@ static __always_inline int tg_edge_common_syn(struct xdp_md *ctx, __u8 family, b
 	struct tg_packet syn;
 	__u32 id;
 
-	if (frame + tg_common_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
-	    !tg_common_syn_read(frame, family, ts, &syn, &offered))
+	if (frame + tg_fast_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
+	    !tg_fast_syn_read(frame, family, ts, &syn, &offered))
 		return XDP_ABORTED;
 	settings = tg_settings_get();
 	if (!settings)
@@ -42,49 +42,49 @@ static __always_inline int tg_edge_common_syn(struct xdp_md *ctx, __u8 family, b
 	id = tg_service_find(settings, &syn);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || svc->closed || !tg_common_syn_agrees(svc, ts) ||
-	    (!ts && TG_UNLIKELY(tg_edge_syn_is_known(&syn))) ||
-	    !tg_common_syn_send(frame, family, ts, settings, svc, &syn, &offered))
+	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
+	    !tg_fast_syn_agrees(svc, ts) || (!ts && TG_UNLIKELY(tg_edge_syn_is_known(&syn))) ||
+	    !tg_fast_syn_send(frame, family, ts, settings, svc, &syn, &offered))
 		return XDP_ABORTED;
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cookie_sent);
 	return XDP_TX;
 }
 
-/* Functions of their own: their stacks do not add to those of the long way. */
-__attribute__((noinline)) int tg_edge_common_v4(struct xdp_md *ctx, __u32 ts)
+/* Functions of their own: their stacks do not add to those of the slow path. */
+__attribute__((noinline)) int tg_edge_fast_v4(struct xdp_md *ctx, __u32 ts)
 {
-	return ts ? tg_edge_common_syn(ctx, 4, true) : tg_edge_common_syn(ctx, 4, false);
+	return ts ? tg_edge_fast_syn(ctx, 4, true) : tg_edge_fast_syn(ctx, 4, false);
 }
 
-__attribute__((noinline)) int tg_edge_common_v6(struct xdp_md *ctx, __u32 ts)
+__attribute__((noinline)) int tg_edge_fast_v6(struct xdp_md *ctx, __u32 ts)
 {
-	return ts ? tg_edge_common_syn(ctx, 6, true) : tg_edge_common_syn(ctx, 6, false);
+	return ts ? tg_edge_fast_syn(ctx, 6, true) : tg_edge_fast_syn(ctx, 6, false);
 }
 
-/* XDP_ABORTED if the SYN in the frame is no common one, or has to go the long way. */
-static __always_inline int tg_edge_common(struct xdp_md *ctx)
+/* XDP_ABORTED if the SYN in the frame is no common one, or has to go the slow path. */
+static __always_inline int tg_edge_fast_any_syn(struct xdp_md *ctx)
 {
-	enum tg_common_syn_kind kind = tg_common_syn_kind((void *)(long)ctx->data,
-							  (void *)(long)ctx->data_end);
+	enum tg_fast_syn_kind kind = tg_fast_syn_kind((void *)(long)ctx->data,
+						      (void *)(long)ctx->data_end);
 
-	if (kind == TG_COMMON_NONE)
+	if (kind == TG_FAST_NONE)
 		return XDP_ABORTED;
-	if (kind == TG_COMMON_V4_TS || kind == TG_COMMON_V4)
-		return tg_edge_common_v4(ctx, kind == TG_COMMON_V4_TS);
-	return tg_edge_common_v6(ctx, kind == TG_COMMON_V6_TS);
+	if (kind == TG_FAST_V4_TS || kind == TG_FAST_V4)
+		return tg_edge_fast_v4(ctx, kind == TG_FAST_V4_TS);
+	return tg_edge_fast_v6(ctx, kind == TG_FAST_V6_TS);
 }
 #else
-#define tg_edge_common(ctx) XDP_ABORTED
+#define tg_edge_fast_any_syn(ctx) XDP_ABORTED
 #endif
 
-/* A common segment (core/common_segment.h) to a service whose mode is `always`, the short way:
+/* A common segment (core/fast_segment.h) to a service whose mode is `always`, the fast path:
  * what tg_edge_segment does with it, in protocol `plain`, and nobody to be told of offenders.
  * TG_NEXT_FORWARD, with `out` filled, for what goes on; TG_NEXT_WIDE as there; XDP_ABORTED, with
- * nothing done and nothing counted, for what has to go the long way. The frame is read again and again: that
+ * nothing done and nothing counted, for what has to go the slow path. The frame is read again and again: that
  * costs less than keeping what was read. */
-static __always_inline int tg_edge_common_segment(struct xdp_md *ctx, __u8 family,
-						  struct tg_packet *out, __u64 back)
+static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
+						struct tg_packet *out, __u64 back)
 {
 	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	const struct tg_host_settings *settings;
@@ -100,14 +100,14 @@ static __always_inline int tg_edge_common_segment(struct xdp_md *ctx, __u8 famil
 	struct tg_ack ack;
 	__u64 hash;
 
-	if (frame + tg_common_segment_len(family) > end || !tg_common_segment_is(frame, family))
+	if (frame + tg_fast_segment_len(family) > end || !tg_fast_segment_is(frame, family))
 		return XDP_ABORTED;
 	settings = tg_settings_get();
 	tagged = tg_tagged_get();
 	edge = tg_edge_get();
 	if (!settings || !edge || !tagged || tagged->edge || settings->report)
 		return XDP_ABORTED;
-	tg_common_segment_read(frame, family, &pkt);
+	tg_fast_segment_read(frame, family, &pkt);
 	id = tg_service_find(settings, &pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
@@ -120,23 +120,23 @@ static __always_inline int tg_edge_common_segment(struct xdp_md *ctx, __u8 famil
 	hash = tg_bloom_hash(&pkt, TG_BLOOM_FROM_CLIENT, &edge->bloom_key);
 	generations = tg_bloom_look_for(hash, edge->bloom_bits & 31);
 	asm volatile("" ::: "memory");
-	tg_common_segment_read(frame, family, &pkt);
+	tg_fast_segment_read(frame, family, &pkt);
 	if (!generations) {
 		found = TG_EDGE_UNKNOWN;
 		if (tg_edge_may_verify(&pkt)) {
-			if (!tg_common_segment_ack(frame, end, (__u32)(end - frame), &pkt, &ack))
+			if (!tg_fast_segment_ack(frame, end, (__u32)(end - frame), &pkt, &ack))
 				return XDP_ABORTED;
 			found = tg_edge_verify(&pkt, &ack, settings, back);
 			if (TG_UNLIKELY(found == TG_EDGE_UNKNOWN && settings->wide && !back))
 				return TG_NEXT_WIDE;
 			if (found == TG_EDGE_VERIFIED)
-				return XDP_ABORTED; /* once a connection: the long way looks whether it is intact */
+				return XDP_ABORTED; /* once a connection: the slow path looks whether it is intact */
 		}
 		if (found == TG_EDGE_UNKNOWN)
 			found = tg_edge_unknown(edge);
 	}
 	asm volatile("" ::: "memory");
-	tg_common_segment_read(frame, family, &pkt);
+	tg_fast_segment_read(frame, family, &pkt);
 	d = tg_edge_judge(tg_edge_kind(&pkt), found);
 	tg_count(row, d.counter);
 	if (d.verdict == TG_DROP)
@@ -150,26 +150,24 @@ static __always_inline int tg_edge_common_segment(struct xdp_md *ctx, __u8 famil
 	return TG_NEXT_FORWARD;
 }
 
-/* Functions of their own: their stacks do not add to those of the long way. */
-__attribute__((noinline)) int tg_edge_segment_v4(struct xdp_md *ctx, struct tg_packet *out,
-							 __u64 back)
+/* Functions of their own: their stacks do not add to those of the slow path. */
+__attribute__((noinline)) int tg_edge_segment_v4(struct xdp_md *ctx, struct tg_packet *out, __u64 back)
 {
-	return out ? tg_edge_common_segment(ctx, 4, out, back) : XDP_ABORTED;
+	return out ? tg_edge_fast_segment(ctx, 4, out, back) : XDP_ABORTED;
 }
 
-__attribute__((noinline)) int tg_edge_segment_v6(struct xdp_md *ctx, struct tg_packet *out,
-							 __u64 back)
+__attribute__((noinline)) int tg_edge_segment_v6(struct xdp_md *ctx, struct tg_packet *out, __u64 back)
 {
-	return out ? tg_edge_common_segment(ctx, 6, out, back) : XDP_ABORTED;
+	return out ? tg_edge_fast_segment(ctx, 6, out, back) : XDP_ABORTED;
 }
 
 /* What looks like nearly every packet, from outside and for us. XDP_ABORTED, with nothing done
- * and nothing counted, if it is not, or has to go the long way. */
-static __always_inline int tg_edge_short(struct xdp_md *ctx, const struct tg_proxy_settings *ports,
-					 const struct tg_edge_port *port, struct tg_packet *out)
+ * and nothing counted, if it is not, or has to go the slow path. */
+static __always_inline int tg_edge_fast(struct xdp_md *ctx, const struct tg_proxy_settings *ports,
+					const struct tg_edge_port *port, struct tg_packet *out)
 {
 	const __u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u32 len4 = tg_common_segment_len(4), len6 = tg_common_segment_len(6);
+	__u32 len4 = tg_fast_segment_len(4), len6 = tg_fast_segment_len(6);
 	int action;
 
 	if (port->flags & TG_EDGE_PORT_INSIDE || frame + len4 > end ||
@@ -177,16 +175,18 @@ static __always_inline int tg_edge_short(struct xdp_md *ctx, const struct tg_pro
 		return XDP_ABORTED;
 	if (tg_load16(frame + 12) == TG_ETHERTYPE_IPV4 && !(frame[len4 - 7] & TG_TCP_SYN)) {
 		action = tg_edge_segment_v4(ctx, out, 0);
-		return TG_LIKELY(action != TG_NEXT_WIDE) ? action
-							 : tg_edge_segment_v4(ctx, out, TG_EPOCHS_WIDE);
+		return TG_LIKELY(action != TG_NEXT_WIDE)
+			       ? action
+			       : tg_edge_segment_v4(ctx, out, TG_EPOCHS_WIDE);
 	}
 	if (tg_load16(frame + 12) == TG_ETHERTYPE_IPV6 && frame + len6 <= end &&
 	    !(frame[len6 - 7] & TG_TCP_SYN)) {
 		action = tg_edge_segment_v6(ctx, out, 0);
-		return TG_LIKELY(action != TG_NEXT_WIDE) ? action
-							 : tg_edge_segment_v6(ctx, out, TG_EPOCHS_WIDE);
+		return TG_LIKELY(action != TG_NEXT_WIDE)
+			       ? action
+			       : tg_edge_segment_v6(ctx, out, TG_EPOCHS_WIDE);
 	}
-	return tg_edge_common(ctx);
+	return tg_edge_fast_any_syn(ctx);
 }
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The short way of common segments against the long one: whatever it takes on, it reads as
+ * The fast path of common segments against the long one: whatever it takes on, it reads as
  * packet.h, tcp_options.h and host.h do, to the bit, and an edge judges alike; and what
  * every client sends it does take on.
  */
 #include "test.h"
 
-#include "../common_segment.h"
+#include "../fast_segment.h"
 #include "../edge.h"
 
 #define FRAME_MAX 160
@@ -18,8 +18,9 @@ static const uint64_t now_epoch = 77;
  * timestamps, a third other options. Its length. */
 static uint32_t make_segment(uint64_t *seed, uint8_t *frame, uint8_t family)
 {
-	static const uint8_t flags[] = {0x10, 0x10, 0x18, 0x11, 0x04, 0x14, 0x12, 0x01, 0x00, 0x02, 0x30};
-	uint32_t l4 = tg_common_segment_len(family) - TG_TCP_HDR_LEN, i, options, len;
+	static const uint8_t flags[] = {0x10, 0x10, 0x18, 0x11, 0x04, 0x14,
+					0x12, 0x01, 0x00, 0x02, 0x30};
+	uint32_t l4 = tg_fast_segment_len(family) - TG_TCP_HDR_LEN, i, options, len;
 	uint64_t r = tg_test_random(seed);
 
 	options = r % 3 == 0 ? 0 : r % 3 == 1 ? 12 : 4 * (uint32_t)(r >> 8 & 7);
@@ -48,7 +49,7 @@ static uint32_t make_segment(uint64_t *seed, uint8_t *frame, uint8_t family)
 	return len;
 }
 
-/* What the ACK says, by the long way. */
+/* What the ACK says, by the slow path. */
 static bool long_read(const uint8_t *frame, uint32_t len, const struct tg_packet *pkt,
 		      struct tg_ack *ack)
 {
@@ -69,18 +70,18 @@ static enum tg_edge_finding finding(const struct tg_packet *pkt, const struct tg
 	uint64_t epoch = tg_cookie_epoch(ack->cookie.isn, now_epoch);
 
 	return tg_cookie_verify(pkt, ack->cookie, ack->ts_ok, epoch, &key) ? TG_EDGE_VERIFIED
-									    : TG_EDGE_UNKNOWN;
+									   : TG_EDGE_UNKNOWN;
 }
 
 /* Makes the ACK in the frame one of our cookie's. */
 static void make_genuine(uint8_t *frame, uint8_t family, uint64_t r)
 {
-	uint8_t *tcp = frame + tg_common_segment_len(family) - TG_TCP_HDR_LEN;
+	uint8_t *tcp = frame + tg_fast_segment_len(family) - TG_TCP_HDR_LEN;
 	bool ts = tcp[12] >> 4 >= 8 && !memcmp(tcp + 20, "\1\1\10\12", 4);
 	struct tg_packet pkt;
 	struct tg_cookie c;
 
-	tg_common_segment_read(frame, family, &pkt);
+	tg_fast_segment_read(frame, family, &pkt);
 	pkt.seq--;
 	c = tg_cookie_make(&pkt, (uint32_t)r & 511, ts, now_epoch - (r >> 60 & 1), &key);
 	tg_store32(tcp + 8, tg_swap32(c.isn + 1));
@@ -88,32 +89,32 @@ static void make_genuine(uint8_t *frame, uint8_t family, uint64_t r)
 		tg_store32(tcp + 28, tg_swap32(c.tsval));
 }
 
-/* 0: the short way left it; 1: it told of the packet; 2: and of the ACK; 3: which verifies. */
+/* 0: the fast path left it; 1: it told of the packet; 2: and of the ACK; 3: which verifies. */
 static int compare(const uint8_t *frame, uint32_t len, uint8_t family)
 {
 	struct tg_packet pkt = {0}, expected = {0};
-	struct tg_ack ack, said;
+	struct tg_ack ack, ack_info;
 
-	if (len < tg_common_segment_len(family) || !tg_common_segment_is(frame, family))
+	if (len < tg_fast_segment_len(family) || !tg_fast_segment_is(frame, family))
 		return 0;
-	tg_common_segment_read(frame, family, &pkt);
+	tg_fast_segment_read(frame, family, &pkt);
 	assert_int_equal(tg_packet_parse(&expected, frame, frame + len), TG_PARSE_TCP);
 	assert_false(tg_host_is_syn(&expected));
 	assert_memory_equal(&pkt, &expected, sizeof(pkt));
-	if (!tg_common_segment_ack(frame, frame + len, len, &pkt, &ack))
+	if (!tg_fast_segment_ack(frame, frame + len, len, &pkt, &ack))
 		return 1;
-	assert_true(long_read(frame, len, &expected, &said));
-	assert_int_equal(ack.ts_ok, said.ts_ok);
-	assert_int_equal(ack.cookie.isn, said.cookie.isn);
+	assert_true(long_read(frame, len, &expected, &ack_info));
+	assert_int_equal(ack.ts_ok, ack_info.ts_ok);
+	assert_int_equal(ack.cookie.isn, ack_info.cookie.isn);
 	if (ack.ts_ok) {
-		assert_int_equal(ack.tsval, said.tsval);
-		assert_int_equal(ack.cookie.tsval, said.cookie.tsval);
+		assert_int_equal(ack.tsval, ack_info.tsval);
+		assert_int_equal(ack.cookie.tsval, ack_info.cookie.tsval);
 	}
-	assert_int_equal(finding(&pkt, &ack), finding(&expected, &said));
+	assert_int_equal(finding(&pkt, &ack), finding(&expected, &ack_info));
 	return finding(&pkt, &ack) == TG_EDGE_VERIFIED ? 3 : 2;
 }
 
-static void as_the_long_way(void **state)
+static void as_the_slow_path(void **state)
 {
 	uint64_t seed = 5151, n, counts[4] = {0};
 	uint8_t frame[FRAME_MAX];
@@ -148,7 +149,7 @@ static void takes_what_clients_send(void **state)
 	for (n = 0; taken < 2000; n++) {
 		uint8_t family = n & 1 ? 6 : 4;
 		uint32_t len = make_segment(&seed, frame, family);
-		const uint8_t *tcp = frame + tg_common_segment_len(family) - TG_TCP_HDR_LEN;
+		const uint8_t *tcp = frame + tg_fast_segment_len(family) - TG_TCP_HDR_LEN;
 
 		if ((tcp[13] & 0x12) == 2 ||
 		    (tcp[12] >> 4 != 5 && (tcp[12] >> 4 < 8 || memcmp(tcp + 20, "\1\1\10\12", 4))))
@@ -158,10 +159,10 @@ static void takes_what_clients_send(void **state)
 	}
 }
 
-int tg_test_common_segment(void)
+int tg_test_fast_segment(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(as_the_long_way),
+		cmocka_unit_test(as_the_slow_path),
 		cmocka_unit_test(takes_what_clients_send),
 	};
 

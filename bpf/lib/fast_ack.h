@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The short way of host_tc.bpf.c for ACKs that look like nearly all (core/common_segment.h):
+ * The fast path of host_tc.bpf.c for ACKs that look like nearly all (core/fast_segment.h):
  * those of live connections, which go on, and those of a flood, which the last line drops.
- * Decides nothing that the long way would decide otherwise; what carries a cookie is left to
+ * Decides nothing that the slow path would decide otherwise; what carries a cookie is left to
  * it, and so is everything but the plainest case.
  */
-#ifndef TG_BPF_COMMON_ACK_H
-#define TG_BPF_COMMON_ACK_H
+#ifndef TG_BPF_FAST_ACK_H
+#define TG_BPF_FAST_ACK_H
 
 #include "gate.h"
-#include "../../core/common_segment.h"
+#include "../../core/fast_segment.h"
 
 /* Nothing done and nothing counted: not this way. Neither TCX_NEXT nor TCX_DROP. */
 #define TG_NEXT_LONG 0x100
 
 /* `family` is a constant at each call. The frame is read again and again: that costs less
  * than keeping what was read. */
-static __always_inline int tg_common_ack(struct __sk_buff *skb, __u8 family)
+static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 {
 	const __u8 *frame = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	const struct tg_host_settings *settings;
@@ -29,9 +29,9 @@ static __always_inline int tg_common_ack(struct __sk_buff *skb, __u8 family)
 	bool live;
 	__u32 id;
 
-	if (frame + tg_common_segment_len(family) > end || !tg_common_segment_is(frame, family))
+	if (frame + tg_fast_segment_len(family) > end || !tg_fast_segment_is(frame, family))
 		return TG_NEXT_LONG;
-	tg_common_segment_read(frame, family, &pkt);
+	tg_fast_segment_read(frame, family, &pkt);
 	if (!tg_host_is_ack(&pkt))
 		return TG_NEXT_LONG;
 	settings = tg_settings_get();
@@ -47,8 +47,8 @@ static __always_inline int tg_common_ack(struct __sk_buff *skb, __u8 family)
 	if (!live && !settings->last_line)
 		return TG_NEXT_LONG; /* which looks for a stale cookie, too */
 	asm volatile("" ::: "memory");
-	tg_common_segment_read(frame, family, &pkt);
-	if (!tg_common_segment_ack(frame, end, skb->len, &pkt, &ack))
+	tg_fast_segment_read(frame, family, &pkt);
+	if (!tg_fast_segment_ack(frame, end, skb->len, &pkt, &ack))
 		return TG_NEXT_LONG;
 	epoch = tg_cookie_epoch(ack.cookie.isn, tg_epoch_verifying_now(settings));
 	key = tg_key_find(settings, epoch);
@@ -57,21 +57,22 @@ static __always_inline int tg_common_ack(struct __sk_buff *skb, __u8 family)
 	if (live)
 		return TCX_NEXT;
 	tg_count(row, TG_COUNT_cookie_invalid);
-	if (tg_service_listener(svc, family) == TG_LISTENER_NONE || (!key && settings->stale_keys == TG_STALE_PASS))
+	if (tg_service_listener(svc, family) == TG_LISTENER_NONE ||
+	    (!key && settings->stale_keys == TG_STALE_PASS))
 		return TCX_NEXT;
 	tg_count(row, TG_COUNT_drop_last_line);
 	return TCX_DROP;
 }
 
-/* Functions of their own: their stacks do not add to those of the long way. */
-__attribute__((noinline)) int tg_common_ack_v4(struct __sk_buff *skb)
+/* Functions of their own: their stacks do not add to those of the slow path. */
+__attribute__((noinline)) int tg_fast_ack_v4(struct __sk_buff *skb)
 {
-	return tg_common_ack(skb, 4);
+	return tg_fast_ack(skb, 4);
 }
 
-__attribute__((noinline)) int tg_common_ack_v6(struct __sk_buff *skb)
+__attribute__((noinline)) int tg_fast_ack_v6(struct __sk_buff *skb)
 {
-	return tg_common_ack(skb, 6);
+	return tg_fast_ack(skb, 6);
 }
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The short way for common SYNs against the long one: whatever it takes on, it answers
+ * The fast path for common SYNs against the long one: whatever it takes on, it answers
  * as packet.h, host.h and synack.h would, to the byte; and what every client sends it
  * does take on.
  */
 #include "test.h"
 
-#include "../common_syn.h"
+#include "../fast_syn.h"
 #include "../signed.h"
 
 #define FRAME_MAX 128
@@ -19,7 +19,7 @@ static const uint8_t order_windows[12] = {2, 4, 5, 180, 1, 3, 3, 8, 1, 1, 4, 2};
 /* Puts right checksums into a SYN without IP options. */
 static void put_sums(uint8_t *frame, uint32_t len, uint8_t family)
 {
-	uint32_t l4 = tg_common_syn_l4(family);
+	uint32_t l4 = tg_fast_syn_l4(family);
 	uint64_t sum = TG_WIRE32(0, 6, 0, len - l4);
 
 	tg_store16(frame + l4 + 16, 0);
@@ -34,7 +34,7 @@ static void put_sums(uint8_t *frame, uint32_t len, uint8_t family)
 /* A SYN as clients send it, with random addresses, ports and numbers. */
 static uint32_t make_syn(uint64_t *seed, uint8_t *frame, uint8_t family, bool ts)
 {
-	uint32_t l4 = tg_common_syn_l4(family), len = tg_common_syn_len(family, ts), i;
+	uint32_t l4 = tg_fast_syn_l4(family), len = tg_fast_syn_len(family, ts), i;
 	const uint8_t *options = tg_test_random(seed) & 1 ? order_linux : order_windows;
 
 	for (i = 0; i < len; i++)
@@ -77,11 +77,13 @@ static bool is_intact(const uint8_t *frame, const struct tg_packet *syn)
 {
 	const uint8_t *ip = frame + syn->l3_off, *tcp = frame + syn->l4_off;
 
-	return (syn->family == 6 || tg_csum_fold(tg_csum_add(0, ip, syn->l4_off - syn->l3_off)) == 0xffff) &&
-	       tg_intact_tcp(tg_intact_pseudo(syn), tg_csum_add(0, tcp, syn->l4_len), tg_load16(tcp + 16));
+	return (syn->family == 6 ||
+		tg_csum_fold(tg_csum_add(0, ip, syn->l4_off - syn->l3_off)) == 0xffff) &&
+	       tg_intact_tcp(tg_intact_pseudo(syn), tg_csum_add(0, tcp, syn->l4_len),
+			     tg_load16(tcp + 16));
 }
 
-/* The answer by the long way. Its length; 0 if the SYN is not to be answered. */
+/* The answer by the slow path. Its length; 0 if the SYN is not to be answered. */
 static uint32_t long_way(const uint8_t *frame, uint32_t len, const struct tg_service *svc,
 			 uint64_t epoch, uint8_t *out)
 {
@@ -103,26 +105,26 @@ static uint32_t long_way(const uint8_t *frame, uint32_t len, const struct tg_ser
 	a = tg_synack_agree(&syn, &offered, svc);
 	out_len = syn.l3_off + tg_synack_len(&syn, &a);
 	memcpy(out, frame, 14);
-	assert_true(tg_synack_write((struct tg_writer){out + syn.l3_off, out + out_len}, &syn, &a,
-				    tg_cookie_make(&syn, a.option_bits, a.options.ts_ok, epoch, &key)));
+	assert_true(
+		tg_synack_write((struct tg_writer){out + syn.l3_off, out + out_len}, &syn, &a,
+				tg_cookie_make(&syn, a.option_bits, a.options.ts_ok, epoch, &key)));
 	tg_ethernet_reflect(out);
 	return out_len;
 }
 
-/* The same by the short way, which may refuse. */
+/* The same by the fast path, which may refuse. */
 static uint32_t short_way(uint8_t *frame, uint32_t len, uint8_t family, bool ts,
 			  const struct tg_service *svc, uint64_t epoch)
 {
 	struct tg_tcp_options offered;
 	struct tg_packet syn;
 
-	if (len != tg_common_syn_len(family, ts) || frame[12] != (family == 4 ? 0x08 : 0x86) ||
+	if (len != tg_fast_syn_len(family, ts) || frame[12] != (family == 4 ? 0x08 : 0x86) ||
 	    frame[13] != (family == 4 ? 0x00 : 0xdd) ||
-	    !tg_common_syn_read(frame, family, ts, &syn, &offered) || !tg_common_syn_agrees(svc, ts))
+	    !tg_fast_syn_read(frame, family, ts, &syn, &offered) || !tg_fast_syn_agrees(svc, ts))
 		return 0;
-	tg_common_syn_answer(frame, family, ts, &syn, svc,
-			     tg_cookie_make(&syn, tg_common_syn_bits(family, &offered), ts, epoch,
-					    &key));
+	tg_fast_syn_answer(frame, family, ts, &syn, svc,
+			   tg_cookie_make(&syn, tg_fast_syn_bits(family, &offered), ts, epoch, &key));
 	return len;
 }
 
@@ -145,13 +147,18 @@ static struct tg_service random_service(uint64_t *seed)
 	uint64_t r = tg_test_random(seed);
 
 	return (struct tg_service){
-		.mss_v4 = (uint16_t)r, .mss_v6 = (uint16_t)(r >> 16), .window = (uint16_t)(r >> 32),
-		.wscale = r >> 48 & 15, .sack = (r >> 52 & 7) != 0, .timestamps = (r >> 55 & 7) != 0,
-		.ecn = r >> 58 & 1, .mode = TG_MODE_ALWAYS,
+		.mss_v4 = (uint16_t)r,
+		.mss_v6 = (uint16_t)(r >> 16),
+		.window = (uint16_t)(r >> 32),
+		.wscale = r >> 48 & 15,
+		.sack = (r >> 52 & 7) != 0,
+		.timestamps = (r >> 55 & 7) != 0,
+		.ecn = r >> 58 & 1,
+		.mode = TG_MODE_ALWAYS,
 	};
 }
 
-static void as_the_long_way(void **state)
+static void as_the_slow_path(void **state)
 {
 	uint64_t seed = 4987, n, taken = 0;
 	uint8_t frame[FRAME_MAX];
@@ -177,8 +184,13 @@ static void as_the_long_way(void **state)
 
 static void takes_what_clients_send(void **state)
 {
-	static const struct tg_service full = {.mss_v4 = 1460, .mss_v6 = 1440, .window = 65535,
-					       .wscale = 7, .sack = 1, .timestamps = 1, .ecn = 1,
+	static const struct tg_service full = {.mss_v4 = 1460,
+					       .mss_v6 = 1440,
+					       .window = 65535,
+					       .wscale = 7,
+					       .sack = 1,
+					       .timestamps = 1,
+					       .ecn = 1,
 					       .mode = TG_MODE_ALWAYS};
 	uint64_t seed = 11, n;
 	uint8_t frame[FRAME_MAX];
@@ -192,10 +204,10 @@ static void takes_what_clients_send(void **state)
 	}
 }
 
-int tg_test_common_syn(void)
+int tg_test_fast_syn(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(as_the_long_way),
+		cmocka_unit_test(as_the_slow_path),
 		cmocka_unit_test(takes_what_clients_send),
 	};
 

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The fast path of common SYNs (fast_syn.h) under the proxy's strategies. What it
+ * leaves to the slow path: sources that are on the whitelist, tuples that may have a
+ * connection or a place in the cache, servers that are not known to agree to every
+ * option.
+ */
+#ifndef TG_BPF_PROXY_FAST_SYN_H
+#define TG_BPF_PROXY_FAST_SYN_H
+
+#include "fast_syn.h"
+#include "proxy_cache.h"
+
+/* What clients of the SYN's server are told; tg_advertised says the same. */
+static __always_inline struct tg_service tg_fast_advertised(const struct tg_packet *syn,
+							    const struct tg_service *svc,
+							    const struct tg_proxy_service *proxy_cfg)
+{
+	struct tg_server_key key = tg_server_key(syn, false);
+	struct tg_service advertised = tg_service_advertised(
+		svc, proxy_cfg->fixed, bpf_map_lookup_elem(&tg_servers, &key), syn->family);
+
+	if (proxy_cfg->first_data == TG_FIRST_DATA_ZERO_WINDOW)
+		advertised.window = 0;
+	return advertised;
+}
+
+/* A challenge without a cookie, in the place of the SYN. */
+static __always_inline int tg_fast_challenge(struct xdp_md *ctx, __u8 *frame, __u8 family, bool ts,
+					     const struct tg_packet *syn,
+					     const struct tg_service *svc, __u32 strategy,
+					     const struct tg_siphash_key *key,
+					     struct tg_counter_row *row)
+{
+	__u8 ttl = family == 4 ? frame[TG_ETH_HDR_LEN + 8] : frame[TG_ETH_HDR_LEN + 7];
+	struct tg_segment s = tg_challenge(syn, svc, strategy == TG_STRATEGY_AUTH_TTL ? ttl : 0,
+					   key, strategy == TG_STRATEGY_AUTH_WRONG);
+	int shorter = (int)(TG_ETH_HDR_LEN + tg_segment_len(&s)) - (int)tg_fast_syn_len(family, ts);
+
+	tg_count(row, TG_COUNT_syn);
+	if (tg_segment_write(
+		    (struct tg_writer){frame + TG_ETH_HDR_LEN, frame + tg_fast_syn_len(family, ts)},
+		    &s)) {
+		tg_ethernet_reflect(frame);
+		if (bpf_xdp_adjust_tail(ctx, shorter) == 0) {
+			tg_count(row, TG_COUNT_challenge_sent);
+			return XDP_TX;
+		}
+	}
+	tg_count(row, TG_COUNT_drop_tx);
+	return XDP_DROP;
+}
+
+/* A newcomer under `cache`: takes a place for it and answers. XDP_ABORTED, with
+ * nothing done, if it has one already or there is none. */
+static __always_inline int tg_fast_cache(struct xdp_md *ctx, __u8 *frame, __u8 family, bool ts,
+					 const struct tg_packet *syn,
+					 const struct tg_service *advertised,
+					 const struct tg_tcp_options *offered, __u32 id,
+					 struct tg_counter_row *row)
+{
+	struct tg_synack a = tg_synack_agree(syn, offered, advertised);
+	__u64 now_ns = TG_CLOCK_NS();
+	__u32 tick = TG_HALFOPEN_TICK(now_ns), slot;
+	struct tg_halfopen_bucket *b;
+	uint64_t hash, head = 0;
+	struct tg_halfopen *half;
+	struct tg_cookie isn;
+
+	b = tg_halfopen_bucket_of(syn, &hash);
+	if (!b || tg_halfopen_find(b, hash, syn, &head) < TG_HALFOPEN_WAYS)
+		return XDP_ABORTED;
+	slot = tg_halfopen_victim(b, tick, &head);
+	if (slot >= TG_HALFOPEN_WAYS || !tg_halfopen_swap(&b->heads[slot], head, TG_HALFOPEN_BUSY))
+		return XDP_ABORTED;
+	half = &b->halfopens[slot];
+	isn.isn = isn.tsval = tg_halfopen_isn(hash, now_ns);
+	tg_halfopen_fill(half, syn, offered, &a, isn.isn, frame);
+	half->service = (__u16)id;
+	half->ifindex = ctx->ingress_ifindex;
+	tg_halfopen_publish(&b->heads[slot], tg_halfopen_head(hash, tick, 1));
+	tg_fast_syn_answer(frame, family, ts, syn, advertised, isn);
+	tg_count(row, TG_COUNT_syn);
+	if (tg_halfopen_lives(head, tick))
+		tg_count(row, TG_COUNT_cache_evicted);
+	tg_count(row, TG_COUNT_cache_kept);
+	return XDP_TX;
+}
+
+/* XDP_ABORTED, with nothing done and nothing counted: not this way. */
+static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx, __u8 family, bool ts)
+{
+	__u8 *frame = (void *)(long)ctx->data;
+	const struct tg_host_settings *settings;
+	const struct tg_proxy_settings *proxy;
+	const struct tg_proxy_service *proxy_cfg;
+	struct tg_tcp_options offered;
+	struct tg_counter_row *row;
+	struct tg_service *svc, advertised;
+	struct tg_packet syn;
+	__u32 id;
+
+	if (frame + tg_fast_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
+	    !tg_fast_syn_read(frame, family, ts, &syn, &offered))
+		return XDP_ABORTED;
+	settings = tg_settings_get();
+	proxy = tg_proxy_get();
+	if (!settings || !proxy)
+		return XDP_ABORTED;
+	id = tg_service_find(settings, &syn);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !proxy_cfg || !row || svc->mode != TG_MODE_ALWAYS ||
+	    (proxy->flows &&
+	     tg_presence_has(tg_presence_flow(&syn, proxy->presence_salt), TG_PRESENCE_FLOWS)))
+		return XDP_ABORTED;
+	if (tg_strategy_translates(proxy_cfg->strategy)) {
+		advertised = tg_fast_advertised(&syn, svc, proxy_cfg);
+		if (proxy_cfg->strategy == TG_STRATEGY_CACHE)
+			return tg_fast_syn_agrees(&advertised, ts)
+				       ? tg_fast_cache(ctx, frame, family, ts, &syn, &advertised,
+						       &offered, id, row)
+				       : XDP_ABORTED;
+	} else {
+		__u64 source = tg_white_key(&syn.src, family, proxy->white_v4_mask,
+					    proxy->white_v6_mask);
+
+		if (tg_presence_has(tg_presence_source(source, proxy->presence_salt),
+				    TG_PRESENCE_SOURCES))
+			return XDP_ABORTED;
+		if (proxy_cfg->strategy != TG_STRATEGY_AUTH_COOKIE)
+			return tg_fast_challenge(ctx, frame, family, ts, &syn, svc,
+						 proxy_cfg->strategy, &proxy->challenge_key, row);
+		advertised = *svc;
+	}
+	if (!tg_fast_syn_agrees(&advertised, ts) ||
+	    !tg_fast_syn_send(frame, family, ts, settings, &advertised, &syn, &offered))
+		return XDP_ABORTED;
+	tg_count(row, TG_COUNT_syn);
+	tg_count(row, TG_COUNT_cookie_sent);
+	return XDP_TX;
+}
+
+/* One function for each family: their stacks do not add up. */
+__attribute__((noinline)) int tg_proxy_fast_v4(struct xdp_md *ctx, __u32 ts)
+{
+	return ts ? tg_proxy_fast_syn(ctx, 4, true) : tg_proxy_fast_syn(ctx, 4, false);
+}
+
+__attribute__((noinline)) int tg_proxy_fast_v6(struct xdp_md *ctx, __u32 ts)
+{
+	return ts ? tg_proxy_fast_syn(ctx, 6, true) : tg_proxy_fast_syn(ctx, 6, false);
+}
+
+#endif
