@@ -22,6 +22,7 @@ device="make=make dpkg-dev=dpkg-source qemu-system-arm=qemu-system-arm gcc-arm-n
 dpdk="gcc=gcc make=make pkg-config=pkg-config libdpdk-dev=/usr/include/dpdk/rte_eal.h"
 
 detectors="fastnetmon=fastnetmon suricata=suricata"
+watch="prometheus=promtool"
 
 wanted=
 for set in "$@"; do
@@ -32,7 +33,7 @@ for set in "$@"; do
     fuzz) wanted+=" $build $native $device $dpdk" ;;
     dpdk) wanted+=" $dpdk" ;;
     lint) wanted+=" $build shellcheck=shellcheck clang-format-19=clang-format-19" ;;
-    test) wanted+=" $build clang-format-19=clang-format-19 $lab $real $bpf $native $device $dpdk $detectors" ;;
+    test) wanted+=" $build clang-format-19=clang-format-19 $lab $real $bpf $native $device $dpdk $detectors $watch" ;;
     soak) wanted+=" $build $lab" ;;
     kernel) wanted+=" $build debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
     *) echo "deps: no set named '$set'; use build, demo, bench, soak, generate, fuzz, dpdk, lint, test or kernel" >&2 && exit 2 ;;
@@ -147,7 +148,7 @@ if [ -n "$need_suricata" ]; then
 fi
 # Nor after the next boot.
 if command -v systemctl >/dev/null; then
-    for unit in nginx:nginx ssh:openssh-server opensmtpd:opensmtpd fastnetmon:fastnetmon suricata:suricata; do
+    for unit in nginx:nginx ssh:openssh-server opensmtpd:opensmtpd fastnetmon:fastnetmon suricata:suricata prometheus:prometheus; do
         if [[ " ${missing[*]} " == *" ${unit#*:} "* ]]; then
             systemctl disable "${unit%%:*}" >/dev/null 2>&1 || true
         fi

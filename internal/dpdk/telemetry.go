@@ -75,3 +75,11 @@ type State struct {
 func ReadState(prefix string) (s State, err error) {
 	return s, Telemetry(prefix, "/tidegate/status", &s)
 }
+
+// ReadPID asks a running program for its process.
+func ReadPID(prefix string) (pid int, err error) {
+	var info struct {
+		PID int `json:"pid"`
+	}
+	return info.PID, Telemetry(prefix, "/info", &info)
+}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"tidegate/internal/adopt"
@@ -77,24 +76,4 @@ func listenersOf(svc *instance.StateService, entry plane.Service, notes map[neti
 		return "mptcp", lost
 	}
 	return "refused", lost
-}
-
-// degraded writes a gauge for each listener that is unprotected, and one for each service.
-func degraded(out *strings.Builder, labels string, services []Service) {
-	if !slices.ContainsFunc(services, func(s Service) bool { return s.Listener != "" }) {
-		return
-	}
-	out.WriteString("# HELP tidegate_degraded_listeners listeners whose SYNs go to the kernel, unprotected\n# TYPE tidegate_degraded_listeners gauge\n")
-	for _, s := range services {
-		fmt.Fprintf(out, "tidegate_degraded_listeners{%s,service=%q} %d\n", labels, s.Name, len(s.Degraded))
-	}
-	if !slices.ContainsFunc(services, func(s Service) bool { return len(s.Degraded) > 0 }) {
-		return
-	}
-	out.WriteString("# HELP tidegate_listener_degraded 1 for each such listener, with the reason\n# TYPE tidegate_listener_degraded gauge\n")
-	for _, s := range services {
-		for _, d := range s.Degraded {
-			fmt.Fprintf(out, "tidegate_listener_degraded{%s,service=%q,listener=%q,reason=%q} 1\n", labels, s.Name, d.Listener, d.Reason)
-		}
-	}
 }

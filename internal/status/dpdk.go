@@ -28,7 +28,7 @@ func dpdkStatus(st *instance.StateFile, name, stateDir string) (*Status, error) 
 	if err != nil {
 		return nil, err
 	}
-	out.DPDK = &program
+	out.DPDK, out.DPDKPrefix = &program, st.DPDK
 	if out.Global, err = dpdk.Counters(st.DPDK, 0); err != nil {
 		return nil, err
 	}

@@ -6,18 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
-	"strings"
+	"runtime"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"tidegate/internal/dpdk"
 	"tidegate/internal/instance"
-	"tidegate/internal/schema"
+	"tidegate/internal/version"
 )
 
 // metricsTime bounds a request, in both directions.
@@ -32,7 +33,7 @@ func ServeMetrics(ctx context.Context, opt instance.Options, name string, at net
 		return nil, fmt.Errorf("metrics: %w; choose another address or port", err)
 	}
 	mux := http.NewServeMux()
-	metrics := newScrape(func() (*Status, error) { return Read(opt, name) })
+	metrics := newScrape(func() (Reading, error) { return ReadAny(opt, name) }, processCollectors()...)
 	mux.Handle("GET /metrics", metrics)
 	server := &http.Server{Handler: mux, ReadTimeout: metricsTime, WriteTimeout: metricsTime, IdleTimeout: metricsTime,
 		MaxHeaderBytes: headerMax, ConnState: metrics.connState}
@@ -49,49 +50,85 @@ func ServeMetrics(ctx context.Context, opt instance.Options, name string, at net
 	}, nil
 }
 
-// WriteMetrics writes a status in the text format of Prometheus: each counter of
-// core/counters.def by service ("" is what belongs to none), and a few gauges.
-func WriteMetrics(w io.Writer, st *Status) error {
-	out := &strings.Builder{}
-	labels := fmt.Sprintf("instance=%q,role=%q", st.Instance, st.Role)
-	gauge := func(name, help string, v float64) {
-		fmt.Fprintf(out, "# HELP tidegate_%s %s\n# TYPE tidegate_%s gauge\ntidegate_%s{%s} %g\n", name, help, name, name, labels, v)
-	}
-	gauge("running", "1 if the process runs; the packet path of XDP lives on without it", number(st.Running))
-	gauge("keys_until_seconds", "when the loaded keys end, Unix time", float64(st.KeysUntil.Unix()))
-	gauge("one_sided", "1 if servers' answers do not pass here", number(st.OneSided))
-	if d := st.DPDK; d != nil {
-		gauge("flows", "translated connections in the tables", float64(d.Flows))
-		gauge("sources", "whitelisted sources in the tables", float64(d.Sources))
-	}
-	if e := st.Edge; e != nil {
-		gauge("filter_fp_rate", "share of unknown flows that the filter takes for known, measured", e.FPMeasured)
-		gauge("filter_alarm", "1 if the filter is saturated", number(e.Alarm))
-	}
-	st.P4.metrics(gauge, func(name, help string, v uint64) {
-		fmt.Fprintf(out, "# HELP tidegate_%s_total %s\n# TYPE tidegate_%s_total counter\ntidegate_%s_total{%s} %d\n", name, help, name, name, labels, v)
-	})
-	degraded(out, labels, st.Services)
-	for i := range schema.NumCounters {
-		c := schema.Counter(i)
-		rows := map[string]uint64{}
-		if v := st.Global[c.String()]; v != 0 {
-			rows[""] = v
-		}
-		for _, s := range st.Services {
-			rows[s.Name] = s.Counters[c.String()]
-		}
-		if len(rows) == 0 {
-			continue
-		}
-		fmt.Fprintf(out, "# HELP tidegate_%s_total %s\n# TYPE tidegate_%s_total counter\n", c, escapeHelp(c.Help()), c)
-		for _, service := range slices.Sorted(maps.Keys(rows)) {
-			fmt.Fprintf(out, "tidegate_%s_total{%s,service=%q} %d\n", c, labels, service, rows[service])
-		}
-	}
-	_, err := io.WriteString(w, out.String())
-	return err
+// Reading is an instance as it was read once, whatever its role: what `status` shows and what becomes metrics.
+type Reading interface {
+	metrics(m *series)
 }
+
+// ReadAny reads an instance of any role.
+func ReadAny(opt instance.Options, name string) (Reading, error) {
+	up, err := ReadUpstream(opt, name)
+	if err != nil {
+		return nil, err
+	}
+	if up != nil {
+		return (*upstreamReading)(up), nil
+	}
+	st, err := Read(opt, name)
+	if err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// processCollectors tell of this process and its build.
+func processCollectors() []prometheus.Collector {
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidegate_build_info", Help: "1; its labels say which build of tidegate this process is",
+		ConstLabels: prometheus.Labels{"version": version.Version, "goversion": runtime.Version(), "goarch": runtime.GOARCH}})
+	build.Set(1)
+	return []prometheus.Collector{build, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector()}
+}
+
+// dpdkProcess tells of the program that forwards under plane: dpdk.
+func dpdkProcess(prefix string) prometheus.Collector {
+	return collectors.NewProcessCollector(collectors.ProcessCollectorOpts{Namespace: "tidegate_dpdk",
+		PidFn: func() (int, error) { return dpdk.ReadPID(prefix) }})
+}
+
+// once is a reading on its way to Prometheus. It describes nothing beforehand: which series there are
+// depends on the role, and the registry checks them at each gathering.
+type once struct{ reading Reading }
+
+func (once) Describe(chan<- *prometheus.Desc) {}
+
+func (o once) Collect(out chan<- prometheus.Metric) { o.reading.metrics(&series{out: out}) }
+
+// series makes metrics of numbers that were counted elsewhere.
+type series struct {
+	out   chan<- prometheus.Metric
+	descs map[string]*prometheus.Desc
+}
+
+// pair is a label and its value.
+type pair [2]string
+
+func (s *series) add(kind prometheus.ValueType, name, help string, v float64, labels []pair) {
+	names, values := make([]string, len(labels)), make([]string, len(labels))
+	for i, l := range labels {
+		names[i], values[i] = l[0], l[1]
+	}
+	desc, ok := s.descs[name] // of one name, all series have the same labels
+	if !ok {
+		desc = prometheus.NewDesc("tidegate_"+name, help, names, nil)
+		if s.descs == nil {
+			s.descs = map[string]*prometheus.Desc{}
+		}
+		s.descs[name] = desc
+	}
+	s.out <- prometheus.MustNewConstMetric(desc, kind, v, values...)
+}
+
+func (s *series) gauge(name, help string, v float64, labels ...pair) {
+	s.add(prometheus.GaugeValue, name, help, v, labels)
+}
+
+// counter adds "_total" to the name.
+func (s *series) counter(name, help string, v uint64, labels ...pair) {
+	s.add(prometheus.CounterValue, name+"_total", help, float64(v), labels)
+}
+
+// info is a gauge that is 1 and says what it has to say in its labels.
+func (s *series) info(name, help string, labels ...pair) { s.gauge(name+"_info", help, 1, labels...) }
 
 func number(is bool) float64 {
 	if is {
@@ -99,5 +136,3 @@ func number(is bool) float64 {
 	}
 	return 0
 }
-
-func escapeHelp(s string) string { return strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(s) }

@@ -168,26 +168,3 @@ func edgeOfSwitch(f *p4.FilterFigures) *Edge {
 	}
 	return out
 }
-
-// metrics adds what is a switch's own; nothing for other planes.
-func (p *P4) metrics(gauge func(name, help string, v float64), counter func(name, help string, v uint64)) {
-	if p == nil {
-		return
-	}
-	gauge("switch_answers", "1 if the switch answers; its counters are missing if not", number(p.Answers))
-	counter("switch_restarts", "how often the switch was started anew under its controller", p.Restarts)
-	switch p.Program {
-	case p4.ProgramCookie:
-		gauge("flows", "translated connections in the tables", float64(p.Entries))
-	case p4.ProgramAuthFull, p4.ProgramAuthCookie:
-		gauge("sources", "whitelisted sources in the tables", float64(p.Entries))
-	}
-	m := p.MACs
-	gauge("macs_outside", "addresses known at ports outside", float64(m.Outside))
-	gauge("macs_inside", "addresses known at ports inside", float64(m.Inside))
-	counter("macs_learned", "addresses learned", m.Learned)
-	counter("macs_moved", "addresses found at another port", m.Moved)
-	counter("macs_aged", "addresses forgotten because they were not seen", m.Aged)
-	counter("macs_full", "frames whose address was not learned because too many of its side are known", m.Full)
-	counter("macs_refused", "frames whose address was not believed: it is known elsewhere, by the configuration or inside", m.Refused)
-}

@@ -9,6 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+
 	"tidegate/internal/handshake"
 )
 
@@ -17,8 +20,9 @@ import (
 // most, and all who ask meanwhile share the answer. It must never hold more requests than
 // scrapesMax.
 type scrape struct {
-	read func() (*Status, error)
-	busy chan struct{} // one for each request that is being answered
+	read  func() (Reading, error)
+	fixed []prometheus.Collector // of the process
+	busy  chan struct{}          // one for each request that is being answered
 
 	mu   sync.Mutex
 	at   time.Time // of what follows; zero: nothing was read yet
@@ -35,8 +39,8 @@ const (
 	headerMax   = 8 << 10     // bytes of a request
 )
 
-func newScrape(read func() (*Status, error)) *scrape {
-	return &scrape{read: read, busy: make(chan struct{}, scrapesMax), slots: handshake.New()}
+func newScrape(read func() (Reading, error), fixed ...prometheus.Collector) *scrape {
+	return &scrape{read: read, fixed: fixed, busy: make(chan struct{}, scrapesMax), slots: handshake.New()}
 }
 
 // text is the metrics of now, or of a moment ago.
@@ -46,13 +50,40 @@ func (s *scrape) text() ([]byte, error) {
 	if !s.at.IsZero() && time.Since(s.at) < scrapeFresh {
 		return s.body, s.err
 	}
-	var out bytes.Buffer
-	st, err := s.read()
-	if err == nil {
-		err = WriteMetrics(&out, st)
-	}
-	s.body, s.err, s.at = out.Bytes(), err, time.Now() // a failure costs as much as a success
+	s.body, s.err = s.fresh()
+	s.at = time.Now() // a failure costs as much as a success
 	return s.body, s.err
+}
+
+// textFormat is what every version of Prometheus reads.
+var textFormat = expfmt.NewFormat(expfmt.TypeTextPlain)
+
+// fresh reads the instance and writes it down as Prometheus reads it.
+func (s *scrape) fresh() ([]byte, error) {
+	reading, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	all := prometheus.NewRegistry()
+	all.MustRegister(once{reading})
+	if st, ok := reading.(*Status); ok && st.DPDK != nil {
+		all.MustRegister(dpdkProcess(st.DPDKPrefix))
+	}
+	for _, c := range s.fixed {
+		all.MustRegister(c)
+	}
+	families, err := all.Gather()
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	enc := expfmt.NewEncoder(&out, textFormat)
+	for _, f := range families {
+		if err := enc.Encode(f); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
 }
 
 func (s *scrape) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
@@ -69,7 +100,7 @@ func (s *scrape) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	w.Header().Set("Content-Type", string(textFormat))
 	_, _ = w.Write(body) // whoever asked has gone
 }
 

@@ -21,7 +21,7 @@ import (
 func TestScrapesShareOneReading(t *testing.T) {
 	var now, most, readings atomic.Int64
 	begun, release := make(chan struct{}), make(chan struct{})
-	s := newScrape(func() (*Status, error) {
+	s := newScrape(func() (Reading, error) {
 		readings.Add(1)
 		n := now.Add(1)
 		defer now.Add(-1)
@@ -86,7 +86,7 @@ func TestScrapesShareOneReading(t *testing.T) {
 // A failure is not tried again for everybody who asks.
 func TestScrapesShareAFailure(t *testing.T) {
 	readings := 0
-	s := newScrape(func() (*Status, error) { readings++; return nil, errors.New("gone") })
+	s := newScrape(func() (Reading, error) { readings++; return nil, errors.New("gone") })
 	for range 10 {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, nil)
@@ -101,7 +101,7 @@ func TestScrapesShareAFailure(t *testing.T) {
 
 // Who opens connections and says nothing does not keep others from the port.
 func TestScrapeBesideSilentConnections(t *testing.T) {
-	s := newScrape(func() (*Status, error) { return &Status{Role: "host", Instance: "a"}, nil })
+	s := newScrape(func() (Reading, error) { return &Status{Role: "host", Instance: "a"}, nil })
 	server := httptest.NewUnstartedServer(s)
 	server.Config.ConnState = s.connState
 	server.Start()

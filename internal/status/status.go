@@ -52,6 +52,7 @@ type Status struct {
 	Global     map[string]uint64        `json:"global"`
 	Edge       *Edge                    `json:"edge,omitempty"`
 	DPDK       *dpdk.State              `json:"dpdk,omitempty"`      // of plane: dpdk
+	DPDKPrefix string                   `json:"-"`                   // likewise: by which the program is asked
 	Takeovers  []instance.Takeover      `json:"takeovers,omitempty"` // of a server with takeover: auto
 	P4         *P4                      `json:"p4,omitempty"`        // of `tidegate p4 run`
 	Unrouted   map[string]string        `json:"unrouted,omitempty"`  // by family: why it is not known where answers to SYNs go

@@ -3,10 +3,13 @@
 package proxytest
 
 import (
+	"cmp"
 	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"tidegate/internal/lab"
 )
 
 // What `status` shows is served for Prometheus, the same on every plane.
@@ -28,9 +31,18 @@ func TestMetrics(t *testing.T) {
 		t.Fatalf("curl: %v: %s", err, errs.String())
 	}
 	for _, name := range []string{"syn", "cookie_sent", "cookie_valid", "flow_ready"} {
-		want := fmt.Sprintf("tidegate_%s_total{instance=%q,role=\"proxy\",service=\"web\"} %d\n", name, w.Instance, counters[name])
+		want := fmt.Sprintf("tidegate_%s_total{service=\"web\"} %d\n", name, counters[name])
 		if counters[name] == 0 || !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+	want := []string{fmt.Sprintf(`tidegate_instance_info{forwarding="router",name=%q,plane=%q,role="proxy"} 1`, w.Instance, cmp.Or(testPlane, "xdp")), "process_cpu_seconds_total"}
+	if testPlane == lab.PlaneDPDK { // the program that forwards is a process of its own
+		want = append(want, "tidegate_dpdk_process_cpu_seconds_total", "tidegate_flows")
+	}
+	for _, name := range want {
+		if !strings.Contains(out.String(), "\n"+name) {
+			t.Errorf("%q is missing in\n%s", name, out.String())
 		}
 	}
 }
