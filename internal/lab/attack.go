@@ -99,7 +99,7 @@ func (env *runEnv) watch(ctx context.Context, t *Topology) (peak int) {
 		}
 		if i%8 == 0 {
 			rx, _ := t.FloodPort.RxPackets()
-			env.progress("%s: %.0f s, %d SYNs, %d half-open", env.opts.Defence,
+			env.Progress("%s: %.0f s, %d SYNs, %d half-open", env.opts.Defence,
 				time.Since(begin).Seconds(), rx-rx0, peak)
 		}
 	}
@@ -138,7 +138,7 @@ func (env *runEnv) startClient(ctx context.Context, t *Topology) (*client, error
 	if err != nil {
 		return nil, err
 	}
-	p, err := StartProcess(t.Client, env.pin.Client, inR, outW, env.self, childClient)
+	p, err := StartProcess(t.Client, env.Pin.Client, inR, outW, env.Self, childClient)
 	inR.Close()
 	outW.Close()
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+
+	"tidegate/internal/plane"
 )
 
 // Names of the defences, in the order reports show them.
@@ -36,21 +38,37 @@ type defence interface {
 	stop() error
 }
 
-func newDefence(name string, env *runEnv) (defence, error) {
-	switch name {
+// defenceEnv is what a defence is told of the experiment.
+type defenceEnv struct {
+	*Workplace
+	Name  string // of the defence
+	Plane string // of a proxy
+	IPv6  bool   // the service is attacked and used over IPv6
+}
+
+// stateful is a defence that remembers connections or sources.
+type stateful interface {
+	// state is what it remembers now; the zero value if that cannot be told.
+	state() plane.Usage
+	// emptyBytes is what its tables take when nothing is in them.
+	emptyBytes() uint64
+}
+
+func newDefence(env defenceEnv) (defence, error) {
+	switch env.Name {
 	case DefenceNone:
 		return &stackDefence{syncookies: "0"}, nil
 	case DefenceKernel:
 		return &stackDefence{syncookies: "1"}, nil
 	case DefenceNft:
-		return &nftDefence{progress: env.progress}, nil
+		return &nftDefence{progress: env.Progress}, nil
 	case DefenceHost:
 		return &hostDefence{env: env}, nil
 	}
-	if isProxyDefence(name) {
-		return newProxyDefence(name, env), nil
+	if isProxyDefence(env.Name) {
+		return newProxyDefence(env), nil
 	}
-	return nil, fmt.Errorf("defence %q: want one of %s", name, strings.Join(AllDefences(), ", "))
+	return nil, fmt.Errorf("defence %q: want one of %s", env.Name, strings.Join(AllDefences(), ", "))
 }
 
 // stackDefence is the kernel's own TCP stack with SYN cookies on or off.

@@ -45,6 +45,7 @@ type TCPFlags uint8
 
 // The flags that floods are made of.
 const (
+	FlagFIN TCPFlags = 0x01
 	FlagSYN TCPFlags = 0x02
 	FlagRST TCPFlags = 0x04
 	FlagACK TCPFlags = 0x10

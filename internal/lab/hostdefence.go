@@ -10,23 +10,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
 )
 
-const (
-	ReadyLine    = "ready"
-	ReadyTimeout = 30 * time.Second
-	stopGrace    = 5 * time.Second
-)
+// stopGrace is how long a child may take to end.
+const stopGrace = 5 * time.Second
 
 // hostDefence is `tidegate run` on both ports of the server, started as a user
 // would start it. Nothing of it runs inside this process.
 type hostDefence struct {
-	env      *runEnv
+	env      defenceEnv
 	proc     *Process
 	ns       *Namespace // where it runs
 	instance string
@@ -54,19 +50,19 @@ func (d *hostDefence) start(ctx context.Context, t *Topology) error {
 
 // run starts `tidegate run` in a namespace and waits until it is ready.
 func (d *hostDefence) run(ctx context.Context, n *Namespace, config func(instance, secret string) string) error {
-	d.ns, d.instance = n, InstPrefix+d.env.owner.String()
-	secret := filepath.Join(d.env.dir, "secret")
+	d.ns, d.instance = n, InstPrefix+d.env.Owner.String()
+	secret := filepath.Join(d.env.Dir, "secret")
 	var raw [32]byte
 	_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
 	if err := os.WriteFile(secret, []byte(hex.EncodeToString(raw[:])+"\n"), 0o600); err != nil {
 		return err
 	}
-	conf := filepath.Join(d.env.dir, "tidegate.yaml")
+	conf := filepath.Join(d.env.Dir, "tidegate.yaml")
 	if err := os.WriteFile(conf, []byte(config(d.instance, secret)), 0o600); err != nil {
 		return err
 	}
 	ready := NewLineWaiter(ReadyLine)
-	p, err := d.env.startTidegate(n, ready, "run", "-c", conf)
+	p, err := d.env.StartTidegate(n, ready, "run", "-c", conf)
 	if err != nil {
 		return err
 	}
@@ -76,13 +72,13 @@ func (d *hostDefence) run(ctx context.Context, n *Namespace, config func(instanc
 		return nil
 	case <-p.Exited:
 		if err := p.Failure(); err != nil {
-			return fmt.Errorf("%s: %w", d.env.opts.Defence, err)
+			return fmt.Errorf("%s: %w", d.env.Name, err)
 		}
-		return fmt.Errorf("%s: tidegate run ended before it was ready", d.env.opts.Defence)
+		return fmt.Errorf("%s: tidegate run ended before it was ready", d.env.Name)
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(ReadyTimeout):
-		return fmt.Errorf("%s: not ready after %s: %s", d.env.opts.Defence, ReadyTimeout, p.Stderr.String())
+		return fmt.Errorf("%s: not ready after %s: %s", d.env.Name, ReadyTimeout, p.Stderr.String())
 	}
 }
 
@@ -102,7 +98,7 @@ func (d *hostDefence) cookies(ctx context.Context, _ *Topology) (uint64, error) 
 // counters are the services' as `tidegate status` tells them, added up.
 func (d *hostDefence) counters(ctx context.Context) (map[string]uint64, error) {
 	var out bytes.Buffer
-	p, err := d.env.startTidegate(d.ns, &out, "status", "--instance", d.instance, "--json")
+	p, err := d.env.StartTidegate(d.ns, &out, "status", "--instance", d.instance, "--json")
 	if err != nil {
 		return nil, err
 	}
@@ -138,37 +134,4 @@ func (d *hostDefence) stop() error {
 		errs = append(errs, os.Remove(f))
 	}
 	return errors.Join(errs...)
-}
-
-// LineWaiter is a writer that notices a line.
-type LineWaiter struct {
-	want string
-	buf  []byte
-	Seen chan struct{}
-	done bool
-}
-
-var _ io.Writer = (*LineWaiter)(nil)
-
-func NewLineWaiter(want string) *LineWaiter {
-	return &LineWaiter{want: want, Seen: make(chan struct{})}
-}
-
-func (w *LineWaiter) Write(b []byte) (int, error) {
-	if w.done {
-		return len(b), nil
-	}
-	w.buf = append(w.buf, b...)
-	for {
-		line, rest, found := bytes.Cut(w.buf, []byte("\n"))
-		if !found {
-			return len(b), nil
-		}
-		if string(bytes.TrimSpace(line)) == w.want {
-			w.done, w.buf = true, nil
-			close(w.Seen)
-			return len(b), nil
-		}
-		w.buf = rest
-	}
 }

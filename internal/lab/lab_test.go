@@ -225,7 +225,7 @@ func TestNextStartCleansAfterKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(env.dir)
+	defer env.Close()
 	noTraceOf(t, o)
 }
 

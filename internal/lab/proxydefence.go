@@ -35,11 +35,11 @@ type proxyDefence struct {
 	empty    uint64 // bytes of the tables in which it remembers somebody, at the start
 }
 
-func newProxyDefence(name string, env *runEnv) defence {
-	if name == DefenceNftProxy {
-		return &nftDefence{progress: env.progress, inBox: true}
+func newProxyDefence(env defenceEnv) defence {
+	if env.Name == DefenceNftProxy {
+		return &nftDefence{progress: env.Progress, inBox: true}
 	}
-	return &proxyDefence{hostDefence: hostDefence{env: env}, strategy: strings.TrimPrefix(name, defenceProxyPrefix)}
+	return &proxyDefence{hostDefence: hostDefence{env: env}, strategy: strings.TrimPrefix(env.Name, defenceProxyPrefix)}
 }
 
 const proxyConfig = `role: proxy
@@ -60,11 +60,11 @@ func (d *proxyDefence) start(ctx context.Context, t *Topology) error {
 		return err
 	}
 	plane := ""
-	if d.env.opts.Plane == PlaneDPDK {
+	if d.env.Plane == PlaneDPDK {
 		if err := t.box.ForUserspace(); err != nil {
 			return err
 		}
-		plane = fmt.Sprintf(dpdkConfig, d.env.pin.Server)
+		plane = fmt.Sprintf(dpdkConfig, d.env.Pin.Server)
 	}
 	err := d.run(ctx, t.box.Proxy, func(instance, secret string) string {
 		return plane + fmt.Sprintf(proxyConfig, instance, t.FloodPort.Name, t.LegitPort.Name, t.box.InnerPort.Name,

@@ -4,13 +4,9 @@ package lab
 
 import (
 	"bytes"
-	"context"
-	"net"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"tidegate/internal/config"
 	"tidegate/internal/dpdk"
@@ -18,66 +14,6 @@ import (
 )
 
 // What a defence in a box remembers, seen from outside while it works.
-
-// stateful is a defence that remembers connections or sources.
-type stateful interface {
-	// state is what it remembers now; the zero value if that cannot be told.
-	state() plane.Usage
-	// emptyBytes is what its tables take when nothing is in them.
-	emptyBytes() uint64
-}
-
-// watchState samples until ctx ends and returns the peak.
-func watchState(ctx context.Context, d stateful) *ProxyState {
-	tick := time.NewTicker(sampleEvery)
-	defer tick.Stop()
-	var most plane.Usage
-	for {
-		if u := d.state(); u.Entries > most.Entries {
-			most = u
-		}
-		select {
-		case <-ctx.Done():
-			return &ProxyState{Flows: most.Entries, BytesPerFlow: round3(bytesPerEntry(most, d.emptyBytes()))}
-		case <-tick.C:
-		}
-	}
-}
-
-// heldConns is how many connections are held for a moment at the end of an attack:
-// those of the load have ended before anybody could look.
-const heldConns = 32
-
-// hold opens connections that begin a request, and keeps them for two samples: a connection that has carried
-// nothing yet is not in the proxy's flow table.
-func (env *runEnv) hold(ctx context.Context, t *Topology) {
-	conns := make(chan net.Conn, heldConns)
-	var wg sync.WaitGroup
-	for i := range heldConns {
-		wg.Go(func() {
-			_ = t.Client.Do(func() error {
-				d := net.Dialer{Timeout: env.opts.Timeout, LocalAddr: &net.TCPAddr{IP: clientAddr(i%env.opts.Clients, env.opts.IPv6).AsSlice()}}
-				d.SetMultipathTCP(false)
-				c, err := d.DialContext(ctx, "tcp", serviceAddr(env.opts.IPv6).String())
-				if err != nil {
-					return err
-				}
-				conns <- c
-				_, err = c.Write([]byte("G"))
-				return err
-			})
-		})
-	}
-	wg.Wait()
-	close(conns)
-	select {
-	case <-time.After(2 * sampleEvery):
-	case <-ctx.Done():
-	}
-	for c := range conns {
-		c.Close()
-	}
-}
 
 // bytesPerEntry is what one entry takes, with its share of what a full table's
 // buckets take.
@@ -104,7 +40,7 @@ func stateTables(strategy string, ipv6 bool) []string {
 }
 
 func (d *proxyDefence) usage() (plane.Usage, error) {
-	if d.env.opts.Plane == PlaneDPDK { // its tables are its own memory, taken at the start
+	if d.env.Plane == PlaneDPDK { // its tables are its own memory, taken at the start
 		st, err := dpdk.ReadState(dpdkPrefix + d.instance)
 		if config.Strategy(d.strategy).Translates() {
 			return plane.Usage{Entries: st.Flows}, err
@@ -115,13 +51,13 @@ func (d *proxyDefence) usage() (plane.Usage, error) {
 	if len(mounts) == 0 {
 		return plane.Usage{}, os.ErrNotExist
 	}
-	return plane.OpenUsage(mounts[0], d.instance, stateTables(d.strategy, d.env.opts.IPv6)...)
+	return plane.OpenUsage(mounts[0], d.instance, stateTables(d.strategy, d.env.IPv6)...)
 }
 
 func (d *proxyDefence) state() plane.Usage {
 	u, err := d.usage()
 	if err != nil {
-		d.env.progress("%s: what it remembers cannot be read: %v", d.env.opts.Defence, err)
+		d.env.Progress("%s: what it remembers cannot be read: %v", d.env.Name, err)
 	}
 	return u
 }

@@ -112,8 +112,8 @@ func fold16(sum uint32) uint16 {
 	return uint16(sum>>16 + sum)
 }
 
-// rawSocket is a packet socket bound to the port.
-func (p *Port) rawSocket(proto uint16) (fd int, err error) {
+// rawSocket is a packet socket bound to a port.
+func rawSocket(p *Port, proto uint16) (fd int, err error) {
 	be := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, proto))
 	if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(be)); err != nil {
 		return -1, err
@@ -125,13 +125,13 @@ func (p *Port) rawSocket(proto uint16) (fd int, err error) {
 	return fd, nil
 }
 
-// SendFrames sends frames out of the port, as they are.
-func (p *Port) SendFrames(frames ...[]byte) error {
+// SendFrames sends frames out of a port, as they are.
+func SendFrames(p *Port, frames ...[]byte) error {
 	return p.NS.Do(func() error {
 		if err := p.verify(); err != nil {
 			return err
 		}
-		fd, err := p.rawSocket(0)
+		fd, err := rawSocket(p, 0)
 		if err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ type FrameTap struct{ fd int }
 func NewFrameTap(p *Port) (t *FrameTap, err error) {
 	t = &FrameTap{fd: -1}
 	err = p.NS.Do(func() (err error) {
-		if t.fd, err = p.rawSocket(unix.ETH_P_ALL); err != nil {
+		if t.fd, err = rawSocket(p, unix.ETH_P_ALL); err != nil {
 			return err
 		}
 		return unix.SetsockoptInt(t.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20)

@@ -82,8 +82,8 @@ func parseIP4(p []byte) (s Segment, ok bool) {
 	}, true
 }
 
-// SendRaw sends a segment from a namespace, whatever its source says.
-func (n *Namespace) SendRaw(s Segment) error {
+// SendSegment sends a segment from a namespace, whatever its source says.
+func SendSegment(n *Namespace, s Segment) error {
 	return n.Do(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 		if err != nil {

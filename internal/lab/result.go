@@ -69,7 +69,7 @@ func (env *runEnv) result(m *measured, cookies uint64, own float64) *Result {
 		Requests: m.load.Requests, OK: m.load.OK, Retried: m.load.Retried, Errors: m.load.Errors,
 		Connect: m.load.Connect, Latency: m.load.Latency,
 		ServerSynRecv: m.synRecv, CookiesSent: cookies,
-		GeneratorPerSYN: round3(own), Pinning: env.pin,
+		GeneratorPerSYN: round3(own), Pinning: env.Pin,
 		StartLagMax: m.load.LagMax, LoadSeconds: m.load.Elapsed, ProxyState: m.state, connectTimes: m.load.Times,
 	}
 	if strings.HasPrefix(o.Defence, defenceProxyPrefix) {

@@ -5,7 +5,6 @@ package lab
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -25,9 +24,9 @@ func NewRig(opts Options) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := newTopology(env.owner)
+	t, err := newTopology(env.Owner)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(env.dir))
+		return nil, errors.Join(err, env.Close())
 	}
 	return &Rig{t, env}, nil
 }
@@ -38,23 +37,23 @@ func NewProxyRig(opts Options) (*Rig, *ProxyTopology, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := newProxyTopology(env.owner, "", false)
+	p, err := newProxyTopology(env.Owner, "", false)
 	if err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(env.dir))
+		return nil, nil, errors.Join(err, env.Close())
 	}
 	return &Rig{p.Topology, env}, p, nil
 }
 
 // Close takes the topology down.
-func (r *Rig) Close() error { return errors.Join(r.Topology.Close(), os.RemoveAll(r.env.dir)) }
+func (r *Rig) Close() error { return errors.Join(r.Topology.Close(), r.env.Close()) }
 
 // FloodCPU is the processor that makes the flood and, in its softirq, bears it.
-func (r *Rig) FloodCPU() int { return r.env.pin.Flood }
+func (r *Rig) FloodCPU() int { return r.env.Pin.Flood }
 
 // NewFlood loads a generator aimed at the service.
 func (r *Rig) NewFlood(ipv6 bool, mix FloodMix) (*Flood, error) {
 	return NewFlood(r.AttackerPort, r.FloodPort, FloodOptions{
-		Target: serviceAddr(ipv6), Mix: mix, CPU: r.env.pin.Flood})
+		Target: serviceAddr(ipv6), Mix: mix, CPU: r.env.Pin.Flood})
 }
 
 // AttachXDP puts a program in the flood's way; its link can change it later.
@@ -62,11 +61,13 @@ func (r *Rig) AttachXDP(p *Port, prog *ebpf.Program) (link.Link, error) { return
 
 // Defend starts the web server and one defence, as `lab flood` does.
 func (r *Rig) Defend(ctx context.Context, name string) (stop func() error, err error) {
-	srv, err := startServer(ctx, r.Topology, r.env.server, r.env.dir, r.env.self, r.env.pin.Server, r.env.opts.ResponseSize, r.env.opts.Backlog)
+	srv, err := startServer(ctx, r.Topology, r.env.server, r.env.Dir, r.env.Self, r.env.Pin.Server, r.env.opts.ResponseSize, r.env.opts.Backlog)
 	if err != nil {
 		return nil, err
 	}
-	def, err := newDefence(name, r.env)
+	of := r.env.defence()
+	of.Name = name
+	def, err := newDefence(of)
 	if err == nil {
 		err = def.start(ctx, r.Topology)
 	}

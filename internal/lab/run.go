@@ -6,10 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -102,14 +100,9 @@ func checkDisturbed(l loadResult, timeout time.Duration, cpu int) error {
 
 // runEnv is what the parts of one experiment share.
 type runEnv struct {
-	opts     Options
-	owner    Owner
-	dir      string
-	exe      string // tidegate, if it is named: see startTidegate
-	self     string // this program, which serves and loads
-	pin      Pinning
-	server   string
-	progress func(string, ...any)
+	*Workplace
+	opts   Options
+	server string
 }
 
 const (
@@ -133,7 +126,7 @@ func Run(ctx context.Context, opts Options) (res *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(env.dir)) }()
+	defer func() { err = errors.Join(err, env.Close()) }()
 	t, err := env.topology()
 	if err != nil {
 		return nil, err
@@ -145,52 +138,30 @@ func Run(ctx context.Context, opts Options) (res *Result, err error) {
 // topology is the one that the defence needs.
 func (env *runEnv) topology() (*Topology, error) {
 	if !isProxyDefence(env.opts.Defence) {
-		return newTopology(env.owner)
+		return newTopology(env.Owner)
 	}
-	p, err := newProxyTopology(env.owner, "", false)
+	p, err := newProxyTopology(env.Owner, "", false)
 	if err != nil {
 		return nil, err
 	}
 	return p.Topology, nil
 }
 
-// startTidegate starts the program that is measured. It is looked for here: a rig that starts
-// none needs none.
-func (e *runEnv) startTidegate(n *Namespace, stdout io.Writer, args ...string) (_ *Process, err error) {
-	if e.exe == "" {
-		if e.exe, err = FindTidegate(); err != nil {
-			return nil, err
-		}
-	}
-	return StartProcess(n, -1, nil, stdout, append([]string{e.exe}, args...)...)
+// defence is what the experiment's defence is told of it.
+func (env *runEnv) defence() defenceEnv {
+	return defenceEnv{Workplace: env.Workplace, Name: env.opts.Defence, Plane: env.opts.Plane, IPv6: env.opts.IPv6}
 }
 
 func newRunEnv(opts Options) (*runEnv, error) {
-	env := &runEnv{opts: opts, exe: opts.Exe, pin: choosePinning(allowedCPUs()), progress: opts.Progress}
-	if env.progress == nil {
-		env.progress = func(string, ...any) {}
-	}
-	removed, err := Clean()
+	server, err := chooseServer(opts.Server)
 	if err != nil {
-		return nil, fmt.Errorf("clean up after dead labs: %w", err)
-	}
-	for _, name := range removed {
-		env.progress("removed %s, left by a lab that was killed", name)
-	}
-	if env.owner, err = Self(); err != nil {
 		return nil, err
 	}
-	if env.self, err = os.Executable(); err != nil {
+	w, err := NewWorkplace(opts.Exe, opts.Progress)
+	if err != nil {
 		return nil, err
 	}
-	if env.server, err = chooseServer(opts.Server); err != nil {
-		return nil, err
-	}
-	env.dir = filepath.Join(LabDir, env.owner.String())
-	if err := os.MkdirAll(env.dir, 0o700); err != nil {
-		return nil, err
-	}
-	return env, nil
+	return &runEnv{Workplace: w, opts: opts, server: server}, nil
 }
 
 // experiment: calibrate, serve, defend, flood, load, count.
@@ -203,7 +174,7 @@ func (env *runEnv) experiment(ctx context.Context, t *Topology) (_ *Result, err 
 	if err := t.addClients(o.Clients, o.IPv6); err != nil {
 		return nil, err
 	}
-	flood, err := NewFlood(t.AttackerPort, t.FloodPort, FloodOptions{Target: target, Mix: o.FloodMix, CPU: env.pin.Flood})
+	flood, err := NewFlood(t.AttackerPort, t.FloodPort, FloodOptions{Target: target, Mix: o.FloodMix, CPU: env.Pin.Flood})
 	if err != nil {
 		return nil, err
 	}
@@ -212,12 +183,12 @@ func (env *runEnv) experiment(ctx context.Context, t *Topology) (_ *Result, err 
 	if err != nil {
 		return nil, err
 	}
-	srv, err := startServer(ctx, t, env.server, env.dir, env.self, env.pin.Server, o.ResponseSize, o.Backlog)
+	srv, err := startServer(ctx, t, env.server, env.Dir, env.Self, env.Pin.Server, o.ResponseSize, o.Backlog)
 	if err != nil {
 		return nil, err
 	}
 	defer srv.stop(time.Second)
-	def, err := newDefence(o.Defence, env)
+	def, err := newDefence(env.defence())
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +200,7 @@ func (env *runEnv) experiment(ctx context.Context, t *Topology) (_ *Result, err 
 	if err != nil {
 		return nil, err
 	}
-	if err := checkDisturbed(m.load, o.Timeout, env.pin.Client); err != nil {
+	if err := checkDisturbed(m.load, o.Timeout, env.Pin.Client); err != nil {
 		return nil, err
 	}
 	cookies, err := def.cookies(ctx, t)

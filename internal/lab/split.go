@@ -135,8 +135,8 @@ func RunSplit(ctx context.Context, opts SplitOptions) (res *SplitResult, err err
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(env.dir)) }()
-	s, err := newSplitTopology(env.owner, "", opts.Edges, opts.Direct)
+	defer func() { err = errors.Join(err, env.Close()) }()
+	s, err := newSplitTopology(env.Owner, "", opts.Edges, opts.Direct)
 	if err != nil {
 		return nil, err
 	}
@@ -176,16 +176,16 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if x.srv, err = startServer(ctx, x.s.Topology, env.server, env.dir, env.self, env.pin.Server, o.ResponseSize, o.Backlog); err != nil {
+	if x.srv, err = startServer(ctx, x.s.Topology, env.server, env.Dir, env.Self, env.Pin.Server, o.ResponseSize, o.Backlog); err != nil {
 		return nil, err
 	}
 	defer x.srv.stop(time.Second)
-	env.progress("split: without attack and without tidegate")
+	env.Progress("split: without attack and without tidegate")
 	before, err := x.load(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("without tidegate: %w", err)
 	}
-	env.progress("split: the same with an empty XDP program on the edges' ports")
+	env.Progress("split: the same with an empty XDP program on the edges' ports")
 	empty, err := x.loadOverEmpty(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("with an empty XDP program: %w", err)
@@ -193,20 +193,16 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	if err := x.startNodes(ctx); err != nil {
 		return nil, err
 	}
-	x.s.cfg.DropAttack = 0
-	if o.DropAttack {
-		x.s.cfg.DropAttack = 1
-	}
-	if err := x.s.LoseACKs(o.DropSetup); err != nil {
+	if err := errors.Join(x.s.DropAttack(o.DropAttack), x.s.LoseACKs(o.DropSetup)); err != nil {
 		return nil, err
 	}
-	env.progress("split: %d edges, attack %s at %s a second", o.Edges, o.Attack, o.Rate)
+	env.Progress("split: %d edges, attack %s at %s a second", o.Edges, o.Attack, o.Rate)
 	m, err := x.load(ctx, floods)
 	if err != nil {
 		return nil, errors.Join(err, x.whatNodesSay(ctx))
 	}
 	for _, l := range []loadResult{before.load, empty.load, m.load} {
-		if err := checkDisturbed(l, o.Timeout, env.pin.Client); err != nil {
+		if err := checkDisturbed(l, o.Timeout, env.Pin.Client); err != nil {
 			return nil, err
 		}
 	}

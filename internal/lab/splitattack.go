@@ -8,15 +8,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
-
-// floodSet is an attack of several kinds of segments, batch by batch in turn.
-type floodSet []*Flood
-
-// FlagFIN completes the flags that floods are made of.
-const FlagFIN TCPFlags = 0x01
 
 // attackFlags are the segments of each attack.
 var attackFlags = map[string][]TCPFlags{
@@ -27,7 +19,7 @@ var attackFlags = map[string][]TCPFlags{
 }
 
 func (x *splitRun) newFloods() (set floodSet, err error) {
-	return newFloodSet(x.s, x.opts.Attack, x.opts.IPv6, x.opts.FloodMix, x.env.pin.Flood)
+	return newFloodSet(x.s, x.opts.Attack, x.opts.IPv6, x.opts.FloodMix, x.env.Pin.Flood)
 }
 
 func newFloodSet(s *SplitTopology, attack string, ipv6 bool, mix FloodMix, cpu int) (set floodSet, err error) {
@@ -40,44 +32,6 @@ func newFloodSet(s *SplitTopology, attack string, ipv6 bool, mix FloodMix, cpu i
 		set = append(set, f)
 	}
 	return set, nil
-}
-
-// Close unloads the generators.
-func (set floodSet) Close() error {
-	var errs []error
-	for _, f := range set {
-		errs = append(errs, f.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// Run sends at the rate until ctx ends.
-func (set floodSet) Run(ctx context.Context, rate Rate) (FloodStats, error) {
-	var s FloodStats
-	first := set[0]
-	err := first.onFloodThread(func() error {
-		begin, deferred := time.Now(), softirqdCPU(first.cpu)
-		p := newPacer(rate, begin)
-		for turn := 0; ctx.Err() == nil; turn++ {
-			n, wait := p.due(time.Now())
-			if n == 0 {
-				ts := unix.NsecToTimespec(int64(wait))
-				_ = unix.Nanosleep(&ts, nil)
-				continue
-			}
-			b, err := set[turn%len(set)].send(n)
-			s.Frames += b.Frames
-			s.Busy += b.ThreadCPU
-			if err != nil {
-				return err
-			}
-			p.took(int(b.Frames))
-		}
-		s.Wall = time.Since(begin)
-		s.Busy += softirqdCPU(first.cpu) - deferred
-		return nil
-	})
-	return s, err
 }
 
 // calibrate measures what making and delivering one packet costs, against a drop
@@ -93,15 +47,11 @@ func (x *splitRun) calibrate(ctx context.Context, set floodSet) (ns float64, err
 		}
 		defer func() { err = errors.Join(err, drop.Close(), x.s.FloodPort.EnableGRO()) }()
 	} else {
-		before := x.s.cfg.Way
-		x.s.cfg.Way = wayDrop
-		if err := x.s.configure(); err != nil {
+		restore, err := x.s.DropAll()
+		if err != nil {
 			return 0, err
 		}
-		defer func() {
-			x.s.cfg.Way = before
-			err = errors.Join(err, x.s.configure())
-		}()
+		defer func() { err = errors.Join(err, restore()) }()
 	}
 	ctx, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
 	defer cancel()
@@ -197,7 +147,7 @@ func (x *splitRun) flap(ctx context.Context) {
 	defer tick.Stop()
 	for at := 0; ; at++ {
 		if err := x.s.Through(at % len(x.s.Edges)); err != nil {
-			x.env.progress("route flap: %v", err)
+			x.env.Progress("route flap: %v", err)
 			return
 		}
 		select {

@@ -61,7 +61,7 @@ services:
 // startNodes starts the server and every edge, with one secret.
 func (x *splitRun) startNodes(ctx context.Context) error {
 	o := x.opts
-	secret := filepath.Join(x.env.dir, "secret")
+	secret := filepath.Join(x.env.Dir, "secret")
 	var raw [32]byte
 	_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
 	if err := os.WriteFile(secret, []byte(hex.EncodeToString(raw[:])+"\n"), 0o600); err != nil {
@@ -71,12 +71,12 @@ func (x *splitRun) startNodes(ctx context.Context) error {
 	if o.ClockSkew >= 0 {
 		skew = fmt.Sprintf("clock_skew: %s\n", o.ClockSkew)
 	}
-	base := InstPrefix + x.env.owner.String()
+	base := InstPrefix + x.env.Owner.String()
 	ports, extra := x.s.ServerPorts(), ""
 	if o.Takeover != "adopt" {
 		ports = x.s.TranslatorPorts()
 		extra = x.edgeList()
-		if err := x.s.yieldServer(); err != nil {
+		if err := x.s.YieldServer(); err != nil {
 			return err
 		}
 	}
@@ -86,7 +86,7 @@ func (x *splitRun) startNodes(ctx context.Context) error {
 		return err
 	}
 	if o.Takeover != "adopt" {
-		if err := x.s.watchServer(plane.PinDir("/sys/fs/bpf", base+"-server")); err != nil {
+		if err := x.s.WatchServer(base + "-server"); err != nil {
 			return err
 		}
 	}
@@ -150,13 +150,13 @@ func randomWord() uint64 {
 
 // startNode starts one and waits until it is ready.
 func (x *splitRun) startNode(ctx context.Context, n *Namespace, role, instance string, skew time.Duration, config string) error {
-	node := &splitNode{hostDefence: hostDefence{env: x.env, ns: n, instance: instance}, role: role}
-	path := filepath.Join(x.env.dir, instance+".yaml")
+	node := &splitNode{hostDefence: hostDefence{env: x.env.defence(), ns: n, instance: instance}, role: role}
+	path := filepath.Join(x.env.Dir, instance+".yaml")
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		return err
 	}
 	ready := NewLineWaiter(ReadyLine)
-	p, err := x.env.startTidegate(n, ready, "run", "-c", path, "--clock-offset", skew.String())
+	p, err := x.env.StartTidegate(n, ready, "run", "-c", path, "--clock-offset", skew.String())
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (n *splitNode) status(ctx context.Context) (s nodeStatus, err error) {
 		return n.p4.status(ctx)
 	}
 	var out bytes.Buffer
-	p, err := n.env.startTidegate(n.ns, &out, "status", "--instance", n.instance, "--json")
+	p, err := n.env.StartTidegate(n.ns, &out, "status", "--instance", n.instance, "--json")
 	if err != nil {
 		return s, err
 	}

@@ -105,12 +105,12 @@ func (x *splitRun) startP4(ctx context.Context, secret string) (err error) {
 	if err != nil {
 		return err
 	}
-	json, err := compileEdge(ctx, x.env.dir)
+	json, err := compileEdge(ctx, x.env.Dir)
 	if err != nil {
 		return err
 	}
 	e := x.s.Edges[0]
-	node := &splitNode{hostDefence: hostDefence{env: x.env, ns: e.NS}, role: "edge", p4: &p4Switch{ns: e.NS}}
+	node := &splitNode{hostDefence: hostDefence{env: x.env.defence(), ns: e.NS}, role: "edge", p4: &p4Switch{ns: e.NS}}
 	if err := x.prepareSwitchPorts(e); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (x *splitRun) prepareSwitchPorts(e *EdgeHost) error {
 		if err != nil {
 			return err
 		}
-		x.s.closers = append(x.s.closers, l.Close)
+		x.s.OnClose(l.Close)
 		// Segments that GRO joins would be too large to be sent on.
 		if err := end.port.setOffload(unix.ETHTOOL_SGRO, 0); err != nil {
 			return err
@@ -159,9 +159,9 @@ func (s *p4Switch) run(ctx context.Context, x *splitRun, secret string) error {
 	if rate == "all" {
 		rate = "-1"
 	}
-	config := filepath.Join(x.env.dir, "p4.yaml")
+	config := filepath.Join(x.env.Dir, "p4.yaml")
 	mac := func(p *Port) string { return p.MAC.String() }
-	text := fmt.Sprintf(p4Config, InstPrefix+x.env.owner.String()+"-switch", o.Mode, p4Thrift, secret, o.Epoch, min(horizon, 64*o.Epoch), rate,
+	text := fmt.Sprintf(p4Config, InstPrefix+x.env.Owner.String()+"-switch", o.Mode, p4Thrift, secret, o.Epoch, min(horizon, 64*o.Epoch), rate,
 		mac(x.s.FloodPort), mac(x.s.LegitPort), mac(e.Inner),
 		mac(e.Inner), mac(e.ServerPort), mac(x.s.LegitPort), mac(x.s.ClientPort), mac(x.s.FloodPort), mac(x.s.AttackerPort),
 		servicePort)
@@ -173,7 +173,7 @@ func (s *p4Switch) run(ctx context.Context, x *splitRun, secret string) error {
 	}
 	ready := NewLineWaiter(ReadyLine)
 	var err error
-	if s.runner, err = x.env.startTidegate(s.ns, ready, "p4", "run", "-c", config, "--clock-offset", o.Skew.String()); err != nil {
+	if s.runner, err = x.env.StartTidegate(s.ns, ready, "p4", "run", "-c", config, "--clock-offset", o.Skew.String()); err != nil {
 		return err
 	}
 	select {

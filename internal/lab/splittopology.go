@@ -61,8 +61,9 @@ func (e *EdgeHost) Ports() (all []string, inside string) {
 	return []string{e.Outer.Name, e.Inner.Name}, e.Inner.Name
 }
 
-// yieldServer takes the lab's program off the server's ports.
-func (s *SplitTopology) yieldServer() error {
+// YieldServer takes the lab's program off the server's ports, for a server that has programs
+// of its own there; Seen stays as it was.
+func (s *SplitTopology) YieldServer() error {
 	var errs []error
 	for _, l := range s.arrivals {
 		errs = append(errs, l.Close())
@@ -71,17 +72,10 @@ func (s *SplitTopology) yieldServer() error {
 	return errors.Join(errs...)
 }
 
-// YieldServer does so for tests, whose own server has programs there; Seen stays as it was.
-func (s *SplitTopology) YieldServer() error { return s.yieldServer() }
-
-// WatchServer puts the lab's eyes back, before the programs of an instance.
-func (s *SplitTopology) WatchServer(instance string) error {
-	return s.watchServer(plane.PinDir("/sys/fs/bpf", instance))
-}
-
-// watchServer puts the lab's program before the one that an instance has attached to
+// WatchServer puts the lab's program before the one that an instance has attached to
 // the server's ports, in its own link: it counts, loses, and calls that one.
-func (s *SplitTopology) watchServer(pins string) error {
+func (s *SplitTopology) WatchServer(instance string) error {
+	pins := plane.PinDir("/sys/fs/bpf", instance)
 	for _, name := range s.ServerPorts() {
 		l, err := link.LoadPinnedLink(filepath.Join(pins, "xdp-"+name), nil)
 		if err != nil {
@@ -412,7 +406,7 @@ func (s *SplitTopology) attachPrograms() error {
 		}
 		s.closers = append(s.closers, l.Close)
 	}
-	s.closers = append(s.closers, s.yieldServer)
+	s.closers = append(s.closers, s.YieldServer)
 	var errs []error
 	for _, p := range gro {
 		errs = append(errs, p.EnableGRO())
@@ -448,6 +442,25 @@ func (s *SplitTopology) Through(edge int) error {
 func (s *SplitTopology) Only(n int) error {
 	s.cfg.Way, s.cfg.Edges = waySpray, uint32(n)
 	return s.configure()
+}
+
+// DropAttack drops the attack before the server sees it.
+func (s *SplitTopology) DropAttack(drop bool) error {
+	s.cfg.DropAttack = 0
+	if drop {
+		s.cfg.DropAttack = 1
+	}
+	return s.configure()
+}
+
+// DropAll drops every packet in the fabric until restore is called.
+func (s *SplitTopology) DropAll() (restore func() error, err error) {
+	before := s.cfg.Way
+	s.cfg.Way = wayDrop
+	return func() error {
+		s.cfg.Way = before
+		return s.configure()
+	}, s.configure()
 }
 
 // LoseACKs loses that share of the clients' bare ACKs at the server's ports.

@@ -157,8 +157,8 @@ func measureStrategy(ctx context.Context, o StrategyOptions, strategy string) (_
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(env.dir)) }()
-	p, err := newProxyTopology(env.owner, "", false)
+	defer func() { err = errors.Join(err, env.Close()) }()
+	p, err := newProxyTopology(env.Owner, "", false)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func measureStrategy(ctx context.Context, o StrategyOptions, strategy string) (_
 	if err != nil {
 		return nil, fmt.Errorf("without a box's defence: %w", err)
 	}
-	r.def = newProxyDefence(opts.Defence, env).(*proxyDefence)
+	r.def = newProxyDefence(env.defence()).(*proxyDefence)
 	defer func() { err = errors.Join(err, r.def.stop()) }()
 	if err := r.def.start(ctx, p.Topology); err != nil {
 		return nil, err
@@ -207,7 +207,7 @@ func (r *strategyRun) measureForged() error {
 		name  string
 		flags TCPFlags
 	}{{"syn", FlagSYN}, {"ack", FlagACK}, {"rst", FlagRST}} {
-		f, err := NewFlood(r.p.AttackerPort, r.p.FloodPort, FloodOptions{Target: serviceAddr(false), Flags: kind.flags, CPU: r.env.pin.Flood})
+		f, err := NewFlood(r.p.AttackerPort, r.p.FloodPort, FloodOptions{Target: serviceAddr(false), Flags: kind.flags, CPU: r.env.Pin.Flood})
 		if err != nil {
 			return err
 		}
@@ -265,7 +265,7 @@ func (r *strategyRun) forged(f *Flood, kind string) error {
 
 // measureLegit lets clients come while the flood goes on.
 func (r *strategyRun) measureLegit() error {
-	f, err := NewFlood(r.p.AttackerPort, r.p.FloodPort, FloodOptions{Target: serviceAddr(false), CPU: r.env.pin.Flood})
+	f, err := NewFlood(r.p.AttackerPort, r.p.FloodPort, FloodOptions{Target: serviceAddr(false), CPU: r.env.Pin.Flood})
 	if err != nil {
 		return err
 	}

@@ -246,7 +246,7 @@ func (r *strategyRun) measureSYNsAgain() error {
 	}
 	defer t.Close()
 	syn := r.nobodySYN(1, 40001)
-	if err := r.p.Client.SendRaw(syn); err != nil {
+	if err := SendSegment(r.p.Client, syn); err != nil {
 		return err
 	}
 	want := isAnswer(syn)
@@ -258,7 +258,7 @@ func (r *strategyRun) measureSYNsAgain() error {
 			break
 		}
 	}
-	if err := r.p.Client.SendRaw(syn); err != nil {
+	if err := SendSegment(r.p.Client, syn); err != nil {
 		return err
 	}
 	_, r.fig.AnswersAgain = t.Next(time.Now().Add(probeTimeout), want)
@@ -437,7 +437,7 @@ func (r *strategyRun) counted(s Segment) (delta [len(judgedBy)]uint64, err error
 	if err != nil {
 		return delta, err
 	}
-	if err := r.p.Client.SendRaw(s); err != nil {
+	if err := SendSegment(r.p.Client, s); err != nil {
 		return delta, err
 	}
 	for until := time.Now().Add(probeTimeout); ; time.Sleep(time.Millisecond) {

@@ -146,6 +146,9 @@ func (t *Topology) Answers() (uint64, error) {
 	return n, nil
 }
 
+// OnClose has f called when the topology is taken down, before what is there already.
+func (t *Topology) OnClose(f func() error) { t.closers = append(t.closers, f) }
+
 // Close takes everything down in reverse order and reports every failure.
 func (t *Topology) Close() error {
 	var errs []error

@@ -47,7 +47,7 @@ func (w *world) cookie(tap *lab.Tap, port uint16) (syn, answer lab.Segment, ok b
 	w.t.Helper()
 	w.nextPort++
 	syn = lab.Segment{Src: netip.AddrPortFrom(outsider, 20000+w.nextPort), Dst: netip.AddrPortFrom(w.ServerAddr(false), port), Seq: 0x1000000 * uint32(w.nextPort)}
-	if err := w.ClientPort.SendFrames(w.outsiderFrame(syn.Src.Port(), port, lab.FlagSYN, syn.Seq, 0, nil)); err != nil {
+	if err := lab.SendFrames(w.ClientPort, w.outsiderFrame(syn.Src.Port(), port, lab.FlagSYN, syn.Seq, 0, nil)); err != nil {
 		w.t.Fatal(err)
 	}
 	answer, ok = tap.Next(time.Now().Add(patience), func(s lab.Segment) bool {
@@ -100,7 +100,7 @@ func TestFrameThatCannotBeAdopted(t *testing.T) {
 				t.Fatalf("%s: no cookie came", name)
 			}
 			n++
-			if err := w.ClientPort.SendFrames(w.outsiderFrame(syn.Src.Port(), webPort, lab.FlagACK, syn.Seq+1, answer.Seq+1, tags)); err != nil {
+			if err := lab.SendFrames(w.ClientPort, w.outsiderFrame(syn.Src.Port(), webPort, lab.FlagACK, syn.Seq+1, answer.Seq+1, tags)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -130,7 +130,7 @@ func TestSYNsThatCannotBeAdopted(t *testing.T) {
 		for i := range 1000 {
 			syns = append(syns, w.outsiderFrame(uint16(10000+i), webPort, lab.FlagSYN, uint32(i)<<20, 0, tags))
 		}
-		if err := w.ClientPort.SendFrames(syns...); err != nil {
+		if err := lab.SendFrames(w.ClientPort, syns...); err != nil {
 			t.Fatal(err)
 		}
 		sent += 1000

@@ -31,7 +31,7 @@ func (w *world) answers(frames ...*lab.Frame) int {
 	for _, f := range append(frames, last) {
 		raw = append(raw, f.Bytes())
 	}
-	w.must(w.ClientPort.SendFrames(raw...))
+	w.must(lab.SendFrames(w.ClientPort, raw...))
 	isAnswer := func(b []byte, port uint16) bool {
 		if len(b) < 54 {
 			return false

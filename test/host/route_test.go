@@ -234,7 +234,7 @@ func (w *world) flood(n int, from4, from6 netip.Prefix) {
 			frames = append(frames, f.Bytes())
 		}
 	}
-	w.must(w.ClientPort.SendFrames(frames...))
+	w.must(lab.SendFrames(w.ClientPort, frames...))
 }
 
 // SYNs in the names of neighbours that nobody has resolved are left to the kernel, which asks for them: but

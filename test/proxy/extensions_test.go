@@ -67,7 +67,7 @@ func (w *world) longExtensionHeaders() {
 				Extension: unix.IPPROTO_DSTOPTS, Extensions: lab.OptionsExtension(1008)}
 			frames[i] = f.Bytes()
 		}
-		if err := w.ClientPort.SendFrames(frames...); err != nil {
+		if err := lab.SendFrames(w.ClientPort, frames...); err != nil {
 			t.Fatal(err)
 		}
 		w.await("the frames counted as dropped", func() bool { return w.status().Global["drop_ext_chain"]-before >= n })

@@ -47,7 +47,7 @@ func TestOptionOrders(t *testing.T) {
 		}
 		r := w.raw(uint16(42000 + i))
 		s := lab.Segment{Src: r.src, Dst: r.dst, Flags: lab.FlagSYN, Seq: r.seq, Window: 65535, Options: options}
-		if err := w.Client.SendRaw(s); err != nil {
+		if err := lab.SendSegment(w.Client, s); err != nil {
 			t.Fatal(err)
 		}
 		answer := r.expect(o.name+": SYN-ACK", func(s lab.Segment) bool { return s.Flags == lab.FlagSYN|lab.FlagACK })
@@ -57,7 +57,7 @@ func TestOptionOrders(t *testing.T) {
 		} else if ts != nil {
 			ack.Options = slices.Concat(nop, nop, []byte{8, 10}, binary.BigEndian.AppendUint32(nil, tsval+1), ts[:4])
 		}
-		if err := w.Client.SendRaw(ack); err != nil {
+		if err := lab.SendSegment(w.Client, ack); err != nil {
 			t.Fatal(err)
 		}
 		syn, ok := server.Next(time.Now().Add(patience/2), func(s lab.Segment) bool { return s.Src == r.src && s.Flags == lab.FlagSYN })

@@ -57,7 +57,7 @@ func (r *raw) send(flags lab.TCPFlags, payload string) {
 	if flags&lab.FlagACK == 0 {
 		s.Ack = 0
 	}
-	if err := r.w.Client.SendRaw(s); err != nil {
+	if err := lab.SendSegment(r.w.Client, s); err != nil {
 		r.w.t.Fatal(err)
 	}
 }

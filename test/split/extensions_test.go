@@ -42,7 +42,7 @@ func (w *world) throughExtensions(to *node) {
 				Extension: unix.IPPROTO_DSTOPTS, Extensions: lab.OptionsExtension(1008)}
 			frames[i] = f.Bytes()
 		}
-		if err := w.AttackerPort.SendFrames(frames...); err != nil {
+		if err := lab.SendFrames(w.AttackerPort, frames...); err != nil {
 			t.Fatal(err)
 		}
 		w.await("the frames counted as dropped", func() bool { return to.status().Global["drop_ext_chain"]-before >= n })

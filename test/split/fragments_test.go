@@ -66,7 +66,7 @@ func TestUnmatchedFragments(t *testing.T) {
 			parts := inFragments(f.Bytes(), 7000+i)
 			frames = append(frames, parts[1], parts[0]) // the datagram is whole when the first part comes
 		}
-		if err := w.AttackerPort.SendFrames(frames...); err != nil {
+		if err := lab.SendFrames(w.AttackerPort, frames...); err != nil {
 			t.Fatal(err)
 		}
 		w.await("fragments at the final check", func() bool { return w.server.counters()["drop_last_line"]-before >= n })

@@ -172,7 +172,7 @@ func TestResetsCloseNoPort(t *testing.T) {
 			resets.Store(false)
 			forge := func() {
 				for _, flags := range []lab.TCPFlags{lab.FlagRST | lab.FlagACK, lab.FlagRST} {
-					if err := w.place.Client.SendRaw(lab.Segment{Src: at, Dst: netip.AddrPortFrom(secondAddr, 4711), Flags: flags}); err != nil {
+					if err := lab.SendSegment(w.place.Client, lab.Segment{Src: at, Dst: netip.AddrPortFrom(secondAddr, 4711), Flags: flags}); err != nil {
 						t.Fatal(err)
 					}
 				}

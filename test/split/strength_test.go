@@ -36,7 +36,7 @@ func TestWeakCookieEndsNothing(t *testing.T) {
 	client := other.LocalAddr().(interface{ AddrPort() netip.AddrPort }).AddrPort().Addr().Unmap()
 	syn := lab.Segment{Src: netip.AddrPortFrom(client, localPort), Dst: w.address(false, port), Flags: lab.FlagSYN, Seq: 0x12345678, Window: 64000,
 		Options: []byte{2, 4, 5, 180}}
-	if err := w.Client.SendRaw(syn); err != nil {
+	if err := lab.SendSegment(w.Client, syn); err != nil {
 		t.Fatal(err)
 	}
 	answer, ok := tap.Next(time.Now().Add(patience), func(s lab.Segment) bool {
@@ -57,7 +57,7 @@ func TestWeakCookieEndsNothing(t *testing.T) {
 	ack.Flags, ack.Seq, ack.Ack = lab.FlagACK, syn.Seq+1, answer.Seq+1
 	ack.Options = []byte{1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8}
 	before := w.server.counters()
-	if err := w.Client.SendRaw(ack); err != nil {
+	if err := lab.SendSegment(w.Client, ack); err != nil {
 		t.Fatal(err)
 	}
 	labtest.Await(t, "the server has met it", patience, 10*time.Millisecond, func() bool {
