@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// measured is what one attack yielded.
+// Measured is what one attack yielded.
 type measured struct {
 	load     loadResult
 	flood    FloodStats
@@ -32,7 +32,7 @@ func (env *runEnv) attack(ctx context.Context, t *Topology, f *Flood, srv *Proce
 	if err != nil {
 		return nil, err
 	}
-	defer cl.proc.stop(0)
+	defer cl.proc.Stop(0)
 	m := &measured{}
 	memory, _ := def.(stateful)
 	if t.box == nil {
@@ -81,7 +81,7 @@ func (env *runEnv) attack(ctx context.Context, t *Topology, f *Flood, srv *Proce
 	return m, errors.Join(err1, err2)
 }
 
-// watch returns the peak number of half-open connections and says now and then
+// Watch returns the peak number of half-open connections and says now and then
 // how far the flood is.
 func (env *runEnv) watch(ctx context.Context, t *Topology) (peak int) {
 	begin := time.Now()
@@ -105,14 +105,14 @@ func (env *runEnv) watch(ctx context.Context, t *Topology) (peak int) {
 	}
 }
 
-// client is the load child, ready to go.
+// Client is the load child, ready to go.
 type client struct {
 	proc  *Process
 	stdin io.WriteCloser
 	out   *bufio.Reader
 }
 
-// startClient starts the child, which proves that the service answers.
+// StartClient starts the child, which proves that the service answers.
 func (env *runEnv) startClient(ctx context.Context, t *Topology) (*client, error) {
 	o := env.opts
 	if err := t.Client.SetSysctls(clientSysctls(o)...); err != nil {

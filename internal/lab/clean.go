@@ -84,7 +84,7 @@ func killInside(nsPath string) {
 	}
 }
 
-// pidsInside lists the processes whose main thread is in the namespace.
+// PIDsInside lists the processes whose main thread is in the namespace.
 func pidsInside(nsPath string) []int {
 	var ns unix.Stat_t
 	if unix.Stat(nsPath, &ns) != nil {

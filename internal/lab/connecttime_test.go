@@ -5,14 +5,16 @@ package lab
 import (
 	"testing"
 	"time"
+
+	"tidegate/internal/lab/labtest"
 )
 
 // Behind the proxy every connection is made; a full listen queue makes none of them.
 func TestConnectTimes(t *testing.T) {
-	needRoot(t)
+	labtest.NeedRoot(t)
 	o := DefaultConnectOptions()
 	o.Connections, o.Curves = 60, []string{"kernel, backlog 128", "proxy-cookie"}
-	o.Base.Load, o.Base.Timeout, o.Base.Server, o.Base.Exe = 100, 1500*time.Millisecond, ServerBuiltin, buildTidegate(t)
+	o.Base.Load, o.Base.Timeout, o.Base.Server, o.Base.Exe = 100, 1500*time.Millisecond, ServerBuiltin, tidegate
 	r, err := RunConnectTimes(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

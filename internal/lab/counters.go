@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tcpExt reads a counter of the TcpExt line pair of the namespace's netstat.
+// TCPExt reads a counter of the TcpExt line pair of the namespace's netstat.
 func (n *Namespace) tcpExt(name string) (uint64, error) {
 	var data []byte
 	err := n.Do(func() (err error) {
@@ -46,48 +46,7 @@ func parseTCPExt(netstat, name string) (uint64, error) {
 	return 0, fmt.Errorf("netstat has no TcpExt %s", name)
 }
 
-// synproxySYNs reads the SYNs that nftables' SYNPROXY answered with a cookie.
-func (n *Namespace) synproxySYNs() (uint64, error) {
-	var data []byte
-	err := n.Do(func() (err error) {
-		data, err = os.ReadFile("/proc/thread-self/net/stat/synproxy")
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	return parseSynproxy(string(data))
-}
-
-// parseSynproxy sums column syn_received, hexadecimal, one line for each CPU.
-func parseSynproxy(stat string) (uint64, error) {
-	column, sum := -1, uint64(0)
-	for line := range strings.Lines(stat) {
-		f := strings.Fields(line)
-		if column < 0 {
-			for i, name := range f {
-				if name == "syn_received" {
-					column = i
-				}
-			}
-			if column < 0 {
-				return 0, fmt.Errorf("synproxy statistics have no syn_received: %q", line)
-			}
-			continue
-		}
-		if column >= len(f) {
-			continue
-		}
-		v, err := strconv.ParseUint(f[column], 16, 64)
-		if err != nil {
-			return 0, fmt.Errorf("synproxy statistics: %w", err)
-		}
-		sum += v
-	}
-	return sum, nil
-}
-
-// windowScale is what the namespace's TCP offers (tcp_select_initial_window):
+// WindowScale is what the namespace's TCP offers (tcp_select_initial_window):
 // enough for the largest receive buffer.
 func (n *Namespace) windowScale() (int, error) {
 	var tcp, core []byte
@@ -138,7 +97,7 @@ func (r diagRequest) Serialize() []byte {
 	return b
 }
 
-// synRecv counts the namespace's half-open connections of both families.
+// SynRecv counts the namespace's half-open connections of both families.
 func (n *Namespace) synRecv() (int, error) {
 	count := 0
 	err := n.Do(func() error {

@@ -21,10 +21,10 @@ const (
 	DefenceHost   = "host"   // tidegate run, role host
 )
 
-// Defences lists all of them.
+// All lists all of them.
 func Defences() []string { return []string{DefenceNone, DefenceKernel, DefenceNft, DefenceHost} }
 
-// AllDefences lists those and the ones that stand in a box of their own between
+// WithBoxes lists those and the ones that stand in a box of their own between
 // clients and server; they are compared with each other.
 func AllDefences() []string { return append(Defences(), proxyDefences()...) }
 
@@ -38,7 +38,7 @@ type defence interface {
 	stop() error
 }
 
-// defenceEnv is what a defence is told of the experiment.
+// Env is what a defence is told of the experiment.
 type defenceEnv struct {
 	*Workplace
 	Name  string // of the defence
@@ -46,7 +46,7 @@ type defenceEnv struct {
 	IPv6  bool   // the service is attacked and used over IPv6
 }
 
-// stateful is a defence that remembers connections or sources.
+// Stateful is a defence that remembers connections or sources.
 type stateful interface {
 	// state is what it remembers now; the zero value if that cannot be told.
 	state() plane.Usage
@@ -71,7 +71,7 @@ func newDefence(env defenceEnv) (defence, error) {
 	return nil, fmt.Errorf("defence %q: want one of %s", env.Name, strings.Join(AllDefences(), ", "))
 }
 
-// stackDefence is the kernel's own TCP stack with SYN cookies on or off.
+// stack is the kernel's own TCP stack with SYN cookies on or off.
 type stackDefence struct {
 	syncookies string
 	before     uint64
@@ -92,7 +92,7 @@ func (d *stackDefence) cookies(_ context.Context, t *Topology) (uint64, error) {
 
 func (d *stackDefence) stop() error { return nil }
 
-// nftDefence is SYNPROXY as the nftables documentation sets it up. Its MSS and
+// synproxy is SYNPROXY as the nftables documentation sets it up. Its MSS and
 // window scale must match the server's, so they are set as a careful
 // administrator would.
 type nftDefence struct {
@@ -146,7 +146,7 @@ func (d *nftDefence) start(ctx context.Context, t *Topology) error {
 	if err != nil {
 		return err
 	}
-	if err := p.wait(ctx); err != nil {
+	if err := p.Wait(ctx); err != nil {
 		return fmt.Errorf("SYNPROXY rules: %w", err)
 	}
 	// Only a handshake that SYNPROXY made may open a connection; and its
@@ -155,13 +155,13 @@ func (d *nftDefence) start(ctx context.Context, t *Topology) error {
 		[2]string{"net.netfilter.nf_conntrack_tcp_timeout_time_wait", "10"}); err != nil {
 		return err
 	}
-	d.before, err = n.synproxySYNs()
+	d.before, err = synproxySYNs(n)
 	return err
 }
 
 func (d *nftDefence) cookies(_ context.Context, t *Topology) (uint64, error) {
 	n, _ := d.place(t)
-	now, err := n.synproxySYNs()
+	now, err := synproxySYNs(n)
 	return now - d.before, err
 }
 

@@ -10,13 +10,6 @@ const (
 	PlaneDPDK = "dpdk" // tidegate-dpdk on the box's ports, by AF_PACKET
 )
 
-// dpdkPrefix and the instance make the name by which a running tidegate-dpdk is asked.
-const dpdkPrefix = "tidegate-"
-
-// dpdkConfig are the lines of a configuration that make a proxy use DPDK here: one
-// core, which sleeps when it has nothing to do, for the lab's other parts need it.
-const dpdkConfig = "plane: dpdk\ndpdk: {cores: \"%d\", memory_mib: 128, idle_us: 50}\n"
-
 // ForUserspace makes the box fit for a packet path outside the kernel: its kernel
 // forwards nothing, and frames reach AF_PACKET as they were sent. For that there is a
 // program at each of the box's ports, too: without one, frames that another program
@@ -24,7 +17,7 @@ const dpdkConfig = "plane: dpdk\ndpdk: {cores: \"%d\", memory_mib: 128, idle_us:
 // that there is not.
 func (p *ProxyTopology) ForUserspace() error {
 	off := [][2]string{{"net.ipv4.ip_forward", "0"}}
-	if haveIPv6() {
+	if HaveIPv6() {
 		off = append(off, [2]string{"net.ipv6.conf.all.forwarding", "0"})
 	}
 	if err := p.Proxy.SetSysctls(off...); err != nil {

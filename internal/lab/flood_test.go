@@ -7,7 +7,6 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,10 +14,7 @@ import (
 func capture(t *testing.T, p *Port, send func()) [][]byte {
 	t.Helper()
 	var frames [][]byte
-	err := onThread(func() error {
-		if err := netns.Set(p.NS.fd); err != nil {
-			return err
-		}
+	err := p.NS.Do(func() error {
 		all := binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL})
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, int(all))
 		if err != nil {

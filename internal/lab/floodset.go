@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// floodSet is an attack of several kinds of segments, batch by batch in turn.
+// FloodSet is an attack of several kinds of segments, batch by batch in turn.
 type floodSet []*Flood
 
 // Close unloads the generators.

@@ -3,7 +3,6 @@
 package lab
 
 import (
-	"os"
 	"testing"
 	"time"
 )
@@ -11,9 +10,7 @@ import (
 // A flood's thread may be one that has started a child, whose life is bound to that
 // thread's: it must not end with the flood.
 func TestFloodLeavesChildrenAlive(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root for network namespaces")
-	}
+	needRoot(t)
 	p, err := NewPair()
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +22,7 @@ func TestFloodLeavesChildrenAlive(t *testing.T) {
 	}
 	defer f.Close()
 	for range 20 {
-		child, err := StartProcess(p.far, -1, nil, nil, "sleep", "60")
+		child, err := StartProcess(p.Far.NS, -1, nil, nil, "sleep", "60")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,9 +31,9 @@ func TestFloodLeavesChildrenAlive(t *testing.T) {
 		}
 		select {
 		case <-child.Exited:
-			t.Fatalf("a child died with the flood: %v", child.err)
+			t.Fatalf("a child died with the flood: %v", child.Failure())
 		case <-time.After(20 * time.Millisecond):
 		}
-		child.stop(time.Second)
+		child.Stop(time.Second)
 	}
 }

@@ -19,7 +19,7 @@ import (
 // stopGrace is how long a child may take to end.
 const stopGrace = 5 * time.Second
 
-// hostDefence is `tidegate run` on both ports of the server, started as a user
+// Tidegate is `tidegate run` on both ports of the server, started as a user
 // would start it. Nothing of it runs inside this process.
 type hostDefence struct {
 	env      defenceEnv
@@ -95,14 +95,14 @@ func (d *hostDefence) cookies(ctx context.Context, _ *Topology) (uint64, error) 
 	return c["cookie_sent"] + c["challenge_sent"], err
 }
 
-// counters are the services' as `tidegate status` tells them, added up.
+// Counters are the services' as `tidegate status` tells them, added up.
 func (d *hostDefence) counters(ctx context.Context) (map[string]uint64, error) {
 	var out bytes.Buffer
 	p, err := d.env.StartTidegate(d.ns, &out, "status", "--instance", d.instance, "--json")
 	if err != nil {
 		return nil, err
 	}
-	if err := p.wait(ctx); err != nil {
+	if err := p.Wait(ctx); err != nil {
 		return nil, err
 	}
 	var s hostStatus
@@ -124,7 +124,7 @@ func (d *hostDefence) stop() error {
 	if d.proc == nil {
 		return nil
 	}
-	d.proc.end(syscall.SIGINT, stopGrace)
+	d.proc.End(syscall.SIGINT, stopGrace)
 	var errs []error
 	for _, mount := range BpfMounts() {
 		errs = append(errs, os.RemoveAll(filepath.Join(mount, "tidegate", d.instance)))

@@ -127,9 +127,6 @@ func (h *Hosts) ClientAddr(ipv6 bool) netip.Addr {
 	return hostsClient4.Addr()
 }
 
-// HaveIPv6 says whether this kernel has the family.
-func HaveIPv6() bool { return haveIPv6() }
-
 // SetSysctl writes one sysctl of the namespace.
 func (n *Namespace) SetSysctl(name, value string) error {
 	return n.SetSysctls([2]string{name, value})
@@ -146,7 +143,7 @@ func addressHost(own, peer *Port, own4, peer4, own6, peer6 netip.Prefix) error {
 			return err
 		}
 		errs := []error{AddAddr(own.Index, own4), addNeigh(own.Index, peer4.Addr(), peer.MAC)}
-		if haveIPv6() {
+		if HaveIPv6() {
 			errs = append(errs, AddAddr(own.Index, own6), addNeigh(own.Index, peer6.Addr(), peer.MAC))
 		}
 		return errors.Join(errs...)

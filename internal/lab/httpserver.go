@@ -23,7 +23,7 @@ const (
 	ServerBuiltin = "builtin"
 )
 
-// chooseServer resolves auto: nginx if it is installed, else the built-in one.
+// ChooseServer resolves auto: nginx if it is installed, else the built-in one.
 func chooseServer(kind string) (string, error) {
 	_, err := exec.LookPath("nginx")
 	switch kind {
@@ -43,7 +43,7 @@ func chooseServer(kind string) (string, error) {
 	return "", fmt.Errorf("server %q: want auto, nginx or builtin", kind)
 }
 
-// startServer starts the web server and waits until it accepts connections
+// StartServer starts the web server and waits until it accepts connections
 // from inside its own namespace.
 func startServer(ctx context.Context, t *Topology, kind, dir, self string, cpu, size, backlog int) (*Process, error) {
 	argv := []string{self, childServer, strconv.Itoa(size)}
@@ -59,12 +59,12 @@ func startServer(ctx context.Context, t *Topology, kind, dir, self string, cpu, 
 		return nil, err
 	}
 	addrs := []netip.AddrPort{serviceAddr(false)}
-	if haveIPv6() {
+	if HaveIPv6() {
 		addrs = append(addrs, serviceAddr(true))
 	}
 	for _, a := range addrs {
 		if err := waitListening(ctx, t.Server, p, a); err != nil {
-			p.stop(time.Second)
+			p.Stop(time.Second)
 			return nil, err
 		}
 	}
@@ -116,7 +116,7 @@ func writeNginxConfig(dir string, size, backlog int) (string, error) {
 		queue = fmt.Sprintf(" backlog=%d", backlog)
 	}
 	listen := fmt.Sprintf("listen %d%s;", servicePort, queue)
-	if haveIPv6() {
+	if HaveIPv6() {
 		listen += fmt.Sprintf(" listen [::]:%d%s;", servicePort, queue)
 	}
 	conf := fmt.Sprintf(`daemon off;

@@ -60,7 +60,7 @@ func (h *Hosts) NewImpairedHost(tag string, im Impairment) (*ImpairedHost, error
 			return netlink.RouteAdd(&netlink.Route{LinkIndex: h.ServerPort.Index, Dst: IpNet(netip.PrefixFrom(to, to.BitLen())), Gw: gateway.AsSlice()})
 		}
 		err := by(far.Addr4, h.ClientAddr(false))
-		if haveIPv6() {
+		if HaveIPv6() {
 			err = errors.Join(err, by(far.Addr6, h.ClientAddr(true)))
 		}
 		return err
@@ -82,7 +82,7 @@ func impairedBehind(router *Namespace, tag string, im Impairment) (h *ImpairedHo
 		}
 	}()
 	forwarding := [][2]string{{"net.ipv4.ip_forward", "1"}}
-	if haveIPv6() {
+	if HaveIPv6() {
 		forwarding = append(forwarding, [2]string{"net.ipv6.conf.all.forwarding", "1"})
 	}
 	if err := router.SetSysctls(forwarding...); err != nil {
@@ -143,7 +143,7 @@ func (h *ImpairedHost) addressFar(index int) error {
 		return err
 	}
 	errs := []error{AddAddr(index, netip.PrefixFrom(h.Addr4, 32)), linkRoute(index, netip.MustParsePrefix("0.0.0.0/0"))}
-	if haveIPv6() {
+	if HaveIPv6() {
 		errs = append(errs, AddAddr(index, netip.PrefixFrom(h.Addr6, 128)), linkRoute(index, netip.MustParsePrefix("::/0")))
 	}
 	return errors.Join(errs...)
@@ -151,7 +151,7 @@ func (h *ImpairedHost) addressFar(index int) error {
 
 func (h *ImpairedHost) routeTo(index int) error {
 	errs := []error{linkRoute(index, netip.PrefixFrom(h.Addr4, 32))}
-	if haveIPv6() {
+	if HaveIPv6() {
 		errs = append(errs, linkRoute(index, netip.PrefixFrom(h.Addr6, 128)))
 	}
 	return errors.Join(errs...)

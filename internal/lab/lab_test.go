@@ -14,7 +14,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"tidegate/internal/lab/labtest"
 )
+
+// tidegate is the program that is measured.
+var tidegate string
 
 // envRunLab makes the test binary run a lab until it is killed.
 const envRunLab = "TIDEGATE_TEST_RUN_LAB"
@@ -26,7 +31,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envRunLab) != "" {
 		os.Exit(runLabUntilKilled())
 	}
-	os.Exit(m.Run())
+	os.Exit(labtest.Main(m, &tidegate))
 }
 
 func runLabUntilKilled() int {
@@ -43,18 +48,6 @@ func runLabUntilKilled() int {
 	return 0
 }
 
-// needRoot skips for plain users; on a CI machine a missing root is a failure.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("this test needs root, and CI must run it as root")
-	}
-	t.Skip("needs root for network namespaces")
-}
-
 // runUndisturbed runs an experiment; one that the machine's other work has made
 // void says nothing and is made again, a few times.
 func runUndisturbed(t *testing.T, o Options) (*Result, error) {
@@ -69,7 +62,7 @@ func runUndisturbed(t *testing.T, o Options) (*Result, error) {
 }
 
 func TestFloodKernelServesNoneDoesNot(t *testing.T) {
-	needRoot(t)
+	labtest.NeedRoot(t)
 	for _, c := range []struct {
 		defence string
 		ipv6    bool
@@ -91,25 +84,13 @@ func TestFloodKernelServesNoneDoesNot(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", c.defence, *r, c.want)
 		}
 	}
-	noTraceOf(t, Owner{pid: os.Getpid()})
-}
-
-// buildTidegate makes the binary that the host defence runs.
-func buildTidegate(t *testing.T) string {
-	t.Helper()
-	exe := filepath.Join(t.TempDir(), "tidegate")
-	cmd := exec.Command("go", "build", "-o", exe, "tidegate/cmd/tidegate")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v: %s", err, out)
-	}
-	return exe
+	noTraceOf(t, os.Getpid())
 }
 
 // Every SYN of the flood must be answered: one that is not was malformed when
 // it left us or misjudged when it arrived.
 func TestFloodHostServesAll(t *testing.T) {
-	needRoot(t)
-	exe := buildTidegate(t)
+	labtest.NeedRoot(t)
 	for _, c := range []struct {
 		name   string
 		change func(*Options)
@@ -120,7 +101,7 @@ func TestFloodHostServesAll(t *testing.T) {
 		{"ipv6, no timestamps", func(o *Options) { o.IPv6, o.NoTimestamps = true, true }},
 	} {
 		o := DefaultOptions()
-		o.Defence, o.Rate, o.Load, o.Duration, o.Server, o.Exe = DefenceHost, 20000, 200, 2*time.Second, ServerBuiltin, exe
+		o.Defence, o.Rate, o.Load, o.Duration, o.Server, o.Exe = DefenceHost, 20000, 200, 2*time.Second, ServerBuiltin, tidegate
 		c.change(&o)
 		r, err := runUndisturbed(t, o)
 		if err != nil {
@@ -130,7 +111,7 @@ func TestFloodHostServesAll(t *testing.T) {
 			t.Errorf("%s: %+v, want every request served and every SYN answered by a cookie", c.name, *r)
 		}
 	}
-	noTraceOf(t, Owner{pid: os.Getpid()})
+	noTraceOf(t, os.Getpid())
 }
 
 // startVictim starts a lab in a process of its own and waits for its flood.
@@ -158,12 +139,12 @@ func startVictim(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// tracesOf lists what bears the owner's pid.
-func tracesOf(o Owner) []string {
+// tracesOf lists what bears the pid.
+func tracesOf(pid int) []string {
 	var all []string
 	for _, pattern := range []string{
-		fmt.Sprintf("%s/%s%d-*", nsDir, nsPrefix, o.pid), fmt.Sprintf("%s/%d-*", LabDir, o.pid),
-		fmt.Sprintf("%s/%s%d-*", RunDir, InstPrefix, o.pid), fmt.Sprintf("/sys/fs/bpf/tidegate/%s%d-*", InstPrefix, o.pid),
+		fmt.Sprintf("/run/netns/tg-%d-*", pid), fmt.Sprintf("%s/%d-*", LabDir, pid),
+		fmt.Sprintf("%s/%s%d-*", RunDir, InstPrefix, pid), fmt.Sprintf("/sys/fs/bpf/tidegate/%s%d-*", InstPrefix, pid),
 	} {
 		found, _ := filepath.Glob(pattern)
 		all = append(all, found...)
@@ -171,9 +152,9 @@ func tracesOf(o Owner) []string {
 	return all
 }
 
-func noTraceOf(t *testing.T, o Owner) {
+func noTraceOf(t *testing.T, pid int) {
 	t.Helper()
-	if left := tracesOf(o); len(left) > 0 {
+	if left := tracesOf(pid); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
 }
@@ -189,30 +170,30 @@ func noProcessOf(t *testing.T, namespaces []string) {
 }
 
 func TestInterruptLeavesNothing(t *testing.T) {
-	needRoot(t)
+	labtest.NeedRoot(t)
 	cmd := startVictim(t)
-	o := Owner{pid: cmd.Process.Pid}
-	if len(tracesOf(o)) != 4 {
-		t.Errorf("while it runs: %q, want three namespaces and a directory", tracesOf(o))
+	pid := cmd.Process.Pid
+	if len(tracesOf(pid)) != 4 {
+		t.Errorf("while it runs: %q, want three namespaces and a directory", tracesOf(pid))
 	}
 	_ = cmd.Process.Signal(os.Interrupt)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("interrupted lab: %v", err)
 	}
-	noTraceOf(t, o)
+	noTraceOf(t, pid)
 }
 
 func TestNextStartCleansAfterKill(t *testing.T) {
-	needRoot(t)
+	labtest.NeedRoot(t)
 	cmd := startVictim(t)
-	o := Owner{pid: cmd.Process.Pid}
+	pid := cmd.Process.Pid
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	left, _ := filepath.Glob(fmt.Sprintf("%s/%s%d-*", nsDir, nsPrefix, o.pid))
+	left, _ := filepath.Glob(fmt.Sprintf("/run/netns/tg-%d-*", pid))
 	if len(left) != 3 {
 		t.Fatalf("kill -9 left %q: the test expects three namespaces to clean", left)
 	}
-	waitUntil(t, "children die with their lab", func() bool {
+	labtest.Await(t, "children die with their lab", 10*time.Second, 10*time.Millisecond, func() bool {
 		for _, ns := range left {
 			if len(pidsInside(ns)) > 0 {
 				return false
@@ -226,38 +207,5 @@ func TestNextStartCleansAfterKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer env.Close()
-	noTraceOf(t, o)
-}
-
-func waitUntil(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("did not happen within 10 s: %s", what)
-		}
-	}
-}
-
-func TestForeignInterfaceIsRefused(t *testing.T) {
-	needRoot(t)
-	p, err := NewPair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	lo := &Port{NS: p.near, Name: "lo", Index: 1, alias: p.Near.alias}
-	f, err := NewFlood(lo, p.Far, FloodOptions{Target: serviceAddr(false), CPU: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.Burst(1); !errors.Is(err, ErrForeignInterface) {
-		t.Errorf("flood from lo: %v, want ErrForeignInterface", err)
-	}
-	home := *p.Near
-	home.NS = p.far // the name is ours, the namespace is not the port's
-	f.from = &home
-	if _, err := f.Burst(1); err == nil {
-		t.Error("flood from a port of another namespace was not refused")
-	}
+	noTraceOf(t, pid)
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loadConfig is what the client child reads on its standard input.
+// ClientConfig is what the client child reads on its standard input.
 type loadConfig struct {
 	Target   netip.AddrPort
 	Sources  []netip.Addr
@@ -31,7 +31,7 @@ type loadConfig struct {
 	KeepConnect bool
 }
 
-// loadResult is what it prints.
+// ClientResult is what it prints.
 type loadResult struct {
 	Requests int            `json:"requests"`
 	OK       int            `json:"ok"`
@@ -88,7 +88,7 @@ type load struct {
 // startBurst bounds how many connections open before events are looked at.
 const startBurst = 32
 
-// runLoad makes cfg.Requests requests and returns when each has ended.
+// runClient makes cfg.Requests requests and returns when each has ended.
 func runLoad(cfg loadConfig) (*loadResult, error) {
 	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -339,7 +339,7 @@ func (l *load) end(c *conn) {
 	l.finished++
 }
 
-// errName turns an error into the key it is counted under.
+// ErrorName turns an error into the key it is counted under.
 func errName(err error) string {
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelRelease is what uname says.
+// KernelRelease is what uname says.
 func kernelRelease() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -19,7 +19,7 @@ func kernelRelease() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// cpuModel is the first processor's, as the kernel names it.
+// CPUModel is the first processor's, as the kernel names it.
 func cpuModel() string {
 	data, err := os.ReadFile("/proc/cpuinfo")
 	if err == nil {

@@ -125,7 +125,7 @@ func (n *Namespace) SetSysctls(pairs ...[2]string) error {
 	})
 }
 
-// congestionControl sets the namespace's congestion control, if one is named, and
+// CongestionControl sets the namespace's congestion control, if one is named, and
 // returns what is set.
 func (n *Namespace) congestionControl(name string) (set string, err error) {
 	const sysctl = "net.ipv4.tcp_congestion_control"

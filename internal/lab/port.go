@@ -70,7 +70,7 @@ func bringUp(o Owner, n *Namespace, name string) (*Port, error) {
 	return p, nil
 }
 
-// verify makes sure, on the thread that is about to send, that this thread is
+// Verify makes sure, on the thread that is about to send, that this thread is
 // in a namespace made by this process and that the interface still is the veth
 // this process made. Nothing is sent before it has passed.
 func (p *Port) verify() error {
@@ -141,7 +141,7 @@ func (p *Port) DisableTxVLAN() error {
 	return p.setOffload(unix.ETHTOOL_SFLAGS, rxVLAN)
 }
 
-// setOffload makes the SIOCETHTOOL call for a command that takes one value.
+// SetOffload makes the SIOCETHTOOL call for a command that takes one value.
 func (p *Port) setOffload(cmd, value uint32) error {
 	err := p.NS.Do(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

@@ -48,7 +48,7 @@ func StartProcess(n *Namespace, cpu int, stdin io.Reader, stdout io.Writer, argv
 	return p, nil
 }
 
-// withAffinity runs f with the calling thread pinned; children inherit that.
+// WithAffinity runs f with the calling thread pinned; children inherit that.
 func withAffinity(cpu int, f func() error) error {
 	var before unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
@@ -61,10 +61,11 @@ func withAffinity(cpu int, f func() error) error {
 	return f()
 }
 
-// stop asks with SIGTERM, insists with SIGKILL after the grace time, and waits.
-func (p *Process) stop(grace time.Duration) { p.end(syscall.SIGTERM, grace) }
+// Stop asks with SIGTERM, insists with SIGKILL after the grace time, and waits.
+func (p *Process) Stop(grace time.Duration) { p.End(syscall.SIGTERM, grace) }
 
-func (p *Process) end(ask syscall.Signal, grace time.Duration) {
+// End is Stop with another signal.
+func (p *Process) End(ask syscall.Signal, grace time.Duration) {
 	_ = p.Cmd.Process.Signal(ask)
 	select {
 	case <-p.Exited:
@@ -75,8 +76,8 @@ func (p *Process) end(ask syscall.Signal, grace time.Duration) {
 	<-p.Exited
 }
 
-// wait returns when the child has ended or ctx has, killing it then.
-func (p *Process) wait(ctx context.Context) error {
+// Wait returns when the child has ended or ctx has, killing it then.
+func (p *Process) Wait(ctx context.Context) error {
 	select {
 	case <-p.Exited:
 	case <-ctx.Done():

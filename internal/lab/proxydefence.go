@@ -11,7 +11,7 @@ import (
 	"tidegate/internal/config"
 )
 
-// Defences in a box of their own.
+// All in a box of their own.
 const (
 	defenceProxyPrefix = "proxy-"    // tidegate run, role proxy, with a strategy
 	DefenceNftProxy    = "nft-proxy" // nftables SYNPROXY in the same place
@@ -27,7 +27,7 @@ func proxyDefences() []string {
 
 func isProxyDefence(name string) bool { return slices.Contains(proxyDefences(), name) }
 
-// proxyDefence is `tidegate run` on the ports of the box, started as a user would
+// Proxy is `tidegate run` on the ports of the box, started as a user would
 // start it.
 type proxyDefence struct {
 	hostDefence
@@ -41,6 +41,13 @@ func newProxyDefence(env defenceEnv) defence {
 	}
 	return &proxyDefence{hostDefence: hostDefence{env: env}, strategy: strings.TrimPrefix(env.Name, defenceProxyPrefix)}
 }
+
+// dpdkPrefix and the instance make the name by which a running tidegate-dpdk is asked.
+const dpdkPrefix = "tidegate-"
+
+// dpdkConfig are the lines of a configuration that make a proxy use DPDK here: one
+// core, which sleeps when it has nothing to do, for the lab's other parts need it.
+const dpdkConfig = "plane: dpdk\ndpdk: {cores: \"%d\", memory_mib: 128, idle_us: 50}\n"
 
 const proxyConfig = `role: proxy
 forwarding: router

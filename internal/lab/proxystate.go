@@ -15,7 +15,7 @@ import (
 
 // What a defence in a box remembers, seen from outside while it works.
 
-// bytesPerEntry is what one entry takes, with its share of what a full table's
+// BytesPerEntry is what one entry takes, with its share of what a full table's
 // buckets take.
 func bytesPerEntry(u plane.Usage, empty uint64) float64 {
 	if u.Entries == 0 || u.Bytes < empty {

@@ -9,12 +9,13 @@ import (
 
 	"tidegate/internal/config"
 	"tidegate/internal/probe"
+
+	"tidegate/internal/lab/labtest"
 )
 
 // What one entry of a proxy takes is what `tidegate check` reckons with.
 func TestProxyState(t *testing.T) {
-	needRoot(t)
-	exe := buildTidegate(t)
+	labtest.NeedRoot(t)
 	const share = 16 // of the buckets: 16 bytes each, as many as there is room
 	for _, c := range []struct {
 		strategy config.Strategy
@@ -26,7 +27,7 @@ func TestProxyState(t *testing.T) {
 		{config.StrategyAuthFull, false, probe.SourceBytes + share},
 	} {
 		o := DefaultOptions()
-		o.Defence, o.Rate, o.Load, o.Duration, o.Server, o.Exe = defenceProxyPrefix+string(c.strategy), 20000, 200, time.Second, ServerBuiltin, exe
+		o.Defence, o.Rate, o.Load, o.Duration, o.Server, o.Exe = defenceProxyPrefix+string(c.strategy), 20000, 200, time.Second, ServerBuiltin, tidegate
 		o.IPv6, o.Retries, o.Clients = c.ipv6, 1, 40
 		r, err := runUndisturbed(t, o)
 		if err != nil {

@@ -61,15 +61,11 @@ var (
 )
 
 // NewProxyTopology makes one; tag tells those of one process apart.
-func NewProxyTopology(tag string, bridge bool) (*ProxyTopology, error) {
+func NewProxyTopology(tag string, bridge bool) (p *ProxyTopology, err error) {
 	o, err := Self()
 	if err != nil {
 		return nil, err
 	}
-	return newProxyTopology(o, tag, bridge)
-}
-
-func newProxyTopology(o Owner, tag string, bridge bool) (p *ProxyTopology, err error) {
 	p = &ProxyTopology{Topology: &Topology{}, Bridge: bridge, Instance: InstPrefix + o.String() + tag}
 	p.box = p
 	defer func() {
@@ -113,7 +109,7 @@ func newProxyTopology(o Owner, tag string, bridge bool) (p *ProxyTopology, err e
 // join makes the cables.
 func (p *ProxyTopology) join(o Owner) (err error) {
 	if !p.Bridge {
-		if haveIPv6() {
+		if HaveIPv6() {
 			if err := p.Attacker.SetSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
 				return err
 			}
@@ -132,7 +128,7 @@ func (p *ProxyTopology) join(o Owner) (err error) {
 // addressRouted: the box routes; answers to spoofed sources go to the attacker.
 func (p *ProxyTopology) addressRouted() error {
 	forwarding := [][2]string{{"net.ipv4.ip_forward", "1"}}
-	if haveIPv6() {
+	if HaveIPv6() {
 		forwarding = append(forwarding, [2]string{"net.ipv6.conf.all.forwarding", "1"})
 	}
 	if err := p.Proxy.SetSysctls(forwarding...); err != nil {
@@ -153,7 +149,7 @@ func (p *ProxyTopology) addressRouted() error {
 			AddRoute(p.LegitPort.Index, clients4, legitClient4.Addr()),
 			AddRoute(p.InnerPort.Index, netip.PrefixFrom(serviceIP4, 32), innerServer4.Addr()),
 		}
-		if haveIPv6() {
+		if HaveIPv6() {
 			errs = append(errs,
 				AddAddr(p.FloodPort.Index, floodServer6),
 				AddAddr(p.LegitPort.Index, legitServer6),
@@ -182,7 +178,7 @@ func (p *ProxyTopology) addressServerEnd(own4 netip.Prefix, next4 netip.Addr, ow
 			addNeigh(p.ServerPort.Index, next4, next.MAC),
 			AddRoute(p.ServerPort.Index, netip.MustParsePrefix("0.0.0.0/0"), next4),
 		}
-		if haveIPv6() {
+		if HaveIPv6() {
 			errs = append(errs,
 				AddAddr(lo, netip.PrefixFrom(serviceIP6, 128)),
 				AddAddr(p.ServerPort.Index, own6),
@@ -206,7 +202,7 @@ func (p *ProxyTopology) addressBridged() error {
 				addNeigh(p.ClientPort.Index, legitServer4.Addr(), p.ServerPort.MAC),
 				AddRoute(p.ClientPort.Index, netip.MustParsePrefix("0.0.0.0/0"), legitServer4.Addr()),
 			}
-			if haveIPv6() {
+			if HaveIPv6() {
 				errs = append(errs,
 					AddAddr(p.ClientPort.Index, legitClient6),
 					addNeigh(p.ClientPort.Index, legitServer6.Addr(), p.ServerPort.MAC),

@@ -11,14 +11,14 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Rig is a lab held open for measurements: one topology in which programs and
+// Stand is a lab held open for measurements: one topology in which programs and
 // defences are put in the flood's way in turn.
 type Rig struct {
 	*Topology
 	env *runEnv
 }
 
-// NewRig makes the topology. Close it in the end.
+// NewStand makes the topology. Close it in the end.
 func NewRig(opts Options) (*Rig, error) {
 	env, err := newRunEnv(opts)
 	if err != nil {
@@ -31,13 +31,13 @@ func NewRig(opts Options) (*Rig, error) {
 	return &Rig{t, env}, nil
 }
 
-// NewProxyRig makes one with a box between clients and server.
+// NewProxyStand makes one with a box between clients and server.
 func NewProxyRig(opts Options) (*Rig, *ProxyTopology, error) {
 	env, err := newRunEnv(opts)
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := newProxyTopology(env.Owner, "", false)
+	p, err := NewProxyTopology("", false)
 	if err != nil {
 		return nil, nil, errors.Join(err, env.Close())
 	}
@@ -72,12 +72,12 @@ func (r *Rig) Defend(ctx context.Context, name string) (stop func() error, err e
 		err = def.start(ctx, r.Topology)
 	}
 	if err != nil {
-		srv.stop(time.Second)
+		srv.Stop(time.Second)
 		return nil, err
 	}
 	return func() error {
 		err := def.stop()
-		srv.stop(time.Second)
+		srv.Stop(time.Second)
 		return err
 	}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -78,7 +77,7 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--ports %d: want 1 to 60000", o.Ports)
 	case o.ResponseSize < 0 || o.ResponseSize > 64<<20:
 		return fmt.Errorf("--response-size %d: want 0 to 64 MiB", o.ResponseSize)
-	case o.IPv6 && !haveIPv6():
+	case o.IPv6 && !HaveIPv6():
 		return errors.New("--ipv6: this kernel has no IPv6")
 	}
 	_, err := chooseServer(o.Server)
@@ -89,7 +88,7 @@ func (o *Options) Validate() error {
 // still: what they waited for was this machine, not the server.
 var ErrDisturbed = errors.New("disturbed by other work on this machine; run it again when it is quieter")
 
-// checkDisturbed refuses a load that began requests later than half their timeout.
+// CheckDisturbed refuses a load that began requests later than half their timeout.
 func checkDisturbed(l loadResult, timeout time.Duration, cpu int) error {
 	lag := time.Duration(l.LagMax * float64(time.Millisecond))
 	if lag <= timeout/2 {
@@ -98,7 +97,7 @@ func checkDisturbed(l loadResult, timeout time.Duration, cpu int) error {
 	return fmt.Errorf("the clients' process got no CPU time for %s (CPU %d): %w", lag.Round(time.Millisecond), cpu, ErrDisturbed)
 }
 
-// runEnv is what the parts of one experiment share.
+// Env is what the parts of one experiment share.
 type runEnv struct {
 	*Workplace
 	opts   Options
@@ -106,7 +105,7 @@ type runEnv struct {
 }
 
 const (
-	// floodHead is how long the flood runs before the first request: long
+	// FloodHead is how long the flood runs before the first request: long
 	// enough to fill a SYN queue at 1,000 SYN/s.
 	floodHead = time.Second
 	// sampleEvery is how often half-open connections are counted.
@@ -140,7 +139,7 @@ func (env *runEnv) topology() (*Topology, error) {
 	if !isProxyDefence(env.opts.Defence) {
 		return newTopology(env.Owner)
 	}
-	p, err := newProxyTopology(env.Owner, "", false)
+	p, err := NewProxyTopology("", false)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +186,7 @@ func (env *runEnv) experiment(ctx context.Context, t *Topology) (_ *Result, err 
 	if err != nil {
 		return nil, err
 	}
-	defer srv.stop(time.Second)
+	defer srv.Stop(time.Second)
 	def, err := newDefence(env.defence())
 	if err != nil {
 		return nil, err
@@ -228,13 +227,4 @@ func calibrate(ctx context.Context, t *Topology, f *Flood, rate Rate) (nsPerSYN 
 		return 0, err
 	}
 	return float64(s.Busy.Nanoseconds()) / float64(s.Frames), nil
-}
-
-// clientSources are the addresses the load comes from.
-func clientSources(n int, ipv6 bool) []netip.Addr {
-	s := make([]netip.Addr, n)
-	for i := range s {
-		s[i] = clientAddr(i, ipv6)
-	}
-	return s
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// SplitOptions of one experiment: edges and a server under one attack.
+// Options of one experiment: edges and a server under one attack.
 type SplitOptions struct {
 	Options
 	Edges       int
@@ -65,7 +65,7 @@ var (
 	splitAttacks   = []string{AttackSYN, AttackACK, AttackRST, AttackMixed}
 )
 
-// DefaultSplitOptions are those of `tidegate-lab split` without flags.
+// DefaultOptions are those of `tidegate-lab split` without flags.
 func DefaultSplitOptions() SplitOptions {
 	o := SplitOptions{Options: DefaultOptions(), Edges: 1, Plane: planeXDP, Mode: "plain", Takeover: "adopt", Attack: AttackSYN, Layout: layoutTidegate,
 		UnknownRate: "10000", FilterBits: 20, Epoch: 8 * time.Second, ClockSkew: -1}
@@ -122,7 +122,7 @@ func (o *SplitOptions) Validate() error {
 	return nil
 }
 
-// RunSplit makes a topology, runs one experiment in it, and takes it down again,
+// Run makes a topology, runs one experiment in it, and takes it down again,
 // whatever happened.
 func RunSplit(ctx context.Context, opts SplitOptions) (res *SplitResult, err error) {
 	if err := opts.Validate(); err != nil {
@@ -136,7 +136,7 @@ func RunSplit(ctx context.Context, opts SplitOptions) (res *SplitResult, err err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, env.Close()) }()
-	s, err := newSplitTopology(env.Owner, "", opts.Edges, opts.Direct)
+	s, err := NewSplitTopology("", opts.Edges, opts.Direct)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func RunSplit(ctx context.Context, opts SplitOptions) (res *SplitResult, err err
 	return x.experiment(ctx)
 }
 
-// splitRun is one experiment.
+// run is one experiment.
 type splitRun struct {
 	env   *runEnv
 	opts  SplitOptions
@@ -179,7 +179,7 @@ func (x *splitRun) experiment(ctx context.Context) (_ *SplitResult, err error) {
 	if x.srv, err = startServer(ctx, x.s.Topology, env.server, env.Dir, env.Self, env.Pin.Server, o.ResponseSize, o.Backlog); err != nil {
 		return nil, err
 	}
-	defer x.srv.stop(time.Second)
+	defer x.srv.Stop(time.Second)
 	env.Progress("split: without attack and without tidegate")
 	before, err := x.load(ctx, nil)
 	if err != nil {

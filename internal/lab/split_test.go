@@ -8,19 +8,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidegate/internal/lab/labtest"
 )
 
-func shortSplit(exe string) SplitOptions {
+func shortSplit() SplitOptions {
 	o := DefaultSplitOptions()
-	o.Rate, o.Load, o.Duration, o.Exe, o.Options.Server, o.ResponseSize = 20000, 200, time.Second, exe, ServerBuiltin, 1024
+	o.Rate, o.Load, o.Duration, o.Exe, o.Options.Server, o.ResponseSize = 20000, 200, time.Second, tidegate, ServerBuiltin, 1024
 	return o
 }
 
 // The experiments of `lab split`: everybody is served, and what comes to the server is
 // what may.
 func TestSplit(t *testing.T) {
-	needRoot(t)
-	exe := buildTidegate(t)
+	labtest.NeedRoot(t)
 	for _, c := range []struct {
 		name   string
 		change func(*SplitOptions)
@@ -46,7 +47,7 @@ func TestSplit(t *testing.T) {
 				r.EdgeCounters["drop_rst"] > 0 && r.ServerCounters["tag_stale"] == 0
 		}},
 	} {
-		o := shortSplit(exe)
+		o := shortSplit()
 		c.change(&o)
 		var r *SplitResult
 		var err error

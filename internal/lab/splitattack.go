@@ -62,7 +62,7 @@ func (x *splitRun) calibrate(ctx context.Context, set floodSet) (ns float64, err
 	return float64(s.Busy.Nanoseconds()) / float64(s.Frames), nil
 }
 
-// splitMeasured is what one load yielded.
+// measured is what one load yielded.
 type splitMeasured struct {
 	measured
 	seen Seen
@@ -74,7 +74,7 @@ func (x *splitRun) load(ctx context.Context, set floodSet) (*splitMeasured, erro
 	if err != nil {
 		return nil, err
 	}
-	defer cl.proc.stop(0)
+	defer cl.proc.Stop(0)
 	m := &splitMeasured{}
 	rx0, err1 := x.s.FloodPort.RxPackets()
 	ans0, err2 := x.s.Answers()

@@ -17,7 +17,7 @@ import (
 // with the strategies auth-wrong (the client's TCP notices, "mode 1") and auth-cookie
 // (the client's program does, "mode 2"), with a client that tries again at once.
 
-// SplitFigures is the one JSON object of `tidegate-lab split --figures --json`.
+// Figures is the one JSON object of `tidegate-lab split --figures --json`.
 type SplitFigures struct {
 	Throughput []ThroughputBar `json:"figure5_throughput"`
 	Latency    []LatencyPoint  `json:"figure6_latency"`
@@ -71,7 +71,7 @@ const (
 	figureAttackRate = 50_000
 )
 
-// RunSplitFigures makes them; opts says how long each part takes, and where.
+// RunFigures makes them; opts says how long each part takes, and where.
 func RunSplitFigures(ctx context.Context, o SplitOptions) (*SplitFigures, error) {
 	return splitFigures(ctx, o, figureRuns{Run, RunSplit})
 }

@@ -19,7 +19,7 @@ import (
 	"tidegate/internal/plane"
 )
 
-// splitNode is one `tidegate run`, edge or server, started as a user would.
+// node is one `tidegate run`, edge or server, started as a user would.
 type splitNode struct {
 	hostDefence
 	role string
@@ -211,7 +211,7 @@ func (n *splitNode) status(ctx context.Context) (s nodeStatus, err error) {
 	if err != nil {
 		return s, err
 	}
-	if err := p.wait(ctx); err != nil {
+	if err := p.Wait(ctx); err != nil {
 		return s, err
 	}
 	if err := json.Unmarshal(out.Bytes(), &s); err != nil || len(s.Services) != 1 {

@@ -128,7 +128,7 @@ func (x *splitRun) startP4(ctx context.Context, secret string) (err error) {
 // which come by ndo_xdp_xmit, arrive (see Topology.attachPrograms).
 func (x *splitRun) prepareSwitchPorts(e *EdgeHost) error {
 	off := [][2]string{{"net.ipv4.ip_forward", "0"}}
-	if haveIPv6() {
+	if HaveIPv6() {
 		off = append(off, [2]string{"net.ipv6.conf.all.forwarding", "0"})
 	}
 	if err := e.NS.SetSysctls(off...); err != nil {
@@ -236,8 +236,8 @@ func (s *p4Switch) status(ctx context.Context) (st nodeStatus, err error) {
 
 func (s *p4Switch) stop() error {
 	if s.runner != nil {
-		s.runner.stop(stopGrace)
+		s.runner.Stop(stopGrace)
 	}
-	s.sw.stop(stopGrace)
+	s.sw.Stop(stopGrace)
 	return nil
 }

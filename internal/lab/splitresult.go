@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// SplitResult is the one JSON object of `tidegate-lab split --json`: that of `lab
+// Result is the one JSON object of `tidegate-lab split --json`: that of `lab
 // flood`, in which "syn" is any packet of the attack, and what the split adds.
 type SplitResult struct {
 	Result

@@ -129,15 +129,11 @@ func (s *SplitTopology) ServerPorts() []string {
 const maxEdges = 8
 
 // NewSplitTopology makes one; tag tells those of one process apart.
-func NewSplitTopology(tag string, edges int, direct bool) (*SplitTopology, error) {
+func NewSplitTopology(tag string, edges int, direct bool) (s *SplitTopology, err error) {
 	o, err := Self()
 	if err != nil {
 		return nil, err
 	}
-	return newSplitTopology(o, tag, edges, direct)
-}
-
-func newSplitTopology(o Owner, tag string, edges int, direct bool) (s *SplitTopology, err error) {
 	if edges < 1 || edges > maxEdges || direct && edges == 1 {
 		return nil, fmt.Errorf("%d edges: want 1 to %d, and more than 1 if answers shall by-pass them", edges, maxEdges)
 	}
@@ -195,7 +191,7 @@ func (s *SplitTopology) namespaces(o Owner, tag string, edges int) error {
 		}
 		if n == s.Fabric || r.name[:2] == "ed" {
 			forwarding := [][2]string{{"net.ipv4.ip_forward", "1"}}
-			if haveIPv6() {
+			if HaveIPv6() {
 				forwarding = append(forwarding, [2]string{"net.ipv6.conf.all.forwarding", "1"})
 			}
 			if err := n.SetSysctls(forwarding...); err != nil {
@@ -203,7 +199,7 @@ func (s *SplitTopology) namespaces(o Owner, tag string, edges int) error {
 			}
 		}
 	}
-	if haveIPv6() {
+	if HaveIPv6() {
 		if err := s.Attacker.SetSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
 			return err
 		}
@@ -267,7 +263,7 @@ func plug(own, peer *Port, own4, peer4, own6, peer6 netip.Prefix, routes4, route
 	for _, r := range routes4 {
 		errs = append(errs, AddRoute(own.Index, r, peer4.Addr()))
 	}
-	if haveIPv6() {
+	if HaveIPv6() {
 		errs = append(errs, AddAddr(own.Index, own6), addNeigh(own.Index, peer6.Addr(), peer.MAC))
 		for _, r := range routes6 {
 			errs = append(errs, AddRoute(own.Index, r, peer6.Addr()))
@@ -334,7 +330,7 @@ func (s *SplitTopology) addressServer() error {
 			return err
 		}
 		errs := []error{AddAddr(lo, service4[0])}
-		if haveIPv6() {
+		if HaveIPv6() {
 			errs = append(errs, AddAddr(lo, service6[0]))
 		}
 		for i, e := range s.Edges {

@@ -18,7 +18,7 @@ import (
 // sections II.D and III.B), measured: each strategy of the proxy between real clients
 // and a real server, and every mark decided by a figure of the same run.
 
-// StrategyOptions say how much is measured.
+// Options say how much is measured.
 type StrategyOptions struct {
 	Strategies []string      // none: all that this version has
 	Frames     int           // of each forged flood
@@ -31,7 +31,7 @@ type StrategyOptions struct {
 	Exe      string // the tidegate binary; empty: the one that FindTidegate finds
 }
 
-// DefaultStrategyOptions take about a minute and a half.
+// DefaultOptions take about a minute and a half.
 func DefaultStrategyOptions() StrategyOptions {
 	return StrategyOptions{Frames: 20000, Clients: 100, Rate: 50000, Unanswered: 2500 * time.Millisecond}
 }
@@ -49,7 +49,7 @@ type Forged struct {
 	Share    float64 `json:"share"`
 }
 
-// StrategyFigures are what was measured of one strategy.
+// Figures are what was measured of one strategy.
 type StrategyFigures struct {
 	Strategy string `json:"strategy"`
 
@@ -81,7 +81,7 @@ type StrategyFigures struct {
 	LooksUpOther    bool    `json:"looks_up_other"` // likewise an ACK or a RST
 }
 
-// StrategyReport is the one JSON object of `tidegate-lab strategies --json`.
+// Report is the one JSON object of `tidegate-lab strategies --json`.
 type StrategyReport struct {
 	Begun      time.Time         `json:"begun"`
 	Seconds    float64           `json:"seconds"`
@@ -98,7 +98,7 @@ type StrategyReport struct {
 	NotOffered []string          `json:"not_offered"`   // published strategies that this version lacks
 }
 
-// RunStrategies measures all strategies, one after the other.
+// Run measures all strategies, one after the other.
 func RunStrategies(ctx context.Context, o StrategyOptions) (*StrategyReport, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the lab needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_BPF): run it with sudo")
@@ -139,7 +139,7 @@ func RunStrategies(ctx context.Context, o StrategyOptions) (*StrategyReport, err
 	return r, nil
 }
 
-// strategyRun is one strategy at work.
+// run is one strategy at work.
 type strategyRun struct {
 	ctx  context.Context
 	o    StrategyOptions
@@ -158,7 +158,7 @@ func measureStrategy(ctx context.Context, o StrategyOptions, strategy string) (_
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, env.Close()) }()
-	p, err := newProxyTopology(env.Owner, "", false)
+	p, err := NewProxyTopology("", false)
 	if err != nil {
 		return nil, err
 	}

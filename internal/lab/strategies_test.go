@@ -4,19 +4,20 @@ package lab
 
 import (
 	"bytes"
-	"encoding/binary"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"tidegate/internal/lab/labtest"
 )
 
 // What the design's source says of forged floods, seen: a RST flood gets its sources
 // whitelisted under auth-wrong, an ACK flood under auth-full, and none of them under auth-cookie.
 func TestStrategies(t *testing.T) {
-	needRoot(t)
+	labtest.NeedRoot(t)
 	o := StrategyOptions{Strategies: []string{"auth-wrong", "auth-full", "auth-cookie", "cookie"}, Frames: 1000, Clients: 5,
-		Rate: 20000, Unanswered: 300 * time.Millisecond, Exe: buildTidegate(t)}
+		Rate: 20000, Unanswered: 300 * time.Millisecond, Exe: tidegate}
 	r, err := RunStrategies(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -94,41 +95,5 @@ func TestMarks(t *testing.T) {
 		return strings.HasPrefix(d, "Table I, memory immunity, auth-full: published +, measured -")
 	}) {
 		t.Errorf("disagreements: %q", r.Disagrees)
-	}
-}
-
-// Bare RSTs and ACKs are whole frames, and only the ACKs acknowledge.
-func TestFloodFlags(t *testing.T) {
-	needRoot(t)
-	p, err := NewPair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	for _, flags := range []TCPFlags{FlagRST, FlagACK} {
-		f, err := NewFlood(p.Near, p.Far, FloodOptions{Target: serviceAddr(false), Flags: flags, CPU: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		frames := capture(t, p.Far, func() {
-			if _, err := f.Burst(200); err != nil {
-				t.Error(err)
-			}
-		})
-		f.Close()
-		if len(frames) < 100 {
-			t.Fatalf("%d frames of 200 arrived", len(frames))
-		}
-		for _, frame := range frames {
-			s, ok := parseIP4(frame[14:])
-			sum := binary.BigEndian.Uint16(s.Header[16:])
-			if !ok || s.Flags != flags || len(s.Options) != 0 || (s.Ack != 0) != (flags == FlagACK) || s.Dst != serviceAddr(false) {
-				t.Fatalf("%+v", s)
-			}
-			made := s.ip4()
-			if got := binary.BigEndian.Uint16(made[36:]); got != sum {
-				t.Fatalf("checksum %#x, want %#x", sum, got)
-			}
-		}
 	}
 }

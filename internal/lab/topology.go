@@ -46,7 +46,7 @@ const (
 // with SYN cookies off, and `none` would depend on who connected last.
 const serverBacklog = "511"
 
-// setBacklog makes listen(backlog) the limit of half-open and of waiting connections:
+// SetBacklog makes listen(backlog) the limit of half-open and of waiting connections:
 // the kernel's other limit of half-open ones, tcp_max_syn_backlog, stands above it.
 func (n *Namespace) setBacklog(backlog int) error {
 	if backlog == 0 {
@@ -68,7 +68,7 @@ type Topology struct {
 	closers []func() error
 }
 
-// newTopology builds everything; on failure it takes down what it had built.
+// NewTopology builds everything; on failure it takes down what it had built.
 func newTopology(o Owner) (t *Topology, err error) {
 	t = &Topology{}
 	defer func() {
@@ -91,7 +91,7 @@ func newTopology(o Owner) (t *Topology, err error) {
 			return t, err
 		}
 	}
-	if haveIPv6() {
+	if HaveIPv6() {
 		if err := t.Attacker.SetSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
 			return t, err
 		}
@@ -159,7 +159,8 @@ func (t *Topology) Close() error {
 	return errors.Join(errs...)
 }
 
-func haveIPv6() bool {
+// HaveIPv6 says whether this kernel has the family.
+func HaveIPv6() bool {
 	return PathExists("/proc/sys/net/ipv6")
 }
 
@@ -169,7 +170,7 @@ func BaseSysctls() [][2]string {
 		{"net.ipv4.conf.all.rp_filter", "0"},
 		{"net.ipv4.conf.default.rp_filter", "0"},
 	}
-	if haveIPv6() {
+	if HaveIPv6() {
 		for _, c := range []string{"all", "default"} {
 			s = append(s, [2]string{"net.ipv6.conf." + c + ".accept_dad", "0"},
 				[2]string{"net.ipv6.conf." + c + ".accept_ra", "0"},
@@ -195,7 +196,7 @@ func (t *Topology) addressServer() error {
 			AddRoute(t.FloodPort.Index, netip.MustParsePrefix("0.0.0.0/0"), floodAttacker4),
 			AddRoute(t.LegitPort.Index, clients4, legitClient4.Addr()),
 		}
-		if haveIPv6() {
+		if HaveIPv6() {
 			errs = append(errs,
 				AddAddr(lo, netip.PrefixFrom(serviceIP6, 128)),
 				AddAddr(t.FloodPort.Index, floodServer6),
@@ -219,7 +220,7 @@ func (t *Topology) addressClient() error {
 			addNeigh(t.ClientPort.Index, legitServer4.Addr(), t.LegitPort.MAC),
 			AddRoute(t.ClientPort.Index, netip.MustParsePrefix("0.0.0.0/0"), legitServer4.Addr()),
 		}
-		if haveIPv6() {
+		if HaveIPv6() {
 			errs = append(errs,
 				AddAddr(t.ClientPort.Index, legitClient6),
 				addNeigh(t.ClientPort.Index, legitServer6.Addr(), t.LegitPort.MAC),
@@ -229,7 +230,7 @@ func (t *Topology) addressClient() error {
 	})
 }
 
-// addClients gives the client namespace n source addresses of the family.
+// AddClients gives the client namespace n source addresses of the family.
 func (t *Topology) addClients(n int, ipv6 bool) error {
 	return t.Client.Do(func() error {
 		for i := range n {
@@ -242,7 +243,7 @@ func (t *Topology) addClients(n int, ipv6 bool) error {
 	})
 }
 
-// clientAddr is the i-th client's source address.
+// ClientAddr is the i-th client's source address.
 func clientAddr(i int, ipv6 bool) netip.Addr {
 	low := uint16(i + 1)
 	if ipv6 {
@@ -256,7 +257,16 @@ func clientAddr(i int, ipv6 bool) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// serviceAddr is the address and port under attack.
+// ClientSources are the addresses the load comes from.
+func clientSources(n int, ipv6 bool) []netip.Addr {
+	s := make([]netip.Addr, n)
+	for i := range s {
+		s[i] = clientAddr(i, ipv6)
+	}
+	return s
+}
+
+// ServiceAddr is the address and port under attack.
 func serviceAddr(ipv6 bool) netip.AddrPort {
 	if ipv6 {
 		return netip.AddrPortFrom(serviceIP6, servicePort)

@@ -51,7 +51,7 @@ func NewWire(tag string) (w *Wire, err error) {
 			return w, err
 		}
 	}
-	if haveIPv6() { // the middle must not speak for itself
+	if HaveIPv6() { // the middle must not speak for itself
 		if err := w.Middle.SetSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
 			return w, err
 		}
@@ -78,7 +78,7 @@ func NewWire(tag string) (w *Wire, err error) {
 func (w *Wire) routeAll() error {
 	return w.Server.Do(func() error {
 		err := AddRoute(w.ServerPort.Index, netip.MustParsePrefix("0.0.0.0/0"), hostsClient4.Addr())
-		if haveIPv6() {
+		if HaveIPv6() {
 			err = errors.Join(err, AddRoute(w.ServerPort.Index, netip.MustParsePrefix("::/0"), hostsClient6.Addr()))
 		}
 		return err
