@@ -12,12 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/cli"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
 	"tidegate/internal/lab/report"
+	"tidegate/internal/lab/trial"
 )
 
 func newConnectCmd() *cobra.Command {
-	o := lab.DefaultConnectOptions()
+	o := trial.DefaultConnectOptions()
 	rate, dir, asJSON := o.Base.Rate.String(), "connect-time", false
 	cmd := &cobra.Command{
 		Use:   "connect-time",
@@ -27,7 +28,7 @@ show how long connect() took: quantiles, and the whole distribution as a plot.
 Needs root, and takes about two minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.Base.Rate, err = lab.ParseRate(rate); err != nil {
+			if o.Base.Rate, err = load.ParseRate(rate); err != nil {
 				return cli.UsageErrorf("--rate: %v", err)
 			}
 			if err := o.Validate(); err != nil {
@@ -36,7 +37,7 @@ Needs root, and takes about two minutes.`,
 			o.Base.Progress = progressTo(cmd.ErrOrStderr())
 			ctx, stop := labContext(cmd)
 			defer stop()
-			t, runErr := lab.RunConnectTimes(ctx, o)
+			t, runErr := trial.RunConnectTimes(ctx, o)
 			if t == nil {
 				return interrupted(ctx, runErr)
 			}
@@ -62,7 +63,7 @@ Needs root, and takes about two minutes.`,
 	f.Float64Var(&o.Base.Load, "load", o.Base.Load, "connections begun each second")
 	f.DurationVar(&o.Base.Timeout, "timeout", o.Base.Timeout, "after which a connection is given up")
 	f.BoolVar(&o.Base.IPv6, "ipv6", false, "flood and clients use IPv6")
-	f.StringArrayVar(&o.Curves, "curve", nil, "only this one; can be repeated: "+strings.Join(lab.ConnectCurves(), "; "))
+	f.StringArrayVar(&o.Curves, "curve", nil, "only this one; can be repeated: "+strings.Join(trial.ConnectCurves(), "; "))
 	f.StringVar(&o.Plane, "plane", o.Plane, "of the proxy's curves: xdp or dpdk")
 	f.StringVar(&dir, "out", dir, "folder for report.html, connect-time.svg and results.json; empty: none")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")

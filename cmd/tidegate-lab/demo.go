@@ -13,12 +13,12 @@ import (
 	"golang.org/x/term"
 
 	"tidegate/internal/cli"
-	"tidegate/internal/lab"
 	"tidegate/internal/lab/report"
+	"tidegate/internal/lab/trial"
 )
 
 func newDemoCmd() *cobra.Command {
-	o := lab.DefaultSweep()
+	o := trial.DefaultSweep()
 	dir, rates := "demo", ""
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -33,11 +33,11 @@ func newDemoCmd() *cobra.Command {
 			line := newProgressLine(cmd.ErrOrStderr())
 			line.show("demo: 0/%d experiments", len(o.Rates)*len(o.Defences))
 			begin := time.Now()
-			o.Done = func(p lab.Point, done, total int) {
+			o.Done = func(p trial.Point, done, total int) {
 				left := time.Since(begin) / time.Duration(done) * time.Duration(total-done)
 				line.show("demo: %d/%d experiments, %s left; last: %s", done, total, left.Round(time.Second), outcome(p))
 			}
-			s, runErr := lab.RunSweep(ctx, o)
+			s, runErr := trial.RunSweep(ctx, o)
 			line.end()
 			if s == nil {
 				return interrupted(ctx, runErr)
@@ -61,7 +61,7 @@ func newDemoCmd() *cobra.Command {
 }
 
 // outcome is one experiment in a few words.
-func outcome(p lab.Point) string {
+func outcome(p trial.Point) string {
 	if p.Result == nil {
 		return fmt.Sprintf("%s at %s failed", p.Defence, p.Rate)
 	}

@@ -10,21 +10,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/cli"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
+	"tidegate/internal/lab/trial"
 )
 
 func newFloodCmd() *cobra.Command {
-	o := lab.DefaultOptions()
+	o := trial.DefaultOptions()
 	rate, mix, closes, timestamps, asJSON := "50k", "mixed", "server", true, false
 	cmd := &cobra.Command{
 		Use:   "flood",
 		Short: "One defence under one flood, with real clients",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.Rate, err = lab.ParseRate(rate); err != nil {
+			if o.Rate, err = load.ParseRate(rate); err != nil {
 				return cli.UsageErrorf("--rate: %v", err)
 			}
-			if o.FloodMix, err = lab.ParseFloodMix(mix); err != nil {
+			if o.FloodMix, err = load.ParseFloodMix(mix); err != nil {
 				return cli.UsageErrorf("--flood-options: %v", err)
 			}
 			if closes != "server" && closes != "client" {
@@ -37,7 +39,7 @@ func newFloodCmd() *cobra.Command {
 			o.Progress = progressTo(cmd.ErrOrStderr())
 			ctx, stop := labContext(cmd)
 			defer stop()
-			res, err := lab.Run(ctx, o)
+			res, err := trial.Run(ctx, o)
 			if err != nil {
 				return interrupted(ctx, err)
 			}
@@ -77,7 +79,7 @@ func newCleanCmd() *cobra.Command {
 		Short: "Remove what killed labs have left behind",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			removed, err := lab.Clean()
+			removed, err := rig.Clean()
 			for _, name := range removed {
 				fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", name)
 			}
@@ -91,7 +93,7 @@ func newClientCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "_client", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return lab.RunClientChild(cmd.InOrStdin(), cmd.OutOrStdout())
+			return load.RunClientChild(cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
 }
@@ -100,6 +102,6 @@ func newClientCmd() *cobra.Command {
 func newServerCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "_httpd SIZE", Hidden: true, Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return lab.RunServerChild(args) },
+		RunE: func(_ *cobra.Command, args []string) error { return load.RunServerChild(args) },
 	}
 }

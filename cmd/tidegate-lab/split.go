@@ -9,11 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/cli"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/split"
 )
 
 func newSplitCmd() *cobra.Command {
-	o := lab.DefaultSplitOptions()
+	o := split.DefaultOptions()
 	rate, mix, back, asJSON, figures := "50k", "mixed", "", false, false
 	cmd := &cobra.Command{
 		Use:   "split",
@@ -24,10 +25,10 @@ server, and what it costs: first without tidegate and without attack, then with
 both.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.Rate, err = lab.ParseRate(rate); err != nil {
+			if o.Rate, err = load.ParseRate(rate); err != nil {
 				return cli.UsageErrorf("--rate: %v", err)
 			}
-			if o.FloodMix, err = lab.ParseFloodMix(mix); err != nil {
+			if o.FloodMix, err = load.ParseFloodMix(mix); err != nil {
 				return cli.UsageErrorf("--flood-options: %v", err)
 			}
 			switch back {
@@ -47,11 +48,11 @@ both.`,
 			var res interface{ Summary() string }
 			if figures {
 				if !cmd.Flags().Changed("duration") {
-					o.Duration = lab.FigureDuration
+					o.Duration = split.FigureDuration
 				}
-				res, err = lab.RunSplitFigures(ctx, o)
+				res, err = split.RunFigures(ctx, o)
 			} else {
-				res, err = lab.RunSplit(ctx, o)
+				res, err = split.Run(ctx, o)
 			}
 			if err != nil {
 				return interrupted(ctx, err)

@@ -14,11 +14,12 @@ import (
 	"tidegate/internal/bench"
 	"tidegate/internal/cli"
 	"tidegate/internal/config"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/strategies"
 )
 
 func newStrategiesCmd() *cobra.Command {
-	o := lab.DefaultStrategyOptions()
+	o := strategies.DefaultOptions()
 	cost := bench.DefaultOptions()
 	cost.Rounds = 3
 	rate, withCost, asJSON := o.Rate.String(), true, false
@@ -32,7 +33,7 @@ published mark, that is said. Needs root and, for the cost of a SYN, an otherwis
 idle machine; takes about two minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.Rate, err = lab.ParseRate(rate); err != nil {
+			if o.Rate, err = load.ParseRate(rate); err != nil {
 				return cli.UsageErrorf("--rate: %v", err)
 			}
 			if o.Frames < 100 || o.Frames > 1_000_000 {
@@ -48,18 +49,18 @@ idle machine; takes about two minutes.`,
 			}
 			o.Progress = progressTo(cmd.ErrOrStderr())
 			if withCost {
-				o.SYNCost = func(ctx context.Context) (lab.SYNCost, error) {
+				o.SYNCost = func(ctx context.Context) (strategies.SYNCost, error) {
 					cost.Progress = o.Progress
 					res, err := bench.RunProxySYN(ctx, cost)
 					if err != nil {
-						return lab.SYNCost{}, fmt.Errorf("cost of a SYN: %w", err)
+						return strategies.SYNCost{}, fmt.Errorf("cost of a SYN: %w", err)
 					}
-					return lab.SYNCost{SipHashNs: res.SipHashNs, AboveReflectNs: res.NsAboveReflect}, nil
+					return strategies.SYNCost{SipHashNs: res.SipHashNs, AboveReflectNs: res.NsAboveReflect}, nil
 				}
 			}
 			ctx, stop := labContext(cmd)
 			defer stop()
-			r, err := lab.RunStrategies(ctx, o)
+			r, err := strategies.Run(ctx, o)
 			if err != nil {
 				return interrupted(ctx, err)
 			}

@@ -19,7 +19,8 @@ import (
 	"runtime"
 	"slices"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/defences"
+	"tidegate/internal/lab/trial"
 	"tidegate/internal/version"
 )
 
@@ -83,11 +84,11 @@ func Run(ctx context.Context, opt Options) (res *Result, err error) {
 	if opt.Progress == nil {
 		opt.Progress = func(string, ...any) {}
 	}
-	labOptions := lab.DefaultOptions()
-	labOptions.Defence = lab.DefenceHost
+	labOptions := trial.DefaultOptions()
+	labOptions.Defence = defences.Host
 	labOptions.Exe = opt.Exe
 	labOptions.Progress = opt.Progress
-	rig, err := lab.NewRig(labOptions)
+	rig, err := trial.NewStand(labOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func Run(ctx context.Context, opt Options) (res *Result, err error) {
 		Spreads: map[string]Spread{}}
 	for _, part := range []struct {
 		what string
-		run  func(context.Context, Options, *lab.Rig, *Result) error
+		run  func(context.Context, Options, *trial.Stand, *Result) error
 	}{
 		{"one hash, as a yardstick", measureHash},
 		{"cost of a SYN, program by program", measureSYN},

@@ -9,21 +9,23 @@ import (
 	"time"
 
 	"tidegate/internal/bench/benchbpf"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/defences"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/trial"
 )
 
 // measureCapacity: how many SYNs one core takes in a second, the generator's
 // own work included, with drop, reflection, and each defence as `lab flood`
 // sets it up.
-func measureCapacity(ctx context.Context, opt Options, rig *lab.Rig, res *Result) error {
-	flood, err := rig.NewFlood(false, lab.MixAll)
+func measureCapacity(ctx context.Context, opt Options, rig *trial.Stand, res *Result) error {
+	flood, err := rig.NewFlood(false, load.MixAll)
 	if err != nil {
 		return err
 	}
 	defer flood.Close()
 	pps := map[string][]float64{}
 	for range max(3, opt.Rounds/2) {
-		for _, name := range []string{"drop", "reflect", lab.DefenceHost, lab.DefenceKernel, lab.DefenceNft} {
+		for _, name := range []string{"drop", "reflect", defences.Host, defences.Kernel, defences.Nft} {
 			stop, err := inTheWay(ctx, rig, name)
 			if err != nil {
 				return err
@@ -39,8 +41,8 @@ func measureCapacity(ctx context.Context, opt Options, rig *lab.Rig, res *Result
 	for name, values := range pps {
 		res.SynPpsOneCore[name] = spread(values).Median
 		res.Spreads["syn_pps_one_core "+name] = spread(values)
-		if name != lab.DefenceHost {
-			r := spread(ratios(pps[lab.DefenceHost], values))
+		if name != defences.Host {
+			r := spread(ratios(pps[defences.Host], values))
 			res.SynPpsRatio[name] = r.Median
 			res.Spreads["syn_pps_host_over "+name] = r
 		}
@@ -49,8 +51,8 @@ func measureCapacity(ctx context.Context, opt Options, rig *lab.Rig, res *Result
 }
 
 // inTheWay puts a yardstick program or a defence where the flood arrives.
-func inTheWay(ctx context.Context, rig *lab.Rig, name string) (stop func() error, err error) {
-	if slices.Contains(lab.Defences(), name) {
+func inTheWay(ctx context.Context, rig *trial.Stand, name string) (stop func() error, err error) {
+	if slices.Contains(defences.All(), name) {
 		return rig.Defend(ctx, name)
 	}
 	var yard benchbpf.BenchObjects
@@ -69,7 +71,7 @@ func inTheWay(ctx context.Context, rig *lab.Rig, name string) (stop func() error
 }
 
 // burstRate is SYNs a second that arrived, of a flood at full speed.
-func burstRate(rig *lab.Rig, flood *lab.Flood, frames int) (float64, error) {
+func burstRate(rig *trial.Stand, flood *load.Flood, frames int) (float64, error) {
 	if _, err := flood.Burst(frames / 10); err != nil { // warm up
 		return 0, err
 	}

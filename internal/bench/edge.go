@@ -20,7 +20,9 @@ import (
 
 	"tidegate/internal/bench/benchbpf"
 	"tidegate/internal/keys"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
+	"tidegate/internal/lab/trial"
 	"tidegate/internal/plane"
 	"tidegate/internal/version"
 )
@@ -65,8 +67,8 @@ type EdgeResult struct {
 type edgeBench struct {
 	ctx  context.Context
 	opt  Options
-	rig  *lab.Rig
-	box  *lab.ProxyTopology
+	rig  *trial.Stand
+	box  *rig.ProxyTopology
 	yard benchbpf.BenchObjects
 	res  *EdgeResult
 }
@@ -79,9 +81,9 @@ func RunEdge(ctx context.Context, opt Options) (res *EdgeResult, err error) {
 	if opt.Progress == nil {
 		opt.Progress = func(string, ...any) {}
 	}
-	labOptions := lab.DefaultOptions()
+	labOptions := trial.DefaultOptions()
 	labOptions.Exe, labOptions.Progress = opt.Exe, opt.Progress
-	rig, box, err := lab.NewProxyRig(labOptions)
+	rig, box, err := trial.NewProxyStand(labOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -170,13 +172,13 @@ func (b *edgeBench) measureHash() error {
 	return err
 }
 
-func (b *edgeBench) newFlood(ipv6 bool, flags lab.TCPFlags, mix lab.FloodMix) (*lab.Flood, error) {
-	return lab.NewFlood(b.rig.AttackerPort, b.rig.FloodPort, lab.FloodOptions{Target: b.box.ServiceAddr(ipv6, 80),
+func (b *edgeBench) newFlood(ipv6 bool, flags load.TCPFlags, mix load.FloodMix) (*load.Flood, error) {
+	return load.NewFlood(b.rig.AttackerPort, b.rig.FloodPort, load.FloodOptions{Target: b.box.ServiceAddr(ipv6, 80),
 		Flags: flags, Mix: mix, CPU: b.rig.FloodCPU()})
 }
 
 // rounds runs a flood against programs in turn; the first round warms up.
-func (b *edgeBench) rounds(place *slot, flood *lab.Flood, progs ...*ebpf.Program) ([][]float64, error) {
+func (b *edgeBench) rounds(place *slot, flood *load.Flood, progs ...*ebpf.Program) ([][]float64, error) {
 	ns := make([][]float64, len(progs))
 	for round := range b.opt.Rounds + 1 {
 		for i, prog := range progs {
@@ -218,7 +220,7 @@ func (b *edgeBench) measureSYN() error {
 	}
 	defer place.link.Close()
 	for _, kind := range synKinds {
-		flood, err := b.newFlood(kind.ipv6, lab.FlagSYN, kind.mix)
+		flood, err := b.newFlood(kind.ipv6, load.FlagSYN, kind.mix)
 		if err != nil {
 			return err
 		}
@@ -245,7 +247,7 @@ func (b *edgeBench) measureACK() error {
 			return err
 		}
 		prog, _ := e.Programs()
-		flood, err := b.newFlood(family == "v6", lab.FlagACK, lab.MixAll)
+		flood, err := b.newFlood(family == "v6", load.FlagACK, load.MixAll)
 		if err != nil {
 			e.Close()
 			return err
@@ -266,7 +268,7 @@ func (b *edgeBench) measureACK() error {
 }
 
 // measurePaperFill fills the filter as the paper's was.
-func (b *edgeBench) measurePaperFill(place *slot, flood *lab.Flood, e *plane.Edge, prog *ebpf.Program) error {
+func (b *edgeBench) measurePaperFill(place *slot, flood *load.Flood, e *plane.Edge, prog *ebpf.Program) error {
 	const probes = 65536
 	e.Prefill(paperFlows, func() uint64 {
 		var raw [8]byte

@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"tidegate/internal/bench/benchbpf"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/trial"
 	"tidegate/internal/plane"
 )
 
@@ -22,7 +22,7 @@ const establishedRepeat = 1_000_000
 // programs leave such a packet as it is, so a repeated test run measures the
 // same path each time. Every cell of the socket filter says "live", which is
 // what an established flow finds.
-func measureEstablished(_ context.Context, opt Options, _ *lab.Rig, res *Result) error {
+func measureEstablished(_ context.Context, opt Options, _ *trial.Stand, res *Result) error {
 	var yard benchbpf.BenchObjects
 	if err := benchbpf.LoadBenchObjects(&yard, nil); err != nil {
 		return err
@@ -64,7 +64,7 @@ func measureEstablished(_ context.Context, opt Options, _ *lab.Rig, res *Result)
 // hashesPerRun is TG_BENCH_HASHES of bpf/bench.bpf.c.
 const hashesPerRun = 200
 
-func measureHash(_ context.Context, opt Options, _ *lab.Rig, res *Result) error {
+func measureHash(_ context.Context, opt Options, _ *trial.Stand, res *Result) error {
 	var yard benchbpf.BenchObjects
 	if err := benchbpf.LoadBenchObjects(&yard, nil); err != nil {
 		return err

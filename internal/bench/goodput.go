@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/bench/benchbpf"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/trial"
 )
 
 const goodputFor = 700 * time.Millisecond
 
 // measureGoodput: one connection uploads to the server, whose port has nothing,
 // empty programs, or the gate's in its receive path.
-func measureGoodput(ctx context.Context, opt Options, rig *lab.Rig, res *Result) error {
+func measureGoodput(ctx context.Context, opt Options, rig *trial.Stand, res *Result) error {
 	var yard benchbpf.BenchObjects
 	if err := benchbpf.LoadBenchObjects(&yard, nil); err != nil {
 		return err
@@ -74,7 +74,7 @@ func measureGoodput(ctx context.Context, opt Options, rig *lab.Rig, res *Result)
 }
 
 // receivePath attaches programs to the server's port for clients.
-func receivePath(rig *lab.Rig, xdp, tc *ebpf.Program) (off func() error, err error) {
+func receivePath(rig *trial.Stand, xdp, tc *ebpf.Program) (off func() error, err error) {
 	if xdp == nil {
 		return func() error { return nil }, nil
 	}
@@ -100,7 +100,7 @@ type flow struct {
 	client, server net.Conn
 }
 
-func newFlow(rig *lab.Rig) (f *flow, err error) {
+func newFlow(rig *trial.Stand) (f *flow, err error) {
 	f = &flow{}
 	target := net.TCPAddrFromAddrPort(netip.AddrPortFrom(labAddresses[0], 80))
 	err = rig.Server.Do(func() (err error) {

@@ -19,7 +19,7 @@ import (
 
 	"tidegate/internal/bpfcount"
 	"tidegate/internal/config"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/plane"
 	"tidegate/internal/plane/edgebpf"
 	"tidegate/internal/plane/hostbpf"
@@ -191,7 +191,7 @@ func TestInstructionsOfProxyAndEdge(t *testing.T) {
 }
 
 // edgeACKs: a packet of a flood of ACKs, which dies at the edge.
-func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *lab.Port) error {
+func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *rig.Port) error {
 	t.Helper()
 	spec, err := edgebpf.LoadEdgeXdp()
 	if err != nil {

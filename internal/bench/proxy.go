@@ -18,7 +18,9 @@ import (
 	"tidegate/internal/bench/benchbpf"
 	"tidegate/internal/config"
 	"tidegate/internal/keys"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
+	"tidegate/internal/lab/trial"
 	"tidegate/internal/plane"
 	"tidegate/internal/version"
 )
@@ -61,8 +63,8 @@ type ProxyResult struct {
 type proxyBench struct {
 	ctx  context.Context
 	opt  Options
-	rig  *lab.Rig
-	box  *lab.ProxyTopology
+	rig  *trial.Stand
+	box  *rig.ProxyTopology
 	yard benchbpf.BenchObjects
 	res  *ProxyResult
 }
@@ -115,9 +117,9 @@ func runProxyParts(ctx context.Context, opt Options, parts []part) (res *ProxyRe
 	if opt.Progress == nil {
 		opt.Progress = func(string, ...any) {}
 	}
-	labOptions := lab.DefaultOptions()
+	labOptions := trial.DefaultOptions()
 	labOptions.Exe, labOptions.Progress = opt.Exe, opt.Progress
-	rig, box, err := lab.NewProxyRig(labOptions)
+	rig, box, err := trial.NewProxyStand(labOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +221,7 @@ func (b *proxyBench) measureSYN() error {
 		return err
 	}
 	defer place.link.Close()
-	flood, err := b.rig.NewFlood(false, lab.MixTS)
+	flood, err := b.rig.NewFlood(false, load.MixTS)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/plane"
 )
 
@@ -202,7 +202,7 @@ func (b *proxyBench) measureGoodput() error {
 }
 
 // occupy attaches programs to the ports that a connection passes.
-func (b *proxyBench) occupy(xdp, tc *ebpf.Program, ports ...*lab.Port) (off func() error, err error) {
+func (b *proxyBench) occupy(xdp, tc *ebpf.Program, ports ...*rig.Port) (off func() error, err error) {
 	var links []link.Link
 	off = func() (err error) {
 		for _, l := range links {

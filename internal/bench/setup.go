@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"tidegate/internal/bench/endsbpf"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
 )
@@ -72,7 +72,7 @@ func (b *proxyBench) measureSetup() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	flood, err := b.rig.NewFlood(false, lab.MixNoTS)
+	flood, err := b.rig.NewFlood(false, load.MixNoTS)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (b *proxyBench) measureSetup() (err error) {
 
 // burstOfConnections sends SYNs and waits until all that follows is done: how many came
 // to that step, of how many SYNs answered, in what time.
-func burstOfConnections(p *plane.Proxy, flood *lab.Flood, frames int, step schema.Counter) (n, syns uint64, took time.Duration, err error) {
+func burstOfConnections(p *plane.Proxy, flood *load.Flood, frames int, step schema.Counter) (n, syns uint64, took time.Duration, err error) {
 	counters := p.Map("tg_counters")
 	before, err := plane.ReadCounters(counters, 1)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"tidegate/internal/bench/benchbpf"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/trial"
 )
 
 // synKinds are the SYNs that are told apart: with and without timestamps, both
@@ -19,21 +20,21 @@ import (
 var synKinds = []struct {
 	name string
 	ipv6 bool
-	mix  lab.FloodMix
+	mix  load.FloodMix
 }{
-	{"v4-ts", false, lab.MixTS},
-	{"v4", false, lab.MixNoTS},
-	{"v6-ts", true, lab.MixTS},
-	{"v6", true, lab.MixNoTS},
+	{"v4-ts", false, load.MixTS},
+	{"v4", false, load.MixNoTS},
+	{"v6-ts", true, load.MixTS},
+	{"v6", true, load.MixNoTS},
 }
 
 // slot is the place where programs are put in the flood's way one after another.
 type slot struct {
-	rig  *lab.Rig
+	rig  *trial.Stand
 	link link.Link
 }
 
-func newSlot(rig *lab.Rig, first *ebpf.Program) (*slot, error) {
+func newSlot(rig *trial.Stand, first *ebpf.Program) (*slot, error) {
 	l, err := rig.AttachXDP(rig.FloodPort, first)
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func newSlot(rig *lab.Rig, first *ebpf.Program) (*slot, error) {
 
 // nsPerSYN runs the flood against a program once. Frames that a full ring lost
 // are not counted as work done.
-func (s *slot) nsPerSYN(f *lab.Flood, prog *ebpf.Program, frames int) (float64, error) {
+func (s *slot) nsPerSYN(f *load.Flood, prog *ebpf.Program, frames int) (float64, error) {
 	if err := s.link.Update(prog); err != nil {
 		return 0, err
 	}
@@ -67,7 +68,7 @@ func (s *slot) nsPerSYN(f *lab.Flood, prog *ebpf.Program, frames int) (float64, 
 }
 
 // measureSYN: drop, reflection and the gate, for each kind of SYN.
-func measureSYN(ctx context.Context, opt Options, rig *lab.Rig, res *Result) error {
+func measureSYN(ctx context.Context, opt Options, rig *trial.Stand, res *Result) error {
 	var yard benchbpf.BenchObjects
 	if err := benchbpf.LoadBenchObjects(&yard, nil); err != nil {
 		return err
@@ -124,7 +125,7 @@ func measureSYN(ctx context.Context, opt Options, rig *lab.Rig, res *Result) err
 }
 
 // measureServices: the same path with the tables empty and full.
-func measureServices(ctx context.Context, opt Options, rig *lab.Rig, res *Result) error {
+func measureServices(ctx context.Context, opt Options, rig *trial.Stand, res *Result) error {
 	var yard benchbpf.BenchObjects
 	if err := benchbpf.LoadBenchObjects(&yard, nil); err != nil {
 		return err
@@ -135,7 +136,7 @@ func measureServices(ctx context.Context, opt Options, rig *lab.Rig, res *Result
 		return err
 	}
 	defer place.link.Close()
-	flood, err := rig.NewFlood(false, lab.MixTS)
+	flood, err := rig.NewFlood(false, load.MixTS)
 	if err != nil {
 		return err
 	}

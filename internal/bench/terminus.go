@@ -13,7 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"tidegate/internal/binding/sim"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/version"
 )
 
@@ -78,7 +78,7 @@ func RunTerminus(ctx context.Context, opt TerminusOptions) (*TerminusResult, err
 		opt.Progress = func(string, ...any) {}
 	}
 	if opt.Exe == "" {
-		exe, err := lab.FindTidegate()
+		exe, err := rig.FindTidegate()
 		if err != nil {
 			return nil, err
 		}

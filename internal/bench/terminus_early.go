@@ -13,7 +13,8 @@ import (
 	"tidegate/internal/bench/patrolbenchbpf"
 	"tidegate/internal/ifp"
 	"tidegate/internal/keys"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/trial"
 	"tidegate/internal/plane"
 	"tidegate/internal/role/borderman"
 )
@@ -26,9 +27,9 @@ const requestFrameLen = 100
 // measureEarly floods a border manager's XDP program with requests, each from
 // another address; the sink at the sender's end takes the answers.
 func (b *terminusBench) measureEarly() (err error) {
-	labOptions := lab.DefaultOptions()
+	labOptions := trial.DefaultOptions()
 	labOptions.Exe, labOptions.Progress = b.opt.Exe, b.opt.Progress
-	rig, box, err := lab.NewProxyRig(labOptions)
+	rig, box, err := trial.NewProxyStand(labOptions)
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (b *terminusBench) measureEarly() (err error) {
 		return err
 	}
 	defer early.Close()
-	gen, err := lab.NewGenerator(box.AttackerPort, objs.TgRequestGenerate, rig.FloodCPU(), requestFrameLen)
+	gen, err := load.NewGenerator(box.AttackerPort, objs.TgRequestGenerate, rig.FloodCPU(), requestFrameLen)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,9 @@ import (
 
 	"tidegate/internal/bench/patrolbenchbpf"
 	"tidegate/internal/ifp"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
+	"tidegate/internal/lab/trial"
 	"tidegate/internal/plane"
 	"tidegate/internal/role/patrol"
 )
@@ -32,10 +34,10 @@ const (
 // forwardBench is a patrol between two veths.
 type forwardBench struct {
 	b        *terminusBench
-	box      *lab.ProxyTopology
-	rig      *lab.Rig
+	box      *rig.ProxyTopology
+	rig      *trial.Stand
 	objs     patrolbenchbpf.PatrolBenchObjects
-	gen      *lab.Generator
+	gen      *load.Generator
 	capacity int
 	plane    *plane.Patrol
 	filters  *patrol.Filters
@@ -59,9 +61,9 @@ func benchFilter(i int) ifp.Filter {
 
 func (b *terminusBench) newForward(capacity int) (f *forwardBench, err error) {
 	f = &forwardBench{b: b, capacity: capacity}
-	labOptions := lab.DefaultOptions()
+	labOptions := trial.DefaultOptions()
 	labOptions.Exe, labOptions.Progress = b.opt.Exe, b.opt.Progress
-	if f.rig, f.box, err = lab.NewProxyRig(labOptions); err != nil {
+	if f.rig, f.box, err = trial.NewProxyStand(labOptions); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -72,7 +74,7 @@ func (b *terminusBench) newForward(capacity int) (f *forwardBench, err error) {
 	if err := patrolbenchbpf.LoadPatrolBenchObjects(&f.objs, nil); err != nil {
 		return f, err
 	}
-	if f.gen, err = lab.NewGenerator(f.box.AttackerPort, f.objs.TgPatrolGenerate, f.rig.FloodCPU(), forwardFrameLen); err != nil {
+	if f.gen, err = load.NewGenerator(f.box.AttackerPort, f.objs.TgPatrolGenerate, f.rig.FloodCPU(), forwardFrameLen); err != nil {
 		return f, err
 	}
 	if f.plane, err = plane.LoadPatrol(plane.PatrolOptions{Buckets: patrol.BucketsFor(capacity), Codepoint: 47}); err != nil {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // needsRoot skips where namespaces cannot be made; `test/run` counts that as a
@@ -202,7 +202,7 @@ func TestFloodRefusesForeignInterfaces(t *testing.T) {
 			t.Errorf("%s is still there", n.NS.Name)
 		}
 	}()
-	if err := n.verify(); !errors.Is(err, lab.ErrForeignInterface) {
+	if err := n.verify(); !errors.Is(err, rig.ErrForeignInterface) {
 		t.Errorf("outside the namespace: %v", err)
 	}
 	if err := n.NS.Do(n.verify); err != nil {
@@ -210,7 +210,7 @@ func TestFloodRefusesForeignInterfaces(t *testing.T) {
 	}
 	foreign := *n
 	foreign.index = 1 // lo
-	if err := n.NS.Do(foreign.verify); !errors.Is(err, lab.ErrForeignInterface) {
+	if err := n.NS.Do(foreign.verify); !errors.Is(err, rig.ErrForeignInterface) {
 		t.Errorf("on lo: %v", err)
 	}
 }

@@ -26,15 +26,15 @@ type Throughput struct {
 // warmUpMS of the device's time go by before a throughput is taken.
 const warmUpMS = 1000
 
-// rig is a device that runs, with its clock.
-type rig struct {
+// running is a device that runs, with its clock.
+type running struct {
 	net   *Net
 	m     *Machine
 	clock *Clock
 }
 
-func newRig(ctx context.Context, kind Kind, image string, c Config) (r *rig, err error) {
-	r = &rig{}
+func newRunning(ctx context.Context, kind Kind, image string, c Config) (r *running, err error) {
+	r = &running{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -54,7 +54,7 @@ func newRig(ctx context.Context, kind Kind, image string, c Config) (r *rig, err
 	return r, err
 }
 
-func (r *rig) close() error {
+func (r *running) close() error {
 	if r.m != nil {
 		r.m.Stop()
 	}
@@ -69,7 +69,7 @@ func (r *rig) close() error {
 }
 
 // attack runs f while a flood goes on; without a rate, f alone.
-func (r *rig) attack(ctx context.Context, port uint16, rate int, seed uint64, f func(context.Context) error) (sent uint64, err error) {
+func (r *running) attack(ctx context.Context, port uint16, rate int, seed uint64, f func(context.Context) error) (sent uint64, err error) {
 	if rate == 0 {
 		return 0, f(ctx)
 	}
@@ -86,7 +86,7 @@ func (r *rig) attack(ctx context.Context, port uint16, rate int, seed uint64, f 
 // MeasureThroughput boots a device, opens the bulk transfer, attacks the same
 // port if there is a rate, and counts for so many seconds of the device's work.
 func MeasureThroughput(ctx context.Context, image string, c Config, rate, seconds int, seed uint64) (t Throughput, err error) {
-	r, err := newRig(ctx, Firmware, image, c)
+	r, err := newRunning(ctx, Firmware, image, c)
 	if err != nil {
 		return t, err
 	}
@@ -107,7 +107,7 @@ func MeasureThroughput(ctx context.Context, image string, c Config, rate, second
 }
 
 // count takes the throughput between two beacons.
-func (r *rig) count(ctx context.Context, seconds int, t *Throughput) error {
+func (r *running) count(ctx context.Context, seconds int, t *Throughput) error {
 	b, err := r.clock.Next(ctx, Beacon{})
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (r *rig) count(ctx context.Context, seconds int, t *Throughput) error {
 // MeasureLoad boots a device, floods its web server, and lets honest clients
 // come. The flood is ahead of them until the queue must be full.
 func MeasureLoad(ctx context.Context, kind Kind, image string, c Config, rate, requests int, ipv6 bool) (l Load, err error) {
-	r, err := newRig(ctx, kind, image, c)
+	r, err := newRunning(ctx, kind, image, c)
 	if err != nil {
 		return l, err
 	}

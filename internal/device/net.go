@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // Addresses as lwip/app/app.h has them. The lab's end is the device's gateway,
@@ -36,7 +36,7 @@ const (
 
 // Net is one namespace with a tap in it, behind which a device may run.
 type Net struct {
-	NS    *lab.Namespace
+	NS    *rig.Namespace
 	index int
 	mac   net.HardwareAddr
 	alias string
@@ -50,10 +50,10 @@ func NewNet() (n *Net, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the lab needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN): run it with sudo")
 	}
-	if _, err := lab.Clean(); err != nil {
+	if _, err := rig.Clean(); err != nil {
 		return nil, fmt.Errorf("clean up after dead labs: %w", err)
 	}
-	ns, err := lab.NewNamespace(fmt.Sprintf("device%d", serial.Add(1)))
+	ns, err := rig.NewNamespace(fmt.Sprintf("device%d", serial.Add(1)))
 	if err != nil {
 		return nil, err
 	}
@@ -94,14 +94,14 @@ func (n *Net) setUp() error {
 // namespace made by this process and that the interface is the tap made here.
 func (n *Net) verify() error {
 	if !n.NS.Current() {
-		return fmt.Errorf("%s: thread is outside %s: %w", tapName, n.NS.Name, lab.ErrForeignInterface)
+		return fmt.Errorf("%s: thread is outside %s: %w", tapName, n.NS.Name, rig.ErrForeignInterface)
 	}
 	l, err := netlink.LinkByIndex(n.index)
 	if err != nil {
 		return err
 	}
 	if l.Type() != "tuntap" || l.Attrs().Name != tapName || l.Attrs().Alias != n.alias {
-		return fmt.Errorf("%s in %s: %w", l.Attrs().Name, n.NS.Name, lab.ErrForeignInterface)
+		return fmt.Errorf("%s in %s: %w", l.Attrs().Name, n.NS.Name, rig.ErrForeignInterface)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
 	"tidegate/internal/plane"
 )
 
@@ -33,25 +33,25 @@ var doubleTags = map[string][]byte{
 }
 
 // outsiderFrame is a segment of a outsider, to the server's IPv4 address.
-func (w *world) outsiderFrame(sport, port uint16, flags lab.TCPFlags, seq, ack uint32, tags []byte) []byte {
-	f := lab.Frame{To: w.ServerPort.MAC, From: w.ClientPort.MAC, Src: netip.AddrPortFrom(outsider, sport),
+func (w *world) outsiderFrame(sport, port uint16, flags load.TCPFlags, seq, ack uint32, tags []byte) []byte {
+	f := load.Frame{To: w.ServerPort.MAC, From: w.ClientPort.MAC, Src: netip.AddrPortFrom(outsider, sport),
 		Dst: netip.AddrPortFrom(w.ServerAddr(false), port), Flags: flags, Seq: seq, Ack: ack, Window: 64000}
-	if flags == lab.FlagSYN {
+	if flags == load.FlagSYN {
 		f.Options = []byte{2, 4, 5, 180}
 	}
 	return slices.Insert(f.Bytes(), 12, tags...)
 }
 
 // cookie sends a SYN of a outsider and reads the answer.
-func (w *world) cookie(tap *lab.Tap, port uint16) (syn, answer lab.Segment, ok bool) {
+func (w *world) cookie(tap *load.Tap, port uint16) (syn, answer load.Segment, ok bool) {
 	w.t.Helper()
 	w.nextPort++
-	syn = lab.Segment{Src: netip.AddrPortFrom(outsider, 20000+w.nextPort), Dst: netip.AddrPortFrom(w.ServerAddr(false), port), Seq: 0x1000000 * uint32(w.nextPort)}
-	if err := lab.SendFrames(w.ClientPort, w.outsiderFrame(syn.Src.Port(), port, lab.FlagSYN, syn.Seq, 0, nil)); err != nil {
+	syn = load.Segment{Src: netip.AddrPortFrom(outsider, 20000+w.nextPort), Dst: netip.AddrPortFrom(w.ServerAddr(false), port), Seq: 0x1000000 * uint32(w.nextPort)}
+	if err := load.SendFrames(w.ClientPort, w.outsiderFrame(syn.Src.Port(), port, load.FlagSYN, syn.Seq, 0, nil)); err != nil {
 		w.t.Fatal(err)
 	}
-	answer, ok = tap.Next(time.Now().Add(patience), func(s lab.Segment) bool {
-		return s.Src == syn.Dst && s.Dst == syn.Src && s.Flags&(lab.FlagSYN|lab.FlagACK) == lab.FlagSYN|lab.FlagACK
+	answer, ok = tap.Next(time.Now().Add(patience), func(s load.Segment) bool {
+		return s.Src == syn.Dst && s.Dst == syn.Src && s.Flags&(load.FlagSYN|load.FlagACK) == load.FlagSYN|load.FlagACK
 	})
 	return syn, answer, ok
 }
@@ -87,7 +87,7 @@ func TestFrameThatCannotBeAdopted(t *testing.T) {
 	w.echoServer(webPort)
 	w.knowStranger()
 	g := w.start(w.webConfig(webPort))
-	tap, err := lab.NewTap(w.ClientPort)
+	tap, err := load.NewTap(w.ClientPort)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestFrameThatCannotBeAdopted(t *testing.T) {
 				t.Fatalf("%s: no cookie came", name)
 			}
 			n++
-			if err := lab.SendFrames(w.ClientPort, w.outsiderFrame(syn.Src.Port(), webPort, lab.FlagACK, syn.Seq+1, answer.Seq+1, tags)); err != nil {
+			if err := load.SendFrames(w.ClientPort, w.outsiderFrame(syn.Src.Port(), webPort, load.FlagACK, syn.Seq+1, answer.Seq+1, tags)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -128,9 +128,9 @@ func TestSYNsThatCannotBeAdopted(t *testing.T) {
 	for name, tags := range doubleTags {
 		var syns [][]byte
 		for i := range 1000 {
-			syns = append(syns, w.outsiderFrame(uint16(10000+i), webPort, lab.FlagSYN, uint32(i)<<20, 0, tags))
+			syns = append(syns, w.outsiderFrame(uint16(10000+i), webPort, load.FlagSYN, uint32(i)<<20, 0, tags))
 		}
-		if err := lab.SendFrames(w.ClientPort, syns...); err != nil {
+		if err := load.SendFrames(w.ClientPort, syns...); err != nil {
 			t.Fatal(err)
 		}
 		sent += 1000

@@ -8,21 +8,21 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
 )
 
 // syn is a SYN from the client's side to the service, in a frame of its own.
-func (w *world) syn(ipv6 bool, sport uint16) *lab.Frame {
-	return &lab.Frame{To: w.ServerPort.MAC, From: w.ClientPort.MAC, Src: netip.AddrPortFrom(w.ClientAddr(ipv6), sport),
-		Dst: netip.AddrPortFrom(w.ServerAddr(ipv6), webPort), Flags: lab.FlagSYN, Seq: uint32(sport), Window: 64240,
+func (w *world) syn(ipv6 bool, sport uint16) *load.Frame {
+	return &load.Frame{To: w.ServerPort.MAC, From: w.ClientPort.MAC, Src: netip.AddrPortFrom(w.ClientAddr(ipv6), sport),
+		Dst: netip.AddrPortFrom(w.ServerAddr(ipv6), webPort), Flags: load.FlagSYN, Seq: uint32(sport), Window: 64240,
 		Options: []byte{2, 4, 5, 180, 1, 3, 3, 7, 1, 1, 4, 2}}
 }
 
 // answers are the SYN-ACKs of the service that come back for frames sent from the client's
 // side, in Ethernet frames of any address. A good SYN behind them says when all have been seen.
-func (w *world) answers(frames ...*lab.Frame) int {
+func (w *world) answers(frames ...*load.Frame) int {
 	w.t.Helper()
-	tap, err := lab.NewFrameTap(w.ClientPort)
+	tap, err := load.NewFrameTap(w.ClientPort)
 	w.must(err)
 	defer tap.Close()
 	const lastPort = 999
@@ -31,7 +31,7 @@ func (w *world) answers(frames ...*lab.Frame) int {
 	for _, f := range append(frames, last) {
 		raw = append(raw, f.Bytes())
 	}
-	w.must(lab.SendFrames(w.ClientPort, raw...))
+	w.must(load.SendFrames(w.ClientPort, raw...))
 	isAnswer := func(b []byte, port uint16) bool {
 		if len(b) < 54 {
 			return false
@@ -40,7 +40,7 @@ func (w *world) answers(frames ...*lab.Frame) int {
 		if b[12] == 0x86 {
 			tcp = b[54:]
 		}
-		return len(tcp) >= 20 && lab.TCPFlags(tcp[13]) == lab.FlagSYN|lab.FlagACK && binary.BigEndian.Uint16(tcp) == webPort &&
+		return len(tcp) >= 20 && load.TCPFlags(tcp[13]) == load.FlagSYN|load.FlagACK && binary.BigEndian.Uint16(tcp) == webPort &&
 			(port == 0 || binary.BigEndian.Uint16(tcp[2:]) == port)
 	}
 	list, seen := tap.Frames(time.Now().Add(patience), func(b []byte) bool { return isAnswer(b, lastPort) })
@@ -62,14 +62,14 @@ func TestBadChecksums(t *testing.T) {
 	w.echoServer(webPort)
 	w.start(w.webConfig(webPort))
 	const n = 100
-	for name, spoil := range map[string]func(f *lab.Frame){
-		"TCP":  func(f *lab.Frame) { f.TCPSum = func(right uint16) uint16 { return right ^ 0x0100 } },
-		"zero": func(f *lab.Frame) { f.TCPSum = func(uint16) uint16 { return 0 } },
-		"TCP of the slow path": func(f *lab.Frame) {
+	for name, spoil := range map[string]func(f *load.Frame){
+		"TCP":  func(f *load.Frame) { f.TCPSum = func(right uint16) uint16 { return right ^ 0x0100 } },
+		"zero": func(f *load.Frame) { f.TCPSum = func(uint16) uint16 { return 0 } },
+		"TCP of the slow path": func(f *load.Frame) {
 			f.Payload, f.TCPSum = []byte("data"), func(right uint16) uint16 { return right + 1 }
 		},
-		"IPv4": func(f *lab.Frame) { f.IPSum = func(right uint16) uint16 { return right ^ 1 } },
-		"source route": func(f *lab.Frame) {
+		"IPv4": func(f *load.Frame) { f.IPSum = func(right uint16) uint16 { return right ^ 1 } },
+		"source route": func(f *load.Frame) {
 			f.IPOptions = []byte{0x83, 7, 4, 192, 0, 2, 1, 1}
 		},
 	} {
@@ -77,7 +77,7 @@ func TestBadChecksums(t *testing.T) {
 			if ipv6 && (name == "IPv4" || name == "source route") {
 				continue
 			}
-			var bad []*lab.Frame
+			var bad []*load.Frame
 			for i := range n {
 				f := w.syn(ipv6, uint16(2000+i))
 				spoil(f)
@@ -105,7 +105,7 @@ func TestChecksumsLeftToTheDevice(t *testing.T) {
 	n := uint64(5 * len(families()))
 	w.wantCounters(map[string]uint64{"syn": n, "cookie_sent": n, "adopted": n, "drop_checksum": 0})
 	for _, ipv6 := range families() {
-		var partial []*lab.Frame
+		var partial []*load.Frame
 		for i := range 20 {
 			f := w.syn(ipv6, uint16(3000+i))
 			f.TCPSum = func(uint16) uint16 { return f.PseudoSum() }

@@ -14,7 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // RFC 5961 and RFC 9293 3.10.7.4: a SYN on a live connection is the kernel's to
@@ -106,7 +106,7 @@ func (w *world) connectFrom(l *listener, ipv6 bool, port uint16) (client, server
 }
 
 // nft gives a namespace a table. What it drops is lost as on a wire.
-func (w *world) nft(n *lab.Namespace, rules string) {
+func (w *world) nft(n *rig.Namespace, rules string) {
 	w.t.Helper()
 	cmd := exec.Command("nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(rules)

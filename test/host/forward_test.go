@@ -12,13 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 const twoPorts = "services:\n  - name: web\n    ports: [\"%d-%d\"]\n"
 
 // ip runs iproute2's ip in a namespace.
-func (w *world) ip(n *lab.Namespace, args string) {
+func (w *world) ip(n *rig.Namespace, args string) {
 	w.t.Helper()
 	var out []byte
 	err := n.Do(func() (err error) {

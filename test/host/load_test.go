@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// load is clients that come all the time, one connection after another, and
+// crowd is clients that come all the time, one connection after another, and
 // some that stay. It remembers every failure.
-type load struct {
+type crowd struct {
 	w    *world
 	stop chan struct{}
 	wg   sync.WaitGroup
@@ -24,11 +24,11 @@ type load struct {
 // loadPause keeps two cores free for whoever shares them.
 const loadPause = time.Millisecond
 
-func (w *world) startLoad() *load {
+func (w *world) startLoad() *crowd {
 	w.t.Helper()
 	// No TIME-WAIT at the client, so that its ports do not run out.
 	w.sysctl(w.Client, "net.ipv4.tcp_max_tw_buckets", "0")
-	l := &load{w: w, stop: make(chan struct{})}
+	l := &crowd{w: w, stop: make(chan struct{})}
 	for _, ipv6 := range families() {
 		l.each(func() error { return w.pingNew(ipv6, webPort) }, familyName(ipv6)+", new connection", &l.done)
 		stays := w.mustDial(ipv6, webPort)
@@ -38,7 +38,7 @@ func (w *world) startLoad() *load {
 	return l
 }
 
-func (l *load) each(do func() error, name string, count *atomic.Uint64) {
+func (l *crowd) each(do func() error, name string, count *atomic.Uint64) {
 	l.wg.Go(func() {
 		for {
 			select {
@@ -58,20 +58,20 @@ func (l *load) each(do func() error, name string, count *atomic.Uint64) {
 }
 
 // more waits until n further connections have been made.
-func (l *load) more(n uint64) {
+func (l *crowd) more(n uint64) {
 	l.w.t.Helper()
 	target := l.done.Load() + n
 	l.w.await(fmt.Sprintf("%d more connections", n), func() bool { return l.done.Load() >= target || l.failed() })
 	l.noFailure()
 }
 
-func (l *load) failed() bool {
+func (l *crowd) failed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.failures) > 0
 }
 
-func (l *load) noFailure() {
+func (l *crowd) noFailure() {
 	l.w.t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +81,7 @@ func (l *load) noFailure() {
 }
 
 // end stops the clients and waits for them.
-func (l *load) end() {
+func (l *crowd) end() {
 	select {
 	case <-l.stop:
 	default:

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // A container on a macvlan child of the protected interface serves its own clients at its own
@@ -49,7 +49,7 @@ func containerAddr(ipv6 bool) netip.Addr {
 }
 
 // addContainer is a namespace with a macvlan child of the server's port.
-func (w *world) addContainer() *lab.Namespace {
+func (w *world) addContainer() *rig.Namespace {
 	w.t.Helper()
 	inside, err := w.AddNamespace("container")
 	w.must(err)
@@ -63,7 +63,7 @@ func (w *world) addContainer() *lab.Namespace {
 }
 
 // listenIn makes a listener on the wildcard of a family in a namespace.
-func (w *world) listenIn(n *lab.Namespace, ipv6 bool) *listener {
+func (w *world) listenIn(n *rig.Namespace, ipv6 bool) *listener {
 	w.t.Helper()
 	fd, err := socket(n, ipv6, unix.IPPROTO_TCP)
 	w.must(err)

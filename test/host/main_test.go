@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/plane"
 	"tidegate/internal/status"
 	"tidegate/test/labtest"
@@ -45,7 +45,7 @@ var worlds atomic.Int32
 
 // world is a client, a server, and a directory for the gate's files.
 type world struct {
-	*lab.Hosts
+	*rig.Hosts
 	t          *testing.T
 	dir        string
 	secret     string
@@ -58,7 +58,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	labtest.NeedRoot(t)
 	t.Parallel()
-	h, err := lab.NewHosts(fmt.Sprintf("t%d", worlds.Add(1)))
+	h, err := rig.NewHosts(fmt.Sprintf("t%d", worlds.Add(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) sysctl(n *lab.Namespace, name, value string) {
+func (w *world) sysctl(n *rig.Namespace, name, value string) {
 	w.t.Helper()
 	if err := n.SetSysctl(name, value); err != nil {
 		w.t.Fatal(err)

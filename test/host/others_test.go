@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // Traffic that the gate has to leave alone.
@@ -65,7 +65,7 @@ func (w *world) overLoopback(ipv6 bool) error {
 }
 
 // datagramSocket makes one that is bound and connected.
-func datagramSocket(n *lab.Namespace, kind, proto int, from, to netip.AddrPort) (conn, error) {
+func datagramSocket(n *rig.Namespace, kind, proto int, from, to netip.AddrPort) (conn, error) {
 	domain := unix.AF_INET
 	if from.Addr().Is6() {
 		domain = unix.AF_INET6

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // listenAt serves echo on one address; v6only as for sockets of IPv6.
@@ -76,7 +76,7 @@ func TestRefusedWhereNobodyListens(t *testing.T) {
 		"mapped, IPv4": {at: func(*world) netip.Addr { return netip.MustParseAddr("::ffff:198.18.3.9") }, alt: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !lab.HaveIPv6() {
+			if !rig.HaveIPv6() {
 				t.Skip("this kernel has no IPv6")
 			}
 			w := newWorld(t)

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // A cookie does not say when it was sent, so the kernel must not take any round-trip
@@ -21,7 +21,7 @@ func TestHandshakeTellsNoRoundTripTime(t *testing.T) {
 	w := newWorld(t)
 	l := w.listenOn(webPort, unix.IPPROTO_TCP, 16)
 	w.start(w.webConfig(webPort))
-	far, err := w.NewImpairedHost("-rtt", lab.Impairment{Delay: oneWay})
+	far, err := w.NewImpairedHost("-rtt", rig.Impairment{Delay: oneWay})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestHandshakeTellsNoRoundTripTime(t *testing.T) {
 	}
 }
 
-func (w *world) noRoundTripTime(l *listener, far *lab.ImpairedHost, ipv6 bool, rtt time.Duration) {
+func (w *world) noRoundTripTime(l *listener, far *rig.ImpairedHost, ipv6 bool, rtt time.Duration) {
 	t := w.t
 	t.Helper()
 	client, err := dialer{from: far.NS, to: netip.AddrPortFrom(w.ServerAddr(ipv6), webPort)}.dial()

@@ -9,7 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
 )
 
 // Where answers go. The client's namespace plays everything beyond the server's cable: its
@@ -34,7 +35,7 @@ func (w *world) addGateway() {
 	w.ip(w.Client, "link add link tg-client name tg-gate type macvlan mode bridge")
 	w.ip(w.Client, "link set tg-gate up")
 	w.ip(w.Client, "address add "+gateway4.String()+"/32 dev tg-gate")
-	if lab.HaveIPv6() {
+	if rig.HaveIPv6() {
 		w.ip(w.Client, "address add "+gateway6.String()+"/128 dev tg-gate nodad")
 	}
 }
@@ -58,7 +59,7 @@ func (w *world) addFarClient(dev string) {
 func (w *world) defaultVia(via4, via6 netip.Addr, more string) {
 	w.t.Helper()
 	w.ip(w.Server, "route replace default via "+via4.String()+more)
-	if lab.HaveIPv6() {
+	if rig.HaveIPv6() {
 		w.ip(w.Server, "-6 route replace default via "+via6.String()+more)
 	}
 }
@@ -147,7 +148,7 @@ func TestAnswersTakeTheRoute(t *testing.T) {
 			w.addFarClient("tg-client")
 			w.ip(w.Server, "route add default nexthop via "+gateway4.String()+" dev tg-server nexthop via 198.18.3.253 dev tg-server")
 			w.ip(w.Client, "address add 198.18.3.253/32 dev tg-gate")
-			if lab.HaveIPv6() {
+			if rig.HaveIPv6() {
 				w.ip(w.Server, "-6 route add default nexthop via "+gateway6.String()+" dev tg-server nexthop via fd7d:7467:4::fd dev tg-server")
 				w.ip(w.Client, "address add fd7d:7467:4::fd/128 dev tg-gate nodad")
 			}
@@ -178,11 +179,11 @@ func (w *world) forgetNeighbours() {
 func (w *world) secondCable() {
 	w.t.Helper()
 	w.ip(w.Client, "link add tg-client2 type veth peer name tg-server2 netns "+w.Server.Name)
-	for n, end := range map[*lab.Namespace][4]string{w.Client: {"tg-client2", "198.18.4.2/24", "fd7d:7467:6::2/64", "fe80::2/64"},
+	for n, end := range map[*rig.Namespace][4]string{w.Client: {"tg-client2", "198.18.4.2/24", "fd7d:7467:6::2/64", "fe80::2/64"},
 		w.Server: {"tg-server2", "198.18.4.1/24", "fd7d:7467:6::1/64", "fe80::1/64"}} {
 		w.ip(n, "link set "+end[0]+" up")
 		w.ip(n, "address add "+end[1]+" dev "+end[0])
-		if lab.HaveIPv6() {
+		if rig.HaveIPv6() {
 			w.ip(n, "address add "+end[2]+" dev "+end[0]+" nodad")
 			w.ip(n, "address add "+end[3]+" dev "+end[0]+" nodad")
 		}
@@ -234,7 +235,7 @@ func (w *world) flood(n int, from4, from6 netip.Prefix) {
 			frames = append(frames, f.Bytes())
 		}
 	}
-	w.must(lab.SendFrames(w.ClientPort, frames...))
+	w.must(load.SendFrames(w.ClientPort, frames...))
 }
 
 // SYNs in the names of neighbours that nobody has resolved are left to the kernel, which asks for them: but
@@ -278,7 +279,7 @@ func TestNoRouteNoAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
 	w.start(w.webConfig(webPort))
-	var frames []*lab.Frame
+	var frames []*load.Frame
 	for _, ipv6 := range families() {
 		for i := range 20 {
 			f := w.syn(ipv6, uint16(2000+i))

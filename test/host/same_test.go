@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // clientOptions are what a client's SYN offers.
@@ -158,7 +158,7 @@ func TestSameConnectionServerSettings(t *testing.T) {
 			}
 		},
 		"small MTU": func(w *world, _ *listener) {
-			for _, port := range []*lab.Port{w.ServerPort, w.ClientPort} {
+			for _, port := range []*rig.Port{w.ServerPort, w.ClientPort} {
 				if err := port.SetMTU(1400); err != nil {
 					w.t.Fatal(err)
 				}

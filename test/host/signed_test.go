@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/instance"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/test/labtest"
 )
 
@@ -110,7 +110,7 @@ func TestSignedPeer(t *testing.T) {
 			w := newWorld(t)
 			l := w.echoServer(webPort)
 			client := w.ClientAddr(false)
-			if lab.HaveIPv6() { // its socket is of both families
+			if rig.HaveIPv6() { // its socket is of both families
 				client = netip.AddrFrom16(client.As16())
 			}
 			w.must(labtest.MD5Key(l.fd, client))

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // Bare blocking sockets: a socket keeps the namespace of the thread that made
@@ -97,7 +97,7 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 }
 
 // socket makes one in a namespace.
-func socket(n *lab.Namespace, ipv6 bool, proto int) (fd int, err error) {
+func socket(n *rig.Namespace, ipv6 bool, proto int) (fd int, err error) {
 	domain := unix.AF_INET
 	if ipv6 {
 		domain = unix.AF_INET6
@@ -111,7 +111,7 @@ func socket(n *lab.Namespace, ipv6 bool, proto int) (fd int, err error) {
 
 // dialer says how a connection is opened.
 type dialer struct {
-	from      *lab.Namespace
+	from      *rig.Namespace
 	to        netip.AddrPort
 	localPort uint16             // 0: any
 	setup     func(fd int) error // before connect
@@ -172,7 +172,7 @@ type listener struct {
 // listenOn makes a listening socket for both families that nobody accepts from.
 func (w *world) listenOn(port uint16, proto, backlog int) *listener {
 	w.t.Helper()
-	ipv6 := lab.HaveIPv6()
+	ipv6 := rig.HaveIPv6()
 	fd, err := socket(w.Server, ipv6, proto)
 	if err != nil {
 		w.t.Fatal(err)
@@ -302,7 +302,7 @@ func (w *world) mustPingNew(n int) {
 }
 
 // netstat reads one counter of /proc/net/netstat or snmp of a namespace.
-func netstat(t *testing.T, n *lab.Namespace, group, name string) (value uint64) {
+func netstat(t *testing.T, n *rig.Namespace, group, name string) (value uint64) {
 	t.Helper()
 	err := n.Do(func() error {
 		for _, file := range []string{"netstat", "snmp"} {

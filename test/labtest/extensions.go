@@ -11,18 +11,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
 )
 
 // PingWithExtensions has a word echoed, three times, by a connection whose client sends so
 // many bytes of IPv6 destination options with each of its segments.
-func PingWithExtensions(from *lab.Namespace, to netip.AddrPort, size int, patience time.Duration) error {
+func PingWithExtensions(from *rig.Namespace, to netip.AddrPort, size int, patience time.Duration) error {
 	var c net.Conn
 	err := from.Do(func() (err error) {
 		d := net.Dialer{Timeout: patience, Control: func(_, _ string, raw syscall.RawConn) error {
 			var failed error
 			err := raw.Control(func(fd uintptr) {
-				failed = unix.SetsockoptString(int(fd), unix.IPPROTO_IPV6, unix.IPV6_DSTOPTS, string(lab.OptionsExtension(size)))
+				failed = unix.SetsockoptString(int(fd), unix.IPPROTO_IPV6, unix.IPV6_DSTOPTS, string(load.OptionsExtension(size)))
 			})
 			if failed != nil {
 				err = fmt.Errorf("IPV6_DSTOPTS: %w", failed)

@@ -16,12 +16,12 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // FailedStart runs `tidegate run` in a namespace, expects it to fail before it is ready, and
 // returns what it said.
-func FailedStart(t *testing.T, ns *lab.Namespace, tidegate, configPath string) string {
+func FailedStart(t *testing.T, ns *rig.Namespace, tidegate, configPath string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -49,7 +49,7 @@ func BlockState(t *testing.T, instance string) (unblock func()) {
 }
 
 // OccupyXDP gives an interface somebody else's XDP program, which passes everything.
-func OccupyXDP(t *testing.T, ns *lab.Namespace, name string) {
+func OccupyXDP(t *testing.T, ns *rig.Namespace, name string) {
 	t.Helper()
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}})

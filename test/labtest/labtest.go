@@ -18,7 +18,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"tidegate/internal/keys"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/plane"
 )
 
@@ -29,7 +29,7 @@ func Main(m *testing.M, tidegate *string, prepare ...func() error) int {
 	if os.Geteuid() != 0 {
 		return m.Run()
 	}
-	if _, err := lab.Clean(); err != nil {
+	if _, err := rig.Clean(); err != nil {
 		fmt.Fprintln(os.Stderr, "clean up after killed tests:", err)
 		return 1
 	}
@@ -142,7 +142,7 @@ func (o *Output) String() string {
 
 // Families are those that this kernel has, as ipv6 or not.
 func Families() []bool {
-	if lab.HaveIPv6() {
+	if rig.HaveIPv6() {
 		return []bool{false, true}
 	}
 	return []bool{false}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // SignedKind says what a SYN's options are, as core/tcp_options.h judges them.
@@ -87,7 +87,7 @@ type SignedFlood struct {
 	SYNs     *SYNs
 	From     func(ipv6 bool, port uint16) netip.AddrPort
 	To       func(ipv6 bool) netip.AddrPort
-	Server   *lab.Namespace
+	Server   *rig.Namespace
 	Counters func() map[string]uint64 // of the service, at the gate
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // MD5Key gives a socket a key of TCP-MD5 for a peer, an address of the socket's family.
@@ -29,7 +29,7 @@ func MD5Key(fd int, peer netip.Addr) error {
 
 // SignedPing has a client and a server with a key for each other connect over IPv4, and a word
 // go there and back. The client gives up a second after the SYN that it sends again.
-func SignedPing(t *testing.T, client, server *lab.Namespace, from netip.Addr, to netip.AddrPort) error {
+func SignedPing(t *testing.T, client, server *rig.Namespace, from netip.Addr, to netip.AddrPort) error {
 	t.Helper()
 	l := signedSocket(t, server, from)
 	at := &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
@@ -58,7 +58,7 @@ func SignedPing(t *testing.T, client, server *lab.Namespace, from netip.Addr, to
 }
 
 // signedSocket makes one with a key for a peer, that waits for nothing longer than two seconds.
-func signedSocket(t *testing.T, n *lab.Namespace, peer netip.Addr) (fd int) {
+func signedSocket(t *testing.T, n *rig.Namespace, peer netip.Addr) (fd int) {
 	t.Helper()
 	err := n.Do(func() (err error) {
 		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

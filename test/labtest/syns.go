@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // SYNs sends SYNs with options of one's choice by a packet socket, in the name of addresses
@@ -30,7 +30,7 @@ type SYNs struct {
 }
 
 // NewSYNs opens the end of a cable; peer is the port that the frames go to.
-func NewSYNs(t *testing.T, port, peer *lab.Port) *SYNs {
+func NewSYNs(t *testing.T, port, peer *rig.Port) *SYNs {
 	t.Helper()
 	s := &SYNs{t: t, index: port.Index, dst: [6]byte(peer.MAC), src: [6]byte(port.MAC)}
 	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
@@ -152,7 +152,7 @@ type Reached struct {
 func (r Reached) Sum() int { return r.SynRecv + r.Cookies + r.NoRoom }
 
 // ReachedStack counts them.
-func ReachedStack(t *testing.T, n *lab.Namespace, port uint16) (r Reached) {
+func ReachedStack(t *testing.T, n *rig.Namespace, port uint16) (r Reached) {
 	t.Helper()
 	r.From = map[uint16]bool{}
 	here := fmt.Sprintf(":%04X", port)

@@ -25,7 +25,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/vishvananda/netlink"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/test/labtest"
 )
 
@@ -42,8 +42,8 @@ func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &tidegate)) }
 // world is one namespace in which an instance of each role runs on veths of its own.
 type world struct {
 	t      *testing.T
-	ns     *lab.Namespace
-	owner  lab.Owner
+	ns     *rig.Namespace
+	owner  rig.Owner
 	dir    string
 	client http.Client
 }
@@ -51,11 +51,11 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	labtest.NeedRoot(t)
-	o, err := lab.Self()
+	o, err := rig.Self()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns, err := lab.NewNamespace("metrics")
+	ns, err := rig.NewNamespace("metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func (w *world) get(at string) []byte {
 
 func (w *world) veth(name string) {
 	w.t.Helper()
-	a, _, err := lab.NewVeth(w.owner, w.ns, name, w.ns, name+"-peer")
+	a, _, err := rig.NewVeth(w.owner, w.ns, name, w.ns, name+"-peer")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func (w *world) startRoles() (bodies map[string][]byte) {
 		}
 		at := fmt.Sprintf("127.0.0.1:%d", 9500+i)
 		targets = append(targets, at)
-		conf := w.file(in.role+".yaml", fmt.Sprintf("role: %s\ninstance: %s%s-%s\nmetrics: %s\n%s", in.role, lab.InstPrefix, w.owner, in.role, at, in.config))
+		conf := w.file(in.role+".yaml", fmt.Sprintf("role: %s\ninstance: %s%s-%s\nmetrics: %s\n%s", in.role, rig.InstPrefix, w.owner, in.role, at, in.config))
 		outs[in.role] = w.run(w.dir, tidegate, "run", "-c", conf)
 	}
 	rules, err := filepath.Abs(packaging + "/prometheus/tidegate.rules.yml")

@@ -30,7 +30,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
 )
 
 const (
@@ -68,7 +69,7 @@ func TestNetstackClient(t *testing.T) {
 				startBox(t, p, exe, strategy)
 				s := newStack(t, p, sack)
 				for _, ipv6 := range []bool{false, true} {
-					if ipv6 && !lab.HaveIPv6() {
+					if ipv6 && !rig.HaveIPv6() {
 						continue
 					}
 					flood(t, p, ipv6)
@@ -88,9 +89,9 @@ func TestNetstackClient(t *testing.T) {
 	}
 }
 
-func newTopology(t *testing.T, tag string) *lab.ProxyTopology {
+func newTopology(t *testing.T, tag string) *rig.ProxyTopology {
 	t.Helper()
-	p, err := lab.NewProxyTopology(tag, false)
+	p, err := rig.NewProxyTopology(tag, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,9 +103,9 @@ func newTopology(t *testing.T, tag string) *lab.ProxyTopology {
 	return p
 }
 
-func flood(t *testing.T, p *lab.ProxyTopology, ipv6 bool) {
+func flood(t *testing.T, p *rig.ProxyTopology, ipv6 bool) {
 	t.Helper()
-	f, err := lab.NewFlood(p.AttackerPort, p.FloodPort, lab.FloodOptions{Target: p.ServiceAddr(ipv6, port), CPU: -1})
+	f, err := load.NewFlood(p.AttackerPort, p.FloodPort, load.FloodOptions{Target: p.ServiceAddr(ipv6, port), CPU: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,10 +124,10 @@ func flood(t *testing.T, p *lab.ProxyTopology, ipv6 bool) {
 }
 
 // serve answers what came before the half-close with its sum and as much again.
-func serve(t *testing.T, p *lab.ProxyTopology) {
+func serve(t *testing.T, p *rig.ProxyTopology) {
 	t.Helper()
 	for _, ipv6 := range []bool{false, true} {
-		if ipv6 && !lab.HaveIPv6() {
+		if ipv6 && !rig.HaveIPv6() {
 			continue
 		}
 		var l net.Listener
@@ -173,7 +174,7 @@ func sum(seed byte, n int64) []byte {
 }
 
 // transfer sends n bytes each way and compares sums.
-func transfer(s *stack.Stack, p *lab.ProxyTopology, ipv6 bool, n int64) error {
+func transfer(s *stack.Stack, p *rig.ProxyTopology, ipv6 bool, n int64) error {
 	addr, proto := p.ServiceAddr(ipv6, port), tcpip.NetworkProtocolNumber(header.IPv4ProtocolNumber)
 	if ipv6 {
 		proto = header.IPv6ProtocolNumber
@@ -205,7 +206,7 @@ func transfer(s *stack.Stack, p *lab.ProxyTopology, ipv6 bool, n int64) error {
 }
 
 // startBox starts `tidegate run` in the box and waits until it is ready.
-func startBox(t *testing.T, p *lab.ProxyTopology, exe, strategy string) {
+func startBox(t *testing.T, p *rig.ProxyTopology, exe, strategy string) {
 	t.Helper()
 	dir := t.TempDir()
 	conf := fmt.Sprintf("role: proxy\ninstance: %s\ninterfaces: [tg-flood, tg-legit, tg-inner]\nsecret_file: secret\ndrain: 0s\nservices:\n  - name: web\n    ports: [%d]\n    strategy: %s\n",
@@ -240,7 +241,7 @@ func startBox(t *testing.T, p *lab.ProxyTopology, exe, strategy string) {
 }
 
 // newStack puts gVisor's TCP behind the client's machine, which routes for it, by a TUN device.
-func newStack(t *testing.T, p *lab.ProxyTopology, sack bool) *stack.Stack {
+func newStack(t *testing.T, p *rig.ProxyTopology, sack bool) *stack.Stack {
 	t.Helper()
 	fd := -1
 	err := p.Client.Do(func() (err error) {
@@ -259,7 +260,7 @@ func newStack(t *testing.T, p *lab.ProxyTopology, sack bool) *stack.Stack {
 	}
 	t.Cleanup(func() { unix.Close(fd) })
 	commands := []string{"link set tg-gvisor up", "route add " + own4.String() + "/32 dev tg-gvisor"}
-	if lab.HaveIPv6() {
+	if rig.HaveIPv6() {
 		commands = append(commands, "-6 route add "+own6.String()+"/128 dev tg-gvisor")
 	}
 	for _, line := range commands {

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/split"
 )
 
 // TestSplitLab: the edge in front of the eBPF server role, both as a user starts them,
@@ -23,10 +24,10 @@ func TestSplitLab(t *testing.T) {
 	}
 	for _, c := range [][2]string{{"plain", "adopt"}, {"tagged", "translate"}} {
 		t.Run(c[0], func(t *testing.T) {
-			o := lab.DefaultSplitOptions()
-			o.Plane, o.Mode, o.Takeover, o.Exe, o.Server = "p4", c[0], c[1], tidegate, lab.ServerBuiltin
+			o := split.DefaultOptions()
+			o.Plane, o.Mode, o.Takeover, o.Exe, o.Server = "p4", c[0], c[1], tidegate, load.ServerBuiltin
 			o.Epoch, o.Rate, o.Duration, o.Load, o.Clients = time.Second, 1000, 4*time.Second, 30, 10
-			res, err := lab.RunSplit(t.Context(), o)
+			res, err := split.Run(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,7 +21,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"tidegate/internal/keys"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/p4"
 )
 
@@ -36,7 +36,7 @@ const (
 var realWorlds atomic.Int32
 
 type realWorld struct {
-	*lab.ProxyTopology
+	*rig.ProxyTopology
 	t *testing.T
 	p string // the program, as the controller calls it
 }
@@ -47,7 +47,7 @@ func newRealWorldWithout(t *testing.T, program, source string, socket *string) *
 	needRoot(t)
 	simpleSwitch := tool(t, "SIMPLE_SWITCH", "simple_switch")
 	json := compile(t, source)
-	topology, err := lab.NewProxyTopology(fmt.Sprintf("-4%d", realWorlds.Add(1)), true)
+	topology, err := rig.NewProxyTopology(fmt.Sprintf("-4%d", realWorlds.Add(1)), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func (w *realWorld) counters(service string) p4.Counts {
 }
 
 func realFamilies() []bool {
-	if lab.HaveIPv6() {
+	if rig.HaveIPv6() {
 		return []bool{false, true}
 	}
 	return []bool{false}
@@ -347,7 +347,7 @@ func TestCookieClients(t *testing.T) {
 	}
 	requests, until := 0, time.Now().Add(4*time.Second) // four epochs and more
 	for ; time.Now().Before(until); requests++ {
-		if err := w.greeted(requests%2 == 1 && lab.HaveIPv6(), []byte("while keys change")); err != nil {
+		if err := w.greeted(requests%2 == 1 && rig.HaveIPv6(), []byte("while keys change")); err != nil {
 			t.Fatalf("request %d: %v", requests, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/p4"
 )
 
@@ -272,7 +272,7 @@ func TestWhitelistSurvives(t *testing.T) {
 		if err := w.exchange(false, []byte("known")); err != nil {
 			t.Errorf("without a controller: %v", err)
 		}
-		if !lab.HaveIPv6() {
+		if !rig.HaveIPv6() {
 			continue
 		}
 		if err := w.exchange(true, []byte("proven to nobody")); !wasReset(err) {

@@ -20,7 +20,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
 )
 
 const (
@@ -86,7 +86,7 @@ func compile(t *testing.T, source string) string {
 }
 
 func TestMain(m *testing.M) {
-	if code, is := lab.IsChild(os.Args); is { // of lab_test.go
+	if code, is := load.IsChild(os.Args); is { // of lab_test.go
 		os.Exit(code)
 	}
 	code := m.Run()

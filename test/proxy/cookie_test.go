@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // each runs a test against a router and a bridge, over both families.
@@ -145,7 +145,7 @@ func TestBulkWithLoss(t *testing.T) {
 		t.Fatal("nft is not installed; it is what loses packets here: apt-get install nftables")
 	}
 	each(t, "cookie", bulkServer, func(t *testing.T, w *world, ipv6 bool) {
-		for _, n := range []*lab.Namespace{w.Client, w.Server} {
+		for _, n := range []*rig.Namespace{w.Client, w.Server} {
 			cmd := exec.Command("nft", "-f", "-")
 			cmd.Stdin = strings.NewReader("add table inet loss\nadd chain inet loss in { type filter hook input priority 0; }\n" +
 				"flush chain inet loss in\nadd rule inet loss in tcp flags & syn == 0 numgen random mod 50 < 1 counter drop\n")
@@ -159,7 +159,7 @@ func TestBulkWithLoss(t *testing.T) {
 		if err := transfer(w, ipv6); err != nil {
 			t.Error(err)
 		}
-		for _, n := range []*lab.Namespace{w.Client, w.Server} {
+		for _, n := range []*rig.Namespace{w.Client, w.Server} {
 			cmd := exec.Command("nft", "list", "chain", "inet", "loss", "in")
 			var out output
 			cmd.Stdout = &out

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"tidegate/internal/dpdk"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/test/labtest"
 )
 
@@ -79,7 +79,7 @@ func (c *control) say(lines ...string) string {
 // What the control socket is told wrongly changes nothing, is answered by name, and is never
 // repeated: a line may hold a key.
 func TestDPDKControlLines(t *testing.T) {
-	if testPlane != lab.PlaneDPDK {
+	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
 	c := newControl(t)

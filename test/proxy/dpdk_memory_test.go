@@ -10,14 +10,14 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // The tables' pages are there before the first frame: a page that a packet has to wait for
 // costs a millisecond, in which a flood fills the rings. New connections are spread over all of
 // the table, so that each of the first hundreds met one.
 func TestDPDKTouchesNoNewMemory(t *testing.T) {
-	if testPlane != lab.PlaneDPDK {
+	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
 	const connections, most = 200, 40

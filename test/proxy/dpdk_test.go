@@ -15,14 +15,16 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
+	"tidegate/internal/lab/trial"
 	"tidegate/test/labtest"
 )
 
 // Real clients through tidegate-dpdk while a flood goes on, under each way to treat
 // their first data and a strategy without translation.
 func TestDPDKUnderFlood(t *testing.T) {
-	if testPlane != lab.PlaneDPDK {
+	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
 	for name, c := range map[string]struct{ strategy, firstData, counter string }{
@@ -61,7 +63,7 @@ func TestDPDKUnderFlood(t *testing.T) {
 
 // The lab runs this plane, too, as one calls it.
 func TestDPDKLabFlood(t *testing.T) {
-	if testPlane != lab.PlaneDPDK {
+	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
 	out, err := exec.Command(labtest.BuildLab(t, tidegate), "flood", "--defence", "proxy-cookie", "--plane", "dpdk", "--rate", "20k",
@@ -73,18 +75,18 @@ func TestDPDKLabFlood(t *testing.T) {
 		}
 		t.Fatal(err)
 	}
-	var res lab.Result
+	var res trial.Result
 	if err := json.Unmarshal(out, &res); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
-	if res.Plane != lab.PlaneDPDK || res.Success < 0.9 {
+	if res.Plane != rig.PlaneDPDK || res.Success < 0.9 {
 		t.Errorf("%.3f of the requests were served on plane %q:\n%s", res.Success, res.Plane, out)
 	}
 }
 
 // And how long connect() takes, which is the figure of the prototype's authors.
 func TestDPDKLabConnectTime(t *testing.T) {
-	if testPlane != lab.PlaneDPDK {
+	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
 	cmd := exec.Command(labtest.BuildLab(t, tidegate), "connect-time", "--plane", "dpdk", "--curve", "proxy-cookie", "--rate", "5k",
@@ -95,11 +97,11 @@ func TestDPDKLabConnectTime(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, errs.String())
 	}
-	var times lab.ConnectTimes
+	var times trial.ConnectTimes
 	if err := json.Unmarshal(out, &times); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
-	if len(times.Curves) != 1 || times.Curves[0].Plane != lab.PlaneDPDK || times.Curves[0].Connected != 60 {
+	if len(times.Curves) != 1 || times.Curves[0].Plane != rig.PlaneDPDK || times.Curves[0].Connected != 60 {
 		t.Errorf("60 connections are wanted of one curve on plane dpdk:\n%s", out)
 	}
 }
@@ -132,12 +134,12 @@ func (w *world) curl(again bool) {
 // flood sends 20,000 SYNs a second until stop is called, which tells how many it sent.
 func (w *world) flood() (stop func() uint64) {
 	w.t.Helper()
-	f, err := lab.NewFlood(w.AttackerPort, w.FloodPort, lab.FloodOptions{Target: w.ServiceAddr(false, port), CPU: -1})
+	f, err := load.NewFlood(w.AttackerPort, w.FloodPort, load.FloodOptions{Target: w.ServiceAddr(false, port), CPU: -1})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	done := make(chan lab.FloodStats)
+	done := make(chan load.FloodStats)
 	go func() {
 		stats, err := f.Run(ctx, 20000)
 		if err != nil && !errors.Is(err, context.Canceled) {

@@ -9,14 +9,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
 	"tidegate/test/labtest"
 )
 
 // Clients with IPv6 extension headers are served as the bare server serves them; chains
 // beyond the limit are no way around the box.
 func TestExtensionHeaders(t *testing.T) {
-	if !lab.HaveIPv6() {
+	if !rig.HaveIPv6() {
 		t.Skip("this kernel has no IPv6")
 	}
 	for _, strategy := range []string{"cookie", "cache", "auth-cookie"} {
@@ -58,16 +59,16 @@ func (w *world) longExtensionHeaders() {
 	if w.Bridge {
 		to = w.ServerPort.MAC
 	}
-	for _, flags := range []lab.TCPFlags{lab.FlagSYN, lab.FlagACK} {
+	for _, flags := range []load.TCPFlags{load.FlagSYN, load.FlagACK} {
 		before, arrived := w.status().Global["drop_ext_chain"], inner()
 		frames := make([][]byte, n)
 		for i := range frames {
-			f := lab.Frame{To: to, From: w.ClientPort.MAC, Src: netip.AddrPortFrom(netip.MustParseAddr("2001:db8::66"), uint16(1024+i)),
+			f := load.Frame{To: to, From: w.ClientPort.MAC, Src: netip.AddrPortFrom(netip.MustParseAddr("2001:db8::66"), uint16(1024+i)),
 				Dst: w.ServiceAddr(true, port), Flags: flags, Seq: uint32(i), Ack: uint32(i), Window: 1000,
-				Extension: unix.IPPROTO_DSTOPTS, Extensions: lab.OptionsExtension(1008)}
+				Extension: unix.IPPROTO_DSTOPTS, Extensions: load.OptionsExtension(1008)}
 			frames[i] = f.Bytes()
 		}
-		if err := lab.SendFrames(w.ClientPort, frames...); err != nil {
+		if err := load.SendFrames(w.ClientPort, frames...); err != nil {
 			t.Fatal(err)
 		}
 		w.await("the frames counted as dropped", func() bool { return w.status().Global["drop_ext_chain"]-before >= n })

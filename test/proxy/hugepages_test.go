@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 const hugePagesDir = "/sys/kernel/mm/hugepages/hugepages-2048kB/"
@@ -62,7 +62,7 @@ func reserveHugePages(t *testing.T, n int) {
 
 // Reserved huge pages are used, and given back.
 func TestDPDKHugePages(t *testing.T) {
-	if testPlane != lab.PlaneDPDK {
+	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
 	w := newWorld(t, false)

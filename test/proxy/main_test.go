@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/status"
 	"tidegate/test/labtest"
 )
@@ -41,7 +41,7 @@ func testMain(m *testing.M) int {
 
 // buildDPDK makes the program of plane dpdk, if that is under test.
 func buildDPDK() error {
-	if testPlane != lab.PlaneDPDK {
+	if testPlane != rig.PlaneDPDK {
 		return nil
 	}
 	return labtest.BuildDPDK()
@@ -62,7 +62,7 @@ var worlds atomic.Int32
 
 // world is a client, a box and a server, and a directory for the box's files.
 type world struct {
-	*lab.ProxyTopology
+	*rig.ProxyTopology
 	t   *testing.T
 	dir string
 	box *box
@@ -83,7 +83,7 @@ func newWorld(t *testing.T, bridge bool) *world {
 	t.Helper()
 	labtest.NeedRoot(t)
 	t.Parallel()
-	p, err := lab.NewProxyTopology(fmt.Sprintf("-p%d", worlds.Add(1)), bridge)
+	p, err := rig.NewProxyTopology(fmt.Sprintf("-p%d", worlds.Add(1)), bridge)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func (w *world) config(strategy string, extra ...string) string {
 	}
 	top := fmt.Sprintf("role: proxy\ninstance: %s\ninterfaces: [%s]\nforwarding: %s\nsecret_file: secret\ndrain: 0s\n",
 		w.Instance, interfaces, forwarding)
-	if testPlane == lab.PlaneDPDK {
+	if testPlane == rig.PlaneDPDK {
 		top += "plane: dpdk\ndpdk: {memory_mib: 128}\n"
 	}
 	for _, l := range extra {
@@ -128,7 +128,7 @@ func (w *world) writeConfig(text string) string {
 // start starts `tidegate run` and waits until it is ready.
 func (w *world) start(config string) *box {
 	w.t.Helper()
-	if testPlane == lab.PlaneDPDK && !w.forUserspace {
+	if testPlane == rig.PlaneDPDK && !w.forUserspace {
 		if err := w.ForUserspace(); err != nil {
 			w.t.Fatal(err)
 		}
@@ -255,7 +255,7 @@ func (w *world) serveFor(limit time.Duration, handle func(*net.TCPConn)) {
 // dial opens a connection from the client.
 func (w *world) dial(ipv6 bool) (c *net.TCPConn, err error) { return w.dialFrom(w.Client, ipv6) }
 
-func (w *world) dialFrom(n *lab.Namespace, ipv6 bool) (c *net.TCPConn, err error) {
+func (w *world) dialFrom(n *rig.Namespace, ipv6 bool) (c *net.TCPConn, err error) {
 	err = n.Do(func() error {
 		var d net.Dialer
 		d.SetMultipathTCP(false)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // What `status` shows is served for Prometheus, the same on every plane.
@@ -37,7 +37,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	want := []string{fmt.Sprintf(`tidegate_instance_info{forwarding="router",name=%q,plane=%q,role="proxy"} 1`, w.Instance, cmp.Or(testPlane, "xdp")), "process_cpu_seconds_total"}
-	if testPlane == lab.PlaneDPDK { // the program that forwards is a process of its own
+	if testPlane == rig.PlaneDPDK { // the program that forwards is a process of its own
 		want = append(want, "tidegate_dpdk_process_cpu_seconds_total", "tidegate_flows")
 	}
 	for _, name := range want {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
 )
 
 // Clients of other makes: the options of their SYNs in other orders, with others
@@ -23,7 +23,7 @@ func TestOptionOrders(t *testing.T) {
 	w.serve(echo)
 	w.start(w.config("cookie"))
 	w.acquaint(false) // clients of a server that is not known are told of no options
-	server, err := lab.NewTap(w.ServerPort)
+	server, err := load.NewTap(w.ServerPort)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,21 +46,21 @@ func TestOptionOrders(t *testing.T) {
 			options = append(options, 0)
 		}
 		r := w.raw(uint16(42000 + i))
-		s := lab.Segment{Src: r.src, Dst: r.dst, Flags: lab.FlagSYN, Seq: r.seq, Window: 65535, Options: options}
-		if err := lab.SendSegment(w.Client, s); err != nil {
+		s := load.Segment{Src: r.src, Dst: r.dst, Flags: load.FlagSYN, Seq: r.seq, Window: 65535, Options: options}
+		if err := load.SendSegment(w.Client, s); err != nil {
 			t.Fatal(err)
 		}
-		answer := r.expect(o.name+": SYN-ACK", func(s lab.Segment) bool { return s.Flags == lab.FlagSYN|lab.FlagACK })
-		ack := lab.Segment{Src: r.src, Dst: r.dst, Flags: lab.FlagACK, Seq: r.seq + 1, Ack: answer.Seq + 1, Window: 512}
+		answer := r.expect(o.name+": SYN-ACK", func(s load.Segment) bool { return s.Flags == load.FlagSYN|load.FlagACK })
+		ack := load.Segment{Src: r.src, Dst: r.dst, Flags: load.FlagACK, Seq: r.seq + 1, Ack: answer.Seq + 1, Window: 512}
 		if ts := option(answer.Options, 8); (ts != nil) != bytes.ContainsRune([]byte(o.want), 't') {
 			t.Errorf("%s: the SYN-ACK's timestamps: %x", o.name, ts)
 		} else if ts != nil {
 			ack.Options = slices.Concat(nop, nop, []byte{8, 10}, binary.BigEndian.AppendUint32(nil, tsval+1), ts[:4])
 		}
-		if err := lab.SendSegment(w.Client, ack); err != nil {
+		if err := load.SendSegment(w.Client, ack); err != nil {
 			t.Fatal(err)
 		}
-		syn, ok := server.Next(time.Now().Add(patience/2), func(s lab.Segment) bool { return s.Src == r.src && s.Flags == lab.FlagSYN })
+		syn, ok := server.Next(time.Now().Add(patience/2), func(s load.Segment) bool { return s.Src == r.src && s.Flags == load.FlagSYN })
 		if !ok {
 			t.Fatalf("%s: no SYN reached the server", o.name)
 		}
@@ -81,7 +81,7 @@ func TestOptionOrders(t *testing.T) {
 		if got := option(syn.Options, 8); (got != nil) != bytes.ContainsRune([]byte(o.want), 't') {
 			t.Errorf("%s: timestamps of the SYN to the server: %x", o.name, got)
 		}
-		r.expect(o.name+": the server's window", func(s lab.Segment) bool { return s.Flags == lab.FlagACK && s.Window > 0 })
+		r.expect(o.name+": the server's window", func(s load.Segment) bool { return s.Flags == load.FlagACK && s.Window > 0 })
 	}
 }
 

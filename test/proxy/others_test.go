@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // Traffic that is nobody's business: what is no service's, what servers begin
@@ -26,7 +26,7 @@ func clientAddr(ipv6 bool) netip.Addr {
 }
 
 // echoAt has a machine echo at a TCP port, whatever the address.
-func (w *world) echoAt(n *lab.Namespace, port uint16) {
+func (w *world) echoAt(n *rig.Namespace, port uint16) {
 	w.t.Helper()
 	var l net.Listener
 	err := n.Do(func() (err error) {
@@ -52,7 +52,7 @@ func (w *world) echoAt(n *lab.Namespace, port uint16) {
 }
 
 // talk has a word echoed between two machines.
-func (w *world) talk(from *lab.Namespace, network string, to netip.AddrPort) error {
+func (w *world) talk(from *rig.Namespace, network string, to netip.AddrPort) error {
 	return from.Do(func() error {
 		ctx, cancel := context.WithTimeout(w.t.Context(), patience/4)
 		defer cancel()
@@ -80,7 +80,7 @@ func TestOthersTraffic(t *testing.T) {
 	for name, bridge := range map[string]bool{"router": false, "bridge": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, bridge)
-			for _, n := range []*lab.Namespace{w.Client, w.Server, w.Proxy} {
+			for _, n := range []*rig.Namespace{w.Client, w.Server, w.Proxy} {
 				w.echoAt(n, other)
 				w.echoAt(n, port)
 			}
@@ -88,7 +88,7 @@ func TestOthersTraffic(t *testing.T) {
 				w.echoDatagrams(w.ServiceAddr(ipv6, port))
 			}
 			w.start(w.config("cookie")) // port 80 of every address
-			check := func(what string, from *lab.Namespace, network string, to netip.AddrPort) {
+			check := func(what string, from *rig.Namespace, network string, to netip.AddrPort) {
 				t.Helper()
 				if err := w.talk(from, network, to); err != nil {
 					t.Errorf("%s, %s %v: %v", what, network, to, err)

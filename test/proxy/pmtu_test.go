@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // ip runs commands of ip(8) inside a namespace.
-func (w *world) ip(n *lab.Namespace, commands ...string) {
+func (w *world) ip(n *rig.Namespace, commands ...string) {
 	w.t.Helper()
 	for _, line := range commands {
 		cmd := exec.Command("ip", strings.Fields(line)...)
@@ -38,7 +38,7 @@ func TestSmallerLinkToClient(t *testing.T) {
 			accepted := make(chan *net.TCPConn, 1)
 			w.serve(func(c *net.TCPConn) { accepted <- c })
 			w.start(w.config("cookie"))
-			far, err := lab.NewNamespace("far" + w.tag())
+			far, err := rig.NewNamespace("far" + w.tag())
 			if err != nil {
 				t.Fatal(err)
 			}

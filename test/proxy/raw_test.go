@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 const (
@@ -117,12 +117,12 @@ func parseSeg(f []byte, vlans []uint16) (s seg, ok bool) {
 type wire struct {
 	t        *testing.T
 	fd       int
-	port     *lab.Port
+	port     *rig.Port
 	src, dst [6]byte
 }
 
 // wire opens the end of a cable; peer is the port that its frames go to.
-func (w *world) wire(n *lab.Namespace, port, peer *lab.Port) *wire {
+func (w *world) wire(n *rig.Namespace, port, peer *rig.Port) *wire {
 	w.t.Helper()
 	x := &wire{t: w.t, port: port, src: [6]byte(port.MAC), dst: [6]byte(peer.MAC)}
 	err := n.Do(func() (err error) {

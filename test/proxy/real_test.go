@@ -23,7 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // Real servers and real clients, with every service under flood.
@@ -153,7 +153,7 @@ func (w *world) startNginx(file []byte) {
 	}
 	w.write("www/file", file, 0o644)
 	listen := fmt.Sprintf("listen %s:%d ssl http2;", w.host(false), portHTTPS)
-	if lab.HaveIPv6() {
+	if rig.HaveIPv6() {
 		listen += fmt.Sprintf(" listen %s:%d ssl http2;", w.host(true), portHTTPS)
 	}
 	conf := w.write("nginx.conf", fmt.Appendf(nil, `daemon off; master_process off; pid %[1]s/nginx.pid; error_log stderr error;
@@ -213,7 +213,7 @@ func TestRealSSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	listen := fmt.Sprintf("ListenAddress %s\n", w.ServiceAddr(false, portSSH))
-	if lab.HaveIPv6() {
+	if rig.HaveIPv6() {
 		listen += fmt.Sprintf("ListenAddress %s\n", w.ServiceAddr(true, portSSH))
 	}
 	conf := w.write("sshd_config", fmt.Appendf(nil, "%sHostKey %[2]s/host\nAuthorizedKeysFile %[2]s/user.pub\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nMaxStartups 100\n", listen, w.dir), 0o600)
@@ -236,7 +236,7 @@ func TestRealSMTP(t *testing.T) {
 	smtpd, curl := program(t, "smtpd", "opensmtpd"), program(t, "curl", "curl")
 	w := newWorld(t, false)
 	listen := fmt.Sprintf("listen on %s port %d hostname mail.test\n", w.ServiceAddr(false, 0).Addr(), portSMTP)
-	if lab.HaveIPv6() {
+	if rig.HaveIPv6() {
 		listen += fmt.Sprintf("listen on %s port %d hostname mail.test\n", w.ServiceAddr(true, 0).Addr(), portSMTP)
 	}
 	const nobody = 65534 // who the mail is for: it is not delivered to root
@@ -247,7 +247,7 @@ func TestRealSMTP(t *testing.T) {
 	// It asks DNS for its clients' names before it greets them: here there is none, at once.
 	for _, family := range []string{"-4", "-6"} {
 		cmd := exec.Command("ip", family, "rule", "add", "ipproto", "udp", "dport", "53", "priority", "1", "unreachable")
-		if err := w.Server.Do(func() error { return cmd.Run() }); err != nil && (family == "-4" || lab.HaveIPv6()) {
+		if err := w.Server.Do(func() error { return cmd.Run() }); err != nil && (family == "-4" || rig.HaveIPv6()) {
 			t.Fatalf("ip rule: %v", err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/test/labtest"
 )
 
@@ -49,7 +49,7 @@ func (w *world) off(args ...string) string {
 
 func needKernelPath(t *testing.T) {
 	t.Helper()
-	if testPlane == lab.PlaneDPDK {
+	if testPlane == rig.PlaneDPDK {
 		t.Skip("plane: dpdk has no packet path that could stay when its program ends (docs/dpdk.md)")
 	}
 }
@@ -203,7 +203,7 @@ func TestRestartWithAnotherShape(t *testing.T) {
 
 // On DPDK, off ends the program, and nothing is left.
 func TestOffDPDK(t *testing.T) {
-	if testPlane != lab.PlaneDPDK {
+	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
 	w := newWorld(t, false)

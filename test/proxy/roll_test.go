@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"tidegate/internal/keys"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/test/labtest"
 )
 
@@ -29,7 +29,7 @@ func TestSecretRoll(t *testing.T) {
 		fmt.Sprintf("next_secret_from: %s", from.UTC().Format(time.RFC3339Nano))))
 	w.reload(b)
 	rolls := keys.Epoch(from, time.Second)
-	if testPlane != lab.PlaneDPDK { // whose keys nobody can read
+	if testPlane != rig.PlaneDPDK { // whose keys nobody can read
 		labtest.WantKey(t, w.Instance, filepath.Join(w.dir, "secret"), rolls-1)
 		labtest.WantKey(t, w.Instance, next, rolls)
 	}

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"tidegate/internal/dpdk"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
 )
 
 // ACKs of nobody's connections, which go to the server and are reset there, cost no handshake
@@ -20,7 +21,7 @@ import (
 func TestRouterUnderACKs(t *testing.T) {
 	w := router(t)
 	w.serve(echo)
-	f, err := lab.NewFlood(w.AttackerPort, w.FloodPort, lab.FloodOptions{Target: w.ServiceAddr(false, port), Flags: lab.FlagACK, CPU: -1})
+	f, err := load.NewFlood(w.AttackerPort, w.FloodPort, load.FloodOptions{Target: w.ServiceAddr(false, port), Flags: load.FlagACK, CPU: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func TestRouterUnderACKs(t *testing.T) {
 	}
 	slices.Sort(took)
 	ports := map[string]uint64{}
-	if testPlane == lab.PlaneDPDK {
+	if testPlane == rig.PlaneDPDK {
 		if err := dpdk.Telemetry("tidegate-"+w.Instance, "/tidegate/ports", &ports); err != nil {
 			t.Error(err)
 		}

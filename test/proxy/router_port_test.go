@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // closers say who closes first. The byte that a client sends tells its server.
@@ -133,7 +133,7 @@ func reuseAddr(_, _ string, raw syscall.RawConn) error {
 }
 
 // sysctl sets one of net.ipv4 in a namespace.
-func (w *world) sysctl(at *lab.Namespace, name string, value int) {
+func (w *world) sysctl(at *rig.Namespace, name string, value int) {
 	w.t.Helper()
 	if err := at.Do(func() error {
 		return os.WriteFile("/proc/sys/net/ipv4/"+name, []byte(strconv.Itoa(value)), 0)
@@ -148,7 +148,7 @@ func (w *world) segmentsSentAgain() int {
 }
 
 // kernelCounter is one of a namespace's, in /proc/net/FILE: a line of names, then one of numbers.
-func (w *world) kernelCounter(at *lab.Namespace, file, group, name string) int {
+func (w *world) kernelCounter(at *rig.Namespace, file, group, name string) int {
 	w.t.Helper()
 	var text []byte
 	if err := at.Do(func() (err error) {

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // What any router carries, whatever it protects; it begins with nobody in its tables of
@@ -24,14 +24,14 @@ import (
 // attacker, which answers nobody.
 func (w *world) forgetNeighbours() {
 	w.t.Helper()
-	if lab.HaveIPv6() && !w.linkLocal { // the lab gives none, and without one a kernel asks for no neighbour of IPv6
+	if rig.HaveIPv6() && !w.linkLocal { // the lab gives none, and without one a kernel asks for no neighbour of IPv6
 		w.ip(w.Proxy, "addr add fe80::1/64 dev tg-legit nodad", "addr add fe80::1/64 dev tg-inner nodad")
 		w.ip(w.Client, "addr add fe80::2/64 dev tg-client nodad")
 		w.ip(w.Server, "addr add fe80::2/64 dev tg-server nodad")
 		w.linkLocal = true
 	}
 	for _, at := range []struct {
-		n   *lab.Namespace
+		n   *rig.Namespace
 		dev string
 	}{{w.Client, "tg-client"}, {w.Proxy, "tg-legit"}, {w.Proxy, "tg-inner"}, {w.Server, "tg-server"}} {
 		w.ip(at.n, "neigh flush nud all dev "+at.dev)
@@ -56,7 +56,7 @@ type datagrams struct {
 	ipv6 bool
 }
 
-func (w *world) datagrams(from *lab.Namespace, to netip.AddrPort, ttl int, df bool) datagrams {
+func (w *world) datagrams(from *rig.Namespace, to netip.AddrPort, ttl int, df bool) datagrams {
 	w.t.Helper()
 	d := datagrams{ipv6: to.Addr().Is6()}
 	family, level, ttlOption, dfOption, errOption := unix.AF_INET, unix.IPPROTO_IP, unix.IP_TTL, unix.IP_MTU_DISCOVER, unix.IP_RECVERR
@@ -137,7 +137,7 @@ func (d datagrams) icmpError(limit time.Duration) (kind, code uint8, info uint32
 }
 
 // echoes sends ICMP echo requests and counts the answers, doubled ones too.
-func (w *world) echoes(from *lab.Namespace, to netip.Addr, requests, size int) (answers int) {
+func (w *world) echoes(from *rig.Namespace, to netip.Addr, requests, size int) (answers int) {
 	w.t.Helper()
 	network, listen, request, reply := "ip4:icmp", "0.0.0.0", byte(8), byte(0)
 	if to.Is6() {
@@ -198,7 +198,7 @@ func checksum(b []byte) uint16 {
 func router(t *testing.T) *world {
 	w := newWorld(t, false)
 	w.ip(w.Proxy, "addr add 198.18.5.1/24 dev tg-inner") // a prefix with places for nobody
-	if testPlane != lab.PlaneDPDK {                      // else start does it
+	if testPlane != rig.PlaneDPDK {                      // else start does it
 		w.forgetNeighbours()
 	}
 	w.start(w.config("cookie"))
@@ -303,7 +303,7 @@ func TestRouterSmallerLink(t *testing.T) {
 				}
 				at := &net.UDPAddr{Port: port}
 				var sink *net.UDPConn
-				receiver := map[bool]*lab.Namespace{true: w.Server, false: w.Client}[toServer]
+				receiver := map[bool]*rig.Namespace{true: w.Server, false: w.Client}[toServer]
 				if err := receiver.Do(func() (err error) { sink, err = net.ListenUDP("udp4", at); return err }); err != nil {
 					t.Fatal(err)
 				}
@@ -327,7 +327,7 @@ func TestRouterSmallerLink(t *testing.T) {
 
 // sendUncut sends an IPv4 datagram whole and without DF, whatever the path's MTU is
 // thought to be.
-func (w *world) sendUncut(from *lab.Namespace, to netip.AddrPort, size int) {
+func (w *world) sendUncut(from *rig.Namespace, to netip.AddrPort, size int) {
 	w.t.Helper()
 	err := from.Do(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
@@ -378,7 +378,7 @@ func TestRouterUnreachable(t *testing.T) {
 
 // Who scans a prefix for hosts that are not there fills no table and delays nobody else.
 func TestRouterScanned(t *testing.T) {
-	if testPlane != lab.PlaneDPDK {
+	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
 	for _, ipv6 := range families() {

@@ -19,13 +19,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/dpdk"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/plane"
 )
 
 // Connections segment by segment: what is lost, comes twice or comes too early.
 
-const flagPSH, flagFIN = lab.TCPFlags(0x08), lab.TCPFlags(0x01)
+const flagPSH, flagFIN = load.TCPFlags(0x08), load.TCPFlags(0x01)
 
 // unanswered is an address behind the client that no kernel answers for.
 var unanswered = netip.MustParseAddr("198.18.31.201")
@@ -33,14 +34,14 @@ var unanswered = netip.MustParseAddr("198.18.31.201")
 // raw is a client without a kernel.
 type raw struct {
 	w        *world
-	tap      *lab.Tap
+	tap      *load.Tap
 	src, dst netip.AddrPort
 	seq, ack uint32
 }
 
 func (w *world) raw(local uint16) *raw {
 	w.t.Helper()
-	tap, err := lab.NewTap(w.ClientPort)
+	tap, err := load.NewTap(w.ClientPort)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -48,24 +49,24 @@ func (w *world) raw(local uint16) *raw {
 	return &raw{w: w, tap: tap, src: netip.AddrPortFrom(unanswered, local), dst: w.ServiceAddr(false, port), seq: uint32(local) << 16}
 }
 
-func (r *raw) send(flags lab.TCPFlags, payload string) {
+func (r *raw) send(flags load.TCPFlags, payload string) {
 	r.w.t.Helper()
-	s := lab.Segment{Src: r.src, Dst: r.dst, Flags: flags, Seq: r.seq, Ack: r.ack, Window: 65535, Payload: []byte(payload)}
-	if flags&lab.FlagSYN != 0 {
+	s := load.Segment{Src: r.src, Dst: r.dst, Flags: flags, Seq: r.seq, Ack: r.ack, Window: 65535, Payload: []byte(payload)}
+	if flags&load.FlagSYN != 0 {
 		s.Options = []byte{2, 4, 5, 0xb4} // MSS 1460
 	}
-	if flags&lab.FlagACK == 0 {
+	if flags&load.FlagACK == 0 {
 		s.Ack = 0
 	}
-	if err := lab.SendSegment(r.w.Client, s); err != nil {
+	if err := load.SendSegment(r.w.Client, s); err != nil {
 		r.w.t.Fatal(err)
 	}
 }
 
 // expect waits for a segment to this client.
-func (r *raw) expect(what string, want func(lab.Segment) bool) lab.Segment {
+func (r *raw) expect(what string, want func(load.Segment) bool) load.Segment {
 	r.w.t.Helper()
-	s, ok := r.tap.Next(time.Now().Add(patience/2), func(s lab.Segment) bool { return s.Dst == r.src && want(s) })
+	s, ok := r.tap.Next(time.Now().Add(patience/2), func(s load.Segment) bool { return s.Dst == r.src && want(s) })
 	if !ok {
 		r.w.t.Fatalf("waited in vain: %s", what)
 	}
@@ -75,8 +76,8 @@ func (r *raw) expect(what string, want func(lab.Segment) bool) lab.Segment {
 // handshake sends a SYN and takes the number of the SYN-ACK.
 func (r *raw) handshake() {
 	r.w.t.Helper()
-	r.send(lab.FlagSYN, "")
-	s := r.expect("SYN-ACK", func(s lab.Segment) bool { return s.Flags&(lab.FlagSYN|lab.FlagACK) == lab.FlagSYN|lab.FlagACK })
+	r.send(load.FlagSYN, "")
+	s := r.expect("SYN-ACK", func(s load.Segment) bool { return s.Flags&(load.FlagSYN|load.FlagACK) == load.FlagSYN|load.FlagACK })
 	if s.Window != 0 || s.Ack != r.seq+1 {
 		r.w.t.Errorf("SYN-ACK with window %d, ack %d; want window 0, ack %d", s.Window, s.Ack, r.seq+1)
 	}
@@ -84,7 +85,7 @@ func (r *raw) handshake() {
 }
 
 // nft loads rules into a namespace.
-func (w *world) nft(n *lab.Namespace, rules string) {
+func (w *world) nft(n *rig.Namespace, rules string) {
 	w.t.Helper()
 	cmd := exec.Command("nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(rules)
@@ -158,15 +159,15 @@ func TestCopies(t *testing.T) {
 	r := w.raw(41000)
 	r.handshake()
 	for range 3 {
-		r.send(lab.FlagACK, "")
+		r.send(load.FlagACK, "")
 	}
-	r.expect("the server's window", func(s lab.Segment) bool { return s.Window > 0 })
+	r.expect("the server's window", func(s load.Segment) bool { return s.Window > 0 })
 	for range 3 {
-		r.send(lab.FlagACK|flagPSH, "once")
+		r.send(load.FlagACK|flagPSH, "once")
 	}
 	r.seq += 4
 	for range 2 {
-		r.send(lab.FlagACK|flagFIN, "")
+		r.send(load.FlagACK|flagFIN, "")
 	}
 	if s := <-got; s != "once" {
 		t.Errorf("the server read %q", s)
@@ -182,13 +183,13 @@ func TestDataInThirdSegment(t *testing.T) {
 	w.start(w.config("cookie"))
 	r := w.raw(41001)
 	r.handshake()
-	r.send(lab.FlagACK|flagPSH, "early")
-	window := r.expect("the server's window", func(s lab.Segment) bool { return s.Window > 0 })
+	r.send(load.FlagACK|flagPSH, "early")
+	window := r.expect("the server's window", func(s load.Segment) bool { return s.Window > 0 })
 	if window.Ack != r.seq {
 		t.Errorf("ack %d of data that was not taken; want %d", window.Ack, r.seq)
 	}
-	r.send(lab.FlagACK|flagPSH, "early")
-	if s := r.expect("the echo", func(s lab.Segment) bool { return len(s.Payload) > 0 }); string(s.Payload) != "early" || s.Seq != r.ack {
+	r.send(load.FlagACK|flagPSH, "early")
+	if s := r.expect("the echo", func(s load.Segment) bool { return len(s.Payload) > 0 }); string(s.Payload) != "early" || s.Seq != r.ack {
 		t.Errorf("got %q at %d, want it at %d", s.Payload, s.Seq, r.ack)
 	}
 }
@@ -200,25 +201,25 @@ func TestResetInSetUp(t *testing.T) {
 	w.serve(echo)
 	w.nft(w.Server, "add table inet loss\nadd chain inet loss in { type filter hook input priority 0; }\nadd rule inet loss in tcp flags & (syn|ack) == syn drop\n")
 	w.start(w.config("cookie"))
-	server, err := lab.NewTap(w.ServerPort)
+	server, err := load.NewTap(w.ServerPort)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer server.Close()
 	r := w.raw(41002)
 	r.handshake()
-	r.send(lab.FlagACK, "")
-	toServer := func(flags lab.TCPFlags) lab.Segment {
+	r.send(load.FlagACK, "")
+	toServer := func(flags load.TCPFlags) load.Segment {
 		const ecn = 0xc0 // ECE and CWR: an unknown server is offered everything
-		s, ok := server.Next(time.Now().Add(patience/2), func(s lab.Segment) bool { return s.Src == r.src && s.Flags&^ecn == flags })
+		s, ok := server.Next(time.Now().Add(patience/2), func(s load.Segment) bool { return s.Src == r.src && s.Flags&^ecn == flags })
 		if !ok {
 			t.Fatalf("no segment with flags %#x reached the server", flags)
 		}
 		return s
 	}
-	syn := toServer(lab.FlagSYN) // it asks, so its number is not the client's
-	r.send(lab.FlagRST, "")
-	if rst := toServer(lab.FlagRST); rst.Seq != syn.Seq+1 {
+	syn := toServer(load.FlagSYN) // it asks, so its number is not the client's
+	r.send(load.FlagRST, "")
+	if rst := toServer(load.FlagRST); rst.Seq != syn.Seq+1 {
 		t.Errorf("RST with number %d, want %d", rst.Seq, syn.Seq+1)
 	}
 	w.wantCounters(map[string]uint64{"flow_opened": 1, "flow_closed": 1, "flow_ready": 0})
@@ -229,7 +230,7 @@ func TestResetInSetUp(t *testing.T) {
 
 // flows is how many IPv4 connections the box has in its tables.
 func (w *world) flows() (int, error) {
-	if testPlane == lab.PlaneDPDK {
+	if testPlane == rig.PlaneDPDK {
 		st, err := dpdk.ReadState("tidegate-" + w.Instance)
 		return st.Flows, err
 	}
@@ -247,7 +248,7 @@ func TestFloodToDeadServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := lab.NewFlood(w.AttackerPort, w.FloodPort, lab.FloodOptions{Target: w.ServiceAddr(false, port), CPU: -1})
+	f, err := load.NewFlood(w.AttackerPort, w.FloodPort, load.FloodOptions{Target: w.ServiceAddr(false, port), CPU: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +320,7 @@ func TestServerHalfCloses(t *testing.T) {
 func TestOverlappingFragments(t *testing.T) {
 	w := newWorld(t, false)
 	w.start(w.config("cookie"))
-	server, err := lab.NewTap(w.ServerPort)
+	server, err := load.NewTap(w.ServerPort)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,9 +332,9 @@ func TestOverlappingFragments(t *testing.T) {
 	tcp := make([]byte, 40)
 	binary.BigEndian.PutUint16(tcp, 41003)
 	binary.BigEndian.PutUint16(tcp[2:], port)
-	tcp[12], tcp[13] = 5<<4, byte(lab.FlagACK)
+	tcp[12], tcp[13] = 5<<4, byte(load.FlagACK)
 	syn := bytes.Clone(tcp)
-	syn[13] = byte(lab.FlagSYN)
+	syn[13] = byte(load.FlagSYN)
 	const more = 0x2000
 	for i, f := range []struct {
 		what   string

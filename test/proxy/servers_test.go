@@ -15,7 +15,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // rawWorld has ends of cables in place of a client's and a server's TCP: addresses
@@ -30,7 +30,7 @@ func rawWorld(t *testing.T, bridge bool) (w *world, client, server *wire) {
 		return w, client, server
 	}
 	for _, r := range []struct {
-		port     *lab.Port
+		port     *rig.Port
 		dst, via string
 		mac      net.HardwareAddr
 	}{

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"tidegate/internal/instance"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/test/labtest"
 )
 
@@ -45,7 +45,7 @@ func TestSignedDropped(t *testing.T) {
 // What passes, passes within the allowance; as many processors share it as the plane has.
 func TestSignedAllowance(t *testing.T) {
 	cpus := instance.OnlineCPUs()
-	if testPlane == lab.PlaneDPDK {
+	if testPlane == rig.PlaneDPDK {
 		cpus = 1
 	}
 	for _, strategy := range []string{"cookie", "auth-cookie", "auth-full", "cache"} {

@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
 )
 
 // soaking says that these tests are to take their full size: `make soak`.
@@ -18,9 +19,9 @@ func soaking() bool { return os.Getenv("TIDEGATE_SOAK") != "" }
 
 // floodSYNs keeps a service under spoofed SYNs until the test ends, and returns how many
 // have been made so far.
-func (w *world) floodSYNs(ipv6 bool, service uint16, rate lab.Rate) {
+func (w *world) floodSYNs(ipv6 bool, service uint16, rate load.Rate) {
 	w.t.Helper()
-	f, err := lab.NewFlood(w.AttackerPort, w.FloodPort, lab.FloodOptions{Target: w.ServiceAddr(ipv6, service), CPU: -1})
+	f, err := load.NewFlood(w.AttackerPort, w.FloodPort, load.FloodOptions{Target: w.ServiceAddr(ipv6, service), CPU: -1})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func TestBulkOverImpairedLink(t *testing.T) {
 			w := newWorld(t, false)
 			w.serveFor(limit, serveSized(size))
 			w.start(w.config("cookie"))
-			far, err := lab.NewImpairedHost(w.Topology, w.tag(), lab.Impairment{Seed: 1, Loss: 0.01, Reorder: 0.01, Depth: 3})
+			far, err := rig.NewImpairedHost(w.Topology, w.tag(), rig.Impairment{Seed: 1, Loss: 0.01, Reorder: 0.01, Depth: 3})
 			if err != nil {
 				t.Fatal(err)
 			}

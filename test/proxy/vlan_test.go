@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // Offsets in struct __sk_buff, and 802.1Q as the wire has it (include/uapi/linux/bpf.h).
@@ -23,7 +23,7 @@ const (
 // vlanEnd makes a port carry VLAN tag id, as a VLAN device on it would: this
 // kernel has none. What comes is untagged at TC ingress, behind the box's own program;
 // what goes without a tag is tagged at TC egress, in the frame itself.
-func (w *world) vlanEnd(p *lab.Port, id uint16) {
+func (w *world) vlanEnd(p *rig.Port, id uint16) {
 	w.t.Helper()
 	pop := asm.Instructions{
 		asm.LoadMem(asm.R2, asm.R1, skbVLANPresent, asm.Word),

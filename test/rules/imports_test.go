@@ -93,6 +93,36 @@ func labApart(g graph) (broken []string) {
 	return broken
 }
 
+// labOrder is the lab from below upwards: no package of it contains one of its own storey or of
+// a higher one.
+var labOrder = [][]string{{"labbpf"}, {"rig"}, {"load"}, {"defences"}, {"trial"}, {"overload", "split", "strategies", "terminus"}, {"report"}}
+
+// labInOrder: nobody in the lab looks up.
+func labInOrder(g graph) (broken []string) {
+	const lab = "tidegate/internal/lab/"
+	storey := map[string]int{}
+	for i, names := range labOrder {
+		for _, n := range names {
+			storey[lab+n] = i + 1
+		}
+	}
+	for p := range g {
+		if !strings.HasPrefix(p, lab) {
+			continue
+		}
+		own := storey[p]
+		if own == 0 {
+			broken = append(broken, p+" has no place in the order of the lab's packages")
+		}
+		for other := range g.reach(p) {
+			if at := storey[other]; at >= own && at > 0 {
+				broken = append(broken, p+" contains "+other)
+			}
+		}
+	}
+	return broken
+}
+
 // ignorance is what packages must not know, by ARCHITECTURE.md. An own package is not named
 // for itself.
 var ignorance = map[string][]string{
@@ -139,7 +169,7 @@ func tree(t *testing.T) graph {
 
 func TestImports(t *testing.T) {
 	g := tree(t)
-	for name, rule := range map[string]func(graph) []string{"roles": rolesApart, "production": productionClean, "lab": labApart, "ignorance": ignorant} {
+	for name, rule := range map[string]func(graph) []string{"roles": rolesApart, "production": productionClean, "lab": labApart, "storeys": labInOrder, "ignorance": ignorant} {
 		for _, b := range rule(g) {
 			t.Errorf("%s: %s", name, b)
 		}
@@ -179,6 +209,11 @@ func TestImportRulesBite(t *testing.T) {
 		{"the lab in order", labApart, nil, 0},
 		{"a role imports the lab", labApart, map[string][]string{roles + "/edge": {"tidegate/internal/lab/load"}}, 1},
 		{"a library imports the benchmark", labApart, map[string][]string{"tidegate/internal/schema": {"tidegate/internal/bench"}}, 1},
+		{"the lab's storeys in order", labInOrder, map[string][]string{"tidegate/internal/lab/trial": {"tidegate/internal/lab/rig"}}, 0},
+		{"a rig floods", labInOrder, map[string][]string{"tidegate/internal/lab/rig": {"tidegate/internal/lab/load"}}, 1},
+		{"a flood knows a defence, by way of another package", labInOrder, map[string][]string{"tidegate/internal/lab/load": {"x"}, "x": {"tidegate/internal/lab/defences"}}, 1},
+		{"neighbours", labInOrder, map[string][]string{"tidegate/internal/lab/split": {"tidegate/internal/lab/strategies"}}, 1},
+		{"a package of the lab that nobody has placed", labInOrder, map[string][]string{"tidegate/internal/lab/new": {"fmt"}}, 1},
 		{"ignorance in order", ignorant, nil, 0},
 		{"the base knows a role", ignorant, map[string][]string{"tidegate/internal/instance": {roles + "/patrol"}}, 1},
 		{"the base prints a switch", ignorant, map[string][]string{"tidegate/internal/instance": {"tidegate/internal/p4"}}, 1},

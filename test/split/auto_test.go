@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 const mptcpPort = 81
@@ -33,12 +33,12 @@ func newAuto(t *testing.T) *world {
 }
 
 // listen is like serve, at a port and with MPTCP or without; the listener is the caller's.
-func (w *place) listen(n *lab.Namespace, at netip.AddrPort, mptcp bool) net.Listener {
+func (w *place) listen(n *rig.Namespace, at netip.AddrPort, mptcp bool) net.Listener {
 	w.t.Helper()
 	return w.listenWith(n, at, mptcp, echo)
 }
 
-func (w *place) listenWith(n *lab.Namespace, at netip.AddrPort, mptcp bool, handle func(*net.TCPConn)) net.Listener {
+func (w *place) listenWith(n *rig.Namespace, at netip.AddrPort, mptcp bool, handle func(*net.TCPConn)) net.Listener {
 	w.t.Helper()
 	var l net.Listener
 	err := n.Do(func() (err error) {
@@ -65,7 +65,7 @@ func (w *place) listenWith(n *lab.Namespace, at netip.AddrPort, mptcp bool, hand
 }
 
 // openSilent connects to an address from a namespace.
-func (w *place) openSilent(from *lab.Namespace, at netip.AddrPort) *net.TCPConn {
+func (w *place) openSilent(from *rig.Namespace, at netip.AddrPort) *net.TCPConn {
 	w.t.Helper()
 	var c *net.TCPConn
 	err := from.Do(func() error {
@@ -170,10 +170,10 @@ func TestAuto(t *testing.T) {
 const guestAddr = "198.18.9.2"
 
 // guest is a namespace behind the server's machine, which routes to it.
-func (w *world) guest() *lab.Namespace {
+func (w *world) guest() *rig.Namespace {
 	t := w.place.t
 	t.Helper()
-	guest, err := lab.NewNamespace("guest" + w.Tag())
+	guest, err := rig.NewNamespace("guest" + w.Tag())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestAutoGuest(t *testing.T) {
 }
 
 // ip runs commands of ip(8) inside a namespace.
-func (w *place) ip(n *lab.Namespace, commands ...string) {
+func (w *place) ip(n *rig.Namespace, commands ...string) {
 	w.t.Helper()
 	for _, line := range commands {
 		cmd := exec.Command("ip", strings.Fields(line)...)

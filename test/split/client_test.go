@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // serve listens in the server's namespace and gives each connection to handle.
@@ -152,7 +152,7 @@ func (w *place) request(ipv6 bool, localPort uint16, who byte) error {
 }
 
 // netstat reads a counter of a namespace.
-func (w *place) netstat(n *lab.Namespace, name string) uint64 {
+func (w *place) netstat(n *rig.Namespace, name string) uint64 {
 	w.t.Helper()
 	var text []byte
 	if err := n.Do(func() error {
@@ -188,7 +188,7 @@ func (w *place) netstat(n *lab.Namespace, name string) uint64 {
 	return 0
 }
 
-func (w *place) sysctl(n *lab.Namespace, name, value string) {
+func (w *place) sysctl(n *rig.Namespace, name, value string) {
 	w.t.Helper()
 	if err := n.SetSysctl(name, value); err != nil {
 		w.t.Fatal(err)

@@ -9,7 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
 	"tidegate/test/labtest"
 )
 
@@ -32,17 +33,17 @@ func (w *world) throughExtensions(to *node) {
 	t := w.t
 	t.Helper()
 	const n = 400
-	for _, flags := range []lab.TCPFlags{lab.FlagSYN, lab.FlagACK} {
+	for _, flags := range []load.TCPFlags{load.FlagSYN, load.FlagACK} {
 		heard := w.netstat(w.place.Server, "InSegs")
 		before := to.status().Global["drop_ext_chain"]
 		frames := make([][]byte, n)
 		for i := range frames {
-			f := lab.Frame{To: w.FloodPort.MAC, From: w.AttackerPort.MAC, Src: netip.AddrPortFrom(netip.MustParseAddr("2001:db8::66"), uint16(1024+i)),
+			f := load.Frame{To: w.FloodPort.MAC, From: w.AttackerPort.MAC, Src: netip.AddrPortFrom(netip.MustParseAddr("2001:db8::66"), uint16(1024+i)),
 				Dst: w.address(true, port), Flags: flags, Seq: uint32(i), Ack: uint32(i), Window: 1000,
-				Extension: unix.IPPROTO_DSTOPTS, Extensions: lab.OptionsExtension(1008)}
+				Extension: unix.IPPROTO_DSTOPTS, Extensions: load.OptionsExtension(1008)}
 			frames[i] = f.Bytes()
 		}
-		if err := lab.SendFrames(w.AttackerPort, frames...); err != nil {
+		if err := load.SendFrames(w.AttackerPort, frames...); err != nil {
 			t.Fatal(err)
 		}
 		w.await("the frames counted as dropped", func() bool { return to.status().Global["drop_ext_chain"]-before >= n })
@@ -53,7 +54,7 @@ func (w *world) throughExtensions(to *node) {
 }
 
 func TestLongExtensionHeaders(t *testing.T) {
-	if !lab.HaveIPv6() {
+	if !rig.HaveIPv6() {
 		t.Skip("this kernel has no IPv6")
 	}
 	for name, protocol := range map[string]string{"plain": "", "tagged": "tagged"} {
@@ -86,7 +87,7 @@ func TestLongExtensionHeaders(t *testing.T) {
 
 // A client with a few extension headers is served as any other.
 func TestShortExtensionHeaders(t *testing.T) {
-	if !lab.HaveIPv6() {
+	if !rig.HaveIPv6() {
 		t.Skip("this kernel has no IPv6")
 	}
 	for _, tagged := range []bool{false, true} {

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // vanish makes the client's kernel forget a connection without a word (TCP_REPAIR).
@@ -35,7 +35,7 @@ func vanish(t *testing.T, c *net.TCPConn) {
 // fleet is several edges before one server, and a fabric before them.
 type fleet struct {
 	*place
-	*lab.SplitTopology
+	*rig.SplitTopology
 	edges  []*node
 	server *node
 }
@@ -44,7 +44,7 @@ func newFleet(t *testing.T, edges int, direct bool, extra ...string) *fleet {
 	t.Helper()
 	needRoot(t)
 	t.Parallel()
-	s, err := lab.NewSplitTopology(fmt.Sprintf("-s%d", worlds.Add(1)), edges, direct)
+	s, err := rig.NewSplitTopology(fmt.Sprintf("-s%d", worlds.Add(1)), edges, direct)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,20 +10,21 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
 )
 
 // burst attacks the service with n segments of these flags at full speed and returns
 // how many came to the edge, how many to the server's port, and how long it took.
-func (w *world) burst(flags lab.TCPFlags, ipv6 bool, n int) (arrived, passed uint64, took time.Duration) {
+func (w *world) burst(flags load.TCPFlags, ipv6 bool, n int) (arrived, passed uint64, took time.Duration) {
 	t := w.t
 	t.Helper()
-	flood, err := lab.NewFlood(w.AttackerPort, w.FloodPort, lab.FloodOptions{Target: w.address(ipv6, port), Flags: flags, CPU: -1})
+	flood, err := load.NewFlood(w.AttackerPort, w.FloodPort, load.FloodOptions{Target: w.address(ipv6, port), Flags: flags, CPU: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer flood.Close()
-	rx := func(p *lab.Port) uint64 {
+	rx := func(p *rig.Port) uint64 {
 		n, err := p.RxPackets()
 		if err != nil {
 			t.Fatal(err)
@@ -47,17 +48,17 @@ func TestFloodsDie(t *testing.T) {
 	w.startBoth()
 	for _, ipv6 := range families() {
 		for _, kind := range []struct {
-			flags   lab.TCPFlags
+			flags   load.TCPFlags
 			counter string
 		}{
-			{lab.FlagSYN, "cookie_sent"},
-			{lab.FlagACK, "drop_ack"},
-			{lab.FlagRST, "drop_rst"},
-			{lab.FlagRST | lab.FlagACK, "drop_rst"},
-			{lab.FlagFIN | lab.FlagACK, "drop_fin"},
-			{lab.FlagSYN | lab.FlagACK, "drop_synack"},
+			{load.FlagSYN, "cookie_sent"},
+			{load.FlagACK, "drop_ack"},
+			{load.FlagRST, "drop_rst"},
+			{load.FlagRST | load.FlagACK, "drop_rst"},
+			{load.FlagFIN | load.FlagACK, "drop_fin"},
+			{load.FlagSYN | load.FlagACK, "drop_synack"},
 			{0x08, "drop_stray"}, // PSH alone
-			{lab.FlagSYN | lab.FlagFIN, "drop_flags"},
+			{load.FlagSYN | load.FlagFIN, "drop_flags"},
 		} {
 			before := w.Edge.counters()
 			arrived, passed, _ := w.burst(kind.flags, ipv6, n)
@@ -87,7 +88,7 @@ func TestAllowance(t *testing.T) {
 	w.Edge.configure("always", fmt.Sprintf("unknown_rate: %d", rate), "learning: 0s")
 	w.startBoth()
 	resets := w.netstat(w.place.Server, "OutRsts")
-	_, passed, took := w.burst(lab.FlagACK, false, 200000)
+	_, passed, took := w.burst(load.FlagACK, false, 200000)
 	most := uint64(rate*took.Seconds()) + rate/10 + 2
 	if passed == 0 || passed > most {
 		t.Errorf("%d packets passed in %s; want some and at most %d", passed, took, most)
@@ -117,7 +118,7 @@ func TestSaturated(t *testing.T) {
 	if !strings.Contains(w.Edge.run.stderr.String(), "saturated") {
 		t.Error("the log does not say that the filter is saturated")
 	}
-	arrived, passed, _ := w.burst(lab.FlagACK, false, 20000)
+	arrived, passed, _ := w.burst(load.FlagACK, false, 20000)
 	if passed < arrived*9/10 {
 		t.Errorf("%d of %d passed a full filter", passed, arrived)
 	}

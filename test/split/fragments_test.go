@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
 )
 
 // inFragments cuts a frame with a segment of at least 48 bytes in two; the first part has the
@@ -61,12 +61,12 @@ func TestUnmatchedFragments(t *testing.T) {
 		before := w.server.counters()["drop_last_line"]
 		var frames [][]byte
 		for i := range uint16(n) {
-			f := lab.Frame{To: w.FloodPort.MAC, From: w.AttackerPort.MAC, Src: netip.AddrPortFrom(src, 1024+i), Dst: w.address(ipv6, port),
-				Flags: lab.FlagACK, Seq: uint32(i), Ack: 4711, Window: 1000, Payload: make([]byte, 100)}
+			f := load.Frame{To: w.FloodPort.MAC, From: w.AttackerPort.MAC, Src: netip.AddrPortFrom(src, 1024+i), Dst: w.address(ipv6, port),
+				Flags: load.FlagACK, Seq: uint32(i), Ack: 4711, Window: 1000, Payload: make([]byte, 100)}
 			parts := inFragments(f.Bytes(), 7000+i)
 			frames = append(frames, parts[1], parts[0]) // the datagram is whole when the first part comes
 		}
-		if err := lab.SendFrames(w.AttackerPort, frames...); err != nil {
+		if err := load.SendFrames(w.AttackerPort, frames...); err != nil {
 			t.Fatal(err)
 		}
 		w.await("fragments at the final check", func() bool { return w.server.counters()["drop_last_line"]-before >= n })

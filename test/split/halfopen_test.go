@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
 )
 
 // anew makes a connection from a port, has it vanish, and makes another from the same port;
@@ -52,7 +52,7 @@ func TestHalfOpen(t *testing.T) {
 				stop, ports := func() {}, uint16(41000)
 				if flooded {
 					ports = 42000
-					stop = w.floodMeanwhile(lab.FlagACK)
+					stop = w.floodMeanwhile(load.FlagACK)
 				}
 				for _, ipv6 := range families() {
 					for i := range 5 {
@@ -104,9 +104,9 @@ func TestHalfOpenWithoutTimestamps(t *testing.T) {
 }
 
 // floodMeanwhile attacks the service, in bursts, until it is told to stop.
-func (w *world) floodMeanwhile(flags lab.TCPFlags) (stop func()) {
+func (w *world) floodMeanwhile(flags load.TCPFlags) (stop func()) {
 	w.place.t.Helper()
-	flood, err := lab.NewFlood(w.AttackerPort, w.FloodPort, lab.FloodOptions{Target: w.address(false, port), Flags: flags, CPU: -1})
+	flood, err := load.NewFlood(w.AttackerPort, w.FloodPort, load.FloodOptions{Target: w.address(false, port), Flags: flags, CPU: -1})
 	if err != nil {
 		w.place.t.Fatal(err)
 	}

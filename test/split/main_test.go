@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/status"
 	"tidegate/test/labtest"
 )
@@ -46,14 +46,14 @@ var worlds atomic.Int32
 type place struct {
 	t              *testing.T
 	dir            string
-	Client, Server *lab.Namespace
+	Client, Server *rig.Namespace
 	address        func(ipv6 bool, port uint16) netip.AddrPort
 }
 
 // world is a client, an edge, a server and an attacker.
 type world struct {
 	*place
-	*lab.ProxyTopology
+	*rig.ProxyTopology
 	Edge   *node
 	server *node
 }
@@ -62,7 +62,7 @@ type world struct {
 type node struct {
 	w        *place
 	top      string // lines of the configuration that it always has
-	ns       *lab.Namespace
+	ns       *rig.Namespace
 	instance string
 	config   string
 	skew     time.Duration
@@ -78,7 +78,7 @@ type process struct {
 	err            error
 }
 
-func newPlace(t *testing.T, topology *lab.Topology, address func(bool, uint16) netip.AddrPort) *place {
+func newPlace(t *testing.T, topology *rig.Topology, address func(bool, uint16) netip.AddrPort) *place {
 	t.Helper()
 	w := &place{t: t, dir: t.TempDir(), Client: topology.Client, Server: topology.Server, address: address}
 	if err := os.WriteFile(filepath.Join(w.dir, "secret"), []byte(strings.Repeat("5a", 32)+"\n"), 0o600); err != nil {
@@ -93,7 +93,7 @@ func newWorld(t *testing.T, bridge bool) *world {
 	t.Helper()
 	needRoot(t)
 	t.Parallel()
-	p, err := lab.NewProxyTopology(fmt.Sprintf("-s%d", worlds.Add(1)), bridge)
+	p, err := rig.NewProxyTopology(fmt.Sprintf("-s%d", worlds.Add(1)), bridge)
 	if err != nil {
 		t.Fatal(err)
 	}

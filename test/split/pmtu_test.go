@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 const smallMTU = 1280
@@ -58,7 +58,7 @@ func TestTranslatedSmallerLink(t *testing.T) {
 			accepted := make(chan *net.TCPConn, 1)
 			w.serve(func(c *net.TCPConn) { accepted <- c })
 			w.startBoth()
-			far, err := lab.NewNamespace("far" + w.Tag())
+			far, err := rig.NewNamespace("far" + w.Tag())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,7 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
 )
 
 // secondAddr is another address of the server.
@@ -25,7 +26,7 @@ var secondAddr = netip.MustParseAddr("198.18.3.9")
 func (w *world) addSecondAddr() {
 	w.t.Helper()
 	for _, c := range []struct {
-		n    *lab.Namespace
+		n    *rig.Namespace
 		line string
 	}{
 		{w.place.Server, fmt.Sprintf("ip address add %s/32 dev lo", secondAddr)},
@@ -171,8 +172,8 @@ func TestResetsCloseNoPort(t *testing.T) {
 			}
 			resets.Store(false)
 			forge := func() {
-				for _, flags := range []lab.TCPFlags{lab.FlagRST | lab.FlagACK, lab.FlagRST} {
-					if err := lab.SendSegment(w.place.Client, lab.Segment{Src: at, Dst: netip.AddrPortFrom(secondAddr, 4711), Flags: flags}); err != nil {
+				for _, flags := range []load.TCPFlags{load.FlagRST | load.FlagACK, load.FlagRST} {
+					if err := load.SendSegment(w.place.Client, load.Segment{Src: at, Dst: netip.AddrPortFrom(secondAddr, 4711), Flags: flags}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -207,7 +208,7 @@ func TestFloodOfAClosedPort(t *testing.T) {
 	w.startBoth()
 	w.learnsRefusal(w.address(false, port))
 	before := w.Edge.counters()["pass_closed"]
-	_, passed, took := w.burst(lab.FlagSYN, false, 200000)
+	_, passed, took := w.burst(load.FlagSYN, false, 200000)
 	most := uint64(float64(runtime.NumCPU()) * (each*took.Seconds() + each/10 + 2))
 	if passed == 0 || passed > most {
 		t.Errorf("%d SYNs passed in %s; want some and at most %d", passed, took, most)

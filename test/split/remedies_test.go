@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
 )
 
 // newTaggedFleet is a fleet of two edges in protocol tagged, answers past them, before a
@@ -51,9 +51,9 @@ func (f *fleet) established() io.ReadWriter {
 
 // attack sends ACKs or RSTs from everywhere, half a second's worth, through whichever
 // edge the route leads.
-func (f *fleet) attack(flags lab.TCPFlags, n int) {
+func (f *fleet) attack(flags load.TCPFlags, n int) {
 	f.place.t.Helper()
-	flood, err := lab.NewFlood(f.AttackerPort, f.FloodPort, lab.FloodOptions{Target: f.address(false, port), Flags: flags, CPU: -1})
+	flood, err := load.NewFlood(f.AttackerPort, f.FloodPort, load.FloodOptions{Target: f.address(false, port), Flags: flags, CPU: -1})
 	if err != nil {
 		f.place.t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestRemedies(t *testing.T) {
 					t.Errorf("edge 1 %v", nonZero(one))
 				}
 			}
-			for _, flags := range []lab.TCPFlags{lab.FlagACK, lab.FlagRST} {
+			for _, flags := range []load.TCPFlags{load.FlagACK, load.FlagRST} {
 				seen, err := f.Seen()
 				if err != nil {
 					t.Fatal(err)

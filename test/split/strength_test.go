@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/load"
 	"tidegate/test/labtest"
 )
 
@@ -23,7 +23,7 @@ func TestWeakCookieEndsNothing(t *testing.T) {
 	const localPort = 41000
 	// The cookie of another ISN, as if it were guessed: it is asked for before the connection is there, since an
 	// edge leaves SYNs of known flows to the server.
-	tap, err := lab.NewTap(w.ClientPort)
+	tap, err := load.NewTap(w.ClientPort)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,13 +34,13 @@ func TestWeakCookieEndsNothing(t *testing.T) {
 	}
 	defer other.Close()
 	client := other.LocalAddr().(interface{ AddrPort() netip.AddrPort }).AddrPort().Addr().Unmap()
-	syn := lab.Segment{Src: netip.AddrPortFrom(client, localPort), Dst: w.address(false, port), Flags: lab.FlagSYN, Seq: 0x12345678, Window: 64000,
+	syn := load.Segment{Src: netip.AddrPortFrom(client, localPort), Dst: w.address(false, port), Flags: load.FlagSYN, Seq: 0x12345678, Window: 64000,
 		Options: []byte{2, 4, 5, 180}}
-	if err := lab.SendSegment(w.Client, syn); err != nil {
+	if err := load.SendSegment(w.Client, syn); err != nil {
 		t.Fatal(err)
 	}
-	answer, ok := tap.Next(time.Now().Add(patience), func(s lab.Segment) bool {
-		return s.Src == syn.Dst && s.Dst == syn.Src && s.Flags == lab.FlagSYN|lab.FlagACK && s.Ack == syn.Seq+1
+	answer, ok := tap.Next(time.Now().Add(patience), func(s load.Segment) bool {
+		return s.Src == syn.Dst && s.Dst == syn.Src && s.Flags == load.FlagSYN|load.FlagACK && s.Ack == syn.Seq+1
 	})
 	if !ok {
 		t.Fatal("the edge did not answer")
@@ -54,10 +54,10 @@ func TestWeakCookieEndsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	ack := syn
-	ack.Flags, ack.Seq, ack.Ack = lab.FlagACK, syn.Seq+1, answer.Seq+1
+	ack.Flags, ack.Seq, ack.Ack = load.FlagACK, syn.Seq+1, answer.Seq+1
 	ack.Options = []byte{1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8}
 	before := w.server.counters()
-	if err := lab.SendSegment(w.Client, ack); err != nil {
+	if err := load.SendSegment(w.Client, ack); err != nil {
 		t.Fatal(err)
 	}
 	labtest.Await(t, "the server has met it", patience, 10*time.Millisecond, func() bool {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/keys"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // edge is an edge in userspace: it answers SYNs, verifies ACKs, tags until it hears
@@ -55,7 +55,7 @@ var (
 	edgeAddr6 = netip.MustParseAddr("fd7d:7467:9::9")
 )
 
-func packetSocket(p *lab.Port) (fd int, err error) {
+func packetSocket(p *rig.Port) (fd int, err error) {
 	err = p.NS.Do(func() error {
 		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ALL)))
 		if err != nil {
@@ -78,7 +78,7 @@ func packetSocket(p *lab.Port) (fd int, err error) {
 func htons(v uint16) uint16 { return v<<8 | v>>8 }
 
 // run starts forwarding between the two ports of the middle.
-func (e *edge) run(w *lab.Wire) (err error) {
+func (e *edge) run(w *rig.Wire) (err error) {
 	e.confirmed, e.pending, e.stop = map[string]bool{}, map[string]bool{}, make(chan struct{})
 	if e.outer, err = packetSocket(w.OuterPort); err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 
 	"tidegate/internal/instance"
 	"tidegate/internal/keys"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
 	"tidegate/test/labtest"
@@ -38,7 +38,7 @@ const (
 
 func TestMain(m *testing.M) {
 	if os.Geteuid() == 0 {
-		if _, err := lab.Clean(); err != nil {
+		if _, err := rig.Clean(); err != nil {
 			fmt.Fprintln(os.Stderr, "clean up after killed tests:", err)
 			os.Exit(1)
 		}
@@ -56,7 +56,7 @@ var worlds atomic.Int32
 
 // world is a client, an edge and a server whose programs are loaded.
 type world struct {
-	*lab.Wire
+	*rig.Wire
 	t      *testing.T
 	edge   *edge
 	plane  *plane.Server
@@ -77,7 +77,7 @@ type options struct {
 func newWorld(t *testing.T, o options) *world {
 	t.Helper()
 	labtest.NeedRoot(t)
-	wire, err := lab.NewWire(fmt.Sprintf("s%d", worlds.Add(1)))
+	wire, err := rig.NewWire(fmt.Sprintf("s%d", worlds.Add(1)))
 	if err != nil {
 		t.Fatal(err)
 	}

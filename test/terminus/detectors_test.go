@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"tidegate/internal/ifp"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/role/filterman"
 	"tidegate/internal/upstreamtest"
 )
@@ -153,7 +153,7 @@ func TestEVELines(t *testing.T) {
 func TestFastNetMon(t *testing.T) {
 	needRoot(t)
 	fastnetmon := needTool(t, "fastnetmon", "fastnetmon")
-	h, err := lab.NewHosts("fnm")
+	h, err := rig.NewHosts("fnm")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ cli_stats_ipv6_file_path = %s/stats6
 }
 
 // flood sends at most a minute's worth of small UDP packets, 1,000 a second.
-func flood(t *testing.T, h *lab.Hosts, to netip.AddrPort) (stop func()) {
+func flood(t *testing.T, h *rig.Hosts, to netip.AddrPort) (stop func()) {
 	t.Helper()
 	var c net.Conn
 	if err := h.Client.Do(func() (err error) { c, err = net.Dial("udp", to.String()); return err }); err != nil {

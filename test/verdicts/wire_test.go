@@ -10,14 +10,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // tap is a packet socket at the client's end of the link: it sends frames as they are
 // and reads what comes back.
 type tap struct {
 	fd   int
-	port *lab.Port
+	port *rig.Port
 	buf  []byte
 }
 
@@ -57,7 +57,7 @@ func (a answer) String() string {
 }
 
 // newTap opens one. Its buffer holds the answers to a whole batch.
-func newTap(port *lab.Port) (*tap, error) {
+func newTap(port *rig.Port) (*tap, error) {
 	t := &tap{port: port, buf: make([]byte, 65536)}
 	err := port.NS.Do(func() (err error) {
 		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
@@ -199,7 +199,7 @@ func (r replies) to(port uint16, seq uint32, loose bool) (a answer, is bool) {
 // listener is a plain TCP listener whose connections are taken and thrown away.
 type listener struct{ fds []int }
 
-func newListener(n *lab.Namespace, port int) (*listener, error) {
+func newListener(n *rig.Namespace, port int) (*listener, error) {
 	l := &listener{}
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		err := n.Do(func() error {

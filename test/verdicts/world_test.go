@@ -19,7 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"tidegate/internal/framegen"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/test/labtest"
 )
 
@@ -31,7 +31,7 @@ const (
 var tidegate string // the binary under test
 
 // onDPDK: the gates are proxies whose packet path is tidegate-dpdk.
-var onDPDK = os.Getenv("TIDEGATE_TEST_PLANE") == lab.PlaneDPDK
+var onDPDK = os.Getenv("TIDEGATE_TEST_PLANE") == rig.PlaneDPDK
 
 func TestMain(m *testing.M) {
 	var prepare []func() error
@@ -88,11 +88,11 @@ func newMachine(t *testing.T, boxed bool, gates ...gate) *machine {
 	t.Helper()
 	tag := fmt.Sprintf("v%d", worlds.Add(1))
 	m := &machine{dir: t.TempDir()}
-	namespaces := map[string]*lab.Namespace{}
-	var client, far *lab.Port
+	namespaces := map[string]*rig.Namespace{}
+	var client, far *rig.Port
 	var instance string
 	if boxed {
-		p, err := lab.NewProxyTopology("-"+tag, false)
+		p, err := rig.NewProxyTopology("-"+tag, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func newMachine(t *testing.T, boxed bool, gates ...gate) *machine {
 			}
 		}
 	} else {
-		h, err := lab.NewHosts(tag)
+		h, err := rig.NewHosts(tag)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func closed(t *testing.T, err error) {
 }
 
 // routeClients makes the hosts' client the router to the frames' sources.
-func routeClients(t *testing.T, h *lab.Hosts) {
+func routeClients(t *testing.T, h *rig.Hosts) {
 	t.Helper()
 	err := h.Server.Do(func() error {
 		var errs []error
@@ -164,7 +164,7 @@ func routeClients(t *testing.T, h *lab.Hosts) {
 	}
 }
 
-func (m *machine) start(t *testing.T, ns *lab.Namespace, instance string, g gate) {
+func (m *machine) start(t *testing.T, ns *rig.Namespace, instance string, g gate) {
 	t.Helper()
 	secret, path := filepath.Join(m.dir, "secret"), filepath.Join(m.dir, instance+".yaml")
 	config := g.config + fmt.Sprintf("instance: %s\nsecret_file: secret\nservices:\n  - name: web\n    ports: [%d]\n    mode: always\n%s",

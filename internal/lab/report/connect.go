@@ -18,7 +18,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/trial"
 )
 
 //go:embed connect.html.tmpl
@@ -36,7 +36,7 @@ var curveColors = []color.RGBA{
 func curveColor(i int) color.RGBA { return curveColors[i%len(curveColors)] }
 
 // WriteConnect makes report.html (self-contained), the plot and results.json in dir.
-func WriteConnect(dir string, t *lab.ConnectTimes) error {
+func WriteConnect(dir string, t *trial.ConnectTimes) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func WriteConnect(dir string, t *lab.ConnectTimes) error {
 
 // connectPlot draws for each defence the share of all connections that were made
 // within a time. A curve that ends below 1 has connections that never were.
-func connectPlot(t *lab.ConnectTimes) ([]byte, error) {
+func connectPlot(t *trial.ConnectTimes) ([]byte, error) {
 	p := newPlot(fmt.Sprintf("Time to connect, %d connections under %s SYN/s", t.Connections, t.Rate), "time", "share of all connections")
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{0xe4}, color.Gray{0xe4}

@@ -12,13 +12,13 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/trial"
 )
 
 func TestWriteConnect(t *testing.T) {
 	v := func(f float64) *float64 { return &f }
-	in := &lab.ConnectTimes{Kernel: "6.0", Rate: "20k", Load: 400, TimeoutMs: 10000, Connections: 4, NotOffered: []string{"proxy-<none>"},
-		Curves: []lab.ConnectCurve{
+	in := &trial.ConnectTimes{Kernel: "6.0", Rate: "20k", Load: 400, TimeoutMs: 10000, Connections: 4, NotOffered: []string{"proxy-<none>"},
+		Curves: []trial.ConnectCurve{
 			{Name: "first", Backlog: 128, Connected: 1, Within500: 0.25, P10: v(3), Times: []float64{3}},
 			{Name: "second", Connected: 4, Within500: 1, P10: v(1), P50: v(1), P90: v(1), P99: v(1), Times: []float64{1, 1, 1, 1}},
 			{Name: "third", Error: "no <such> thing", Times: []float64{}},
@@ -67,7 +67,7 @@ func TestWriteConnect(t *testing.T) {
 			t.Errorf("the page holds %q", bad)
 		}
 	}
-	var back lab.ConnectTimes
+	var back trial.ConnectTimes
 	if err := json.Unmarshal([]byte(read(ResultsFile)), &back); err != nil || len(back.Curves) != 3 || back.Curves[0].P50 != nil {
 		t.Errorf("%+v, %v", back, err)
 	}

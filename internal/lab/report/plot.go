@@ -16,7 +16,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/defences"
+	"tidegate/internal/lab/trial"
 )
 
 // look is how one defence is drawn, the same in every plot. The colours are
@@ -30,10 +31,10 @@ type look struct {
 }
 
 var looks = map[string]look{
-	lab.DefenceNone:   {"no defence", color.RGBA{0x88, 0x88, 0x88, 0xff}, 2.2, draw.CrossGlyph{}},
-	lab.DefenceKernel: {"kernel SYN cookies", color.RGBA{0x00, 0x72, 0xb2, 0xff}, 6.5, draw.BoxGlyph{}},
-	lab.DefenceNft:    {"nftables SYNPROXY", color.RGBA{0xe6, 0x9f, 0x00, 0xff}, 3.8, draw.PyramidGlyph{}},
-	lab.DefenceHost:   {"Tidegate host", color.RGBA{0x00, 0x9e, 0x73, 0xff}, 1.6, draw.CircleGlyph{}},
+	defences.None:   {"no defence", color.RGBA{0x88, 0x88, 0x88, 0xff}, 2.2, draw.CrossGlyph{}},
+	defences.Kernel: {"kernel SYN cookies", color.RGBA{0x00, 0x72, 0xb2, 0xff}, 6.5, draw.BoxGlyph{}},
+	defences.Nft:    {"nftables SYNPROXY", color.RGBA{0xe6, 0x9f, 0x00, 0xff}, 3.8, draw.PyramidGlyph{}},
+	defences.Host:   {"Tidegate host", color.RGBA{0x00, 0x9e, 0x73, 0xff}, 1.6, draw.CircleGlyph{}},
 
 	"proxy-cookie":      {"proxy, cookie", color.RGBA{0x00, 0x72, 0xb2, 0xff}, 5, draw.BoxGlyph{}},
 	"proxy-auth-cookie": {"proxy, auth-cookie", color.RGBA{0xe6, 0x9f, 0x00, 0xff}, 3.4, draw.PyramidGlyph{}},
@@ -118,11 +119,11 @@ func newPlot(title, x, y string) *plot.Plot {
 }
 
 // values picks one number of a result.
-type values func(*lab.Result) float64
+type values func(*trial.Result) float64
 
 // sweepPlot draws a value against the flood rate that arrived; graded lines
 // stay visible where they coincide.
-func sweepPlot(p *plot.Plot, s *lab.Sweep, graded bool, v values) error {
+func sweepPlot(p *plot.Plot, s *trial.Sweep, graded bool, v values) error {
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{0xe4}, color.Gray{0xe4}
 	p.Add(grid)
@@ -158,9 +159,9 @@ func sweepPlot(p *plot.Plot, s *lab.Sweep, graded bool, v values) error {
 	return nil
 }
 
-func successPlot(s *lab.Sweep) ([]byte, error) {
+func successPlot(s *trial.Sweep) ([]byte, error) {
 	p := newPlot("Requests served under a SYN flood", "flood at the server (SYN/s)", "requests served (%)")
-	err := sweepPlot(p, s, true, func(r *lab.Result) float64 { return 100 * r.Success })
+	err := sweepPlot(p, s, true, func(r *trial.Result) float64 { return 100 * r.Success })
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +172,7 @@ func successPlot(s *lab.Sweep) ([]byte, error) {
 	return render(p, s.Defences)
 }
 
-func latencyPlot(s *lab.Sweep) ([]byte, error) {
+func latencyPlot(s *trial.Sweep) ([]byte, error) {
 	p := newPlot("99th percentile of response time under a SYN flood (failed = timeout)", "flood at the server (SYN/s)", "p99 response time")
 	lo, hi := s.Timeout, s.Timeout
 	for _, pt := range s.Points {
@@ -179,7 +180,7 @@ func latencyPlot(s *lab.Sweep) ([]byte, error) {
 			lo, hi = min(lo, pt.Result.Latency.P99), max(hi, pt.Result.Latency.P99)
 		}
 	}
-	err := sweepPlot(p, s, false, func(r *lab.Result) float64 { return math.Log10(max(r.Latency.P99, 0.001)) })
+	err := sweepPlot(p, s, false, func(r *trial.Result) float64 { return math.Log10(max(r.Latency.P99, 0.001)) })
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +191,7 @@ func latencyPlot(s *lab.Sweep) ([]byte, error) {
 
 // absorbPlot shows the highest SYN rate that each defence took on one core, and
 // what share of requests it still served then.
-func absorbPlot(s *lab.Sweep) ([]byte, error) {
+func absorbPlot(s *trial.Sweep) ([]byte, error) {
 	p := newPlot("SYN rate absorbed by one core, generator included", "million SYN/s", "")
 	var names []string
 	top := 0.0

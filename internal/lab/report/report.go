@@ -18,7 +18,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/trial"
 )
 
 //go:embed report.html.tmpl
@@ -33,7 +33,7 @@ const (
 
 var plots = []struct {
 	File, Alt string
-	draw      func(*lab.Sweep) ([]byte, error)
+	draw      func(*trial.Sweep) ([]byte, error)
 }{
 	{"success.png", "Share of requests served against flood rate, for each defence", successPlot},
 	{"p99.png", "99th percentile of response time against flood rate, for each defence", latencyPlot},
@@ -42,7 +42,7 @@ var plots = []struct {
 
 // Write makes report.html (self-contained), the plots, results.json and
 // table.md in dir.
-func Write(dir string, s *lab.Sweep) error {
+func Write(dir string, s *trial.Sweep) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -87,8 +87,8 @@ func Write(dir string, s *lab.Sweep) error {
 }
 
 // failures lists each defence that could not run, once.
-func failures(s *lab.Sweep) []lab.Point {
-	var list []lab.Point
+func failures(s *trial.Sweep) []trial.Point {
+	var list []trial.Point
 	seen := map[string]bool{}
 	for _, p := range s.Points {
 		if p.Error != "" && !seen[p.Defence] {
@@ -101,7 +101,7 @@ func failures(s *lab.Sweep) []lab.Point {
 
 // Table prints for every defence what share of requests was served and the p99
 // of the response time at each rate, and the highest rate that it took.
-func Table(w io.Writer, s *lab.Sweep) error {
+func Table(w io.Writer, s *trial.Sweep) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, row := range rows(s) {
 		fmt.Fprintln(t, strings.Join(row, "\t"))
@@ -123,7 +123,7 @@ func Table(w io.Writer, s *lab.Sweep) error {
 const lagWorthANote = 10
 
 // lagNote says that something else kept the clients' CPU busy; else it is empty.
-func lagNote(s *lab.Sweep) string {
+func lagNote(s *trial.Sweep) string {
 	worst := 0.0
 	for _, p := range s.Points {
 		if p.Result != nil {
@@ -137,7 +137,7 @@ func lagNote(s *lab.Sweep) string {
 }
 
 // Markdown is the same table for a README.
-func Markdown(s *lab.Sweep) string {
+func Markdown(s *trial.Sweep) string {
 	var b strings.Builder
 	for i, row := range rows(s) {
 		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
@@ -149,7 +149,7 @@ func Markdown(s *lab.Sweep) string {
 }
 
 // rows are the cells of the table, the first row being its head.
-func rows(s *lab.Sweep) [][]string {
+func rows(s *trial.Sweep) [][]string {
 	head, last := []string{"flood (SYN/s)"}, []string{"most SYN/s taken"}
 	for _, d := range s.Defences {
 		head = append(head, lookOf(d).label)
@@ -175,8 +175,8 @@ func rows(s *lab.Sweep) [][]string {
 }
 
 // fastest is the experiment in which the most SYNs a second arrived.
-func fastest(s *lab.Sweep, defence string) *lab.Result {
-	var best *lab.Result
+func fastest(s *trial.Sweep, defence string) *trial.Result {
+	var best *trial.Result
 	for _, rate := range s.Rates {
 		if r := s.Find(defence, rate); r != nil && (best == nil || r.SYNPPS > best.SYNPPS) {
 			best = r

@@ -12,21 +12,23 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/defences"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/trial"
 )
 
 // sample is a sweep in which one defence could not run.
-func sample() *lab.Sweep {
-	s := &lab.Sweep{Kernel: "6.0", CPU: "test", CPUs: 2, Timeout: 2000, Clients: 3, Load: 100,
-		Defences: lab.Defences(), Rates: []string{"1k", "max"}}
+func sample() *trial.Sweep {
+	s := &trial.Sweep{Kernel: "6.0", CPU: "test", CPUs: 2, Timeout: 2000, Clients: 3, Load: 100,
+		Defences: defences.All(), Rates: []string{"1k", "max"}}
 	for i, d := range s.Defences {
 		for j, rate := range s.Rates {
-			p := lab.Point{Defence: d, Rate: rate}
-			if d == lab.DefenceNft {
+			p := trial.Point{Defence: d, Rate: rate}
+			if d == defences.Nft {
 				p.Error = "no <nft> here"
 			} else {
-				p.Result = &lab.Result{Defence: d, SYNPPS: []float64{1000, 2e6}[j], Success: float64(min(i, 1)),
-					Latency: lab.Quantiles{P50: 0.1, P99: 0.5}}
+				p.Result = &trial.Result{Defence: d, SYNPPS: []float64{1000, 2e6}[j], Success: float64(min(i, 1)),
+					Latency: load.Quantiles{P50: 0.1, P99: 0.5}}
 			}
 			s.Points = append(s.Points, p)
 		}
@@ -74,7 +76,7 @@ func TestWriteIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back lab.Sweep
+	var back trial.Sweep
 	if err := json.Unmarshal(results, &back); err != nil || len(back.Points) != 8 {
 		t.Errorf("results: %d points, %v", len(back.Points), err)
 	}

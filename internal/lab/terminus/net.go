@@ -14,7 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 // Network is the network of Terminus's figures 2 and 3: internet providers as
@@ -30,8 +30,8 @@ import (
 // by itself. A's and C's border managers and G's filter manager run on their
 // providers' routers.
 type Network struct {
-	owner   lab.Owner
-	ns      map[string]*lab.Namespace
+	owner   rig.Owner
+	ns      map[string]*rig.Namespace
 	closers []func() error
 	dir     string
 	exe     string
@@ -85,12 +85,12 @@ func ifName(peer string) string { return "to-" + strings.ToLower(peer) }
 
 // newTerminusNet makes namespaces, cables and routes; nothing runs yet.
 func newTerminusNet(exe string, ipv6 bool) (t *Network, err error) {
-	o, err := lab.Self()
+	o, err := rig.Self()
 	if err != nil {
 		return nil, err
 	}
-	t = &Network{owner: o, ns: map[string]*lab.Namespace{}, exe: exe, ipv6: ipv6, nodes: map[string]*node{},
-		dir: filepath.Join(lab.LabDir, o.String()+"-terminus")}
+	t = &Network{owner: o, ns: map[string]*rig.Namespace{}, exe: exe, ipv6: ipv6, nodes: map[string]*node{},
+		dir: filepath.Join(rig.LabDir, o.String()+"-terminus")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.Close())
@@ -123,11 +123,11 @@ func newTerminusNet(exe string, ipv6 bool) (t *Network, err error) {
 	}
 	for name, addr := range terminusOwn {
 		if err := t.ns[name].Do(func() error {
-			lo, err := lab.LoUp()
+			lo, err := rig.LoUp()
 			if err != nil {
 				return err
 			}
-			return lab.AddAddr(lo, hostPrefix(t.at(addr)))
+			return rig.AddAddr(lo, hostPrefix(t.at(addr)))
 		}); err != nil {
 			return t, err
 		}
@@ -145,14 +145,14 @@ func (t *Network) checkSources(ns, customer, prefix string) error {
 	return t.ns[ns].Do(func() error {
 		const table = 100
 		own, other := netlink.NewRule(), netlink.NewRule()
-		own.Family, own.IifName, own.Src, own.Table, own.Priority = unix.AF_INET6, ifName(customer), lab.IpNet(t.prefix(prefix)), unix.RT_TABLE_MAIN, 100
+		own.Family, own.IifName, own.Src, own.Table, own.Priority = unix.AF_INET6, ifName(customer), rig.IpNet(t.prefix(prefix)), unix.RT_TABLE_MAIN, 100
 		other.Family, other.IifName, other.Table, other.Priority = unix.AF_INET6, ifName(customer), table, 101
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {
 			return err
 		}
 		return errors.Join(netlink.RuleAdd(own), netlink.RuleAdd(other), netlink.RouteAdd(&netlink.Route{
-			LinkIndex: lo.Attrs().Index, Dst: lab.IpNet(netip.MustParsePrefix("::/0")), Table: table, Type: unix.RTN_BLACKHOLE}))
+			LinkIndex: lo.Attrs().Index, Dst: rig.IpNet(netip.MustParsePrefix("::/0")), Table: table, Type: unix.RTN_BLACKHOLE}))
 	})
 }
 
@@ -204,13 +204,13 @@ func (t *Network) namespace(name string) error {
 	if t.ns[name] != nil {
 		return nil
 	}
-	n, err := lab.MakeNamespace(t.owner, "t"+name)
+	n, err := rig.MakeNamespace(t.owner, "t"+name)
 	if err != nil {
 		return err
 	}
 	t.ns[name] = n
 	t.closers = append(t.closers, n.Close)
-	sysctls := append(lab.BaseSysctls(), [2]string{"net.ipv4.ip_forward", "1"},
+	sysctls := append(rig.BaseSysctls(), [2]string{"net.ipv4.ip_forward", "1"},
 		[2]string{"net.ipv4.conf.all.send_redirects", "0"}, [2]string{"net.ipv4.conf.default.send_redirects", "0"})
 	if t.ipv6 {
 		// A router asks for the neighbour of what it forwards from its link-local address.
@@ -220,19 +220,19 @@ func (t *Network) namespace(name string) error {
 	if err := n.SetSysctls(sysctls...); err != nil {
 		return err
 	}
-	return n.Do(func() error { _, err := lab.LoUp(); return err })
+	return n.Do(func() error { _, err := rig.LoUp(); return err })
 }
 
 func (t *Network) wire(c wire) error {
-	pa, pb, err := lab.NewVeth(t.owner, t.ns[c.a], ifName(c.b), t.ns[c.b], ifName(c.a))
+	pa, pb, err := rig.NewVeth(t.owner, t.ns[c.a], ifName(c.b), t.ns[c.b], ifName(c.a))
 	if err != nil {
 		return err
 	}
 	p := t.prefix(c.net)
 	a, b := p.Addr().Next(), p.Addr().Next().Next()
 	err = errors.Join(
-		pa.NS.Do(func() error { return lab.AddAddr(pa.Index, netip.PrefixFrom(a, p.Bits())) }),
-		pb.NS.Do(func() error { return lab.AddAddr(pb.Index, netip.PrefixFrom(b, p.Bits())) }),
+		pa.NS.Do(func() error { return rig.AddAddr(pa.Index, netip.PrefixFrom(a, p.Bits())) }),
+		pb.NS.Do(func() error { return rig.AddAddr(pb.Index, netip.PrefixFrom(b, p.Bits())) }),
 		pa.AwaitUp(), pb.AwaitUp())
 	if err != nil {
 		return err
@@ -261,7 +261,7 @@ func (t *Network) route(at, prefix, next string) error {
 		if err != nil {
 			return err
 		}
-		return lab.AddRoute(l.Attrs().Index, t.prefix(prefix), via)
+		return rig.AddRoute(l.Attrs().Index, t.prefix(prefix), via)
 	})
 }
 
@@ -276,10 +276,10 @@ func (t *Network) Close() error {
 	}
 	t.closers = nil
 	for _, n := range t.nodes {
-		for _, mount := range lab.BpfMounts() {
+		for _, mount := range rig.BpfMounts() {
 			errs = append(errs, os.RemoveAll(filepath.Join(mount, "tidegate", n.instance)))
 		}
-		files, _ := filepath.Glob(filepath.Join(lab.RunDir, n.instance+".*"))
+		files, _ := filepath.Glob(filepath.Join(rig.RunDir, n.instance+".*"))
 		for _, f := range files {
 			errs = append(errs, os.Remove(f))
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"tidegate/internal/keys"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/upstream"
 )
 
@@ -20,8 +20,8 @@ type node struct {
 	name, ns string
 	instance string
 	conf     string
-	proc     *lab.Process
-	ready    *lab.LineWaiter
+	proc     *rig.Process
+	ready    *rig.LineWaiter
 }
 
 func (n *node) kill() {
@@ -109,7 +109,7 @@ func (t *Network) start(ctx context.Context) error {
 			ifName("G"), filepath.Join(t.dir, "gate.key"), filepath.Join(t.dir, "api.sock"), gateLimit, portWeb)},
 	}
 	for _, c := range configs {
-		n := &node{name: c.name, ns: c.ns, instance: lab.InstPrefix + t.owner.String() + "-" + c.name}
+		n := &node{name: c.name, ns: c.ns, instance: rig.InstPrefix + t.owner.String() + "-" + c.name}
 		n.conf = filepath.Join(t.dir, c.name+".yaml")
 		if err := os.WriteFile(n.conf, []byte("instance: "+n.instance+"\n"+c.text), 0o600); err != nil {
 			return err
@@ -129,8 +129,8 @@ func (t *Network) start(ctx context.Context) error {
 
 // run starts a node's process.
 func (t *Network) run(n *node) (err error) {
-	n.ready = lab.NewLineWaiter(lab.ReadyLine)
-	n.proc, err = lab.StartProcess(t.ns[n.ns], -1, nil, n.ready, t.exe, "run", "-c", n.conf)
+	n.ready = rig.NewLineWaiter(rig.ReadyLine)
+	n.proc, err = rig.StartProcess(t.ns[n.ns], -1, nil, n.ready, t.exe, "run", "-c", n.conf)
 	return err
 }
 
@@ -143,7 +143,7 @@ func (n *node) await(ctx context.Context) error {
 		return fmt.Errorf("%s ended before it was ready: %w", n.name, n.proc.Failure())
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(lab.ReadyTimeout):
-		return fmt.Errorf("%s: not ready after %s: %s", n.name, lab.ReadyTimeout, n.proc.Stderr.String())
+	case <-time.After(rig.ReadyTimeout):
+		return fmt.Errorf("%s: not ready after %s: %s", n.name, rig.ReadyTimeout, n.proc.Stderr.String())
 	}
 }

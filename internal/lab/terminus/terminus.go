@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/plane"
 	"tidegate/internal/role/filterman"
 )
@@ -58,14 +58,14 @@ func Run(ctx context.Context, o Options) (rows []Row, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the lab needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_BPF): run it with sudo")
 	}
-	if _, err := lab.Clean(); err != nil {
+	if _, err := rig.Clean(); err != nil {
 		return nil, fmt.Errorf("clean up after dead labs: %w", err)
 	}
-	if o.IPv6 && !lab.HaveIPv6() {
+	if o.IPv6 && !rig.HaveIPv6() {
 		return nil, errors.New("--ipv6: this kernel has no IPv6; leave the option out")
 	}
 	if o.Exe == "" {
-		if o.Exe, err = lab.FindTidegate(); err != nil {
+		if o.Exe, err = rig.FindTidegate(); err != nil {
 			return nil, err
 		}
 	}
@@ -167,7 +167,7 @@ func (t *terminus) cleanUp(ctx context.Context) error {
 
 // counter reads one counter of a patrol.
 func (t *terminus) counter(node, name string) uint64 {
-	for _, mount := range lab.BpfMounts() {
+	for _, mount := range rig.BpfMounts() {
 		if c, err := plane.OpenPatrolCounters(mount, t.nodes[node].instance); err == nil {
 			return c[name]
 		}

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/upstream"
 )
 
@@ -44,8 +44,8 @@ type flooder struct {
 // flood sends from a namespace. src need not be its own.
 func (t *Network) flood(ns, src, dst string, srcPort, dstPort uint16, payload int) (*flooder, error) {
 	n := t.ns[ns]
-	if n == nil || !lab.PathExists("/run/netns/"+n.Name) {
-		return nil, fmt.Errorf("%s: %w", ns, lab.ErrForeignInterface)
+	if n == nil || !rig.PathExists("/run/netns/"+n.Name) {
+		return nil, fmt.Errorf("%s: %w", ns, rig.ErrForeignInterface)
 	}
 	packet, family := udpPacket(t.at(src), t.at(dst), srcPort, dstPort, payload), unix.AF_INET
 	var to unix.Sockaddr = &unix.SockaddrInet4{Addr: [4]byte(t.at(dst).AsSlice()[:4])}
@@ -55,7 +55,7 @@ func (t *Network) flood(ns, src, dst string, srcPort, dstPort uint16, payload in
 	fd := -1
 	err := n.Do(func() (err error) {
 		if !n.Current() { // nothing is ever sent from elsewhere
-			return lab.ErrForeignInterface
+			return rig.ErrForeignInterface
 		}
 		fd, err = unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 		return err

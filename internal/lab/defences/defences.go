@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package defences
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"tidegate/internal/lab/rig"
+	"tidegate/internal/plane"
+)
+
+// Names of the defences, in the order reports show them.
+const (
+	None   = "none"   // Linux with SYN cookies off
+	Kernel = "kernel" // Linux with SYN cookies
+	Nft    = "nft"    // nftables SYNPROXY
+	Host   = "host"   // tidegate run, role host
+)
+
+// All lists all of them.
+func All() []string { return []string{None, Kernel, Nft, Host} }
+
+// WithBoxes lists those and the ones that stand in a box of their own between
+// clients and server; they are compared with each other.
+func WithBoxes() []string { return append(All(), boxes()...) }
+
+// defence protects the server of a topology.
+type Defence interface {
+	// start switches it on; the web server already listens.
+	Start(ctx context.Context, t *rig.Topology) error
+	// cookies is the number of cookies sent since start.
+	Cookies(ctx context.Context, t *rig.Topology) (uint64, error)
+	// stop switches it off and leaves nothing behind.
+	Stop() error
+}
+
+// Env is what a defence is told of the experiment.
+type Env struct {
+	*rig.Workplace
+	Name  string // of the defence
+	Plane string // of a proxy
+	IPv6  bool   // the service is attacked and used over IPv6
+}
+
+// Stateful is a defence that remembers connections or sources.
+type Stateful interface {
+	// state is what it remembers now; the zero value if that cannot be told.
+	State() plane.Usage
+	// emptyBytes is what its tables take when nothing is in them.
+	EmptyBytes() uint64
+}
+
+func New(env Env) (Defence, error) {
+	switch env.Name {
+	case None:
+		return &stack{syncookies: "0"}, nil
+	case Kernel:
+		return &stack{syncookies: "1"}, nil
+	case Nft:
+		return &synproxy{progress: env.Progress}, nil
+	case Host:
+		return &Tidegate{Env: env}, nil
+	}
+	if InBox(env.Name) {
+		return NewProxy(env), nil
+	}
+	return nil, fmt.Errorf("defence %q: want one of %s", env.Name, strings.Join(WithBoxes(), ", "))
+}
+
+// stack is the kernel's own TCP stack with SYN cookies on or off.
+type stack struct {
+	syncookies string
+	before     uint64
+}
+
+func (d *stack) Start(_ context.Context, t *rig.Topology) (err error) {
+	if err := t.Server.SetSysctls([2]string{"net.ipv4.tcp_syncookies", d.syncookies}); err != nil {
+		return err
+	}
+	d.before, err = t.Server.TCPExt("SyncookiesSent")
+	return err
+}
+
+func (d *stack) Cookies(_ context.Context, t *rig.Topology) (uint64, error) {
+	now, err := t.Server.TCPExt("SyncookiesSent")
+	return now - d.before, err
+}
+
+func (d *stack) Stop() error { return nil }
+
+// synproxy is SYNPROXY as the nftables documentation sets it up. Its MSS and
+// window scale must match the server's, so they are set as a careful
+// administrator would.
+type synproxy struct {
+	progress func(string, ...any)
+	inBox    bool // in a box between clients and server
+	box      *rig.Namespace
+	before   uint64
+}
+
+// place is the namespace that SYNPROXY works in, and the hook.
+func (d *synproxy) place(t *rig.Topology) (n *rig.Namespace, hook string) {
+	if d.inBox {
+		return t.Box.Proxy, "forward"
+	}
+	return t.Server, "input"
+}
+
+const nftRules = `table inet tidegate_lab {
+	chain raw {
+		type filter hook prerouting priority raw; policy accept;
+		tcp dport %[1]d tcp flags & (fin|syn|rst|ack) == syn notrack
+	}
+	chain guard {
+		type filter hook %[3]s priority filter; policy accept;
+		meta nfproto ipv4 tcp dport %[1]d ct state invalid,untracked synproxy mss 1460 wscale %[2]d timestamp sack-perm
+		meta nfproto ipv6 tcp dport %[1]d ct state invalid,untracked synproxy mss 1440 wscale %[2]d timestamp sack-perm
+		tcp dport %[1]d ct state invalid drop
+	}
+}
+`
+
+func (d *synproxy) Start(ctx context.Context, t *rig.Topology) error {
+	if err := installNft(ctx, d.progress); err != nil {
+		return err
+	}
+	n, hook := d.place(t)
+	cookies := "1"
+	if d.inBox {
+		d.box = n
+		cookies = "0" // the server shows what reaches it
+	}
+	if err := t.Server.SetSysctls([2]string{"net.ipv4.tcp_syncookies", cookies}); err != nil {
+		return err
+	}
+	wscale, err := t.Server.WindowScale()
+	if err != nil {
+		return err
+	}
+	rules := strings.NewReader(fmt.Sprintf(nftRules, rig.ServicePort, wscale, hook))
+	p, err := rig.StartProcess(n, -1, rules, nil, "nft", "-f", "-")
+	if err != nil {
+		return err
+	}
+	if err := p.Wait(ctx); err != nil {
+		return fmt.Errorf("SYNPROXY rules: %w", err)
+	}
+	// Only a handshake that SYNPROXY made may open a connection; and its
+	// TIME-WAIT entries must not fill the table that all namespaces share.
+	if err := n.SetSysctls([2]string{"net.netfilter.nf_conntrack_tcp_loose", "0"},
+		[2]string{"net.netfilter.nf_conntrack_tcp_timeout_time_wait", "10"}); err != nil {
+		return err
+	}
+	d.before, err = synproxySYNs(n)
+	return err
+}
+
+func (d *synproxy) Cookies(_ context.Context, t *rig.Topology) (uint64, error) {
+	n, _ := d.place(t)
+	now, err := synproxySYNs(n)
+	return now - d.before, err
+}
+
+func (d *synproxy) Stop() error { return nil } // the rules go with the namespace
+
+// installNft fetches nftables when it is missing.
+func installNft(ctx context.Context, progress func(string, ...any)) error {
+	if _, err := exec.LookPath("nft"); err == nil {
+		return nil
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return fmt.Errorf("nft is not installed, and there is no apt-get: install nftables")
+	}
+	progress("installing nftables by apt-get")
+	cmd := exec.CommandContext(ctx, "apt-get", "install", "-y", "--no-install-recommends", "nftables")
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		return fmt.Errorf("apt-get install nftables: %w: %s", err, lines[len(lines)-1])
+	}
+	return nil
+}

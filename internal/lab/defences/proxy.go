@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package defences
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tidegate/internal/config"
+	"tidegate/internal/lab/rig"
+)
+
+// All in a box of their own.
+const (
+	ProxyPrefix = "proxy-"    // tidegate run, role proxy, with a strategy
+	NftProxy    = "nft-proxy" // nftables SYNPROXY in the same place
+)
+
+func boxes() []string {
+	var names []string
+	for _, s := range config.Strategies() {
+		names = append(names, ProxyPrefix+string(s))
+	}
+	return append(names, NftProxy)
+}
+
+func InBox(name string) bool { return slices.Contains(boxes(), name) }
+
+// Proxy is `tidegate run` on the ports of the box, started as a user would
+// start it.
+type Proxy struct {
+	Tidegate
+	strategy string
+	Empty    uint64 // bytes of the tables in which it remembers somebody, at the start
+}
+
+func NewProxy(env Env) Defence {
+	if env.Name == NftProxy {
+		return &synproxy{progress: env.Progress, inBox: true}
+	}
+	return &Proxy{Tidegate: Tidegate{Env: env}, strategy: strings.TrimPrefix(env.Name, ProxyPrefix)}
+}
+
+// dpdkPrefix and the instance make the name by which a running tidegate-dpdk is asked.
+const dpdkPrefix = "tidegate-"
+
+// dpdkConfig are the lines of a configuration that make a proxy use DPDK here: one
+// core, which sleeps when it has nothing to do, for the lab's other parts need it.
+const dpdkConfig = "plane: dpdk\ndpdk: {cores: \"%d\", memory_mib: 128, idle_us: 50}\n"
+
+const proxyConfig = `role: proxy
+forwarding: router
+instance: %s
+interfaces: [%s, %s, %s]
+secret_file: %s
+drain: 0s
+services:
+  - name: web
+    ports: [%d]
+    strategy: %s
+`
+
+func (d *Proxy) Start(ctx context.Context, t *rig.Topology) error {
+	// The server has no defence of its own: it shows what reaches it.
+	if err := t.Server.SetSysctls([2]string{"net.ipv4.tcp_syncookies", "0"}); err != nil {
+		return err
+	}
+	plane := ""
+	if d.Env.Plane == rig.PlaneDPDK {
+		if err := t.Box.ForUserspace(); err != nil {
+			return err
+		}
+		plane = fmt.Sprintf(dpdkConfig, d.Env.Pin.Server)
+	}
+	err := d.run(ctx, t.Box.Proxy, func(instance, secret string) string {
+		return plane + fmt.Sprintf(proxyConfig, instance, t.FloodPort.Name, t.LegitPort.Name, t.Box.InnerPort.Name,
+			secret, rig.ServicePort, d.strategy)
+	})
+	if err != nil {
+		return err
+	}
+	u, err := d.Usage()
+	d.Empty = u.Bytes
+	return err
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package defences
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+
+	"tidegate/internal/config"
+	"tidegate/internal/dpdk"
+	"tidegate/internal/lab/rig"
+	"tidegate/internal/plane"
+)
+
+// What a defence in a box remembers, seen from outside while it works.
+
+// BytesPerEntry is what one entry takes, with its share of what a full table's
+// buckets take.
+func BytesPerEntry(u plane.Usage, empty uint64) float64 {
+	if u.Entries == 0 || u.Bytes < empty {
+		return 0
+	}
+	own := float64(u.Bytes-empty) / float64(u.Entries)
+	if u.Room == 0 {
+		return own
+	}
+	return own + float64(empty)/float64(u.Room)
+}
+
+// tables of bpf/lib/proxy_maps.h in which a strategy remembers somebody.
+func stateTables(strategy string, ipv6 bool) []string {
+	if strings.HasPrefix(strategy, "auth-") {
+		return []string{"tg_white", "tg_white6"}
+	}
+	if ipv6 {
+		return []string{"tg_flows6"}
+	}
+	return []string{"tg_flows4"}
+}
+
+func (d *Proxy) Usage() (plane.Usage, error) {
+	if d.Env.Plane == rig.PlaneDPDK { // its tables are its own memory, taken at the start
+		st, err := dpdk.ReadState(dpdkPrefix + d.Instance)
+		if config.Strategy(d.strategy).Translates() {
+			return plane.Usage{Entries: st.Flows}, err
+		}
+		return plane.Usage{Entries: st.Sources}, err
+	}
+	mounts := rig.BpfMounts()
+	if len(mounts) == 0 {
+		return plane.Usage{}, os.ErrNotExist
+	}
+	return plane.OpenUsage(mounts[0], d.Instance, stateTables(d.strategy, d.Env.IPv6)...)
+}
+
+func (d *Proxy) State() plane.Usage {
+	u, err := d.Usage()
+	if err != nil {
+		d.Env.Progress("%s: what it remembers cannot be read: %v", d.Env.Name, err)
+	}
+	return u
+}
+
+func (d *Proxy) EmptyBytes() uint64 { return d.Empty }
+
+// state of SYNPROXY are the entries of connection tracking, of the box alone.
+func (d *synproxy) State() (u plane.Usage) {
+	if d.box == nil {
+		return u
+	}
+	_ = d.box.Do(func() error {
+		text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
+		if err == nil {
+			u.Entries, err = strconv.Atoi(string(bytes.TrimSpace(text)))
+		}
+		return err
+	})
+	u.Bytes = uint64(u.Entries) * slabObjectBytes("nf_conntrack")
+	return u
+}
+
+func (d *synproxy) EmptyBytes() uint64 { return 0 }
+
+// slabObjectBytes is the size of a kernel cache's objects; 0 if it is not told.
+func slabObjectBytes(cache string) uint64 {
+	text, err := os.ReadFile("/proc/slabinfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		// name, active, all, size of one
+		if f := strings.Fields(line); len(f) > 3 && f[0] == cache {
+			n, _ := strconv.ParseUint(f[3], 10, 64)
+			return n
+		}
+	}
+	return 0
+}

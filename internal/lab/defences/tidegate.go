@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package defences
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"tidegate/internal/lab/rig"
+)
+
+// stopGrace is how long a child may take to end.
+const StopGrace = 5 * time.Second
+
+// Tidegate is `tidegate run` on both ports of the server, started as a user
+// would start it. Nothing of it runs inside this process.
+type Tidegate struct {
+	Env      Env
+	Proc     *rig.Process
+	NS       *rig.Namespace // where it runs
+	Instance string
+}
+
+const hostConfig = `role: host
+instance: %s
+interfaces: [%s, %s]
+secret_file: %s
+drain: 100ms
+services:
+  - name: web
+    ports: [%d]
+    mode: always
+`
+
+func (d *Tidegate) Start(ctx context.Context, t *rig.Topology) error {
+	if err := t.Server.SetSysctls([2]string{"net.ipv4.tcp_syncookies", "1"}); err != nil {
+		return err
+	}
+	return d.run(ctx, t.Server, func(instance, secret string) string {
+		return fmt.Sprintf(hostConfig, instance, t.FloodPort.Name, t.LegitPort.Name, secret, rig.ServicePort)
+	})
+}
+
+// run starts `tidegate run` in a namespace and waits until it is ready.
+func (d *Tidegate) run(ctx context.Context, n *rig.Namespace, config func(instance, secret string) string) error {
+	d.NS, d.Instance = n, rig.InstPrefix+d.Env.Owner.String()
+	secret := filepath.Join(d.Env.Dir, "secret")
+	var raw [32]byte
+	_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
+	if err := os.WriteFile(secret, []byte(hex.EncodeToString(raw[:])+"\n"), 0o600); err != nil {
+		return err
+	}
+	conf := filepath.Join(d.Env.Dir, "tidegate.yaml")
+	if err := os.WriteFile(conf, []byte(config(d.Instance, secret)), 0o600); err != nil {
+		return err
+	}
+	ready := rig.NewLineWaiter(rig.ReadyLine)
+	p, err := d.Env.StartTidegate(n, ready, "run", "-c", conf)
+	if err != nil {
+		return err
+	}
+	d.Proc = p
+	select {
+	case <-ready.Seen:
+		return nil
+	case <-p.Exited:
+		if err := p.Failure(); err != nil {
+			return fmt.Errorf("%s: %w", d.Env.Name, err)
+		}
+		return fmt.Errorf("%s: tidegate run ended before it was ready", d.Env.Name)
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(rig.ReadyTimeout):
+		return fmt.Errorf("%s: not ready after %s: %s", d.Env.Name, rig.ReadyTimeout, p.Stderr.String())
+	}
+}
+
+// hostStatus is the part of `tidegate status --json` that is used here.
+type hostStatus struct {
+	Services []struct {
+		Name     string            `json:"name"`
+		Counters map[string]uint64 `json:"counters"`
+	} `json:"services"`
+}
+
+func (d *Tidegate) Cookies(ctx context.Context, _ *rig.Topology) (uint64, error) {
+	c, err := d.Counters(ctx)
+	return c["cookie_sent"] + c["challenge_sent"], err
+}
+
+// Counters are the services' as `tidegate status` tells them, added up.
+func (d *Tidegate) Counters(ctx context.Context) (map[string]uint64, error) {
+	var out bytes.Buffer
+	p, err := d.Env.StartTidegate(d.NS, &out, "status", "--instance", d.Instance, "--json")
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Wait(ctx); err != nil {
+		return nil, err
+	}
+	var s hostStatus
+	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
+		return nil, fmt.Errorf("tidegate status: %w", err)
+	}
+	sum := map[string]uint64{}
+	for _, svc := range s.Services {
+		for name, n := range svc.Counters {
+			sum[name] += n
+		}
+	}
+	return sum, nil
+}
+
+// stop ends the child by SIGINT, so that it takes its packet path down by itself, and
+// removes what it should have removed if it could not.
+func (d *Tidegate) Stop() error {
+	if d.Proc == nil {
+		return nil
+	}
+	d.Proc.End(syscall.SIGINT, StopGrace)
+	var errs []error
+	for _, mount := range rig.BpfMounts() {
+		errs = append(errs, os.RemoveAll(filepath.Join(mount, "tidegate", d.Instance)))
+	}
+	files, _ := filepath.Glob(filepath.Join(rig.RunDir, d.Instance+".*")) // state and lock
+	for _, f := range files {
+		errs = append(errs, os.Remove(f))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/lab/labbpf"
+	"tidegate/internal/lab/rig"
+)
+
+// FloodMix chooses the TCP options of the SYNs; the numbers are those of enum
+// tg_lab_mix in bpf/lab_flood.bpf.c.
+type FloodMix uint8
+
+const (
+	MixAll  FloodMix = iota // Linux, Windows, macOS and bare SYNs
+	MixTS                   // as Linux: with timestamps
+	MixNoTS                 // as Windows: without timestamps
+)
+
+// ParseFloodMix reads mixed, ts or nots.
+func ParseFloodMix(s string) (FloodMix, error) {
+	switch s {
+	case "mixed":
+		return MixAll, nil
+	case "ts":
+		return MixTS, nil
+	case "nots":
+		return MixNoTS, nil
+	}
+	return 0, fmt.Errorf("flood options %q: want mixed, ts or nots", s)
+}
+
+// TCPFlags are those of a TCP header.
+type TCPFlags uint8
+
+// The flags that floods are made of.
+const (
+	FlagFIN TCPFlags = 0x01
+	FlagSYN TCPFlags = 0x02
+	FlagRST TCPFlags = 0x04
+	FlagACK TCPFlags = 0x10
+)
+
+// FloodOptions says what a flood sends. The address decides the family.
+type FloodOptions struct {
+	Target netip.AddrPort
+	Mix    FloodMix
+	Flags  TCPFlags // of every segment; 0: SYN
+	CPU    int      // the sender's, and of all that it triggers in softirq; -1: any
+}
+
+// Flood sends spoofed SYNs out of a port of the lab. The frames travel as live
+// frames of BPF_PROG_TEST_RUN, so that one core sends millions a second; the
+// receiver's work is done in the sender's softirq, on the same core.
+type Flood struct {
+	from *rig.Port
+	cpu  int
+	objs labbpf.LabFloodObjects
+	hold io.Closer
+	done uint64 // frames counted by the program at the end of the last burst
+}
+
+// Burst is one run of frames at full speed.
+type Burst struct {
+	Frames  uint64
+	Elapsed time.Duration
+	// ThreadCPU is the CPU time of the sending thread, softirq work done on its
+	// back included, as far as the kernel charges it there.
+	ThreadCPU time.Duration
+}
+
+// frameLenIn is what the kernel begins each frame with: more than the longest
+// frame of bpf/lab_flood.bpf.c (FRAME_LEN_MAX, 98), so that the program changes
+// the length of every frame. It must: a recycled frame whose receiver changed
+// the length, as one that answers by XDP_TX does, keeps that length unless the
+// program changes it again (Linux 6.18, frame_was_changed in net/bpf/test_run.c
+// looks at the frame's address and flags only).
+const frameLenIn = 100
+
+// NewFlood loads a generator that sends from one end of a lab's veth to the other.
+func NewFlood(from, to *rig.Port, opts FloodOptions) (*Flood, error) {
+	spec, err := labbpf.LoadLabFlood()
+	if err != nil {
+		return nil, err
+	}
+	cfg := labbpf.LabFloodTgFloodCfg{Mix: uint8(opts.Mix), TcpFlags: uint8(opts.Flags)}
+	if cfg.TcpFlags == 0 {
+		cfg.TcpFlags = uint8(FlagSYN)
+	}
+	copy(cfg.MacDst[:], to.MAC)
+	copy(cfg.MacSrc[:], from.MAC)
+	// The program reads big-endian fields as they stand in memory.
+	cfg.PortBe = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, opts.Target.Port()))
+	dst := opts.Target.Addr()
+	if dst.Is4() {
+		b := dst.As4()
+		cfg.Ip4DstBe = binary.NativeEndian.Uint32(b[:])
+	} else {
+		cfg.Ipv6 = 1
+		b := dst.As16()
+		for i := range cfg.Ip6DstBe {
+			cfg.Ip6DstBe[i] = binary.NativeEndian.Uint32(b[4*i:])
+		}
+	}
+	if err := spec.Variables["flood_cfg"].Set(cfg); err != nil {
+		return nil, err
+	}
+	if err := spec.Variables["flood_state"].Set(uint64(time.Now().UnixNano())); err != nil {
+		return nil, err
+	}
+	f := &Flood{from: from, cpu: opts.CPU}
+	if err := spec.LoadAndAssign(&f.objs, nil); err != nil {
+		return nil, fmt.Errorf("load the flood generator: %w", err)
+	}
+	if f.hold, err = holdDispatcher(from.NS, f.objs.TgLabFlood); err != nil {
+		return nil, errors.Join(err, f.objs.Close())
+	}
+	return f, nil
+}
+
+// Close unloads the generator.
+func (f *Flood) Close() error { return errors.Join(f.hold.Close(), f.objs.Close()) }
+
+// onFloodThread runs fn on a pinned thread in the sender's namespace, after the port
+// has been verified to be ours. The thread is given back afterwards: it may be the one
+// that has started children, and the end of it would be theirs (Pdeathsig).
+func (f *Flood) onFloodThread(fn func() error) error {
+	return f.from.NS.Do(func() error {
+		return rig.WithAffinity(f.cpu, func() error {
+			if err := f.from.Verify(); err != nil {
+				return err
+			}
+			return fn()
+		})
+	})
+}
+
+// Burst sends about n frames at full speed from the pinned CPU.
+func (f *Flood) Burst(n int) (Burst, error) {
+	var b Burst
+	err := f.onFloodThread(func() error {
+		for b.Frames < uint64(n) {
+			one, err := f.send(min(n-int(b.Frames), batchMax))
+			b.Frames += one.Frames
+			b.Elapsed += one.Elapsed
+			b.ThreadCPU += one.ThreadCPU
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return b, err
+}
+
+// FloodStats is what a paced flood did.
+type FloodStats struct {
+	Frames uint64        // made by the generator; some may die on a full ring
+	Wall   time.Duration // first frame to last
+	Busy   time.Duration // CPU time of the sender and of its CPU's ksoftirqd
+}
+
+// Run sends at the rate until ctx ends.
+func (f *Flood) Run(ctx context.Context, rate Rate) (FloodStats, error) {
+	var s FloodStats
+	err := f.onFloodThread(func() error {
+		begin, deferred := time.Now(), softirqdCPU(f.cpu)
+		p := newPacer(rate, begin)
+		for ctx.Err() == nil {
+			n, wait := p.due(time.Now())
+			if n == 0 {
+				ts := unix.NsecToTimespec(int64(wait))
+				_ = unix.Nanosleep(&ts, nil)
+				continue
+			}
+			b, err := f.send(n)
+			s.Frames += b.Frames
+			s.Busy += b.ThreadCPU
+			if err != nil {
+				return err
+			}
+			p.took(int(b.Frames))
+		}
+		s.Wall = time.Since(begin)
+		s.Busy += softirqdCPU(f.cpu) - deferred
+		return nil
+	})
+	return s, err
+}
+
+// xdpMD is struct xdp_md; the ingress interface is where XDP_TX sends.
+type xdpMD struct {
+	Data, DataEnd, DataMeta, IngressIfindex, RxQueueIndex, EgressIfindex uint32
+}
+
+// send makes one call of n frames on the calling thread.
+func (f *Flood) send(n int) (Burst, error) {
+	in := make([]byte, frameLenIn)
+	opts := ebpf.RunOptions{
+		Data:    in,
+		Context: xdpMD{DataEnd: uint32(len(in)), IngressIfindex: uint32(f.from.Index)},
+		Repeat:  uint32(n),
+		Flags:   unix.BPF_F_TEST_XDP_LIVE_FRAMES,
+	}
+	cpu0, begin := threadCPU(), time.Now()
+	_, err := f.objs.TgLabFlood.Run(&opts)
+	b := Burst{Elapsed: time.Since(begin), ThreadCPU: threadCPU() - cpu0}
+	var total uint64
+	// A signal makes the call start again: only the program knows the count.
+	err = errors.Join(err, f.objs.FloodFrames.Get(&total))
+	b.Frames, f.done = total-f.done, total
+	if err == nil && b.Frames == 0 {
+		err = errors.New("the generator made no frame")
+	}
+	return b, err
+}
+
+func threadCPU() time.Duration {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"testing"
+	"time"
+
+	"tidegate/internal/lab/rig"
+)
+
+// A flood's thread may be one that has started a child, whose life is bound to that
+// thread's: it must not end with the flood.
+func TestFloodLeavesChildrenAlive(t *testing.T) {
+	needRoot(t)
+	p, err := rig.NewPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	f, err := NewFlood(p.Near, p.Far, FloodOptions{Target: rig.ServiceAddr(false), CPU: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for range 20 {
+		child, err := rig.StartProcess(p.Far.NS, -1, nil, nil, "sleep", "60")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Burst(64); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-child.Exited:
+			t.Fatalf("a child died with the flood: %v", child.Failure())
+		case <-time.After(20 * time.Millisecond):
+		}
+		child.Stop(time.Second)
+	}
+}

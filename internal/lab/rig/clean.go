@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rig
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	RunDir     = "/run/tidegate"
+	LabDir     = "/run/tidegate-lab"
+	InstPrefix = "lab-"
+)
+
+// Clean removes what labs whose process is dead have left behind: namespaces
+// (and with them interfaces and attached programs), processes still inside
+// them, work directories, and the host defence's pins and state files. It
+// returns the names of what it removed.
+func Clean() ([]string, error) {
+	var removed []string
+	var errs []error
+	note := func(name string, err error) {
+		if err != nil {
+			errs = append(errs, err)
+			return
+		}
+		removed = append(removed, name)
+	}
+	for _, name := range namesOfDead(nsDir, nsPrefix) {
+		killInside(filepath.Join(nsDir, name))
+		note(name, removeNamespace(name))
+	}
+	for _, name := range namesOfDead(LabDir, "") {
+		path := filepath.Join(LabDir, name)
+		note(path, os.RemoveAll(path))
+	}
+	for _, mount := range BpfMounts() {
+		dir := filepath.Join(mount, "tidegate")
+		for _, name := range namesOfDead(dir, InstPrefix) {
+			path := filepath.Join(dir, name)
+			note(path, os.RemoveAll(path))
+		}
+	}
+	for _, name := range namesOfDead(RunDir, InstPrefix) {
+		path := filepath.Join(RunDir, name)
+		note(path, os.RemoveAll(path))
+	}
+	return removed, errors.Join(errs...)
+}
+
+// namesOfDead lists the entries of dir named <prefix><owner>[-role][.suffix]
+// whose owner is dead. Names of any other form are not ours.
+func namesOfDead(dir, prefix string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		middle, ok := strings.CutPrefix(e.Name(), prefix)
+		if !ok {
+			continue
+		}
+		middle, _, _ = strings.Cut(middle, ".")
+		o, _, ok := parseOwner(middle)
+		if ok && !o.alive() {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// killInside ends the processes of a dead owner's namespace. Children carry
+// Pdeathsig, so this finds something only if one of them shed it.
+func killInside(nsPath string) {
+	for _, pid := range PIDsInside(nsPath) {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+}
+
+// PIDsInside lists the processes whose main thread is in the namespace.
+func PIDsInside(nsPath string) []int {
+	var ns unix.Stat_t
+	if unix.Stat(nsPath, &ns) != nil {
+		return nil
+	}
+	var pids []int
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Stat("/proc/"+e.Name()+"/ns/net", &st) == nil && st.Ino == ns.Ino && st.Dev == ns.Dev {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// BpfMounts lists the mounted BPF file systems.
+func BpfMounts() []string {
+	data, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return nil
+	}
+	var dirs []string
+	for line := range strings.Lines(string(data)) {
+		f := strings.Fields(line)
+		if len(f) >= 3 && f[2] == "bpf" {
+			dirs = append(dirs, f[1])
+		}
+	}
+	return dirs
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rig
+
+import "golang.org/x/sys/unix"
+
+// Planes of a proxy in the lab.
+const (
+	PlaneXDP  = "xdp"
+	PlaneDPDK = "dpdk" // tidegate-dpdk on the box's ports, by AF_PACKET
+)
+
+// ForUserspace makes the box fit for a packet path outside the kernel: its kernel
+// forwards nothing, and frames reach AF_PACKET as they were sent. For that there is a
+// program at each of the box's ports, too: without one, frames that another program
+// has sent are lost (see EnableGRO), and senders leave segments to be cut to a wire
+// that there is not.
+func (p *ProxyTopology) ForUserspace() error {
+	off := [][2]string{{"net.ipv4.ip_forward", "0"}}
+	if HaveIPv6() {
+		off = append(off, [2]string{"net.ipv6.conf.all.forwarding", "0"})
+	}
+	if err := p.Proxy.SetSysctls(off...); err != nil {
+		return err
+	}
+	for _, port := range []*Port{p.FloodPort, p.LegitPort, p.InnerPort} {
+		if port == nil {
+			continue
+		}
+		l, err := port.AttachXDP(p.Programs.TgLabPass)
+		if err != nil {
+			return err
+		}
+		p.closers = append(p.closers, l.Close)
+		if err := port.SetOffload(unix.ETHTOOL_SGRO, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}

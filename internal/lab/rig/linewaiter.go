@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rig
+
+import (
+	"bytes"
+	"io"
+	"time"
+)
+
+// How a `tidegate run` says that it is ready, and how long that may take.
+const (
+	ReadyLine    = "ready"
+	ReadyTimeout = 30 * time.Second
+)
+
+// LineWaiter is a writer that notices a line.
+type LineWaiter struct {
+	want string
+	buf  []byte
+	Seen chan struct{}
+	done bool
+}
+
+var _ io.Writer = (*LineWaiter)(nil)
+
+func NewLineWaiter(want string) *LineWaiter {
+	return &LineWaiter{want: want, Seen: make(chan struct{})}
+}
+
+func (w *LineWaiter) Write(b []byte) (int, error) {
+	if w.done {
+		return len(b), nil
+	}
+	w.buf = append(w.buf, b...)
+	for {
+		line, rest, found := bytes.Cut(w.buf, []byte("\n"))
+		if !found {
+			return len(b), nil
+		}
+		if string(bytes.TrimSpace(line)) == w.want {
+			w.done, w.buf = true, nil
+			close(w.Seen)
+			return len(b), nil
+		}
+		w.buf = rest
+	}
+}

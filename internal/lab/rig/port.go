@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// ErrForeignInterface refuses to send from an interface the lab did not make.
+var ErrForeignInterface = errors.New("not an interface made by this lab")
+
+// Port is one end of a veth pair that this process made.
+type Port struct {
+	NS    *Namespace
+	Name  string
+	Index int
+	MAC   net.HardwareAddr
+	alias string
+
+	link link.Link // what AttachXDP attached last
+	prog *ebpf.Program
+}
+
+// NewVeth joins two namespaces of this process by a veth pair, both ends up.
+func NewVeth(o Owner, a *Namespace, nameA string, b *Namespace, nameB string) (*Port, *Port, error) {
+	err := a.Do(func() error {
+		return netlink.LinkAdd(&netlink.Veth{
+			LinkAttrs:     netlink.LinkAttrs{Name: nameA, NumTxQueues: 1, NumRxQueues: 1},
+			PeerName:      nameB,
+			PeerNamespace: netlink.NsFd(int(b.fd)),
+		})
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("veth %s-%s: %w", nameA, nameB, err)
+	}
+	pa, errA := bringUp(o, a, nameA)
+	pb, errB := bringUp(o, b, nameB)
+	if err := errors.Join(errA, errB); err != nil {
+		return nil, nil, err
+	}
+	return pa, pb, nil
+}
+
+// bringUp marks an end as ours and switches it on.
+func bringUp(o Owner, n *Namespace, name string) (*Port, error) {
+	p := &Port{NS: n, Name: name, alias: "tidegate-lab " + o.String()}
+	err := n.Do(func() error {
+		l, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		p.Index, p.MAC = l.Attrs().Index, l.Attrs().HardwareAddr
+		if err := netlink.LinkSetAlias(l, p.alias); err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(l)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s in %s: %w", name, n.Name, err)
+	}
+	return p, nil
+}
+
+// Verify makes sure, on the thread that is about to send, that this thread is
+// in a namespace made by this process and that the interface still is the veth
+// this process made. Nothing is sent before it has passed.
+func (p *Port) Verify() error {
+	if !p.NS.Current() {
+		return fmt.Errorf("%s: thread is outside %s: %w", p.Name, p.NS.Name, ErrForeignInterface)
+	}
+	l, err := netlink.LinkByIndex(p.Index)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Name, err)
+	}
+	at := l.Attrs()
+	if l.Type() != "veth" || at.Name != p.Name || at.Alias != p.alias {
+		return fmt.Errorf("%s in %s: %w", at.Name, p.NS.Name, ErrForeignInterface)
+	}
+	return nil
+}
+
+// AttachXDP attaches prog natively. The attachment lives as long as the
+// returned link or this process.
+func (p *Port) AttachXDP(prog *ebpf.Program) (link.Link, error) {
+	var l link.Link
+	err := p.NS.Do(func() (err error) {
+		l, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: p.Index, Flags: link.XDPDriverMode})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("attach XDP to %s in %s: %w", p.Name, p.NS.Name, err)
+	}
+	p.link, p.prog = l, prog
+	return l, nil
+}
+
+// RxPackets is the number of frames that have arrived at the port, those that
+// an XDP program ended included.
+func (p *Port) RxPackets() (uint64, error) {
+	var n uint64
+	err := p.NS.Do(func() error {
+		l, err := netlink.LinkByIndex(p.Index)
+		if err != nil {
+			return err
+		}
+		if s := l.Attrs().Statistics; s != nil {
+			n = s.RxPackets
+		}
+		return nil
+	})
+	return n, err
+}
+
+// EnableGRO switches GRO on. On veth, that is what starts NAPI: without NAPI at
+// the receiving end the kernel drops redirected frames silently (veth_xdp_xmit,
+// rq->napi == NULL). It holds only for a link that is up, and it does not help
+// frames sent by XDP_TX from an attached program: these need a program at the
+// receiving end (see Topology.attachPrograms).
+func (p *Port) EnableGRO() error { return p.SetOffload(unix.ETHTOOL_SGRO, 1) }
+
+// DisableTxChecksum makes the sender fill in checksums, as frames from a wire
+// have them; else an XDP program would see half-made ones (CHECKSUM_PARTIAL).
+func (p *Port) DisableTxChecksum() error { return p.SetOffload(unix.ETHTOOL_STXCSUM, 0) }
+
+// EnableTxChecksum makes the sender leave checksums to a device, as containers do by default.
+func (p *Port) EnableTxChecksum() error { return p.SetOffload(unix.ETHTOOL_STXCSUM, 1) }
+
+// DisableTxVLAN makes the sender write VLAN tags into frames, as a wire has them; else
+// they go beside frames, where an XDP program does not see them.
+func (p *Port) DisableTxVLAN() error {
+	const rxVLAN = 1 << 8 // ETH_FLAG_RXVLAN; ETH_FLAG_TXVLAN is not in the set
+	return p.SetOffload(unix.ETHTOOL_SFLAGS, rxVLAN)
+}
+
+// SetOffload makes the SIOCETHTOOL call for a command that takes one value.
+func (p *Port) SetOffload(cmd, value uint32) error {
+	err := p.NS.Do(func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		arg := struct{ cmd, data uint32 }{cmd, value}
+		var req struct {
+			name [unix.IFNAMSIZ]byte
+			data unsafe.Pointer
+			_    [16]byte // the rest of the kernel's union
+		}
+		copy(req.name[:unix.IFNAMSIZ-1], p.Name)
+		req.data = unsafe.Pointer(&arg)
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req)))
+		if errno != 0 {
+			return errno
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("ethtool command %#x on %s in %s: %w", cmd, p.Name, p.NS.Name, err)
+	}
+	return nil
+}
+
+// ReplaceXDP puts prog in the place of the program that the topology has attached
+// to a far end; what is returned puts that one back.
+func (p *Port) ReplaceXDP(prog *ebpf.Program) (io.Closer, error) {
+	if p.link == nil {
+		return nil, fmt.Errorf("%s in %s has no program of the lab's", p.Name, p.NS.Name)
+	}
+	if err := p.link.Update(prog); err != nil {
+		return nil, err
+	}
+	return restore{p}, nil
+}
+
+type restore struct{ p *Port }
+
+func (r restore) Close() error { return r.p.link.Update(r.p.prog) }

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"tidegate/internal/lab/labbpf"
+	"tidegate/internal/plane"
+)
+
+// SplitTopology is a lab with edges before a server. With one edge:
+//
+//	attacker --- tg-flood |      |
+//	                      | edge | tg-inner --- tg-server0 server
+//	  client --- tg-legit |      |
+//
+// With several, a fabric hands out packets to them, one by one, and the server's
+// answers go past them straight to the fabric, unless they shall come back through
+// the first edge:
+//
+//	attacker --- tg-flood |        | tg-fab0 --- tg-outer edge0 tg-inner --- tg-server0 |
+//	                      | fabric | tg-fab1 --- tg-outer edge1 tg-inner --- tg-server1 | server
+//	  client --- tg-legit |        | tg-back ------------------------------- tg-direct  |
+//
+// Of the embedded topology, FloodPort and LegitPort are the fabric's, or the edge's.
+type SplitTopology struct {
+	*Topology
+	Edges    []*EdgeHost
+	Fabric   *Namespace // of several edges
+	Direct   bool       // answers by-pass the edges
+	Instance string     // a name for a gate that Clean knows as this process's
+
+	split      labbpf.LabSplitObjects
+	cfg        labbpf.LabSplitTgSplitCfg
+	arrivals   []link.Link // of the program at the server's ports
+	directPort *Port       // the server's
+	backPort   *Port       // the fabric's
+}
+
+// EdgeHost is one edge's place.
+type EdgeHost struct {
+	NS         *Namespace
+	Outer      *Port // towards the fabric; nil with one edge
+	Inner      *Port
+	ServerPort *Port // the server's port behind it
+	fabricPort *Port
+}
+
+// Ports are the interfaces that an edge runs on.
+func (e *EdgeHost) Ports() (all []string, inside string) {
+	if e.Outer == nil {
+		return []string{"tg-flood", "tg-legit", e.Inner.Name}, e.Inner.Name
+	}
+	return []string{e.Outer.Name, e.Inner.Name}, e.Inner.Name
+}
+
+// YieldServer takes the lab's program off the server's ports, for a server that has programs
+// of its own there; Seen stays as it was.
+func (s *SplitTopology) YieldServer() error {
+	var errs []error
+	for _, l := range s.arrivals {
+		errs = append(errs, l.Close())
+	}
+	s.arrivals = nil
+	return errors.Join(errs...)
+}
+
+// WatchServer puts the lab's program before the one that an instance has attached to
+// the server's ports, in its own link: it counts, loses, and calls that one.
+func (s *SplitTopology) WatchServer(instance string) error {
+	pins := plane.PinDir("/sys/fs/bpf", instance)
+	for _, name := range s.ServerPorts() {
+		l, err := link.LoadPinnedLink(filepath.Join(pins, "xdp-"+name), nil)
+		if err != nil {
+			return fmt.Errorf("the server's program: %w", err)
+		}
+		defer l.Close()
+		info, err := l.Info()
+		if err != nil {
+			return err
+		}
+		prog, err := ebpf.NewProgramFromID(info.Program)
+		if err != nil {
+			return err
+		}
+		defer prog.Close()
+		if err := errors.Join(s.split.SplitNext.Put(uint32(0), prog), l.Update(s.split.TgLabArrive)); err != nil {
+			return fmt.Errorf("the lab's program before the server's: %w", err)
+		}
+	}
+	return nil
+}
+
+// TranslatorPorts are the interfaces that a translating server runs on: those that
+// packets come by and those that they leave by.
+func (s *SplitTopology) TranslatorPorts() []string {
+	if s.Direct {
+		return append(s.ServerPorts(), s.directPort.Name)
+	}
+	return s.ServerPorts()
+}
+
+// EdgeAddrs are an edge's addresses on the server's side.
+func (s *SplitTopology) EdgeAddrs(i int) (v4, v6 netip.Addr) {
+	c := innerCable(i)
+	return c.near4.Addr(), c.near6.Addr()
+}
+
+// PeerAddr is where other edges reach one, through the fabric.
+func (s *SplitTopology) PeerAddr(i int) netip.Addr { return fabricCable(i).far4.Addr() }
+
+// ServerPorts are the interfaces that the server gets packets through.
+func (s *SplitTopology) ServerPorts() []string {
+	var names []string
+	for _, e := range s.Edges {
+		names = append(names, e.ServerPort.Name)
+	}
+	return names
+}
+
+// maxEdges is EDGES_MAX of bpf/lab_split.bpf.c.
+const MaxEdges = 8
+
+// NewSplitTopology makes one; tag tells those of one process apart.
+func NewSplitTopology(tag string, edges int, direct bool) (s *SplitTopology, err error) {
+	o, err := Self()
+	if err != nil {
+		return nil, err
+	}
+	if edges < 1 || edges > MaxEdges || direct && edges == 1 {
+		return nil, fmt.Errorf("%d edges: want 1 to %d, and more than 1 if answers shall by-pass them", edges, MaxEdges)
+	}
+	s = &SplitTopology{Topology: &Topology{}, Direct: direct, Instance: InstPrefix + o.String() + tag}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+			s = nil
+		}
+	}()
+	if err := s.namespaces(o, tag, edges); err != nil {
+		return s, err
+	}
+	if err := s.join(o); err != nil {
+		return s, err
+	}
+	errs := []error{s.addressClient(), s.addressFront(), s.addressServer()}
+	for i := range s.Edges {
+		errs = append(errs, s.addressEdge(i))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return s, err
+	}
+	return s, s.attachPrograms()
+}
+
+func (s *SplitTopology) namespaces(o Owner, tag string, edges int) error {
+	roles := []struct {
+		name string
+		at   **Namespace
+	}{{"attacker", &s.Attacker}, {"client", &s.Client}, {"server", &s.Server}}
+	if edges > 1 {
+		roles = append(roles, struct {
+			name string
+			at   **Namespace
+		}{"fabric", &s.Fabric})
+	}
+	for i := range edges {
+		e := &EdgeHost{}
+		s.Edges = append(s.Edges, e)
+		roles = append(roles, struct {
+			name string
+			at   **Namespace
+		}{fmt.Sprintf("edge%d", i), &e.NS})
+	}
+	for _, r := range roles {
+		n, err := MakeNamespace(o, r.name+tag)
+		if err != nil {
+			return err
+		}
+		*r.at = n
+		s.closers = append(s.closers, n.Close)
+		if err := n.SetSysctls(BaseSysctls()...); err != nil {
+			return err
+		}
+		if n == s.Fabric || r.name[:2] == "ed" {
+			forwarding := [][2]string{{"net.ipv4.ip_forward", "1"}}
+			if HaveIPv6() {
+				forwarding = append(forwarding, [2]string{"net.ipv6.conf.all.forwarding", "1"})
+			}
+			if err := n.SetSysctls(forwarding...); err != nil {
+				return err
+			}
+		}
+	}
+	if HaveIPv6() {
+		if err := s.Attacker.SetSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
+			return err
+		}
+	}
+	return s.Server.SetSysctls([2]string{"net.core.somaxconn", serverBacklog})
+}
+
+// front is what clients and attackers are joined to.
+func (s *SplitTopology) front() *Namespace {
+	if s.Fabric != nil {
+		return s.Fabric
+	}
+	return s.Edges[0].NS
+}
+
+// join makes the cables.
+func (s *SplitTopology) join(o Owner) (err error) {
+	if s.AttackerPort, s.FloodPort, err = NewVeth(o, s.Attacker, "tg-attack", s.front(), "tg-flood"); err != nil {
+		return err
+	}
+	if s.ClientPort, s.LegitPort, err = NewVeth(o, s.Client, "tg-client", s.front(), "tg-legit"); err != nil {
+		return err
+	}
+	for i, e := range s.Edges {
+		if s.Fabric != nil {
+			if e.fabricPort, e.Outer, err = NewVeth(o, s.Fabric, fmt.Sprintf("tg-fab%d", i), e.NS, "tg-outer"); err != nil {
+				return err
+			}
+		}
+		if e.ServerPort, e.Inner, err = NewVeth(o, s.Server, fmt.Sprintf("tg-server%d", i), e.NS, "tg-inner"); err != nil {
+			return err
+		}
+	}
+	if s.Direct {
+		s.directPort, s.backPort, err = NewVeth(o, s.Server, "tg-direct", s.Fabric, "tg-back")
+	}
+	return err
+}
+
+// cable is a pair of addresses on one cable, the front's end first.
+type cable struct{ near4, far4, near6, far6 netip.Prefix }
+
+// cableOf numbers cables: net is the third octet, i the cable of that kind.
+func cableOf(net, i int) cable {
+	p4 := func(host int) netip.Prefix {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, byte(net), byte(4*i + host)}), 30)
+	}
+	p6 := func(host int) netip.Prefix {
+		return netip.MustParsePrefix(fmt.Sprintf("fd7d:7467:%d:%d::%d/64", net+1, i, host))
+	}
+	return cable{p4(1), p4(2), p6(1), p6(2)}
+}
+
+func innerCable(i int) cable  { return cableOf(4, i) } // edge, server
+func fabricCable(i int) cable { return cableOf(5, i) } // fabric, edge
+func directCable() cable      { return cableOf(6, 0) } // fabric, server
+
+// plug gives one end its addresses and its neighbour, and routes via that.
+func plug(own, peer *Port, own4, peer4, own6, peer6 netip.Prefix, routes4, routes6 []netip.Prefix) error {
+	errs := []error{AddAddr(own.Index, own4), addNeigh(own.Index, peer4.Addr(), peer.MAC)}
+	for _, r := range routes4 {
+		errs = append(errs, AddRoute(own.Index, r, peer4.Addr()))
+	}
+	if HaveIPv6() {
+		errs = append(errs, AddAddr(own.Index, own6), addNeigh(own.Index, peer6.Addr(), peer.MAC))
+		for _, r := range routes6 {
+			errs = append(errs, AddRoute(own.Index, r, peer6.Addr()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var (
+	default4 = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
+	default6 = []netip.Prefix{netip.MustParsePrefix("::/0")}
+	service4 = []netip.Prefix{netip.PrefixFrom(serviceIP4, 32)}
+	service6 = []netip.Prefix{netip.PrefixFrom(serviceIP6, 128)}
+)
+
+// addressFront: answers to spoofed sources go to the attacker.
+func (s *SplitTopology) addressFront() error {
+	return s.front().Do(func() error {
+		if _, err := LoUp(); err != nil {
+			return err
+		}
+		floodPeer4, floodPeer6 := netip.PrefixFrom(floodAttacker4, 30), netip.PrefixFrom(floodAttacker6, 64)
+		errs := []error{
+			plug(s.FloodPort, s.AttackerPort, floodServer4, floodPeer4, floodServer6, floodPeer6, default4, default6),
+			plug(s.LegitPort, s.ClientPort, legitServer4, legitClient4, legitServer6, legitClient6,
+				[]netip.Prefix{clients4}, []netip.Prefix{clients6}),
+		}
+		if s.Direct {
+			c := directCable()
+			errs = append(errs, plug(s.backPort, s.directPort, c.near4, c.far4, c.near6, c.far6, nil, nil))
+		}
+		for i, e := range s.Edges {
+			if s.Fabric == nil {
+				break
+			}
+			c := fabricCable(i)
+			var to4, to6 []netip.Prefix
+			if i == 0 { // for what the spraying program does not see
+				to4, to6 = service4, service6
+			}
+			errs = append(errs, plug(e.fabricPort, e.Outer, c.near4, c.far4, c.near6, c.far6, to4, to6))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func (s *SplitTopology) addressEdge(i int) error {
+	e, in := s.Edges[i], innerCable(i)
+	return e.NS.Do(func() error {
+		errs := []error{plug(e.Inner, e.ServerPort, in.near4, in.far4, in.near6, in.far6, service4, service6)}
+		if s.Fabric != nil {
+			c := fabricCable(i)
+			_, err := LoUp()
+			errs = append(errs, err, plug(e.Outer, e.fabricPort, c.far4, c.near4, c.far6, c.near6, default4, default6))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func (s *SplitTopology) addressServer() error {
+	return s.Server.Do(func() error {
+		lo, err := LoUp()
+		if err != nil {
+			return err
+		}
+		errs := []error{AddAddr(lo, service4[0])}
+		if HaveIPv6() {
+			errs = append(errs, AddAddr(lo, service6[0]))
+		}
+		for i, e := range s.Edges {
+			c := innerCable(i)
+			var back4, back6 []netip.Prefix
+			if i == 0 && !s.Direct {
+				back4, back6 = default4, default6
+			}
+			errs = append(errs, plug(e.ServerPort, e.Inner, c.far4, c.near4, c.far6, c.near6, back4, back6))
+		}
+		if s.Direct {
+			c := directCable()
+			errs = append(errs, plug(s.directPort, s.backPort, c.far4, c.near4, c.far6, c.near6, default4, default6))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// attachPrograms: see Topology.attachPrograms for why every far end has one.
+func (s *SplitTopology) attachPrograms() error {
+	if err := labbpf.LoadLabFloodObjects(&s.Programs, nil); err != nil {
+		return fmt.Errorf("load the lab's BPF objects: %w", err)
+	}
+	s.closers = append(s.closers, s.Programs.Close)
+	if err := labbpf.LoadLabSplitObjects(&s.split, nil); err != nil {
+		return fmt.Errorf("load the lab's BPF objects: %w", err)
+	}
+	s.closers = append(s.closers, s.split.Close)
+	type end struct {
+		port *Port
+		prog *ebpf.Program
+	}
+	ends := []end{{s.AttackerPort, s.Programs.TgLabSink}, {s.ClientPort, s.Programs.TgLabPass}}
+	gro := []*Port{}
+	whole := []*Port{s.ClientPort}
+	for i, e := range s.Edges {
+		ends = append(ends, end{e.ServerPort, s.split.TgLabArrive})
+		gro = append(gro, e.Inner)
+		whole = append(whole, e.ServerPort)
+		if s.Fabric == nil {
+			continue
+		}
+		ends = append(ends, end{e.fabricPort, s.Programs.TgLabPass})
+		gro = append(gro, e.Outer)
+		at := labbpf.LabSplitTgSplitEdge{Ifindex: uint32(e.fabricPort.Index)}
+		copy(at.Macs[:6], e.Outer.MAC)
+		copy(at.Macs[6:], e.fabricPort.MAC)
+		if err := s.split.SplitEdges.Put(uint32(i), at); err != nil {
+			return err
+		}
+	}
+	if s.Fabric != nil {
+		ends = append(ends, end{s.FloodPort, s.split.TgLabSpray}, end{s.LegitPort, s.split.TgLabSpray})
+		s.cfg.Edges = uint32(len(s.Edges))
+	} else {
+		gro = append(gro, s.FloodPort, s.LegitPort)
+	}
+	if err := s.configure(); err != nil {
+		return err
+	}
+	for _, e := range ends {
+		l, err := e.port.AttachXDP(e.prog)
+		if err != nil {
+			return err
+		}
+		if e.prog == s.split.TgLabArrive {
+			s.arrivals = append(s.arrivals, l)
+			continue
+		}
+		s.closers = append(s.closers, l.Close)
+	}
+	s.closers = append(s.closers, s.YieldServer)
+	var errs []error
+	for _, p := range gro {
+		errs = append(errs, p.EnableGRO())
+	}
+	for _, p := range whole {
+		errs = append(errs, p.DisableTxChecksum())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *SplitTopology) configure() error { return s.split.SplitCfg.Put(uint32(0), s.cfg) }
+
+// Ways through the fabric, as bpf/lab_split.bpf.c numbers them.
+const (
+	waySpray = 0
+	wayOne   = 1
+	wayDrop  = 2
+)
+
+// Spray sends each packet through an edge of its own.
+func (s *SplitTopology) Spray() error {
+	s.cfg.Way = waySpray
+	return s.configure()
+}
+
+// Through sends all packets through one edge.
+func (s *SplitTopology) Through(edge int) error {
+	s.cfg.Way, s.cfg.One = wayOne, uint32(edge)
+	return s.configure()
+}
+
+// Only sends each packet through one of the first n edges.
+func (s *SplitTopology) Only(n int) error {
+	s.cfg.Way, s.cfg.Edges = waySpray, uint32(n)
+	return s.configure()
+}
+
+// DropAttack drops the attack before the server sees it.
+func (s *SplitTopology) DropAttack(drop bool) error {
+	s.cfg.DropAttack = 0
+	if drop {
+		s.cfg.DropAttack = 1
+	}
+	return s.configure()
+}
+
+// DropAll drops every packet in the fabric until restore is called.
+func (s *SplitTopology) DropAll() (restore func() error, err error) {
+	before := s.cfg.Way
+	s.cfg.Way = wayDrop
+	return func() error {
+		s.cfg.Way = before
+		return s.configure()
+	}, s.configure()
+}
+
+// LoseACKs loses that share of the clients' bare ACKs at the server's ports.
+func (s *SplitTopology) LoseACKs(share float64) error {
+	s.cfg.LosePermille = uint32(share * 1000)
+	return s.configure()
+}
+
+// Seen is what has come to the server's ports.
+type Seen struct{ Attack, AttackSYN, Clients, Lost uint64 }
+
+// Seen reads it.
+func (s *SplitTopology) Seen() (sum Seen, err error) {
+	var perCPU []labbpf.LabSplitTgSplitSeen
+	if err := s.split.SplitSeen.Lookup(uint32(0), &perCPU); err != nil {
+		return sum, err
+	}
+	for _, c := range perCPU {
+		sum.Attack += c.Attack
+		sum.AttackSYN += c.AttackSyn
+		sum.Clients += c.Clients
+		sum.Lost += c.Lost
+	}
+	return sum, nil
+}
+
+// ServiceAddr is the address of a port of the server.
+func (s *SplitTopology) ServiceAddr(ipv6 bool, port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(ServiceAddr(ipv6).Addr(), port)
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rig
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Workplace is what the parts of one experiment share on this machine: whose it is, a
+// folder, the programs and the processors.
+type Workplace struct {
+	Owner    Owner
+	Dir      string
+	Self     string // this program, which serves and loads
+	Pin      Pinning
+	Progress func(format string, args ...any)
+
+	exe string // tidegate, if it is named: see StartTidegate
+}
+
+// NewWorkplace removes what dead labs have left and makes one. exe is the tidegate
+// binary, empty for the one that FindTidegate finds; progress may be nil. Close it in the end.
+func NewWorkplace(exe string, progress func(string, ...any)) (*Workplace, error) {
+	if progress == nil {
+		progress = func(string, ...any) {}
+	}
+	w := &Workplace{exe: exe, Pin: choosePinning(allowedCPUs()), Progress: progress}
+	removed, err := Clean()
+	if err != nil {
+		return nil, fmt.Errorf("clean up after dead labs: %w", err)
+	}
+	for _, name := range removed {
+		progress("removed %s, left by a lab that was killed", name)
+	}
+	if w.Owner, err = Self(); err != nil {
+		return nil, err
+	}
+	if w.Self, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	w.Dir = filepath.Join(LabDir, w.Owner.String())
+	return w, os.MkdirAll(w.Dir, 0o700)
+}
+
+// Close removes the folder.
+func (w *Workplace) Close() error { return os.RemoveAll(w.Dir) }
+
+// StartTidegate starts the program that is measured. It is looked for here: a workplace
+// where none is started needs none.
+func (w *Workplace) StartTidegate(n *Namespace, stdout io.Writer, args ...string) (_ *Process, err error) {
+	if w.exe == "" {
+		if w.exe, err = FindTidegate(); err != nil {
+			return nil, err
+		}
+	}
+	return StartProcess(n, -1, nil, stdout, append([]string{w.exe}, args...)...)
+}

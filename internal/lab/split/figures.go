@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package split
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"tidegate/internal/lab/defences"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/trial"
+)
+
+// The paper's figures 5, 6 and 7 (SmartCookie, section 8), as far as one machine can make
+// them again: its switch is our edge in XDP, and the defence that it is compared with
+// (Jaqen, which verifies a client by a reset and makes it connect again) is our proxy
+// with the strategies auth-wrong (the client's TCP notices, "mode 1") and auth-cookie
+// (the client's program does, "mode 2"), with a client that tries again at once.
+
+// Figures is the one JSON object of `tidegate-lab split --figures --json`.
+type Figures struct {
+	Throughput []ThroughputBar `json:"figure5_throughput"`
+	Latency    []LatencyPoint  `json:"figure6_latency"`
+	CPU        []CPUPoint      `json:"figure7_cpu"`
+}
+
+// ThroughputBar is the highest rate of SYNs, of a ladder of doublings, that a defence took
+// without losing one, an answer or a request.
+type ThroughputBar struct {
+	Defence  string  `json:"defence"`
+	Lossless float64 `json:"lossless_pps"`       // measured at that rung; 0: not even the first
+	LossAt   float64 `json:"loss_pps,omitempty"` // measured at the next; 0: the ladder ended, or the generator
+	Lost     float64 `json:"lost_share,omitempty"`
+}
+
+// LatencyPoint is the time of a request for 14.5 kB, each from a client of its own that
+// has never been here before.
+type LatencyPoint struct {
+	Defence string  `json:"defence"`
+	Rate    string  `json:"attack_pps"`
+	P50     float64 `json:"p50_ms"`
+	P90     float64 `json:"p90_ms"`
+	Served  float64 `json:"served_share"`
+	Retried int     `json:"retried"`
+	Ratio   float64 `json:"ratio"` // over the first: no defence, no attack
+}
+
+// CPUPoint is what a packet of an attack costs the server.
+type CPUPoint struct {
+	Defence  string  `json:"defence"`
+	Attack   string  `json:"attack"`
+	FPRate   float64 `json:"fp_rate"`          // share of unknown flows that pass
+	AtServer float64 `json:"at_server_share"`  // of the attack's packets
+	Each     float64 `json:"ns_per_packet"`    // of CPU, for one that comes to the server
+	OfAttack float64 `json:"ns_per_attack"`    // of the server's CPU, for each packet of the attack
+	Requests float64 `json:"requests_success"` // share
+}
+
+// figureRuns are the experiments that figures are made of; tests have others.
+type figureRuns struct {
+	flood func(context.Context, trial.Options) (*trial.Result, error)
+	split func(context.Context, Options) (*Result, error)
+}
+
+const (
+	figureFirstRate  = 50_000 // a second
+	figureRungs      = 7      // up to 3.2 million a second, more than the generator makes
+	figureRequests   = 30
+	figureLost       = 0.001 // a share; below it is the edge of the counting window
+	figureFlows      = 579_600
+	figureAttackRate = 50_000
+)
+
+// RunFigures makes them; opts says how long each part takes, and where.
+func RunFigures(ctx context.Context, o Options) (*Figures, error) {
+	return figures(ctx, o, figureRuns{trial.Run, Run})
+}
+
+func figures(ctx context.Context, o Options, run figureRuns) (f *Figures, err error) {
+	f = &Figures{}
+	if f.Throughput, err = run.throughput(ctx, o); err != nil {
+		return nil, fmt.Errorf("figure 5: %w", err)
+	}
+	if f.Latency, err = run.latency(ctx, o); err != nil {
+		return nil, fmt.Errorf("figure 6: %w", err)
+	}
+	if f.CPU, err = run.cpu(ctx, o); err != nil {
+		return nil, fmt.Errorf("figure 7: %w", err)
+	}
+	return f, nil
+}
+
+// undisturbed runs an experiment again that other work has disturbed.
+func undisturbed[R any](ctx context.Context, run func(context.Context) (R, error)) (r R, err error) {
+	for range 5 {
+		if r, err = run(ctx); !errors.Is(err, trial.ErrDisturbed) {
+			break
+		}
+	}
+	return r, err
+}
+
+func (run figureRuns) floodOnce(ctx context.Context, o trial.Options) (*trial.Result, error) {
+	return undisturbed(ctx, func(ctx context.Context) (*trial.Result, error) { return run.flood(ctx, o) })
+}
+
+func (run figureRuns) splitOnce(ctx context.Context, o Options) (*Result, error) {
+	return undisturbed(ctx, func(ctx context.Context) (*Result, error) { return run.split(ctx, o) })
+}
+
+// throughput: every SYN is answered by what defends, so what is not answered is lost.
+func (run figureRuns) throughput(ctx context.Context, o Options) (bars []ThroughputBar, err error) {
+	for _, defence := range []string{defences.Kernel, defences.Nft, defences.Host, "split"} {
+		bar := ThroughputBar{Defence: defence}
+		for rung := range figureRungs {
+			rate := load.Rate(math.Ldexp(figureFirstRate, rung))
+			r := &trial.Result{}
+			if defence == "split" {
+				split := o
+				split.Rate, split.Attack, split.FilterFlows = rate, AttackSYN, 0
+				s, err := run.splitOnce(ctx, split)
+				if err != nil {
+					return nil, err
+				}
+				r = &s.Result
+			} else {
+				plain := o.Options
+				plain.Defence, plain.Rate = defence, rate
+				if r, err = run.floodOnce(ctx, plain); err != nil {
+					return nil, err
+				}
+			}
+			if r.SYNPPS < 0.8*float64(rate) && r.SYNLost == 0 {
+				break // the generator, or whoever shares its CPU, is at its end
+			}
+			lost := lostShare(r)
+			if lost > figureLost || r.Success < 1 {
+				bar.LossAt, bar.Lost = r.SYNPPS, load.Round3(lost)
+				break
+			}
+			bar.Lossless = r.SYNPPS
+		}
+		bars = append(bars, bar)
+	}
+	return bars, nil
+}
+
+// lostShare is what of the SYNs did not arrive or was not answered.
+func lostShare(r *trial.Result) float64 {
+	sent := r.SYNSent + r.SYNLost
+	if sent == 0 {
+		return 0
+	}
+	return 1 - float64(min(r.Answers, sent))/float64(sent)
+}
+
+func (run figureRuns) latency(ctx context.Context, o Options) (points []LatencyPoint, err error) {
+	base := o.Options
+	base.ResponseSize, base.Clients, base.Requests, base.Load = 14500, figureRequests, figureRequests, figureRequests/base.Duration.Seconds()
+	for _, c := range []struct {
+		name, defence string
+		retries       int
+		rates         []load.Rate
+	}{
+		{"no defence", defences.None, 0, []load.Rate{0}},
+		{"kernel cookies", defences.Kernel, 0, []load.Rate{0, figureAttackRate}},
+		{"split", "split", 0, []load.Rate{0, figureAttackRate}},
+		{"reset by a wrong acknowledgement (mode 1)", "proxy-auth-wrong", 0, []load.Rate{0, figureAttackRate}},
+		{"reset after the handshake, tried again at once (mode 2)", "proxy-auth-cookie", 3, []load.Rate{0, figureAttackRate}},
+	} {
+		for _, rate := range c.rates {
+			one := base
+			one.Rate, one.Retries = rate, c.retries
+			r := &trial.Result{}
+			if c.defence == "split" {
+				split := o
+				split.Options, split.Attack = one, AttackSYN
+				split.Options.Defence = "split"
+				s, err := run.splitOnce(ctx, split)
+				if err != nil {
+					return nil, err
+				}
+				r = &s.Result
+			} else {
+				one.Defence = c.defence
+				if r, err = run.floodOnce(ctx, one); err != nil {
+					return nil, fmt.Errorf("%s: %w", c.name, err)
+				}
+			}
+			p := LatencyPoint{Defence: c.name, Rate: rate.String(), P50: r.Latency.P50, P90: r.Latency.P90, Served: load.Round3(r.Success), Retried: r.Retried, Ratio: 1}
+			if len(points) > 0 && points[0].P50 > 0 {
+				p.Ratio = load.Round3(p.P50 / points[0].P50)
+			}
+			points = append(points, p)
+		}
+	}
+	return points, nil
+}
+
+// cpu: what the server does with a packet is told apart from what the edge does with it, and
+// from bringing it there, by the same attack against a program that drops at the server's
+// port: as the kernel's cookies are told apart from the generator.
+func (run figureRuns) cpu(ctx context.Context, o Options) (points []CPUPoint, err error) {
+	split := o
+	split.Rate, split.UnknownRate, split.Attack, split.FilterFlows = figureAttackRate, "0", AttackSYN, figureFlows
+	syn, err := run.splitOnce(ctx, split)
+	if err != nil {
+		return nil, err
+	}
+	share := func(r *Result) float64 { return float64(r.ServerAttackPackets) / max(1, float64(r.SYNSent)) }
+	p := CPUPoint{"split", AttackSYN, syn.FPComputed, share(syn), 0, 0, syn.Success}
+	if syn.ServerAttackPackets != 0 { // else there is nothing that could cost
+		p.Each, p.OfAttack = -1, -1
+	}
+	points = append(points, p)
+	split.Attack = AttackACK
+	for _, takeover := range []string{"adopt", takeoverTranslate} {
+		split.Takeover, split.DropAttack = takeover, true
+		dropped, err := run.splitOnce(ctx, split)
+		if err != nil {
+			return nil, err
+		}
+		split.DropAttack = false
+		full, err := run.splitOnce(ctx, split)
+		if err != nil {
+			return nil, err
+		}
+		added := max(0, full.CPUPerSYN-dropped.CPUPerSYN)
+		points = append(points, CPUPoint{"split, server " + takeover, AttackACK, full.FPMeasured, share(full),
+			load.Round3(added / max(share(full), 1e-9)), load.Round3(added), full.Success})
+	}
+	kernel := o.Options
+	kernel.Defence, kernel.Rate = defences.Kernel, figureAttackRate
+	k, err := run.floodOnce(ctx, kernel)
+	if err != nil {
+		return nil, err
+	}
+	return append(points, CPUPoint{"kernel cookies behind a filter that lets that share of SYNs pass", AttackSYN, syn.FPComputed, syn.FPComputed,
+		k.CPUPerSYN, load.Round3(k.CPUPerSYN * syn.FPComputed), k.Success}), nil
+}
+
+// Summary is the figures for people.
+func (f *Figures) Summary() string {
+	var b strings.Builder
+	b.WriteString("Figure 5: SYNs a second without loss\n")
+	for _, t := range f.Throughput {
+		fmt.Fprintf(&b, "  %-8s %9.0f", t.Defence, t.Lossless)
+		if t.LossAt > 0 {
+			fmt.Fprintf(&b, "   (at %.0f: %.1f %% lost)", t.LossAt, 100*t.Lost)
+		} else {
+			b.WriteString("   (no loss at the generator's fastest)")
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("Figure 6: a request for 14.5 kB from a client that is new\n")
+	for _, p := range f.Latency {
+		fmt.Fprintf(&b, "  %-56s at %-7s p50 %9.3f ms, p90 %9.3f, %8.2f times; %.0f %% served, %d tried again\n", p.Defence, p.Rate, p.P50, p.P90, p.Ratio, 100*p.Served, p.Retried)
+	}
+	b.WriteString("Figure 7: CPU of the server\n")
+	for _, p := range f.CPU {
+		fmt.Fprintf(&b, "  %-64s %s: %5.2f %% come there, %6.0f ns each, %6.1f ns for each packet of the attack\n", p.Defence, p.Attack, 100*p.AtServer, p.Each, p.OfAttack)
+	}
+	return b.String()
+}
+
+// FigureDuration is how long clients come in each experiment of the figures.
+const FigureDuration = time.Second

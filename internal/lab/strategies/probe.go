@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package strategies
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/lab/defences"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
+)
+
+// The single probes of `lab strategies`.
+
+const (
+	firstTries     = 20
+	heldForEntries = 8
+	exchanges      = 20
+	probeTimeout   = 3 * time.Second
+	settleFor      = 5 * time.Second
+)
+
+// agreed is what one end of a connection says was agreed on (struct tcp_info).
+type agreed struct {
+	Options uint8 // TS 1, SACK 2, window scale 4, ECN 8
+	Shifts  uint8
+	MSS     uint32
+}
+
+func agreedOf(c *net.TCPConn) (a agreed, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return a, err
+	}
+	ctl := raw.Control(func(fd uintptr) {
+		var info *unix.TCPInfo
+		if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			a = agreed{info.Options & 15, (*[8]byte)(unsafe.Pointer(info))[6], info.Snd_mss}
+		}
+	})
+	return a, errors.Join(err, ctl)
+}
+
+// serveAgreed is a server that answers the first byte of a connection with what it
+// agreed on, and echoes the rest.
+func serveAgreed(n *rig.Namespace) (stop func(), err error) {
+	var l net.Listener
+	err = n.Do(func() (err error) {
+		var lc net.ListenConfig
+		lc.SetMultipathTCP(false)
+		l, err = lc.Listen(context.Background(), "tcp", rig.ServiceAddr(false).String())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(time.Minute))
+				if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+					return
+				}
+				a, err := agreedOf(c.(*net.TCPConn))
+				if err != nil {
+					return
+				}
+				if _, err := c.Write(binary.BigEndian.AppendUint32([]byte{a.Options, a.Shifts}, a.MSS)); err != nil {
+					return
+				}
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
+	return func() { l.Close() }, nil
+}
+
+// open connects from the client's address and uses the connection.
+func (r *run) open(client int, mss int) (c *net.TCPConn, ends [2]agreed, err error) {
+	err = r.p.Client.Do(func() error {
+		d := net.Dialer{Timeout: probeTimeout, LocalAddr: &net.TCPAddr{IP: rig.ClientAddr(client, false).AsSlice()},
+			Control: func(_, _ string, raw syscall.RawConn) (err error) {
+				ctl := raw.Control(func(fd uintptr) {
+					if mss > 0 {
+						err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, mss)
+					}
+				})
+				return errors.Join(err, ctl)
+			}}
+		d.SetMultipathTCP(false)
+		conn, err := d.DialContext(r.ctx, "tcp", rig.ServiceAddr(false).String())
+		if err == nil {
+			c = conn.(*net.TCPConn)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, ends, err
+	}
+	if ends, err = useAgreed(c); err != nil {
+		c.Close()
+		return nil, ends, err
+	}
+	return c, ends, nil
+}
+
+func useAgreed(c *net.TCPConn) (ends [2]agreed, err error) {
+	_ = c.SetDeadline(time.Now().Add(probeTimeout))
+	if _, err := c.Write([]byte{1}); err != nil {
+		return ends, err
+	}
+	var b [6]byte
+	if _, err := io.ReadFull(c, b[:]); err != nil {
+		return ends, err
+	}
+	ends[1] = agreed{b[0], b[1], binary.BigEndian.Uint32(b[2:])}
+	ends[0], err = agreedOf(c)
+	return ends, err
+}
+
+// agreedRetry comes again once if the connection is reset, as a browser does.
+func (r *run) agreedRetry(client, mss int) (ends [2]agreed, err error) {
+	for range 2 {
+		var c *net.TCPConn
+		if c, ends, err = r.open(client, mss); err == nil {
+			return ends, c.Close()
+		}
+		if !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
+			break
+		}
+	}
+	return ends, err
+}
+
+// measureFirst: what the application of a client sees that was never seen before.
+func (r *run) measureFirst() error {
+	for range firstTries {
+		r.fig.FirstTried++
+		c, _, err := r.open(r.fresh(), 0)
+		if err != nil {
+			r.fig.FirstErrors[load.ErrorName(err)]++
+			continue
+		}
+		r.fig.FirstOK++
+		c.Close()
+	}
+	return nil
+}
+
+// variants of clients whose options are compared.
+var variants = []struct {
+	name            string
+	timestamps, ecn string
+	mss             int
+}{
+	{"Linux", "1", "0", 0},
+	{"without timestamps", "0", "0", 0},
+	{"with ECN", "1", "1", 0},
+	{"MSS 1234", "1", "0", 1234},
+}
+
+// agreedAll makes one connection of each kind.
+func (r *run) agreedAll() (all [][2]agreed, err error) {
+	const client = 0 // kept for this: it comes many times
+	for _, v := range variants {
+		err := r.p.Client.SetSysctls([2]string{"net.ipv4.tcp_timestamps", v.timestamps}, [2]string{"net.ipv4.tcp_ecn", v.ecn})
+		if err != nil {
+			return nil, err
+		}
+		ends, err := r.agreedRetry(client, v.mss)
+		if err != nil {
+			return nil, fmt.Errorf("client %s: %w", v.name, err)
+		}
+		all = append(all, ends)
+	}
+	return all, r.p.Client.SetSysctls([2]string{"net.ipv4.tcp_timestamps", "1"}, [2]string{"net.ipv4.tcp_ecn", "2"})
+}
+
+// measureOptions compares with what was agreed on without a box's defence. The
+// proxy learns what the server offers from its first answers: it is given the time.
+func (r *run) measureOptions(direct [][2]agreed) error {
+	var got [][2]agreed
+	var err error
+	for until := time.Now().Add(settleFor); ; time.Sleep(100 * time.Millisecond) {
+		if got, err = r.agreedAll(); err != nil {
+			return err
+		}
+		if slices.Equal(got, direct) || time.Now().After(until) {
+			break
+		}
+		if _, core := lostOptions(direct, got); !core && time.Now().After(until.Add(-settleFor/2)) {
+			break // what is missing now is not going to be learned
+		}
+	}
+	r.fig.OptionsAsked = len(direct) * 2 * 5
+	r.fig.OptionsLost, r.fig.CoreLost = lostOptions(direct, got)
+	return nil
+}
+
+// lostOptions names what differs, and says whether more than MSS and ECN does.
+func lostOptions(direct, got [][2]agreed) (lost []string, core bool) {
+	lost = []string{}
+	for i := range direct {
+		for end, name := range []string{"client", "server"} {
+			d, g := direct[i][end], got[i][end]
+			note := func(what string, isCore bool) {
+				lost = append(lost, fmt.Sprintf("%s, %s's end: %s", variants[i].name, name, what))
+				core = core || isCore
+			}
+			for bit, option := range []string{"timestamps", "SACK", "window scale", "ECN"} {
+				if (d.Options^g.Options)>>bit&1 != 0 {
+					note(option, option != "ECN")
+				}
+			}
+			if d.Options&g.Options&4 != 0 && d.Shifts != g.Shifts {
+				note(fmt.Sprintf("window shifts %#x instead of %#x", g.Shifts, d.Shifts), true)
+			}
+			if (d.Options^g.Options)&1 == 0 && d.MSS != g.MSS {
+				note(fmt.Sprintf("MSS %d instead of %d", g.MSS, d.MSS), false)
+			}
+		}
+	}
+	return lost, core
+}
+
+// measureSYNsAgain: what an unanswered SYN-ACK is followed by. The client is nobody,
+// so that no kernel answers in its place.
+func (r *run) measureSYNsAgain() error {
+	t, err := load.NewTap(r.p.ClientPort)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	syn := r.nobodySYN(1, 40001)
+	if err := load.SendSegment(r.p.Client, syn); err != nil {
+		return err
+	}
+	want := isAnswer(syn)
+	if _, ok := t.Next(time.Now().Add(probeTimeout), want); !ok {
+		return errors.New("a SYN was not answered")
+	}
+	for until := time.Now().Add(r.o.Unanswered); ; r.fig.AnswersUnasked++ {
+		if _, ok := t.Next(until, want); !ok {
+			break
+		}
+	}
+	if err := load.SendSegment(r.p.Client, syn); err != nil {
+		return err
+	}
+	_, r.fig.AnswersAgain = t.Next(time.Now().Add(probeTimeout), want)
+	return nil
+}
+
+// nobody is a client address that no machine has.
+func nobody(i int) netip.Addr { return rig.ClientAddr(rig.MaxClients-1-i, false) }
+
+func (r *run) nobodySYN(i int, port uint16) load.Segment {
+	return load.Segment{Src: netip.AddrPortFrom(nobody(i), port), Dst: rig.ServiceAddr(false), Flags: load.FlagSYN,
+		Seq: 0x10000 * uint32(port), Window: 65535, Options: []byte{2, 4, 5, 0xb4}}
+}
+
+// isAnswer wants SYN-ACKs to that SYN's sender.
+func isAnswer(syn load.Segment) func(load.Segment) bool {
+	return func(s load.Segment) bool {
+		return s.Dst == syn.Src && s.Src == syn.Dst && s.Flags&(load.FlagSYN|load.FlagACK) == load.FlagSYN|load.FlagACK
+	}
+}
+
+// measureSegments compares the TCP headers of one connection's data on both sides
+// of the box, all but the checksum.
+func (r *run) measureSegments() error {
+	client, err := load.NewTap(r.p.ClientPort)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	server, err := load.NewTap(r.p.ServerPort)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	who := r.fresh()
+	if _, err := r.agreedRetry(who, 0); err != nil {
+		return err
+	}
+	c, _, err := r.open(who, 0)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for i := range exchanges {
+		out := fmt.Appendf(nil, "tidegate segment %04d", i)
+		if _, err := c.Write(out); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(c, make([]byte, len(out))); err != nil {
+			return err
+		}
+	}
+	type key struct {
+		down bool
+		data string
+	}
+	sides := [2]map[key][]byte{}
+	for i, t := range []*load.Tap{client, server} {
+		sides[i] = map[key][]byte{}
+		for _, s := range t.All() {
+			if bytes.HasPrefix(s.Payload, []byte("tidegate segment ")) {
+				h := slices.Clone(s.Header)
+				h[16], h[17] = 0, 0
+				sides[i][key{s.Src == rig.ServiceAddr(false), string(s.Payload)}] = h
+			}
+		}
+	}
+	for k, seen := range sides[0] {
+		other, there := sides[1][k]
+		if !there {
+			continue
+		}
+		r.fig.Segments++
+		if !bytes.Equal(seen, other) {
+			r.fig.SegmentsChanged++
+		}
+	}
+	if r.fig.Segments == 0 {
+		return errors.New("no segment was seen on both sides")
+	}
+	return nil
+}
+
+// measureEntries: connections from one address, and from many.
+func (r *run) measureEntries() error {
+	one := r.fresh()
+	clients := slices.Repeat([]int{one}, heldForEntries)
+	for _, to := range []*int{&r.fig.EntriesOneSrc, &r.fig.EntriesManySrc} {
+		before, err := r.def.Usage()
+		if err != nil {
+			return err
+		}
+		var held []*net.TCPConn
+		for _, client := range clients {
+			c, _, err := r.open(client, 0)
+			if errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) {
+				c, _, err = r.open(client, 0)
+			}
+			if err != nil {
+				return err
+			}
+			held = append(held, c)
+		}
+		after, err := r.def.Usage()
+		for _, c := range held {
+			_ = c.SetLinger(0)
+			c.Close()
+		}
+		if err != nil {
+			return err
+		}
+		*to = after.Entries - before.Entries
+		r.fig.KeyBytes, r.fig.EntryBytes = after.KeyBytes, load.Round3(defences.BytesPerEntry(after, r.def.Empty))
+		for i := range clients {
+			clients[i] = r.fresh()
+		}
+	}
+	return nil
+}
+
+// measureLookups: a client that nobody has seen, and then the same segments once
+// more when it is known. What is counted differently was looked up.
+func (r *run) measureLookups() error {
+	t, err := load.NewTap(r.p.ClientPort)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	// An answer to a SYN-ACK may be an ACK or, to a wrong one, a RST.
+	for i, answer := range []load.TCPFlags{load.FlagACK, load.FlagRST} {
+		syn := r.nobodySYN(2+i, uint16(40010+10*i))
+		first, err := r.counted(syn)
+		if err != nil {
+			return err
+		}
+		got, ok := t.Next(time.Now().Add(probeTimeout), isAnswer(syn))
+		if !ok {
+			return errors.New("a SYN was not answered")
+		}
+		reply := load.Segment{Src: syn.Src, Dst: syn.Dst, Flags: answer, Seq: syn.Seq + 1, Ack: got.Seq + 1, Window: 65535}
+		if answer == load.FlagRST {
+			reply.Seq, reply.Ack = got.Ack, 0
+		}
+		unknown, err := r.counted(reply)
+		if err != nil {
+			return err
+		}
+		known, err := r.counted(reply)
+		if err != nil {
+			return err
+		}
+		r.fig.LooksUpOther = r.fig.LooksUpOther || unknown != known
+		again := syn
+		again.Src = netip.AddrPortFrom(syn.Src.Addr(), syn.Src.Port()+1)
+		second, err := r.counted(again)
+		if err != nil {
+			return err
+		}
+		r.fig.LooksUpSYN = r.fig.LooksUpSYN || first != second
+	}
+	return nil
+}
+
+// judgedBy are the counters that tell how a client's segment was judged.
+var judgedBy = [...]string{"cookie_sent", "challenge_sent", "cookie_valid", "cookie_invalid", "forward_white",
+	"white_added", "white_reset", "flow_opened"}
+
+// counted sends a segment and returns what it changed in the counters. A port counts
+// a frame when its program has ended.
+func (r *run) counted(s load.Segment) (delta [len(judgedBy)]uint64, err error) {
+	before, err := r.def.Counters(r.ctx)
+	if err != nil {
+		return delta, err
+	}
+	rx, err := r.p.LegitPort.RxPackets()
+	if err != nil {
+		return delta, err
+	}
+	if err := load.SendSegment(r.p.Client, s); err != nil {
+		return delta, err
+	}
+	for until := time.Now().Add(probeTimeout); ; time.Sleep(time.Millisecond) {
+		now, err := r.p.LegitPort.RxPackets()
+		if err != nil {
+			return delta, err
+		}
+		if now > rx {
+			break
+		}
+		if time.Now().After(until) {
+			return delta, errors.New("a segment did not arrive at the box")
+		}
+	}
+	after, err := r.def.Counters(r.ctx)
+	if err != nil {
+		return delta, err
+	}
+	for i, name := range judgedBy {
+		delta[i] = after[name] - before[name]
+	}
+	return delta, nil
+}

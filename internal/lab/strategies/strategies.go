@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package strategies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/lab/defences"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
+	"tidegate/internal/lab/trial"
+	"tidegate/internal/plane"
+)
+
+// Tables I and II of the design's source (Scholz et al., "Me Love (SYN-)Cookies",
+// sections II.D and III.B), measured: each strategy of the proxy between real clients
+// and a real server, and every mark decided by a figure of the same run.
+
+// Options say how much is measured.
+type Options struct {
+	Strategies []string      // none: all that this version has
+	Frames     int           // of each forged flood
+	Clients    int           // legitimate ones under the flood, each from an address of its own
+	Rate       load.Rate     // of that flood
+	Unanswered time.Duration // how long a SYN-ACK is left unanswered
+	// SYNCost measures what a SYN costs; nil: it is left out.
+	SYNCost  func(context.Context) (SYNCost, error)
+	Progress func(format string, args ...any)
+	Exe      string // the tidegate binary; empty: the one that FindTidegate finds
+}
+
+// DefaultOptions take about a minute and a half.
+func DefaultOptions() Options {
+	return Options{Frames: 20000, Clients: 100, Rate: 50000, Unanswered: 2500 * time.Millisecond}
+}
+
+// SYNCost is the benchmark's: nanoseconds a SYN, above the plain reflection of a frame.
+type SYNCost struct {
+	SipHashNs      float64            `json:"siphash24_ns"` // of 16 bytes, in the same run
+	AboveReflectNs map[string]float64 `json:"ns_above_reflect"`
+}
+
+// Forged is what became of a flood with random sources.
+type Forged struct {
+	Arrived  uint64  `json:"arrived"`
+	Accepted uint64  `json:"accepted"` // sources whitelisted, connections begun or SYNs let through
+	Share    float64 `json:"share"`
+}
+
+// Figures are what was measured of one strategy.
+type Figures struct {
+	Strategy string `json:"strategy"`
+
+	MemoryPerSYN float64  `json:"memory_bytes_per_syn"` // all its maps, after a flood less before
+	NsPerSYN     *float64 `json:"ns_above_reflect"`     // null: not measured
+
+	FirstTried  int            `json:"first_connections"` // of clients never seen before
+	FirstOK     int            `json:"first_connections_ok"`
+	FirstErrors map[string]int `json:"first_connections_errors"` // as the application sees them
+
+	OptionsAsked int      `json:"options_compared"` // of both ends, with and without the box
+	OptionsLost  []string `json:"options_lost"`
+	CoreLost     bool     `json:"options_core_lost"` // window scale, SACK or timestamps are among them
+
+	AnswersUnasked int  `json:"synacks_sent_again"` // while the first was left unanswered
+	AnswersAgain   bool `json:"answers_syn_again"`
+
+	Forged  map[string]Forged `json:"forged"` // by kind: syn, ack, rst
+	Legit   int               `json:"legitimate_clients"`
+	Refused int               `json:"legitimate_refused"` // after one retry of a reset connection
+
+	Segments        int     `json:"segments"` // with data, of one connection, seen on both sides
+	SegmentsChanged int     `json:"segments_changed"`
+	EntriesOneSrc   int     `json:"entries_one_source"`   // for heldForEntries connections from one address
+	EntriesManySrc  int     `json:"entries_many_sources"` // for as many from an address each
+	KeyBytes        int     `json:"key_bytes"`
+	EntryBytes      float64 `json:"entry_bytes"`
+	LooksUpSYN      bool    `json:"looks_up_syn"`   // a known client's SYN is treated differently
+	LooksUpOther    bool    `json:"looks_up_other"` // likewise an ACK or a RST
+}
+
+// Report is the one JSON object of `tidegate-lab strategies --json`.
+type Report struct {
+	Begun      time.Time  `json:"begun"`
+	Seconds    float64    `json:"seconds"`
+	Kernel     string     `json:"kernel"`
+	CPU        string     `json:"cpu"`
+	Rate       string     `json:"rate"`
+	Frames     int        `json:"frames"`
+	Unanswered float64    `json:"unanswered_s"`
+	SipHashNs  float64    `json:"siphash24_ns"` // 0: not measured
+	Figures    []Figures  `json:"figures"`
+	TableI     []TableRow `json:"table_1"`
+	TableII    []TableRow `json:"table_2"`
+	Disagrees  []string   `json:"disagreements"` // with the tables as published
+	NotOffered []string   `json:"not_offered"`   // published strategies that this version lacks
+}
+
+// Run measures all strategies, one after the other.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("the lab needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_BPF): run it with sudo")
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, ...any) {}
+	}
+	if len(o.Strategies) == 0 {
+		for _, s := range config.Strategies() {
+			o.Strategies = append(o.Strategies, string(s))
+		}
+	}
+	begin := time.Now()
+	r := &Report{Begun: begin.UTC().Truncate(time.Second), Kernel: rig.KernelRelease(), CPU: rig.CPUModel(),
+		Rate: o.Rate.String(), Frames: o.Frames, Unanswered: o.Unanswered.Seconds()}
+	var cost SYNCost
+	if o.SYNCost != nil {
+		var err error
+		if cost, err = o.SYNCost(ctx); err != nil {
+			return nil, err
+		}
+		r.SipHashNs = load.Round3(cost.SipHashNs)
+	}
+	for i, s := range o.Strategies {
+		o.Progress("strategy %s (%d of %d)", s, i+1, len(o.Strategies))
+		f, err := measure(ctx, o, s)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s, err)
+		}
+		if ns, there := cost.AboveReflectNs[s]; there {
+			ns = load.Round3(ns)
+			f.NsPerSYN = &ns
+		}
+		r.Figures = append(r.Figures, *f)
+	}
+	r.Seconds = load.Round3(time.Since(begin).Seconds())
+	r.judge()
+	return r, nil
+}
+
+// run is one strategy at work.
+type run struct {
+	ctx  context.Context
+	o    Options
+	env  *trial.Env
+	p    *rig.ProxyTopology
+	def  *defences.Proxy
+	fig  *Figures
+	next int // client address that nobody has used yet
+}
+
+func measure(ctx context.Context, o Options, strategy string) (_ *Figures, err error) {
+	opts := trial.DefaultOptions()
+	opts.Defence, opts.Exe, opts.Progress = defences.ProxyPrefix+strategy, o.Exe, o.Progress
+	env, err := trial.NewEnv(opts)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, env.Close()) }()
+	p, err := rig.NewProxyTopology("", false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	r := &run{ctx: ctx, o: o, env: env, p: p, next: 1, fig: &Figures{Strategy: strategy,
+		FirstErrors: map[string]int{}, Forged: map[string]Forged{}, OptionsLost: []string{}}}
+	if err := p.AddClients(firstTries+2*heldForEntries+8+o.Clients, false); err != nil {
+		return nil, err
+	}
+	stop, err := serveAgreed(p.Server)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	direct, err := r.agreedAll()
+	if err != nil {
+		return nil, fmt.Errorf("without a box's defence: %w", err)
+	}
+	r.def = defences.NewProxy(env.Defence()).(*defences.Proxy)
+	defer func() { err = errors.Join(err, r.def.Stop()) }()
+	if err := r.def.Start(ctx, p.Topology); err != nil {
+		return nil, err
+	}
+	for _, part := range []func() error{
+		r.measureFirst, r.measureSYNsAgain,
+		func() error { return r.measureOptions(direct) },
+		r.measureSegments, r.measureEntries, r.measureLookups,
+		r.measureForged, r.measureLegit,
+	} {
+		if err := errors.Join(part(), ctx.Err()); err != nil {
+			return nil, err
+		}
+	}
+	return r.fig, nil
+}
+
+// fresh is the number of a client address that has not been used.
+func (r *run) fresh() int {
+	r.next++
+	return r.next - 1
+}
+
+// measureForged sends floods with random sources and counts who got through.
+func (r *run) measureForged() error {
+	for _, kind := range []struct {
+		name  string
+		flags load.TCPFlags
+	}{{"syn", load.FlagSYN}, {"ack", load.FlagACK}, {"rst", load.FlagRST}} {
+		f, err := load.NewFlood(r.p.AttackerPort, r.p.FloodPort, load.FloodOptions{Target: rig.ServiceAddr(false), Flags: kind.flags, CPU: r.env.Pin.Flood})
+		if err != nil {
+			return err
+		}
+		err = r.forged(f, kind.name)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("%s flood: %w", strings.ToUpper(kind.name), err)
+		}
+	}
+	return nil
+}
+
+func (r *run) forged(f *load.Flood, kind string) error {
+	before, err := r.def.Counters(r.ctx)
+	if err != nil {
+		return err
+	}
+	mount := rig.BpfMounts()[0]
+	bytes0, err := plane.Footprint(mount, r.def.Instance)
+	if err != nil {
+		return err
+	}
+	rx0, err := r.p.FloodPort.RxPackets()
+	if err != nil {
+		return err
+	}
+	if _, err := f.Burst(r.o.Frames); err != nil {
+		return err
+	}
+	rx1, err := r.p.FloodPort.RxPackets()
+	if err != nil {
+		return err
+	}
+	bytes1, err := plane.Footprint(mount, r.def.Instance)
+	if err != nil {
+		return err
+	}
+	after, err := r.def.Counters(r.ctx)
+	if err != nil {
+		return err
+	}
+	got := Forged{Arrived: rx1 - rx0}
+	for _, name := range []string{"white_added", "white_full", "flow_opened", "forward_white"} {
+		got.Accepted += after[name] - before[name]
+	}
+	if got.Arrived == 0 {
+		return errors.New("no frame arrived")
+	}
+	got.Share = float64(got.Accepted) / float64(got.Arrived)
+	r.fig.Forged[kind] = got
+	if kind == "syn" {
+		r.fig.MemoryPerSYN = load.Round3(max(0, float64(bytes1)-float64(bytes0)) / float64(got.Arrived))
+	}
+	return nil
+}
+
+// measureLegit lets clients come while the flood goes on.
+func (r *run) measureLegit() error {
+	f, err := load.NewFlood(r.p.AttackerPort, r.p.FloodPort, load.FloodOptions{Target: rig.ServiceAddr(false), CPU: r.env.Pin.Flood})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(r.ctx)
+	flooded := make(chan error, 1)
+	go func() {
+		_, err := f.Run(ctx, r.o.Rate)
+		flooded <- err
+	}()
+	for range r.o.Clients {
+		r.fig.Legit++
+		if _, err := r.agreedRetry(r.fresh(), 0); err != nil {
+			r.fig.Refused++
+		}
+	}
+	stop()
+	return errors.Join(<-flooded, f.Close())
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package strategies
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// How figures become marks, and the tables as published to compare with.
+
+// TableRow is one line of a table: a mark and the figure that decided it for each
+// strategy.
+type TableRow struct {
+	Name      string          `json:"name"`
+	Threshold string          `json:"threshold"` // what turns the figure into the mark
+	Cells     map[string]Cell `json:"cells"`     // by strategy
+}
+
+// Cell is one measured mark beside the published one.
+type Cell struct {
+	Mark      string `json:"mark"` // empty: not measured
+	Figure    string `json:"figure"`
+	Published string `json:"published"` // empty: the strategy is not in the table
+}
+
+// Thresholds of the marks.
+const (
+	memoryPlus     = 1.0 // bytes a SYN
+	efficientTwice = 3.0 // times SipHash-2-4 above a plain reflection
+	efficientOnce  = 5.0
+	falsePlus      = 0.0 // share of forged sources
+	falseO         = 0.01
+)
+
+// rule makes one row of a table.
+type rule struct {
+	name, threshold string
+	published       map[string]string // by strategy
+	mark            func(r *Report, f *Figures) (mark, figure string)
+}
+
+func marks(cache, cookie, wrong, full, ttl, authCookie string) map[string]string {
+	return map[string]string{"cache": cache, "cookie": cookie, "auth-wrong": wrong, "auth-full": full,
+		"auth-ttl": ttl, "auth-cookie": authCookie}
+}
+
+// tableI holds the marks of the paper's Table I.
+var tableI = []rule{
+	{"memory immunity", fmt.Sprintf("+ if a flood of SYNs makes all tables grow by less than %g byte a SYN", memoryPlus),
+		marks("-", "+", "+", "+", "-", "+"), func(_ *Report, f *Figures) (string, string) {
+			return plusIf(f.MemoryPerSYN < memoryPlus), fmt.Sprintf("%.3g B/SYN", f.MemoryPerSYN)
+		}},
+	{"CPU immunity", "+ if a SYN costs less than one SipHash-2-4 (of 16 bytes, same run) more than under the cheapest strategy of this run",
+		marks("+", "-", "+", "+", "+", "-"), func(r *Report, f *Figures) (string, string) {
+			if f.NsPerSYN == nil || r.SipHashNs == 0 {
+				return "", "not measured"
+			}
+			more := (*f.NsPerSYN - r.cheapestNs()) / r.SipHashNs
+			return plusIf(more < 1), fmt.Sprintf("%.1f SipHash above the cheapest", more)
+		}},
+	{"efficiency", fmt.Sprintf("++ if a SYN costs at most %g SipHash-2-4 above a plain reflection, + if at most %g", efficientTwice, efficientOnce),
+		marks("-", "+", "++", "++", "++", "+"), func(r *Report, f *Figures) (string, string) {
+			if f.NsPerSYN == nil || r.SipHashNs == 0 {
+				return "", "not measured"
+			}
+			times := *f.NsPerSYN / r.SipHashNs
+			mark := "-"
+			if times <= efficientTwice {
+				mark = "++"
+			} else if times <= efficientOnce {
+				mark = "+"
+			}
+			return mark, fmt.Sprintf("%.0f ns, %.1f SipHash", *f.NsPerSYN, times)
+		}},
+	{"transparency", "+ if the first connection of every new client succeeds, without the application coming again",
+		marks("+", "+", "-", "-", "-", "-"), func(_ *Report, f *Figures) (string, string) {
+			return plusIf(f.FirstOK == f.FirstTried), fmt.Sprintf("%d of %d", f.FirstOK, f.FirstTried)
+		}},
+	{"option support", "+ if both ends agree on the same as without the box, o if MSS or ECN alone differ, - if window scale, SACK or timestamps do",
+		marks("+", "-/o", "+", "+", "+", "+"), func(_ *Report, f *Figures) (string, string) {
+			mark := "+"
+			if f.CoreLost {
+				mark = "-"
+			} else if len(f.OptionsLost) > 0 {
+				mark = "o"
+			}
+			return mark, fmt.Sprintf("%d of %d kept", f.OptionsAsked-len(f.OptionsLost), f.OptionsAsked)
+		}},
+	{"robustness", "+ if an unanswered SYN-ACK is sent again in the time (a stack does so after a second), o if at least the client's own second SYN is answered",
+		marks("+", "-", "o", "o", "o", "o"), func(r *Report, f *Figures) (string, string) {
+			switch {
+			case f.AnswersUnasked > 0:
+				return "+", fmt.Sprintf("%d more in %g s", f.AnswersUnasked, r.Unanswered)
+			case f.AnswersAgain:
+				return "o", "when asked again"
+			}
+			return "-", "never"
+		}},
+	{"false positive", fmt.Sprintf("+ if no source of a SYN, ACK or RST flood gets through, o up to %g %%", 100*falseO),
+		marks("+", "+", "-", "-", "o", "+"), func(_ *Report, f *Figures) (string, string) {
+			kinds := []string{"syn", "ack", "rst"}
+			worst, shares := 0.0, make([]string, len(kinds))
+			for i, k := range kinds {
+				worst = max(worst, f.Forged[k].Share)
+				shares[i] = fmt.Sprintf("%s %s", strings.ToUpper(k), share(f.Forged[k].Share))
+			}
+			mark := "-"
+			if worst <= falsePlus {
+				mark = "+"
+			} else if worst <= falseO {
+				mark = "o"
+			}
+			return mark, strings.Join(shares, ", ")
+		}},
+	{"false negative", fmt.Sprintf("+ if every legitimate client is served under the flood, after one retry at most; o from %g %%", 100*(1-falseO)),
+		marks("+", "+", "+", "+", "+", "+"), func(_ *Report, f *Figures) (string, string) {
+			mark := plusIf(f.Refused == 0)
+			if f.Refused > 0 && float64(f.Refused) <= falseO*float64(f.Legit) {
+				mark = "o"
+			}
+			return mark, fmt.Sprintf("%d of %d refused", f.Refused, f.Legit)
+		}},
+}
+
+func cookieOrAuth(cookie, auth string) map[string]string {
+	return marks("", cookie, auth, auth, auth, auth)
+}
+
+// tableII holds what the paper's Table II says of SYN cookies and of SYN authentication.
+var tableII = []rule{
+	{"packet modification", "\"every segment\" if all data segments differ on the two sides of the box, \"handshake\" if none does",
+		cookieOrAuth("every segment", "handshake"), func(_ *Report, f *Figures) (string, string) {
+			mark := "some"
+			switch f.SegmentsChanged {
+			case f.Segments:
+				mark = "every segment"
+			case 0:
+				mark = "handshake"
+			}
+			return mark, fmt.Sprintf("%d of %d changed", f.SegmentsChanged, f.Segments)
+		}},
+	{"transparent", "as in Table I", cookieOrAuth("yes", "no"), func(_ *Report, f *Figures) (string, string) {
+		return word(f.FirstOK == f.FirstTried, "yes", "no"), fmt.Sprintf("%d of %d", f.FirstOK, f.FirstTried)
+	}},
+	{"option support", "\"full\" if nothing was lost", cookieOrAuth("limited", "full"), func(_ *Report, f *Figures) (string, string) {
+		return word(len(f.OptionsLost) == 0, "full", "limited"), fmt.Sprintf("%d of %d kept", f.OptionsAsked-len(f.OptionsLost), f.OptionsAsked)
+	}},
+	{"state per", fmt.Sprintf("\"flow\" if %d connections of one source are as many entries, \"source\" if they are at most one", heldForEntries),
+		cookieOrAuth("flow", "source"), func(_ *Report, f *Figures) (string, string) {
+			mark := "neither"
+			if f.EntriesOneSrc >= heldForEntries {
+				mark = "flow"
+			} else if f.EntriesOneSrc <= 1 {
+				mark = "source"
+			}
+			return mark, fmt.Sprintf("%d from one source, %d from %d", f.EntriesOneSrc, f.EntriesManySrc, heldForEntries)
+		}},
+	{"lookup key", "\"4-tuple\" if state is per flow, \"src. IP\" if it is per source; the key's size as the kernel has it",
+		cookieOrAuth("4-tuple", "src. IP"), func(_ *Report, f *Figures) (string, string) {
+			return word(f.EntriesOneSrc >= heldForEntries, "4-tuple", "src. IP"), fmt.Sprintf("%d bytes", f.KeyBytes)
+		}},
+	{"memory required", "for one entry, as the kernel accounts it: its buckets' share, header, key and value",
+		cookieOrAuth("> 32 bit", "2 bit"), func(_ *Report, f *Figures) (string, string) {
+			return word(f.EntryBytes*8 > 32, "> 32 bit", "2 bit"), fmt.Sprintf("%.0f bytes", f.EntryBytes)
+		}},
+	{"lookup for", "a known client's SYN (from a new port), or its ACK or RST, is judged differently from an unknown one's",
+		cookieOrAuth("not SYN", "every segment"), func(_ *Report, f *Figures) (string, string) {
+			switch {
+			case f.LooksUpSYN && f.LooksUpOther:
+				return "every segment", "SYN, ACK or RST"
+			case f.LooksUpOther:
+				return "not SYN", "ACK or RST"
+			case f.LooksUpSYN:
+				return "SYN", "SYN"
+			}
+			return "nothing", "neither"
+		}},
+}
+
+// why a measured mark is not the published one, where that is known.
+var why = map[[2]string]string{
+	{"memory immunity", "auth-ttl"}: "the TTL stands in the challenge's sequence number; nothing is stored",
+	{"memory immunity", "cache"}:    "the table has its full size from the start; what a flood costs is who is pushed out of it, and that shows as false negatives",
+	{"transparency", "auth-wrong"}:  "Linux answers the wrong acknowledgement with a RST and sends its SYN again by itself; other systems wait a second or give up",
+	{"transparent", "auth-wrong"}:   "Linux sends its SYN again by itself",
+	{"robustness", "cookie"}:        "the client's SYN is answered again like a first one; nothing is sent unasked, and a lost last ACK still hangs a client that waits for the server's first word",
+	{"false positive", "auth-ttl"}:  "an ACK has to answer the challenge's number, too, which is a keyed hash",
+	{"option support", "cookie"}:    "the cookie carries window scale, SACK and timestamps; the MSS is rounded, ECN is not offered",
+	{"memory required", "auth-"}:    "a hash table's entry; the published two bits are those of a bitmap of all addresses",
+	{"efficiency", "auth-cookie"}:   "the cookie is the same as `cookie`'s",
+}
+
+func reason(row, strategy string) string {
+	if text, there := why[[2]string{row, strategy}]; there {
+		return text
+	}
+	if strings.HasPrefix(strategy, "auth-") {
+		return why[[2]string{row, "auth-"}]
+	}
+	return ""
+}
+
+func plusIf(yes bool) string { return word(yes, "+", "-") }
+
+func word(yes bool, ifYes, ifNo string) string {
+	if yes {
+		return ifYes
+	}
+	return ifNo
+}
+
+// share prints a share so that one in many is not nothing.
+func share(v float64) string {
+	switch {
+	case v == 0:
+		return "0"
+	case v < 0.001:
+		return fmt.Sprintf("%.2g", v)
+	}
+	return fmt.Sprintf("%.1f %%", 100*v)
+}
+
+func (r *Report) cheapestNs() float64 {
+	least := 0.0
+	for i, f := range r.Figures {
+		if f.NsPerSYN != nil && (i == 0 || *f.NsPerSYN < least) {
+			least = *f.NsPerSYN
+		}
+	}
+	return least
+}
+
+// judge makes the tables of the figures.
+func (r *Report) judge() {
+	r.Disagrees, r.NotOffered = []string{}, []string{}
+	fill := func(which string, rules []rule) (rows []TableRow) {
+		for _, rule := range rules {
+			row := TableRow{Name: rule.name, Threshold: rule.threshold, Cells: map[string]Cell{}}
+			for i := range r.Figures {
+				f := &r.Figures[i]
+				mark, figure := rule.mark(r, f)
+				c := Cell{Mark: mark, Figure: figure, Published: rule.published[f.Strategy]}
+				row.Cells[f.Strategy] = c
+				if mark == "" || c.Published == "" || slices.Contains(strings.Split(c.Published, "/"), mark) {
+					continue
+				}
+				text := fmt.Sprintf("Table %s, %s, %s: published %s, measured %s (%s)", which, rule.name, f.Strategy, c.Published, mark, figure)
+				if because := reason(rule.name, f.Strategy); because != "" {
+					text += ": " + because
+				}
+				r.Disagrees = append(r.Disagrees, text)
+			}
+			rows = append(rows, row)
+		}
+		return rows
+	}
+	r.TableI, r.TableII = fill("I", tableI), fill("II", tableII)
+	for _, s := range []string{"cache", "cookie", "auth-wrong", "auth-full", "auth-ttl", "auth-cookie"} {
+		if !slices.ContainsFunc(r.Figures, func(f Figures) bool { return f.Strategy == s }) {
+			r.NotOffered = append(r.NotOffered, s)
+		}
+	}
+}
+
+// Print writes both tables, what decided each mark, and where they disagree with
+// what was published.
+func (r *Report) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := func(title string, rows []TableRow) {
+		fmt.Fprintf(t, "%s; [published]\t", title)
+		for _, f := range r.Figures {
+			fmt.Fprintf(t, "%s\t", f.Strategy)
+		}
+		fmt.Fprintln(t)
+		for _, row := range rows {
+			marks, figures := row.Name+"\t", "\t"
+			for _, f := range r.Figures {
+				c := row.Cells[f.Strategy]
+				marks += fmt.Sprintf("%s [%s]\t", word(c.Mark == "", "?", c.Mark), word(c.Published == "", " ", c.Published))
+				figures += c.Figure + "\t"
+			}
+			fmt.Fprintf(t, "%s\n%s\n", marks, figures)
+		}
+		fmt.Fprintln(t)
+	}
+	table("TABLE I", r.TableI)
+	table("TABLE II", r.TableII)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "WHAT DECIDED (Linux %s, %s; flood %s SYN/s, forged floods of %d frames", r.Kernel, r.CPU, r.Rate, r.Frames)
+	if r.SipHashNs > 0 {
+		fmt.Fprintf(w, "; SipHash-2-4 %.1f ns", r.SipHashNs)
+	}
+	fmt.Fprintln(w, ")")
+	for i, rows := range [][]TableRow{r.TableI, r.TableII} {
+		for _, row := range rows {
+			fmt.Fprintf(w, "%-4s%s: %s\n", [...]string{"I", "II"}[i], row.Name, row.Threshold)
+		}
+	}
+	fmt.Fprintln(w, "\nOPTIONS THAT WERE LOST")
+	for _, f := range r.Figures {
+		fmt.Fprintf(w, "%s: %s\n", f.Strategy, word(len(f.OptionsLost) == 0, "none", strings.Join(f.OptionsLost, "; ")))
+	}
+	fmt.Fprintln(w, "\nWHERE THIS DISAGREES WITH THE TABLES AS PUBLISHED")
+	for _, d := range r.Disagrees {
+		fmt.Fprintln(w, d)
+	}
+	if len(r.Disagrees) == 0 {
+		fmt.Fprintln(w, "nowhere")
+	}
+	if len(r.NotOffered) > 0 {
+		fmt.Fprintf(w, "not measured: %s\n", strings.Join(r.NotOffered, ", "))
+	}
+	return nil
+}
