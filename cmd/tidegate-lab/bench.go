@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"os"
 	"os/signal"
 	"slices"
@@ -42,22 +40,31 @@ Needs root and an otherwise idle machine.`,
 			if opt.Only != "" && (role != config.RoleProxy || !slices.Contains(bench.ProxyParts(), opt.Only)) {
 				return cli.UsageErrorf("--only %q: want one of %s, with --role proxy", opt.Only, strings.Join(bench.ProxyParts(), ", "))
 			}
-			if role == config.RoleProxy {
-				return runProxyBench(ctx, cmd, opt, asJSON)
+			switch role {
+			case config.RoleHost:
+				return runBench(ctx, cmd, opt, asJSON, bench.Run)
+			case config.RoleProxy:
+				return runBench(ctx, cmd, opt, asJSON, bench.RunProxy)
+			case config.RoleEdge:
+				return runBench(ctx, cmd, opt, asJSON, bench.RunEdge)
+			case roleTerminus:
+				if terminus.MaxFilters < 100_000 || terminus.MaxFilters > 10_000_000 || terminus.Requests < 10_000 {
+					return cli.UsageErrorf("--filters must be 100,000 to 10,000,000 and --requests at least 10,000")
+				}
+				return runBench(ctx, cmd, opt, asJSON, func(ctx context.Context, o bench.Options) (*bench.TerminusResult, error) {
+					terminus.Options = o
+					return bench.RunTerminus(ctx, terminus)
+				})
+			case roleDPDK:
+				return runBench(ctx, cmd, opt, asJSON, func(ctx context.Context, o bench.Options) (*bench.DPDKResult, error) {
+					res, err := bench.RunDPDK(ctx, o)
+					if err == nil && plots != "" {
+						err = res.Plots(plots)
+					}
+					return res, err
+				})
 			}
-			if role == config.RoleEdge {
-				return runEdgeBench(ctx, cmd, opt, asJSON)
-			}
-			if role == roleTerminus {
-				return runTerminusBench(ctx, cmd, terminus, opt, asJSON)
-			}
-			if role == roleDPDK {
-				return runDPDKBench(ctx, cmd, opt, asJSON, plots)
-			}
-			if role != config.RoleHost {
-				return cli.UsageErrorf("--role %q: want host, proxy, edge, terminus or dpdk", role)
-			}
-			return runBench(ctx, cmd, opt, asJSON)
+			return cli.UsageErrorf("--role %q: want host, proxy, edge, terminus or dpdk", role)
 		},
 	}
 	cmd.Flags().StringVar(&role, "role", role, "whose cost: host, proxy, edge (with the server's last line), terminus (patrol and managers), dpdk (a proxy on DPDK, in memory; needs no root)")
@@ -65,41 +72,26 @@ Needs root and an otherwise idle machine.`,
 	cmd.Flags().IntVar(&opt.Rounds, "rounds", opt.Rounds, "how often each program is measured")
 	cmd.Flags().IntVar(&opt.Frames, "frames", opt.Frames, "SYNs for each program and round")
 	cmd.Flags().StringVar(&opt.Only, "only", "", "with --role proxy: one group of figures: "+strings.Join(bench.ProxyParts(), ", "))
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on stdout")
+	jsonFlag(cmd.Flags(), &asJSON)
 	cmd.Flags().IntVar(&terminus.MaxFilters, "filters", terminus.MaxFilters, "terminus: most filters in the patrol's table (100,000 or more)")
 	cmd.Flags().IntVar(&terminus.Requests, "requests", terminus.Requests, "terminus: requests for each control-plane figure")
 	cmd.AddCommand(newBenchPartCmd())
 	return cmd
 }
 
-func runBench(ctx context.Context, cmd *cobra.Command, opt bench.Options, asJSON bool) error {
-	opt.Progress = func(format string, args ...any) {
-		fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
-	}
-	res, err := bench.Run(ctx, opt)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		enc := json.NewEncoder(cmd.OutOrStdout())
-		enc.SetIndent("", "  ")
-		return enc.Encode(res)
-	}
-	return res.Print(cmd.OutOrStdout())
-}
+// What --role takes beside the roles of a machine: the three of Terminus together, and a
+// proxy's plane, whose benchmark is another one.
+const (
+	roleTerminus = "terminus"
+	roleDPDK     = "dpdk"
+)
 
-func runProxyBench(ctx context.Context, cmd *cobra.Command, opt bench.Options, asJSON bool) error {
-	opt.Progress = func(format string, args ...any) {
-		fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
+// newBenchPartCmd is the counterpart that a control-plane measurement speaks to.
+func newBenchPartCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "_part", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return bench.RunTerminusPart(cmd.InOrStdin(), cmd.OutOrStdout())
+		},
 	}
-	res, err := bench.RunProxy(ctx, opt)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		enc := json.NewEncoder(cmd.OutOrStdout())
-		enc.SetIndent("", "  ")
-		return enc.Encode(res)
-	}
-	return res.Print(cmd.OutOrStdout())
 }

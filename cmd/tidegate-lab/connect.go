@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -41,13 +40,7 @@ Needs root, and takes about two minutes.`,
 			if t == nil {
 				return interrupted(ctx, runErr)
 			}
-			if asJSON {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				err = enc.Encode(t)
-			} else {
-				err = t.Print(cmd.OutOrStdout())
-			}
+			err = output(cmd.OutOrStdout(), t, asJSON)
 			if dir != "" {
 				err = errors.Join(err, report.WriteConnect(dir, t))
 				if err == nil {
@@ -66,6 +59,6 @@ Needs root, and takes about two minutes.`,
 	f.StringArrayVar(&o.Curves, "curve", nil, "only this one; can be repeated: "+strings.Join(trial.ConnectCurves(), "; "))
 	f.StringVar(&o.Plane, "plane", o.Plane, "of the proxy's curves: xdp or dpdk")
 	f.StringVar(&dir, "out", dir, "folder for report.html, connect-time.svg and results.json; empty: none")
-	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	jsonFlag(f, &asJSON)
 	return cmd
 }

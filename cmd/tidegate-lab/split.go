@@ -3,19 +3,16 @@
 package main
 
 import (
-	"encoding/json"
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/cli"
-	"tidegate/internal/lab/load"
 	"tidegate/internal/lab/split"
 )
 
 func newSplitCmd() *cobra.Command {
 	o := split.DefaultOptions()
-	rate, mix, back, asJSON, figures := "50k", "mixed", "", false, false
+	var flags floodFlags
+	back, asJSON, figures := "", false, false
 	cmd := &cobra.Command{
 		Use:   "split",
 		Short: "Edges before a server under attack, with real clients",
@@ -25,11 +22,8 @@ server, and what it costs: first without tidegate and without attack, then with
 both.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.Rate, err = load.ParseRate(rate); err != nil {
-				return cli.UsageErrorf("--rate: %v", err)
-			}
-			if o.FloodMix, err = load.ParseFloodMix(mix); err != nil {
-				return cli.UsageErrorf("--flood-options: %v", err)
+			if err := flags.read(&o.Options); err != nil {
+				return err
 			}
 			switch back {
 			case "":
@@ -45,7 +39,7 @@ both.`,
 			o.Progress = progressTo(cmd.ErrOrStderr())
 			ctx, stop := labContext(cmd)
 			defer stop()
-			var res interface{ Summary() string }
+			var res summarized
 			if figures {
 				if !cmd.Flags().Changed("duration") {
 					o.Duration = split.FigureDuration
@@ -57,23 +51,17 @@ both.`,
 			if err != nil {
 				return interrupted(ctx, err)
 			}
-			if asJSON {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(res)
-			}
-			_, err = io.WriteString(cmd.OutOrStdout(), res.Summary())
-			return err
+			return output(cmd.OutOrStdout(), res, asJSON)
 		},
 	}
 	f := cmd.Flags()
+	flags.add(f, &o.Options, "attack in packets")
 	f.IntVar(&o.Edges, "edges", o.Edges, "number of edges; each packet goes through one at random")
 	f.StringVar(&o.Plane, "plane", o.Plane, "where the edge runs: xdp, or p4: on simple_switch, compiled by p4c-bm2-ss\n(looked for in P4C and SIMPLE_SWITCH, then on PATH)")
 	f.StringVar(&o.Mode, "mode", o.Mode, "protocol between edge and server: plain or tagged")
 	f.StringVar(&o.Takeover, "server", o.Takeover, "how the server takes connections over: adopt, translate, or auto for each listener")
 	f.StringVar(&o.Layout, "layout", o.Layout, "of cookies: tidegate, or smartcookie, the one that switches can compute")
 	f.StringVar(&o.Attack, "attack", o.Attack, "what the attack is made of: syn, ack, rst or mixed")
-	f.StringVar(&rate, "rate", rate, "attack in packets per second: 0, 50000, 50k, 1.5M or max")
 	f.StringVar(&back, "return", "", "way of the server's answers: edge (the first), or direct, past the edges\n(default: direct if there are several edges)")
 	f.Float64Var(&o.DropSetup, "drop-setup", 0, "lose this share (0 to 0.9) of the clients' bare ACKs between edge and server,\nthe third segment of handshakes among them")
 	f.BoolVar(&o.RouteFlap, "route-flap", false, "all packets go through one edge, and through the next every 250 ms")
@@ -84,16 +72,9 @@ both.`,
 	f.StringVar(&o.UnknownRate, "unknown-rate", o.UnknownRate, "packets a second that each edge leaves to the server without knowing them, or all")
 	f.IntVar(&o.FilterBits, "filter-bits", o.FilterBits, "positions of a partition of the filter, as a power of two")
 	f.IntVar(&o.FilterFlows, "filter-flows", 0, "put so many random flows into each edge's filter before the attack\n(579600: the setting of SmartCookie's figure 7, 7.66 % false positives)")
-	f.StringVar(&mix, "flood-options", mix, "TCP options of SYNs: mixed, ts (with timestamps) or nots")
-	f.BoolVar(&o.IPv6, "ipv6", false, "attack and clients use IPv6")
-	f.DurationVar(&o.Duration, "duration", o.Duration, "how long clients come, each time")
-	f.IntVar(&o.Clients, "clients", o.Clients, "number of clients (source addresses)")
-	f.Float64Var(&o.Load, "load", o.Load, "legitimate requests per second, all clients together")
-	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "of one request, from when it was due")
 	f.StringVar(&o.Options.Server, "web", o.Options.Server, "web server: auto, nginx or builtin")
 	f.StringVar(&o.Congestion, "congestion-control", "", "the server's, out of net.ipv4.tcp_allowed_congestion_control (default: the system's)")
-	f.IntVar(&o.ResponseSize, "response-size", o.ResponseSize, "bytes of each response")
 	f.BoolVar(&figures, "figures", false, "instead of one experiment: figures 5, 6 and 7 of SmartCookie, with a defence that\nresets new clients (proxy-auth-wrong, proxy-auth-cookie) for comparison; 3 to 5 minutes")
-	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	jsonFlag(f, &asJSON)
 	return cmd
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,12 +63,7 @@ idle machine; takes about two minutes.`,
 			if err != nil {
 				return interrupted(ctx, err)
 			}
-			if asJSON {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(r)
-			}
-			return r.Print(cmd.OutOrStdout())
+			return output(cmd.OutOrStdout(), r, asJSON)
 		},
 	}
 	f := cmd.Flags()
@@ -78,7 +72,7 @@ idle machine; takes about two minutes.`,
 	f.IntVar(&o.Frames, "frames", o.Frames, "frames of each flood with forged sources")
 	f.IntVar(&o.Clients, "clients", o.Clients, "legitimate clients under the flood, each with an address of its own")
 	f.BoolVar(&withCost, "cost", withCost, "also measure nanoseconds per SYN, as tidegate-lab bench --role proxy does")
-	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	jsonFlag(f, &asJSON)
 	return cmd
 }
 

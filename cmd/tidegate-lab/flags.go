@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"tidegate/internal/bench"
+	"tidegate/internal/cli"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/trial"
+)
+
+// What several commands ask for, in the same words.
+
+// floodFlags are the flags of one flood and its clients, with those that need reading.
+type floodFlags struct{ rate, mix string }
+
+// add gives a command the flags that flood and split share; `what` is what the rate counts.
+func (x *floodFlags) add(f *pflag.FlagSet, o *trial.Options, what string) {
+	x.rate, x.mix = "50k", "mixed"
+	f.StringVar(&x.rate, "rate", x.rate, what+" per second: 0, 50000, 50k, 1.5M or max")
+	f.StringVar(&x.mix, "flood-options", x.mix, "TCP options of SYNs: mixed, ts (with timestamps) or nots")
+	f.BoolVar(&o.IPv6, "ipv6", false, "attack and clients use IPv6")
+	f.DurationVar(&o.Duration, "duration", o.Duration, "how long clients come, each time")
+	f.IntVar(&o.Clients, "clients", o.Clients, "number of clients (source addresses)")
+	f.Float64Var(&o.Load, "load", o.Load, "legitimate requests per second, all clients together")
+	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "of one request, from when it was due")
+	f.IntVar(&o.ResponseSize, "response-size", o.ResponseSize, "bytes of each response")
+}
+
+// read puts what needs reading into the options.
+func (x *floodFlags) read(o *trial.Options) (err error) {
+	if o.Rate, err = load.ParseRate(x.rate); err != nil {
+		return cli.UsageErrorf("--rate: %v", err)
+	}
+	if o.FloodMix, err = load.ParseFloodMix(x.mix); err != nil {
+		return cli.UsageErrorf("--flood-options: %v", err)
+	}
+	return nil
+}
+
+// jsonFlag asks for one JSON object.
+func jsonFlag(f *pflag.FlagSet, asJSON *bool) {
+	f.BoolVar(asJSON, "json", false, "print one JSON object")
+}
+
+// summarized is a result for people.
+type summarized interface{ Summary() string }
+
+// printed is one that writes itself.
+type printed interface{ Print(io.Writer) error }
+
+// output prints a result for people or for programs.
+func output(w io.Writer, result any, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(result)
+	}
+	if p, ok := result.(printed); ok {
+		return p.Print(w)
+	}
+	_, err := io.WriteString(w, result.(summarized).Summary())
+	return err
+}
+
+// runBench runs one benchmark and prints what it found.
+func runBench[R printed](ctx context.Context, cmd *cobra.Command, opt bench.Options, asJSON bool, run func(context.Context, bench.Options) (R, error)) error {
+	opt.Progress = progressTo(cmd.ErrOrStderr())
+	res, err := run(ctx, opt)
+	if err != nil {
+		return err
+	}
+	return output(cmd.OutOrStdout(), res, asJSON)
+}
