@@ -11,6 +11,7 @@ PATH=$PATH:/usr/sbin:/sbin
 # package=what shows that it is there (a command or a file); "go" is special
 build="go ca-certificates=/etc/ssl/certs/ca-certificates.crt"
 lab="nginx=nginx nftables=nft iproute2=ss"
+firewalls="iptables=iptables-legacy-restore"
 real="curl=curl openssh-server=sshd openssh-client=ssh opensmtpd=smtpd"
 bpf="clang-19=clang-19 llvm-19=llvm-strip-19 libbpf-dev=/usr/include/bpf/bpf_helpers.h libc6-dev=/usr/include/stdio.h"
 native="gcc=gcc libc6-dev=/usr/include/stdio.h clang-19=clang-19
@@ -33,7 +34,7 @@ for set in "$@"; do
     fuzz) wanted+=" $build $native $device $dpdk" ;;
     dpdk) wanted+=" $dpdk" ;;
     lint) wanted+=" $build shellcheck=shellcheck clang-format-19=clang-format-19" ;;
-    test) wanted+=" $build clang-format-19=clang-format-19 $lab $real $bpf $native $device $dpdk $detectors $watch" ;;
+    test) wanted+=" $build clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $detectors $watch" ;;
     soak) wanted+=" $build $lab" ;;
     kernel) wanted+=" $build debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
     *) echo "deps: no set named '$set'; use build, demo, bench, soak, generate, fuzz, dpdk, lint, test or kernel" >&2 && exit 2 ;;

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package survey reads what a machine does to packets (nftables, legacy iptables, connection
+// tracking, links) and says for a destination whether the kernel can adopt its connections or
+// they must be translated, and why. An adopted connection's SYN and SYN-ACK never cross
+// netfilter: its first packet there is an ACK that carries a socket. The survey must only
+// read: it changes no rule, loads no table, sends no packet. What it does not
+// understand counts as a reason to translate.
+package survey
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"tidegate/internal/config"
+)
+
+// Destination is where connections go to, as clients see it: before any translation of addresses.
+type Destination struct {
+	Addr       netip.Addr // unspecified: every address of its family
+	Port       uint16
+	Interfaces []string // where the SYNs come in; none: anywhere
+}
+
+// Finding is one thing that stands in the way of adoption.
+type Finding struct {
+	ID     string `json:"id"`     // stable: one of the constants below
+	Reason string `json:"reason"` // one line
+	Show   string `json:"show"`   // the command that shows it
+}
+
+// What is found.
+const (
+	NATHooks      = "nat-hooks"      // connection tracking with NAT: its hook takes the socket off the ACK
+	DNAT          = "dnat"           // DNAT or redirect may take the destination elsewhere
+	SYNRule       = "syn-rule"       // a rule treats SYNs unlike other segments
+	NewNotSYN     = "new-not-syn"    // a rule drops connections that do not begin with a SYN
+	AcceptSYN     = "accept-syn"     // only a SYN is accepted
+	LooseOff      = "tcp-loose-off"  // connection tracking calls a connection without SYN invalid, and a rule looks at that
+	Limit         = "limit"          // a rule limits or counts connections
+	SYNProxy      = "synproxy"       // another SYN proxy
+	TProxy        = "tproxy"         // another socket gets the connection
+	Queue         = "queue"          // a program in userspace decides
+	UnknownRule   = "unknown-rule"   // a rule that is not understood
+	Unreadable    = "unreadable"     // rules could not be read
+	BridgePort    = "bridge-port"    // the interface is a port of a bridge
+	VirtualTenant = "virtual-tenant" // a macvlan or ipvlan device shares the interface
+	LayerThree    = "layer-three"    // the interface has no Ethernet header
+	VirtualServer = "virtual-server" // IPVS takes the destination
+)
+
+// Verdict is what becomes of a destination.
+type Verdict struct {
+	Takeover config.Takeover `json:"takeover"` // adopt or translate
+	Findings []Finding       `json:"findings,omitempty"`
+}
+
+// Reason is why, in one line; empty for adopt.
+func (v Verdict) Reason() string {
+	switch len(v.Findings) {
+	case 0:
+		return ""
+	case 1:
+		return v.Findings[0].Reason
+	}
+	return fmt.Sprintf("%s (and %d more)", v.Findings[0].Reason, len(v.Findings)-1)
+}
+
+// Has says whether something was found.
+func (v Verdict) Has(id string) bool {
+	for _, f := range v.Findings {
+		if f.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// verdict is what the findings amount to; each place is named once.
+func verdict(found []Finding) Verdict {
+	v := Verdict{Takeover: config.TakeoverAdopt}
+	seen := map[string]bool{}
+	for _, f := range found {
+		if key := f.ID + "\x00" + f.Show; !seen[key] {
+			seen[key] = true
+			v.Findings = append(v.Findings, f)
+		}
+	}
+	if len(v.Findings) > 0 {
+		v.Takeover = config.TakeoverTranslate
+	}
+	return v
+}
+
+// Machine is what was read, at one moment, in one network namespace.
+type Machine struct {
+	nft        *nftRules
+	legacy     []legacyTable
+	unreadable []Finding
+}
+
+// Read looks at the network namespace of the calling thread. What cannot be read is a finding
+// of every verdict.
+func Read() *Machine {
+	m := &Machine{}
+	var err error
+	if m.nft, err = readNFT(); err != nil {
+		m.nft = &nftRules{}
+		m.fail("nftables", "nft list ruleset", err)
+	}
+	for _, f := range []family{ipv4, ipv6} {
+		tables, err := readLegacy(f)
+		if err != nil {
+			m.fail(f.legacyTool(), f.legacyTool()+"-save", err)
+		}
+		m.legacy = append(m.legacy, tables...)
+	}
+	return m
+}
+
+func (m *Machine) fail(what, show string, err error) {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	m.unreadable = append(m.unreadable, Finding{Unreadable, fmt.Sprintf("the rules of %s cannot be read: %s", what, text), show})
+}
+
+// Judge says what becomes of connections to a destination.
+func (m *Machine) Judge(d Destination) Verdict {
+	found := m.natHooks(familyOf(d.Addr))
+	return verdict(append(found, m.unreadable...))
+}
+
+// natHooks: a nat chain of a family, even an empty one, registers the hooks of NAT and of
+// connection tracking for every connection of that family.
+func (m *Machine) natHooks(f family) (found []Finding) {
+	const why = "connection tracking with NAT: the kernel takes the socket off an adopted connection's first packet"
+	for _, c := range m.nft.chains {
+		if c.typ == "nat" && c.of(f) {
+			return []Finding{{NATHooks, fmt.Sprintf("%s (nftables table %s %s)", why, c.family, c.table),
+				fmt.Sprintf("nft list table %s %s", c.family, c.table)}}
+		}
+	}
+	for _, t := range m.legacy {
+		if t.family == f && t.name == "nat" {
+			return []Finding{{NATHooks, fmt.Sprintf("%s (%s table nat)", why, f.legacyTool()), f.legacyTool() + "-save -t nat"}}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Watcher keeps a survey of one network namespace up to date.
+type Watcher struct {
+	now     atomic.Pointer[Machine]
+	changed chan struct{}
+	stop    int // an eventfd: readable when it is time to end
+	stopped chan struct{}
+	home    *os.File // the network namespace
+	events  []int    // netlink sockets
+}
+
+const (
+	settleTime   = 100 * time.Millisecond // rules change in bursts
+	settleAtMost = 300 * time.Millisecond
+	pollEvery    = 500 * time.Millisecond // legacy tables and sysctls tell nobody of a change
+)
+
+// Watch reads the network namespace of the calling thread, and goes on doing so when something
+// changes, until Close.
+func Watch() (*Watcher, error) {
+	w := &Watcher{changed: make(chan struct{}, 1), stopped: make(chan struct{})}
+	var err error
+	if w.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return nil, err
+	}
+	if w.home, err = os.Open("/proc/thread-self/ns/net"); err != nil {
+		unix.Close(w.stop)
+		return nil, err
+	}
+	for _, e := range []struct {
+		protocol int
+		groups   []int
+	}{
+		{unix.NETLINK_NETFILTER, []int{unix.NFNLGRP_NFTABLES}},
+		{unix.NETLINK_ROUTE, []int{unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR}},
+	} {
+		s, err := listen(e.protocol, e.groups)
+		if err != nil {
+			w.closeAll()
+			return nil, fmt.Errorf("listen for changes: %w", err)
+		}
+		w.events = append(w.events, s)
+	}
+	w.now.Store(Read()) // after listening: what changes from here on is heard
+	go w.run()
+	return w, nil
+}
+
+func listen(protocol int, groups []int) (int, error) {
+	s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
+	if err != nil {
+		return -1, err
+	}
+	if err = unix.Bind(s, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err == nil {
+		for _, g := range groups {
+			err = errors.Join(err, unix.SetsockoptInt(s, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, g))
+		}
+	}
+	if err != nil {
+		unix.Close(s)
+		return -1, err
+	}
+	return s, nil
+}
+
+// Machine is the newest survey.
+func (w *Watcher) Machine() *Machine { return w.now.Load() }
+
+// Changed has a value after Machine has become another. Several changes may make one value.
+func (w *Watcher) Changed() <-chan struct{} { return w.changed }
+
+// Close ends the watch, and waits for its end.
+func (w *Watcher) Close() {
+	_, _ = unix.Write(w.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	<-w.stopped
+	w.closeAll()
+}
+
+func (w *Watcher) closeAll() {
+	for _, s := range append(w.events, w.stop) {
+		unix.Close(s)
+	}
+	w.home.Close()
+}
+
+// run stays on a thread of its own inside the namespace; the thread ends with it.
+func (w *Watcher) run() {
+	defer close(w.stopped)
+	runtime.LockOSThread() // for good
+	if err := unix.Setns(int(w.home.Fd()), unix.CLONE_NEWNET); err != nil {
+		m := &Machine{nft: &nftRules{}}
+		m.fail("this network namespace", "ip netns identify", err)
+		w.publish(m)
+		return
+	}
+	for {
+		heard, end := w.hear(pollEvery)
+		for until := time.Now().Add(settleAtMost); heard && !end && time.Now().Before(until); {
+			var more bool
+			if more, end = w.hear(settleTime); !more {
+				break
+			}
+		}
+		if end {
+			return
+		}
+		if heard || w.now.Load().outdated() {
+			w.publish(Read())
+		}
+	}
+}
+
+func (w *Watcher) publish(m *Machine) {
+	w.now.Store(m)
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// hear waits for events and takes them. Lost events are events.
+func (w *Watcher) hear(wait time.Duration) (heard, end bool) {
+	fds := []unix.PollFd{{Fd: int32(w.stop), Events: unix.POLLIN}}
+	for _, s := range w.events {
+		fds = append(fds, unix.PollFd{Fd: int32(s), Events: unix.POLLIN})
+	}
+	if n, err := unix.Poll(fds, int(wait/time.Millisecond)); err != nil || n == 0 {
+		return false, false
+	}
+	b := make([]byte, os.Getpagesize())
+	for _, s := range w.events {
+		for {
+			if _, _, err := unix.Recvfrom(s, b, unix.MSG_TRUNC); err != nil && !errors.Is(err, unix.ENOBUFS) {
+				break // all are taken
+			}
+			heard = true
+		}
+	}
+	return heard, fds[0].Revents != 0
+}
+
+// outdated says whether the legacy tables are no longer what was read.
+func (m *Machine) outdated() bool {
+	var now []legacyTable
+	for _, f := range []family{ipv4, ipv6} {
+		tables, err := readLegacy(f)
+		if err != nil {
+			return len(m.unreadable) == 0 // unreadable as before is no change
+		}
+		now = append(now, tables...)
+	}
+	if len(now) != len(m.legacy) {
+		return true
+	}
+	for i, t := range now {
+		o := m.legacy[i]
+		if t.name != o.name || t.family != o.family || !bytes.Equal(t.entries, o.entries) {
+			return true
+		}
+	}
+	return false
+}
