@@ -8,7 +8,8 @@ cd "$(dirname "$0")/.."
 version=v2.15.0
 tools/deps.sh lint
 GO=$(tools/go.sh)
-export PATH=$(dirname "$GO"):$PATH GOTOOLCHAIN=auto
+PATH=$(dirname "$GO"):$PATH
+export PATH GOTOOLCHAIN=auto
 linter=$PWD/build/tools/golangci-lint-$version
 if [ ! -x "$linter" ]; then
     echo "lint: building golangci-lint $version"

@@ -41,7 +41,6 @@ type forwardBench struct {
 	capacity int
 	plane    *plane.Patrol
 	filters  *patrol.Filters
-	prefixes int
 }
 
 // source is generator's spread() of bpf/patrol_bench.bpf.c: the /24 number i.
@@ -240,9 +239,11 @@ func (f *forwardBench) measureBoth(prog program, l updatable) error {
 	}{
 		{&f.b.res.BothAloneNs, nil},
 		{&f.b.res.BothSpinNs, func(int) {
+			spun := 0
 			for k := range 10_000 {
 				spun += k
 			}
+			runtime.KeepAlive(spun)
 		}},
 		{&f.b.res.BothNs, func(i int) {
 			for k := range batch {
@@ -275,8 +276,6 @@ func (f *forwardBench) measureBoth(prog program, l updatable) error {
 	f.b.res.BothInstallsPerS = float64(installs) / spent.Seconds()
 	return nil
 }
-
-var spun int
 
 // beside measures while one runs again and again on the other CPU; nil: nothing does.
 func (f *forwardBench) beside(one func(i int)) (ns float64, err error) {

@@ -87,9 +87,10 @@ func (f *Field) within() (good, bad []string) {
 	case Duration:
 		write = func(n int64) string { return time.Duration(n).String() }
 	case Number, Auto, Rate64:
-		if f.Kind == Auto {
+		switch f.Kind {
+		case Auto:
 			good = append(good, "auto")
-		} else if f.Kind == Rate64 {
+		case Rate64:
 			good = append(good, "all")
 		}
 	default:

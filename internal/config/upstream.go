@@ -319,7 +319,7 @@ func (r *reader) exception(p *Patrol, it field) {
 	e := Exception{}
 	for name, to := range map[string]*netip.Prefix{"src": &e.Src, "dst": &e.Dst} {
 		if f, there := fs[name]; there {
-			*to, ok = r.prefix(f, f.path)
+			*to, _ = r.prefix(f, f.path) // what is wrong with it has been told; !IsValid
 		}
 	}
 	switch {

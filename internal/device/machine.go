@@ -119,7 +119,7 @@ func (m *Machine) Log() string {
 }
 
 func (m *Machine) failure() error {
-	return fmt.Errorf("%v: %s", m.err, m.Log())
+	return fmt.Errorf("%w: %s", m.err, m.Log())
 }
 
 // Alive is nil while the device runs.

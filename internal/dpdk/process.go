@@ -145,7 +145,7 @@ func (p *Process) Exited() <-chan struct{} { return p.exited }
 
 // Failure says how it ended, with its last words.
 func (p *Process) Failure() error {
-	return fmt.Errorf("tidegate-dpdk ended: %v: %s", p.err, p.stderr.String())
+	return fmt.Errorf("tidegate-dpdk ended: %w: %s", p.err, p.stderr.String())
 }
 
 // Stop ends the program and removes what DPDK leaves behind.

@@ -40,7 +40,7 @@ func ReadGranted(list []Filter, grants []Grant, h *Header, body []byte) (_ []Fil
 	list, grants = list[:0], grants[:0]
 	for i := range int(h.Count) {
 		f, rest, err := ReadFilter(body)
-		if rest == nil || len(rest) < GrantLen {
+		if len(rest) < GrantLen {
 			return list, grants, nil, ErrMessage
 		}
 		g := Grant{Rights: Right(rest[0]), Owner: binary.BigEndian.Uint32(rest[4:])}

@@ -114,7 +114,7 @@ func numbersOf(c *Config) (numbers []uint8) {
 // forgetCounts sets the counters of a number to zero, for the service that now has it.
 func (c *Controller) forgetCounts(id uint8) error {
 	for n := range schema.NumCounters {
-		if err := c.sw.SetCounter(c.names.in(counterAll), int(id)*int(schema.NumCounters)+int(n), 0); err != nil {
+		if err := c.sw.SetCounter(c.names.in(counterAll), int(id)*int(schema.NumCounters)+n, 0); err != nil {
 			return err
 		}
 	}

@@ -60,7 +60,7 @@ const (
 func mountChecks() []Check {
 	known, _ := os.ReadFile("/proc/filesystems")
 	var st unix.Statfs_t
-	mounted := unix.Statfs(bpffsPath, &st) == nil && int64(st.Type) == bpffsMagic
+	mounted := unix.Statfs(bpffsPath, &st) == nil && st.Type == bpffsMagic
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	return []Check{
 		bpffsCheck(mounted, hasFilesystem(string(known), "bpf")),

@@ -3,6 +3,7 @@
 package replyroute
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -57,10 +58,10 @@ func (w *Watch) Close() {
 func (w *Watch) listen() {
 	for {
 		list, _, err := w.socket.Receive()
-		if err == unix.EINTR || err == unix.EAGAIN {
+		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) {
 			continue
 		}
-		if err != nil && err != unix.ENOBUFS { // some were lost: then everything may have changed
+		if err != nil && !errors.Is(err, unix.ENOBUFS) { // some were lost: then everything may have changed
 			return
 		}
 		tables := err != nil

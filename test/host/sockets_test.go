@@ -135,7 +135,7 @@ func (d dialer) dial() (conn, error) {
 			unix.Bind(fd, sockaddr(netip.AddrPortFrom(any, d.localPort))))
 	}
 	if err == nil {
-		for err = unix.Connect(fd, sockaddr(d.to)); err == unix.EINTR; {
+		for err = unix.Connect(fd, sockaddr(d.to)); errors.Is(err, unix.EINTR); {
 			err = unix.Connect(fd, sockaddr(d.to))
 		}
 	}
@@ -216,7 +216,7 @@ func (l *listener) serve(handle func(conn)) {
 		defer close(l.done)
 		for {
 			c, err := l.accept()
-			if err == unix.EAGAIN { // nobody came, which is no fault
+			if errors.Is(err, unix.EAGAIN) { // nobody came, which is no fault
 				continue
 			}
 			if err != nil {
@@ -251,7 +251,7 @@ func echo(c conn) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := c.Read(buf)
-		if err == unix.EAGAIN { // idle, which is no fault
+		if errors.Is(err, unix.EAGAIN) { // idle, which is no fault
 			continue
 		}
 		if err != nil {

@@ -173,7 +173,7 @@ func TestEdgeReplay(t *testing.T) {
 	captured := map[string][]byte{}
 	for name, ends := range attackEnds {
 		ack := e.handshake(ends[0], ends[1], 5000)
-		if e.send(ack) != 1 || e.send(ack) != 1 {
+		if first, second := e.send(ack), e.send(ack); first != 1 || second != 1 {
 			t.Errorf("%s: the ACK, or its copy, did not come through", name)
 		}
 		captured[name] = ack

@@ -287,7 +287,7 @@ func (w *world) reuse(ipv6 bool, local int, who []byte) error {
 			return fmt.Errorf("got %q, %w", b[:n], err)
 		}
 		if who[0] == 's' {
-			if _, err := c.Read(b); err != io.EOF {
+			if _, err := c.Read(b); !errors.Is(err, io.EOF) {
 				return fmt.Errorf("end: %w", err)
 			}
 			return nil

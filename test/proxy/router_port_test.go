@@ -34,7 +34,7 @@ var closers = []struct {
 func closeFirst(*net.TCPConn) error { return nil }
 
 func awaitEnd(c *net.TCPConn) error {
-	if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		return fmt.Errorf("the other side has not closed: %d, %w", n, err)
 	}
 	return nil

@@ -235,7 +235,7 @@ func (w *world) flows() (int, error) {
 		return st.Flows, err
 	}
 	u, err := plane.OpenUsage("/sys/fs/bpf", w.Instance, "tg_flows4", "tg_waiting4")
-	return int(u.Entries), err
+	return u.Entries, err
 }
 
 // A flood to a server that is dead costs what any flood does: nothing goes towards the

@@ -114,12 +114,12 @@ func own(third seg) func(seg) bool {
 // has says whether options name one of a kind.
 func has(options []byte, kind byte) bool {
 	for i := 0; i < len(options); {
-		switch {
-		case options[i] == kind:
+		switch options[i] {
+		case kind:
 			return true
-		case options[i] == 0:
+		case 0:
 			return false
-		case options[i] == 1:
+		case 1:
 			i++
 		default:
 			i += int(options[i+1])

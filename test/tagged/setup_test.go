@@ -248,7 +248,7 @@ func TestReplay(t *testing.T) {
 		again("while it lives")
 	}
 	_ = c.CloseWrite()
-	if _, err := c.Read(word); err != io.EOF {
+	if _, err := c.Read(word); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	w.await("the end", func() bool { return w.counter("split_closed") == 1 })

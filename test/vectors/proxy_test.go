@@ -123,18 +123,18 @@ func TestProxyReplaysTheVectors(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", v, err)
 			}
-			switch {
-			case p.Verdict == vectors.TX:
+			switch p.Verdict {
+			case vectors.TX:
 				answered++
 				if ret != xdpTX || !bytes.Equal(out, p.Out) {
 					t.Errorf("%s: packet %d: verdict %d\n got %x\nwant %x", v, n, ret, out, []byte(p.Out))
 				}
-			case p.Verdict == vectors.Drop:
+			case vectors.Drop:
 				dropped++
 				if ret != xdpDrop {
 					t.Errorf("%s: packet %d: verdict %d, want a drop", v, n, ret)
 				}
-			case p.Verdict == vectors.Pass:
+			case vectors.Pass:
 				passed++ // here onwards to the server, by the kernel, which knows no route
 				if ret != xdpPass || !bytes.Equal(out, p.In) {
 					t.Errorf("%s: packet %d: verdict %d, %x", v, n, ret, out)

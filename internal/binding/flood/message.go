@@ -151,7 +151,7 @@ func (d *decoded) body(raw []byte) error {
 	case Summary:
 		var b []byte
 		if err := decMode.Unmarshal(raw, &b); err != nil || len(b) != summaryLen {
-			return fmt.Errorf("summary: want %d bytes: %v", summaryLen, err)
+			return fmt.Errorf("summary: want %d bytes: %w", summaryLen, err)
 		}
 		for i := range d.roots {
 			copy(d.roots[i][:], b[i*len(store.Hash{}):])
@@ -177,14 +177,14 @@ func (d *decoded) body(raw []byte) error {
 		err := decMode.Unmarshal(raw, &d.getRecords)
 		n := len(d.getRecords.Wants)
 		if err != nil || d.getRecords.Tree >= store.Trees || n == 0 || n%wantLen != 0 || n > maxWants*wantLen {
-			return fmt.Errorf("get-records: %d bytes: %v", n, err)
+			return fmt.Errorf("get-records: %d bytes: %w", n, err)
 		}
 		return nil
 	case Records, Push:
 		return d.readRecords(raw)
 	case Bye:
 		if err := decMode.Unmarshal(raw, &d.bye); err != nil || len(d.bye.Text) > maxByeText {
-			return fmt.Errorf("bye: %v", err)
+			return fmt.Errorf("bye: %w", err)
 		}
 		return nil
 	}
@@ -194,7 +194,7 @@ func (d *decoded) body(raw []byte) error {
 func (d *decoded) readGetNodes(raw []byte) error {
 	err := decMode.Unmarshal(raw, &d.getNodes)
 	if n := len(d.getNodes.Nodes); err != nil || n == 0 || n > maxNodes || d.getNodes.Tree >= store.Trees {
-		return fmt.Errorf("get-nodes: %d nodes: %v", n, err)
+		return fmt.Errorf("get-nodes: %d nodes: %w", n, err)
 	}
 	for _, n := range d.getNodes.Nodes {
 		if n > store.Fanout {
@@ -208,7 +208,7 @@ func (d *decoded) readGetEntries(raw []byte) error {
 	err := decMode.Unmarshal(raw, &d.getEntries)
 	n, after := len(d.getEntries.Leaves), len(d.getEntries.After)
 	if err != nil || n == 0 || n > maxLeaves || d.getEntries.Tree >= store.Trees || after != 0 && after != len(binding.Slot{}) {
-		return fmt.Errorf("get-entries: %d leaves: %v", n, err)
+		return fmt.Errorf("get-entries: %d leaves: %w", n, err)
 	}
 	for _, leaf := range d.getEntries.Leaves {
 		if leaf >= store.Leaves {

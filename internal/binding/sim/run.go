@@ -71,7 +71,6 @@ type simulation struct {
 	honest []*honest // of honest nodes only
 	total  int       // records that everybody is to hold in the end
 	ctx    context.Context
-	limits flood.Limits
 }
 
 // Run converges from a cold start, sends one update and one revocation, and lets

@@ -51,12 +51,12 @@ func TestSyncKnownAnswers(t *testing.T) {
 	messages := 0
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
-		switch {
-		case f[0] == "filter":
+		switch f[0] {
+		case "filter":
 			if key := secret.TagKey(^uint64(0)); hex.EncodeToString(key[:]) != f[1] {
 				t.Errorf("the key of the filter's hash is %x, want %s", key, f[1])
 			}
-		case f[0] == "sync":
+		case "sync":
 			messages++
 			knownSync(t, &secret, f[1:])
 		}

@@ -309,10 +309,10 @@ func refusal(code ifp.Code, src, dst netip.Prefix) error {
 func (m *Manager) counted(e *Entry, s ifp.Stat) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch {
-	case s.Code == ifp.NotFound: // expired, or its patrol lost it
+	switch s.Code {
+	case ifp.NotFound: // expired, or its patrol lost it
 		m.forget(e)
-	case s.Code == ifp.OK:
+	case ifp.OK:
 		if s.Packets != e.Packets {
 			e.LastHit = time.Now()
 		}

@@ -438,7 +438,7 @@ func TestTakeOver(t *testing.T) {
 
 // Keys must differ between instances, or one could be learnt from another.
 func TestKeysAreRandom(t *testing.T) {
-	if randomKeys() == randomKeys() {
+	if first, second := randomKeys(), randomKeys(); first == second {
 		t.Error("keys repeat")
 	}
 }
