@@ -12,10 +12,10 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "../cookie_classic.h"
-#include "../cookie_freebsd.h"
-#include "../cookie_hybrid.h"
-#include "../cookie_linux.h"
+#include "cookie_classic.h"
+#include "cookie_freebsd.h"
+#include "cookie_hybrid.h"
+#include "cookie_linux.h"
 
 /* K1 = 00 01 ... 0f, K2 = 10 11 ... 1f. */
 static const struct tg_key_pair keys = {{
