@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -102,8 +103,12 @@ func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
 		Ready:      func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
 		Log:        slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
 	}
+	told, err := newEvents(ctx, &opt, cfg)
+	if err != nil {
+		return err
+	}
 	if cfg.Border != nil || cfg.Filter != nil {
-		go refuseReloads(ctx, reload, opt.Log)
+		go refuseReloads(ctx, reload, opt, cfg)
 	}
 	if step != 0 {
 		opt.Step = steppedClock(ctx, step)
@@ -115,17 +120,19 @@ func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
 		}
 		defer done()
 	}
-	return runners[cfg.Role](ctx, force, opt)
+	err = runners[cfg.Role](ctx, force, opt)
+	told.end(ctx, err)
+	return err
 }
 
 // refuseReloads is for roles that read their configuration only at the start.
-func refuseReloads(ctx context.Context, reload <-chan os.Signal, log *slog.Logger) {
+func refuseReloads(ctx context.Context, reload <-chan os.Signal, opt instance.Options, cfg *config.Config) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-reload:
-			log.Error("reload refused: this role reads its configuration only at a start; restart it")
+			opt.Reloaded(opt.Log, cfg, errors.New("this role reads its configuration only at a start; restart it"))
 		}
 	}
 }

@@ -202,9 +202,8 @@ func (g *gate) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-g.opt.Reload:
-			if err := g.reload(); err != nil {
-				g.log.Error("reload refused; the old configuration goes on", "error", err)
-			}
+			err := g.reload()
+			g.opt.Reloaded(g.log, g.cfg, err)
 		case <-tick.C:
 			if err := g.housekeep(); err != nil {
 				g.log.Error("housekeeping", "error", err)

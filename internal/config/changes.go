@@ -27,6 +27,7 @@ var changeable = []struct {
 	{"xdp_mode", func(c *Config) any { return c.XDPMode }, ""},
 	{"clock_skew", func(c *Config) any { return c.ClockSkew }, ""},
 	{"metrics", func(c *Config) any { return c.Metrics }, ""},
+	{"events", func(c *Config) any { return c.Events }, ""},
 	{"report_to", func(c *Config) any { return c.ReportTo }, ""},
 	{"forwarding", func(c *Config) any { return [2]Forwarding{c.Proxy.Forwarding, c.Edge.Forwarding} }, ""},
 	{"fast_path", func(c *Config) any { return [2]FastPath{c.Proxy.FastPath, c.Edge.FastPath} }, ""},
@@ -102,4 +103,31 @@ func CheckReload(old, next *Config, always string) error {
 		return fmt.Errorf("%s changed: it takes effect at the next restart (`systemctl restart`, or stop and start), which loses: %s; nothing of this reload was applied", name, loses)
 	}
 	return nil
+}
+
+// Difference names all that differs, services by name: "services.web".
+func Difference(old, next *Config) (names []string) {
+	names = Changed(old, next)
+	before := map[string]Service{}
+	for _, s := range old.Services {
+		s.Line = 0
+		before[s.Name] = s
+	}
+	for _, s := range next.Services {
+		s.Line = 0
+		was, there := before[s.Name]
+		delete(before, s.Name)
+		switch {
+		case !there:
+			names = append(names, "services."+s.Name+" (new)")
+		case !reflect.DeepEqual(was, s):
+			names = append(names, "services."+s.Name)
+		}
+	}
+	for _, s := range old.Services {
+		if _, gone := before[s.Name]; gone {
+			names = append(names, "services."+s.Name+" (gone)")
+		}
+	}
+	return names
 }

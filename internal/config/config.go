@@ -155,6 +155,7 @@ type Config struct {
 	XDPMode     XDPMode
 	ClockSkew   time.Duration  // between machines that share the secret
 	Metrics     netip.AddrPort // where counters are served; the zero value: nowhere
+	Events      Events
 	Proxy       Proxy
 	Edge        Edge
 	Server      Server

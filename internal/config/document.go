@@ -52,6 +52,7 @@ func (r *reader) document(data []byte) *Config {
 	r.scalars(c, fs)
 	r.belong(fs, "", c.Role)
 	r.metrics(c, fs)
+	r.events(c, fs)
 	if f, there := fs["interfaces"]; there {
 		c.Interfaces = r.interfaces(f)
 	}

@@ -17,6 +17,7 @@ func fileOf(f *Field, role, value string) string {
 	services := map[string]string{"name": "web", "ports": "[80]"}
 	dpdk := map[string]string{}
 	report := map[string]string{"api": "/api"}
+	events := map[string]string{"file": "/events"}
 	switch role {
 	case RoleEdge:
 		lines["interfaces"], lines["inside"] = "[eth0, eth1]", "[eth1]"
@@ -47,6 +48,8 @@ func fileOf(f *Field, role, value string) string {
 		dpdk[name] = value
 	case "report_to":
 		report[name] = value
+	case "events":
+		events[name] = value
 	default:
 		lines[f.Name] = value
 	}
@@ -66,6 +69,9 @@ func fileOf(f *Field, role, value string) string {
 	}
 	if strings.HasPrefix(f.Name, "report_to.") {
 		lines["report_to"] = flow(report)
+	}
+	if strings.HasPrefix(f.Name, "events.") {
+		lines["events"] = flow(events)
 	}
 	var text strings.Builder
 	for k, v := range lines {

@@ -169,6 +169,7 @@ func (r *reader) upstreamDocument(c *Config, top field, role string) {
 		}
 	}
 	r.metrics(c, fs)
+	r.events(c, fs)
 	_, static := fs["bindings"]
 	if _, signed := fs["signed_bindings"]; role != RolePatrol && static == signed {
 		r.fail(top.line, "bindings", "name either bindings, a file, or signed_bindings; docs/upstream.md has an example")

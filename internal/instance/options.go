@@ -11,18 +11,31 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"tidegate/internal/config"
 )
 
 // Options of a run.
 type Options struct {
 	ConfigPath string
-	BPFFS      string           // where BPF file systems are mounted; default /sys/fs/bpf
-	StateDir   string           // default /run/tidegate
-	Reload     <-chan os.Signal // a value asks for a reload of the configuration
-	Ready      func()           // called once when the services are protected
+	BPFFS      string                              // where BPF file systems are mounted; default /sys/fs/bpf
+	StateDir   string                              // default /run/tidegate
+	Reload     <-chan os.Signal                    // a value asks for a reload of the configuration
+	Ready      func()                              // called once when the services are protected
+	OnReload   func(cfg *config.Config, err error) // called after each reload, refused or not, with what is in force
 	Log        *slog.Logger
 	Skew       time.Duration // what this process's clock is off by, for experiments
 	Step       *atomic.Int64 // nanoseconds that it has been stepped by since, likewise; nil: never
+}
+
+// Reloaded tells how a reload has ended; cfg is what is in force now.
+func (o *Options) Reloaded(log *slog.Logger, cfg *config.Config, err error) {
+	if err != nil {
+		log.Error("reload refused; the old configuration goes on", "error", err)
+	}
+	if o.OnReload != nil {
+		o.OnReload(cfg, err)
+	}
 }
 
 // Now is the time by this process's clock.

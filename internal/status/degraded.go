@@ -24,14 +24,22 @@ type Degraded struct {
 
 // Explain says why, and what helps.
 func (d Degraded) Explain() string {
+	if d.Reason == adopt.ReasonRefused {
+		return fmt.Sprintf("the kernel has refused %d adoptions in a row; tried again in %v", d.Refusals,
+			time.Duration(d.PausedMs)*time.Millisecond)
+	}
+	return d.Cure()
+}
+
+// Cure says it without figures, which change all the time.
+func (d *Degraded) Cure() string {
 	switch d.Reason {
 	case adopt.ReasonMPTCP:
 		return "it is MPTCP, which the kernel does not adopt for; let the server listen without (GODEBUG=multipathtcp=0)"
 	case adopt.ReasonSyncookies:
 		return "net.ipv4.tcp_syncookies is 0, so the kernel adopts for nobody; set it to 1"
 	}
-	return fmt.Sprintf("the kernel has refused %d adoptions in a row; tried again in %v", d.Refusals,
-		time.Duration(d.PausedMs)*time.Millisecond)
+	return "the kernel refuses adoptions, for no reason that can be seen; they are tried again after a pause; see `tidegate check -c`"
 }
 
 // listenersOf sums up, of all that the packet path knows, what serves a service: "ok",

@@ -133,6 +133,7 @@ var ignorance = map[string][]string{
 	"tidegate/internal/plane":           {"tidegate/internal/config", "tidegate/internal/instance", "github.com/goccy/go-yaml"},
 	"tidegate/internal/keys":            {"tidegate/internal/plane", "tidegate/internal/config", "github.com/cilium/ebpf"},
 	"tidegate/internal/status":          {roles},
+	"tidegate/internal/event":           {roles, "tidegate/internal/status", "tidegate/internal/instance", "tidegate/internal/plane"},
 	"tidegate/internal/cli":             {"tidegate/internal/config", "tidegate/internal/plane"},
 }
 

@@ -178,8 +178,9 @@ func (b *box) loop(ctx context.Context) {
 		case m := <-told:
 			peers.take(m)
 		case <-b.Opt.Reload:
-			if err := b.reload(); err != nil {
-				b.Log.Error("reload refused; the old configuration goes on", "error", err)
+			err := b.reload()
+			b.Opt.Reloaded(b.Log, b.Cfg, err)
+			if err != nil {
 				continue
 			}
 			turn.Reset(b.turnEvery())

@@ -236,9 +236,8 @@ func (b *box) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-b.opt.Reload:
-			if err := b.reload(); err != nil {
-				b.log.Error("reload refused; the old configuration goes on", "error", err)
-			}
+			err := b.reload()
+			b.opt.Reloaded(b.log, b.cfg, err)
 		case <-sweep.C:
 			if n := b.filters.table.Sweep(nowS()); n > 0 {
 				b.log.Info("expired filters removed", "filters", n, "left", b.filters.table.Len())

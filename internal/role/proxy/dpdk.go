@@ -259,8 +259,9 @@ func (d *dpdkBox) loop(ctx context.Context) error {
 		case <-d.proc.Exited():
 			return d.proc.Failure()
 		case <-d.Opt.Reload:
-			if err := d.reload(); err != nil {
-				d.Log.Error("reload refused; the old configuration goes on", "error", err)
+			err := d.reload()
+			d.Opt.Reloaded(d.Log, d.Cfg, err)
+			if err != nil {
 				continue
 			}
 			swap.Reset(d.Cfg.Proxy.SwapPeriod)

@@ -205,8 +205,9 @@ func (b *box) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-b.Opt.Reload:
-			if err := b.reload(); err != nil {
-				b.Log.Error("reload refused; the old configuration goes on", "error", err)
+			err := b.reload()
+			b.Opt.Reloaded(b.Log, b.Cfg, err)
+			if err != nil {
 				continue
 			}
 			swap.Reset(b.Cfg.Proxy.SwapPeriod)

@@ -307,9 +307,8 @@ func (n *node) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-n.opt.Reload:
-			if err := n.reload(); err != nil {
-				n.log.Error("reload refused; the old configuration goes on", "error", err)
-			}
+			err := n.reload()
+			n.opt.Reloaded(n.log, n.cfg, err)
 		case <-tick.C:
 			n.setClock()
 			if err := errors.Join(n.loadKeys(), n.setEdges(), n.plane.SetSettings(&n.settings)); err != nil {

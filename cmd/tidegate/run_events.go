@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"tidegate/internal/config"
+	"tidegate/internal/event"
+	"tidegate/internal/instance"
+	"tidegate/internal/status"
+	"tidegate/internal/version"
+)
+
+// events is the stream of a running instance. It begins when the instance is ready, and so has its lock: of two
+// processes only one writes the stream's state.
+type events struct {
+	cfg    *config.Config
+	opt    instance.Options
+	log    *slog.Logger
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu     sync.Mutex
+	stream *event.Stream  // nil before the instance is ready
+	now    *config.Config // what is in force
+}
+
+// takers are those that a configuration names. What cannot be is refused at the start.
+func takers(e *config.Events) (list []event.Taker, err error) {
+	if e.File != "" {
+		list = append(list, event.NewFile(e.File))
+	}
+	if e.Webhook != "" {
+		list = append(list, event.NewWebhook(e.Webhook))
+	}
+	if len(e.Command) > 0 {
+		if info, err := os.Stat(e.Command[0]); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
+			return nil, fmt.Errorf("events.command: %s is no program that can be run", e.Command[0])
+		}
+		list = append(list, event.NewCommand(e.Command))
+	}
+	if e.Journal {
+		j, err := event.NewJournal()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, j)
+	}
+	return list, nil
+}
+
+// newEvents has opt tell the stream when the instance is ready, and of reloads.
+func newEvents(ctx context.Context, opt *instance.Options, cfg *config.Config) (*events, error) {
+	list, err := takers(&cfg.Events)
+	if err != nil {
+		return nil, err
+	}
+	e := &events{cfg: cfg, now: cfg, log: opt.Log}
+	ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	ready, reloaded := opt.Ready, opt.OnReload
+	opt.Ready = func() {
+		e.begin(ctx, list)
+		ready()
+	}
+	opt.OnReload = func(now *config.Config, err error) {
+		e.reloaded(now, err)
+		if reloaded != nil {
+			reloaded(now, err)
+		}
+	}
+	e.opt = *opt
+	e.opt.Complete()
+	return e, nil
+}
+
+// statePath is where the stream's state stands.
+func (e *events) statePath() string {
+	return filepath.Join(e.opt.StateDir, e.cfg.Instance+".events")
+}
+
+func (e *events) begin(ctx context.Context, list []event.Taker) {
+	stream, err := event.Open(e.statePath(), e.cfg.Instance, e.cfg.Role, e.log, list...)
+	if err != nil { // what protects goes on doing so
+		e.log.Error("there will be no events", "error", err)
+		return
+	}
+	e.mu.Lock()
+	e.stream = stream
+	e.mu.Unlock()
+	stream.Start("protecting", map[string]string{"version": version.Version, "services": fmt.Sprint(len(e.cfg.Services))})
+	e.done.Go(func() { status.WatchConditions(ctx, e.opt, e.cfg, stream, e.log) })
+}
+
+// reloaded makes an event of a reload.
+func (e *events) reloaded(now *config.Config, err error) {
+	e.mu.Lock()
+	before, stream := e.now, e.stream
+	if err == nil {
+		e.now = now
+	}
+	e.mu.Unlock()
+	switch {
+	case stream == nil:
+	case err != nil:
+		stream.Emit(event.ReloadRefused, "a reload was refused; the old configuration goes on", map[string]string{"error": err.Error()})
+	default:
+		if changed := config.Difference(before, now); len(changed) > 0 {
+			stream.Emit(event.ConfigChanged, "the configuration has changed", map[string]string{"changed": strings.Join(changed, ", ")})
+		}
+	}
+}
+
+// end emits the last event and waits until all is done.
+func (e *events) end(ctx context.Context, err error) {
+	e.cancel()
+	e.done.Wait()
+	e.mu.Lock()
+	stream := e.stream
+	e.mu.Unlock()
+	if stream == nil {
+		return
+	}
+	how := "stopped; what is installed stays and needs nobody until its keys end"
+	switch {
+	case err != nil:
+		how = "ended by an error: " + err.Error()
+	case errors.Is(context.Cause(ctx), instance.ErrOff):
+		how = "stopped and taken down"
+	case e.cfg.Proxy.Plane == config.PlaneDPDK || slices.Contains([]string{config.RoleBorderManager, config.RoleFilterManager}, e.cfg.Role):
+		how = "stopped"
+	}
+	stream.Close(how)
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package event
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// Taker takes events, one after the other.
+type Taker interface {
+	Name() string // the same after a restart, as long as it is the same taker
+	// Take returns nil if it has the event, an error marked errNever if it will never take it, else one after
+	// which it is tried again.
+	Take(ctx context.Context, e Event) error
+}
+
+// resumer is a taker that knows by itself what it has, better than the stream's state does.
+type resumer interface{ resume(s *Stream) error }
+
+// errNever marks an event that its taker refuses for good.
+var errNever = errors.New("refused for good")
+
+// pauses between attempts: the first, doubled each time up to the last, each shortened at random by up to a half.
+var pauseFirst, pauseMost = time.Second, 5 * time.Minute
+
+// after is an error that says when to come again.
+type after struct {
+	error
+	pause time.Duration
+}
+
+// feed gives a taker what it has not had, for as long as the stream lives. It holds one event at a time: a taker
+// that is dead costs a timer.
+func (s *Stream) feed(t Taker) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		<-s.stop
+		cancel()
+	}()
+	changes, done := s.Watch()
+	defer done()
+	failures := 0
+	for {
+		e, lost, ok := s.next(t.Name())
+		if !ok {
+			select {
+			case <-changes:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		err := t.Take(ctx, e)
+		switch {
+		case err == nil || errors.Is(err, errNever):
+			if lost > 0 {
+				s.log.Warn("events were lost: their taker did not take them for too long", "taker", t.Name(), "lost", lost)
+			}
+			if err != nil {
+				s.log.Error("an event was not taken and is left out", "taker", t.Name(), "event", e.ID, "error", err)
+			} else if failures > 0 {
+				s.log.Info("events are taken again", "taker", t.Name())
+			}
+			failures = 0
+			s.took(t.Name(), e.Seq)
+			continue
+		case ctx.Err() != nil:
+			return
+		case failures == 0:
+			s.log.Warn("events are not taken; tried again", "taker", t.Name(), "error", err)
+		}
+		failures++
+		select {
+		case <-time.After(pauseAfter(failures, err)):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// pauseAfter is how long to wait after so many failures.
+func pauseAfter(failures int, err error) time.Duration {
+	var told after
+	if errors.As(err, &told) && told.pause > 0 {
+		return min(told.pause, pauseMost)
+	}
+	p := pauseMost
+	if failures < 20 {
+		p = min(p, pauseFirst<<(failures-1))
+	}
+	return p - rand.N(p/2+1)
+}
