@@ -96,7 +96,10 @@ func TestEvents(t *testing.T) {
 	binary, journal := w.withJournal()
 	address, hooked := w.webhook()
 	file, said := filepath.Join(w.dir, "events.json"), filepath.Join(w.dir, "said")
-	t.Cleanup(func() { _ = os.Remove("/run/tidegate/" + w.Instance + ".events"); _ = os.Remove("/run/tidegate/" + w.Instance + ".events.lock") })
+	t.Cleanup(func() {
+		_ = os.Remove("/run/tidegate/" + w.Instance + ".events")
+		_ = os.Remove("/run/tidegate/" + w.Instance + ".events.lock")
+	})
 	config := w.webConfig(webPort, "events: {file: events.json, webhook: '"+address+"', command: [/bin/sh, -c, 'cat >> "+said+"'], journal: yes}")
 
 	g := w.launchBinary(binary, config)
