@@ -44,7 +44,7 @@ func (f family) legacyNames() string {
 }
 
 // readLegacy reads the tables of a family that are there.
-func readLegacy(f family) ([]legacyTable, error) {
+func readLegacy(f family) ([]*legacyTable, error) {
 	names, err := os.ReadFile(f.legacyNames())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil // this kernel has none
@@ -61,7 +61,7 @@ func readLegacy(f family) ([]legacyTable, error) {
 		return nil, err
 	}
 	defer unix.Close(s)
-	var tables []legacyTable
+	var tables []*legacyTable
 	for _, name := range strings.Fields(string(names)) {
 		t, err := readLegacyTable(s, level, name)
 		if err != nil {
@@ -76,7 +76,7 @@ func readLegacy(f family) ([]legacyTable, error) {
 	return tables, nil
 }
 
-func readLegacyTable(s, level int, name string) (t legacyTable, err error) {
+func readLegacyTable(s, level int, name string) (t *legacyTable, err error) {
 	for range attempts { // the size may change between the two calls
 		info := make([]byte, legacyInfoLen)
 		copy(info, name)
@@ -84,7 +84,7 @@ func readLegacyTable(s, level int, name string) (t legacyTable, err error) {
 			return t, err
 		}
 		word := func(i int) uint32 { return binary.NativeEndian.Uint32(info[legacyNameLen+4*i:]) }
-		t = legacyTable{name: name, hooks: word(0)}
+		t = &legacyTable{name: name, hooks: word(0)}
 		for i := range t.entry {
 			t.entry[i], t.policyAt[i] = word(1+i), word(6+i)
 		}

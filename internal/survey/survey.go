@@ -11,7 +11,6 @@ package survey
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"tidegate/internal/config"
 )
@@ -91,59 +90,4 @@ func verdict(found []Finding) Verdict {
 		v.Takeover = config.TakeoverTranslate
 	}
 	return v
-}
-
-// Machine is what was read, at one moment, in one network namespace.
-type Machine struct {
-	nft        *nftRules
-	legacy     []legacyTable
-	unreadable []Finding
-}
-
-// Read looks at the network namespace of the calling thread. What cannot be read is a finding
-// of every verdict.
-func Read() *Machine {
-	m := &Machine{}
-	var err error
-	if m.nft, err = readNFT(); err != nil {
-		m.nft = &nftRules{}
-		m.fail("nftables", "nft list ruleset", err)
-	}
-	for _, f := range []family{ipv4, ipv6} {
-		tables, err := readLegacy(f)
-		if err != nil {
-			m.fail(f.legacyTool(), f.legacyTool()+"-save", err)
-		}
-		m.legacy = append(m.legacy, tables...)
-	}
-	return m
-}
-
-func (m *Machine) fail(what, show string, err error) {
-	text, _, _ := strings.Cut(err.Error(), "\n")
-	m.unreadable = append(m.unreadable, Finding{Unreadable, fmt.Sprintf("the rules of %s cannot be read: %s", what, text), show})
-}
-
-// Judge says what becomes of connections to a destination.
-func (m *Machine) Judge(d Destination) Verdict {
-	found := m.natHooks(familyOf(d.Addr))
-	return verdict(append(found, m.unreadable...))
-}
-
-// natHooks: a nat chain of a family, even an empty one, registers the hooks of NAT and of
-// connection tracking for every connection of that family.
-func (m *Machine) natHooks(f family) (found []Finding) {
-	const why = "connection tracking with NAT: the kernel takes the socket off an adopted connection's first packet"
-	for _, c := range m.nft.chains {
-		if c.typ == "nat" && c.of(f) {
-			return []Finding{{NATHooks, fmt.Sprintf("%s (nftables table %s %s)", why, c.family, c.table),
-				fmt.Sprintf("nft list table %s %s", c.family, c.table)}}
-		}
-	}
-	for _, t := range m.legacy {
-		if t.family == f && t.name == "nat" {
-			return []Finding{{NATHooks, fmt.Sprintf("%s (%s table nat)", why, f.legacyTool()), f.legacyTool() + "-save -t nat"}}
-		}
-	}
-	return nil
 }

@@ -7,25 +7,38 @@ import (
 	"time"
 
 	"tidegate/internal/config"
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
-// A nat chain, even an empty one, concerns its own family; the legacy table does likewise.
+// A nat chain, even an empty one, concerns its own family, if connections are tracked; the
+// legacy table does likewise.
 func TestNATHooks(t *testing.T) {
+	nft, legacy4, legacy6 := []string{"nft", "-f", "-"}, []string{"iptables-legacy-restore"}, []string{"ip6tables-legacy-restore"}
+	const tracks = "table inet t { chain i { type filter hook input priority 0; ct state established accept; }; }\n"
 	for _, c := range []struct {
 		name, rules string
 		load        []string
 		v4, v6      bool
 	}{
-		{"nothing", "", []string{"nft", "-f", "-"}, false, false},
-		{"ip", "table ip n { chain c { type nat hook postrouting priority srcnat; }; }", []string{"nft", "-f", "-"}, true, false},
-		{"ip6", "table ip6 n { chain c { type nat hook postrouting priority srcnat; }; }", []string{"nft", "-f", "-"}, false, true},
-		{"inet", "table inet n { chain c { type nat hook output priority 0; }; }", []string{"nft", "-f", "-"}, true, true},
-		{"no hook", "table ip n { chain c { accept; }; }", []string{"nft", "-f", "-"}, false, false},
-		{"iptables-legacy", "*nat\nCOMMIT\n", []string{"iptables-legacy-restore"}, true, false},
-		{"ip6tables-legacy", "*nat\nCOMMIT\n", []string{"ip6tables-legacy-restore"}, false, true},
+		{"nothing", "", nft, false, false},
+		{"tracking", tracks, nft, false, false},
+		{"nothing tracked", "table ip n { chain c { type nat hook postrouting priority srcnat; }; }", nft, false, false},
+		{"ip", tracks + "table ip n { chain c { type nat hook postrouting priority srcnat; }; }", nft, true, false},
+		{"ip6", tracks + "table ip6 n { chain c { type nat hook postrouting priority srcnat; }; }", nft, false, true},
+		{"inet", tracks + "table inet n { chain c { type nat hook output priority 0; }; }", nft, true, true},
+		{"no hook", tracks + "table ip n { chain c { accept; }; }", nft, false, false},
+		{"masquerade", "table ip n { chain c { type nat hook postrouting priority srcnat; oifname \"x\" masquerade; }; }", nft, true, false},
+		{"notrack", tracks + `table inet n { chain c { type nat hook output priority 0; }; }
+			table inet r { chain p { type filter hook prerouting priority raw; tcp dport 80 notrack; }
+			chain o { type filter hook output priority raw; tcp sport 80 notrack; }; }`, nft, false, false},
+		{"notrack of another port", tracks + `table inet n { chain c { type nat hook output priority 0; }; }
+			table inet r { chain p { type filter hook prerouting priority raw; tcp dport 81 notrack; }
+			chain o { type filter hook output priority raw; tcp sport 81 notrack; }; }`, nft, true, true},
+		{"iptables-legacy", "*nat\n-A POSTROUTING -o x -j MASQUERADE\nCOMMIT\n", legacy4, true, false},
+		{"ip6tables-legacy", "*nat\n-A POSTROUTING -o x -j MASQUERADE\nCOMMIT\n", legacy6, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			ns := newNamespace(t)
 			run(t, ns, c.rules, c.load...)
 			m := read(t, ns)
@@ -59,16 +72,16 @@ func TestWatcher(t *testing.T) {
 		command []string
 		nat     bool
 	}{
-		{"table ip n { chain c { type nat hook postrouting priority srcnat; }; }", []string{"nft", "-f", "-"}, true},
+		{"table ip n { chain c { type nat hook postrouting priority srcnat; masquerade; }; }", []string{"nft", "-f", "-"}, true},
 		{"delete table ip n", []string{"nft", "-f", "-"}, false},
-		{"*nat\nCOMMIT\n", []string{"iptables-legacy-restore"}, true},
+		{"*nat\n-A POSTROUTING -o x -j MASQUERADE\nCOMMIT\n", []string{"iptables-legacy-restore"}, true},
 	} {
 		run(t, ns, step.input, step.command...)
 		await(t, w, func(m *Machine) bool { return m.Judge(d).Has(NATHooks) == step.nat })
 	}
 }
 
-func watch(t *testing.T, ns *lab.Namespace) (w *Watcher) {
+func watch(t *testing.T, ns *rig.Namespace) (w *Watcher) {
 	t.Helper()
 	if err := ns.Do(func() (err error) { w, err = Watch(); return err }); err != nil {
 		t.Fatal(err)

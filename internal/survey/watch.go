@@ -154,9 +154,9 @@ func (w *Watcher) hear(wait time.Duration) (heard, end bool) {
 	return heard, fds[0].Revents != 0
 }
 
-// outdated says whether the legacy tables are no longer what was read.
+// outdated says whether what tells nobody of a change is no longer what was read.
 func (m *Machine) outdated() bool {
-	var now []legacyTable
+	var now []*legacyTable
 	for _, f := range []family{ipv4, ipv6} {
 		tables, err := readLegacy(f)
 		if err != nil {
@@ -164,7 +164,7 @@ func (m *Machine) outdated() bool {
 		}
 		now = append(now, tables...)
 	}
-	if len(now) != len(m.legacy) {
+	if len(now) != len(m.legacy) || readLoose() != m.loose {
 		return true
 	}
 	for i, t := range now {

@@ -11,22 +11,22 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"tidegate/internal/lab"
+	"tidegate/internal/lab/rig"
 )
 
 var worlds atomic.Int32
 
 // newNamespace makes a network namespace for a test; without root there is none.
-func newNamespace(t *testing.T) *lab.Namespace {
+func newNamespace(t *testing.T) *rig.Namespace {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
 	}
-	owner, err := lab.Self()
+	owner, err := rig.Self()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns, err := lab.MakeNamespace(owner, fmt.Sprintf("sv%d", worlds.Add(1)))
+	ns, err := rig.MakeNamespace(owner, fmt.Sprintf("sv%d", worlds.Add(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func newNamespace(t *testing.T) *lab.Namespace {
 }
 
 // run has a program load rules, which it reads from standard input.
-func run(t *testing.T, ns *lab.Namespace, input string, command ...string) {
+func run(t *testing.T, ns *rig.Namespace, input string, command ...string) {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin = strings.NewReader(input)
@@ -53,7 +53,7 @@ func run(t *testing.T, ns *lab.Namespace, input string, command ...string) {
 	}
 }
 
-func read(t *testing.T, ns *lab.Namespace) (m *Machine) {
+func read(t *testing.T, ns *rig.Namespace) (m *Machine) {
 	t.Helper()
 	if err := ns.Do(func() error { m = Read(); return nil }); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Machine is what was read, at one moment, in one network namespace.
+type Machine struct {
+	nft        *nftRules
+	legacy     []*legacyTable
+	chains     map[chainKey]*chain // of both
+	bases      []legacyBase
+	loose      bool // connection tracking takes connections up that it has not seen begin
+	links      links
+	unreadable []Finding
+}
+
+// legacyBase is a chain of a legacy table at a hook.
+type legacyBase struct {
+	base
+	family family
+}
+
+// Read looks at the network namespace of the calling thread. What cannot be read is a finding
+// of every verdict.
+func Read() *Machine {
+	m := &Machine{chains: map[chainKey]*chain{}}
+	var err error
+	if m.nft, err = readNFT(); err != nil {
+		m.nft = &nftRules{}
+		m.fail("the rules of nftables", "nft list ruleset", err)
+	}
+	maps.Copy(m.chains, m.nft.byKey)
+	for _, f := range []family{ipv4, ipv6} {
+		tables, err := readLegacy(f)
+		for _, t := range tables {
+			if err == nil {
+				err = m.addLegacy(t)
+			}
+		}
+		if err != nil {
+			m.fail("the rules of "+f.legacyTool(), f.legacyTool()+"-save", err)
+		}
+	}
+	m.loose = readLoose()
+	if m.links, err = readLinks(); err != nil {
+		m.fail("the network devices", "ip -d link", err)
+	}
+	return m
+}
+
+func (m *Machine) fail(what, show string, err error) {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	m.unreadable = append(m.unreadable, Finding{Unreadable, fmt.Sprintf("%s cannot be read: %s", what, text), show})
+}
+
+// legacyPriorities are where the tables stand at a hook, as nftables counts.
+var legacyPriorities = map[string]int32{"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
+
+func (m *Machine) addLegacy(t *legacyTable) error {
+	m.legacy = append(m.legacy, t)
+	atHook, err := t.parse(m.chains)
+	if err != nil {
+		return fmt.Errorf("table %s: %w", t.name, err)
+	}
+	for i, c := range atHook {
+		h, there := ipHooks[uint32(i)]
+		if c == nil || !there || t.name == "nat" && h != hookPrerouting {
+			continue
+		}
+		m.bases = append(m.bases, legacyBase{base{c, h, legacyPriorities[t.name], t.name == "nat"}, t.family})
+	}
+	return nil
+}
+
+// ipHooks are the hooks that matter here; what is forwarded is not adopted.
+var ipHooks = map[uint32]hook{unix.NF_INET_PRE_ROUTING: hookPrerouting, unix.NF_INET_LOCAL_IN: hookInput,
+	unix.NF_INET_LOCAL_OUT: hookOutput, unix.NF_INET_POST_ROUTING: hookPostrouting}
+
+// Hooks of one device, from linux/netfilter.h.
+const (
+	inetIngress   = 5
+	netdevIngress = 0
+	netdevEgress  = 1
+)
+
+// place says at which hook a chain meets packets of a family that come by a device, if at any.
+func (c *nftChain) place(f family, device string) (h hook, there bool) {
+	ours := device == "" || len(c.devices) == 0 || slices.Contains(c.devices, device)
+	switch {
+	case !c.base:
+		return 0, false
+	case c.family == unix.NFPROTO_NETDEV && c.hook == netdevIngress, c.family == unix.NFPROTO_INET && c.hook == inetIngress:
+		return hookIngress, ours
+	case c.family == unix.NFPROTO_NETDEV && c.hook == netdevEgress:
+		return hookEgress, ours
+	case !c.family.sees(f):
+		return 0, false
+	}
+	h, there = ipHooks[c.hook]
+	return h, there && (c.typ != "nat" || h == hookPrerouting) // answers are translated without a look at rules
+}
+
+// basesOf are the chains that packets of a family pass that come by a device, or answers.
+func (m *Machine) basesOf(f family, device string, answers bool) (list []base) {
+	for _, c := range m.nft.chains {
+		if h, there := c.place(f, device); there && h.answers() == answers {
+			list = append(list, base{&c.chain, h, c.priority, c.typ == "nat"})
+		}
+	}
+	for _, b := range m.bases {
+		if b.family == f && b.hook.answers() == answers {
+			list = append(list, b.base)
+		}
+	}
+	return list
+}
+
+const looseSysctl = "/proc/sys/net/netfilter/nf_conntrack_tcp_loose"
+
+// readLoose: without connection tracking there is no such value, and nothing to be strict.
+func readLoose() bool {
+	text, err := os.ReadFile(looseSysctl)
+	return errors.Is(err, os.ErrNotExist) || strings.TrimSpace(string(text)) != "0"
+}
+
+// Judge says what becomes of connections to a destination.
+func (m *Machine) Judge(d Destination) Verdict {
+	f := familyOf(d.Addr)
+	var found []Finding
+	devices := d.Interfaces
+	if len(devices) == 0 {
+		devices = []string{""}
+	}
+	for _, device := range devices {
+		found = append(found, m.links.judge(device)...)
+		found = append(found, m.judgeRules(f, d, device)...)
+	}
+	return verdict(append(found, m.unreadable...))
+}
+
+func (m *Machine) judgeRules(f family, d Destination, device string) []Finding {
+	name, index := m.links.inputDevice(device)
+	untracked := true
+	var found []Finding
+	for _, answers := range []bool{false, true} {
+		w := &walker{chains: m.chains, packets: variants(f, d, name, index, answers, m.loose)}
+		w.through(m.basesOf(f, device, answers))
+		found = append(found, w.found...)
+		for _, p := range w.packets {
+			untracked = untracked && p.state == ctUntracked
+		}
+	}
+	if !untracked {
+		found = append(m.natHooks(f), found...)
+	}
+	// What takes the destination elsewhere says more than that something is translated here.
+	slices.SortStableFunc(found, func(a, b Finding) int { return endFirst(a.ID == DNAT) - endFirst(b.ID == DNAT) })
+	return found
+}
+
+// natHooks: chains of NAT, even empty ones, register the hooks of NAT; together with connection
+// tracking these take the socket off an adopted connection's first packet (docs/decisions).
+func (m *Machine) natHooks(f family) []Finding {
+	const why = "connection tracking with NAT: the kernel takes the socket off an adopted connection's first packet"
+	if !m.tracks(f) {
+		return nil
+	}
+	for _, c := range m.nft.chains {
+		if c.typ == "nat" && c.of(f) {
+			return []Finding{{NATHooks, fmt.Sprintf("%s (nftables table %s %s)", why, c.family, c.table),
+				fmt.Sprintf("nft list table %s %s", c.family, c.table)}}
+		}
+	}
+	for _, t := range m.legacy {
+		if t.family == f && t.name == "nat" {
+			return []Finding{{NATHooks, fmt.Sprintf("%s (%s table nat)", why, f.legacyTool()), f.legacyTool() + "-save -t nat"}}
+		}
+	}
+	return nil
+}
+
+// tracks says whether connections of a family may be tracked: a rule asks for it, or some are.
+func (m *Machine) tracks(f family) bool {
+	tracks := m.nft.tracks
+	for _, t := range m.legacy {
+		tracks = tracks || t.tracks()
+	}
+	if !tracks {
+		text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
+		tracks = err == nil && strings.TrimSpace(string(text)) != "0"
+	}
+	return tracks
+}
