@@ -6,14 +6,14 @@ import (
 	"slices"
 	"testing"
 
-	"tidegate/test/labtest"
+	"tidegate/test/world"
 )
 
 // Every SYN that is answered becomes a connection, step by step, and ends: what is
 // measured of set-ups is that, and not something that failed on the way. No figure
 // of time is judged.
 func TestSetupsAreWhole(t *testing.T) {
-	labtest.NeedRoot(t)
+	world.NeedRoot(t)
 	res, err := runProxyParts(t.Context(), Options{Rounds: 1, Frames: 20_000}, proxyParts[slices.Index(ProxyParts(), "setup"):][:1])
 	if err != nil {
 		t.Fatal(err)

@@ -112,7 +112,7 @@ func TestFrameThatCannotBeAdopted(t *testing.T) {
 	w.mustPingNew(2)
 	w.wantCounters(map[string]uint64{"adopt_failed": 0, "adopted": uint64(2 * len(families())), "pass_listener": 0,
 		"cookie_sent": n + uint64(2*len(families()))})
-	if lines := g.logLines("level=WARN"); len(lines) > 0 {
+	if lines := g.Log("level=WARN"); len(lines) > 0 {
 		t.Errorf("warned of what is nothing: %q", lines)
 	}
 }
@@ -156,7 +156,7 @@ func TestMPTCPListenerForAMoment(t *testing.T) {
 	w.echoServer(webPort + 1)
 	g := w.start(w.topConfig() + "services:\n  - name: web\n    ports: [80-81]\n")
 	w.mustPingNew(1)
-	g.signal(unix.SIGSTOP)
+	g.Signal(unix.SIGSTOP)
 	l.close()
 	moment := w.listenOn(webPort, unix.IPPROTO_MPTCP, 16)
 	moment.serve(echo)
@@ -165,7 +165,7 @@ func TestMPTCPListenerForAMoment(t *testing.T) {
 	}
 	moment.close()
 	w.echoServer(webPort)
-	g.signal(unix.SIGCONT)
+	g.Signal(unix.SIGCONT)
 	w.awaitListener("web", "ok")
 	// Watched for as long as a wrong refusal took to be booked.
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(pollPause) {
@@ -187,7 +187,7 @@ func TestMPTCPListenerBesideAnother(t *testing.T) {
 	mptcp := w.listenOn(webPort+1, unix.IPPROTO_MPTCP, 16)
 	mptcp.serve(echo)
 	g := w.start(w.topConfig() + "services:\n  - name: web\n    ports: [80-81]\n")
-	g.awaitLog("level=WARN", "MPTCP", ":81", "multipathtcp=0")
+	g.AwaitLog("level=WARN", "MPTCP", ":81", "multipathtcp=0")
 	w.mustPingNew(2)
 	n := uint64(len(families()))
 	w.wantCounters(map[string]uint64{"adopted": 2 * n, "cookie_sent": 2 * n, "pass_listener": 0})
@@ -203,7 +203,7 @@ func TestMPTCPListenerBesideAnother(t *testing.T) {
 	}
 	mptcp.close()
 	w.echoServer(webPort + 1)
-	g.awaitLog("level=INFO", "protected again", ":81")
+	g.AwaitLog("level=INFO", "protected again", ":81")
 	w.awaitListener("web", "ok")
 }
 
@@ -214,7 +214,7 @@ func TestUnexplainedRefusals(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
 	w.echoServer(webPort + 1)
-	w.start(w.topConfig() + "services:\n  - name: web\n    ports: [80-81]\n").kill()
+	w.start(w.topConfig() + "services:\n  - name: web\n    ports: [80-81]\n").Kill()
 	refuse := func(on bool) {
 		t.Helper()
 		w.sysctl(w.Server, "net.ipv4.tcp_sack", map[bool]string{true: "0", false: "1"}[on])

@@ -15,6 +15,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	harness "tidegate/test/world"
 )
 
 // refused wants a start to fail with one line on stderr that has these words,
@@ -24,13 +26,13 @@ func (w *world) refused(config string, words ...string) {
 	g := w.launch(config)
 	w.await("end of a start that must fail", func() bool {
 		select {
-		case <-g.exited:
+		case <-g.Exited:
 			return true
 		default:
 			return false
 		}
 	})
-	w.wantOneLine(g.err, g.stdout.String(), g.stderr.String(), words...)
+	w.wantOneLine(g.Err, g.Stdout.String(), g.Stderr.String(), words...)
 }
 
 func (w *world) wantOneLine(err error, stdout, stderr string, words ...string) {
@@ -182,7 +184,7 @@ func TestStartWithoutRoot(t *testing.T) {
 	w.must(err)
 	w.must(os.WriteFile(exe, text, 0o755))
 	w.must(os.WriteFile(conf, []byte(w.webConfig(webPort)), 0o644))
-	var out, errs output
+	var out, errs harness.Output
 	cmd := exec.Command(exe, "run", "-c", conf)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -215,7 +217,7 @@ func TestFailingStartKeepsWhatRan(t *testing.T) {
 	w.echoServer(webPort)
 	g := w.start(w.webConfig(webPort))
 	w.mustPingNew(1)
-	g.kill()
+	g.Kill()
 	before := w.attachedPrograms()
 	// The second interface has somebody else's program: found out after the first
 	// one's links have been taken over.
@@ -286,12 +288,12 @@ func TestReloadRefused(t *testing.T) {
 		w.webConfig(webPort, "epoch: 4s"),
 		strings.Replace(w.webConfig(webPort), "tg-server", "eth7", 1),
 	} {
-		before, all := w.attachedPrograms(), len(g.logLines("level=ERROR"))
-		g.reload(bad, "level=ERROR", "reload refused")
+		before, all := w.attachedPrograms(), len(g.Log("level=ERROR"))
+		g.Reload(bad, "level=ERROR", "reload refused")
 		if after := w.attachedPrograms(); after["XDP"] != before["XDP"] || after["TC ingress"] != before["TC ingress"] {
 			t.Errorf("attached programs were %v and are %v", before, after)
 		}
-		if got := len(g.logLines("level=ERROR")) - all; got != 1 {
+		if got := len(g.Log("level=ERROR")) - all; got != 1 {
 			t.Errorf("%d lines of error, want one", got)
 		}
 		w.mustPingNew(1)
@@ -316,7 +318,7 @@ func TestReloadChangesServices(t *testing.T) {
 	ping81()
 
 	both := w.webConfig(webPort) + "  - name: other\n    ports: [81]\n"
-	g.reload(both, "msg=reloaded", "services=2")
+	g.Reload(both, "msg=reloaded", "services=2")
 	w.mustPingNew(1)
 	ping81()
 	w.wantCounters(map[string]uint64{"adopted": 2 * n})
@@ -324,15 +326,15 @@ func TestReloadChangesServices(t *testing.T) {
 		t.Errorf("the new service counts %v", c)
 	}
 
-	g.reload(strings.Replace(both, "name: web", "name: web\n    mode: off", 1), "msg=reloaded", "services=2")
+	g.Reload(strings.Replace(both, "name: web", "name: web\n    mode: off", 1), "msg=reloaded", "services=2")
 	w.mustPingNew(1)
 	w.wantCounters(map[string]uint64{"adopted": 2 * n, "syn": 2 * n})
 
-	g.reload(both, "msg=reloaded", "services=2")
+	g.Reload(both, "msg=reloaded", "services=2")
 	w.mustPingNew(1)
 	w.wantCounters(map[string]uint64{"adopted": 3 * n})
 
-	g.reload(w.topConfig()+"services:\n  - name: other\n    ports: [81]\n", "msg=reloaded", "services=1")
+	g.Reload(w.topConfig()+"services:\n  - name: other\n    ports: [81]\n", "msg=reloaded", "services=1")
 	w.mustPingNew(1)
 	ping81()
 	if c := w.service("other").Counters; c["adopted"] != 2*n {
@@ -340,7 +342,7 @@ func TestReloadChangesServices(t *testing.T) {
 	}
 
 	// Its old name comes back as a new service: counted from nothing.
-	g.reload(both, "msg=reloaded", "services=2")
+	g.Reload(both, "msg=reloaded", "services=2")
 	w.mustPingNew(1)
 	w.wantCounters(map[string]uint64{"adopted": n})
 }

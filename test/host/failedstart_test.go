@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // A start that takes a packet path over and then fails leaves it as it was: with its programs, its
@@ -20,7 +20,7 @@ func TestFailedStart(t *testing.T) {
 	w.must(w.Server.Do(func() error {
 		return exec.Command("ip", "link", "add", "tg-more", "type", "veth", "peer", "name", "tg-morep").Run()
 	}))
-	labtest.OccupyXDP(t, w.Server, "tg-more")
+	harness.OccupyXDP(t, w.Server, "tg-more")
 	var taken net.Listener
 	w.must(w.Server.Do(func() (err error) {
 		taken, err = net.Listen("tcp", "127.0.0.1:9100")
@@ -29,7 +29,7 @@ func TestFailedStart(t *testing.T) {
 	defer taken.Close()
 
 	g := w.start(config)
-	l := labtest.StartLoad(t, 20, labtest.InTurn(w.dialTCP))
+	l := harness.StartLoad(t, 20, harness.InTurn(w.dialTCP))
 	keysUntil := w.status().KeysUntil
 	for i, c := range []struct{ name, config, says string }{
 		{"the metrics port is taken", w.webConfig(webPort, "metrics: 127.0.0.1:9100"), "metrics"},
@@ -40,16 +40,16 @@ func TestFailedStart(t *testing.T) {
 	} {
 		l.More(20)
 		if i%2 == 0 {
-			g.kill()
+			g.Kill()
 		} else {
-			g.stop()
+			g.Stop()
 		}
 		unblock := func() {}
 		if c.says == "json.new" {
-			unblock = labtest.BlockState(t, w.Instance)
+			unblock = harness.BlockState(t, w.Instance)
 		}
 		w.writeConfig(c.config)
-		if said := labtest.FailedStart(t, w.Server, tidegate, w.configPath); !strings.Contains(said, c.says) {
+		if said := harness.FailedStart(t, w.Server, tidegate, w.configPath); !strings.Contains(said, c.says) {
 			t.Errorf("%s: says %s", c.name, said)
 		}
 		unblock()
@@ -61,13 +61,13 @@ func TestFailedStart(t *testing.T) {
 	}
 	l.More(20)
 	l.End("failed starts")
-	g.stop()
+	g.Stop()
 	w.off("--now")
 	w.nothingInstalled()
 }
 
 // leftAsItWas: everything is attached as before, new connections are protected and counted.
-func (w *world) leftAsItWas(l *labtest.Load, when string) {
+func (w *world) leftAsItWas(l *harness.Load, when string) {
 	w.t.Helper()
 	if got := w.attachedPrograms(); got["XDP"] == 0 || got["TC ingress"] == 0 {
 		w.t.Errorf("%s: attached is %v", when, got)

@@ -39,7 +39,7 @@ func TestForwardedSYNsUntouched(t *testing.T) {
 	w.ip(w.Server, "route add unreachable 198.18.77.0/24")
 	w.ip(w.Client, "route add 198.18.77.0/24 via "+w.ServerAddr(false).String())
 	g := w.start(w.webConfig(webPort))
-	g.awaitLog("level=INFO", "only its own addresses are protected", w.ServerAddr(false).String())
+	g.AwaitLog("level=INFO", "only its own addresses are protected", w.ServerAddr(false).String())
 
 	other := netip.AddrPortFrom(netip.MustParseAddr("198.18.77.1"), webPort)
 	if _, err := (dialer{from: w.Client, to: other}).dial(); !errors.Is(err, unix.EHOSTUNREACH) {
@@ -50,7 +50,7 @@ func TestForwardedSYNsUntouched(t *testing.T) {
 	w.wantCounters(map[string]uint64{"adopted": uint64(len(families()))})
 
 	w.ip(w.Server, "address add 198.18.77.1/32 dev lo")
-	g.awaitLog("level=INFO", "only its own addresses are protected", "198.18.77.1/32")
+	g.AwaitLog("level=INFO", "only its own addresses are protected", "198.18.77.1/32")
 	c, err := (dialer{from: w.Client, to: other}).dial()
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestUnservedPortsRefuse(t *testing.T) {
 
 	// When somebody listens, the gate answers there too.
 	w.echoServer(unserved)
-	g.await("a cookie for the port that is served now", func() bool {
+	g.Await("a cookie for the port that is served now", func() bool {
 		before := w.counters()["adopted"]
 		return w.pingNew(false, unserved) == nil && w.counters()["adopted"] == before+1
 	})
@@ -98,7 +98,7 @@ func TestReloadSeedsSocketFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.reload(w.topConfig()+fmt.Sprintf(twoPorts, webPort, added), "reloaded")
+	g.Reload(w.topConfig()+fmt.Sprintf(twoPorts, webPort, added), "reloaded")
 	if err := old.vanish(); err != nil {
 		t.Fatal(err)
 	}

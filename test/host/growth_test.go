@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tidegate/internal/plane"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // growing are the options of a SYN whose answer is longer than itself: a window scale and
@@ -33,7 +33,7 @@ func TestAnswerLongerThanSYN(t *testing.T) {
 			w.echoServer(webPort)
 			w.knowStranger()
 			w.start(w.webConfig(webPort, "xdp_mode: "+string(mode)))
-			syns := labtest.NewSYNs(t, w.ClientPort, w.ServerPort)
+			syns := harness.NewSYNs(t, w.ClientPort, w.ServerPort)
 			for i, ipv6 := range families() {
 				to := netip.AddrPortFrom(w.ServerAddr(ipv6), webPort)
 				for port := range uint16(n) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"tidegate/internal/plane"
+	harness "tidegate/test/world"
 )
 
 // The daemon is killed, started anew, taken down and started again while clients
@@ -20,7 +21,7 @@ func TestKillTakeOverStopUnderLoad(t *testing.T) {
 	l := w.startLoad()
 	l.more(100)
 
-	g.kill()
+	g.Kill()
 	before := w.counters()["adopted"]
 	l.more(100)
 	if after := w.counters()["adopted"]; after < before+50 {
@@ -36,21 +37,21 @@ func TestKillTakeOverStopUnderLoad(t *testing.T) {
 
 	g = w.start(w.webConfig(webPort, "drain: 200ms"))
 	l.more(100)
-	if st := w.status(); !st.Running || st.PID != g.cmd.Process.Pid {
-		t.Errorf("status shows pid %d, running %t; want %d", st.PID, st.Running, g.cmd.Process.Pid)
+	if st := w.status(); !st.Running || st.PID != g.Cmd.Process.Pid {
+		t.Errorf("status shows pid %d, running %t; want %d", st.PID, st.Running, g.Cmd.Process.Pid)
 	}
 	if c := w.counters(); c["adopted"] == 0 {
 		t.Errorf("the new daemon's gate adopts nothing: %v", c)
 	}
 
 	w.off() // asks the process that runs
-	<-g.exited
+	<-g.Exited
 	w.nothingInstalled()
 	l.more(100)
 
 	g = w.start(w.webConfig(webPort, "drain: 200ms"))
 	l.more(100)
-	g.interrupt()
+	g.Interrupt()
 	w.nothingInstalled()
 	l.more(10)
 	w.off() // there is nothing to be taken down
@@ -67,8 +68,8 @@ func TestDrainHonoursCookies(t *testing.T) {
 	w.lose("output", "tcp flags == ack")
 	c := w.mustDial(false, webPort) // its ACK is lost
 	w.wantCounters(map[string]uint64{"cookie_sent": 1, "adopted": 0})
-	g.signal(syscall.SIGINT)
-	g.awaitLog("draining: SYNs pass")
+	g.Signal(syscall.SIGINT)
+	g.AwaitLog("draining: SYNs pass")
 	if got := w.attachedPrograms(); got["XDP"] != 0 || got["TC ingress"] == 0 {
 		t.Errorf("attached during the drain: %v", got)
 	}
@@ -78,7 +79,7 @@ func TestDrainHonoursCookies(t *testing.T) {
 	w.wantCounters(map[string]uint64{"adopted": 1})
 	w.mustPingNew(1)
 	w.wantCounters(map[string]uint64{"cookie_sent": 1, "adopted": 1})
-	g.interrupt()
+	g.Interrupt()
 	w.nothingInstalled()
 	if err := c.ping(); err != nil {
 		t.Errorf("an established connection after the stop: %v", err)
@@ -110,7 +111,7 @@ func TestKeysRunOutOpen(t *testing.T) {
 	g := w.start(w.webConfig(webPort, "epoch: 1s", "key_horizon: 2s"))
 	l := w.startLoad()
 	l.more(20)
-	g.kill()
+	g.Kill()
 	w.await("SYNs pass for want of a key", func() bool { return w.counters()["pass_no_key"] > 0 || l.failed() })
 	l.more(20)
 	if st := w.status(); st.Running || st.KeysUntil.IsZero() {
@@ -133,7 +134,7 @@ func TestKeysRunOutClosed(t *testing.T) {
 	g := w.start(config)
 	stays := w.mustDial(false, webPort)
 	w.must(stays.ping())
-	g.kill()
+	g.Kill()
 	st := w.status()
 	w.await("the keys' end", func() bool { return w.status().Epoch > st.Epoch+2 })
 	kept := make(chan error, 1)
@@ -161,7 +162,7 @@ func TestMonitorAndOff(t *testing.T) {
 			t.Errorf("mode off counts %s: %d", name, v)
 		}
 	}
-	g.reload(mode("monitor"), "msg=reloaded")
+	g.Reload(mode("monitor"), "msg=reloaded")
 	w.mustPingNew(2)
 	want := map[string]uint64{"syn": n, "would_answer": n}
 	for name, v := range w.counters() {
@@ -169,7 +170,7 @@ func TestMonitorAndOff(t *testing.T) {
 			t.Errorf("mode monitor counts %s: %d, want %d", name, v, want[name])
 		}
 	}
-	g.reload(mode("always"), "msg=reloaded")
+	g.Reload(mode("always"), "msg=reloaded")
 	w.mustPingNew(2)
 	w.wantCounters(map[string]uint64{"syn": 2 * n, "would_answer": n, "cookie_sent": n, "adopted": n})
 }
@@ -192,7 +193,7 @@ func TestXDPModes(t *testing.T) {
 		}
 		w.mustPingNew(2)
 		w.wantCounters(map[string]uint64{"adopted": uint64(2 * len(families()))})
-		g.kill()
+		g.Kill()
 	}
 }
 
@@ -220,10 +221,10 @@ func TestDottedNames(t *testing.T) {
 		g := w.start(config)
 		w.mustPingNew(1)
 		w.wantCounters(map[string]uint64{"adopted": uint64(len(families()))})
-		g.kill()
+		g.Kill()
 	}
 	g := w.start(config)
-	g.interrupt()
+	g.Interrupt()
 	w.nothingInstalled()
 }
 
@@ -238,7 +239,7 @@ func TestInterfaceDropped(t *testing.T) {
 	if out, err := w.ipLink("tg-more"); err != nil || !strings.Contains(out, "prog/xdp") {
 		t.Errorf("not attached: %s, %v", out, err)
 	}
-	g.kill()
+	g.Kill()
 	w.start(w.webConfig(webPort))
 	if out, err := w.ipLink("tg-more"); err != nil || strings.Contains(out, "prog/xdp") {
 		t.Errorf("still attached: %s, %v", out, err)
@@ -252,10 +253,10 @@ func TestInstanceOfAnotherNamespace(t *testing.T) {
 	w.echoServer(webPort)
 	g := w.start(w.webConfig(webPort))
 	w.mustPingNew(1)
-	g.kill()
+	g.Kill()
 	w.sysctl(w.Client, "net.ipv4.tcp_syncookies", "1")
 	w.writeConfig(strings.Replace(w.webConfig(webPort), "tg-server", "tg-client", 1))
-	var out, errs output
+	var out, errs harness.Output
 	cmd := exec.Command(tidegate, "run", "-c", w.configPath)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	w.must(w.Client.Do(cmd.Start))

@@ -14,7 +14,7 @@ import (
 func TestNoListener(t *testing.T) {
 	w := newWorld(t)
 	g := w.start(w.webConfig(webPort))
-	g.awaitLog("level=WARN", "nothing listens", "service=web")
+	g.AwaitLog("level=WARN", "nothing listens", "service=web")
 	refused := func() {
 		t.Helper()
 		for _, ipv6 := range families() {
@@ -45,7 +45,7 @@ func TestMPTCPListener(t *testing.T) {
 	l := w.listenOn(webPort, unix.IPPROTO_MPTCP, 16)
 	l.serve(echo)
 	g := w.start(w.webConfig(webPort))
-	g.awaitLog("level=WARN", "MPTCP", "service=web", "multipathtcp=0")
+	g.AwaitLog("level=WARN", "MPTCP", "service=web", "multipathtcp=0")
 	if got := w.service("web").Listener; got != "mptcp" {
 		t.Errorf("status calls the listener %q", got)
 	}
@@ -68,7 +68,7 @@ func TestListenerBecomesMPTCPUnseen(t *testing.T) {
 	l := w.echoServer(webPort)
 	g := w.start(w.webConfig(webPort))
 	w.mustPingNew(1)
-	g.kill()
+	g.Kill()
 	l.close()
 	w.listenOn(webPort, unix.IPPROTO_MPTCP, 16).serve(echo)
 
@@ -96,15 +96,15 @@ func TestMPTCPLastsAsLongAsTheListener(t *testing.T) {
 	w := newWorld(t)
 	l := w.echoServer(webPort)
 	g := w.start(w.webConfig(webPort))
-	g.signal(unix.SIGSTOP)
+	g.Signal(unix.SIGSTOP)
 	l.close()
 	refusing := w.listenOn(webPort, unix.IPPROTO_MPTCP, 16)
 	refusing.serve(echo)
 	if err := w.pingNew(false, webPort); err == nil {
 		t.Error("a cookie was adopted by an MPTCP listener")
 	}
-	g.signal(unix.SIGCONT)
-	g.awaitLog("level=WARN", "MPTCP", "service=web", ":80")
+	g.Signal(unix.SIGCONT)
+	g.AwaitLog("level=WARN", "MPTCP", "service=web", ":80")
 	w.mustPingNew(1)
 
 	refusing.close()
@@ -121,7 +121,7 @@ func TestSyncookiesSwitchedOffLive(t *testing.T) {
 	g := w.start(w.webConfig(webPort))
 	w.mustPingNew(1)
 	w.sysctl(w.Server, "net.ipv4.tcp_syncookies", "0")
-	g.awaitLog("level=ERROR", "tcp_syncookies is 0", "sysctl -w net.ipv4.tcp_syncookies=1")
+	g.AwaitLog("level=ERROR", "tcp_syncookies is 0", "sysctl -w net.ipv4.tcp_syncookies=1")
 	w.awaitListener("web", "refused")
 	w.mustPingNew(2)
 	w.wantCounters(map[string]uint64{"adopted": uint64(len(families())), "pass_listener": uint64(2 * len(families()))})

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // dialTCP connects to the protected port and says nothing.
@@ -37,10 +37,10 @@ func TestRestart(t *testing.T) {
 	w.echoServer(webPort)
 	config := w.webConfig(webPort)
 	g := w.start(config)
-	l := labtest.StartLoad(t, 50, labtest.InTurn(w.dialTCP))
+	l := harness.StartLoad(t, 50, harness.InTurn(w.dialTCP))
 	for range 2 {
 		l.More(50)
-		g.stop()
+		g.Stop()
 		before := w.counters()["adopted"]
 		l.More(100)
 		if after := w.counters()["adopted"]; after < before+50 {
@@ -53,15 +53,15 @@ func TestRestart(t *testing.T) {
 		}
 		g = w.start(config)
 		l.More(50)
-		g.reload(config, "msg=reloaded")
+		g.Reload(config, "msg=reloaded")
 	}
 	other := filepath.Join(w.dir, "tidegate-next") // an upgrade: another binary takes over from one that was stopped
 	if out, err := exec.Command("go", "build", "-o", other, "-ldflags", "-X tidegate/internal/version.Version=99.0.0", "tidegate/cmd/tidegate").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	g.stop()
+	g.Stop()
 	g = w.launchBinary(other, config)
-	g.await("ready", func() bool { return strings.Contains(g.stdout.String(), "ready\n") })
+	g.Await("ready", func() bool { return strings.Contains(g.Stdout.String(), "ready\n") })
 	if v := w.status().Version; v != "99.0.0" {
 		t.Errorf("version %q runs", v)
 	}
@@ -77,9 +77,9 @@ func TestOffInterrupted(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
 	g := w.start(w.webConfig(webPort, "drain: 5m"))
-	g.stop()
+	g.Stop()
 	for _, end := range []string{"run", "off"} {
-		var errs output
+		var errs harness.Output
 		cmd := exec.Command(tidegate, "off", "-c", w.configPath)
 		cmd.Stderr = &errs
 		w.must(w.Server.Do(cmd.Start))
@@ -97,7 +97,7 @@ func TestOffInterrupted(t *testing.T) {
 			g = w.start(w.webConfig(webPort, "drain: 5m"))
 			w.mustPingNew(1)
 			w.wantCounters(map[string]uint64{"adopted": uint64(len(families()))})
-			g.stop()
+			g.Stop()
 		}
 	}
 	w.off("--now")

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"tidegate/internal/keys"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // A secret is replaced by SIGHUP: the epochs from the named time on have the new one's keys,
@@ -26,21 +26,21 @@ func TestSecretRollByReload(t *testing.T) {
 	g := w.start(config)
 	l := w.startLoad()
 
-	g.reload(strings.Replace(config, "secret_file: secret", "secret_file: next", 1), "reload refused", "next_secret_file")
-	g.reload(config+"clock_skew: 100ms\n", "reload refused", "clock_skew changed")
-	g.reload(config+"metrics: 127.0.0.1:9999\n", "reload refused", "metrics changed")
+	g.Reload(strings.Replace(config, "secret_file: secret", "secret_file: next", 1), "reload refused", "next_secret_file")
+	g.Reload(config+"clock_skew: 100ms\n", "reload refused", "clock_skew changed")
+	g.Reload(config+"metrics: 127.0.0.1:9999\n", "reload refused", "metrics changed")
 
 	from := keys.EpochStart(keys.Epoch(time.Now(), time.Second)+3, time.Second)
 	rolling := config + fmt.Sprintf("next_secret_file: next\nnext_secret_from: %s\n", from.UTC().Format(time.RFC3339Nano))
-	g.reload(rolling, "msg=reloaded")
+	g.Reload(rolling, "msg=reloaded")
 	rolls := keys.Epoch(from, time.Second)
-	labtest.WantKey(t, w.Instance, w.secret, rolls-1)
-	labtest.WantKey(t, w.Instance, next, rolls)
-	labtest.WantKey(t, w.Instance, next, rolls+20)
+	harness.WantKey(t, w.Instance, w.secret, rolls-1)
+	harness.WantKey(t, w.Instance, next, rolls)
+	harness.WantKey(t, w.Instance, next, rolls+20)
 	w.await("the roll", func() bool { return w.status().Epoch > rolls || l.failed() })
 	l.more(50)
 
-	g.reload(strings.Replace(config, "secret_file: secret", "secret_file: next", 1), "msg=reloaded") // done: one secret again
+	g.Reload(strings.Replace(config, "secret_file: secret", "secret_file: next", 1), "msg=reloaded") // done: one secret again
 	l.more(50)
 	l.end()
 	l.noFailure()

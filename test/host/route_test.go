@@ -200,7 +200,7 @@ func TestRoutedAnswersUnderFlood(t *testing.T) {
 	w.defaultVia(gateway4, gateway6, "")
 	w.deaf("tg-client")
 	g := w.start(w.webConfig(webPort))
-	g.await("the gateway's MAC address", func() bool {
+	g.Await("the gateway's MAC address", func() bool {
 		before := w.counters()["reply_routed"]
 		w.wantServed("at first", 1)
 		return w.counters()["reply_routed"] == before+uint64(len(families()))
@@ -303,7 +303,7 @@ func TestRouteChanges(t *testing.T) {
 	w.wantServed("by the first gateway", 5)
 	before := w.counters()
 	w.defaultVia(gateway4, gateway6, "")
-	g.await("answers by the second gateway", func() bool {
+	g.Await("answers by the second gateway", func() bool {
 		w.wantServed("while the route changes", 1)
 		return w.counters()["reply_routed"] >= before["reply_routed"]+uint64(len(families()))
 	})

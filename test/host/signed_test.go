@@ -13,7 +13,7 @@ import (
 
 	"tidegate/internal/instance"
 	"tidegate/internal/lab/rig"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // knowStranger has the server's kernel answer the stranger without asking who it is.
@@ -32,8 +32,8 @@ func TestSignedAsTheKernelHasIt(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
 	w.knowStranger()
-	syns := labtest.NewSYNs(t, w.ClientPort, w.ServerPort)
-	forms := labtest.SignedForms()
+	syns := harness.NewSYNs(t, w.ClientPort, w.ServerPort)
+	forms := harness.SignedForms()
 	send := func(first uint16) map[uint16]int {
 		for _, ipv6 := range families() {
 			for i, form := range forms {
@@ -47,10 +47,10 @@ func TestSignedAsTheKernelHasIt(t *testing.T) {
 		return syns.Answered(300 * time.Millisecond)
 	}
 	send(10000)
-	kernel := labtest.ReachedStack(t, w.Server, webPort)
+	kernel := harness.ReachedStack(t, w.Server, webPort)
 	w.start(w.webConfig(webPort))
 	gate := send(20000)
-	if after := labtest.ReachedStack(t, w.Server, webPort); after.Sum() > kernel.Sum() {
+	if after := harness.ReachedStack(t, w.Server, webPort); after.Sum() > kernel.Sum() {
 		t.Errorf("%d SYNs more came to the kernel", after.Sum()-kernel.Sum())
 	}
 	for _, ipv6 := range families() {
@@ -61,18 +61,18 @@ func TestSignedAsTheKernelHasIt(t *testing.T) {
 		hasAO := !kernel.From[10000+first+14] // ao-16: such a kernel looks at more, and may drop more
 		for i, form := range forms {
 			bare, gated := kernel.From[10000+first+uint16(i)], gate[20000+first+uint16(i)] == 1
-			if gated != (form.Kind != labtest.Malformed) {
+			if gated != (form.Kind != harness.Malformed) {
 				t.Errorf("%s, %s: answered by the gate: %v", familyName(ipv6), form.Name, gated)
 			}
-			if bare && !gated || gated && !bare && form.Kind == labtest.Unsigned && !hasAO {
+			if bare && !gated || gated && !bare && form.Kind == harness.Unsigned && !hasAO {
 				t.Errorf("%s, %s: answered by the kernel %v, by the gate %v", familyName(ipv6), form.Name, bare, gated)
 			}
 		}
 	}
 }
 
-func (w *world) signedFlood() labtest.SignedFlood {
-	return labtest.SignedFlood{SYNs: labtest.NewSYNs(w.t, w.ClientPort, w.ServerPort), From: stranger, Server: w.Server,
+func (w *world) signedFlood() harness.SignedFlood {
+	return harness.SignedFlood{SYNs: harness.NewSYNs(w.t, w.ClientPort, w.ServerPort), From: stranger, Server: w.Server,
 		To:       func(ipv6 bool) netip.AddrPort { return netip.AddrPortFrom(w.ServerAddr(ipv6), webPort) },
 		Counters: w.counters}
 }
@@ -113,11 +113,11 @@ func TestSignedPeer(t *testing.T) {
 			if rig.HaveIPv6() { // its socket is of both families
 				client = netip.AddrFrom16(client.As16())
 			}
-			w.must(labtest.MD5Key(l.fd, client))
+			w.must(harness.MD5Key(l.fd, client))
 			w.start(w.webConfig(webPort) + "    signed: " + setting + "\n")
 			c, err := dialer{from: w.Client, to: netip.AddrPortFrom(w.ServerAddr(false), webPort), setup: func(fd int) error {
 				tv := unix.NsecToTimeval(int64(1500 * time.Millisecond)) // one SYN more than the first
-				return errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &tv), labtest.MD5Key(fd, w.ServerAddr(false)))
+				return errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &tv), harness.MD5Key(fd, w.ServerAddr(false)))
 			}}.dial()
 			if connects != (err == nil) {
 				t.Fatalf("connect: %v", err)

@@ -26,7 +26,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"tidegate/internal/lab/rig"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 const (
@@ -37,7 +37,7 @@ const (
 
 var tidegate string // the binary under test
 
-func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &tidegate)) }
+func TestMain(m *testing.M) { os.Exit(harness.Main(m, &tidegate)) }
 
 // world is one namespace in which an instance of each role runs on veths of its own.
 type world struct {
@@ -50,7 +50,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	labtest.NeedRoot(t)
+	harness.NeedRoot(t)
 	o, err := rig.Self()
 	if err != nil {
 		t.Fatal(err)
@@ -98,9 +98,9 @@ func (w *world) file(name, text string) string {
 }
 
 // run starts a program in the namespace, which ends with the test.
-func (w *world) run(dir string, argv ...string) *labtest.Output {
+func (w *world) run(dir string, argv ...string) *harness.Output {
 	w.t.Helper()
-	out := &labtest.Output{}
+	out := &harness.Output{}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -116,7 +116,7 @@ func (w *world) run(dir string, argv ...string) *labtest.Output {
 	return out
 }
 
-func (w *world) await(what string, out *labtest.Output, reached func() bool) {
+func (w *world) await(what string, out *harness.Output, reached func() bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(patience); !reached(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -171,7 +171,7 @@ var instances = []struct {
 func (w *world) startRoles() (bodies map[string][]byte) {
 	w.t.Helper()
 	bodies = map[string][]byte{}
-	outs := map[string]*labtest.Output{}
+	outs := map[string]*harness.Output{}
 	var targets []string
 	for i, in := range instances {
 		for _, name := range in.interfaces {

@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +31,7 @@ import (
 
 	"tidegate/internal/lab/load"
 	"tidegate/internal/lab/rig"
+	"tidegate/test/world"
 )
 
 const (
@@ -130,36 +130,16 @@ func serve(t *testing.T, p *rig.ProxyTopology) {
 		if ipv6 && !rig.HaveIPv6() {
 			continue
 		}
-		var l net.Listener
-		err := p.Server.Do(func() (err error) {
-			var lc net.ListenConfig
-			lc.SetMultipathTCP(false)
-			l, err = lc.Listen(context.Background(), "tcp", p.ServiceAddr(ipv6, port).String())
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				go func() {
-					defer c.Close()
-					_ = c.SetDeadline(time.Now().Add(patience))
-					h := sha256.New()
-					n, err := io.Copy(h, c)
-					if err != nil {
-						return
-					}
-					_, _ = c.Write(h.Sum(nil))
-					_, _ = io.Copy(c, data(2, n))
-				}()
+		world.Server{Limit: patience}.Serve(t, p.Server, p.ServiceAddr(ipv6, port).String(), func(c *net.TCPConn) {
+			defer c.Close()
+			h := sha256.New()
+			n, err := io.Copy(h, c)
+			if err != nil {
+				return
 			}
-		}()
+			_, _ = c.Write(h.Sum(nil))
+			_, _ = io.Copy(c, data(2, n))
+		})
 	}
 }
 
@@ -209,35 +189,11 @@ func transfer(s *stack.Stack, p *rig.ProxyTopology, ipv6 bool, n int64) error {
 func startBox(t *testing.T, p *rig.ProxyTopology, exe, strategy string) {
 	t.Helper()
 	dir := t.TempDir()
-	conf := fmt.Sprintf("role: proxy\ninstance: %s\ninterfaces: [tg-flood, tg-legit, tg-inner]\nsecret_file: secret\ndrain: 0s\nservices:\n  - name: web\n    ports: [%d]\n    strategy: %s\n",
-		p.Instance, port, strategy)
-	err := errors.Join(os.WriteFile(filepath.Join(dir, "secret"), []byte(strings.Repeat("5a", 32)+"\n"), 0o600),
-		os.WriteFile(filepath.Join(dir, "tidegate.yaml"), []byte(conf), 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(exe, "run", "-c", filepath.Join(dir, "tidegate.yaml"))
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	cmd.Stderr = &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGINT}
-	if err := p.Proxy.Do(cmd.Start); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGINT) // which takes its packet path down
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("log of the box:\n%s", log.String())
-		}
-	})
-	ready := make([]byte, 6)
-	if _, err := io.ReadFull(out, ready); err != nil || string(ready) != "ready\n" {
-		t.Fatalf("tidegate run is not ready: %q, %v", ready, err)
-	}
+	world.WriteSecret(t, dir)
+	in := &world.Instance{T: t, NS: p.Proxy, Binary: exe, Name: p.Instance, Config: filepath.Join(dir, "tidegate.yaml")}
+	in.Write(fmt.Sprintf("role: proxy\ninstance: %s\ninterfaces: [tg-flood, tg-legit, tg-inner]\nsecret_file: secret\ndrain: 0s\nservices:\n  - name: web\n    ports: [%d]\n    strategy: %s\n",
+		p.Instance, port, strategy))
+	in.Start()
 }
 
 // newStack puts gVisor's TCP behind the client's machine, which routes for it, by a TUN device.

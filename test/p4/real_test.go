@@ -23,6 +23,7 @@ import (
 	"tidegate/internal/keys"
 	"tidegate/internal/lab/rig"
 	"tidegate/internal/p4"
+	"tidegate/test/world"
 )
 
 // Real clients and a real server on both sides of a switch that runs one of the proxy's
@@ -139,11 +140,7 @@ func (w *realWorld) startController(cfg *p4.Config) {
 
 func (w *realWorld) await(what string, reached func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); !reached(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("waited in vain: %s", what)
-		}
-	}
+	world.Until(w.t, what, reached)
 }
 
 func (w *realWorld) counters(service string) p4.Counts {
@@ -159,60 +156,22 @@ func (w *realWorld) counters(service string) p4.Counts {
 	return counts[service]
 }
 
-func realFamilies() []bool {
-	if rig.HaveIPv6() {
-		return []bool{false, true}
-	}
-	return []bool{false}
-}
+func realFamilies() []bool { return world.Families() }
 
 // serve gives each connection on the server's side to handle.
 func (w *realWorld) serve(handle func(*net.TCPConn)) {
 	w.t.Helper()
 	for _, ipv6 := range realFamilies() {
-		var l net.Listener
-		err := w.Server.Do(func() (err error) {
-			var lc net.ListenConfig
-			lc.SetMultipathTCP(false)
-			l, err = lc.Listen(w.t.Context(), "tcp", w.ServiceAddr(ipv6, realPort).String())
-			return err
-		})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		w.t.Cleanup(func() { l.Close() })
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				_ = c.SetDeadline(time.Now().Add(patience))
-				go handle(c.(*net.TCPConn))
-			}
-		}()
+		world.Serve(w.t, w.Server, handle, w.ServiceAddr(ipv6, realPort))
 	}
 }
 
-func (w *realWorld) dial(ipv6 bool, port uint16) (c *net.TCPConn, err error) {
-	err = w.Client.Do(func() error {
-		d := net.Dialer{Timeout: patience}
-		d.SetMultipathTCP(false)
-		conn, err := d.Dial("tcp", w.ServiceAddr(ipv6, port).String())
-		if err != nil {
-			return err
-		}
-		c = conn.(*net.TCPConn)
-		return c.SetDeadline(time.Now().Add(patience))
-	})
-	return c, err
+func (w *realWorld) dial(ipv6 bool, port uint16) (*net.TCPConn, error) {
+	return world.Dial(w.Client, w.ServiceAddr(ipv6, port))
 }
 
 // echo sends back what comes and closes after the end of it.
-func echo(c *net.TCPConn) {
-	defer c.Close()
-	_, _ = io.Copy(c, c)
-}
+func echo(c *net.TCPConn) { world.Echo(c) }
 
 // exchange opens a connection, sends data while it reads the echo, and compares.
 func (w *realWorld) exchange(ipv6 bool, data []byte) error {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/lab/rig"
+	harness "tidegate/test/world"
 )
 
 // each runs a test against a router and a bridge, over both families.
@@ -161,7 +162,7 @@ func TestBulkWithLoss(t *testing.T) {
 		}
 		for _, n := range []*rig.Namespace{w.Client, w.Server} {
 			cmd := exec.Command("nft", "list", "chain", "inet", "loss", "in")
-			var out output
+			var out harness.Output
 			cmd.Stdout = &out
 			if err := n.Do(cmd.Start); err != nil {
 				t.Fatal(err)

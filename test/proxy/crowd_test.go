@@ -6,13 +6,14 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	harness "tidegate/test/world"
 )
 
 // crowd finishes handshakes from many addresses, and never closes a connection.
@@ -57,34 +58,6 @@ func (c crowd) come(x *wire, server netip.AddrPort, n int) (begun bool) {
 	return true
 }
 
-// serveUntilEnd echoes, with one descriptor a connection (io.Copy takes two more for a pipe),
-// and closes what the crowd has left open when the test ends: the next one needs them.
-func (w *world) serveUntilEnd() {
-	var mu sync.Mutex
-	var open []*net.TCPConn
-	w.t.Cleanup(func() {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, c := range open {
-			c.Close()
-		}
-	})
-	w.serveFor(2*time.Minute, func(c *net.TCPConn) {
-		mu.Lock()
-		open = append(open, c)
-		mu.Unlock()
-		for b := make([]byte, 64); ; {
-			n, err := c.Read(b)
-			if err != nil {
-				return
-			}
-			if _, err := c.Write(b[:n]); err != nil {
-				return
-			}
-		}
-	})
-}
-
 // crowdWire is the client's cable, by which the box answers all addresses of a crowd.
 func (w *world) crowdWire() *wire {
 	w.t.Helper()
@@ -116,7 +89,7 @@ func TestCrowd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, false)
-			w.serveUntilEnd()
+			w.serveFor(2*time.Minute, echo)
 			w.start(w.config("cookie", "max_flows: 1024"))
 			before := w.holdConn(c.v6)
 			_ = before.SetDeadline(time.Now().Add(2 * time.Minute))
@@ -160,7 +133,7 @@ func TestCrowd(t *testing.T) {
 				}
 				use(t, before)
 			}
-			t.Log(begun.Load(), some(w.counters()))
+			t.Log(begun.Load(), harness.NonZero(w.counters()))
 		})
 	}
 }

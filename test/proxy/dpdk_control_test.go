@@ -16,7 +16,7 @@ import (
 
 	"tidegate/internal/dpdk"
 	"tidegate/internal/lab/rig"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // control is a tidegate-dpdk with two ports that nothing comes by, and its control socket.
@@ -24,17 +24,17 @@ type control struct {
 	t       *testing.T
 	conn    net.Conn
 	answers *bufio.Reader
-	stderr  *output
+	stderr  *harness.Output
 }
 
 func newControl(t *testing.T) *control {
 	t.Helper()
-	labtest.NeedRoot(t)
+	harness.NeedRoot(t)
 	program, err := dpdk.Find("tidegate-dpdk")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &control{t: t, stderr: new(output)}
+	c := &control{t: t, stderr: new(harness.Output)}
 	socket, prefix := filepath.Join(t.TempDir(), "s"), fmt.Sprintf("tg-control-%d", os.Getpid())
 	cmd := exec.Command(program, "-l", "0", "--no-huge", "--no-pci", "--no-shconf", "-m", "64", "--file-prefix", prefix,
 		"--vdev", "net_null0,no-rx=1", "--vdev", "net_null1,no-rx=1",
@@ -54,7 +54,7 @@ func newControl(t *testing.T) *control {
 		}
 		_ = os.RemoveAll(dpdk.RuntimeDir(prefix))
 	})
-	labtest.Await(t, "the control socket", patience, 10*time.Millisecond, func() bool {
+	harness.Await(t, "the control socket", patience, 10*time.Millisecond, func() bool {
 		c.conn, err = net.Dial("unix", socket)
 		return err == nil
 	})

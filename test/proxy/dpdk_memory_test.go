@@ -56,7 +56,7 @@ func (w *world) pageFaults() int {
 			continue // it has ended
 		}
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // proc(5): from "state" on
-		if fields[1] != strconv.Itoa(w.box.cmd.Process.Pid) {
+		if fields[1] != strconv.Itoa(w.box.Cmd.Process.Pid) {
 			continue
 		}
 		faults, err := strconv.Atoi(fields[7])

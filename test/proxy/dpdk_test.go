@@ -18,7 +18,7 @@ import (
 	"tidegate/internal/lab/load"
 	"tidegate/internal/lab/rig"
 	"tidegate/internal/lab/trial"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // Real clients through tidegate-dpdk while a flood goes on, under each way to treat
@@ -66,7 +66,7 @@ func TestDPDKLabFlood(t *testing.T) {
 	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
-	out, err := exec.Command(labtest.BuildLab(t, tidegate), "flood", "--defence", "proxy-cookie", "--plane", "dpdk", "--rate", "20k",
+	out, err := exec.Command(harness.BuildLab(t, tidegate), "flood", "--defence", "proxy-cookie", "--plane", "dpdk", "--rate", "20k",
 		"--duration", "4s", "--load", "20", "--clients", "4", "--server", "builtin", "--json").Output()
 	if err != nil {
 		var exit *exec.ExitError
@@ -89,9 +89,9 @@ func TestDPDKLabConnectTime(t *testing.T) {
 	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
-	cmd := exec.Command(labtest.BuildLab(t, tidegate), "connect-time", "--plane", "dpdk", "--curve", "proxy-cookie", "--rate", "5k",
+	cmd := exec.Command(harness.BuildLab(t, tidegate), "connect-time", "--plane", "dpdk", "--curve", "proxy-cookie", "--rate", "5k",
 		"--connections", "60", "--load", "50", "--out", "", "--json")
-	var errs output
+	var errs harness.Output
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {
@@ -120,7 +120,7 @@ func (w *world) curl(again bool) {
 	if again {
 		args = slices.Insert(args, 0, "--retry", "3", "--retry-all-errors", "--retry-delay", "1")
 	}
-	var out, errs output
+	var out, errs harness.Output
 	cmd := exec.Command("curl", args...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := w.Client.Do(cmd.Start); err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"tidegate/internal/lab/load"
 	"tidegate/internal/lab/rig"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // Clients with IPv6 extension headers are served as the bare server serves them; chains
@@ -28,7 +28,7 @@ func TestExtensionHeaders(t *testing.T) {
 				w.start(w.config(strategy))
 				for _, size := range []int{8, 96, 256} {
 					try := func() error {
-						return labtest.PingWithExtensions(w.Client, w.ServiceAddr(true, port), size, patience)
+						return harness.PingWithExtensions(w.Client, w.ServiceAddr(true, port), size, patience)
 					}
 					err := try()
 					if err != nil && strategy == "auth-cookie" {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // A start that takes a box's packet path over and then fails leaves it as it was, what is
@@ -20,14 +20,14 @@ func TestFailedStart(t *testing.T) {
 			w.serveFor(5*time.Minute, echo)
 			config := w.config("cookie")
 			b := w.start(config)
-			l := labtest.StartLoad(t, 20, labtest.InTurn(w.dial))
+			l := harness.StartLoad(t, 20, harness.InTurn(w.dial))
 			for _, end := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 				l.More(20)
-				_ = b.cmd.Process.Signal(end)
-				<-b.exited
+				_ = b.Cmd.Process.Signal(end)
+				<-b.Exited
 				keysUntil := w.status().KeysUntil
-				unblock := labtest.BlockState(t, w.Instance)
-				labtest.FailedStart(t, w.Proxy, tidegate, w.writeConfig(config))
+				unblock := harness.BlockState(t, w.Instance)
+				harness.FailedStart(t, w.Proxy, tidegate, w.writeConfig(config))
 				unblock()
 				before := w.counters()["cookie_sent"]
 				l.More(50)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // A SYN that is shorter than its answer (a window scale and SACK, no MSS) is answered at the
@@ -18,7 +18,7 @@ func TestAnswerLongerThanSYN(t *testing.T) {
 			w := newWorld(t, false)
 			w.serve(echo)
 			w.start(w.config(strategy))
-			syns := labtest.NewSYNs(t, w.ClientPort, w.LegitPort)
+			syns := harness.NewSYNs(t, w.ClientPort, w.LegitPort)
 			for _, ipv6 := range families() {
 				if strategy != "auth-cookie" { // the server has to be known, to be agreed for
 					if err := w.ping(ipv6); err != nil {

@@ -79,7 +79,7 @@ func TestDPDKHugePages(t *testing.T) {
 	if got := w.counters(); got["flow_ready"] < 5 {
 		t.Errorf("counters %v", got)
 	}
-	_ = b.cmd.Process.Signal(os.Interrupt)
-	<-b.exited
+	_ = b.Cmd.Process.Signal(os.Interrupt)
+	<-b.Exited
 	w.await("the huge pages to be free again", func() bool { return hugePages(t, "free_hugepages") == free })
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"tidegate/internal/lab/rig"
+	harness "tidegate/test/world"
 )
 
 // What `status` shows is served for Prometheus, the same on every plane.
@@ -21,7 +22,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	counters := w.counters()
-	var out, errs output
+	var out, errs harness.Output
 	cmd := exec.Command("curl", "-sS", "--max-time", "10", "http://127.0.0.1:9464/metrics")
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := w.Proxy.Do(cmd.Start); err != nil {

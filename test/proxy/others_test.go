@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tidegate/internal/lab/rig"
+	harness "tidegate/test/world"
 )
 
 // Traffic that is nobody's business: what is no service's, what servers begin
@@ -28,27 +29,7 @@ func clientAddr(ipv6 bool) netip.Addr {
 // echoAt has a machine echo at a TCP port, whatever the address.
 func (w *world) echoAt(n *rig.Namespace, port uint16) {
 	w.t.Helper()
-	var l net.Listener
-	err := n.Do(func() (err error) {
-		var lc net.ListenConfig
-		lc.SetMultipathTCP(false)
-		l, err = lc.Listen(w.t.Context(), "tcp", fmt.Sprintf(":%d", port))
-		return err
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_ = c.SetDeadline(time.Now().Add(patience))
-			go echo(c.(*net.TCPConn))
-		}
-	}()
+	harness.Server{}.Serve(w.t, n, fmt.Sprintf(":%d", port), echo)
 }
 
 // talk has a word echoed between two machines.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tidegate/internal/lab/rig"
+	harness "tidegate/test/world"
 )
 
 // ip runs commands of ip(8) inside a namespace.
@@ -19,7 +20,7 @@ func (w *world) ip(n *rig.Namespace, commands ...string) {
 	w.t.Helper()
 	for _, line := range commands {
 		cmd := exec.Command("ip", strings.Fields(line)...)
-		var out output
+		var out harness.Output
 		cmd.Stdout, cmd.Stderr = &out, &out
 		if err := n.Do(cmd.Run); err != nil {
 			w.t.Fatalf("ip %s in %s: %v: %s", line, n.Name, err, out.String())

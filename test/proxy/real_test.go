@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"tidegate/internal/lab/rig"
+	harness "tidegate/test/world"
 )
 
 // Real servers and real clients, with every service under flood.
@@ -53,7 +54,7 @@ func (w *world) realConfig(strategy string) string {
 func (w *world) serverProcess(listens []uint16, argv ...string) {
 	w.t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
-	var out output
+	var out harness.Output
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
 	if err := w.Server.Do(cmd.Start); err != nil {

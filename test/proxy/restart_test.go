@@ -14,38 +14,11 @@ import (
 	"github.com/cilium/ebpf"
 
 	"tidegate/internal/lab/rig"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
-// stop ends the process, which leaves its packet path in place.
-func (b *box) stop(t *testing.T, s syscall.Signal) {
-	t.Helper()
-	if err := b.cmd.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
-	<-b.exited
-	if b.err != nil {
-		t.Errorf("tidegate run: %v: %s", b.err, b.stderr.String())
-	}
-}
-
 // off runs `tidegate off`, whether or not a process runs.
-func (w *world) off(args ...string) string {
-	w.t.Helper()
-	var out output
-	cmd := exec.Command(tidegate, append([]string{"off", "--instance", w.Instance}, args...)...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := w.Proxy.Do(cmd.Start); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		w.t.Fatalf("off: %v: %s", err, out.String())
-	}
-	if _, err := os.Stat("/sys/fs/bpf/tidegate/" + w.Instance); err == nil {
-		w.t.Errorf("there are pins after off: %s", out.String())
-	}
-	return out.String()
-}
+func (w *world) off(args ...string) string { w.t.Helper(); return w.instance.Off(args...) }
 
 func needKernelPath(t *testing.T) {
 	t.Helper()
@@ -78,17 +51,17 @@ func TestRestart(t *testing.T) {
 					}
 				}
 			}
-			l := labtest.StartLoad(t, 50, labtest.InTurn(w.dial))
+			l := harness.StartLoad(t, 50, harness.InTurn(w.dial))
 			for range 2 {
 				l.More(30)
-				b.stop(t, syscall.SIGTERM)
+				b.End(syscall.SIGTERM)
 				l.More(100)
 				if st := w.status(); st.Running || st.Since.IsZero() {
 					t.Errorf("status: running %v, without a daemon since %v", st.Running, st.Since)
 				}
 				b = w.start(w.config(c.strategy))
 				l.More(50)
-				w.reload(b)
+				b.Reread("msg=reloaded")
 			}
 			l.End("stops, starts and reloads")
 			w.off("--now")
@@ -108,7 +81,7 @@ func TestOff(t *testing.T) {
 	done := make(chan string)
 	go func() { done <- w.off("--drain", "1m") }()
 	w.await("drain", func() bool { return w.status().Draining })
-	<-b.exited
+	<-b.Exited
 	w.pingEach("draining")
 	use(t, first)
 	use(t, second)
@@ -142,12 +115,12 @@ func TestOffBridge(t *testing.T) {
 	needKernelPath(t)
 	w := newWorld(t, true)
 	b := w.start(w.config("cookie"))
-	b.stop(t, syscall.SIGTERM)
+	b.End(syscall.SIGTERM)
 	b = w.start(w.config("cookie"))
 	if n := w.promiscuous(); n != 2 {
 		t.Errorf("%d interfaces are promiscuous; the bridge has 2", n)
 	}
-	b.stop(t, syscall.SIGTERM)
+	b.End(syscall.SIGTERM)
 	w.off()
 	if n := w.promiscuous(); n != 0 {
 		t.Errorf("%d interfaces are left promiscuous", n)
@@ -178,7 +151,7 @@ func TestRestartWithAnotherShape(t *testing.T) {
 	if err := w.ping(false); err != nil {
 		t.Fatal(err)
 	}
-	b.stop(t, syscall.SIGTERM)
+	b.End(syscall.SIGTERM)
 	pin := filepath.Join("/sys/fs/bpf/tidegate", w.Instance, "tg_closed4")
 	if err := os.Remove(pin); err != nil {
 		t.Fatal(err)
@@ -195,8 +168,8 @@ func TestRestartWithAnotherShape(t *testing.T) {
 	if err := w.ping(false); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(b.stderr.String(), "tg_closed4") {
-		t.Errorf("the start says nothing of the table: %s", b.stderr.String())
+	if !strings.Contains(b.Stderr.String(), "tg_closed4") {
+		t.Errorf("the start says nothing of the table: %s", b.Stderr.String())
 	}
 	w.off("--now")
 }
@@ -213,7 +186,7 @@ func TestOffDPDK(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.off("--now")
-	<-b.exited
+	<-b.Exited
 	for _, left := range []string{".json", ".dpdk", ".lock"} {
 		if _, err := os.Stat("/run/tidegate/" + w.Instance + left); err == nil {
 			t.Errorf("%s is left", left)

@@ -12,7 +12,7 @@ import (
 
 	"tidegate/internal/keys"
 	"tidegate/internal/lab/rig"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // A proxy's secret is replaced by SIGHUP, while clients come: none is lost.
@@ -27,11 +27,11 @@ func TestSecretRoll(t *testing.T) {
 	from := keys.EpochStart(keys.Epoch(time.Now(), time.Second)+3, time.Second)
 	w.writeConfig(w.config("cookie", "epoch: 1s", "next_secret_file: next",
 		fmt.Sprintf("next_secret_from: %s", from.UTC().Format(time.RFC3339Nano))))
-	w.reload(b)
+	b.Reread("msg=reloaded")
 	rolls := keys.Epoch(from, time.Second)
 	if testPlane != rig.PlaneDPDK { // whose keys nobody can read
-		labtest.WantKey(t, w.Instance, filepath.Join(w.dir, "secret"), rolls-1)
-		labtest.WantKey(t, w.Instance, next, rolls)
+		harness.WantKey(t, w.Instance, filepath.Join(w.dir, "secret"), rolls-1)
+		harness.WantKey(t, w.Instance, next, rolls)
 	}
 	for n := 0; keys.Epoch(time.Now(), time.Second) < rolls+2; n++ {
 		if err := w.ping(false); err != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/lab/rig"
+	harness "tidegate/test/world"
 )
 
 // What any router carries, whatever it protects; it begins with nobody in its tables of
@@ -41,7 +42,7 @@ func (w *world) forgetNeighbours() {
 // neighbours are the box's entries, as ip(8) prints them.
 func (w *world) neighbours(dev string) []string {
 	w.t.Helper()
-	var out output
+	var out harness.Output
 	cmd := exec.Command("ip", "neigh", "show", "nud", "all", "dev", dev)
 	cmd.Stdout = &out
 	if err := w.Proxy.Do(cmd.Run); err != nil {
@@ -205,6 +206,26 @@ func router(t *testing.T) *world {
 	return w
 }
 
+// promptly wants a connection to end within 900 ms: a SYN that is lost is sent again after a second. A busy
+// machine takes longer now and then, so it may try three times, with `again` before each but the first.
+func (w *world) promptly(ipv6 bool, again func()) {
+	w.t.Helper()
+	var took time.Duration
+	for i := range 3 {
+		if i > 0 {
+			again()
+		}
+		began := time.Now()
+		if err := w.ping(ipv6); err != nil {
+			w.t.Fatal(err)
+		}
+		if took = time.Since(began); took < 900*time.Millisecond {
+			return
+		}
+	}
+	w.t.Errorf("three times a segment was lost and sent again: the last connection took %v", took)
+}
+
 func TestRouterEcho(t *testing.T) {
 	for _, ipv6 := range families() {
 		for _, size := range []int{8, 3000} {
@@ -245,13 +266,7 @@ func TestRouterConnects(t *testing.T) {
 		t.Run(familyName(ipv6), func(t *testing.T) {
 			w := router(t)
 			w.serve(echo)
-			began := time.Now()
-			if err := w.ping(ipv6); err != nil {
-				t.Fatal(err)
-			}
-			if took := time.Since(began); took > 900*time.Millisecond {
-				t.Errorf("it took %v: a segment was lost and sent again", took)
-			}
+			w.promptly(ipv6, w.forgetNeighbours)
 		})
 	}
 }
@@ -397,13 +412,7 @@ func TestRouterScanned(t *testing.T) {
 				}
 			}
 			scan()
-			began := time.Now()
-			if err := w.ping(ipv6); err != nil {
-				t.Fatal(err)
-			}
-			if took := time.Since(began); took > 900*time.Millisecond {
-				t.Errorf("a connection took %v during the scan", took)
-			}
+			w.promptly(ipv6, scan)
 			// Without a bound all of them: 250 of IPv4, 1,000 or so of IPv6 (gc_thresh3).
 			if n := len(w.neighbours("tg-inner")); n > 140 {
 				t.Errorf("the scan has made %d entries in the kernel's table", n)

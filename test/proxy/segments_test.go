@@ -22,6 +22,7 @@ import (
 	"tidegate/internal/lab/load"
 	"tidegate/internal/lab/rig"
 	"tidegate/internal/plane"
+	harness "tidegate/test/world"
 )
 
 // Connections segment by segment: what is lost, comes twice or comes too early.
@@ -89,7 +90,7 @@ func (w *world) nft(n *rig.Namespace, rules string) {
 	w.t.Helper()
 	cmd := exec.Command("nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(rules)
-	var out output
+	var out harness.Output
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := n.Do(cmd.Run); err != nil {
 		w.t.Fatalf("nft: %v: %s", err, out.String())

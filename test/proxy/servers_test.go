@@ -278,7 +278,7 @@ func TestFirstData(t *testing.T) {
 				synack, acks = open(6002, true)
 				check("zero-window, early data", synack, acks, 0, 1)
 				w.writeConfig(w.config(strategy + "\n    first_data: notify"))
-				w.reload(b)
+				b.Reread("msg=reloaded")
 				synack, acks = open(6003, false)
 				check("notify", synack, acks, 64240, 1)
 				synack, acks = open(6004, true)
@@ -377,7 +377,7 @@ func TestOneSideOnly(t *testing.T) {
 		}
 		return w.status().OneSided
 	})
-	if !strings.Contains(b.stderr.String(), "only one side") {
+	if !strings.Contains(b.Stderr.String(), "only one side") {
 		t.Error("the log does not say so")
 	}
 	// The server's SYN-ACK has come to the client by the other way: it answers with the

@@ -10,11 +10,11 @@ import (
 
 	"tidegate/internal/instance"
 	"tidegate/internal/lab/rig"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
-func (w *world) signedFlood() labtest.SignedFlood {
-	return labtest.SignedFlood{SYNs: labtest.NewSYNs(w.t, w.ClientPort, w.LegitPort), From: nobody, Server: w.Server,
+func (w *world) signedFlood() harness.SignedFlood {
+	return harness.SignedFlood{SYNs: harness.NewSYNs(w.t, w.ClientPort, w.LegitPort), From: nobody, Server: w.Server,
 		To: func(ipv6 bool) netip.AddrPort { return w.ServiceAddr(ipv6, port) }, Counters: w.counters}
 }
 
@@ -66,7 +66,7 @@ func TestSignedPeer(t *testing.T) {
 			t.Run(strategy+" "+setting, func(t *testing.T) {
 				w := newWorld(t, false)
 				w.start(signed(w.config(strategy), setting))
-				err := labtest.SignedPing(t, w.Client, w.Server, w.clientAddr(), w.ServiceAddr(false, port))
+				err := harness.SignedPing(t, w.Client, w.Server, w.clientAddr(), w.ServiceAddr(false, port))
 				if connects != (err == nil) {
 					t.Errorf("connect: %v", err)
 				}

@@ -3,7 +3,6 @@
 package splittest
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,9 +10,9 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"tidegate/internal/lab/rig"
+	harness "tidegate/test/world"
 )
 
 const mptcpPort = 81
@@ -40,45 +39,13 @@ func (w *place) listen(n *rig.Namespace, at netip.AddrPort, mptcp bool) net.List
 
 func (w *place) listenWith(n *rig.Namespace, at netip.AddrPort, mptcp bool, handle func(*net.TCPConn)) net.Listener {
 	w.t.Helper()
-	var l net.Listener
-	err := n.Do(func() (err error) {
-		var lc net.ListenConfig
-		lc.SetMultipathTCP(mptcp)
-		l, err = lc.Listen(context.Background(), "tcp", at.String())
-		return err
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_ = c.SetDeadline(time.Now().Add(patience))
-			go handle(c.(*net.TCPConn))
-		}
-	}()
-	return l
+	return harness.Server{MPTCP: mptcp}.Serve(w.t, n, at.String(), handle)
 }
 
 // openSilent connects to an address from a namespace.
 func (w *place) openSilent(from *rig.Namespace, at netip.AddrPort) *net.TCPConn {
 	w.t.Helper()
-	var c *net.TCPConn
-	err := from.Do(func() error {
-		var d net.Dialer
-		d.SetMultipathTCP(false)
-		d.Timeout = patience
-		conn, err := d.Dial("tcp", at.String())
-		if err == nil {
-			c = conn.(*net.TCPConn)
-			err = c.SetDeadline(time.Now().Add(patience))
-		}
-		return err
-	})
+	c, err := harness.Dial(from, at)
 	if err != nil {
 		w.t.Fatalf("%s: %v", at, err)
 	}
@@ -207,7 +174,7 @@ func (w *place) ip(n *rig.Namespace, commands ...string) {
 	w.t.Helper()
 	for _, line := range commands {
 		cmd := exec.Command("ip", strings.Fields(line)...)
-		var out output
+		var out harness.Output
 		cmd.Stdout, cmd.Stderr = &out, &out
 		if err := n.Do(cmd.Run); err != nil {
 			w.t.Fatalf("ip %s in %s: %v: %s", line, n.Name, err, out.String())

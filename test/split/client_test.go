@@ -10,71 +10,27 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"tidegate/internal/lab/rig"
+	harness "tidegate/test/world"
 )
 
 // serve listens in the server's namespace and gives each connection to handle.
 func (w *place) serve(handle func(*net.TCPConn)) {
 	w.t.Helper()
 	for _, ipv6 := range families() {
-		var l net.Listener
-		err := w.Server.Do(func() (err error) {
-			var lc net.ListenConfig
-			lc.SetMultipathTCP(false)
-			l, err = lc.Listen(w.t.Context(), "tcp", w.address(ipv6, port).String())
-			return err
-		})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		w.t.Cleanup(func() { l.Close() })
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				_ = c.SetDeadline(time.Now().Add(patience))
-				go handle(c.(*net.TCPConn))
-			}
-		}()
+		harness.Serve(w.t, w.Server, handle, w.address(ipv6, port))
 	}
 }
 
 // dial opens a connection from the client; localPort 0: any.
-func (w *place) dial(ipv6 bool, localPort uint16) (c *net.TCPConn, err error) {
-	err = w.Client.Do(func() error {
-		var d net.Dialer
-		d.SetMultipathTCP(false)
-		d.Timeout = patience
-		if localPort != 0 {
-			d.LocalAddr = &net.TCPAddr{Port: int(localPort)}
-			d.Control = func(_, _ string, raw syscall.RawConn) error {
-				return raw.Control(func(fd uintptr) {
-					_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-				})
-			}
-		}
-		conn, err := d.Dial("tcp", w.address(ipv6, port).String())
-		if err != nil {
-			return err
-		}
-		c = conn.(*net.TCPConn)
-		return c.SetDeadline(time.Now().Add(patience))
-	})
-	return c, err
+func (w *place) dial(ipv6 bool, localPort uint16) (*net.TCPConn, error) {
+	return harness.Client{LocalPort: localPort}.Dial(w.Client, w.address(ipv6, port))
 }
 
 // echo sends back what comes and closes after the end of it.
-func echo(c *net.TCPConn) {
-	defer c.Close()
-	_, _ = io.Copy(c, c)
-}
+func echo(c *net.TCPConn) { harness.Echo(c) }
 
 // echoLong does the same for clients that stay over restarts.
 func echoLong(c *net.TCPConn) {

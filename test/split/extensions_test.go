@@ -11,7 +11,7 @@ import (
 
 	"tidegate/internal/lab/load"
 	"tidegate/internal/lab/rig"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // Segments behind long chains of IPv6 extension headers: no way around the gates.
@@ -96,7 +96,7 @@ func TestShortExtensionHeaders(t *testing.T) {
 				w := newPair(t, tagged)
 				w.serve(echo)
 				w.startBoth()
-				if err := labtest.PingWithExtensions(w.place.Client, w.address(true, port), size, patience); err != nil {
+				if err := harness.PingWithExtensions(w.place.Client, w.address(true, port), size, patience); err != nil {
 					t.Errorf("%v; edge %v; server %v", err, nonZero(w.Edge.counters()), nonZero(w.server.counters()))
 				}
 			})

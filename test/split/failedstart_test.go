@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"tidegate/internal/plane"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // A start of an edge or a server that takes the packet path over and then fails leaves it as it was,
@@ -27,7 +27,7 @@ func TestFailedStart(t *testing.T) {
 			w := newSplit(t, c.tagged, nil, c.server)
 			w.serve(echoLong)
 			w.startBoth()
-			l := labtest.StartLoad(t, 20, w.inTurn())
+			l := harness.StartLoad(t, 20, w.inTurn())
 			l.More(20)
 			for _, n := range []*node{w.server, w.Edge} {
 				for i, end := range []func(){n.stop, n.kill} {
@@ -70,8 +70,8 @@ func (w *world) failStart(n *node) {
 			w.place.t.Fatal(err)
 		}
 	}
-	defer labtest.BlockState(w.place.t, n.instance)()
-	if said := labtest.FailedStart(w.place.t, n.ns, tidegate, n.writeConfig()); !strings.Contains(said, "json.new") {
+	defer harness.BlockState(w.place.t, n.instance)()
+	if said := harness.FailedStart(w.place.t, n.ns, tidegate, n.writeConfig()); !strings.Contains(said, "json.new") {
 		w.place.t.Errorf("%s: says %s", n.instance, said)
 	}
 	if after, _, err := plane.ReadEdge(n.pins()); edge && (err != nil || after != before) {

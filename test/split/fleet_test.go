@@ -296,7 +296,7 @@ func TestSteppedClock(t *testing.T) {
 		t.Fatalf("before the step: %v", err)
 	}
 	step := func() {
-		if err := w.Edge.run.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+		if err := w.Edge.run.Cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -307,7 +307,7 @@ func TestSteppedClock(t *testing.T) {
 	}
 	w.await("the server to say so", func() bool {
 		served()
-		return strings.Contains(w.server.run.stderr.String(), "no ACK that edges let through verifies here")
+		return strings.Contains(w.server.run.Stderr.String(), "no ACK that edges let through verifies here")
 	})
 	step()
 	w.await("new connections to be served", served)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // stranger is an address of the clients' network that no machine has.
@@ -31,7 +31,7 @@ func TestAnswerLongerThanSYN(t *testing.T) {
 			w := newWorld(t, false)
 			w.Edge.configure("always", "cookie_layout: "+layout)
 			w.Edge.start()
-			syns := labtest.NewSYNs(t, w.ClientPort, w.LegitPort)
+			syns := harness.NewSYNs(t, w.ClientPort, w.LegitPort)
 			for _, ipv6 := range families() {
 				for port := range uint16(n) {
 					syns.Send(stranger(ipv6, 10000+port), w.address(ipv6, 80), options)

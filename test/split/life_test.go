@@ -36,20 +36,20 @@ func TestTranslatedLife(t *testing.T) {
 			}
 			w.server.wantCounters(map[string]uint64{"drop_last_line": 0, "tag_forged": 0, "split_full": 0})
 			w.Edge.off() // first: its cookies would not be honoured any more
-			_ = w.server.run.cmd.Process.Signal(syscall.SIGINT)
-			w.await("drain", func() bool { return strings.Contains(w.server.run.stderr.String(), "draining") })
+			_ = w.server.run.Cmd.Process.Signal(syscall.SIGINT)
+			w.await("drain", func() bool { return strings.Contains(w.server.run.Stderr.String(), "draining") })
 			w.still(c, "draining")
 			if err := w.ping(false); err != nil {
 				t.Errorf("new connection, its SYN from the client, draining: %v", err)
 			}
 			select {
-			case <-w.server.run.exited:
+			case <-w.server.run.Exited:
 				t.Fatal("the drain did not wait for the connection")
 			default:
 			}
 			c.Close()
 			select {
-			case <-w.server.run.exited:
+			case <-w.server.run.Exited:
 			case <-time.After(patience):
 				t.Fatal("the drain goes on after the last connection has ended")
 			}

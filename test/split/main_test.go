@@ -3,14 +3,10 @@
 package splittest
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -18,26 +14,24 @@ import (
 
 	"tidegate/internal/lab/rig"
 	"tidegate/internal/status"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // patience bounds every wait for a state that must come.
-const patience = time.Minute
+const patience = harness.Patience
 
 const port = 80
 
 var tidegate string // the binary under test
 
-func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &tidegate)) }
+func TestMain(m *testing.M) { os.Exit(harness.Main(m, &tidegate)) }
 
 // What all end-to-end tests have.
 var (
-	families   = labtest.Families
-	familyName = labtest.FamilyName
-	needRoot   = labtest.NeedRoot
+	families   = harness.Families
+	familyName = harness.FamilyName
+	needRoot   = harness.NeedRoot
 )
-
-type output = labtest.Output
 
 var worlds atomic.Int32
 
@@ -67,23 +61,13 @@ type node struct {
 	config   string
 	skew     time.Duration
 	step     time.Duration // what SIGUSR1 steps its clock by
-	run      *process
-}
-
-// process is one `tidegate run`.
-type process struct {
-	cmd            *exec.Cmd
-	stdout, stderr output
-	exited         chan struct{}
-	err            error
+	run      *harness.Process
 }
 
 func newPlace(t *testing.T, topology *rig.Topology, address func(bool, uint16) netip.AddrPort) *place {
 	t.Helper()
 	w := &place{t: t, dir: t.TempDir(), Client: topology.Client, Server: topology.Server, address: address}
-	if err := os.WriteFile(filepath.Join(w.dir, "secret"), []byte(strings.Repeat("5a", 32)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.WriteSecret(t, w.dir)
 	w.sysctl(w.Server, "net.ipv4.tcp_syncookies", "1")
 	return w
 }
@@ -132,141 +116,51 @@ func (w *world) startBoth() {
 	w.Edge.start()
 }
 
+// in is the instance of tidegate that it runs.
+func (n *node) in() *harness.Instance {
+	return &harness.Instance{T: n.w.t, NS: n.ns, Binary: tidegate, Name: n.instance, Config: filepath.Join(n.w.dir, n.instance+".yaml")}
+}
+
 func (n *node) writeConfig() (path string) {
-	path = filepath.Join(n.w.dir, n.instance+".yaml")
-	if err := os.WriteFile(path, []byte(n.config), 0o600); err != nil {
-		n.w.t.Fatal(err)
-	}
-	return path
+	in := n.in()
+	in.Write(n.config)
+	return in.Config
 }
 
 // start starts `tidegate run` and waits until it is ready.
-func (n *node) start() *process {
-	w := n.w
-	w.t.Helper()
-	path := n.writeConfig()
-	p := &process{exited: make(chan struct{})}
-	p.cmd = exec.Command(tidegate, "run", "-c", path, "--clock-offset", n.skew.String(), "--clock-step", n.step.String())
-	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := n.ns.Do(p.cmd.Start); err != nil {
-		w.t.Fatal(err)
-	}
-	go func() {
-		p.err = p.cmd.Wait()
-		close(p.exited)
-	}()
-	n.run = p
-	w.t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.exited
-		_ = os.RemoveAll("/sys/fs/bpf/tidegate/" + n.instance)
-		for _, ext := range []string{".json", ".lock"} {
-			_ = os.Remove("/run/tidegate/" + n.instance + ext)
-		}
-		if w.t.Failed() {
-			w.t.Logf("log of %s:\n%s", n.instance, p.stderr.String())
-		}
-	})
-	w.await("ready", func() bool {
-		select {
-		case <-p.exited:
-			w.t.Fatalf("tidegate run ended: %v\n%s", p.err, p.stderr.String())
-		default:
-		}
-		return strings.Contains(p.stdout.String(), "ready\n")
-	})
-	return p
+func (n *node) start() *harness.Process {
+	n.w.t.Helper()
+	n.writeConfig()
+	n.run = n.in().Start("--clock-offset", n.skew.String(), "--clock-step", n.step.String())
+	return n.run
 }
+
+// reload writes the configuration and waits for the node's word that it is in force.
+func (n *node) reload() { n.w.t.Helper(); n.run.Reload(n.config, "msg=reloaded") }
 
 // stop ends the process, which leaves its packet path in place.
-func (n *node) stop() { n.w.t.Helper(); n.end(syscall.SIGTERM) }
-
-// off runs `tidegate off` with these arguments, whether or not the process runs.
-func (n *node) off(args ...string) {
-	n.w.t.Helper()
-	var out output
-	cmd := exec.Command(tidegate, append([]string{"off", "--instance", n.instance}, args...)...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := n.ns.Do(cmd.Start); err != nil {
-		n.w.t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		n.w.t.Fatalf("off: %v: %s", err, out.String())
-	}
-	if _, err := os.Stat("/sys/fs/bpf/tidegate/" + n.instance); err == nil {
-		n.w.t.Errorf("%s: there are pins after off: %s", n.instance, out.String())
-	}
-}
+func (n *node) stop() { n.w.t.Helper(); n.run.Stop() }
 
 // end ends the process by a signal and waits for it.
-func (n *node) end(s syscall.Signal) {
-	n.w.t.Helper()
-	_ = n.run.cmd.Process.Signal(s)
-	select {
-	case <-n.run.exited:
-	case <-time.After(patience):
-		n.w.t.Fatal("tidegate run does not end")
-	}
-	if n.run.err != nil {
-		n.w.t.Fatalf("tidegate run: %v\n%s", n.run.err, n.run.stderr.String())
-	}
-}
+func (n *node) end(s syscall.Signal) { n.w.t.Helper(); n.run.End(s) }
 
 // kill ends it without asking.
-func (n *node) kill() {
-	_ = n.run.cmd.Process.Kill()
-	<-n.run.exited
-}
+func (n *node) kill() { n.run.Kill() }
+
+// off runs `tidegate off` with these arguments, whether or not the process runs.
+func (n *node) off(args ...string) { n.w.t.Helper(); n.in().Off(args...) }
 
 // await polls for a state that must come.
 func (w *place) await(what string, reached func() bool) {
 	w.t.Helper()
-	labtest.Await(w.t, what, patience, 10*time.Millisecond, reached)
+	harness.Until(w.t, what, reached)
 }
 
-func (n *node) status() *status.Status {
-	w := n.w
-	w.t.Helper()
-	var out, errs bytes.Buffer
-	cmd := exec.Command(tidegate, "status", "--instance", n.instance, "--json")
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := n.ns.Do(cmd.Start); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		w.t.Fatalf("status: %v: %s", err, errs.String())
-	}
-	var st status.Status
-	if err := json.Unmarshal(out.Bytes(), &st); err != nil {
-		w.t.Fatalf("status: %v in %s", err, out.String())
-	}
-	return &st
-}
+func (n *node) status() *status.Status { n.w.t.Helper(); return n.in().Status() }
 
-func (n *node) counters() map[string]uint64 {
-	n.w.t.Helper()
-	return n.status().Services[0].Counters
-}
+func (n *node) counters() map[string]uint64 { n.w.t.Helper(); return n.in().Counters() }
 
 // wantCounters compares some counters with what must be there.
-func (n *node) wantCounters(want map[string]uint64) {
-	w := n.w
-	w.t.Helper()
-	got := n.counters()
-	for name, v := range want {
-		if got[name] != v {
-			w.t.Errorf("%s: counter %s is %d, want %d; all: %v", n.instance, name, got[name], v, nonZero(got))
-		}
-	}
-}
+func (n *node) wantCounters(want map[string]uint64) { n.w.t.Helper(); n.in().WantCounters(want) }
 
-func nonZero(c map[string]uint64) map[string]uint64 {
-	some := map[string]uint64{}
-	for k, v := range c {
-		if v != 0 {
-			some[k] = v
-		}
-	}
-	return some
-}
+func nonZero(c map[string]uint64) map[string]uint64 { return harness.NonZero(c) }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 const liveConns = 50
@@ -33,7 +33,7 @@ func TestRestart(t *testing.T) {
 			w := newSplit(t, c.tagged, c.edge, c.server)
 			w.serve(echoLong)
 			w.startBoth()
-			l := labtest.StartLoad(t, liveConns, w.inTurn())
+			l := harness.StartLoad(t, liveConns, w.inTurn())
 			l.More(50)
 			for _, n := range []*node{w.server, w.Edge} {
 				n.stop()
@@ -43,7 +43,7 @@ func TestRestart(t *testing.T) {
 				}
 				n.start()
 				l.More(50)
-				n.reloaded()
+				n.reload()
 				l.More(20)
 			}
 			l.End("stops, starts and reloads of both")
@@ -53,7 +53,7 @@ func TestRestart(t *testing.T) {
 
 // inTurn dials over each family in turn.
 func (w *world) inTurn() func() (*net.TCPConn, error) {
-	return labtest.InTurn(func(ipv6 bool) (*net.TCPConn, error) { return w.dial(ipv6, 0) })
+	return harness.InTurn(func(ipv6 bool) (*net.TCPConn, error) { return w.dial(ipv6, 0) })
 }
 
 func newSplit(t *testing.T, tagged bool, edge, server []string) *world {
@@ -165,7 +165,7 @@ func TestOff(t *testing.T) {
 			w.startBoth()
 			c, c6 := w.open(false), w.open(true)
 			w.Edge.off() // asks the running process
-			<-w.Edge.run.exited
+			<-w.Edge.run.Exited
 			w.still(c, "no edge")
 			w.still(c6, "IPv6, no edge")
 			w.server.stop()

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -52,8 +51,8 @@ func TestSecretRoll(t *testing.T) {
 					w.server.config = lines + server
 				}
 				if c.live {
-					w.server.reloaded()
-					w.Edge.reloaded()
+					w.server.reload()
+					w.Edge.reload()
 				} else {
 					w.startBoth()
 				}
@@ -114,15 +113,6 @@ func newRolling(t *testing.T, takeover string) *world {
 	w.Edge.configure("always", "learning: 0s", "unknown_rate: 0")
 	w.server.configure("always", "takeover: "+takeover)
 	return w
-}
-
-// reloaded writes the configuration and waits for the node's word that it is in force.
-func (n *node) reloaded() {
-	n.w.t.Helper()
-	before := strings.Count(n.run.stderr.String(), "msg=reloaded")
-	n.writeConfig()
-	_ = n.run.cmd.Process.Signal(syscall.SIGHUP)
-	n.w.await("reload", func() bool { return strings.Count(n.run.stderr.String(), "msg=reloaded") > before })
 }
 
 // An edge that starts with an empty filter when the secret has been replaced, beside one that has run since

@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"tidegate/internal/instance"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
-func (w *world) signedFlood() labtest.SignedFlood {
-	return labtest.SignedFlood{SYNs: labtest.NewSYNs(w.place.t, w.ClientPort, w.LegitPort), From: stranger, Server: w.place.Server,
+func (w *world) signedFlood() harness.SignedFlood {
+	return harness.SignedFlood{SYNs: harness.NewSYNs(w.place.t, w.ClientPort, w.LegitPort), From: stranger, Server: w.place.Server,
 		To: func(ipv6 bool) netip.AddrPort { return w.address(ipv6, port) }, Counters: w.Edge.counters}
 }
 
@@ -72,7 +72,7 @@ func TestSignedPeer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := labtest.SignedPing(t, w.Client, w.place.Server, from, w.address(false, port)); err != nil {
+		if err := harness.SignedPing(t, w.Client, w.place.Server, from, w.address(false, port)); err != nil {
 			t.Errorf("connect: %v; edge %v", err, nonZero(w.Edge.counters()))
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tidegate/internal/lab/load"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // Under the layout smartcookie a cookie is worth 24 bits, whatever options stand beside it:
@@ -60,7 +60,7 @@ func TestWeakCookieEndsNothing(t *testing.T) {
 	if err := load.SendSegment(w.Client, ack); err != nil {
 		t.Fatal(err)
 	}
-	labtest.Await(t, "the server has met it", patience, 10*time.Millisecond, func() bool {
+	harness.Await(t, "the server has met it", patience, 10*time.Millisecond, func() bool {
 		after := w.server.counters()
 		return after["ack_existing"]+after["socket_replaced"] > before["ack_existing"]+before["socket_replaced"]
 	})

@@ -4,7 +4,6 @@ package splittest
 
 import (
 	"net"
-	"syscall"
 	"testing"
 	"time"
 
@@ -92,14 +91,6 @@ func TestIdleEdgeIsWarm(t *testing.T) {
 		t.Error(err)
 	}
 	w.Edge.wantCounters(map[string]uint64{"drop_ack": 0, "drop_fin": 0, "edge_unknown": 0})
-}
-
-// reload writes the configuration and waits until it is in force.
-func (n *node) reload() {
-	n.w.t.Helper()
-	n.writeConfig()
-	_ = n.run.cmd.Process.Signal(syscall.SIGHUP)
-	n.w.await("reload", func() bool { return n.status().Services[0].Mode == "always" })
 }
 
 // An edge that is killed goes on without its process; the next one takes the filter

@@ -3,12 +3,10 @@
 package taggedtest
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -23,7 +21,7 @@ import (
 	"tidegate/internal/lab/rig"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
-	"tidegate/test/labtest"
+	harness "tidegate/test/world"
 )
 
 // patience bounds every wait for a state that must come, and every connection: what takes a
@@ -48,8 +46,8 @@ func TestMain(m *testing.M) {
 
 // What all end-to-end tests have.
 var (
-	families   = labtest.Families
-	familyName = labtest.FamilyName
+	families   = harness.Families
+	familyName = harness.FamilyName
 )
 
 var worlds atomic.Int32
@@ -76,7 +74,8 @@ type options struct {
 
 func newWorld(t *testing.T, o options) *world {
 	t.Helper()
-	labtest.NeedRoot(t)
+	harness.NeedRoot(t)
+	harness.Beside(t)
 	wire, err := rig.NewWire(fmt.Sprintf("s%d", worlds.Add(1)))
 	if err != nil {
 		t.Fatal(err)
@@ -213,80 +212,30 @@ func (w *world) wantCounters(want map[string]uint64) {
 // await polls for a state that must come.
 func (w *world) await(what string, reached func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); !reached(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("waited in vain: %s; counters %v", what, w.counters())
-		}
-	}
+	harness.Until(w.t, what, reached)
 }
 
 // serve listens in the server's namespace, as Go does by default: with MPTCP.
 func (w *world) serve(handle func(*net.TCPConn)) {
 	w.t.Helper()
 	for _, ipv6 := range families() {
-		var l net.Listener
-		err := w.Server.Do(func() (err error) {
-			var lc net.ListenConfig
-			l, err = lc.Listen(context.Background(), "tcp", netip.AddrPortFrom(w.ServerAddr(ipv6), port).String())
-			return err
-		})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		w.t.Cleanup(func() { l.Close() })
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				_ = c.SetDeadline(time.Now().Add(patience))
-				go handle(c.(*net.TCPConn))
-			}
-		}()
+		harness.Server{MPTCP: true}.Serve(w.t, w.Server, netip.AddrPortFrom(w.ServerAddr(ipv6), port).String(), handle)
 	}
 }
 
 // dial opens a connection from the client.
-func (w *world) dial(ipv6 bool) (c *net.TCPConn, err error) {
-	err = w.Client.Do(func() error {
-		var d net.Dialer
-		d.SetMultipathTCP(false)
-		d.Timeout = patience
-		conn, err := d.Dial("tcp", netip.AddrPortFrom(w.ServerAddr(ipv6), port).String())
-		if err != nil {
-			return err
-		}
-		c = conn.(*net.TCPConn)
-		return c.SetDeadline(time.Now().Add(patience))
-	})
-	return c, err
+func (w *world) dial(ipv6 bool) (*net.TCPConn, error) {
+	return harness.Dial(w.Client, netip.AddrPortFrom(w.ServerAddr(ipv6), port))
 }
 
 // echo sends back what comes and closes after the end of it.
-func echo(c *net.TCPConn) {
-	defer c.Close()
-	_, _ = io.Copy(c, c)
-}
+func echo(c *net.TCPConn) { harness.Echo(c) }
 
-// ping opens a connection, has a word echoed, half-closes, and reads the end. It
-// returns how long that took.
-func (w *world) ping(ipv6 bool) (time.Duration, error) {
-	begin := time.Now()
-	c, err := w.dial(ipv6)
-	if err != nil {
-		return 0, fmt.Errorf("connect: %w", err)
-	}
-	defer c.Close()
-	if _, err := c.Write([]byte("tidegate?")); err != nil {
-		return 0, fmt.Errorf("send: %w", err)
-	}
-	if err := c.CloseWrite(); err != nil {
-		return 0, err
-	}
-	got, err := io.ReadAll(c)
-	if err != nil || string(got) != "tidegate?" {
-		return 0, fmt.Errorf("got %q, %w", got, err)
-	}
-	return time.Since(begin), nil
+// ping opens a connection, has a word echoed, half-closes, and reads the end.
+func (w *world) ping(ipv6 bool) error { return harness.Ping(w.dial(ipv6)) }
+
+// promptly wants something done without TCP sending anything twice.
+func (w *world) promptly(t *testing.T, what string, do func()) {
+	t.Helper()
+	harness.NothingSentAgain(t, what, do, w.Client, w.Server)
 }

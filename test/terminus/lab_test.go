@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"tidegate/internal/lab/terminus"
-	"tidegate/test/labtest"
+	"tidegate/test/world"
 )
 
 // TestScenarios: every scenario of the paper ends as the paper says.
@@ -27,7 +27,7 @@ func TestScenariosIPv6(t *testing.T) {
 func scenarios(t *testing.T, want int, args ...string) {
 	t.Helper()
 	needRoot(t)
-	cmd := exec.Command(labtest.BuildLab(t, binary), append([]string{"terminus", "--json"}, args...)...)
+	cmd := exec.Command(world.BuildLab(t, binary), append([]string{"terminus", "--json"}, args...)...)
 	var out, progress bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &progress
 	err := cmd.Run()

@@ -6,9 +6,10 @@ package terminus
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"tidegate/test/world"
 )
 
 const root = "../.."
@@ -16,28 +17,9 @@ const root = "../.."
 // binary is the tidegate of this tree.
 var binary string
 
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "tidegate-test-")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "tidegate")
-		if out, err := exec.Command("go", "build", "-o", binary, root+"/cmd/tidegate").CombinedOutput(); err != nil {
-			os.Stderr.Write(out)
-			return 1
-		}
-		return m.Run()
-	}())
-}
+func TestMain(m *testing.M) { os.Exit(world.Main(m, &binary)) }
 
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it makes network namespaces")
-	}
-}
+var needRoot = world.NeedRoot
 
 // needTool fails where a tool is missing that `make test` installs.
 func needTool(t *testing.T, name, pkg string) string {

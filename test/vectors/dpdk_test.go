@@ -31,6 +31,12 @@ func newDPDKGate(t *testing.T, burst int, way string) *dpdkGate {
 	if out, err := exec.Command("make", "-s", "-C", "../../dpdk", "replay").CombinedOutput(); err != nil {
 		t.Fatalf("make -C dpdk replay: %v\n%s", err, out)
 	}
+	return startDPDKGate(t, burst, way)
+}
+
+// startDPDKGate is newDPDKGate when the program has been built.
+func startDPDKGate(t *testing.T, burst int, way string) *dpdkGate {
+	t.Helper()
 	return &dpdkGate{*startReplay(t, "../../build/dpdk/replay"), burst, way}
 }
 
@@ -114,13 +120,15 @@ func forProxy(v vectors.Vector) vectors.Vector {
 
 func TestDPDKReplaysTheVectors(t *testing.T) {
 	all := load(t, dir)
+	newDPDKGate(t, 1, "")
 	for _, c := range []struct {
 		burst int
 		way   string
 	}{{1, ""}, {7, ""}, {64, ""}, {0, ""}, {0, "scalar"}, {0, "avx2"},
 		{1, "best roomy"}, {7, "best roomy"}, {64, "best roomy"}, {0, "best roomy"}, {0, "scalar roomy"}} {
 		t.Run(fmt.Sprintf("bursts of %d %s", c.burst, c.way), func(t *testing.T) {
-			g := newDPDKGate(t, c.burst, c.way)
+			t.Parallel()
+			g := startDPDKGate(t, c.burst, c.way)
 			ran, adopted := 0, 0
 			for i := range all {
 				v := forProxy(all[i])

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"tidegate/internal/framegen"
-	"tidegate/test/labtest"
+	"tidegate/test/world"
 )
 
 const (
@@ -64,7 +64,7 @@ func (p *pairing) machines() [2]*machine { return [2]*machine{p.bare, p.gated} }
 // newPairing makes the machines; `gated` without gates is a canary's.
 func newPairing(t *testing.T, k kind, seed uint64) *pairing {
 	t.Helper()
-	labtest.NeedRoot(t)
+	world.NeedRoot(t)
 	p := &pairing{t: t, name: k.name, bare: newMachine(t, k.boxed), gated: newMachine(t, k.boxed, k.gates...), refused: map[string]int{}, failures: map[string]int{},
 		begun: map[netip.AddrPort]bool{}}
 	for i, m := range p.machines() {
@@ -273,7 +273,7 @@ func (p *pairing) ackBatch(r *rand.Rand) {
 func (p *pairing) connections(m *machine, fence uint16) map[uint16]netip.Addr {
 	p.t.Helper()
 	all := map[uint16]netip.Addr{}
-	labtest.Await(p.t, p.name+": the connection of a plain ACK", patience, time.Millisecond, func() bool {
+	world.Await(p.t, p.name+": the connection of a plain ACK", patience, time.Millisecond, func() bool {
 		some, err := m.take()
 		if err != nil {
 			p.t.Fatal(err)
@@ -325,7 +325,7 @@ func TestVerdicts(t *testing.T) {
 // TestVerdictsFindsDifferences is the canary: a "gate" that is a bare kernel answers SYNs
 // itself, and a machine without the address answers none; both must be found out.
 func TestVerdictsFindsDifferences(t *testing.T) {
-	labtest.NeedRoot(t)
+	world.NeedRoot(t)
 	p := newPairing(t, kind{name: "canary"}, defaultSeed)
 	for _, ipv6 := range []bool{false, true} {
 		a := p.exchange(nil, func(g *framegen.Generator) framegen.Frame { return g.Plain(syn(ipv6, firstPort)) }, 1)

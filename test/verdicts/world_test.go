@@ -8,24 +8,21 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 
 	"tidegate/internal/framegen"
 	"tidegate/internal/lab/rig"
-	"tidegate/test/labtest"
+	"tidegate/test/world"
 )
 
 const (
 	servicePort = 80
-	patience    = time.Minute
+	patience    = world.Patience
 )
 
 var tidegate string // the binary under test
@@ -36,9 +33,9 @@ var onDPDK = os.Getenv("TIDEGATE_TEST_PLANE") == rig.PlaneDPDK
 func TestMain(m *testing.M) {
 	var prepare []func() error
 	if onDPDK {
-		prepare = append(prepare, labtest.BuildDPDK)
+		prepare = append(prepare, world.BuildDPDK)
 	}
-	os.Exit(labtest.Main(m, &tidegate, prepare...))
+	os.Exit(world.Main(m, &tidegate, prepare...))
 }
 
 var worlds atomic.Int32
@@ -166,7 +163,6 @@ func routeClients(t *testing.T, h *rig.Hosts) {
 
 func (m *machine) start(t *testing.T, ns *rig.Namespace, instance string, g gate) {
 	t.Helper()
-	secret, path := filepath.Join(m.dir, "secret"), filepath.Join(m.dir, instance+".yaml")
 	config := g.config + fmt.Sprintf("instance: %s\nsecret_file: secret\nservices:\n  - name: web\n    ports: [%d]\n    mode: always\n%s",
 		instance, servicePort, g.svc)
 	if g.at == "box" { // what the router has behind it
@@ -175,36 +171,8 @@ func (m *machine) start(t *testing.T, ns *rig.Namespace, instance string, g gate
 	if !strings.Contains(config, "strategy: c") { // those advertise a window of 0
 		config += fmt.Sprintf("    window: %d\n", gateWindow)
 	}
-	if err := errors.Join(os.WriteFile(secret, []byte(strings.Repeat("5a", 32)+"\n"), 0o600),
-		os.WriteFile(path, []byte(config), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	var stdout, stderr labtest.Output
-	cmd := exec.Command(tidegate, "run", "-c", path)
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := ns.Do(cmd.Start); err != nil {
-		t.Fatal(err)
-	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait(); close(exited) }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-exited
-		_ = os.RemoveAll("/sys/fs/bpf/tidegate/" + instance)
-		for _, ext := range []string{".json", ".lock"} {
-			_ = os.Remove("/run/tidegate/" + instance + ext)
-		}
-		if t.Failed() {
-			t.Logf("log of %s:\n%s", instance, stderr.String())
-		}
-	})
-	labtest.Await(t, "ready", patience, 10*time.Millisecond, func() bool {
-		select {
-		case err := <-exited:
-			t.Fatalf("tidegate run ended: %v\n%s", err, stderr.String())
-		default:
-		}
-		return strings.Contains(stdout.String(), "ready\n")
-	})
+	world.WriteSecret(t, m.dir)
+	in := &world.Instance{T: t, NS: ns, Binary: tidegate, Name: instance, Config: filepath.Join(m.dir, instance+".yaml")}
+	in.Write(config)
+	in.Start()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package labtest
+package world
 
 import (
 	"bufio"
@@ -207,4 +207,42 @@ func netstat(r io.Reader) (map[string]int, error) {
 		}
 	}
 	return stats, nil
+}
+
+// SentAgain is how many segments TCP has sent more than once in these namespaces, SYNs included, since they
+// are: something was lost, or nobody answered for 200 ms at least.
+func SentAgain(t *testing.T, all ...*rig.Namespace) (n int) {
+	t.Helper()
+	for _, ns := range all {
+		err := ns.Do(func() error {
+			f, err := os.Open("/proc/thread-self/net/snmp")
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			stats, err := netstat(f)
+			n += stats["TcpRetransSegs"]
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+// NothingSentAgain has something done, up to five times, and wants once that TCP in these namespaces sends
+// nothing twice meanwhile. A machine that is busy for 200 ms makes TCP send again what was not lost; what is
+// lost each time by a fault is sent again each time.
+func NothingSentAgain(t *testing.T, what string, do func(), all ...*rig.Namespace) {
+	t.Helper()
+	again := 0
+	for range 5 {
+		before := SentAgain(t, all...)
+		do()
+		if again = SentAgain(t, all...) - before; again == 0 || t.Failed() {
+			return
+		}
+	}
+	t.Errorf("%s: five times something was sent again, the last time %d segments", what, again)
 }

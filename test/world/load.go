@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package labtest
+package world
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -39,7 +38,7 @@ func StartLoad(t *testing.T, live int, dial func() (*net.TCPConn, error)) *Load 
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := word(c); err != nil {
+		if err := spoken(c); err != nil {
 			t.Fatal(err)
 		}
 		staying = append(staying, c)
@@ -47,7 +46,7 @@ func StartLoad(t *testing.T, live int, dial func() (*net.TCPConn, error)) *Load 
 	for i, c := range staying {
 		l.each(20*time.Millisecond, fmt.Sprintf("live connection %d", i), func() error {
 			defer l.Words.Add(1)
-			return word(c)
+			return spoken(c)
 		})
 	}
 	l.each(5*time.Millisecond, "new connection", func() error {
@@ -57,7 +56,7 @@ func StartLoad(t *testing.T, live int, dial func() (*net.TCPConn, error)) *Load 
 			return err
 		}
 		defer c.Close()
-		if err := word(c); err != nil {
+		if err := spoken(c); err != nil {
 			return err
 		}
 		_ = c.SetLinger(0) // ports shall not run out
@@ -130,13 +129,8 @@ func (l *Load) End(what string) {
 	l.t.Logf("%s: %d new connections, the slowest in %v, and %d words; none failed", what, l.New.Load(), time.Duration(l.Slowest.Load()).Round(time.Millisecond), l.Words.Load())
 }
 
-// word has one echoed.
-func word(c *net.TCPConn) error {
+// spoken has a word echoed in time.
+func spoken(c *net.TCPConn) error {
 	_ = c.SetDeadline(time.Now().Add(answerIn))
-	if _, err := c.Write([]byte("still?")); err != nil {
-		return err
-	}
-	var got [6]byte
-	_, err := io.ReadFull(c, got[:])
-	return err
+	return Word(c)
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package labtest holds what the end-to-end tests in namespaces share: the real binary
-// built anew, processes' output, families, waiting. It must know nothing of any role.
-package labtest
+// Package world is the harness of the end-to-end tests: the binary under test (world.go), instances of it
+// in namespaces (instance.go), servers and clients (serve.go), and the traffic that several packages send.
+// It must know nothing of any role, and everything it starts ends with the test.
+package world
 
 import (
 	"bytes"
@@ -88,12 +89,36 @@ func NeedRoot(t *testing.T) {
 	t.Skip("needs root for network namespaces")
 }
 
-// Await polls for a state that must come within patience.
+var beside sync.Map // tests that Beside was called for
+
+// Beside has a test run beside others; it may be called again, by each world that the test makes.
+func Beside(t *testing.T) {
+	t.Helper()
+	if _, already := beside.LoadOrStore(t, true); !already {
+		t.Parallel()
+		t.Cleanup(func() { beside.Delete(t) })
+	}
+}
+
+// Patience bounds every wait for a state that must come, and every connection. It is far longer than
+// anything takes, on a busy machine, too; a test that needs it has failed.
+const Patience = time.Minute
+
+// pause leaves the processors to what is waited for: many a look starts a process.
+const pause = 10 * time.Millisecond
+
+// Until polls for a state that must come.
+func Until(t *testing.T, what string, reached func() bool) {
+	t.Helper()
+	Await(t, what, Patience, pause, reached)
+}
+
+// Await is Until with a patience and a pause of one's own.
 func Await(t *testing.T, what string, patience, pause time.Duration, reached func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !reached(); time.Sleep(pause) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("timed out waiting for: %s", what)
 		}
 	}
 }

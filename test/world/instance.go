@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"tidegate/internal/lab/rig"
+	"tidegate/internal/plane"
+	"tidegate/internal/status"
+)
+
+// Instance is an instance of tidegate in a namespace: its configuration, its status, and what it leaves.
+type Instance struct {
+	T      *testing.T
+	NS     *rig.Namespace
+	Binary string
+	Name   string
+	Config string // path of the file
+}
+
+// WriteSecret writes the secret of all tests as the file `secret` of a directory.
+func WriteSecret(t *testing.T, dir string) (path string) {
+	t.Helper()
+	path = filepath.Join(dir, "secret")
+	if err := os.WriteFile(path, []byte(strings.Repeat("5a", 32)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Write writes the configuration.
+func (i *Instance) Write(text string) {
+	i.T.Helper()
+	if err := os.WriteFile(i.Config, []byte(text), 0o600); err != nil {
+		i.T.Fatal(err)
+	}
+}
+
+// PinDir is where its maps and links are pinned.
+func (i *Instance) PinDir() string { return plane.PinDir("/sys/fs/bpf", i.Name) }
+
+// StatePath is its state file.
+func (i *Instance) StatePath() string { return "/run/tidegate/" + i.Name + ".json" }
+
+// LockPath is its lock.
+func (i *Instance) LockPath() string { return "/run/tidegate/" + i.Name + ".lock" }
+
+// Run runs a subcommand in the namespace to its end.
+func (i *Instance) Run(args ...string) (stdout, stderr string, err error) {
+	i.T.Helper()
+	var out, errs bytes.Buffer
+	cmd := exec.Command(i.Binary, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := i.NS.Do(cmd.Start); err != nil {
+		i.T.Fatal(err)
+	}
+	err = cmd.Wait()
+	return out.String(), errs.String(), err
+}
+
+// Off runs `tidegate off`, whether or not a process runs, and returns what that wrote.
+func (i *Instance) Off(args ...string) string {
+	i.T.Helper()
+	out, errs, err := i.Run(append([]string{"off", "--instance", i.Name}, args...)...)
+	if err != nil {
+		i.T.Fatalf("off: %v: %s", err, errs)
+	}
+	if _, err := os.Stat(i.PinDir()); err == nil {
+		i.T.Errorf("%s: there are pins after off: %s", i.Name, out+errs)
+	}
+	return out + errs
+}
+
+// Status is `tidegate status --json`.
+func (i *Instance) Status() *status.Status {
+	i.T.Helper()
+	out, errs, err := i.Run("status", "--instance", i.Name, "--json")
+	if err != nil {
+		i.T.Fatalf("status: %v: %s", err, errs)
+	}
+	var st status.Status
+	if err := json.Unmarshal([]byte(out), &st); err != nil {
+		i.T.Fatalf("status: %v in %s", err, out)
+	}
+	return &st
+}
+
+// Counters are those of the first service.
+func (i *Instance) Counters() map[string]uint64 {
+	i.T.Helper()
+	return i.Status().Services[0].Counters
+}
+
+// WantCounters compares some counters of the first service with what must be there.
+func (i *Instance) WantCounters(want map[string]uint64) {
+	i.T.Helper()
+	got := i.Counters()
+	for name, n := range want {
+		if got[name] != n {
+			i.T.Errorf("%s: counter %s is %d, want %d; all: %v", i.Name, name, got[name], n, NonZero(got))
+		}
+	}
+}
+
+// NonZero are the counters that are not zero.
+func NonZero(counters map[string]uint64) map[string]uint64 {
+	counters = maps.Clone(counters)
+	maps.DeleteFunc(counters, func(_ string, n uint64) bool { return n == 0 })
+	return counters
+}
+
+// Process is one `tidegate run`, or another subcommand that says "ready", from its start to its end.
+type Process struct {
+	Cmd            *exec.Cmd
+	Stdout, Stderr Output
+	Exited         chan struct{} // closed at its end, when Err is what it returned
+	Err            error
+
+	i *Instance
+}
+
+// Launch starts `tidegate run -c FILE` with further arguments and waits for nothing. The end of the test
+// ends it and removes what a killed one leaves.
+func (i *Instance) Launch(args ...string) *Process {
+	i.T.Helper()
+	return i.LaunchCommand(append([]string{"run", "-c", i.Config}, args...)...)
+}
+
+// LaunchCommand is Launch with all arguments.
+func (i *Instance) LaunchCommand(args ...string) *Process {
+	i.T.Helper()
+	p := &Process{i: i, Exited: make(chan struct{}), Cmd: exec.Command(i.Binary, args...)}
+	p.Cmd.Stdout, p.Cmd.Stderr = &p.Stdout, &p.Stderr
+	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := i.NS.Do(p.Cmd.Start); err != nil {
+		i.T.Fatal(err)
+	}
+	go func() {
+		p.Err = p.Cmd.Wait()
+		close(p.Exited)
+	}()
+	i.T.Cleanup(func() {
+		_ = p.Cmd.Process.Kill()
+		<-p.Exited
+		_ = os.RemoveAll(i.PinDir())
+		_ = os.Remove(i.StatePath())
+		_ = os.Remove(i.LockPath())
+		if i.T.Failed() {
+			i.T.Logf("log of %s:\n%s", i.Name, p.Stderr.String())
+		}
+	})
+	return p
+}
+
+// Start starts `tidegate run` and waits until it is ready.
+func (i *Instance) Start(args ...string) *Process {
+	i.T.Helper()
+	p := i.Launch(args...)
+	p.AwaitReady()
+	return p
+}
+
+// AwaitReady waits until it says so.
+func (p *Process) AwaitReady() {
+	p.i.T.Helper()
+	p.Await("ready", func() bool { return strings.Contains(p.Stdout.String(), "ready\n") })
+}
+
+// Ended says whether it has.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.Exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// Await waits for a state; the end of the process before that is a failure.
+func (p *Process) Await(what string, reached func() bool) {
+	p.i.T.Helper()
+	Until(p.i.T, what, func() bool {
+		ended := p.Ended()
+		if reached() {
+			return true
+		}
+		if ended {
+			p.i.T.Fatalf("tidegate ended before: %s: %v\n%s", what, p.Err, p.Stderr.String())
+		}
+		return false
+	})
+}
+
+// Log are the lines on stderr with all of these words.
+func (p *Process) Log(words ...string) (found []string) {
+	for line := range strings.Lines(p.Stderr.String()) {
+		has := true
+		for _, word := range words {
+			has = has && strings.Contains(line, word)
+		}
+		if has {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// AwaitLog waits for a line on stderr with all of these words.
+func (p *Process) AwaitLog(words ...string) {
+	p.i.T.Helper()
+	p.Await(fmt.Sprintf("a log line with %q", words), func() bool { return len(p.Log(words...)) > 0 })
+}
+
+// Signal sends it a signal.
+func (p *Process) Signal(s os.Signal) {
+	p.i.T.Helper()
+	if err := p.Cmd.Process.Signal(s); err != nil {
+		p.i.T.Fatal(err)
+	}
+}
+
+// Reload gives it a new configuration and waits for a new line with these words about it.
+func (p *Process) Reload(config string, words ...string) {
+	p.i.T.Helper()
+	p.i.Write(config)
+	p.Reread(words...)
+}
+
+// Reread has it read its configuration again and waits for a new line with these words about it.
+func (p *Process) Reread(words ...string) {
+	p.i.T.Helper()
+	before := len(p.Log(words...))
+	p.Signal(syscall.SIGHUP)
+	p.Await(fmt.Sprintf("a new log line with %q", words), func() bool { return len(p.Log(words...)) > before })
+}
+
+// End ends it by a signal and waits; it must end without an error.
+func (p *Process) End(s os.Signal) {
+	p.i.T.Helper()
+	p.Signal(s)
+	p.AwaitEnd()
+}
+
+// AwaitEnd waits for its end, which must be without an error.
+func (p *Process) AwaitEnd() {
+	p.i.T.Helper()
+	Until(p.i.T, "the end of tidegate", p.Ended)
+	if p.Err != nil {
+		p.i.T.Errorf("%s: tidegate ended with %v:\n%s", p.i.Name, p.Err, p.Stderr.String())
+	}
+}
+
+// Stop ends it by SIGTERM, which leaves the packet path in place.
+func (p *Process) Stop() { p.i.T.Helper(); p.End(syscall.SIGTERM) }
+
+// Interrupt is Ctrl-C: the packet path goes, too.
+func (p *Process) Interrupt() { p.i.T.Helper(); p.End(syscall.SIGINT) }
+
+// Kill ends it without giving it a chance.
+func (p *Process) Kill() {
+	_ = p.Cmd.Process.Kill()
+	<-p.Exited
+}
