@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"tidegate/internal/lab/load"
-	"tidegate/test/labtest"
+	"tidegate/test/world"
 )
 
 // tidegate is the program that is measured.
@@ -17,5 +17,5 @@ func TestMain(m *testing.M) {
 	if code, is := load.IsChild(os.Args); is {
 		os.Exit(code)
 	}
-	os.Exit(labtest.Main(m, &tidegate))
+	os.Exit(world.Main(m, &tidegate))
 }

@@ -11,7 +11,7 @@ import (
 
 	"tidegate/internal/lab/load"
 	"tidegate/internal/lab/trial"
-	"tidegate/test/labtest"
+	"tidegate/test/world"
 )
 
 func shortSplit() Options {
@@ -23,7 +23,7 @@ func shortSplit() Options {
 // The experiments of `lab split`: everybody is served, and what comes to the server is
 // what may.
 func TestSplit(t *testing.T) {
-	labtest.NeedRoot(t)
+	world.NeedRoot(t)
 	for _, c := range []struct {
 		name   string
 		change func(*Options)

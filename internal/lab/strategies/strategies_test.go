@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/test/labtest"
+	"tidegate/test/world"
 )
 
 // What the design's source says of forged floods, seen: a RST flood gets its sources
 // whitelisted under auth-wrong, an ACK flood under auth-full, and none of them under auth-cookie.
 func TestStrategies(t *testing.T) {
-	labtest.NeedRoot(t)
+	world.NeedRoot(t)
 	o := Options{Strategies: []string{"auth-wrong", "auth-full", "auth-cookie", "cookie"}, Frames: 1000, Clients: 5,
 		Rate: 20000, Unanswered: 300 * time.Millisecond, Exe: tidegate}
 	r, err := Run(t.Context(), o)

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"tidegate/internal/lab/load"
-	"tidegate/test/labtest"
+	"tidegate/test/world"
 )
 
 // Behind the proxy every connection is made; a full listen queue makes none of them.
 func TestConnectTimes(t *testing.T) {
-	labtest.NeedRoot(t)
+	world.NeedRoot(t)
 	o := DefaultConnectOptions()
 	o.Connections, o.Curves = 60, []string{"kernel, backlog 128", "proxy-cookie"}
 	o.Base.Load, o.Base.Timeout, o.Base.Server, o.Base.Exe = 100, 1500*time.Millisecond, load.ServerBuiltin, tidegate

@@ -12,12 +12,12 @@ import (
 	"tidegate/internal/lab/load"
 	"tidegate/internal/probe"
 
-	"tidegate/test/labtest"
+	"tidegate/test/world"
 )
 
 // What one entry of a proxy takes is what `tidegate check` reckons with.
 func TestProxyState(t *testing.T) {
-	labtest.NeedRoot(t)
+	world.NeedRoot(t)
 	const share = 16 // of the buckets: 16 bytes each, as many as there is room
 	for _, c := range []struct {
 		strategy config.Strategy

@@ -18,7 +18,7 @@ import (
 	"tidegate/internal/lab/defences"
 	"tidegate/internal/lab/load"
 	"tidegate/internal/lab/rig"
-	"tidegate/test/labtest"
+	"tidegate/test/world"
 )
 
 // tidegate is the program that is measured.
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envRunLab) != "" {
 		os.Exit(runLabUntilKilled())
 	}
-	os.Exit(labtest.Main(m, &tidegate))
+	os.Exit(world.Main(m, &tidegate))
 }
 
 func runLabUntilKilled() int {
@@ -65,7 +65,7 @@ func runUndisturbed(t *testing.T, o Options) (*Result, error) {
 }
 
 func TestFloodKernelServesNoneDoesNot(t *testing.T) {
-	labtest.NeedRoot(t)
+	world.NeedRoot(t)
 	for _, c := range []struct {
 		defence string
 		ipv6    bool
@@ -93,7 +93,7 @@ func TestFloodKernelServesNoneDoesNot(t *testing.T) {
 // Every SYN of the flood must be answered: one that is not was malformed when
 // it left us or misjudged when it arrived.
 func TestFloodHostServesAll(t *testing.T) {
-	labtest.NeedRoot(t)
+	world.NeedRoot(t)
 	for _, c := range []struct {
 		name   string
 		change func(*Options)
@@ -173,7 +173,7 @@ func noProcessOf(t *testing.T, namespaces []string) {
 }
 
 func TestInterruptLeavesNothing(t *testing.T) {
-	labtest.NeedRoot(t)
+	world.NeedRoot(t)
 	cmd := startVictim(t)
 	pid := cmd.Process.Pid
 	if len(tracesOf(pid)) != 4 {
@@ -187,7 +187,7 @@ func TestInterruptLeavesNothing(t *testing.T) {
 }
 
 func TestNextStartCleansAfterKill(t *testing.T) {
-	labtest.NeedRoot(t)
+	world.NeedRoot(t)
 	cmd := startVictim(t)
 	pid := cmd.Process.Pid
 	_ = cmd.Process.Kill()
@@ -196,7 +196,7 @@ func TestNextStartCleansAfterKill(t *testing.T) {
 	if len(left) != 3 {
 		t.Fatalf("kill -9 left %q: the test expects three namespaces to clean", left)
 	}
-	labtest.Await(t, "children die with their lab", 10*time.Second, 10*time.Millisecond, func() bool {
+	world.Await(t, "children die with their lab", 10*time.Second, 10*time.Millisecond, func() bool {
 		for _, ns := range left {
 			if len(rig.PIDsInside(ns)) > 0 {
 				return false
