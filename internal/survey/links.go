@@ -5,8 +5,10 @@ package survey
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // link is what is known of one network device.
@@ -48,6 +50,25 @@ func readLinks() (links, error) {
 		}
 	}
 	return found, nil
+}
+
+// readLocal reads the table of local routes.
+func readLocal() (list []netip.Prefix, err error) {
+	var routes []netlink.Route
+	err = netlink.ErrDumpInterrupted
+	for i := 0; i < attempts && errors.Is(err, netlink.ErrDumpInterrupted); i++ {
+		routes, err = netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_LOCAL}, netlink.RT_FILTER_TABLE)
+	}
+	list = []netip.Prefix{}
+	for _, r := range routes {
+		if r.Type != unix.RTN_LOCAL || r.Dst == nil {
+			continue
+		}
+		a, _ := netip.AddrFromSlice(r.Dst.IP)
+		bits, _ := r.Dst.Mask.Size()
+		list = append(list, netip.PrefixFrom(a.Unmap(), bits))
+	}
+	return list, err
 }
 
 // judge says what about a device itself keeps the kernel from adopting what comes by it.

@@ -3,9 +3,12 @@
 package survey
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -19,8 +22,10 @@ type Machine struct {
 	legacy     []*legacyTable
 	chains     map[chainKey]*chain // of both
 	bases      []legacyBase
+	tracked    bool // some connection is
 	loose      bool // connection tracking takes connections up that it has not seen begin
 	links      links
+	local      []netip.Prefix // this machine's own addresses; nil: not known
 	unreadable []Finding
 }
 
@@ -52,8 +57,13 @@ func Read() *Machine {
 		}
 	}
 	m.loose = readLoose()
+	count, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
+	m.tracked = err == nil && strings.TrimSpace(string(count)) != "0"
 	if m.links, err = readLinks(); err != nil {
 		m.fail("the network devices", "ip -d link", err)
+	}
+	if m.local, err = readLocal(); err != nil {
+		m.fail("the local addresses", "ip route show table local", err)
 	}
 	return m
 }
@@ -153,7 +163,7 @@ func (m *Machine) judgeRules(f family, d Destination, device string) []Finding {
 	untracked := true
 	var found []Finding
 	for _, answers := range []bool{false, true} {
-		w := &walker{chains: m.chains, packets: variants(f, d, name, index, answers, m.loose)}
+		w := &walker{chains: m.chains, packets: variants(f, d, name, index, m.isLocal(d.Addr), answers, m.loose)}
 		w.through(m.basesOf(f, device, answers))
 		found = append(found, w.found...)
 		for _, p := range w.packets {
@@ -163,16 +173,34 @@ func (m *Machine) judgeRules(f family, d Destination, device string) []Finding {
 	if !untracked {
 		found = append(m.natHooks(f), found...)
 	}
-	// What takes the destination elsewhere says more than that something is translated here.
-	slices.SortStableFunc(found, func(a, b Finding) int { return endFirst(a.ID == DNAT) - endFirst(b.ID == DNAT) })
+	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
 	return found
+}
+
+// rank puts first what says most.
+func rank(f Finding) int {
+	if i := slices.Index([]string{DNAT, SYNProxy, TProxy, Queue, NATHooks}, f.ID); i >= 0 {
+		return i
+	}
+	return math.MaxInt
+}
+
+// isLocal says whether an address is this machine's; all addresses are those that it has.
+func (m *Machine) isLocal(a netip.Addr) match {
+	if a.IsUnspecified() {
+		return yes
+	}
+	if m.local == nil {
+		return maybe
+	}
+	return matched(slices.ContainsFunc(m.local, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) }))
 }
 
 // natHooks: chains of NAT, even empty ones, register the hooks of NAT; together with connection
 // tracking these take the socket off an adopted connection's first packet (docs/decisions).
 func (m *Machine) natHooks(f family) []Finding {
 	const why = "connection tracking with NAT: the kernel takes the socket off an adopted connection's first packet"
-	if !m.tracks(f) {
+	if !m.tracks() {
 		return nil
 	}
 	for _, c := range m.nft.chains {
@@ -189,15 +217,11 @@ func (m *Machine) natHooks(f family) []Finding {
 	return nil
 }
 
-// tracks says whether connections of a family may be tracked: a rule asks for it, or some are.
-func (m *Machine) tracks(f family) bool {
+// tracks says whether connections may be tracked: a rule asks for it, or some are.
+func (m *Machine) tracks() bool {
 	tracks := m.nft.tracks
 	for _, t := range m.legacy {
 		tracks = tracks || t.tracks()
 	}
-	if !tracks {
-		text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
-		tracks = err == nil && strings.TrimSpace(string(text)) != "0"
-	}
-	return tracks
+	return tracks || m.tracked
 }

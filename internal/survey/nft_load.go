@@ -12,7 +12,7 @@ import (
 var nftLoads = map[string]func(*machineState, fields) bool{
 	"payload": loadPayload, "meta": loadMeta, "ct": loadCT, "exthdr": loadOption,
 	"bitwise": loadBitwise, "byteorder": loadByteorder,
-	"fib":    loadsAlike(unix.NFTA_FIB_DREG, 16),
+	"fib":    loadFIB,
 	"rt":     loadsAlike(unix.NFTA_RT_DREG, 16),
 	"hash":   loadsAlike(unix.NFTA_HASH_DREG, 4),
 	"xfrm":   loadsAlike(1, 16),              // NFTA_XFRM_DREG
@@ -33,6 +33,20 @@ func loadsUnlike(dreg uint16, size int, what string) func(*machineState, fields)
 		s.set(f.number(dreg), differing(size), what)
 		return true
 	}
+}
+
+// loadFIB: of a server's address it is known whether it is local.
+func loadFIB(s *machineState, f fields) bool {
+	v := unknown(16)
+	server := uint32(unix.NFTA_FIB_F_DADDR)
+	if s.p.answer {
+		server = unix.NFTA_FIB_F_SADDR
+	}
+	if f.number(unix.NFTA_FIB_RESULT) == unix.NFT_FIB_RESULT_ADDRTYPE && f.number(unix.NFTA_FIB_FLAGS) == server && s.p.local == yes {
+		v = known32(unix.RTN_LOCAL)
+	}
+	s.set(f.number(unix.NFTA_FIB_DREG), v, "")
+	return true
 }
 
 func loadPayload(s *machineState, f fields) bool {

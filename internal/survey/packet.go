@@ -162,6 +162,7 @@ type packet struct {
 	index  uint32 // of the device
 	state  uint32 // of connection tracking; 0: not known
 	loose  bool   // what is not known of the state is alike
+	local  match  // whether the server's address is one of this machine's
 }
 
 const (
@@ -169,8 +170,8 @@ const (
 )
 
 // variants are the packets that a rule must treat alike.
-func variants(f family, d Destination, device string, index uint32, answer, loose bool) []*packet {
-	base := packet{family: f, answer: answer, port: d.Port, device: device, index: index, loose: loose}
+func variants(f family, d Destination, device string, index uint32, local match, answer, loose bool) []*packet {
+	base := packet{family: f, answer: answer, port: d.Port, device: device, index: index, local: local, loose: loose}
 	if !d.Addr.IsUnspecified() {
 		base.addr = d.Addr.Unmap()
 	}

@@ -65,19 +65,32 @@ func TestReadingLoadsNoTable(t *testing.T) {
 // Whatever changes, the watcher says so, and its survey is the new one.
 func TestWatcher(t *testing.T) {
 	ns := newNamespace(t)
+	run(t, ns, "link add port0 type veth peer name far0\nlink add br0 type bridge\n", "ip", "-batch", "-")
 	w := watch(t, ns)
-	d := to("192.0.2.1:80")
+	nft := []string{"nft", "-f", "-"}
 	for _, step := range []struct {
-		input   string
-		command []string
-		nat     bool
+		name, input string
+		command     []string
+		want        string // found; empty: adopt
 	}{
-		{"table ip n { chain c { type nat hook postrouting priority srcnat; masquerade; }; }", []string{"nft", "-f", "-"}, true},
-		{"delete table ip n", []string{"nft", "-f", "-"}, false},
-		{"*nat\n-A POSTROUTING -o x -j MASQUERADE\nCOMMIT\n", []string{"iptables-legacy-restore"}, true},
+		{"nat", "table ip n { chain c { type nat hook postrouting priority srcnat; masquerade; }; }", nft, NATHooks},
+		{"no nat", "delete table ip n", nft, ""},
+		{"rules", "table ip n { set ports { type inet_service; }\nchain c { type filter hook input priority 0; tcp dport @ports tcp flags syn drop; ct state new accept; }; }", nft, ""},
+		{"an element of a set", "add element ip n ports { 80 }", nft, SYNRule},
+		{"another", "delete element ip n ports { 80 }", nft, ""},
+		{"a sysctl", "", []string{"sysctl", "-qw", "net.netfilter.nf_conntrack_tcp_loose=0"}, LooseOff},
+		{"none", "flush ruleset", nft, ""},
+		{"a legacy rule", "*filter\n-A INPUT -p tcp --syn -j DROP\nCOMMIT\n", []string{"iptables-legacy-restore"}, SYNRule},
+		{"another one of the same size", "*filter\n-A INPUT -p tcp ! --syn -j DROP\nCOMMIT\n", []string{"iptables-legacy-restore"}, NewNotSYN},
+		{"an empty legacy table", "*filter\nCOMMIT\n", []string{"iptables-legacy-restore"}, ""},
+		{"a link", "link set port0 master br0\n", []string{"ip", "-batch", "-"}, BridgePort},
 	} {
 		run(t, ns, step.input, step.command...)
-		await(t, w, func(m *Machine) bool { return m.Judge(d).Has(NATHooks) == step.nat })
+		d := to("192.0.2.1:80", "port0")
+		await(t, w, step.name, func(m *Machine) bool {
+			v := m.Judge(d)
+			return step.want == "" && v.Takeover == config.TakeoverAdopt || v.Has(step.want)
+		})
 	}
 }
 
@@ -92,7 +105,7 @@ func watch(t *testing.T, ns *rig.Namespace) (w *Watcher) {
 
 const patience = 30 * time.Second
 
-func await(t *testing.T, w *Watcher, want func(*Machine) bool) {
+func await(t *testing.T, w *Watcher, what string, want func(*Machine) bool) {
 	t.Helper()
 	began := time.Now()
 	end := time.After(patience)
@@ -100,8 +113,8 @@ func await(t *testing.T, w *Watcher, want func(*Machine) bool) {
 		select {
 		case <-w.Changed():
 		case <-end:
-			t.Fatal("the change was not seen")
+			t.Fatalf("%s was not seen", what)
 		}
 	}
-	t.Logf("seen after %v", time.Since(began).Round(time.Millisecond))
+	t.Logf("%s was seen after %v", what, time.Since(began).Round(time.Millisecond))
 }

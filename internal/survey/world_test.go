@@ -30,6 +30,7 @@ func newNamespace(t *testing.T) *rig.Namespace {
 	if err != nil {
 		t.Fatal(err)
 	}
+	run(t, ns, "link set lo up\naddr add 192.0.2.1/32 dev lo\naddr add 192.0.2.2/32 dev lo\naddr add 2001:db8::1/128 dev lo\n", "ip", "-batch", "-")
 	t.Cleanup(func() {
 		if err := ns.Close(); err != nil {
 			t.Error(err)

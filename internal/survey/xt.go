@@ -5,6 +5,7 @@ package survey
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,13 +18,13 @@ type xtMatch func(p *packet, out *outcome, revision uint8, info []byte) bool
 
 var xtMatches = map[string]xtMatch{
 	"tcp": matchTCP, "multiport": matchMultiport, "conntrack": matchConntrack, "state": matchState,
-	"comment": matchAlways, "nfacct": matchAlways,
+	"addrtype": matchAddrtype, "comment": matchAlways, "nfacct": matchAlways,
 	"udp": matchNever, "udplite": matchNever, "icmp": matchNever, "icmp6": matchNever, "sctp": matchNever, "dccp": matchNever,
 	"ah": matchNever, "esp": matchNever, "mh": matchNever, "ipcomp": matchNever,
 }
 
 // xtAlike are matches that tell nothing that differs between a SYN and what follows.
-var xtAlike = map[string]bool{"addrtype": true, "mark": true, "connmark": true, "connlabel": true, "set": true, "mac": true,
+var xtAlike = map[string]bool{"mark": true, "connmark": true, "connlabel": true, "set": true, "mac": true,
 	"iprange": true, "pkttype": true, "rpfilter": true, "policy": true, "dscp": true, "tos": true, "ttl": true, "hl": true,
 	"realm": true, "physdev": true, "time": true, "helper": true, "cpu": true, "devgroup": true, "cluster": true,
 	"ipv6header": true, "rt": true, "frag": true, "hbh": true, "dst": true, "eui64": true, "srh": true}
@@ -68,6 +69,9 @@ func cutShort(out *outcome, name string) bool {
 
 // portIn compares a port, which may not be known, with a range.
 func portIn(v value, low, high uint16) match {
+	if low == 0 && high == math.MaxUint16 {
+		return yes
+	}
 	return v.within(binary.BigEndian.AppendUint16(nil, low), binary.BigEndian.AppendUint16(nil, high))
 }
 
@@ -174,6 +178,27 @@ func matchConntrack(p *packet, out *outcome, revision uint8, info []byte) bool {
 		return false
 	}
 	return asks&^(state|proto|expiration) == 0 || out.require(maybe, "")
+}
+
+// matchAddrtype: struct xt_addrtype_info_v1. Of a server's address it is known whether it is local.
+func matchAddrtype(p *packet, out *outcome, revision uint8, info []byte) bool {
+	const invertSource, invertDestination, local = 1, 2, 1 << unix.RTN_LOCAL
+	if len(info) < 8 || revision != 1 {
+		return cutShort(out, "addrtype")
+	}
+	source, destination := binary.NativeEndian.Uint16(info), binary.NativeEndian.Uint16(info[2:])
+	flags := binary.NativeEndian.Uint32(info[4:])
+	one := func(types uint16, invert, server bool) bool {
+		m := maybe
+		if server && p.local != maybe && flags&^(invertSource|invertDestination) == 0 {
+			m = matched(types&local != 0)
+			if p.local == no {
+				m = maybe.and(matched(types&^local != 0))
+			}
+		}
+		return types == 0 || out.require(m.inverted(invert), "")
+	}
+	return one(source, flags&invertSource != 0, p.answer) && one(destination, flags&invertDestination != 0, !p.answer)
 }
 
 // xtTargets are targets by their effects; 0 is none.
