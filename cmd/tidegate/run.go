@@ -71,7 +71,7 @@ var runners = map[string]func(ctx, force context.Context, opt instance.Options) 
 }
 
 func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
-	cfg, err := config.Load(file)
+	cfg, err := (&instance.Options{ConfigPath: file}).Load()
 	if err != nil {
 		return err
 	}
@@ -98,17 +98,16 @@ func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
 	}()
 	opt := instance.Options{
 		ConfigPath: file,
-		Reload:     reload,
 		Skew:       skew,
 		Ready:      func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
 		Log:        slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
 	}
-	told, err := newEvents(ctx, &opt, cfg)
+	told, err := newEvents(ctx, &opt, cfg, reload)
 	if err != nil {
 		return err
 	}
 	if cfg.Border != nil || cfg.Filter != nil {
-		go refuseReloads(ctx, reload, opt, cfg)
+		go refuseReloads(ctx, opt, cfg)
 	}
 	if step != 0 {
 		opt.Step = steppedClock(ctx, step)
@@ -126,12 +125,12 @@ func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
 }
 
 // refuseReloads is for roles that read their configuration only at the start.
-func refuseReloads(ctx context.Context, reload <-chan os.Signal, opt instance.Options, cfg *config.Config) {
+func refuseReloads(ctx context.Context, opt instance.Options, cfg *config.Config) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-reload:
+		case <-opt.Reload:
 			opt.Reloaded(opt.Log, cfg, errors.New("this role reads its configuration only at a start; restart it"))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"tidegate/internal/api"
 	"tidegate/internal/config"
 	"tidegate/internal/event"
 	"tidegate/internal/instance"
@@ -20,8 +21,8 @@ import (
 	"tidegate/internal/version"
 )
 
-// events is the stream of a running instance. It begins when the instance is ready, and so has its lock: of two
-// processes only one writes the stream's state.
+// events is the stream of a running instance, and its API. Both begin when the instance is ready, and so has its lock: of two
+// processes only one writes the stream's state and has the socket.
 type events struct {
 	cfg    *config.Config
 	opt    instance.Options
@@ -29,9 +30,33 @@ type events struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
-	mu     sync.Mutex
-	stream *event.Stream  // nil before the instance is ready
-	now    *config.Config // what is in force
+	reloads *reloads
+	api     *api.Server // nil: there is none
+
+	mu      sync.Mutex
+	stream  *event.Stream  // nil before the instance is ready
+	now     *config.Config // what is in force
+	changed []string       // by the last reload
+}
+
+// Config is what is in force.
+func (e *events) Config() *config.Config {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.now
+}
+
+// Events is the stream.
+func (e *events) Events() *event.Stream { return e.stream }
+
+// Reload reads the configuration again.
+func (e *events) Reload(ctx context.Context) ([]string, error) {
+	if err := e.reloads.ask(ctx); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.changed, nil
 }
 
 // takers are those that a configuration names. What cannot be is refused at the start.
@@ -58,25 +83,23 @@ func takers(e *config.Events) (list []event.Taker, err error) {
 	return list, nil
 }
 
-// newEvents has opt tell the stream when the instance is ready, and of reloads.
-func newEvents(ctx context.Context, opt *instance.Options, cfg *config.Config) (*events, error) {
+// newEvents has opt tell the stream when the instance is ready, and of reloads, which signals ask for; then
+// it serves the API, too.
+func newEvents(ctx context.Context, opt *instance.Options, cfg *config.Config, signals <-chan os.Signal) (*events, error) {
 	list, err := takers(&cfg.Events)
 	if err != nil {
 		return nil, err
 	}
 	e := &events{cfg: cfg, now: cfg, log: opt.Log}
+	running := ctx
 	ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	ready, reloaded := opt.Ready, opt.OnReload
+	ready := opt.Ready
 	opt.Ready = func() {
 		e.begin(ctx, list)
 		ready()
 	}
-	opt.OnReload = func(now *config.Config, err error) {
-		e.reloaded(now, err)
-		if reloaded != nil {
-			reloaded(now, err)
-		}
-	}
+	opt.OnReload = e.reloaded
+	e.reloads = newReloads(running, signals, opt)
 	e.opt = *opt
 	e.opt.Complete()
 	return e, nil
@@ -98,22 +121,28 @@ func (e *events) begin(ctx context.Context, list []event.Taker) {
 	e.mu.Unlock()
 	stream.Start("protecting", map[string]string{"version": version.Version, "services": fmt.Sprint(len(e.cfg.Services))})
 	e.done.Go(func() { status.WatchConditions(ctx, e.opt, e.cfg, stream, e.log) })
+	if e.api, err = api.Serve(e.opt, e, e.log); err != nil { // likewise
+		e.log.Error("there will be no API", "error", err)
+		e.api = nil
+	}
 }
 
 // reloaded makes an event of a reload.
 func (e *events) reloaded(now *config.Config, err error) {
 	e.mu.Lock()
 	before, stream := e.now, e.stream
+	e.changed = nil
 	if err == nil {
-		e.now = now
+		e.now, e.changed = now, config.Difference(before, now)
 	}
+	changed := e.changed
 	e.mu.Unlock()
 	switch {
 	case stream == nil:
 	case err != nil:
 		stream.Emit(event.ReloadRefused, "a reload was refused; the old configuration goes on", map[string]string{"error": err.Error()})
 	default:
-		if changed := config.Difference(before, now); len(changed) > 0 {
+		if len(changed) > 0 {
 			stream.Emit(event.ConfigChanged, "the configuration has changed", map[string]string{"changed": strings.Join(changed, ", ")})
 		}
 	}
@@ -123,6 +152,9 @@ func (e *events) reloaded(now *config.Config, err error) {
 func (e *events) end(ctx context.Context, err error) {
 	e.cancel()
 	e.done.Wait()
+	if e.api != nil {
+		e.api.Close()
+	}
 	e.mu.Lock()
 	stream := e.stream
 	e.mu.Unlock()

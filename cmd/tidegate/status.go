@@ -3,10 +3,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -14,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/internal/api"
 	"tidegate/internal/cli"
 	"tidegate/internal/config"
 	"tidegate/internal/instance"
@@ -29,7 +34,7 @@ func newStatusCmd() *cobra.Command {
 		Short: "Show what an instance has seen and done",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			up, err := status.ReadUpstream(instance.Options{}, name)
+			up, st, err := readStatus(cmd.Context(), name)
 			if err != nil {
 				return err
 			}
@@ -38,10 +43,6 @@ func newStatusCmd() *cobra.Command {
 					return cli.WriteJSON(cmd.OutOrStdout(), up)
 				}
 				return printUpstreamStatus(cmd.OutOrStdout(), up)
-			}
-			st, err := status.Read(instance.Options{}, name)
-			if err != nil {
-				return err
 			}
 			if asJSON {
 				enc := json.NewEncoder(cmd.OutOrStdout())
@@ -54,6 +55,31 @@ func newStatusCmd() *cobra.Command {
 	cmd.Flags().StringVar(&name, "instance", "default", "which `NAME`d instance")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on stdout")
 	return cmd
+}
+
+// readStatus reads an instance, whether or not its process lives; who may not is told by the process.
+func readStatus(ctx context.Context, name string) (up *instance.Upstream, st *status.Status, err error) {
+	if up, err = status.ReadUpstream(instance.Options{}, name); err == nil && up == nil {
+		st, err = status.Read(instance.Options{}, name)
+	}
+	if !errors.Is(err, fs.ErrPermission) {
+		return up, st, err
+	}
+	var answer json.RawMessage
+	if err := api.NewClient(stateDir, name).Do(ctx, http.MethodGet, "/v1/status", nil, &answer); err != nil {
+		return nil, nil, err
+	}
+	var of struct{ Role string }
+	if err := json.Unmarshal(answer, &of); err != nil {
+		return nil, nil, err
+	}
+	switch of.Role {
+	case config.RolePatrol, config.RoleBorderManager, config.RoleFilterManager:
+		up = &instance.Upstream{}
+		return up, nil, json.Unmarshal(answer, up)
+	}
+	st = &status.Status{}
+	return nil, st, json.Unmarshal(answer, st)
 }
 
 func printStatus(w io.Writer, st *status.Status) error {

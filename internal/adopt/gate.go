@@ -55,7 +55,7 @@ type gate struct {
 // drain is cut short.
 func Run(ctx, force context.Context, opt instance.Options) error {
 	opt.Complete()
-	cfg, err := config.Load(opt.ConfigPath)
+	cfg, err := opt.Load()
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (g *gate) applyServices(cfg *config.Config) error {
 // reload applies a changed configuration, whole or not at all. What the packet
 // path was attached with needs a restart, which loses nothing either: a new process takes the links over.
 func (g *gate) reload() error {
-	cfg, err := config.Load(g.opt.ConfigPath)
+	cfg, err := g.opt.Load()
 	if err != nil {
 		return err
 	}

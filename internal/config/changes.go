@@ -5,6 +5,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"strings"
 )
 
 // changeable are the fields of the top level with what a reload compares: the one list
@@ -130,4 +131,42 @@ func Difference(old, next *Config) (names []string) {
 		}
 	}
 	return names
+}
+
+// Change is one thing that another configuration says otherwise.
+type Change struct {
+	Name    string `json:"name"`
+	Live    bool   `json:"live"`              // a reload brings it into force
+	Running string `json:"running,omitempty"` // values that are one word or number
+	File    string `json:"file,omitempty"`
+}
+
+// Diff says what a configuration that shall take the place of old changes.
+func Diff(old, next *Config) (list []Change) {
+	for _, name := range Difference(old, next) {
+		at, _, _ := strings.Cut(name, ".")
+		if !strings.HasPrefix(name, "services.") {
+			at = name
+		}
+		c := Change{Name: name, Live: liveAt(at, old.situation())}
+		for _, f := range changeable {
+			if f.name == name {
+				c.Running, c.File = oneWord(f.of(old)), oneWord(f.of(next))
+			}
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// oneWord is a value as text if it is a word, a number or a time; others are too long to compare by eye.
+func oneWord(v any) string {
+	switch reflect.TypeOf(v).Kind() {
+	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64, reflect.Uint8, reflect.Uint64, reflect.Float64:
+		return fmt.Sprint(v)
+	}
+	if s, ok := v.(interface{ IsValid() bool }); ok && s.IsValid() { // an address and port
+		return fmt.Sprint(v)
+	}
+	return ""
 }

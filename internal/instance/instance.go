@@ -36,7 +36,7 @@ type Instance struct {
 // Open reads the configuration and locks the instance; call unlock to give it back.
 func Open(opt Options) (b *Instance, unlock func(), err error) {
 	opt.Complete()
-	cfg, err := config.Load(opt.ConfigPath)
+	cfg, err := opt.Load()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -184,7 +184,7 @@ type Reloading struct {
 
 // Reload applies a changed configuration, whole or not at all.
 func (b *Instance) Reload(r Reloading) error {
-	next, err := config.Load(b.Opt.ConfigPath)
+	next, err := b.Opt.Load()
 	if err != nil {
 		return err
 	}

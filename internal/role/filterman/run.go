@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"tidegate/internal/config"
 	"tidegate/internal/instance"
 	"tidegate/internal/upstream"
 )
@@ -26,7 +25,7 @@ const GCPercent = 200
 // Run manages filters until ctx ends. Filters that were asked for stay in force.
 func Run(ctx, _ context.Context, opt instance.Options) error {
 	opt.Complete()
-	cfg, err := config.Load(opt.ConfigPath)
+	cfg, err := opt.Load()
 	if err != nil {
 		return err
 	}

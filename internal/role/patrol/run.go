@@ -44,7 +44,7 @@ type box struct {
 // off.
 func Run(ctx, _ context.Context, opt instance.Options) error {
 	opt.Complete()
-	cfg, err := config.Load(opt.ConfigPath)
+	cfg, err := opt.Load()
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (b *box) loop(ctx context.Context) {
 
 // reload applies changed sources, exceptions and ports.
 func (b *box) reload() error {
-	cfg, err := config.Load(b.opt.ConfigPath)
+	cfg, err := b.opt.Load()
 	if err != nil {
 		return err
 	}
@@ -293,7 +293,7 @@ func checkReload(old, next *config.Config) error {
 // Off takes an instance off: programs, filters, queues.
 func Off(opt instance.Options) error {
 	opt.Complete()
-	cfg, err := config.Load(opt.ConfigPath)
+	cfg, err := opt.Load()
 	if err != nil {
 		return err
 	}

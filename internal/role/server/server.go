@@ -16,7 +16,7 @@ import (
 // Run takes connections over until ctx ends; see instance.End. When force is done, a drain is
 // cut short.
 func Run(ctx, force context.Context, opt instance.Options) error {
-	cfg, err := config.Load(opt.ConfigPath)
+	cfg, err := opt.Load()
 	if err != nil {
 		return err
 	}

@@ -388,7 +388,7 @@ func (n *node) prepareSecrets(cfg *config.Config) (commit, drop func(), err erro
 // reload applies changed services and secrets; everything else takes a new process, which
 // takes links and table over.
 func (n *node) reload() error {
-	cfg, err := config.Load(n.opt.ConfigPath)
+	cfg, err := n.opt.Load()
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package api is the local API of a running instance: HTTP on a UNIX socket. It must never wait for a slow client
+// in the way of anything else, and never take more of the machine than its bounds say, whoever asks for what.
+package api
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/config"
+	"tidegate/internal/event"
+	"tidegate/internal/instance"
+	"tidegate/internal/status"
+)
+
+// Bounds. What is beyond them is refused.
+const (
+	bodyMax     = 64 << 10
+	headerMax   = 16 << 10
+	connMax     = 64 // at once
+	connUserMax = 16 // of one user other than root
+	followMax   = 16 // of the connections, those that follow events
+
+	reloadTime  = 60 * time.Second
+	statusFresh = time.Second // for so long a status is given again
+)
+
+var (
+	requestTime = 15 * time.Second
+	lineTime    = 5 * time.Second // for a follower to take what there is
+)
+
+// Group may use the API, if the machine has it; else only the daemon's own user and root.
+const Group = "tidegate"
+
+//go:embed openapi.yaml
+var openAPI []byte
+
+// Instance is what the API needs of the daemon.
+type Instance interface {
+	Config() *config.Config                       // what is in force
+	Reload(ctx context.Context) ([]string, error) // reads the configuration again; what has changed
+	Events() *event.Stream
+}
+
+// Server serves it.
+type Server struct {
+	opt  instance.Options
+	of   Instance
+	name string
+	log  *slog.Logger
+	http http.Server
+	file os.FileInfo // the socket
+
+	modes sync.Mutex // one change at a time
+
+	mu   sync.Mutex // of the shared status
+	at   time.Time
+	read status.Reading
+	err  error
+
+	connMu    sync.Mutex
+	conns     map[net.Conn]uint32 // by user
+	following chan struct{}
+	done      chan struct{}
+}
+
+// SocketPath is where an instance's API stands.
+func SocketPath(stateDir, name string) string { return stateDir + "/" + name + ".sock" }
+
+// Serve serves the API of an instance whose lock the caller has. Close it.
+func Serve(opt instance.Options, of Instance, log *slog.Logger) (*Server, error) {
+	opt.Complete()
+	name := of.Config().Instance
+	path := SocketPath(opt.StateDir, name)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // of one that was killed
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	l.SetUnlinkOnClose(false) // the next process may have made its own by then
+	s := &Server{opt: opt, of: of, name: name, log: log, conns: map[net.Conn]uint32{}, following: make(chan struct{}, followMax), done: make(chan struct{})}
+	if err := s.protect(path); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	s.http = http.Server{Handler: s.routes(), ReadTimeout: requestTime, WriteTimeout: requestTime + reloadTime, IdleTimeout: requestTime,
+		MaxHeaderBytes: headerMax, ConnState: s.connState, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Warn("the API is no longer served", "error", err)
+		}
+	}()
+	return s, nil
+}
+
+// protect gives the socket to the group. Until then nobody but its owner can open it: the umask takes the right to write.
+func (s *Server) protect(path string) (err error) {
+	if s.file, err = os.Lstat(path); err != nil {
+		return err
+	}
+	gid := -1
+	if g, err := user.LookupGroup(Group); err == nil {
+		if gid, err = strconv.Atoi(g.Gid); err != nil {
+			return err
+		}
+	}
+	if gid != -1 {
+		if err := os.Lchown(path, -1, gid); err != nil {
+			s.log.Warn("only the daemon's own user and root can use the API", "error", err)
+			return os.Chmod(path, 0o600)
+		}
+		return os.Chmod(path, 0o660)
+	}
+	return os.Chmod(path, 0o600)
+}
+
+// Close ends it. Who follows events is cut off.
+func (s *Server) Close() {
+	_ = s.http.Close()
+	<-s.done
+	path := SocketPath(s.opt.StateDir, s.name)
+	if now, err := os.Lstat(path); err == nil && os.SameFile(now, s.file) {
+		_ = os.Remove(path)
+	}
+}
+
+// connState bounds connections, and those of one user, so that one in the group cannot keep the others out.
+func (s *Server) connState(c net.Conn, state http.ConnState) {
+	s.connMu.Lock()
+	defer s.connMu.Unlock()
+	switch state {
+	case http.StateNew:
+		uid, err := peerOf(c)
+		of := 0
+		for _, other := range s.conns {
+			if other == uid {
+				of++
+			}
+		}
+		if err != nil || uid != 0 && of >= connUserMax || len(s.conns) >= connMax {
+			_ = c.Close()
+			return
+		}
+		s.conns[c] = uid
+	case http.StateClosed, http.StateHijacked:
+		delete(s.conns, c)
+	}
+}
+
+// peerOf is the user at the other end.
+func peerOf(c net.Conn) (uid uint32, err error) {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return 0, errors.New("no UNIX socket")
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	if ctl := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); ctl != nil {
+		return 0, ctl
+	}
+	if err != nil {
+		return 0, err
+	}
+	return cred.Uid, nil
+}
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/yaml")
+		_, _ = w.Write(openAPI)
+	})
+	mux.HandleFunc("GET /v1/status", s.status)
+	mux.HandleFunc("GET /v1/services", s.services)
+	mux.HandleFunc("GET /v1/modes", func(w http.ResponseWriter, _ *http.Request) { s.answerModes(w, "") })
+	mux.HandleFunc("PUT /v1/services/{service}/mode", s.setMode)
+	mux.HandleFunc("DELETE /v1/services/{service}/mode", s.unsetMode)
+	mux.HandleFunc("POST /v1/reload", s.reload)
+	mux.HandleFunc("GET /v1/config/diff", s.diff)
+	mux.HandleFunc("GET /v1/conditions", func(w http.ResponseWriter, _ *http.Request) { answer(w, orEmpty(s.of.Events().Active())) })
+	mux.HandleFunc("GET /v1/events", s.events)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, bodyMax)
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // whoever asked has gone
+}
+
+func refuse(w http.ResponseWriter, code int, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
+}
+
+// reading is the status of now or of a moment ago: however many ask, maps are walked once a second.
+func (s *Server) reading() (status.Reading, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at.IsZero() || time.Since(s.at) >= statusFresh {
+		s.read, s.err = status.ReadAny(s.opt, s.name)
+		s.at = time.Now()
+	}
+	return s.read, s.err
+}
+
+func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
+	r, err := s.reading()
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable, err)
+		return
+	}
+	answer(w, r)
+}
+
+func (s *Server) services(w http.ResponseWriter, _ *http.Request) {
+	r, err := s.reading()
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable, err)
+		return
+	}
+	st, ok := r.(*status.Status)
+	if !ok {
+		answer(w, []status.Service{})
+		return
+	}
+	answer(w, orEmpty(st.Services))
+}
+
+// decode reads one object of JSON and nothing beside it.
+func decode(r *http.Request, to any) error {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one object; send one")
+	}
+	return nil
+}
+
+// refuseBody says what is wrong with a body.
+func refuseBody(w http.ResponseWriter, err error) {
+	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
+		refuse(w, http.StatusRequestEntityTooLarge, fmt.Errorf("more than %d bytes", bodyMax))
+		return
+	}
+	refuse(w, http.StatusBadRequest, fmt.Errorf("the body: %w", err))
+}

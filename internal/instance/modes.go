@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"tidegate/internal/config"
+)
+
+// Modes that were set by hand (`tidegate mode`) stand beside the state file and win over the configuration until
+// they are taken back, or the machine starts anew. A service that they name and the configuration does not is no error.
+
+// Modes are modes by name of service.
+type Modes map[string]config.Mode
+
+func modesPath(dir, instance string) string { return filepath.Join(dir, instance+".modes") }
+
+// ReadModes reads what was set by hand.
+func ReadModes(dir, instance string) (Modes, error) {
+	text, err := os.ReadFile(modesPath(dir, instance))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Modes{}, nil
+	}
+	m := Modes{}
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("modes set by hand: %s: %w; remove the file to have those of the configuration", modesPath(dir, instance), err)
+	}
+	return m, nil
+}
+
+// WriteModes replaces what was set by hand; none: the file goes.
+func WriteModes(dir, instance string, m Modes) error {
+	path := modesPath(dir, instance)
+	if len(m) == 0 {
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(path+".new", text, 0o600), os.Rename(path+".new", path))
+}
+
+// Load reads the configuration, with the modes that were set by hand.
+func (o *Options) Load() (*config.Config, error) {
+	c, err := config.Load(o.ConfigPath)
+	if err != nil {
+		return nil, err
+	}
+	set := *o
+	set.Complete()
+	m, err := ReadModes(set.StateDir, c.Instance)
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.Services {
+		if mode, there := m[c.Services[i].Name]; there {
+			c.Services[i].Mode = mode
+		}
+	}
+	return c, nil
+}
