@@ -8,7 +8,7 @@
  *
  * Must never, as host: drop or change a packet. What it does not know goes on as it
  * came. (One packet is let in twice, see tg_ack_adopt.) As server, behind an edge
- * that answers the SYNs, it is the last line: it drops ACKs that nobody knows, and
+ * that answers the SYNs, it is the final ACK check: it drops ACKs that nobody knows, and
  * ends the old socket that a new connection of the same client meets.
  */
 #include "lib/adopt.h"
@@ -181,7 +181,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_packet *pkt,
 					struct tg_ack *ack)
 {
-	/* Bounded anew: the verifier forgets a packet that was given to a function. */
+	/* Bounded again: the verifier forgets a packet that was given to a function. */
 	const __u8 *options = (void *)(long)skb->data + TG_BOUND(pkt->l4_off, TG_L4_OFF_MAX + 1) +
 			      TG_TCP_HDR_LEN;
 	const __u8 *end = (void *)(long)skb->data_end;
@@ -265,7 +265,7 @@ __attribute__((noinline)) int tg_any_number(__u32 n)
 	return (int)n;
 }
 
-/* What is no whole TCP segment: the last line drops what an XDP program of ours would
+/* What is no whole TCP segment: the final ACK check drops what an XDP program of ours would
  * have dropped, had there been one before it. */
 static __always_inline int tg_condemned(enum tg_parse_result parsed)
 {
@@ -283,7 +283,7 @@ static __always_inline int tg_condemned(enum tg_parse_result parsed)
 	return settings->enforce ? TCX_DROP : TCX_NEXT;
 }
 
-/* A first fragment with an ACK: the last line drops it if no socket of its tuple may be here,
+/* A first fragment with an ACK: the final ACK check drops it if no socket of its tuple may be here,
  * and with it the rest, which without it is never put together. It is not adopted from: the
  * kernel loses the socket of what it puts together. Such a client sends it again, to the
  * socket that its bare ACK has made. A function of its own for the verifier. */

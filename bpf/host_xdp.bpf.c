@@ -15,7 +15,7 @@
 #include "lib/syn.h"
 
 /* True if the kernel has a socket for just this 4-tuple, so that the SYN is the
- * kernel's to judge: RFC 5961 challenge ACK, RFC 6191 TIME-WAIT assassination. */
+ * left to the kernel: RFC 5961 challenge ACK, RFC 6191 TIME-WAIT assassination. */
 static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
 						const struct tg_host_settings *settings,
 						const struct tg_packet *syn)

@@ -5,7 +5,7 @@
  * tg_lab_flood is run by BPF_PROG_TEST_RUN with live frames on a veth that the
  * lab made itself; each run writes one SYN (or bare RST, or ACK) and returns XDP_TX. The kernel hands
  * frames back to us with whatever the receiver wrote into them, so every byte,
- * the length and both checksums are written anew each time.
+ * the length and both checksums are rewritten each time.
  *
  * tg_lab_sink and tg_lab_drop end frames: the first where the answers to
  * spoofed sources die, the second where the cost of generation is calibrated.

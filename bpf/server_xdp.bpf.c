@@ -2,7 +2,7 @@
  *
  * XDP, server role, translating: what comes from clients through an edge. Takes
  * tags off, translates what belongs to a connection, drops what no edge should have
- * let through (the last line), answers SYNs that no edge has answered
+ * let through (the final ACK check), answers SYNs that no edge has answered
  * (lib/server_syn.h), and begins new connections; their SYN is made by
  * server_ingress.bpf.c, which also has the segments that must wait for its answer.
  *
@@ -207,7 +207,7 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 		return tg_server_ongoing(ctx, pkt, e);
 	if (!e && !what->tag.what && server->adopt &&
 	    tg_service_listener(svc, pkt->family) == TG_LISTENER_OK)
-		return XDP_PASS; /* the adopting gate's to judge */
+		return XDP_PASS; /* left to the adopting gate */
 	if (svc->mode != TG_MODE_ALWAYS || j.step == TG_SERVER_PASS) {
 		if (e && pkt->flags & TG_TCP_RST)
 			tg_split_clear(e, TG_SPLIT_RESET_PASSES); /* ours, and this was it */
@@ -276,7 +276,7 @@ __attribute__((noinline)) int tg_server_stray(struct xdp_md *ctx, const struct t
 	if (!id || !svc || !row)
 		return XDP_PASS;
 	if (server->adopt && tg_service_listener(svc, pkt->family) == TG_LISTENER_OK)
-		return XDP_PASS; /* the adopting gate's to judge */
+		return XDP_PASS; /* left to the adopting gate */
 	if (svc->mode != TG_MODE_ALWAYS)
 		return XDP_PASS;
 	ack_info.cookie.isn = pkt->ack - 1;

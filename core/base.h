@@ -97,7 +97,7 @@ TG_INLINE void tg_store32(void *p, uint32_t v)
 #endif
 
 /* Leaves a value as it is, but the BPF verifier knows nothing of it any more. At the end of a
- * loop's body it makes one state of many: without it, a walk over options is verified anew
+ * loop's body it makes one state of many: without it, a walk over options is verified again
  * for every way in which the lengths before may add up. `unknown` is any word of a packet. */
 #ifdef __bpf__
 #define TG_FORGET(value, unknown)                                                                  \

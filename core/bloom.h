@@ -22,7 +22,7 @@
  * multiply-shift hashes with keys of their own (Dietzfelbinger et al.; strongly
  * universal, Thorup, "High speed hashing for integers and strings", 2015), then
  * mixed by a bijection, so that flows which follow each other do not stand in rows.
- * What that is worth against whom: docs/edge.md, "The filter".
+ * What that is worth against which attacker: docs/edge.md, "The filter".
  */
 #ifndef TG_BLOOM_H
 #define TG_BLOOM_H

@@ -314,7 +314,7 @@ TG_INLINE void tg_split_settle(struct tg_split *e, const struct tg_flow *f)
 	e->state = (uint8_t)(TG_SPLIT_READY | (f->flags & TG_FLOW_TS));
 }
 
-/* ---- a client that has begun anew ---- */
+/* ---- a client that has started over ---- */
 
 /* A client that lost its state (a crash, a power cut) and comes again from the same port
  * is answered by an edge; its segments then arrive as if they were of the connection that
@@ -473,7 +473,7 @@ TG_INLINE struct tg_server_judgement tg_server_judge(const struct tg_packet *pkt
 			ack && what == 0 ? TG_SERVER_CHECK : TG_SERVER_DROP, TG_SERVER_DROP};
 	}
 	same = pkt->ack - 1 == tg_split_cookie_isn(e);
-	if (what == TG_TAG_SETUP && ack && !same) /* the port is used anew */
+	if (what == TG_TAG_SETUP && ack && !same) /* the port is reused */
 		return (struct tg_server_judgement){TG_SERVER_OPEN, TG_SERVER_DROP};
 	if (!(e->state & TG_SPLIT_READY)) {
 		if (pkt->flags & TG_TCP_RST) {

@@ -181,7 +181,7 @@ static bool tg_layout_verify(struct tg_layout_state *s, const struct tg_packet *
 	struct tg_packet syn = *ack;
 	u32_t bits = tg_cookie_claimed_bits(cookie, false);
 
-	/* Made anew and compared whole: parity, options and MAC at once. */
+	/* Made again and compared whole: parity, options and MAC at once. */
 	syn.seq -= 1;
 	if (tg_layout_tidegate(s, &syn, bits, epoch) != cookie.isn)
 		return false;

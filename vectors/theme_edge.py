@@ -150,7 +150,7 @@ def hops():
     f = syn(4, sport=51001)
     for tos in range(0, 256, 5):
         frame = ack(f, ttl=200, ident=tos * 257, tos=tos & 0xfc)
-        yield vector("hops-checksum-%d" % tos, "the checksum is mended for every sum",
+        yield vector("hops-checksum-%d" % tos, "the checksum is fixed for every sum",
                      [passed(frame, 16)], {"cookie_valid": 1}, hops=16)
     yield vector("hops-unprotected", "of others nothing is changed", [passed(ack(f, dport=81, ttl=9))], {}, hops=16)
 

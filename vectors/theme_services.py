@@ -119,7 +119,7 @@ def sockets():
         yield good("filter-maybe-nothing" + v, "the filter errs: the look-up finds nothing",
                    syn(family, dport=81), service=nobody[0], services=nobody, filter="maybe", socket="none")
         for state in ("established", "time-wait"):
-            yield bad("%s-syn%s" % (state, v), "the kernel's to judge (RFC 5961, RFC 6191)",
+            yield bad("%s-syn%s" % (state, v), "the left to the kernel (RFC 5961, RFC 6191)",
                       syn(family, **own), "pass", existing, filter="maybe", socket=state)
             yield good("%s-neighbour-port%s" % (state, v), "another port of the same client",
                        syn(family, src=own["src"], sport=45679), filter="maybe", socket=state)
@@ -141,7 +141,7 @@ def themes():
 
 
 def canaries():
-    """Each is wrong in one way. Never to be mended."""
+    """Each is wrong in one way. Never to be fixed."""
     for where, place in (("ethernet", 3), ("ip", 14 + 8), ("ip-checksum", 14 + 10), ("tcp-isn", 34 + 5),
                          ("tcp-checksum", 34 + 16), ("last", -1)):
         v = good("x", "", syn(4))

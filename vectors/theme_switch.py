@@ -227,7 +227,7 @@ def translated(family):
     yield vector("ready-reack" + v, "a SYN-ACK that comes again gets its ACK again", "cookie",
                  steps + [server(reply, on=update, back=done)], flow_ready=1, flow_reack=1, **opens)
     other = dict(f, seq=99)
-    yield vector("ready-syn" + v, "a SYN on a live connection is the server's to judge (RFC 5961)", "cookie",
+    yield vector("ready-syn" + v, "a SYN on a live connection is left to the server (RFC 5961)", "cookie",
                  steps + [client(other, on=other)], flow_ready=1, syn=1, pass_existing=1, **opens)
     fin = dict(ack, flags=ACK | FIN)
     rst = follow(f, flags=RST, ack=0)

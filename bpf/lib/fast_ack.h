@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
  * The fast path of host_tc.bpf.c for ACKs that look like nearly all (core/fast_segment.h):
- * those of live connections, which go on, and those of a flood, which the last line drops.
+ * those of live connections, which go on, and those of a flood, which the final ACK check drops.
  * Decides nothing that the slow path would decide otherwise; what carries a cookie is left to
  * it, and so is everything but the plainest case.
  */

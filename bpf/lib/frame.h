@@ -17,7 +17,7 @@
  * is behind it is the caller's to write. */
 #define TG_FRAME_KEPT_LEN (TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN)
 
-/* Makes the frame `len` bytes long; the caller reads its ends anew. False: no room, and
+/* Makes the frame `len` bytes long; the caller reads its ends again. False: no room, and
  * the frame may have lost its link header. */
 static __always_inline bool tg_frame_resize(struct xdp_md *ctx, __u32 len)
 {

@@ -23,7 +23,7 @@ func newCheckCmd() *cobra.Command {
 		Use:   "check [-c FILE]",
 		Short: "Say what this kernel and machine offer, what they lack and what that means",
 		Long: `Look at this kernel and machine, feature by feature, and say what is lacking,
-what that means and how to mend it. With -c also validate a configuration and
+what that means and how to fix it. With -c also validate a configuration and
 look at the interfaces, the secret file and the listeners that it names.
 Nothing is changed. The exit code is 1 when something required is lacking.`,
 		Args: cobra.NoArgs,
@@ -68,7 +68,7 @@ func writeCheckTable(w io.Writer, r *probe.Report) error {
 	for _, c := range r.Checks {
 		fmt.Fprintf(tw, "%s\t%s\t%s\n", c.Status, c.Name, c.Found)
 		if c.Status != probe.OK {
-			fmt.Fprintf(tw, "\t\t  means: %s\n\t\t  mend:  %s\n", c.Means, c.Mend)
+			fmt.Fprintf(tw, "\t\t  means: %s\n\t\t  fix:  %s\n", c.Means, c.Fix)
 		}
 	}
 	if err := tw.Flush(); err != nil {

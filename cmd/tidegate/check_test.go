@@ -68,7 +68,7 @@ func TestCheckTable(t *testing.T) {
 	var b bytes.Buffer
 	r := &probe.Report{OK: false, Failed: 1, Checks: []probe.Check{
 		{Name: "one", Status: probe.OK, Found: "here"},
-		{Name: "number two", Status: probe.Fail, Found: "gone", Means: "trouble", Mend: "fetch it"},
+		{Name: "number two", Status: probe.Fail, Found: "gone", Means: "trouble", Fix: "fetch it"},
 	}}
 	if err := writeCheck(&b, r, false); !errors.Is(err, cli.ErrSilent) {
 		t.Errorf("error %v", err)
@@ -76,8 +76,8 @@ func TestCheckTable(t *testing.T) {
 	want := "ok    one         here\n" +
 		"FAIL  number two  gone\n" +
 		"                    means: trouble\n" +
-		"                    mend:  fetch it\n" +
-		"2 checks, 1 failed, 0 warnings: this machine cannot run tidegate until what FAILed is mended\n"
+		"                    fix:  fetch it\n" +
+		"2 checks, 1 failed, 0 warnings: this machine cannot run tidegate until what FAILed is fixed\n"
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}

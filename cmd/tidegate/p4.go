@@ -47,7 +47,7 @@ func newP4RunCmd() *cobra.Command {
 		Long: `Connects to the switch that FILE names, once that is there, and protects the services
 on it until SIGINT or SIGTERM; then the switch forwards everything. Killed, it leaves the
 switch protecting until the last key that it loaded ends; started again, it goes on from
-there. A switch that was started anew is told everything again.
+there. A switch that was restarted is told everything again.
 SIGHUP reloads FILE. Meanwhile ` + "`tidegate status`" + ` shows what the switch has counted.
 Writes the line "ready" to stdout once the services are protected, and with
 --counters each time so much has gone by one line of JSON.`,

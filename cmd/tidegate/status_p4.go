@@ -16,7 +16,7 @@ func printP4Status(w io.Writer, st *status.Status) error {
 	p := st.P4
 	fmt.Fprintf(w, "switch at %s: %s, since %s", p.Thrift, p.Program, p.Since.Format(time.RFC3339))
 	if p.Restarts > 0 {
-		fmt.Fprintf(w, ", started anew %d times", p.Restarts)
+		fmt.Fprintf(w, ", restarted %d times", p.Restarts)
 	}
 	fmt.Fprintln(w)
 	if p.Why != "" {

@@ -382,7 +382,7 @@ static bool lately_bring(uint32_t *cells, uint64_t first, uint32_t max, uint32_t
 	return true;
 }
 
-/* What is brought in one tick is shared as a table is; the next begins anew; and when the room
+/* What is brought in one tick is shared as a table is; the next starts over; and when the room
  * is used up, who has brought nothing comes in all the same. */
 static void lately(void **state)
 {

@@ -304,7 +304,7 @@ static void server_syn_sent(void **state)
 	assert_int_equal(tg_server_judge(&p, &e, TG_TAG_PROBE).step, TG_SERVER_WAIT);
 	assert_int_equal(tg_server_judge(&p, &e, 0).step, TG_SERVER_WAIT);
 	q = p;
-	q.ack = 9999; /* the port is used anew, the edge has verified that */
+	q.ack = 9999; /* the port is reused, the edge has verified that */
 	assert_int_equal(tg_server_judge(&q, &e, TG_TAG_SETUP).step, TG_SERVER_OPEN);
 	assert_int_equal(tg_server_judge(&q, &e, 0).step, TG_SERVER_CHECK);
 	assert_int_equal(tg_server_judge(&q, &e, TG_TAG_PROBE).step, TG_SERVER_DROP);
@@ -354,12 +354,12 @@ static void server_ongoing(void **state)
 	assert_int_equal(tg_split_room(&e, 1041, 1000), TG_SPLIT_AGED);
 	e.state |= TG_FLOW_CLOSED;
 	assert_int_equal(tg_split_room(&e, 41, 1000), TG_SPLIT_ENDED);
-	p.ack = 6001; /* late data, or the port used anew: the cookie tells */
+	p.ack = 6001; /* late data, or the port reused: the cookie tells */
 	assert_int_equal(tg_server_judge(&p, &e, 0).step, TG_SERVER_CHECK);
 	assert_int_equal(tg_server_judge(&p, &e, 0).otherwise, TG_SERVER_TRANSLATE);
 }
 
-/* A client that begins anew is known by what it acknowledges; then its cookie decides. */
+/* A client that starts over is known by what it acknowledges; then its cookie decides. */
 static void server_begun_anew(void **state)
 {
 	struct tg_packet p;

@@ -54,7 +54,7 @@ static inline const struct tg_service *tg_advertised(struct tg_worker *w,
 	return &w->advertised.advertised;
 }
 
-/* Something is known anew of servers. */
+/* Something new is known of servers. */
 static inline void tg_advertised_forget(struct tg_worker *w)
 {
 	w->advertised.box = NULL;

@@ -227,7 +227,7 @@ static inline void tg_waiting_look(struct tg_worker *w)
 		late = w->now_ms - was.since_ms >= TG_WAIT_MS;
 		if (!known && !late)
 			continue;
-		q->place[i].n = 0; /* first: what is still unknown asks anew */
+		q->place[i].n = 0; /* first: what is still unknown asks again */
 		q->used--;
 		for (k = 0; k < was.n; k++) {
 			uint8_t family = was.frame[k].family;

@@ -28,7 +28,7 @@ struct tg_prefix_slot {
 	uint32_t pad;
 };
 
-/* A router's port: what its link takes, and whom it says to be in ICMP errors. */
+/* A router's port: what its link takes, and the address it gives in ICMP errors. */
 struct tg_link {
 	union tg_addr addr4, addr6; /* zero: none */
 	uint32_t mtu;      /* bytes of an IP packet; 0: as the driver says */

@@ -5,7 +5,7 @@
  * different prefix length, longest first; ordinary tables have a handful of them.
  *
  * (DPDK's rte_fib and rte_lpm begin at 32 MiB a table and family, all of which would be
- * written anew for each change, since what cores read is never changed.)
+ * rewritten for each change, since what cores read is never changed.)
  *
  * Must never: be changed once a core may read it; boxes share a table, and who wants to
  * change it takes a copy.

@@ -199,7 +199,7 @@ static void make_frames(uint64_t seed)
 }
 
 /* Connections that are ready, some of which end; and every seventh of the flood's
- * clients has one, so that its SYN is the server's to judge. */
+ * clients has one, so that its SYN is left to the server. */
 static void open_flows(struct harness *h)
 {
 	uint32_t i;

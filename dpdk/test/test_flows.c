@@ -117,7 +117,7 @@ static void cookie_connection(uint8_t family, bool ts)
 		cookie = open_cookie(h, &t, true);
 		finish_cookie(h, &t, cookie);
 		translate_both(h, &t, cookie);
-		/* A SYN on a live connection is the server's to judge. */
+		/* A SYN on a live connection is left to the server. */
 		talk_put(h, f, talk_syn(f, &t), TG_TO_SERVER);
 		CHECK_EQ(h->caught[0].port, SERVER, "a SYN on a live connection");
 		harness_forget(h);
@@ -209,7 +209,7 @@ static void auth_connection(int strategy)
 	CHECK_EQ(h->caught[0].port, SERVER, "its next SYN goes to the server");
 	CHECK_EQ(harness_count(h, id, TG_COUNT_forward_white), 1, "as a whitelisted source's");
 	harness_forget(h);
-	/* Two swaps without a word from it, and it is forgotten. */
+	/* Two swaps in which it is silent, and it is forgotten. */
 	CHECK(tg_worker_swap_sources(h->w), "a swap");
 	tg_worker_clean(h->w);
 	CHECK(tg_worker_swap_sources(h->w), "a swap");

@@ -35,7 +35,7 @@ func awaitBells(p *plane.Plane) <-chan struct{} {
 }
 
 // watchListeners looks at the listeners and at what the packet path has learned of them.
-// True if a service's entry has to be written anew.
+// True if a service's entry has to be rewritten.
 func (g *gate) watchListeners() (changed bool) {
 	err := g.plane.AnswerBell() // before the look: what happens during it rings again
 	all, scanErr := listeners.Scan()

@@ -76,7 +76,7 @@ func readSystem(interfaces []string) (system, error) {
 }
 
 // watchSystem looks whether interfaces or sysctls have other values than before;
-// true if the services' entries have to be written anew. What cannot be read
+// true if the services' entries have to be rewritten. What cannot be read
 // stays as it was.
 func (g *gate) watchSystem() (changed bool) {
 	now, err := readSystem(g.cfg.Interfaces)

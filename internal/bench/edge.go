@@ -55,7 +55,7 @@ type EdgeResult struct {
 	FPMeasured        float64 `json:"fp_rate_measured_at_paper_fill"`
 	// A packet of a flow that the filter knows, above a bridge in XDP that does nothing else.
 	KnownAboveBridge float64 `json:"known_ns_above_bridge"`
-	// A packet that the server's last line drops, above an empty TC program.
+	// A packet that the server's final ACK check drops, above an empty TC program.
 	LastLineNs float64 `json:"last_line_ns"`
 
 	FilterMiB    float64 `json:"filter_mib"`
@@ -73,7 +73,7 @@ type edgeBench struct {
 	res  *EdgeResult
 }
 
-// RunEdge measures the edge, and the server's last line, once.
+// RunEdge measures the edge, and the server's final ACK check, once.
 func RunEdge(ctx context.Context, opt Options) (res *EdgeResult, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the benchmark needs root, for network namespaces and BPF: run it with sudo")
@@ -105,7 +105,7 @@ func RunEdge(ctx context.Context, opt Options) (res *EdgeResult, err error) {
 		{"cost of a SYN", b.measureSYN},
 		{"cost of an ACK flood's packet", b.measureACK},
 		{"cost of a known flow's packet", b.measureKnown},
-		{"the server's last line", b.measureLastLine},
+		{"the server's final ACK check", b.measureLastLine},
 	} {
 		opt.Progress("measuring %s", part.what)
 		if err := errors.Join(part.run(), ctx.Err()); err != nil {
@@ -353,7 +353,7 @@ func (b *edgeBench) measureLastLine() error {
 	_, tc := gate.Programs()
 	ret, err := tc.Run(&ebpf.RunOptions{Data: ackFrame()})
 	if err != nil || ret != 2 {
-		return fmt.Errorf("the last line let an unknown ACK through: %d, %w", int32(ret), err)
+		return fmt.Errorf("the final ACK check let an unknown ACK through: %d, %w", int32(ret), err)
 	}
 	var ours, empty []float64
 	for range b.opt.Rounds {

@@ -220,7 +220,7 @@ func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *rig.Port) error {
 	return nil
 }
 
-// What the server's last line drops, and what of a live connection goes on.
+// What the server's final ACK check drops, and what of a live connection goes on.
 func TestInstructionsOfLastLine(t *testing.T) {
 	needRoot(t)
 	gate, err := newLastLine()

@@ -72,7 +72,7 @@ func (b *terminusBench) measureEarly() (err error) {
 			if answered {
 				prog, list = early.Program(), &with
 			}
-			// the key is given up after 3 s without a daemon: give it anew
+			// the key is given up after 3 s without a daemon: give it again
 			if err := errors.Join(early.Set(borderman.EarlySettings(nonces, at, 47)), l.Update(prog)); err != nil {
 				return err
 			}

@@ -136,7 +136,7 @@ func openCOSE(raw []byte) (*cose.Sign1Message, error) {
 	if len(msg.Signature) != ed25519.SignatureSize {
 		return nil, refuse(Malformed, "signature of %d bytes, not %d", len(msg.Signature), ed25519.SignatureSize)
 	}
-	// The library keeps the headers' bytes as they came; make them anew.
+	// The library keeps the headers' bytes as they came; make them again.
 	msg.Headers.RawProtected, msg.Headers.RawUnprotected = nil, nil
 	again, err := msg.MarshalCBOR()
 	if err != nil || !bytes.Equal(again, raw) {

@@ -52,7 +52,7 @@ func (c Code) Forged() bool { return c == Malformed || c == BadField || c == Bad
 // flood of refused records nobody does.
 type Error struct {
 	Code   Code
-	format string // what is wrong and how to mend it, one line
+	format string // what is wrong and how to fix it, one line
 	args   []any
 }
 

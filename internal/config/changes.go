@@ -53,7 +53,7 @@ var changeable = []struct {
 	}, ""},
 
 	{"inside", func(c *Config) any { return c.Edge.Inside }, ""},
-	{"filter_bits", func(c *Config) any { return c.Edge.FilterBits }, "the filter, which then learns anew"},
+	{"filter_bits", func(c *Config) any { return c.Edge.FilterBits }, "the filter, which then learns again"},
 	{"filter_window", func(c *Config) any { return c.Edge.FilterWindow }, ""},
 	{"learning", func(c *Config) any { return c.Edge.Learning }, ""},
 	{"filter_alarm", func(c *Config) any { return c.Edge.FilterAlarm }, ""},

@@ -11,7 +11,7 @@ import (
 )
 
 // Every field there is, set to something else, is a change with a name: what is added to
-// Config and forgotten here would be ignored by reloads without a word.
+// Config and forgotten here would be silently ignored by reloads.
 func TestChangedKnowsEveryField(t *testing.T) {
 	var visit func(v reflect.Value, path string)
 	base := defaults()

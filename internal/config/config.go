@@ -4,7 +4,7 @@
 // nothing of BPF, of maps or of the machine it runs on: whatever can be said
 // of a file alone is said here, and nothing else.
 //
-// Every error names the file, the line, the field and the mend, in one line.
+// Every error names the file, the line, the field and the fix, in one line.
 package config
 
 import (

@@ -15,7 +15,7 @@ type Error struct {
 	File  string
 	Line  int
 	Field string // "services[0].ports", or "" when no field is to blame
-	Msg   string // what is wrong and how to mend it
+	Msg   string // what is wrong and how to fix it
 }
 
 func (e *Error) Error() string {

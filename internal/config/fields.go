@@ -267,11 +267,11 @@ func (r *reader) belong(fs map[string]field, in, role string) {
 			name, nested = f.Name, true
 		}
 		if it, there := fs[name]; nested && there && !slices.Contains(f.Roles, role) {
-			owner, mend := "role: "+f.Roles[0], "that role"
+			owner, fix := "role: "+f.Roles[0], "that role"
 			if last := len(f.Roles) - 1; last > 0 {
-				owner, mend = "roles "+strings.Join(f.Roles[:last], ", ")+" and "+f.Roles[last], "one of them"
+				owner, fix = "roles "+strings.Join(f.Roles[:last], ", ")+" and "+f.Roles[last], "one of them"
 			}
-			r.fail(it.line, it.path, "belongs to %s; remove it, or set %s", owner, mend)
+			r.fail(it.line, it.path, "belongs to %s; remove it, or set %s", owner, fix)
 		}
 	}
 }

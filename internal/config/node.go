@@ -100,11 +100,11 @@ func (r *reader) mapping(f field, known []string) (map[string]field, bool) {
 			path = f.path + "." + path
 		}
 		if !slices.Contains(known, key.Value) {
-			mend := "use " + wordList(known)
+			fix := "use " + wordList(known)
 			if near := nearest(key.Value, known); near != "" {
-				mend = "did you mean " + near + "?"
+				fix = "did you mean " + near + "?"
 			}
-			r.fail(line, path, "unknown field; %s", mend)
+			r.fail(line, path, "unknown field; %s", fix)
 			continue
 		}
 		out[key.Value] = field{path: path, line: max(line, lineOf(v.Value)), node: v.Value}
@@ -116,11 +116,11 @@ func (r *reader) mapping(f field, known []string) (map[string]field, bool) {
 func (r *reader) sequence(f field) ([]field, bool) {
 	seq, ok := f.node.(*ast.SequenceNode)
 	if !ok {
-		mend := "write a list"
+		fix := "write a list"
 		if text, isScalar := scalarText(f.node); isScalar {
-			mend = fmt.Sprintf("write [%s]", text)
+			fix = fmt.Sprintf("write [%s]", text)
 		}
-		r.fail(f.line, f.path, "is %s where a list is expected; %s", kind(f.node), mend)
+		r.fail(f.line, f.path, "is %s where a list is expected; %s", kind(f.node), fix)
 		return nil, false
 	}
 	items := make([]field, len(seq.Values))

@@ -21,7 +21,7 @@ const (
 	hostsASecond = 64
 	hostsPending = 128
 	pendingTime  = 5 * time.Second // the kernel gives up after three
-	pokesASecond = 64              // neighbours confirmed anew
+	pokesASecond = 64              // neighbours confirmed again
 )
 
 // neighbourUse is a state in which the kernel would send to a neighbour.
@@ -62,7 +62,7 @@ func WatchNeighbours(interfaces []string) (*Neighbours, error) {
 	return n, n.Watch()
 }
 
-// Watch begins anew, when Updates has been closed.
+// Watch starts over, when Updates has been closed.
 func (n *Neighbours) Watch() error {
 	n.Updates, n.done = make(chan netlink.NeighUpdate, 1024), make(chan struct{})
 	err := netlink.NeighSubscribeWithOptions(n.Updates, n.done, netlink.NeighSubscribeOptions{

@@ -43,7 +43,7 @@ func await(t *testing.T, what string, reached func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !reached(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("timed out waiting for: %s", what)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // File writes one line of JSON for each event to a file, or to stdout. A file that was moved away (logrotate)
-// is made anew.
+// is made again.
 type File struct{ path string }
 
 // NewFile writes to path; "-" is stdout.

@@ -123,7 +123,7 @@ func (s *Stream) load() error {
 		return fmt.Errorf("events: %w", err)
 	default:
 		if err := json.Unmarshal(text, &s.state); err != nil || s.state.Generation == "" {
-			s.log.Warn("the state of the events is damaged; their numbers begin anew", "file", s.path)
+			s.log.Warn("the state of the events is damaged; their numbers start over", "file", s.path)
 			s.state = state{}
 		}
 	}

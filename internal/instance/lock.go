@@ -77,7 +77,7 @@ func giveBack(f *os.File) {
 }
 
 // ownerOf finds the process that owns an instance: the file names it, and it must have the
-// file open. The result is a process that a signal reaches even if its number is given anew; close it.
+// file open. The result is a process that a signal reaches even if its number is given out again; close it.
 func ownerOf(dir, instance string) (pidfd int, err error) {
 	path := lockPath(dir, instance)
 	text, err := os.ReadFile(path)

@@ -29,7 +29,7 @@ func (l *Loader) Again(n uint64) {
 // Load calls put for each epoch from a few before now to the horizon that has no key yet,
 // in rising order: after the first time that is one an epoch. When put fails, the next
 // call begins there. A clock that was set back is followed: the slots then hold keys of
-// what has become the future, and all are loaded anew.
+// what has become the future, and all are loaded again.
 func (l *Loader) Load(now time.Time, epoch, horizon time.Duration, put func(n uint64) error) error {
 	list := Epochs(now, epoch, horizon)
 	if list[len(list)-1] < l.last {

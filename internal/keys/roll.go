@@ -39,7 +39,7 @@ func LoadRoll(path, nextPath string, from time.Time, epoch time.Duration) (*Roll
 }
 
 // Prepare gets the secrets of a reload ready to take r's place: commit does it, and has l
-// load the keys of all epochs to come anew; drop forgets them. Refused is what would change a key
+// load the keys of all epochs to come once more; drop forgets them. Refused is what would change a key
 // that is in use now, here or where clocks are ahead by skew: handshakes under way would fail.
 func (r *Roll) Prepare(next *Roll, l *Loader, now time.Time, skew, epoch time.Duration) (commit, drop func(), err error) {
 	present, ahead := Epoch(now, epoch), Epoch(now.Add(skew), epoch)

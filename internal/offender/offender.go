@@ -22,7 +22,7 @@ import (
 
 const (
 	lookEvery = 500 * time.Millisecond
-	// tellAgain: who goes on is told of again after this.
+	// tellAgain: who goes on is reported again after this.
 	tellAgain = 10 * time.Second
 	// tellMost bounds the reports of one look: the filter manager has others to listen to.
 	tellMost = 1000

@@ -33,7 +33,7 @@ const (
 )
 
 // clockSlack is by how much the two clocks may seem to have moved before the epochs
-// are laid out anew; a call to the switch takes about a tenth of it.
+// are laid out again; a call to the switch takes about a tenth of it.
 const clockSlack = 5 * time.Millisecond
 
 // Options are what a controller needs besides its configuration.
@@ -138,7 +138,7 @@ func (c *Controller) begin(opt Options) error {
 	return nil
 }
 
-// takeOver goes on where an earlier controller has ended, or begins anew.
+// takeOver goes on where an earlier controller has ended, or starts over.
 func (c *Controller) takeOver() error {
 	if !c.adopted {
 		return c.forgetAll()

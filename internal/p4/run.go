@@ -143,7 +143,7 @@ func (r *runner) connected(c *Controller) {
 		r.log.Info("the switch answers again; it has gone on with what it knew")
 	default:
 		r.figures.Restarts++
-		r.log.Info("the switch was started anew; it was told everything again")
+		r.log.Info("the switch was restarted; its state was programmed again")
 	}
 	r.look(c)
 }

@@ -40,7 +40,7 @@ type attachment struct {
 	path   string        // of the pin
 	before *ebpf.Program // what it ran, if it was taken over from an earlier process
 
-	// Of an XDP link that was made anew for another mode.
+	// Of an XDP link that was made again for another mode.
 	was    XDPMode
 	device string
 	index  int

@@ -117,7 +117,7 @@ func (e *Edge) loadEdge(smart bool) error {
 }
 
 // keptByEdge are the filter and the settings that have its key.
-var keptByEdge = []keptTables{{"the filter, which learns anew", []string{edgebpf.EdgeXdpMapTgBloom, edgebpf.EdgeXdpMapTgEdge}}}
+var keptByEdge = []keptTables{{"the filter, which learns again", []string{edgebpf.EdgeXdpMapTgBloom, edgebpf.EdgeXdpMapTgEdge}}}
 
 // takeOverFilter opens the filter that an earlier process has pinned, if it has the same size.
 func (e *Edge) takeOverFilter(dir string) error {

@@ -145,7 +145,7 @@ func mapFootprint(m *ebpf.Map) (uint64, error) {
 }
 
 // countEntries walks a hash map bucket by bucket, so that what comes and goes
-// meanwhile makes it begin nothing anew.
+// meanwhile makes it start nothing over.
 func countEntries(m *ebpf.Map) (n int, err error) {
 	const batch = 4096
 	list := func(size uint32) any {

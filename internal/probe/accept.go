@@ -37,12 +37,12 @@ func acceptChecks(privileged bool, configured string) []Check {
 func refused(o plane.Object, err error, needed bool) Check {
 	c := Check{Name: "role " + o.Role, Status: Warn, Found: fmt.Sprintf("%s: %s", o.Name, firstLine(err)),
 		Means: "this role cannot run here",
-		Mend:  "run a kernel that `make test-kernel` knows (docs/host.md), and please report this one"}
+		Fix:   "run a kernel that `make test-kernel` knows (docs/host.md), and please report this one"}
 	if needed {
 		c.Status = Fail
 	}
 	if !errors.Is(err, plane.ErrRefused) && !errors.Is(err, ebpf.ErrNotSupported) {
-		c.Mend = "see what the kernel says in Found; a container that filters bpf(2) is one cause"
+		c.Fix = "see what the kernel says in Found; a container that filters bpf(2) is one cause"
 	}
 	return c
 }

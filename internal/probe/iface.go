@@ -55,14 +55,14 @@ func interfaceChecks(names []string, mode config.XDPMode) []Check {
 		link, err := net.InterfaceByName(name)
 		if err != nil {
 			list = append(list, Check{Name: "interface " + name, Status: Fail, Found: "does not exist here",
-				Means: "`tidegate run` refuses to start", Mend: "correct `interfaces:`, see `ip link` for the names in this network namespace"})
+				Means: "`tidegate run` refuses to start", Fix: "correct `interfaces:`, see `ip link` for the names in this network namespace"})
 			continue
 		}
 		list = append(list, judgeNIC(lookAt(link), mode))
 	}
 	if len(list) == 0 {
 		list = append(list, Check{Name: "interfaces", Status: Warn, Found: "none is up but lo",
-			Means: "there is nothing to protect", Mend: "run `ip link set IFACE up`"})
+			Means: "there is nothing to protect", Fix: "run `ip link set IFACE up`"})
 	}
 	return list
 }
@@ -110,8 +110,8 @@ func judgeNIC(n nic, mode config.XDPMode) Check {
 		xdp = "generic XDP only"
 	}
 	c.Found = fmt.Sprintf("%s, MTU %d", xdp, n.mtu)
-	warn := func(status Status, found, means, mend string) Check {
-		c.Status, c.Means, c.Mend = status, means, mend
+	warn := func(status Status, found, means, fix string) Check {
+		c.Status, c.Means, c.Fix = status, means, fix
 		c.Found += found
 		return c
 	}

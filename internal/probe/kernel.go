@@ -66,7 +66,7 @@ func releaseCheck(release string, adopt bool) Check {
 	var major, minor int
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
 		c.Status, c.Found = Warn, fmt.Sprintf("release %q cannot be read", release)
-		c.Means, c.Mend = "the other checks decide", "see `uname -r`"
+		c.Means, c.Fix = "the other checks decide", "see `uname -r`"
 		return c
 	}
 	if major > neededMajor || major == neededMajor && minor >= neededMinor {
@@ -76,7 +76,7 @@ func releaseCheck(release string, adopt bool) Check {
 		c.Found += ", with " + adoptKfunc + " ported back"
 		return c
 	}
-	c.Status, c.Mend = Fail, newerKernel
+	c.Status, c.Fix = Fail, newerKernel
 	c.Means = fmt.Sprintf("older than %d.%d: the kernel cannot adopt connections", neededMajor, neededMinor)
 	return c
 }
@@ -86,7 +86,7 @@ func btfCheck(err error) Check {
 		return Check{Name: "BTF", Status: OK, Found: "kernel type information is readable"}
 	}
 	return Check{Name: "BTF", Status: Fail, Found: firstLine(err), Means: "the programs cannot be fitted to this kernel",
-		Mend: "run a kernel built with CONFIG_DEBUG_INFO_BTF=y, as every big distribution does"}
+		Fix: "run a kernel built with CONFIG_DEBUG_INFO_BTF=y, as every big distribution does"}
 }
 
 func adoptCheck(there, readable bool) Check {
@@ -94,7 +94,7 @@ func adoptCheck(there, readable bool) Check {
 	if there {
 		return c
 	}
-	c.Status, c.Found, c.Mend = Fail, adoptKfunc+" is not in this kernel", newerKernel
+	c.Status, c.Found, c.Fix = Fail, adoptKfunc+" is not in this kernel", newerKernel
 	if !readable {
 		c.Found = "cannot be looked up without BTF"
 	}
@@ -108,7 +108,7 @@ func iteratorCheck(there bool) Check {
 	}
 	return Check{Name: "TCP iterator", Status: Warn, Found: "not in this kernel",
 		Means: "connections made before the start are not known: a client that reuses such a port may have to retry",
-		Mend:  "run a kernel built with CONFIG_BPF_SYSCALL, CONFIG_DEBUG_INFO_BTF and CONFIG_PROC_FS"}
+		Fix:   "run a kernel built with CONFIG_BPF_SYSCALL, CONFIG_DEBUG_INFO_BTF and CONFIG_PROC_FS"}
 }
 
 // programChecks asks the kernel to verify tiny programs; nothing is attached.
@@ -116,7 +116,7 @@ func programChecks(privileged bool) []Check {
 	const needBPF = "run a kernel built with CONFIG_BPF_SYSCALL, CONFIG_NET_CLS_BPF, CONFIG_CGROUP_BPF and CONFIG_MPTCP"
 	if !privileged {
 		return []Check{{Name: "BPF programs", Status: Warn, Found: "not looked at without privileges",
-			Means: "whether this kernel takes the programs is not known", Mend: "run `tidegate check` as root"}}
+			Means: "whether this kernel takes the programs is not known", Fix: "run `tidegate check` as root"}}
 	}
 	helper := func(pt ebpf.ProgramType, fn asm.BuiltinFunc) func() error {
 		return func() error { return features.HaveProgramHelper(pt, fn) }
@@ -146,15 +146,15 @@ func programChecks(privileged bool) []Check {
 }
 
 // judge turns the answer of a feature probe into a check.
-func judge(name, found string, err error, lack Status, means, mend string) Check {
+func judge(name, found string, err error, lack Status, means, fix string) Check {
 	switch {
 	case err == nil:
 		return Check{Name: name, Status: OK, Found: found}
 	case errors.Is(err, ebpf.ErrNotSupported):
-		return Check{Name: name, Status: lack, Found: "not in this kernel", Means: means, Mend: mend}
+		return Check{Name: name, Status: lack, Found: "not in this kernel", Means: means, Fix: fix}
 	}
 	return Check{Name: name, Status: Warn, Found: "cannot be probed: " + firstLine(err),
-		Means: "if it is lacking: " + means, Mend: "run as root and outside of containers that filter bpf(2)"}
+		Means: "if it is lacking: " + means, Fix: "run as root and outside of containers that filter bpf(2)"}
 }
 
 // probeTCX asks which programs are linked at lo: only a kernel with TCX answers.

@@ -46,7 +46,7 @@ func privilegeCheck(caps uint64) (Check, bool) {
 		return Check{Name: "privileges", Status: OK, Found: "CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN"}, true
 	}
 	return Check{Name: "privileges", Status: Fail, Found: "without " + strings.Join(missing, ", "),
-		Means: "programs can be neither loaded nor attached", Mend: "run as root"}, false
+		Means: "programs can be neither loaded nor attached", Fix: "run as root"}, false
 }
 
 const (
@@ -74,9 +74,9 @@ func bpffsCheck(mounted, mountable bool) Check {
 		return c
 	}
 	c.Status, c.Found = Warn, "not mounted at "+bpffsPath
-	c.Means, c.Mend = "programs cannot be pinned and so cannot outlive the daemon", "run `mount -t bpf bpf "+bpffsPath+"`"+hiddenSys
+	c.Means, c.Fix = "programs cannot be pinned and so cannot outlive the daemon", "run `mount -t bpf bpf "+bpffsPath+"`"+hiddenSys
 	if !mountable {
-		c.Status, c.Found, c.Mend = Fail, "not in this kernel", "run a kernel built with CONFIG_BPF_SYSCALL"
+		c.Status, c.Found, c.Fix = Fail, "not in this kernel", "run a kernel built with CONFIG_BPF_SYSCALL"
 	}
 	return c
 }
@@ -88,9 +88,9 @@ func cgroupCheck(path string, mountable bool) Check {
 	}
 	c.Status, c.Found = Fail, "not mounted"
 	c.Means = "the program that remembers closed connections has no place: reuse of ports in TIME-WAIT would stall"
-	c.Mend = "run `mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified`" + hiddenSys
+	c.Fix = "run `mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified`" + hiddenSys
 	if !mountable {
-		c.Found, c.Mend = "not in this kernel", "run a kernel built with CONFIG_CGROUPS and CONFIG_CGROUP_BPF"
+		c.Found, c.Fix = "not in this kernel", "run a kernel built with CONFIG_CGROUPS and CONFIG_CGROUP_BPF"
 	}
 	return c
 }
@@ -122,7 +122,7 @@ var sysctls = []struct {
 	name    string
 	judge   func(v int) Status
 	means   string
-	setting string // the value of the mend
+	setting string // the value that fixes it
 }{
 	{"net.ipv4.tcp_syncookies", nonZeroOr(Fail), "the kernel adopts no connection", "1"},
 	{"net.ipv4.tcp_window_scaling", nonZeroOr(Warn), "connections are limited to windows of 64 KiB", "1"},
@@ -159,11 +159,11 @@ func sysctlCheck(i int, text string, err error) Check {
 	v, convErr := strconv.Atoi(text)
 	if err != nil || convErr != nil {
 		c.Status, c.Found = Warn, "cannot be read"
-		c.Means, c.Mend = "if it is 0: "+s.means, "mount /proc"
+		c.Means, c.Fix = "if it is 0: "+s.means, "mount /proc"
 		return c
 	}
 	if c.Status = s.judge(v); c.Status != OK {
-		c.Means, c.Mend = s.means, fmt.Sprintf("run `sysctl -w %s=%s`", s.name, s.setting)
+		c.Means, c.Fix = s.means, fmt.Sprintf("run `sysctl -w %s=%s`", s.name, s.setting)
 	}
 	return c
 }
@@ -171,9 +171,9 @@ func sysctlCheck(i int, text string, err error) Check {
 func secretCheck(path string) Check {
 	s, err := keys.LoadSecret(path)
 	if err != nil {
-		found, mend, _ := strings.Cut(err.Error(), "; ")
+		found, fix, _ := strings.Cut(err.Error(), "; ")
 		return Check{Name: "secret file", Status: Fail, Found: found, Means: "`tidegate run` refuses to start",
-			Mend: cmp.Or(mend, "see that this file can be read")}
+			Fix: cmp.Or(fix, "see that this file can be read")}
 	}
 	s.Zero()
 	return Check{Name: "secret file", Status: OK, Found: path}

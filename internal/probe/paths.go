@@ -77,14 +77,14 @@ func judgeForwarding(family, all, own string, known, boxOff, named bool, portsOf
 	switch {
 	case !known:
 		c.Status, c.Found = Warn, all+" cannot be read"
-		c.Means, c.Mend = "if this kernel has no "+family+", nothing is lost", "name only the prefixes that are in use"
+		c.Means, c.Fix = "if this kernel has no "+family+", nothing is lost", "name only the prefixes that are in use"
 	case boxOff:
 		c.Status, c.Found = lack, all+"=0"
-		c.Means, c.Mend = "no "+family+" packet gets from client to server", fmt.Sprintf("run `sysctl -w %s=1`", all)
+		c.Means, c.Fix = "no "+family+" packet gets from client to server", fmt.Sprintf("run `sysctl -w %s=1`", all)
 	case len(portsOff) > 0:
 		c.Status, c.Found = lack, fmt.Sprintf("off on %s", strings.Join(portsOff, ", "))
 		c.Means = fmt.Sprintf("no %s packet that comes in there is forwarded", family)
-		c.Mend = fmt.Sprintf("run `sysctl -w %s=1`", fmt.Sprintf(own, portsOff[0]))
+		c.Fix = fmt.Sprintf("run `sysctl -w %s=1`", fmt.Sprintf(own, portsOff[0]))
 	}
 	return c
 }
@@ -193,8 +193,8 @@ func neighbourState(s int) string {
 // judgeWay judges the way to the servers of a prefix.
 func judgeWay(w way) Check {
 	c := Check{Name: "way to " + w.to.String(), Status: OK}
-	bad := func(status Status, found, means, mend string) Check {
-		c.Status, c.Found, c.Means, c.Mend = status, found, means, mend
+	bad := func(status Status, found, means, fix string) Check {
+		c.Status, c.Found, c.Means, c.Fix = status, found, means, fix
 		return c
 	}
 	tool := "ip route"
@@ -240,11 +240,11 @@ func judgeBack(family string, named bool, w way) Check {
 	case w.err != nil:
 		c.Status, c.Found = Warn, "no default route"
 		c.Means = "servers' answers reach only the clients that other routes lead to"
-		c.Mend = "add a default route, unless all clients are near"
+		c.Fix = "add a default route, unless all clients are near"
 	case !w.ours:
 		c.Status, c.Found = Fail, fmt.Sprintf("answers to clients leave by %s, which is not in `interfaces:`", w.dev)
 		c.Means = "clients that come in there are not seen, and not protected from"
-		c.Mend = fmt.Sprintf("add %s to `interfaces:`", w.dev)
+		c.Fix = fmt.Sprintf("add %s to `interfaces:`", w.dev)
 	default:
 		c.Found = fmt.Sprintf("answers to clients leave by %s; `cookie` also needs the servers to answer by way of this box, and `run` says so in its log when they do not", w.dev)
 	}

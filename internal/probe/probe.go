@@ -17,7 +17,7 @@ type Status string
 const (
 	OK   Status = "ok"
 	Warn Status = "warn" // works, but something is lost; Means says what
-	Fail Status = "FAIL" // cannot work until it is mended
+	Fail Status = "FAIL" // cannot work until it is fixed
 )
 
 // Check is one thing that was looked at.
@@ -26,7 +26,7 @@ type Check struct {
 	Status Status `json:"status"`
 	Found  string `json:"found"`
 	Means  string `json:"means,omitempty"` // what the lack of it means
-	Mend   string `json:"mend,omitempty"`  // what to do about it
+	Fix    string `json:"fix,omitempty"`   // what to do about it
 }
 
 // Report is everything that was looked at.
@@ -54,7 +54,7 @@ func (r *Report) add(list ...Check) {
 func (r *Report) Summary() string {
 	verdict := "this machine can run tidegate"
 	if !r.OK {
-		verdict = "this machine cannot run tidegate until what FAILed is mended"
+		verdict = "this machine cannot run tidegate until what FAILed is fixed"
 	}
 	return fmt.Sprintf("%d checks, %d failed, %d warnings: %s", len(r.Checks), r.Failed, r.Warnings, verdict)
 }

@@ -17,13 +17,13 @@ import (
 	"tidegate/internal/config"
 )
 
-// complete fails unless a check that is not ok says what it means and the mend.
+// complete fails unless a check that is not ok says what it means and the fix.
 func complete(t *testing.T, c Check) {
 	t.Helper()
-	if c.Name == "" || c.Found == "" || c.Status != OK && (c.Means == "" || c.Mend == "") {
+	if c.Name == "" || c.Found == "" || c.Status != OK && (c.Means == "" || c.Fix == "") {
 		t.Errorf("incomplete: %+v", c)
 	}
-	for _, s := range []string{c.Name, c.Found, c.Means, c.Mend} {
+	for _, s := range []string{c.Name, c.Found, c.Means, c.Fix} {
 		if strings.ContainsAny(s, "\n\t") {
 			t.Errorf("more than one line: %q", s)
 		}
@@ -33,7 +33,7 @@ func complete(t *testing.T, c Check) {
 func want(t *testing.T, c Check, status Status, text string) {
 	t.Helper()
 	complete(t, c)
-	if c.Status != status || !strings.Contains(fmt.Sprintf("%s|%s|%s", c.Found, c.Means, c.Mend), text) {
+	if c.Status != status || !strings.Contains(fmt.Sprintf("%s|%s|%s", c.Found, c.Means, c.Fix), text) {
 		t.Errorf("want %s and %q, got %+v", status, text, c)
 	}
 }

@@ -122,8 +122,8 @@ func portChecks(ports []port, c *config.Config) []Check {
 }
 
 func judgePort(p port, c *config.Config) Check {
-	bad := func(status Status, found, means, mend string) Check {
-		return Check{Name: "port " + p.name, Status: status, Found: found, Means: means, Mend: mend}
+	bad := func(status Status, found, means, fix string) Check {
+		return Check{Name: "port " + p.name, Status: status, Found: found, Means: means, Fix: fix}
 	}
 	native := p.nativeXDP && c.XDPMode != config.XDPGeneric
 	switch {
@@ -165,7 +165,7 @@ func mtuCheck(ports []port, f config.Forwarding) Check {
 	c.Found = fmt.Sprintf("%d on %s, %d on %s: clients are told an MSS of at most %d", low.mtu, low.name, high.mtu, high.name, low.mtu-40)
 	if f == config.ForwardBridge {
 		c.Status, c.Means = Warn, "what is bigger than the smaller one is lost, and nobody is told"
-		c.Mend = fmt.Sprintf("run `ip link set %s mtu %d`", high.name, low.mtu)
+		c.Fix = fmt.Sprintf("run `ip link set %s mtu %d`", high.name, low.mtu)
 	}
 	return c
 }
@@ -184,7 +184,7 @@ func bridgeSidesCheck(ports []port) Check {
 		return c
 	}
 	return Check{Name: c.Name, Status: Fail, Found: fmt.Sprintf("%d of 2 ports are up", len(up)),
-		Means: "no frame gets from one side to the other", Mend: "run `ip link set IFACE up` for the port that is down"}
+		Means: "no frame gets from one side to the other", Fix: "run `ip link set IFACE up` for the port that is down"}
 }
 
 // What a proxy's tables take, in bytes: what the kernel (6.18, hashtab.c) accounts
@@ -210,14 +210,14 @@ func memoryCheck(c *config.Config, availableBytes uint64) Check {
 	full := atOnce + 2*(flows*(Flow4Bytes+Flow6Bytes)+sources*SourceBytes)
 	check := Check{Name: "memory", Status: OK, Found: fmt.Sprintf("%d MiB at the start, %d MiB with all tables full (max_flows %d, max_sources %d); %d MiB available",
 		atOnce>>20, full>>20, flows, sources, availableBytes>>20)}
-	const mend = "lower `max_flows` and `max_sources`, or add memory"
+	const fix = "lower `max_flows` and `max_sources`, or add memory"
 	switch {
 	case availableBytes == 0:
-		check.Status, check.Means, check.Mend = Warn, "whether the tables fit is not known", "mount /proc"
+		check.Status, check.Means, check.Fix = Warn, "whether the tables fit is not known", "mount /proc"
 	case atOnce > availableBytes:
-		check.Status, check.Means, check.Mend = Fail, "`tidegate run` cannot make its tables", mend
+		check.Status, check.Means, check.Fix = Fail, "`tidegate run` cannot make its tables", fix
 	case full > availableBytes:
-		check.Status, check.Means, check.Mend = Warn, "the machine runs out of memory before the tables are full", mend
+		check.Status, check.Means, check.Fix = Warn, "the machine runs out of memory before the tables are full", fix
 	}
 	return check
 }

@@ -19,7 +19,7 @@ func serviceChecks(services []config.Service) []Check {
 	all, err := listeners.Scan()
 	if err != nil {
 		return []Check{{Name: "listeners", Status: Warn, Found: firstLine(err),
-			Means: "MPTCP listeners cannot be told", Mend: "run as root, on a kernel built with CONFIG_INET_TCP_DIAG"}}
+			Means: "MPTCP listeners cannot be told", Fix: "run as root, on a kernel built with CONFIG_INET_TCP_DIAG"}}
 	}
 	var list []Check
 	good := 0
@@ -44,11 +44,11 @@ func serviceCheck(s config.Service, r listeners.Report) Check {
 		c.Found = "off"
 	case r.Status == listeners.None:
 		c.Status, c.Found = Warn, "nothing listens"
-		c.Means, c.Mend = "its SYNs are left to the kernel, which refuses them", "start the server, or correct prefixes and ports"
+		c.Means, c.Fix = "its SYNs are left to the kernel, which refuses them", "start the server, or correct prefixes and ports"
 	case r.Status == listeners.MPTCP:
 		c.Status, c.Found = Warn, "MPTCP listener on "+some(r.MPTCP())
 		c.Means = "MPTCP listeners cannot be adopted: their SYNs are left to the kernel, unprotected by tidegate"
-		c.Mend = mendMPTCP
+		c.Fix = mendMPTCP
 	default:
 		c.Found = "listens on " + some(r.Listeners)
 		if len(r.Missing) > 0 {

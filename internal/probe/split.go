@@ -91,9 +91,9 @@ func rfc1337Check(takeover config.Takeover) Check {
 	case takeover == config.TakeoverTranslate:
 		c.Found = "takeover: translate does not need it"
 	case !known:
-		c.Status, c.Found, c.Means, c.Mend = Warn, "cannot be read", "if it is 1, ports in TIME-WAIT cannot be used anew", "mount /proc"
+		c.Status, c.Found, c.Means, c.Fix = Warn, "cannot be read", "if it is 1, ports in TIME-WAIT cannot be reused", "mount /proc"
 	case !off:
-		c.Status, c.Found, c.Means, c.Mend = Warn, "1", "a client's port that is in TIME-WAIT here cannot be used anew for a minute", "run `sysctl -w net.ipv4.tcp_rfc1337=0`"
+		c.Status, c.Found, c.Means, c.Fix = Warn, "1", "a client's port that is in TIME-WAIT here cannot be reused for a minute", "run `sysctl -w net.ipv4.tcp_rfc1337=0`"
 	}
 	return c
 }
@@ -118,9 +118,9 @@ func judgeMemory(name string, bytes, available uint64, field string) Check {
 	c := Check{Name: name, Status: OK, Found: fmt.Sprintf("%d KiB; %d MiB available", bytes>>10, available>>20)}
 	switch {
 	case available == 0:
-		c.Status, c.Means, c.Mend = Warn, "whether it fits is not known", "mount /proc"
+		c.Status, c.Means, c.Fix = Warn, "whether it fits is not known", "mount /proc"
 	case bytes > available:
-		c.Status, c.Means, c.Mend = Fail, "`tidegate run` cannot make it", "lower `"+field+"`, or add memory"
+		c.Status, c.Means, c.Fix = Fail, "`tidegate run` cannot make it", "lower `"+field+"`, or add memory"
 	}
 	return c
 }
@@ -139,11 +139,11 @@ func judgeReach(name string, w way, means string) Check {
 	c := Check{Name: name, Status: OK}
 	switch {
 	case w.err != nil:
-		return Check{Name: name, Status: Fail, Found: "no route: " + firstLine(w.err), Means: means, Mend: "add a route to it, or correct the address"}
+		return Check{Name: name, Status: Fail, Found: "no route: " + firstLine(w.err), Means: means, Fix: "add a route to it, or correct the address"}
 	case w.local:
-		return Check{Name: name, Status: Fail, Found: "is this machine's own address", Means: means, Mend: "correct the address"}
+		return Check{Name: name, Status: Fail, Found: "is this machine's own address", Means: means, Fix: "correct the address"}
 	case w.neighbour == "does not answer":
-		return Check{Name: name, Status: Warn, Found: "on " + w.dev + ", does not answer", Means: means, Mend: "see that it is up and wired: `ip neigh show dev " + w.dev + "`"}
+		return Check{Name: name, Status: Warn, Found: "on " + w.dev + ", does not answer", Means: means, Fix: "see that it is up and wired: `ip neigh show dev " + w.dev + "`"}
 	}
 	c.Found = "leaves by " + w.dev
 	return c
@@ -154,9 +154,9 @@ func takeoverChecks(c *config.Config) []Check {
 	if c.Server.Takeover == config.TakeoverAdopt {
 		list := serviceChecks(c.Services)
 		for i := range list {
-			if list[i].Status == Warn && list[i].Mend == mendMPTCP {
+			if list[i].Status == Warn && list[i].Fix == mendMPTCP {
 				list[i].Means = "MPTCP listeners cannot be adopted: connections that edges have verified are reset"
-				list[i].Mend = "set `takeover: auto`, or make the server listen with plain TCP (GODEBUG=multipathtcp=0)"
+				list[i].Fix = "set `takeover: auto`, or make the server listen with plain TCP (GODEBUG=multipathtcp=0)"
 			}
 		}
 		return list

@@ -102,7 +102,7 @@ const (
 	CounterDropHops Counter = 47
 	// CounterDropLastLine: server: ACKs with neither socket nor cookie that came through an edge's filter.
 	CounterDropLastLine Counter = 48
-	// CounterSocketReplaced: server: sockets of an earlier connection ended because the same client has come anew and proven it.
+	// CounterSocketReplaced: server: sockets of an earlier connection ended because the same client has come back and proven it.
 	CounterSocketReplaced Counter = 49
 	// CounterAckRepeated: server: verified ACKs that repeat the beginning of a connection now in TIME-WAIT; left to the kernel.
 	CounterAckRepeated Counter = 50
@@ -218,7 +218,7 @@ const (
 	CounterFlowNotified Counter = 105
 	// CounterPassSocket: server: segments of connections that are older than the listener that is translated for; left to their sockets.
 	CounterPassSocket Counter = 106
-	// CounterSplitReplaced: server: connections that gave way to a new one of the same addresses and ports: their client had begun anew.
+	// CounterSplitReplaced: server: connections that gave way to a new one of the same addresses and ports: their client had started over.
 	CounterSplitReplaced Counter = 107
 	// CounterFlowForged: proxy: segments in a server's name that came by the port its client is behind, while the server was asked; dropped.
 	CounterFlowForged Counter = 108
@@ -256,7 +256,7 @@ const (
 	CounterPassClosed Counter = 124
 	// CounterClosedAsked: edge: SYNs left to the server to learn whether somebody listens there, after a connection was reset at its beginning.
 	CounterClosedAsked Counter = 125
-	// CounterClosedLearned: edge: addresses and ports found to have no listener, each time anew.
+	// CounterClosedLearned: edge: addresses and ports found to have no listener, every time it is found.
 	CounterClosedLearned Counter = 126
 	// CounterFlowWaits: proxy: connections that carry data and have no place of their own in the flow table, which is full or shared out: looked at again each 4 s; who is not met gives way to newcomers.
 	CounterFlowWaits Counter = 127
@@ -329,7 +329,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_stray", "edge: segments without SYN, ACK, RST and FIN"},
 	{"drop_hops", "edge: packets that could not have reached the server, their TTL being below hops"},
 	{"drop_last_line", "server: ACKs with neither socket nor cookie that came through an edge's filter"},
-	{"socket_replaced", "server: sockets of an earlier connection ended because the same client has come anew and proven it"},
+	{"socket_replaced", "server: sockets of an earlier connection ended because the same client has come back and proven it"},
 	{"ack_repeated", "server: verified ACKs that repeat the beginning of a connection now in TIME-WAIT; left to the kernel"},
 	{"patrol_from", "patrol: packets that came from customers"},
 	{"patrol_to", "patrol: packets that came from outside, for customers"},
@@ -387,7 +387,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"flow_mismatch", "proxy: connections reset because the server no longer gives what their client was told"},
 	{"flow_notified", "proxy: clients told by duplicate ACKs that their first data were lost (first_data: notify)"},
 	{"pass_socket", "server: segments of connections that are older than the listener that is translated for; left to their sockets"},
-	{"split_replaced", "server: connections that gave way to a new one of the same addresses and ports: their client had begun anew"},
+	{"split_replaced", "server: connections that gave way to a new one of the same addresses and ports: their client had started over"},
 	{"flow_forged", "proxy: segments in a server's name that came by the port its client is behind, while the server was asked; dropped"},
 	{"drop_tags", "dropped: TCP behind more than two VLAN tags"},
 	{"drop_link_local", "patrol: packets from a link-local IPv6 source to beyond the link, neighbour discovery excepted; no router forwards them"},
@@ -406,7 +406,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_auth_option", "SYNs whose TCP-MD5 or TCP-AO option has a wrong length or comes twice, or whose option lengths lie; the kernel drops these, too"},
 	{"pass_closed", "edge: SYNs to an address and port on which nobody listens, left to the server, which refuses them"},
 	{"closed_asked", "edge: SYNs left to the server to learn whether somebody listens there, after a connection was reset at its beginning"},
-	{"closed_learned", "edge: addresses and ports found to have no listener, each time anew"},
+	{"closed_learned", "edge: addresses and ports found to have no listener, every time it is found"},
 	{"flow_waits", "proxy: connections that carry data and have no place of their own in the flow table, which is full or shared out: looked at again each 4 s; who is not met gives way to newcomers"},
 	{"reply_routed", "SYNs answered to another MAC address than they came from, as the route to the client says (LVS-DR, a second router); also in cookie_sent"},
 	{"reply_unsure", "SYNs answered to where they came from although the route is another, or not known, because the allowance is used up; also in cookie_sent"},

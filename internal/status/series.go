@@ -109,7 +109,7 @@ func (p *P4) metrics(m *series) {
 		return
 	}
 	m.gauge("switch_answers", "1 if the switch answers; its counters are missing if not", number(p.Answers))
-	m.counter("switch_restarts", "how often the switch was started anew under its controller", p.Restarts)
+	m.counter("switch_restarts", "how often the switch was restarted under its controller", p.Restarts)
 	switch p.Program {
 	case p4.ProgramCookie:
 		m.gauge("flows", "translated connections in the tables", float64(p.Entries))

@@ -13,7 +13,7 @@ import (
 )
 
 // nftables as it stands in netlink messages. The library google/nftables drops expressions
-// that it does not know without a word, and a rule without its condition reads like one that
+// that it does not know silently, and a rule without its condition reads like one that
 // always holds; so attributes are read here, and an unknown expression stays visible.
 
 // attr is one netlink attribute.

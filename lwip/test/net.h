@@ -65,7 +65,7 @@ extern int net_delay_accept;
 /* The PCB of a peer, or NULL; the number of PCBs in a state (any: -1). */
 struct tcp_pcb *net_pcb(u16_t remote_port);
 u32_t net_pcb_count(int state);
-/* Aborts every connection without a word. */
+/* Aborts every connection silently. */
 void net_abort_all(void);
 
 /* Everything of which lwIP can run out. */

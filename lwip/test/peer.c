@@ -24,7 +24,7 @@ void remember_usage(void)
 	idle_usage = net_usage();
 }
 
-/* Every case begins with no connections and a clock that starts anew. */
+/* Every case begins with no connections and a clock that starts again. */
 void begin(void)
 {
 	net_abort_all();

@@ -66,7 +66,7 @@ parser EdgeIngressParser(packet_in pkt, out headers_t hdr, out metadata_t m, out
         pkt.extract(hdr.vlan[1]);
         transition select(hdr.vlan[1].ethertype) {
             TG_ETHERTYPE_IPV4: ipv4;
-            default: accept; // three tags: not ours to judge
+            default: accept; // three tags: not judged
         }
     }
 

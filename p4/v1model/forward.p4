@@ -55,8 +55,8 @@ control PortAddresses(inout headers_t hdr, inout metadata_t m, inout standard_me
     }
 }
 
-/* The same TTL for all that goes on (core/edge.h); IPv4's checksum is mended, not
- * made anew (RFC 1624): one that was wrong stays wrong. */
+/* The same TTL for all that goes on (core/edge.h); IPv4's checksum is fixed, not
+ * made again (RFC 1624): one that was wrong stays wrong. */
 control SetTtl(inout headers_t hdr, in bit<8> ttl) {
     apply {
         if (hdr.ipv4.isValid()) {

@@ -61,7 +61,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         transition select(hdr.vlan[1].ethertype) {
             TG_ETHERTYPE_IPV4: ipv4;
             TG_ETHERTYPE_IPV6: ipv6;
-            default: accept; // three tags: not ours to judge
+            default: accept; // three tags: not judged
         }
     }
 

@@ -236,7 +236,7 @@ func TestUnexplainedRefusals(t *testing.T) {
 	refuse(true)
 	meet(plane.RefusalsProve - 1)
 	state("ok")
-	refuse(false) // one success, and the count begins anew
+	refuse(false) // one success, and the count starts over
 	if err := w.pingNew(false, webPort); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	harness "tidegate/test/world"
 )
 
-// The daemon is killed, started anew, taken down and started again while clients
+// The daemon is killed, restarted, taken down and started again while clients
 // come and others stay. Nobody may notice.
 func TestKillTakeOverStopUnderLoad(t *testing.T) {
 	w := newWorld(t)

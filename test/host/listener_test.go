@@ -53,7 +53,7 @@ func TestMPTCPListener(t *testing.T) {
 	n := uint64(3 * len(families()))
 	w.wantCounters(map[string]uint64{"syn": n, "pass_listener": n, "cookie_sent": 0, "adopt_failed": 0})
 
-	// The server listens anew without it.
+	// The server listens again without it.
 	l.close()
 	w.echoServer(webPort)
 	w.awaitListener("web", "ok")

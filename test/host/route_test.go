@@ -167,7 +167,7 @@ func TestAnswersTakeTheRoute(t *testing.T) {
 	}
 }
 
-// forgetNeighbours has the server resolve anew whom it has resolved.
+// forgetNeighbours has the server resolve again whom it has resolved.
 func (w *world) forgetNeighbours() {
 	w.t.Helper()
 	for _, ipv6 := range families() {
@@ -260,7 +260,7 @@ func TestNeighbourFloodIsBounded(t *testing.T) {
 	w.mustPingNew(5)
 }
 
-// unresolved counts the neighbours that the server asks for, or has asked for in vain.
+// unresolved counts the neighbours that the server asks for, or has asked for to no effect.
 func (w *world) unresolved() (n int) {
 	w.t.Helper()
 	for _, ipv6 := range families() {

@@ -77,7 +77,7 @@ func (c conn) Close() error {
 	return err
 }
 
-// vanish closes the socket without a word to the peer, as a reboot does.
+// vanish closes the socket silently to the peer, as a reboot does.
 func (c conn) vanish() error {
 	if err := unix.SetsockoptInt(c.fd, unix.IPPROTO_TCP, unix.TCP_REPAIR, 1); err != nil {
 		return err

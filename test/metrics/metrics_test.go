@@ -120,7 +120,7 @@ func (w *world) await(what string, out *harness.Output, reached func() bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(patience); !reached(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("waited in vain: %s\n%s", what, out.String())
+			w.t.Fatalf("timed out waiting for: %s\n%s", what, out.String())
 		}
 	}
 }

@@ -113,7 +113,7 @@ func (s *learningSwitch) await(what string, reached func(p4.MACFigures) bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(patience); !reached(s.controller.MACs()); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.t.Fatalf("%s: waited in vain: %+v", what, s.controller.MACs())
+			s.t.Fatalf("%s: timed out waiting for: %+v", what, s.controller.MACs())
 		}
 		if err := s.controller.Tick(); err != nil {
 			s.t.Fatal(err)

@@ -148,7 +148,7 @@ func (d *daemon) awaitReady() {
 	}
 }
 
-// kill ends it without a word.
+// kill ends it silently.
 func (d *daemon) kill() {
 	d.t.Helper()
 	_ = d.cmd.Process.Kill()
@@ -172,7 +172,7 @@ func (d *daemon) await(what string, reached func() bool) {
 	d.t.Helper()
 	for deadline := time.Now().Add(patience); !reached(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			d.t.Fatalf("waited in vain: %s; it said %s", what, d.said)
+			d.t.Fatalf("timed out waiting for: %s; it said %s", what, d.said)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"tidegate/internal/p4"
 )
 
-// Controllers that are killed, switches that are started anew under one, in both orders:
+// Controllers that are killed, switches that are restarted under one, in both orders:
 // the real binary, as a user starts it.
 
 const edgeLines = `program: edge

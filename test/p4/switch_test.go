@@ -269,7 +269,7 @@ func withTag(frame, control []byte) ([]byte, error) {
 	return bytes.Clone(frame), nil
 }
 
-// killSwitch ends the switch without a word.
+// killSwitch ends the switch silently.
 func (b *bench) killSwitch() {
 	_ = b.sw.Process.Kill()
 	_ = b.sw.Wait()

@@ -24,7 +24,7 @@ const (
 	edgeVectors = "../../vectors/edge"
 
 	vectorEpoch = 2 * time.Second        // epoch 2^32 + 5 must be a time that Go can tell
-	vectorFresh = 700 * time.Millisecond // then the controller is begun anew: no vector outlives its epoch
+	vectorFresh = 700 * time.Millisecond // then the controller is started over: no vector outlives its epoch
 )
 
 const noSums = "P4 looks neither at checksums nor at IPv4 options: servers and their kernels do"

@@ -181,7 +181,7 @@ func (x *wire) want(what string, wanted func(seg) bool) seg {
 	x.t.Helper()
 	s, ok := x.next(patience, wanted)
 	if !ok {
-		x.t.Fatalf("waited in vain: %s", what)
+		x.t.Fatalf("timed out waiting for: %s", what)
 	}
 	return s
 }

@@ -69,7 +69,7 @@ func (r *raw) expect(what string, want func(load.Segment) bool) load.Segment {
 	r.w.t.Helper()
 	s, ok := r.tap.Next(time.Now().Add(patience/2), func(s load.Segment) bool { return s.Dst == r.src && want(s) })
 	if !ok {
-		r.w.t.Fatalf("waited in vain: %s", what)
+		r.w.t.Fatalf("timed out waiting for: %s", what)
 	}
 	return s
 }

@@ -362,7 +362,7 @@ func TestRouterVLAN(t *testing.T) {
 }
 
 // The servers' answers go another way round the box. It says so, and does no more
-// than send their SYNs again when clients ask again; when the way is mended the
+// than send their SYNs again when clients ask again; when the way is fixed the
 // connection that is still waiting is made.
 func TestOneSideOnly(t *testing.T) {
 	w, client, server := rawWorld(t, false)
@@ -400,7 +400,7 @@ func TestOneSideOnly(t *testing.T) {
 }
 
 // The first client of a server that nobody knows: the server is asked, reset and
-// opened anew in one go, and its first word must arrive all the same.
+// opened again in one go, and its first word must arrive all the same.
 func TestFirstClientOfUnknownServer(t *testing.T) {
 	for _, ipv6 := range families() {
 		t.Run(familyName(ipv6), func(t *testing.T) {

@@ -40,7 +40,7 @@ func (n *node) check() map[string]probe.Check {
 func (w *place) wantRow(rows map[string]probe.Check, name string, status probe.Status, text string) {
 	w.t.Helper()
 	c, there := rows[name]
-	if !there || c.Status != status || !strings.Contains(c.Found+c.Means+c.Mend, text) {
+	if !there || c.Status != status || !strings.Contains(c.Found+c.Means+c.Fix, text) {
 		w.t.Errorf("%s: want %s and %q, got %+v (%v)", name, status, text, c, there)
 	}
 }

@@ -68,7 +68,7 @@ func TestLongExtensionHeaders(t *testing.T) {
 			}
 		})
 	}
-	// Past the edge: the last line, adopting and translating.
+	// Past the edge: the final ACK check, adopting and translating.
 	for name, takeover := range map[string]string{"adopting": "adopt", "translating": "translate"} {
 		t.Run("server "+name, func(t *testing.T) {
 			w := newWorld(t, false)

@@ -18,7 +18,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// vanish makes the client's kernel forget a connection without a word (TCP_REPAIR).
+// vanish makes the client's kernel forget a connection silently (TCP_REPAIR).
 func vanish(t *testing.T, c *net.TCPConn) {
 	t.Helper()
 	raw, err := c.SyscallConn()

@@ -80,7 +80,7 @@ func TestFloodsDie(t *testing.T) {
 }
 
 // What an edge does not know goes to the server within the allowance, and there the
-// last line drops it without a word.
+// last line drops it silently.
 func TestAllowance(t *testing.T) {
 	const rate = 5000
 	w := newWorld(t, false)
@@ -108,7 +108,7 @@ func TestAllowance(t *testing.T) {
 	}
 }
 
-// A saturated filter says so; the attack reaches the last line, connections live.
+// A saturated filter says so; the attack reaches the final ACK check, connections live.
 func TestSaturated(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)

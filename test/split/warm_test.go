@@ -115,7 +115,7 @@ func TestLife(t *testing.T) {
 	}
 	w.server.start()
 	w.Edge.wantCounters(map[string]uint64{"drop_ack": 0, "edge_unknown": 0})
-	// SYNs that reach the server past the edge are its kernel's own; the last line
+	// SYNs that reach the server past the edge are its kernel's own; the final ACK check
 	// must not take their ACKs for attack.
 	w.Edge.off()
 	w.still(c, "no edge")
@@ -151,7 +151,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// A client that comes anew while the server still has its old connection (it has
+// A client that comes back while the server still has its old connection (it has
 // crashed, say) gets its new one at once.
 func TestComesAnew(t *testing.T) {
 	w := newWorld(t, false)

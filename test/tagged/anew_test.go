@@ -25,7 +25,7 @@ func (w *world) ackOfCookie(ipv6 bool, sport uint16, isn uint32, ts bool) *segme
 
 // A good cookie of another ISN meets a connection that lives. One of 22 bits can be
 // guessed: it ends nothing, tagged or not. One of 54 bits is the client's own, which has
-// begun anew.
+// started over.
 func TestCookieMeetsLiveConnection(t *testing.T) {
 	each(t, options{}, echo, func(t *testing.T, w *world, ipv6 bool) {
 		c, err := w.dial(ipv6)

@@ -63,7 +63,7 @@ func lastLine(t testing.TB) (*plane.Server, []byte) {
 	return p, ack.build([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0})
 }
 
-// What the last line costs, in instructions; the timestamps laid out in another order are its canary.
+// What the final ACK check costs, in instructions; the timestamps laid out in another order are its canary.
 func TestInstructionsOfLastLine(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads BPF programs")

@@ -222,7 +222,7 @@ func (e *edge) forget() {
 	clear(e.pending)
 }
 
-// trouble sets what happens to what is tagged, and to confirmations, counted anew.
+// trouble sets what happens to what is tagged, and to confirmations, counted from zero.
 func (e *edge) trouble(toServer func(n int, frame []byte) [][]byte, toEdge func(n int) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -42,7 +42,7 @@ func TestDifferential(t *testing.T) {
 		if time.Since(start) > differentialLimit {
 			t.Fatalf("only %d frames in %v", n, differentialLimit)
 		}
-		if n%countersEvery == 0 { // the kernel's clock runs on: begin the epoch's middle anew
+		if n%countersEvery == 0 { // the kernel's clock runs on: return to the middle of the epoch
 			compareAllCounters(t, native, kernel, counted)
 			prepareBoth(t, native, kernel, &world)
 		}

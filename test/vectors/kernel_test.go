@@ -88,7 +88,7 @@ func settingsFor(v *vectors.Vector) plane.Settings {
 		WallMinusMonoNs: *v.Epoch*length + length/2 - uint64(now.Nano()), FilterKeepTicks: 1}
 }
 
-// fullAllowance has a service's allowance for signed SYNs begin anew.
+// fullAllowance has a service's allowance for signed SYNs start over.
 func fullAllowance(m *ebpf.Map, id uint32) error {
 	return m.Put(id, make([][2]uint64, ebpf.MustPossibleCPU()))
 }

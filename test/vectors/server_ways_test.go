@@ -69,7 +69,7 @@ func TestServerWays(t *testing.T) {
 	}
 }
 
-// prepareServers: in turn the last line, connections that may be alive, no keys (which passes, or drops), a
+// prepareServers: in turn the final ACK check, connections that may be alive, no keys (which passes, or drops), a
 // server that tolerates clocks a whole epoch apart, and the host role.
 func prepareServers(t *testing.T, short, long *kernelGate, world vectors.Vector, turn int) {
 	t.Helper()

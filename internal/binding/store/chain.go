@@ -23,7 +23,7 @@ func (s *Store) Expire(now time.Time) int {
 	return s.prune(now)
 }
 
-// prune drops every record that no longer counts. Authorities are found anew
+// prune drops every record that no longer counts. Authorities are found again
 // from the anchors downwards, so that two that sign each other do not hold each
 // other up. One pass over the store.
 func (s *Store) prune(now time.Time) int {

@@ -26,7 +26,7 @@ const (
 	lockName   = "lock"
 	logMagic   = "tg-bind1"
 	logHeadLen = 8
-	// The file is written anew when more than half of it, and so much, is superseded.
+	// The file is rewritten when more than half of it, and so much, is superseded.
 	compactBytes = 1 << 20
 )
 

@@ -207,7 +207,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestAdmitWhileRewriting: what comes while the file is written anew is in the new one.
+// TestAdmitWhileRewriting: what comes while the file is rewritten is in the new one.
 func TestAdmitWhileRewriting(t *testing.T) {
 	dir, _, _ := smallLog(t, 3)
 	s, _ := open(t, dir)

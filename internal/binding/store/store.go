@@ -81,7 +81,7 @@ type Store struct {
 	expiry    int64 // no record's time is over before this Unix second
 	log       *logFile
 	logErr    error
-	rewriting bool              // the file is written anew just now
+	rewriting bool              // the file is rewritten just now
 	since     []*binding.Record // admitted meanwhile
 
 	syncing sync.Mutex // Sync and Close: taken before mu

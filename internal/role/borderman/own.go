@@ -13,7 +13,7 @@ import (
 )
 
 // ownAddrs are the addresses of this machine: filter managers reach one of them, and
-// patrols are reached from any. They are read anew, for they change; safe for
+// patrols are reached from any. They are read again, for they change; safe for
 // concurrent use.
 type ownAddrs struct {
 	listen netip.Addr

@@ -68,7 +68,7 @@ func (p *peers) takeKey(m []byte) {
 	}
 }
 
-// adoptKey begins the filter anew with a peer's key.
+// adoptKey restarts the filter with a peer's key.
 func (p *peers) adoptKey(t toldKey) {
 	own := p.box.plane.EdgeSettings()
 	own.BloomKey.K = t.key

@@ -34,7 +34,7 @@ func installQueues(name string, bitsPerS uint64) error {
 	root := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: index,
 		Handle: netlink.MakeHandle(queueMajor, 0), Parent: netlink.HANDLE_ROOT})
 	root.Defcls = classOther
-	// One with our handle is ours, of an earlier process: begin anew.
+	// One with our handle is ours, of an earlier process: start over.
 	_ = netlink.QdiscDel(root)
 	if err := netlink.QdiscReplace(root); err != nil {
 		return fmt.Errorf("interface %s: HTB: %w; is sch_htb in this kernel?", name, err)

@@ -183,7 +183,7 @@ func (b *box) writeServices() (err error) {
 	return b.plane.SetServices(targets, &b.Settings)
 }
 
-// watchLocal writes the services anew if this box's own addresses, which are an exception
+// watchLocal rewrites the services if this box's own addresses, which are an exception
 // from them, have changed.
 func (b *box) watchLocal() error {
 	if moved, err := b.LocalAddrsChanged(b.Cfg.Proxy.Forwarding); err != nil || !moved {

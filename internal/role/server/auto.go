@@ -15,7 +15,7 @@ import (
 )
 
 // takeover: auto. Beside the translating gate an adopting one runs (adopt.Adopter), and
-// each has what choose gives it, anew whenever listeners or addresses change.
+// each has what choose gives it, again whenever listeners or addresses change.
 // Connections stay with the gate that has begun them.
 
 func (n *node) auto() bool { return n.cfg.Server.Takeover == config.TakeoverAuto }

@@ -362,7 +362,7 @@ func (n *node) watchRefusals() {
 		}
 	}
 	before := n.watch
-	if valid != before.valid { // begin to count anew
+	if valid != before.valid { // reset the count
 		n.watch = refusals{valid, forged, false}
 	} else if forged-before.forged >= refusedFew && !before.told {
 		n.log.Error("nothing that edges let through verifies here, and it is dropped: give edges and servers the same secret_file and epoch, and set their clocks (or only a flood comes)",
