@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"tidegate/internal/event"
+	harness "tidegate/test/world"
 )
 
 // withJournal makes the binary believe that systemd's journal is a socket of ours: it runs in mounts of its own.
@@ -27,7 +28,7 @@ func (w *world) withJournal() (binary string, messages func() string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	var got output
+	var got harness.Output
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -115,7 +116,7 @@ func TestEvents(t *testing.T) {
 	}
 	awaitKind := func(n int, kind event.Kind) event.Event {
 		t.Helper()
-		g.await(fmt.Sprintf("event %d, %s, everywhere", n, kind), func() bool {
+		g.Await(fmt.Sprintf("event %d, %s, everywhere", n, kind), func() bool {
 			return len(read(file)) >= n && len(read(said)) >= n && len(hooked()) >= n && strings.Count(journal(), "TIDEGATE_KIND=") >= n
 		})
 		e := read(file)[n-1]
@@ -129,21 +130,21 @@ func TestEvents(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	w.writeConfig(config + "  - name: mail\n    ports: [25]\n    mode: \"off\"\n")
-	g.reload(config+"  - name: mail\n    ports: [25]\n    mode: \"off\"\n", "msg=reloaded")
+	g.Reload(config+"  - name: mail\n    ports: [25]\n    mode: \"off\"\n", "msg=reloaded")
 	if e := awaitKind(3, event.ConfigChanged); e.Detail["changed"] != "services.mail (new)" {
 		t.Errorf("%+v", e)
 	}
-	g.reload(config+"metrics: 127.0.0.1:1\n", "reload refused")
+	g.Reload(config+"metrics: 127.0.0.1:1\n", "reload refused")
 	if e := awaitKind(4, event.ReloadRefused); !strings.Contains(e.Detail["error"], "metrics") {
 		t.Errorf("%+v", e)
 	}
-	g.kill()
+	g.Kill()
 	g = w.launchBinary(binary, config)
 	if e := awaitKind(5, event.Started); e.Detail["after"] == "" {
 		t.Errorf("%+v", e)
 	}
-	g.await("ready", func() bool { return strings.Contains(g.stdout.String(), "ready\n") })
-	g.interrupt()
+	g.Await("ready", func() bool { return strings.Contains(g.Stdout.String(), "ready\n") })
+	g.Interrupt()
 	got := map[string][]event.Event{"file": read(file), "webhook": hooked(), "command": read(said)}
 	for who, list := range got { // the condition went on, and was not told again
 		for i, e := range list {
