@@ -44,7 +44,7 @@ func TestModeByHand(t *testing.T) {
 	mode("monitor")
 	must("nothing has changed", "reload")
 	mode("monitor")
-	g.kill()
+	g.Kill()
 	g = w.start(conf)
 	mode("monitor")
 	must("always", "mode", "web", "configured")
@@ -72,7 +72,7 @@ func TestModeByHand(t *testing.T) {
 	if out, err := stranger.CombinedOutput(); err == nil {
 		t.Errorf("a stranger is told: %s", out)
 	}
-	g.stop()
+	g.Stop()
 	if out, err := ask("reload"); err == nil || !strings.Contains(out, "no process of instance") {
 		t.Errorf("reload of nobody: %v: %s", err, out)
 	}
