@@ -200,7 +200,7 @@ void harness_line(struct harness *h, const char *format, ...)
 void harness_tick(struct harness *h, uint32_t ms)
 {
 	h->now_ms += ms;
-	tg_worker_tick(h->w, h->box, 0, h->now_ms);
+	tg_worker_tick(h->w, h->box, h->unix_ns, h->now_ms);
 }
 
 void harness_burst(struct harness *h, struct rte_mbuf **m, uint32_t n, uint16_t port)

@@ -21,6 +21,7 @@ struct harness {
 	struct tg_worker *w;
 	struct tg_box *box;
 	uint32_t now_ms;
+	uint64_t unix_ns; /* where the worker is given no fixed epoch */
 	struct caught caught[CAUGHT_MAX];
 	uint32_t caught_n;
 	bool blocked; /* the transmit queue takes nothing */

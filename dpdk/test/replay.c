@@ -9,6 +9,8 @@
  *                        asked for; 0: another length each time. roomy: in buffers as a
  *                        card gives them, else in buffers that end where the frame does
  *   ...lines of box.h...
+ *   from PORT            frames come by this port from now on; 0 at first
+ *   now NS               Unix time stands still there; without `epoch` the worker's epoch is that of it
  *   packet HEX           answered by "tx FRAME", "pass FRAME", "drop", or "many N"
  *   counters             of all services but the fillers'
  *   flow SEQ_DELTA TS_DELTA TS WINDOW_UP WINDOW_DOWN HEX
@@ -37,6 +39,7 @@ static const char *const counter_names[] = {
 static struct harness *h;
 static struct tg_mem_port fillers;
 static uint32_t length, turn;
+static uint16_t from;
 static uint32_t fast_path_syns, fast_path_segments;
 static uint64_t seed = 1;
 
@@ -67,6 +70,7 @@ static bool do_reset(char *args)
 	char way[16] = "", room[16] = "";
 
 	length = 1;
+	from = 0;
 	if (sscanf(args, "%u %15s %15s", &length, way, room) < 1 || length > TG_BURST_MAX)
 		return false;
 	if (h)
@@ -113,7 +117,7 @@ static bool unhex(const char *hex, uint8_t *bytes, uint32_t *len)
 static bool do_flow(char *args)
 {
 	static uint8_t bytes[FRAME_MAX];
-	struct tg_flow f = {.state = TG_FLOW_READY, .service = 1};
+	struct tg_flow f = {.state = TG_FLOW_READY, .service = 1, .server_port = 1};
 	struct tg_packet pkt = {0};
 	struct tg_flow_key key;
 	int up, down, at = 0;
@@ -153,7 +157,7 @@ static bool do_packet(char *args)
 	at = (uint32_t)tg_random(&seed) % n;
 	for (i = 0; i < n; i++)
 		m[i] = i == at ? harness_frame(h, bytes, len) : filler();
-	harness_burst(h, m, n, 0);
+	harness_burst(h, m, n, from);
 	fast_path_syns += h->w->fast.way[at] == TG_FAST_SYN || h->w->fast.way[at] == TG_FAST_WIDE;
 	fast_path_segments += h->w->fast.way[at] == TG_FAST_SEGMENT;
 	n = ours(&out);
@@ -162,7 +166,7 @@ static bool do_packet(char *args)
 	} else if (n == 0) {
 		printf("drop");
 	} else {
-		printf("%s ", out->port == 0 ? "tx" : "pass");
+		printf("%s ", out->port == from ? "tx" : "pass");
 		for (i = 0; i < out->len; i++)
 			printf("%02x", out->frame[i]);
 	}
@@ -170,6 +174,17 @@ static bool do_packet(char *args)
 	if (harness_leaked(h))
 		printf(" leaked %u", harness_leaked(h));
 	return true;
+}
+
+static bool do_from(char *args)
+{
+	from = (uint16_t)atoi(args);
+	return from < h->w->ports_n;
+}
+
+static bool do_now(char *args)
+{
+	return sscanf(args, "%" SCNu64, &h->unix_ns) == 1;
 }
 
 static bool do_counters(char *args)
@@ -203,6 +218,10 @@ int main(void)
 			ok = do_packet(args + 1);
 		else if (h && args && strncmp(line, "flow ", 5) == 0)
 			ok = do_flow(args + 1);
+		else if (h && args && strncmp(line, "from ", 5) == 0)
+			ok = do_from(args + 1);
+		else if (h && args && strncmp(line, "now ", 4) == 0)
+			ok = do_now(args + 1);
 		else if (h && strcmp(line, "counters") == 0)
 			ok = do_counters(args);
 		else if (strcmp(line, "short") == 0)

@@ -138,6 +138,9 @@ func (g *Generator) Enveloped(s Segment) Frame {
 	return g.Build(s, g.faults()&^(Flags|DataOffset|Options|Signed|BadlySigned|Payload|Port0|OddSource|UnroutedSource|OddDestination))
 }
 
+// Odd builds a given segment with whatever faults befall it.
+func (g *Generator) Odd(s Segment) Frame { return g.Build(s, g.faults()) }
+
 // faults draws what is to be odd: mostly one or two things, sometimes many.
 func (g *Generator) faults() Trait {
 	var t Trait

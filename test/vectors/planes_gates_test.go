@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vectors_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/plane"
+	"tidegate/internal/schema"
+	"tidegate/internal/vectors"
+)
+
+// planeGate is one plane, on one of its paths, as the differential test drives it: a
+// bridge of two ports.
+type planeGate interface {
+	name() string
+	prepare(w *planesWorld) error
+	at(w *planesWorld, epoch uint64) error // the clock stands in the middle of this epoch
+	packet(in []byte, fromServer bool) (vectors.Result, error)
+	flow(f *readyFlow) error
+	counters() (vectors.Counters, error)
+}
+
+// The keys that dpdk/test/harness.c gives its worker.
+var (
+	planesChallengeKey = [2]uint64{0x0123456789abcdef, 11}
+	planesCacheKey     = [2]uint64{9, 10}
+)
+
+const planesHalves = 4096 // likewise
+
+// xdpPlane is the proxy's XDP program. With slow, frames get a VLAN tag, which none of its
+// fast paths knows; it is taken off again.
+type xdpPlane struct {
+	*proxyGate
+	slow  bool
+	ports [2]uint32 // the clients', the servers'
+}
+
+// newXDPPlanes gives both; they need a thread each only for the namespace, which they share.
+func newXDPPlanes(t *testing.T) []planeGate {
+	t.Helper()
+	var all []planeGate
+	enterNamespace(t)
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: gateName}, PeerName: wireName}); err != nil {
+		t.Fatal(err)
+	}
+	dev, err := netlink.LinkByName(gateName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, slow := range []bool{false, true} {
+		p, err := plane.LoadProxy(plane.ProxyOptions{Options: plane.Options{KeySlots: vectors.KeyRingSlots},
+			Flows: 1 << 16, Sources: 1 << 12, Halves: planesHalves})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Close)
+		g := &xdpPlane{&proxyGate{p: p}, slow, [2]uint32{loopback, uint32(dev.Attrs().Index)}}
+		g.xdp, _ = p.Programs()
+		for _, port := range g.ports {
+			if err := p.Map("tg_devices").Put(port, port); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all = append(all, g)
+	}
+	return all
+}
+
+func (g *xdpPlane) name() string {
+	if g.slow {
+		return "XDP, slow path"
+	}
+	return "XDP"
+}
+
+func (g *xdpPlane) prepare(w *planesWorld) error {
+	own := plane.ProxySettings{Bridge: g.ports, WhiteV4Mask: w.v4Mask, WhiteV6Mask: w.v6Mask, PresenceSalt: 0xfedcba9876543210}
+	own.ChallengeKey.K0, own.ChallengeKey.K1 = planesChallengeKey[0], planesChallengeKey[1]
+	own.CacheKey.K0, own.CacheKey.K1 = planesCacheKey[0], planesCacheKey[1]
+	var targets []plane.Target
+	for i := range w.services {
+		s := &w.services[i]
+		targets = append(targets, plane.Target{ID: s.id, Prefixes: everywhere, Ports: [][2]uint16{{s.port, s.port}}, Service: s.Service})
+		if strategyTranslates(s.strategy) {
+			own.Flows = 1
+		}
+		err := errors.Join(g.p.SetStrategy(s.id, plane.ProxyService{Strategy: s.strategy, FirstData: s.firstData, Fixed: s.fixed}),
+			fullAllowance(g.p.Map("tg_signed"), s.id), plane.ClearCounters(g.p.Map("tg_counters"), s.id))
+		if err != nil {
+			return err
+		}
+	}
+	settings := g.settings(w, w.epoch)
+	err := errors.Join(g.p.SetServices(targets, &settings), plane.ClearCounters(g.p.Map("tg_counters"), 0), g.forget())
+	for slot := range uint32(vectors.KeyRingSlots) {
+		err = errors.Join(err, g.p.Map("tg_keys").Put(slot, plane.EpochKey{Epoch: math.MaxUint64}))
+	}
+	for _, n := range w.keys {
+		err = errors.Join(err, g.p.PutKey(n, w.secret.EpochKey(n)))
+	}
+	return errors.Join(err, g.p.SetProxy(own))
+}
+
+func strategyTranslates(s uint8) bool {
+	return s == plane.StrategyCookie || s == plane.StrategyCache
+}
+
+// forget empties the whitelist, the SYN cache, and what sources have brought lately. Flows are of other tuples.
+func (g *xdpPlane) forget() error {
+	for _, name := range []string{"tg_white", "tg_white6"} {
+		white, err := g.p.Active(name)
+		if err != nil {
+			return err
+		}
+		for key := uint64(0); white.NextKey(nil, &key) == nil; {
+			if err := white.Delete(key); err != nil {
+				return err
+			}
+		}
+		white.Close()
+	}
+	cache := g.p.Map("tg_halfopens")
+	empty := make([]byte, cache.ValueSize())
+	for at := range cache.MaxEntries() {
+		if err := cache.Put(at, empty); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *xdpPlane) settings(w *planesWorld, epoch uint64) plane.Settings {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic(err)
+	}
+	return plane.Settings{EpochLenNs: planesEpochLen, StaleKeys: uint8(bit(w.staleDrop)), FilterKeepTicks: 1, VerifyAheadNs: w.aheadNs,
+		WallMinusMonoNs: nowNs(epoch) - uint64(now.Nano())}
+}
+
+func (g *xdpPlane) at(w *planesWorld, epoch uint64) error {
+	var s plane.Settings
+	if err := g.p.Map("tg_settings").Lookup(uint32(0), &s); err != nil {
+		return err
+	}
+	s.WallMinusMonoNs = g.settings(w, epoch).WallMinusMonoNs
+	return g.p.SetSettings(&s)
+}
+
+// xdpMd is struct xdp_md of linux/bpf.h.
+type xdpMd struct{ Data, DataEnd, DataMeta, IngressIfindex, RxQueueIndex, EgressIfindex uint32 }
+
+func (g *xdpPlane) packet(in []byte, fromServer bool) (r vectors.Result, err error) {
+	tagged := g.slow && (in[12] == 8 || in[12] == 0x86)
+	if tagged {
+		in = append(append(append([]byte{}, in[:12]...), 0x81, 0, 0, 7), in[12:]...)
+	}
+	o := ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)+256),
+		Context: xdpMd{DataEnd: uint32(len(in)), IngressIfindex: g.ports[bit(fromServer)]}}
+	ret, err := g.xdp.Run(&o)
+	if err != nil {
+		return r, err
+	}
+	out := o.DataOut
+	if tagged && len(out) >= 16 {
+		out = append(append([]byte{}, out[:12]...), out[16:]...)
+	}
+	switch ret {
+	case xdpDrop:
+		return vectors.Result{Verdict: vectors.Drop}, nil
+	case xdpTX:
+		return vectors.Result{Verdict: vectors.TX, Out: out}, nil
+	case xdpRedirect:
+		return vectors.Result{Verdict: vectors.Pass, Out: out}, nil
+	}
+	return r, fmt.Errorf("verdict %d of %x: a bridge leaves to its kernel only what this test does not send", ret, in)
+}
+
+func (g *xdpPlane) counters() (vectors.Counters, error) {
+	c := vectors.Counters{}
+	for id := range uint32(3) {
+		sum, err := plane.ReadCounters(g.p.Map("tg_counters"), id)
+		if err != nil {
+			return nil, err
+		}
+		for name, n := range schema.Map(sum) {
+			if n != 0 {
+				if c[id] == nil {
+					c[id] = map[string]uint64{}
+				}
+				c[id][name] = n
+			}
+		}
+	}
+	return c, nil
+}
+
+// dpdkPlane is the burst pipeline, by dpdk/test/replay.c.
+type dpdkPlane struct {
+	*dpdkGate
+	from bool
+}
+
+func newDPDKPlanes(t *testing.T) []planeGate {
+	t.Helper()
+	return []planeGate{&dpdkPlane{dpdkGate: newDPDKGate(t, 0, "best roomy")}, &dpdkPlane{dpdkGate: newDPDKGate(t, 1, "scalar")}}
+}
+
+func (g *dpdkPlane) name() string {
+	if g.burst == 1 {
+		return "DPDK, slow path"
+	}
+	return "DPDK"
+}
+
+func (g *dpdkPlane) tell(commands ...string) error {
+	for _, c := range commands {
+		if _, err := g.ask("%s", c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *dpdkPlane) prepare(w *planesWorld) error {
+	commands := []string{fmt.Sprintf("reset %d %s", g.burst, g.way), fmt.Sprintf("epoch-length %d", planesEpochLen),
+		"stale-keys " + map[bool]string{false: "pass", true: "drop"}[w.staleDrop], 
+		fmt.Sprintf("white-v4-mask %x", wire32(w.v4Mask)), fmt.Sprintf("white-v6-mask %x", wire64(w.v6Mask))}
+	for _, n := range w.keys {
+		commands = append(commands, fmt.Sprintf("key %d %x", n, w.secret.EpochKey(n)))
+	}
+	for i := range w.services {
+		s := &w.services[i]
+		commands = append(commands, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d %d", s.id, s.MssV4, s.MssV6, s.Window, s.Wscale,
+			s.Sack, s.Timestamps, s.Ecn, s.Mode, s.strategy, s.firstData, s.fixed, s.SignedCostUs), fmt.Sprintf("port %d %d", s.port, s.id))
+	}
+	g.from = false
+	return errors.Join(g.tell(commands...), g.at(w, w.epoch))
+}
+
+func (g *dpdkPlane) at(_ *planesWorld, epoch uint64) error {
+	return g.tell(fmt.Sprintf("now %d", nowNs(epoch)))
+}
+
+func (g *dpdkPlane) packet(in []byte, fromServer bool) (vectors.Result, error) {
+	if fromServer != g.from {
+		g.from = fromServer
+		if err := g.tell(fmt.Sprintf("from %d", bit(fromServer))); err != nil {
+			return vectors.Result{}, err
+		}
+	}
+	return g.Packet(in)
+}
+
+func (g *dpdkPlane) counters() (vectors.Counters, error) { return g.Counters() }
+
+// everywhere are the prefixes of a service of any address.
+var everywhere = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+
+// readyFlow is a connection that is translated.
+type readyFlow struct {
+	client            []byte // a segment of its client, without tags or options
+	ipv6              bool
+	seqDelta, tsDelta uint32
+	ts                bool
+	windowUp          uint8
+	windowDown        int8
+}
+
+func (g *dpdkPlane) flow(f *readyFlow) error {
+	return g.tell(fmt.Sprintf("flow %d %d %d %d %d %x", f.seqDelta, f.tsDelta, bit(f.ts), f.windowUp, f.windowDown, f.client))
+}
+
+func (g *xdpPlane) flow(f *readyFlow) error {
+	v := plane.Flow{SeqDelta: f.seqDelta, TsDelta: f.tsDelta, Service: 1, State: 2, WindowUp: f.windowUp, WindowDown: f.windowDown,
+		Flags: uint8(bit(f.ts)), OptionBits: uint16(g.ports[1])}
+	name, ip := "tg_flows4", f.client[ethernetHeaderLen:]
+	var key any = plane.FlowKey4{Client: le32(ip[12:]), Server: le32(ip[16:]), Ports: le32(ip[20:])}
+	if f.ipv6 {
+		six := plane.FlowKey6{Ports: le32(ip[40:])}
+		for i := range six.Client {
+			six.Client[i], six.Server[i] = le32(ip[8+4*i:]), le32(ip[24+4*i:])
+		}
+		name, key = "tg_flows6", six
+	}
+	m, err := g.p.Active(name)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	// A SYN is looked up only where the presence bits say that there may be a flow: here, anywhere.
+	all := make([]uint64, 2<<15)
+	at := make([]uint32, len(all))
+	for i := range all {
+		at[i], all[i] = uint32(i), math.MaxUint64
+	}
+	_, err = g.p.Map("tg_presence").BatchUpdate(at, all, nil)
+	return errors.Join(err, m.Put(key, v))
+}
+
+// le32 is a word as the packet path loads it.
+func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
+
+func wire32(v uint32) []byte { return binary.LittleEndian.AppendUint32(nil, v) }
+func wire64(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }

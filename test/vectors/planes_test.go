@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vectors_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/framegen"
+	"tidegate/internal/plane"
+	"tidegate/internal/vectors"
+)
+
+const (
+	planesWorlds    = 96
+	planesWorldsVar = "TIDEGATE_PLANES_WORLDS" // how many instead; the fixed seed's come first
+	planesSYNs      = 48                       // of a world; as many packets follow in each of two rounds
+	planesReady     = 4                        // connections of a world that are translated already
+	planesRetry     = 50 * time.Millisecond    // later a client's segment may be heard again: TG_RETRY_MS
+	planesShown     = 3                        // differences of one kind that are printed
+)
+
+const (
+	tcpFIN = 1 << iota
+	tcpSYN
+	tcpRST
+	tcpPSH
+	tcpACK
+)
+
+// TestPlanes sends the same random frames to the proxy on every plane and path: XDP and DPDK,
+// each with its fast paths and without. Verdict, bytes and counters must be the same under every
+// strategy and mode and whatever settings there are. What they ought to be is not asked here.
+func TestPlanes(t *testing.T) {
+	needRoot(t)
+	worlds := planesWorlds
+	if more := os.Getenv(planesWorldsVar); more != "" {
+		var err error
+		if worlds, err = strconv.Atoi(more); err != nil {
+			t.Fatalf("%s: %v", planesWorldsVar, err)
+		}
+	}
+	gates := append(newXDPPlanes(t), newDPDKPlanes(t)...)
+	c := &planesComparison{t: t, gates: gates, kinds: map[string]int{}, counted: map[string]uint64{}, verdicts: map[vectors.Verdict]int{}}
+	start := time.Now()
+	for n := range worlds {
+		r := rand.New(rand.NewPCG(differentialSeed, uint64(n)))
+		c.world(r, newPlanesWorld(r, n), differentialSeed+uint64(n))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(c.kinds)) {
+		t.Errorf("%d times: %s", c.kinds[kind], kind)
+	}
+	t.Logf("seed %d, %d worlds, %d frames to %d gates in %v: %v, %v", differentialSeed, worlds, c.frames, len(gates), time.Since(start).Round(time.Millisecond), c.verdicts, c.counted)
+	for _, name := range planesMust {
+		if c.counted[name] == 0 {
+			t.Errorf("%s was never counted: the mix does not test it", name)
+		}
+	}
+}
+
+// planesMust are counters without which the mix would not be what it is meant to be.
+var planesMust = []string{"syn", "cookie_sent", "cookie_valid", "cookie_invalid", "would_answer", "would_drop", "drop_malformed", "drop_checksum",
+	"drop_flags", "drop_source", "drop_no_key", "pass_no_key", "pass_frame", "pass_existing", "pass_signed", "drop_signed", "signed_answered",
+	"challenge_sent", "white_added", "white_reset", "forward_white", "cache_kept", "cache_known", "cache_valid", "cache_invalid", "cache_reset",
+	"flow_opened", "flow_early", "flow_closed", "flow_refused"}
+
+// planesComparison is the state of one test.
+type planesComparison struct {
+	t        *testing.T
+	gates    []planeGate
+	w        *planesWorld
+	gens     []*framegen.Generator // one for each gate: they build the same frames but for the numbers that a gate chose
+	kinds    map[string]int        // of differences
+	counted  map[string]uint64
+	verdicts map[vectors.Verdict]int
+	frames   int
+	differs  bool // this world's gates have gone different ways
+}
+
+// conversation is what a client and each gate have said to each other.
+type conversation struct {
+	syn     framegen.Segment
+	answers []vectors.Result
+	begun   time.Time
+	plain   []byte // the SYN, without faults
+}
+
+// world plays one configuration: SYNs and strays, then, perhaps in another epoch, what follows them.
+func (c *planesComparison) world(r *rand.Rand, w *planesWorld, seed uint64) {
+	c.w, c.differs, c.gens = w, false, nil
+	for _, g := range c.gates {
+		c.gens = append(c.gens, framegen.New(w.network(), seed))
+		if err := g.prepare(w); err != nil {
+			c.t.Fatalf("%v: %s: %v", w, g.name(), err)
+		}
+	}
+	var ready []conversation
+	if w.flows && strategyTranslates(w.services[0].strategy) {
+		ready = c.readyFlows(r)
+	}
+	var conversations []conversation
+	for range planesSYNs {
+		if c.differs {
+			return
+		}
+		switch r.IntN(4) {
+		case 0:
+			c.send(false, func(g *framegen.Generator, _ int) framegen.Frame { return g.SYNFrom(0) })
+		case 1:
+			s := framegen.Segment{IPv6: r.IntN(2) == 0, Flags: uint8(r.Uint32()), Ack: r.Uint32(), DstPort: []uint16{80, 443, 81}[r.IntN(3)]}
+			c.send(false, func(g *framegen.Generator, _ int) framegen.Frame { return g.Odd(s) })
+		default:
+			conversations = append(conversations, c.begin(r))
+		}
+	}
+	if r.IntN(2) == 0 {
+		epoch := w.epoch + r.Uint64N(4) - 1
+		for _, g := range c.gates {
+			if err := g.at(w, epoch); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+	}
+	for range 2 {
+		for i := range conversations {
+			if c.differs {
+				return
+			}
+			c.follow(r, &conversations[i])
+		}
+		for i := range ready {
+			c.follow(r, &ready[i])
+		}
+	}
+	c.compareCounters()
+}
+
+// send gives one frame to every gate; `build` is asked for each gate's.
+func (c *planesComparison) send(fromServer bool, build func(g *framegen.Generator, gate int) framegen.Frame) (answers []vectors.Result) {
+	if c.differs {
+		return make([]vectors.Result, len(c.gates))
+	}
+	c.frames++
+	var first framegen.Frame
+	for i, g := range c.gates {
+		f := build(c.gens[i], i)
+		r, err := g.packet(f.Bytes, fromServer)
+		if err != nil {
+			c.t.Fatalf("%v: %s: %v: %v", c.w, g.name(), f.Traits, err)
+		}
+		if r.Verdict == vectors.Pass && slices.Equal(r.Out, f.Bytes) {
+			r.Out = []byte("as it came") // numbers that the gate chose stand in it
+		}
+		answers = append(answers, r)
+		if i == 0 {
+			first, first.Bytes = f, slices.Clone(f.Bytes)
+			continue
+		}
+		if d := vectors.Differences(c.comparable(answers[0]), c.comparable(r)); len(d) > 0 {
+			c.differ(fmt.Sprintf("%s: %s, not as %s", c.w.name(), g.name(), c.gates[0].name()), "%v; %v\n frame %x\n%s", c.w, first.Traits, first.Bytes, strings.Join(d, "\n"))
+		}
+	}
+	c.verdicts[answers[0].Verdict]++
+	return answers
+}
+
+func (c *planesComparison) differ(kind, format string, args ...any) {
+	if c.differs = true; c.kinds[kind] < planesShown {
+		c.t.Logf("%s\n"+format, append([]any{kind}, args...)...)
+	}
+	c.kinds[kind]++
+}
+
+// comparable leaves out what a clock of the SYN cache is part of: the number of its SYN-ACK,
+// and those of segments to a server that is asked, which are made of it.
+func (c *planesComparison) comparable(r vectors.Result) vectors.Result {
+	if strategyNames[c.w.services[0].strategy] != "cache" || tcpHeader(r.Out) == nil {
+		return r
+	}
+	r.Out = slices.Clone(r.Out)
+	tcp := tcpHeader(r.Out)
+	clear(tcp[4:8])
+	clear(tcp[16:18])
+	if at := timestampsAt(tcp); at > 0 {
+		clear(tcp[at : at+4])
+	}
+	return r
+}
+
+// tcpHeader is that of a frame without IP options or extensions; nil, if there is none.
+func tcpHeader(frame []byte) []byte {
+	at := 12
+	for len(frame) > at+2 && slices.Contains([]uint16{0x8100, 0x88a8, 0x9100}, binary.BigEndian.Uint16(frame[at:])) {
+		at += 4
+	}
+	for _, f := range []struct{ ethertype, at int }{{0x0800, at + 22}, {0x86dd, at + 42}} {
+		if len(frame) >= f.at+20 && int(binary.BigEndian.Uint16(frame[at:])) == f.ethertype {
+			return frame[f.at:]
+		}
+	}
+	return nil
+}
+
+// timestampsAt is where TSval stands, in the segments of gates and of well-behaved clients; 0: nowhere.
+func timestampsAt(tcp []byte) int {
+	end := min(int(tcp[12]>>4)*4, len(tcp))
+	for at := 20; at+1 < end; {
+		switch {
+		case tcp[at] == 0:
+			return 0
+		case tcp[at] == 1:
+			at++
+		case tcp[at] == 8 && at+10 <= end:
+			return at + 2
+		case tcp[at+1] < 2:
+			return 0
+		default:
+			at += int(tcp[at+1])
+		}
+	}
+	return 0
+}
+
+// begin sends a SYN without faults.
+func (c *planesComparison) begin(r *rand.Rand) conversation {
+	v := conversation{begun: time.Now(), syn: framegen.Segment{IPv6: r.IntN(2) == 0, Flags: tcpSYN}}
+	var f framegen.Frame
+	v.answers = c.send(false, func(g *framegen.Generator, _ int) framegen.Frame {
+		f = g.Plain(v.syn)
+		return f
+	})
+	v.plain = slices.Clone(f.Bytes)
+	v.syn.Source, v.syn.SrcPort, v.syn.Seq = f.Source, f.Port, f.Seq
+	return v
+}
+
+// follow sends what comes after a SYN: mostly an ACK or a RST, right or nearly right.
+func (c *planesComparison) follow(r *rand.Rand, v *conversation) {
+	if v.begun.Before(time.Now().Add(-planesRetry)) && !v.begun.IsZero() {
+		return // whether it is heard again is for the clock to say, and each plane has its own
+	}
+	s := v.syn
+	s.Seq++
+	ackOff, random := uint32(0), r.Uint32()
+	s.Flags = []uint8{tcpACK, tcpACK, tcpACK | tcpPSH, tcpACK | tcpFIN, tcpRST, tcpRST | tcpACK, tcpSYN, tcpSYN | tcpACK}[r.IntN(8)]
+	if s.Flags == tcpSYN { // again, or of a new connection
+		s.Seq -= uint32(1 + r.IntN(2)%2*4096)
+	}
+	switch r.IntN(8) {
+	case 0:
+		s.Seq-- // as a probe of a closed window has it
+	case 1:
+		ackOff = 1
+	}
+	how, refusal := r.IntN(8), []uint8{tcpRST | tcpACK, tcpRST}[r.IntN(2)]
+	if how == 0 && v.plain != nil { // the server's RST
+		c.send(true, func(*framegen.Generator, int) framegen.Frame {
+			return framegen.Frame{Bytes: turned(v.plain, random, v.syn.Seq+1+ackOff, refusal)}
+		})
+		return
+	}
+	c.send(false, func(g *framegen.Generator, gate int) framegen.Frame {
+		s := s
+		s.Ack, s.Options = random, []byte{}
+		if tcp := tcpHeader(v.answers[gate].Out); tcp != nil && v.answers[gate].Verdict == vectors.TX {
+			s.Ack = binary.BigEndian.Uint32(tcp[4:]) + 1 + ackOff
+			if s.Flags == tcpRST {
+				s.Seq = binary.BigEndian.Uint32(tcp[8:])
+			}
+			if at := timestampsAt(tcp); at > 0 {
+				s.Options = append([]byte{1, 1, 8, 10, 0, 0, 1, 0}, tcp[at:at+4]...)
+			}
+		}
+		if s.Flags == tcpSYN {
+			s.Ack = 0
+		}
+		switch {
+		case how < 4:
+			return g.Plain(s)
+		case how < 6:
+			return g.Enveloped(s)
+		}
+		return g.Odd(s)
+	})
+}
+
+// readyFlows puts translated connections into every gate's tables, which a SYN, or
+// segments of either side, then meet.
+func (c *planesComparison) readyFlows(r *rand.Rand) (all []conversation) {
+	for range planesReady {
+		f := readyFlow{ipv6: r.IntN(2) == 0, seqDelta: r.Uint32(), tsDelta: r.Uint32(), ts: r.IntN(2) == 0,
+			windowUp: uint8(r.IntN(15)), windowDown: int8(r.IntN(15) - 7)}
+		v := conversation{syn: framegen.Segment{IPv6: f.ipv6, Flags: tcpSYN}, answers: make([]vectors.Result, len(c.gates))}
+		for i, g := range c.gates {
+			frame := c.gens[i].Plain(v.syn)
+			f.client = frame.Bytes
+			if i == 0 {
+				v.plain = slices.Clone(frame.Bytes)
+			}
+			if err := g.flow(&f); err != nil {
+				c.t.Fatalf("%s: %v", g.name(), err)
+			}
+			if i == len(c.gates)-1 {
+				v.syn.Source, v.syn.SrcPort, v.syn.Seq = frame.Source, frame.Port, frame.Seq
+			}
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// turned makes of a client's plain segment one of its server, with these numbers and flags and without options.
+func turned(client []byte, seq, ack uint32, flags uint8) []byte {
+	b := slices.Clone(client)
+	v6 := b[12] == 0x86
+	at, addr, n := ethernetHeaderLen+20, ethernetHeaderLen+12, 4
+	if v6 {
+		at, addr, n = ethernetHeaderLen+40, ethernetHeaderLen+8, 16
+	}
+	b = b[:at+20]
+	copy(b[addr:], client[addr+n:addr+2*n])
+	copy(b[addr+n:], client[addr:addr+n])
+	copy(b[at:], client[at+2:at+4])
+	copy(b[at+2:], client[at:at+2])
+	binary.BigEndian.PutUint32(b[at+4:], seq)
+	binary.BigEndian.PutUint32(b[at+8:], ack)
+	b[at+12], b[at+13] = 5<<4, flags
+	clear(b[at+16 : at+20])
+	if v6 {
+		binary.BigEndian.PutUint16(b[18:], 20)
+	} else {
+		binary.BigEndian.PutUint16(b[16:], 40)
+		clear(b[24:26])
+		binary.BigEndian.PutUint16(b[24:], onesComplement(0, b[14:34]))
+	}
+	binary.BigEndian.PutUint16(b[at+16:], onesComplement(6+20, b[addr:]))
+	return b
+}
+
+// onesComplement is the checksum of RFC 1071 over b, with `sum` added.
+func onesComplement(sum uint32, b []byte) uint16 {
+	for ; len(b) >= 2; b = b[2:] {
+		sum += uint32(binary.BigEndian.Uint16(b))
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
+}
+
+// compareCounters holds every gate's to the first one's.
+func (c *planesComparison) compareCounters() {
+	if c.differs {
+		return
+	}
+	var want vectors.Counters
+	for i, g := range c.gates {
+		got, err := g.counters()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if i == 0 {
+			want = got
+			for _, row := range want {
+				for name, n := range row {
+					c.counted[name] += n
+				}
+			}
+			continue
+		}
+		if d := vectors.CounterDifferences(want, got); len(d) > 0 {
+			c.differ(fmt.Sprintf("%s: %s counts otherwise than %s", c.w.name(), g.name(), c.gates[0].name()), "%v\n%s", c.w, strings.Join(d, "\n"))
+		}
+	}
+}
+
+// TestPlanesAreToldApart is the canary: a gate that differs in one setting must be noticed.
+func TestPlanesAreToldApart(t *testing.T) {
+	needRoot(t)
+	gates := newDPDKPlanes(t)
+	r := rand.New(rand.NewPCG(differentialSeed, 0))
+	w := newPlanesWorld(r, 0)
+	w.services[0].Mode, w.keys = plane.ModeAlways, []uint64{w.epoch, w.epoch + 1}
+	if err := errors.Join(gates[0].prepare(w), gates[1].prepare(w), gates[1].at(w, w.epoch+1)); err != nil {
+		t.Fatal(err)
+	}
+	c := &planesComparison{t: t, gates: gates, w: w, kinds: map[string]int{}, verdicts: map[vectors.Verdict]int{},
+		gens: []*framegen.Generator{framegen.New(w.network(), 1), framegen.New(w.network(), 1)}}
+	for range 8 {
+		c.begin(r)
+	}
+	if !c.differs {
+		t.Error("cookies of two epochs are the same")
+	}
+}

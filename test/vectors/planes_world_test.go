@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vectors_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+
+	"tidegate/internal/framegen"
+	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+)
+
+// planesEpochLen is so long that no test sees its end by itself.
+const planesEpochLen = uint64(1e12)
+
+// planesWorld is one random configuration of a proxy, the same for every plane.
+type planesWorld struct {
+	number    int
+	services  []planesService
+	secret    keys.Secret
+	epoch     uint64   // the planes' clocks stand in its middle
+	keys      []uint64 // epochs whose keys are loaded
+	staleDrop bool
+	aheadNs   uint64 // how far verifiers of cookies are ahead: of clock_skew
+	v4Mask    uint32 // which bits of an IPv4 source count, as on the wire
+	v6Mask    uint64
+	flows     bool // connections that are translated are put into the tables
+}
+
+type planesService struct {
+	id   uint32
+	port uint16
+	plane.Service
+	strategy, firstData, fixed uint8
+}
+
+var strategyNames = []string{"cookie", "auth-cookie", "auth-full", "auth-wrong", "auth-ttl", "cache"}
+
+func (w *planesWorld) String() string {
+	s := &w.services[0]
+	return fmt.Sprintf("world %d, %s, mode %d, first data %d, fixed %d, %d keys", w.number, strategyNames[s.strategy], s.Mode, s.firstData, s.fixed, len(w.keys))
+}
+
+// name tells worlds apart whose differences have different causes.
+func (w *planesWorld) name() string {
+	s := &w.services[0]
+	name := fmt.Sprintf("%s, mode %d", strategyNames[s.strategy], s.Mode)
+	if w.aheadNs > 0 {
+		name += ", clock_skew"
+	}
+	return name
+}
+
+// newPlanesWorld: strategies in turn, modes and all else as it comes.
+func newPlanesWorld(r *rand.Rand, number int) *planesWorld {
+	one := func(of ...uint8) uint8 { return of[r.IntN(len(of))] }
+	service := func(id uint32, port uint16) planesService {
+		return planesService{id: id, port: port, Service: plane.Service{
+			MssV4: []uint16{1460, 1452, 8960}[r.IntN(3)], MssV6: []uint16{1440, 1220, 8940}[r.IntN(3)],
+			Window: []uint16{65535, 29200, 1}[r.IntN(3)], Wscale: one(7, 7, 0, 14, 15), Sack: one(1, 1, 1, 0), Timestamps: one(1, 1, 1, 0), Ecn: one(1, 0),
+			Mode: one(plane.ModeAlways, plane.ModeAlways, plane.ModeAlways, plane.ModeAlways, plane.ModeMonitor, plane.ModeMonitor, plane.ModeOff),
+			// answered, refused, or all that a test can send let through; what lies between asks the clock
+			SignedCostUs: []uint32{0, math.MaxUint32, 1}[r.IntN(3)]},
+			strategy: uint8(r.IntN(len(strategyNames))), firstData: one(plane.FirstDataZeroWindow, plane.FirstDataNotify),
+			fixed: one(0, 0, plane.FixedMSS, plane.FixedWScale, plane.FixedMSS|plane.FixedWScale)}
+	}
+	w := &planesWorld{number: number, services: []planesService{service(1, 80), service(2, 443)}, epoch: 1000 + r.Uint64N(1000),
+		staleDrop: r.IntN(2) == 0, v4Mask: []uint32{math.MaxUint32, 0xffffff}[r.IntN(2)], v6Mask: []uint64{math.MaxUint64, 0xffffffffffff}[r.IntN(2)],
+		flows: r.IntN(3) == 0}
+	w.services[0].strategy = uint8(number % len(strategyNames))
+	for i := range w.secret {
+		w.secret[i] = byte(r.Uint32())
+	}
+	switch r.IntN(8) {
+	case 0:
+	case 1:
+		w.keys = []uint64{w.epoch - 1}
+	default:
+		w.keys = []uint64{w.epoch - 2, w.epoch - 1, w.epoch, w.epoch + 1, w.epoch + 2}
+	}
+	if r.IntN(3) == 0 {
+		w.aheadNs = []uint64{planesEpochLen * 3 / 4, planesEpochLen / 4}[r.IntN(2)]
+	}
+	return w
+}
+
+// network is where the world's frames come from: no tuple is of two worlds.
+func (w *planesWorld) network() framegen.Network {
+	return framegen.Network{SourceMAC: [6]byte{2, 0, 0, 0, 0, 2}, GateMAC: [6]byte{2, 0, 0, 0, 0, 1}, Port: 80,
+		Service: [2]netip.Addr{serverAddrs[0], serverAddrs[1]},
+		Clients: [2]netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(w.number), 0, 0}), 16),
+			netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, 0x0d, 0xb8, 1, byte(w.number)}), 96)},
+		OnLink: [2]netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:2::/64")}}
+}
+
+// nowNs is the middle of an epoch, of Unix time.
+func nowNs(epoch uint64) uint64 { return epoch*planesEpochLen + planesEpochLen/2 }
