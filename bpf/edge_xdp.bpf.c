@@ -84,9 +84,7 @@ static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packe
 	if (d.verdict == TG_REPLY)
 		d = tg_host_judge_intact(tg_intact(ctx, syn));
 	if (svc->mode == TG_MODE_MONITOR) {
-		if (d.verdict != TG_PASS)
-			tg_count(row, d.verdict == TG_DROP ? TG_COUNT_would_drop
-							   : TG_COUNT_would_answer);
+		tg_count(row, tg_host_monitor(d));
 		return tg_forward(ctx, syn);
 	}
 	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {

@@ -99,9 +99,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 	if (d.verdict == TG_REPLY)
 		d = tg_syn_judge(ctx, svc, syn, result, frame_len);
 	if (svc->mode == TG_MODE_MONITOR) {
-		if (d.verdict != TG_PASS)
-			tg_count(row, d.verdict == TG_DROP ? TG_COUNT_would_drop
-							   : TG_COUNT_would_answer);
+		tg_count(row, tg_host_monitor(d));
 		return XDP_PASS;
 	}
 	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {

@@ -118,8 +118,6 @@ __attribute__((noinline)) int tg_skb_way(struct __sk_buff *skb, const struct tg_
 	return (int)fib.ifindex;
 }
 
-#define TG_DUPLICATES 3 /* what makes a sender believe in a loss: RFC 5681 section 3.2 */
-
 /* Sends the window in hand to the client and, behind it, `copies` of it. Where only the
  * kernel knows the way it gets the copies as if they had come in here, too; the flow is
  * ready by now, so this program leaves them alone. */

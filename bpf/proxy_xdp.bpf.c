@@ -15,8 +15,6 @@
 #include "lib/proxy_icmp.h"
 #include "lib/proven.h"
 
-#define TG_RETRY_MS 100 /* a client that asks again sooner is not heard */
-
 /* The client's segment while its server has not answered yet. */
 static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet *pkt,
 					   struct tg_flow *f)
@@ -27,28 +25,24 @@ static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet 
 
 	if (!row)
 		return XDP_DROP;
-	if (pkt->flags & TG_TCP_RST) {
-		if (pkt->seq != f->client_isn + 1)
-			return XDP_DROP;
-		/* It gives up: the server shall forget the SYN, too. */
-		s = tg_flow_syn(pkt, f, tg_flow_isn(f) + 1, false);
-		s.flags = TG_TCP_RST;
-		s.kind = TG_SEGMENT_PLAIN;
+	now = tg_now_ms();
+	switch (tg_flow_retry(f, pkt, now)) {
+	case TG_RETRY_DROP:
+		return XDP_DROP;
+	case TG_RETRY_GIVES_UP:
+		s = tg_flow_give_up(pkt, f, tg_flow_isn(f));
 		tg_flow_remove(pkt, TG_TO_SERVER);
 		tg_count(row, TG_COUNT_flow_closed);
 		return tg_segment_send(ctx, pkt, &s);
-	}
-	if (pkt->l4_len > pkt->tcp_hdr_len)
-		f->flags |= TG_FLOW_HEARD;
-	now = tg_now_ms();
-	if ((__u16)(now - f->syn.ms) < TG_RETRY_MS) {
+	case TG_RETRY_EARLY:
 		tg_count(row, TG_COUNT_flow_early);
 		return XDP_DROP;
+	default:
+		f->syn.ms = (__u16)now;
+		tg_count(row, TG_COUNT_flow_again);
+		s = tg_flow_syn(pkt, f, tg_flow_isn(f), false);
+		return tg_segment_send(ctx, pkt, &s);
 	}
-	f->syn.ms = (__u16)now;
-	tg_count(row, TG_COUNT_flow_again);
-	s = tg_flow_syn(pkt, f, tg_flow_isn(f), false);
-	return tg_segment_send(ctx, pkt, &s);
 }
 
 /* True if a segment in the server's name comes from where its client is, and the server is
@@ -128,14 +122,12 @@ __attribute__((noinline)) int tg_flow_setup(struct xdp_md *ctx, struct tg_packet
 static __always_inline int tg_from_server(struct xdp_md *ctx, const struct tg_packet *pkt,
 					  struct tg_flow *f)
 {
-	if (f->state == TG_FLOW_SETUP)
+	enum tg_server_segment what = tg_flow_from_server(f, pkt, (__u16)ctx->ingress_ifindex);
+
+	if (TG_UNLIKELY(what == TG_FROM_SERVER_SETUP || what == TG_FROM_SERVER_REACK))
 		return TG_NEXT_SETUP_SERVER;
-	if (TG_UNLIKELY((pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK))) {
-		if (pkt->ack == f->client_isn + 1)
-			return TG_NEXT_SETUP_SERVER;
-		if ((__u16)ctx->ingress_ifindex == f->server_port)
-			tg_flow_restart(f, pkt);
-	}
+	if (TG_UNLIKELY(what == TG_FROM_SERVER_RESTART))
+		tg_flow_restart(f, pkt);
 	return tg_flow_forward(ctx, pkt, f, TG_TO_CLIENT);
 }
 
@@ -143,11 +135,11 @@ static __always_inline int tg_from_server(struct xdp_md *ctx, const struct tg_pa
 static __always_inline int tg_from_client(struct xdp_md *ctx, const struct tg_packet *pkt,
 					  struct tg_flow *f)
 {
-	if (TG_LIKELY(f->state == TG_FLOW_READY && !(f->flags & TG_FLOW_CLOSED)))
+	enum tg_client_segment what = tg_flow_from_client(f, pkt);
+
+	if (TG_LIKELY(what == TG_FROM_CLIENT_TRANSLATE))
 		return tg_flow_forward(ctx, pkt, f, TG_TO_SERVER);
-	if (f->state == TG_FLOW_SETUP && (pkt->ack == f->seq_delta + 1 || !(pkt->flags & TG_TCP_ACK)))
-		return TG_NEXT_SETUP_CLIENT;
-	return TG_NEXT_CASE; /* the port may have been taken for a new connection */
+	return what == TG_FROM_CLIENT_SETUP ? TG_NEXT_SETUP_CLIENT : TG_NEXT_CASE;
 }
 
 /* A client's packet to a service, without a flow, or with one that it does not
@@ -160,7 +152,6 @@ __attribute__((noinline)) int tg_noflow_handle(struct xdp_md *ctx, struct tg_pac
 	struct tg_counter_row *row;
 	struct tg_service *svc;
 	struct tg_flow *f = 0;
-	bool live;
 	__u32 id;
 
 	if (!pkt || !settings || !proxy)
@@ -174,15 +165,14 @@ __attribute__((noinline)) int tg_noflow_handle(struct xdp_md *ctx, struct tg_pac
 	if (proxy->flows && tg_host_is_syn(pkt) &&
 	    tg_presence_has(tg_presence_flow(pkt, proxy->presence_salt), TG_PRESENCE_FLOWS))
 		f = tg_flow_find(pkt, TG_TO_SERVER);
-	live = f && f->state == TG_FLOW_READY && !(f->flags & TG_FLOW_CLOSED);
 	if (tg_host_is_syn(pkt))
-		return tg_noflow_syn(ctx, pkt, parse, live, svc, proxy_cfg->strategy, id, row);
-	if (svc->mode == TG_MODE_MONITOR ||
-	    parse == TG_PARSE_FRAGMENT) /* no handshake comes in pieces */
+		return tg_noflow_syn(ctx, pkt, parse, tg_flow_is_live(f), svc, proxy_cfg->strategy,
+				     id, row);
+	if (tg_proxy_unasked(svc->mode, parse))
 		return tg_forward(ctx, pkt);
 	if (proxy_cfg->strategy == TG_STRATEGY_CACHE)
 		return TG_NEXT_OF(TG_NEXT_CACHE_OTHER, id);
-	if (proxy_cfg->strategy != TG_STRATEGY_COOKIE &&
+	if (!tg_strategy_translates(proxy_cfg->strategy) &&
 	    tg_white_find(proxy, tg_white_key(&pkt->src, pkt->family, proxy->white_v4_mask,
 					      proxy->white_v6_mask)))
 		return tg_forward(ctx, pkt); /* nothing more to prove */
@@ -200,7 +190,7 @@ __attribute__((noinline)) int tg_noflow_other(struct xdp_md *ctx, struct tg_pack
 
 	if (!pkt || !proxy || !row || !proxy_cfg || !svc)
 		return XDP_PASS;
-	if (proxy_cfg->strategy != TG_STRATEGY_COOKIE)
+	if (!tg_strategy_translates(proxy_cfg->strategy))
 		return tg_auth_other(ctx, pkt, proxy_cfg->strategy, row);
 	return tg_cookie_other(ctx, pkt, svc, id,
 			       proxy->flows ? tg_flow_find(pkt, TG_TO_SERVER) : 0, row);

@@ -145,6 +145,14 @@ TG_INLINE struct tg_decision tg_host_judge_no_key(uint32_t stale_keys)
 					   : TG_DECIDE(TG_PASS, TG_COUNT_pass_no_key);
 }
 
+/* What monitor mode counts of a SYN: what would become of it, if that is not to pass. */
+TG_INLINE enum tg_counter tg_host_monitor(struct tg_decision d)
+{
+	if (d.verdict == TG_PASS)
+		return TG_COUNT_NOTHING;
+	return d.verdict == TG_DROP ? TG_COUNT_would_drop : TG_COUNT_would_answer;
+}
+
 /* False for an ACK whose lengths lie, in a frame of `frame_len` bytes: the kernel
  * will drop it, so it is neither adopted nor counted. */
 TG_INLINE bool tg_host_ack_is_whole(const struct tg_packet *ack, uint32_t frame_len)

@@ -153,34 +153,29 @@ static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_pac
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_ack ack_info = {};
+	enum tg_proof proof;
 	__u64 source;
 	__u16 window;
-	__u8 ttl;
 
 	if (!proxy)
 		return XDP_PASS;
-	if (strategy == TG_STRATEGY_AUTH_WRONG ? !(pkt->flags & TG_TCP_RST) : !tg_host_is_ack(pkt))
+	if (!tg_proxy_may_prove(strategy, pkt, (__u32)bpf_xdp_get_buff_len(ctx)))
 		return tg_forward(ctx, pkt);
 	source = tg_white_key(&pkt->src, pkt->family, proxy->white_v4_mask, proxy->white_v6_mask);
-	if (TG_LIKELY(tg_white_find(proxy, source)))
-		return tg_forward(ctx, pkt);
-	if (strategy == TG_STRATEGY_AUTH_WRONG)
-		return tg_auth_accept(ctx, proxy, pkt, source, false, row);
-	if (strategy == TG_STRATEGY_AUTH_FULL)
-		return tg_auth_accept(ctx, proxy, pkt, source,
-				      tg_challenge_answered(pkt, 0, &proxy->challenge_key), row);
-	if (strategy == TG_STRATEGY_AUTH_TTL) {
-		ttl = tg_packet_ttl(ctx, pkt);
-		if (!tg_challenge_answered(pkt, ttl, &proxy->challenge_key))
+	proof = tg_proxy_proof(strategy, pkt,
+			       strategy == TG_STRATEGY_AUTH_TTL ? tg_packet_ttl(ctx, pkt) : 0,
+			       &proxy->challenge_key);
+	if (proof == TG_PROOF_COOKIE) {
+		if (!tg_noflow_verify(ctx, pkt, &ack_info, &window)) {
+			tg_count(row, TG_COUNT_cookie_invalid);
 			return tg_forward(ctx, pkt);
-		return tg_auth_accept(ctx, proxy, pkt, source, true, row);
+		}
+		tg_count(row, TG_COUNT_cookie_valid);
+		proof = TG_PROOF_RESET;
 	}
-	if (!tg_noflow_verify(ctx, pkt, &ack_info, &window)) {
-		tg_count(row, TG_COUNT_cookie_invalid);
+	if (proof == TG_PROOF_NONE)
 		return tg_forward(ctx, pkt);
-	}
-	tg_count(row, TG_COUNT_cookie_valid);
-	return tg_auth_accept(ctx, proxy, pkt, source, true, row);
+	return tg_auth_accept(ctx, proxy, pkt, source, proof == TG_PROOF_RESET, row);
 }
 
 /* An ACK or a RST under `cookie`. `f` is a flow that has ended, or is being set up
@@ -192,25 +187,26 @@ static __always_inline int tg_cookie_other(struct xdp_md *ctx, struct tg_packet 
 	struct tg_ack ack_info = {};
 	struct tg_service advertised = {};
 	struct tg_flow *flow;
+	bool may_prove = tg_proxy_may_prove(TG_STRATEGY_COOKIE, pkt,
+					    (__u32)bpf_xdp_get_buff_len(ctx));
 	__u16 window;
 
-	if (tg_host_is_ack(pkt) && tg_noflow_verify(ctx, pkt, &ack_info, &window)) {
+	if (may_prove && tg_noflow_verify(ctx, pkt, &ack_info, &window)) {
 		if (!tg_noflow_intact(ctx, pkt, row))
 			return XDP_DROP;
 		tg_count(row, TG_COUNT_cookie_valid);
 		flow = tg_next_flow_get();
 		if (tg_advertised(pkt, id, &advertised) || !flow)
 			return XDP_DROP;
-		/* Agreed on, and since then unknown: then what the service says else. */
 		*flow = tg_flow_open(
 			pkt, &ack_info, tg_cookie_claimed_bits(ack_info.cookie, ack_info.ts_ok),
-			advertised.wscale == TG_WSCALE_NONE ? svc->wscale : advertised.wscale,
-			window, (__u16)id, tg_now_ms());
+			tg_proxy_flow_wscale(svc, &advertised), window, (__u16)id, tg_now_ms());
 		return TG_NEXT_BEGIN;
 	}
-	if (!f && tg_host_is_ack(pkt) && tg_may_be_window_probe(pkt))
+	if (tg_proxy_asks_probe(pkt, f, may_prove))
 		return TG_NEXT_OF(TG_NEXT_PROBE, id);
-	return tg_unknown_other(ctx, pkt, f, TG_COUNT_cookie_invalid, row);
+	return tg_unknown_other(ctx, pkt, f, may_prove ? TG_COUNT_cookie_invalid : TG_COUNT_NOTHING,
+				row);
 }
 
 /* A SYN to a service. `live`: its tuple has a flow that has not ended, so that
@@ -219,27 +215,27 @@ static __always_inline int tg_noflow_syn(struct xdp_md *ctx, const struct tg_pac
 					 __u32 parse, bool live, const struct tg_service *svc,
 					 __u32 strategy, __u32 id, struct tg_counter_row *row)
 {
+	struct tg_syn_rule rule;
 	struct tg_decision d;
 
 	tg_count(row, TG_COUNT_syn);
 	d = tg_proxy_judge_syn(syn, parse, (__u32)bpf_xdp_get_buff_len(ctx));
 	if (d.verdict == TG_REPLY)
 		d = tg_host_judge_intact(tg_intact(ctx, syn));
-	if (svc->mode == TG_MODE_MONITOR) {
-		tg_count(row, d.verdict == TG_DROP ? TG_COUNT_would_drop : TG_COUNT_would_answer);
+	rule = tg_proxy_syn(svc->mode, strategy, d, live);
+	tg_count(row, rule.counter);
+	switch (rule.act) {
+	case TG_SYN_FORWARD:
 		return tg_forward(ctx, syn);
-	}
-	if (TG_UNLIKELY(d.verdict != TG_REPLY)) {
-		tg_count(row, d.counter);
-		return d.verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
-	}
-	if (TG_UNLIKELY(live)) {
-		tg_count(row, TG_COUNT_pass_existing);
-		return tg_forward(ctx, syn);
-	}
-	if (strategy == TG_STRATEGY_COOKIE)
+	case TG_SYN_DROP:
+		return XDP_DROP;
+	case TG_SYN_COOKIE:
 		return TG_NEXT_OF(TG_NEXT_COOKIE_SYN, id);
-	return TG_NEXT_OF(strategy == TG_STRATEGY_CACHE ? TG_NEXT_CACHE_SYN : TG_NEXT_AUTH_SYN, id);
+	case TG_SYN_CACHE:
+		return TG_NEXT_OF(TG_NEXT_CACHE_SYN, id);
+	default:
+		return TG_NEXT_OF(TG_NEXT_AUTH_SYN, id);
+	}
 }
 
 #endif

@@ -57,16 +57,15 @@ static __always_inline int tg_noflow_options(struct xdp_md *ctx, const struct tg
 	return tg_options_read(&c, o);
 }
 
-/* What an ACK says that may complete a handshake, and its window field. False if it
- * lies about its length. */
+/* What an ACK says that tg_proxy_may_prove, and its window field. False if its options lie
+ * about their length. */
 static __always_inline bool tg_noflow_read_ack(struct xdp_md *ctx, const struct tg_packet *ack,
 					       struct tg_ack *ack_info, __u16 *window)
 {
 	const __u8 *tcp = (void *)(long)ctx->data + (ack->l4_off & TG_L4_OFF_MAX);
 	struct tg_tcp_options o = {};
 
-	if (tcp + TG_TCP_HDR_LEN > (const __u8 *)(long)ctx->data_end ||
-	    !tg_host_ack_is_whole(ack, (__u32)bpf_xdp_get_buff_len(ctx)))
+	if (tcp + TG_TCP_HDR_LEN > (const __u8 *)(long)ctx->data_end)
 		return false;
 	*window = tg_swap16(tg_load16(tcp + 14));
 	if (tg_noflow_options(ctx, ack, &o))
@@ -107,10 +106,8 @@ __attribute__((noinline)) int tg_advertised(const struct tg_packet *pkt, __u32 i
 	if (!proxy_cfg || !svc || !pkt || !advertised)
 		return -TG_EINVAL;
 	key = tg_server_key(pkt, false);
-	*advertised = tg_service_advertised(svc, proxy_cfg->fixed,
-					    bpf_map_lookup_elem(&tg_servers, &key), pkt->family);
-	if (proxy_cfg->first_data == TG_FIRST_DATA_ZERO_WINDOW)
-		advertised->window = 0;
+	*advertised = tg_proxy_advertised(svc, proxy_cfg, bpf_map_lookup_elem(&tg_servers, &key),
+					  pkt->family);
 	return 0;
 }
 
@@ -136,14 +133,7 @@ __attribute__((noinline)) int tg_flow_begin(struct xdp_md *ctx, struct tg_packet
 	}
 	key = tg_server_key(ack, false);
 	known = bpf_map_lookup_elem(&tg_servers, &key);
-	if (TG_UNLIKELY(tg_learned_is_stale(known, tg_now_ms()))) {
-		flow->flags |= TG_FLOW_ASKS;
-		if (known)
-			known->asked_ms = tg_now_ms(); /* one asks, not all that come now */
-	}
-	if (ack->l4_len > ack->tcp_hdr_len)
-		flow->flags |= TG_FLOW_HEARD;
-	flow->client_port = tg_port_tag(proxy, ctx->ingress_ifindex);
+	tg_flow_prepare(flow, ack, known, tg_now_ms(), tg_port_tag(proxy, ctx->ingress_ifindex));
 	if (!tg_flow_insert(ack, flow)) {
 		tg_count(row, TG_COUNT_flow_full);
 		return XDP_DROP;
@@ -154,20 +144,21 @@ __attribute__((noinline)) int tg_flow_begin(struct xdp_md *ctx, struct tg_packet
 	return tg_segment_send(ctx, ack, &syn);
 }
 
-/* An ACK or a RST that completes nothing. `f` is a flow that has ended, or is being
- * set up with other numbers, or NULL: then it may be of a connection that is older
- * than this proxy, and goes to the server. */
+/* An ACK or a RST that has opened nothing; `f` is a flow of its tuple, or NULL, `counter` what
+ * is counted if it goes on. */
 static __always_inline int tg_unknown_other(struct xdp_md *ctx, struct tg_packet *pkt,
 					    struct tg_flow *f, enum tg_counter counter,
 					    struct tg_counter_row *row)
 {
-	if (f && f->state == TG_FLOW_SETUP)
+	switch (tg_proxy_unknown(f)) {
+	case TG_UNKNOWN_DROP:
 		return XDP_DROP;
-	if (f)
+	case TG_UNKNOWN_TRANSLATE:
 		return TG_NEXT_SETUP_CLIENT;
-	if (tg_host_is_ack(pkt))
+	default:
 		tg_count(row, counter);
-	return tg_forward(ctx, pkt);
+		return tg_forward(ctx, pkt);
+	}
 }
 
 #endif

@@ -108,6 +108,7 @@ __attribute__((noinline)) int tg_cache_other(struct xdp_md *ctx, struct tg_packe
 	struct tg_ack ack_info = {};
 	struct tg_halfopen_bucket *b;
 	uint64_t hash, head = 0;
+	bool may_prove;
 	__u32 slot;
 	__u16 window;
 
@@ -122,8 +123,8 @@ __attribute__((noinline)) int tg_cache_other(struct xdp_md *ctx, struct tg_packe
 			tg_count(row, TG_COUNT_cache_reset);
 		return XDP_DROP; /* the server has never heard of it */
 	}
-	if (slot < TG_HALFOPEN_WAYS && tg_host_is_ack(pkt) &&
-	    tg_noflow_read_ack(ctx, pkt, &ack_info, &window) &&
+	may_prove = tg_proxy_may_prove(TG_STRATEGY_CACHE, pkt, (__u32)bpf_xdp_get_buff_len(ctx));
+	if (slot < TG_HALFOPEN_WAYS && may_prove && tg_noflow_read_ack(ctx, pkt, &ack_info, &window) &&
 	    tg_halfopen_accepts(&b->halfopens[slot], pkt, &ack_info)) {
 		if (!tg_noflow_intact(ctx, pkt, row))
 			return XDP_DROP;
@@ -135,7 +136,8 @@ __attribute__((noinline)) int tg_cache_other(struct xdp_md *ctx, struct tg_packe
 		return TG_NEXT_BEGIN;
 	}
 	f = tg_flow_find(pkt, TG_TO_SERVER);
-	return tg_unknown_other(ctx, pkt, f, TG_COUNT_cache_invalid, row);
+	return tg_unknown_other(ctx, pkt, f, may_prove ? TG_COUNT_cache_invalid : TG_COUNT_NOTHING,
+				row);
 }
 
 #endif

@@ -17,12 +17,9 @@ static __always_inline struct tg_service tg_fast_advertised(const struct tg_pack
 							    const struct tg_proxy_service *proxy_cfg)
 {
 	struct tg_server_key key = tg_server_key(syn, false);
-	struct tg_service advertised = tg_service_advertised(
-		svc, proxy_cfg->fixed, bpf_map_lookup_elem(&tg_servers, &key), syn->family);
 
-	if (proxy_cfg->first_data == TG_FIRST_DATA_ZERO_WINDOW)
-		advertised.window = 0;
-	return advertised;
+	return tg_proxy_advertised(svc, proxy_cfg, bpf_map_lookup_elem(&tg_servers, &key),
+				   syn->family);
 }
 
 /* A challenge without a cookie, in the place of the SYN. */

@@ -211,8 +211,7 @@ static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg
 	if (d.verdict == TG_REPLY && !tg_frame_is_adoptable(syn->l3_off, tg_load16(frame + 12)))
 		d = tg_host_judge_tags(!tg_frame_is_twice_untagged(syn->l3_off, frame + 14));
 	if (svc->mode == TG_MODE_MONITOR) {
-		if (d.verdict != TG_PASS)
-			count(id, d.verdict == TG_DROP ? TG_COUNT_would_drop : TG_COUNT_would_answer);
+		count(id, tg_host_monitor(d));
 		return false;
 	}
 	if (d.verdict == TG_REPLY && plane.filter_maybe && socket_find(syn) >= SOCKET_ESTABLISHED)

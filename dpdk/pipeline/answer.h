@@ -72,8 +72,8 @@ static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
 static inline const struct tg_siphash_key *tg_ack_key(const struct tg_worker *w, uint32_t isn,
 						      uint64_t *epoch)
 {
-	*epoch = tg_cookie_epoch(isn, w->epoch);
-	return *epoch == w->epoch ? w->key_now : w->key_before;
+	*epoch = tg_cookie_epoch(isn, w->verify_epoch);
+	return *epoch == w->verify_epoch ? w->verify_now : w->verify_before;
 }
 
 /* An ACK that may carry a cookie: no flow is known of it. */
@@ -86,7 +86,7 @@ static inline void tg_foresee_ack(struct tg_worker *w, struct tg_item *it)
 
 	if (strategy == TG_STRATEGY_CACHE)
 		tg_foresee_halfopen(w, it);
-	if (!tg_strategy_has_cookie(strategy) || w->box->services[it->id].mode != TG_MODE_ALWAYS)
+	if (!tg_strategy_has_cookie(strategy))
 		return;
 	if (strategy == TG_STRATEGY_AUTH_COOKIE &&
 	    tg_whitelist_maybe(&w->white, tg_white_key_of(w, &it->pkt)))
@@ -233,30 +233,26 @@ static inline void tg_auth_syn(struct tg_worker *w, struct tg_item *it, uint8_t 
  * server is to judge it (RFC 5961). */
 static inline void tg_noflow_syn(struct tg_worker *w, struct tg_item *it, bool live)
 {
-	const struct tg_proxy_service *proxy_cfg = &w->box->proxy_cfg[it->id];
+	uint8_t strategy = w->box->proxy_cfg[it->id].strategy;
+	struct tg_syn_rule rule = tg_proxy_syn(w->box->services[it->id].mode, strategy, it->d, live);
 
 	tg_count(w, it->id, TG_COUNT_syn);
-	if (TG_UNLIKELY(w->box->services[it->id].mode == TG_MODE_MONITOR)) {
-		if (it->d.verdict != TG_PASS)
-			tg_count(w, it->id,
-				 it->d.verdict == TG_DROP ? TG_COUNT_would_drop
-							  : TG_COUNT_would_answer);
+	tg_count(w, it->id, rule.counter);
+	switch (rule.act) {
+	case TG_SYN_FORWARD:
 		tg_forward(w, it);
-	} else if (TG_UNLIKELY(it->d.verdict != TG_REPLY)) {
-		tg_count(w, it->id, it->d.counter);
-		if (it->d.verdict == TG_DROP)
-			tg_drop(w, it->m);
-		else
-			tg_forward(w, it);
-	} else if (TG_UNLIKELY(live)) {
-		tg_count(w, it->id, TG_COUNT_pass_existing);
-		tg_forward(w, it);
-	} else if (proxy_cfg->strategy == TG_STRATEGY_COOKIE) {
+		break;
+	case TG_SYN_DROP:
+		tg_drop(w, it->m);
+		break;
+	case TG_SYN_COOKIE:
 		tg_cookie_answer(w, it);
-	} else if (proxy_cfg->strategy == TG_STRATEGY_CACHE) {
+		break;
+	case TG_SYN_CACHE:
 		tg_cache_syn(w, it);
-	} else {
-		tg_auth_syn(w, it, proxy_cfg->strategy);
+		break;
+	default:
+		tg_auth_syn(w, it, strategy);
 	}
 }
 
@@ -301,46 +297,37 @@ static inline void tg_auth_accept(struct tg_worker *w, struct tg_item *it, uint6
 /* An ACK or a RST under an auth strategy. */
 static inline void tg_auth_other(struct tg_worker *w, struct tg_item *it, uint8_t strategy)
 {
-	const struct tg_packet *pkt = &it->pkt;
-	uint64_t source;
+	uint64_t source = tg_white_key_of(w, &it->pkt);
+	enum tg_proof proof;
 
-	if (strategy == TG_STRATEGY_AUTH_WRONG ? !(pkt->flags & TG_TCP_RST) : !tg_item_is_ack(it)) {
+	if (!tg_item_may_prove(w, it) || TG_LIKELY(tg_whitelist_find(&w->white, source))) {
 		tg_forward(w, it);
 		return;
 	}
-	source = tg_white_key_of(w, pkt);
-	if (TG_LIKELY(tg_whitelist_find(&w->white, source))) {
-		tg_forward(w, it);
-	} else if (strategy == TG_STRATEGY_AUTH_WRONG) {
-		tg_auth_accept(w, it, source, false);
-	} else if (strategy == TG_STRATEGY_AUTH_FULL) {
-		tg_auth_accept(w, it, source, tg_challenge_answered(pkt, 0, &w->challenge_key));
-	} else if (strategy == TG_STRATEGY_AUTH_TTL) {
-		if (tg_challenge_answered(pkt, tg_item_ttl(it), &w->challenge_key))
-			tg_auth_accept(w, it, source, true);
-		else
-			tg_forward(w, it);
-	} else if (!tg_noflow_verify(w, it)) {
-		tg_count(w, it->id, TG_COUNT_cookie_invalid);
-		tg_forward(w, it);
-	} else {
-		tg_count(w, it->id, TG_COUNT_cookie_valid);
-		tg_auth_accept(w, it, source, true);
+	proof = tg_proxy_proof(strategy, &it->pkt, tg_item_ttl(it), &w->challenge_key);
+	if (proof == TG_PROOF_COOKIE) {
+		proof = tg_noflow_verify(w, it) ? TG_PROOF_RESET : TG_PROOF_NONE;
+		tg_count(w, it->id,
+			 proof == TG_PROOF_RESET ? TG_COUNT_cookie_valid : TG_COUNT_cookie_invalid);
 	}
+	if (proof == TG_PROOF_NONE)
+		tg_forward(w, it);
+	else
+		tg_auth_accept(w, it, source, proof == TG_PROOF_RESET);
 }
 
 /* An ACK or a RST under `cookie`. `e` is a flow that has ended, or is being set up
  * with other numbers, or NULL: the port may have been taken for a new connection. */
 static inline void tg_cookie_other(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
-	if (tg_item_is_ack(it) && tg_noflow_verify(w, it)) {
-		uint8_t advertised = tg_advertised(w, &it->pkt, it->id)->wscale;
-		/* Agreed on, and since then unknown: then what the service says else. */
-		uint8_t wscale = advertised == TG_WSCALE_NONE ? w->box->services[it->id].wscale
-							      : advertised;
+	bool may_prove = tg_item_may_prove(w, it);
+
+	if (may_prove && tg_noflow_verify(w, it)) {
 		struct tg_flow flow = tg_flow_open(
 			&it->pkt, &it->ack_info,
-			tg_cookie_claimed_bits(it->ack_info.cookie, it->ack_info.ts_ok), wscale,
+			tg_cookie_claimed_bits(it->ack_info.cookie, it->ack_info.ts_ok),
+			tg_proxy_flow_wscale(&w->box->services[it->id],
+					     tg_advertised(w, &it->pkt, it->id)),
 			tg_item_window(it), it->id, w->now_ms);
 
 		if (!tg_noflow_intact(w, it))
@@ -349,7 +336,7 @@ static inline void tg_cookie_other(struct tg_worker *w, struct tg_item *it, stru
 		(void)tg_flow_begin(w, it, &flow);
 		return;
 	}
-	if (!e && tg_item_is_ack(it) && tg_may_be_window_probe(&it->pkt)) {
+	if (tg_proxy_asks_probe(&it->pkt, e ? &e->flow : NULL, may_prove)) {
 		it->pkt.as_probe = true; /* once more, as what a client with a closed window sends */
 		it->pkt.seq++;
 		it->cookie_lane = -1;

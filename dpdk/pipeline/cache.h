@@ -105,22 +105,21 @@ static inline void tg_cache_syn(struct tg_worker *w, struct tg_item *it)
 		tg_count(w, it->id, TG_COUNT_drop_tx);
 }
 
-/* A packet of a client that is not known here, with a flow that has ended, or is being
- * set up with other numbers, or none. */
+/* An ACK or a RST that has opened nothing; `e` is a flow of its tuple, or NULL. */
 static inline void tg_unknown_other(struct tg_worker *w, struct tg_item *it,
 				    struct tg_flow_entry *e, enum tg_counter invalid)
 {
-	if (e && e->flow.state == TG_FLOW_SETUP) {
+	switch (tg_proxy_unknown(e ? &e->flow : NULL)) {
+	case TG_UNKNOWN_DROP:
 		tg_drop(w, it->m);
-		return;
-	}
-	if (e) { /* it has ended: a retransmission */
+		break;
+	case TG_UNKNOWN_TRANSLATE:
 		tg_flow_forward(w, it, &e->flow, TG_TO_SERVER);
-		return;
+		break;
+	default:
+		tg_count(w, it->id, tg_item_may_prove(w, it) ? invalid : TG_COUNT_NOTHING);
+		tg_forward(w, it);
 	}
-	if (tg_item_is_ack(it))
-		tg_count(w, it->id, invalid);
-	tg_forward(w, it);
 }
 
 /* An ACK or a RST under `cache`, or a SYN-ACK that nobody asked for. */
@@ -139,7 +138,7 @@ static inline void tg_cache_other(struct tg_worker *w, struct tg_item *it, struc
 		tg_drop(w, it->m); /* the server has never heard of it */
 		return;
 	}
-	if (slot < TG_HALFOPEN_WAYS && tg_item_is_ack(it) && tg_item_options(it, &o)) {
+	if (slot < TG_HALFOPEN_WAYS && tg_item_may_prove(w, it) && tg_item_options(it, &o)) {
 		ack_info = tg_host_read_ack(&it->pkt, &o);
 		if (tg_halfopen_accepts(&b->halfopens[slot], &it->pkt, &ack_info)) {
 			if (!tg_noflow_intact(w, it))

@@ -69,7 +69,8 @@ static inline void foresee(struct tg_worker *w, struct tg_item *it)
 		return;
 	if (!tg_strategy_translates(w->box->proxy_cfg[it->id].strategy))
 		tg_whitelist_fetch(&w->white, tg_white_key_of(w, &it->pkt));
-	if (!known && tg_item_is_ack(it))
+	if (!known && !tg_proxy_unasked(w->box->services[it->id].mode, it->parse) &&
+	    tg_item_may_prove(w, it))
 		tg_foresee_ack(w, it);
 }
 

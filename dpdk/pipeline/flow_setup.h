@@ -30,12 +30,9 @@ static void __attribute__((noinline)) tg_advertised_find(struct tg_worker *w,
 {
 	const struct tg_proxy_service *proxy_cfg = &w->box->proxy_cfg[id];
 	struct tg_server_key key = tg_server_key(pkt, false);
-	struct tg_service advertised = tg_service_advertised(&w->box->services[id], proxy_cfg->fixed,
-							     tg_servers_find(&w->servers, &key),
-							     pkt->family);
+	struct tg_service advertised = tg_proxy_advertised(
+		&w->box->services[id], proxy_cfg, tg_servers_find(&w->servers, &key), pkt->family);
 
-	if (proxy_cfg->first_data == TG_FIRST_DATA_ZERO_WINDOW)
-		advertised.window = 0;
 	w->advertised = (struct tg_advertised_last){key, w->box, id, advertised};
 }
 
@@ -67,17 +64,10 @@ static inline bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct
 {
 	struct tg_flow_key key = tg_flow_key_of(&it->pkt, TG_TO_SERVER);
 	struct tg_server_key server = tg_server_key(&it->pkt, false);
-	struct tg_learned *known = tg_servers_find(&w->servers, &server);
 	struct tg_segment syn;
 
-	if (TG_UNLIKELY(tg_learned_is_stale(known, w->now_ms))) {
-		flow->flags |= TG_FLOW_ASKS;
-		if (known)
-			known->asked_ms = w->now_ms; /* one asks, not all that come now */
-	}
-	if (it->pkt.l4_len > it->pkt.tcp_hdr_len)
-		flow->flags |= TG_FLOW_HEARD;
-	flow->client_port = (uint8_t)it->port;
+	tg_flow_prepare(flow, &it->pkt, tg_servers_find(&w->servers, &server), w->now_ms,
+			(uint8_t)it->port);
 	it->presence = tg_item_presence(w, &it->pkt, TG_TO_SERVER);
 	it->flow_hash = tg_flow_key_hash(&w->flows, &key);
 	if (TG_UNLIKELY(!tg_flow_table_admits(&w->flows, &key))) {
@@ -113,26 +103,23 @@ static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, stru
 {
 	struct tg_flow *f = &e->flow;
 	uint32_t service = f->service;
+	enum tg_retry retry = tg_flow_retry(f, &it->pkt, w->now_ms);
+	uint32_t isn = tg_flow_syn_isn(f, &w->ask_key);
+	bool early = retry == TG_RETRY_EARLY;
 	struct tg_segment s;
-	bool early = (uint16_t)(w->now_ms - f->syn.ms) < TG_RETRY_MS, kept = false;
 
-	s = tg_flow_syn(&it->pkt, f, tg_flow_syn_isn(f, &w->ask_key), false);
-	if (it->pkt.flags & TG_TCP_RST) {
-		if (it->pkt.seq != f->client_isn + 1) {
-			tg_drop(w, it->m);
-			return;
-		}
-		/* It gives up: the server shall forget the SYN, too. */
-		s.seq++;
-		s.flags = TG_TCP_RST;
-		s.kind = TG_SEGMENT_PLAIN;
+	if (retry == TG_RETRY_DROP) {
+		tg_drop(w, it->m);
+		return;
+	}
+	if (retry == TG_RETRY_GIVES_UP) {
+		s = tg_flow_give_up(&it->pkt, f, isn);
 		tg_flow_remove(w, it, e);
 		tg_count(w, service, TG_COUNT_flow_closed);
 		tg_segment_send(w, it->m, it->port, &s);
 		return;
 	}
-	if (it->pkt.l4_len > it->pkt.tcp_hdr_len)
-		f->flags |= TG_FLOW_HEARD;
+	s = tg_flow_syn(&it->pkt, f, isn, false);
 	if (!early) {
 		f->syn.ms = (uint16_t)w->now_ms;
 		tg_count(w, service, TG_COUNT_flow_again);
@@ -140,8 +127,7 @@ static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, stru
 	if (w->box->proxy_cfg[service].first_data == TG_FIRST_DATA_STORE && tg_item_has_data(it)) {
 		if (!early)
 			tg_segment_send_new(w, it, &s);
-		kept = tg_flow_keep(w, it, service);
-		if (!kept)
+		if (!tg_flow_keep(w, it, service))
 			tg_drop(w, it->m);
 	} else if (early) {
 		tg_count(w, service, TG_COUNT_flow_early);
@@ -188,8 +174,6 @@ static inline uint16_t tg_client_port(const struct tg_worker *w, const struct tg
 	r = tg_box_route(w->box, &it->pkt.dst, it->pkt.family);
 	return r ? r->port : it->port;
 }
-
-#define TG_DUPLICATES 3 /* what makes a sender believe in a loss: RFC 5681 section 3.2 */
 
 /* The server has accepted for good: it gets its ACK and what was kept, the client the
  * window; and, if its data were dropped, the same three times more, for duplicate ACKs
@@ -340,36 +324,31 @@ static inline void tg_ready_again(struct tg_worker *w, struct tg_item *it, struc
 
 static inline void tg_from_server(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
-	if (TG_UNLIKELY(e->flow.state == TG_FLOW_SETUP)) {
+	switch (tg_flow_from_server(&e->flow, &it->pkt, it->port)) {
+	case TG_FROM_SERVER_SETUP:
 		tg_setup_server(w, it, e);
-		return;
+		break;
+	case TG_FROM_SERVER_REACK:
+		tg_ready_again(w, it, &e->flow);
+		break;
+	case TG_FROM_SERVER_RESTART:
+		tg_flow_restart(&e->flow, &it->pkt);
+		/* fall through */
+	default:
+		tg_flow_forward(w, it, &e->flow, TG_TO_CLIENT);
 	}
-	if (TG_UNLIKELY((it->pkt.flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK))) {
-		if (it->pkt.ack == e->flow.client_isn + 1) {
-			tg_ready_again(w, it, &e->flow);
-			return;
-		}
-		if (it->port == e->flow.server_port)
-			tg_flow_restart(&e->flow, &it->pkt);
-	}
-	tg_flow_forward(w, it, &e->flow, TG_TO_CLIENT);
 }
 
 /* A segment of a flow, from the client. False: it may belong to a new connection. */
 static inline bool tg_from_client(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
-	struct tg_flow *f = &e->flow;
+	enum tg_client_segment what = tg_flow_from_client(&e->flow, &it->pkt);
 
-	if (TG_LIKELY(f->state == TG_FLOW_READY && !(f->flags & TG_FLOW_CLOSED))) {
-		tg_flow_forward(w, it, f, TG_TO_SERVER);
-		return true;
-	}
-	if (f->state == TG_FLOW_SETUP &&
-	    (it->pkt.ack == f->seq_delta + 1 || !(it->pkt.flags & TG_TCP_ACK))) {
+	if (TG_LIKELY(what == TG_FROM_CLIENT_TRANSLATE))
+		tg_flow_forward(w, it, &e->flow, TG_TO_SERVER);
+	else if (what == TG_FROM_CLIENT_SETUP)
 		tg_setup_client(w, it, e);
-		return true;
-	}
-	return false;
+	return what != TG_FROM_CLIENT_NOFLOW;
 }
 
 #endif

@@ -128,11 +128,10 @@ static inline struct tg_decision tg_item_signed(struct tg_worker *w, const struc
 				  &w->allowances[it->id], w->now_ns);
 }
 
-/* True for what may complete a handshake: an ACK that is whole, as a host asks of it. */
-static inline bool tg_item_is_ack(const struct tg_item *it)
+/* tg_proxy_may_prove of the segment in hand, under its service's strategy. */
+static inline bool tg_item_may_prove(const struct tg_worker *w, const struct tg_item *it)
 {
-	return tg_host_is_ack(&it->pkt) && it->parse == TG_PARSE_TCP &&
-	       tg_host_ack_is_whole(&it->pkt, it->m->pkt_len);
+	return tg_proxy_may_prove(w->box->proxy_cfg[it->id].strategy, &it->pkt, it->m->pkt_len);
 }
 
 static inline uint8_t tg_item_ttl(const struct tg_item *it)

@@ -87,7 +87,6 @@ static inline void hash_all(struct tg_worker *w, uint32_t n)
 static inline void act_case(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
 	uint8_t strategy = w->box->proxy_cfg[it->id].strategy;
-	bool live;
 
 	if (!it->id) {
 		tg_forward(w, it);
@@ -96,9 +95,8 @@ static inline void act_case(struct tg_worker *w, struct tg_item *it, struct tg_f
 	if (tg_host_is_syn(&it->pkt)) {
 		if (w->box->flows)
 			e = tg_flow_find(w, it, TG_TO_SERVER);
-		live = e && e->flow.state == TG_FLOW_READY && !(e->flow.flags & TG_FLOW_CLOSED);
-		tg_noflow_syn(w, it, live);
-	} else if (w->box->services[it->id].mode == TG_MODE_MONITOR) {
+		tg_noflow_syn(w, it, e && tg_flow_is_live(&e->flow));
+	} else if (tg_proxy_unasked(w->box->services[it->id].mode, it->parse)) {
 		tg_forward(w, it);
 	} else if (strategy == TG_STRATEGY_COOKIE) {
 		tg_cookie_other(w, it, e);

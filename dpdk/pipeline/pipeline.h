@@ -34,7 +34,6 @@ _Static_assert(TG_BURST_MAX <= TG_LANES_MAX, "a frame asks for at most one hash 
 #define TG_OUT_MAX 256 /* frames that wait to be sent by one port */
 #define TG_ICMP_ERRORS_A_SECOND 1000 /* of a core; a fifth of them at once */
 #define TG_CLOCK_BEGINS_NS 1000000000000ULL
-#define TG_RETRY_MS 100 /* a client that asks again sooner is not heard */
 
 struct tg_counter_row {
 	uint64_t count[TG_COUNTERS];
@@ -96,7 +95,9 @@ struct tg_worker {
 	uint32_t now_ms;    /* a coarse clock */
 	uint64_t now_ns; /* the same; TG_CLOCK_BEGINS_NS at first, so that an allowance begins full */
 	uint64_t epoch;
-	const struct tg_siphash_key *key_now, *key_before; /* NULL: not loaded */
+	const struct tg_siphash_key *key_now; /* NULL: not loaded */
+	uint64_t verify_epoch; /* what ACKs are held to: ahead of `epoch`, if clocks may differ */
+	const struct tg_siphash_key *verify_now, *verify_before;
 	/* set once */
 	struct tg_siphash_key challenge_key; /* of challenges without a cookie */
 	uint64_t presence_salt; /* of presence bits and the whitelist; nothing that is sent depends on it */

@@ -106,11 +106,13 @@ void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix
 							     : TG_ICMP_ERRORS_A_SECOND / 5;
 	w->now_ns += (uint64_t)(uint32_t)(now_ms - w->now_ms) * 1000000; /* it never turns over */
 	w->now_ms = now_ms;
-	w->epoch = box->fixed_epoch    ? box->fixed_epoch
-		   : box->epoch_len_ns ? unix_ns / box->epoch_len_ns
-				       : 0;
+	w->epoch = box->fixed_epoch ? box->fixed_epoch : tg_epoch_at(unix_ns, box->epoch_len_ns);
 	w->key_now = tg_box_key(box, w->epoch);
-	w->key_before = tg_box_key(box, w->epoch - 1);
+	w->verify_epoch = box->fixed_epoch ? box->fixed_epoch
+					   : tg_epoch_verifying(unix_ns, box->epoch_len_ns,
+								box->verify_ahead_ns);
+	w->verify_now = tg_box_key(box, w->verify_epoch);
+	w->verify_before = tg_box_key(box, w->verify_epoch - 1);
 	fast_key(&w->fast.cookies4, w->key_now);
 	fast_key(&w->fast.cookies6, w->key_now);
 	fast_key(&w->fast.wide, w->key_now);

@@ -118,6 +118,12 @@ static const char *line_epoch_length(struct tg_box *b, const char *args)
 	return SCAN(args, 1, "%" SCNu64, &b->epoch_len_ns) && b->epoch_len_ns ? NULL : BAD;
 }
 
+/* verify-ahead NS: how far cookies are verified ahead of the clock */
+static const char *line_verify_ahead(struct tg_box *b, const char *args)
+{
+	return SCAN(args, 1, "%" SCNu64, &b->verify_ahead_ns) ? NULL : BAD;
+}
+
 /* epoch N: time stands still there; for tests */
 static const char *line_epoch(struct tg_box *b, const char *args)
 {
@@ -449,6 +455,7 @@ static const struct {
 	{"key-slots", line_key_slots},
 	{"key", line_key},
 	{"stale-keys", line_stale_keys},
+	{"verify-ahead", line_verify_ahead},
 	{"white-v4-mask", line_white_mask_v4},
 	{"white-v6-mask", line_white_mask},
 	{"forwarding", line_forwarding},

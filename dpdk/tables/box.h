@@ -37,6 +37,7 @@ struct tg_link {
 struct tg_box {
 	uint64_t number; /* of this piece: 1, 2, ... */
 	uint64_t epoch_len_ns;
+	uint64_t verify_ahead_ns; /* core/keys.h */
 	uint64_t fixed_epoch; /* for tests: not 0: time stands in this epoch */
 	uint64_t white_v6_mask;
 	uint32_t white_v4_mask;

@@ -97,7 +97,7 @@ control AuthIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                 if (m.mode == TG_MODE_MONITOR) {
                     if (pass == 0 && reason != COUNT_COOKIE_SENT) {
                         count(COUNT_WOULD_DROP);
-                    } else {
+                    } else if (pass == 0) {
                         count(COUNT_WOULD_ANSWER);
                     }
                     pass = 1;
@@ -157,10 +157,12 @@ control AuthIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                     k1 = m.previous_k1;
                 }
                 judge_lengths.apply(hdr, m, std.packet_length, lies);
-                if (m.full == 1) {
-                    challenge = 1;
-                } else if (m.has_key == 1 && lies == 0) {
-                    to_hash = 1;
+                if (lies == 0) { // tg_proxy_may_prove
+                    if (m.full == 1) {
+                        challenge = 1;
+                    } else if (m.has_key == 1) {
+                        to_hash = 1;
+                    }
                 }
             }
         }
@@ -178,7 +180,7 @@ control AuthIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
             }
             accept = ours & is_ack;
         }
-        if (is_ack == 1 && ask == 1 && m.white == 0 && m.full == 0) {
+        if (is_ack == 1 && ask == 1 && lies == 0 && m.white == 0 && m.full == 0) {
             if (accept == 1) {
                 count(COUNT_COOKIE_VALID);
             } else {

@@ -142,7 +142,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
                 if (m.mode == TG_MODE_MONITOR) {
                     if (pass == 0 && reason != COUNT_COOKIE_SENT) {
                         count(COUNT_WOULD_DROP);
-                    } else {
+                    } else if (pass == 0 && from_table == 0) {
                         count(COUNT_WOULD_ANSWER);
                     }
                     pass = 1;
@@ -193,7 +193,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
             } else if (m.flow.state == FLOW_SETUP) {
                 to_hash = has_ack;
             }
-        } else if (judged == 1 && is_ack == 1 && m.flow.state != FLOW_READY && m.mode == TG_MODE_ALWAYS) {
+        } else if (judged == 1 && is_ack == 1 && m.parse == PARSE_TCP && m.flow.state != FLOW_READY && m.mode == TG_MODE_ALWAYS) {
             isn = hdr.tcp.seq - 1;
             advertised = hdr.tcp.ack - 1;
             judge_lengths.apply(hdr, m, std.packet_length, lies);
@@ -285,7 +285,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
                 flow_syn.apply(hdr, m, isn, advertised);
             } else if (m.flow.state == FLOW_SETUP) {
                 pass = 0;
-            } else if (is_ack == 1 && m.mode == TG_MODE_ALWAYS) {
+            } else if (is_ack == 1 && lies == 0 && m.parse == PARSE_TCP && m.mode == TG_MODE_ALWAYS) {
                 count(COUNT_COOKIE_INVALID);
             }
         }

@@ -236,7 +236,7 @@ func (g *dpdkPlane) tell(commands ...string) error {
 
 func (g *dpdkPlane) prepare(w *planesWorld) error {
 	commands := []string{fmt.Sprintf("reset %d %s", g.burst, g.way), fmt.Sprintf("epoch-length %d", planesEpochLen),
-		"stale-keys " + map[bool]string{false: "pass", true: "drop"}[w.staleDrop], 
+		"stale-keys " + map[bool]string{false: "pass", true: "drop"}[w.staleDrop], fmt.Sprintf("verify-ahead %d", w.aheadNs),
 		fmt.Sprintf("white-v4-mask %x", wire32(w.v4Mask)), fmt.Sprintf("white-v6-mask %x", wire64(w.v6Mask))}
 	for _, n := range w.keys {
 		commands = append(commands, fmt.Sprintf("key %d %x", n, w.secret.EpochKey(n)))

@@ -89,7 +89,8 @@ type planesComparison struct {
 // conversation is what a client and each gate have said to each other.
 type conversation struct {
 	syn     framegen.Segment
-	answers []vectors.Result
+	answers []vectors.Result // to the SYN
+	opened  []vectors.Result // the SYNs that went to the server for an ACK
 	begun   time.Time
 	plain   []byte // the SYN, without faults
 }
@@ -122,7 +123,7 @@ func (c *planesComparison) world(r *rand.Rand, w *planesWorld, seed uint64) {
 			conversations = append(conversations, c.begin(r))
 		}
 	}
-	if r.IntN(2) == 0 {
+	if r.IntN(4) > 0 { // a cookie of an epoch that is the one before, this one, the next, or long past
 		epoch := w.epoch + r.Uint64N(4) - 1
 		for _, g := range c.gates {
 			if err := g.at(w, epoch); err != nil {
@@ -263,12 +264,16 @@ func (c *planesComparison) follow(r *rand.Rand, v *conversation) {
 	}
 	how, refusal := r.IntN(8), []uint8{tcpRST | tcpACK, tcpRST}[r.IntN(2)]
 	if how == 0 && v.plain != nil { // the server's RST
-		c.send(true, func(*framegen.Generator, int) framegen.Frame {
-			return framegen.Frame{Bytes: turned(v.plain, random, v.syn.Seq+1+ackOff, refusal)}
+		c.send(true, func(_ *framegen.Generator, gate int) framegen.Frame {
+			ack := v.syn.Seq + 1 + ackOff
+			if v.opened != nil {
+				ack = binary.BigEndian.Uint32(tcpHeader(v.opened[gate].Out)[4:]) + 1 + ackOff
+			}
+			return framegen.Frame{Bytes: turned(v.plain, random, ack, refusal)}
 		})
 		return
 	}
-	c.send(false, func(g *framegen.Generator, gate int) framegen.Frame {
+	answers := c.send(false, func(g *framegen.Generator, gate int) framegen.Frame {
 		s := s
 		s.Ack, s.Options = random, []byte{}
 		if tcp := tcpHeader(v.answers[gate].Out); tcp != nil && v.answers[gate].Verdict == vectors.TX {
@@ -291,6 +296,9 @@ func (c *planesComparison) follow(r *rand.Rand, v *conversation) {
 		}
 		return g.Odd(s)
 	})
+	if tcp := tcpHeader(answers[0].Out); tcp != nil && answers[0].Verdict == vectors.Pass && tcp[13]&(tcpSYN|tcpACK) == tcpSYN && !c.differs {
+		v.opened = answers
+	}
 }
 
 // readyFlows puts translated connections into every gate's tables, which a SYN, or

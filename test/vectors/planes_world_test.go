@@ -81,7 +81,7 @@ func newPlanesWorld(r *rand.Rand, number int) *planesWorld {
 	default:
 		w.keys = []uint64{w.epoch - 2, w.epoch - 1, w.epoch, w.epoch + 1, w.epoch + 2}
 	}
-	if r.IntN(3) == 0 {
+	if r.IntN(2) == 0 {
 		w.aheadNs = []uint64{planesEpochLen * 3 / 4, planesEpochLen / 4}[r.IntN(2)]
 	}
 	return w

@@ -107,9 +107,10 @@ func (d *dpdkBox) apply(all bool, more ...string) error {
 	var lines []string
 	loaded := d.keys // as it will be when the program has taken them
 	if loaded.Last() == 0 {
-		lines = append(lines, fmt.Sprintf("key-slots %d", slots), fmt.Sprintf("epoch-length %d", cfg.Epoch.Nanoseconds()))
+		lines = append(lines, fmt.Sprintf("key-slots %d", slots), fmt.Sprintf("epoch-length %d", cfg.Epoch.Nanoseconds()),
+			fmt.Sprintf("verify-ahead %d", cfg.ClockSkew.Nanoseconds()))
 	}
-	err := loaded.Load(time.Now(), cfg.Epoch, cfg.KeyHorizon, func(n uint64) error {
+	err := loaded.Load(time.Now().Add(cfg.ClockSkew), cfg.Epoch, cfg.KeyHorizon, func(n uint64) error {
 		key := d.secret.EpochKey(n)
 		lines = append(lines, fmt.Sprintf("key %d %x", n, key))
 		return nil

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * How flows and whitelisted sources are named in the proxy's tables, and the bits that say
+ * before any look-up who may be in one.
+ */
+#ifndef TG_PROXY_KEYS_H
+#define TG_PROXY_KEYS_H
+
+#include "packet.h"
+#include "translate.h"
+
+/* Flow tables: the client's side first. Ports as the client sends them. */
+struct tg_flow_key4 {
+	uint32_t client, server, ports;
+};
+struct tg_flow_key6 {
+	uint32_t client[4], server[4], ports;
+};
+_Static_assert(sizeof(struct tg_flow_key4) == 12 && sizeof(struct tg_flow_key6) == 36, "map ABI");
+
+TG_INLINE struct tg_flow_key4 tg_flow_key4(const struct tg_packet *pkt, enum tg_direction dir)
+{
+	if (dir == TG_TO_SERVER)
+		return (struct tg_flow_key4){pkt->src.w[0], pkt->dst.w[0], pkt->ports};
+	return (struct tg_flow_key4){pkt->dst.w[0], pkt->src.w[0],
+				     pkt->ports << 16 | pkt->ports >> 16};
+}
+
+TG_INLINE struct tg_flow_key6 tg_flow_key6(const struct tg_packet *pkt, enum tg_direction dir)
+{
+	const union tg_addr *client = dir == TG_TO_SERVER ? &pkt->src : &pkt->dst;
+	const union tg_addr *server = dir == TG_TO_SERVER ? &pkt->dst : &pkt->src;
+	struct tg_flow_key6 key;
+	uint32_t i;
+
+	for (i = 0; i < 4; i++) {
+		key.client[i] = client->w[i];
+		key.server[i] = server->w[i];
+	}
+	key.ports = dir == TG_TO_SERVER ? pkt->ports : pkt->ports << 16 | pkt->ports >> 16;
+	return key;
+}
+
+/* ---- whitelist ---- */
+
+/* Sources are whitelisted by their prefix (IPv6: at most 64 bits; one site can have
+ * no more entries than it has such prefixes). A key's lowest byte is the first of an
+ * IPv6 address: none that begins with 0xff, the tag of IPv4, is a source. */
+#define TG_WHITE_V4_TAG 0xffULL
+
+TG_INLINE uint64_t tg_white_key(const union tg_addr *src, uint8_t family, uint32_t v4_mask,
+				uint64_t v6_mask)
+{
+	return family == 4 ? (uint64_t)(src->w[0] & v4_mask) << 32 | TG_WHITE_V4_TAG
+			   : src->d[0] & v6_mask;
+}
+
+TG_INLINE bool tg_white_key_is_v4(uint64_t key)
+{
+	return (key & 0xff) == TG_WHITE_V4_TAG;
+}
+
+/* ---- presence ---- */
+
+/* Which sources and tuples may be in a table: one bit for each hash value, in two
+ * generations like the tables themselves. A flood's random SYNs read a bit or two
+ * that stay in a core's cache, instead of missing it in tables of many megabytes.
+ * It errs only towards "maybe", which costs a look-up. */
+#define TG_PRESENCE_BITS 21
+#define TG_PRESENCE_WORDS (1U << (TG_PRESENCE_BITS - 6)) /* of one generation of one table */
+
+enum tg_presence_table { TG_PRESENCE_FLOWS, TG_PRESENCE_SOURCES, TG_PRESENCE_TABLES };
+
+/* Where the bit of a hash stands. */
+TG_INLINE uint32_t tg_presence_word(uint32_t hash, enum tg_presence_table table, uint32_t generation)
+{
+	return (table * 2 + (generation & 1)) * TG_PRESENCE_WORDS +
+	       (hash >> (32 - TG_PRESENCE_BITS + 6));
+}
+
+TG_INLINE uint64_t tg_presence_bit(uint32_t hash)
+{
+	return 1ULL << (hash >> (32 - TG_PRESENCE_BITS) & 63);
+}
+
+/* src is the client. The salt keeps senders from choosing tuples that hit, each of which would
+ * cost a look-up and no more. This mix can be inverted by who sees what comes out of it; nothing that
+ * is sent depends on it or on its salt. */
+TG_INLINE uint32_t tg_presence_flow(const struct tg_packet *pkt, uint64_t salt)
+{
+	uint64_t h = (pkt->src.d[0] ^ salt) * 0x9e3779b97f4a7c15ULL + pkt->ports;
+
+	if (pkt->family == 6)
+		h = (h ^ pkt->src.d[1] ^ pkt->dst.d[1]) * 0x94d049bb133111ebULL;
+	h = ((h ^ h >> 32) + pkt->dst.d[0]) * 0xbf58476d1ce4e5b9ULL;
+	return (uint32_t)(h >> 32);
+}
+
+TG_INLINE uint32_t tg_presence_source(uint64_t white_key, uint64_t salt)
+{
+	uint64_t h = (white_key ^ salt) * 0x9e3779b97f4a7c15ULL;
+
+	return (uint32_t)((h ^ h >> 29) * 0xbf58476d1ce4e5b9ULL >> 32);
+}
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * What the proxy knows of a service beside struct tg_service: the strategy, what becomes of
+ * clients' first data, what the configuration fixes; and what its clients are told.
+ */
+#ifndef TG_PROXY_SERVICE_H
+#define TG_PROXY_SERVICE_H
+
+#include "servers.h"
+
+enum tg_strategy {
+	TG_STRATEGY_COOKIE = 0,
+	TG_STRATEGY_AUTH_COOKIE = 1,
+	TG_STRATEGY_AUTH_FULL = 2,
+	TG_STRATEGY_AUTH_WRONG = 3,
+	TG_STRATEGY_AUTH_TTL = 4,
+	TG_STRATEGY_CACHE = 5,
+};
+
+/* True if connections under this strategy are translated. */
+TG_INLINE bool tg_strategy_translates(uint32_t strategy)
+{
+	return strategy == TG_STRATEGY_COOKIE || strategy == TG_STRATEGY_CACHE;
+}
+
+/* When clients may send their first data, which has nowhere to go before the
+ * server is there. */
+enum tg_first_data {
+	TG_FIRST_DATA_ZERO_WINDOW = 0, /* not before: the SYN-ACK's window is zero */
+	TG_FIRST_DATA_NOTIFY = 1,      /* at once; it is lost, and they are told so */
+};
+
+/* What the proxy knows of a service beside struct tg_service. Map ABI. */
+struct tg_proxy_service {
+	uint8_t strategy;   /* enum tg_strategy */
+	uint8_t first_data; /* enum tg_first_data */
+	uint8_t fixed;      /* enum tg_fixed, or-ed */
+	uint8_t pad;
+};
+
+/* What clients of a server are told in our SYN-ACKs; `l` is NULL if nothing is known of it. */
+TG_INLINE struct tg_service tg_proxy_advertised(const struct tg_service *svc,
+						const struct tg_proxy_service *cfg,
+						const struct tg_learned *l, uint8_t family)
+{
+	struct tg_service advertised = tg_service_advertised(svc, cfg->fixed, l, family);
+
+	if (cfg->first_data == TG_FIRST_DATA_ZERO_WINDOW)
+		advertised.window = 0;
+	return advertised;
+}
+
+#endif
