@@ -35,6 +35,9 @@ type Report struct {
 	Failed   int     `json:"failed"`
 	Warnings int     `json:"warnings"`
 	Checks   []Check `json:"checks"`
+
+	// Takeovers say for each listener how its connections are taken over, and why (roles host and server).
+	Takeovers []Takeover `json:"takeovers,omitempty"`
 }
 
 func (r *Report) add(list ...Check) {
@@ -73,6 +76,7 @@ func Run(c *config.Config) *Report {
 	}
 	if c != nil && c.Role == config.RoleServer {
 		r.add(serverChecks(c, privileged)...)
+		r.addTakeovers(c, privileged)
 		return r
 	}
 	r.add(kernelChecks()...)
@@ -86,12 +90,24 @@ func Run(c *config.Config) *Report {
 	r.add(sysctlChecks()...)
 	if c == nil {
 		r.add(interfaceChecks(nil, config.XDPAuto)...)
+		r.addTakeovers(nil, privileged)
 		return r
 	}
 	r.add(interfaceChecks(c.Interfaces, c.XDPMode)...)
 	r.add(secretCheck(c.SecretFile))
 	r.add(serviceChecks(c.Services)...)
+	r.addTakeovers(c, privileged)
 	return r
+}
+
+// addTakeovers needs to read rules, which not everybody may.
+func (r *Report) addTakeovers(c *config.Config, privileged bool) {
+	if !privileged {
+		return
+	}
+	list, found := hostTakeovers(c)
+	r.add(list...)
+	r.Takeovers = found
 }
 
 func addPrivileges(r *Report) bool {

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"tidegate/internal/adopt/listeners"
+	"tidegate/internal/config"
+	"tidegate/internal/survey"
+)
+
+// Takeover is what becomes of connections to some listeners of a service.
+type Takeover struct {
+	Service   string           `json:"service,omitempty"` // empty: no configuration was given
+	Listeners []string         `json:"listeners"`         // or destinations without one
+	Takeover  config.Takeover  `json:"takeover"`
+	Reason    string           `json:"reason,omitempty"`
+	Findings  []survey.Finding `json:"findings,omitempty"`
+}
+
+// cutsOff are findings that mean that adopted connections do not live.
+var cutsOff = []string{survey.NATHooks, survey.DNAT, survey.NewNotSYN, survey.AcceptSYN, survey.LooseOff, survey.SYNProxy, survey.TProxy,
+	survey.BridgePort, survey.LayerThree}
+
+// byPasses are findings that mean that a rule does not see what it was written for.
+var byPasses = []string{survey.SYNRule, survey.Limit}
+
+// host is what takeover looks at.
+type host struct {
+	machine    *survey.Machine
+	all        []listeners.Listener
+	interfaces []string
+	translates bool // what cannot be adopted is translated
+}
+
+// hostTakeovers says for each listener how its connections are taken over. Without a
+// configuration it looks at every listener that is not of this machine alone.
+func hostTakeovers(c *config.Config) ([]Check, []Takeover) {
+	all, err := listeners.Scan()
+	if err != nil {
+		return nil, nil // the services' checks say so
+	}
+	h := host{machine: survey.Read(), all: all}
+	services := []config.Service{{Prefixes: everywhere, Ports: []config.PortRange{{First: 1, Last: 65535}}, Mode: config.ModeMonitor}}
+	if c != nil {
+		services, h.interfaces = c.Services, c.Interfaces
+		h.translates = c.Server.Takeover == config.TakeoverTranslate || c.Role == config.RoleHost && c.Server.Takeover == config.TakeoverAuto
+	}
+	var list []Check
+	var found []Takeover
+	for _, s := range services {
+		if s.Mode == config.ModeOff {
+			continue
+		}
+		for _, t := range h.takeovers(s) {
+			list, found = append(list, h.judge(s, t)), append(found, t)
+		}
+	}
+	return list, found
+}
+
+var everywhere = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
+
+// takeovers are those of one service; listeners with one verdict stand together.
+func (h *host) takeovers(s config.Service) (list []Takeover) {
+	report := listeners.State(h.all, s.Prefixes, s.Ports)
+	add := func(where string, v survey.Verdict) {
+		t := Takeover{s.Name, []string{where}, v.Takeover, v.Reason(), v.Findings}
+		at := slices.IndexFunc(list, func(o Takeover) bool { return o.Takeover == t.Takeover && o.Reason == t.Reason })
+		if at < 0 {
+			list = append(list, t)
+		} else if !slices.Contains(list[at].Listeners, where) {
+			list[at].Listeners = append(list[at].Listeners, where)
+		}
+	}
+	for _, l := range report.Listeners {
+		for _, a := range destinations(l, s.Prefixes) {
+			where := netip.AddrPortFrom(a, l.Port)
+			v := h.machine.Judge(survey.Destination{Addr: a, Port: l.Port, Interfaces: h.interfaces})
+			if l.MPTCP {
+				v.Takeover = config.TakeoverTranslate
+				v.Findings = append([]survey.Finding{{ID: "mptcp", Reason: "MPTCP listener", Show: "ss -Mltn"}}, v.Findings...)
+			}
+			add(where.String(), v)
+		}
+	}
+	for _, port := range few(report.Missing) {
+		for _, a := range destinations(listeners.Listener{Addr: netip.IPv6Unspecified()}, s.Prefixes) {
+			if v := h.machine.Judge(survey.Destination{Addr: a, Port: port, Interfaces: h.interfaces}); v.Has(survey.DNAT) {
+				add(netip.AddrPortFrom(a, port).String(), v)
+			}
+		}
+	}
+	return list
+}
+
+// destinations are the addresses that clients reach a listener at: its own, or single ones
+// of the service, or all.
+func destinations(l listeners.Listener, prefixes []netip.Prefix) (list []netip.Addr) {
+	a := l.Addr.Unmap()
+	if !a.IsUnspecified() {
+		if a.IsLoopback() {
+			return nil
+		}
+		return []netip.Addr{a}
+	}
+	for _, p := range prefixes {
+		is4 := p.Addr().Is4()
+		if a.Is4() != is4 && (a.Is4() || l.V6Only) {
+			continue
+		}
+		one := netip.IPv6Unspecified()
+		switch {
+		case p.IsSingleIP():
+			one = p.Addr()
+		case is4:
+			one = netip.IPv4Unspecified()
+		}
+		if !slices.Contains(list, one) {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// few are the ports of ranges that are written out; wide ranges are not looked at one by one.
+func few(ranges []config.PortRange) (ports []uint16) {
+	const most = 64
+	for _, r := range ranges {
+		for p := int(r.First); p <= int(r.Last) && int(r.Last)-int(r.First) < most && len(ports) < most; p++ {
+			ports = append(ports, uint16(p))
+		}
+	}
+	return ports
+}
+
+// judge turns a takeover into a row.
+func (h *host) judge(s config.Service, t Takeover) Check {
+	c := Check{Name: "takeover", Status: OK, Found: fmt.Sprintf("%s: adopt", someWords(t.Listeners))}
+	if s.Name != "" {
+		c.Name += " " + s.Name
+	}
+	if t.Takeover == config.TakeoverAdopt {
+		return c
+	}
+	c.Found = fmt.Sprintf("%s: translate: %s", someWords(t.Listeners), t.Reason)
+	if h.translates {
+		return c
+	}
+	has := func(ids []string) bool {
+		return slices.ContainsFunc(t.Findings, func(f survey.Finding) bool { return slices.Contains(ids, f.ID) })
+	}
+	c.Status = Warn
+	switch {
+	case t.Findings[0].ID == "mptcp":
+		c.Means, c.Fix = "its SYNs are left to the kernel, unprotected by tidegate", mendMPTCP
+		return c
+	case has(cutsOff):
+		c.Means = "under `mode: always` every client would be cut off"
+		if s.Mode == config.ModeAlways {
+			c.Status = Fail
+		}
+	case has(byPasses):
+		c.Means = "SYNs never come to that rule: whom it refuses connects"
+	default:
+		c.Means = "whether connections live is not known"
+	}
+	c.Fix = fmt.Sprintf("see `%s`; fix the rule, or keep this service at `mode: monitor`", t.Findings[0].Show)
+	return c
+}
+
+func someWords(words []string) string {
+	list := words
+	if len(words) > shown {
+		list = append(slices.Clone(words[:shown]), fmt.Sprintf("%d more", len(words)-shown))
+	}
+	text := ""
+	for i, w := range list {
+		if i > 0 {
+			text += ", "
+		}
+		text += w
+	}
+	return text
+}
