@@ -9,7 +9,8 @@
  *
  * tg_lab_sink and tg_lab_drop end frames: the first where the answers to
  * spoofed sources die, the second where the cost of generation is calibrated.
- * tg_lab_pass stands where clients receive.
+ * tg_lab_pass stands where clients receive, tg_lab_door where clients and the sink
+ * are behind one port.
  *
  * Never loaded by `tidegate run`; never attached to an interface that the lab
  * did not make.
@@ -63,6 +64,14 @@ volatile const struct tg_flood_cfg flood_cfg = {};
 /* Written by the one thread that runs the flood, read by it between batches. */
 __u64 flood_state;
 __u64 flood_frames;
+
+/*
+ * A paced flood: frames are due flood_gap_ns after one another, the next at flood_next_ns
+ * by the monotonic clock. The program waits for that, so that no burst is longer than one
+ * batch of the kernel's. Gap 0: as fast as it goes.
+ */
+__u64 flood_gap_ns;
+__u64 flood_next_ns;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -294,6 +303,23 @@ static __always_inline int write_syn(void *data, void *end, enum tg_lab_kind kin
 	return write_tcp(data + ETH_LEN + IP4_LEN, end, kind, 1460, pseudo, r0, r1);
 }
 
+/* Looks at the clock; ends the wait when the frame is due. */
+static long is_due(__u32 i, void *ctx)
+{
+	return bpf_ktime_get_ns() >= flood_next_ns;
+}
+
+/* At most some 100 us: softirqs wait as long. */
+#define WAIT_LOOKS_MAX 4096
+
+static __always_inline void await_due(void)
+{
+	if (!flood_gap_ns)
+		return;
+	bpf_loop(WAIT_LOOKS_MAX, is_due, NULL, 0);
+	flood_next_ns += flood_gap_ns;
+}
+
 SEC("xdp")
 int tg_lab_flood(struct xdp_md *ctx)
 {
@@ -304,6 +330,7 @@ int tg_lab_flood(struct xdp_md *ctx)
 	void *data, *end;
 	int err;
 
+	await_due();
 	if (want != have && bpf_xdp_adjust_tail(ctx, want - have))
 		return XDP_ABORTED;
 	data = (void *)(long)ctx->data;
@@ -344,6 +371,37 @@ SEC("xdp")
 int tg_lab_drop(struct xdp_md *ctx)
 {
 	return XDP_DROP;
+}
+
+/* The clients' addresses; all else that comes to the door is an answer to the flood. */
+struct tg_door_cfg {
+	__u32 ip4_net_be;
+	__u32 ip4_mask_be;
+	__u32 ip6_net_be[2]; /* the upper half of an IPv6 address */
+};
+
+volatile const struct tg_door_cfg door_cfg = {};
+
+SEC("xdp")
+int tg_lab_door(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	const __u16 *type = data + 12;
+	const __u32 *ip = data + ETH_LEN;
+
+	if (data + ETH_LEN + IP4_LEN > end)
+		return XDP_PASS;
+	if (*type == bpf_htons(ETHERTYPE_IP4)) {
+		if ((ip[4] & door_cfg.ip4_mask_be) == door_cfg.ip4_net_be)
+			return XDP_PASS;
+	} else if (*type == bpf_htons(ETHERTYPE_IP6)) {
+		if (data + ETH_LEN + IP6_LEN > end ||
+		    (ip[6] == door_cfg.ip6_net_be[0] && ip[7] == door_cfg.ip6_net_be[1]))
+			return XDP_PASS;
+	} else {
+		return XDP_PASS;
+	}
+	return tg_lab_sink(ctx);
 }
 
 /* At the clients' end: makes veth deliver what XDP_TX sends there. */

@@ -13,16 +13,16 @@ import (
 	"golang.org/x/term"
 
 	"tidegate/internal/cli"
+	"tidegate/internal/lab/overload"
 	"tidegate/internal/lab/report"
-	"tidegate/internal/lab/trial"
 )
 
 func newDemoCmd() *cobra.Command {
-	o := trial.DefaultSweep()
+	o := overload.DefaultOptions()
 	dir, rates := "demo", ""
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Four defences under rising floods: a table, plots and a report",
+		Short: "Where each defence stops serving: a table, plots and a report",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Choose(rates); err != nil {
@@ -31,18 +31,17 @@ func newDemoCmd() *cobra.Command {
 			ctx, stop := labContext(cmd)
 			defer stop()
 			line := newProgressLine(cmd.ErrOrStderr())
-			line.show("demo: 0/%d experiments", len(o.Rates)*len(o.Defences))
+			line.show("demo: %d defences, about %d s each", len(o.Defences), 25)
 			begin := time.Now()
-			o.Done = func(p trial.Point, done, total int) {
-				left := time.Since(begin) / time.Duration(done) * time.Duration(total-done)
-				line.show("demo: %d/%d experiments, %s left; last: %s", done, total, left.Round(time.Second), outcome(p))
+			o.Done = func(d string, p overload.Point) {
+				line.show("demo: %.0f s, %s", time.Since(begin).Seconds(), outcome(d, p))
 			}
-			s, runErr := trial.RunSweep(ctx, o)
+			r, runErr := overload.Run(ctx, o)
 			line.end()
-			if s == nil {
+			if r == nil {
 				return interrupted(ctx, runErr)
 			}
-			err := errors.Join(report.Table(cmd.OutOrStdout(), s), report.Write(dir, s))
+			err := errors.Join(report.Table(cmd.OutOrStdout(), r), report.Write(dir, r))
 			if err != nil {
 				return err
 			}
@@ -52,20 +51,16 @@ func newDemoCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&dir, "out", dir, "folder for report.html, plots and results.json")
-	f.StringSliceVar(&o.Defences, "defences", o.Defences, "which, as --defence of lab flood has them")
-	f.StringVar(&o.Base.Plane, "plane", o.Base.Plane, "of proxy-STRATEGY: xdp or dpdk")
-	f.StringVar(&rates, "rates", rates, "floods in SYNs per second, such as 1k,50k,max")
-	f.Float64Var(&o.Base.Load, "load", o.Base.Load, "legitimate requests per second, all clients together")
-	f.IntVar(&o.Base.Retries, "retries", o.Base.Retries, "try a request again that was reset, as browsers do")
+	overloadFlags(f, &o, &rates)
 	return cmd
 }
 
-// outcome is one experiment in a few words.
-func outcome(p trial.Point) string {
-	if p.Result == nil {
-		return fmt.Sprintf("%s at %s failed", p.Defence, p.Rate)
+// outcome is one measurement in a few words.
+func outcome(defence string, p overload.Point) string {
+	if p.Requests == 0 {
+		return fmt.Sprintf("%s bears %s of %s SYN/s", defence, overload.Rate(p.Processed), overload.Rate(p.Offered))
 	}
-	return fmt.Sprintf("%s at %s SYN/s served %.1f %%", p.Defence, p.Rate, 100*p.Result.Success)
+	return fmt.Sprintf("%s at %s SYN/s served %.1f %%", defence, overload.Rate(p.Offered), 100*p.Success)
 }
 
 // progressLine is one line that is written over on a terminal, and one line

@@ -34,6 +34,7 @@ beside it, on PATH, or where TIDEGATE says.`,
 	}
 	root.AddCommand(
 		newFloodCmd(),
+		newOverloadCmd(),
 		newDemoCmd(),
 		newStrategiesCmd(),
 		newConnectCmd(),

@@ -22,20 +22,20 @@ const (
 	Host   = "host"   // tidegate run, role host
 )
 
-// All lists all of them.
+// All lists those that stand on the server itself.
 func All() []string { return []string{None, Kernel, Nft, Host} }
 
 // WithBoxes lists those and the ones that stand in a box of their own between
 // clients and server; they are compared with each other.
 func WithBoxes() []string { return append(All(), boxes()...) }
 
-// defence protects the server of a topology.
+// Defence protects the server of a topology.
 type Defence interface {
-	// start switches it on; the web server already listens.
+	// Start switches it on; the web server already listens.
 	Start(ctx context.Context, t *rig.Topology) error
-	// cookies is the number of cookies sent since start.
+	// Cookies is the number of cookies sent since start.
 	Cookies(ctx context.Context, t *rig.Topology) (uint64, error)
-	// stop switches it off and leaves nothing behind.
+	// Stop switches it off and leaves nothing behind.
 	Stop() error
 }
 
@@ -49,12 +49,13 @@ type Env struct {
 
 // Stateful is a defence that remembers connections or sources.
 type Stateful interface {
-	// state is what it remembers now; the zero value if that cannot be told.
+	// State is what it remembers now; the zero value if that cannot be told.
 	State() plane.Usage
-	// emptyBytes is what its tables take when nothing is in them.
+	// EmptyBytes is what its tables take when nothing is in them.
 	EmptyBytes() uint64
 }
 
+// New makes the defence of that name; it is not yet at work.
 func New(env Env) (Defence, error) {
 	switch env.Name {
 	case None:
@@ -65,6 +66,9 @@ func New(env Env) (Defence, error) {
 		return &synproxy{progress: env.Progress}, nil
 	case Host:
 		return &Tidegate{Env: env}, nil
+	}
+	if env.Name == Edge {
+		return newEdge(env), nil
 	}
 	if InBox(env.Name) {
 		return NewProxy(env), nil

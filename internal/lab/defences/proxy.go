@@ -23,7 +23,7 @@ func boxes() []string {
 	for _, s := range config.Strategies() {
 		names = append(names, ProxyPrefix+string(s))
 	}
-	return append(names, NftProxy)
+	return append(names, NftProxy, Edge)
 }
 
 func InBox(name string) bool { return slices.Contains(boxes(), name) }
@@ -53,7 +53,7 @@ const dpdkConfig = "plane: dpdk\ndpdk: {cores: \"%d\", memory_mib: 128, idle_us:
 const proxyConfig = `role: proxy
 forwarding: router
 instance: %s
-interfaces: [%s, %s, %s]
+interfaces: [%s, %s]
 secret_file: %s
 drain: 0s
 services:
@@ -75,7 +75,7 @@ func (d *Proxy) Start(ctx context.Context, t *rig.Topology) error {
 		plane = fmt.Sprintf(dpdkConfig, d.Env.Pin.Server)
 	}
 	err := d.run(ctx, t.Box.Proxy, func(instance, secret string) string {
-		return plane + fmt.Sprintf(proxyConfig, instance, t.FloodPort.Name, t.LegitPort.Name, t.Box.InnerPort.Name,
+		return plane + fmt.Sprintf(proxyConfig, instance, outer(t), t.Box.InnerPort.Name,
 			secret, rig.ServicePort, d.strategy)
 	})
 	if err != nil {

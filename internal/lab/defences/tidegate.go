@@ -18,7 +18,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// stopGrace is how long a child may take to end.
+// StopGrace is how long a child may take to end.
 const StopGrace = 5 * time.Second
 
 // Tidegate is `tidegate run` on both ports of the server, started as a user
@@ -28,11 +28,12 @@ type Tidegate struct {
 	Proc     *rig.Process
 	NS       *rig.Namespace // where it runs
 	Instance string
+	suffix   string // of the instance's name, if the defence has several
 }
 
 const hostConfig = `role: host
 instance: %s
-interfaces: [%s, %s]
+interfaces: [%s]
 secret_file: %s
 drain: 100ms
 services:
@@ -46,20 +47,30 @@ func (d *Tidegate) Start(ctx context.Context, t *rig.Topology) error {
 		return err
 	}
 	return d.run(ctx, t.Server, func(instance, secret string) string {
-		return fmt.Sprintf(hostConfig, instance, t.FloodPort.Name, t.LegitPort.Name, secret, rig.ServicePort)
+		return fmt.Sprintf(hostConfig, instance, outer(t), secret, rig.ServicePort)
 	})
+}
+
+// outer are the ports that flood and clients come by, as a list of the configuration.
+func outer(t *rig.Topology) string {
+	if t.FloodPort == t.LegitPort {
+		return t.FloodPort.Name
+	}
+	return t.FloodPort.Name + ", " + t.LegitPort.Name
 }
 
 // run starts `tidegate run` in a namespace and waits until it is ready.
 func (d *Tidegate) run(ctx context.Context, n *rig.Namespace, config func(instance, secret string) string) error {
-	d.NS, d.Instance = n, rig.InstPrefix+d.Env.Owner.String()
+	d.NS, d.Instance = n, rig.InstPrefix+d.Env.Owner.String()+d.suffix
 	secret := filepath.Join(d.Env.Dir, "secret")
-	var raw [32]byte
-	_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
-	if err := os.WriteFile(secret, []byte(hex.EncodeToString(raw[:])+"\n"), 0o600); err != nil {
-		return err
+	if !rig.PathExists(secret) {
+		var raw [32]byte
+		_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
+		if err := os.WriteFile(secret, []byte(hex.EncodeToString(raw[:])+"\n"), 0o600); err != nil {
+			return err
+		}
 	}
-	conf := filepath.Join(d.Env.Dir, "tidegate.yaml")
+	conf := filepath.Join(d.Env.Dir, "tidegate"+d.suffix+".yaml")
 	if err := os.WriteFile(conf, []byte(config(d.Instance, secret)), 0o600); err != nil {
 		return err
 	}

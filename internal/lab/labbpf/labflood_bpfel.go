@@ -13,6 +13,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type LabFloodTgDoorCfg struct {
+	_         structs.HostLayout
+	Ip4NetBe  uint32
+	Ip4MaskBe uint32
+	Ip6NetBe  [2]uint32
+}
+
 type LabFloodTgFloodCfg struct {
 	_        structs.HostLayout
 	MacDst   [6]uint8
@@ -31,12 +38,16 @@ type LabFloodTgFloodCfg struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	LabFloodMapSinkFrames  = "sink_frames"
+	LabFloodProgTgLabDoor  = "tg_lab_door"
 	LabFloodProgTgLabDrop  = "tg_lab_drop"
 	LabFloodProgTgLabFlood = "tg_lab_flood"
 	LabFloodProgTgLabPass  = "tg_lab_pass"
 	LabFloodProgTgLabSink  = "tg_lab_sink"
+	LabFloodVarDoorCfg     = "door_cfg"
 	LabFloodVarFloodCfg    = "flood_cfg"
 	LabFloodVarFloodFrames = "flood_frames"
+	LabFloodVarFloodGapNs  = "flood_gap_ns"
+	LabFloodVarFloodNextNs = "flood_next_ns"
 	LabFloodVarFloodState  = "flood_state"
 )
 
@@ -82,6 +93,7 @@ type LabFloodSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LabFloodProgramSpecs struct {
+	TgLabDoor  *ebpf.ProgramSpec `ebpf:"tg_lab_door"`
 	TgLabDrop  *ebpf.ProgramSpec `ebpf:"tg_lab_drop"`
 	TgLabFlood *ebpf.ProgramSpec `ebpf:"tg_lab_flood"`
 	TgLabPass  *ebpf.ProgramSpec `ebpf:"tg_lab_pass"`
@@ -99,8 +111,11 @@ type LabFloodMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LabFloodVariableSpecs struct {
+	DoorCfg     *ebpf.VariableSpec `ebpf:"door_cfg"`
 	FloodCfg    *ebpf.VariableSpec `ebpf:"flood_cfg"`
 	FloodFrames *ebpf.VariableSpec `ebpf:"flood_frames"`
+	FloodGapNs  *ebpf.VariableSpec `ebpf:"flood_gap_ns"`
+	FloodNextNs *ebpf.VariableSpec `ebpf:"flood_next_ns"`
 	FloodState  *ebpf.VariableSpec `ebpf:"flood_state"`
 }
 
@@ -137,8 +152,11 @@ func (m *LabFloodMaps) Close() error {
 //
 // It can be passed to LoadLabFloodObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LabFloodVariables struct {
+	DoorCfg     *ebpf.Variable `ebpf:"door_cfg"`
 	FloodCfg    *ebpf.Variable `ebpf:"flood_cfg"`
 	FloodFrames *ebpf.Variable `ebpf:"flood_frames"`
+	FloodGapNs  *ebpf.Variable `ebpf:"flood_gap_ns"`
+	FloodNextNs *ebpf.Variable `ebpf:"flood_next_ns"`
 	FloodState  *ebpf.Variable `ebpf:"flood_state"`
 }
 
@@ -146,6 +164,7 @@ type LabFloodVariables struct {
 //
 // It can be passed to LoadLabFloodObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LabFloodPrograms struct {
+	TgLabDoor  *ebpf.Program `ebpf:"tg_lab_door"`
 	TgLabDrop  *ebpf.Program `ebpf:"tg_lab_drop"`
 	TgLabFlood *ebpf.Program `ebpf:"tg_lab_flood"`
 	TgLabPass  *ebpf.Program `ebpf:"tg_lab_pass"`
@@ -154,6 +173,7 @@ type LabFloodPrograms struct {
 
 func (p *LabFloodPrograms) Close() error {
 	return _LabFloodClose(
+		p.TgLabDoor,
 		p.TgLabDrop,
 		p.TgLabFlood,
 		p.TgLabPass,

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"tidegate/internal/lab/rig"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -34,6 +36,11 @@ func RunClientChild(stdin io.Reader, stdout io.Writer) error {
 	}
 	// Starts are due to the microsecond: no timer slack.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	if cfg.Urgent {
+		if err := rig.Favour(os.Getpid()); err != nil {
+			return fmt.Errorf("priority: %w", err)
+		}
+	}
 	if err := preflight(cfg); err != nil {
 		return err
 	}

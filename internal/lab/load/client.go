@@ -27,6 +27,8 @@ type ClientConfig struct {
 	// Retries is how often a request is tried again whose connection was reset
 	// before a byte of the response came, as a browser does.
 	Retries int
+	// Urgent: the clients come before what else wants their processor.
+	Urgent bool
 	// KeepConnect: the result holds the time to connect of every connection that was made.
 	KeepConnect bool
 }

@@ -205,13 +205,16 @@ type xdpMD struct {
 }
 
 // send makes one call of n frames on the calling thread.
-func (f *Flood) send(n int) (Burst, error) {
+func (f *Flood) send(n int) (Burst, error) { return f.sendBatches(n, 0) }
+
+// sendBatches makes one call of n frames; the kernel sends so many at once (0: 64).
+func (f *Flood) sendBatches(n, batch int) (Burst, error) {
 	in := make([]byte, frameLenIn)
 	opts := ebpf.RunOptions{
 		Data:    in,
 		Context: xdpMD{DataEnd: uint32(len(in)), IngressIfindex: uint32(f.from.Index)},
-		Repeat:  uint32(n),
-		Flags:   unix.BPF_F_TEST_XDP_LIVE_FRAMES,
+		Repeat:  uint32(n), BatchSize: uint32(batch),
+		Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES,
 	}
 	cpu0, begin := threadCPU(), time.Now()
 	_, err := f.objs.TgLabFlood.Run(&opts)

@@ -75,6 +75,12 @@ func WriteConnect(dir string, t *trial.ConnectTimes) error {
 	return nil
 }
 
+// The figure is a drawing that scales, with its legend inside.
+const (
+	connectWidth  = 8 * vg.Inch
+	connectHeight = 4.6 * vg.Inch
+)
+
 // connectPlot draws for each defence the share of all connections that were made
 // within a time. A curve that ends below 1 has connections that never were.
 func connectPlot(t *trial.ConnectTimes) ([]byte, error) {
@@ -103,10 +109,10 @@ func connectPlot(t *trial.ConnectTimes) ([]byte, error) {
 	p.X.Min, p.X.Max = math.Log10(lo/1.5), math.Log10(t.TimeoutMs)
 	p.X.Tick.Marker = logTicks(msLabel)
 	p.Y.Min, p.Y.Max = 0, 1.02
-	p.Legend.Left, p.Legend.XOffs, p.Legend.YOffs = true, plotWidth*0.58, vg.Points(45)
+	p.Legend.Left, p.Legend.XOffs, p.Legend.YOffs = true, connectWidth*0.58, vg.Points(45)
 	p.Legend.TextStyle.Font = sans
 	p.Legend.TextStyle.Font.Size = 11
-	canvas := vgsvg.New(plotWidth, plotHeight)
+	canvas := vgsvg.New(connectWidth, connectHeight)
 	p.Draw(draw.Crop(draw.New(canvas), 0.1*vg.Inch, -0.2*vg.Inch, 0.1*vg.Inch, -0.1*vg.Inch))
 	var buf bytes.Buffer
 	_, err := canvas.WriteTo(&buf)

@@ -4,9 +4,11 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"image/color"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -17,43 +19,61 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 
 	"tidegate/internal/lab/defences"
-	"tidegate/internal/lab/trial"
+	"tidegate/internal/lab/overload"
 )
 
 // look is how one defence is drawn, the same in every plot. The colours are
 // those of Okabe and Ito, which people with colour blindness tell apart; widths
-// fall from first to last, so that lines that coincide all stay visible.
+// fall from first to last, so that lines that coincide all stay visible. What stands in a
+// box before the server is dotted.
 type look struct {
-	label string
-	color color.RGBA
-	width vg.Length
-	shape draw.GlyphDrawer
+	label  string
+	color  color.RGBA
+	width  vg.Length
+	shape  draw.GlyphDrawer
+	dashes []vg.Length
 }
 
-var looks = map[string]look{
-	defences.None:   {"no defence", color.RGBA{0x88, 0x88, 0x88, 0xff}, 2.2, draw.CrossGlyph{}},
-	defences.Kernel: {"kernel SYN cookies", color.RGBA{0x00, 0x72, 0xb2, 0xff}, 6.5, draw.BoxGlyph{}},
-	defences.Nft:    {"nftables SYNPROXY", color.RGBA{0xe6, 0x9f, 0x00, 0xff}, 3.8, draw.PyramidGlyph{}},
-	defences.Host:   {"Tidegate host", color.RGBA{0x00, 0x9e, 0x73, 0xff}, 1.6, draw.CircleGlyph{}},
+var (
+	grey       = color.RGBA{0x88, 0x88, 0x88, 0xff}
+	blue       = color.RGBA{0x00, 0x72, 0xb2, 0xff}
+	orange     = color.RGBA{0xe6, 0x9f, 0x00, 0xff}
+	green      = color.RGBA{0x00, 0x9e, 0x73, 0xff}
+	vermillion = color.RGBA{0xd5, 0x5e, 0x00, 0xff}
+	purple     = color.RGBA{0xcc, 0x79, 0xa7, 0xff}
+	sky        = color.RGBA{0x56, 0xb4, 0xe9, 0xff}
 
-	"proxy-cookie":      {"proxy, cookie", color.RGBA{0x00, 0x72, 0xb2, 0xff}, 5, draw.BoxGlyph{}},
-	"proxy-auth-cookie": {"proxy, auth-cookie", color.RGBA{0xe6, 0x9f, 0x00, 0xff}, 3.4, draw.PyramidGlyph{}},
-	"proxy-auth-full":   {"proxy, auth-full", color.RGBA{0x00, 0x9e, 0x73, 0xff}, 1.8, draw.CircleGlyph{}},
+	dotted = []vg.Length{1, 2}
+)
+
+var looks = map[string]look{
+	defences.None:   {"no defence", grey, 2.2, draw.CrossGlyph{}, nil},
+	defences.Kernel: {"kernel SYN cookies", blue, 4.5, draw.BoxGlyph{}, nil},
+	defences.Nft:    {"nftables SYNPROXY", orange, 3.2, draw.PyramidGlyph{}, nil},
+	defences.Host:   {"Tidegate host", green, 1.8, draw.CircleGlyph{}, nil},
+
+	defences.NftProxy:   {"SYNPROXY in a box", vermillion, 2.2, draw.TriangleGlyph{}, dotted},
+	"proxy-cookie":      {"Tidegate proxy", purple, 1.8, draw.SquareGlyph{}, dotted},
+	"proxy-auth-cookie": {"proxy, auth-cookie", orange, 1.8, draw.PyramidGlyph{}, dotted},
+	"proxy-auth-full":   {"proxy, auth-full", green, 1.8, draw.CircleGlyph{}, dotted},
+	defences.Edge:       {"Tidegate edge", sky, 1.8, draw.RingGlyph{}, dotted},
 }
 
 func lookOf(defence string) look {
 	if l, ok := looks[defence]; ok {
 		return l
 	}
-	return look{defence, color.RGBA{A: 0xff}, 2, draw.CircleGlyph{}}
+	return look{defence, color.RGBA{A: 0xff}, 2, draw.CircleGlyph{}, dotted}
 }
 
+// A plot is as wide as a phone shows it, so that its letters are readable there.
 const (
-	plotWidth  = 8 * vg.Inch
-	plotHeight = 4.6 * vg.Inch
-	legendH    = 0.34 * vg.Inch
-	plotDPI    = 160
-	axisFont   = 12
+	plotWidth  = 5 * vg.Inch
+	plotHeight = 4 * vg.Inch
+	legendRow  = 0.2 * vg.Inch
+	plotDPI    = 220
+	axisFont   = 11
+	smallFont  = 10
 	thinLine   = vg.Length(2)
 )
 
@@ -61,15 +81,15 @@ var sans = font.Font{Typeface: "Liberation", Variant: "Sans"}
 
 // render draws a plot below a legend strip of its own, so that the legend can
 // never lie on the data.
-func render(p *plot.Plot, defences []string) ([]byte, error) {
+func render(p *plot.Plot, of []*overload.Defence) ([]byte, error) {
 	img := vgimg.NewWith(vgimg.UseWH(plotWidth, plotHeight), vgimg.UseDPI(plotDPI), vgimg.UseBackgroundColor(color.White))
 	all := draw.New(img)
-	area := draw.Crop(all, 0.12*vg.Inch, -0.25*vg.Inch, 0.1*vg.Inch, -0.08*vg.Inch)
-	if len(defences) > 0 {
+	area := draw.Crop(all, 0.08*vg.Inch, -0.12*vg.Inch, 0.08*vg.Inch, -0.08*vg.Inch)
+	if len(of) > 0 {
 		drawTitle(p, area)
-		strip := draw.Crop(area, 0.55*vg.Inch, 0, area.Max.Y-area.Min.Y-legendH-0.3*vg.Inch, -0.3*vg.Inch)
-		drawLegend(strip, defences)
-		area = draw.Crop(area, 0, 0, 0, -legendH-0.32*vg.Inch)
+		strip := draw.Crop(area, 0.1*vg.Inch, 0, 0, -0.34*vg.Inch)
+		rows := drawLegend(strip, of)
+		area = draw.Crop(area, 0, 0, 0, -0.3*vg.Inch-vg.Length(rows)*legendRow)
 	}
 	p.Draw(area)
 	var buf bytes.Buffer
@@ -84,141 +104,150 @@ func drawTitle(p *plot.Plot, c draw.Canvas) {
 	p.Title.Text = ""
 }
 
-// drawLegend lays the entries side by side.
-func drawLegend(c draw.Canvas, defences []string) {
+// drawLegend lays the entries side by side from the top down, and says in how many rows.
+func drawLegend(c draw.Canvas, of []*overload.Defence) (rows int) {
 	sty := text.Style{
 		Color: color.Black, Font: sans, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler,
 	}
-	sty.Font.Size = 11
-	const swatch, gap = 0.37 * vg.Inch, 0.3 * vg.Inch
-	x, y := c.Min.X, (c.Min.Y+c.Max.Y)/2
-	for _, d := range defences {
-		l := lookOf(d)
-		c.StrokeLine2(draw.LineStyle{Color: l.color, Width: min(l.width, 4)}, x, y, x+0.3*vg.Inch, y)
-		c.DrawGlyph(draw.GlyphStyle{Color: l.color, Radius: 4.5, Shape: l.shape}, vg.Point{X: x + 0.15*vg.Inch, Y: y})
-		c.FillText(sty, vg.Point{X: x + swatch, Y: y}, l.label)
-		x += swatch + sty.Width(l.label) + gap
+	sty.Font.Size = smallFont
+	const swatch, gap = 0.3 * vg.Inch, 0.18 * vg.Inch
+	x, y, rows := c.Min.X, c.Max.Y-legendRow/2, 1
+	for _, d := range of {
+		l := lookOf(d.Name)
+		name := l.label
+		if d.Capacity.Median > 0 {
+			name += " (" + overload.Rate(d.Capacity.Median) + ")"
+		}
+		if wide := swatch + sty.Width(name); x > c.Min.X && x+wide > c.Max.X {
+			x, y, rows = c.Min.X, y-legendRow, rows+1
+		}
+		c.StrokeLine2(draw.LineStyle{Color: l.color, Width: min(l.width, 3), Dashes: l.dashes}, x, y, x+0.24*vg.Inch, y)
+		c.DrawGlyph(draw.GlyphStyle{Color: l.color, Radius: 3, Shape: l.shape}, vg.Point{X: x + 0.12*vg.Inch, Y: y})
+		c.FillText(sty, vg.Point{X: x + swatch, Y: y}, name)
+		x += swatch + sty.Width(name) + gap
 	}
+	return rows
 }
 
 func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text = title
 	p.Title.TextStyle.Font = sans
-	p.Title.TextStyle.Font.Size = 14
+	p.Title.TextStyle.Font.Size = 13
 	p.Title.Padding = 10
 	p.Title.TextStyle.YAlign = draw.YTop
 	p.X.Label.Text, p.Y.Label.Text = x, y
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.Label.TextStyle.Font, a.Tick.Label.Font = sans, sans
 		a.Label.TextStyle.Font.Size = axisFont
-		a.Tick.Label.Font.Size = 11
+		a.Tick.Label.Font.Size = smallFont
 		a.Label.Padding = 4
 	}
 	return p
 }
 
-// values picks one number of a result.
-type values func(*trial.Result) float64
+// values picks one number of a measurement.
+type values func(*overload.Point) float64
 
-// sweepPlot draws a value against the flood rate that arrived; graded lines
-// stay visible where they coincide.
-func sweepPlot(p *plot.Plot, s *trial.Sweep, graded bool, v values) error {
+// ratePlot draws a value against the offered rate, and each defence's capacity as a
+// vertical line. Lines that are graded stay visible where they coincide.
+func ratePlot(p *plot.Plot, r *overload.Result, bottom, top float64, v values) error {
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{0xe4}, color.Gray{0xe4}
 	p.Add(grid)
 	lo, hi := math.Inf(1), 0.0
-	for _, d := range s.Defences {
+	for _, d := range measured(r) {
 		var xy plotter.XYs
-		for _, rate := range s.Rates {
-			if r := s.Find(d, rate); r != nil && r.SYNPPS > 0 {
-				xy = append(xy, plotter.XY{X: math.Log10(r.SYNPPS), Y: v(r)})
-				lo, hi = min(lo, r.SYNPPS), max(hi, r.SYNPPS)
+		for i := range d.Points {
+			if pt := &d.Points[i]; pt.Offered > 0 {
+				xy = append(xy, plotter.XY{X: math.Log10(pt.Offered), Y: v(pt)})
+				lo, hi = min(lo, pt.Offered), max(hi, pt.Offered)
 			}
 		}
 		if len(xy) == 0 {
 			continue
 		}
+		slices.SortFunc(xy, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
 		line, points, err := plotter.NewLinePoints(xy)
 		if err != nil {
 			return err
 		}
-		l := lookOf(d)
-		line.Color, line.Width = l.color, thinLine
-		if graded {
-			line.Width = l.width
-		}
-		points.Color, points.Shape, points.Radius = l.color, l.shape, 4.5
+		l := lookOf(d.Name)
+		line.Color, line.Width, line.Dashes = l.color, l.width, l.dashes
+		points.Color, points.Shape, points.Radius = l.color, l.shape, 3
 		p.Add(line, points)
+		if d.Capacity.Median > 0 {
+			at := math.Log10(d.Capacity.Median)
+			mark, err := plotter.NewLine(plotter.XYs{{X: at, Y: bottom}, {X: at, Y: top}})
+			if err != nil {
+				return err
+			}
+			mark.Color, mark.Width, mark.Dashes = l.color, 1.4, []vg.Length{4, 3}
+			p.Add(mark)
+		}
 	}
 	if hi == 0 {
 		lo, hi = 1000, 1e6
 	}
 	p.X.Min, p.X.Max = math.Log10(lo*0.8), math.Log10(hi*1.25)
+	p.Y.Min, p.Y.Max = bottom, top
 	p.X.Tick.Marker = logTicks(rateLabel)
 	return nil
 }
 
-func successPlot(s *trial.Sweep) ([]byte, error) {
-	p := newPlot("Requests served under a SYN flood", "flood at the server (SYN/s)", "requests served (%)")
-	err := sweepPlot(p, s, true, func(r *trial.Result) float64 { return 100 * r.Success })
-	if err != nil {
+func successPlot(r *overload.Result) ([]byte, error) {
+	p := newPlot("Requests served; dashed: capacity", "offered flood (SYN/s)", "requests served (%)")
+	if err := ratePlot(p, r, -4, 106, func(pt *overload.Point) float64 { return 100 * pt.Success }); err != nil {
 		return nil, err
 	}
-	p.Y.Min, p.Y.Max = -4, 106
 	p.Y.Tick.Marker = plot.ConstantTicks{
 		{Value: 0, Label: "0"}, {Value: 25, Label: "25"}, {Value: 50, Label: "50"}, {Value: 75, Label: "75"}, {Value: 100, Label: "100"},
 	}
-	return render(p, s.Defences)
+	return render(p, measured(r))
 }
 
-func latencyPlot(s *trial.Sweep) ([]byte, error) {
-	p := newPlot("99th percentile of response time under a SYN flood (failed = timeout)", "flood at the server (SYN/s)", "p99 response time")
-	lo, hi := s.Timeout, s.Timeout
-	for _, pt := range s.Points {
-		if pt.Result != nil && pt.Result.Latency.P99 > 0 {
-			lo, hi = min(lo, pt.Result.Latency.P99), max(hi, pt.Result.Latency.P99)
+func latencyPlot(r *overload.Result) ([]byte, error) {
+	p := newPlot("99th percentile of response time", "offered flood (SYN/s)", "p99 (failed = timeout)")
+	lo, hi := r.Timeout, r.Timeout
+	for _, d := range measured(r) {
+		for _, pt := range d.Points {
+			if pt.Latency.P99 > 0 {
+				lo, hi = min(lo, pt.Latency.P99), max(hi, pt.Latency.P99)
+			}
 		}
 	}
-	err := sweepPlot(p, s, false, func(r *trial.Result) float64 { return math.Log10(max(r.Latency.P99, 0.001)) })
+	err := ratePlot(p, r, math.Log10(lo/1.6), math.Log10(hi*1.8), func(pt *overload.Point) float64 { return math.Log10(max(pt.Latency.P99, 0.001)) })
 	if err != nil {
 		return nil, err
 	}
-	p.Y.Min, p.Y.Max = math.Log10(lo/1.6), math.Log10(hi*1.8)
 	p.Y.Tick.Marker = logTicks(msLabel)
-	return render(p, s.Defences)
+	return render(p, measured(r))
 }
 
-// absorbPlot shows the highest SYN rate that each defence took on one core, and
-// what share of requests it still served then.
-func absorbPlot(s *trial.Sweep) ([]byte, error) {
-	p := newPlot("SYN rate absorbed by one core, generator included", "million SYN/s", "")
+// costPlot shows what each defence spends on a SYN.
+func costPlot(r *overload.Result) ([]byte, error) {
+	p := newPlot("Processor time for each SYN, the wire's own left out", "nanoseconds", "")
 	var names []string
-	top := 0.0
-	for i := len(s.Defences) - 1; i >= 0; i-- {
-		d := s.Defences[i]
-		best := fastest(s, d)
-		if best == nil {
-			continue
-		}
+	top := 1.0
+	list := measured(r)
+	slices.Reverse(list)
+	for _, d := range list {
 		at := float64(len(names))
-		names = append(names, lookOf(d).label)
-		mpps := best.SYNPPS / 1e6
-		top = max(top, mpps)
-		bar, err := plotter.NewBarChart(plotter.Values{mpps}, 40)
+		names = append(names, lookOf(d.Name).label)
+		top = max(top, d.SYNNs)
+		bar, err := plotter.NewBarChart(plotter.Values{d.SYNNs}, 22)
 		if err != nil {
 			return nil, err
 		}
-		bar.Horizontal, bar.XMin, bar.Color, bar.LineStyle.Width = true, at, lookOf(d).color, 0
+		bar.Horizontal, bar.XMin, bar.Color, bar.LineStyle.Width = true, at, lookOf(d.Name).color, 0
 		label, err := plotter.NewLabels(plotter.XYLabels{
-			XYs:    []plotter.XY{{X: mpps, Y: at}},
-			Labels: []string{fmt.Sprintf("  %.2f M, %s of requests served", mpps, percent(best.Success))},
+			XYs: []plotter.XY{{X: d.SYNNs, Y: at}}, Labels: []string{fmt.Sprintf("  %.0f ns", d.SYNNs)},
 		})
 		if err != nil {
 			return nil, err
 		}
 		label.TextStyle[0].Font = sans
-		label.TextStyle[0].Font.Size, label.TextStyle[0].YAlign = 11, draw.YCenter
+		label.TextStyle[0].Font.Size, label.TextStyle[0].YAlign = smallFont, draw.YCenter
 		p.Add(bar, label)
 	}
 	if len(names) == 0 {
@@ -227,7 +256,7 @@ func absorbPlot(s *trial.Sweep) ([]byte, error) {
 	p.NominalY(names...)
 	p.Y.Min, p.Y.Max = -0.6, float64(len(names))-0.4
 	p.Y.LineStyle.Width, p.Y.Tick.Length = 0, 0
-	p.X.Min, p.X.Max = 0, max(top, 0.001)*1.75
+	p.X.Min, p.X.Max = 0, top*1.3
 	p.X.Tick.Marker = stepTicks{}
 	return render(p, nil)
 }

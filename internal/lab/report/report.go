@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report turns a sweep of the lab into a table, plots and a page. It
+// Package report turns what the lab found into tables, plots and pages. It
 // knows results, and nothing of how they came about.
 package report
 
@@ -9,7 +9,6 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -18,7 +17,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"tidegate/internal/lab/trial"
+	"tidegate/internal/lab/defences"
+	"tidegate/internal/lab/overload"
 )
 
 //go:embed report.html.tmpl
@@ -33,16 +33,16 @@ const (
 
 var plots = []struct {
 	File, Alt string
-	draw      func(*trial.Sweep) ([]byte, error)
+	draw      func(*overload.Result) ([]byte, error)
 }{
-	{"success.png", "Share of requests served against flood rate, for each defence", successPlot},
-	{"p99.png", "99th percentile of response time against flood rate, for each defence", latencyPlot},
-	{"absorbed.png", "Highest SYN rate that each defence absorbed on one core", absorbPlot},
+	{"success.png", "Share of requests served against the offered flood, for each defence, with the capacity of each", successPlot},
+	{"p99.png", "99th percentile of response time against the offered flood, for each defence", latencyPlot},
+	{"cost.png", "Processor time that each defence spends on a SYN", costPlot},
 }
 
 // Write makes report.html (self-contained), the plots, results.json and
 // table.md in dir.
-func Write(dir string, s *trial.Sweep) error {
+func Write(dir string, r *overload.Result) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func Write(dir string, s *trial.Sweep) error {
 	}
 	var pictures []picture
 	for _, p := range plots {
-		png, err := p.draw(s)
+		png, err := p.draw(r)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.File, err)
 		}
@@ -62,138 +62,155 @@ func Write(dir string, s *trial.Sweep) error {
 		data := "data:image/png;base64," + base64.StdEncoding.EncodeToString(png)
 		pictures = append(pictures, picture{p.Alt, template.URL(data)})
 	}
-	results, err := json.MarshalIndent(s, "", "  ")
+	results, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, ResultsFile), append(results, '\n'), 0o644); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, TableFile), []byte(Markdown(s)), 0o644); err != nil {
-		return err
-	}
 	page, err := template.New("page").Funcs(template.FuncMap{
-		"percent": percent, "rate": rateLabel, "ms": ms, "label": func(d string) string { return lookOf(d).label },
+		"percent": percent, "rate": overload.Rate, "ms": ms, "label": func(d string) string { return lookOf(d).label },
+		"served": served, "capacity": capacity, "hex": func(d string) template.CSS {
+			c := lookOf(d).color
+			return template.CSS(fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B))
+		},
 	}).Parse(pageText)
 	if err != nil {
 		return err
 	}
 	var buf bytes.Buffer
-	err = page.Execute(&buf, map[string]any{"Sweep": s, "Pictures": pictures, "Failures": failures(s), "Note": lagNote(s)})
-	if err != nil {
+	if err := page.Execute(&buf, map[string]any{"R": r, "Pictures": pictures, "Sentences": Sentences(r), "Measured": measured(r), "Note": lagNote(r)}); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, PageFile), buf.Bytes(), 0o644)
+	for name, data := range map[string][]byte{ResultsFile: append(results, '\n'), TableFile: []byte(Markdown(r)), PageFile: buf.Bytes()} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// failures lists each defence that could not run, once.
-func failures(s *trial.Sweep) []trial.Point {
-	var list []trial.Point
-	seen := map[string]bool{}
-	for _, p := range s.Points {
-		if p.Error != "" && !seen[p.Defence] {
-			seen[p.Defence] = true
-			list = append(list, p)
+// measured are the defences of which there is something to show.
+func measured(r *overload.Result) (list []*overload.Defence) {
+	for _, d := range r.Defences {
+		if d.Error == "" {
+			list = append(list, d)
 		}
 	}
 	return list
 }
 
-// Table prints for every defence what share of requests was served and the p99
-// of the response time at each rate, and the highest rate that it took.
-func Table(w io.Writer, s *trial.Sweep) error {
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	for _, row := range rows(s) {
-		fmt.Fprintln(t, strings.Join(row, "\t"))
+// Sentences say how many times the capacity of what Tidegate replaces it has: one for each
+// place that was measured.
+func Sentences(r *overload.Result) (list []string) {
+	for _, place := range []struct {
+		ours   string
+		theirs []string
+	}{{defences.Host, []string{defences.Kernel, defences.Nft}}, {defences.ProxyPrefix + "cookie", []string{defences.NftProxy}}} {
+		own := r.Find(place.ours)
+		if own == nil {
+			continue
+		}
+		var times []string
+		for _, other := range place.theirs {
+			if f := r.Factor(place.ours, other); f > 0 {
+				times = append(times, fmt.Sprintf("%.1f times what %s did (%s)", f, lookOf(other).label, r.Find(other).Capacity))
+			}
+		}
+		if len(times) == 0 || own.Capacity.Median == 0 {
+			continue
+		}
+		bound := "up to"
+		if own.Capacity.AtLeast {
+			bound = "at all that the generator could send,"
+		}
+		list = append(list, fmt.Sprintf("On one processor, %s served %g %% of requests within %s %s %s SYN/s: %s.", lookOf(place.ours).label,
+			100*overload.Served, ms(r.Timeout), bound, overload.Rate(own.Capacity.Median), strings.Join(times, ", and ")))
 	}
-	err := t.Flush()
-	for _, f := range failures(s) {
-		_, e := fmt.Fprintf(w, "%s could not run: %s\n", f.Defence, f.Error)
-		err = errors.Join(err, e)
-	}
-	if note := lagNote(s); note != "" {
-		_, e := fmt.Fprintln(w, note)
-		err = errors.Join(err, e)
-	}
-	return err
+	return list
 }
 
-// lagWorthANote is a client's own lateness, in milliseconds, above which the
-// highest quantiles tell of the machine and not of the defence.
-const lagWorthANote = 10
+// lagWorthANote is a client's own lateness, in milliseconds, above which the figures
+// tell of the machine and not of the defence.
+const lagWorthANote = 50
 
-// lagNote says that something else kept the clients' CPU busy; else it is empty.
-func lagNote(s *trial.Sweep) string {
+// lagNote says that other work kept the clients' processor busy; else it is empty.
+func lagNote(r *overload.Result) string {
 	worst := 0.0
-	for _, p := range s.Points {
-		if p.Result != nil {
-			worst = max(worst, p.Result.StartLagMax)
+	for _, d := range r.Defences {
+		for _, p := range d.Points {
+			worst = max(worst, p.LagMax)
 		}
 	}
 	if worst < lagWorthANote {
 		return ""
 	}
-	return fmt.Sprintf("The clients themselves started up to %s late: other work on this machine weighs on the highest quantiles.", ms(worst))
+	return fmt.Sprintf("The clients themselves started up to %s late: other work on this machine weighs on these figures. Repeat it when the machine is quiet.", ms(worst))
 }
 
-// Markdown is the same table for a README.
-func Markdown(s *trial.Sweep) string {
+// Table prints capacities, what is beyond them, and the sentences.
+func Table(w io.Writer, r *overload.Result) error {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	for _, row := range rows(r) {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, d := range r.Defences {
+		if d.Error != "" {
+			fmt.Fprintf(w, "%s could not run: %s\n", d.Name, d.Error)
+		}
+	}
+	for _, s := range Sentences(r) {
+		fmt.Fprintln(w, s)
+	}
+	if note := lagNote(r); note != "" {
+		fmt.Fprintln(w, note)
+	}
+	_, err := fmt.Fprintf(w, "The wire by itself: %s SYN/s sent, %s taken out of the queue by a program that drops them.\n",
+		overload.Rate(r.Wire.Offered), overload.Rate(r.Wire.Processed))
+	return err
+}
+
+// Markdown is the same table for a README, with the sentences.
+func Markdown(r *overload.Result) string {
 	var b strings.Builder
-	for i, row := range rows(s) {
+	for i, row := range rows(r) {
 		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
 		if i == 0 {
 			b.WriteString("|---" + strings.Repeat("|---", len(row)-1) + "|\n")
+		}
+	}
+	for _, s := range append(Sentences(r), lagNote(r)) {
+		if s != "" {
+			b.WriteString("\n" + s + "\n")
 		}
 	}
 	return b.String()
 }
 
 // rows are the cells of the table, the first row being its head.
-func rows(s *trial.Sweep) [][]string {
-	head, last := []string{"flood (SYN/s)"}, []string{"most SYN/s taken"}
-	for _, d := range s.Defences {
-		head = append(head, lookOf(d).label)
-		if best := fastest(s, d); best != nil {
-			last = append(last, taken(best.SYNPPS))
-		} else {
-			last = append(last, "-")
-		}
+func rows(r *overload.Result) [][]string {
+	all := [][]string{{"defence", "capacity, SYN/s", "searches found", "served at ten times the kernel's", "served at the generator's most", "CPU a SYN"}}
+	for _, d := range measured(r) {
+		all = append(all, []string{lookOf(d.Name).label, d.Capacity.String(), capacity(d), served(d.AtTen), served(d.AtMax), fmt.Sprintf("%.0f ns", d.SYNNs)})
 	}
-	all := [][]string{head}
-	for _, rate := range s.Rates {
-		row := []string{rate}
-		for _, d := range s.Defences {
-			cell := "-"
-			if r := s.Find(d, rate); r != nil {
-				cell = percent(r.Success) + ", p99 " + ms(r.Latency.P99)
-			}
-			row = append(row, cell)
-		}
-		all = append(all, row)
-	}
-	return append(all, last)
+	return all
 }
 
-// fastest is the experiment in which the most SYNs a second arrived.
-func fastest(s *trial.Sweep, defence string) *trial.Result {
-	var best *trial.Result
-	for _, rate := range s.Rates {
-		if r := s.Find(defence, rate); r != nil && (best == nil || r.SYNPPS > best.SYNPPS) {
-			best = r
-		}
+// capacity is what the searches found.
+func capacity(d *overload.Defence) string {
+	if d.Capacity.AtLeast || d.Capacity.Median == 0 {
+		return "-"
 	}
-	return best
+	return overload.Rate(d.Capacity.Low) + " to " + overload.Rate(d.Capacity.High)
 }
 
-// taken prints a measured rate.
-func taken(pps float64) string {
-	switch {
-	case pps >= 1e6:
-		return fmt.Sprintf("%.2fM", pps/1e6)
-	case pps >= 1e3:
-		return fmt.Sprintf("%.0fk", pps/1e3)
+// served is the share at a point, and how much was offered there.
+func served(p *overload.Point) string {
+	if p == nil {
+		return "-"
 	}
-	return fmt.Sprintf("%.0f", pps)
+	return percent(p.Success) + " of requests at " + overload.Rate(p.Offered)
 }
 
 // ms prints a time given in milliseconds to three digits.

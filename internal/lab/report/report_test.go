@@ -9,31 +9,36 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"tidegate/internal/lab/defences"
 	"tidegate/internal/lab/load"
-	"tidegate/internal/lab/trial"
+	"tidegate/internal/lab/overload"
 )
 
-// sample is a sweep in which one defence could not run.
-func sample() *trial.Sweep {
-	s := &trial.Sweep{Kernel: "6.0", CPU: "test", CPUs: 2, Timeout: 2000, Clients: 3, Load: 100,
-		Defences: defences.All(), Rates: []string{"1k", "max"}}
-	for i, d := range s.Defences {
-		for j, rate := range s.Rates {
-			p := trial.Point{Defence: d, Rate: rate}
-			if d == defences.Nft {
-				p.Error = "no <nft> here"
-			} else {
-				p.Result = &trial.Result{Defence: d, SYNPPS: []float64{1000, 2e6}[j], Success: float64(min(i, 1)),
-					Latency: load.Quantiles{P50: 0.1, P99: 0.5}}
-			}
-			s.Points = append(s.Points, p)
+// sample is a run in which one defence could not.
+func sample() *overload.Result {
+	r := &overload.Result{Kernel: "6.0", CPU: "test", CPUs: 2, Timeout: 1000, Clients: 3, Load: 100, Wire: overload.Point{Offered: 4e6, Processed: 3e6}}
+	for i, name := range append(defences.All(), defences.NftProxy, "proxy-cookie", defences.Edge) {
+		d := &overload.Defence{Name: name, Points: []overload.Point{}}
+		r.Defences = append(r.Defences, d)
+		if name == defences.Nft {
+			d.Error = "no <nft> here"
+			continue
+		}
+		for _, offered := range []float64{0, 1000, 1e5, 2e6} {
+			p := overload.Point{Offered: offered, Processed: offered, Requests: 100, Success: float64(min(i, 1)), Latency: load.Quantiles{P50: 0.1, P99: 0.5}}
+			d.Points = append(d.Points, p)
+		}
+		d.Capacity = overload.Capacity{Median: 1e5 * float64(i), Low: 0.9e5 * float64(i), High: 1.1e5 * float64(i)}
+		d.AtMax, d.SYNNs = &d.Points[3], 100*float64(i)
+		if i > 0 {
+			d.AtTen = &d.Points[2]
 		}
 	}
-	return s
+	return r
 }
 
 func TestWriteIsComplete(t *testing.T) {
@@ -59,7 +64,7 @@ func TestWriteIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(page)
-	for _, want := range []string{"Tidegate host", "no &lt;nft&gt; here", "100 %"} {
+	for _, want := range []string{"Tidegate host", "no &lt;nft&gt; here", "100 %", "3.0 times what kernel SYN cookies did (100k)", "3.00M of 4.00M", "270k to 330k"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -67,6 +72,7 @@ func TestWriteIsComplete(t *testing.T) {
 	if n := strings.Count(text, "data:image/png;base64,"); n != len(plots) {
 		t.Errorf("%d pictures in the page, want %d", n, len(plots))
 	}
+	text = regexp.MustCompile(`base64,[^"]*`).ReplaceAllString(text, "") // pictures hold any letters
 	for _, bad := range []string{"src=\"http", "href=", "ZgotmplZ", "NaN"} {
 		if strings.Contains(text, bad) {
 			t.Errorf("the page holds %q; it must be self-contained", bad)
@@ -76,9 +82,9 @@ func TestWriteIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back trial.Sweep
-	if err := json.Unmarshal(results, &back); err != nil || len(back.Points) != 8 {
-		t.Errorf("results: %d points, %v", len(back.Points), err)
+	var back overload.Result
+	if err := json.Unmarshal(results, &back); err != nil || len(back.Defences) != 7 || len(back.Find(defences.Host).Points) != 4 {
+		t.Errorf("results: %d defences, %v", len(back.Defences), err)
 	}
 }
 
@@ -93,11 +99,11 @@ func colours(img image.Image) int {
 	return len(seen)
 }
 
-// A sweep in which nothing worked still makes a page that says so.
+// A run in which nothing worked still makes a page that says so.
 func TestWriteWithoutResults(t *testing.T) {
 	s := sample()
-	for i := range s.Points {
-		s.Points[i].Result, s.Points[i].Error = nil, "broken"
+	for _, d := range s.Defences {
+		*d = overload.Defence{Name: d.Name, Error: "broken"}
 	}
 	if err := Write(t.TempDir(), s); err != nil {
 		t.Fatal(err)
@@ -110,7 +116,7 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
-	if len(lines) != 5 || !strings.Contains(lines[3], "2.00M") || !strings.Contains(lines[len(lines)-1], "nft could not run") {
+	if len(lines) != 11 || !strings.Contains(lines[3], "300k") || !strings.Contains(lines[7], "nft could not run") || !strings.Contains(lines[8], "3.0 times") {
 		t.Errorf("table:\n%s", b.String())
 	}
 }
@@ -120,9 +126,9 @@ func TestLagNote(t *testing.T) {
 	if note := lagNote(s); note != "" {
 		t.Errorf("a note without cause: %s", note)
 	}
-	s.Points[0].Result.StartLagMax = 25
-	if note := lagNote(s); !strings.Contains(note, "25 ms") {
-		t.Errorf("note %q, want it to name 25 ms", note)
+	s.Defences[3].Points[0].LagMax = 75
+	if note := lagNote(s); !strings.Contains(note, "75 ms") {
+		t.Errorf("note %q, want it to name 75 ms", note)
 	}
 }
 

@@ -141,28 +141,39 @@ func (p *ProxyTopology) addressRouted() error {
 		errs := []error{
 			AddAddr(p.FloodPort.Index, floodServer4),
 			AddAddr(p.LegitPort.Index, legitServer4),
-			AddAddr(p.InnerPort.Index, innerProxy4),
 			addNeigh(p.FloodPort.Index, floodAttacker4, p.AttackerPort.MAC),
 			addNeigh(p.LegitPort.Index, legitClient4.Addr(), p.ClientPort.MAC),
-			addNeigh(p.InnerPort.Index, innerServer4.Addr(), p.ServerPort.MAC),
 			AddRoute(p.FloodPort.Index, netip.MustParsePrefix("0.0.0.0/0"), floodAttacker4),
 			AddRoute(p.LegitPort.Index, clients4, legitClient4.Addr()),
-			AddRoute(p.InnerPort.Index, netip.PrefixFrom(serviceIP4, 32), innerServer4.Addr()),
+			p.addressInner(),
 		}
 		if HaveIPv6() {
 			errs = append(errs,
 				AddAddr(p.FloodPort.Index, floodServer6),
 				AddAddr(p.LegitPort.Index, legitServer6),
-				AddAddr(p.InnerPort.Index, innerProxy6),
 				addNeigh(p.FloodPort.Index, floodAttacker6, p.AttackerPort.MAC),
 				addNeigh(p.LegitPort.Index, legitClient6.Addr(), p.ClientPort.MAC),
-				addNeigh(p.InnerPort.Index, innerServer6.Addr(), p.ServerPort.MAC),
 				AddRoute(p.FloodPort.Index, netip.MustParsePrefix("::/0"), floodAttacker6),
-				AddRoute(p.LegitPort.Index, clients6, legitClient6.Addr()),
-				AddRoute(p.InnerPort.Index, netip.PrefixFrom(serviceIP6, 128), innerServer6.Addr()))
+				AddRoute(p.LegitPort.Index, clients6, legitClient6.Addr()))
 		}
 		return errors.Join(errs...)
 	}), p.addressServerEnd(innerServer4, innerProxy4.Addr(), innerServer6, innerProxy6.Addr(), p.InnerPort))
+}
+
+// addressInner: the box's side towards the server, in the namespace of the calling thread.
+func (p *ProxyTopology) addressInner() error {
+	errs := []error{
+		AddAddr(p.InnerPort.Index, innerProxy4),
+		addNeigh(p.InnerPort.Index, innerServer4.Addr(), p.ServerPort.MAC),
+		AddRoute(p.InnerPort.Index, netip.PrefixFrom(serviceIP4, 32), innerServer4.Addr()),
+	}
+	if HaveIPv6() {
+		errs = append(errs,
+			AddAddr(p.InnerPort.Index, innerProxy6),
+			addNeigh(p.InnerPort.Index, innerServer6.Addr(), p.ServerPort.MAC),
+			AddRoute(p.InnerPort.Index, netip.PrefixFrom(serviceIP6, 128), innerServer6.Addr()))
+	}
+	return errors.Join(errs...)
 }
 
 // addressServerEnd gives the server its addresses and a default route via next.

@@ -129,7 +129,7 @@ func (env *Env) StartClient(ctx context.Context, t *rig.Topology) (*Client, erro
 	cfg, err := json.Marshal(load.ClientConfig{
 		Target: rig.ServiceAddr(o.IPv6), Sources: rig.ClientSources(o.Clients, o.IPv6),
 		Rate: o.Load, Requests: requests, Timeout: o.Timeout, ClientCloses: o.ClientCloses,
-		Retries: o.Retries, KeepConnect: o.KeepConnect,
+		Retries: o.Retries, KeepConnect: o.KeepConnect, Urgent: o.Urgent,
 	})
 	if err != nil {
 		return nil, err

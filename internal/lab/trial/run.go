@@ -34,6 +34,7 @@ type Options struct {
 	Retries      int  // of a request that was reset before it got an answer
 	Ports        int  // local ports a client may use; 0: the system's default
 
+	Urgent      bool // the clients come before what else wants their processor
 	Backlog     int  // of the server's listen(); 0: as it is
 	KeepConnect bool // the result holds every connection's time to connect
 

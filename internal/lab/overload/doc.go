@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package overload finds where each defence stops serving. The victim has a processor of its
+// own behind a bounded queue, in which its clients wait with the flood, as at a network card;
+// so it can be offered more than it bears.
+//
+// It must not know how results are drawn (package report).
+package overload

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overload
+
+import (
+	"tidegate/internal/lab/load"
+)
+
+// Point is what was measured at one rate. Packets are a second.
+type Point struct {
+	Asked     string  `json:"rate_asked"`
+	Offered   float64 `json:"offered_pps"`   // SYNs that the generator sent
+	Processed float64 `json:"processed_pps"` // frames that the victim took out of its queue, the clients' included
+	Lost      float64 `json:"lost_pps"`      // SYNs that found the queue full: dropped before any defence
+
+	Requests int            `json:"requests"`
+	OK       int            `json:"ok"`
+	Success  float64        `json:"success"` // 0 to 1
+	Errors   map[string]int `json:"errors,omitempty"`
+	// Failed requests are charged the whole timeout in both.
+	Connect load.Quantiles `json:"connect_ms"`
+	Latency load.Quantiles `json:"latency_ms"`
+
+	LagMax float64 `json:"client_start_lag_max_ms"` // how late the clients themselves ever were
+
+	VictimCPU float64 `json:"victim_cpu"` // share of its processor that receiving took
+	ServerCPU float64 `json:"server_cpu"` // what the web server took; behind a box, its port's receiving, too
+	FrameNs   float64 `json:"ns_per_frame"`
+}
+
+// clientFrames is about what one request sends: SYN, ACK, request, ACK, FIN, ACK.
+const clientFrames = 6
+
+// fill makes the rates of two readings.
+func (p *Point) fill(before, after gauges, stats load.FloodStats, requests int) {
+	s := stats.Wall.Seconds()
+	if s <= 0 {
+		return
+	}
+	arrived := float64(after.arrived - before.arrived)
+	p.Offered, p.Processed = load.Round3(float64(stats.Frames)/s), load.Round3(arrived/s)
+	flood := max(0, arrived-float64(clientFrames*requests))
+	p.Lost = load.Round3(max(0, float64(stats.Frames)-flood) / s)
+	if p.Lost < 0.0005*p.Offered { // within what clientFrames is wrong by
+		p.Lost = 0
+	}
+	p.VictimCPU = load.Round3((after.victim - before.victim).Seconds() / s)
+	p.ServerCPU = load.Round3((after.server - before.server).Seconds() / s)
+	if arrived > 0 {
+		p.FrameNs = load.Round3(float64((after.victim - before.victim).Nanoseconds()) / arrived)
+	}
+}

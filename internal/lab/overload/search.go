@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overload
+
+import (
+	"math"
+	"slices"
+
+	"tidegate/internal/lab/load"
+)
+
+const (
+	// firstRate is the lowest that is tried, in SYNs a second.
+	firstRate = 1000
+	// stride is by how much a search goes up until a rate is too much.
+	stride = 4
+	// closeEnough is the ratio of too much and not too much at which a search ends.
+	closeEnough = 1.12
+	// lowest is what a search gives up at.
+	lowest = firstRate / again / again
+	// again is how far around the first search's result the next ones look.
+	again = 1.5
+)
+
+// measured gives what happens at a rate.
+type measured func(rate load.Rate) (Point, error)
+
+// search finds a capacity several times over. most is what was measured at the generator's
+// most: whoever serves everybody there has no capacity that can be found here.
+func search(at measured, most Point, searches int) (c Capacity, err error) {
+	if most.Success >= Served {
+		return Capacity{most.Offered, most.Offered, most.Offered, true}, nil
+	}
+	var found []float64
+	low, high := 0.0, most.Offered
+	for rate := float64(firstRate); rate < high; rate *= stride {
+		p, err := at(load.Rate(rate))
+		if err != nil {
+			return c, err
+		}
+		if p.Success < Served {
+			high = rate
+			break
+		}
+		low = p.Offered
+	}
+	for i := range searches {
+		if i > 0 {
+			if low, high, err = around(at, found[0], most.Offered); err != nil {
+				return c, err
+			}
+		}
+		if low, err = bisect(at, low, high); err != nil {
+			return c, err
+		}
+		found = append(found, low)
+		if low == 0 {
+			break // not even the lowest rate
+		}
+	}
+	slices.Sort(found)
+	return Capacity{Median: found[len(found)/2], Low: found[0], High: found[len(found)-1]}, nil
+}
+
+// around finds a rate that is served and one that is not, near one that was found.
+func around(at measured, near, most float64) (low, high float64, err error) {
+	for low = near / again; low >= lowest; low /= again {
+		p, err := at(load.Rate(low))
+		if err != nil {
+			return 0, 0, err
+		}
+		if p.Success >= Served {
+			break
+		}
+		high = low
+	}
+	if low < lowest {
+		low = 0
+	}
+	if high > 0 {
+		return low, high, nil
+	}
+	for high = near * again; high < most; high *= again {
+		p, err := at(load.Rate(high))
+		if err != nil {
+			return 0, 0, err
+		}
+		if p.Success < Served {
+			return low, high, nil
+		}
+		low = high
+	}
+	return low, most, nil
+}
+
+// bisect narrows down, on a logarithmic scale, and returns the highest rate that was served.
+func bisect(at measured, low, high float64) (float64, error) {
+	if low == 0 {
+		return 0, nil
+	}
+	for high/low > closeEnough {
+		rate := math.Sqrt(low * high)
+		p, err := at(load.Rate(rate))
+		if err != nil {
+			return 0, err
+		}
+		if p.Success >= Served {
+			low = max(rate*0.98, p.Offered)
+		} else {
+			high = rate
+		}
+	}
+	return low, nil
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf/link"
+
+	"tidegate/internal/lab/defences"
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
+	"tidegate/internal/lab/trial"
+)
+
+// stand is one victim, held for many measurements: generator and clients on one processor,
+// everything of the victim's on another, one port and one queue between them.
+type stand struct {
+	env   *trial.Env
+	opts  trial.Options
+	top   *rig.Topology
+	flood *load.Flood
+	srv   *rig.Process
+
+	victim *rig.Poller // receives what flood and clients send
+	behind *rig.Poller // of a box: the server's, which receives what the box lets through
+
+	closers []func() error
+}
+
+// head is how long a flood runs before the first request.
+const head = 300 * time.Millisecond
+
+// newStand makes one with a defence at work; without one, if the name is empty.
+func newStand(ctx context.Context, o trial.Options) (s *stand, err error) {
+	bare := o.Defence == ""
+	if bare {
+		o.Defence = defences.None
+	}
+	s = &stand{opts: o}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if s.env, err = trial.NewEnv(o); err != nil {
+		return s, err
+	}
+	s.closers = append(s.closers, s.env.Close)
+	if s.env.Pin.Flood == s.env.Pin.Server {
+		return s, errors.New("overload needs two processors: one for flood and clients, one for the victim")
+	}
+	s.env.Pin.Client = s.env.Pin.Flood
+	if err := s.build(); err != nil {
+		return s, err
+	}
+	target := rig.ServiceAddr(o.IPv6)
+	s.flood, err = load.NewFlood(s.top.AttackerPort, s.top.FloodPort, load.FloodOptions{Target: target, Mix: o.FloodMix, CPU: s.env.Pin.Flood})
+	if err != nil {
+		return s, err
+	}
+	s.closers = append(s.closers, s.flood.Close)
+	if bare {
+		return s, nil
+	}
+	s.srv, err = load.StartServer(ctx, s.top, s.env.Server, s.env.Dir, s.env.Self, s.env.Pin.Server, o.ResponseSize, o.Backlog)
+	if err != nil {
+		return s, err
+	}
+	s.closers = append(s.closers, func() error { s.srv.Stop(time.Second); return nil })
+	if err := rig.Favour(s.srv.Cmd.Process.Pid); err != nil {
+		return s, err
+	}
+	def, err := defences.New(s.env.Defence())
+	if err != nil {
+		return s, err
+	}
+	s.closers = append(s.closers, def.Stop)
+	return s, def.Start(ctx, s.top)
+}
+
+// build makes the topology and gives its ports to the processors.
+func (s *stand) build() (err error) {
+	pin := s.env.Pin
+	if defences.InBox(s.opts.Defence) {
+		p, err := rig.NewOnePortProxy(s.env.Owner)
+		if err != nil {
+			return err
+		}
+		s.top = p.Topology
+		s.closers = append(s.closers, p.Close)
+		if err := p.ServerPort.EnableGRO(); err != nil { // its NAPI, whatever program comes and goes
+			return err
+		}
+		if s.behind, err = p.ServerPort.PollOn(pin.Server, false); err != nil {
+			return err
+		}
+	} else {
+		if s.top, err = rig.NewOnePort(s.env.Owner); err != nil {
+			return err
+		}
+		s.closers = append(s.closers, s.top.Close)
+	}
+	// What the victim answers costs it nothing more once it is on the wire, and is not lost
+	// because the generator is busy.
+	if _, err := s.top.AttackerPort.PollOn(pin.Flood, true); err != nil {
+		return err
+	}
+	if s.victim, err = s.top.FloodPort.PollOn(pin.Server, false); err != nil {
+		return err
+	}
+	return s.top.AddClients(s.opts.Clients, s.opts.IPv6)
+}
+
+func (s *stand) close() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}
+
+// dropAll puts a program in the flood's way that drops everything.
+func (s *stand) dropAll() (link.Link, error) {
+	return s.top.FloodPort.AttachXDP(s.top.Programs.TgLabDrop)
+}
+
+// gauges are the counters that a measurement takes the difference of.
+type gauges struct {
+	arrived uint64
+	victim  time.Duration
+	server  time.Duration
+}
+
+func (s *stand) read() (g gauges, err error) {
+	var errs [3]error
+	g.arrived, errs[0] = s.top.FloodPort.RxPackets()
+	g.victim, errs[1] = s.victim.CPU()
+	if s.behind != nil {
+		g.server, errs[2] = s.behind.CPU()
+	}
+	if s.srv != nil {
+		g.server += processCPU(s.srv.Cmd.Process.Pid)
+	}
+	return g, errors.Join(errs[:]...)
+}
+
+// processCPU is what a process has used, its kernel side included; 0 if it is gone.
+func processCPU(pid int) time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	ns, _ := strconv.ParseInt(first, 10, 64)
+	return time.Duration(ns)
+}
+
+// wire measures the port by itself, at full speed or at a rate, for a moment.
+func (s *stand) wire(ctx context.Context, rate load.Rate) (p Point, err error) {
+	drop, err := s.dropAll()
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, drop.Close()) }()
+	before, err := s.read()
+	if err != nil {
+		return p, err
+	}
+	floodCtx, stop := context.WithTimeout(ctx, time.Second)
+	defer stop()
+	stats, err := s.flood.RunEven(floodCtx, rate)
+	if err != nil {
+		return p, err
+	}
+	after, err := s.read()
+	p.Asked = rate.String()
+	p.fill(before, after, stats, 0)
+	return p, errors.Join(err, ctx.Err())
+}
+
+// at measures who is served under a flood of that rate.
+func (s *stand) at(ctx context.Context, rate load.Rate) (p Point, err error) {
+	for try := 1; ; try++ {
+		p, err = s.once(ctx, rate)
+		if try == 3 || !errors.Is(err, trial.ErrDisturbed) {
+			return p, err
+		}
+	}
+}
+
+func (s *stand) once(ctx context.Context, rate load.Rate) (p Point, err error) {
+	p.Asked = rate.String()
+	cl, err := s.env.StartClient(ctx, s.top)
+	if err != nil {
+		return p, fmt.Errorf("without a flood: %w", err)
+	}
+	defer cl.Proc.Stop(0)
+	before, err := s.read()
+	if err != nil {
+		return p, err
+	}
+	floodCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	var stats load.FloodStats
+	var floodErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { stats, floodErr = s.flood.RunEven(floodCtx, rate) })
+	begin := time.Now()
+	res, err := cl.Run(ctx, head)
+	after, readErr := s.read()
+	if stats.Wall == 0 {
+		stats.Wall = time.Since(begin)
+	}
+	stop()
+	wg.Wait()
+	if err := errors.Join(err, readErr, floodErr); err != nil {
+		return p, err
+	}
+	if err := trial.CheckDisturbed(res, s.opts.Timeout, s.env.Pin.Client); err != nil {
+		return p, err
+	}
+	p.Requests, p.OK, p.Errors, p.Connect, p.Latency = res.Requests, res.OK, res.Errors, res.Connect, res.Latency
+	p.LagMax = res.LagMax
+	p.Success = float64(res.OK) / float64(max(1, res.Requests))
+	p.fill(before, after, stats, res.Requests)
+	return p, nil
+}
