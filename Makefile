@@ -30,7 +30,7 @@ SOAKTIME ?= 10m
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r t d; do printf 'make %-10s  %s\n' "$$t" "$$d"; done
 
-demo: ## flood a web server behind four defences and compare them (root; writes demo/)
+demo: ## find where each defence stops serving a flooded web server (root; writes demo/)
 	@tools/deps.sh demo
 	@$(MAKE) build
 	bin/tidegate-lab demo

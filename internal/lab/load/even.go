@@ -15,11 +15,13 @@ const (
 	// evenBurst is the most frames that follow each other at full speed: little against
 	// the 256 of a veth's ring, so that what is lost there is lost to load.
 	evenBurst = 16
-	// evenWait is the gap between frames above which the sender sleeps between them; below,
-	// the program itself waits for each frame's time.
-	evenWait = 20 * time.Microsecond
+	// evenSleep is how long a sender of few frames sleeps; at more than evenBurst in that time
+	// the program itself waits for each frame's time. Shorter calls would be too many: each has
+	// a page pool, which the kernel keeps for a second if a frame of it is on its way, and of
+	// whose ids it has 65,534 (mem_id_pool, Linux 6.18).
+	evenSleep = 500 * time.Microsecond
 	// evenCall is how long one call of a waiting program goes on.
-	evenCall = 500 * time.Microsecond
+	evenCall = 2 * time.Millisecond
 	// evenDebt is the most that a sender that fell behind makes up for.
 	evenDebt = 2 * time.Millisecond
 )
@@ -71,18 +73,29 @@ func (f *Flood) evenCall(rate Rate, next *int64) (frames int, err error) {
 	}
 	gap, now := 1e9/float64(rate), monotonicNs()
 	*next = max(*next, now-evenDebt.Nanoseconds())
-	if gap <= float64(evenWait) {
+	if gap*evenBurst < float64(evenSleep) {
 		if err := f.objs.FloodNextNs.Set(uint64(*next)); err != nil {
 			return 0, err
 		}
 		return max(evenBurst, int(float64(evenCall)/gap)), f.objs.FloodGapNs.Set(uint64(gap))
 	}
-	if wait := *next - now; wait > 0 {
-		ts := unix.NsecToTimespec(wait)
-		_ = unix.Nanosleep(&ts, nil)
+	n := dueNow(rate, next)
+	if n == 0 {
 		return 0, nil
 	}
-	return min(1+int(float64(now-*next)/gap), evenBurst), f.objs.FloodGapNs.Set(uint64(0))
+	return n, f.objs.FloodGapNs.Set(uint64(0))
+}
+
+// dueNow is how many frames of a slow flood are due; none after a sleep.
+func dueNow(rate Rate, next *int64) int {
+	gap, now := 1e9/float64(rate), monotonicNs()
+	due := int(float64(now-*next) / gap)
+	if full := max(1, int(float64(evenSleep)/gap)); due < full {
+		ts := unix.NsecToTimespec(*next + int64(float64(full)*gap) - now)
+		_ = unix.Nanosleep(&ts, nil)
+		return 0
+	}
+	return min(due, evenBurst)
 }
 
 // monotonicNs is the clock of bpf_ktime_get_ns.

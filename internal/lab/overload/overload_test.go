@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overload
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"tidegate/internal/lab/defences"
+	"tidegate/internal/lab/load"
+	"tidegate/test/world"
+)
+
+// tidegate is the program that is measured.
+var tidegate string
+
+func TestMain(m *testing.M) {
+	if code, is := load.IsChild(os.Args); is {
+		os.Exit(code)
+	}
+	os.Exit(world.Main(m, &tidegate))
+}
+
+// In every place the parts work: clients are served through the flood's own port, what was
+// offered was processed or lost, and it is the victim's processor that worked.
+func TestStand(t *testing.T) {
+	world.NeedRoot(t)
+	for _, name := range []string{defences.Kernel, defences.Host, defences.Edge} {
+		o := DefaultOptions().Base
+		o.Defence, o.Exe, o.Server, o.Load, o.Duration = name, tidegate, load.ServerBuiltin, 50, time.Second
+		o.Timeout = 20 * time.Second // as long as a busy machine may need
+		s, err := newStand(t.Context(), o)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		quiet, err := s.at(t.Context(), 0)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		flooded, err := s.at(t.Context(), 5000)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if quiet.Success != 1 || quiet.Offered != 0 || flooded.Success < 0.9 {
+			t.Errorf("%s: quiet %+v, flooded %+v", name, quiet, flooded)
+		}
+		if sum := flooded.Processed + flooded.Lost; sum < 0.9*flooded.Offered || flooded.Offered < 100 || flooded.VictimCPU <= quiet.VictimCPU {
+			t.Errorf("%s: %.0f offered, %.0f processed and %.0f lost; CPU %g, quiet %g", name, flooded.Offered, flooded.Processed, flooded.Lost, flooded.VictimCPU, quiet.VictimCPU)
+		}
+		if err := s.close(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
