@@ -24,9 +24,15 @@ type Point struct {
 	LagMax float64 `json:"client_start_lag_max_ms"` // how late the clients themselves ever were
 
 	VictimCPU float64 `json:"victim_cpu"` // share of its processor that receiving took
-	ServerCPU float64 `json:"server_cpu"` // what the web server took; behind a box, its port's receiving, too
-	FrameNs   float64 `json:"ns_per_frame"`
+	// VictimWait is the share of time in which the victim had frames to receive and others had its processor.
+	VictimWait float64 `json:"victim_wait"`
+	ServerCPU  float64 `json:"server_cpu"` // what the web server took; behind a box, its port's receiving, too
+	FrameNs    float64 `json:"ns_per_frame"`
 }
+
+// Disturbed says that a victim that was not busy itself was kept from its processor for more
+// than its queue bears: what was lost then was lost to other work on this machine.
+func (p *Point) Disturbed() bool { return p.VictimCPU < 0.9 && p.VictimWait > 0.01 }
 
 // clientFrames is about what one request sends: SYN, ACK, request, ACK, FIN, ACK.
 const clientFrames = 6
@@ -45,6 +51,7 @@ func (p *Point) fill(before, after gauges, stats load.FloodStats, requests int) 
 		p.Lost = 0
 	}
 	p.VictimCPU = load.Round3((after.victim - before.victim).Seconds() / s)
+	p.VictimWait = load.Round3((after.waited - before.waited).Seconds() / s)
 	p.ServerCPU = load.Round3((after.server - before.server).Seconds() / s)
 	if arrived > 0 {
 		p.FrameNs = load.Round3(float64((after.victim - before.victim).Nanoseconds()) / arrived)

@@ -56,6 +56,14 @@ func TestSearchAtItsEnds(t *testing.T) {
 func TestPointFill(t *testing.T) {
 	var p Point
 	p.fill(gauges{arrived: 100}, gauges{arrived: 100 + 6000 + 60_000, victim: 2e9}, load.FloodStats{Frames: 100_000, Wall: 2e9}, 1000)
+	for _, c := range []struct {
+		p    Point
+		want bool
+	}{{Point{VictimCPU: 0.5, VictimWait: 0.03}, true}, {Point{VictimCPU: 0.95, VictimWait: 0.03}, false}, {Point{VictimCPU: 0.5, VictimWait: 0.001}, false}} {
+		if c.p.Disturbed() != c.want {
+			t.Errorf("%+v: disturbed %v", c.p, !c.want)
+		}
+	}
 	if p.Offered != 50_000 || p.Processed != 33_000 || p.Lost != 20_000 || p.VictimCPU != 1 {
 		t.Errorf("%+v", p)
 	}

@@ -137,15 +137,16 @@ func (s *stand) dropAll() (link.Link, error) {
 type gauges struct {
 	arrived uint64
 	victim  time.Duration
+	waited  time.Duration // ready, and not on its processor
 	server  time.Duration
 }
 
 func (s *stand) read() (g gauges, err error) {
 	var errs [3]error
 	g.arrived, errs[0] = s.top.FloodPort.RxPackets()
-	g.victim, errs[1] = s.victim.CPU()
+	g.victim, g.waited, errs[1] = s.victim.CPU()
 	if s.behind != nil {
-		g.server, errs[2] = s.behind.CPU()
+		g.server, _, errs[2] = s.behind.CPU()
 	}
 	if s.srv != nil {
 		g.server += processCPU(s.srv.Cmd.Process.Pid)
@@ -187,11 +188,13 @@ func (s *stand) wire(ctx context.Context, rate load.Rate) (p Point, err error) {
 	return p, errors.Join(err, ctx.Err())
 }
 
-// at measures who is served under a flood of that rate.
+// at measures who is served under a flood of that rate; again, if what was measured is
+// other work on this machine.
 func (s *stand) at(ctx context.Context, rate load.Rate) (p Point, err error) {
 	for try := 1; ; try++ {
 		p, err = s.once(ctx, rate)
-		if try == 3 || !errors.Is(err, trial.ErrDisturbed) {
+		again := errors.Is(err, trial.ErrDisturbed) || err == nil && p.Success < Served && p.Disturbed()
+		if try == 3 || !again {
 			return p, err
 		}
 	}

@@ -89,7 +89,7 @@ func render(p *plot.Plot, of []*overload.Defence) ([]byte, error) {
 		drawTitle(p, area)
 		strip := draw.Crop(area, 0.1*vg.Inch, 0, 0, -0.34*vg.Inch)
 		rows := drawLegend(strip, of)
-		area = draw.Crop(area, 0, 0, 0, -0.3*vg.Inch-vg.Length(rows)*legendRow)
+		area = draw.Crop(area, 0, 0, 0, -0.42*vg.Inch-vg.Length(rows)*legendRow)
 	}
 	p.Draw(area)
 	var buf bytes.Buffer

@@ -132,18 +132,21 @@ func Sentences(r *overload.Result) (list []string) {
 // tell of the machine and not of the defence.
 const lagWorthANote = 50
 
-// lagNote says that other work kept the clients' processor busy; else it is empty.
+// lagNote says that other work kept the processors busy; else it is empty.
 func lagNote(r *overload.Result) string {
-	worst := 0.0
+	worst, disturbed, all := 0.0, 0, 0
 	for _, d := range r.Defences {
 		for _, p := range d.Points {
-			worst = max(worst, p.LagMax)
+			worst, all = max(worst, p.LagMax), all+1
+			if p.Success < overload.Served && p.Disturbed() {
+				disturbed++
+			}
 		}
 	}
-	if worst < lagWorthANote {
+	if worst < lagWorthANote && disturbed == 0 {
 		return ""
 	}
-	return fmt.Sprintf("The clients themselves started up to %s late: other work on this machine weighs on these figures. Repeat it when the machine is quiet.", ms(worst))
+	return fmt.Sprintf("Other work on this machine weighs on these figures: the clients themselves started up to %s late, and in %d of %d measurements the victim was kept from its processor. Repeat it when the machine is quiet.", ms(worst), disturbed, all)
 }
 
 // Table prints capacities, what is beyond them, and the sentences.

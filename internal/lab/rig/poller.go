@@ -58,15 +58,17 @@ func (p *Port) PollOn(cpu int, prompt bool) (*Poller, error) {
 	return t, nil
 }
 
-// CPU is the processor time that the poller has used.
-func (t *Poller) CPU() (time.Duration, error) {
+// CPU is the processor time that the poller has used, and for how long it was ready and
+// somebody else had its processor.
+func (t *Poller) CPU() (used, waited time.Duration, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", t.pid))
 	if err != nil {
-		return 0, fmt.Errorf("the poller has ended: its port's NAPI was stopped: %w", err)
+		return 0, 0, fmt.Errorf("the poller has ended: its port's NAPI was stopped: %w", err)
 	}
-	first, _, _ := strings.Cut(string(text), " ")
-	ns, err := strconv.ParseInt(first, 10, 64)
-	return time.Duration(ns), err
+	if _, err := fmt.Sscan(string(text), &used, &waited); err != nil {
+		return 0, 0, fmt.Errorf("/proc/%d/schedstat: %w", t.pid, err)
+	}
+	return used, waited, nil
 }
 
 // kernelThreads are those whose name begins so.
