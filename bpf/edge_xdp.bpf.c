@@ -260,8 +260,8 @@ static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_
 
 /* TCP with a header that is there. `how` may be TG_EDGE_PORT_INSIDE, TG_EDGE_AGAIN or TG_EDGE_ANSWER. A function of its own for the verifier: where
  * the header lies is one unknown number here, not one of many known ones. */
-__attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_packet *pkt,
-					  __u32 parse, __u32 proxy_cfg)
+__attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse,
+					  __u32 proxy_cfg)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_edge_settings *edge = tg_edge_get();
@@ -271,6 +271,7 @@ __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, const struct tg_pa
 
 	if (!pkt || !settings || !edge)
 		return XDP_PASS;
+	tg_frame_measure(ctx, pkt);
 	if (pkt->l4_off > TG_L4_OFF_MAX)
 		return tg_edge_pass(ctx->ingress_ifindex);
 	if (proxy_cfg & TG_EDGE_PORT_INSIDE)

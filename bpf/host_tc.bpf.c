@@ -359,6 +359,7 @@ int tg_host_tc(struct __sk_buff *skb)
 	id = tg_service_find(settings, &pkt);
 	if (!id)
 		return TCX_NEXT;
+	tg_packet_measure(&pkt, skb->len);
 	/* A bare packet cannot be sent to the end of the queue. */
 	switch (tg_ack_handle(skb, settings, &pkt, id, bare ? TG_MARK_TURNS : turn, &rst_seq)) {
 	case TG_TC_DROP:

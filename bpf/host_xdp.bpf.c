@@ -258,6 +258,7 @@ int tg_host_xdp(struct xdp_md *ctx)
 	}
 	if (!tg_host_is_syn(&pkt))
 		return XDP_PASS;
+	tg_frame_measure(ctx, &pkt);
 	id = tg_service_find(settings, &pkt);
 	if (!id)
 		return XDP_PASS;

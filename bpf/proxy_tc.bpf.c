@@ -312,6 +312,7 @@ int tg_proxy_tc(struct __sk_buff *skb)
 	if (tg_packet_parse(&pkt, data, end) != TG_PARSE_TCP ||
 	    !tg_port_is_protected(TG_SRC_PORT_BE(&pkt)))
 		return TCX_NEXT;
+	tg_packet_measure(&pkt, skb->len);
 	step = tg_setup_step(skb, &pkt);
 	switch (step) {
 	case TG_STEP_ACCEPT:

@@ -210,7 +210,7 @@ static __always_inline int tg_proxy_other(const struct tg_proxy_settings *proxy,
 
 /* TCP with a header that is there. A function of its own for the verifier: where
  * the header lies is one unknown number here, not one of many known ones. */
-__attribute__((noinline)) int tg_proxy_tcp(struct xdp_md *ctx, const struct tg_packet *pkt)
+__attribute__((noinline)) int tg_proxy_tcp(struct xdp_md *ctx, struct tg_packet *pkt)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_flow *f;
@@ -218,6 +218,7 @@ __attribute__((noinline)) int tg_proxy_tcp(struct xdp_md *ctx, const struct tg_p
 
 	if (!pkt || !proxy)
 		return XDP_PASS;
+	tg_frame_measure(ctx, pkt);
 	if (pkt->l4_off > TG_L4_OFF_MAX)
 		return tg_proxy_other(proxy, ctx->ingress_ifindex);
 	to_service = tg_port_is_protected(TG_DST_PORT_BE(pkt));

@@ -331,6 +331,7 @@ int tg_server_xdp(struct xdp_md *ctx)
 	}
 	if (!tg_port_is_protected(TG_DST_PORT_BE(&pkt)))
 		return XDP_PASS;
+	tg_frame_measure(ctx, &pkt);
 	if (TG_UNLIKELY(tg_host_is_syn(&pkt))) {
 		verdict = tg_server_syn(ctx, &pkt);
 		return verdict == TG_NEXT_ANSWER ? tg_server_answer(ctx, &pkt) : verdict;

@@ -24,7 +24,7 @@
  * routing header with 15 segments has 248 bytes, most routers see no more than 128), and
  * every plane, whether it copies headers or bounds offsets, has room for it. */
 #define TG_IPV6_EXT_BYTES_MAX 256
-#define TG_IPV6_JUMBO_LEN 65536 /* stands for a length that the IPv6 header does not say */
+#define TG_IPV6_NO_LEN (1U << 20) /* stands for a length that the IPv6 header does not say */
 /* So a TCP header begins at 318 at most, in a frame with two VLAN tags; as a mask. */
 #define TG_L4_OFF_MAX 511
 /* Bytes from the start of the frame to the end of the longest TCP options. */
@@ -82,7 +82,7 @@ struct tg_packet {
 	uint32_t ack;
 	uint32_t l3_off; /* bytes from the start of the frame to the IP header */
 	uint32_t l4_off; /* ... to the TCP header */
-	uint32_t l4_len; /* TCP segment length by the IP header, header included */
+	uint32_t l4_len; /* TCP segment length by the IP header, header included (tg_packet_measure) */
 	uint8_t tcp_hdr_len; /* bytes, by the data offset */
 	uint8_t flags; /* enum tg_tcp_flag */
 	uint8_t family; /* 4 or 6 */
@@ -175,13 +175,13 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 	pkt->dst.d[1] = tg_load64(ip + 32);
 	next = ip[6];
 	l3_end = off + tg_swap16(tg_load16(ip + 4));
-	/* Length 0: a jumbogram (RFC 2675), or segments that the kernel joined to more than
-	 * 64 KiB (BIG TCP). No SYN is either; but Linux takes any packet for one that has
-	 * hop-by-hop options, and goes by the frame's length. Others end before TCP. */
+	/* Length 0: Linux goes by the frame's length if hop-by-hop options follow, which should, but
+	 * need not, hold a jumbogram's (RFC 2675; so it marks segments that it has joined to more
+	 * than 64 KiB, too). If nothing like that follows, the packet ends before TCP. */
 	if (TG_UNLIKELY(l3_end == off)) {
 		if (next != TG_IPPROTO_HOPOPTS)
 			return TG_PARSE_OTHER;
-		l3_end = off + TG_IPV6_JUMBO_LEN;
+		l3_end = off + TG_IPV6_NO_LEN;
 	}
 	for (i = 0; next != TG_IPPROTO_TCP; i++) {
 		const uint8_t *ext = data + off;
@@ -199,6 +199,9 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 		if (next == TG_IPPROTO_FRAGMENT) {
 			uint32_t frag = tg_swap16(tg_load16(ext + 2));
 
+			/* Nobody takes a fragment whose packet says no length (RFC 2675 3). */
+			if (TG_UNLIKELY(l3_end >= TG_IPV6_NO_LEN))
+				return TG_PARSE_EXT_CHAIN;
 			ext_len = 8;
 			if (frag & 0xfff8U) {
 				if (ext[0] != TG_IPPROTO_TCP)
@@ -221,11 +224,6 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 		return TG_PARSE_EXT_CHAIN;
 	pkt->l4_off = off;
 	pkt->l4_len = l3_end - off;
-	if (TG_UNLIKELY(l3_end - pkt->l3_off == TG_IPV6_HDR_LEN + TG_IPV6_JUMBO_LEN))
-		return tg_packet_tcp(pkt, data, end, first_fragment) == TG_PARSE_TCP &&
-				       !(pkt->flags & TG_TCP_SYN)
-			       ? TG_PARSE_OTHER
-			       : TG_PARSE_EXT_CHAIN;
 	return tg_packet_tcp(pkt, data, end, first_fragment);
 }
 
@@ -316,6 +314,20 @@ TG_INLINE enum tg_parse_result tg_packet_l3(struct tg_packet *pkt, tg_ethertype 
 	if (TG_UNLIKELY(tg_ethertype_is_vlan(type)))
 		return tg_packet_overtagged(pkt, data, end);
 	return TG_PARSE_OTHER;
+}
+
+/* A segment whose IPv6 header says no length is as long as the rest of its frame, of `frame_len`
+ * bytes. To be called after parsing by who knows that length; until then the segment is longer than
+ * any frame. */
+TG_INLINE bool tg_packet_is_unmeasured(const struct tg_packet *pkt)
+{
+	return TG_UNLIKELY(pkt->l4_len >= TG_IPV6_NO_LEN - TG_IPV6_EXT_BYTES_MAX);
+}
+
+TG_INLINE void tg_packet_measure(struct tg_packet *pkt, uint32_t frame_len)
+{
+	if (tg_packet_is_unmeasured(pkt))
+		pkt->l4_len = frame_len - pkt->l4_off;
 }
 
 /* Parses the frame [data, end). */

@@ -199,9 +199,13 @@ TG_INLINE bool tg_tag_fix(uint8_t *ip, uint8_t *tcp, uint8_t family,
 	uint64_t sum = 0;
 
 	if (add ? len + TG_TAG_LEN > 0xffff || (tcp[12] >> 4) + TG_TAG_WORDS > 15
-		: len < TG_TAG_LEN || (tcp[12] >> 4) < 5 + TG_TAG_WORDS)
+		: l4_len < TG_TAG_LEN || (tcp[12] >> 4) < 5 + TG_TAG_WORDS)
 		return false;
-	len = add ? len + TG_TAG_LEN : len - TG_TAG_LEN;
+	if (TG_LIKELY(family == 4 || was)) { /* else the frame's length is the packet's */
+		if (!add && len < TG_TAG_LEN)
+			return false;
+		len = add ? len + TG_TAG_LEN : len - TG_TAG_LEN;
+	}
 	new_l4_len = add ? l4_len + TG_TAG_LEN : l4_len - TG_TAG_LEN;
 	is = tg_swap16(len);
 	tg_store16(ip + at, is);

@@ -57,6 +57,12 @@ def genuine():
                 ("trailer", "padding after the packet", {"trailer": bytes(6)}))):
             g = dict(f, sport=51000 + number * 10 + i)
             yield adopt_vector("valid-%s-%s" % (name, suffix), why, g, found, **fields)
+    for suffix, f, found in forms():
+        if f["family"] == 6:
+            number += 1
+            for i, data in enumerate((b"", b"GET / HTTP/1.0\r\n\r\n")):
+                yield adopt_vector("valid-length-0-%d-%s" % (i, suffix), "Linux goes by the frame's length if hop-by-hop options stand there",
+                                   dict(f, sport=51400 + number * 10 + i), found, total=0, ext=[pad(HBH, "hop-by-hop options")], payload=data)
     f = dict(syn(4), sport=52000, seq=0xffffffff)
     yield adopt_vector("valid-isn-wraps", "the client's ISN is the last number", f, FOUND)
 

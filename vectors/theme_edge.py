@@ -86,6 +86,13 @@ def verified():
                      [dropped(wrong), dropped(ack(f, ack=1))], {"drop_checksum": 1, "drop_ack": 1})
         yield vector("partial-checksum" + v, "left to the device",
                      [passed(ack(f, tcp_sum=lambda right, pseudo: pseudo))], {"cookie_valid": 1})
+        if family == 6:
+            bare = dict(total=0, ext=[theme_frames.pad(theme_frames.HBH, "hop-by-hop options")])
+            yield vector("no-length" + v, "Linux goes by the frame's length if hop-by-hop options stand there, and so do we",
+                         [passed(ack(f, **bare))], {"cookie_valid": 1})
+            yield vector("no-length-unknown" + v, "judged as any other", [dropped(ack(f, ack=1, **bare))], {"drop_ack": 1})
+            yield vector("no-length-trailer" + v, "what stands behind it is part of it: its server will drop it",
+                         [dropped(ack(f, trailer=b"\xee" * 6, **bare))], {"drop_checksum": 1})
         yield vector("valid-fin" + v, "and the FIN, too", [passed(ack(f, flags=ACK | FIN))], {"cookie_valid": 1})
         yield vector("previous-epoch" + v, "the keys of two epochs are good",
                      [passed(ack(f, p.EPOCH - 1))], {"cookie_valid": 1})

@@ -197,10 +197,20 @@ def ipv6():
                                ([pad(DSTOPTS, "destination options"), pad(HBH, "hop-by-hop")], "second")):
         yield bad("v6-hbh-" + name, "hop-by-hop options stand first or nowhere (RFC 8200 4.1)",
                   syn(6, ext=chain), "drop", {0: {"drop_ext_chain": 1}})
-    yield bad("v6-length-0-hbh", "Linux goes by the frame's length if hop-by-hop options stand there: it would take it",
-              syn(6, ext=[pad(HBH, "hop-by-hop")], total=0), "drop", {0: {"drop_ext_chain": 1}})
-    yield bad("v6-length-0-hbh-data", "segments joined to more than 64 KiB (BIG TCP) look like this",
-              syn(6, ext=[pad(HBH, "hop-by-hop")], total=0, flags=p.ACK), "pass", {})
+    hbh = [pad(HBH, "hop-by-hop options")]
+    for name, more in (("", {}), ("-vlan", {"tags": [(0x8100, 5)]}), ("-data", {"payload": b"x" * 700}),
+                       ("-chain", {"ext": hbh + [pad(DSTOPTS, "destination options")]})):
+        yield good("v6-length-0-hbh" + name, "Linux goes by the frame's length if hop-by-hop options stand there",
+                   syn(6, total=0, **dict({"ext": hbh}, **more)))
+    yield bad("v6-length-0-hbh-trailer", "what stands behind the packet is part of it then, and the sum is wrong",
+              syn(6, ext=hbh, total=0, trailer=b"\xee" * 6), "drop", {1: {"syn": 1, "drop_checksum": 1}})
+    yield bad("v6-length-0-hbh-ack", "segments joined to more than 64 KiB (BIG TCP) look like this",
+              syn(6, ext=hbh, total=0, flags=p.ACK), "pass", {1: {"cookie_invalid": 1}})
+    for name, more in (("atomic", 0), ("first", 1)):
+        yield bad("v6-length-0-hbh-fragment-" + name, "Linux takes no fragment header in a packet without a length",
+                  syn(6, ext=hbh + [fragment(0, more)], total=0), "drop", {0: {"drop_ext_chain": 1}})
+    yield bad("v6-length-0-destination-options", "ends before TCP: the kernel drops it",
+              syn(6, ext=[pad(DSTOPTS, "destination options")], total=0), "pass", {})
     for size in (96, 256):
         yield good("v6-options-%d" % size, "as many bytes as are walked", syn(6, ext=[long_options(size)]))
     yield good("v6-options-256-in-two", "the bytes of all headers count together",

@@ -32,6 +32,13 @@ static __always_inline bool tg_options_len_is_sane(__u32 *len)
 	return true;
 }
 
+/* The frame's length, asked for only where it counts. */
+static __always_inline void tg_frame_measure(struct xdp_md *ctx, struct tg_packet *pkt)
+{
+	if (tg_packet_is_unmeasured(pkt))
+		tg_packet_measure(pkt, (__u32)bpf_xdp_get_buff_len(ctx));
+}
+
 /* Zero by words of four bytes: eight are a spilled register to the verifier, and
  * when writes at unknown places have gone over part of one, that of Linux 6.12
  * allows no more reads there (6.18 does). */

@@ -39,6 +39,7 @@ static __always_inline enum tg_parse_result tg_skb_parse(struct __sk_buff *skb,
 							 struct tg_packet *pkt, bool may_be_bare)
 {
 	const __u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	enum tg_parse_result parsed;
 	tg_ethertype type;
 
 	if (tg_skb_headers_are_far(skb, data, end)) {
@@ -52,7 +53,10 @@ static __always_inline enum tg_parse_result tg_skb_parse(struct __sk_buff *skb,
 	else
 		type = tg_packet_ethernet(pkt, data, end);
 	pkt->l3_off = (__u32)tg_skb_any_number(pkt->l3_off) & 31;
-	return tg_packet_l3(pkt, type, data, end);
+	parsed = tg_packet_l3(pkt, type, data, end);
+	if (TG_LIKELY(parsed == TG_PARSE_TCP))
+		tg_packet_measure(pkt, skb->len);
+	return parsed;
 }
 
 /* Gives a bare packet its Ethernet header back; the stack must not get it so. */

@@ -69,6 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	result = tg_packet_parse(&pkt, frame, frame + size);
 	if (result == TG_PARSE_TCP || result == TG_PARSE_FRAGMENT) {
 		PROMISE(pkt.l3_off < pkt.l4_off && pkt.l4_off + TG_TCP_HDR_LEN <= size);
+		tg_packet_measure(&pkt, (uint32_t)size);
 		PROMISE(pkt.l4_len >= TG_TCP_HDR_LEN);
 		if (tg_host_is_syn(&pkt) &&
 		    tg_host_judge_syn(&pkt, result, (uint32_t)size).verdict == TG_REPLY)

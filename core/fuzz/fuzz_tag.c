@@ -58,8 +58,10 @@ static void segment(uint8_t *frame, uint32_t len, bool genuine)
 	uint32_t at, options;
 	uint64_t mac = 0;
 
-	if (tg_packet_parse(&pkt, frame, frame + len) != TG_PARSE_TCP ||
-	    !tg_host_ack_is_whole(&pkt, len))
+	if (tg_packet_parse(&pkt, frame, frame + len) != TG_PARSE_TCP)
+		return;
+	tg_packet_measure(&pkt, len);
+	if (!tg_host_ack_is_whole(&pkt, len))
 		return;
 	at = pkt.l4_off + TG_TCP_HDR_LEN;
 	options = (uint32_t)pkt.tcp_hdr_len - TG_TCP_HDR_LEN;

@@ -255,6 +255,7 @@ static bool xdp(const uint8_t *frame, uint32_t len)
 	}
 	if (result == TG_PARSE_OTHER || !tg_host_is_syn(&pkt))
 		return false;
+	tg_packet_measure(&pkt, len);
 	id = service_find(&pkt);
 	return id && syn_handle(frame, len, &pkt, result, id);
 }
@@ -326,6 +327,7 @@ static void tc(const uint8_t *frame, uint32_t len)
 	uint32_t id;
 
 	if (tg_packet_parse(&pkt, frame, frame + len) == TG_PARSE_TCP && tg_host_is_ack(&pkt)) {
+		tg_packet_measure(&pkt, len);
 		id = service_find(&pkt);
 		if (id && ack_handle(frame, len, &pkt, id, &a)) {
 			print_frame("adopt", frame, len);

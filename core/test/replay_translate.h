@@ -64,6 +64,7 @@ static bool translate_frame(uint8_t *frame, uint32_t len, const struct tg_flow *
 
 	switch (tg_packet_parse(&pkt, frame, frame + len)) {
 	case TG_PARSE_TCP:
+		tg_packet_measure(&pkt, len);
 		return translate_segment(frame, len, &pkt, f, dir);
 	case TG_PARSE_OTHER:
 		return pkt.l3_off && translate_error(frame, len, pkt.l3_off, f, dir);

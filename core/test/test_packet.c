@@ -338,17 +338,46 @@ static void v6_extension_beyond_payload(void **state)
 	assert_int_equal(parse(&f, &p), TG_PARSE_CUT_TCP);
 }
 
-/* Length 0 is a jumbogram or a joined segment of established traffic (BIG TCP):
- * once judged "cut inside the TCP header" and dropped. */
-static void v6_length_zero_is_not_malformed(void **state)
+/* Length 0: Linux goes by the frame's length if hop-by-hop options follow. Once SYNs were
+ * dropped for it, and ACKs went past every gate. */
+static void v6_no_length(void **state)
 {
+	static const char options[] = "\x06\0\x01\x04\0\0\0\0";
+	static const char fragment[] = "\x2c\0\x01\x04\0\0\0\0\x06\0\0\0\0\0\0\x01";
 	struct frame f = v6_syn(6, "", 0);
 	struct tg_packet p;
+	uint8_t flags;
 
 	(void)state;
-	f.bytes[18] = f.bytes[19] = 0;
-	f.bytes[54 + 13] = TG_TCP_ACK;
-	assert_int_equal(parse(&f, &p), TG_PARSE_OTHER);
+	for (flags = TG_TCP_SYN; flags <= TG_TCP_ACK; flags *= 8) {
+		f = v6_syn(6, "", 0);
+		f.bytes[18] = f.bytes[19] = 0;
+		f.bytes[54 + 13] = flags;
+		assert_int_equal(parse(&f, &p), TG_PARSE_OTHER); /* ends before TCP */
+		f = v6_syn(0, options, 8);
+		f.bytes[18] = f.bytes[19] = 0;
+		f.bytes[62 + 13] = flags;
+		assert_int_equal(parse(&f, &p), TG_PARSE_TCP);
+		assert_int_equal(p.l4_off, 62);
+		assert_true(tg_packet_is_unmeasured(&p));
+		assert_true(p.l4_off + p.l4_len > 65535 + 62);
+		tg_packet_measure(&p, f.len + 100000); /* it goes on behind what was parsed */
+		assert_int_equal(p.l4_len, f.len - 62 + 100000);
+		f.len = 62 + 19;
+		assert_int_equal(parse(&f, &p), TG_PARSE_CUT_TCP);
+	}
+	/* Whole, or a first fragment: Linux takes neither. */
+	for (flags = 0; flags <= 1; flags++) {
+		f = v6_syn(0, fragment, 16);
+		f.bytes[18] = f.bytes[19] = 0;
+		f.bytes[62 + 3] = flags;
+		assert_int_equal(parse(&f, &p), TG_PARSE_EXT_CHAIN);
+	}
+	f = v6_syn(6, "", 0);
+	f.bytes[18] = f.bytes[19] = 0xff;
+	assert_int_equal(parse(&f, &p), TG_PARSE_TCP);
+	tg_packet_measure(&p, f.len);
+	assert_int_equal(p.l4_len, 65535);
 }
 
 static void sources(void **state)
@@ -434,7 +463,7 @@ int tg_test_packet(void)
 		cmocka_unit_test(v6_chain_bytes),
 		cmocka_unit_test(v6_first_fragment_cuts_chain),
 		cmocka_unit_test(v6_extension_beyond_payload),
-		cmocka_unit_test(v6_length_zero_is_not_malformed),
+		cmocka_unit_test(v6_no_length),
 		cmocka_unit_test(sources),
 		cmocka_unit_test(groups),
 	};

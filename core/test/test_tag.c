@@ -218,6 +218,15 @@ static void tag_fix_there_and_back(void **state)
 		memcpy(after + ip_len + 20, with + ip_len + 20 + TG_TAG_LEN, l4 - 20);
 		assert_true(tg_tag_fix(after, after + ip_len, family, words, false, l4 + TG_TAG_LEN));
 		assert_memory_equal(after, before, ip_len + l4);
+		if (family == 6) { /* a length that is not said stays so */
+			with[4] = with[5] = after[4] = after[5] = 0;
+			assert_true(tg_tag_fix(after, after + ip_len, family, words, true, l4));
+			assert_memory_equal(after, with, ip_len + 20);
+			assert_true(tg_tag_fix(after, after + ip_len, family, words, false,
+					       l4 + TG_TAG_LEN));
+			assert_int_equal(after[5], 0);
+			assert_memory_equal(after + ip_len, before + ip_len, 20);
+		}
 	}
 }
 

@@ -119,9 +119,10 @@ static inline void classify(struct tg_worker *w, struct tg_item *it, struct rte_
 		it->todo = TG_TODO_GONE;
 		return;
 	}
-	if (TG_LIKELY(it->parse == TG_PARSE_TCP || it->parse == TG_PARSE_FRAGMENT))
+	if (TG_LIKELY(it->parse == TG_PARSE_TCP || it->parse == TG_PARSE_FRAGMENT)) {
+		tg_packet_measure(&it->pkt, m->pkt_len);
 		classify_tcp(w, it);
-	else if (it->parse != TG_PARSE_OTHER)
+	} else if (it->parse != TG_PARSE_OTHER)
 		it->todo = TG_TODO_PARSE;
 }
 

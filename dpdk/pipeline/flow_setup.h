@@ -155,6 +155,7 @@ static inline bool tg_store_release(struct tg_worker *w, struct tg_flow *f, uint
 			tg_drop(w, it.m); /* cannot be: it was TCP when it was kept */
 			continue;
 		}
+		tg_packet_measure(&it.pkt, it.m->pkt_len);
 		any = true;
 		it.partial = (it.m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) ==
 			     RTE_MBUF_F_RX_L4_CKSUM_NONE;

@@ -117,7 +117,8 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         m.head_len = TG_IPV6_HDR_LEN;
         m.l4_len = (bit<32>)hdr.ipv6.payload_len;
         transition select(hdr.ipv6.version, hdr.ipv6.payload_len, hdr.ipv6.next) {
-            (_, 0, _): accept; // a jumbogram
+            (6, 0, TG_IPPROTO_HOPOPTS): no_length;
+            (_, 0, _): accept; // ends before TCP
             (6, _, TG_IPPROTO_TCP): ipv6_first;
             (6, _, IPPROTO_UDP): udp;
             (6, _, IPPROTO_ICMPV6): ipv6_icmp;
@@ -127,6 +128,12 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
             (6, _, TG_IPPROTO_DSTOPTS): options_ahead;
             default: accept;
         }
+    }
+
+    state no_length { // as long as the frame, if hop-by-hop options follow (core/packet.h)
+        m.no_length = 1;
+        m.l4_len = std.packet_length - m.l3_off - TG_IPV6_HDR_LEN;
+        transition options_ahead;
     }
 
     state options_ahead {
@@ -153,11 +160,12 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         next = look[63:56];
         more = look[32:32];
         frag_off = look[47:35];
-        transition select(frag_off, next, m.l4_len) {
-            (_, _, 0 &&& 0xfffffff8): accept; // cut inside the header
-            (0, _, _): fragment_fits;
-            (1, TG_IPPROTO_TCP, _): overlay;
-            (2, TG_IPPROTO_TCP, _): overlay;
+        transition select(frag_off, next, m.l4_len, m.no_length) {
+            (_, _, 0 &&& 0xfffffff8, _): accept; // cut inside the header
+            (_, _, _, 1): ext_chain; // nobody takes a fragment whose packet says no length
+            (0, _, _, _): fragment_fits;
+            (1, TG_IPPROTO_TCP, _, _): overlay;
+            (2, TG_IPPROTO_TCP, _, _): overlay;
             default: chain_ends;
         }
     }
@@ -210,7 +218,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
             (TG_IPV6_EXT_MAX, TG_IPPROTO_ROUTING): ext_chain;
             (TG_IPV6_EXT_MAX, TG_IPPROTO_FRAGMENT): ext_chain;
             (TG_IPV6_EXT_MAX, TG_IPPROTO_DSTOPTS): ext_chain;
-            (_, TG_IPPROTO_HOPOPTS): options_ahead;
+            (_, TG_IPPROTO_HOPOPTS): ext_chain; // they stand first or nowhere (RFC 8200 4.1)
             (_, TG_IPPROTO_ROUTING): routing_ahead;
             (_, TG_IPPROTO_FRAGMENT): fragment_ahead;
             (_, TG_IPPROTO_DSTOPTS): options_ahead;

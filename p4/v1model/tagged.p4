@@ -192,7 +192,7 @@ control TagPut(inout headers_t hdr, inout metadata_t m, in bit<64> mac, out bit<
                 sum = (sum & 0xffff) + (sum >> 16);
                 sum = (sum & 0xffff) + (sum >> 16);
                 hdr.ipv4.checksum = ~sum[15:0];
-            } else {
+            } else if (m.no_length == 0) {
                 hdr.ipv6.payload_len = hdr.ipv6.payload_len + TG_TAG_LEN;
             }
         }

@@ -78,6 +78,7 @@ struct metadata_t {
     bit<1>  tcp_due;    // a TCP header had to follow; the compiler drops what a later state overwrites,
                         // so that `parse` cannot say both
     bit<1>  chain_ended; // IPv6: the header chain ends in something else than TCP
+    bit<1>  no_length;   // IPv6: the header says none
     bit<3>  ext_count;
     bit<32> l3_off;     // bytes from the frame's start to the IP header
     bit<32> head_len;   // bytes of IP header with options or extension headers

@@ -73,7 +73,11 @@ func tcpOf(frame []byte) *tcpSegment {
 			next, at = ip[at], at+step
 		}
 		s.l4 = l3 + at
-		segment = frame[s.l4 : l3+40+int(binary.BigEndian.Uint16(ip[4:]))]
+		end := l3 + 40 + int(binary.BigEndian.Uint16(ip[4:]))
+		if end == l3+40 {
+			end = len(frame) // no length: the frame's
+		}
+		segment = frame[s.l4:end]
 		pseudo = append(pseudo, ip[8:40]...)
 	}
 	if len(segment) < 20 || len(segment) < int(segment[12]>>4)*4 || segment[12]>>4 < 5 {

@@ -28,7 +28,6 @@ var refusesMore = []exception{
 	{framegen.GroupSourceMAC, "", "no sender has a group's MAC address; the kernel would ask for the sender's by ARP"},
 	{framegen.LongExtensions, "", "more extension headers than a gate looks through"},
 	{framegen.OddExtensions, "", "more, or others, than a gate looks through"},
-	{framegen.NoLength, "", "an IPv6 packet that says no length is a jumbogram, and no SYN is; Linux goes by the frame's length if there are hop-by-hop options"},
 	{framegen.Fragment, "", "nobody sends a SYN in fragments (RFC 1858)"},
 	{framegen.Flags, "", "a SYN with FIN or RST opens nothing"},
 	{framegen.VLAN, "", "TCP behind more than two tags is dropped; the kernel takes off any number with VID 0"},
