@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"slices"
 	"time"
 
@@ -40,8 +39,8 @@ func Open(opt Options) (b *Instance, unlock func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if os.Geteuid() != 0 {
-		return nil, nil, errors.New("tidegate run needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON); start it with sudo or from a service unit")
+	if err := CheckPrivileges(); err != nil {
+		return nil, nil, err
 	}
 	if unlock, err = Lock(opt.StateDir, cfg.Instance); err != nil {
 		return nil, nil, err

@@ -38,6 +38,7 @@ type AttachOptions struct {
 type attachment struct {
 	link   link.Link
 	path   string        // of the pin
+	prog   *ebpf.Program // what it runs; of a pin that is only visited: nil
 	before *ebpf.Program // what it ran, if it was taken over from an earlier process
 
 	// Of an XDP link that was made again for another mode.
@@ -134,7 +135,11 @@ func takeOver(path string, prog *ebpf.Program) (*attachment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pinned link %s: %w; remove that file and start again", path, err)
 	}
-	before, err := programOf(l)
+	before, err := programOf(l, path)
+	if errors.Is(err, unix.EPERM) { // the way back would be lost
+		l.Close()
+		return nil, fmt.Errorf("pinned link %s: its program may not be opened: %w; start once as root, or take the instance down with `tidegate off` first", path, err)
+	}
 	if err == nil {
 		err = l.Update(prog)
 	}
@@ -142,15 +147,46 @@ func takeOver(path string, prog *ebpf.Program) (*attachment, error) {
 		l.Close()
 		return nil, os.Remove(path)
 	}
-	return &attachment{link: l, path: path, before: before}, nil
+	return &attachment{link: l, path: path, prog: prog, before: before}, nil
 }
 
-func programOf(l link.Link) (*ebpf.Program, error) {
+// programOf opens the program that a pinned link runs: by its own pin, or by its number, which takes CAP_SYS_ADMIN.
+func programOf(l link.Link, path string) (*ebpf.Program, error) {
 	info, err := l.Info()
 	if err != nil {
 		return nil, err
 	}
+	if pinned, err := ebpf.LoadPinnedProgram(programPin(path), nil); err == nil {
+		if of, err := pinned.Info(); err == nil {
+			if id, ok := of.ID(); ok && id == info.Program {
+				return pinned, nil
+			}
+		}
+		pinned.Close()
+	}
 	return ebpf.NewProgramFromID(info.Program)
+}
+
+// programPin is where the program of a pinned link is pinned: runs-xdp-<interface> and so on.
+func programPin(link string) string {
+	return filepath.Join(filepath.Dir(link), "runs-"+filepath.Base(link))
+}
+
+// pinProgram lets a later process, which may not open programs by their numbers, take the link over.
+func (a *attachment) pinProgram() error {
+	if a.prog == nil {
+		return nil
+	}
+	own, err := a.prog.Clone() // one program has several links, and each its own pin
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	path := programPin(a.path)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return own.Pin(path)
 }
 
 // pinNew pins a link that was just made.
@@ -190,6 +226,7 @@ func (p *Plane) attachTC(set map[string]*attachment, kind string, prog *ebpf.Pro
 		if a, err = pinNew(l, path); err != nil {
 			return err
 		}
+		a.prog = prog
 	}
 	set[name] = a
 	return nil
@@ -214,6 +251,7 @@ func (p *Plane) attachXDP(name string, index int, want XDPMode) error {
 		if a, err = pinNew(l, path); err != nil {
 			return err
 		}
+		a.prog = p.xdp
 	}
 	p.links.xdp[name] = a
 	return nil

@@ -45,6 +45,7 @@ func detachAll(set map[string]*attachment) error {
 // kind of link, later is what remains.)
 func (a *attachment) detach() error {
 	_ = a.link.Detach()
+	_ = os.Remove(programPin(a.path))
 	err := os.Remove(a.path)
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
@@ -85,6 +86,7 @@ func (a *attachments) commit(interfaces []string, kinds map[string]bool) {
 			l.before.Close()
 			l.before = nil
 		}
+		_ = l.pinProgram() // without, only root can take this link over
 	}
 	a.eachPin(func(path, kind, name string) {
 		if !slices.Contains(interfaces, name) || !kinds[kind] {
@@ -120,6 +122,7 @@ func (a *attachments) dropDead(devices map[string]int) {
 	a.eachPin(func(path, kind, name string) {
 		if index, wanted := devices[name]; wanted && linkIfindex(path, kind) != index {
 			_ = os.Remove(path)
+			_ = os.Remove(programPin(path))
 		}
 	})
 }

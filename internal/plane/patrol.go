@@ -274,6 +274,7 @@ func (p *Patrol) attachEgress(name string, index int) error {
 		if a, err = pinNew(l, path); err != nil {
 			return err
 		}
+		a.prog = p.tc
 	}
 	p.links.tc[name] = a
 	return nil

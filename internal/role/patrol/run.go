@@ -48,8 +48,8 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 	if err != nil {
 		return err
 	}
-	if os.Geteuid() != 0 {
-		return errors.New("tidegate run needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON); start it with sudo or from a service unit")
+	if err := instance.CheckPrivileges(); err != nil {
+		return err
 	}
 	unlock, err := instance.Lock(opt.StateDir, cfg.Instance)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -52,8 +51,8 @@ type node struct {
 
 func runTranslate(ctx, force context.Context, cfg *config.Config, opt instance.Options) error {
 	opt.Complete()
-	if os.Geteuid() != 0 {
-		return errors.New("tidegate run needs root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON); start it with sudo or from a service unit")
+	if err := instance.CheckPrivileges(); err != nil {
+		return err
 	}
 	unlock, err := instance.Lock(opt.StateDir, cfg.Instance)
 	if err != nil {
