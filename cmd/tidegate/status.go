@@ -83,7 +83,7 @@ func readStatus(ctx context.Context, name string) (up *instance.Upstream, st *st
 }
 
 func printStatus(w io.Writer, st *status.Status) error {
-	fmt.Fprintf(w, "instance %s (%s), version %s, %s\n", st.Instance, strings.Join(st.Interfaces, " "), st.Version, life(st, time.Now()))
+	fmt.Fprintf(w, "instance %s (%s), version %s, %s\n", st.Instance, interfaceModes(st), st.Version, life(st, time.Now()))
 	fmt.Fprintf(w, "epoch %d, keys until %s\n\n", st.Epoch, st.KeysUntil.Format(time.RFC3339))
 	if st.P4 != nil {
 		return printP4Status(w, st)
@@ -123,6 +123,22 @@ func printStatus(w io.Writer, st *status.Status) error {
 		fmt.Fprintf(w, "\nROUTES OF %s ARE NOT MODELLED: %s; up to 200 SYNs a second go to the kernel, the rest is answered to where it came from\n", family, st.Unrouted[family])
 	}
 	return printReasons(w, st)
+}
+
+// interfaceModes are the interfaces, each with how XDP runs there, and why not faster.
+func interfaceModes(st *status.Status) string {
+	var list []string
+	for _, name := range st.Interfaces {
+		text := name
+		if mode := st.XDP[name]; mode != "" {
+			text += " " + string(mode)
+		}
+		if why := st.Refused[name]; why != "" {
+			text += fmt.Sprintf(" (native XDP refused: %s)", why)
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, ", ")
 }
 
 // life says who looks after the instance, and what becomes of it if nobody does.

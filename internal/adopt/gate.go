@@ -304,7 +304,7 @@ func (g *gate) writeState() error {
 func (g *gate) state() *instance.StateFile {
 	s := instance.StateFile{Role: g.cfg.Role, Version: version.Version, PID: os.Getpid(), Started: g.started,
 		Interfaces: g.cfg.Interfaces, XDP: g.modes, EpochNs: int64(g.cfg.Epoch),
-		KeyHorizon: int64(g.cfg.KeyHorizon), DrainNs: int64(g.cfg.Drain), Unrouted: g.replies.Unknown()}
+		KeyHorizon: int64(g.cfg.KeyHorizon), DrainNs: int64(g.cfg.Drain), Unrouted: g.replies.Unknown(), Refused: g.plane.NativeRefused()}
 	for _, svc := range g.cfg.Services {
 		s.Services = append(s.Services, instance.StateService{ID: g.services.ID(svc.Name), Name: svc.Name, Mode: string(svc.Mode),
 			Prefixes: svc.Prefixes, Ports: svc.Ports})

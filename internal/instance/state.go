@@ -30,6 +30,7 @@ type State struct {
 	// Of a server with takeover: auto: what was chosen, and the gate that adopts.
 	Takeovers []Takeover
 	Adopter   func(service string) []uint32 // the numbers of a service in it; nil: there is none
+	Refused   map[string]string             // by interface: why the driver does without native XDP
 	Unrouted  map[string]string             // of what answers SYNs: Replies.Unknown
 }
 
@@ -58,7 +59,7 @@ func (s *State) file() *StateFile {
 		PID: os.Getpid(), Started: s.Started, Interfaces: c.Interfaces, XDP: s.Modes,
 		EpochNs: int64(c.Epoch), KeyHorizon: int64(c.KeyHorizon), OneSided: s.OneSided, DPDK: s.DPDK, LastKey: s.LastKey}
 	out.DrainNs = int64(c.Drain)
-	out.Takeovers, out.Promisc, out.Unrouted = s.Takeovers, s.Promisc, s.Unrouted
+	out.Takeovers, out.Promisc, out.Unrouted, out.Refused = s.Takeovers, s.Promisc, s.Unrouted, s.Refused
 	for _, svc := range c.Services {
 		entry := StateService{ID: s.Numbers.ID(svc.Name), Name: svc.Name,
 			Mode: string(svc.Mode), Strategy: string(svc.Strategy)}
@@ -88,6 +89,7 @@ type StateFile struct {
 	Started    time.Time                `json:"started"`
 	Interfaces []string                 `json:"interfaces"`
 	XDP        map[string]plane.XDPMode `json:"xdp"`
+	Refused    map[string]string        `json:"native_xdp_refused,omitempty"` // by interface: the driver's error
 	EpochNs    int64                    `json:"epoch_ns"`
 	KeyHorizon int64                    `json:"key_horizon_ns"`
 	Services   []StateService           `json:"services"`

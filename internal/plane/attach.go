@@ -53,6 +53,7 @@ type attachments struct {
 	dir             string
 	interfaces      []string
 	xdp, tc, egress map[string]*attachment // by interface
+	refused         map[string]string      // why a driver that was asked for native XDP does without
 	sockops         *attachment
 }
 
@@ -244,10 +245,11 @@ func (p *Plane) attachXDP(name string, index int, want XDPMode) error {
 		return p.reattachXDP(a, name, index, want)
 	}
 	if a == nil {
-		l, err := newXDPLink(p.xdp, name, index, want)
+		l, refused, err := newXDPLink(p.xdp, name, index, want)
 		if err != nil {
 			return err
 		}
+		p.links.noteRefusal(name, refused)
 		if a, err = pinNew(l, path); err != nil {
 			return err
 		}
@@ -268,10 +270,11 @@ func (p *Plane) reattachXDP(a *attachment, name string, index int, want XDPMode)
 	if err != nil {
 		return err
 	}
-	l, err := newXDPLink(p.xdp, name, index, want)
+	l, refused, err := newXDPLink(p.xdp, name, index, want)
 	if err != nil {
 		return err
 	}
+	p.links.noteRefusal(name, refused)
 	a.link = l
 	if err := l.Pin(a.path); err != nil {
 		return fmt.Errorf("pin %s: %w", a.path, err)
@@ -291,28 +294,48 @@ func attachedMode(index int) XDPMode {
 	return XDPNative
 }
 
-func newXDPLink(prog *ebpf.Program, name string, index int, want XDPMode) (link.Link, error) {
-	var nativeErr error
+// noteRefusal keeps the driver's error for `status`.
+func (s *attachments) noteRefusal(name string, err error) {
+	if err == nil {
+		return
+	}
+	if s.refused == nil {
+		s.refused = map[string]string{}
+	}
+	s.refused[name] = err.Error()
+}
+
+// NativeRefused says, by interface, why this start attached in generic mode though native was
+// tried first. What an earlier start attached is not in it.
+func (p *Plane) NativeRefused() map[string]string {
+	if p.links == nil {
+		return nil
+	}
+	return p.links.refused
+}
+
+// newXDPLink attaches; nativeErr is why a driver refused native XDP, if generic took its place.
+func newXDPLink(prog *ebpf.Program, name string, index int, want XDPMode) (l link.Link, nativeErr, err error) {
 	if want != XDPGeneric {
-		l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: index, Flags: link.XDPDriverMode})
+		l, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: index, Flags: link.XDPDriverMode})
 		if err == nil {
-			return l, nil
+			return l, nil, nil
 		}
 		nativeErr = err
 		if want == XDPNative || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
-			return nil, explainXDP(name, err)
+			return nil, nil, explainXDP(name, err)
 		}
 	}
-	l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: index, Flags: link.XDPGenericMode})
+	l, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: index, Flags: link.XDPGenericMode})
 	if err != nil {
-		return nil, explainXDP(name, errors.Join(nativeErr, err))
+		return nil, nil, explainXDP(name, errors.Join(nativeErr, err))
 	}
-	return l, nil
+	return l, nativeErr, nil
 }
 
 func explainXDP(name string, err error) error {
 	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("interface %s: another XDP program is attached; take it off with `ip link set dev %s xdp off`, or leave %s out", name, name, name)
+		return fmt.Errorf("interface %s: another XDP program is attached; `ip -d link show dev %s` and `bpftool link` say whose: end it by its own means, or leave %s out", name, name, name)
 	}
 	return fmt.Errorf("interface %s: XDP: %w; xdp_mode: generic works on every driver", name, err)
 }

@@ -42,10 +42,12 @@ type nic struct {
 	nativeXDP  bool
 	redirects  bool // in native XDP
 	vlanStrips bool // the NIC takes VLAN tags off before XDP sees the frame
+	device     device
 }
 
-// interfaceChecks looks at the named interfaces, or at all that are up.
-func interfaceChecks(names []string, mode config.XDPMode) []Check {
+// interfaceChecks looks at the named interfaces, or at all that are up. ends: connections
+// end on this machine.
+func interfaceChecks(names []string, mode config.XDPMode, ends bool) []Check {
 	required := names != nil
 	if !required {
 		names = upInterfaces()
@@ -58,7 +60,9 @@ func interfaceChecks(names []string, mode config.XDPMode) []Check {
 				Means: "`tidegate run` refuses to start", Fix: "correct `interfaces:`, see `ip link` for the names in this network namespace"})
 			continue
 		}
-		list = append(list, judgeNIC(lookAt(link), mode))
+		n := lookAt(link)
+		list = append(list, judgeNIC(n, mode))
+		list = append(list, doctor(n, mode, required, ends)...)
 	}
 	if len(list) == 0 {
 		list = append(list, Check{Name: "interfaces", Status: Warn, Found: "none is up but lo",
@@ -82,7 +86,9 @@ func lookAt(link *net.Interface) nic {
 	n := nic{name: link.Name, up: link.Flags&net.FlagUp != 0, mtu: link.MTU}
 	if bits, err := xdpFeatures(link.Index); err == nil {
 		n.xdpKnown, n.nativeXDP, n.redirects = true, bits&xdpFeatureBasic != 0, bits&xdpFeatureRedirect != 0
+		n.device.inPieces = bits&xdpFeatureRxSG != 0
 	}
+	n.device.examine(link)
 	n.vlanStrips = featureOn(link.Name, vlanFeature)
 	return n
 }
@@ -109,7 +115,7 @@ func judgeNIC(n nic, mode config.XDPMode) Check {
 	case !n.nativeXDP:
 		xdp = "generic XDP only"
 	}
-	c.Found = fmt.Sprintf("%s, MTU %d", xdp, n.mtu)
+	c.Found = fmt.Sprintf("%s, MTU %d%s", xdp, n.mtu, n.device.overview())
 	warn := func(status Status, found, means, fix string) Check {
 		c.Status, c.Means, c.Fix = status, means, fix
 		c.Found += found
@@ -124,9 +130,10 @@ func judgeNIC(n nic, mode config.XDPMode) Check {
 	case n.vlanStrips:
 		return warn(Warn, ", strips VLAN tags", "tagged SYNs would be answered without their tag; untagged ones are not touched by this",
 			fmt.Sprintf("if there are VLANs on it, run `ethtool -K %s rxvlan off`", n.name))
-	case native && n.mtu > nativeMTUMax:
+	case native && n.mtu > nativeMTUMax && !n.device.inPieces && onRecord[n.device.driver].source == "":
 		return warn(Warn, "", "many drivers refuse native XDP at this MTU",
 			fmt.Sprintf("if the start fails, run `ip link set %s mtu %d` or set `xdp_mode: generic`", n.name, nativeMTUMax))
+	case n.xdpKnown && !n.nativeXDP && n.device.kind == "bridge": // no bridge has more, and its ports do not have its address
 	case n.xdpKnown && !n.nativeXDP:
 		return warn(Warn, "", "every SYN costs an skb: far fewer are absorbed per second", "use a NIC whose driver has XDP")
 	}

@@ -89,11 +89,11 @@ func Run(c *config.Config) *Report {
 	r.add(mountChecks()...)
 	r.add(sysctlChecks()...)
 	if c == nil {
-		r.add(interfaceChecks(nil, config.XDPAuto)...)
+		r.add(interfaceChecks(nil, config.XDPAuto, true)...)
 		r.addTakeovers(nil, privileged)
 		return r
 	}
-	r.add(interfaceChecks(c.Interfaces, c.XDPMode)...)
+	r.add(interfaceChecks(c.Interfaces, c.XDPMode, true)...)
 	r.add(secretCheck(c.SecretFile))
 	r.add(serviceChecks(c.Services)...)
 	r.addTakeovers(c, privileged)

@@ -46,6 +46,7 @@ type Status struct {
 	Started    time.Time                `json:"started"`
 	Interfaces []string                 `json:"interfaces"`
 	XDP        map[string]plane.XDPMode `json:"xdp"`
+	Refused    map[string]string        `json:"native_xdp_refused,omitempty"` // by interface: why the driver does without
 	Epoch      uint64                   `json:"epoch"`
 	KeysUntil  time.Time                `json:"keys_until"`
 	Services   []Service                `json:"services"`
@@ -97,7 +98,7 @@ func Read(opt instance.Options, name string) (*Status, error) {
 
 func pathStatus(st *instance.StateFile, name, stateDir string, pinned *plane.Pinned) (*Status, error) {
 	out := &Status{Role: st.Role, Forwarding: st.Forwarding, OneSided: st.OneSided, Version: st.Version, Instance: name, PID: st.PID, Started: st.Started,
-		Interfaces: st.Interfaces, XDP: st.XDP, Unrouted: st.Unrouted,
+		Interfaces: st.Interfaces, XDP: st.XDP, Refused: st.Refused, Unrouted: st.Unrouted,
 		Epoch: keys.Epoch(time.Now(), time.Duration(st.EpochNs))}
 	var err error
 	if out.Running, err = instance.Running(stateDir, name); err != nil {

@@ -129,7 +129,7 @@ func TestStartRefused(t *testing.T) {
 			words: []string{"prefixes times ports", "1048576"}},
 		"XDP program of somebody else": {
 			spoil: func(w *world) { w.foreignXDP() },
-			words: []string{"tg-server", "another XDP program is attached", "ip link set dev tg-server xdp off"}},
+			words: []string{"tg-server", "another XDP program is attached", "ip -d link show dev tg-server"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

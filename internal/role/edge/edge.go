@@ -219,7 +219,7 @@ func (b *box) writeState() error {
 }
 
 func (b *box) state() instance.State {
-	return instance.State{Config: b.Cfg, Numbers: b.Numbers, Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous()}
+	return instance.State{Config: b.Cfg, Numbers: b.Numbers, Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), Refused: b.plane.NativeRefused()}
 }
 
 // stop leaves the edge in place, or takes it down: SYNs go to the servers at once, and so

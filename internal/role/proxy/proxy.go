@@ -264,7 +264,7 @@ func (b *box) writeState() error {
 
 func (b *box) state() instance.State {
 	return instance.State{Config: b.Cfg, Numbers: b.Numbers,
-		Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), OneSided: b.watch.told}
+		Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), OneSided: b.watch.told, Refused: b.plane.NativeRefused()}
 }
 
 // stop leaves the proxy in place, or takes it down: SYNs go to the servers at once, and what is

@@ -126,7 +126,7 @@ func (n *node) settle() error {
 }
 
 func (n *node) state() instance.State {
-	s := instance.State{Config: n.cfg, Numbers: n.numbers, Modes: n.modes, Started: n.started, Takeovers: choices(n.pieces), Unrouted: n.replies.Unknown()}
+	s := instance.State{Config: n.cfg, Numbers: n.numbers, Modes: n.modes, Started: n.started, Takeovers: choices(n.pieces), Unrouted: n.replies.Unknown(), Refused: n.plane.NativeRefused()}
 	if n.adopter != nil {
 		s.Adopter = n.adopter.IDs
 	}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"testing"
+
+	"tidegate/internal/plane"
+	"tidegate/internal/status"
+)
+
+func TestInterfaceModes(t *testing.T) {
+	st := &status.Status{Interfaces: []string{"eth0", "eth1", "eth2"}, XDP: map[string]plane.XDPMode{"eth0": plane.XDPNative, "eth1": plane.XDPGeneric},
+		Refused: map[string]string{"eth1": "operation not supported"}}
+	const want = "eth0 native, eth1 generic (native XDP refused: operation not supported), eth2"
+	if got := interfaceModes(st); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

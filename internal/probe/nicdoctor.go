@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+
+	"tidegate/internal/config"
+)
+
+// device is what a doctor wants to know of an interface beside what every check does.
+type device struct {
+	driver             string // as ethtool calls it; empty: not told
+	kind               string // of link: bridge, bond, vlan, veth, tun; "device" is hardware, or a driver of its own
+	channels, most     int    // pairs of queues, in use and at most; 0: not told
+	cpus               int
+	inPieces           bool // native XDP takes frames that do not fit into a page
+	lro, groHW         bool
+	groHWFixed         bool
+	layerThree         bool
+	master, masterKind string
+	beneath            string // the device that a VLAN stands on
+	foreign            string // another program in its XDP place
+	farAway            bool   // of a veth: the far end is in another network namespace
+}
+
+// Feature bits of linux/netdev.h, and features by the kernel's names.
+const (
+	xdpFeatureRxSG = 1 << 5 // frames in several pieces
+	lroFeature     = "rx-lro"
+	groHWFeature   = "rx-gro-hw"
+)
+
+// examine looks at a device. What cannot be told is left out.
+func (d *device) examine(link *net.Interface) {
+	d.cpus = runtime.NumCPU()
+	if e, err := ethtool.NewEthtool(); err == nil {
+		d.ask(e, link.Name)
+		e.Close()
+	}
+	l, err := netlink.LinkByIndex(link.Index)
+	if err != nil {
+		return
+	}
+	a := l.Attrs()
+	d.kind, d.layerThree = l.Type(), a.EncapType != "" && a.EncapType != "ether" && a.EncapType != "loopback"
+	d.farAway = d.kind == "veth" && a.NetNsID >= 0
+	if m, err := netlink.LinkByIndex(a.MasterIndex); a.MasterIndex != 0 && err == nil {
+		d.master, d.masterKind = m.Attrs().Name, m.Type()
+	}
+	if p, err := netlink.LinkByIndex(a.ParentIndex); d.kind == "vlan" && err == nil {
+		d.beneath = p.Attrs().Name
+	}
+	if a.Xdp != nil && a.Xdp.Attached && a.Xdp.ProgId != 0 {
+		d.foreign = foreignProgram(ebpf.ProgramID(a.Xdp.ProgId))
+	}
+}
+
+func (d *device) ask(e *ethtool.Ethtool, name string) {
+	d.driver, _ = e.DriverName(name)
+	if c, err := e.GetChannels(name); err == nil {
+		d.channels, d.most = int(c.CombinedCount+c.RxCount), int(max(c.MaxCombined, c.MaxRx))
+	}
+	if f, err := e.FeaturesWithState(name); err == nil {
+		d.lro, d.groHW = f[lroFeature].Active, f[groHWFeature].Active
+		d.groHWFixed = d.groHW && (f[groHWFeature].NeverChanged || !f[groHWFeature].Available)
+	}
+}
+
+const ourPrograms = "tg_" // how the names of our programs begin
+
+// foreignProgram names a program that is not ours.
+func foreignProgram(id ebpf.ProgramID) string {
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return "" // gone, or not for us to see
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil || strings.HasPrefix(info.Name, ourPrograms) {
+		return ""
+	}
+	return fmt.Sprintf("%q, id %d", info.Name, id)
+}
+
+// doctor names what about an interface is in the way, each with its fix. required: a configuration names it;
+// ends: connections end on this machine.
+func doctor(n nic, mode config.XDPMode, required, ends bool) (list []Check) {
+	d, name := n.device, "interface "+n.name
+	add := func(status Status, found, means, fix string) {
+		list = append(list, Check{name, status, found, means, fix})
+	}
+	worst := func(bad Status) Status {
+		if required {
+			return bad
+		}
+		return Warn
+	}
+	switch {
+	case d.layerThree:
+		add(worst(Fail), fmt.Sprintf("carries no Ethernet header (%s)", d.kind), "no SYN is seen on it", "name the device that the tunnel's packets come in by, or protect at the tunnel's other end")
+		return list
+	case ends && d.masterKind == "bridge", d.masterKind == "bond", d.masterKind == "team":
+		add(worst(Fail), fmt.Sprintf("is a port of the %s %s", d.masterKind, d.master), "the address is that one's: connections that begin here are cut off",
+			fmt.Sprintf("name %s in `interfaces`", d.master))
+	case d.kind == "vlan" && d.beneath != "":
+		add(Warn, "is a VLAN of "+d.beneath, "generic XDP only; native XDP sees a VLAN's frames on the device beneath",
+			fmt.Sprintf("name %s in `interfaces`, and run `ethtool -K %s rxvlan off`", d.beneath, d.beneath))
+	case d.farAway && mode != config.XDPGeneric:
+		add(Warn, "is a veth, its far end in another network namespace", "in native XDP answers vanish there unless that end runs an XDP program, too: GRO is not enough",
+			"set `xdp_mode: generic`, unless you know that it does")
+	}
+	if d.foreign != "" {
+		add(worst(Fail), "another XDP program is attached: "+d.foreign, "`tidegate run` refuses to start, and leaves that program alone",
+			fmt.Sprintf("find out whose it is with `bpftool link` and `ip -d link show dev %s`, and end that program by its own means", n.name))
+	}
+	if mode != config.XDPGeneric {
+		list = append(list, byRecord(n, required && mode == config.XDPNative)...)
+	}
+	return list
+}
+
+// byRecord compares a device with what is on record of its driver.
+func byRecord(n nic, must bool) (list []Check) {
+	d := n.device
+	facts, there := onRecord[d.driver]
+	bad := Warn
+	if must {
+		bad = Fail
+	}
+	add := func(status Status, found, means, fix string) {
+		list = append(list, Check{"interface " + n.name, status, found, means + " (drivers/net/…/" + facts.source + ")", fix})
+	}
+	const refused = "the driver refuses native XDP"
+	if there && n.mtu > facts.mtuMax && !d.inPieces {
+		add(bad, fmt.Sprintf("MTU %d, %s takes up to %d", n.mtu, d.driver, facts.mtuMax), refused, fmt.Sprintf("run `ip link set %s mtu %d`", n.name, facts.mtuMax))
+	}
+	if facts.noMerging && (d.lro || d.groHW) {
+		add(bad, "LRO or hardware GRO is on", refused, fmt.Sprintf("run `ethtool -K %s lro off rx-gro-hw off`", n.name))
+	}
+	if facts.fixedGRO && d.groHWFixed {
+		add(bad, "the host merges segments (GRO_HW), and does not let that be switched off", refused, "give the virtual machine's device `ctrl_guest_offloads=on`, or `guest_tso4=off,guest_tso6=off,guest_ufo=off`")
+	}
+	if facts.halfChannels && d.most > 0 && d.channels*2 > d.most {
+		add(bad, fmt.Sprintf("%d channels of at most %d", d.channels, d.most), refused+" with more than half of them", fmt.Sprintf("run `ethtool -L %s combined %d`", n.name, max(1, d.most/2)))
+	}
+	if facts.sharedTx && d.most > 0 && d.channels+d.cpus > d.most {
+		add(Warn, fmt.Sprintf("%d channels of at most %d, %d CPUs", d.channels, d.most, d.cpus), "there is no transmit queue for each CPU: answers take turns",
+			fmt.Sprintf("give the virtual machine's device %d queues", d.channels+d.cpus))
+	}
+	if facts.cpusMax > 0 && d.cpus > facts.cpusMax {
+		add(bad, fmt.Sprintf("%d CPUs, %s takes up to %d", d.cpus, d.driver, facts.cpusMax), refused, "set `xdp_mode: generic`")
+	}
+	usable := d.most
+	if facts.halfChannels {
+		usable = d.most / 2
+	}
+	if d.channels > 0 && d.channels < min(usable, d.cpus) && !slices.ContainsFunc(list, func(c Check) bool { return strings.Contains(c.Found, "channels") }) {
+		list = append(list, Check{"interface " + n.name, Warn, fmt.Sprintf("%d channels for %d CPUs", d.channels, d.cpus), "a flood is dealt out to so many CPUs only",
+			fmt.Sprintf("run `ethtool -L %s combined %d`", n.name, min(usable, d.cpus))})
+	}
+	return list
+}
+
+// overview is the device in a word or two, driver and queues, to follow a comma.
+func (d device) overview() string {
+	var words []string
+	if d.driver != "" {
+		words = append(words, d.driver)
+	}
+	if d.channels > 0 {
+		words = append(words, fmt.Sprintf("%d channels for %d CPUs", d.channels, d.cpus))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return ", " + strings.Join(words, ", ")
+}
