@@ -3,6 +3,7 @@
 package survey
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ var errAttribute = errors.New("a netlink attribute is cut short")
 
 // attrs takes a run of attributes apart.
 func attrs(b []byte) (list []attr, err error) {
+	list = make([]attr, 0, 4)
 	for len(b) >= unix.SizeofRtAttr {
 		size := int(binary.NativeEndian.Uint16(b))
 		if size < unix.SizeofRtAttr || size > len(b) {
@@ -38,34 +40,45 @@ func attrs(b []byte) (list []attr, err error) {
 	return list, nil
 }
 
-// fields are attributes by their kind; of several of one kind the last counts.
-type fields map[uint16][]byte
+// fields are attributes that are looked up by their kind. There are few: a list is faster than a map.
+type fields []attr
 
 // fieldsOf takes attributes apart; what is cut short is as if it were not there.
 func fieldsOf(b []byte) fields {
-	f := fields{}
 	list, _ := attrs(b)
-	for _, a := range list {
-		f[a.kind] = a.value
+	return list
+}
+
+// find is the value of a kind, if there is one.
+func (f fields) find(kind uint16) (value []byte, there bool) {
+	for _, a := range f {
+		if a.kind == kind {
+			return a.value, true
+		}
 	}
-	return f
+	return nil, false
+}
+
+func (f fields) get(kind uint16) []byte {
+	value, _ := f.find(kind)
+	return value
 }
 
 // text is a string, which the kernel ends with a zero.
-func (f fields) text(kind uint16) string {
-	b := f[kind]
-	for i, c := range b {
-		if c == 0 {
-			return string(b[:i])
-		}
+func (f fields) text(kind uint16) string { return textOf(f.get(kind)) }
+
+func textOf(b []byte) string {
+	if end := bytes.IndexByte(b, 0); end >= 0 {
+		b = b[:end]
 	}
 	return string(b)
 }
 
 // number is a big-endian number of up to 32 bits.
-func (f fields) number(kind uint16) uint32 {
-	var n uint32
-	for _, c := range f[kind] {
+func (f fields) number(kind uint16) uint32 { return numberOf(f.get(kind)) }
+
+func numberOf(b []byte) (n uint32) {
+	for _, c := range b {
 		n = n<<8 | uint32(c)
 	}
 	return n

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -69,7 +70,7 @@ func (r *nftRules) readChains() error {
 		c := &nftChain{family: nftFamily(m[0]), table: f.text(unix.NFTA_CHAIN_TABLE), name: f.text(unix.NFTA_CHAIN_NAME)}
 		c.label = fmt.Sprintf("nftables chain %s %s %s", c.family, c.table, c.name)
 		c.show = fmt.Sprintf("nft -a list chain %s %s %s", c.family, c.table, c.name)
-		if hook, there := f[unix.NFTA_CHAIN_HOOK]; there {
+		if hook, there := f.find(unix.NFTA_CHAIN_HOOK); there {
 			c.readHook(fieldsOf(hook), f.text(unix.NFTA_CHAIN_TYPE))
 		}
 		r.chains = append(r.chains, c)
@@ -82,15 +83,15 @@ const hookDevices = 4 // NFTA_HOOK_DEVS
 
 func (c *nftChain) readHook(f fields, typ string) {
 	c.base, c.typ, c.hook = true, typ, f.number(unix.NFTA_HOOK_HOOKNUM)
-	if p := f[unix.NFTA_HOOK_PRIORITY]; len(p) == 4 {
+	if p := f.get(unix.NFTA_HOOK_PRIORITY); len(p) == 4 {
 		c.priority = int32(binary.BigEndian.Uint32(p))
 	}
 	if dev := f.text(unix.NFTA_HOOK_DEV); dev != "" {
 		c.devices = []string{dev}
 	}
-	list, _ := attrs(f[hookDevices])
+	list, _ := attrs(f.get(hookDevices))
 	for _, d := range list {
-		c.devices = append(c.devices, fields{0: d.value}.text(0))
+		c.devices = append(c.devices, textOf(d.value))
 	}
 }
 
@@ -114,16 +115,16 @@ func (r *nftRules) readRules() error {
 	for _, m := range answer {
 		f := fieldsOf(m[nfgenSize:])
 		rule := &nftRule{family: nftFamily(m[0]), table: f.text(unix.NFTA_RULE_TABLE), tables: r}
-		if h := f[unix.NFTA_RULE_HANDLE]; len(h) == 8 {
+		if h := f.get(unix.NFTA_RULE_HANDLE); len(h) == 8 {
 			rule.handle = binary.BigEndian.Uint64(h)
 		}
-		list, err := attrs(f[unix.NFTA_RULE_EXPRESSIONS])
+		list, err := attrs(f.get(unix.NFTA_RULE_EXPRESSIONS))
 		if err != nil {
 			return err
 		}
 		for _, e := range list {
 			one := fieldsOf(e.value)
-			step := expression{one.text(unix.NFTA_EXPR_NAME), fieldsOf(one[unix.NFTA_EXPR_DATA])}
+			step := expression{one.text(unix.NFTA_EXPR_NAME), fieldsOf(one.get(unix.NFTA_EXPR_DATA))}
 			r.tracks = r.tracks || step.tracks()
 			rule.steps = append(rule.steps, step)
 		}
@@ -140,7 +141,7 @@ func (r *nftRules) readRules() error {
 var stateless = map[string]bool{"payload": true, "meta": true, "exthdr": true, "bitwise": true, "byteorder": true, "fib": true,
 	"rt": true, "hash": true, "xfrm": true, "tunnel": true, "socket": true, "osf": true, "cmp": true, "range": true, "lookup": true,
 	"immediate": true, "counter": true, "log": true, "last": true, "limit": true, "quota": true, "numgen": true, "reject": true,
-	"queue": true, "tproxy": true, "dup": true, "fwd": true, "secmark": true, "dynset": true}
+	"queue": true, "tproxy": true, "dup": true, "fwd": true, "secmark": true}
 
 // statelessXT are matches and targets of iptables of which the same is known.
 var statelessXT = map[string]bool{"tcp": true, "udp": true, "icmp": true, "icmp6": true, "comment": true, "multiport": true, "addrtype": true,
@@ -184,6 +185,9 @@ func (r *nftRules) readElements() error {
 
 // foretells names the sets that the rule looks something up in that is known beforehand.
 func (r *nftRule) foretells(wanted map[setKey]bool) {
+	if !slices.ContainsFunc(r.steps, func(e expression) bool { return e.name == "lookup" }) {
+		return
+	}
 	for _, p := range []*packet{knownPacket(ipv4, false), knownPacket(ipv6, false), knownPacket(ipv4, true), knownPacket(ipv6, true)} {
 		s := &machineState{p: p}
 		for _, e := range r.steps {
@@ -205,7 +209,7 @@ func readSetElements(key setKey) (list []fields, err error) {
 		return nil, err
 	}
 	for _, m := range answer {
-		elements, err := attrs(fieldsOf(m[nfgenSize:])[unix.NFTA_SET_ELEM_LIST_ELEMENTS])
+		elements, err := attrs(fieldsOf(m[nfgenSize:]).get(unix.NFTA_SET_ELEM_LIST_ELEMENTS))
 		if err != nil {
 			return nil, err
 		}

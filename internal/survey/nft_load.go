@@ -50,7 +50,7 @@ func loadFIB(s *machineState, f fields) bool {
 }
 
 func loadPayload(s *machineState, f fields) bool {
-	dreg, reads := f[unix.NFTA_PAYLOAD_DREG]
+	dreg, reads := f.find(unix.NFTA_PAYLOAD_DREG)
 	if !reads {
 		return false
 	}
@@ -71,11 +71,12 @@ func loadPayload(s *machineState, f fields) bool {
 			label = tcpFlags
 		}
 	}
+	header = header[:len(header):len(header)] // what is appended must not stand in the packet
 	for len(header) < offset+size {
 		header = append(header, octet{differs: true}) // options and data
 		label = firstOf(label, tcpOptions)
 	}
-	s.set(fields{0: dreg}.number(0), header[offset:offset+size], label)
+	s.set(numberOf(dreg), header[offset:offset+size], label)
 	return true
 }
 
@@ -89,7 +90,7 @@ const (
 )
 
 func loadMeta(s *machineState, f fields) bool {
-	dreg, reads := f[unix.NFTA_META_DREG]
+	dreg, reads := f.find(unix.NFTA_META_DREG)
 	if !reads {
 		return false
 	}
@@ -126,12 +127,12 @@ func loadMeta(s *machineState, f fields) bool {
 			s.out.obscure = firstOf(s.out.obscure, "meta")
 		}
 	}
-	s.set(fields{0: dreg}.number(0), v, label)
+	s.set(numberOf(dreg), v, label)
 	return true
 }
 
 func loadCT(s *machineState, f fields) bool {
-	dreg, reads := f[unix.NFTA_CT_DREG]
+	dreg, reads := f.find(unix.NFTA_CT_DREG)
 	if !reads {
 		return false
 	}
@@ -146,7 +147,7 @@ func loadCT(s *machineState, f fields) bool {
 	case unix.NFT_CT_PROTOCOL:
 		v = known(unix.IPPROTO_TCP)
 	}
-	s.set(fields{0: dreg}.number(0), v, label)
+	s.set(numberOf(dreg), v, label)
 	return true
 }
 
@@ -156,7 +157,7 @@ const (
 )
 
 func loadOption(s *machineState, f fields) bool {
-	dreg, reads := f[exthdrDREG]
+	dreg, reads := f.find(exthdrDREG)
 	if !reads {
 		return false
 	}
@@ -164,7 +165,7 @@ func loadOption(s *machineState, f fields) bool {
 	if f.number(exthdrOp) == exthdrTCP {
 		v, label = differing(16), tcpOptions
 	}
-	s.set(fields{0: dreg}.number(0), v, label)
+	s.set(numberOf(dreg), v, label)
 	return true
 }
 
@@ -173,8 +174,8 @@ const bitwiseOp = 6 // NFTA_BITWISE_OP; 0: mask and xor
 func loadBitwise(s *machineState, f fields) bool {
 	size := int(f.number(unix.NFTA_BITWISE_LEN))
 	v, label := s.get(f.number(unix.NFTA_BITWISE_SREG), size)
-	mask := fieldsOf(f[unix.NFTA_BITWISE_MASK])[unix.NFTA_DATA_VALUE]
-	xor := fieldsOf(f[unix.NFTA_BITWISE_XOR])[unix.NFTA_DATA_VALUE]
+	mask := fieldsOf(f.get(unix.NFTA_BITWISE_MASK)).get(unix.NFTA_DATA_VALUE)
+	xor := fieldsOf(f.get(unix.NFTA_BITWISE_XOR)).get(unix.NFTA_DATA_VALUE)
 	result := make(value, len(v))
 	for i, o := range v {
 		switch {

@@ -41,7 +41,7 @@ type machineState struct {
 	p         *packet
 	out       outcome
 	registers [64]octet
-	labels    [64]string // what a register holds
+	labels    [16]string // what four octets hold
 }
 
 // span is where a register lies; old numbers stand for four of the small ones.
@@ -69,7 +69,7 @@ func (s *machineState) set(register uint32, v value, label string) {
 		if i >= at+len(v) {
 			s.registers[i] = octet{known: true} // the kernel fills up with zeros
 		}
-		s.labels[i] = label
+		s.labels[i/4] = label
 	}
 }
 
@@ -80,14 +80,18 @@ func (s *machineState) get(register uint32, size int) (v value, label string) {
 		return unknown(max(0, size)), ""
 	}
 	for i := at; i < at+size; i++ {
-		label = firstOf(label, s.labels[i])
+		label = firstOf(label, s.labels[i/4])
 	}
 	return s.registers[at : at+size], label
 }
 
 // try has a packet meet the rule.
 func (r *nftRule) try(p *packet) outcome {
-	s := &machineState{p: p, out: outcome{match: yes}}
+	if p.scratch == nil {
+		p.scratch = &machineState{}
+	}
+	s := p.scratch
+	*s = machineState{p: p, out: outcome{match: yes}}
 	for _, e := range r.steps {
 		if !r.step(s, e) {
 			break
@@ -148,7 +152,7 @@ func init() { // they call each other
 }
 
 func testCompare(_ *nftRule, s *machineState, f fields) bool {
-	data := fieldsOf(f[unix.NFTA_CMP_DATA])[unix.NFTA_DATA_VALUE]
+	data := fieldsOf(f.get(unix.NFTA_CMP_DATA)).get(unix.NFTA_DATA_VALUE)
 	v, label := s.get(f.number(unix.NFTA_CMP_SREG), len(data))
 	op := f.number(unix.NFTA_CMP_OP)
 	if op == unix.NFT_CMP_EQ || op == unix.NFT_CMP_NEQ {
@@ -164,8 +168,8 @@ func testCompare(_ *nftRule, s *machineState, f fields) bool {
 }
 
 func testRange(_ *nftRule, s *machineState, f fields) bool {
-	from := fieldsOf(f[unix.NFTA_RANGE_FROM_DATA])[unix.NFTA_DATA_VALUE]
-	to := fieldsOf(f[unix.NFTA_RANGE_TO_DATA])[unix.NFTA_DATA_VALUE]
+	from := fieldsOf(f.get(unix.NFTA_RANGE_FROM_DATA)).get(unix.NFTA_DATA_VALUE)
+	to := fieldsOf(f.get(unix.NFTA_RANGE_TO_DATA)).get(unix.NFTA_DATA_VALUE)
 	v, label := s.get(f.number(unix.NFTA_RANGE_SREG), len(from))
 	return s.out.require(v.within(from, to).inverted(f.number(unix.NFTA_RANGE_OP) == unix.NFT_RANGE_NEQ), label)
 }
@@ -178,7 +182,7 @@ func testLookup(r *nftRule, s *machineState, f fields) bool {
 	}
 	v, label := s.get(f.number(unix.NFTA_LOOKUP_SREG), set.keyLen)
 	found, hits := set.find(v)
-	dreg, mapped := f[unix.NFTA_LOOKUP_DREG]
+	dreg, mapped := f.find(unix.NFTA_LOOKUP_DREG)
 	if !s.out.require(found.inverted(f.number(unix.NFTA_LOOKUP_FLAGS)&unix.NFT_LOOKUP_F_INV != 0), label) {
 		return false
 	}
@@ -190,17 +194,17 @@ func testLookup(r *nftRule, s *machineState, f fields) bool {
 		}
 		s.out.certain = s.out.certain && found == yes
 	default:
-		s.set(fields{0: dreg}.number(0), unknown(set.dataLen), label)
+		s.set(numberOf(dreg), unknown(set.dataLen), label)
 	}
 	return true
 }
 
 func doImmediate(r *nftRule, s *machineState, f fields) bool {
-	data := fieldsOf(f[unix.NFTA_IMMEDIATE_DATA])
-	if v, there := data[unix.NFTA_DATA_VERDICT]; there {
+	data := fieldsOf(f.get(unix.NFTA_IMMEDIATE_DATA))
+	if v, there := data.find(unix.NFTA_DATA_VERDICT); there {
 		s.doVerdict(r, fieldsOf(v))
 	} else {
-		s.set(f.number(unix.NFTA_IMMEDIATE_DREG), known(data[unix.NFTA_DATA_VALUE]...), "")
+		s.set(f.number(unix.NFTA_IMMEDIATE_DREG), known(data.get(unix.NFTA_DATA_VALUE)...), "")
 	}
 	return true
 }
@@ -251,7 +255,7 @@ const (
 )
 
 func doObject(_ *nftRule, s *machineState, f fields) bool {
-	if _, mapped := f[unix.NFTA_OBJREF_IMM_TYPE]; !mapped {
+	if _, mapped := f.find(unix.NFTA_OBJREF_IMM_TYPE); !mapped {
 		s.out.obscure = firstOf(s.out.obscure, "a map of objects")
 		return true
 	}
@@ -277,17 +281,17 @@ const (
 // doDynset: what is kept of each element limits; without that, an element is added.
 func doDynset(_ *nftRule, s *machineState, f fields) bool {
 	s.out.acts |= actOther
-	_, one := f[dynsetExpr]
-	_, several := f[dynsetExpressions]
+	_, one := f.find(dynsetExpr)
+	_, several := f.find(dynsetExpressions)
 	s.out.limits = s.out.limits || one || several
 	return s.out.require(maybe, "")
 }
 
 func testXT(_ *nftRule, s *machineState, f fields) bool {
-	return testMatch(s.p, &s.out, f.text(unix.NFTA_MATCH_NAME), uint8(f.number(unix.NFTA_MATCH_REV)), f[unix.NFTA_MATCH_INFO])
+	return testMatch(s.p, &s.out, f.text(unix.NFTA_MATCH_NAME), uint8(f.number(unix.NFTA_MATCH_REV)), f.get(unix.NFTA_MATCH_INFO))
 }
 
 func doXT(_ *nftRule, s *machineState, f fields) bool {
-	doTarget(&s.out, f.text(unix.NFTA_TARGET_NAME), f[unix.NFTA_TARGET_INFO])
+	doTarget(&s.out, f.text(unix.NFTA_TARGET_NAME), f.get(unix.NFTA_TARGET_INFO))
 	return true
 }

@@ -49,7 +49,7 @@ func (s *nftSet) changing() bool { return s.flags&(unix.NFT_SET_EVAL|unix.NFT_SE
 func newSet(f fields) *nftSet {
 	s := &nftSet{flags: f.number(unix.NFTA_SET_FLAGS), keyLen: int(f.number(unix.NFTA_SET_KEY_LEN)),
 		dataLen: int(f.number(unix.NFTA_SET_DATA_LEN)), verdicts: f.number(unix.NFTA_SET_DATA_TYPE) == verdictData}
-	parts, _ := attrs(fieldsOf(f[unix.NFTA_SET_DESC])[setDescConcat])
+	parts, _ := attrs(fieldsOf(f.get(unix.NFTA_SET_DESC)).get(setDescConcat))
 	for _, p := range parts {
 		s.parts = append(s.parts, (int(fieldsOf(p.value).number(setFieldLen))+3)&^3)
 	}
@@ -65,13 +65,13 @@ func (s *nftSet) fill(list []fields) {
 	}
 	var edges []edge
 	for _, f := range list {
-		key := fieldsOf(f[unix.NFTA_SET_ELEM_KEY])[unix.NFTA_DATA_VALUE]
+		key := fieldsOf(f.get(unix.NFTA_SET_ELEM_KEY)).get(unix.NFTA_DATA_VALUE)
 		e := element{from: key, to: key}
-		if data, there := f[unix.NFTA_SET_ELEM_DATA]; there {
-			e.verdict = fieldsOf(fieldsOf(data)[unix.NFTA_DATA_VERDICT])
+		if data, there := f.find(unix.NFTA_SET_ELEM_DATA); there {
+			e.verdict = fieldsOf(fieldsOf(data).get(unix.NFTA_DATA_VERDICT))
 		}
-		if end, there := f[elementKeyEnd]; there {
-			e.to = fieldsOf(end)[unix.NFTA_DATA_VALUE]
+		if end, there := f.find(elementKeyEnd); there {
+			e.to = fieldsOf(end).get(unix.NFTA_DATA_VALUE)
 		}
 		flags := f.number(unix.NFTA_SET_ELEM_FLAGS)
 		if flags&elementCatchAll != 0 {

@@ -163,6 +163,9 @@ type packet struct {
 	state  uint32 // of connection tracking; 0: not known
 	loose  bool   // what is not known of the state is alike
 	local  match  // whether the server's address is one of this machine's
+
+	ip, tcp value         // the headers, once they were asked for; not to be changed
+	scratch *machineState // of the rule that is tried
 }
 
 const (
@@ -240,12 +243,26 @@ func (p *packet) ports() value {
 
 // transport is the TCP header.
 func (p *packet) transport() value {
+	if p.tcp == nil {
+		p.tcp = p.makeTransport()
+	}
+	return p.tcp
+}
+
+func (p *packet) makeTransport() value {
 	v := append(p.ports(), differing(8)...) // sequence and acknowledgement numbers
 	return append(append(append(v, differing(1)...), known(p.flags)...), differing(6)...)
 }
 
 // network is the header of IP, without options.
 func (p *packet) network() value {
+	if p.ip == nil {
+		p.ip = p.makeNetwork()
+	}
+	return p.ip
+}
+
+func (p *packet) makeNetwork() value {
 	if p.family == ipv4 {
 		v := append(unknown(2), differing(4)...) // version, DSCP; length, identification
 		v = append(append(v, unknown(3)...), known(unix.IPPROTO_TCP)...)

@@ -90,6 +90,9 @@ func (w *walker) try(r rule) []outcome {
 	some := false
 	for _, p := range w.packets {
 		o := r.try(p)
+		if o.match == no && o.looksAt == "" && o.acts == 0 {
+			return nil // it looked at nothing that differs: so for all
+		}
 		some = some || o.match != no && (o.acts != 0 || o.obscure != "")
 		all = append(all, o)
 	}

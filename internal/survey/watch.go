@@ -28,6 +28,7 @@ const (
 	settleTime   = 100 * time.Millisecond // rules change in bursts
 	settleAtMost = 300 * time.Millisecond
 	pollEvery    = 500 * time.Millisecond // legacy tables and sysctls tell nobody of a change
+	pollShare    = 20                     // of the time one in so many parts is for polls: of huge tables there are fewer
 )
 
 // Watch reads the network namespace of the calling thread, and goes on doing so when something
@@ -108,6 +109,7 @@ func (w *Watcher) run() {
 		w.publish(m)
 		return
 	}
+	var due time.Time // of the next poll
 	for {
 		heard, end := w.hear(pollEvery)
 		for until := time.Now().Add(settleAtMost); heard && !end && time.Now().Before(until); {
@@ -119,9 +121,14 @@ func (w *Watcher) run() {
 		if end {
 			return
 		}
+		began := time.Now()
+		if !heard && began.Before(due) {
+			continue
+		}
 		if heard || w.now.Load().outdated() {
 			w.publish(Read())
 		}
+		due = began.Add(pollShare * time.Since(began))
 	}
 }
 
