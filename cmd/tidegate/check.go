@@ -34,6 +34,9 @@ Nothing is changed. The exit code is 1 when something required is lacking.`,
 				if c, err = config.Load(path); err != nil {
 					return err
 				}
+				for _, line := range c.Warnings.Lines() {
+					fmt.Fprintln(cmd.ErrOrStderr(), "warning:", line)
+				}
 			}
 			return writeCheck(cmd.OutOrStdout(), probe.Run(c), asJSON)
 		},

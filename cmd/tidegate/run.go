@@ -71,7 +71,8 @@ var runners = map[string]func(ctx, force context.Context, opt instance.Options) 
 }
 
 func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
-	cfg, err := (&instance.Options{ConfigPath: file}).Load()
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	cfg, err := (&instance.Options{ConfigPath: file, Log: log}).Load()
 	if err != nil {
 		return err
 	}
@@ -98,9 +99,10 @@ func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
 	}()
 	opt := instance.Options{
 		ConfigPath: file,
+		Config:     cfg,
 		Skew:       skew,
 		Ready:      func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
-		Log:        slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+		Log:        log,
 	}
 	told, err := newEvents(ctx, &opt, cfg, reload)
 	if err != nil {

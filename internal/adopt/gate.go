@@ -55,7 +55,7 @@ type gate struct {
 // drain is cut short.
 func Run(ctx, force context.Context, opt instance.Options) error {
 	opt.Complete()
-	cfg, err := opt.Load()
+	cfg, err := opt.First()
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (g *gate) setPolicy(cfg *config.Config) {
 		g.settings.StaleKeys = 1
 	}
 	g.settings.BehindEdge = instance.Flag(cfg.Role == config.RoleServer)
-	g.settings.LastLine = instance.Flag(cfg.Server.LastLine == config.LastLineDrop)
+	g.settings.LastLine = instance.Flag(cfg.Server.UnmatchedACK == config.UnmatchedDrop)
 	g.settings.Wide = instance.Flag(cfg.WideEpochs())
 	g.settings.Smart = SmartFlag(cfg)
 }

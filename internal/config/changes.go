@@ -64,7 +64,7 @@ var changeable = []struct {
 	{"peers", func(c *Config) any { return c.Tagged.Peers }, ""},
 
 	{"takeover", func(c *Config) any { return c.Server.Takeover }, "translated connections"},
-	{"last_line", func(c *Config) any { return c.Server.LastLine }, ""},
+	{"unmatched_ack", func(c *Config) any { return c.Server.UnmatchedACK }, ""},
 	{"without_edge", func(c *Config) any { return c.Server.WithoutEdge }, ""},
 	{"edges", func(c *Config) any { return c.Tagged.Edges }, ""},
 	{"max_connections", func(c *Config) any { return c.Tagged.MaxConnections }, "translated connections"},

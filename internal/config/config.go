@@ -162,6 +162,7 @@ type Config struct {
 	Tagged      Tagged
 	ReportTo    ReportTo
 	Services    []Service
+	Warnings    Errors // of what the file says in an old form
 
 	// Of the roles of upstream.go; nil for all others.
 	Patrol *Patrol
@@ -260,5 +261,6 @@ func Parse(name string, data []byte) (*Config, error) {
 		slices.SortStableFunc(r.errs, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
 		return nil, r.errs
 	}
+	c.Warnings = r.warns
 	return c, nil
 }

@@ -5,29 +5,11 @@ package config
 import (
 	"slices"
 	"strings"
-	"time"
 )
-
-// defaults is what a file that says nothing gets.
-func defaults() *Config {
-	return &Config{
-		Role:        RoleHost,
-		Instance:    "default",
-		Epoch:       8 * time.Second,
-		KeyHorizon:  2 * time.Hour,
-		Drain:       2 * time.Second,
-		OnStaleKeys: StaleKeysPass,
-		XDPMode:     XDPAuto,
-		Proxy: Proxy{Forwarding: ForwardRouter, FastPath: FastServices, SwapPeriod: 5 * time.Minute, IdleTime: defaultProxyIdleTime,
-			MaxFlows: 1 << 20, MaxSources: 1 << 17, SourcePrefixV6: 64, SourcePrefixV4: 32, WhitelistV4: WhitelistHash, CacheEntries: 1 << 16},
-		Edge:   defaultEdge(),
-		Server: defaultServer(),
-	}
-}
 
 // document reads the whole file.
 func (r *reader) document(data []byte) *Config {
-	c := defaults()
+	c := &Config{Role: RoleHost, Instance: "default", XDPMode: XDPAuto}
 	top, ok := r.root(data)
 	if !ok {
 		return c
@@ -49,6 +31,12 @@ func (r *reader) document(data []byte) *Config {
 			}[name])
 		}
 	}
+	if f, there := fs["role"]; there {
+		if s, ok := r.roleName(f); ok {
+			c.Role = s
+		}
+	}
+	r.role = c.Role
 	r.scalars(c, fs)
 	r.belong(fs, "", c.Role)
 	r.metrics(c, fs)
@@ -77,11 +65,6 @@ func (r *reader) misspelled(name string) bool {
 
 // scalars reads the fields of the top level that hold one value.
 func (r *reader) scalars(c *Config, fs map[string]field) {
-	if f, there := fs["role"]; there {
-		if s, ok := r.role(f); ok {
-			c.Role = s
-		}
-	}
 	if f, there := fs["instance"]; there {
 		if s, ok := r.name(f); ok {
 			c.Instance = s
@@ -90,35 +73,15 @@ func (r *reader) scalars(c *Config, fs map[string]field) {
 	if f, there := fs["secret_file"]; there {
 		c.SecretFile, _ = r.text(f, "the path of a file made by `tidegate keygen FILE`")
 	}
-	if f, there := fs["epoch"]; there {
-		if d, ok := r.duration(f, minEpoch, maxEpoch); ok {
-			c.Epoch = d
-		}
-	}
-	if f, there := fs["key_horizon"]; there {
-		// Shorter than two epochs, the keys could run out between two rotations.
-		if d, ok := r.duration(f, 2*c.Epoch, MaxKeyHorizon); ok {
-			c.KeyHorizon = d
-		}
-	}
-	if f, there := fs["drain"]; there {
-		if d, ok := r.duration(f, 0, maxDrain); ok {
-			c.Drain = d
-		}
-	}
-	if f, there := fs["on_stale_keys"]; there {
-		if s, ok := r.word(f, string(StaleKeysPass), string(StaleKeysDrop)); ok {
-			c.OnStaleKeys = StaleKeys(s)
-		}
-	}
-	if f, there := fs["xdp_mode"]; there {
-		if s, ok := r.word(f, string(XDPAuto), string(XDPNative), string(XDPGeneric)); ok {
-			c.XDPMode = XDPMode(s)
-		}
-	}
+	r.take(fs, "epoch", &c.Epoch)
+	// Shorter than two epochs, the keys could run out between two rotations.
+	r.takeFrom(fs, "key_horizon", &c.KeyHorizon, int64(2*c.Epoch))
+	r.take(fs, "drain", &c.Drain)
+	r.take(fs, "on_stale_keys", &c.OnStaleKeys)
+	r.take(fs, "xdp_mode", &c.XDPMode)
 }
 
-func (r *reader) role(f field) (string, bool) {
+func (r *reader) roleName(f field) (string, bool) {
 	s, ok := r.text(f, wordList(Roles()))
 	switch {
 	case !ok:

@@ -45,17 +45,13 @@ type DPDKAddress struct {
 
 var coreList = regexp.MustCompile(`^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`)
 
-func defaultDPDK() DPDK { return DPDK{Cores: "0", MemoryMiB: 256, IdleUs: 50} }
-
 // dpdk reads `plane` and `dpdk`, which belong to role: proxy.
 func (r *reader) dpdk(c *Config, fs map[string]field) {
-	c.Proxy.Plane, c.Proxy.DPDK = PlaneXDP, defaultDPDK()
-	if f, there := fs["plane"]; there {
-		if s, ok := r.word(f, string(PlaneXDP), string(PlaneDPDK)); ok {
-			c.Proxy.Plane = Plane(s)
-		}
-	}
+	r.take(fs, "plane", &c.Proxy.Plane)
 	r.plane = c.Proxy.Plane
+	d := &c.Proxy.DPDK
+	d.Cores = "0"
+	r.dpdkSizes(d, nil)
 	f, there := fs["dpdk"]
 	if !there {
 		return
@@ -64,7 +60,6 @@ func (r *reader) dpdk(c *Config, fs map[string]field) {
 		r.fail(f.line, f.path, "belongs to plane: dpdk; remove it, or set that plane")
 		return
 	}
-	d := &c.Proxy.DPDK
 	in, ok := r.mapping(f, namesOf("dpdk", ""))
 	if !ok {
 		return
@@ -77,15 +72,16 @@ func (r *reader) dpdk(c *Config, fs map[string]field) {
 			d.Cores = s
 		}
 	}
-	if f, there := in["memory_mib"]; there {
-		d.MemoryMiB, _ = r.number(f, 64, 1<<20)
-	}
-	if f, there := in["idle_us"]; there {
-		d.IdleUs, _ = r.number(f, 0, 1_000_000)
-	}
-	r.yes(in, "huge_pages", &d.HugePages)
-	r.yes(in, "white_bitmap", &d.WhiteBitmap)
+	r.dpdkSizes(d, in)
 	r.dpdkDevices(c, d, in)
+}
+
+// dpdkSizes reads the fields of `dpdk` that hold one value; in may be nil.
+func (r *reader) dpdkSizes(d *DPDK, in map[string]field) {
+	r.take(in, "dpdk.memory_mib", &d.MemoryMiB)
+	r.take(in, "dpdk.idle_us", &d.IdleUs)
+	r.take(in, "dpdk.huge_pages", &d.HugePages)
+	r.take(in, "dpdk.white_bitmap", &d.WhiteBitmap)
 }
 
 // dpdkDevices reads what goes by interface.

@@ -58,12 +58,6 @@ const (
 	maxHops                          = 64
 )
 
-func defaultEdge() Edge {
-	return Edge{Protocol: ProtocolPlain, Forwarding: ForwardRouter, FastPath: FastServices, FilterBits: 20,
-		FilterWindow: 15 * time.Second, FilterAlarm: 0.2, UnknownRate: Rate{PerSecond: 10_000}, Hops: 16,
-		SACK: true, Timestamps: true, ECN: true, Layout: LayoutTidegate}
-}
-
 // split reads the fields of the top level that have to do with edges, servers and
 // clocks that differ.
 func (r *reader) split(c *Config, fs map[string]field) {
@@ -100,46 +94,18 @@ func (r *reader) clockSkew(c *Config, fs map[string]field) {
 }
 
 func (r *reader) edge(e *Edge, c *Config, fs map[string]field) {
-	r.protocol(&e.Protocol, fs)
-	if f, there := fs["forwarding"]; there {
-		if s, ok := r.word(f, string(ForwardRouter), string(ForwardBridge)); ok {
-			e.Forwarding = Forwarding(s)
-		}
-	}
-	if f, there := fs["fast_path"]; there {
-		if s, ok := r.word(f, string(FastServices), string(FastAll)); ok {
-			e.FastPath = FastPath(s)
-		}
-	}
+	r.take(fs, "protocol", &e.Protocol)
+	r.take(fs, "forwarding", &e.Forwarding)
+	r.take(fs, "fast_path", &e.FastPath)
 	r.inside(e, c, fs)
-	for _, v := range []struct {
-		name            string
-		to              *int
-		lowest, highest int
-	}{{"filter_bits", &e.FilterBits, minFilterBits, maxFilterBits}, {"hops", &e.Hops, 0, maxHops}} {
-		if f, there := fs[v.name]; there {
-			if n, ok := r.number(f, v.lowest, v.highest); ok {
-				*v.to = n
-			}
-		}
-	}
-	if f, there := fs["filter_window"]; there {
-		if d, ok := r.duration(f, minFilterWindow, maxFilterWindow); ok {
-			e.FilterWindow = d
-		}
-	}
+	r.take(fs, "filter_bits", &e.FilterBits)
+	r.take(fs, "hops", &e.Hops)
+	r.take(fs, "filter_window", &e.FilterWindow)
 	e.Learning = e.FilterWindow
-	if f, there := fs["learning"]; there {
-		if d, ok := r.duration(f, 0, maxFilterWindow); ok {
-			e.Learning = d
-		}
-	}
-	if f, there := fs["filter_alarm"]; there {
-		r.share(f, &e.FilterAlarm)
-	}
-	if f, there := fs["unknown_rate"]; there {
-		r.rate(f, &e.UnknownRate)
-	}
+	r.take(fs, "learning", &e.Learning)
+	r.take(fs, "filter_alarm", &e.FilterAlarm)
+	r.take(fs, "unknown_rate", &e.UnknownRate)
+	e.SACK, e.Timestamps, e.ECN = true, true, true
 	if f, there := fs["offers"]; there {
 		r.offers(f, e)
 	}
@@ -149,15 +115,10 @@ func (r *reader) edge(e *Edge, c *Config, fs map[string]field) {
 // edgeLayout reads how cookies are laid out. The layout smartcookie has no room for what
 // `offers` names, and a tag has nothing to say of it.
 func (r *reader) edgeLayout(e *Edge, fs map[string]field) {
-	f, there := fs["cookie_layout"]
-	if !there {
+	if !r.take(fs, "cookie_layout", &e.Layout) || e.Layout != LayoutSmartcookie {
 		return
 	}
-	w, ok := r.word(f, string(LayoutTidegate), string(LayoutSmartcookie))
-	if !ok || w != string(LayoutSmartcookie) {
-		return
-	}
-	e.Layout = LayoutSmartcookie
+	f := fs["cookie_layout"]
 	if o, there := fs["offers"]; there && (e.SACK || e.Timestamps || e.ECN) {
 		r.fail(o.line, o.path, "cookie_layout: smartcookie can restore none of them; remove offers")
 	}
@@ -196,24 +157,6 @@ func (r *reader) inside(e *Edge, c *Config, fs map[string]field) {
 	}
 }
 
-// protocol reads what goes between edge and servers.
-func (r *reader) protocol(to *Protocol, fs map[string]field) {
-	f, there := fs["protocol"]
-	if !there {
-		return
-	}
-	s, ok := r.text(f, "plain")
-	switch {
-	case !ok:
-	case s == string(ProtocolPlain):
-		*to = ProtocolPlain
-	case s == string(ProtocolTagged):
-		*to = ProtocolTagged
-	default:
-		r.fail(f.line, f.path, "%q is not known; use plain or tagged", s)
-	}
-}
-
 // share reads a percentage or a part of one.
 func (r *reader) share(f field, to *float64) {
 	const want = "a share such as 20% or 0.2, above 0 and at most 100%"
@@ -221,11 +164,7 @@ func (r *reader) share(f field, to *float64) {
 	if !ok {
 		return
 	}
-	text, percent := strings.CutSuffix(s, "%")
-	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	if percent {
-		v /= 100
-	}
+	v, err := parseShare(s)
 	if err != nil || !(v > 0 && v <= 1) {
 		r.fail(f.line, f.path, "%q is no share; use %s", s, want)
 		return
@@ -233,13 +172,22 @@ func (r *reader) share(f field, to *float64) {
 	*to = v
 }
 
+func parseShare(s string) (float64, error) {
+	text, percent := strings.CutSuffix(s, "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if percent {
+		v /= 100
+	}
+	return v, err
+}
+
 // rate reads packets per second.
-func (r *reader) rate(f field, to *Rate) {
+func (r *reader) rate(f field, of *Field, to *Rate) {
 	if s, ok := scalarText(f.node); ok && s == "all" {
 		*to = Rate{All: true}
 		return
 	}
-	if n, ok := r.number(f, 0, maxUnknownRate); ok {
+	if n, ok := r.number(f, int(of.Low), int(of.High)); ok {
 		*to = Rate{PerSecond: n}
 	}
 }
@@ -255,7 +203,7 @@ func (r *reader) offers(f field, e *Edge) {
 	}
 	e.SACK, e.Timestamps, e.ECN = false, false, false
 	for _, it := range items {
-		s, ok := r.word(it, "sack", "timestamps", "ecn")
+		s, ok := r.word(it, fieldOf("offers", r.role).Words...)
 		if !ok {
 			continue
 		}

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -58,11 +59,11 @@ func equal(a, b []any) bool {
 }
 
 func TestServer(t *testing.T) {
-	c, err := Parse("f", []byte("role: server\ninterfaces: [eth0]\nsecret_file: s\nlast_line: reset\ntakeover: adopt\nclock_skew: 0s\nservices:\n  - name: web\n    ports: [80]\n"))
+	c, err := Parse("f", []byte("role: server\ninterfaces: [eth0]\nsecret_file: s\nunmatched_ack: reset\ntakeover: adopt\nclock_skew: 0s\nservices:\n  - name: web\n    ports: [80]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Server.LastLine != LastLineReset || c.Server.Takeover != TakeoverAdopt || c.ClockSkew != 0 {
+	if c.Server.UnmatchedACK != UnmatchedReset || c.Server.Takeover != TakeoverAdopt || c.ClockSkew != 0 {
 		t.Errorf("got %+v, skew %s", c.Server, c.ClockSkew)
 	}
 }
@@ -100,7 +101,7 @@ func TestSplitMistakes(t *testing.T) {
 		"offers":                    {edgeText("offers: [wscale]"), `f:5: offers[0]: "wscale" is not known; use sack, timestamps or ecn`},
 		"of a proxy":                {edgeText("max_flows: 2000"), "f:5: max_flows: belongs to role: proxy"},
 		"of an edge":                {strings.Replace(edgeText(), "role: edge", "role: host", 1), "f:3: inside: belongs to role: edge"},
-		"of a server":               {edgeText("last_line: drop"), "f:5: last_line: belongs to role: server"},
+		"of a server":               {edgeText("unmatched_ack: drop"), "f:5: unmatched_ack: belongs to role: server"},
 		"without edge, translating": {strings.Replace(strings.Replace(edgeText("takeover: auto", "without_edge: answer"), "role: edge", "role: server", 1), "inside: [eth1]\n", "", 1), "without_edge: goes with takeover: adopt"},
 		"without edge, smartcookie": {strings.Replace(strings.Replace(edgeText("cookie_layout: smartcookie", "without_edge: answer"), "role: edge", "role: server", 1), "inside: [eth1]\n", "", 1), "without_edge: answer needs cookie_layout: tidegate"},
 		"of both":                   {strings.Replace(strings.Replace(edgeText("protocol: plain"), "role: edge", "role: host", 1), "inside: [eth1]\n", "", 1), "f:4: protocol: belongs to roles edge and server"},
@@ -132,6 +133,29 @@ func TestTakeoverAuto(t *testing.T) {
 		text := "role: server\ntakeover: auto\nprotocol: " + protocol + "\nedges: [\"1 192.0.2.1\"]\ninterfaces: [eth0]\nsecret_file: s\nservices:\n  - name: web\n    ports: [80]\n"
 		if c, err := Parse("f", []byte(text)); err != nil || c.Server.Takeover != TakeoverAuto {
 			t.Errorf("%s: %v", protocol, err)
+		}
+	}
+}
+
+// The old name of a field is read like the new one, and said so; both together are a mistake.
+func TestFormerNames(t *testing.T) {
+	const text = "role: server\ninterfaces: [eth0]\nsecret_file: s\n%sservices:\n  - name: web\n    ports: [80]\n"
+	c, err := Parse("f", fmt.Appendf(nil, text, "last_line: reset\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Server.UnmatchedACK != UnmatchedReset {
+		t.Errorf("unmatched_ack is %q after last_line: reset", c.Server.UnmatchedACK)
+	}
+	if lines := c.Warnings.Lines(); len(lines) != 1 || lines[0] != "f:4: last_line: is now called unmatched_ack; the old name will go in a later version" {
+		t.Errorf("warnings: %q", lines)
+	}
+	if c, err = Parse("f", fmt.Appendf(nil, text, "unmatched_ack: reset\n")); err != nil || len(c.Warnings) != 0 {
+		t.Errorf("the new name: %v, warnings %q", err, c.Warnings.Lines())
+	}
+	for _, both := range []string{"last_line: reset\nunmatched_ack: drop\n", "unmatched_ack: drop\nlast_line: reset\n"} {
+		if _, err := Parse("f", fmt.Appendf(nil, text, both)); err == nil || !strings.Contains(err.Error(), "is the same field as") {
+			t.Errorf("%q: %v", both, err)
 		}
 	}
 }

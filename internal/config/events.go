@@ -46,7 +46,7 @@ func (r *reader) events(c *Config, fs map[string]field) {
 			r.fail(v.line, v.path, "begin with the absolute path of a program, such as [/usr/local/bin/tell, on-call]")
 		}
 	}
-	r.yes(in, "journal", &e.Journal)
+	r.take(in, "events.journal", &e.Journal)
 	if e.File == "" && e.Webhook == "" && len(e.Command) == 0 && !e.Journal {
 		r.fail(f.line, f.path, "tells nobody; name a file, a webhook or a command, or set journal: yes")
 	}

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -49,6 +50,7 @@ type Field struct {
 	Default   string // empty: none; "required"
 	Values    string // for readers, where kind and range do not say it
 	Text      string // what it means, in Markdown
+	Former    string // a name that it had; still read, with a warning
 
 	// What of it a reload compares (changes.go): the name of an entry there. Empty: the same as Name.
 	Change string
@@ -124,8 +126,8 @@ var commonFields = []Field{
 var box = []string{RoleProxy, RoleEdge}
 
 var proxyFieldTable = []Field{
-	{Name: "forwarding", Roles: append(slices.Clone(box), RolePatrol), Kind: Words, Words: []string{string(ForwardRouter), string(ForwardBridge), "kernel"}, Default: "router; patrol: `kernel`", Values: "`router`, `bridge`; patrol: `kernel`, `bridge`",
-		Text: "by the kernel's routes, or two ports without addresses. Patrol: frames are the kernel's, or go straight to the other of two ports"},
+	{Name: "forwarding", Roles: box, Kind: Words, Words: []string{string(ForwardRouter), string(ForwardBridge)}, Default: "router",
+		Text: "by the kernel's routes, or two ports without addresses"},
 	{Name: "fast_path", Roles: box, Plane: PlaneXDP, Kind: Words, Words: []string{string(FastServices), string(FastAll)}, Default: "services", Live: []string{atProxy, atEdge},
 		Text: "what a router forwards in XDP: the TCP of services, or all TCP"},
 	{Name: "plane", Roles: []string{RoleProxy}, Kind: Words, Words: []string{string(PlaneXDP), string(PlaneDPDK)}, Default: "xdp",
@@ -161,8 +163,10 @@ var proxyFieldTable = []Field{
 		Text: "IPv4 sources in a bitmap of the whole address space"},
 	{Name: "dpdk.idle_us", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: Number, High: 1_000_000, Default: "50", Change: "dpdk",
 		Text: "microseconds to sleep when nothing comes; 0: poll for ever"},
-	{Name: "idle_time", Roles: []string{RoleProxy, RoleServer}, Kind: Duration, Low: int64(minSwapPeriod), High: int64(maxIdleTime), Default: "2h4m; server: `2h`", Values: "`1s` to `72h`; server: from `10s`", Live: []string{atProxy, atDPDK},
-		Text: "proxy: that long at least an idle connection is remembered, while a quarter of the flow tables has not been filled since the last swap; else for one `swap_period`. Server, translating: after which a connection may lose its place to a new one"},
+	// RFC 5382, REQ-5: what translates connections may forget one that is idle after this default, for a host
+	// need not send keep-alives before two hours (RFC 1122).
+	{Name: "idle_time", Roles: []string{RoleProxy}, Kind: Duration, Low: int64(minSwapPeriod), High: int64(maxIdleTime), Default: "2h4m", Live: []string{atProxy, atDPDK},
+		Text: "that long at least an idle connection is remembered, while a quarter of the flow tables has not been filled since the last swap; else for one `swap_period`"},
 }
 
 var split = []string{RoleEdge, RoleServer}
@@ -199,12 +203,14 @@ var serverFieldTable = []Field{
 		Text: "how the kernel gets a connection that an edge has verified. `adopt`: it makes its socket from the cookie; `translate`: it shakes hands itself, and every segment is translated, for MPTCP listeners, guests behind this machine, kernels before 6.9; `auto`: whichever each listener needs"},
 	{Name: "without_edge", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(WithoutEdgeKernel), string(WithoutEdgeAnswer)}, Default: "kernel",
 		Text: "what becomes, under `takeover: adopt`, of a SYN that no edge has answered: the kernel answers it, with SYN cookies of its own when it is flooded; or this program does, as an edge would, for which it takes the interfaces' XDP place ([split-protocol.md](split-protocol.md), \"No edge\")"},
-	{Name: "last_line", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(LastLineDrop), string(LastLineReset)}, Default: "drop", Live: []string{atAdopting},
-		Text: "what becomes of an ACK with neither socket nor cookie: nothing, or the kernel's RST"},
+	{Name: "unmatched_ack", Former: "last_line", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(UnmatchedDrop), string(UnmatchedReset)}, Default: "drop", Live: []string{atAdopting},
+		Text: "the final ACK check: what becomes of an ACK with neither socket nor cookie: nothing, or the kernel's RST"},
 	{Name: "edges", Roles: []string{RoleServer}, Kind: List, Default: "required with `tagged`", Values: "`\"ID ADDRESS [ADDRESS]\"` each",
 		Text: "where confirmations go (UDP 21575), an address for each family"},
 	{Name: "max_connections", Roles: []string{RoleServer}, Kind: Number, Low: 1, High: maxMaxConnections, Default: "262144",
 		Text: "translated at once; 64 bytes each"},
+	{Name: "idle_time", Roles: []string{RoleServer}, Kind: Duration, Low: int64(minIdleTime), High: int64(maxIdleTime), Default: "2h",
+		Text: "translating: after which a connection may lose its place to a new one"},
 	{Name: "source_share", Roles: []string{RoleServer}, Kind: Share, Default: "0.1%",
 		Text: "of `max_connections`, at least 8: what one source (an IPv4 address, an IPv6 /56) keeps in a full table; beyond it, its connections give way to those of sources that have fewer"},
 }
@@ -241,6 +247,16 @@ func strategyWords() (words []string) {
 	return words
 }
 
+// formerly gives the present name of the field that once had this one; "": none.
+func formerly(name string) string {
+	for _, f := range fields {
+		if f.Former != "" && f.Former == name {
+			return f.Name
+		}
+	}
+	return ""
+}
+
 // namesOf lists the fields of a mapping that a role may have, in the document's order; in is "" for the
 // top level. An empty role: of any with services.
 func namesOf(in, role string) (names []string) {
@@ -249,7 +265,7 @@ func namesOf(in, role string) (names []string) {
 		if in == "" {
 			name, nested = f.Name, !strings.Contains(f.Name, ".")
 		}
-		if !nested || strings.Contains(name, ".") {
+		if !nested || strings.Contains(name, ".") || slices.Contains(names, name) {
 			continue
 		}
 		if role == "" && slices.ContainsFunc(f.Roles, func(r string) bool { return slices.Contains(withServices, r) }) || slices.Contains(f.Roles, role) {
@@ -259,20 +275,32 @@ func namesOf(in, role string) (names []string) {
 	return names
 }
 
+// rolesOf are those that have a field of this name.
+func rolesOf(name string) (roles []string) {
+	for _, f := range fields {
+		if f.Name == name {
+			roles = append(roles, f.Roles...)
+		}
+	}
+	return roles
+}
+
 // belong refuses the fields of a mapping that are of other roles; in is "" for the top level.
 func (r *reader) belong(fs map[string]field, in, role string) {
-	for _, f := range fields {
-		name, nested := strings.CutPrefix(f.Name, in+".")
-		if in == "" {
-			name, nested = f.Name, true
+	for _, name := range slices.Sorted(maps.Keys(fs)) {
+		it, full := fs[name], name
+		if in != "" {
+			full = in + "." + name
 		}
-		if it, there := fs[name]; nested && there && !slices.Contains(f.Roles, role) {
-			owner, fix := "role: "+f.Roles[0], "that role"
-			if last := len(f.Roles) - 1; last > 0 {
-				owner, fix = "roles "+strings.Join(f.Roles[:last], ", ")+" and "+f.Roles[last], "one of them"
-			}
-			r.fail(it.line, it.path, "belongs to %s; remove it, or set %s", owner, fix)
+		roles := rolesOf(full)
+		if slices.Contains(roles, role) {
+			continue
 		}
+		owner, mend := "role: "+roles[0], "that role"
+		if last := len(roles) - 1; last > 0 {
+			owner, mend = "roles "+strings.Join(roles[:last], ", ")+" and "+roles[last], "one of them"
+		}
+		r.fail(it.line, it.path, "belongs to %s; remove it, or set %s", owner, mend)
 	}
 }
 

@@ -33,6 +33,8 @@ var upstreamFieldTable = []Field{
 
 	{Name: "ports", Roles: patrolOnly, Kind: Mapping, Default: "required", Values: "list of `interface`, `side`, `neighbour`, `queue`", Change: changePatrol,
 		Text: "`side`: `customers` or `upstream`; `neighbour` of an upstream port: `terminus` keeps the codepoint (default), `legacy` takes it away, `true` sets it; `queue`: two queues behind this rate (`100mbit`) on what leaves"},
+	{Name: "forwarding", Roles: patrolOnly, Kind: Words, Words: []string{string(ForwardKernel), string(ForwardBridge)}, Default: "kernel", Change: changePatrol,
+		Text: "frames are the kernel's, or go straight to the other of two ports"},
 	{Name: "sources", Roles: patrolOnly, Live: []string{RolePatrol}, Kind: List, Values: "prefixes", Change: changePatrol,
 		Text: "what customers may use as source"},
 	{Name: "sources_file", Roles: patrolOnly, Live: []string{RolePatrol}, Kind: Text, Values: "path of a file with a prefix on each line", Change: changePatrol,

@@ -21,7 +21,9 @@ type reader struct {
 	file string
 	errs Errors
 
-	plane Plane // of a proxy; known when services are read
+	warns Errors
+	role  string // whose fields are read
+	plane Plane  // of a proxy; known when services are read
 }
 
 func (r *reader) fail(line int, field, format string, args ...any) {
@@ -29,6 +31,11 @@ func (r *reader) fail(line int, field, format string, args ...any) {
 		msg := strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
 		r.errs = append(r.errs, &Error{File: r.file, Line: line, Field: field, Msg: msg})
 	}
+}
+
+// warn tells of what is accepted, and should be written otherwise.
+func (r *reader) warn(line int, field, format string, args ...any) {
+	r.warns = append(r.warns, &Error{File: r.file, Line: line, Field: field, Msg: fmt.Sprintf(format, args...)})
 }
 
 // field is one value of the file, with where it stands.
@@ -99,7 +106,12 @@ func (r *reader) mapping(f field, known []string) (map[string]field, bool) {
 		if f.path != "" {
 			path = f.path + "." + path
 		}
-		if !slices.Contains(known, key.Value) {
+		name := key.Value
+		if now := formerly(path); now != "" && slices.Contains(known, now) {
+			r.warn(line, path, "is now called %s; the old name will go in a later version", now)
+			name = now
+		}
+		if !slices.Contains(known, name) {
 			fix := "use " + wordList(known)
 			if near := nearest(key.Value, known); near != "" {
 				fix = "did you mean " + near + "?"
@@ -107,7 +119,11 @@ func (r *reader) mapping(f field, known []string) (map[string]field, bool) {
 			r.fail(line, path, "unknown field; %s", fix)
 			continue
 		}
-		out[key.Value] = field{path: path, line: max(line, lineOf(v.Value)), node: v.Value}
+		if other, twice := out[name]; twice {
+			r.fail(line, path, "is the same field as %s in line %d; remove one of them", other.path, other.line)
+			continue
+		}
+		out[name] = field{path: path, line: max(line, lineOf(v.Value)), node: v.Value}
 	}
 	return out, true
 }

@@ -16,10 +16,6 @@ const (
 	maxCache      = 1 << 22 // 96 bytes each
 	minSwapPeriod = time.Second
 	maxSwapPeriod = 24 * time.Hour
-
-	// RFC 5382, REQ-5: what translates connections may forget one that is idle after
-	// this, for a host need not send keep-alives before two hours (RFC 1122).
-	defaultProxyIdleTime = 2*time.Hour + 4*time.Minute
 )
 
 // proxy reads the fields of the top level that only a proxy has.
@@ -29,48 +25,16 @@ func (r *reader) proxy(c *Config, fs map[string]field) {
 		return
 	}
 	p := &c.Proxy
-	if f, there := fs["forwarding"]; there {
-		if s, ok := r.word(f, string(ForwardRouter), string(ForwardBridge)); ok {
-			p.Forwarding = Forwarding(s)
-		}
-	}
-	if f, there := fs["fast_path"]; there {
-		if s, ok := r.word(f, string(FastServices), string(FastAll)); ok {
-			p.FastPath = FastPath(s)
-		}
-	}
-	if f, there := fs["whitelist_v4"]; there {
-		if s, ok := r.word(f, string(WhitelistHash), string(WhitelistBitmap)); ok {
-			p.WhitelistV4 = WhitelistV4(s)
-		}
-	}
-	if f, there := fs["swap_period"]; there {
-		if d, ok := r.duration(f, minSwapPeriod, maxSwapPeriod); ok {
-			p.SwapPeriod = d
-		}
-	}
-	if f, there := fs["idle_time"]; there {
-		if d, ok := r.duration(f, minSwapPeriod, maxIdleTime); ok {
-			p.IdleTime = d
-		}
-	}
-	for _, v := range []struct {
-		name            string
-		to              *int
-		lowest, highest int
-	}{
-		{"max_flows", &p.MaxFlows, minTable, maxTable},
-		{"max_sources", &p.MaxSources, minTable, maxTable},
-		{"source_prefix_v6", &p.SourcePrefixV6, 16, 64},
-		{"source_prefix_v4", &p.SourcePrefixV4, 8, 32},
-		{"cache_entries", &p.CacheEntries, minTable, maxCache},
-	} {
-		if f, there := fs[v.name]; there {
-			if n, ok := r.number(f, v.lowest, v.highest); ok {
-				*v.to = n
-			}
-		}
-	}
+	r.take(fs, "forwarding", &p.Forwarding)
+	r.take(fs, "fast_path", &p.FastPath)
+	r.take(fs, "whitelist_v4", &p.WhitelistV4)
+	r.take(fs, "swap_period", &p.SwapPeriod)
+	r.take(fs, "idle_time", &p.IdleTime)
+	r.take(fs, "max_flows", &p.MaxFlows)
+	r.take(fs, "max_sources", &p.MaxSources)
+	r.take(fs, "source_prefix_v4", &p.SourcePrefixV4)
+	r.take(fs, "source_prefix_v6", &p.SourcePrefixV6)
+	r.take(fs, "cache_entries", &p.CacheEntries)
 	r.dpdk(c, fs)
 	if f, there := fs["interfaces"]; there && p.Forwarding == ForwardBridge && len(c.Interfaces) != 2 {
 		r.fail(f.line, f.path, "a bridge has two ports, and %d are named; name two, or use forwarding: router", len(c.Interfaces))
@@ -97,16 +61,11 @@ func (r *reader) number(f field, lowest, highest int) (int, bool) {
 }
 
 // strategy reads what a proxy does for a service.
-func (r *reader) strategy(fs map[string]field, role string) Strategy {
-	f, there := fs["strategy"]
-	switch {
-	case role != RoleProxy:
-		return ""
-	case !there:
-		return StrategyCookie
+func (r *reader) strategy(fs map[string]field, role string) (s Strategy) {
+	if role == RoleProxy {
+		r.take(fs, "services.strategy", &s)
 	}
-	s, _ := r.word(f, strategyWords()...)
-	return Strategy(s)
+	return s
 }
 
 // firstData reads what a translating strategy does with clients' first data.
@@ -118,12 +77,10 @@ func (r *reader) firstData(fs map[string]field, role string, strategy Strategy) 
 	case there && strategy != "" && !strategy.Translates():
 		r.fail(f.line, f.path, "means nothing under strategy %s, which leaves connections to their servers; remove it, or use strategy: cookie or cache", strategy)
 		return ""
-	case !there:
-		return FirstDataZeroWindow
 	}
-	s, _ := r.word(f, string(FirstDataZeroWindow), string(FirstDataNotify), string(FirstDataStore))
-	if s == string(FirstDataStore) && r.plane != PlaneDPDK {
+	var d FirstData
+	if r.take(fs, "services.first_data", &d) && d == FirstDataStore && r.plane != PlaneDPDK {
 		r.fail(f.line, f.path, "store needs plane: dpdk; the XDP plane has nowhere to keep frames: use zero-window or notify")
 	}
-	return FirstData(s)
+	return d
 }

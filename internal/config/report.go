@@ -30,18 +30,13 @@ func (r *reader) reportTo(c *Config, fs map[string]field) {
 	if !ok {
 		return
 	}
-	t := ReportTo{Connections: defaultReportConnections, Invalid: defaultReportInvalid, Codepoint: defaultCodepoint}
+	t := ReportTo{}
 	if t.API = r.path(in, "api"); t.API == "" {
 		r.fail(f.line, f.path+".api", "is missing; name the filter manager's socket, such as /run/tidegate/filters.filters.sock")
 	}
-	for name, to := range map[string]*int{"connections": &t.Connections, "invalid": &t.Invalid} {
-		if v, there := in[name]; there {
-			if n, ok := r.number(v, 0, maxReportRate); ok {
-				*to = n
-			}
-		}
-	}
-	r.dscp(in, "codepoint", &t.Codepoint)
+	r.take(in, "report_to.connections", &t.Connections)
+	r.take(in, "report_to.invalid", &t.Invalid)
+	r.take(in, "report_to.codepoint", &t.Codepoint)
 	c.ReportTo = t
 }
 

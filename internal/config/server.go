@@ -11,12 +11,12 @@ const TakeoverAdopt Takeover = "adopt"
 // TakeoverAuto: adopt where the kernel can, translate where it cannot, for each listener.
 const TakeoverAuto Takeover = "auto"
 
-// LastLine says what becomes of an ACK that has neither socket nor cookie.
-type LastLine string
+// UnmatchedACK says what becomes of an ACK that has neither socket nor cookie: the final ACK check.
+type UnmatchedACK string
 
 const (
-	LastLineDrop  LastLine = "drop"  // silently: an attacker learns nothing of the edge's filter
-	LastLineReset LastLine = "reset" // the kernel answers RST, as without an edge
+	UnmatchedDrop  UnmatchedACK = "drop"  // silently: an attacker learns nothing of the edge's filter
+	UnmatchedReset UnmatchedACK = "reset" // the kernel answers RST, as without an edge
 )
 
 // WithoutEdge says what becomes, at a server that adopts, of a SYN that no edge has answered.
@@ -37,48 +37,21 @@ const (
 
 // Server is what only the role server has.
 type Server struct {
-	Protocol Protocol
-	Takeover Takeover
-	LastLine LastLine
-	Layout   Layout
+	Protocol     Protocol
+	Takeover     Takeover
+	UnmatchedACK UnmatchedACK
+	Layout       Layout
 
 	WithoutEdge WithoutEdge
 }
 
-func defaultServer() Server {
-	return Server{Protocol: ProtocolPlain, Takeover: TakeoverAdopt, LastLine: LastLineDrop,
-		Layout: LayoutTidegate, WithoutEdge: WithoutEdgeKernel}
-}
-
 func (r *reader) server(s *Server, fs map[string]field) {
-	r.protocol(&s.Protocol, fs)
-	if f, there := fs["last_line"]; there {
-		if w, ok := r.word(f, string(LastLineDrop), string(LastLineReset)); ok {
-			s.LastLine = LastLine(w)
-		}
-	}
-	if f, there := fs["cookie_layout"]; there {
-		if w, ok := r.word(f, string(LayoutTidegate), string(LayoutSmartcookie)); ok {
-			s.Layout = Layout(w)
-		}
-	}
-	if f, there := fs["takeover"]; there {
-		w, ok := r.text(f, "adopt")
-		switch {
-		case !ok:
-		case w == string(TakeoverAdopt):
-		case w == string(TakeoverTranslate):
-			s.Takeover = TakeoverTranslate
-		case w == string(TakeoverAuto):
-			s.Takeover = TakeoverAuto
-		default:
-			r.fail(f.line, f.path, "%q is not known; use auto, adopt or translate", w)
-		}
-	}
-	if f, there := fs["without_edge"]; there {
-		if w, ok := r.word(f, string(WithoutEdgeKernel), string(WithoutEdgeAnswer)); ok {
-			s.WithoutEdge = WithoutEdge(w)
-		}
+	r.take(fs, "protocol", &s.Protocol)
+	r.take(fs, "unmatched_ack", &s.UnmatchedACK)
+	r.take(fs, "cookie_layout", &s.Layout)
+	r.take(fs, "takeover", &s.Takeover)
+	if r.take(fs, "without_edge", &s.WithoutEdge) {
+		f := fs["without_edge"]
 		switch {
 		case s.Takeover != TakeoverAdopt:
 			r.fail(f.line, f.path, "goes with takeover: adopt; a server that translates always answers SYNs that no edge has answered")

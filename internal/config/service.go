@@ -51,8 +51,7 @@ func (r *reader) services(f field, role string) []Service {
 }
 
 func (r *reader) service(f field, role string) (Service, bool) {
-	auto := AutoInt{Auto: true}
-	s := Service{Prefixes: everywhere(), Mode: ModeAlways, MSS: auto, WScale: auto, Window: auto, Line: f.line}
+	s := Service{Prefixes: everywhere(), Line: f.line}
 	if m, ok := f.node.(*ast.MappingNode); ok && len(m.Values) == 0 {
 		r.fail(f.line, f.path, "is empty; give it a name and ports")
 		return s, false
@@ -76,50 +75,37 @@ func (r *reader) service(f field, role string) (Service, bool) {
 	} else if !r.misspelled("ports") {
 		r.fail(f.line, f.path+".ports", "is missing; list the TCP ports, such as [80, 443]")
 	}
-	if v, there := fs["mode"]; there {
-		s.Mode = r.mode(v)
+	if v, there := fs["mode"]; there && isText(v, "auto") {
+		r.fail(v.line, v.path, "auto is not offered yet: there is no detector in this version; use always, or monitor to see first what would be done")
+	} else {
+		r.take(fs, "services.mode", &s.Mode)
 	}
 	s.Strategy = r.strategy(fs, role)
 	s.FirstData = r.firstData(fs, role, s.Strategy)
-	r.tcpValues(&s, fs)
+	r.take(fs, "services.mss", &s.MSS)
+	r.take(fs, "services.wscale", &s.WScale)
+	r.take(fs, "services.window", &s.Window)
 	r.signedSYNs(&s, fs)
 	return s, len(r.errs) == before
 }
 
-// tcpValues reads what our SYN-ACKs advertise.
-func (r *reader) tcpValues(s *Service, fs map[string]field) {
-	for _, v := range []struct {
-		name            string
-		to              *AutoInt
-		lowest, highest int
-	}{
-		{"mss", &s.MSS, minMSS, maxMSS},
-		{"wscale", &s.WScale, 0, maxWScale},
-		{"window", &s.Window, 1, math.MaxUint16},
-	} {
-		if f, there := fs[v.name]; there {
-			if n, ok := r.autoInt(f, v.lowest, v.highest); ok {
-				*v.to = n
-			}
-		}
-	}
+// isText says whether a value is that word.
+func isText(f field, word string) bool {
+	s, ok := scalarText(f.node)
+	return ok && s == word
 }
 
 // signedSYNs reads what becomes of SYNs with TCP-MD5 or TCP-AO.
 func (r *reader) signedSYNs(s *Service, fs map[string]field) {
-	s.SignedSYNs, s.SignedRate = SignedAnswer, defaultSignedRate
-	if f, there := fs["signed"]; there {
-		if w, ok := r.word(f, string(SignedAnswer), string(SignedPass), string(SignedDrop)); ok {
-			s.SignedSYNs = SignedSYNs(w)
-		}
+	if s.SignedSYNs, s.SignedRate = SignedAnswer, defaultSignedRate; r.role == RoleServer {
+		return
 	}
-	if f, there := fs["signed_rate"]; there {
-		if s.SignedSYNs != SignedPass {
-			r.fail(f.line, f.path, "means nothing without signed: pass; remove it, or set that")
-		} else if n, ok := r.number(f, 1, maxSignedRate); ok {
-			s.SignedRate = n
-		}
+	r.take(fs, "services.signed", &s.SignedSYNs)
+	if f, there := fs["signed_rate"]; there && s.SignedSYNs != SignedPass {
+		r.fail(f.line, f.path, "means nothing without signed: pass; remove it, or set that")
+		return
 	}
+	r.take(fs, "services.signed_rate", &s.SignedRate)
 }
 
 // signedThroughTags refuses what would let SYNs through that can never become a connection: the
@@ -130,20 +116,6 @@ func (r *reader) signedThroughTags(c *Config) {
 			r.fail(s.Line, fmt.Sprintf("services[%d].signed", i), "pass needs protocol: plain; segments that are signed have no room for tags")
 		}
 	}
-}
-
-func (r *reader) mode(f field) Mode {
-	s, ok := r.text(f, "off, monitor or always")
-	switch m := Mode(s); {
-	case !ok:
-	case m == ModeOff || m == ModeMonitor || m == ModeAlways:
-		return m
-	case s == "auto":
-		r.fail(f.line, f.path, "auto is not offered yet: there is no detector in this version; use always, or monitor to see first what would be done")
-	default:
-		r.fail(f.line, f.path, "%q is not known; use off, monitor or always", s)
-	}
-	return ModeOff
 }
 
 func (r *reader) prefixes(f field) []netip.Prefix {

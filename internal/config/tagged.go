@@ -43,13 +43,10 @@ func (t *Tagged) SourceFloor() uint32 {
 }
 
 const (
-	defaultMaxConnections = 1 << 18
-	maxMaxConnections     = 1 << 24
-	defaultSourceShare    = 0.001
-	minSourceConnections  = 8 // that each source may hold, however small the share
-	defaultIdleTime       = 2 * time.Hour
-	minIdleTime           = 10 * time.Second
-	maxIdleTime           = 72 * time.Hour // the table's clock wraps after 78
+	maxMaxConnections    = 1 << 24
+	minSourceConnections = 8 // that each source may hold, however small the share
+	minIdleTime          = 10 * time.Second
+	maxIdleTime          = 72 * time.Hour // the table's clock wraps after 78
 )
 
 func (r *reader) tagged(c *Config, fs map[string]field) {
@@ -59,16 +56,12 @@ func (r *reader) tagged(c *Config, fs map[string]field) {
 	case RoleEdge:
 		r.taggedEdge(t, c, fs)
 	case RoleServer:
-		t.MaxConnections, t.IdleTime, t.SourceShare = defaultMaxConnections, defaultIdleTime, defaultSourceShare
 		r.taggedServer(t, c, fs)
 	}
 }
 
 func (r *reader) taggedEdge(t *Tagged, c *Config, fs map[string]field) {
-	if f, there := fs["edge_id"]; there {
-		if n, ok := r.number(f, 1, MaxEdges); ok {
-			t.EdgeID = n
-		}
+	if r.take(fs, "edge_id", &t.EdgeID) {
 	} else if f, there := fs["protocol"]; there && c.Edge.Protocol == ProtocolTagged {
 		r.fail(f.line, "edge_id", "is missing; protocol: tagged needs the number, 1 to %d, by which the servers' `edges` know this edge", MaxEdges)
 	}
@@ -95,19 +88,9 @@ func (r *reader) taggedEdge(t *Tagged, c *Config, fs map[string]field) {
 }
 
 func (r *reader) taggedServer(t *Tagged, c *Config, fs map[string]field) {
-	if f, there := fs["max_connections"]; there {
-		if n, ok := r.number(f, 1, maxMaxConnections); ok {
-			t.MaxConnections = n
-		}
-	}
-	if f, there := fs["source_share"]; there {
-		r.share(f, &t.SourceShare)
-	}
-	if f, there := fs["idle_time"]; there {
-		if d, ok := r.duration(f, minIdleTime, maxIdleTime); ok {
-			t.IdleTime = d
-		}
-	}
+	r.take(fs, "max_connections", &t.MaxConnections)
+	r.take(fs, "source_share", &t.SourceShare)
+	r.take(fs, "idle_time", &t.IdleTime)
 	f, there := fs["edges"]
 	if !there {
 		if p, has := fs["protocol"]; has && c.Server.Protocol == ProtocolTagged {

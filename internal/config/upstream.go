@@ -143,7 +143,7 @@ func upstreamRole(top field) string {
 
 // upstreamDocument reads a file of one of the three roles.
 func (r *reader) upstreamDocument(c *Config, top field, role string) {
-	c.Role, c.Services = role, nil
+	c.Role, c.Services, r.role = role, nil, role
 	fs, ok := r.mapping(top, namesOf("", role))
 	if !ok {
 		return
@@ -163,10 +163,8 @@ func (r *reader) upstreamDocument(c *Config, top field, role string) {
 			c.Instance = s
 		}
 	}
-	if f, there := fs["xdp_mode"]; there {
-		if s, ok := r.word(f, string(XDPAuto), string(XDPNative), string(XDPGeneric)); ok {
-			c.XDPMode = XDPMode(s)
-		}
+	if role != RoleFilterManager {
+		r.take(fs, "xdp_mode", &c.XDPMode)
 	}
 	r.metrics(c, fs)
 	r.events(c, fs)
@@ -213,30 +211,6 @@ func (r *reader) address(fs map[string]field, name string) (a netip.AddrPort) {
 	return a
 }
 
-func (r *reader) dscp(fs map[string]field, name string, to *uint8) {
-	if f, there := fs[name]; there {
-		if n, ok := r.number(f, 0, 63); ok {
-			*to = uint8(n)
-		}
-	}
-}
-
-func (r *reader) yes(fs map[string]field, name string, to *bool) {
-	if f, there := fs[name]; there {
-		if s, ok := r.word(f, "yes", "no", "true", "false"); ok {
-			*to = s == "yes" || s == "true"
-		}
-	}
-}
-
-func (r *reader) someTime(fs map[string]field, name string, lowest, highest time.Duration, to *time.Duration) {
-	if f, there := fs[name]; there {
-		if d, ok := r.duration(f, lowest, highest); ok {
-			*to = d
-		}
-	}
-}
-
 func (r *reader) prefixList(fs map[string]field, name string) []netip.Prefix {
 	if f, there := fs[name]; there {
 		return r.prefixes(f)
@@ -271,27 +245,19 @@ func (r *reader) bitRate(f field) uint64 {
 }
 
 func (r *reader) patrol(c *Config, fs map[string]field) {
-	p := &Patrol{Forwarding: ForwardKernel, Codepoint: defaultCodepoint, MaxFilters: 1 << 20, Check: true}
+	p := &Patrol{}
 	c.Patrol = p
 	p.Identity, p.SourcesFile = r.path(fs, "identity_file"), r.path(fs, "sources_file")
 	p.Listen = r.address(fs, "listen")
 	p.Sources = r.prefixList(fs, "sources")
-	r.dscp(fs, "codepoint", &p.Codepoint)
-	r.dscp(fs, "plain", &p.Plain)
-	r.yes(fs, "check_sources", &p.Check)
+	r.take(fs, "codepoint", &p.Codepoint)
+	r.take(fs, "plain", &p.Plain)
+	r.take(fs, "check_sources", &p.Check)
 	if f, there := fs["codepoint"]; there && p.Codepoint == p.Plain {
 		r.fail(f.line, f.path, "is the same as plain (%d), which marks nothing; use another", p.Plain)
 	}
-	if f, there := fs["forwarding"]; there {
-		if s, ok := r.word(f, string(ForwardKernel), string(ForwardBridge)); ok {
-			p.Forwarding = Forwarding(s)
-		}
-	}
-	if f, there := fs["max_filters"]; there {
-		if n, ok := r.number(f, 1000, MaxFilters); ok {
-			p.MaxFilters = n
-		}
-	}
+	r.take(fs, "forwarding", &p.Forwarding)
+	r.take(fs, "max_filters", &p.MaxFilters)
 	if f, there := fs["managers"]; there {
 		items, _ := r.sequence(f)
 		for _, it := range items {
@@ -429,17 +395,13 @@ func (r *reader) signed(fs map[string]field) (s Signed) {
 }
 
 func (r *reader) border(c *Config, fs map[string]field) {
-	b := &Border{Codepoint: defaultCodepoint, Rate: DefaultFilterRate}
+	b := &Border{}
 	c.Border = b
 	b.Identity, c.SecretFile, b.Bindings = r.path(fs, "identity_file"), r.path(fs, "secret_file"), r.path(fs, "bindings")
 	b.Listen, b.Signed = r.address(fs, "listen"), r.signed(fs)
 	b.Protect = r.prefixList(fs, "protect")
-	r.dscp(fs, "codepoint", &b.Codepoint)
-	if f, there := fs["rate"]; there {
-		if n, ok := r.number(f, 0, 1e9); ok {
-			b.Rate = n
-		}
-	}
+	r.take(fs, "codepoint", &b.Codepoint)
+	r.take(fs, "rate", &b.Rate)
 	if f, there := fs["interfaces"]; there {
 		b.Interfaces = r.interfaces(f)
 		c.Interfaces = b.Interfaces
@@ -474,16 +436,16 @@ func (r *reader) border(c *Config, fs map[string]field) {
 }
 
 func (r *reader) filterManager(c *Config, fs map[string]field) {
-	m := &Filter{Codepoint: defaultCodepoint, Expires: 10 * time.Minute, Idle: 2 * time.Minute, Watch: 10 * time.Second, Proof: true}
+	m := &Filter{}
 	c.Filter = m
 	m.Listen, m.Signed = r.address(fs, "listen"), r.signed(fs)
 	m.Bindings, m.API = r.path(fs, "bindings"), r.path(fs, "api")
 	m.Own, m.Never = r.prefixList(fs, "own"), r.prefixList(fs, "never")
-	r.dscp(fs, "codepoint", &m.Codepoint)
-	r.someTime(fs, "expires", time.Second, 7*24*time.Hour, &m.Expires)
-	r.someTime(fs, "idle", time.Second, 7*24*time.Hour, &m.Idle)
-	r.someTime(fs, "watch", time.Second, time.Hour, &m.Watch)
-	r.yes(fs, "proof", &m.Proof)
+	r.take(fs, "codepoint", &m.Codepoint)
+	r.take(fs, "expires", &m.Expires)
+	r.take(fs, "idle", &m.Idle)
+	r.take(fs, "watch", &m.Watch)
+	r.take(fs, "proof", &m.Proof)
 	if f, there := fs["suricata"]; there {
 		items, _ := r.sequence(f)
 		for _, it := range items {

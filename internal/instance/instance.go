@@ -35,7 +35,7 @@ type Instance struct {
 // Open reads the configuration and locks the instance; call unlock to give it back.
 func Open(opt Options) (b *Instance, unlock func(), err error) {
 	opt.Complete()
-	cfg, err := opt.Load()
+	cfg, err := opt.First()
 	if err != nil {
 		return nil, nil, err
 	}

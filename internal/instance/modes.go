@@ -53,7 +53,16 @@ func WriteModes(dir, instance string, m Modes) error {
 	return errors.Join(os.WriteFile(path+".new", text, 0o600), os.Rename(path+".new", path))
 }
 
-// Load reads the configuration, with the modes that were set by hand.
+// First is the configuration of a start: the one that was read already (Config), so that all of a start goes by
+// one reading of the file; or else it reads it.
+func (o *Options) First() (*config.Config, error) {
+	if o.Config != nil {
+		return o.Config, nil
+	}
+	return o.Load()
+}
+
+// Load reads the configuration, with the modes that were set by hand, and says what of it is in an old form.
 func (o *Options) Load() (*config.Config, error) {
 	c, err := config.Load(o.ConfigPath)
 	if err != nil {
@@ -61,6 +70,9 @@ func (o *Options) Load() (*config.Config, error) {
 	}
 	set := *o
 	set.Complete()
+	for _, w := range c.Warnings {
+		set.Log.Warn("the configuration has an old form", "file", w.File, "line", w.Line, "field", w.Field, "text", w.Msg)
+	}
 	m, err := ReadModes(set.StateDir, c.Instance)
 	if err != nil {
 		return nil, err

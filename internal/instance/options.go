@@ -18,6 +18,7 @@ import (
 // Options of a run.
 type Options struct {
 	ConfigPath string
+	Config     *config.Config                      // what that file said when the process was started; nil: read it
 	BPFFS      string                              // where BPF file systems are mounted; default /sys/fs/bpf
 	StateDir   string                              // default /run/tidegate
 	Reload     <-chan os.Signal                    // a value asks for a reload of the configuration

@@ -169,7 +169,11 @@ func schema() map[string]any {
 			inner[in][name] = property(&f)
 			continue
 		}
-		top[f.Name] = property(&f)
+		p := property(&f)
+		if other, twice := top[f.Name]; twice { // of another role, with other values
+			p = map[string]any{"anyOf": []any{other, p}}
+		}
+		top[f.Name] = p
 	}
 	for name, fields := range inner {
 		object := map[string]any{"type": "object", "additionalProperties": false, "properties": fields}

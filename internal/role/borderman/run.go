@@ -19,7 +19,7 @@ import (
 // Run manages a border until ctx ends.
 func Run(ctx, _ context.Context, opt instance.Options) error {
 	opt.Complete()
-	cfg, err := opt.Load()
+	cfg, err := opt.First()
 	if err != nil {
 		return err
 	}

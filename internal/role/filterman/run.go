@@ -25,7 +25,7 @@ const GCPercent = 200
 // Run manages filters until ctx ends. Filters that were asked for stay in force.
 func Run(ctx, _ context.Context, opt instance.Options) error {
 	opt.Complete()
-	cfg, err := opt.Load()
+	cfg, err := opt.First()
 	if err != nil {
 		return err
 	}

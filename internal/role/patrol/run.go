@@ -44,7 +44,7 @@ type box struct {
 // off.
 func Run(ctx, _ context.Context, opt instance.Options) error {
 	opt.Complete()
-	cfg, err := opt.Load()
+	cfg, err := opt.First()
 	if err != nil {
 		return err
 	}

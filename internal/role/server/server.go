@@ -16,7 +16,7 @@ import (
 // Run takes connections over until ctx ends; see instance.End. When force is done, a drain is
 // cut short.
 func Run(ctx, force context.Context, opt instance.Options) error {
-	cfg, err := opt.Load()
+	cfg, err := opt.First()
 	if err != nil {
 		return err
 	}

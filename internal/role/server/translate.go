@@ -183,7 +183,7 @@ func (n *node) fill() error {
 	n.own.SourceFloor = n.cfg.Tagged.SourceFloor()
 	n.own.ConfirmPortBe = plane.ConfirmPort>>8 | plane.ConfirmPort&0xff<<8
 	n.own.Unverified = plane.UnverifiedDrop
-	if n.cfg.Server.LastLine == config.LastLineReset {
+	if n.cfg.Server.UnmatchedACK == config.UnmatchedReset {
 		n.own.Unverified = plane.UnverifiedPass
 	}
 	if err := errors.Join(n.setEdges(), n.setOwn()); err != nil {
