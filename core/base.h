@@ -21,6 +21,13 @@
 #define TG_LIKELY(x) __builtin_expect(!!(x), 1)
 #define TG_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
+/* Odd multipliers that spread bits upwards, of SplitMix64 (Steele, Lea and Flood,
+ * "Fast splittable pseudorandom number generators", 2014). Who sees what they
+ * make can work back to what went in: what is sent is hashed with SipHash. */
+#define TG_MIX1 0x9e3779b97f4a7c15ULL
+#define TG_MIX2 0xbf58476d1ce4e5b9ULL
+#define TG_MIX3 0x94d049bb133111ebULL
+
 /* Network order to host order and back (the same swap both ways). */
 #define tg_swap16(x) __builtin_bswap16((uint16_t)(x))
 #define tg_swap32(x) __builtin_bswap32((uint32_t)(x))

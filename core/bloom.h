@@ -86,7 +86,7 @@ TG_INLINE uint64_t tg_bloom_hash(const struct tg_packet *pkt, enum tg_bloom_side
 	uint64_t h = tg_bloom_multiply(key->k[0], pkt->family, client, server, ports) |
 		     tg_bloom_multiply(key->k[1], pkt->family, client, server, ports) << 32;
 
-	h = (h ^ h >> 32) * 0xbf58476d1ce4e5b9ULL;
+	h = (h ^ h >> 32) * TG_MIX2;
 	return h ^ h >> 29;
 }
 

@@ -50,6 +50,9 @@ enum tg_cookie_form {
 #define TG_COOKIE_PLAIN_MAC_BITS 22
 #define TG_COOKIE_TS_ISN_MAC_BITS 31
 #define TG_COOKIE_TS_VAL_MAC_BITS 23
+#define TG_COOKIE_PLAIN_MAC_MASK ((1U << TG_COOKIE_PLAIN_MAC_BITS) - 1)
+#define TG_COOKIE_TS_ISN_MAC_MASK ((1U << TG_COOKIE_TS_ISN_MAC_BITS) - 1)
+#define TG_COOKIE_TS_VAL_MAC_MASK ((1U << TG_COOKIE_TS_VAL_MAC_BITS) - 1)
 _Static_assert(1 + TG_COOKIE_OPTION_BITS + TG_COOKIE_PLAIN_MAC_BITS == 32, "ISN, plain form");
 _Static_assert(1 + TG_COOKIE_TS_ISN_MAC_BITS == 32, "ISN, timestamp form");
 _Static_assert(TG_COOKIE_OPTION_BITS + TG_COOKIE_TS_VAL_MAC_BITS == 32, "TSval");
@@ -68,38 +71,36 @@ struct tg_cookie {
 	uint32_t tsval; /* host order; meaningful if the client uses timestamps */
 };
 
-/* The client's MSS, largest entry not above what it said. The floor is what
- * bpf_sk_assign_tcp_reqsk accepts: 536, and IPv6's minimum MTU less 60. */
+/* The client's MSS, largest entry not above what it said. */
 TG_INLINE uint32_t tg_mss_index(uint8_t family, uint16_t mss)
 {
 	if (family == 4)
-		return (mss >= 1300) + (mss >= 1360) + (mss >= 1400) + (mss >= 1440) +
-		       (mss >= 1452) + (mss >= 1460) + (mss >= 8960);
-	return (mss >= 1280) + (mss >= 1340) + (mss >= 1380) + (mss >= 1420) + (mss >= 1432) +
-	       (mss >= 1440) + (mss >= 8940);
+		return 0
+#define TG_MSS(index, v4, v6) +((index) > 0 && mss >= (v4))
+#include "mss.def"
+#undef TG_MSS
+			;
+	return 0
+#define TG_MSS(index, v4, v6) +((index) > 0 && mss >= (v6))
+#include "mss.def"
+#undef TG_MSS
+		;
 }
+
+/* What nearly every client says: an MTU of 1500. */
+#define TG_MSS_COMMON_INDEX 6
 
 TG_INLINE uint16_t tg_mss_value(uint8_t family, uint32_t index)
 {
 	/* Written as code: a table in memory costs a BPF program a map. */
 	switch (index & 7) {
-	case 0:
-		return family == 4 ? 536 : 1220;
-	case 1:
-		return family == 4 ? 1300 : 1280;
-	case 2:
-		return family == 4 ? 1360 : 1340;
-	case 3:
-		return family == 4 ? 1400 : 1380;
-	case 4:
-		return family == 4 ? 1440 : 1420;
-	case 5:
-		return family == 4 ? 1452 : 1432;
-	case 6:
-		return family == 4 ? 1460 : 1440;
-	default:
-		return family == 4 ? 8960 : 8940;
+#define TG_MSS(index, v4, v6)                                                                      \
+	case index:                                                                                \
+		return family == 4 ? (v4) : (v6);
+#include "mss.def"
+#undef TG_MSS
 	}
+	return 0; /* there is no other */
 }
 
 TG_INLINE uint32_t tg_cookie_option_bits(uint32_t mss_index, uint8_t wscale, bool sack_ok, bool ecn_ok)
@@ -199,12 +200,14 @@ TG_INLINE struct tg_cookie tg_cookie_of_mac(uint64_t mac, uint32_t option_bits, 
 
 	if (ts_ok)
 		return (struct tg_cookie){
-			.isn = parity | ((uint32_t)mac & 0x7fffffffU),
+			.isn = parity | ((uint32_t)mac & TG_COOKIE_TS_ISN_MAC_MASK),
 			.tsval = field << TG_COOKIE_TS_VAL_MAC_BITS |
-				 ((uint32_t)(mac >> 31) & 0x7fffffU),
+				 ((uint32_t)(mac >> TG_COOKIE_TS_ISN_MAC_BITS) &
+				  TG_COOKIE_TS_VAL_MAC_MASK),
 		};
 	return (struct tg_cookie){
-		.isn = parity | field << TG_COOKIE_PLAIN_MAC_BITS | ((uint32_t)mac & 0x3fffffU),
+		.isn = parity | field << TG_COOKIE_PLAIN_MAC_BITS |
+		       ((uint32_t)mac & TG_COOKIE_PLAIN_MAC_MASK),
 	};
 }
 
@@ -239,10 +242,11 @@ TG_INLINE bool tg_cookie_has_mac(struct tg_cookie cookie, bool ts_ok, uint64_t e
 	uint32_t diff;
 
 	if (ts_ok)
-		diff = ((cookie.isn ^ (uint32_t)mac) & 0x7fffffffU) |
-		       ((cookie.tsval ^ (uint32_t)(mac >> 31)) & 0x7fffffU);
+		diff = ((cookie.isn ^ (uint32_t)mac) & TG_COOKIE_TS_ISN_MAC_MASK) |
+		       ((cookie.tsval ^ (uint32_t)(mac >> TG_COOKIE_TS_ISN_MAC_BITS)) &
+			TG_COOKIE_TS_VAL_MAC_MASK);
 	else
-		diff = (cookie.isn ^ (uint32_t)mac) & 0x3fffffU;
+		diff = (cookie.isn ^ (uint32_t)mac) & TG_COOKIE_PLAIN_MAC_MASK;
 	return diff == 0 && (cookie.isn >> 31) == (epoch & 1);
 }
 

@@ -129,8 +129,9 @@ TG_INLINE bool tg_fast_syn_agrees(const struct tg_service *svc, bool ts)
 /* What the cookie says of the connection: tg_synack_agree's option_bits. */
 TG_INLINE uint32_t tg_fast_syn_bits(uint8_t family, const struct tg_tcp_options *offered)
 {
-	uint32_t top = family == 4 ? 1460 : 1440;
-	uint32_t index = offered->mss == top ? 6 : tg_mss_index(family, offered->mss);
+	uint32_t index = offered->mss == tg_mss_value(family, TG_MSS_COMMON_INDEX)
+				 ? TG_MSS_COMMON_INDEX
+				 : tg_mss_index(family, offered->mss);
 
 	return index | (uint32_t)offered->wscale << 3 | 1U << 7;
 }

@@ -21,9 +21,8 @@ enum tg_patrol_direction {
 
 /* What a port does to the codepoint of what comes in through it. */
 enum tg_patrol_mark {
-	TG_MARK_KEEP = 0,  /* a neighbour that deploys Terminus */
-	TG_MARK_CLEAR = 1, /* a legacy neighbour */
-	TG_MARK_SET = 2,   /* sources are known to be true */
+#define TG_ABI_MARK(name, number, word, help) TG_MARK_##name = number,
+#include "abi.def"
 };
 
 /* What a filter does. One filter has one of these. */
@@ -232,9 +231,9 @@ TG_INLINE struct tg_patrol_place tg_patrol_place(const uint64_t keys[TG_PATROL_K
 		h += keys[3] * src->w[1] + keys[4] * src->w[2] + keys[5] * src->w[3] +
 		     keys[6] * dst->w[1] + keys[7] * dst->w[2] + keys[8] * dst->w[3];
 	h ^= h >> 32;
-	h *= 0xbf58476d1ce4e5b9ULL;
+	h *= TG_MIX2;
 	h ^= h >> 29;
-	h *= 0x94d049bb133111ebULL;
+	h *= TG_MIX3;
 	h ^= h >> 32;
 	tag = (uint32_t)(h >> 32);
 	return (struct tg_patrol_place){

@@ -88,19 +88,19 @@ TG_INLINE uint64_t tg_presence_bit(uint32_t hash)
  * is sent depends on it or on its salt. */
 TG_INLINE uint32_t tg_presence_flow(const struct tg_packet *pkt, uint64_t salt)
 {
-	uint64_t h = (pkt->src.d[0] ^ salt) * 0x9e3779b97f4a7c15ULL + pkt->ports;
+	uint64_t h = (pkt->src.d[0] ^ salt) * TG_MIX1 + pkt->ports;
 
 	if (pkt->family == 6)
-		h = (h ^ pkt->src.d[1] ^ pkt->dst.d[1]) * 0x94d049bb133111ebULL;
-	h = ((h ^ h >> 32) + pkt->dst.d[0]) * 0xbf58476d1ce4e5b9ULL;
+		h = (h ^ pkt->src.d[1] ^ pkt->dst.d[1]) * TG_MIX3;
+	h = ((h ^ h >> 32) + pkt->dst.d[0]) * TG_MIX2;
 	return (uint32_t)(h >> 32);
 }
 
 TG_INLINE uint32_t tg_presence_source(uint64_t white_key, uint64_t salt)
 {
-	uint64_t h = (white_key ^ salt) * 0x9e3779b97f4a7c15ULL;
+	uint64_t h = (white_key ^ salt) * TG_MIX1;
 
-	return (uint32_t)((h ^ h >> 29) * 0xbf58476d1ce4e5b9ULL >> 32);
+	return (uint32_t)((h ^ h >> 29) * TG_MIX2 >> 32);
 }
 
 #endif

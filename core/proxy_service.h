@@ -9,12 +9,8 @@
 #include "servers.h"
 
 enum tg_strategy {
-	TG_STRATEGY_COOKIE = 0,
-	TG_STRATEGY_AUTH_COOKIE = 1,
-	TG_STRATEGY_AUTH_FULL = 2,
-	TG_STRATEGY_AUTH_WRONG = 3,
-	TG_STRATEGY_AUTH_TTL = 4,
-	TG_STRATEGY_CACHE = 5,
+#define TG_ABI_STRATEGY(name, number, word, help) TG_STRATEGY_##name = number,
+#include "abi.def"
 };
 
 /* True if connections under this strategy are translated. */
@@ -26,8 +22,8 @@ TG_INLINE bool tg_strategy_translates(uint32_t strategy)
 /* When clients may send their first data, which has nowhere to go before the
  * server is there. */
 enum tg_first_data {
-	TG_FIRST_DATA_ZERO_WINDOW = 0, /* not before: the SYN-ACK's window is zero */
-	TG_FIRST_DATA_NOTIFY = 1,      /* at once; it is lost, and they are told so */
+#define TG_ABI_FIRST_DATA(name, number, word, help) TG_FIRST_DATA_##name = number,
+#include "abi.def"
 };
 
 /* What the proxy knows of a service beside struct tg_service. Map ABI. */

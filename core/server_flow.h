@@ -100,7 +100,7 @@ TG_INLINE uint64_t tg_split_source_slot(const uint64_t keys[TG_FILTER_KEYS], con
 	uint64_t prefix = family == 4 ? c->w[0] : c->d[0] & 0x00ffffffffffffffULL;
 	uint64_t h = (prefix + keys[3]) * keys[1] + keys[2];
 
-	h = (h ^ h >> 32) * 0x94d049bb133111ebULL;
+	h = (h ^ h >> 32) * TG_MIX3;
 	return (h >> 49) | (family == 4 ? 0 : 0x8000);
 }
 
@@ -116,7 +116,7 @@ TG_INLINE uint64_t tg_split_hash(const uint64_t keys[TG_FILTER_KEYS], const stru
 	if (pkt->family == 6)
 		h += keys[4] * c->w[1] + keys[5] * c->w[2] + keys[6] * c->w[3] + keys[7] * s->w[1] +
 		     keys[8] * s->w[2] + keys[9] * s->w[3];
-	h = (h ^ h >> 32) * 0xbf58476d1ce4e5b9ULL;
+	h = (h ^ h >> 32) * TG_MIX2;
 	h = (h ^ h >> 29) >> (64 - TG_SPLIT_SOURCE_SHIFT);
 	return tg_split_source_slot(keys, c, pkt->family) << TG_SPLIT_SOURCE_SHIFT |
 	       (h < 2 ? h + 2 : h);
@@ -142,7 +142,7 @@ TG_INLINE uint32_t tg_split_family(uint64_t hash)
 /* The two buckets of a hash, in a table of mask + 1. */
 TG_INLINE uint32_t tg_split_bucket_at(uint64_t hash, uint32_t mask, uint32_t choice)
 {
-	return (choice ? (uint32_t)(hash * 0x94d049bb133111ebULL >> 32) : (uint32_t)hash) & mask;
+	return (choice ? (uint32_t)(hash * TG_MIX3 >> 32) : (uint32_t)hash) & mask;
 }
 
 /* How readily an entry gives its place to a new connection; 0: not at all. */

@@ -18,6 +18,7 @@
 #ifndef TG_SERVERS_H
 #define TG_SERVERS_H
 
+#include "cookie.h"
 #include "packet.h"
 #include "service.h"
 #include "tcp_options.h"
@@ -48,8 +49,8 @@ _Static_assert(sizeof(struct tg_learned) == 12, "map ABI");
 
 /* What the configuration says and no server changes. */
 enum tg_fixed {
-	TG_FIXED_MSS = 1,
-	TG_FIXED_WSCALE = 2,
+#define TG_ABI_FIXED(name, number, word, help) TG_FIXED_##name = number,
+#include "abi.def"
 };
 
 /* The server that a packet of a client is for; with `back`, that it came from. */
@@ -64,7 +65,7 @@ TG_INLINE struct tg_server_key tg_server_key(const struct tg_packet *pkt, bool b
 
 TG_INLINE uint16_t tg_mss_least(uint8_t family)
 {
-	return family == 4 ? 536 : 1220; /* RFC 9293 section 3.7.1: if nothing is said */
+	return tg_mss_value(family, 0); /* RFC 9293 section 3.7.1: if nothing is said */
 }
 
 /* What clients of this server are told; `l` is NULL if nothing is known of it. */

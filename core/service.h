@@ -9,23 +9,18 @@
 #include "packet.h"
 
 enum tg_mode {
-	TG_MODE_OFF = 0,
-	TG_MODE_MONITOR = 1,
-	TG_MODE_ALWAYS = 2,
+#define TG_ABI_MODE(name, number, word, help) TG_MODE_##name = number,
+#include "abi.def"
 };
 
 enum tg_listener {
-	TG_LISTENER_OK = 0,
-	TG_LISTENER_NONE = 1,    /* nobody listens: the kernel shall answer RST */
-	TG_LISTENER_MPTCP = 2,   /* cannot be adopted */
-	TG_LISTENER_REFUSED = 3, /* the kernel has refused to adopt for it, or adopts for nobody */
-	TG_LISTENER_GUEST = 4, /* not on this machine: behind it, or nobody knows */
-	TG_LISTENER_VARIES = 5, /* by address and port: core/listener.h */
+#define TG_ABI_LISTENER(name, number, word, help) TG_LISTENER_##name = number,
+#include "abi.def"
 };
 
 enum tg_stale_keys {
-	TG_STALE_PASS = 0,
-	TG_STALE_DROP = 1,
+#define TG_ABI_STALE(name, number, word, help) TG_STALE_##name = number,
+#include "abi.def"
 };
 
 #define TG_SERVICES_MAX 10000 /* ids 1..TG_SERVICES_MAX; 0 counts what belongs to none */

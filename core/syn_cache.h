@@ -247,7 +247,7 @@ TG_INLINE void tg_halfopen_fill(struct tg_halfopen *h, const struct tg_packet *s
 	h->isn = isn;
 	h->client_tsval = offered->tsval;
 	/* RFC 9293 section 3.7.1: what an absent option means. */
-	h->client_mss = offered->mss ? offered->mss : syn->family == 4 ? 536 : 1220;
+	h->client_mss = offered->mss ? offered->mss : tg_mss_value(syn->family, 0);
 	h->advertised_mss = a->options.mss;
 	h->window = a->window;
 	h->client_wscale = scaled ? offered->wscale : TG_WSCALE_NONE;

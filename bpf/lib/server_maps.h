@@ -24,8 +24,8 @@ __attribute__((noinline)) int tg_split_try(struct tg_split *e, const struct tg_p
 }
 
 enum tg_unverified {
-	TG_UNVERIFIED_DROP = 0,
-	TG_UNVERIFIED_PASS = 1, /* to the stack, which answers RST: the client learns of it at once */
+#define TG_ABI_UNVERIFIED(name, number, word, help) TG_UNVERIFIED_##name = number,
+#include "../../core/abi.def"
 };
 
 struct tg_server_settings {

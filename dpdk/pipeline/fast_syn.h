@@ -130,7 +130,7 @@ TG_INLINE struct tg_fast_server *tg_fast_server_of(struct tg_worker *w, const st
 	struct tg_fast_server *all = syn->family == 4 ? w->fast.servers4 : w->fast.servers6, *s;
 	uint64_t h = (syn->dst.d[0] ^ syn->dst.d[1] ^ (uint64_t)TG_DST_PORT_BE(syn) << 32);
 
-	s = &all[h * 0x9e3779b97f4a7c15ULL >> 58 & (TG_FAST_SERVERS - 1)];
+	s = &all[h * TG_MIX1 >> 58 & (TG_FAST_SERVERS - 1)];
 	if (TG_UNLIKELY(s->addr[0] != syn->dst.d[0] || s->port_be != TG_DST_PORT_BE(syn) ||
 			s->round != w->fast.round ||
 			(syn->family != 4 && s->addr[1] != syn->dst.d[1]))) {

@@ -88,13 +88,17 @@ TG_INLINE bool tg_wide_sums(const struct tg_wide_frames *f, __m512i q2, __m512i 
 /* tg_cookie_option_bits of all lanes. */
 TG_INLINE __m512i tg_wide_bits_of_each(const struct tg_form *form, __m512i mss, __m512i wscale)
 {
-	static const uint16_t least[7] = {1300, 1360, 1400, 1440,
-					  1452, 1460, 8960}; /* tg_mss_index */
+	static const uint16_t least[] = {
+					  /* tg_mss_index */
+#define TG_MSS(index, v4, v6) v4,
+#include "../core/mss.def"
+#undef TG_MSS
+	};
 	__m512i bits = TG_WIDE_ALL(form->option_bits), one = TG_WIDE_ALL(1);
 	int i;
 
 	mss = tg_wide_swap16(mss);
-	for (i = 0; i < 7; i++)
+	for (i = 1; i < (int)(sizeof(least) / sizeof(least[0])); i++)
 		bits = _mm512_mask_add_epi64(
 			bits, _mm512_cmpge_epu64_mask(mss, TG_WIDE_ALL(least[i])), bits, one);
 	if (form->wscale)
@@ -131,12 +135,11 @@ TG_INLINE __m512i tg_wide_presence_flow(__m512i addrs, __m512i ports, uint64_t s
 {
 	__m512i src = _mm512_and_si512(addrs, TG_WIDE_ALL(0xffffffff)), h;
 
-	h = _mm512_mullo_epi64(_mm512_xor_si512(src, TG_WIDE_ALL(salt)),
-			       TG_WIDE_ALL(0x9e3779b97f4a7c15ULL));
+	h = _mm512_mullo_epi64(_mm512_xor_si512(src, TG_WIDE_ALL(salt)), TG_WIDE_ALL(TG_MIX1));
 	h = _mm512_add_epi64(h, ports);
 	h = _mm512_add_epi64(_mm512_xor_si512(h, _mm512_srli_epi64(h, 32)),
 			     _mm512_srli_epi64(addrs, 32));
-	return _mm512_srli_epi64(_mm512_mullo_epi64(h, TG_WIDE_ALL(0xbf58476d1ce4e5b9ULL)), 32);
+	return _mm512_srli_epi64(_mm512_mullo_epi64(h, TG_WIDE_ALL(TG_MIX2)), 32);
 }
 
 /* tg_presence_source of all lanes' tg_white_key. */
@@ -145,10 +148,9 @@ TG_INLINE __m512i tg_wide_presence_source(__m512i addrs, uint32_t mask, uint64_t
 	__m512i key = _mm512_slli_epi64(_mm512_and_si512(addrs, TG_WIDE_ALL(mask)), 32), h;
 
 	key = _mm512_or_si512(key, TG_WIDE_ALL(TG_WHITE_V4_TAG));
-	h = _mm512_mullo_epi64(_mm512_xor_si512(key, TG_WIDE_ALL(salt)),
-			       TG_WIDE_ALL(0x9e3779b97f4a7c15ULL));
+	h = _mm512_mullo_epi64(_mm512_xor_si512(key, TG_WIDE_ALL(salt)), TG_WIDE_ALL(TG_MIX1));
 	h = _mm512_xor_si512(h, _mm512_srli_epi64(h, 29));
-	return _mm512_srli_epi64(_mm512_mullo_epi64(h, TG_WIDE_ALL(0xbf58476d1ce4e5b9ULL)), 32);
+	return _mm512_srli_epi64(_mm512_mullo_epi64(h, TG_WIDE_ALL(TG_MIX2)), 32);
 }
 
 /* Notes hashes and fetches the bits they mean. */
@@ -250,9 +252,10 @@ TG_INLINE __m512i tg_wide_cookies(__m512i mac, __m512i bits, uint64_t epoch)
 	field = _mm512_or_si512(_mm512_slli_epi64(_mm512_and_si512(bits, TG_WIDE_ALL(7)), 6),
 				_mm512_and_si512(_mm512_srli_epi64(bits, 1), TG_WIDE_ALL(15 << 2)));
 	field = _mm512_or_si512(field, _mm512_and_si512(_mm512_srli_epi64(bits, 6), TG_WIDE_ALL(2)));
-	isn = _mm512_or_si512(_mm512_and_si512(mac, TG_WIDE_ALL(0x7fffffff)),
+	isn = _mm512_or_si512(_mm512_and_si512(mac, TG_WIDE_ALL(TG_COOKIE_TS_ISN_MAC_MASK)),
 			      TG_WIDE_ALL((epoch & 1) << 31));
-	tsval = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi64(mac, 31), TG_WIDE_ALL(0x7fffff)),
+	tsval = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi64(mac, TG_COOKIE_TS_ISN_MAC_BITS),
+						 TG_WIDE_ALL(TG_COOKIE_TS_VAL_MAC_MASK)),
 				_mm512_slli_epi64(field, TG_COOKIE_TS_VAL_MAC_BITS));
 	return tg_wide_swap32(_mm512_or_si512(isn, _mm512_slli_epi64(tsval, 32)));
 }

@@ -69,10 +69,9 @@ static int unhex(const char *hex, uint8_t *out, int len)
 
 static uint32_t prefix_slot(const struct tg_prefix_key *k)
 {
-	uint64_t h = (k->addr.d[0] ^ (uint64_t)k->port_be << 32 ^ k->prefix_len) *
-		     0x9e3779b97f4a7c15ULL;
+	uint64_t h = (k->addr.d[0] ^ (uint64_t)k->port_be << 32 ^ k->prefix_len) * TG_MIX1;
 
-	h = (h ^ h >> 29 ^ k->addr.d[1]) * 0xbf58476d1ce4e5b9ULL;
+	h = (h ^ h >> 29 ^ k->addr.d[1]) * TG_MIX2;
 	return (uint32_t)(h >> 40) & (TG_PREFIX_SLOTS - 1);
 }
 

@@ -18,10 +18,6 @@
 #define TG_PREFIX_SLOTS (1U << 15) /* of the table of prefixes; half of them may be used */
 #define TG_KEY_SLOTS_MAX (1U << 14)
 
-/* Beside enum tg_first_data, what only this plane can do with a client's first data:
- * keep them and send them on when the server is there. */
-#define TG_FIRST_DATA_STORE 2
-
 struct tg_prefix_slot {
 	struct tg_prefix_key key;
 	uint32_t id; /* 0: empty; a prefix without a service has NO_SERVICE */

@@ -11,9 +11,9 @@
 
 static uint32_t slot_of(const struct tg_hops *h, const union tg_addr *a, uint32_t rest)
 {
-	uint64_t v = (a->d[0] ^ rest) * 0x9e3779b97f4a7c15ULL;
+	uint64_t v = (a->d[0] ^ rest) * TG_MIX1;
 
-	v = (v ^ v >> 29 ^ a->d[1]) * 0xbf58476d1ce4e5b9ULL;
+	v = (v ^ v >> 29 ^ a->d[1]) * TG_MIX2;
 	return (uint32_t)(v >> 40 ^ v >> 20) & h->mask;
 }
 

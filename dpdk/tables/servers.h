@@ -27,9 +27,9 @@ struct tg_servers {
 static inline struct tg_server_entry *tg_servers_set(struct tg_servers *s,
 						     const struct tg_server_key *k)
 {
-	uint64_t h = (k->addr.d[0] ^ k->port_be) * 0x9e3779b97f4a7c15ULL ^ k->addr.d[1];
+	uint64_t h = (k->addr.d[0] ^ k->port_be) * TG_MIX1 ^ k->addr.d[1];
 
-	return s->set[h * 0xbf58476d1ce4e5b9ULL >> 52 & (TG_SERVER_SETS - 1)];
+	return s->set[h * TG_MIX2 >> 52 & (TG_SERVER_SETS - 1)];
 }
 
 static inline bool tg_server_is(const struct tg_server_entry *e, const struct tg_server_key *k)

@@ -44,8 +44,8 @@ static uint64_t *bitmap_word(const struct tg_generation *g, uint64_t key)
 static uint64_t *bucket_of(const struct tg_whitelist *l, const struct tg_generation *g,
 			   uint64_t key, int second)
 {
-	uint64_t h = (key ^ l->salt) * 0x94d049bb133111ebULL;
-	uint32_t at = (uint32_t)((h ^ h >> 31) * 0xbf58476d1ce4e5b9ULL >> (second ? 8 : 36));
+	uint64_t h = (key ^ l->salt) * TG_MIX3;
+	uint32_t at = (uint32_t)((h ^ h >> 31) * TG_MIX2 >> (second ? 8 : 36));
 
 	return (uint64_t *)g->table + (size_t)(at & (l->buckets - 1)) * TG_WHITE_SLOTS;
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"tidegate/internal/plane"
+	"tidegate/internal/schema"
 )
 
 // answerTime bounds the wait for the program's answer to a change.
@@ -119,7 +120,7 @@ const portHasPrefixes = 0x80000000
 type How struct{ Strategy, FirstData, Fixed int }
 
 // FirstDataStore is what only this plane does with clients' first data.
-const FirstDataStore = 2
+const FirstDataStore = schema.FirstDataStore
 
 // ServiceLines are the lines for all services; the tables they make hold nothing else.
 func ServiceLines(targets []plane.Target, how map[uint32]How) []string {

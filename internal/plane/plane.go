@@ -19,6 +19,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 
 	"tidegate/internal/plane/hostbpf"
+	"tidegate/internal/schema"
 )
 
 // Types of the map ABI, as the compiled object has them.
@@ -30,18 +31,18 @@ type (
 	Counters  = hostbpf.HostXdpTgCounterRow
 )
 
-// Modes and listener states as core/service.h numbers them.
+// Modes and listener states.
 const (
-	ModeOff     = 0
-	ModeMonitor = 1
-	ModeAlways  = 2
+	ModeOff     = schema.ModeOff
+	ModeMonitor = schema.ModeMonitor
+	ModeAlways  = schema.ModeAlways
 
-	ListenerOK      = 0
-	ListenerNone    = 1
-	ListenerMPTCP   = 2
-	ListenerRefused = 3
-	ListenerGuest   = 4
-	ListenerVaries  = 5
+	ListenerOK      = schema.ListenerOK
+	ListenerNone    = schema.ListenerNone
+	ListenerMPTCP   = schema.ListenerMPTCP
+	ListenerRefused = schema.ListenerRefused
+	ListenerGuest   = schema.ListenerGuest
+	ListenerVaries  = schema.ListenerVaries
 
 	WScaleNone = 15
 

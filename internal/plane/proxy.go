@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 
 	"tidegate/internal/plane/proxybpf"
+	"tidegate/internal/schema"
 )
 
 // Types of the map ABI that only the proxy has.
@@ -25,23 +26,20 @@ type (
 	ServerKey     = proxybpf.ProxyXdpTgServerKey
 )
 
-// What a service fixes, and what it does with first data, as core numbers it.
+// What a service fixes, what it does with first data, and strategies.
 const (
-	FixedMSS    = 1
-	FixedWScale = 2
+	FixedMSS    = schema.FixedMSS
+	FixedWScale = schema.FixedWScale
 
-	FirstDataZeroWindow = 0
-	FirstDataNotify     = 1
-)
+	FirstDataZeroWindow = schema.FirstDataZeroWindow
+	FirstDataNotify     = schema.FirstDataNotify
 
-// Strategies as core/proxy.h numbers them.
-const (
-	StrategyCookie     = 0
-	StrategyAuthCookie = 1
-	StrategyAuthFull   = 2
-	StrategyAuthWrong  = 3
-	StrategyAuthTTL    = 4
-	StrategyCache      = 5
+	StrategyCookie     = schema.StrategyCookie
+	StrategyAuthCookie = schema.StrategyAuthCookie
+	StrategyAuthFull   = schema.StrategyAuthFull
+	StrategyAuthWrong  = schema.StrategyAuthWrong
+	StrategyAuthTTL    = schema.StrategyAuthTTL
+	StrategyCache      = schema.StrategyCache
 )
 
 // Slots of a swap-out map, bpf/lib/proxy_maps.h.

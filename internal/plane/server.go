@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 
 	"tidegate/internal/plane/serverbpf"
+	"tidegate/internal/schema"
 )
 
 // Types of the map ABI that only the translating server has.
@@ -22,10 +23,10 @@ type (
 	EdgeAddress    = serverbpf.ServerXdpTgEdgeAddress
 )
 
-// What becomes of segments that do not verify, bpf/lib/server_maps.h.
+// What becomes of segments that do not verify.
 const (
-	UnverifiedDrop = 0
-	UnverifiedPass = 1
+	UnverifiedDrop = schema.UnverifiedDrop
+	UnverifiedPass = schema.UnverifiedPass
 )
 
 // Of core/tag.h and core/server_flow.h.

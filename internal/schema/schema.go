@@ -6,6 +6,7 @@
 package schema
 
 //go:generate go run ./gen -def ../../core/counters.def -go counters.go -md ../../docs/counters.md
+//go:generate go run ./gen -abi ../../core/abi.def -go abi.go
 
 import "fmt"
 

@@ -28,8 +28,7 @@ var wanted = []struct {
 	{"tcp_options.h", []string{"TG_TCPOPT_EOL", "TG_TCPOPT_NOP", "TG_TCPOPT_MSS", "TG_TCPOPT_WSCALE",
 		"TG_WSCALE_MAX", "TG_WSCALE_NONE"}},
 	{"synack.h", []string{"TG_SYNACK_TTL"}},
-	{"service.h", []string{"TG_MODE_OFF", "TG_MODE_MONITOR", "TG_MODE_ALWAYS", "TG_STALE_PASS", "TG_STALE_DROP",
-		"TG_SERVICES_MAX"}},
+	{"service.h", []string{"TG_SERVICES_MAX"}},
 	{"bloom.h", []string{"TG_BLOOM_PARTITIONS", "TG_BLOOM_GENERATIONS", "TG_BLOOM_BITS"}},
 	{"cookie_smartcookie.h", []string{"TG_SMART_HASH_BITS", "TG_SMART_WSCALE_SHIFT", "TG_SMART_MSS_SHIFT",
 		"TG_SMART_PARITY_SHIFT", "TG_SMART_V4_LEN", "TG_SMART_V6_LEN"}},
@@ -87,7 +86,13 @@ func generate(core string) ([]byte, error) {
 		}
 		fmt.Fprintf(&b, "#define %s 0x%s%s\n", name, m[1][2:], m[1][:2])
 	}
-	if text, err = read("cookie.h"); err == nil {
+	if text, err = read("abi.def"); err == nil {
+		err = abi(&b, text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if text, err = read("mss.def"); err == nil {
 		err = mssTable(&b, text)
 	}
 	if err != nil {
@@ -112,18 +117,33 @@ func number(text, name string) (uint64, error) {
 	return strconv.ParseUint(m[1], 0, 32)
 }
 
-// mssTable takes the thresholds of tg_mss_index from the cases of tg_mss_value.
+// mssTable takes the lines of mss.def, of which there are eight.
 func mssTable(b *bytes.Buffer, text string) error {
-	all := regexp.MustCompile(`(?:case (\d)|(default)):\s*return family == 4 \? (\d+) : (\d+);`).FindAllStringSubmatch(text, -1)
+	all := regexp.MustCompile(`(?m)^TG_MSS\((\d), (\d+), (\d+)\)$`).FindAllStringSubmatch(text, -1)
 	if len(all) != 8 {
-		return fmt.Errorf("cookie.h: %d entries of the MSS table, want 8", len(all))
+		return fmt.Errorf("mss.def: %d entries, want 8", len(all))
 	}
-	b.WriteString("\n/* cookie.h: the smallest MSS of each index */\n")
+	b.WriteString("\n/* mss.def: the smallest MSS of each index */\n")
 	for i, m := range all {
-		if m[1] != strconv.Itoa(i) && (i != 7 || m[2] == "") {
-			return errors.New("cookie.h: MSS table out of order")
+		if m[1] != strconv.Itoa(i) {
+			return errors.New("mss.def: out of order")
 		}
-		fmt.Fprintf(b, "#define TG_MSS_V4_%d %s\n#define TG_MSS_V6_%d %s\n", i, m[3], i, m[4])
+		fmt.Fprintf(b, "#define TG_MSS_V4_%d %s\n#define TG_MSS_V6_%d %s\n", i, m[2], i, m[3])
+	}
+	return nil
+}
+
+// abiWanted are the groups of abi.def that P4 uses.
+var abiWanted = regexp.MustCompile(`(?m)^TG_ABI_(MODE|STALE)\(([A-Z_]+), ([0-9]+),`)
+
+func abi(b *bytes.Buffer, text string) error {
+	all := abiWanted.FindAllStringSubmatch(text, -1)
+	if len(all) == 0 {
+		return errors.New("abi.def: no modes")
+	}
+	b.WriteString("\n/* abi.def */\n")
+	for _, m := range all {
+		fmt.Fprintf(b, "#define TG_%s_%s %s\n", m[1], m[2], m[3])
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"tidegate/internal/ifp"
 	"tidegate/internal/instance"
 	"tidegate/internal/plane"
+	"tidegate/internal/schema"
 	"tidegate/internal/upstream"
 )
 
@@ -150,7 +151,7 @@ func (b *box) fill(p *config.Patrol) error {
 		e := plane.PatrolPort{Direction: uint8(ifp.FromCustomer)}
 		if port.Side == config.SideUpstream {
 			e.Direction = uint8(ifp.ToCustomer)
-			e.Mark = uint8(slices.Index([]config.Neighbour{config.NeighbourTerminus, config.NeighbourLegacy, config.NeighbourTrue}, port.Neighbour))
+			e.Mark = schema.MarkNumber(string(port.Neighbour))
 		}
 		if p.Forwarding == config.ForwardBridge {
 			e.Peer = uint32(index[p.Ports[1-i].Interface])

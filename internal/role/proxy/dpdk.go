@@ -144,7 +144,7 @@ func (d *dpdkBox) serviceLines() ([]string, error) {
 	}
 	how := map[uint32]dpdk.How{}
 	for _, svc := range cfg.Services {
-		s := proxyService(&svc, uint8(slices.Index(config.Strategies(), svc.Strategy)))
+		s := proxyService(&svc, schema.StrategyNumber(string(svc.Strategy)))
 		h := dpdk.How{Strategy: int(s.Strategy), FirstData: int(s.FirstData), Fixed: int(s.Fixed)}
 		if svc.FirstData == config.FirstDataStore {
 			h.FirstData = dpdk.FirstDataStore

@@ -10,7 +10,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"slices"
 	"time"
 
 	"tidegate/internal/config"
@@ -18,6 +17,7 @@ import (
 	"tidegate/internal/keys"
 	"tidegate/internal/offender"
 	"tidegate/internal/plane"
+	"tidegate/internal/schema"
 )
 
 // housekeeping is how often clock and keys are looked after.
@@ -161,12 +161,12 @@ func (b *box) writeServices() (err error) {
 	}
 	b.caching = false
 	for _, svc := range b.Cfg.Services {
-		strategy := slices.Index(config.Strategies(), svc.Strategy)
+		strategy := schema.StrategyNumber(string(svc.Strategy))
 		b.caching = b.caching || svc.Strategy == config.StrategyCache
 		if svc.Strategy.Translates() {
 			b.own.Flows = 1 // for good: flows live on when their service changes
 		}
-		if err := b.plane.SetStrategy(b.Numbers.ID(svc.Name), proxyService(&svc, uint8(strategy))); err != nil {
+		if err := b.plane.SetStrategy(b.Numbers.ID(svc.Name), proxyService(&svc, strategy)); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command gen writes internal/schema/counters.go and docs/counters.md from
-// core/counters.def. It must never renumber: the line order of the list is ABI.
+// core/counters.def, and internal/schema/abi.go from core/abi.def. It must never renumber:
+// the order of the counters' lines, and the numbers of the others, are ABI.
 package main
 
 import (
@@ -18,10 +19,17 @@ type counter struct{ name, help string }
 
 func main() {
 	def := flag.String("def", "", "the list of counters")
+	abi := flag.String("abi", "", "instead, the list of numbers: -go alone is written")
 	goOut := flag.String("go", "", "Go file to write")
 	mdOut := flag.String("md", "", "Markdown file to write")
 	flag.Parse()
-	if err := generate(*def, *goOut, *mdOut); err != nil {
+	var err error
+	if *abi != "" {
+		err = generateABI(*abi, *goOut)
+	} else {
+		err = generate(*def, *goOut, *mdOut)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "gen:", err)
 		os.Exit(1)
 	}
