@@ -33,11 +33,6 @@
 #define TG_SYNACK_TTL 64
 
 /* service.h */
-#define TG_MODE_OFF 0
-#define TG_MODE_MONITOR 1
-#define TG_MODE_ALWAYS 2
-#define TG_STALE_PASS 0
-#define TG_STALE_DROP 1
 #define TG_SERVICES_MAX 10000
 
 /* bloom.h */
@@ -67,7 +62,14 @@
 #define TG_ETHERTYPE_QINQ 0x88a8
 #define TG_ETHERTYPE_QINQ1 0x9100
 
-/* cookie.h: the smallest MSS of each index */
+/* abi.def */
+#define TG_MODE_OFF 0
+#define TG_MODE_MONITOR 1
+#define TG_MODE_ALWAYS 2
+#define TG_STALE_PASS 0
+#define TG_STALE_DROP 1
+
+/* mss.def: the smallest MSS of each index */
 #define TG_MSS_V4_0 536
 #define TG_MSS_V6_0 1220
 #define TG_MSS_V4_1 1300
