@@ -66,19 +66,19 @@ int tg_bench_route(struct xdp_md *ctx)
 	__u32 sum;
 
 	if (ip + TG_IPV4_HDR_LEN + TG_TCP_HDR_LEN > end ||
-	    tg_load16(data + 12) != TG_ETHERTYPE_IPV4 || ip[0] != 0x45 || ip[8] <= 1)
+	    tg_load16(data + TG_ETH_TYPE) != TG_ETHERTYPE_IPV4 || ip[0] != 0x45 || ip[8] <= 1)
 		return XDP_PASS;
 	fib.family = TG_AF_INET;
 	fib.l4_protocol = ip[9];
-	fib.tot_len = tg_swap16(tg_load16(ip + 2));
+	fib.tot_len = tg_swap16(tg_load16(ip + TG_IPV4_LEN));
 	fib.ifindex = ctx->ingress_ifindex;
-	fib.ipv4_src = tg_load32(ip + 12);
-	fib.ipv4_dst = tg_load32(ip + 16);
+	fib.ipv4_src = tg_load32(ip + TG_IPV4_SRC);
+	fib.ipv4_dst = tg_load32(ip + TG_IPV4_DST);
 	if (bpf_fib_lookup(ctx, &fib, sizeof(fib), 0) != BPF_FIB_LKUP_RET_SUCCESS)
 		return XDP_PASS;
-	sum = tg_load16(ip + 10) + 1U;
-	ip[8]--;
-	tg_store16(ip + 10, (__u16)(sum + (sum >> 16)));
+	sum = tg_load16(ip + TG_IPV4_SUM) + 1U;
+	ip[TG_IPV4_TTL]--;
+	tg_store16(ip + TG_IPV4_SUM, (__u16)(sum + (sum >> 16)));
 	__builtin_memcpy(data, fib.dmac, 6);
 	__builtin_memcpy(data + 6, fib.smac, 6);
 	return bpf_redirect(fib.ifindex, 0);

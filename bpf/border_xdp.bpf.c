@@ -119,8 +119,9 @@ static __always_inline int tg_border_v4(struct xdp_md *ctx, const struct tg_bord
 	union tg_addr from = {};
 
 	if (udp + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN > end || ip[0] != 0x45 ||
-	    ip[9] != TG_IPPROTO_UDP || tg_load16(udp + 2) != s->port_be ||
-	    tg_load32(ip + 16) != s->addr4.w[0] || (tg_swap16(tg_load16(ip + 6)) & 0x3fff))
+	    ip[TG_IPV4_PROTO] != TG_IPPROTO_UDP || tg_load16(udp + 2) != s->port_be ||
+	    tg_load32(ip + TG_IPV4_DST) != s->addr4.w[0] ||
+	    (tg_swap16(tg_load16(ip + TG_IPV4_FRAG)) & 0x3fff))
 		return XDP_PASS;
 	len = tg_swap16(tg_load16(udp + 4)) - TG_UDP_HDR_LEN;
 	if (!tg_border_is_first(udp + TG_UDP_HDR_LEN, len) ||
@@ -128,8 +129,8 @@ static __always_inline int tg_border_v4(struct xdp_md *ctx, const struct tg_bord
 		row->count[TG_COUNT_ifp_passed]++;
 		return XDP_PASS;
 	}
-	from.w[0] = src = tg_load32(ip + 12);
-	dst = tg_load32(ip + 16);
+	from.w[0] = src = tg_load32(ip + TG_IPV4_SRC);
+	dst = tg_load32(ip + TG_IPV4_DST);
 	tg_ifp_nonce_head(head, 4, &from, tg_load16(udp), udp + TG_UDP_HDR_LEN);
 	tg_border_answer(
 		udp, tg_ifp_nonce_finish(tg_border_hash4(s, head, data, end, len - TG_IFP_HDR_LEN),
@@ -140,9 +141,10 @@ static __always_inline int tg_border_v4(struct xdp_md *ctx, const struct tg_bord
 		   TG_WIRE32(0x45, s->tclass, 0, TG_IPV4_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN));
 	tg_store32(ip + 4, 0);
 	tg_store32(ip + 8, TG_WIRE32(64, TG_IPPROTO_UDP, 0, 0));
-	tg_store32(ip + 12, dst);
-	tg_store32(ip + 16, src);
-	tg_store16(ip + 10, tg_csum_finish((__u64)tg_load32(ip) + tg_load32(ip + 8) + src + dst));
+	tg_store32(ip + TG_IPV4_SRC, dst);
+	tg_store32(ip + TG_IPV4_DST, src);
+	tg_store16(ip + TG_IPV4_SUM,
+		   tg_csum_finish((__u64)tg_load32(ip) + tg_load32(ip + 8) + src + dst));
 	if (frame_len > TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN &&
 	    bpf_xdp_adjust_tail(
 		    ctx, (int)(TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN) -
@@ -165,11 +167,11 @@ static __always_inline int tg_border_v6(struct xdp_md *ctx, const struct tg_bord
 	__u64 sum;
 
 	if (udp + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN > end || ip[0] >> 4 != 6 ||
-	    ip[6] != TG_IPPROTO_UDP || tg_load16(udp + 2) != s->port_be)
+	    ip[TG_IPV6_NEXT] != TG_IPPROTO_UDP || tg_load16(udp + 2) != s->port_be)
 		return XDP_PASS;
 	for (i = 0; i < 2; i++) {
-		from.d[i] = tg_load64(ip + 8 + 8 * i);
-		to.d[i] = tg_load64(ip + 24 + 8 * i);
+		from.d[i] = tg_load64(ip + TG_IPV6_SRC + 8 * i);
+		to.d[i] = tg_load64(ip + TG_IPV6_DST + 8 * i);
 	}
 	if (to.d[0] != s->addr6.d[0] || to.d[1] != s->addr6.d[1])
 		return XDP_PASS;
@@ -187,8 +189,9 @@ static __always_inline int tg_border_v6(struct xdp_md *ctx, const struct tg_bord
 	tg_store32(ip, TG_WIRE32(0x60 | s->tclass >> 4, s->tclass << 4, 0, 0));
 	tg_store32(ip + 4, TG_WIRE32(0, TG_UDP_HDR_LEN + TG_IFP_HDR_LEN, TG_IPPROTO_UDP, 64));
 	for (i = 0; i < 2; i++) {
-		*(__u64 *)(ip + 8 + 8 * i) = to.d[i]; /* BPF: unaligned packet access is allowed */
-		*(__u64 *)(ip + 24 + 8 * i) = from.d[i];
+		*(__u64 *)(ip + TG_IPV6_SRC +
+			   8 * i) = to.d[i]; /* BPF: unaligned packet access is allowed */
+		*(__u64 *)(ip + TG_IPV6_DST + 8 * i) = from.d[i];
 	}
 	for (i = 0; i < 4; i++)
 		sum += (__u64)from.w[i] + to.w[i];

@@ -48,10 +48,11 @@ int tg_patrol_generate(struct xdp_md *ctx)
 	tg_store32(ip, TG_WIRE32(0x45, 0, 0, 46));
 	tg_store32(ip + 4, 0);
 	tg_store32(ip + 8, TG_WIRE32(64, 17, 0, 0));
-	tg_store32(ip + 12, tg_swap32(src));
-	tg_store32(ip + 16, tg_swap32(dst));
-	tg_store16(ip + 10, tg_csum_finish((__u64)tg_load32(ip) + tg_load32(ip + 8) +
-					   tg_load32(ip + 12) + tg_load32(ip + 16)));
+	tg_store32(ip + TG_IPV4_SRC, tg_swap32(src));
+	tg_store32(ip + TG_IPV4_DST, tg_swap32(dst));
+	tg_store16(ip + TG_IPV4_SUM,
+		   tg_csum_finish((__u64)tg_load32(ip) + tg_load32(ip + 8) +
+				  tg_load32(ip + TG_IPV4_SRC) + tg_load32(ip + TG_IPV4_DST)));
 	tg_store32(ip + 20, TG_WIRE32(0x12, 0x34, 0x56, 0x78));
 	tg_store32(ip + 24, TG_WIRE32(0, 26, 0, 0));
 	gen_frames++;
@@ -86,10 +87,11 @@ int tg_request_generate(struct xdp_md *ctx)
 	tg_store32(ip, TG_WIRE32(0x45, 0, 0, REQUEST_LEN - TG_ETH_HDR_LEN));
 	tg_store32(ip + 4, 0);
 	tg_store32(ip + 8, TG_WIRE32(64, 17, 0, 0));
-	tg_store32(ip + 12, (__u32)r);
-	tg_store32(ip + 16, request_dst_be);
-	tg_store16(ip + 10, tg_csum_finish((__u64)tg_load32(ip) + tg_load32(ip + 8) +
-					   tg_load32(ip + 12) + tg_load32(ip + 16)));
+	tg_store32(ip + TG_IPV4_SRC, (__u32)r);
+	tg_store32(ip + TG_IPV4_DST, request_dst_be);
+	tg_store16(ip + TG_IPV4_SUM,
+		   tg_csum_finish((__u64)tg_load32(ip) + tg_load32(ip + 8) +
+				  tg_load32(ip + TG_IPV4_SRC) + tg_load32(ip + TG_IPV4_DST)));
 	tg_store16(udp, (__u16)(r >> 32));
 	tg_store16(udp + 2, request_port_be);
 	tg_store32(udp + 4, TG_WIRE32(0, 8 + TG_IFP_HDR_LEN + 20, 0, 0));

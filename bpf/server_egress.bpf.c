@@ -57,14 +57,14 @@ static __always_inline void tg_confirm_headers(__u8 *ip, const struct tg_confirm
 		tg_store32(ip, w0);
 		tg_store32(ip + 4, w1);
 		tg_store32(ip + 8, w2 | (__u32)tg_csum_finish(sum) << 16);
-		tg_store32(ip + 12, c->server.w[0]);
-		tg_store32(ip + 16, edge->v4);
+		tg_store32(ip + TG_IPV4_SRC, c->server.w[0]);
+		tg_store32(ip + TG_IPV4_DST, edge->v4);
 	} else {
 		tg_store32(ip, TG_WIRE32(0x60, 0, 0, 0));
 		tg_store32(ip + 4, TG_WIRE32(udp_len >> 8, udp_len, TG_IPPROTO_UDP, TG_CONFIRM_TTL));
 		for (i = 0; i < 4; i++) {
-			tg_store32(ip + 8 + 4 * i, c->server.w[i]);
-			tg_store32(ip + 24 + 4 * i, edge->v6[i]);
+			tg_store32(ip + TG_IPV6_SRC + 4 * i, c->server.w[i]);
+			tg_store32(ip + TG_IPV6_DST + 4 * i, edge->v6[i]);
 		}
 	}
 	tg_store16(udp, port_be);

@@ -37,8 +37,8 @@ static __always_inline int tg_server_open(struct xdp_md *ctx, const struct tg_pa
 		return XDP_DROP;
 	bits = smart ? tg_smart_claimed_bits(ack_info->cookie.isn)
 		     : tg_cookie_claimed_bits(ack_info->cookie, ack_info->ts_ok);
-	e = tg_split_open(pkt, ack_info, bits, wscale, tg_swap16(tg_load16(tcp + 14)), edge,
-			  tg_tick_now());
+	e = tg_split_open(pkt, ack_info, bits, wscale, tg_swap16(tg_load16(tcp + TG_TCP_WINDOW)),
+			  edge, tg_tick_now());
 	e.hash = hash = tg_split_hash(server->keys, pkt, TG_TO_SERVER);
 	if (old)
 		tg_split_release(old);

@@ -29,11 +29,13 @@ TG_INLINE bool tg_fast_segment_is(const uint8_t *frame, uint8_t family)
 	if ((flags & (TG_TCP_SYN | TG_TCP_ACK)) == TG_TCP_SYN)
 		return false;
 	if (family == 4)
-		return tg_load16(frame + 12) == TG_ETHERTYPE_IPV4 && ip[0] == 0x45 &&
-		       ip[9] == TG_IPPROTO_TCP && !(tg_load16(ip + 6) & tg_swap16(0x3fff)) &&
-		       tg_swap16(tg_load16(ip + 2)) >= TG_IPV4_HDR_LEN + TG_TCP_HDR_LEN;
-	return tg_load16(frame + 12) == TG_ETHERTYPE_IPV6 && (ip[0] & 0xf0) == 0x60 &&
-	       ip[6] == TG_IPPROTO_TCP && tg_swap16(tg_load16(ip + 4)) >= TG_TCP_HDR_LEN;
+		return tg_load16(frame + TG_ETH_TYPE) == TG_ETHERTYPE_IPV4 && ip[0] == 0x45 &&
+		       ip[TG_IPV4_PROTO] == TG_IPPROTO_TCP &&
+		       !(tg_load16(ip + TG_IPV4_FRAG) & tg_swap16(0x3fff)) &&
+		       tg_swap16(tg_load16(ip + TG_IPV4_LEN)) >= TG_IPV4_HDR_LEN + TG_TCP_HDR_LEN;
+	return tg_load16(frame + TG_ETH_TYPE) == TG_ETHERTYPE_IPV6 && (ip[0] & 0xf0) == 0x60 &&
+	       ip[TG_IPV6_NEXT] == TG_IPPROTO_TCP &&
+	       tg_swap16(tg_load16(ip + TG_IPV6_LEN)) >= TG_TCP_HDR_LEN;
 }
 
 /* Of a frame that is one: what tg_packet_parse makes of it. */
@@ -43,28 +45,28 @@ TG_INLINE void tg_fast_segment_read(const uint8_t *frame, uint8_t family, struct
 	const uint8_t *tcp = frame + tg_fast_segment_len(family) - TG_TCP_HDR_LEN;
 
 	if (family == 4) {
-		pkt->l4_len = tg_swap16(tg_load16(ip + 2)) - TG_IPV4_HDR_LEN;
+		pkt->l4_len = tg_swap16(tg_load16(ip + TG_IPV4_LEN)) - TG_IPV4_HDR_LEN;
 		pkt->ip_ecn = ip[1] & 3;
 		pkt->ip_dscp = ip[1] >> 2;
-		pkt->src.d[0] = tg_load32(ip + 12);
-		pkt->dst.d[0] = tg_load32(ip + 16);
+		pkt->src.d[0] = tg_load32(ip + TG_IPV4_SRC);
+		pkt->dst.d[0] = tg_load32(ip + TG_IPV4_DST);
 		pkt->src.d[1] = pkt->dst.d[1] = 0;
 	} else {
-		pkt->l4_len = tg_swap16(tg_load16(ip + 4));
+		pkt->l4_len = tg_swap16(tg_load16(ip + TG_IPV6_LEN));
 		pkt->ip_ecn = ip[1] >> 4 & 3;
 		pkt->ip_dscp = (uint8_t)((ip[0] & 0xf) << 2 | ip[1] >> 6);
-		pkt->src.d[0] = tg_load64(ip + 8);
-		pkt->src.d[1] = tg_load64(ip + 16);
-		pkt->dst.d[0] = tg_load64(ip + 24);
-		pkt->dst.d[1] = tg_load64(ip + 32);
+		pkt->src.d[0] = tg_load64(ip + TG_IPV6_SRC);
+		pkt->src.d[1] = tg_load64(ip + TG_IPV6_SRC + 8);
+		pkt->dst.d[0] = tg_load64(ip + TG_IPV6_DST);
+		pkt->dst.d[1] = tg_load64(ip + TG_IPV6_DST + 8);
 	}
 	pkt->ports = tg_load32(tcp);
-	pkt->seq = tg_swap32(tg_load32(tcp + 4));
-	pkt->ack = tg_swap32(tg_load32(tcp + 8));
+	pkt->seq = tg_swap32(tg_load32(tcp + TG_TCP_SEQ));
+	pkt->ack = tg_swap32(tg_load32(tcp + TG_TCP_ACKED));
 	pkt->l3_off = TG_ETH_HDR_LEN;
 	pkt->l4_off = tg_fast_segment_len(family) - TG_TCP_HDR_LEN;
-	pkt->tcp_hdr_len = (uint8_t)((tcp[12] >> 4) * 4);
-	pkt->flags = tcp[13];
+	pkt->tcp_hdr_len = (uint8_t)((tcp[TG_TCP_DOFF] >> 4) * 4);
+	pkt->flags = tcp[TG_TCP_FLAGS];
 	pkt->family = family;
 	pkt->group_frame = frame[0] & 1;
 	pkt->group_sender = frame[6] & 1;

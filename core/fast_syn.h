@@ -40,8 +40,9 @@ TG_INLINE bool tg_fast_syn_ip(const uint8_t *frame, uint8_t family, bool ts)
 	uint32_t len = tg_fast_syn_len(family, ts) - TG_ETH_HDR_LEN;
 
 	if (family == 4)
-		return ip[0] == 0x45 && tg_load16(ip + 2) == tg_swap16(len) &&
-		       (tg_load16(ip + 6) & tg_swap16(0x3fff)) == 0 && ip[9] == TG_IPPROTO_TCP;
+		return ip[0] == 0x45 && tg_load16(ip + TG_IPV4_LEN) == tg_swap16(len) &&
+		       (tg_load16(ip + TG_IPV4_FRAG) & tg_swap16(0x3fff)) == 0 &&
+		       ip[TG_IPV4_PROTO] == TG_IPPROTO_TCP;
 	len -= TG_IPV6_HDR_LEN;
 	return (ip[0] & 0xf0) == 0x60 &&
 	       (tg_load32(ip + 4) & 0xffffff) == TG_WIRE32(len >> 8, len, TG_IPPROTO_TCP, 0);
@@ -81,12 +82,13 @@ TG_INLINE bool tg_fast_syn_sums(const uint8_t *frame, uint8_t family, bool ts)
 {
 	const uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_fast_syn_l4(family);
 	uint32_t tcp_len = TG_TCP_HDR_LEN + (ts ? 20 : 12);
-	uint64_t pseudo = family == 4 ? tg_intact_words(ip + 12, 2) : tg_intact_words(ip + 8, 8);
+	uint64_t pseudo = family == 4 ? tg_intact_words(ip + TG_IPV4_SRC, 2)
+				      : tg_intact_words(ip + TG_IPV6_SRC, 8);
 
 	if (family == 4 && tg_csum_fold(pseudo + tg_intact_words(ip, 3)) != 0xffff)
 		return false;
 	return tg_intact_tcp(pseudo + TG_WIRE32(0, TG_IPPROTO_TCP, 0, tcp_len),
-			     tg_intact_words(tcp, tcp_len / 4), tg_load16(tcp + 16));
+			     tg_intact_words(tcp, tcp_len / 4), tg_load16(tcp + TG_TCP_SUM));
 }
 
 /* True if the frame of tg_fast_syn_len bytes, whose EtherType is the family's, is a
@@ -98,24 +100,25 @@ TG_INLINE bool tg_fast_syn_read(const uint8_t *frame, uint8_t family, bool ts,
 	const uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_fast_syn_l4(family);
 
 	/* Data offset, reserved bits, flags: SYN alone. */
-	if (tg_load16(tcp + 12) != (ts ? 0x02a0 : 0x0280) || !tg_fast_syn_ip(frame, family, ts))
+	if (tg_load16(tcp + TG_TCP_DOFF) != (ts ? 0x02a0 : 0x0280) ||
+	    !tg_fast_syn_ip(frame, family, ts))
 		return false;
 	syn->family = family;
 	syn->l3_off = TG_ETH_HDR_LEN;
 	syn->group_frame = frame[0] & 1;
 	syn->group_sender = frame[6] & 1;
 	if (family == 4) {
-		syn->src.d[0] = tg_load32(ip + 12);
-		syn->dst.d[0] = tg_load32(ip + 16);
+		syn->src.d[0] = tg_load32(ip + TG_IPV4_SRC);
+		syn->dst.d[0] = tg_load32(ip + TG_IPV4_DST);
 		syn->src.d[1] = syn->dst.d[1] = 0;
 	} else {
-		syn->src.d[0] = tg_load64(ip + 8);
-		syn->src.d[1] = tg_load64(ip + 16);
-		syn->dst.d[0] = tg_load64(ip + 24);
-		syn->dst.d[1] = tg_load64(ip + 32);
+		syn->src.d[0] = tg_load64(ip + TG_IPV6_SRC);
+		syn->src.d[1] = tg_load64(ip + TG_IPV6_SRC + 8);
+		syn->dst.d[0] = tg_load64(ip + TG_IPV6_DST);
+		syn->dst.d[1] = tg_load64(ip + TG_IPV6_DST + 8);
 	}
 	syn->ports = tg_load32(tcp);
-	syn->seq = tg_swap32(tg_load32(tcp + 4));
+	syn->seq = tg_swap32(tg_load32(tcp + TG_TCP_SEQ));
 	return tg_fast_syn_options(tcp + TG_TCP_HDR_LEN, ts, offered) && !tg_packet_is_group(syn) &&
 	       !tg_packet_source_is_bogus(syn) && tg_fast_syn_sums(frame, family, ts);
 }
@@ -154,9 +157,9 @@ TG_INLINE void tg_fast_syn_answer(uint8_t *frame, uint8_t family, bool ts,
 		       TG_WIRE32(0, TG_IPPROTO_TCP, 0, tcp_len);
 
 	tg_store32(tcp, ports);
-	tg_store32(tcp + 4, isn);
-	tg_store32(tcp + 8, ack);
-	tg_store32(tcp + 12, w3);
+	tg_store32(tcp + TG_TCP_SEQ, isn);
+	tg_store32(tcp + TG_TCP_ACKED, ack);
+	tg_store32(tcp + TG_TCP_DOFF, w3);
 	tg_store32(tcp + 20, mss);
 	if (ts) {
 		uint32_t tsval = tg_swap32(cookie.tsval), tsecr = tg_load32(tcp + 28);
@@ -185,18 +188,18 @@ TG_INLINE void tg_fast_syn_answer(uint8_t *frame, uint8_t family, bool ts,
 		tg_store32(ip + 4, w1);
 		tg_store32(ip + 8, w2 | (uint32_t)tg_csum_finish((uint64_t)w0 + w1 + w2 + addrs)
 						   << 16);
-		tg_store32(ip + 12, syn->dst.w[0]);
-		tg_store32(ip + 16, syn->src.w[0]);
+		tg_store32(ip + TG_IPV4_SRC, syn->dst.w[0]);
+		tg_store32(ip + TG_IPV4_DST, syn->src.w[0]);
 	} else {
 		tg_store32(ip, TG_WIRE32(0x60, 0, 0, 0));
 		tg_store32(ip + 4, TG_WIRE32(0, tcp_len, TG_IPPROTO_TCP, TG_SYNACK_TTL));
 		for (i = 0; i < 4; i++) {
-			tg_store32(ip + 8 + 4 * i, syn->dst.w[i]);
-			tg_store32(ip + 24 + 4 * i, syn->src.w[i]);
+			tg_store32(ip + TG_IPV6_SRC + 4 * i, syn->dst.w[i]);
+			tg_store32(ip + TG_IPV6_DST + 4 * i, syn->src.w[i]);
 			sum += (uint64_t)syn->src.w[i] + syn->dst.w[i];
 		}
 	}
-	tg_store32(tcp + 16, tg_csum_finish(sum)); /* urgent pointer 0 */
+	tg_store32(tcp + TG_TCP_SUM, tg_csum_finish(sum)); /* urgent pointer 0 */
 	tg_ethernet_reflect(frame);
 }
 

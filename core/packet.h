@@ -11,6 +11,7 @@
 #define TG_PACKET_H
 
 #include "base.h"
+#include "headers.h"
 
 #define TG_ETH_HDR_LEN 14
 #define TG_VLAN_TAG_LEN 4
@@ -109,10 +110,10 @@ TG_INLINE enum tg_parse_result tg_packet_tcp(struct tg_packet *pkt, const uint8_
 	if (tcp + TG_TCP_HDR_LEN > end || pkt->l4_len < TG_TCP_HDR_LEN)
 		return TG_PARSE_CUT_TCP;
 	pkt->ports = tg_load32(tcp);
-	pkt->seq = tg_swap32(tg_load32(tcp + 4));
-	pkt->ack = tg_swap32(tg_load32(tcp + 8));
-	pkt->tcp_hdr_len = (uint8_t)((tcp[12] >> 4) * 4);
-	pkt->flags = tcp[13];
+	pkt->seq = tg_swap32(tg_load32(tcp + TG_TCP_SEQ));
+	pkt->ack = tg_swap32(tg_load32(tcp + TG_TCP_ACKED));
+	pkt->tcp_hdr_len = (uint8_t)((tcp[TG_TCP_DOFF] >> 4) * 4);
+	pkt->flags = tcp[TG_TCP_FLAGS];
 	return first_fragment ? TG_PARSE_FRAGMENT : TG_PARSE_TCP;
 }
 
@@ -122,22 +123,22 @@ TG_INLINE enum tg_parse_result tg_packet_ipv4(struct tg_packet *pkt, const uint8
 	const uint8_t *ip = data + pkt->l3_off;
 	uint32_t hdr_len, total_len, frag, frag_off;
 
-	if (ip + TG_IPV4_HDR_LEN > end || ip[0] >> 4 != 4 || ip[9] != TG_IPPROTO_TCP)
+	if (ip + TG_IPV4_HDR_LEN > end || ip[0] >> 4 != 4 || ip[TG_IPV4_PROTO] != TG_IPPROTO_TCP)
 		return TG_PARSE_OTHER;
 	hdr_len = (ip[0] & 0xfU) * 4;
-	total_len = tg_swap16(tg_load16(ip + 2));
+	total_len = tg_swap16(tg_load16(ip + TG_IPV4_LEN));
 	if (hdr_len < TG_IPV4_HDR_LEN || total_len < hdr_len)
 		return TG_PARSE_OTHER; /* the kernel drops these as broken IP */
 	pkt->family = 4;
 	pkt->ip_ecn = ip[1] & 3;
 	pkt->ip_dscp = ip[1] >> 2;
-	pkt->src.d[0] = tg_load32(ip + 12);
+	pkt->src.d[0] = tg_load32(ip + TG_IPV4_SRC);
 	pkt->src.d[1] = 0;
-	pkt->dst.d[0] = tg_load32(ip + 16);
+	pkt->dst.d[0] = tg_load32(ip + TG_IPV4_DST);
 	pkt->dst.d[1] = 0;
 	pkt->l4_off = pkt->l3_off + hdr_len;
 	pkt->l4_len = total_len - hdr_len;
-	frag = tg_swap16(tg_load16(ip + 6));
+	frag = tg_swap16(tg_load16(ip + TG_IPV4_FRAG));
 	frag_off = (frag & 0x1fffU) * 8;
 	if (frag_off)
 		return frag_off < TG_TCP_HDR_LEN ? TG_PARSE_OVERLAY : TG_PARSE_OTHER;
@@ -169,12 +170,12 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 	pkt->family = 6;
 	pkt->ip_ecn = ip[1] >> 4 & 3;
 	pkt->ip_dscp = (uint8_t)((ip[0] & 0xf) << 2 | ip[1] >> 6);
-	pkt->src.d[0] = tg_load64(ip + 8);
-	pkt->src.d[1] = tg_load64(ip + 16);
-	pkt->dst.d[0] = tg_load64(ip + 24);
-	pkt->dst.d[1] = tg_load64(ip + 32);
-	next = ip[6];
-	l3_end = off + tg_swap16(tg_load16(ip + 4));
+	pkt->src.d[0] = tg_load64(ip + TG_IPV6_SRC);
+	pkt->src.d[1] = tg_load64(ip + TG_IPV6_SRC + 8);
+	pkt->dst.d[0] = tg_load64(ip + TG_IPV6_DST);
+	pkt->dst.d[1] = tg_load64(ip + TG_IPV6_DST + 8);
+	next = ip[TG_IPV6_NEXT];
+	l3_end = off + tg_swap16(tg_load16(ip + TG_IPV6_LEN));
 	/* Length 0: Linux goes by the frame's length if hop-by-hop options follow, which should, but
 	 * need not, hold a jumbogram's (RFC 2675; so it marks segments that it has joined to more
 	 * than 64 KiB, too). If nothing like that follows, the packet ends before TCP. */

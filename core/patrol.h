@@ -100,19 +100,19 @@ TG_INLINE enum tg_patrol_parse_result tg_patrol_parse(struct tg_patrol_packet *p
 			return TG_PATROL_BROKEN;
 		pkt->family = 4;
 		pkt->tclass = ip[1];
-		pkt->src.d[0] = tg_load32(ip + 12);
+		pkt->src.d[0] = tg_load32(ip + TG_IPV4_SRC);
 		pkt->src.d[1] = 0;
-		pkt->dst.d[0] = tg_load32(ip + 16);
+		pkt->dst.d[0] = tg_load32(ip + TG_IPV4_DST);
 		pkt->dst.d[1] = 0;
 	} else if (type == TG_ETHERTYPE_IPV6) {
 		if (ip + TG_IPV6_HDR_LEN > end || ip[0] >> 4 != 6)
 			return TG_PATROL_BROKEN;
 		pkt->family = 6;
 		pkt->tclass = (uint8_t)(ip[0] << 4 | ip[1] >> 4);
-		pkt->src.d[0] = tg_load64(ip + 8);
-		pkt->src.d[1] = tg_load64(ip + 16);
-		pkt->dst.d[0] = tg_load64(ip + 24);
-		pkt->dst.d[1] = tg_load64(ip + 32);
+		pkt->src.d[0] = tg_load64(ip + TG_IPV6_SRC);
+		pkt->src.d[1] = tg_load64(ip + TG_IPV6_SRC + 8);
+		pkt->dst.d[0] = tg_load64(ip + TG_IPV6_DST);
+		pkt->dst.d[1] = tg_load64(ip + TG_IPV6_DST + 8);
 	} else {
 		/* cut, or more tags than we look behind: nobody's honest traffic */
 		return type == 0 || tg_ethertype_is_vlan(type) ? TG_PATROL_BROKEN : TG_PATROL_OTHER;
@@ -139,7 +139,7 @@ TG_INLINE void tg_patrol_set_dscp(uint8_t *ip, struct tg_patrol_packet *pkt, uin
 
 		ip[1] = tclass;
 		to = tg_load16(ip);
-		tg_store16(ip + 10, tg_csum_update16(tg_load16(ip + 10), from, to));
+		tg_store16(ip + TG_IPV4_SUM, tg_csum_update16(tg_load16(ip + TG_IPV4_SUM), from, to));
 	} else {
 		ip[0] = (uint8_t)(0x60 | tclass >> 4);
 		ip[1] = (uint8_t)(tclass << 4 | (ip[1] & 0xf));

@@ -106,9 +106,9 @@ TG_INLINE bool tg_segment_write(struct tg_writer w, const struct tg_segment *s)
 	tcp = w.at;
 	sum += (uint64_t)s->ports + tg_swap32(s->seq) + tg_swap32(s->ack) + w3;
 	tg_store32(tcp, s->ports);
-	tg_store32(tcp + 4, tg_swap32(s->seq));
-	tg_store32(tcp + 8, tg_swap32(s->ack));
-	tg_store32(tcp + 12, w3);
+	tg_store32(tcp + TG_TCP_SEQ, tg_swap32(s->seq));
+	tg_store32(tcp + TG_TCP_ACKED, tg_swap32(s->ack));
+	tg_store32(tcp + TG_TCP_DOFF, w3);
 	w.at += TG_TCP_HDR_LEN;
 	if (s->kind == TG_SEGMENT_HANDSHAKE) {
 		ok = tg_tcp_options_write(&w, &s->options, &sum);
@@ -121,7 +121,7 @@ TG_INLINE bool tg_segment_write(struct tg_writer w, const struct tg_segment *s)
 	}
 	if (!ok)
 		return false;
-	tg_store32(tcp + 16, tg_csum_finish(sum)); /* urgent pointer 0 */
+	tg_store32(tcp + TG_TCP_SUM, tg_csum_finish(sum)); /* urgent pointer 0 */
 	return true;
 }
 

@@ -132,14 +132,14 @@ TG_INLINE bool tg_synack_write(struct tg_writer w, const struct tg_packet *syn,
 	tcp = w.at;
 	sum += (uint64_t)ports + tg_swap32(cookie.isn) + tg_swap32(ack) + w3;
 	tg_store32(tcp, ports);
-	tg_store32(tcp + 4, tg_swap32(cookie.isn));
-	tg_store32(tcp + 8, tg_swap32(ack));
-	tg_store32(tcp + 12, w3);
+	tg_store32(tcp + TG_TCP_SEQ, tg_swap32(cookie.isn));
+	tg_store32(tcp + TG_TCP_ACKED, tg_swap32(ack));
+	tg_store32(tcp + TG_TCP_DOFF, w3);
 	w.at += TG_TCP_HDR_LEN;
 	options.tsval = cookie.tsval;
 	if (!tg_tcp_options_write(&w, &options, &sum))
 		return false;
-	tg_store32(tcp + 16, tg_csum_finish(sum)); /* urgent pointer 0 */
+	tg_store32(tcp + TG_TCP_SUM, tg_csum_finish(sum)); /* urgent pointer 0 */
 	return true;
 }
 

@@ -194,12 +194,12 @@ TG_INLINE bool tg_tag_fix(uint8_t *ip, uint8_t *tcp, uint8_t family,
 			  const uint32_t words[TG_TAG_WORDS], bool add, uint32_t l4_len)
 {
 	uint32_t at = family == 4 ? 2 : 4, i;
-	uint16_t was = tg_load16(ip + at), is, doff_was = tg_load16(tcp + 12), doff_is;
+	uint16_t was = tg_load16(ip + at), is, doff_was = tg_load16(tcp + TG_TCP_DOFF), doff_is;
 	uint32_t len = tg_swap16(was), new_l4_len;
 	uint64_t sum = 0;
 
-	if (add ? len + TG_TAG_LEN > 0xffff || (tcp[12] >> 4) + TG_TAG_WORDS > 15
-		: l4_len < TG_TAG_LEN || (tcp[12] >> 4) < 5 + TG_TAG_WORDS)
+	if (add ? len + TG_TAG_LEN > 0xffff || (tcp[TG_TCP_DOFF] >> 4) + TG_TAG_WORDS > 15
+		: l4_len < TG_TAG_LEN || (tcp[TG_TCP_DOFF] >> 4) < 5 + TG_TAG_WORDS)
 		return false;
 	if (TG_LIKELY(family == 4 || was)) { /* else the frame's length is the packet's */
 		if (!add && len < TG_TAG_LEN)
@@ -210,14 +210,16 @@ TG_INLINE bool tg_tag_fix(uint8_t *ip, uint8_t *tcp, uint8_t family,
 	is = tg_swap16(len);
 	tg_store16(ip + at, is);
 	if (family == 4)
-		tg_store16(ip + 10, tg_csum_update16(tg_load16(ip + 10), was, is));
-	tcp[12] = (uint8_t)(add ? tcp[12] + (TG_TAG_WORDS << 4) : tcp[12] - (TG_TAG_WORDS << 4));
-	doff_is = tg_load16(tcp + 12);
+		tg_store16(ip + TG_IPV4_SUM, tg_csum_update16(tg_load16(ip + TG_IPV4_SUM), was, is));
+	tcp[TG_TCP_DOFF] = (uint8_t)(add ? tcp[TG_TCP_DOFF] + (TG_TAG_WORDS << 4)
+					 : tcp[TG_TCP_DOFF] - (TG_TAG_WORDS << 4));
+	doff_is = tg_load16(tcp + TG_TCP_DOFF);
 	for (i = 0; i < TG_TAG_WORDS; i++)
 		sum += add ? words[i] : (uint32_t)~words[i];
 	sum += (uint64_t)(uint16_t)~doff_was + doff_is;
 	sum += (uint64_t)(uint16_t)~tg_swap16(l4_len) + tg_swap16(new_l4_len);
-	tg_store16(tcp + 16, tg_csum_finish((uint64_t)(uint16_t)~tg_load16(tcp + 16) + sum));
+	tg_store16(tcp + TG_TCP_SUM,
+		   tg_csum_finish((uint64_t)(uint16_t)~tg_load16(tcp + TG_TCP_SUM) + sum));
 	return true;
 }
 

@@ -106,23 +106,23 @@ TG_INLINE void tg_translate_header(uint8_t *tcp, const struct tg_flow *f, enum t
 	uint32_t was, is;
 
 	if (dir == TG_TO_SERVER) {
-		if (tcp[13] & TG_TCP_ACK) {
-			was = tg_load32(tcp + 8);
+		if (tcp[TG_TCP_FLAGS] & TG_TCP_ACK) {
+			was = tg_load32(tcp + TG_TCP_ACKED);
 			is = tg_swap32(tg_swap32(was) + f->seq_delta);
-			tg_store32(tcp + 8, is);
+			tg_store32(tcp + TG_TCP_ACKED, is);
 			*sum += (uint64_t)(uint32_t)~was + is;
 		}
 	} else {
-		was = tg_load32(tcp + 4);
+		was = tg_load32(tcp + TG_TCP_SEQ);
 		is = tg_swap32(tg_swap32(was) - f->seq_delta);
-		tg_store32(tcp + 4, is);
+		tg_store32(tcp + TG_TCP_SEQ, is);
 		*sum += (uint64_t)(uint32_t)~was + is;
 	}
-	if (TG_UNLIKELY(shift != 0) && !(tcp[13] & TG_TCP_SYN)) {
-		uint16_t window = tg_load16(tcp + 14);
+	if (TG_UNLIKELY(shift != 0) && !(tcp[TG_TCP_FLAGS] & TG_TCP_SYN)) {
+		uint16_t window = tg_load16(tcp + TG_TCP_WINDOW);
 		uint16_t moved = tg_swap16(tg_window_shift(tg_swap16(window), shift));
 
-		tg_store16(tcp + 14, moved);
+		tg_store16(tcp + TG_TCP_WINDOW, moved);
 		*sum += (uint64_t)(uint16_t)~window + moved;
 	}
 }

@@ -173,13 +173,13 @@ static __always_inline int tg_edge_fast(struct xdp_md *ctx, const struct tg_prox
 	if (port->flags & TG_EDGE_PORT_INSIDE || frame + len4 > end ||
 	    (!ports->bridge[0] && !tg_edge_is_mine(ctx, port->mac)))
 		return XDP_ABORTED;
-	if (tg_load16(frame + 12) == TG_ETHERTYPE_IPV4 && !(frame[len4 - 7] & TG_TCP_SYN)) {
+	if (tg_load16(frame + TG_ETH_TYPE) == TG_ETHERTYPE_IPV4 && !(frame[len4 - 7] & TG_TCP_SYN)) {
 		action = tg_edge_segment_v4(ctx, out, 0);
 		return TG_LIKELY(action != TG_NEXT_WIDE)
 			       ? action
 			       : tg_edge_segment_v4(ctx, out, TG_EPOCHS_WIDE);
 	}
-	if (tg_load16(frame + 12) == TG_ETHERTYPE_IPV6 && frame + len6 <= end &&
+	if (tg_load16(frame + TG_ETH_TYPE) == TG_ETHERTYPE_IPV6 && frame + len6 <= end &&
 	    !(frame[len6 - 7] & TG_TCP_SYN)) {
 		action = tg_edge_segment_v6(ctx, out, 0);
 		return TG_LIKELY(action != TG_NEXT_WIDE)

@@ -104,12 +104,13 @@ static __always_inline void tg_edge_set_ttl(struct xdp_md *ctx, const struct tg_
 	if (ip + TG_IPV4_HDR_LEN > (__u8 *)(long)ctx->data_end)
 		return;
 	if (pkt->family == 6) {
-		ip[7] = ttl;
+		ip[TG_IPV6_HOPS] = ttl;
 		return;
 	}
 	before = tg_load16(ip + 8); /* TTL and protocol */
-	ip[8] = ttl;
-	tg_store16(ip + 10, tg_csum_update16(tg_load16(ip + 10), before, tg_load16(ip + 8)));
+	ip[TG_IPV4_TTL] = ttl;
+	tg_store16(ip + TG_IPV4_SUM,
+		   tg_csum_update16(tg_load16(ip + TG_IPV4_SUM), before, tg_load16(ip + 8)));
 }
 
 /* Puts a flow into the active generation because of its client's packet, now and

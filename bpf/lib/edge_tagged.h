@@ -148,9 +148,9 @@ __attribute__((noinline)) int tg_confirm_take(struct xdp_md *ctx, __u32 l3_off)
 	ip = data + l3_off;
 	if (ip + TG_IPV4_HDR_LEN > end)
 		return 0;
-	if (ip[0] == 0x45 && ip[9] == TG_IPPROTO_UDP)
+	if (ip[0] == 0x45 && ip[TG_IPV4_PROTO] == TG_IPPROTO_UDP)
 		udp = ip + TG_IPV4_HDR_LEN;
-	else if (ip[0] >> 4 == 6 && ip[6] == TG_IPPROTO_UDP)
+	else if (ip[0] >> 4 == 6 && ip[TG_IPV6_NEXT] == TG_IPPROTO_UDP)
 		udp = ip + TG_IPV6_HDR_LEN;
 	else
 		return 0;

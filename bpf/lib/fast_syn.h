@@ -24,7 +24,8 @@ static __always_inline bool tg_fast_syn_may_be(const __u8 *frame, const __u8 *en
 					       bool ts)
 {
 	return frame + tg_fast_syn_len(family, ts) <= end &&
-	       tg_load16(frame + 12) == (family == 4 ? TG_ETHERTYPE_IPV4 : TG_ETHERTYPE_IPV6) &&
+	       tg_load16(frame + TG_ETH_TYPE) ==
+		       (family == 4 ? TG_ETHERTYPE_IPV4 : TG_ETHERTYPE_IPV6) &&
 	       tg_load16(frame + tg_fast_syn_l4(family) + 12) == (ts ? 0x02a0 : 0x0280);
 }
 

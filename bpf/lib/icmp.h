@@ -38,10 +38,10 @@ static __always_inline __u32 tg_icmp_find(TG_CTX *ctx, __u32 l3_off, __u8 *famil
 
 	if (tg_ctx_load(ctx, l3_off, ip, sizeof(ip)))
 		return 0;
-	if (ip[0] >> 4 == 4 && ip[9] == TG_IPPROTO_ICMP && !(ip[6] & 0x3f) && !ip[7]) {
+	if (ip[0] >> 4 == 4 && ip[TG_IPV4_PROTO] == TG_IPPROTO_ICMP && !(ip[6] & 0x3f) && !ip[7]) {
 		*family = 4;
 		off = l3_off + (ip[0] & 15) * 4;
-	} else if (ip[0] >> 4 == 6 && ip[6] == TG_IPPROTO_ICMPV6) {
+	} else if (ip[0] >> 4 == 6 && ip[TG_IPV6_NEXT] == TG_IPPROTO_ICMPV6) {
 		*family = 6;
 		off = l3_off + TG_IPV6_HDR_LEN;
 	} else {
@@ -62,16 +62,16 @@ static __always_inline __u32 tg_icmp_quoted(TG_CTX *ctx, __u32 off, struct tg_pa
 	if (tg_ctx_load(ctx, off, ip, q->family == 4 ? TG_IPV4_HDR_LEN : sizeof(ip)))
 		return 0;
 	if (q->family == 4) {
-		if (ip[0] >> 4 != 4 || ip[9] != TG_IPPROTO_TCP || ip[6] & 0x1f || ip[7])
+		if (ip[0] >> 4 != 4 || ip[TG_IPV4_PROTO] != TG_IPPROTO_TCP || ip[6] & 0x1f || ip[7])
 			return 0;
-		__builtin_memcpy(&q->src.w[0], ip + 12, 4);
-		__builtin_memcpy(&q->dst.w[0], ip + 16, 4);
+		__builtin_memcpy(&q->src.w[0], ip + TG_IPV4_SRC, 4);
+		__builtin_memcpy(&q->dst.w[0], ip + TG_IPV4_DST, 4);
 		tcp = off + (ip[0] & 15) * 4;
 	} else {
-		if (ip[0] >> 4 != 6 || ip[6] != TG_IPPROTO_TCP)
+		if (ip[0] >> 4 != 6 || ip[TG_IPV6_NEXT] != TG_IPPROTO_TCP)
 			return 0;
-		__builtin_memcpy(&q->src, ip + 8, 16);
-		__builtin_memcpy(&q->dst, ip + 24, 16);
+		__builtin_memcpy(&q->src, ip + TG_IPV6_SRC, 16);
+		__builtin_memcpy(&q->dst, ip + TG_IPV6_DST, 16);
 		tcp = off + TG_IPV6_HDR_LEN;
 	}
 	return tg_ctx_load(ctx, tcp, &q->ports, 4) ? 0 : tcp;

@@ -67,7 +67,7 @@ static __always_inline bool tg_noflow_read_ack(struct xdp_md *ctx, const struct 
 
 	if (tcp + TG_TCP_HDR_LEN > (const __u8 *)(long)ctx->data_end)
 		return false;
-	*window = tg_swap16(tg_load16(tcp + 14));
+	*window = tg_swap16(tg_load16(tcp + TG_TCP_WINDOW));
 	if (tg_noflow_options(ctx, ack, &o))
 		return false;
 	*ack_info = tg_host_read_ack(ack, &o);

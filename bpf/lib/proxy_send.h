@@ -38,7 +38,7 @@ static __always_inline bool tg_ip_ttl(const __u8 *data, const __u8 *end,
 
 	if (ip + TG_IPV6_HDR_LEN > end) /* with a TCP header behind it IPv4 is as long */
 		return false;
-	*ttl = pkt->family == 4 ? ip[8] : ip[7];
+	*ttl = pkt->family == 4 ? ip[TG_IPV4_TTL] : ip[TG_IPV6_HOPS];
 	*may_fragment = pkt->family == 4 && !(ip[6] & 0x40);
 	return true;
 }
@@ -151,12 +151,12 @@ static __always_inline int tg_route_send(struct xdp_md *ctx, const struct tg_pac
 		return XDP_PASS;
 	if (pkt->family == 4) {
 		/* TTL - 1: the checksum field grows by 0x0100 (RFC 1141), carry around */
-		__u32 sum = tg_load16(ip + 10) + 0x0001U;
+		__u32 sum = tg_load16(ip + TG_IPV4_SUM) + 0x0001U;
 
-		ip[8]--;
-		tg_store16(ip + 10, (__u16)(sum + (sum >> 16)));
+		ip[TG_IPV4_TTL]--;
+		tg_store16(ip + TG_IPV4_SUM, (__u16)(sum + (sum >> 16)));
 	} else {
-		ip[7]--;
+		ip[TG_IPV6_HOPS]--;
 	}
 	__builtin_memcpy(data, r->macs, 12);
 	return bpf_redirect_map(&tg_devices, r->ifindex, 0);

@@ -19,8 +19,9 @@ static __always_inline bool tg_skb_headers_are_far(struct __sk_buff *skb, const 
 		return false;
 	if (data + TG_ETH_HDR_LEN + TG_IPV6_HDR_LEN + TG_TCP_HDR_LEN + TG_TCP_OPTIONS_MAX_LEN > end)
 		return true;
-	return skb->protocol != TG_ETHERTYPE_IPV4 && (tg_load16(data + 12) != TG_ETHERTYPE_IPV6 ||
-						      data[TG_ETH_HDR_LEN + 6] != TG_IPPROTO_TCP);
+	return skb->protocol != TG_ETHERTYPE_IPV4 &&
+	       (tg_load16(data + TG_ETH_TYPE) != TG_ETHERTYPE_IPV6 ||
+		data[TG_ETH_HDR_LEN + 6] != TG_IPPROTO_TCP);
 }
 
 /* Brings the headers to the linear part. False if there is no memory for it. */

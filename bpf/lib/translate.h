@@ -68,7 +68,7 @@ static __always_inline int tg_translate_finish(TG_CTX *ctx, const struct tg_pack
 
 	if (tcp + TG_TCP_HDR_LEN > (__u8 *)(long)ctx->data_end)
 		return -TG_EINVAL;
-	tg_store16(tcp + 16, tg_translate_checksum(tg_load16(tcp + 16), sum));
+	tg_store16(tcp + TG_TCP_SUM, tg_translate_checksum(tg_load16(tcp + TG_TCP_SUM), sum));
 	return 0;
 #endif
 }

@@ -16,7 +16,7 @@ static bool router_takes(struct tg_worker *w, struct tg_item *it)
 
 	if (it->m->data_len < TG_ETH_HDR_LEN + 28)
 		return false;
-	if (tg_load16(d + 12) == TG_ETHERTYPE_ARP && tg_load16(d + 20) == 0x0100) {
+	if (tg_load16(d + TG_ETH_TYPE) == TG_ETHERTYPE_ARP && tg_load16(d + 20) == 0x0100) {
 		for (i = 0; i < w->box->own_addrs_n; i++) {
 			if (w->box->own_addrs[i].addr != tg_load32(d + 38) ||
 			    w->box->own_addrs[i].port != it->port)
@@ -78,7 +78,7 @@ static inline void foresee(struct tg_worker *w, struct tg_item *it)
 static inline enum tg_parse_result parse(struct tg_packet *pkt, const uint8_t *data, uint32_t len)
 {
 	if (TG_LIKELY(len >= TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN &&
-		      tg_load16(data + 12) == TG_ETHERTYPE_IPV4)) {
+		      tg_load16(data + TG_ETH_TYPE) == TG_ETHERTYPE_IPV4)) {
 		pkt->group_frame = data[0] & 1;
 		pkt->group_sender = data[6] & 1;
 		pkt->l3_off = TG_ETH_HDR_LEN;

@@ -67,15 +67,15 @@ TG_INLINE void tg_fast_translate(uint8_t *tcp, const struct tg_flow *flow, enum 
 	uint64_t sum = 0;
 
 	tg_translate_header(tcp, flow, dir, &sum);
-	if (tcp[12] >> 4 != TG_TCP_HDR_LEN / 4 && flow->flags & TG_FLOW_TS)
+	if (tcp[TG_TCP_DOFF] >> 4 != TG_TCP_HDR_LEN / 4 && flow->flags & TG_FLOW_TS)
 		tg_translate_timestamps(tcp + TG_TCP_HDR_LEN + 4, flow, true, dir, &sum);
-	tg_store16(tcp + 16, tg_translate_checksum(tg_load16(tcp + 16), sum));
+	tg_store16(tcp + TG_TCP_SUM, tg_translate_checksum(tg_load16(tcp + TG_TCP_SUM), sum));
 }
 
 /* tg_flow_note_acked, of an ACK of the server at `tcp`. */
 TG_INLINE void tg_fast_note_acked(const uint8_t *tcp, struct tg_flow *flow, uint16_t port)
 {
-	struct tg_packet pkt = {.flags = TG_TCP_ACK, .ack = tg_swap32(tg_load32(tcp + 8))};
+	struct tg_packet pkt = {.flags = TG_TCP_ACK, .ack = tg_swap32(tg_load32(tcp + TG_TCP_ACKED))};
 
 	tg_flow_note_acked(flow, &pkt, TG_TO_CLIENT, port);
 }
@@ -146,8 +146,8 @@ TG_INLINE uint8_t tg_fast_take_ip(struct tg_worker *w, struct tg_fast_frame *f, 
 	const uint32_t ip_len = v6 ? TG_IPV6_HDR_LEN : TG_IPV4_HDR_LEN;
 	uint64_t word = tg_load64(f->ip);
 	const uint8_t *tcp = f->ip + ip_len;
-	uint32_t l4_len, hdr_len = (uint32_t)(tcp[12] >> 4) * 4;
-	uint8_t flags = tcp[13];
+	uint32_t l4_len, hdr_len = (uint32_t)(tcp[TG_TCP_DOFF] >> 4) * 4;
+	uint8_t flags = tcp[TG_TCP_FLAGS];
 	struct tg_packet pkt;
 
 	if (v6) {
@@ -157,7 +157,7 @@ TG_INLINE uint8_t tg_fast_take_ip(struct tg_worker *w, struct tg_fast_frame *f, 
 		l4_len = tg_swap16(word >> 32);
 	} else {
 		/* version 4, IHL 5; no fragment; TCP */
-		if ((word & 0xff3f0000000000ffULL) != 0x45 || f->ip[9] != TG_IPPROTO_TCP)
+		if ((word & 0xff3f0000000000ffULL) != 0x45 || f->ip[TG_IPV4_PROTO] != TG_IPPROTO_TCP)
 			return TG_SLOW_PATH;
 		l4_len = (uint32_t)tg_swap16(word >> 16) - TG_IPV4_HDR_LEN;
 	}

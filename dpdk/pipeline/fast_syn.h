@@ -27,17 +27,18 @@ TG_INLINE bool tg_fast_is_plain(const struct rte_mbuf *m)
 TG_INLINE struct tg_packet tg_fast_packet(const uint8_t *ip, bool v6)
 {
 	const uint8_t *tcp = ip + (v6 ? TG_IPV6_HDR_LEN : TG_IPV4_HDR_LEN);
-	struct tg_packet pkt = {
-		.ports = tg_load32(tcp), .seq = tg_swap32(tg_load32(tcp + 4)), .family = v6 ? 6 : 4};
+	struct tg_packet pkt = {.ports = tg_load32(tcp),
+				.seq = tg_swap32(tg_load32(tcp + TG_TCP_SEQ)),
+				.family = v6 ? 6 : 4};
 
 	if (v6) {
-		pkt.src.d[0] = tg_load64(ip + 8);
-		pkt.src.d[1] = tg_load64(ip + 16);
-		pkt.dst.d[0] = tg_load64(ip + 24);
-		pkt.dst.d[1] = tg_load64(ip + 32);
+		pkt.src.d[0] = tg_load64(ip + TG_IPV6_SRC);
+		pkt.src.d[1] = tg_load64(ip + TG_IPV6_SRC + 8);
+		pkt.dst.d[0] = tg_load64(ip + TG_IPV6_DST);
+		pkt.dst.d[1] = tg_load64(ip + TG_IPV6_DST + 8);
 	} else {
-		pkt.src.d[0] = tg_load32(ip + 12);
-		pkt.dst.d[0] = tg_load32(ip + 16);
+		pkt.src.d[0] = tg_load32(ip + TG_IPV4_SRC);
+		pkt.dst.d[0] = tg_load32(ip + TG_IPV4_DST);
 	}
 	return pkt;
 }
@@ -85,8 +86,8 @@ static void __attribute__((noinline)) tg_form_make(const struct tg_worker *w,
 	memset(f, 0, sizeof(*f));
 	tg_form_write(w, s, f, &syn, &offered);
 	f->ts_mask = f->ts ? ~0ULL : 0;
-	f->tcp_sum = (uint16_t)~tg_load16(tcp + 16);
-	tg_store16(tcp + 16, 0);
+	f->tcp_sum = (uint16_t)~tg_load16(tcp + TG_TCP_SUM);
+	tg_store16(tcp + TG_TCP_SUM, 0);
 	if (family == 4) {
 		f->ip_sum = (uint16_t)~tg_load16(f->bytes + 10);
 		tg_store16(f->bytes + 10, 0);
@@ -221,7 +222,7 @@ TG_INLINE bool tg_fast_answer_sums(const struct tg_fast_frame *f, const struct t
 	if (!f->v6 && tg_csum_fold(addrs + tg_intact_words(f->ip, 3)) != 0xffff)
 		return false;
 	return tg_intact_tcp(addrs + TG_WIRE32(0, TG_IPPROTO_TCP, 0, hdr_len),
-			     tg_intact_words(tcp, hdr_len / 4), tg_load16(tcp + 16));
+			     tg_intact_words(tcp, hdr_len / 4), tg_load16(tcp + TG_TCP_SUM));
 }
 
 /* A SYN in one piece, header of `hdr_len` bytes, at `tcp`; false: the slow path. */

@@ -120,7 +120,7 @@ static inline bool tg_translate(const struct tg_item *it, const struct tg_flow *
 		tg_translate_options(&c, f, ack, dir, &sum);
 		memcpy(tcp + TG_TCP_HDR_LEN, c.bytes, len);
 	}
-	tg_store16(tcp + 16, tg_translate_checksum(tg_load16(tcp + 16), sum));
+	tg_store16(tcp + TG_TCP_SUM, tg_translate_checksum(tg_load16(tcp + TG_TCP_SUM), sum));
 	return true;
 }
 

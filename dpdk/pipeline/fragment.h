@@ -34,8 +34,8 @@ static inline int tg_fragment(struct tg_worker *w, struct rte_mbuf *m, uint32_t 
 		uint32_t hdr_len = (ip[0] & 15U) * 4;
 
 		memcpy(frame, ethernet, TG_ETH_HDR_LEN); /* every pool's buffers have head room for it */
-		tg_store16(ip + 10, 0);
-		tg_store16(ip + 10, tg_csum_finish(tg_csum_add(0, ip, hdr_len)));
+		tg_store16(ip + TG_IPV4_SUM, 0);
+		tg_store16(ip + TG_IPV4_SUM, tg_csum_finish(tg_csum_add(0, ip, hdr_len)));
 	}
 	return n < 0 ? 0 : n;
 }

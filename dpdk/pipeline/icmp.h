@@ -19,10 +19,10 @@ static inline uint32_t tg_icmp_find(const uint8_t *data, uint32_t len, uint32_t 
 
 	if (l3_off + TG_IPV6_HDR_LEN > len)
 		return 0;
-	if (ip[0] >> 4 == 4 && ip[9] == TG_IPPROTO_ICMP && !(ip[6] & 0x3f) && !ip[7]) {
+	if (ip[0] >> 4 == 4 && ip[TG_IPV4_PROTO] == TG_IPPROTO_ICMP && !(ip[6] & 0x3f) && !ip[7]) {
 		*family = 4;
 		off = l3_off + (ip[0] & 15U) * 4;
-	} else if (ip[0] >> 4 == 6 && ip[6] == TG_IPPROTO_ICMPV6) {
+	} else if (ip[0] >> 4 == 6 && ip[TG_IPV6_NEXT] == TG_IPPROTO_ICMPV6) {
 		*family = 6;
 		off = l3_off + TG_IPV6_HDR_LEN;
 	} else {
@@ -44,16 +44,16 @@ static inline uint32_t tg_icmp_quoted(const uint8_t *data, uint32_t len, uint32_
 	if (off + (q->family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN) > len)
 		return 0;
 	if (q->family == 4) {
-		if (ip[0] >> 4 != 4 || ip[9] != TG_IPPROTO_TCP || ip[6] & 0x1f || ip[7])
+		if (ip[0] >> 4 != 4 || ip[TG_IPV4_PROTO] != TG_IPPROTO_TCP || ip[6] & 0x1f || ip[7])
 			return 0;
-		q->src.w[0] = tg_load32(ip + 12);
-		q->dst.w[0] = tg_load32(ip + 16);
+		q->src.w[0] = tg_load32(ip + TG_IPV4_SRC);
+		q->dst.w[0] = tg_load32(ip + TG_IPV4_DST);
 		tcp = off + (ip[0] & 15U) * 4;
 	} else {
-		if (ip[0] >> 4 != 6 || ip[6] != TG_IPPROTO_TCP)
+		if (ip[0] >> 4 != 6 || ip[TG_IPV6_NEXT] != TG_IPPROTO_TCP)
 			return 0;
-		memcpy(&q->src, ip + 8, 16);
-		memcpy(&q->dst, ip + 24, 16);
+		memcpy(&q->src, ip + TG_IPV6_SRC, 16);
+		memcpy(&q->dst, ip + TG_IPV6_DST, 16);
 		tcp = off + TG_IPV6_HDR_LEN;
 	}
 	if (tcp + 4 > len)

@@ -44,12 +44,12 @@ static inline bool tg_icmp_error_may(const uint8_t *ip, uint32_t len, uint8_t fa
 		if ((ip[6] & 0x1f) | ip[7] || src[0] == 0 || src[0] == 127 || src[0] >= 224 ||
 		    dst[0] >= 224)
 			return false;
-		return ip[9] != TG_IPPROTO_ICMP ||
+		return ip[TG_IPV4_PROTO] != TG_IPPROTO_ICMP ||
 		       (hdr_len < len && !tg_icmp_is_error(4, ip[hdr_len]));
 	}
 	if (src[0] == 0xff || dst[0] == 0xff || (tg_load64(src) | tg_load64(src + 8)) == 0)
 		return false;
-	return ip[6] != TG_IPPROTO_ICMPV6 || (hdr_len < len && ip[hdr_len] >= 128);
+	return ip[TG_IPV6_NEXT] != TG_IPPROTO_ICMPV6 || (hdr_len < len && ip[hdr_len] >= 128);
 }
 
 /* The address to send errors from: that of the port, else any other port's. A packet to
@@ -88,19 +88,19 @@ static inline void tg_icmp_error_write(uint8_t *ip, uint8_t family, const union 
 	if (family == 4) {
 		ip[0] = 0x45;
 		ip[1] = 0xc0; /* RFC 1812 section 4.3.2.5: precedence of internetwork control */
-		tg_store16(ip + 2, tg_swap16((uint16_t)(hdr_len + len)));
-		ip[8] = TG_ICMP_TTL;
-		ip[9] = TG_IPPROTO_ICMP;
-		tg_store32(ip + 12, from->w[0]);
-		memcpy(ip + 16, to, 4);
-		tg_store16(ip + 10, tg_csum_finish(tg_csum_add(0, ip, hdr_len)));
+		tg_store16(ip + TG_IPV4_LEN, tg_swap16((uint16_t)(hdr_len + len)));
+		ip[TG_IPV4_TTL] = TG_ICMP_TTL;
+		ip[TG_IPV4_PROTO] = TG_IPPROTO_ICMP;
+		tg_store32(ip + TG_IPV4_SRC, from->w[0]);
+		memcpy(ip + TG_IPV4_DST, to, 4);
+		tg_store16(ip + TG_IPV4_SUM, tg_csum_finish(tg_csum_add(0, ip, hdr_len)));
 	} else {
 		ip[0] = 0x60;
-		tg_store16(ip + 4, tg_swap16((uint16_t)len));
-		ip[6] = TG_IPPROTO_ICMPV6;
-		ip[7] = TG_ICMP_TTL;
-		memcpy(ip + 8, from, 16);
-		memcpy(ip + 24, to, 16);
+		tg_store16(ip + TG_IPV6_LEN, tg_swap16((uint16_t)len));
+		ip[TG_IPV6_NEXT] = TG_IPPROTO_ICMPV6;
+		ip[TG_IPV6_HOPS] = TG_ICMP_TTL;
+		memcpy(ip + TG_IPV6_SRC, from, 16);
+		memcpy(ip + TG_IPV6_DST, to, 16);
 		sum = tg_csum_add(TG_WIRE32(0, 0, len >> 8, len), ip + 8, 32) +
 		      tg_swap16(TG_IPPROTO_ICMPV6);
 	}

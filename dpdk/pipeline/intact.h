@@ -58,7 +58,8 @@ static enum tg_intact __attribute__((noinline)) tg_item_intact(const struct tg_i
 	}
 	if (l4_says)
 		return l4_says == RTE_MBUF_F_RX_L4_CKSUM_BAD ? TG_INTACT_BAD_SUM : TG_INTACT;
-	return tg_intact_tcp(tg_intact_pseudo(&it->pkt), tg_item_segment_sum(it), tg_load16(tcp + 16))
+	return tg_intact_tcp(tg_intact_pseudo(&it->pkt), tg_item_segment_sum(it),
+			     tg_load16(tcp + TG_TCP_SUM))
 		       ? TG_INTACT
 		       : TG_INTACT_BAD_SUM;
 }

@@ -28,10 +28,10 @@ static inline void tg_checksum_complete(struct tg_worker *w, struct tg_item *it)
 		m->l4_len = it->pkt.tcp_hdr_len;
 		m->ol_flags |= RTE_MBUF_F_TX_TCP_CKSUM |
 			       (it->pkt.family == 4 ? RTE_MBUF_F_TX_IPV4 : RTE_MBUF_F_TX_IPV6);
-		tg_store16(tcp + 16, tg_csum_fold(sum));
+		tg_store16(tcp + TG_TCP_SUM, tg_csum_fold(sum));
 		return;
 	}
-	tg_store16(tcp + 16, 0);
+	tg_store16(tcp + TG_TCP_SUM, 0);
 	off = it->pkt.l4_off;
 	for (seg = m; seg && l4_len; seg = seg->next) {
 		uint32_t n = seg->data_len - off < l4_len ? seg->data_len - off : l4_len;
@@ -42,7 +42,7 @@ static inline void tg_checksum_complete(struct tg_worker *w, struct tg_item *it)
 		l4_len -= n;
 		off = 0;
 	}
-	tg_store16(tcp + 16, tg_csum_finish(sum));
+	tg_store16(tcp + TG_TCP_SUM, tg_csum_finish(sum));
 }
 
 static inline void tg_forward(struct tg_worker *w, struct tg_item *it)
@@ -138,7 +138,7 @@ static inline uint8_t tg_item_ttl(const struct tg_item *it)
 {
 	const uint8_t *ip = TG_DATA(it->m) + it->pkt.l3_off;
 
-	return it->pkt.family == 4 ? ip[8] : ip[7];
+	return it->pkt.family == 4 ? ip[TG_IPV4_TTL] : ip[TG_IPV6_HOPS];
 }
 
 #endif

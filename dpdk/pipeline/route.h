@@ -46,7 +46,8 @@ static inline bool tg_way_source_is_sane(const uint8_t *ip, uint8_t family)
 	if (family == 4)
 		return ip[12] != 0 && ip[12] != 127 && ip[12] < 224;
 	return ip[8] != 0xff && !(ip[8] == 0xfe && (ip[9] & 0xc0) == 0x80) &&
-	       (tg_load64(ip + 8) | (tg_load64(ip + 16) & TG_IPV6_ALL_BUT_LAST)) != 0;
+	       (tg_load64(ip + TG_IPV6_SRC) |
+		(tg_load64(ip + TG_IPV6_SRC + 8) & TG_IPV6_ALL_BUT_LAST)) != 0;
 }
 
 /* The neighbour that a route's packet to `dst` goes to. */
