@@ -15,6 +15,7 @@
 #include "lib/fast_ack.h"
 #include "lib/proven.h"
 #include "lib/replace.h"
+#include "lib/skb_bare.h"
 #include "lib/skb_headers.h"
 #include "../core/cookie_smartcookie.h"
 
@@ -243,28 +244,6 @@ static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
 	return TG_TC_DROP;
 }
 
-/* True if the packet begins with its IP header. So it does, although the device
- * is an Ethernet, after generic XDP has had to copy it: the copy's mac_len is 0
- * (skb_pp_cow_data; seen on Linux 6.18). Costs a helper only where the receiver's
- * MAC address begins like an IP header. */
-static __always_inline bool tg_skb_is_bare(struct __sk_buff *skb, const __u8 *data, const __u8 *end)
-{
-	__u32 ip[4], version = skb->protocol == TG_ETHERTYPE_IPV4 ? 4 : 6;
-
-	return data + sizeof(ip) <= end && data[0] >> 4 == version &&
-	       !bpf_skb_load_bytes_relative(skb, 0, ip, sizeof(ip), BPF_HDR_START_NET) &&
-	       tg_load32(data) == ip[0] && tg_load32(data + 4) == ip[1] &&
-	       tg_load32(data + 8) == ip[2] && tg_load32(data + 12) == ip[3];
-}
-
-/* A number back as it is. To the verifier it is any number: it then goes once
- * through what follows, not once for each place where an IP header may begin. */
-__attribute__((noinline)) int tg_any_number(__u32 n)
-{
-	asm volatile("" : "+r"(n)); /* nor must the compiler know */
-	return (int)n;
-}
-
 /* What is no whole TCP segment: the final ACK check drops what an XDP program of ours would
  * have dropped, had there been one before it. */
 static __always_inline int tg_condemned(enum tg_parse_result parsed)
@@ -345,7 +324,7 @@ int tg_host_tc(struct __sk_buff *skb)
 		end = (void *)(long)skb->data_end;
 	}
 	type = bare ? (tg_ethertype)skb->protocol : tg_packet_ethernet(&pkt, data, end);
-	pkt.l3_off = (__u32)tg_any_number(pkt.l3_off) & 31;
+	pkt.l3_off = (__u32)tg_skb_any_number(pkt.l3_off) & 31;
 	parsed = tg_packet_l3(&pkt, type, data, end);
 	if (TG_UNLIKELY(parsed == TG_PARSE_FRAGMENT) && tg_host_is_ack(&pkt))
 		return tg_first_fragment(&pkt);

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * Packets that reach TC without their Ethernet header, and how the verifier is kept from
+ * following every place where an IP header may begin.
+ */
+#ifndef TG_BPF_SKB_BARE_H
+#define TG_BPF_SKB_BARE_H
+
+#include "kernel.h"
+#include "../../core/packet.h"
+
+/* A number back as it is. To the verifier it is any number: it then goes once
+ * through what follows, not once for each place where an IP header may begin. */
+__attribute__((noinline)) int tg_skb_any_number(__u32 n)
+{
+	asm volatile("" : "+r"(n)); /* nor must the compiler know */
+	return (int)n;
+}
+
+/* True if the packet begins with its IP header. So it does, although the device is an
+ * Ethernet, after generic XDP has had to copy it: the copy's mac_len is 0
+ * (skb_pp_cow_data; seen on Linux 6.18). Costs a helper only where the receiver's
+ * MAC address begins like an IP header. */
+static __always_inline bool tg_skb_is_bare(struct __sk_buff *skb, const __u8 *data, const __u8 *end)
+{
+	__u32 ip[4], version = skb->protocol == TG_ETHERTYPE_IPV4 ? 4 : 6;
+
+	return data + sizeof(ip) <= end && data[0] >> 4 == version &&
+	       !bpf_skb_load_bytes_relative(skb, 0, ip, sizeof(ip), BPF_HDR_START_NET) &&
+	       tg_load32(data) == ip[0] && tg_load32(data + 4) == ip[1] &&
+	       tg_load32(data + 8) == ip[2] && tg_load32(data + 12) == ip[3];
+}
+
+#endif

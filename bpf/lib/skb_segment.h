@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * TC: reads the options of the packet in hand, and puts a segment of our own into its place.
+ */
+#ifndef TG_BPF_SKB_SEGMENT_H
+#define TG_BPF_SKB_SEGMENT_H
+
+#include "gate.h"
+#include "../../core/segment.h"
+
+#define TG_ETH_OFF_MAX 22 /* an IP header behind two tags */
+
+static __always_inline bool tg_skb_options(struct __sk_buff *skb, const struct tg_packet *pkt,
+					   struct tg_tcp_options *o)
+{
+	struct tg_options_cursor c;
+
+	c.at = 0;
+	c.len = (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
+	if (c.len > TG_TCP_OPTIONS_MAX_LEN)
+		return false;
+	if (c.len && bpf_skb_load_bytes(skb, pkt->l4_off + TG_TCP_HDR_LEN, c.bytes, c.len))
+		return false;
+	return tg_options_read(&c, o) == 0;
+}
+
+/* Puts a segment of our own into the place of the packet in hand. Negative if there
+ * is no memory for it. */
+__attribute__((noinline)) int tg_skb_put(struct __sk_buff *skb, const struct tg_segment *s)
+{
+	__u8 *data, *end;
+	__u32 l3_off, len;
+
+	if (!s)
+		return -TG_EINVAL;
+	l3_off = s->l3_off;
+	if (l3_off > TG_ETH_OFF_MAX)
+		return -TG_EINVAL;
+	len = l3_off + tg_segment_len(s);
+	/* It also makes the bytes ours alone, after a clone. */
+	if (bpf_skb_change_tail(skb, len, 0) || bpf_skb_pull_data(skb, len))
+		return -TG_ENOENT;
+	data = (void *)(long)skb->data;
+	end = (void *)(long)skb->data_end;
+	if (data + TG_ETH_HDR_LEN > end ||
+	    !tg_segment_write((struct tg_writer){data + l3_off, end}, s))
+		return -TG_ENOENT;
+	if (s->reflect)
+		tg_ethernet_reflect(data);
+	return 0;
+}
+
+#endif
