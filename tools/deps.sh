@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # tools/deps.sh SET...   installs what the given sets need and this machine lacks.
-# Sets: build demo bench soak generate fuzz dpdk lint test kernel. As root on a Debian system it
+# Sets: build demo bench soak generate fuzz dpdk lint test kernel packages. As root on a Debian system it
 # installs through apt, only what is missing; otherwise it names what is
 # missing in one line and fails. Must never remove or upgrade a package.
 set -euo pipefail
@@ -37,7 +37,8 @@ for set in "$@"; do
     test) wanted+=" $build clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $detectors $watch" ;;
     soak) wanted+=" $build $lab" ;;
     kernel) wanted+=" $build debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
-    *) echo "deps: no set named '$set'; use build, demo, bench, soak, generate, fuzz, dpdk, lint, test or kernel" >&2 && exit 2 ;;
+    packages) wanted+=" mmdebstrap=mmdebstrap lintian=lintian rpm=rpm systemd=systemd-analyze" ;;
+    *) echo "deps: no set named '$set'; use build, demo, bench, soak, generate, fuzz, dpdk, lint, test, kernel or packages" >&2 && exit 2 ;;
     esac
 done
 

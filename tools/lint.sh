@@ -17,6 +17,6 @@ if [ ! -x "$linter" ]; then
     mv build/tools/golangci-lint "$linter"
 fi
 "$linter" run ./...
-mapfile -t scripts < <(git ls-files '*.sh' .ci/run test/run test/soak/run test/kernel/run)
+mapfile -t scripts < <(git ls-files '*.sh' .ci/run test/run test/soak/run test/kernel/run test/packages/run)
 shellcheck -S warning "${scripts[@]}"
 echo "lint: ok"

@@ -27,6 +27,7 @@ func newRootCmd() *cobra.Command {
 		newConfigCmd(),
 		newEventsCmd(),
 		newFilterCmd(),
+		newInitCmd(),
 		newKeygenCmd(),
 		newModeCmd(),
 		newOffCmd(),
@@ -36,5 +37,11 @@ func newRootCmd() *cobra.Command {
 		newStatusCmd(),
 		cli.VersionCmd("tidegate"),
 	)
+	for _, cmd := range more {
+		root.AddCommand(cmd())
+	}
 	return root
 }
+
+// more are commands of builds with other tags.
+var more []func() *cobra.Command

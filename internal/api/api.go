@@ -18,6 +18,7 @@ import (
 	"os/user"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -124,6 +125,10 @@ func (s *Server) protect(path string) (err error) {
 		}
 	}
 	if gid != -1 {
+		st, ok := s.file.Sys().(*syscall.Stat_t)
+		if ok && int(st.Gid) == gid {
+			return os.Chmod(path, 0o660)
+		}
 		if err := os.Lchown(path, -1, gid); err != nil {
 			s.log.Warn("only the daemon's own user and root can use the API", "error", err)
 			return os.Chmod(path, 0o600)
