@@ -183,7 +183,7 @@ func judgeTakeover(s config.Service, r listeners.Report, server config.Server) C
 	case r.Status == listeners.MPTCP:
 		c.Found = "MPTCP listener on " + some(r.MPTCP()) + ": translated"
 	case adopts:
-		c.Found = "listens on " + some(r.Listeners) + ": adopted"
+		c.Found = "listens on " + some(r.Listeners) + ": adopted, unless a row `takeover` says otherwise"
 	default:
 		c.Found = "listens on " + some(r.Listeners) + ": translated"
 	}

@@ -47,7 +47,7 @@ func hostTakeovers(c *config.Config) ([]Check, []Takeover) {
 	services := []config.Service{{Prefixes: everywhere, Ports: []config.PortRange{{First: 1, Last: 65535}}, Mode: config.ModeMonitor}}
 	if c != nil {
 		services, h.interfaces = c.Services, c.Interfaces
-		h.translates = c.Server.Takeover == config.TakeoverTranslate || c.Role == config.RoleHost && c.Server.Takeover == config.TakeoverAuto
+		h.translates = c.Server.Takeover != config.TakeoverAdopt
 	}
 	var list []Check
 	var found []Takeover

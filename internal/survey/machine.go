@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +28,20 @@ type Machine struct {
 	links      links
 	local      []netip.Prefix // this machine's own addresses; nil: not known
 	unreadable []Finding
+
+	mutex  sync.Mutex
+	judged map[question]Verdict // answers that were given: what was read does not change
 }
+
+// question is a Destination that can be compared.
+type question struct {
+	addr    netip.Addr
+	port    uint16
+	devices string
+}
+
+// answersKept bounds what is remembered of one survey.
+const answersKept = 1 << 14
 
 // legacyBase is a chain of a legacy table at a hook.
 type legacyBase struct {
@@ -143,8 +157,24 @@ func readLoose() bool {
 	return errors.Is(err, os.ErrNotExist) || strings.TrimSpace(string(text)) != "0"
 }
 
-// Judge says what becomes of connections to a destination.
+// Judge says what becomes of connections to a destination. To ask again costs nothing; the
+// answer is not to be changed.
 func (m *Machine) Judge(d Destination) Verdict {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	q := question{d.Addr, d.Port, strings.Join(d.Interfaces, " ")}
+	if v, there := m.judged[q]; there {
+		return v
+	}
+	if m.judged == nil || len(m.judged) >= answersKept {
+		m.judged = map[question]Verdict{}
+	}
+	v := m.judge(d)
+	m.judged[q] = v
+	return v
+}
+
+func (m *Machine) judge(d Destination) Verdict {
 	f := familyOf(d.Addr)
 	var found []Finding
 	devices := d.Interfaces

@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/config"
 	"tidegate/internal/instance"
 	"tidegate/internal/probe"
+	"tidegate/internal/survey"
 )
 
 // takeover: auto. Beside the translating gate an adopting one runs (adopt.Adopter), and
@@ -24,6 +25,9 @@ func (n *node) auto() bool { return n.cfg.Server.Takeover == config.TakeoverAuto
 func (n *node) look() (err error) {
 	if n.facts.sockets, err = listeners.Scan(); err != nil {
 		return err
+	}
+	if n.survey != nil {
+		n.facts.machine, n.facts.devices = n.survey.Machine(), n.cfg.Interfaces
 	}
 	n.facts.local, err = instance.LocalPrefixes()
 	return err
@@ -41,6 +45,12 @@ func (n *node) startAdopter() error {
 		n.facts.unable = why
 	}
 	n.facts.refused = map[uint32]bool{}
+	if n.facts.unable == "" {
+		var err error
+		if n.survey, err = survey.Watch(); err != nil {
+			return fmt.Errorf("what stands in the way of adoption cannot be followed: %w; set `takeover: translate`", err)
+		}
+	}
 	if err := n.look(); err != nil {
 		return err
 	}
@@ -111,6 +121,20 @@ func (n *node) bell() <-chan struct{} {
 		return nil // never
 	}
 	return n.adopter.Bell()
+}
+
+// surveyed has a value when rules or devices of this machine have changed.
+func (n *node) surveyed() <-chan struct{} {
+	if n.survey == nil {
+		return nil // never
+	}
+	return n.survey.Changed()
+}
+
+func (n *node) closeSurvey() {
+	if n.survey != nil {
+		n.survey.Close()
+	}
 }
 
 // watchListeners looks whether anything has to be taken over in another way.

@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/config"
 	"tidegate/internal/instance"
 	"tidegate/internal/plane"
+	"tidegate/internal/survey"
 )
 
 // facts are what a choice is made of.
@@ -22,6 +23,8 @@ type facts struct {
 	local   []netip.Prefix // what this machine takes for its own
 	sockets []listeners.Listener
 	refused map[uint32]bool // inodes of listeners that the kernel would not adopt for
+	machine *survey.Machine // what this machine does to packets; nil: nobody has looked
+	devices []string        // packets come in by
 }
 
 // piece is a part of a service's addresses and ports that is taken over in one way.
@@ -75,6 +78,22 @@ type verdict struct {
 // whyNobody is why ports are translated that nobody serves.
 const whyNobody = "nothing listens"
 
+// inTheWay says what of this machine's rules and devices keeps connections to an address from
+// being adopted; empty: nothing.
+func (f *facts) inTheWay(l netip.Prefix, port uint16) string {
+	if f.machine == nil {
+		return ""
+	}
+	d := survey.Destination{Addr: l.Addr(), Port: port, Interfaces: f.devices}
+	if !l.IsSingleIP() {
+		d.Addr = netip.IPv4Unspecified()
+		if l.Addr().Is6() {
+			d.Addr = netip.IPv6Unspecified()
+		}
+	}
+	return f.machine.Judge(d).Reason()
+}
+
 // divide divides the ports of one address of this machine.
 func (f *facts) divide(svc *config.Service, l netip.Prefix, width int) []piece {
 	verdicts := map[uint16]verdict{}
@@ -85,6 +104,10 @@ func (f *facts) divide(svc *config.Service, l netip.Prefix, width int) []piece {
 			v = verdict{config.TakeoverTranslate, "MPTCP listener"}
 		case f.refused[s.Inode]:
 			v = verdict{config.TakeoverTranslate, "the kernel has refused to adopt for this listener"}
+		default:
+			if why := f.inTheWay(l, s.Port); why != "" {
+				v = verdict{config.TakeoverTranslate, why}
+			}
 		}
 		if before, there := verdicts[s.Port]; !there || before.takeover == config.TakeoverAdopt {
 			verdicts[s.Port] = v

@@ -20,6 +20,7 @@ import (
 	"tidegate/internal/keys"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
+	"tidegate/internal/survey"
 )
 
 const housekeeping = time.Second
@@ -45,6 +46,7 @@ type node struct {
 
 	// takeover: auto (auto.go)
 	adopter *adopt.Adopter
+	survey  *survey.Watcher // of what this machine does to packets; nil: nothing is chosen
 	facts   facts
 	pieces  []piece
 }
@@ -66,6 +68,7 @@ func runTranslate(ctx, force context.Context, cfg *config.Config, opt instance.O
 	defer n.secret.Zero()
 	defer n.plane.Close()
 	defer n.replies.Close()
+	defer n.closeSurvey()
 	if n.adopter != nil {
 		defer n.adopter.Close()
 	}
@@ -103,6 +106,7 @@ func (n *node) start() (err error) {
 	}
 	if err != nil {
 		n.plane.Close()
+		n.closeSurvey()
 		if n.adopter != nil {
 			n.adopter.Close()
 		}
@@ -320,6 +324,10 @@ func (n *node) loop(ctx context.Context) {
 			n.watchReplies()
 		case <-n.replies.Changed():
 			n.watchReplies()
+		case <-n.surveyed():
+			if err := n.watchListeners(); err != nil {
+				n.log.Error("looking for listeners", "error", err)
+			}
 		case <-n.bell():
 			if err := n.watchListeners(); err != nil {
 				n.log.Error("looking for listeners", "error", err)

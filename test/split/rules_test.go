@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package splittest
+
+import (
+	"bytes"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// nft replaces the rules of the server's machine.
+func (w *world) nft(rules string) {
+	w.t.Helper()
+	cmd := exec.Command("nft", "-f", "-")
+	cmd.Stdin = strings.NewReader("flush ruleset\n" + rules)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := w.place.Server.Do(cmd.Start); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		w.t.Fatalf("nft: %v\n%s", err, errs.String())
+	}
+}
+
+// The server's machine begins to translate addresses, as when Docker is installed, and ceases:
+// connections are translated meanwhile, adopted again afterwards, and clients notice nothing.
+func TestAutoFollowsRules(t *testing.T) {
+	w := newAuto(t)
+	w.serve(echo)
+	w.startBoth()
+	for _, step := range []struct{ rules, how, why string }{
+		{"", "adopt", "plain"},
+		{`table inet n { chain c { type nat hook postrouting priority srcnat; oifname "nowhere0" masquerade; }; }`, "translate", "NAT"},
+		{"", "adopt", "plain"},
+		{"table inet f { chain i { type filter hook input priority 0; tcp flags & (fin|syn|rst|ack) != syn ct state new drop; }; }", "translate", "do not begin with a SYN"},
+	} {
+		w.nft(step.rules)
+		for _, ipv6 := range families() {
+			w.await(step.how+" after "+step.rules, func() bool {
+				how, why := w.server.chosen(w.address(ipv6, port).Addr(), "80")
+				return how == step.how && strings.Contains(why, step.why)
+			})
+			if err := w.ping(ipv6); err != nil {
+				t.Errorf("%s: %s: %v; %v", step.rules, familyName(ipv6), err, nonZero(w.server.counters()))
+			}
+		}
+	}
+}
