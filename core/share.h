@@ -110,12 +110,46 @@ TG_INLINE bool tg_lately_admits(uint32_t level, uint32_t row0, uint32_t row1, ui
 	return brought < free >> level || brought <= used >> (TG_SHARE_BITS - 3);
 }
 
+/* ---- how large tables are ---- */
+
+/* How many flows wait at most beside a table of `max`, of one family. */
+TG_INLINE uint32_t tg_share_waiting(uint32_t max)
+{
+	uint32_t n = max / 4 < 65536 ? max / 4 : 65536;
+
+	return n < 1024 ? 1024 : n;
+}
+
+/* Places for both families together, where they stand in one table; each has `max` at most. */
+TG_INLINE uint32_t tg_share_both(uint32_t max)
+{
+	return max + max / 4;
+}
+
+/* Places that one of them may have while the other holds `other`: a quarter of `max` at least. */
+TG_INLINE uint32_t tg_share_family(uint32_t max, uint32_t other)
+{
+	uint32_t left = tg_share_both(max);
+
+	left = other < left ? left - other : 0;
+	return left < max ? left : max;
+}
+
 /* ---- when a table is as good as full ---- */
 
 /* Places that are kept for flows of the other generation, of a table of `max`. */
 TG_INLINE uint32_t tg_share_newcomers(uint32_t max)
 {
 	return max - max / 8;
+}
+
+/* True if next to nothing of a table of `max` is free for newcomers, so that they would have to
+ * wait: then it is swapped before its time. */
+TG_INLINE bool tg_share_is_full(uint32_t used, uint32_t max)
+{
+	uint32_t room = tg_share_newcomers(max);
+
+	return used >= room - room / 64;
 }
 
 #endif

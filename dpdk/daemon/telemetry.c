@@ -29,13 +29,14 @@ static const char *const counter_names[] = {
 static int on_status(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	const struct tg_program *p = &tg_program;
-	uint64_t flows = 0, sources = 0, syns = 0, segments = 0, icmp = 0;
+	uint64_t flows = 0, full = 0, sources = 0, syns = 0, segments = 0, icmp = 0;
 	uint32_t i;
 
 	(void)cmd;
 	(void)params;
 	for (i = 0; i < p->cores_n; i++) {
 		flows += p->cores[i].w->flows.swap.active->used;
+		full += tg_flow_table_is_full(&p->cores[i].w->flows);
 		sources += p->cores[i].w->white.hash.active->used;
 		syns += p->cores[i].w->fast.syns;
 		segments += p->cores[i].w->fast.segments;
@@ -49,6 +50,7 @@ static int on_status(const char *cmd, const char *params, struct rte_tel_data *d
 	rte_tel_data_add_dict_uint(d, "ports", p->ports_n);
 	rte_tel_data_add_dict_uint(d, "box", atomic_load(&p->cores[0].seen));
 	rte_tel_data_add_dict_uint(d, "flows", flows);
+	rte_tel_data_add_dict_uint(d, "flows_full", full);
 	rte_tel_data_add_dict_uint(d, "sources", sources);
 	rte_tel_data_add_dict_uint(d, "fast_path_syns", syns);
 	rte_tel_data_add_dict_uint(d, "fast_path_segments", segments);

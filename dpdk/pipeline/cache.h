@@ -114,7 +114,7 @@ static inline void tg_unknown_other(struct tg_worker *w, struct tg_item *it,
 		tg_drop(w, it->m);
 		break;
 	case TG_UNKNOWN_TRANSLATE:
-		tg_flow_forward(w, it, &e->flow, TG_TO_SERVER);
+		tg_flow_forward(w, it, e, TG_TO_SERVER);
 		break;
 	default:
 		tg_count(w, it->id, tg_item_may_prove(w, it) ? invalid : TG_COUNT_NOTHING);

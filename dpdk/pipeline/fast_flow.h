@@ -2,7 +2,7 @@
  *
  * The fast path of a segment of a connection that is translated: an ACK, whole, with
  * no options or with timestamps where nearly all senders put them, of a flow that is
- * ready and has not begun to end. core/translate.h says what changes.
+ * ready, has a place of its own and has not begun to end. core/translate.h says what changes.
  *
  * Two waits for memory (bucket, entry) are waits for all of a burst. The presence bits
  * are not asked: what belongs to no flow is seen in one bucket, and then goes the long
@@ -112,7 +112,8 @@ TG_INLINE bool tg_fast_segment_turn(struct tg_worker *w, struct tg_fast_frame *f
 
 	if (TG_UNLIKELY(!e))
 		e = tg_fast_segment_find(w, f);
-	if (TG_UNLIKELY(!e || e->flow.state != TG_FLOW_READY || (e->flow.flags & ~TG_FLOW_TS)))
+	if (TG_UNLIKELY(!e || e->flow.state != TG_FLOW_READY || (e->flow.flags & ~TG_FLOW_TS) ||
+			e->flow.waits))
 		return false;
 	if (TG_UNLIKELY(w->box->router) && !tg_fast_segment_way(w, f, &way))
 		return false; /* its sender is to be told */

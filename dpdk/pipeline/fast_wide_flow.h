@@ -21,6 +21,7 @@ _Static_assert(offsetof(struct tg_flow, ts_delta) == 4 && offsetof(struct tg_flo
 		       offsetof(struct tg_flow, flags) == 27 &&
 		       offsetof(struct tg_flow, window_down) == 29 &&
 		       offsetof(struct tg_flow, window_up) == 30 &&
+		       offsetof(struct tg_flow, waits) == 31 &&
 		       offsetof(struct tg_flow, server_acked) == 16 &&
 		       offsetof(struct tg_flow, server_port) == 22,
 	       "where things stand in the first and the last two words of a flow");
@@ -218,8 +219,8 @@ TG_INLINE void tg_wide_note_acked(struct tg_worker *w, __m512i slot, __mmask8 to
 					     _mm512_cvtepi64_epi32(ack), 1);
 }
 
-/* Translates eight segments. False, with nothing changed: some flow is not ready, or begins
- * to end, or is another. */
+/* Translates eight segments. False, with nothing changed: some flow is not ready, or waits,
+ * or begins to end, or is another. */
 TG_INLINE bool tg_wide_segments_translate(struct tg_worker *w, struct rte_mbuf *const *m,
 					  uint32_t at, uint16_t port)
 {
@@ -241,7 +242,8 @@ TG_INLINE bool tg_wide_segments_translate(struct tg_worker *w, struct rte_mbuf *
 	odd |= _mm512_cmpneq_epi64_mask(
 		tg_wide_entries(w, slot, offsetof(struct tg_flow_entry, key.a)), addrs);
 	odd |= _mm512_cmpneq_epi64_mask(
-		_mm512_and_si512(tail, TG_WIDE_ALL((0xffULL & ~TG_FLOW_TS) << 24 | 0xff << 16)),
+		_mm512_and_si512(tail, TG_WIDE_ALL(0xffULL << 56 | (0xffULL & ~TG_FLOW_TS) << 24 |
+						   0xff << 16)),
 		TG_WIDE_ALL(TG_FLOW_READY << 16));
 	if (TG_UNLIKELY(odd))
 		return false;

@@ -137,11 +137,25 @@ static inline bool tg_item_way(struct tg_worker *w, struct tg_item *it)
 	return false;
 }
 
+/* The client's segment of a flow that waits: whether it gets a place of its own now. */
+static void __attribute__((noinline)) tg_flow_settle(struct tg_worker *w, const struct tg_packet *pkt,
+						     struct tg_flow_entry *e)
+{
+	struct tg_flow *f = &e->flow;
+
+	if (tg_flow_wish(f, pkt, w->flows.tick) != TG_FLOW_SETTLES ||
+	    tg_flow_table_settle(&w->flows, e))
+		return;
+	f->waits = tg_flow_tick_mark(w->flows.tick);
+	tg_count(w, f->service, TG_COUNT_flow_waits);
+}
+
 /* A segment of a flow that is ready: translate, send, see whether it ends. A flow
  * that has ended stays where it is until its place is needed. */
-static inline void tg_flow_forward(struct tg_worker *w, struct tg_item *it, struct tg_flow *f,
+static inline void tg_flow_forward(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e,
 				   enum tg_direction dir)
 {
+	struct tg_flow *f = &e->flow;
 	enum tg_flow_turn turn;
 
 	if (TG_UNLIKELY(w->box->router) && !tg_item_way(w, it))
@@ -154,11 +168,11 @@ static inline void tg_flow_forward(struct tg_worker *w, struct tg_item *it, stru
 	turn = tg_flow_track(f, &it->pkt, dir, tg_flow_is_reset(f, &it->pkt, dir, it->port),
 			     it->port);
 	if (TG_UNLIKELY(turn != TG_FLOW_STAYS)) {
-		struct tg_flow_key key = tg_flow_key_of(&it->pkt, dir);
-
-		tg_flow_table_ended(&w->flows, &key, turn == TG_FLOW_REVIVES);
+		tg_flow_table_ended(&w->flows, e, turn == TG_FLOW_REVIVES);
 		if (turn == TG_FLOW_ENDS)
 			tg_count(w, f->service, TG_COUNT_flow_closed);
+	} else if (TG_UNLIKELY(f->waits) && dir == TG_TO_SERVER) {
+		tg_flow_settle(w, &it->pkt, e);
 	}
 	tg_forward_changed(w, it);
 }

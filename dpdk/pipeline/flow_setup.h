@@ -70,7 +70,7 @@ static inline bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct
 			(uint8_t)it->port);
 	it->presence = tg_item_presence(w, &it->pkt, TG_TO_SERVER);
 	it->flow_hash = tg_flow_key_hash(&w->flows, &key);
-	if (TG_UNLIKELY(!tg_flow_table_admits(&w->flows, &key))) {
+	if (TG_UNLIKELY(!tg_flow_table_may_wait(&w->flows, &key))) {
 		tg_count(w, flow->service, TG_COUNT_flow_share);
 		tg_drop(w, it->m);
 		return false;
@@ -138,7 +138,7 @@ static inline void tg_setup_client(struct tg_worker *w, struct tg_item *it, stru
 }
 
 /* Sends on what was kept of the client's, in its order. */
-static inline bool tg_store_release(struct tg_worker *w, struct tg_flow *f, uint64_t owner,
+static inline bool tg_store_release(struct tg_worker *w, struct tg_flow_entry *e, uint64_t owner,
 				    uint16_t client_port)
 {
 	struct tg_item it = {.flow_lane = -1,
@@ -159,8 +159,8 @@ static inline bool tg_store_release(struct tg_worker *w, struct tg_flow *f, uint
 		any = true;
 		it.partial = (it.m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) ==
 			     RTE_MBUF_F_RX_L4_CKSUM_NONE;
-		tg_count(w, f->service, TG_COUNT_store_sent);
-		tg_flow_forward(w, &it, f, TG_TO_SERVER);
+		tg_count(w, e->flow.service, TG_COUNT_store_sent);
+		tg_flow_forward(w, &it, e, TG_TO_SERVER);
 	}
 	return any;
 }
@@ -194,7 +194,7 @@ static inline void tg_setup_accept(struct tg_worker *w, struct tg_item *it, stru
 	tg_count(w, e->flow.service, TG_COUNT_flow_ready);
 	tg_segment_send_new(w, it, &ack);
 	if (first_data == TG_FIRST_DATA_STORE &&
-	    tg_store_release(w, &e->flow, it->flow_hash, tg_client_port(w, it))) {
+	    tg_store_release(w, e, it->flow_hash, tg_client_port(w, it))) {
 		tg_drop(w, it->m); /* the server's own ACK of it tells the window */
 		return;
 	}
@@ -336,7 +336,7 @@ static inline void tg_from_server(struct tg_worker *w, struct tg_item *it, struc
 		tg_flow_restart(&e->flow, &it->pkt);
 		/* fall through */
 	default:
-		tg_flow_forward(w, it, &e->flow, TG_TO_CLIENT);
+		tg_flow_forward(w, it, e, TG_TO_CLIENT);
 	}
 }
 
@@ -346,7 +346,7 @@ static inline bool tg_from_client(struct tg_worker *w, struct tg_item *it, struc
 	enum tg_client_segment what = tg_flow_from_client(&e->flow, &it->pkt);
 
 	if (TG_LIKELY(what == TG_FROM_CLIENT_TRANSLATE))
-		tg_flow_forward(w, it, &e->flow, TG_TO_SERVER);
+		tg_flow_forward(w, it, e, TG_TO_SERVER);
 	else if (what == TG_FROM_CLIENT_SETUP)
 		tg_setup_client(w, it, e);
 	return what != TG_FROM_CLIENT_NOFLOW;

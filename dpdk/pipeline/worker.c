@@ -77,7 +77,7 @@ bool tg_worker_populate(struct tg_worker *w)
 	       tg_pages_populate(w->rows, sizeof(*w->rows) * (TG_SERVICES_MAX + 1)) &&
 	       tg_pages_populate(w->allowances, sizeof(*w->allowances) * (TG_SERVICES_MAX + 1)) &&
 	       tg_pages_populate(w->cache.buckets, sizeof(*w->cache.buckets) * (w->cache.mask + 1)) &&
-	       tg_swap_populate(&w->flows.swap) && tg_swap_populate(&w->white.hash) &&
+	       tg_flow_table_populate(&w->flows) && tg_swap_populate(&w->white.hash) &&
 	       (!w->white.bitmap || tg_swap_populate(&w->white.bits));
 }
 
@@ -106,6 +106,7 @@ void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix
 							     : TG_ICMP_ERRORS_A_SECOND / 5;
 	w->now_ns += (uint64_t)(uint32_t)(now_ms - w->now_ms) * 1000000; /* it never turns over */
 	w->now_ms = now_ms;
+	w->flows.tick = tg_flow_tick(w->now_ns);
 	w->epoch = box->fixed_epoch ? box->fixed_epoch : tg_epoch_at(unix_ns, box->epoch_len_ns);
 	w->key_now = tg_box_key(box, w->epoch);
 	w->verify_epoch = box->fixed_epoch ? box->fixed_epoch

@@ -5,61 +5,42 @@
 #include "flow_table.h"
 
 #define NO_SLOT TG_NO_SLOT
+#define ROOM_OF_BUCKET 6 /* of TG_BUCKET_SLOTS */
+#define LATELY_LEN (2 * TG_SHARE_CELLS * sizeof(uint32_t))
 
 bool tg_flow_table_init(struct tg_flow_table *t, uint32_t max, struct tg_siphash_key key)
 {
-	uint32_t buckets = 1;
+	uint32_t buckets = 1, waiting = tg_share_waiting(max);
+	/* as many that have ended as wait in one family, at least */
+	uint64_t room = (uint64_t)tg_share_both(max) + 3ULL * waiting;
+	size_t head;
 
-	/* At most five flows for eight places: then a new flow finds one, perhaps
-	 * after another has moved to its other bucket. */
-	while ((uint64_t)buckets * TG_BUCKET_SLOTS * 5 < (uint64_t)max * 8)
+	/* At most six flows for eight places: then a new flow finds one, perhaps after another has
+	 * moved to its other bucket. */
+	while ((uint64_t)buckets * ROOM_OF_BUCKET < room)
 		buckets *= 2;
 	t->buckets = buckets;
 	t->max = max;
+	t->waiting = waiting;
+	t->room = buckets * ROOM_OF_BUCKET;
 	t->key = key;
-	return tg_swap_init(
-		&t->swap,
-		TG_SHARES_LEN + (size_t)buckets * (sizeof(struct tg_bucket) +
-						   TG_BUCKET_SLOTS * sizeof(struct tg_flow_entry)),
-		TG_SHARES_LEN + (size_t)buckets * sizeof(struct tg_bucket));
+	t->lately = tg_pages_get(LATELY_LEN);
+	head = sizeof(struct tg_flow_head) + (size_t)buckets * sizeof(struct tg_bucket);
+	return t->lately &&
+	       tg_swap_init(&t->swap,
+			    head + (size_t)buckets * TG_BUCKET_SLOTS * sizeof(struct tg_flow_entry),
+			    head);
+}
+
+bool tg_flow_table_populate(struct tg_flow_table *t)
+{
+	return tg_pages_populate(t->lately, LATELY_LEN) && tg_swap_populate(&t->swap);
 }
 
 void tg_flow_table_free(struct tg_flow_table *t)
 {
+	tg_pages_put(t->lately, LATELY_LEN);
 	tg_swap_free(&t->swap);
-}
-
-/* ---- shares: core/share.h ---- */
-
-static void share_add(const struct tg_flow_table *t, struct tg_generation *g,
-		      const struct tg_flow_key *key, int n)
-{
-	struct tg_share s = tg_share_of(key->a[0], (uint8_t)key->family, &t->key);
-	uint32_t *cells = tg_flow_shares(g), i;
-
-	cells[TG_SHARE_ALL] += (uint32_t)n;
-	for (i = 0; i < TG_SHARE_LEVELS && s.level[i]; i++) {
-		cells[tg_share_cell(s.level[i], 0)] += (uint32_t)n;
-		cells[tg_share_cell(s.level[i], 1)] += (uint32_t)n;
-	}
-}
-
-bool tg_flow_table_admits(const struct tg_flow_table *t, const struct tg_flow_key *key)
-{
-	struct tg_share s = tg_share_of(key->a[0], (uint8_t)key->family, &t->key);
-	const uint32_t *cells = tg_flow_shares(t->swap.active);
-	uint32_t i;
-
-	for (i = 0; i < TG_SHARE_LEVELS && s.level[i]; i++)
-		if (!tg_share_admits(i, cells[tg_share_cell(s.level[i], 0)],
-				     cells[tg_share_cell(s.level[i], 1)], cells[TG_SHARE_ALL], t->max))
-			return false;
-	return true;
-}
-
-void tg_flow_table_ended(struct tg_flow_table *t, const struct tg_flow_key *key, bool after_all_not)
-{
-	share_add(t, t->swap.active, key, after_all_not ? 1 : -1);
 }
 
 /* ---- places ---- */
@@ -90,19 +71,8 @@ static inline uint32_t slot_find(const struct tg_flow_table *t, const struct tg_
 	return slot_in(t, g, tg_flow_second(t, hash), key, hash);
 }
 
-static void slot_clear(const struct tg_flow_table *t, struct tg_generation *g, uint32_t slot)
-{
-	struct tg_flow_entry *e = &tg_flow_entries(t, g)[slot];
-
-	if (!(e->flow.flags & TG_FLOW_CLOSED))
-		share_add(t, g, &e->key, -1);
-	tg_flow_buckets(g)[slot / TG_BUCKET_SLOTS].sig[slot % TG_BUCKET_SLOTS] = 0;
-	e->key.family = 0; /* tg_flow_table_at */
-	g->used--;
-}
-
 /* Makes room in a full bucket: moves one of its flows to its other bucket. */
-static uint32_t slot_displace(const struct tg_flow_table *t, struct tg_generation *g, uint32_t bucket)
+static uint32_t slot_displace(struct tg_flow_table *t, struct tg_generation *g, uint32_t bucket)
 {
 	struct tg_bucket *b = &tg_flow_buckets(g)[bucket], *other;
 	uint32_t i, to, bits, from;
@@ -118,6 +88,7 @@ static uint32_t slot_displace(const struct tg_flow_table *t, struct tg_generatio
 		tg_flow_entries(t, g)[to] = tg_flow_entries(t, g)[from];
 		other->sig[to % TG_BUCKET_SLOTS] = b->sig[i];
 		b->sig[i] = 0;
+		tg_flow_moved(t, g, to);
 		return from;
 	}
 	return NO_SLOT;
@@ -131,96 +102,116 @@ static uint32_t slot_ended(const struct tg_flow_table *t, const struct tg_genera
 
 	for (i = bucket * TG_BUCKET_SLOTS; i < (bucket + 1) * TG_BUCKET_SLOTS; i++)
 		if (tg_flow_buckets(g)[bucket].sig[i % TG_BUCKET_SLOTS] &&
-		    tg_flow_entries(t, g)[i].flow.flags & TG_FLOW_CLOSED)
+		    tg_flow_entries(t, g)[i].place == TG_PLACE_ENDED)
 			return i;
 	return NO_SLOT;
 }
 
-/* A place for a new flow: an empty one, else that of one that has ended. */
-static uint32_t slot_take(const struct tg_flow_table *t, struct tg_generation *g, uint64_t hash)
+/* An empty place for a new flow, perhaps after one that has ended has left it, or one has moved
+ * to its other bucket. */
+static uint32_t slot_take(struct tg_flow_table *t, struct tg_generation *g, uint64_t hash)
 {
 	uint32_t two[2] = {tg_flow_first(t, hash), tg_flow_second(t, hash)};
-	uint32_t i, slot = NO_SLOT;
+	uint32_t i, slot;
 
-	for (i = 0; i < 2 && g->used < t->max; i++) {
+	for (i = 0; i < 2; i++) {
 		uint32_t bits = tg_bucket_match(&tg_flow_buckets(g)[two[i]], 0);
 
-		if (bits) {
-			g->used++;
+		if (bits)
 			return two[i] * TG_BUCKET_SLOTS + (uint32_t)__builtin_ctz(bits);
-		}
 	}
 	for (i = 0; i < 2; i++) {
 		slot = slot_ended(t, g, two[i]);
-		if (slot != NO_SLOT)
-			return slot;
-	}
-	for (i = 0; i < 2 && g->used < t->max; i++) {
-		slot = slot_displace(t, g, two[i]);
 		if (slot != NO_SLOT) {
-			g->used++;
+			tg_flow_clear(t, g, slot);
 			return slot;
 		}
+	}
+	for (i = 0; i < 2; i++) {
+		slot = slot_displace(t, g, two[i]);
+		if (slot != NO_SLOT)
+			return slot;
 	}
 	return NO_SLOT;
 }
 
-static struct tg_flow_entry *slot_fill(struct tg_flow_table *t, uint32_t slot,
-				       const struct tg_flow_key *key, uint64_t hash,
-				       uint32_t presence, const struct tg_flow *flow)
+/* Puts a flow into the active generation, where it is not. */
+static struct tg_flow_entry *slot_fill(struct tg_flow_table *t, const struct tg_flow_key *key,
+				       uint64_t hash, uint32_t presence, const struct tg_flow *flow,
+				       enum tg_flow_place place)
 {
 	struct tg_generation *g = t->swap.active;
-	struct tg_flow_entry *e = &tg_flow_entries(t, g)[slot];
+	struct tg_flow_entry *e;
+	uint32_t slot;
 
+	tg_flow_make_room(t, g, place, key->family);
+	slot = slot_take(t, g, hash);
+	if (slot == NO_SLOT)
+		return NULL;
+	g->used++;
+	e = &tg_flow_entries(t, g)[slot];
 	tg_flow_buckets(g)[slot / TG_BUCKET_SLOTS].sig[slot % TG_BUCKET_SLOTS] = tg_flow_sig(hash);
 	e->key = *key;
 	e->presence = presence;
 	e->flow = *flow;
+	tg_flow_enter(t, g, slot, place);
 	tg_swap_note(&t->swap, presence);
 	return e;
+}
+
+/* A flow of history has been met: it moves, and waits if it is half closed or there is no place
+ * of its own for it. */
+static struct tg_flow_entry *second_chance(struct tg_flow_table *t, uint32_t old, uint64_t hash)
+{
+	struct tg_flow_entry *e = &tg_flow_entries(t, t->swap.history)[old], *now;
+	struct tg_flow flow = e->flow;
+	enum tg_flow_place place = TG_PLACE_WAITS;
+
+	if (e->place == TG_PLACE_OWN) {
+		if (!(flow.flags & (TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN)) &&
+		    tg_flow_has_room(t, t->swap.active, e->key.family))
+			place = TG_PLACE_OWN;
+		else
+			flow.waits = TG_FLOW_REFUSED;
+	}
+	now = slot_fill(t, &e->key, hash, e->presence, &flow, place);
+	if (!now)
+		return e;
+	tg_flow_clear(t, t->swap.history, old);
+	return now;
 }
 
 struct tg_flow_entry *tg_flow_table_find(struct tg_flow_table *t, const struct tg_flow_key *key,
 					 uint64_t hash)
 {
-	uint32_t slot = slot_find(t, t->swap.active, key, hash), place;
+	uint32_t slot = slot_find(t, t->swap.active, key, hash);
 	struct tg_flow_entry *e;
 
-	if (TG_LIKELY(slot != NO_SLOT))
-		return &tg_flow_entries(t, t->swap.active)[slot];
+	if (TG_LIKELY(slot != NO_SLOT)) {
+		e = &tg_flow_entries(t, t->swap.active)[slot];
+		if (TG_UNLIKELY(e->flow.state == TG_FLOW_SETUP || e->flow.waits))
+			e->met = 1;
+		return e;
+	}
 	slot = slot_find(t, t->swap.history, key, hash);
 	if (slot == NO_SLOT)
 		return NULL;
 	e = &tg_flow_entries(t, t->swap.history)[slot];
-	if (e->flow.flags & TG_FLOW_CLOSED)
-		return e;
-	place = slot_take(t, t->swap.active, hash);
-	if (place == NO_SLOT)
-		return e;
-	share_add(t, t->swap.active, key, 1);
-	slot_clear(t, t->swap.history, slot);
-	return slot_fill(t, place, key, hash, e->presence, &e->flow);
+	return e->place == TG_PLACE_ENDED ? e : second_chance(t, slot, hash);
 }
 
 struct tg_flow_entry *tg_flow_table_insert(struct tg_flow_table *t, const struct tg_flow_key *key,
 					   uint64_t hash, uint32_t presence,
 					   const struct tg_flow *flow)
 {
-	uint32_t slot = slot_find(t, t->swap.active, key, hash);
-	uint32_t old = slot_find(t, t->swap.history, key, hash);
+	enum tg_flow_place place = tg_flow_place_of(flow);
 
-	bool counted = slot != NO_SLOT &&
-		       !(tg_flow_entries(t, t->swap.active)[slot].flow.flags & TG_FLOW_CLOSED);
-
-	if (slot == NO_SLOT)
-		slot = slot_take(t, t->swap.active, hash);
-	if (slot == NO_SLOT)
+	tg_flow_table_remove(t, key, hash);
+	if (place == TG_PLACE_OWN && !tg_flow_has_room(t, t->swap.active, key->family))
 		return NULL;
-	if (!counted)
-		share_add(t, t->swap.active, key, 1);
-	if (old != NO_SLOT)
-		slot_clear(t, t->swap.history, old);
-	return slot_fill(t, slot, key, hash, presence, flow);
+	if (place == TG_PLACE_WAITS)
+		tg_flow_lately(t, key, 1);
+	return slot_fill(t, key, hash, presence, flow, place);
 }
 
 void tg_flow_table_remove(struct tg_flow_table *t, const struct tg_flow_key *key, uint64_t hash)
@@ -231,7 +222,10 @@ void tg_flow_table_remove(struct tg_flow_table *t, const struct tg_flow_key *key
 	for (i = 0; i < 2; i++) {
 		uint32_t slot = slot_find(t, both[i], key, hash);
 
-		if (slot != NO_SLOT)
-			slot_clear(t, both[i], slot);
+		if (slot == NO_SLOT)
+			continue;
+		if (tg_flow_entries(t, both[i])[slot].place == TG_PLACE_WAITS)
+			tg_flow_lately(t, key, -1);
+		tg_flow_clear(t, both[i], slot);
 	}
 }

@@ -5,8 +5,11 @@
  * two). A flow stands in one of two buckets. A look-up of a burst's flows is two
  * waits for memory for all of them together: buckets are prefetched, then entries.
  *
- * A flow that has ended stays, to translate retransmissions, until a swap forgets
- * it or a new flow needs its place. No room: the insertion is refused.
+ * Who stands there, and who makes room for whom (flow_places.c): a flow with a place of its own
+ * makes room for nobody. One that waits for that, since it is in set-up, or has carried nothing
+ * yet, or was refused, makes room for the newest of its family; one that has ended, and stays to
+ * have retransmissions translated, for anybody. core/share.h says how many places each family has,
+ * and each source of it.
  *
  * The hash is 64 bits of SipHash under the table's own key: whoever opens flows
  * cannot choose their buckets.
@@ -36,10 +39,31 @@ struct tg_flow_entry {
 	struct tg_flow flow; /* 32 bytes */
 	struct tg_flow_key key;
 	uint32_t presence; /* tg_presence_flow */
-	uint8_t pad[52];
+	uint32_t newer, older; /* in its list: slots + 1; 0: none */
+	uint8_t place;         /* enum tg_flow_place */
+	uint8_t met;           /* since it came to the end of its list */
+	uint8_t pad[42];
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct tg_flow_entry) == 128, "two cache lines");
 _Static_assert(offsetof(struct tg_flow_entry, key.a[2]) <= 64, "an IPv4 flow reads one");
+
+enum tg_flow_place {
+	TG_PLACE_OWN = 0,
+	TG_PLACE_WAITS = 1,
+	TG_PLACE_ENDED = 2,
+};
+
+/* Flows that make room for others, by their slots + 1: the oldest first. */
+struct tg_flow_list {
+	uint32_t newest, oldest, n;
+};
+
+/* What a generation begins with. Families: IPv4, IPv6. */
+struct tg_flow_head {
+	struct tg_flow_list waits[2], ended;
+	uint32_t pad[7];
+	uint32_t shares[2][TG_SHARE_CELLS]; /* of flows with places of their own */
+} __attribute__((aligned(64)));
 
 struct tg_bucket {
 	uint32_t sig[TG_BUCKET_SLOTS]; /* 0: empty */
@@ -47,52 +71,90 @@ struct tg_bucket {
 } __attribute__((aligned(64)));
 
 struct tg_flow_table {
-	struct tg_swap swap; /* of: cells of shares, buckets, entries */
+	struct tg_swap swap; /* of: head, buckets, entries */
 	struct tg_siphash_key key;
+	uint32_t *lately; /* core/share.h: what sources have brought; of IPv4, then of IPv6 */
+	uint32_t tick;    /* tg_flow_tick */
 	uint32_t buckets; /* a power of two */
-	uint32_t max;     /* flows in one generation */
+	uint32_t max;     /* places of their own, for flows of one family in one generation */
+	uint32_t waiting; /* flows that wait, likewise */
+	uint32_t room;    /* flows of all kinds in one generation */
 };
 
 /* False if there is no memory. */
 bool tg_flow_table_init(struct tg_flow_table *t, uint32_t max, struct tg_siphash_key key);
 void tg_flow_table_free(struct tg_flow_table *t);
 
-/* The flow, or NULL. One met in history moves to active, unless it has ended or
- * there is no room. Good until the next insertion or swap. */
+bool tg_flow_table_populate(struct tg_flow_table *t);
+
+/* The flow, or NULL. One met in history moves to active, unless it has ended; it waits there if it
+ * is half closed or finds no place of its own. Good until the next insertion or swap. */
 struct tg_flow_entry *tg_flow_table_find(struct tg_flow_table *t, const struct tg_flow_key *key,
 					 uint64_t hash);
 
-/* Puts a flow there, in the place of one with the same key, or NULL: no room. */
+/* Puts a flow there, in the place of one with the same key: it waits, unless it has ended or is
+ * settled. NULL: no room. */
 struct tg_flow_entry *tg_flow_table_insert(struct tg_flow_table *t, const struct tg_flow_key *key,
 					   uint64_t hash, uint32_t presence,
 					   const struct tg_flow *flow);
 
 void tg_flow_table_remove(struct tg_flow_table *t, const struct tg_flow_key *key, uint64_t hash);
 
-/* False if the flow's source holds its share of the table. */
-bool tg_flow_table_admits(const struct tg_flow_table *t, const struct tg_flow_key *key);
+/* ---- flow_places.c ---- */
 
-/* A flow in the table has ended, so that its place is to be had; or has not after all. */
-void tg_flow_table_ended(struct tg_flow_table *t, const struct tg_flow_key *key, bool after_all_not);
+/* True if the flow's source may bring one more that waits. */
+bool tg_flow_table_may_wait(const struct tg_flow_table *t, const struct tg_flow_key *key);
 
-#define TG_SHARES_LEN (TG_SHARE_CELLS * sizeof(uint32_t))
-_Static_assert(TG_SHARES_LEN % 64 == 0, "buckets are cache lines");
+/* Gives a flow that waits a place of its own. False if none is due to its source. */
+bool tg_flow_table_settle(struct tg_flow_table *t, struct tg_flow_entry *e);
+
+/* A flow has ended, or has not after all. */
+void tg_flow_table_ended(struct tg_flow_table *t, struct tg_flow_entry *e, bool after_all_not);
+
+/* True if a family's places are as good as used up: time to swap. */
+bool tg_flow_table_is_full(const struct tg_flow_table *t);
+
+/* A flow's kind of place, by what it is. */
+enum tg_flow_place tg_flow_place_of(const struct tg_flow *flow);
+
+/* True if there is a place of its own for one more of the family. */
+bool tg_flow_has_room(const struct tg_flow_table *t, const struct tg_generation *g, uint32_t family);
+
+/* A flow that stands in a slot enters its kind of place, or leaves it. */
+void tg_flow_enter(struct tg_flow_table *t, struct tg_generation *g, uint32_t slot,
+		   enum tg_flow_place place);
+void tg_flow_leave(struct tg_flow_table *t, struct tg_generation *g, uint32_t slot);
+
+/* It stands in another slot now. */
+void tg_flow_moved(struct tg_flow_table *t, struct tg_generation *g, uint32_t to);
+
+/* Has others make room for a newcomer of the family. */
+void tg_flow_make_room(struct tg_flow_table *t, struct tg_generation *g, enum tg_flow_place place,
+		       uint32_t family);
+
+/* Empties a slot. */
+void tg_flow_clear(struct tg_flow_table *t, struct tg_generation *g, uint32_t slot);
+
+/* A source has brought a flow that waits, or (`by` -1) that has not to wait any more. */
+void tg_flow_lately(struct tg_flow_table *t, const struct tg_flow_key *key, int by);
+
+_Static_assert(sizeof(struct tg_flow_head) % 64 == 0, "buckets are cache lines");
 
 /* Where things stand. */
-static inline uint32_t *tg_flow_shares(const struct tg_generation *g)
+static inline struct tg_flow_head *tg_flow_head(const struct tg_generation *g)
 {
 	return g->table;
 }
 
 static inline struct tg_bucket *tg_flow_buckets(const struct tg_generation *g)
 {
-	return (void *)((uint8_t *)g->table + TG_SHARES_LEN);
+	return (void *)((uint8_t *)g->table + sizeof(struct tg_flow_head));
 }
 
 static inline struct tg_flow_entry *tg_flow_entries(const struct tg_flow_table *t,
 						    const struct tg_generation *g)
 {
-	return (void *)((uint8_t *)g->table + TG_SHARES_LEN +
+	return (void *)((uint8_t *)g->table + sizeof(struct tg_flow_head) +
 			(size_t)t->buckets * sizeof(struct tg_bucket));
 }
 

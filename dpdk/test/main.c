@@ -11,6 +11,7 @@ int main(int argc, char **argv)
 	harness_eal();
 	test_tables();
 	test_flows();
+	test_crowd();
 	test_store();
 	test_bursts();
 	test_fast();

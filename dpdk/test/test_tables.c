@@ -59,7 +59,7 @@ static void flow_table(void)
 	CHECK_EQ(insert(&t, 0, MANY, 0), MANY, "as many as there is room for");
 	CHECK_EQ(count_found(&t, 0, MANY), MANY, "found");
 	CHECK_EQ(count_found(&t, MANY, 2 * MANY), 0, "not found");
-	CHECK_EQ(insert(&t, MANY, MANY + 10, 0), 0, "full: refused");
+	CHECK_EQ(insert(&t, MANY, 2 * MANY, 0), MANY / 4, "both families together: then refused");
 	CHECK_EQ(count_found(&t, 0, MANY), MANY, "who is there stays");
 	CHECK(tg_swap_turn(&t.swap), "swap");
 	CHECK(!tg_swap_turn(&t.swap), "not again before the cleaner");
@@ -82,9 +82,36 @@ static void ended_flows_make_room(void)
 	struct tg_siphash_key key = {1, 2};
 
 	CHECK(tg_flow_table_init(&t, 1024, key), "memory");
-	CHECK_EQ(insert(&t, 0, 1024, TG_FLOW_CLOSED), 1024, "ended flows");
-	CHECK(insert(&t, 5000, 5200, 0) > 180, "new ones take their places");
-	CHECK(t.swap.active->used <= 1024, "no more than there may be");
+	CHECK_EQ(insert(&t, 0, 20000, TG_FLOW_CLOSED), 20000, "ended flows");
+	CHECK(t.swap.active->used <= t.room && t.swap.active->used > t.room - 8,
+	      "no more than there may be");
+	CHECK_EQ(insert(&t, 30000, 31000, 0), 1000, "new ones take their places");
+	CHECK(t.swap.active->used <= t.room && t.swap.active->used > t.room - 8,
+	      "no more than there may be");
+	CHECK_EQ(count_found(&t, 30000, 31000), 1000, "found");
+	CHECK(count_found(&t, 20000 - t.room / 2, 20000) > t.room / 2 - 1000, "the oldest went");
+	tg_flow_table_free(&t);
+}
+
+/* As full as it may be, of all kinds: everybody finds a bucket. */
+static void every_place_taken(void)
+{
+	struct tg_flow_table t = {0};
+	struct tg_siphash_key key = {3, 4};
+	uint32_t i, n[3] = {0};
+	uint64_t hash;
+
+	CHECK(tg_flow_table_init(&t, 1 << 20, key), "memory");
+	CHECK_EQ(t.buckets, 1 << 18, "a million flows in 256 MiB");
+	for (i = 0; i < 3000000; i++) {
+		struct tg_flow_key k = key_of(i, &hash, &t);
+		struct tg_flow flow = {.state = TG_FLOW_READY, .waits = i % 2 ? TG_FLOW_SILENT : 0};
+
+		n[i % 2] += tg_flow_table_insert(&t, &k, hash, i, &flow) != NULL;
+	}
+	CHECK_EQ(n[0], tg_share_both(1 << 20), "flows with a place of their own");
+	CHECK_EQ(n[1], 1500000, "flows that wait");
+	CHECK_EQ(t.swap.active->used, tg_share_both(1 << 20) + 2 * t.waiting, "all of them");
 	tg_flow_table_free(&t);
 }
 
@@ -128,6 +155,7 @@ void test_tables(void)
 {
 	flow_table();
 	ended_flows_make_room();
+	every_place_taken();
 	whitelist(false);
 	whitelist(true);
 }

@@ -11,6 +11,7 @@
 void test_hash(void);
 void test_rss(void);
 void test_tables(void);
+void test_crowd(void);
 void test_bursts(void);
 void test_fast(void);
 void test_flows(void);

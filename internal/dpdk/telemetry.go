@@ -64,6 +64,7 @@ type State struct {
 	Cores   int    `json:"cores"`
 	Ports   int    `json:"ports"`
 	Flows   int    `json:"flows"`
+	Full    int    `json:"flows_full"` // cores that have no place for newcomers' flows
 	Sources int    `json:"sources"`
 
 	ShortSYNs     uint64 `json:"fast_path_syns"` // frames that went the fast path (docs/dpdk.md)

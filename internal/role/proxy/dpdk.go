@@ -292,6 +292,9 @@ func (d *dpdkBox) loop(ctx context.Context) error {
 					d.Log.Error("housekeeping", "error", err)
 				}
 			}
+			if err := d.swapEarly(); err != nil {
+				d.Log.Error("swapping the flow tables early", "error", err)
+			}
 			d.watchSides()
 		}
 	}
@@ -319,15 +322,37 @@ func (d *dpdkBox) watchSides() {
 	}
 }
 
-// swapTables is the box's, of the program.
-func (d *dpdkBox) swapTables() error {
-	opened := uint64(0)
+// flowsOpened is the box's, of the program.
+func (d *dpdkBox) flowsOpened() (opened uint64, err error) {
 	for _, svc := range d.Cfg.Services {
 		c, err := dpdk.Counters(d.proc.Prefix, d.Numbers.ID(svc.Name))
 		if err != nil {
-			return err
+			return 0, err
 		}
-		opened += c["flow_opened"]
+		opened += c[schema.CounterFlowOpened.String()]
+	}
+	return opened, nil
+}
+
+// swapEarly is the box's, of the program: all cores' tables turn when one core's is full.
+func (d *dpdkBox) swapEarly() error {
+	state, err := dpdk.ReadState(d.proc.Prefix)
+	if err != nil || state.Full == 0 {
+		return err
+	}
+	opened, err := d.flowsOpened()
+	if err != nil || !d.flows.early(true, opened, time.Now(), &d.Cfg.Proxy) {
+		return err
+	}
+	d.Log.Warn("a flow table is full: idle connections are forgotten early", "flows", state.Flows, "max_flows", d.Cfg.Proxy.MaxFlows)
+	return d.control.Apply([]string{"swap flows"})
+}
+
+// swapTables is the box's, of the program.
+func (d *dpdkBox) swapTables() error {
+	opened, err := d.flowsOpened()
+	if err != nil {
+		return err
 	}
 	lines := []string{"swap sources"}
 	if d.flows.due(opened, time.Now(), &d.Cfg.Proxy) {

@@ -38,11 +38,10 @@ func (a *flowAge) due(opened uint64, now time.Time, p *config.Proxy) bool {
 }
 
 // early says whether the flow tables are to be swapped before their time, and if so believes
-// that they are: when next to nothing is free for newcomers, so that they would have to wait. Who
-// is not met in a tenth of a swap period is then forgotten by the next of these.
-func (a *flowAge) early(used int, opened uint64, now time.Time, p *config.Proxy) bool {
-	room := plane.FlowsForNewcomers(p.MaxFlows)
-	if used < room-room/64 || now.Sub(a.swapped) < max(p.SwapPeriod/10, time.Second) {
+// that they are: when next to nothing is free for newcomers (`full`), so that they would have to
+// wait. Who is not met in a tenth of a swap period is then forgotten by the next of these.
+func (a *flowAge) early(full bool, opened uint64, now time.Time, p *config.Proxy) bool {
+	if !full || now.Sub(a.swapped) < max(p.SwapPeriod/10, time.Second) {
 		return false
 	}
 	*a = flowAge{opened, now}
@@ -59,7 +58,8 @@ func (b *box) swapEarly() error {
 	if err != nil {
 		return err
 	}
-	if !b.flows.early(used, opened, time.Now(), &b.Cfg.Proxy) {
+	room := plane.FlowsForNewcomers(b.Cfg.Proxy.MaxFlows)
+	if !b.flows.early(used >= room-room/64, opened, time.Now(), &b.Cfg.Proxy) {
 		return nil
 	}
 	b.Log.Warn("a flow table is full: idle connections are forgotten early", "flows", used, "max_flows", b.Cfg.Proxy.MaxFlows)
