@@ -11,6 +11,7 @@
  */
 #include "lib/proxy_answer.h"
 #include "lib/proxy_cache.h"
+#include "lib/proxy_closed.h"
 #include "lib/proxy_fast_syn.h"
 #include "lib/proxy_icmp.h"
 #include "lib/proven.h"
@@ -66,6 +67,7 @@ static __always_inline int tg_setup_server(struct xdp_md *ctx, struct tg_packet 
 					   struct tg_flow *f)
 {
 	struct tg_counter_row *row = tg_counter_row_get(f->service);
+	__u32 id = f->service;
 	struct tg_segment s;
 
 	if (tg_is_clients(ctx, pkt, f)) {
@@ -82,6 +84,7 @@ static __always_inline int tg_setup_server(struct xdp_md *ctx, struct tg_packet 
 		tg_flow_remove(pkt, TG_TO_CLIENT);
 		if (row)
 			tg_count(row, TG_COUNT_flow_refused);
+		tg_refused_learn(pkt, id);
 		return tg_segment_send(ctx, pkt, &s);
 	default:
 		return XDP_DROP;
@@ -231,6 +234,8 @@ __attribute__((noinline)) int tg_proxy_tcp(struct xdp_md *ctx, struct tg_packet 
 		f = tg_flow_find(pkt, TG_TO_CLIENT);
 		if (f)
 			return tg_from_server(ctx, pkt, f);
+		if (TG_UNLIKELY(pkt->flags & (TG_TCP_SYN | TG_TCP_RST)))
+			tg_refused_listen(ctx, pkt);
 	}
 	if (to_service)
 		return TG_NEXT_CASE;

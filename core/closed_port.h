@@ -16,6 +16,9 @@
  *                                                                SYNs go on to the server,
  *                                                                within an allowance
  *
+ * A proxy, which sends servers SYNs itself, skips ASKING: the refusal of one of these is the proof
+ * (tg_closed_refused).
+ *
  * All of it is said by servers, by the port that they are behind. An outsider can have a
  * server reset a connection, and so have one SYN pass now and then; for more, the server must
  * refuse that SYN, which no listening socket does. What passes is within TG_CLOSED_SYN_COST_NS
@@ -130,6 +133,24 @@ TG_INLINE struct tg_decision tg_closed_syn(struct tg_closed_entry *e,
 	if (e->unanswered != UINT16_MAX)
 		e->unanswered++;
 	return TG_DECIDE(TG_PASS, asks ? TG_COUNT_closed_asked : TG_COUNT_pass_closed);
+}
+
+/* A SYN that the gate itself has sent to the place was refused, which is a proof: a proxy connects
+ * to servers in its clients' names (core/proxy.h). To be called for what came by the port that the
+ * server is behind. As above, who is in the slot stays there, and what has just been open stays so. */
+TG_INLINE bool tg_closed_refused(struct tg_closed_entry *e, const struct tg_listener_key *place,
+				 uint64_t now_ns)
+{
+	bool known = tg_closed_is(e, place, now_ns), news;
+
+	if (now_ns < e->until_ns && (!known || e->state == TG_CLOSED_OPEN))
+		return false;
+	news = !known || e->state != TG_CLOSED_CLOSED;
+	if (!known)
+		*e = (struct tg_closed_entry){.place = *place};
+	e->state = TG_CLOSED_CLOSED;
+	e->until_ns = now_ns + TG_CLOSED_KEPT_NS;
+	return news;
 }
 
 /* What a server's segment says. */

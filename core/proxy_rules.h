@@ -65,6 +65,13 @@ TG_INLINE struct tg_syn_rule tg_proxy_syn(uint32_t mode, uint32_t strategy, stru
 				    TG_COUNT_NOTHING};
 }
 
+/* True for a SYN that the gate answers in its server's name, so that a port must be open for it
+ * (core/closed_port.h). */
+TG_INLINE bool tg_syn_connects(enum tg_syn_act act)
+{
+	return act == TG_SYN_COOKIE || act == TG_SYN_CACHE;
+}
+
 /* ---- ACKs and RSTs without a flow ---- */
 
 /* True for what is no SYN and goes on unasked: in monitor mode everything, and a first

@@ -10,6 +10,7 @@
 
 #include "cookie_check.h"
 #include "proxy_answer_common.h"
+#include "proxy_closed.h"
 #include "signed.h"
 
 /* Turns the SYN into a SYN-ACK with a cookie and sends it back: under `cookie`, or
@@ -224,6 +225,9 @@ static __always_inline int tg_noflow_syn(struct xdp_md *ctx, const struct tg_pac
 		d = tg_host_judge_intact(tg_intact(ctx, syn));
 	rule = tg_proxy_syn(svc->mode, strategy, d, live);
 	tg_count(row, rule.counter);
+	if (TG_UNLIKELY(svc->closed) && tg_syn_connects(rule.act) &&
+	    tg_refused_syn(syn, id) == TG_PASS)
+		return tg_forward(ctx, syn);
 	switch (rule.act) {
 	case TG_SYN_FORWARD:
 		return tg_forward(ctx, syn);

@@ -108,7 +108,7 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx, __u8 family, bo
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !proxy_cfg || !row || svc->mode != TG_MODE_ALWAYS ||
+	if (!id || !svc || !proxy_cfg || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
 	    (proxy->flows &&
 	     tg_presence_has(tg_presence_flow(&syn, proxy->presence_salt), TG_PRESENCE_FLOWS)))
 		return XDP_ABORTED;

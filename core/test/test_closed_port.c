@@ -81,6 +81,31 @@ static void learning_takes_a_refusal(void **state)
 	assert_int_equal(syn(&e, &a, 13, now + SECOND_NS + TG_CLOSED_KEPT_NS), TG_COUNT_NOTHING);
 }
 
+static void a_refused_connection_is_a_proof(void **state)
+{
+	uint64_t now = 100 * SECOND_NS;
+	struct tg_packet p = segment(TG_TCP_SYN, 0, 0);
+	struct tg_listener_key at = tg_closed_place(&p, false), other = at;
+	struct tg_closed_entry e = {0};
+	struct tg_allowance a = {0};
+
+	(void)state;
+	other.port_be++;
+	assert_int_equal(syn(&e, &a, 7, now), TG_COUNT_NOTHING);
+	assert_true(tg_closed_refused(&e, &at, now));
+	assert_false(tg_closed_refused(&e, &at, now)); /* known */
+	assert_false(tg_closed_refused(&e, &other, now)); /* another has to wait */
+	assert_int_equal(syn(&e, &a, 7, now), TG_COUNT_pass_closed);
+	/* Somebody listens again; a refusal soon after changes nothing. */
+	assert_int_equal(hear(&e, TG_TCP_SYN | TG_TCP_ACK, 4711, 8, now), TG_CLOSED_ACCEPTS);
+	assert_false(tg_closed_refused(&e, &at, now));
+	assert_int_equal(syn(&e, &a, 7, now), TG_COUNT_NOTHING);
+	now += TG_CLOSED_OPEN_NS;
+	assert_true(tg_closed_refused(&e, &at, now));
+	assert_int_equal(syn(&e, &a, 7, now + TG_CLOSED_KEPT_NS), TG_COUNT_NOTHING);
+	assert_true(tg_closed_refused(&e, &other, now + TG_CLOSED_KEPT_NS));
+}
+
 static void a_listener_ends_it(void **state)
 {
 	uint64_t now = 100 * SECOND_NS;
@@ -153,6 +178,7 @@ int tg_test_closed_port(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(learning_takes_a_refusal),
+		cmocka_unit_test(a_refused_connection_is_a_proof),
 		cmocka_unit_test(a_listener_ends_it),
 		cmocka_unit_test(a_flood_passes_within_the_allowance),
 		cmocka_unit_test(slots_and_flows),

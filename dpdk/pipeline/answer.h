@@ -238,6 +238,8 @@ static inline void tg_noflow_syn(struct tg_worker *w, struct tg_item *it, bool l
 
 	tg_count(w, it->id, TG_COUNT_syn);
 	tg_count(w, it->id, rule.counter);
+	if (TG_UNLIKELY(tg_closed_any(w)) && tg_syn_connects(rule.act) && tg_closed_passes(w, it))
+		rule.act = TG_SYN_FORWARD;
 	switch (rule.act) {
 	case TG_SYN_FORWARD:
 		tg_forward(w, it);

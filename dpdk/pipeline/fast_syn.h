@@ -116,7 +116,8 @@ static void __attribute__((noinline)) tg_fast_learn(struct tg_worker *w, struct 
 	s->strategy = box->proxy_cfg[id].strategy;
 	s->answers = id && box->services[id].mode == TG_MODE_ALWAYS && !tg_packet_is_group(syn) &&
 		     s->strategy != TG_STRATEGY_CACHE &&
-		     (w->key_now || !tg_strategy_has_cookie(s->strategy));
+		     (w->key_now || !tg_strategy_has_cookie(s->strategy)) &&
+		     !tg_closed_is_near(w, syn);
 	if (!s->answers)
 		return;
 	s->advertised = s->strategy == TG_STRATEGY_COOKIE ? *tg_advertised(w, syn, id)

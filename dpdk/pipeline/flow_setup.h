@@ -8,6 +8,7 @@
 #ifndef TG_DPDK_FLOW_SETUP_H
 #define TG_DPDK_FLOW_SETUP_H
 
+#include "closed_port.h"
 #include "flow.h"
 
 static inline bool tg_item_has_data(const struct tg_item *it)
@@ -300,6 +301,8 @@ static inline void tg_setup_server(struct tg_worker *w, struct tg_item *it, stru
 	case TG_SETUP_REFUSED:
 		s = tg_flow_refusal(&it->pkt, &e->flow);
 		tg_count(w, e->flow.service, TG_COUNT_flow_refused);
+		if (tg_closed_learn(w, it, e->flow.service))
+			tg_advertised_forget(w);
 		tg_flow_remove(w, it, e);
 		tg_segment_send(w, it->m, it->port, &s);
 		break;

@@ -122,6 +122,8 @@ static inline void act_tcp(struct tg_worker *w, struct tg_item *it)
 			tg_from_server(w, it, back);
 			return;
 		}
+		if (TG_UNLIKELY(it->pkt.flags & (TG_TCP_SYN | TG_TCP_RST)) && tg_closed_any(w))
+			tg_closed_listen(w, it);
 	}
 	if (it->to_service)
 		act_case(w, it, e);

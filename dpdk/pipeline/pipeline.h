@@ -19,6 +19,7 @@
 
 #include <rte_mbuf.h>
 
+#include "../core/closed_port.h"
 #include "../core/signed.h"
 #include "box.h"
 #include "fast.h"
@@ -126,6 +127,11 @@ struct tg_worker {
 		struct tg_service advertised;
 	} advertised;
 	struct tg_cache cache;
+	struct tg_closed_places { /* where nobody listens, as far as this core has been told */
+		uint64_t until_ns; /* then none is known */
+		struct tg_allowance share;
+		struct tg_closed_entry places[TG_CLOSED_SLOTS];
+	} closed;
 	uint32_t icmp_allowed; /* errors that may be sent now */
 	uint64_t icmp_errors; /* that were sent: icmp_error.h */
 	struct tg_out out[TG_PORTS_MAX];

@@ -252,11 +252,11 @@ const (
 	CounterDropSigned Counter = 122
 	// CounterDropAuthOption: SYNs whose TCP-MD5 or TCP-AO option has a wrong length or comes twice, or whose option lengths lie; the kernel drops these, too.
 	CounterDropAuthOption Counter = 123
-	// CounterPassClosed: edge: SYNs to an address and port on which nobody listens, left to the server, which refuses them.
+	// CounterPassClosed: edge, proxy: SYNs to an address and port on which nobody listens, left to the server, which refuses them.
 	CounterPassClosed Counter = 124
 	// CounterClosedAsked: edge: SYNs left to the server to learn whether somebody listens there, after a connection was reset at its beginning.
 	CounterClosedAsked Counter = 125
-	// CounterClosedLearned: edge: addresses and ports found to have no listener, every time it is found.
+	// CounterClosedLearned: edge, proxy: addresses and ports found to have no listener, every time it is found.
 	CounterClosedLearned Counter = 126
 	// CounterFlowWaits: proxy: connections that carry data and have no place of their own in the flow table, which is full or shared out: looked at again each 4 s; who is not met gives way to newcomers.
 	CounterFlowWaits Counter = 127
@@ -404,9 +404,9 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"signed_excess", "the same beyond signed_rate, answered like any other (signed: pass)"},
 	{"drop_signed", "the same, dropped (signed: drop)"},
 	{"drop_auth_option", "SYNs whose TCP-MD5 or TCP-AO option has a wrong length or comes twice, or whose option lengths lie; the kernel drops these, too"},
-	{"pass_closed", "edge: SYNs to an address and port on which nobody listens, left to the server, which refuses them"},
+	{"pass_closed", "edge, proxy: SYNs to an address and port on which nobody listens, left to the server, which refuses them"},
 	{"closed_asked", "edge: SYNs left to the server to learn whether somebody listens there, after a connection was reset at its beginning"},
-	{"closed_learned", "edge: addresses and ports found to have no listener, every time it is found"},
+	{"closed_learned", "edge, proxy: addresses and ports found to have no listener, every time it is found"},
 	{"flow_waits", "proxy: connections that carry data and have no place of their own in the flow table, which is full or shared out: looked at again each 4 s; who is not met gives way to newcomers"},
 	{"reply_routed", "SYNs answered to another MAC address than they came from, as the route to the client says (LVS-DR, a second router); also in cookie_sent"},
 	{"reply_unsure", "SYNs answered to where they came from although the route is another, or not known, because the allowance is used up; also in cookie_sent"},

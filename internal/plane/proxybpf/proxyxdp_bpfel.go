@@ -121,39 +121,42 @@ type ProxyXdpTgServerKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	ProxyXdpMapTgClosed4     = "tg_closed4"
-	ProxyXdpMapTgClosed6     = "tg_closed6"
-	ProxyXdpMapTgCounters    = "tg_counters"
-	ProxyXdpMapTgDevices     = "tg_devices"
-	ProxyXdpMapTgFlows4      = "tg_flows4"
-	ProxyXdpMapTgFlows6      = "tg_flows6"
-	ProxyXdpMapTgHalfopens   = "tg_halfopens"
-	ProxyXdpMapTgKeys        = "tg_keys"
-	ProxyXdpMapTgLatelyCells = "tg_lately_cells"
-	ProxyXdpMapTgMacs        = "tg_macs"
-	ProxyXdpMapTgNextFlow    = "tg_next_flow"
-	ProxyXdpMapTgOffenders   = "tg_offenders"
-	ProxyXdpMapTgPorts       = "tg_ports"
-	ProxyXdpMapTgPrefixes    = "tg_prefixes"
-	ProxyXdpMapTgPresence    = "tg_presence"
-	ProxyXdpMapTgProxy       = "tg_proxy"
-	ProxyXdpMapTgRecent      = "tg_recent"
-	ProxyXdpMapTgServers     = "tg_servers"
-	ProxyXdpMapTgServices    = "tg_services"
-	ProxyXdpMapTgSettings    = "tg_settings"
-	ProxyXdpMapTgShares      = "tg_shares"
-	ProxyXdpMapTgSigned      = "tg_signed"
-	ProxyXdpMapTgSocketBits  = "tg_socket_bits"
-	ProxyXdpMapTgSockets     = "tg_sockets"
-	ProxyXdpMapTgStrategies  = "tg_strategies"
-	ProxyXdpMapTgSumRooms    = "tg_sum_rooms"
-	ProxyXdpMapTgWaiting4    = "tg_waiting4"
-	ProxyXdpMapTgWaiting6    = "tg_waiting6"
-	ProxyXdpMapTgWhite       = "tg_white"
-	ProxyXdpMapTgWhite6      = "tg_white6"
-	ProxyXdpMapTgWhiteBits   = "tg_white_bits"
-	ProxyXdpMapTgWhiteMarks  = "tg_white_marks"
-	ProxyXdpProgTgProxyXdp   = "tg_proxy_xdp"
+	ProxyXdpMapTgClosed4      = "tg_closed4"
+	ProxyXdpMapTgClosed6      = "tg_closed6"
+	ProxyXdpMapTgCounters     = "tg_counters"
+	ProxyXdpMapTgDevices      = "tg_devices"
+	ProxyXdpMapTgFlows4       = "tg_flows4"
+	ProxyXdpMapTgFlows6       = "tg_flows6"
+	ProxyXdpMapTgHalfopens    = "tg_halfopens"
+	ProxyXdpMapTgKeys         = "tg_keys"
+	ProxyXdpMapTgLatelyCells  = "tg_lately_cells"
+	ProxyXdpMapTgMacs         = "tg_macs"
+	ProxyXdpMapTgNextFlow     = "tg_next_flow"
+	ProxyXdpMapTgOffenders    = "tg_offenders"
+	ProxyXdpMapTgPorts        = "tg_ports"
+	ProxyXdpMapTgPrefixes     = "tg_prefixes"
+	ProxyXdpMapTgPresence     = "tg_presence"
+	ProxyXdpMapTgProxy        = "tg_proxy"
+	ProxyXdpMapTgRecent       = "tg_recent"
+	ProxyXdpMapTgRefused      = "tg_refused"
+	ProxyXdpMapTgRefusedShare = "tg_refused_share"
+	ProxyXdpMapTgRefusedUntil = "tg_refused_until"
+	ProxyXdpMapTgServers      = "tg_servers"
+	ProxyXdpMapTgServices     = "tg_services"
+	ProxyXdpMapTgSettings     = "tg_settings"
+	ProxyXdpMapTgShares       = "tg_shares"
+	ProxyXdpMapTgSigned       = "tg_signed"
+	ProxyXdpMapTgSocketBits   = "tg_socket_bits"
+	ProxyXdpMapTgSockets      = "tg_sockets"
+	ProxyXdpMapTgStrategies   = "tg_strategies"
+	ProxyXdpMapTgSumRooms     = "tg_sum_rooms"
+	ProxyXdpMapTgWaiting4     = "tg_waiting4"
+	ProxyXdpMapTgWaiting6     = "tg_waiting6"
+	ProxyXdpMapTgWhite        = "tg_white"
+	ProxyXdpMapTgWhite6       = "tg_white6"
+	ProxyXdpMapTgWhiteBits    = "tg_white_bits"
+	ProxyXdpMapTgWhiteMarks   = "tg_white_marks"
+	ProxyXdpProgTgProxyXdp    = "tg_proxy_xdp"
 )
 
 // LoadProxyXdp returns the embedded CollectionSpec for ProxyXdp.
@@ -205,38 +208,41 @@ type ProxyXdpProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProxyXdpMapSpecs struct {
-	TgClosed4     *ebpf.MapSpec `ebpf:"tg_closed4"`
-	TgClosed6     *ebpf.MapSpec `ebpf:"tg_closed6"`
-	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
-	TgFlows4      *ebpf.MapSpec `ebpf:"tg_flows4"`
-	TgFlows6      *ebpf.MapSpec `ebpf:"tg_flows6"`
-	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
-	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgLatelyCells *ebpf.MapSpec `ebpf:"tg_lately_cells"`
-	TgMacs        *ebpf.MapSpec `ebpf:"tg_macs"`
-	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
-	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
-	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgPresence    *ebpf.MapSpec `ebpf:"tg_presence"`
-	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
-	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgServers     *ebpf.MapSpec `ebpf:"tg_servers"`
-	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgShares      *ebpf.MapSpec `ebpf:"tg_shares"`
-	TgSigned      *ebpf.MapSpec `ebpf:"tg_signed"`
-	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
-	TgStrategies  *ebpf.MapSpec `ebpf:"tg_strategies"`
-	TgSumRooms    *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
-	TgWaiting4    *ebpf.MapSpec `ebpf:"tg_waiting4"`
-	TgWaiting6    *ebpf.MapSpec `ebpf:"tg_waiting6"`
-	TgWhite       *ebpf.MapSpec `ebpf:"tg_white"`
-	TgWhite6      *ebpf.MapSpec `ebpf:"tg_white6"`
-	TgWhiteBits   *ebpf.MapSpec `ebpf:"tg_white_bits"`
-	TgWhiteMarks  *ebpf.MapSpec `ebpf:"tg_white_marks"`
+	TgClosed4      *ebpf.MapSpec `ebpf:"tg_closed4"`
+	TgClosed6      *ebpf.MapSpec `ebpf:"tg_closed6"`
+	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDevices      *ebpf.MapSpec `ebpf:"tg_devices"`
+	TgFlows4       *ebpf.MapSpec `ebpf:"tg_flows4"`
+	TgFlows6       *ebpf.MapSpec `ebpf:"tg_flows6"`
+	TgHalfopens    *ebpf.MapSpec `ebpf:"tg_halfopens"`
+	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgLatelyCells  *ebpf.MapSpec `ebpf:"tg_lately_cells"`
+	TgMacs         *ebpf.MapSpec `ebpf:"tg_macs"`
+	TgNextFlow     *ebpf.MapSpec `ebpf:"tg_next_flow"`
+	TgOffenders    *ebpf.MapSpec `ebpf:"tg_offenders"`
+	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgPresence     *ebpf.MapSpec `ebpf:"tg_presence"`
+	TgProxy        *ebpf.MapSpec `ebpf:"tg_proxy"`
+	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgRefused      *ebpf.MapSpec `ebpf:"tg_refused"`
+	TgRefusedShare *ebpf.MapSpec `ebpf:"tg_refused_share"`
+	TgRefusedUntil *ebpf.MapSpec `ebpf:"tg_refused_until"`
+	TgServers      *ebpf.MapSpec `ebpf:"tg_servers"`
+	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgShares       *ebpf.MapSpec `ebpf:"tg_shares"`
+	TgSigned       *ebpf.MapSpec `ebpf:"tg_signed"`
+	TgSocketBits   *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets      *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgStrategies   *ebpf.MapSpec `ebpf:"tg_strategies"`
+	TgSumRooms     *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
+	TgWaiting4     *ebpf.MapSpec `ebpf:"tg_waiting4"`
+	TgWaiting6     *ebpf.MapSpec `ebpf:"tg_waiting6"`
+	TgWhite        *ebpf.MapSpec `ebpf:"tg_white"`
+	TgWhite6       *ebpf.MapSpec `ebpf:"tg_white6"`
+	TgWhiteBits    *ebpf.MapSpec `ebpf:"tg_white_bits"`
+	TgWhiteMarks   *ebpf.MapSpec `ebpf:"tg_white_marks"`
 }
 
 // ProxyXdpVariableSpecs contains global variables before they are loaded into the kernel.
@@ -265,38 +271,41 @@ func (o *ProxyXdpObjects) Close() error {
 //
 // It can be passed to LoadProxyXdpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProxyXdpMaps struct {
-	TgClosed4     *ebpf.Map `ebpf:"tg_closed4"`
-	TgClosed6     *ebpf.Map `ebpf:"tg_closed6"`
-	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
-	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
-	TgFlows4      *ebpf.Map `ebpf:"tg_flows4"`
-	TgFlows6      *ebpf.Map `ebpf:"tg_flows6"`
-	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
-	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgLatelyCells *ebpf.Map `ebpf:"tg_lately_cells"`
-	TgMacs        *ebpf.Map `ebpf:"tg_macs"`
-	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
-	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
-	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgPresence    *ebpf.Map `ebpf:"tg_presence"`
-	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
-	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
-	TgServers     *ebpf.Map `ebpf:"tg_servers"`
-	TgServices    *ebpf.Map `ebpf:"tg_services"`
-	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
-	TgShares      *ebpf.Map `ebpf:"tg_shares"`
-	TgSigned      *ebpf.Map `ebpf:"tg_signed"`
-	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
-	TgStrategies  *ebpf.Map `ebpf:"tg_strategies"`
-	TgSumRooms    *ebpf.Map `ebpf:"tg_sum_rooms"`
-	TgWaiting4    *ebpf.Map `ebpf:"tg_waiting4"`
-	TgWaiting6    *ebpf.Map `ebpf:"tg_waiting6"`
-	TgWhite       *ebpf.Map `ebpf:"tg_white"`
-	TgWhite6      *ebpf.Map `ebpf:"tg_white6"`
-	TgWhiteBits   *ebpf.Map `ebpf:"tg_white_bits"`
-	TgWhiteMarks  *ebpf.Map `ebpf:"tg_white_marks"`
+	TgClosed4      *ebpf.Map `ebpf:"tg_closed4"`
+	TgClosed6      *ebpf.Map `ebpf:"tg_closed6"`
+	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDevices      *ebpf.Map `ebpf:"tg_devices"`
+	TgFlows4       *ebpf.Map `ebpf:"tg_flows4"`
+	TgFlows6       *ebpf.Map `ebpf:"tg_flows6"`
+	TgHalfopens    *ebpf.Map `ebpf:"tg_halfopens"`
+	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgLatelyCells  *ebpf.Map `ebpf:"tg_lately_cells"`
+	TgMacs         *ebpf.Map `ebpf:"tg_macs"`
+	TgNextFlow     *ebpf.Map `ebpf:"tg_next_flow"`
+	TgOffenders    *ebpf.Map `ebpf:"tg_offenders"`
+	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
+	TgPresence     *ebpf.Map `ebpf:"tg_presence"`
+	TgProxy        *ebpf.Map `ebpf:"tg_proxy"`
+	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
+	TgRefused      *ebpf.Map `ebpf:"tg_refused"`
+	TgRefusedShare *ebpf.Map `ebpf:"tg_refused_share"`
+	TgRefusedUntil *ebpf.Map `ebpf:"tg_refused_until"`
+	TgServers      *ebpf.Map `ebpf:"tg_servers"`
+	TgServices     *ebpf.Map `ebpf:"tg_services"`
+	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
+	TgShares       *ebpf.Map `ebpf:"tg_shares"`
+	TgSigned       *ebpf.Map `ebpf:"tg_signed"`
+	TgSocketBits   *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets      *ebpf.Map `ebpf:"tg_sockets"`
+	TgStrategies   *ebpf.Map `ebpf:"tg_strategies"`
+	TgSumRooms     *ebpf.Map `ebpf:"tg_sum_rooms"`
+	TgWaiting4     *ebpf.Map `ebpf:"tg_waiting4"`
+	TgWaiting6     *ebpf.Map `ebpf:"tg_waiting6"`
+	TgWhite        *ebpf.Map `ebpf:"tg_white"`
+	TgWhite6       *ebpf.Map `ebpf:"tg_white6"`
+	TgWhiteBits    *ebpf.Map `ebpf:"tg_white_bits"`
+	TgWhiteMarks   *ebpf.Map `ebpf:"tg_white_marks"`
 }
 
 func (m *ProxyXdpMaps) Close() error {
@@ -318,6 +327,9 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgPresence,
 		m.TgProxy,
 		m.TgRecent,
+		m.TgRefused,
+		m.TgRefusedShare,
+		m.TgRefusedUntil,
 		m.TgServers,
 		m.TgServices,
 		m.TgSettings,
