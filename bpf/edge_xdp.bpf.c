@@ -221,7 +221,7 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 		return TG_NEXT_TAG | (found == TG_EDGE_VERIFIED ? TG_TAG_SETUP : TG_TAG_PROBE);
 	} else if (found == TG_EDGE_VERIFIED)
 		tg_bloom_put(&at, edge->generation);
-	else if (tg_edge_may_verify(pkt))
+	else if (tg_edge_may_verify(pkt) && tg_edge_may_refresh(found))
 		tg_edge_self_refresh(edge, &at, generations, row);
 	if (edge->hops)
 		tg_edge_set_ttl(ctx, pkt, edge->hops);

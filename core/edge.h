@@ -105,6 +105,15 @@ TG_INLINE struct tg_decision tg_edge_judge(enum tg_edge_kind kind, enum tg_edge_
 	}
 }
 
+/* May a client's own packet put its flow into the filter's active generation? What the filter knows
+ * already, so that a flow stays known whose answers go another way; and what passes unjudged while nothing
+ * can be judged. Never what passes within the allowance: who forges one segment again and again would
+ * soon have its flow known, and then all of them through. Of such a flow its server's answer tells. */
+TG_INLINE bool tg_edge_may_refresh(enum tg_edge_finding found)
+{
+	return found == TG_EDGE_KNOWN || found == TG_EDGE_LEARNING || found == TG_EDGE_NO_KEY;
+}
+
 /* A SYN of a flow that the filter knows: its client may have lost a connection that lives at
  * the server. With timestamps, the cookie that we answer with is strong enough to end that. Without,
  * it is not, and the client would not be served: so the SYN goes on, for the server's stack to challenge

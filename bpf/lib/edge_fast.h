@@ -142,7 +142,7 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 	if (d.verdict == TG_DROP)
 		return XDP_DROP;
 	at = tg_bloom_locate(hash, edge->bloom_bits & 31);
-	if (tg_edge_may_verify(&pkt))
+	if (tg_edge_may_verify(&pkt) && tg_edge_may_refresh(found))
 		tg_edge_self_refresh(edge, &at, generations, row);
 	if (edge->hops)
 		tg_edge_set_ttl(ctx, &pkt, edge->hops);
