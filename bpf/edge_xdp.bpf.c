@@ -170,10 +170,10 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 					   const struct tg_host_settings *settings,
 					   const struct tg_edge_settings *edge,
 					   const struct tg_service *svc, struct tg_counter_row *row,
-					   __u64 back)
+					   __u32 parse, __u64 back)
 {
 	const struct tg_tagged_settings *tagged = tg_tagged_get();
-	bool tag = tagged && tagged->edge;
+	bool tag = tagged && tagged->edge && parse != TG_PARSE_FRAGMENT;
 	struct tg_bloom_at at;
 	enum tg_edge_finding found = TG_EDGE_KNOWN;
 	struct tg_ack ack = {};
@@ -197,7 +197,9 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 		if (tg_edge_may_verify(pkt) && tg_edge_read(ctx, pkt, &ack))
 			found = tg_edge_verify(pkt, &ack, settings, back);
 		if (found == TG_EDGE_VERIFIED)
-			found = tg_edge_verified(tg_intact(ctx, pkt));
+			found = parse == TG_PARSE_FRAGMENT
+					? TG_EDGE_UNKNOWN /* its sum is that of the whole */
+					: tg_edge_verified(tg_intact(ctx, pkt));
 		if (found == TG_EDGE_UNKNOWN && settings->wide && !back)
 			return TG_NEXT_WIDE;
 		if (found == TG_EDGE_UNKNOWN && tag && tg_pending_is(edge, pkt))
@@ -283,7 +285,7 @@ __attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *
 		return tg_edge_leave(ctx, pkt);
 	if (tg_host_is_syn(pkt))
 		return tg_edge_syn(ctx, pkt, parse, settings, svc, id, row, proxy_cfg);
-	return tg_edge_segment(ctx, pkt, settings, edge, svc, row,
+	return tg_edge_segment(ctx, pkt, settings, edge, svc, row, parse,
 			       proxy_cfg & TG_EDGE_AGAIN ? TG_EPOCHS_WIDE : 0);
 }
 

@@ -297,6 +297,35 @@ __attribute__((noinline)) int tg_server_stray(struct xdp_md *ctx, const struct t
 	return tg_server_last_line(ctx, pkt, settings, server, svc, row);
 }
 
+/* The first of a segment's fragments. One that belongs to nothing is dropped as a whole segment is, and with it
+ * the rest, which without it is never put together; a SYN always is. What belongs to something is the
+ * stack's: a connection that is translated loses it, and its client sends it again. */
+__attribute__((noinline)) int tg_server_fragment(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	const struct tg_server_settings *server = tg_server_get();
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	__u32 id;
+
+	if (!pkt || !settings || !server)
+		return XDP_PASS;
+	id = tg_service_find(settings, pkt);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS)
+		return XDP_PASS;
+	if (tg_host_is_syn(pkt)) {
+		tg_count(row, TG_COUNT_syn);
+		tg_count(row, TG_COUNT_drop_fragment);
+		return XDP_DROP;
+	}
+	if (!tg_host_is_ack(pkt) || tg_split_find(server, pkt, TG_TO_SERVER) ||
+	    (server->adopt && tg_service_listener(svc, pkt->family) == TG_LISTENER_OK))
+		return XDP_PASS;
+	return tg_server_last_line(ctx, pkt, settings, server, svc, row);
+}
+
 /* What is no whole TCP segment. */
 static __always_inline int tg_server_condemned(enum tg_parse_result parsed)
 {
@@ -327,6 +356,8 @@ int tg_server_xdp(struct xdp_md *ctx)
 	if (TG_UNLIKELY(parsed != TG_PARSE_TCP)) {
 		if (parsed == TG_PARSE_OTHER && pkt.l3_off)
 			tg_server_icmp(ctx, pkt.l3_off);
+		if (parsed == TG_PARSE_FRAGMENT && tg_port_is_protected(TG_DST_PORT_BE(&pkt)))
+			return tg_server_fragment(ctx, &pkt);
 		return tg_server_condemned(parsed);
 	}
 	if (!tg_port_is_protected(TG_DST_PORT_BE(&pkt)))

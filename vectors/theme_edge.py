@@ -93,6 +93,10 @@ def verified():
             yield vector("no-length-unknown" + v, "judged as any other", [dropped(ack(f, ack=1, **bare))], {"drop_ack": 1})
             yield vector("no-length-trailer" + v, "what stands behind it is part of it: its server will drop it",
                          [dropped(ack(f, trailer=b"\xee" * 6, **bare))], {"drop_checksum": 1})
+        part = dict(frag=0x2000) if family == 4 else dict(ext=[theme_frames.fragment(0, 1)])
+        yield vector("first-fragment" + v, "its sum is that of the whole segment, so nobody can tell whether it is genuine: unknown",
+                     [dropped(ack(f, tcp_sum=1, **part)), dropped(ack(f, ack=1, **part)), passed(ack(f)), passed(ack(f, tcp_sum=1, **part))],
+                     {"drop_ack": 2, "cookie_valid": 1, "edge_known": 1})
         yield vector("valid-fin" + v, "and the FIN, too", [passed(ack(f, flags=ACK | FIN))], {"cookie_valid": 1})
         yield vector("previous-epoch" + v, "the keys of two epochs are good",
                      [passed(ack(f, p.EPOCH - 1))], {"cookie_valid": 1})

@@ -53,6 +53,19 @@ static void kinds_and_judgements(void **state)
 	}
 }
 
+/* Who may put his own flow into the filter: nobody who is let by within the allowance. */
+static void refreshing(void **state)
+{
+	(void)state;
+	assert_true(tg_edge_may_refresh(TG_EDGE_KNOWN));
+	assert_true(tg_edge_may_refresh(TG_EDGE_LEARNING));
+	assert_true(tg_edge_may_refresh(TG_EDGE_NO_KEY));
+	assert_false(tg_edge_may_refresh(TG_EDGE_ALLOWED));
+	assert_false(tg_edge_may_refresh(TG_EDGE_UNKNOWN));
+	assert_false(tg_edge_may_refresh(TG_EDGE_BROKEN));
+	assert_false(tg_edge_may_refresh(TG_EDGE_ROUTED));
+}
+
 /* The allowance over ten seconds: as many as it says, give or take a tenth of a
  * second's worth, however fast packets come and whatever the clock's steps are. */
 static void allowance(void **state)
@@ -198,6 +211,7 @@ int tg_test_edge(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kinds_and_judgements),
+		cmocka_unit_test(refreshing),
 		cmocka_unit_test(allowance),
 		cmocka_unit_test(clocks_that_differ),
 		cmocka_unit_test(clocks_a_whole_epoch_apart),

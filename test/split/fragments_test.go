@@ -47,13 +47,18 @@ func inFragments(frame []byte, id uint16) [][]byte {
 	return [][]byte{part(frame[hdr:hdr+first], 0x2000), part(frame[hdr+first:], first/8)}
 }
 
-// ACKs in fragments that belong to nothing: a server that adopts drops them as it does whole
+// ACKs in fragments that belong to nothing: a server drops them as it does whole
 // ones, without a RST that would tell what its edge has let through.
 func TestUnmatchedFragments(t *testing.T) {
+	t.Run("adopt", func(t *testing.T) { unmatchedFragments(t, nil) })
+	t.Run("translate", func(t *testing.T) { unmatchedFragments(t, []string{"takeover: translate"}) })
+}
+
+func unmatchedFragments(t *testing.T, server []string) {
 	const n = 100
-	w := newWorld(t, false)
-	w.serve(echo)
+	w := newSplit(t, false, nil, server)
 	w.Edge.configure("always", "unknown_rate: all", "learning: 0s")
+	w.serve(echo)
 	w.startBoth()
 	for _, ipv6 := range families() {
 		src := netip.MustParseAddr(map[bool]string{false: "192.0.2.66", true: "2001:db8::66"}[ipv6])

@@ -6,7 +6,11 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cilium/ebpf"
+
 	"tidegate/internal/plane"
+	"tidegate/internal/schema"
+	"tidegate/internal/vectors"
 )
 
 // What passes an edge within its allowance never makes its flow known: who forges one segment again and
@@ -14,11 +18,12 @@ import (
 func TestEdgeLearnsNothingOfForgers(t *testing.T) {
 	needRoot(t)
 	const n = 20 * 256 // one in 256 was learned: with all of these, none with a chance of 2 in 10^9
-	i := slices.IndexFunc(load(t, edgeDir), func(v vectors.Vector) bool { return v.Name == "flood-ack-v4" })
+	all := load(t, dir+"/edge")
+	i := slices.IndexFunc(all, func(v vectors.Vector) bool { return v.Name == "flood-ack-v4" })
 	if i < 0 {
 		t.Fatal("the vector flood-ack-v4 is gone")
 	}
-	v := load(t, edgeDir)[i]
+	v := all[i]
 	frame := []byte(v.Packets[0].In)
 	tagged := slices.Insert(slices.Clone(frame), 12, 0x81, 0, 0, 7)
 	for _, smart := range []bool{false, true} {
