@@ -5,11 +5,13 @@ package splittest
 import (
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"tidegate/internal/lab/load"
+	"tidegate/internal/plane"
 )
 
 // newTaggedFleet is a fleet of two edges in protocol tagged, answers past them, before a
@@ -151,4 +153,35 @@ func (f *fleet) knows(edge int) bool {
 		}
 	}
 	return false
+}
+
+// Edges that ran without peers, each with a key of its own, are given them by a restart: they take one key, the
+// connections that they knew live on, and what one learns the other knows.
+func TestPeersByRestart(t *testing.T) {
+	f := newTaggedFleet(t, false, "0")
+	f.serve(echo)
+	f.startAll()
+	old := f.established().(*net.TCPConn)
+	for i, e := range f.edges {
+		e.stop()
+		e.config = strings.Replace(e.config, fmt.Sprintf("edge_id: %d\n", i+1), fmt.Sprintf("edge_id: %d\npeers: [%s]\n", i+1, f.PeerAddr(1-i)), 1)
+		e.start()
+		f.still(old, "edge restarted with peers")
+	}
+	keyOf := func(n *node) plane.BloomKey {
+		s, _, err := plane.ReadEdge(n.pins())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.BloomKey.K
+	}
+	f.place.await("one key of both filters", func() bool { return keyOf(f.edges[0]) == keyOf(f.edges[1]) })
+	f.still(old, "with one key")
+	fresh := f.open(false) // edge 1 has begun anew, and edge 0 tells what is new
+	f.place.await("edge 1 to be told", func() bool { return f.knows(1) })
+	if err := f.Through(1); err != nil {
+		t.Fatal(err)
+	}
+	f.still(fresh, "the route has moved")
+	f.still(old, "the route has moved")
 }

@@ -44,6 +44,7 @@ type peers struct {
 
 	// Of synckey.go.
 	youngUntil time.Time
+	warm       bool            // the filter is that of the process before
 	foreign    map[uint16]bool // peers whose filter has another key
 	warned     bool
 	ticks      int
@@ -64,8 +65,9 @@ func (b *box) startPeers(ctx context.Context) (*peers, error) {
 	}
 	p := &peers{box: b, conn: conn, seen: make([]uint16, b.plane.BloomWords()), in: make(chan []byte, syncInbox),
 		foreign: map[uint16]bool{}}
-	if !b.plane.Warm() {
-		p.youngUntil = time.Now().Add(b.Cfg.Edge.FilterWindow)
+	p.youngUntil = time.Now().Add(b.Cfg.Edge.FilterWindow)
+	if p.warm = b.plane.Warm(); p.warm {
+		p.youngUntil = time.Now().Add(max(b.Cfg.Edge.FilterWindow, warmFor))
 	}
 	for _, a := range b.Cfg.Tagged.Peers {
 		p.to = append(p.to, netip.AddrPortFrom(a, syncPort))

@@ -76,7 +76,7 @@ func TestSync(t *testing.T) {
 func TestSyncKey(t *testing.T) {
 	secret := keys.Secret{1, 2, 3}
 	const now = 1<<32 + 5
-	want := toldKey{edge: 9, young: true}
+	want := toldKey{edge: 9, age: ageWarm}
 	for i := range want.key {
 		for j := range want.key[i] {
 			want.key[i][j] = uint64(i*100+j) | 1<<60
@@ -102,6 +102,25 @@ func TestSyncKey(t *testing.T) {
 		if _, err := decodeSyncKey(encodeSyncKey(want, 20, epoch, secret.SyncKey(epoch)), 20, now, secret.SyncKey); err == nil {
 			t.Errorf("epoch %d was believed", epoch)
 		}
+	}
+}
+
+// Of two edges whose filters have different keys exactly one takes the other's, unless both are settled; one that
+// was given its peers by a restart takes that of those that were there.
+func TestSyncKeyYields(t *testing.T) {
+	ages := []filterAge{ageSettled, ageYoung, ageWarm}
+	for _, a := range ages {
+		for _, b := range ages {
+			for _, ids := range [][2]uint16{{1, 2}, {2, 1}} {
+				one, other := a.yields(ids[0], b, ids[1]), b.yields(ids[1], a, ids[0])
+				if both := a == ageSettled && b == ageSettled; one && other || both == (one || other) {
+					t.Errorf("edge %d of age %d yields: %v; edge %d of age %d: %v", ids[0], a, one, ids[1], b, other)
+				}
+			}
+		}
+	}
+	if !ageWarm.yields(1, ageSettled, 2) || ageWarm.yields(2, ageYoung, 1) {
+		t.Error("a filter that was taken over must yield to a settled one, and not to a young one")
 	}
 }
 

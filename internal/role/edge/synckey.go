@@ -14,7 +14,8 @@ import (
 // Edges with peers must hash flows alike for as long as their filters live, and filters outlive
 // secrets: an edge that begins after a secret was replaced cannot derive the key that its peers began with. So each
 // tells its key, sealed under the epoch's key, and an edge whose filter is young takes that of a peer whose
-// filter is not; of two young ones the lower edge_id's counts.
+// filter is not; of two young ones the lower edge_id's counts. An edge that has taken its filter over from the
+// process before, which may have had no peers and so a key of its own, takes that of a settled peer, too.
 
 const (
 	syncKeyWhat  = 3<<4 | 5
@@ -25,19 +26,50 @@ const (
 
 // toldKey is what an edge tells of its filter's key.
 type toldKey struct {
-	edge  uint16
-	young bool // may still take another's
-	key   plane.BloomKey
+	edge uint16
+	age  filterAge
+	key  plane.BloomKey
 }
 
-// young says whether this filter has been begun so recently that losing what it holds loses nothing
-// that its peers do not know: for one window, or until a peer with an older one was heard.
-func (p *peers) young() bool { return time.Now().Before(p.youngUntil) }
+// filterAge says whose key a filter takes. The numbers go over the wire.
+type filterAge uint16
+
+const (
+	ageSettled filterAge = iota // nobody's
+	ageYoung                    // begun so recently that losing what it holds loses nothing that its peers do not know
+	ageWarm                     // taken over at a start: what it holds counts, but not as much as a settled peer's key
+)
+
+// warmFor is how long an edge that has taken its filter over listens for a settled peer, at least.
+const warmFor = 10 * time.Second
+
+// age is not settled for one window, or until a settled peer was heard.
+func (p *peers) age() filterAge {
+	switch {
+	case !time.Now().Before(p.youngUntil):
+		return ageSettled
+	case p.warm:
+		return ageWarm
+	}
+	return ageYoung
+}
+
+// yields says whether an edge whose filter has this age takes the other's key. Of two that are not both settled
+// exactly one does.
+func (a filterAge) yields(self uint16, other filterAge, edge uint16) bool {
+	switch {
+	case a == ageSettled:
+		return false
+	case a == other:
+		return edge < self
+	}
+	return other == ageSettled || a == ageYoung
+}
 
 // tellKey sends this filter's key to all peers.
 func (p *peers) tellKey() {
 	epoch := p.epoch()
-	t := toldKey{edge: uint16(p.box.Cfg.Tagged.EdgeID), young: p.young(), key: p.box.plane.EdgeSettings().BloomKey.K}
+	t := toldKey{edge: uint16(p.box.Cfg.Tagged.EdgeID), age: p.age(), key: p.box.plane.EdgeSettings().BloomKey.K}
 	m := encodeSyncKey(t, uint8(p.box.Cfg.Edge.FilterBits), epoch, p.box.secret.SyncKey(epoch))
 	for _, to := range p.to {
 		_, _ = p.conn.WriteToUDPAddrPort(m, to) // lost: it is told again
@@ -54,25 +86,29 @@ func (p *peers) takeKey(m []byte) {
 	ours, self := p.box.plane.EdgeSettings().BloomKey.K, uint16(p.box.Cfg.Tagged.EdgeID)
 	switch p.foreign[t.edge] = t.key != ours; {
 	case t.key == ours:
-		if !t.young {
+		if t.age == ageSettled {
 			p.youngUntil = time.Time{}
 		}
-	case p.young() && (!t.young || t.edge < self):
+	case p.age().yields(self, t.age, t.edge):
 		p.adoptKey(t)
-	case t.young && (!p.young() || self < t.edge):
+	case t.age.yields(t.edge, p.age(), self):
 		p.tellKey()
 	case !p.warned:
 		p.warned = true
-		p.box.Log.Warn("a peer's filter has another key, and neither is new: what they tell each other is of no use; take one of them down and start it again",
+		p.box.Log.Warn("a peer's filter has another key, and neither has just started: what they tell each other is of no use; restart one of them",
 			"edge", t.edge)
 	}
 }
 
-// adoptKey restarts the filter with a peer's key.
+// adoptKey restarts the filter with a peer's key. Connections that the old one knew pass meanwhile, and are learned.
 func (p *peers) adoptKey(t toldKey) {
 	own := p.box.plane.EdgeSettings()
 	own.BloomKey.K = t.key
-	own.LearningUntilNs = uint64(plane.MonotonicNs() + p.box.Cfg.Edge.Learning.Nanoseconds())
+	learning := p.box.Cfg.Edge.Learning
+	if p.warm {
+		learning = max(learning, p.box.Cfg.Edge.FilterWindow)
+	}
+	own.LearningUntilNs = uint64(plane.MonotonicNs() + learning.Nanoseconds())
 	if err := p.box.plane.BeginFilter(own); err != nil {
 		p.box.Log.Error("taking a peer's filter key", "error", err)
 		return
@@ -80,7 +116,8 @@ func (p *peers) adoptKey(t toldKey) {
 	p.box.own = p.box.plane.EdgeSettings()
 	clear(p.seen)
 	clear(p.foreign)
-	if !t.young {
+	p.warm = false
+	if t.age == ageSettled {
 		p.youngUntil = time.Time{}
 	}
 	p.box.Log.Info("the filter has the key of a peer's", "edge", t.edge)
@@ -90,7 +127,7 @@ func (p *peers) adoptKey(t toldKey) {
 func encodeSyncKey(t toldKey, filterBits uint8, epoch uint64, key [keys.EpochKeyLen]byte) []byte {
 	m := []byte{'T', 'G', syncKeyWhat, filterBits}
 	m = binary.BigEndian.AppendUint16(m, t.edge)
-	m = binary.BigEndian.AppendUint16(m, uint16(flag(t.young)))
+	m = binary.BigEndian.AppendUint16(m, uint16(t.age))
 	m = binary.BigEndian.AppendUint32(m, uint32(epoch))
 	var nonce [8]byte
 	_, _ = rand.Read(nonce[:]) // never fails (crypto/rand)
@@ -115,7 +152,7 @@ func decodeSyncKey(m []byte, filterBits uint8, now uint64, keyOf func(uint64) [k
 	if sipHash(key, body) != binary.LittleEndian.Uint64(m[len(body):]) {
 		return t, errSyncForged
 	}
-	t.edge, t.young = binary.BigEndian.Uint16(m[4:]), binary.BigEndian.Uint16(m[6:]) != 0
+	t.edge, t.age = binary.BigEndian.Uint16(m[4:]), filterAge(binary.BigEndian.Uint16(m[6:]))
 	nonce, words := m[syncHeader:syncHeader+8], m[syncHeader+8:]
 	for i := range t.key {
 		for j := range t.key[i] {
