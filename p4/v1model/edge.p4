@@ -181,7 +181,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                 if (is_ack == 1 && lies == 0) {
                     if (m.has_key == 0) {
                         no_key = ~m.stale_drop;
-                    } else {
+                    } else if (m.parse != PARSE_FRAGMENT) { // unknown: its sum is that of the whole segment
                         to_hash = 1;
                         isn = hdr.tcp.seq - 1;
                         k0 = m.present_k0;
@@ -227,7 +227,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
             allowed = allowed | waits;
             judge_unknown.apply(hdr, m, no_key, allowed, reason, pass);
             count(reason);
-            if (m.edge != 0 && pass == 1 && reason != COUNT_PASS_NO_KEY) {
+            if (m.edge != 0 && pass == 1 && reason != COUNT_PASS_NO_KEY && m.parse != PARSE_FRAGMENT) {
                 tag = TG_TAG_PROBE;
             }
         }
