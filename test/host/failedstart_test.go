@@ -59,6 +59,13 @@ func TestFailedStart(t *testing.T) {
 		}
 		g = w.start(config)
 	}
+	// Killed when all is attached and nothing is final: its programs go on, and the next start finds its way.
+	g.Kill()
+	w.writeConfig(config)
+	harness.KilledStart(t, w.Server, tidegate, w.configPath, w.Instance)
+	l.More(50)
+	g = w.start(config)
+	w.leftAsItWas(l, "killed before it was final")
 	l.More(20)
 	l.End("failed starts")
 	g.Stop()

@@ -39,7 +39,17 @@ func TestFailedStart(t *testing.T) {
 				}
 				b = w.start(config)
 			}
-			l.More(20)
+			// Killed when all is attached and nothing is final: its programs go on, and the next start finds its way.
+			_ = b.Cmd.Process.Kill()
+			<-b.Exited
+			harness.KilledStart(t, w.Proxy, tidegate, w.writeConfig(config), w.Instance)
+			l.More(50)
+			w.start(config)
+			before := w.counters()["cookie_sent"]
+			l.More(50)
+			if after := w.counters()["cookie_sent"]; after < before+45 {
+				t.Errorf("after a start that was killed: %d cookies were sent, then %d", before, after)
+			}
 			l.End("failed starts")
 			w.off("--now")
 		})

@@ -4,9 +4,11 @@ package world
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"tidegate/internal/lab/rig"
 )
@@ -46,6 +49,46 @@ func BlockState(t *testing.T, instance string) (unblock func()) {
 	}
 	t.Cleanup(func() { _ = os.Remove(path) })
 	return func() { _ = os.Remove(path) }
+}
+
+// KilledStart runs `tidegate run` and kills it when all is attached and nothing is final yet: it writes its state
+// file into a full pipe.
+func KilledStart(t *testing.T, ns *rig.Namespace, tidegate, configPath, instance string) {
+	t.Helper()
+	path := "/run/tidegate/" + instance + ".json.new"
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(path)
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	for err == nil {
+		_, err = unix.Write(fd, make([]byte, 4096))
+	}
+	if err != unix.EAGAIN {
+		t.Fatal(err)
+	}
+	var out, errs Output
+	cmd := exec.CommandContext(t.Context(), tidegate, "run", "-c", configPath)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := ns.Do(cmd.Start); err != nil {
+		t.Fatal(err)
+	}
+	fds := fmt.Sprintf("/proc/%d/fd/", cmd.Process.Pid)
+	Until(t, "the start to write its state", func() bool {
+		entries, _ := os.ReadDir(fds)
+		return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+			to, err := os.Readlink(fds + e.Name())
+			return err == nil && to == path
+		})
+	})
+	_ = cmd.Process.Kill()
+	if err := cmd.Wait(); err == nil || strings.Contains(out.String(), "ready") {
+		t.Fatalf("a start that was killed: %v, says %q, %s", err, out.String(), errs.String())
+	}
 }
 
 // OccupyXDP gives an interface somebody else's XDP program, which passes everything.
