@@ -12,6 +12,7 @@
  * ends the old socket that a new connection of the same client meets.
  */
 #include "lib/adopt.h"
+#include "lib/host_parts.h"
 #include "lib/fast_ack.h"
 #include "lib/proven.h"
 #include "lib/replace.h"
@@ -33,6 +34,7 @@ enum tg_tc_next {
 	TG_TC_DROP,
 	TG_TC_AGAIN,   /* to the end of the queue */
 	TG_TC_REPLACE, /* likewise, and before it a RST for the socket that is in its way */
+	TG_TC_TRANSLATE, /* host_translate.bpf.c has it from here */
 };
 
 /* The layout smartcookie, of gates that are switches: 1 if the cookie is one that such
@@ -155,15 +157,24 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 		return TG_TC_GO_ON;
 	}
 	sk = tg_socket_find(skb, pkt);
+	if (sk && sk->state != BPF_TCP_LISTEN) {
+		next = tg_ack_meets(settings, sk, pkt, ack, turn, rst_seq, row);
+		bpf_sk_release(sk);
+		return next;
+	}
+	/* Before the listener counts: it may not be the one that a rule means. */
+	if (settings->translates &&
+	    tg_host_takeover(tg_listener_of(svc, pkt), true) == TG_TAKEOVER_TRANSLATE) {
+		if (sk)
+			bpf_sk_release(sk);
+		if (settings->report)
+			tg_proven_note(pkt, 0);
+		return TG_TC_TRANSLATE;
+	}
 	if (!sk) {
 		tg_count(row, TG_COUNT_ack_no_listener);
 		tg_bell_ring(TG_BELL_ORPHAN, tg_swap16(TG_DST_PORT_BE(pkt)));
 		return TG_TC_GO_ON;
-	}
-	if (sk->state != BPF_TCP_LISTEN) {
-		next = tg_ack_meets(settings, sk, pkt, ack, turn, rst_seq, row);
-		bpf_sk_release(sk);
-		return next;
 	}
 	if (tg_recently_adopted(ack->cookie.isn) && turn < TG_MARK_TURNS) {
 		bpf_sk_release(sk);
@@ -171,11 +182,12 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 	}
 	adopted = tg_listener_adopt(skb, sk, pkt, ack, &agreed, svc);
 	bpf_sk_release(sk);
-	tg_count(row, TG_COUNT_cookie_valid);
 	if (settings->report)
 		tg_proven_note(pkt, 0);
+	if (adopted || !settings->translates)
+		tg_count(row, TG_COUNT_cookie_valid); /* else who translates does */
 	tg_count(row, adopted ? TG_COUNT_adopted : TG_COUNT_adopt_failed);
-	return TG_TC_GO_ON;
+	return adopted || !settings->translates ? TG_TC_GO_ON : TG_TC_TRANSLATE;
 }
 
 /* What the ACK's options say. False if they lie about their length. */
@@ -352,6 +364,9 @@ int tg_host_tc(struct __sk_buff *skb)
 			return TCX_DROP; /* no memory: the client sends it again */
 		skb->mark = 0;
 		return tg_become_reset(skb, &pkt, rst_seq) ? TCX_DROP : TCX_NEXT;
+	case TG_TC_TRANSLATE:
+		bpf_tail_call(skb, &tg_parts, TG_PART_OPEN);
+		return TCX_NEXT; /* it is not there: the client's next segment tries again */
 	default:
 		return TCX_NEXT;
 	}

@@ -51,12 +51,13 @@ __attribute__((noinline)) int tg_tags_allowed(void)
 
 /* What becomes of a SYN before its options are looked at. */
 static __always_inline struct tg_decision tg_syn_judge(struct xdp_md *ctx,
+						       const struct tg_host_settings *settings,
 						       const struct tg_service *svc,
 						       const struct tg_packet *syn,
 						       enum tg_parse_result result, __u32 frame_len)
 {
 	const __u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct tg_decision d = tg_host_judge_listener(tg_listener_of(svc, syn));
+	struct tg_decision d = tg_host_judge_listener(tg_listener_of(svc, syn), settings->translates);
 
 	if (TG_LIKELY(d.verdict == TG_REPLY))
 		d = tg_host_judge_syn(syn, result, frame_len);
@@ -97,7 +98,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 	}
 	tg_count(row, TG_COUNT_syn);
 	if (d.verdict == TG_REPLY)
-		d = tg_syn_judge(ctx, svc, syn, result, frame_len);
+		d = tg_syn_judge(ctx, settings, svc, syn, result, frame_len);
 	if (svc->mode == TG_MODE_MONITOR) {
 		tg_count(row, tg_host_monitor(d));
 		return XDP_PASS;
@@ -195,7 +196,8 @@ static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool t
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS ||
-	    tg_listener_of(svc, &syn) != TG_LISTENER_OK || !tg_fast_syn_agrees(svc, ts) ||
+	    tg_host_takeover(tg_listener_of(svc, &syn), settings->translates) == TG_TAKEOVER_NONE ||
+	    !tg_fast_syn_agrees(svc, ts) ||
 	    (settings->only_own && (own = tg_own_plainly(ctx, frame, &syn, family)) == TG_OWN_UNCLEAR) ||
 	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)))
 		return false;

@@ -9,6 +9,9 @@
  * difference twice.
  */
 #include "lib/server_skb.h"
+#ifdef TG_HOST
+#include "lib/host_idle.h"
+#endif
 
 #define TG_UDP_HDR_LEN 8
 #define TG_IPPROTO_UDP 17
@@ -191,6 +194,15 @@ static __always_inline int tg_egress_older(struct __sk_buff *skb, const struct t
 	f = tg_split_flow(e);
 	s = tg_flow_syn(pkt, &f, f.client_isn, true);
 	s.reflect = false; /* the frame has been turned round for the RST */
+#ifdef TG_HOST
+	/* Generic XDP would meet a SYN, and answer it. So the ACK comes again that opened the
+	 * connection, and becomes the SYN at TC. */
+	s.kind = TG_SEGMENT_PLAIN;
+	s.flags = TG_TCP_ACK;
+	s.seq = f.client_isn + 1;
+	s.ack = tg_split_cookie_isn(e) + 1;
+	tg_split_set(e, TG_SPLIT_FRESH);
+#endif
 	tg_egress_inject(skb, &s);
 	return TCX_DROP;
 }
@@ -285,6 +297,10 @@ int tg_server_egress(struct __sk_buff *skb)
 	struct tg_packet pkt = {};
 	int verdict;
 
+#ifdef TG_HOST
+	if (TG_LIKELY(!tg_host_translates()))
+		return TCX_NEXT;
+#endif
 	if (TG_UNLIKELY(skb->mark == TG_MARK_DONE)) {
 		skb->mark = 0;
 		return TCX_NEXT;

@@ -66,11 +66,31 @@ TG_INLINE struct tg_decision tg_host_judge_parse(enum tg_parse_result result)
 	}
 }
 
-/* A SYN, by what listens where it goes to. */
-TG_INLINE struct tg_decision tg_host_judge_listener(enum tg_listener listener)
+/* How the stack gets a connection that a verified ACK begins. */
+enum tg_takeover {
+	TG_TAKEOVER_NONE,      /* not at all: its SYN was the kernel's */
+	TG_TAKEOVER_ADOPT,     /* it makes its socket from the cookie */
+	TG_TAKEOVER_TRANSLATE, /* it shakes hands with numbers of its own, and they are translated */
+};
+
+/* `translates`: a program that translates runs beside. Nothing is harmed where adoption is
+ * known not to work: then what would be adopted is translated. */
+TG_INLINE enum tg_takeover tg_host_takeover(enum tg_listener listener, bool translates)
 {
-	return listener == TG_LISTENER_OK ? TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent)
-					  : TG_DECIDE(TG_PASS, TG_COUNT_pass_listener);
+	if (TG_LIKELY(listener == TG_LISTENER_OK))
+		return TG_TAKEOVER_ADOPT;
+	if (translates && (listener == TG_LISTENER_TRANSLATE || listener == TG_LISTENER_MPTCP ||
+			   listener == TG_LISTENER_REFUSED))
+		return TG_TAKEOVER_TRANSLATE;
+	return TG_TAKEOVER_NONE;
+}
+
+/* A SYN, by what listens where it goes to. The answer is the same for adoption and translation. */
+TG_INLINE struct tg_decision tg_host_judge_listener(enum tg_listener listener, bool translates)
+{
+	return tg_host_takeover(listener, translates) != TG_TAKEOVER_NONE
+		       ? TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent)
+		       : TG_DECIDE(TG_PASS, TG_COUNT_pass_listener);
 }
 
 /* A SYN in a frame that could not be adopted from (tg_frame_is_adoptable), so that an
@@ -107,8 +127,8 @@ TG_INLINE struct tg_decision tg_host_judge_syn(const struct tg_packet *syn,
 
 /* Whose a SYN is, as far as MAC and IP addresses tell. */
 enum tg_own {
-	TG_OWN_ALL,    /* this machine's */
-	TG_OWN_NOT,    /* sent to another MAC address, or to no local address: nothing of ours */
+	TG_OWN_ALL, /* this machine's */
+	TG_OWN_NOT, /* sent to another MAC address, or to no local address: nothing of ours */
 	TG_OWN_SOURCE, /* it claims to come from this machine; the kernel drops it ("martian") */
 };
 

@@ -24,6 +24,32 @@ static __always_inline bool tg_skb_options(struct __sk_buff *skb, const struct t
 	return tg_options_read(&c, o) == 0;
 }
 
+#ifdef TG_HOST /* which forwards what it has written, too */
+/* Where the checksum of the packet in hand was left to the NIC, it is so for what we have written
+ * over it, and the field has to hold the pseudo-header's sum; else what tg_segment_write has put there.
+ * Only the kernel knows, so it is told the difference between the two. Without this, what is
+ * forwarded by another interface would leave with a wrong one. */
+static __always_inline int tg_skb_checksum(struct __sk_buff *skb, const struct tg_segment *s,
+					   __u8 *data)
+{
+	__u8 *field = data + (s->l3_off & 31) + tg_segment_ip_len(s) + 16;
+	__u32 len = tg_segment_tcp_len(s), i;
+	__u64 sum = TG_WIRE32(0, TG_IPPROTO_TCP, len >> 8, len);
+	__u16 whole, pseudo;
+
+	if (field + 2 > (__u8 *)(long)skb->data_end)
+		return -TG_ENOENT;
+	for (i = 0; i < 4; i++)
+		if (i == 0 || s->family == 6)
+			sum += (__u64)s->src.w[i] + s->dst.w[i];
+	whole = tg_load16(field);
+	pseudo = (__u16)~tg_csum_finish(sum);
+	tg_store16(field, pseudo);
+	return (int)bpf_l4_csum_replace(skb, (s->l3_off & 31) + tg_segment_ip_len(s) + 16, 0,
+					(__u32)(__u16)~whole + pseudo, 0);
+}
+#endif
+
 /* Puts a segment of our own into the place of the packet in hand. Negative if there
  * is no memory for it. */
 __attribute__((noinline)) int tg_skb_put(struct __sk_buff *skb, const struct tg_segment *s)
@@ -47,7 +73,11 @@ __attribute__((noinline)) int tg_skb_put(struct __sk_buff *skb, const struct tg_
 		return -TG_ENOENT;
 	if (s->reflect)
 		tg_ethernet_reflect(data);
+#ifdef TG_HOST
+	return tg_skb_checksum(skb, s, data);
+#else
 	return 0;
+#endif
 }
 
 #endif

@@ -110,7 +110,7 @@ int tg_use_syn(uint8_t *frame, uint32_t frame_len, const struct tg_service *svc,
 
 	if (d.verdict != TG_PASS || !tg_host_is_syn(&pkt))
 		return d.verdict;
-	d = tg_host_judge_listener(tg_service_listener(svc, pkt.family));
+	d = tg_host_judge_listener(tg_service_listener(svc, pkt.family), false);
 	if (d.verdict == TG_REPLY)
 		d = tg_host_judge_syn(&pkt, result, frame_len);
 	if (d.verdict != TG_REPLY)

@@ -203,7 +203,7 @@ static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg
 	if (svc->mode == TG_MODE_OFF)
 		return false;
 	count(id, TG_COUNT_syn);
-	d = tg_host_judge_listener(tg_service_listener(svc, syn->family));
+	d = tg_host_judge_listener(tg_service_listener(svc, syn->family), false);
 	if (d.verdict == TG_REPLY)
 		d = tg_host_judge_syn(syn, result, frame_len);
 	if (d.verdict == TG_REPLY)

@@ -104,8 +104,8 @@ static void frames(void **state)
 	assert_false(tg_frame_is_twice_untagged(22, inner) || tg_frame_is_twice_untagged(22, outer));
 	assert_int_equal(tg_host_judge_tags(true).counter, TG_COUNT_pass_stack);
 	assert_int_equal(tg_host_judge_tags(false).verdict, TG_DROP);
-	assert_int_equal(tg_host_judge_listener(TG_LISTENER_OK).verdict, TG_REPLY);
-	assert_int_equal(tg_host_judge_listener(TG_LISTENER_NONE).counter, TG_COUNT_pass_listener);
+	assert_int_equal(tg_host_judge_listener(TG_LISTENER_OK, false).verdict, TG_REPLY);
+	assert_int_equal(tg_host_judge_listener(TG_LISTENER_NONE, false).counter, TG_COUNT_pass_listener);
 }
 
 int tg_test_listener(void)

@@ -109,7 +109,7 @@ func (p *Plane) attachAll(o AttachOptions) (map[string]XDPMode, error) {
 		if p.tc == nil { // an edge
 			continue
 		}
-		if err := p.attachTC(p.links.tc, "tc", p.tc, ebpf.AttachTCXIngress, name, index); err != nil {
+		if err := p.attachTC(p.links.tc, "tc", p.ingress(), ebpf.AttachTCXIngress, name, index); err != nil {
 			return nil, err
 		}
 	}

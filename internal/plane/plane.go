@@ -44,6 +44,8 @@ const (
 	ListenerGuest   = schema.ListenerGuest
 	ListenerVaries  = schema.ListenerVaries
 
+	ListenerTranslate = 6
+
 	WScaleNone = 15
 
 	SignedAnswer = 0 // signed_cost_us
@@ -64,7 +66,8 @@ type Plane struct {
 	keySlots int
 
 	xdp, tc, sockops, iter *ebpf.Program
-	egress                 *ebpf.Program // only the translating server has one
+	egress                 *ebpf.Program // only what translates has one
+	translate, open        *ebpf.Program // of a host that translates: what the kernel calls in the place of tc, and what tc calls
 	maps                   map[string]*ebpf.Map
 	sizes                  map[string]uint32 // entries of maps whose size is not the object's
 	links                  *attachments
@@ -84,6 +87,10 @@ type Options struct {
 	Instance string
 	KeySlots int  // keys that may be loaded at once; rounded up to a power of two
 	NoXDP    bool // a server behind an edge: its SYNs are answered there
+
+	// Of a host that translates what cannot be adopted for.
+	Flows int    // connections that the table shall hold; 0: it does not translate
+	BPFFS string // where an earlier process of the instance may have left its table
 }
 
 // Load puts programs and maps into the kernel. Nothing is attached or pinned yet.
@@ -96,9 +103,21 @@ func Load(o Options) (*Plane, error) {
 		return nil, err
 	}
 	p := &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: map[string]uint32{hostbpf.HostXdpMapTgOwnPorts: ports, hostbpf.HostXdpMapTgReplyPorts: ports}}
+	if o.Flows > 0 {
+		p.sizes[hostbpf.HostTranslateMapTgSplits] = uint32(splitBuckets(o.Flows))
+		if err := p.takeOverSplits(o); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.load(o.NoXDP); err != nil {
 		p.Close()
 		return nil, explain(err)
+	}
+	if o.Flows > 0 {
+		if err := p.loadTranslating(); err != nil {
+			p.Close()
+			return nil, explain(err)
+		}
 	}
 	return p, nil
 }
@@ -142,6 +161,19 @@ func (p *Plane) loadAll(programs []object) error {
 
 // loadOne loads one object; maps that an earlier object brought are shared.
 func (p *Plane) loadOne(spec *ebpf.CollectionSpec, name string, to **ebpf.Program) error {
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.replacements(spec)})
+	if err != nil {
+		return err
+	}
+	*to = coll.Programs[name]
+	delete(coll.Programs, name)
+	p.keepMaps(coll)
+	coll.Close()
+	return nil
+}
+
+// replacements gives maps the sizes that this plane wants, and says which of them it has.
+func (p *Plane) replacements(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 	replace := map[string]*ebpf.Map{}
 	p.sized(spec)
 	for mapName, ms := range spec.Maps {
@@ -152,20 +184,17 @@ func (p *Plane) loadOne(spec *ebpf.CollectionSpec, name string, to **ebpf.Progra
 			replace[mapName] = m
 		}
 	}
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replace})
-	if err != nil {
-		return err
-	}
-	*to = coll.Programs[name]
-	delete(coll.Programs, name)
+	return replace
+}
+
+// keepMaps takes those maps out of a collection that this plane does not have yet.
+func (p *Plane) keepMaps(coll *ebpf.Collection) {
 	for mapName, m := range coll.Maps {
 		if _, shared := p.maps[mapName]; !shared {
 			p.maps[mapName] = m
 			delete(coll.Maps, mapName)
 		}
 	}
-	coll.Close()
-	return nil
 }
 
 // sized gives maps the sizes that this plane wants.
@@ -190,7 +219,7 @@ func (p *Plane) KeySlots() int { return p.keySlots }
 // committed is undone.
 func (p *Plane) Close() {
 	_ = p.Undo()
-	for _, prog := range []*ebpf.Program{p.xdp, p.tc, p.egress, p.sockops, p.iter} {
+	for _, prog := range []*ebpf.Program{p.xdp, p.tc, p.translate, p.open, p.egress, p.sockops, p.iter} {
 		if prog != nil {
 			prog.Close()
 		}

@@ -37,6 +37,7 @@ const (
 	HostTcMapTgKeys       = "tg_keys"
 	HostTcMapTgListeners  = "tg_listeners"
 	HostTcMapTgOffenders  = "tg_offenders"
+	HostTcMapTgParts      = "tg_parts"
 	HostTcMapTgPorts      = "tg_ports"
 	HostTcMapTgPrefixes   = "tg_prefixes"
 	HostTcMapTgRecent     = "tg_recent"
@@ -102,6 +103,7 @@ type HostTcMapSpecs struct {
 	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListeners  *ebpf.MapSpec `ebpf:"tg_listeners"`
 	TgOffenders  *ebpf.MapSpec `ebpf:"tg_offenders"`
+	TgParts      *ebpf.MapSpec `ebpf:"tg_parts"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
@@ -143,6 +145,7 @@ type HostTcMaps struct {
 	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
 	TgListeners  *ebpf.Map `ebpf:"tg_listeners"`
 	TgOffenders  *ebpf.Map `ebpf:"tg_offenders"`
+	TgParts      *ebpf.Map `ebpf:"tg_parts"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
@@ -160,6 +163,7 @@ func (m *HostTcMaps) Close() error {
 		m.TgKeys,
 		m.TgListeners,
 		m.TgOffenders,
+		m.TgParts,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,

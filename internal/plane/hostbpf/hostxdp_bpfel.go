@@ -51,7 +51,7 @@ type HostXdpTgHostSettings struct {
 	Report          uint8
 	ReportDscp      uint8
 	OnlyOwn         uint8
-	Pad             [1]uint8
+	Translates      uint8
 	FilterKeys      [10]uint64
 	PrefixLensV4    [8]uint8
 	PrefixLensV6    [8]uint8

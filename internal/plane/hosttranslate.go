@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/plane/hostbpf"
+)
+
+// A host that translates what cannot be adopted for has three programs more. The one that
+// translates is what the kernel calls at TC ingress; it calls the one that adopts, by the
+// map tg_parts, which calls back what opens a translated connection.
+
+// Places in tg_parts; enum tg_part.
+const (
+	partAdopt = 0
+	partOpen  = 1
+)
+
+// takeOverSplits takes the connections of an earlier process of the instance over.
+func (p *Plane) takeOverSplits(o Options) error {
+	if o.Instance == "" {
+		return nil
+	}
+	spec, err := hostbpf.LoadHostTranslate()
+	if err != nil {
+		return err
+	}
+	p.sized(spec)
+	p.takeOverTables(spec, PinDir(o.BPFFS, o.Instance), keptByServer, nil)
+	return nil
+}
+
+// loadTranslating loads what a host needs to translate, beside what adopts.
+func (p *Plane) loadTranslating() error {
+	spec, err := hostbpf.LoadHostTranslate()
+	if err != nil {
+		return err
+	}
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.replacements(spec)})
+	if err != nil {
+		return fmt.Errorf("program %s: %w", hostbpf.HostTranslateProgTgHostTranslate, err)
+	}
+	p.translate = coll.DetachProgram(hostbpf.HostTranslateProgTgHostTranslate)
+	p.open = coll.DetachProgram(hostbpf.HostTranslateProgTgHostOpen)
+	p.keepMaps(coll)
+	coll.Close()
+	if err := p.loadAll([]object{{hostbpf.LoadHostEgress, hostbpf.HostEgressProgTgServerEgress, &p.egress}}); err != nil {
+		return err
+	}
+	parts := p.maps[hostbpf.HostTcMapTgParts]
+	for at, prog := range map[uint32]*ebpf.Program{partAdopt: p.tc, partOpen: p.open} {
+		if err := parts.Put(at, prog); err != nil {
+			return fmt.Errorf("parts of the TC program: %w", err)
+		}
+	}
+	return nil
+}
+
+// ingress is the program that the kernel calls at TC ingress.
+func (p *Plane) ingress() *ebpf.Program {
+	if p.translate != nil {
+		return p.translate
+	}
+	return p.tc
+}
+
+// Translating gives the programs that a host translates with; for tests.
+func (p *Plane) Translating() (ingress, egress *ebpf.Program) { return p.translate, p.egress }
+
+// HostServer is what SetServer writes, for a host: at first, what the process before had, if its
+// table was taken over.
+func (p *Plane) HostServer() *Server { return &Server{p} }
