@@ -20,6 +20,7 @@ import (
 	"tidegate/internal/keys"
 	"tidegate/internal/offender"
 	"tidegate/internal/plane"
+	"tidegate/internal/survey"
 	"tidegate/internal/version"
 )
 
@@ -48,6 +49,8 @@ type gate struct {
 	part     bool // of a server that also translates: adopter.go
 	bell     <-chan struct{}
 	replies  *instance.Replies // nil: this gate answers no SYNs
+	survey   *survey.Watcher   // of a host that chooses: what this machine does to packets; else nil
+	told     []instance.Takeover
 }
 
 // Run protects the services of the configuration until ctx ends. The packet path then
@@ -74,6 +77,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 	defer g.secret.Zero()
 	defer g.plane.Close()
 	defer g.replies.Close()
+	defer g.closeSurvey()
 	if opt.Ready != nil {
 		opt.Ready()
 	}
@@ -96,7 +100,7 @@ func (g *gate) start() error {
 	if g.system, err = readSystem(g.cfg.Interfaces); err != nil {
 		return err
 	}
-	if g.system.syncookies == 0 {
+	if g.system.syncookies == 0 && !g.translates() {
 		return errSyncookies
 	}
 	if g.secret, err = instance.LoadSecrets(g.cfg); err != nil {
@@ -107,18 +111,35 @@ func (g *gate) start() error {
 	if behindEdge {
 		g.warnOptions()
 	}
-	if g.plane, err = plane.Load(plane.Options{Instance: g.cfg.Instance, KeySlots: slots, NoXDP: !g.answers()}); err != nil {
+	flows := 0
+	if g.translates() {
+		flows = g.cfg.Tagged.MaxConnections
+	}
+	if err := g.startSurvey(); err != nil {
 		return err
 	}
-	if err := g.fill(); err != nil {
+	if g.plane, err = plane.Load(plane.Options{Instance: g.cfg.Instance, KeySlots: slots, NoXDP: !g.answers(), Flows: flows, BPFFS: g.opt.BPFFS}); err != nil {
+		g.closeSurvey()
+		return err
+	}
+	instance.TellLost(g.log, g.plane.Lost)
+	if err := g.attach(cgroup); err != nil {
 		g.plane.Close()
+		g.closeSurvey()
+		return err
+	}
+	return nil
+}
+
+// attach installs what was loaded.
+func (g *gate) attach(cgroup string) (err error) {
+	if err := g.fill(); err != nil {
 		return err
 	}
 	g.modes, err = g.plane.Attach(plane.AttachOptions{
 		BPFFS: g.opt.BPFFS, Instance: g.cfg.Instance, Interfaces: g.cfg.Interfaces,
 		XDPMode: plane.XDPMode(g.cfg.XDPMode), CgroupRoot: cgroup})
 	if err != nil {
-		g.plane.Close()
 		return err
 	}
 	g.bell = awaitBells(g.plane)
@@ -126,7 +147,6 @@ func (g *gate) start() error {
 		return nil
 	}
 	if err := instance.SettleFile(g.state(), instance.StatePath(g.opt.StateDir, g.cfg.Instance), g.log, g.plane); err != nil {
-		g.plane.Close()
 		return err
 	}
 	LetAdopterGo(g.opt, g.cfg.Instance, g.log)
@@ -148,6 +168,9 @@ func (g *gate) fill() error {
 	}
 	g.setPolicy(g.cfg)
 	if err := instance.SetReport(g.cfg, &g.settings); err != nil {
+		return err
+	}
+	if err := g.setTranslating(); err != nil {
 		return err
 	}
 	g.setClock()
@@ -215,6 +238,10 @@ func (g *gate) loop(ctx context.Context) {
 					g.log.Error("housekeeping", "error", err)
 				}
 			}
+		case <-g.surveyed():
+			if err := g.look(); err != nil {
+				g.log.Error("looking for listeners", "error", err)
+			}
 		case <-g.bell:
 			if err := g.look(); err != nil {
 				g.log.Error("looking for listeners", "error", err)
@@ -238,6 +265,7 @@ func (g *gate) housekeep() error {
 func (g *gate) look() error {
 	// All of them: none may keep another from being asked.
 	changes := []bool{g.watchSystem(), g.watchListeners(), g.watchLocal()}
+	defer g.tellTakeovers()
 	if slices.Contains(changes, true) {
 		return g.applyServices(g.cfg)
 	}
@@ -305,6 +333,7 @@ func (g *gate) state() *instance.StateFile {
 	s := instance.StateFile{Role: g.cfg.Role, Version: version.Version, PID: os.Getpid(), Started: g.started,
 		Interfaces: g.cfg.Interfaces, XDP: g.modes, EpochNs: int64(g.cfg.Epoch),
 		KeyHorizon: int64(g.cfg.KeyHorizon), DrainNs: int64(g.cfg.Drain), Unrouted: g.replies.Unknown(), Refused: g.plane.NativeRefused()}
+	s.Takeovers = g.takeovers()
 	for _, svc := range g.cfg.Services {
 		s.Services = append(s.Services, instance.StateService{ID: g.services.ID(svc.Name), Name: svc.Name, Mode: string(svc.Mode),
 			Prefixes: svc.Prefixes, Ports: svc.Ports})

@@ -46,13 +46,17 @@ func (g *gate) watchListeners() (changed bool) {
 			return false
 		}
 	}
-	all = reachable(all, g.cfg.Interfaces)
+	all = append(reachable(all, g.cfg.Interfaces), g.elsewhere()...)
 	table := listeners.Places(all, g.serves)
 	wanted, doubted := map[netip.AddrPort]plane.Listener{}, map[netip.AddrPort]plane.ListenerNote{}
 	for place, held := range table.All() {
 		l := plane.Listener{Cookie: held.Cookie(), State: plane.ListenerOK}
 		if held.MPTCP() {
 			l.State = plane.ListenerMPTCP
+		}
+		if why := g.whyTranslate(place, held); why != "" {
+			table.Translate(place, why)
+			l.State = plane.ListenerTranslate
 		}
 		wanted[place] = l
 		if note, there := notes[place]; there && note.Listener == l && note.Doubted() {
@@ -63,7 +67,8 @@ func (g *gate) watchListeners() (changed bool) {
 		g.log.Error("looking for listeners", "error", err)
 	}
 	s := g.services
-	changed = !maps.EqualFunc(s.table.All(), table.All(), sameSockets) || !samePlaces(s.doubted, doubted)
+	changed = !maps.EqualFunc(s.table.All(), table.All(), sameSockets) || !samePlaces(s.doubted, doubted) ||
+		!maps.Equal(s.table.Reasons(), table.Reasons())
 	s.table, s.doubted = table, doubted
 	for _, svc := range g.cfg.Services {
 		report := listeners.State(all, svc.Prefixes, svc.Ports)
@@ -125,7 +130,7 @@ func (s *serviceSet) listenerKinds(svc config.Service, sys system, local []netip
 			}
 		}
 		return map[listeners.Kind]uint8{listeners.Nobody: plane.ListenerNone, listeners.Plain: plane.ListenerOK,
-			listeners.Multipath: plane.ListenerMPTCP, listeners.Varies: plane.ListenerVaries}[s.table.Kind(mine, ports)]
+			listeners.Multipath: plane.ListenerMPTCP, listeners.Varies: plane.ListenerVaries, listeners.Translated: plane.ListenerTranslate}[s.table.Kind(mine, ports)]
 	}
 	return kind(true), kind(false)
 }
@@ -157,6 +162,9 @@ const (
 // tellLosses says which listeners have lost their protection, why, and what helps; and
 // when it is back.
 func (g *gate) tellLosses() {
+	if g.translates() {
+		return // nobody has lost it: tellTakeovers
+	}
 	s := g.services
 	for place, held := range s.table.All() {
 		reason := ""

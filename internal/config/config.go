@@ -185,7 +185,8 @@ type Service struct {
 	// SYNs with one well-formed TCP-MD5 or TCP-AO option; SignedRate is how many a second pass.
 	SignedSYNs SignedSYNs
 	SignedRate int
-	Line       int // where the service begins in the file
+	Forwarded  bool // of a host: connections go elsewhere by a rule of this machine
+	Line       int  // where the service begins in the file
 }
 
 // SignedSYNs says what becomes of SYNs that are signed, which only the server can judge.

@@ -70,6 +70,9 @@ func (r *reader) split(c *Config, fs map[string]field) {
 	case RoleServer:
 		c.Edge = Edge{}
 		r.server(&c.Server, fs)
+	case RoleHost:
+		c.Edge = Edge{}
+		r.host(&c.Server, fs)
 	default:
 		c.Edge, c.Server = Edge{}, Server{}
 	}

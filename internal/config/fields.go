@@ -169,7 +169,10 @@ var proxyFieldTable = []Field{
 		Text: "that long at least an idle connection is remembered, while a quarter of the flow tables has not been filled since the last swap; else for one `swap_period`"},
 }
 
-var split = []string{RoleEdge, RoleServer}
+var (
+	split     = []string{RoleEdge, RoleServer}
+	takesOver = []string{RoleHost, RoleServer}
+)
 
 var edgeFieldTable = []Field{
 	{Name: "inside", Roles: []string{RoleEdge}, Kind: List, Default: "required", Values: "names out of `interfaces`",
@@ -199,19 +202,19 @@ var edgeFieldTable = []Field{
 }
 
 var serverFieldTable = []Field{
-	{Name: "takeover", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(TakeoverAuto), string(TakeoverAdopt), string(TakeoverTranslate)}, Default: "adopt",
-		Text: "how the kernel gets a connection that an edge has verified. `adopt`: it makes its socket from the cookie; `translate`: it shakes hands itself, and every segment is translated, for MPTCP listeners, guests behind this machine, kernels before 6.9; `auto`: whichever each listener needs"},
+	{Name: "takeover", Roles: takesOver, Kind: Words, Words: []string{string(TakeoverAuto), string(TakeoverAdopt), string(TakeoverTranslate)}, Default: "adopt",
+		Text: "how the kernel gets a connection that a cookie has verified. `adopt`: it makes its socket from the cookie; `translate`: it shakes hands itself, and every segment is translated, for MPTCP listeners, containers and guests, NAT and firewalls that want to see a handshake, kernels before 6.9; `auto`: whichever each listener needs"},
 	{Name: "without_edge", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(WithoutEdgeKernel), string(WithoutEdgeAnswer)}, Default: "kernel",
 		Text: "what becomes, under `takeover: adopt`, of a SYN that no edge has answered: the kernel answers it, with SYN cookies of its own when it is flooded; or this program does, as an edge would, for which it takes the interfaces' XDP place ([split-protocol.md](split-protocol.md), \"No edge\")"},
 	{Name: "unmatched_ack", Former: "last_line", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(UnmatchedDrop), string(UnmatchedReset)}, Default: "drop", Live: []string{atAdopting},
 		Text: "the final ACK check: what becomes of an ACK with neither socket nor cookie: nothing, or the kernel's RST"},
 	{Name: "edges", Roles: []string{RoleServer}, Kind: List, Default: "required with `tagged`", Values: "`\"ID ADDRESS [ADDRESS]\"` each",
 		Text: "where confirmations go (UDP 21575), an address for each family"},
-	{Name: "max_connections", Roles: []string{RoleServer}, Kind: Number, Low: 1, High: maxMaxConnections, Default: "262144",
+	{Name: "max_connections", Roles: takesOver, Kind: Number, Low: 1, High: maxMaxConnections, Default: "262144",
 		Text: "translated at once; 64 bytes each"},
-	{Name: "idle_time", Roles: []string{RoleServer}, Kind: Duration, Low: int64(minIdleTime), High: int64(maxIdleTime), Default: "2h",
+	{Name: "idle_time", Roles: takesOver, Kind: Duration, Low: int64(minIdleTime), High: int64(maxIdleTime), Default: "2h",
 		Text: "translating: after which a connection may lose its place to a new one"},
-	{Name: "source_share", Roles: []string{RoleServer}, Kind: Share, Default: "0.1%",
+	{Name: "source_share", Roles: takesOver, Kind: Share, Default: "0.1%",
 		Text: "of `max_connections`, at least 8: what one source (an IPv4 address, an IPv6 /56) keeps in a full table; beyond it, its connections give way to those of sources that have fewer"},
 }
 
@@ -238,6 +241,8 @@ var serviceFieldTable = []Field{
 		Text: "SYNs with one well-formed TCP-MD5 or TCP-AO option ([host.md](host.md))"},
 	{Name: "services.signed_rate", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Kind: Number, Low: 1, High: maxSignedRate, Default: strconv.Itoa(defaultSignedRate), Change: "services", Live: everywhere4,
 		Text: "SYNs a second that `signed: pass` lets through; those beyond are answered"},
+	{Name: "services.forwarded", Roles: []string{RoleHost}, Kind: YesNo, Default: "no", Change: "services", Live: everywhere4,
+		Text: "`yes`: connections go elsewhere by a rule of this machine (DNAT, redirect), or to where `takeover: auto` does not see a listener: SYNs are answered whatever listens here, and what follows is translated"},
 }
 
 func strategyWords() (words []string) {

@@ -35,7 +35,7 @@ const (
 	LayoutSmartcookie Layout = "smartcookie" // edges in P4, or beside such
 )
 
-// Server is what only the role server has.
+// Server is what only the role server has, but for Takeover, which hosts have, too.
 type Server struct {
 	Protocol     Protocol
 	Takeover     Takeover
@@ -62,4 +62,10 @@ func (r *reader) server(s *Server, fs map[string]field) {
 	if f, there := fs["protocol"]; there && s.Protocol == ProtocolTagged && s.Takeover == TakeoverAdopt {
 		r.fail(f.line, f.path, "tagged needs takeover: translate; adopting servers need no tags, use plain")
 	}
+}
+
+// host reads what hosts have of the fields of servers.
+func (r *reader) host(s *Server, fs map[string]field) {
+	*s = Server{}
+	r.take(fs, "takeover", &s.Takeover)
 }

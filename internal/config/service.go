@@ -86,6 +86,9 @@ func (r *reader) service(f field, role string) (Service, bool) {
 	r.take(fs, "services.wscale", &s.WScale)
 	r.take(fs, "services.window", &s.Window)
 	r.signedSYNs(&s, fs)
+	if role == RoleHost {
+		r.take(fs, "services.forwarded", &s.Forwarded)
+	}
 	return s, len(r.errs) == before
 }
 

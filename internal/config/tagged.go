@@ -55,7 +55,7 @@ func (r *reader) tagged(c *Config, fs map[string]field) {
 	switch c.Role {
 	case RoleEdge:
 		r.taggedEdge(t, c, fs)
-	case RoleServer:
+	case RoleServer, RoleHost:
 		r.taggedServer(t, c, fs)
 	}
 }

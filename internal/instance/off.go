@@ -102,6 +102,9 @@ func awaitDrain(ctx, force context.Context, i *plane.Installed, drain time.Durat
 		}
 		select {
 		case <-timer.C:
+			if !i.Translates() { // a host, which may translate beside
+				return i.Translated()
+			}
 			return left, nil
 		case <-force.Done():
 			return left, nil

@@ -35,9 +35,10 @@ func (i *Installed) has(name string) bool {
 	return err == nil
 }
 
-// Translates says whether connections depend on what is installed.
+// Translates says whether what is installed has nothing but translated connections. (A host
+// translates beside adopting: what it has sent cookies for is to be waited for whole.)
 func (i *Installed) Translates() bool {
-	return i.has(proxybpf.ProxyXdpMapTgFlows4) || i.has(serverbpf.ServerXdpMapTgSplits)
+	return i.has(proxybpf.ProxyXdpMapTgFlows4) || i.has(serverbpf.ServerXdpMapTgSplits) && !i.has(hostbpf.HostTcMapTgSockets)
 }
 
 // Patrols says whether it is a patrol's.

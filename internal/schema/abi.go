@@ -24,12 +24,13 @@ func ModeNumber(word string) uint8 {
 
 // TG_LISTENER_... of core/abi.def.
 const (
-	ListenerOK      = 0 // adopts connections
-	ListenerNone    = 1 // nobody listens: the kernel shall answer RST
-	ListenerMPTCP   = 2 // cannot be adopted
-	ListenerRefused = 3 // the kernel has refused to adopt for it, or adopts for nobody
-	ListenerGuest   = 4 // not on this machine: behind it, or nobody knows
-	ListenerVaries  = 5 // by address and port: core/listener.h
+	ListenerOK        = 0 // adopts connections
+	ListenerNone      = 1 // nobody listens: the kernel shall answer RST
+	ListenerMPTCP     = 2 // cannot be adopted
+	ListenerRefused   = 3 // the kernel has refused to adopt for it, or adopts for nobody
+	ListenerGuest     = 4 // not on this machine: behind it, or nobody knows
+	ListenerVaries    = 5 // by address and port: core/listener.h
+	ListenerTranslate = 6 // not to be adopted for, or elsewhere by a rule of this machine
 )
 
 // TG_STALE_... of core/abi.def.

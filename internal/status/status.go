@@ -86,8 +86,10 @@ func Read(opt instance.Options, name string) (*Status, error) {
 	}
 	defer pinned.Close()
 	out, err := pathStatus(&st, name, opt.StateDir, pinned)
-	if err == nil && len(st.Takeovers) > 0 {
+	if err == nil {
 		out.Takeovers = st.Takeovers
+	}
+	if err == nil && len(st.Takeovers) > 0 && st.Role == config.RoleServer {
 		err = addParts(&st, out, pinned, plane.PinDir(opt.BPFFS, adopt.AdopterInstance(name)))
 	}
 	if err == nil && st.Role == config.RoleEdge {
@@ -135,6 +137,9 @@ func pathStatus(st *instance.StateFile, name, stateDir string, pinned *plane.Pin
 		}
 		if s.Strategy = svc.Strategy; s.Strategy == "" && st.Role != config.RoleEdge {
 			s.Listener, s.Degraded = listenersOf(&svc, entry, notes)
+			if settings.Translates != 0 && s.Listener != "none" {
+				s.Listener, s.Degraded = "ok", nil // what cannot be adopted for is translated: Takeovers
+			}
 		}
 		if s.Counters, err = pinned.Counters(svc.ID); err != nil {
 			return nil, err

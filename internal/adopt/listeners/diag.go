@@ -45,6 +45,8 @@ type Listener struct {
 	UID     uint32
 	Inode   uint32
 	Cookie  uint64 // SO_COOKIE
+
+	Elsewhere bool // no socket: a rule of this machine takes what comes here
 }
 
 func (l Listener) String() string {

@@ -14,7 +14,8 @@ import (
 // Table is what listens where.
 type Table struct {
 	places map[netip.AddrPort]Held
-	exact  map[uint16][]netip.Addr // by port: the addresses that are places, but for the unspecified
+	exact  map[uint16][]netip.Addr   // by port: the addresses that are places, but for the unspecified
+	why    map[netip.AddrPort]string // places that are not adopted for, and why
 }
 
 // Held is what listens at one place: several sockets by SO_REUSEPORT or SO_BINDTODEVICE.
@@ -41,7 +42,7 @@ func (h Held) Cookie() uint64 {
 // Places lays listeners out by where they take connections; only on ports that are wanted.
 // A socket for both families has two places, and an IPv4-mapped address is one of IPv4.
 func Places(ls []Listener, wanted func(port uint16) bool) Table {
-	t := Table{map[netip.AddrPort]Held{}, map[uint16][]netip.Addr{}}
+	t := Table{map[netip.AddrPort]Held{}, map[uint16][]netip.Addr{}, map[netip.AddrPort]string{}}
 	for _, l := range ls {
 		if !wanted(l.Port) {
 			continue
@@ -66,19 +67,31 @@ func (t Table) add(a netip.Addr, l Listener) {
 // All are the places and what holds them; not to be changed.
 func (t Table) All() map[netip.AddrPort]Held { return t.places }
 
+// Translate says that connections to a place are not to be adopted, and why.
+func (t Table) Translate(place netip.AddrPort, why string) { t.why[place] = why }
+
+// Why is what Translate has said of a place.
+func (t Table) Why(place netip.AddrPort) string { return t.why[place] }
+
+// Reasons are all that Translate has said; not to be changed.
+func (t Table) Reasons() map[netip.AddrPort]string { return t.why }
+
 // Kind says what SYNs meet.
 type Kind int
 
 const (
-	Nobody    Kind = iota // the kernel refuses
-	Plain                 // can be adopted
-	Multipath             // MPTCP: cannot
-	Varies                // not the same at every address and port
+	Nobody     Kind = iota // the kernel refuses
+	Plain                  // can be adopted
+	Multipath              // MPTCP: cannot
+	Varies                 // not the same at every address and port
+	Translated             // is not to be adopted for
 )
 
 func (t Table) kind(a netip.Addr, port uint16) Kind {
 	h, there := t.places[netip.AddrPortFrom(a, port)]
 	switch {
+	case there && t.why[netip.AddrPortFrom(a, port)] != "":
+		return Translated
 	case there && h.MPTCP():
 		return Multipath
 	case there:

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adopt
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	"tidegate/internal/adopt/listeners"
+	"tidegate/internal/config"
+	"tidegate/internal/instance"
+	"tidegate/internal/plane"
+	"tidegate/internal/survey"
+)
+
+// How a host's connections are taken over, for each place where something listens and each
+// destination that a rule of this machine sends elsewhere: adopted, or translated, and why.
+
+// translates says whether this gate can translate what cannot be adopted for.
+func (g *gate) translates() bool {
+	return g.cfg.Role == config.RoleHost && g.cfg.Server.Takeover != config.TakeoverAdopt
+}
+
+// startSurvey begins to follow what this machine does to packets, where the choice is ours.
+func (g *gate) startSurvey() (err error) {
+	if g.cfg.Role != config.RoleHost || g.cfg.Server.Takeover != config.TakeoverAuto {
+		return nil
+	}
+	if g.survey, err = survey.Watch(); err != nil {
+		return fmt.Errorf("what stands in the way of adoption on this machine cannot be followed: %w; set `takeover: translate`, or adopt", err)
+	}
+	return nil
+}
+
+func (g *gate) closeSurvey() {
+	if g.survey != nil {
+		g.survey.Close()
+	}
+}
+
+// surveyed has a value when the machine's rules have changed.
+func (g *gate) surveyed() <-chan struct{} {
+	if g.survey == nil {
+		return nil // never
+	}
+	return g.survey.Changed()
+}
+
+// setTranslating tells the packet path what it translates with. The table of a process before
+// goes with its keys.
+func (g *gate) setTranslating() error {
+	if !g.translates() {
+		return nil
+	}
+	server := g.plane.HostServer()
+	s, err := server.ServerSettings()
+	if err != nil {
+		return err
+	}
+	if s.Keys[0] == 0 {
+		raw := make([]byte, 8*len(s.Keys))
+		_, _ = rand.Read(raw) // never fails (crypto/rand)
+		for i := range s.Keys {
+			s.Keys[i] = binary.LittleEndian.Uint64(raw[8*i:]) | 1
+		}
+	}
+	s.Generic = 1 // what is put back in is looked at again, whatever the mode of XDP
+	s.IdleTicks = uint16(g.cfg.Tagged.IdleTime.Seconds()/plane.SplitTick) + 1
+	s.SourceFloor = g.cfg.Tagged.SourceFloor()
+	g.settings.Translates = 1
+	return server.SetServer(s)
+}
+
+// mostDestinations is how many ports of a service without a listener are looked at in the rules.
+const mostDestinations = 1024
+
+// elsewhere lists destinations of services that need no listener here, as if there were one.
+func (g *gate) elsewhere() (list []listeners.Listener) {
+	if !g.translates() {
+		return nil
+	}
+	for i := range g.cfg.Services {
+		svc, looked := &g.cfg.Services[i], 0
+		if !svc.Forwarded && g.survey == nil {
+			continue
+		}
+		for _, p := range svc.Prefixes {
+			a := p.Addr()
+			switch {
+			case p.IsSingleIP():
+			case a.Is4():
+				a = netip.IPv4Unspecified()
+			default:
+				a = netip.IPv6Unspecified()
+			}
+			for _, r := range svc.Ports {
+				for port := int(r.First); port <= int(r.Last) && looked < mostDestinations; port++ {
+					looked++
+					l := listeners.Listener{Addr: a, Port: uint16(port), V6Only: true, Elsewhere: true}
+					if (svc.Forwarded || g.judged(a, l.Port).Has(survey.DNAT)) && !slices.Contains(list, l) {
+						list = append(list, l)
+					}
+				}
+			}
+		}
+	}
+	return list
+}
+
+// judged is what the survey says of a destination.
+func (g *gate) judged(a netip.Addr, port uint16) survey.Verdict {
+	if g.survey == nil {
+		return survey.Verdict{Takeover: config.TakeoverAdopt}
+	}
+	return g.survey.Machine().Judge(survey.Destination{Addr: a, Port: port, Interfaces: g.cfg.Interfaces})
+}
+
+// whyTranslate says why connections to a place are not adopted; empty: they may be.
+func (g *gate) whyTranslate(place netip.AddrPort, held listeners.Held) string {
+	if !g.translates() {
+		return ""
+	}
+	for i := range g.cfg.Services {
+		if svc := &g.cfg.Services[i]; svc.Forwarded && ServesPlace(svc.Prefixes, svc.Ports, place) {
+			return "configured: forwarded"
+		}
+	}
+	if g.cfg.Server.Takeover == config.TakeoverTranslate {
+		return "configured: takeover: translate"
+	}
+	if g.system.syncookies == 0 {
+		return "net.ipv4.tcp_syncookies is 0: the kernel adopts for nobody"
+	}
+	if why := g.judged(place.Addr(), place.Port()).Reason(); why != "" {
+		return why
+	}
+	if held.MPTCP() {
+		return "MPTCP listener, which the kernel does not adopt for"
+	}
+	return ""
+}
+
+// takeovers says of each service's places how connections are taken over there, and why.
+func (g *gate) takeovers() (list []instance.Takeover) {
+	if !g.translates() {
+		return nil
+	}
+	s := g.services
+	for _, svc := range g.cfg.Services {
+		if svc.Mode == config.ModeOff {
+			continue
+		}
+		for place := range s.table.All() {
+			if !ServesPlace(svc.Prefixes, svc.Ports, place) {
+				continue
+			}
+			t := instance.Takeover{Service: svc.Name, Ports: fmt.Sprint(place.Port()), Addresses: []string{place.Addr().String()},
+				How: string(config.TakeoverAdopt), Why: "plain TCP listener, nothing in its way"}
+			if why := s.table.Why(place); why != "" {
+				t.How, t.Why = string(config.TakeoverTranslate), why
+			} else if note, doubted := s.doubted[place]; doubted {
+				t.How, t.Why = string(config.TakeoverTranslate), fmt.Sprintf("%d adoptions in a row have not made a socket; tried again after a pause", note.Refusals)
+			}
+			list = append(list, t)
+		}
+	}
+	slices.SortFunc(list, func(a, b instance.Takeover) int {
+		return slices.Compare([]string{a.Service, a.Ports, a.Addresses[0]}, []string{b.Service, b.Ports, b.Addresses[0]})
+	})
+	return list
+}
+
+// tellTakeovers says what has changed of it, in the log and in the state file.
+func (g *gate) tellTakeovers() {
+	now := g.takeovers()
+	if reflect.DeepEqual(now, g.told) {
+		return
+	}
+	for _, t := range now {
+		if !slices.ContainsFunc(g.told, func(o instance.Takeover) bool { return reflect.DeepEqual(o, t) }) {
+			g.log.Info("takeover", "service", t.Service, "how", t.How, "listener", fmt.Sprintf("%s port %s", t.Addresses[0], t.Ports), "why", t.Why)
+		}
+	}
+	g.told = now
+	if g.modes == nil { // not attached yet
+		return
+	}
+	if err := g.writeState(); err != nil {
+		g.log.Error("writing the state file", "error", err)
+	}
+}
