@@ -139,3 +139,62 @@ func TestTranslateRedirected(t *testing.T) {
 	want := uint64(n * len(families()))
 	w.wantCounters(map[string]uint64{"cookie_sent": want, "split_ready": want})
 }
+
+// how says, as status does, how connections to a port are taken over, and why.
+func (w *world) how(port uint16) (how, why string) {
+	for _, t := range w.status().Takeovers {
+		if t.Ports == fmt.Sprint(port) && t.Addresses[0] == "0.0.0.0" {
+			return t.How, t.Why
+		}
+	}
+	return "", ""
+}
+
+// takeover: auto. The plain listener is adopted, the MPTCP one is translated. When a nat chain
+// comes, the plain one is translated, too, and when it goes, adopted again; connections that were
+// begun in one way go on in it.
+func TestTakeoverAuto(t *testing.T) {
+	const n = 5
+	w, _ := translating(t, "auto")
+	w.served(n, webPort, mptcpPort)
+	each := uint64(n * len(families()))
+	w.wantCounters(map[string]uint64{"adopted": each, "split_ready": each, "pass_listener": 0})
+	for port, want := range map[uint16]string{webPort: "adopt", mptcpPort: "translate"} {
+		if how, why := w.how(port); how != want || why == "" {
+			t.Errorf("port %d: %q, because %q; want %s", port, how, why, want)
+		}
+	}
+	var live []conn
+	for _, step := range []struct{ rules, how, counter string }{
+		{obstacles[1].rules, "translate", "split_ready"}, {"", "adopt", "adopted"}, {obstacles[1].rules, "translate", "split_ready"}} {
+		for _, ipv6 := range families() {
+			live = append(live, w.mustDial(ipv6, webPort))
+			w.must(live[len(live)-1].ping())
+		}
+		w.nft(w.Server, "flush ruleset\n"+step.rules)
+		w.await("port 80: "+step.how, func() bool { how, _ := w.how(webPort); return how == step.how })
+		before := w.counters()
+		w.served(n, webPort)
+		if got := w.counters()[step.counter] - before[step.counter]; got != each {
+			t.Errorf("%s: %d of %d connections", step.how, got, each)
+		}
+		for _, c := range live {
+			w.must(c.ping())
+		}
+	}
+}
+
+// A verified ACK that the kernel refuses to adopt is translated: the listener becomes MPTCP while no daemon
+// sees it, and not even the first client notices.
+func TestRefusedIsTranslated(t *testing.T) {
+	w := newWorld(t)
+	l := w.echoServer(webPort)
+	g := w.start(w.webConfig(webPort, "takeover: auto"))
+	w.mustPingNew(1)
+	g.Kill()
+	l.close()
+	w.listenOn(webPort, unix.IPPROTO_MPTCP, 512).serve(echo)
+	w.mustPingNew(3)
+	n := uint64(len(families()))
+	w.wantCounters(map[string]uint64{"adopted": n, "adopt_failed": 1, "split_ready": 3 * n, "pass_listener": 0})
+}
