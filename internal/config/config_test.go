@@ -48,7 +48,7 @@ func TestParseFull(t *testing.T) {
 		Epoch: 4 * time.Second, KeyHorizon: time.Hour, Drain: 500 * time.Millisecond,
 		OnStaleKeys: StaleKeysDrop, XDPMode: XDPGeneric,
 		Server: Server{Takeover: TakeoverAdopt},
-		Tagged: Tagged{MaxConnections: defaultMaxConnections, IdleTime: defaultIdleTime, SourceShare: defaultSourceShare},
+		Tagged: Tagged{MaxConnections: 1 << 18, IdleTime: 2 * time.Hour, SourceShare: 0.001},
 		Services: []Service{{
 			Name: "web",
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64"),
@@ -113,7 +113,7 @@ var mistakes = []struct{ name, yaml, want string }{
 	{"forwarding unknown", top("role: proxy\nforwarding: hub"), `f.yaml:4: forwarding: "hub" is not known; use router or bridge`},
 	{"bridge with one port", top("role: proxy\nforwarding: bridge"), `a bridge has two ports, and 1 are named; name two, or use forwarding: router`},
 	{"flow table too small", top("role: proxy\nmax_flows: 5"), `f.yaml:4: max_flows: 5 is out of range; use 1024 to 16777216`},
-	{"idle time of an edge", strings.Replace(top("role: edge\ninside: [eth0]\nidle_time: 1h"), "[eth0]", "[eth0, eth1]", 1), `idle_time: belongs to roles host, proxy and server`},
+	{"idle time of an edge", strings.Replace(top("role: edge\ninside: [eth0]\nidle_time: 1h"), "[eth0]", "[eth0, eth1]", 1), `idle_time: belongs to roles proxy, host and server`},
 	{"takeover of a host", top("takeover: steal"), `f.yaml:3: takeover: "steal" is not known; use auto, adopt or translate`},
 	{"idle time too short", top("role: proxy\nidle_time: 10ms"), `f.yaml:4: idle_time:`},
 	{"no auto", top("role: proxy\nmax_flows: auto"), `f.yaml:4: max_flows: "auto" is not a number; use 1024 to 16777216`},
