@@ -137,7 +137,8 @@ func (d datagrams) icmpError(limit time.Duration) (kind, code uint8, info uint32
 	}
 }
 
-// echoes sends ICMP echo requests and counts the answers, doubled ones too.
+// echoes sends ICMP echo requests, each when the one before has been answered or was not for a while, and
+// counts the answers, doubled ones too.
 func (w *world) echoes(from *rig.Namespace, to netip.Addr, requests, size int) (answers int) {
 	w.t.Helper()
 	network, listen, request, reply := "ip4:icmp", "0.0.0.0", byte(8), byte(0)
@@ -153,20 +154,20 @@ func (w *world) echoes(from *rig.Namespace, to netip.Addr, requests, size int) (
 		w.t.Fatal(err)
 	}
 	defer c.Close()
-	heard := make(chan int)
-	go func() {
-		b, n := make([]byte, 65536), 0
+	b := make([]byte, 65536)
+	hear := func(limit time.Duration) bool {
+		_ = c.SetReadDeadline(time.Now().Add(limit))
 		for {
 			k, _, err := c.ReadFrom(b)
 			if err != nil {
-				heard <- n
-				return
+				return false
 			}
 			if k == 8+size && b[0] == reply && binary.BigEndian.Uint16(b[4:]) == 0x7467 {
-				n++
+				answers++
+				return true
 			}
 		}
-	}()
+	}
 	for i := range requests {
 		m := make([]byte, 8+size)
 		m[0] = request
@@ -178,10 +179,11 @@ func (w *world) echoes(from *rig.Namespace, to netip.Addr, requests, size int) (
 		if _, err := c.WriteTo(m, &net.IPAddr{IP: to.AsSlice()}); err != nil {
 			w.t.Fatal(err)
 		}
-		time.Sleep(20 * time.Millisecond) // a router keeps only a few for a neighbour that it has to ask for
+		hear(10 * time.Second)
 	}
-	_ = c.SetReadDeadline(time.Now().Add(time.Second)) // doubled ones are what is waited for
-	return <-heard
+	for hear(300 * time.Millisecond) { // doubled ones
+	}
+	return answers
 }
 
 func checksum(b []byte) uint16 {
