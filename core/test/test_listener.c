@@ -105,7 +105,8 @@ static void frames(void **state)
 	assert_int_equal(tg_host_judge_tags(true).counter, TG_COUNT_pass_stack);
 	assert_int_equal(tg_host_judge_tags(false).verdict, TG_DROP);
 	assert_int_equal(tg_host_judge_listener(TG_LISTENER_OK, false).verdict, TG_REPLY);
-	assert_int_equal(tg_host_judge_listener(TG_LISTENER_NONE, false).counter, TG_COUNT_pass_listener);
+	assert_int_equal(tg_host_judge_listener(TG_LISTENER_NONE, false).counter,
+			 TG_COUNT_pass_listener);
 }
 
 int tg_test_listener(void)
