@@ -113,13 +113,13 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS)
 		return XDP_ABORTED;
-	if (TG_UNLIKELY(tg_edge_expires(frame[TG_ETH_HDR_LEN + (family == 4 ? 8 : 7)], edge->hops))) {
+	if (TG_UNLIKELY(tg_edge_expires(
+		    frame[TG_ETH_HDR_LEN + (family == 4 ? TG_IPV4_TTL : TG_IPV6_HOPS)], edge->hops))) {
 		tg_count(row, TG_COUNT_drop_hops);
 		return XDP_DROP;
 	}
 	hash = tg_bloom_hash(&pkt, TG_BLOOM_FROM_CLIENT, &edge->bloom_key);
 	generations = tg_bloom_look_for(hash, edge->bloom_bits & 31);
-	asm volatile("" ::: "memory");
 	tg_fast_segment_read(frame, family, &pkt);
 	if (!generations) {
 		found = TG_EDGE_UNKNOWN;
@@ -135,7 +135,6 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 		if (found == TG_EDGE_UNKNOWN)
 			found = tg_edge_unknown(edge);
 	}
-	asm volatile("" ::: "memory");
 	tg_fast_segment_read(frame, family, &pkt);
 	d = tg_edge_judge(tg_edge_kind(&pkt), found);
 	tg_count(row, d.counter);

@@ -46,7 +46,6 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	live = tg_filter_may_exist(settings, tg_filter_at(settings, &pkt));
 	if (!live && !settings->last_line)
 		return TG_NEXT_LONG; /* which looks for a stale cookie, too */
-	asm volatile("" ::: "memory");
 	tg_fast_segment_read(frame, family, &pkt);
 	if (!tg_fast_segment_ack(frame, end, skb->len, &pkt, &ack))
 		return TG_NEXT_LONG;

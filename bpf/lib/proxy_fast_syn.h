@@ -29,7 +29,8 @@ static __always_inline int tg_fast_challenge(struct xdp_md *ctx, __u8 *frame, __
 					     const struct tg_siphash_key *key,
 					     struct tg_counter_row *row)
 {
-	__u8 ttl = family == 4 ? frame[TG_ETH_HDR_LEN + 8] : frame[TG_ETH_HDR_LEN + 7];
+	__u8 ttl = family == 4 ? frame[TG_ETH_HDR_LEN + TG_IPV4_TTL]
+			       : frame[TG_ETH_HDR_LEN + TG_IPV6_HOPS];
 	struct tg_segment s = tg_challenge(syn, svc, strategy == TG_STRATEGY_AUTH_TTL ? ttl : 0,
 					   key, strategy == TG_STRATEGY_AUTH_WRONG);
 	int shorter = (int)(TG_ETH_HDR_LEN + tg_segment_len(&s)) - (int)tg_fast_syn_len(family, ts);
