@@ -117,7 +117,7 @@ func strategyTranslates(s uint8) bool {
 	return s == plane.StrategyCookie || s == plane.StrategyCache
 }
 
-// forget empties the whitelist, the SYN cache, and what sources have brought lately. Flows are of other tuples.
+// forget empties the whitelist, the SYN cache and the memory of closed ports. Flows are of other tuples.
 func (g *xdpPlane) forget() error {
 	for _, name := range []string{"tg_white", "tg_white6"} {
 		white, err := g.p.Active(name)
@@ -131,14 +131,16 @@ func (g *xdpPlane) forget() error {
 		}
 		white.Close()
 	}
-	cache := g.p.Map("tg_halfopens")
-	empty := make([]byte, cache.ValueSize())
-	for at := range cache.MaxEntries() {
-		if err := cache.Put(at, empty); err != nil {
-			return err
+	for _, name := range []string{"tg_halfopens", "tg_refused"} {
+		table := g.p.Map(name)
+		empty := make([]byte, table.ValueSize())
+		for at := range table.MaxEntries() {
+			if err := table.Put(at, empty); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
+	return fullAllowance(g.p.Map("tg_refused_share"), 0)
 }
 
 func (g *xdpPlane) settings(w *planesWorld, epoch uint64) plane.Settings {
