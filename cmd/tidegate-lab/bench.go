@@ -25,10 +25,10 @@ func newBenchCmd() *cobra.Command {
 	role := config.RoleHost
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure what the gate costs, beside yardsticks, in one run",
-		Long: `Measures the cost of a SYN and of an established flow's packets, goodput, and
-the SYNs one core absorbs, beside an empty program, a drop, a plain reflection,
-the kernel's SYN cookies and nftables SYNPROXY, in namespaces of its own.
+		Short: "Measure what the gate costs, together with baselines, in one run",
+		Long: `Measure the cost of a SYN and of an established flow's packets, goodput, and
+the SYNs one core absorbs, in comparison with an empty program, a drop, a plain
+reflection, the kernel's SYN cookies and nftables SYNPROXY, in private namespaces.
 Needs root and an otherwise idle machine.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -68,12 +68,12 @@ Needs root and an otherwise idle machine.`,
 		},
 	}
 	cmd.Flags().StringVar(&role, "role", role, "whose cost: host, proxy, edge (with the server's final ACK check), terminus (patrol and managers), dpdk (a proxy on DPDK, in memory; needs no root)")
-	cmd.Flags().StringVar(&plots, "plots", "", "with --role dpdk: draw figures into this `DIRECTORY`, as SVG")
+	cmd.Flags().StringVar(&plots, "plots", "", "with --role dpdk: write SVG plots to this `DIRECTORY`")
 	cmd.Flags().IntVar(&opt.Rounds, "rounds", opt.Rounds, "how often each program is measured")
 	cmd.Flags().IntVar(&opt.Frames, "frames", opt.Frames, "SYNs for each program and round")
 	cmd.Flags().StringVar(&opt.Only, "only", "", "with --role proxy: one group of figures: "+strings.Join(bench.ProxyParts(), ", "))
 	jsonFlag(cmd.Flags(), &asJSON)
-	cmd.Flags().IntVar(&terminus.MaxFilters, "filters", terminus.MaxFilters, "terminus: most filters in the patrol's table (100,000 or more)")
+	cmd.Flags().IntVar(&terminus.MaxFilters, "filters", terminus.MaxFilters, "terminus: maximum number of filters in the patrol's table (100,000 or more)")
 	cmd.Flags().IntVar(&terminus.Requests, "requests", terminus.Requests, "terminus: requests for each control-plane figure")
 	cmd.AddCommand(newBenchPartCmd())
 	return cmd

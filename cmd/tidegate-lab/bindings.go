@@ -18,14 +18,14 @@ func newBindingsCmd() *cobra.Command {
 	linkMbit := o.LinkRate / 1e6
 	cmd := &cobra.Command{
 		Use:   "bindings",
-		Short: "How fast signed bindings reach every manager, honest or not, in virtual time (no root)",
+		Short: "Measure how fast signed bindings reach every manager, in virtual time (no root)",
 		Long: `Run the real flood engine and store of many managers in one process over a
 virtual network: a cold start in which each manager knows only its own bindings,
-then nine updates and a revocation. Honest managers among each other, and with
-hostile ones among them: liars, replayers, withholders and flooders.
-docs/bindings.md says what is virtual and what is real. 80,000 bindings over 200
-managers take some minutes and 3 GiB; the exit code is 1 when something did not
-reach every honest manager.`,
+then nine updates and a revocation; with honest managers only, and with hostile
+ones among them: liars, replayers, withholders and flooders. docs/bindings.md
+explains what is virtual and what is real. 80,000 bindings over 200 managers take
+several minutes and 3 GiB. The exit code is 1 if something did not reach every
+honest manager.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.LinkRate = linkMbit * 1e6
@@ -58,15 +58,15 @@ reach every honest manager.`,
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.Managers, "managers", o.Managers, "managers, hostile ones included")
-	f.IntVar(&o.Bindings, "bindings", o.Bindings, "bindings, authorities not included")
-	f.IntVar(&o.Degree, "degree", o.Degree, "links of a manager, on average")
-	f.DurationVar(&o.Delay, "delay", o.Delay, "of a link, one way")
+	f.IntVar(&o.Managers, "managers", o.Managers, "number of managers, including hostile ones")
+	f.IntVar(&o.Bindings, "bindings", o.Bindings, "number of bindings, not including authorities")
+	f.IntVar(&o.Degree, "degree", o.Degree, "average number of links per manager")
+	f.DurationVar(&o.Delay, "delay", o.Delay, "one-way delay of a link")
 	f.Float64Var(&linkMbit, "link-mbit", linkMbit, "rate of a link, Mbit/s each way")
-	f.Float64SliceVar(&hostile, "hostile", hostile, "part of hostile managers; one simulation for each")
-	f.DurationVar(&o.VerifyCost, "verify", o.VerifyCost, "virtual time that a manager needs for a signature")
+	f.Float64SliceVar(&hostile, "hostile", hostile, "share of hostile managers; one simulation for each value")
+	f.DurationVar(&o.VerifyCost, "verify", o.VerifyCost, "virtual time that a manager needs to verify a signature")
 	f.DurationVar(&o.Limit, "limit", o.Limit, "virtual time after which a cold start is given up")
-	f.Uint64Var(&o.Seed, "seed", o.Seed, "of everything random")
+	f.Uint64Var(&o.Seed, "seed", o.Seed, "seed of all random numbers")
 	f.BoolVar(&asJSON, "json", false, "write one JSON array")
 	return cmd
 }

@@ -21,7 +21,7 @@ func newConnectCmd() *cobra.Command {
 	rate, dir, asJSON := o.Base.Rate.String(), "connect-time", false
 	cmd := &cobra.Command{
 		Use:   "connect-time",
-		Short: "How long connect() takes under a flood: the distribution for each defence",
+		Short: "Measure how long connect() takes under a flood, with each defence",
 		Long: `Make connections to a flooded server behind one defence after the other, and
 show how long connect() took: quantiles, and the whole distribution as a plot.
 Needs root, and takes about two minutes.`,
@@ -51,13 +51,13 @@ Needs root, and takes about two minutes.`,
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.Connections, "connections", o.Connections, "how many, for each defence")
+	f.IntVar(&o.Connections, "connections", o.Connections, "number of connections for each defence")
 	f.StringVar(&rate, "rate", rate, "flood in SYNs per second: 0, 50000, 50k, 1.5M or max")
 	f.Float64Var(&o.Base.Load, "load", o.Base.Load, "connections begun each second")
-	f.DurationVar(&o.Base.Timeout, "timeout", o.Base.Timeout, "after which a connection is given up")
+	f.DurationVar(&o.Base.Timeout, "timeout", o.Base.Timeout, "time after which a connection is given up")
 	f.BoolVar(&o.Base.IPv6, "ipv6", false, "flood and clients use IPv6")
-	f.StringArrayVar(&o.Curves, "curve", nil, "only this one; can be repeated: "+strings.Join(trial.ConnectCurves(), "; "))
-	f.StringVar(&o.Plane, "plane", o.Plane, "of the proxy's curves: xdp or dpdk")
+	f.StringArrayVar(&o.Curves, "curve", nil, "only this curve; can be repeated: "+strings.Join(trial.ConnectCurves(), "; "))
+	f.StringVar(&o.Plane, "plane", o.Plane, "plane of the proxy's curves: xdp or dpdk")
 	f.StringVar(&dir, "out", dir, "folder for report.html, connect-time.svg and results.json; empty: none")
 	jsonFlag(f, &asJSON)
 	return cmd

@@ -22,7 +22,7 @@ func newDemoCmd() *cobra.Command {
 	dir, rates := "demo", ""
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Where each defence stops serving: a table, plots and a report",
+		Short: "Show where each defence stops serving: a table, plots and a report",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Choose(rates); err != nil {

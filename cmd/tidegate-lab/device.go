@@ -18,16 +18,16 @@ func newDeviceCmd() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "device",
-		Short: "A small lwIP device in an emulator under a slow flood",
+		Short: "Flood a small lwIP device in an emulator slowly",
 		Long: `Build the firmware of lwip/ for a Cortex-M3, run it in QEMU behind a tap inside
 a network namespace, and flood it slowly.
 
-With --policy, --layout or --queue: that one configuration, its throughput with
-and without the attack, what honest clients get, and instructions per SYN and
-per ACK. Without them: Tables 4 and 5 of the study that this repeats, with t
-tests, effect sizes and an analysis of variance. Throughput and the rate of the
-attack are counted by the device's own clock, at 31 million instructions a
-second. Needs root.`,
+With --policy, --layout or --queue, measure that one configuration: its
+throughput with and without the attack, how honest clients are served, and
+instructions per SYN and per ACK. Without them, measure Tables 4 and 5 of the
+study that this reproduces, with t-tests, effect sizes and an analysis of
+variance. Throughput and the rate of the attack are measured by the device's own
+clock, at 31 million instructions a second. Needs root.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f := cmd.Flags()
@@ -61,11 +61,11 @@ second. Needs root.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Policy, "policy", o.Policy, "what a full queue does: drop, recycle-oldest, cookies, cookies-always")
 	f.StringVar(&o.Layout, "layout", o.Layout, "cookie layout: classic, linux, linux-sha1, linux-sha1-unrolled, freebsd, hybrid, tidegate")
-	f.IntVar(&o.Queue, "queue", o.Queue, "half-open connections that a listener keeps: 2, 4, 8 or 16")
+	f.IntVar(&o.Queue, "queue", o.Queue, "number of half-open connections that a listener keeps: 2, 4, 8 or 16")
 	f.IntVar(&o.Rate, "syn-rate", o.Rate, "SYNs per second of the device's clock")
 	f.IntVar(&o.Samples, "samples", o.Samples, "throughput samples of each configuration (the study took 30)")
 	f.IntVar(&o.Seconds, "seconds", o.Seconds, "length of a sample by the device's clock")
-	f.IntVar(&o.Requests, "requests", o.Requests, "requests of honest clients, ten a second")
+	f.IntVar(&o.Requests, "requests", o.Requests, "number of requests of honest clients, ten a second")
 	f.BoolVar(&o.IPv6, "ipv6", false, "honest clients use IPv6 (the flood stays IPv4)")
 	f.StringVar(&o.Source, "source", "", "the folder lwip/ of the source tree (default: found from here)")
 	f.BoolVar(&asJSON, "json", false, "one JSON object on stdout")

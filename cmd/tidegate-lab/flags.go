@@ -27,10 +27,10 @@ func (x *floodFlags) add(f *pflag.FlagSet, o *trial.Options, what string) {
 	f.StringVar(&x.rate, "rate", x.rate, what+" per second: 0, 50000, 50k, 1.5M or max")
 	f.StringVar(&x.mix, "flood-options", x.mix, "TCP options of SYNs: mixed, ts (with timestamps) or nots")
 	f.BoolVar(&o.IPv6, "ipv6", false, "attack and clients use IPv6")
-	f.DurationVar(&o.Duration, "duration", o.Duration, "how long clients come, each time")
+	f.DurationVar(&o.Duration, "duration", o.Duration, "how long clients make requests, each time")
 	f.IntVar(&o.Clients, "clients", o.Clients, "number of clients (source addresses)")
 	f.Float64Var(&o.Load, "load", o.Load, "legitimate requests per second, all clients together")
-	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "of one request, from when it was due")
+	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "timeout of a request, from the time it was due")
 	f.IntVar(&o.ResponseSize, "response-size", o.ResponseSize, "bytes of each response")
 }
 

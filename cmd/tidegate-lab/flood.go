@@ -19,7 +19,7 @@ func newFloodCmd() *cobra.Command {
 	closes, timestamps, asJSON := "server", true, false
 	cmd := &cobra.Command{
 		Use:   "flood",
-		Short: "One defence under one flood, with real clients",
+		Short: "Test one defence under one flood, with real clients",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if err := flags.read(&o); err != nil {
@@ -44,12 +44,12 @@ func newFloodCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	flags.add(f, &o, "flood in SYNs")
-	f.StringVar(&o.Defence, "defence", o.Defence, "none, kernel (SYN cookies), nft (SYNPROXY), host (tidegate), or one in a box\nbetween clients and server: proxy-STRATEGY (tidegate), nft-proxy (SYNPROXY)")
-	f.StringVar(&o.Plane, "plane", o.Plane, "of proxy-STRATEGY: xdp, or dpdk (tidegate-dpdk by AF_PACKET; see make dpdk)")
-	f.IntVar(&o.Requests, "requests", 0, "this many requests in all, instead of load x duration")
+	f.StringVar(&o.Defence, "defence", o.Defence, "none, kernel (SYN cookies), nft (SYNPROXY), host (tidegate), or a box\nbetween clients and server: proxy-STRATEGY (tidegate), nft-proxy (SYNPROXY)")
+	f.StringVar(&o.Plane, "plane", o.Plane, "plane of proxy-STRATEGY: xdp, or dpdk (tidegate-dpdk by AF_PACKET; see make dpdk)")
+	f.IntVar(&o.Requests, "requests", 0, "total number of requests, instead of load x duration")
 	f.StringVar(&closes, "close", closes, "who closes the connection first: server or client")
 	f.BoolVar(&timestamps, "timestamps", true, "clients use TCP timestamps")
-	f.IntVar(&o.Retries, "retries", o.Retries, "try a request again that was reset before it got an answer, as browsers do")
+	f.IntVar(&o.Retries, "retries", o.Retries, "how often to retry a request that was reset before it got an answer, as browsers do")
 	f.IntVar(&o.Ports, "ports", 0, "local ports each client may use (0: the system's range)")
 	f.StringVar(&o.Server, "server", o.Server, "web server: auto, nginx or builtin")
 	jsonFlag(f, &asJSON)
@@ -59,7 +59,7 @@ func newFloodCmd() *cobra.Command {
 func newCleanCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "clean",
-		Short: "Remove what killed labs have left behind",
+		Short: "Remove what killed labs left behind",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			removed, err := rig.Clean()

@@ -19,10 +19,10 @@ import (
 func newRootCmd() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tidegate-lab",
-		Short: "Flood a web server inside network namespaces and measure who is still served",
-		Long: `Build hosts out of network namespaces, flood a web server there and measure
-what its clients still get, and what the gates cost. Nothing is ever sent outside
-the namespaces that the lab itself makes. Needs root, and the program tidegate
+		Short: "Flood a web server inside network namespaces and measure which clients are still served",
+		Long: `Build hosts from network namespaces, flood a web server there and measure how
+its clients are served, and what the gates cost. Nothing is ever sent outside
+the namespaces that the lab creates. Needs root, and the program tidegate
 beside it, on PATH, or where TIDEGATE says.`,
 		Version:       version.Version,
 		SilenceErrors: true,

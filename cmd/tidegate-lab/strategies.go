@@ -24,12 +24,12 @@ func newStrategiesCmd() *cobra.Command {
 	rate, withCost, asJSON := o.Rate.String(), true, false
 	cmd := &cobra.Command{
 		Use:   "strategies",
-		Short: "Compare the proxy's strategies: each + and - decided by a measurement",
+		Short: "Compare the proxy's strategies: each + and - is based on a measurement",
 		Long: `Measure every strategy of the proxy between real clients and a real server, and
-print Tables I and II of the paper that they come from: each mark is decided by
-a figure of this run, by a threshold that is printed too; where it is not the
-published mark, that is said. Needs root and, for the cost of a SYN, an otherwise
-idle machine; takes about two minutes.`,
+print Tables I and II of the paper that they come from. Each mark results from
+a figure of this run and a threshold, which is printed, too; marks that differ
+from the published ones are pointed out. Needs root and, for the cost of a SYN,
+an otherwise idle machine; takes about two minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Rate, err = load.ParseRate(rate); err != nil {
@@ -67,10 +67,10 @@ idle machine; takes about two minutes.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.Strategies, "strategy", nil, "only these, separated by commas (default: all)")
-	f.StringVar(&rate, "rate", rate, "flood under which legitimate clients come, SYNs per second")
-	f.IntVar(&o.Frames, "frames", o.Frames, "frames of each flood with forged sources")
-	f.IntVar(&o.Clients, "clients", o.Clients, "legitimate clients under the flood, each with an address of its own")
+	f.StringSliceVar(&o.Strategies, "strategy", nil, "only these strategies, separated by commas (default: all)")
+	f.StringVar(&rate, "rate", rate, "flood during legitimate requests, SYNs per second")
+	f.IntVar(&o.Frames, "frames", o.Frames, "number of frames in each flood with spoofed sources")
+	f.IntVar(&o.Clients, "clients", o.Clients, "number of legitimate clients during the flood, each with its own address")
 	f.BoolVar(&withCost, "cost", withCost, "also measure nanoseconds per SYN, as tidegate-lab bench --role proxy does")
 	jsonFlag(f, &asJSON)
 	return cmd

@@ -20,11 +20,11 @@ func newTerminusCmd() *cobra.Command {
 	o, asJSON := terminus.Options{Topology: "all"}, false
 	cmd := &cobra.Command{
 		Use:   "terminus",
-		Short: "Providers, bots and a victim: attacks filtered where they begin",
-		Long: `Builds internet providers out of network namespaces, with patrols, border
-managers and a filter manager that really run, and shows the scenarios of the
-paper: a bot, priority, the five ways of spoofing a client (III.C), reflection
-(III.D), and the death of every manager (III.E). Needs root, about a minute.`,
+		Short: "Show attacks filtered near their source: providers, bots and a victim",
+		Long: `Build internet providers from network namespaces, with real patrols, border
+managers and a filter manager, and show the scenarios of the paper: a bot,
+priority, the five ways of spoofing a client (III.C), reflection (III.D), and
+the failure of every manager (III.E). Needs root; takes about a minute.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(terminus.Topologies(), o.Topology) {

@@ -21,7 +21,7 @@ func newBindingCmd() *cobra.Command {
 		Use:   "binding",
 		Short: "Make, sign, verify and show the records that say who manages which prefixes",
 		Long: `Bindings are signed records that say which border manager filters the traffic of
-which prefixes, which filter manager may ask for filters on traffic to which, and
+which prefixes, which filter manager may request filters on traffic to which, and
 which authority may sign such records (docs/bindings.md).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -70,7 +70,7 @@ func newBindingShowCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show FILE...",
-		Short: "Show what stands in signed records; whether they count, only verify tells",
+		Short: "Show the contents of signed records; only verify checks whether they are valid",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var list []shownRecord

@@ -37,11 +37,11 @@ func newBindingSignCmd() *cobra.Command {
 		Use:   "sign --key ISSUER.key --subject PUBLIC --role ROLE --prefix PREFIX... --out FILE",
 		Short: "Sign a record that binds prefixes and a role to a key",
 		Long: `Sign a record with the issuer's private key. The issuer must be a configured anchor
-or hold an authority record for the prefixes; whether it does, verify tells.
+or hold an authority record for the prefixes; sign does not check that, verify does.
 
   role authority        the subject may sign records for the prefixes
   role border-manager   the subject filters traffic from the prefixes
-  role filter-manager   the subject may ask for filters on traffic to the prefixes
+  role filter-manager   the subject may request filters on traffic to the prefixes
   --revoke              ends the record of the same issuer, subject and role;
                         with role key: all that the issuer bound to the subject`,
 		Args: cobra.NoArgs,
@@ -68,13 +68,13 @@ or hold an authority record for the prefixes; whether it does, verify tells.
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.key, "key", "", "issuer's private key file, made by `tidegate binding keygen`")
-	fl.StringVar(&f.subject, "subject", "", "public key that is bound, 64 hex digits")
+	fl.StringVar(&f.subject, "subject", "", "public key to bind, 64 hex digits")
 	fl.StringVar(&f.role, "role", "", "border-manager, filter-manager, authority or, with --revoke, key")
-	fl.StringSliceVar(&f.prefixes, "prefix", nil, "IPv4 or IPv6 prefix; several: again, or separated by commas")
+	fl.StringSliceVar(&f.prefixes, "prefix", nil, "IPv4 or IPv6 prefix; can be repeated, or a list separated by commas")
 	fl.StringSliceVar(&f.endpoints, "endpoint", nil, "where the manager listens: ifp=ADDRESS:PORT or flood=ADDRESS:PORT")
 	fl.Uint64Var(&f.serial, "serial", 0, "must be higher than that of the record it replaces (0: the time in seconds)")
-	fl.DurationVar(&f.valid, "valid", 0, "life of the record (0: 90 days; a revocation: 405 days)")
-	fl.StringVar(&f.notBefore, "not-before", "", "begin of its life, as 2026-01-31T00:00:00Z (default now)")
+	fl.DurationVar(&f.valid, "valid", 0, "validity of the record (0: 90 days; a revocation: 405 days)")
+	fl.StringVar(&f.notBefore, "not-before", "", "start of its validity, for example 2026-01-31T00:00:00Z (default now)")
 	fl.StringVar(&f.out, "out", "", "file to write; an existing one is not overwritten (-: stdout)")
 	fl.BoolVar(&f.revoke, "revoke", false, "revoke instead of bind")
 	fl.BoolVar(&f.asJSON, "json", false, "also write the record as a JSON object to stdout")

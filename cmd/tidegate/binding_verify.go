@@ -20,11 +20,11 @@ func newBindingVerifyCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "verify --anchors FILE RECORD...",
-		Short: "Tell which records count, judged as a manager would with these anchors",
-		Long: `Admit the records into an empty store with these anchors, in whatever order they
-need, and tell what became of each. Name the authorities' records too: a record
-counts only if a chain of valid authorities leads from it to an anchor. The exit
-code is 1 when a record does not count.`,
+		Short: "Check which records a manager with these anchors would accept",
+		Long: `Add the records to an empty store with these anchors, in the order they need,
+and print the result for each. List the authorities' records, too: a record is
+accepted only if a chain of valid authorities leads from it to an anchor. The
+exit code is 1 if a record is not accepted.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			now := time.Now()
@@ -46,7 +46,7 @@ code is 1 when a record does not count.`,
 		},
 	}
 	cmd.Flags().StringVar(&anchors, "anchors", "", "YAML file with the anchors: a list of {name, key, prefixes}")
-	cmd.Flags().StringVar(&at, "at", "", "judge at this time, as 2026-01-31T00:00:00Z (default now)")
+	cmd.Flags().StringVar(&at, "at", "", "check as of this time, for example 2026-01-31T00:00:00Z (default now)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON array")
 	cmd.MarkFlagRequired("anchors")
 	return cmd

@@ -21,11 +21,11 @@ func newCheckCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check [-c FILE]",
-		Short: "Say what this kernel and machine offer, what they lack and what that means",
-		Long: `Look at this kernel and machine, feature by feature, and say what is lacking,
-what that means and how to fix it. With -c also validate a configuration and
-look at the interfaces, the secret file and the listeners that it names.
-Nothing is changed. The exit code is 1 when something required is lacking.`,
+		Short: "Show what this kernel and machine support, what they lack, and what that means",
+		Long: `Check this kernel and machine, feature by feature, and show what is missing,
+what that means and how to fix it. With -c, also validate a configuration and
+check the interfaces, the secret file and the listeners that it names.
+Nothing is changed. The exit code is 1 if something required is missing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var c *config.Config

@@ -24,12 +24,12 @@ import (
 func newFilterCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "filter",
-		Short: "Ask for filters near the source of unwanted traffic, and look after them",
+		Short: "Request filters near the source of unwanted traffic, and manage them",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newFilterAddCmd(), newFilterListCmd("list", "List the filters that were asked for"),
-		newFilterListCmd("stats", "List them with what they have met"), newFilterRmCmd(), newFilterNotifyCmd(),
+	cmd.AddCommand(newFilterAddCmd(), newFilterListCmd("list", "List the requested filters"),
+		newFilterListCmd("stats", "List the filters with their counters"), newFilterRmCmd(), newFilterNotifyCmd(),
 		newFilterKeyCmd(), newFilterCountersCmd(), newFilterOffCmd())
 	return cmd
 }
@@ -84,8 +84,8 @@ func newFilterAddCmd() *cobra.Command {
 		return printVerdicts(cmd.OutOrStdout(), v, asJSON)
 	}
 	f := cmd.Flags()
-	f.StringVar(&witness, "witness", "", "how it is known that SRC is no forgery: ts (its packets carry the true-source\ncodepoint) or handshake (it completed one with a gate); anything else is refused")
-	f.BoolVar(&reflected, "reflected", false, "SRC is a reflector: ask conditionally, so that answers to DST's own requests still come")
+	f.StringVar(&witness, "witness", "", "evidence that SRC is not spoofed: ts (its packets carry the true-source\ncodepoint) or handshake (it completed one with a gate); anything else is refused")
+	f.BoolVar(&reflected, "reflected", false, "SRC is a reflector: request a conditional filter, so that answers to DST's own requests still arrive")
 	f.DurationVar(&expires, "expires", 0, "how long the filter lasts (default: the filter manager's)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
@@ -147,7 +147,7 @@ func newFilterListCmd(name, short string) *cobra.Command {
 }
 
 func newFilterRmCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "rm SRC DST", Short: "Take a filter back", Args: cobra.ExactArgs(2)}
+	cmd := &cobra.Command{Use: "rm SRC DST", Short: "Remove a filter", Args: cobra.ExactArgs(2)}
 	client := apiFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		src, err := parsePrefix("source", args[0])
@@ -173,7 +173,7 @@ func newFilterNotifyCmd() *cobra.Command {
 	witness := ""
 	cmd := &cobra.Command{
 		Use:   "notify --witness ts ADDRESS incoming|outgoing PPS ban|unban|attack_details",
-		Short: "What FastNetMon's notify_script_path calls",
+		Short: "The command for FastNetMon's notify_script_path",
 		Args:  cobra.ExactArgs(4),
 	}
 	client := apiFlags(cmd)
@@ -212,7 +212,7 @@ func newFilterCountersCmd() *cobra.Command {
 	instance, asJSON := "default", false
 	cmd := &cobra.Command{
 		Use:   "counters",
-		Short: "Show what a patrol on this machine has done, whether or not its process lives",
+		Short: "Show the counters of a patrol on this machine, whether or not its process runs",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := plane.OpenPatrolCounters("/sys/fs/bpf", instance)
@@ -239,7 +239,7 @@ func newFilterOffCmd() *cobra.Command {
 	file := ""
 	cmd := &cobra.Command{
 		Use:   "off -c FILE",
-		Short: "Take a patrol off: its programs, filters and queues",
+		Short: "Remove a patrol: its programs, filters and queues",
 		Args:  cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
 			if file == "" {

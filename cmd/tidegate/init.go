@@ -14,10 +14,10 @@ func newInitCmd() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "init [-o FILE]",
-		Short: "Look at this machine and write a first, commented configuration for it",
-		Long: `Looks at the default routes and at what listens here for others, and writes a configuration of role host
-with all of that in mode monitor, which answers nothing yet, and a secret beside it where there is none. Nothing is
-overwritten and nothing else is changed. "-o -" writes the configuration to stdout, and no secret.`,
+		Short: "Write a first, commented configuration for this machine",
+		Long: `Find the interfaces of the default routes and the listeners that other machines can reach, and write a configuration
+of role host with all of them in mode monitor, which answers nothing yet, and a secret beside it if there is none.
+Nothing is overwritten and nothing else is changed. "-o -" writes the configuration to stdout, and no secret.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			m, err := firstconfig.Look()

@@ -31,9 +31,9 @@ func newModeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mode [SERVICE [MODE | configured]]",
 		Short: "Show or set the mode of a service, live",
-		Long: `Without a service: the modes of all. With a mode (off, monitor, always): sets it at once, and it stays so over
-reloads and restarts of the daemon, whatever the configuration says. "configured" goes back to the configuration, as
-the next boot does.`,
+		Long: `Without a service, show the modes of all. With a mode (off, monitor, always), set it at once; it persists across
+reloads and restarts of the daemon, whatever the configuration says. "configured" returns to the configured mode, as
+does the next boot.`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c := api.NewClient(stateDir, name)
@@ -70,7 +70,7 @@ the next boot does.`,
 			return t.Flush()
 		},
 	}
-	cmd.Flags().StringVar(&name, "instance", "default", "which `NAME`d instance")
+	cmd.Flags().StringVar(&name, "instance", "default", "`NAME` of the instance")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on stdout")
 	return cmd
 }
@@ -79,7 +79,7 @@ func newReloadCmd() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "reload",
-		Short: "Have a running instance read its configuration again, and say how that ended",
+		Short: "Make a running instance reload its configuration, and show the result",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var done struct{ Changed []string }
@@ -94,7 +94,7 @@ func newReloadCmd() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&name, "instance", "default", "which `NAME`d instance")
+	cmd.Flags().StringVar(&name, "instance", "default", "`NAME` of the instance")
 	return cmd
 }
 
@@ -105,8 +105,8 @@ func newConfigCmd() *cobra.Command {
 	var asJSON bool
 	diff := &cobra.Command{
 		Use:   "diff",
-		Short: "Say what the file of a running instance says otherwise than what is in force",
-		Long:  "Says what a reload would bring into force, and what needs a restart. Exit code 1: there are differences.",
+		Short: "Show how the file of a running instance differs from what is in force",
+		Long:  "Show what a reload would change, and what needs a restart. The exit code is 1 if there are differences.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var list []api.Change
@@ -131,7 +131,7 @@ func newConfigCmd() *cobra.Command {
 			return fmt.Errorf("%d differences", len(list))
 		},
 	}
-	diff.Flags().StringVar(&name, "instance", "default", "which `NAME`d instance")
+	diff.Flags().StringVar(&name, "instance", "default", "`NAME` of the instance")
 	diff.Flags().BoolVar(&asJSON, "json", false, "one JSON object on stdout")
 	cmd.AddCommand(diff)
 	return cmd
@@ -143,7 +143,7 @@ func newEventsCmd() *cobra.Command {
 	var after uint64
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Show the last events of a running instance, and those to come",
+		Short: "Show the latest events of a running instance, or follow them",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -161,9 +161,9 @@ func newEventsCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&name, "instance", "default", "which `NAME`d instance")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until Ctrl-C")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "a line of JSON each")
-	cmd.Flags().Uint64Var(&after, "after", 0, "only those with a larger number")
+	cmd.Flags().StringVar(&name, "instance", "default", "`NAME` of the instance")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "show new events until Ctrl-C")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one line of JSON per event")
+	cmd.Flags().Uint64Var(&after, "after", 0, "only events with a larger number")
 	return cmd
 }

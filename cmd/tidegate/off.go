@@ -26,12 +26,12 @@ func newOffCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "off [-c FILE | --instance NAME]",
 		Short: "Take an instance down: drain, detach its programs, remove its tables",
-		Long: `Takes an instance down, whether or not its process runs: a running one is asked to
-end first. SYNs go to the kernel, or to the servers, at once. Handshakes under way are honoured,
-and translated connections go on, until the last has ended or the drain time has passed;
-then nothing is left. Connections that a kernel has adopted need nothing of Tidegate and live on.
-Ctrl-C stops the waiting: what is translated then stays so, until off is run again. Nothing
-to take down is no error.`,
+		Long: `Take an instance down, whether or not its process runs; a running process is stopped
+first. SYNs go to the kernel, or to the servers, at once. Handshakes in progress can complete,
+and translated connections continue, until the last has ended or the drain time has passed;
+then everything is removed. Connections that a kernel has adopted do not need Tidegate and
+continue. Ctrl-C ends the wait: connections then stay translated until off is run again.
+If there is nothing to take down, that is not an error.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file != "" && cmd.Flags().Changed("instance") {
@@ -50,8 +50,8 @@ to take down is no error.`,
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE` that names the instance")
 	cmd.Flags().StringVar(&name, "instance", "default", "`NAME` of the instance")
-	cmd.Flags().DurationVar(&drain, "drain", 0, "wait at most so long (default: what the instance's configuration says)")
-	cmd.Flags().BoolVar(&now, "now", false, "do not wait for anybody")
+	cmd.Flags().DurationVar(&drain, "drain", 0, "wait at most this long (default: as configured for the instance)")
+	cmd.Flags().BoolVar(&now, "now", false, "do not wait for connections to end")
 	return cmd
 }
 

@@ -27,9 +27,9 @@ import (
 func newP4Cmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "p4",
-		Short: "Drive our P4 programs on a switch",
-		Long: `Keeps the tables of a switch that runs one of our P4 programs (p4/, docs/p4.md):
-keys of the epochs to come, services, the filter's generations.`,
+		Short: "Control a switch that runs our P4 programs",
+		Long: `Maintain the tables of a switch that runs one of our P4 programs (p4/, docs/p4.md):
+keys of the coming epochs, services, the filter's generations.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -44,13 +44,13 @@ func newP4RunCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Protect the services of a configuration on a switch until stopped",
-		Long: `Connects to the switch that FILE names, once that is there, and protects the services
-on it until SIGINT or SIGTERM; then the switch forwards everything. Killed, it leaves the
-switch protecting until the last key that it loaded ends; started again, it goes on from
-there. A switch that was restarted is told everything again.
-SIGHUP reloads FILE. Meanwhile ` + "`tidegate status`" + ` shows what the switch has counted.
-Writes the line "ready" to stdout once the services are protected, and with
---counters each time so much has gone by one line of JSON.`,
+		Long: `Wait for the switch that FILE names, connect to it, and protect the services on it
+until SIGINT or SIGTERM; then the switch forwards everything. If the process is killed, the
+switch continues to protect until the last loaded key ends; a new process continues from
+there. If the switch restarts, everything is loaded again.
+SIGHUP reloads FILE. ` + "`tidegate status`" + ` shows the switch's counters.
+The line "ready" is written to stdout once the services are protected, and with
+--counters one line of JSON per interval.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
@@ -69,8 +69,8 @@ Writes the line "ready" to stdout once the services are protected, and with
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
-	cmd.Flags().DurationVar(&every, "counters", 0, "print the counters as JSON so often, and at the end")
-	cmd.Flags().DurationVar(&offset, "clock-offset", 0, "for tests: the clock is so much ahead")
+	cmd.Flags().DurationVar(&every, "counters", 0, "print the counters as JSON at this interval, and at the end")
+	cmd.Flags().DurationVar(&offset, "clock-offset", 0, "for tests: run with the clock this much ahead")
 	return cmd
 }
 

@@ -34,15 +34,15 @@ func newRunCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Protect the services of a configuration until stopped",
-		Long: `Protects the services of FILE on this machine (or network namespace), or, with
-role: proxy or edge, on servers behind it. SIGHUP reloads FILE. Ends with:
+		Long: `Protect the services of FILE on this machine (or network namespace), or, with
+role: proxy or edge, on servers behind it. SIGHUP reloads FILE. Signals that stop it:
 
-  SIGINT (Ctrl-C)  takes everything down, as ` + "`tidegate off`" + ` does; a second one cuts the drain short
-  SIGTERM          leaves the packet path in place: it goes on by itself, until its keys end
-                   (key_horizon), or the next run takes it over without a gap
+  SIGINT (Ctrl-C)  takes everything down, as ` + "`tidegate off`" + ` does; a second one ends the drain at once
+  SIGTERM          leaves the packet path in place: it continues until its keys end
+                   (key_horizon), or until the next run takes it over without a gap
 
-Roles and planes without a packet path in the kernel (plane: dpdk, managers) end with either.
-Writes the line "ready" to stdout once the services are protected.`,
+Where there is no packet path in the kernel (plane: dpdk, managers), both signals end everything.
+The line "ready" is written to stdout once the services are protected.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
@@ -52,8 +52,8 @@ Writes the line "ready" to stdout once the services are protected.`,
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
-	cmd.Flags().DurationVar(&skew, "clock-offset", 0, "behave as if the clock were off by so much (experiments)")
-	cmd.Flags().DurationVar(&step, "clock-step", 0, "behave as if SIGUSR1 stepped the clock by so much, and the next one back (experiments)")
+	cmd.Flags().DurationVar(&skew, "clock-offset", 0, "behave as if the clock were off by this much (experiments)")
+	cmd.Flags().DurationVar(&step, "clock-step", 0, "SIGUSR1 steps the clock by this much, and the next one steps it back (experiments)")
 	_ = cmd.Flags().MarkHidden("clock-offset")
 	_ = cmd.Flags().MarkHidden("clock-step")
 	return cmd

@@ -31,7 +31,7 @@ func newStatusCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show what an instance has seen and done",
+		Short: "Show the state and counters of an instance",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			up, st, err := readStatus(cmd.Context(), name)
@@ -52,7 +52,7 @@ func newStatusCmd() *cobra.Command {
 			return printStatus(cmd.OutOrStdout(), st)
 		},
 	}
-	cmd.Flags().StringVar(&name, "instance", "default", "which `NAME`d instance")
+	cmd.Flags().StringVar(&name, "instance", "default", "`NAME` of the instance")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on stdout")
 	return cmd
 }
