@@ -166,7 +166,7 @@ var proxyFieldTable = []Field{
 	// RFC 5382, REQ-5: what translates connections may forget one that is idle after this default, for a host
 	// need not send keep-alives before two hours (RFC 1122).
 	{Name: "idle_time", Roles: []string{RoleProxy}, Kind: Duration, Low: int64(minSwapPeriod), High: int64(maxIdleTime), Default: "2h4m", Live: []string{atProxy, atDPDK},
-		Text: "how long at least an idle connection is remembered, as long as no quarter of the flow tables has been filled since the last swap; otherwise for one `swap_period`"},
+		Text: "the minimum time for which an idle connection is remembered if less than a quarter of the flow tables has been filled since the last swap; otherwise that is one `swap_period`"},
 }
 
 var (
@@ -186,7 +186,7 @@ var edgeFieldTable = []Field{
 	{Name: "filter_bits", Roles: []string{RoleEdge}, Kind: Number, Low: minFilterBits, High: maxFilterBits, Default: "20",
 		Text: "positions of each of the filter's three partitions, as a power of two; 20 are 1.5 MiB in all"},
 	{Name: "filter_window", Roles: []string{RoleEdge}, Kind: Duration, Low: int64(minFilterWindow), High: int64(maxFilterWindow), Default: "15s", Live: []string{atEdge},
-		Text: "how long at least a flow is known after its last packet"},
+		Text: "the minimum time for which a flow is known after its last packet"},
 	{Name: "filter_alarm", Roles: []string{RoleEdge}, Kind: Share, Default: "20%", Live: []string{atEdge},
 		Text: "`status` and log show an alarm above this false positive rate"},
 	{Name: "learning", Roles: []string{RoleEdge}, Kind: Duration, High: int64(maxFilterWindow), Default: "`filter_window`",
