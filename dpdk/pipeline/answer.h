@@ -33,9 +33,14 @@ static inline int16_t tg_lane_cookie(struct tg_worker *w, const struct tg_packet
 	return (int16_t)lane;
 }
 
+/* The key 0, that of ::/64, means an empty place in the table: such sources share the key of 100::/64,
+ * from which nobody sends (RFC 6666). */
 TG_INLINE uint64_t tg_white_key_of(const struct tg_worker *w, const struct tg_packet *pkt)
 {
-	return tg_white_key(&pkt->src, pkt->family, w->box->white_v4_mask, w->box->white_v6_mask);
+	uint64_t key = tg_white_key(&pkt->src, pkt->family, w->box->white_v4_mask,
+				    w->box->white_v6_mask);
+
+	return key ? key : 1;
 }
 
 TG_INLINE bool tg_strategy_has_cookie(uint8_t strategy)

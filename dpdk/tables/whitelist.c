@@ -150,10 +150,10 @@ bool tg_whitelist_put(struct tg_whitelist *l, uint64_t key)
 		tg_swap_note(&l->hash, tg_presence_source(key, l->salt));
 		return true;
 	}
+	if (!key) /* an empty place; tg_white_key_of never gives it */
+		return false;
 	if (generation_has(l, g, key))
 		return true;
-	if (!key) /* 0 is no unicast prefix: it means an empty place */
-		return false;
 	place = g->used < l->max ? place_take(l, g, key) : NULL;
 	if (place)
 		g->used++;

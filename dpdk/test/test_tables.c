@@ -128,6 +128,7 @@ static void whitelist(bool bitmap)
 	uint32_t i, n = 0, found = 0;
 
 	CHECK(tg_whitelist_init(&l, 1024, bitmap, 77), "memory");
+	CHECK(!tg_whitelist_put(&l, 0), "0 is an empty place");
 	for (i = 0; i < 4096; i++)
 		n += tg_whitelist_put(&l, white_key(i * 77777U));
 	CHECK_EQ(n, 4096, "nobody is locked out");
