@@ -35,10 +35,11 @@ func (i *Installed) has(name string) bool {
 	return err == nil
 }
 
-// Translates says whether what is installed has nothing but translated connections. (A host
-// translates beside adopting: what it has sent cookies for is to be waited for whole.)
+// Translates says whether translated connections depend on the XDP program of what is installed: a
+// proxy's, or a translating server's, which alone takes tags off. (A host translates at TC; its XDP
+// program only answers SYNs.)
 func (i *Installed) Translates() bool {
-	return i.has(proxybpf.ProxyXdpMapTgFlows4) || i.has(serverbpf.ServerXdpMapTgSplits) && !i.has(hostbpf.HostTcMapTgSockets)
+	return i.has(proxybpf.ProxyXdpMapTgFlows4) || i.has(serverbpf.ServerXdpMapTgTagRoom)
 }
 
 // Patrols says whether it is a patrol's.
