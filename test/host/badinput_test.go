@@ -189,7 +189,7 @@ func TestStartWithoutRoot(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	w.must(w.Server.Do(cmd.Start))
-	w.wantOneLine(cmd.Wait(), out.String(), errs.String(), "needs root", "sudo")
+	w.wantOneLine(cmd.Wait(), out.String(), errs.String(), "needs CAP_BPF", "sudo")
 	w.nothingInstalled()
 }
 

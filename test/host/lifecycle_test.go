@@ -217,6 +217,7 @@ func TestDottedNames(t *testing.T) {
 	config := strings.Replace(w.webConfig(webPort), "[tg-server]", "[tg-server, tg.100]", 1)
 	config = strings.Replace(config, "instance: "+plain, "instance: "+plain+".d", 1)
 	w.Instance += ".d"
+	w.in.Name = w.Instance
 	for range 2 { // the second start takes over
 		g := w.start(config)
 		w.mustPingNew(1)
