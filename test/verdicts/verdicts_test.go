@@ -56,7 +56,9 @@ type pairing struct {
 	failures       map[string]int // by traits and what is wrong
 	asked          int            // SYNs that an edge let through to ask about their port
 
-	begun map[netip.AddrPort]bool // connections that were begun: an edge sends SYNs of these on (edge_syn_known)
+	// Connections that were begun. Their SYNs are left to the server's TCP: by an edge (edge_syn_known), and by a
+	// host as long as a socket is there, live or in TIME-WAIT (pass_existing). The generator draws a tuple again at times.
+	begun map[netip.AddrPort]bool
 }
 
 func (p *pairing) machines() [2]*machine { return [2]*machine{p.bare, p.gated} }
@@ -160,8 +162,8 @@ func (p *pairing) synBatch() {
 		switch {
 		case is && !was && !p.excepted(answersMore, f):
 			p.fail(f, "answered (%v) where the bare machine is silent", gated)
-		case is && gated.isSYNACK() && !gated.ofGate() && p.name == "edge" && p.begun[netip.AddrPortFrom(f.Source, f.Port)]:
-			// of a flow that the edge knows: it goes on, for the server's stack to challenge
+		case is && gated.isSYNACK() && !gated.ofGate() && (p.name == "edge" || p.name == "host") && p.begun[netip.AddrPortFrom(f.Source, f.Port)]:
+			// of a flow that the gate knows: it is left to the server's TCP
 		case is && gated.isSYNACK() && !gated.ofGate() && p.name == "edge" && was:
 			p.asked++ // an edge asks now and then whether a port is closed; asksTooOften judges
 		case is && gated.isSYNACK() && !gated.ofGate():
@@ -221,14 +223,17 @@ func (p *pairing) ackBatch(r *rand.Rand) {
 		return g.Plain(s)
 	}, n)
 	var conns []framegen.Segment
+	drawnAgain := map[uint16]bool{} // ports of tuples that had a connection before: what comes of them depends on that
 	for _, f := range frames {
+		tuple := netip.AddrPortFrom(f.Source, f.Port)
+		drawnAgain[f.Port] = p.begun[tuple]
 		for _, r := range answers {
-			if a, _ := r.to(f.Port, f.Seq, false); !a.isSYNACK() {
+			if a, _ := r.to(f.Port, f.Seq, false); !a.isSYNACK() && !p.begun[tuple] {
 				p.fail(f, "a plain SYN was not answered")
 				return
 			}
 		}
-		p.begun[netip.AddrPortFrom(f.Source, f.Port)] = true
+		p.begun[tuple] = true
 		conns = append(conns, framegen.Segment{IPv6: f.IPv6, Source: f.Source, SrcPort: f.Port, Seq: f.Seq + 1, Flags: flagACK})
 	}
 	var acks []framegen.Frame
@@ -254,6 +259,7 @@ func (p *pairing) ackBatch(r *rand.Rand) {
 		_, was := bare[f.Port]
 		_, is := gated[f.Port]
 		switch {
+		case drawnAgain[f.Port]:
 		case is && !was && !p.excepted(answersMore, f):
 			p.fail(f, "an ACK that the bare machine refuses became a connection")
 		case was && !is:
