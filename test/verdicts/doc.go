@@ -4,7 +4,7 @@
 // both with real kernels and a real listener, and compares what became of each frame:
 //
 //   - where the bare machine is silent, the gated one must not answer;
-//   - a SYN must not reach the server's TCP past the gate, save one in 30 seconds by which an edge asks whether its port is closed;
+//   - a SYN must not reach the server's TCP past the gate, save one in 30 seconds by which an edge asks whether its port is closed, and what a host counts as pass_neighbour;
 //   - both answer to the same MAC address;
 //   - an ACK whose frame the bare machine refuses must not become a connection;
 //   - what the gate refuses though the bare machine takes it must be refused on purpose.

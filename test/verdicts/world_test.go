@@ -42,6 +42,7 @@ var worlds atomic.Int32
 
 // machine is a server, with a box before it or without, seen from a client's wire.
 type machine struct {
+	instances []*world.Instance // of tidegate, with gates
 	*tap
 	*listener
 	net framegen.Network
@@ -173,6 +174,7 @@ func (m *machine) start(t *testing.T, ns *rig.Namespace, instance string, g gate
 	}
 	world.WriteSecret(t, m.dir)
 	in := &world.Instance{T: t, NS: ns, Binary: tidegate, Name: instance, Config: filepath.Join(m.dir, instance+".yaml")}
+	m.instances = append(m.instances, in)
 	in.Write(config)
 	in.Start()
 }
