@@ -295,14 +295,14 @@ func attachedMode(index int) XDPMode {
 }
 
 // noteRefusal keeps the driver's error for `status`.
-func (s *attachments) noteRefusal(name string, err error) {
+func (a *attachments) noteRefusal(name string, err error) {
 	if err == nil {
 		return
 	}
-	if s.refused == nil {
-		s.refused = map[string]string{}
+	if a.refused == nil {
+		a.refused = map[string]string{}
 	}
-	s.refused[name] = err.Error()
+	a.refused[name] = err.Error()
 }
 
 // NativeRefused says, by interface, why this start attached in generic mode though native was

@@ -18,7 +18,6 @@ type legacyRule struct {
 	at       int // offset of the entry in the table, which places it
 	number   int // in its chain, from 1
 	table    *legacyTable
-	jumpsTo  chainKey
 	fallsOut bool // the end of a chain
 }
 

@@ -17,7 +17,6 @@ type expression struct {
 // nftRule is one rule of nftables.
 type nftRule struct {
 	handle uint64
-	chain  chainKey
 	steps  []expression
 	tables *nftRules
 	family nftFamily

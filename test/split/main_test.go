@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -140,9 +139,6 @@ func (n *node) reload() { n.w.t.Helper(); n.run.Reload(n.config, "msg=reloaded")
 
 // stop ends the process, which leaves its packet path in place.
 func (n *node) stop() { n.w.t.Helper(); n.run.Stop() }
-
-// end ends the process by a signal and waits for it.
-func (n *node) end(s syscall.Signal) { n.w.t.Helper(); n.run.End(s) }
 
 // kill ends it without asking.
 func (n *node) kill() { n.run.Kill() }

@@ -12,8 +12,6 @@ import (
 	"tidegate/test/world"
 )
 
-const root = "../.."
-
 // binary is the tidegate of this tree.
 var binary string
 

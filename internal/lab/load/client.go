@@ -279,9 +279,9 @@ func (l *requests) read(c *conn) {
 	for {
 		n, err := syscall.Read(c.fd, l.buf)
 		switch {
-		case err == unix.EAGAIN:
+		case errors.Is(err, unix.EAGAIN):
 			return
-		case err == unix.EINTR:
+		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil && c.state == stDraining:
 			l.errs["close_"+ErrorName(err)]++

@@ -112,7 +112,10 @@ func (t *terminus) awaitBindings(ctx context.Context) error {
 				break
 			}
 			if sleep(ctx, 50*time.Millisecond) != nil {
-				return fmt.Errorf("bindings have not reached all managers after %s: %v %v", floodPatience, v, err)
+				if err != nil {
+					return fmt.Errorf("bindings have not reached all managers after %s: %w", floodPatience, err)
+				}
+				return fmt.Errorf("bindings have not reached all managers after %s: %v", floodPatience, v)
 			}
 		}
 		if err := t.api.Remove(ctx, r.Src, r.Dst); err != nil {

@@ -57,10 +57,10 @@ func (p *peers) age() filterAge {
 // yields says whether an edge whose filter has this age takes the other's key. Of two that are not both settled
 // exactly one does.
 func (a filterAge) yields(self uint16, other filterAge, edge uint16) bool {
-	switch {
-	case a == ageSettled:
+	switch a {
+	case ageSettled:
 		return false
-	case a == other:
+	case other:
 		return edge < self
 	}
 	return other == ageSettled || a == ageYoung
