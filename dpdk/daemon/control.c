@@ -16,6 +16,8 @@
  *
  * Must never: make a core wait; repeat what a line with a key said; write what cores count in.
  */
+#include "control.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -26,7 +28,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "program.h"
+#include "say.h"
 
 #define LOOK_MS 5 /* between looks at what the cores ask for */
 #define LINE_MAX_LEN 512

@@ -4,6 +4,8 @@
  * clock a thousand times a second. What a transmit queue does not take is freed
  * and counted: nothing waits for a port.
  */
+#include "loop.h"
+
 #include <errno.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,7 +19,8 @@
 
 #include "buffers.h"
 #include "kernel_frame.h"
-#include "program.h"
+#include "pipeline.h"
+#include "say.h"
 
 #define POLLS_A_LOOK 32    /* between looks at the cycle counter */
 #define IDLE_POLLS 256    /* without a frame, before sleeping (if so told) */
@@ -80,7 +83,7 @@ static void prefer(const struct tg_program *p)
 int tg_core_loop(void *arg)
 {
 	struct tg_core *core = arg;
-	struct tg_program *p = &tg_program;
+	const struct tg_program *p = core->program;
 	uint64_t look = rte_get_tsc_hz() / 1000, next = 0;
 	struct rte_mbuf *m[TG_BURST_MAX];
 	uint32_t idle = 0, polls = 0, port, n;
@@ -175,6 +178,7 @@ bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
 				      p->cores[i].lcore);
 		p->cores[i].w->transmit = transmit;
 		p->cores[i].w->owner = &p->cores[i];
+		p->cores[i].program = p;
 		p->cores[i].queue = (uint16_t)i;
 		atomic_store(&p->cores[i].box, first);
 		tick(&p->cores[i]);

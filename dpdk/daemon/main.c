@@ -5,13 +5,9 @@
  *
  *   tidegate-dpdk EAL-OPTIONS -- [OPTIONS]
  */
-#include <getopt.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -21,115 +17,19 @@
 #include <rte_launch.h>
 #include <rte_lcore.h>
 
+#include "control.h"
+#include "loop.h"
+#include "port.h"
 #include "program.h"
+#include "say.h"
+#include "telemetry.h"
 
-struct tg_program tg_program = {
-	.opt = {.max_flows = 1 << 20,
-		.max_sources = 1 << 20,
-		.max_halfopens = 1 << 16,
-		.burst = 32,
-		.buffers = 16383},
-};
-
-static const char usage[] =
-	"usage: tidegate-dpdk EAL-OPTIONS -- [OPTIONS]\n"
-	"  --socket PATH      take the configuration from a unix socket (docs/dpdk.md)\n"
-	"  --config FILE      lines to begin with, as the socket takes them\n"
-	"  --max-flows N      connections that are translated, all cores together (1048576)\n"
-	"  --max-sources N    whitelisted sources, all cores together (1048576)\n"
-	"  --cache-entries N  half-open connections of strategy cache, all cores together (65536)\n"
-	"  --white-bitmap     IPv4 sources in a bitmap of the whole address space: never full\n"
-	"  --burst N          frames taken at once, 1 to 128 (32)\n"
-	"  --buffers N        frame buffers of each core (16383)\n"
-	"  --hash WAY         avx512, avx2 or scalar (the best that the CPU has)\n"
-	"  --idle-us N        sleep so long when nothing comes (0: poll for ever)\n"
-	"EAL options are DPDK's: -l CORES, --vdev ..., -a PCI, --no-huge -m MiB, --file-prefix "
-	"...\n"
-	"The core named first runs the control thread, unless it is the only one.\n";
-
-bool tg_say(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	fprintf(stderr, "tidegate-dpdk: ");
-	vfprintf(stderr, format, args);
-	fprintf(stderr, "\n");
-	va_end(args);
-	return false;
-}
+static struct tg_program program;
 
 static void on_signal(int sig)
 {
 	(void)sig;
-	atomic_store(&tg_program.stop, true);
-}
-
-static bool number(const char *name, const char *text, uint32_t lowest, uint32_t highest, uint32_t *to)
-{
-	char *end;
-	unsigned long v = strtoul(text, &end, 10);
-
-	if (*end || end == text || v < lowest || v > highest)
-		return tg_say("--%s %s: want a number from %u to %u", name, text, lowest, highest);
-	*to = (uint32_t)v;
-	return true;
-}
-
-static bool parse(struct tg_options *o, int argc, char **argv)
-{
-	static const struct option options[] = {
-		{"socket", 1, NULL, 's'},        {"config", 1, NULL, 'c'},
-		{"max-flows", 1, NULL, 'f'},     {"max-sources", 1, NULL, 'w'},
-		{"cache-entries", 1, NULL, 'e'}, {"white-bitmap", 0, NULL, 'm'},
-		{"burst", 1, NULL, 'b'},         {"buffers", 1, NULL, 'n'},
-		{"hash", 1, NULL, 'h'},          {"idle-us", 1, NULL, 'i'},
-		{"help", 0, NULL, '?'},          {0},
-	};
-	bool ok = true;
-	int c;
-
-	optind = 1;
-	while (ok && (c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (c) {
-		case 's':
-			o->socket = optarg;
-			break;
-		case 'c':
-			o->config = optarg;
-			break;
-		case 'f':
-			ok = number("max-flows", optarg, 1024, 1 << 24, &o->max_flows);
-			break;
-		case 'w':
-			ok = number("max-sources", optarg, 1024, 1 << 24, &o->max_sources);
-			break;
-		case 'e':
-			ok = number("cache-entries", optarg, 1024, 1 << 22, &o->max_halfopens);
-			break;
-		case 'm':
-			o->white_bitmap = true;
-			break;
-		case 'b':
-			ok = number("burst", optarg, 1, TG_BURST_MAX, &o->burst);
-			break;
-		case 'n':
-			ok = number("buffers", optarg, 1023, 1 << 24, &o->buffers);
-			break;
-		case 'h':
-			o->hash = optarg;
-			break;
-		case 'i':
-			ok = number("idle-us", optarg, 0, 1000000, &o->idle_us);
-			break;
-		default:
-			fputs(usage, stderr);
-			return false;
-		}
-	}
-	if (ok && optind < argc)
-		return tg_say("%s: unexpected; --help tells the options", argv[optind]);
-	return ok;
+	atomic_store(&program.stop, true);
 }
 
 /* The cores that forward: all but the main one, or that one if it is alone. */
@@ -205,7 +105,7 @@ static bool forbid_dumps(void)
 
 int main(int argc, char **argv)
 {
-	struct tg_program *p = &tg_program;
+	struct tg_program *p = &program;
 	const struct tg_box *first;
 	cpu_set_t given;
 	int used;
@@ -228,7 +128,7 @@ int main(int argc, char **argv)
 		       rte_strerror(rte_errno));
 		return 1;
 	}
-	if (!parse(&p->opt, argc - used, argv + used))
+	if (!tg_options_parse(&p->opt, argc - used, argv + used))
 		return 2;
 	p->ports_n = rte_eth_dev_count_avail();
 	if (p->ports_n < 1 || p->ports_n > TG_PORTS_MAX) {
@@ -239,7 +139,7 @@ int main(int argc, char **argv)
 	}
 	choose_cores(p);
 	first = tg_control_first(p);
-	ok = first && tg_cores_make(p, first) && tg_ports_start(p) && tg_telemetry_start() &&
+	ok = first && tg_cores_make(p, first) && tg_ports_start(p) && tg_telemetry_start(p) &&
 	     run(p, &given);
 	tg_ports_stop(p);
 	rte_eal_cleanup();

@@ -15,6 +15,8 @@
  * It also remembers the sockets, to ask them what the kernel could not hand over: the
  * driver counts no losses.
  */
+#include "packet_socket.h"
+
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <stdarg.h>

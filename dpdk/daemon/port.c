@@ -4,12 +4,14 @@
  * hash of the two addresses, the same both ways, so that a client and its server
  * are always the same core's.
  */
+#include "port.h"
+
 #include <stdio.h>
 #include <sys/random.h>
 #include <rte_ethdev.h>
 
-#include "program.h"
 #include "rss.h"
+#include "say.h"
 
 #define DESCRIPTORS 512
 

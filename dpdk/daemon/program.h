@@ -1,30 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tidegate-dpdk, the program around the pipeline: ports of any poll-mode driver,
- * one loop a core, a thread that takes the configuration and empties tables.
+ * What the parts of tidegate-dpdk share: its options, its cores, its ports. main.c starts
+ * the parts: ports of any poll-mode driver (port.c), one loop a core (loop.c), a thread that
+ * takes the configuration and empties tables (control.c), telemetry.c.
  */
 #ifndef TG_DPDK_PROGRAM_H
 #define TG_DPDK_PROGRAM_H
 
-#include "pipeline.h"
+#include <stdatomic.h>
+
+#include "options.h"
+#include "worker.h"
 
 #define TG_CORES_MAX 64
 
-struct tg_options {
-	const char *socket;  /* control socket; NULL: none */
-	const char *config;  /* file of control lines to begin with; NULL: none */
-	const char *hash;    /* NULL: the best that the CPU has */
-	uint32_t max_flows;  /* of all cores together */
-	uint32_t max_sources;
-	uint32_t max_halfopens; /* in the SYN cache */
-	uint32_t burst;
-	uint32_t buffers; /* of one core */
-	uint32_t idle_us; /* sleep when nothing has come for a while; 0: never */
-	bool white_bitmap;
-};
-
 /* One core. What is atomic is how the control thread talks with it. */
 struct tg_core {
+	const struct tg_program *program;
 	struct tg_worker *w;
 	uint32_t lcore;
 	uint16_t queue;
@@ -44,29 +36,5 @@ struct tg_program {
 	_Atomic bool stop;
 };
 _Static_assert(TG_PORTS_MAX <= 16, "a bit for each port");
-
-extern struct tg_program tg_program;
-
-/* Tells why on stderr and returns false. */
-bool tg_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* port.c: configures and starts every port, one queue a core. */
-bool tg_ports_start(struct tg_program *p);
-void tg_ports_stop(struct tg_program *p);
-
-/* loop.c */
-bool tg_cores_make(struct tg_program *p, const struct tg_box *first);
-int tg_core_loop(void *core);
-
-/* control.c: the box in force, and what the control thread does until stop. */
-const struct tg_box *tg_control_first(struct tg_program *p);
-void tg_control_run(struct tg_program *p);
-
-/* packet_socket.c: frames of an interface of the kernel that found no place with us. Of one
- * thread. */
-uint64_t tg_packet_sockets_lost(uint32_t ifindex);
-
-/* telemetry.c */
-bool tg_telemetry_start(void);
 
 #endif

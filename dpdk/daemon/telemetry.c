@@ -8,17 +8,21 @@
  *
  * Must never: write what a core reads.
  */
+#include "telemetry.h"
+
 #include <stdlib.h>
 #include <unistd.h>
 #include <rte_ethdev.h>
 #include <rte_telemetry.h>
 #include <rte_version.h>
 
-#include "program.h"
+#include "packet_socket.h"
 
 #if RTE_VERSION < RTE_VERSION_NUM(23, 3, 0, 0)
 #define rte_tel_data_add_dict_uint rte_tel_data_add_dict_u64 /* its name then */
 #endif
+
+static const struct tg_program *program; /* DPDK gives the functions below no argument for it */
 
 static const char *const counter_names[] = {
 #define X(name, help) #name,
@@ -28,7 +32,7 @@ static const char *const counter_names[] = {
 
 static int on_status(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct tg_program *p = &tg_program;
+	const struct tg_program *p = program;
 	uint64_t flows = 0, full = 0, sources = 0, syns = 0, segments = 0, icmp = 0;
 	uint32_t i;
 
@@ -69,7 +73,7 @@ static bool service_of(const char *params, uint32_t *id)
 
 static int on_counters(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct tg_program *p = &tg_program;
+	const struct tg_program *p = program;
 	uint32_t id, i, c;
 
 	(void)cmd;
@@ -89,7 +93,7 @@ static int on_counters(const char *cmd, const char *params, struct rte_tel_data 
 
 static int on_ports(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct tg_program *p = &tg_program;
+	const struct tg_program *p = program;
 	uint32_t i;
 
 	(void)cmd;
@@ -113,8 +117,9 @@ static int on_ports(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-bool tg_telemetry_start(void)
+bool tg_telemetry_start(const struct tg_program *p)
 {
+	program = p;
 	return rte_telemetry_register_cmd("/tidegate/status", on_status,
 					  "What is running. No parameters") == 0 &&
 	       rte_telemetry_register_cmd(

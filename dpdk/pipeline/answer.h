@@ -7,7 +7,9 @@
 #ifndef TG_DPDK_ANSWER_H
 #define TG_DPDK_ANSWER_H
 
+#include "advertised.h"
 #include "cache.h"
+#include "closed_port.h"
 
 /* ---- first stage ---- */
 

@@ -7,6 +7,7 @@
 #define TG_DPDK_CLASSIFY_H
 
 #include "answer.h"
+#include "flow.h"
 
 /* A router answers ARP for its own addresses, and takes only frames for itself. */
 static bool router_takes(struct tg_worker *w, struct tg_item *it)

@@ -7,6 +7,7 @@
 #ifndef TG_DPDK_CLOSED_PORT_H
 #define TG_DPDK_CLOSED_PORT_H
 
+#include "../core/closed_port.h"
 #include "item.h"
 
 /* False if no place is known: then nobody pays for it. */

@@ -12,6 +12,7 @@
 #define TG_DPDK_FAST_FLOW_H
 
 #include "fast_syn.h"
+#include "flow.h"
 
 #define TG_TCP_HDR_TS (TG_TCP_HDR_LEN + 12)
 

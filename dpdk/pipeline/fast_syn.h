@@ -14,6 +14,7 @@
 
 #include "../core/options_known.h"
 #include "answer.h"
+#include "fast.h"
 
 /* The buffer is one, ours alone, and has the room that an answer needs. */
 TG_INLINE bool tg_fast_is_plain(const struct rte_mbuf *m)

@@ -138,17 +138,7 @@ static inline bool tg_item_way(struct tg_worker *w, struct tg_item *it)
 }
 
 /* The client's segment of a flow that waits: whether it gets a place of its own now. */
-static void __attribute__((noinline)) tg_flow_settle(struct tg_worker *w, const struct tg_packet *pkt,
-						     struct tg_flow_entry *e)
-{
-	struct tg_flow *f = &e->flow;
-
-	if (tg_flow_wish(f, pkt, w->flows.tick) != TG_FLOW_SETTLES ||
-	    tg_flow_table_settle(&w->flows, e))
-		return;
-	f->waits = tg_flow_tick_mark(w->flows.tick);
-	tg_count(w, f->service, TG_COUNT_flow_waits);
-}
+void tg_flow_settle(struct tg_worker *w, const struct tg_packet *pkt, struct tg_flow_entry *e);
 
 /* A segment of a flow that is ready: translate, send, see whether it ends. A flow
  * that has ended stays where it is until its place is needed. */

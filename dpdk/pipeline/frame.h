@@ -5,7 +5,7 @@
 #ifndef TG_DPDK_FRAME_H
 #define TG_DPDK_FRAME_H
 
-#include "pipeline.h"
+#include "worker.h"
 
 #define TG_ETHERTYPE_ARP ((tg_ethertype)0x0608)
 
@@ -50,26 +50,7 @@ static inline void tg_send(struct tg_worker *w, uint16_t port, struct rte_mbuf *
 
 /* A frame that others hold, too, or whose first TG_HEADERS_MAX bytes stand in several pieces, becomes
  * one that may be written. NULL: it was dropped. */
-static inline struct rte_mbuf *tg_frame_make_own(struct tg_worker *w, struct rte_mbuf *m)
-{
-	uint32_t need = m->pkt_len < TG_HEADERS_MAX ? m->pkt_len : TG_HEADERS_MAX;
-	bool shared = rte_mbuf_refcnt_read(m) != 1 || RTE_MBUF_CLONED(m) ||
-		      (RTE_MBUF_HAS_EXTBUF(m) && rte_mbuf_ext_refcnt_read(m->shinfo) != 1);
-	struct rte_mbuf *copy;
-
-	if (!shared && m->data_len >= need)
-		return m;
-	copy = rte_pktmbuf_copy(m, w->pool, 0, UINT32_MAX);
-	rte_pktmbuf_free(m);
-	if (!copy || copy->data_len >= need)
-		goto done;
-	rte_pktmbuf_free(copy); /* buffers shorter than headers: a pool nobody makes */
-	copy = NULL;
-done:
-	if (!copy)
-		tg_count(w, 0, TG_COUNT_drop_no_buffer);
-	return copy;
-}
+struct rte_mbuf *tg_frame_make_own(struct tg_worker *w, struct rte_mbuf *m);
 
 /* The frame with another length, in one piece, the first `keep` bytes as they
  * were. NULL: there is no buffer for it, and the frame is gone. */

@@ -6,8 +6,13 @@
  */
 #include "pipeline.h"
 
+#include "answer.h"
 #include "classify.h"
+#include "fast_flow.h"
+#include "fast_syn.h"
+#include "fast_wide.h"
 #include "fast_wide_flow.h"
+#include "flow_setup.h"
 #include "icmp.h"
 
 #ifndef TG_PIPELINE

@@ -2,7 +2,12 @@
  *
  * What one core owns: made, freed, told the time. The frames' way is pipeline.c.
  */
-#include "answer.h"
+#include "worker.h"
+
+#include "advertised.h"
+#include "cache.h"
+#include "pipeline.h"
+#include "route.h"
 
 /* All lanes of a batch of the fast path are hashed under one key. */
 static void fast_key(struct tg_siphash_batch *b, const struct tg_siphash_key *key)

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The control thread: the settings in force, and how they change (control.c has the lines).
+ */
+#ifndef TG_DPDK_CONTROL_H
+#define TG_DPDK_CONTROL_H
+
+#include "program.h"
+
+/* The settings to begin with. NULL: the reason has been written. */
+const struct tg_box *tg_control_first(struct tg_program *p);
+
+/* Serves the control socket until the program stops. */
+void tg_control_run(struct tg_program *p);
+
+#endif

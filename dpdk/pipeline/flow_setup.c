@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Connections while they are set up with the server.
+ */
+#include "flow_setup.h"
+
+#include "advertised.h"
+#include "closed_port.h"
+
+static bool tg_item_has_data(const struct tg_item *it)
+{
+	return it->pkt.l4_len > it->pkt.tcp_hdr_len && tg_host_ack_is_whole(&it->pkt, it->m->pkt_len);
+}
+
+/* Keeps the frame in hand for the server. True: it is kept, or was already. */
+static bool tg_flow_keep(struct tg_worker *w, struct tg_item *it, uint32_t service)
+{
+	bool kept = tg_store_put(&w->store, it->flow_hash, it->pkt.seq, it->m, w->now_ms);
+
+	tg_count(w, service, kept ? TG_COUNT_store_kept : TG_COUNT_store_full);
+	return kept;
+}
+
+bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct tg_flow *flow)
+{
+	struct tg_flow_key key = tg_flow_key_of(&it->pkt, TG_TO_SERVER);
+	struct tg_server_key server = tg_server_key(&it->pkt, false);
+	struct tg_segment syn;
+
+	tg_flow_prepare(flow, &it->pkt, tg_servers_find(&w->servers, &server), w->now_ms,
+			(uint8_t)it->port);
+	it->presence = tg_item_presence(w, &it->pkt, TG_TO_SERVER);
+	it->flow_hash = tg_flow_key_hash(&w->flows, &key);
+	if (TG_UNLIKELY(!tg_flow_table_may_wait(&w->flows, &key))) {
+		tg_count(w, flow->service, TG_COUNT_flow_share);
+		tg_drop(w, it->m);
+		return false;
+	}
+	if (!tg_flow_table_insert(&w->flows, &key, it->flow_hash, it->presence, flow)) {
+		tg_count(w, flow->service, TG_COUNT_flow_full);
+		tg_drop(w, it->m);
+		return false;
+	}
+	tg_count(w, flow->service, TG_COUNT_flow_opened);
+	syn = tg_flow_syn(&it->pkt, flow, tg_flow_syn_isn(flow, &w->ask_key), false);
+	if (w->box->proxy_cfg[flow->service].first_data == TG_FIRST_DATA_STORE &&
+	    tg_item_has_data(it)) {
+		tg_segment_send_new(w, it, &syn);
+		if (!tg_flow_keep(w, it, flow->service))
+			tg_drop(w, it->m);
+	} else {
+		tg_segment_send(w, it->m, it->port, &syn);
+	}
+	return true;
+}
+
+void tg_setup_client(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
+{
+	struct tg_flow *f = &e->flow;
+	uint32_t service = f->service;
+	enum tg_retry retry = tg_flow_retry(f, &it->pkt, w->now_ms);
+	uint32_t isn = tg_flow_syn_isn(f, &w->ask_key);
+	bool early = retry == TG_RETRY_EARLY;
+	struct tg_segment s;
+
+	if (retry == TG_RETRY_DROP) {
+		tg_drop(w, it->m);
+		return;
+	}
+	if (retry == TG_RETRY_GIVES_UP) {
+		s = tg_flow_give_up(&it->pkt, f, isn);
+		tg_flow_remove(w, it, e);
+		tg_count(w, service, TG_COUNT_flow_closed);
+		tg_segment_send(w, it->m, it->port, &s);
+		return;
+	}
+	s = tg_flow_syn(&it->pkt, f, isn, false);
+	if (!early) {
+		f->syn.ms = (uint16_t)w->now_ms;
+		tg_count(w, service, TG_COUNT_flow_again);
+	}
+	if (w->box->proxy_cfg[service].first_data == TG_FIRST_DATA_STORE && tg_item_has_data(it)) {
+		if (!early)
+			tg_segment_send_new(w, it, &s);
+		if (!tg_flow_keep(w, it, service))
+			tg_drop(w, it->m);
+	} else if (early) {
+		tg_count(w, service, TG_COUNT_flow_early);
+		tg_drop(w, it->m);
+	} else {
+		tg_segment_send(w, it->m, it->port, &s);
+	}
+}
+
+/* Sends on what was kept of the client's, in its order. */
+static bool tg_store_release(struct tg_worker *w, struct tg_flow_entry *e, uint64_t owner,
+			     uint16_t client_port)
+{
+	struct tg_item it = {.flow_lane = -1,
+			     .half_lane = -1,
+			     .cookie_lane = -1,
+			     .port = client_port,
+			     .flow_dir = 255};
+	bool any = false;
+
+	while ((it.m = tg_store_take(&w->store, owner))) {
+		const uint8_t *data = TG_DATA(it.m);
+
+		if (tg_packet_parse(&it.pkt, data, data + it.m->data_len) != TG_PARSE_TCP) {
+			tg_drop(w, it.m); /* cannot be: it was TCP when it was kept */
+			continue;
+		}
+		tg_packet_measure(&it.pkt, it.m->pkt_len);
+		any = true;
+		it.partial = (it.m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) ==
+			     RTE_MBUF_F_RX_L4_CKSUM_NONE;
+		tg_count(w, e->flow.service, TG_COUNT_store_sent);
+		tg_flow_forward(w, &it, e, TG_TO_SERVER);
+	}
+	return any;
+}
+
+/* The port that the flow's client is behind, seen from the server's. */
+static uint16_t tg_client_port(const struct tg_worker *w, const struct tg_item *it)
+{
+	const struct tg_route *r;
+
+	if (!w->box->router)
+		return it->port ^ 1;
+	r = tg_box_route(w->box, &it->pkt.dst, it->pkt.family);
+	return r ? r->port : it->port;
+}
+
+/* The server has accepted for good: it gets its ACK and what was kept, the client the
+ * window; and, if its data were dropped, the same three times more, for duplicate ACKs
+ * are how a receiver says so. */
+static void tg_setup_accept(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e,
+			    const struct tg_tcp_options *o)
+{
+	uint8_t first_data = w->box->proxy_cfg[e->flow.service].first_data;
+	bool heard = e->flow.flags & TG_FLOW_HEARD;
+	uint16_t field = tg_item_window(it);
+	struct tg_segment ack, window;
+	int i;
+
+	tg_flow_ready(&e->flow, &it->pkt, o, it->port);
+	ack = tg_flow_ack(&it->pkt, &e->flow, o);
+	window = tg_flow_window(&it->pkt, &e->flow, o, field);
+	tg_count(w, e->flow.service, TG_COUNT_flow_ready);
+	tg_segment_send_new(w, it, &ack);
+	if (first_data == TG_FIRST_DATA_STORE &&
+	    tg_store_release(w, e, it->flow_hash, tg_client_port(w, it))) {
+		tg_drop(w, it->m); /* the server's own ACK of it tells the window */
+		return;
+	}
+	if (first_data != TG_FIRST_DATA_ZERO_WINDOW && heard) {
+		for (i = 0; i < TG_DUPLICATES; i++)
+			tg_segment_send_new(w, it, &window);
+		tg_count(w, e->flow.service, TG_COUNT_flow_notified);
+	}
+	tg_segment_send(w, it->m, it->port, &window);
+}
+
+/* The server has another connection in mind, or was only asked, or is to be: it is reset,
+ * and has another SYN next. */
+static void tg_setup_renew(struct tg_worker *w, struct tg_item *it, struct tg_flow *f, bool ask)
+{
+	struct tg_segment rst = tg_reset_for(&it->pkt), syn;
+
+	if (!tg_flow_renew(f, ask)) {
+		tg_drop(w, it->m);
+		return;
+	}
+	f->syn.ms = (uint16_t)w->now_ms;
+	syn = tg_flow_syn(&it->pkt, f, tg_flow_syn_isn(f, &w->ask_key), true);
+	tg_segment_send_new(w, it, &rst);
+	tg_segment_send(w, it->m, it->port, &syn);
+}
+
+/* The server does not give what the client was told that it would: both are reset, and the
+ * next client is told what has just been learned. */
+static void tg_setup_mismatch(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
+{
+	struct tg_segment rst = tg_reset_for(&it->pkt), refusal = tg_flow_refusal(&it->pkt, &e->flow);
+
+	tg_count(w, e->flow.service, TG_COUNT_flow_mismatch);
+	tg_flow_remove(w, it, e);
+	tg_segment_send_new(w, it, &rst);
+	tg_segment_send(w, it->m, it->port, &refusal);
+}
+
+/* The server's SYN-ACK to our SYN: what it gives, and what follows. */
+static void tg_setup_synack(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
+{
+	struct tg_server_key server = tg_server_key(&it->pkt, true);
+	struct tg_tcp_options o;
+	struct tg_learned *known;
+	enum tg_setup_next next;
+
+	if (!tg_item_options(it, &o)) {
+		tg_drop(w, it->m);
+		return;
+	}
+	if (e->flow.flags & TG_FLOW_ASKS) {
+		struct tg_learned l = tg_learn(&it->pkt, &o, w->now_ms);
+
+		tg_servers_put(&w->servers, &server, &l);
+		tg_advertised_forget(w);
+		tg_count(w, e->flow.service, TG_COUNT_server_asked);
+	} else if ((known = tg_servers_find(&w->servers, &server))) {
+		tg_learned_doubt(known, &it->pkt, &o, w->now_ms);
+	}
+	next = tg_setup_next(&e->flow, &it->pkt, &o, w->box->proxy_cfg[e->flow.service].fixed);
+	if (next == TG_SETUP_MISMATCH)
+		tg_setup_mismatch(w, it, e);
+	else if (next == TG_SETUP_ACCEPT)
+		tg_setup_accept(w, it, e, &o);
+	else
+		tg_setup_renew(w, it, &e->flow, next == TG_SETUP_ASK);
+}
+
+/* True if a segment in the server's name comes from where its client is, and the server is
+ * elsewhere. */
+static bool tg_is_clients(const struct tg_worker *w, const struct tg_item *it,
+			  const struct tg_flow *f)
+{
+	const struct tg_route *r;
+
+	if (it->port != f->client_port)
+		return false;
+	if (!w->box->router)
+		return true;
+	r = tg_box_route(w->box, &it->pkt.src, it->pkt.family);
+	return r && r->port != it->port;
+}
+
+void tg_setup_server(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
+{
+	struct tg_segment s;
+
+	if (tg_is_clients(w, it, &e->flow)) {
+		tg_count(w, e->flow.service, TG_COUNT_flow_forged);
+		tg_drop(w, it->m);
+		return;
+	}
+	switch (tg_setup_judge(&it->pkt, tg_flow_syn_isn(&e->flow, &w->ask_key))) {
+	case TG_SETUP_READY:
+		tg_setup_synack(w, it, e);
+		break;
+	case TG_SETUP_OTHER:
+		tg_count(w, e->flow.service, TG_COUNT_flow_older);
+		tg_setup_renew(w, it, &e->flow, e->flow.flags & TG_FLOW_ASKS);
+		break;
+	case TG_SETUP_REFUSED:
+		s = tg_flow_refusal(&it->pkt, &e->flow);
+		tg_count(w, e->flow.service, TG_COUNT_flow_refused);
+		if (tg_closed_learn(w, it, e->flow.service))
+			tg_advertised_forget(w);
+		tg_flow_remove(w, it, e);
+		tg_segment_send(w, it->m, it->port, &s);
+		break;
+	default:
+		tg_drop(w, it->m);
+	}
+}
+
+void tg_ready_again(struct tg_worker *w, struct tg_item *it, struct tg_flow *f)
+{
+	struct tg_tcp_options o;
+	struct tg_segment s;
+
+	if (it->pkt.seq != f->server_isn || !tg_item_options(it, &o)) {
+		tg_drop(w, it->m);
+		return;
+	}
+	s = tg_flow_ack(&it->pkt, f, &o);
+	if (tg_segment_send(w, it->m, it->port, &s))
+		tg_count(w, f->service, TG_COUNT_flow_reack);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Frames that wait for their next hop.
+ */
+#include "waiting.h"
+
+static void tg_asks_put(struct tg_asks *a, struct tg_ask ask)
+{
+	uint32_t head = atomic_load_explicit(&a->head, memory_order_relaxed);
+
+	if (head - atomic_load_explicit(&a->tail, memory_order_acquire) == TG_ASKS)
+		return; /* it is asked again when the place has been given up */
+	a->ask[head % TG_ASKS] = ask;
+	atomic_store_explicit(&a->head, head + 1, memory_order_release);
+}
+
+bool tg_asks_take(struct tg_asks *a, struct tg_ask *ask)
+{
+	uint32_t tail = atomic_load_explicit(&a->tail, memory_order_relaxed);
+
+	if (tail == atomic_load_explicit(&a->head, memory_order_acquire))
+		return false;
+	*ask = a->ask[tail % TG_ASKS];
+	atomic_store_explicit(&a->tail, tail + 1, memory_order_release);
+	return true;
+}
+
+/* The neighbour's place, or a free one; NULL: there is none left for it. */
+static struct tg_wait_place *tg_waiting_place(struct tg_waiting *q, const union tg_addr *addr,
+					      uint8_t family, const struct tg_route *r)
+{
+	bool host = r->kind == TG_ROUTE_ONLINK;
+	uint32_t i = host ? TG_WAIT_GATEWAYS : 0, end = host ? TG_WAIT_PLACES : TG_WAIT_GATEWAYS,
+		 same = 0;
+	struct tg_wait_place *free_one = NULL;
+
+	for (; i < end; i++) {
+		struct tg_wait_place *p = &q->place[i];
+
+		if (!p->n) {
+			free_one = free_one ? free_one : p;
+			continue;
+		}
+		if (p->addr.d[0] == addr->d[0] && p->addr.d[1] == addr->d[1] &&
+		    p->family == family && p->port == r->port)
+			return p;
+		same += p->route == r->number;
+	}
+	return host && same >= TG_WAIT_A_ROUTE ? NULL : free_one;
+}
+
+/* True if two frames of a family, without tags, begin alike from their addresses to the TCP
+ * flags: the same segment once more. */
+static bool tg_waiting_same(const struct rte_mbuf *a, const struct rte_mbuf *b, uint8_t family)
+{
+	uint32_t from = 14 + (family == 4 ? 12 : 8), len = (family == 4 ? 8 : 32) + 14;
+
+	return a->data_len == b->data_len && a->data_len >= from + len &&
+	       memcmp(rte_pktmbuf_mtod_offset(a, const uint8_t *, from),
+		      rte_pktmbuf_mtod_offset(b, const uint8_t *, from), len) == 0;
+}
+
+bool tg_waiting_put(struct tg_waiting *q, const union tg_addr *addr, uint8_t family,
+		    const struct tg_route *r, struct rte_mbuf *m, uint16_t came_by,
+		    uint8_t frame_family, bool tell, uint32_t now_ms)
+{
+	struct tg_wait_place *p = tg_waiting_place(q, addr, family, r);
+	uint32_t i;
+
+	if (!p)
+		return false;
+	if (!p->n) {
+		p->addr = *addr;
+		p->route = r->number;
+		p->family = family;
+		p->port = r->port;
+		p->since_ms = now_ms;
+		p->asked_ms = now_ms - TG_ASK_MS;
+		q->used++;
+	}
+	if (now_ms - p->asked_ms >= TG_ASK_MS) {
+		tg_asks_put(&q->asks,
+			    (struct tg_ask){*addr, family, r->port, r->kind == TG_ROUTE_ONLINK});
+		p->asked_ms = now_ms;
+	}
+	if (p->n == TG_WAIT_FRAMES)
+		return false;
+	for (i = 0; i < p->n && !tell; i++)
+		if (p->frame[i].family == frame_family &&
+		    tg_waiting_same(p->frame[i].m, m, frame_family))
+			return false;
+	p->frame[p->n].m = m;
+	p->frame[p->n].came_by = came_by;
+	p->frame[p->n].family = frame_family;
+	p->frame[p->n].tell = tell;
+	p->n++;
+	return true;
+}
+
+void tg_waiting_free(struct tg_waiting *q)
+{
+	uint32_t i;
+
+	for (i = 0; i < TG_WAIT_PLACES; i++)
+		while (q->place[i].n)
+			rte_pktmbuf_free(q->place[i].frame[--q->place[i].n].m);
+	q->used = 0;
+}
