@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detect
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Service decides for one service, and within it for each destination prefix that is hit. Prefixes are known by the
+// place where the packet path counts them: two may share one, and then share the decision.
+type Service struct {
+	p        Params
+	whole    *Detector
+	prefixes map[int]*Detector
+	all      bool // answered wherever it goes to
+}
+
+// NewService makes one that has seen nothing.
+func NewService(p Params) *Service {
+	return &Service{p: p, whole: New(p), prefixes: map[int]*Detector{}}
+}
+
+// Decision is what is to be answered.
+type Decision struct {
+	All      bool
+	Prefixes []int // beside that; sorted
+}
+
+// On says whether anything is.
+func (d Decision) On() bool { return d.All || len(d.Prefixes) > 0 }
+
+// Equal says whether they are the same.
+func (d Decision) Equal(o Decision) bool {
+	return d.All == o.All && slices.Equal(d.Prefixes, o.Prefixes)
+}
+
+// explains is how much of what is not completed must go to prefixes that are answered anyway: then they are enough.
+const explains = 0.75
+
+// Step takes the counts of a period: of the service, and of its prefixes.
+func (s *Service) Step(total Counts, prefixes map[int]Counts, elapsed time.Duration) Decision {
+	for at := range prefixes {
+		if s.prefixes[at] == nil {
+			s.prefixes[at] = New(s.p)
+		}
+	}
+	var d Decision
+	explained := 0.0
+	for at, of := range s.prefixes {
+		if of.Step(prefixes[at], elapsed) {
+			d.Prefixes = append(d.Prefixes, at)
+			explained += of.missing
+		}
+		if of.idle() {
+			delete(s.prefixes, at)
+		}
+	}
+	slices.Sort(d.Prefixes)
+	switch whole := s.whole.Step(total, elapsed); {
+	case !whole:
+		s.all = false
+	case s.whole.alarming() && explained < explains*s.whole.missing:
+		s.all = true
+	}
+	d.All = s.all
+	return d
+}
+
+// Resume has it begin with what another process has left.
+func (s *Service) Resume(d Decision) {
+	if s.all = d.All; d.All {
+		s.whole.Resume(true)
+	}
+	for _, at := range d.Prefixes {
+		s.prefixes[at] = New(s.p)
+		s.prefixes[at].Resume(true)
+	}
+}
+
+// Read is what is seen of the service.
+func (s *Service) Read() Reading { return s.whole.Read() }
+
+// Prefix is one that SYNs go to.
+type Prefix struct {
+	At int
+	Reading
+}
+
+// Top are the prefixes with most SYNs that are not completed, at most so many.
+func (s *Service) Top(most int) []Prefix {
+	list := make([]Prefix, 0, len(s.prefixes))
+	for at, of := range s.prefixes {
+		list = append(list, Prefix{At: at, Reading: of.Read()})
+	}
+	slices.SortFunc(list, func(a, b Prefix) int { return cmp.Or(cmp.Compare(b.Missing, a.Missing), cmp.Compare(a.At, b.At)) })
+	return list[:min(most, len(list))]
+}
