@@ -17,6 +17,7 @@ import (
 	"tidegate/internal/config"
 	"tidegate/internal/instance"
 	"tidegate/internal/role/patrol"
+	"tidegate/internal/role/switchgate"
 )
 
 func newOffCmd() *cobra.Command {
@@ -84,6 +85,9 @@ func runOff(cmd *cobra.Command, file, name string, drain time.Duration, now bool
 		return patrol.Off(opt)
 	}
 	defer unlock()
+	if _, err := switchgate.Off(ctx, opt, name, opt.Log); err != nil {
+		return err
+	}
 	if err := instance.TakeDown(ctx, context.Background(), opt, name, drain, opt.Log); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/cli"
+	"tidegate/internal/config"
 	"tidegate/internal/instance"
 	"tidegate/internal/p4"
 	"tidegate/internal/status"
@@ -44,7 +45,8 @@ func newP4RunCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Protect the services of a configuration on a switch until stopped",
-		Long: `Wait for the switch that FILE names, connect to it, and protect the services on it
+		Long: `The former name of ` + "`tidegate run`" + ` for a switch. A FILE with plane: p4 is run as that does.
+With a FILE in the former format, wait for the switch that it names, connect to it, and protect the services on it
 until SIGINT or SIGTERM; then the switch forwards everything. If the process is killed, the
 switch continues to protect until the last loaded key ends; a new process continues from
 there. If the switch restarts, everything is loaded again.
@@ -59,7 +61,17 @@ The line "ready" is written to stdout once the services are protected, and with
 			if every < 0 {
 				return cli.UsageErrorf("--counters %s: want a duration above zero", every)
 			}
-			cfg, err := p4.LoadConfig(file)
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			if config.NamesPlane(data) {
+				if every > 0 {
+					return cli.UsageErrorf("--counters is of files in the former format; with plane: p4, `tidegate status --json` shows the counters")
+				}
+				return runRole(cmd, file, offset, 0)
+			}
+			cfg, err := p4.ParseFormer(file, data)
 			if err != nil {
 				return err
 			}
@@ -74,6 +86,7 @@ The line "ready" is written to stdout once the services are protected, and with
 	return cmd
 }
 
+// runP4 is for files in the former format of switches.
 func runP4(ctx context.Context, cmd *cobra.Command, file string, cfg *p4.Config, every, offset time.Duration) error {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	secret, err := cfg.LoadSecrets()
@@ -81,6 +94,7 @@ func runP4(ctx context.Context, cmd *cobra.Command, file string, cfg *p4.Config,
 		return err
 	}
 	defer secret.Zero()
+	warnFormer(log, file)
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
@@ -98,20 +112,37 @@ func runP4(ctx context.Context, cmd *cobra.Command, file string, cfg *p4.Config,
 		Figures: state.Figures,
 		Reload:  reload,
 		Load: func() (*p4.Config, p4.Secret, error) {
-			cfg, err := p4.LoadConfig(file)
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return nil, nil, err
+			}
+			cfg, err := p4.ParseFormer(file, data)
 			if err != nil {
 				return nil, nil, err
 			}
 			secret, err := cfg.LoadSecrets() // zeroed by the end of the process
 			return cfg, secret, err
 		},
-		Reloaded: state.Reloaded,
-		Every:    every,
+		Reloaded: func(cfg *p4.Config, err error) {
+			if err == nil {
+				state.Reloaded(cfg)
+			}
+		},
+		Every: every,
 		Counters: func(counts map[string]p4.Counts) error {
 			return json.NewEncoder(cmd.OutOrStdout()).Encode(counts)
 		},
 		AtEnd: func(counts map[string]p4.Counts) error { return printCounts(cmd.ErrOrStderr(), counts) },
 	})
+}
+
+// warnFormer says how a file in the former format is written now.
+func warnFormer(log *slog.Logger, file string) {
+	data, err := os.ReadFile(file)
+	if err == nil {
+		log.Warn("the configuration has the former format of switches; write it with plane: p4 and start it with `tidegate run` (docs/p4.md)",
+			"file", file, "fields", p4.FormerNames(data))
+	}
 }
 
 // printCounts says what was counted, service by service.

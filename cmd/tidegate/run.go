@@ -25,6 +25,7 @@ import (
 	"tidegate/internal/role/patrol"
 	"tidegate/internal/role/proxy"
 	"tidegate/internal/role/server"
+	"tidegate/internal/role/switchgate"
 	"tidegate/internal/status"
 )
 
@@ -41,7 +42,8 @@ role: proxy or edge, on servers behind it. SIGHUP reloads FILE. Signals that sto
   SIGTERM          leaves the packet path in place: it continues until its keys end
                    (key_horizon), or until the next run takes it over without a gap
 
-Where there is no packet path in the kernel (plane: dpdk, managers), both signals end everything.
+With plane: p4, the switch is what stays or is taken down: it then forwards everything. Where there is no packet path
+of its own (plane: dpdk, managers), both signals end everything.
 The line "ready" is written to stdout once the services are protected.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -121,7 +123,11 @@ func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
 		}
 		defer done()
 	}
-	err = runners[cfg.Role](ctx, force, opt)
+	run := runners[cfg.Role]
+	if cfg.Plane == config.PlaneP4 {
+		run = switchgate.Run
+	}
+	err = run(ctx, force, opt)
 	told.end(ctx, err)
 	return err
 }

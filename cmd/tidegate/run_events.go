@@ -167,7 +167,7 @@ func (e *events) end(ctx context.Context, err error) {
 		how = "ended by an error: " + err.Error()
 	case errors.Is(context.Cause(ctx), instance.ErrOff):
 		how = "stopped and taken down"
-	case e.cfg.Proxy.Plane == config.PlaneDPDK || slices.Contains([]string{config.RoleBorderManager, config.RoleFilterManager}, e.cfg.Role):
+	case e.cfg.Plane == config.PlaneDPDK || slices.Contains([]string{config.RoleBorderManager, config.RoleFilterManager}, e.cfg.Role):
 		how = "stopped"
 	}
 	stream.Close(how)

@@ -17,6 +17,7 @@ var changeable = []struct {
 	loses string
 }{
 	{"role", func(c *Config) any { return c.Role }, "connections that the former role translates"},
+	{"plane", func(c *Config) any { return c.Plane }, "translated connections"},
 	{"instance", func(c *Config) any { return c.Instance }, "a second instance beside the first: run `tidegate off` for that one"},
 	{"interfaces", func(c *Config) any { return c.Interfaces }, ""},
 	{"secret_file", func(c *Config) any { return c.SecretFile }, "handshakes under way, if its keys are others"},
@@ -43,7 +44,6 @@ var changeable = []struct {
 	{"source_prefix_v4", func(c *Config) any { return c.Proxy.SourcePrefixV4 }, "whitelisted sources"},
 	{"source_prefix_v6", func(c *Config) any { return c.Proxy.SourcePrefixV6 }, "whitelisted sources"},
 	{"cache_entries", func(c *Config) any { return c.Proxy.CacheEntries }, "handshakes under way of strategy cache"},
-	{"plane", func(c *Config) any { return c.Proxy.Plane }, "translated connections"},
 	{"dpdk.routes", func(c *Config) any { return c.Proxy.DPDK.Routes }, ""},
 	{"dpdk.addresses", func(c *Config) any { return c.Proxy.DPDK.Addresses }, ""},
 	{"dpdk", func(c *Config) any {
@@ -52,7 +52,7 @@ var changeable = []struct {
 		return d
 	}, ""},
 
-	{"inside", func(c *Config) any { return c.Edge.Inside }, ""},
+	{"inside", func(c *Config) any { return [2][]string{c.Edge.Inside, c.Proxy.Inside} }, ""},
 	{"filter_bits", func(c *Config) any { return c.Edge.FilterBits }, "the filter, which then learns again"},
 	{"filter_window", func(c *Config) any { return c.Edge.FilterWindow }, ""},
 	{"learning", func(c *Config) any { return c.Edge.Learning }, ""},
@@ -69,6 +69,15 @@ var changeable = []struct {
 	{"edges", func(c *Config) any { return c.Tagged.Edges }, ""},
 	{"max_connections", func(c *Config) any { return c.Tagged.MaxConnections }, "translated connections"},
 	{"source_share", func(c *Config) any { return c.Tagged.SourceShare }, ""},
+
+	{"p4.thrift", func(c *Config) any { return c.P4.Thrift }, ""},
+	{"p4.notifications", func(c *Config) any { return c.P4.Notifications }, ""},
+	{"p4.whitelist", func(c *Config) any { return c.P4.Whitelist }, "whitelisted sources"},
+	{"p4.macs", func(c *Config) any { return c.P4.MACs }, ""},
+	{"p4.mac_limit", func(c *Config) any { return c.P4.MACLimit }, ""},
+	{"p4.mac_age", func(c *Config) any { return c.P4.MACAge }, ""},
+	{"p4.port_macs", func(c *Config) any { return c.P4.PortMACs }, ""},
+	{"p4.mtu", func(c *Config) any { return c.P4.MTU }, ""},
 
 	{"patrol", func(c *Config) any { return c.Patrol }, ""},
 	{"border manager", func(c *Config) any { return c.Border }, ""},

@@ -129,8 +129,8 @@ type Proxy struct {
 	SourcePrefixV4 int // whitelisted together
 	SourcePrefixV6 int
 	CacheEntries   int // half-open connections that strategy cache remembers
-	Plane          Plane
 	DPDK           DPDK
+	Inside         []string // plane: p4: interfaces that servers are behind
 }
 
 // FastPath says what a router forwards ahead of the kernel.
@@ -144,6 +144,7 @@ const (
 // Config is a whole, validated configuration.
 type Config struct {
 	Role        string
+	Plane       Plane // of a proxy or an edge; empty otherwise
 	Instance    string
 	Interfaces  []string
 	SecretFile  string
@@ -160,6 +161,7 @@ type Config struct {
 	Edge        Edge
 	Server      Server
 	Tagged      Tagged
+	P4          P4
 	ReportTo    ReportTo
 	Services    []Service
 	Warnings    Errors // of what the file says in an old form

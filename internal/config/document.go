@@ -9,13 +9,16 @@ import (
 
 // document reads the whole file.
 func (r *reader) document(data []byte) *Config {
-	c := &Config{Role: RoleHost, Instance: "default", XDPMode: XDPAuto}
+	c := &Config{Role: fieldOf("role", "", "").Default, Instance: fieldOf("instance", "", "").Default}
 	top, ok := r.root(data)
 	if !ok {
 		return c
 	}
 	if role := upstreamRole(top); role != "" {
 		r.upstreamDocument(c, top, role)
+		return c
+	}
+	if r.formerSwitch(top) {
 		return c
 	}
 	fs, ok := r.mapping(top, namesOf("", ""))
@@ -37,8 +40,12 @@ func (r *reader) document(data []byte) *Config {
 		}
 	}
 	r.role = c.Role
+	if hasPlanes(c.Role) {
+		r.take(fs, "plane", &c.Plane)
+		r.plane = c.Plane
+	}
 	r.scalars(c, fs)
-	r.belong(fs, "", c.Role)
+	r.belong(fs, "")
 	r.metrics(c, fs)
 	r.events(c, fs)
 	if f, there := fs["interfaces"]; there {
@@ -46,11 +53,13 @@ func (r *reader) document(data []byte) *Config {
 	}
 	r.proxy(c, fs)
 	r.split(c, fs)
+	r.p4(c, fs)
 	r.reportTo(c, fs)
 	if f, there := fs["services"]; there {
 		c.Services = r.services(f, c.Role)
 		r.signedThroughTags(c)
 		r.reportable(c, fs)
+		r.fitsSwitch(c, fs)
 	}
 	return c
 }
@@ -75,7 +84,7 @@ func (r *reader) scalars(c *Config, fs map[string]field) {
 	}
 	r.take(fs, "epoch", &c.Epoch)
 	// Shorter than two epochs, the keys could run out between two rotations.
-	r.takeFrom(fs, "key_horizon", &c.KeyHorizon, int64(2*c.Epoch))
+	r.take(fs, "key_horizon", &c.KeyHorizon)
 	r.take(fs, "drain", &c.Drain)
 	r.take(fs, "on_stale_keys", &c.OnStaleKeys)
 	r.take(fs, "xdp_mode", &c.XDPMode)

@@ -10,12 +10,13 @@ import (
 	"strings"
 )
 
-// Plane says where a proxy's packet path runs.
+// Plane says where the packet path of a proxy or an edge runs.
 type Plane string
 
 const (
 	PlaneXDP  Plane = "xdp"  // in the kernel
 	PlaneDPDK Plane = "dpdk" // in a program of its own, tidegate-dpdk, with DPDK's drivers
+	PlaneP4   Plane = "p4"   // in a switch
 )
 
 // DPDK is what only plane: dpdk has.
@@ -45,39 +46,28 @@ type DPDKAddress struct {
 
 var coreList = regexp.MustCompile(`^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`)
 
-// dpdk reads `plane` and `dpdk`, which belong to role: proxy.
+// dpdk reads the mapping `dpdk`.
 func (r *reader) dpdk(c *Config, fs map[string]field) {
-	r.take(fs, "plane", &c.Proxy.Plane)
-	r.plane = c.Proxy.Plane
 	d := &c.Proxy.DPDK
-	d.Cores = "0"
-	r.dpdkSizes(d, nil)
 	f, there := fs["dpdk"]
-	if !there {
-		return
-	}
-	if c.Proxy.Plane != PlaneDPDK {
-		r.fail(f.line, f.path, "belongs to plane: dpdk; remove it, or set that plane")
+	if !there || c.Plane != PlaneDPDK {
+		r.dpdkSizes(d, nil)
 		return
 	}
 	in, ok := r.mapping(f, namesOf("dpdk", ""))
 	if !ok {
 		return
 	}
-	if f, there := in["cores"]; there {
-		if s, ok := r.text(f, `a list of cores such as "1" or "0-2"`); ok {
-			if !coreList.MatchString(s) {
-				r.fail(f.line, f.path, `%q is no list of cores; write it like "1" or "0,2-3"`, s)
-			}
-			d.Cores = s
-		}
-	}
 	r.dpdkSizes(d, in)
+	if f, there := in["cores"]; there && !coreList.MatchString(d.Cores) {
+		r.fail(f.line, f.path, `%q is no list of cores; write it like "1" or "0,2-3"`, d.Cores)
+	}
 	r.dpdkDevices(c, d, in)
 }
 
 // dpdkSizes reads the fields of `dpdk` that hold one value; in may be nil.
 func (r *reader) dpdkSizes(d *DPDK, in map[string]field) {
+	r.take(in, "dpdk.cores", &d.Cores)
 	r.take(in, "dpdk.memory_mib", &d.MemoryMiB)
 	r.take(in, "dpdk.idle_us", &d.IdleUs)
 	r.take(in, "dpdk.huge_pages", &d.HugePages)

@@ -31,7 +31,7 @@ func TestDPDK(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := c.Proxy.DPDK
-	if c.Proxy.Plane != PlaneDPDK || d.Cores != "1-2,4" || d.MemoryMiB != 512 || !d.HugePages || !d.WhiteBitmap ||
+	if c.Plane != PlaneDPDK || d.Cores != "1-2,4" || d.MemoryMiB != 512 || !d.HugePages || !d.WhiteBitmap ||
 		len(d.Devices) != 2 || len(d.Routes) != 2 || d.Routes[1].Interface != "wan" || d.Routes[0].MAC[5] != 1 ||
 		len(d.Addresses) != 1 || d.IdleUs != 0 {
 		t.Errorf("%+v", c.Proxy)

@@ -61,7 +61,11 @@ const (
 // split reads the fields of the top level that have to do with edges, servers and
 // clocks that differ.
 func (r *reader) split(c *Config, fs map[string]field) {
-	r.clockSkew(c, fs)
+	// A cookie's epoch is told by one bit, so the time by which clocks may differ is taken from the time that a
+	// handshake may last; core/keys.h has the arithmetic. A switch has no second key to try.
+	if c.Plane != PlaneP4 {
+		r.take(fs, "clock_skew", &c.ClockSkew)
+	}
 	r.roll(c, fs)
 	switch c.Role {
 	case RoleEdge:
@@ -79,36 +83,22 @@ func (r *reader) split(c *Config, fs map[string]field) {
 	r.tagged(c, fs)
 }
 
-// clockSkew: a cookie's epoch is told by one bit, so what clocks may differ by is
-// taken from the time that a handshake may last; core/keys.h has the arithmetic.
-func (r *reader) clockSkew(c *Config, fs map[string]field) {
-	if c.Role == RoleEdge || c.Role == RoleServer {
-		c.ClockSkew = c.Epoch / 4
-	}
-	most := c.Epoch * 3 / 8
-	if c.Role == RoleEdge || c.Role == RoleServer {
-		most = c.Epoch // they then try a second key
-	}
-	if f, there := fs["clock_skew"]; there {
-		if d, ok := r.duration(f, 0, most); ok {
-			c.ClockSkew = d
-		}
-	}
-}
-
 func (r *reader) edge(e *Edge, c *Config, fs map[string]field) {
 	r.take(fs, "protocol", &e.Protocol)
 	r.take(fs, "forwarding", &e.Forwarding)
 	r.take(fs, "fast_path", &e.FastPath)
-	r.inside(e, c, fs)
+	e.Inside = r.inside(c, fs)
+	if f, there := fs["interfaces"]; there && e.Forwarding == ForwardBridge && len(c.Interfaces) != 2 {
+		r.fail(f.line, "interfaces", "a bridge has two ports, and %d are named; name two, or use forwarding: router", len(c.Interfaces))
+	}
 	r.take(fs, "filter_bits", &e.FilterBits)
 	r.take(fs, "hops", &e.Hops)
 	r.take(fs, "filter_window", &e.FilterWindow)
-	e.Learning = e.FilterWindow
 	r.take(fs, "learning", &e.Learning)
 	r.take(fs, "filter_alarm", &e.FilterAlarm)
 	r.take(fs, "unknown_rate", &e.UnknownRate)
-	e.SACK, e.Timestamps, e.ECN = true, true, true
+	all := fieldOf("offers", r.role, PlaneXDP).Default == "all"
+	e.SACK, e.Timestamps, e.ECN = all, all, all
 	if f, there := fs["offers"]; there {
 		r.offers(f, e)
 	}
@@ -118,7 +108,12 @@ func (r *reader) edge(e *Edge, c *Config, fs map[string]field) {
 // edgeLayout reads how cookies are laid out. The layout smartcookie has no room for what
 // `offers` names, and a tag has nothing to say of it.
 func (r *reader) edgeLayout(e *Edge, fs map[string]field) {
-	if !r.take(fs, "cookie_layout", &e.Layout) || e.Layout != LayoutSmartcookie {
+	written := r.take(fs, "cookie_layout", &e.Layout)
+	if e.Layout != LayoutSmartcookie {
+		return
+	}
+	defer func() { e.SACK, e.Timestamps, e.ECN = false, false, false }()
+	if !written || r.plane == PlaneP4 {
 		return
 	}
 	f := fs["cookie_layout"]
@@ -128,36 +123,28 @@ func (r *reader) edgeLayout(e *Edge, fs map[string]field) {
 	if e.Protocol == ProtocolTagged {
 		r.fail(f.line, f.path, "smartcookie goes with protocol: plain; tags are of edges with our own layout")
 	}
-	e.SACK, e.Timestamps, e.ECN = false, false, false
 }
 
-func (r *reader) inside(e *Edge, c *Config, fs map[string]field) {
+// inside reads which of the interfaces lead to the servers.
+func (r *reader) inside(c *Config, fs map[string]field) []string {
 	f, there := fs["inside"]
 	if !there {
 		if i, has := fs["interfaces"]; has && !r.misspelled("inside") {
 			r.fail(i.line, "inside", "is missing; name those of interfaces that the servers are behind, such as [eth1]")
 		}
-		return
+		return nil
 	}
-	e.Inside = r.interfaces(f)
-	outside := 0
-	for _, name := range c.Interfaces {
-		if !slices.Contains(e.Inside, name) {
-			outside++
-		}
-	}
-	for _, name := range e.Inside {
+	inside := r.interfaces(f)
+	for _, name := range inside {
 		if !slices.Contains(c.Interfaces, name) {
 			r.fail(f.line, f.path, "%s is not one of interfaces; list it there, too", name)
-			return
+			return nil
 		}
 	}
-	if outside == 0 && len(c.Interfaces) > 0 {
+	if len(c.Interfaces) > 0 && len(inside) == len(c.Interfaces) {
 		r.fail(f.line, f.path, "no interface is left for clients; list those in interfaces, too")
 	}
-	if e.Forwarding == ForwardBridge && len(c.Interfaces) != 2 {
-		r.fail(fs["interfaces"].line, "interfaces", "a bridge has two ports, and %d are named; name two, or use forwarding: router", len(c.Interfaces))
-	}
+	return inside
 }
 
 // share reads a percentage or a part of one.
@@ -206,7 +193,7 @@ func (r *reader) offers(f field, e *Edge) {
 	}
 	e.SACK, e.Timestamps, e.ECN = false, false, false
 	for _, it := range items {
-		s, ok := r.word(it, fieldOf("offers", r.role).Words...)
+		s, ok := r.word(it, fieldOf("offers", r.role, PlaneXDP).Words...)
 		if !ok {
 			continue
 		}

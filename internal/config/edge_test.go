@@ -100,7 +100,7 @@ func TestSplitMistakes(t *testing.T) {
 		"skew":                      {edgeText("clock_skew: 9s"), "f:5: clock_skew: 9s is out of range; use 0s to 8s"},
 		"offers":                    {edgeText("offers: [wscale]"), `f:5: offers[0]: "wscale" is not known; use sack, timestamps or ecn`},
 		"of a proxy":                {edgeText("max_flows: 2000"), "f:5: max_flows: belongs to role: proxy"},
-		"of an edge":                {strings.Replace(edgeText(), "role: edge", "role: host", 1), "f:3: inside: belongs to role: edge"},
+		"of an edge":                {strings.Replace(edgeText(), "role: edge", "role: host", 1), "f:3: inside: belongs to roles edge and proxy"},
 		"of a server":               {edgeText("unmatched_ack: drop"), "f:5: unmatched_ack: belongs to role: server"},
 		"without edge, translating": {strings.Replace(strings.Replace(edgeText("takeover: auto", "without_edge: answer"), "role: edge", "role: server", 1), "inside: [eth1]\n", "", 1), "without_edge: goes with takeover: adopt"},
 		"without edge, smartcookie": {strings.Replace(strings.Replace(edgeText("cookie_layout: smartcookie", "without_edge: answer"), "role: edge", "role: server", 1), "inside: [eth1]\n", "", 1), "without_edge: answer needs cookie_layout: tidegate"},

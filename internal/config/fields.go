@@ -3,6 +3,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -33,7 +34,9 @@ const (
 	atHost      = RoleHost
 	atProxy     = RoleProxy
 	atDPDK      = RoleProxy + "/dpdk"
+	atProxyP4   = RoleProxy + "/p4"
 	atEdge      = RoleEdge
+	atEdgeP4    = RoleEdge + "/p4"
 	atAdopting  = RoleServer + "/adopt"
 	atTranslate = RoleServer + "/translate"
 )
@@ -43,14 +46,18 @@ const (
 type Field struct {
 	Name      string   // as in the file; `dpdk.cores` stands in the mapping `dpdk`, `services.mode` in each service
 	Roles     []string // that have it
-	Plane     Plane    // empty: any
+	Planes    []Plane  // of those roles; empty: every plane. On any other the field is refused
 	Kind      Kind
 	Words     []string
+	Lacks     map[Plane][]string // words that a plane does not offer
 	Low, High int64
 	Default   string // empty: none; "required"
-	Values    string // for readers, where kind and range do not say it
-	Text      string // what it means, in Markdown
-	Former    string // a name that it had; still read, with a warning
+	// Limits and a default that follow the value of another field, which is read first; they narrow Low and High.
+	LowPart, HighPart, DefaultPart Part
+
+	Values string // for readers, where kind and range do not say it
+	Text   string // what it means, in Markdown
+	Former string // a name that it had; still read, with a warning
 
 	// What of it a reload compares (changes.go): the name of an entry there. Empty: the same as Name.
 	Change string
@@ -58,11 +65,37 @@ type Field struct {
 	Live []string
 }
 
+// Part is a part of the value of another field: 3/8 of `epoch`. The zero value is none.
+type Part struct {
+	Of       string
+	Num, Den int64
+}
+
+func (p Part) String() string {
+	switch name := "`" + p.Of + "`"; {
+	case p.Num == p.Den:
+		return name
+	case p.Den == 1:
+		return fmt.Sprintf("%d × %s", p.Num, name)
+	default:
+		return fmt.Sprintf("%d/%d of %s", p.Num, p.Den, name)
+	}
+}
+
+var (
+	onXDP  = []Plane{PlaneXDP}
+	onDPDK = []Plane{PlaneDPDK}
+	onP4   = []Plane{PlaneP4}
+	notP4  = []Plane{PlaneXDP, PlaneDPDK}
+)
+
 var (
 	withServices = []string{RoleHost, RoleProxy, RoleEdge, RoleServer}
 	everyRole    = append(slices.Clone(withServices), upstreamRoles...)
-	everywhere4  = []string{atHost, atProxy, atDPDK, atEdge, atAdopting, atTranslate}
-	butTranslate = []string{atHost, atProxy, atDPDK, atEdge, atAdopting}
+	box          = []string{RoleProxy, RoleEdge}
+	everywhere4  = []string{atHost, atProxy, atDPDK, atProxyP4, atEdge, atEdgeP4, atAdopting, atTranslate}
+	butTranslate = []string{atHost, atProxy, atDPDK, atProxyP4, atEdge, atEdgeP4, atAdopting}
+	atSwitch     = []string{atProxyP4, atEdgeP4}
 )
 
 //go:generate go run ./gen -md ../../docs/configuration.md -schema ../../docs/configuration.schema.json
@@ -70,32 +103,42 @@ var (
 // Fields are all fields, in the order of the document.
 func Fields() []Field { return fields }
 
-var fields = slices.Concat(commonFields, proxyFieldTable, edgeFieldTable, serverFieldTable, serviceFieldTable, upstreamFieldTable)
+var fields = slices.Concat(commonFields, proxyFieldTable, p4FieldTable, edgeFieldTable, serverFieldTable, serviceFieldTable, upstreamFieldTable)
+
+const clockSkewText = "how much the clocks of machines that share a secret may differ; [cookie-format.md](cookie-format.md#replay) says what it costs"
+
+const keyHorizonText = "how far ahead keys are loaded: the packet path works this long without the daemon"
 
 var commonFields = []Field{
 	{Name: "role", Roles: everyRole, Kind: Words, Words: append(slices.Clone(Roles()), upstreamRoles...), Default: "host",
 		Text: "what this machine does: protect itself, protect servers behind it ([proxy.md](proxy.md)), do one half of that ([edge.md](edge.md)), or filter near the source ([upstream.md](upstream.md))"},
 	{Name: "instance", Roles: everyRole, Kind: Text, Default: "default", Values: "1 to 32 letters, digits, `-` `_` `.`",
 		Text: "names the pinned BPF objects and the state file, so that two instances can run side by side"},
-	{Name: "interfaces", Roles: append(slices.Clone(withServices), RoleBorderManager), Kind: List, Default: "required", Values: "1 to 64 names",
-		Text: "the interfaces that clients' packets arrive by; all must exist in the network namespace in which Tidegate starts. Border manager (optional): nonces are answered in XDP there"},
+	{Name: "interfaces", Roles: append(slices.Clone(withServices), RoleBorderManager), Kind: List, Default: "required", Values: "1 to 64 names", Live: atSwitch,
+		Text: "the interfaces that clients' packets arrive by; all must exist in the network namespace in which Tidegate starts (`plane: p4`: be ports of the switch). Border manager (optional): nonces are answered in XDP there"},
 	{Name: "secret_file", Roles: append(slices.Clone(withServices), RoleBorderManager), Kind: Text, Default: "required", Values: "path", Live: everywhere4,
 		Text: "written by `tidegate keygen FILE`; mode 0600 or stricter. A relative path starts at the directory of the configuration"},
 	{Name: "epoch", Roles: withServices, Kind: Duration, Low: int64(minEpoch), High: int64(maxEpoch), Default: "8s",
 		Text: "how long one key makes cookies; they are accepted in that epoch and the next. Must be the same on all machines that share a secret"},
-	{Name: "clock_skew", Roles: withServices, Kind: Duration, Low: 0, High: int64(maxEpoch), Default: "0; edge, server: a quarter of `epoch`", Values: "`0s` to 3/8 of `epoch`; edge, server: to `epoch`",
-		Text: "how much the clocks of machines that share a secret may differ; [cookie-format.md](cookie-format.md#replay) says what it costs"},
+	{Name: "clock_skew", Roles: []string{RoleHost, RoleProxy}, Planes: notP4, Kind: Duration, High: int64(maxEpoch), HighPart: Part{"epoch", 3, 8}, Default: "0s",
+		Text: clockSkewText},
+	{Name: "clock_skew", Roles: split, Planes: notP4, Kind: Duration, High: int64(maxEpoch), HighPart: Part{"epoch", 1, 1}, DefaultPart: Part{"epoch", 1, 4},
+		Text: clockSkewText},
 	{Name: "next_secret_file", Roles: withServices, Kind: Text, Values: "path", Change: "next_secret", Live: everywhere4,
 		Text: "the secret that replaces the current one in the first epoch after `next_secret_from`, also on switches ([p4.md](p4.md)); see [edge.md](edge.md#keys-and-clocks)"},
 	{Name: "next_secret_from", Roles: withServices, Kind: Text, Values: "a time, for example `2027-01-31T12:00:00Z`", Change: "next_secret", Live: everywhere4,
 		Text: "when the next secret takes effect; the same on all machines"},
-	{Name: "key_horizon", Roles: withServices, Kind: Duration, Low: 2 * int64(minEpoch), High: int64(MaxKeyHorizon), Default: "2h", Values: "two epochs to `24h`",
-		Text: "how far ahead keys are loaded: the packet path works this long without the daemon"},
+	{Name: "key_horizon", Roles: []string{RoleHost, RoleServer}, Kind: Duration, High: int64(MaxKeyHorizon), LowPart: Part{"epoch", 2, 1}, Default: "2h",
+		Text: keyHorizonText},
+	{Name: "key_horizon", Roles: box, Planes: notP4, Kind: Duration, High: int64(MaxKeyHorizon), LowPart: Part{"epoch", 2, 1}, Default: "2h",
+		Text: keyHorizonText},
+	{Name: "key_horizon", Roles: box, Planes: onP4, Kind: Duration, High: int64(MaxKeyHorizon), LowPart: Part{"epoch", 2, 1}, HighPart: Part{"epoch", maxSwitchEpochs, 1}, DefaultPart: Part{"epoch", maxSwitchEpochs, 1}, Live: atSwitch,
+		Text: keyHorizonText + "; the switch's table of keys holds this many epochs"},
 	{Name: "on_stale_keys", Roles: withServices, Kind: Words, Words: []string{string(StaleKeysPass), string(StaleKeysDrop)}, Default: "pass", Live: butTranslate,
 		Text: "what happens to SYNs when the keys have run out: passed to the kernel unprotected, or dropped"},
-	{Name: "drain", Roles: withServices, Kind: Duration, Low: 0, High: int64(maxDrain), Default: "2s", Live: everywhere4,
+	{Name: "drain", Roles: withServices, Planes: notP4, Kind: Duration, Low: 0, High: int64(maxDrain), Default: "2s", Live: everywhere4,
 		Text: "when the instance is taken down (`tidegate off`, Ctrl-C), SYNs go to the kernel or the server at once, and for this long cookies still verify and translated connections continue; then the programs detach. SIGTERM leaves everything in place: [lifecycle.md](lifecycle.md)"},
-	{Name: "xdp_mode", Roles: append(slices.Clone(withServices), RolePatrol, RoleBorderManager), Kind: Words, Words: []string{string(XDPAuto), string(XDPNative), string(XDPGeneric)}, Default: "auto",
+	{Name: "xdp_mode", Roles: append(slices.Clone(withServices), RolePatrol, RoleBorderManager), Planes: onXDP, Kind: Words, Words: []string{string(XDPAuto), string(XDPNative), string(XDPGeneric)}, Default: "auto",
 		Text: "`auto`: in the driver if it supports XDP, otherwise in the generic path, which costs more per packet"},
 	{Name: "metrics", Roles: everyRole, Kind: Text, Values: "an address and port, for example `127.0.0.1:9464`",
 		Text: "serves the counters of `status`, at most a second old, at `/metrics` for Prometheus ([metrics.md](metrics.md)), 16 requests at once; anybody who can reach this address can read them"},
@@ -109,63 +152,63 @@ var commonFields = []Field{
 		Text: "run for each event, with the event as JSON on its standard input"},
 	{Name: "events.journal", Roles: everyRole, Kind: YesNo, Default: "no", Change: "events",
 		Text: "each event goes to systemd's journal, with fields of its own"},
-	{Name: "report_to", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Plane: PlaneXDP, Kind: Mapping, Change: "report_to",
+	{Name: "report_to", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: onXDP, Kind: Mapping, Change: "report_to",
 		Text: "report offending sources to a filter manager ([upstream.md](upstream.md))"},
-	{Name: "report_to.api", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Plane: PlaneXDP, Kind: Text, Default: "required", Values: "path", Change: "report_to",
+	{Name: "report_to.api", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: onXDP, Kind: Text, Default: "required", Values: "path", Change: "report_to",
 		Text: "the filter manager's socket"},
-	{Name: "report_to.connections", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Plane: PlaneXDP, Kind: Number, High: maxReportRate, Default: strconv.Itoa(defaultReportConnections), Change: "report_to",
+	{Name: "report_to.connections", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: onXDP, Kind: Number, High: maxReportRate, Default: strconv.Itoa(defaultReportConnections), Change: "report_to",
 		Text: "handshakes a second that one source may complete with one address; 0: no limit"},
-	{Name: "report_to.invalid", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Plane: PlaneXDP, Kind: Number, High: maxReportRate, Default: strconv.Itoa(defaultReportInvalid), Change: "report_to",
+	{Name: "report_to.invalid", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: onXDP, Kind: Number, High: maxReportRate, Default: strconv.Itoa(defaultReportInvalid), Change: "report_to",
 		Text: "segments a second that carry the codepoint but belong to no connection; 0: no limit"},
-	{Name: "report_to.codepoint", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Plane: PlaneXDP, Kind: Number, High: 63, Default: strconv.Itoa(defaultCodepoint), Change: "report_to",
+	{Name: "report_to.codepoint", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: onXDP, Kind: Number, High: 63, Default: strconv.Itoa(defaultCodepoint), Change: "report_to",
 		Text: "the DSCP that means \"true source\""},
 	{Name: "services", Roles: withServices, Kind: Mapping, Default: "required", Values: "1 to 10,000", Live: everywhere4,
 		Text: "what is protected: see [Services](#services)"},
 }
 
-var box = []string{RoleProxy, RoleEdge}
-
 var proxyFieldTable = []Field{
-	{Name: "forwarding", Roles: box, Kind: Words, Words: []string{string(ForwardRouter), string(ForwardBridge)}, Default: "router",
+	{Name: "forwarding", Roles: box, Planes: notP4, Kind: Words, Words: []string{string(ForwardRouter), string(ForwardBridge)}, Default: "router",
 		Text: "`router` uses the kernel's routes; `bridge` connects two ports without addresses"},
-	{Name: "fast_path", Roles: box, Plane: PlaneXDP, Kind: Words, Words: []string{string(FastServices), string(FastAll)}, Default: "services", Live: []string{atProxy, atEdge},
+	{Name: "fast_path", Roles: box, Planes: onXDP, Kind: Words, Words: []string{string(FastServices), string(FastAll)}, Default: "services", Live: []string{atProxy, atEdge},
 		Text: "what a router forwards in XDP: the TCP of services, or all TCP"},
-	{Name: "plane", Roles: []string{RoleProxy}, Kind: Words, Words: []string{string(PlaneXDP), string(PlaneDPDK)}, Default: "xdp",
-		Text: "where the packet path runs ([dpdk.md](dpdk.md))"},
-	{Name: "swap_period", Roles: []string{RoleProxy}, Kind: Duration, Low: int64(minSwapPeriod), High: int64(maxSwapPeriod), Default: "5m", Live: []string{atProxy, atDPDK},
+	{Name: "plane", Roles: []string{RoleProxy}, Kind: Words, Words: []string{string(PlaneXDP), string(PlaneDPDK), string(PlaneP4)}, Default: "xdp",
+		Text: "where the packet path runs: in the kernel, in a program with DPDK's drivers ([dpdk.md](dpdk.md)), or in a switch ([p4.md](p4.md))"},
+	{Name: "plane", Roles: []string{RoleEdge}, Kind: Words, Words: []string{string(PlaneXDP), string(PlaneP4)}, Default: "xdp",
+		Text: "where the packet path runs: in the kernel, or in a switch ([p4.md](p4.md))"},
+	{Name: "swap_period", Roles: []string{RoleProxy}, Kind: Duration, Low: int64(minSwapPeriod), High: int64(maxSwapPeriod), Default: "5m", Live: []string{atProxy, atDPDK, atProxyP4},
 		Text: "a whitelisted source not seen for one to two of these is forgotten; for connections see `idle_time`"},
-	{Name: "max_flows", Roles: []string{RoleProxy}, Kind: Number, Low: minTable, High: maxTable, Default: "1048576",
+	{Name: "max_flows", Roles: []string{RoleProxy}, Planes: notP4, Kind: Number, Low: minTable, High: maxTable, Default: "1048576",
 		Text: "translated connections of each family seen between two swaps"},
-	{Name: "max_sources", Roles: []string{RoleProxy}, Kind: Number, Low: minTable, High: maxTable, Default: "131072",
+	{Name: "max_sources", Roles: []string{RoleProxy}, Planes: notP4, Kind: Number, Low: minTable, High: maxTable, Default: "131072",
 		Text: "whitelisted sources seen in one period"},
-	{Name: "cache_entries", Roles: []string{RoleProxy}, Kind: Number, Low: minTable, High: maxCache, Default: "65536",
+	{Name: "cache_entries", Roles: []string{RoleProxy}, Planes: notP4, Kind: Number, Low: minTable, High: maxCache, Default: "65536",
 		Text: "half-open connections that strategy `cache` remembers, 96 B each; rounded up to a power of two"},
-	{Name: "whitelist_v4", Roles: []string{RoleProxy}, Kind: Words, Words: []string{string(WhitelistHash), string(WhitelistBitmap)}, Default: "hash",
+	{Name: "whitelist_v4", Roles: []string{RoleProxy}, Planes: onXDP, Kind: Words, Words: []string{string(WhitelistHash), string(WhitelistBitmap)}, Default: "hash",
 		Text: "`hash`: a table of `max_sources`; `bitmap`: two bits for every possible IPv4 source, 1 GiB"},
-	{Name: "source_prefix_v4", Roles: []string{RoleProxy}, Kind: Number, Low: 8, High: 32, Default: "32",
+	{Name: "source_prefix_v4", Roles: []string{RoleProxy}, Planes: notP4, Kind: Number, Low: 8, High: 32, Default: "32",
 		Text: "IPv4 sources are whitelisted by a prefix of this length"},
-	{Name: "source_prefix_v6", Roles: []string{RoleProxy}, Kind: Number, Low: 16, High: 64, Default: "64", Live: []string{atProxy, atDPDK},
+	{Name: "source_prefix_v6", Roles: []string{RoleProxy}, Planes: notP4, Kind: Number, Low: 16, High: 64, Default: "64", Live: []string{atProxy, atDPDK},
 		Text: "IPv6 sources are whitelisted by a prefix of this length"},
-	{Name: "dpdk", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: Mapping, Text: "the fields below"},
-	{Name: "dpdk.cores", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: Text, Default: `"0"`, Values: "a list of cores, for example `\"0,2-3\"`", Change: "dpdk",
+	{Name: "dpdk", Roles: []string{RoleProxy}, Planes: onDPDK, Kind: Mapping, Text: "the fields below"},
+	{Name: "dpdk.cores", Roles: []string{RoleProxy}, Planes: onDPDK, Kind: Text, Default: "0", Values: "a list of cores, for example `\"0,2-3\"`", Change: "dpdk",
 		Text: "the cores that poll; if there are several, the first runs the control thread"},
-	{Name: "dpdk.memory_mib", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: Number, Low: 64, High: 1 << 20, Default: "256", Change: "dpdk",
+	{Name: "dpdk.memory_mib", Roles: []string{RoleProxy}, Planes: onDPDK, Kind: Number, Low: 64, High: 1 << 20, Default: "256", Change: "dpdk",
 		Text: "memory for frame buffers"},
-	{Name: "dpdk.huge_pages", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: YesNo, Default: "no", Change: "dpdk",
+	{Name: "dpdk.huge_pages", Roles: []string{RoleProxy}, Planes: onDPDK, Kind: YesNo, Default: "no", Change: "dpdk",
 		Text: "use reserved huge pages instead of ordinary memory"},
-	{Name: "dpdk.devices", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: List, Values: "DPDK devices, one for each interface", Change: "dpdk",
+	{Name: "dpdk.devices", Roles: []string{RoleProxy}, Planes: onDPDK, Kind: List, Values: "DPDK devices, one for each interface", Change: "dpdk",
 		Text: "without it, the interfaces stay the kernel's (AF_PACKET)"},
-	{Name: "dpdk.routes", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: List, Values: "`\"PREFIX via INTERFACE MAC\"`", Live: []string{atDPDK},
+	{Name: "dpdk.routes", Roles: []string{RoleProxy}, Planes: onDPDK, Kind: List, Values: "`\"PREFIX via INTERFACE MAC\"`", Live: []string{atDPDK},
 		Text: "next hops of a router whose devices do not belong to the kernel"},
-	{Name: "dpdk.addresses", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: List, Values: "`\"IPV4-ADDRESS on INTERFACE\"`", Live: []string{atDPDK},
+	{Name: "dpdk.addresses", Roles: []string{RoleProxy}, Planes: onDPDK, Kind: List, Values: "`\"IPV4-ADDRESS on INTERFACE\"`", Live: []string{atDPDK},
 		Text: "addresses of such a router, for which it answers ARP"},
-	{Name: "dpdk.white_bitmap", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: YesNo, Default: "no", Change: "dpdk",
+	{Name: "dpdk.white_bitmap", Roles: []string{RoleProxy}, Planes: onDPDK, Kind: YesNo, Default: "no", Change: "dpdk",
 		Text: "keep whitelisted IPv4 sources in a bitmap of the whole address space"},
-	{Name: "dpdk.idle_us", Roles: []string{RoleProxy}, Plane: PlaneDPDK, Kind: Number, High: 1_000_000, Default: "50", Change: "dpdk",
+	{Name: "dpdk.idle_us", Roles: []string{RoleProxy}, Planes: onDPDK, Kind: Number, High: 1_000_000, Default: "50", Change: "dpdk",
 		Text: "microseconds to sleep when nothing arrives; 0: poll all the time"},
 	// RFC 5382, REQ-5: what translates connections may forget one that is idle after this default, for a host
 	// need not send keep-alives before two hours (RFC 1122).
-	{Name: "idle_time", Roles: []string{RoleProxy}, Kind: Duration, Low: int64(minSwapPeriod), High: int64(maxIdleTime), Default: "2h4m", Live: []string{atProxy, atDPDK},
+	{Name: "idle_time", Roles: []string{RoleProxy}, Kind: Duration, Low: int64(minSwapPeriod), High: int64(maxIdleTime), Default: "2h4m", Live: []string{atProxy, atDPDK, atProxyP4},
 		Text: "the minimum time for which an idle connection is remembered if less than a quarter of the flow tables has been filled since the last swap; otherwise that is one `swap_period`"},
 }
 
@@ -174,30 +217,38 @@ var (
 	takesOver = []string{RoleHost, RoleServer}
 )
 
+const cookieLayoutText = "how cookies are encoded, the same on both; `smartcookie`, for networks in which switches are edges, too ([p4.md](p4.md)), offers no options and needs `protocol: plain`"
+
 var edgeFieldTable = []Field{
-	{Name: "inside", Roles: []string{RoleEdge}, Kind: List, Default: "required", Values: "names from `interfaces`",
+	{Name: "inside", Roles: []string{RoleEdge}, Kind: List, Default: "required", Values: "names from `interfaces`", Live: []string{atEdgeP4},
 		Text: "the interfaces that the servers are behind; packets that arrive there are trusted"},
+	{Name: "inside", Roles: []string{RoleProxy}, Planes: onP4, Kind: List, Default: "required", Values: "names from `interfaces`", Live: []string{atProxyP4},
+		Text: "the switch's ports that the servers are behind"},
 	{Name: "protocol", Roles: split, Kind: Words, Words: []string{string(ProtocolPlain), string(ProtocolTagged)}, Default: "plain",
 		Text: "what edge and servers exchange, the same on both ([split-protocol.md](split-protocol.md)); on a server, `tagged` needs `takeover: translate` (or `auto`, which then means `translate`)"},
-	{Name: "cookie_layout", Roles: split, Kind: Words, Words: []string{string(LayoutTidegate), string(LayoutSmartcookie)}, Default: "tidegate",
-		Text: "how cookies are encoded, the same on both; `smartcookie`, for networks in which switches are edges, too ([p4.md](p4.md)), offers no options and needs `protocol: plain`"},
-	{Name: "unknown_rate", Roles: []string{RoleEdge}, Kind: Rate64, High: maxUnknownRate, Default: "10000", Live: []string{atEdge},
+	{Name: "cookie_layout", Roles: []string{RoleEdge}, Planes: onXDP, Kind: Words, Words: []string{string(LayoutTidegate), string(LayoutSmartcookie)}, Default: "tidegate",
+		Text: cookieLayoutText},
+	{Name: "cookie_layout", Roles: []string{RoleEdge}, Planes: onP4, Kind: Words, Words: []string{string(LayoutSmartcookie)}, Default: "smartcookie",
+		Text: "the layout that a switch can compute"},
+	{Name: "cookie_layout", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(LayoutTidegate), string(LayoutSmartcookie)}, Default: "tidegate",
+		Text: cookieLayoutText},
+	{Name: "unknown_rate", Roles: []string{RoleEdge}, Kind: Rate64, High: maxUnknownRate, Default: "10000", Live: []string{atEdge, atEdgeP4},
 		Text: "packets a second that are forwarded to the servers although they match neither filter nor cookie"},
-	{Name: "filter_bits", Roles: []string{RoleEdge}, Kind: Number, Low: minFilterBits, High: maxFilterBits, Default: "20",
+	{Name: "filter_bits", Roles: []string{RoleEdge}, Planes: onXDP, Kind: Number, Low: minFilterBits, High: maxFilterBits, Default: "20",
 		Text: "positions of each of the filter's three partitions, as a power of two; 20 are 1.5 MiB in all"},
-	{Name: "filter_window", Roles: []string{RoleEdge}, Kind: Duration, Low: int64(minFilterWindow), High: int64(maxFilterWindow), Default: "15s", Live: []string{atEdge},
+	{Name: "filter_window", Roles: []string{RoleEdge}, Kind: Duration, Low: int64(minFilterWindow), High: int64(maxFilterWindow), Default: "15s", Live: []string{atEdge, atEdgeP4},
 		Text: "the minimum time for which a flow is known after its last packet"},
-	{Name: "filter_alarm", Roles: []string{RoleEdge}, Kind: Share, Default: "20%", Live: []string{atEdge},
+	{Name: "filter_alarm", Roles: []string{RoleEdge}, Kind: Share, Default: "20%", Live: []string{atEdge, atEdgeP4},
 		Text: "`status` and log show an alarm above this false positive rate"},
-	{Name: "learning", Roles: []string{RoleEdge}, Kind: Duration, High: int64(maxFilterWindow), Default: "`filter_window`",
+	{Name: "learning", Roles: []string{RoleEdge}, Kind: Duration, High: int64(maxFilterWindow), DefaultPart: Part{"filter_window", 1, 1}, Live: []string{atEdgeP4},
 		Text: "how long an edge with a new filter forwards all unknown packets to the servers"},
-	{Name: "hops", Roles: []string{RoleEdge}, Kind: Number, High: maxHops, Default: "16", Live: []string{atEdge},
+	{Name: "hops", Roles: []string{RoleEdge}, Kind: Number, High: maxHops, Default: "16", Live: []string{atEdge, atEdgeP4},
 		Text: "the TTL of forwarded packets, and the lowest with which they are accepted; 0: TTLs are not changed"},
-	{Name: "offers", Roles: []string{RoleEdge}, Kind: List, Words: []string{"sack", "timestamps", "ecn"}, Default: "all", Values: "`sack`, `timestamps`, `ecn`", Live: []string{atEdge},
+	{Name: "offers", Roles: []string{RoleEdge}, Planes: onXDP, Kind: List, Words: []string{"sack", "timestamps", "ecn"}, Default: "all", Values: "`sack`, `timestamps`, `ecn`", Live: []string{atEdge},
 		Text: "TCP options that the servers accept"},
-	{Name: "edge_id", Roles: []string{RoleEdge}, Kind: Number, Low: 1, High: MaxEdges, Default: "required with `tagged`", Live: []string{atEdge},
+	{Name: "edge_id", Roles: []string{RoleEdge}, Kind: Number, Low: 1, High: MaxEdges, Default: "required with `tagged`", Live: []string{atEdge, atEdgeP4},
 		Text: "the number by which the servers' `edges` identify this edge"},
-	{Name: "peers", Roles: []string{RoleEdge}, Kind: List, Values: "addresses",
+	{Name: "peers", Roles: []string{RoleEdge}, Planes: onXDP, Kind: List, Values: "addresses",
 		Text: "other edges, to which this one sends what its filter learns (UDP 21576)"},
 }
 
@@ -228,18 +279,20 @@ var serviceFieldTable = []Field{
 	{Name: "services.mode", Roles: withServices, Kind: Words, Words: []string{string(ModeOff), string(ModeMonitor), string(ModeAlways)}, Default: "always", Change: "services", Live: everywhere4,
 		Text: "`monitor` counts and shows what would have been done; `always` answers every SYN. `auto` is not available yet"},
 	{Name: "services.strategy", Roles: []string{RoleProxy}, Kind: Words, Words: strategyWords(), Default: "cookie", Change: "services", Live: []string{atProxy, atDPDK},
-		Text: "how clients are verified ([proxy.md](proxy.md))"},
-	{Name: "services.first_data", Roles: []string{RoleProxy}, Kind: Words, Words: []string{string(FirstDataZeroWindow), string(FirstDataNotify), string(FirstDataStore)}, Default: "zero-window", Change: "services", Live: []string{atProxy, atDPDK},
-		Text: "when clients may send data that their server is not ready for, under `cookie` and `cache`; `store` needs `plane: dpdk`"},
+		Lacks: map[Plane][]string{PlaneP4: {string(StrategyAuthWrong), string(StrategyAuthTTL), string(StrategyCache)}},
+		Text:  "how clients are verified ([proxy.md](proxy.md)); on a switch, of all services alike"},
+	{Name: "services.first_data", Roles: []string{RoleProxy}, Kind: Words, Words: []string{string(FirstDataZeroWindow), string(FirstDataNotify), string(FirstDataStore)}, Default: "zero-window", Change: "services", Live: []string{atProxy, atDPDK, atProxyP4},
+		Lacks: map[Plane][]string{PlaneXDP: {string(FirstDataStore)}, PlaneP4: {string(FirstDataNotify), string(FirstDataStore)}},
+		Text:  "when clients may send data that their server is not ready for, under `cookie` and `cache`"},
 	{Name: "services.mss", Roles: withServices, Kind: Auto, Low: minMSS, High: maxMSS, Default: "auto", Change: "services", Live: everywhere4,
 		Text: "the MSS in our SYN-ACK; `auto`: the kernel's value"},
 	{Name: "services.wscale", Roles: withServices, Kind: Auto, High: maxWScale, Default: "auto", Change: "services", Live: everywhere4,
 		Text: "window scale, sent only to clients that offer it"},
 	{Name: "services.window", Roles: withServices, Kind: Auto, Low: 1, High: math.MaxUint16, Default: "auto", Change: "services", Live: everywhere4,
 		Text: "the window in our SYN-ACK"},
-	{Name: "services.signed", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Kind: Words, Words: []string{string(SignedAnswer), string(SignedPass), string(SignedDrop)}, Default: "answer", Change: "services", Live: everywhere4,
+	{Name: "services.signed", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: notP4, Kind: Words, Words: []string{string(SignedAnswer), string(SignedPass), string(SignedDrop)}, Default: "answer", Change: "services", Live: everywhere4,
 		Text: "what to do with SYNs that have one well-formed TCP-MD5 or TCP-AO option ([host.md](host.md))"},
-	{Name: "services.signed_rate", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Kind: Number, Low: 1, High: maxSignedRate, Default: strconv.Itoa(defaultSignedRate), Change: "services", Live: everywhere4,
+	{Name: "services.signed_rate", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: notP4, Kind: Number, Low: 1, High: maxSignedRate, Default: strconv.Itoa(defaultSignedRate), Change: "services", Live: everywhere4,
 		Text: "SYNs a second that `signed: pass` lets through; the others are answered"},
 	{Name: "services.forwarded", Roles: []string{RoleHost}, Kind: YesNo, Default: "no", Change: "services", Live: everywhere4,
 		Text: "`yes`: a rule of this machine (DNAT, redirect) sends connections elsewhere, or to where `takeover: auto` sees no listener: SYNs are answered whatever listens here, and the connections are translated"},
@@ -283,37 +336,66 @@ func namesOf(in, role string) (names []string) {
 // rolesOf are those that have a field of this name.
 func rolesOf(name string) (roles []string) {
 	for _, f := range fields {
-		if f.Name == name {
-			roles = append(roles, f.Roles...)
+		for _, role := range f.Roles {
+			if f.Name == name && !slices.Contains(roles, role) {
+				roles = append(roles, role)
+			}
 		}
 	}
 	return roles
 }
 
-// belong refuses the fields of a mapping that are of other roles; in is "" for the top level.
-func (r *reader) belong(fs map[string]field, in, role string) {
+// planesOf are those on which a role has a field of this name; nil: every one.
+func planesOf(name, role string) (planes []Plane) {
+	for _, f := range fields {
+		if f.Name != name || !slices.Contains(f.Roles, role) {
+			continue
+		}
+		if len(f.Planes) == 0 {
+			return nil
+		}
+		planes = append(planes, f.Planes...)
+	}
+	return planes
+}
+
+// hasPlanes says whether a role has planes to choose from.
+func hasPlanes(role string) bool { return slices.Contains(box, role) }
+
+// belong refuses the fields of a mapping that are of other roles, or of other planes; in is "" for the top level.
+func (r *reader) belong(fs map[string]field, in string) {
 	for _, name := range slices.Sorted(maps.Keys(fs)) {
 		it, full := fs[name], name
 		if in != "" {
 			full = in + "." + name
 		}
-		roles := rolesOf(full)
-		if slices.Contains(roles, role) {
+		if roles := rolesOf(full); !slices.Contains(roles, r.role) {
+			owner, cure := "role: "+roles[0], "that role"
+			if last := len(roles) - 1; last > 0 {
+				owner, cure = "roles "+strings.Join(roles[:last], ", ")+" and "+roles[last], "one of them"
+			}
+			r.fail(it.line, it.path, "belongs to %s; remove it, or set %s", owner, cure)
 			continue
 		}
-		owner, mend := "role: "+roles[0], "that role"
-		if last := len(roles) - 1; last > 0 {
-			owner, mend = "roles "+strings.Join(roles[:last], ", ")+" and "+roles[last], "one of them"
+		planes := planesOf(full, r.role)
+		if !hasPlanes(r.role) || len(planes) == 0 || slices.Contains(planes, r.plane) {
+			continue
 		}
-		r.fail(it.line, it.path, "belongs to %s; remove it, or set %s", owner, mend)
+		var words []string
+		for _, p := range planes {
+			if slices.Contains(fieldOf("plane", r.role, r.plane).Words, string(p)) {
+				words = append(words, string(p))
+			}
+		}
+		r.fail(it.line, it.path, "plane: %s does not have it; remove it, or set plane: %s", r.plane, wordList(words))
 	}
 }
 
 // situation says which of Field.Live's entries a configuration is.
 func (c *Config) situation() string {
 	switch {
-	case c.Role == RoleProxy && c.Proxy.Plane == PlaneDPDK:
-		return atDPDK
+	case hasPlanes(c.Role) && c.Plane != PlaneXDP && c.Plane != "":
+		return c.Role + "/" + string(c.Plane)
 	case c.Role == RoleServer && c.Server.Takeover == TakeoverAdopt:
 		return atAdopting
 	case c.Role == RoleServer:
@@ -342,7 +424,14 @@ func (f *Field) Range() string {
 	case Words:
 		return "`" + strings.Join(f.Words, "`, `") + "`"
 	case Duration:
-		return "`" + short(time.Duration(f.Low)) + "` to `" + short(time.Duration(f.High)) + "`"
+		low, high := "`"+short(time.Duration(f.Low))+"`", "`"+short(time.Duration(f.High))+"`"
+		if f.LowPart.Of != "" {
+			low = f.LowPart.String()
+		}
+		if f.HighPart.Of != "" {
+			high = f.HighPart.String()
+		}
+		return low + " to " + high
 	case Number:
 		return strconv.FormatInt(f.Low, 10) + " to " + strconv.FormatInt(f.High, 10)
 	case Auto:

@@ -11,8 +11,26 @@ import (
 	"time"
 )
 
-// fileOf is a whole file of a role in which one field has a value.
+// planeFor is a plane on which a role has a field with a value; empty: of a role without planes, or none.
+func planeFor(f *Field, role, value string) Plane {
+	if !hasPlanes(role) {
+		return ""
+	}
+	for _, p := range []Plane{PlaneXDP, PlaneDPDK, PlaneP4} {
+		if slices.Contains(fieldOf("plane", role, p).Words, string(p)) && (len(f.Planes) == 0 || slices.Contains(f.Planes, p)) &&
+			!slices.Contains(f.Lacks[p], value) {
+			return p
+		}
+	}
+	return ""
+}
+
+// fileOf is a whole file of a role in which one field has a value, on a plane that has it.
 func fileOf(f *Field, role, value string) string {
+	return fileOn(f, role, planeFor(f, role, value), value)
+}
+
+func fileOn(f *Field, role string, plane Plane, value string) string {
 	lines := map[string]string{"role": role, "interfaces": "[eth0]", "secret_file": "/s", "services": ""}
 	services := map[string]string{"name": "web", "ports": "[80]"}
 	dpdk := map[string]string{}
@@ -32,8 +50,22 @@ func fileOf(f *Field, role, value string) string {
 	case RoleFilterManager:
 		lines = map[string]string{"role": role, "listen": "192.0.2.1:1", "own": "[192.0.2.0/24]", "bindings": "/b"}
 	}
-	if f.Plane == PlaneDPDK || f.Name == "services.first_data" && value == string(FirstDataStore) {
-		lines["plane"] = "dpdk"
+	p4 := map[string]string{}
+	if plane != "" {
+		lines["plane"] = string(plane)
+	}
+	if plane == PlaneP4 {
+		lines["interfaces"], lines["inside"] = "[eth0, eth1]", "[eth1]"
+		p4["notifications"] = "/n"
+		if role == RoleProxy {
+			services["strategy"] = string(StrategyAuthFull)
+		}
+		if f.Name == "p4.mtu" {
+			lines["protocol"], lines["edge_id"] = "tagged", "1"
+		}
+		if f.Name == "services.first_data" {
+			services["strategy"] = string(StrategyCookie)
+		}
 	}
 	if f.Name == "forwarding" && value == "bridge" && role != RolePatrol {
 		lines["interfaces"] = "[eth0, eth1]"
@@ -46,6 +78,8 @@ func fileOf(f *Field, role, value string) string {
 		services[name] = value
 	case "dpdk":
 		dpdk[name] = value
+	case "p4":
+		p4[name] = value
 	case "report_to":
 		report[name] = value
 	case "events":
@@ -67,6 +101,9 @@ func fileOf(f *Field, role, value string) string {
 	if len(dpdk) > 0 {
 		lines["dpdk"] = flow(dpdk)
 	}
+	if len(p4) > 0 {
+		lines["p4"] = flow(p4)
+	}
 	if strings.HasPrefix(f.Name, "report_to.") {
 		lines["report_to"] = flow(report)
 	}
@@ -80,8 +117,26 @@ func fileOf(f *Field, role, value string) string {
 	return text.String()
 }
 
+// others are the values, in files of these tests, of the fields that parts are of.
+var others = map[string]int64{"epoch": int64(8 * time.Second), "filter_window": int64(15 * time.Second)}
+
+func (p Part) of(t map[string]int64) int64 { return t[p.Of] * p.Num / p.Den }
+
+// limits are those that a field has in files of these tests.
+func (f *Field) limits() (low, high int64) {
+	low, high = f.Low, f.High
+	if f.LowPart.Of != "" {
+		low = max(low, f.LowPart.of(others))
+	}
+	if f.HighPart.Of != "" {
+		high = min(high, f.HighPart.of(others))
+	}
+	return low, high
+}
+
 // within and beyond are values that the table calls good and bad.
 func (f *Field) within() (good, bad []string) {
+	low, high := f.limits()
 	write := func(n int64) string { return fmt.Sprint(n) }
 	switch f.Kind {
 	case Words:
@@ -106,24 +161,22 @@ func (f *Field) within() (good, bad []string) {
 	if f.Kind == Duration {
 		step = int64(time.Millisecond)
 	}
-	good, bad = append(good, write(f.Low), write(f.High)), []string{write(f.High + step), "nonsense"}
-	if f.Low > 0 {
-		bad = append(bad, write(f.Low-step))
+	good, bad = append(good, write(low), write(high)), []string{write(high + step), "nonsense"}
+	if low > 0 {
+		bad = append(bad, write(low-step))
 	}
 	return good, bad
 }
 
 // unlike are fields whose limits depend on others: the parser's are narrower than the table's.
 var unlike = map[string]string{
-	"clock_skew":          "its most is a part of epoch",
-	"key_horizon":         "its least is two epochs",
-	"services.first_data": "store needs plane: dpdk",
-	"protocol":            "tagged needs other fields",
-	"codepoint":           "it may not be the same as plain",
-	"plain":               "it may not be the same as codepoint",
-	"role":                "each has fields of its own",
-	"without_edge":        "needs takeover: adopt",
-	"max_filters":         "",
+	"protocol":     "tagged needs other fields",
+	"codepoint":    "it may not be the same as plain",
+	"plain":        "it may not be the same as codepoint",
+	"role":         "each has fields of its own",
+	"plane":        "each has fields of its own",
+	"without_edge": "needs takeover: adopt",
+	"max_filters":  "",
 }
 
 // What the table says of a field's values is what the parser takes.
@@ -168,7 +221,7 @@ func TestFieldsOfOtherRoles(t *testing.T) {
 			if strings.Contains(f.Name, ".") && slices.Contains(upstreamRoles, role) {
 				continue
 			}
-			if _, err := Parse("f", []byte(fileOf(&f, role, good[0]))); err == nil || !strings.Contains(err.Error(), f.Name[strings.LastIndexByte(f.Name, '.')+1:]) && !strings.Contains(err.Error(), "dpdk") && !strings.Contains(err.Error(), "report_to") {
+			if _, err := Parse("f", []byte(fileOf(&f, role, good[0]))); err == nil || !strings.Contains(err.Error(), f.Name[strings.LastIndexByte(f.Name, '.')+1:]) && !strings.Contains(err.Error(), "dpdk") && !strings.Contains(err.Error(), "p4") && !strings.Contains(err.Error(), "report_to") {
 				t.Errorf("%s of role %s: %v", f.Name, role, err)
 			}
 		}
@@ -177,26 +230,35 @@ func TestFieldsOfOtherRoles(t *testing.T) {
 
 // The default that the document names is the one that a file without the field gets.
 func TestDefaultsAreWhatTheTableSays(t *testing.T) {
+	compared := 0
 	for _, f := range Fields() {
-		if _, dependsOnOthers := unlike[f.Name]; dependsOnOthers || f.Kind == Mapping || f.Kind == List || f.Kind == Text {
+		if _, dependsOnOthers := unlike[f.Name]; dependsOnOthers || f.Kind == Mapping || f.Kind == List && f.Default != "all" || f.Kind == Text && f.Default == "required" {
 			continue
 		}
-		if f.Default == "" || strings.HasPrefix(f.Default, "required") || strings.HasPrefix(f.Default, "`") {
+		def := f.Default
+		if f.DefaultPart.Of != "" {
+			def = time.Duration(f.DefaultPart.of(others)).String()
+		}
+		if f.Kind == List {
+			def = "[" + strings.Join(f.Words, ", ") + "]"
+		}
+		if def == "" || strings.Contains(def, "required") || strings.ContainsAny(def, "`;") || strings.Contains(def, " ") && f.Kind == Text {
 			continue
 		}
+		compared++
 		for _, role := range f.Roles {
-			with, err := Parse("f", []byte(fileOf(&f, role, f.Default)))
+			text := fileOf(&f, role, def)
+			with, err := Parse("f", []byte(text))
 			if err != nil {
-				t.Errorf("role %s: %s: %s: %v", role, f.Name, f.Default, err)
+				t.Errorf("role %s: %s: %s: %v", role, f.Name, def, err)
 				continue
 			}
-			text := fileOf(&f, role, f.Default)
 			var without []byte
 			if in, name, nested := strings.Cut(f.Name, "."); nested && in != "" {
-				text = strings.NewReplacer(", "+name+": "+f.Default, "", name+": "+f.Default+", ", "", name+": "+f.Default, "").Replace(text)
+				text = strings.NewReplacer(", "+name+": "+def, "", name+": "+def+", ", "", name+": "+def, "").Replace(text)
 				without = []byte(text)
 			} else {
-				without = []byte(strings.Replace(text, f.Name+": "+f.Default+"\n", "", 1))
+				without = []byte(strings.Replace(text, f.Name+": "+def+"\n", "", 1))
 			}
 			got, err := Parse("f", without)
 			if err != nil {
@@ -209,9 +271,51 @@ func TestDefaultsAreWhatTheTableSays(t *testing.T) {
 				}
 			}
 			if !reflect.DeepEqual(got, with) {
-				t.Errorf("role %s: without %s the configuration is not that of %s", role, f.Name, f.Default)
+				t.Errorf("role %s: without %s the configuration is not that of %s", role, f.Name, def)
 			}
 		}
+	}
+	if compared < 60 {
+		t.Errorf("%d defaults were compared; want at least 60", compared)
+	}
+}
+
+// What a plane cannot do is refused by name: fields, and words of fields.
+func TestWhatAPlaneLacksIsRefusedByName(t *testing.T) {
+	tried := map[Plane]int{}
+	for _, f := range Fields() {
+		if f.Kind == Mapping { // tried by the fields within
+			continue
+		}
+		for _, role := range f.Roles {
+			for _, word := range []Plane{PlaneXDP, PlaneDPDK, PlaneP4} {
+				if !hasPlanes(role) || !slices.Contains(fieldOf("plane", role, word).Words, string(word)) {
+					continue
+				}
+				value := f.Default
+				if good, _ := f.within(); len(good) > 0 {
+					value = good[0]
+				}
+				refused := append([]string{}, f.Lacks[word]...)
+				name := f.Name[strings.LastIndexByte(f.Name, '.')+1:]
+				if planes := planesOf(f.Name, role); len(planes) > 0 && !slices.Contains(planes, word) {
+					if strings.Contains(f.Name, ".") && !strings.HasPrefix(f.Name, "services.") {
+						name, _, _ = strings.Cut(f.Name, ".")
+					}
+					refused = append(refused, value)
+				}
+				for _, v := range refused {
+					_, err := Parse("f", []byte(fileOn(&f, role, word, v)))
+					if err == nil || !strings.Contains(err.Error(), name+": ") {
+						t.Errorf("role %s, plane %s, %s: %s: %v", role, word, f.Name, v, err)
+					}
+					tried[word]++
+				}
+			}
+		}
+	}
+	if tried[PlaneXDP] < 10 || tried[PlaneDPDK] < 10 || tried[PlaneP4] < 20 {
+		t.Errorf("tried %v", tried)
 	}
 }
 

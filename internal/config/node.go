@@ -23,7 +23,9 @@ type reader struct {
 
 	warns Errors
 	role  string // whose fields are read
-	plane Plane  // of a proxy; known when services are read
+	plane Plane  // likewise; empty of a role without planes
+
+	values map[string]int64 // of fields that have been read (take)
 }
 
 func (r *reader) fail(line int, field, format string, args ...any) {

@@ -36,6 +36,9 @@ func (r *reader) proxy(c *Config, fs map[string]field) {
 	r.take(fs, "source_prefix_v6", &p.SourcePrefixV6)
 	r.take(fs, "cache_entries", &p.CacheEntries)
 	r.dpdk(c, fs)
+	if c.Plane == PlaneP4 {
+		p.Inside = r.inside(c, fs)
+	}
 	if f, there := fs["interfaces"]; there && p.Forwarding == ForwardBridge && len(c.Interfaces) != 2 {
 		r.fail(f.line, f.path, "a bridge has two ports, and %d are named; name two, or use forwarding: router", len(c.Interfaces))
 	}
@@ -79,8 +82,6 @@ func (r *reader) firstData(fs map[string]field, role string, strategy Strategy) 
 		return ""
 	}
 	var d FirstData
-	if r.take(fs, "services.first_data", &d) && d == FirstDataStore && r.plane != PlaneDPDK {
-		r.fail(f.line, f.path, "store needs plane: dpdk; the XDP plane has nowhere to keep frames: use zero-window or notify")
-	}
+	r.take(fs, "services.first_data", &d)
 	return d
 }

@@ -22,10 +22,6 @@ func (r *reader) reportTo(c *Config, fs map[string]field) {
 	if !there {
 		return
 	}
-	if c.Proxy.Plane == PlaneDPDK {
-		r.fail(f.line, f.path, "belongs to plane: xdp; remove it, or set that plane")
-		return
-	}
 	in, ok := r.mapping(f, namesOf("report_to", ""))
 	if !ok {
 		return

@@ -61,7 +61,7 @@ func (r *reader) service(f field, role string) (Service, bool) {
 		return s, false
 	}
 	before := len(r.errs)
-	r.belong(fs, "services", role)
+	r.belong(fs, "services")
 	if v, there := fs["name"]; there {
 		s.Name, _ = r.name(v)
 	} else if !r.misspelled("name") {

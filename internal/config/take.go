@@ -4,7 +4,6 @@ package config
 
 import (
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -12,53 +11,66 @@ import (
 	"time"
 )
 
-// fieldOf is the entry of a field in the table, for a role; for one that has no such field (which is told of
-// elsewhere) that of another role.
-func fieldOf(name, role string) (f *Field) {
+// fieldOf is the entry of a field in the table, for a role and plane; for one that has no such field (which is
+// refused elsewhere) that of another.
+func fieldOf(name, role string, plane Plane) (found *Field) {
+	best := -1
 	for i := range fields {
-		if fields[i].Name != name {
+		f := &fields[i]
+		if f.Name != name {
 			continue
 		}
-		if f = &fields[i]; slices.Contains(f.Roles, role) {
-			return f
+		fits := 0
+		if slices.Contains(f.Roles, role) {
+			fits += 2
+		}
+		if len(f.Planes) == 0 || slices.Contains(f.Planes, plane) || !hasPlanes(role) {
+			fits++
+		}
+		if fits > best {
+			found, best = f, fits
 		}
 	}
-	if f == nil {
+	if found == nil {
 		panic("config: the table has no field " + name)
 	}
-	return f
+	return found
 }
 
-// take reads a field of the reader's role: kind, words, range and default are those of the table of fields, and
-// of nothing else. `to` points to what has the field's kind: a string type, time.Duration, a whole number,
+// fieldOf is the entry for what is being read.
+func (r *reader) fieldOf(name string) *Field { return fieldOf(name, r.role, r.plane) }
+
+// take reads a field of the reader's role and plane: kind, words, range and default are those of the table of fields,
+// and of nothing else. `to` points to what has the field's kind: a string type, time.Duration, a whole number,
 // AutoInt, Rate, float64 or bool. It says whether the file has the field, right or wrong.
 func (r *reader) take(fs map[string]field, name string, to any) bool {
-	return r.takeFrom(fs, name, to, math.MinInt64)
-}
-
-// takeFrom is take for a field whose lowest value another field may raise.
-func (r *reader) takeFrom(fs map[string]field, name string, to any, lowest int64) bool {
-	f, v := fieldOf(name, r.role), reflect.ValueOf(to).Elem()
-	f.setDefault(v)
+	f, v := r.fieldOf(name), reflect.ValueOf(to).Elem()
+	low, high := r.limits(f)
+	r.setDefault(f, v)
+	defer r.remember(name, v)
 	it, there := fs[name[strings.LastIndexByte(name, '.')+1:]]
 	if !there {
 		return false
 	}
 	switch f.Kind {
+	case Text:
+		if s, ok := r.text(it, "a value"); ok {
+			v.SetString(s)
+		}
 	case Words:
-		if s, ok := r.word(it, f.Words...); ok {
+		if s, ok := r.word(it, r.words(f)...); ok {
 			v.SetString(s)
 		}
 	case Duration:
-		if d, ok := r.duration(it, time.Duration(max(f.Low, lowest)), time.Duration(f.High)); ok {
+		if d, ok := r.duration(it, time.Duration(low), time.Duration(high)); ok {
 			v.SetInt(int64(d))
 		}
 	case Number:
-		if n, ok := r.number(it, int(f.Low), int(f.High)); ok {
+		if n, ok := r.number(it, int(low), int(high)); ok {
 			setNumber(v, n)
 		}
 	case Auto:
-		if n, ok := r.autoInt(it, int(f.Low), int(f.High)); ok {
+		if n, ok := r.autoInt(it, int(low), int(high)); ok {
 			v.Set(reflect.ValueOf(n))
 		}
 	case Rate64:
@@ -75,6 +87,46 @@ func (r *reader) takeFrom(fs map[string]field, name string, to any, lowest int64
 	return true
 }
 
+// words are those that a field has on the reader's plane.
+func (r *reader) words(f *Field) (words []string) {
+	for _, w := range f.Words {
+		if !slices.Contains(f.Lacks[r.plane], w) {
+			words = append(words, w)
+		}
+	}
+	return words
+}
+
+// remember keeps a number for the fields whose limits or default are a part of it.
+func (r *reader) remember(name string, v reflect.Value) {
+	if v.CanInt() {
+		if r.values == nil {
+			r.values = map[string]int64{}
+		}
+		r.values[name] = v.Int()
+	}
+}
+
+func (r *reader) part(p Part) int64 {
+	value, read := r.values[p.Of]
+	if !read {
+		panic("config: " + p.Of + " is read after what depends on it")
+	}
+	return value * p.Num / p.Den
+}
+
+// limits are the lowest and highest value of a field.
+func (r *reader) limits(f *Field) (low, high int64) {
+	low, high = f.Low, f.High
+	if f.LowPart.Of != "" {
+		low = max(low, r.part(f.LowPart))
+	}
+	if f.HighPart.Of != "" {
+		high = min(high, r.part(f.HighPart))
+	}
+	return low, high
+}
+
 func setNumber(v reflect.Value, n int) {
 	if v.CanUint() {
 		v.SetUint(uint64(n))
@@ -83,15 +135,18 @@ func setNumber(v reflect.Value, n int) {
 	v.SetInt(int64(n))
 }
 
-// setDefault sets what a file without the field gets. A default that depends on other fields, which the table
-// describes in words and `marks`, is left to the reader of those.
-func (f *Field) setDefault(v reflect.Value) {
+// setDefault sets what a file without the field gets.
+func (r *reader) setDefault(f *Field, v reflect.Value) {
+	if f.DefaultPart.Of != "" {
+		v.SetInt(r.part(f.DefaultPart))
+		return
+	}
 	if f.Default == "" || strings.HasPrefix(f.Default, "required") || strings.Contains(f.Default, "`") {
 		return
 	}
 	var err error
 	switch f.Kind {
-	case Words:
+	case Text, Words:
 		v.SetString(f.Default)
 	case Duration:
 		var d time.Duration

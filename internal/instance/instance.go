@@ -151,7 +151,7 @@ func (b *Instance) Targets(base plane.Service, room uint16) ([]plane.Target, err
 
 // cpus is the number of processors that share an allowance.
 func (b *Instance) cpus() int {
-	if b.Cfg.Proxy.Plane == config.PlaneDPDK {
+	if b.Cfg.Plane == config.PlaneDPDK {
 		return CountCPUs(b.Cfg.Proxy.DPDK.Cores)
 	}
 	return OnlineCPUs()

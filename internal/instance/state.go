@@ -96,7 +96,7 @@ type StateFile struct {
 	DPDK       string                   `json:"dpdk,omitempty"`     // the program to be asked
 	LastKey    uint64                   `json:"last_key,omitempty"` // of plane: dpdk, when this was written
 	Takeovers  []Takeover               `json:"takeovers,omitempty"`
-	P4         json.RawMessage          `json:"p4,omitempty"` // of `tidegate p4 run`: the switch to be asked (internal/status)
+	P4         json.RawMessage          `json:"p4,omitempty"` // with plane: p4: the switch to be asked (internal/status)
 	Promisc    []string                 `json:"promiscuous,omitempty"`
 	DrainNs    int64                    `json:"drain_ns,omitempty"`
 	Stopped    time.Time                `json:"stopped,omitzero"`   // when the process ended and left everything in place

@@ -3,18 +3,8 @@
 package p4
 
 import (
-	"bytes"
-	"fmt"
-	"maps"
-	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
 	"time"
-
-	"github.com/goccy/go-yaml"
 
 	"tidegate/internal/config"
 	"tidegate/internal/keys"
@@ -43,15 +33,13 @@ func Programs() []string {
 
 // Sizes of the programs; p4/v1model/types.p4.
 const (
-	maxServices  = 63
-	maxPrefixes  = 4096  // entries of each address family, prefixes times ports
+	maxServices  = config.MaxSwitchServices
+	maxPrefixes  = config.MaxSwitchEntries
 	maxTableRows = 65536 // of the whitelist, or of connections
 )
 
-// instanceName keeps names fit for a file.
-var instanceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,31}$`)
-
-// Config is what `tidegate p4 run` is told.
+// Config is what a controller acts on. FromConfig makes it of a configuration; ParseFormer reads it
+// from a file in the former format, whose names the tags are.
 type Config struct {
 	Instance      string            `yaml:"instance"` // for `tidegate status`
 	Metrics       netip.AddrPort    `yaml:"metrics"`  // where counters are served; none if not said
@@ -65,6 +53,8 @@ type Config struct {
 	KeyHorizon    Duration          `yaml:"key_horizon"`
 	OnStaleKeys   config.StaleKeys  `yaml:"on_stale_keys"`
 	Window        Duration          `yaml:"window"` // T_W of the filter; how long a source, or a connection, may be idle
+	Crowded       Duration          `yaml:"-"`      // likewise, while a quarter of the table or more is used; 0: Window
+	FilterAlarm   float64           `yaml:"-"`      // false positive rate above which there is an alarm
 	Learn         *Duration         `yaml:"learn"`  // unknown flows pass for so long after the start; T_W if not said
 	Hops          uint8             `yaml:"hops"`   // TTL of what goes on; 0: as it is
 	UnknownRate   int               `yaml:"unknown_rate"`
@@ -72,6 +62,7 @@ type Config struct {
 	Protocol      string            `yaml:"protocol"`  // edge: plain | tagged
 	EdgeID        uint8             `yaml:"edge_id"`   // tagged: our number among the servers' edges
 	MTU           int               `yaml:"mtu"`       // tagged: of the way to the servers
+	Interfaces    []string          `yaml:"-"`         // the switch must have these; empty: no matter
 	Inside        []string          `yaml:"inside"`    // interfaces behind which servers are
 	MACs          map[string]string `yaml:"macs"`      // MAC address: interface
 	MACLimit      *int              `yaml:"mac_limit"` // addresses learned, of either side; 0: none. 1024 with notifications
@@ -116,40 +107,9 @@ func (d *Duration) UnmarshalYAML(decode func(any) error) error {
 // UnknownAll lets every unknown packet go on.
 const UnknownAll = -1
 
-// LoadConfig reads and validates a file. A relative secret_file is taken to be
-// relative to the file's directory.
-func LoadConfig(path string) (*Config, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	c, err := ParseConfig(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	for _, file := range []*string{&c.SecretFile, &c.NextFile} {
-		if *file != "" && !filepath.IsAbs(*file) {
-			*file = filepath.Join(filepath.Dir(path), *file)
-		}
-	}
-	return c, nil
-}
-
 // LoadSecrets reads the secret, and the next one if there is one; Zero it.
 func (c *Config) LoadSecrets() (*keys.Roll, error) {
 	return keys.LoadRoll(c.SecretFile, c.NextFile, c.NextFrom, time.Duration(c.Epoch))
-}
-
-// ParseConfig validates data and fills in what it leaves out.
-func ParseConfig(data []byte) (*Config, error) {
-	c := &Config{Thrift: "127.0.0.1:9090", Epoch: Duration(8 * time.Second), KeyHorizon: Duration(5 * time.Minute),
-		OnStaleKeys: config.StaleKeysPass, Whitelist: "table",
-		Protocol: ProtocolPlain, MTU: 1500, Program: ProgramEdge}
-	if err := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(c); err != nil {
-		return nil, err
-	}
-	c.Complete()
-	return c, c.check()
 }
 
 // Complete fills in what was left out.
@@ -165,6 +125,9 @@ func (c *Config) Complete() {
 	}
 	if c.Instance == "" {
 		c.Instance = "default"
+	}
+	if c.FilterAlarm == 0 {
+		c.FilterAlarm = filterAlarm
 	}
 	if c.MACAge == 0 {
 		c.MACAge = Duration(5 * time.Minute)
@@ -215,88 +178,6 @@ func (s *Service) complete(tagLen uint16) {
 		seven := uint8(7)
 		s.WScale = &seven
 	}
-}
-
-func (c *Config) check() error {
-	within := func(name string, d Duration, low, high time.Duration) error {
-		if time.Duration(d) < low || time.Duration(d) > high {
-			return fmt.Errorf("%s: %v is not within %v and %v; choose another", name, time.Duration(d), low, high)
-		}
-		return nil
-	}
-	for _, err := range []error{
-		within("epoch", c.Epoch, time.Second, time.Minute),
-		within("key_horizon", c.KeyHorizon, time.Duration(c.Epoch), 64*time.Duration(c.Epoch)),
-		within("window", c.Window, time.Second, time.Hour),
-		within("learn", *c.Learn, 0, time.Hour),
-		within("mac_age", c.MACAge, time.Second, 24*time.Hour),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	switch {
-	case !slices.Contains(Programs(), c.Program):
-		return fmt.Errorf("program: %q is unknown; want one of %v", c.Program, Programs())
-	case c.SecretFile == "":
-		return fmt.Errorf("secret_file is missing; make one with `tidegate keygen`")
-	case (c.NextFile == "") != c.NextFrom.IsZero():
-		return fmt.Errorf("next_secret_file and next_secret_from go together; the same on all machines, such as 2027-01-31T12:00:00Z")
-	case c.OnStaleKeys != config.StaleKeysPass && c.OnStaleKeys != config.StaleKeysDrop:
-		return fmt.Errorf("on_stale_keys: %q is unknown; want pass or drop", c.OnStaleKeys)
-	case c.Whitelist != "table" && c.Whitelist != "bloom":
-		return fmt.Errorf("whitelist: %q is unknown; want table or bloom", c.Whitelist)
-	case !slices.Contains([]string{"", ProtocolPlain, ProtocolTagged}, c.Protocol):
-		return fmt.Errorf("protocol: %q is unknown; want plain or tagged", c.Protocol)
-	case c.Protocol == ProtocolTagged && (c.Program != ProgramEdge || c.EdgeID == 0 || c.MTU < 576 || c.MTU > 65535):
-		return fmt.Errorf("protocol: tagged is the program edge's, needs edge_id: 1 to 255, and an mtu of 576 to 65535")
-	case c.UnknownRate < UnknownAll:
-		return fmt.Errorf("unknown_rate: %d; want packets a second, or -1 for all", c.UnknownRate)
-	case c.needsDigests() && c.Notifications == "":
-		return fmt.Errorf("notifications is missing; name the path of simple_switch --notifications-addr ipc://PATH")
-	case *c.MACLimit < 0 || *c.MACLimit > macLimitMost || len(c.MACs) > maxMACs:
-		return fmt.Errorf("mac_limit: %d, macs: %d; this plane learns 0 to %d on either side and takes %d in macs", *c.MACLimit, len(c.MACs), macLimitMost, maxMACs)
-	case *c.MACLimit > 0 && c.Notifications == "":
-		return fmt.Errorf("mac_limit: addresses are learned by notifications; name their path, or set mac_limit: 0")
-	case !instanceName.MatchString(c.Instance):
-		return fmt.Errorf("instance: %q; want 1 to 32 letters, digits, - _ or ., and a letter, digit or _ first", c.Instance)
-	case len(c.Inside) == 0:
-		return fmt.Errorf("inside is missing; name the interfaces behind which the servers are")
-	case len(c.Services) == 0 || len(c.Services) > maxServices:
-		return fmt.Errorf("services: %d of them; this plane takes 1 to %d", len(c.Services), maxServices)
-	}
-	addresses := slices.Collect(maps.Keys(c.MACs))
-	for _, m := range c.PortMACs {
-		addresses = append(addresses, m.Src, m.Dst)
-	}
-	for _, mac := range addresses {
-		if hw, err := net.ParseMAC(mac); err != nil || len(hw) != 6 {
-			return fmt.Errorf("macs: %q is no MAC address; want 02:00:00:00:00:01", mac)
-		}
-	}
-	return c.checkServices()
-}
-
-func (c *Config) checkServices() error {
-	seen := map[string]bool{}
-	entries := 0
-	for _, s := range c.Services {
-		entries += len(s.Prefixes) * len(s.Ports)
-		switch {
-		case s.Name == "" || seen[s.Name]:
-			return fmt.Errorf("services: name %q is missing or given twice; give each its own", s.Name)
-		case len(s.Ports) == 0:
-			return fmt.Errorf("service %s: ports is missing; list at least one", s.Name)
-		case !slices.Contains([]config.Mode{config.ModeOff, config.ModeMonitor, config.ModeAlways}, s.Mode):
-			return fmt.Errorf("service %s: mode %q is unknown; want off, monitor or always", s.Name, s.Mode)
-		case *s.WScale > 15:
-			return fmt.Errorf("service %s: wscale %d; want 0 to 14, or 15 for none", s.Name, *s.WScale)
-		case entries > maxPrefixes:
-			return fmt.Errorf("services: more than %d entries, prefixes times ports; join some", maxPrefixes)
-		}
-		seen[s.Name] = true
-	}
-	return nil
 }
 
 // needsDigests tells whether the program's whitelist or flow table is the controller's.

@@ -191,6 +191,16 @@ func (c *Controller) layPorts() error {
 		all = append(all, n)
 	}
 	slices.Sort(all)
+	for _, name := range c.cfg.Interfaces {
+		if _, err := c.port(name); err != nil {
+			return err
+		}
+	}
+	for _, n := range all {
+		if name := byNumber[n]; len(c.cfg.Interfaces) > 0 && !slices.Contains(c.cfg.Interfaces, name) {
+			c.log.Warn("a port of the switch is not in interfaces; the program judges its packets as those of clients", "port", name)
+		}
+	}
 	var inside, rewritten []row
 	for _, name := range c.cfg.Inside {
 		n, err := c.port(name)

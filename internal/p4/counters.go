@@ -46,6 +46,17 @@ func Ping(ctx context.Context, thrift string) error {
 	return err
 }
 
+// Open makes a switch whose controller has ended forward everything.
+func Open(ctx context.Context, thrift, program string) error {
+	sw, err := simpleswitch.Dial(ctx, thrift)
+	if err != nil {
+		return err
+	}
+	defer sw.Close()
+	c := &Controller{names: namesOf(program), sw: sw}
+	return c.Open()
+}
+
 func readCounters(sw *simpleswitch.Client, objects names, services map[int]string) (map[string]Counts, error) {
 	names := maps.Clone(services)
 	names[0] = ""

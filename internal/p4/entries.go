@@ -27,8 +27,10 @@ type entries struct {
 	name string        // of the table
 	most int           // so many, of each pool
 	idle time.Duration // if nothing else is said
-	full func() error  // called when a newcomer is refused
-	gone func(key string) error
+	// While a quarter of the table or more is used, no entry may be idle for longer; 0: as with room.
+	crowded time.Duration
+	full    func() error // called when a newcomer is refused
+	gone    func(key string) error
 
 	mu     sync.Mutex
 	by     map[string]*entry // by key
@@ -47,7 +49,7 @@ type entry struct {
 
 // newEntries is the program's table of sources or of connections; nil if it has none.
 func newEntries(c *Controller) *entries {
-	e := &entries{c: c, name: c.names.in(tableFlows), most: maxTableRows, idle: time.Duration(c.cfg.Window), by: map[string]*entry{}}
+	e := &entries{c: c, name: c.names.in(tableFlows), most: maxTableRows, idle: time.Duration(c.cfg.Window), crowded: time.Duration(c.cfg.Crowded), by: map[string]*entry{}}
 	full, _ := schema.ByName("flow_full")
 	if c.cfg.isAuth() {
 		e.name = c.names.in(tableWhite)
@@ -176,7 +178,7 @@ func (e *entries) age() error {
 			if err != nil {
 				return err
 			}
-			if gone = since > at.idle; gone {
+			if gone = since > e.idleFor(at, len(e.by)); gone {
 				if err := errors.Join(e.drop(at), e.gone(at.key)); err != nil {
 					return err
 				}

@@ -64,7 +64,7 @@ func (c *Controller) Filter() (*FilterFigures, error) {
 	}
 	f.Computed = 1 - pass
 	f.Measured = measureFilter(&parts)
-	f.Alarm = f.Computed > filterAlarm
+	f.Alarm = f.Computed > c.cfg.FilterAlarm
 	return f, nil
 }
 
@@ -75,7 +75,7 @@ func ReadFilter(ctx context.Context, thrift string) (*FilterFigures, error) {
 		return nil, err
 	}
 	defer sw.Close()
-	c := &Controller{cfg: &Config{Program: ProgramEdge}, names: namesOf(ProgramEdge), sw: sw, now: time.Now}
+	c := &Controller{cfg: &Config{Program: ProgramEdge, FilterAlarm: filterAlarm}, names: namesOf(ProgramEdge), sw: sw, now: time.Now}
 	if err := c.readGate(); err != nil {
 		return nil, err
 	}

@@ -75,8 +75,8 @@ services:
   - {name: web, ports: [80]}
 `
 
-func TestConfig(t *testing.T) {
-	c, err := ParseConfig([]byte(goodConfig))
+func TestFormerConfig(t *testing.T) {
+	c, err := parseFormer([]byte(goodConfig))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestConfig(t *testing.T) {
 		*c.Learn != c.Window || *c.MACLimit != 0 || c.Instance != "default" || c.Program != ProgramEdge {
 		t.Errorf("defaults: %+v", c)
 	}
-	if c, err := ParseConfig([]byte("notifications: n\nmetrics: 127.0.0.1:9464\n" + goodConfig)); err != nil || *c.MACLimit != 1024 || c.Metrics.Port() != 9464 {
+	if c, err := parseFormer([]byte("notifications: n\nmetrics: 127.0.0.1:9464\n" + goodConfig)); err != nil || *c.MACLimit != 1024 || c.Metrics.Port() != 9464 {
 		t.Errorf("with notifications: %+v %v", c, err)
 	}
 	for name, change := range map[string][2]string{
@@ -109,7 +109,7 @@ func TestConfig(t *testing.T) {
 		if text == goodConfig {
 			t.Fatalf("%s: nothing changed", name)
 		}
-		if _, err := ParseConfig([]byte(text)); err == nil || strings.Contains(err.Error(), "\n") && name != "unknown field" {
+		if _, err := parseFormer([]byte(text)); err == nil || strings.Contains(err.Error(), "\n") && name != "unknown field" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -31,10 +31,18 @@ func (r *runner) read() *reload {
 		err = r.cfg.checkReload(cfg)
 	}
 	if err != nil {
-		r.log.Error("reload: the configuration stays as it is", "error", err)
+		r.refused(err)
 		return nil
 	}
 	return &reload{cfg, secret, cfg.keepNumbers(r.cfg)}
+}
+
+// refused says that a reload has ended with the old configuration.
+func (r *runner) refused(err error) {
+	r.log.Error("reload refused; the old configuration goes on", "error", err)
+	if r.opt.Reloaded != nil {
+		r.opt.Reloaded(r.cfg, err)
+	}
 }
 
 // change begins a controller with the new configuration; nil, and the old one stays, if the
@@ -49,21 +57,26 @@ func (r *runner) change(ctx context.Context) *Controller {
 		}
 	}
 	if err != nil && !simpleswitch.Gone(err) { // one that is gone is awaited, and told the new one
-		r.log.Error("reload: the switch does not take it; the configuration stays as it was", "error", err)
+		r.refused(fmt.Errorf("the switch does not take it: %w", err))
 		return nil
 	}
+	r.take(next)
+	return c
+}
+
+// take makes another configuration the present one.
+func (r *runner) take(next *reload) {
 	r.cfg, r.secret = next.cfg, next.secret
 	if r.opt.Reloaded != nil {
-		r.opt.Reloaded(next.cfg)
+		r.opt.Reloaded(next.cfg, nil)
 	}
 	r.log.Info("the configuration was reloaded", "services", len(next.cfg.Services))
-	return c
 }
 
 // checkReload refuses what takes a restart.
 func (c *Config) checkReload(next *Config) error {
 	for name, differs := range map[string]bool{
-		"instance": c.Instance != next.Instance, "metrics": c.Metrics != next.Metrics, "program": c.Program != next.Program,
+		"instance": c.Instance != next.Instance, "metrics": c.Metrics != next.Metrics, "services.strategy (the program on the switch)": c.Program != next.Program,
 		"thrift": c.Thrift != next.Thrift, "notifications": c.Notifications != next.Notifications, "epoch": c.Epoch != next.Epoch,
 		"protocol": c.Protocol != next.Protocol, "whitelist": c.Whitelist != next.Whitelist,
 	} {

@@ -23,7 +23,9 @@ type RunOptions struct {
 
 	Reload   <-chan os.Signal                // each has the configuration read again
 	Load     func() (*Config, Secret, error) // reads it
-	Reloaded func(*Config)                   // called when it is in force; may be nil
+	Reloaded func(*Config, error)            // called after each reload, refused or not, with what is in force; may be nil
+
+	Stay func() bool // asked at the end: whether the switch goes on protecting; nil: it then forwards everything
 }
 
 // Figures are what the controller knows and the switch's counters do not say.
@@ -59,7 +61,7 @@ type runner struct {
 }
 
 // Run keeps the switch's tables until ctx ends; then it lets the switch forward
-// everything. It waits for a switch that is not there yet; one that has gone is awaited
+// everything, unless opt.Stay says otherwise. It waits for a switch that is not there yet; one that has gone is awaited
 // and told everything again.
 func Run(ctx context.Context, cfg *Config, secret Secret, opt RunOptions) error {
 	r := &runner{cfg: cfg, secret: secret, opt: opt, log: opt.Log}
@@ -128,6 +130,10 @@ func (r *runner) connect(ctx context.Context) (*Controller, error) {
 		select {
 		case <-ctx.Done():
 			return nil, nil
+		case <-r.opt.Reload:
+			if next := r.read(); next != nil {
+				r.take(next)
+			}
 		case <-wait.C:
 		}
 	}
@@ -162,6 +168,9 @@ func (r *runner) keep(ctx context.Context, c *Controller) error {
 	for {
 		select {
 		case <-ctx.Done():
+			if r.opt.Stay != nil && r.opt.Stay() {
+				return c.report(r.opt.AtEnd)
+			}
 			if err := errors.Join(c.Open(), c.report(r.opt.AtEnd)); !simpleswitch.Gone(err) {
 				return err
 			}
@@ -203,7 +212,7 @@ func (r *runner) lookAtFilter(c *Controller) error {
 	}
 	switch was := r.figures.Filter != nil && r.figures.Filter.Alarm; {
 	case f.Alarm && !was:
-		r.log.Warn("the filter is saturated; that share of unknown ACKs goes on to the servers", "fp_rate", f.Computed, "alarm_above", filterAlarm)
+		r.log.Warn("the filter is saturated; that share of unknown ACKs goes on to the servers", "fp_rate", f.Computed, "alarm_above", c.cfg.FilterAlarm)
 	case was && !f.Alarm:
 		r.log.Info("the filter is no longer saturated", "fp_rate", f.Computed)
 	}

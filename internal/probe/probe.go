@@ -65,6 +65,10 @@ func (r *Report) Summary() string {
 // Run looks at the machine; with a configuration also at what it names.
 func Run(c *config.Config) *Report {
 	r := &Report{OK: true}
+	if c != nil && c.Plane == config.PlaneP4 {
+		r.add(switchChecks(c)...)
+		return r
+	}
 	privileged := addPrivileges(r)
 	if c != nil && c.Role == config.RoleProxy {
 		r.add(proxyChecks(c, privileged)...)

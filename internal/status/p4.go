@@ -117,6 +117,36 @@ func (k *P4Instance) Figures(f p4.Figures) {
 	}
 }
 
+// LastKey is the last epoch that the switch has a key of.
+func (k *P4Instance) LastKey() uint64 { return k.state.LastKey }
+
+// Leave ends the process's part and leaves the state file: the switch goes on.
+func (k *P4Instance) Leave() error {
+	k.stop()
+	defer k.unlock()
+	if k.warned { // there is no file that we may write
+		return nil
+	}
+	k.state.Stopped = time.Now()
+	return k.state.Write(instance.StatePath(k.dir, k.cfg.Instance))
+}
+
+// SwitchOf is the switch that an instance's state names; there says whether it has one.
+func SwitchOf(stateDir, name string) (thrift, program string, there bool, err error) {
+	st, err := readStateFile(stateDir, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", "", false, nil
+	}
+	if err != nil || len(st.P4) == 0 {
+		return "", "", false, err
+	}
+	var left p4State
+	if err := json.Unmarshal(st.P4, &left); err != nil {
+		return "", "", false, fmt.Errorf("state of instance %q: %w", name, err)
+	}
+	return left.Thrift, left.Program, true, nil
+}
+
 // Close takes the instance away.
 func (k *P4Instance) Close() {
 	k.stop()
@@ -141,6 +171,9 @@ func p4Status(st *instance.StateFile, name, stateDir string) (*Status, error) {
 	names := map[int]string{}
 	for _, svc := range st.Services {
 		names[int(svc.ID)] = svc.Name
+	}
+	if !out.Running {
+		out.Since = st.Stopped
 	}
 	counts, err := p4.ReadCounters(context.Background(), left.Thrift, left.Program, names)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"tidegate/internal/adopt"
@@ -55,7 +54,7 @@ type Status struct {
 	DPDK       *dpdk.State              `json:"dpdk,omitempty"`      // of plane: dpdk
 	DPDKPrefix string                   `json:"-"`                   // likewise: by which the program is asked
 	Takeovers  []instance.Takeover      `json:"takeovers,omitempty"` // of a server with takeover: auto
-	P4         *P4                      `json:"p4,omitempty"`        // of `tidegate p4 run`
+	P4         *P4                      `json:"p4,omitempty"`        // with plane: p4
 	Unrouted   map[string]string        `json:"unrouted,omitempty"`  // by family: why it is not known where answers to SYNs go
 }
 
@@ -63,39 +62,47 @@ type Status struct {
 // works whether or not the process lives.
 func Read(opt instance.Options, name string) (*Status, error) {
 	opt.Complete()
-	text, err := os.ReadFile(filepath.Join(opt.StateDir, name+".json"))
+	st, err := readStateFile(opt.StateDir, name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("no instance %q is installed here; start one with `tidegate run -c FILE`", name)
 	}
 	if err != nil {
 		return nil, err
 	}
-	var st instance.StateFile
-	if err := json.Unmarshal(text, &st); err != nil {
-		return nil, fmt.Errorf("state of instance %q: %w", name, err)
-	}
 	if st.DPDK != "" {
-		return dpdkStatus(&st, name, opt.StateDir)
+		return dpdkStatus(st, name, opt.StateDir)
 	}
 	if len(st.P4) != 0 {
-		return p4Status(&st, name, opt.StateDir)
+		return p4Status(st, name, opt.StateDir)
 	}
 	pinned, err := plane.OpenPinned(plane.PinDir(opt.BPFFS, name))
 	if err != nil {
 		return nil, fmt.Errorf("instance %q has a state file but no pinned maps: %w; start it again", name, err)
 	}
 	defer pinned.Close()
-	out, err := pathStatus(&st, name, opt.StateDir, pinned)
+	out, err := pathStatus(st, name, opt.StateDir, pinned)
 	if err == nil {
 		out.Takeovers = st.Takeovers
 	}
 	if err == nil && len(st.Takeovers) > 0 && st.Role == config.RoleServer {
-		err = addParts(&st, out, pinned, plane.PinDir(opt.BPFFS, adopt.AdopterInstance(name)))
+		err = addParts(st, out, pinned, plane.PinDir(opt.BPFFS, adopt.AdopterInstance(name)))
 	}
 	if err == nil && st.Role == config.RoleEdge {
 		out.Edge, err = readEdge(plane.PinDir(opt.BPFFS, name))
 	}
 	return out, err
+}
+
+func readStateFile(dir, name string) (*instance.StateFile, error) {
+	text, err := os.ReadFile(instance.StatePath(dir, name))
+	if err != nil {
+		return nil, err
+	}
+	st := &instance.StateFile{}
+	if err := json.Unmarshal(text, st); err != nil {
+		return nil, fmt.Errorf("state of instance %q: %w", name, err)
+	}
+	return st, nil
 }
 
 func pathStatus(st *instance.StateFile, name, stateDir string, pinned *plane.Pinned) (*Status, error) {

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/config"
 	"tidegate/internal/status"
 )
 
@@ -59,7 +60,7 @@ func builtTidegate(t *testing.T) string {
 	return built.path
 }
 
-// daemon is `tidegate p4 run`, one process after another.
+// daemon is `tidegate run` with plane: p4, one process after another.
 type daemon struct {
 	t        *testing.T
 	do       func(func() error) error // where it runs
@@ -88,12 +89,25 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+func daemonText(instance, notifications, lines string) string {
+	return fmt.Sprintf("instance: %s\nplane: p4\nmetrics: %s\np4: {thrift: %q, notifications: %q}\nsecret_file: secret\n%s", instance, metricsAddr, thriftAddr, notifications, lines)
+}
+
+// The configurations of these tests are valid, also where there is no switch to try them on.
+func TestConfigurationsAreValid(t *testing.T) {
+	for name, lines := range map[string]string{"edge": fmt.Sprintf(edgeLines, "5s"), "cookie": cookieLines(), "auth-full": authLines()} {
+		if _, err := config.Parse(name, []byte(daemonText("lab-1", "/n", lines))); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // newDaemon writes its configuration; lines follow those that every one has.
 func newDaemon(t *testing.T, do func(func() error) error, notifications, lines string) *daemon {
 	t.Helper()
 	dir := t.TempDir()
 	d := &daemon{t: t, do: do, config: filepath.Join(dir, "switch.yaml"), instance: fmt.Sprintf("lab-%d-p4-%d", os.Getpid(), instances.Add(1))}
-	text := fmt.Sprintf("instance: %s\nmetrics: %s\nthrift: %s\nnotifications: %s\nsecret_file: secret\n%s", d.instance, metricsAddr, thriftAddr, notifications, lines)
+	text := daemonText(d.instance, notifications, lines)
 	for name, content := range map[string]string{"switch.yaml": text, "secret": strings.Repeat("5a", 32) + "\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -104,7 +118,7 @@ func newDaemon(t *testing.T, do func(func() error) error, notifications, lines s
 			_ = d.cmd.Process.Kill()
 			_ = d.cmd.Wait()
 		}
-		for _, left := range []string{".json", ".lock"} { // of a kill -9
+		for _, left := range []string{".json", ".lock", ".events"} { // of a kill -9
 			_ = os.Remove("/run/tidegate/" + d.instance + left)
 		}
 		if t.Failed() {
@@ -119,7 +133,7 @@ func (d *daemon) start() {
 	if d.said == nil {
 		d.said = &lockedBuffer{}
 	}
-	d.cmd, d.ready = exec.Command(builtTidegate(d.t), "p4", "run", "-c", d.config), make(chan struct{})
+	d.cmd, d.ready = exec.Command(builtTidegate(d.t), "run", "-c", d.config), make(chan struct{})
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	d.cmd.Stderr = d.said
 	out, err := d.cmd.StdoutPipe()
@@ -156,14 +170,16 @@ func (d *daemon) kill() {
 	d.cmd = nil
 }
 
-// stop ends it as a user does.
-func (d *daemon) stop() {
+// stop ends it as Ctrl-C does: the switch then forwards everything.
+func (d *daemon) stop() { d.end(syscall.SIGINT) }
+
+func (d *daemon) end(how syscall.Signal) {
 	d.t.Helper()
-	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := d.cmd.Process.Signal(how); err != nil {
 		d.t.Fatal(err)
 	}
 	if err := d.cmd.Wait(); err != nil {
-		d.t.Errorf("after SIGTERM: %v", err)
+		d.t.Errorf("after %s: %v", how, err)
 	}
 	d.cmd = nil
 }

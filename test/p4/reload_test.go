@@ -64,14 +64,14 @@ func TestReload(t *testing.T) {
 		st.Services[1].Counters["cookie_valid"] != 1 || st.Services[1].Counters["drop_ack"] != 2 {
 		t.Errorf("counters: %+v", st.Services)
 	}
-	d.change("epoch: 1s", "epoch: 2s", "cannot change while it runs")
+	d.change("epoch: 1s", "epoch: 2s", "epoch changed")
 	check("after an epoch that cannot be", true)
 	d.change("epoch: 2s", "epoch: 1s", "the configuration was reloaded")
-	d.change("inside: [sw2]", "inside: [sw9]", "the switch does not take it")
+	d.change("interfaces: [sw1, sw2]", "interfaces: [sw1, sw2, sw9]", "the switch does not take it")
 	check("after a port that there is not", true)
-	d.change("inside: [sw9]", "inside: nonsense: [", "the configuration stays as it is")
+	d.change("interfaces: [sw1, sw2, sw9]", "interfaces: nonsense: [", "reload refused")
 	check("after nonsense", true)
-	d.change("inside: nonsense: [", "inside: [sw2]", "the configuration was reloaded")
+	d.change("interfaces: nonsense: [", "interfaces: [sw1, sw2]", "the configuration was reloaded")
 	d.change(two, one, "the configuration was reloaded")
 	check("as at first", false)
 	d.stop()

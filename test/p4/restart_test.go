@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,19 +19,35 @@ import (
 // Controllers that are killed, switches that are restarted under one, in both orders:
 // the real binary, as a user starts it.
 
-const edgeLines = `program: edge
+const edgeLines = `role: edge
 protocol: plain
 epoch: 1s
 key_horizon: 30s
 on_stale_keys: drop
-window: 30s
-learn: %s
+filter_window: 30s
+learning: %s
+hops: 0
+unknown_rate: 0
+interfaces: [sw1, sw2]
 inside: [sw2]
 services: [{name: web, ports: [80]}]
 `
 
 // here runs things on the test's own thread, which is in the bench's namespace.
 func here(f func() error) error { return f() }
+
+// realPorts are the ports of the switch between Linux hosts.
+const realPorts = "interfaces: [tg-legit, tg-inner]\ninside: [tg-inner]\n"
+
+func cookieLines() string {
+	return fmt.Sprintf("role: proxy\nepoch: 2s\nkey_horizon: 60s\non_stale_keys: drop\nidle_time: 60s\nswap_period: 60s\n"+realPorts+
+		"services: [{name: web, ports: [%d]}]\n", realPort)
+}
+
+func authLines() string {
+	return fmt.Sprintf("role: proxy\nepoch: 2s\nkey_horizon: 60s\nswap_period: 60s\n"+realPorts+
+		"services: [{name: web, ports: [%d], strategy: auth-full}]\n", realPort)
+}
 
 // newDaemonEdge is an edge with the real controller beside it.
 func newDaemonEdge(t *testing.T, learn string) (*attackedEdge, *daemon) {
@@ -114,6 +131,17 @@ func TestControllerKilled(t *testing.T) {
 	if st := d.status(); !st.Running || st.P4.MACs.Outside != 1 {
 		t.Errorf("afterwards: %+v", st.P4)
 	}
+	d.end(syscall.SIGTERM) // leaves the switch as it is
+	if st := d.status(); st.Running || !st.P4.Answers {
+		t.Errorf("after SIGTERM: %+v", st)
+	}
+	check("after SIGTERM")
+	if n := e.send(e.unknown(attacked)); n != 0 {
+		t.Error("after SIGTERM, a forged ACK passed")
+	}
+	attacked++
+	d.start()
+	d.awaitReady()
 	t.Logf("%d handshakes and %d forged ACKs while controllers began", handshakes, attacked)
 
 	// Keys go on across epochs, laid by three controllers.
@@ -170,7 +198,7 @@ func TestSwitchRestarted(t *testing.T) {
 		}
 		e.startSwitch()
 		d.await("everything is told again", func() bool {
-			return strings.Count(d.said.String(), "it was told everything again") == round+1
+			return strings.Count(d.said.String(), "its state was programmed again") == round+1
 		})
 		if st := d.status(); !st.P4.Answers || st.P4.Restarts != uint64(round+1) {
 			t.Errorf("round %d: afterwards %+v", round, st.P4)
@@ -187,8 +215,7 @@ func TestSwitchRestarted(t *testing.T) {
 func TestControllerKilledUnderConnections(t *testing.T) {
 	var socket string
 	w := newRealWorldWithout(t, p4.ProgramCookie, cookieProgram, &socket)
-	d := newDaemon(t, w.Proxy.Do, socket, fmt.Sprintf("program: cookie\nepoch: 2s\nkey_horizon: 60s\non_stale_keys: drop\nwindow: 60s\ninside: [tg-inner]\n"+
-		"services: [{name: web, ports: [%d]}]\n", realPort))
+	d := newDaemon(t, w.Proxy.Do, socket, cookieLines())
 	d.start()
 	d.awaitReady()
 	w.serve(echo)
@@ -260,8 +287,7 @@ func TestControllerKilledUnderConnections(t *testing.T) {
 func TestWhitelistSurvives(t *testing.T) {
 	var socket string
 	w := newRealWorldWithout(t, p4.ProgramAuthFull, authProgram, &socket)
-	d := newDaemon(t, w.Proxy.Do, socket, fmt.Sprintf("program: auth-full\nepoch: 2s\nkey_horizon: 60s\nwindow: 60s\ninside: [tg-inner]\n"+
-		"services: [{name: web, ports: [%d]}]\n", realPort))
+	d := newDaemon(t, w.Proxy.Do, socket, authLines())
 	d.start()
 	d.awaitReady()
 	w.serve(echo)

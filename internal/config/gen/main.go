@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -83,18 +84,60 @@ var services = []string{config.RoleHost, config.RoleProxy, config.RoleEdge, conf
 
 // of says whether a field stands in the table with this name: `common`, `services`, or a role.
 func of(f *config.Field, name string) bool {
-	common := !slices.ContainsFunc(services, func(r string) bool { return !slices.Contains(f.Roles, r) })
+	common := true
+	for _, role := range services {
+		common = common && slices.ContainsFunc(config.Fields(), func(g config.Field) bool { return g.Name == f.Name && slices.Contains(g.Roles, role) })
+	}
 	service := strings.HasPrefix(f.Name, "services.")
 	switch name {
 	case "services":
 		return service
 	case "common":
-		return !service && (common || strings.HasPrefix(f.Name, "report_to"))
+		return !service && slices.ContainsFunc(services, func(r string) bool { return slices.Contains(f.Roles, r) }) && (common || strings.HasPrefix(f.Name, "report_to"))
 	case config.RolePatrol, config.RoleBorderManager, config.RoleFilterManager:
 		return slices.Contains(f.Roles, name)
 	default:
 		return !service && !common && !strings.HasPrefix(f.Name, "report_to") && slices.Contains(f.Roles, name)
 	}
+}
+
+// only says to whom of a table a field belongs, if not to all.
+func only(f *config.Field, name string) string {
+	var parts []string
+	var missing bool
+	for _, role := range services {
+		missing = missing || !slices.Contains(f.Roles, role)
+	}
+	if (name == "common" || name == "services") && missing {
+		parts = append(parts, "Roles "+strings.Join(f.Roles, ", "))
+		if len(f.Roles) == 1 {
+			parts[0] = "Role " + f.Roles[0]
+		}
+	}
+	if len(f.Planes) > 0 && !slices.Contains([]string{config.RolePatrol, config.RoleBorderManager, config.RoleFilterManager}, name) {
+		var words []string
+		for _, p := range f.Planes {
+			if p != config.PlaneDPDK || slices.Contains(f.Roles, config.RoleProxy) && name != config.RoleEdge {
+				words = append(words, "`"+string(p)+"`")
+			}
+		}
+		parts = append(parts, "plane "+strings.Join(words, " or "))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	text := strings.Join(parts, ", ")
+	return strings.ToUpper(text[:1]) + text[1:] + ": "
+}
+
+// lacks says which words planes do not have.
+func lacks(f *config.Field) (text string) {
+	for _, p := range []config.Plane{config.PlaneXDP, config.PlaneDPDK, config.PlaneP4} {
+		if words := f.Lacks[p]; len(words) > 0 {
+			text += "; plane `" + string(p) + "` has no `" + strings.Join(words, "`, `") + "`"
+		}
+	}
+	return text
 }
 
 func table(name string) (string, error) {
@@ -106,7 +149,11 @@ func table(name string) (string, error) {
 			continue
 		}
 		short := strings.TrimPrefix(f.Name, "services.")
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", short, quoted(f.Default), f.Range(), change(&f, name), f.Text)
+		def := quoted(f.Default)
+		if f.DefaultPart.Of != "" {
+			def = f.DefaultPart.String()
+		}
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s%s%s |\n", short, def, f.Range(), change(&f, name), only(&f, name), f.Text, lacks(&f))
 		rows++
 	}
 	if rows == 0 {
@@ -125,34 +172,71 @@ func quoted(def string) string {
 	return "`" + def + "`"
 }
 
-// change says, of one table, where a reload brings a change into force.
-func change(f *config.Field, name string) string {
-	var live []string
-	for _, at := range f.Live {
-		role, _, _ := strings.Cut(at, "/")
-		if name == "common" || name == "services" || role == name {
-			live = append(live, at)
+// situations are those that a field can be in: roles, and what of a role decides whether a change is live.
+func situations(f *config.Field, name string) (all []string) {
+	for _, role := range f.Roles {
+		if name != "common" && name != "services" && role != name {
+			continue
+		}
+		planes := f.Planes
+		switch role {
+		case config.RoleServer:
+			all = append(all, role+"/adopt", role+"/translate")
+		case config.RoleProxy, config.RoleEdge:
+			if len(planes) == 0 {
+				planes = []config.Plane{config.PlaneXDP, config.PlaneP4}
+				if role == config.RoleProxy {
+					planes = append(planes, config.PlaneDPDK)
+				}
+			}
+			for _, p := range planes {
+				switch {
+				case p == config.PlaneXDP:
+					all = append(all, role)
+				case p != config.PlaneDPDK || role == config.RoleProxy:
+					all = append(all, role+"/"+string(p))
+				}
+			}
+		default:
+			all = append(all, role)
 		}
 	}
-	all := map[string]int{"common": 6, "services": 6, config.RoleProxy: 2, config.RoleServer: 2}[name]
+	return all
+}
+
+// change says, of one table, where a reload brings a change into force.
+func change(f *config.Field, name string) string {
+	var live, not []string
+	for _, at := range situations(f, name) {
+		if slices.Contains(f.Live, at) {
+			live = append(live, situation(at))
+		} else {
+			not = append(not, situation(at))
+		}
+	}
+	live, not = slices.Compact(slices.Sorted(slices.Values(live))), slices.Compact(slices.Sorted(slices.Values(not)))
 	switch {
 	case len(live) == 0:
 		return "restart"
-	case len(live) >= all:
+	case len(not) == 0:
 		return "live"
-	case len(live) == all-1 && all > 2:
-		return "live, but not `takeover: translate`"
-	}
-	for i, at := range live {
-		live[i] = map[string]string{"proxy": "`plane: xdp`", "proxy/dpdk": "`plane: dpdk`", "server/adopt": "`takeover: adopt`", "server/translate": "`takeover: translate`"}[at]
-		if live[i] == "" {
-			live[i] = at
-		}
-	}
-	if name == "services" {
-		return "live"
+	case len(not) == 1 && len(live) > 1:
+		return "live, but not " + not[0]
 	}
 	return "live: " + strings.Join(live, ", ")
+}
+
+func situation(at string) string {
+	role, what, _ := strings.Cut(at, "/")
+	switch {
+	case role == config.RoleServer:
+		return "`takeover: " + what + "`"
+	case what != "":
+		return "`plane: " + what + "`"
+	case role == config.RoleProxy || role == config.RoleEdge:
+		return "`plane: xdp`"
+	}
+	return "role " + role
 }
 
 // schema describes a file to an editor: names, kinds, words and ranges. What depends on other fields is left
@@ -171,7 +255,7 @@ func schema() map[string]any {
 		}
 		p := property(&f)
 		if other, twice := top[f.Name]; twice { // of another role, with other values
-			p = map[string]any{"anyOf": []any{other, p}}
+			p = either(other.(map[string]any), p)
 		}
 		top[f.Name] = p
 	}
@@ -192,6 +276,21 @@ func schema() map[string]any {
 		"additionalProperties": false,
 		"properties":           top,
 	}
+}
+
+// either is what has one of two forms.
+func either(a, b map[string]any) map[string]any {
+	if reflect.DeepEqual(a, b) {
+		return a
+	}
+	list, joined := a["anyOf"].([]any)
+	if !joined || a["description"] != nil {
+		list = []any{a}
+	}
+	if slices.ContainsFunc(list, func(old any) bool { return reflect.DeepEqual(old, b) }) {
+		return a
+	}
+	return map[string]any{"anyOf": append(list, b)}
 }
 
 func property(f *config.Field) map[string]any {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -45,29 +46,32 @@ const (
 )
 
 // p4Switch is the edge as a P4 program: simple_switch on the three ports of the edge's
-// namespace, in which the kernel forwards nothing, and `tidegate p4 run` beside it.
+// namespace, in which the kernel forwards nothing, and `tidegate run` beside it.
 type p4Switch struct {
 	ns         *rig.Namespace
 	sw, runner *rig.Process
 }
 
 const p4Config = `instance: %s
-program: edge
+role: edge
+plane: p4
 protocol: %s
 edge_id: 1
-thrift: %s
 secret_file: %s
 epoch: %s
 key_horizon: %s
-learn: 0s
+learning: 0s
 unknown_rate: %s
 hops: 16
+interfaces: [tg-flood, tg-legit, tg-inner]
 inside: [tg-inner]
-macs: {%q: tg-inner, %q: tg-inner, %q: tg-legit}
-port_macs:
-  tg-inner: {src: %q, dst: %q}
-  tg-legit: {src: %q, dst: %q}
-  tg-flood: {src: %q, dst: %q}
+p4:
+  thrift: %q
+  macs: ["%s on tg-inner", "%s on tg-inner", "%s on tg-legit"]
+  port_macs:
+    - "tg-inner from %s to %s"
+    - "tg-legit from %s to %s"
+    - "tg-flood from %s to %s"
 services:
   - {name: web, ports: [%d], wscale: 7}
 `
@@ -153,20 +157,22 @@ func (x *run) prepareSwitchPorts(e *rig.EdgeHost) error {
 	return nil
 }
 
+// p4Text is the controller's configuration; ports are those whose addresses it names, in their order.
+func p4Text(instance, secret string, o Options, horizon time.Duration, ports []*rig.Port) string {
+	args := []any{instance, o.Mode, secret, o.Epoch, horizon, o.UnknownRate, p4Thrift}
+	for _, p := range ports {
+		args = append(args, p.MAC)
+	}
+	return fmt.Sprintf(p4Config, append(args, rig.ServicePort)...)
+}
+
 // run starts the controller as soon as the switch listens.
 func (s *p4Switch) run(ctx context.Context, x *run, secret string) error {
 	o, e := x.opts, x.s.Edges[0]
 	horizon := max(2*time.Minute, 2*o.Epoch)
-	rate := o.UnknownRate
-	if rate == "all" {
-		rate = "-1"
-	}
 	config := filepath.Join(x.env.Dir, "p4.yaml")
-	mac := func(p *rig.Port) string { return p.MAC.String() }
-	text := fmt.Sprintf(p4Config, rig.InstPrefix+x.env.Owner.String()+"-switch", o.Mode, p4Thrift, secret, o.Epoch, min(horizon, 64*o.Epoch), rate,
-		mac(x.s.FloodPort), mac(x.s.LegitPort), mac(e.Inner),
-		mac(e.Inner), mac(e.ServerPort), mac(x.s.LegitPort), mac(x.s.ClientPort), mac(x.s.FloodPort), mac(x.s.AttackerPort),
-		rig.ServicePort)
+	text := p4Text(rig.InstPrefix+x.env.Owner.String()+"-switch", secret, o, min(horizon, 64*o.Epoch), []*rig.Port{
+		x.s.FloodPort, x.s.LegitPort, e.Inner, e.Inner, e.ServerPort, x.s.LegitPort, x.s.ClientPort, x.s.FloodPort, x.s.AttackerPort})
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -175,14 +181,14 @@ func (s *p4Switch) run(ctx context.Context, x *run, secret string) error {
 	}
 	ready := rig.NewLineWaiter(rig.ReadyLine)
 	var err error
-	if s.runner, err = x.env.StartTidegate(s.ns, ready, "p4", "run", "-c", config, "--clock-offset", o.Skew.String()); err != nil {
+	if s.runner, err = x.env.StartTidegate(s.ns, ready, "run", "-c", config, "--clock-offset", o.Skew.String()); err != nil {
 		return err
 	}
 	select {
 	case <-ready.Seen:
 		return nil
 	case <-s.runner.Exited:
-		return fmt.Errorf("p4: tidegate p4 run ended before it was ready: %w", errors.Join(s.runner.Failure()))
+		return fmt.Errorf("p4: tidegate run ended before it was ready: %w", errors.Join(s.runner.Failure()))
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(rig.ReadyTimeout):
@@ -238,7 +244,7 @@ func (s *p4Switch) status(ctx context.Context) (st nodeStatus, err error) {
 
 func (s *p4Switch) stop() error {
 	if s.runner != nil {
-		s.runner.Stop(defences.StopGrace)
+		s.runner.End(syscall.SIGINT, defences.StopGrace)
 	}
 	s.sw.Stop(defences.StopGrace)
 	return nil

@@ -52,7 +52,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 	}
 	defer unlock()
 	b, cfg := &box{Instance: i, flows: flowAge{swapped: time.Now()}}, i.Cfg
-	if cfg.Proxy.Plane == config.PlaneDPDK {
+	if cfg.Plane == config.PlaneDPDK {
 		return runDPDK(ctx, force, b)
 	}
 	if err := b.start(); err != nil {
