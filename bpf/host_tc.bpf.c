@@ -162,9 +162,11 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 		bpf_sk_release(sk);
 		return next;
 	}
-	/* Before the listener counts: it may not be the one that a rule means. */
+	/* Before the listener counts: it may not be the one that a rule means. And who wants
+	 * smaller segments than can be adopted gets them from the kernel's own handshake. */
 	if (settings->translates &&
-	    tg_host_takeover(tg_listener_of(svc, pkt), true) == TG_TAKEOVER_TRANSLATE) {
+	    (tg_host_takeover(tg_listener_of(svc, pkt), true) == TG_TAKEOVER_TRANSLATE ||
+	     agreed.mss < tg_mss_least(pkt->family))) {
 		if (sk)
 			bpf_sk_release(sk);
 		if (settings->report)

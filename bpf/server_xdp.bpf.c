@@ -18,6 +18,7 @@
 
 /* What is left to the program itself. */
 #define TG_NEXT_CASE 16
+#define TG_NEXT_ONGOING 64 /* translate it */
 #define TG_NEXT_UNTAG 17
 #define TG_NEXT_NEW 18 /* as CASE: neither tag nor entry */
 
@@ -135,7 +136,7 @@ static __always_inline int tg_server_last_line(struct xdp_md *ctx, const struct 
 }
 
 /* CHECK and OPEN: a new connection, if the cookie in it is one of ours or an edge has
- * said so. */
+ * said so. TG_NEXT_ONGOING: it is of the one in `e`. */
 static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_packet *pkt,
 					 const struct tg_case *what, struct tg_server_judgement j,
 					 struct tg_split *e, const struct tg_service *svc,
@@ -155,7 +156,7 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 		      ? tg_smart_check(pkt, 0) || tg_smart_check(pkt, TG_EPOCHS_WIDE)
 		      : tg_cookie_check(pkt, &ack_info) || tg_cookie_check_wide(pkt, &ack_info))) {
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
-			return tg_server_ongoing(ctx, pkt, e);
+			return TG_NEXT_ONGOING;
 		return tg_server_last_line(ctx, pkt, settings, server, svc, row);
 	}
 	d = tg_host_judge_intact(tg_intact(ctx, pkt));
@@ -166,7 +167,7 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 	if (j.step == TG_SERVER_CHECK)
 		tg_count(row, TG_COUNT_cookie_valid);
 	if (e && !tg_server_gives_way(ctx, pkt, e, ack_info.ts_ok))
-		return tg_server_ongoing(ctx, pkt, e);
+		return TG_NEXT_ONGOING;
 	if (e && e->state & TG_SPLIT_READY && !(e->state & TG_FLOW_CLOSED))
 		tg_count(row, TG_COUNT_split_replaced);
 	return tg_server_open(ctx, pkt, server, &ack_info, settings->smart,
@@ -185,6 +186,7 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 	struct tg_counter_row *row;
 	struct tg_service *svc;
 	struct tg_split *e;
+	int verdict;
 	__u32 id;
 
 	if (!pkt || !what || !settings || !server)
@@ -204,7 +206,7 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 	if (what->tag.what == TG_TAG_PROBE)
 		tg_count(row, e ? TG_COUNT_probe_known : TG_COUNT_probe_unknown);
 	if (j.step == TG_SERVER_TRANSLATE && e)
-		return tg_server_ongoing(ctx, pkt, e);
+		goto ongoing;
 	if (!e && !what->tag.what && server->adopt &&
 	    tg_service_listener(svc, pkt->family) == TG_LISTENER_OK)
 		return XDP_PASS; /* left to the adopting gate */
@@ -213,8 +215,12 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 			tg_split_clear(e, TG_SPLIT_RESET_PASSES); /* ours, and this was it */
 		return XDP_PASS;
 	}
-	if (j.step == TG_SERVER_CHECK || j.step == TG_SERVER_OPEN)
-		return tg_server_new(ctx, pkt, what, j, e, svc, row);
+	if (j.step == TG_SERVER_CHECK || j.step == TG_SERVER_OPEN) {
+		verdict = tg_server_new(ctx, pkt, what, j, e, svc, row);
+		if (verdict != TG_NEXT_ONGOING || !e)
+			return verdict;
+		goto ongoing;
+	}
 	if (j.step == TG_SERVER_WAIT) {
 		if (server->generic || !tg_meta_set(ctx))
 			return XDP_PASS;
@@ -229,6 +235,9 @@ __attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packe
 	if (e || what->tag.what)
 		return XDP_DROP;
 	return tg_server_last_line(ctx, pkt, settings, server, svc, row);
+
+ongoing: /* once in this function, for its stack */
+	return tg_server_ongoing(ctx, pkt, e);
 }
 
 /* TCP to a protected port. A function of its own for the verifier: where the header

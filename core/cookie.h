@@ -16,23 +16,24 @@
  *   +---+--------------------------------------------------------------+
  *   | P |                       MAC 31 (bits 0-30)                      |  ISN
  *   +---+--------------------------------------------------------------+
- *    31     29 28       25  24   23  22                               0
- *   +---------+-----------+----+----+----------------------------------+
- *   | MSS 3   | wscale 4  |SACK|ECN |       MAC 23 (bits 31-53)         |  TSval
- *   +---------+-----------+----+----+----------------------------------+
+ *    31                            16 15       12   11   10  9         0
+ *   +--------------------------------+-----------+----+----+------------+
+ *   |             MSS 16             | wscale 4  |SACK|ECN |   MAC 10   |  TSval
+ *   +--------------------------------+-----------+----+----+------------+
+ *                                                        (bits 31-40)
  *
- * P is the lowest bit of the epoch. MSS is an index into the tables below;
- * wscale 15 means that the option was absent.
+ * P is the lowest bit of the epoch. MSS 16 is the client's own number; MSS 3 an index into
+ * the table of mss.def. wscale 15 means that the option was absent.
  *
  * The MAC is SipHash-2-4 under the epoch's key of this message (v4: 23 bytes,
  * v6: 47; numbers little-endian, addresses and ports as on the wire):
  *
  *   source address | destination address | source port 2 | destination port 2 |
- *   client ISN 4 | option bits 2 | epoch 4 | form 1
+ *   client ISN 4 | option bits and form 3 | epoch 4
  *
- * The option bits are MSS | wscale << 3 | SACK << 7 | ECN << 8; form is 1
- * without timestamps, 2 with. What the bits promise is told in
- * docs/cookie-format.md.
+ * The option bits are those of the drawing, ECN the lowest: 9 in the plain form, 22 in the
+ * other; in bits 22 and 23 stands the form, 1 without timestamps, 2 with. This is version 2;
+ * docs/cookie-format.md tells what the bits promise, and what version 1 was.
  */
 #ifndef TG_COOKIE_H
 #define TG_COOKIE_H
@@ -46,20 +47,26 @@ enum tg_cookie_form {
 	TG_COOKIE_TS = 2,
 };
 
-#define TG_COOKIE_OPTION_BITS 9
+#define TG_COOKIE_FLAG_BITS 6 /* of both: all but the MSS */
+#define TG_COOKIE_PLAIN_OPTION_BITS (3 + TG_COOKIE_FLAG_BITS)
+#define TG_COOKIE_MSS_BITS 16 /* with timestamps, highest in TSval */
+#define TG_COOKIE_TS_OPTION_BITS (TG_COOKIE_MSS_BITS + TG_COOKIE_FLAG_BITS)
+#define TG_COOKIE_FORM_SHIFT 22 /* in the message, above the option bits */
+#define TG_COOKIE_EPOCH_SHIFT 24
 #define TG_COOKIE_PLAIN_MAC_BITS 22
 #define TG_COOKIE_TS_ISN_MAC_BITS 31
-#define TG_COOKIE_TS_VAL_MAC_BITS 23
+#define TG_COOKIE_TS_VAL_MAC_BITS 10
 #define TG_COOKIE_PLAIN_MAC_MASK ((1U << TG_COOKIE_PLAIN_MAC_BITS) - 1)
 #define TG_COOKIE_TS_ISN_MAC_MASK ((1U << TG_COOKIE_TS_ISN_MAC_BITS) - 1)
 #define TG_COOKIE_TS_VAL_MAC_MASK ((1U << TG_COOKIE_TS_VAL_MAC_BITS) - 1)
-_Static_assert(1 + TG_COOKIE_OPTION_BITS + TG_COOKIE_PLAIN_MAC_BITS == 32, "ISN, plain form");
+_Static_assert(1 + TG_COOKIE_PLAIN_OPTION_BITS + TG_COOKIE_PLAIN_MAC_BITS == 32, "ISN, plain form");
 _Static_assert(1 + TG_COOKIE_TS_ISN_MAC_BITS == 32, "ISN, timestamp form");
-_Static_assert(TG_COOKIE_OPTION_BITS + TG_COOKIE_TS_VAL_MAC_BITS == 32, "TSval");
+_Static_assert(TG_COOKIE_TS_OPTION_BITS + TG_COOKIE_TS_VAL_MAC_BITS == 32, "TSval");
+_Static_assert(TG_COOKIE_TS_OPTION_BITS <= TG_COOKIE_FORM_SHIFT, "message");
 
 /* What a connection agrees on in its handshake. */
 struct tg_agreed {
-	uint16_t mss;   /* the client's, rounded down to the table */
+	uint16_t mss;   /* the client's; without timestamps rounded down to the table */
 	uint8_t wscale; /* the client's shift, or TG_WSCALE_NONE */
 	bool sack_ok;
 	bool ts_ok;
@@ -103,41 +110,57 @@ TG_INLINE uint16_t tg_mss_value(uint8_t family, uint32_t index)
 	return 0; /* there is no other */
 }
 
-TG_INLINE uint32_t tg_cookie_option_bits(uint32_t mss_index, uint8_t wscale, bool sack_ok, bool ecn_ok)
+/* The least that a host may be sent whatever it says: RFC 9293 section 3.7.1, RFC 8200
+ * section 5 less 60. It is also the least that the kernel adopts. */
+TG_INLINE uint16_t tg_mss_least(uint8_t family)
 {
-	return mss_index | (uint32_t)wscale << 3 | (uint32_t)sack_ok << 7 | (uint32_t)ecn_ok << 8;
+	return tg_mss_value(family, 0);
+}
+
+/* What a cookie says of a client's MSS; `mss` 0: it said nothing. */
+TG_INLINE uint32_t tg_cookie_mss(uint8_t family, uint16_t mss, bool ts_ok)
+{
+	if (!ts_ok)
+		return tg_mss_index(family, mss);
+	return mss ? mss : tg_mss_least(family);
+}
+
+TG_INLINE uint32_t tg_cookie_option_bits(uint32_t mss, uint8_t wscale, bool sack_ok, bool ecn_ok)
+{
+	return mss << TG_COOKIE_FLAG_BITS | (uint32_t)wscale << 2 | (uint32_t)sack_ok << 1 |
+	       (uint32_t)ecn_ok;
+}
+
+/* The client's shift, of option bits in either form. */
+TG_INLINE uint8_t tg_cookie_wscale(uint32_t option_bits)
+{
+	return option_bits >> 2 & 15;
 }
 
 TG_INLINE struct tg_agreed tg_cookie_agreed(uint8_t family, uint32_t option_bits, bool ts_ok)
 {
+	uint32_t mss = option_bits >> TG_COOKIE_FLAG_BITS;
+
 	return (struct tg_agreed){
-		.mss = tg_mss_value(family, option_bits & 7),
-		.wscale = option_bits >> 3 & 15,
-		.sack_ok = option_bits >> 7 & 1,
-		.ecn_ok = option_bits >> 8 & 1,
+		.mss = ts_ok ? (uint16_t)mss : tg_mss_value(family, mss),
+		.wscale = tg_cookie_wscale(option_bits),
+		.sack_ok = option_bits >> 1 & 1,
+		.ecn_ok = option_bits & 1,
 		.ts_ok = ts_ok,
 	};
 }
 
-/* The fields of a cookie keep the bits in wire order of the drawing above:
- * MSS highest. */
-TG_INLINE uint32_t tg_cookie_pack_bits(uint32_t option_bits)
+/* The last word of a MAC's message, all but the length in the top byte. */
+TG_INLINE uint64_t tg_cookie_said(uint32_t option_bits, enum tg_cookie_form form, uint64_t epoch)
 {
-	return (option_bits & 7) << 6 | (option_bits >> 3 & 15) << 2 | (option_bits >> 7 & 1) << 1 |
-	       (option_bits >> 8 & 1);
+	return (uint64_t)(option_bits | (uint32_t)form << TG_COOKIE_FORM_SHIFT) |
+	       (uint64_t)(uint32_t)epoch << TG_COOKIE_EPOCH_SHIFT;
 }
 
-TG_INLINE uint32_t tg_cookie_unpack_bits(uint32_t field)
-{
-	return (field >> 6 & 7) | (field >> 2 & 15) << 3 | (field >> 1 & 1) << 7 | (field & 1) << 8;
-}
-
-/* The last word of a MAC's message: 0-7 bytes, and the length in the top byte. */
 TG_INLINE uint64_t tg_cookie_tail(uint8_t family, uint32_t option_bits, enum tg_cookie_form form,
 				  uint64_t epoch)
 {
-	return (uint64_t)option_bits | (uint64_t)(uint32_t)epoch << 16 | (uint64_t)form << 48 |
-	       (family == 4 ? 23ULL : 47ULL) << 56;
+	return tg_cookie_said(option_bits, form, epoch) | (family == 4 ? 23ULL : 47ULL) << 56;
 }
 
 /* The 64-bit MAC that both forms take their bits from. src is the client. */
@@ -146,8 +169,7 @@ TG_INLINE uint64_t tg_cookie_mac(const struct tg_packet *pkt, uint32_t client_is
 				 const struct tg_siphash_key *key)
 {
 	struct tg_siphash s = tg_siphash_begin(key);
-	uint64_t tail = (uint64_t)option_bits | (uint64_t)(uint32_t)epoch << 16 |
-			(uint64_t)form << 48;
+	uint64_t tail = tg_cookie_said(option_bits, form, epoch);
 
 	if (pkt->family == 4) {
 		tg_siphash_word(&s, pkt->src.d[0] | pkt->dst.d[0] << 32);
@@ -196,17 +218,16 @@ TG_INLINE struct tg_cookie tg_cookie_of_mac(uint64_t mac, uint32_t option_bits, 
 					    uint64_t epoch)
 {
 	uint32_t parity = (uint32_t)(epoch & 1) << 31;
-	uint32_t field = tg_cookie_pack_bits(option_bits);
 
 	if (ts_ok)
 		return (struct tg_cookie){
 			.isn = parity | ((uint32_t)mac & TG_COOKIE_TS_ISN_MAC_MASK),
-			.tsval = field << TG_COOKIE_TS_VAL_MAC_BITS |
+			.tsval = option_bits << TG_COOKIE_TS_VAL_MAC_BITS |
 				 ((uint32_t)(mac >> TG_COOKIE_TS_ISN_MAC_BITS) &
 				  TG_COOKIE_TS_VAL_MAC_MASK),
 		};
 	return (struct tg_cookie){
-		.isn = parity | field << TG_COOKIE_PLAIN_MAC_BITS |
+		.isn = parity | option_bits << TG_COOKIE_PLAIN_MAC_BITS |
 		       ((uint32_t)mac & TG_COOKIE_PLAIN_MAC_MASK),
 	};
 }
@@ -231,9 +252,9 @@ TG_INLINE uint64_t tg_cookie_epoch(uint32_t isn, uint64_t now_epoch)
 /* The option bits that a cookie claims; worth nothing until verified. */
 TG_INLINE uint32_t tg_cookie_claimed_bits(struct tg_cookie cookie, bool ts_ok)
 {
-	return tg_cookie_unpack_bits((ts_ok ? cookie.tsval >> TG_COOKIE_TS_VAL_MAC_BITS
-					    : cookie.isn >> TG_COOKIE_PLAIN_MAC_BITS) &
-				     ((1U << TG_COOKIE_OPTION_BITS) - 1));
+	if (ts_ok)
+		return cookie.tsval >> TG_COOKIE_TS_VAL_MAC_BITS;
+	return cookie.isn >> TG_COOKIE_PLAIN_MAC_BITS & ((1U << TG_COOKIE_PLAIN_OPTION_BITS) - 1);
 }
 
 /* True if `cookie` carries the bits of `mac`, compared in constant time. */

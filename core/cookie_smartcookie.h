@@ -77,14 +77,14 @@ TG_INLINE uint32_t tg_smart_hash(const struct tg_packet *pkt, uint32_t client_is
 	return tg_halfsiphash_end(&s, (client_isn & 0xffffffU) | len << 24);
 }
 
-/* The ISN for a SYN; `option_bits` from tg_cookie_option_bits, of which only MSS and
- * wscale count. */
+/* The ISN for a SYN; `option_bits` from tg_cookie_option_bits in the plain form, of which
+ * only MSS and wscale count. */
 TG_INLINE uint32_t tg_smart_make(const struct tg_packet *syn, uint32_t option_bits, uint64_t epoch,
 				 const struct tg_halfsiphash_key *key)
 {
 	return (uint32_t)(epoch & 1) << TG_SMART_PARITY_SHIFT |
-	       (option_bits & 7) << TG_SMART_MSS_SHIFT |
-	       (option_bits >> 3 & 15) << TG_SMART_WSCALE_SHIFT |
+	       (option_bits >> TG_COOKIE_FLAG_BITS & 7) << TG_SMART_MSS_SHIFT |
+	       (uint32_t)tg_cookie_wscale(option_bits) << TG_SMART_WSCALE_SHIFT |
 	       (tg_smart_hash(syn, syn->seq, key) & TG_SMART_HASH_MASK);
 }
 

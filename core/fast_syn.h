@@ -130,13 +130,14 @@ TG_INLINE bool tg_fast_syn_agrees(const struct tg_service *svc, bool ts)
 }
 
 /* What the cookie says of the connection: tg_synack_agree's option_bits. */
-TG_INLINE uint32_t tg_fast_syn_bits(uint8_t family, const struct tg_tcp_options *offered)
+TG_INLINE uint32_t tg_fast_syn_bits(uint8_t family, bool ts, const struct tg_tcp_options *offered)
 {
-	uint32_t index = offered->mss == tg_mss_value(family, TG_MSS_COMMON_INDEX)
-				 ? TG_MSS_COMMON_INDEX
-				 : tg_mss_index(family, offered->mss);
+	uint32_t mss = ts ? offered->mss
+		       : offered->mss == tg_mss_value(family, TG_MSS_COMMON_INDEX)
+			       ? TG_MSS_COMMON_INDEX
+			       : tg_mss_index(family, offered->mss);
 
-	return index | (uint32_t)offered->wscale << 3 | 1U << 7;
+	return tg_cookie_option_bits(mss, offered->wscale, true, false);
 }
 
 /* Writes the answer over the SYN. `svc` agrees (tg_fast_syn_agrees). */

@@ -22,13 +22,24 @@ TG_INLINE bool tg_may_be_window_probe(const struct tg_packet *ack)
 	return ack->l4_len == ack->tcp_hdr_len && !ack->as_probe;
 }
 
+#define TG_FLOW_OPTION_MASK ((1U << TG_COOKIE_FLAG_BITS) - 1)
+
+/* What a flow in set-up has agreed on with its client. */
+TG_INLINE struct tg_agreed tg_flow_agreed(const struct tg_flow *f)
+{
+	struct tg_agreed agreed = tg_cookie_agreed(4, f->option_bits, f->flags & TG_FLOW_TS);
+
+	agreed.mss = f->syn.mss;
+	return agreed;
+}
+
 /* The flow that an ACK with a verified cookie opens. `wscale` is what our
  * SYN-ACKs announce. */
 TG_INLINE struct tg_flow tg_flow_open(const struct tg_packet *ack, const struct tg_ack *ack_info,
 				      uint32_t option_bits, uint8_t wscale, uint16_t window,
 				      uint16_t service, uint32_t now_ms)
 {
-	bool scaled = (option_bits >> 3 & 15) != TG_WSCALE_NONE;
+	struct tg_agreed agreed = tg_cookie_agreed(ack->family, option_bits, ack_info->ts_ok);
 
 	return (struct tg_flow){
 		.seq_delta = ack_info->cookie.isn,
@@ -36,13 +47,13 @@ TG_INLINE struct tg_flow tg_flow_open(const struct tg_packet *ack, const struct 
 		.client_isn = ack->seq - 1,
 		.client_tsval = ack_info->tsval,
 		.syn.ms = (uint16_t)now_ms,
-		.syn.mss = tg_mss_value(ack->family, option_bits & 7),
+		.syn.mss = agreed.mss,
 		.client_window = window,
-		.option_bits = (uint16_t)option_bits,
+		.option_bits = option_bits & TG_FLOW_OPTION_MASK,
 		.service = service,
 		.state = TG_FLOW_SETUP,
 		.flags = ack_info->ts_ok ? TG_FLOW_TS : 0,
-		.advertised_wscale = scaled ? wscale : TG_WSCALE_NONE,
+		.advertised_wscale = agreed.wscale != TG_WSCALE_NONE ? wscale : TG_WSCALE_NONE,
 	};
 }
 
@@ -89,7 +100,7 @@ TG_INLINE struct tg_segment tg_flow_syn(const struct tg_packet *pkt, const struc
 					uint32_t isn, bool back)
 {
 	bool ts = f->flags & TG_FLOW_TS, asks = f->flags & TG_FLOW_ASKS;
-	struct tg_agreed agreed = tg_cookie_agreed(pkt->family, f->option_bits, ts);
+	struct tg_agreed agreed = tg_flow_agreed(f);
 	bool ecn = agreed.ecn_ok || asks;
 
 	if (asks && agreed.wscale == TG_WSCALE_NONE)
@@ -100,8 +111,7 @@ TG_INLINE struct tg_segment tg_flow_syn(const struct tg_packet *pkt, const struc
 		.ports = back ? pkt->ports << 16 | pkt->ports >> 16 : pkt->ports,
 		.seq = isn,
 		.l3_off = pkt->l3_off,
-		/* a flow of the server role has its MSS in the option bits alone */
-		.options = {.mss = f->syn.mss ? f->syn.mss : agreed.mss,
+		.options = {.mss = f->syn.mss,
 			    .wscale = agreed.wscale,
 			    .sack_ok = agreed.sack_ok || asks,
 			    .ts_ok = ts || asks,
@@ -149,8 +159,7 @@ enum tg_agreement {
 TG_INLINE enum tg_agreement tg_flow_agreement(const struct tg_flow *f, const struct tg_packet *synack,
 					      const struct tg_tcp_options *o, uint8_t fixed)
 {
-	struct tg_agreed advertised = tg_cookie_agreed(synack->family, f->option_bits,
-						       f->flags & TG_FLOW_TS);
+	struct tg_agreed advertised = tg_flow_agreed(f);
 	bool scale = advertised.wscale != TG_WSCALE_NONE, scales = o->wscale != TG_WSCALE_NONE;
 	bool ecn = tg_synack_gives_ecn(synack);
 
@@ -217,7 +226,7 @@ TG_INLINE bool tg_flow_renew(struct tg_flow *f, bool ask)
 TG_INLINE void tg_flow_ready(struct tg_flow *f, const struct tg_packet *synack,
 			     const struct tg_tcp_options *o, uint16_t port)
 {
-	uint8_t client_wscale = f->option_bits >> 3 & 15;
+	uint8_t client_wscale = tg_cookie_wscale(f->option_bits);
 	bool advertised = f->advertised_wscale != TG_WSCALE_NONE;
 	uint8_t server_wscale = advertised && o->wscale != TG_WSCALE_NONE ? o->wscale : 0;
 

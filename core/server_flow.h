@@ -66,8 +66,8 @@ struct tg_split {
 	};
 	uint16_t seen_tick;
 	union {
-		uint16_t agreed; /* SYN_SENT: option bits 0-8, announced window scale 9-12 */
-		uint16_t acked;  /* ongoing: high half of what the client acknowledged last */
+		uint16_t agreed; /* SYN_SENT: option bits 0-8 (MSS of the plain form), announced window scale 9-12 */
+		uint16_t acked; /* ongoing: high half of what the client acknowledged last */
 	};
 	union {
 		uint16_t client_window; /* SYN_SENT: field of the client's ACK */
@@ -244,6 +244,8 @@ TG_INLINE bool tg_split_carries(const struct tg_split *e, const struct tg_packet
 
 /* ---- listen -> SYN_SENT ---- */
 
+#define TG_SPLIT_OPTION_MASK ((1U << TG_COOKIE_PLAIN_OPTION_BITS) - 1)
+
 /* The entry that a verified segment opens, but for its hash. `wscale` is what the
  * edge announced, `option_bits` what the cookie claims, `window` the field in the segment. */
 TG_INLINE struct tg_split tg_split_open(const struct tg_packet *ack, const struct tg_ack *ack_info,
@@ -256,7 +258,8 @@ TG_INLINE struct tg_split tg_split_open(const struct tg_packet *ack, const struc
 		.client_isn = ack->seq - 1,
 		.client_tsval = ack_info->tsval,
 		.seen_tick = now_tick,
-		.agreed = (uint16_t)(option_bits | (uint32_t)(wscale & 15) << TG_COOKIE_OPTION_BITS),
+		.agreed = (uint16_t)((option_bits & TG_SPLIT_OPTION_MASK) |
+				     (uint32_t)(wscale & 15) << TG_COOKIE_PLAIN_OPTION_BITS),
 		.client_window = window,
 		.edge = edge,
 		.state = TG_SPLIT_FRESH | (ack_info->ts_ok ? TG_FLOW_TS : 0),
@@ -279,14 +282,19 @@ TG_INLINE struct tg_flow tg_split_flow(const struct tg_split *e)
 		f.window_up = (uint8_t)(e->window[0] & (TG_SPLIT_LASTING - 1));
 		f.window_down = e->window[1];
 	} else {
-		uint16_t bits = e->agreed & ((1U << TG_COOKIE_OPTION_BITS) - 1);
+		uint16_t bits = e->agreed & TG_SPLIT_OPTION_MASK;
 
 		f.state = TG_FLOW_SETUP;
 		f.client_tsval = e->client_tsval;
 		f.client_window = e->client_window;
-		f.option_bits = bits;
-		f.advertised_wscale = (bits >> 3 & 15) != TG_WSCALE_NONE
-					      ? e->agreed >> TG_COOKIE_OPTION_BITS & 15
+		/* ts_delta is still the TSval that the client returned: MSS highest */
+		f.syn.mss = e->state & TG_FLOW_TS
+				    ? (uint16_t)(e->ts_delta >> (32 - TG_COOKIE_MSS_BITS))
+				    : tg_mss_value(tg_split_is_v6(e->hash) ? 6 : 4,
+						   (uint32_t)bits >> TG_COOKIE_FLAG_BITS);
+		f.option_bits = bits & TG_FLOW_OPTION_MASK;
+		f.advertised_wscale = tg_cookie_wscale(bits) != TG_WSCALE_NONE
+					      ? e->agreed >> TG_COOKIE_PLAIN_OPTION_BITS & 15
 					      : TG_WSCALE_NONE;
 	}
 	return f;
@@ -336,7 +344,7 @@ TG_INLINE void tg_split_acked(struct tg_split *e, const struct tg_packet *pkt)
 
 /* True if the connection gives way to one that a verified cookie of the same addresses
  * and ports begins. Who guesses blindly must not end what lives: `strong` is a cookie
- * whose MAC has 54 bits (the layout tidegate, with timestamps). Any other, of 22 or 24
+ * whose MAC has 41 bits (the layout tidegate, with timestamps). Any other, of 22 or 24
  * bits, takes only the place of what is ending anyway; as bpf/lib/replace.h. */
 TG_INLINE bool tg_split_gives_way(const struct tg_split *e, bool strong)
 {

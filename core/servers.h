@@ -63,11 +63,6 @@ TG_INLINE struct tg_server_key tg_server_key(const struct tg_packet *pkt, bool b
 	};
 }
 
-TG_INLINE uint16_t tg_mss_least(uint8_t family)
-{
-	return tg_mss_value(family, 0); /* RFC 9293 section 3.7.1: if nothing is said */
-}
-
 /* What clients of this server are told; `l` is NULL if nothing is known of it. */
 TG_INLINE struct tg_service tg_service_advertised(const struct tg_service *svc, uint8_t fixed,
 						  const struct tg_learned *l, uint8_t family)

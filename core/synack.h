@@ -39,9 +39,9 @@ TG_INLINE struct tg_synack tg_synack_agree(const struct tg_packet *syn,
 	a.options.sack_ok = offered->sack_ok && svc->sack;
 	a.options.ts_ok = offered->ts_ok && svc->timestamps;
 	a.options.tsecr = offered->tsval;
-	a.option_bits = tg_cookie_option_bits(tg_mss_index(syn->family, offered->mss),
-					      wscale ? offered->wscale : TG_WSCALE_NONE,
-					      a.options.sack_ok, a.ecn);
+	a.option_bits = tg_cookie_option_bits(
+		tg_cookie_mss(syn->family, offered->mss, a.options.ts_ok),
+		wscale ? offered->wscale : TG_WSCALE_NONE, a.options.sack_ok, a.ecn);
 	return a;
 }
 

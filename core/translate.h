@@ -65,7 +65,7 @@ struct tg_flow {
 	};
 	uint16_t client_window; /* set-up: as in the client's ACK, scaled */
 	union {
-		uint16_t option_bits; /* set-up: as in the cookie */
+		uint16_t option_bits; /* set-up: as in the cookie, without the MSS */
 		uint16_t server_port; /* ready: the port of this box that its SYN-ACK came by */
 	};
 	uint16_t service; /* id */

@@ -154,17 +154,17 @@ def cut(parts, length):
 
 
 def agreed_options(f, service, offer):
-    """(MSS index, wscale, sack, ecn, ts) of the cookie. `offer` is what a reader of the
+    """(MSS as the cookie says it, wscale, sack, ecn, ts) of the cookie. `offer` is what a reader of the
     SYN's options must find: mss, wscale (None: absent), sack, ts (None, or the TSval)."""
     both_scale = offer["wscale"] is not None and service["wscale"] != ref.WSCALE_NONE
     if LAYOUT == "smartcookie":
         return (ref.mss_index(f["family"], offer["mss"]),
                 min(offer["wscale"], 14) if both_scale else ref.WSCALE_NONE, False, False, False)
     ecn = service["ecn"] and f["flags"] & (ECE | CWR) == ECE | CWR and f["tos"] & 3 == 0
-    return (ref.mss_index(f["family"], offer["mss"]),
+    ts = offer["ts"] is not None and service["timestamps"]
+    return (ref.said_mss(f["family"], offer["mss"], ts),
             min(offer["wscale"], 14) if both_scale else ref.WSCALE_NONE,
-            bool(offer["sack"] and service["sack"]), bool(ecn),
-            offer["ts"] is not None and service["timestamps"])
+            bool(offer["sack"] and service["sack"]), bool(ecn), ts)
 
 
 def offer(mss=0, wscale=None, sack=False, ts=None):
@@ -208,14 +208,14 @@ def ack_for(f, found, epoch, service=None, change=None, **fields):
     isn, tsval = cookie_for(f, choice, epoch)
     if change:
         isn, tsval = change(isn, tsval)
-    index, shift, sack, ecn, ts = choice
+    said, shift, sack, ecn, ts = choice
     options = [NOP, NOP, timestamps((found["ts"] + 20) & 0xffffffff, tsval & 0xffffffff)] if ts else []
     tuple_fields = {k: f[k] for k in ("family", "src", "dst", "sport", "dport", "tags", "eth_src",
                                       "eth_dst")}
     base = dict(tuple_fields, seq=(f["seq"] + 1) & 0xffffffff, ack=(isn + 1) & 0xffffffff, flags=ACK,
                 options=options, window=64240 >> (0 if shift == ref.WSCALE_NONE else shift))
     base.update(fields)
-    agreed = {"mss": ref.MSS_TABLE[f["family"]][index], "wscale": shift,
+    agreed = {"mss": max(ref.agreed_mss(f["family"], said, ts), ref.MSS_TABLE[f["family"]][0]), "wscale": shift,
               "rcv_wscale": 0 if shift == ref.WSCALE_NONE else service["wscale"],
               "sack": sack, "timestamps": ts, "ecn": ecn}
     return defaults(base.pop("family"), **base), agreed

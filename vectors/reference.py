@@ -80,8 +80,8 @@ def epoch_key(secret: bytes, epoch: int) -> bytes:
     return chacha20_block(secret, 0, b"TGK1" + struct.pack("<Q", epoch))[:16]
 
 
-MSS_TABLE = {4: [536, 1300, 1360, 1400, 1440, 1452, 1460, 8960],
-             6: [1220, 1280, 1340, 1380, 1420, 1432, 1440, 8940]}
+MSS_TABLE = {4: [536, 1220, 1300, 1360, 1400, 1440, 1460, 8960],
+             6: [1220, 1280, 1340, 1360, 1400, 1420, 1440, 8940]}
 WSCALE_NONE = 15
 PLAIN, TIMESTAMPS = 1, 2
 
@@ -91,23 +91,33 @@ def mss_index(family: int, mss: int) -> int:
     return max([0] + [i for i, entry in enumerate(MSS_TABLE[family]) if entry <= mss])
 
 
-def cookie_mac(secret, epoch, src, dst, sport, dport, client_isn, index, wscale, sack, ecn, form):
-    options = index | wscale << 3 | sack << 7 | ecn << 8
+def said_mss(family: int, mss: int, timestamps: bool) -> int:
+    """What a cookie says of the client's MSS; 0: the client said nothing."""
+    if not timestamps:
+        return mss_index(family, mss)
+    return mss or MSS_TABLE[family][0]
+
+
+def agreed_mss(family: int, said: int, timestamps: bool) -> int:
+    return said if timestamps else MSS_TABLE[family][said]
+
+
+def cookie_mac(secret, epoch, src, dst, sport, dport, client_isn, mss, wscale, sack, ecn, form):
+    options = mss << 6 | wscale << 2 | sack << 1 | ecn
     message = (src + dst + struct.pack(">HH", sport, dport) + struct.pack("<I", client_isn)
-               + struct.pack("<H", options) + struct.pack("<I", epoch & 0xffffffff)
-               + bytes([form]))
+               + struct.pack("<I", options | form << 22)[:3] + struct.pack("<I", epoch & 0xffffffff))
     return siphash24(epoch_key(secret, epoch), message)
 
 
-def cookie(secret, epoch, src, dst, sport, dport, client_isn, index, wscale, sack, ecn,
+def cookie(secret, epoch, src, dst, sport, dport, client_isn, mss, wscale, sack, ecn,
            timestamps):
-    """(ISN, TSval) of the SYN-ACK; TSval is None in the plain form. Addresses as bytes."""
-    mac = cookie_mac(secret, epoch, src, dst, sport, dport, client_isn, index, wscale, sack, ecn,
+    """(ISN, TSval) of the SYN-ACK; TSval is None in the plain form. Addresses as bytes; mss from said_mss."""
+    mac = cookie_mac(secret, epoch, src, dst, sport, dport, client_isn, mss, wscale, sack, ecn,
                      TIMESTAMPS if timestamps else PLAIN)
-    field = index << 6 | wscale << 2 | sack << 1 | ecn
+    field = mss << 6 | wscale << 2 | sack << 1 | ecn
     parity = (epoch & 1) << 31
     if timestamps:
-        return parity | mac & (2**31 - 1), field << 23 | mac >> 31 & (2**23 - 1)
+        return parity | mac & (2**31 - 1), field << 10 | mac >> 31 & (2**10 - 1)
     return parity | field << 22 | mac & (2**22 - 1), None
 
 

@@ -137,6 +137,12 @@ def table_edges():
                 yield syn_vector("mss-%d-v%d" % (said, family),
                                  "rounded down to an entry of the table, or up to the first", f,
                                  offer(said, 7))
+        for said in (1, 700, 1219, 1220, 1337, 1451, 65535):
+            f = p.defaults(family, options=[mss(said), p.SACK, timestamps(9), NOP, wscale(7)])
+            yield syn_vector("mss-exact-%d-v%d" % (said, family), "exactly, with timestamps", f,
+                             offer(said, 7, True, 9))
+        f = p.defaults(family, options=[p.SACK, timestamps(9), NOP, wscale(7)])
+        yield syn_vector("mss-absent-ts-v%d" % family, "none: the least", f, offer(0, 7, True, 9))
         f = p.defaults(family, options=[mss(65535)])
         yield syn_vector("mss-65535-v%d" % family, "the largest MSS", f, offer(65535))
     for shift in range(0, 16):

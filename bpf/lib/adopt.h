@@ -12,8 +12,16 @@
 #include "listeners.h"
 #include "sock_fields.h"
 
+/* The MSS that the kernel is told: it takes none below the least. */
+static __always_inline __u16 tg_mss_adopted(__u8 family, const struct tg_agreed *agreed)
+{
+	__u16 least = tg_mss_least(family);
+
+	return agreed->mss > least ? agreed->mss : least;
+}
+
 /* Hands the connection to the kernel. 0, or a negative error of the kfunc. */
-static __always_inline int tg_adopt(struct __sk_buff *skb, struct tcp_sock *listener,
+static __always_inline int tg_adopt(struct __sk_buff *skb, struct tcp_sock *listener, __u8 family,
 				    const struct tg_ack *ack, const struct tg_agreed *agreed,
 				    const struct tg_service *svc)
 {
@@ -21,7 +29,7 @@ static __always_inline int tg_adopt(struct __sk_buff *skb, struct tcp_sock *list
 	struct bpf_tcp_req_attrs attrs = {
 		.rcv_tsval = ack->tsval,
 		.rcv_tsecr = ack->cookie.tsval + TG_ADOPT_TSVAL_AHEAD_MS,
-		.mss = agreed->mss,
+		.mss = tg_mss_adopted(family, agreed),
 		.wscale_ok = wscale,
 		.snd_wscale = wscale ? agreed->wscale : 0,
 		.rcv_wscale = wscale ? svc->wscale : 0,
@@ -90,7 +98,7 @@ static __always_inline bool tg_listener_adopt(struct __sk_buff *skb, struct bpf_
 	if (!tp)
 		return false;
 	if (TG_LIKELY(!tg_sock_is_mptcp(tp))) {
-		err = tg_adopt(skb, tp, ack, agreed, svc);
+		err = tg_adopt(skb, tp, pkt->family, ack, agreed, svc);
 		/* Any error but this (no memory) is of the moment, and so is a listener that
 		 * is being closed; the client's next segment tries again. A cookie that is
 		 * older than a change of the system's settings is not the listener's fault. */

@@ -40,9 +40,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	epoch = tg_cookie_epoch(guess.isn, in.now_epoch);
 	PROMISE(epoch == in.now_epoch || epoch == in.now_epoch - 1);
 	bits = tg_cookie_claimed_bits(guess, ts);
-	PROMISE(bits < 512);
+	PROMISE(bits < 1U << (ts ? TG_COOKIE_TS_OPTION_BITS : TG_COOKIE_PLAIN_OPTION_BITS));
 	agreed = tg_cookie_agreed(p.family, bits, ts);
-	PROMISE(agreed.mss >= (p.family == 4 ? 536 : 1220) && agreed.wscale <= 15);
+	PROMISE(ts || agreed.mss >= (p.family == 4 ? 536 : 1220));
+	PROMISE(agreed.wscale <= 15);
 	if (tg_cookie_verify(&p, guess, ts, epoch, &key)) {
 		p.seq -= 1;
 		made = tg_cookie_make(&p, bits, ts, epoch, &key);
@@ -51,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 
 	/* What the gate makes is accepted, and says what was put in. */
-	bits = in.option_bits & 511;
+	bits = ts ? in.option_bits | (in.seq & 63) << 16 : in.option_bits & 511;
 	made = tg_cookie_make(&p, bits, ts, in.now_epoch, &key);
 	p.seq += 1;
 	PROMISE(tg_cookie_epoch(made.isn, in.now_epoch) == in.now_epoch);

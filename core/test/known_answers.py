@@ -67,7 +67,7 @@ def main():
     print("/* Cookies under the secret 00 01 .. 1f. v4: 192.0.2.1 -> 198.51.100.7; v6:\n"
           " * 2001:db8:1::1 -> 2001:db8:2:abcd:ef01:2345:6789:80. */\n"
           "struct tg_ka_cookie {\n\tuint64_t epoch;\n\tuint32_t client_isn, isn, tsval;\n"
-          "\tuint16_t sport, dport;\n\tuint8_t family, mss_index, wscale, sack, ecn, ts;\n};\n"
+          "\tuint16_t sport, dport, mss;\n\tuint8_t family, wscale, sack, ecn, ts;\n};\n"
           "static const struct tg_ka_cookie tg_ka_cookies[] = {")
     number = 0
     for epoch in EPOCHS:
@@ -77,10 +77,12 @@ def main():
                 for ts in (0, 1):
                     sport, dport = 1024 + number * 977 % 60000, (80, 443, 65535)[number % 3]
                     client_isn = number * 0x9e3779b1 & 0xffffffff
+                    # as the cookie says it: with timestamps any number, else an index
+                    mss = number * 40503 & 0xffff if ts else index
                     isn, tsval = ref.cookie(SECRET, epoch, src, dst, sport, dport, client_isn,
-                                            index, wscale, sack, ecn, ts)
+                                            mss, wscale, sack, ecn, ts)
                     print("\t{%dULL, 0x%08xU, 0x%08xU, 0x%08xU, %d, %d, %d, %d, %d, %d, %d, %d},"
-                          % (epoch, client_isn, isn, tsval or 0, sport, dport, family, index,
+                          % (epoch, client_isn, isn, tsval or 0, sport, dport, mss, family,
                              wscale, sack, ecn, ts))
     print("};")
     smart()

@@ -123,8 +123,9 @@ static uint32_t short_way(uint8_t *frame, uint32_t len, uint8_t family, bool ts,
 	    frame[13] != (family == 4 ? 0x00 : 0xdd) ||
 	    !tg_fast_syn_read(frame, family, ts, &syn, &offered) || !tg_fast_syn_agrees(svc, ts))
 		return 0;
-	tg_fast_syn_answer(frame, family, ts, &syn, svc,
-			   tg_cookie_make(&syn, tg_fast_syn_bits(family, &offered), ts, epoch, &key));
+	tg_fast_syn_answer(
+		frame, family, ts, &syn, svc,
+		tg_cookie_make(&syn, tg_fast_syn_bits(family, ts, &offered), ts, epoch, &key));
 	return len;
 }
 

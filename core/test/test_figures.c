@@ -38,14 +38,18 @@ static void mean_time(char *text, size_t size, double seconds)
 		snprintf(text, size, "%.1f s", seconds);
 	else if (seconds < 7200)
 		snprintf(text, size, "%.0f min", seconds / 60);
+	else if (seconds < 72 * 3600)
+		snprintf(text, size, "%.0f h", seconds / 3600);
+	else if (seconds < 365.25 * 86400)
+		snprintf(text, size, "%.0f days", seconds / 86400);
 	else
 		snprintf(text, size, "%.0f years", seconds / (365.25 * 86400));
 }
 
 static void forging(void **state)
 {
-	static const uint64_t rates[] = {10000, 100000, 1000000, 10000000};
-	char line[160], plain[32], ts[32], rate[32];
+	static const uint64_t rates[] = {10000, 100000, 1000000, 10000000, 148809523};
+	char line[200], plain[64], ts[64], rate[32];
 	unsigned plain_bits = TG_COOKIE_PLAIN_MAC_BITS;
 	unsigned ts_bits = TG_COOKIE_TS_ISN_MAC_BITS + TG_COOKIE_TS_VAL_MAC_BITS;
 	int i;
@@ -57,7 +61,7 @@ static void forging(void **state)
 	snprintf(line, sizeof(line), "| timestamp | %u | 2^-%u = 1 in %s |", ts_bits, ts_bits,
 		 with_commas(1ULL << ts_bits));
 	must_say(line);
-	for (i = 0; i < 4; i++) {
+	for (i = 0; i < 5; i++) {
 		double per_s = (double)rates[i];
 
 		mean_time(plain, sizeof(plain), (double)(1ULL << plain_bits) / per_s);
@@ -117,7 +121,7 @@ static void layouts(void **state)
 	must_say(line);
 	snprintf(line, sizeof(line), "ISN: P 1 + MAC %d = 32", TG_COOKIE_TS_ISN_MAC_BITS);
 	must_say(line);
-	snprintf(line, sizeof(line), "TSval: MSS 3 + wscale 4 + SACK 1 + ECN 1 + MAC %d = 32",
+	snprintf(line, sizeof(line), "TSval: MSS 16 + wscale 4 + SACK 1 + ECN 1 + MAC %d = 32",
 		 TG_COOKIE_TS_VAL_MAC_BITS);
 	must_say(line);
 }

@@ -39,7 +39,7 @@ static void server_answers(void **state)
  * clock for the client that begins where its cookie's did. */
 static void set_up(void **state)
 {
-	uint32_t bits = tg_cookie_option_bits(tg_mss_index(4, 1460), 7, true, false);
+	uint32_t bits = tg_cookie_option_bits(1460, 7, true, false);
 	struct tg_packet ack = {.family = 4, .seq = 101, .ack = 0x80000001, .ports = 0x50001234};
 	struct tg_ack ack_info = {.cookie = {0x80000000, 5000}, .tsval = 77, .ts_ok = true};
 	struct tg_flow f = tg_flow_open(&ack, &ack_info, bits, 9, 502, 3, 1000);

@@ -281,9 +281,9 @@ static void server_listen(void **state)
 
 static struct tg_split open_one(struct tg_packet *p)
 {
-	uint32_t bits = tg_cookie_option_bits(6, 7, true, false);
+	uint32_t bits = tg_cookie_option_bits(1437, 7, true, false);
 	struct tg_ack ack_info = {
-		.cookie = {.isn = 5000, .tsval = tg_cookie_pack_bits(bits) << 23 | 77},
+		.cookie = {.isn = 5000, .tsval = bits << TG_COOKIE_TS_VAL_MAC_BITS | 77},
 		.tsval = 333,
 		.ts_ok = true};
 
@@ -303,7 +303,7 @@ static void server_syn_sent(void **state)
 	e.hash = 5;
 	assert_int_equal(syn.seq, 1000);
 	assert_int_equal(syn.flags, TG_TCP_SYN);
-	assert_int_equal(syn.options.mss, 1460);
+	assert_int_equal(syn.options.mss, 1437);
 	assert_int_equal(syn.options.wscale, 7);
 	assert_true(syn.options.sack_ok && syn.options.ts_ok);
 	assert_int_equal(syn.options.tsval, 333);

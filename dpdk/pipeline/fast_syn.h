@@ -177,9 +177,11 @@ TG_INLINE int16_t tg_fast_lane(struct tg_worker *w, const struct tg_packet *syn,
 	return (int16_t)lane;
 }
 
-/* tg_mss_index; a flood's SYNs mostly say the same again and again. */
-TG_INLINE uint32_t tg_fast_mss_index(struct tg_worker *w, uint8_t family, uint16_t mss)
+/* tg_cookie_mss; a flood's SYNs mostly say the same again and again. */
+TG_INLINE uint32_t tg_fast_mss(struct tg_worker *w, uint8_t family, uint16_t mss, bool ts)
 {
+	if (ts)
+		return mss;
 	if (family == 4) {
 		if (TG_UNLIKELY(w->fast.mss4.mss != mss)) {
 			w->fast.mss4.mss = mss;
@@ -260,8 +262,9 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f,
 	if (!tg_strategy_has_cookie(s->strategy))
 		return true;
 	f->tsval = tg_swap32(o.tsval);
-	f->option_bits = form->option_bits | tg_fast_mss_index(w, syn->family, o.mss) |
-			 (form->wscale ? (uint32_t)o.wscale << 3 : 0);
+	f->option_bits = form->option_bits |
+			 tg_cookie_option_bits(tg_fast_mss(w, syn->family, o.mss, form->ts),
+					       form->wscale ? o.wscale : 0, false, false);
 	f->lane = tg_fast_lane(w, syn, f->option_bits, form->ts);
 	return true;
 }

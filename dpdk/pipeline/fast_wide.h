@@ -6,7 +6,7 @@
  * Such a frame is, from its tenth byte on, exactly one register long.
  *
  * The formulas are core's, lane by lane: tg_presence_flow, tg_presence_source,
- * tg_mss_index, tg_cookie_pack_bits, tg_cookie_of_mac, tg_challenge_isn.
+ * tg_cookie_option_bits, tg_cookie_of_mac, tg_challenge_isn.
  *
  * Must never: answer a SYN that fast_syn.h would not, or otherwise.
  */
@@ -88,30 +88,19 @@ TG_INLINE bool tg_wide_sums(const struct tg_wide_frames *f, __m512i q2, __m512i 
 /* tg_cookie_option_bits of all lanes. */
 TG_INLINE __m512i tg_wide_bits_of_each(const struct tg_form *form, __m512i mss, __m512i wscale)
 {
-	static const uint16_t least[] = {
-					  /* tg_mss_index */
-#define TG_MSS(index, v4, v6) v4,
-#include "../core/mss.def"
-#undef TG_MSS
-	};
-	__m512i bits = TG_WIDE_ALL(form->option_bits), one = TG_WIDE_ALL(1);
-	int i;
+	__m512i bits = _mm512_or_si512(TG_WIDE_ALL(form->option_bits),
+				       _mm512_slli_epi64(tg_wide_swap16(mss), TG_COOKIE_FLAG_BITS));
 
-	mss = tg_wide_swap16(mss);
-	for (i = 1; i < (int)(sizeof(least) / sizeof(least[0])); i++)
-		bits = _mm512_mask_add_epi64(
-			bits, _mm512_cmpge_epu64_mask(mss, TG_WIDE_ALL(least[i])), bits, one);
 	if (form->wscale)
 		bits = _mm512_or_si512(
 			bits,
-			_mm512_slli_epi64(_mm512_min_epu64(wscale, TG_WIDE_ALL(TG_WSCALE_MAX)), 3));
+			_mm512_slli_epi64(_mm512_min_epu64(wscale, TG_WIDE_ALL(TG_WSCALE_MAX)), 2));
 	return bits;
 }
 
 /* The same; mostly all offer the same. `frame` is one of them. False: an MSS of 0. */
-TG_INLINE bool tg_wide_option_bits(struct tg_worker *w, const struct tg_form *form,
-				   const struct tg_wide_frames *f, __m512i q7, const uint8_t *frame,
-				   __m512i *bits)
+TG_INLINE bool tg_wide_option_bits(const struct tg_form *form, const struct tg_wide_frames *f,
+				   __m512i q7, const uint8_t *frame, __m512i *bits)
 {
 	const __m512i both = tg_wide_row(0, 0, 0, 0, 0, 0xffffULL << 48, 0, 0xffULL << 56);
 	uint16_t mss = tg_swap16(tg_load16(frame + TG_WIDE_FROM + 46));
@@ -120,8 +109,9 @@ TG_INLINE bool tg_wide_option_bits(struct tg_worker *w, const struct tg_form *fo
 
 	if (TG_LIKELY(!_mm512_test_epi64_mask(_mm512_xor_si512(f->any, f->all), both))) {
 		wscale = wscale < TG_WSCALE_MAX ? wscale : TG_WSCALE_MAX;
-		*bits = TG_WIDE_ALL(form->option_bits | tg_fast_mss_index(w, 4, mss) |
-				    (form->wscale ? wscale << 3 : 0));
+		*bits = TG_WIDE_ALL(form->option_bits |
+				    tg_cookie_option_bits(mss, form->wscale ? (uint8_t)wscale : 0,
+							  false, false));
 		return mss != 0;
 	}
 	tg_wide_columns(f->odd, false, &q1, &q5);
@@ -194,7 +184,7 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 		return false;
 	s = tg_wide_server(w, tg_load64(frame + TG_WIDE_FROM + 16),
 			   tg_load64(frame + TG_WIDE_FROM + 24));
-	if (!s || !tg_wide_option_bits(w, &s->form[7], f, q7, frame, &bits))
+	if (!s || !tg_wide_option_bits(&s->form[7], f, q7, frame, &bits))
 		return false;
 	g->server = s;
 	_mm512_store_si512(&b->m[0][at], addrs);
@@ -247,16 +237,14 @@ TG_INLINE __mmask8 tg_wide_known(const struct tg_worker *w, const struct tg_wide
 /* tg_cookie_of_mac: ISN and TSval, as on the wire, the first in the low half. */
 TG_INLINE __m512i tg_wide_cookies(__m512i mac, __m512i bits, uint64_t epoch)
 {
-	__m512i field, isn, tsval;
+	__m512i isn, tsval;
 
-	field = _mm512_or_si512(_mm512_slli_epi64(_mm512_and_si512(bits, TG_WIDE_ALL(7)), 6),
-				_mm512_and_si512(_mm512_srli_epi64(bits, 1), TG_WIDE_ALL(15 << 2)));
-	field = _mm512_or_si512(field, _mm512_and_si512(_mm512_srli_epi64(bits, 6), TG_WIDE_ALL(2)));
+	/* What is above the option bits in the message is cut off at 32. */
 	isn = _mm512_or_si512(_mm512_and_si512(mac, TG_WIDE_ALL(TG_COOKIE_TS_ISN_MAC_MASK)),
 			      TG_WIDE_ALL((epoch & 1) << 31));
 	tsval = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi64(mac, TG_COOKIE_TS_ISN_MAC_BITS),
 						 TG_WIDE_ALL(TG_COOKIE_TS_VAL_MAC_MASK)),
-				_mm512_slli_epi64(field, TG_COOKIE_TS_VAL_MAC_BITS));
+				_mm512_slli_epi64(bits, TG_COOKIE_TS_VAL_MAC_BITS));
 	return tg_wide_swap32(_mm512_or_si512(isn, _mm512_slli_epi64(tsval, 32)));
 }
 

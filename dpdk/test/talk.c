@@ -150,9 +150,9 @@ struct tg_cookie talk_cookie(const struct talk *t)
 				.seq = t->client_isn,
 				.family = t->family};
 
-	return tg_cookie_make(&syn,
-			      tg_cookie_option_bits(tg_mss_index(t->family, 1460), 7, true, false),
-			      t->ts, TALK_EPOCH, &key);
+	return tg_cookie_make(
+		&syn, tg_cookie_option_bits(tg_cookie_mss(t->family, 1460, t->ts), 7, true, false),
+		t->ts, TALK_EPOCH, &key);
 }
 
 void talk_put(struct harness *h, const uint8_t *frame, uint32_t len, enum tg_direction dir)

@@ -72,16 +72,16 @@
 /* mss.def: the smallest MSS of each index */
 #define TG_MSS_V4_0 536
 #define TG_MSS_V6_0 1220
-#define TG_MSS_V4_1 1300
+#define TG_MSS_V4_1 1220
 #define TG_MSS_V6_1 1280
-#define TG_MSS_V4_2 1360
+#define TG_MSS_V4_2 1300
 #define TG_MSS_V6_2 1340
-#define TG_MSS_V4_3 1400
-#define TG_MSS_V6_3 1380
-#define TG_MSS_V4_4 1440
-#define TG_MSS_V6_4 1420
-#define TG_MSS_V4_5 1452
-#define TG_MSS_V6_5 1432
+#define TG_MSS_V4_3 1360
+#define TG_MSS_V6_3 1360
+#define TG_MSS_V4_4 1400
+#define TG_MSS_V6_4 1400
+#define TG_MSS_V4_5 1440
+#define TG_MSS_V6_5 1420
 #define TG_MSS_V4_6 1460
 #define TG_MSS_V6_6 1440
 #define TG_MSS_V4_7 8960

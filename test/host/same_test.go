@@ -30,14 +30,18 @@ func (o clientOptions) String() string {
 }
 
 // allClientOptions is every combination that a client of the family can offer.
-// The sizes are entries of the cookie's table (core/cookie.h); for others the
-// gate rounds down.
+// Without timestamps the sizes are entries of the cookie's table (core/mss.def); for others
+// the gate rounds down. With them any size arrives, of those that the kernel adopts.
 func allClientOptions(ipv6 bool) (all []clientOptions) {
-	sizes := []int{0, 536, 1300, 1400, 1440}
+	entries, any := []int{0, 536, 1220, 1360, 1440}, []int{0, 536, 700, 1231, 1453}
 	if ipv6 {
-		sizes = []int{0, 1220, 1280, 1380, 1420}
+		entries, any = []int{0, 1220, 1280, 1360, 1420}, []int{0, 1220, 1239, 1331, 1439}
 	}
 	for bits := range 8 {
+		sizes := entries
+		if bits&1 != 0 {
+			sizes = any
+		}
 		for _, ecn := range []int{0, 1} {
 			for _, mss := range sizes {
 				all = append(all, clientOptions{bits&1 != 0, bits&2 != 0, bits&4 != 0, ecn, mss})

@@ -15,7 +15,7 @@ import (
 func (w *world) ackOfCookie(ipv6 bool, sport uint16, isn uint32, ts bool) *segment {
 	s := &segment{v6: ipv6, src: w.ClientAddr(ipv6).AsSlice(), dst: w.ServerAddr(ipv6).AsSlice(),
 		sport: sport, dport: port, seq: isn + 1, flags: flagACK, window: 1000}
-	cookie, tsval := makeCookie(&w.secret, s, isn, 6|7<<3|1<<7, ts, w.edge.now())
+	cookie, tsval := makeCookie(&w.secret, s, isn, optionBits(6, 1460, ts), ts, w.edge.now())
 	s.ack = cookie + 1
 	if ts {
 		s.options = binary.BigEndian.AppendUint32([]byte{1, 1, 8, 10, 0, 0, 0, 1}, tsval)

@@ -39,7 +39,7 @@ func (w *world) crowdSegment(c crowd, n int) *segment {
 	}
 	s := &segment{v6: c.v6, src: src, dst: w.ServerAddr(c.v6).AsSlice(), sport: uint16(1024 + n/c.sources), dport: port,
 		seq: uint32(n)*77777 + 1, flags: flagACK, window: 1000}
-	cookie, tsval := makeCookie(&w.secret, s, s.seq-1, 6|7<<3|1<<7, true, w.edge.now())
+	cookie, tsval := makeCookie(&w.secret, s, s.seq-1, optionBits(6, 1460, true), true, w.edge.now())
 	s.ack = cookie + 1
 	s.options = binary.BigEndian.AppendUint32([]byte{1, 1, 8, 10, 0, 0, 0, 1}, tsval)
 	if c.data {

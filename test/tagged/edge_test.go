@@ -256,7 +256,10 @@ func (e *edge) answer(s *segment) []byte {
 			index = uint32(i)
 		}
 	}
-	isn, own := makeCookie(&e.secret, s, s.seq, index|wscale<<3|sack<<7, ts, e.now())
+	if ts {
+		index = uint32(mss)
+	}
+	isn, own := makeCookie(&e.secret, s, s.seq, index<<6|wscale<<2|sack<<1, ts, e.now())
 	o := []byte{2, 4, byte(e.maxMSS >> 8), byte(e.maxMSS)}
 	if sack == 1 {
 		o = append(o, 1, 1, 4, 2)

@@ -170,8 +170,8 @@ func checksum(b []byte) uint16 {
 // ---- docs/cookie-format.md, layout `tidegate` ----
 
 var mssTable = map[bool][]uint16{
-	false: {536, 1300, 1360, 1400, 1440, 1452, 1460, 8960},
-	true:  {1220, 1280, 1340, 1380, 1420, 1432, 1440, 8940},
+	false: {536, 1220, 1300, 1360, 1400, 1440, 1460, 8960},
+	true:  {1220, 1280, 1340, 1360, 1400, 1420, 1440, 8940},
 }
 
 func cookieMAC(key [16]byte, s *segment, clientISN, options uint32, epoch uint64, form byte) uint64 {
@@ -179,32 +179,38 @@ func cookieMAC(key [16]byte, s *segment, clientISN, options uint32, epoch uint64
 	msg = binary.BigEndian.AppendUint16(msg, s.sport)
 	msg = binary.BigEndian.AppendUint16(msg, s.dport)
 	msg = binary.LittleEndian.AppendUint32(msg, clientISN)
-	msg = binary.LittleEndian.AppendUint16(msg, uint16(options))
-	msg = binary.LittleEndian.AppendUint32(msg, uint32(epoch))
-	return sipHash24(key, append(msg, form))
+	options |= uint32(form) << 22
+	msg = append(msg, byte(options), byte(options>>8), byte(options>>16))
+	return sipHash24(key, binary.LittleEndian.AppendUint32(msg, uint32(epoch)))
+}
+
+// optionBits are those of a client with window scale 7 and SACK, whose MSS is the table's `index`.
+func optionBits(index, mss uint32, ts bool) uint32 {
+	if ts {
+		index = mss
+	}
+	return index<<6 | 7<<2 | 1<<1
 }
 
 // makeCookie is the ISN (and TSval) for a SYN with these option bits.
 func makeCookie(secret *keys.Secret, s *segment, clientISN, options uint32, ts bool, epoch uint64) (isn, tsval uint32) {
 	key := secret.EpochKey(epoch)
-	field := options&7<<6 | options>>3&15<<2 | options>>7&1<<1 | options>>8&1
 	parity := uint32(epoch&1) << 31
 	if ts {
 		mac := cookieMAC(key, s, clientISN, options, epoch, 2)
-		return parity | uint32(mac)&0x7fffffff, field<<23 | uint32(mac>>31)&0x7fffff
+		return parity | uint32(mac)&0x7fffffff, options<<10 | uint32(mac>>31)&0x3ff
 	}
 	mac := cookieMAC(key, s, clientISN, options, epoch, 1)
-	return parity | field<<22 | uint32(mac)&0x3fffff, 0
+	return parity | options<<22 | uint32(mac)&0x3fffff, 0
 }
 
 // verifyCookie says whether an ACK carries a cookie of this epoch or the one before.
 func verifyCookie(secret *keys.Secret, s *segment, epoch uint64) bool {
 	_, tsecr, ts := s.timestamps()
-	field := (s.ack - 1) >> 22 & 0x1ff
+	options := (s.ack - 1) >> 22 & 0x1ff
 	if ts {
-		field = tsecr >> 23
+		options = tsecr >> 10
 	}
-	options := field>>6&7 | field>>2&15<<3 | field>>1&1<<7 | field&1<<8
 	for _, n := range []uint64{epoch, epoch - 1} {
 		isn, tsval := makeCookie(secret, s, s.seq-1, options, ts, n)
 		if isn == s.ack-1 && (!ts || tsval == tsecr) {
