@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // offered was processed or lost, and it is the victim's processor that worked.
 func TestStand(t *testing.T) {
 	world.NeedRoot(t)
-	for _, name := range []string{defences.Kernel, defences.Host, defences.Edge} {
+	for _, name := range []string{defences.Kernel, defences.Nft, defences.Host, defences.Edge} {
 		o := DefaultOptions().Base
 		o.Defence, o.Exe, o.Server, o.Load, o.Duration = name, tidegate, load.ServerBuiltin, 50, time.Second
 		o.Timeout = 20 * time.Second // as long as a busy machine may need
@@ -47,6 +47,13 @@ func TestStand(t *testing.T) {
 		}
 		if sum := flooded.Processed + flooded.Lost; sum < 0.9*flooded.Offered || flooded.Offered < 100 || flooded.VictimCPU <= quiet.VictimCPU {
 			t.Errorf("%s: %.0f offered, %.0f processed and %.0f lost; CPU %g, quiet %g", name, flooded.Offered, flooded.Processed, flooded.Lost, flooded.VictimCPU, quiet.VictimCPU)
+		}
+		// A defence that completes the server's handshakes must not be refused by it.
+		if n, err := s.top.Server.TCPExt("TSEcrRejected"); err == nil && n > 0 {
+			t.Errorf("%s: the server refused %d ACKs for their timestamps", name, n)
+		}
+		if at, err := s.victim.LastCPU(); err != nil || at != s.env.Pin.Server {
+			t.Errorf("%s: the victim received on processor %d, want %d (%v)", name, at, s.env.Pin.Server, err)
 		}
 		if err := s.close(); err != nil {
 			t.Errorf("%s: %v", name, err)

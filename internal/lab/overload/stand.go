@@ -99,7 +99,7 @@ func (s *stand) build() (err error) {
 		if err := p.ServerPort.EnableGRO(); err != nil { // its NAPI, whatever program comes and goes
 			return err
 		}
-		if s.behind, err = p.ServerPort.PollOn(pin.Server, false); err != nil {
+		if s.behind, err = p.ServerPort.PollOn(pin.Server, true); err != nil {
 			return err
 		}
 	} else {

@@ -22,8 +22,8 @@ import (
 type Poller struct{ pid int }
 
 // PollOn gives a port a poller on that processor (-1: any). It holds for a port whose NAPI
-// runs, and for one program after the other. It comes before processes, and
-// shares with them when it is overloaded, as softirqs do; a prompt one does not share.
+// runs, and for one program after the other. It comes before processes, and leaves them a tenth
+// when it is overloaded; a prompt one leaves them nothing, and yields only to one that is not.
 func (p *Port) PollOn(cpu int, prompt bool) (*Poller, error) {
 	prefix := "napi/" + p.Name + "-"
 	before := kernelThreads(prefix)
@@ -47,15 +47,59 @@ func (p *Port) PollOn(cpu int, prompt bool) (*Poller, error) {
 			return nil, fmt.Errorf("pin %s: %w", prefix, err)
 		}
 	}
-	// A short slice (Linux 6.12) has it run as soon as it is woken, as an interrupt would.
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: pressing, Runtime: uint64(100 * time.Microsecond)}
+	return t, t.setPriority(cpu, prompt)
+}
+
+// What a poller may use of each period, nanoseconds: nearly everything, and what is left is for the
+// processes on its processor, however many packets wait. A period is a tick or more: the kernel looks no
+// more often (HRTICK_DL is off).
+const (
+	pollRuntime = 7_200_000
+	pollPeriod  = 8_000_000
+)
+
+// setPriority has the poller run as soon as it is woken, whatever process has its processor, as an interrupt
+// would. With a nice value alone (EEVDF, Linux 6.18) it waits up to a tick for a process that runs, 4 ms in
+// which a ring of 256 frames overflows many times.
+func (t *Poller) setPriority(cpu int, prompt bool) error {
 	if prompt {
-		attr = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+		attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+		return schedSetAttr(t.pid, &attr)
 	}
-	if err := unix.SchedSetAttr(t.pid, &attr, 0); err != nil {
-		return nil, fmt.Errorf("priority of %s: %w", prefix, err)
+	err := errors.New("no processor named")
+	if cpu >= 0 {
+		err = t.reserve(cpu)
 	}
-	return t, nil
+	if err != nil { // a kernel without deadlines, or with other reservations
+		attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: pressing, Runtime: uint64(100 * time.Microsecond)}
+		return schedSetAttr(t.pid, &attr)
+	}
+	return nil
+}
+
+// reserve gives it a reservation (SCHED_DEADLINE). The kernel takes none of a thread that is bound to a
+// processor; but the only one with a reservation never leaves the processor that it was on.
+func (t *Poller) reserve(cpu int) error {
+	var all, one unix.CPUSet
+	for i := range runtime.NumCPU() {
+		all.Set(i)
+	}
+	one.Set(cpu)
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_DEADLINE, Runtime: pollRuntime, Deadline: pollPeriod, Period: pollPeriod}
+	if err := unix.SchedSetaffinity(t.pid, &all); err != nil {
+		return err
+	}
+	if err := schedSetAttr(t.pid, &attr); err != nil {
+		return errors.Join(err, unix.SchedSetaffinity(t.pid, &one))
+	}
+	return nil
+}
+
+func schedSetAttr(pid int, attr *unix.SchedAttr) error {
+	if err := unix.SchedSetAttr(pid, attr, 0); err != nil {
+		return fmt.Errorf("priority of thread %d: %w", pid, err)
+	}
+	return nil
 }
 
 // CPU is the processor time that the poller has used, and for how long it was ready and
@@ -69,6 +113,20 @@ func (t *Poller) CPU() (used, waited time.Duration, err error) {
 		return 0, 0, fmt.Errorf("/proc/%d/schedstat: %w", t.pid, err)
 	}
 	return used, waited, nil
+}
+
+// LastCPU is the processor that the poller ran on last.
+func (t *Poller) LastCPU() (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", t.pid))
+	if err != nil {
+		return -1, err
+	}
+	_, after, _ := strings.Cut(string(text), ") ") // state is field 3, processor 39 (proc_pid_stat(5))
+	f := strings.Fields(after)
+	if len(f) < 37 {
+		return -1, fmt.Errorf("/proc/%d/stat: %q", t.pid, text)
+	}
+	return strconv.Atoi(f[36])
 }
 
 // kernelThreads are those whose name begins so.
