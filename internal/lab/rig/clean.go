@@ -4,6 +4,8 @@ package rig
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -23,6 +25,11 @@ const (
 // them, work directories, and the host defence's pins and state files. It
 // returns the names of what it removed.
 func Clean() ([]string, error) {
+	lock, err := lockNamespaces()
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
 	var removed []string
 	var errs []error
 	note := func(name string, err error) {
@@ -54,6 +61,23 @@ func Clean() ([]string, error) {
 	return removed, errors.Join(errs...)
 }
 
+// lockNamespaces keeps two that clean up out of each other's way: between the end of a mount and that of its file, the other one
+// is told that the file is busy.
+func lockNamespaces() (io.Closer, error) {
+	if err := os.MkdirAll(nsDir, 0o755); err != nil {
+		return nil, err
+	}
+	dir, err := os.Open(nsDir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("lock %s: %w", nsDir, err)
+	}
+	return dir, nil
+}
+
 // namesOfDead lists the entries of dir named <prefix><owner>[-role][.suffix]
 // whose owner is dead. Names of any other form are not ours.
 func namesOfDead(dir, prefix string) []string {
@@ -79,9 +103,21 @@ func namesOfDead(dir, prefix string) []string {
 // killInside ends the processes of a dead owner's namespace. Children carry
 // Pdeathsig, so this finds something only if one of them shed it.
 func killInside(nsPath string) {
+	if isOurs(nsPath) { // a name that leads to the machine's own namespace: everything is inside
+		return
+	}
 	for _, pid := range PIDsInside(nsPath) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
+}
+
+// isOurs says whether a path is the network namespace of this process or of the first one of the machine, or cannot be told from them.
+func isOurs(nsPath string) bool {
+	var ns, own, first unix.Stat_t
+	if unix.Stat(nsPath, &ns) != nil || unix.Stat("/proc/self/ns/net", &own) != nil || unix.Stat("/proc/1/ns/net", &first) != nil {
+		return true
+	}
+	return ns.Dev == own.Dev && ns.Ino == own.Ino || ns.Dev == first.Dev && ns.Ino == first.Ino
 }
 
 // PIDsInside lists the processes whose main thread is in the namespace.
