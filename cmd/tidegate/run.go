@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -132,14 +131,18 @@ func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
 	return err
 }
 
-// refuseReloads is for roles that read their configuration only at the start.
+// refuseReloads is for roles that read their configuration only at the start: it names what has changed.
 func refuseReloads(ctx context.Context, opt instance.Options, cfg *config.Config) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-opt.Reload:
-			opt.Reloaded(opt.Log, cfg, errors.New("this role reads its configuration only at a start; restart it"))
+			next, err := opt.Load()
+			if err == nil {
+				err = config.CheckReload(cfg, next, "")
+			}
+			opt.Reloaded(opt.Log, cfg, err)
 		}
 	}
 }

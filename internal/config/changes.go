@@ -5,6 +5,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -19,7 +20,12 @@ var changeable = []struct {
 	{"role", func(c *Config) any { return c.Role }, "connections that the former role translates"},
 	{"plane", func(c *Config) any { return c.Plane }, "translated connections"},
 	{"instance", func(c *Config) any { return c.Instance }, "a second instance beside the first: run `tidegate off` for that one"},
-	{"interfaces", func(c *Config) any { return c.Interfaces }, ""},
+	{"interfaces", func(c *Config) any {
+		if c.Patrol != nil { // those of `ports`
+			return nil
+		}
+		return c.Interfaces
+	}, ""},
 	{"secret_file", func(c *Config) any { return c.SecretFile }, "handshakes under way, if its keys are others"},
 	{"next_secret", func(c *Config) any { return c.NextSecret }, ""},
 	{"epoch", func(c *Config) any { return c.Epoch }, "handshakes under way"},
@@ -31,7 +37,9 @@ var changeable = []struct {
 	{"metrics", func(c *Config) any { return c.Metrics }, ""},
 	{"events", func(c *Config) any { return c.Events }, ""},
 	{"report_to", func(c *Config) any { return c.ReportTo }, ""},
-	{"forwarding", func(c *Config) any { return [2]Forwarding{c.Proxy.Forwarding, c.Edge.Forwarding} }, ""},
+	{"forwarding", func(c *Config) any {
+		return [2]any{[2]Forwarding{c.Proxy.Forwarding, c.Edge.Forwarding}, upstream(func(p *Patrol) any { return p.Forwarding }, nil, nil)(c)}
+	}, ""},
 	{"fast_path", func(c *Config) any { return [2]FastPath{c.Proxy.FastPath, c.Edge.FastPath} }, ""},
 	{"protocol", func(c *Config) any { return [2]Protocol{c.Edge.Protocol, c.Server.Protocol} }, ""},
 	{"cookie_layout", func(c *Config) any { return [2]Layout{c.Edge.Layout, c.Server.Layout} }, "handshakes under way"},
@@ -79,9 +87,45 @@ var changeable = []struct {
 	{"p4.port_macs", func(c *Config) any { return c.P4.PortMACs }, ""},
 	{"p4.mtu", func(c *Config) any { return c.P4.MTU }, ""},
 
-	{"patrol", func(c *Config) any { return c.Patrol }, ""},
-	{"border manager", func(c *Config) any { return c.Border }, ""},
-	{"filter manager", func(c *Config) any { return c.Filter }, ""},
+	{"listen", upstream(func(p *Patrol) any { return p.Listen }, func(b *Border) any { return b.Listen }, func(f *Filter) any { return f.Listen }), ""},
+	{"identity_file", upstream(func(p *Patrol) any { return p.Identity }, func(b *Border) any { return b.Identity }, nil), ""},
+	{"codepoint", upstream(func(p *Patrol) any { return p.Codepoint }, func(b *Border) any { return b.Codepoint }, func(f *Filter) any { return f.Codepoint }), ""},
+	{"ports", upstream(func(p *Patrol) any { return p.Ports }, nil, nil), ""},
+	{"sources", upstream(func(p *Patrol) any { return p.Sources }, nil, nil), ""},
+	{"sources_file", upstream(func(p *Patrol) any { return p.SourcesFile }, nil, nil), ""},
+	{"check_sources", upstream(func(p *Patrol) any { return p.Check }, nil, nil), ""},
+	{"managers", upstream(func(p *Patrol) any { return p.Managers }, nil, nil), ""},
+	{"max_filters", upstream(func(p *Patrol) any { return p.MaxFilters }, nil, nil), ""},
+	{"exceptions", upstream(func(p *Patrol) any { return p.Exceptions }, nil, nil), ""},
+	{"plain", upstream(func(p *Patrol) any { return p.Plain }, nil, nil), ""},
+	{"bindings", upstream(nil, func(b *Border) any { return b.Bindings }, func(f *Filter) any { return f.Bindings }), ""},
+	{"signed_bindings", upstream(nil, func(b *Border) any { return b.Signed }, func(f *Filter) any { return f.Signed }), ""},
+	{"patrols", upstream(nil, func(b *Border) any { return b.Patrols }, nil), ""},
+	{"rate", upstream(nil, func(b *Border) any { return b.Rate }, nil), ""},
+	{"protect", upstream(nil, func(b *Border) any { return b.Protect }, nil), ""},
+	{"own", upstream(nil, nil, func(f *Filter) any { return f.Own }), ""},
+	{"never", upstream(nil, nil, func(f *Filter) any { return f.Never }), ""},
+	{"api", upstream(nil, nil, func(f *Filter) any { return f.API }), ""},
+	{"expires", upstream(nil, nil, func(f *Filter) any { return f.Expires }), ""},
+	{"idle", upstream(nil, nil, func(f *Filter) any { return f.Idle }), ""},
+	{"watch", upstream(nil, nil, func(f *Filter) any { return f.Watch }), ""},
+	{"proof", upstream(nil, nil, func(f *Filter) any { return f.Proof }), ""},
+	{"suricata", upstream(nil, nil, func(f *Filter) any { return f.Suricata }), ""},
+}
+
+// upstream is a field of those of the three roles that have it.
+func upstream(patrol func(*Patrol) any, border func(*Border) any, filter func(*Filter) any) func(*Config) any {
+	return func(c *Config) any {
+		switch {
+		case patrol != nil && c.Patrol != nil:
+			return patrol(c.Patrol)
+		case border != nil && c.Border != nil:
+			return border(c.Border)
+		case filter != nil && c.Filter != nil:
+			return filter(c.Filter)
+		}
+		return nil
+	}
 }
 
 // Changed names the fields, services aside, that differ.
@@ -94,25 +138,33 @@ func Changed(old, next *Config) (names []string) {
 	return names
 }
 
-// CheckReload refuses a change of a field that a reload does not bring into force (Field.Live). always is
-// what any restart of this plane costs; empty: nothing.
+// CheckReload refuses changes of fields that a reload does not bring into force (Field.Live), and names all of them.
+// always is what any restart of this plane costs; empty: nothing.
 func CheckReload(old, next *Config, always string) error {
+	var refused, loses []string
 	for _, name := range Changed(old, next) {
 		if liveAt(name, old.situation()) {
 			continue
 		}
-		loses := always
+		refused = append(refused, name)
+		lost := always
 		for _, f := range changeable {
-			if f.name == name && loses == "" {
-				loses = f.loses
+			if f.name == name && lost == "" {
+				lost = f.loses
 			}
 		}
-		if loses == "" {
-			loses = "nothing"
+		if lost != "" && !slices.Contains(loses, lost) {
+			loses = append(loses, lost)
 		}
-		return fmt.Errorf("%s changed: it takes effect at the next restart (`systemctl restart`, or stop and start), which loses: %s; nothing of this reload was applied", name, loses)
 	}
-	return nil
+	if len(refused) == 0 {
+		return nil
+	}
+	if len(loses) == 0 {
+		loses = []string{"nothing"}
+	}
+	return fmt.Errorf("%s changed: it takes effect at the next restart (`systemctl restart`, or stop and start), which loses: %s; nothing of this reload was applied",
+		strings.Join(refused, ", "), strings.Join(loses, "; "))
 }
 
 // Difference names all that differs, services by name: "services.web".
@@ -170,6 +222,9 @@ func Diff(old, next *Config) (list []Change) {
 
 // oneWord is a value as text if it is a word, a number or a time; others are too long to compare by eye.
 func oneWord(v any) string {
+	if v == nil {
+		return ""
+	}
 	switch reflect.TypeOf(v).Kind() {
 	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64, reflect.Uint8, reflect.Uint64, reflect.Float64:
 		return fmt.Sprint(v)

@@ -25,24 +25,41 @@ func someConfig(t *testing.T) *Config {
 func TestChangedKnowsEveryField(t *testing.T) {
 	var visit func(v reflect.Value, path string)
 	base := someConfig(t)
+	was := *base
+	base.Patrol, base.Border, base.Filter = &Patrol{}, &Border{}, &Filter{}
 	visit = func(v reflect.Value, path string) {
 		for i := range v.NumField() {
 			name := path + v.Type().Field(i).Name
 			if name == "Services" || name == "Warnings" {
 				continue // live in every role; told, not compared
 			}
-			if f := v.Field(i); f.Kind() == reflect.Struct && f.Type().PkgPath() == v.Type().PkgPath() && name != "NextSecret" && name != "ReportTo" && f.Type() != reflect.TypeFor[Rate]() {
+			if f := v.Field(i); f.Kind() == reflect.Pointer {
+				visit(f.Elem(), name+".")
+				continue
+			}
+			if f := v.Field(i); f.Kind() == reflect.Struct && f.Type().PkgPath() == v.Type().PkgPath() && name != "NextSecret" && name != "ReportTo" && f.Type() != reflect.TypeFor[Rate]() && f.Type() != reflect.TypeFor[Signed]() {
 				visit(f, name+".")
 				continue
 			}
-			c := *base
+			before, c := was, was
+			for _, to := range []*Config{&before, &c} { // of the three, the one that is looked at
+				switch {
+				case strings.HasPrefix(name, "Patrol."):
+					to.Patrol = &Patrol{}
+				case strings.HasPrefix(name, "Border."):
+					to.Border = &Border{}
+				case strings.HasPrefix(name, "Filter."):
+					to.Filter = &Filter{}
+				}
+			}
 			f := reflect.ValueOf(&c).Elem()
 			for part := range strings.SplitSeq(name, ".") {
-				f = f.FieldByName(part)
+				f = reflect.Indirect(f).FieldByName(part)
 			}
 			f.Set(otherThan(t, f, name))
-			if len(Changed(base, &c)) != 1 {
-				t.Errorf("%s: a change of it is %q; want one name", name, Changed(base, &c))
+			changed := Changed(&before, &c)
+			if len(changed) != 1 && !(name == "Border.Interfaces" && len(changed) == 0) { // a copy of Interfaces
+				t.Errorf("%s: a change of it is %q; want one name", name, changed)
 			}
 		}
 	}
@@ -77,6 +94,8 @@ func otherThan(t *testing.T, v reflect.Value, name string) reflect.Value {
 			return reflect.ValueOf(NextSecret{File: "x", From: time.Unix(1, 0)})
 		case netip.AddrPort:
 			return reflect.ValueOf(netip.MustParseAddrPort("127.0.0.1:1"))
+		case Signed:
+			return reflect.ValueOf(Signed{Key: "x"})
 		case Rate:
 			return reflect.ValueOf(Rate{All: true})
 		case ReportTo:

@@ -55,9 +55,10 @@ type Field struct {
 	// Limits and a default that follow the value of another field, which is read first; they narrow Low and High.
 	LowPart, HighPart, DefaultPart Part
 
-	Values string // for readers, where kind and range do not say it
-	Text   string // what it means, in Markdown
-	Former string // a name that it had; still read, with a warning
+	Values  string // for readers, where kind and range do not say it
+	Example string // in YAML, for the complete examples of the document; empty: the default
+	Text    string // what it means, in Markdown
+	Former  string // a name that it had; still read, with a warning
 
 	// What of it a reload compares (changes.go): the name of an entry there. Empty: the same as Name.
 	Change string
@@ -114,9 +115,9 @@ var commonFields = []Field{
 		Text: "what this machine does: protect itself, protect servers behind it ([proxy.md](proxy.md)), do one half of that ([edge.md](edge.md)), or filter near the source ([upstream.md](upstream.md))"},
 	{Name: "instance", Roles: everyRole, Kind: Text, Default: "default", Values: "1 to 32 letters, digits, `-` `_` `.`",
 		Text: "names the pinned BPF objects and the state file, so that two instances can run side by side"},
-	{Name: "interfaces", Roles: append(slices.Clone(withServices), RoleBorderManager), Kind: List, Default: "required", Values: "1 to 64 names", Live: atSwitch,
+	{Name: "interfaces", Example: `[eth0, eth1]`, Roles: append(slices.Clone(withServices), RoleBorderManager), Kind: List, Default: "required", Values: "1 to 64 names", Live: atSwitch,
 		Text: "the interfaces that clients' packets arrive by; all must exist in the network namespace in which Tidegate starts (`plane: p4`: be ports of the switch). Border manager (optional): nonces are answered in XDP there"},
-	{Name: "secret_file", Roles: append(slices.Clone(withServices), RoleBorderManager), Kind: Text, Default: "required", Values: "path", Live: everywhere4,
+	{Name: "secret_file", Example: `/etc/tidegate/secret`, Roles: append(slices.Clone(withServices), RoleBorderManager), Kind: Text, Default: "required", Values: "path", Live: everywhere4,
 		Text: "written by `tidegate keygen FILE`; mode 0600 or stricter. A relative path starts at the directory of the configuration"},
 	{Name: "epoch", Roles: withServices, Kind: Duration, Low: int64(minEpoch), High: int64(maxEpoch), Default: "8s",
 		Text: "how long one key makes cookies; they are accepted in that epoch and the next. Must be the same on all machines that share a secret"},
@@ -124,9 +125,9 @@ var commonFields = []Field{
 		Text: clockSkewText},
 	{Name: "clock_skew", Roles: split, Planes: notP4, Kind: Duration, High: int64(maxEpoch), HighPart: Part{"epoch", 1, 1}, DefaultPart: Part{"epoch", 1, 4},
 		Text: clockSkewText},
-	{Name: "next_secret_file", Roles: withServices, Kind: Text, Values: "path", Change: "next_secret", Live: everywhere4,
+	{Name: "next_secret_file", Example: `/etc/tidegate/next-secret`, Roles: withServices, Kind: Text, Values: "path", Change: "next_secret", Live: everywhere4,
 		Text: "the secret that replaces the current one in the first epoch after `next_secret_from`, also on switches ([p4.md](p4.md)); see [edge.md](edge.md#keys-and-clocks)"},
-	{Name: "next_secret_from", Roles: withServices, Kind: Text, Values: "a time, for example `2027-01-31T12:00:00Z`", Change: "next_secret", Live: everywhere4,
+	{Name: "next_secret_from", Example: `2027-01-31T12:00:00Z`, Roles: withServices, Kind: Text, Values: "a time, for example `2027-01-31T12:00:00Z`", Change: "next_secret", Live: everywhere4,
 		Text: "when the next secret takes effect; the same on all machines"},
 	{Name: "key_horizon", Roles: []string{RoleHost, RoleServer}, Kind: Duration, High: int64(MaxKeyHorizon), LowPart: Part{"epoch", 2, 1}, Default: "2h",
 		Text: keyHorizonText},
@@ -140,21 +141,21 @@ var commonFields = []Field{
 		Text: "when the instance is taken down (`tidegate off`, Ctrl-C), SYNs go to the kernel or the server at once, and for this long cookies still verify and translated connections continue; then the programs detach. SIGTERM leaves everything in place: [lifecycle.md](lifecycle.md)"},
 	{Name: "xdp_mode", Roles: append(slices.Clone(withServices), RolePatrol, RoleBorderManager), Planes: onXDP, Kind: Words, Words: []string{string(XDPAuto), string(XDPNative), string(XDPGeneric)}, Default: "auto",
 		Text: "`auto`: in the driver if it supports XDP, otherwise in the generic path, which costs more per packet"},
-	{Name: "metrics", Roles: everyRole, Kind: Text, Values: "an address and port, for example `127.0.0.1:9464`",
+	{Name: "metrics", Example: `127.0.0.1:9464`, Roles: everyRole, Kind: Text, Values: "an address and port, for example `127.0.0.1:9464`",
 		Text: "serves the counters of `status`, at most a second old, at `/metrics` for Prometheus ([metrics.md](metrics.md)), 16 requests at once; anybody who can reach this address can read them"},
 	{Name: "events", Roles: everyRole, Kind: Mapping, Change: "events",
 		Text: "where events of the instance are sent ([events.md](events.md))"},
-	{Name: "events.file", Roles: everyRole, Kind: Text, Values: "path; `-`: stdout", Change: "events",
+	{Name: "events.file", Example: `/var/log/tidegate/events`, Roles: everyRole, Kind: Text, Values: "path; `-`: stdout", Change: "events",
 		Text: "one line of JSON per event"},
-	{Name: "events.webhook", Roles: everyRole, Kind: Text, Values: "an address that begins with `https://` or `http://`", Change: "events",
+	{Name: "events.webhook", Example: `https://example.org/hook`, Roles: everyRole, Kind: Text, Values: "an address that begins with `https://` or `http://`", Change: "events",
 		Text: "each event is posted to this address as JSON"},
-	{Name: "events.command", Roles: everyRole, Kind: List, Values: "a program with its absolute path, and its arguments", Change: "events",
+	{Name: "events.command", Example: `[/usr/local/bin/tell, on-call]`, Roles: everyRole, Kind: List, Values: "a program with its absolute path, and its arguments", Change: "events",
 		Text: "run for each event, with the event as JSON on its standard input"},
 	{Name: "events.journal", Roles: everyRole, Kind: YesNo, Default: "no", Change: "events",
 		Text: "each event goes to systemd's journal, with fields of its own"},
 	{Name: "report_to", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: onXDP, Kind: Mapping, Change: "report_to",
 		Text: "report offending sources to a filter manager ([upstream.md](upstream.md))"},
-	{Name: "report_to.api", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: onXDP, Kind: Text, Default: "required", Values: "path", Change: "report_to",
+	{Name: "report_to.api", Example: `/run/tidegate/filters.filters.sock`, Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: onXDP, Kind: Text, Default: "required", Values: "path", Change: "report_to",
 		Text: "the filter manager's socket"},
 	{Name: "report_to.connections", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: onXDP, Kind: Number, High: maxReportRate, Default: strconv.Itoa(defaultReportConnections), Change: "report_to",
 		Text: "handshakes a second that one source may complete with one address; 0: no limit"},
@@ -196,11 +197,11 @@ var proxyFieldTable = []Field{
 		Text: "memory for frame buffers"},
 	{Name: "dpdk.huge_pages", Roles: []string{RoleProxy}, Planes: onDPDK, Kind: YesNo, Default: "no", Change: "dpdk",
 		Text: "use reserved huge pages instead of ordinary memory"},
-	{Name: "dpdk.devices", Roles: []string{RoleProxy}, Planes: onDPDK, Kind: List, Values: "DPDK devices, one for each interface", Change: "dpdk",
+	{Name: "dpdk.devices", Example: `["0000:03:00.0", "0000:03:00.1"]`, Roles: []string{RoleProxy}, Planes: onDPDK, Kind: List, Values: "DPDK devices, one for each interface", Change: "dpdk",
 		Text: "without it, the interfaces stay the kernel's (AF_PACKET)"},
-	{Name: "dpdk.routes", Roles: []string{RoleProxy}, Planes: onDPDK, Kind: List, Values: "`\"PREFIX via INTERFACE MAC\"`", Live: []string{atDPDK},
+	{Name: "dpdk.routes", Example: `["192.0.2.0/24 via eth1 02:00:00:00:00:01"]`, Roles: []string{RoleProxy}, Planes: onDPDK, Kind: List, Values: "`\"PREFIX via INTERFACE MAC\"`", Live: []string{atDPDK},
 		Text: "next hops of a router whose devices do not belong to the kernel"},
-	{Name: "dpdk.addresses", Roles: []string{RoleProxy}, Planes: onDPDK, Kind: List, Values: "`\"IPV4-ADDRESS on INTERFACE\"`", Live: []string{atDPDK},
+	{Name: "dpdk.addresses", Example: `["198.51.100.1 on eth0"]`, Roles: []string{RoleProxy}, Planes: onDPDK, Kind: List, Values: "`\"IPV4-ADDRESS on INTERFACE\"`", Live: []string{atDPDK},
 		Text: "addresses of such a router, for which it answers ARP"},
 	{Name: "dpdk.white_bitmap", Roles: []string{RoleProxy}, Planes: onDPDK, Kind: YesNo, Default: "no", Change: "dpdk",
 		Text: "keep whitelisted IPv4 sources in a bitmap of the whole address space"},
@@ -220,9 +221,9 @@ var (
 const cookieLayoutText = "how cookies are encoded, the same on both; `smartcookie`, for networks in which switches are edges, too ([p4.md](p4.md)), offers no options and needs `protocol: plain`"
 
 var edgeFieldTable = []Field{
-	{Name: "inside", Roles: []string{RoleEdge}, Kind: List, Default: "required", Values: "names from `interfaces`", Live: []string{atEdgeP4},
+	{Name: "inside", Example: `[eth1]`, Roles: []string{RoleEdge}, Kind: List, Default: "required", Values: "names from `interfaces`", Live: []string{atEdgeP4},
 		Text: "the interfaces that the servers are behind; packets that arrive there are trusted"},
-	{Name: "inside", Roles: []string{RoleProxy}, Planes: onP4, Kind: List, Default: "required", Values: "names from `interfaces`", Live: []string{atProxyP4},
+	{Name: "inside", Example: `[eth1]`, Roles: []string{RoleProxy}, Planes: onP4, Kind: List, Default: "required", Values: "names from `interfaces`", Live: []string{atProxyP4},
 		Text: "the switch's ports that the servers are behind"},
 	{Name: "protocol", Roles: split, Kind: Words, Words: []string{string(ProtocolPlain), string(ProtocolTagged)}, Default: "plain",
 		Text: "what edge and servers exchange, the same on both ([split-protocol.md](split-protocol.md)); on a server, `tagged` needs `takeover: translate` (or `auto`, which then means `translate`)"},
@@ -244,11 +245,11 @@ var edgeFieldTable = []Field{
 		Text: "how long an edge with a new filter forwards all unknown packets to the servers"},
 	{Name: "hops", Roles: []string{RoleEdge}, Kind: Number, High: maxHops, Default: "16", Live: []string{atEdge, atEdgeP4},
 		Text: "the TTL of forwarded packets, and the lowest with which they are accepted; 0: TTLs are not changed"},
-	{Name: "offers", Roles: []string{RoleEdge}, Planes: onXDP, Kind: List, Words: []string{"sack", "timestamps", "ecn"}, Default: "all", Values: "`sack`, `timestamps`, `ecn`", Live: []string{atEdge},
+	{Name: "offers", Example: `[sack, timestamps, ecn]`, Roles: []string{RoleEdge}, Planes: onXDP, Kind: List, Words: []string{"sack", "timestamps", "ecn"}, Default: "all", Values: "`sack`, `timestamps`, `ecn`", Live: []string{atEdge},
 		Text: "TCP options that the servers accept"},
-	{Name: "edge_id", Roles: []string{RoleEdge}, Kind: Number, Low: 1, High: MaxEdges, Default: "required with `tagged`", Live: []string{atEdge, atEdgeP4},
+	{Name: "edge_id", Example: `1`, Roles: []string{RoleEdge}, Kind: Number, Low: 1, High: MaxEdges, Default: "required with `tagged`", Live: []string{atEdge, atEdgeP4},
 		Text: "the number by which the servers' `edges` identify this edge"},
-	{Name: "peers", Roles: []string{RoleEdge}, Planes: onXDP, Kind: List, Values: "addresses",
+	{Name: "peers", Example: `[198.51.100.3]`, Roles: []string{RoleEdge}, Planes: onXDP, Kind: List, Values: "addresses",
 		Text: "other edges, to which this one sends what its filter learns (UDP 21576)"},
 }
 
@@ -259,7 +260,7 @@ var serverFieldTable = []Field{
 		Text: "what happens, under `takeover: adopt`, to a SYN that no edge has answered. `kernel`: the kernel answers it, with its own SYN cookies when it is flooded; `answer`: this program answers it as an edge would, and takes the interfaces' XDP place for that ([split-protocol.md](split-protocol.md), \"No edge\")"},
 	{Name: "unmatched_ack", Former: "last_line", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(UnmatchedDrop), string(UnmatchedReset)}, Default: "drop", Live: []string{atAdopting},
 		Text: "the final ACK check: what happens to an ACK with neither socket nor cookie. `drop`: it is dropped; `reset`: the kernel answers with a RST"},
-	{Name: "edges", Roles: []string{RoleServer}, Kind: List, Default: "required with `tagged`", Values: "`\"ID ADDRESS [ADDRESS]\"` each",
+	{Name: "edges", Example: `["1 198.51.100.2 2001:db8:2::2"]`, Roles: []string{RoleServer}, Kind: List, Default: "required with `tagged`", Values: "`\"ID ADDRESS [ADDRESS]\"` each",
 		Text: "where confirmations are sent (UDP 21575), one address for each family"},
 	{Name: "max_connections", Roles: takesOver, Kind: Number, Low: 1, High: maxMaxConnections, Default: "262144",
 		Text: "connections translated at the same time; 64 bytes each"},
@@ -270,11 +271,11 @@ var serverFieldTable = []Field{
 }
 
 var serviceFieldTable = []Field{
-	{Name: "services.name", Roles: withServices, Kind: Text, Default: "required", Values: "1 to 32 letters, digits, `-` `_` `.`", Change: "services", Live: everywhere4,
+	{Name: "services.name", Example: `web`, Roles: withServices, Kind: Text, Default: "required", Values: "1 to 32 letters, digits, `-` `_` `.`", Change: "services", Live: everywhere4,
 		Text: "unique; used in `status` and metrics"},
-	{Name: "services.prefixes", Roles: withServices, Kind: List, Default: "every address", Values: "IPv4 and IPv6 prefixes or addresses", Change: "services", Live: everywhere4,
+	{Name: "services.prefixes", Example: `[192.0.2.0/24, "2001:db8::/64"]`, Roles: withServices, Kind: List, Default: "every address", Values: "IPv4 and IPv6 prefixes or addresses", Change: "services", Live: everywhere4,
 		Text: "destination addresses. Host bits must be zero; at most 8 different prefix lengths per family over all services, and at most 1,048,576 combinations of prefix and port"},
-	{Name: "services.ports", Roles: withServices, Kind: List, Default: "required", Values: "numbers and ranges `\"8000-8010\"`", Change: "services", Live: everywhere4,
+	{Name: "services.ports", Example: `[80, 443, "8000-8010"]`, Roles: withServices, Kind: List, Default: "required", Values: "numbers and ranges `\"8000-8010\"`", Change: "services", Live: everywhere4,
 		Text: "destination ports, each listed once"},
 	{Name: "services.mode", Roles: withServices, Kind: Words, Words: []string{string(ModeOff), string(ModeMonitor), string(ModeAlways)}, Default: "always", Change: "services", Live: everywhere4,
 		Text: "`monitor` counts and shows what would have been done; `always` answers every SYN. `auto` is not available yet"},
@@ -290,7 +291,7 @@ var serviceFieldTable = []Field{
 		Text: "window scale, sent only to clients that offer it"},
 	{Name: "services.window", Roles: withServices, Kind: Auto, Low: 1, High: math.MaxUint16, Default: "auto", Change: "services", Live: everywhere4,
 		Text: "the window in our SYN-ACK"},
-	{Name: "services.signed", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: notP4, Kind: Words, Words: []string{string(SignedAnswer), string(SignedPass), string(SignedDrop)}, Default: "answer", Change: "services", Live: everywhere4,
+	{Name: "services.signed", Example: `pass`, Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: notP4, Kind: Words, Words: []string{string(SignedAnswer), string(SignedPass), string(SignedDrop)}, Default: "answer", Change: "services", Live: everywhere4,
 		Text: "what to do with SYNs that have one well-formed TCP-MD5 or TCP-AO option ([host.md](host.md))"},
 	{Name: "services.signed_rate", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: notP4, Kind: Number, Low: 1, High: maxSignedRate, Default: strconv.Itoa(defaultSignedRate), Change: "services", Live: everywhere4,
 		Text: "SYNs a second that `signed: pass` lets through; the others are answered"},

@@ -46,38 +46,45 @@ func generate(document, schemaFile string) error {
 	return os.WriteFile(schemaFile, append(out, '\n'), 0o644)
 }
 
-const (
-	begin = "<!-- fields: "
-	end   = "<!-- end of fields -->"
-)
+// marks enclose what is generated in the document: the name of a table or of an example follows the first.
+var marks = []struct {
+	begin, end string
+	make       func(name string) (string, error)
+}{
+	{"<!-- fields: ", "<!-- end of fields -->", table},
+	{"<!-- example: ", "<!-- end of example -->", example},
+}
 
-// fill replaces what stands between the marks of each table.
+// fill replaces what stands between the marks.
 func fill(text string) (string, error) {
-	var out strings.Builder
-	tables := 0
-	for {
-		before, rest, found := strings.Cut(text, begin)
-		out.WriteString(before)
-		if !found {
-			break
+	for _, m := range marks {
+		var out strings.Builder
+		filled := 0
+		for {
+			before, rest, found := strings.Cut(text, m.begin)
+			out.WriteString(before)
+			if !found {
+				break
+			}
+			name, rest, ok := strings.Cut(rest, " -->\n")
+			_, after, ok2 := strings.Cut(rest, m.end)
+			if !ok || !ok2 {
+				return "", fmt.Errorf("%q is not closed by %q", m.begin+name, m.end)
+			}
+			made, err := m.make(name)
+			if err != nil {
+				return "", err
+			}
+			out.WriteString(m.begin + name + " -->\n" + made + m.end)
+			text = after
+			filled++
 		}
-		name, rest, ok := strings.Cut(rest, " -->\n")
-		_, after, ok2 := strings.Cut(rest, end)
-		if !ok || !ok2 {
-			return "", fmt.Errorf("a table is not closed by %q", end)
+		if filled == 0 {
+			return "", fmt.Errorf("nothing is marked by %q", m.begin)
 		}
-		t, err := table(name)
-		if err != nil {
-			return "", err
-		}
-		out.WriteString(begin + name + " -->\n" + t + end)
-		text = after
-		tables++
+		text = out.String()
 	}
-	if tables == 0 {
-		return "", fmt.Errorf("no table is marked by %q", begin)
-	}
-	return out.String(), nil
+	return text, nil
 }
 
 var services = []string{config.RoleHost, config.RoleProxy, config.RoleEdge, config.RoleServer}
