@@ -25,7 +25,7 @@ FRAMES ?= 17000000 # odd frames to each of six kinds of gate: 10^8 in all
 PLANES_WORLDS ?= 20000 # random configurations of the proxy, about 100 frames each, on every plane
 SOAKTIME ?= 10m
 
-.PHONY: format help demo test test-p4 test-unit test-kernel bench fuzz lint generate build dpdk soak packages test-packages clean
+.PHONY: format help demo test test-p4 test-web test-unit test-kernel bench fuzz lint generate build dpdk soak packages test-packages clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r t d; do printf 'make %-10s  %s\n' "$$t" "$$d"; done
@@ -43,6 +43,11 @@ test: ## everything that CI runs (root)
 test-p4: ## the P4 programs on simple_switch (root; needs P4C, SIMPLE_SWITCH, P4C_TOFINO and BFAS, see docs/p4.md)
 	@tools/deps.sh test
 	TIDEGATE_P4=require $(GO) test ./test/p4 -count=1 -v -timeout 30m
+
+test-web: ## the page of `tidegate web` in headless Chromium, with screenshots (root; writes build/web/)
+	@tools/deps.sh web
+	@mkdir -p build/web
+	TIDEGATE_CHROMIUM=chromium TIDEGATE_SCREENSHOTS=$(CURDIR)/build/web $(GO) test ./test/host -count=1 -run 'TestWebInBrowser$$' -v
 
 test-unit: ## the tests that need no root
 	@tools/deps.sh build

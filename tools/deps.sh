@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # tools/deps.sh SET...   installs what the given sets need and this machine lacks.
-# Sets: build demo bench soak generate fuzz dpdk lint test kernel packages. As root on a Debian system it
+# Sets: build demo bench soak generate fuzz dpdk lint test kernel packages web. As root on a Debian system it
 # installs through apt, only what is missing; otherwise it names what is
 # missing in one line and fails. Must never remove or upgrade a package.
 set -euo pipefail
@@ -23,7 +23,7 @@ device="make=make dpkg-dev=dpkg-source qemu-system-arm=qemu-system-arm gcc-arm-n
 dpdk="gcc=gcc make=make pkg-config=pkg-config libdpdk-dev=/usr/include/dpdk/rte_eal.h"
 
 detectors="fastnetmon=fastnetmon suricata=suricata"
-watch="prometheus=promtool"
+watch="prometheus=promtool tmux=tmux"
 
 wanted=
 for set in "$@"; do
@@ -37,6 +37,7 @@ for set in "$@"; do
     test) wanted+=" $build clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $detectors $watch" ;;
     soak) wanted+=" $build $lab" ;;
     kernel) wanted+=" $build debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
+    web) wanted+=" $build $lab $firewalls chromium=chromium" ;;
     packages) wanted+=" mmdebstrap=mmdebstrap lintian=lintian rpm=rpm systemd=systemd-analyze" ;;
     *) echo "deps: no set named '$set'; use build, demo, bench, soak, generate, fuzz, dpdk, lint, test, kernel or packages" >&2 && exit 2 ;;
     esac

@@ -35,7 +35,9 @@ func newRootCmd() *cobra.Command {
 		newReloadCmd(),
 		newRunCmd(),
 		newStatusCmd(),
+		newTopCmd(),
 		cli.VersionCmd("tidegate"),
+		newWebCmd(),
 	)
 	for _, cmd := range more {
 		root.AddCommand(cmd())

@@ -46,6 +46,10 @@ var (
 	lineTime    = 5 * time.Second // for a follower to take what there is
 )
 
+// ReadAt is the header of an answer to /v1/status that says when the packet path was read, in nanoseconds since 1970: those who
+// ask within a second are given the same reading.
+const ReadAt = "Tidegate-Read-At"
+
 // Group may use the API, if the machine has it; else only the daemon's own user and root.
 const Group = "tidegate"
 
@@ -79,6 +83,8 @@ type Server struct {
 	conns     map[net.Conn]uint32 // by user
 	following chan struct{}
 	done      chan struct{}
+
+	costs costs
 }
 
 // SocketPath is where an instance's API stands.
@@ -142,6 +148,7 @@ func (s *Server) protect(path string) (err error) {
 func (s *Server) Close() {
 	_ = s.http.Close()
 	<-s.done
+	s.costs.end()
 	path := SocketPath(s.opt.StateDir, s.name)
 	if now, err := os.Lstat(path); err == nil && os.SameFile(now, s.file) {
 		_ = os.Remove(path)
@@ -206,6 +213,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /v1/config/diff", s.diff)
 	mux.HandleFunc("GET /v1/conditions", func(w http.ResponseWriter, _ *http.Request) { answer(w, orEmpty(s.of.Events().Active())) })
 	mux.HandleFunc("GET /v1/events", s.events)
+	mux.HandleFunc("GET /v1/cost", s.cost)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, bodyMax)
 		mux.ServeHTTP(w, r)
@@ -247,7 +255,15 @@ func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, err)
 		return
 	}
+	w.Header().Set(ReadAt, strconv.FormatInt(s.readAt().UnixNano(), 10))
 	answer(w, r)
+}
+
+// readAt is when the shared status was read.
+func (s *Server) readAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at
 }
 
 func (s *Server) services(w http.ResponseWriter, _ *http.Request) {

@@ -12,7 +12,9 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"strconv"
 	"syscall"
+	"time"
 )
 
 // Client asks the API of an instance.
@@ -44,6 +46,20 @@ func (c *Client) Do(ctx context.Context, method, path string, body, to any) erro
 	return json.NewDecoder(r).Decode(to)
 }
 
+// Status reads /v1/status into to and says when the packet path was read.
+func (c *Client) Status(ctx context.Context, to any) (at time.Time, err error) {
+	r, err := c.ask(ctx, http.MethodGet, "/v1/status", nil)
+	if err != nil {
+		return at, err
+	}
+	defer r.Body.Close()
+	ns, err := strconv.ParseInt(r.Header.Get(ReadAt), 10, 64)
+	if err != nil {
+		return at, fmt.Errorf("instance %q does not say when its status was read; it runs an older version: restart it", c.name)
+	}
+	return time.Unix(0, ns), json.NewDecoder(r.Body).Decode(to)
+}
+
 // Lines calls take with each line of an answer.
 func (c *Client) Lines(ctx context.Context, path string, take func(json.RawMessage) error) error {
 	r, err := c.open(ctx, http.MethodGet, path, nil)
@@ -65,6 +81,14 @@ func (c *Client) Lines(ctx context.Context, path string, take func(json.RawMessa
 }
 
 func (c *Client) open(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
+	r, err := c.ask(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	return r.Body, nil
+}
+
+func (c *Client) ask(ctx context.Context, method, path string, body any) (*http.Response, error) {
 	var in io.Reader
 	if body != nil {
 		text, err := json.Marshal(body)
@@ -87,7 +111,7 @@ func (c *Client) open(ctx context.Context, method, path string, body any) (io.Re
 		return nil, err
 	}
 	if r.StatusCode/100 == 2 {
-		return r.Body, nil
+		return r, nil
 	}
 	defer r.Body.Close()
 	var said struct{ Error string }
