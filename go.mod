@@ -14,6 +14,7 @@ require (
 	github.com/fxamacker/cbor/v2 v2.9.6
 	github.com/gaissmai/bart v0.30.0
 	github.com/goccy/go-yaml v1.19.2
+	github.com/gopacket/gopacket v1.7.7
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/common v0.72.0
 	github.com/safchain/ethtool v0.7.0

@@ -38,6 +38,7 @@ func newRootCmd() *cobra.Command {
 		newTopCmd(),
 		cli.VersionCmd("tidegate"),
 		newWebCmd(),
+		newWhyCmd(),
 	)
 	for _, cmd := range more {
 		root.AddCommand(cmd())

@@ -84,7 +84,8 @@ type Server struct {
 	following chan struct{}
 	done      chan struct{}
 
-	costs costs
+	costs  costs
+	whyOne sync.Mutex
 }
 
 // SocketPath is where an instance's API stands.
@@ -214,6 +215,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /v1/conditions", func(w http.ResponseWriter, _ *http.Request) { answer(w, orEmpty(s.of.Events().Active())) })
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.HandleFunc("GET /v1/cost", s.cost)
+	mux.HandleFunc("GET /v1/why", s.why)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, bodyMax)
 		mux.ServeHTTP(w, r)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -152,6 +153,15 @@ func editState(dir, instance string, change func(s *StateFile)) error {
 	}
 	change(s)
 	return s.Write(path)
+}
+
+// ReadState reads the state file of an instance, whether or not its process lives.
+func ReadState(dir, instance string) (*StateFile, error) {
+	s, err := readState(StatePath(dir, instance))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("no instance %q is installed here; start one with `tidegate run -c FILE`, or name another with --instance", instance)
+	}
+	return s, err
 }
 
 func readState(path string) (*StateFile, error) {
