@@ -87,8 +87,9 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 	at = tg_filter_at(settings, &pkt);
 	if (ctx->op == BPF_SOCK_OPS_RWND_INIT) {
 		/* The kernel answers a SYN itself, that came past the edges, with a request
-		 * or a cookie of its own: the final ACK check must know the ACK. */
-		if (settings->last_line)
+		 * or a cookie of its own: the final ACK check must know the ACK. So must a host
+		 * that leaves SYNs to the kernel know those that come again. */
+		if (settings->last_line || settings->half_open_cost_ns)
 			tg_filter_touch(at);
 		return 1;
 	}

@@ -120,8 +120,9 @@ static __always_inline enum tg_tc_next tg_ack_meets(const struct tg_host_setting
 						    __u32 *rst_seq, struct tg_counter_row *row)
 {
 	bool may_end_live = tg_cookie_may_end_live(settings->smart, ack->ts_ok);
-	enum tg_meeting met = settings->behind_edge ? tg_socket_met(sk, pkt, may_end_live, rst_seq)
-						    : TG_MEETS_ITS_OWN;
+	enum tg_meeting met = sk->state == BPF_TCP_NEW_SYN_RECV ? tg_request_met(pkt, rst_seq)
+			      : settings->behind_edge ? tg_socket_met(sk, pkt, may_end_live, rst_seq)
+						      : TG_MEETS_ITS_OWN;
 
 	if (met == TG_MEETS_OLD && turn < TG_MARK_TURNS) {
 		tg_count(row, TG_COUNT_socket_replaced);

@@ -13,6 +13,7 @@
 #include "lib/reply.h"
 #include "lib/signed.h"
 #include "lib/syn.h"
+#include "../core/half_open.h"
 
 /* True if the kernel has a socket for just this 4-tuple, so that the SYN is the
  * left to the kernel: RFC 5961 challenge ACK, RFC 6191 TIME-WAIT assassination. */
@@ -31,6 +32,17 @@ static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
 	met = sk->state != BPF_TCP_LISTEN;
 	bpf_sk_release(sk);
 	return met;
+}
+
+/* True if the SYN, which we would answer, is left to the kernel, which remembers it. A function
+ * of its own for the stack. */
+__attribute__((noinline)) int tg_half_open_passes(void)
+{
+	__u32 zero = 0;
+	struct tg_host_settings *settings = bpf_map_lookup_elem(&tg_settings, &zero);
+
+	return settings && tg_half_open_take(&settings->half_open_next_ns,
+					     settings->half_open_cost_ns, TG_CLOCK_NS());
 }
 
 struct {
@@ -129,6 +141,10 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 			return verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 	}
 	way = tg_reply_for(ctx, syn);
+	if (settings->half_open_cost_ns && tg_half_open_passes()) {
+		tg_count(row, TG_COUNT_pass_half_open);
+		return XDP_PASS;
+	}
 	if (TG_UNLIKELY(TG_REPLY_KIND(way) != TG_REPLY_BACK)) {
 		int verdict = tg_reply_decide(way, ctx->ingress_ifindex, id);
 
@@ -199,7 +215,10 @@ static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool t
 	    tg_host_takeover(tg_listener_of(svc, &syn), settings->translates) == TG_TAKEOVER_NONE ||
 	    !tg_fast_syn_agrees(svc, ts) ||
 	    (settings->only_own && (own = tg_own_plainly(ctx, frame, &syn, family)) == TG_OWN_UNCLEAR) ||
-	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)))
+	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)) ||
+	    (settings->half_open_cost_ns &&
+	     tg_half_open_may(settings->half_open_next_ns, settings->half_open_cost_ns,
+			      TG_CLOCK_NS())))
 		return false;
 	if (TG_UNLIKELY(own != TG_OWN_BACK) &&
 	    !tg_host_fast_route(ctx, frame, settings, &syn, family, row))

@@ -31,6 +31,8 @@ struct tg_host_settings {
 	__u8 report_dscp; /* the true-source codepoint */
 	__u8 only_own; /* 1: host: SYNs to other MAC or IP addresses are the kernel's, lib/own.h */
 	__u8 translates; /* 1: host: host_translate.bpf.c runs, for what cannot be adopted */
+	uint64_t half_open_cost_ns; /* core/half_open.h; 0: no SYN is left to the kernel's memory */
+	uint64_t half_open_next_ns; /* likewise; the packet path's own */
 	uint64_t filter_keys[TG_FILTER_KEYS];
 	/* Distinct prefix lengths in use, longest first; 255 ends the list. */
 	__u8 prefix_lens_v4[TG_PREFIX_LENS_MAX];

@@ -36,6 +36,14 @@ static __always_inline bool tg_state_is_ending(__u32 state)
 	return state == BPF_TCP_FIN_WAIT2 || state == BPF_TCP_LAST_ACK || state == BPF_TCP_CLOSING;
 }
 
+/* A request of the kernel's, for a SYN that was left to it, while the client took the cookie that
+ * it got for the same SYN before or after. The kernel expects what follows that SYN. */
+static __always_inline enum tg_meeting tg_request_met(const struct tg_packet *pkt, __u32 *rst_seq)
+{
+	*rst_seq = pkt->seq;
+	return TG_MEETS_OLD;
+}
+
 /* `rst_seq` is what ends an OLD one. `sk` does not listen. `may_end_live`: the cookie is
  * strong enough. */
 static __always_inline enum tg_meeting tg_socket_met(struct bpf_sock *sk, const struct tg_packet *pkt,
@@ -57,8 +65,6 @@ static __always_inline enum tg_meeting tg_socket_met(struct bpf_sock *sk, const 
 		*rst_seq = rcv_nxt;
 		return TG_MEETS_OLD;
 	}
-	if (sk->state == BPF_TCP_NEW_SYN_RECV)
-		return TG_MEETS_ITS_OWN;
 	tp = bpf_tcp_sock(sk);
 	/* Our first sequence number is what is acknowledged less how much that is. */
 	if (!tp || tp->snd_una - (__u32)tp->bytes_acked == pkt->ack ||

@@ -3,6 +3,7 @@
  * Where nobody listens: what it takes to learn so, what ends it, and how many SYNs pass.
  */
 #include "test.h"
+#include "../half_open.h"
 #include "../closed_port.h"
 
 #define SECOND_NS 1000000000ULL
@@ -174,9 +175,35 @@ static void slots_and_flows(void **state)
 	assert_int_not_equal(tg_closed_flow(1ULL << 40, 5), tg_closed_flow(1ULL << 40, 9));
 }
 
+/* SYNs that are left to the kernel: a second's worth at once, then one each cost; none that is
+ * too early moves the time of the next. */
+static void half_open_rate(void **state)
+{
+	uint64_t rate, now, next, n, taken;
+
+	(void)state;
+	for (rate = 1; rate <= 1000; rate *= 10) {
+		uint64_t cost = 1000000000 / rate;
+
+		now = 5000000000000ULL;
+		next = 0;
+		for (taken = n = 0; n < 3000; n++)
+			taken += tg_half_open_take(&next, cost, now);
+		assert_int_equal(taken, rate);
+		assert_false(tg_half_open_take(&next, cost, now + cost - 1));
+		assert_true(tg_half_open_take(&next, cost, now + cost));
+		assert_false(tg_half_open_take(&next, cost, now + cost));
+		for (taken = n = 0; n < 10 * rate; n++) /* a flood of twice the rate */
+			taken += tg_half_open_take(&next, cost, now + cost + (n + 1) * cost / 2);
+		assert_int_equal(taken, 5 * rate);
+		assert_false(tg_half_open_take(&next, 0, now << 1));
+	}
+}
+
 int tg_test_closed_port(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(half_open_rate),
 		cmocka_unit_test(learning_takes_a_refusal),
 		cmocka_unit_test(a_refused_connection_is_a_proof),
 		cmocka_unit_test(a_listener_ends_it),

@@ -198,6 +198,10 @@ func (g *gate) setPolicy(cfg *config.Config) {
 	g.settings.LastLine = instance.Flag(cfg.Server.UnmatchedACK == config.UnmatchedDrop)
 	g.settings.Wide = instance.Flag(cfg.WideEpochs())
 	g.settings.Smart = SmartFlag(cfg)
+	g.settings.HalfOpenCostNs = 0
+	if cfg.Server.HalfOpenRate > 0 {
+		g.settings.HalfOpenCostNs = uint64(time.Second) / uint64(cfg.Server.HalfOpenRate)
+	}
 }
 
 // answers says whether SYNs are answered here: at a server, those that no edge has answered, if it is told to.

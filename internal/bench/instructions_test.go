@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -121,6 +122,20 @@ func onlyOwn(t *testing.T, gate *plane.Plane) {
 	}
 }
 
+// halfOpenRateIsUsedUp has no more SYNs left to the kernel for an hour, at that cost; 0: there is no such rate.
+func halfOpenRateIsUsedUp(t *testing.T, gate *plane.Plane, cost uint64) {
+	t.Helper()
+	var s plane.Settings
+	settings := gate.Map(hostbpf.HostXdpMapTgSettings)
+	if err := settings.Lookup(uint32(0), &s); err != nil {
+		t.Fatal(err)
+	}
+	s.HalfOpenCostNs, s.HalfOpenNextNs = cost, uint64(plane.MonotonicNs()+int64(time.Hour))
+	if err := settings.Put(uint32(0), &s); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A common SYN takes the fast path through the host gate, and is answered there as in the kernel.
 func TestInstructionsOfHost(t *testing.T) {
 	needRoot(t)
@@ -136,6 +151,9 @@ func TestInstructionsOfHost(t *testing.T) {
 		frame := synFrame(t, kind, nil)
 		res := spent(t, hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, maps, frame, 1)
 		within(t, "host "+kind, res, most)
+		halfOpenRateIsUsedUp(t, gate, 10_000_000)
+		within(t, "host "+kind+", half_open_rate used up", spent(t, hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, maps, frame, 1), res.Instructions+10)
+		halfOpenRateIsUsedUp(t, gate, 0)
 		if !kernelAnswers(t, prog, frame, res.Frame) {
 			t.Errorf("%s: the kernel's answer is not %x", kind, res.Frame)
 		}

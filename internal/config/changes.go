@@ -72,6 +72,7 @@ var changeable = []struct {
 	{"peers", func(c *Config) any { return c.Tagged.Peers }, ""},
 
 	{"takeover", func(c *Config) any { return c.Server.Takeover }, "translated connections"},
+	{"half_open_rate", func(c *Config) any { return c.Server.HalfOpenRate }, ""},
 	{"unmatched_ack", func(c *Config) any { return c.Server.UnmatchedACK }, ""},
 	{"without_edge", func(c *Config) any { return c.Server.WithoutEdge }, ""},
 	{"edges", func(c *Config) any { return c.Tagged.Edges }, ""},

@@ -256,6 +256,8 @@ var edgeFieldTable = []Field{
 var serverFieldTable = []Field{
 	{Name: "takeover", Roles: takesOver, Kind: Words, Words: []string{string(TakeoverAuto), string(TakeoverAdopt), string(TakeoverTranslate)}, Default: "adopt",
 		Text: "how the kernel gets a connection that a cookie has verified. `adopt`: it creates the socket from the cookie; `translate`: it does a handshake of its own and every segment is translated, for MPTCP listeners, containers and guests, NAT and firewalls that need to see a handshake, and kernels before 6.9; `auto`: whichever each listener needs"},
+	{Name: "half_open_rate", Roles: []string{RoleHost}, Kind: Number, Low: 0, High: 1000, Default: "0", Live: []string{atHost},
+		Text: "SYNs a second, of all services, that are left to the kernel, which remembers them and sends lost SYN-ACKs again; the rest get cookies ([host.md](host.md#half-open-connections)). A flood takes this rate, too"},
 	{Name: "without_edge", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(WithoutEdgeKernel), string(WithoutEdgeAnswer)}, Default: "kernel",
 		Text: "what happens, under `takeover: adopt`, to a SYN that no edge has answered. `kernel`: the kernel answers it, with its own SYN cookies when it is flooded; `answer`: this program answers it as an edge would, and takes the interfaces' XDP place for that ([split-protocol.md](split-protocol.md), \"No edge\")"},
 	{Name: "unmatched_ack", Former: "last_line", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(UnmatchedDrop), string(UnmatchedReset)}, Default: "drop", Live: []string{atAdopting},

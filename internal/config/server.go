@@ -43,6 +43,8 @@ type Server struct {
 	Layout       Layout
 
 	WithoutEdge WithoutEdge
+
+	HalfOpenRate int // of a host: SYNs a second that its kernel remembers
 }
 
 func (r *reader) server(s *Server, fs map[string]field) {
@@ -68,4 +70,5 @@ func (r *reader) server(s *Server, fs map[string]field) {
 func (r *reader) host(s *Server, fs map[string]field) {
 	*s = Server{}
 	r.take(fs, "takeover", &s.Takeover)
+	r.take(fs, "half_open_rate", &s.HalfOpenRate)
 }

@@ -216,6 +216,12 @@ func (p *Plane) Service(id uint32) (s Service, err error) {
 // SetSettings writes the settings.
 func (p *Plane) SetSettings(s *Settings) error {
 	s.KeySlotMask = uint32(p.keySlots - 1)
+	if s.HalfOpenCostNs != 0 {
+		var now Settings
+		if err := p.maps[hostbpf.HostXdpMapTgSettings].Lookup(uint32(0), &now); err == nil {
+			s.HalfOpenNextNs = now.HalfOpenNextNs
+		}
+	}
 	if err := p.maps[hostbpf.HostXdpMapTgSettings].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}

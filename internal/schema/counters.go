@@ -274,9 +274,11 @@ const (
 	CounterEdgeSynKnown Counter = 133
 	// CounterSynChallenged: server: SYNs on existing translated connections, left to the stack, which sends a challenge ACK (RFC 5961).
 	CounterSynChallenged Counter = 134
+	// CounterPassHalfOpen: host: SYNs left to the kernel within half_open_rate, which remembers them and sends its SYN-ACK again.
+	CounterPassHalfOpen Counter = 135
 
 	// NumCounters is how many counters there are.
-	NumCounters = 135
+	NumCounters = 136
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -415,4 +417,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_route", "such SYNs dropped beyond the allowance: there is no route, or rp_filter is strict and the route leads elsewhere"},
 	{"edge_syn_known", "edge: SYNs without timestamps of flows that the filter knows, forwarded: if the server has that connection, its stack sends a challenge ACK (RFC 5961)"},
 	{"syn_challenged", "server: SYNs on existing translated connections, left to the stack, which sends a challenge ACK (RFC 5961)"},
+	{"pass_half_open", "host: SYNs left to the kernel within half_open_rate, which remembers them and sends its SYN-ACK again"},
 }

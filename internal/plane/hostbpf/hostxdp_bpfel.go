@@ -21,7 +21,7 @@ type HostXdpTgAllowance struct {
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [135]uint64
+	Count [136]uint64
 }
 
 type HostXdpTgEpochKey struct {
@@ -52,6 +52,8 @@ type HostXdpTgHostSettings struct {
 	ReportDscp      uint8
 	OnlyOwn         uint8
 	Translates      uint8
+	HalfOpenCostNs  uint64
+	HalfOpenNextNs  uint64
 	FilterKeys      [10]uint64
 	PrefixLensV4    [8]uint8
 	PrefixLensV6    [8]uint8

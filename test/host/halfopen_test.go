@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttest
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/lab/load"
+)
+
+// lossy connects to a server that greets its clients, while the first packet that matches is
+// lost, and says when the client's side saw SYN-ACKs before the greeting.
+func (w *world) lossy(hook, match string) (synacks []time.Duration) {
+	w.t.Helper()
+	l := w.listenOn(webPort, unix.IPPROTO_TCP, 16)
+	l.serve(func(c conn) {
+		defer c.Close()
+		_, _ = c.Write([]byte("220 ready\r\n"))
+	})
+	defer l.close()
+	tap, err := load.NewTap(w.ClientPort)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer tap.Close()
+	w.lose(hook, match)
+	defer w.nft(w.Client, "delete table inet loss\n")
+	begun := time.Now()
+	greeted := make(chan error, 1)
+	go func() {
+		c, err := w.dial(false, webPort)
+		if err == nil {
+			_, err = c.Read(make([]byte, 64))
+			c.Close()
+		}
+		greeted <- err
+	}()
+	tap.Next(time.Now().Add(patience), func(s load.Segment) bool {
+		if s.Src.Port() != webPort {
+			return false
+		}
+		if s.Flags&(load.FlagSYN|load.FlagACK) == load.FlagSYN|load.FlagACK {
+			synacks = append(synacks, time.Since(begun))
+		}
+		return len(s.Payload) > 0
+	})
+	if err := <-greeted; err != nil {
+		w.t.Errorf("lost %s: the client has not been greeted: %v", match, err)
+	}
+	return synacks
+}
+
+// What is lost of a handshake heals as without the gate, where the server speaks first: by as many
+// SYN-ACKs, as far apart.
+func TestHalfOpenHealsAsWithoutTheGate(t *testing.T) {
+	w := newWorld(t)
+	losses := [][2]string{{"output", "tcp flags == ack"}, {"input", "tcp flags & (syn | ack) == (syn | ack)"}}
+	var bare [][]time.Duration
+	for _, loss := range losses {
+		bare = append(bare, w.lossy(loss[0], loss[1]))
+	}
+	w.start(w.webConfig(webPort, "half_open_rate: 100"))
+	for i, loss := range losses {
+		got := w.lossy(loss[0], loss[1])
+		if len(got) != len(bare[i]) || len(got) < 2 {
+			t.Fatalf("%s lost: SYN-ACKs at %v, without the gate at %v", loss[1], got, bare[i])
+		}
+		for n := 1; n < len(got); n++ {
+			if apart, want := got[n]-got[n-1], bare[i][n]-bare[i][n-1]; apart < want/2 || apart > 2*want {
+				t.Errorf("%s lost: SYN-ACKs at %v, without the gate at %v", loss[1], got, bare[i])
+			}
+		}
+	}
+	if c := w.counters(); c["pass_half_open"] < 2 || c["cookie_sent"] != 0 {
+		t.Errorf("%d SYNs were left to the kernel, %d got cookies", c["pass_half_open"], c["cookie_sent"])
+	}
+}
+
+// knowOutsider has the server know where the outsider's answers go.
+func (w *world) knowOutsider() {
+	w.t.Helper()
+	w.must(w.Server.Do(exec.Command("ip", "neigh", "replace", outsider.String(), "lladdr", w.ClientPort.MAC.String(),
+		"dev", w.ServerPort.Name, "nud", "permanent").Run))
+}
+
+// Beyond the rate SYNs are answered with cookies, and nothing is kept of them.
+func TestHalfOpenRateBounds(t *testing.T) {
+	const syns = 300
+	w := newWorld(t)
+	w.knowOutsider()
+	w.echoServer(webPort)
+	w.start(w.webConfig(webPort, "half_open_rate: 5"))
+	var frames [][]byte
+	for n := range uint16(syns) {
+		frames = append(frames, w.outsiderFrame(30000+n, webPort, load.FlagSYN, uint32(n), 0, nil))
+	}
+	begun := time.Now()
+	if err := load.SendFrames(w.ClientPort, frames...); err != nil {
+		t.Fatal(err)
+	}
+	w.await("all SYNs to be counted", func() bool { return w.counters()["syn"] >= syns })
+	most := 5 + uint64(5*time.Since(begun)/time.Second) // a second's worth at once, and what came since
+	c := w.counters()
+	if kept := c["pass_half_open"]; kept < 5 || kept > most || c["cookie_sent"] != syns-kept {
+		t.Errorf("%d SYNs were left to the kernel, 5 to %d expected, and %d got cookies", kept, most, c["cookie_sent"])
+	}
+	if n := w.halfOpen(); uint64(n) > most {
+		t.Errorf("the kernel holds %d requests", n)
+	}
+	w.mustPingNew(3)
+}
+
+// A SYN that got a cookie comes again and is left to the kernel. The client takes the cookie, which
+// the kernel's own request must not be in the way of.
+func TestCookieMeetsTheKernelsRequest(t *testing.T) {
+	w := newWorld(t)
+	w.knowOutsider()
+	l := w.listenOn(webPort, unix.IPPROTO_TCP, 16)
+	w.start(w.webConfig(webPort, "half_open_rate: 1"))
+	tap, err := load.NewTap(w.ClientPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tap.Close()
+	w.cookie(tap, webPort) // the kernel's: the rate is used up for a second
+	syn, answer, ok := w.cookie(tap, webPort)
+	if c := w.counters(); !ok || c["cookie_sent"] != 1 || c["pass_half_open"] != 1 {
+		t.Fatalf("answered: %t; %d SYNs were left to the kernel, %d got cookies", ok, c["pass_half_open"], c["cookie_sent"])
+	}
+	w.await("the same SYN to be left to the kernel", func() bool {
+		if err := load.SendFrames(w.ClientPort, w.outsiderFrame(syn.Src.Port(), webPort, load.FlagSYN, syn.Seq, 0, nil)); err != nil {
+			t.Fatal(err)
+		}
+		return w.counters()["pass_half_open"] == 2
+	})
+	if err := load.SendFrames(w.ClientPort, w.outsiderFrame(syn.Src.Port(), webPort, load.FlagACK, syn.Seq+1, answer.Seq+1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	w.await("the connection", func() bool { return w.counters()["adopted"] == 1 })
+	c, err := l.accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
