@@ -36,7 +36,7 @@ demo: ## find where each defence stops serving a flooded web server (root; write
 	bin/tidegate-lab demo
 
 test: ## everything that CI runs (root)
-	@if tools/go.sh >/dev/null 2>&1; then $(GO) vet ./... >/dev/null 2>&1 & fi; tools/deps.sh test && wait # compiles while packages come
+	@if tools/go.sh >/dev/null 2>&1; then CGO_ENABLED=0 $(GO) vet -trimpath -buildvcs=false ./... >/dev/null 2>&1 & fi; tools/deps.sh test && wait # compiles while packages come
 	@$(MAKE) build
 	@test/run
 
