@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	harness "tidegate/test/world"
 )
@@ -128,31 +127,12 @@ func TestCrowd(t *testing.T) {
 				}
 				defer conn.Close()
 				use(t, conn)
-				if again := sentAgain(t, conn); again > 1 {
-					t.Errorf("newcomer %d had to send %d segments again", i, again)
+				if lost, again := harness.LostSegments(t, conn, 1); lost > 1 {
+					t.Errorf("newcomer %d had to send %d segments again, of which %d were missing", i, again, lost)
 				}
 				use(t, before)
 			}
 			t.Log(begun.Load(), harness.NonZero(w.counters()))
 		})
 	}
-}
-
-// sentAgain is how many segments the connection's client has sent more than once, SYNs
-// included: the first is sent again after 200 ms, so two of them still are within a second.
-func sentAgain(t *testing.T, c *net.TCPConn) (n uint32) {
-	t.Helper()
-	raw, err := c.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ctlErr := raw.Control(func(fd uintptr) {
-		var info *unix.TCPInfo
-		if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			n = info.Total_retrans
-		}
-	}); ctlErr != nil || err != nil {
-		t.Fatal(ctlErr, err)
-	}
-	return n
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	harness "tidegate/test/world"
 )
 
 // crowd finishes handshakes from many ports and some addresses that nobody has, and keeps the
@@ -112,8 +114,8 @@ func TestCrowd(t *testing.T) {
 					t.Fatal(err)
 				}
 				w.says(t, conn, fmt.Sprintf("newcomer %d", i))
-				if again := sentAgain(t, conn); again > 1 {
-					t.Errorf("newcomer %d had to send %d segments again; %v", i, again, w.counters())
+				if lost, again := harness.LostSegments(t, conn, 1); lost > 1 {
+					t.Errorf("newcomer %d had to send %d segments again, of which %d were missing; %v", i, again, lost, w.counters())
 				}
 				conn.Close() // more than `floor` of one address would be its own crowd
 			}
@@ -148,25 +150,6 @@ func (w *world) lasts(t *testing.T, conns ...*net.TCPConn) {
 		say()
 	}
 	say()
-}
-
-// sentAgain is how many segments the connection's client has sent more than once, SYNs
-// included: the first is sent again after 200 ms, so two of them still are within a second.
-func sentAgain(t *testing.T, c *net.TCPConn) (n uint32) {
-	t.Helper()
-	raw, err := c.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ctlErr := raw.Control(func(fd uintptr) {
-		var info *unix.TCPInfo
-		if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			n = info.Total_retrans
-		}
-	}); ctlErr != nil || err != nil {
-		t.Fatal(ctlErr, err)
-	}
-	return n
 }
 
 // says has a word echoed.
