@@ -95,7 +95,7 @@ func labApart(g graph) (broken []string) {
 
 // labOrder is the lab from below upwards: no package of it contains one of its own storey or of
 // a higher one.
-var labOrder = [][]string{{"labbpf"}, {"rig"}, {"load"}, {"defences"}, {"trial"}, {"overload", "split", "strategies", "terminus", "traces"}, {"report"}}
+var labOrder = [][]string{{"labbpf"}, {"rig"}, {"load"}, {"defences"}, {"trial"}, {"machines", "overload", "split", "strategies", "terminus", "traces"}, {"report"}}
 
 // labInOrder: nobody in the lab looks up.
 func labInOrder(g graph) (broken []string) {

@@ -59,6 +59,13 @@ func outer(t *rig.Topology) string {
 	return t.FloodPort.Name + ", " + t.LegitPort.Name
 }
 
+// RunIn starts `tidegate run` in a namespace by a configuration of the caller's; the suffix
+// tells the instances of one lab apart.
+func (d *Tidegate) RunIn(ctx context.Context, n *rig.Namespace, suffix string, config func(instance, secret string) string) error {
+	d.suffix = suffix
+	return d.run(ctx, n, config)
+}
+
 // run starts `tidegate run` in a namespace and waits until it is ready.
 func (d *Tidegate) run(ctx context.Context, n *rig.Namespace, config func(instance, secret string) string) error {
 	d.NS, d.Instance = n, rig.InstPrefix+d.Env.Owner.String()+d.suffix
@@ -110,17 +117,9 @@ func (d *Tidegate) Cookies(ctx context.Context, _ *rig.Topology) (uint64, error)
 
 // Counters are the services' as `tidegate status` tells them, added up.
 func (d *Tidegate) Counters(ctx context.Context) (map[string]uint64, error) {
-	var out bytes.Buffer
-	p, err := d.Env.StartTidegate(d.NS, &out, "status", "--instance", d.Instance, "--json")
-	if err != nil {
-		return nil, err
-	}
-	if err := p.Wait(ctx); err != nil {
-		return nil, err
-	}
 	var s hostStatus
-	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
-		return nil, fmt.Errorf("tidegate status: %w", err)
+	if err := d.Status(ctx, &s); err != nil {
+		return nil, err
 	}
 	sum := map[string]uint64{}
 	for _, svc := range s.Services {
@@ -131,7 +130,23 @@ func (d *Tidegate) Counters(ctx context.Context) (map[string]uint64, error) {
 	return sum, nil
 }
 
-// stop ends the child by SIGINT, so that it takes its packet path down by itself, and
+// Status is `tidegate status --json`, read into what the caller wants of it.
+func (d *Tidegate) Status(ctx context.Context, into any) error {
+	var out bytes.Buffer
+	p, err := d.Env.StartTidegate(d.NS, &out, "status", "--instance", d.Instance, "--json")
+	if err != nil {
+		return err
+	}
+	if err := p.Wait(ctx); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(out.Bytes(), into); err != nil {
+		return fmt.Errorf("tidegate status: %w", err)
+	}
+	return nil
+}
+
+// Stop ends the child by SIGINT, so that it takes its packet path down by itself, and
 // removes what it should have removed if it could not.
 func (d *Tidegate) Stop() error {
 	if d.Proc == nil {

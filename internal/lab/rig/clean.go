@@ -22,7 +22,7 @@ const (
 
 // Clean removes what labs whose process is dead have left behind: namespaces
 // (and with them interfaces and attached programs), processes still inside
-// them, work directories, and the host defence's pins and state files. It
+// them, work directories, the host defence's pins and state files, and control groups. It
 // returns the names of what it removed.
 func Clean() ([]string, error) {
 	lock, err := lockNamespaces()
@@ -58,6 +58,13 @@ func Clean() ([]string, error) {
 		path := filepath.Join(RunDir, name)
 		note(path, os.RemoveAll(path))
 	}
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*")
+	for _, top := range append(groups, "/sys/fs/cgroup") {
+		for _, name := range namesOfDead(top, InstPrefix) {
+			path := filepath.Join(top, name)
+			note(path, RemoveGroup(path))
+		}
+	}
 	return removed, errors.Join(errs...)
 }
 
@@ -76,6 +83,21 @@ func lockNamespaces() (io.Closer, error) {
 		return nil, fmt.Errorf("lock %s: %w", nsDir, err)
 	}
 	return dir, nil
+}
+
+// RemoveGroup removes a control group that no process is in, with those below it.
+func RemoveGroup(path string) error {
+	entries, err := os.ReadDir(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		if e.IsDir() {
+			errs = append(errs, RemoveGroup(filepath.Join(path, e.Name())))
+		}
+	}
+	return errors.Join(append(errs, os.Remove(path))...)
 }
 
 // namesOfDead lists the entries of dir named <prefix><owner>[-role][.suffix]

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machines
+
+import "errors"
+
+func listenersOf() []Scenario {
+	return []Scenario{
+		{Name: "mptcp", About: "a Go server, which listens with MPTCP", How: Translated, Quick: true,
+			Build: func(m *Machine) error { return m.ServePort(m.Server, "", m.Port, true) }},
+		{Name: "beside-mptcp", About: "a plain server in one service with a Go server", How: Adopted, Build: func(m *Machine) error {
+			return errors.Join(m.second(false), m.ServePort(m.Server, "198.18.3.10", m.Port, true), m.ServePort(m.Server, "fd7d:7467:4::10", m.Port, true),
+				m.Serve(m.Server, "198.18.3.1"), m.Serve(m.Server, "fd7d:7467:4::1"))
+		}},
+		{Name: "beside-plain", About: "the same: clients of the Go server", How: Translated, Build: func(m *Machine) error {
+			return errors.Join(m.second(true), m.ServePort(m.Server, "198.18.3.10", m.Port, true), m.ServePort(m.Server, "fd7d:7467:4::10", m.Port, true),
+				m.Serve(m.Server, "198.18.3.1"), m.Serve(m.Server, "fd7d:7467:4::1"))
+		}},
+		{Name: "syncookies-0", About: "net.ipv4.tcp_syncookies=0: the kernel adopts for nobody", How: Translated, Build: func(m *Machine) error {
+			return errors.Join(m.Server.SetSysctl("net.ipv4.tcp_syncookies", "0"), m.Serve(m.Server, ""))
+		}},
+		{Name: "one-address", About: "a listener at one of two addresses", How: Adopted, Build: func(m *Machine) error {
+			return errors.Join(m.second(true), m.Serve(m.Server, "198.18.3.10"), m.Serve(m.Server, "fd7d:7467:4::10"))
+		}},
+	}
+}
