@@ -314,9 +314,12 @@ func (p *Plane) NativeRefused() map[string]string {
 	return p.links.refused
 }
 
-// newXDPLink attaches; nativeErr is why a driver refused native XDP, if generic took its place.
+// newXDPLink attaches; nativeErr is why generic XDP took the place of native: a driver refused, or answers would not arrive.
 func newXDPLink(prog *ebpf.Program, name string, index int, want XDPMode) (l link.Link, nativeErr, err error) {
-	if want != XDPGeneric {
+	if want == XDPAuto {
+		nativeErr = farEnd(index)
+	}
+	if want != XDPGeneric && nativeErr == nil {
 		l, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: index, Flags: link.XDPDriverMode})
 		if err == nil {
 			return l, nil, nil

@@ -114,9 +114,9 @@ func doctor(n nic, mode config.XDPMode, required, ends bool) (list []Check) {
 	case d.kind == "vlan" && d.beneath != "":
 		add(Warn, "is a VLAN of "+d.beneath, "generic XDP only; native XDP sees a VLAN's frames on the device beneath",
 			fmt.Sprintf("name %s in `interfaces`, and run `ethtool -K %s rxvlan off`", d.beneath, d.beneath))
-	case d.farAway && mode != config.XDPGeneric:
+	case d.farAway && mode == config.XDPNative:
 		add(Warn, "is a veth, its far end in another network namespace", "in native XDP answers vanish there unless that end runs an XDP program, too: GRO is not enough",
-			"set `xdp_mode: generic`, unless you know that it does")
+			"set `xdp_mode: auto`, which takes native XDP only if it does")
 	}
 	if d.foreign != "" {
 		add(worst(Fail), "another XDP program is attached: "+d.foreign, "`tidegate run` refuses to start, and leaves that program alone",

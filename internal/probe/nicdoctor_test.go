@@ -37,7 +37,8 @@ func TestDoctor(t *testing.T) {
 		{"port of a bond", nic{device: device{master: "bond0", masterKind: "bond"}}, config.XDPAuto, Fail, "name bond0 in"},
 		{"VLAN", nic{device: device{kind: "vlan", beneath: "eth1"}}, config.XDPAuto, Warn, "name eth1 in"},
 		{"tun", nic{device: device{kind: "tuntap", layerThree: true}}, config.XDPAuto, Fail, "no SYN is seen"},
-		{"veth", nic{device: device{kind: "veth", farAway: true}}, config.XDPAuto, Warn, "xdp_mode: generic"},
+		{"veth, native", nic{device: device{kind: "veth", farAway: true}, nativeXDP: true}, config.XDPNative, Warn, "xdp_mode: auto"},
+		{"veth", nic{device: device{kind: "veth", farAway: true}}, config.XDPAuto, "", ""},
 		{"veth, generic", nic{device: device{kind: "veth", farAway: true}}, config.XDPGeneric, "", ""},
 		{"another program", nic{device: device{foreign: "\"xdp_filter\", id 7"}}, config.XDPAuto, Fail, "xdp_filter"},
 	} {

@@ -24,7 +24,7 @@ const bridge = "ip link add tg-br0 type bridge; ip link set tg-server master tg-
 
 func bridges() []Scenario {
 	return []Scenario{
-		{Name: "port", About: "a bridge has the address; tidegate is on the bridge's port", How: Translated, Quick: true, Build: bridged(bridge, "tg-br0", "tg-server")},
+		{Name: "port", About: "a bridge has the address; tidegate is on the bridge's port", How: Translated, Build: bridged(bridge, "tg-br0", "tg-server")},
 		{Name: "port-generic", About: "the same with generic XDP", How: Translated, Build: bridged(bridge, "tg-br0", "tg-server", "xdp_mode: generic")},
 		{Name: "itself", About: "a bridge has the address; tidegate is on the bridge", How: Adopted, Build: bridged(bridge, "tg-br0", "tg-br0")},
 		{Name: "port-nf", About: "a bridge whose frames iptables sees (br_netfilter), and nat", How: Translated,

@@ -109,7 +109,7 @@ func redirect(to uint16) string {
 
 func translations() []Scenario {
 	all := []Scenario{
-		{Name: "empty", About: "connection tracking and an empty nat chain", How: Translated, Quick: true, Build: nft(emptyNAT)},
+		{Name: "empty", About: "connection tracking and an empty nat chain", How: Translated, Build: nft(emptyNAT)},
 		{Name: "dnat", About: "the port leads into a container, and nothing listens here", How: Translated, Quick: true, Build: behindDNAT(published, nil)},
 		{Name: "dnat-listener", About: "the same with a listener here, as docker-proxy's and podman's", How: Translated,
 			Build: behindDNAT(published, func(m *Machine) error { return m.Serve(m.Server, "") })},

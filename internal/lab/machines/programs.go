@@ -59,7 +59,7 @@ func podmanWith(networks, flags string, more ...func(*Machine) error) func(*Mach
 }
 
 const bothFamilies = `
-	sysctl -qw net.ipv6.conf.all.forwarding=1
+	sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv6.conf.default.addr_gen_mode=0 # a router asks by a link-local address
 	podman network create --ipv6 --subnet 10.77.0.0/24 --subnet fd7d:7467:77::/64 six`
 
 func programs() []Scenario {

@@ -40,12 +40,12 @@ func routers() []Scenario {
 				ip link add tg-second type veth peer name tg-other netns %s
 				ip link set tg-second up
 				ip address add 198.18.4.1/24 dev tg-second
-				ip address add fd7d:7467:6::1/64 dev tg-second nodad
+				for p in fd7d:7467:6:: fe80::; do ip address add ${p}1/64 dev tg-second nodad; done
 				sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.tg-server.rp_filter=0`, m.Client.Name),
 				m.Sh(m.Client, `
 				ip link set tg-other up
 				ip address add 198.18.4.2/24 dev tg-other
-				ip address add fd7d:7467:6::2/64 dev tg-other nodad
+				for p in fd7d:7467:6:: fe80::; do ip address add ${p}2/64 dev tg-other nodad; done
 				sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.tg-other.rp_filter=0
 				%s`, far), m.NFT(m.Client, deaf),
 				m.Sh(m.Server, `ip route replace default via 198.18.4.2
