@@ -111,7 +111,7 @@ func firewalls() []Scenario {
 		{Name: "new-accepted", About: "policy drop, new connections to the port accepted", How: Adopted, Build: nft(newAccepted)},
 		{Name: "invalid-dropped", About: "ct state invalid drop, tcp_loose as it comes", How: Adopted, Build: nft(invalidDropped)},
 		{Name: "notrack", About: "the service is not tracked", How: Adopted, Build: nft(untracked)},
-		{Name: "new-not-syn", About: "new and not SYN: drop", How: Translated, Quick: true, Build: nft(newNotSYN)},
+		{Name: "new-not-syn", About: "new and not SYN: drop", How: Translated, Build: nft(newNotSYN)},
 		{Name: "accept-syn", About: "policy drop, and only SYNs may begin a connection", How: Translated, Build: nft(acceptSYN)},
 		{Name: "loose-0", About: "tcp_loose=0, and invalid is dropped", How: Translated, Build: func(m *Machine) error {
 			// The sysctl appears with connection tracking, which rules load.

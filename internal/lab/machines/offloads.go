@@ -34,6 +34,8 @@ func loaded(offloads bool, mtu int, takeover string, build func(*Machine) error)
 			errs = append(errs, m.ClientPort.EnableTxChecksum())
 		}
 		if mtu != 0 {
+			// veth has no frames of that size for a program that is not made for fragments.
+			errs = append(errs, m.ClientPort.DetachXDP())
 			errs = append(errs, m.ClientPort.SetMTU(mtu), m.ServerPort.SetMTU(mtu))
 		}
 		return errors.Join(append(errs, build(m))...)

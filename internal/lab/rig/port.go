@@ -103,6 +103,14 @@ func (p *Port) AttachXDP(prog *ebpf.Program) (link.Link, error) {
 	return l, nil
 }
 
+// DetachXDP takes away what AttachXDP attached last.
+func (p *Port) DetachXDP() error {
+	if p.link == nil {
+		return nil
+	}
+	return p.link.Close()
+}
+
 // RxPackets is the number of frames that have arrived at the port, those that
 // an XDP program ended included.
 func (p *Port) RxPackets() (uint64, error) {
