@@ -67,7 +67,7 @@ __u64 flood_frames;
 
 /*
  * A paced flood: frames are due flood_gap_ns after one another, the next at flood_next_ns
- * by the monotonic clock. The program waits for that, so that no burst is longer than one
+ * by the monotonic clock. The program waits for that, a moment at a time, so that no burst is longer than one
  * batch of the kernel's. Gap 0: as fast as it goes.
  */
 __u64 flood_gap_ns;
@@ -236,7 +236,7 @@ static __always_inline int write_eth(void *data, void *end, __u16 ethertype)
 
 /* IPv4 at 16-bit granularity: the header begins two bytes off a word boundary. */
 static __always_inline int write_ip4(void *ip, void *end, __u32 total_len, __u32 src_be, __u16 id,
-				     __u64 *pseudo)
+				     __u8 ttl, __u64 *pseudo)
 {
 	__u32 dst_be = flood_cfg.ip4_dst_be;
 	__u32 w[5];
@@ -247,7 +247,7 @@ static __always_inline int write_ip4(void *ip, void *end, __u32 total_len, __u32
 		return -1;
 	w[0] = bpf_htonl(0x45000000 | total_len);
 	w[1] = bpf_htonl((__u32)id << 16 | 0x4000); /* DF */
-	w[2] = bpf_htonl((__u32)(40 + (id & 15)) << 24 | PROTO_TCP << 16);
+	w[2] = bpf_htonl((__u32)ttl << 24 | PROTO_TCP << 16);
 	w[3] = src_be;
 	w[4] = dst_be;
 	for (int i = 0; i < 5; i++)
@@ -259,27 +259,35 @@ static __always_inline int write_ip4(void *ip, void *end, __u32 total_len, __u32
 	return 0;
 }
 
-/* IPv6 with a source in 2400::/8 .. 2fff::/8: allocated unicast, never the lab's. */
-static __always_inline int write_ip6(void *ip, void *end, __u32 payload_len, __u64 r0, __u64 r1,
-				     __u64 *pseudo)
+static __always_inline int write_ip6_from(void *ip, void *end, __u32 payload_len, __u32 flow,
+					  __u8 hops, const __u32 *src_be, __u64 *pseudo)
 {
 	__u32 *out = ip;
 	__u64 sum = 0;
 
 	if (ip + IP6_LEN > end)
 		return -1;
-	out[0] = bpf_htonl(0x60000000 | (__u32)(r0 & 0xfffff));
-	out[1] = bpf_htonl(payload_len << 16 | PROTO_TCP << 8 | (40 + (__u32)(r1 & 15)));
-	out[2] = bpf_htonl((0x24 + (__u32)(r0 >> 32) % 12) << 24 | (__u32)(r0 >> 40));
-	out[3] = (__u32)(r0 >> 8);
-	out[4] = (__u32)r1;
-	out[5] = (__u32)(r1 >> 32);
-	for (int i = 0; i < 4; i++)
+	out[0] = bpf_htonl(0x60000000 | flow);
+	out[1] = bpf_htonl(payload_len << 16 | PROTO_TCP << 8 | hops);
+	for (int i = 0; i < 4; i++) {
+		out[2 + i] = src_be[i];
 		out[6 + i] = flood_cfg.ip6_dst_be[i];
+	}
 	for (int i = 2; i < 10; i++)
 		sum += out[i];
 	*pseudo = sum + bpf_htonl(PROTO_TCP) + bpf_htonl(payload_len);
 	return 0;
+}
+
+/* IPv6 with a source in 2400::/8 .. 2fff::/8: allocated unicast, never the lab's. */
+static __always_inline int write_ip6(void *ip, void *end, __u32 payload_len, __u64 r0, __u64 r1,
+				     __u64 *pseudo)
+{
+	__u32 src[4] = {bpf_htonl((0x24 + (__u32)(r0 >> 32) % 12) << 24 | (__u32)(r0 >> 40)),
+			(__u32)(r0 >> 8), (__u32)r1, (__u32)(r1 >> 32)};
+
+	return write_ip6_from(ip, end, payload_len, (__u32)(r0 & 0xfffff), 40 + (__u8)(r1 & 15),
+			      src, pseudo);
 }
 
 static __always_inline int write_syn(void *data, void *end, enum tg_lab_kind kind, __u64 *state)
@@ -298,30 +306,71 @@ static __always_inline int write_syn(void *data, void *end, enum tg_lab_kind kin
 	}
 	if (write_eth(data, end, ETHERTYPE_IP4) ||
 	    write_ip4(data + ETH_LEN, end, IP4_LEN + tcp_len, random_ip4_be((__u32)(r1 >> 32)),
-		      (__u16)(r0 >> 16), &pseudo))
+		      (__u16)(r0 >> 16), 40 + ((__u8)(r0 >> 16) & 15), &pseudo))
 		return -1;
 	return write_tcp(data + ETH_LEN + IP4_LEN, end, kind, 1460, pseudo, r0, r1);
 }
 
-/* Looks at the clock; ends the wait when the frame is due. */
-static long is_due(__u32 i, void *ctx)
+/* The clients' addresses; all else that comes to the door is an answer to the flood. */
+struct tg_door_cfg {
+	__u32 ip4_net_be;
+	__u32 ip4_mask_be;
+	__u32 ip6_net_be[2]; /* the upper half of an IPv6 address */
+};
+
+volatile const struct tg_door_cfg door_cfg = {};
+
+#include "lab_client.h"
+
+/* Ends a wait. */
+static __u64 wait_until_ns;
+
+static long is_over(__u32 i, void *ctx)
 {
-	return bpf_ktime_get_ns() >= flood_next_ns;
+	return bpf_ktime_get_ns() >= wait_until_ns;
 }
 
-/* At most some 100 us: softirqs wait as long. */
-#define WAIT_LOOKS_MAX 4096
+/* A wait's end. Softirqs wait as long, for each frame of a batch. */
+#define WAIT_NS 5000
+#define WAIT_LOOKS_MAX 1024
+/* The most that a generator that fell behind makes up for. */
+#define DEBT_NS 2000000
+/* At full speed the clients' clock is looked at once in so many frames; a power of two. */
+#define CLOCK_EVERY 16
 
-static __always_inline void await_due(void)
+enum tg_lab_next { NEXT_NOTHING, NEXT_FLOOD, NEXT_CLIENT };
+
+/* What goes out now; after a moment nothing, if nothing is due. */
+static __always_inline enum tg_lab_next next_frame(__u32 *item)
 {
+	__u64 now;
+
+	if (client_cfg.sources && client_head != client_tail) {
+		*item = client_queue[client_head & (CLIENT_QUEUE - 1)];
+		client_head++;
+		return NEXT_CLIENT;
+	}
+	if (!flood_gap_ns && (!client_cfg.sources || ++client_looks % CLOCK_EVERY))
+		return NEXT_FLOOD;
+	now = bpf_ktime_get_ns();
+	if (client_cfg.sources && client_work(now, item))
+		return NEXT_CLIENT;
 	if (!flood_gap_ns)
-		return;
-	bpf_loop(WAIT_LOOKS_MAX, is_due, NULL, 0);
+		return NEXT_FLOOD;
+	if (now < flood_next_ns) {
+		wait_until_ns = flood_next_ns - now < WAIT_NS ? flood_next_ns : now + WAIT_NS;
+		bpf_loop(WAIT_LOOKS_MAX, is_over, NULL, 0);
+		now = bpf_ktime_get_ns();
+		if (now < flood_next_ns)
+			return NEXT_NOTHING;
+	}
+	if (now - flood_next_ns > DEBT_NS)
+		flood_next_ns = now - DEBT_NS;
 	flood_next_ns += flood_gap_ns;
+	return NEXT_FLOOD;
 }
 
-SEC("xdp")
-int tg_lab_flood(struct xdp_md *ctx)
+static __always_inline int send_flood(struct xdp_md *ctx)
 {
 	__u64 state = flood_state;
 	enum tg_lab_kind kind = pick_kind(mix64(&state));
@@ -330,7 +379,6 @@ int tg_lab_flood(struct xdp_md *ctx)
 	void *data, *end;
 	int err;
 
-	await_due();
 	if (want != have && bpf_xdp_adjust_tail(ctx, want - have))
 		return XDP_ABORTED;
 	data = (void *)(long)ctx->data;
@@ -357,6 +405,21 @@ int tg_lab_flood(struct xdp_md *ctx)
 }
 
 SEC("xdp")
+int tg_lab_flood(struct xdp_md *ctx)
+{
+	__u32 net6_be[2] = {door_cfg.ip6_net_be[0], door_cfg.ip6_net_be[1]}, item = 0;
+
+	switch (next_frame(&item)) {
+	case NEXT_CLIENT:
+		return send_client(ctx, item, door_cfg.ip4_net_be, net6_be);
+	case NEXT_FLOOD:
+		return send_flood(ctx);
+	default:
+		return XDP_DROP;
+	}
+}
+
+SEC("xdp")
 int tg_lab_sink(struct xdp_md *ctx)
 {
 	__u32 zero = 0;
@@ -373,15 +436,6 @@ int tg_lab_drop(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-/* The clients' addresses; all else that comes to the door is an answer to the flood. */
-struct tg_door_cfg {
-	__u32 ip4_net_be;
-	__u32 ip4_mask_be;
-	__u32 ip6_net_be[2]; /* the upper half of an IPv6 address */
-};
-
-volatile const struct tg_door_cfg door_cfg = {};
-
 SEC("xdp")
 int tg_lab_door(struct xdp_md *ctx)
 {
@@ -393,11 +447,14 @@ int tg_lab_door(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (*type == bpf_htons(ETHERTYPE_IP4)) {
 		if ((ip[4] & door_cfg.ip4_mask_be) == door_cfg.ip4_net_be)
-			return XDP_PASS;
+			return client_cfg.sources && client_receive4(ctx, door_cfg.ip4_net_be)
+				       ? XDP_DROP
+				       : XDP_PASS;
 	} else if (*type == bpf_htons(ETHERTYPE_IP6)) {
-		if (data + ETH_LEN + IP6_LEN > end ||
-		    (ip[6] == door_cfg.ip6_net_be[0] && ip[7] == door_cfg.ip6_net_be[1]))
+		if (data + ETH_LEN + IP6_LEN > end)
 			return XDP_PASS;
+		if (ip[6] == door_cfg.ip6_net_be[0] && ip[7] == door_cfg.ip6_net_be[1])
+			return client_cfg.sources && client_receive6(ctx) ? XDP_DROP : XDP_PASS;
 	} else {
 		return XDP_PASS;
 	}

@@ -13,6 +13,39 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type LabFloodTgClientCfg struct {
+	_         structs.HostLayout
+	Sources   uint32
+	Retries   uint32
+	TimeoutNs uint64
+	Request   [12]uint32
+}
+
+type LabFloodTgClientConn struct {
+	_           structs.HostLayout
+	DueNs       uint64
+	SentNs      uint64
+	ConnectedNs uint64
+	DoneNs      uint64
+	TimerNs     uint64
+	Source      uint32
+	Isn         uint32
+	SndUna      uint32
+	Irs         uint32
+	RcvNxt      uint32
+	TsRecent    uint32
+	Window      uint32
+	RstSeq      uint32
+	State       uint8
+	Wscale      uint8
+	Tries       uint8
+	Retries     uint8
+	HasTs       uint8
+	Requested   uint8
+	FinSeen     uint8
+	Scaled      uint8
+}
+
 type LabFloodTgDoorCfg struct {
 	_         structs.HostLayout
 	Ip4NetBe  uint32
@@ -37,18 +70,34 @@ type LabFloodTgFloodCfg struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	LabFloodMapSinkFrames  = "sink_frames"
-	LabFloodProgTgLabDoor  = "tg_lab_door"
-	LabFloodProgTgLabDrop  = "tg_lab_drop"
-	LabFloodProgTgLabFlood = "tg_lab_flood"
-	LabFloodProgTgLabPass  = "tg_lab_pass"
-	LabFloodProgTgLabSink  = "tg_lab_sink"
-	LabFloodVarDoorCfg     = "door_cfg"
-	LabFloodVarFloodCfg    = "flood_cfg"
-	LabFloodVarFloodFrames = "flood_frames"
-	LabFloodVarFloodGapNs  = "flood_gap_ns"
-	LabFloodVarFloodNextNs = "flood_next_ns"
-	LabFloodVarFloodState  = "flood_state"
+	LabFloodMapClientConns    = "client_conns"
+	LabFloodMapSinkFrames     = "sink_frames"
+	LabFloodProgTgLabDoor     = "tg_lab_door"
+	LabFloodProgTgLabDrop     = "tg_lab_drop"
+	LabFloodProgTgLabFlood    = "tg_lab_flood"
+	LabFloodProgTgLabPass     = "tg_lab_pass"
+	LabFloodProgTgLabSink     = "tg_lab_sink"
+	LabFloodVarClientCfg      = "client_cfg"
+	LabFloodVarClientDueNs    = "client_due_ns"
+	LabFloodVarClientEnd      = "client_end"
+	LabFloodVarClientExpect   = "client_expect"
+	LabFloodVarClientFinished = "client_finished"
+	LabFloodVarClientFirst    = "client_first"
+	LabFloodVarClientFrames   = "client_frames"
+	LabFloodVarClientGapNs    = "client_gap_ns"
+	LabFloodVarClientHead     = "client_head"
+	LabFloodVarClientLooks    = "client_looks"
+	LabFloodVarClientNext     = "client_next"
+	LabFloodVarClientOverflow = "client_overflow"
+	LabFloodVarClientQueue    = "client_queue"
+	LabFloodVarClientScan     = "client_scan"
+	LabFloodVarClientTail     = "client_tail"
+	LabFloodVarDoorCfg        = "door_cfg"
+	LabFloodVarFloodCfg       = "flood_cfg"
+	LabFloodVarFloodFrames    = "flood_frames"
+	LabFloodVarFloodGapNs     = "flood_gap_ns"
+	LabFloodVarFloodNextNs    = "flood_next_ns"
+	LabFloodVarFloodState     = "flood_state"
 )
 
 // LoadLabFlood returns the embedded CollectionSpec for LabFlood.
@@ -104,19 +153,35 @@ type LabFloodProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LabFloodMapSpecs struct {
-	SinkFrames *ebpf.MapSpec `ebpf:"sink_frames"`
+	ClientConns *ebpf.MapSpec `ebpf:"client_conns"`
+	SinkFrames  *ebpf.MapSpec `ebpf:"sink_frames"`
 }
 
 // LabFloodVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LabFloodVariableSpecs struct {
-	DoorCfg     *ebpf.VariableSpec `ebpf:"door_cfg"`
-	FloodCfg    *ebpf.VariableSpec `ebpf:"flood_cfg"`
-	FloodFrames *ebpf.VariableSpec `ebpf:"flood_frames"`
-	FloodGapNs  *ebpf.VariableSpec `ebpf:"flood_gap_ns"`
-	FloodNextNs *ebpf.VariableSpec `ebpf:"flood_next_ns"`
-	FloodState  *ebpf.VariableSpec `ebpf:"flood_state"`
+	ClientCfg      *ebpf.VariableSpec `ebpf:"client_cfg"`
+	ClientDueNs    *ebpf.VariableSpec `ebpf:"client_due_ns"`
+	ClientEnd      *ebpf.VariableSpec `ebpf:"client_end"`
+	ClientExpect   *ebpf.VariableSpec `ebpf:"client_expect"`
+	ClientFinished *ebpf.VariableSpec `ebpf:"client_finished"`
+	ClientFirst    *ebpf.VariableSpec `ebpf:"client_first"`
+	ClientFrames   *ebpf.VariableSpec `ebpf:"client_frames"`
+	ClientGapNs    *ebpf.VariableSpec `ebpf:"client_gap_ns"`
+	ClientHead     *ebpf.VariableSpec `ebpf:"client_head"`
+	ClientLooks    *ebpf.VariableSpec `ebpf:"client_looks"`
+	ClientNext     *ebpf.VariableSpec `ebpf:"client_next"`
+	ClientOverflow *ebpf.VariableSpec `ebpf:"client_overflow"`
+	ClientQueue    *ebpf.VariableSpec `ebpf:"client_queue"`
+	ClientScan     *ebpf.VariableSpec `ebpf:"client_scan"`
+	ClientTail     *ebpf.VariableSpec `ebpf:"client_tail"`
+	DoorCfg        *ebpf.VariableSpec `ebpf:"door_cfg"`
+	FloodCfg       *ebpf.VariableSpec `ebpf:"flood_cfg"`
+	FloodFrames    *ebpf.VariableSpec `ebpf:"flood_frames"`
+	FloodGapNs     *ebpf.VariableSpec `ebpf:"flood_gap_ns"`
+	FloodNextNs    *ebpf.VariableSpec `ebpf:"flood_next_ns"`
+	FloodState     *ebpf.VariableSpec `ebpf:"flood_state"`
 }
 
 // LabFloodObjects contains all objects after they have been loaded into the kernel.
@@ -139,11 +204,13 @@ func (o *LabFloodObjects) Close() error {
 //
 // It can be passed to LoadLabFloodObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LabFloodMaps struct {
-	SinkFrames *ebpf.Map `ebpf:"sink_frames"`
+	ClientConns *ebpf.Map `ebpf:"client_conns"`
+	SinkFrames  *ebpf.Map `ebpf:"sink_frames"`
 }
 
 func (m *LabFloodMaps) Close() error {
 	return _LabFloodClose(
+		m.ClientConns,
 		m.SinkFrames,
 	)
 }
@@ -152,12 +219,27 @@ func (m *LabFloodMaps) Close() error {
 //
 // It can be passed to LoadLabFloodObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LabFloodVariables struct {
-	DoorCfg     *ebpf.Variable `ebpf:"door_cfg"`
-	FloodCfg    *ebpf.Variable `ebpf:"flood_cfg"`
-	FloodFrames *ebpf.Variable `ebpf:"flood_frames"`
-	FloodGapNs  *ebpf.Variable `ebpf:"flood_gap_ns"`
-	FloodNextNs *ebpf.Variable `ebpf:"flood_next_ns"`
-	FloodState  *ebpf.Variable `ebpf:"flood_state"`
+	ClientCfg      *ebpf.Variable `ebpf:"client_cfg"`
+	ClientDueNs    *ebpf.Variable `ebpf:"client_due_ns"`
+	ClientEnd      *ebpf.Variable `ebpf:"client_end"`
+	ClientExpect   *ebpf.Variable `ebpf:"client_expect"`
+	ClientFinished *ebpf.Variable `ebpf:"client_finished"`
+	ClientFirst    *ebpf.Variable `ebpf:"client_first"`
+	ClientFrames   *ebpf.Variable `ebpf:"client_frames"`
+	ClientGapNs    *ebpf.Variable `ebpf:"client_gap_ns"`
+	ClientHead     *ebpf.Variable `ebpf:"client_head"`
+	ClientLooks    *ebpf.Variable `ebpf:"client_looks"`
+	ClientNext     *ebpf.Variable `ebpf:"client_next"`
+	ClientOverflow *ebpf.Variable `ebpf:"client_overflow"`
+	ClientQueue    *ebpf.Variable `ebpf:"client_queue"`
+	ClientScan     *ebpf.Variable `ebpf:"client_scan"`
+	ClientTail     *ebpf.Variable `ebpf:"client_tail"`
+	DoorCfg        *ebpf.Variable `ebpf:"door_cfg"`
+	FloodCfg       *ebpf.Variable `ebpf:"flood_cfg"`
+	FloodFrames    *ebpf.Variable `ebpf:"flood_frames"`
+	FloodGapNs     *ebpf.Variable `ebpf:"flood_gap_ns"`
+	FloodNextNs    *ebpf.Variable `ebpf:"flood_next_ns"`
+	FloodState     *ebpf.Variable `ebpf:"flood_state"`
 }
 
 // LabFloodPrograms contains all programs after they have been loaded into the kernel.

@@ -7,26 +7,15 @@ import (
 	"time"
 )
 
-// Each call sends what is due, few at once, and the calls are few: a made-up sender
-// that needs no time for a frame keeps every rate.
-func TestEvenCalls(t *testing.T) {
-	for _, rate := range []Rate{200, 1000, 16_000, 31_000} {
-		next, frames, calls := monotonicNs(), 0, 0
-		begin := time.Now()
-		for time.Since(begin) < 200*time.Millisecond {
-			n := dueNow(rate, &next)
-			if n == 0 {
-				continue
-			}
-			if n > evenBurst {
-				t.Fatalf("%s: %d frames at once", rate, n)
-			}
-			frames, calls = frames+n, calls+1
-			next += int64(float64(n) * 1e9 / float64(rate))
+// One call lasts about as long at every rate, and a batch, in which softirqs are off, is short or small.
+func TestEvenSizes(t *testing.T) {
+	for _, rate := range []Rate{0, 200, 1000, 31_000, 200_000, 1e6, 3e6, RateMax} {
+		frames, batch := evenSizes(rate)
+		if frames < 100 || frames > batchMax || batch < 1 || batch > evenBurst {
+			t.Errorf("%s: %d frames in a call, %d in a batch", rate, frames, batch)
 		}
-		most := float64(rate)*time.Since(begin).Seconds() + evenBurst
-		if float64(frames) > most || calls > 500 || frames == 0 {
-			t.Errorf("%s: %d frames in %d calls, at most %.0f in 500", rate, frames, calls, most)
+		if gap := time.Duration(1e9 / max(float64(rate), 1)); gap >= evenStep && time.Duration(batch)*evenStep > 20*time.Microsecond {
+			t.Errorf("%s: softirqs wait for %d frames of %s", rate, batch, evenStep)
 		}
 	}
 }

@@ -58,6 +58,8 @@ type FloodOptions struct {
 	Mix    FloodMix
 	Flags  TCPFlags // of every segment; 0: SYN
 	CPU    int      // the sender's, and of all that it triggers in softirq; -1: any
+	// Clients go with the flood; nil: none. They need CPU, and Door where their answers arrive.
+	Clients *InFlood
 }
 
 // Flood sends spoofed SYNs out of a port of the lab. The frames travel as live
@@ -69,6 +71,8 @@ type Flood struct {
 	objs labbpf.LabFloodObjects
 	hold io.Closer
 	done uint64 // frames counted by the program at the end of the last burst
+
+	clients *InFlood
 }
 
 // Burst is one run of frames at full speed.
@@ -119,7 +123,12 @@ func NewFlood(from, to *rig.Port, opts FloodOptions) (*Flood, error) {
 	if err := spec.Variables["flood_state"].Set(uint64(time.Now().UnixNano())); err != nil {
 		return nil, err
 	}
-	f := &Flood{from: from, cpu: opts.CPU}
+	if opts.Clients != nil {
+		if err := setClients(spec, opts.Clients); err != nil {
+			return nil, err
+		}
+	}
+	f := &Flood{from: from, cpu: opts.CPU, clients: opts.Clients}
 	if err := spec.LoadAndAssign(&f.objs, nil); err != nil {
 		return nil, fmt.Errorf("load the flood generator: %w", err)
 	}
@@ -166,9 +175,11 @@ func (f *Flood) Burst(n int) (Burst, error) {
 
 // FloodStats is what a paced flood did.
 type FloodStats struct {
-	Frames uint64        // made by the generator; some may die on a full ring
-	Wall   time.Duration // first frame to last
-	Busy   time.Duration // CPU time of the sender and of its CPU's ksoftirqd
+	Frames uint64 // made by the generator; some may die on a full ring
+	// ClientFrames are those of clients inside the flood.
+	ClientFrames uint64
+	Wall         time.Duration // first frame to last
+	Busy         time.Duration // CPU time of the sender and of its CPU's ksoftirqd
 }
 
 // Run sends at the rate until ctx ends.
@@ -205,7 +216,13 @@ type xdpMD struct {
 }
 
 // send makes one call of n frames on the calling thread.
-func (f *Flood) send(n int) (Burst, error) { return f.sendBatches(n, 0) }
+func (f *Flood) send(n int) (Burst, error) {
+	b, err := f.sendBatches(n, 0)
+	if err == nil && b.Frames == 0 {
+		err = errors.New("the generator made no frame")
+	}
+	return b, err
+}
 
 // sendBatches makes one call of n frames; the kernel sends so many at once (0: 64).
 func (f *Flood) sendBatches(n, batch int) (Burst, error) {
@@ -223,9 +240,6 @@ func (f *Flood) sendBatches(n, batch int) (Burst, error) {
 	// A signal makes the call start again: only the program knows the count.
 	err = errors.Join(err, f.objs.FloodFrames.Get(&total))
 	b.Frames, f.done = total-f.done, total
-	if err == nil && b.Frames == 0 {
-		err = errors.New("the generator made no frame")
-	}
 	return b, err
 }
 

@@ -27,6 +27,8 @@ type Options struct {
 	Defences []string
 	Rates    []load.Rate // measured beside those of the search
 	Searches int         // from which a capacity's spread comes
+	// KernelClients are processes with sockets instead of clients inside the flood.
+	KernelClients bool
 	// Done is told of each measurement.
 	Done func(defence string, p Point)
 }
@@ -173,7 +175,7 @@ func rank(name string) int {
 func (r *Result) measureWire(ctx context.Context, o Options) (err error) {
 	one := o.Base
 	one.Defence = ""
-	s, err := newStand(ctx, one)
+	s, err := newStand(ctx, one, o.KernelClients)
 	if err != nil {
 		return err
 	}
@@ -195,7 +197,7 @@ func (r *Result) measure(ctx context.Context, o Options, d *Defence) (err error)
 	} else {
 		d.Plane = one.Plane
 	}
-	s, err := newStand(ctx, one)
+	s, err := newStand(ctx, one, o.KernelClients)
 	if err != nil {
 		return err
 	}

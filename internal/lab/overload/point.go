@@ -11,7 +11,7 @@ type Point struct {
 	Asked     string  `json:"rate_asked"`
 	Offered   float64 `json:"offered_pps"`   // SYNs that the generator sent
 	Processed float64 `json:"processed_pps"` // frames that the victim took out of its queue, the clients' included
-	Lost      float64 `json:"lost_pps"`      // SYNs that found the queue full: dropped before any defence
+	Lost      float64 `json:"lost_pps"`      // frames that found the queue full, the clients' included: dropped before any defence
 
 	Requests int            `json:"requests"`
 	OK       int            `json:"ok"`
@@ -26,33 +26,37 @@ type Point struct {
 	VictimCPU float64 `json:"victim_cpu"` // share of its processor that receiving took
 	// VictimWait is the share of time in which the victim had frames to receive and others had its processor.
 	VictimWait float64 `json:"victim_wait"`
+	// Moved: the kernel took the victim's thread to another processor meanwhile.
+	Moved      bool    `json:"victim_moved,omitempty"`
 	ServerCPU  float64 `json:"server_cpu"` // what the web server took; behind a box, its port's receiving, too
 	FrameNs    float64 `json:"ns_per_frame"`
+	PerRequest float64 `json:"frames_per_request"` // that arrived; known without a flood
 }
 
-// Disturbed says that a victim that was not busy itself was kept from its processor for more
-// than its queue bears: what was lost then was lost to other work on this machine.
-func (p *Point) Disturbed() bool { return p.VictimCPU < 0.9 && p.VictimWait > 0.01 }
-
-// clientFrames is about what one request sends: SYN, ACK, request, ACK, FIN, ACK.
-const clientFrames = 6
+// Disturbed says that a victim that was not busy itself was kept from its processor for so much of
+// the time that this explains half of the failures: other work on this machine.
+func (p *Point) Disturbed() bool {
+	return p.Moved || p.VictimCPU < 0.85 && p.VictimWait > 0 && p.VictimWait >= (1-p.Success)/2
+}
 
 // fill makes the rates of two readings.
-func (p *Point) fill(before, after gauges, stats load.FloodStats, requests int) {
+func (p *Point) fill(before, after gauges, stats load.FloodStats) {
 	s := stats.Wall.Seconds()
 	if s <= 0 {
 		return
 	}
 	arrived := float64(after.arrived - before.arrived)
 	p.Offered, p.Processed = load.Round3(float64(stats.Frames)/s), load.Round3(arrived/s)
-	flood := max(0, arrived-float64(clientFrames*requests))
-	p.Lost = load.Round3(max(0, float64(stats.Frames)-flood) / s)
-	if p.Lost < 0.0005*p.Offered { // within what clientFrames is wrong by
+	p.Lost = load.Round3(max(0, float64(stats.Frames+stats.ClientFrames)-arrived) / s)
+	if p.Lost < 0.0005*p.Offered { // what was on its way when the counters were read
 		p.Lost = 0
 	}
 	p.VictimCPU = load.Round3((after.victim - before.victim).Seconds() / s)
 	p.VictimWait = load.Round3((after.waited - before.waited).Seconds() / s)
 	p.ServerCPU = load.Round3((after.server - before.server).Seconds() / s)
+	if stats.Frames == 0 && p.Requests > 0 {
+		p.PerRequest = load.Round3(arrived / float64(p.Requests))
+	}
 	if arrived > 0 {
 		p.FrameNs = load.Round3(float64((after.victim - before.victim).Nanoseconds()) / arrived)
 	}

@@ -10,9 +10,11 @@ import (
 )
 
 const (
-	// firstRate is the lowest that is tried, in SYNs a second.
+	// middleRate is where a search begins, in SYNs a second.
+	middleRate = 32_000
+	// firstRate is the lowest that is tried.
 	firstRate = 1000
-	// stride is by how much a search goes up until a rate is too much.
+	// stride is by how much a search goes up until a rate is too much, or down until one is not.
 	stride = 4
 	// closeEnough is the ratio of too much and not too much at which a search ends.
 	closeEnough = 1.12
@@ -33,7 +35,7 @@ func search(at measured, most Point, searches int) (c Capacity, err error) {
 	}
 	var found []float64
 	low, high := 0.0, most.Offered
-	for rate := float64(firstRate); rate < high; rate *= stride {
+	for rate := float64(middleRate); rate < high; rate *= stride {
 		p, err := at(load.Rate(rate))
 		if err != nil {
 			return c, err
@@ -43,6 +45,18 @@ func search(at measured, most Point, searches int) (c Capacity, err error) {
 			break
 		}
 		low = p.Offered
+	}
+	for low == 0 && high > firstRate {
+		rate := max(high/stride, firstRate)
+		p, err := at(load.Rate(rate))
+		if err != nil {
+			return c, err
+		}
+		if p.Success >= Served {
+			low = p.Offered
+			break
+		}
+		high = rate
 	}
 	for i := range searches {
 		if i > 0 {

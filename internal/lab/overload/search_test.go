@@ -55,11 +55,11 @@ func TestSearchAtItsEnds(t *testing.T) {
 // Offered, processed and lost add up, and the clients' own frames are no flood.
 func TestPointFill(t *testing.T) {
 	var p Point
-	p.fill(gauges{arrived: 100}, gauges{arrived: 100 + 6000 + 60_000, victim: 2e9}, load.FloodStats{Frames: 100_000, Wall: 2e9}, 1000)
+	p.fill(gauges{arrived: 100}, gauges{arrived: 100 + 6000 + 60_000, victim: 2e9}, load.FloodStats{Frames: 100_000, ClientFrames: 6000, Wall: 2e9})
 	for _, c := range []struct {
 		p    Point
 		want bool
-	}{{Point{VictimCPU: 0.5, VictimWait: 0.03}, true}, {Point{VictimCPU: 0.95, VictimWait: 0.03}, false}, {Point{VictimCPU: 0.5, VictimWait: 0.001}, false}} {
+	}{{Point{Success: 0.996, VictimCPU: 0.5, VictimWait: 0.003}, true}, {Point{Success: 0.996, VictimCPU: 0.95, VictimWait: 0.03}, false}, {Point{Success: 0.99, VictimCPU: 0.5, VictimWait: 0.001}, false}, {Point{Success: 1}, false}} {
 		if c.p.Disturbed() != c.want {
 			t.Errorf("%+v: disturbed %v", c.p, !c.want)
 		}

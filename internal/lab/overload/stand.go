@@ -32,6 +32,8 @@ type stand struct {
 	victim *rig.Poller // receives what flood and clients send
 	behind *rig.Poller // of a box: the server's, which receives what the box lets through
 
+	kernelClients bool // clients are processes with sockets, on the generator's processor
+
 	closers []func() error
 }
 
@@ -39,12 +41,12 @@ type stand struct {
 const head = 300 * time.Millisecond
 
 // newStand makes one with a defence at work; without one, if the name is empty.
-func newStand(ctx context.Context, o trial.Options) (s *stand, err error) {
+func newStand(ctx context.Context, o trial.Options, kernelClients bool) (s *stand, err error) {
 	bare := o.Defence == ""
 	if bare {
 		o.Defence = defences.None
 	}
-	s = &stand{opts: o}
+	s = &stand{opts: o, kernelClients: kernelClients}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -62,11 +64,19 @@ func newStand(ctx context.Context, o trial.Options) (s *stand, err error) {
 		return s, err
 	}
 	target := rig.ServiceAddr(o.IPv6)
-	s.flood, err = load.NewFlood(s.top.AttackerPort, s.top.FloodPort, load.FloodOptions{Target: target, Mix: o.FloodMix, CPU: s.env.Pin.Flood})
-	if err != nil {
+	flood := load.FloodOptions{Target: target, Mix: o.FloodMix, CPU: s.env.Pin.Flood}
+	if !s.kernelClients {
+		flood.Clients = &load.InFlood{Sources: o.Clients, Retries: o.Retries, Timeout: o.Timeout, Door: s.top.ClientNets}
+	}
+	if s.flood, err = load.NewFlood(s.top.AttackerPort, s.top.FloodPort, flood); err != nil {
 		return s, err
 	}
 	s.closers = append(s.closers, s.flood.Close)
+	if !s.kernelClients {
+		if err := s.top.Door.Update(s.flood.Door()); err != nil {
+			return s, fmt.Errorf("the clients' door: %w", err)
+		}
+	}
 	if bare {
 		return s, nil
 	}
@@ -172,6 +182,14 @@ func (s *stand) wire(ctx context.Context, rate load.Rate) (p Point, err error) {
 		return p, err
 	}
 	defer func() { err = errors.Join(err, drop.Close()) }()
+	warmCtx, stop := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer stop()
+	if _, err := s.flood.RunEven(warmCtx, 10_000); err != nil {
+		return p, err
+	}
+	if err := s.victim.Reserve(s.env.Pin.Server); err != nil {
+		return p, err
+	}
 	before, err := s.read()
 	if err != nil {
 		return p, err
@@ -184,7 +202,7 @@ func (s *stand) wire(ctx context.Context, rate load.Rate) (p Point, err error) {
 	}
 	after, err := s.read()
 	p.Asked = rate.String()
-	p.fill(before, after, stats, 0)
+	p.fill(before, after, stats)
 	return p, errors.Join(err, ctx.Err())
 }
 
@@ -194,7 +212,7 @@ func (s *stand) wire(ctx context.Context, rate load.Rate) (p Point, err error) {
 func (s *stand) at(ctx context.Context, rate load.Rate) (p Point, err error) {
 	for try := 1; ; try++ {
 		p, err = s.once(ctx, rate)
-		again := errors.Is(err, trial.ErrDisturbed) || err == nil && p.Success < Served && p.Disturbed()
+		again := errors.Is(err, trial.ErrDisturbed) || err == nil && (p.Moved || p.Success < Served && p.Disturbed())
 		if errors.Is(err, trial.ErrDisturbed) && try == 3 {
 			return p, nil
 		}
@@ -206,35 +224,83 @@ func (s *stand) at(ctx context.Context, rate load.Rate) (p Point, err error) {
 
 func (s *stand) once(ctx context.Context, rate load.Rate) (p Point, err error) {
 	p.Asked = rate.String()
-	cl, err := s.env.StartClient(ctx, s.top)
+	run := s.inFlood
+	if s.kernelClients {
+		run = s.beside
+	}
+	before, after, stats, res, err := run(ctx, rate)
 	if err != nil {
-		return p, fmt.Errorf("without a flood: %w", err)
-	}
-	defer cl.Proc.Stop(0)
-	before, err := s.read()
-	if err != nil {
-		return p, err
-	}
-	floodCtx, stop := context.WithCancel(ctx)
-	defer stop()
-	var stats load.FloodStats
-	var floodErr error
-	var wg sync.WaitGroup
-	wg.Go(func() { stats, floodErr = s.flood.RunEven(floodCtx, rate) })
-	begin := time.Now()
-	res, err := cl.Run(ctx, head)
-	after, readErr := s.read()
-	if stats.Wall == 0 {
-		stats.Wall = time.Since(begin)
-	}
-	stop()
-	wg.Wait()
-	if err := errors.Join(err, readErr, floodErr); err != nil {
 		return p, err
 	}
 	p.Requests, p.OK, p.Errors, p.Connect, p.Latency = res.Requests, res.OK, res.Errors, res.Connect, res.Latency
 	p.LagMax = res.LagMax
 	p.Success = float64(res.OK) / float64(max(1, res.Requests))
-	p.fill(before, after, stats, res.Requests)
-	return p, trial.CheckDisturbed(res, s.opts.Timeout, s.env.Pin.Client)
+	p.fill(before, after, stats)
+	on, err := s.victim.LastCPU()
+	if err != nil {
+		return p, err
+	}
+	p.Moved = on != s.env.Pin.Server
+	return p, trial.CheckDisturbed(*res, s.opts.Timeout, s.env.Pin.Client)
+}
+
+// patience is how long a service may take to answer again after a flood.
+const patience = 30 * time.Second
+
+// inFlood measures with the clients inside the flood.
+func (s *stand) inFlood(ctx context.Context, rate load.Rate) (before, after gauges, stats load.FloodStats, res *load.ClientResult, err error) {
+	waitCtx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	size, err := load.ResponseLen(waitCtx, s.top.Client, rig.ClientAddr(0, s.opts.IPv6), rig.ServiceAddr(s.opts.IPv6))
+	if err != nil {
+		return before, after, stats, nil, err
+	}
+	if err := s.victim.Reserve(s.env.Pin.Server); err != nil { // it has just received on its processor
+		return before, after, stats, nil, err
+	}
+	if before, err = s.read(); err != nil {
+		return before, after, stats, nil, err
+	}
+	stats, res, err = s.flood.RunWithClients(ctx, rate, load.Requests{Count: max(1, int(s.opts.Load*s.opts.Duration.Seconds())),
+		Rate: s.opts.Load, Head: head, Response: size})
+	if err != nil {
+		return before, after, stats, nil, err
+	}
+	after, err = s.read()
+	return before, after, stats, res, err
+}
+
+// clientFrames is about what one request of a client with sockets sends: SYN, ACK, request, ACK, FIN, ACK.
+const clientFrames = 6
+
+// beside measures with clients that are processes: what those inside the flood are compared with.
+func (s *stand) beside(ctx context.Context, rate load.Rate) (before, after gauges, stats load.FloodStats, res *load.ClientResult, err error) {
+	cl, err := s.env.StartClient(ctx, s.top)
+	if err != nil {
+		return before, after, stats, nil, fmt.Errorf("without a flood: %w", err)
+	}
+	defer cl.Proc.Stop(0)
+	if err := s.victim.Reserve(s.env.Pin.Server); err != nil {
+		return before, after, stats, nil, err
+	}
+	if before, err = s.read(); err != nil {
+		return before, after, stats, nil, err
+	}
+	floodCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	var floodErr error
+	var wg sync.WaitGroup
+	if rate > 0 {
+		wg.Go(func() { stats, floodErr = s.flood.RunEven(floodCtx, rate) })
+	}
+	begin := time.Now()
+	all, err := cl.Run(ctx, head)
+	after, readErr := s.read()
+	stop()
+	wg.Wait()
+	if stats.Wall == 0 {
+		stats.Wall = time.Since(begin)
+	}
+	stats.ClientFrames = uint64(clientFrames * all.Requests)
+	return before, after, stats, &all, errors.Join(err, readErr, floodErr)
 }

@@ -164,9 +164,9 @@ func (t *Topology) attachDoor() error {
 	word := binary.NativeEndian.Uint32 // as it stands in memory
 	mask := [4]byte{}
 	binary.BigEndian.PutUint32(mask[:], ^uint32(0)<<(32-clients4.Bits()))
-	cfg := labbpf.LabFloodTgDoorCfg{Ip4NetBe: word(net4[:]), Ip4MaskBe: word(mask[:]),
+	t.ClientNets = labbpf.LabFloodTgDoorCfg{Ip4NetBe: word(net4[:]), Ip4MaskBe: word(mask[:]),
 		Ip6NetBe: [2]uint32{word(net6[:4]), word(net6[4:8])}}
-	if err := spec.Variables[labbpf.LabFloodVarDoorCfg].Set(cfg); err != nil {
+	if err := spec.Variables[labbpf.LabFloodVarDoorCfg].Set(t.ClientNets); err != nil {
 		return err
 	}
 	if err := spec.LoadAndAssign(&t.Programs, nil); err != nil {
@@ -178,5 +178,6 @@ func (t *Topology) attachDoor() error {
 		return err
 	}
 	t.OnClose(l.Close)
+	t.Door = l
 	return errors.Join(t.FloodPort.EnableGRO(), t.AttackerPort.DisableTxChecksum())
 }

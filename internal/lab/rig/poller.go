@@ -19,11 +19,14 @@ import (
 // Poller is the kernel thread that takes a port's frames out of its ring: threaded NAPI.
 // Without it a veth's frames are received in the softirq of who sent them, so that a
 // flood can never send more than its victim bears.
-type Poller struct{ pid int }
+type Poller struct {
+	pid      int
+	reserved bool
+}
 
 // PollOn gives a port a poller on that processor (-1: any). It holds for a port whose NAPI
 // runs, and for one program after the other. It comes before processes, and leaves them a tenth
-// when it is overloaded; a prompt one leaves them nothing, and yields only to one that is not.
+// when it is overloaded (see Reserve); a prompt one leaves them nothing, and yields only to one with a reservation.
 func (p *Port) PollOn(cpu int, prompt bool) (*Poller, error) {
 	prefix := "napi/" + p.Name + "-"
 	before := kernelThreads(prefix)
@@ -39,7 +42,7 @@ func (p *Port) PollOn(cpu int, prompt bool) (*Poller, error) {
 	if len(mine) != 1 {
 		return nil, fmt.Errorf("threaded NAPI on %s: %d new threads named %s, want one", p.Name, len(mine), prefix)
 	}
-	t := &Poller{mine[0]}
+	t := &Poller{pid: mine[0]}
 	if cpu >= 0 {
 		var set unix.CPUSet
 		set.Set(cpu)
@@ -47,8 +50,15 @@ func (p *Port) PollOn(cpu int, prompt bool) (*Poller, error) {
 			return nil, fmt.Errorf("pin %s: %w", prefix, err)
 		}
 	}
-	return t, t.setPriority(cpu, prompt)
+	attr := nicePoller
+	if prompt {
+		attr = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+	}
+	return t, schedSetAttr(t.pid, &attr)
 }
+
+// nicePoller comes before processes; a short slice (Linux 6.12) has it run soon after it is woken.
+var nicePoller = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: pressing, Runtime: uint64(100 * time.Microsecond)}
 
 // What a poller may use of each period, nanoseconds: nearly everything, and what is left is for the
 // processes on its processor, however many packets wait. A period is a tick or more: the kernel looks no
@@ -58,40 +68,38 @@ const (
 	pollPeriod  = 8_000_000
 )
 
-// setPriority has the poller run as soon as it is woken, whatever process has its processor, as an interrupt
-// would. With a nice value alone (EEVDF, Linux 6.18) it waits up to a tick for a process that runs, 4 ms in
-// which a ring of 256 frames overflows many times.
-func (t *Poller) setPriority(cpu int, prompt bool) error {
-	if prompt {
-		attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
-		return schedSetAttr(t.pid, &attr)
-	}
-	err := errors.New("no processor named")
-	if cpu >= 0 {
-		err = t.reserve(cpu)
-	}
-	if err != nil { // a kernel without deadlines, or with other reservations
-		attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: pressing, Runtime: uint64(100 * time.Microsecond)}
-		return schedSetAttr(t.pid, &attr)
-	}
-	return nil
-}
-
-// reserve gives it a reservation (SCHED_DEADLINE). The kernel takes none of a thread that is bound to a
-// processor; but the only one with a reservation never leaves the processor that it was on.
-func (t *Poller) reserve(cpu int) error {
+// Reserve gives it a reservation (SCHED_DEADLINE) of the processor that it is on, so that it runs the moment it is woken,
+// whatever process has its processor, as an interrupt would. With a nice value alone (EEVDF, Linux 6.18) it waits up
+// to a tick for a process that runs, 4 ms in which a ring of 256 frames overflows many times. The kernel takes no
+// reservation of a thread that is bound to a processor; but the only one with a reservation stays where it was. One
+// that has been moved all the same is bound again, and has its reservation when it is asked for next. Where the
+// kernel refuses, the nice value remains.
+func (t *Poller) Reserve(cpu int) error {
 	var all, one unix.CPUSet
 	for i := range runtime.NumCPU() {
 		all.Set(i)
 	}
 	one.Set(cpu)
+	at, err := t.LastCPU()
+	if err != nil {
+		return fmt.Errorf("the poller has ended: its port's NAPI was stopped: %w", err)
+	}
+	if at != cpu {
+		t.reserved = false
+		attr := nicePoller
+		return errors.Join(schedSetAttr(t.pid, &attr), unix.SchedSetaffinity(t.pid, &one))
+	}
+	if t.reserved {
+		return nil
+	}
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_DEADLINE, Runtime: pollRuntime, Deadline: pollPeriod, Period: pollPeriod}
 	if err := unix.SchedSetaffinity(t.pid, &all); err != nil {
 		return err
 	}
 	if err := schedSetAttr(t.pid, &attr); err != nil {
-		return errors.Join(err, unix.SchedSetaffinity(t.pid, &one))
+		return unix.SchedSetaffinity(t.pid, &one)
 	}
+	t.reserved = true
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
 	"tidegate/internal/lab/labbpf"
@@ -63,6 +64,11 @@ type Topology struct {
 	ClientPort, LegitPort    *Port // the clients' end and the server's
 
 	Box *ProxyTopology // what this is a part of, if there is a box in between
+
+	// Of a topology with one port for flood and clients: the program where answers arrive, and
+	// what it knows clients by.
+	Door       link.Link
+	ClientNets labbpf.LabFloodTgDoorCfg
 
 	Programs labbpf.LabFloodObjects
 	closers  []func() error

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/lab/labbpf"
+	"tidegate/internal/lab/rig"
+)
+
+// Clients inside the flood (bpf/lab_client.h): their frames go out between the flood's, by the
+// same program through the same port. A client cannot be late because the generator has the
+// processor, and no pause of the generator drains the victim's queue before a client sends.
+
+// InFlood are the clients that a flood carries.
+type InFlood struct {
+	Sources int // addresses
+	Retries int // of a request that was reset before it got an answer
+	Timeout time.Duration
+	Door    labbpf.LabFloodTgDoorCfg // where their addresses are
+}
+
+// requestText is what each client asks; its length is REQUEST_LEN.
+const requestText = "GET / HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n"
+
+// setClients readies a collection's variables.
+func setClients(spec *ebpf.CollectionSpec, c *InFlood) error {
+	cfg := labbpf.LabFloodTgClientCfg{Sources: uint32(c.Sources), Retries: uint32(c.Retries), TimeoutNs: uint64(c.Timeout)}
+	for i := range cfg.Request {
+		cfg.Request[i] = binary.NativeEndian.Uint32([]byte(requestText[4*i:]))
+	}
+	return errors.Join(spec.Variables[labbpf.LabFloodVarClientCfg].Set(cfg), spec.Variables[labbpf.LabFloodVarDoorCfg].Set(c.Door))
+}
+
+// Door is the program that reads what comes for the clients; what comes for others it passes
+// or, if it answers the flood, drops.
+func (f *Flood) Door() *ebpf.Program { return f.objs.TgLabDoor }
+
+// Requests are a load of even distances.
+type Requests struct {
+	Count    int
+	Rate     float64       // a second
+	Head     time.Duration // from the flood's first frame to when the first is due
+	Response int           // length of the response, head included
+}
+
+// RunWithClients sends the flood at the rate, and the clients' requests, and ends when each of these has.
+func (f *Flood) RunWithClients(ctx context.Context, rate Rate, q Requests) (s FloodStats, res *ClientResult, err error) {
+	var first uint32
+	if err := f.objs.ClientEnd.Get(&first); err != nil {
+		return s, nil, err
+	}
+	end := first + uint32(q.Count)
+	gap := time.Duration(1e9 / q.Rate)
+	due := monotonicNs() + q.Head.Nanoseconds()
+	o := &f.objs
+	err = errors.Join(o.ClientFirst.Set(first), o.ClientScan.Set(first), o.ClientDueNs.Set(uint64(due)), o.ClientGapNs.Set(uint64(gap)),
+		o.ClientExpect.Set(uint32(q.Response)), o.ClientFinished.Set(uint64(0)), o.ClientFrames.Set(uint64(0)), o.ClientEnd.Set(end))
+	if err != nil {
+		return s, nil, err
+	}
+	last := due + int64(q.Count)*gap.Nanoseconds() + f.clients.Timeout.Nanoseconds()
+	s, err = f.runEven(ctx, rate, func() (bool, error) {
+		var finished uint64
+		err := o.ClientFinished.Get(&finished)
+		return finished >= uint64(q.Count) || monotonicNs() > last, err
+	})
+	var overflow uint64
+	if err = errors.Join(err, o.ClientFrames.Get(&s.ClientFrames), o.ClientOverflow.Get(&overflow), ctx.Err()); err != nil {
+		return s, nil, err
+	}
+	if overflow > 0 {
+		return s, nil, fmt.Errorf("the generator's own queue of clients' frames overflowed %d times", overflow)
+	}
+	res, err = f.collect(first, end)
+	return s, res, err
+}
+
+// States of bpf/lab_client.h, enum tg_client_state.
+const (
+	clientDone  = 3
+	clientReset = 4
+	clientBad   = 5
+)
+
+// collect reads what became of the requests.
+func (f *Flood) collect(first, end uint32) (*ClientResult, error) {
+	r := &ClientResult{Requests: int(end - first), Errors: map[string]int{}}
+	connect, latency := newTimes(), newTimes()
+	var lagMax time.Duration
+	for i := first; i != end; i++ {
+		var c labbpf.LabFloodTgClientConn
+		if err := f.objs.ClientConns.Lookup(i%f.objs.ClientConns.MaxEntries(), &c); err != nil {
+			return nil, err
+		}
+		r.Retried += int(c.Retries)
+		lagMax = max(lagMax, time.Duration(c.SentNs-c.DueNs))
+		took := f.clients.Timeout
+		if c.ConnectedNs > 0 {
+			recordTime(connect, time.Duration(c.ConnectedNs-c.DueNs))
+		} else {
+			recordTime(connect, took)
+		}
+		late := time.Duration(c.DoneNs-c.DueNs) > f.clients.Timeout
+		switch {
+		case c.State == clientDone && !late:
+			r.OK++
+			took = time.Duration(c.DoneNs - c.DueNs)
+		case c.State == clientReset:
+			r.Errors["reset"]++
+		case c.State == clientBad:
+			r.Errors["bad_response"]++
+		case c.ConnectedNs == 0:
+			r.Errors["connect_timeout"]++
+		default:
+			r.Errors["response_timeout"]++
+		}
+		recordTime(latency, took)
+	}
+	r.Connect, r.Latency, r.LagMax = quantiles(connect), quantiles(latency), Round3(lagMax.Seconds()*1e3)
+	return r, nil
+}
+
+// ResponseLen asks once, with a connection of this kernel, and says how long the response is; it
+// tries again until the service answers or ctx ends.
+func ResponseLen(ctx context.Context, n *rig.Namespace, from netip.Addr, to netip.AddrPort) (size int, err error) {
+	for ctx.Err() == nil {
+		err = n.Do(func() error {
+			d := net.Dialer{Timeout: 2 * time.Second, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
+			d.SetMultipathTCP(false)
+			c, err := d.DialContext(ctx, "tcp", to.String())
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+			if _, err := io.WriteString(c, requestText); err != nil {
+				return err
+			}
+			all, err := io.ReadAll(c)
+			if err != nil {
+				return err
+			}
+			var r response
+			if complete, err := r.add(all); err != nil || !complete {
+				return errBadResponse
+			}
+			size = len(all)
+			return nil
+		})
+		if err == nil {
+			return size, nil
+		}
+	}
+	return 0, fmt.Errorf("the service does not answer even without a flood: %w", err)
+}
