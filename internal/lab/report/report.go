@@ -125,7 +125,25 @@ func Sentences(r *overload.Result) (list []string) {
 		list = append(list, fmt.Sprintf("On one processor, %s served %g %% of requests within %s %s %s SYN/s: %s.", lookOf(place.ours).label,
 			100*overload.Served, ms(r.Timeout), bound, overload.Rate(own.Capacity.Median), strings.Join(times, ", and ")))
 	}
+	if s := flatSentence(r); s != "" {
+		list = append(list, s)
+	}
 	return list
+}
+
+// flatSentence says what a server behind an edge had to do; empty if none was measured.
+func flatSentence(r *overload.Result) string {
+	d := r.Find(defences.Edge)
+	if d == nil || d.AtMax == nil {
+		return ""
+	}
+	for _, p := range d.Points {
+		if p.Offered == 0 && p.Requests > 0 {
+			return fmt.Sprintf("The server behind %s used %.1f %% of its processor without a flood, and %.1f %% at %s SYN/s.", lookOf(d.Name).label,
+				100*p.ServerCPU, 100*d.AtMax.ServerCPU, overload.Rate(d.AtMax.Offered))
+		}
+	}
+	return ""
 }
 
 // lagWorthANote is a client's own lateness, in milliseconds, above which the figures
