@@ -80,6 +80,8 @@ type Capacity struct {
 	High   float64 `json:"high_pps"`
 	// AtLeast: it served everybody at all that the generator could send.
 	AtLeast bool `json:"at_least"`
+	// Unsought: no search was made.
+	Unsought bool `json:"unsought,omitempty"`
 }
 
 // Defence is what was measured of one.
@@ -224,6 +226,7 @@ func (r *Result) measure(ctx context.Context, o Options, d *Defence) (err error)
 			return err
 		}
 	}
+	d.Capacity.Unsought = true
 	if o.Searches > 0 {
 		if d.Capacity, err = search(at, most, o.Searches); err != nil {
 			return err

@@ -47,6 +47,8 @@ func share(p *Point) string {
 // String is the capacity for people.
 func (c Capacity) String() string {
 	switch {
+	case c.Unsought:
+		return "-"
 	case c.AtLeast:
 		return "at least " + Rate(c.Median)
 	case c.Median == 0:

@@ -31,7 +31,7 @@ type measured func(rate load.Rate) (Point, error)
 // most: whoever serves everybody there has no capacity that can be found here.
 func search(at measured, most Point, searches int) (c Capacity, err error) {
 	if most.Success >= Served {
-		return Capacity{most.Offered, most.Offered, most.Offered, true}, nil
+		return Capacity{Median: most.Offered, Low: most.Offered, High: most.Offered, AtLeast: true}, nil
 	}
 	var found []float64
 	low, high := 0.0, most.Offered
