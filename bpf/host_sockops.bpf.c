@@ -7,6 +7,7 @@
  * Must never: change a socket, beyond asking to hear of its state changes.
  */
 #include "lib/listeners.h"
+#include "lib/proof.h"
 
 /* Fills addresses and ports of `pkt` from the peer's side, as its packets show
  * them. False if the socket is not of the gate's namespace and ports. */
@@ -97,6 +98,8 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 		tg_filter_close(at);
 	} else {
 		tg_filter_open(at);
+		/* Nothing has been sent yet: the number before the next is the cookie. */
+		tg_adoption_decide(ctx->snd_nxt - 1, TG_ADOPTION_MADE);
 		bpf_sock_ops_cb_flags_set(ctx,
 					  ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	}

@@ -7,13 +7,15 @@
  * stored and no packet of the connection is changed.
  *
  * Must never, as host: drop or change a packet. What it does not know goes on as it
- * came. (One packet is let in twice, see tg_ack_adopt.) As server, behind an edge
+ * came. (One packet is let in twice, see tg_ack_adopt; and where host_translate.bpf.c runs
+ * beside, a copy of each adopting ACK comes behind it, see tg_ack_prove.) As server, behind an edge
  * that answers the SYNs, it is the final ACK check: it drops ACKs that nobody knows, and
  * ends the old socket that a new connection of the same client meets.
  */
 #include "lib/adopt.h"
 #include "lib/host_parts.h"
 #include "lib/fast_ack.h"
+#include "lib/proof.h"
 #include "lib/proven.h"
 #include "lib/replace.h"
 #include "lib/skb_bare.h"
@@ -25,6 +27,7 @@
  * would be cleared, no more. */
 #define TG_MARK 0x74676760U
 #define TG_MARK_TURNS 3U
+#define TG_MARK_PROVES 4U /* a copy of an ACK that was adopted from */
 
 enum tg_ack_result { TG_ACK_INVALID, TG_ACK_STALE, TG_ACK_VALID, TG_ACK_NO_KEY };
 
@@ -35,6 +38,9 @@ enum tg_tc_next {
 	TG_TC_AGAIN,   /* to the end of the queue */
 	TG_TC_REPLACE, /* likewise, and before it a RST for the socket that is in its way */
 	TG_TC_TRANSLATE, /* host_translate.bpf.c has it from here */
+	TG_TC_UNPROVEN, /* likewise, after an adoption in vain */
+	TG_TC_PROVE, /* goes on, and a copy of it to the end of the queue */
+	TG_TC_DRESS, /* to the end of the queue, with the Ethernet header that it lacks */
 };
 
 /* The layout smartcookie, of gates that are switches: 1 if the cookie is one that such
@@ -99,18 +105,90 @@ static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_host_set
 	return TG_ACK_INVALID;
 }
 
-/* True if that cookie has just been adopted; remembers it from now on. */
-static __always_inline bool tg_recently_adopted(__u32 isn)
+/* Where a packet goes to, as the table of listeners has it. */
+static __always_inline struct tg_listener_key tg_place_of(const struct tg_packet *pkt)
 {
-	__u32 slot = isn & (TG_RECENT_SLOTS - 1);
-	__u32 *recent = bpf_map_lookup_elem(&tg_recent, &slot);
+	return (struct tg_listener_key){
+		.addr = pkt->dst, .port_be = TG_DST_PORT_BE(pkt), .family = pkt->family};
+}
 
-	if (!recent)
-		return false;
-	if (*recent == isn)
-		return true;
-	*recent = isn;
-	return false;
+/* How a connection is taken over that a verified ACK begins. */
+static __always_inline enum tg_takeover tg_ack_takeover(const struct tg_service *svc,
+							const struct tg_packet *pkt)
+{
+	enum tg_takeover takeover = tg_host_takeover(tg_listener_of(svc, pkt), true);
+	struct tg_listener_key at;
+
+	if (TG_LIKELY(takeover != TG_TAKEOVER_ADOPT ||
+		      tg_service_listener(svc, pkt->family) != TG_LISTENER_VARIES))
+		return takeover;
+	at = tg_place_of(pkt);
+	return tg_listener_try(&at) ? TG_TAKEOVER_ADOPT : TG_TAKEOVER_TRANSLATE;
+}
+
+#define TG_PLAIN_ACK_MAX (TG_TCP_HDR_LEN + 12)
+
+/* 1 for an ACK, of an adoption in vain, that says something of this machine: nothing in it can have
+ * been the kernel's reason to drop it. No IP options, no data, no options but the timestamps of the
+ * handshake, and sums that are right (or, from this machine's guests, left to the NIC). A
+ * function of its own for the stack. */
+__attribute__((noinline)) int tg_ack_is_evidence(struct __sk_buff *skb, const struct tg_packet *pkt)
+{
+	__u32 words[TG_PLAIN_ACK_MAX / 4], len, i, tsval, tsecr;
+	__u64 pseudo, sum;
+
+	if (!pkt || pkt->flags != TG_TCP_ACK || pkt->l4_len != pkt->tcp_hdr_len ||
+	    pkt->l4_off - pkt->l3_off != (pkt->family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN))
+		return 0;
+	len = pkt->tcp_hdr_len;
+	pseudo = TG_WIRE32(0, TG_IPPROTO_TCP, 0, len);
+	for (i = 0; i < 4; i++)
+		if (i == 0 || pkt->family == 6)
+			pseudo += (__u64)pkt->src.w[i] + pkt->dst.w[i];
+	words[5] = words[6] = words[7] = 0;
+	if (len == TG_TCP_HDR_LEN) {
+		if (bpf_skb_load_bytes(skb, pkt->l4_off, words, TG_TCP_HDR_LEN))
+			return 0;
+	} else if (len != TG_PLAIN_ACK_MAX ||
+		   bpf_skb_load_bytes(skb, pkt->l4_off, words, TG_PLAIN_ACK_MAX) ||
+		   !tg_tcp_timestamps_aligned(words[5], words[6], words[7], &tsval, &tsecr)) {
+		return 0;
+	}
+	sum = pseudo;
+	for (i = 0; i < TG_PLAIN_ACK_MAX / 4; i++)
+		sum += words[i];
+	return tg_csum_finish(sum) == 0 || (__u16)words[4] == (__u16)~tg_csum_finish(pseudo);
+}
+
+/* A verified ACK whose cookie the kernel was handed before, and which still finds no socket of
+ * its own but only the listener `sk`, or (NULL) not even that. `proves`: it is the copy. */
+static __always_inline enum tg_tc_next tg_ack_prove(struct bpf_sock *sk, const struct tg_ack *ack,
+						    struct tg_counter_row *row, __u32 turn,
+						    bool proves)
+{
+	enum tg_adoption state = tg_adoption_of(ack->cookie.isn);
+	struct tcp_sock *tp;
+
+	if (!sk) { /* closed a moment ago: the kernel tells the client */
+		tg_adoption_decide(ack->cookie.isn, TG_ADOPTION_NONE);
+		return TG_TC_GO_ON;
+	}
+	if (state == TG_ADOPTION_UNDECIDED) {
+		if (turn < TG_MARK_TURNS)
+			return TG_TC_AGAIN;
+		tp = bpf_skc_to_tcp_sock(sk);
+		if (tp && tg_sock_is_full(tp)) {
+			/* The kernel has dropped the ACK for that; the next segment tries. */
+			tg_adoption_decide(ack->cookie.isn, TG_ADOPTION_NONE);
+			return TG_TC_DROP;
+		}
+		if (tg_adoption_decide(ack->cookie.isn, TG_ADOPTION_FAILED))
+			tg_count(row, TG_COUNT_adopt_unproven);
+		return TG_TC_UNPROVEN;
+	}
+	if (state == TG_ADOPTION_FAILED)
+		return TG_TC_UNPROVEN;
+	return proves ? TG_TC_DROP : TG_TC_GO_ON; /* it was there, or nobody knows */
 }
 
 /* A verified ACK that meets a socket which does not listen. */
@@ -132,6 +210,29 @@ static __always_inline enum tg_tc_next tg_ack_meets(const struct tg_host_setting
 	return TG_TC_GO_ON;
 }
 
+/* A verified ACK where the kernel adopts nothing, whatever the listener. The verifier of such a
+ * kernel, which follows fewer ways through a program, then sees nothing of tg_ack_adopt. */
+static __always_inline enum tg_tc_next tg_ack_not_adopted(struct __sk_buff *skb,
+							  const struct tg_host_settings *settings,
+							  const struct tg_packet *pkt,
+							  struct tg_service *svc,
+							  struct tg_counter_row *row)
+{
+	struct bpf_sock *sk = tg_socket_find(skb, pkt);
+	bool live = sk && sk->state != BPF_TCP_LISTEN;
+
+	if (sk)
+		bpf_sk_release(sk);
+	if (live)
+		tg_count(row, TG_COUNT_ack_existing);
+	if (live || !settings->translates ||
+	    tg_host_takeover(tg_listener_of(svc, pkt), true) != TG_TAKEOVER_TRANSLATE)
+		return TG_TC_GO_ON;
+	if (settings->report)
+		tg_proven_note(pkt, 0);
+	return TG_TC_TRANSLATE;
+}
+
 /* A verified ACK: adopt it if it meets a listener.
  *
  * The kernel runs TC for a whole batch of frames before TCP sees the first. So
@@ -145,29 +246,53 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 						    const struct tg_packet *pkt,
 						    const struct tg_ack *ack, struct tg_service *svc,
 						    struct tg_counter_row *row, __u32 turn,
-						    __u32 *rst_seq)
+						    __u32 *rst_seq, bool bare, bool proves)
 {
 	struct tg_agreed agreed = tg_ack_agreed(settings, pkt, ack);
+	struct tg_listener_key at;
+	enum tg_adoption state;
 	struct bpf_sock *sk;
+	struct tcp_sock *tp;
 	enum tg_tc_next next;
-	bool adopted;
+	bool adopted, watched;
 
 	/* The kernel finds no IP packet here, whatever tags we have seen through. */
 	if (TG_UNLIKELY(skb->protocol != (pkt->family == 4 ? TG_ETHERTYPE_IPV4 : TG_ETHERTYPE_IPV6))) {
 		tg_count(row, TG_COUNT_ack_frame);
 		return TG_TC_GO_ON;
 	}
+	if (!TG_KERNEL_ADOPTS)
+		return tg_ack_not_adopted(skb, settings, pkt, svc, row);
 	sk = tg_socket_find(skb, pkt);
 	if (sk && sk->state != BPF_TCP_LISTEN) {
-		next = tg_ack_meets(settings, sk, pkt, ack, turn, rst_seq, row);
+		if (proves) {
+			if (tg_service_listener(svc, pkt->family) == TG_LISTENER_VARIES) {
+				at = tg_place_of(pkt);
+				tg_listener_made(&at);
+			}
+			next = TG_TC_DROP;
+		} else {
+			next = tg_ack_meets(settings, sk, pkt, ack, turn, rst_seq, row);
+		}
 		bpf_sk_release(sk);
 		return next;
 	}
+	state = proves ? TG_ADOPTION_UNDECIDED : tg_adoption_of(ack->cookie.isn);
+	if (settings->translates && (state == TG_ADOPTION_UNDECIDED || state == TG_ADOPTION_FAILED)) {
+		next = tg_ack_prove(sk, ack, row, turn, proves);
+		if (sk)
+			bpf_sk_release(sk);
+		return next;
+	}
+	if (settings->translates && bare && turn == 0) { /* which could not be copied */
+		if (sk)
+			bpf_sk_release(sk);
+		return TG_TC_DRESS;
+	}
 	/* Before the listener counts: it may not be the one that a rule means. And who wants
 	 * smaller segments than can be adopted gets them from the kernel's own handshake. */
-	if (settings->translates &&
-	    (tg_host_takeover(tg_listener_of(svc, pkt), true) == TG_TAKEOVER_TRANSLATE ||
-	     agreed.mss < tg_mss_least(pkt->family))) {
+	if (settings->translates && (agreed.mss < tg_mss_least(pkt->family) ||
+				     tg_ack_takeover(svc, pkt) == TG_TAKEOVER_TRANSLATE)) {
 		if (sk)
 			bpf_sk_release(sk);
 		if (settings->report)
@@ -179,18 +304,27 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 		tg_bell_ring(TG_BELL_ORPHAN, tg_swap16(TG_DST_PORT_BE(pkt)));
 		return TG_TC_GO_ON;
 	}
-	if (tg_recently_adopted(ack->cookie.isn) && turn < TG_MARK_TURNS) {
+	if (state != TG_ADOPTION_NONE && turn < TG_MARK_TURNS) {
 		bpf_sk_release(sk);
 		return TG_TC_AGAIN;
 	}
-	adopted = tg_listener_adopt(skb, sk, pkt, ack, &agreed, svc);
+	/* One that the kernel will drop, for want of room, proves nothing. */
+	tp = settings->translates ? bpf_skc_to_tcp_sock(sk) : 0;
+	watched = tp && !tg_sock_is_full(tp);
+	if (watched || !settings->translates)
+		tg_adoption_begin(ack->cookie.isn);
+	adopted = tg_listener_adopt(skb, sk, pkt, ack, &agreed, svc, settings->translates);
 	bpf_sk_release(sk);
+	if (!adopted)
+		tg_adoption_decide(ack->cookie.isn, TG_ADOPTION_FAILED);
 	if (settings->report)
 		tg_proven_note(pkt, 0);
 	if (adopted || !settings->translates)
 		tg_count(row, TG_COUNT_cookie_valid); /* else who translates does */
 	tg_count(row, adopted ? TG_COUNT_adopted : TG_COUNT_adopt_failed);
-	return adopted || !settings->translates ? TG_TC_GO_ON : TG_TC_TRANSLATE;
+	if (!settings->translates)
+		return TG_TC_GO_ON;
+	return !adopted ? TG_TC_TRANSLATE : watched && !bare ? TG_TC_PROVE : TG_TC_GO_ON;
 }
 
 /* What the ACK's options say. False if they lie about their length. */
@@ -228,11 +362,12 @@ static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_p
 	return true;
 }
 
-/* `turn`: how often the packet has been to the end of the queue. */
+/* `turn`: how often the packet has been to the end of the queue; `proves`: it is a copy. */
 static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
 						     const struct tg_host_settings *settings,
 						     const struct tg_packet *pkt, __u32 id,
-						     __u32 turn, __u32 *rst_seq)
+						     __u32 turn, __u32 *rst_seq, bool bare,
+						     bool proves)
 {
 	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
 	struct tg_counter_row *row = tg_counter_row_get(id);
@@ -241,12 +376,14 @@ static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
 	bool maybe_live;
 
 	if (!svc || !row || svc->mode != TG_MODE_ALWAYS || !tg_ack_read(skb, pkt, &ack))
-		return TG_TC_GO_ON;
+		return proves ? TG_TC_DROP : TG_TC_GO_ON;
 	/* On a live connection nearly no ACK is a cookie's: do not count those. */
 	maybe_live = tg_filter_may_exist(settings, tg_filter_at(settings, pkt));
 	result = tg_ack_verify(settings, pkt, &ack, !maybe_live && !settings->last_line);
 	if (result == TG_ACK_VALID)
-		return tg_ack_adopt(skb, settings, pkt, &ack, svc, row, turn, rst_seq);
+		return tg_ack_adopt(skb, settings, pkt, &ack, svc, row, turn, rst_seq, bare, proves);
+	if (proves)
+		return TG_TC_DROP;
 	if (maybe_live)
 		return TG_TC_GO_ON;
 	tg_count(row, result == TG_ACK_STALE ? TG_COUNT_cookie_stale : TG_COUNT_cookie_invalid);
@@ -312,13 +449,16 @@ int tg_host_tc(struct __sk_buff *skb)
 	tg_ethertype type;
 	enum tg_parse_result parsed;
 	__u32 id;
-	bool bare, fresh;
+	bool bare, fresh, proves = false;
 
-	fresh = turn > TG_MARK_TURNS;
-	if (!fresh)
+	fresh = turn > (TG_MARK_PROVES | TG_MARK_TURNS);
+	if (!fresh) {
 		skb->mark = 0;
-	else
+		proves = turn & TG_MARK_PROVES;
+		turn &= TG_MARK_TURNS;
+	} else {
 		turn = 0;
+	}
 
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
@@ -354,19 +494,32 @@ int tg_host_tc(struct __sk_buff *skb)
 	if (!id)
 		return TCX_NEXT;
 	tg_packet_measure(&pkt, skb->len);
-	/* A bare packet cannot be sent to the end of the queue. */
-	switch (tg_ack_handle(skb, settings, &pkt, id, bare ? TG_MARK_TURNS : turn, &rst_seq)) {
+	switch (tg_ack_handle(skb, settings, &pkt, id, turn, &rst_seq, bare, proves)) {
 	case TG_TC_DROP:
 		return TCX_DROP;
+	case TG_TC_DRESS:
+		if (!tg_skb_dress(skb))
+			return TCX_DROP;
+		/* fallthrough */
 	case TG_TC_AGAIN:
-		skb->mark = TG_MARK | (turn + 1);
+		skb->mark = TG_MARK | (proves ? TG_MARK_PROVES : 0) | (turn + 1);
 		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+	case TG_TC_PROVE:
+		skb->mark = TG_MARK | TG_MARK_PROVES;
+		bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS); /* or the next segment proves */
+		skb->mark = 0;
+		return TCX_NEXT;
 	case TG_TC_REPLACE:
 		skb->mark = TG_MARK | (turn + 1);
 		if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
 			return TCX_DROP; /* no memory: the client sends it again */
 		skb->mark = 0;
 		return tg_become_reset(skb, &pkt, rst_seq) ? TCX_DROP : TCX_NEXT;
+	case TG_TC_UNPROVEN:
+		skb->mark = TG_MARK_UNPROVEN | (tg_ack_is_evidence(skb, &pkt) ? TG_MARK_EVIDENCE : 0);
+		bpf_tail_call(skb, &tg_parts, TG_PART_OPEN);
+		skb->mark = 0;
+		return TCX_DROP;
 	case TG_TC_TRANSLATE:
 		bpf_tail_call(skb, &tg_parts, TG_PART_OPEN);
 		return TCX_NEXT; /* it is not there: the client's next segment tries again */

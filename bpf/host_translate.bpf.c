@@ -83,14 +83,19 @@ __attribute__((noinline)) int tg_host_check(struct __sk_buff *skb, const struct 
 	ack_info = tg_host_read_ack(pkt, &o);
 	if (!tg_cookie_check(pkt, &ack_info))
 		return TG_CHECKED_NOT_OURS;
-	tg_count(row, TG_COUNT_cookie_valid);
+	if ((skb->mark | TG_MARK_EVIDENCE) !=
+	    (TG_MARK_UNPROVEN | TG_MARK_EVIDENCE)) /* else it was counted */
+		tg_count(row, TG_COUNT_cookie_valid);
 	old = tg_split_find(server, pkt, TG_TO_SERVER);
 	if (old && !tg_split_gives_way(old, ack_info.ts_ok))
 		return TG_CHECKED_KEEPS;
 	if (old && old->state & TG_SPLIT_READY && !(old->state & TG_FLOW_CLOSED))
 		tg_count(row, TG_COUNT_split_replaced);
-	fresh = tg_split_open(pkt, &ack_info, tg_cookie_claimed_bits(ack_info.cookie, ack_info.ts_ok),
-			      svc->wscale, tg_swap16(window), 0, tg_tick_now());
+	fresh = tg_split_open(
+		pkt, &ack_info, tg_cookie_claimed_bits(ack_info.cookie, ack_info.ts_ok),
+		svc->wscale, tg_swap16(window),
+		skb->mark == (TG_MARK_UNPROVEN | TG_MARK_EVIDENCE) ? TG_EDGE_EVIDENCE : 0,
+		tg_tick_now());
 	fresh.hash = tg_split_hash(server->keys, pkt, TG_TO_SERVER);
 	return tg_host_begin(&fresh, old, id) ? TG_CHECKED_FULL : TG_CHECKED_OPEN;
 }
@@ -217,6 +222,8 @@ int tg_host_open(struct __sk_buff *skb)
 {
 	int verdict = tg_host_packet(skb, 0, true);
 
+	if ((skb->mark ^ TG_MARK_UNPROVEN) <= TG_MARK_EVIDENCE)
+		skb->mark = 0;
 	return verdict == TG_NEXT_ADOPT ? TCX_NEXT : verdict == TG_NEXT_WAIT ? TCX_DROP : verdict;
 }
 

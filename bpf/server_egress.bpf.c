@@ -11,6 +11,9 @@
 #include "lib/server_skb.h"
 #ifdef TG_HOST
 #include "lib/host_idle.h"
+#include "lib/host_parts.h"
+#include "lib/listeners.h"
+#include "lib/proof.h"
 #endif
 
 #define TG_UDP_HDR_LEN 8
@@ -134,6 +137,40 @@ failed:
 		tg_count(row, TG_COUNT_confirm_failed);
 	return TCX_DROP;
 }
+
+#ifdef TG_HOST
+/* The stack has answered a SYN whose ACK it has not made a socket of: so adoption does not work
+ * for that listener. `pkt` is the answer. */
+__attribute__((noinline)) int tg_egress_evidence(const struct tg_packet *pkt)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_packet turned = {};
+	struct tg_listener_key at = {};
+	struct tg_service *svc;
+	__u32 id;
+
+	if (!pkt || !settings)
+		return 0;
+	turned.family = at.family = pkt->family;
+	turned.dst = at.addr = pkt->src;
+	turned.ports = pkt->ports << 16 | pkt->ports >> 16;
+	at.port_be = TG_SRC_PORT_BE(pkt);
+	id = tg_service_find(settings, &turned);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	if (!id || !svc || !tg_listener_fails(&at, pkt->ack))
+		return 0;
+	*tg_service_listener_at(svc, at.family) = TG_LISTENER_VARIES;
+	tg_bell_ring(TG_BELL_REFUSED, tg_swap16(at.port_be));
+	return 0;
+}
+
+/* A RST for a connection that was adopted and has no socket yet. What becomes of it, the copy of
+ * the ACK decides (lib/proof.h). */
+static __always_inline bool tg_egress_is_premature(const struct tg_packet *pkt)
+{
+	return pkt->flags & TG_TCP_RST && tg_adoption_of(pkt->seq - 1) == TG_ADOPTION_UNDECIDED;
+}
+#endif
 
 /* SYN_SENT -> ongoing. */
 static __always_inline int tg_egress_ready(struct __sk_buff *skb, const struct tg_packet *pkt,
@@ -280,6 +317,10 @@ __attribute__((noinline)) int tg_egress_tcp(struct __sk_buff *skb, const struct 
 	if (!pkt || !server || pkt->l4_off > TG_L4_OFF_MAX || pkt->tcp_hdr_len < TG_TCP_HDR_LEN)
 		return TCX_NEXT;
 	e = tg_split_find(server, pkt, TG_TO_CLIENT);
+#ifdef TG_HOST
+	if (!e && tg_egress_is_premature(pkt))
+		return TCX_DROP;
+#endif
 	if (!e)
 		return TCX_NEXT;
 	answer = tg_server_judge_answer(pkt, e);
@@ -298,7 +339,7 @@ int tg_server_egress(struct __sk_buff *skb)
 	int verdict;
 
 #ifdef TG_HOST
-	if (TG_LIKELY(!tg_host_translates()))
+	if (TG_LIKELY(!tg_host_translates() && !tg_adoption_any()))
 		return TCX_NEXT;
 #endif
 	if (TG_UNLIKELY(skb->mark == TG_MARK_DONE)) {
@@ -313,6 +354,12 @@ int tg_server_egress(struct __sk_buff *skb)
 	verdict = tg_egress_tcp(skb, &pkt);
 	if (verdict == TG_NEXT_SETUP)
 		verdict = tg_egress_setup(skb, &pkt);
+#ifdef TG_HOST /* which has no edges to tell */
+	if (TG_UNLIKELY(verdict == (TG_NEXT_CONFIRM | TG_EDGE_EVIDENCE))) {
+		tg_egress_evidence(&pkt);
+		verdict = TCX_DROP;
+	}
+#endif
 	if (TG_UNLIKELY(verdict >= TG_NEXT_CONFIRM))
 		verdict = tg_confirm_send(skb, &pkt, (__u32)verdict & 0xff);
 	return verdict;

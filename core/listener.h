@@ -9,6 +9,8 @@
  * reason that nobody knows, which counts only if several clients in a row met it. Then the
  * listener's SYNs are the kernel's for a pause; after it, adoption is tried again, and each
  * further refusal makes the pause longer, up to a minute. The first success forgets all.
+ * Where a program translates beside, an adoption that made no socket (lib/proof.h) is booked likewise, once
+ * the same client has been served translated; and after a pause one client alone tries.
  *
  * Must never: let what a client sends decide. Both findings are properties of the socket,
  * and a frame that cannot be adopted (tg_frame_is_adoptable) never comes here.
@@ -31,6 +33,7 @@ enum tg_refusal {
 	TG_REFUSAL_NONE = 0,
 	TG_REFUSAL_MPTCP = 1,       /* the socket is MPTCP, which the kernel does not adopt for */
 	TG_REFUSAL_UNEXPLAINED = 2, /* the kernel said EINVAL of what looks right */
+	TG_REFUSAL_UNPROVEN = 3, /* no socket came of it, and one when it was translated */
 };
 
 struct tg_listener_entry {
@@ -91,7 +94,43 @@ TG_INLINE void tg_listener_adopted(struct tg_listener_entry *e)
 	if (e->refusals) {
 		e->refusals = 0;
 		e->why = TG_REFUSAL_NONE;
+		e->paused_until_ns = 0;
 	}
+}
+
+/* Notes that no socket came of an adoption, though the same client was served when it was
+ * translated: one such proves it. True if a pause begins. */
+TG_INLINE bool tg_listener_unproven(struct tg_listener_entry *e, uint32_t client, uint64_t now_ns)
+{
+	if (now_ns < e->paused_until_ns)
+		return false;
+	if (e->refusals < TG_REFUSALS_PROVE - 1) {
+		e->refusals = TG_REFUSALS_PROVE - 1;
+		e->last_isn = ~client;
+	}
+	return tg_listener_refused(e, TG_REFUSAL_UNPROVEN, client, now_ns);
+}
+
+/* True if a connection may be adopted for a listener that is TG_LISTENER_OK. While its last
+ * adoptions have failed, one client after each pause tries: the next, longer pause begins with
+ * it and ends when its socket is there. */
+TG_INLINE bool tg_listener_tries(struct tg_listener_entry *e, uint64_t now_ns)
+{
+	uint64_t until = e->paused_until_ns;
+	uint32_t doublings;
+
+	if (e->refusals < TG_REFUSALS_PROVE)
+		return true;
+	if (now_ns < until)
+		return false;
+	doublings = (uint32_t)e->refusals - TG_REFUSALS_PROVE + 1;
+	if (doublings > TG_REFUSAL_DOUBLINGS)
+		doublings = TG_REFUSAL_DOUBLINGS;
+	if (__sync_val_compare_and_swap(&e->paused_until_ns, until,
+					now_ns + (TG_REFUSAL_PAUSE_NS << doublings)) != until)
+		return false;
+	e->refusals = (uint16_t)(TG_REFUSALS_PROVE + doublings);
+	return true;
 }
 
 #endif

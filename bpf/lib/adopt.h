@@ -43,21 +43,23 @@ static __always_inline int tg_adopt(struct __sk_buff *skb, struct tcp_sock *list
 
 /* Books a refusal on the listener that refused: the entry of the very place that its socket
  * is bound to, unless another socket is there since userspace looked. `sk` listens. */
-__attribute__((noinline)) int tg_refusal_note(const struct tg_listener_key *key, __u64 cookie,
+__attribute__((noinline)) int tg_refusal_note(const struct tg_listener_key *at, __u64 cookie,
 					      __u32 why, __u32 isn)
 {
+	struct tg_listener_key key;
 	struct tg_listener_entry *e;
 
-	if (!key)
+	if (!at)
 		return 0;
-	e = bpf_map_lookup_elem(&tg_listeners, key);
+	key = *at; /* Linux 6.1 takes no other memory than the stack's as a key */
+	e = bpf_map_lookup_elem(&tg_listeners, &key);
 	if (!e && why == TG_REFUSAL_MPTCP) {
 		/* Userspace has not seen it. Once for each such listener, of a map that has
 		 * all its room from the start. */
 		struct tg_listener_entry fresh = {.cookie = cookie, .state = TG_LISTENER_OK};
 
-		bpf_map_update_elem(&tg_listeners, key, &fresh, BPF_NOEXIST);
-		e = bpf_map_lookup_elem(&tg_listeners, key);
+		bpf_map_update_elem(&tg_listeners, &key, &fresh, BPF_NOEXIST);
+		e = bpf_map_lookup_elem(&tg_listeners, &key);
 	}
 	/* What is proven of the socket in hand holds whoever was there before. */
 	if (!e || (why != TG_REFUSAL_MPTCP && !tg_listener_is(e, cookie)))
@@ -84,10 +86,11 @@ static __always_inline void tg_listener_key_of(const struct bpf_sock *sk, const 
 }
 
 /* Adopts the ACK for the listener, and notes what that shows of the listener. True if it
- * worked. */
+ * worked. `proves`: that will be seen by the socket (lib/proof.h). */
 static __always_inline bool tg_listener_adopt(struct __sk_buff *skb, struct bpf_sock *sk,
 					      const struct tg_packet *pkt, const struct tg_ack *ack,
-					      const struct tg_agreed *agreed, struct tg_service *svc)
+					      const struct tg_agreed *agreed,
+					      struct tg_service *svc, bool proves)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	enum tg_refusal why = TG_REFUSAL_MPTCP;
@@ -109,6 +112,8 @@ static __always_inline bool tg_listener_adopt(struct __sk_buff *skb, struct bpf_
 	}
 	tg_listener_key_of(sk, pkt, &key);
 	cookie = tg_sock_cookie(tp);
+	if (why == TG_REFUSAL_NONE && proves)
+		return true; /* no news before its socket is there */
 	if (why == TG_REFUSAL_NONE) {
 		struct tg_listener_entry *e = bpf_map_lookup_elem(&tg_listeners, &key);
 

@@ -14,22 +14,11 @@
 #define TG_CLOCK_NS bpf_ktime_get_coarse_ns
 #endif
 
-/* True if `*len` bytes of options can be copied: 1 to 40. Each test stands on
- * its own, in 64 bits, on a number that the compiler cannot see through: else it
- * joins the tests, or tests one copy and passes another, and the verifier of
- * Linux 6.12 or of 7.3 (not of 6.18) loses sight of a bound. */
+/* True if `*len` bytes of options can be copied: 1 to 40. */
 static __always_inline bool tg_options_len_is_sane(__u32 *len)
 {
-	__u64 seen = *len;
-
-	asm volatile("%0 &= 63" : "+r"(seen));
-	if (seen == 0)
-		return false;
-	asm volatile("" : "+r"(seen));
-	if (seen > TG_TCP_OPTIONS_MAX_LEN)
-		return false;
-	*len = (__u32)seen;
-	return true;
+	*len = tg_len_within(*len, TG_TCP_OPTIONS_MAX_LEN, 63);
+	return *len != 0;
 }
 
 /* The frame's length, asked for only where it counts. */

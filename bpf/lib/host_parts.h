@@ -17,6 +17,14 @@ enum tg_part {
 	TG_PARTS,
 };
 
+/* On skb->mark, between the two: a connection that was adopted in vain; and the lowest bit, if
+ * that was nothing that its client had a hand in. */
+#define TG_MARK_UNPROVEN 0x74677570U
+#define TG_MARK_EVIDENCE 1U
+
+/* In the place of an edge's number: to be booked on the listener once the stack has answered. */
+#define TG_EDGE_EVIDENCE 1
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, TG_PARTS);

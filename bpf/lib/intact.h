@@ -29,10 +29,9 @@ struct {
 static __always_inline __s64 tg_sum_bytes(struct xdp_md *ctx, struct tg_sum_room *room, __u32 off,
 					  __u32 len, __u32 sum)
 {
-	__u64 n = len;
+	__u64 n = tg_len_within(len, TG_SUM_ROOM, TG_SUM_ROOM - 1);
 
-	asm volatile("" : "+r"(n));
-	if (n == 0 || n > TG_SUM_ROOM)
+	if (n == 0)
 		return -TG_EINVAL;
 	*(__u32 *)(room->bytes + ((n - 1) & (TG_SUM_ROOM - 4))) = 0; /* behind an odd end */
 	if (bpf_xdp_load_bytes(ctx, off, room->bytes, (__u32)n))

@@ -20,6 +20,23 @@
 #define TCX_DROP 2    /* also TC_ACT_SHOT */
 #endif
 
+/* A length that is 1 at least and not above `most`; else 0. In 64 bits, on a number that the
+ * compiler cannot see through, and by arithmetic: comparing with 0 teaches the verifier nothing
+ * before Linux 6.8, and those of 6.12 and 7.3 (not of 6.18) lose sight of bounds that are
+ * tested on one copy and passed in another. `mask` is 2^n - 1, not below `most`. */
+static __always_inline __u32 tg_len_within(__u32 len, __u32 most, const __u32 mask)
+{
+	__u64 n = len;
+
+	asm volatile("" : "+r"(n));
+	if (n == 0 || n > most)
+		return 0;
+	asm volatile("%0 += -1; %0 &= %1; %0 += 1" : "+r"(n) : "i"(mask));
+	if (n > most)
+		return 0;
+	return (__u32)n;
+}
+
 /* Only pointed to; libbpf and the kernel compare kfunc types by name and kind,
  * so a forward declaration would not match. */
 struct sock {
@@ -44,6 +61,9 @@ struct bpf_tcp_req_attrs {
 _Static_assert(sizeof(struct bpf_tcp_req_attrs) == 20, "kernel ABI");
 
 extern int bpf_sk_assign_tcp_reqsk(struct __sk_buff *skb, struct sock *sk,
-				   struct bpf_tcp_req_attrs *attrs, int attrs__sz) __ksym;
+				   struct bpf_tcp_req_attrs *attrs, int attrs__sz) __ksym __weak;
+
+/* False before Linux 6.9: then the verifier must not see the call. */
+#define TG_KERNEL_ADOPTS (bpf_sk_assign_tcp_reqsk != 0)
 
 #endif

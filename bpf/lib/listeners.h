@@ -76,6 +76,45 @@ __attribute__((noinline)) int tg_listener_look(const struct tg_listener_key *at)
 	return tg_listener_at(e, e && e->paused_until_ns ? TG_CLOCK_NS() : 0);
 }
 
+/* The entry of a place, as the kernel would choose; NULL: nobody listens. */
+static __always_inline struct tg_listener_entry *tg_listener_entry_at(const struct tg_listener_key *at)
+{
+	struct tg_listener_key key = *at;
+	struct tg_listener_entry *e = bpf_map_lookup_elem(&tg_listeners, &key);
+
+	if (e)
+		return e;
+	key.addr.d[0] = key.addr.d[1] = 0;
+	return bpf_map_lookup_elem(&tg_listeners, &key);
+}
+
+/* 1 if a connection may be adopted at a place that is TG_LISTENER_OK. */
+__attribute__((noinline)) int tg_listener_try(const struct tg_listener_key *at)
+{
+	struct tg_listener_entry *e = at ? tg_listener_entry_at(at) : 0;
+
+	return !e || tg_listener_tries(e, TG_CLOCK_NS());
+}
+
+/* A socket has come of an adoption at a place. */
+__attribute__((noinline)) int tg_listener_made(const struct tg_listener_key *at)
+{
+	struct tg_listener_entry *e = at ? tg_listener_entry_at(at) : 0;
+
+	if (e)
+		tg_listener_adopted(e);
+	return 0;
+}
+
+/* None has come of an adoption, and one when it was translated; `client` tells one client from the
+ * next. 1 if that changes how connections are taken over there. */
+__attribute__((noinline)) int tg_listener_fails(const struct tg_listener_key *at, __u32 client)
+{
+	struct tg_listener_entry *e = at ? tg_listener_entry_at(at) : 0;
+
+	return e && e->state == TG_LISTENER_OK && tg_listener_unproven(e, client, TG_CLOCK_NS());
+}
+
 /* What listens where a packet of a service goes to. */
 static __always_inline enum tg_listener tg_listener_of(const struct tg_service *svc,
 						       const struct tg_packet *pkt)

@@ -99,17 +99,17 @@ struct {
 } tg_socket_bits SEC(".maps");
 #endif
 
-/* The cookies that were handed to the kernel last, by their low bits. Not a memory of
- * connections: it only tells, within one batch of frames, that the kernel is about to
- * have a socket. Of all CPUs together: a server behind several edges may get the first
- * two packets of a connection on two. Written once a connection, read likewise. */
-#define TG_RECENT_SLOTS 4096
+/* The cookies that were handed to the kernel last, by their low bits, and what became of
+ * each (lib/proof.h). Not a memory of connections. Of all CPUs together: a server behind
+ * several edges may get the first two packets of a connection on two. Behind the slots: how
+ * many of them are undecided. */
+#define TG_RECENT_SLOTS 16384
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TG_RECENT_SLOTS);
+	__uint(max_entries, TG_RECENT_SLOTS + 1);
 	__type(key, __u32);
-	__type(value, __u32); /* ISN */
+	__type(value, __u64); /* ISN << 32 | enum tg_adoption */
 } tg_recent SEC(".maps");
 
 /* By service id; id 0 counts what belongs to no service. */

@@ -38,14 +38,4 @@ static __always_inline enum tg_parse_result tg_skb_parse(struct __sk_buff *skb,
 	return parsed;
 }
 
-/* Gives a bare packet its Ethernet header back; the stack must not get it so. */
-static __always_inline bool tg_skb_dress(struct __sk_buff *skb)
-{
-	__u8 eth[TG_ETH_HDR_LEN];
-
-	return !bpf_skb_load_bytes_relative(skb, 0, eth, sizeof(eth), BPF_HDR_START_MAC) &&
-	       !bpf_skb_change_head(skb, sizeof(eth), 0) &&
-	       !bpf_skb_store_bytes(skb, 0, eth, sizeof(eth), 0);
-}
-
 #endif

@@ -17,9 +17,8 @@ static __always_inline bool tg_skb_options(struct __sk_buff *skb, const struct t
 
 	c.at = 0;
 	c.len = (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
-	if (c.len > TG_TCP_OPTIONS_MAX_LEN)
-		return false;
-	if (c.len && bpf_skb_load_bytes(skb, pkt->l4_off + TG_TCP_HDR_LEN, c.bytes, c.len))
+	if (c.len && (!tg_options_len_is_sane(&c.len) ||
+		      bpf_skb_load_bytes(skb, pkt->l4_off + TG_TCP_HDR_LEN, c.bytes, c.len)))
 		return false;
 	return tg_options_read(&c, o) == 0;
 }

@@ -34,6 +34,19 @@ struct tcp_sock {
 	bool is_mptcp; /* with CONFIG_MPTCP */
 } __attribute__((preserve_access_index));
 
+struct sock___queue {
+	__u32 sk_ack_backlog;
+	__u32 sk_max_ack_backlog;
+} __attribute__((preserve_access_index));
+
+/* A listener's accept queue takes nobody (sk_acceptq_is_full). */
+static __always_inline bool tg_sock_is_full(struct tcp_sock *tp)
+{
+	struct sock___queue *sk = (struct sock___queue *)tp;
+
+	return sk->sk_ack_backlog > sk->sk_max_ack_backlog;
+}
+
 /* SO_COOKIE; 0 if nobody has asked for it yet. */
 static __always_inline __u64 tg_sock_cookie(struct tcp_sock *tp)
 {

@@ -21,9 +21,8 @@ static __always_inline bool tg_syn_options(struct xdp_md *ctx, const struct tg_p
 	c.len = syn->tcp_hdr_len - TG_TCP_HDR_LEN;
 	if (TG_LIKELY(tg_tcp_options_common(at, c.len, end, offered)))
 		return true;
-	if (c.len > TG_TCP_OPTIONS_MAX_LEN)
-		return false;
-	if (c.len && bpf_xdp_load_bytes(ctx, syn->l4_off + TG_TCP_HDR_LEN, c.bytes, c.len))
+	if (c.len && (!tg_options_len_is_sane(&c.len) ||
+		      bpf_xdp_load_bytes(ctx, syn->l4_off + TG_TCP_HDR_LEN, c.bytes, c.len)))
 		return false;
 	return tg_options_read(&c, offered) == 0;
 }

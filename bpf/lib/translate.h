@@ -44,7 +44,7 @@ __attribute__((noinline)) int tg_translate_slow(TG_CTX *ctx, struct tg_work *w)
 		return -TG_EINVAL;
 	tg_options_clear(&c);
 	len = w->len;
-	if (len == 0 || len > TG_TCP_OPTIONS_MAX_LEN || w->off > TG_L4_OFF_MAX + TG_TCP_HDR_LEN)
+	if (!tg_options_len_is_sane(&len) || w->off > TG_L4_OFF_MAX + TG_TCP_HDR_LEN)
 		return -TG_EINVAL;
 	c.len = len;
 	if (tg_ctx_load(ctx, w->off, c.bytes, len))
@@ -52,8 +52,7 @@ __attribute__((noinline)) int tg_translate_slow(TG_CTX *ctx, struct tg_work *w)
 	tg_translate_options(&c, &w->flow, w->ack, w->dir, &w->sum);
 	/* The verifier has lost sight of the length over writes at unknown places. */
 	len = w->len;
-	asm volatile("" : "+r"(len));
-	if (len == 0 || len > TG_TCP_OPTIONS_MAX_LEN)
+	if (!tg_options_len_is_sane(&len))
 		return -TG_EINVAL;
 	return (int)tg_ctx_store(ctx, w->off, c.bytes, len);
 }

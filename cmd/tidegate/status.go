@@ -113,7 +113,11 @@ func printStatus(w io.Writer, st *status.Status) error {
 	if len(st.Takeovers) > 0 {
 		fmt.Fprintln(t, "\nSERVICE\tTAKEOVER\tPORTS\tADDRESSES\tWHY")
 		for _, c := range st.Takeovers {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", c.Service, c.How, c.Ports, strings.Join(c.Addresses, " "), c.Why)
+			how := c.How
+			if slices.ContainsFunc(st.Services, func(s status.Service) bool { return s.Name == c.Service && s.Mode == string(config.ModeMonitor) }) {
+				how = "would " + how
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", c.Service, how, c.Ports, strings.Join(c.Addresses, " "), c.Why)
 		}
 	}
 	if err := t.Flush(); err != nil {

@@ -78,6 +78,33 @@ static void mptcp_is_proof(void **state)
 	assert_int_equal(e.why, TG_REFUSAL_MPTCP);
 }
 
+/* One adoption in vain proves it, but not within a pause. After a pause one connection tries, and
+ * the next, longer pause begins with it; its socket ends all of that. */
+static void one_tries_after_a_pause(void **state)
+{
+	struct tg_listener_entry e = {.state = TG_LISTENER_OK};
+	uint64_t now_ns = SECOND_NS, pause_s = 1;
+	int i;
+
+	(void)state;
+	assert_true(tg_listener_tries(&e, now_ns) && tg_listener_tries(&e, now_ns));
+	assert_true(tg_listener_unproven(&e, 1, now_ns));
+	assert_int_equal(e.why, TG_REFUSAL_UNPROVEN);
+	for (i = 0; i < 9; i++) {
+		assert_int_equal((e.paused_until_ns - now_ns) / SECOND_NS, pause_s);
+		assert_false(tg_listener_unproven(&e, 2, now_ns));
+		assert_int_equal((e.paused_until_ns - now_ns) / SECOND_NS, pause_s);
+		assert_false(tg_listener_tries(&e, e.paused_until_ns - 1));
+		now_ns = e.paused_until_ns;
+		pause_s = pause_s == 64 ? 64 : 2 * pause_s;
+		assert_true(tg_listener_tries(&e, now_ns));
+		assert_false(tg_listener_tries(&e, now_ns));
+	}
+	tg_listener_adopted(&e);
+	assert_true(tg_listener_tries(&e, now_ns) && tg_listener_tries(&e, now_ns));
+	assert_int_equal(tg_listener_at(&e, now_ns), TG_LISTENER_OK);
+}
+
 static void frames(void **state)
 {
 	static const uint8_t none[] = {0xe0, 0, 0x81, 0, 0, 0}, inner[] = {0, 0, 0x81, 0, 0, 5},
@@ -112,8 +139,11 @@ static void frames(void **state)
 int tg_test_listener(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(states), cmocka_unit_test(refusals_that_count),
-		cmocka_unit_test(pauses), cmocka_unit_test(mptcp_is_proof),
+		cmocka_unit_test(states),
+		cmocka_unit_test(refusals_that_count),
+		cmocka_unit_test(pauses),
+		cmocka_unit_test(mptcp_is_proof),
+		cmocka_unit_test(one_tries_after_a_pause),
 		cmocka_unit_test(frames),
 	};
 

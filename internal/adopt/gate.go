@@ -51,6 +51,8 @@ type gate struct {
 	replies  *instance.Replies // nil: this gate answers no SYNs
 	survey   *survey.Watcher   // of a host that chooses: what this machine does to packets; else nil
 	told     []instance.Takeover
+
+	kernelAdopts bool // it has the function; else everything is translated
 }
 
 // Run protects the services of the configuration until ctx ends. The packet path then
@@ -100,6 +102,9 @@ func (g *gate) start() error {
 	if g.system, err = readSystem(g.cfg.Interfaces); err != nil {
 		return err
 	}
+	if g.kernelAdopts = plane.KernelAdopts(); !g.kernelAdopts && !g.translates() {
+		return errKernel
+	}
 	if g.system.syncookies == 0 && !g.translates() {
 		return errSyncookies
 	}
@@ -115,9 +120,7 @@ func (g *gate) start() error {
 	if g.translates() {
 		flows = g.cfg.Tagged.MaxConnections
 	}
-	if err := g.startSurvey(); err != nil {
-		return err
-	}
+	g.startSurvey()
 	if g.plane, err = plane.Load(plane.Options{Instance: g.cfg.Instance, KeySlots: slots, NoXDP: !g.answers(), Flows: flows, BPFFS: g.opt.BPFFS}); err != nil {
 		g.closeSurvey()
 		return err
@@ -242,8 +245,8 @@ func (g *gate) loop(ctx context.Context) {
 					g.log.Error("housekeeping", "error", err)
 				}
 			}
-		case <-g.surveyed():
-			if err := g.look(); err != nil {
+		case <-g.surveyed(): // addresses may be what has changed
+			if err := errors.Join(g.watchOwn(), g.look()); err != nil {
 				g.log.Error("looking for listeners", "error", err)
 			}
 		case <-g.bell:
@@ -255,7 +258,10 @@ func (g *gate) loop(ctx context.Context) {
 }
 
 // errSyncookies: cookie_v4_check and cookie_v6_check look at the sysctl first.
-var errSyncookies = errors.New("net.ipv4.tcp_syncookies is 0: the kernel would refuse every connection made from a cookie; set it to 1 with `sysctl -w net.ipv4.tcp_syncookies=1`")
+var errSyncookies = errors.New("net.ipv4.tcp_syncookies is 0: the kernel would refuse every connection made from a cookie; set it to 1 with `sysctl -w net.ipv4.tcp_syncookies=1`, or `takeover: auto`")
+
+// errKernel: nothing could be adopted, and `takeover: adopt` does nothing else.
+var errKernel = errors.New("this kernel cannot adopt connections (it lacks bpf_sk_assign_tcp_reqsk, Linux 6.9): set `takeover: auto`, which translates them, or run a newer kernel")
 
 func (g *gate) housekeep() error {
 	g.setClock()

@@ -91,7 +91,7 @@ func (g *gate) watchSystem() (changed bool) {
 	if now == g.system {
 		return false
 	}
-	if now.syncookies == 0 && g.system.syncookies != 0 {
+	if now.syncookies == 0 && g.system.syncookies != 0 && !g.translates() {
 		g.log.Error("SYNs go to the kernel", "error", errSyncookies)
 	}
 	g.log.Info("the system's values have changed; SYN-ACKs follow", "mtu", now.mtu)

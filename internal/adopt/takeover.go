@@ -25,15 +25,18 @@ func (g *gate) translates() bool {
 	return g.cfg.Role == config.RoleHost && g.cfg.Server.Takeover != config.TakeoverAdopt
 }
 
-// startSurvey begins to follow what this machine does to packets, where the choice is ours.
-func (g *gate) startSurvey() (err error) {
-	if g.cfg.Role != config.RoleHost || g.cfg.Server.Takeover != config.TakeoverAuto {
-		return nil
+// startSurvey begins to follow what this machine does to packets, where the choice is ours. Where
+// that cannot be read, what becomes of adoptions decides alone.
+func (g *gate) startSurvey() {
+	if g.cfg.Role != config.RoleHost || g.cfg.Server.Takeover == config.TakeoverTranslate {
+		return
 	}
-	if g.survey, err = survey.Watch(); err != nil {
-		return fmt.Errorf("what stands in the way of adoption on this machine cannot be followed: %w; set `takeover: translate`, or adopt", err)
+	w, err := survey.Watch()
+	if err != nil {
+		g.log.Warn("this machine's rules cannot be read: whether connections can be adopted shows when the first are, and where rules send them without a listener is not known", "error", err)
+		return
 	}
-	return nil
+	g.survey = w
 }
 
 func (g *gate) closeSurvey() {
@@ -132,6 +135,9 @@ func (g *gate) whyTranslate(place netip.AddrPort, held listeners.Held) string {
 	if g.cfg.Server.Takeover == config.TakeoverTranslate {
 		return "configured: takeover: translate"
 	}
+	if !g.kernelAdopts {
+		return "this kernel cannot adopt (Linux 6.9 can)"
+	}
 	if g.system.syncookies == 0 {
 		return "net.ipv4.tcp_syncookies is 0: the kernel adopts for nobody"
 	}
@@ -144,9 +150,28 @@ func (g *gate) whyTranslate(place netip.AddrPort, held listeners.Held) string {
 	return ""
 }
 
+// whyDoubted says what the packet path has found out by itself.
+func whyDoubted(note plane.ListenerNote) string {
+	if note.Why == plane.RefusalUnproven {
+		return "an adopted connection made no socket, and was served when translated: something here drops ACKs that no SYN came before; one client tries again after a pause"
+	}
+	return "the kernel refuses to adopt for it; tried again after a pause"
+}
+
+// whyAdoptionFails says what is in the way of adoption where there is no other way.
+func (g *gate) whyAdoptionFails(place netip.AddrPort, held listeners.Held) string {
+	if held.MPTCP() {
+		return "MPTCP listener, which the kernel does not adopt for: its SYNs are left to the kernel; `takeover: auto` translates"
+	}
+	if why := g.judged(place.Addr(), place.Port()).Reason(); why != "" {
+		return "connections do not live, or by-pass a rule: " + why + "; `takeover: auto` translates"
+	}
+	return "plain TCP listener, nothing in its way"
+}
+
 // takeovers says of each service's places how connections are taken over there, and why.
 func (g *gate) takeovers() (list []instance.Takeover) {
-	if !g.translates() {
+	if g.cfg.Role != config.RoleHost {
 		return nil
 	}
 	s := g.services
@@ -154,7 +179,7 @@ func (g *gate) takeovers() (list []instance.Takeover) {
 		if svc.Mode == config.ModeOff {
 			continue
 		}
-		for place := range s.table.All() {
+		for place, held := range s.table.All() {
 			if !ServesPlace(svc.Prefixes, svc.Ports, place) {
 				continue
 			}
@@ -162,8 +187,10 @@ func (g *gate) takeovers() (list []instance.Takeover) {
 				How: string(config.TakeoverAdopt), Why: "plain TCP listener, nothing in its way"}
 			if why := s.table.Why(place); why != "" {
 				t.How, t.Why = string(config.TakeoverTranslate), why
+			} else if !g.translates() {
+				t.Why = g.whyAdoptionFails(place, held)
 			} else if note, doubted := s.doubted[place]; doubted {
-				t.How, t.Why = string(config.TakeoverTranslate), fmt.Sprintf("%d adoptions in a row have not made a socket; tried again after a pause", note.Refusals)
+				t.How, t.Why = string(config.TakeoverTranslate), whyDoubted(note)
 			}
 			list = append(list, t)
 		}

@@ -47,7 +47,7 @@ func TestParseFull(t *testing.T) {
 		Role: "host", Instance: "edge-1", Interfaces: []string{"eth0", "eth1"}, SecretFile: "/etc/tidegate/secret",
 		Epoch: 4 * time.Second, KeyHorizon: time.Hour, Drain: 500 * time.Millisecond,
 		OnStaleKeys: StaleKeysDrop, XDPMode: XDPGeneric,
-		Server: Server{Takeover: TakeoverAdopt},
+		Server: Server{Takeover: TakeoverAuto},
 		Tagged: Tagged{MaxConnections: 1 << 18, IdleTime: 2 * time.Hour, SourceShare: 0.001},
 		Services: []Service{{
 			Name: "web",

@@ -254,8 +254,10 @@ var edgeFieldTable = []Field{
 }
 
 var serverFieldTable = []Field{
-	{Name: "takeover", Roles: takesOver, Kind: Words, Words: []string{string(TakeoverAuto), string(TakeoverAdopt), string(TakeoverTranslate)}, Default: "adopt",
-		Text: "how the kernel gets a connection that a cookie has verified. `adopt`: it creates the socket from the cookie; `translate`: it does a handshake of its own and every segment is translated, for MPTCP listeners, containers and guests, NAT and firewalls that need to see a handshake, and kernels before 6.9; `auto`: whichever each listener needs"},
+	{Name: "takeover", Roles: []string{RoleHost}, Kind: Words, Words: []string{string(TakeoverAuto), string(TakeoverAdopt), string(TakeoverTranslate)}, Default: "auto",
+		Text: "how the kernel gets a connection that a cookie has verified. `adopt`: it creates the socket from the cookie; `translate`: it does a handshake of its own and every segment is translated, for MPTCP listeners, containers and guests, NAT and firewalls that need to see a handshake, and kernels before 6.9; `auto`: each listener is adopted for until something of this machine speaks against it, a rule that can be read or an adoption that made no socket ([host.md](host.md#adopt-or-translate))"},
+	{Name: "takeover", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(TakeoverAuto), string(TakeoverAdopt), string(TakeoverTranslate)}, Default: "adopt",
+		Text: "likewise, of what edges have verified; `auto`: whichever each listener needs"},
 	{Name: "half_open_rate", Roles: []string{RoleHost}, Kind: Number, Low: 0, High: 1000, Default: "0", Live: []string{atHost},
 		Text: "SYNs a second, of all services, that are left to the kernel, which remembers them and sends lost SYN-ACKs again; the rest get cookies ([host.md](host.md#half-open-connections)). A flood takes this rate, too"},
 	{Name: "without_edge", Roles: []string{RoleServer}, Kind: Words, Words: []string{string(WithoutEdgeKernel), string(WithoutEdgeAnswer)}, Default: "kernel",
@@ -275,7 +277,7 @@ var serverFieldTable = []Field{
 var serviceFieldTable = []Field{
 	{Name: "services.name", Example: `web`, Roles: withServices, Kind: Text, Default: "required", Values: "1 to 32 letters, digits, `-` `_` `.`", Change: "services", Live: everywhere4,
 		Text: "unique; used in `status` and metrics"},
-	{Name: "services.prefixes", Example: `[192.0.2.0/24, "2001:db8::/64"]`, Roles: withServices, Kind: List, Default: "every address", Values: "IPv4 and IPv6 prefixes or addresses", Change: "services", Live: everywhere4,
+	{Name: "services.prefixes", Example: `[192.0.2.0/24, "2001:db8::/64"]`, Roles: withServices, Kind: List, Default: "host: this machine's addresses, as they are; others: every address", Values: "IPv4 and IPv6 prefixes or addresses", Change: "services", Live: everywhere4,
 		Text: "destination addresses. Host bits must be zero; at most 8 different prefix lengths per family over all services, and at most 1,048,576 combinations of prefix and port"},
 	{Name: "services.ports", Example: `[80, 443, "8000-8010"]`, Roles: withServices, Kind: List, Default: "required", Values: "numbers and ranges `\"8000-8010\"`", Change: "services", Live: everywhere4,
 		Text: "destination ports, each listed once"},

@@ -36,7 +36,7 @@ type AttachOptions struct {
 
 // attachment is one pinned link.
 type attachment struct {
-	link   link.Link
+	link   hook
 	path   string        // of the pin
 	prog   *ebpf.Program // what it runs; of a pin that is only visited: nil
 	before *ebpf.Program // what it ran, if it was taken over from an earlier process
@@ -129,7 +129,7 @@ func (p *Plane) attachAll(o AttachOptions) (map[string]XDPMode, error) {
 // takeOver gives the pinned link, if there is one that still works, the new
 // program. nil, nil if there is none.
 func takeOver(path string, prog *ebpf.Program) (*attachment, error) {
-	l, err := link.LoadPinnedLink(path, nil)
+	l, err := openHook(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -152,20 +152,22 @@ func takeOver(path string, prog *ebpf.Program) (*attachment, error) {
 }
 
 // programOf opens the program that a pinned link runs: by its own pin, or by its number, which takes CAP_SYS_ADMIN.
-func programOf(l link.Link, path string) (*ebpf.Program, error) {
-	info, err := l.Info()
+func programOf(l hook, path string) (*ebpf.Program, error) {
+	runs, err := l.program()
 	if err != nil {
 		return nil, err
 	}
-	if pinned, err := ebpf.LoadPinnedProgram(programPin(path), nil); err == nil {
-		if of, err := pinned.Info(); err == nil {
-			if id, ok := of.ID(); ok && id == info.Program {
-				return pinned, nil
-			}
+	for _, pin := range []string{programPin(path), path} { // the latter of a filterHook
+		pinned, err := ebpf.LoadPinnedProgram(pin, nil)
+		if err != nil {
+			continue
+		}
+		if id, err := idOf(pinned); err == nil && id == runs {
+			return pinned, nil
 		}
 		pinned.Close()
 	}
-	return ebpf.NewProgramFromID(info.Program)
+	return ebpf.NewProgramFromID(runs)
 }
 
 // programPin is where the program of a pinned link is pinned: runs-xdp-<interface> and so on.
@@ -191,8 +193,9 @@ func (a *attachment) pinProgram() error {
 }
 
 // pinNew pins a link that was just made.
-func pinNew(l link.Link, path string) (*attachment, error) {
+func pinNew(l hook, path string) (*attachment, error) {
 	if err := l.Pin(path); err != nil {
+		_ = l.Detach()
 		l.Close()
 		return nil, fmt.Errorf("pin %s: %w", path, err)
 	}
@@ -208,7 +211,7 @@ func (p *Plane) attachSockops(cgroup string) error {
 	}
 	path := filepath.Join(p.dir, fmt.Sprintf("%s-%d", sockopsPin, os.Getpid()))
 	_ = os.Remove(path) // of a start with this number, which was killed
-	p.links.sockops, err = pinNew(l, path)
+	p.links.sockops, err = pinNew(linkHook{l}, path)
 	return err
 }
 
@@ -219,10 +222,9 @@ func (p *Plane) attachTC(set map[string]*attachment, kind string, prog *ebpf.Pro
 		return err
 	}
 	if a == nil {
-		l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: prog,
-			Attach: at, Anchor: link.Head()})
+		l, err := newTCHook(prog, index, at)
 		if err != nil {
-			return fmt.Errorf("interface %s: TCX: %w", name, err)
+			return fmt.Errorf("interface %s: %w", name, err)
 		}
 		if a, err = pinNew(l, path); err != nil {
 			return err
@@ -231,6 +233,20 @@ func (p *Plane) attachTC(set map[string]*attachment, kind string, prog *ebpf.Pro
 	}
 	set[name] = a
 	return nil
+}
+
+// newTCHook attaches before everything else, by TCX where the kernel has it.
+func newTCHook(prog *ebpf.Program, index int, at ebpf.AttachType) (hook, error) {
+	if !withoutTCX {
+		l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: prog, Attach: at, Anchor: link.Head()})
+		if err == nil {
+			return linkHook{l}, nil
+		}
+		if !errors.Is(err, ebpf.ErrNotSupported) {
+			return nil, fmt.Errorf("TCX: %w", err)
+		}
+	}
+	return attachFilter(prog, index, at)
 }
 
 func (p *Plane) attachXDP(name string, index int, want XDPMode) error {
@@ -250,7 +266,7 @@ func (p *Plane) attachXDP(name string, index int, want XDPMode) error {
 			return err
 		}
 		p.links.noteRefusal(name, refused)
-		if a, err = pinNew(l, path); err != nil {
+		if a, err = pinNew(linkHook{l}, path); err != nil {
 			return err
 		}
 		a.prog = p.xdp
@@ -275,7 +291,7 @@ func (p *Plane) reattachXDP(a *attachment, name string, index int, want XDPMode)
 		return err
 	}
 	p.links.noteRefusal(name, refused)
-	a.link = l
+	a.link = linkHook{l}
 	if err := l.Pin(a.path); err != nil {
 		return fmt.Errorf("pin %s: %w", a.path, err)
 	}

@@ -139,7 +139,7 @@ func (a *attachment) attachAsBefore() error {
 	if err != nil {
 		return err
 	}
-	again, err := pinNew(l, a.path)
+	again, err := pinNew(linkHook{l}, a.path)
 	if err != nil {
 		return err
 	}

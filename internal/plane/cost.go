@@ -8,7 +8,6 @@ import (
 	"io"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 )
 
 // Cost is what an installed program has taken of the processors while the kernel counted.
@@ -46,7 +45,7 @@ func Costs(bpffs, instance string) (list []Cost, err error) {
 }
 
 func costOf(path string) (c Cost, err error) {
-	l, err := link.LoadPinnedLink(path, nil)
+	l, err := openHook(path)
 	if err != nil {
 		return c, err
 	}

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cilium/ebpf/link"
-
 	"tidegate/internal/plane/hostbpf"
 )
 
@@ -98,7 +96,7 @@ func (a *attachments) commit(interfaces []string, kinds map[string]bool) {
 
 // detachPin takes a pinned link off, if it is there.
 func detachPin(path string) error {
-	l, err := link.LoadPinnedLink(path, nil)
+	l, err := openHook(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -119,8 +117,8 @@ func RemoveInstance(bpffs, instance string) error {
 // dropDead removes pinned links that belong to another device than the one that
 // has the name now.
 func (a *attachments) dropDead(devices map[string]int) {
-	a.eachPin(func(path, kind, name string) {
-		if index, wanted := devices[name]; wanted && linkIfindex(path, kind) != index {
+	a.eachPin(func(path, _, name string) {
+		if index, wanted := devices[name]; wanted && linkIfindex(path) != index {
 			_ = os.Remove(path)
 			_ = os.Remove(programPin(path))
 		}
@@ -174,8 +172,8 @@ func (p *Plane) refuseForeign(instance string) error {
 		return nil
 	}
 	alive := false
-	(&attachments{dir: p.dir}).eachPin(func(path, kind, _ string) {
-		alive = alive || linkIfindex(path, kind) > 0
+	(&attachments{dir: p.dir}).eachPin(func(path, _, _ string) {
+		alive = alive || linkIfindex(path) > 0
 	})
 	if alive {
 		return fmt.Errorf("instance %q is installed in another network namespace; set another `instance:`, or remove %s to take that one off", instance, p.dir)
@@ -184,21 +182,11 @@ func (p *Plane) refuseForeign(instance string) error {
 }
 
 // linkIfindex is the device of a pinned link; 0 if that is gone.
-func linkIfindex(path, kind string) int {
-	l, err := link.LoadPinnedLink(path, nil)
+func linkIfindex(path string) int {
+	l, err := openHook(path)
 	if err != nil {
 		return -1
 	}
 	defer l.Close()
-	info, err := l.Info()
-	if err != nil {
-		return -1
-	}
-	if x := info.XDP(); kind == "xdp" && x != nil {
-		return int(x.Ifindex)
-	}
-	if x := info.TCX(); kind != "xdp" && x != nil {
-		return int(x.Ifindex)
-	}
-	return -1
+	return l.ifindex()
 }

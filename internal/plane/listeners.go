@@ -22,6 +22,7 @@ import (
 const (
 	RefusalMPTCP       = 1
 	RefusalUnexplained = 2
+	RefusalUnproven    = 3
 
 	// RefusalsProve: so many in a row are believed; TG_REFUSALS_PROVE.
 	RefusalsProve = 3

@@ -271,7 +271,7 @@ func (p *Patrol) attachEgress(name string, index int) error {
 		if err != nil {
 			return fmt.Errorf("interface %s: TCX egress: %w", name, err)
 		}
-		if a, err = pinNew(l, path); err != nil {
+		if a, err = pinNew(linkHook{l}, path); err != nil {
 			return err
 		}
 		a.prog = p.tc
@@ -311,7 +311,7 @@ func DetachPinned(bpffs, instance string) error {
 	dir := PinDir(bpffs, instance)
 	a := &attachments{dir: dir}
 	a.eachPin(func(path, _, _ string) {
-		if l, err := link.LoadPinnedLink(path, nil); err == nil {
+		if l, err := openHook(path); err == nil {
 			_ = (&attachment{link: l, path: path}).detach()
 		}
 	})

@@ -76,7 +76,7 @@ func releaseCheck(release string, adopt bool) Check {
 		c.Found += ", with " + adoptKfunc + " ported back"
 		return c
 	}
-	c.Status, c.Fix = Fail, newerKernel
+	c.Status, c.Fix = Fail, "set `takeover: auto`, or "+newerKernel
 	c.Means = fmt.Sprintf("older than %d.%d: the kernel cannot adopt connections", neededMajor, neededMinor)
 	return c
 }
@@ -94,7 +94,7 @@ func adoptCheck(there, readable bool) Check {
 	if there {
 		return c
 	}
-	c.Status, c.Found, c.Fix = Fail, adoptKfunc+" is not in this kernel", newerKernel
+	c.Status, c.Found, c.Fix = Fail, adoptKfunc+" is not in this kernel", "set `takeover: auto`, or "+newerKernel
 	if !readable {
 		c.Found = "cannot be looked up without BTF"
 	}
@@ -133,7 +133,6 @@ func programChecks(privileged bool) []Check {
 	}{
 		{"XDP programs", "can be loaded", programType(ebpf.XDP), Fail, "SYNs cannot be answered"},
 		{"TC programs", "can be loaded", programType(ebpf.SchedCLS), Fail, "ACKs cannot be verified"},
-		{"TCX", "programs can be linked to TC ingress", probeTCX, Fail, "ACKs cannot be verified: the program is attached by TCX, which every kernel has since 6.6 that can run TC programs at ingress"},
 		{"sock_ops programs", "can be loaded", programType(ebpf.SockOps), Fail, "ports in TIME-WAIT cannot be told: their reuse would stall"},
 		{"clock helper", "bpf_ktime_get_coarse_ns", helper(ebpf.XDP, asm.FnKtimeGetCoarseNs), Fail, "the packet path cannot tell the epoch"},
 		{"socket lookup", "bpf_skc_lookup_tcp", helper(ebpf.SchedCLS, asm.FnSkcLookupTcp), Fail, "listeners and live connections cannot be found"},
@@ -142,7 +141,15 @@ func programChecks(privileged bool) []Check {
 	} {
 		list = append(list, judge(p.name, p.found, p.probe(), p.lack, p.means, needBPF))
 	}
-	return list
+	return append(list, tcxCheck(probeTCX()))
+}
+
+// tcxCheck says how TC programs are attached.
+func tcxCheck(err error) Check {
+	if err == nil {
+		return Check{Name: "TCX", Status: OK, Found: "programs can be linked to TC ingress"}
+	}
+	return Check{Name: "TCX", Status: OK, Found: "not in this kernel (Linux 6.6): programs are attached as filters of a clsact qdisc"}
 }
 
 // judge turns the answer of a feature probe into a check.

@@ -83,15 +83,19 @@ func Run(c *config.Config) *Report {
 		r.addTakeovers(c, privileged)
 		return r
 	}
-	r.add(kernelChecks()...)
-	r.add(programChecks(privileged)...)
-	configured := config.RoleHost
+	configured, takeover := config.RoleHost, config.TakeoverAuto
 	if c != nil {
-		configured = c.Role
+		configured, takeover = c.Role, c.Server.Takeover
 	}
+	for _, check := range kernelChecks() {
+		r.add(withoutAdoption(check, takeover))
+	}
+	r.add(programChecks(privileged)...)
 	r.add(acceptChecks(privileged, configured)...)
 	r.add(mountChecks()...)
-	r.add(sysctlChecks()...)
+	for _, check := range sysctlChecks() {
+		r.add(withoutAdoption(check, takeover))
+	}
 	if c == nil {
 		r.add(interfaceChecks(nil, config.XDPAuto, true)...)
 		r.addTakeovers(nil, privileged)

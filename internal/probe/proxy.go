@@ -59,7 +59,6 @@ func proxyProgramChecks(privileged bool) []Check {
 	}{
 		{"XDP programs", "can be loaded", func() error { return features.HaveProgramType(ebpf.XDP) }, "SYNs cannot be answered"},
 		{"TC programs", "can be loaded", func() error { return features.HaveProgramType(ebpf.SchedCLS) }, "connections to servers cannot be set up"},
-		{"TCX", "programs can be linked to TC ingress", probeTCX, "connections to servers cannot be set up"},
 		{"clock helper", "bpf_ktime_get_coarse_ns", helper(ebpf.XDP, asm.FnKtimeGetCoarseNs), "the packet path cannot tell the epoch"},
 		{"route helper", "bpf_fib_lookup", helper(ebpf.XDP, asm.FnFibLookup), "the packet path cannot ask for routes"},
 		{"packet bytes helper", "bpf_xdp_load_bytes", helper(ebpf.XDP, asm.FnXdpLoadBytes), "options out of the usual order cannot be translated"},
@@ -69,7 +68,7 @@ func proxyProgramChecks(privileged bool) []Check {
 	} {
 		list = append(list, judge(p.name, p.found, p.probe(), Fail, p.means, needBPF))
 	}
-	return list
+	return append(list, tcxCheck(probeTCX()))
 }
 
 // port is what is known of one interface beside what nic knows.

@@ -276,9 +276,11 @@ const (
 	CounterSynChallenged Counter = 134
 	// CounterPassHalfOpen: host: SYNs left to the kernel within half_open_rate, which remembers them and sends its SYN-ACK again.
 	CounterPassHalfOpen Counter = 135
+	// CounterAdoptUnproven: host: adoptions that made no socket, because something on this machine (NAT, a firewall, a forwarding rule) dropped the ACK or took the socket from it; the connection is translated instead, and its client does not notice.
+	CounterAdoptUnproven Counter = 136
 
 	// NumCounters is how many counters there are.
-	NumCounters = 136
+	NumCounters = 137
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -418,4 +420,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"edge_syn_known", "edge: SYNs without timestamps of flows that the filter knows, forwarded: if the server has that connection, its stack sends a challenge ACK (RFC 5961)"},
 	{"syn_challenged", "server: SYNs on existing translated connections, left to the stack, which sends a challenge ACK (RFC 5961)"},
 	{"pass_half_open", "host: SYNs left to the kernel within half_open_rate, which remembers them and sends its SYN-ACK again"},
+	{"adopt_unproven", "host: adoptions that made no socket, because something on this machine (NAT, a firewall, a forwarding rule) dropped the ACK or took the socket from it; the connection is translated instead, and its client does not notice"},
 }

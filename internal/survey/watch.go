@@ -51,6 +51,9 @@ func Watch() (*Watcher, error) {
 		{unix.NETLINK_ROUTE, []int{unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR}},
 	} {
 		s, err := listen(e.protocol, e.groups)
+		if errors.Is(err, unix.EPROTONOSUPPORT) { // no rules that tell of changes, in a kernel that has none
+			continue
+		}
 		if err != nil {
 			w.closeAll()
 			return nil, fmt.Errorf("listen for changes: %w", err)

@@ -101,8 +101,9 @@ func TestStartRefused(t *testing.T) {
 			config: func(w *world) string { return strings.Replace(w.webConfig(webPort), "tg-server", "eth7", 1) },
 			words:  []string{"interface eth7", "not found", "ip link"}},
 		"syncookies off": {
-			spoil: func(w *world) { w.sysctl(w.Server, "net.ipv4.tcp_syncookies", "0") },
-			words: []string{"net.ipv4.tcp_syncookies is 0", "sysctl -w net.ipv4.tcp_syncookies=1"}},
+			config: func(w *world) string { return w.webConfig(webPort, adopting) },
+			spoil:  func(w *world) { w.sysctl(w.Server, "net.ipv4.tcp_syncookies", "0") },
+			words:  []string{"net.ipv4.tcp_syncookies is 0", "takeover: auto"}},
 		"secret open to others": {
 			spoil: func(w *world) { w.must(os.Chmod(w.secret, 0o644)) },
 			words: []string{"mode 0644", "chmod 600 "}},

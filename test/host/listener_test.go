@@ -44,7 +44,7 @@ func TestMPTCPListener(t *testing.T) {
 	w := newWorld(t)
 	l := w.listenOn(webPort, unix.IPPROTO_MPTCP, 16)
 	l.serve(echo)
-	g := w.start(w.webConfig(webPort))
+	g := w.start(w.webConfig(webPort, adopting))
 	g.AwaitLog("level=WARN", "MPTCP", "service=web", "multipathtcp=0")
 	if got := w.service("web").Listener; got != "mptcp" {
 		t.Errorf("status calls the listener %q", got)
@@ -66,7 +66,7 @@ func TestMPTCPListener(t *testing.T) {
 func TestListenerBecomesMPTCPUnseen(t *testing.T) {
 	w := newWorld(t)
 	l := w.echoServer(webPort)
-	g := w.start(w.webConfig(webPort))
+	g := w.start(w.webConfig(webPort, adopting))
 	w.mustPingNew(1)
 	g.Kill()
 	l.close()
@@ -82,7 +82,7 @@ func TestListenerBecomesMPTCPUnseen(t *testing.T) {
 	w.mustPingNew(3)
 	w.wantCounters(map[string]uint64{"adopt_failed": 1, "pass_listener": uint64(3 * len(families()))})
 
-	w.start(w.webConfig(webPort)) // the next daemon sees what it is
+	w.start(w.webConfig(webPort, adopting)) // the next daemon sees what it is
 	if got := w.service("web").Listener; got != "mptcp" {
 		t.Errorf("status calls the listener %q", got)
 	}
@@ -95,7 +95,7 @@ func TestListenerBecomesMPTCPUnseen(t *testing.T) {
 func TestMPTCPLastsAsLongAsTheListener(t *testing.T) {
 	w := newWorld(t)
 	l := w.echoServer(webPort)
-	g := w.start(w.webConfig(webPort))
+	g := w.start(w.webConfig(webPort, adopting))
 	g.Signal(unix.SIGSTOP)
 	l.close()
 	refusing := w.listenOn(webPort, unix.IPPROTO_MPTCP, 16)
@@ -118,7 +118,7 @@ func TestMPTCPLastsAsLongAsTheListener(t *testing.T) {
 func TestSyncookiesSwitchedOffLive(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
-	g := w.start(w.webConfig(webPort))
+	g := w.start(w.webConfig(webPort, adopting))
 	w.mustPingNew(1)
 	w.sysctl(w.Server, "net.ipv4.tcp_syncookies", "0")
 	g.AwaitLog("level=ERROR", "tcp_syncookies is 0", "sysctl -w net.ipv4.tcp_syncookies=1")

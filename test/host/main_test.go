@@ -75,6 +75,9 @@ func (w *world) sysctl(n *rig.Namespace, name, value string) {
 	}
 }
 
+// adopting is for tests of what a gate does that only adopts.
+const adopting = "takeover: adopt"
+
 // webConfig protects one port; extra are lines for the top level.
 func (w *world) webConfig(port uint16, extra ...string) string {
 	return w.topConfig(extra...) + fmt.Sprintf("services:\n  - name: web\n    ports: [%d]\n", port)

@@ -11,7 +11,7 @@ import (
 // How a `tidegate run` says that it is ready, and how long that may take.
 const (
 	ReadyLine    = "ready"
-	ReadyTimeout = 30 * time.Second
+	ReadyTimeout = 3 * time.Minute
 )
 
 // LineWaiter is a writer that notices a line.

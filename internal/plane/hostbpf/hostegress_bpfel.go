@@ -16,9 +16,13 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	HostEgressMapTgBell          = "tg_bell"
+	HostEgressMapTgBellRung      = "tg_bell_rung"
 	HostEgressMapTgCounters      = "tg_counters"
 	HostEgressMapTgEdges         = "tg_edges"
 	HostEgressMapTgKeys          = "tg_keys"
+	HostEgressMapTgListeners     = "tg_listeners"
+	HostEgressMapTgParts         = "tg_parts"
 	HostEgressMapTgPorts         = "tg_ports"
 	HostEgressMapTgPrefixes      = "tg_prefixes"
 	HostEgressMapTgRecent        = "tg_recent"
@@ -80,9 +84,13 @@ type HostEgressProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostEgressMapSpecs struct {
+	TgBell         *ebpf.MapSpec `ebpf:"tg_bell"`
+	TgBellRung     *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgListeners    *ebpf.MapSpec `ebpf:"tg_listeners"`
+	TgParts        *ebpf.MapSpec `ebpf:"tg_parts"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
@@ -120,9 +128,13 @@ func (o *HostEgressObjects) Close() error {
 //
 // It can be passed to LoadHostEgressObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostEgressMaps struct {
+	TgBell         *ebpf.Map `ebpf:"tg_bell"`
+	TgBellRung     *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgListeners    *ebpf.Map `ebpf:"tg_listeners"`
+	TgParts        *ebpf.Map `ebpf:"tg_parts"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
@@ -136,9 +148,13 @@ type HostEgressMaps struct {
 
 func (m *HostEgressMaps) Close() error {
 	return _HostEgressClose(
+		m.TgBell,
+		m.TgBellRung,
 		m.TgCounters,
 		m.TgEdges,
 		m.TgKeys,
+		m.TgListeners,
+		m.TgParts,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttest
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	harness "tidegate/test/world"
+)
+
+// An adoption counts when its socket is there. These tests end the daemon first, so that nobody reads the
+// rules that come: what the packet path finds out by itself must be enough.
+
+const bannerPort = webPort + 2
+
+const banner = "220 tidegate\n"
+
+// bannerServer speaks first, as SSH and SMTP do, and then echoes.
+func (w *world) bannerServer() {
+	harness.Server{}.Serve(w.t, w.Server, fmt.Sprintf(":%d", bannerPort), func(c *net.TCPConn) {
+		if _, err := c.Write([]byte(banner)); err == nil {
+			harness.Echo(c)
+		}
+	})
+}
+
+// greeted wants n clients that wait for the server to speak to be greeted, and to be echoed.
+func (w *world) greeted(n int) {
+	w.t.Helper()
+	for _, ipv6 := range families() {
+		for i := range n {
+			if err := w.greet(ipv6); err != nil {
+				w.t.Fatalf("%s, banner, connection %d of %d: %v", familyName(ipv6), i, n, err)
+			}
+		}
+	}
+}
+
+func (w *world) greet(ipv6 bool) error {
+	c, err := harness.Dial(w.Client, netip.AddrPortFrom(w.ServerAddr(ipv6), bannerPort))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil || line != banner {
+		return fmt.Errorf("greeted with %q: %w", line, err)
+	}
+	return harness.Word(c)
+}
+
+const twoProven = "services:\n  - name: web\n    ports: [80, 82]\n"
+
+func TestAdoptionIsProven(t *testing.T) {
+	const n = 4
+	hindrances := append(obstacles[1:], struct{ name, rules string }{"rejected with a RST", `table inet o {
+		chain in { type filter hook input priority 0; tcp dport { 80, 82 } tcp flags & (fin|syn|rst|ack) != syn ct state new reject with tcp reset; }
+	}`})
+	for i := range hindrances {
+		hindrances[i].rules = strings.ReplaceAll(hindrances[i].rules, "{ 80, 81 }", "{ 80, 82 }")
+	}
+	for _, mode := range []string{"native", "generic"} {
+		t.Run(mode, func(t *testing.T) {
+			w := newWorld(t)
+			w.echoServer(webPort)
+			w.bannerServer()
+			g := w.start(w.topConfig("takeover: auto", "xdp_mode: "+mode) + twoProven)
+			w.served(n, webPort)
+			w.greeted(n)
+			each := uint64(2 * n * len(families()))
+			w.wantCounters(map[string]uint64{"adopted": each, "adopt_unproven": 0, "split_opened": 0})
+			g.Kill()
+			for _, h := range hindrances {
+				before := w.counters()
+				w.nft(w.Server, "flush ruleset\n"+h.rules)
+				w.greeted(n)
+				w.served(n, webPort)
+				after := w.counters()
+				ready, vain := after["split_ready"]-before["split_ready"], after["adopt_unproven"]-before["adopt_unproven"]
+				if ready != each || vain == 0 {
+					t.Errorf("%s: %d of %d connections translated, %d adoptions in vain", h.name, ready, each, vain)
+				}
+				if t.Failed() {
+					t.FailNow()
+				}
+				// The way is free again: one client finds that out, and all that come then are adopted.
+				w.nft(w.Server, "flush ruleset")
+				w.await("adoption after "+h.name, func() bool {
+					before := w.counters()["adopted"]
+					w.served(1, webPort)
+					w.greeted(1)
+					return w.counters()["adopted"]-before == uint64(2*len(families()))
+				})
+			}
+		})
+	}
+}
+
+// Clients come all the time, some of them waiting for the server to speak, while rules, sysctls and listeners
+// change before a daemon that follows all of it: nobody is reset, and everybody is served.
+func TestChangesCostNoClient(t *testing.T) {
+	const each = 150 // connections of either family after each change
+	w := newWorld(t)
+	listener := w.echoServer(webPort)
+	w.bannerServer()
+	w.start(w.topConfig("takeover: auto") + twoProven)
+	load := w.startLoad()
+	for _, ipv6 := range families() {
+		load.each(func() error { return w.greet(ipv6) }, familyName(ipv6)+", greeting", new(atomic.Uint64))
+	}
+	rules := func(text string) func() { return func() { w.nft(w.Server, "flush ruleset\n"+text) } }
+	sysctl := func(name, value string) func() { return func() { w.sysctl(w.Server, name, value) } }
+	for _, c := range []struct {
+		name string
+		make func()
+	}{
+		{obstacles[1].name, rules(obstacles[1].rules)}, {"no rules", rules("")},
+		{obstacles[2].name, rules(strings.ReplaceAll(obstacles[2].rules, "{ 80, 81 }", "{ 80, 82 }"))}, {"no rules", rules("")},
+		{"tcp_loose", func() {
+			rules("table inet o { chain in { type filter hook input priority 0; ct state invalid drop; }; }")()
+			sysctl("net.netfilter.nf_conntrack_tcp_loose", "0")()
+		}}, {"no rules", rules("")},
+		{"tcp_syncookies=0", sysctl("net.ipv4.tcp_syncookies", "0")}, {"tcp_syncookies=1", sysctl("net.ipv4.tcp_syncookies", "1")},
+		{"tcp_timestamps=0", sysctl("net.ipv4.tcp_timestamps", "0")}, {"tcp_timestamps=1", sysctl("net.ipv4.tcp_timestamps", "1")},
+		{"tcp_window_scaling=0", sysctl("net.ipv4.tcp_window_scaling", "0")}, {"tcp_window_scaling=1", sysctl("net.ipv4.tcp_window_scaling", "1")},
+		{"tcp_sack=0", sysctl("net.ipv4.tcp_sack", "0")}, {"tcp_sack=1", sysctl("net.ipv4.tcp_sack", "1")},
+	} {
+		c.make()
+		target := load.done.Load() + each
+		w.await(fmt.Sprintf("%d connections after %s", each, c.name), func() bool { return load.done.Load() >= target || load.failed() })
+		if load.failed() {
+			t.Logf("after %s", c.name)
+		}
+		load.noFailure()
+	}
+	load.end()
+	for i := range 10 {
+		listener.close()
+		listener = w.listenOn(webPort, []int{unix.IPPROTO_TCP, unix.IPPROTO_MPTCP}[i%2], 512)
+		listener.serve(echo)
+		w.served(1, webPort) // the moment that it listens again
+	}
+}
+
+// Whom a rule for SYNs refuses is not served by way of the gate, which has answered the SYN before any rule saw it;
+// and of a limit no more get through than may.
+func TestRulesForSYNsBind(t *testing.T) {
+	const clients, most = 21, 5
+	w := newWorld(t)
+	w.echoServer(webPort)
+	w.start(w.webConfig(webPort))
+	w.mustPingNew(1)
+	for _, c := range []struct {
+		name, rule string
+		want       int
+	}{
+		{"deny", "tcp flags & (fin|syn|rst|ack) == syn drop", 0},
+		{"deny new", "ct state new drop", 0},
+		{"limit", fmt.Sprintf("tcp flags & (fin|syn|rst|ack) == syn limit rate over 1/hour burst %d packets drop", most), most},
+	} {
+		w.nft(w.Server, "flush ruleset\ntable inet o { chain in { type filter hook input priority 0; tcp dport 80 "+c.rule+"; }; }")
+		w.await("translate, because of "+c.name, func() bool { how, _ := w.how(webPort); return how == "translate" || c.name == "deny new" })
+		var served atomic.Int32
+		var wg sync.WaitGroup
+		for range clients {
+			wg.Go(func() {
+				c, err := harness.Dial(w.Client, netip.AddrPortFrom(w.ServerAddr(false), webPort))
+				if err != nil {
+					return
+				}
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+				if harness.Word(c) == nil {
+					served.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if n := int(served.Load()); n != c.want {
+			t.Errorf("%s: %d of %d clients are served; want %d", c.name, n, clients, c.want)
+		}
+	}
+}
