@@ -66,10 +66,17 @@ func (r *Report) Summary() string {
 func Run(c *config.Config) *Report {
 	r := &Report{OK: true}
 	if c != nil && c.Plane == config.PlaneP4 {
-		r.add(switchChecks(c)...)
+		r.add(append(switchChecks(c), nextSecretCheck(c)...)...)
 		return r
 	}
 	privileged := addPrivileges(r)
+	if c != nil && (c.Patrol != nil || c.Border != nil || c.Filter != nil) {
+		r.add(upstreamChecks(c, privileged)...)
+		return r
+	}
+	if c != nil {
+		r.add(nextSecretCheck(c)...)
+	}
 	if c != nil && c.Role == config.RoleProxy {
 		r.add(proxyChecks(c, privileged)...)
 		return r
