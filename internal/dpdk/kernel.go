@@ -8,11 +8,11 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -127,21 +127,13 @@ const xdpPass = 2 // enum xdp_action
 
 // stopGRO: the kernel joins no segments.
 func stopGRO(name string) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	e, err := ethtool.NewEthtool()
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
-	arg := struct{ cmd, data uint32 }{unix.ETHTOOL_SGRO, 0}
-	var req struct {
-		name [unix.IFNAMSIZ]byte
-		data unsafe.Pointer
-		_    [16]byte // the rest of the kernel's union
-	}
-	copy(req.name[:unix.IFNAMSIZ-1], name)
-	req.data = unsafe.Pointer(&arg)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req))); errno != 0 {
-		return fmt.Errorf("interface %s: GRO cannot be switched off: %w", name, errno)
+	defer e.Close()
+	if err := e.Change(name, map[string]bool{"rx-gro": false}); err != nil {
+		return fmt.Errorf("interface %s: GRO cannot be switched off: %w", name, err)
 	}
 	return nil
 }

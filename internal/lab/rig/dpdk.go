@@ -2,8 +2,6 @@
 
 package rig
 
-import "golang.org/x/sys/unix"
-
 // Planes of a proxy in the lab.
 const (
 	PlaneXDP  = "xdp"
@@ -32,7 +30,7 @@ func (p *ProxyTopology) ForUserspace() error {
 			return err
 		}
 		p.closers = append(p.closers, l.Close)
-		if err := port.SetOffload(unix.ETHTOOL_SGRO, 0); err != nil {
+		if err := port.SetOffload("rx-gro", false); err != nil {
 			return err
 		}
 	}

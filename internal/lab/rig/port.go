@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // ErrForeignInterface refuses to send from an interface the lab did not make.
@@ -133,46 +132,31 @@ func (p *Port) RxPackets() (uint64, error) {
 // rq->napi == NULL). It holds only for a link that is up, and it does not help
 // frames sent by XDP_TX from an attached program: these need a program at the
 // receiving end (see Topology.attachPrograms).
-func (p *Port) EnableGRO() error { return p.SetOffload(unix.ETHTOOL_SGRO, 1) }
+func (p *Port) EnableGRO() error { return p.SetOffload("rx-gro", true) }
 
 // DisableTxChecksum makes the sender fill in checksums, as frames from a wire
 // have them; else an XDP program would see half-made ones (CHECKSUM_PARTIAL).
-func (p *Port) DisableTxChecksum() error { return p.SetOffload(unix.ETHTOOL_STXCSUM, 0) }
+func (p *Port) DisableTxChecksum() error { return p.SetOffload("tx-checksum-ip-generic", false) }
 
 // EnableTxChecksum makes the sender leave checksums to a device, as containers do by default.
-func (p *Port) EnableTxChecksum() error { return p.SetOffload(unix.ETHTOOL_STXCSUM, 1) }
+func (p *Port) EnableTxChecksum() error { return p.SetOffload("tx-checksum-ip-generic", true) }
 
 // DisableTxVLAN makes the sender write VLAN tags into frames, as a wire has them; else
 // they go beside frames, where an XDP program does not see them.
-func (p *Port) DisableTxVLAN() error {
-	const rxVLAN = 1 << 8 // ETH_FLAG_RXVLAN; ETH_FLAG_TXVLAN is not in the set
-	return p.SetOffload(unix.ETHTOOL_SFLAGS, rxVLAN)
-}
+func (p *Port) DisableTxVLAN() error { return p.SetOffload("tx-vlan-hw-insert", false) }
 
-// SetOffload makes the SIOCETHTOOL call for a command that takes one value.
-func (p *Port) SetOffload(cmd, value uint32) error {
+// SetOffload switches a feature by the name that `ethtool -k` and the kernel give it.
+func (p *Port) SetOffload(feature string, on bool) error {
 	err := p.NS.Do(func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		e, err := ethtool.NewEthtool()
 		if err != nil {
 			return err
 		}
-		defer unix.Close(fd)
-		arg := struct{ cmd, data uint32 }{cmd, value}
-		var req struct {
-			name [unix.IFNAMSIZ]byte
-			data unsafe.Pointer
-			_    [16]byte // the rest of the kernel's union
-		}
-		copy(req.name[:unix.IFNAMSIZ-1], p.Name)
-		req.data = unsafe.Pointer(&arg)
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req)))
-		if errno != 0 {
-			return errno
-		}
-		return nil
+		defer e.Close()
+		return e.Change(p.Name, map[string]bool{feature: on})
 	})
 	if err != nil {
-		return fmt.Errorf("ethtool command %#x on %s in %s: %w", cmd, p.Name, p.NS.Name, err)
+		return fmt.Errorf("feature %s of %s in %s: %w", feature, p.Name, p.NS.Name, err)
 	}
 	return nil
 }

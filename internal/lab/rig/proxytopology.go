@@ -204,23 +204,7 @@ func (p *ProxyTopology) addressServerEnd(own4 netip.Prefix, next4 netip.Addr, ow
 func (p *ProxyTopology) addressBridged() error {
 	return errors.Join(
 		p.addressServerEnd(legitServer4, legitClient4.Addr(), legitServer6, legitClient6.Addr(), p.ClientPort),
-		p.Client.Do(func() error {
-			if _, err := LoUp(); err != nil {
-				return err
-			}
-			errs := []error{
-				AddAddr(p.ClientPort.Index, legitClient4),
-				addNeigh(p.ClientPort.Index, legitServer4.Addr(), p.ServerPort.MAC),
-				AddRoute(p.ClientPort.Index, netip.MustParsePrefix("0.0.0.0/0"), legitServer4.Addr()),
-			}
-			if HaveIPv6() {
-				errs = append(errs,
-					AddAddr(p.ClientPort.Index, legitClient6),
-					addNeigh(p.ClientPort.Index, legitServer6.Addr(), p.ServerPort.MAC),
-					AddRoute(p.ClientPort.Index, netip.MustParsePrefix("::/0"), legitServer6.Addr()))
-			}
-			return errors.Join(errs...)
-		}))
+		addressClientEnd(p.Client, p.ClientPort, p.ServerPort))
 }
 
 // attachEnds puts a program at every far end, so that redirected frames arrive,

@@ -217,20 +217,25 @@ func (t *Topology) addressServer() error {
 }
 
 func (t *Topology) addressClient() error {
-	return t.Client.Do(func() error {
+	return addressClientEnd(t.Client, t.ClientPort, t.LegitPort)
+}
+
+// addressClientEnd gives a client's port its addresses; everything goes to the server, whose port is next.
+func addressClientEnd(ns *Namespace, port, next *Port) error {
+	return ns.Do(func() error {
 		if _, err := LoUp(); err != nil {
 			return err
 		}
 		errs := []error{
-			AddAddr(t.ClientPort.Index, legitClient4),
-			addNeigh(t.ClientPort.Index, legitServer4.Addr(), t.LegitPort.MAC),
-			AddRoute(t.ClientPort.Index, netip.MustParsePrefix("0.0.0.0/0"), legitServer4.Addr()),
+			AddAddr(port.Index, legitClient4),
+			addNeigh(port.Index, legitServer4.Addr(), next.MAC),
+			AddRoute(port.Index, netip.MustParsePrefix("0.0.0.0/0"), legitServer4.Addr()),
 		}
 		if HaveIPv6() {
 			errs = append(errs,
-				AddAddr(t.ClientPort.Index, legitClient6),
-				addNeigh(t.ClientPort.Index, legitServer6.Addr(), t.LegitPort.MAC),
-				AddRoute(t.ClientPort.Index, netip.MustParsePrefix("::/0"), legitServer6.Addr()))
+				AddAddr(port.Index, legitClient6),
+				addNeigh(port.Index, legitServer6.Addr(), next.MAC),
+				AddRoute(port.Index, netip.MustParsePrefix("::/0"), legitServer6.Addr()))
 		}
 		return errors.Join(errs...)
 	})

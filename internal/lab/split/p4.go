@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/lab/defences"
 	"tidegate/internal/lab/rig"
@@ -150,7 +149,7 @@ func (x *run) prepareSwitchPorts(e *rig.EdgeHost) error {
 		}
 		x.s.OnClose(l.Close)
 		// Segments that GRO joins would be too large to be sent on.
-		if err := end.port.SetOffload(unix.ETHTOOL_SGRO, 0); err != nil {
+		if err := end.port.SetOffload("rx-gro", false); err != nil {
 			return err
 		}
 	}
