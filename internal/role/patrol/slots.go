@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package patrol
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+// Where filters stand in the table: each has two buckets (core/patrol.h), and moves from one to the other to make room.
+// The table's lock is held.
+
+// masked is a key as packets look it up.
+type masked struct {
+	src, dst [2]uint64
+	shape    uint8
+}
+
+func family(p netip.Prefix) int {
+	if p.Addr().Is4() {
+		return 0
+	}
+	return 1
+}
+
+func words(a netip.Addr) (d [2]uint64) {
+	if a.Is4() {
+		b := a.As4()
+		d[0] = uint64(binary.LittleEndian.Uint32(b[:]))
+		return d
+	}
+	b := a.As16()
+	return [2]uint64{binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])}
+}
+
+func addrOf(d [2]uint64, family int) netip.Addr {
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:8], d[0])
+	binary.LittleEndian.PutUint64(b[8:], d[1])
+	if family == 0 {
+		return netip.AddrFrom4([4]byte(b[:4]))
+	}
+	return netip.AddrFrom16(b)
+}
+
+// place is tg_patrol_place of core/patrol.h.
+func (t *Table) place(m *masked) (b, tag uint32) {
+	k := &t.keys
+	w := func(d *[2]uint64, i int) uint64 { return d[i>>1] >> (32 * (i & 1)) & 0xffffffff }
+	h := k[0]*uint64(m.shape) + k[1]*w(&m.src, 0) + k[2]*w(&m.dst, 0)
+	if m.src[0]>>32 != 0 || m.src[1] != 0 || m.dst[0]>>32 != 0 || m.dst[1] != 0 {
+		h += k[3]*w(&m.src, 1) + k[4]*w(&m.src, 2) + k[5]*w(&m.src, 3) +
+			k[6]*w(&m.dst, 1) + k[7]*w(&m.dst, 2) + k[8]*w(&m.dst, 3)
+	}
+	h ^= h >> 32
+	h *= 0xbf58476d1ce4e5b9
+	h ^= h >> 29
+	h *= 0x94d049bb133111eb
+	h ^= h >> 32
+	if tag = uint32(h >> 32); tag == 0 {
+		tag = 1
+	}
+	return uint32(h) & t.mask, tag
+}
+
+// other is tg_patrol_other.
+func (t *Table) other(b, tag uint32) uint32 { return b ^ ((tag*0x9e3779b1>>7 | 1) & t.mask) }
+
+// find gives the slot of a key, and its tag's first bucket.
+func (t *Table) find(m *masked) (slot uint32, home, tag uint32, ok bool) {
+	home, tag = t.place(m)
+	b := home
+	for range 2 {
+		for i := range uint32(bucketTags) {
+			if t.tags[b].Tag[i] == tag {
+				slot = b*bucketSlots + i
+				e := &t.entries[slot]
+				if e.Shape == m.shape && e.Src.D == m.src && e.Dst.D == m.dst {
+					return slot, home, tag, true
+				}
+			}
+		}
+		if t.tags[home].Spilled == 0 {
+			break
+		}
+		b = t.other(home, tag)
+	}
+	return 0, home, tag, false
+}
+
+// free gives a free slot for a tag: in its first bucket, or in its other one, or one
+// of these from which another filter can move to its own other bucket.
+func (t *Table) free(home, tag uint32) (slot uint32, ok bool) {
+	both := [2]uint32{home, t.other(home, tag)}
+	for _, b := range both {
+		if slot, ok := t.freeIn(b); ok {
+			return slot, true
+		}
+	}
+	for _, b := range both {
+		if slot, ok := t.makeRoom(b); ok {
+			return slot, true
+		}
+	}
+	return 0, false
+}
+
+func (t *Table) freeIn(b uint32) (slot uint32, ok bool) {
+	i := uint32(bits.TrailingZeros16(^t.busy[b]))
+	return b*bucketSlots + i, i < bucketTags
+}
+
+// makeRoom moves a filter of a full bucket to its other bucket: a packet finds it in
+// the new place before it goes from the old. What it meets in between is counted in
+// the old place and lost.
+func (t *Table) makeRoom(b uint32) (slot uint32, ok bool) {
+	for i := range uint32(bucketTags) {
+		tag := t.tags[b].Tag[i]
+		if tag == 0 {
+			continue // rests
+		}
+		from := b*bucketSlots + i
+		to, ok := t.freeIn(t.other(b, tag))
+		if !ok {
+			continue
+		}
+		e := &t.entries[from]
+		home, _ := t.place(&masked{src: e.Src.D, dst: e.Dst.D, shape: e.Shape})
+		t.entries[to] = *e
+		t.busy[to/bucketSlots] |= 1 << (to % bucketSlots)
+		if home == b {
+			atomic.StoreUint32(&t.tags[home].Spilled, t.tags[home].Spilled+1)
+		}
+		atomic.StoreUint32(&t.tags[to/bucketSlots].Tag[to%bucketSlots], tag)
+		atomic.StoreUint32(&t.tags[b].Tag[i], 0)
+		if home != b {
+			atomic.StoreUint32(&t.tags[home].Spilled, t.tags[home].Spilled-1)
+		}
+		return from, true
+	}
+	return 0, false
+}
+
+// wake lets slots be used again that have rested long enough.
+func (t *Table) wake(now time.Time) {
+	n := 0
+	for n < len(t.resting) && now.Sub(t.resting[n].since) >= restFor {
+		slot := t.resting[n].slot
+		t.busy[slot/bucketSlots] &^= 1 << (slot % bucketSlots)
+		n++
+	}
+	t.resting = t.resting[n:]
+}
+
+// clear makes the filter of a slot invisible; the slot rests.
+func (t *Table) clear(slot uint32) {
+	e := &t.entries[slot]
+	m := masked{src: e.Src.D, dst: e.Dst.D, shape: e.Shape}
+	home, _ := t.place(&m)
+	b := slot / bucketSlots
+	atomic.StoreUint32(&t.tags[b].Tag[slot%bucketSlots], 0)
+	if b != home {
+		atomic.StoreUint32(&t.tags[home].Spilled, t.tags[home].Spilled-1)
+	}
+	if e.Action != actionAllow {
+		t.used--
+	}
+	t.resting = append(t.resting, rest{slot, time.Now()})
+}
