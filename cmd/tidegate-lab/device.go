@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -44,7 +43,7 @@ clock, at 31 million instructions a second. Needs root.`,
 					return interrupted(ctx, err)
 				}
 				if asJSON {
-					return json.NewEncoder(cmd.OutOrStdout()).Encode(t)
+					return cli.WriteJSON(cmd.OutOrStdout(), t)
 				}
 				return t.Write(cmd.OutOrStdout())
 			}
@@ -53,7 +52,7 @@ clock, at 31 million instructions a second. Needs root.`,
 				return interrupted(ctx, err)
 			}
 			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(res)
+				return cli.WriteJSON(cmd.OutOrStdout(), res)
 			}
 			return writeDevice(cmd.OutOrStdout(), res)
 		},

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -59,9 +58,7 @@ type printed interface{ Print(io.Writer) error }
 // output prints a result for people or for programs.
 func output(w io.Writer, result any, asJSON bool) error {
 	if asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(result)
+		return cli.WriteJSON(w, result)
 	}
 	if p, ok := result.(printed); ok {
 		return p.Print(w)

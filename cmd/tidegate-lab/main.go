@@ -12,8 +12,11 @@ import (
 	"os"
 
 	"tidegate/internal/cli"
+	"tidegate/internal/lab/rig"
 )
 
 func main() {
-	os.Exit(cli.Execute(newRootCmd(), os.Args[1:], os.Stderr))
+	code := cli.Execute(newRootCmd(), os.Args[1:], os.Stderr)
+	rig.CleanOwn()
+	os.Exit(code)
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -53,9 +52,7 @@ func printTerminus(out io.Writer, rows []terminus.Row, asJSON bool) error {
 		failed = failed || !r.OK
 	}
 	if asJSON {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(rows); err != nil {
+		if err := cli.WriteJSON(out, rows); err != nil {
 			return err
 		}
 	} else {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -49,9 +48,7 @@ Nothing is changed. The exit code is 1 if something required is missing.`,
 func writeCheck(w io.Writer, r *probe.Report, asJSON bool) error {
 	var err error
 	if asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(struct {
+		err = cli.WriteJSON(w, struct {
 			Version string `json:"version"`
 			*probe.Report
 		}{version.Version, r})

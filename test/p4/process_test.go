@@ -23,7 +23,9 @@ import (
 	"time"
 
 	"tidegate/internal/config"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/status"
+	"tidegate/test/world"
 )
 
 // The real binary beside a switch, as a user starts it.
@@ -106,7 +108,11 @@ func TestConfigurationsAreValid(t *testing.T) {
 func newDaemon(t *testing.T, do func(func() error) error, notifications, lines string) *daemon {
 	t.Helper()
 	dir := t.TempDir()
-	d := &daemon{t: t, do: do, config: filepath.Join(dir, "switch.yaml"), instance: fmt.Sprintf("lab-%d-p4-%d", os.Getpid(), instances.Add(1))}
+	owner, err := rig.Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &daemon{t: t, do: do, config: filepath.Join(dir, "switch.yaml"), instance: fmt.Sprintf("%s%s-p4x%d", rig.InstPrefix, owner, instances.Add(1))}
 	text := daemonText(d.instance, notifications, lines)
 	for name, content := range map[string]string{"switch.yaml": text, "secret": strings.Repeat("5a", 32) + "\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
@@ -118,9 +124,7 @@ func newDaemon(t *testing.T, do func(func() error) error, notifications, lines s
 			_ = d.cmd.Process.Kill()
 			_ = d.cmd.Wait()
 		}
-		for _, left := range []string{".json", ".lock", ".events"} { // of a kill -9
-			_ = os.Remove("/run/tidegate/" + d.instance + left)
-		}
+		(&world.Instance{Name: d.instance}).Forget()
 		if t.Failed() {
 			t.Logf("the controller said:\n%s", d.said)
 		}

@@ -125,7 +125,7 @@ func TestControllerKilled(t *testing.T) {
 		}
 		check("afterwards")
 	}
-	if n := strings.Count(d.said.String(), "taken over"); n != 3 {
+	if n := strings.Count(d.said.String(), "took over a switch"); n != 3 {
 		t.Errorf("it said %d times that it took over, want 3", n)
 	}
 	if st := d.status(); !st.Running || st.P4.MACs.Outside != 1 {
@@ -191,7 +191,7 @@ func TestSwitchRestarted(t *testing.T) {
 		}
 		d.await("the address", func() bool { return d.status().P4.MACs.Outside == 1 })
 		e.killSwitch()
-		d.awaitSaid("the switch does not answer any more")
+		d.awaitSaid("the switch no longer answers")
 		d.await("the status", func() bool { return !d.status().P4.Answers })
 		if got := d.metric("tidegate_switch_answers"); got != "0" {
 			t.Errorf("tidegate_switch_answers is %q", got)
@@ -205,7 +205,7 @@ func TestSwitchRestarted(t *testing.T) {
 		}
 	}
 	e.killSwitch()
-	d.awaitSaid("the switch does not answer any more")
+	d.awaitSaid("the switch no longer answers")
 	d.stop() // without a switch, too
 }
 

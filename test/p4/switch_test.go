@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
 )
 
 const (
@@ -89,7 +90,12 @@ func TestMain(m *testing.M) {
 	if code, is := load.IsChild(os.Args); is { // of lab_test.go
 		os.Exit(code)
 	}
+	if _, err := rig.Clean(); err != nil && os.Geteuid() == 0 {
+		fmt.Fprintln(os.Stderr, "clean up after killed tests:", err)
+		os.Exit(1)
+	}
 	code := m.Run()
+	rig.CleanOwn()
 	if compiled.dir != "" {
 		os.RemoveAll(compiled.dir)
 	}

@@ -153,14 +153,22 @@ func (i *Instance) LaunchCommand(args ...string) *Process {
 	i.T.Cleanup(func() {
 		_ = p.Cmd.Process.Kill()
 		<-p.Exited
-		_ = os.RemoveAll(i.PinDir())
-		_ = os.Remove(i.StatePath())
-		_ = os.Remove(i.LockPath())
+		i.Forget()
 		if i.T.Failed() {
 			i.T.Logf("log of %s:\n%s", i.Name, p.Stderr.String())
 		}
 	})
 	return p
+}
+
+// Forget removes what a killed process of the instance leaves: pins, and every file named for the instance in the
+// state directory (state, lock, events and their lock, modes, socket).
+func (i *Instance) Forget() {
+	_ = os.RemoveAll(i.PinDir())
+	left, _ := filepath.Glob("/run/tidegate/" + i.Name + ".*")
+	for _, path := range left {
+		_ = os.Remove(path)
+	}
 }
 
 // Start starts `tidegate run` and waits until it is ready.

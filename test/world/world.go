@@ -40,6 +40,7 @@ func Main(m *testing.M, tidegate *string, prepare ...func() error) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	defer rig.CleanOwn()
 	*tidegate = filepath.Join(dir, "tidegate")
 	if out, err := exec.Command("go", "build", "-o", *tidegate, "tidegate/cmd/tidegate").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v: %s\n", err, out)

@@ -18,8 +18,10 @@ type Owner struct {
 }
 
 // Self is the owner of what this process makes.
-func Self() (Owner, error) {
-	pid := os.Getpid()
+func Self() (Owner, error) { return OwnerOf(os.Getpid()) }
+
+// OwnerOf is another process as an owner.
+func OwnerOf(pid int) (Owner, error) {
 	start, err := startTicks(pid)
 	return Owner{pid: pid, startTicks: start}, err
 }

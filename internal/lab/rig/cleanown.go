@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rig
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// CleanOwn removes the files of this process's own instances in the state directory: an instance that has ended keeps its
+// events for the next of its name, and there will be none. Call it last.
+func CleanOwn() {
+	own, err := Self()
+	if err != nil {
+		return
+	}
+	left, _ := filepath.Glob(filepath.Join(RunDir, InstPrefix+own.String()+"*"))
+	for _, path := range left {
+		_ = os.RemoveAll(path)
+	}
+}
