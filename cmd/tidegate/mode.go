@@ -84,7 +84,7 @@ func newReloadCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var done struct{ Changed []string }
 			if err := api.NewClient(stateDir, name).Do(cmd.Context(), http.MethodPost, "/v1/reload", nil, &done); err != nil {
-				return fmt.Errorf("refused; the old configuration goes on: %w", err)
+				return fmt.Errorf("refused; the old configuration stays in force: %w", err)
 			}
 			what := "nothing has changed"
 			if len(done.Changed) > 0 {

@@ -69,7 +69,7 @@ func takers(e *config.Events) (list []event.Taker, err error) {
 	}
 	if len(e.Command) > 0 {
 		if info, err := os.Stat(e.Command[0]); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
-			return nil, fmt.Errorf("events.command: %s is no program that can be run", e.Command[0])
+			return nil, fmt.Errorf("events.command: %s is not a program that can be run", e.Command[0])
 		}
 		list = append(list, event.NewCommand(e.Command))
 	}
@@ -113,7 +113,7 @@ func (e *events) statePath() string {
 func (e *events) begin(ctx context.Context, list []event.Taker) {
 	stream, err := event.Open(e.statePath(), e.cfg.Instance, e.cfg.Role, e.log, list...)
 	if err != nil { // what protects goes on doing so
-		e.log.Error("there will be no events", "error", err)
+		e.log.Error("the event stream could not be opened; the instance runs without events", "error", err)
 		return
 	}
 	e.mu.Lock()
@@ -122,7 +122,7 @@ func (e *events) begin(ctx context.Context, list []event.Taker) {
 	stream.Start("protecting", map[string]string{"version": version.Version, "services": fmt.Sprint(len(e.cfg.Services))})
 	e.done.Go(func() { status.WatchConditions(ctx, e.opt, e.cfg, stream, e.log) })
 	if e.api, err = api.Serve(e.opt, e, e.log); err != nil { // likewise
-		e.log.Error("there will be no API", "error", err)
+		e.log.Error("the API could not be started; the instance runs without it", "error", err)
 		e.api = nil
 	}
 }
@@ -140,7 +140,7 @@ func (e *events) reloaded(now *config.Config, err error) {
 	switch {
 	case stream == nil:
 	case err != nil:
-		stream.Emit(event.ReloadRefused, "a reload was refused; the old configuration goes on", map[string]string{"error": err.Error()})
+		stream.Emit(event.ReloadRefused, "a reload was refused; the old configuration stays in force", map[string]string{"error": err.Error()})
 	default:
 		if len(changed) > 0 {
 			stream.Emit(event.ConfigChanged, "the configuration has changed", map[string]string{"changed": strings.Join(changed, ", ")})

@@ -106,7 +106,7 @@ func (a *Adopter) Commit() error { return a.g.plane.Commit() }
 // one does not need. It comes last in a start.
 func LetAdopterGo(opt instance.Options, name string, log *slog.Logger) {
 	if err := plane.RemoveInstance(opt.BPFFS, AdopterInstance(name)); err != nil {
-		log.Error("the adopting gate of the process before is still attached; `tidegate off` and a start take it off", "error", err)
+		log.Error("the adopting gate of the previous process is still attached; run `tidegate off` and start again to detach it", "error", err)
 	}
 }
 

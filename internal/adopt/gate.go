@@ -217,7 +217,7 @@ func (g *gate) warnOptions() {
 	for name, on := range map[string]bool{"tcp_window_scaling": g.system.windowScaling, "tcp_sack": g.system.sack,
 		"tcp_timestamps": g.system.timestamps} {
 		if !on {
-			g.log.Warn("the kernel will not adopt connections that edges have agreed this option for: set the sysctl to 1, or say so in `offers` (wscale) of the edges",
+			g.log.Warn("the kernel will not adopt connections for which edges have agreed on this option: set the sysctl to 1, or remove the option from the edges' `offers` (wscale)",
 				"sysctl", "net.ipv4."+name+"=0")
 		}
 	}
@@ -247,11 +247,11 @@ func (g *gate) loop(ctx context.Context) {
 			}
 		case <-g.surveyed(): // addresses may be what has changed
 			if err := errors.Join(g.watchOwn(), g.look()); err != nil {
-				g.log.Error("looking for listeners", "error", err)
+				g.log.Error("cannot read listeners", "error", err)
 			}
 		case <-g.bell:
 			if err := g.look(); err != nil {
-				g.log.Error("looking for listeners", "error", err)
+				g.log.Error("cannot read listeners", "error", err)
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func (g *gate) watchLastLine(now time.Time) {
 	}
 	none := adopted == before.adopted && dropped-before.dropped >= lastLineFew
 	if none && !before.told {
-		g.log.Error("no ACK that edges let through verifies here: either only a flood comes, or this server's secret_file, epoch or clock is not the edges'",
+		g.log.Error("no ACK that edges let through verifies here: either all of it is a flood, or secret_file, epoch or clock of this server differ from the edges'",
 			"refused", dropped-before.dropped)
 	}
 	if none || adopted != before.adopted {

@@ -42,7 +42,7 @@ func (g *gate) watchListeners() (changed bool) {
 	notes, notesErr := g.plane.Listeners()
 	for _, err := range []error{err, scanErr, notesErr} {
 		if err != nil {
-			g.log.Error("looking for listeners", "error", err)
+			g.log.Error("cannot read listeners", "error", err)
 			return false
 		}
 	}
@@ -64,7 +64,7 @@ func (g *gate) watchListeners() (changed bool) {
 		}
 	}
 	if err := g.plane.SetListeners(notes, wanted); err != nil {
-		g.log.Error("looking for listeners", "error", err)
+		g.log.Error("cannot read listeners", "error", err)
 	}
 	s := g.services
 	changed = !maps.EqualFunc(s.table.All(), table.All(), sameSockets) || !samePlaces(s.doubted, doubted) ||
@@ -200,7 +200,7 @@ func (g *gate) tellLoss(service string, place netip.AddrPort, reason string) {
 		log.Info("this listener is protected again: its SYNs are answered")
 	case reason == ReasonRefused:
 		note := g.services.doubted[place]
-		log.Warn("the kernel has refused to adopt for this listener, for no reason that can be seen: its SYNs go to the kernel, unprotected, and adoption is tried again after a pause; see `tidegate check -c`",
+		log.Warn("the kernel refused to adopt connections of this listener for an unknown reason: its SYNs go to the kernel, unprotected, and adoption is retried after a pause; see `tidegate check -c`",
 			"refusals", note.Refusals, "paused_for", time.Duration(note.PausedUntilNs-plane.MonotonicNs()).Round(time.Millisecond))
 	case g.part:
 		// It is translated for instead; who chose the services tells.

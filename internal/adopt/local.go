@@ -91,7 +91,7 @@ func (g *gate) watchLocal() (changed bool) {
 	if g.system.forwards {
 		var err error
 		if now, err = instance.LocalPrefixes(); err != nil {
-			g.log.Error("looking for this machine's addresses", "error", err)
+			g.log.Error("cannot read this machine's addresses", "error", err)
 			return false
 		}
 		if now == nil {

@@ -82,7 +82,7 @@ func (g *gate) watchSystem() (changed bool) {
 	now, err := readSystem(g.cfg.Interfaces)
 	if err != nil {
 		if !g.badSys {
-			g.log.Error("reading the system's values; those from before stay in use", "error", err)
+			g.log.Error("cannot read the system's TCP settings; the previous ones stay in use", "error", err)
 		}
 		g.badSys = true
 		return false
@@ -94,7 +94,7 @@ func (g *gate) watchSystem() (changed bool) {
 	if now.syncookies == 0 && g.system.syncookies != 0 && !g.translates() {
 		g.log.Error("SYNs go to the kernel", "error", errSyncookies)
 	}
-	g.log.Info("the system's values have changed; SYN-ACKs follow", "mtu", now.mtu)
+	g.log.Info("the system's TCP settings have changed; SYN-ACKs now use them", "mtu", now.mtu)
 	g.system = now
 	g.services.rmemSeen[now.tcpRmem[1]] = true
 	g.settings.FilterKeepTicks = max(g.settings.FilterKeepTicks, now.filterKeepTicks)

@@ -157,7 +157,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("after"); text != "" {
 		var err error
 		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
-			refuse(w, http.StatusBadRequest, fmt.Errorf("after=%s is no number", text))
+			refuse(w, http.StatusBadRequest, fmt.Errorf("after=%s is not a number", text))
 			return
 		}
 	}

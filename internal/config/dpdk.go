@@ -60,7 +60,7 @@ func (r *reader) dpdk(c *Config, fs map[string]field) {
 	}
 	r.dpdkSizes(d, in)
 	if f, there := in["cores"]; there && !coreList.MatchString(d.Cores) {
-		r.fail(f.line, f.path, `%q is no list of cores; write it like "1" or "0,2-3"`, d.Cores)
+		r.fail(f.line, f.path, `%q is not a list of cores; write it like "1" or "0,2-3"`, d.Cores)
 	}
 	r.dpdkDevices(c, d, in)
 }
@@ -93,7 +93,7 @@ func (r *reader) dpdkDevices(c *Config, d *DPDK, in map[string]field) {
 				route.MAC, err2 = net.ParseMAC(words[3])
 			}
 			if err1 != nil || err2 != nil || len(route.MAC) != 6 || !slices.Contains(c.Interfaces, route.Interface) {
-				r.fail(f.line, f.path, `%q is no route; write "PREFIX via INTERFACE MAC", with one of the interfaces above`, s)
+				r.fail(f.line, f.path, `%q is not a route; write "PREFIX via INTERFACE MAC", with one of the interfaces above`, s)
 				continue
 			}
 			d.Routes = append(d.Routes, route)
@@ -104,7 +104,7 @@ func (r *reader) dpdkDevices(c *Config, d *DPDK, in map[string]field) {
 			text, name, _ := strings.Cut(s, " on ")
 			a, err := netip.ParseAddr(text)
 			if err != nil || !a.Is4() || !slices.Contains(c.Interfaces, name) {
-				r.fail(f.line, f.path, `%q is no address; write "IPV4-ADDRESS on INTERFACE"`, s)
+				r.fail(f.line, f.path, `%q is not an address; write "IPV4-ADDRESS on INTERFACE"`, s)
 				continue
 			}
 			d.Addresses = append(d.Addresses, DPDKAddress{a, name})

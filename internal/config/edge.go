@@ -156,7 +156,7 @@ func (r *reader) share(f field, to *float64) {
 	}
 	v, err := parseShare(s)
 	if err != nil || !(v > 0 && v <= 1) {
-		r.fail(f.line, f.path, "%q is no share; use %s", s, want)
+		r.fail(f.line, f.path, "%q is not a share; use %s", s, want)
 		return
 	}
 	*to = v

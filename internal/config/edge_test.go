@@ -95,7 +95,7 @@ func TestSplitMistakes(t *testing.T) {
 		"signed, tags":              {edgeText("protocol: tagged", "edge_id: 1") + "    signed: pass\n", "services[0].signed: pass needs protocol: plain"},
 		"layout, tags":              {edgeText("cookie_layout: smartcookie", "protocol: tagged", "edge_id: 1"), "f:5: cookie_layout: smartcookie goes with protocol: plain"},
 		"layout, offer":             {edgeText("cookie_layout: smartcookie", "offers: [sack]"), "f:6: offers: cookie_layout: smartcookie can restore none of them"},
-		"alarm":                     {edgeText("filter_alarm: 101%"), `f:5: filter_alarm: "101%" is no share`},
+		"alarm":                     {edgeText("filter_alarm: 101%"), `f:5: filter_alarm: "101%" is not a share`},
 		"rate":                      {edgeText("unknown_rate: some"), `f:5: unknown_rate: "some" is not a number`},
 		"skew":                      {edgeText("clock_skew: 9s"), "f:5: clock_skew: 9s is out of range; use 0s to 8s"},
 		"offers":                    {edgeText("offers: [wscale]"), `f:5: offers[0]: "wscale" is not known; use sack, timestamps or ecn`},

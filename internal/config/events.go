@@ -35,7 +35,7 @@ func (r *reader) events(c *Config, fs map[string]field) {
 		if s, ok := r.text(v, "an address such as https://example.org/hook"); ok {
 			u, err := url.Parse(s)
 			if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-				r.fail(v.line, v.path, "is no address that can be posted to; write it like https://example.org/hook")
+				r.fail(v.line, v.path, "is not an address that can be posted to; write it like https://example.org/hook")
 			}
 			e.Webhook = s
 		}

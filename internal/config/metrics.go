@@ -16,7 +16,7 @@ func (r *reader) metrics(c *Config, fs map[string]field) {
 	}
 	at, err := netip.ParseAddrPort(s)
 	if err != nil || at.Port() == 0 {
-		r.fail(f.line, f.path, "%q is no address and port; write it like 127.0.0.1:9464 or '[::1]:9464'", s)
+		r.fail(f.line, f.path, "%q is not an address and port; write it like 127.0.0.1:9464 or '[::1]:9464'", s)
 		return
 	}
 	c.Metrics = at

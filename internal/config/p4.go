@@ -90,7 +90,7 @@ func (r *reader) p4(c *Config, fs map[string]field) {
 	r.take(in, "p4.thrift", &p.Thrift)
 	if host, port, err := net.SplitHostPort(p.Thrift); err != nil || host == "" || port == "" {
 		f := in["thrift"]
-		r.fail(f.line, f.path, "%q is no address and port; write it like 127.0.0.1:9090", p.Thrift)
+		r.fail(f.line, f.path, "%q is not an address and port; write it like 127.0.0.1:9090", p.Thrift)
 	}
 	r.take(in, "p4.notifications", &p.Notifications)
 	if c.Role == RoleProxy {
@@ -123,7 +123,7 @@ func (r *reader) switchMACs(c *Config, in map[string]field) {
 		for _, s := range r.texts(f, `an address such as "02:00:00:00:00:01 on sw1"`) {
 			mac, name, _ := strings.Cut(s, " on ")
 			if !isMAC(mac) || !slices.Contains(c.Interfaces, name) {
-				r.fail(f.line, f.path, `%q is no MAC address at a port; write "MAC on INTERFACE", with one of the interfaces above`, s)
+				r.fail(f.line, f.path, `%q is not a MAC address at a port; write "MAC on INTERFACE", with one of the interfaces above`, s)
 				continue
 			}
 			c.P4.MACs = append(c.P4.MACs, SwitchMAC{mac, name})
@@ -136,7 +136,7 @@ func (r *reader) switchMACs(c *Config, in map[string]field) {
 		for _, s := range r.texts(f, `a port such as "sw1 from 02:00:00:00:00:01 to 02:00:00:00:00:02"`) {
 			w := strings.Fields(s)
 			if len(w) != 5 || w[1] != "from" || w[3] != "to" || !isMAC(w[2]) || !isMAC(w[4]) || !slices.Contains(c.Interfaces, w[0]) {
-				r.fail(f.line, f.path, `%q is no port; write "INTERFACE from MAC to MAC", with one of the interfaces above`, s)
+				r.fail(f.line, f.path, `%q is not a port; write "INTERFACE from MAC to MAC", with one of the interfaces above`, s)
 				continue
 			}
 			c.P4.PortMACs = append(c.P4.PortMACs, PortMAC{w[0], w[2], w[4]})

@@ -29,7 +29,7 @@ func (r *reader) roll(c *Config, fs map[string]field) {
 		}
 		t, err := time.Parse(time.RFC3339Nano, s)
 		if err != nil {
-			r.fail(from.line, from.path, "%q is no time; write it like 2027-01-31T12:00:00Z", s)
+			r.fail(from.line, from.path, "%q is not a time; write it like 2027-01-31T12:00:00Z", s)
 			return
 		}
 		c.NextSecret.From = t

@@ -80,7 +80,7 @@ func (r *reader) taggedEdge(t *Tagged, c *Config, fs map[string]field) {
 		}
 		a, err := netip.ParseAddr(s)
 		if err != nil {
-			r.fail(it.line, it.path, "%q is no address; use one such as 198.51.100.2 or 2001:db8::2", s)
+			r.fail(it.line, it.path, "%q is not an address; use one such as 198.51.100.2 or 2001:db8::2", s)
 			continue
 		}
 		t.Peers = append(t.Peers, a)

@@ -123,7 +123,7 @@ func (s *Stream) load() error {
 		return fmt.Errorf("events: %w", err)
 	default:
 		if err := json.Unmarshal(text, &s.state); err != nil || s.state.Generation == "" {
-			s.log.Warn("the state of the events is damaged; their numbers start over", "file", s.path)
+			s.log.Warn("the event state file is damaged; numbering starts over", "file", s.path)
 			s.state = state{}
 		}
 	}
@@ -212,7 +212,7 @@ func (s *Stream) Conditions(now []Condition) {
 		if len(s.state.Active) >= keepConditions {
 			if !s.overflow {
 				s.overflow = true
-				s.log.Warn("more conditions last than are remembered; see `tidegate status`", "conditions", keepConditions)
+				s.log.Warn("more conditions are active than the event stream tracks; see `tidegate status`", "conditions", keepConditions)
 			}
 			continue
 		}
@@ -313,7 +313,7 @@ func (s *Stream) save() {
 		}
 	}
 	if err != nil && s.saveErr == nil {
-		s.log.Error("events are not remembered over a restart", "error", err)
+		s.log.Error("the event state cannot be saved; events will not survive a restart", "error", err)
 	}
 	s.saveErr = err
 	s.mu.Lock()

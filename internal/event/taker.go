@@ -58,12 +58,12 @@ func (s *Stream) feed(t Taker) {
 		switch {
 		case err == nil || errors.Is(err, errNever):
 			if lost > 0 {
-				s.log.Warn("events were lost: their taker did not take them for too long", "taker", t.Name(), "lost", lost)
+				s.log.Warn("events were lost: their destination failed for too long", "taker", t.Name(), "lost", lost)
 			}
 			if err != nil {
-				s.log.Error("an event was not taken and is left out", "taker", t.Name(), "event", e.ID, "error", err)
+				s.log.Error("an event was rejected and is skipped", "taker", t.Name(), "event", e.ID, "error", err)
 			} else if failures > 0 {
-				s.log.Info("events are taken again", "taker", t.Name())
+				s.log.Info("events are delivered again", "taker", t.Name())
 			}
 			failures = 0
 			s.took(t.Name(), e.Seq)
@@ -71,7 +71,7 @@ func (s *Stream) feed(t Taker) {
 		case ctx.Err() != nil:
 			return
 		case failures == 0:
-			s.log.Warn("events are not taken; tried again", "taker", t.Name(), "error", err)
+			s.log.Warn("events cannot be delivered; retrying", "taker", t.Name(), "error", err)
 		}
 		failures++
 		select {

@@ -71,7 +71,7 @@ func (o *Options) Load() (*config.Config, error) {
 	set := *o
 	set.Complete()
 	for _, w := range c.Warnings {
-		set.Log.Warn("the configuration has an old form", "file", w.File, "line", w.Line, "field", w.Field, "text", w.Msg)
+		set.Log.Warn("the configuration uses a deprecated form", "file", w.File, "line", w.Line, "field", w.Field, "text", w.Msg)
 	}
 	m, err := ReadModes(set.StateDir, c.Instance)
 	if err != nil {

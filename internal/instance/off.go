@@ -22,7 +22,7 @@ var ErrOff = errors.New("off")
 
 // LeaveInstalled ends a run and leaves its packet path in place.
 func LeaveInstalled(opt Options, instance string, keysUntil time.Time, log *slog.Logger) error {
-	log.Info("stopped; the packet path stays in place and needs nobody until its keys end: start again, or take it down with `tidegate off`",
+	log.Info("stopped; the packet path stays in place and works until its keys end: start again, or take it down with `tidegate off`",
 		"instance", instance, "keys_until", keysUntil.Format(time.RFC3339))
 	return editState(opt.StateDir, instance, func(s *StateFile) { s.Stopped = time.Now() })
 }
@@ -64,7 +64,7 @@ func TakeDown(ctx, force context.Context, opt Options, instance string, drain ti
 			return err
 		}
 		if left > 0 {
-			log.Warn("connections that were translated end now", "connections", left)
+			log.Warn("the drain is over; the remaining translated connections end", "connections", left)
 		}
 	}
 	var errs []error
@@ -85,7 +85,7 @@ func awaitDrain(ctx, force context.Context, i *plane.Installed, drain time.Durat
 	if !i.Translates() && !i.Verifies() {
 		return 0, nil
 	}
-	log.Info("draining: SYNs pass, handshakes and connections under way go on", "for", drain)
+	log.Info("draining: SYNs pass; handshakes and connections in progress continue", "for", drain)
 	look := time.NewTicker(takeDownEvery)
 	defer look.Stop()
 	timer := time.NewTimer(drain)

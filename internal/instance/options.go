@@ -32,7 +32,7 @@ type Options struct {
 // Reloaded tells how a reload has ended; cfg is what is in force now.
 func (o *Options) Reloaded(log *slog.Logger, cfg *config.Config, err error) {
 	if err != nil {
-		log.Error("reload refused; the old configuration goes on", "error", err)
+		log.Error("reload refused; the old configuration stays in force", "error", err)
 	}
 	if o.OnReload != nil {
 		o.OnReload(cfg, err)

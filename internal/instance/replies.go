@@ -25,7 +25,7 @@ type Replies struct {
 func NewReplies(log *slog.Logger) *Replies {
 	w, err := replyroute.NewWatch()
 	if err != nil {
-		log.Warn("the kernel does not tell of changes of routes: they are looked at every second", "error", err)
+		log.Warn("the kernel does not report route changes; routes are polled every second", "error", err)
 	}
 	return &Replies{log: log, watch: w}
 }
@@ -61,7 +61,7 @@ func (r *Replies) Tell(p *plane.Plane, interfaces []string) (changed bool) {
 	}
 	if err != nil {
 		if !r.failed {
-			r.log.Error("looking for routes: what was known stays in use", "error", err)
+			r.log.Error("cannot read routes; the previous ones stay in use", "error", err)
 		}
 		r.failed = true
 		return false
@@ -71,7 +71,7 @@ func (r *Replies) Tell(p *plane.Plane, interfaces []string) (changed bool) {
 	changed = r.model == nil || !maps.Equal(r.model.Unknown, m.Unknown)
 	if changed {
 		for f, why := range m.Unknown {
-			r.log.Warn("it is not known where answers to SYNs go: up to 200 SYNs a second are left to the kernel, and the rest is answered to where it came from",
+			r.log.Warn("the route of SYN-ACKs cannot be determined: up to 200 SYNs a second are left to the kernel, the others are answered to where they came from",
 				"family", f, "reason", why)
 		}
 	}

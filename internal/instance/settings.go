@@ -14,7 +14,7 @@ import (
 // TellLost says what a start could not take over from the process before it.
 func TellLost(log *slog.Logger, lost []string) {
 	for _, what := range lost {
-		log.Warn("not taken over from the process before, and lost", "what", what)
+		log.Warn("not taken over from the previous process; its contents are lost", "what", what)
 	}
 }
 

@@ -29,7 +29,7 @@ func SettleFile(s *StateFile, path string, log *slog.Logger, planes ...Attached)
 		}
 	}
 	if err := os.Rename(fresh, path); err != nil { // what protects goes on doing so
-		log.Error("`tidegate status` shows the start before this one", "error", err)
+		log.Error("the state file could not be written; `tidegate status` shows the previous start", "error", err)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func KeepUpstream(ctx context.Context, dir string, c *config.Config, keep bool, 
 		return errors.Join(os.WriteFile(tmp, text, 0o600), os.Rename(tmp, StatePath(dir, c.Instance)))
 	}
 	if err := write(); err != nil {
-		log.Warn("`tidegate status` will know nothing of this instance", "error", err)
+		log.Warn("the state file cannot be written; `tidegate status` will not show this instance", "error", err)
 		return func() {}
 	}
 	done := make(chan struct{})

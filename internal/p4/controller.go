@@ -148,7 +148,7 @@ func (c *Controller) takeOver() error {
 		err = c.table.adopt()
 	}
 	if err == nil {
-		c.log.Info("the switch was left protecting by an earlier controller; taken over", "epochs", len(c.epochs), "entries", c.Entries())
+		c.log.Info("took over a switch that an earlier controller left protecting", "epochs", len(c.epochs), "entries", c.Entries())
 	}
 	return err
 }

@@ -151,7 +151,7 @@ func (e *entries) add(made *entry) {
 func (e *entries) lost() error {
 	if now := e.c.now(); now.Sub(e.warned) >= lostLogged {
 		e.warned = now
-		e.c.log.Warn("the switch's table is full; newcomers are refused", "table", e.name, "entries", len(e.by))
+		e.c.log.Warn("the switch's table is full; new entries are refused", "table", e.name, "entries", len(e.by))
 	}
 	return e.full()
 }

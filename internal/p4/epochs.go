@@ -50,7 +50,7 @@ func (c *Controller) readClock() error {
 	if moved := zero.Sub(c.zero).Abs(); moved <= max(took, clockSlack) {
 		return nil
 	} else if !c.zero.IsZero() {
-		c.log.Warn("the clocks have moved apart; the epochs are laid out again", "by", moved)
+		c.log.Warn("the clocks have drifted apart; the epochs are reprogrammed", "by", moved)
 		if err := c.forgetEpochs(func(uint64) bool { return true }); err != nil {
 			return err
 		}

@@ -103,7 +103,7 @@ func (c *Config) check() error {
 	}
 	for _, mac := range addresses {
 		if hw, err := net.ParseMAC(mac); err != nil || len(hw) != 6 {
-			return fmt.Errorf("macs: %q is no MAC address; want 02:00:00:00:00:01", mac)
+			return fmt.Errorf("macs: %q is not a MAC address; want 02:00:00:00:00:01", mac)
 		}
 	}
 	return c.checkServices()

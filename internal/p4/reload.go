@@ -39,7 +39,7 @@ func (r *runner) read() *reload {
 
 // refused says that a reload has ended with the old configuration.
 func (r *runner) refused(err error) {
-	r.log.Error("reload refused; the old configuration goes on", "error", err)
+	r.log.Error("reload refused; the old configuration stays in force", "error", err)
 	if r.opt.Reloaded != nil {
 		r.opt.Reloaded(r.cfg, err)
 	}

@@ -89,7 +89,7 @@ func Run(ctx context.Context, cfg *Config, secret Secret, opt RunOptions) error 
 		if closed := was.Close(); !simpleswitch.Gone(err) {
 			return errors.Join(err, closed)
 		}
-		r.log.Warn("the switch does not answer any more; waiting for it", "thrift", cfg.Thrift, "error", err)
+		r.log.Warn("the switch no longer answers; waiting for it", "thrift", cfg.Thrift, "error", err)
 		r.gone()
 	}
 }
@@ -146,7 +146,7 @@ func (r *runner) connected(c *Controller) {
 		r.ready = true
 		r.opt.Ready()
 	case c.Adopted():
-		r.log.Info("the switch answers again; it has gone on with what it knew")
+		r.log.Info("the switch answers again; its state is intact")
 	default:
 		r.figures.Restarts++
 		r.log.Info("the switch was restarted; its state was programmed again")
@@ -174,7 +174,7 @@ func (r *runner) keep(ctx context.Context, c *Controller) error {
 			if err := errors.Join(c.Open(), c.report(r.opt.AtEnd)); !simpleswitch.Gone(err) {
 				return err
 			}
-			r.log.Warn("the switch does not answer; it was not told to forward everything")
+			r.log.Warn("the switch does not answer; it could not be set to forward everything")
 			return nil
 		case <-r.opt.Reload:
 			if r.next = r.read(); r.next != nil {
@@ -212,7 +212,7 @@ func (r *runner) lookAtFilter(c *Controller) error {
 	}
 	switch was := r.figures.Filter != nil && r.figures.Filter.Alarm; {
 	case f.Alarm && !was:
-		r.log.Warn("the filter is saturated; that share of unknown ACKs goes on to the servers", "fp_rate", f.Computed, "alarm_above", c.cfg.FilterAlarm)
+		r.log.Warn("the filter is saturated; this share of unknown ACKs is forwarded to the servers", "fp_rate", f.Computed, "alarm_above", c.cfg.FilterAlarm)
 	case was && !f.Alarm:
 		r.log.Info("the filter is no longer saturated", "fp_rate", f.Computed)
 	}

@@ -55,7 +55,7 @@ func WatchConditions(ctx context.Context, opt instance.Options, cfg *config.Conf
 		reading, err := ReadAny(opt, cfg.Instance)
 		if err != nil {
 			if !failed && ctx.Err() == nil {
-				log.Warn("events: the instance cannot be looked at; tried again", "error", err)
+				log.Warn("events: cannot read the instance's status; retrying", "error", err)
 			}
 			failed = true
 		} else {

@@ -64,7 +64,7 @@ func KeepP4(ctx context.Context, opt instance.Options, cfg *p4.Config) (*P4Insta
 	var err error
 	k.unlock, err = instance.Lock(opt.StateDir, cfg.Instance)
 	if errors.Is(err, fs.ErrPermission) { // driving a switch takes no privilege
-		k.log.Warn("`tidegate status` and metrics will know nothing of this instance; run it as root for them", "error", err)
+		k.log.Warn("no permission for the state file: `tidegate status` and metrics will not show this instance; run it as root for them", "error", err)
 		k.unlock, k.warned, cfg.Metrics = func() {}, true, netip.AddrPort{}
 		return k, nil
 	}
@@ -113,7 +113,7 @@ func (k *P4Instance) Figures(f p4.Figures) {
 	}
 	if err != nil && !k.warned {
 		k.warned = true
-		k.log.Warn("`tidegate status` does not know how this instance is", "error", err)
+		k.log.Warn("cannot write the state file; `tidegate status` is out of date", "error", err)
 	}
 }
 

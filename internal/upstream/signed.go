@@ -68,7 +68,7 @@ func OpenSigned(ctx context.Context, o SignedOptions) (*Signed, error) {
 		case binding.Duplicate: // published before, by an earlier process
 			err = nil
 		case binding.Stale:
-			o.Log.Warn("a newer binding than the one to be published is known; it goes on to count", "binding", path)
+			o.Log.Warn("a newer binding than the one to be published is already known and stays in force", "binding", path)
 			err = nil
 		}
 		if err != nil {

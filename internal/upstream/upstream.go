@@ -121,7 +121,7 @@ func LoadStatic(path string) (*Static, error) {
 
 func (s *Static) add(w []string) error {
 	if len(w) < 3 || len(w) > 4 || (w[0] != "border" && w[0] != "filter") {
-		return fmt.Errorf("%q is no binding", strings.Join(w, " "))
+		return fmt.Errorf("%q is not a binding", strings.Join(w, " "))
 	}
 	p, err := netip.ParsePrefix(w[1])
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *Static) add(w []string) error {
 func ParseKey(s string) (ed25519.PublicKey, error) {
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("%q is no public key; `tidegate filter key FILE` prints one", s)
+		return nil, fmt.Errorf("%q is not a public key; `tidegate filter key FILE` prints one", s)
 	}
 	return b, nil
 }

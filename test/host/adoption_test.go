@@ -251,7 +251,7 @@ func TestUnexplainedRefusals(t *testing.T) {
 		t.Errorf("the other listener: %v", err)
 	}
 	w.wantCounters(map[string]uint64{"adopt_failed": 2*plane.RefusalsProve - 1, "adopted": 2, "pass_listener": 1})
-	w.await("adoption is tried again", func() bool {
+	w.await("adoption is retried", func() bool {
 		if err := w.pingNew(false, webPort); err != nil {
 			t.Fatal(err)
 		}

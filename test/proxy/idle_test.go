@@ -177,7 +177,7 @@ func TestAsymmetricReturnCookie(t *testing.T) {
 		if n, err := c.Read(make([]byte, 1)); err == nil {
 			t.Fatalf("%d bytes came over a connection that cannot be", n)
 		}
-		return strings.Contains(b.Stderr.String(), "only one side of the traffic passes here")
+		return strings.Contains(b.Stderr.String(), "only one direction of the traffic passes here")
 	})
 	w.wantCounters(map[string]uint64{"flow_ready": 0})
 }

@@ -377,7 +377,7 @@ func TestOneSideOnly(t *testing.T) {
 		}
 		return w.status().OneSided
 	})
-	if !strings.Contains(b.Stderr.String(), "only one side") {
+	if !strings.Contains(b.Stderr.String(), "only one direction") {
 		t.Error("the log does not say so")
 	}
 	// The server's SYN-ACK has come to the client by the other way: it answers with the

@@ -187,7 +187,7 @@ func (n *Node) keepTime() {
 			}
 			lastSync = now
 			if err := n.opts.Store.Sync(); err != nil {
-				n.opts.Log.Error("bindings are not written to disk", "error", err)
+				n.opts.Log.Error("bindings cannot be written to disk", "error", err)
 			}
 		}
 	}

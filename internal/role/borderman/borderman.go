@@ -163,7 +163,7 @@ func (m *Manager) ticks() {
 			m.answers.expire(now)
 			if n%ownEvery == 0 {
 				if err := m.own.refresh(); err != nil {
-					m.opt.Log.Warn("addresses are not read again; those known before stay protected", "error", err)
+					m.opt.Log.Warn("cannot read addresses; those known before stay protected", "error", err)
 				}
 			}
 			if h := m.ticked.Load(); h != nil {

@@ -111,7 +111,7 @@ func (b *box) fill() error {
 		}
 		b.own.BloomKey.K = bloomKey(raw)
 		b.own.LearningUntilNs = uint64(plane.MonotonicNs() + b.Cfg.Edge.Learning.Nanoseconds())
-		b.Log.Info("the filter is new: what it does not know goes to the servers for now", "for", b.Cfg.Edge.Learning)
+		b.Log.Info("the filter is new: unknown packets are forwarded to the servers while it learns", "for", b.Cfg.Edge.Learning)
 	}
 	inside := func(name string) bool { return slices.Contains(b.Cfg.Edge.Inside, name) }
 	if err := errors.Join(b.loadKeys(), b.plane.SetEdgePorts(b.Cfg.Interfaces, inside)); err != nil {
@@ -159,7 +159,7 @@ func (b *box) loop(ctx context.Context) {
 	defer turn.Stop()
 	peers, err := b.startPeers(ctx)
 	if err != nil {
-		b.Log.Error("edges cannot talk to each other; everything else goes on", "error", err)
+		b.Log.Error("edges cannot exchange filter updates; everything else continues", "error", err)
 	}
 	var news <-chan time.Time
 	var told <-chan []byte
@@ -186,7 +186,7 @@ func (b *box) loop(ctx context.Context) {
 			turn.Reset(b.turnEvery())
 		case <-turn.C:
 			if err := b.turn(); err != nil {
-				b.Log.Error("turning the filter's generations", "error", err)
+				b.Log.Error("cannot rotate the filter's generations", "error", err)
 			}
 		case <-tick.C:
 			b.SetClock()

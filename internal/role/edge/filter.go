@@ -92,7 +92,7 @@ func (b *box) report(now time.Time) error {
 	if saturated != f.alarm {
 		f.alarm = saturated
 		if saturated {
-			b.Log.Warn("the filter is saturated: that share of a flood of ACKs goes on to the servers' last line; no connection is harmed; raise filter_bits or shorten filter_window",
+			b.Log.Warn("the filter is saturated: this share of unknown ACKs reaches the servers' final ACK check; no connection is harmed; raise filter_bits or shorten filter_window",
 				"fp_rate", fill.FPRate(), "alarm_above", b.Cfg.Edge.FilterAlarm)
 		} else {
 			b.Log.Info("the filter is no longer saturated", "fp_rate", fill.FPRate())

@@ -95,7 +95,7 @@ func (p *peers) takeKey(m []byte) {
 		p.tellKey()
 	case !p.warned:
 		p.warned = true
-		p.box.Log.Warn("a peer's filter has another key, and neither has just started: what they tell each other is of no use; restart one of them",
+		p.box.Log.Warn("a peer's filter has a different key, and neither has just started: their updates are useless to each other; restart one of them",
 			"edge", t.edge)
 	}
 }
@@ -110,7 +110,7 @@ func (p *peers) adoptKey(t toldKey) {
 	}
 	own.LearningUntilNs = uint64(plane.MonotonicNs() + learning.Nanoseconds())
 	if err := p.box.plane.BeginFilter(own); err != nil {
-		p.box.Log.Error("taking a peer's filter key", "error", err)
+		p.box.Log.Error("cannot adopt a peer's filter key", "error", err)
 		return
 	}
 	p.box.own = p.box.plane.EdgeSettings()
@@ -120,7 +120,7 @@ func (p *peers) adoptKey(t toldKey) {
 	if t.age == ageSettled {
 		p.youngUntil = time.Time{}
 	}
-	p.box.Log.Info("the filter has the key of a peer's", "edge", t.edge)
+	p.box.Log.Info("the filter now uses a peer's key", "edge", t.edge)
 	p.tellKey()
 }
 

@@ -359,7 +359,7 @@ func TestManagerRemovesWhatIsNotHit(t *testing.T) {
 func TestStaticFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"border 10.0.0.0/8 192.0.2.1:4747\nfilter 198.51.100.0/24 192.0.2.9 # ours\n": "",
-		"border 10.0.0.0/8\n":               "is no binding",
+		"border 10.0.0.0/8\n":               "is not a binding",
 		"border 10.0.0.0/40 192.0.2.1:1":    "10.0.0.0/40",
 		"border 10.0.0.0/8 192.0.2.1:1 xyz": "no public key",
 		"filter 10.0.0.0/8 nobody":          "nobody",

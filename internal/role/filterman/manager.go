@@ -420,7 +420,7 @@ func (m *Manager) Tick(now time.Time) {
 	}
 	m.mu.Unlock()
 	if len(idle) > 0 {
-		m.opt.Log.Info("filters no longer hit are removed", "filters", len(idle))
+		m.opt.Log.Info("removed filters that no longer match anything", "filters", len(idle))
 		m.removeAll(idle, nil)
 	}
 	for k, g := range groups {

@@ -136,7 +136,7 @@ func (f *follower) lines() (n int) {
 		if len(f.partial) > eveLineMax {
 			f.skip, f.partial = true, nil
 			f.m.EVESkipped.Add(1)
-			f.unread.Do(func() { f.log.Warn("a line of Suricata's is too long and is left out", "bytes_max", eveLineMax) })
+			f.unread.Do(func() { f.log.Warn("skipped a line of Suricata's EVE file that is too long", "bytes_max", eveLineMax) })
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
@@ -150,7 +150,7 @@ func (f *follower) lines() (n int) {
 			continue
 		}
 		if r, ok, err := ParseEVE(bytes.TrimSpace(f.partial)); err != nil {
-			f.unread.Do(func() { f.log.Warn("a line of Suricata's could not be read", "error", err) })
+			f.unread.Do(func() { f.log.Warn("cannot parse a line of Suricata's EVE file", "error", err) })
 		} else if ok {
 			list = append(list, r)
 		}

@@ -276,7 +276,7 @@ func (d *dpdkBox) loop(ctx context.Context) error {
 			}
 		case <-swap.C:
 			if err := d.swapTables(); err != nil {
-				d.Log.Error("swapping the tables", "error", err)
+				d.Log.Error("cannot swap the tables", "error", err)
 			}
 		case now := <-tick.C:
 			lines, err := d.serviceLines() // routes may have changed
@@ -293,7 +293,7 @@ func (d *dpdkBox) loop(ctx context.Context) error {
 				}
 			}
 			if err := d.swapEarly(); err != nil {
-				d.Log.Error("swapping the flow tables early", "error", err)
+				d.Log.Error("cannot swap the flow tables early", "error", err)
 			}
 			d.watchSides()
 		}

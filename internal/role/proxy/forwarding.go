@@ -103,10 +103,10 @@ func (b *box) seeSides(now time.Time, opened, answered uint64) bool {
 		return false
 	}
 	if b.watch.told {
-		b.Log.Warn("only one side of the traffic passes here: connections are begun towards servers and no answer is seen; strategies cookie and cache need symmetric paths (or the servers are down)",
+		b.Log.Warn("only one direction of the traffic passes here: connections to servers are opened and no answer is seen; strategies cookie and cache need symmetric paths (or the servers are down)",
 			"begun", opened-before.opened)
 	} else {
-		b.Log.Info("both sides of the traffic pass here again")
+		b.Log.Info("both directions of the traffic pass here again")
 	}
 	return true
 }

@@ -213,14 +213,14 @@ func (b *box) loop(ctx context.Context) {
 			swap.Reset(b.Cfg.Proxy.SwapPeriod)
 		case <-swap.C:
 			if err := b.swapTables(); err != nil {
-				b.Log.Error("swapping the tables", "error", err)
+				b.Log.Error("cannot swap the tables", "error", err)
 			}
 		case <-again.C:
 			if !b.caching {
 				continue
 			}
 			if _, err := b.again.Send(againMost); err != nil {
-				b.Log.Error("sending SYN-ACKs again", "error", err)
+				b.Log.Error("cannot retransmit SYN-ACKs", "error", err)
 			}
 		case <-tick.C:
 			b.SetClock()
@@ -228,11 +228,11 @@ func (b *box) loop(ctx context.Context) {
 				b.Log.Error("housekeeping", "error", err)
 			}
 			if err := b.watchLocal(); err != nil {
-				b.Log.Error("looking for this machine's addresses", "error", err)
+				b.Log.Error("cannot read this machine's addresses", "error", err)
 			}
 			b.watchSides()
 			if err := b.swapEarly(); err != nil {
-				b.Log.Error("swapping the flow tables early", "error", err)
+				b.Log.Error("cannot swap the flow tables early", "error", err)
 			}
 			b.plane.SweepSources(housekeeping, b.Cfg.Proxy.SwapPeriod)
 		}

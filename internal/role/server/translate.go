@@ -318,7 +318,7 @@ func (n *node) loop(ctx context.Context) {
 				n.log.Error("housekeeping", "error", err)
 			}
 			if err := n.watchListeners(); err != nil {
-				n.log.Error("looking for listeners", "error", err)
+				n.log.Error("cannot read listeners", "error", err)
 			}
 			n.watchRefusals()
 			n.watchReplies()
@@ -326,11 +326,11 @@ func (n *node) loop(ctx context.Context) {
 			n.watchReplies()
 		case <-n.surveyed():
 			if err := n.watchListeners(); err != nil {
-				n.log.Error("looking for listeners", "error", err)
+				n.log.Error("cannot read listeners", "error", err)
 			}
 		case <-n.bell():
 			if err := n.watchListeners(); err != nil {
-				n.log.Error("looking for listeners", "error", err)
+				n.log.Error("cannot read listeners", "error", err)
 			}
 		}
 	}
@@ -372,7 +372,7 @@ func (n *node) watchRefusals() {
 	if valid != before.valid { // reset the count
 		n.watch = refusals{valid, forged, false}
 	} else if forged-before.forged >= refusedFew && !before.told {
-		n.log.Error("nothing that edges let through verifies here, and it is dropped: give edges and servers the same secret_file and epoch, and set their clocks (or only a flood comes)",
+		n.log.Error("no packet that edges let through verifies here, and all are dropped: give edges and servers the same secret_file and epoch, and synchronise their clocks (unless all of it is a flood)",
 			"dropped", forged-before.forged)
 		n.watch.told = true
 	}

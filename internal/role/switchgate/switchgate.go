@@ -81,7 +81,7 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 		}
 		return err
 	}
-	opt.Log.Info("stopped; the switch goes on protecting until its keys end: start again, or take it down with `tidegate off`",
+	opt.Log.Info("stopped; the switch keeps protecting until its keys end: start again, or take it down with `tidegate off`",
 		"instance", now.Instance, "keys_until", until.Format(time.RFC3339))
 	return state.Leave()
 }
