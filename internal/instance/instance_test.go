@@ -76,9 +76,9 @@ func TestReload(t *testing.T) {
 // handshakes under way.
 func TestReloadRefused(t *testing.T) {
 	for name, change := range map[string]string{
-		"epoch changed":      otherEpoch,
-		"clock_skew changed": oneService + "clock_skew: 1s\n",
-		"secret file":        "",
+		"epoch, clock_skew changed": otherEpoch,
+		"clock_skew changed":        oneService + "clock_skew: 1s\n",
+		"secret file":               "",
 	} {
 		b, write := running(t)
 		old, r := b.Cfg, reloading(t, b, func([]uint32) error { t.Error("written"); return nil })

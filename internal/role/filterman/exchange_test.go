@@ -361,7 +361,7 @@ func TestStaticFile(t *testing.T) {
 		"border 10.0.0.0/8 192.0.2.1:4747\nfilter 198.51.100.0/24 192.0.2.9 # ours\n": "",
 		"border 10.0.0.0/8\n":               "is not a binding",
 		"border 10.0.0.0/40 192.0.2.1:1":    "10.0.0.0/40",
-		"border 10.0.0.0/8 192.0.2.1:1 xyz": "no public key",
+		"border 10.0.0.0/8 192.0.2.1:1 xyz": "not a public key",
 		"filter 10.0.0.0/8 nobody":          "nobody",
 	} {
 		path := t.TempDir() + "/bindings"
