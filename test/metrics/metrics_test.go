@@ -108,10 +108,8 @@ func (w *world) run(dir string, argv ...string) *harness.Output {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGINT) // takes everything down
-		if err := cmd.Wait(); err != nil && argv[0] == tidegate {
-			w.t.Errorf("%v: %v\n%s", argv, err, out.String())
-		}
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		_ = cmd.Wait()
 	})
 	return out
 }
@@ -171,7 +169,7 @@ var instances = []struct {
 func (w *world) startRoles() (bodies map[string][]byte) {
 	w.t.Helper()
 	bodies = map[string][]byte{}
-	outs := map[string]*harness.Output{}
+	running := map[string]*harness.Process{}
 	var targets []string
 	for i, in := range instances {
 		for _, name := range in.interfaces {
@@ -180,7 +178,14 @@ func (w *world) startRoles() (bodies map[string][]byte) {
 		at := fmt.Sprintf("127.0.0.1:%d", 9500+i)
 		targets = append(targets, at)
 		conf := w.file(in.role+".yaml", fmt.Sprintf("role: %s\ninstance: %s%s-%s\nmetrics: %s\n%s", in.role, rig.InstPrefix, w.owner, in.role, at, in.config))
-		outs[in.role] = w.run(w.dir, tidegate, "run", "-c", conf)
+		p := (&harness.Instance{T: w.t, NS: w.ns, Binary: tidegate, Name: fmt.Sprintf("%s%s-%s", rig.InstPrefix, w.owner, in.role), Config: conf}).Launch()
+		running[in.role] = p
+		w.t.Cleanup(func() {
+			_ = p.Cmd.Process.Signal(syscall.SIGINT) // takes everything down
+			if <-p.Exited; p.Err != nil {
+				w.t.Errorf("%s: %v\n%s", in.role, p.Err, p.Stderr.String())
+			}
+		})
 	}
 	rules, err := filepath.Abs(packaging + "/prometheus/tidegate.rules.yml")
 	if err != nil {
@@ -197,8 +202,8 @@ func (w *world) startRoles() (bodies map[string][]byte) {
 	prom := w.run(w.dir, "prometheus", "--config.file="+w.file("prometheus.yml", string(conf)), "--web.listen-address="+prometheus,
 		"--storage.tsdb.path="+filepath.Join(w.dir, "tsdb"), "--log.level=warn")
 	for i, in := range instances {
-		w.await("ready: "+in.role, outs[in.role], func() bool { return strings.Contains(outs[in.role].String(), "ready\n") })
-		w.await("metrics of "+in.role, outs[in.role], func() bool {
+		running[in.role].AwaitReady()
+		w.await("metrics of "+in.role, &running[in.role].Stderr, func() bool {
 			bodies[in.role] = w.get("http://" + targets[i] + "/metrics")
 			return len(bodies[in.role]) > 0
 		})
