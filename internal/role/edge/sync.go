@@ -6,11 +6,12 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"math/bits"
 	"net"
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/dchest/siphash"
 
 	"tidegate/internal/config"
 	"tidegate/internal/keys"
@@ -205,41 +206,7 @@ func decodeSync(m []byte, filterBits uint8, now uint64, keyOf func(uint64) [keys
 	return list, nil
 }
 
-// sipHash is SipHash-2-4 with 64 bits of output (core/siphash.h; Aumasson, Bernstein
-// 2012), for messages that no packet path sees.
+// sipHash is SipHash-2-4 with 64 bits of output (core/siphash.h), for messages that no packet path sees.
 func sipHash(key [keys.EpochKeyLen]byte, msg []byte) uint64 {
-	k0, k1 := binary.LittleEndian.Uint64(key[:8]), binary.LittleEndian.Uint64(key[8:])
-	v0, v1 := k0^0x736f6d6570736575, k1^0x646f72616e646f6d
-	v2, v3 := k0^0x6c7967656e657261, k1^0x7465646279746573
-	round := func() {
-		v0 += v1
-		v1 = bits.RotateLeft64(v1, 13) ^ v0
-		v0 = bits.RotateLeft64(v0, 32)
-		v2 += v3
-		v3 = bits.RotateLeft64(v3, 16) ^ v2
-		v0 += v3
-		v3 = bits.RotateLeft64(v3, 21) ^ v0
-		v2 += v1
-		v1 = bits.RotateLeft64(v1, 17) ^ v2
-		v2 = bits.RotateLeft64(v2, 32)
-	}
-	word := func(m uint64) {
-		v3 ^= m
-		round()
-		round()
-		v0 ^= m
-	}
-	tail := uint64(len(msg)) << 56
-	for ; len(msg) >= 8; msg = msg[8:] {
-		word(binary.LittleEndian.Uint64(msg))
-	}
-	for i, b := range msg {
-		tail |= uint64(b) << (8 * i)
-	}
-	word(tail)
-	v2 ^= 0xff
-	for range 4 {
-		round()
-	}
-	return v0 ^ v1 ^ v2 ^ v3
+	return siphash.Hash(binary.LittleEndian.Uint64(key[:8]), binary.LittleEndian.Uint64(key[8:]), msg)
 }
