@@ -10,6 +10,11 @@
 #include "service.h"
 #include "siphash.h"
 
+/* The words that are hashed of an IPv4 SYN; they may be vectors, a SYN in each lane. */
+#define TG_CHALLENGE_V4_WORD(src, ports) ((src) | (ports) << 32)
+#define TG_CHALLENGE_V4_TAIL(client_isn, ttl)                                                      \
+	((client_isn) | (uint64_t)(ttl) << 32 | TG_SIPHASH_LEN(4 + 4 + 4 + 1))
+
 /* The ISN of a challenge without a cookie. It tells an answer to a challenge from a segment
  * of a connection that is older than the proxy. With auth-ttl it stands for the SYN's TTL too, so
  * that nothing is stored, and is all that proves a source; otherwise ttl is 0. SipHash-1-3 of
@@ -21,13 +26,13 @@ TG_INLINE uint32_t tg_challenge_isn(const struct tg_packet *pkt, uint32_t client
 	struct tg_siphash s = tg_siphash_begin(key);
 
 	if (pkt->family == 4) {
-		tg_siphash13_word(&s, pkt->src.d[0] | (uint64_t)pkt->ports << 32);
-		return (uint32_t)tg_siphash13_end(&s, client_isn | (uint64_t)ttl << 32 | 13ULL << 56);
+		tg_siphash13_word(&s, TG_CHALLENGE_V4_WORD(pkt->src.d[0], (uint64_t)pkt->ports));
+		return (uint32_t)tg_siphash13_end(&s, TG_CHALLENGE_V4_TAIL(client_isn, ttl));
 	}
 	tg_siphash13_word(&s, pkt->src.d[0]);
 	tg_siphash13_word(&s, pkt->src.d[1]);
 	tg_siphash13_word(&s, pkt->ports | (uint64_t)client_isn << 32);
-	return (uint32_t)tg_siphash13_end(&s, ttl | 25ULL << 56);
+	return (uint32_t)tg_siphash13_end(&s, ttl | TG_SIPHASH_LEN(16 + 4 + 4 + 1));
 }
 
 /* True if the ACK, which came with this TTL, answers a challenge of ours, as the

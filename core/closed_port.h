@@ -69,7 +69,7 @@ TG_INLINE uint32_t tg_closed_slot(const struct tg_siphash_key *key,
 
 	tg_siphash_word(&s, place->addr.d[0]);
 	tg_siphash_word(&s, place->addr.d[1]);
-	return (uint32_t)tg_siphash_end(&s, (uint64_t)16 << 56 | (uint64_t)place->family << 16 |
+	return (uint32_t)tg_siphash_end(&s, TG_SIPHASH_LEN(16) | (uint64_t)place->family << 16 |
 						    place->port_be) &
 	       (TG_CLOSED_SLOTS - 1);
 }

@@ -150,8 +150,19 @@ TG_INLINE struct tg_agreed tg_cookie_agreed(uint8_t family, uint32_t option_bits
 	};
 }
 
+/* Both numbers of the form with timestamps, from the MAC, whose upper part begins at
+ * TG_COOKIE_TS_ISN_MAC_BITS. All may be vectors of 64-bit numbers, a cookie in each lane: what is
+ * then above 32 bits has to be cut off. */
+#define TG_COOKIE_PARITY(epoch) ((uint32_t)((epoch) & 1) << 31)
+#define TG_COOKIE_TS_ISN(parity, mac) ((parity) | ((mac) & TG_COOKIE_TS_ISN_MAC_MASK))
+#define TG_COOKIE_TS_VAL(option_bits, mac_upper)                                                   \
+	((option_bits) << TG_COOKIE_TS_VAL_MAC_BITS | ((mac_upper) & TG_COOKIE_TS_VAL_MAC_MASK))
+
+#define TG_COOKIE_LEN_V4 TG_SIPHASH_LEN(8 + 8 + 7)
+#define TG_COOKIE_LEN_V6 TG_SIPHASH_LEN(32 + 8 + 7)
+
 /* The last word of a MAC's message, all but the length in the top byte. */
-TG_INLINE uint64_t tg_cookie_said(uint32_t option_bits, enum tg_cookie_form form, uint64_t epoch)
+TG_INLINE uint64_t tg_cookie_content(uint32_t option_bits, enum tg_cookie_form form, uint64_t epoch)
 {
 	return (uint64_t)(option_bits | (uint32_t)form << TG_COOKIE_FORM_SHIFT) |
 	       (uint64_t)(uint32_t)epoch << TG_COOKIE_EPOCH_SHIFT;
@@ -160,7 +171,8 @@ TG_INLINE uint64_t tg_cookie_said(uint32_t option_bits, enum tg_cookie_form form
 TG_INLINE uint64_t tg_cookie_tail(uint8_t family, uint32_t option_bits, enum tg_cookie_form form,
 				  uint64_t epoch)
 {
-	return tg_cookie_said(option_bits, form, epoch) | (family == 4 ? 23ULL : 47ULL) << 56;
+	return tg_cookie_content(option_bits, form, epoch) |
+	       (family == 4 ? TG_COOKIE_LEN_V4 : TG_COOKIE_LEN_V6);
 }
 
 /* The 64-bit MAC that both forms take their bits from. src is the client. */
@@ -169,17 +181,17 @@ TG_INLINE uint64_t tg_cookie_mac(const struct tg_packet *pkt, uint32_t client_is
 				 const struct tg_siphash_key *key)
 {
 	struct tg_siphash s = tg_siphash_begin(key);
-	uint64_t tail = tg_cookie_said(option_bits, form, epoch);
+	uint64_t tail = tg_cookie_content(option_bits, form, epoch);
 
 	if (pkt->family == 4) {
 		tg_siphash_word(&s, pkt->src.d[0] | pkt->dst.d[0] << 32);
-		tail |= 23ULL << 56;
+		tail |= TG_COOKIE_LEN_V4;
 	} else {
 		tg_siphash_word(&s, pkt->src.d[0]);
 		tg_siphash_word(&s, pkt->src.d[1]);
 		tg_siphash_word(&s, pkt->dst.d[0]);
 		tg_siphash_word(&s, pkt->dst.d[1]);
-		tail |= 47ULL << 56;
+		tail |= TG_COOKIE_LEN_V6;
 	}
 	tg_siphash_word(&s, pkt->ports | (uint64_t)client_isn << 32);
 	return tg_siphash_end(&s, tail);
@@ -217,14 +229,13 @@ TG_INLINE struct tg_cookie_message tg_cookie_message(const struct tg_packet *pkt
 TG_INLINE struct tg_cookie tg_cookie_of_mac(uint64_t mac, uint32_t option_bits, bool ts_ok,
 					    uint64_t epoch)
 {
-	uint32_t parity = (uint32_t)(epoch & 1) << 31;
+	uint32_t parity = TG_COOKIE_PARITY(epoch);
 
 	if (ts_ok)
 		return (struct tg_cookie){
-			.isn = parity | ((uint32_t)mac & TG_COOKIE_TS_ISN_MAC_MASK),
-			.tsval = option_bits << TG_COOKIE_TS_VAL_MAC_BITS |
-				 ((uint32_t)(mac >> TG_COOKIE_TS_ISN_MAC_BITS) &
-				  TG_COOKIE_TS_VAL_MAC_MASK),
+			.isn = TG_COOKIE_TS_ISN(parity, (uint32_t)mac),
+			.tsval = TG_COOKIE_TS_VAL(option_bits,
+						  (uint32_t)(mac >> TG_COOKIE_TS_ISN_MAC_BITS)),
 		};
 	return (struct tg_cookie){
 		.isn = parity | option_bits << TG_COOKIE_PLAIN_MAC_BITS |

@@ -53,7 +53,7 @@ TG_TUPLE_FN uint64_t tg_tuple_siphash64(const struct tg_packet *pkt, const struc
 		m[n++] |= extra << 32;
 		m[n] = extra >> 32;
 	}
-	m[n++] |= (uint64_t)(addr_len + 4 + extra_len) << 56;
+	m[n++] |= TG_SIPHASH_LEN(addr_len + 4 + extra_len);
 	for (i = 0; i < n + 2; i++) {
 		if (i == n)
 			s.v2 ^= 0xff;

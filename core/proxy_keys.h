@@ -47,12 +47,12 @@ TG_INLINE struct tg_flow_key6 tg_flow_key6(const struct tg_packet *pkt, enum tg_
  * no more entries than it has such prefixes). A key's lowest byte is the first of an
  * IPv6 address: none that begins with 0xff, the tag of IPv4, is a source. */
 #define TG_WHITE_V4_TAG 0xffULL
+#define TG_WHITE_V4_KEY(addr) ((addr) << 32 | TG_WHITE_V4_TAG) /* 64 bits, or a vector of them */
 
 TG_INLINE uint64_t tg_white_key(const union tg_addr *src, uint8_t family, uint32_t v4_mask,
 				uint64_t v6_mask)
 {
-	return family == 4 ? (uint64_t)(src->w[0] & v4_mask) << 32 | TG_WHITE_V4_TAG
-			   : src->d[0] & v6_mask;
+	return family == 4 ? TG_WHITE_V4_KEY((uint64_t)(src->w[0] & v4_mask)) : src->d[0] & v6_mask;
 }
 
 TG_INLINE bool tg_white_key_is_v4(uint64_t key)
@@ -83,24 +83,31 @@ TG_INLINE uint64_t tg_presence_bit(uint32_t hash)
 	return 1ULL << (hash >> (32 - TG_PRESENCE_BITS) & 63);
 }
 
-/* src is the client. The salt keeps senders from choosing tuples that hit, each of which would
- * cost a look-up and no more. This mix can be inverted by who sees what comes out of it; nothing that
- * is sent depends on it or on its salt. */
+/* The hashes, as steps that a plane may also take with vectors of 64-bit numbers, a packet in
+ * each lane; `h` must be a variable. The salt keeps senders from choosing tuples that hit, each
+ * of which would cost a look-up and no more. This mix can be inverted by who sees what comes out
+ * of it; nothing that is sent depends on it or on its salt. */
+#define TG_PRESENCE_FLOW_BEGIN(src, ports, salt) (((src) ^ (salt)) * TG_MIX1 + (ports))
+#define TG_PRESENCE_FLOW_V6(h, src, dst) (((h) ^ (src) ^ (dst)) * TG_MIX3)
+#define TG_PRESENCE_FLOW_END(h, dst) ((((h) ^ (h) >> 32) + (dst)) * TG_MIX2 >> 32)
+#define TG_PRESENCE_SOURCE_BEGIN(white_key, salt) (((white_key) ^ (salt)) * TG_MIX1)
+#define TG_PRESENCE_SOURCE_END(h) (((h) ^ (h) >> 29) * TG_MIX2 >> 32)
+
+/* src is the client. */
 TG_INLINE uint32_t tg_presence_flow(const struct tg_packet *pkt, uint64_t salt)
 {
-	uint64_t h = (pkt->src.d[0] ^ salt) * TG_MIX1 + pkt->ports;
+	uint64_t h = TG_PRESENCE_FLOW_BEGIN(pkt->src.d[0], pkt->ports, salt);
 
 	if (pkt->family == 6)
-		h = (h ^ pkt->src.d[1] ^ pkt->dst.d[1]) * TG_MIX3;
-	h = ((h ^ h >> 32) + pkt->dst.d[0]) * TG_MIX2;
-	return (uint32_t)(h >> 32);
+		h = TG_PRESENCE_FLOW_V6(h, pkt->src.d[1], pkt->dst.d[1]);
+	return (uint32_t)TG_PRESENCE_FLOW_END(h, pkt->dst.d[0]);
 }
 
 TG_INLINE uint32_t tg_presence_source(uint64_t white_key, uint64_t salt)
 {
-	uint64_t h = (white_key ^ salt) * TG_MIX1;
+	uint64_t h = TG_PRESENCE_SOURCE_BEGIN(white_key, salt);
 
-	return (uint32_t)((h ^ h >> 29) * TG_MIX2 >> 32);
+	return (uint32_t)TG_PRESENCE_SOURCE_END(h);
 }
 
 #endif

@@ -90,7 +90,7 @@ TG_INLINE uint32_t tg_flow_syn_isn(const struct tg_flow *f, const struct tg_siph
 		return f->client_isn;
 	s = tg_siphash_begin(key);
 	tg_siphash_word(&s, f->client_isn | (uint64_t)f->seq_delta << 32);
-	return (uint32_t)tg_siphash_end(&s, f->client_tsval | 12ULL << 56);
+	return (uint32_t)tg_siphash_end(&s, f->client_tsval | TG_SIPHASH_LEN(12));
 }
 
 /* The SYN to the server, in the client's name: same options; all there are, if the server

@@ -32,27 +32,45 @@ struct tg_siphash {
 #define TG_ROTL64(x, n) ((x) << (n) | (x) >> (64 - (n)))
 #endif
 
+/* What the words of state begin as, but for the key. */
+#define TG_SIPHASH_V0 0x736f6d6570736575ULL
+#define TG_SIPHASH_V1 0x646f72616e646f6dULL
+#define TG_SIPHASH_V2 0x6c7967656e657261ULL
+#define TG_SIPHASH_V3 0x7465646279746573ULL
+
+/* One round. The words of state may be vectors, of one message in each lane: `rotl` rotates
+ * them. */
+#define TG_SIPHASH_ROUND(s, rotl)                                                                  \
+	do {                                                                                       \
+		(s)->v0 += (s)->v1;                                                                \
+		(s)->v1 = rotl((s)->v1, 13) ^ (s)->v0;                                             \
+		(s)->v0 = rotl((s)->v0, 32);                                                       \
+		(s)->v2 += (s)->v3;                                                                \
+		(s)->v3 = rotl((s)->v3, 16) ^ (s)->v2;                                             \
+		(s)->v0 += (s)->v3;                                                                \
+		(s)->v3 = rotl((s)->v3, 21) ^ (s)->v0;                                             \
+		(s)->v2 += (s)->v1;                                                                \
+		(s)->v1 = rotl((s)->v1, 17) ^ (s)->v2;                                             \
+		(s)->v2 = rotl((s)->v2, 32);                                                       \
+	} while (0)
+
+/* The last word of a message holds its length in bytes in the top byte. */
+#define TG_SIPHASH_LEN(bytes) ((uint64_t)(bytes) << 56)
+/* That of two addresses and the ports. */
+#define TG_TUPLE_TAIL(family, ports) ((ports) | TG_SIPHASH_LEN((family) == 4 ? 12 : 36))
+
 TG_INLINE void tg_siphash_round(struct tg_siphash *s)
 {
-	s->v0 += s->v1;
-	s->v1 = TG_ROTL64(s->v1, 13) ^ s->v0;
-	s->v0 = TG_ROTL64(s->v0, 32);
-	s->v2 += s->v3;
-	s->v3 = TG_ROTL64(s->v3, 16) ^ s->v2;
-	s->v0 += s->v3;
-	s->v3 = TG_ROTL64(s->v3, 21) ^ s->v0;
-	s->v2 += s->v1;
-	s->v1 = TG_ROTL64(s->v1, 17) ^ s->v2;
-	s->v2 = TG_ROTL64(s->v2, 32);
+	TG_SIPHASH_ROUND(s, TG_ROTL64);
 }
 
 TG_INLINE struct tg_siphash tg_siphash_begin(const struct tg_siphash_key *key)
 {
 	return (struct tg_siphash){
-		.v0 = key->k0 ^ 0x736f6d6570736575ULL,
-		.v1 = key->k1 ^ 0x646f72616e646f6dULL,
-		.v2 = key->k0 ^ 0x6c7967656e657261ULL,
-		.v3 = key->k1 ^ 0x7465646279746573ULL,
+		.v0 = key->k0 ^ TG_SIPHASH_V0,
+		.v1 = key->k1 ^ TG_SIPHASH_V1,
+		.v2 = key->k0 ^ TG_SIPHASH_V2,
+		.v3 = key->k1 ^ TG_SIPHASH_V3,
 	};
 }
 
@@ -102,7 +120,7 @@ TG_INLINE uint64_t tg_siphash13_end(struct tg_siphash *s, uint64_t tail)
 TG_INLINE uint64_t tg_siphash24(const struct tg_siphash_key *key, const uint8_t *data, size_t len)
 {
 	struct tg_siphash s = tg_siphash_begin(key);
-	uint64_t tail = (uint64_t)len << 56;
+	uint64_t tail = TG_SIPHASH_LEN(len);
 	size_t i;
 
 	for (i = 0; i + 8 <= len; i += 8)

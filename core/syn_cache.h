@@ -81,13 +81,13 @@ TG_INLINE uint64_t tg_halfopen_hash(const struct tg_packet *pkt, const struct tg
 
 	if (pkt->family == 4) {
 		tg_siphash_word(&s, pkt->src.d[0] | pkt->dst.d[0] << 32);
-		return tg_siphash_end(&s, pkt->ports | 12ULL << 56);
+		return tg_siphash_end(&s, TG_TUPLE_TAIL(4, pkt->ports));
 	}
 	tg_siphash_word(&s, pkt->src.d[0]);
 	tg_siphash_word(&s, pkt->src.d[1]);
 	tg_siphash_word(&s, pkt->dst.d[0]);
 	tg_siphash_word(&s, pkt->dst.d[1]);
-	return tg_siphash_end(&s, pkt->ports | 36ULL << 56);
+	return tg_siphash_end(&s, TG_TUPLE_TAIL(6, pkt->ports));
 }
 
 /* `mask` is the number of buckets, a power of two, less one. */

@@ -131,7 +131,7 @@ TG_INLINE uint64_t tg_tag_mac(const struct tg_packet *pkt, uint32_t tsecr, const
 			      const struct tg_siphash_key *key)
 {
 	struct tg_siphash s = tg_siphash_begin(key);
-	uint64_t tail = 32ULL << 56;
+	uint64_t tail = TG_SIPHASH_LEN(32);
 
 	if (pkt->family == 4) {
 		tg_siphash_word(&s, pkt->src.d[0] | pkt->dst.d[0] << 32);
@@ -140,7 +140,7 @@ TG_INLINE uint64_t tg_tag_mac(const struct tg_packet *pkt, uint32_t tsecr, const
 		tg_siphash_word(&s, pkt->src.d[1]);
 		tg_siphash_word(&s, pkt->dst.d[0]);
 		tg_siphash_word(&s, pkt->dst.d[1]);
-		tail = 56ULL << 56;
+		tail = TG_SIPHASH_LEN(56);
 	}
 	tg_siphash_word(&s, pkt->ports | (uint64_t)pkt->seq << 32);
 	tg_siphash_word(&s, pkt->ack | (uint64_t)tsecr << 32);
@@ -243,7 +243,7 @@ TG_INLINE uint64_t tg_confirm_mac(const struct tg_confirm *c, const struct tg_si
 	tg_siphash_word(&s, c->client.d[1]);
 	tg_siphash_word(&s, c->server.d[0]);
 	tg_siphash_word(&s, c->server.d[1]);
-	return tg_siphash_end(&s, 48ULL << 56);
+	return tg_siphash_end(&s, TG_SIPHASH_LEN(48));
 }
 
 /* Writes TG_CONFIRM_LEN bytes. */

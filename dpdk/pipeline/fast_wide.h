@@ -5,8 +5,8 @@
  * and are laid out as Linux lays out its SYNs (MSS, SACK, timestamps, window scale).
  * Such a frame is, from its tenth byte on, exactly one register long.
  *
- * The formulas are core's, lane by lane: tg_presence_flow, tg_presence_source,
- * tg_cookie_option_bits, tg_cookie_of_mac, tg_challenge_isn.
+ * The formulas are core's, as macros that take a frame in each lane (TG_PRESENCE_FLOW_BEGIN,
+ * TG_COOKIE_TS_VAL, TG_CHALLENGE_V4_WORD and those beside them).
  *
  * Must never: answer a SYN that fast_syn.h would not, or otherwise.
  */
@@ -123,24 +123,19 @@ TG_INLINE bool tg_wide_option_bits(const struct tg_form *form, const struct tg_w
 /* tg_presence_flow of all lanes. */
 TG_INLINE __m512i tg_wide_presence_flow(__m512i addrs, __m512i ports, uint64_t salt)
 {
-	__m512i src = _mm512_and_si512(addrs, TG_WIDE_ALL(0xffffffff)), h;
+	tg_u64x8 src = (tg_u64x8)addrs & 0xffffffff, dst = (tg_u64x8)addrs >> 32;
+	tg_u64x8 h = TG_PRESENCE_FLOW_BEGIN(src, (tg_u64x8)ports, salt);
 
-	h = _mm512_mullo_epi64(_mm512_xor_si512(src, TG_WIDE_ALL(salt)), TG_WIDE_ALL(TG_MIX1));
-	h = _mm512_add_epi64(h, ports);
-	h = _mm512_add_epi64(_mm512_xor_si512(h, _mm512_srli_epi64(h, 32)),
-			     _mm512_srli_epi64(addrs, 32));
-	return _mm512_srli_epi64(_mm512_mullo_epi64(h, TG_WIDE_ALL(TG_MIX2)), 32);
+	return (__m512i)TG_PRESENCE_FLOW_END(h, dst);
 }
 
 /* tg_presence_source of all lanes' tg_white_key. */
 TG_INLINE __m512i tg_wide_presence_source(__m512i addrs, uint32_t mask, uint64_t salt)
 {
-	__m512i key = _mm512_slli_epi64(_mm512_and_si512(addrs, TG_WIDE_ALL(mask)), 32), h;
+	tg_u64x8 key = TG_WHITE_V4_KEY((tg_u64x8)addrs & mask);
+	tg_u64x8 h = TG_PRESENCE_SOURCE_BEGIN(key, salt);
 
-	key = _mm512_or_si512(key, TG_WIDE_ALL(TG_WHITE_V4_TAG));
-	h = _mm512_mullo_epi64(_mm512_xor_si512(key, TG_WIDE_ALL(salt)), TG_WIDE_ALL(TG_MIX1));
-	h = _mm512_xor_si512(h, _mm512_srli_epi64(h, 29));
-	return _mm512_srli_epi64(_mm512_mullo_epi64(h, TG_WIDE_ALL(TG_MIX2)), 32);
+	return (__m512i)TG_PRESENCE_SOURCE_END(h);
 }
 
 /* Notes hashes and fetches the bits they mean. */
@@ -237,15 +232,11 @@ TG_INLINE __mmask8 tg_wide_known(const struct tg_worker *w, const struct tg_wide
 /* tg_cookie_of_mac: ISN and TSval, as on the wire, the first in the low half. */
 TG_INLINE __m512i tg_wide_cookies(__m512i mac, __m512i bits, uint64_t epoch)
 {
-	__m512i isn, tsval;
-
+	tg_u64x8 isn = TG_COOKIE_TS_ISN(TG_COOKIE_PARITY(epoch), (tg_u64x8)mac);
 	/* What is above the option bits in the message is cut off at 32. */
-	isn = _mm512_or_si512(_mm512_and_si512(mac, TG_WIDE_ALL(TG_COOKIE_TS_ISN_MAC_MASK)),
-			      TG_WIDE_ALL((epoch & 1) << 31));
-	tsval = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi64(mac, TG_COOKIE_TS_ISN_MAC_BITS),
-						 TG_WIDE_ALL(TG_COOKIE_TS_VAL_MAC_MASK)),
-				_mm512_slli_epi64(bits, TG_COOKIE_TS_VAL_MAC_BITS));
-	return tg_wide_swap32(_mm512_or_si512(isn, _mm512_slli_epi64(tsval, 32)));
+	tg_u64x8 tsval = TG_COOKIE_TS_VAL((tg_u64x8)bits, (tg_u64x8)mac >> TG_COOKIE_TS_ISN_MAC_BITS);
+
+	return tg_wide_swap32((__m512i)(isn | tsval << 32));
 }
 
 /* tg_challenge_isn without a TTL, as on the wire. `rest`: ports, and the client's number above. */
@@ -253,12 +244,12 @@ TG_INLINE __m512i tg_wide_challenges(__m512i src, __m512i rest, const struct tg_
 {
 	struct tg_siphash_lanes s = tg_siphash_lanes_begin(TG_WIDE_ALL(key->k0),
 							   TG_WIDE_ALL(key->k1));
+	tg_u64x8 ports = (tg_u64x8)rest, client_isn = (tg_u64x8)rest >> 32;
 	int i;
 
-	tg_siphash_lanes_word(&s, _mm512_or_si512(src, _mm512_slli_epi64(rest, 32)), 1);
-	tg_siphash_lanes_word(
-		&s, _mm512_or_si512(_mm512_srli_epi64(rest, 32), TG_WIDE_ALL(13ULL << 56)), 1);
-	s.v2 = _mm512_xor_si512(s.v2, TG_WIDE_ALL(0xff));
+	tg_siphash_lanes_word(&s, (__m512i)TG_CHALLENGE_V4_WORD((tg_u64x8)src, ports), 1);
+	tg_siphash_lanes_word(&s, (__m512i)TG_CHALLENGE_V4_TAIL(client_isn, 0), 1);
+	s.v2 ^= 0xff;
 	for (i = 0; i < 3; i++)
 		tg_siphash_lanes_round(&s);
 	return tg_wide_swap32(_mm512_and_si512(tg_siphash_lanes_out(&s), TG_WIDE_LOW));

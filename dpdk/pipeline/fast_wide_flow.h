@@ -87,7 +87,7 @@ TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const
 	/* the flow's key: as its client's segments have it */
 	ports = _mm512_mask_blend_epi64(to, _mm512_rol_epi32(ports, 16), ports);
 	_mm512_store_si512(&b->m[0][at], _mm512_mask_rol_epi64(q[2], from, q[2], 32));
-	_mm512_store_si512(&b->m[1][at], _mm512_or_si512(ports, TG_WIDE_ALL(12ULL << 56)));
+	_mm512_store_si512(&b->m[1][at], _mm512_or_si512(ports, TG_WIDE_ALL(TG_TUPLE_TAIL(4, 0))));
 	b->n = at + TG_WIDE;
 	_mm512_store_si512(g->q3, q[3]);
 	_mm512_store_si512(g->q4, q[4]);

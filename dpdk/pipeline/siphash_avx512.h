@@ -11,32 +11,27 @@
 
 #include "../core/siphash.h"
 
+typedef uint64_t tg_u64x8 __attribute__((vector_size(64)));
+
 struct tg_siphash_lanes {
-	__m512i v0, v1, v2, v3;
+	tg_u64x8 v0, v1, v2, v3;
 };
+
+#define TG_ROTL64X8(x, n) ((tg_u64x8)_mm512_rol_epi64((__m512i)(x), n))
 
 TG_INLINE void tg_siphash_lanes_round(struct tg_siphash_lanes *s)
 {
-	s->v0 = _mm512_add_epi64(s->v0, s->v1);
-	s->v1 = _mm512_xor_si512(_mm512_rol_epi64(s->v1, 13), s->v0);
-	s->v0 = _mm512_rol_epi64(s->v0, 32);
-	s->v2 = _mm512_add_epi64(s->v2, s->v3);
-	s->v3 = _mm512_xor_si512(_mm512_rol_epi64(s->v3, 16), s->v2);
-	s->v0 = _mm512_add_epi64(s->v0, s->v3);
-	s->v3 = _mm512_xor_si512(_mm512_rol_epi64(s->v3, 21), s->v0);
-	s->v2 = _mm512_add_epi64(s->v2, s->v1);
-	s->v1 = _mm512_xor_si512(_mm512_rol_epi64(s->v1, 17), s->v2);
-	s->v2 = _mm512_rol_epi64(s->v2, 32);
+	TG_SIPHASH_ROUND(s, TG_ROTL64X8);
 }
 
 /* k0 and k1 of each lane. */
 TG_INLINE struct tg_siphash_lanes tg_siphash_lanes_begin(__m512i k0, __m512i k1)
 {
 	return (struct tg_siphash_lanes){
-		_mm512_xor_si512(k0, _mm512_set1_epi64(0x736f6d6570736575LL)),
-		_mm512_xor_si512(k1, _mm512_set1_epi64(0x646f72616e646f6dLL)),
-		_mm512_xor_si512(k0, _mm512_set1_epi64(0x6c7967656e657261LL)),
-		_mm512_xor_si512(k1, _mm512_set1_epi64(0x7465646279746573LL)),
+		(tg_u64x8)k0 ^ TG_SIPHASH_V0,
+		(tg_u64x8)k1 ^ TG_SIPHASH_V1,
+		(tg_u64x8)k0 ^ TG_SIPHASH_V2,
+		(tg_u64x8)k1 ^ TG_SIPHASH_V3,
 	};
 }
 
@@ -45,16 +40,16 @@ TG_INLINE void tg_siphash_lanes_word(struct tg_siphash_lanes *s, __m512i m, cons
 {
 	uint32_t r;
 
-	s->v3 = _mm512_xor_si512(s->v3, m);
+	s->v3 ^= (tg_u64x8)m;
 	for (r = 0; r < rounds; r++)
 		tg_siphash_lanes_round(s);
-	s->v0 = _mm512_xor_si512(s->v0, m);
+	s->v0 ^= (tg_u64x8)m;
 }
 
 /* What the four words of state give in the end. */
 TG_INLINE __m512i tg_siphash_lanes_out(const struct tg_siphash_lanes *s)
 {
-	return _mm512_ternarylogic_epi64(_mm512_xor_si512(s->v0, s->v1), s->v2, s->v3, 0x96);
+	return (__m512i)(s->v0 ^ s->v1 ^ s->v2 ^ s->v3);
 }
 
 #endif

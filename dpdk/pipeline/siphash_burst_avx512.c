@@ -11,7 +11,6 @@
 static inline __attribute__((always_inline)) void sip_eights(struct tg_siphash_batch *b, uint32_t i,
 							     const uint32_t count)
 {
-	const __m512i ff = _mm512_set1_epi64(0xff);
 	struct tg_siphash_lanes s[2];
 	uint32_t g, w, r;
 
@@ -22,7 +21,7 @@ static inline __attribute__((always_inline)) void sip_eights(struct tg_siphash_b
 		for (g = 0; g < count; g++)
 			tg_siphash_lanes_word(&s[g], _mm512_load_si512(&b->m[w][i + 8 * g]), 2);
 	for (g = 0; g < count; g++)
-		s[g].v2 = _mm512_xor_si512(s[g].v2, ff);
+		s[g].v2 ^= 0xff;
 	for (r = 0; r < 4; r++)
 		for (g = 0; g < count; g++)
 			tg_siphash_lanes_round(&s[g]);

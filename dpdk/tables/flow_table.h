@@ -208,7 +208,7 @@ TG_INLINE struct tg_flow_key tg_flow_key_of(const struct tg_packet *pkt, enum tg
 
 static inline uint64_t tg_flow_key_tail(const struct tg_flow_key *k)
 {
-	return k->ports | (k->family == 4 ? 12ULL : 36ULL) << 56;
+	return TG_TUPLE_TAIL(k->family, k->ports);
 }
 
 static inline uint64_t tg_flow_key_hash(const struct tg_flow_table *t, const struct tg_flow_key *k)
