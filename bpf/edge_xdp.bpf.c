@@ -46,8 +46,8 @@ static __always_inline __u8 *tg_edge_ttl(struct xdp_md *ctx, const struct tg_pac
 }
 
 /* A SYN that the server's stack may have to challenge. XDP_ABORTED, with nothing done and nothing
- * counted, if it is ours to answer all the same. A function of its own for the stack. */
-__attribute__((noinline)) int tg_edge_challenge(struct xdp_md *ctx, const struct tg_packet *syn)
+ * counted, if it is ours to answer all the same. */
+TG_GLOBAL int tg_edge_challenge(struct xdp_md *ctx, const struct tg_packet *syn)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_edge_settings *edge = tg_edge_get();
@@ -260,10 +260,9 @@ static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_
 	return tg_forward(ctx, pkt);
 }
 
-/* TCP with a header that is there. `how` may be TG_EDGE_PORT_INSIDE, TG_EDGE_AGAIN or TG_EDGE_ANSWER. A function of its own for the verifier: where
- * the header lies is one unknown number here, not one of many known ones. */
-__attribute__((noinline)) int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse,
-					  __u32 proxy_cfg)
+/* TCP with a header that is there. `how` may be TG_EDGE_PORT_INSIDE, TG_EDGE_AGAIN or TG_EDGE_ANSWER. Where the header
+ * lies is one unknown number here, not one of many known ones. */
+TG_GLOBAL int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse, __u32 proxy_cfg)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_edge_settings *edge = tg_edge_get();
@@ -307,7 +306,7 @@ int tg_edge_xdp(struct xdp_md *ctx)
 	action = tg_edge_fast(ctx, ports, port, &pkt);
 	if (action != XDP_ABORTED)
 		return action == TG_NEXT_FORWARD ? tg_forward(ctx, &pkt) : action;
-	asm volatile("" ::: "memory"); /* else the frame's ends are merged with those read above */
+	TG_BARRIER(); /* else the frame's ends are merged with those read above */
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	if (result == TG_PARSE_OTHER) {
 		if (port->flags & TG_EDGE_PORT_INSIDE && pkt.l3_off &&

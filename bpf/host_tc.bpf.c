@@ -44,9 +44,9 @@ enum tg_tc_next {
 };
 
 /* The layout smartcookie, of gates that are switches: 1 if the cookie is one that such
- * a gate made. A function of its own, for the verifier and the stack. */
-__attribute__((noinline)) int tg_smart_check(const struct tg_packet *pkt,
-					     const struct tg_siphash_key *key, __u64 epoch)
+ * a gate made. */
+TG_GLOBAL int tg_smart_check(const struct tg_packet *pkt, const struct tg_siphash_key *key,
+			     __u64 epoch)
 {
 	struct tg_halfsiphash_key half;
 
@@ -132,7 +132,7 @@ static __always_inline enum tg_takeover tg_ack_takeover(const struct tg_service 
  * been the kernel's reason to drop it. No IP options, no data, no options but the timestamps of the
  * handshake, and sums that are right (or, from this machine's guests, left to the NIC). A
  * function of its own for the stack. */
-__attribute__((noinline)) int tg_ack_is_evidence(struct __sk_buff *skb, const struct tg_packet *pkt)
+TG_GLOBAL int tg_ack_is_evidence(struct __sk_buff *skb, const struct tg_packet *pkt)
 {
 	__u32 words[TG_PLAIN_ACK_MAX / 4], len, i, tsval, tsecr;
 	__u64 pseudo, sum;
@@ -417,8 +417,8 @@ static __always_inline int tg_condemned(enum tg_parse_result parsed)
 /* A first fragment with an ACK: the final ACK check drops it if no socket of its tuple may be here,
  * and with it the rest, which without it is never put together. It is not adopted from: the
  * kernel loses the socket of what it puts together. Such a client sends it again, to the
- * socket that its bare ACK has made. A function of its own for the verifier. */
-__attribute__((noinline)) int tg_first_fragment(const struct tg_packet *pkt)
+ * socket that its bare ACK has made. */
+TG_GLOBAL int tg_first_fragment(const struct tg_packet *pkt)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row;

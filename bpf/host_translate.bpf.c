@@ -24,9 +24,8 @@
 
 #define TG_STEP_JUDGE 0x100U
 
-/* Puts a connection into the table. 0, or negative: there is no place for it. A function of its
- * own for the stack. */
-__attribute__((noinline)) int tg_host_begin(struct tg_split *fresh, struct tg_split *old, __u32 id)
+/* Puts a connection into the table. 0, or negative: there is no place for it. */
+TG_GLOBAL int tg_host_begin(struct tg_split *fresh, struct tg_split *old, __u32 id)
 {
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	__u64 hash;
@@ -60,7 +59,7 @@ enum tg_host_checked {
 };
 
 /* Opens a connection if the ACK's cookie is ours: enum tg_host_checked. */
-__attribute__((noinline)) int tg_host_check(struct __sk_buff *skb, const struct tg_packet *pkt)
+TG_GLOBAL int tg_host_check(struct __sk_buff *skb, const struct tg_packet *pkt)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_server_settings *server = tg_server_get();
@@ -160,9 +159,9 @@ static __always_inline __u32 tg_host_step(int checked, __u32 otherwise)
 }
 
 /* `opens`: host_tc.bpf.c has verified the segment. `step`: what is already known to follow
- * (enum tg_server_step), or TG_STEP_JUDGE. A function of its own for the verifier. */
-__attribute__((noinline)) int tg_host_tcp(struct __sk_buff *skb, const struct tg_packet *pkt,
-					  __u32 turn, __u32 opens, __u32 step)
+ * (enum tg_server_step), or TG_STEP_JUDGE. */
+TG_GLOBAL int tg_host_tcp(struct __sk_buff *skb, const struct tg_packet *pkt, __u32 turn,
+			  __u32 opens, __u32 step)
 {
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_server_judgement j;

@@ -36,7 +36,7 @@ static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
 
 /* True if the SYN, which we would answer, is left to the kernel, which remembers it. A function
  * of its own for the stack. */
-__attribute__((noinline)) int tg_half_open_passes(void)
+TG_GLOBAL int tg_half_open_passes(void)
 {
 	__u32 zero = 0;
 	struct tg_host_settings *settings = bpf_map_lookup_elem(&tg_settings, &zero);
@@ -53,7 +53,7 @@ struct {
 } tg_tag_allowances SEC(".maps");
 
 /* True if the frame may go on although no connection can be adopted from it. */
-__attribute__((noinline)) int tg_tags_allowed(void)
+TG_GLOBAL int tg_tags_allowed(void)
 {
 	__u32 zero = 0;
 	struct tg_allowance *a = bpf_map_lookup_elem(&tg_tag_allowances, &zero);

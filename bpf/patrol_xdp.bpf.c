@@ -110,7 +110,7 @@ static __always_inline void tg_addr_and(union tg_addr *to, const union tg_addr *
 }
 
 /* True if an exception covers the packet. Asked only when a filter has met it. */
-__attribute__((noinline)) int tg_patrol_excepted(const struct tg_patrol_packet *pkt, __u32 direction)
+TG_GLOBAL int tg_patrol_excepted(const struct tg_patrol_packet *pkt, __u32 direction)
 {
 	__u32 zero = 0, family, i;
 	struct tg_patrol_settings *s = bpf_map_lookup_elem(&tg_pf_settings, &zero);
@@ -136,8 +136,7 @@ __attribute__((noinline)) int tg_patrol_excepted(const struct tg_patrol_packet *
 
 /* What becomes of the packet by the filters, the strictest that meets it; counts on
  * each that has something to say. */
-__attribute__((noinline)) int tg_patrol_judge(const struct tg_patrol_packet *pkt, __u32 direction,
-					      __u32 frame_len)
+TG_GLOBAL int tg_patrol_judge(const struct tg_patrol_packet *pkt, __u32 direction, __u32 frame_len)
 {
 	__u32 zero = 0, family, i;
 	struct tg_patrol_settings *s = bpf_map_lookup_elem(&tg_pf_settings, &zero);

@@ -45,7 +45,7 @@ static __always_inline int tg_skb_onwards(struct __sk_buff *skb)
 /* The port towards the client, whose MAC addresses it puts into the frame; 0 if only
  * the kernel knows, as for VLANs, unresolved neighbours and what is no port of this box.
  * `s` is the segment in hand. */
-__attribute__((noinline)) int tg_skb_way(struct __sk_buff *skb, const struct tg_segment *s)
+TG_GLOBAL int tg_skb_way(struct __sk_buff *skb, const struct tg_segment *s)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct bpf_fib_lookup fib = {.l4_protocol = TG_IPPROTO_TCP};
@@ -124,8 +124,7 @@ enum tg_step {
 
 /* The server has another connection in mind, or was only asked, or is to be: it is reset,
  * and has another SYN next. */
-__attribute__((noinline)) int tg_setup_renew(struct __sk_buff *skb, const struct tg_packet *pkt,
-					     __u32 ask)
+TG_GLOBAL int tg_setup_renew(struct __sk_buff *skb, const struct tg_packet *pkt, __u32 ask)
 {
 	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
 	struct tg_segment s;
@@ -146,7 +145,7 @@ __attribute__((noinline)) int tg_setup_renew(struct __sk_buff *skb, const struct
 
 /* The server does not give what the client was told that it would: both are reset, and the
  * next client is told what has just been learned. */
-__attribute__((noinline)) int tg_setup_mismatch(struct __sk_buff *skb, const struct tg_packet *pkt)
+TG_GLOBAL int tg_setup_mismatch(struct __sk_buff *skb, const struct tg_packet *pkt)
 {
 	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
 	struct tg_segment s;
@@ -166,8 +165,7 @@ __attribute__((noinline)) int tg_setup_mismatch(struct __sk_buff *skb, const str
 }
 
 /* The server has accepted for good. */
-__attribute__((noinline)) int tg_setup_accept(struct __sk_buff *skb, const struct tg_packet *pkt,
-					      __u32 step)
+TG_GLOBAL int tg_setup_accept(struct __sk_buff *skb, const struct tg_packet *pkt, __u32 step)
 {
 	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
 	struct tg_counter_row *row;
@@ -230,7 +228,7 @@ static __always_inline enum tg_step tg_setup_synack(struct __sk_buff *skb,
 	}
 }
 
-__attribute__((noinline)) int tg_setup_step(struct __sk_buff *skb, const struct tg_packet *pkt)
+TG_GLOBAL int tg_setup_step(struct __sk_buff *skb, const struct tg_packet *pkt)
 {
 	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
 	struct tg_counter_row *row;

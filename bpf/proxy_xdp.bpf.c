@@ -110,7 +110,7 @@ static __always_inline int tg_ready_again(struct xdp_md *ctx, const struct tg_pa
 }
 
 /* A segment of a flow that is being set up, or has ended. */
-__attribute__((noinline)) int tg_flow_setup(struct xdp_md *ctx, struct tg_packet *pkt, __u32 dir)
+TG_GLOBAL int tg_flow_setup(struct xdp_md *ctx, struct tg_packet *pkt, __u32 dir)
 {
 	struct tg_flow *f = pkt ? tg_flow_find(pkt, dir) : 0;
 
@@ -146,8 +146,8 @@ static __always_inline int tg_from_client(struct xdp_md *ctx, const struct tg_pa
 }
 
 /* A client's packet to a service, without a flow, or with one that it does not
- * belong to. A function of its own for the verifier. */
-__attribute__((noinline)) int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse)
+ * belong to. */
+TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
@@ -184,7 +184,7 @@ __attribute__((noinline)) int tg_noflow_handle(struct xdp_md *ctx, struct tg_pac
 
 /* What is no SYN, under another strategy than the cache: here, and not in the
  * function above, because both need the stack. */
-__attribute__((noinline)) int tg_noflow_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id)
+TG_GLOBAL int tg_noflow_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
@@ -211,9 +211,9 @@ static __always_inline int tg_proxy_other(const struct tg_proxy_settings *proxy,
 	return XDP_PASS;
 }
 
-/* TCP with a header that is there. A function of its own for the verifier: where
- * the header lies is one unknown number here, not one of many known ones. */
-__attribute__((noinline)) int tg_proxy_tcp(struct xdp_md *ctx, struct tg_packet *pkt)
+/* TCP with a header that is there. Where the header
+ * lies is one unknown number here, not one of many known ones. */
+TG_GLOBAL int tg_proxy_tcp(struct xdp_md *ctx, struct tg_packet *pkt)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_flow *f;

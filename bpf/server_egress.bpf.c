@@ -81,8 +81,7 @@ static __always_inline void tg_confirm_headers(__u8 *ip, const struct tg_confirm
 
 /* The packet in hand, of a connection that lives, becomes the confirmation of it to
  * its edge. `pkt` is what it was: a segment to the client. */
-__attribute__((noinline)) int tg_confirm_send(struct __sk_buff *skb, const struct tg_packet *pkt,
-					      __u32 edge)
+TG_GLOBAL int tg_confirm_send(struct __sk_buff *skb, const struct tg_packet *pkt, __u32 edge)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_server_settings *server = tg_server_get();
@@ -141,7 +140,7 @@ failed:
 #ifdef TG_HOST
 /* The stack has answered a SYN whose ACK it has not made a socket of: so adoption does not work
  * for that listener. `pkt` is the answer. */
-__attribute__((noinline)) int tg_egress_evidence(const struct tg_packet *pkt)
+TG_GLOBAL int tg_egress_evidence(const struct tg_packet *pkt)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_packet turned = {};
@@ -282,7 +281,7 @@ static __always_inline int tg_egress_ongoing(struct __sk_buff *skb, const struct
 }
 
 /* A segment of a connection that is being set up, or of its handshake again. */
-__attribute__((noinline)) int tg_egress_setup(struct __sk_buff *skb, const struct tg_packet *pkt)
+TG_GLOBAL int tg_egress_setup(struct __sk_buff *skb, const struct tg_packet *pkt)
 {
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_split *e;
@@ -307,8 +306,8 @@ __attribute__((noinline)) int tg_egress_setup(struct __sk_buff *skb, const struc
 	}
 }
 
-/* A segment from a protected port. A function of its own for the verifier. */
-__attribute__((noinline)) int tg_egress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt)
+/* A segment from a protected port. */
+TG_GLOBAL int tg_egress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt)
 {
 	const struct tg_server_settings *server = tg_server_get();
 	enum tg_server_answer answer;

@@ -44,10 +44,8 @@ static __always_inline int tg_ingress_again(struct __sk_buff *skb, const struct 
 	return TCX_NEXT;
 }
 
-/* A packet that is, or may be, of a connection in set-up. A function of its own for
- * the verifier. */
-__attribute__((noinline)) int tg_ingress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt,
-					     __u32 retransmit)
+/* A packet that is, or may be, of a connection in set-up. */
+TG_GLOBAL int tg_ingress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt, __u32 retransmit)
 {
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_split *e;

@@ -175,10 +175,8 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 			      e, row);
 }
 
-/* A segment to a service that is not simply of an ongoing connection. A function of
- * its own for the verifier. */
-__attribute__((noinline)) int tg_server_case(struct xdp_md *ctx, struct tg_packet *pkt,
-					     const struct tg_case *what)
+/* A segment to a service that is not simply of an ongoing connection. */
+TG_GLOBAL int tg_server_case(struct xdp_md *ctx, struct tg_packet *pkt, const struct tg_case *what)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_server_settings *server = tg_server_get();
@@ -240,9 +238,9 @@ ongoing: /* once in this function, for its stack */
 	return tg_server_ongoing(ctx, pkt, e);
 }
 
-/* TCP to a protected port. A function of its own for the verifier: where the header
+/* TCP to a protected port. Where the header
  * lies is one unknown number here, not one of many known ones. */
-__attribute__((noinline)) int tg_server_tcp(struct xdp_md *ctx, const struct tg_packet *pkt)
+TG_GLOBAL int tg_server_tcp(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_split *e;
@@ -266,7 +264,7 @@ __attribute__((noinline)) int tg_server_tcp(struct xdp_md *ctx, const struct tg_
 /* An ACK that neither table nor tag knows, and whose options are laid out as usual: what
  * tg_server_case does with it, if it carries no cookie. TG_NEXT_CASE, with nothing done and
  * nothing counted, if it may carry one, or is anything else. */
-__attribute__((noinline)) int tg_server_stray(struct xdp_md *ctx, const struct tg_packet *pkt)
+TG_GLOBAL int tg_server_stray(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_server_settings *server = tg_server_get();
@@ -309,7 +307,7 @@ __attribute__((noinline)) int tg_server_stray(struct xdp_md *ctx, const struct t
 /* The first of a segment's fragments. One that belongs to nothing is dropped as a whole segment is, and with it
  * the rest, which without it is never put together; a SYN always is. What belongs to something is the
  * stack's: a connection that is translated loses it, and its client sends it again. */
-__attribute__((noinline)) int tg_server_fragment(struct xdp_md *ctx, const struct tg_packet *pkt)
+TG_GLOBAL int tg_server_fragment(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_server_settings *server = tg_server_get();

@@ -90,8 +90,27 @@ TG_INLINE void tg_store32(void *p, uint32_t v)
 }
 #endif
 
-/* Keeps an index below a power of two in a way that the compiler cannot prove
- * away: the BPF verifier wants to see the bound beside the access. */
+/* What stands before it is stored, and what stands after it is loaded, in this order. It holds
+ * the compiler alone, and so orders stores for readers on another CPU where the CPU keeps the
+ * order of its stores, as x86-64 does; BPF has store-release only since Linux 6.15. */
+#define TG_BARRIER() asm volatile("" ::: "memory")
+
+/* Workarounds for the BPF verifier, and for what clang 19 makes of checks that the verifier has
+ * to follow. Where one kernel alone needs it, the place says which. Each may go from a place when
+ * the programs load without it on the kernels that `make test-kernel` boots, and stay within their
+ * ceilings of instructions (internal/bench). Elsewhere than in BPF they are nothing.
+ *
+ * TG_BOUND keeps an index below a power of two. The mask stands beside the access, where the
+ * verifier wants to see it; clang proves it unnecessary and leaves it out.
+ *
+ * TG_HIDE makes a value one of which clang knows nothing: it then tests the very register that
+ * it uses, instead of joining tests, or testing one copy and using another, of which the
+ * verifier has learned no bound.
+ *
+ * TG_FORGET leaves a value as it is, but the verifier knows nothing of it any more. At the end
+ * of a loop's body it makes one state of many: without it, a walk over options is verified
+ * again for every way in which the lengths before may add up. `unknown` is any word of a
+ * packet. */
 #ifdef __bpf__
 #define TG_BOUND(index, power_of_two)                                                              \
 	({                                                                                         \
@@ -99,14 +118,13 @@ TG_INLINE void tg_store32(void *p, uint32_t v)
 		asm volatile("%0 &= %1" : "+r"(tg_bound_) : "i"((power_of_two) - 1));              \
 		tg_bound_;                                                                         \
 	})
-#else
-#define TG_BOUND(index, power_of_two) ((uint32_t)(index) & ((power_of_two) - 1))
-#endif
-
-/* Leaves a value as it is, but the BPF verifier knows nothing of it any more. At the end of a
- * loop's body it makes one state of many: without it, a walk over options is verified again
- * for every way in which the lengths before may add up. `unknown` is any word of a packet. */
-#ifdef __bpf__
+#define TG_BOUND64(index, power_of_two)                                                            \
+	({                                                                                         \
+		uint64_t tg_bound_ = (index);                                                      \
+		asm volatile("%0 &= %1" : "+r"(tg_bound_) : "i"((power_of_two) - 1));              \
+		tg_bound_;                                                                         \
+	})
+#define TG_HIDE(value) asm volatile("" : "+r"(value))
 #define TG_FORGET(value, unknown)                                                                  \
 	do {                                                                                       \
 		uint64_t tg_value_ = (value), tg_unknown_ = (unknown);                             \
@@ -114,6 +132,8 @@ TG_INLINE void tg_store32(void *p, uint32_t v)
 		(value) = (__typeof__(value))tg_value_;                                            \
 	} while (0)
 #else
+#define TG_BOUND(index, power_of_two) ((uint32_t)(index) & ((power_of_two) - 1))
+#define TG_HIDE(value) ((void)(value))
 #define TG_FORGET(value, unknown) ((void)(unknown))
 #endif
 

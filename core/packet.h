@@ -103,10 +103,7 @@ TG_INLINE enum tg_parse_result tg_packet_tcp(struct tg_packet *pkt, const uint8_
 {
 	const uint8_t *tcp = data + pkt->l4_off;
 
-#ifdef __bpf__
-	/* Else clang 19 adds the two again, and the verifier has not seen that sum checked. */
-	asm volatile("" : "+r"(tcp));
-#endif
+	TG_HIDE(tcp); /* else clang adds the two again, and the verifier has not seen that sum checked */
 	if (tcp + TG_TCP_HDR_LEN > end || pkt->l4_len < TG_TCP_HDR_LEN)
 		return TG_PARSE_CUT_TCP;
 	pkt->ports = tg_load32(tcp);

@@ -318,7 +318,7 @@ TG_INLINE void tg_split_settle(struct tg_split *e, const struct tg_flow *f)
 	e->acked = (uint16_t)((f->server_isn - f->seq_delta) >> 16);
 	e->window[0] = (int8_t)f->window_up;
 	e->window[1] = f->window_down;
-	__asm__ volatile("" ::: "memory");
+	TG_BARRIER();
 	e->state = (uint8_t)(TG_SPLIT_READY | (f->flags & TG_FLOW_TS));
 }
 

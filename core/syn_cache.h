@@ -122,14 +122,14 @@ TG_INLINE uint64_t tg_halfopen_read(const uint64_t *head)
 {
 	uint64_t h = *(const volatile uint64_t *)head;
 
-	__asm__ volatile("" ::: "memory");
+	TG_BARRIER();
 	return h;
 }
 
 /* True if what was read of the body since `head` was read is one connection's. */
 TG_INLINE bool tg_halfopen_still(const uint64_t *head, uint64_t was)
 {
-	__asm__ volatile("" ::: "memory");
+	TG_BARRIER();
 	return *(const volatile uint64_t *)head == was;
 }
 
@@ -142,7 +142,7 @@ TG_INLINE bool tg_halfopen_swap(uint64_t *head, uint64_t was, uint64_t is)
 /* Gives a body that has been filled to its readers. */
 TG_INLINE void tg_halfopen_publish(uint64_t *head, uint64_t is)
 {
-	__asm__ volatile("" ::: "memory");
+	TG_BARRIER();
 	*(volatile uint64_t *)head = is;
 }
 

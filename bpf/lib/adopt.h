@@ -43,8 +43,7 @@ static __always_inline int tg_adopt(struct __sk_buff *skb, struct tcp_sock *list
 
 /* Books a refusal on the listener that refused: the entry of the very place that its socket
  * is bound to, unless another socket is there since userspace looked. `sk` listens. */
-__attribute__((noinline)) int tg_refusal_note(const struct tg_listener_key *at, __u64 cookie,
-					      __u32 why, __u32 isn)
+TG_GLOBAL int tg_refusal_note(const struct tg_listener_key *at, __u64 cookie, __u32 why, __u32 isn)
 {
 	struct tg_listener_key key;
 	struct tg_listener_entry *e;

@@ -67,9 +67,8 @@ static __always_inline struct tg_closed_entry *tg_closed_find(const struct tg_ed
 	return bpf_map_lookup_elem(&tg_closed, &slot);
 }
 
-/* enum tg_verdict of a SYN to a service of which a place may be known. A function of its own
- * for the stack. */
-__attribute__((noinline)) int tg_closed_syn_judge(const struct tg_packet *syn, __u32 id)
+/* enum tg_verdict of a SYN to a service of which a place may be known. */
+TG_GLOBAL int tg_closed_syn_judge(const struct tg_packet *syn, __u32 id)
 {
 	const struct tg_edge_settings *edge = tg_edge_get();
 	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
@@ -97,9 +96,8 @@ __attribute__((noinline)) int tg_closed_syn_judge(const struct tg_packet *syn, _
 	return d.verdict;
 }
 
-/* A server's segment with SYN or RST, for the service `id`. 1: its flow is to be known. A
- * function of its own for the stack. */
-__attribute__((noinline)) int tg_closed_listen(const struct tg_packet *pkt, __u32 id)
+/* A server's segment with SYN or RST, for the service `id`. 1: its flow is to be known. */
+TG_GLOBAL int tg_closed_listen(const struct tg_packet *pkt, __u32 id)
 {
 	const struct tg_edge_settings *edge = tg_edge_get();
 	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);

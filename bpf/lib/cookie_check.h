@@ -26,8 +26,7 @@ static __always_inline int tg_cookie_check_at(const struct tg_packet *pkt,
 
 /* 1 if the cookie in `said`, which the ACK `pkt` brings, is one that this fleet has
  * made lately. The epoch's key may be missing: then none verifies. */
-__attribute__((noinline)) int tg_cookie_check(const struct tg_packet *pkt,
-					      const struct tg_ack *ack_info)
+TG_GLOBAL int tg_cookie_check(const struct tg_packet *pkt, const struct tg_ack *ack_info)
 {
 	return tg_cookie_check_at(pkt, ack_info, 0);
 }
@@ -35,8 +34,7 @@ __attribute__((noinline)) int tg_cookie_check(const struct tg_packet *pkt,
 #ifdef TG_WIDE_EPOCHS
 /* Likewise, of the two epochs before those. A function of its own: two hashes in one
  * have no room on the stack. */
-__attribute__((noinline)) int tg_cookie_check_wide(const struct tg_packet *pkt,
-						   const struct tg_ack *ack_info)
+TG_GLOBAL int tg_cookie_check_wide(const struct tg_packet *pkt, const struct tg_ack *ack_info)
 {
 	return tg_cookie_check_at(pkt, ack_info, TG_EPOCHS_WIDE);
 }
@@ -44,7 +42,7 @@ __attribute__((noinline)) int tg_cookie_check_wide(const struct tg_packet *pkt,
 
 /* The same for the layout smartcookie, which hashes nothing that is not in the headers;
  * of the epochs `back` before. */
-__attribute__((noinline)) int tg_smart_check(const struct tg_packet *pkt, __u64 back)
+TG_GLOBAL int tg_smart_check(const struct tg_packet *pkt, __u64 back)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_siphash_key *key;

@@ -52,12 +52,12 @@ static __always_inline int tg_edge_fast_syn(struct xdp_md *ctx, __u8 family, boo
 }
 
 /* Functions of their own: their stacks do not add to those of the slow path. */
-__attribute__((noinline)) int tg_edge_fast_v4(struct xdp_md *ctx, __u32 ts)
+TG_GLOBAL int tg_edge_fast_v4(struct xdp_md *ctx, __u32 ts)
 {
 	return ts ? tg_edge_fast_syn(ctx, 4, true) : tg_edge_fast_syn(ctx, 4, false);
 }
 
-__attribute__((noinline)) int tg_edge_fast_v6(struct xdp_md *ctx, __u32 ts)
+TG_GLOBAL int tg_edge_fast_v6(struct xdp_md *ctx, __u32 ts)
 {
 	return ts ? tg_edge_fast_syn(ctx, 6, true) : tg_edge_fast_syn(ctx, 6, false);
 }
@@ -150,12 +150,12 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 }
 
 /* Functions of their own: their stacks do not add to those of the slow path. */
-__attribute__((noinline)) int tg_edge_segment_v4(struct xdp_md *ctx, struct tg_packet *out, __u64 back)
+TG_GLOBAL int tg_edge_segment_v4(struct xdp_md *ctx, struct tg_packet *out, __u64 back)
 {
 	return out ? tg_edge_fast_segment(ctx, 4, out, back) : XDP_ABORTED;
 }
 
-__attribute__((noinline)) int tg_edge_segment_v6(struct xdp_md *ctx, struct tg_packet *out, __u64 back)
+TG_GLOBAL int tg_edge_segment_v6(struct xdp_md *ctx, struct tg_packet *out, __u64 back)
 {
 	return out ? tg_edge_fast_segment(ctx, 6, out, back) : XDP_ABORTED;
 }

@@ -71,8 +71,8 @@ static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge
 									: TG_EDGE_UNKNOWN;
 }
 
-/* True for a SYN of a flow that the filter knows. A function of its own for the verifier. */
-__attribute__((noinline)) int tg_edge_syn_is_known(const struct tg_packet *syn)
+/* True for a SYN of a flow that the filter knows. */
+TG_GLOBAL int tg_edge_syn_is_known(const struct tg_packet *syn)
 {
 	const struct tg_edge_settings *edge = tg_edge_get();
 

@@ -93,8 +93,8 @@ static __always_inline bool tg_pending_is(const struct tg_edge_settings *edge,
 #define TG_NEXT_TAG 0x100 /* plus enum tg_tag_what */
 
 /* Tags the segment in hand for its server. Negative if it cannot be tagged; then it
- * is of no use. A function of its own for the verifier. */
-__attribute__((noinline)) int tg_edge_tag(struct xdp_md *ctx, struct tg_packet *pkt, __u32 what)
+ * is of no use. */
+TG_GLOBAL int tg_edge_tag(struct xdp_md *ctx, struct tg_packet *pkt, __u32 what)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_tagged_settings *tagged = tg_tagged_get();
@@ -128,8 +128,8 @@ __attribute__((noinline)) int tg_edge_tag(struct xdp_md *ctx, struct tg_packet *
 
 /* A UDP datagram from the servers' side: if it is a confirmation for us, its flow is
  * known from now on, and the datagram has done its work. `type` is what the frame
- * says follows. True if it was one. A function of its own for the verifier. */
-__attribute__((noinline)) int tg_confirm_take(struct xdp_md *ctx, __u32 l3_off)
+ * says follows. True if it was one. */
+TG_GLOBAL int tg_confirm_take(struct xdp_md *ctx, __u32 l3_off)
 {
 	const struct tg_tagged_settings *tagged = tg_tagged_get();
 	const struct tg_host_settings *settings = tg_settings_get();

@@ -64,12 +64,12 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 }
 
 /* Functions of their own: their stacks do not add to those of the slow path. */
-__attribute__((noinline)) int tg_fast_ack_v4(struct __sk_buff *skb)
+TG_GLOBAL int tg_fast_ack_v4(struct __sk_buff *skb)
 {
 	return tg_fast_ack(skb, 4);
 }
 
-__attribute__((noinline)) int tg_fast_ack_v6(struct __sk_buff *skb)
+TG_GLOBAL int tg_fast_ack_v6(struct __sk_buff *skb)
 {
 	return tg_fast_ack(skb, 6);
 }

@@ -126,7 +126,7 @@ static __always_inline __u16 tg_filter_tick_now(void)
 
 /* The option parser as a global function: the verifier goes through it once, not
  * once for each way in which a header may lie before it. */
-__attribute__((noinline)) int tg_options_read(struct tg_options_cursor *c, struct tg_tcp_options *o)
+TG_GLOBAL int tg_options_read(struct tg_options_cursor *c, struct tg_tcp_options *o)
 {
 	if (!c || !o)
 		return -TG_EINVAL;

@@ -37,15 +37,14 @@ static __always_inline __s64 tg_sum_bytes(struct xdp_md *ctx, struct tg_sum_room
 	if (bpf_xdp_load_bytes(ctx, off, room->bytes, (__u32)n))
 		return -TG_EINVAL;
 	n = (n + 3) & ~3ULL;
-	asm volatile("" : "+r"(n));
+	TG_HIDE(n);
 	if (n > TG_SUM_ROOM)
 		return -TG_EINVAL;
 	return bpf_csum_diff(0, 0, (__be32 *)room->bytes, (__u32)n, sum);
 }
 
-/* enum tg_intact of the segment in hand, whose lengths do not lie. A function of its own for
- * the verifier and the stack. */
-__attribute__((noinline)) int tg_intact(struct xdp_md *ctx, const struct tg_packet *pkt)
+/* enum tg_intact of the segment in hand, whose lengths do not lie. */
+TG_GLOBAL int tg_intact(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	__u32 zero = 0, off, left, i;
 	struct tg_sum_room *room = bpf_map_lookup_elem(&tg_sum_rooms, &zero);

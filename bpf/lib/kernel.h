@@ -15,6 +15,13 @@
 #define TG_ENOENT 2
 #define TG_EINVAL 22
 
+/* A global function: the verifier goes through it once, with any arguments, instead of once for
+ * every state in which it is called (Linux >= 5.6), and its stack counts only while it runs. It may
+ * go from a function when the programs that have it load without it on the kernels of `make
+ * test-kernel`: the verifier follows a million instructions at the most, and allows a chain of
+ * calls 512 bytes of stack. */
+#define TG_GLOBAL __attribute__((noinline))
+
 #ifndef TCX_NEXT
 #define TCX_NEXT (-1) /* also TC_ACT_UNSPEC: leave the packet to who comes next */
 #define TCX_DROP 2    /* also TC_ACT_SHOT */

@@ -60,7 +60,7 @@ static __always_inline void tg_bell_ring(enum tg_bell_reason reason, __u32 port)
 
 /* enum tg_listener of the place `at`. The kernel, too, prefers a listener on the address
  * itself to one on the wildcard. */
-__attribute__((noinline)) int tg_listener_look(const struct tg_listener_key *at)
+TG_GLOBAL int tg_listener_look(const struct tg_listener_key *at)
 {
 	struct tg_listener_key key;
 	struct tg_listener_entry *e;
@@ -89,7 +89,7 @@ static __always_inline struct tg_listener_entry *tg_listener_entry_at(const stru
 }
 
 /* 1 if a connection may be adopted at a place that is TG_LISTENER_OK. */
-__attribute__((noinline)) int tg_listener_try(const struct tg_listener_key *at)
+TG_GLOBAL int tg_listener_try(const struct tg_listener_key *at)
 {
 	struct tg_listener_entry *e = at ? tg_listener_entry_at(at) : 0;
 
@@ -97,7 +97,7 @@ __attribute__((noinline)) int tg_listener_try(const struct tg_listener_key *at)
 }
 
 /* A socket has come of an adoption at a place. */
-__attribute__((noinline)) int tg_listener_made(const struct tg_listener_key *at)
+TG_GLOBAL int tg_listener_made(const struct tg_listener_key *at)
 {
 	struct tg_listener_entry *e = at ? tg_listener_entry_at(at) : 0;
 
@@ -108,7 +108,7 @@ __attribute__((noinline)) int tg_listener_made(const struct tg_listener_key *at)
 
 /* None has come of an adoption, and one when it was translated; `client` tells one client from the
  * next. 1 if that changes how connections are taken over there. */
-__attribute__((noinline)) int tg_listener_fails(const struct tg_listener_key *at, __u32 client)
+TG_GLOBAL int tg_listener_fails(const struct tg_listener_key *at, __u32 client)
 {
 	struct tg_listener_entry *e = at ? tg_listener_entry_at(at) : 0;
 

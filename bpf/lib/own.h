@@ -124,8 +124,8 @@ static __always_inline bool tg_own_has(const struct tg_own_addrs *own, const uni
 	return bpf_map_lookup_elem(&tg_own_prefixes, &key) != 0;
 }
 
-/* enum tg_own of the SYN in hand. A function of its own for the verifier. */
-__attribute__((noinline)) int tg_own_judge(struct xdp_md *ctx, const struct tg_packet *syn)
+/* enum tg_own of the SYN in hand. */
+TG_GLOBAL int tg_own_judge(struct xdp_md *ctx, const struct tg_packet *syn)
 {
 	const __u8 *frame = (void *)(long)ctx->data;
 	const struct tg_own_port *port = tg_own_port_get(ctx);

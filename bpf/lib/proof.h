@@ -53,7 +53,7 @@ static __always_inline bool tg_adoption_any(void)
 }
 
 /* The kernel is being handed this cookie. Functions of their own, for the verifier. */
-__attribute__((noinline)) int tg_adoption_begin(__u32 isn)
+TG_GLOBAL int tg_adoption_begin(__u32 isn)
 {
 	__u64 *slot = tg_adoption_slot(isn & (TG_RECENT_SLOTS - 1));
 	__u64 *undecided = tg_adoption_slot(TG_RECENT_SLOTS), was;
@@ -67,7 +67,7 @@ __attribute__((noinline)) int tg_adoption_begin(__u32 isn)
 }
 
 /* What has become of it. 1 if this is news. */
-__attribute__((noinline)) int tg_adoption_decide(__u32 isn, __u32 state)
+TG_GLOBAL int tg_adoption_decide(__u32 isn, __u32 state)
 {
 	__u64 *slot = tg_adoption_slot(isn & (TG_RECENT_SLOTS - 1));
 	__u64 *undecided = tg_adoption_slot(TG_RECENT_SLOTS);

@@ -42,20 +42,20 @@ struct {
 static __always_inline void tg_proven_move_in(struct tg_proven *p, const struct tg_packet *pkt)
 {
 	p->turn_before++;
-	asm volatile("" ::: "memory");
+	TG_BARRIER();
 	p->src[0] = pkt->src.d[0];
 	p->src[1] = pkt->src.d[1];
 	p->dst[0] = pkt->dst.d[0];
 	p->dst[1] = pkt->dst.d[1];
 	p->family = pkt->family;
 	p->handshakes = p->unmarked = p->invalid = 0;
-	asm volatile("" ::: "memory");
+	TG_BARRIER();
 	p->turn_after = p->turn_before;
 }
 
 /* Notes a completed handshake, or (`invalid`) a segment of no connection that carries
  * the true-source codepoint. A function of its own: what calls it has no stack left. */
-__attribute__((noinline)) int tg_proven_note(const struct tg_packet *pkt, __u32 invalid)
+TG_GLOBAL int tg_proven_note(const struct tg_packet *pkt, __u32 invalid)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_proven *p;

@@ -15,7 +15,7 @@
 
 /* Turns the SYN into a SYN-ACK with a cookie and sends it back: under `cookie`, or
  * under `auth-cookie`, where it matters little what a connection agrees on that is reset. */
-__attribute__((noinline)) int tg_cookie_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
+TG_GLOBAL int tg_cookie_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
 	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
@@ -70,7 +70,7 @@ lost:
 }
 
 /* A SYN under an auth strategy: forwarded if its source has proven itself. */
-__attribute__((noinline)) int tg_auth_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
+TG_GLOBAL int tg_auth_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
 	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
@@ -100,9 +100,8 @@ __attribute__((noinline)) int tg_auth_syn(struct xdp_md *ctx, const struct tg_pa
 	return TG_NEXT_OF(TG_NEXT_CHALLENGE, id);
 }
 
-/* Challenges it, under a strategy without a cookie. A function of its own for the stack. */
-__attribute__((noinline)) int tg_challenge_syn(struct xdp_md *ctx, const struct tg_packet *syn,
-					       __u32 id)
+/* Challenges it, under a strategy without a cookie. */
+TG_GLOBAL int tg_challenge_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
 	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);

@@ -91,13 +91,12 @@ static __always_inline bool tg_noflow_intact(struct xdp_md *ctx, const struct tg
  * that it is aligned. */
 static __always_inline const struct tg_service *tg_advertised_hidden(const struct tg_service *advertised)
 {
-	asm volatile("" : "+r"(advertised));
+	TG_HIDE(advertised);
 	return advertised;
 }
 
-/* What clients of the packet's server are told. A function of its own for the stack. */
-__attribute__((noinline)) int tg_advertised(const struct tg_packet *pkt, __u32 id,
-					    struct tg_service *advertised)
+/* What clients of the packet's server are told. */
+TG_GLOBAL int tg_advertised(const struct tg_packet *pkt, __u32 id, struct tg_service *advertised)
 {
 	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
@@ -112,8 +111,8 @@ __attribute__((noinline)) int tg_advertised(const struct tg_packet *pkt, __u32 i
 }
 
 /* Opens the flow in tg_next_flow for the ACK that has verified, and sends the server a SYN in its
- * place. A function of its own, so that the verifier goes through it once. */
-__attribute__((noinline)) int tg_flow_begin(struct xdp_md *ctx, struct tg_packet *ack)
+ * place. */
+TG_GLOBAL int tg_flow_begin(struct xdp_md *ctx, struct tg_packet *ack)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_flow *flow = tg_next_flow_get(), copy;

@@ -54,7 +54,7 @@ static __always_inline __u32 tg_cache_keep(struct xdp_md *ctx, const struct tg_p
 }
 
 /* Answers a SYN out of the cache, in which it is put if it is not there. */
-__attribute__((noinline)) int tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
+TG_GLOBAL int tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_tcp_options offered = {};
@@ -101,7 +101,7 @@ __attribute__((noinline)) int tg_cache_syn(struct xdp_md *ctx, const struct tg_p
 }
 
 /* An ACK or a RST under `cache`, or a SYN-ACK that nobody asked for. */
-__attribute__((noinline)) int tg_cache_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id)
+TG_GLOBAL int tg_cache_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id)
 {
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_flow *f, *flow = tg_next_flow_get();

@@ -44,8 +44,8 @@ static __always_inline struct tg_closed_entry *tg_refused_find(const struct tg_l
 	return bpf_map_lookup_elem(&tg_refused, &slot);
 }
 
-/* The server has refused a connection's SYN by this segment. A function of its own for the stack. */
-__attribute__((noinline)) int tg_refused_learn(const struct tg_packet *pkt, __u32 id)
+/* The server has refused a connection's SYN by this segment. */
+TG_GLOBAL int tg_refused_learn(const struct tg_packet *pkt, __u32 id)
 {
 	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
 	__u64 *until = bpf_map_lookup_elem(&tg_refused_until, &id);
@@ -67,9 +67,8 @@ __attribute__((noinline)) int tg_refused_learn(const struct tg_packet *pkt, __u3
 	return 0;
 }
 
-/* enum tg_verdict of a SYN to a service of which a place may be known. A function of its own
- * for the stack. */
-__attribute__((noinline)) int tg_refused_syn(const struct tg_packet *syn, __u32 id)
+/* enum tg_verdict of a SYN to a service of which a place may be known. */
+TG_GLOBAL int tg_refused_syn(const struct tg_packet *syn, __u32 id)
 {
 	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
 	__u64 *until = bpf_map_lookup_elem(&tg_refused_until, &id), now_ns = TG_CLOCK_NS();
@@ -98,9 +97,8 @@ __attribute__((noinline)) int tg_refused_syn(const struct tg_packet *syn, __u32 
 	return d.verdict;
 }
 
-/* A server's segment with SYN or RST, of no connection that we know. A function of its own for
- * the stack. */
-__attribute__((noinline)) int tg_refused_listen(struct xdp_md *ctx, const struct tg_packet *pkt)
+/* A server's segment with SYN or RST, of no connection that we know. */
+TG_GLOBAL int tg_refused_listen(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	struct tg_listener_key place;
 	struct tg_closed_entry *e;

@@ -141,12 +141,12 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx, __u8 family, bo
 }
 
 /* One function for each family: their stacks do not add up. */
-__attribute__((noinline)) int tg_proxy_fast_v4(struct xdp_md *ctx, __u32 ts)
+TG_GLOBAL int tg_proxy_fast_v4(struct xdp_md *ctx, __u32 ts)
 {
 	return ts ? tg_proxy_fast_syn(ctx, 4, true) : tg_proxy_fast_syn(ctx, 4, false);
 }
 
-__attribute__((noinline)) int tg_proxy_fast_v6(struct xdp_md *ctx, __u32 ts)
+TG_GLOBAL int tg_proxy_fast_v6(struct xdp_md *ctx, __u32 ts)
 {
 	return ts ? tg_proxy_fast_syn(ctx, 6, true) : tg_proxy_fast_syn(ctx, 6, false);
 }

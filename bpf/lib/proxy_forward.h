@@ -11,7 +11,7 @@
 #include "translate.h"
 
 /* Moves a flow that has ended, or has not after all, to where it belongs. */
-__attribute__((noinline)) int tg_flow_move(const struct tg_packet *pkt, __u32 dir, __u32 turn)
+TG_GLOBAL int tg_flow_move(const struct tg_packet *pkt, __u32 dir, __u32 turn)
 {
 	struct tg_counter_row *row;
 	struct tg_flow *f, copy;
@@ -30,7 +30,7 @@ __attribute__((noinline)) int tg_flow_move(const struct tg_packet *pkt, __u32 di
 }
 
 /* The client's segment of a flow that waits: whether it gets a place of its own now. */
-__attribute__((noinline)) int tg_flow_settle(const struct tg_packet *pkt)
+TG_GLOBAL int tg_flow_settle(const struct tg_packet *pkt)
 {
 	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_SERVER) : 0, copy;
 	struct tg_counter_row *row;

@@ -9,7 +9,7 @@
 #include "proxy_tables.h"
 
 /* Translates what the ICMP error in hand quotes, if it is of a flow. */
-__attribute__((noinline)) int tg_proxy_icmp(struct xdp_md *ctx, __u32 l3_off)
+TG_GLOBAL int tg_proxy_icmp(struct xdp_md *ctx, __u32 l3_off)
 {
 	struct tg_icmp_error e = {};
 	struct tg_counter_row *row;

@@ -72,10 +72,8 @@ static __always_inline void tg_route_fib(struct xdp_md *ctx, const struct tg_pac
 	__builtin_memcpy(r->macs + 6, fib.smac, 6);
 }
 
-/* The way of the packet in hand. A function of its own, so that the verifier
- * goes through it once. */
-__attribute__((noinline)) int tg_route_find(struct xdp_md *ctx, const struct tg_packet *pkt,
-					    struct tg_route *r)
+/* The way of the packet in hand. */
+TG_GLOBAL int tg_route_find(struct xdp_md *ctx, const struct tg_packet *pkt, struct tg_route *r)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	bool may_fragment;
@@ -112,9 +110,8 @@ static __always_inline __u8 tg_port_tag(const struct tg_proxy_settings *proxy, _
 	return proxy->bridge[0] ? (ifindex == proxy->bridge[0] ? 1 : 2) : (__u8)ifindex;
 }
 
-/* The port by which a router would send to the packet's sender; 0: not known, as for VLANs. A
- * function of its own for the stack. */
-__attribute__((noinline)) int tg_route_back(struct xdp_md *ctx, const struct tg_packet *pkt)
+/* The port by which a router would send to the packet's sender; 0: not known, as for VLANs. */
+TG_GLOBAL int tg_route_back(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	struct bpf_fib_lookup fib = {.l4_protocol = TG_IPPROTO_TCP, .ifindex = ctx->ingress_ifindex};
 
@@ -174,7 +171,7 @@ static __always_inline int tg_forward(struct xdp_md *ctx, const struct tg_packet
 
 /* Puts a segment of our own into the place of the packet in hand. Negative if
  * the frame cannot be resized. */
-__attribute__((noinline)) int tg_segment_put(struct xdp_md *ctx, const struct tg_segment *s)
+TG_GLOBAL int tg_segment_put(struct xdp_md *ctx, const struct tg_segment *s)
 {
 	__u8 *data, *end;
 	__u32 l3_off;

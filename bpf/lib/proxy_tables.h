@@ -73,9 +73,8 @@ static __always_inline __u32 tg_share_read(__u32 at)
 	return cell ? *(volatile __u32 *)cell : 0;
 }
 
-/* A flow has come to the active table, or has left it (n is then -1). A function of its own
- * for the stack. `first`: as tg_share_of has it. */
-__attribute__((noinline)) int tg_share_count_flow(__u64 first, __u32 family, __u32 n)
+/* A flow has come to the active table, or has left it (n is then -1). `first`: as tg_share_of has it. */
+TG_GLOBAL int tg_share_count_flow(__u64 first, __u32 family, __u32 n)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_share s;
@@ -96,7 +95,7 @@ __attribute__((noinline)) int tg_share_count_flow(__u64 first, __u32 family, __u
 }
 
 /* 1 if the client whose packet that is may have one more place of its own. */
-__attribute__((noinline)) int tg_share_is_due(const struct tg_packet *pkt)
+TG_GLOBAL int tg_share_is_due(const struct tg_packet *pkt)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_share s;
@@ -138,7 +137,7 @@ static __always_inline void tg_lately_note(__u32 at, __u32 tick, int by)
 
 /* A client (`first`: as tg_share_of has it) has brought a flow that waits, or (`by` -1) one of
  * those does not wait any more. */
-__attribute__((noinline)) int tg_lately_count(__u64 first, __u32 family, int by)
+TG_GLOBAL int tg_lately_count(__u64 first, __u32 family, int by)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	__u32 base = (family == 6) * TG_SHARE_CELLS, tick = tg_tick_now();
@@ -158,7 +157,7 @@ __attribute__((noinline)) int tg_lately_count(__u64 first, __u32 family, int by)
 }
 
 /* 1 if the client whose packet that is may bring one more flow. */
-__attribute__((noinline)) int tg_lately_is_due(const struct tg_packet *pkt)
+TG_GLOBAL int tg_lately_is_due(const struct tg_packet *pkt)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	__u32 base, all, tick = tg_tick_now();

@@ -129,7 +129,7 @@ static __always_inline struct tg_reply_way tg_reply_near_to(const struct tg_repl
 
 /* Where the answer goes: enum tg_reply and, of NEXT and STALE, the MAC address. A function of its own, that is given
  * a copy, as tg_listener_look is. */
-__attribute__((noinline)) __u64 tg_reply_to(const struct tg_reply_ask *ask)
+TG_GLOBAL __u64 tg_reply_to(const struct tg_reply_ask *ask)
 {
 	struct tg_reply_prefix key = {};
 	const struct tg_reply_port *port;
@@ -163,7 +163,7 @@ __attribute__((noinline)) __u64 tg_reply_to(const struct tg_reply_ask *ask)
 	hop = bpf_map_lookup_elem(&tg_reply_hops, &at);
 	if (hop && hop->kind == TG_HOP_UNKNOWN)
 		return (__u64)TG_REPLY_ELSEWHERE << 48;
-	if (hop && hop->kind == TG_HOP_LINK) { /* first, and apart: for the verifier */
+	if (hop && hop->kind == TG_HOP_LINK) { /* first, and apart: for the verifier of Linux 6.18 */
 		if (hop->paths[0].segment != port->segment || hop->paths[0].vid != ask->vid)
 			return (__u64)TG_REPLY_ELSEWHERE << 48;
 		way = tg_reply_near_to(ask, hop->dev);
@@ -176,8 +176,8 @@ __attribute__((noinline)) __u64 tg_reply_to(const struct tg_reply_ask *ask)
 }
 
 /* What becomes of a SYN whose answer goes that way: enum tg_verdict, counted (a cookie that is sent as always
- * is not). A function of its own for the verifier. */
-__attribute__((noinline)) int tg_reply_decide(__u64 way, __u32 ifindex, __u32 id)
+ * is not). */
+TG_GLOBAL int tg_reply_decide(__u64 way, __u32 ifindex, __u32 id)
 {
 	struct tg_reply_port *port = bpf_map_lookup_elem(&tg_reply_ports, &ifindex);
 	struct tg_counter_row *row = tg_counter_row_get(id);

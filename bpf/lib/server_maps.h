@@ -18,7 +18,7 @@ int tg_split_try(struct tg_split *e, const struct tg_packet *pkt, __u32 dir);
 
 #include "../../core/server_flow.h"
 
-__attribute__((noinline)) int tg_split_try(struct tg_split *e, const struct tg_packet *pkt, __u32 dir)
+TG_GLOBAL int tg_split_try(struct tg_split *e, const struct tg_packet *pkt, __u32 dir)
 {
 	return e && pkt ? tg_split_track_once(e, pkt, (enum tg_direction)dir) : (int)TG_FLOW_STAYS;
 }
@@ -118,15 +118,14 @@ static __always_inline struct tg_counter_row *tg_server_row(const struct tg_pack
  * what follows, not four times. */
 static __always_inline struct tg_split *tg_split_way(struct tg_split_bucket *b, __u32 i)
 {
-	asm volatile("" : "+r"(i));
+	TG_HIDE(i);
 	return i < TG_SPLIT_WAYS ? &b->way[i] : 0;
 }
 
 /* The lowest two bits of `at` name the way. As above, and the compiler keeps the mask. */
 static __always_inline struct tg_split *tg_split_way_of(struct tg_split_bucket *b, __u64 at)
 {
-	asm volatile("%0 &= 3" : "+r"(at));
-	return &b->way[at];
+	return &b->way[TG_BOUND64(at, TG_SPLIT_WAYS)];
 }
 
 static __always_inline struct tg_split *tg_split_in(__u32 at, __u64 hash)
@@ -172,7 +171,7 @@ static __always_inline __u32 tg_split_place(const struct tg_split_bucket *b, __u
 #pragma clang loop unroll(full)
 	for (i = 0; i < TG_SPLIT_WAYS; i++) {
 		room = tg_split_room(&b->way[i], tick, idle_ticks);
-		asm volatile("" : "+r"(room));
+		TG_HIDE(room); /* Linux 6.18 does well without: it may go once the oldest kernel has been tried */
 		empty += room == TG_SPLIT_EMPTY;
 		*way = room > best ? i : *way;
 		best = room > best ? room : best;
@@ -187,9 +186,8 @@ static __always_inline __u32 tg_split_held(__u32 slot)
 	return held ? *held : 0;
 }
 
-/* Counts a connection of this hash in, or (`by` -1) out. A function of its own for the
- * stack. */
-__attribute__((noinline)) int tg_split_count(__u64 hash, int by)
+/* Counts a connection of this hash in, or (`by` -1) out. */
+TG_GLOBAL int tg_split_count(__u64 hash, int by)
 {
 	__u32 source = tg_split_source(hash), family = tg_split_family(hash);
 	__u32 *held = bpf_map_lookup_elem(&tg_split_sources, &source);
@@ -204,16 +202,15 @@ __attribute__((noinline)) int tg_split_count(__u64 hash, int by)
 	return 0;
 }
 
-/* tg_split_claim; a function of its own, so that the verifier goes through it once. */
-__attribute__((noinline)) int tg_split_claim_of(const struct tg_split *e,
-						const struct tg_split_newcomer *n)
+/* tg_split_claim. */
+TG_GLOBAL int tg_split_claim_of(const struct tg_split *e, const struct tg_split_newcomer *n)
 {
 	return e && n ? (int)tg_split_claim(e, tg_split_held(tg_split_source(e->hash)), n) : 0;
 }
 
 /* Which of the eight places of two buckets, all taken, is given to a newcomer: 0-3 of the
- * first, 4-7 of the second; 8: none. A function of its own for the verifier. */
-__attribute__((noinline)) int tg_split_contest(const struct tg_split *value)
+ * first, 4-7 of the second; 8: none. */
+TG_GLOBAL int tg_split_contest(const struct tg_split *value)
 {
 	const struct tg_server_settings *server = tg_server_get();
 	__u32 best = 0, found = 2 * TG_SPLIT_WAYS, first, second, i, turn, claim;
@@ -251,9 +248,8 @@ __attribute__((noinline)) int tg_split_contest(const struct tg_split *value)
 
 /* Puts a connection into the emptier of its two buckets, or to the place of tg_split_contest.
  * Negative if both buckets are full of connections that live, or another CPU has been
- * quicker. `value` says afterwards whose place it was. A function of its own for the
- * verifier. */
-__attribute__((noinline)) int tg_split_insert(struct tg_split *value, __u32 place)
+ * quicker. `value` says afterwards whose place it was. */
+TG_GLOBAL int tg_split_insert(struct tg_split *value, __u32 place)
 {
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_split_bucket *a, *b;
@@ -290,7 +286,7 @@ __attribute__((noinline)) int tg_split_insert(struct tg_split *value, __u32 plac
 	x->client_window = value->client_window;
 	x->edge = value->edge;
 	x->state = value->state;
-	asm volatile("" ::: "memory");
+	TG_BARRIER();
 	x->hash = value->hash;
 	value->hash = was;
 	return 0;

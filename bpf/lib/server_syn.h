@@ -38,8 +38,8 @@ static __always_inline bool tg_frame_is_ours(struct xdp_md *ctx)
 
 /* True if a SYN goes to an address of this machine where nobody listens: the kernel refuses
  * it. An address that the kernel would forward to is a guest's, of whose ports nobody here
- * knows. A function of its own for the stack. */
-__attribute__((noinline)) int tg_server_is_closed(struct xdp_md *ctx, const struct tg_packet *syn)
+ * knows. */
+TG_GLOBAL int tg_server_is_closed(struct xdp_md *ctx, const struct tg_packet *syn)
 {
 	struct bpf_fib_lookup fib = {};
 	struct bpf_sock *sk;
@@ -68,8 +68,8 @@ __attribute__((noinline)) int tg_server_is_closed(struct xdp_md *ctx, const stru
 }
 
 /* The state of this machine's socket for the segment, BPF_TCP_LISTEN if only a listener
- * is there, 0 if nothing is. A function of its own for the stack. */
-__attribute__((noinline)) int tg_server_socket_state(struct xdp_md *ctx, const struct tg_packet *pkt)
+ * is there, 0 if nothing is. */
+TG_GLOBAL int tg_server_socket_state(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	struct bpf_sock *sk;
 	int state;
@@ -85,8 +85,8 @@ __attribute__((noinline)) int tg_server_socket_state(struct xdp_md *ctx, const s
 }
 
 /* True if the SYN is of a connection that is translated and lives: the stack challenges it, and what
- * the client answers says whether that may end (RFC 5961, section 4). A function of its own for the verifier. */
-__attribute__((noinline)) int tg_server_syn_lives(struct xdp_md *ctx, const struct tg_packet *syn)
+ * the client answers says whether that may end (RFC 5961, section 4). */
+TG_GLOBAL int tg_server_syn_lives(struct xdp_md *ctx, const struct tg_packet *syn)
 {
 	const struct tg_server_settings *server = tg_server_get();
 	const struct tg_split *e;
@@ -106,8 +106,7 @@ __attribute__((noinline)) int tg_server_syn_lives(struct xdp_md *ctx, const stru
 /* Has the answer to a SYN go where the kernel's route leads: TG_NEXT_ANSWER, or XDP_DROP. An answer
  * goes to the SYN's sender, so the sender is written. No SYN is left to the kernel: the ACK that
  * completed its handshake would carry no cookie of ours. */
-__attribute__((noinline)) int tg_server_route(struct xdp_md *ctx, const struct tg_packet *syn,
-					      __u32 id)
+TG_GLOBAL int tg_server_route(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_decision d;
@@ -131,7 +130,7 @@ __attribute__((noinline)) int tg_server_route(struct xdp_md *ctx, const struct t
 
 /* What becomes of a SYN to a protected port: an XDP verdict, or TG_NEXT_ANSWER. This function
  * and the next are ones of their own for the verifier, side by side for the stack. */
-__attribute__((noinline)) int tg_server_syn(struct xdp_md *ctx, const struct tg_packet *syn)
+TG_GLOBAL int tg_server_syn(struct xdp_md *ctx, const struct tg_packet *syn)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row;
@@ -195,7 +194,7 @@ static __always_inline struct tg_decision tg_server_write_answer(
 }
 
 /* Answers what tg_server_syn has said that we answer. */
-__attribute__((noinline)) int tg_server_answer(struct xdp_md *ctx, const struct tg_packet *syn)
+TG_GLOBAL int tg_server_answer(struct xdp_md *ctx, const struct tg_packet *syn)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_tcp_options offered = {};

@@ -9,8 +9,8 @@
 #include "server_maps.h"
 #include "icmp.h"
 
-/* Notes that the client was heard. A function of its own for the verifier. */
-__attribute__((noinline)) int tg_split_hear(struct tg_split *e, const struct tg_packet *pkt)
+/* Notes that the client was heard. */
+TG_GLOBAL int tg_split_hear(struct tg_split *e, const struct tg_packet *pkt)
 {
 	if (e && pkt)
 		tg_split_heard(e, pkt, tg_tick_now());
@@ -32,9 +32,8 @@ static __always_inline void tg_split_note(struct tg_split *e, const struct tg_pa
 		tg_count(row, TG_COUNT_split_closed);
 }
 
-/* Translates what the ICMP error in hand quotes, if it is of an ongoing connection. A
- * function of its own for the verifier. */
-__attribute__((noinline)) int tg_server_icmp(TG_CTX *ctx, __u32 l3_off)
+/* Translates what the ICMP error in hand quotes, if it is of an ongoing connection. */
+TG_GLOBAL int tg_server_icmp(TG_CTX *ctx, __u32 l3_off)
 {
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_icmp_error error = {};

@@ -18,8 +18,8 @@ struct {
 } tg_signed SEC(".maps");
 
 /* What becomes of a SYN to the service for what its options say of signatures, which is
- * counted: enum tg_verdict. A function of its own for the verifier. */
-__attribute__((noinline)) int tg_signed_syn(__u32 auth, __u32 id)
+ * counted: enum tg_verdict. */
+TG_GLOBAL int tg_signed_syn(__u32 auth, __u32 id)
 {
 	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
 	struct tg_allowance *a = bpf_map_lookup_elem(&tg_signed, &id);

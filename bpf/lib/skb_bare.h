@@ -11,9 +11,9 @@
 
 /* A number back as it is. To the verifier it is any number: it then goes once
  * through what follows, not once for each place where an IP header may begin. */
-__attribute__((noinline)) int tg_skb_any_number(__u32 n)
+TG_GLOBAL int tg_skb_any_number(__u32 n)
 {
-	asm volatile("" : "+r"(n)); /* nor must the compiler know */
+	TG_HIDE(n); /* nor must the compiler know */
 	return (int)n;
 }
 

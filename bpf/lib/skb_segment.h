@@ -51,7 +51,7 @@ static __always_inline int tg_skb_checksum(struct __sk_buff *skb, const struct t
 
 /* Puts a segment of our own into the place of the packet in hand. Negative if there
  * is no memory for it. */
-__attribute__((noinline)) int tg_skb_put(struct __sk_buff *skb, const struct tg_segment *s)
+TG_GLOBAL int tg_skb_put(struct __sk_buff *skb, const struct tg_segment *s)
 {
 	__u8 *data, *end;
 	__u32 l3_off, len;

@@ -45,7 +45,7 @@ static __always_inline int tg_tag_move(struct xdp_md *ctx, struct tg_packet *pkt
 	if (bpf_xdp_load_bytes(ctx, 0, w->room, len) ||
 	    bpf_xdp_adjust_head(ctx, add ? -TG_TAG_LEN : TG_TAG_LEN))
 		return -TG_ENOENT;
-	asm volatile("" : "+r"(len));
+	TG_HIDE(len);
 	if (len > TG_HEADERS_ROOM || len == 0)
 		return -TG_EINVAL;
 	if (bpf_xdp_store_bytes(ctx, 0, w->room, len))
@@ -76,8 +76,7 @@ static __always_inline bool tg_tag_is_there(struct xdp_md *ctx, const struct tg_
 
 /* The `len` bytes of options at `off`: their timestamps, if they have any. A function
  * of its own: the stacks of nested functions add up. */
-__attribute__((noinline)) int tg_timestamps_at(struct xdp_md *ctx, __u32 off, __u32 len,
-					       struct tg_tcp_options *o)
+TG_GLOBAL int tg_timestamps_at(struct xdp_md *ctx, __u32 off, __u32 len, struct tg_tcp_options *o)
 {
 	const __u8 *at = (void *)(long)ctx->data + (off & TG_L4_OFF_MAX);
 	struct tg_options_cursor c;
@@ -106,8 +105,8 @@ __attribute__((noinline)) int tg_timestamps_at(struct xdp_md *ctx, __u32 off, __
 
 /* Verifies the tag that is there and takes it off. `o` are the timestamps behind it.
  * 0, or enum tg_tag_wrong; then the frame is as it was. */
-__attribute__((noinline)) int tg_tag_take(struct xdp_md *ctx, struct tg_packet *pkt,
-					  const struct tg_tcp_options *o, struct tg_tag *t)
+TG_GLOBAL int tg_tag_take(struct xdp_md *ctx, struct tg_packet *pkt, const struct tg_tcp_options *o,
+			  struct tg_tag *t)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_tag_epoch *keys;
@@ -138,8 +137,8 @@ __attribute__((noinline)) int tg_tag_take(struct xdp_md *ctx, struct tg_packet *
 
 /* Puts a tag on the segment in hand; `o` are its timestamps. Negative if it has no room for one; then the
  * frame is as it was, or (too short of headroom for the move) of no use. */
-__attribute__((noinline)) int tg_tag_put(struct xdp_md *ctx, struct tg_packet *pkt,
-					 const struct tg_tcp_options *o, const struct tg_tag *t)
+TG_GLOBAL int tg_tag_put(struct xdp_md *ctx, struct tg_packet *pkt, const struct tg_tcp_options *o,
+			 const struct tg_tag *t)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_tag_epoch *keys;

@@ -35,7 +35,7 @@ struct tg_work {
 };
 
 /* Options in any order and number. */
-__attribute__((noinline)) int tg_translate_slow(TG_CTX *ctx, struct tg_work *w)
+TG_GLOBAL int tg_translate_slow(TG_CTX *ctx, struct tg_work *w)
 {
 	struct tg_options_cursor c;
 	__u32 len;
