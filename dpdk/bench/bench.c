@@ -39,7 +39,7 @@ struct rig {
 	struct rte_mempool *pool;
 	struct tg_mem_port port[WHATS];
 	struct tg_worker *worker[WHATS];
-	struct tg_box *box[WHATS];
+	struct tg_config *config[WHATS];
 	/* of the slice that runs */
 	enum what what;
 	uint32_t burst;
@@ -61,36 +61,36 @@ static uint32_t transmit(struct tg_worker *w, uint16_t port, struct rte_mbuf **m
 	return n;
 }
 
-static void line(struct tg_box *box, const char *text)
+static void line(struct tg_config *config, const char *text)
 {
 	char copy[256];
 	const char *err;
 
 	snprintf(copy, sizeof(copy), "%s", text);
-	err = tg_box_line(box, copy);
+	err = tg_config_line(config, copy);
 	if (err)
 		fail(err);
 }
 
-static struct tg_box *make_box(enum what what)
+static struct tg_config *make_config(enum what what)
 {
 	static const int strategy[WHATS] = {
 		[AUTH_FULL] = TG_STRATEGY_AUTH_FULL, [AUTH_COOKIE] = TG_STRATEGY_AUTH_COOKIE,
 		[COOKIE] = TG_STRATEGY_COOKIE,       [CACHE] = TG_STRATEGY_CACHE,
 		[FORWARD] = TG_STRATEGY_AUTH_COOKIE, [TRANSLATE] = TG_STRATEGY_COOKIE,
 	};
-	struct tg_box *box = tg_box_new();
+	struct tg_config *config = tg_config_new();
 	char text[128];
 
-	if (!box)
+	if (!config)
 		fail("out of memory");
 	snprintf(text, sizeof(text), "service 1 1460 1440 64240 7 1 1 0 2 %d 0 0", strategy[what]);
-	line(box, text);
-	line(box, "port 80 1");
-	line(box, "epoch 218750000");
-	line(box, "key 218750000 000102030405060708090a0b0c0d0e0f");
-	line(box, "key 218749999 101112131415161718191a1b1c1d1e1f");
-	return box;
+	line(config, text);
+	line(config, "port 80 1");
+	line(config, "epoch 218750000");
+	line(config, "key 218750000 000102030405060708090a0b0c0d0e0f");
+	line(config, "key 218749999 101112131415161718191a1b1c1d1e1f");
+	return config;
 }
 
 static void fill_flows(struct tg_worker *w)
@@ -155,9 +155,9 @@ static void make_rig(struct rig *r, uint32_t core)
 	for (i = 0; i < WHATS; i++) {
 		bool live = i == FORWARD || i == TRANSLATE;
 
-		o.way = tg_siphash_choose(NULL);
+		o.variant = tg_siphash_choose(NULL);
 		o.pool = r->pool;
-		r->box[i] = make_box(i);
+		r->config[i] = make_config(i);
 		r->worker[i] = tg_worker_new(&o);
 		if (!r->worker[i] ||
 		    !tg_mem_port_init(&r->port[i], r->pool, live ? FLOWS : SYNS, TG_BENCH_STRIDE))
@@ -165,7 +165,7 @@ static void make_rig(struct rig *r, uint32_t core)
 		r->worker[i]->ports_n = 2;
 		r->worker[i]->transmit = transmit;
 		r->worker[i]->owner = &r->port[i];
-		tg_worker_tick(r->worker[i], r->box[i], 0, 1000);
+		tg_worker_tick(r->worker[i], r->config[i], 0, 1000);
 		know_server(r->worker[i]);
 		if (i == TRANSLATE) {
 			tg_traffic_segments(&r->port[i], FLOWS, 7 + core);
@@ -351,14 +351,14 @@ static void measure_hash(void)
 {
 	static struct tg_siphash_batch b;
 	static double v[ROUNDS_MAX];
-	const struct tg_siphash_variant *way;
+	const struct tg_siphash_variant *variant;
 	uint64_t state = 1, begin, sum = 0;
 	uint32_t i, k, n, turns = 20000;
 	bool first = true;
 
 	printf("  \"hash_ns\": {");
-	for (way = tg_siphash_variants; way->name; way++) {
-		if (!way->works())
+	for (variant = tg_siphash_variants; variant->name; variant++) {
+		if (!variant->works())
 			continue;
 		for (n = 0; n < rounds; n++) {
 			b.n = 64;
@@ -370,12 +370,12 @@ static void measure_hash(void)
 			}
 			begin = core_ns();
 			for (i = 0; i < turns; i++) {
-				way->run(&b);
+				variant->run(&b);
 				sum += b.m[0][i % 64] = b.out[i % 64];
 			}
 			v[n] = (double)(core_ns() - begin) / turns / b.n;
 		}
-		printf("%s\"%s\": ", first ? "" : ", ", way->name);
+		printf("%s\"%s\": ", first ? "" : ", ", variant->name);
 		first = false;
 		print_spread(v, "");
 	}

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The control thread: takes lines (box.h) from a unix socket, makes a new box of
+ * The control thread: takes lines (config.h) from a unix socket, makes a new box of
  * them and gives it to the cores; swaps tables when told to; empties what has
  * fallen out of them. One client at a time; what it says counts when it says
  * `commit`, whole or not at all. Should it die, all goes on as it was.
  *
- *   ...lines of box.h...
+ *   ...lines of config.h...
  *   commit                        answered by "ok", or "error: line N: why"
  *   swap flows | swap sources     at once, whatever is committed: the tables' turn
  *   forget ID                     likewise: the counters of a service
@@ -33,8 +33,8 @@
 #define LOOK_MS 5 /* between looks at what the cores ask for */
 #define LINE_MAX_LEN 512
 
-static struct tg_box *in_force, *draft;
-static struct tg_box *old[8]; /* given up, perhaps still read by a core */
+static struct tg_config *in_force, *draft;
+static struct tg_config *old[8]; /* given up, perhaps still read by a core */
 static uint32_t line_no;
 static char wrong[LINE_MAX_LEN + 128]; /* the first error since the last commit */
 
@@ -54,7 +54,7 @@ static void free_old(struct tg_program *p)
 
 	for (i = 0; i < sizeof(old) / sizeof(old[0]); i++) {
 		if (old[i] && seen_by_all(p, old[i]->number + 1)) {
-			tg_box_free(old[i]);
+			tg_config_free(old[i]);
 			old[i] = NULL;
 		}
 	}
@@ -75,7 +75,7 @@ static bool publish(struct tg_program *p)
 	in_force = draft;
 	draft = NULL;
 	for (c = 0; c < p->cores_n; c++)
-		atomic_store_explicit(&p->cores[c].box, in_force, memory_order_release);
+		atomic_store_explicit(&p->cores[c].config, in_force, memory_order_release);
 	return true;
 }
 
@@ -124,8 +124,8 @@ static const char *apply(struct tg_program *p, char *line)
 	if ((args = args_of(line, "forget")))
 		return forget(p, args);
 	if (!draft)
-		draft = tg_box_copy(in_force);
-	return draft ? tg_box_line(draft, line) : "out of memory";
+		draft = tg_config_copy(in_force);
+	return draft ? tg_config_line(draft, line) : "out of memory";
 }
 
 /* The answer to `commit`. */
@@ -135,7 +135,7 @@ static const char *commit(struct tg_program *p)
 
 	if (wrong[0]) {
 		snprintf(answer, sizeof(answer), "error: %s\n", wrong);
-		tg_box_free(draft);
+		tg_config_free(draft);
 		draft = NULL;
 	} else if (draft && !publish(p)) {
 		snprintf(answer, sizeof(answer),
@@ -159,7 +159,7 @@ static const char *take(struct tg_program *p, char *line)
 		return commit(p);
 	if (wrong[0])
 		return NULL;
-	name = tg_box_line_name(line);
+	name = tg_config_line_name(line);
 	why = apply(p, line);
 	if (why) /* what the line said is not repeated but for its name: it may be a secret */
 		snprintf(wrong, sizeof(wrong), "line %u: %s%s%s", line_no, name,
@@ -167,13 +167,13 @@ static const char *take(struct tg_program *p, char *line)
 	return NULL;
 }
 
-const struct tg_box *tg_control_first(struct tg_program *p)
+const struct tg_config *tg_control_first(struct tg_program *p)
 {
 	char line[LINE_MAX_LEN];
 	const char *answer;
 	FILE *f;
 
-	in_force = tg_box_new();
+	in_force = tg_config_new();
 	if (!in_force) {
 		tg_say("out of memory");
 		return NULL;
@@ -230,7 +230,7 @@ static bool serve(struct tg_program *p, int fd)
 		have = 0;
 		wrong[0] = 0;
 		line_no = 0;
-		tg_box_free(draft); /* half a change is none */
+		tg_config_free(draft); /* half a change is none */
 		draft = NULL;
 		return false;
 	}

@@ -8,7 +8,7 @@
 #include "program.h"
 
 /* The settings to begin with. NULL: the reason has been written. */
-const struct tg_box *tg_control_first(struct tg_program *p);
+const struct tg_config *tg_control_first(struct tg_program *p);
 
 /* Serves the control socket until the program stops. */
 void tg_control_run(struct tg_program *p);

@@ -54,19 +54,19 @@ static void forget(struct tg_core *core)
 
 static void tick(struct tg_core *core)
 {
-	const struct tg_box *box = atomic_load_explicit(&core->box, memory_order_acquire);
+	const struct tg_config *config = atomic_load_explicit(&core->config, memory_order_acquire);
 	struct timespec wall, mono;
 
 	clock_gettime(CLOCK_REALTIME, &wall); /* no system call: the kernel's page of clocks */
 	clock_gettime(CLOCK_MONOTONIC, &mono);
-	tg_worker_tick(core->w, box, (uint64_t)wall.tv_sec * 1000000000U + (uint64_t)wall.tv_nsec,
+	tg_worker_tick(core->w, config, (uint64_t)wall.tv_sec * 1000000000U + (uint64_t)wall.tv_nsec,
 		       (uint32_t)(mono.tv_sec * 1000 + mono.tv_nsec / 1000000));
 	if (atomic_load(&core->swap_flows) && tg_worker_swap_flows(core->w))
 		atomic_store(&core->swap_flows, 0);
 	if (atomic_load(&core->swap_sources) && tg_worker_swap_sources(core->w))
 		atomic_store(&core->swap_sources, 0);
 	forget(core);
-	atomic_store_explicit(&core->seen, box->number, memory_order_release);
+	atomic_store_explicit(&core->seen, config->number, memory_order_release);
 }
 
 /* On interfaces of the kernel, and sleeping when nothing comes, this thread shares its
@@ -138,19 +138,19 @@ static bool cores_populate(struct tg_program *p)
 			    strerror(ENOMEM));
 }
 
-bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
+bool tg_cores_make(struct tg_program *p, const struct tg_config *first)
 {
 	struct tg_worker_options o = {
 		.max_flows = RTE_MAX(p->opt.max_flows / p->cores_n, 1024U),
 		.max_sources = RTE_MAX(p->opt.max_sources / p->cores_n, 1024U),
 		.max_halfopens = RTE_MAX(p->opt.max_halfopens / p->cores_n, 1024U),
 		.white_bitmap = p->opt.white_bitmap,
-		.way = tg_siphash_choose(p->opt.hash),
+		.variant = tg_siphash_choose(p->opt.hash),
 	};
 	uint64_t random[9];
 	uint32_t i;
 
-	if (!o.way)
+	if (!o.variant)
 		return tg_say("--hash %s: unknown, or this CPU cannot do it; leave it out to have "
 			      "the best it can",
 			      p->opt.hash);
@@ -180,7 +180,7 @@ bool tg_cores_make(struct tg_program *p, const struct tg_box *first)
 		p->cores[i].w->owner = &p->cores[i];
 		p->cores[i].program = p;
 		p->cores[i].queue = (uint16_t)i;
-		atomic_store(&p->cores[i].box, first);
+		atomic_store(&p->cores[i].config, first);
 		tick(&p->cores[i]);
 	}
 	return cores_populate(p);

@@ -106,7 +106,7 @@ static bool forbid_dumps(void)
 int main(int argc, char **argv)
 {
 	struct tg_program *p = &program;
-	const struct tg_box *first;
+	const struct tg_config *first;
 	cpu_set_t given;
 	int used;
 	bool ok;

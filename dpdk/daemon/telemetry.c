@@ -48,7 +48,7 @@ static int on_status(const char *cmd, const char *params, struct rte_tel_data *d
 	}
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
-	rte_tel_data_add_dict_string(d, "hash", p->cores[0].w->way->name);
+	rte_tel_data_add_dict_string(d, "hash", p->cores[0].w->variant->name);
 	rte_tel_data_add_dict_uint(d, "pid", (uint64_t)getpid());
 	rte_tel_data_add_dict_uint(d, "cores", p->cores_n);
 	rte_tel_data_add_dict_uint(d, "ports", p->ports_n);

@@ -18,7 +18,8 @@ static inline const struct tg_service *tg_advertised(struct tg_worker *w,
 {
 	const struct tg_advertised_last *last = &w->advertised;
 
-	if (TG_UNLIKELY(last->box != w->box || last->id != id || last->server.family != pkt->family ||
+	if (TG_UNLIKELY(last->config != w->config || last->id != id ||
+			last->server.family != pkt->family ||
 			last->server.port_be != TG_DST_PORT_BE(pkt) ||
 			last->server.addr.d[0] != pkt->dst.d[0] ||
 			last->server.addr.d[1] != pkt->dst.d[1]))
@@ -29,7 +30,7 @@ static inline const struct tg_service *tg_advertised(struct tg_worker *w,
 /* Something new is known of servers. */
 static inline void tg_advertised_forget(struct tg_worker *w)
 {
-	w->advertised.box = NULL;
+	w->advertised.config = NULL;
 	w->fast.round += w->fast.round == UINT32_MAX ? 2 : 1; /* never 0 */
 }
 

@@ -39,8 +39,8 @@ static inline int16_t tg_lane_cookie(struct tg_worker *w, const struct tg_packet
  * from which nobody sends (RFC 6666). */
 TG_INLINE uint64_t tg_white_key_of(const struct tg_worker *w, const struct tg_packet *pkt)
 {
-	uint64_t key = tg_white_key(&pkt->src, pkt->family, w->box->white_v4_mask,
-				    w->box->white_v6_mask);
+	uint64_t key = tg_white_key(&pkt->src, pkt->family, w->config->white_v4_mask,
+				    w->config->white_v6_mask);
 
 	return key ? key : 1;
 }
@@ -53,8 +53,8 @@ TG_INLINE bool tg_strategy_has_cookie(uint8_t strategy)
 /* A SYN to a service that is not off: what does not depend on any table. */
 static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
 {
-	const struct tg_service *svc = &w->box->services[it->id];
-	uint8_t strategy = w->box->proxy_cfg[it->id].strategy;
+	const struct tg_service *svc = &w->config->services[it->id];
+	uint8_t strategy = w->config->proxy_cfg[it->id].strategy;
 	struct tg_tcp_options offered;
 
 	it->d = tg_proxy_judge_syn(&it->pkt, it->parse, it->m->pkt_len);
@@ -86,7 +86,7 @@ static inline const struct tg_siphash_key *tg_ack_key(const struct tg_worker *w,
 /* An ACK that may carry a cookie: no flow is known of it. */
 static inline void tg_foresee_ack(struct tg_worker *w, struct tg_item *it)
 {
-	uint8_t strategy = w->box->proxy_cfg[it->id].strategy;
+	uint8_t strategy = w->config->proxy_cfg[it->id].strategy;
 	const struct tg_siphash_key *key;
 	struct tg_tcp_options o;
 	uint64_t epoch;
@@ -123,11 +123,11 @@ static inline uint64_t tg_lane_mac(const struct tg_worker *w, const struct tg_it
 static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it, struct tg_cookie *cookie)
 {
 	struct tg_tcp_options offered;
-	const struct tg_service *advertised = &w->box->services[it->id];
+	const struct tg_service *advertised = &w->config->services[it->id];
 	struct tg_decision d;
 
 	if (TG_UNLIKELY(!w->key_now))
-		d = tg_host_judge_no_key(w->box->stale_keys);
+		d = tg_host_judge_no_key(w->config->stale_keys);
 	else if (!tg_item_options(it, &offered))
 		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
 	else
@@ -140,7 +140,7 @@ static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it, st
 			tg_forward(w, it);
 		return false;
 	}
-	if (w->box->proxy_cfg[it->id].strategy == TG_STRATEGY_COOKIE)
+	if (w->config->proxy_cfg[it->id].strategy == TG_STRATEGY_COOKIE)
 		advertised = tg_advertised(w, &it->pkt, it->id);
 	it->answer = tg_synack_agree(&it->pkt, &offered, advertised);
 	*cookie = tg_cookie_make(&it->pkt, it->answer.option_bits, it->answer.options.ts_ok,
@@ -228,7 +228,7 @@ static inline void tg_auth_syn(struct tg_worker *w, struct tg_item *it, uint8_t 
 			tg_forward(w, it);
 		return;
 	}
-	challenge = tg_challenge(&it->pkt, &w->box->services[it->id],
+	challenge = tg_challenge(&it->pkt, &w->config->services[it->id],
 				 strategy == TG_STRATEGY_AUTH_TTL ? tg_item_ttl(it) : 0,
 				 &w->challenge_key, strategy == TG_STRATEGY_AUTH_WRONG);
 	tg_count(w, it->id,
@@ -240,8 +240,9 @@ static inline void tg_auth_syn(struct tg_worker *w, struct tg_item *it, uint8_t 
  * server is to judge it (RFC 5961). */
 static inline void tg_noflow_syn(struct tg_worker *w, struct tg_item *it, bool live)
 {
-	uint8_t strategy = w->box->proxy_cfg[it->id].strategy;
-	struct tg_syn_rule rule = tg_proxy_syn(w->box->services[it->id].mode, strategy, it->d, live);
+	uint8_t strategy = w->config->proxy_cfg[it->id].strategy;
+	struct tg_syn_rule rule = tg_proxy_syn(w->config->services[it->id].mode, strategy, it->d,
+					       live);
 
 	tg_count(w, it->id, TG_COUNT_syn);
 	tg_count(w, it->id, rule.counter);
@@ -335,7 +336,7 @@ static inline void tg_cookie_other(struct tg_worker *w, struct tg_item *it, stru
 		struct tg_flow flow = tg_flow_open(
 			&it->pkt, &it->ack_info,
 			tg_cookie_claimed_bits(it->ack_info.cookie, it->ack_info.ts_ok),
-			tg_proxy_flow_wscale(&w->box->services[it->id],
+			tg_proxy_flow_wscale(&w->config->services[it->id],
 					     tg_advertised(w, &it->pkt, it->id)),
 			tg_item_window(it), it->id, w->now_ms);
 

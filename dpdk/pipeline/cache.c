@@ -4,7 +4,7 @@
  */
 #include "cache.h"
 
-void tg_cache_again(struct tg_worker *w)
+void tg_cache_retransmit(struct tg_worker *w)
 {
 	uint32_t tick = TG_HALFOPEN_TICK(w->now_ns), look = w->cache.mask / 512 + 1, i, len;
 	struct rte_mbuf *m;

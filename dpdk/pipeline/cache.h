@@ -158,6 +158,6 @@ static inline void tg_cache_other(struct tg_worker *w, struct tg_item *it, struc
 
 /* Sends one SYN-ACK again, if one is due in the next few buckets. Called with the
  * clock, so at most a thousand times a second, whatever a flood keeps in the cache. */
-void tg_cache_again(struct tg_worker *w);
+void tg_cache_retransmit(struct tg_worker *w);
 
 #endif

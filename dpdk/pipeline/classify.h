@@ -18,14 +18,14 @@ static bool router_takes(struct tg_worker *w, struct tg_item *it)
 	if (it->m->data_len < TG_ETH_HDR_LEN + 28)
 		return false;
 	if (tg_load16(d + TG_ETH_TYPE) == TG_ETHERTYPE_ARP && tg_load16(d + 20) == 0x0100) {
-		for (i = 0; i < w->box->own_addrs_n; i++) {
-			if (w->box->own_addrs[i].addr != tg_load32(d + 38) ||
-			    w->box->own_addrs[i].port != it->port)
+		for (i = 0; i < w->config->own_addrs_n; i++) {
+			if (w->config->own_addrs[i].addr != tg_load32(d + 38) ||
+			    w->config->own_addrs[i].port != it->port)
 				continue;
 			tg_store16(d + 20, 0x0200); /* reply */
 			memcpy(d + 32, d + 22, 10);
 			memcpy(d + 22, w->ports[it->port].mac, 6);
-			tg_store32(d + 28, w->box->own_addrs[i].addr);
+			tg_store32(d + 28, w->config->own_addrs[i].addr);
 			memcpy(d, d + 32, 6);
 			memcpy(d + 6, w->ports[it->port].mac, 6);
 			tg_send(w, it->port, it->m);
@@ -39,21 +39,21 @@ static bool router_takes(struct tg_worker *w, struct tg_item *it)
 
 static inline void classify_tcp(struct tg_worker *w, struct tg_item *it)
 {
-	const struct tg_box *box = w->box;
+	const struct tg_config *config = w->config;
 
 	it->todo = TG_TODO_TCP;
-	it->to_service = tg_box_port_is_protected(box, TG_DST_PORT_BE(&it->pkt));
-	it->from_service = tg_box_port_is_protected(box, TG_SRC_PORT_BE(&it->pkt));
-	if (box->flows && (it->to_service || it->from_service))
+	it->to_service = tg_config_port_is_protected(config, TG_DST_PORT_BE(&it->pkt));
+	it->from_service = tg_config_port_is_protected(config, TG_SRC_PORT_BE(&it->pkt));
+	if (config->flows && (it->to_service || it->from_service))
 		tg_fetch_flow(w, it, it->to_service ? TG_TO_SERVER : TG_TO_CLIENT);
 	if (!it->to_service)
 		return;
-	it->id = (uint16_t)tg_box_service_find(box, &it->pkt);
-	if (!it->id || box->services[it->id].mode == TG_MODE_OFF) {
+	it->id = (uint16_t)tg_config_service_find(config, &it->pkt);
+	if (!it->id || config->services[it->id].mode == TG_MODE_OFF) {
 		it->id = 0;
 		return;
 	}
-	if (!tg_strategy_translates(box->proxy_cfg[it->id].strategy))
+	if (!tg_strategy_translates(config->proxy_cfg[it->id].strategy))
 		tg_whitelist_prefetch(&w->white, tg_white_key_of(w, &it->pkt));
 	if (tg_host_is_syn(&it->pkt))
 		tg_foresee_syn(w, it);
@@ -68,9 +68,9 @@ static inline void foresee(struct tg_worker *w, struct tg_item *it)
 		known = tg_foresee_flow(w, it);
 	if (syn || !it->id)
 		return;
-	if (!tg_strategy_translates(w->box->proxy_cfg[it->id].strategy))
+	if (!tg_strategy_translates(w->config->proxy_cfg[it->id].strategy))
 		tg_whitelist_fetch(&w->white, tg_white_key_of(w, &it->pkt));
-	if (!known && !tg_proxy_unasked(w->box->services[it->id].mode, it->parse) &&
+	if (!known && !tg_proxy_unasked(w->config->services[it->id].mode, it->parse) &&
 	    tg_item_may_prove(w, it))
 		tg_foresee_ack(w, it);
 }
@@ -112,7 +112,7 @@ static inline void classify(struct tg_worker *w, struct tg_item *it, struct rte_
 	it->todo = TG_TODO_OTHER;
 	data = TG_DATA(m);
 	it->parse = (uint8_t)parse(&it->pkt, data, m->data_len);
-	if (TG_UNLIKELY(w->box->router) && !router_takes(w, it)) {
+	if (TG_UNLIKELY(w->config->router) && !router_takes(w, it)) {
 		if (it->todo != TG_TODO_GONE) {
 			tg_count(w, 0, TG_COUNT_drop_no_route);
 			tg_drop(w, m);

@@ -59,12 +59,12 @@ static inline bool tg_closed_is_near(struct tg_worker *w, const struct tg_packet
 static inline void tg_closed_listen(struct tg_worker *w, const struct tg_item *it)
 {
 	struct tg_listener_key place = tg_closed_place(&it->pkt, true);
-	const struct tg_route *r = w->box->router
-					   ? tg_box_route(w->box, &it->pkt.src, it->pkt.family)
+	const struct tg_route *r = w->config->router
+					   ? tg_config_route(w->config, &it->pkt.src, it->pkt.family)
 					   : NULL;
 	struct tg_closed_entry *e = tg_closed_find(w, &place);
 
-	if (w->box->router && (!r || r->port != it->port))
+	if (w->config->router && (!r || r->port != it->port))
 		return; /* not from where the server is */
 	if (tg_closed_hear(e, &place, &it->pkt, w->now_ns) == TG_CLOSED_REFUSES &&
 	    w->closed.until_ns < e->until_ns)

@@ -13,14 +13,14 @@
 
 #include <rte_mbuf.h>
 
-#include "box.h"
+#include "config.h"
 #include "siphash_burst.h"
 
 #define TG_FAST_SERVERS 64 /* of each family; a power of two */
 #define TG_FAST_ROOM 128   /* bytes from the frame's begin that a buffer must have */
 
 /* Which way a frame of the burst goes. */
-enum tg_fast_way {
+enum tg_fast_path {
 	TG_SLOW_PATH, /* the long one: its struct tg_item is set */
 	TG_FAST_SYN,
 	TG_FAST_SEGMENT,
@@ -97,7 +97,7 @@ struct tg_fast {
 		*white_bits[2]; /* presence, active and history: as of this burst */
 	uint64_t syns, segments; /* that went the fast path */
 	uint64_t wides, wide_segments; /* of these, those eight at once */
-	uint8_t way[TG_LANES_MAX];
+	uint8_t path[TG_LANES_MAX];
 	struct tg_fast_frame frame[TG_LANES_MAX];
 	struct tg_siphash_batch cookies4, cookies6, wide; /* under the key of now */
 	struct tg_siphash_batch flows4, flows6, wide_flows; /* under the table's */

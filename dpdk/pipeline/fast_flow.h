@@ -33,10 +33,10 @@ TG_INLINE int16_t tg_fast_segment_lane(struct tg_worker *w, const struct tg_pack
 TG_INLINE bool tg_fast_segment_take(struct tg_worker *w, struct tg_fast_frame *f,
 				    const struct tg_packet *pkt, const uint8_t *tcp, uint32_t hdr_len)
 {
-	bool to = tg_box_port_is_protected(w->box, TG_DST_PORT_BE(pkt));
-	bool from = tg_box_port_is_protected(w->box, TG_SRC_PORT_BE(pkt));
+	bool to = tg_config_port_is_protected(w->config, TG_DST_PORT_BE(pkt));
+	bool from = tg_config_port_is_protected(w->config, TG_SRC_PORT_BE(pkt));
 
-	if (!w->box->flows || to == from)
+	if (!w->config->flows || to == from)
 		return false;
 	if ((f->m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE)
 		return false; /* its checksum is to be completed */
@@ -93,13 +93,13 @@ static struct tg_flow_entry *__attribute__((noinline)) tg_fast_segment_find(
 }
 
 /* A router's way for it. */
-static bool __attribute__((noinline)) tg_fast_segment_way(const struct tg_worker *w,
-							  const struct tg_fast_frame *f,
-							  struct tg_way *way)
+static bool __attribute__((noinline)) tg_fast_segment_output(const struct tg_worker *w,
+							     const struct tg_fast_frame *f,
+							     struct tg_output *output)
 {
 	struct tg_packet pkt = tg_fast_packet(f->ip, f->v6);
 
-	return tg_way_route(w, f->m, f->l3_off, pkt.family, &pkt.dst, way) == TG_WAY_OPEN;
+	return tg_output_route(w, f->m, f->l3_off, pkt.family, &pkt.dst, output) == TG_OUTPUT_OPEN;
 }
 
 /* Last stage, its direction and family known when this is compiled. */
@@ -109,23 +109,23 @@ TG_INLINE bool tg_fast_segment_turn(struct tg_worker *w, struct tg_fast_frame *f
 	struct tg_packet pkt = tg_fast_packet(f->ip, v6);
 	struct tg_flow_key key = tg_flow_key_of(&pkt, dir);
 	struct tg_flow_entry *e = tg_flow_table_at(&w->flows, f->slot, &key);
-	struct tg_way way;
+	struct tg_output output;
 
 	if (TG_UNLIKELY(!e))
 		e = tg_fast_segment_find(w, f);
 	if (TG_UNLIKELY(!e || e->flow.state != TG_FLOW_READY || (e->flow.flags & ~TG_FLOW_TS) ||
 			e->flow.waits))
 		return false;
-	if (TG_UNLIKELY(w->box->router) && !tg_fast_segment_way(w, f, &way))
+	if (TG_UNLIKELY(w->config->router) && !tg_fast_segment_output(w, f, &output))
 		return false; /* its sender is to be told */
 	if (dir == TG_TO_CLIENT)
 		tg_fast_note_acked(tg_fast_tcp(f), &e->flow, port);
 	tg_fast_translate(tg_fast_tcp(f), &e->flow, dir);
 	w->fast.segments++;
-	if (TG_LIKELY(!w->box->router))
+	if (TG_LIKELY(!w->config->router))
 		tg_forward_ip(w, f->m, port, 0, 0, NULL, false);
 	else
-		tg_way_send(w, f->m, f->l3_off, pkt.family, &way);
+		tg_output_send(w, f->m, f->l3_off, pkt.family, &output);
 	return true;
 }
 

@@ -104,25 +104,25 @@ static void __attribute__((noinline)) tg_fast_learn(struct tg_worker *w, struct 
 					 .ports = (uint32_t)port_be << 16,
 					 .family = family},
 			       *syn = &packet;
-	const struct tg_box *box = w->box;
+	const struct tg_config *config = w->config;
 	uint32_t id = 0, i;
 
-	if (tg_box_port_is_protected(box, TG_DST_PORT_BE(syn)))
-		id = tg_box_service_find(box, syn);
+	if (tg_config_port_is_protected(config, TG_DST_PORT_BE(syn)))
+		id = tg_config_service_find(config, syn);
 	s->addr[0] = syn->dst.d[0];
 	s->addr[1] = syn->dst.d[1];
 	s->port_be = TG_DST_PORT_BE(syn);
 	s->round = w->fast.round;
 	s->id = (uint16_t)id;
-	s->strategy = box->proxy_cfg[id].strategy;
-	s->answers = id && box->services[id].mode == TG_MODE_ALWAYS && !tg_packet_is_group(syn) &&
-		     s->strategy != TG_STRATEGY_CACHE &&
+	s->strategy = config->proxy_cfg[id].strategy;
+	s->answers = id && config->services[id].mode == TG_MODE_ALWAYS &&
+		     !tg_packet_is_group(syn) && s->strategy != TG_STRATEGY_CACHE &&
 		     (w->key_now || !tg_strategy_has_cookie(s->strategy)) &&
 		     !tg_closed_is_near(w, syn);
 	if (!s->answers)
 		return;
 	s->advertised = s->strategy == TG_STRATEGY_COOKIE ? *tg_advertised(w, syn, id)
-							  : box->services[id];
+							  : config->services[id];
 	for (i = 0; i < 8; i++)
 		s->form[i].len = 0;
 }
@@ -240,7 +240,7 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f,
 
 	if (tg_fast_source_is_odd(syn) || !tg_fast_answer_sums(f, syn, tcp, hdr_len))
 		return false;
-	if (w->box->flows && tg_box_port_is_protected(w->box, TG_SRC_PORT_BE(syn)))
+	if (w->config->flows && tg_config_port_is_protected(w->config, TG_SRC_PORT_BE(syn)))
 		return false;
 	s = tg_fast_server_of(w, syn);
 	if (!s || !tg_tcp_options_known(tcp + TG_TCP_HDR_LEN, hdr_len - TG_TCP_HDR_LEN, &o))
@@ -251,7 +251,7 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f,
 		tg_form_make(w, s, form, syn->family, kinds);
 	f->server = s;
 	f->form = form;
-	if (w->box->flows) {
+	if (w->config->flows) {
 		f->presence = tg_presence_flow(syn, w->presence_salt);
 		tg_fast_bits_fetch(w->fast.flow_bits, f->presence);
 	}
@@ -274,7 +274,7 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f,
 /* True if a table may know the SYN's tuple or source: then it is not answered here. */
 TG_INLINE bool tg_fast_syn_is_known(const struct tg_worker *w, const struct tg_fast_frame *f)
 {
-	return (w->box->flows && tg_fast_bits_maybe(w->fast.flow_bits, f->presence)) ||
+	return (w->config->flows && tg_fast_bits_maybe(w->fast.flow_bits, f->presence)) ||
 	       (f->server->strategy != TG_STRATEGY_COOKIE &&
 		tg_fast_bits_maybe(w->fast.white_bits, f->white));
 }

@@ -49,8 +49,8 @@ TG_INLINE __mmask8 tg_wide_sources_odd(const struct tg_worker *w, __m512i addrs,
 		       _mm512_cmpeq_epi64_mask(first, TG_WIDE_ALL(127)) |
 		       _mm512_cmpeq_epi64_mask(src, _mm512_srli_epi64(addrs, 32));
 
-	if (w->box->flows)
-		odd |= tg_wide_protected(w->box, _mm512_and_si512(ports, TG_WIDE_ALL(0xffff)));
+	if (w->config->flows)
+		odd |= tg_wide_protected(w->config, _mm512_and_si512(ports, TG_WIDE_ALL(0xffff)));
 	return odd;
 }
 
@@ -190,13 +190,14 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 		&b->m[2][at],
 		_mm512_or_si512(bits, TG_WIDE_ALL(tg_cookie_tail(4, 0, TG_COOKIE_TS, w->epoch))));
 	_mm512_store_si512(g->tsval, _mm512_srli_epi64(tsval, 32));
-	if (w->box->flows)
+	if (w->config->flows)
 		tg_wide_fetch(g->presence, w->fast.flow_bits,
 			      tg_wide_presence_flow(addrs, _mm512_and_si512(ports, TG_WIDE_LOW),
 						    w->presence_salt));
 	if (s->strategy != TG_STRATEGY_COOKIE)
-		tg_wide_fetch(g->white, w->fast.white_bits,
-			      tg_wide_presence_source(addrs, w->box->white_v4_mask, w->presence_salt));
+		tg_wide_fetch(
+			g->white, w->fast.white_bits,
+			tg_wide_presence_source(addrs, w->config->white_v4_mask, w->presence_salt));
 	if (tg_strategy_has_cookie(s->strategy))
 		b->n = at + TG_WIDE;
 	return true;
@@ -222,7 +223,7 @@ TG_INLINE __mmask8 tg_wide_known(const struct tg_worker *w, const struct tg_wide
 {
 	__mmask8 known = 0;
 
-	if (w->box->flows)
+	if (w->config->flows)
 		known |= tg_wide_maybe(w->fast.flow_bits, _mm512_load_si512(g->presence));
 	if (g->server->strategy != TG_STRATEGY_COOKIE)
 		known |= tg_wide_maybe(w->fast.white_bits, _mm512_load_si512(g->white));

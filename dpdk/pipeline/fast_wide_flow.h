@@ -70,7 +70,7 @@ TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const
 	__m512i q[8], ports;
 
 	/* Checksums that are to be completed; seen once too often if one has one bit, another the other. */
-	if (!w->box->flows ||
+	if (!w->config->flows ||
 	    _mm512_mask_cmpeq_epi64_mask(flags_word, _mm512_and_si512(f->mbuf_any, none), none))
 		return false;
 	tg_wide_columns(f->even, false, &q[0], &q[4]);
@@ -80,8 +80,8 @@ TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const
 	if (tg_wide_segments_odd(q, lens, &ts))
 		return false;
 	ports = _mm512_and_si512(q[3], TG_WIDE_LOW);
-	to = tg_wide_protected(w->box, _mm512_srli_epi64(ports, 16));
-	from = tg_wide_protected(w->box, _mm512_and_si512(ports, TG_WIDE_ALL(0xffff)));
+	to = tg_wide_protected(w->config, _mm512_srli_epi64(ports, 16));
+	from = tg_wide_protected(w->config, _mm512_and_si512(ports, TG_WIDE_ALL(0xffff)));
 	if ((to ^ from) != 0xff)
 		return false;
 	/* the flow's key: as its client's segments have it */
@@ -145,7 +145,7 @@ static void __attribute__((noinline)) tg_wide_segments_part(struct tg_worker *w,
 	uint32_t i;
 
 	for (i = 0; i < TG_WIDE; i++) {
-		w->fast.way[at + i] = TG_FAST_SEGMENT;
+		w->fast.path[at + i] = TG_FAST_SEGMENT;
 		w->fast.frame[at + i] = (struct tg_fast_frame){
 			.m = m[i],
 			.ip = TG_DATA(m[i]) + TG_ETH_HDR_LEN,
@@ -287,9 +287,9 @@ TG_INLINE bool tg_wide_segments_translate(struct tg_worker *w, struct rte_mbuf *
 }
 
 /* A router's ways for eight segments. False: one has none, and its sender is to be told. */
-static bool __attribute__((noinline)) tg_wide_segments_ways(const struct tg_worker *w,
-							    struct rte_mbuf *const *m,
-							    struct tg_way way[8])
+static bool __attribute__((noinline)) tg_wide_segments_outputs(const struct tg_worker *w,
+							       struct rte_mbuf *const *m,
+							       struct tg_output output[8])
 {
 	bool open = true;
 	int i;
@@ -298,7 +298,7 @@ static bool __attribute__((noinline)) tg_wide_segments_ways(const struct tg_work
 		struct tg_fast_frame f = {
 			.m = m[i], .ip = TG_DATA(m[i]) + TG_ETH_HDR_LEN, .l3_off = TG_ETH_HDR_LEN};
 
-		open = open && tg_fast_segment_way(w, &f, &way[i]);
+		open = open && tg_fast_segment_output(w, &f, &output[i]);
 	}
 	return open;
 }
@@ -310,20 +310,20 @@ TG_INLINE bool tg_wide_segments_send(struct tg_worker *w, struct rte_mbuf *const
 	uint16_t to = port ^ 1, i;
 	__m512i lens = _mm512_and_si512(_mm512_load_si512(w->fast.segments8[at / TG_WIDE].lens),
 					TG_WIDE_LOW);
-	struct tg_way way[TG_WIDE];
+	struct tg_output output[TG_WIDE];
 
-	if (TG_UNLIKELY(w->box->router)
-		    ? !tg_wide_segments_ways(w, m, way)
+	if (TG_UNLIKELY(w->config->router)
+		    ? !tg_wide_segments_outputs(w, m, output)
 		    : to >= w->ports_n ||
 			      _mm512_cmpgt_epi64_mask(lens, TG_WIDE_ALL(w->ports[to].max_frame)))
 		return false;
 	if (TG_UNLIKELY(!tg_wide_segments_translate(w, m, at, port)))
 		return false;
-	if (TG_LIKELY(!w->box->router))
+	if (TG_LIKELY(!w->config->router))
 		tg_wide_send(w, to, m);
 	else
 		for (i = 0; i < TG_WIDE; i++)
-			tg_way_send(w, m[i], TG_ETH_HDR_LEN, 4, &way[i]);
+			tg_output_send(w, m[i], TG_ETH_HDR_LEN, 4, &output[i]);
 	w->fast.segments += TG_WIDE;
 	w->fast.wide_segments += TG_WIDE;
 	return true;

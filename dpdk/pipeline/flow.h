@@ -125,15 +125,15 @@ static inline bool tg_translate(const struct tg_item *it, const struct tg_flow *
 }
 
 /* The way of the frame in hand; it is refused, as it came, if there is none. */
-static inline bool tg_item_way(struct tg_worker *w, struct tg_item *it)
+static inline bool tg_item_output(struct tg_worker *w, struct tg_item *it)
 {
-	struct tg_way way;
-	enum tg_way_state state = tg_way_find(w, it->m, it->port, it->pkt.l3_off, it->pkt.family,
-					      &it->pkt.dst, &way);
+	struct tg_output output;
+	enum tg_output_state state = tg_output_find(w, it->m, it->port, it->pkt.l3_off,
+						    it->pkt.family, &it->pkt.dst, &output);
 
-	if (TG_LIKELY(state == TG_WAY_OPEN || state == TG_WAY_ASK || state == TG_WAY_CUT))
+	if (TG_LIKELY(state == TG_OUTPUT_OPEN || state == TG_OUTPUT_ASK || state == TG_OUTPUT_CUT))
 		return true;
-	tg_way_refuse(w, it->m, it->port, it->pkt.l3_off, it->pkt.family, &way, state, true);
+	tg_output_refuse(w, it->m, it->port, it->pkt.l3_off, it->pkt.family, &output, state, true);
 	return false;
 }
 
@@ -148,7 +148,7 @@ static inline void tg_flow_forward(struct tg_worker *w, struct tg_item *it, stru
 	struct tg_flow *f = &e->flow;
 	enum tg_flow_turn turn;
 
-	if (TG_UNLIKELY(w->box->router) && !tg_item_way(w, it))
+	if (TG_UNLIKELY(w->config->router) && !tg_item_output(w, it))
 		return;
 	if (TG_UNLIKELY(!tg_translate(it, f, dir))) {
 		tg_drop(w, it->m);

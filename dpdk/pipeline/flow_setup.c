@@ -43,7 +43,7 @@ bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct tg_flow *flow
 	}
 	tg_count(w, flow->service, TG_COUNT_flow_opened);
 	syn = tg_flow_syn(&it->pkt, flow, tg_flow_syn_isn(flow, &w->ask_key), false);
-	if (w->box->proxy_cfg[flow->service].first_data == TG_FIRST_DATA_STORE &&
+	if (w->config->proxy_cfg[flow->service].first_data == TG_FIRST_DATA_STORE &&
 	    tg_item_has_data(it)) {
 		tg_segment_send_new(w, it, &syn);
 		if (!tg_flow_keep(w, it, flow->service))
@@ -79,7 +79,7 @@ void tg_setup_client(struct tg_worker *w, struct tg_item *it, struct tg_flow_ent
 		f->syn.ms = (uint16_t)w->now_ms;
 		tg_count(w, service, TG_COUNT_flow_again);
 	}
-	if (w->box->proxy_cfg[service].first_data == TG_FIRST_DATA_STORE && tg_item_has_data(it)) {
+	if (w->config->proxy_cfg[service].first_data == TG_FIRST_DATA_STORE && tg_item_has_data(it)) {
 		if (!early)
 			tg_segment_send_new(w, it, &s);
 		if (!tg_flow_keep(w, it, service))
@@ -125,9 +125,9 @@ static uint16_t tg_client_port(const struct tg_worker *w, const struct tg_item *
 {
 	const struct tg_route *r;
 
-	if (!w->box->router)
+	if (!w->config->router)
 		return it->port ^ 1;
-	r = tg_box_route(w->box, &it->pkt.dst, it->pkt.family);
+	r = tg_config_route(w->config, &it->pkt.dst, it->pkt.family);
 	return r ? r->port : it->port;
 }
 
@@ -137,7 +137,7 @@ static uint16_t tg_client_port(const struct tg_worker *w, const struct tg_item *
 static void tg_setup_accept(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e,
 			    const struct tg_tcp_options *o)
 {
-	uint8_t first_data = w->box->proxy_cfg[e->flow.service].first_data;
+	uint8_t first_data = w->config->proxy_cfg[e->flow.service].first_data;
 	bool heard = e->flow.flags & TG_FLOW_HEARD;
 	uint16_t field = tg_item_window(it);
 	struct tg_segment ack, window;
@@ -210,7 +210,7 @@ static void tg_setup_synack(struct tg_worker *w, struct tg_item *it, struct tg_f
 	} else if ((known = tg_servers_find(&w->servers, &server))) {
 		tg_learned_doubt(known, &it->pkt, &o, w->now_ms);
 	}
-	next = tg_setup_next(&e->flow, &it->pkt, &o, w->box->proxy_cfg[e->flow.service].fixed);
+	next = tg_setup_next(&e->flow, &it->pkt, &o, w->config->proxy_cfg[e->flow.service].fixed);
 	if (next == TG_SETUP_MISMATCH)
 		tg_setup_mismatch(w, it, e);
 	else if (next == TG_SETUP_ACCEPT)
@@ -228,9 +228,9 @@ static bool tg_is_clients(const struct tg_worker *w, const struct tg_item *it,
 
 	if (it->port != f->client_port)
 		return false;
-	if (!w->box->router)
+	if (!w->config->router)
 		return true;
-	r = tg_box_route(w->box, &it->pkt.src, it->pkt.family);
+	r = tg_config_route(w->config, &it->pkt.src, it->pkt.family);
 	return r && r->port != it->port;
 }
 
@@ -264,7 +264,7 @@ void tg_setup_server(struct tg_worker *w, struct tg_item *it, struct tg_flow_ent
 	}
 }
 
-void tg_ready_again(struct tg_worker *w, struct tg_item *it, struct tg_flow *f)
+void tg_ready_reack(struct tg_worker *w, struct tg_item *it, struct tg_flow *f)
 {
 	struct tg_tcp_options o;
 	struct tg_segment s;

@@ -26,7 +26,7 @@ void tg_setup_client(struct tg_worker *w, struct tg_item *it, struct tg_flow_ent
 void tg_setup_server(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e);
 
 /* A SYN-ACK that a server sends again: its handshake is completed again. */
-void tg_ready_again(struct tg_worker *w, struct tg_item *it, struct tg_flow *f);
+void tg_ready_reack(struct tg_worker *w, struct tg_item *it, struct tg_flow *f);
 
 static inline void tg_from_server(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
@@ -35,7 +35,7 @@ static inline void tg_from_server(struct tg_worker *w, struct tg_item *it, struc
 		tg_setup_server(w, it, e);
 		break;
 	case TG_FROM_SERVER_REACK:
-		tg_ready_again(w, it, &e->flow);
+		tg_ready_reack(w, it, &e->flow);
 		break;
 	case TG_FROM_SERVER_RESTART:
 		tg_flow_restart(&e->flow, &it->pkt);

@@ -74,7 +74,8 @@ void tg_icmp_translate(struct tg_worker *w, struct tg_item *it)
 	tcp_off = tg_icmp_quoted(data, len, off + TG_ICMP_HDR_LEN, &q.pkt);
 	if (!tcp_off)
 		return;
-	dir = tg_box_port_is_protected(w->box, TG_SRC_PORT_BE(&q.pkt)) ? TG_TO_CLIENT : TG_TO_SERVER;
+	dir = tg_config_port_is_protected(w->config, TG_SRC_PORT_BE(&q.pkt)) ? TG_TO_CLIENT
+									     : TG_TO_SERVER;
 	e = tg_flow_find(w, &q, dir);
 	/* RFC 792 promises eight bytes of TCP; towards the client they are untouched. */
 	if (!e || e->flow.state != TG_FLOW_READY ||

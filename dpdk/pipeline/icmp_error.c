@@ -43,7 +43,7 @@ static const union tg_addr *tg_icmp_error_source(const struct tg_worker *w, uint
 	uint32_t i;
 
 	for (i = 0; i < TG_PORTS_MAX; i++) {
-		const struct tg_link *l = &w->box->links[i];
+		const struct tg_link *l = &w->config->links[i];
 		const union tg_addr *a = family == 4 ? &l->addr4 : &l->addr6;
 
 		if (!(a->d[0] | a->d[1]))

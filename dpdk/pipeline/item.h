@@ -124,14 +124,14 @@ TG_INLINE bool tg_item_options(const struct tg_item *it, struct tg_tcp_options *
 static inline struct tg_decision tg_item_signed(struct tg_worker *w, const struct tg_item *it,
 						const struct tg_tcp_options *offered)
 {
-	return tg_signed_judge_at(offered->auth, w->box->services[it->id].signed_cost_us,
+	return tg_signed_judge_at(offered->auth, w->config->services[it->id].signed_cost_us,
 				  &w->allowances[it->id], w->now_ns);
 }
 
 /* tg_proxy_may_prove of the segment in hand, under its service's strategy. */
 static inline bool tg_item_may_prove(const struct tg_worker *w, const struct tg_item *it)
 {
-	return tg_proxy_may_prove(w->box->proxy_cfg[it->id].strategy, &it->pkt, it->m->pkt_len);
+	return tg_proxy_may_prove(w->config->proxy_cfg[it->id].strategy, &it->pkt, it->m->pkt_len);
 }
 
 static inline uint8_t tg_item_ttl(const struct tg_item *it)

@@ -26,7 +26,7 @@
 static inline void hash_batch(const struct tg_worker *w, struct tg_siphash_batch *b)
 {
 	if (b->n)
-		w->way->run(b);
+		w->variant->run(b);
 }
 
 static inline void prefetch_buckets(const struct tg_worker *w, const struct tg_siphash_batch *b)
@@ -47,7 +47,7 @@ static inline void prefetch_flows(struct tg_worker *w, uint32_t n)
 	for (i = 0; i < n; i++) {
 		struct tg_item *it = &w->items[i];
 
-		if (w->fast.way[i] == TG_SLOW_PATH && it->todo == TG_TODO_TCP && it->flow_lane >= 0)
+		if (w->fast.path[i] == TG_SLOW_PATH && it->todo == TG_TODO_TCP && it->flow_lane >= 0)
 			(void)tg_flow_prefetch(&w->flows, tg_lane_flow(w, it), it->pkt.family);
 	}
 }
@@ -91,17 +91,17 @@ static inline void hash_all(struct tg_worker *w, uint32_t n)
  * belong to. */
 static inline void act_case(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
-	uint8_t strategy = w->box->proxy_cfg[it->id].strategy;
+	uint8_t strategy = w->config->proxy_cfg[it->id].strategy;
 
 	if (!it->id) {
 		tg_forward(w, it);
 		return;
 	}
 	if (tg_host_is_syn(&it->pkt)) {
-		if (w->box->flows)
+		if (w->config->flows)
 			e = tg_flow_find(w, it, TG_TO_SERVER);
 		tg_noflow_syn(w, it, e && tg_flow_is_live(&e->flow));
-	} else if (tg_proxy_unasked(w->box->services[it->id].mode, it->parse)) {
+	} else if (tg_proxy_unasked(w->config->services[it->id].mode, it->parse)) {
 		tg_forward(w, it);
 	} else if (strategy == TG_STRATEGY_COOKIE) {
 		tg_cookie_other(w, it, e);
@@ -116,12 +116,12 @@ static inline void act_tcp(struct tg_worker *w, struct tg_item *it)
 {
 	struct tg_flow_entry *e = NULL, *back;
 
-	if (w->box->flows && it->to_service && !tg_host_is_syn(&it->pkt)) {
+	if (w->config->flows && it->to_service && !tg_host_is_syn(&it->pkt)) {
 		e = tg_flow_find(w, it, TG_TO_SERVER);
 		if (e && tg_from_client(w, it, e))
 			return;
 	}
-	if (!e && w->box->flows && it->from_service) {
+	if (!e && w->config->flows && it->from_service) {
 		back = tg_flow_find(w, it, TG_TO_CLIENT);
 		if (back) {
 			tg_from_server(w, it, back);
@@ -145,15 +145,15 @@ static void act_other(struct tg_worker *w, struct tg_item *it)
 	union tg_addr dst = {{0, 0}};
 
 	if (d.verdict == TG_DROP) {
-		tg_count(w, 0, w->box->enforce ? d.counter : TG_COUNT_would_drop);
-		if (w->box->enforce) {
+		tg_count(w, 0, w->config->enforce ? d.counter : TG_COUNT_would_drop);
+		if (w->config->enforce) {
 			tg_drop(w, it->m);
 			return;
 		}
-	} else if (w->box->flows && it->pkt.l3_off) {
+	} else if (w->config->flows && it->pkt.l3_off) {
 		tg_icmp_translate(w, it);
 	}
-	if (!w->box->router) {
+	if (!w->config->router) {
 		tg_forward_ip(w, it->m, it->port, 0, 0, &dst, true);
 		return;
 	}
@@ -186,7 +186,7 @@ static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t 
 {
 #if TG_HAS_WIDE
 	uint32_t i;
-	uint8_t way;
+	uint8_t path;
 
 	if (at + TG_WIDE > n || w->fast.off)
 		return false;
@@ -196,10 +196,10 @@ static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t 
 		__builtin_prefetch(data);
 		__builtin_prefetch(data + 64);
 	}
-	way = tg_wide_take(w, m + at, at, mac, mask);
-	if (way == TG_SLOW_PATH)
+	path = tg_wide_take(w, m + at, at, mac, mask);
+	if (path == TG_SLOW_PATH)
 		return false;
-	memset(&w->fast.way[at], way, TG_WIDE);
+	memset(&w->fast.path[at], path, TG_WIDE);
 	return true;
 #else
 	(void)w, (void)m, (void)at, (void)n, (void)mac, (void)mask;
@@ -212,10 +212,10 @@ static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n
 {
 	/* A bridge answers no frame to a group; a router takes frames for itself only. */
 	/* the destination's, or that it is no group; and that the source is none */
-	uint64_t mask = (w->box->router ? 0xffffffffffffULL : 1) | 1ULL << 48, mac = 0;
+	uint64_t mask = (w->config->router ? 0xffffffffffffULL : 1) | 1ULL << 48, mac = 0;
 	uint32_t i, many = 0;
 
-	if (w->box->router)
+	if (w->config->router)
 		memcpy(&mac, w->ports[port].mac, 6);
 	w->fast.flow_bits[0] = w->flows.swap.active->presence;
 	w->fast.flow_bits[1] = w->flows.swap.history->presence;
@@ -231,10 +231,10 @@ static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n
 		}
 		if (i + PREFETCH_AHEAD < n)
 			__builtin_prefetch(TG_DATA(m[i + PREFETCH_AHEAD]));
-		w->fast.way[i] = TG_UNLIKELY(w->fast.off)
-					 ? TG_SLOW_PATH
-					 : tg_fast_take(w, &w->fast.frame[i], m[i], mac, mask);
-		if (w->fast.way[i] == TG_SLOW_PATH) {
+		w->fast.path[i] = TG_UNLIKELY(w->fast.off)
+					  ? TG_SLOW_PATH
+					  : tg_fast_take(w, &w->fast.frame[i], m[i], mac, mask);
+		if (w->fast.path[i] == TG_SLOW_PATH) {
 			classify(w, &w->items[i], m[i], port);
 			many++;
 		}
@@ -261,16 +261,16 @@ static inline void foresee_all(struct tg_worker *w, struct rte_mbuf **m, uint32_
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		if (w->fast.way[i] == TG_FAST_WIDE_SEGMENT && fetch_wide(w, m + i, i)) {
+		if (w->fast.path[i] == TG_FAST_WIDE_SEGMENT && fetch_wide(w, m + i, i)) {
 			i += TG_WIDE - 1;
 			continue;
 		}
-		if (w->fast.way[i] == TG_FAST_SEGMENT &&
+		if (w->fast.path[i] == TG_FAST_SEGMENT &&
 		    !tg_fast_segment_fetch(w, &w->fast.frame[i])) {
-			w->fast.way[i] = TG_SLOW_PATH;
+			w->fast.path[i] = TG_SLOW_PATH;
 			classify(w, &w->items[i], w->fast.frame[i].m, port);
 		}
-		if (w->fast.way[i] == TG_SLOW_PATH && w->items[i].todo == TG_TODO_TCP)
+		if (w->fast.path[i] == TG_SLOW_PATH && w->items[i].todo == TG_TODO_TCP)
 			foresee(w, &w->items[i]);
 	}
 }
@@ -344,23 +344,23 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 	}
 	for (i = 0; i < n; i++) {
 		struct tg_fast_frame *f = &w->fast.frame[i];
-		uint8_t way;
+		uint8_t path;
 
-		if (w->fast.way[i] == TG_FAST_WIDE_SEGMENT && act_wide_segments(w, m + i, i, port)) {
+		if (w->fast.path[i] == TG_FAST_WIDE_SEGMENT && act_wide_segments(w, m + i, i, port)) {
 			i += TG_WIDE - 1;
 			continue;
 		}
-		way = w->fast.way[i];
-		if (way == TG_FAST_WIDE) {
+		path = w->fast.path[i];
+		if (path == TG_FAST_WIDE) {
 			act_wide(w, m + i, i, port, &tally);
 			i += TG_WIDE - 1;
 			continue;
 		}
-		if (TG_LIKELY(way == TG_FAST_SYN && !tg_fast_syn_is_known(w, f)))
+		if (TG_LIKELY(path == TG_FAST_SYN && !tg_fast_syn_is_known(w, f)))
 			tg_fast_answer(w, f, port, &tally);
-		else if (way == TG_SLOW_PATH)
+		else if (path == TG_SLOW_PATH)
 			act(w, &w->items[i]);
-		else if (way == TG_FAST_SYN || !tg_fast_segment_send(w, f, port))
+		else if (path == TG_FAST_SYN || !tg_fast_segment_send(w, f, port))
 			act_alone(w, m[i], i, port);
 	}
 	tg_fast_tally_flush(w, &tally);

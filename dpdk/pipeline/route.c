@@ -7,58 +7,60 @@
 #include "fragment.h"
 #include "icmp_error.h"
 
-void tg_way_refuse(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint32_t l3_off,
-		   uint8_t family, const struct tg_way *way, enum tg_way_state state, bool tell)
+void tg_output_refuse(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint32_t l3_off,
+		      uint8_t family, const struct tg_output *output, enum tg_output_state state,
+		      bool notify)
 {
-	if (state == TG_WAY_OURS) {
+	if (state == TG_OUTPUT_OURS) {
 		tg_drop(w, m);
 		return;
 	}
-	if (tell && state == TG_WAY_TTL)
+	if (notify && state == TG_OUTPUT_TTL)
 		tg_icmp_error_send(w, m, port, l3_off, family, TG_ICMP_TIME_EXCEEDED, 0);
-	else if (tell && state == TG_WAY_TOO_BIG)
+	else if (notify && state == TG_OUTPUT_TOO_BIG)
 		tg_icmp_error_send(w, m, port, l3_off, family, TG_ICMP_TOO_BIG,
-				   tg_way_mtu(w, way->port));
-	else if (tell && state == TG_WAY_NONE)
+				   tg_output_mtu(w, output->port));
+	else if (notify && state == TG_OUTPUT_NONE)
 		tg_icmp_error_send(w, m, port, l3_off, family, TG_ICMP_NO_ROUTE, 0);
-	tg_count(w, 0, state == TG_WAY_ASK ? TG_COUNT_drop_no_neighbour : TG_COUNT_drop_no_route);
+	tg_count(w, 0, state == TG_OUTPUT_ASK ? TG_COUNT_drop_no_neighbour : TG_COUNT_drop_no_route);
 	tg_drop(w, m);
 }
 
 /* The next hop is to be asked for; the packet waits. */
-static void tg_way_ask(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint8_t family,
-		       const union tg_addr *dst, const struct tg_way *way, bool tell)
+static void tg_output_ask(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint8_t family,
+			  const union tg_addr *dst, const struct tg_output *output, bool notify)
 {
 	uint8_t of = family;
-	const union tg_addr *neighbour = tg_way_neighbour(way->route, dst, &of);
+	const union tg_addr *neighbour = tg_output_neighbour(output->route, dst, &of);
 
-	if (tg_waiting_put(&w->waiting, neighbour, of, way->route, m, port, family, tell, w->now_ms))
+	if (tg_waiting_put(&w->waiting, neighbour, of, output->route, m, port, family, notify,
+			   w->now_ms))
 		return;
 	tg_count(w, 0, TG_COUNT_drop_no_neighbour);
 	tg_drop(w, m);
 }
 
-void tg_way_other(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint32_t l3_off,
-		  uint8_t family, const union tg_addr *dst, const struct tg_way *way,
-		  enum tg_way_state state, bool tell)
+void tg_output_other(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint32_t l3_off,
+		     uint8_t family, const union tg_addr *dst, const struct tg_output *output,
+		     enum tg_output_state state, bool notify)
 {
 	struct rte_mbuf *piece[TG_FRAGMENTS_MAX];
 	int i, n;
 
-	if (state == TG_WAY_ASK) {
-		tg_way_ask(w, m, port, family, dst, way, tell);
+	if (state == TG_OUTPUT_ASK) {
+		tg_output_ask(w, m, port, family, dst, output, notify);
 		return;
 	}
-	if (state != TG_WAY_CUT) {
-		tg_way_refuse(w, m, port, l3_off, family, way, state, tell);
+	if (state != TG_OUTPUT_CUT) {
+		tg_output_refuse(w, m, port, l3_off, family, output, state, notify);
 		return;
 	}
-	n = tg_fragment(w, m, tg_way_mtu(w, way->port), piece);
+	n = tg_fragment(w, m, tg_output_mtu(w, output->port), piece);
 	for (i = 0; i < n; i++) {
-		if (way->mac)
-			tg_way_send(w, piece[i], l3_off, family, way);
+		if (output->mac)
+			tg_output_send(w, piece[i], l3_off, family, output);
 		else
-			tg_way_ask(w, piece[i], port, family, dst, way, false);
+			tg_output_ask(w, piece[i], port, family, dst, output, false);
 	}
 }
 
@@ -73,8 +75,8 @@ void tg_waiting_look(struct tg_worker *w)
 
 		if (!was.n)
 			continue;
-		known = !w->box->router ||
-			tg_hops_neighbour(w->box->neighbours, &was.addr, was.family, was.port);
+		known = !w->config->router ||
+			tg_hops_neighbour(w->config->neighbours, &was.addr, was.family, was.port);
 		late = w->now_ms - was.since_ms >= TG_WAIT_MS;
 		if (!known && !late)
 			continue;
@@ -89,10 +91,10 @@ void tg_waiting_look(struct tg_worker *w)
 			memcpy(&dst, ip + (family == 4 ? 16 : 24), family == 4 ? 4 : 16);
 			if (known) {
 				tg_forward_ip(w, m, was.frame[k].came_by, TG_ETH_HDR_LEN, family,
-					      &dst, was.frame[k].tell);
+					      &dst, was.frame[k].notify);
 				continue;
 			}
-			if (was.frame[k].tell)
+			if (was.frame[k].notify)
 				tg_icmp_error_send(w, m, was.frame[k].came_by, TG_ETH_HDR_LEN,
 						   family, TG_ICMP_NO_HOST, 0);
 			tg_count(w, 0, TG_COUNT_drop_no_neighbour);

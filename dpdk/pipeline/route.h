@@ -16,31 +16,31 @@
  * half that is, too: unspecified or loopback (or nobody's). */
 #define TG_IPV6_ALL_BUT_LAST 0x00ffffffffffffffULL
 
-enum tg_way_state {
-	TG_WAY_OPEN,
-	TG_WAY_ASK,  /* the next hop's MAC address is not known yet */
-	TG_WAY_CUT,  /* too long for the next link, and may be cut: RFC 791 */
-	TG_WAY_LOST, /* it goes nowhere, and nobody is told */
-	TG_WAY_OURS, /* the kernel, which has seen it, too, is to take it */
-	TG_WAY_NONE, /* no route: RFC 1812 section 5.2.7.1, RFC 4443 section 3.1 */
-	TG_WAY_TTL,  /* used up: RFC 792, RFC 4443 section 3.3 */
-	TG_WAY_TOO_BIG, /* for the next link: RFC 1191, RFC 4443 section 3.2 */
+enum tg_output_state {
+	TG_OUTPUT_OPEN,
+	TG_OUTPUT_ASK,  /* the next hop's MAC address is not known yet */
+	TG_OUTPUT_CUT,  /* too long for the next link, and may be cut: RFC 791 */
+	TG_OUTPUT_LOST, /* it goes nowhere, and nobody is told */
+	TG_OUTPUT_OURS, /* the kernel, which has seen it, too, is to take it */
+	TG_OUTPUT_NONE, /* no route: RFC 1812 section 5.2.7.1, RFC 4443 section 3.1 */
+	TG_OUTPUT_TTL,  /* used up: RFC 792, RFC 4443 section 3.3 */
+	TG_OUTPUT_TOO_BIG, /* for the next link: RFC 1191, RFC 4443 section 3.2 */
 };
 
-struct tg_way {
+struct tg_output {
 	const struct tg_route *route; /* of a router */
 	const uint8_t *mac;       /* of its next hop; NULL: not known yet */
 	uint16_t port;
 };
 
 /* Bytes of an IP packet that a router's port takes. */
-TG_INLINE uint32_t tg_way_mtu(const struct tg_worker *w, uint16_t port)
+TG_INLINE uint32_t tg_output_mtu(const struct tg_worker *w, uint16_t port)
 {
-	return w->box->links[port].mtu ? w->box->links[port].mtu : w->ports[port].mtu;
+	return w->config->links[port].mtu ? w->config->links[port].mtu : w->ports[port].mtu;
 }
 
 /* Sources that a router sends on: RFC 1812 section 5.3.7, RFC 4291 section 2.5.6. */
-static inline bool tg_way_source_is_sane(const uint8_t *ip, uint8_t family)
+static inline bool tg_output_source_is_sane(const uint8_t *ip, uint8_t family)
 {
 	if (family == 4)
 		return ip[12] != 0 && ip[12] != 127 && ip[12] < 224;
@@ -50,73 +50,74 @@ static inline bool tg_way_source_is_sane(const uint8_t *ip, uint8_t family)
 }
 
 /* The neighbour that a route's packet to `dst` goes to. */
-static inline const union tg_addr *tg_way_neighbour(const struct tg_route *r,
-						    const union tg_addr *dst, uint8_t *family)
+static inline const union tg_addr *tg_output_neighbour(const struct tg_route *r,
+						       const union tg_addr *dst, uint8_t *family)
 {
 	if (r->kind == TG_ROUTE_GATEWAY)
 		*family = r->gateway_family;
 	return r->kind == TG_ROUTE_GATEWAY ? &r->gateway : dst;
 }
 
-static inline const uint8_t *tg_way_mac(const struct tg_worker *w, const struct tg_route *r,
-					const union tg_addr *dst, uint8_t family)
+static inline const uint8_t *tg_output_mac(const struct tg_worker *w, const struct tg_route *r,
+					   const union tg_addr *dst, uint8_t family)
 {
 	const struct tg_route *n = r;
 
 	if (r->kind != TG_ROUTE_MAC) {
-		const union tg_addr *a = tg_way_neighbour(r, dst, &family);
+		const union tg_addr *a = tg_output_neighbour(r, dst, &family);
 
-		n = tg_hops_neighbour(w->box->neighbours, a, family, r->port);
+		n = tg_hops_neighbour(w->config->neighbours, a, family, r->port);
 	}
 	return n ? n->mac : NULL;
 }
 
-static inline enum tg_way_state tg_way_route(const struct tg_worker *w, const struct rte_mbuf *m,
-					     uint32_t l3_off, uint8_t family,
-					     const union tg_addr *dst, struct tg_way *way)
+static inline enum tg_output_state tg_output_route(const struct tg_worker *w,
+						   const struct rte_mbuf *m, uint32_t l3_off,
+						   uint8_t family, const union tg_addr *dst,
+						   struct tg_output *output)
 {
 	const uint8_t *ip = TG_DATA(m) + l3_off;
 
-	way->route = tg_box_route(w->box, dst, family);
-	if (!way->route)
-		return l3_off == TG_ETH_HDR_LEN ? TG_WAY_NONE : TG_WAY_LOST;
-	if (way->route->kind == TG_ROUTE_LOCAL)
-		return TG_WAY_OURS;
-	if (l3_off != TG_ETH_HDR_LEN || way->route->port >= w->ports_n ||
-	    !tg_way_source_is_sane(ip, family))
-		return TG_WAY_LOST;
-	way->port = way->route->port;
+	output->route = tg_config_route(w->config, dst, family);
+	if (!output->route)
+		return l3_off == TG_ETH_HDR_LEN ? TG_OUTPUT_NONE : TG_OUTPUT_LOST;
+	if (output->route->kind == TG_ROUTE_LOCAL)
+		return TG_OUTPUT_OURS;
+	if (l3_off != TG_ETH_HDR_LEN || output->route->port >= w->ports_n ||
+	    !tg_output_source_is_sane(ip, family))
+		return TG_OUTPUT_LOST;
+	output->port = output->route->port;
 	if (ip[family == 4 ? 8 : 7] <= 1)
-		return TG_WAY_TTL;
-	way->mac = tg_way_mac(w, way->route, dst, family);
-	if (m->pkt_len - l3_off > tg_way_mtu(w, way->port))
-		return family == 4 && !(ip[6] & 0x40) ? TG_WAY_CUT : TG_WAY_TOO_BIG;
-	if (m->pkt_len > w->ports[way->port].max_frame)
-		return TG_WAY_LOST;
-	return TG_LIKELY(way->mac != NULL) ? TG_WAY_OPEN : TG_WAY_ASK;
+		return TG_OUTPUT_TTL;
+	output->mac = tg_output_mac(w, output->route, dst, family);
+	if (m->pkt_len - l3_off > tg_output_mtu(w, output->port))
+		return family == 4 && !(ip[6] & 0x40) ? TG_OUTPUT_CUT : TG_OUTPUT_TOO_BIG;
+	if (m->pkt_len > w->ports[output->port].max_frame)
+		return TG_OUTPUT_LOST;
+	return TG_LIKELY(output->mac != NULL) ? TG_OUTPUT_OPEN : TG_OUTPUT_ASK;
 }
 
 /* The way of an IP packet that came by `port`. */
-static inline enum tg_way_state tg_way_find(const struct tg_worker *w, const struct rte_mbuf *m,
-					    uint16_t port, uint32_t l3_off, uint8_t family,
-					    const union tg_addr *dst, struct tg_way *way)
+static inline enum tg_output_state tg_output_find(const struct tg_worker *w, const struct rte_mbuf *m,
+						  uint16_t port, uint32_t l3_off, uint8_t family,
+						  const union tg_addr *dst, struct tg_output *output)
 {
-	if (TG_UNLIKELY(w->box->router))
-		return tg_way_route(w, m, l3_off, family, dst, way);
-	way->port = port ^ 1;
-	return TG_LIKELY(way->port < w->ports_n && m->pkt_len <= w->ports[way->port].max_frame)
-		       ? TG_WAY_OPEN
-		       : TG_WAY_LOST;
+	if (TG_UNLIKELY(w->config->router))
+		return tg_output_route(w, m, l3_off, family, dst, output);
+	output->port = port ^ 1;
+	return TG_LIKELY(output->port < w->ports_n && m->pkt_len <= w->ports[output->port].max_frame)
+		       ? TG_OUTPUT_OPEN
+		       : TG_OUTPUT_LOST;
 }
 
 /* Sends it that way; a router's next hop sees a TTL less one. */
-static inline void tg_way_send(struct tg_worker *w, struct rte_mbuf *m, uint32_t l3_off,
-			       uint8_t family, const struct tg_way *way)
+static inline void tg_output_send(struct tg_worker *w, struct rte_mbuf *m, uint32_t l3_off,
+				  uint8_t family, const struct tg_output *output)
 {
 	uint8_t *data = TG_DATA(m);
 
-	if (TG_LIKELY(!w->box->router)) {
-		tg_send(w, way->port, m);
+	if (TG_LIKELY(!w->config->router)) {
+		tg_send(w, output->port, m);
 		return;
 	}
 	data[l3_off + (family == 4 ? 8 : 7)]--;
@@ -127,33 +128,35 @@ static inline void tg_way_send(struct tg_worker *w, struct rte_mbuf *m, uint32_t
 
 		tg_store16(field, (uint16_t)(sum + (sum >> 16)));
 	}
-	memcpy(data, way->mac, 6);
-	memcpy(data + 6, w->ports[way->port].mac, 6);
-	tg_send(w, way->port, m);
+	memcpy(data, output->mac, 6);
+	memcpy(data + 6, w->ports[output->port].mac, 6);
+	tg_send(w, output->port, m);
 }
 
 /* Drops a packet that has no way; its sender is told why, if that is for a router to say
- * and `tell`: then it is as it came, for the error quotes it. */
-void tg_way_refuse(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint32_t l3_off,
-		   uint8_t family, const struct tg_way *way, enum tg_way_state state, bool tell);
+ * and `notify`: then it is as it came, for the error quotes it. */
+void tg_output_refuse(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint32_t l3_off,
+		      uint8_t family, const struct tg_output *output, enum tg_output_state state,
+		      bool notify);
 
 /* What is not an open way. */
-void tg_way_other(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint32_t l3_off,
-		  uint8_t family, const union tg_addr *dst, const struct tg_way *way,
-		  enum tg_way_state state, bool tell);
+void tg_output_other(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint32_t l3_off,
+		     uint8_t family, const union tg_addr *dst, const struct tg_output *output,
+		     enum tg_output_state state, bool notify);
 
-/* Sends an IP packet onwards that came by `port`. `tell`: it has not been changed, and its
+/* Sends an IP packet onwards that came by `port`. `notify`: it has not been changed, and its
  * sender may be told of its fate. */
 static inline void tg_forward_ip(struct tg_worker *w, struct rte_mbuf *m, uint16_t port,
-				 uint32_t l3_off, uint8_t family, const union tg_addr *dst, bool tell)
+				 uint32_t l3_off, uint8_t family, const union tg_addr *dst,
+				 bool notify)
 {
-	struct tg_way way;
-	enum tg_way_state state = tg_way_find(w, m, port, l3_off, family, dst, &way);
+	struct tg_output output;
+	enum tg_output_state state = tg_output_find(w, m, port, l3_off, family, dst, &output);
 
-	if (TG_LIKELY(state == TG_WAY_OPEN))
-		tg_way_send(w, m, l3_off, family, &way);
+	if (TG_LIKELY(state == TG_OUTPUT_OPEN))
+		tg_output_send(w, m, l3_off, family, &output);
 	else
-		tg_way_other(w, m, port, l3_off, family, dst, &way, state, tell);
+		tg_output_other(w, m, port, l3_off, family, dst, &output, state, notify);
 }
 
 /* Of packets that wait, with every change of the box and every tick: those whose neighbour

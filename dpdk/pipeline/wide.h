@@ -144,18 +144,18 @@ TG_INLINE __m512i tg_wide_swap16(__m512i x)
 
 /* Lanes whose port, as on the wire, is some service's. Most ports are not, which a fold
  * of the table that fits a register tells. */
-TG_INLINE __mmask8 tg_wide_protected(const struct tg_box *box, __m512i port_be)
+TG_INLINE __mmask8 tg_wide_protected(const struct tg_config *config, __m512i port_be)
 {
 	__m512i port = tg_wide_swap16(port_be), word = _mm512_srli_epi64(port, 6);
 	__m512i bit = _mm512_sllv_epi64(TG_WIDE_ALL(1), _mm512_and_si512(port, TG_WIDE_ALL(63)));
 	__mmask8 some = _mm512_test_epi64_mask(
-		_mm512_permutexvar_epi64(word, _mm512_loadu_si512(box->is_protected_fold)), bit);
+		_mm512_permutexvar_epi64(word, _mm512_loadu_si512(config->is_protected_fold)), bit);
 
 	if (!some)
 		return 0;
 	return _mm512_mask_test_epi64_mask(some,
 					   _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), some,
-								       word, box->is_protected, 8),
+								       word, config->is_protected, 8),
 					   bit);
 }
 

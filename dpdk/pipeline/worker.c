@@ -32,7 +32,7 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 	w->challenge_key = o->challenge_key;
 	w->presence_salt = o->presence_salt;
 	w->ask_key = o->ask_key;
-	w->way = o->way;
+	w->variant = o->variant;
 	w->burst = tg_pipeline_burst_any;
 #ifdef __x86_64__
 	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"))
@@ -100,30 +100,32 @@ void tg_worker_free(struct tg_worker *w)
 	tg_pages_put(w, sizeof(*w));
 }
 
-void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix_ns, uint32_t now_ms)
+void tg_worker_tick(struct tg_worker *w, const struct tg_config *config, uint64_t unix_ns,
+		    uint32_t now_ms)
 {
 	uint64_t more = w->icmp_allowed +
 			(uint64_t)(uint32_t)(now_ms - w->now_ms) * TG_ICMP_ERRORS_A_SECOND / 1000;
 
-	w->box = box;
+	w->config = config;
 	tg_advertised_forget(w);
 	w->icmp_allowed = more < TG_ICMP_ERRORS_A_SECOND / 5 ? (uint32_t)more
 							     : TG_ICMP_ERRORS_A_SECOND / 5;
 	w->now_ns += (uint64_t)(uint32_t)(now_ms - w->now_ms) * 1000000; /* it never turns over */
 	w->now_ms = now_ms;
 	w->flows.tick = tg_flow_tick(w->now_ns);
-	w->epoch = box->fixed_epoch ? box->fixed_epoch : tg_epoch_at(unix_ns, box->epoch_len_ns);
-	w->key_now = tg_box_key(box, w->epoch);
-	w->verify_epoch = box->fixed_epoch ? box->fixed_epoch
-					   : tg_epoch_verifying(unix_ns, box->epoch_len_ns,
-								box->verify_ahead_ns);
-	w->verify_now = tg_box_key(box, w->verify_epoch);
-	w->verify_before = tg_box_key(box, w->verify_epoch - 1);
+	w->epoch = config->fixed_epoch ? config->fixed_epoch
+				       : tg_epoch_at(unix_ns, config->epoch_len_ns);
+	w->key_now = tg_config_key(config, w->epoch);
+	w->verify_epoch = config->fixed_epoch ? config->fixed_epoch
+					      : tg_epoch_verifying(unix_ns, config->epoch_len_ns,
+								   config->verify_ahead_ns);
+	w->verify_now = tg_config_key(config, w->verify_epoch);
+	w->verify_before = tg_config_key(config, w->verify_epoch - 1);
 	fast_key(&w->fast.cookies4, w->key_now);
 	fast_key(&w->fast.cookies6, w->key_now);
 	fast_key(&w->fast.wide, w->key_now);
 	w->rows[0].count[TG_COUNT_store_aged] += tg_store_sweep(&w->store, now_ms);
-	tg_cache_again(w);
+	tg_cache_retransmit(w);
 	if (w->waiting.used)
 		tg_waiting_look(w);
 }

@@ -12,7 +12,7 @@
 
 #include "../core/closed_port.h"
 #include "../core/signed.h"
-#include "box.h"
+#include "config.h"
 #include "fast.h"
 #include "flow_table.h"
 #include "servers.h"
@@ -83,7 +83,7 @@ struct tg_cache {
 
 struct tg_worker {
 	/* set from outside between bursts */
-	const struct tg_box *box;
+	const struct tg_config *config;
 	uint32_t now_ms;    /* a coarse clock */
 	uint64_t now_ns; /* the same; TG_CLOCK_BEGINS_NS at first, so that an allowance begins full */
 	uint64_t epoch;
@@ -94,7 +94,7 @@ struct tg_worker {
 	struct tg_siphash_key challenge_key; /* of challenges without a cookie */
 	uint64_t presence_salt; /* of presence bits and the whitelist; nothing that is sent depends on it */
 	struct tg_siphash_key ask_key; /* of the numbers of SYNs that ask a server */
-	const struct tg_siphash_variant *way;
+	const struct tg_siphash_variant *variant;
 	void (*burst)(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port);
 	struct rte_mempool *pool;
 	struct tg_port ports[TG_PORTS_MAX];
@@ -113,7 +113,7 @@ struct tg_worker {
 	struct tg_servers servers;
 	struct tg_advertised_last { /* what was told last, and to whose clients */
 		struct tg_server_key server;
-		const struct tg_box *box; /* NULL: nothing, or it has changed */
+		const struct tg_config *config; /* NULL: nothing, or it has changed */
 		uint32_t id;
 		struct tg_service advertised;
 	} advertised;
@@ -137,7 +137,7 @@ struct tg_worker_options {
 	bool white_bitmap;
 	uint64_t presence_salt;
 	struct tg_siphash_key challenge_key, table_key, cache_key, ask_key;
-	const struct tg_siphash_variant *way;
+	const struct tg_siphash_variant *variant;
 	struct rte_mempool *pool;
 };
 
@@ -151,7 +151,8 @@ bool tg_worker_populate(struct tg_worker *w);
 
 /* Gives the core its box and tells it the time. Call it between bursts, every
  * millisecond or so, and after a change of the box. */
-void tg_worker_tick(struct tg_worker *w, const struct tg_box *box, uint64_t unix_ns, uint32_t now_ms);
+void tg_worker_tick(struct tg_worker *w, const struct tg_config *config, uint64_t unix_ns,
+		    uint32_t now_ms);
 
 /* Turns the tables; false: an empty one is not there yet. */
 bool tg_worker_swap_flows(struct tg_worker *w);

@@ -44,7 +44,7 @@ static struct tg_hops *make(uint32_t slots)
 
 	if (!h)
 		return NULL;
-	h->boxes = 1;
+	h->users = 1;
 	h->mask = slots - 1;
 	memset(h->lens, 255, sizeof(h->lens));
 	return h;
@@ -57,7 +57,7 @@ struct tg_hops *tg_hops_new(void)
 
 void tg_hops_release(struct tg_hops *h)
 {
-	if (h && --h->boxes == 0)
+	if (h && --h->users == 0)
 		free(h);
 }
 
@@ -106,7 +106,7 @@ static struct tg_hops *make_room(struct tg_hops *h)
 	bool full = 2 * (h->n + 1) > h->mask + 1;
 	struct tg_hops *own;
 
-	if (h->boxes == 1 && !full)
+	if (h->users == 1 && !full)
 		return h;
 	if (h->n >= TG_HOPS_MAX)
 		return NULL;

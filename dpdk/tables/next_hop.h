@@ -41,7 +41,7 @@ struct tg_route {
 };
 
 struct tg_hops {
-	uint32_t boxes; /* that hold it; the control thread's alone */
+	uint32_t users; /* that hold it; the control thread's alone */
 	uint32_t n, mask;
 	uint8_t lens[2][TG_PREFIX_LENS + 1]; /* IPv4, IPv6: longest first; 255 ends */
 	struct tg_route slots[];

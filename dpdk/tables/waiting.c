@@ -62,7 +62,7 @@ static bool tg_waiting_same(const struct rte_mbuf *a, const struct rte_mbuf *b, 
 
 bool tg_waiting_put(struct tg_waiting *q, const union tg_addr *addr, uint8_t family,
 		    const struct tg_route *r, struct rte_mbuf *m, uint16_t came_by,
-		    uint8_t frame_family, bool tell, uint32_t now_ms)
+		    uint8_t frame_family, bool notify, uint32_t now_ms)
 {
 	struct tg_wait_place *p = tg_waiting_place(q, addr, family, r);
 	uint32_t i;
@@ -85,14 +85,14 @@ bool tg_waiting_put(struct tg_waiting *q, const union tg_addr *addr, uint8_t fam
 	}
 	if (p->n == TG_WAIT_FRAMES)
 		return false;
-	for (i = 0; i < p->n && !tell; i++)
+	for (i = 0; i < p->n && !notify; i++)
 		if (p->frame[i].family == frame_family &&
 		    tg_waiting_same(p->frame[i].m, m, frame_family))
 			return false;
 	p->frame[p->n].m = m;
 	p->frame[p->n].came_by = came_by;
 	p->frame[p->n].family = frame_family;
-	p->frame[p->n].tell = tell;
+	p->frame[p->n].notify = notify;
 	p->n++;
 	return true;
 }

@@ -142,7 +142,7 @@ static void pool_back(const struct rte_mempool *pool)
 			kept[i].taken = false;
 }
 
-struct harness *harness_new(const char *way, uint32_t buffers, uint32_t max_flows)
+struct harness *harness_new(const char *variant, uint32_t buffers, uint32_t max_flows)
 {
 	struct harness *h = calloc(1, sizeof(*h));
 	struct tg_worker_options o = {
@@ -153,16 +153,16 @@ struct harness *harness_new(const char *way, uint32_t buffers, uint32_t max_flow
 		.challenge_key = {0x0123456789abcdefULL, 11},
 		.presence_salt = 0xfedcba9876543210ULL,
 		.table_key = {7, 8},
-		.way = tg_siphash_choose(way),
+		.variant = tg_siphash_choose(variant),
 	};
 
 	harness_eal();
-	if (!h || !o.way)
+	if (!h || !o.variant)
 		die("no memory, or no such hash");
 	o.pool = pool_of(buffers);
 	h->w = o.pool ? tg_worker_new(&o) : NULL;
-	h->box = tg_box_new();
-	if (!h->w || !h->box)
+	h->config = tg_config_new();
+	if (!h->w || !h->config)
 		die("no memory for a worker");
 	h->w->ports_n = 2;
 	h->w->transmit = transmit;
@@ -178,7 +178,7 @@ void harness_free(struct harness *h)
 	harness_forget(h);
 	tg_worker_free(h->w);
 	pool_back(pool);
-	tg_box_free(h->box);
+	tg_config_free(h->config);
 	free(h);
 }
 
@@ -191,7 +191,7 @@ void harness_line(struct harness *h, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	err = tg_box_line(h->box, text);
+	err = tg_config_line(h->config, text);
 	if (err)
 		die(err);
 	harness_tick(h, 0);
@@ -200,7 +200,7 @@ void harness_line(struct harness *h, const char *format, ...)
 void harness_tick(struct harness *h, uint32_t ms)
 {
 	h->now_ms += ms;
-	tg_worker_tick(h->w, h->box, h->unix_ns, h->now_ms);
+	tg_worker_tick(h->w, h->config, h->unix_ns, h->now_ms);
 }
 
 void harness_burst(struct harness *h, struct rte_mbuf **m, uint32_t n, uint16_t port)

@@ -19,7 +19,7 @@ struct caught {
 
 struct harness {
 	struct tg_worker *w;
-	struct tg_box *box;
+	struct tg_config *config;
 	uint32_t now_ms;
 	uint64_t unix_ns; /* where the worker is given no fixed epoch */
 	struct caught caught[CAUGHT_MAX];
@@ -32,10 +32,10 @@ struct harness {
 void harness_eal(void);
 
 /* A new worker with two ports; buffers: of its pool. `way`: NULL is the best. */
-struct harness *harness_new(const char *way, uint32_t buffers, uint32_t max_flows);
+struct harness *harness_new(const char *variant, uint32_t buffers, uint32_t max_flows);
 void harness_free(struct harness *h);
 
-/* Applies a line of box.h; aborts if it is wrong. */
+/* Applies a line of config.h; aborts if it is wrong. */
 void harness_line(struct harness *h, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Lets time pass, and the worker know of it and of changed lines. */
 void harness_tick(struct harness *h, uint32_t ms);

@@ -8,7 +8,7 @@
  *   reset LENGTH [WAY [roomy]]   a new worker; bursts of LENGTH frames, of which one is
  *                        asked for; 0: another length each time. roomy: in buffers as a
  *                        card gives them, else in buffers that end where the frame does
- *   ...lines of box.h...
+ *   ...lines of config.h...
  *   from PORT            frames come by this port from now on; 0 at first
  *   now NS               Unix time stands still there; without `epoch` the worker's epoch is that of it
  *   packet HEX           answered by "tx FRAME", "pass FRAME", "drop", or "many N"
@@ -67,15 +67,15 @@ static void make_fillers(void)
 
 static bool do_reset(char *args)
 {
-	char way[16] = "", room[16] = "";
+	char variant[16] = "", room[16] = "";
 
 	length = 1;
 	from = 0;
-	if (sscanf(args, "%u %15s %15s", &length, way, room) < 1 || length > TG_BURST_MAX)
+	if (sscanf(args, "%u %15s %15s", &length, variant, room) < 1 || length > TG_BURST_MAX)
 		return false;
 	if (h)
 		harness_free(h);
-	h = harness_new(way[0] && strcmp(way, "best") ? way : NULL, 2047, 1024);
+	h = harness_new(variant[0] && strcmp(variant, "best") ? variant : NULL, 2047, 1024);
 	h->roomy = strcmp(room, "roomy") == 0;
 	if (!fillers.frames)
 		make_fillers();
@@ -146,20 +146,20 @@ static bool do_packet(char *args)
 
 	if (!unhex(args, bytes, &len))
 		return false;
-	h->box->services[FILLER_SERVICE] = (struct tg_service){
+	h->config->services[FILLER_SERVICE] = (struct tg_service){
 		.mss_v4 = 1460,
 		.mss_v6 = 1440,
 		.window = 1,
-		.mode = h->box->enforce ? TG_MODE_ALWAYS : TG_MODE_OFF};
-	h->box->proxy_cfg[FILLER_SERVICE].strategy = TG_STRATEGY_AUTH_COOKIE;
-	if (!h->box->ports[FILLER_PORT])
+		.mode = h->config->enforce ? TG_MODE_ALWAYS : TG_MODE_OFF};
+	h->config->proxy_cfg[FILLER_SERVICE].strategy = TG_STRATEGY_AUTH_COOKIE;
+	if (!h->config->ports[FILLER_PORT])
 		harness_line(h, "port %u %u", FILLER_PORT, FILLER_SERVICE);
 	at = (uint32_t)tg_random(&seed) % n;
 	for (i = 0; i < n; i++)
 		m[i] = i == at ? harness_frame(h, bytes, len) : filler();
 	harness_burst(h, m, n, from);
-	fast_path_syns += h->w->fast.way[at] == TG_FAST_SYN || h->w->fast.way[at] == TG_FAST_WIDE;
-	fast_path_segments += h->w->fast.way[at] == TG_FAST_SEGMENT;
+	fast_path_syns += h->w->fast.path[at] == TG_FAST_SYN || h->w->fast.path[at] == TG_FAST_WIDE;
+	fast_path_segments += h->w->fast.path[at] == TG_FAST_SEGMENT;
 	n = ours(&out);
 	if (n > 1) {
 		printf("many %u", n);
@@ -193,7 +193,7 @@ static bool do_counters(char *args)
 
 	(void)args;
 	printf("counters");
-	for (id = 0; id <= h->box->top; id++)
+	for (id = 0; id <= h->config->top; id++)
 		for (c = 0; c < TG_COUNTERS && id != FILLER_SERVICE; c++)
 			if (harness_count(h, id, c))
 				printf(" %u:%s=%" PRIu64, id, counter_names[c],
@@ -227,7 +227,7 @@ int main(void)
 		else if (strcmp(line, "short") == 0)
 			printf("short %u %u", fast_path_syns, fast_path_segments);
 		else if (h)
-			err = tg_box_line(h->box, line);
+			err = tg_config_line(h->config, line);
 		else
 			ok = false;
 		if (h && !err)

@@ -92,9 +92,9 @@ static void make_events(uint64_t seed)
 }
 
 /* Puts all events through in bursts of `most` (0: of all lengths). */
-static struct harness *run(const char *way, uint32_t most, uint64_t seed, bool roomy)
+static struct harness *run(const char *variant, uint32_t most, uint64_t seed, bool roomy)
 {
-	struct harness *h = harness_new(way, 8191, 1024);
+	struct harness *h = harness_new(variant, 8191, 1024);
 	struct rte_mbuf *m[TG_BURST_MAX];
 	uint32_t i = 0, n, want;
 
@@ -155,7 +155,7 @@ static void compare(const struct harness *a, const struct harness *b, const char
 void test_bursts(void)
 {
 	static const uint32_t lengths[] = {1, 1, 7, 7, 64, 64, 128, 128, 0, 0};
-	const struct tg_siphash_variant *way;
+	const struct tg_siphash_variant *variant;
 	struct harness *one, *many;
 	uint64_t seed;
 	uint32_t i;
@@ -170,10 +170,11 @@ void test_bursts(void)
 			      harness_count(one, 6, TG_COUNT_store_sent) &&
 			      harness_count(one, 2, TG_COUNT_white_added),
 		      "all kinds of things happen");
-		for (way = tg_siphash_variants; way->name; way++) {
-			for (i = 0; way->works() && i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-				many = run(way->name, lengths[i], seed, i % 2);
-				compare(one, many, way->name, lengths[i]);
+		for (variant = tg_siphash_variants; variant->name; variant++) {
+			for (i = 0; variant->works() && i < sizeof(lengths) / sizeof(lengths[0]);
+			     i++) {
+				many = run(variant->name, lengths[i], seed, i % 2);
+				compare(one, many, variant->name, lengths[i]);
 				CHECK(!(i % 2) || (many->w->fast.syns > 100 &&
 						   many->w->fast.segments > 50),
 				      "bursts of %u: %u SYNs and %u segments went the fast path",

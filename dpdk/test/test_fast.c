@@ -245,9 +245,9 @@ static void open_flows(struct harness *h)
 
 typedef void (*pipeline)(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port);
 
-static struct harness *run(pipeline p, const char *way, bool off, bool router, uint32_t most)
+static struct harness *run(pipeline p, const char *variant, bool off, bool router, uint32_t most)
 {
-	struct harness *h = harness_new(way, 8191, 4096);
+	struct harness *h = harness_new(variant, 8191, 4096);
 	struct rte_mbuf *m[TG_BURST_MAX];
 	uint32_t i = 0, n;
 

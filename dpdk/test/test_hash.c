@@ -11,7 +11,7 @@
 static struct tg_siphash_batch b;
 
 /* The known answers hash 0, 1, 2, ... bytes 0, 1, 2, ... under the key 0 to 15. */
-static void known_answers(const struct tg_siphash_variant *way)
+static void known_answers(const struct tg_siphash_variant *variant)
 {
 	uint32_t len, w, lane;
 
@@ -29,13 +29,13 @@ static void known_answers(const struct tg_siphash_variant *way)
 				b.m[w][lane] = tg_load64(bytes + 8 * w);
 			b.m[len / 8][lane] |= (uint64_t)len << 56;
 		}
-		way->run(&b);
+		variant->run(&b);
 		for (lane = 0; lane < b.n; lane++)
-			CHECK_EQ(b.out[lane], tg_ka_siphash[len], way->name);
+			CHECK_EQ(b.out[lane], tg_ka_siphash[len], variant->name);
 	}
 }
 
-static void like_core(const struct tg_siphash_variant *way)
+static void like_core(const struct tg_siphash_variant *variant)
 {
 	uint64_t seed = 3;
 	uint32_t n, w, i;
@@ -54,7 +54,7 @@ static void like_core(const struct tg_siphash_variant *way)
 				for (k = 0; k < w; k++)
 					b.m[k][i] = tg_random(&seed);
 			}
-			way->run(&b);
+			variant->run(&b);
 			for (i = 0; i < n; i++) {
 				struct tg_siphash_key key = {b.k0[i], b.k1[i]};
 				struct tg_siphash s = tg_siphash_begin(&key);
@@ -64,23 +64,23 @@ static void like_core(const struct tg_siphash_variant *way)
 					tg_siphash_word(&s, b.m[k][i]);
 				wrong += tg_siphash_end(&s, b.m[k][i]) != b.out[i];
 			}
-			CHECK(wrong == 0, "%s: %u of %u messages of %u words", way->name, wrong, n,
-			      w);
+			CHECK(wrong == 0, "%s: %u of %u messages of %u words", variant->name, wrong,
+			      n, w);
 		}
 	}
 }
 
 void test_hash(void)
 {
-	const struct tg_siphash_variant *way;
+	const struct tg_siphash_variant *variant;
 
-	for (way = tg_siphash_variants; way->name; way++) {
-		if (!way->works()) {
-			printf("skipped: this CPU has no %s\n", way->name);
+	for (variant = tg_siphash_variants; variant->name; variant++) {
+		if (!variant->works()) {
+			printf("skipped: this CPU has no %s\n", variant->name);
 			continue;
 		}
-		known_answers(way);
-		like_core(way);
+		known_answers(variant);
+		like_core(variant);
 	}
 	CHECK(tg_siphash_choose("scalar") && tg_siphash_choose(NULL), "there is always a way");
 	CHECK(!tg_siphash_choose("sse1"), "an unknown way is none");

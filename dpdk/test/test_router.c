@@ -98,7 +98,7 @@ static void scanned(void)
 /* More routes than any small table, longest prefix first; a copy is a table of its own. */
 static void many(void)
 {
-	struct tg_box *b = tg_box_new(), *copy;
+	struct tg_config *b = tg_config_new(), *copy;
 	union tg_addr a = {{0, 0}};
 	const struct tg_route *r;
 	char line[128];
@@ -108,30 +108,30 @@ static void many(void)
 		snprintf(line, sizeof(line),
 			 "route 4 24 0a%02x%02x00000000000000000000000000 %u 0200000000%02x",
 			 i >> 8, i & 255, i & 1, i & 255);
-		CHECK(!tg_box_line(b, line), "a route");
+		CHECK(!tg_config_line(b, line), "a route");
 	}
 	strcpy(line, "route 4 16 0a010000000000000000000000000000 7 020000000077");
-	CHECK(!tg_box_line(b, line), "a wider one");
-	copy = tg_box_copy(b);
+	CHECK(!tg_config_line(b, line), "a wider one");
+	copy = tg_config_copy(b);
 	strcpy(line, "local 4 32 0a000105000000000000000000000000");
-	CHECK(!tg_box_line(copy, line), "one in the copy");
+	CHECK(!tg_config_line(copy, line), "one in the copy");
 	for (i = 0; i < 3000; i++) {
 		a.w[0] = TG_WIRE32(10, i >> 8, i, 5);
-		r = tg_box_route(b, &a, 4);
+		r = tg_config_route(b, &a, 4);
 		CHECK(r && r->prefix_len == 24 && r->mac[5] == (i & 255), "route %u", i);
 	}
 	a.w[0] = TG_WIRE32(10, 0, 1, 5);
-	r = tg_box_route(copy, &a, 4);
+	r = tg_config_route(copy, &a, 4);
 	CHECK(r && r->kind == TG_ROUTE_LOCAL, "the longest of the copy");
 	a.w[0] = TG_WIRE32(11, 0, 1, 5);
-	CHECK(!tg_box_route(b, &a, 4), "none");
+	CHECK(!tg_config_route(b, &a, 4), "none");
 	strcpy(line, "key 5 0011223344556677x");
-	CHECK(strcmp(tg_box_line_name(line), "key") == 0 && tg_box_line(b, line),
+	CHECK(strcmp(tg_config_line_name(line), "key") == 0 && tg_config_line(b, line),
 	      "a bad key is refused");
 	strcpy(line, "00112233 5");
-	CHECK(tg_box_line_name(line)[0] == 0, "what is no line has no name");
-	tg_box_free(b);
-	tg_box_free(copy);
+	CHECK(tg_config_line_name(line)[0] == 0, "what is no line has no name");
+	tg_config_free(b);
+	tg_config_free(copy);
 }
 
 /* What is too long for the next link and may be cut is. */

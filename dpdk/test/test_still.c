@@ -110,7 +110,7 @@ static void pages_are_there(void)
 				      .max_sources = 1 << 15,
 				      .max_halfopens = 1 << 15,
 				      .white_bitmap = true,
-				      .way = tg_siphash_choose(NULL)};
+				      .variant = tg_siphash_choose(NULL)};
 	struct tg_worker *w = tg_worker_new(&o);
 	int i;
 

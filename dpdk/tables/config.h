@@ -7,8 +7,8 @@
  * The piece is made from lines of text (docs/dpdk.md), by the control socket, by a
  * file, by tests and benchmarks alike.
  */
-#ifndef TG_DPDK_BOX_H
-#define TG_DPDK_BOX_H
+#ifndef TG_DPDK_CONFIG_H
+#define TG_DPDK_CONFIG_H
 
 #include "../core/proxy.h"
 #include "next_hop.h"
@@ -30,7 +30,7 @@ struct tg_link {
 	uint32_t mtu;      /* bytes of an IP packet; 0: as the driver says */
 };
 
-struct tg_box {
+struct tg_config {
 	uint64_t number; /* of this piece: 1, 2, ... */
 	uint64_t epoch_len_ns;
 	uint64_t verify_ahead_ns; /* core/keys.h */
@@ -64,37 +64,37 @@ struct tg_box {
 };
 
 /* An empty box: a bridge that protects nothing. NULL without memory. */
-struct tg_box *tg_box_new(void);
-struct tg_box *tg_box_copy(const struct tg_box *b);
-void tg_box_free(struct tg_box *b);
+struct tg_config *tg_config_new(void);
+struct tg_config *tg_config_copy(const struct tg_config *b);
+void tg_config_free(struct tg_config *b);
 
 /* Applies one line. NULL, or what is wrong with it. The line is cut up. */
-const char *tg_box_line(struct tg_box *b, char *line);
+const char *tg_config_line(struct tg_config *b, char *line);
 /* The line's first word, if it is the name of one; else "". */
-const char *tg_box_line_name(const char *line);
+const char *tg_config_line_name(const char *line);
 
-static inline bool tg_box_port_is_protected(const struct tg_box *b, uint16_t port_be)
+static inline bool tg_config_port_is_protected(const struct tg_config *b, uint16_t port_be)
 {
 	uint32_t port = tg_swap16(port_be);
 
 	return b->is_protected[port >> 6] >> (port & 63) & 1;
 }
 
-uint32_t tg_box_service_by_prefix(const struct tg_box *b, const struct tg_packet *pkt,
-				  uint32_t entry);
+uint32_t tg_config_service_by_prefix(const struct tg_config *b, const struct tg_packet *pkt,
+				     uint32_t entry);
 
 /* The service that protects the packet's destination; 0: none. */
-static inline uint32_t tg_box_service_find(const struct tg_box *b, const struct tg_packet *pkt)
+static inline uint32_t tg_config_service_find(const struct tg_config *b, const struct tg_packet *pkt)
 {
 	uint32_t entry = b->ports[tg_swap16(TG_DST_PORT_BE(pkt))];
 
 	if (TG_LIKELY(!(entry & TG_PORT_HAS_PREFIXES) && !b->own))
 		return TG_PORT_SERVICE(entry);
-	return tg_box_service_by_prefix(b, pkt, entry);
+	return tg_config_service_by_prefix(b, pkt, entry);
 }
 
 /* The key of exactly this epoch; NULL if it is not loaded. */
-static inline const struct tg_siphash_key *tg_box_key(const struct tg_box *b, uint64_t epoch)
+static inline const struct tg_siphash_key *tg_config_key(const struct tg_config *b, uint64_t epoch)
 {
 	const struct tg_epoch_key *k = &b->keys[epoch & b->key_slot_mask];
 
@@ -102,8 +102,8 @@ static inline const struct tg_siphash_key *tg_box_key(const struct tg_box *b, ui
 }
 
 /* The way to an address; NULL: none. */
-static inline const struct tg_route *tg_box_route(const struct tg_box *b, const union tg_addr *dst,
-						  uint8_t family)
+static inline const struct tg_route *tg_config_route(const struct tg_config *b,
+						     const union tg_addr *dst, uint8_t family)
 {
 	return tg_hops_route(b->routes, dst, family);
 }

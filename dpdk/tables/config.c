@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * box.h: the lines, one function each, and the look-ups that are not inline.
+ * config.h: the lines, one function each, and the look-ups that are not inline.
  */
-#include "box.h"
+#include "config.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,16 +13,16 @@
 
 static const char BAD[] = "cannot be read; docs/dpdk.md lists the lines";
 
-struct tg_box *tg_box_new(void)
+struct tg_config *tg_config_new(void)
 {
-	struct tg_box *b = calloc(1, sizeof(*b));
+	struct tg_config *b = calloc(1, sizeof(*b));
 
 	if (!b)
 		return NULL;
 	b->routes = tg_hops_new();
 	b->neighbours = tg_hops_new();
 	if (!b->routes || !b->neighbours) {
-		tg_box_free(b);
+		tg_config_free(b);
 		return NULL;
 	}
 	memset(b->prefix_lens, 255, sizeof(b->prefix_lens));
@@ -32,19 +32,19 @@ struct tg_box *tg_box_new(void)
 	return b;
 }
 
-struct tg_box *tg_box_copy(const struct tg_box *b)
+struct tg_config *tg_config_copy(const struct tg_config *b)
 {
-	struct tg_box *copy = malloc(sizeof(*copy));
+	struct tg_config *copy = malloc(sizeof(*copy));
 
 	if (!copy)
 		return NULL;
 	memcpy(copy, b, sizeof(*copy));
-	copy->routes->boxes++;
-	copy->neighbours->boxes++;
+	copy->routes->users++;
+	copy->neighbours->users++;
 	return copy;
 }
 
-void tg_box_free(struct tg_box *b)
+void tg_config_free(struct tg_config *b)
 {
 	if (!b)
 		return;
@@ -75,14 +75,15 @@ static uint32_t prefix_slot(const struct tg_prefix_key *k)
 	return (uint32_t)(h >> 40) & (TG_PREFIX_SLOTS - 1);
 }
 
-uint32_t tg_box_service_by_prefix(const struct tg_box *b, const struct tg_packet *pkt, uint32_t entry)
+uint32_t tg_config_service_by_prefix(const struct tg_config *b, const struct tg_packet *pkt,
+				     uint32_t entry)
 {
 	const uint8_t *lens = b->prefix_lens[pkt->family == 6];
 	const struct tg_route *r;
 	int i;
 
 	if (b->own) {
-		r = tg_box_route(b, &pkt->dst, pkt->family);
+		r = tg_config_route(b, &pkt->dst, pkt->family);
 		if (r && r->kind == TG_ROUTE_LOCAL)
 			return 0;
 	}
@@ -112,25 +113,25 @@ uint32_t tg_box_service_by_prefix(const struct tg_box *b, const struct tg_packet
 	})
 
 /* epoch-length NS */
-static const char *line_epoch_length(struct tg_box *b, const char *args)
+static const char *line_epoch_length(struct tg_config *b, const char *args)
 {
 	return SCAN(args, 1, "%" SCNu64, &b->epoch_len_ns) && b->epoch_len_ns ? NULL : BAD;
 }
 
 /* verify-ahead NS: how far cookies are verified ahead of the clock */
-static const char *line_verify_ahead(struct tg_box *b, const char *args)
+static const char *line_verify_ahead(struct tg_config *b, const char *args)
 {
 	return SCAN(args, 1, "%" SCNu64, &b->verify_ahead_ns) ? NULL : BAD;
 }
 
 /* epoch N: time stands still there; for tests */
-static const char *line_epoch(struct tg_box *b, const char *args)
+static const char *line_epoch(struct tg_config *b, const char *args)
 {
 	return SCAN(args, 1, "%" SCNu64, &b->fixed_epoch) ? NULL : BAD;
 }
 
 /* key-slots N */
-static const char *line_key_slots(struct tg_box *b, const char *args)
+static const char *line_key_slots(struct tg_config *b, const char *args)
 {
 	uint32_t n;
 
@@ -141,7 +142,7 @@ static const char *line_key_slots(struct tg_box *b, const char *args)
 }
 
 /* key EPOCH HEX */
-static const char *line_key(struct tg_box *b, const char *args)
+static const char *line_key(struct tg_config *b, const char *args)
 {
 	struct tg_epoch_key k;
 	uint8_t raw[16];
@@ -155,14 +156,14 @@ static const char *line_key(struct tg_box *b, const char *args)
 }
 
 /* stale-keys pass|drop */
-static const char *line_stale_keys(struct tg_box *b, const char *args)
+static const char *line_stale_keys(struct tg_config *b, const char *args)
 {
 	b->stale_keys = strcmp(args, "drop") == 0 ? TG_STALE_DROP : TG_STALE_PASS;
 	return b->stale_keys == TG_STALE_DROP || strcmp(args, "pass") == 0 ? NULL : BAD;
 }
 
 /* white-v6-mask HEX: of the first half of an IPv6 address, as on the wire */
-static const char *line_white_mask(struct tg_box *b, const char *args)
+static const char *line_white_mask(struct tg_config *b, const char *args)
 {
 	uint8_t raw[8];
 
@@ -173,7 +174,7 @@ static const char *line_white_mask(struct tg_box *b, const char *args)
 }
 
 /* white-v4-mask HEX: of an IPv4 address, as on the wire */
-static const char *line_white_mask_v4(struct tg_box *b, const char *args)
+static const char *line_white_mask_v4(struct tg_config *b, const char *args)
 {
 	uint8_t raw[4];
 
@@ -184,14 +185,14 @@ static const char *line_white_mask_v4(struct tg_box *b, const char *args)
 }
 
 /* forwarding bridge|router */
-static const char *line_forwarding(struct tg_box *b, const char *args)
+static const char *line_forwarding(struct tg_config *b, const char *args)
 {
 	b->router = strcmp(args, "router") == 0;
 	return b->router || strcmp(args, "bridge") == 0 ? NULL : BAD;
 }
 
 /* service ID MSS4 MSS6 WINDOW WSCALE SACK TIMESTAMPS ECN MODE STRATEGY FIRST_DATA FIXED [SIGNED_COST_US] */
-static const char *line_service(struct tg_box *b, const char *args)
+static const char *line_service(struct tg_config *b, const char *args)
 {
 	uint32_t v[13] = {[12] = TG_SIGNED_ANSWER}, i;
 
@@ -227,7 +228,7 @@ static const char *line_service(struct tg_box *b, const char *args)
 }
 
 /* port PORT ENTRY */
-static const char *line_port(struct tg_box *b, const char *args)
+static const char *line_port(struct tg_config *b, const char *args)
 {
 	uint32_t port, entry;
 
@@ -257,7 +258,7 @@ static bool note_prefix_len(uint8_t *lens, uint8_t len)
 }
 
 /* prefix FAMILY LENGTH ADDRESS PORT ID */
-static const char *line_prefix(struct tg_box *b, const char *args)
+static const char *line_prefix(struct tg_config *b, const char *args)
 {
 	struct tg_prefix_key k = {0};
 	uint32_t family, len, port, id, at;
@@ -302,13 +303,13 @@ static const char *read_prefix(const char *args, struct tg_route *r)
 	return args + used;
 }
 
-static const char *put_route(struct tg_box *b, const struct tg_route *r)
+static const char *put_route(struct tg_config *b, const struct tg_route *r)
 {
 	return tg_hops_put_route(&b->routes, r) ? NULL : "route: there are too many";
 }
 
 /* route FAMILY LENGTH ADDRESS DPDK-PORT MAC: the next hop's MAC address is known */
-static const char *line_route(struct tg_box *b, const char *args)
+static const char *line_route(struct tg_config *b, const char *args)
 {
 	const char *rest;
 	struct tg_route r;
@@ -325,7 +326,7 @@ static const char *line_route(struct tg_box *b, const char *args)
 }
 
 /* gateway FAMILY LENGTH ADDRESS DPDK-PORT FAMILY GATEWAY: the next hop is a neighbour */
-static const char *line_gateway(struct tg_box *b, const char *args)
+static const char *line_gateway(struct tg_config *b, const char *args)
 {
 	uint32_t port, family;
 	const char *rest;
@@ -343,7 +344,7 @@ static const char *line_gateway(struct tg_box *b, const char *args)
 }
 
 /* onlink FAMILY LENGTH ADDRESS DPDK-PORT: who has these addresses is a neighbour */
-static const char *line_onlink(struct tg_box *b, const char *args)
+static const char *line_onlink(struct tg_config *b, const char *args)
 {
 	const char *rest;
 	struct tg_route r;
@@ -358,7 +359,7 @@ static const char *line_onlink(struct tg_box *b, const char *args)
 }
 
 /* local FAMILY LENGTH ADDRESS: the box's own, or what no router sends on */
-static const char *line_local(struct tg_box *b, const char *args)
+static const char *line_local(struct tg_config *b, const char *args)
 {
 	struct tg_route r;
 	const char *rest = read_prefix(args, &r);
@@ -371,7 +372,7 @@ static const char *line_local(struct tg_box *b, const char *args)
 }
 
 /* neighbour FAMILY ADDRESS DPDK-PORT MAC: zeros: there is none */
-static const char *line_neighbour(struct tg_box *b, const char *args)
+static const char *line_neighbour(struct tg_config *b, const char *args)
 {
 	static const uint8_t none[6];
 	struct tg_route r = {.kind = TG_ROUTE_MAC};
@@ -390,7 +391,7 @@ static const char *line_neighbour(struct tg_box *b, const char *args)
 }
 
 /* address DPDK-PORT HEX: an IPv4 address of the router itself */
-static const char *line_address(struct tg_box *b, const char *args)
+static const char *line_address(struct tg_config *b, const char *args)
 {
 	uint32_t port;
 	uint8_t raw[4];
@@ -407,7 +408,7 @@ static const char *line_address(struct tg_box *b, const char *args)
 }
 
 /* link PORT MTU ADDRESS4 ADDRESS6 */
-static const char *line_link(struct tg_box *b, const char *args)
+static const char *line_link(struct tg_config *b, const char *args)
 {
 	struct tg_link l = {0};
 	uint32_t port;
@@ -422,7 +423,7 @@ static const char *line_link(struct tg_box *b, const char *args)
 
 /* clear: services, ports, prefixes, routes and addresses; what is there stays known by
  * number, and neighbours stay */
-static const char *line_clear(struct tg_box *b, const char *args)
+static const char *line_clear(struct tg_config *b, const char *args)
 {
 	struct tg_hops *none = tg_hops_new();
 
@@ -447,7 +448,7 @@ static const char *line_clear(struct tg_box *b, const char *args)
 
 static const struct {
 	const char *name;
-	const char *(*apply)(struct tg_box *b, const char *args);
+	const char *(*apply)(struct tg_config *b, const char *args);
 } lines[] = {
 	{"epoch-length", line_epoch_length},
 	{"epoch", line_epoch},
@@ -471,7 +472,7 @@ static const struct {
 	{"clear", line_clear},
 };
 
-const char *tg_box_line_name(const char *line)
+const char *tg_config_line_name(const char *line)
 {
 	size_t i;
 
@@ -482,7 +483,7 @@ const char *tg_box_line_name(const char *line)
 	return "";
 }
 
-const char *tg_box_line(struct tg_box *b, char *line)
+const char *tg_config_line(struct tg_config *b, char *line)
 {
 	char *args;
 	size_t i;
