@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
  * The maps of the server role's translating side, beside those that it shares
- * with the host gate, and the table of core/server_flow.h: find, insert, release.
+ * with the host gate, and the table of core/server_table.h: find, insert, release.
  * Nobody but these programs writes the table, and no map is ever walked.
  */
 #ifndef TG_BPF_SERVER_MAPS_H

@@ -18,9 +18,11 @@
 #define TG_PREFIX_SLOTS (1U << 15) /* of the table of prefixes; half of them may be used */
 #define TG_KEY_SLOTS_MAX (1U << 14)
 
+#define TG_PREFIX_EXEMPT UINT32_MAX
+
 struct tg_prefix_slot {
 	struct tg_prefix_key key;
-	uint32_t id; /* 0: empty; a prefix without a service has NO_SERVICE */
+	uint32_t id; /* 0: empty; TG_PREFIX_EXEMPT: protected by no service */
 	uint32_t pad;
 };
 
@@ -79,6 +81,9 @@ static inline bool tg_config_port_is_protected(const struct tg_config *b, uint16
 
 	return b->is_protected[port >> 6] >> (port & 63) & 1;
 }
+
+/* Where the search for a prefix begins. */
+uint32_t tg_config_prefix_slot(const struct tg_prefix_key *k);
 
 uint32_t tg_config_service_by_prefix(const struct tg_config *b, const struct tg_packet *pkt,
 				     uint32_t entry);

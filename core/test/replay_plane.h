@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A plane without a kernel: arrays instead of maps, time and sockets as set by commands. It
+ * makes the same calls into core/ as bpf/host_xdp.bpf.c and bpf/host_tc.bpf.c, so that the
+ * golden vectors can be replayed natively, under the sanitizers.
+ */
+#ifndef TG_TEST_REPLAY_PLANE_H
+#define TG_TEST_REPLAY_PLANE_H
+
+#include "../host.h"
+#include "../signed.h"
+#include "../tuple_filter.h"
+
+#define KEY_SLOTS 16
+#define PREFIXES_MAX 256
+#define PREFIX_LENS_MAX 8
+#define FRAME_MAX 65536
+#define NOW_NS 1000000000000ULL /* allowances: time stands still */
+
+enum socket_state { SOCKET_NONE, SOCKET_LISTENER, SOCKET_ESTABLISHED, SOCKET_TIME_WAIT };
+
+struct prefix {
+	struct tg_prefix_key key;
+	uint32_t id;
+};
+
+struct plane {
+	uint64_t epoch;
+	uint32_t stale_keys;
+	bool filter_maybe;
+	enum socket_state socket;
+	struct tg_epoch_key keys[KEY_SLOTS];
+	struct tg_service services[TG_SERVICES_MAX + 1];
+	struct tg_allowance allowances[TG_SERVICES_MAX + 1];
+	uint32_t ports[65536];
+	uint32_t lens[2][PREFIX_LENS_MAX], lens_count[2];
+	struct prefix prefixes[PREFIXES_MAX];
+	uint32_t prefix_count;
+	uint64_t counters[TG_SERVICES_MAX + 1][TG_COUNTERS];
+	uint32_t top; /* highest service number in use */
+	struct tg_packet adopted; /* the connection that was made, if its family is set */
+};
+
+extern struct plane plane;
+
+/* A frame as the XDP program sees it, `len` bytes. False: it goes on to the TC program. What becomes
+ * of it is printed. */
+bool replay_xdp(const uint8_t *frame, uint32_t len);
+void replay_tc(const uint8_t *frame, uint32_t len);
+
+/* Exactly as many bytes as the frame has, so that the sanitizer sees one too many. */
+uint8_t *copy_of(const uint8_t *data, uint32_t len);
+void print_frame(const char *verdict, const uint8_t *frame, uint32_t len);
+
+#endif
