@@ -46,7 +46,7 @@ static __always_inline __u8 *tg_edge_ttl(struct xdp_md *ctx, const struct tg_pac
 }
 
 /* A SYN that the server's stack may have to challenge. XDP_ABORTED, with nothing done and nothing
- * counted, if it is ours to answer all the same. */
+ * counted, if it is still ours to answer. */
 TG_GLOBAL int tg_edge_challenge(struct xdp_md *ctx, const struct tg_packet *syn)
 {
 	const struct tg_host_settings *settings = tg_settings_get();

@@ -116,7 +116,7 @@ enum tg_step {
 	TG_STEP_NONE, /* the packet goes on as it is */
 	TG_STEP_DROP,
 	TG_STEP_ACCEPT,
-	TG_STEP_NOTIFY, /* accept, and tell the client that its data were lost */
+	TG_STEP_NOTIFY, /* accept, and show the client that its data were lost */
 	TG_STEP_RENEW,
 	TG_STEP_ASK,
 	TG_STEP_MISMATCH,
@@ -143,8 +143,8 @@ TG_GLOBAL int tg_setup_renew(struct __sk_buff *skb, const struct tg_packet *pkt,
 	return bpf_redirect(skb->ifindex, 0);
 }
 
-/* The server does not give what the client was told that it would: both are reset, and the
- * next client is told what has just been learned. */
+/* The server does not give what the client was offered: both are reset, and the next client is
+ * offered what has just been learned. */
 TG_GLOBAL int tg_setup_mismatch(struct __sk_buff *skb, const struct tg_packet *pkt)
 {
 	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;

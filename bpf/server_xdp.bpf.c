@@ -98,7 +98,7 @@ static __always_inline bool tg_server_has_socket(struct xdp_md *ctx, const struc
 	return state && state != BPF_TCP_LISTEN;
 }
 
-/* True if the entry gives way to the connection that a verified segment begins. A RST of
+/* True if the entry yields to the connection that a verified segment begins. A RST of
  * any number marks an entry as closed; whether it counted, the socket knows. */
 static __always_inline bool tg_server_gives_way(struct xdp_md *ctx, const struct tg_packet *pkt,
 						const struct tg_split *e, bool strong)

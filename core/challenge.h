@@ -15,7 +15,7 @@
 #define TG_CHALLENGE_V4_TAIL(client_isn, ttl)                                                      \
 	((client_isn) | (uint64_t)(ttl) << 32 | TG_SIPHASH_LEN(4 + 4 + 4 + 1))
 
-/* The ISN of a challenge without a cookie. It tells an answer to a challenge from a segment
+/* The ISN of a challenge without a cookie. It distinguishes an answer to a challenge from a segment
  * of a connection that is older than the proxy. With auth-ttl it stands for the SYN's TTL too, so
  * that nothing is stored, and is all that proves a source; otherwise ttl is 0. SipHash-1-3 of
  * address, ports, the client's ISN and TTL: who sees challenges to itself, as many as it likes,
@@ -69,7 +69,7 @@ TG_INLINE struct tg_segment tg_challenge(const struct tg_packet *syn, const stru
 	};
 }
 
-/* A RST for the sender of `pkt`, from whom it came to: RFC 9293 section 3.10.7.1. */
+/* A RST for the sender of `pkt`, from its destination: RFC 9293 section 3.10.7.1. */
 TG_INLINE struct tg_segment tg_reset_for(const struct tg_packet *pkt)
 {
 	return (struct tg_segment){

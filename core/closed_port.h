@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Where nobody listens, as far as a gate can tell that is not the server: by address and
+ * Where nobody listens, as far as a gate that is not the server can know: by address and
  * port. Such a gate answers SYNs for a server of which it knows nothing, so a port that is
  * closed would look open: the client is connected, then reset. What it learns:
  *
@@ -19,7 +19,7 @@
  * A proxy, which sends servers SYNs itself, skips ASKING: the refusal of one of these is the proof
  * (tg_closed_refused).
  *
- * All of it is said by servers, by the port that they are behind. An outsider can have a
+ * All of it comes from servers, by the port that they are behind. An outsider can have a
  * server reset a connection, and so have one SYN pass now and then; for more, the server must
  * refuse that SYN, which no listening socket does. What passes is within TG_CLOSED_SYN_COST_NS
  * whatever happens, and a SYN beyond it is answered as it was before.
@@ -159,7 +159,7 @@ enum tg_closed_heard {
 	TG_CLOSED_REFUSES, /* nobody listens; heard before */
 	TG_CLOSED_LEARNED, /* nobody listens, which is news */
 	TG_CLOSED_ACCEPTS, /* somebody does, and answers a SYN that has passed: the client's ACK
-			      carries no cookie of ours, and must find its way all the same */
+			      carries no cookie of ours, and must reach the server */
 };
 
 /* A segment with SYN or RST that comes from the place. A refusal of a SYN, and of nothing else,

@@ -33,7 +33,7 @@
  *
  * The option bits are those of the drawing, ECN the lowest: 9 in the plain form, 22 in the
  * other; in bits 22 and 23 stands the form, 1 without timestamps, 2 with. This is version 2;
- * docs/cookie-format.md tells what the bits promise, and what version 1 was.
+ * docs/cookie-format.md states what the bits promise, and what version 1 was.
  */
 #ifndef TG_COOKIE_H
 #define TG_COOKIE_H
@@ -78,7 +78,7 @@ struct tg_cookie {
 	uint32_t tsval; /* host order; meaningful if the client uses timestamps */
 };
 
-/* The client's MSS, largest entry not above what it said. */
+/* The client's MSS, rounded down to an entry of the table. */
 TG_INLINE uint32_t tg_mss_index(uint8_t family, uint16_t mss)
 {
 	if (family == 4)
@@ -117,7 +117,7 @@ TG_INLINE uint16_t tg_mss_least(uint8_t family)
 	return tg_mss_value(family, 0);
 }
 
-/* What a cookie says of a client's MSS; `mss` 0: it said nothing. */
+/* How a cookie records a client's MSS; `mss` 0: the client offered none. */
 TG_INLINE uint32_t tg_cookie_mss(uint8_t family, uint16_t mss, bool ts_ok)
 {
 	if (!ts_ok)

@@ -20,7 +20,7 @@
  * its four words from the left. 15 bytes and the length in the last word's top byte
  * are the paper's "16-byte (w = 4 word) input" and HalfSipHash as it is published.
  * MSS and wscale are not hashed, as in the paper: who changes them changes only what
- * it could have said in its SYN.
+ * it could have offered in its SYN.
  *
  * The key of epoch n is a key of its own, never a part of the SipHash key: 64 bits
  * can be searched, and must give away nothing of the other layout.

@@ -13,7 +13,7 @@
  *                                within an allowance; else dropped
  *
  * The last rule is what lets any edge carry any packet of the `plain` protocol: an
- * edge that has never seen a flow cannot tell it from a flood, and the server can.
+ * edge that has never seen a flow cannot distinguish it from a flood, and the server can.
  * What it costs is bounded by the allowance, whatever the flood.
  *
  * Must never: keep anything of a single flow.
@@ -108,7 +108,7 @@ TG_INLINE struct tg_decision tg_edge_judge(enum tg_edge_kind kind, enum tg_edge_
 /* May a client's own packet put its flow into the filter's active generation? What the filter knows
  * already, so that a flow stays known whose answers go another way; and what passes unjudged while nothing
  * can be judged. Never what passes within the allowance: who forges one segment again and again would
- * soon have its flow known, and then all of them through. Of such a flow its server's answer tells. */
+ * soon have its flow known, and then all of them through. The server's answer makes such a flow known. */
 TG_INLINE bool tg_edge_may_refresh(enum tg_edge_finding found)
 {
 	return found == TG_EDGE_KNOWN || found == TG_EDGE_LEARNING || found == TG_EDGE_NO_KEY;

@@ -92,7 +92,7 @@ TG_INLINE bool tg_fast_syn_sums(const uint8_t *frame, uint8_t family, bool ts)
 }
 
 /* True if the frame of tg_fast_syn_len bytes, whose EtherType is the family's, is a
- * common SYN that is to be answered; then `syn` and `offered` tell of it what the
+ * common SYN that is to be answered; then `syn` and `offered` hold what the
  * answer needs. False too for what tg_host_judge_syn would not answer. */
 TG_INLINE bool tg_fast_syn_read(const uint8_t *frame, uint8_t family, bool ts,
 				struct tg_packet *syn, struct tg_tcp_options *offered)

@@ -125,7 +125,7 @@ TG_INLINE struct tg_decision tg_host_judge_syn(const struct tg_packet *syn,
 	return TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
 }
 
-/* Whose a SYN is, as far as MAC and IP addresses tell. */
+/* Whose a SYN is, by its MAC and IP addresses. */
 enum tg_own {
 	TG_OWN_ALL, /* this machine's */
 	TG_OWN_NOT, /* sent to another MAC address, or to no local address: nothing of ours */
@@ -193,7 +193,7 @@ TG_INLINE bool tg_host_offers(const struct tg_service *svc, const struct tg_agre
 /* Our timestamp clock goes on so many ms after the TSval of the cookie.
  *
  * That TSval is option bits and MAC; it does not say when it was sent. A kernel that
- * is told to go on from there takes the handshake's round-trip time for 1 ms, whatever
+ * continues from there takes the handshake's round-trip time for 1 ms, whatever
  * it was: it probes for the tail of the first window while that is under way, and
  * RACK and BBR keep 1 ms as the shortest one for a long time. A sample of more than
  * INT_MAX us (2,147,483 ms) it does not use (tcp_rtt_tsopt_us), so that it begins as

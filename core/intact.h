@@ -37,7 +37,7 @@ TG_INLINE uint64_t tg_intact_pseudo(const struct tg_packet *pkt)
 /* True for a whole segment whose words add up to `segment`, its checksum `field` among
  * them. Good, too, is a field with just the sum of the pseudo-header: so a sender on this
  * machine (a container, a virtual machine) leaves it for its device to complete, and no
- * device is in between. Whether that may be, only the kernel knows, which does not tell an
+ * device is in between. Whether that may be, only the kernel knows, which does not inform an
  * XDP program; a sender on a wire gains nothing by it that a right sum would not give. */
 TG_INLINE bool tg_intact_tcp(uint64_t pseudo, uint64_t segment, uint16_t field)
 {

@@ -10,7 +10,7 @@
  * The label is four bytes that name what the key is for, so that no MAC of one kind of
  * message is ever one of another: TGK1 cookies, TGT1 tags, TGC1 confirmations (tag.h);
  * and, derived in userspace alone, TGH1 cookies in the layout smartcookie, TGS1
- * what edges tell each other.
+ * messages between edges.
  */
 #ifndef TG_KEYS_H
 #define TG_KEYS_H

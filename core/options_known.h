@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Options of a SYN that stand as the stacks of this world lay them out, told apart by
+ * Options of a SYN in the layouts that common stacks use, distinguished by
  * comparing whole words. For planes that answer SYNs by the million: everything else is
  * tg_tcp_options_parse's.
  *

@@ -27,7 +27,7 @@ TG_INLINE struct tg_decision tg_proxy_judge_syn(const struct tg_packet *syn,
 	return tg_host_judge_syn(syn, result, frame_len);
 }
 
-/* True for a flow that a SYN of its tuple does not replace: the server is to judge that SYN
+/* True for a flow that a SYN of its tuple does not replace: the server judges that SYN
  * (RFC 5961 section 4). */
 TG_INLINE bool tg_flow_is_live(const struct tg_flow *f)
 {
@@ -134,7 +134,7 @@ TG_INLINE enum tg_unknown tg_proxy_unknown(const struct tg_flow *f)
 	return f->state == TG_FLOW_SETUP ? TG_UNKNOWN_DROP : TG_UNKNOWN_TRANSLATE;
 }
 
-/* The shift that a new flow's client was told: what was agreed on, and has been forgotten
+/* The shift that was announced to a new flow's client: what was agreed on, and has been forgotten
  * since then, is what the service says. */
 TG_INLINE uint8_t tg_proxy_flow_wscale(const struct tg_service *svc,
 				       const struct tg_service *advertised)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
  * What the proxy knows of a service beside struct tg_service: the strategy, what becomes of
- * clients' first data, what the configuration fixes; and what its clients are told.
+ * clients' first data, what the configuration fixes; and what its clients are offered.
  */
 #ifndef TG_PROXY_SERVICE_H
 #define TG_PROXY_SERVICE_H
@@ -34,7 +34,7 @@ struct tg_proxy_service {
 	uint8_t pad;
 };
 
-/* What clients of a server are told in our SYN-ACKs; `l` is NULL if nothing is known of it. */
+/* What clients of a server are offered in our SYN-ACKs; `l` is NULL if nothing is known of it. */
 TG_INLINE struct tg_service tg_proxy_advertised(const struct tg_service *svc,
 						const struct tg_proxy_service *cfg,
 						const struct tg_learned *l, uint8_t family)

@@ -147,12 +147,12 @@ TG_INLINE enum tg_setup_event tg_setup_judge(const struct tg_packet *pkt, uint32
 	return ours ? TG_SETUP_IGNORE : TG_SETUP_OTHER;
 }
 
-/* How what the server gives agrees with what the client has been told. `fixed` is
- * the service's: a window scale told by the configuration is translated whatever
+/* How what the server gives agrees with what the client was offered. `fixed` is
+ * the service's: a window scale that the configuration sets is translated whatever
  * the server says. */
 enum tg_agreement {
 	TG_AGREES,
-	TG_GIVES_MORE, /* than was told, after a SYN that asked */
+	TG_GIVES_MORE, /* than was offered, after a SYN that asked */
 	TG_GIVES_LESS, /* the client uses what its server does not understand */
 };
 
@@ -322,7 +322,7 @@ TG_INLINE struct tg_segment tg_flow_ack(const struct tg_packet *synack, const st
 	};
 }
 
-/* What the client is told when the server is there: the server's window, in an
+/* What the client receives when the server has answered: the server's window, in an
  * ACK that a client with nothing to send need not answer. `synack_window` is the
  * field of the server's SYN-ACK, which is not scaled. */
 TG_INLINE struct tg_segment tg_flow_window(const struct tg_packet *synack, const struct tg_flow *f,

@@ -97,7 +97,7 @@ TG_INLINE struct tg_reply_way tg_reply_link(const struct tg_reply_neighbour *n, 
 	return n->sure ? TG_REPLY_WAY(TG_REPLY_NEXT, n->mac) : TG_REPLY_WAY(TG_REPLY_UNRESOLVED, 0);
 }
 
-/* Who tells this is gone when he has not been heard of for so long: then what is not simply
+/* The daemon counts as gone when it has not updated this for so long: then what is not simply
  * back may have changed, and the kernel knows better. */
 #define TG_REPLY_STALE_NS 30000000000ULL
 

@@ -124,7 +124,7 @@ TG_INLINE void tg_split_acked(struct tg_split *e, const struct tg_packet *pkt)
 		e->acked = (uint16_t)(pkt->ack >> 16);
 }
 
-/* True if the connection gives way to one that a verified cookie of the same addresses
+/* True if the connection yields to one that a verified cookie of the same addresses
  * and ports begins. Who guesses blindly must not end what lives: `strong` is a cookie
  * whose MAC has 41 bits (the layout tidegate, with timestamps). Any other, of 22 or 24
  * bits, takes only the place of what is ending anyway; as bpf/lib/replace.h. */
@@ -187,7 +187,7 @@ TG_INLINE void tg_split_heard(struct tg_split *e, const struct tg_packet *pkt, u
 	e->seen_tick = tick;
 }
 
-/* True if the segment may tell something of the connection's end, or takes it back. */
+/* True if the segment may begin, continue or take back the connection's end. */
 TG_INLINE bool tg_split_may_end(const struct tg_split *e, const struct tg_packet *pkt)
 {
 	return pkt->flags & (TG_TCP_FIN | TG_TCP_RST) || e->state & (TG_SPLIT_FLAGS & ~TG_FLOW_TS);
@@ -217,7 +217,7 @@ TG_INLINE int tg_split_track_once(struct tg_split *e, const struct tg_packet *pk
 #define TG_SPLIT_TRACK_ONCE tg_split_track_once
 #endif
 
-/* Notes what a segment of an ongoing connection tells of its end. TG_FLOW_ENDS is said
+/* Notes what a segment of an ongoing connection contributes to its end. TG_FLOW_ENDS is returned
  * once. */
 TG_INLINE enum tg_flow_turn tg_split_track(struct tg_split *e, const struct tg_packet *pkt,
 					   enum tg_direction dir)

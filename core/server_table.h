@@ -28,7 +28,7 @@
 
 enum tg_split_state {
 	TG_SPLIT_FLAGS = 0x1f,   /* enum tg_flow_flag; in SYN_SENT only TG_FLOW_TS */
-	TG_SPLIT_CONFIRM = 0x20, /* the edge still tags: tell it again */
+	TG_SPLIT_CONFIRM = 0x20, /* the edge still tags: confirm again */
 	TG_SPLIT_READY = 0x40,   /* ongoing; else SYN_SENT */
 	TG_SPLIT_FRESH = 0x80,   /* SYN_SENT, but the SYN has still to be made */
 	TG_SPLIT_CARRIED = 0x80, /* ongoing: data of the client, or acknowledged by it */
@@ -39,7 +39,7 @@ enum tg_split_state {
 };
 
 /* Beside window_up, which is 14 at most: the client was heard again in a later tick than it
- * carried something first. So a connection that lasts is told from one that only said a word. */
+ * carried something first. This separates a connection that lasts from one that sent a single segment. */
 #define TG_SPLIT_LASTING 0x10
 
 /* Map ABI. */
@@ -61,7 +61,7 @@ struct tg_split {
 		uint16_t client_window; /* SYN_SENT: field of the client's ACK */
 		int8_t window[2]; /* ongoing: as tg_flow's window_up and TG_SPLIT_LASTING, window_down */
 	};
-	uint8_t edge; /* that is to be told; 0: none */
+	uint8_t edge; /* that expects a confirmation; 0: none */
 	uint8_t state; /* enum tg_split_state */
 };
 _Static_assert(sizeof(struct tg_split) == 32, "map ABI; two for each flow make 64 bytes");
@@ -77,7 +77,7 @@ TG_INLINE uint16_t tg_split_tick(uint64_t monotonic_ns)
 }
 
 /* The highest 16 bits of a hash say where the client is: its family, and 15 bits for its
- * IPv4 address or its IPv6 /56. So an entry tells whose it is, and a connection's hash
+ * IPv4 address or its IPv6 /56. So an entry shows its source, and a connection's hash
  * is 48 bits among those of one source. */
 #define TG_SPLIT_SOURCE_SHIFT 48
 #define TG_SPLIT_SOURCES 65536
@@ -157,20 +157,20 @@ TG_INLINE enum tg_split_room tg_split_room(const struct tg_split *e, uint16_t no
 		       : TG_SPLIT_TAKEN;
 }
 
-/* ---- who gives way when a connection finds no place ---- */
+/* ---- which entry yields when a connection finds no place ---- */
 
 /* What is known of the one that wants a place. */
 struct tg_split_newcomer {
 	uint64_t hash;
 	uint32_t held; /* by its source: connections */
-	uint32_t floor; /* what a source may hold without having to give way to others */
+	uint32_t floor; /* what a source may hold without yielding to others */
 	uint16_t now_tick;
 	bool few; /* its family holds less than a quarter of the table */
 };
 
 #define TG_SPLIT_QUIET_TICKS 2 /* the client was not heard for 4 to 9 s */
 
-/* In this order they give way. */
+/* They yield in this order. */
 enum tg_split_class {
 	TG_SPLIT_KEEPS = 0,
 	TG_SPLIT_OTHER_FAMILY = 1, /* the newcomer's family holds little, and this one is of the other */

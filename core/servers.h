@@ -4,7 +4,7 @@
  * told because of it: never an option that their server would not have given.
  *
  * Nobody can be asked before a client has verified, or a flood would ask. So
- * clients of an unknown server are told the least that RFC 9293 allows, and the
+ * clients of an unknown server are offered the least that RFC 9293 allows, and the
  * first of them that verifies has its server asked: the SYN in its name offers
  * everything, the answer is learned and reset, and the SYN goes again with what
  * the client has been told. That costs one client one round trip more between box
@@ -63,7 +63,7 @@ TG_INLINE struct tg_server_key tg_server_key(const struct tg_packet *pkt, bool b
 	};
 }
 
-/* What clients of this server are told; `l` is NULL if nothing is known of it. */
+/* What clients of this server are offered; `l` is NULL if nothing is known of it. */
 TG_INLINE struct tg_service tg_service_advertised(const struct tg_service *svc, uint8_t fixed,
 						  const struct tg_learned *l, uint8_t family)
 {

@@ -84,7 +84,7 @@ TG_INLINE bool tg_share_admits(uint32_t level, uint32_t row0, uint32_t row1, uin
  * out who was not met for longest: nobody hears of those, so what a source holds of it cannot
  * be counted. What it has brought in this tick is: cells of the same kind, whose highest byte
  * is the tick that they are of. A room of `max` is shared as a table is; but when it is used up,
- * who has brought next to nothing is let in all the same. */
+ * a source that holds next to nothing is still admitted. */
 #define TG_LATELY_MASK 0xffffffU
 
 TG_INLINE uint32_t tg_lately(uint32_t cell, uint32_t tick)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
  * What becomes of a SYN that carries TCP-MD5 (RFC 2385) or TCP-AO (RFC 5925), once it would
- * be answered with a cookie. Nobody but the server has the key, so nobody here can tell a
+ * be answered with a cookie. Nobody but the server has the key, so nobody here can distinguish a
  * genuine one from a flood's: to let them pass is to let a flood pass that has learned to
  * add eighteen bytes. So they are answered like any other, unless the service says otherwise,
  * and pass only within an allowance.
@@ -21,7 +21,7 @@ TG_INLINE bool tg_signed_asks(uint32_t auth, uint32_t signed_cost_us)
 	       signed_cost_us != TG_SIGNED_DROP;
 }
 
-/* `auth` is enum tg_tcp_auth; `allowed` what the allowance said, if it was asked. TG_REPLY:
+/* `auth` is enum tg_tcp_auth; `allowed` the result of the allowance, if it was asked. TG_REPLY:
  * answer it, which is counted beside the counter here. */
 TG_INLINE struct tg_decision tg_signed_judge(uint32_t auth, uint32_t signed_cost_us, bool allowed)
 {

@@ -97,8 +97,8 @@ TG_INLINE uint64_t tg_siphash_end(struct tg_siphash *s, uint64_t tail)
 	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
 }
 
-/* SipHash-1-3: one round a word and three at the end, half the cost. What is known of it tells
- * nobody the key or another output; its margin is smaller, so it is for what is worth little by
+/* SipHash-1-3: one round a word and three at the end, half the cost. What is known of it reveals
+ * neither the key nor another output; its margin is smaller, so it is for what is worth little by
  * itself: numbers of which 32 bits are shown. MACs that open connections are SipHash-2-4. */
 TG_INLINE void tg_siphash13_word(struct tg_siphash *s, uint64_t m)
 {

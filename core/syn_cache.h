@@ -17,7 +17,7 @@
  *   |  tag: hash bits 36-63  |  sent   |  tick of the first SYN    |  head; 0: free
  *   +------------------------+---------+---------------------------+
  *
- * Must never: tell by what it sends which bucket a connection is in. The ISN
+ * Must never: reveal by what it sends which bucket a connection is in. The ISN
  * takes hash bits 0-31, the bucket bits from 32 on.
  */
 #ifndef TG_SYN_CACHE_H
@@ -48,7 +48,7 @@ enum tg_halfopen_flag {
 	TG_HALFOPEN_ECN = 8,
 };
 
-/* What a client's SYN said and what it was answered. Part of the map ABI. */
+/* What a client's SYN offered and how it was answered. Part of the map ABI. */
 struct tg_halfopen {
 	union tg_addr client, server;
 	uint32_t ports;        /* as the client sends them */

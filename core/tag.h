@@ -2,7 +2,7 @@
  *
  * The `tagged` protocol between edge and server, on the wire: the tag that an
  * edge puts on a client's segment, and the confirmation that a server sends back.
- * docs/split-protocol.md tells what they mean and when they are sent.
+ * docs/split-protocol.md states what they mean and when they are sent.
  *
  * A tag is a TCP option (RFC 6994, experiment 0x5447) and always the first one,
  * so that nobody searches for it:

@@ -278,7 +278,7 @@ TG_INLINE bool tg_writer_has(const struct tg_writer *w, uint32_t len)
 /* Length in bytes of what tg_tcp_options_write writes; a multiple of 4, <= 20. */
 TG_INLINE uint32_t tg_tcp_options_len(const struct tg_tcp_options *o)
 {
-	uint32_t len = 4; /* MSS is always told */
+	uint32_t len = 4; /* MSS is always sent */
 
 	if (o->ts_ok)
 		len += 12;

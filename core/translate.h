@@ -40,7 +40,7 @@ enum tg_flow_flag {
 };
 
 /* Whether a flow that is ready has a place of its own, as those have that have carried
- * something, or is among those that give way to newcomers. */
+ * something, or is among those that yield to newcomers. */
 enum tg_flow_waits {
 	TG_FLOW_SETTLED = 0,
 	TG_FLOW_SILENT = 1,  /* it has carried nothing yet */
@@ -260,7 +260,7 @@ enum tg_flow_turn {
 /* A RST ends a flow if its receiver must have believed it (RFC 5961 section 3.2): one of the
  * client has the very number that the server wants next; one of the server has come by the
  * port that the server is behind, `port` being the one that the segment in hand came by.
- * Anything else may be forged, and tells nothing: the flow then goes when it is old. */
+ * Anything else may be forged and is ignored: the flow then expires. */
 TG_INLINE bool tg_flow_is_reset(const struct tg_flow *f, const struct tg_packet *pkt,
 				enum tg_direction dir, uint16_t port)
 {
@@ -280,9 +280,9 @@ TG_INLINE void tg_flow_note_acked(struct tg_flow *f, const struct tg_packet *pkt
 		f->server_acked = pkt->ack;
 }
 
-/* What the segment tells of the connection's end: FINs both ways and then a bare ACK, or a
+/* What the segment contributes to the connection's end: FINs both ways and then a bare ACK, or a
  * RST that counts (tg_flow_is_reset). `port`: that the segment came by; a FIN of the server
- * that came by another tells nothing. */
+ * that came by another is ignored. */
 TG_INLINE enum tg_flow_turn tg_flow_track(struct tg_flow *f, const struct tg_packet *pkt,
 					  enum tg_direction dir, bool reset, uint16_t port)
 {

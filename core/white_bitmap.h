@@ -7,7 +7,7 @@
  * The two bits are a second chance: a use sets both; a sweep takes one each time
  * that it comes by. Who was not used for between one and two sweeps is off the list.
  * The sweep is userspace's, a few pages at a time; the packet path waits for nothing.
- * A page summary tells the sweep which pages of TG_WHITE_PAGE_WORDS have anything.
+ * A page summary shows the sweep which pages of TG_WHITE_PAGE_WORDS have anything.
  * Whoever sets bits marks the page afterwards; the sweep takes the mark away first,
  * reads the page, and puts the mark back if something is left: so nothing is lost.
  */

@@ -334,7 +334,7 @@ static struct tcp_pcb *tg_pcb_rebuild(struct tcp_pcb_listen *lpcb, const struct 
 	pcb->remote_port = ack->src;
 	pcb->state = SYN_RCVD;
 	pcb->rcv_nxt = ack->seqno;
-	pcb->rcv_ann_right_edge = pcb->rcv_nxt + TCPWND_MIN16(TCP_WND); /* told in the SYN-ACK */
+	pcb->rcv_ann_right_edge = pcb->rcv_nxt + TCPWND_MIN16(TCP_WND); /* announced in the SYN-ACK */
 	pcb->snd_wl2 = isn;
 	pcb->lastack = isn;
 	pcb->snd_nxt = isn + 1;

@@ -12,7 +12,7 @@
 #include "listeners.h"
 #include "sock_fields.h"
 
-/* The MSS that the kernel is told: it takes none below the least. */
+/* The MSS for the kernel, which takes none below its minimum. */
 static __always_inline __u16 tg_mss_adopted(__u8 family, const struct tg_agreed *agreed)
 {
 	__u16 least = tg_mss_least(family);

@@ -79,7 +79,7 @@ static __always_inline int tg_edge_fast_any_syn(struct xdp_md *ctx)
 #endif
 
 /* A common segment (core/fast_segment.h) to a service whose mode is `always`, the fast path:
- * what tg_edge_segment does with it, in protocol `plain`, and nobody to be told of offenders.
+ * what tg_edge_segment does with it, in protocol `plain`, without reports of offenders.
  * TG_NEXT_FORWARD, with `out` filled, for what goes on; TG_NEXT_WIDE as there; XDP_ABORTED, with
  * nothing done and nothing counted, for what has to go the slow path. The frame is read again and again: that
  * costs less than keeping what was read. */

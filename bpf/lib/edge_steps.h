@@ -35,7 +35,7 @@
 #define TG_EDGE_ANSWER 8        /* there is none left of it: answer */
 
 /* Of a packet that the filter does not know, and what it says: does it carry a cookie, of the
- * epochs `back` before the two that its parity bit tells apart? */
+ * epochs `back` before the two that its parity bit distinguishes? */
 static __always_inline enum tg_edge_finding tg_edge_verify(const struct tg_packet *pkt,
 							   const struct tg_ack *ack,
 							   const struct tg_host_settings *settings,
@@ -54,7 +54,7 @@ static __always_inline enum tg_edge_finding tg_edge_verify(const struct tg_packe
 	return TG_EDGE_UNKNOWN;
 }
 
-/* May what matches nothing go on to the server all the same? */
+/* May what matches nothing still go on to the server? */
 static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge_settings *edge)
 {
 	struct tg_allowance *a;

@@ -50,7 +50,7 @@ struct sock {
 };
 struct tcp_sock; /* sock_fields.h */
 
-/* include/net/tcp.h, Linux >= 6.9: what bpf_sk_assign_tcp_reqsk is told. The
+/* include/net/tcp.h, Linux >= 6.9: the argument of bpf_sk_assign_tcp_reqsk. The
  * size must match exactly and the reserved bytes must be zero. */
 struct bpf_tcp_req_attrs {
 	__u32 rcv_tsval;

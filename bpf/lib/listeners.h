@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
  * The listeners that a gate knows of (core/listener.h), for those services whose
- * addresses and ports are not all alike, and a bell that tells userspace to look again
+ * addresses and ports are not all alike, and a bell that makes userspace look again
  * before its next regular look.
  *
  * Must never: ring twice before userspace has answered the bell.
@@ -21,7 +21,7 @@ struct {
 	__type(value, struct tg_listener_entry);
 } tg_listeners SEC(".maps");
 
-/* Why userspace is told to look. */
+/* Why userspace has to look. */
 enum tg_bell_reason {
 	TG_BELL_LISTENER = 1, /* something began or ceased to listen */
 	TG_BELL_ORPHAN = 2,   /* a verified ACK met no listener */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
  * Sources whose address a handshake has proven, and what they do since: the daemon
- * reads it and tells a filter manager of those that do too much (docs/upstream.md).
+ * reads it and reports those that exceed a limit to a filter manager (docs/upstream.md).
  *
  * A table of fixed size without chains: a slot belongs to one pair of source and
  * destination, and goes to another when that one has made as many handshakes more

@@ -210,7 +210,7 @@ static __always_inline int tg_cookie_other(struct xdp_md *ctx, struct tg_packet 
 }
 
 /* A SYN to a service. `live`: its tuple has a flow that has not ended, so that
- * the server is to judge it (RFC 5961). */
+ * the server judges it (RFC 5961). */
 static __always_inline int tg_noflow_syn(struct xdp_md *ctx, const struct tg_packet *syn,
 					 __u32 parse, bool live, const struct tg_service *svc,
 					 __u32 strategy, __u32 id, struct tg_counter_row *row)

@@ -95,7 +95,7 @@ static __always_inline const struct tg_service *tg_advertised_hidden(const struc
 	return advertised;
 }
 
-/* What clients of the packet's server are told. */
+/* What clients of the packet's server are offered. */
 TG_GLOBAL int tg_advertised(const struct tg_packet *pkt, __u32 id, struct tg_service *advertised)
 {
 	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);

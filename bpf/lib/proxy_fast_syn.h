@@ -11,7 +11,7 @@
 #include "fast_syn.h"
 #include "proxy_cache.h"
 
-/* What clients of the SYN's server are told; tg_advertised says the same. */
+/* What clients of the SYN's server are offered; the same as tg_advertised. */
 static __always_inline struct tg_service tg_fast_advertised(const struct tg_packet *syn,
 							    const struct tg_service *svc,
 							    const struct tg_proxy_service *proxy_cfg)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
  * Look-ups, insertions and second chances in the proxy's swap-out maps. A new flow
- * waits among those that give way to newcomers until it carries something; then it gets
+ * waits among those that yield to newcomers until it carries something; then it gets
  * a place of its own. One that finds no place goes on waiting: who is met stays.
  */
 #ifndef TG_BPF_PROXY_TABLES_H

@@ -93,7 +93,7 @@ static __always_inline int tg_become_reset(struct __sk_buff *skb, const struct t
 
 	if (bpf_skb_change_tail(skb, len, 0) || bpf_skb_pull_data(skb, len))
 		return -TG_EINVAL;
-	bpf_csum_level(skb, BPF_CSUM_LEVEL_RESET); /* what the device has said of the checksum */
+	bpf_csum_level(skb, BPF_CSUM_LEVEL_RESET); /* the device's verdict on the checksum */
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
 	return tg_segment_write((struct tg_writer){data + l3_off, end}, &rst) ? 0 : -TG_EINVAL;

@@ -24,7 +24,7 @@ struct tg_reply_port {
 	__u32 domain[2]; /* IPv4, IPv6: TG_DOMAIN_* or the one that replies take */
 	__u64 neighbour_cost_ns; /* allowances of each CPU, as core/allowance.h has them */
 	__u64 route_cost_ns;
-	__u64 told_ns; /* CLOCK_MONOTONIC, when userspace last said that all this is so */
+	__u64 told_ns; /* CLOCK_MONOTONIC, when userspace last confirmed all this */
 };
 
 #define TG_DOMAIN_UNKNOWN 0        /* rules or routes are not modelled */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * What the server role's XDP program tells its TC program of a packet: a word of
+ * What the server role's XDP program passes to its TC program with a packet: a word of
  * XDP metadata before the frame, and a mark on packets that come a second time.
  */
 #ifndef TG_BPF_SERVER_META_H
@@ -34,7 +34,7 @@ static __always_inline int tg_meta_set(struct xdp_md *ctx)
 	return 0;
 }
 
-/* True if XDP has said so of the packet; only once: a copy in the queue may keep it. */
+/* True if XDP has marked the packet so; only once: a copy in the queue may keep it. */
 static __always_inline bool tg_meta_take(struct __sk_buff *skb)
 {
 	__u32 *meta = (void *)(long)skb->data_meta;

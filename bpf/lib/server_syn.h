@@ -193,7 +193,7 @@ static __always_inline struct tg_decision tg_server_write_answer(
 	return TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
 }
 
-/* Answers what tg_server_syn has said that we answer. */
+/* Answers the SYN for which tg_server_syn returned TG_NEXT_ANSWER. */
 TG_GLOBAL int tg_server_answer(struct xdp_md *ctx, const struct tg_packet *syn)
 {
 	const struct tg_host_settings *settings = tg_settings_get();

@@ -17,7 +17,7 @@ TG_GLOBAL int tg_split_hear(struct tg_split *e, const struct tg_packet *pkt)
 	return 0;
 }
 
-/* Notes that a segment of the connection was seen, what it tells of who is there, and of its end. */
+/* Notes a segment of the connection: that its sender is there, and whether it ends. */
 static __always_inline void tg_split_note(struct tg_split *e, const struct tg_packet *pkt,
 					  enum tg_direction dir)
 {

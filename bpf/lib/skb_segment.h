@@ -26,7 +26,7 @@ static __always_inline bool tg_skb_options(struct __sk_buff *skb, const struct t
 #ifdef TG_HOST /* which forwards what it has written, too */
 /* Where the checksum of the packet in hand was left to the NIC, it is so for what we have written
  * over it, and the field has to hold the pseudo-header's sum; else what tg_segment_write has put there.
- * Only the kernel knows, so it is told the difference between the two. Without this, what is
+ * Only the kernel knows, so it gets the difference between the two. Without this, what is
  * forwarded by another interface would leave with a wrong one. */
 static __always_inline int tg_skb_checksum(struct __sk_buff *skb, const struct tg_segment *s,
 					   __u8 *data)

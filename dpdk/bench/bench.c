@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the burst pipeline can do on this machine, in memory, in one run: frames a
- * second of one core by strategy, by burst length, of two cores; a hash's time, way
- * by way. Writes JSON to stdout; `tidegate-lab bench --role dpdk` shows it.
+ * second of one core by strategy, by burst length, of two cores; a hash's time, variant
+ * by variant. Writes JSON to stdout; `tidegate-lab bench --role dpdk` shows it.
  *
  * Things are measured in turn, round by round, so that a slow second hits all of
- * them; medians and ranges are told. Must never assert a figure.
+ * them; medians and ranges are printed. Must never assert a figure.
  */
 #include <inttypes.h>
 #include <stdio.h>

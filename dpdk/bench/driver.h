@@ -3,7 +3,7 @@
  * A port in memory for benchmarks: receiving copies the next of many prepared
  * frames into a buffer, as a network card's DMA does; sending gives the buffer
  * back. Buffers go round first in, first out, as a card's rings let them. What it
- * costs is told by the yardstick that only swaps MAC addresses.
+ * costs is measured by the yardstick that only swaps MAC addresses.
  */
 #ifndef TG_BENCH_DRIVER_H
 #define TG_BENCH_DRIVER_H

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The control thread: takes lines (config.h) from a unix socket, makes a new box of
- * them and gives it to the cores; swaps tables when told to; empties what has
- * fallen out of them. One client at a time; what it says counts when it says
- * `commit`, whole or not at all. Should it die, all goes on as it was.
+ * The control thread: takes lines (config_lines.c) from a unix socket, makes a new configuration
+ * of them and gives it to the cores; swaps tables on request, and empties those that were
+ * swapped out. One client at a time; its lines take effect at `commit`, all of them or none. If
+ * the client dies, everything continues as it was.
  *
  *   ...lines of config.h...
  *   commit                        answered by "ok", or "error: line N: why"
  *   swap flows | swap sources     at once, whatever is committed: the tables' turn
  *   forget ID                     likewise: the counters of a service
  *
- * Of its own accord it says which neighbours a router does not know (waiting.h):
+ * Unasked, it reports neighbours that a router does not know (waiting.h):
  *
  *   unresolved FAMILY ADDRESS DPDK-PORT gateway|host
  *
- * Must never: make a core wait; repeat what a line with a key said; write what cores count in.
+ * Must never: make a core wait; repeat the contents of a line with a key; write what cores count in.
  */
 #include "control.h"
 
@@ -161,7 +161,7 @@ static const char *take(struct tg_program *p, char *line)
 		return NULL;
 	name = tg_config_line_name(line);
 	why = apply(p, line);
-	if (why) /* what the line said is not repeated but for its name: it may be a secret */
+	if (why) /* only the line's name is repeated: the rest may be a secret */
 		snprintf(wrong, sizeof(wrong), "line %u: %s%s%s", line_no, name,
 			 name[0] ? ": " : "", why);
 	return NULL;

@@ -23,7 +23,7 @@
 #include "say.h"
 
 #define POLLS_A_LOOK 32    /* between looks at the cycle counter */
-#define IDLE_POLLS 256    /* without a frame, before sleeping (if so told) */
+#define IDLE_POLLS 256    /* without a frame, before sleeping (if idle_us is set) */
 #define NICE (-10)    /* ten times an ordinary process's share */
 
 static uint32_t transmit(struct tg_worker *w, uint16_t port, struct rte_mbuf **m, uint32_t n)

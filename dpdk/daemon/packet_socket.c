@@ -5,10 +5,10 @@
  *
  * - It has IPv4 fragments put together before it sees them (PACKET_FANOUT_FLAG_DEFRAG):
  *   the packet then is longer than the next link, and than the driver's own buffers.
- * - It hears what the box's own kernel sends, and a bridge would send that on the other way.
+ * - It receives what this machine's kernel sends, and a bridge would send that back by the other port.
  * - When a port starts, DPDK sets its MAC address to what it is. The kernel takes that for a
- *   change: it forgets all neighbours, those set by hand too, and begins duplicate address
- *   detection anew, until whose end it resolves no neighbour of IPv6.
+ *   change: it forgets all neighbours, those set by hand too, and restarts duplicate address
+ *   detection, and resolves no IPv6 neighbour until that ends.
  *
  * DPDK 22.11 to 24.11 have no option for any of these; this may go when they do.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the program tells of itself, over DPDK's own telemetry socket:
+ * What the program reports over DPDK's own telemetry socket:
  *
  *   /tidegate/status         hash, cores, ports, flows and sources in the tables, frames that went the fast path
  *   /tidegate/counters,ID    the counters of a service (0: of none) that are not zero

@@ -8,10 +8,10 @@
 
 #include "worker.h"
 
-/* What clients of the packet's server are told, worked out. */
+/* Works out what clients of the packet's server are offered. */
 void tg_advertised_find(struct tg_worker *w, const struct tg_packet *pkt, uint32_t id);
 
-/* What clients of the packet's server are told. A flood asks for the same again and
+/* What clients of the packet's server are offered. A flood asks for the same again and
  * again: the last answer is at hand until servers or services change. */
 static inline const struct tg_service *tg_advertised(struct tg_worker *w,
 						     const struct tg_packet *pkt, uint32_t id)

@@ -119,7 +119,7 @@ static inline uint64_t tg_lane_mac(const struct tg_worker *w, const struct tg_it
 /* ---- last stage ---- */
 
 /* What a SYN's answer is made of, where the first stage did not foresee one. False:
- * the frame has gone its way. */
+ * the frame has been dealt with. */
 static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it, struct tg_cookie *cookie)
 {
 	struct tg_tcp_options offered;
@@ -237,7 +237,7 @@ static inline void tg_auth_syn(struct tg_worker *w, struct tg_item *it, uint8_t 
 }
 
 /* A SYN to a service. `live`: its tuple has a flow that has not ended, so that the
- * server is to judge it (RFC 5961). */
+ * server judges it (RFC 5961). */
 static inline void tg_noflow_syn(struct tg_worker *w, struct tg_item *it, bool live)
 {
 	uint8_t strategy = w->config->proxy_cfg[it->id].strategy;

@@ -2,7 +2,7 @@
  *
  * One core's memory of places where nobody listens (core/closed_port.h): what the servers of
  * translated connections have refused. SYNs to these go on to the server, which refuses them, so
- * that clients hear what they would without this box. As bpf/lib/proxy_closed.h. Decides nothing.
+ * that clients receive what they would without this proxy. As bpf/lib/proxy_closed.h. Decides nothing.
  */
 #ifndef TG_DPDK_CLOSED_PORT_H
 #define TG_DPDK_CLOSED_PORT_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the fast path knows. Nearly all frames of a flood, and of the connections that
- * live through it, look alike: they are told apart by comparing words, and need
+ * live through it, look alike: they are recognised by comparing words, and need
  * neither struct tg_item nor its parser. fast_syn.h answers SYNs out of templates,
  * fast_flow.h translates segments; each frame that is anything else, or whose fate
- * depends on what is in a table, goes the slow path, and comes out the same.
+ * depends on what is in a table, takes the slow path, with the same result.
  *
  * The templates are made by core/: here are only the places of what differs.
  */
@@ -19,9 +19,9 @@
 #define TG_FAST_SERVERS 64 /* of each family; a power of two */
 #define TG_FAST_ROOM 128   /* bytes from the frame's begin that a buffer must have */
 
-/* Which way a frame of the burst goes. */
+/* Which path a frame of the burst takes. */
 enum tg_fast_path {
-	TG_SLOW_PATH, /* the long one: its struct tg_item is set */
+	TG_SLOW_PATH, /* its struct tg_item is set */
 	TG_FAST_SYN,
 	TG_FAST_SEGMENT,
 	TG_FAST_WIDE, /* a SYN, with seven others: fast_wide.h */
@@ -38,7 +38,7 @@ struct tg_form {
 	bool ts, wscale;
 } __attribute__((aligned(64)));
 
-/* What is told to the clients of one server. */
+/* What the clients of one server are offered. */
 struct tg_fast_server {
 	uint64_t addr[2]; /* as on the wire; IPv4: in the low half of addr[0] */
 	uint32_t round;   /* of struct tg_fast when this was learned; 0: never */

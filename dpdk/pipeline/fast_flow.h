@@ -5,8 +5,8 @@
  * ready, has a place of its own and has not begun to end. core/translate.h says what changes.
  *
  * Two waits for memory (bucket, entry) are waits for all of a burst. The presence bits
- * are not asked: what belongs to no flow is seen in one bucket, and then goes the long
- * way, which asks them.
+ * are not asked: what belongs to no flow is seen in one bucket, and then takes the slow
+ * path, which asks them.
  */
 #ifndef TG_DPDK_FAST_FLOW_H
 #define TG_DPDK_FAST_FLOW_H
@@ -92,7 +92,7 @@ static struct tg_flow_entry *__attribute__((noinline)) tg_fast_segment_find(
 	return tg_flow_table_find(&w->flows, &key, tg_fast_segment_hash(w, f));
 }
 
-/* A router's way for it. */
+/* Where a router sends it. */
 static bool __attribute__((noinline)) tg_fast_segment_output(const struct tg_worker *w,
 							     const struct tg_fast_frame *f,
 							     struct tg_output *output)
@@ -117,7 +117,7 @@ TG_INLINE bool tg_fast_segment_turn(struct tg_worker *w, struct tg_fast_frame *f
 			e->flow.waits))
 		return false;
 	if (TG_UNLIKELY(w->config->router) && !tg_fast_segment_output(w, f, &output))
-		return false; /* its sender is to be told */
+		return false; /* its sender gets an ICMP error */
 	if (dir == TG_TO_CLIENT)
 		tg_fast_note_acked(tg_fast_tcp(f), &e->flow, port);
 	tg_fast_translate(tg_fast_tcp(f), &e->flow, dir);
@@ -139,7 +139,7 @@ TG_INLINE bool tg_fast_segment_send(struct tg_worker *w, struct tg_fast_frame *f
 				      : tg_fast_segment_turn(w, f, port, false, TG_TO_CLIENT);
 }
 
-/* ---- which way ---- */
+/* ---- which path ---- */
 
 /* The same from the IP header on; `v6` is known when this is compiled. `left`: bytes of
  * the frame from there on, which are at least an IP and a TCP header. */

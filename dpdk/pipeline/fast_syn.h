@@ -3,7 +3,7 @@
  * The fast path of a SYN: to a service in mode `always`, by a strategy that answers
  * from the SYN alone, whole, without data, with options that are known. Its answer
  * is a template (fast.h) with a few numbers put in; of its checksum, only these are
- * summed. Nothing is decided here that core/ does not decide: what is told, what the
+ * summed. Nothing is decided here that core/ does not decide: what is offered, what the
  * cookie is, which words are hashed, what the answer looks like.
  *
  * Must never: write to a frame before the last stage; answer a SYN whose tuple or
@@ -95,7 +95,7 @@ static void __attribute__((noinline)) tg_form_make(const struct tg_worker *w,
 	}
 }
 
-/* Works out what clients of the SYN's server are told. */
+/* Works out what clients of the SYN's server are offered. */
 static void __attribute__((noinline)) tg_fast_learn(struct tg_worker *w, struct tg_fast_server *s,
 						    uint64_t addr0, uint64_t addr1,
 						    uint16_t port_be, uint8_t family)

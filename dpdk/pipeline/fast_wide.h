@@ -148,7 +148,7 @@ TG_INLINE void tg_wide_fetch(uint64_t to[8], const uint64_t *const bits[2], __m5
 		tg_fast_bits_fetch(bits, (uint32_t)to[i]);
 }
 
-/* The server of the first frame, if it answers this way; all must be for it. */
+/* The server of the first frame, if its SYNs may be answered here; all must be for it. */
 TG_INLINE struct tg_fast_server *tg_wide_server(struct tg_worker *w, uint64_t addrs, uint64_t ports)
 {
 	struct tg_packet syn = {.dst = {.d = {addrs >> 32, 0}}, .ports = (uint32_t)ports, .family = 4};

@@ -2,7 +2,7 @@
  *
  * The fast path of eight segments of connections at once (wide.h): ACKs of IPv4, with
  * no options or with timestamps where nearly all senders put them, each of any flow
- * that is ready, either way. core/translate.h, lane by lane: tg_translate_header,
+ * that is ready, in either direction. core/translate.h, lane by lane: tg_translate_header,
  * tg_translate_timestamps, tg_translate_checksum, tg_window_shift.
  *
  * The burst waits for memory twice, for all together: buckets, then entries.
@@ -99,7 +99,7 @@ TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const
 	return true;
 }
 
-/* Eight frames: which way they go; TG_SLOW_PATH: one by one. */
+/* Eight frames: which path they take; TG_SLOW_PATH: one by one. */
 static inline uint8_t tg_wide_take(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
 				   uint64_t mac, uint64_t mask)
 {
@@ -286,7 +286,7 @@ TG_INLINE bool tg_wide_segments_translate(struct tg_worker *w, struct rte_mbuf *
 	return true;
 }
 
-/* A router's ways for eight segments. False: one has none, and its sender is to be told. */
+/* Where a router sends eight segments. False: one cannot leave, and its sender gets an ICMP error. */
 static bool __attribute__((noinline)) tg_wide_segments_outputs(const struct tg_worker *w,
 							       struct rte_mbuf *const *m,
 							       struct tg_output output[8])

@@ -25,7 +25,7 @@ TG_INLINE uint32_t tg_item_presence(const struct tg_worker *w, const struct tg_p
 	return tg_presence_flow(&turned, w->presence_salt);
 }
 
-/* First stage: fetches the bits that tell whether there may be such a flow. */
+/* First stage: fetches the bits that show whether there may be such a flow. */
 static inline void tg_fetch_flow(struct tg_worker *w, struct tg_item *it, enum tg_direction dir)
 {
 	it->presence = tg_item_presence(w, &it->pkt, dir);
@@ -124,7 +124,7 @@ static inline bool tg_translate(const struct tg_item *it, const struct tg_flow *
 	return true;
 }
 
-/* The way of the frame in hand; it is refused, as it came, if there is none. */
+/* True if the frame in hand can leave; else it is refused, unchanged. */
 static inline bool tg_item_output(struct tg_worker *w, struct tg_item *it)
 {
 	struct tg_output output;

@@ -150,7 +150,7 @@ static void tg_setup_accept(struct tg_worker *w, struct tg_item *it, struct tg_f
 	tg_segment_send_new(w, it, &ack);
 	if (first_data == TG_FIRST_DATA_STORE &&
 	    tg_store_release(w, e, it->flow_hash, tg_client_port(w, it))) {
-		tg_drop(w, it->m); /* the server's own ACK of it tells the window */
+		tg_drop(w, it->m); /* the server's own ACK of it carries the window */
 		return;
 	}
 	if (first_data != TG_FIRST_DATA_ZERO_WINDOW && heard) {
@@ -177,8 +177,8 @@ static void tg_setup_renew(struct tg_worker *w, struct tg_item *it, struct tg_fl
 	tg_segment_send(w, it->m, it->port, &syn);
 }
 
-/* The server does not give what the client was told that it would: both are reset, and the
- * next client is told what has just been learned. */
+/* The server does not give what the client was offered: both are reset, and the next client is
+ * offered what has just been learned. */
 static void tg_setup_mismatch(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
 	struct tg_segment rst = tg_reset_for(&it->pkt), refusal = tg_flow_refusal(&it->pkt, &e->flow);

@@ -35,7 +35,7 @@ static bool tg_icmp_error_may(const uint8_t *ip, uint32_t len, uint8_t family)
 }
 
 /* The address to send errors from: that of the port, else any other port's. A packet to
- * one of our own addresses is for the kernel behind us to judge. */
+ * one of our own addresses is left to the kernel behind us. */
 static const union tg_addr *tg_icmp_error_source(const struct tg_worker *w, uint16_t port,
 						 uint8_t family, const uint8_t *dst)
 {

@@ -52,7 +52,7 @@ static inline void tg_forward(struct tg_worker *w, struct tg_item *it)
 	tg_forward_ip(w, it->m, it->port, it->pkt.l3_off, it->pkt.family, &it->pkt.dst, true);
 }
 
-/* The same of one that has been translated: nobody is told of its fate. */
+/* The same of one that has been translated: its sender gets no ICMP error. */
 static inline void tg_forward_changed(struct tg_worker *w, struct tg_item *it)
 {
 	if (TG_UNLIKELY(it->partial))

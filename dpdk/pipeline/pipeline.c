@@ -207,7 +207,7 @@ static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t 
 #endif
 }
 
-/* First stage: which way each frame goes. Returns how many go the long one. */
+/* First stage: which path each frame takes. Returns how many take the slow one. */
 static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
 {
 	/* A bridge answers no frame to a group; a router takes frames for itself only. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which way a frame leaves: a bridge's other port, or a router's next hop. What a router
+ * Where a frame leaves: a bridge's other port, or a router's next hop. What a router
  * cannot send on is answered by an ICMP error (icmp_error.h), as the kernel does behind
  * the XDP program; what is too long for the next link and may be cut is cut
  * (fragment.h); what goes to a neighbour that is not known yet waits for it (waiting.h).
  *
- * Must never: change a frame before its way is known.
+ * Must never: change a frame before it is known where it leaves.
  */
 #ifndef TG_DPDK_ROUTE_H
 #define TG_DPDK_ROUTE_H
@@ -20,8 +20,8 @@ enum tg_output_state {
 	TG_OUTPUT_OPEN,
 	TG_OUTPUT_ASK,  /* the next hop's MAC address is not known yet */
 	TG_OUTPUT_CUT,  /* too long for the next link, and may be cut: RFC 791 */
-	TG_OUTPUT_LOST, /* it goes nowhere, and nobody is told */
-	TG_OUTPUT_OURS, /* the kernel, which has seen it, too, is to take it */
+	TG_OUTPUT_LOST, /* it goes nowhere, without an ICMP error */
+	TG_OUTPUT_OURS, /* it is for the kernel, which has seen it, too */
 	TG_OUTPUT_NONE, /* no route: RFC 1812 section 5.2.7.1, RFC 4443 section 3.1 */
 	TG_OUTPUT_TTL,  /* used up: RFC 792, RFC 4443 section 3.3 */
 	TG_OUTPUT_TOO_BIG, /* for the next link: RFC 1191, RFC 4443 section 3.2 */
@@ -97,7 +97,7 @@ static inline enum tg_output_state tg_output_route(const struct tg_worker *w,
 	return TG_LIKELY(output->mac != NULL) ? TG_OUTPUT_OPEN : TG_OUTPUT_ASK;
 }
 
-/* The way of an IP packet that came by `port`. */
+/* Where an IP packet leaves that came by `port`. */
 static inline enum tg_output_state tg_output_find(const struct tg_worker *w, const struct rte_mbuf *m,
 						  uint16_t port, uint32_t l3_off, uint8_t family,
 						  const union tg_addr *dst, struct tg_output *output)
@@ -110,7 +110,7 @@ static inline enum tg_output_state tg_output_find(const struct tg_worker *w, con
 		       : TG_OUTPUT_LOST;
 }
 
-/* Sends it that way; a router's next hop sees a TTL less one. */
+/* Sends it there; a router lowers the TTL by one. */
 static inline void tg_output_send(struct tg_worker *w, struct rte_mbuf *m, uint32_t l3_off,
 				  uint8_t family, const struct tg_output *output)
 {
@@ -133,19 +133,19 @@ static inline void tg_output_send(struct tg_worker *w, struct rte_mbuf *m, uint3
 	tg_send(w, output->port, m);
 }
 
-/* Drops a packet that has no way; its sender is told why, if that is for a router to say
- * and `notify`: then it is as it came, for the error quotes it. */
+/* Drops a packet that cannot leave. With `notify`, its sender gets the ICMP error that a router
+ * owes it: the packet is then unchanged, for the error quotes it. */
 void tg_output_refuse(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint32_t l3_off,
 		      uint8_t family, const struct tg_output *output, enum tg_output_state state,
 		      bool notify);
 
-/* What is not an open way. */
+/* Every other state than TG_OUTPUT_OPEN. */
 void tg_output_other(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint32_t l3_off,
 		     uint8_t family, const union tg_addr *dst, const struct tg_output *output,
 		     enum tg_output_state state, bool notify);
 
 /* Sends an IP packet onwards that came by `port`. `notify`: it has not been changed, and its
- * sender may be told of its fate. */
+ * sender may get an ICMP error about it. */
 static inline void tg_forward_ip(struct tg_worker *w, struct rte_mbuf *m, uint16_t port,
 				 uint32_t l3_off, uint8_t family, const union tg_addr *dst,
 				 bool notify)
@@ -159,7 +159,7 @@ static inline void tg_forward_ip(struct tg_worker *w, struct rte_mbuf *m, uint16
 		tg_output_other(w, m, port, l3_off, family, dst, &output, state, notify);
 }
 
-/* Of packets that wait, with every change of the box and every tick: those whose neighbour
+/* Of packets that wait, with every change of the configuration and every tick: those whose neighbour
  * is known now go on, those that have waited too long are given up. */
 void tg_waiting_look(struct tg_worker *w);
 

@@ -6,7 +6,7 @@
  * hash of (a, b) has to be that of (b, a), and of a frame nothing counts but its addresses. A key
  * does that if it repeats every 16 bits; the hash is then a linear function of one number of 16 bits,
  * the exclusive or of all halves of both addresses, whatever the key: who chooses source addresses can
- * load one core, by a single one. docs/dpdk.md says what that costs. No key is more than a way of
+ * load one core, by a single one. docs/dpdk.md says what that costs. No key is more than a means of
  * dealing such numbers to queues; what it has to be is even, and not known before it is drawn.
  *
  * Must never: choose a key that leaves queues empty.

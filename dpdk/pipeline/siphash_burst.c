@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses among the ways of siphash_burst.h by what the CPU says of itself.
+ * Chooses among the variants of siphash_burst.h by the CPU's features.
  */
 #include "siphash_burst.h"
 

@@ -2,7 +2,7 @@
  *
  * SipHash-2-4 of many short messages at once. Messages of one number of words
  * stand side by side, so that a vector register holds one word of four or eight
- * of them. Three ways to the same numbers: core/siphash.h message by message,
+ * of them. Three variants, with the same results: core/siphash.h message by message,
  * AVX2 in four lanes, AVX-512 in eight; which one is chosen once, by the CPU.
  *
  * Must never: read a lane's words before all lanes of its group are set (unused
@@ -40,7 +40,7 @@ struct tg_siphash_variant {
 /* Best first; the last one works everywhere. Ends with a NULL name. */
 extern const struct tg_siphash_variant tg_siphash_variants[];
 
-/* The named way, or the best that this CPU has if name is NULL. NULL if the name
+/* The named variant, or the best that this CPU has if name is NULL. NULL if the name
  * is unknown or the CPU cannot do it. */
 const struct tg_siphash_variant *tg_siphash_choose(const char *name);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plain way of siphash_burst.h: core/siphash.h, message by message.
+ * The plain variant of siphash_burst.h: core/siphash.h, message by message.
  */
 #include "siphash_burst.h"
 

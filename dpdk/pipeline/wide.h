@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the ways of eight frames at once share, in AVX-512: reading eight frames and
+ * What the paths of eight frames at once share, in AVX-512: reading eight frames and
  * turning rows into columns, so that each number of all eight stands in one register.
  *
  * From its tenth byte on, the headers of a frame of IPv4 without options, untagged,

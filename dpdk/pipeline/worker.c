@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one core owns: made, freed, told the time. The frames' way is pipeline.c.
+ * What one core owns: made, freed, kept up to the clock. Frames are pipeline.c's.
  */
 #include "worker.h"
 

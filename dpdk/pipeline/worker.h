@@ -111,14 +111,14 @@ struct tg_worker {
 	struct tg_counter_row *rows; /* by service */
 	struct tg_allowance *allowances; /* likewise: this core's shares of signed_rate */
 	struct tg_servers servers;
-	struct tg_advertised_last { /* what was told last, and to whose clients */
+	struct tg_advertised_last { /* what was offered last, and to which server's clients */
 		struct tg_server_key server;
 		const struct tg_config *config; /* NULL: nothing, or it has changed */
 		uint32_t id;
 		struct tg_service advertised;
 	} advertised;
 	struct tg_cache cache;
-	struct tg_closed_places { /* where nobody listens, as far as this core has been told */
+	struct tg_closed_places { /* where nobody listens, as far as this core knows */
 		uint64_t until_ns; /* then none is known */
 		struct tg_allowance share;
 		struct tg_closed_entry places[TG_CLOSED_SLOTS];
@@ -149,8 +149,8 @@ void tg_worker_free(struct tg_worker *w);
  * before it does. False if there is not so much memory. */
 bool tg_worker_populate(struct tg_worker *w);
 
-/* Gives the core its box and tells it the time. Call it between bursts, every
- * millisecond or so, and after a change of the box. */
+/* Gives the core its configuration and the time. Call it between bursts, every
+ * millisecond or so, and after a change of the configuration. */
 void tg_worker_tick(struct tg_worker *w, const struct tg_config *config, uint64_t unix_ns,
 		    uint32_t now_ms);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the packet path is told: settings, keys, services, routes, in one piece
+ * The configuration of the packet path: settings, keys, services, routes, in one piece
  * that is never changed once the cores have it. A change is a new piece, which
  * each core takes when it next looks at the clock.
  *
@@ -44,9 +44,9 @@ struct tg_config {
 	bool enforce;     /* some service is in mode always */
 	bool flows;     /* some service is, or was, translated */
 	bool router;     /* else a bridge of ports 0 and 1 */
-	bool own;     /* some addresses are the box's own: no service's, whatever their ports */
+	bool own; /* some addresses are this machine's own: no service's, whatever their ports */
 	uint8_t prefix_lens[2][TG_PREFIX_LENS_MAX]; /* IPv4, IPv6: longest first; 255 ends */
-	uint32_t top;        /* highest service number */
+	uint32_t top; /* highest service number */
 	uint32_t prefixes_n;
 	uint64_t is_protected[65536 / 64]; /* ports that have an entry: one bit each */
 	uint64_t is_protected_fold[8]; /* the same of all ports that are equal modulo 512; none of
@@ -65,7 +65,7 @@ struct tg_config {
 	struct tg_prefix_slot prefixes[TG_PREFIX_SLOTS];
 };
 
-/* An empty box: a bridge that protects nothing. NULL without memory. */
+/* An empty one: a bridge that protects nothing. NULL without memory. */
 struct tg_config *tg_config_new(void);
 struct tg_config *tg_config_copy(const struct tg_config *b);
 void tg_config_free(struct tg_config *b);
@@ -106,7 +106,7 @@ static inline const struct tg_siphash_key *tg_config_key(const struct tg_config 
 	return k->epoch == epoch && (k->key.k0 | k->key.k1) ? &k->key : NULL;
 }
 
-/* The way to an address; NULL: none. */
+/* The route to an address; NULL: none. */
 static inline const struct tg_route *tg_config_route(const struct tg_config *b,
 						     const union tg_addr *dst, uint8_t family)
 {

@@ -279,7 +279,7 @@ static const char *line_onlink(struct tg_config *b, const char *args)
 	return put_route(b, &r);
 }
 
-/* local FAMILY LENGTH ADDRESS: the box's own, or what no router sends on */
+/* local FAMILY LENGTH ADDRESS: this machine's own, or what no router forwards */
 static const char *line_local(struct tg_config *b, const char *args)
 {
 	struct tg_route r;

@@ -62,7 +62,7 @@ static inline void tg_pages_put(void *p, size_t len)
 }
 
 /* Has the kernel put pages under all of it, of the memory that is nearest to the calling
- * thread; what stands there stays. False: there are not so many. */
+ * thread; what they hold stays. False: there is not so much memory. */
 static inline bool tg_pages_populate(void *p, size_t len)
 {
 	volatile uint8_t *page, *first = (uint8_t *)((uintptr_t)p & ~(TG_PAGE_SMALL - 1));

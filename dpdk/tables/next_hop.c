@@ -22,7 +22,7 @@ static uint32_t rest_of(uint8_t family, uint8_t prefix_len, uint8_t port)
 	return (uint32_t)family << 16 | (uint32_t)prefix_len << 8 | port;
 }
 
-/* Routes are told apart by prefix, neighbours by port, too, which is their `prefix_len`. */
+/* Routes are distinguished by prefix, neighbours also by port, which is their `prefix_len`. */
 static const struct tg_route *find(const struct tg_hops *h, const union tg_addr *a, uint8_t family,
 				   uint8_t len)
 {

@@ -7,7 +7,7 @@
  * (DPDK's rte_fib and rte_lpm begin at 32 MiB a table and family, all of which would be
  * rewritten for each change, since what cores read is never changed.)
  *
- * Must never: be changed once a core may read it; boxes share a table, and who wants to
+ * Must never: be changed once a core may read it; configurations share a table, and who wants to
  * change it takes a copy.
  */
 #ifndef TG_DPDK_NEXT_HOP_H
@@ -23,7 +23,7 @@ enum tg_route_kind {
 	TG_ROUTE_MAC,   /* the next hop's MAC address is known; neighbours are all of this kind */
 	TG_ROUTE_GATEWAY, /* the next hop is a neighbour */
 	TG_ROUTE_ONLINK,  /* the destination is a neighbour */
-	TG_ROUTE_LOCAL,   /* the box itself, or nobody whom a router may send to */
+	TG_ROUTE_LOCAL,   /* this machine, or an address that no router may send to */
 };
 
 /* A route, or a neighbour. */
@@ -37,7 +37,7 @@ struct tg_route {
 	uint8_t mac[6];
 	uint8_t gateway_family; /* an IPv4 route may go by an IPv6 neighbour */
 	uint8_t pad;
-	uint32_t number; /* in the order they were told */
+	uint32_t number; /* in the order of their lines */
 };
 
 struct tg_hops {
@@ -51,7 +51,7 @@ struct tg_hops {
 struct tg_hops *tg_hops_new(void);
 void tg_hops_release(struct tg_hops *h);
 /* Adds a route or replaces the one of the same prefix; neighbours by address and port. A
- * table that other boxes hold, too, is copied first. False without memory or place, and
+ * table that other configurations hold, too, is copied first. False without memory or place, and
  * nothing is changed. */
 bool tg_hops_put_route(struct tg_hops **h, const struct tg_route *r);
 bool tg_hops_put_neighbour(struct tg_hops **h, const struct tg_route *r);

@@ -25,7 +25,7 @@ struct tg_generation {
 	void *table;
 	uint64_t *presence;
 	uint32_t used; /* entries, by the table's own count */
-	uint32_t evicted; /* likewise, ever: whose turn it is */
+	uint32_t evicted; /* likewise, ever: chooses the next one to go */
 };
 
 struct tg_swap {

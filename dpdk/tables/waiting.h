@@ -2,7 +2,7 @@
  *
  * Frames of a router whose next hop has no MAC address yet: a few wait while whoever runs
  * this program has it resolved (the control thread passes the questions on, control.c).
- * They are kept as they came and looked at again when the box has changed.
+ * They are kept as they came and looked at again when the configuration has changed.
  *
  * Who scans an on-link prefix for addresses that nobody has fills the places of this
  * prefix alone; gateways, which the configuration names, have places of their own.

@@ -31,7 +31,7 @@ struct harness {
 /* Starts DPDK, once. */
 void harness_eal(void);
 
-/* A new worker with two ports; buffers: of its pool. `way`: NULL is the best. */
+/* A new worker with two ports; buffers: of its pool. `variant`: NULL is the best. */
 struct harness *harness_new(const char *variant, uint32_t buffers, uint32_t max_flows);
 void harness_free(struct harness *h);
 
@@ -40,7 +40,7 @@ void harness_line(struct harness *h, const char *format, ...) __attribute__((for
 /* Lets time pass, and the worker know of it and of changed lines. */
 void harness_tick(struct harness *h, uint32_t ms);
 
-/* The frame in a buffer of exactly its length, or, if so told, in one with room. */
+/* The frame in a buffer of exactly its length, or, if `roomy` is set, in one with room. */
 struct rte_mbuf *harness_frame(struct harness *h, const uint8_t *frame, uint32_t len);
 /* The frame in a buffer with head and tail room, from the worker's pool. */
 struct rte_mbuf *harness_roomy(struct harness *h, const uint8_t *frame, uint32_t len);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All tests of the burst pipeline; the last line tells how many passed.
+ * All tests of the burst pipeline; the last line says how many passed.
  */
 #include "tests.h"
 

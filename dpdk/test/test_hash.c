@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The three ways of siphash_burst.h against the answers of OpenSSL's and the
+ * The three variants of siphash_burst.h against the answers of OpenSSL's and the
  * paper's SipHash (core/test/known_answers.h) and against core/siphash.h, in every
  * number of messages and words.
  */
@@ -82,6 +82,6 @@ void test_hash(void)
 		known_answers(variant);
 		like_core(variant);
 	}
-	CHECK(tg_siphash_choose("scalar") && tg_siphash_choose(NULL), "there is always a way");
-	CHECK(!tg_siphash_choose("sse1"), "an unknown way is none");
+	CHECK(tg_siphash_choose("scalar") && tg_siphash_choose(NULL), "there is always a variant");
+	CHECK(!tg_siphash_choose("sse1"), "an unknown variant is refused");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The application that is attacked: a TCP sink (what an iperf client wants of
- * its server), a status page over HTTP, and a UDP beacon that tells the lab the
+ * its server), a status page over HTTP, and a UDP beacon that gives the lab the
  * device's own time. The same on the board and as a host program on a tap.
  */
 #ifndef TG_APP_H
@@ -14,7 +14,7 @@
 #define APP_BEACON_PORT 4999
 #define APP_BEACON_INTERVAL_MS 20
 
-/* What the device is told at its start: "key=value" pairs with spaces. */
+/* The device's settings at its start: "key=value" pairs with spaces. */
 struct app_config {
 	u8_t secret[32];  /* secret=64 hexadecimal digits; a product asks its TRNG */
 	u8_t have_secret;

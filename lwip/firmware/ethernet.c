@@ -41,7 +41,7 @@
 #define TCTL_CRC 0x04u
 #define TCTL_DUPLEX 0x10u
 #define INT_RX 0x01u
-#define THR_NEVER 0x3fu /* send when told, not at a fill level */
+#define THR_NEVER 0x3fu /* send on request, not at a fill level */
 
 #define LENGTH_LEN 2
 #define CRC_LEN 4

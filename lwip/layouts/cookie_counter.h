@@ -24,7 +24,7 @@
 #define TG_COUNTER_MSS_COUNT 4
 #define TG_COUNTER_MAX_AGE 2 /* the paper's MAX_SYNCOOKIE_AGE */
 
-/* The client's MSS, largest entry not above what it said (or the smallest). */
+/* The client's MSS, rounded down to an entry of the table (or the smallest). */
 TG_INLINE uint32_t tg_counter_mss_index(uint8_t family, uint16_t mss)
 {
 	if (family == 4)

@@ -22,7 +22,7 @@
 
 u32_t rng(void);
 
-/* Every case begins with no connections and a clock that starts anew, and ends
+/* Every case begins with no connections and a clock that starts again from zero, and ends
  * with lwIP holding what it held at remember_usage(). */
 void begin(void);
 void remember_usage(void);

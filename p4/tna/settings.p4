@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TNA: everything that the controller tells the switch, beside MAC addresses. A switch
- * that was told nothing forwards everything.
+ * TNA: everything that the controller sets, except MAC addresses. A switch
+ * without settings forwards everything.
  */
 #ifndef TG_P4_TNA_SETTINGS
 #define TG_P4_TNA_SETTINGS

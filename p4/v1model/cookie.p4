@@ -238,7 +238,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
                 count(reason);
                 m.pair = 1;
                 if (advertised[27:24] == TG_WSCALE_NONE) {
-                    m.wscale = 0; // what the client was told
+                    m.wscale = 0; // what was announced to the client
                 }
             } else if (m.flow.state == FLOW_READY) {
                 moves = 1;

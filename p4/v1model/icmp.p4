@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * v1model: ICMP errors about translated connections. The header that they quote is
- * given the numbers of whom they are for, who would not believe them otherwise
+ * given the numbers of their receiver, which would not accept them otherwise
  * (tg_translate_quoted, RFC 5927 section 4.1); without them no path MTU is found.
  *
  * Must never: drop one, or make an entry by one.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: everything that the controller tells the switch. Each table is written as
+ * v1model: everything that the controller sets. Each table is written as
  * a whole entry, so a packet sees either the old or the new. A switch that was told
  * nothing forwards everything.
  */

@@ -3,7 +3,7 @@
  * v1model: the edge's side of the protocol `tagged` (docs/split-protocol.md), core/tag.h
  * said again: what is put into the filter in `plain` is tagged instead, and comes into it
  * by a confirmation. TSecr is taken to be 0 in the tag's MAC: the layout `smartcookie`
- * agrees on no timestamps, and a client that sends them all the same is not served.
+ * agrees on no timestamps, and a client that still sends them is not served.
  */
 #ifndef TG_P4_V1_TAGGED
 #define TG_P4_V1_TAGGED

@@ -69,7 +69,7 @@ control Settle(inout headers_t hdr, inout metadata_t m, in bit<32> y) {
         if (server > TG_WSCALE_MAX) {
             server = TG_WSCALE_MAX;
         }
-        if (y[27:24] != TG_WSCALE_NONE) { // the client was told ours
+        if (y[27:24] != TG_WSCALE_NONE) { // ours was announced to the client
             if (m.wscale_offered == 1) {
                 m.flow.down = server - m.wscale;
             } else {

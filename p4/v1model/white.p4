@@ -50,7 +50,7 @@ control SourceHash(inout metadata_t m, out bit<32> lo, out bit<32> hi) {
     }
 }
 
-/* After HashWords: whom the whitelist would know. */
+/* After HashWords: the key that the whitelist has for this source. */
 control WhiteSource(inout headers_t hdr, inout metadata_t m) {
     apply {
         m.family = 0;
