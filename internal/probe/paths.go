@@ -89,8 +89,8 @@ func judgeForwarding(family, all, own string, known, boxOff, named bool, portsOf
 	return c
 }
 
-// way is what the kernel's tables say of one destination.
-type way struct {
+// kernelRoute is what the kernel's tables say of one destination.
+type kernelRoute struct {
 	to        netip.Prefix
 	err       error
 	local     bool   // an address of this box
@@ -109,12 +109,12 @@ func pathChecks(c *config.Config) []Check {
 	for _, s := range c.Services {
 		for _, p := range s.Prefixes {
 			if p.Bits() == 0 || seen[p] {
-				continue // all addresses: there is no one way
+				continue // all addresses: there is no one route
 			}
 			if seen[p] = true; len(seen) > namedServices {
 				continue
 			}
-			list = append(list, judgeWay(findWay(p, firstHost(p), c.Interfaces)))
+			list = append(list, judgeRoute(findRoute(p, firstHost(p), c.Interfaces)))
 		}
 	}
 	if len(seen) > namedServices {
@@ -126,7 +126,7 @@ func pathChecks(c *config.Config) []Check {
 				continue
 			}
 			addr := netip.MustParseAddr(f.anywhere)
-			list = append(list, judgeBack(f.name, named, findWay(netip.PrefixFrom(addr, 0).Masked(), addr, c.Interfaces)))
+			list = append(list, judgeBack(f.name, named, findRoute(netip.PrefixFrom(addr, 0).Masked(), addr, c.Interfaces)))
 		}
 	}
 	return list
@@ -140,8 +140,8 @@ func firstHost(p netip.Prefix) netip.Addr {
 	return p.Addr().Next()
 }
 
-func findWay(to netip.Prefix, addr netip.Addr, ports []string) way {
-	w := way{to: to}
+func findRoute(to netip.Prefix, addr netip.Addr, ports []string) kernelRoute {
+	w := kernelRoute{to: to}
 	routes, err := netlink.RouteGet(net.IP(addr.AsSlice()))
 	if err == nil && len(routes) == 0 {
 		err = unix.ENETUNREACH
@@ -190,9 +190,9 @@ func neighbourState(s int) string {
 	return "does not answer"
 }
 
-// judgeWay judges the way to the servers of a prefix.
-func judgeWay(w way) Check {
-	c := Check{Name: "way to " + w.to.String(), Status: OK}
+// judgeRoute judges the route to the servers of a prefix.
+func judgeRoute(w kernelRoute) Check {
+	c := Check{Name: "route to " + w.to.String(), Status: OK}
 	bad := func(status Status, found, means, fix string) Check {
 		c.Status, c.Found, c.Means, c.Fix = status, found, means, fix
 		return c
@@ -230,9 +230,9 @@ func judgeWay(w way) Check {
 	return c
 }
 
-// judgeBack judges the way to clients anywhere. Whether the servers' answers come
+// judgeBack judges the route to clients anywhere. Whether the servers' answers come
 // back to this box is up to the servers' routes, and shows while it runs.
-func judgeBack(family string, named bool, w way) Check {
+func judgeBack(family string, named bool, w kernelRoute) Check {
 	c := Check{Name: "both directions " + family, Status: OK}
 	switch {
 	case w.err != nil && !named:

@@ -66,31 +66,31 @@ func TestForwarding(t *testing.T) {
 	want(t, judgeForwarding("IPv6", all, own, false, true, true, nil), Warn, "cannot be read")
 }
 
-func TestWays(t *testing.T) {
+func TestRoutes(t *testing.T) {
 	to := netip.MustParsePrefix("192.0.2.0/24")
 	gateway := netip.MustParseAddr("198.51.100.1")
 	for _, tc := range []struct {
-		w      way
+		w      kernelRoute
 		status Status
 		text   string
 	}{
-		{way{err: unix.ENETUNREACH}, Fail, "ip route add 192.0.2.0/24 via GATEWAY"},
-		{way{dev: "lo", local: true}, Fail, "role: host"},
-		{way{dev: "eth2"}, Fail, "add eth2 to `interfaces:`"},
-		{way{dev: "eth1.5", devKind: "vlan"}, Warn, "beneath eth1.5"},
-		{way{dev: "eth1", ours: true, gateway: gateway, neighbour: "does not answer"}, Warn, "ip neigh show dev eth1"},
-		{way{dev: "eth1", ours: true, gateway: gateway, neighbour: "answers"}, OK, "via 198.51.100.1 on eth1, which answers"},
-		{way{dev: "eth1", ours: true, gateway: gateway, neighbour: "set by hand"}, OK, "set by hand"},
-		{way{dev: "eth1", ours: true, nearby: 3}, OK, "3 servers"},
-		{way{dev: "eth1", ours: true}, OK, "not yet resolved"},
+		{kernelRoute{err: unix.ENETUNREACH}, Fail, "ip route add 192.0.2.0/24 via GATEWAY"},
+		{kernelRoute{dev: "lo", local: true}, Fail, "role: host"},
+		{kernelRoute{dev: "eth2"}, Fail, "add eth2 to `interfaces:`"},
+		{kernelRoute{dev: "eth1.5", devKind: "vlan"}, Warn, "beneath eth1.5"},
+		{kernelRoute{dev: "eth1", ours: true, gateway: gateway, neighbour: "does not answer"}, Warn, "ip neigh show dev eth1"},
+		{kernelRoute{dev: "eth1", ours: true, gateway: gateway, neighbour: "answers"}, OK, "via 198.51.100.1 on eth1, which answers"},
+		{kernelRoute{dev: "eth1", ours: true, gateway: gateway, neighbour: "set by hand"}, OK, "set by hand"},
+		{kernelRoute{dev: "eth1", ours: true, nearby: 3}, OK, "3 servers"},
+		{kernelRoute{dev: "eth1", ours: true}, OK, "not yet resolved"},
 	} {
 		tc.w.to = to
-		want(t, judgeWay(tc.w), tc.status, tc.text)
+		want(t, judgeRoute(tc.w), tc.status, tc.text)
 	}
-	want(t, judgeBack("IPv4", true, way{err: unix.ENETUNREACH}), Warn, "default route")
-	want(t, judgeBack("IPv4", false, way{err: unix.ENETUNREACH}), OK, "may not be in use")
-	want(t, judgeBack("IPv4", true, way{dev: "eth9"}), Fail, "add eth9")
-	want(t, judgeBack("IPv4", true, way{dev: "eth0", ours: true}), OK, "leave by eth0")
+	want(t, judgeBack("IPv4", true, kernelRoute{err: unix.ENETUNREACH}), Warn, "default route")
+	want(t, judgeBack("IPv4", false, kernelRoute{err: unix.ENETUNREACH}), OK, "may not be in use")
+	want(t, judgeBack("IPv4", true, kernelRoute{dev: "eth9"}), Fail, "add eth9")
+	want(t, judgeBack("IPv4", true, kernelRoute{dev: "eth0", ours: true}), OK, "leave by eth0")
 	if firstHost(to) != netip.MustParseAddr("192.0.2.1") || firstHost(netip.MustParsePrefix("192.0.2.9/32")) != netip.MustParseAddr("192.0.2.9") {
 		t.Error("firstHost")
 	}

@@ -35,7 +35,7 @@ func edgeChecks(c *config.Config, privileged bool) []Check {
 	}
 	list = append(list, filterCheck(c.Edge.FilterBits, meminfo("MemAvailable")), skewCheck(c))
 	for _, p := range c.Tagged.Peers {
-		list = append(list, judgeReach("peer "+p.String(), findWay(single(p), p, nil), "it does not hear which flows this edge has verified"))
+		list = append(list, judgeReach("peer "+p.String(), findRoute(single(p), p, nil), "it does not hear which flows this edge has verified"))
 	}
 	return append(list, secretCheck(c.SecretFile))
 }
@@ -60,7 +60,7 @@ func serverChecks(c *config.Config, privileged bool) []Check {
 	for _, e := range c.Tagged.Edges {
 		for _, a := range []netip.Addr{e.V4, e.V6} {
 			if a.IsValid() {
-				list = append(list, judgeReach(fmt.Sprintf("edge %d, %s", e.ID, a), findWay(single(a), a, nil), "it is not told of connections, and tags every segment of them"))
+				list = append(list, judgeReach(fmt.Sprintf("edge %d, %s", e.ID, a), findRoute(single(a), a, nil), "it is not told of connections, and tags every segment of them"))
 			}
 		}
 	}
@@ -134,8 +134,8 @@ func skewCheck(c *config.Config) Check {
 	return Check{Name: "clock", Status: OK, Found: found}
 }
 
-// judgeReach judges the way to another half of this fleet.
-func judgeReach(name string, w way, means string) Check {
+// judgeReach judges the route to another half of this fleet.
+func judgeReach(name string, w kernelRoute, means string) Check {
 	c := Check{Name: name, Status: OK}
 	switch {
 	case w.err != nil:

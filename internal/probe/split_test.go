@@ -40,8 +40,8 @@ func TestSplitMemory(t *testing.T) {
 }
 
 func TestReach(t *testing.T) {
-	want(t, judgeReach("edge 1", way{dev: "eth0"}, "m"), OK, "eth0")
-	want(t, judgeReach("edge 1", way{err: errors.New("network is unreachable")}, "m"), Fail, "add a route")
-	want(t, judgeReach("edge 1", way{local: true}, "m"), Fail, "own address")
-	want(t, judgeReach("edge 1", way{dev: "eth0", neighbour: "does not answer"}, "m"), Warn, "does not answer")
+	want(t, judgeReach("edge 1", kernelRoute{dev: "eth0"}, "m"), OK, "eth0")
+	want(t, judgeReach("edge 1", kernelRoute{err: errors.New("network is unreachable")}, "m"), Fail, "add a route")
+	want(t, judgeReach("edge 1", kernelRoute{local: true}, "m"), Fail, "own address")
+	want(t, judgeReach("edge 1", kernelRoute{dev: "eth0", neighbour: "does not answer"}, "m"), Warn, "does not answer")
 }

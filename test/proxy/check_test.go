@@ -60,14 +60,14 @@ func TestCheckRouter(t *testing.T) {
 			t.Errorf("%q is of the host role", absent)
 		}
 	}
-	w.wantRow(rows, "way to 198.18.0.80/32", probe.OK, "tg-inner")
+	w.wantRow(rows, "route to 198.18.0.80/32", probe.OK, "tg-inner")
 	w.wantRow(rows, "both directions IPv4", probe.OK, "tg-flood")
 	w.wantRow(rows, "forwarding IPv4", probe.OK, "=1")
 
 	missing := strings.Replace(whole, ", tg-inner", "", 1)
-	w.wantRow(w.check(missing), "way to 198.18.0.80/32", probe.Fail, "add tg-inner")
+	w.wantRow(w.check(missing), "route to 198.18.0.80/32", probe.Fail, "add tg-inner")
 	local := strings.Replace(whole, "198.18.0.80/32", "198.18.2.1/32", 1)
-	w.wantRow(w.check(local), "way to 198.18.2.1/32", probe.Fail, "role: host")
+	w.wantRow(w.check(local), "route to 198.18.2.1/32", probe.Fail, "role: host")
 	if err := w.Proxy.SetSysctl("net.ipv4.ip_forward", "0"); err != nil {
 		t.Fatal(err)
 	}

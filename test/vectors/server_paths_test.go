@@ -14,13 +14,13 @@ import (
 	"tidegate/internal/vectors"
 )
 
-// TestServerWays sends mutated segments to two servers' TC programs, to one with a VLAN tag, so that it
-// takes the slow path where the other takes the short one: verdict and counters must be the same.
-func TestServerWays(t *testing.T) {
+// TestServerPaths sends mutated segments to two servers' TC programs, to one with a VLAN tag, so that it
+// takes the slow path where the other takes the fast one: verdict and counters must be the same.
+func TestServerPaths(t *testing.T) {
 	needRoot(t)
-	short, long := newKernelGate(t), newKernelGate(t)
-	short.ns.close()
-	long.ns.close()
+	fast, slow := newKernelGate(t), newKernelGate(t)
+	fast.ns.close()
+	slow.ns.close()
 	all := load(t, dir)
 	world := lookupWorld(t, all)
 	world.Socket = vectors.SocketNone
@@ -36,14 +36,14 @@ func TestServerWays(t *testing.T) {
 	rets, counted := map[int32]int{}, map[string]uint64{}
 	for n := range differentialFrames {
 		if n%countersEvery == 0 {
-			compareServers(t, short, long, counted)
-			prepareServers(t, short, long, world, n/countersEvery)
+			compareServers(t, fast, slow, counted)
+			prepareServers(t, fast, slow, world, n/countersEvery)
 		}
 		in := mutate(random, frames[random.IntN(len(frames))])
 		if len(in) < ethernetHeaderLen || (in[12] != 8 && in[12] != 0x86) {
 			continue
 		}
-		ret, out, err := run(short.tc, in)
+		ret, out, err := run(fast.tc, in)
 		if errors.Is(err, unix.EINVAL) && len(in) < ethernetHeaderLen+ipv6HeaderLen {
 			continue // no whole IP header: no test packet either
 		}
@@ -51,16 +51,16 @@ func TestServerWays(t *testing.T) {
 			t.Fatal(err)
 		}
 		tagged := append(append(append([]byte{}, in[:12]...), 0x81, 0, 0, 7), in[12:]...)
-		want, wanted, err := run(long.tc, tagged)
+		want, wanted, err := run(slow.tc, tagged)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if ret != want || string(out) != string(in) || string(wanted) != string(tagged) {
-			t.Fatalf("frame %d, %x: %d the fast path, %d the long one", n, in, int32(ret), int32(want))
+			t.Fatalf("frame %d, %x: %d the fast path, %d the slow one", n, in, int32(ret), int32(want))
 		}
 		rets[int32(ret)]++
 	}
-	compareServers(t, short, long, counted)
+	compareServers(t, fast, slow, counted)
 	t.Logf("%v, %v", rets, counted)
 	for _, name := range []string{"drop_last_line", "cookie_invalid", "cookie_stale", "ack_no_listener"} {
 		if counted[name] == 0 {
@@ -71,7 +71,7 @@ func TestServerWays(t *testing.T) {
 
 // prepareServers: in turn the final ACK check, connections that may be alive, no keys (which passes, or drops), a
 // server that tolerates clocks a whole epoch apart, and the host role.
-func prepareServers(t *testing.T, short, long *kernelGate, world vectors.Vector, turn int) {
+func prepareServers(t *testing.T, fast, slow *kernelGate, world vectors.Vector, turn int) {
 	t.Helper()
 	switch turn %= 6; turn {
 	case 1:
@@ -82,7 +82,7 @@ func prepareServers(t *testing.T, short, long *kernelGate, world vectors.Vector,
 	case 2:
 		world.Keys = nil
 	}
-	for _, g := range []*kernelGate{short, long} {
+	for _, g := range []*kernelGate{fast, slow} {
 		if err := g.Prepare(&world); err != nil {
 			t.Fatal(err)
 		}
@@ -102,11 +102,11 @@ func prepareServers(t *testing.T, short, long *kernelGate, world vectors.Vector,
 	}
 }
 
-func compareServers(t *testing.T, short, long *kernelGate, counted map[string]uint64) {
+func compareServers(t *testing.T, fast, slow *kernelGate, counted map[string]uint64) {
 	t.Helper()
-	for id := range short.used {
-		a, err1 := plane.ReadCounters(short.p.Map("tg_counters"), id)
-		b, err2 := plane.ReadCounters(long.p.Map("tg_counters"), id)
+	for id := range fast.used {
+		a, err1 := plane.ReadCounters(fast.p.Map("tg_counters"), id)
+		b, err2 := plane.ReadCounters(slow.p.Map("tg_counters"), id)
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func compareServers(t *testing.T, short, long *kernelGate, counted map[string]ui
 				counted[name] += n
 			}
 			if was[name] != n {
-				t.Errorf("service %d, %s: %d the fast path, %d the long one", id, name, n, was[name])
+				t.Errorf("service %d, %s: %d the fast path, %d the slow one", id, name, n, was[name])
 			}
 		}
 	}

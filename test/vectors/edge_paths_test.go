@@ -16,17 +16,17 @@ import (
 
 const edgeFrames = 20_000
 
-// TestEdgeWays sends mutated segments to two edges, to one with a VLAN tag, so that it takes
-// the slow path where the other takes the short one: verdict, bytes and counters must be
+// TestEdgePaths sends mutated segments to two edges, to one with a VLAN tag, so that it takes
+// the slow path where the other takes the fast one: verdict, bytes and counters must be
 // the same, whatever the edge does with what it does not know.
-func TestEdgeWays(t *testing.T) {
+func TestEdgePaths(t *testing.T) {
 	needRoot(t)
 	for name, smart := range map[string]bool{"tidegate": false, "smartcookie": true} {
-		t.Run(name, func(t *testing.T) { edgeWays(t, smart) })
+		t.Run(name, func(t *testing.T) { edgePaths(t, smart) })
 	}
 }
 
-func edgeWays(t *testing.T, smart bool) {
+func edgePaths(t *testing.T, smart bool) {
 	all := load(t, dir)
 	world := lookupWorld(t, all)
 	var frames [][]byte
@@ -37,24 +37,24 @@ func edgeWays(t *testing.T, smart bool) {
 			}
 		}
 	}
-	short, long := newEdgeGate(t, smart), newEdgeGate(t, smart)
+	fast, slow := newEdgeGate(t, smart), newEdgeGate(t, smart)
 	random := rand.New(rand.NewPCG(differentialSeed, 1))
 	rets, counted := map[uint32]int{}, map[string]uint64{}
 	for n := range edgeFrames {
 		if n%countersEvery == 0 {
-			compareWays(t, short, long, counted)
-			prepareWays(t, short, long, world, n/countersEvery)
+			comparePaths(t, fast, slow, counted)
+			preparePaths(t, fast, slow, world, n/countersEvery)
 		}
 		in := mutate(random, frames[random.IntN(len(frames))])
 		if len(in) < ethernetHeaderLen || (in[12] != 8 && in[12] != 0x86) {
 			continue
 		}
 		tagged := append(append(append([]byte{}, in[:12]...), 0x81, 0, 0, 7), in[12:]...)
-		ret, out, err := run(short.xdp, in)
+		ret, out, err := run(fast.xdp, in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, wanted, err := run(long.xdp, tagged)
+		want, wanted, err := run(slow.xdp, tagged)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,10 +68,10 @@ func edgeWays(t *testing.T, smart bool) {
 		}
 		rets[ret]++
 		if ret == 4 && n/countersEvery%5 != 0 { // one in 256 of these is learned by chance
-			forget(t, short, long)
+			forget(t, fast, slow)
 		}
 	}
-	compareWays(t, short, long, counted)
+	comparePaths(t, fast, slow, counted)
 	t.Logf("%v, %v", rets, counted)
 	must := []string{"edge_unknown", "drop_ack", "drop_rst", "drop_fin", "drop_stray", "drop_synack", "drop_hops", "pass_no_key", "edge_learning"}
 	if !smart {
@@ -84,9 +84,9 @@ func edgeWays(t *testing.T, smart bool) {
 	}
 }
 
-// prepareWays: in turn nothing unknown passes, everything does, there are no keys,
+// preparePaths: in turn nothing unknown passes, everything does, there are no keys,
 // the filter is new, and clocks may be a whole epoch apart.
-func prepareWays(t *testing.T, short, long *edgeGate, world vectors.Vector, turn int) {
+func preparePaths(t *testing.T, fast, slow *edgeGate, world vectors.Vector, turn int) {
 	t.Helper()
 	own := edgeSettings(plane.AllowNone)
 	own.Hops = uint8(turn / 5 % 2 * 60)
@@ -98,7 +98,7 @@ func prepareWays(t *testing.T, short, long *edgeGate, world vectors.Vector, turn
 	case 3:
 		own.LearningUntilNs = math.MaxUint64
 	}
-	for _, g := range []*edgeGate{short, long} {
+	for _, g := range []*edgeGate{fast, slow} {
 		if err := g.Prepare(&world); err != nil {
 			t.Fatal(err)
 		}
@@ -125,11 +125,11 @@ func forget(t *testing.T, gates ...*edgeGate) {
 	}
 }
 
-func compareWays(t *testing.T, short, long *edgeGate, counted map[string]uint64) {
+func comparePaths(t *testing.T, fast, slow *edgeGate, counted map[string]uint64) {
 	t.Helper()
-	for id := range short.used {
+	for id := range fast.used {
 		var sums [2]map[string]uint64
-		for i, g := range []*edgeGate{short, long} {
+		for i, g := range []*edgeGate{fast, slow} {
 			sum, err := plane.ReadCounters(g.p.Map("tg_counters"), id)
 			if err != nil {
 				t.Fatal(err)
@@ -144,7 +144,7 @@ func compareWays(t *testing.T, short, long *edgeGate, counted map[string]uint64)
 		}
 		for name, n := range sums[0] {
 			if sums[1][name] != n {
-				t.Errorf("service %d, %s: %d the fast path, %d the long one", id, name, n, sums[1][name])
+				t.Errorf("service %d, %s: %d the fast path, %d the slow one", id, name, n, sums[1][name])
 			}
 		}
 	}
