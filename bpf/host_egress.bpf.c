@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * TC egress (TCX), role host: the way back of host_translate.bpf.c. It is server_egress.bpf.c,
+ * TC egress (TCX), role host: the other direction of host_translate.bpf.c. It is server_egress.bpf.c,
  * which here looks at nothing while no connection is translated, and puts nothing back in
  * that an XDP program of ours would answer.
  */

@@ -95,7 +95,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 	const struct tg_siphash_key *key;
 	struct tg_tcp_options offered;
 	struct tg_decision d;
-	__u64 epoch, way;
+	__u64 epoch, route;
 
 	if (!svc || !row || svc->mode == TG_MODE_OFF)
 		return XDP_PASS;
@@ -140,13 +140,13 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 	}
-	way = tg_reply_for(ctx, syn);
+	route = tg_reply_for(ctx, syn);
 	if (settings->half_open_cost_ns && tg_half_open_passes()) {
 		tg_count(row, TG_COUNT_pass_half_open);
 		return XDP_PASS;
 	}
-	if (TG_UNLIKELY(TG_REPLY_KIND(way) != TG_REPLY_BACK)) {
-		int verdict = tg_reply_decide(way, ctx->ingress_ifindex, id);
+	if (TG_UNLIKELY(TG_REPLY_KIND(route) != TG_REPLY_BACK)) {
+		int verdict = tg_reply_decide(route, ctx->ingress_ifindex, id);
 
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : XDP_PASS;
@@ -155,11 +155,11 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		tg_count(row, TG_COUNT_drop_tx);
 		return XDP_DROP;
 	}
-	if (TG_UNLIKELY(TG_REPLY_MAC(way))) {
+	if (TG_UNLIKELY(TG_REPLY_MAC(route))) {
 		__u8 *frame = (void *)(long)ctx->data;
 
 		if (frame + TG_ETH_HDR_LEN <= (__u8 *)(long)ctx->data_end)
-			tg_reply_address(frame, way);
+			tg_reply_address(frame, route);
 	}
 	tg_count(row, TG_COUNT_cookie_sent);
 	return XDP_TX;
@@ -178,13 +178,13 @@ static __always_inline bool tg_host_fast_route(const struct xdp_md *ctx, __u8 *f
 				   .dst = syn->dst,
 				   .ifindex = ctx->ingress_ifindex,
 				   .family = family};
-	__u64 way = tg_reply_to(&ask);
+	__u64 route = tg_reply_to(&ask);
 
-	if (TG_REPLY_KIND(way) == TG_REPLY_BACK)
+	if (TG_REPLY_KIND(route) == TG_REPLY_BACK)
 		return true;
-	if (TG_REPLY_KIND(way) != TG_REPLY_NEXT || !tg_key_find(settings, tg_epoch_now(settings)))
+	if (TG_REPLY_KIND(route) != TG_REPLY_NEXT || !tg_key_find(settings, tg_epoch_now(settings)))
 		return false;
-	tg_reply_address(frame + 6, way);
+	tg_reply_address(frame + 6, route);
 	tg_count(row, TG_COUNT_reply_routed);
 	return true;
 }

@@ -45,7 +45,7 @@ static __always_inline int tg_skb_onwards(struct __sk_buff *skb)
 /* The port towards the client, whose MAC addresses it puts into the frame; 0 if only
  * the kernel knows, as for VLANs, unresolved neighbours and what is no port of this box.
  * `s` is the segment in hand. */
-TG_GLOBAL int tg_skb_way(struct __sk_buff *skb, const struct tg_segment *s)
+TG_GLOBAL int tg_skb_route(struct __sk_buff *skb, const struct tg_segment *s)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct bpf_fib_lookup fib = {.l4_protocol = TG_IPPROTO_TCP};
@@ -84,12 +84,13 @@ TG_GLOBAL int tg_skb_way(struct __sk_buff *skb, const struct tg_segment *s)
 static __always_inline int tg_skb_window(struct __sk_buff *skb, const struct tg_segment *window,
 					 int copies)
 {
-	int i, way = tg_skb_way(skb, window);
+	int i, port = tg_skb_route(skb, window);
 
 	for (i = 0; i < TG_DUPLICATES && i < copies; i++)
-		if (bpf_clone_redirect(skb, way ? (__u32)way : skb->ifindex, way ? 0 : BPF_F_INGRESS))
+		if (bpf_clone_redirect(skb, port ? (__u32)port : skb->ifindex,
+				       port ? 0 : BPF_F_INGRESS))
 			break;
-	return way ? (int)bpf_redirect((__u32)way, 0) : TCX_NEXT;
+	return port ? (int)bpf_redirect((__u32)port, 0) : TCX_NEXT;
 }
 
 /* Notes what the server gives when it is offered everything; or that it may be something

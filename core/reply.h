@@ -56,19 +56,19 @@ enum tg_reply {
 	TG_REPLY_STALE, /* as NEXT, when this was last known */
 };
 
-struct tg_reply_way {
+struct tg_reply_route {
 	enum tg_reply reply;
 	uint64_t mac; /* of NEXT and STALE */
 };
 
-#define TG_REPLY_WAY(r, m) ((struct tg_reply_way){.reply = (r), .mac = (m)})
+#define TG_REPLY_ROUTE(r, m) ((struct tg_reply_route){.reply = (r), .mac = (m)})
 
 /* To a client by gateways, for a SYN that came in on `segment` and `vid` from `from`. Any
  * gateway of several is right. */
-TG_INLINE struct tg_reply_way tg_reply_via(const struct tg_reply_hop *hop, uint32_t segment,
-					   uint32_t vid, uint64_t from)
+TG_INLINE struct tg_reply_route tg_reply_via(const struct tg_reply_hop *hop, uint32_t segment,
+					     uint32_t vid, uint64_t from)
 {
-	struct tg_reply_way way = TG_REPLY_WAY(TG_REPLY_ELSEWHERE, 0);
+	struct tg_reply_route route = TG_REPLY_ROUTE(TG_REPLY_ELSEWHERE, 0);
 	uint32_t i;
 
 	for (i = 0; i < TG_HOP_PATHS; i++) {
@@ -79,37 +79,39 @@ TG_INLINE struct tg_reply_way tg_reply_via(const struct tg_reply_hop *hop, uint3
 		if (p->segment != segment || p->vid != vid)
 			continue;
 		if (p->mac == from)
-			return TG_REPLY_WAY(TG_REPLY_BACK, 0);
-		if (way.reply != TG_REPLY_NEXT)
-			way = p->mac ? TG_REPLY_WAY(TG_REPLY_NEXT, p->mac)
-				     : TG_REPLY_WAY(TG_REPLY_UNRESOLVED, 0);
+			return TG_REPLY_ROUTE(TG_REPLY_BACK, 0);
+		if (route.reply != TG_REPLY_NEXT)
+			route = p->mac ? TG_REPLY_ROUTE(TG_REPLY_NEXT, p->mac)
+				       : TG_REPLY_ROUTE(TG_REPLY_UNRESOLVED, 0);
 	}
-	return way;
+	return route;
 }
 
 /* To a client on the link, by what is known of it; NULL: nothing. */
-TG_INLINE struct tg_reply_way tg_reply_link(const struct tg_reply_neighbour *n, uint64_t from)
+TG_INLINE struct tg_reply_route tg_reply_link(const struct tg_reply_neighbour *n, uint64_t from)
 {
 	if (!n)
-		return TG_REPLY_WAY(TG_REPLY_UNRESOLVED, 0);
+		return TG_REPLY_ROUTE(TG_REPLY_UNRESOLVED, 0);
 	if (n->mac == from)
-		return TG_REPLY_WAY(TG_REPLY_BACK, 0);
-	return n->sure ? TG_REPLY_WAY(TG_REPLY_NEXT, n->mac) : TG_REPLY_WAY(TG_REPLY_UNRESOLVED, 0);
+		return TG_REPLY_ROUTE(TG_REPLY_BACK, 0);
+	return n->sure ? TG_REPLY_ROUTE(TG_REPLY_NEXT, n->mac)
+		       : TG_REPLY_ROUTE(TG_REPLY_UNRESOLVED, 0);
 }
 
 /* The daemon counts as gone when it has not updated this for so long: then what is not simply
  * back may have changed, and the kernel knows better. */
 #define TG_REPLY_STALE_NS 30000000000ULL
 
-TG_INLINE struct tg_reply_way tg_reply_aged(struct tg_reply_way way, uint64_t told_ns, uint64_t now_ns)
+TG_INLINE struct tg_reply_route tg_reply_aged(struct tg_reply_route route, uint64_t told_ns,
+					      uint64_t now_ns)
 {
 	if (now_ns < told_ns + TG_REPLY_STALE_NS)
-		return way;
-	if (way.reply == TG_REPLY_NEXT)
-		way.reply = TG_REPLY_STALE;
-	else if (way.reply == TG_REPLY_NOWHERE)
-		way.reply = TG_REPLY_ELSEWHERE;
-	return way;
+		return route;
+	if (route.reply == TG_REPLY_NEXT)
+		route.reply = TG_REPLY_STALE;
+	else if (route.reply == TG_REPLY_NOWHERE)
+		route.reply = TG_REPLY_ELSEWHERE;
+	return route;
 }
 
 /* True if an allowance is asked for. */

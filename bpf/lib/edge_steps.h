@@ -21,7 +21,7 @@
 #endif
 
 /* A flow that goes on is put into the active generation by the server's packets.
- * Where these take another way, one in so many of the client's does it. So few,
+ * Where these take another path, one in so many of the client's does it. So few,
  * because a flood's false positives do it, too: at 256, a million a second carry
  * less than one position in a hundred from one generation to the next. */
 #define TG_EDGE_SELF_REFRESH 256

@@ -19,7 +19,7 @@
 struct tg_tagged_settings {
 	__u16 edge;            /* our number; 0: the protocol is `plain` */
 	__u16 confirm_port_be;
-	__u32 mtu;             /* of the way to the servers */
+	__u32 mtu;             /* of the path to the servers */
 };
 
 struct {

@@ -11,7 +11,7 @@
 #include "gate.h"
 #include "../../core/fast_segment.h"
 
-/* Nothing done and nothing counted: not this way. Neither TCX_NEXT nor TCX_DROP. */
+/* Nothing done and nothing counted: it takes another path. Neither TCX_NEXT nor TCX_DROP. */
 #define TG_NEXT_LONG 0x100
 
 /* `family` is a constant at each call. The frame is read again and again: that costs less

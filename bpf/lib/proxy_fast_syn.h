@@ -85,7 +85,7 @@ static __always_inline int tg_fast_cache(struct xdp_md *ctx, __u8 *frame, __u8 f
 	return XDP_TX;
 }
 
-/* XDP_ABORTED, with nothing done and nothing counted: not this way. */
+/* XDP_ABORTED, with nothing done and nothing counted: it takes the slow path. */
 static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx, __u8 family, bool ts)
 {
 	__u8 *frame = (void *)(long)ctx->data;

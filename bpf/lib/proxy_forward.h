@@ -49,7 +49,7 @@ TG_GLOBAL int tg_flow_settle(const struct tg_packet *pkt)
 	return 0;
 }
 
-/* A segment of a flow that is ready: which way, translate, send. */
+/* A segment of a flow that is ready: find where it leaves, translate, send. */
 static __always_inline int tg_flow_forward(struct xdp_md *ctx, const struct tg_packet *pkt,
 					   struct tg_flow *f, enum tg_direction dir)
 {
@@ -59,7 +59,7 @@ static __always_inline int tg_flow_forward(struct xdp_md *ctx, const struct tg_p
 
 	if (tg_route_find(ctx, pkt, &r))
 		return XDP_PASS;
-	if (r.way == TG_WAY_KERNEL_AS_IS)
+	if (r.forwarding == TG_FORWARD_KERNEL_AS_IS)
 		return XDP_PASS;
 	if (tg_translate(ctx, pkt, f, dir))
 		return XDP_DROP;

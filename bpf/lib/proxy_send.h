@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * How the proxy's XDP program sends: which way a packet leaves this box, and the
+ * How the proxy's XDP program sends: where a packet leaves, and the
  * segments that it makes itself.
  *
  * A router asks the kernel's FIB. What the FIB cannot send (a neighbour to be
@@ -16,16 +16,16 @@
 #define TG_ETH_P_IP 0x0800
 #define TG_ETH_P_IPV6 0x86dd
 
-enum tg_way {
-	TG_WAY_KERNEL,       /* the kernel forwards it, changed or not */
-	TG_WAY_KERNEL_AS_IS, /* the kernel has to see it unchanged: it will send an ICMP error
+enum tg_forwarding {
+	TG_FORWARD_KERNEL,       /* the kernel forwards it, changed or not */
+	TG_FORWARD_KERNEL_AS_IS, /* the kernel has to see it unchanged: it will send an ICMP error
 				that quotes it, or it is not for this box */
-	TG_WAY_ROUTE,
-	TG_WAY_BRIDGE,
+	TG_FORWARD_ROUTE,
+	TG_FORWARD_BRIDGE,
 };
 
 struct tg_route {
-	__u32 way; /* enum tg_way */
+	__u32 forwarding; /* enum tg_forwarding */
 	__u32 ifindex;
 	__u8 macs[12]; /* destination, source */
 	__u8 pad[4];
@@ -63,16 +63,16 @@ static __always_inline void tg_route_fib(struct xdp_md *ctx, const struct tg_pac
 	}
 	err = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (err == BPF_FIB_LKUP_RET_FRAG_NEEDED && !may_fragment)
-		r->way = TG_WAY_KERNEL_AS_IS;
+		r->forwarding = TG_FORWARD_KERNEL_AS_IS;
 	if (err != BPF_FIB_LKUP_RET_SUCCESS || !bpf_map_lookup_elem(&tg_devices, &fib.ifindex))
 		return;
-	r->way = TG_WAY_ROUTE;
+	r->forwarding = TG_FORWARD_ROUTE;
 	r->ifindex = fib.ifindex;
 	__builtin_memcpy(r->macs, fib.dmac, 6);
 	__builtin_memcpy(r->macs + 6, fib.smac, 6);
 }
 
-/* The way of the packet in hand. */
+/* Where the packet in hand leaves. */
 TG_GLOBAL int tg_route_find(struct xdp_md *ctx, const struct tg_packet *pkt, struct tg_route *r)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
@@ -81,7 +81,7 @@ TG_GLOBAL int tg_route_find(struct xdp_md *ctx, const struct tg_packet *pkt, str
 
 	if (!pkt || !r || !proxy)
 		return -TG_EINVAL;
-	r->way = TG_WAY_KERNEL;
+	r->forwarding = TG_FORWARD_KERNEL;
 	if (proxy->bridge[0]) {
 		if (ctx->ingress_ifindex == proxy->bridge[0])
 			r->ifindex = proxy->bridge[1];
@@ -89,7 +89,7 @@ TG_GLOBAL int tg_route_find(struct xdp_md *ctx, const struct tg_packet *pkt, str
 			r->ifindex = proxy->bridge[0];
 		else
 			return 0;
-		r->way = TG_WAY_BRIDGE;
+		r->forwarding = TG_FORWARD_BRIDGE;
 		return 0;
 	}
 	if (pkt->l3_off != TG_ETH_HDR_LEN) /* a VLAN device's packet: the kernel knows its routes */
@@ -97,7 +97,7 @@ TG_GLOBAL int tg_route_find(struct xdp_md *ctx, const struct tg_packet *pkt, str
 	if (!tg_ip_ttl((void *)(long)ctx->data, (void *)(long)ctx->data_end, pkt, &ttl, &may_fragment))
 		return 0;
 	if (ttl <= 1) {
-		r->way = TG_WAY_KERNEL_AS_IS;
+		r->forwarding = TG_FORWARD_KERNEL_AS_IS;
 		return 0;
 	}
 	tg_route_fib(ctx, pkt, may_fragment, r);
@@ -139,9 +139,9 @@ static __always_inline int tg_route_send(struct xdp_md *ctx, const struct tg_pac
 {
 	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip;
 
-	if (r->way == TG_WAY_BRIDGE)
+	if (r->forwarding == TG_FORWARD_BRIDGE)
 		return bpf_redirect_map(&tg_devices, r->ifindex, 0);
-	if (r->way != TG_WAY_ROUTE)
+	if (r->forwarding != TG_FORWARD_ROUTE)
 		return XDP_PASS;
 	ip = data + TG_ETH_HDR_LEN;
 	if (ip + TG_IPV6_HDR_LEN > end)

@@ -101,12 +101,12 @@ struct tg_reply_ask {
 };
 
 /* A MAC address, and an enum tg_reply above it. */
-#define TG_REPLY_KIND(way) ((enum tg_reply)((way) >> 48))
-#define TG_REPLY_MAC(way) ((way) & 0xffffffffffffULL)
+#define TG_REPLY_KIND(route) ((enum tg_reply)((route) >> 48))
+#define TG_REPLY_MAC(route) ((route) & 0xffffffffffffULL)
 
-static __always_inline __u64 tg_reply_packed(struct tg_reply_way way)
+static __always_inline __u64 tg_reply_packed(struct tg_reply_route route)
 {
-	return (__u64)way.reply << 48 | way.mac;
+	return (__u64)route.reply << 48 | route.mac;
 }
 
 static __always_inline __u64 tg_reply_sender(const __u8 *frame)
@@ -114,7 +114,8 @@ static __always_inline __u64 tg_reply_sender(const __u8 *frame)
 	return tg_load64(frame + 4) >> 16;
 }
 
-static __always_inline struct tg_reply_way tg_reply_near_to(const struct tg_reply_ask *ask, __u32 dev)
+static __always_inline struct tg_reply_route tg_reply_near_to(const struct tg_reply_ask *ask,
+							      __u32 dev)
 {
 	struct tg_reply_neighbour_key key = {.dev = dev};
 
@@ -134,7 +135,7 @@ TG_GLOBAL __u64 tg_reply_to(const struct tg_reply_ask *ask)
 	struct tg_reply_prefix key = {};
 	const struct tg_reply_port *port;
 	const struct tg_reply_hop *hop;
-	struct tg_reply_way way = TG_REPLY_WAY(TG_REPLY_NOWHERE, 0);
+	struct tg_reply_route route = TG_REPLY_ROUTE(TG_REPLY_NOWHERE, 0);
 	__u32 at, *found;
 
 	if (!ask)
@@ -166,22 +167,22 @@ TG_GLOBAL __u64 tg_reply_to(const struct tg_reply_ask *ask)
 	if (hop && hop->kind == TG_HOP_LINK) { /* first, and apart: for the verifier of Linux 6.18 */
 		if (hop->paths[0].segment != port->segment || hop->paths[0].vid != ask->vid)
 			return (__u64)TG_REPLY_ELSEWHERE << 48;
-		way = tg_reply_near_to(ask, hop->dev);
+		route = tg_reply_near_to(ask, hop->dev);
 	} else if (hop && hop->kind != TG_HOP_NONE) {
-		way = tg_reply_via(hop, port->segment, ask->vid, ask->from);
+		route = tg_reply_via(hop, port->segment, ask->vid, ask->from);
 	}
-	if (TG_UNLIKELY(way.reply == TG_REPLY_NEXT || way.reply == TG_REPLY_NOWHERE))
-		way = tg_reply_aged(way, port->told_ns, TG_CLOCK_NS());
-	return tg_reply_packed(way);
+	if (TG_UNLIKELY(route.reply == TG_REPLY_NEXT || route.reply == TG_REPLY_NOWHERE))
+		route = tg_reply_aged(route, port->told_ns, TG_CLOCK_NS());
+	return tg_reply_packed(route);
 }
 
-/* What becomes of a SYN whose answer goes that way: enum tg_verdict, counted (a cookie that is sent as always
+/* What becomes of a SYN whose answer takes that route: enum tg_verdict, counted (a cookie that is sent as always
  * is not). */
-TG_GLOBAL int tg_reply_decide(__u64 way, __u32 ifindex, __u32 id)
+TG_GLOBAL int tg_reply_decide(__u64 route, __u32 ifindex, __u32 id)
 {
 	struct tg_reply_port *port = bpf_map_lookup_elem(&tg_reply_ports, &ifindex);
 	struct tg_counter_row *row = tg_counter_row_get(id);
-	enum tg_reply reply = TG_REPLY_KIND(way);
+	enum tg_reply reply = TG_REPLY_KIND(route);
 	__u32 which = reply != TG_REPLY_UNRESOLVED;
 	struct tg_allowance *a = bpf_map_lookup_elem(&tg_reply_spare, &which);
 	struct tg_decision d;
@@ -222,13 +223,13 @@ static __always_inline __u64 tg_reply_for(const struct xdp_md *ctx, const struct
 	return tg_reply_to(&ask);
 }
 
-/* Writes the MAC address of a way, if it names one. */
-static __always_inline void tg_reply_address(__u8 *mac, __u64 way)
+/* Writes the MAC address of a route, if it names one. */
+static __always_inline void tg_reply_address(__u8 *mac, __u64 route)
 {
-	if (!TG_REPLY_MAC(way))
+	if (!TG_REPLY_MAC(route))
 		return;
-	tg_store32(mac, (__u32)way);
-	tg_store16(mac + 4, (__u16)(way >> 32));
+	tg_store32(mac, (__u32)route);
+	tg_store16(mac + 4, (__u16)(route >> 32));
 }
 
 #endif

@@ -111,20 +111,20 @@ TG_GLOBAL int tg_server_route(struct xdp_md *ctx, const struct tg_packet *syn, _
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_decision d;
 	__u8 *frame;
-	__u64 way;
+	__u64 route;
 
 	if (!syn || !row)
 		return TG_NEXT_ANSWER;
-	way = tg_reply_for(ctx, syn);
-	if (TG_LIKELY(TG_REPLY_KIND(way) == TG_REPLY_BACK))
+	route = tg_reply_for(ctx, syn);
+	if (TG_LIKELY(TG_REPLY_KIND(route) == TG_REPLY_BACK))
 		return TG_NEXT_ANSWER;
-	d = tg_reply_judge(TG_REPLY_KIND(way), false, false);
+	d = tg_reply_judge(TG_REPLY_KIND(route), false, false);
 	tg_count(row, d.counter);
 	if (d.verdict != TG_REPLY)
 		return XDP_DROP;
 	frame = (void *)(long)ctx->data;
 	if (frame + TG_ETH_HDR_LEN <= (__u8 *)(long)ctx->data_end)
-		tg_reply_address(frame + 6, way);
+		tg_reply_address(frame + 6, route);
 	return TG_NEXT_ANSWER;
 }
 

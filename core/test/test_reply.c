@@ -8,7 +8,7 @@
 #define A 0x0a0000000002ULL
 #define B 0x0b0000000002ULL
 
-static void wants(struct tg_reply_way way, enum tg_reply reply, uint64_t mac)
+static void wants(struct tg_reply_route way, enum tg_reply reply, uint64_t mac)
 {
 	assert_int_equal(way.reply, reply);
 	assert_int_equal(way.mac, mac);
@@ -57,11 +57,11 @@ static void ageing(void **state)
 	uint64_t then = 1000, late = then + TG_REPLY_STALE_NS;
 
 	(void)state;
-	wants(tg_reply_aged(TG_REPLY_WAY(TG_REPLY_NEXT, A), then, late - 1), TG_REPLY_NEXT, A);
-	wants(tg_reply_aged(TG_REPLY_WAY(TG_REPLY_NEXT, A), then, late), TG_REPLY_STALE, A);
-	wants(tg_reply_aged(TG_REPLY_WAY(TG_REPLY_NOWHERE, 0), then, late - 1), TG_REPLY_NOWHERE, 0);
-	wants(tg_reply_aged(TG_REPLY_WAY(TG_REPLY_NOWHERE, 0), then, late), TG_REPLY_ELSEWHERE, 0);
-	wants(tg_reply_aged(TG_REPLY_WAY(TG_REPLY_BACK, 0), then, late), TG_REPLY_BACK, 0);
+	wants(tg_reply_aged(TG_REPLY_ROUTE(TG_REPLY_NEXT, A), then, late - 1), TG_REPLY_NEXT, A);
+	wants(tg_reply_aged(TG_REPLY_ROUTE(TG_REPLY_NEXT, A), then, late), TG_REPLY_STALE, A);
+	wants(tg_reply_aged(TG_REPLY_ROUTE(TG_REPLY_NOWHERE, 0), then, late - 1), TG_REPLY_NOWHERE, 0);
+	wants(tg_reply_aged(TG_REPLY_ROUTE(TG_REPLY_NOWHERE, 0), then, late), TG_REPLY_ELSEWHERE, 0);
+	wants(tg_reply_aged(TG_REPLY_ROUTE(TG_REPLY_BACK, 0), then, late), TG_REPLY_BACK, 0);
 }
 
 static void verdicts(void **state)
