@@ -164,7 +164,7 @@ static __always_inline int tg_edge_watch(struct xdp_md *ctx, const struct tg_pac
 }
 
 /* Anything but a SYN, to a service whose mode is not off. TG_NEXT_WIDE, with nothing done and
- * nothing counted, if another key is to be tried: with `back` TG_EPOCHS_WIDE. Two hashes in
+ * nothing counted, if another key is to be tried: with `back` TG_EPOCHS_OLDER. Two hashes in
  * one function have no room on the stack. */
 static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_packet *pkt,
 					   const struct tg_host_settings *settings,
@@ -200,7 +200,7 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 			found = parse == TG_PARSE_FRAGMENT
 					? TG_EDGE_UNKNOWN /* its sum is that of the whole */
 					: tg_edge_verified(tg_intact(ctx, pkt));
-		if (found == TG_EDGE_UNKNOWN && settings->wide && !back)
+		if (found == TG_EDGE_UNKNOWN && settings->four_epochs && !back)
 			return TG_NEXT_WIDE;
 		if (found == TG_EDGE_UNKNOWN && tag && tg_pending_is(edge, pkt))
 			found = TG_EDGE_ALLOWED;
@@ -285,7 +285,7 @@ TG_GLOBAL int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse
 	if (tg_host_is_syn(pkt))
 		return tg_edge_syn(ctx, pkt, parse, settings, svc, id, row, proxy_cfg);
 	return tg_edge_segment(ctx, pkt, settings, edge, svc, row, parse,
-			       proxy_cfg & TG_EDGE_AGAIN ? TG_EPOCHS_WIDE : 0);
+			       proxy_cfg & TG_EDGE_AGAIN ? TG_EPOCHS_OLDER : 0);
 }
 
 SEC("xdp.frags")

@@ -95,13 +95,13 @@ static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_host_set
 		return TG_ACK_VALID;
 	if (!key)
 		return TG_ACK_NO_KEY;
-	if (!look_for_stale && !settings->wide)
+	if (!look_for_stale && !settings->four_epochs)
 		return TG_ACK_INVALID;
 	/* The same parity, one round earlier: only to be able to say "too late", unless
 	 * clocks may differ by so much. */
-	key = tg_key_find(settings, epoch - TG_EPOCHS_WIDE);
-	if (key && tg_ack_is_ours(settings, pkt, ack, epoch - TG_EPOCHS_WIDE, key))
-		return settings->wide ? TG_ACK_VALID : TG_ACK_STALE;
+	key = tg_key_find(settings, epoch - TG_EPOCHS_OLDER);
+	if (key && tg_ack_is_ours(settings, pkt, ack, epoch - TG_EPOCHS_OLDER, key))
+		return settings->four_epochs ? TG_ACK_VALID : TG_ACK_STALE;
 	return TG_ACK_INVALID;
 }
 

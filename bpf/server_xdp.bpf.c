@@ -153,8 +153,8 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 		ack_info.ts_ok = false; /* a gate with this layout offers none */
 	if (j.step == TG_SERVER_CHECK &&
 	    !(settings->smart
-		      ? tg_smart_check(pkt, 0) || tg_smart_check(pkt, TG_EPOCHS_WIDE)
-		      : tg_cookie_check(pkt, &ack_info) || tg_cookie_check_wide(pkt, &ack_info))) {
+		      ? tg_smart_check(pkt, 0) || tg_smart_check(pkt, TG_EPOCHS_OLDER)
+		      : tg_cookie_check(pkt, &ack_info) || tg_cookie_check_older(pkt, &ack_info))) {
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
 			return TG_NEXT_ONGOING;
 		return tg_server_last_line(ctx, pkt, settings, server, svc, row);
@@ -275,7 +275,8 @@ TG_GLOBAL int tg_server_stray(struct xdp_md *ctx, const struct tg_packet *pkt)
 	__u64 epoch;
 	__u32 id;
 
-	if (!pkt || !settings || !server || settings->smart || settings->wide || !tg_host_is_ack(pkt))
+	if (!pkt || !settings || !server || settings->smart || settings->four_epochs ||
+	    !tg_host_is_ack(pkt))
 		return TG_NEXT_CASE;
 	id = tg_service_find(settings, pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);

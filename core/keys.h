@@ -64,11 +64,11 @@ TG_INLINE struct tg_siphash_key tg_epoch_key_derive(const uint8_t secret[TG_SECR
  * at most H, every cookie is good if  ahead + S + H <= L; so, with ahead = S,
  * H = L - 2 S. (One bit and two epochs give no more: 2 S + H <= L for any rule.)
  *
- * A verifier that tries a second key, TG_EPOCHS_WIDE before the first, holds four epochs:
+ * A verifier that tries a second key, TG_EPOCHS_OLDER before the first, holds four epochs:
  * with ahead = S it is ahead + S + H <= 3 L, so clocks may differ by a whole epoch and a
  * handshake may still take one. It costs a second hash for what does not verify, a forger
  * is twice as lucky, and a cookie can be replayed for twice as long. */
-#define TG_EPOCHS_WIDE 2
+#define TG_EPOCHS_OLDER 2
 
 TG_INLINE uint64_t tg_epoch_at(uint64_t unix_ns, uint64_t epoch_len_ns)
 {

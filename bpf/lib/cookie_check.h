@@ -17,7 +17,7 @@ static __always_inline int tg_cookie_check_at(const struct tg_packet *pkt,
 	const struct tg_siphash_key *key;
 	__u64 epoch;
 
-	if (!pkt || !ack_info || !settings || (back && !settings->wide))
+	if (!pkt || !ack_info || !settings || (back && !settings->four_epochs))
 		return 0;
 	epoch = tg_cookie_epoch(ack_info->cookie.isn, tg_epoch_verifying_now(settings)) - back;
 	key = tg_key_find(settings, epoch);
@@ -34,9 +34,9 @@ TG_GLOBAL int tg_cookie_check(const struct tg_packet *pkt, const struct tg_ack *
 #ifdef TG_WIDE_EPOCHS
 /* Likewise, of the two epochs before those. A function of its own: two hashes in one
  * have no room on the stack. */
-TG_GLOBAL int tg_cookie_check_wide(const struct tg_packet *pkt, const struct tg_ack *ack_info)
+TG_GLOBAL int tg_cookie_check_older(const struct tg_packet *pkt, const struct tg_ack *ack_info)
 {
-	return tg_cookie_check_at(pkt, ack_info, TG_EPOCHS_WIDE);
+	return tg_cookie_check_at(pkt, ack_info, TG_EPOCHS_OLDER);
 }
 #endif
 
@@ -49,7 +49,7 @@ TG_GLOBAL int tg_smart_check(const struct tg_packet *pkt, __u64 back)
 	struct tg_halfsiphash_key half;
 	__u64 epoch;
 
-	if (!pkt || !settings || (back && !settings->wide))
+	if (!pkt || !settings || (back && !settings->four_epochs))
 		return 0;
 	epoch = tg_cookie_epoch(pkt->ack - 1, tg_epoch_verifying_now(settings)) - back;
 	key = tg_key_find(settings, epoch);

@@ -127,7 +127,7 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 			if (!tg_fast_segment_ack(frame, end, (__u32)(end - frame), &pkt, &ack))
 				return XDP_ABORTED;
 			found = tg_edge_verify(&pkt, &ack, settings, back);
-			if (TG_UNLIKELY(found == TG_EDGE_UNKNOWN && settings->wide && !back))
+			if (TG_UNLIKELY(found == TG_EDGE_UNKNOWN && settings->four_epochs && !back))
 				return TG_NEXT_WIDE;
 			if (found == TG_EDGE_VERIFIED)
 				return XDP_ABORTED; /* once a connection: the slow path looks whether it is intact */
@@ -176,14 +176,14 @@ static __always_inline int tg_edge_fast(struct xdp_md *ctx, const struct tg_prox
 		action = tg_edge_segment_v4(ctx, out, 0);
 		return TG_LIKELY(action != TG_NEXT_WIDE)
 			       ? action
-			       : tg_edge_segment_v4(ctx, out, TG_EPOCHS_WIDE);
+			       : tg_edge_segment_v4(ctx, out, TG_EPOCHS_OLDER);
 	}
 	if (tg_load16(frame + TG_ETH_TYPE) == TG_ETHERTYPE_IPV6 && frame + len6 <= end &&
 	    !(frame[len6 - 7] & TG_TCP_SYN)) {
 		action = tg_edge_segment_v6(ctx, out, 0);
 		return TG_LIKELY(action != TG_NEXT_WIDE)
 			       ? action
-			       : tg_edge_segment_v6(ctx, out, TG_EPOCHS_WIDE);
+			       : tg_edge_segment_v6(ctx, out, TG_EPOCHS_OLDER);
 	}
 	return tg_edge_fast_any_syn(ctx);
 }

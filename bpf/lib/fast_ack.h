@@ -35,7 +35,7 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	if (!tg_host_is_ack(&pkt))
 		return TG_NEXT_LONG;
 	settings = tg_settings_get();
-	if (!settings || settings->smart || settings->wide || settings->report)
+	if (!settings || settings->smart || settings->four_epochs || settings->report)
 		return TG_NEXT_LONG;
 	id = tg_service_find(settings, &pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);

@@ -26,7 +26,7 @@ struct tg_host_settings {
 	__u8 behind_edge; /* 1: SYNs are answered elsewhere; verified ACKs replace old sockets */
 	__u8 last_line; /* 1: drop ACKs that have neither socket nor cookie */
 	__u8 smart; /* 1: cookies are in the layout smartcookie, tg_keys holds its keys */
-	__u8 wide; /* 1: cookies of four epochs are good, not of two; core/keys.h */
+	__u8 four_epochs; /* 1: cookies of four epochs are good, not of two; core/keys.h */
 	__u8 report; /* 1: proven sources are counted, lib/proven.h */
 	__u8 report_dscp; /* the true-source codepoint */
 	__u8 only_own; /* 1: host: SYNs to other MAC or IP addresses are the kernel's, lib/own.h */

@@ -199,7 +199,7 @@ func (g *gate) setPolicy(cfg *config.Config) {
 	}
 	g.settings.BehindEdge = instance.Flag(cfg.Role == config.RoleServer)
 	g.settings.LastLine = instance.Flag(cfg.Server.UnmatchedACK == config.UnmatchedDrop)
-	g.settings.Wide = instance.Flag(cfg.WideEpochs())
+	g.settings.FourEpochs = instance.Flag(cfg.WideEpochs())
 	g.settings.Smart = SmartFlag(cfg)
 	g.settings.HalfOpenCostNs = 0
 	if cfg.Server.HalfOpenRate > 0 {

@@ -106,7 +106,7 @@ func preparePaths(t *testing.T, fast, slow *edgeGate, world vectors.Vector, turn
 		if err := g.p.Map("tg_settings").Lookup(uint32(0), &s); err != nil {
 			t.Fatal(err)
 		}
-		s.Wide = uint8(turn % 5 / 4)
+		s.FourEpochs = uint8(turn % 5 / 4)
 		if err := errors.Join(g.p.SetSettings(&s), g.p.SetEdge(own)); err != nil {
 			t.Fatal(err)
 		}

@@ -94,7 +94,7 @@ func prepareServers(t *testing.T, fast, slow *kernelGate, world vectors.Vector, 
 			s.LastLine, s.BehindEdge = 1, 1
 		}
 		if turn == 4 {
-			s.Wide = 1
+			s.FourEpochs = 1
 		}
 		if err := g.p.SetSettings(&s); err != nil {
 			t.Fatal(err)

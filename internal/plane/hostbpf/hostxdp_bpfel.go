@@ -47,7 +47,7 @@ type HostXdpTgHostSettings struct {
 	BehindEdge      uint8
 	LastLine        uint8
 	Smart           uint8
-	Wide            uint8
+	FourEpochs      uint8
 	Report          uint8
 	ReportDscp      uint8
 	OnlyOwn         uint8

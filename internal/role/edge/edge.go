@@ -100,7 +100,7 @@ func (b *box) fill() error {
 		return err
 	}
 	if b.Cfg.WideEpochs() {
-		b.Settings.Wide = 1
+		b.Settings.FourEpochs = 1
 	}
 	b.own = b.plane.EdgeSettings()
 	if !b.plane.Warm() {

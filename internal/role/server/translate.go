@@ -202,9 +202,9 @@ func (n *node) fill() error {
 	if n.cfg.OnStaleKeys == config.StaleKeysDrop {
 		n.settings.StaleKeys = 1
 	}
-	n.settings.Smart, n.settings.Wide = 0, 0
+	n.settings.Smart, n.settings.FourEpochs = 0, 0
 	if n.cfg.WideEpochs() {
-		n.settings.Wide = 1
+		n.settings.FourEpochs = 1
 	}
 	if n.cfg.Server.Layout == config.LayoutSmartcookie {
 		n.settings.Smart = 1
