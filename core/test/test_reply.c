@@ -59,7 +59,8 @@ static void ageing(void **state)
 	(void)state;
 	wants(tg_reply_aged(TG_REPLY_ROUTE(TG_REPLY_NEXT, A), then, late - 1), TG_REPLY_NEXT, A);
 	wants(tg_reply_aged(TG_REPLY_ROUTE(TG_REPLY_NEXT, A), then, late), TG_REPLY_STALE, A);
-	wants(tg_reply_aged(TG_REPLY_ROUTE(TG_REPLY_NOWHERE, 0), then, late - 1), TG_REPLY_NOWHERE, 0);
+	wants(tg_reply_aged(TG_REPLY_ROUTE(TG_REPLY_NOWHERE, 0), then, late - 1), TG_REPLY_NOWHERE,
+	      0);
 	wants(tg_reply_aged(TG_REPLY_ROUTE(TG_REPLY_NOWHERE, 0), then, late), TG_REPLY_ELSEWHERE, 0);
 	wants(tg_reply_aged(TG_REPLY_ROUTE(TG_REPLY_BACK, 0), then, late), TG_REPLY_BACK, 0);
 }
