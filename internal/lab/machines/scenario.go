@@ -34,6 +34,8 @@ type Scenario struct {
 	Needs []string // commands, beside ip and nft, that must be there: COMMAND or COMMAND=PACKAGE
 	Only4 string   // why the machine has no IPv6, if it has none
 	Link  string   // the type of link that the kernel must have
+	// Sources is a machine that is to keep the clients' own addresses.
+	Sources bool
 	// LeftUnderFlood is a machine whose flood goes to the kernel, within an allowance.
 	LeftUnderFlood bool
 	// Canary is a machine that must come out wrong, or this program sees nothing.
@@ -50,7 +52,7 @@ type group struct {
 // All are the scenarios in the order in which they are run.
 func All() (all []Scenario) {
 	for _, g := range []group{
-		{"firewall", firewalls()}, {"nat", translations()}, {"container", containers()}, {"program", programs()},
+		{"firewall", firewalls()}, {"nat", translations()}, {"container", containers()}, {"program", programs()}, {"kube-proxy", nodes()},
 		{"bridge", bridges()}, {"router", routers()}, {"listener", listenersOf()}, {"offload", offloads()},
 		{"neighbour", neighbours()}, {"canary", canaries()},
 	} {
