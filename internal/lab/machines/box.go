@@ -94,8 +94,17 @@ func inBox(script string) func(*Machine) error {
 	}
 }
 
-// removeGroups removes the control groups that container engines have made under a name of ours.
-func removeGroups(name string) error {
+// removeGroups removes the control groups that container engines have made under a name of ours, once
+// the processes in them have ended.
+func removeGroups(name string) (err error) {
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if err = tryRemoveGroups(name); err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+func tryRemoveGroups(name string) error {
 	errs := []error{rig.RemoveGroup(filepath.Join("/sys/fs/cgroup", name))}
 	tops, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup", "*", name))
 	for _, top := range tops {
