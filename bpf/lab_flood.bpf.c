@@ -333,8 +333,11 @@ static long is_over(__u32 i, void *ctx)
 /* A wait's end. Softirqs wait as long, for each frame of a batch. */
 #define WAIT_NS 5000
 #define WAIT_LOOKS_MAX 1024
-/* The most that a generator that fell behind makes up for. */
-#define DEBT_NS 2000000
+/*
+ * The most frames that a generator which fell behind makes up for, at full speed: a quarter of a
+ * veth's ring, so that a pause of the generator's fills no queue.
+ */
+#define DEBT_FRAMES 64
 /* At full speed the clients' clock is looked at once in so many frames; a power of two. */
 #define CLOCK_EVERY 16
 
@@ -364,8 +367,8 @@ static __always_inline enum tg_lab_next next_frame(__u32 *item)
 		if (now < flood_next_ns)
 			return NEXT_NOTHING;
 	}
-	if (now - flood_next_ns > DEBT_NS)
-		flood_next_ns = now - DEBT_NS;
+	if (now - flood_next_ns > DEBT_FRAMES * flood_gap_ns)
+		flood_next_ns = now - DEBT_FRAMES * flood_gap_ns;
 	flood_next_ns += flood_gap_ns;
 	return NEXT_FLOOD;
 }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"errors"
+	"testing"
+
+	"tidegate/internal/lab/rig"
+)
+
+// A generator that was kept from its processor does not make up for that by a burst which no victim's
+// ring of 256 frames can hold.
+func TestEvenDebt(t *testing.T) {
+	needRoot(t)
+	p, err := rig.NewPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	f, err := NewFlood(p.Near, p.Far, FloodOptions{Target: rig.ServiceAddr(false), CPU: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const gap = 2000 // nanoseconds
+	var sent Burst
+	err = f.onFloodThread(func() (err error) {
+		late := uint64(monotonicNs() - 20_000_000)
+		if err := errors.Join(f.objs.FloodNextNs.Set(late), f.objs.FloodGapNs.Set(uint64(gap))); err != nil {
+			return err
+		}
+		sent, err = f.sendBatches(1000, evenBurst)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const debt = 64
+	if most := uint64(sent.Elapsed.Nanoseconds())/gap + debt + evenBurst; sent.Frames > most || sent.Frames == 0 {
+		t.Errorf("%d frames in %s, at most %d", sent.Frames, sent.Elapsed, most)
+	}
+}
