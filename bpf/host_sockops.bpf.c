@@ -60,6 +60,18 @@ static __always_inline void tg_sock_listens(struct bpf_sock_ops *ctx, bool begin
 	tg_bell_ring(TG_BELL_LISTENER, port);
 }
 
+/* Counts a connection that has a socket now, for the service of its port if that has one for all
+ * addresses. */
+static __always_inline void tg_sock_connected(struct bpf_sock_ops *ctx)
+{
+	__u32 port = ctx->local_port;
+	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
+	struct tg_counter_row *row = tg_counter_row_get(entry ? TG_PORT_SERVICE(*entry) : 0);
+
+	if (row)
+		tg_count(row, TG_COUNT_connected);
+}
+
 SEC("sockops")
 int tg_host_sockops(struct bpf_sock_ops *ctx)
 {
@@ -100,6 +112,7 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 		tg_filter_open(at);
 		/* Nothing has been sent yet: the number before the next is the cookie. */
 		tg_adoption_decide(ctx->snd_nxt - 1, TG_ADOPTION_MADE);
+		tg_sock_connected(ctx);
 		bpf_sock_ops_cb_flags_set(ctx,
 					  ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	}

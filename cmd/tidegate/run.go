@@ -30,7 +30,7 @@ import (
 
 func newRunCmd() *cobra.Command {
 	var file string
-	var skew, step time.Duration
+	var skew, step, trial time.Duration
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Protect the services of a configuration until stopped",
@@ -49,10 +49,14 @@ The line "ready" is written to stdout once the services are protected.`,
 			if file == "" {
 				return cli.UsageErrorf("run needs -c FILE; docs/configuration.md shows one")
 			}
-			return runRole(cmd, file, skew, step)
+			if trial != 0 && (trial < minTrial || trial > maxTrial) {
+				return cli.UsageErrorf("--trial %s is out of range; use %s to %s", trial, minTrial, maxTrial)
+			}
+			return runRole(cmd, file, skew, step, trial)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
+	cmd.Flags().DurationVar(&trial, "trial", 0, "role host: protect with mode always for this long (for example 60s), compare connections verified with sockets made, and take everything down, at once if they differ; 5s to 1h")
 	cmd.Flags().DurationVar(&skew, "clock-offset", 0, "behave as if the clock were off by this much (experiments)")
 	cmd.Flags().DurationVar(&step, "clock-step", 0, "SIGUSR1 steps the clock by this much, and the next one steps it back (experiments)")
 	_ = cmd.Flags().MarkHidden("clock-offset")
@@ -71,11 +75,19 @@ var runners = map[string]func(ctx, force context.Context, opt instance.Options) 
 	config.RoleFilterManager: filterman.Run,
 }
 
-func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
+const (
+	minTrial = 5 * time.Second
+	maxTrial = time.Hour
+)
+
+func runRole(cmd *cobra.Command, file string, skew, step, trial time.Duration) error {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	cfg, err := (&instance.Options{ConfigPath: file, Log: log}).Load()
 	if err != nil {
 		return err
+	}
+	if trial != 0 && cfg.Role != config.RoleHost {
+		return cli.UsageErrorf("--trial is for role host; this configuration has role %s", cfg.Role)
 	}
 
 	stop := make(chan os.Signal, 2)
@@ -102,6 +114,7 @@ func runRole(cmd *cobra.Command, file string, skew, step time.Duration) error {
 		ConfigPath: file,
 		Config:     cfg,
 		Skew:       skew,
+		Trial:      trial,
 		Ready:      func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
 		Log:        log,
 	}

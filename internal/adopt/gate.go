@@ -52,7 +52,8 @@ type gate struct {
 	survey   *survey.Watcher   // of a host that chooses: what this machine does to packets; else nil
 	told     []instance.Takeover
 
-	kernelAdopts bool // it has the function; else everything is translated
+	kernelAdopts bool   // it has the function; else everything is translated
+	trial        *trial // nil: no trial
 }
 
 // Run protects the services of the configuration until ctx ends. The packet path then
@@ -73,6 +74,12 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 	}
 	defer unlock()
 	g := &gate{opt: opt, log: opt.Log, cfg: cfg, started: time.Now()}
+	if opt.Trial > 0 {
+		if g.trial, g.cfg, err = beginTrial(&opt, cfg); err != nil {
+			return err
+		}
+		cfg = g.cfg
+	}
 	if err := g.start(); err != nil {
 		return err
 	}
@@ -86,6 +93,9 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 	g.log.Info("protecting", "instance", cfg.Instance, "interfaces", cfg.Interfaces,
 		"services", len(cfg.Services), "xdp", g.modes)
 	offender.Start(ctx, g.plane, cfg, g.log)
+	if g.trial != nil {
+		return g.runTrial(ctx, force)
+	}
 	g.loop(ctx)
 	return g.stop(ctx, force)
 }
@@ -238,6 +248,9 @@ func (g *gate) loop(ctx context.Context) {
 			if err := g.housekeep(); err != nil {
 				g.log.Error("housekeeping", "error", err)
 			}
+			if g.trial != nil && g.trial.look(g) {
+				return
+			}
 		case <-g.replies.Changed():
 			g.watchReplies()
 			if g.gatewaysChanged() {
@@ -291,6 +304,9 @@ func (g *gate) applyServices(cfg *config.Config) error {
 // reload applies a changed configuration, whole or not at all. What the packet
 // path was attached with needs a restart, which loses nothing either: a new process takes the links over.
 func (g *gate) reload() error {
+	if g.trial != nil {
+		return errTrialReload
+	}
 	cfg, err := g.opt.Load()
 	if err != nil {
 		return err

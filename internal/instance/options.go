@@ -26,6 +26,7 @@ type Options struct {
 	OnReload   func(cfg *config.Config, err error) // called after each reload, refused or not, with what is in force
 	Log        *slog.Logger
 	Skew       time.Duration // what this process's clock is off by, for experiments
+	Trial      time.Duration // role host: protect for so long, judge, and take everything down; 0: no trial
 	Step       *atomic.Int64 // nanoseconds that it has been stepped by since, likewise; nil: never
 }
 

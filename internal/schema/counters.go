@@ -278,9 +278,11 @@ const (
 	CounterPassHalfOpen Counter = 135
 	// CounterAdoptUnproven: host: adoptions that made no socket, because something on this machine (NAT, a firewall, a forwarding rule) dropped the ACK or took the socket from it; the connection is translated instead, and its client does not notice.
 	CounterAdoptUnproven Counter = 136
+	// CounterConnected: host, adopting server: connections to protected ports that got a socket on this machine, however; counted for no service where services of the port have prefixes.
+	CounterConnected Counter = 137
 
 	// NumCounters is how many counters there are.
-	NumCounters = 137
+	NumCounters = 138
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -421,4 +423,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"syn_challenged", "server: SYNs on existing translated connections, left to the stack, which sends a challenge ACK (RFC 5961)"},
 	{"pass_half_open", "host: SYNs left to the kernel within half_open_rate, which remembers them and sends its SYN-ACK again"},
 	{"adopt_unproven", "host: adoptions that made no socket, because something on this machine (NAT, a firewall, a forwarding rule) dropped the ACK or took the socket from it; the connection is translated instead, and its client does not notice"},
+	{"connected", "host, adopting server: connections to protected ports that got a socket on this machine, however; counted for no service where services of the port have prefixes"},
 }
