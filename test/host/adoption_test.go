@@ -156,7 +156,7 @@ func TestMPTCPListenerForAMoment(t *testing.T) {
 	w.echoServer(webPort + 1)
 	g := w.start(w.topConfig(adopting) + "services:\n  - name: web\n    ports: [80-81]\n")
 	w.mustPingNew(1)
-	g.Signal(unix.SIGSTOP)
+	g.Halt()
 	l.close()
 	moment := w.listenOn(webPort, unix.IPPROTO_MPTCP, 16)
 	moment.serve(echo)

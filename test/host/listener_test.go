@@ -96,7 +96,7 @@ func TestMPTCPLastsAsLongAsTheListener(t *testing.T) {
 	w := newWorld(t)
 	l := w.echoServer(webPort)
 	g := w.start(w.webConfig(webPort, adopting))
-	g.Signal(unix.SIGSTOP)
+	g.Halt()
 	l.close()
 	refusing := w.listenOn(webPort, unix.IPPROTO_MPTCP, 16)
 	refusing.serve(echo)

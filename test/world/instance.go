@@ -238,6 +238,16 @@ func (p *Process) Signal(s os.Signal) {
 	}
 }
 
+// Halt stops it where it stands, as SIGSTOP does, and waits until it has.
+func (p *Process) Halt() {
+	p.i.T.Helper()
+	p.Signal(syscall.SIGSTOP)
+	p.Await("a halt", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Cmd.Process.Pid))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	})
+}
+
 // Reload gives it a new configuration and waits for a new line with these words about it.
 func (p *Process) Reload(config string, words ...string) {
 	p.i.T.Helper()
