@@ -9,6 +9,8 @@
  * Must never: keep anything of a single flow but its bits in the filter; judge what
  * comes from inside; decide anything that is not in core/.
  */
+#define TG_AUTO_SAMPLES
+#include "lib/automatic.h"
 #include "lib/closed_port.h"
 #include "lib/edge_fast.h"
 #include "lib/proven.h"
@@ -166,7 +168,7 @@ static __always_inline int tg_edge_watch(struct xdp_md *ctx, const struct tg_pac
 /* Anything but a SYN, to a service whose mode is not off. TG_NEXT_WIDE, with nothing done and
  * nothing counted, if another key is to be tried: with `back` TG_EPOCHS_OLDER. Two hashes in
  * one function have no room on the stack. */
-static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_packet *pkt,
+static __always_inline int tg_edge_segment(struct xdp_md *ctx, struct tg_packet *pkt,
 					   const struct tg_host_settings *settings,
 					   const struct tg_edge_settings *edge,
 					   const struct tg_service *svc, struct tg_counter_row *row,
@@ -190,7 +192,7 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 	}
 	at = tg_bloom_find(edge, pkt, TG_BLOOM_FROM_CLIENT);
 	generations = tg_bloom_look(&at);
-	if (TG_UNLIKELY(svc->mode != TG_MODE_ALWAYS))
+	if (TG_UNLIKELY(svc->mode == TG_MODE_MONITOR))
 		return tg_edge_watch(ctx, pkt, edge, &at, generations, row);
 	if (!generations) {
 		found = TG_EDGE_UNKNOWN;
@@ -208,13 +210,15 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, const struct tg_p
 			found = tg_edge_unknown(edge);
 	}
 	d = tg_edge_judge(tg_edge_kind(pkt), found);
-	tg_count(row, d.counter);
 	if (settings->report && (found == TG_EDGE_VERIFIED || d.counter == TG_COUNT_drop_ack))
 		tg_proven_note(pkt, found != TG_EDGE_VERIFIED);
 	if (d.verdict == TG_DROP)
-		return XDP_DROP;
-	if (found == TG_EDGE_VERIFIED)
+		return TG_NEXT_DROP | (int)d.counter;
+	tg_count(row, d.counter);
+	if (found == TG_EDGE_VERIFIED) {
+		pkt->as_probe = true;
 		tg_closed_note(edge, pkt);
+	}
 	if (tag && found != TG_EDGE_KNOWN && found != TG_EDGE_NO_KEY) {
 		if (found == TG_EDGE_VERIFIED)
 			tg_pending_note(edge, pkt);
@@ -288,6 +292,68 @@ TG_GLOBAL int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse
 			       proxy_cfg & TG_EDGE_AGAIN ? TG_EPOCHS_OLDER : 0);
 }
 
+/* True for what goes by under AUTO; counts for the detector. A function of its own for the stack, as
+ * the next. */
+__attribute__((noinline)) int tg_edge_goes_by(struct tg_packet *pkt, __u32 port_flags)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	__u32 id;
+
+	if (!pkt || !settings)
+		return 0;
+	if (port_flags & TG_EDGE_PORT_INSIDE) {
+		if ((pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK))
+			tg_auto_synack(pkt);
+		return 0;
+	}
+	id = tg_service_find(settings, pkt);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !row || TG_LIKELY(!svc->automatic))
+		return 0;
+	if (!tg_host_is_syn(pkt)) {
+		if (tg_auto_ack(pkt))
+			tg_auto_done(pkt, TG_SAMPLE);
+		return svc->mode == TG_MODE_AUTO && !svc->verify;
+	}
+	if (svc->mode != TG_MODE_AUTO || tg_auto_syn(pkt, id))
+		return 0;
+	tg_count(row, TG_COUNT_syn);
+	return 1;
+}
+
+__attribute__((noinline)) int tg_edge_go(struct xdp_md *ctx, struct tg_packet *pkt)
+{
+	if (!pkt)
+		return XDP_PASS;
+	tg_frame_measure(ctx, pkt);
+	if (pkt->l4_off > TG_L4_OFF_MAX)
+		return tg_edge_pass(ctx->ingress_ifindex);
+	return tg_edge_leave(ctx, pkt);
+}
+
+/* A segment that is to be dropped. True if it goes on all the same: the service is not answered for as a whole, so that
+ * nobody here knows all of its connections. */
+__attribute__((noinline)) int tg_edge_spares(const struct tg_packet *pkt, __u32 counter)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	__u32 id;
+
+	if (!pkt || !settings)
+		return 0;
+	id = tg_service_find(settings, pkt);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!svc || !row || svc->mode == TG_MODE_AUTO)
+		return 1;
+	tg_count(row, (enum tg_counter)counter);
+	return 0;
+}
+
 SEC("xdp.frags")
 int tg_edge_xdp(struct xdp_md *ctx)
 {
@@ -317,8 +383,12 @@ int tg_edge_xdp(struct xdp_md *ctx)
 	if (!ports->bridge[0] && !tg_edge_is_mine(ctx, port->mac))
 		return XDP_PASS;
 	if (TG_LIKELY(result == TG_PARSE_TCP || result == TG_PARSE_FRAGMENT)) {
-		int verdict = tg_edge_tcp(ctx, &pkt, result, port->flags & TG_EDGE_PORT_INSIDE);
+		int verdict;
 
+		verdict = tg_edge_goes_by(&pkt, port->flags);
+		if (TG_UNLIKELY(verdict))
+			return tg_edge_go(ctx, &pkt);
+		verdict = tg_edge_tcp(ctx, &pkt, result, port->flags & TG_EDGE_PORT_INSIDE);
 		if (TG_UNLIKELY(verdict == TG_NEXT_WIDE))
 			verdict = tg_edge_tcp(ctx, &pkt, result, TG_EDGE_AGAIN);
 		if (TG_UNLIKELY(verdict == TG_NEXT_CHALLENGE)) {
@@ -326,6 +396,11 @@ int tg_edge_xdp(struct xdp_md *ctx)
 			if (verdict == XDP_ABORTED)
 				verdict = tg_edge_tcp(ctx, &pkt, result, TG_EDGE_ANSWER);
 		}
+		if (TG_UNLIKELY(pkt.as_probe))
+			tg_auto_done(&pkt, 1);
+		if ((verdict & ~0xff) == TG_NEXT_DROP)
+			return tg_edge_spares(&pkt, (__u32)verdict & 0xff) ? tg_edge_go(ctx, &pkt)
+									   : XDP_DROP;
 		if (TG_UNLIKELY(verdict >= TG_NEXT_TAG))
 			return tg_edge_tag(ctx, &pkt, (__u32)verdict & 15) ? XDP_DROP
 									   : tg_forward(ctx, &pkt);

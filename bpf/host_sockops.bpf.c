@@ -6,6 +6,7 @@
  *
  * Must never: change a socket, beyond asking to hear of its state changes.
  */
+#include "lib/automatic.h"
 #include "lib/listeners.h"
 #include "lib/proof.h"
 
@@ -113,6 +114,7 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 		/* Nothing has been sent yet: the number before the next is the cookie. */
 		tg_adoption_decide(ctx->snd_nxt - 1, TG_ADOPTION_MADE);
 		tg_sock_connected(ctx);
+		tg_auto_done(&pkt, 1);
 		bpf_sock_ops_cb_flags_set(ctx,
 					  ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	}

@@ -375,7 +375,7 @@ static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
 	struct tg_ack ack = {};
 	bool maybe_live;
 
-	if (!svc || !row || svc->mode != TG_MODE_ALWAYS || !tg_ack_read(skb, pkt, &ack))
+	if (!svc || !row || !tg_service_verifies(svc) || !tg_ack_read(skb, pkt, &ack))
 		return proves ? TG_TC_DROP : TG_TC_GO_ON;
 	/* On a live connection nearly no ACK is a cookie's: do not count those. */
 	maybe_live = tg_filter_may_exist(settings, tg_filter_at(settings, pkt));

@@ -76,7 +76,7 @@ TG_GLOBAL int tg_host_check(struct __sk_buff *skb, const struct tg_packet *pkt)
 	id = tg_service_find(settings, pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || !tg_skb_options(skb, pkt, &o) ||
+	if (!id || !svc || !row || !tg_service_verifies(svc) || !tg_skb_options(skb, pkt, &o) ||
 	    bpf_skb_load_bytes(skb, pkt->l4_off + 14, &window, sizeof(window)))
 		return TG_CHECKED_NOT_OURS;
 	ack_info = tg_host_read_ack(pkt, &o);

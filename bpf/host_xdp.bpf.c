@@ -6,6 +6,7 @@
  * Must never: touch a packet of an established connection; answer anything but
  * a SYN; look a socket up for a SYN that the socket filter does not know.
  */
+#include "lib/automatic.h"
 #include "lib/fast_syn.h"
 #include "lib/intact.h"
 #include "lib/listeners.h"
@@ -109,6 +110,8 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		d = TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
 	}
 	tg_count(row, TG_COUNT_syn);
+	if (svc->mode == TG_MODE_AUTO && !tg_auto_syn(syn, id))
+		return XDP_PASS;
 	if (d.verdict == TG_REPLY)
 		d = tg_syn_judge(ctx, settings, svc, syn, result, frame_len);
 	if (svc->mode == TG_MODE_MONITOR) {

@@ -9,6 +9,8 @@
  * Must never: change a packet that is not of a protected service's TCP; decide
  * anything that is not in core/.
  */
+#define TG_AUTO_SAMPLES
+#include "lib/automatic.h"
 #include "lib/proxy_answer.h"
 #include "lib/proxy_cache.h"
 #include "lib/proxy_closed.h"
@@ -145,6 +147,22 @@ static __always_inline int tg_from_client(struct xdp_md *ctx, const struct tg_pa
 	return what == TG_FROM_CLIENT_SETUP ? TG_NEXT_SETUP_CLIENT : TG_NEXT_CASE;
 }
 
+/* What goes by under AUTO. */
+static __always_inline bool tg_proxy_goes_by(const struct tg_packet *pkt,
+					     const struct tg_service *svc, __u32 id,
+					     struct tg_counter_row *row)
+{
+	if (!tg_host_is_syn(pkt)) {
+		if (tg_auto_ack(pkt))
+			tg_auto_done(pkt, TG_SAMPLE);
+		return svc->mode == TG_MODE_AUTO && !svc->verify;
+	}
+	if (svc->mode != TG_MODE_AUTO || tg_auto_syn(pkt, id))
+		return false;
+	tg_count(row, TG_COUNT_syn);
+	return true;
+}
+
 /* A client's packet to a service, without a flow, or with one that it does not
  * belong to. */
 TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse)
@@ -164,6 +182,8 @@ TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 
 	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !proxy_cfg || !row || svc->mode == TG_MODE_OFF)
+		return tg_forward(ctx, pkt);
+	if (TG_UNLIKELY(svc->automatic) && tg_proxy_goes_by(pkt, svc, id, row))
 		return tg_forward(ctx, pkt);
 	if (proxy->flows && tg_host_is_syn(pkt) &&
 	    tg_presence_has(tg_presence_flow(pkt, proxy->presence_salt), TG_PRESENCE_FLOWS))
@@ -239,6 +259,8 @@ TG_GLOBAL int tg_proxy_tcp(struct xdp_md *ctx, struct tg_packet *pkt)
 	}
 	if (to_service)
 		return TG_NEXT_CASE;
+	if ((pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK))
+		tg_auto_synack(pkt);
 	/* Nobody else forwards for a bridge. */
 	return proxy->bridge[0] || proxy->forward_all || tg_port_is_protected(TG_SRC_PORT_BE(pkt))
 		       ? tg_forward(ctx, pkt)
@@ -319,6 +341,7 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 		if (verdict == TG_NEXT_BEGIN) {
 			if (settings->report)
 				tg_proven_note(&pkt, 0);
+			tg_auto_done(&pkt, 1);
 			return tg_flow_begin(ctx, &pkt);
 		}
 		if (TG_UNLIKELY(verdict >= TG_NEXT_SETUP_CLIENT))

@@ -91,7 +91,8 @@ struct tg_packet {
 	uint8_t ip_dscp; /* the other six bits of that byte */
 	bool group_frame; /* sent to a broadcast or multicast MAC address */
 	bool group_sender; /* from one: no device sends so, and nothing must answer there */
-	bool as_probe; /* not parsed: seq is one more than on the wire (tg_may_be_window_probe) */
+	bool as_probe; /* not parsed: seq is one more than on the wire (tg_may_be_window_probe); at an
+			  edge: its cookie has verified */
 };
 
 #define TG_SRC_PORT_BE(pkt) ((uint16_t)(pkt)->ports)

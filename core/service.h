@@ -37,11 +37,18 @@ struct tg_service {
 	uint8_t listener_v4; /* enum tg_listener, of the service's IPv4 addresses */
 	uint8_t listener_v6;
 	uint8_t closed; /* 1: an address and port of it may have no listener: core/closed_port.h */
-	uint8_t pad[2];
+	uint8_t automatic; /* 1: the configuration says `auto`: `mode` is what the detector makes of it, AUTO or ALWAYS */
+	uint8_t verify; /* 1: under AUTO, cookies may be under way: ACKs are looked at */
 	uint32_t signed_cost_us; /* core/signed.h: one of the two below; else what each signed SYN
 				    that passes uses up of a CPU's time, in microseconds */
 };
 _Static_assert(sizeof(struct tg_service) == 20, "map ABI");
+
+/* True if ACKs are looked at for cookies. Under AUTO what carries none goes on. */
+TG_INLINE bool tg_service_verifies(const struct tg_service *svc)
+{
+	return svc->mode == TG_MODE_ALWAYS || svc->verify;
+}
 
 TG_INLINE enum tg_listener tg_service_listener(const struct tg_service *svc, uint8_t family)
 {

@@ -32,6 +32,7 @@
 #define TG_EDGE_AGAIN 4    /* that is being done; beside enum tg_edge_port's flags */
 #define TG_NEXT_CHALLENGE                                                                          \
 	0x400 /* a SYN for the server's stack to challenge, within the allowance */
+#define TG_NEXT_DROP 0x500 /* plus enum tg_counter */
 #define TG_EDGE_ANSWER 8        /* there is none left of it: answer */
 
 /* Of a packet that the filter does not know, and what it says: does it carry a cookie, of the

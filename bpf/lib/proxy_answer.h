@@ -8,6 +8,7 @@
 #ifndef TG_BPF_PROXY_ANSWER_H
 #define TG_BPF_PROXY_ANSWER_H
 
+#include "automatic.h"
 #include "cookie_check.h"
 #include "proxy_answer_common.h"
 #include "proxy_closed.h"
@@ -84,6 +85,7 @@ TG_GLOBAL int tg_auth_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32
 	source = tg_white_key(&syn->src, syn->family, proxy->white_v4_mask, proxy->white_v6_mask);
 	if (tg_white_find(proxy, source)) {
 		tg_count(row, TG_COUNT_forward_white);
+		tg_auto_done(syn, 1);
 		return tg_forward(ctx, syn);
 	}
 	if (proxy_cfg->strategy == TG_STRATEGY_AUTH_COOKIE)
@@ -138,6 +140,7 @@ static __always_inline int tg_auth_accept(struct xdp_md *ctx, const struct tg_pr
 	if (!tg_noflow_intact(ctx, ack, row))
 		return XDP_DROP;
 	tg_count(row, tg_white_put(proxy, source) ? TG_COUNT_white_added : TG_COUNT_white_full);
+	tg_auto_done(ack, 1);
 	if (!reset)
 		return tg_forward(ctx, ack);
 	rst = tg_reset_for(ack);

@@ -31,7 +31,7 @@ func newModeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mode [SERVICE [MODE | configured]]",
 		Short: "Show or set the mode of a service, live",
-		Long: `Without a service, show the modes of all. With a mode (off, monitor, always), set it at once; it persists across
+		Long: `Without a service, show the modes of all. With a mode (off, monitor, auto, always), set it at once; it persists across
 reloads and restarts of the daemon, whatever the configuration says. "configured" returns to the configured mode, as
 does the next boot.`,
 		Args: cobra.MaximumNArgs(2),

@@ -30,7 +30,7 @@ import (
 
 func newRunCmd() *cobra.Command {
 	var file string
-	var skew, step, trial time.Duration
+	var skew, step, trial, calm time.Duration
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Protect the services of a configuration until stopped",
@@ -52,13 +52,15 @@ The line "ready" is written to stdout once the services are protected.`,
 			if trial != 0 && (trial < minTrial || trial > maxTrial) {
 				return cli.UsageErrorf("--trial %s is out of range; use %s to %s", trial, minTrial, maxTrial)
 			}
-			return runRole(cmd, file, skew, step, trial)
+			return runRole(cmd, file, skew, step, trial, calm)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
 	cmd.Flags().DurationVar(&trial, "trial", 0, "role host: protect with mode always for this long (for example 60s), compare connections verified with sockets made, and take everything down, at once if they differ; 5s to 1h")
 	cmd.Flags().DurationVar(&skew, "clock-offset", 0, "behave as if the clock were off by this much (experiments)")
 	cmd.Flags().DurationVar(&step, "clock-step", 0, "SIGUSR1 steps the clock by this much, and the next one steps it back (experiments)")
+	cmd.Flags().DurationVar(&calm, "detector-calm", 0, "calm period of the detector of mode auto (experiments)")
+	_ = cmd.Flags().MarkHidden("detector-calm")
 	_ = cmd.Flags().MarkHidden("clock-offset")
 	_ = cmd.Flags().MarkHidden("clock-step")
 	return cmd
@@ -80,7 +82,7 @@ const (
 	maxTrial = time.Hour
 )
 
-func runRole(cmd *cobra.Command, file string, skew, step, trial time.Duration) error {
+func runRole(cmd *cobra.Command, file string, skew, step, trial, calm time.Duration) error {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	cfg, err := (&instance.Options{ConfigPath: file, Log: log}).Load()
 	if err != nil {
@@ -115,6 +117,7 @@ func runRole(cmd *cobra.Command, file string, skew, step, trial time.Duration) e
 		Config:     cfg,
 		Skew:       skew,
 		Trial:      trial,
+		Calm:       calm,
 		Ready:      func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
 		Log:        log,
 	}

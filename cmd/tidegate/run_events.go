@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"tidegate/internal/api"
 	"tidegate/internal/config"
@@ -99,6 +100,7 @@ func newEvents(ctx context.Context, opt *instance.Options, cfg *config.Config, s
 		ready()
 	}
 	opt.OnReload = e.reloaded
+	opt.Detection = &instance.Detection{OnAttack: e.attack}
 	e.reloads = newReloads(running, signals, opt)
 	e.opt = *opt
 	e.opt.Complete()
@@ -125,6 +127,31 @@ func (e *events) begin(ctx context.Context, list []event.Taker) {
 		e.log.Error("the API could not be started; the instance runs without it", "error", err)
 		e.api = nil
 	}
+}
+
+// attack makes an event of what the detector says.
+func (e *events) attack(a instance.Attack) {
+	e.mu.Lock()
+	stream := e.stream
+	e.mu.Unlock()
+	if stream == nil { // it is seen before the instance is ready: of a process before
+		return
+	}
+	kind := map[instance.AttackKind]event.Kind{instance.AttackBegan: event.AttackBegan, instance.AttackChanged: event.AttackChanged, instance.AttackEnded: event.AttackEnded}[a.Kind]
+	message := map[instance.AttackKind]string{instance.AttackBegan: "an attack has begun; SYNs are answered", instance.AttackChanged: "the attack has changed",
+		instance.AttackEnded: "the attack has ended; SYNs go by"}[a.Kind]
+	prefixes := make([]string, len(a.Prefixes))
+	for i, p := range a.Prefixes {
+		prefixes[i] = p.String()
+	}
+	detail := map[string]string{
+		"syns_per_second": fmt.Sprintf("%.0f", a.Detector.SYNs), "uncompleted_per_second": fmt.Sprintf("%.0f", a.Detector.Missing), "completed_per_second": fmt.Sprintf("%.0f", a.Detector.K),
+		"strategy": a.Strategy, "scope": map[bool]string{true: "service", false: "prefixes"}[a.All], "prefixes": strings.Join(prefixes, ", "),
+		"began": a.Began.UTC().Format(time.RFC3339), "syns": fmt.Sprint(a.SYNs), "answered": fmt.Sprint(a.Answered)}
+	if a.Kind == instance.AttackEnded {
+		detail["lasted"] = time.Since(a.Began).Round(time.Second).String()
+	}
+	stream.EmitService(kind, a.Service, message, detail)
 }
 
 // reloaded makes an event of a reload.

@@ -193,6 +193,10 @@ func (g *gate) fill() error {
 	g.services = newServiceSet()
 	g.services.rmemSeen[g.system.tcpRmem[1]] = true
 	g.services.assign(g.cfg.Services)
+	if g.answers() && !g.part {
+		g.services.automatic = instance.NewAutomatic(g.opt, g.cfg)
+		g.services.automatic.Assign(g.cfg.Services, g.services.ID)
+	}
 	g.watchListeners()
 	g.watchLocal()
 	g.watchReplies()
@@ -250,6 +254,10 @@ func (g *gate) loop(ctx context.Context) {
 			}
 			if g.trial != nil && g.trial.look(g) {
 				return
+			}
+		case <-g.services.automatic.Tick():
+			if err := g.services.automatic.Step(g.plane, &g.settings); err != nil {
+				g.log.Error("detector", "error", err)
 			}
 		case <-g.replies.Changed():
 			g.watchReplies()
@@ -319,6 +327,7 @@ func (g *gate) reload() error {
 		return err
 	}
 	removed := g.services.assign(cfg.Services)
+	g.assignAutomatic(cfg)
 	old := g.cfg
 	g.cfg = cfg
 	g.setPolicy(cfg)
@@ -329,6 +338,7 @@ func (g *gate) reload() error {
 		g.cfg = old
 		g.setPolicy(old)
 		g.services.assign(old.Services)
+		g.assignAutomatic(old)
 		drop()
 		return errors.Join(err, g.applyServices(old))
 	}
@@ -343,6 +353,13 @@ func (g *gate) reload() error {
 	}
 	g.log.Info("reloaded", "services", len(cfg.Services))
 	return g.writeState()
+}
+
+// assignAutomatic tells the detectors which services there are.
+func (g *gate) assignAutomatic(cfg *config.Config) {
+	if g.services.automatic != nil {
+		g.services.automatic.Assign(cfg.Services, g.services.ID)
+	}
 }
 
 // stop leaves the gate in place, or takes it down: see End.

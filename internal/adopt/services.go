@@ -22,6 +22,8 @@ type serviceSet struct {
 	doubted map[netip.AddrPort]plane.ListenerNote // listeners that adoption pauses for, or has just paused
 	lost    map[netip.AddrPort]string             // what cannot be adopted for, and why, as it was told
 
+	automatic *instance.Automatic // nil: in another gate
+
 	rmemSeen map[int]bool // every default receive buffer since the start
 }
 
@@ -47,6 +49,7 @@ func (s *serviceSet) targets(cfg *config.Config, sys system, local []netip.Prefi
 	for _, svc := range cfg.Services {
 		t := plane.Target{ID: s.ID(svc.Name), Prefixes: svc.Prefixes, Service: s.entry(svc, sys, cfg.Role == config.RoleServer)}
 		t.Service.ListenerV4, t.Service.ListenerV6 = s.listenerKinds(svc, sys, local)
+		s.automatic.Apply(svc.Name, &t.Service, s.uncounted(cfg, &t.Service))
 		var missing []config.PortRange
 		if report := s.reports[svc.Name]; report.Status != listeners.None {
 			missing = report.Missing
@@ -101,7 +104,7 @@ func (s *serviceSet) entry(svc config.Service, sys system, behindEdge bool) plan
 	switch svc.Mode {
 	case config.ModeMonitor:
 		e.Mode = plane.ModeMonitor
-	case config.ModeAlways:
+	case config.ModeAlways, config.ModeAuto: // auto: see serviceSet.automatic
 		e.Mode = plane.ModeAlways
 	}
 	e.SignedCostUs = instance.SignedCost(&svc, instance.OnlineCPUs())
@@ -159,4 +162,18 @@ func smallestSpace(ls []listeners.Listener, chosen func(listeners.Listener) bool
 		}
 	}
 	return smallest
+}
+
+// uncounted says why the handshakes of a service cannot be counted: sockets of other network namespaces and MPTCP listeners
+// complete them, and sock_ops does not tell of these. Empty: they can be.
+func (s *serviceSet) uncounted(cfg *config.Config, e *plane.Service) string {
+	if cfg.Server.Takeover == config.TakeoverAdopt {
+		return ""
+	}
+	for _, kind := range []uint8{e.ListenerV4, e.ListenerV6} {
+		if kind == plane.ListenerTranslate || kind == plane.ListenerVaries || kind == plane.ListenerMPTCP {
+			return "some of its connections are translated, and their handshakes cannot be counted here"
+		}
+	}
+	return ""
 }

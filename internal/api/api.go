@@ -213,6 +213,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("POST /v1/reload", s.reload)
 	mux.HandleFunc("GET /v1/config/diff", s.diff)
 	mux.HandleFunc("GET /v1/conditions", func(w http.ResponseWriter, _ *http.Request) { answer(w, orEmpty(s.of.Events().Active())) })
+	mux.HandleFunc("GET /v1/detector", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.opt.Detection.States()) })
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.HandleFunc("GET /v1/cost", s.cost)
 	mux.HandleFunc("GET /v1/why", s.why)

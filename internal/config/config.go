@@ -42,6 +42,7 @@ const (
 	ModeOff     Mode = "off"     // nothing is done, nothing is counted
 	ModeMonitor Mode = "monitor" // counted, and said what would have been done
 	ModeAlways  Mode = "always"  // every SYN is answered with a cookie
+	ModeAuto    Mode = "auto"    // while the detector sees an attack
 )
 
 // StaleKeys says what happens to SYNs when the keys have run out.

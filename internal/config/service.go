@@ -75,10 +75,8 @@ func (r *reader) service(f field, role string) (Service, bool) {
 	} else if !r.misspelled("ports") {
 		r.fail(f.line, f.path+".ports", "is missing; list the TCP ports, such as [80, 443]")
 	}
-	if v, there := fs["mode"]; there && isText(v, "auto") {
-		r.fail(v.line, v.path, "auto is not offered yet: there is no detector in this version; use always, or monitor to see first what would be done")
-	} else {
-		r.take(fs, "services.mode", &s.Mode)
+	if v, there := fs["mode"]; r.take(fs, "services.mode", &s.Mode) && there && s.Mode == ModeAuto && r.plane == PlaneDPDK {
+		r.fail(v.line, v.path, "auto is not offered under plane: dpdk: nothing counts there for the detector; use always")
 	}
 	s.Strategy = r.strategy(fs, role)
 	s.FirstData = r.firstData(fs, role, s.Strategy)
@@ -90,12 +88,6 @@ func (r *reader) service(f field, role string) (Service, bool) {
 		r.take(fs, "services.forwarded", &s.Forwarded)
 	}
 	return s, len(r.errs) == before
-}
-
-// isText says whether a value is that word.
-func isText(f field, word string) bool {
-	s, ok := scalarText(f.node)
-	return ok && s == word
 }
 
 // signedSYNs reads what becomes of SYNs with TCP-MD5 or TCP-AO.

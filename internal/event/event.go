@@ -16,6 +16,9 @@ const (
 	Stopped       Kind = "stopped"
 	ConfigChanged Kind = "config-changed"
 	ReloadRefused Kind = "reload-refused"
+	AttackBegan   Kind = "attack-began"   // mode auto: SYNs are answered from now on
+	AttackChanged Kind = "attack-changed" // it has doubled or halved
+	AttackEnded   Kind = "attack-ended"
 	Degraded      Kind = "degraded"  // a condition began
 	Recovered     Kind = "recovered" // it has ended
 )

@@ -175,6 +175,13 @@ func (s *Stream) Emit(kind Kind, message string, detail map[string]string) {
 	s.emit(Event{Kind: kind, Message: message, Detail: detail})
 }
 
+// EmitService emits what concerns one service.
+func (s *Stream) EmitService(kind Kind, service, message string, detail map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.emit(Event{Kind: kind, Service: service, Message: message, Detail: detail})
+}
+
 // emit needs the lock.
 func (s *Stream) emit(e Event) {
 	st := &s.state

@@ -28,6 +28,7 @@ type Instance struct {
 	Numbers    *Numbers
 	Modes      map[string]plane.XDPMode
 	Started    time.Time
+	Automatic  *Automatic     // decides for services in mode auto; nil: there is none such here
 	forwarding Forwarding     // the machine's settings that this process made
 	local      []netip.Prefix // this machine's own addresses
 }
@@ -57,6 +58,9 @@ func (b *Instance) FillSettings() error {
 	b.Settings = plane.Settings{EpochLenNs: uint64(b.Cfg.Epoch), NetnsCookie: cookie, VerifyAheadNs: uint64(b.Cfg.ClockSkew)}
 	b.setPolicy()
 	b.SetClock()
+	if b.Settings.FilterKeys, err = RandomFilterKeys(); err != nil {
+		return err
+	}
 	return SetReport(b.Cfg, &b.Settings)
 }
 
@@ -126,7 +130,7 @@ func (b *Instance) Targets(base plane.Service, room uint16) ([]plane.Target, err
 		mtu = min(mtu, max(dev.Attrs().MTU, 576))
 	}
 	base.MssV4, base.MssV6 = uint16(mtu-40)-room, uint16(mtu-60)-room
-	modes := map[config.Mode]uint8{config.ModeMonitor: plane.ModeMonitor, config.ModeAlways: plane.ModeAlways}
+	modes := map[config.Mode]uint8{config.ModeMonitor: plane.ModeMonitor, config.ModeAlways: plane.ModeAlways, config.ModeAuto: plane.ModeAuto}
 	targets := make([]plane.Target, 0, len(b.Cfg.Services))
 	for _, svc := range b.Cfg.Services {
 		t := plane.Target{ID: b.Numbers.ID(svc.Name), Prefixes: svc.Prefixes, Service: base}
@@ -134,6 +138,7 @@ func (b *Instance) Targets(base plane.Service, room uint16) ([]plane.Target, err
 			t.Ports = append(t.Ports, [2]uint16{r.First, r.Last})
 		}
 		t.Service.Mode = modes[svc.Mode]
+		b.Automatic.Apply(svc.Name, &t.Service, "")
 		t.Service.SignedCostUs = SignedCost(&svc, b.cpus())
 		if !svc.MSS.Auto {
 			t.Service.MssV4, t.Service.MssV6 = uint16(svc.MSS.Value), uint16(svc.MSS.Value)

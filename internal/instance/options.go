@@ -24,7 +24,9 @@ type Options struct {
 	Reload     <-chan os.Signal                    // a value asks for a reload of the configuration
 	Ready      func()                              // called once when the services are protected
 	OnReload   func(cfg *config.Config, err error) // called after each reload, refused or not, with what is in force
+	Detection  *Detection                          // what the detectors of mode auto tell; nil: nobody hears it
 	Log        *slog.Logger
+	Calm       time.Duration // of the detector, for experiments; 0: detect.Default's
 	Skew       time.Duration // what this process's clock is off by, for experiments
 	Trial      time.Duration // role host: protect for so long, judge, and take everything down; 0: no trial
 	Step       *atomic.Int64 // nanoseconds that it has been stepped by since, likewise; nil: never

@@ -36,6 +36,7 @@ const (
 	ModeOff     = schema.ModeOff
 	ModeMonitor = schema.ModeMonitor
 	ModeAlways  = schema.ModeAlways
+	ModeAuto    = schema.ModeAuto
 
 	ListenerOK      = schema.ListenerOK
 	ListenerNone    = schema.ListenerNone

@@ -151,7 +151,7 @@ func (p *Plane) SetServices(targets []Target, s *Settings) error {
 	}
 	s.Enforce = 0
 	for id, svc := range next.services {
-		if svc.Mode == ModeAlways {
+		if enforces(&svc) {
 			s.Enforce = 1
 		}
 		if err := p.SetService(id, svc); err != nil {

@@ -7,6 +7,7 @@ const (
 	ModeOff     = 0 // packets go by
 	ModeMonitor = 1 // what would be done is counted
 	ModeAlways  = 2 // SYNs are answered
+	ModeAuto    = 3 // SYNs are answered while an attack lasts; until then they are counted
 )
 
 // ModeNumber is the number of a word of the configuration, which has to be one of them.
@@ -18,6 +19,8 @@ func ModeNumber(word string) uint8 {
 		return ModeMonitor
 	case "always":
 		return ModeAlways
+	case "auto":
+		return ModeAuto
 	}
 	panic("core/abi.def has no mode " + word)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/api"
 	"tidegate/internal/lab/rig"
 	"tidegate/internal/status"
 	harness "tidegate/test/world"
@@ -43,6 +44,7 @@ type world struct {
 	secret     string
 	configPath string
 	in         *harness.Instance // of the server's namespace
+	client     *api.Client       // see apiClient
 	nextPort   uint16            // the next client port, beginning at firstPort, that a test of handshakes takes
 }
 

@@ -33,13 +33,18 @@ const (
 	EdgeSmartMapTgNextFlow    = "tg_next_flow"
 	EdgeSmartMapTgOffenders   = "tg_offenders"
 	EdgeSmartMapTgPending     = "tg_pending"
+	EdgeSmartMapTgPlaces      = "tg_places"
+	EdgeSmartMapTgPlacesOn    = "tg_places_on"
 	EdgeSmartMapTgPorts       = "tg_ports"
 	EdgeSmartMapTgPrefixes    = "tg_prefixes"
 	EdgeSmartMapTgProxy       = "tg_proxy"
 	EdgeSmartMapTgRecent      = "tg_recent"
+	EdgeSmartMapTgSamples     = "tg_samples"
 	EdgeSmartMapTgServices    = "tg_services"
 	EdgeSmartMapTgSettings    = "tg_settings"
 	EdgeSmartMapTgSigned      = "tg_signed"
+	EdgeSmartMapTgSocketBits  = "tg_socket_bits"
+	EdgeSmartMapTgSockets     = "tg_sockets"
 	EdgeSmartMapTgSumRooms    = "tg_sum_rooms"
 	EdgeSmartMapTgTagKeys     = "tg_tag_keys"
 	EdgeSmartMapTgTagRoom     = "tg_tag_room"
@@ -113,13 +118,18 @@ type EdgeSmartMapSpecs struct {
 	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgPending     *ebpf.MapSpec `ebpf:"tg_pending"`
+	TgPlaces      *ebpf.MapSpec `ebpf:"tg_places"`
+	TgPlacesOn    *ebpf.MapSpec `ebpf:"tg_places_on"`
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgSamples     *ebpf.MapSpec `ebpf:"tg_samples"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSigned      *ebpf.MapSpec `ebpf:"tg_signed"`
+	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgSumRooms    *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgTagKeys     *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.MapSpec `ebpf:"tg_tag_room"`
@@ -169,13 +179,18 @@ type EdgeSmartMaps struct {
 	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
 	TgPending     *ebpf.Map `ebpf:"tg_pending"`
+	TgPlaces      *ebpf.Map `ebpf:"tg_places"`
+	TgPlacesOn    *ebpf.Map `ebpf:"tg_places_on"`
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
 	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
+	TgSamples     *ebpf.Map `ebpf:"tg_samples"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 	TgSigned      *ebpf.Map `ebpf:"tg_signed"`
+	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 	TgSumRooms    *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgTagKeys     *ebpf.Map `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.Map `ebpf:"tg_tag_room"`
@@ -201,13 +216,18 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgNextFlow,
 		m.TgOffenders,
 		m.TgPending,
+		m.TgPlaces,
+		m.TgPlacesOn,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgProxy,
 		m.TgRecent,
+		m.TgSamples,
 		m.TgServices,
 		m.TgSettings,
 		m.TgSigned,
+		m.TgSocketBits,
+		m.TgSockets,
 		m.TgSumRooms,
 		m.TgTagKeys,
 		m.TgTagRoom,

@@ -146,13 +146,18 @@ const (
 	EdgeXdpMapTgNextFlow    = "tg_next_flow"
 	EdgeXdpMapTgOffenders   = "tg_offenders"
 	EdgeXdpMapTgPending     = "tg_pending"
+	EdgeXdpMapTgPlaces      = "tg_places"
+	EdgeXdpMapTgPlacesOn    = "tg_places_on"
 	EdgeXdpMapTgPorts       = "tg_ports"
 	EdgeXdpMapTgPrefixes    = "tg_prefixes"
 	EdgeXdpMapTgProxy       = "tg_proxy"
 	EdgeXdpMapTgRecent      = "tg_recent"
+	EdgeXdpMapTgSamples     = "tg_samples"
 	EdgeXdpMapTgServices    = "tg_services"
 	EdgeXdpMapTgSettings    = "tg_settings"
 	EdgeXdpMapTgSigned      = "tg_signed"
+	EdgeXdpMapTgSocketBits  = "tg_socket_bits"
+	EdgeXdpMapTgSockets     = "tg_sockets"
 	EdgeXdpMapTgSumRooms    = "tg_sum_rooms"
 	EdgeXdpMapTgTagKeys     = "tg_tag_keys"
 	EdgeXdpMapTgTagRoom     = "tg_tag_room"
@@ -226,13 +231,18 @@ type EdgeXdpMapSpecs struct {
 	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgPending     *ebpf.MapSpec `ebpf:"tg_pending"`
+	TgPlaces      *ebpf.MapSpec `ebpf:"tg_places"`
+	TgPlacesOn    *ebpf.MapSpec `ebpf:"tg_places_on"`
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgSamples     *ebpf.MapSpec `ebpf:"tg_samples"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSigned      *ebpf.MapSpec `ebpf:"tg_signed"`
+	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgSumRooms    *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgTagKeys     *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.MapSpec `ebpf:"tg_tag_room"`
@@ -282,13 +292,18 @@ type EdgeXdpMaps struct {
 	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
 	TgPending     *ebpf.Map `ebpf:"tg_pending"`
+	TgPlaces      *ebpf.Map `ebpf:"tg_places"`
+	TgPlacesOn    *ebpf.Map `ebpf:"tg_places_on"`
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
 	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
+	TgSamples     *ebpf.Map `ebpf:"tg_samples"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 	TgSigned      *ebpf.Map `ebpf:"tg_signed"`
+	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 	TgSumRooms    *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgTagKeys     *ebpf.Map `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.Map `ebpf:"tg_tag_room"`
@@ -314,13 +329,18 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgNextFlow,
 		m.TgOffenders,
 		m.TgPending,
+		m.TgPlaces,
+		m.TgPlacesOn,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgProxy,
 		m.TgRecent,
+		m.TgSamples,
 		m.TgServices,
 		m.TgSettings,
 		m.TgSigned,
+		m.TgSocketBits,
+		m.TgSockets,
 		m.TgSumRooms,
 		m.TgTagKeys,
 		m.TgTagRoom,

@@ -5,7 +5,7 @@
 // nothing else may be written here.
 package hostbpf
 
-//go:generate go tool bpf2go -go-package hostbpf -cc clang-19 -strip llvm-strip-19 -target bpfel -type tg_host_settings -type tg_service -type tg_prefix_key -type tg_epoch_key -type tg_counter_row -type tg_listener_key -type tg_listener_entry HostXdp ../../../bpf/host_xdp.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu
+//go:generate go tool bpf2go -go-package hostbpf -cc clang-19 -strip llvm-strip-19 -target bpfel -type tg_host_settings -type tg_service -type tg_prefix_key -type tg_epoch_key -type tg_counter_row -type tg_listener_key -type tg_listener_entry -type tg_place HostXdp ../../../bpf/host_xdp.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu
 //go:generate go tool bpf2go -go-package hostbpf -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type tg_proven HostTc ../../../bpf/host_tc.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu
 //go:generate go tool bpf2go -go-package hostbpf -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types HostSockops ../../../bpf/host_sockops.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu
 //go:generate go tool bpf2go -go-package hostbpf -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types HostIter ../../../bpf/host_iter.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu

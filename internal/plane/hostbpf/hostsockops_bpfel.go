@@ -21,6 +21,8 @@ const (
 	HostSockopsMapTgCounters     = "tg_counters"
 	HostSockopsMapTgKeys         = "tg_keys"
 	HostSockopsMapTgListeners    = "tg_listeners"
+	HostSockopsMapTgPlaces       = "tg_places"
+	HostSockopsMapTgPlacesOn     = "tg_places_on"
 	HostSockopsMapTgPorts        = "tg_ports"
 	HostSockopsMapTgPrefixes     = "tg_prefixes"
 	HostSockopsMapTgRecent       = "tg_recent"
@@ -85,6 +87,8 @@ type HostSockopsMapSpecs struct {
 	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListeners  *ebpf.MapSpec `ebpf:"tg_listeners"`
+	TgPlaces     *ebpf.MapSpec `ebpf:"tg_places"`
+	TgPlacesOn   *ebpf.MapSpec `ebpf:"tg_places_on"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
@@ -125,6 +129,8 @@ type HostSockopsMaps struct {
 	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
 	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
 	TgListeners  *ebpf.Map `ebpf:"tg_listeners"`
+	TgPlaces     *ebpf.Map `ebpf:"tg_places"`
+	TgPlacesOn   *ebpf.Map `ebpf:"tg_places_on"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
@@ -141,6 +147,8 @@ func (m *HostSockopsMaps) Close() error {
 		m.TgCounters,
 		m.TgKeys,
 		m.TgListeners,
+		m.TgPlaces,
+		m.TgPlacesOn,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,

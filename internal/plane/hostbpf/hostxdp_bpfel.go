@@ -100,6 +100,15 @@ type HostXdpTgOwnPrefix struct {
 	Addr [16]uint8
 }
 
+type HostXdpTgPlace struct {
+	_          structs.HostLayout
+	Syns       uint64
+	Handshakes uint64
+	Prefix     uint64
+	Service    uint32
+	Family     uint32
+}
+
 type HostXdpTgPrefixKey struct {
 	_    structs.HostLayout
 	Addr struct {
@@ -168,7 +177,8 @@ type HostXdpTgService struct {
 	ListenerV4   uint8
 	ListenerV6   uint8
 	Closed       uint8
-	Pad          [2]uint8
+	Automatic    uint8
+	Verify       uint8
 	SignedCostUs uint32
 }
 
@@ -189,6 +199,8 @@ const (
 	HostXdpMapTgOwnAddrs      = "tg_own_addrs"
 	HostXdpMapTgOwnPorts      = "tg_own_ports"
 	HostXdpMapTgOwnPrefixes   = "tg_own_prefixes"
+	HostXdpMapTgPlaces        = "tg_places"
+	HostXdpMapTgPlacesOn      = "tg_places_on"
 	HostXdpMapTgPorts         = "tg_ports"
 	HostXdpMapTgPrefixes      = "tg_prefixes"
 	HostXdpMapTgRecent        = "tg_recent"
@@ -265,6 +277,8 @@ type HostXdpMapSpecs struct {
 	TgOwnAddrs      *ebpf.MapSpec `ebpf:"tg_own_addrs"`
 	TgOwnPorts      *ebpf.MapSpec `ebpf:"tg_own_ports"`
 	TgOwnPrefixes   *ebpf.MapSpec `ebpf:"tg_own_prefixes"`
+	TgPlaces        *ebpf.MapSpec `ebpf:"tg_places"`
+	TgPlacesOn      *ebpf.MapSpec `ebpf:"tg_places_on"`
 	TgPorts         *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes      *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent        *ebpf.MapSpec `ebpf:"tg_recent"`
@@ -317,6 +331,8 @@ type HostXdpMaps struct {
 	TgOwnAddrs      *ebpf.Map `ebpf:"tg_own_addrs"`
 	TgOwnPorts      *ebpf.Map `ebpf:"tg_own_ports"`
 	TgOwnPrefixes   *ebpf.Map `ebpf:"tg_own_prefixes"`
+	TgPlaces        *ebpf.Map `ebpf:"tg_places"`
+	TgPlacesOn      *ebpf.Map `ebpf:"tg_places_on"`
 	TgPorts         *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes      *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent        *ebpf.Map `ebpf:"tg_recent"`
@@ -345,6 +361,8 @@ func (m *HostXdpMaps) Close() error {
 		m.TgOwnAddrs,
 		m.TgOwnPorts,
 		m.TgOwnPrefixes,
+		m.TgPlaces,
+		m.TgPlacesOn,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,

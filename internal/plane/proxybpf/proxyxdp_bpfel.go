@@ -133,6 +133,8 @@ const (
 	ProxyXdpMapTgMacs         = "tg_macs"
 	ProxyXdpMapTgNextFlow     = "tg_next_flow"
 	ProxyXdpMapTgOffenders    = "tg_offenders"
+	ProxyXdpMapTgPlaces       = "tg_places"
+	ProxyXdpMapTgPlacesOn     = "tg_places_on"
 	ProxyXdpMapTgPorts        = "tg_ports"
 	ProxyXdpMapTgPrefixes     = "tg_prefixes"
 	ProxyXdpMapTgPresence     = "tg_presence"
@@ -141,6 +143,7 @@ const (
 	ProxyXdpMapTgRefused      = "tg_refused"
 	ProxyXdpMapTgRefusedShare = "tg_refused_share"
 	ProxyXdpMapTgRefusedUntil = "tg_refused_until"
+	ProxyXdpMapTgSamples      = "tg_samples"
 	ProxyXdpMapTgServers      = "tg_servers"
 	ProxyXdpMapTgServices     = "tg_services"
 	ProxyXdpMapTgSettings     = "tg_settings"
@@ -220,6 +223,8 @@ type ProxyXdpMapSpecs struct {
 	TgMacs         *ebpf.MapSpec `ebpf:"tg_macs"`
 	TgNextFlow     *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgOffenders    *ebpf.MapSpec `ebpf:"tg_offenders"`
+	TgPlaces       *ebpf.MapSpec `ebpf:"tg_places"`
+	TgPlacesOn     *ebpf.MapSpec `ebpf:"tg_places_on"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgPresence     *ebpf.MapSpec `ebpf:"tg_presence"`
@@ -228,6 +233,7 @@ type ProxyXdpMapSpecs struct {
 	TgRefused      *ebpf.MapSpec `ebpf:"tg_refused"`
 	TgRefusedShare *ebpf.MapSpec `ebpf:"tg_refused_share"`
 	TgRefusedUntil *ebpf.MapSpec `ebpf:"tg_refused_until"`
+	TgSamples      *ebpf.MapSpec `ebpf:"tg_samples"`
 	TgServers      *ebpf.MapSpec `ebpf:"tg_servers"`
 	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
@@ -283,6 +289,8 @@ type ProxyXdpMaps struct {
 	TgMacs         *ebpf.Map `ebpf:"tg_macs"`
 	TgNextFlow     *ebpf.Map `ebpf:"tg_next_flow"`
 	TgOffenders    *ebpf.Map `ebpf:"tg_offenders"`
+	TgPlaces       *ebpf.Map `ebpf:"tg_places"`
+	TgPlacesOn     *ebpf.Map `ebpf:"tg_places_on"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 	TgPresence     *ebpf.Map `ebpf:"tg_presence"`
@@ -291,6 +299,7 @@ type ProxyXdpMaps struct {
 	TgRefused      *ebpf.Map `ebpf:"tg_refused"`
 	TgRefusedShare *ebpf.Map `ebpf:"tg_refused_share"`
 	TgRefusedUntil *ebpf.Map `ebpf:"tg_refused_until"`
+	TgSamples      *ebpf.Map `ebpf:"tg_samples"`
 	TgServers      *ebpf.Map `ebpf:"tg_servers"`
 	TgServices     *ebpf.Map `ebpf:"tg_services"`
 	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
@@ -322,6 +331,8 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgMacs,
 		m.TgNextFlow,
 		m.TgOffenders,
+		m.TgPlaces,
+		m.TgPlacesOn,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgPresence,
@@ -330,6 +341,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgRefused,
 		m.TgRefusedShare,
 		m.TgRefusedUntil,
+		m.TgSamples,
 		m.TgServers,
 		m.TgServices,
 		m.TgSettings,

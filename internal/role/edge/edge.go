@@ -118,6 +118,8 @@ func (b *box) fill() error {
 		return err
 	}
 	b.Numbers.Assign(b.Cfg.Services)
+	b.Automatic = instance.NewAutomatic(b.Opt, b.Cfg)
+	b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
 	b.filter.turned = time.Now()
 	return b.writeServices()
 }
@@ -188,6 +190,10 @@ func (b *box) loop(ctx context.Context) {
 			if err := b.turn(); err != nil {
 				b.Log.Error("cannot rotate the filter's generations", "error", err)
 			}
+		case <-b.Automatic.Tick():
+			if err := b.Automatic.Step(b.plane.Plane, &b.Settings); err != nil {
+				b.Log.Error("detector", "error", err)
+			}
 		case <-tick.C:
 			b.SetClock()
 			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.Settings), b.watchLocal(), b.watchFilter(time.Now())); err != nil {
@@ -206,6 +212,7 @@ func (b *box) loadKeys() error {
 func (b *box) reload() error {
 	err := b.Reload(instance.Reloading{Secret: b.secret, Keys: &b.keys, Load: b.loadKeys,
 		Write: func(removed []uint32) error {
+			b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
 			return errors.Join(b.writeServices(), plane.ClearCounters(b.plane.Map("tg_counters"), removed...))
 		}})
 	if err != nil {

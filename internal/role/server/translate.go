@@ -273,7 +273,7 @@ func (n *node) targets() []plane.Target {
 
 // translated is a whole service, translated for wherever its listeners are.
 func (n *node) translated(svc *config.Service) plane.Target {
-	modes := map[config.Mode]uint8{config.ModeMonitor: plane.ModeMonitor, config.ModeAlways: plane.ModeAlways}
+	modes := map[config.Mode]uint8{config.ModeMonitor: plane.ModeMonitor, config.ModeAlways: plane.ModeAlways, config.ModeAuto: plane.ModeAlways}
 	t := plane.Target{ID: n.numbers.ID(svc.Name), Prefixes: svc.Prefixes, Ports: portPairs(svc.Ports),
 		Service: plane.Service{Wscale: config.SplitWScale, Sack: 1, Timestamps: 1, Ecn: 1, Mode: modes[svc.Mode],
 			MssV4: n.mtu - 40, MssV6: n.mtu - 60, Window: ownWindow}} // the last three of our own answers to SYNs

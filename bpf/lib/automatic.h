@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * Mode auto: counts SYNs and completed handshakes by service and by place (core/automatic.h), and says
+ * whether a place is answered for. The daemon reads the counts and writes `tg_places_on`.
+ *
+ * Must never: run for a service whose entry does not say `automatic`.
+ */
+#ifndef TG_BPF_AUTOMATIC_H
+#define TG_BPF_AUTOMATIC_H
+
+#include "gate.h"
+#include "../../core/automatic.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TG_PLACES);
+	__type(key, __u32);
+	__type(value, struct tg_place);
+} tg_places SEC(".maps");
+
+/* 1: SYNs are answered there. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_PLACES);
+	__type(key, __u32);
+	__type(value, __u32);
+} tg_places_on SEC(".maps");
+
+static __always_inline void tg_place_note(struct tg_place *p, __u64 prefix, __u32 id, __u8 family)
+{
+	p->prefix = prefix;
+	p->service = id;
+	p->family = family;
+}
+
+/* So many handshakes of a client's packet's tuple were completed. A function of its own for the stack. */
+__attribute__((noinline)) int tg_auto_done(const struct tg_packet *pkt, __u32 many)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	struct tg_place *p;
+	__u32 id, at;
+
+	if (!pkt || !settings)
+		return 0;
+	id = tg_service_find(settings, pkt);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !row || !svc->automatic)
+		return 0;
+	row->count[TG_COUNT_handshake] += many;
+	at = tg_place_of(tg_place_prefix(pkt), id);
+	p = bpf_map_lookup_elem(&tg_places, &at);
+	if (p)
+		p->handshakes += many;
+	return 0;
+}
+
+#ifdef TG_AUTO_SAMPLES
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_SAMPLES);
+	__type(key, __u32);
+	__type(value, struct tg_sample);
+} tg_samples SEC(".maps");
+
+/* A SYN that goes on, 0 or TG_SAMPLE: what it counts for. */
+static __always_inline __u32 tg_auto_weight(const struct tg_packet *syn,
+					    const struct tg_host_settings *settings)
+{
+	__u64 hash = tg_sample_hash(syn->family, &syn->src, &syn->dst, syn->ports,
+				    settings->filter_keys[0]);
+	__u32 at = tg_sample_at(hash);
+	struct tg_sample *s;
+
+	if (!tg_sample_has(hash))
+		return 0;
+	s = bpf_map_lookup_elem(&tg_samples, &at);
+	if (s)
+		tg_sample_syn(s, hash, syn->seq);
+	return TG_SAMPLE;
+}
+
+/* A server's SYN-ACK. A function of its own for the stack. */
+__attribute__((noinline)) int tg_auto_synack(const struct tg_packet *pkt)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_sample *s;
+	__u64 hash;
+	__u32 at;
+
+	if (!pkt || !settings)
+		return 0;
+	hash = tg_sample_hash(pkt->family, &pkt->dst, &pkt->src,
+			      pkt->ports << 16 | pkt->ports >> 16, settings->filter_keys[0]);
+	at = tg_sample_at(hash);
+	if (!tg_sample_has(hash))
+		return 0;
+	s = bpf_map_lookup_elem(&tg_samples, &at);
+	if (s)
+		tg_sample_synack(s, hash, pkt->seq, pkt->ack);
+	return 0;
+}
+
+/* A client's packet that is no SYN, to an automatic service: 1 if it completes a handshake of the sample. */
+__attribute__((noinline)) int tg_auto_ack(const struct tg_packet *pkt)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_sample *s;
+	__u64 hash;
+	__u32 at;
+
+	if (!pkt || !settings)
+		return 0;
+	hash = tg_sample_hash(pkt->family, &pkt->src, &pkt->dst, pkt->ports,
+			      settings->filter_keys[0]);
+	if (TG_LIKELY(!tg_sample_has(hash)))
+		return 0;
+	at = tg_sample_at(hash);
+	s = bpf_map_lookup_elem(&tg_samples, &at);
+	return s && tg_host_is_ack(pkt) && tg_sample_ack(s, hash, pkt->seq, pkt->ack);
+}
+#else
+static __always_inline __u32 tg_auto_weight(const struct tg_packet *syn,
+					    const struct tg_host_settings *settings)
+{
+	(void)syn;
+	(void)settings;
+	return 1;
+}
+#endif
+
+/* A SYN to a service in mode AUTO: 1 if it is to be answered. It is counted. A function of its own for the stack. */
+__attribute__((noinline)) int tg_auto_syn(const struct tg_packet *syn, __u32 id)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_counter_row *row = tg_counter_row_get(id);
+	__u32 at, weight = 1, *on;
+	struct tg_place *p;
+	__u64 prefix;
+
+	if (!syn || !settings || !row)
+		return 0;
+	prefix = tg_place_prefix(syn);
+	at = tg_place_of(prefix, id);
+	p = bpf_map_lookup_elem(&tg_places, &at);
+	on = bpf_map_lookup_elem(&tg_places_on, &at);
+	if (!p || !on)
+		return 0;
+	if (!*on)
+		weight = tg_auto_weight(syn, settings);
+	if (!weight)
+		return 0;
+	row->count[TG_COUNT_detect_syn] += weight;
+	p->syns += weight;
+	tg_place_note(p, prefix, id, syn->family);
+	return *on != 0;
+}
+
+#endif

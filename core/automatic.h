@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * Mode auto: where SYNs and completed handshakes are counted, and how a gate on the way knows, of a
+ * sample, that a handshake was completed. The daemon decides of the counts (internal/detect).
+ *
+ * Must never: decide; keep more than these tables, whoever sends what.
+ */
+#ifndef TG_AUTOMATIC_H
+#define TG_AUTOMATIC_H
+
+#include "service.h"
+
+/* Counts of the destination addresses (IPv4) or /64 prefixes (IPv6) of services. Each has a place; those
+ * that share one are counted, and answered for, together: a table of fixed size that nobody can fill. */
+#define TG_PLACES 1024U
+
+struct tg_place {
+	uint64_t syns;
+	uint64_t handshakes;
+	uint64_t prefix; /* the last one that was counted here, as it stands in the packet */
+	uint32_t service;
+	uint32_t family;
+};
+_Static_assert(sizeof(struct tg_place) == 32, "map ABI");
+
+TG_INLINE uint64_t tg_place_prefix(const struct tg_packet *to_service)
+{
+	return to_service->family == 4 ? to_service->dst.w[0] : to_service->dst.d[0];
+}
+
+TG_INLINE uint32_t tg_place_of(uint64_t prefix, uint32_t service)
+{
+	uint64_t h = (prefix ^ (uint64_t)service << 40) * 0x9e3779b97f4a7c15ULL;
+
+	return (uint32_t)(h >> 54);
+}
+_Static_assert(TG_PLACES == 1U << (64 - 54), "tg_place_of");
+
+/* A gate on the way sees handshakes go by. It remembers one SYN in so many, then the SYN-ACK; the ACK
+ * that fits both completes the handshake. A forged ACK does not fit. */
+#define TG_SAMPLE 16U
+#define TG_SAMPLES 16384U
+
+struct tg_sample {
+	uint32_t tag; /* 0: none */
+	uint32_t client_next; /* the sequence number of the client's ACK */
+	uint32_t server_next; /* what it acknowledges; valid if `answered` */
+	uint32_t answered;
+};
+_Static_assert(sizeof(struct tg_sample) == 16, "map ABI");
+
+/* Of client's and server's address and ports as the client's packets have them. Keyed, so that nobody outside knows
+ * which tuples are in the sample. */
+TG_INLINE uint64_t tg_sample_hash(uint8_t family, const union tg_addr *client,
+				  const union tg_addr *server, uint32_t ports, uint64_t key)
+{
+	uint64_t a = family == 4 ? client->w[0]
+				 : client->d[0] + (client->d[1] << 23 | client->d[1] >> 41);
+	uint64_t b = family == 4 ? server->w[0]
+				 : server->d[0] + (server->d[1] << 23 | server->d[1] >> 41);
+	uint64_t h = (a ^ key) * 0x9e3779b97f4a7c15ULL;
+
+	h = ((h ^ h >> 32) ^ b) * 0xff51afd7ed558ccdULL;
+	h = ((h ^ h >> 29) ^ ports ^ key >> 32) * 0xc4ceb9fe1a85ec53ULL;
+	return h ^ h >> 32;
+}
+
+TG_INLINE bool tg_sample_has(uint64_t hash)
+{
+	return (hash & (TG_SAMPLE - 1)) == 0;
+}
+
+TG_INLINE uint32_t tg_sample_at(uint64_t hash)
+{
+	return (uint32_t)(hash >> 4) & (TG_SAMPLES - 1);
+}
+
+TG_INLINE uint32_t tg_sample_tag(uint64_t hash)
+{
+	return (uint32_t)(hash >> 32) | 1;
+}
+
+TG_INLINE void tg_sample_syn(struct tg_sample *s, uint64_t hash, uint32_t seq)
+{
+	s->answered = 0;
+	s->client_next = seq + 1;
+	s->tag = tg_sample_tag(hash);
+}
+
+TG_INLINE void tg_sample_synack(struct tg_sample *s, uint64_t hash, uint32_t seq, uint32_t ack)
+{
+	if (s->tag != tg_sample_tag(hash) || s->client_next != ack)
+		return;
+	s->server_next = seq + 1;
+	s->answered = 1;
+}
+
+/* True, once, for the ACK that completes it. */
+TG_INLINE bool tg_sample_ack(struct tg_sample *s, uint64_t hash, uint32_t seq, uint32_t ack)
+{
+	if (s->tag != tg_sample_tag(hash) || !s->answered || s->client_next != seq ||
+	    s->server_next != ack)
+		return false;
+	s->tag = 0;
+	return true;
+}
+
+#endif

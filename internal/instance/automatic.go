@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/detect"
+	"tidegate/internal/plane"
+	"tidegate/internal/schema"
+)
+
+// AttackKind says what has happened to an attack.
+type AttackKind string
+
+// What happens to attacks.
+const (
+	AttackBegan   AttackKind = "began"
+	AttackChanged AttackKind = "changed"
+	AttackEnded   AttackKind = "ended"
+)
+
+// Attack is what the detector sees of one, and what it does about it.
+type Attack struct {
+	Kind     AttackKind     `json:"-"`
+	Service  string         `json:"service"`
+	Strategy string         `json:"strategy"`           // how SYNs are answered
+	All      bool           `json:"all"`                // for every address of the service
+	Prefixes []netip.Prefix `json:"prefixes,omitempty"` // that are hit, most first; at most topPrefixes
+	Began    time.Time      `json:"began"`
+	SYNs     uint64         `json:"syns"`     // since it began
+	Answered uint64         `json:"answered"` // of them, with cookies, challenges or from the cache
+	Detector detect.Reading `json:"detector"`
+}
+
+// DetectorState is what the detector of one service sees now.
+type DetectorState struct {
+	Service  string          `json:"service"`
+	On       bool            `json:"on"`
+	All      bool            `json:"all"`
+	Detector detect.Reading  `json:"detector"`
+	Top      []PrefixReading `json:"top"`              // the prefixes with most SYNs that are not completed
+	Attack   *Attack         `json:"attack,omitempty"` // while it is on
+	Always   string          `json:"always,omitempty"` // why the mode is always all the same
+}
+
+// PrefixReading is what is seen of one prefix.
+type PrefixReading struct {
+	Prefix netip.Prefix `json:"prefix"`
+	detect.Reading
+}
+
+// Detection is what a daemon's detectors tell others in its process. The zero value is ready.
+type Detection struct {
+	OnAttack func(Attack) // nil: nobody
+
+	mu   sync.Mutex
+	list []DetectorState
+}
+
+// States are those of the services in mode auto.
+func (d *Detection) States() []DetectorState {
+	if d == nil {
+		return []DetectorState{}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]DetectorState{}, d.list...)
+}
+
+const (
+	detectEvery = 100 * time.Millisecond
+	topPrefixes = 8
+	// changedEvery is how often at most an attack is said to have changed, and changedBy by what factor of its rate.
+	changedEvery = 10 * time.Second
+	changedBy    = 2.0
+	// fastAbove is the rate of uncompleted SYNs above which the whole service is answered for, whatever is hit of it: the
+	// packet path answers faster when it need not ask which address is meant.
+	fastAbove = 50_000.0
+)
+
+// automatic is one service in mode auto.
+type automatic struct {
+	id       uint32
+	strategy string
+	detect   *detect.Service
+	decision detect.Decision
+	always   string    // why it is answered for all the same; empty: it is not
+	drain    time.Time // until then, ACKs are looked at for cookies
+	counted  bool      // before holds counts
+	before   [schema.NumCounters]uint64
+	attack   Attack
+	start    [schema.NumCounters]uint64 // when the attack began
+	told     time.Time
+	toldRate float64
+}
+
+// Automatic decides for the services in mode auto. It belongs to one goroutine, the role's.
+type Automatic struct {
+	log      *slog.Logger
+	told     *Detection
+	path     string
+	life     time.Duration // of a cookie
+	params   detect.Params
+	verify   bool // cookies come at any time: another gate answers
+	services map[string]*automatic
+	places   map[int]plane.Place
+	last     time.Time
+	tick     *time.Ticker
+	badRead  bool
+}
+
+// NewAutomatic continues what a process before has left in the directory of the state file.
+func NewAutomatic(opt Options, cfg *config.Config) *Automatic {
+	a := &Automatic{log: opt.Log, told: opt.Detection, path: filepath.Join(opt.StateDir, cfg.Instance+".attacks"), life: 2*cfg.Epoch + time.Second,
+		verify: cfg.Role == config.RoleServer, services: map[string]*automatic{}, places: map[int]plane.Place{}}
+	if cfg.WideEpochs() {
+		a.life += 2 * cfg.Epoch
+	}
+	a.params = detect.Default()
+	if opt.Calm > 0 {
+		a.params.Calm, a.params.CalmMax = opt.Calm, opt.Calm
+	}
+	if a.told == nil {
+		a.told = &Detection{}
+	}
+	return a
+}
+
+// Assign takes the services of a configuration.
+func (a *Automatic) Assign(services []config.Service, id func(string) uint32) {
+	on := a.read()
+	before := a.services
+	a.services = map[string]*automatic{}
+	for i := range services {
+		svc := &services[i]
+		if svc.Mode != config.ModeAuto {
+			continue
+		}
+		s := before[svc.Name]
+		if s == nil {
+			// Its SYNs may have been answered until now, in another mode or by a process before.
+			s = &automatic{detect: detect.NewService(a.params), drain: time.Now().Add(a.life)}
+			if began, there := on[svc.Name]; there { // by a process before
+				s.decision = detect.Decision{All: true}
+				s.detect.Resume(s.decision)
+				s.attack = Attack{Service: svc.Name, All: true, Began: began}
+				s.told = time.Now()
+			}
+		}
+		s.id, s.strategy = id(svc.Name), string(svc.Strategy)
+		if s.strategy == "" {
+			s.strategy = string(config.StrategyCookie)
+		}
+		a.services[svc.Name] = s
+	}
+	switch {
+	case len(a.services) == 0 && a.tick != nil:
+		a.tick.Stop()
+		a.tick = nil
+	case len(a.services) > 0 && a.tick == nil:
+		a.tick = time.NewTicker(detectEvery)
+	}
+	a.publish()
+}
+
+// Tick tells when to call Step; nil without services in mode auto.
+func (a *Automatic) Tick() <-chan time.Time {
+	if a == nil || a.tick == nil {
+		return nil
+	}
+	return a.tick.C
+}
+
+// Apply makes a service's entry what the detector has decided. `always` says why its handshakes cannot be counted; then it is
+// answered for at all times. It is empty for others.
+func (a *Automatic) Apply(name string, e *plane.Service, always string) {
+	if a == nil || a.services[name] == nil {
+		return
+	}
+	s := a.services[name]
+	s.always = always
+	e.Automatic, e.Mode = 1, plane.ModeAuto
+	if s.decision.All || always != "" {
+		e.Mode = plane.ModeAlways
+	}
+	e.Verify = Flag(a.verify || s.decision.On() || time.Now().Before(s.drain))
+}
+
+// Step reads the counts, decides, and brings the packet path to it.
+func (a *Automatic) Step(p *plane.Plane, settings *plane.Settings) error {
+	now := time.Now() // with its monotonic reading: the wall clock may step
+	elapsed := now.Sub(a.last)
+	if a.last.IsZero() {
+		elapsed = detectEvery
+	}
+	if elapsed < detectEvery/4 {
+		return nil // the ticks of a while in which nobody came
+	}
+	a.last = now
+	err := a.step(p, settings, now, elapsed)
+	if bad := err != nil; bad != a.badRead { // said once, not ten times a second
+		if a.badRead = bad; bad {
+			return fmt.Errorf("mode auto: what is answered stays as it is: %w", err)
+		}
+	}
+	return nil
+}
+
+func (a *Automatic) step(p *plane.Plane, settings *plane.Settings, now time.Time, elapsed time.Duration) error {
+	places, err := p.Places()
+	if err != nil {
+		return err
+	}
+	hits := map[uint32]map[int]detect.Counts{}
+	for _, at := range places {
+		was := a.places[at.At]
+		a.places[at.At] = at
+		if hits[at.Service] == nil {
+			hits[at.Service] = map[int]detect.Counts{}
+		}
+		hits[at.Service][at.At] = detect.Counts{SYNs: sub(at.SYNs, was.SYNs), Done: sub(at.Handshakes, was.Handshakes)}
+	}
+	changed := false
+	for _, name := range slices.Sorted(maps.Keys(a.services)) {
+		s := a.services[name]
+		row, err := p.ReadCounters(s.id)
+		if err != nil {
+			return err
+		}
+		if !s.counted {
+			s.counted, s.before, s.start = true, row, row
+			continue
+		}
+		c := detect.Counts{SYNs: sub(row[schema.CounterDetectSyn], s.before[schema.CounterDetectSyn]), Done: sub(row[schema.CounterHandshake], s.before[schema.CounterHandshake])}
+		if s.decision.All { // the fast path counts only these
+			c.SYNs = sub(row[schema.CounterSyn], s.before[schema.CounterSyn])
+		}
+		s.before = row
+		d := s.detect.Step(c, hits[s.id], elapsed)
+		if d.On() && s.detect.Read().Missing > fastAbove {
+			d.All = true
+		}
+		if d.On() && s.decision.All && s.detect.Read().On {
+			d.All = true // back to single addresses only by way of calm: their counts were those of before
+		}
+		wrote, err := a.bring(p, s, name, d, now)
+		if err != nil {
+			return err
+		}
+		changed = changed || wrote
+		a.tell(name, s, row, now)
+	}
+	if changed {
+		p.SetEnforce(settings)
+		if err := p.SetSettings(settings); err != nil {
+			return err
+		}
+		a.write()
+	}
+	a.publish()
+	return nil
+}
+
+// sub is how much was counted since; counters that were cleared begin anew.
+func sub(now, before uint64) uint64 {
+	if now < before {
+		return now
+	}
+	return now - before
+}
+
+// bring has the packet path answer what d says. Places before the service's entry when more is answered, after it when less.
+func (a *Automatic) bring(p *plane.Plane, s *automatic, name string, d detect.Decision, now time.Time) (wrote bool, err error) {
+	drained := !s.drain.IsZero() && now.After(s.drain)
+	if d.Equal(s.decision) && !drained {
+		return false, nil
+	}
+	old := s.decision
+	if old.On() && !d.On() {
+		s.drain = now.Add(a.life)
+	} else if drained {
+		s.drain = time.Time{}
+	}
+	s.decision = d
+	e, err := p.Service(s.id)
+	if err != nil {
+		return false, err
+	}
+	a.Apply(name, &e, s.always)
+	if err := p.SetService(s.id, e); err != nil { // it verifies before the first cookie is sent, and for a while after the last
+		return false, err
+	}
+	for _, at := range d.Prefixes {
+		if !slices.Contains(old.Prefixes, at) {
+			if err := p.AnswerPlace(at, true); err != nil {
+				return false, err
+			}
+		}
+	}
+	for _, at := range old.Prefixes {
+		if !slices.Contains(d.Prefixes, at) && !a.others(name, at) {
+			if err := p.AnswerPlace(at, false); err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// others says whether a place is answered for another service, too.
+func (a *Automatic) others(name string, at int) bool {
+	for n, s := range a.services {
+		if n != name && slices.Contains(s.decision.Prefixes, at) {
+			return true
+		}
+	}
+	return false
+}
+
+// answered counts SYNs that were answered.
+func answered(row *[schema.NumCounters]uint64) uint64 {
+	return row[schema.CounterCookieSent] + row[schema.CounterChallengeSent] + row[schema.CounterCacheKept]
+}
+
+// tell makes events of what has begun, changed or ended.
+func (a *Automatic) tell(name string, s *automatic, row [schema.NumCounters]uint64, now time.Time) {
+	on, was := s.decision.On(), s.attack.Service != ""
+	if !on && !was {
+		return
+	}
+	if on && !was {
+		s.attack = Attack{Service: name, Began: now}
+		s.start = row
+	}
+	t := &s.attack
+	t.Strategy, t.All, t.Detector = s.strategy, s.decision.All, s.detect.Read()
+	t.SYNs, t.Answered = sub(row[schema.CounterSyn], s.start[schema.CounterSyn]), sub(answered(&row), answered(&s.start))
+	if on {
+		if hit := a.hit(s); len(hit) > 0 {
+			t.Prefixes = hit
+		}
+	}
+	rate := t.Detector.Missing
+	switch {
+	case on && !was:
+		t.Kind = AttackBegan
+		a.log.Warn("an attack has begun; SYNs are answered", "service", name, "uncompleted_per_second", int(rate), "prefixes", t.Prefixes, "all", t.All)
+	case !on:
+		t.Kind = AttackEnded
+		a.log.Info("an attack has ended; SYNs go by", "service", name, "lasted", now.Sub(t.Began).Round(time.Second), "syns", t.SYNs)
+	case now.Sub(s.told) >= changedEvery && (rate > s.toldRate*changedBy || rate < s.toldRate/changedBy):
+		t.Kind = AttackChanged
+	default:
+		return
+	}
+	s.told, s.toldRate = now, rate
+	if a.told.OnAttack != nil {
+		a.told.OnAttack(*t)
+	}
+	if !on {
+		s.attack = Attack{}
+	}
+}
+
+// hit are the prefixes that an attack goes to, most first.
+func (a *Automatic) hit(s *automatic) (list []netip.Prefix) {
+	for _, top := range s.detect.Top(topPrefixes) {
+		if place, there := a.places[top.At]; there && (top.On || top.Missing > 0 && s.decision.All && top.Missing*topPrefixes > s.detect.Read().Missing) {
+			list = append(list, place.Prefix)
+		}
+	}
+	return list
+}
+
+// publish lets others in this process see the state.
+func (a *Automatic) publish() {
+	list := make([]DetectorState, 0, len(a.services))
+	for _, name := range slices.Sorted(maps.Keys(a.services)) {
+		s := a.services[name]
+		d := DetectorState{Service: name, On: s.decision.On() || s.always != "", All: s.decision.All || s.always != "", Detector: s.detect.Read(), Always: s.always, Top: []PrefixReading{}}
+		for _, top := range s.detect.Top(topPrefixes) {
+			if place, there := a.places[top.At]; there {
+				d.Top = append(d.Top, PrefixReading{place.Prefix, top.Reading})
+			}
+		}
+		if s.attack.Service != "" {
+			attack := s.attack
+			d.Attack = &attack
+		}
+		list = append(list, d)
+	}
+	a.told.mu.Lock()
+	a.told.list = list
+	a.told.mu.Unlock()
+}
+
+// read and write keep what is on, and since when, for the next process.
+func (a *Automatic) read() map[string]time.Time {
+	on := map[string]time.Time{}
+	text, err := os.ReadFile(a.path)
+	if err == nil {
+		err = json.Unmarshal(text, &on)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		a.log.Warn("which attacks there were is not known; they are detected again", "file", a.path, "error", err)
+		return nil
+	}
+	return on
+}
+
+func (a *Automatic) write() {
+	on := map[string]time.Time{}
+	for name, s := range a.services {
+		if s.decision.On() {
+			on[name] = s.attack.Began
+		}
+	}
+	text, err := json.Marshal(on)
+	if err == nil {
+		err = errors.Join(os.WriteFile(a.path+".new", text, 0o600), os.Rename(a.path+".new", a.path))
+	}
+	if err != nil {
+		a.log.Error("a restart will not know what is attacked", "error", err)
+	}
+}
