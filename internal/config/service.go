@@ -75,8 +75,8 @@ func (r *reader) service(f field, role string) (Service, bool) {
 	} else if !r.misspelled("ports") {
 		r.fail(f.line, f.path+".ports", "is missing; list the TCP ports, such as [80, 443]")
 	}
-	if v, there := fs["mode"]; r.take(fs, "services.mode", &s.Mode) && there && s.Mode == ModeAuto && r.plane == PlaneDPDK {
-		r.fail(v.line, v.path, "auto is not offered under plane: dpdk: nothing counts there for the detector; use always")
+	if v, there := fs["mode"]; r.take(fs, "services.mode", &s.Mode) && there && s.Mode == ModeAuto && (r.plane == PlaneDPDK || r.plane == PlaneP4) {
+		r.fail(v.line, v.path, "auto is not offered under plane: %s: nothing counts there for the detector; use always", r.plane)
 	}
 	s.Strategy = r.strategy(fs, role)
 	s.FirstData = r.firstData(fs, role, s.Strategy)
