@@ -116,6 +116,10 @@ static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packe
 	    tg_edge_syn_is_weak(offered.ts_ok && svc->timestamps, TG_EDGE_LAYOUT_IS_SMART) &&
 	    TG_UNLIKELY(tg_edge_syn_is_known(syn)))
 		return TG_NEXT_CHALLENGE;
+	if (tg_reflect_limits(settings, syn->family, &syn->src)) {
+		tg_count(row, TG_COUNT_drop_reflected);
+		return XDP_DROP;
+	}
 	if (!tg_edge_answer(ctx, syn, svc, &offered, epoch, key)) {
 		tg_count(row, TG_COUNT_drop_tx);
 		return XDP_DROP;

@@ -11,6 +11,7 @@
 #include "lib/intact.h"
 #include "lib/listeners.h"
 #include "lib/own.h"
+#include "lib/reflect.h"
 #include "lib/reply.h"
 #include "lib/signed.h"
 #include "lib/syn.h"
@@ -143,6 +144,10 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 	}
+	if (tg_reflect_limits(settings, syn->family, &syn->src)) {
+		tg_count(row, TG_COUNT_drop_reflected);
+		return XDP_DROP;
+	}
 	route = tg_reply_for(ctx, syn);
 	if (settings->half_open_cost_ns && tg_half_open_passes()) {
 		tg_count(row, TG_COUNT_pass_half_open);
@@ -221,7 +226,8 @@ static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool t
 	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)) ||
 	    (settings->half_open_cost_ns &&
 	     tg_half_open_may(settings->half_open_next_ns, settings->half_open_cost_ns,
-			      TG_CLOCK_NS())))
+			      TG_CLOCK_NS()) ||
+	    tg_reflect_limits(settings, family, &syn.src))
 		return false;
 	if (TG_UNLIKELY(own != TG_OWN_BACK) &&
 	    !tg_host_fast_route(ctx, frame, settings, &syn, family, row))

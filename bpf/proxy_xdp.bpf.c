@@ -292,6 +292,19 @@ static __always_inline int tg_proxy_fast(struct xdp_md *ctx, const struct tg_pro
 	return tg_proxy_fast_v6(ctx, kind == TG_FAST_V6_TS);
 }
 
+/* 1 if a SYN that would be answered is to be dropped, for its prefix gets answers enough. A function of its own
+ * for the stack. */
+__attribute__((noinline)) int tg_proxy_reflects(const struct tg_packet *syn, __u32 id)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_counter_row *row = tg_counter_row_get(id);
+
+	if (!syn || !settings || !row || !tg_reflect_limits(settings, syn->family, &syn->src))
+		return 0;
+	tg_count(row, TG_COUNT_drop_reflected);
+	return 1;
+}
+
 SEC("xdp.frags")
 int tg_proxy_xdp(struct xdp_md *ctx)
 {
@@ -331,11 +344,17 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_AUTH_SYN)
 			verdict = tg_auth_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CHALLENGE)
-			return tg_challenge_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+			return tg_proxy_reflects(&pkt, TG_NEXT_SERVICE(verdict))
+				       ? XDP_DROP
+				       : tg_challenge_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_COOKIE_SYN)
-			return tg_cookie_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+			return tg_proxy_reflects(&pkt, TG_NEXT_SERVICE(verdict))
+				       ? XDP_DROP
+				       : tg_cookie_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_SYN)
-			return tg_cache_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+			return tg_proxy_reflects(&pkt, TG_NEXT_SERVICE(verdict))
+				       ? XDP_DROP
+				       : tg_cache_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_OTHER)
 			verdict = tg_cache_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (verdict == TG_NEXT_BEGIN) {

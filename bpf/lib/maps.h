@@ -19,10 +19,11 @@ struct tg_host_settings {
 	__u64 epoch_len_ns;
 	__u64 verify_ahead_ns; /* core/keys.h: how much too early ACKs' clock is read */
 	__u64 netns_cookie;  /* the gate's network namespace */
+	__u64 synack_cost_ns; /* of a CPU's share of what a source prefix is answered; 0: no limit. lib/reflect.h */
 	__u32 key_slot_mask; /* slots in tg_keys - 1 */
 	__u16 filter_keep_ticks; /* how long a closed socket may stay in TIME-WAIT */
-	__u8 stale_keys;         /* enum tg_stale_keys */
-	__u8 enforce;            /* some service is in mode always */
+	__u8 stale_keys; /* enum tg_stale_keys */
+	__u8 enforce; /* some service is in mode always */
 	__u8 behind_edge; /* 1: SYNs are answered elsewhere; verified ACKs replace old sockets */
 	__u8 last_line; /* 1: drop ACKs that have neither socket nor cookie */
 	__u8 smart; /* 1: cookies are in the layout smartcookie, tg_keys holds its keys */

@@ -7,6 +7,7 @@
 #define TG_BPF_PROXY_CACHE_H
 
 #include "proxy_answer_common.h"
+#include "reflect.h"
 #include "signed.h"
 
 static __always_inline struct tg_halfopen_bucket *tg_halfopen_bucket_of(const struct tg_packet *pkt,

@@ -111,7 +111,8 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx, __u8 family, bo
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !proxy_cfg || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
 	    (proxy->flows &&
-	     tg_presence_has(tg_presence_flow(&syn, proxy->presence_salt), TG_PRESENCE_FLOWS)))
+	     tg_presence_has(tg_presence_flow(&syn, proxy->presence_salt), TG_PRESENCE_FLOWS)) ||
+	    tg_reflect_limits(settings, family, &syn.src))
 		return XDP_ABORTED;
 	if (tg_strategy_translates(proxy_cfg->strategy)) {
 		advertised = tg_fast_advertised(&syn, svc, proxy_cfg);

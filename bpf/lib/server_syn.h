@@ -11,6 +11,7 @@
 
 #include "cookie_check.h"
 #include "intact.h"
+#include "reflect.h"
 #include "reply.h"
 #include "server_maps.h"
 #include "signed.h"
@@ -219,6 +220,10 @@ TG_GLOBAL int tg_server_answer(struct xdp_md *ctx, const struct tg_packet *syn)
 
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : XDP_PASS;
+	}
+	if (tg_reflect_limits(settings, syn->family, &syn->src)) {
+		tg_count(row, TG_COUNT_drop_reflected);
+		return XDP_DROP;
 	}
 	d = tg_server_write_answer(ctx, syn, svc, &offered, settings);
 	tg_count(row, d.counter);

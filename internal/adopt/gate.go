@@ -207,6 +207,7 @@ func (g *gate) fill() error {
 }
 
 func (g *gate) setPolicy(cfg *config.Config) {
+	instance.SetSynackLimit(cfg, &g.settings)
 	g.settings.StaleKeys = 0
 	if cfg.OnStaleKeys == config.StaleKeysDrop {
 		g.settings.StaleKeys = 1

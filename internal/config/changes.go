@@ -32,6 +32,7 @@ var changeable = []struct {
 	{"key_horizon", func(c *Config) any { return c.KeyHorizon }, ""},
 	{"drain", func(c *Config) any { return c.Drain }, ""},
 	{"on_stale_keys", func(c *Config) any { return c.OnStaleKeys }, ""},
+	{"synack_limit", func(c *Config) any { return c.SynackLimit }, ""},
 	{"xdp_mode", func(c *Config) any { return c.XDPMode }, ""},
 	{"clock_skew", func(c *Config) any { return c.ClockSkew }, ""},
 	{"metrics", func(c *Config) any { return c.Metrics }, ""},

@@ -154,6 +154,7 @@ type Config struct {
 	KeyHorizon  time.Duration
 	Drain       time.Duration
 	OnStaleKeys StaleKeys
+	SynackLimit int // answers a second to one /24 or /48; 0: any number
 	XDPMode     XDPMode
 	ClockSkew   time.Duration  // between machines that share the secret
 	Metrics     netip.AddrPort // where counters are served; the zero value: nowhere

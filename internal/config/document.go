@@ -87,6 +87,7 @@ func (r *reader) scalars(c *Config, fs map[string]field) {
 	r.take(fs, "key_horizon", &c.KeyHorizon)
 	r.take(fs, "drain", &c.Drain)
 	r.take(fs, "on_stale_keys", &c.OnStaleKeys)
+	r.take(fs, "synack_limit", &c.SynackLimit)
 	r.take(fs, "xdp_mode", &c.XDPMode)
 }
 

@@ -137,6 +137,8 @@ var commonFields = []Field{
 		Text: keyHorizonText + "; the switch's table of keys holds this many epochs"},
 	{Name: "on_stale_keys", Roles: withServices, Kind: Words, Words: []string{string(StaleKeysPass), string(StaleKeysDrop)}, Default: "pass", Live: butTranslate,
 		Text: "what happens to SYNs when the keys have run out: passed to the kernel unprotected, or dropped"},
+	{Name: "synack_limit", Roles: withServices, Planes: onXDP, Kind: Number, Low: 0, High: 100_000_000, Default: "0", Live: []string{atHost, atProxy, atEdge, atAdopting},
+		Text: "most SYN-ACKs a second to one /24 (IPv4) or /48 (IPv6) that SYNs claim to come from; further SYNs from there are dropped (`drop_reflected`). `0`: no limit. See [host.md](host.md#never-a-reflector)"},
 	{Name: "drain", Roles: withServices, Planes: notP4, Kind: Duration, Low: 0, High: int64(maxDrain), Default: "2s", Live: everywhere4,
 		Text: "when the instance is taken down (`tidegate off`, Ctrl-C), SYNs go to the kernel or the server at once, and for this long cookies still verify and translated connections continue; then the programs detach. SIGTERM leaves everything in place: [lifecycle.md](lifecycle.md)"},
 	{Name: "xdp_mode", Roles: append(slices.Clone(withServices), RolePatrol, RoleBorderManager), Planes: onXDP, Kind: Words, Words: []string{string(XDPAuto), string(XDPNative), string(XDPGeneric)}, Default: "auto",

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"tidegate/internal/config"
 	"tidegate/internal/plane"
@@ -52,4 +53,12 @@ func SignedCost(svc *config.Service, cpus int) uint32 {
 		return uint32(min(max(cost, 1), plane.SignedDrop-1))
 	}
 	return plane.SignedAnswer
+}
+
+// SetSynackLimit has the packet path bound what one source prefix is answered.
+func SetSynackLimit(c *config.Config, s *plane.Settings) {
+	s.SynackCostNs = 0
+	if limit := uint64(c.SynackLimit); limit > 0 {
+		s.SynackCostNs = (uint64(time.Second)*uint64(OnlineCPUs()) + limit - 1) / limit // never more than asked for
+	}
 }

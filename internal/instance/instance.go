@@ -68,6 +68,7 @@ func (b *Instance) FillSettings() error {
 func (b *Instance) SetClock() { b.Settings.WallMinusMonoNs = plane.WallMinusMonoNs(b.Opt.Now()) }
 
 func (b *Instance) setPolicy() {
+	SetSynackLimit(b.Cfg, &b.Settings)
 	b.Settings.StaleKeys = 0
 	if b.Cfg.OnStaleKeys == config.StaleKeysDrop {
 		b.Settings.StaleKeys = 1

@@ -66,6 +66,7 @@
 #define TG_MODE_OFF 0
 #define TG_MODE_MONITOR 1
 #define TG_MODE_ALWAYS 2
+#define TG_MODE_AUTO 3
 #define TG_STALE_PASS 0
 #define TG_STALE_DROP 1
 

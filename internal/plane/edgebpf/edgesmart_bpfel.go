@@ -39,6 +39,7 @@ const (
 	EdgeSmartMapTgPrefixes    = "tg_prefixes"
 	EdgeSmartMapTgProxy       = "tg_proxy"
 	EdgeSmartMapTgRecent      = "tg_recent"
+	EdgeSmartMapTgReflect     = "tg_reflect"
 	EdgeSmartMapTgSamples     = "tg_samples"
 	EdgeSmartMapTgServices    = "tg_services"
 	EdgeSmartMapTgSettings    = "tg_settings"
@@ -124,6 +125,7 @@ type EdgeSmartMapSpecs struct {
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgReflect     *ebpf.MapSpec `ebpf:"tg_reflect"`
 	TgSamples     *ebpf.MapSpec `ebpf:"tg_samples"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
@@ -185,6 +187,7 @@ type EdgeSmartMaps struct {
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
 	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
+	TgReflect     *ebpf.Map `ebpf:"tg_reflect"`
 	TgSamples     *ebpf.Map `ebpf:"tg_samples"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
@@ -222,6 +225,7 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgPrefixes,
 		m.TgProxy,
 		m.TgRecent,
+		m.TgReflect,
 		m.TgSamples,
 		m.TgServices,
 		m.TgSettings,

@@ -152,6 +152,7 @@ const (
 	EdgeXdpMapTgPrefixes    = "tg_prefixes"
 	EdgeXdpMapTgProxy       = "tg_proxy"
 	EdgeXdpMapTgRecent      = "tg_recent"
+	EdgeXdpMapTgReflect     = "tg_reflect"
 	EdgeXdpMapTgSamples     = "tg_samples"
 	EdgeXdpMapTgServices    = "tg_services"
 	EdgeXdpMapTgSettings    = "tg_settings"
@@ -237,6 +238,7 @@ type EdgeXdpMapSpecs struct {
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgReflect     *ebpf.MapSpec `ebpf:"tg_reflect"`
 	TgSamples     *ebpf.MapSpec `ebpf:"tg_samples"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
@@ -298,6 +300,7 @@ type EdgeXdpMaps struct {
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
 	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
+	TgReflect     *ebpf.Map `ebpf:"tg_reflect"`
 	TgSamples     *ebpf.Map `ebpf:"tg_samples"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
@@ -335,6 +338,7 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgPrefixes,
 		m.TgProxy,
 		m.TgRecent,
+		m.TgReflect,
 		m.TgSamples,
 		m.TgServices,
 		m.TgSettings,

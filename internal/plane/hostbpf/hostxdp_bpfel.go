@@ -40,6 +40,7 @@ type HostXdpTgHostSettings struct {
 	EpochLenNs      uint64
 	VerifyAheadNs   uint64
 	NetnsCookie     uint64
+	SynackCostNs    uint64
 	KeySlotMask     uint32
 	FilterKeepTicks uint16
 	StaleKeys       uint8
@@ -204,6 +205,7 @@ const (
 	HostXdpMapTgPorts         = "tg_ports"
 	HostXdpMapTgPrefixes      = "tg_prefixes"
 	HostXdpMapTgRecent        = "tg_recent"
+	HostXdpMapTgReflect       = "tg_reflect"
 	HostXdpMapTgReplyFrom     = "tg_reply_from"
 	HostXdpMapTgReplyHops     = "tg_reply_hops"
 	HostXdpMapTgReplyNear     = "tg_reply_near"
@@ -282,6 +284,7 @@ type HostXdpMapSpecs struct {
 	TgPorts         *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes      *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent        *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgReflect       *ebpf.MapSpec `ebpf:"tg_reflect"`
 	TgReplyFrom     *ebpf.MapSpec `ebpf:"tg_reply_from"`
 	TgReplyHops     *ebpf.MapSpec `ebpf:"tg_reply_hops"`
 	TgReplyNear     *ebpf.MapSpec `ebpf:"tg_reply_near"`
@@ -336,6 +339,7 @@ type HostXdpMaps struct {
 	TgPorts         *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes      *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent        *ebpf.Map `ebpf:"tg_recent"`
+	TgReflect       *ebpf.Map `ebpf:"tg_reflect"`
 	TgReplyFrom     *ebpf.Map `ebpf:"tg_reply_from"`
 	TgReplyHops     *ebpf.Map `ebpf:"tg_reply_hops"`
 	TgReplyNear     *ebpf.Map `ebpf:"tg_reply_near"`
@@ -366,6 +370,7 @@ func (m *HostXdpMaps) Close() error {
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,
+		m.TgReflect,
 		m.TgReplyFrom,
 		m.TgReplyHops,
 		m.TgReplyNear,

@@ -140,6 +140,7 @@ const (
 	ProxyXdpMapTgPresence     = "tg_presence"
 	ProxyXdpMapTgProxy        = "tg_proxy"
 	ProxyXdpMapTgRecent       = "tg_recent"
+	ProxyXdpMapTgReflect      = "tg_reflect"
 	ProxyXdpMapTgRefused      = "tg_refused"
 	ProxyXdpMapTgRefusedShare = "tg_refused_share"
 	ProxyXdpMapTgRefusedUntil = "tg_refused_until"
@@ -230,6 +231,7 @@ type ProxyXdpMapSpecs struct {
 	TgPresence     *ebpf.MapSpec `ebpf:"tg_presence"`
 	TgProxy        *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgReflect      *ebpf.MapSpec `ebpf:"tg_reflect"`
 	TgRefused      *ebpf.MapSpec `ebpf:"tg_refused"`
 	TgRefusedShare *ebpf.MapSpec `ebpf:"tg_refused_share"`
 	TgRefusedUntil *ebpf.MapSpec `ebpf:"tg_refused_until"`
@@ -296,6 +298,7 @@ type ProxyXdpMaps struct {
 	TgPresence     *ebpf.Map `ebpf:"tg_presence"`
 	TgProxy        *ebpf.Map `ebpf:"tg_proxy"`
 	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
+	TgReflect      *ebpf.Map `ebpf:"tg_reflect"`
 	TgRefused      *ebpf.Map `ebpf:"tg_refused"`
 	TgRefusedShare *ebpf.Map `ebpf:"tg_refused_share"`
 	TgRefusedUntil *ebpf.Map `ebpf:"tg_refused_until"`
@@ -338,6 +341,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgPresence,
 		m.TgProxy,
 		m.TgRecent,
+		m.TgReflect,
 		m.TgRefused,
 		m.TgRefusedShare,
 		m.TgRefusedUntil,

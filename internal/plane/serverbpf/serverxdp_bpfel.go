@@ -64,6 +64,7 @@ const (
 	ServerXdpMapTgPorts        = "tg_ports"
 	ServerXdpMapTgPrefixes     = "tg_prefixes"
 	ServerXdpMapTgRecent       = "tg_recent"
+	ServerXdpMapTgReflect      = "tg_reflect"
 	ServerXdpMapTgReplyFrom    = "tg_reply_from"
 	ServerXdpMapTgReplyHops    = "tg_reply_hops"
 	ServerXdpMapTgReplyNear    = "tg_reply_near"
@@ -140,6 +141,7 @@ type ServerXdpMapSpecs struct {
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgReflect      *ebpf.MapSpec `ebpf:"tg_reflect"`
 	TgReplyFrom    *ebpf.MapSpec `ebpf:"tg_reply_from"`
 	TgReplyHops    *ebpf.MapSpec `ebpf:"tg_reply_hops"`
 	TgReplyNear    *ebpf.MapSpec `ebpf:"tg_reply_near"`
@@ -192,6 +194,7 @@ type ServerXdpMaps struct {
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
+	TgReflect      *ebpf.Map `ebpf:"tg_reflect"`
 	TgReplyFrom    *ebpf.Map `ebpf:"tg_reply_from"`
 	TgReplyHops    *ebpf.Map `ebpf:"tg_reply_hops"`
 	TgReplyNear    *ebpf.Map `ebpf:"tg_reply_near"`
@@ -220,6 +223,7 @@ func (m *ServerXdpMaps) Close() error {
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,
+		m.TgReflect,
 		m.TgReplyFrom,
 		m.TgReplyHops,
 		m.TgReplyNear,

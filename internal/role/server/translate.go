@@ -198,6 +198,10 @@ func (n *node) fill() error {
 	}
 	n.replies.Tell(n.plane.Plane, n.cfg.Interfaces)
 	n.setClock()
+	instance.SetSynackLimit(n.cfg, &n.settings)
+	if n.settings.FilterKeys, err = instance.RandomFilterKeys(); err != nil {
+		return err
+	}
 	n.settings.StaleKeys = 0
 	if n.cfg.OnStaleKeys == config.StaleKeysDrop {
 		n.settings.StaleKeys = 1
