@@ -226,7 +226,7 @@ static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool t
 	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)) ||
 	    (settings->half_open_cost_ns &&
 	     tg_half_open_may(settings->half_open_next_ns, settings->half_open_cost_ns,
-			      TG_CLOCK_NS()) ||
+			      TG_CLOCK_NS())) ||
 	    tg_reflect_limits(settings, family, &syn.src))
 		return false;
 	if (TG_UNLIKELY(own != TG_OWN_BACK) &&

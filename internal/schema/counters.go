@@ -282,7 +282,7 @@ const (
 	CounterConnected Counter = 137
 
 	// NumCounters is how many counters there are.
-	NumCounters = 138
+	NumCounters = 140
 )
 
 var counters = [NumCounters]struct{ name, help string }{

@@ -20,7 +20,7 @@ func TestAutomatic(t *testing.T) {
 	w.sysctl(w.place.Server, "net.ipv4.tcp_max_syn_backlog", "65535")
 	w.serve(echoLong)
 	for _, n := range []*node{w.Edge, w.server} {
-		n.configure("auto")
+		n.configure("auto", map[*node]string{w.Edge: "", w.server: "unmatched_ack: reset"}[n])
 		for _, suffix := range []string{".events", ".events.lock", ".sock", ".attacks"} {
 			t.Cleanup(func() { _ = os.Remove("/run/tidegate/" + n.instance + suffix) })
 		}

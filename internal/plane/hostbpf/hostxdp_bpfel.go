@@ -21,7 +21,7 @@ type HostXdpTgAllowance struct {
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [138]uint64
+	Count [140]uint64
 }
 
 type HostXdpTgEpochKey struct {
