@@ -69,7 +69,7 @@ The line "ready" is written to stdout once the services are protected, and with
 				if every > 0 {
 					return cli.UsageErrorf("--counters is of files in the former format; with plane: p4, `tidegate status --json` shows the counters")
 				}
-				return runRole(cmd, file, offset, 0, 0)
+				return runRole(cmd, file, offset, 0, 0, 0)
 			}
 			cfg, err := p4.ParseFormer(file, data)
 			if err != nil {

@@ -280,9 +280,15 @@ const (
 	CounterAdoptUnproven Counter = 136
 	// CounterConnected: host, adopting server: connections to protected ports that got a socket on this machine, however; counted for no service where services of the port have prefixes.
 	CounterConnected Counter = 137
+	// CounterDetectSyn: mode auto: SYNs as the detector counts them, while the service is not answered for as a whole; edge and proxy: 16 for each in a sample of a sixteenth.
+	CounterDetectSyn Counter = 138
+	// CounterHandshake: mode auto: completed handshakes, counted likewise.
+	CounterHandshake Counter = 139
+	// CounterDropReflected: SYNs dropped because the prefix that they claim to come from gets synack_limit answers a second already.
+	CounterDropReflected Counter = 140
 
 	// NumCounters is how many counters there are.
-	NumCounters = 140
+	NumCounters = 141
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -424,4 +430,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"pass_half_open", "host: SYNs left to the kernel within half_open_rate, which remembers them and sends its SYN-ACK again"},
 	{"adopt_unproven", "host: adoptions that made no socket, because something on this machine (NAT, a firewall, a forwarding rule) dropped the ACK or took the socket from it; the connection is translated instead, and its client does not notice"},
 	{"connected", "host, adopting server: connections to protected ports that got a socket on this machine, however; counted for no service where services of the port have prefixes"},
+	{"detect_syn", "mode auto: SYNs as the detector counts them, while the service is not answered for as a whole; edge and proxy: 16 for each in a sample of a sixteenth"},
+	{"handshake", "mode auto: completed handshakes, counted likewise"},
+	{"drop_reflected", "SYNs dropped because the prefix that they claim to come from gets synack_limit answers a second already"},
 }
