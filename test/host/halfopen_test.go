@@ -43,8 +43,11 @@ func (w *world) lossy(hook, match string) (synacks []time.Duration) {
 		if s.Src.Port() != webPort {
 			return false
 		}
-		if s.Flags&(load.FlagSYN|load.FlagACK) == load.FlagSYN|load.FlagACK {
-			synacks = append(synacks, time.Since(begun))
+		// The client's SYN and the server's SYN-ACK are sent again at the same time, after a
+		// second: two of them then are one.
+		at := time.Since(begun)
+		if s.Flags&(load.FlagSYN|load.FlagACK) == load.FlagSYN|load.FlagACK && (len(synacks) == 0 || at-synacks[len(synacks)-1] > 400*time.Millisecond) {
+			synacks = append(synacks, at)
 		}
 		return len(s.Payload) > 0
 	})
@@ -75,8 +78,9 @@ func TestHalfOpenHealsAsWithoutTheGate(t *testing.T) {
 			}
 		}
 	}
-	if c := w.counters(); c["pass_half_open"] < 2 || c["cookie_sent"] != 0 {
-		t.Errorf("%d SYNs were left to the kernel, %d got cookies", c["pass_half_open"], c["cookie_sent"])
+	// A SYN may come before the daemon has seen the new listener.
+	if c := w.counters(); c["pass_half_open"]+c["pass_listener"] < 2 || c["pass_half_open"] == 0 || c["cookie_sent"] != 0 {
+		t.Errorf("%d SYNs were left to the kernel, %d because nobody listens, %d got cookies", c["pass_half_open"], c["pass_listener"], c["cookie_sent"])
 	}
 }
 
