@@ -93,7 +93,7 @@ TG_INLINE void tg_store32(void *p, uint32_t v)
 /* What stands before it is stored, and what stands after it is loaded, in this order. It holds
  * the compiler alone, and so orders stores for readers on another CPU where the CPU keeps the
  * order of its stores, as x86-64 does; BPF has store-release only since Linux 6.15. */
-#define TG_BARRIER() asm volatile("" ::: "memory")
+#define TG_BARRIER() __asm__ volatile("" ::: "memory")
 
 /* Workarounds for the BPF verifier, and for what clang 19 makes of checks that the verifier has
  * to follow. Where one kernel alone needs it, the place says which. Each may go from a place when
@@ -115,20 +115,20 @@ TG_INLINE void tg_store32(void *p, uint32_t v)
 #define TG_BOUND(index, power_of_two)                                                              \
 	({                                                                                         \
 		uint32_t tg_bound_ = (index);                                                      \
-		asm volatile("%0 &= %1" : "+r"(tg_bound_) : "i"((power_of_two) - 1));              \
+		__asm__ volatile("%0 &= %1" : "+r"(tg_bound_) : "i"((power_of_two) - 1));          \
 		tg_bound_;                                                                         \
 	})
 #define TG_BOUND64(index, power_of_two)                                                            \
 	({                                                                                         \
 		uint64_t tg_bound_ = (index);                                                      \
-		asm volatile("%0 &= %1" : "+r"(tg_bound_) : "i"((power_of_two) - 1));              \
+		__asm__ volatile("%0 &= %1" : "+r"(tg_bound_) : "i"((power_of_two) - 1));          \
 		tg_bound_;                                                                         \
 	})
-#define TG_HIDE(value) asm volatile("" : "+r"(value))
+#define TG_HIDE(value) __asm__ volatile("" : "+r"(value))
 #define TG_FORGET(value, unknown)                                                                  \
 	do {                                                                                       \
 		uint64_t tg_value_ = (value), tg_unknown_ = (unknown);                             \
-		asm volatile("%0 ^= %1\n\t%0 ^= %1" : "+r"(tg_value_) : "r"(tg_unknown_));         \
+		__asm__ volatile("%0 ^= %1\n\t%0 ^= %1" : "+r"(tg_value_) : "r"(tg_unknown_));     \
 		(value) = (__typeof__(value))tg_value_;                                            \
 	} while (0)
 #else

@@ -131,7 +131,7 @@ func (g *gate) start() error {
 		flows = g.cfg.Tagged.MaxConnections
 	}
 	g.startSurvey()
-	if g.plane, err = plane.Load(plane.Options{Instance: g.cfg.Instance, KeySlots: slots, NoXDP: !g.answers(), Flows: flows, BPFFS: g.opt.BPFFS}); err != nil {
+	if g.plane, err = plane.Load(plane.Options{Instance: g.cfg.Instance, KeySlots: slots, NoXDP: !g.answers(), FarEnd: g.cfg.Role == config.RoleHost, Flows: flows, BPFFS: g.opt.BPFFS}); err != nil {
 		g.closeSurvey()
 		return err
 	}

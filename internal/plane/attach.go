@@ -261,7 +261,7 @@ func (p *Plane) attachXDP(name string, index int, want XDPMode) error {
 		return p.reattachXDP(a, name, index, want)
 	}
 	if a == nil {
-		l, refused, err := newXDPLink(p.xdp, name, index, want)
+		l, refused, err := newXDPLink(p.xdp, name, index, want, p.farEnd)
 		if err != nil {
 			return err
 		}
@@ -286,7 +286,7 @@ func (p *Plane) reattachXDP(a *attachment, name string, index int, want XDPMode)
 	if err != nil {
 		return err
 	}
-	l, refused, err := newXDPLink(p.xdp, name, index, want)
+	l, refused, err := newXDPLink(p.xdp, name, index, want, p.farEnd)
 	if err != nil {
 		return err
 	}
@@ -330,9 +330,10 @@ func (p *Plane) NativeRefused() map[string]string {
 	return p.links.refused
 }
 
-// newXDPLink attaches; nativeErr is why generic XDP took the place of native: a driver refused, or answers would not arrive.
-func newXDPLink(prog *ebpf.Program, name string, index int, want XDPMode) (l link.Link, nativeErr, err error) {
-	if want == XDPAuto {
+// newXDPLink attaches. If it looks, auto takes generic XDP where answers by native XDP would not arrive. nativeErr is why generic
+// XDP took the place of native: that, or what the driver said.
+func newXDPLink(prog *ebpf.Program, name string, index int, want XDPMode, looks bool) (l link.Link, nativeErr, err error) {
+	if want == XDPAuto && looks {
 		nativeErr = farEnd(index)
 	}
 	if want != XDPGeneric && nativeErr == nil {

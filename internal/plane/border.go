@@ -50,7 +50,7 @@ func (b *Border) Attach(interfaces []string, mode XDPMode) error {
 		if err != nil {
 			return fmt.Errorf("interface %s: not found; see `ip link`", name)
 		}
-		l, _, err := newXDPLink(b.objs.TgBorderXdp, name, dev.Index, mode)
+		l, _, err := newXDPLink(b.objs.TgBorderXdp, name, dev.Index, mode, false)
 		if err != nil {
 			return err
 		}

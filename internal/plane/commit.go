@@ -135,7 +135,7 @@ func (a *attachment) attachAsBefore() error {
 	if err := a.detach(); err != nil {
 		return err
 	}
-	l, _, err := newXDPLink(before, a.device, a.index, a.was)
+	l, _, err := newXDPLink(before, a.device, a.index, a.was, false)
 	if err != nil {
 		return err
 	}

@@ -34,10 +34,10 @@ func TestNativeRefused(t *testing.T) {
 				return err
 			}
 			const lo = 1
-			if _, _, err := newXDPLink(prog, "lo", lo, XDPNative); err == nil {
+			if _, _, err := newXDPLink(prog, "lo", lo, XDPNative, false); err == nil {
 				return errors.New("native XDP on lo")
 			}
-			l, refused, err := newXDPLink(prog, "lo", lo, XDPAuto)
+			l, refused, err := newXDPLink(prog, "lo", lo, XDPAuto, false)
 			if err != nil {
 				return err
 			}
@@ -90,7 +90,7 @@ func TestFarEndOfVeth(t *testing.T) {
 					return err
 				}
 				index := dev.Attrs().Index
-				l, why, err := newXDPLink(prog, name, index, XDPAuto)
+				l, why, err := newXDPLink(prog, name, index, XDPAuto, true)
 				if err != nil {
 					return err
 				}
@@ -114,7 +114,7 @@ func TestFarEndOfVeth(t *testing.T) {
 				if err := netns.Set(here); err != nil {
 					return err
 				}
-				l, why, err = newXDPLink(prog, name, index, XDPAuto)
+				l, why, err = newXDPLink(prog, name, index, XDPAuto, true)
 				if err != nil {
 					return err
 				}

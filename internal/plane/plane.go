@@ -80,6 +80,7 @@ type Plane struct {
 	filled                 tables                              // what SetServices has put into the maps
 	Lost                   []string                            // what of an earlier process could not be taken over, and why
 	bell                   *ringbuf.Reader                     // rings when the packet path asks for a look
+	farEnd                 bool                                // Options.FarEnd
 	watching               bool                                // sock_ops is attached and the socket filter is seeded
 }
 
@@ -88,6 +89,10 @@ type Options struct {
 	Instance string
 	KeySlots int  // keys that may be loaded at once; rounded up to a power of two
 	NoXDP    bool // a server behind an edge: its SYNs are answered there
+
+	// FarEnd has xdp_mode auto look at the far end of a veth (farend.go). A gate to which others redirect must not:
+	// only native XDP is sure to get what is redirected to a veth, and gates that face each other start one after the other.
+	FarEnd bool
 
 	// Of a host that translates what cannot be adopted for.
 	Flows int    // connections that the table shall hold; 0: it does not translate
@@ -103,7 +108,7 @@ func Load(o Options) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: map[string]uint32{hostbpf.HostXdpMapTgOwnPorts: ports, hostbpf.HostXdpMapTgReplyPorts: ports}}
+	p := &Plane{farEnd: o.FarEnd, keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: map[string]uint32{hostbpf.HostXdpMapTgOwnPorts: ports, hostbpf.HostXdpMapTgReplyPorts: ports}}
 	if o.Flows > 0 {
 		p.sizes[hostbpf.HostTranslateMapTgSplits] = uint32(splitBuckets(o.Flows))
 		if err := p.takeOverSplits(o); err != nil {

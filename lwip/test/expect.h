@@ -39,8 +39,8 @@ static inline unsigned expect_mss(int family, unsigned offered)
 	static const unsigned linux_v4[] = {536, 1300, 1440, 1460};
 	static const unsigned linux_v6[] = {1220, 1280, 1420, 1440};
 	static const unsigned freebsd[] = {216, 536, 1200, 1360, 1400, 1440, 1452, 1460};
-	static const unsigned eight_v4[] = {536, 1300, 1360, 1400, 1440, 1452, 1460, 8960};
-	static const unsigned eight_v6[] = {1220, 1280, 1340, 1380, 1420, 1432, 1440, 8940};
+	static const unsigned eight_v4[] = {536, 1220, 1300, 1360, 1400, 1440, 1460, 8960};
+	static const unsigned eight_v6[] = {1220, 1280, 1340, 1360, 1400, 1420, 1440, 8940};
 	const unsigned *table = family == 4 ? eight_v4 : eight_v6;
 	unsigned n = 8, mss, i, limit = family == 4 ? 1460 : 1440;
 
