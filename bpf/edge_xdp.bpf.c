@@ -298,7 +298,7 @@ TG_GLOBAL int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse
 
 /* True for what goes by under AUTO; counts for the detector. A function of its own for the stack, as
  * the next. */
-__attribute__((noinline)) int tg_edge_goes_by(struct tg_packet *pkt, __u32 port_flags)
+TG_GLOBAL int tg_edge_goes_by(struct tg_packet *pkt, __u32 port_flags)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row;
@@ -328,7 +328,7 @@ __attribute__((noinline)) int tg_edge_goes_by(struct tg_packet *pkt, __u32 port_
 	return 1;
 }
 
-__attribute__((noinline)) int tg_edge_go(struct xdp_md *ctx, struct tg_packet *pkt)
+TG_GLOBAL int tg_edge_go(struct xdp_md *ctx, struct tg_packet *pkt)
 {
 	if (!pkt)
 		return XDP_PASS;
@@ -340,7 +340,7 @@ __attribute__((noinline)) int tg_edge_go(struct xdp_md *ctx, struct tg_packet *p
 
 /* A segment that is to be dropped. True if it goes on all the same: the service is not answered for as a whole, so that
  * nobody here knows all of its connections. */
-__attribute__((noinline)) int tg_edge_spares(const struct tg_packet *pkt, __u32 counter)
+TG_GLOBAL int tg_edge_spares(const struct tg_packet *pkt, __u32 counter)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row;

@@ -67,9 +67,16 @@ static __always_inline void tg_sock_connected(struct bpf_sock_ops *ctx)
 {
 	__u32 port = ctx->local_port;
 	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
-	struct tg_counter_row *row = tg_counter_row_get(entry ? TG_PORT_SERVICE(*entry) : 0);
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	__u32 id;
 
-	if (row)
+	if (!entry || !*entry)
+		return;
+	id = TG_PORT_SERVICE(*entry);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (row && (!id || (svc && svc->mode != TG_MODE_OFF)))
 		tg_count(row, TG_COUNT_connected);
 }
 

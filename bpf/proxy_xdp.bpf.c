@@ -294,7 +294,7 @@ static __always_inline int tg_proxy_fast(struct xdp_md *ctx, const struct tg_pro
 
 /* 1 if a SYN that would be answered is to be dropped, for its prefix gets answers enough. A function of its own
  * for the stack. */
-__attribute__((noinline)) int tg_proxy_reflects(const struct tg_packet *syn, __u32 id)
+TG_GLOBAL int tg_proxy_reflects(const struct tg_packet *syn, __u32 id)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);

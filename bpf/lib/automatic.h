@@ -34,7 +34,7 @@ static __always_inline void tg_place_note(struct tg_place *p, __u64 prefix, __u3
 }
 
 /* So many handshakes of a client's packet's tuple were completed. A function of its own for the stack. */
-__attribute__((noinline)) int tg_auto_done(const struct tg_packet *pkt, __u32 many)
+TG_GLOBAL int tg_auto_done(const struct tg_packet *pkt, __u32 many)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row;
@@ -83,7 +83,7 @@ static __always_inline __u32 tg_auto_weight(const struct tg_packet *syn,
 }
 
 /* A server's SYN-ACK. A function of its own for the stack. */
-__attribute__((noinline)) int tg_auto_synack(const struct tg_packet *pkt)
+TG_GLOBAL int tg_auto_synack(const struct tg_packet *pkt)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_sample *s;
@@ -104,7 +104,7 @@ __attribute__((noinline)) int tg_auto_synack(const struct tg_packet *pkt)
 }
 
 /* A client's packet that is no SYN, to an automatic service: 1 if it completes a handshake of the sample. */
-__attribute__((noinline)) int tg_auto_ack(const struct tg_packet *pkt)
+TG_GLOBAL int tg_auto_ack(const struct tg_packet *pkt)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_sample *s;
@@ -132,7 +132,7 @@ static __always_inline __u32 tg_auto_weight(const struct tg_packet *syn,
 #endif
 
 /* A SYN to a service in mode AUTO: 1 if it is to be answered. It is counted. A function of its own for the stack. */
-__attribute__((noinline)) int tg_auto_syn(const struct tg_packet *syn, __u32 id)
+TG_GLOBAL int tg_auto_syn(const struct tg_packet *syn, __u32 id)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);

@@ -17,7 +17,7 @@ struct {
 } tg_reflect SEC(".maps");
 
 /* 1: one more answer may go to the prefix. A function of its own for stack and registers. */
-__attribute__((noinline)) int tg_reflect_allows(__u64 prefix)
+TG_GLOBAL int tg_reflect_allows(__u64 prefix)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_allowance *a;

@@ -14,7 +14,7 @@ import (
 )
 
 // machines are the checks whose outcome is this machine's, whatever a configuration says.
-var machines = regexp.MustCompile(`^(privileges|kernel|BTF|bpffs|cgroup2|interface .*|port .*|way to .*|both directions .*|forwarding .*|edge .*|peer .*|conntrack.*|MTU.*|.*program.*|.*helper.*|.*map.*)$`)
+var machines = regexp.MustCompile(`^(privileges|kernel|BTF|bpffs|cgroup2|interface .*|port .*|route to .*|both directions .*|forwarding .*|edge .*|peer .*|conntrack.*|MTU.*|.*program.*|.*helper.*|.*map.*)$`)
 
 // `check` on the complete examples of the document, with the files that they name in place, finds nothing wrong that is the
 // configuration's; without a file, it names that one and nothing else.
