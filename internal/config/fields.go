@@ -25,8 +25,9 @@ const (
 	Rate64               // `all`, or a number from Low to High
 	Share                // a percentage or a part of one, above 0
 	YesNo
-	List    // of scalars
-	Mapping // a mapping, or a list of mappings; its fields have entries of their own
+	List     // of scalars
+	Mapping  // a mapping; its fields have entries of their own
+	Mappings // a list of such
 )
 
 // Situations in which a change is live or not: a role, and what of it decides.
@@ -54,6 +55,7 @@ type Field struct {
 	Default   string // empty: none; "required"
 	// Limits and a default that follow the value of another field, which is read first; they narrow Low and High.
 	LowPart, HighPart, DefaultPart Part
+	DefaultWith                    With
 
 	Values  string // for readers, where kind and range do not say it
 	Example string // in YAML, for the complete examples of the document; empty: the default
@@ -65,6 +67,9 @@ type Field struct {
 	// Live are the situations in which a reload brings a change into force; anywhere else it needs a restart.
 	Live []string
 }
+
+// With is the default of a field where another field, which is read first, has a value. The zero value: Default holds always.
+type With struct{ Field, Default string }
 
 // Part is a part of the value of another field: 3/8 of `epoch`. The zero value is none.
 type Part struct {
@@ -165,7 +170,7 @@ var commonFields = []Field{
 		Text: "segments a second that carry the codepoint but belong to no connection; 0: no limit"},
 	{Name: "report_to.codepoint", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: onXDP, Kind: Number, High: 63, Default: strconv.Itoa(defaultCodepoint), Change: "report_to",
 		Text: "the DSCP that means \"true source\""},
-	{Name: "services", Roles: withServices, Kind: Mapping, Default: "required", Values: "1 to 10,000", Live: everywhere4,
+	{Name: "services", Roles: withServices, Kind: Mappings, Default: "required", Values: "1 to 10,000", Live: everywhere4,
 		Text: "what is protected: see [Services](#services)"},
 }
 
@@ -299,7 +304,7 @@ var serviceFieldTable = []Field{
 		Text: "the window in our SYN-ACK"},
 	{Name: "services.signed", Example: `pass`, Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: notP4, Kind: Words, Words: []string{string(SignedAnswer), string(SignedPass), string(SignedDrop)}, Default: "answer", Change: "services", Live: everywhere4,
 		Text: "what to do with SYNs that have one well-formed TCP-MD5 or TCP-AO option ([host.md](host.md))"},
-	{Name: "services.signed_rate", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: notP4, Kind: Number, Low: 1, High: maxSignedRate, Default: strconv.Itoa(defaultSignedRate), Change: "services", Live: everywhere4,
+	{Name: "services.signed_rate", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: notP4, Kind: Number, Low: 1, High: maxSignedRate, Default: "100", Change: "services", Live: everywhere4,
 		Text: "SYNs a second that `signed: pass` lets through; the others are answered"},
 	{Name: "services.forwarded", Roles: []string{RoleHost}, Kind: YesNo, Default: "no", Change: "services", Live: everywhere4,
 		Text: "`yes`: a rule of this machine (DNAT, redirect) sends connections elsewhere, or to where `takeover: auto` sees no listener: SYNs are answered whatever listens here, and the connections are translated"},

@@ -60,7 +60,7 @@ var p4FieldTable = []Field{
 		Text: "where strategies `auth-cookie` and `auth-full` keep sources: `table`, entries of the controller; `bloom`, registers of the switch ([p4.md](p4.md))"},
 	{Name: "p4.macs", Example: `["02:00:00:00:00:01 on eth1"]`, Roles: box, Planes: onP4, Kind: List, Values: "`\"MAC on INTERFACE\"`", Live: atSwitch,
 		Text: "static MAC addresses"},
-	{Name: "p4.mac_limit", Example: `1024`, Roles: box, Planes: onP4, Kind: Number, High: maxLearnedMACs, Default: "1024; without `notifications` 0", Live: atSwitch,
+	{Name: "p4.mac_limit", Example: `1024`, Roles: box, Planes: onP4, Kind: Number, High: maxLearnedMACs, Default: "0", DefaultWith: With{"p4.notifications", "1024"}, Live: atSwitch,
 		Text: "MAC addresses learned outside, and as many inside; 0: none"},
 	{Name: "p4.mac_age", Roles: box, Planes: onP4, Kind: Duration, Low: int64(time.Second), High: int64(24 * time.Hour), Default: "5m", Live: atSwitch,
 		Text: "a learned address not seen at its port for this long is forgotten"},
@@ -69,9 +69,6 @@ var p4FieldTable = []Field{
 	{Name: "p4.mtu", Roles: []string{RoleEdge}, Planes: onP4, Kind: Number, Low: 576, High: 65535, Default: "1500", Live: []string{atEdgeP4},
 		Text: "with `protocol: tagged`: the MTU of the links to the servers"},
 }
-
-// learnedMACs is mac_limit of a switch whose notifications are heard.
-const learnedMACs = 1024
 
 // p4 reads the mapping `p4`.
 func (r *reader) p4(c *Config, fs map[string]field) {
@@ -103,9 +100,7 @@ func (r *reader) p4(c *Config, fs map[string]field) {
 			}
 		}
 	}
-	if !r.take(in, "p4.mac_limit", &p.MACLimit) && p.Notifications != "" {
-		p.MACLimit = learnedMACs
-	}
+	r.take(in, "p4.mac_limit", &p.MACLimit)
 	if f, there := in["mac_limit"]; there && p.MACLimit > 0 && p.Notifications == "" {
 		r.fail(f.line, f.path, "addresses are learned from notifications; name their path, or set mac_limit: 0")
 	}

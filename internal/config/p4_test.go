@@ -31,6 +31,10 @@ func TestP4(t *testing.T) {
 	if c.Plane != PlaneP4 || c.P4.MACLimit != 1024 || c.P4.Whitelist != P4WhitelistTable || len(c.Proxy.Inside) != 1 || c.P4.PortMACs[0].Interface != "sw2" {
 		t.Errorf("%+v", c)
 	}
+	quiet := strings.Replace(strings.Replace(switchFile, "  notifications: /n\n", "  whitelist: bloom\n", 1), "  macs:", "  mac_age: 1m\n  macs:", 1)
+	if c, err := Parse("f", []byte(quiet)); err != nil || c.P4.MACLimit != 0 {
+		t.Errorf("without notifications: %+v, %v; no address can be learned", c, err)
+	}
 	many := "services:\n"
 	for i := range 64 {
 		many += fmt.Sprintf("  - {name: s%d, ports: [%d], strategy: auth-full}\n", i, i+1)

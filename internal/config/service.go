@@ -20,8 +20,7 @@ const (
 	maxMSS    = math.MaxUint16 - 40
 	maxWScale = 14 // RFC 7323 section 2.3
 
-	defaultSignedRate = 100
-	maxSignedRate     = 100_000
+	maxSignedRate = 100_000
 )
 
 // everywhere is what a service protects that names no prefixes.
@@ -92,7 +91,7 @@ func (r *reader) service(f field, role string) (Service, bool) {
 
 // signedSYNs reads what becomes of SYNs with TCP-MD5 or TCP-AO.
 func (r *reader) signedSYNs(s *Service, fs map[string]field) {
-	if s.SignedSYNs, s.SignedRate = SignedAnswer, defaultSignedRate; r.role == RoleServer {
+	if r.role == RoleServer { // it has neither field
 		return
 	}
 	r.take(fs, "services.signed", &s.SignedSYNs)

@@ -97,13 +97,16 @@ func (r *reader) words(f *Field) (words []string) {
 	return words
 }
 
-// remember keeps a number for the fields whose limits or default are a part of it.
+// remember keeps a number, and whether a text has a value, for the fields whose limits or default depend on it.
 func (r *reader) remember(name string, v reflect.Value) {
-	if v.CanInt() {
-		if r.values == nil {
-			r.values = map[string]int64{}
-		}
+	if r.values == nil {
+		r.values = map[string]int64{}
+	}
+	switch {
+	case v.CanInt():
 		r.values[name] = v.Int()
+	case v.Kind() == reflect.String:
+		r.values[name] = int64(v.Len())
 	}
 }
 
@@ -141,33 +144,37 @@ func (r *reader) setDefault(f *Field, v reflect.Value) {
 		v.SetInt(r.part(f.DefaultPart))
 		return
 	}
-	if f.Default == "" || strings.HasPrefix(f.Default, "required") || strings.Contains(f.Default, "`") {
+	def := f.Default
+	if w := f.DefaultWith; w.Field != "" && r.part(Part{w.Field, 1, 1}) != 0 {
+		def = w.Default
+	}
+	if def == "" || strings.HasPrefix(def, "required") || strings.Contains(def, "`") {
 		return
 	}
 	var err error
 	switch f.Kind {
 	case Text, Words:
-		v.SetString(f.Default)
+		v.SetString(def)
 	case Duration:
 		var d time.Duration
-		d, err = time.ParseDuration(f.Default)
+		d, err = time.ParseDuration(def)
 		v.SetInt(int64(d))
 	case Number:
 		var n int
-		n, err = strconv.Atoi(f.Default)
+		n, err = strconv.Atoi(def)
 		setNumber(v, n)
 	case Auto:
 		v.Set(reflect.ValueOf(AutoInt{Auto: true}))
 	case Rate64:
 		var n int
-		n, err = strconv.Atoi(f.Default)
+		n, err = strconv.Atoi(def)
 		v.Set(reflect.ValueOf(Rate{PerSecond: n}))
 	case Share:
 		var share float64
-		share, err = parseShare(f.Default)
+		share, err = parseShare(def)
 		v.SetFloat(share)
 	case YesNo:
-		v.SetBool(f.Default == "yes")
+		v.SetBool(def == "yes")
 	}
 	if err != nil {
 		panic(fmt.Sprintf("config: default of %s: %v", f.Name, err))

@@ -279,7 +279,7 @@ func (r *reader) patrol(c *Config, fs map[string]field) {
 }
 
 func (r *reader) exception(p *Patrol, it field) {
-	fs, ok := r.mapping(it, []string{"src", "dst"})
+	fs, ok := r.mapping(it, namesOf("exceptions", r.role))
 	if !ok {
 		return
 	}
@@ -315,30 +315,22 @@ func zeroOf(p netip.Prefix) netip.Addr {
 func (r *reader) patrolPorts(c *Config, p *Patrol, f field) {
 	items, _ := r.sequence(f)
 	for _, it := range items {
-		fs, ok := r.mapping(it, []string{"interface", "side", "neighbour", "queue"})
+		fs, ok := r.mapping(it, namesOf("ports", r.role))
 		if !ok {
 			continue
 		}
-		port := PatrolPort{Side: SideUpstream, Neighbour: NeighbourTerminus}
+		var port PatrolPort
 		if v, there := fs["interface"]; there {
 			port.Interface, _ = r.text(v, "the name of an interface")
 		} else {
 			r.fail(it.line, it.path+".interface", "is missing; name one, see `ip link`")
 		}
-		if v, there := fs["side"]; there {
-			if s, ok := r.word(v, string(SideCustomers), string(SideUpstream)); ok {
-				port.Side = Side(s)
-			}
-		} else {
+		if !r.take(fs, "ports.side", &port.Side) {
 			r.fail(it.line, it.path+".side", "is missing; write customers or upstream")
 		}
-		if v, there := fs["neighbour"]; there {
-			if s, ok := r.word(v, string(NeighbourTerminus), string(NeighbourLegacy), string(NeighbourTrue)); ok {
-				port.Neighbour = Neighbour(s)
-			}
-			if port.Side == SideCustomers {
-				r.fail(v.line, v.path, "belongs to side: upstream; remove it")
-			}
+		if r.take(fs, "ports.neighbour", &port.Neighbour) && port.Side == SideCustomers {
+			v := fs["neighbour"]
+			r.fail(v.line, v.path, "belongs to side: upstream; remove it")
 		}
 		if v, there := fs["queue"]; there {
 			port.QueueBits = r.bitRate(v)
@@ -365,7 +357,7 @@ func (r *reader) signed(fs map[string]field) (s Signed) {
 	if !there {
 		return s
 	}
-	in, ok := r.mapping(f, []string{"anchors", "store", "key", "listen", "neighbours", "publish"})
+	in, ok := r.mapping(f, namesOf("signed_bindings", r.role))
 	if !ok {
 		return s
 	}
@@ -415,11 +407,11 @@ func (r *reader) border(c *Config, fs map[string]field) {
 		r.fail(f.line, f.path, "name 1 to %d patrols", MaxPatrols)
 	}
 	for _, it := range items {
-		fs, ok := r.mapping(it, []string{"name", "address", "key", "prefixes"})
+		fs, ok := r.mapping(it, namesOf("patrols", r.role))
 		if !ok {
 			continue
 		}
-		for _, name := range []string{"name", "address", "key", "prefixes"} {
+		for _, name := range namesOf("patrols", r.role) {
 			if _, there := fs[name]; !there {
 				r.fail(it.line, fmt.Sprintf("%s.%s", it.path, name), "is missing; a patrol has name, address, key and prefixes")
 			}

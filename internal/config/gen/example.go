@@ -37,11 +37,14 @@ func example(name string) (string, error) {
 			continue
 		}
 		seen = append(seen, f.Name)
+		in, field, isNested := strings.Cut(f.Name, ".")
+		if isNested && inExampleOf(in) {
+			continue
+		}
 		value := valueOf(&f, role, string(plane))
 		if v, differs := otherwise[name][f.Name]; differs {
 			value = v
 		}
-		in, field, isNested := strings.Cut(f.Name, ".")
 		switch {
 		case isNested && value != "":
 			if nested[in] == nil {
@@ -49,7 +52,7 @@ func example(name string) (string, error) {
 				order = append(order, in)
 			}
 			fmt.Fprintf(nested[in], "%s: %s\n", field, value)
-		case f.Kind == config.Mapping && f.Example == "": // of nested fields
+		case (f.Kind == config.Mapping || f.Kind == config.Mappings) && f.Example == "": // of nested fields
 		case value == "" && otherwise[name][f.Name] == "" && f.Example == "":
 			if _, left := otherwise[name][f.Name]; !left {
 				return "", fmt.Errorf("field %s has neither default nor Example", f.Name)
@@ -70,6 +73,11 @@ func example(name string) (string, error) {
 		return "", fmt.Errorf("no role %q", role)
 	}
 	return "```yaml file=" + strings.ReplaceAll(name, " ", "-") + ".yaml\n" + top.String() + last.String() + "```\n", nil
+}
+
+// inExampleOf says whether a mapping has an example that contains its fields.
+func inExampleOf(mapping string) bool {
+	return slices.ContainsFunc(config.Fields(), func(f config.Field) bool { return f.Name == mapping && f.Example != "" })
 }
 
 // valueOf is what an example says of a field: its example, or its default.

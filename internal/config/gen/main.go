@@ -160,6 +160,9 @@ func table(name string) (string, error) {
 		if f.DefaultPart.Of != "" {
 			def = f.DefaultPart.String()
 		}
+		if w := f.DefaultWith; w.Field != "" {
+			def = fmt.Sprintf("`%s`; `%s` with `%s`", f.Default, w.Default, w.Field)
+		}
 		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s%s%s |\n", short, def, f.Range(), change(&f, name), only(&f, name), f.Text, lacks(&f))
 		rows++
 	}
@@ -251,13 +254,18 @@ func situation(at string) string {
 func schema() map[string]any {
 	top := map[string]any{}
 	inner := map[string]map[string]any{}
+	required, lists := map[string][]string{}, map[string]bool{}
 	for _, f := range config.Fields() {
 		in, name, nested := strings.Cut(f.Name, ".")
+		lists[f.Name] = f.Kind == config.Mappings
 		if nested {
 			if inner[in] == nil {
 				inner[in] = map[string]any{}
 			}
 			inner[in][name] = property(&f)
+			if f.Default == "required" && !slices.Contains(required[in], name) {
+				required[in] = append(required[in], name)
+			}
 			continue
 		}
 		p := property(&f)
@@ -268,12 +276,18 @@ func schema() map[string]any {
 	}
 	for name, fields := range inner {
 		object := map[string]any{"type": "object", "additionalProperties": false, "properties": fields}
-		if name == "services" {
-			object["required"] = []string{"name", "ports"}
-			top[name] = map[string]any{"type": "array", "minItems": 1, "items": object, "description": top[name].(map[string]any)["description"]}
+		if len(required[name]) > 0 {
+			object["required"] = required[name]
+		}
+		description := top[name].(map[string]any)["description"]
+		if lists[name] {
+			top[name] = map[string]any{"type": "array", "items": object, "description": description}
+			if name != "exceptions" { // which may be empty
+				top[name].(map[string]any)["minItems"] = 1
+			}
 			continue
 		}
-		object["description"] = top[name].(map[string]any)["description"]
+		object["description"] = description
 		top[name] = object
 	}
 	return map[string]any{
