@@ -1,31 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plane without a kernel (replay_plane.h), driven by lines on stdin, see `commands` below; every
- * command is answered by one line on stdout: "ok", a result, or "error: ...".
+ * The plane without a kernel (replay_plane.h), driven by lines on stdin (commands.h), see `commands` below.
  */
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "commands.h"
 #include "replay_plane.h"
 #include "replay_translate.h"
-
-static const char *const counter_names[] = {
-#define X(name, help) #name,
-#include "../counters.def"
-#undef X
-};
-
-static int unhex(const char *hex, uint8_t *out, int max)
-{
-	int n;
-
-	for (n = 0; n < max && hex[2 * n] && hex[2 * n + 1]; n++)
-		if (sscanf(hex + 2 * n, "%2hhx", &out[n]) != 1)
-			return -1;
-	return hex[2 * n] && hex[2 * n] != '\n' ? -1 : n;
-}
 
 static bool do_packet(const char *args)
 {
@@ -173,17 +154,11 @@ static bool do_counters(const char *args)
 	printf("counters");
 	for (id = 0; id <= plane.top; id++)
 		for (c = 0; c < TG_COUNTERS; c++)
-			if (plane.counters[id][c])
-				printf(" %u:%s=%" PRIu64, id, counter_names[c],
-				       plane.counters[id][c]);
+			print_counter(id, c, plane.counters[id][c]);
 	return true;
 }
 
-static const struct {
-	const char *name;
-	bool (*run)(const char *args);
-	bool silent; /* answers "ok" */
-} commands[] = {
+static const struct command commands[] = {
 	{"reset", do_reset, true},
 	{"world", do_world, true},     /* EPOCH STALE_KEYS FILTER SOCKET */
 	{"key", do_key, true},         /* EPOCH KEY */
@@ -198,23 +173,8 @@ static const struct {
 
 int main(void)
 {
-	static char line[2 * FRAME_MAX + 64];
+	struct commands all = {.list = commands, .n = sizeof(commands) / sizeof(commands[0])};
 
-	while (fgets(line, sizeof(line), stdin)) {
-		char *args = strchr(line, ' ');
-		size_t i, n = sizeof(commands) / sizeof(commands[0]);
-
-		line[strcspn(line, "\n")] = 0;
-		if (args)
-			*args++ = 0;
-		for (i = 0; i < n && strcmp(line, commands[i].name) != 0; i++)
-			;
-		if (i == n || !commands[i].run(args ? args : ""))
-			printf("error: %s %s", line, args ? args : "");
-		else if (commands[i].silent)
-			printf("ok");
-		printf("\n");
-		fflush(stdout);
-	}
+	commands_serve(&all);
 	return 0;
 }

@@ -5,10 +5,9 @@
  */
 #include "replay_plane.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "commands.h"
 
 struct plane plane;
 
@@ -79,15 +78,6 @@ uint8_t *copy_of(const uint8_t *data, uint32_t len)
 		abort();
 	memcpy(copy, data, len);
 	return copy;
-}
-
-void print_frame(const char *verdict, const uint8_t *frame, uint32_t len)
-{
-	uint32_t i;
-
-	printf("%s ", verdict);
-	for (i = 0; i < len; i++)
-		printf("%02x", frame[i]);
 }
 
 /* As tg_syn_options in bpf/host_xdp.bpf.c. False: malformed. */

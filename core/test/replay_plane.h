@@ -14,7 +14,6 @@
 #define KEY_SLOTS 16
 #define PREFIXES_MAX 256
 #define PREFIX_LENS_MAX 8
-#define FRAME_MAX 65536
 #define NOW_NS 1000000000000ULL /* allowances: time stands still */
 
 enum socket_state { SOCKET_NONE, SOCKET_LISTENER, SOCKET_ESTABLISHED, SOCKET_TIME_WAIT };
@@ -50,6 +49,5 @@ void replay_tc(const uint8_t *frame, uint32_t len);
 
 /* Exactly as many bytes as the frame has, so that the sanitizer sees one too many. */
 uint8_t *copy_of(const uint8_t *data, uint32_t len);
-void print_frame(const char *verdict, const uint8_t *frame, uint32_t len);
 
 #endif

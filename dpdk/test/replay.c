@@ -1,40 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The burst pipeline behind the commands by which test/vectors replays the golden
- * vectors. A packet is put through in the middle of a burst of other frames, and
- * what became of it is told apart by its MAC addresses, which the others do not
- * have.
+ * vectors (core/test/commands.h). A packet is processed in the middle of a burst of other frames; its MAC
+ * addresses, which the others do not have, identify what becomes of it.
  *
- *   reset LENGTH [WAY [roomy]]   a new worker; bursts of LENGTH frames, of which one is
- *                        asked for; 0: another length each time. roomy: in buffers as a
+ *   reset LENGTH [WAY [roomy]]   a new worker; bursts of LENGTH frames, one of which is
+ *                        the packet; 0: another length each time. roomy: in buffers as a
  *                        card gives them, else in buffers that end where the frame does
  *   ...lines of config.h...
- *   from PORT            frames come by this port from now on; 0 at first
- *   now NS               Unix time stands still there; without `epoch` the worker's epoch is that of it
+ *   from PORT            frames arrive at this port from now on; 0 at first
+ *   now NS               stops Unix time there; without `epoch` the worker's epoch follows from it
  *   packet HEX           answered by "tx FRAME", "pass FRAME", "drop", or "many N"
  *   counters             of all services but the fillers'
  *   flow SEQ_DELTA TS_DELTA TS WINDOW_UP WINDOW_DOWN HEX
  *                        translates the connection of that client's segment from now on
- *   short                how many packets, of those asked for, went the fast path (fast.h):
- *                        answered by "short SYNS SEGMENTS"
+ *   short                how many packets took the fast path (fast.h): answered by "short SYNS SEGMENTS"
  */
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "../../core/test/commands.h"
 #include "../bench/traffic.h"
 #include "flow.h"
 #include "harness.h"
 
 #define FILLER_SERVICE 9999
 #define FILLER_PORT 9
-#define FRAME_MAX 65535
-
-static const char *const counter_names[] = {
-#define X(name, help) #name,
-#include "../../core/counters.def"
-#undef X
-};
 
 static struct harness *h;
 static struct tg_mem_port fillers;
@@ -65,7 +55,7 @@ static void make_fillers(void)
 	}
 }
 
-static bool do_reset(char *args)
+static bool do_reset(const char *args)
 {
 	char variant[16] = "", room[16] = "";
 
@@ -105,27 +95,20 @@ static uint32_t ours(const struct caught **one)
 	return n;
 }
 
-/* False: not hexadecimal. */
-static bool unhex(const char *hex, uint8_t *bytes, uint32_t *len)
-{
-	for (*len = 0; *len < FRAME_MAX && hex[2 * *len] && hex[2 * *len + 1]; ++*len)
-		if (sscanf(hex + 2 * *len, "%2hhx", &bytes[*len]) != 1)
-			return false;
-	return true;
-}
-
-static bool do_flow(char *args)
+static bool do_flow(const char *args)
 {
 	static uint8_t bytes[FRAME_MAX];
 	struct tg_flow f = {.state = TG_FLOW_READY, .service = 1, .server_port = 1};
 	struct tg_packet pkt = {0};
 	struct tg_flow_key key;
 	int up, down, at = 0;
-	uint32_t ts, len;
+	uint32_t ts;
+	int len;
 
-	if (sscanf(args, "%" SCNu32 " %" SCNu32 " %" SCNu32 " %d %d %n", &f.seq_delta, &f.ts_delta,
+	if (!h ||
+	    sscanf(args, "%" SCNu32 " %" SCNu32 " %" SCNu32 " %d %d %n", &f.seq_delta, &f.ts_delta,
 		   &ts, &up, &down, &at) != 5 ||
-	    !at || !unhex(args + at, bytes, &len) ||
+	    !at || (len = unhex(args + at, bytes, sizeof(bytes))) < 0 ||
 	    tg_packet_parse(&pkt, bytes, bytes + len) != TG_PARSE_TCP)
 		return false;
 	f.flags = ts ? TG_FLOW_TS : 0;
@@ -136,15 +119,16 @@ static bool do_flow(char *args)
 				    tg_item_presence(h->w, &pkt, TG_TO_SERVER), &f);
 }
 
-static bool do_packet(char *args)
+static bool do_packet(const char *args)
 {
 	static const uint32_t mixed[] = {1, 7, 64, 3, 8, 9, 33, 128};
 	static uint8_t bytes[FRAME_MAX];
-	uint32_t n = length ? length : mixed[turn++ % 8], len, i, at;
+	uint32_t n = length ? length : mixed[turn++ % 8], i, at;
+	int len = unhex(args, bytes, sizeof(bytes));
 	struct rte_mbuf *m[TG_BURST_MAX];
 	const struct caught *out = NULL;
 
-	if (!unhex(args, bytes, &len))
+	if (!h || len < 0)
 		return false;
 	h->config->services[FILLER_SERVICE] = (struct tg_service){
 		.mss_v4 = 1460,
@@ -156,7 +140,7 @@ static bool do_packet(char *args)
 		harness_line(h, "port %u %u", FILLER_PORT, FILLER_SERVICE);
 	at = (uint32_t)tg_random(&seed) % n;
 	for (i = 0; i < n; i++)
-		m[i] = i == at ? harness_frame(h, bytes, len) : filler();
+		m[i] = i == at ? harness_frame(h, bytes, (uint32_t)len) : filler();
 	harness_burst(h, m, n, from);
 	fast_path_syns += h->w->fast.path[at] == TG_FAST_SYN || h->w->fast.path[at] == TG_FAST_WIDE;
 	fast_path_segments += h->w->fast.path[at] == TG_FAST_SEGMENT;
@@ -166,9 +150,7 @@ static bool do_packet(char *args)
 	} else if (n == 0) {
 		printf("drop");
 	} else {
-		printf("%s ", out->port == from ? "tx" : "pass");
-		for (i = 0; i < out->len; i++)
-			printf("%02x", out->frame[i]);
+		print_frame(out->port == from ? "tx" : "pass", out->frame, out->len);
 	}
 	harness_forget(h);
 	if (harness_leaked(h))
@@ -176,69 +158,67 @@ static bool do_packet(char *args)
 	return true;
 }
 
-static bool do_from(char *args)
+static bool do_from(const char *args)
 {
 	from = (uint16_t)atoi(args);
-	return from < h->w->ports_n;
+	return h && from < h->w->ports_n;
 }
 
-static bool do_now(char *args)
+static bool do_now(const char *args)
 {
-	return sscanf(args, "%" SCNu64, &h->unix_ns) == 1;
+	return h && sscanf(args, "%" SCNu64, &h->unix_ns) == 1;
 }
 
-static bool do_counters(char *args)
+static bool do_counters(const char *args)
 {
 	uint32_t id, c;
 
 	(void)args;
+	if (!h)
+		return false;
 	printf("counters");
 	for (id = 0; id <= h->config->top; id++)
 		for (c = 0; c < TG_COUNTERS && id != FILLER_SERVICE; c++)
-			if (harness_count(h, id, c))
-				printf(" %u:%s=%" PRIu64, id, counter_names[c],
-				       harness_count(h, id, c));
+			print_counter(id, c, harness_count(h, id, c));
 	return true;
+}
+
+static bool do_short(const char *args)
+{
+	(void)args;
+	printf("short %u %u", fast_path_syns, fast_path_segments);
+	return true;
+}
+
+static const char *do_config(char *line)
+{
+	return h ? tg_config_line(h->config, line) : "no worker yet; begin with reset";
+}
+
+static void tick(void)
+{
+	if (h)
+		harness_tick(h, 0);
 }
 
 int main(void)
 {
-	static char line[2 * FRAME_MAX + 64];
+	static const struct command list[] = {
+		{"reset", do_reset, true},
+		{"from", do_from, true},
+		{"now", do_now, true},
+		{"packet", do_packet, false},
+		{"counters", do_counters, false},
+		{"flow", do_flow, true},
+		{"short", do_short, false},
+	};
+	struct commands all = {
+		.list = list,
+		.n = sizeof(list) / sizeof(list[0]),
+		.other = do_config,
+		.after = tick,
+	};
 
-	while (fgets(line, sizeof(line), stdin)) {
-		const char *err = NULL;
-		char *args;
-		bool ok = true;
-
-		line[strcspn(line, "\n")] = 0;
-		args = strchr(line, ' ');
-		if (strncmp(line, "reset", 5) == 0)
-			ok = args && do_reset(args + 1);
-		else if (h && args && strncmp(line, "packet ", 7) == 0)
-			ok = do_packet(args + 1);
-		else if (h && args && strncmp(line, "flow ", 5) == 0)
-			ok = do_flow(args + 1);
-		else if (h && args && strncmp(line, "from ", 5) == 0)
-			ok = do_from(args + 1);
-		else if (h && args && strncmp(line, "now ", 4) == 0)
-			ok = do_now(args + 1);
-		else if (h && strcmp(line, "counters") == 0)
-			ok = do_counters(args);
-		else if (strcmp(line, "short") == 0)
-			printf("short %u %u", fast_path_syns, fast_path_segments);
-		else if (h)
-			err = tg_config_line(h->config, line);
-		else
-			ok = false;
-		if (h && !err)
-			harness_tick(h, 0);
-		if (!ok || err)
-			printf("error: %s", err ? err : "not understood");
-		else if (strncmp(line, "packet", 6) != 0 && strncmp(line, "counters", 8) != 0 &&
-			 strcmp(line, "short") != 0)
-			printf("ok");
-		printf("\n");
-		fflush(stdout);
-	}
+	commands_serve(&all);
 	return 0;
 }

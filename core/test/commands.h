@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A program that obeys lines on stdin, as test/vectors drives the core (core/test/replay.c) and the DPDK pipeline
+ * (dpdk/test/replay.c): every command is answered by one line on stdout: "ok", a result, or "error: ...".
+ */
+#ifndef TG_TEST_COMMANDS_H
+#define TG_TEST_COMMANDS_H
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FRAME_MAX 65536
+
+struct command {
+	const char *name;
+	bool (*run)(const char *args); /* false: it does not understand them */
+	bool silent;                   /* prints nothing; answered with "ok" */
+};
+
+struct commands {
+	const struct command *list;
+	size_t n;
+	/* Optional: obeys a line that is none of the list; an error or NULL. May change the line. */
+	const char *(*other)(char *line);
+	/* Optional: runs after each command that succeeds. */
+	void (*after)(void);
+};
+
+static inline void commands_answer(const struct commands *cs, char *line)
+{
+	size_t i, len = strcspn(line, " ");
+	const char *args = line[len] ? line + len + 1 : "", *err = NULL;
+	bool silent = true;
+
+	for (i = 0; i < cs->n; i++)
+		if (strlen(cs->list[i].name) == len && memcmp(cs->list[i].name, line, len) == 0)
+			break;
+	if (i < cs->n) {
+		silent = cs->list[i].silent;
+		err = cs->list[i].run(args) ? NULL : "not understood";
+	} else {
+		err = cs->other ? cs->other(line) : "no such command";
+	}
+	if (!err && cs->after)
+		cs->after();
+	if (err)
+		printf("error: %.*s: %s", (int)len, line, err);
+	else if (silent)
+		printf("ok");
+	printf("\n");
+	fflush(stdout);
+}
+
+static inline void commands_serve(const struct commands *cs)
+{
+	static char line[2 * FRAME_MAX + 64];
+
+	while (fgets(line, sizeof(line), stdin)) {
+		line[strcspn(line, "\n")] = 0;
+		commands_answer(cs, line);
+	}
+}
+
+/* The number of bytes, of which there may be `max`; -1 if the rest of the line is not so many in hexadecimal. */
+static inline int unhex(const char *hex, uint8_t *out, int max)
+{
+	int n;
+
+	for (n = 0; n < max && hex[2 * n] && hex[2 * n + 1]; n++)
+		if (sscanf(hex + 2 * n, "%2hhx", &out[n]) != 1)
+			return -1;
+	return hex[2 * n] ? -1 : n;
+}
+
+static inline void print_frame(const char *verdict, const uint8_t *frame, uint32_t len)
+{
+	uint32_t i;
+
+	printf("%s ", verdict);
+	for (i = 0; i < len; i++)
+		printf("%02x", frame[i]);
+}
+
+/* One of the counters of a service that are not zero. */
+static inline void print_counter(uint32_t id, uint32_t counter, uint64_t value)
+{
+	static const char *const names[] = {
+#define X(name, help) #name,
+#include "../counters.def"
+#undef X
+	};
+
+	if (value)
+		printf(" %u:%s=%" PRIu64, id, names[counter], value);
+}
+
+#endif
