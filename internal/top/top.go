@@ -283,10 +283,8 @@ func Spark(list []float64, room int) string {
 	}
 	out := make([]rune, len(list))
 	for i, v := range list {
-		switch {
-		case v == 0:
-			out[i] = ' '
-		default:
+		out[i] = ' '
+		if v != 0 {
 			out[i] = blocks[min(len(blocks)-1, int(v/top*float64(len(blocks))))]
 		}
 	}

@@ -209,12 +209,12 @@ func (m *Machine) bulk(ctx context.Context, ipv6 bool, n int64) (up, down time.D
 	}
 	r := bufio.NewReaderSize(c, 256<<10)
 	if line, err := r.ReadString('\n'); err != nil || line != "taken\n" {
-		return 0, 0, fmt.Errorf("upload: the server took %q: %v", line, err)
+		return 0, 0, fmt.Errorf("upload: the server answered %q: %w", line, err)
 	}
 	turned := time.Now()
 	got, err := io.Copy(io.Discard, r)
 	if err != nil || got != n {
-		return 0, 0, fmt.Errorf("download: %d of %d bytes: %v", got, n, err)
+		return 0, 0, fmt.Errorf("download: %d of %d bytes: %w", got, n, err)
 	}
 	return turned.Sub(begin), time.Since(turned), nil
 }
