@@ -109,7 +109,8 @@ type Result struct {
 	Clients  int         `json:"clients"`
 	Server   string      `json:"server"`
 	Pinning  rig.Pinning `json:"pinning"`
-	Wire     Point       `json:"wire"` // a program that drops everything in the victim's place
+	Wire     Point       `json:"wire"`    // a program that drops everything in the victim's place
+	Ceiling  []Point     `json:"ceiling"` // the same at lower rates: what is lost whatever the defence
 	Defences []*Defence  `json:"defences"`
 }
 
@@ -183,12 +184,31 @@ func (r *Result) measureWire(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	r.Server, r.Pinning = s.env.Server, s.env.Pin
-	r.Wire, err = s.wire(ctx, load.RateMax)
-	if o.Done != nil && err == nil {
+	if r.Wire, err = s.wire(ctx, load.RateMax); err != nil {
+		return err
+	}
+	if o.Done != nil {
 		o.Done("wire", r.Wire)
 	}
-	return err
+	rates := o.Rates
+	if len(rates) == 0 {
+		rates = ceilingRates
+	}
+	for _, rate := range rates {
+		if float64(rate) > r.Wire.Offered || rate == load.RateMax {
+			continue
+		}
+		p, err := s.wire(ctx, rate)
+		if err != nil {
+			return err
+		}
+		r.Ceiling = append(r.Ceiling, p)
+	}
+	return nil
 }
+
+// ceilingRates are those at which the wire's own loss is measured when no others are asked for.
+var ceilingRates = []load.Rate{500_000, 1_000_000, 2_000_000}
 
 // measure finds one defence's capacity, and what it does beyond it.
 func (r *Result) measure(ctx context.Context, o Options, d *Defence) (err error) {

@@ -60,6 +60,11 @@ func newStand(ctx context.Context, o trial.Options, kernelClients bool) (s *stan
 		return s, errors.New("overload needs two processors: one for flood and clients, one for the victim")
 	}
 	s.env.Pin.Client = s.env.Pin.Flood
+	restore, err := s.env.Quiet(s.env.Pin.Server)
+	if err != nil {
+		return s, err
+	}
+	s.closers = append(s.closers, restore)
 	if err := s.build(); err != nil {
 		return s, err
 	}

@@ -22,8 +22,8 @@ const (
 
 // Clean removes what labs whose process is dead have left behind: namespaces
 // (and with them interfaces and attached programs), processes still inside
-// them, work directories, the host defence's pins and state files, and control groups. It
-// returns the names of what it removed.
+// them, work directories, the host defence's pins and state files, and control groups; and it
+// puts kernel threads back that they moved. It returns the names of what it removed.
 func Clean() ([]string, error) {
 	lock, err := lockNamespaces()
 	if err != nil {
@@ -45,7 +45,7 @@ func Clean() ([]string, error) {
 	}
 	for _, name := range namesOfDead(LabDir, "") {
 		path := filepath.Join(LabDir, name)
-		note(path, os.RemoveAll(path))
+		note(path, errors.Join(putBack(filepath.Join(path, movedFile), allProcessors()), os.RemoveAll(path)))
 	}
 	for _, mount := range BpfMounts() {
 		dir := filepath.Join(mount, "tidegate")

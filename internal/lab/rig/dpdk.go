@@ -21,8 +21,8 @@ func (p *ProxyTopology) ForUserspace() error {
 	if err := p.Proxy.SetSysctls(off...); err != nil {
 		return err
 	}
-	for _, port := range []*Port{p.FloodPort, p.LegitPort, p.InnerPort} {
-		if port == nil {
+	for i, port := range []*Port{p.FloodPort, p.LegitPort, p.InnerPort} {
+		if port == nil || i == 1 && port == p.FloodPort { // flood and clients share a port
 			continue
 		}
 		l, err := port.AttachXDP(p.Programs.TgLabPass)
