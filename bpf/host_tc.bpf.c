@@ -128,36 +128,21 @@ static __always_inline enum tg_takeover tg_ack_takeover(const struct tg_service 
 
 #define TG_PLAIN_ACK_MAX (TG_TCP_HDR_LEN + 12)
 
-/* 1 for an ACK, of an adoption in vain, that says something of this machine: nothing in it can have
+/* True for an ACK, of an adoption in vain, that says something of this machine: nothing in it can have
  * been the kernel's reason to drop it. No IP options, no data, no options but the timestamps of the
- * handshake, and sums that are right (or, from this machine's guests, left to the NIC). A
- * function of its own for the stack. */
-TG_GLOBAL int tg_ack_is_evidence(struct __sk_buff *skb, const struct tg_packet *pkt)
+ * handshake. Whether its sums are right is seen to before it is translated. */
+static __always_inline bool tg_ack_is_evidence(struct __sk_buff *skb, const struct tg_packet *pkt)
 {
-	__u32 words[TG_PLAIN_ACK_MAX / 4], len, i, tsval, tsecr;
-	__u64 pseudo, sum;
+	__u32 options[3], tsval, tsecr;
 
-	if (!pkt || pkt->flags != TG_TCP_ACK || pkt->l4_len != pkt->tcp_hdr_len ||
+	if (pkt->flags != TG_TCP_ACK || pkt->l4_len != pkt->tcp_hdr_len ||
 	    pkt->l4_off - pkt->l3_off != (pkt->family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN))
-		return 0;
-	len = pkt->tcp_hdr_len;
-	pseudo = TG_WIRE32(0, TG_IPPROTO_TCP, 0, len);
-	for (i = 0; i < 4; i++)
-		if (i == 0 || pkt->family == 6)
-			pseudo += (__u64)pkt->src.w[i] + pkt->dst.w[i];
-	words[5] = words[6] = words[7] = 0;
-	if (len == TG_TCP_HDR_LEN) {
-		if (bpf_skb_load_bytes(skb, pkt->l4_off, words, TG_TCP_HDR_LEN))
-			return 0;
-	} else if (len != TG_PLAIN_ACK_MAX ||
-		   bpf_skb_load_bytes(skb, pkt->l4_off, words, TG_PLAIN_ACK_MAX) ||
-		   !tg_tcp_timestamps_aligned(words[5], words[6], words[7], &tsval, &tsecr)) {
-		return 0;
-	}
-	sum = pseudo;
-	for (i = 0; i < TG_PLAIN_ACK_MAX / 4; i++)
-		sum += words[i];
-	return tg_csum_finish(sum) == 0 || (__u16)words[4] == (__u16)~tg_csum_finish(pseudo);
+		return false;
+	if (pkt->tcp_hdr_len == TG_TCP_HDR_LEN)
+		return true;
+	return pkt->tcp_hdr_len == TG_PLAIN_ACK_MAX &&
+	       !bpf_skb_load_bytes(skb, pkt->l4_off + TG_TCP_HDR_LEN, options, sizeof(options)) &&
+	       tg_tcp_timestamps_aligned(options[0], options[1], options[2], &tsval, &tsecr);
 }
 
 /* A verified ACK whose cookie the kernel was handed before, and which still finds no socket of

@@ -16,6 +16,7 @@
 #include "lib/host_idle.h"
 #include "lib/host_parts.h"
 #include "lib/server_skb.h"
+#include "lib/intact.h"
 
 /* Left to host_tc.bpf.c; neither TCX_NEXT nor TCX_DROP. */
 #define TG_NEXT_ADOPT 0x100
@@ -80,7 +81,8 @@ TG_GLOBAL int tg_host_check(struct __sk_buff *skb, const struct tg_packet *pkt)
 	    bpf_skb_load_bytes(skb, pkt->l4_off + 14, &window, sizeof(window)))
 		return TG_CHECKED_NOT_OURS;
 	ack_info = tg_host_read_ack(pkt, &o);
-	if (!tg_cookie_check(pkt, &ack_info))
+	/* What the kernel would drop must not become a SYN of ours, which it would take. */
+	if (!tg_cookie_check(pkt, &ack_info) || tg_intact(skb, pkt) != TG_INTACT)
 		return TG_CHECKED_NOT_OURS;
 	if ((skb->mark | TG_MARK_EVIDENCE) !=
 	    (TG_MARK_UNPROVEN | TG_MARK_EVIDENCE)) /* else it was counted */
@@ -106,6 +108,7 @@ static __always_inline int tg_host_syn(struct __sk_buff *skb, const struct tg_pa
 	struct tg_flow f = tg_split_flow(e);
 	struct tg_segment syn = tg_flow_syn(pkt, &f, f.client_isn, false);
 
+	tg_skb_strip(skb, pkt);
 	return tg_skb_put(skb, &syn) ? TCX_DROP : TCX_NEXT;
 }
 

@@ -18,6 +18,7 @@ static __always_inline int tg_ingress_syn(struct __sk_buff *skb, const struct tg
 	struct tg_flow f = tg_split_flow(e);
 	struct tg_segment syn = tg_flow_syn(pkt, &f, f.client_isn, false);
 
+	tg_skb_strip(skb, pkt);
 	return tg_skb_put(skb, &syn) ? TCX_DROP : TCX_NEXT;
 }
 

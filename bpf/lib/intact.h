@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The slow path to core/intact.h in XDP: sums over headers and segments of any length. The
- * fast paths sum by themselves, in straight code.
+ * The slow path to core/intact.h in XDP and (with TG_SKB defined) in TC: sums over headers and
+ * segments of any length. The fast paths sum by themselves, in straight code.
  */
 #ifndef TG_BPF_INTACT_H
 #define TG_BPF_INTACT_H
 
+#include "ctx.h"
 #include "gate.h"
 
 /* What the kernel's helper sums at once, at most; and how often we ask it: nobody sends a SYN,
- * or completes a handshake, with a segment of more than 10,240 bytes. */
+ * or completes a handshake, with a segment of more than 10,240 bytes. (At TC, what GRO has put together,
+ * or nobody has cut yet, is not summed.) */
 #define TG_SUM_ROOM 512
 #define TG_SUM_STEPS 20
 
@@ -26,7 +28,7 @@ struct {
 } tg_sum_rooms SEC(".maps");
 
 /* Adds the `len` bytes at `off`, at most TG_SUM_ROOM, to a sum. Negative: they are not there. */
-static __always_inline __s64 tg_sum_bytes(struct xdp_md *ctx, struct tg_sum_room *room, __u32 off,
+static __always_inline __s64 tg_sum_bytes(TG_CTX *ctx, struct tg_sum_room *room, __u32 off,
 					  __u32 len, __u32 sum)
 {
 	__u64 n = tg_len_within(len, TG_SUM_ROOM, TG_SUM_ROOM - 1);
@@ -34,7 +36,7 @@ static __always_inline __s64 tg_sum_bytes(struct xdp_md *ctx, struct tg_sum_room
 	if (n == 0)
 		return -TG_EINVAL;
 	*(__u32 *)(room->bytes + ((n - 1) & (TG_SUM_ROOM - 4))) = 0; /* behind an odd end */
-	if (bpf_xdp_load_bytes(ctx, off, room->bytes, (__u32)n))
+	if (tg_ctx_load(ctx, off, room->bytes, (__u32)n))
 		return -TG_EINVAL;
 	n = (n + 3) & ~3ULL;
 	TG_HIDE(n);
@@ -43,8 +45,25 @@ static __always_inline __s64 tg_sum_bytes(struct xdp_md *ctx, struct tg_sum_room
 	return bpf_csum_diff(0, 0, (__be32 *)room->bytes, (__u32)n, sum);
 }
 
+#ifdef TG_SKB
+/* True if the checksum, which is the pseudo-header's sum, was left to the NIC by a sender on this
+ * machine: then the kernel takes the segment, and from a wire it would not. Only the kernel knows,
+ * and it shows by what it corrects: nothing that is still to be summed. */
+static __always_inline bool tg_sum_is_left(struct __sk_buff *skb, __u32 at, __u16 field)
+{
+	__u16 is = field;
+
+	if (bpf_l4_csum_replace(skb, at, 0, 1, 0) || bpf_skb_load_bytes(skb, at, &is, sizeof(is)))
+		return false;
+	if (is == field)
+		return true;
+	bpf_skb_store_bytes(skb, at, &field, sizeof(field), 0);
+	return false;
+}
+#endif
+
 /* enum tg_intact of the segment in hand, whose lengths do not lie. */
-TG_GLOBAL int tg_intact(struct xdp_md *ctx, const struct tg_packet *pkt)
+TG_GLOBAL int tg_intact(TG_CTX *ctx, const struct tg_packet *pkt)
 {
 	__u32 zero = 0, off, left, i;
 	struct tg_sum_room *room = bpf_map_lookup_elem(&tg_sum_rooms, &zero);
@@ -65,6 +84,11 @@ TG_GLOBAL int tg_intact(struct xdp_md *ctx, const struct tg_packet *pkt)
 		if (found != TG_INTACT)
 			return found;
 	}
+#ifdef TG_SKB
+	/* The NIC or GRO has looked, or this machine has made the segment and not yet summed it. */
+	if (ctx->gso_size || bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) >= 0)
+		return TG_INTACT;
+#endif
 	off = pkt->l4_off;
 	left = pkt->l4_len;
 	sum = 0;
@@ -80,8 +104,15 @@ TG_GLOBAL int tg_intact(struct xdp_md *ctx, const struct tg_packet *pkt)
 		off += n;
 		left -= n;
 	}
-	return !left && tg_intact_tcp(tg_intact_pseudo(pkt), (__u64)sum, field) ? TG_INTACT
-										: TG_INTACT_BAD_SUM;
+	if (left || !tg_intact_tcp(tg_intact_pseudo(pkt), (__u64)sum, field))
+		return TG_INTACT_BAD_SUM;
+#ifdef TG_SKB
+	if (TG_UNLIKELY(field == tg_csum_fold(tg_intact_pseudo(pkt))) &&
+	    tg_csum_fold(tg_intact_pseudo(pkt) + (__u64)sum) != 0xffff &&
+	    !tg_sum_is_left(ctx, pkt->l4_off + 16, field))
+		return TG_INTACT_BAD_SUM;
+#endif
+	return TG_INTACT;
 }
 
 #endif

@@ -49,6 +49,18 @@ static __always_inline int tg_skb_checksum(struct __sk_buff *skb, const struct t
 }
 #endif
 
+/* Takes IP options or extension headers out of the packet in hand. The kernel cuts no packet
+ * off before the place where GRO has seen its TCP header: behind long ones, that is
+ * beyond the end of the segment that is put into its place. If it fails, the segment may fail, too. */
+static __always_inline void tg_skb_strip(struct __sk_buff *skb, const struct tg_packet *pkt)
+{
+	__s32 over = (__s32)(pkt->l4_off - pkt->l3_off) -
+		     (pkt->family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN);
+
+	if (TG_UNLIKELY(over > 0))
+		bpf_skb_adjust_room(skb, -over, BPF_ADJ_ROOM_NET, BPF_F_ADJ_ROOM_FIXED_GSO);
+}
+
 /* Puts a segment of our own into the place of the packet in hand. Negative if there
  * is no memory for it. */
 TG_GLOBAL int tg_skb_put(struct __sk_buff *skb, const struct tg_segment *s)

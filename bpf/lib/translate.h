@@ -10,18 +10,9 @@
 #ifndef TG_BPF_TRANSLATE_H
 #define TG_BPF_TRANSLATE_H
 
+#include "ctx.h"
 #include "gate.h"
 #include "../../core/proxy.h"
-
-#ifdef TG_SKB
-#define TG_CTX struct __sk_buff
-#define tg_ctx_load bpf_skb_load_bytes
-#define tg_ctx_store(ctx, off, from, len) bpf_skb_store_bytes(ctx, off, from, len, 0)
-#else
-#define TG_CTX struct xdp_md
-#define tg_ctx_load bpf_xdp_load_bytes
-#define tg_ctx_store bpf_xdp_store_bytes
-#endif
 
 /* What a translation works on; a flow's copy, because map values cannot be handed to
  * a function that is verified by itself. */

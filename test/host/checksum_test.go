@@ -95,24 +95,28 @@ func TestBadChecksums(t *testing.T) {
 }
 
 // A client on the same machine leaves checksums to a device that is not there: containers do
-// by default, and are served as others are.
+// by default, and are served as others are, by way of either takeover.
 func TestChecksumsLeftToTheDevice(t *testing.T) {
-	w := newWorld(t)
-	w.must(w.ClientPort.EnableTxChecksum())
-	w.echoServer(webPort)
-	w.start(w.webConfig(webPort))
-	w.mustPingNew(5)
-	n := uint64(5 * len(families()))
-	w.wantCounters(map[string]uint64{"syn": n, "cookie_sent": n, "adopted": n, "drop_checksum": 0})
-	for _, ipv6 := range families() {
-		var partial []*load.Frame
-		for i := range 20 {
-			f := w.syn(ipv6, uint16(3000+i))
-			f.TCPSum = func(uint16) uint16 { return f.PseudoSum() }
-			partial = append(partial, f)
-		}
-		if got := w.answers(partial...); got != len(partial) {
-			t.Errorf("%s: %d of %d with the pseudo-header's sum answered", familyName(ipv6), got, len(partial))
-		}
+	for takeover, taken := range map[string]string{"auto": "adopted", "translate": "split_ready"} {
+		t.Run(takeover, func(t *testing.T) {
+			w := newWorld(t)
+			w.must(w.ClientPort.EnableTxChecksum())
+			w.echoServer(webPort)
+			w.start(w.webConfig(webPort, "takeover: "+takeover))
+			w.mustPingNew(5)
+			n := uint64(5 * len(families()))
+			w.wantCounters(map[string]uint64{"syn": n, "cookie_sent": n, taken: n, "drop_checksum": 0})
+			for _, ipv6 := range families() {
+				var partial []*load.Frame
+				for i := range 20 {
+					f := w.syn(ipv6, uint16(3000+i))
+					f.TCPSum = func(uint16) uint16 { return f.PseudoSum() }
+					partial = append(partial, f)
+				}
+				if got := w.answers(partial...); got != len(partial) {
+					t.Errorf("%s: %d of %d with the pseudo-header's sum answered", familyName(ipv6), got, len(partial))
+				}
+			}
+		})
 	}
 }

@@ -62,6 +62,9 @@ type pairing struct {
 	unsure uint64 // SYNs that a host left to the server's TCP
 }
 
+// isHost: the gate is on the server itself.
+func (p *pairing) isHost() bool { return strings.HasPrefix(p.name, "host") }
+
 func (p *pairing) machines() [2]*machine { return [2]*machine{p.bare, p.gated} }
 
 // newPairing makes the machines; `gated` without gates is a canary's.
@@ -163,11 +166,11 @@ func (p *pairing) synBatch() {
 		switch {
 		case is && !was && !p.excepted(answersMore, f):
 			p.fail(f, "answered (%v) where the bare machine is silent", gated)
-		case is && gated.isSYNACK() && !gated.ofGate() && (p.name == "edge" || p.name == "host") && p.begun[netip.AddrPortFrom(f.Source, f.Port)]:
+		case is && gated.isSYNACK() && !gated.ofGate() && (p.name == "edge" || p.isHost()) && p.begun[netip.AddrPortFrom(f.Source, f.Port)]:
 			// of a flow that the gate knows: it is left to the server's TCP
 		case is && gated.isSYNACK() && !gated.ofGate() && p.name == "edge" && was:
 			p.asked++ // an edge asks now and then whether a port is closed; asksTooOften judges
-		case is && gated.isSYNACK() && !gated.ofGate() && p.name == "host":
+		case is && gated.isSYNACK() && !gated.ofGate() && p.isHost():
 			p.unsure++ // the next hop's MAC address is not certain for a moment; the counter judges
 		case is && gated.isSYNACK() && !gated.ofGate():
 			p.fail(f, "the SYN reached the server's TCP past the gate: %v", gated)
@@ -258,6 +261,13 @@ func (p *pairing) ackBatch(r *rand.Rand) {
 	}, n)
 	fence := acks[n-1].Port
 	bare, gated := p.connections(p.bare, fence), p.connections(p.gated, fence)
+	// A translated connection takes a turn through the queue more than the fence, if that was adopted; what is sent
+	// now is behind all of them. So are the resets of those that have been taken.
+	for range 2 {
+		p.exchange(nil, nil, 0)
+		p.taken(p.bare, bare)
+		p.taken(p.gated, gated)
+	}
 	for _, f := range acks {
 		_, was := bare[f.Port]
 		_, is := gated[f.Port]
@@ -283,15 +293,21 @@ func (p *pairing) connections(m *machine, fence uint16) map[uint16]netip.Addr {
 	p.t.Helper()
 	all := map[uint16]netip.Addr{}
 	world.Await(p.t, p.name+": the connection of a plain ACK", patience, time.Millisecond, func() bool {
-		some, err := m.take()
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		maps.Copy(all, some)
+		p.taken(m, all)
 		_, came := all[fence]
 		return came
 	})
 	return all
+}
+
+// taken adds the connections that a machine has accepted by now.
+func (p *pairing) taken(m *machine, all map[uint16]netip.Addr) {
+	p.t.Helper()
+	some, err := m.take()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	maps.Copy(all, some)
 }
 
 // TestVerdicts compares each kind of gate with the bare machine.
@@ -324,9 +340,13 @@ func TestVerdicts(t *testing.T) {
 			for _, what := range slices.Sorted(maps.Keys(p.failures)) {
 				t.Logf("  %6d times: %s", p.failures[what], what)
 			}
-			if p.name == "host" {
+			if p.isHost() {
 				if left := p.gated.instances[0].Counters()["pass_neighbour"]; p.unsure > left {
 					t.Errorf("%d SYNs reached the server's TCP past the gate, which left %d to it (pass_neighbour)", p.unsure, left)
+				}
+				// Adoption works here. Nothing that a client does to its own ACK may have the listener change.
+				if changes := p.gated.processes[0].Log("takeover", "how=translate"); p.name == "host" && len(changes) > 0 {
+					t.Errorf("odd ACKs had listeners change to translating: %v", changes)
 				}
 			}
 			if t.Failed() {

@@ -43,6 +43,7 @@ var worlds atomic.Int32
 // machine is a server, with a box before it or without, seen from a client's wire.
 type machine struct {
 	instances []*world.Instance // of tidegate, with gates
+	processes []*world.Process  // theirs
 	*tap
 	*listener
 	net framegen.Network
@@ -65,7 +66,8 @@ type kind struct {
 
 // kinds are the deployments under test. No allowance lets anything pass.
 var kinds = []kind{
-	{name: "host", gates: []gate{{at: "server", config: "interfaces: [tg-server]\nxdp_mode: native\ntakeover: adopt\n"}}}, // as the kernel judges ACKs; a translating gate makes its own SYN of them
+	{name: "host", gates: []gate{{at: "server", config: "interfaces: [tg-server]\nxdp_mode: native\n"}}},
+	{name: "host-translate", gates: []gate{{at: "server", config: "interfaces: [tg-server]\nxdp_mode: native\ntakeover: translate\n"}}},
 	{name: "edge", boxed: true, gates: []gate{
 		{at: "server", config: "role: server\ninterfaces: [tg-server]\n"},
 		{at: "box", config: "role: edge\ninterfaces: [tg-flood, tg-legit, tg-inner]\ninside: [tg-inner]\nunknown_rate: 0\nlearning: 0s\n"}}},
@@ -176,5 +178,5 @@ func (m *machine) start(t *testing.T, ns *rig.Namespace, instance string, g gate
 	in := &world.Instance{T: t, NS: ns, Binary: tidegate, Name: instance, Config: filepath.Join(m.dir, instance+".yaml")}
 	m.instances = append(m.instances, in)
 	in.Write(config)
-	in.Start()
+	m.processes = append(m.processes, in.Start())
 }

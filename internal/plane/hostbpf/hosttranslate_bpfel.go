@@ -30,6 +30,7 @@ const (
 	HostTranslateMapTgSockets        = "tg_sockets"
 	HostTranslateMapTgSplitSources   = "tg_split_sources"
 	HostTranslateMapTgSplits         = "tg_splits"
+	HostTranslateMapTgSumRooms       = "tg_sum_rooms"
 	HostTranslateMapTgTagKeys        = "tg_tag_keys"
 	HostTranslateProgTgHostOpen      = "tg_host_open"
 	HostTranslateProgTgHostTranslate = "tg_host_translate"
@@ -99,6 +100,7 @@ type HostTranslateMapSpecs struct {
 	TgSockets      *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgSplitSources *ebpf.MapSpec `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.MapSpec `ebpf:"tg_splits"`
+	TgSumRooms     *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgTagKeys      *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 }
 
@@ -142,6 +144,7 @@ type HostTranslateMaps struct {
 	TgSockets      *ebpf.Map `ebpf:"tg_sockets"`
 	TgSplitSources *ebpf.Map `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.Map `ebpf:"tg_splits"`
+	TgSumRooms     *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgTagKeys      *ebpf.Map `ebpf:"tg_tag_keys"`
 }
 
@@ -161,6 +164,7 @@ func (m *HostTranslateMaps) Close() error {
 		m.TgSockets,
 		m.TgSplitSources,
 		m.TgSplits,
+		m.TgSumRooms,
 		m.TgTagKeys,
 	)
 }
