@@ -25,7 +25,7 @@ dpdk="gcc=gcc make=make pkg-config=pkg-config libdpdk-dev=/usr/include/dpdk/rte_
 machines="docker.io=dockerd podman=podman netavark=/usr/lib/podman/netavark crun=crun busybox-static=/bin/busybox firewalld=firewalld dbus=dbus-daemon
     libvirt-daemon-system=libvirtd libvirt-clients=virsh dnsmasq-base=dnsmasq ufw=ufw fail2ban=fail2ban-server"
 detectors="fastnetmon=fastnetmon suricata=suricata"
-watch="prometheus=promtool tmux=tmux"
+watch="prometheus=promtool tmux=tmux tshark=tshark"
 
 wanted=
 for set in "$@"; do

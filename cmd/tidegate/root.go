@@ -23,6 +23,7 @@ func newRootCmd() *cobra.Command {
 	}
 	root.AddCommand(
 		newBindingCmd(),
+		newCaptureCmd(),
 		newCheckCmd(),
 		newConfigCmd(),
 		newEventsCmd(),

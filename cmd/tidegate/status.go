@@ -85,6 +85,9 @@ func readStatus(ctx context.Context, name string) (up *instance.Upstream, st *st
 func printStatus(w io.Writer, st *status.Status) error {
 	fmt.Fprintf(w, "instance %s (%s), version %s, %s\n", st.Instance, interfaceModes(st), st.Version, life(st, time.Now()))
 	fmt.Fprintf(w, "epoch %d, keys until %s\n\n", st.Epoch, st.KeysUntil.Format(time.RFC3339))
+	if len(st.Capturing) > 0 {
+		fmt.Fprintln(w, capturing(st))
+	}
 	if st.P4 != nil {
 		return printP4Status(w, st)
 	}
@@ -143,6 +146,15 @@ func interfaceModes(st *status.Status) string {
 		list = append(list, text)
 	}
 	return strings.Join(list, ", ")
+}
+
+// capturing says that programs with a capture are installed, and whether somebody captures.
+func capturing(st *status.Status) string {
+	at := strings.Join(st.Capturing, ", ")
+	if st.Running {
+		return fmt.Sprintf("CAPTURE under way at %s: `tidegate capture`\n", at)
+	}
+	return fmt.Sprintf("CAPTURE: its programs are still installed at %s, but capture nothing, because the daemon was killed; the next start puts the gate's own back\n", at)
 }
 
 // life says who looks after the instance, and what becomes of it if nobody does.

@@ -84,8 +84,9 @@ type Server struct {
 	following chan struct{}
 	done      chan struct{}
 
-	costs  costs
-	whyOne sync.Mutex
+	costs    costs
+	captures captures
+	whyOne   sync.Mutex
 }
 
 // SocketPath is where an instance's API stands.
@@ -110,7 +111,7 @@ func Serve(opt instance.Options, of Instance, log *slog.Logger) (*Server, error)
 		return nil, fmt.Errorf("api: %w", err)
 	}
 	s.http = http.Server{Handler: s.routes(), ReadTimeout: requestTime, WriteTimeout: requestTime + reloadTime, IdleTimeout: requestTime,
-		MaxHeaderBytes: headerMax, ConnState: s.connState, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+		MaxHeaderBytes: headerMax, ConnState: s.connState, ConnContext: keepPeer, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -149,6 +150,7 @@ func (s *Server) protect(path string) (err error) {
 func (s *Server) Close() {
 	_ = s.http.Close()
 	<-s.done
+	s.captures.running.Wait()
 	s.costs.end()
 	path := SocketPath(s.opt.StateDir, s.name)
 	if now, err := os.Lstat(path); err == nil && os.SameFile(now, s.file) {
@@ -217,6 +219,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.HandleFunc("GET /v1/cost", s.cost)
 	mux.HandleFunc("GET /v1/why", s.why)
+	mux.HandleFunc("GET /v1/capture", s.capture)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, bodyMax)
 		mux.ServeHTTP(w, r)

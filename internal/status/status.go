@@ -56,6 +56,7 @@ type Status struct {
 	Takeovers  []instance.Takeover      `json:"takeovers,omitempty"` // of a server with takeover: auto
 	P4         *P4                      `json:"p4,omitempty"`        // with plane: p4
 	Unrouted   map[string]string        `json:"unrouted,omitempty"`  // by family: why it is not known where answers to SYNs go
+	Capturing  []string                 `json:"capturing,omitempty"` // hooks that run programs with a capture
 }
 
 // Read reads an instance through its state file and its pinned maps. It
@@ -82,7 +83,7 @@ func Read(opt instance.Options, name string) (*Status, error) {
 	defer pinned.Close()
 	out, err := pathStatus(st, name, opt.StateDir, pinned)
 	if err == nil {
-		out.Takeovers = st.Takeovers
+		out.Takeovers, out.Capturing = st.Takeovers, plane.Capturing(opt.BPFFS, name)
 	}
 	if err == nil && len(st.Takeovers) > 0 && st.Role == config.RoleServer {
 		err = addParts(st, out, pinned, plane.PinDir(opt.BPFFS, adopt.AdopterInstance(name)))

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * `tidegate capture`: stands around the program of a gate while somebody captures. It keeps a packet's
+ * first bytes and the counters of its services, has the gate decide, and tells userspace which counters
+ * the decision has moved: they are its reasons. internal/plane puts the gate's own program in the place
+ * of tg_capture_gate, so that what decides is the program that is installed without a capture, too.
+ *
+ * Must never: change a packet or a verdict; look at more packets than the budget allows; work when its
+ * lease has ended, because then whoever captures is dead.
+ */
+#define TG_WITHOUT_SOCKETS
+#include "lib/gate.h"
+#include "lib/skb_bare.h"
+#include "lib/skb_headers.h"
+
+#define TG_CAPTURE_SNAP 256
+#define TG_CAPTURE_REASONS 8
+#define TG_CAPTURE_SERVICES                                                                        \
+	3 /* of no service, of the destination, of the source: a server's answer */
+#define TG_CAPTURE_WORDS 4
+
+/* A CPU looks at TG_CAPTURE_BUDGET packets at the most in each 2^TG_CAPTURE_WINDOW ns: 30,000 a second,
+ * which take it a few percent of its time, whatever flood somebody captures in. */
+#define TG_CAPTURE_WINDOW 24
+#define TG_CAPTURE_BUDGET 512
+
+_Static_assert(TG_COUNTERS <= 64 * TG_CAPTURE_WORDS,
+	       "the set of reasons has room for every counter");
+
+/* The upper half of skb->mark on what the gates' TC programs put at the end of the queue: TG_MARK and so on. */
+#define TG_CAPTURE_MARKS 0x7467
+
+enum tg_capture_hook {
+	TG_CAPTURE_XDP,
+	TG_CAPTURE_INGRESS,
+	TG_CAPTURE_EGRESS,
+};
+
+/* What became of a packet, in one set of words for XDP and TC. */
+enum tg_capture_verdict {
+	TG_CAPTURE_PASS,
+	TG_CAPTURE_DROP,
+	TG_CAPTURE_TX, /* back out of the interface */
+	TG_CAPTURE_REDIRECT,
+};
+
+struct tg_capture_settings {
+	__u64 until_ns; /* CLOCK_MONOTONIC: the lease */
+	__u64 reasons[TG_CAPTURE_WORDS]; /* counters, a bit for each; one must be among a packet's */
+	union tg_addr net;
+	__u8 net_family; /* 0: any */
+	__u8 net_len;
+	__u16 port_be; /* 0: any */
+	__u32 any_reason;
+	__u32 verdicts; /* 1 << enum tg_capture_verdict */
+	__u32 sample; /* one of so many is looked at */
+	__u32 part; /* 1: of the adopter beside a translating server, whose services have other numbers */
+};
+
+/* What the packet path counts of it. */
+struct tg_capture_counts {
+	__s64 left; /* packets that are still wanted */
+	__u64 lost; /* the ring was full */
+	__u64 beyond; /* not looked at: beyond the budget */
+};
+
+struct tg_capture_event {
+	__u64 time_ns; /* CLOCK_MONOTONIC */
+	__u32 ifindex;
+	__u32 len; /* of the frame */
+	__u32 service;
+	__u16 kept; /* bytes of the frame that follow */
+	__u8 hook; /* enum tg_capture_hook */
+	__u8 verdict;
+	__u8 bare; /* it begins with its IP header */
+	__u8 reasons; /* how many moved; the first are listed */
+	__u8 part;
+	__u8 again; /* the gate had it before, and put it, or a copy, at the end of the queue */
+	__u16 reason[TG_CAPTURE_REASONS];
+	__u8 frame[TG_CAPTURE_SNAP];
+};
+
+/* One CPU's. */
+struct tg_capture_room {
+	struct tg_capture_event event;
+	__u32 inside; /* a program of ours runs within another: its counts are the outer one's */
+	__u32 looks;
+	__u32 turn; /* of sample */
+	__u32 used; /* of the budget, */
+	__u64 window; /* in this window */
+	__u32 services[TG_CAPTURE_SERVICES + 1];
+	struct tg_counter_row before[TG_CAPTURE_SERVICES + 1];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_capture_settings);
+} tg_capture SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_capture_counts);
+} tg_capture_tally SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_capture_room);
+} tg_capture_room SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} tg_capture_ring SEC(".maps");
+
+static __always_inline struct tg_capture_settings *tg_capture_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&tg_capture, &zero);
+}
+
+static __always_inline struct tg_capture_counts *tg_capture_tally_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&tg_capture_tally, &zero);
+}
+
+static __always_inline struct tg_capture_room *tg_capture_room_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&tg_capture_room, &zero);
+}
+
+/* True if it is this packet's turn, and the CPU's budget allows it. */
+static __always_inline bool tg_capture_takes(const struct tg_capture_settings *s,
+					     struct tg_capture_room *room)
+{
+	struct tg_capture_counts *tally = tg_capture_tally_get();
+	__u64 window = bpf_ktime_get_coarse_ns() >> TG_CAPTURE_WINDOW;
+
+	if (!tally || tally->left <= 0 || ++room->turn < s->sample)
+		return false;
+	room->turn = 0;
+	if (room->window != window) {
+		room->window = window;
+		room->used = 0;
+	}
+	if (++room->used > TG_CAPTURE_BUDGET) {
+		__sync_fetch_and_add(&tally->beyond, 1);
+		return false;
+	}
+	return true;
+}
+
+static __always_inline bool tg_capture_in_net(const struct tg_capture_settings *s,
+					      const union tg_addr *addr)
+{
+	union tg_addr net = tg_addr_mask(*addr, s->net_family, s->net_len);
+	int i;
+
+	for (i = 0; i < (s->net_family == 4 ? 1 : 4); i++)
+		if (net.w[i] != s->net.w[i])
+			return false;
+	return true;
+}
+
+static __always_inline bool tg_capture_wants(const struct tg_capture_settings *s,
+					     const struct tg_packet *pkt, bool tcp)
+{
+	if (s->net_family && (s->net_family != pkt->family || (!tg_capture_in_net(s, &pkt->src) &&
+							       !tg_capture_in_net(s, &pkt->dst))))
+		return false;
+	return !s->port_be ||
+	       (tcp && (s->port_be == TG_SRC_PORT_BE(pkt) || s->port_be == TG_DST_PORT_BE(pkt)));
+}
+
+/* Keeps the counters of a service, or says which of them have moved since: a loop with a known end and
+ * no state but its number, which every verifier follows. */
+TG_GLOBAL int tg_capture_keep(__u32 slot)
+{
+	struct tg_capture_room *room = tg_capture_room_get();
+	struct tg_counter_row *row;
+	__u32 i;
+
+	if (!room || slot >= TG_CAPTURE_SERVICES)
+		return 0;
+	row = tg_counter_row_get(room->services[slot]);
+	if (!row)
+		return 0;
+	for (i = 0; i < TG_COUNTERS; i++)
+		*(volatile __u64 *)&room->before[slot].count[i] = row->count[i];
+	return 0;
+}
+
+/* True if a reason that is wanted is among those of a service. */
+TG_GLOBAL int tg_capture_compare(__u32 slot)
+{
+	struct tg_capture_settings *s = tg_capture_get();
+	struct tg_capture_room *room = tg_capture_room_get();
+	struct tg_counter_row *row;
+	int wanted = 0;
+	__u32 i;
+
+	if (!s || !room || slot >= TG_CAPTURE_SERVICES)
+		return 0;
+	row = tg_counter_row_get(room->services[slot]);
+	if (!row)
+		return 0;
+	for (i = 0; i < TG_COUNTERS; i++) {
+		__u32 at = room->event.reasons;
+
+		if (row->count[i] == room->before[slot].count[i])
+			continue;
+		if (slot)
+			room->event.service = room->services[slot];
+		room->event.reasons = at + 1;
+		if (at < TG_CAPTURE_REASONS)
+			room->event.reason[TG_BOUND(at, TG_CAPTURE_REASONS)] = i;
+		if (s->reasons[i / 64 & (TG_CAPTURE_WORDS - 1)] & 1ULL << (i & 63))
+			wanted = 1;
+	}
+	return wanted;
+}
+
+/* What services' counters the packet may move. */
+TG_GLOBAL int tg_capture_services(const struct tg_packet *pkt)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_capture_room *room = tg_capture_room_get();
+	struct tg_packet back;
+
+	if (!pkt || !room || !settings)
+		return 0;
+	room->services[0] = 0;
+	room->services[1] = tg_service_find(settings, pkt);
+	back = *pkt;
+	back.dst = pkt->src;
+	back.ports = pkt->ports << 16;
+	room->services[2] = tg_service_find(settings, &back);
+	return 0;
+}
+
+/* What is known of a packet before the gate has it. */
+static __always_inline void tg_capture_begin(struct tg_capture_settings *s,
+					     struct tg_capture_room *room, struct tg_packet *pkt,
+					     enum tg_parse_result parsed)
+{
+	bool whole = parsed == TG_PARSE_TCP || parsed == TG_PARSE_FRAGMENT;
+
+	if (!tg_capture_wants(s, pkt, whole) || !tg_capture_takes(s, room))
+		return;
+	room->services[0] = room->services[1] = room->services[2] = 0;
+	if (whole)
+		tg_capture_services(pkt);
+	tg_capture_keep(0);
+	if (room->services[1])
+		tg_capture_keep(1);
+	if (room->services[2] && room->services[2] != room->services[1])
+		tg_capture_keep(2);
+	room->event.reasons = 0;
+	room->event.service = 0;
+	room->event.part = (__u8)s->part;
+	room->event.time_ns = bpf_ktime_get_ns();
+	room->looks = 1;
+}
+
+/* The room, if this packet may be one that somebody wants. */
+static __always_inline struct tg_capture_room *tg_capture_enter(struct tg_capture_settings *s)
+{
+	struct tg_capture_room *room = tg_capture_room_get();
+
+	if (!room || room->inside++)
+		return 0;
+	room->looks = 0;
+	return s && bpf_ktime_get_coarse_ns() < s->until_ns ? room : 0;
+}
+
+TG_GLOBAL int tg_capture_before_xdp(struct xdp_md *ctx)
+{
+	struct tg_capture_settings *s = tg_capture_get();
+	struct tg_capture_room *room = tg_capture_enter(s);
+	struct tg_packet pkt = {};
+	enum tg_parse_result parsed;
+	__u32 len;
+
+	if (!room || !s)
+		return 0;
+	parsed = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	tg_capture_begin(s, room, &pkt, parsed);
+	if (!room->looks)
+		return 0;
+	room->event.len = (__u32)bpf_xdp_get_buff_len(ctx);
+	room->event.ifindex = ctx->ingress_ifindex;
+	room->event.hook = TG_CAPTURE_XDP;
+	room->event.bare = room->event.again = 0;
+	len = room->event.len < TG_CAPTURE_SNAP ? room->event.len : TG_CAPTURE_SNAP;
+	room->event.kept = (__u16)len;
+	len = tg_len_within(len, TG_CAPTURE_SNAP, TG_CAPTURE_SNAP - 1);
+	if (!len || bpf_xdp_load_bytes(ctx, 0, room->event.frame, len))
+		room->looks = 0;
+	return 0;
+}
+
+TG_GLOBAL int tg_capture_before_tc(struct __sk_buff *skb, __u32 hook)
+{
+	struct tg_capture_settings *s = tg_capture_get();
+	struct tg_capture_room *room = tg_capture_enter(s);
+	struct tg_packet pkt = {};
+	const __u8 *data, *end;
+	enum tg_parse_result parsed;
+	tg_ethertype type;
+	__u32 len;
+	bool bare;
+
+	if (!room || !s)
+		return 0;
+	data = (void *)(long)skb->data;
+	end = (void *)(long)skb->data_end;
+	if (tg_skb_headers_are_far(skb, data, end)) {
+		if (!tg_skb_headers_pull(skb))
+			return 0;
+		data = (void *)(long)skb->data;
+		end = (void *)(long)skb->data_end;
+	}
+	bare = tg_skb_is_bare(skb, data, end);
+	type = bare ? (tg_ethertype)skb->protocol : tg_packet_ethernet(&pkt, data, end);
+	pkt.l3_off = (__u32)tg_skb_any_number(pkt.l3_off) & 31;
+	parsed = tg_packet_l3(&pkt, type, data, end);
+	tg_capture_begin(s, room, &pkt, parsed);
+	if (!room->looks)
+		return 0;
+	room->event.len = skb->len;
+	room->event.ifindex = skb->ifindex;
+	room->event.hook = (__u8)hook;
+	room->event.bare = bare;
+	room->event.again = skb->mark >> 16 == TG_CAPTURE_MARKS;
+	len = skb->len < TG_CAPTURE_SNAP ? skb->len : TG_CAPTURE_SNAP;
+	room->event.kept = (__u16)len;
+	len = tg_len_within(len, TG_CAPTURE_SNAP, TG_CAPTURE_SNAP - 1);
+	if (!len || bpf_skb_load_bytes(skb, 0, room->event.frame, len))
+		room->looks = 0;
+	return 0;
+}
+
+static __always_inline __u8 tg_capture_verdict(__u32 hook, int action)
+{
+	if (hook == TG_CAPTURE_XDP)
+		return action == XDP_PASS       ? TG_CAPTURE_PASS
+		       : action == XDP_TX       ? TG_CAPTURE_TX
+		       : action == XDP_REDIRECT ? TG_CAPTURE_REDIRECT
+						: TG_CAPTURE_DROP;
+	return action == TCX_DROP                  ? TG_CAPTURE_DROP
+	       : action == 7 /* TC_ACT_REDIRECT */ ? TG_CAPTURE_REDIRECT
+						   : TG_CAPTURE_PASS;
+}
+
+TG_GLOBAL int tg_capture_after(int action)
+{
+	struct tg_capture_settings *s = tg_capture_get();
+	struct tg_capture_counts *tally = tg_capture_tally_get();
+	struct tg_capture_room *room = tg_capture_room_get();
+	int wanted;
+
+	if (!s || !tally || !room)
+		return 0;
+	if (--room->inside || !room->looks)
+		return 0;
+	room->looks = 0;
+	wanted = tg_capture_compare(0);
+	if (room->services[1])
+		wanted |= tg_capture_compare(1);
+	if (room->services[2] && room->services[2] != room->services[1])
+		wanted |= tg_capture_compare(2);
+	room->event.verdict = tg_capture_verdict(room->event.hook, action);
+	if (!room->event.reasons && (room->event.verdict == TG_CAPTURE_PASS || room->event.again))
+		return 0; /* nothing was decided about what its sender has sent */
+	if ((!wanted && !s->any_reason) || !(s->verdicts & 1U << (room->event.verdict & 3)) ||
+	    __sync_fetch_and_add(&tally->left, -1) <= 0)
+		return 0;
+	if (bpf_ringbuf_output(&tg_capture_ring, &room->event, sizeof(room->event), 0))
+		__sync_fetch_and_add(&tally->lost, 1);
+	return 0;
+}
+
+/* In their places stands the gate's program. */
+TG_GLOBAL int tg_capture_gate_xdp(struct xdp_md *ctx)
+{
+	TG_HIDE(ctx);
+	return ctx ? XDP_PASS : XDP_ABORTED;
+}
+
+TG_GLOBAL int tg_capture_gate_tc(struct __sk_buff *skb)
+{
+	TG_HIDE(skb);
+	return skb ? TCX_NEXT : TCX_DROP;
+}
+
+SEC("xdp.frags")
+int tg_capture_xdp(struct xdp_md *ctx)
+{
+	int action;
+
+	tg_capture_before_xdp(ctx);
+	action = tg_capture_gate_xdp(ctx);
+	tg_capture_after(action);
+	return action;
+}
+
+SEC("tc")
+int tg_capture_tc(struct __sk_buff *skb)
+{
+	int action;
+
+	tg_capture_before_tc(skb, TG_CAPTURE_INGRESS);
+	action = tg_capture_gate_tc(skb);
+	tg_capture_after(action);
+	return action;
+}
+
+SEC("tc")
+int tg_capture_egress(struct __sk_buff *skb)
+{
+	int action;
+
+	tg_capture_before_tc(skb, TG_CAPTURE_EGRESS);
+	action = tg_capture_gate_tc(skb);
+	tg_capture_after(action);
+	return action;
+}
+
+char LICENSE[] SEC("license") = "GPL";

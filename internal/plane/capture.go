@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/plane/capturebpf"
+	"tidegate/internal/schema"
+)
+
+// A capture puts bpf/capture.bpf.c around the programs that are installed, for as long as it lasts: the same instructions on the
+// same maps, called by a program that compares counters before and after. Links change programs in one step. Nothing of it is in
+// the packet path otherwise.
+
+// Verdicts of captured packets, by number: enum tg_capture_verdict.
+var CaptureVerdicts = []string{"pass", "drop", "tx", "redirect"}
+
+// captureHooks are the names of enum tg_capture_hook.
+var captureHooks = []string{"xdp", "tc ingress", "tc egress"}
+
+// CaptureOptions say what is captured.
+type CaptureOptions struct {
+	BPFFS, Instance string
+	Role            string
+	Smart           bool // an edge's layout is smartcookie
+
+	Reasons  []schema.Counter // one of which a packet must have moved; none: any
+	Verdicts []string         // of CaptureVerdicts; none: any
+	Net      netip.Prefix     // source or destination; invalid: any
+	Port     uint16           // source or destination; 0: any
+	Sample   uint32           // one of so many is looked at
+	Count    int              // packets at the most
+}
+
+// Captured is a packet and what was decided about it.
+type Captured struct {
+	Time    time.Time
+	Ifindex uint32
+	Hook    string // xdp, tc ingress, tc egress
+	Verdict string
+	Service uint32 // its number; 0: none
+	Adopter bool   // the number is the adopter's beside a translating server
+	Reasons []schema.Counter
+	More    int // reasons that were not listed
+	Len     int // of the frame
+	Frame   []byte
+	Bare    bool // it begins with its IP header
+	Again   bool // the gate had it before
+}
+
+// captureLease is for how long the packet path goes on capturing after its daemon has renewed that for the last time.
+const captureLease = 5 * time.Second
+
+// captureName is the name that the kernel shows of programs with a capture.
+const captureName = "tg_capture"
+
+// Capture is a capture under way.
+type Capture struct {
+	hooks    []*captureHook
+	own      map[string]*ebpf.Map
+	leases   []*ebpf.Map // tg_capture, by part
+	with     map[captureOf]*ebpf.Program
+	ring     *ringbuf.Reader
+	settings capturebpf.CaptureTgCaptureSettings
+	wall     time.Duration // of the clock of events against that of the wall
+}
+
+// captureOf is what a program with a capture is of: one for all interfaces.
+type captureOf struct{ dir, kind, gate string }
+
+// captureHook is a pinned link that runs another program meanwhile.
+type captureHook struct {
+	link hook
+	path string
+	gate *ebpf.Program // what it ran
+	with *ebpf.Program // Capture.with
+}
+
+// StartCapture begins one. Stop ends it.
+func StartCapture(o CaptureOptions) (c *Capture, err error) {
+	c = &Capture{own: map[string]*ebpf.Map{}, with: map[captureOf]*ebpf.Program{}}
+	if err := c.configure(o); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Stop())
+			c = nil
+		}
+	}()
+	if err = c.makeMaps(o.Count); err != nil {
+		return c, explain(err)
+	}
+	dir := PinDir(o.BPFFS, o.Instance)
+	for part, dir := range captureDirs(dir) {
+		(&attachments{dir: dir}).eachPin(func(path, kind, name string) {
+			if err == nil {
+				if err = c.prepare(o, part, path, kind); err != nil {
+					err = fmt.Errorf("%s on %s: %w", kind, name, err)
+				}
+			}
+		})
+	}
+	if err != nil {
+		return c, err
+	}
+	if len(c.hooks) == 0 {
+		return c, fmt.Errorf("instance %q has no program in the kernel", o.Instance)
+	}
+	if err = c.Renew(); err != nil {
+		return c, err
+	}
+	for _, h := range c.hooks {
+		if err = h.run(h.with); err != nil {
+			return c, fmt.Errorf("%s: %w", filepath.Base(h.path), err)
+		}
+	}
+	return c, nil
+}
+
+// captureDirs are an instance's pins, and those of the adopter that a server has beside what translates.
+func captureDirs(dir string) []string { return []string{dir, filepath.Join(dir, "adopt")} }
+
+func (c *Capture) configure(o CaptureOptions) error {
+	s := &c.settings
+	s.Sample = max(o.Sample, 1)
+	s.PortBe = swapBytes(o.Port)
+	if o.Net.IsValid() {
+		net := o.Net.Masked()
+		s.NetFamily, s.NetLen = 6, uint8(net.Bits())
+		addr := net.Addr().As16()
+		if net.Addr().Is4() {
+			v4 := net.Addr().As4()
+			s.NetFamily, addr = 4, [16]byte{}
+			copy(addr[:], v4[:])
+		}
+		for i := range s.Net.D {
+			s.Net.D[i] = binary.NativeEndian.Uint64(addr[8*i:])
+		}
+	}
+	for _, r := range o.Reasons {
+		s.Reasons[r/64] |= 1 << (r % 64)
+	}
+	if len(o.Reasons) == 0 {
+		s.AnyReason = 1
+	}
+	for _, v := range o.Verdicts {
+		for i, known := range CaptureVerdicts {
+			if v == known {
+				s.Verdicts |= 1 << i
+			}
+		}
+	}
+	if len(o.Verdicts) == 0 {
+		s.Verdicts = ^uint32(0)
+	}
+	now := time.Now()
+	mono, err := monotonic()
+	c.wall = time.Duration(now.UnixNano()) - mono
+	return err
+}
+
+func swapBytes(port uint16) uint16 { return port<<8 | port>>8 }
+
+func monotonic() (time.Duration, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0, err
+	}
+	return time.Duration(ts.Nano()), nil
+}
+
+// makeMaps makes the maps that a capture has for itself.
+func (c *Capture) makeMaps(count int) error {
+	spec, err := capturebpf.LoadCapture()
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{capturebpf.CaptureMapTgCaptureTally, capturebpf.CaptureMapTgCaptureRoom,
+		capturebpf.CaptureMapTgCaptureRing} {
+		if c.own[name], err = ebpf.NewMap(spec.Maps[name]); err != nil {
+			return fmt.Errorf("map %s: %w", name, err)
+		}
+	}
+	for range captureDirs("") {
+		lease, err := ebpf.NewMap(spec.Maps[capturebpf.CaptureMapTgCapture])
+		if err != nil {
+			return fmt.Errorf("map %s: %w", capturebpf.CaptureMapTgCapture, err)
+		}
+		c.leases = append(c.leases, lease)
+	}
+	if err = c.own[capturebpf.CaptureMapTgCaptureTally].Put(uint32(0), capturebpf.CaptureTgCaptureCounts{Left: int64(count)}); err != nil {
+		return err
+	}
+	c.ring, err = ringbuf.NewReader(c.own[capturebpf.CaptureMapTgCaptureRing])
+	return err
+}
+
+// prepare loads what a pinned link shall run.
+func (c *Capture) prepare(o CaptureOptions, part int, path, kind string) error {
+	l, err := openHook(path)
+	if err != nil {
+		return err
+	}
+	h := &captureHook{link: l, path: path}
+	c.hooks = append(c.hooks, h)
+	if h.gate, err = programOf(l, path); err != nil {
+		return err
+	}
+	name, err := programName(h.gate)
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(name, captureName) {
+		gate := h.gate
+		h.gate = nil // nothing that it should run again
+		gate.Close()
+		return errors.New("the program of a capture whose daemon was killed is installed; restart the instance")
+	}
+	gate, err := gateSpec(o, name)
+	if err != nil {
+		return err
+	}
+	of := captureOf{filepath.Dir(path), kind, gate.name}
+	if c.with[of] == nil {
+		if c.with[of], err = c.load(gate, part, of.dir, kind); err != nil {
+			return err
+		}
+	}
+	h.with = c.with[of]
+	return nil
+}
+
+func programName(prog *ebpf.Program) (string, error) {
+	info, err := prog.Info()
+	if err != nil {
+		return "", err
+	}
+	return info.Name, nil
+}
+
+// shownName is what the kernel keeps of a program's name.
+func shownName(name string) string { return name[:min(len(name), unix.BPF_OBJ_NAME_LEN-1)] }
+
+// gateProgram is a program of a gate and the object that it is in.
+type gateProgram struct {
+	*ebpf.CollectionSpec
+	name string
+}
+
+// gateSpec finds the program of that name.
+func gateSpec(o CaptureOptions, name string) (g gateProgram, err error) {
+	for _, object := range Objects() {
+		if strings.HasSuffix(object.Name, "_smart") != o.Smart && object.Role == "edge" {
+			continue
+		}
+		// A host's programs run for a server that adopts, too; the one at egress has the same name as a server's.
+		if object.Role != o.Role && (o.Role != "server" || object.Role != "host") {
+			continue
+		}
+		spec, err := object.Spec()
+		if err != nil {
+			return g, err
+		}
+		for full := range spec.Programs {
+			if shownName(full) == shownName(name) && (g.CollectionSpec == nil || object.Role == o.Role) {
+				g = gateProgram{spec, full}
+			}
+		}
+	}
+	if g.CollectionSpec == nil {
+		return g, fmt.Errorf("program %s is none of this version; restart the instance", name)
+	}
+	return g, nil
+}
+
+// load puts a gate's program into the kernel, on the maps that it has there, with what captures around it.
+func (c *Capture) load(gate gateProgram, part int, dir, kind string) (*ebpf.Program, error) {
+	with, err := capturebpf.LoadCapture()
+	if err != nil {
+		return nil, err
+	}
+	outer, place := capturebpf.CaptureProgTgCaptureXdp, "tg_capture_gate_xdp"
+	switch kind {
+	case "tc":
+		outer, place = capturebpf.CaptureProgTgCaptureTc, "tg_capture_gate_tc"
+	case "egress":
+		outer, place = capturebpf.CaptureProgTgCaptureEgress, "tg_capture_gate_tc"
+	}
+	prog := with.Programs[outer]
+	inner := gate.Programs[gate.name]
+	if prog.Instructions, err = around(prog.Instructions, inner.Instructions, place); err != nil {
+		return nil, err
+	}
+	prog.Flags = inner.Flags
+	prog.Name = captureName
+	spec := &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{}, Programs: map[string]*ebpf.ProgramSpec{prog.Name: prog}, ByteOrder: with.ByteOrder}
+	replace := map[string]*ebpf.Map{}
+	var pinned []*ebpf.Map
+	defer func() {
+		for _, m := range pinned {
+			m.Close()
+		}
+	}()
+	for _, ins := range prog.Instructions {
+		name := ins.Reference()
+		if !ins.IsLoadFromMap() || spec.Maps[name] != nil {
+			continue
+		}
+		m := c.own[name]
+		if name == capturebpf.CaptureMapTgCapture {
+			m = c.leases[part]
+		}
+		if m == nil {
+			if m, err = ebpf.LoadPinnedMap(filepath.Join(dir, name), nil); err != nil {
+				return nil, fmt.Errorf("map %s: %w", name, err)
+			}
+			pinned = append(pinned, m)
+		}
+		ms := gate.Maps[name]
+		if ms == nil {
+			ms = with.Maps[name]
+		}
+		ms.MaxEntries, ms.Flags = m.MaxEntries(), m.Flags()
+		spec.Maps[name], replace[name] = ms, m
+	}
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replace})
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer coll.Close()
+	return coll.DetachProgram(prog.Name), nil
+}
+
+// around puts a program in the place of a function of another. Functions that both have are alike; one of each stays.
+func around(outer, inner asm.Instructions, place string) (out asm.Instructions, err error) {
+	has, found := map[string]bool{place: true}, false
+	for i := range inner {
+		if i > 0 && btf.FuncMetadata(&inner[i]) != nil {
+			has[inner[i].Symbol()] = true
+		}
+	}
+	skip := false
+	for i := range outer {
+		if btf.FuncMetadata(&outer[i]) != nil {
+			name := outer[i].Symbol()
+			skip = has[name]
+			found = found || name == place
+		}
+		if !skip {
+			out = append(out, outer[i])
+		}
+	}
+	if !found || len(inner) == 0 {
+		return nil, fmt.Errorf("no function %s", place)
+	}
+	return append(append(out, inner[0].WithSymbol(place)), inner[1:]...), nil
+}
+
+// run changes the program of a link in one step, and its pin, by which a later process opens it.
+func (h *captureHook) run(prog *ebpf.Program) error {
+	if err := h.link.Update(prog); err != nil {
+		return err
+	}
+	if _, filter := h.link.(*filterHook); filter {
+		return nil // whose pin is the program's
+	}
+	return pinInPlace(prog, programPin(h.path))
+}
+
+// Renew has the packet path go on for a while; call it every second.
+func (c *Capture) Renew() error {
+	now, err := monotonic()
+	if err != nil {
+		return err
+	}
+	c.settings.UntilNs = uint64(now + captureLease)
+	for part, lease := range c.leases {
+		c.settings.Part = uint32(part)
+		if err := lease.Put(uint32(0), c.settings); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Read waits for the next packet until a moment; os.ErrDeadlineExceeded if none came.
+func (c *Capture) Read(until time.Time) (p Captured, err error) {
+	c.ring.SetDeadline(until)
+	rec, err := c.ring.Read()
+	if err != nil {
+		return p, err
+	}
+	var e capturebpf.CaptureTgCaptureEvent
+	if err := binary.Read(strings.NewReader(string(rec.RawSample)), binary.NativeEndian, &e); err != nil {
+		return p, err
+	}
+	p = Captured{Time: time.Unix(0, int64(e.TimeNs)).Add(c.wall), Ifindex: e.Ifindex, Service: e.Service, Adopter: e.Part != 0, Len: int(e.Len),
+		Frame: e.Frame[:min(int(e.Kept), len(e.Frame))], Bare: e.Bare != 0, Again: e.Again != 0, Hook: captureHooks[int(e.Hook)%len(captureHooks)],
+		Verdict: CaptureVerdicts[int(e.Verdict)%len(CaptureVerdicts)], More: max(0, int(e.Reasons)-len(e.Reason))}
+	for _, r := range e.Reason[:min(int(e.Reasons), len(e.Reason))] {
+		p.Reasons = append(p.Reasons, schema.Counter(r))
+	}
+	return p, nil
+}
+
+// Missed says how many packets found no room in the ring, and how many were not looked at, for their processor's budget.
+func (c *Capture) Missed() (lost, beyond uint64) {
+	var t capturebpf.CaptureTgCaptureCounts
+	if c.own[capturebpf.CaptureMapTgCaptureTally].Lookup(uint32(0), &t) != nil {
+		return 0, 0
+	}
+	return t.Lost, t.Beyond
+}
+
+// Stop puts the programs back that were installed.
+func (c *Capture) Stop() error {
+	var errs []error
+	for _, h := range c.hooks {
+		if h.gate != nil && h.with != nil {
+			if err := h.back(); err != nil {
+				errs = append(errs, fmt.Errorf("%s: the program before the capture: %w; restart the instance", filepath.Base(h.path), err))
+			}
+		}
+		if h.gate != nil {
+			h.gate.Close()
+		}
+		h.link.Close()
+	}
+	c.hooks = nil
+	for _, prog := range c.with {
+		prog.Close()
+	}
+	if c.ring != nil {
+		c.ring.Close()
+		c.ring = nil
+	}
+	for _, m := range c.own {
+		m.Close()
+	}
+	for _, m := range c.leases {
+		m.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// back gives a link its program again, if it runs the capture's: it may have been taken down, or not begun.
+func (h *captureHook) back() error {
+	ours, err := idOf(h.with)
+	if err != nil {
+		return err
+	}
+	runs, err := h.link.program()
+	if err != nil || runs != ours {
+		return nil
+	}
+	if _, err := os.Stat(h.path); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return h.run(h.gate)
+}
+
+// Capturing names the links of an instance that run programs with a capture, for `status`.
+func Capturing(bpffs, instance string) (hooks []string) {
+	dir := PinDir(bpffs, instance)
+	for _, dir := range captureDirs(dir) {
+		(&attachments{dir: dir}).eachPin(func(path, kind, name string) {
+			l, err := openHook(path)
+			if err != nil {
+				return
+			}
+			defer l.Close()
+			prog, err := programOf(l, path)
+			if err != nil {
+				return
+			}
+			defer prog.Close()
+			if is, err := programName(prog); err == nil && strings.HasPrefix(is, captureName) {
+				hooks = append(hooks, kind+" "+name)
+			}
+		})
+	}
+	return hooks
+}

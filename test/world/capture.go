@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Capture starts `tidegate capture` with further arguments and waits until the packet path captures. End it with End, or await its end.
+func (i *Instance) Capture(args ...string) *Process {
+	i.T.Helper()
+	p := i.LaunchCommand(append([]string{"capture", "--instance", i.Name}, args...)...)
+	p.Await("a capture", func() bool { return len(i.Status().Capturing) > 0 })
+	return p
+}
+
+// CaptureComments has tshark show the comments of a capture's packets that a display filter selects.
+func CaptureComments(t *testing.T, file, filter string) []string {
+	t.Helper()
+	cmd := exec.Command("tshark", "-n", "-r", file, "-Y", filter, "-T", "fields", "-e", "frame.comment")
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("tshark (tools/deps.sh test installs it): %v: %s", err, errs.String())
+	}
+	return strings.Split(strings.TrimRight(string(out), "\n"), "\n")
+}
+
+// WantComment wants a packet that a display filter selects to have been captured with this comment.
+func WantComment(t *testing.T, file, filter, want string) {
+	t.Helper()
+	list := CaptureComments(t, file, filter)
+	for _, comment := range list {
+		if comment == want {
+			return
+		}
+	}
+	t.Errorf("%s: no packet has the comment %q; these have: %q", filter, want, list)
+}
