@@ -169,7 +169,7 @@ static __always_inline int tg_edge_watch(struct xdp_md *ctx, const struct tg_pac
 	return tg_forward(ctx, pkt);
 }
 
-/* Anything but a SYN, to a service whose mode is not off. TG_NEXT_WIDE, with nothing done and
+/* Anything but a SYN, to a service whose mode is not off. TG_NEXT_OLDER, with nothing done and
  * nothing counted, if another key is to be tried: with `back` TG_EPOCHS_OLDER. Two hashes in
  * one function have no room on the stack. */
 static __always_inline int tg_edge_segment(struct xdp_md *ctx, struct tg_packet *pkt,
@@ -207,7 +207,7 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, struct tg_packet 
 					? TG_EDGE_UNKNOWN /* its sum is that of the whole */
 					: tg_edge_verified(tg_intact(ctx, pkt));
 		if (found == TG_EDGE_UNKNOWN && settings->four_epochs && !back)
-			return TG_NEXT_WIDE;
+			return TG_NEXT_OLDER;
 		if (found == TG_EDGE_UNKNOWN && tag && tg_pending_is(edge, pkt))
 			found = TG_EDGE_ALLOWED;
 		if (found == TG_EDGE_UNKNOWN)
@@ -268,7 +268,7 @@ static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_
 	return tg_forward(ctx, pkt);
 }
 
-/* TCP with a header that is there. `how` may be TG_EDGE_PORT_INSIDE, TG_EDGE_AGAIN or TG_EDGE_ANSWER. Where the header
+/* TCP with a header that is there. `how` may be TG_EDGE_PORT_INSIDE, TG_EDGE_OLDER or TG_EDGE_ANSWER. Where the header
  * lies is one unknown number here, not one of many known ones. */
 TG_GLOBAL int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse, __u32 proxy_cfg)
 {
@@ -293,7 +293,7 @@ TG_GLOBAL int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse
 	if (tg_host_is_syn(pkt))
 		return tg_edge_syn(ctx, pkt, parse, settings, svc, id, row, proxy_cfg);
 	return tg_edge_segment(ctx, pkt, settings, edge, svc, row, parse,
-			       proxy_cfg & TG_EDGE_AGAIN ? TG_EPOCHS_OLDER : 0);
+			       proxy_cfg & TG_EDGE_OLDER ? TG_EPOCHS_OLDER : 0);
 }
 
 /* True for what goes by under AUTO; counts for the detector. A function of its own for the stack, as
@@ -393,8 +393,8 @@ int tg_edge_xdp(struct xdp_md *ctx)
 		if (TG_UNLIKELY(verdict))
 			return tg_edge_go(ctx, &pkt);
 		verdict = tg_edge_tcp(ctx, &pkt, result, port->flags & TG_EDGE_PORT_INSIDE);
-		if (TG_UNLIKELY(verdict == TG_NEXT_WIDE))
-			verdict = tg_edge_tcp(ctx, &pkt, result, TG_EDGE_AGAIN);
+		if (TG_UNLIKELY(verdict == TG_NEXT_OLDER))
+			verdict = tg_edge_tcp(ctx, &pkt, result, TG_EDGE_OLDER);
 		if (TG_UNLIKELY(verdict == TG_NEXT_CHALLENGE)) {
 			verdict = tg_edge_challenge(ctx, &pkt);
 			if (verdict == XDP_ABORTED)

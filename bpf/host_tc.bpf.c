@@ -35,7 +35,7 @@ enum tg_ack_result { TG_ACK_INVALID, TG_ACK_STALE, TG_ACK_VALID, TG_ACK_NO_KEY }
 enum tg_tc_next {
 	TG_TC_GO_ON,
 	TG_TC_DROP,
-	TG_TC_AGAIN,   /* to the end of the queue */
+	TG_TC_REQUEUE,   /* to the end of the queue */
 	TG_TC_REPLACE, /* likewise, and before it a RST for the socket that is in its way */
 	TG_TC_TRANSLATE, /* host_translate.bpf.c has it from here */
 	TG_TC_UNPROVEN, /* likewise, after an adoption in vain */
@@ -160,7 +160,7 @@ static __always_inline enum tg_tc_next tg_ack_prove(struct bpf_sock *sk, const s
 	}
 	if (state == TG_ADOPTION_UNDECIDED) {
 		if (turn < TG_MARK_TURNS)
-			return TG_TC_AGAIN;
+			return TG_TC_REQUEUE;
 		tp = bpf_skc_to_tcp_sock(sk);
 		if (tp && tg_sock_is_full(tp)) {
 			/* The kernel has dropped the ACK for that; the next segment tries. */
@@ -291,7 +291,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 	}
 	if (state != TG_ADOPTION_NONE && turn < TG_MARK_TURNS) {
 		bpf_sk_release(sk);
-		return TG_TC_AGAIN;
+		return TG_TC_REQUEUE;
 	}
 	/* One that the kernel will drop, for want of room, proves nothing. */
 	tp = settings->translates ? bpf_skc_to_tcp_sock(sk) : 0;
@@ -486,7 +486,7 @@ int tg_host_tc(struct __sk_buff *skb)
 		if (!tg_skb_dress(skb))
 			return TCX_DROP;
 		/* fallthrough */
-	case TG_TC_AGAIN:
+	case TG_TC_REQUEUE:
 		skb->mark = TG_MARK | (proves ? TG_MARK_PROVES : 0) | (turn + 1);
 		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 	case TG_TC_PROVE:

@@ -136,7 +136,7 @@ static __always_inline int tg_host_early(struct __sk_buff *skb, const struct tg_
 		return TG_NEXT_WAIT;
 	row = tg_server_row(pkt, TG_TO_SERVER);
 	if (row)
-		tg_count(row, TG_COUNT_split_again);
+		tg_count(row, TG_COUNT_split_retransmit);
 	return tg_host_syn(skb, pkt, e);
 }
 

@@ -22,14 +22,14 @@
 #define IP6_LEN 40
 #define TCP_LEN 20
 
-enum tg_split_way {
-	WAY_SPRAY, /* any edge, packet by packet */
-	WAY_ONE,   /* all to `one` */
-	WAY_DROP,  /* none: what the attack itself costs */
+enum tg_fabric_route {
+	ROUTE_SPRAY, /* any edge, packet by packet */
+	ROUTE_ONE,   /* all to `one` */
+	ROUTE_DROP,  /* none: what the attack itself costs */
 };
 
 struct tg_split_cfg {
-	__u32 way;
+	__u32 route;
 	__u32 edges;
 	__u32 one;
 	__u32 lose_permille; /* of the clients' bare ACKs, at the server */
@@ -79,9 +79,9 @@ int tg_lab_spray(struct xdp_md *ctx)
 
 	if (!cfg || !cfg->edges || data + ETH_LEN > end)
 		return XDP_PASS;
-	if (cfg->way == WAY_DROP)
+	if (cfg->route == ROUTE_DROP)
 		return XDP_DROP;
-	at = cfg->way == WAY_ONE ? cfg->one : bpf_get_prandom_u32() % cfg->edges;
+	at = cfg->route == ROUTE_ONE ? cfg->one : bpf_get_prandom_u32() % cfg->edges;
 	edge = bpf_map_lookup_elem(&split_edges, &at);
 	if (!edge)
 		return XDP_DROP;

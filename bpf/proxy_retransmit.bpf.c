@@ -75,7 +75,7 @@ static __always_inline __u32 tg_retransmit_write(struct xdp_md *ctx, struct tg_r
 	if (!tg_halfopen_still(&b->heads[slot], w->head))
 		return 0; /* answered, or evicted, meanwhile */
 	if (row)
-		tg_count(row, TG_COUNT_cache_again);
+		tg_count(row, TG_COUNT_cache_retransmit);
 	return len;
 }
 

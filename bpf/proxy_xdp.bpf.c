@@ -42,7 +42,7 @@ static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet 
 		return XDP_DROP;
 	default:
 		f->syn.ms = (__u16)now;
-		tg_count(row, TG_COUNT_flow_again);
+		tg_count(row, TG_COUNT_flow_retransmit);
 		s = tg_flow_syn(pkt, f, tg_flow_isn(f), false);
 		return tg_segment_send(ctx, pkt, &s);
 	}
@@ -94,7 +94,7 @@ static __always_inline int tg_setup_server(struct xdp_md *ctx, struct tg_packet 
 }
 
 /* A SYN-ACK that a server sends again: its handshake is completed again. */
-static __always_inline int tg_ready_again(struct xdp_md *ctx, const struct tg_packet *pkt,
+static __always_inline int tg_ready_reack(struct xdp_md *ctx, const struct tg_packet *pkt,
 					  struct tg_flow *f)
 {
 	struct tg_counter_row *row = tg_counter_row_get(f->service);
@@ -119,7 +119,7 @@ TG_GLOBAL int tg_flow_setup(struct xdp_md *ctx, struct tg_packet *pkt, __u32 dir
 	if (!f)
 		return XDP_DROP;
 	if (f->state == TG_FLOW_READY)
-		return dir == TG_TO_CLIENT ? tg_ready_again(ctx, pkt, f)
+		return dir == TG_TO_CLIENT ? tg_ready_reack(ctx, pkt, f)
 					   : tg_flow_forward(ctx, pkt, f, TG_TO_SERVER);
 	return dir == TG_TO_SERVER ? tg_setup_client(ctx, pkt, f) : tg_setup_server(ctx, pkt, f);
 }

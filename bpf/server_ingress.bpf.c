@@ -23,7 +23,7 @@ static __always_inline int tg_ingress_syn(struct __sk_buff *skb, const struct tg
 }
 
 /* A packet that has been in the queue, for the stack to answer the SYN. */
-static __always_inline int tg_ingress_again(struct __sk_buff *skb, const struct tg_packet *pkt,
+static __always_inline int tg_ingress_retransmit(struct __sk_buff *skb, const struct tg_packet *pkt,
 					    struct tg_split *e,
 					    const struct tg_server_settings *server)
 {
@@ -33,7 +33,7 @@ static __always_inline int tg_ingress_again(struct __sk_buff *skb, const struct 
 	if (!(e->state & TG_SPLIT_READY)) {
 		/* A guest takes its time, or the stack has dropped the SYN. */
 		if (row)
-			tg_count(row, TG_COUNT_split_again);
+			tg_count(row, TG_COUNT_split_retransmit);
 		return tg_ingress_syn(skb, pkt, e);
 	}
 	if (server->generic)
@@ -55,20 +55,20 @@ TG_GLOBAL int tg_ingress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt,
 		return TCX_NEXT;
 	e = tg_split_find(server, pkt, TG_TO_SERVER);
 	if (retransmit)
-		return e ? tg_ingress_again(skb, pkt, e, server) : TCX_DROP;
+		return e ? tg_ingress_retransmit(skb, pkt, e, server) : TCX_DROP;
 	if (!e || (e->state & TG_SPLIT_READY && server->generic) || !tg_host_is_ack(pkt) ||
 	    pkt->ack - 1 != tg_split_cookie_isn(e))
 		return server->generic ? TCX_NEXT : TCX_DROP;
 	if (!(e->state & TG_SPLIT_FRESH)) {
 		if (pkt->l3_off == 0 && !tg_skb_dress(skb))
 			return TCX_DROP;
-		skb->mark = TG_MARK_AGAIN;
+		skb->mark = TG_MARK_RETRANSMIT;
 		return (int)bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 	}
 	tg_split_clear(e, TG_SPLIT_FRESH);
 	/* A bare packet cannot go both ways: its data comes with the client's next try. */
 	if (pkt->l3_off != 0 && (pkt->l4_len > pkt->tcp_hdr_len || pkt->flags & TG_TCP_FIN)) {
-		skb->mark = TG_MARK_AGAIN;
+		skb->mark = TG_MARK_RETRANSMIT;
 		if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
 			return TCX_DROP;
 		skb->mark = 0;
@@ -80,7 +80,7 @@ SEC("tc")
 int tg_server_ingress(struct __sk_buff *skb)
 {
 	const struct tg_server_settings *server = tg_server_get();
-	bool retransmit = skb->mark == TG_MARK_AGAIN;
+	bool retransmit = skb->mark == TG_MARK_RETRANSMIT;
 	struct tg_packet pkt = {};
 
 	if (!server || (!tg_meta_take(skb) && !retransmit && !server->generic))

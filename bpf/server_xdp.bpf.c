@@ -9,7 +9,7 @@
  * Must never: let a tag go on to the stack; translate by anything but the table;
  * drop a segment of a service whose mode is not `always`.
  */
-#define TG_WIDE_EPOCHS
+#define TG_FOUR_EPOCHS
 #include "lib/server_syn.h"
 #include "lib/server_translate.h"
 #include "lib/intact.h"

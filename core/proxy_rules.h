@@ -185,7 +185,7 @@ enum tg_retry {
 	TG_RETRY_DROP, /* a RST of other numbers */
 	TG_RETRY_GIVES_UP, /* the server shall forget the SYN, too */
 	TG_RETRY_EARLY, /* not heard */
-	TG_RETRY_AGAIN, /* the server gets its SYN again */
+	TG_RETRY_SEND, /* the server gets its SYN again */
 };
 
 /* The client's segment while its server has not answered. Notes that it has sent data. */
@@ -195,7 +195,7 @@ TG_INLINE enum tg_retry tg_flow_retry(struct tg_flow *f, const struct tg_packet 
 		return pkt->seq == f->client_isn + 1 ? TG_RETRY_GIVES_UP : TG_RETRY_DROP;
 	if (pkt->l4_len > pkt->tcp_hdr_len)
 		f->flags |= TG_FLOW_HEARD;
-	return (uint16_t)(now_ms - f->syn.ms) < TG_RETRY_MS ? TG_RETRY_EARLY : TG_RETRY_AGAIN;
+	return (uint16_t)(now_ms - f->syn.ms) < TG_RETRY_MS ? TG_RETRY_EARLY : TG_RETRY_SEND;
 }
 
 /* Makes a flow ready to be put into the table for the ACK that has verified. `known` is what

@@ -102,10 +102,10 @@ TG_INLINE struct tg_reply_route tg_reply_link(const struct tg_reply_neighbour *n
  * back may have changed, and the kernel knows better. */
 #define TG_REPLY_STALE_NS 30000000000ULL
 
-TG_INLINE struct tg_reply_route tg_reply_aged(struct tg_reply_route route, uint64_t told_ns,
+TG_INLINE struct tg_reply_route tg_reply_aged(struct tg_reply_route route, uint64_t updated_ns,
 					      uint64_t now_ns)
 {
-	if (now_ns < told_ns + TG_REPLY_STALE_NS)
+	if (now_ns < updated_ns + TG_REPLY_STALE_NS)
 		return route;
 	if (route.reply == TG_REPLY_NEXT)
 		route.reply = TG_REPLY_STALE;

@@ -360,7 +360,7 @@ static struct tcp_pcb *tg_pcb_rebuild(struct tcp_pcb_listen *lpcb, const struct 
 
 /* Undoes what tcp_input() did to the segment on its way here and gives it back
  * to tcp_input(), which now finds a connection. The caller keeps its reference. */
-static void tg_input_again(struct pbuf *p, struct tcp_hdr *hdr, u16_t opt_len, u16_t opt1_len,
+static void tg_reinput(struct pbuf *p, struct tcp_hdr *hdr, u16_t opt_len, u16_t opt1_len,
 			   const u8_t *opt2)
 {
 	hdr->src = lwip_htons(hdr->src);
@@ -417,7 +417,7 @@ static err_t tg_ack_input(struct tcp_pcb_listen *lpcb, struct tcp_hdr *hdr, u16_
 		return ERR_MEM;
 	}
 	TG_STATS_INC(cookie_valid);
-	tg_input_again(p, hdr, opt_len, opt1_len, opt2);
+	tg_reinput(p, hdr, opt_len, opt1_len, opt2);
 	return ERR_USE;
 }
 

@@ -203,7 +203,7 @@ def translated(family):
     f, ack, y, z, opened, reply, done, update = connection(family, 8, 7)
     opens = dict(cookie_valid=1, flow_opened=1)
     yield vector("setup-again" + v, "a client that asks again has the server asked again", "cookie",
-                 [client(ack, on=opened), client(ack, on=opened)], flow_again=1, **opens)
+                 [client(ack, on=opened), client(ack, on=opened)], flow_retransmit=1, **opens)
     full = dict(ack, payload=b"first data", flags=ACK | PSH)
     yield vector("setup-data" + v, "data of a client that does not mind the window are dropped", "cookie",
                  [client(full, on=opened)], **opens)
@@ -222,7 +222,7 @@ def translated(family):
     yield vector("setup-older" + v, "a server that thinks of an older connection is reset, and asked again when the "
                  "client asks", "cookie",
                  [client(ack, on=opened), server(older, back=turned(older, seq=12345, ack=0, flags=RST)), client(ack, on=opened),
-                  server(reply, on=update, back=done)], flow_older=1, flow_again=1, flow_ready=1, **opens)
+                  server(reply, on=update, back=done)], flow_older=1, flow_retransmit=1, flow_ready=1, **opens)
     steps = [client(ack, on=opened), server(reply, on=update, back=done, entries=1)]
     yield vector("ready-reack" + v, "a SYN-ACK that comes again gets its ACK again", "cookie",
                  steps + [server(reply, on=update, back=done)], flow_ready=1, flow_reack=1, **opens)

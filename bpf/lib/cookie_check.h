@@ -31,7 +31,7 @@ TG_GLOBAL int tg_cookie_check(const struct tg_packet *pkt, const struct tg_ack *
 	return tg_cookie_check_at(pkt, ack_info, 0);
 }
 
-#ifdef TG_WIDE_EPOCHS
+#ifdef TG_FOUR_EPOCHS
 /* Likewise, of the two epochs before those. A function of its own: two hashes in one
  * have no room on the stack. */
 TG_GLOBAL int tg_cookie_check_older(const struct tg_packet *pkt, const struct tg_ack *ack_info)

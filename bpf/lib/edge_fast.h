@@ -81,7 +81,7 @@ static __always_inline int tg_edge_fast_any_syn(struct xdp_md *ctx)
 
 /* A common segment (core/fast_segment.h) to a service whose mode is `always`, the fast path:
  * what tg_edge_segment does with it, in protocol `plain`, without reports of offenders.
- * TG_NEXT_FORWARD, with `out` filled, for what goes on; TG_NEXT_WIDE as there; XDP_ABORTED, with
+ * TG_NEXT_FORWARD, with `out` filled, for what goes on; TG_NEXT_OLDER as there; XDP_ABORTED, with
  * nothing done and nothing counted, for what has to go the slow path. The frame is read again and again: that
  * costs less than keeping what was read. */
 static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
@@ -129,7 +129,7 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 				return XDP_ABORTED;
 			found = tg_edge_verify(&pkt, &ack, settings, back);
 			if (TG_UNLIKELY(found == TG_EDGE_UNKNOWN && settings->four_epochs && !back))
-				return TG_NEXT_WIDE;
+				return TG_NEXT_OLDER;
 			if (found == TG_EDGE_VERIFIED)
 				return XDP_ABORTED; /* once a connection: the slow path looks whether it is intact */
 		}
@@ -175,14 +175,14 @@ static __always_inline int tg_edge_fast(struct xdp_md *ctx, const struct tg_prox
 		return XDP_ABORTED;
 	if (tg_load16(frame + TG_ETH_TYPE) == TG_ETHERTYPE_IPV4 && !(frame[len4 - 7] & TG_TCP_SYN)) {
 		action = tg_edge_segment_v4(ctx, out, 0);
-		return TG_LIKELY(action != TG_NEXT_WIDE)
+		return TG_LIKELY(action != TG_NEXT_OLDER)
 			       ? action
 			       : tg_edge_segment_v4(ctx, out, TG_EPOCHS_OLDER);
 	}
 	if (tg_load16(frame + TG_ETH_TYPE) == TG_ETHERTYPE_IPV6 && frame + len6 <= end &&
 	    !(frame[len6 - 7] & TG_TCP_SYN)) {
 		action = tg_edge_segment_v6(ctx, out, 0);
-		return TG_LIKELY(action != TG_NEXT_WIDE)
+		return TG_LIKELY(action != TG_NEXT_OLDER)
 			       ? action
 			       : tg_edge_segment_v6(ctx, out, TG_EPOCHS_OLDER);
 	}

@@ -24,7 +24,7 @@ struct tg_reply_port {
 	__u32 domain[2]; /* IPv4, IPv6: TG_DOMAIN_* or the one that replies take */
 	__u64 neighbour_cost_ns; /* allowances of each CPU, as core/allowance.h has them */
 	__u64 route_cost_ns;
-	__u64 told_ns; /* CLOCK_MONOTONIC, when userspace last confirmed all this */
+	__u64 updated_ns; /* CLOCK_MONOTONIC, when userspace last confirmed all this */
 };
 
 #define TG_DOMAIN_UNKNOWN 0        /* rules or routes are not modelled */
@@ -172,7 +172,7 @@ TG_GLOBAL __u64 tg_reply_to(const struct tg_reply_ask *ask)
 		route = tg_reply_via(hop, port->segment, ask->vid, ask->from);
 	}
 	if (TG_UNLIKELY(route.reply == TG_REPLY_NEXT || route.reply == TG_REPLY_NOWHERE))
-		route = tg_reply_aged(route, port->told_ns, TG_CLOCK_NS());
+		route = tg_reply_aged(route, port->updated_ns, TG_CLOCK_NS());
 	return tg_reply_packed(route);
 }
 

@@ -116,14 +116,14 @@ static __always_inline struct tg_counter_row *tg_server_row(const struct tg_pack
 
 /* One way of a bucket. To the verifier it is any of them: it then goes once through
  * what follows, not four times. */
-static __always_inline struct tg_split *tg_split_way(struct tg_split_bucket *b, __u32 i)
+static __always_inline struct tg_split *tg_split_entry(struct tg_split_bucket *b, __u32 i)
 {
 	TG_HIDE(i);
 	return i < TG_SPLIT_WAYS ? &b->way[i] : 0;
 }
 
 /* The lowest two bits of `at` name the way. As above, and the compiler keeps the mask. */
-static __always_inline struct tg_split *tg_split_way_of(struct tg_split_bucket *b, __u64 at)
+static __always_inline struct tg_split *tg_split_entry_at(struct tg_split_bucket *b, __u64 at)
 {
 	return &b->way[TG_BOUND64(at, TG_SPLIT_WAYS)];
 }
@@ -134,7 +134,7 @@ static __always_inline struct tg_split *tg_split_in(__u32 at, __u64 hash)
 
 	if (!b)
 		return 0;
-	return tg_split_way(b, b->way[0].hash == hash   ? 0
+	return tg_split_entry(b, b->way[0].hash == hash   ? 0
 			       : b->way[1].hash == hash ? 1
 			       : b->way[2].hash == hash ? 2
 			       : b->way[3].hash == hash ? 3
@@ -236,7 +236,7 @@ TG_GLOBAL int tg_split_contest(const struct tg_split *value)
 	for (i = 0; i < 2 * TG_SPLIT_WAYS; i++) {
 		__u32 at = (turn + i) & (2 * TG_SPLIT_WAYS - 1);
 
-		e = tg_split_way_of(at & TG_SPLIT_WAYS ? b : a, at);
+		e = tg_split_entry_at(at & TG_SPLIT_WAYS ? b : a, at);
 		claim = (__u32)tg_split_claim_of(e, &n);
 		if (claim > best) {
 			best = claim;
@@ -266,11 +266,11 @@ TG_GLOBAL int tg_split_insert(struct tg_split *value, __u32 place)
 	if (!a || !b)
 		return -TG_EINVAL;
 	if (place < 2 * TG_SPLIT_WAYS) {
-		x = tg_split_way_of(place & TG_SPLIT_WAYS ? b : a, place);
+		x = tg_split_entry_at(place & TG_SPLIT_WAYS ? b : a, place);
 	} else {
 		room_a = tg_split_place(a, value->seen_tick, server->idle_ticks, &way_a);
 		room_b = tg_split_place(b, value->seen_tick, server->idle_ticks, &way_b);
-		x = room_b > room_a ? tg_split_way(b, way_b) : tg_split_way(a, way_a);
+		x = room_b > room_a ? tg_split_entry(b, way_b) : tg_split_entry(a, way_a);
 	}
 	if (!x)
 		return -TG_ENOENT;

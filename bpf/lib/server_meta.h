@@ -14,7 +14,7 @@
 
 /* On skb->mark, while a packet is in the queue for its second time. A mark of that
  * value from elsewhere would be cleared, no more. */
-#define TG_MARK_AGAIN 0x74677333U
+#define TG_MARK_RETRANSMIT 0x74677333U
 
 /* On skb->mark, of the translated copy of a packet whose original becomes a
  * confirmation: the egress program lets it pass. */

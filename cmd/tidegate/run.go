@@ -121,7 +121,7 @@ func runRole(cmd *cobra.Command, file string, skew, step, trial, calm time.Durat
 		Ready:      func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
 		Log:        log,
 	}
-	told, err := newEvents(ctx, &opt, cfg, reload)
+	events, err := newEvents(ctx, &opt, cfg, reload)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func runRole(cmd *cobra.Command, file string, skew, step, trial, calm time.Durat
 		run = switchgate.Run
 	}
 	err = run(ctx, force, opt)
-	told.end(ctx, err)
+	events.end(ctx, err)
 	return err
 }
 

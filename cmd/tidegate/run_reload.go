@@ -22,11 +22,11 @@ type reloads struct {
 // newReloads has opt take reloads from the signals and from ask, until ctx ends.
 func newReloads(ctx context.Context, signals <-chan os.Signal, opt *instance.Options) *reloads {
 	r := &reloads{asked: make(chan chan<- error), toRole: make(chan os.Signal), ended: make(chan error, 1)}
-	told := opt.OnReload
+	next := opt.OnReload
 	opt.Reload = r.toRole
 	opt.OnReload = func(cfg *config.Config, err error) {
-		if told != nil {
-			told(cfg, err)
+		if next != nil {
+			next(cfg, err)
 		}
 		select {
 		case r.ended <- err:

@@ -150,7 +150,7 @@ static void clocks_that_differ(void **state)
 
 /* With a second key: a whole epoch of skew either way and a handshake of an epoch, in
  * every phase; and not more: the bound is tight. */
-static bool agrees_wide(uint64_t maker_ns, uint64_t verifier_ns, uint64_t len)
+static bool agrees_older(uint64_t maker_ns, uint64_t verifier_ns, uint64_t len)
 {
 	uint64_t made = tg_epoch_at(maker_ns, len);
 	uint64_t first = tg_cookie_epoch((uint32_t)(made & 1) << 31,
@@ -168,11 +168,11 @@ static void clocks_a_whole_epoch_apart(void **state)
 	for (skew = -len; skew <= len; skew += 250)
 		for (phase = 0; phase < len; phase += 50)
 			for (h = 0; h <= len; h += 50)
-				assert_true(agrees_wide((uint64_t)(1000 * len + phase),
+				assert_true(agrees_older((uint64_t)(1000 * len + phase),
 							(uint64_t)(1000 * len + phase + skew + h),
 							(uint64_t)len));
-	assert_false(agrees_wide((uint64_t)(1000 * len), (uint64_t)(999 * len - 1), (uint64_t)len));
-	assert_false(agrees_wide((uint64_t)(1001 * len - 1), (uint64_t)(1003 * len), (uint64_t)len));
+	assert_false(agrees_older((uint64_t)(1000 * len), (uint64_t)(999 * len - 1), (uint64_t)len));
+	assert_false(agrees_older((uint64_t)(1001 * len - 1), (uint64_t)(1003 * len), (uint64_t)len));
 }
 
 /* Never more than two epochs at a moment, one of each parity, whatever `ahead`. */

@@ -84,7 +84,7 @@ static bool is_intact(const uint8_t *frame, const struct tg_packet *syn)
 }
 
 /* The answer by the slow path. Its length; 0 if the SYN is not to be answered. */
-static uint32_t long_way(const uint8_t *frame, uint32_t len, const struct tg_service *svc,
+static uint32_t slow_path(const uint8_t *frame, uint32_t len, const struct tg_service *svc,
 			 uint64_t epoch, uint8_t *out)
 {
 	struct tg_packet syn = {0};
@@ -113,7 +113,7 @@ static uint32_t long_way(const uint8_t *frame, uint32_t len, const struct tg_ser
 }
 
 /* The same by the fast path, which may refuse. */
-static uint32_t short_way(uint8_t *frame, uint32_t len, uint8_t family, bool ts,
+static uint32_t fast_path(uint8_t *frame, uint32_t len, uint8_t family, bool ts,
 			  const struct tg_service *svc, uint64_t epoch)
 {
 	struct tg_tcp_options offered;
@@ -133,9 +133,9 @@ static uint32_t compare(uint8_t *frame, uint32_t len, uint8_t family, bool ts,
 			const struct tg_service *svc, uint64_t epoch)
 {
 	uint8_t expected[FRAME_MAX];
-	uint32_t expected_len = long_way(frame, len, svc, epoch, expected), n;
+	uint32_t expected_len = slow_path(frame, len, svc, epoch, expected), n;
 
-	n = short_way(frame, len, family, ts, svc, epoch);
+	n = fast_path(frame, len, family, ts, svc, epoch);
 	if (n) {
 		assert_int_equal(n, expected_len);
 		assert_memory_equal(frame, expected, n);

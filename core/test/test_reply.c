@@ -8,10 +8,10 @@
 #define A 0x0a0000000002ULL
 #define B 0x0b0000000002ULL
 
-static void wants(struct tg_reply_route way, enum tg_reply reply, uint64_t mac)
+static void wants(struct tg_reply_route route, enum tg_reply reply, uint64_t mac)
 {
-	assert_int_equal(way.reply, reply);
-	assert_int_equal(way.mac, mac);
+	assert_int_equal(route.reply, reply);
+	assert_int_equal(route.mac, mac);
 }
 
 static void gateways(void **state)

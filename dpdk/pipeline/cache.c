@@ -29,7 +29,7 @@ void tg_cache_retransmit(struct tg_worker *w)
 			memcpy(TG_DATA(m), h->link, s.l3_off);
 			(void)tg_segment_write(
 				(struct tg_writer){TG_DATA(m) + s.l3_off, TG_DATA(m) + len}, &s);
-			tg_count(w, h->service, TG_COUNT_cache_again);
+			tg_count(w, h->service, TG_COUNT_cache_retransmit);
 			tg_send(w, (uint16_t)h->ifindex, m);
 			tg_flush(w, (uint16_t)h->ifindex);
 			return; /* this bucket may have more: it is where to go on */

@@ -77,7 +77,7 @@ void tg_setup_client(struct tg_worker *w, struct tg_item *it, struct tg_flow_ent
 	s = tg_flow_syn(&it->pkt, f, isn, false);
 	if (!early) {
 		f->syn.ms = (uint16_t)w->now_ms;
-		tg_count(w, service, TG_COUNT_flow_again);
+		tg_count(w, service, TG_COUNT_flow_retransmit);
 	}
 	if (w->config->proxy_cfg[service].first_data == TG_FIRST_DATA_STORE && tg_item_has_data(it)) {
 		if (!early)

@@ -50,7 +50,7 @@ type gate struct {
 	bell     <-chan struct{}
 	replies  *instance.Replies // nil: this gate answers no SYNs
 	survey   *survey.Watcher   // of a host that chooses: what this machine does to packets; else nil
-	told     []instance.Takeover
+	reported []instance.Takeover
 
 	kernelAdopts bool   // it has the function; else everything is translated
 	trial        *trial // nil: no trial
@@ -214,7 +214,7 @@ func (g *gate) setPolicy(cfg *config.Config) {
 	}
 	g.settings.BehindEdge = instance.Flag(cfg.Role == config.RoleServer)
 	g.settings.LastLine = instance.Flag(cfg.Server.UnmatchedACK == config.UnmatchedDrop)
-	g.settings.FourEpochs = instance.Flag(cfg.WideEpochs())
+	g.settings.FourEpochs = instance.Flag(cfg.FourEpochs())
 	g.settings.Smart = SmartFlag(cfg)
 	g.settings.HalfOpenCostNs = 0
 	if cfg.Server.HalfOpenRate > 0 {
@@ -222,7 +222,7 @@ func (g *gate) setPolicy(cfg *config.Config) {
 	}
 }
 
-// answers says whether SYNs are answered here: at a server, those that no edge has answered, if it is told to.
+// answers says whether SYNs are answered here: at a server, those that no edge has answered, if `without_edge` says so.
 func (g *gate) answers() bool {
 	return g.cfg.Role != config.RoleServer || g.cfg.Server.WithoutEdge == config.WithoutEdgeAnswer
 }

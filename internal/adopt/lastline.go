@@ -14,7 +14,7 @@ import (
 type lastLine struct {
 	dropped, adopted uint64
 	since            time.Time
-	told             bool
+	warned           bool
 }
 
 const (
@@ -38,16 +38,16 @@ func (g *gate) watchLastLine(now time.Time) {
 		adopted += sum[schema.CounterAdopted]
 	}
 	before := g.line
-	g.line = lastLine{dropped: dropped, adopted: adopted, since: now, told: before.told}
+	g.line = lastLine{dropped: dropped, adopted: adopted, since: now, warned: before.warned}
 	if before.since.IsZero() {
 		return
 	}
 	none := adopted == before.adopted && dropped-before.dropped >= lastLineFew
-	if none && !before.told {
+	if none && !before.warned {
 		g.log.Error("no ACK that edges let through verifies here: either all of it is a flood, or secret_file, epoch or clock of this server differ from the edges'",
 			"refused", dropped-before.dropped)
 	}
 	if none || adopted != before.adopted {
-		g.line.told = none
+		g.line.warned = none
 	}
 }

@@ -204,15 +204,15 @@ func (g *gate) takeovers() (list []instance.Takeover) {
 // tellTakeovers says what has changed of it, in the log and in the state file.
 func (g *gate) tellTakeovers() {
 	now := g.takeovers()
-	if reflect.DeepEqual(now, g.told) {
+	if reflect.DeepEqual(now, g.reported) {
 		return
 	}
 	for _, t := range now {
-		if !slices.ContainsFunc(g.told, func(o instance.Takeover) bool { return reflect.DeepEqual(o, t) }) {
+		if !slices.ContainsFunc(g.reported, func(o instance.Takeover) bool { return reflect.DeepEqual(o, t) }) {
 			g.log.Info("takeover", "service", t.Service, "how", t.How, "listener", fmt.Sprintf("%s port %s", t.Addresses[0], t.Ports), "why", t.Why)
 		}
 	}
-	g.told = now
+	g.reported = now
 	if g.modes == nil { // not attached yet
 		return
 	}

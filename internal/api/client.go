@@ -119,9 +119,9 @@ func (c *Client) ask(ctx context.Context, method, path string, body any) (*http.
 		return r, nil
 	}
 	defer r.Body.Close()
-	var said struct{ Error string }
-	if err := json.NewDecoder(io.LimitReader(r.Body, bodyMax)).Decode(&said); err != nil || said.Error == "" {
+	var answer struct{ Error string }
+	if err := json.NewDecoder(io.LimitReader(r.Body, bodyMax)).Decode(&answer); err != nil || answer.Error == "" {
 		return nil, errors.New(r.Status)
 	}
-	return nil, errors.New(said.Error)
+	return nil, errors.New(answer.Error)
 }

@@ -26,7 +26,7 @@ func measureCapacity(ctx context.Context, opt Options, rig *trial.Stand, res *Re
 	pps := map[string][]float64{}
 	for range max(3, opt.Rounds/2) {
 		for _, name := range []string{"drop", "reflect", defences.Host, defences.Kernel, defences.Nft} {
-			stop, err := inTheWay(ctx, rig, name)
+			stop, err := insert(ctx, rig, name)
 			if err != nil {
 				return err
 			}
@@ -50,8 +50,8 @@ func measureCapacity(ctx context.Context, opt Options, rig *trial.Stand, res *Re
 	return nil
 }
 
-// inTheWay puts a yardstick program or a defence where the flood arrives.
-func inTheWay(ctx context.Context, rig *trial.Stand, name string) (stop func() error, err error) {
+// insert puts a yardstick program or a defence where the flood arrives.
+func insert(ctx context.Context, rig *trial.Stand, name string) (stop func() error, err error) {
 	if slices.Contains(defences.All(), name) {
 		return rig.Defend(ctx, name)
 	}

@@ -23,7 +23,7 @@ type DPDKResult struct {
 	Kernel    string `json:"kernel"`
 	CPU       string `json:"cpu"`
 	DPDK      string `json:"dpdk"`
-	Hash      string `json:"hash"` // the way that was chosen
+	Hash      string `json:"hash"` // the variant that was chosen
 	Rounds    int    `json:"rounds"`
 	Burst     int    `json:"burst"`
 	Flows     int    `json:"flows"`
@@ -35,7 +35,7 @@ type DPDKResult struct {
 	AuthCookieOverAuthFull Spread                       `json:"auth_cookie_over_auth_full"`
 	Batch                  map[string]map[string]Spread `json:"batch"`   // by strategy and frames in a burst
 	Cores                  map[string]map[string]Spread `json:"cores"`   // by strategy: 1, 2, two_over_one
-	HashNs                 map[string]Spread            `json:"hash_ns"` // one SipHash-2-4 of an IPv4 cookie, by way
+	HashNs                 map[string]Spread            `json:"hash_ns"` // one SipHash-2-4 of an IPv4 cookie, by variant
 }
 
 // RunDPDK measures the plane on DPDK once. It needs two cores for two cores' figure,
@@ -72,9 +72,9 @@ func (r *DPDKResult) Print(w io.Writer) error {
 	fmt.Fprintf(t, "tidegate %s, %s, %s\nin memory, bursts of %d, ordinary pages; %d rounds; median [min .. max]\n\n",
 		r.Version, r.DPDK, r.CPU, r.Burst, r.Rounds)
 	fmt.Fprintln(t, "SIPHASH-2-4\tns A HASH")
-	for _, way := range []string{"scalar", "avx2", "avx512"} {
-		if s, ok := r.HashNs[way]; ok {
-			fmt.Fprintf(t, "%s\t%s\n", way, s)
+	for _, variant := range []string{"scalar", "avx2", "avx512"} {
+		if s, ok := r.HashNs[variant]; ok {
+			fmt.Fprintf(t, "%s\t%s\n", variant, s)
 		}
 	}
 	fmt.Fprintln(t, "\nONE CORE\tMpps")

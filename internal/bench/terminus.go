@@ -181,9 +181,9 @@ func (r *TerminusResult) Print(w io.Writer) error {
 // that of dropped packets.
 func (r *TerminusResult) filterSteps() (list []string) {
 	for _, n := range []string{"0", "1", "100000", "1000000", "10000000"} {
-		for _, way := range []string{"passing", "dropped"} {
-			if _, there := r.ForwardNs["filters "+n+", "+way]; there {
-				list = append(list, "filters "+n+", "+way)
+		for _, path := range []string{"passing", "dropped"} {
+			if _, there := r.ForwardNs["filters "+n+", "+path]; there {
+				list = append(list, "filters "+n+", "+path)
 			}
 		}
 	}

@@ -18,19 +18,19 @@ func alu(ins *asm.Instruction, a, b uint64) uint64 {
 	if ins.OpCode.Source() == asm.ImmSource {
 		b = uint64(int64(int32(ins.Constant)))
 	}
-	wide := ins.OpCode.Class() == asm.ALU64Class
+	is64 := ins.OpCode.Class() == asm.ALU64Class
 	shift := b & 63
-	if !wide {
+	if !is64 {
 		a, b, shift = uint64(uint32(a)), uint64(uint32(b)), b&31
 	}
-	r := arithmetic(ins, op, wide, a, b, shift)
-	if !wide {
+	r := arithmetic(ins, op, is64, a, b, shift)
+	if !is64 {
 		r = uint64(uint32(r))
 	}
 	return r
 }
 
-func arithmetic(ins *asm.Instruction, op asm.ALUOp, wide bool, a, b, shift uint64) uint64 {
+func arithmetic(ins *asm.Instruction, op asm.ALUOp, is64 bool, a, b, shift uint64) uint64 {
 	switch op {
 	case asm.Add:
 		return a + b
@@ -59,7 +59,7 @@ func arithmetic(ins *asm.Instruction, op asm.ALUOp, wide bool, a, b, shift uint6
 	case asm.RSh:
 		return a >> shift
 	case asm.ArSh:
-		if wide {
+		if is64 {
 			return uint64(int64(a) >> shift)
 		}
 		return uint64(int32(a) >> shift)

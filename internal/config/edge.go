@@ -182,8 +182,8 @@ func (r *reader) rate(f field, of *Field, to *Rate) {
 	}
 }
 
-// WideEpochs says whether clocks may differ by more than two epochs of keys can bear.
-func (c *Config) WideEpochs() bool { return c.ClockSkew > c.Epoch*3/8 }
+// FourEpochs says whether clocks may differ by more than two epochs of keys can bear.
+func (c *Config) FourEpochs() bool { return c.ClockSkew > c.Epoch*3/8 }
 
 // offers reads what TCP options the servers agree to.
 func (r *reader) offers(f field, e *Edge) {

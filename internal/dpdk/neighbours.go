@@ -39,18 +39,18 @@ type Neighbour struct {
 type Neighbours struct {
 	Updates chan netlink.NeighUpdate // closed when the kernel's messages were too many: make a new one
 
-	done    chan struct{}
-	ports   map[int]int // by index of the interface
-	indexes []int       // by port
-	told    map[Neighbour]string
-	pending map[Neighbour]time.Time // hosts asked for
-	allowed int                     // hosts that may be asked for within this second
-	next    int                     // whom to confirm next
+	done     chan struct{}
+	ports    map[int]int // by index of the interface
+	indexes  []int       // by port
+	reported map[Neighbour]string
+	pending  map[Neighbour]time.Time // hosts asked for
+	allowed  int                     // hosts that may be asked for within this second
+	next     int                     // whom to confirm next
 }
 
 // WatchNeighbours begins; Updates has all neighbours that are known already, first.
 func WatchNeighbours(interfaces []string) (*Neighbours, error) {
-	n := &Neighbours{ports: map[int]int{}, told: map[Neighbour]string{}, pending: map[Neighbour]time.Time{}, allowed: hostsASecond}
+	n := &Neighbours{ports: map[int]int{}, reported: map[Neighbour]string{}, pending: map[Neighbour]time.Time{}, allowed: hostsASecond}
 	for i, name := range interfaces {
 		dev, err := netlink.LinkByName(name)
 		if err != nil {
@@ -89,19 +89,19 @@ func (n *Neighbours) Take(u netlink.NeighUpdate) (lines []string) {
 	switch {
 	case u.Type == unix.RTM_DELNEIGH:
 		// Forgotten, not gone: the kernel clears its table of whom it sends nothing to.
-		if n.told[who] != "" && n.Ask(who, true) != nil {
+		if n.reported[who] != "" && n.Ask(who, true) != nil {
 			return n.forget(who)
 		}
 	case u.State&netlink.NUD_FAILED != 0:
 		_, asked := n.pending[who]
-		if delete(n.pending, who); asked && n.told[who] == "" {
+		if delete(n.pending, who); asked && n.reported[who] == "" {
 			_ = netlink.NeighDel(&u.Neigh) // it is of no more use, and the place is wanted
 		}
 		return n.forget(who)
 	case u.State&neighbourUse != 0 && len(u.HardwareAddr) == 6 && u.HardwareAddr[0]&1 == 0:
 		delete(n.pending, who)
-		if mac := u.HardwareAddr.String(); n.told[who] != mac {
-			n.told[who] = mac
+		if mac := u.HardwareAddr.String(); n.reported[who] != mac {
+			n.reported[who] = mac
 			return []string{NeighbourLine(who, u.HardwareAddr)}
 		}
 	}
@@ -109,10 +109,10 @@ func (n *Neighbours) Take(u netlink.NeighUpdate) (lines []string) {
 }
 
 func (n *Neighbours) forget(who Neighbour) []string {
-	if n.told[who] == "" {
+	if n.reported[who] == "" {
 		return nil
 	}
-	delete(n.told, who)
+	delete(n.reported, who)
 	return []string{NeighbourLine(who, make(net.HardwareAddr, 6))}
 }
 
@@ -158,7 +158,7 @@ func (n *Neighbours) Tick(now time.Time) error {
 		for k := range list {
 			e := &list[(n.next+k)%len(list)]
 			addr, ok := netip.AddrFromSlice(e.IP)
-			if who := (Neighbour{addr.Unmap(), i}); ok && e.State&netlink.NUD_STALE != 0 && n.told[who] != "" && pokes < pokesASecond {
+			if who := (Neighbour{addr.Unmap(), i}); ok && e.State&netlink.NUD_STALE != 0 && n.reported[who] != "" && pokes < pokesASecond {
 				_ = n.use(who) // it may have gone in the meantime
 				pokes++
 			}

@@ -84,9 +84,9 @@ func (s *Stream) feed(t Taker) {
 
 // pauseAfter is how long to wait after so many failures.
 func pauseAfter(failures int, err error) time.Duration {
-	var told after
-	if errors.As(err, &told) && told.pause > 0 {
-		return min(told.pause, pauseMost)
+	var wait after
+	if errors.As(err, &wait) && wait.pause > 0 {
+		return min(wait.pause, pauseMost)
 	}
 	p := pauseMost
 	if failures < 20 {

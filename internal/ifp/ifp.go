@@ -143,11 +143,11 @@ type Key struct {
 func (f *Filter) Key() Key { return Key{f.Src, f.Dst, f.Direction} }
 
 func (f *Filter) String() string {
-	way := "from"
+	side := "from"
 	if f.Direction == ToCustomer {
-		way = "to"
+		side = "to"
 	}
-	return fmt.Sprintf("%s %s -> %s (%s customer)", f.Action, f.Src, f.Dst, way)
+	return fmt.Sprintf("%s %s -> %s (%s customer)", f.Action, f.Src, f.Dst, side)
 }
 
 // Limits of a filter.

@@ -92,48 +92,48 @@ const (
 
 // automatic is one service in mode auto.
 type automatic struct {
-	id       uint32
-	strategy string
-	detect   *detect.Service
-	decision detect.Decision
-	always   string    // why it is answered for all the same; empty: it is not
-	drain    time.Time // until then, ACKs are looked at for cookies
-	counted  bool      // before holds counts
-	before   [schema.NumCounters]uint64
-	attack   Attack
-	start    [schema.NumCounters]uint64 // when the attack began
-	told     time.Time
-	toldRate float64
+	id           uint32
+	strategy     string
+	detect       *detect.Service
+	decision     detect.Decision
+	always       string    // why it is answered for all the same; empty: it is not
+	drain        time.Time // until then, ACKs are looked at for cookies
+	counted      bool      // before holds counts
+	before       [schema.NumCounters]uint64
+	attack       Attack
+	start        [schema.NumCounters]uint64 // when the attack began
+	reportedAt   time.Time
+	reportedRate float64
 }
 
 // Automatic decides for the services in mode auto. It belongs to one goroutine, the role's.
 type Automatic struct {
-	log      *slog.Logger
-	told     *Detection
-	path     string
-	life     time.Duration // of a cookie
-	params   detect.Params
-	verify   bool // cookies come at any time: another gate answers
-	services map[string]*automatic
-	places   map[int]plane.Place
-	last     time.Time
-	tick     *time.Ticker
-	badRead  bool
+	log       *slog.Logger
+	detection *Detection
+	path      string
+	life      time.Duration // of a cookie
+	params    detect.Params
+	verify    bool // cookies come at any time: another gate answers
+	services  map[string]*automatic
+	places    map[int]plane.Place
+	last      time.Time
+	tick      *time.Ticker
+	badRead   bool
 }
 
 // NewAutomatic continues what a process before has left in the directory of the state file.
 func NewAutomatic(opt Options, cfg *config.Config) *Automatic {
-	a := &Automatic{log: opt.Log, told: opt.Detection, path: filepath.Join(opt.StateDir, cfg.Instance+".attacks"), life: 2*cfg.Epoch + time.Second,
+	a := &Automatic{log: opt.Log, detection: opt.Detection, path: filepath.Join(opt.StateDir, cfg.Instance+".attacks"), life: 2*cfg.Epoch + time.Second,
 		verify: cfg.Role == config.RoleServer, services: map[string]*automatic{}, places: map[int]plane.Place{}}
-	if cfg.WideEpochs() {
+	if cfg.FourEpochs() {
 		a.life += 2 * cfg.Epoch
 	}
 	a.params = detect.Default()
 	if opt.Calm > 0 {
 		a.params.Calm, a.params.CalmMax = opt.Calm, opt.Calm
 	}
-	if a.told == nil {
-		a.told = &Detection{}
+	if a.detection == nil {
+		a.detection = &Detection{}
 	}
 	return a
 }
@@ -156,7 +156,7 @@ func (a *Automatic) Assign(services []config.Service, id func(string) uint32) {
 				s.decision = detect.Decision{All: true}
 				s.detect.Resume(s.decision)
 				s.attack = Attack{Service: svc.Name, All: true, Began: began}
-				s.told = time.Now()
+				s.reportedAt = time.Now()
 			}
 		}
 		s.id, s.strategy = id(svc.Name), string(svc.Strategy)
@@ -360,14 +360,14 @@ func (a *Automatic) tell(name string, s *automatic, row [schema.NumCounters]uint
 	case !on:
 		t.Kind = AttackEnded
 		a.log.Info("an attack has ended; SYNs go by", "service", name, "lasted", now.Sub(t.Began).Round(time.Second), "syns", t.SYNs)
-	case now.Sub(s.told) >= changedEvery && (rate > s.toldRate*changedBy || rate < s.toldRate/changedBy):
+	case now.Sub(s.reportedAt) >= changedEvery && (rate > s.reportedRate*changedBy || rate < s.reportedRate/changedBy):
 		t.Kind = AttackChanged
 	default:
 		return
 	}
-	s.told, s.toldRate = now, rate
-	if a.told.OnAttack != nil {
-		a.told.OnAttack(*t)
+	s.reportedAt, s.reportedRate = now, rate
+	if a.detection.OnAttack != nil {
+		a.detection.OnAttack(*t)
 	}
 	if !on {
 		s.attack = Attack{}
@@ -401,9 +401,9 @@ func (a *Automatic) publish() {
 		}
 		list = append(list, d)
 	}
-	a.told.mu.Lock()
-	a.told.list = list
-	a.told.mu.Unlock()
+	a.detection.mu.Lock()
+	a.detection.list = list
+	a.detection.mu.Unlock()
 }
 
 // read and write keep what is on, and since when, for the next process.

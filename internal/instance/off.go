@@ -30,7 +30,7 @@ func LeaveInstalled(opt Options, instance string, keysUntil time.Time, log *slog
 // DrainAsConfigured is the drain time that an instance was configured with.
 const DrainAsConfigured = time.Duration(-1)
 
-// takeDownEvery is how often what is still there is counted and told.
+// takeDownEvery is how often what is still there is counted and logged.
 const takeDownEvery = time.Second
 
 // TakeDown takes an instance's packet path down; the caller has its lock. SYNs go to the
@@ -90,14 +90,14 @@ func awaitDrain(ctx, force context.Context, i *plane.Installed, drain time.Durat
 	defer look.Stop()
 	timer := time.NewTimer(drain)
 	defer timer.Stop()
-	for told := -1; ; {
+	for logged := -1; ; {
 		if i.Translates() {
 			if left, err = i.Translated(); err != nil || left == 0 {
 				return left, err
 			}
-			if left != told {
+			if left != logged {
 				log.Info("draining", "translated_connections", left, "left", time.Until(end).Round(time.Second))
-				told = left
+				logged = left
 			}
 		}
 		select {

@@ -19,8 +19,8 @@ func (l *Loader) Last() uint64 { return l.last }
 // Until is the end of the last epoch whose key is loaded.
 func (l *Loader) Until(epoch time.Duration) time.Time { return EpochStart(l.last+1, epoch) }
 
-// Again has the next Load bring the keys from epoch n on once more.
-func (l *Loader) Again(n uint64) {
+// ReloadFrom makes the next Load bring the keys from epoch n on again.
+func (l *Loader) ReloadFrom(n uint64) {
 	if l.last != 0 {
 		l.last = min(l.last, n-1)
 	}

@@ -61,7 +61,7 @@ func (r *Roll) Prepare(next *Roll, l *Loader, now time.Time, skew, epoch time.Du
 			}
 		}
 		r.mu.Unlock()
-		l.Again(ahead + 1)
+		l.ReloadFrom(ahead + 1)
 	}, next.Zero, nil
 }
 

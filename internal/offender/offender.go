@@ -22,8 +22,8 @@ import (
 
 const (
 	lookEvery = 500 * time.Millisecond
-	// tellAgain: who goes on is reported again after this.
-	tellAgain = 10 * time.Second
+	// reportEvery: who goes on is reported again after this.
+	reportEvery = 10 * time.Second
 	// tellMost bounds the reports of one look: the filter manager has others to listen to.
 	tellMost = 1000
 	callTime = 25 * time.Second // the filter manager waits 20 s for border managers
@@ -56,13 +56,13 @@ type Watcher struct {
 	log      *slog.Logger
 	last     []plane.Proven // of all CPUs, slot by slot
 	lastAt   time.Time
-	told     map[pair]time.Time
+	reported map[pair]time.Time
 	post     func(context.Context, []Report) ([]verdict, error)
 }
 
 // New watches the table of a plane on behalf of an instance.
 func New(table *ebpf.Map, r config.ReportTo, instance string, log *slog.Logger) *Watcher {
-	w := &Watcher{table: table, report: r, detector: "gate " + instance, log: log, told: map[pair]time.Time{}}
+	w := &Watcher{table: table, report: r, detector: "gate " + instance, log: log, reported: map[pair]time.Time{}}
 	w.post = func(ctx context.Context, list []Report) ([]verdict, error) { return post(ctx, r.API, list) }
 	return w
 }
@@ -105,7 +105,7 @@ func (w *Watcher) look(ctx context.Context, now time.Time) error {
 	verdicts, err := w.post(ctx, list)
 	if err != nil {
 		for _, r := range list { // the next look tries again
-			delete(w.told, pair{r.Src.Addr(), r.Dst.Addr()})
+			delete(w.reported, pair{r.Src.Addr(), r.Dst.Addr()})
 		}
 		return err
 	}
@@ -121,9 +121,9 @@ func (w *Watcher) look(ctx context.Context, now time.Time) error {
 func (w *Watcher) judge(rows []plane.Proven, now time.Time) []Report {
 	last, passed := w.last, now.Sub(w.lastAt).Seconds()
 	w.last, w.lastAt = rows, now
-	for p, at := range w.told {
-		if now.Sub(at) >= tellAgain {
-			delete(w.told, p)
+	for p, at := range w.reported {
+		if now.Sub(at) >= reportEvery {
+			delete(w.reported, p)
 		}
 	}
 	if len(last) != len(rows) || passed <= 0 {
@@ -147,7 +147,7 @@ func (w *Watcher) judge(rows []plane.Proven, now time.Time) []Report {
 	for p, c := range counts {
 		many := w.report.Connections > 0 && float64(c.handshakes) > float64(w.report.Connections)*passed
 		bad := w.report.Invalid > 0 && float64(c.invalid) > float64(w.report.Invalid)*passed
-		if _, known := w.told[p]; known || !many && !bad || len(list) >= tellMost {
+		if _, known := w.reported[p]; known || !many && !bad || len(list) >= tellMost {
 			continue
 		}
 		r := Report{Src: host(p.src), Dst: host(p.dst), Witness: witnessTS, Detector: w.detector,
@@ -155,7 +155,7 @@ func (w *Watcher) judge(rows []plane.Proven, now time.Time) []Report {
 		if !bad && c.unmarked > 0 {
 			r.Witness = witnessNoTS
 		}
-		w.told[p] = now
+		w.reported[p] = now
 		list = append(list, r)
 	}
 	return list

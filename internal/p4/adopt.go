@@ -166,8 +166,8 @@ func (c *Controller) adoptTagKeys() error {
 	}
 	present := keys.Epoch(c.now(), time.Duration(c.cfg.Epoch))
 	for _, r := range rows {
-		said, _ := r.Keys[0].(simpleswitch.Exact)
-		low := simpleswitch.Row{Params: [][]byte{said}}.Number(0)
+		given, _ := r.Keys[0].(simpleswitch.Exact)
+		low := simpleswitch.Row{Params: [][]byte{given}}.Number(0)
 		n := present + uint64(int64(int32(uint32(low)-uint32(present)))) // the epoch nearest to now
 		k := tagKey{n, false}
 		if len(r.Keys) > 1 { // the program before had one key for both

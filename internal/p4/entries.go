@@ -26,7 +26,7 @@ type entries struct {
 	c    *Controller
 	name string        // of the table
 	most int           // so many, of each pool
-	idle time.Duration // if nothing else is said
+	idle time.Duration // unless the configuration sets another
 	// While a quarter of the table or more is used, no entry may be idle for longer; 0: as with room.
 	crowded time.Duration
 	full    func() error // called when a newcomer is refused
@@ -85,7 +85,7 @@ func (e *entries) takeFlow(sample []byte) error {
 	for at := 2; at < 2+9*4; at += 4 {
 		words = append(words, sample[at:at+4])
 	}
-	said := sample[2+9*4:]
+	options := sample[2+9*4:]
 	if sample[1] == 0 {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -94,7 +94,7 @@ func (e *entries) takeFlow(sample []byte) error {
 		}
 		return nil
 	}
-	return e.put(sample[:1], words, actionFlow, said[:4], said[4:5], said[5:6], said[6:8])
+	return e.put(sample[:1], words, actionFlow, options[:4], options[4:5], options[5:6], options[6:8])
 }
 
 func keyOf(family []byte, words [][]byte) string {

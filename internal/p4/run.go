@@ -44,8 +44,8 @@ const (
 	// switch's clock, and the filter's window is counted in seconds.
 	tick = 250 * time.Millisecond
 
-	figuresEvery = time.Second
-	waitingSaid  = 30 * time.Second // at most so often
+	figuresEvery    = time.Second
+	waitingLogEvery = 30 * time.Second // at most so often
 )
 
 // runner is a controller's life, over as many of the switch's as there are.
@@ -109,7 +109,7 @@ func (r *runner) say() {
 
 // connect waits for the switch and tells it everything; nil if ctx has ended before.
 func (r *runner) connect(ctx context.Context) (*Controller, error) {
-	var said time.Time
+	var logged time.Time
 	wait := time.NewTicker(tick)
 	defer wait.Stop()
 	for {
@@ -122,8 +122,8 @@ func (r *runner) connect(ctx context.Context) (*Controller, error) {
 			return nil, nil
 		case !simpleswitch.Gone(err):
 			return nil, err
-		case time.Since(said) >= waitingSaid:
-			said = time.Now()
+		case time.Since(logged) >= waitingLogEvery:
+			logged = time.Now()
 			r.log.Warn("waiting for the switch", "thrift", r.cfg.Thrift, "error", err)
 			r.gone()
 		}

@@ -139,11 +139,11 @@ func (a *attachment) attachAsBefore() error {
 	if err != nil {
 		return err
 	}
-	again, err := pinNew(linkHook{l}, a.path)
+	repinned, err := pinNew(linkHook{l}, a.path)
 	if err != nil {
 		return err
 	}
-	return again.close()
+	return repinned.close()
 }
 
 // sockopsPin is where the link of sock_ops is pinned; before Commit, with the process's number.

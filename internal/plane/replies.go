@@ -82,7 +82,7 @@ func repliesOf(m *replyroute.Model, cpus int) replies {
 	}
 	for index, port := range m.Ports {
 		v := hostbpf.HostXdpTgReplyPort{Segment: uint32(port.Segment), Strict: uint32(flag(port.Strict)),
-			ToldNs: uint64(MonotonicNs()), NeighbourCostNs: uint64(cpus) * 1e9 / unresolvedPerSecond, RouteCostNs: uint64(cpus) * 1e9 / unroutedPerSecond}
+			UpdatedNs: uint64(MonotonicNs()), NeighbourCostNs: uint64(cpus) * 1e9 / unresolvedPerSecond, RouteCostNs: uint64(cpus) * 1e9 / unroutedPerSecond}
 		for i, f := range replyroute.Families {
 			switch {
 			case port.Other || m.Unknown[f] != "" || len(domains[f]) == 0: // TG_DOMAIN_UNKNOWN

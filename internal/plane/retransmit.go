@@ -13,9 +13,9 @@ import (
 	"tidegate/internal/plane/retransmitbpf"
 )
 
-// Again sends SYN-ACKs of the SYN cache again when they are due. The BPF program
+// Retransmitter retransmits the SYN-ACKs of the SYN cache when they are due. The BPF program
 // picks and writes them; this only runs it and hands what it writes to the ports.
-type Again struct {
+type Retransmitter struct {
 	prog   *ebpf.Program
 	socket int
 	next   uint32 // bucket
@@ -24,17 +24,17 @@ type Again struct {
 
 // The buffer of bpf/proxy_retransmit.bpf.c: struct tg_retransmit, link header, IPv6, TCP.
 const (
-	againHead  = 16
-	againFrame = 22 + 40 + 60
+	retransmitHead  = 16
+	retransmitFrame = 22 + 40 + 60
 )
 
-// NewAgain is for the network namespace of the calling thread.
-func (p *Proxy) NewAgain() (*Again, error) {
+// NewRetransmitter is for the network namespace of the calling thread.
+func (p *Proxy) NewRetransmitter() (*Retransmitter, error) {
 	spec, err := retransmitbpf.LoadProxyRetransmit()
 	if err != nil {
 		return nil, err
 	}
-	a := &Again{in: make([]byte, againHead+againFrame)}
+	a := &Retransmitter{in: make([]byte, retransmitHead+retransmitFrame)}
 	if err := p.loadOne(spec, retransmitbpf.ProxyRetransmitProgTgProxyRetransmit, &a.prog); err != nil {
 		return nil, explain(fmt.Errorf("program %s: %w", retransmitbpf.ProxyRetransmitProgTgProxyRetransmit, err))
 	}
@@ -47,12 +47,12 @@ func (p *Proxy) NewAgain() (*Again, error) {
 }
 
 // Close gives program and socket back.
-func (a *Again) Close() error { return errors.Join(a.prog.Close(), unix.Close(a.socket)) }
+func (a *Retransmitter) Close() error { return errors.Join(a.prog.Close(), unix.Close(a.socket)) }
 
 // Send goes through the cache once, sends what is due, at most so many, and returns
 // how many it sent. What the limit left is due at the next call still, which goes
 // on where this one stopped. What a port does not take is lost, as on a wire.
-func (a *Again) Send(limit int) (sent int, err error) {
+func (a *Retransmitter) Send(limit int) (sent int, err error) {
 	for seen := uint32(0); sent < limit; {
 		binary.LittleEndian.PutUint32(a.in, a.next)
 		out := make([]byte, len(a.in))
@@ -66,7 +66,7 @@ func (a *Again) Send(limit int) (sent int, err error) {
 			a.next = 0
 		}
 		if size > 0 {
-			_ = unix.Sendto(a.socket, out[againHead:againHead+size], 0, &unix.SockaddrLinklayer{Ifindex: int(ifindex)})
+			_ = unix.Sendto(a.socket, out[retransmitHead:retransmitHead+size], 0, &unix.SockaddrLinklayer{Ifindex: int(ifindex)})
 			sent++
 		}
 		if seen >= buckets {

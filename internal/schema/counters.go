@@ -72,8 +72,8 @@ const (
 	CounterFlowClosed Counter = 32
 	// CounterFlowEarly: proxy: client segments dropped because the server was not ready; the client retransmits them.
 	CounterFlowEarly Counter = 33
-	// CounterFlowAgain: proxy: SYNs sent to the server again because the client retransmitted.
-	CounterFlowAgain Counter = 34
+	// CounterFlowRetransmit: proxy: SYNs sent to the server again because the client retransmitted.
+	CounterFlowRetransmit Counter = 34
 	// CounterFlowOlder: proxy: server answers that belong to an older connection; that was reset and the SYN sent again.
 	CounterFlowOlder Counter = 35
 	// CounterFlowReack: proxy: SYN-ACKs retransmitted by the server, acknowledged again.
@@ -144,8 +144,8 @@ const (
 	CounterCacheEvicted Counter = 68
 	// CounterCacheBusy: proxy: SYNs dropped because other CPUs were writing to their bucket of the SYN cache.
 	CounterCacheBusy Counter = 69
-	// CounterCacheAgain: proxy: SYN-ACKs retransmitted from the SYN cache because no ACK had arrived.
-	CounterCacheAgain Counter = 70
+	// CounterCacheRetransmit: proxy: SYN-ACKs retransmitted from the SYN cache because no ACK had arrived.
+	CounterCacheRetransmit Counter = 70
 	// CounterCacheValid: proxy: ACKs of a half-open connection in the SYN cache.
 	CounterCacheValid Counter = 71
 	// CounterCacheInvalid: proxy: ACKs that match nothing in the SYN cache; forwarded to the server.
@@ -172,8 +172,8 @@ const (
 	CounterSplitClosed Counter = 82
 	// CounterSplitEarly: server: client segments dropped because the local stack had not answered; the client retransmits them.
 	CounterSplitEarly Counter = 83
-	// CounterSplitAgain: server: SYNs sent to the local stack again because the client retransmitted.
-	CounterSplitAgain Counter = 84
+	// CounterSplitRetransmit: server: SYNs sent to the local stack again because the client retransmitted.
+	CounterSplitRetransmit Counter = 84
 	// CounterSplitOlder: server: answers of the local stack that belong to an older connection; that was reset and the SYN sent again.
 	CounterSplitOlder Counter = 85
 	// CounterSplitReack: server: SYN-ACKs retransmitted by the local stack, acknowledged again.
@@ -326,7 +326,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"flow_full", "proxy: verified ACKs dropped because the flow table is full; existing flows are kept"},
 	{"flow_closed", "proxy: translated connections seen to end"},
 	{"flow_early", "proxy: client segments dropped because the server was not ready; the client retransmits them"},
-	{"flow_again", "proxy: SYNs sent to the server again because the client retransmitted"},
+	{"flow_retransmit", "proxy: SYNs sent to the server again because the client retransmitted"},
 	{"flow_older", "proxy: server answers that belong to an older connection; that was reset and the SYN sent again"},
 	{"flow_reack", "proxy: SYN-ACKs retransmitted by the server, acknowledged again"},
 	{"icmp_translated", "proxy: ICMP errors whose quoted header was translated"},
@@ -362,7 +362,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"cache_known", "proxy: SYNs that were already in the SYN cache; answered with the same SYN-ACK"},
 	{"cache_evicted", "proxy: half-open connections that lost their place in the SYN cache to newer ones"},
 	{"cache_busy", "proxy: SYNs dropped because other CPUs were writing to their bucket of the SYN cache"},
-	{"cache_again", "proxy: SYN-ACKs retransmitted from the SYN cache because no ACK had arrived"},
+	{"cache_retransmit", "proxy: SYN-ACKs retransmitted from the SYN cache because no ACK had arrived"},
 	{"cache_valid", "proxy: ACKs of a half-open connection in the SYN cache"},
 	{"cache_invalid", "proxy: ACKs that match nothing in the SYN cache; forwarded to the server"},
 	{"cache_reset", "proxy: half-open connections ended by the client's RST"},
@@ -376,7 +376,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"split_full", "server: verified segments dropped because the table has no room; existing flows are kept"},
 	{"split_closed", "server: translated connections seen to end"},
 	{"split_early", "server: client segments dropped because the local stack had not answered; the client retransmits them"},
-	{"split_again", "server: SYNs sent to the local stack again because the client retransmitted"},
+	{"split_retransmit", "server: SYNs sent to the local stack again because the client retransmitted"},
 	{"split_older", "server: answers of the local stack that belong to an older connection; that was reset and the SYN sent again"},
 	{"split_reack", "server: SYN-ACKs retransmitted by the local stack, acknowledged again"},
 	{"probe_known", "server: probes of existing connections; the edge gets a confirmation"},

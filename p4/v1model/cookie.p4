@@ -74,7 +74,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
         bit<1> moves = 0;    // it is to be translated
         bit<1> tell = 0;     // the controller
         bit<1> retransmit = 0;
-        bit<1> again_put = 0;
+        bit<1> put_retransmit = 0;
         bit<1> lies = 0;
         bit<32> isn = 0;
         bit<32> advertised = 0;
@@ -244,7 +244,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
                 moves = 1;
                 if (from_table == 0) {
                     tell = retransmit;
-                    again_put = retransmit;
+                    put_retransmit = retransmit;
                 }
                 // The server's word that it is over; a client's could be forged.
                 if ((hdr.tcp.flags & (TG_TCP_FIN | TG_TCP_RST)) != 0 && from_table == 1) {
@@ -270,7 +270,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
             if (m.flow.state == FLOW_READY) {
                 moves = 1;
             } else if (ours == 1) {
-                reason = COUNT_FLOW_AGAIN;
+                reason = COUNT_FLOW_RETRANSMIT;
                 if (m.flow.state != FLOW_SETUP || m.flow.value != advertised) {
                     count(COUNT_COOKIE_VALID);
                     reason = COUNT_FLOW_OPENED;
@@ -289,7 +289,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
                 count(COUNT_COOKIE_INVALID);
             }
         }
-        if (to_setup == 1 || again_put == 1) {
+        if (to_setup == 1 || put_retransmit == 1) {
             setup.apply(m, lo, hi, 1, retransmit);
         }
         if (tell == 1) {

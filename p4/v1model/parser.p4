@@ -387,11 +387,11 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         mss = m.options[303:288];
         transition select(mss) {
             0: option_next;
-            default: option_mss_said;
+            default: option_mss_given;
         }
     }
 
-    state option_mss_said {
+    state option_mss_given {
         m.offered_mss = mss;
         transition option_next;
     }

@@ -169,7 +169,7 @@ func TestCacheRetransmission(t *testing.T) {
 			if n < 3 && late < time.Second {
 				t.Errorf("the SYN-ACK came again %d times, want 3; it was at most %v late", n, late)
 			}
-			w.wantCounters(map[string]uint64{"cache_again": n, "cache_kept": 1})
+			w.wantCounters(map[string]uint64{"cache_retransmit": n, "cache_kept": 1})
 			// Another, whose client says that it wants nothing: it is asked no more.
 			s.from = nobody(false, 5003)
 			x.send(s)
@@ -178,7 +178,7 @@ func TestCacheRetransmission(t *testing.T) {
 			if a, again := x.next(1500*time.Millisecond, synAckTo(s.from)); again {
 				t.Errorf("after the client's RST came %+v", a)
 			}
-			w.wantCounters(map[string]uint64{"cache_again": n, "cache_reset": 1})
+			w.wantCounters(map[string]uint64{"cache_retransmit": n, "cache_reset": 1})
 		})
 	}
 }

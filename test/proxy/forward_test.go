@@ -39,7 +39,7 @@ func TestCookieEcho(t *testing.T) {
 				}
 			}
 			w.wantCounters(map[string]uint64{"syn": n, "cookie_sent": n, "cookie_valid": n,
-				"flow_opened": n, "flow_ready": n, "flow_again": 0, "flow_reack": 0})
+				"flow_opened": n, "flow_ready": n, "flow_retransmit": 0, "flow_reack": 0})
 		})
 	}
 }

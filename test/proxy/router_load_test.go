@@ -34,7 +34,7 @@ func TestRouterUnderACKs(t *testing.T) {
 		}
 		done <- stats.Frames
 	}()
-	const connections, mostAgain = 200, 4
+	const connections, mostRetransmits = 200, 4
 	var took []time.Duration
 	again := w.kernelCounter(w.Client, "netstat", "TcpExt:", "TCPSynRetrans")
 	for range connections {
@@ -66,7 +66,7 @@ func TestRouterUnderACKs(t *testing.T) {
 	}
 	t.Logf("%d ACKs; connect p50 %v, p99 %v, most %v; %d SYNs sent again; ports %s",
 		sent, took[len(took)/2], took[len(took)*99/100], took[len(took)-1], again, said)
-	if again > mostAgain {
-		t.Errorf("%d SYNs of %d connections had to be sent again, want at most %d", again, connections, mostAgain)
+	if again > mostRetransmits {
+		t.Errorf("%d SYNs of %d connections had to be sent again, want at most %d", again, connections, mostRetransmits)
 	}
 }

@@ -45,7 +45,7 @@ func awaitEnd(c *net.TCPConn) error {
 // whose own side has closed first lets a port out of TIME-WAIT if the connection had timestamps;
 // without them it says EADDRNOTAVAIL for a minute, with a box in between or without one.
 func TestRouterSamePort(t *testing.T) {
-	const connections, mostAgain = 20, 3
+	const connections, mostRetransmits = 20, 3
 	for _, ipv6 := range families() {
 		for name, c := range map[string]struct{ timestamps, timeWaits int }{
 			"timestamps":              {1, 4096},
@@ -62,15 +62,15 @@ func TestRouterSamePort(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i, first := range closers {
-					again := w.segmentsSentAgain()
+					again := w.segmentsRetransmitted()
 					for n := range connections {
 						if err := w.once(ipv6, 5555+i, first.byte, first.client); err != nil {
 							t.Fatalf("%s closes first: connection %d from the same port: %v", first.name, n, err)
 						}
 					}
-					if again = w.segmentsSentAgain() - again; again > mostAgain {
+					if again = w.segmentsRetransmitted() - again; again > mostRetransmits {
 						t.Errorf("%s closes first: %d segments of %d connections were sent again, want at most %d",
-							first.name, again, connections, mostAgain)
+							first.name, again, connections, mostRetransmits)
 					}
 				}
 			})
@@ -142,8 +142,8 @@ func (w *world) sysctl(at *rig.Namespace, name string, value int) {
 	}
 }
 
-// segmentsSentAgain are those of the kernels of the client and the server.
-func (w *world) segmentsSentAgain() int {
+// segmentsRetransmitted are those of the kernels of the client and the server.
+func (w *world) segmentsRetransmitted() int {
 	return w.kernelCounter(w.Client, "snmp", "Tcp:", "RetransSegs") + w.kernelCounter(w.Server, "snmp", "Tcp:", "RetransSegs")
 }
 

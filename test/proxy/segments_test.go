@@ -128,7 +128,7 @@ func TestLastACKLost(t *testing.T) {
 }
 
 // The SYN to the server is lost, and then the ACK to it, while the client sends again.
-func TestBothSidesSendAgain(t *testing.T) {
+func TestBothSidesRetransmit(t *testing.T) {
 	for _, ipv6 := range families() {
 		t.Run(familyName(ipv6), func(t *testing.T) {
 			w := newWorld(t, false)
@@ -140,8 +140,8 @@ func TestBothSidesSendAgain(t *testing.T) {
 				t.Error(err)
 			}
 			c := w.counters()
-			if c["flow_again"] == 0 || c["flow_opened"] != 1 || c["flow_ready"] != 1 {
-				t.Errorf("the SYN was sent again %d times, %d connections opened, %d ready", c["flow_again"], c["flow_opened"], c["flow_ready"])
+			if c["flow_retransmit"] == 0 || c["flow_opened"] != 1 || c["flow_ready"] != 1 {
+				t.Errorf("the SYN was sent again %d times, %d connections opened, %d ready", c["flow_retransmit"], c["flow_opened"], c["flow_ready"])
 			}
 		})
 	}

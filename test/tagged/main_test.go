@@ -237,5 +237,5 @@ func (w *world) ping(ipv6 bool) error { return harness.Ping(w.dial(ipv6)) }
 // promptly wants something done without TCP sending anything twice.
 func (w *world) promptly(t *testing.T, what string, do func()) {
 	t.Helper()
-	harness.NothingSentAgain(t, what, do, w.Client, w.Server)
+	harness.NoRetransmits(t, what, do, w.Client, w.Server)
 }

@@ -14,7 +14,7 @@ import (
 // included. What the peer reports to have got twice (D-SACK, RFC 2883) was late, as on a machine that
 // gives a peer no processor for 200 ms, and nothing dropped it. Reports of the last ones may be under way:
 // more than `allowed` are looked at again for a second.
-func LostSegments(t *testing.T, c *net.TCPConn, allowed uint32) (lost, sentAgain uint32) {
+func LostSegments(t *testing.T, c *net.TCPConn, allowed uint32) (lost, retransmitted uint32) {
 	t.Helper()
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -24,14 +24,14 @@ func LostSegments(t *testing.T, c *net.TCPConn, allowed uint32) (lost, sentAgain
 		if ctlErr := raw.Control(func(fd uintptr) {
 			var info *unix.TCPInfo
 			if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-				sentAgain = info.Total_retrans
-				lost = sentAgain - min(sentAgain, info.Dsack_dups)
+				retransmitted = info.Total_retrans
+				lost = retransmitted - min(retransmitted, info.Dsack_dups)
 			}
 		}); ctlErr != nil || err != nil {
 			t.Fatal(ctlErr, err)
 		}
 		if lost <= allowed || time.Now().After(deadline) {
-			return lost, sentAgain
+			return lost, retransmitted
 		}
 	}
 }

@@ -209,9 +209,9 @@ func netstat(r io.Reader) (map[string]int, error) {
 	return stats, nil
 }
 
-// SentAgain is how many segments TCP has sent more than once in these namespaces, SYNs included, since they
+// Retransmitted is how many segments TCP has sent more than once in these namespaces, SYNs included, since they
 // are: something was lost, or nobody answered for 200 ms at least.
-func SentAgain(t *testing.T, all ...*rig.Namespace) (n int) {
+func Retransmitted(t *testing.T, all ...*rig.Namespace) (n int) {
 	t.Helper()
 	for _, ns := range all {
 		err := ns.Do(func() error {
@@ -231,16 +231,16 @@ func SentAgain(t *testing.T, all ...*rig.Namespace) (n int) {
 	return n
 }
 
-// NothingSentAgain has something done, up to five times, and wants once that TCP in these namespaces sends
+// NoRetransmits has something done, up to five times, and wants once that TCP in these namespaces sends
 // nothing twice meanwhile. A machine that is busy for 200 ms makes TCP send again what was not lost; what is
 // lost each time by a fault is sent again each time.
-func NothingSentAgain(t *testing.T, what string, do func(), all ...*rig.Namespace) {
+func NoRetransmits(t *testing.T, what string, do func(), all ...*rig.Namespace) {
 	t.Helper()
 	again := 0
 	for range 5 {
-		before := SentAgain(t, all...)
+		before := Retransmitted(t, all...)
 		do()
-		if again = SentAgain(t, all...) - before; again == 0 || t.Failed() {
+		if again = Retransmitted(t, all...) - before; again == 0 || t.Failed() {
 			return
 		}
 	}

@@ -121,7 +121,7 @@ func (e *Engine) gotRecords(p *peer, r *openRequest, records [][]byte, now time.
 		}
 	}
 	// Authorities may have come in another order than they hang on each other.
-	for again := true; again && len(later) > 0; {
+	for more := true; more && len(later) > 0; {
 		list := later
 		later = nil
 		for _, raw := range list {
@@ -129,7 +129,7 @@ func (e *Engine) gotRecords(p *peer, r *openRequest, records [][]byte, now time.
 				return
 			}
 		}
-		again = len(later) < len(list)
+		more = len(later) < len(list)
 	}
 	l.refused += len(later)
 	if len(records) == 0 {

@@ -15,7 +15,7 @@ import (
 
 type LabSplitTgSplitCfg struct {
 	_            structs.HostLayout
-	Way          uint32
+	Route        uint32
 	Edges        uint32
 	One          uint32
 	LosePermille uint32

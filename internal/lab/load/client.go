@@ -178,7 +178,7 @@ func (l *requests) open(c *conn) {
 
 // again tries a request once more that was reset before it got an answer. It is
 // still charged from when it was due.
-func (l *requests) again(c *conn, kind string) bool {
+func (l *requests) retry(c *conn, kind string) bool {
 	if kind != "reset" && kind != "EPIPE" || c.tries >= l.cfg.Retries || c.resp.begun() || c.fd < 0 {
 		return false
 	}
@@ -320,7 +320,7 @@ func (l *requests) read(c *conn) {
 // fail counts a request that did not end well. It is charged the whole timeout:
 // it took at least that long, and leaving it out would flatter the quantiles.
 func (l *requests) fail(c *conn, kind string) {
-	if l.again(c, kind) {
+	if l.retry(c, kind) {
 		return
 	}
 	l.errs[kind]++

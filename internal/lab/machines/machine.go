@@ -141,15 +141,15 @@ func run(ctx context.Context, n *rig.Namespace, stdin *strings.Reader, argv ...s
 		return "", err
 	}
 	if err := cmd.Wait(); err != nil {
-		said := strings.ReplaceAll(strings.TrimSpace(errs.String()+out.String()), "\n", "; ")
-		if len(said) > 600 {
-			said = said[:600] + " ..."
+		output := strings.ReplaceAll(strings.TrimSpace(errs.String()+out.String()), "\n", "; ")
+		if len(output) > 600 {
+			output = output[:600] + " ..."
 		}
 		what := strings.Join(argv, " ")
 		if len(what) > 100 { // a script
 			what = argv[0]
 		}
-		return "", fmt.Errorf("%s: %w: %s", what, err, said)
+		return "", fmt.Errorf("%s: %w: %s", what, err, output)
 	}
 	return out.String(), nil
 }

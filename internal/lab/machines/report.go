@@ -141,18 +141,18 @@ func (f Family) columns() string {
 }
 
 func (r *Row) line() string {
-	said := "ok"
+	verdict := "ok"
 	switch {
 	case r.Unbuilt != "":
-		said = "not built: " + r.Unbuilt
+		verdict = "not built: " + r.Unbuilt
 	case r.Canary && r.OK:
-		said = "ok: wrong, as it must be"
+		verdict = "ok: wrong, as it must be"
 	case r.Canary:
-		said = "FAILED: the canary sings"
+		verdict = "FAILED: the canary sings"
 	case !r.OK:
-		said = "FAILED: " + strings.Join(r.Wrong, "; ")
+		verdict = "FAILED: " + strings.Join(r.Wrong, "; ")
 	}
-	return r.Name + ": " + said
+	return r.Name + ": " + verdict
 }
 
 // Print writes the table.

@@ -19,9 +19,9 @@ const (
 	// closeEnough is the ratio of too much and not too much at which a search ends.
 	closeEnough = 1.12
 	// lowest is what a search gives up at.
-	lowest = firstRate / again / again
-	// again is how far around the first search's result the next ones look.
-	again = 1.5
+	lowest = firstRate / step / step
+	// step is how far around the first search's result the next ones look.
+	step = 1.5
 )
 
 // measured gives what happens at a rate.
@@ -78,7 +78,7 @@ func search(at measured, most Point, searches int) (c Capacity, err error) {
 
 // around finds a rate that is served and one that is not, near one that was found.
 func around(at measured, near, most float64) (low, high float64, err error) {
-	for low = near / again; low >= lowest; low /= again {
+	for low = near / step; low >= lowest; low /= step {
 		p, err := at(load.Rate(low))
 		if err != nil {
 			return 0, 0, err
@@ -94,7 +94,7 @@ func around(at measured, near, most float64) (low, high float64, err error) {
 	if high > 0 {
 		return low, high, nil
 	}
-	for high = near * again; high < most; high *= again {
+	for high = near * step; high < most; high *= step {
 		p, err := at(load.Rate(high))
 		if err != nil {
 			return 0, 0, err

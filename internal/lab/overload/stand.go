@@ -211,17 +211,17 @@ func (s *stand) wire(ctx context.Context, rate load.Rate) (p Point, err error) {
 	return p, errors.Join(err, ctx.Err())
 }
 
-// at measures who is served under a flood of that rate; again, if what was measured is
+// at measures who is served under a flood of that rate; a second time, if what was measured is
 // other work on this machine. Clients that are late each time, on the processor of the flood, are part
 // of the result, which names them (Point.LagMax).
 func (s *stand) at(ctx context.Context, rate load.Rate) (p Point, err error) {
 	for try := 1; ; try++ {
 		p, err = s.once(ctx, rate)
-		again := errors.Is(err, trial.ErrDisturbed) || err == nil && (p.Moved || p.Success < Served && p.Disturbed())
+		repeat := errors.Is(err, trial.ErrDisturbed) || err == nil && (p.Moved || p.Success < Served && p.Disturbed())
 		if errors.Is(err, trial.ErrDisturbed) && try == 3 {
 			return p, nil
 		}
-		if try == 3 || !again {
+		if try == 3 || !repeat {
 			return p, err
 		}
 	}

@@ -417,26 +417,26 @@ func (s *SplitTopology) configure() error { return s.split.SplitCfg.Put(uint32(0
 
 // Ways through the fabric, as bpf/lab_split.bpf.c numbers them.
 const (
-	waySpray = 0
-	wayOne   = 1
-	wayDrop  = 2
+	routeSpray = 0
+	routeOne   = 1
+	routeDrop  = 2
 )
 
 // Spray sends each packet through an edge of its own.
 func (s *SplitTopology) Spray() error {
-	s.cfg.Way = waySpray
+	s.cfg.Route = routeSpray
 	return s.configure()
 }
 
 // Through sends all packets through one edge.
 func (s *SplitTopology) Through(edge int) error {
-	s.cfg.Way, s.cfg.One = wayOne, uint32(edge)
+	s.cfg.Route, s.cfg.One = routeOne, uint32(edge)
 	return s.configure()
 }
 
 // Only sends each packet through one of the first n edges.
 func (s *SplitTopology) Only(n int) error {
-	s.cfg.Way, s.cfg.Edges = waySpray, uint32(n)
+	s.cfg.Route, s.cfg.Edges = routeSpray, uint32(n)
 	return s.configure()
 }
 
@@ -451,10 +451,10 @@ func (s *SplitTopology) DropAttack(drop bool) error {
 
 // DropAll drops every packet in the fabric until restore is called.
 func (s *SplitTopology) DropAll() (restore func() error, err error) {
-	before := s.cfg.Way
-	s.cfg.Way = wayDrop
+	before := s.cfg.Route
+	s.cfg.Route = routeDrop
 	return func() error {
-		s.cfg.Way = before
+		s.cfg.Route = before
 		return s.configure()
 	}, s.configure()
 }

@@ -241,9 +241,9 @@ func lostOptions(direct, got [][2]agreed) (lost []string, core bool) {
 	return lost, core
 }
 
-// measureSYNsAgain: what an unanswered SYN-ACK is followed by. The client is nobody,
+// measureRetransmits: what an unanswered SYN-ACK is followed by. The client is nobody,
 // so that no kernel answers in its place.
-func (r *run) measureSYNsAgain() error {
+func (r *run) measureRetransmits() error {
 	t, err := load.NewTap(r.p.ClientPort)
 	if err != nil {
 		return err
@@ -265,7 +265,7 @@ func (r *run) measureSYNsAgain() error {
 	if err := load.SendSegment(r.p.Client, syn); err != nil {
 		return err
 	}
-	_, r.fig.AnswersAgain = t.Next(time.Now().Add(probeTimeout), want)
+	_, r.fig.AnswersRetransmits = t.Next(time.Now().Add(probeTimeout), want)
 	return nil
 }
 

@@ -68,8 +68,8 @@ type Figures struct {
 	OptionsLost  []string `json:"options_lost"`
 	CoreLost     bool     `json:"options_core_lost"` // window scale, SACK or timestamps are among them
 
-	AnswersUnasked int  `json:"synacks_sent_again"` // while the first was left unanswered
-	AnswersAgain   bool `json:"answers_syn_again"`
+	AnswersUnasked     int  `json:"synacks_sent_again"` // while the first was left unanswered
+	AnswersRetransmits bool `json:"answers_retransmitted_syn"`
 
 	Forged  map[string]Forged `json:"forged"` // by kind: syn, ack, rst
 	Legit   int               `json:"legitimate_clients"`
@@ -187,7 +187,7 @@ func measure(ctx context.Context, o Options, strategy string) (_ *Figures, err e
 		return nil, err
 	}
 	for _, part := range []func() error{
-		r.measureFirst, r.measureSYNsAgain,
+		r.measureFirst, r.measureRetransmits,
 		func() error { return r.measureOptions(direct) },
 		r.measureSegments, r.measureEntries, r.measureLookups,
 		r.measureForged, r.measureLegit,

@@ -25,7 +25,7 @@ func TestStrategies(t *testing.T) {
 	figures := map[string]Figures{}
 	for _, f := range r.Figures {
 		figures[f.Strategy] = f
-		if f.Refused != 0 || f.MemoryPerSYN != 0 || f.AnswersUnasked != 0 || !f.AnswersAgain {
+		if f.Refused != 0 || f.MemoryPerSYN != 0 || f.AnswersUnasked != 0 || !f.AnswersRetransmits {
 			t.Errorf("%s: %+v", f.Strategy, f)
 		}
 	}
@@ -60,7 +60,7 @@ func TestMarks(t *testing.T) {
 	r := &Report{SipHashNs: 20, Figures: []Figures{
 		{Strategy: "cookie", MemoryPerSYN: 0.5, NsPerSYN: ns(90), FirstTried: 10, FirstOK: 10, OptionsAsked: 40, Legit: 100, Refused: 1, Segments: 40, SegmentsChanged: 40,
 			EntriesOneSrc: heldForEntries, EntryBytes: 120, LooksUpOther: true},
-		{Strategy: "auth-full", MemoryPerSYN: 20, NsPerSYN: ns(50), FirstTried: 10, FirstOK: 9, OptionsAsked: 40, OptionsLost: []string{"x"}, CoreLost: true, AnswersAgain: true,
+		{Strategy: "auth-full", MemoryPerSYN: 20, NsPerSYN: ns(50), FirstTried: 10, FirstOK: 9, OptionsAsked: 40, OptionsLost: []string{"x"}, CoreLost: true, AnswersRetransmits: true,
 			Forged: map[string]Forged{"ack": {Share: 0.005}}, Legit: 100, Refused: 2, Segments: 40, EntriesOneSrc: 1, EntryBytes: 88, LooksUpSYN: true, LooksUpOther: true},
 		{Strategy: "cache", NsPerSYN: nil, AnswersUnasked: 1, Forged: map[string]Forged{"rst": {Share: 1}}, OptionsLost: []string{"x"}},
 	}}

@@ -95,7 +95,7 @@ var tableI = []rule{
 			switch {
 			case f.AnswersUnasked > 0:
 				return "+", fmt.Sprintf("%d more in %g s", f.AnswersUnasked, r.Unanswered)
-			case f.AnswersAgain:
+			case f.AnswersRetransmits:
 				return "o", "when asked again"
 			}
 			return "-", "never"

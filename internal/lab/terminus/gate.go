@@ -123,16 +123,16 @@ func (t *terminus) gate(ctx context.Context, row *Row) error {
 	}
 	o := attackOutcome{filtered: float64(bot.last.Load()-bot.first.Load()) / 1e9,
 		success: c.success(begin, time.Now().Add(-clientWait/2))}
-	told := t.gateSaid(addrB)
+	reason := t.gateReason(addrB)
 	row.conclude(o, fmt.Sprintf("bot: %d connections, then %d packets blocked at A's patrol; from B, without the codepoint: %d connections, gate says %q",
-		bot.made.Load(), blocked, legacy.made.Load(), told),
+		bot.made.Load(), blocked, legacy.made.Load(), reason),
 		filters == 1 && blocked > 0 && o.filtered < offenderFor.Seconds()-1 && refused == 0 &&
-			legacy.made.Load() > gateLimit*int64(offenderFor/time.Second) && told == string(filterman.Refused) && o.success >= legitOK)
+			legacy.made.Load() > gateLimit*int64(offenderFor/time.Second) && reason == string(filterman.Refused) && o.success >= legitOK)
 	return nil
 }
 
-// gateSaid is what became of the server's gate's report about a source, by its log.
-func (t *terminus) gateSaid(src string) string {
+// gateReason is what became of the server's gate's report about a source, by its log.
+func (t *terminus) gateReason(src string) string {
 	for line := range strings.SplitSeq(t.nodes["gate"].proc.Stderr.String(), "; ") {
 		if strings.Contains(line, gateReports) && strings.Contains(line, "source="+hostPrefix(t.at(src)).String()) {
 			_, rest, _ := strings.Cut(line, "filter=")

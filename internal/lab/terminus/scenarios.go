@@ -207,10 +207,10 @@ func (t *terminus) death(ctx context.Context, row *Row) error {
 	if err != nil {
 		return err
 	}
-	leakedAgain := t.detector.of(t.at(addrBot)).count - before - leaked
+	leakedAfter := t.detector.of(t.at(addrBot)).count - before - leaked
 	o.success = again.success
 	row.conclude(o, fmt.Sprintf("without any process: %d of %d arrived, %d blocked; the patrol was back after %.2f s; then %d of %d arrived",
-		leaked, again.sent, blocked, back.Seconds(), leakedAgain, third.sent),
-		o.filtered > 0 && leaked == 0 && blocked > 0 && again.success >= legitOK && back < time.Second && leakedAgain == 0)
+		leaked, again.sent, blocked, back.Seconds(), leakedAfter, third.sent),
+		o.filtered > 0 && leaked == 0 && blocked > 0 && again.success >= legitOK && back < time.Second && leakedAfter == 0)
 	return nil
 }

@@ -292,7 +292,7 @@ type sighting struct {
 	count, trueSource uint64
 	first, last       time.Time
 	reflected         bool
-	told              bool
+	reported          bool
 }
 
 // detector stands for an intrusion detection system at the server: it counts what
@@ -345,8 +345,8 @@ func (d *detector) read() {
 			if marked {
 				s.trueSource++
 			}
-			tell := s.count >= detectAfter && !s.told
-			s.told = s.told || tell
+			tell := s.count >= detectAfter && !s.reported
+			s.reported = s.reported || tell
 			reflected, allTrue := s.reflected, s.trueSource == s.count
 			d.mu.Unlock()
 			if tell {

@@ -67,12 +67,12 @@ func handshake(conn net.Conn) error {
 	if _, err := conn.Write([]byte{0, 'S', 'P', 0, 0, spSub, 0, 0}); err != nil {
 		return err
 	}
-	var said [spHandshakeLen]byte
-	if _, err := io.ReadFull(conn, said[:]); err != nil {
+	var greeting [spHandshakeLen]byte
+	if _, err := io.ReadFull(conn, greeting[:]); err != nil {
 		return err
 	}
-	if said != [spHandshakeLen]byte{0, 'S', 'P', 0, 0, spPub, 0, 0} {
-		return fmt.Errorf("the greeting is %x", said)
+	if greeting != [spHandshakeLen]byte{0, 'S', 'P', 0, 0, spPub, 0, 0} {
+		return fmt.Errorf("the greeting is %x", greeting)
 	}
 	return conn.SetDeadline(time.Time{})
 }

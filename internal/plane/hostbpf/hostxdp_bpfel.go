@@ -155,7 +155,7 @@ type HostXdpTgReplyPort struct {
 	Domain          [2]uint32
 	NeighbourCostNs uint64
 	RouteCostNs     uint64
-	ToldNs          uint64
+	UpdatedNs       uint64
 }
 
 type HostXdpTgReplyPrefix struct {

@@ -23,8 +23,8 @@ import (
 // housekeeping is how often clock, keys and filter are looked after.
 const housekeeping = time.Second
 
-// box is one running instance.
-type box struct {
+// edge is one running instance.
+type edge struct {
 	*instance.Instance
 	secret *keys.Roll
 	plane  *plane.Edge
@@ -32,7 +32,7 @@ type box struct {
 	keys   keys.Loader
 	filter filter
 
-	refusedSync, learned atomic.Uint64 // messages of peers; positions that they told
+	refusedSync, learned atomic.Uint64 // messages of peers; positions learned from them
 }
 
 // Run answers and filters until ctx ends; see instance.End.
@@ -42,7 +42,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 		return err
 	}
 	defer unlock()
-	b, cfg := &box{Instance: i}, i.Cfg
+	b, cfg := &edge{Instance: i}, i.Cfg
 	if err := b.start(); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 }
 
 // start loads everything and attaches. If it fails, all is as it was before.
-func (b *box) start() (err error) {
+func (b *edge) start() (err error) {
 	if err := instance.EnsureBPFFS(b.Opt.BPFFS); err != nil {
 		return err
 	}
@@ -95,11 +95,11 @@ func (b *box) start() (err error) {
 }
 
 // fill writes settings, keys and services before anything is attached.
-func (b *box) fill() error {
+func (b *edge) fill() error {
 	if err := b.FillSettings(); err != nil {
 		return err
 	}
-	if b.Cfg.WideEpochs() {
+	if b.Cfg.FourEpochs() {
 		b.Settings.FourEpochs = 1
 	}
 	b.own = b.plane.EdgeSettings()
@@ -125,7 +125,7 @@ func (b *box) fill() error {
 }
 
 // writeServices makes the maps hold the configuration.
-func (b *box) writeServices() error {
+func (b *edge) writeServices() error {
 	e := &b.Cfg.Edge
 	b.own.Hops = uint8(e.Hops)
 	b.own.UnknownCostNs = unknownCost(e.UnknownRate, instance.OnlineCPUs())
@@ -144,9 +144,9 @@ func (b *box) writeServices() error {
 		b.plane.SetServices(targets, &b.Settings))
 }
 
-// watchLocal rewrites the services if this box's own addresses, which are an exception
+// watchLocal rewrites the services if this edge's own addresses, which are an exception
 // from them, have changed.
-func (b *box) watchLocal() error {
+func (b *edge) watchLocal() error {
 	if moved, err := b.LocalAddrsChanged(b.Cfg.Edge.Forwarding); err != nil || !moved {
 		return err
 	}
@@ -154,7 +154,7 @@ func (b *box) watchLocal() error {
 }
 
 // loop looks after clock, keys and filter until ctx ends.
-func (b *box) loop(ctx context.Context) {
+func (b *edge) loop(ctx context.Context) {
 	tick := time.NewTicker(housekeeping)
 	defer tick.Stop()
 	turn := time.NewTicker(b.turnEvery())
@@ -164,9 +164,9 @@ func (b *box) loop(ctx context.Context) {
 		b.Log.Error("edges cannot exchange filter updates; everything else continues", "error", err)
 	}
 	var news <-chan time.Time
-	var told <-chan []byte
+	var updates <-chan []byte
 	if peers != nil {
-		told = peers.in
+		updates = peers.in
 		t := time.NewTicker(syncEvery)
 		defer t.Stop()
 		news = t.C
@@ -177,7 +177,7 @@ func (b *box) loop(ctx context.Context) {
 			return
 		case <-news:
 			peers.tell()
-		case m := <-told:
+		case m := <-updates:
 			peers.take(m)
 		case <-b.Opt.Reload:
 			err := b.reload()
@@ -204,12 +204,12 @@ func (b *box) loop(ctx context.Context) {
 }
 
 // loadKeys loads the keys that are lacking, up to the horizon.
-func (b *box) loadKeys() error {
+func (b *edge) loadKeys() error {
 	return b.keys.Load(b.Opt.Now().Add(b.Cfg.ClockSkew), b.Cfg.Epoch, b.Cfg.KeyHorizon, b.putKeys)
 }
 
 // reload applies a changed configuration, whole or not at all.
-func (b *box) reload() error {
+func (b *edge) reload() error {
 	err := b.Reload(instance.Reloading{Secret: b.secret, Keys: &b.keys, Load: b.loadKeys,
 		Write: func(removed []uint32) error {
 			b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
@@ -221,16 +221,16 @@ func (b *box) reload() error {
 	return b.writeState()
 }
 
-func (b *box) writeState() error {
+func (b *edge) writeState() error {
 	return instance.WriteState(b.Opt.StateDir, b.state())
 }
 
-func (b *box) state() instance.State {
+func (b *edge) state() instance.State {
 	return instance.State{Config: b.Cfg, Numbers: b.Numbers, Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), Refused: b.plane.NativeRefused()}
 }
 
 // stop leaves the edge in place, or takes it down: SYNs go to the servers at once, and so
 // does everything else. The servers know their connections; nothing has to be drained here.
-func (b *box) stop(ctx, force context.Context) error {
+func (b *edge) stop(ctx, force context.Context) error {
 	return instance.End(ctx, force, b.Opt, b.Cfg.Instance, b.Cfg.Drain, b.keys.Until(b.Cfg.Epoch), b.Log)
 }

@@ -41,12 +41,12 @@ func bloomKey(raw [keys.EpochKeyLen]byte) (k plane.BloomKey) {
 
 // turnEvery is how long a generation is active: a third of the window, so that a flow
 // is known for the window at least.
-func (b *box) turnEvery() time.Duration {
+func (b *edge) turnEvery() time.Duration {
 	return b.Cfg.Edge.FilterWindow / (plane.BloomGenerations - 1)
 }
 
 // turn empties the oldest generation and makes it the active one.
-func (b *box) turn() error {
+func (b *edge) turn() error {
 	if err := b.plane.Rotate(); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (b *box) turn() error {
 }
 
 // watchFilter probes and reports.
-func (b *box) watchFilter(now time.Time) error {
+func (b *edge) watchFilter(now time.Time) error {
 	f := &b.filter
 	known, err := b.plane.Probe(probesEach)
 	if err != nil {
@@ -67,7 +67,7 @@ func (b *box) watchFilter(now time.Time) error {
 	return b.report(now)
 }
 
-func (b *box) report(now time.Time) error {
+func (b *edge) report(now time.Time) error {
 	f, fill := &b.filter, b.plane.Fill()
 	r := plane.EdgeReport{AtUnixNs: uint64(now.UnixNano()), RotatedUnixNs: uint64(f.turned.UnixNano()),
 		FpComputedPpb: uint32(math.Round(fill.FPRate() * 1e9))}

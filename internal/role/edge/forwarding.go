@@ -15,7 +15,7 @@ const (
 )
 
 // targets lays the services out for the packet path.
-func (b *box) targets() ([]plane.Target, error) {
+func (b *edge) targets() ([]plane.Target, error) {
 	return b.Targets(plane.Service{Window: defaultWindow, Wscale: defaultWScale, Sack: flag(b.Cfg.Edge.SACK),
 		Timestamps: flag(b.Cfg.Edge.Timestamps), Ecn: flag(b.Cfg.Edge.ECN)}, b.roomForTags())
 }

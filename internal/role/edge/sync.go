@@ -18,7 +18,7 @@ import (
 )
 
 // Edges that tell each other what their filters learn; docs/split-protocol.md has the
-// format. The box's loop sends and takes; one goroutine receives, and hands over what
+// format. The edge's loop sends and takes; one goroutine receives, and hands over what
 // configured peers have sent. Neither sees a packet of anybody's.
 const (
 	syncPort      = 21576
@@ -26,17 +26,17 @@ const (
 	syncPositions = 320 // in one datagram: 1,300 bytes
 	syncBurst     = 64  // datagrams each time
 	syncHeader    = 12
-	syncInbox     = 64       // datagrams received and not yet taken; more are lost, and told again
+	syncInbox     = 64       // datagrams received and not yet taken; more are lost; peers send them again
 	syncWhat      = 3<<4 | 4 // version 1 had the positions of another hash, 2 the key of tags
 )
 
 // peers is the conversation with the other edges.
 type peers struct {
-	box  *box
+	edge *edge
 	conn *net.UDPConn
 	to   []netip.AddrPort
 	in   chan []byte // from configured peers, not yet verified
-	seen []uint16    // positions of the active generation that have been told
+	seen []uint16    // positions of the active generation that have been sent
 	gen  uint8
 	key  struct { // of the epoch last used
 		epoch uint64
@@ -56,7 +56,7 @@ type peers struct {
 func sharedBloomKey(s *keys.Roll) [keys.EpochKeyLen]byte { return s.FirstTagKey(^uint64(0)) }
 
 // startPeers begins to listen and to tell; nil if there is nobody to talk to.
-func (b *box) startPeers(ctx context.Context) (*peers, error) {
+func (b *edge) startPeers(ctx context.Context) (*peers, error) {
 	if len(b.Cfg.Tagged.Peers) == 0 || b.Cfg.Edge.Protocol != config.ProtocolTagged {
 		return nil, nil
 	}
@@ -64,7 +64,7 @@ func (b *box) startPeers(ctx context.Context) (*peers, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &peers{box: b, conn: conn, seen: make([]uint16, b.plane.BloomWords()), in: make(chan []byte, syncInbox),
+	p := &peers{edge: b, conn: conn, seen: make([]uint16, b.plane.BloomWords()), in: make(chan []byte, syncInbox),
 		foreign: map[uint16]bool{}}
 	p.youngUntil = time.Now().Add(b.Cfg.Edge.FilterWindow)
 	if p.warm = b.plane.Warm(); p.warm {
@@ -81,25 +81,25 @@ func (b *box) startPeers(ctx context.Context) (*peers, error) {
 	return p, nil
 }
 
-func (p *peers) epoch() uint64 { return keys.Epoch(p.box.Opt.Now(), p.box.Cfg.Epoch) }
+func (p *peers) epoch() uint64 { return keys.Epoch(p.edge.Opt.Now(), p.edge.Cfg.Epoch) }
 
-// tell sends what is new in the active generation. It runs in the box's loop, as the
+// tell sends what is new in the active generation. It runs in the edge's loop, as the
 // generations turn there.
 func (p *peers) tell() {
 	if p.ticks%syncKeyEvery == 0 {
 		p.tellKey()
 	}
 	p.ticks++
-	if g := p.box.plane.EdgeSettings().Generation; g != p.gen {
+	if g := p.edge.plane.EdgeSettings().Generation; g != p.gen {
 		p.gen = g
 		clear(p.seen)
 	}
 	if n := p.epoch(); n != p.key.epoch || n == 0 {
-		p.key.epoch, p.key.bytes = n, p.box.secret.SyncKey(n)
+		p.key.epoch, p.key.bytes = n, p.edge.secret.SyncKey(n)
 	}
 	var list []uint32
 	sent := 0
-	p.box.plane.BloomNews(p.seen, func(position uint32) bool {
+	p.edge.plane.BloomNews(p.seen, func(position uint32) bool {
 		if sent == syncBurst {
 			return false
 		}
@@ -117,13 +117,13 @@ func (p *peers) tell() {
 }
 
 func (p *peers) send(list []uint32) {
-	m := encodeSync(list, uint8(p.box.Cfg.Edge.FilterBits), uint16(p.box.Cfg.Tagged.EdgeID), p.key.epoch, p.key.bytes)
+	m := encodeSync(list, uint8(p.edge.Cfg.Edge.FilterBits), uint16(p.edge.Cfg.Tagged.EdgeID), p.key.epoch, p.key.bytes)
 	for _, to := range p.to {
 		_, _ = p.conn.WriteToUDPAddrPort(m, to) // lost: the next generation tells it again
 	}
 }
 
-// receive hands datagrams of configured peers to the box's loop; nothing is derived or
+// receive hands datagrams of configured peers to the edge's loop; nothing is derived or
 // verified for anybody else. It touches neither filter nor secret, which the loop may be
 // about to turn, or to let go of.
 func (p *peers) receive() {
@@ -149,21 +149,21 @@ func (p *peers) knows(a netip.Addr) bool {
 	return slices.ContainsFunc(p.to, func(to netip.AddrPort) bool { return to.Addr().Unmap().WithZone("") == a })
 }
 
-// take verifies a peer's datagram and learns from it. It runs in the box's loop.
+// take verifies a peer's datagram and learns from it. It runs in the edge's loop.
 func (p *peers) take(m []byte) {
 	if len(m) == syncKeyLen && m[2] == syncKeyWhat {
 		p.takeKey(m)
 		return
 	}
-	list, err := decodeSync(m, uint8(p.box.Cfg.Edge.FilterBits), p.epoch(), p.box.secret.SyncKey)
+	list, err := decodeSync(m, uint8(p.edge.Cfg.Edge.FilterBits), p.epoch(), p.edge.secret.SyncKey)
 	if err != nil {
-		p.box.refusedSync.Add(1)
+		p.edge.refusedSync.Add(1)
 		return
 	}
 	if p.foreign[binary.BigEndian.Uint16(m[4:])] {
 		return // positions of another hash
 	}
-	p.box.learned.Add(uint64(p.box.plane.BloomSet(list)))
+	p.edge.learned.Add(uint64(p.edge.plane.BloomSet(list)))
 }
 
 func encodeSync(list []uint32, filterBits uint8, edge uint16, epoch uint64, key [keys.EpochKeyLen]byte) []byte {

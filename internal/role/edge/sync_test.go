@@ -76,7 +76,7 @@ func TestSync(t *testing.T) {
 func TestSyncKey(t *testing.T) {
 	secret := keys.Secret{1, 2, 3}
 	const now = 1<<32 + 5
-	want := toldKey{edge: 9, age: ageWarm}
+	want := peerKey{edge: 9, age: ageWarm}
 	for i := range want.key {
 		for j := range want.key[i] {
 			want.key[i][j] = uint64(i*100+j) | 1<<60

@@ -24,8 +24,8 @@ const (
 	syncKeyLen   = syncHeader + 8 + 8*len(plane.BloomKey{})*len(plane.BloomKey{}[0]) + 8
 )
 
-// toldKey is what an edge tells of its filter's key.
-type toldKey struct {
+// peerKey is what an edge tells of its filter's key.
+type peerKey struct {
 	edge uint16
 	age  filterAge
 	key  plane.BloomKey
@@ -69,21 +69,21 @@ func (a filterAge) yields(self uint16, other filterAge, edge uint16) bool {
 // tellKey sends this filter's key to all peers.
 func (p *peers) tellKey() {
 	epoch := p.epoch()
-	t := toldKey{edge: uint16(p.box.Cfg.Tagged.EdgeID), age: p.age(), key: p.box.plane.EdgeSettings().BloomKey.K}
-	m := encodeSyncKey(t, uint8(p.box.Cfg.Edge.FilterBits), epoch, p.box.secret.SyncKey(epoch))
+	t := peerKey{edge: uint16(p.edge.Cfg.Tagged.EdgeID), age: p.age(), key: p.edge.plane.EdgeSettings().BloomKey.K}
+	m := encodeSyncKey(t, uint8(p.edge.Cfg.Edge.FilterBits), epoch, p.edge.secret.SyncKey(epoch))
 	for _, to := range p.to {
-		_, _ = p.conn.WriteToUDPAddrPort(m, to) // lost: it is told again
+		_, _ = p.conn.WriteToUDPAddrPort(m, to) // lost: it is sent again
 	}
 }
 
 // takeKey compares a peer's key with ours; the older filter's counts.
 func (p *peers) takeKey(m []byte) {
-	t, err := decodeSyncKey(m, uint8(p.box.Cfg.Edge.FilterBits), p.epoch(), p.box.secret.SyncKey)
+	t, err := decodeSyncKey(m, uint8(p.edge.Cfg.Edge.FilterBits), p.epoch(), p.edge.secret.SyncKey)
 	if err != nil {
-		p.box.refusedSync.Add(1)
+		p.edge.refusedSync.Add(1)
 		return
 	}
-	ours, self := p.box.plane.EdgeSettings().BloomKey.K, uint16(p.box.Cfg.Tagged.EdgeID)
+	ours, self := p.edge.plane.EdgeSettings().BloomKey.K, uint16(p.edge.Cfg.Tagged.EdgeID)
 	switch p.foreign[t.edge] = t.key != ours; {
 	case t.key == ours:
 		if t.age == ageSettled {
@@ -95,36 +95,36 @@ func (p *peers) takeKey(m []byte) {
 		p.tellKey()
 	case !p.warned:
 		p.warned = true
-		p.box.Log.Warn("a peer's filter has a different key, and neither has just started: their updates are useless to each other; restart one of them",
+		p.edge.Log.Warn("a peer's filter has a different key, and neither has just started: their updates are useless to each other; restart one of them",
 			"edge", t.edge)
 	}
 }
 
 // adoptKey restarts the filter with a peer's key. Connections that the old one knew pass meanwhile, and are learned.
-func (p *peers) adoptKey(t toldKey) {
-	own := p.box.plane.EdgeSettings()
+func (p *peers) adoptKey(t peerKey) {
+	own := p.edge.plane.EdgeSettings()
 	own.BloomKey.K = t.key
-	learning := p.box.Cfg.Edge.Learning
+	learning := p.edge.Cfg.Edge.Learning
 	if p.warm {
-		learning = max(learning, p.box.Cfg.Edge.FilterWindow)
+		learning = max(learning, p.edge.Cfg.Edge.FilterWindow)
 	}
 	own.LearningUntilNs = uint64(plane.MonotonicNs() + learning.Nanoseconds())
-	if err := p.box.plane.BeginFilter(own); err != nil {
-		p.box.Log.Error("cannot adopt a peer's filter key", "error", err)
+	if err := p.edge.plane.BeginFilter(own); err != nil {
+		p.edge.Log.Error("cannot adopt a peer's filter key", "error", err)
 		return
 	}
-	p.box.own = p.box.plane.EdgeSettings()
+	p.edge.own = p.edge.plane.EdgeSettings()
 	clear(p.seen)
 	clear(p.foreign)
 	p.warm = false
 	if t.age == ageSettled {
 		p.youngUntil = time.Time{}
 	}
-	p.box.Log.Info("the filter now uses a peer's key", "edge", t.edge)
+	p.edge.Log.Info("the filter now uses a peer's key", "edge", t.edge)
 	p.tellKey()
 }
 
-func encodeSyncKey(t toldKey, filterBits uint8, epoch uint64, key [keys.EpochKeyLen]byte) []byte {
+func encodeSyncKey(t peerKey, filterBits uint8, epoch uint64, key [keys.EpochKeyLen]byte) []byte {
 	m := []byte{'T', 'G', syncKeyWhat, filterBits}
 	m = binary.BigEndian.AppendUint16(m, t.edge)
 	m = binary.BigEndian.AppendUint16(m, uint16(t.age))
@@ -140,7 +140,7 @@ func encodeSyncKey(t toldKey, filterBits uint8, epoch uint64, key [keys.EpochKey
 	return binary.LittleEndian.AppendUint64(m, sipHash(key, m))
 }
 
-func decodeSyncKey(m []byte, filterBits uint8, now uint64, keyOf func(uint64) [keys.EpochKeyLen]byte) (t toldKey, err error) {
+func decodeSyncKey(m []byte, filterBits uint8, now uint64, keyOf func(uint64) [keys.EpochKeyLen]byte) (t peerKey, err error) {
 	if len(m) != syncKeyLen || m[0] != 'T' || m[1] != 'G' || m[2] != syncKeyWhat || m[3] != filterBits {
 		return t, errSyncFormat
 	}

@@ -17,7 +17,7 @@ import (
 const tagLen = 20
 
 // writeTagged switches the protocol.
-func (b *box) writeTagged() error {
+func (b *edge) writeTagged() error {
 	if b.Cfg.Edge.Protocol != config.ProtocolTagged {
 		return b.plane.SetTagged(plane.TaggedSettings{})
 	}
@@ -36,7 +36,7 @@ func (b *box) writeTagged() error {
 
 // roomForTags is how much smaller a service's MSS is so that a client's full segments
 // can carry a tag, in bytes.
-func (b *box) roomForTags() uint16 {
+func (b *edge) roomForTags() uint16 {
 	if b.Cfg.Edge.Protocol == config.ProtocolTagged {
 		return tagLen
 	}
@@ -44,7 +44,7 @@ func (b *box) roomForTags() uint16 {
 }
 
 // putKeys loads the keys of an epoch: of cookies, in their layout, of tags and of confirmations.
-func (b *box) putKeys(n uint64) error {
+func (b *edge) putKeys(n uint64) error {
 	cookie := b.secret.EpochKey(n)
 	if b.Cfg.Edge.Layout == config.LayoutSmartcookie {
 		cookie = [keys.EpochKeyLen]byte{}

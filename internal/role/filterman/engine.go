@@ -63,7 +63,7 @@ type Engine struct {
 
 	closing sync.Once
 
-	Sent, Again, Wrong atomic.Uint64
+	Sent, Retransmits, Wrong atomic.Uint64
 }
 
 // fifo is a list of requests by the time they are due.
@@ -322,7 +322,7 @@ func (e *Engine) expire(now time.Time) {
 				continue
 			}
 			x.try++
-			e.Again.Add(1)
+			e.Retransmits.Add(1)
 			e.send(x, now)
 		}
 		if q.head == len(q.list) {

@@ -96,6 +96,6 @@ func (m *Manager) state(s *instance.Upstream) {
 	}
 	m.mu.Unlock()
 	e := m.opt.Engine
-	s.Counters = map[string]uint64{"messages_sent": e.Sent.Load(), "messages_again": e.Again.Load(), "answers_wrong": e.Wrong.Load(),
+	s.Counters = map[string]uint64{"messages_sent": e.Sent.Load(), "messages_retransmitted": e.Retransmits.Load(), "answers_wrong": e.Wrong.Load(),
 		"eve_lines_skipped": m.EVESkipped.Load()}
 }

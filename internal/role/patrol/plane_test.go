@@ -15,7 +15,7 @@ import (
 func TestIngressFilter(t *testing.T) {
 	r := newRig(t, 100)
 	r.port(0, 0)
-	if err := r.box.SetSources(prefixes("192.0.2.0/24", "198.51.100.64/26", "198.51.100.200/32",
+	if err := r.patrol.SetSources(prefixes("192.0.2.0/24", "198.51.100.64/26", "198.51.100.200/32",
 		"203.0.112.0/22", "2001:db8:1::/48", "2001:db8:2:3::/64")); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestIngressFilter(t *testing.T) {
 	r.expect("cut", cut, xdpDrop, nil, "drop_broken_ip")
 	r.expect("three tags", packet("192.0.2.1", far4, 0, 1, 2, 3), xdpDrop, nil, "drop_broken_ip")
 	// A reload that shrinks the list takes effect as a whole.
-	if err := r.box.SetSources(prefixes("198.51.100.64/26")); err != nil {
+	if err := r.patrol.SetSources(prefixes("198.51.100.64/26")); err != nil {
 		t.Fatal(err)
 	}
 	r.expect("no longer allowed", packet("192.0.2.1", far4, 0), xdpDrop, nil, "drop_spoofed")
@@ -69,7 +69,7 @@ func TestIngressFilter(t *testing.T) {
 // discovery (RFC 4861), which has never left its link, is sent so.
 func TestLinkLocalSources(t *testing.T) {
 	r := newRig(t, 100)
-	if err := r.box.SetSources(prefixes("2001:db8:1::/48")); err != nil {
+	if err := r.patrol.SetSources(prefixes("2001:db8:1::/48")); err != nil {
 		t.Fatal(err)
 	}
 	for _, port := range []struct {
@@ -107,7 +107,7 @@ func TestLinkLocalSources(t *testing.T) {
 func TestMarkChecksumEveryResidue(t *testing.T) {
 	r := newRig(t, 100)
 	r.port(0, 0)
-	if err := r.box.SetSources(prefixes("0.0.0.0/0")); err != nil {
+	if err := r.patrol.SetSources(prefixes("0.0.0.0/0")); err != nil {
 		t.Fatal(err)
 	}
 	step := 1
@@ -151,7 +151,7 @@ func filter(src, dst string, action ifp.Action, direction ifp.Direction) *ifp.Fi
 
 func (r *rig) install(f *ifp.Filter) {
 	r.t.Helper()
-	if code := r.box.table.Install(f, nowS()); code != ifp.OK {
+	if code := r.patrol.table.Install(f, nowS()); code != ifp.OK {
 		r.t.Fatalf("%v: %v", f, code)
 	}
 }
@@ -159,7 +159,7 @@ func (r *rig) install(f *ifp.Filter) {
 func TestFilters(t *testing.T) {
 	r := newRig(t, 1000)
 	r.port(0, 0)
-	if err := r.box.SetSources(prefixes("0.0.0.0/0", "::/0")); err != nil {
+	if err := r.patrol.SetSources(prefixes("0.0.0.0/0", "::/0")); err != nil {
 		t.Fatal(err)
 	}
 	pass := func(name, src, dst string) {
@@ -200,24 +200,24 @@ func TestFilters(t *testing.T) {
 	r.expect("clear TS", in, xdpPass, marked(in, 0), "filter_cleared")
 	r.install(filter("192.0.2.53/32", "203.0.113.0/24", ifp.Block, ifp.FromCustomer))
 	blocked("block beside clear", "192.0.2.53", "203.0.113.1")
-	if code := r.box.table.Remove(ifp.Key{Src: netip.MustParsePrefix("192.0.2.53/32"), Dst: netip.MustParsePrefix("203.0.113.0/24")}); code != ifp.OK {
+	if code := r.patrol.table.Remove(ifp.Key{Src: netip.MustParsePrefix("192.0.2.53/32"), Dst: netip.MustParsePrefix("203.0.113.0/24")}); code != ifp.OK {
 		t.Fatal(code)
 	}
 	r.expect("clear TS again", in, xdpPass, marked(in, 0), "filter_cleared")
 
 	// Exceptions win over every filter.
 	k := ifp.Key{Src: netip.MustParsePrefix("10.1.5.0/24"), Dst: netip.MustParsePrefix("0.0.0.0/0")}
-	if err := r.box.table.Except(k); err != nil {
+	if err := r.patrol.table.Except(k); err != nil {
 		t.Fatal(err)
 	}
 	in = packet("10.1.5.6", "198.18.7.1", testCodepoint<<2)
 	r.expect("exception", in, xdpPass, in, "filter_allowed")
 	blocked("beside the exception", "10.1.6.6", "198.18.7.1")
-	r.box.table.DropExceptions()
+	r.patrol.table.DropExceptions()
 	blocked("exception gone", "10.1.5.6", "198.18.7.1")
 
 	// Counters per filter.
-	st := r.box.table.Stat(ifp.Key{Src: netip.MustParsePrefix("192.0.2.1/32"), Dst: netip.MustParsePrefix("198.18.0.1/32")}, nowS())
+	st := r.patrol.table.Stat(ifp.Key{Src: netip.MustParsePrefix("192.0.2.1/32"), Dst: netip.MustParsePrefix("198.18.0.1/32")}, nowS())
 	if st.Code != ifp.OK || st.Packets != 1 || st.Bytes != 60 {
 		t.Errorf("counter of a filter: %+v, want 1 packet of 60 bytes", st)
 	}
@@ -226,14 +226,14 @@ func TestFilters(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	r := newRig(t, 1000)
 	r.port(0, 0)
-	if err := r.box.SetSources(prefixes("0.0.0.0/0")); err != nil {
+	if err := r.patrol.SetSources(prefixes("0.0.0.0/0")); err != nil {
 		t.Fatal(err)
 	}
 	in := packet("192.0.2.1", "198.18.0.1", testCodepoint<<2)
 	f := filter("192.0.2.1/32", "198.18.0.1/32", ifp.Block, ifp.FromCustomer)
 	f.ExpiresS = 10
 	install := func(ago uint32) {
-		if code := r.box.table.Install(f, nowS()-ago); code != ifp.OK {
+		if code := r.patrol.table.Install(f, nowS()-ago); code != ifp.OK {
 			t.Fatal(code)
 		}
 	}
@@ -241,8 +241,8 @@ func TestExpiry(t *testing.T) {
 	r.expect("before its time is over", in, xdpDrop, nil, "filter_blocked")
 	install(11)
 	r.expect("after", in, xdpPass, in, "")
-	if n := r.box.table.Sweep(nowS()); n != 1 || r.box.table.Len() != 0 {
-		t.Errorf("swept %d, %d left", n, r.box.table.Len())
+	if n := r.patrol.table.Sweep(nowS()); n != 1 || r.patrol.table.Len() != 0 {
+		t.Errorf("swept %d, %d left", n, r.patrol.table.Len())
 	}
 	// By rate: 2^(6-1) = 32 packets/s over 2 s.
 	f.ExpiresS, f.FloorLog2, f.WindowS = 0, 6, 2
@@ -257,7 +257,7 @@ func TestExpiry(t *testing.T) {
 	}
 	install(3) // 3 s ago, and since then it met nothing
 	r.expect("below its floor", in, xdpPass, in, "")
-	if n := r.box.table.Sweep(nowS()); n != 1 {
+	if n := r.patrol.table.Sweep(nowS()); n != 1 {
 		t.Errorf("swept %d", n)
 	}
 }
@@ -267,7 +267,7 @@ func TestExpiry(t *testing.T) {
 func TestFiltersAgainstModel(t *testing.T) {
 	r := newRig(t, 1000)
 	r.port(0, 0)
-	if err := r.box.SetSources(prefixes("0.0.0.0/0", "::/0")); err != nil {
+	if err := r.patrol.SetSources(prefixes("0.0.0.0/0", "::/0")); err != nil {
 		t.Fatal(err)
 	}
 	random := mrand.New(mrand.NewPCG(1, 2))
@@ -284,7 +284,7 @@ func TestFiltersAgainstModel(t *testing.T) {
 		k := pick()
 		if round%3 == 2 && len(list) > 0 {
 			k = list[random.IntN(len(list))]
-			if code := r.box.table.Remove(k); (code == ifp.OK) != model[k] {
+			if code := r.patrol.table.Remove(k); (code == ifp.OK) != model[k] {
 				t.Fatalf("remove %v: %v, in the model %v", k, code, model[k])
 			}
 			delete(model, k)
@@ -293,7 +293,7 @@ func TestFiltersAgainstModel(t *testing.T) {
 		if k.Src.Bits() == 0 && random.IntN(50) != 0 {
 			continue
 		}
-		code := r.box.table.Install(&ifp.Filter{Src: k.Src, Dst: k.Dst, Action: ifp.Block}, nowS())
+		code := r.patrol.table.Install(&ifp.Filter{Src: k.Src, Dst: k.Dst, Action: ifp.Block}, nowS())
 		if code == ifp.TableFull { // slots rest after a removal
 			full++
 			continue
@@ -304,11 +304,11 @@ func TestFiltersAgainstModel(t *testing.T) {
 		model[k] = true
 		list = append(list, k)
 	}
-	if r.box.table.Len() != len(model) {
-		t.Fatalf("%d filters, model has %d", r.box.table.Len(), len(model))
+	if r.patrol.table.Len() != len(model) {
+		t.Fatalf("%d filters, model has %d", r.patrol.table.Len(), len(model))
 	}
-	for b := range r.box.table.tags {
-		spilled += int(r.box.table.tags[b].Spilled)
+	for b := range r.patrol.table.tags {
+		spilled += int(r.patrol.table.tags[b].Spilled)
 	}
 	blocked := 0
 	for range 3000 {
@@ -331,7 +331,7 @@ func TestFiltersAgainstModel(t *testing.T) {
 		t.Error("the mix does not test it")
 	}
 	n := 0
-	r.box.table.Each(nowS(), func(f ifp.Filter, _ ifp.Stat) bool {
+	r.patrol.table.Each(nowS(), func(f ifp.Filter, _ ifp.Stat) bool {
 		if !model[f.Key()] {
 			t.Errorf("%v is not in the model", &f)
 		}
@@ -347,7 +347,7 @@ func TestFiltersAgainstModel(t *testing.T) {
 func TestShapesOnThePacketPath(t *testing.T) {
 	r := newRig(t, 1000)
 	r.port(0, 0)
-	if err := r.box.SetSources(prefixes("0.0.0.0/0")); err != nil {
+	if err := r.patrol.SetSources(prefixes("0.0.0.0/0")); err != nil {
 		t.Fatal(err)
 	}
 	blocked := func(name string, want bool, src string) {
@@ -362,7 +362,7 @@ func TestShapesOnThePacketPath(t *testing.T) {
 	greedy, modest := ifp.Grant{Rights: ifp.ByDestination, Owner: 7}, ifp.Grant{Rights: ifp.ByDestination, Owner: 8}
 	install := func(src string, g ifp.Grant) ifp.Code {
 		var code [1]ifp.Code
-		r.box.table.InstallGranted([]ifp.Filter{*filter(src, "198.18.0.1/32", ifp.Block, ifp.FromCustomer)}, []ifp.Grant{g}, code[:], nowS())
+		r.patrol.table.InstallGranted([]ifp.Filter{*filter(src, "198.18.0.1/32", ifp.Block, ifp.FromCustomer)}, []ifp.Grant{g}, code[:], nowS())
 		return code[0]
 	}
 	for i := range shapesMax - openPlaces[ifp.FromCustomer] {
@@ -420,7 +420,7 @@ func TestTakeOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.table.keys != r.box.table.keys {
+	if again.table.keys != r.patrol.table.keys {
 		t.Fatal("other keys than those the filters stand by")
 	}
 	if again.table.Len() != len(want) {

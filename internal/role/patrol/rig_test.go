@@ -22,9 +22,9 @@ const (
 
 // rig is a patrol's plane without interfaces; frames come by BPF_PROG_TEST_RUN.
 type rig struct {
-	t     *testing.T
-	plane *plane.Patrol
-	box   *Filters
+	t      *testing.T
+	plane  *plane.Patrol
+	patrol *Filters
 }
 
 func newRig(t *testing.T, capacity int) *rig {

@@ -30,8 +30,8 @@ import (
 // themselves that a filter has expired.
 const sweepEvery = 5 * time.Second
 
-// box is one running patrol.
-type box struct {
+// patrol is one running patrol.
+type patrol struct {
 	opt     instance.Options
 	cfg     *config.Config
 	log     *slog.Logger
@@ -57,7 +57,7 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 		return err
 	}
 	defer unlock()
-	b := &box{opt: opt, cfg: cfg, log: opt.Log}
+	b := &patrol{opt: opt, cfg: cfg, log: opt.Log}
 	if err := b.start(); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 	return nil
 }
 
-func (b *box) start() (err error) {
+func (b *patrol) start() (err error) {
 	p := b.cfg.Patrol
 	if err := instance.EnsureBPFFS(b.opt.BPFFS); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (b *box) start() (err error) {
 }
 
 // fill writes sources, exceptions and ports before anything is attached.
-func (b *box) fill(p *config.Patrol) error {
+func (b *patrol) fill(p *config.Patrol) error {
 	sources, err := readSources(p)
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func readSources(p *config.Patrol) ([]netip.Prefix, error) {
 }
 
 // listen serves the border managers, if there are any.
-func (b *box) listen(p *config.Patrol) error {
+func (b *patrol) listen(p *config.Patrol) error {
 	if !p.Listen.IsValid() {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (b *box) listen(p *config.Patrol) error {
 }
 
 // state is what `tidegate status` shows beside the counters in the maps.
-func (b *box) state(s *instance.Upstream) {
+func (b *patrol) state(s *instance.Upstream) {
 	s.Ports = b.cfg.Interfaces
 	if b.cfg.Patrol.Listen.IsValid() {
 		s.Listen = b.cfg.Patrol.Listen.String()
@@ -229,7 +229,7 @@ func (b *box) state(s *instance.Upstream) {
 	s.Figures["places_refused"], s.Figures["places_given_up"], s.Figures["filters_given_up"] = places.Refused, places.GivenUp, places.FiltersGivenUp
 }
 
-func (b *box) loop(ctx context.Context) {
+func (b *patrol) loop(ctx context.Context) {
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	for {
@@ -248,7 +248,7 @@ func (b *box) loop(ctx context.Context) {
 }
 
 // reload applies changed sources, exceptions and ports.
-func (b *box) reload() error {
+func (b *patrol) reload() error {
 	cfg, err := b.opt.Load()
 	if err != nil {
 		return err

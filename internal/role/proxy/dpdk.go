@@ -21,10 +21,10 @@ import (
 	"tidegate/internal/schema"
 )
 
-// dpdkBox is a proxy whose packet path is tidegate-dpdk. It dies with the program
+// dpdkProxy is a proxy whose packet path is tidegate-dpdk. It dies with the program
 // that drives it; connections that it translates do not outlive it.
-type dpdkBox struct {
-	*box
+type dpdkProxy struct {
+	*proxy
 	proc       *dpdk.Process
 	control    *dpdk.Control
 	neighbours *dpdk.Neighbours // of a router on the kernel's interfaces; else nil
@@ -32,8 +32,8 @@ type dpdkBox struct {
 }
 
 // runDPDK is Run for plane: dpdk; the instance is locked.
-func runDPDK(ctx, force context.Context, b *box) (err error) {
-	d := &dpdkBox{box: b}
+func runDPDK(ctx, force context.Context, b *proxy) (err error) {
+	d := &dpdkProxy{proxy: b}
 	if b.secret, err = instance.LoadSecrets(b.Cfg); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func runDPDK(ctx, force context.Context, b *box) (err error) {
 	return errors.Join(err, d.stop(force))
 }
 
-func (d *dpdkBox) start(ctx context.Context) (err error) {
+func (d *dpdkProxy) start(ctx context.Context) (err error) {
 	cfg := d.Cfg
 	if len(cfg.Proxy.DPDK.Devices) == 0 {
 		if cfg.Proxy.Forwarding == config.ForwardRouter && dpdk.KernelForwards() {
@@ -87,7 +87,7 @@ func (d *dpdkBox) start(ctx context.Context) (err error) {
 	return nil
 }
 
-func (d *dpdkBox) release() (err error) {
+func (d *dpdkProxy) release() (err error) {
 	for _, f := range d.atEnd {
 		err = errors.Join(err, f())
 	}
@@ -98,7 +98,7 @@ func (d *dpdkBox) release() (err error) {
 func dpdkPrefix(instance string) string { return "tidegate-" + instance }
 
 // apply gives the program keys and, if the services have changed, all else.
-func (d *dpdkBox) apply(all bool, more ...string) error {
+func (d *dpdkProxy) apply(all bool, more ...string) error {
 	cfg := d.Cfg
 	slots := 1
 	for slots < keys.Slots(cfg.Epoch, cfg.KeyHorizon) {
@@ -136,7 +136,7 @@ func (d *dpdkBox) apply(all bool, more ...string) error {
 }
 
 // serviceLines is everything but the keys.
-func (d *dpdkBox) serviceLines() ([]string, error) {
+func (d *dpdkProxy) serviceLines() ([]string, error) {
 	cfg := d.Cfg
 	targets, err := d.dpdkTargets()
 	if err != nil {
@@ -176,14 +176,14 @@ func (d *dpdkBox) serviceLines() ([]string, error) {
 }
 
 // dpdkTargets are the services; an interface that is DPDK's own has no MTU to ask for.
-func (d *dpdkBox) dpdkTargets() ([]plane.Target, error) {
+func (d *dpdkProxy) dpdkTargets() ([]plane.Target, error) {
 	if d.onKernel() {
 		return d.targets()
 	}
 	instance, cfg := *d.Instance, *d.Cfg
 	cfg.Interfaces = nil
 	instance.Cfg = &cfg
-	targets, err := (&box{Instance: &instance}).targets()
+	targets, err := (&proxy{Instance: &instance}).targets()
 	for i := range targets {
 		s := &targets[i].Service
 		s.MssV4, s.MssV6 = min(s.MssV4, 1460), min(s.MssV6, 1440)
@@ -192,7 +192,7 @@ func (d *dpdkBox) dpdkTargets() ([]plane.Target, error) {
 }
 
 // watchNeighbours begins to keep the program's neighbours equal to the kernel's.
-func (d *dpdkBox) watchNeighbours() (err error) {
+func (d *dpdkProxy) watchNeighbours() (err error) {
 	if d.onKernel() && d.Cfg.Proxy.Forwarding == config.ForwardRouter {
 		d.neighbours, err = dpdk.WatchNeighbours(d.Cfg.Interfaces)
 	}
@@ -200,7 +200,7 @@ func (d *dpdkBox) watchNeighbours() (err error) {
 }
 
 // neighbourUpdates are the kernel's; nil, which nobody hears from, if it has no part in this.
-func (d *dpdkBox) neighbourUpdates() chan netlink.NeighUpdate {
+func (d *dpdkProxy) neighbourUpdates() chan netlink.NeighUpdate {
 	if d.neighbours == nil {
 		return nil
 	}
@@ -208,7 +208,7 @@ func (d *dpdkBox) neighbourUpdates() chan netlink.NeighUpdate {
 }
 
 // takeNeighbours tells the program of a change, and of all others that are here already.
-func (d *dpdkBox) takeNeighbours(u netlink.NeighUpdate, open bool) error {
+func (d *dpdkProxy) takeNeighbours(u netlink.NeighUpdate, open bool) error {
 	var lines []string
 	for {
 		if !open {
@@ -223,7 +223,7 @@ func (d *dpdkBox) takeNeighbours(u netlink.NeighUpdate, open bool) error {
 	}
 }
 
-func (d *dpdkBox) tell(lines []string) error {
+func (d *dpdkProxy) tell(lines []string) error {
 	if len(lines) == 0 {
 		return nil
 	}
@@ -231,9 +231,9 @@ func (d *dpdkBox) tell(lines []string) error {
 }
 
 // onKernel says whether the ports are interfaces of the kernel.
-func (d *dpdkBox) onKernel() bool { return len(d.Cfg.Proxy.DPDK.Devices) == 0 }
+func (d *dpdkProxy) onKernel() bool { return len(d.Cfg.Proxy.DPDK.Devices) == 0 }
 
-func (d *dpdkBox) routes() (routes []dpdk.Route, err error) {
+func (d *dpdkProxy) routes() (routes []dpdk.Route, err error) {
 	if !d.onKernel() {
 		routes = dpdk.LocalRoutes()
 	} else if routes, err = dpdk.KernelRoutes(d.Cfg.Interfaces); err != nil {
@@ -247,12 +247,12 @@ func (d *dpdkBox) routes() (routes []dpdk.Route, err error) {
 
 // loop looks after keys and routes, and swaps, until ctx
 // ends or the program does.
-func (d *dpdkBox) loop(ctx context.Context) error {
+func (d *dpdkProxy) loop(ctx context.Context) error {
 	tick := time.NewTicker(housekeeping)
 	defer tick.Stop()
 	swap := time.NewTicker(d.Cfg.Proxy.SwapPeriod)
 	defer swap.Stop()
-	var told []string
+	var sent []string
 	for {
 		select {
 		case <-ctx.Done():
@@ -280,9 +280,9 @@ func (d *dpdkBox) loop(ctx context.Context) error {
 			}
 		case now := <-tick.C:
 			lines, err := d.serviceLines() // routes may have changed
-			changed := err == nil && !slices.Equal(slices.Sorted(slices.Values(lines)), told)
+			changed := err == nil && !slices.Equal(slices.Sorted(slices.Values(lines)), sent)
 			if changed {
-				told = slices.Sorted(slices.Values(lines))
+				sent = slices.Sorted(slices.Values(lines))
 			}
 			if err := errors.Join(err, d.apply(changed)); err != nil {
 				d.Log.Error("housekeeping", "error", err)
@@ -300,8 +300,8 @@ func (d *dpdkBox) loop(ctx context.Context) error {
 	}
 }
 
-// watchSides is box.watchSides with the program's counters.
-func (d *dpdkBox) watchSides() {
+// watchSides is proxy.watchSides with the program's counters.
+func (d *dpdkProxy) watchSides() {
 	now := time.Now()
 	if now.Sub(d.watch.since) < sidesEvery {
 		return
@@ -322,8 +322,8 @@ func (d *dpdkBox) watchSides() {
 	}
 }
 
-// flowsOpened is the box's, of the program.
-func (d *dpdkBox) flowsOpened() (opened uint64, err error) {
+// flowsOpened is the proxy's, of the program.
+func (d *dpdkProxy) flowsOpened() (opened uint64, err error) {
 	for _, svc := range d.Cfg.Services {
 		c, err := dpdk.Counters(d.proc.Prefix, d.Numbers.ID(svc.Name))
 		if err != nil {
@@ -334,8 +334,8 @@ func (d *dpdkBox) flowsOpened() (opened uint64, err error) {
 	return opened, nil
 }
 
-// swapEarly is the box's, of the program: all cores' tables turn when one core's is full.
-func (d *dpdkBox) swapEarly() error {
+// swapEarly is the proxy's, of the program: all cores' tables turn when one core's is full.
+func (d *dpdkProxy) swapEarly() error {
 	state, err := dpdk.ReadState(d.proc.Prefix)
 	if err != nil || state.Full == 0 {
 		return err
@@ -348,8 +348,8 @@ func (d *dpdkBox) swapEarly() error {
 	return d.control.Apply([]string{"swap flows"})
 }
 
-// swapTables is the box's, of the program.
-func (d *dpdkBox) swapTables() error {
+// swapTables is the proxy's, of the program.
+func (d *dpdkProxy) swapTables() error {
 	opened, err := d.flowsOpened()
 	if err != nil {
 		return err
@@ -362,7 +362,7 @@ func (d *dpdkBox) swapTables() error {
 }
 
 // reload applies a changed configuration, whole or not at all.
-func (d *dpdkBox) reload() error {
+func (d *dpdkProxy) reload() error {
 	err := d.Reload(instance.Reloading{Restart: "translated connections, which end with tidegate-dpdk",
 		Secret: d.secret, Keys: &d.keys, Load: func() error { return d.apply(false) },
 		Write: func(removed []uint32) error {
@@ -378,14 +378,14 @@ func (d *dpdkBox) reload() error {
 	return d.writeState()
 }
 
-func (d *dpdkBox) writeState() error {
+func (d *dpdkProxy) writeState() error {
 	return instance.WriteState(d.Opt.StateDir, instance.State{Config: d.Cfg, Numbers: d.Numbers, Started: d.Started,
-		OneSided: d.watch.told, DPDK: d.proc.Prefix, LastKey: d.keys.Last()})
+		OneSided: d.watch.warned, DPDK: d.proc.Prefix, LastKey: d.keys.Last()})
 }
 
 // stop lets SYNs go to the servers at once, translates what is translated for the
 // drain time, then ends the program.
-func (d *dpdkBox) stop(force context.Context) error {
+func (d *dpdkProxy) stop(force context.Context) error {
 	var errs []error
 	select {
 	case <-d.proc.Exited():

@@ -19,7 +19,7 @@ const (
 )
 
 // targets lays the services out for the packet path.
-func (b *box) targets() ([]plane.Target, error) {
+func (b *proxy) targets() ([]plane.Target, error) {
 	return b.Targets(plane.Service{Window: defaultWindow, Wscale: defaultWScale, Sack: 1, Timestamps: 1, Ecn: 1}, 0)
 }
 
@@ -53,11 +53,11 @@ func prefixMask4(bits int) uint32 {
 	return binary.LittleEndian.Uint32(wire[:])
 }
 
-// sides notices that the answers of servers do not come back through this box.
+// sides notices that the answers of servers do not come back through this proxy.
 type sides struct {
 	opened, answered uint64
 	since            time.Time
-	told             bool
+	warned           bool
 }
 
 const (
@@ -67,7 +67,7 @@ const (
 
 // watchSides compares, every few seconds, connections begun with answers seen.
 // `cookie` and `cache` need both directions of a connection to pass here.
-func (b *box) watchSides() {
+func (b *proxy) watchSides() {
 	now := time.Now()
 	if now.Sub(b.watch.since) < sidesEvery {
 		return
@@ -89,20 +89,20 @@ func (b *box) watchSides() {
 }
 
 // seeSides notes the counts and says in the log what they mean; true if that has changed.
-func (b *box) seeSides(now time.Time, opened, answered uint64) bool {
+func (b *proxy) seeSides(now time.Time, opened, answered uint64) bool {
 	before := b.watch
-	b.watch = sides{opened: opened, answered: answered, since: now, told: before.told}
+	b.watch = sides{opened: opened, answered: answered, since: now, warned: before.warned}
 	switch {
 	case before.since.IsZero():
 	case answered > before.answered:
-		b.watch.told = false
+		b.watch.warned = false
 	case opened-before.opened >= sidesFew:
-		b.watch.told = true
+		b.watch.warned = true
 	}
-	if b.watch.told == before.told {
+	if b.watch.warned == before.warned {
 		return false
 	}
-	if b.watch.told {
+	if b.watch.warned {
 		b.Log.Warn("only one direction of the traffic passes here: connections to servers are opened and no answer is seen; strategies cookie and cache need symmetric paths (or the servers are down)",
 			"begun", opened-before.opened)
 	} else {

@@ -49,7 +49,7 @@ func (a *flowAge) early(full bool, opened uint64, now time.Time, p *config.Proxy
 }
 
 // swapEarly swaps the flow tables if one is as good as full.
-func (b *box) swapEarly() error {
+func (b *proxy) swapEarly() error {
 	used, err := b.plane.FlowsUsed()
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (b *box) swapEarly() error {
 }
 
 // flowsOpened counts connections begun under all services, since they are there.
-func (b *box) flowsOpened() (opened uint64, err error) {
+func (b *proxy) flowsOpened() (opened uint64, err error) {
 	for _, svc := range b.Cfg.Services {
 		sum, err := plane.ReadCounters(b.plane.Map("tg_counters"), b.Numbers.ID(svc.Name))
 		if err != nil {
@@ -79,7 +79,7 @@ func (b *box) flowsOpened() (opened uint64, err error) {
 }
 
 // swapTables lets what is old go: sources each time, flows when it is time.
-func (b *box) swapTables() error {
+func (b *proxy) swapTables() error {
 	opened, err := b.flowsOpened()
 	if err != nil {
 		return err

@@ -26,12 +26,12 @@ const housekeeping = time.Second
 // How often the SYN cache is searched for SYN-ACKs that are due, and how many are
 // sent each time: at most a thousand a second, whatever a flood keeps in it.
 const (
-	againEvery = 100 * time.Millisecond
-	againMost  = 100
+	retransmitEvery = 100 * time.Millisecond
+	retransmitMost  = 100
 )
 
-// box is one running instance.
-type box struct {
+// proxy is one running instance.
+type proxy struct {
 	*instance.Instance
 	secret  *keys.Roll
 	plane   *plane.Proxy
@@ -39,11 +39,11 @@ type box struct {
 	keys    keys.Loader
 	watch   sides
 	flows   flowAge
-	again   *plane.Again
+	again   *plane.Retransmitter
 	caching bool // some service has strategy cache
 }
 
-// Run protects the servers behind this box until ctx ends; see instance.End. When force is
+// Run protects the servers behind this proxy until ctx ends; see instance.End. When force is
 // done, a drain is cut short.
 func Run(ctx, force context.Context, opt instance.Options) error {
 	i, unlock, err := instance.Open(opt)
@@ -51,7 +51,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 		return err
 	}
 	defer unlock()
-	b, cfg := &box{Instance: i, flows: flowAge{swapped: time.Now()}}, i.Cfg
+	b, cfg := &proxy{Instance: i, flows: flowAge{swapped: time.Now()}}, i.Cfg
 	if cfg.Plane == config.PlaneDPDK {
 		return runDPDK(ctx, force, b)
 	}
@@ -72,7 +72,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 }
 
 // start loads everything and attaches. If it fails, all is as it was before.
-func (b *box) start() (err error) {
+func (b *proxy) start() (err error) {
 	if err := instance.EnsureBPFFS(b.Opt.BPFFS); err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (b *box) start() (err error) {
 		b.plane.Close()
 		return err
 	}
-	if b.again, err = b.plane.NewAgain(); err != nil {
+	if b.again, err = b.plane.NewRetransmitter(); err != nil {
 		b.plane.Close()
 		return err
 	}
@@ -117,7 +117,7 @@ func (b *box) start() (err error) {
 }
 
 // fill writes settings, keys and services before anything is attached.
-func (b *box) fill() error {
+func (b *proxy) fill() error {
 	if err := b.FillSettings(); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (b *box) fill() error {
 
 // writeServices makes the maps hold the configuration: strategies before the
 // services that follow them.
-func (b *box) writeServices() (err error) {
+func (b *proxy) writeServices() (err error) {
 	p := &b.Cfg.Proxy
 	b.own.WhiteV4Mask, b.own.WhiteV6Mask = prefixMask4(p.SourcePrefixV4), prefixMask(p.SourcePrefixV6)
 	b.own.ForwardAll = 0
@@ -185,9 +185,9 @@ func (b *box) writeServices() (err error) {
 	return b.plane.SetServices(targets, &b.Settings)
 }
 
-// watchLocal rewrites the services if this box's own addresses, which are an exception
+// watchLocal rewrites the services if this proxy's own addresses, which are an exception
 // from them, have changed.
-func (b *box) watchLocal() error {
+func (b *proxy) watchLocal() error {
 	if moved, err := b.LocalAddrsChanged(b.Cfg.Proxy.Forwarding); err != nil || !moved {
 		return err
 	}
@@ -195,12 +195,12 @@ func (b *box) watchLocal() error {
 }
 
 // loop looks after clock and keys, and swaps, until ctx ends.
-func (b *box) loop(ctx context.Context) {
+func (b *proxy) loop(ctx context.Context) {
 	tick := time.NewTicker(housekeeping)
 	defer tick.Stop()
 	swap := time.NewTicker(b.Cfg.Proxy.SwapPeriod)
 	defer swap.Stop()
-	again := time.NewTicker(againEvery)
+	again := time.NewTicker(retransmitEvery)
 	defer again.Stop()
 	for {
 		select {
@@ -221,7 +221,7 @@ func (b *box) loop(ctx context.Context) {
 			if !b.caching {
 				continue
 			}
-			if _, err := b.again.Send(againMost); err != nil {
+			if _, err := b.again.Send(retransmitMost); err != nil {
 				b.Log.Error("cannot retransmit SYN-ACKs", "error", err)
 			}
 		case <-b.Automatic.Tick():
@@ -246,14 +246,14 @@ func (b *box) loop(ctx context.Context) {
 }
 
 // loadKeys loads the keys that are lacking, up to the horizon.
-func (b *box) loadKeys() error {
+func (b *proxy) loadKeys() error {
 	return b.keys.Load(b.Opt.Now().Add(b.Cfg.ClockSkew), b.Cfg.Epoch, b.Cfg.KeyHorizon, func(n uint64) error {
 		return b.plane.PutKey(n, b.secret.EpochKey(n))
 	})
 }
 
 // reload applies a changed configuration, whole or not at all.
-func (b *box) reload() error {
+func (b *proxy) reload() error {
 	err := b.Reload(instance.Reloading{Secret: b.secret, Keys: &b.keys, Load: b.loadKeys,
 		Write: func(removed []uint32) error {
 			b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
@@ -265,17 +265,17 @@ func (b *box) reload() error {
 	return b.writeState()
 }
 
-func (b *box) writeState() error {
+func (b *proxy) writeState() error {
 	return instance.WriteState(b.Opt.StateDir, b.state())
 }
 
-func (b *box) state() instance.State {
+func (b *proxy) state() instance.State {
 	return instance.State{Config: b.Cfg, Numbers: b.Numbers,
-		Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), OneSided: b.watch.told, Refused: b.plane.NativeRefused()}
+		Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), OneSided: b.watch.warned, Refused: b.plane.NativeRefused()}
 }
 
 // stop leaves the proxy in place, or takes it down: SYNs go to the servers at once, and what is
 // translated goes on for the drain time.
-func (b *box) stop(ctx, force context.Context) error {
+func (b *proxy) stop(ctx, force context.Context) error {
 	return instance.End(ctx, force, b.Opt, b.Cfg.Instance, b.Cfg.Drain, b.keys.Until(b.Cfg.Epoch), b.Log)
 }

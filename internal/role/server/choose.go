@@ -78,9 +78,9 @@ type verdict struct {
 // whyNobody is why ports are translated that nobody serves.
 const whyNobody = "nothing listens"
 
-// inTheWay says what of this machine's rules and devices keeps connections to an address from
+// conflict says what of this machine's rules and devices keeps connections to an address from
 // being adopted; empty: nothing.
-func (f *facts) inTheWay(l netip.Prefix, port uint16) string {
+func (f *facts) conflict(l netip.Prefix, port uint16) string {
 	if f.machine == nil {
 		return ""
 	}
@@ -105,7 +105,7 @@ func (f *facts) divide(svc *config.Service, l netip.Prefix, width int) []piece {
 		case f.refused[s.Inode]:
 			v = verdict{config.TakeoverTranslate, "the kernel has refused to adopt for this listener"}
 		default:
-			if why := f.inTheWay(l, s.Port); why != "" {
+			if why := f.conflict(l, s.Port); why != "" {
 				v = verdict{config.TakeoverTranslate, why}
 			}
 		}

@@ -207,7 +207,7 @@ func (n *node) fill() error {
 		n.settings.StaleKeys = 1
 	}
 	n.settings.Smart, n.settings.FourEpochs = 0, 0
-	if n.cfg.WideEpochs() {
+	if n.cfg.FourEpochs() {
 		n.settings.FourEpochs = 1
 	}
 	if n.cfg.Server.Layout == config.LayoutSmartcookie {
@@ -241,15 +241,15 @@ func (n *node) setOwn() error {
 // setEdges tells where confirmations go; routes may change.
 func (n *node) setEdges() error {
 	for _, e := range n.cfg.Tagged.Edges {
-		if err := n.plane.SetEdge(e.ID, e.V4, e.V6, wayTo(e.V4), wayTo(e.V6)); err != nil {
+		if err := n.plane.SetEdge(e.ID, e.V4, e.V6, outputTo(e.V4), outputTo(e.V6)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// wayTo is the interface that the route to an address leads through; 0 if there is none.
-func wayTo(a netip.Addr) int {
+// outputTo is the interface that the route to an address leads through; 0 if there is none.
+func outputTo(a netip.Addr) int {
 	if !a.IsValid() {
 		return 0
 	}
@@ -352,7 +352,7 @@ func (n *node) watchReplies() {
 // refusals notices that nothing of the edges verifies.
 type refusals struct {
 	valid, forged uint64
-	told          bool
+	warned        bool
 }
 
 // refusedFew: fewer say nothing; any server drops a late ACK now and then.
@@ -375,10 +375,10 @@ func (n *node) watchRefusals() {
 	before := n.watch
 	if valid != before.valid { // reset the count
 		n.watch = refusals{valid, forged, false}
-	} else if forged-before.forged >= refusedFew && !before.told {
+	} else if forged-before.forged >= refusedFew && !before.warned {
 		n.log.Error("no packet that edges let through verifies here, and all are dropped: give edges and servers the same secret_file and epoch, and synchronise their clocks (unless all of it is a flood)",
 			"dropped", forged-before.forged)
-		n.watch.told = true
+		n.watch.warned = true
 	}
 }
 
