@@ -24,8 +24,8 @@ static __always_inline int tg_ingress_syn(struct __sk_buff *skb, const struct tg
 
 /* A packet that has been in the queue, for the stack to answer the SYN. */
 static __always_inline int tg_ingress_retransmit(struct __sk_buff *skb, const struct tg_packet *pkt,
-					    struct tg_split *e,
-					    const struct tg_server_settings *server)
+						 struct tg_split *e,
+						 const struct tg_server_settings *server)
 {
 	struct tg_counter_row *row = tg_server_row(pkt, TG_TO_SERVER);
 	struct tg_flow f;

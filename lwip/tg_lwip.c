@@ -361,7 +361,7 @@ static struct tcp_pcb *tg_pcb_rebuild(struct tcp_pcb_listen *lpcb, const struct 
 /* Undoes what tcp_input() did to the segment on its way here and gives it back
  * to tcp_input(), which now finds a connection. The caller keeps its reference. */
 static void tg_reinput(struct pbuf *p, struct tcp_hdr *hdr, u16_t opt_len, u16_t opt1_len,
-			   const u8_t *opt2)
+		       const u8_t *opt2)
 {
 	hdr->src = lwip_htons(hdr->src);
 	hdr->dest = lwip_htons(hdr->dest);

@@ -135,10 +135,10 @@ static __always_inline struct tg_split *tg_split_in(__u32 at, __u64 hash)
 	if (!b)
 		return 0;
 	return tg_split_entry(b, b->way[0].hash == hash   ? 0
-			       : b->way[1].hash == hash ? 1
-			       : b->way[2].hash == hash ? 2
-			       : b->way[3].hash == hash ? 3
-							: TG_SPLIT_WAYS);
+				 : b->way[1].hash == hash ? 1
+				 : b->way[2].hash == hash ? 2
+				 : b->way[3].hash == hash ? 3
+							  : TG_SPLIT_WAYS);
 }
 
 /* The entry of a connection; NULL if there is none. */

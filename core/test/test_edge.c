@@ -169,8 +169,8 @@ static void clocks_a_whole_epoch_apart(void **state)
 		for (phase = 0; phase < len; phase += 50)
 			for (h = 0; h <= len; h += 50)
 				assert_true(agrees_older((uint64_t)(1000 * len + phase),
-							(uint64_t)(1000 * len + phase + skew + h),
-							(uint64_t)len));
+							 (uint64_t)(1000 * len + phase + skew + h),
+							 (uint64_t)len));
 	assert_false(agrees_older((uint64_t)(1000 * len), (uint64_t)(999 * len - 1), (uint64_t)len));
 	assert_false(agrees_older((uint64_t)(1001 * len - 1), (uint64_t)(1003 * len), (uint64_t)len));
 }

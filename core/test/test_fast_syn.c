@@ -85,7 +85,7 @@ static bool is_intact(const uint8_t *frame, const struct tg_packet *syn)
 
 /* The answer by the slow path. Its length; 0 if the SYN is not to be answered. */
 static uint32_t slow_path(const uint8_t *frame, uint32_t len, const struct tg_service *svc,
-			 uint64_t epoch, uint8_t *out)
+			  uint64_t epoch, uint8_t *out)
 {
 	struct tg_packet syn = {0};
 	enum tg_parse_result result = tg_packet_parse(&syn, frame, frame + len);
