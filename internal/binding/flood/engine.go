@@ -66,7 +66,7 @@ type Engine struct {
 	nextReview  time.Time
 	changed     bool // by repair, since the last summary
 	lastID      uint32
-	forwards    bucket
+	forwards    limiter
 }
 
 type ban struct {
@@ -86,8 +86,8 @@ type peer struct {
 	queued int // bytes handed out and not yet sent
 	heard  time.Time
 
-	read, serve, push, ignored bucket
-	waiting                    []*decoded // requests that wait for the serve bucket
+	read, serve, push, ignored limiter
+	waiting                    []*decoded // requests that wait for their share
 
 	roots     [store.Trees]store.Hash
 	haveRoots bool
@@ -104,7 +104,7 @@ const (
 // New makes an engine without peers.
 func New(o Options) *Engine {
 	o.Limits.setDefaults()
-	return &Engine{opts: o, forwards: newBucket(o.Limits.ForwardRate, 4*o.Limits.ForwardRate, time.Time{}), store: o.Store, rand: rand.New(rand.NewPCG(o.Seed, 0x7469646567617465)),
+	return &Engine{opts: o, forwards: newLimiter(o.Limits.ForwardRate, 4*o.Limits.ForwardRate), store: o.Store, rand: rand.New(rand.NewPCG(o.Seed, 0x7469646567617465)),
 		peers: map[Peer]*peer{}, bans: map[Peer]ban{}, inFlight: map[binding.Digest]flight{}, seen: newRecent(maxSeen)}
 }
 
@@ -121,8 +121,8 @@ func (e *Engine) Connect(id Peer, now time.Time) error {
 	case len(e.peers) >= l.Peers:
 		return fmt.Errorf("peer %s: %s: %d connections", id, TooMany, len(e.peers))
 	}
-	p := &peer{id: id, heard: now, read: newBucket(l.ReadRate, l.ReadRate, now), serve: newBucket(l.ServeRate, l.ServeRate, now),
-		push: newBucket(l.PushRate, l.PushBurst, now), ignored: newBucket(l.IgnoreRate, 10*l.IgnoreRate, now)}
+	p := &peer{id: id, heard: now, read: newLimiter(l.ReadRate, l.ReadRate), serve: newLimiter(l.ServeRate, l.ServeRate),
+		push: newLimiter(l.PushRate*pushCost, l.PushBurst*pushCost), ignored: newLimiter(l.IgnoreRate, 10*l.IgnoreRate)}
 	p.pull.init()
 	e.peers[id] = p
 	e.order = append(e.order, p)
@@ -279,7 +279,7 @@ func (e *Engine) Sent(id Peer, n int) {
 // bounds what it can make us work. Call it once for each message.
 func (e *Engine) Wait(id Peer, n int, now time.Time) time.Duration {
 	if p := e.peers[id]; p != nil {
-		return p.read.wait(float64(n), now)
+		return p.read.pay(n, now)
 	}
 	return 0
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"tidegate/internal/binding"
 )
 
@@ -63,41 +65,31 @@ func (l *Limits) setDefaults() {
 	orTime(&l.SilenceTime, 30*time.Second)
 }
 
-// bucket is a token bucket; its clock is its callers'.
-type bucket struct {
-	rate, burst, level float64
-	last               time.Time
+// limiter is a token bucket that may run into debt: what comes is paid for afterwards, however large it is.
+// Its clock is its callers'.
+type limiter struct{ *rate.Limiter }
+
+func newLimiter(perSecond, burst float64) limiter {
+	return limiter{rate.NewLimiter(rate.Limit(perSecond), max(1, int(burst)))}
 }
 
-func newBucket(rate, burst float64, now time.Time) bucket {
-	return bucket{rate: rate, burst: burst, level: burst, last: now}
-}
-
-func (b *bucket) refill(now time.Time) {
-	if d := now.Sub(b.last); d > 0 {
-		b.level = min(b.burst, b.level+b.rate*d.Seconds())
-		b.last = now
+// pay takes n tokens and returns how long the debt lasts that there is then.
+func (l limiter) pay(n int, now time.Time) (wait time.Duration) {
+	for n > 0 { // a reservation is never more than the burst
+		part := min(n, l.Burst())
+		wait = l.ReserveN(now, part).DelayFrom(now)
+		n -= part
 	}
+	return wait
 }
 
-// take takes n tokens if any are there; the level may become negative.
-func (b *bucket) take(n float64, now time.Time) bool {
-	b.refill(now)
-	if b.level <= 0 {
+// take pays if there is no debt.
+func (l limiter) take(n int, now time.Time) bool {
+	if l.TokensAt(now) <= 0 {
 		return false
 	}
-	b.level -= n
+	l.pay(n, now)
 	return true
-}
-
-// wait takes n tokens and returns how long to wait for them.
-func (b *bucket) wait(n float64, now time.Time) time.Duration {
-	b.refill(now)
-	b.level -= n
-	if b.level >= 0 {
-		return 0
-	}
-	return time.Duration(-b.level / b.rate * float64(time.Second))
 }
 
 // Reason says why a connection is closed. The numbers are those of docs/bindings.md.

@@ -79,6 +79,9 @@ func TestReadPace(t *testing.T) {
 	if d := a.Wait(id, 500, w.now); d != 500*time.Millisecond {
 		t.Errorf("500 bytes more at 1000 bytes/s: %s", d)
 	}
+	if d := a.Wait(id, 3200, w.now); d != 3700*time.Millisecond { // more than the burst
+		t.Errorf("3200 bytes more at 1000 bytes/s: %s", d)
+	}
 }
 
 func TestSlowAndSilentPeers(t *testing.T) {

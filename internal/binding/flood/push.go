@@ -12,6 +12,9 @@ import (
 // budget: replacing one may mean looking through the whole store.
 const governCost = 20
 
+// pushCost is what any other record costs, in tokens; one that is known already costs a tenth.
+const pushCost = 10
+
 // Publish takes a record of our own, stores it and pushes it to every peer.
 func (e *Engine) Publish(raw []byte, now time.Time) (*binding.Record, error) {
 	r, err := e.store.Admit(raw, now)
@@ -32,9 +35,9 @@ func (e *Engine) pushed(p *peer, records [][]byte, now time.Time) {
 		}
 		digest := binding.DigestOf(raw)
 		seen := e.seen.has(digest)
-		cost := 1.0
+		cost := pushCost
 		if seen { // in a mesh most records come more than once
-			cost = 0.1
+			cost = 1
 			e.stats.PushSeen++
 		}
 		if !p.push.take(cost, now) {
@@ -56,7 +59,7 @@ func (e *Engine) judgePushed(p *peer, raw []byte, digest binding.Digest, now tim
 	if code == binding.OK {
 		e.seen.add(digest)
 		if r.Governs() {
-			p.push.take(governCost-1, now)
+			p.push.take((governCost-1)*pushCost, now)
 		}
 		e.accepted(r, p)
 		e.forward(r, p, now)

@@ -46,7 +46,7 @@ func (e *Engine) serve(p *peer, d *decoded, now time.Time) {
 	case GetRecords:
 		msg = encode(Records, d.id, e.findRecords(&d.getRecords))
 	}
-	p.serve.take(float64(len(msg)), now)
+	p.serve.pay(len(msg), now)
 	e.send(p, msg)
 }
 
