@@ -73,25 +73,13 @@ func (b *edge) start() (err error) {
 	if err != nil {
 		return err
 	}
-	instance.TellLost(b.Log, b.plane.Lost)
-	if err := b.fill(); err != nil {
-		b.plane.Close()
-		return err
-	}
-	b.Modes, err = b.plane.Attach(b.AttachOptions())
-	if err != nil {
-		b.plane.Close()
-		return err
-	}
-	err = b.ConfigureForwarding(b.Cfg.Edge.Forwarding)
-	if err == nil {
-		err = instance.Settle(b.Opt, b.state(), b.Log, b.plane)
-	}
-	if err != nil {
-		err = errors.Join(err, b.UndoForwarding())
-		b.plane.Close()
-	}
-	return err
+	return b.Install(b.path())
+}
+
+// path is what installing and reloading work on.
+func (b *edge) path() instance.Path {
+	return instance.Path{Plane: b.plane, Maps: b.plane.Plane, Fill: b.fill, Write: b.writeServices, State: b.state,
+		Forwarding: func() config.Forwarding { return b.Cfg.Edge.Forwarding }}
 }
 
 // fill writes settings, keys and services before anything is attached.
@@ -117,9 +105,7 @@ func (b *edge) fill() error {
 	if err := errors.Join(b.loadKeys(), b.plane.SetEdgePorts(b.Cfg.Interfaces, inside)); err != nil {
 		return err
 	}
-	b.Numbers.Assign(b.Cfg.Services)
-	b.Automatic = instance.NewAutomatic(b.Opt, b.Cfg)
-	b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
+	b.AssignServices()
 	b.filter.turned = time.Now()
 	return b.writeServices()
 }
@@ -142,15 +128,6 @@ func (b *edge) writeServices() error {
 	}
 	return errors.Join(b.plane.SetForwarding(bridge, e.FastPath == config.FastAll), b.plane.SetEdge(b.own), b.writeTagged(),
 		b.plane.SetServices(targets, &b.Settings))
-}
-
-// watchLocal rewrites the services if this edge's own addresses, which are an exception
-// from them, have changed.
-func (b *edge) watchLocal() error {
-	if moved, err := b.LocalAddrsChanged(b.Cfg.Edge.Forwarding); err != nil || !moved {
-		return err
-	}
-	return b.writeServices()
 }
 
 // loop looks after clock, keys and filter until ctx ends.
@@ -196,7 +173,7 @@ func (b *edge) loop(ctx context.Context) {
 			}
 		case <-tick.C:
 			b.SetClock()
-			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.Settings), b.watchLocal(), b.watchFilter(time.Now())); err != nil {
+			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.Settings), b.WatchLocal(b.path()), b.watchFilter(time.Now())); err != nil {
 				b.Log.Error("housekeeping", "error", err)
 			}
 		}
@@ -209,21 +186,7 @@ func (b *edge) loadKeys() error {
 }
 
 // reload applies a changed configuration, whole or not at all.
-func (b *edge) reload() error {
-	err := b.Reload(instance.Reloading{Secret: b.secret, Keys: &b.keys, Load: b.loadKeys,
-		Write: func(removed []uint32) error {
-			b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
-			return errors.Join(b.writeServices(), plane.ClearCounters(b.plane.Map("tg_counters"), removed...))
-		}})
-	if err != nil {
-		return err
-	}
-	return b.writeState()
-}
-
-func (b *edge) writeState() error {
-	return instance.WriteState(b.Opt.StateDir, b.state())
-}
+func (b *edge) reload() error { return b.ReloadPath(b.path(), b.secret, &b.keys, b.loadKeys) }
 
 func (b *edge) state() instance.State {
 	return instance.State{Config: b.Cfg, Numbers: b.Numbers, Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), Refused: b.plane.NativeRefused()}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidegate/internal/config"
+	"tidegate/internal/instance"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
 )
@@ -82,7 +83,7 @@ func (b *proxy) watchSides() {
 		answered += sum[schema.CounterFlowReady] + sum[schema.CounterFlowRefused] + sum[schema.CounterFlowOlder]
 	}
 	if b.seeSides(now, opened, answered) {
-		if err := b.writeState(); err != nil {
+		if err := instance.WriteState(b.Opt.StateDir, b.state()); err != nil {
 			b.Log.Error("state file", "error", err)
 		}
 	}

@@ -33,14 +33,14 @@ const (
 // proxy is one running instance.
 type proxy struct {
 	*instance.Instance
-	secret  *keys.Roll
-	plane   *plane.Proxy
-	own     plane.ProxySettings
-	keys    keys.Loader
-	watch   sides
-	flows   flowAge
-	again   *plane.Retransmitter
-	caching bool // some service has strategy cache
+	secret      *keys.Roll
+	plane       *plane.Proxy
+	own         plane.ProxySettings
+	keys        keys.Loader
+	watch       sides
+	flows       flowAge
+	retransmits *plane.Retransmitter
+	caching     bool // some service has strategy cache
 }
 
 // Run protects the servers behind this proxy until ctx ends; see instance.End. When force is
@@ -60,7 +60,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 	}
 	defer b.secret.Zero()
 	defer b.plane.Close()
-	defer b.again.Close()
+	defer b.retransmits.Close()
 	if opt.Ready != nil {
 		opt.Ready()
 	}
@@ -91,33 +91,17 @@ func (b *proxy) start() (err error) {
 	if err != nil {
 		return err
 	}
-	instance.TellLost(b.Log, b.plane.Lost)
-	if err := b.fill(); err != nil {
-		b.plane.Close()
-		return err
-	}
-	if b.again, err = b.plane.NewRetransmitter(); err != nil {
-		b.plane.Close()
-		return err
-	}
-	b.Modes, err = b.plane.Attach(b.AttachOptions())
-	if err != nil {
-		b.plane.Close()
-		return err
-	}
-	err = b.ConfigureForwarding(b.Cfg.Proxy.Forwarding)
-	if err == nil {
-		err = instance.Settle(b.Opt, b.state(), b.Log, b.plane)
-	}
-	if err != nil {
-		err = errors.Join(err, b.UndoForwarding())
-		b.plane.Close()
-	}
-	return err
+	return b.Install(b.path())
+}
+
+// path is what installing and reloading work on.
+func (b *proxy) path() instance.Path {
+	return instance.Path{Plane: b.plane, Maps: b.plane.Plane, Fill: b.fill, Write: b.writeServices, State: b.state,
+		Forwarding: func() config.Forwarding { return b.Cfg.Proxy.Forwarding }}
 }
 
 // fill writes settings, keys and services before anything is attached.
-func (b *proxy) fill() error {
+func (b *proxy) fill() (err error) {
 	if err := b.FillSettings(); err != nil {
 		return err
 	}
@@ -143,10 +127,12 @@ func (b *proxy) fill() error {
 	if err := errors.Join(b.loadKeys(), b.plane.SetPorts(b.Cfg.Interfaces)); err != nil {
 		return err
 	}
-	b.Numbers.Assign(b.Cfg.Services)
-	b.Automatic = instance.NewAutomatic(b.Opt, b.Cfg)
-	b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
-	return b.writeServices()
+	b.AssignServices()
+	if err := b.writeServices(); err != nil {
+		return err
+	}
+	b.retransmits, err = b.plane.NewRetransmitter()
+	return err
 }
 
 // writeServices makes the maps hold the configuration: strategies before the
@@ -185,23 +171,14 @@ func (b *proxy) writeServices() (err error) {
 	return b.plane.SetServices(targets, &b.Settings)
 }
 
-// watchLocal rewrites the services if this proxy's own addresses, which are an exception
-// from them, have changed.
-func (b *proxy) watchLocal() error {
-	if moved, err := b.LocalAddrsChanged(b.Cfg.Proxy.Forwarding); err != nil || !moved {
-		return err
-	}
-	return b.writeServices()
-}
-
 // loop looks after clock and keys, and swaps, until ctx ends.
 func (b *proxy) loop(ctx context.Context) {
 	tick := time.NewTicker(housekeeping)
 	defer tick.Stop()
 	swap := time.NewTicker(b.Cfg.Proxy.SwapPeriod)
 	defer swap.Stop()
-	again := time.NewTicker(retransmitEvery)
-	defer again.Stop()
+	due := time.NewTicker(retransmitEvery)
+	defer due.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -217,11 +194,11 @@ func (b *proxy) loop(ctx context.Context) {
 			if err := b.swapTables(); err != nil {
 				b.Log.Error("cannot swap the tables", "error", err)
 			}
-		case <-again.C:
+		case <-due.C:
 			if !b.caching {
 				continue
 			}
-			if _, err := b.again.Send(retransmitMost); err != nil {
+			if _, err := b.retransmits.Send(retransmitMost); err != nil {
 				b.Log.Error("cannot retransmit SYN-ACKs", "error", err)
 			}
 		case <-b.Automatic.Tick():
@@ -233,7 +210,7 @@ func (b *proxy) loop(ctx context.Context) {
 			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.Settings)); err != nil {
 				b.Log.Error("housekeeping", "error", err)
 			}
-			if err := b.watchLocal(); err != nil {
+			if err := b.WatchLocal(b.path()); err != nil {
 				b.Log.Error("cannot read this machine's addresses", "error", err)
 			}
 			b.watchSides()
@@ -253,21 +230,7 @@ func (b *proxy) loadKeys() error {
 }
 
 // reload applies a changed configuration, whole or not at all.
-func (b *proxy) reload() error {
-	err := b.Reload(instance.Reloading{Secret: b.secret, Keys: &b.keys, Load: b.loadKeys,
-		Write: func(removed []uint32) error {
-			b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
-			return errors.Join(b.writeServices(), plane.ClearCounters(b.plane.Map("tg_counters"), removed...))
-		}})
-	if err != nil {
-		return err
-	}
-	return b.writeState()
-}
-
-func (b *proxy) writeState() error {
-	return instance.WriteState(b.Opt.StateDir, b.state())
-}
+func (b *proxy) reload() error { return b.ReloadPath(b.path(), b.secret, &b.keys, b.loadKeys) }
 
 func (b *proxy) state() instance.State {
 	return instance.State{Config: b.Cfg, Numbers: b.Numbers,

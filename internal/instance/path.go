@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"errors"
+
+	"tidegate/internal/config"
+	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+)
+
+// Path is the packet path of an edge or a proxy in the kernel.
+type Path struct {
+	Plane interface {
+		Attached
+		Attach(plane.AttachOptions) (map[string]plane.XDPMode, error)
+		Close()
+	}
+	Maps       *plane.Plane
+	Forwarding func() config.Forwarding
+	Fill       func() error // writes settings, keys and services before anything is attached
+	Write      func() error // makes the maps hold the configuration's services
+	State      func() State
+}
+
+// Install brings a packet path that is loaded into force. If it fails, all is as it was before, and
+// the path is closed.
+func (b *Instance) Install(p Path) (err error) {
+	defer func() {
+		if err != nil {
+			p.Plane.Close()
+		}
+	}()
+	TellLost(b.Log, p.Maps.Lost)
+	if err := p.Fill(); err != nil {
+		return err
+	}
+	if b.Modes, err = p.Plane.Attach(b.AttachOptions()); err != nil {
+		return err
+	}
+	if err = b.ConfigureForwarding(p.Forwarding()); err == nil {
+		err = Settle(b.Opt, p.State(), b.Log, p.Plane)
+	}
+	if err != nil {
+		err = errors.Join(err, b.UndoForwarding())
+	}
+	return err
+}
+
+// AssignServices numbers the services and prepares the detector for them.
+func (b *Instance) AssignServices() {
+	b.Numbers.Assign(b.Cfg.Services)
+	b.Automatic = NewAutomatic(b.Opt, b.Cfg)
+	b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
+}
+
+// WatchLocal writes the services again if this machine's own addresses, which are an exception from
+// them, have changed.
+func (b *Instance) WatchLocal(p Path) error {
+	if moved, err := b.LocalAddrsChanged(p.Forwarding()); err != nil || !moved {
+		return err
+	}
+	return p.Write()
+}
+
+// ReloadPath applies a changed configuration to a packet path, whole or not at all.
+func (b *Instance) ReloadPath(p Path, secret *keys.Roll, loader *keys.Loader, load func() error) error {
+	err := b.Reload(Reloading{Secret: secret, Keys: loader, Load: load,
+		Write: func(removed []uint32) error {
+			b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
+			return errors.Join(p.Write(), plane.ClearCounters(p.Maps.Map("tg_counters"), removed...))
+		}})
+	if err != nil {
+		return err
+	}
+	return WriteState(b.Opt.StateDir, p.State())
+}
