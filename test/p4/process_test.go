@@ -3,11 +3,7 @@
 package p4_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,13 +14,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"tidegate/internal/config"
 	"tidegate/internal/lab/rig"
-	"tidegate/internal/status"
 	"tidegate/test/world"
 )
 
@@ -64,31 +57,9 @@ func builtTidegate(t *testing.T) string {
 
 // daemon is `tidegate run` with plane: p4, one process after another.
 type daemon struct {
-	t        *testing.T
-	do       func(func() error) error // where it runs
-	config   string
-	instance string
-
-	cmd   *exec.Cmd
-	said  *lockedBuffer // on stderr
-	ready chan struct{}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	*world.Instance
+	*world.Process
+	past string // what earlier processes logged
 }
 
 func daemonText(instance, notifications, lines string) string {
@@ -104,123 +75,45 @@ func TestConfigurationsAreValid(t *testing.T) {
 	}
 }
 
-// newDaemon writes its configuration; lines follow those that every one has.
-func newDaemon(t *testing.T, do func(func() error) error, notifications, lines string) *daemon {
+// newDaemon writes its configuration; lines follow those that every one has. A nil namespace is that of the calling thread.
+func newDaemon(t *testing.T, ns *rig.Namespace, notifications, lines string) *daemon {
 	t.Helper()
 	dir := t.TempDir()
 	owner, err := rig.Self()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &daemon{t: t, do: do, config: filepath.Join(dir, "switch.yaml"), instance: fmt.Sprintf("%s%s-p4x%d", rig.InstPrefix, owner, instances.Add(1))}
-	text := daemonText(d.instance, notifications, lines)
-	for name, content := range map[string]string{"switch.yaml": text, "secret": strings.Repeat("5a", 32) + "\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() {
-		if d.cmd != nil {
-			_ = d.cmd.Process.Kill()
-			_ = d.cmd.Wait()
-		}
-		(&world.Instance{Name: d.instance}).Forget()
-		if t.Failed() {
-			t.Logf("the controller said:\n%s", d.said)
-		}
-	})
+	d := &daemon{Instance: &world.Instance{T: t, NS: ns, Binary: builtTidegate(t), Name: fmt.Sprintf("%s%s-p4x%d", rig.InstPrefix, owner, instances.Add(1)),
+		Config: filepath.Join(dir, "switch.yaml")}}
+	d.Write(daemonText(d.Name, notifications, lines))
+	world.WriteSecret(t, dir)
 	return d
 }
 
 func (d *daemon) start() {
-	d.t.Helper()
-	if d.said == nil {
-		d.said = &lockedBuffer{}
-	}
-	d.cmd, d.ready = exec.Command(builtTidegate(d.t), "run", "-c", d.config), make(chan struct{})
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	d.cmd.Stderr = d.said
-	out, err := d.cmd.StdoutPipe()
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	if err := d.do(d.cmd.Start); err != nil {
-		d.t.Fatal(err)
-	}
-	ready := d.ready
-	go func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if lines.Text() == "ready" {
-				close(ready)
-			}
-		}
-	}()
+	d.T.Helper()
+	d.past = d.logs()
+	d.Process = d.Launch()
 }
 
-func (d *daemon) awaitReady() {
-	d.t.Helper()
-	select {
-	case <-d.ready:
-	case <-time.After(patience):
-		d.t.Fatalf("the controller is not ready: %s", d.said)
+// logs is what all its processes have logged.
+func (d *daemon) logs() string {
+	if d.Process == nil {
+		return ""
 	}
+	return d.past + d.Stderr.String()
 }
 
-// kill ends it silently.
-func (d *daemon) kill() {
-	d.t.Helper()
-	_ = d.cmd.Process.Kill()
-	_ = d.cmd.Wait()
-	d.cmd = nil
-}
+// logged says how often a text is in the logs of all its processes.
+func (d *daemon) logged(text string) int { return strings.Count(d.logs(), text) }
 
-// stop ends it as Ctrl-C does: the switch then forwards everything.
-func (d *daemon) stop() { d.end(syscall.SIGINT) }
-
-func (d *daemon) end(how syscall.Signal) {
-	d.t.Helper()
-	if err := d.cmd.Process.Signal(how); err != nil {
-		d.t.Fatal(err)
-	}
-	if err := d.cmd.Wait(); err != nil {
-		d.t.Errorf("after %s: %v", how, err)
-	}
-	d.cmd = nil
-}
-
-func (d *daemon) await(what string, reached func() bool) {
-	d.t.Helper()
-	for deadline := time.Now().Add(patience); !reached(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			d.t.Fatalf("timed out waiting for: %s; it said %s", what, d.said)
-		}
-	}
-}
-
-func (d *daemon) awaitSaid(text string) {
-	d.t.Helper()
-	d.await(text, func() bool { return strings.Contains(d.said.String(), text) })
-}
-
-// status is `tidegate status --json`.
-func (d *daemon) status() (st status.Status) {
-	d.t.Helper()
-	cmd := exec.Command(builtTidegate(d.t), "status", "--instance", d.instance, "--json")
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := d.do(cmd.Start); err != nil {
-		d.t.Fatal(err)
-	}
-	if err := errors.Join(cmd.Wait(), json.Unmarshal(out.Bytes(), &st)); err != nil {
-		d.t.Fatalf("status: %v: %s", err, said.String())
-	}
-	return st
-}
+// ready says whether the process is.
+func (d *daemon) ready() bool { return strings.Contains(d.Stdout.String(), "ready\n") }
 
 // metric reads one row of /metrics.
 func (d *daemon) metric(row string) (value string) {
-	d.t.Helper()
-	err := d.do(func() error {
+	d.T.Helper()
+	err := d.In(func() error {
 		conn, err := (&net.Dialer{Timeout: patience}).DialContext(context.Background(), "tcp4", metricsAddr)
 		if err != nil {
 			return err
@@ -241,7 +134,7 @@ func (d *daemon) metric(row string) (value string) {
 		return err
 	})
 	if err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
 	return value
 }

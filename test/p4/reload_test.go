@@ -14,23 +14,23 @@ import (
 
 // change replaces text in the daemon's configuration and has it read again.
 func (d *daemon) change(old, new, answer string) {
-	d.t.Helper()
-	text, err := os.ReadFile(d.config)
+	d.T.Helper()
+	text, err := os.ReadFile(d.Config)
 	if err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
 	changed := strings.Replace(string(text), old, new, 1)
 	if changed == string(text) {
-		d.t.Fatalf("%q is not in the configuration", old)
+		d.T.Fatalf("%q is not in the configuration", old)
 	}
-	if err := os.WriteFile(d.config, []byte(changed), 0o600); err != nil {
-		d.t.Fatal(err)
+	if err := os.WriteFile(d.Config, []byte(changed), 0o600); err != nil {
+		d.T.Fatal(err)
 	}
-	before := strings.Count(d.said.String(), answer)
-	if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		d.t.Fatal(err)
+	before := d.logged(answer)
+	if err := d.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		d.T.Fatal(err)
 	}
-	d.await(answer, func() bool { return strings.Count(d.said.String(), answer) > before })
+	d.Await(answer, func() bool { return d.logged(answer) > before })
 }
 
 // TestReload: services come and go without a flow or a count lost; what cannot be is
@@ -39,7 +39,7 @@ func TestReload(t *testing.T) {
 	e, d := newDaemonEdge(t, "0s")
 	e.startSwitch()
 	d.start()
-	d.awaitReady()
+	d.AwaitReady()
 	ends := attackEnds["ipv6"]
 	ack := e.handshake(ends[0], ends[1], 5000)
 	check := func(when string, api bool) {
@@ -59,7 +59,7 @@ func TestReload(t *testing.T) {
 	const one, two = "services: [{name: web, ports: [80]}]", "services: [{name: api, ports: [81]}, {name: web, ports: [80]}]"
 	d.change(one, two, "the configuration was reloaded")
 	check("with another service before it", true)
-	st := d.status()
+	st := d.Status()
 	if len(st.Services) != 2 || st.Services[0].Name != "api" || st.Services[0].Counters["syn"] != 1 ||
 		st.Services[1].Counters["cookie_valid"] != 1 || st.Services[1].Counters["drop_ack"] != 2 {
 		t.Errorf("counters: %+v", st.Services)
@@ -74,7 +74,7 @@ func TestReload(t *testing.T) {
 	d.change("interfaces: nonsense: [", "interfaces: [sw1, sw2]", "the configuration was reloaded")
 	d.change(two, one, "the configuration was reloaded")
 	check("as at first", false)
-	d.stop()
+	d.Interrupt()
 }
 
 // TestSecretChanges: another secret takes the place of the first in some epoch, while handshakes
@@ -82,11 +82,11 @@ func TestReload(t *testing.T) {
 func TestSecretChanges(t *testing.T) {
 	e, d := newDaemonEdge(t, "0s")
 	e.startSwitch()
-	if err := os.WriteFile(filepath.Join(filepath.Dir(d.config), "next"), []byte(strings.Repeat("c3", 32)+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(filepath.Dir(d.Config), "next"), []byte(strings.Repeat("c3", 32)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d.start()
-	d.awaitReady()
+	d.AwaitReady()
 	from := time.Now().Add(3 * time.Second)
 	d.change("secret_file: secret\n", fmt.Sprintf("secret_file: secret\nnext_secret_file: next\nnext_secret_from: %s\n", from.UTC().Format(time.RFC3339Nano)),
 		"the configuration was reloaded")
@@ -110,7 +110,7 @@ func TestSecretChanges(t *testing.T) {
 			queue, done = queue[1:], done+1
 		}
 	}
-	if counts := d.status().Services[0].Counters; int(counts["cookie_valid"]) != done || done < 50 {
+	if counts := d.Status().Services[0].Counters; int(counts["cookie_valid"]) != done || done < 50 {
 		t.Errorf("%d handshakes, %v", done, counts)
 	}
 	// The keys are those of the new secret alone: with it as the only one, the handshake ends.
@@ -125,5 +125,5 @@ func TestSecretChanges(t *testing.T) {
 		t.Error("a handshake of the new secret ended with the old one as the only one")
 	}
 	t.Logf("%d handshakes, each 0.9 s old, while the secret changed", done)
-	d.stop()
+	d.Interrupt()
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -33,9 +32,6 @@ inside: [sw2]
 services: [{name: web, ports: [80]}]
 `
 
-// here runs things on the test's own thread, which is in the bench's namespace.
-func here(f func() error) error { return f() }
-
 // realPorts are the ports of the switch between Linux hosts.
 const realPorts = "interfaces: [tg-legit, tg-inner]\ninside: [tg-inner]\n"
 
@@ -52,7 +48,7 @@ func authLines() string {
 // newDaemonEdge is an edge with the real controller beside it.
 func newDaemonEdge(t *testing.T, learn string) (*attackedEdge, *daemon) {
 	e := &attackedEdge{bench: newStoppedBench(t, edgeProgram), t: t}
-	return e, newDaemon(t, here, e.notifications, fmt.Sprintf(edgeLines, learn))
+	return e, newDaemon(t, nil, e.notifications, fmt.Sprintf(edgeLines, learn))
 }
 
 func (e *attackedEdge) unknown(n int) []byte {
@@ -67,7 +63,7 @@ func TestControllerKilled(t *testing.T) {
 	e, d := newDaemonEdge(t, "0s")
 	e.startSwitch()
 	d.start()
-	d.awaitReady()
+	d.AwaitReady()
 	flows := map[string][]byte{}
 	for name, ends := range attackEnds {
 		ack := e.handshake(ends[0], ends[1], 5000)
@@ -77,7 +73,7 @@ func TestControllerKilled(t *testing.T) {
 		at := len(ack) - 20
 		flows[name] = frameOf(ends[0], ends[1], 5000, 80, be32(ack[at+4:])+1, be32(ack[at+8:]), 0x18)
 	}
-	d.await("both addresses", func() bool { return d.status().P4.MACs.Outside == 1 })
+	d.Await("both addresses", func() bool { return d.Status().P4.MACs.Outside == 1 })
 	check := func(when string) {
 		t.Helper()
 		for name, flow := range flows {
@@ -88,21 +84,17 @@ func TestControllerKilled(t *testing.T) {
 	}
 	handshakes, attacked := 0, 0
 	for round := range 3 {
-		d.kill()
-		if st := d.status(); st.Running || !st.P4.Answers || st.Services[0].Counters["cookie_valid"] == 0 {
+		d.Kill()
+		if st := d.Status(); st.Running || !st.P4.Answers || st.Services[0].Counters["cookie_valid"] == 0 {
 			t.Errorf("status of a killed one: %+v", st)
 		}
 		check("without a controller")
 		ends := attackEnds["ipv6"]
 		begun := e.handshake(ends[0], ends[1], uint16(6000+round))
 		d.start()
-		for done := false; !done; { // traffic without a pause while it begins
-			select {
-			case <-d.ready:
-				done = true
-			case <-time.After(patience):
-				t.Fatalf("not ready: %s", d.said)
-			default:
+		for deadline := time.Now().Add(patience); !d.ready(); { // traffic without a pause while it begins
+			if d.Ended() || time.Now().After(deadline) {
+				t.Fatalf("not ready: %s", d.logs())
 			}
 			check("while it begins")
 			var forged [][]byte
@@ -125,14 +117,14 @@ func TestControllerKilled(t *testing.T) {
 		}
 		check("afterwards")
 	}
-	if n := strings.Count(d.said.String(), "took over a switch"); n != 3 {
+	if n := d.logged("took over a switch"); n != 3 {
 		t.Errorf("it said %d times that it took over, want 3", n)
 	}
-	if st := d.status(); !st.Running || st.P4.MACs.Outside != 1 {
+	if st := d.Status(); !st.Running || st.P4.MACs.Outside != 1 {
 		t.Errorf("afterwards: %+v", st.P4)
 	}
-	d.end(syscall.SIGTERM) // leaves the switch as it is
-	if st := d.status(); st.Running || !st.P4.Answers {
+	d.End(syscall.SIGTERM) // leaves the switch as it is
+	if st := d.Status(); st.Running || !st.P4.Answers {
 		t.Errorf("after SIGTERM: %+v", st)
 	}
 	check("after SIGTERM")
@@ -141,7 +133,7 @@ func TestControllerKilled(t *testing.T) {
 	}
 	attacked++
 	d.start()
-	d.awaitReady()
+	d.AwaitReady()
 	t.Logf("%d handshakes and %d forged ACKs while controllers began", handshakes, attacked)
 
 	// Keys go on across epochs, laid by three controllers.
@@ -151,7 +143,7 @@ func TestControllerKilled(t *testing.T) {
 			t.Fatalf("handshake %d did not pass", handshakes)
 		}
 	}
-	st := d.status()
+	st := d.Status()
 	counts := st.Services[0].Counters
 	if counts["drop_no_key"] != 0 || counts["pass_no_key"] != 0 || int(counts["drop_ack"]) != attacked {
 		t.Errorf("%d ACKs were forged: %v", attacked, counts)
@@ -160,7 +152,7 @@ func TestControllerKilled(t *testing.T) {
 	if got := d.metric(row); got != fmt.Sprint(attacked) {
 		t.Errorf("%s is %q, want %d", row, got, attacked)
 	}
-	d.stop()
+	d.Interrupt()
 	if n := e.send(e.unknown(1)); n != 1 {
 		t.Error("stopped, the switch does not forward everything")
 	}
@@ -175,12 +167,12 @@ func be32(b []byte) uint32 {
 func TestSwitchRestarted(t *testing.T) {
 	e, d := newDaemonEdge(t, "0s")
 	d.start()
-	d.awaitSaid("waiting for the switch")
-	if st := d.status(); !st.Running || st.P4.Answers || st.P4.Why == "" {
+	d.AwaitLog("waiting for the switch")
+	if st := d.Status(); !st.Running || st.P4.Answers || st.P4.Why == "" {
 		t.Errorf("before there is a switch: %+v", st.P4)
 	}
 	e.startSwitch()
-	d.awaitReady()
+	d.AwaitReady()
 	ends := attackEnds["ipv4"]
 	for round := range 2 {
 		if n := e.send(e.unknown(0)); n != 0 {
@@ -189,24 +181,24 @@ func TestSwitchRestarted(t *testing.T) {
 		if n := e.send(e.handshake(ends[0], ends[1], uint16(5000+round))); n != 1 {
 			t.Errorf("round %d: the ACK did not come through", round)
 		}
-		d.await("the address", func() bool { return d.status().P4.MACs.Outside == 1 })
+		d.Await("the address", func() bool { return d.Status().P4.MACs.Outside == 1 })
 		e.killSwitch()
-		d.awaitSaid("the switch no longer answers")
-		d.await("the status", func() bool { return !d.status().P4.Answers })
+		d.AwaitLog("the switch no longer answers")
+		d.Await("the status", func() bool { return !d.Status().P4.Answers })
 		if got := d.metric("tidegate_switch_answers"); got != "0" {
 			t.Errorf("tidegate_switch_answers is %q", got)
 		}
 		e.startSwitch()
-		d.await("everything is told again", func() bool {
-			return strings.Count(d.said.String(), "its state was programmed again") == round+1
+		d.Await("everything is told again", func() bool {
+			return d.logged("its state was programmed again") == round+1
 		})
-		if st := d.status(); !st.P4.Answers || st.P4.Restarts != uint64(round+1) {
+		if st := d.Status(); !st.P4.Answers || st.P4.Restarts != uint64(round+1) {
 			t.Errorf("round %d: afterwards %+v", round, st.P4)
 		}
 	}
 	e.killSwitch()
-	d.awaitSaid("the switch no longer answers")
-	d.stop() // without a switch, too
+	d.AwaitLog("the switch no longer answers")
+	d.Interrupt() // without a switch, too
 }
 
 // TestControllerKilledUnderConnections: connections of the translating program, of both
@@ -215,9 +207,9 @@ func TestSwitchRestarted(t *testing.T) {
 func TestControllerKilledUnderConnections(t *testing.T) {
 	var socket string
 	w := newRealWorldWithout(t, p4.ProgramCookie, cookieProgram, &socket)
-	d := newDaemon(t, w.Proxy.Do, socket, cookieLines())
+	d := newDaemon(t, w.Proxy, socket, cookieLines())
 	d.start()
-	d.awaitReady()
+	d.AwaitReady()
 	w.serve(echo)
 	type talk struct {
 		c    *net.TCPConn
@@ -255,31 +247,29 @@ func TestControllerKilledUnderConnections(t *testing.T) {
 	}
 	dial(3)
 	speak("with the first controller")
-	d.await("their entries", func() bool { return d.status().P4.Entries == len(talks) })
+	d.Await("their entries", func() bool { return d.Status().P4.Entries == len(talks) })
 	for round := range 2 {
-		d.kill()
+		d.Kill()
 		speak("without a controller")
 		dial(2) // in registers, for 17 s; told to nobody
 		speak("new without a controller")
 		d.start()
-		for waiting := true; waiting; {
-			select {
-			case <-d.ready:
-				waiting = false
-			default:
-				speak("while it begins")
+		for !d.ready() {
+			if d.Ended() {
+				t.Fatalf("not ready: %s", d.logs())
 			}
+			speak("while it begins")
 		}
 		time.Sleep(1100 * time.Millisecond) // the switch tells again in the next second that it counts
 		speak("with the next controller")
-		d.await("entries of all", func() bool { return d.status().P4.Entries == len(talks) })
+		d.Await("entries of all", func() bool { return d.Status().P4.Entries == len(talks) })
 		t.Logf("round %d: %d connections go on", round, len(talks))
 	}
 	row := "tidegate_flows"
 	if got := d.metric(row); got != fmt.Sprint(len(talks)) {
 		t.Errorf("%s is %q, want %d", row, got, len(talks))
 	}
-	d.stop()
+	d.Interrupt()
 }
 
 // TestWhitelistSurvives: who is on the whitelist's table stays on it when the controller is killed and
@@ -287,13 +277,13 @@ func TestControllerKilledUnderConnections(t *testing.T) {
 func TestWhitelistSurvives(t *testing.T) {
 	var socket string
 	w := newRealWorldWithout(t, p4.ProgramAuthFull, authProgram, &socket)
-	d := newDaemon(t, w.Proxy.Do, socket, authLines())
+	d := newDaemon(t, w.Proxy, socket, authLines())
 	d.start()
-	d.awaitReady()
+	d.AwaitReady()
 	w.serve(echo)
 	resets := w.accepted(false)
-	d.await("its entry", func() bool { return d.status().P4.Entries == 1 })
-	d.kill()
+	d.Await("its entry", func() bool { return d.Status().P4.Entries == 1 })
+	d.Kill()
 	for range 3 {
 		if err := w.exchange(false, []byte("known")); err != nil {
 			t.Errorf("without a controller: %v", err)
@@ -306,16 +296,16 @@ func TestWhitelistSurvives(t *testing.T) {
 		}
 	}
 	d.start()
-	d.awaitReady()
+	d.AwaitReady()
 	if err := w.exchange(false, []byte("still known")); err != nil {
 		t.Errorf("with the next controller: %v", err)
 	}
 	for _, ipv6 := range realFamilies() {
 		resets += w.accepted(ipv6)
 	}
-	d.await("entries of all", func() bool { return d.status().P4.Entries == len(realFamilies()) })
-	if counts := d.status().Services[0].Counters; int(counts["white_reset"]) < resets {
+	d.Await("entries of all", func() bool { return d.Status().P4.Entries == len(realFamilies()) })
+	if counts := d.Status().Services[0].Counters; int(counts["white_reset"]) < resets {
 		t.Errorf("%d resets, counted %v", resets, counts)
 	}
-	d.stop()
+	d.Interrupt()
 }

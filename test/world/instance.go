@@ -22,7 +22,7 @@ import (
 // Instance is an instance of tidegate in a namespace: its configuration, its status, and what it leaves.
 type Instance struct {
 	T      *testing.T
-	NS     *rig.Namespace
+	NS     *rig.Namespace // nil: that of the calling thread
 	Binary string
 	Name   string
 	Config string // path of the file
@@ -55,6 +55,14 @@ func (i *Instance) StatePath() string { return "/run/tidegate/" + i.Name + ".jso
 // LockPath is its lock.
 func (i *Instance) LockPath() string { return "/run/tidegate/" + i.Name + ".lock" }
 
+// In runs f in the namespace.
+func (i *Instance) In(f func() error) error {
+	if i.NS == nil {
+		return f()
+	}
+	return i.NS.Do(f)
+}
+
 // Run runs a subcommand in the namespace to its end.
 func (i *Instance) Run(args ...string) (stdout, stderr string, err error) {
 	i.T.Helper()
@@ -62,7 +70,7 @@ func (i *Instance) Run(args ...string) (stdout, stderr string, err error) {
 	cmd := exec.Command(i.Binary, args...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := i.NS.Do(cmd.Start); err != nil {
+	if err := i.In(cmd.Start); err != nil {
 		i.T.Fatal(err)
 	}
 	err = cmd.Wait()
@@ -143,7 +151,7 @@ func (i *Instance) LaunchCommand(args ...string) *Process {
 	p := &Process{i: i, Exited: make(chan struct{}), Cmd: exec.Command(i.Binary, args...)}
 	p.Cmd.Stdout, p.Cmd.Stderr = &p.Stdout, &p.Stderr
 	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := i.NS.Do(p.Cmd.Start); err != nil {
+	if err := i.In(p.Cmd.Start); err != nil {
 		i.T.Fatal(err)
 	}
 	go func() {
