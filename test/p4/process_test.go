@@ -75,6 +75,30 @@ func TestConfigurationsAreValid(t *testing.T) {
 	}
 }
 
+// A controller without a switch waits for it, says so in its log and its status, and ends by Ctrl-C.
+func TestControllerWaitsForItsSwitch(t *testing.T) {
+	world.NeedRoot(t)
+	owner, err := rig.Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := rig.MakeNamespace(owner, "noswitch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	d := newDaemon(t, ns, "/n", fmt.Sprintf(edgeLines, "5s"))
+	d.start()
+	d.AwaitLog("waiting for the switch")
+	if st := d.Status(); !st.Running || st.P4.Answers || st.P4.Why == "" {
+		t.Errorf("before there is a switch: %+v", st.P4)
+	}
+	d.Interrupt()
+	if d.logged("waiting for the switch") == 0 || d.ready() {
+		t.Errorf("after its end: %s", d.logs())
+	}
+}
+
 // newDaemon writes its configuration; lines follow those that every one has. A nil namespace is that of the calling thread.
 func newDaemon(t *testing.T, ns *rig.Namespace, notifications, lines string) *daemon {
 	t.Helper()
