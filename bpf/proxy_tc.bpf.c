@@ -135,6 +135,7 @@ TG_GLOBAL int tg_setup_renew(struct __sk_buff *skb, const struct tg_packet *pkt,
 		return TCX_DROP;
 	f->syn.ms = (__u16)tg_now_ms();
 	copy = *f;
+	tg_skb_strip(skb, pkt);
 	s = tg_reset_for(pkt);
 	if (tg_skb_put(skb, &s) || !tg_skb_send_back(skb))
 		return TCX_DROP;
@@ -156,6 +157,7 @@ TG_GLOBAL int tg_setup_mismatch(struct __sk_buff *skb, const struct tg_packet *p
 		return TCX_DROP;
 	copy = *f;
 	tg_flow_remove(pkt, TG_TO_CLIENT);
+	tg_skb_strip(skb, pkt);
 	s = tg_reset_for(pkt);
 	if (tg_skb_put(skb, &s) || !tg_skb_send_back(skb))
 		return TCX_DROP;
@@ -184,6 +186,7 @@ TG_GLOBAL int tg_setup_accept(struct __sk_buff *skb, const struct tg_packet *pkt
 	*f = ready;
 	if (row)
 		tg_count(row, TG_COUNT_flow_ready);
+	tg_skb_strip(skb, pkt);
 	s = tg_flow_ack(pkt, &ready, &o);
 	if (tg_skb_put(skb, &s) || !tg_skb_send_back(skb))
 		return TCX_DROP;
@@ -255,6 +258,7 @@ int tg_proxy_tc(struct __sk_buff *skb)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_packet pkt = {};
+	enum tg_parse_result result;
 	const __u8 *data, *end;
 	int step;
 
@@ -268,7 +272,10 @@ int tg_proxy_tc(struct __sk_buff *skb)
 		data = (void *)(long)skb->data;
 		end = (void *)(long)skb->data_end;
 	}
-	if (tg_packet_parse(&pkt, data, end) != TG_PARSE_TCP ||
+	/* A first fragment has the whole header: what XDP leaves to this program is never for the kernel,
+	 * which would send it on as the server has numbered it. */
+	result = tg_packet_parse(&pkt, data, end);
+	if ((result != TG_PARSE_TCP && result != TG_PARSE_FRAGMENT) ||
 	    !tg_port_is_protected(TG_SRC_PORT_BE(&pkt)))
 		return TCX_NEXT;
 	tg_packet_measure(&pkt, skb->len);

@@ -150,6 +150,7 @@ struct harness *harness_new(const char *variant, uint32_t buffers, uint32_t max_
 		.max_sources = 4096,
 		.max_halfopens = 4096,
 		.cache_key = {9, 10},
+		.ask_key = {13, 14},
 		.challenge_key = {0x0123456789abcdefULL, 11},
 		.presence_salt = 0xfedcba9876543210ULL,
 		.table_key = {7, 8},

@@ -10,7 +10,8 @@
  *   ...lines of config.h...
  *   from PORT            frames arrive at this port from now on; 0 at first
  *   now NS               stops Unix time there; without `epoch` the worker's epoch follows from it
- *   packet HEX           answered by "tx FRAME", "pass FRAME", "drop", or "many N"
+ *   packet HEX           answered by "drop", or by "tx FRAME" or "pass FRAME" for each frame
+ *                        that is sent, every port's in order
  *   counters             of all services but the fillers'
  *   flow SEQ_DELTA TS_DELTA TS WINDOW_UP WINDOW_DOWN HEX
  *                        translates the connection of that client's segment from now on
@@ -79,20 +80,26 @@ static struct rte_mbuf *filler(void)
 	return harness_frame(h, fillers.frames + (size_t)i * fillers.stride, fillers.lens[i]);
 }
 
-/* The frames that are not fillers'. */
-static uint32_t ours(const struct caught **one)
+static bool is_filler(const struct caught *c)
+{
+	return c->len >= 12 && c->frame[0] == 0xfe && c->frame[6] == 0xfe;
+}
+
+/* What was sent of the frame that came in by port `from`; the port that this goes out by decides what it is called. */
+static void print_sent(void)
 {
 	uint32_t i, n = 0;
 
 	for (i = 0; i < h->caught_n; i++) {
 		const struct caught *c = &h->caught[i];
 
-		if (c->len >= 12 && c->frame[0] == 0xfe && c->frame[6] == 0xfe)
+		if (is_filler(c))
 			continue;
-		*one = c;
-		n++;
+		printf("%s", n++ ? " " : "");
+		print_frame(c->port == from ? "tx" : "pass", c->frame, c->len);
 	}
-	return n;
+	if (n == 0)
+		printf("drop");
 }
 
 static bool do_flow(const char *args)
@@ -126,7 +133,6 @@ static bool do_packet(const char *args)
 	uint32_t n = length ? length : mixed[turn++ % 8], i, at;
 	int len = unhex(args, bytes, sizeof(bytes));
 	struct rte_mbuf *m[TG_BURST_MAX];
-	const struct caught *out = NULL;
 
 	if (!h || len < 0)
 		return false;
@@ -144,14 +150,7 @@ static bool do_packet(const char *args)
 	harness_burst(h, m, n, from);
 	fast_path_syns += h->w->fast.path[at] == TG_FAST_SYN || h->w->fast.path[at] == TG_FAST_WIDE;
 	fast_path_segments += h->w->fast.path[at] == TG_FAST_SEGMENT;
-	n = ours(&out);
-	if (n > 1) {
-		printf("many %u", n);
-	} else if (n == 0) {
-		printf("drop");
-	} else {
-		print_frame(out->port == from ? "tx" : "pass", out->frame, out->len);
-	}
+	print_sent();
 	harness_forget(h);
 	if (harness_leaked(h))
 		printf(" leaked %u", harness_leaked(h));

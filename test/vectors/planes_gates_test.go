@@ -4,13 +4,13 @@ package vectors_test
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
 	"net/netip"
 	"testing"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/cilium/ebpf"
@@ -26,7 +26,7 @@ type planeGate interface {
 	name() string
 	prepare(w *planesWorld) error
 	at(w *planesWorld, epoch uint64) error // the clock stands in the middle of this epoch
-	packet(in []byte, fromServer bool) (vectors.Result, error)
+	packet(in []byte, fromServer bool) (outcome, error)
 	flow(f *readyFlow) error
 	counters() (vectors.Counters, error)
 }
@@ -35,6 +35,7 @@ type planeGate interface {
 var (
 	planesChallengeKey = [2]uint64{0x0123456789abcdef, 11}
 	planesCacheKey     = [2]uint64{9, 10}
+	planesAskKey       = [2]uint64{13, 14}
 )
 
 const planesHalves = 4096 // likewise
@@ -45,29 +46,26 @@ type xdpPlane struct {
 	*proxyGate
 	slow  bool
 	ports [2]uint32 // the clients', the servers'
+	wire  *planesWire
 }
 
-// newXDPPlanes gives both; they need a thread each only for the namespace, which they share.
+// newXDPPlanes gives both, with two ports each in one namespace.
 func newXDPPlanes(t *testing.T) []planeGate {
 	t.Helper()
 	var all []planeGate
 	enterNamespace(t)
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: gateName}, PeerName: wireName}); err != nil {
-		t.Fatal(err)
-	}
-	dev, err := netlink.LinkByName(gateName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, slow := range []bool{false, true} {
+	for n, slow := range []bool{false, true} {
+		wire := newPlanesWire(t, n)
 		p, err := plane.LoadProxy(plane.ProxyOptions{Options: plane.Options{KeySlots: vectors.KeyRingSlots},
 			Flows: 1 << 16, Sources: 1 << 12, Halves: planesHalves})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(p.Close)
-		g := &xdpPlane{&proxyGate{p: p}, slow, [2]uint32{loopback, uint32(dev.Attrs().Index)}}
-		g.xdp, _ = p.Programs()
+		g := &xdpPlane{&proxyGate{p: p}, slow, [2]uint32{uint32(wire.gate[0]), uint32(wire.gate[1])}, wire}
+		xdp, tc := p.Programs()
+		g.xdp = xdp
+		wire.attach(t, tc)
 		for _, port := range g.ports {
 			if err := p.Map("tg_devices").Put(port, port); err != nil {
 				t.Fatal(err)
@@ -89,6 +87,7 @@ func (g *xdpPlane) prepare(w *planesWorld) error {
 	own := plane.ProxySettings{Bridge: g.ports, WhiteV4Mask: w.v4Mask, WhiteV6Mask: w.v6Mask, PresenceSalt: 0xfedcba9876543210}
 	own.ChallengeKey.K0, own.ChallengeKey.K1 = planesChallengeKey[0], planesChallengeKey[1]
 	own.CacheKey.K0, own.CacheKey.K1 = planesCacheKey[0], planesCacheKey[1]
+	own.AskKey.K0, own.AskKey.K1 = planesAskKey[0], planesAskKey[1]
 	var targets []plane.Target
 	for i := range w.services {
 		s := &w.services[i]
@@ -117,7 +116,7 @@ func strategyTranslates(s uint8) bool {
 	return s == plane.StrategyCookie || s == plane.StrategyCache
 }
 
-// forget empties the whitelist, the SYN cache and the memory of closed ports. Flows are of other tuples.
+// forget empties the whitelist, the SYN cache and the memories of servers and closed ports. Flows are of other tuples.
 func (g *xdpPlane) forget() error {
 	for _, name := range []string{"tg_white", "tg_white6"} {
 		white, err := g.p.Active(name)
@@ -130,6 +129,12 @@ func (g *xdpPlane) forget() error {
 			}
 		}
 		white.Close()
+	}
+	servers := g.p.Map("tg_servers")
+	for key := make([]byte, servers.KeySize()); servers.NextKey(nil, &key) == nil; {
+		if err := servers.Delete(key); err != nil {
+			return err
+		}
 	}
 	for _, name := range []string{"tg_halfopens", "tg_refused"} {
 		table := g.p.Map(name)
@@ -164,7 +169,7 @@ func (g *xdpPlane) at(w *planesWorld, epoch uint64) error {
 // xdpMd is struct xdp_md of linux/bpf.h.
 type xdpMd struct{ Data, DataEnd, DataMeta, IngressIfindex, RxQueueIndex, EgressIfindex uint32 }
 
-func (g *xdpPlane) packet(in []byte, fromServer bool) (r vectors.Result, err error) {
+func (g *xdpPlane) packet(in []byte, fromServer bool) (r outcome, err error) {
 	tagged := g.slow && (in[12] == 8 || in[12] == 0x86)
 	if tagged {
 		in = append(append(append([]byte{}, in[:12]...), 0x81, 0, 0, 7), in[12:]...)
@@ -175,19 +180,35 @@ func (g *xdpPlane) packet(in []byte, fromServer bool) (r vectors.Result, err err
 	if err != nil {
 		return r, err
 	}
-	out := o.DataOut
-	if tagged && len(out) >= 16 {
-		out = append(append([]byte{}, out[:12]...), out[16:]...)
+	untagged := func(out []byte) []byte {
+		if tagged && len(out) >= 16 {
+			out = append(append([]byte{}, out[:12]...), out[16:]...)
+		}
+		return out
 	}
 	switch ret {
 	case xdpDrop:
-		return vectors.Result{Verdict: vectors.Drop}, nil
+		return outcomeOf(nil), nil
 	case xdpTX:
-		return vectors.Result{Verdict: vectors.TX, Out: out}, nil
+		return outcomeOf([]vectors.Result{{Verdict: vectors.TX, Out: untagged(o.DataOut)}}), nil
 	case xdpRedirect:
-		return vectors.Result{Verdict: vectors.Pass, Out: out}, nil
+		return outcomeOf([]vectors.Result{{Verdict: vectors.Pass, Out: untagged(o.DataOut)}}), nil
+	case xdpPass:
+		if !fromServer {
+			break
+		}
+		sent, err := g.wire.pass(in, 1) // of a bridge's frame the kernel makes nothing: what comes, the TC program sends
+		var back, on []vectors.Result
+		for _, s := range sent {
+			if s.port == 1 {
+				back = append(back, vectors.Result{Verdict: vectors.TX, Out: untagged(s.frame)})
+			} else {
+				on = append(on, vectors.Result{Verdict: vectors.Pass, Out: untagged(s.frame)})
+			}
+		}
+		return outcomeOf(append(back, on...)), err
 	}
-	return r, fmt.Errorf("verdict %d of %x: a bridge leaves to its kernel only what this test does not send", ret, in)
+	return r, fmt.Errorf("verdict %d of %x: a bridge leaves to its kernel only a server's answer", ret, in)
 }
 
 func (g *xdpPlane) counters() (vectors.Counters, error) {
@@ -256,14 +277,31 @@ func (g *dpdkPlane) at(_ *planesWorld, epoch uint64) error {
 	return g.tell(fmt.Sprintf("now %d", nowNs(epoch)))
 }
 
-func (g *dpdkPlane) packet(in []byte, fromServer bool) (vectors.Result, error) {
+func (g *dpdkPlane) packet(in []byte, fromServer bool) (outcome, error) {
 	if fromServer != g.from {
 		g.from = fromServer
 		if err := g.tell(fmt.Sprintf("from %d", bit(fromServer))); err != nil {
-			return vectors.Result{}, err
+			return outcome{}, err
 		}
 	}
-	return g.Packet(in)
+	words, err := g.ask("packet %x", in)
+	if err != nil {
+		return outcome{}, err
+	}
+	var back, on []vectors.Result
+	for len(words) > 1 {
+		r := vectors.Result{Verdict: vectors.Verdict(words[0])}
+		if r.Out, err = hex.DecodeString(words[1]); err != nil {
+			return outcome{}, fmt.Errorf("%q: %w", words, err)
+		}
+		if r.Verdict == vectors.TX {
+			back = append(back, r)
+		} else {
+			on = append(on, r)
+		}
+		words = words[2:]
+	}
+	return outcomeOf(append(back, on...)), nil
 }
 
 func (g *dpdkPlane) counters() (vectors.Counters, error) { return g.Counters() }

@@ -24,6 +24,7 @@ const (
 	planesWorlds    = 96
 	planesWorldsVar = "TIDEGATE_PLANES_WORLDS" // how many instead; the fixed seed's come first
 	planesSYNs      = 48                       // of a world; as many packets follow in each of two rounds
+	planesLater     = 12                       // SYNs of the second round
 	planesReady     = 4                        // connections of a world that are translated already
 	planesRetry     = 50 * time.Millisecond    // later a client's segment may be heard again: TG_RETRY_MS
 	planesShown     = 3                        // differences of one kind that are printed
@@ -35,6 +36,9 @@ const (
 	tcpRST
 	tcpPSH
 	tcpACK
+	_ // URG
+	tcpECE
+	tcpCWR
 )
 
 // TestPlanes sends the same random frames to the proxy on every plane and path: XDP and DPDK,
@@ -59,7 +63,7 @@ func TestPlanes(t *testing.T) {
 	for _, kind := range slices.Sorted(maps.Keys(c.kinds)) {
 		t.Errorf("%d times: %s", c.kinds[kind], kind)
 	}
-	t.Logf("seed %d, %d worlds, %d frames to %d gates in %v: %v, %v", differentialSeed, worlds, c.frames, len(gates), time.Since(start).Round(time.Millisecond), c.verdicts, c.counted)
+	t.Logf("seed %d, %d worlds, %d frames to %d gates in %v: %v, %v; %d worlds ended early, for the clocks", differentialSeed, worlds, c.frames, len(gates), time.Since(start).Round(time.Millisecond), c.verdicts, c.counted, c.late)
 	for _, name := range planesMust {
 		if c.counted[name] == 0 {
 			t.Errorf("%s was never counted: the mix does not test it", name)
@@ -71,7 +75,8 @@ func TestPlanes(t *testing.T) {
 var planesMust = []string{"syn", "cookie_sent", "cookie_valid", "cookie_invalid", "would_answer", "would_drop", "drop_malformed", "drop_checksum",
 	"drop_flags", "drop_source", "drop_no_key", "pass_no_key", "pass_frame", "pass_existing", "pass_signed", "drop_signed", "signed_answered",
 	"challenge_sent", "white_added", "white_reset", "forward_white", "cache_kept", "cache_known", "cache_valid", "cache_invalid", "cache_reset",
-	"flow_opened", "flow_early", "flow_closed", "flow_refused"}
+	"flow_opened", "flow_early", "flow_closed", "flow_refused", "flow_ready", "flow_notified", "flow_older", "flow_mismatch",
+	"flow_forged", "flow_reack", "server_asked"}
 
 // planesComparison is the state of one test.
 type planesComparison struct {
@@ -84,20 +89,26 @@ type planesComparison struct {
 	verdicts map[vectors.Verdict]int
 	frames   int
 	differs  bool // this world's gates have gone different ways
+	server   planesServer
+	limit    time.Time // if set: when the planes' clocks part
+	late     int       // worlds that ended because a frame was later
 }
 
 // conversation is what a client and each gate have said to each other.
 type conversation struct {
 	syn     framegen.Segment
-	answers []vectors.Result // to the SYN
-	opened  []vectors.Result // the SYNs that went to the server for an ACK
-	begun   time.Time        // before they did
-	plain   []byte           // the SYN, without faults
+	answers []outcome // to the SYN
+	opened  []outcome // the SYNs that went to the server for an ACK
+	begun   time.Time // before they did
+	plain   []byte    // the SYN, without faults
+
+	serverISN uint32
+	ready     bool // the server has accepted: segments are translated
 }
 
 // world plays one configuration: SYNs and strays, then, perhaps in another epoch, what follows them.
 func (c *planesComparison) world(r *rand.Rand, w *planesWorld, seed uint64) {
-	c.w, c.differs, c.gens = w, false, nil
+	c.w, c.differs, c.gens, c.server = w, false, nil, newPlanesServer(r)
 	for _, g := range c.gates {
 		c.gens = append(c.gens, framegen.New(w.network(), seed))
 		if err := g.prepare(w); err != nil {
@@ -121,6 +132,9 @@ func (c *planesComparison) world(r *rand.Rand, w *planesWorld, seed uint64) {
 			c.send(false, func(g *framegen.Generator, _ int) framegen.Frame { return g.Odd(s) })
 		default:
 			conversations = append(conversations, c.begin(r))
+			if r.IntN(4) == 0 { // at once, so that others find a server that is known
+				c.follow(r, &conversations[len(conversations)-1])
+			}
 		}
 	}
 	if r.IntN(4) > 0 { // a cookie of an epoch that is the one before, this one, the next, or long past
@@ -131,7 +145,10 @@ func (c *planesComparison) world(r *rand.Rand, w *planesWorld, seed uint64) {
 			}
 		}
 	}
-	for range 2 {
+	for round := range 2 {
+		for range planesLater * round { // clients of a server that is known by now
+			conversations = append(conversations, c.begin(r))
+		}
 		for i := range conversations {
 			if c.differs {
 				return
@@ -146,9 +163,9 @@ func (c *planesComparison) world(r *rand.Rand, w *planesWorld, seed uint64) {
 }
 
 // send gives one frame to every gate; `build` is asked for each gate's.
-func (c *planesComparison) send(fromServer bool, build func(g *framegen.Generator, gate int) framegen.Frame) (answers []vectors.Result) {
+func (c *planesComparison) send(fromServer bool, build func(g *framegen.Generator, gate int) framegen.Frame) (answers []outcome) {
 	if c.differs {
-		return make([]vectors.Result, len(c.gates))
+		return make([]outcome, len(c.gates))
 	}
 	c.frames++
 	var first framegen.Frame
@@ -166,7 +183,12 @@ func (c *planesComparison) send(fromServer bool, build func(g *framegen.Generato
 			first, first.Bytes = f, slices.Clone(f.Bytes)
 			continue
 		}
-		if d := vectors.Differences(c.comparable(answers[0]), c.comparable(r)); len(d) > 0 {
+		if d := outcomeDifferences(c.comparableAll(answers[0]), c.comparableAll(r)); len(d) > 0 {
+			if !c.limit.IsZero() && time.Now().After(c.limit) {
+				c.late++
+				c.differs = true
+				return answers
+			}
 			c.differ(fmt.Sprintf("%s: %s, not as %s", c.w.name(), g.name(), c.gates[0].name()), "%v; %v\n frame %x\n%s", c.w, first.Traits, first.Bytes, strings.Join(d, "\n"))
 		}
 	}
@@ -179,6 +201,14 @@ func (c *planesComparison) differ(kind, format string, args ...any) {
 		c.t.Logf("%s\n"+format, append([]any{kind}, args...)...)
 	}
 	c.kinds[kind]++
+}
+
+func (c *planesComparison) comparableAll(o outcome) outcome {
+	var all []vectors.Result
+	for _, r := range o.all() {
+		all = append(all, c.comparable(r))
+	}
+	return outcome{all[0], all[1:]}
 }
 
 // comparable leaves out what a clock of the SYN cache is part of: the number of its SYN-ACK,
@@ -202,18 +232,38 @@ func (c *planesComparison) comparable(r vectors.Result) vectors.Result {
 	return r
 }
 
-// tcpHeader is that of a frame without IP options or extensions; nil, if there is none.
+// tcpHeader is that of a frame, behind whatever IP options or extension headers; nil, if there is none.
 func tcpHeader(frame []byte) []byte {
 	at := 12
 	for len(frame) > at+2 && slices.Contains([]uint16{0x8100, 0x88a8, 0x9100}, binary.BigEndian.Uint16(frame[at:])) {
 		at += 4
 	}
-	for _, f := range []struct{ ethertype, at int }{{0x0800, at + 22}, {0x86dd, at + 42}} {
-		if len(frame) >= f.at+20 && int(binary.BigEndian.Uint16(frame[at:])) == f.ethertype {
-			return frame[f.at:]
-		}
+	if len(frame) < at+2+20 {
+		return nil
 	}
-	return nil
+	ethertype, ip := binary.BigEndian.Uint16(frame[at:]), frame[at+2:]
+	switch {
+	case ethertype == 0x0800:
+		at = int(ip[0]&15) * 4
+	case ethertype == 0x86dd && len(ip) > 40:
+		next := ip[6]
+		for at = 40; slices.Contains([]byte{0, 43, 44, 51, 60}, next) && at+8 <= len(ip); { // extension headers
+			length := 8 * (1 + int(ip[at+1]))
+			switch next {
+			case 44:
+				length = 8
+			case 51:
+				length = 4 * (2 + int(ip[at+1]))
+			}
+			next, at = ip[at], at+length
+		}
+	default:
+		return nil
+	}
+	if at < 20 || at+20 > len(ip) {
+		return nil
+	}
+	return ip[at:]
 }
 
 // timestampsAt is where TSval stands, in the segments of gates and of well-behaved clients; 0: nowhere.
@@ -251,8 +301,16 @@ func (c *planesComparison) begin(r *rand.Rand) conversation {
 
 // follow sends what comes after a SYN: mostly an ACK or a RST, right or nearly right.
 func (c *planesComparison) follow(r *rand.Rand, v *conversation) {
+	if v.ready {
+		c.first(r, v)
+		return
+	}
 	if v.opened != nil && time.Since(v.begun) > planesRetry {
 		return // whether it is heard again is for the clock to say, and each plane has its own
+	}
+	if v.opened != nil {
+		c.limit = v.begun.Add(planesRetry)
+		defer func() { c.limit = time.Time{} }()
 	}
 	s := v.syn
 	s.Seq++
@@ -306,6 +364,9 @@ func (c *planesComparison) follow(r *rand.Rand, v *conversation) {
 	})
 	if tcp := tcpHeader(answers[0].Out); tcp != nil && answers[0].Verdict == vectors.Pass && tcp[13]&(tcpSYN|tcpACK) == tcpSYN && !c.differs {
 		v.opened, v.begun = answers, sent
+		if r.IntN(4) > 0 {
+			c.setUp(r, v)
+		}
 	}
 }
 
@@ -315,7 +376,7 @@ func (c *planesComparison) readyFlows(r *rand.Rand) (all []conversation) {
 	for range planesReady {
 		f := readyFlow{ipv6: r.IntN(2) == 0, seqDelta: r.Uint32(), tsDelta: r.Uint32(), ts: r.IntN(2) == 0,
 			windowUp: uint8(r.IntN(15)), windowDown: int8(r.IntN(15) - 7)}
-		v := conversation{syn: framegen.Segment{IPv6: f.ipv6, Flags: tcpSYN}, answers: make([]vectors.Result, len(c.gates))}
+		v := conversation{syn: framegen.Segment{IPv6: f.ipv6, Flags: tcpSYN}, answers: make([]outcome, len(c.gates))}
 		for i, g := range c.gates {
 			frame := c.gens[i].Plain(v.syn)
 			f.client = frame.Bytes
@@ -416,5 +477,32 @@ func TestPlanesAreToldApart(t *testing.T) {
 	}
 	if !c.differs {
 		t.Error("cookies of two epochs are the same")
+	}
+}
+
+// forgetfulGate does not send the last of several frames that it makes of one.
+type forgetfulGate struct{ planeGate }
+
+func (g forgetfulGate) packet(in []byte, fromServer bool) (outcome, error) {
+	o, err := g.planeGate.packet(in, fromServer)
+	if n := len(o.more); n > 0 {
+		o.more = o.more[:n-1]
+	}
+	return o, err
+}
+
+// TestPlanesSetUpIsToldApart: so must one that sends one frame less when its server has answered.
+func TestPlanesSetUpIsToldApart(t *testing.T) {
+	needRoot(t)
+	for name, gates := range map[string][]planeGate{"XDP": newXDPPlanes(t), "DPDK": newDPDKPlanes(t)} {
+		gates[1] = forgetfulGate{gates[1]}
+		c := &planesComparison{t: t, gates: gates, kinds: map[string]int{}, counted: map[string]uint64{}, verdicts: map[vectors.Verdict]int{}}
+		for n := 0; n < planesWorlds && len(c.kinds) == 0; n++ {
+			r := rand.New(rand.NewPCG(differentialSeed, uint64(n)))
+			c.world(r, newPlanesWorld(r, n), differentialSeed+uint64(n))
+		}
+		if len(c.kinds) == 0 {
+			t.Errorf("%s: the server's answer makes one frame less, and nobody sees it", name)
+		}
 	}
 }
