@@ -25,7 +25,15 @@
 #define TG_NEXT_SETUP 0x100
 #define TG_NEXT_CONFIRM 0x200 /* plus the edge */
 
-/* Puts the packet in hand back in, as if it had come from the client. */
+/* What becomes of the packet in hand that is to be put back in, and of which nothing else is needed. Not a
+ * copy of it that is put back, and the packet dropped: where the stack sends its SYN-ACK again, a
+ * drop would tell it that it could not, and it would forget the request that the ACK is for. */
+static __always_inline int tg_egress_turn_round(const struct __sk_buff *skb)
+{
+	return (int)bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+}
+
+/* Puts a copy of the packet in hand back in, as if it had come from the client. */
 static __always_inline bool tg_egress_inject(struct __sk_buff *skb, const struct tg_segment *s)
 {
 	return tg_skb_put(skb, s) == 0 && bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS) == 0;
@@ -188,8 +196,14 @@ static __always_inline int tg_egress_ready(struct __sk_buff *skb, const struct t
 	tg_split_settle(e, &f);
 	tg_split_seen(e);
 	tg_count(row, TG_COUNT_split_ready);
-	if (!tg_egress_inject(skb, &ack) || !edge)
+	if (tg_skb_put(skb, &ack))
 		return TCX_DROP;
+	if (!edge)
+		return tg_egress_turn_round(skb);
+#ifndef TG_HOST
+	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
+		return TCX_DROP;
+#endif
 	return TG_NEXT_CONFIRM | edge;
 }
 
@@ -209,8 +223,7 @@ static __always_inline int tg_egress_reack(struct __sk_buff *skb, const struct t
 	f.client_window = 1;
 	ack = tg_egress_ack(pkt, &f, &o, generic);
 	tg_count(row, TG_COUNT_split_reack);
-	tg_egress_inject(skb, &ack);
-	return TCX_DROP;
+	return tg_skb_put(skb, &ack) ? TCX_DROP : tg_egress_turn_round(skb);
 }
 
 /* The stack answered out of an older connection of the same addresses and ports. A
@@ -239,8 +252,7 @@ static __always_inline int tg_egress_older(struct __sk_buff *skb, const struct t
 	s.ack = tg_split_cookie_isn(e) + 1;
 	tg_split_set(e, TG_SPLIT_FRESH);
 #endif
-	tg_egress_inject(skb, &s);
-	return TCX_DROP;
+	return tg_skb_put(skb, &s) ? TCX_DROP : tg_egress_turn_round(skb);
 }
 
 /* The stack refuses: the client sees a RST with the number that it expects. */
@@ -356,7 +368,7 @@ int tg_server_egress(struct __sk_buff *skb)
 #ifdef TG_HOST /* which has no edges to tell */
 	if (TG_UNLIKELY(verdict == (TG_NEXT_CONFIRM | TG_EDGE_EVIDENCE))) {
 		tg_egress_evidence(&pkt);
-		verdict = TCX_DROP;
+		verdict = tg_egress_turn_round(skb);
 	}
 #endif
 	if (TG_UNLIKELY(verdict >= TG_NEXT_CONFIRM))

@@ -246,6 +246,9 @@ struct tg_server_judgement {
 	enum tg_server_step otherwise;
 };
 
+/* The largest window of a SYN-ACK, which is never scaled. */
+#define TG_SPLIT_FIRST_WINDOW 0xffffU
+
 /* A client's segment to a protected service. `e` is NULL for a connection that is
  * not known; `what` is 0 for a segment without a (verified) tag. */
 TG_INLINE struct tg_server_judgement tg_server_judge(const struct tg_packet *pkt,
@@ -269,9 +272,13 @@ TG_INLINE struct tg_server_judgement tg_server_judge(const struct tg_packet *pkt
 		if (pkt->flags & TG_TCP_RST) {
 			if (e->state & TG_SPLIT_RESET_PASSES)
 				return (struct tg_server_judgement){TG_SERVER_PASS, TG_SERVER_PASS};
-			return (struct tg_server_judgement){
-				pkt->seq == e->client_isn + 1 ? TG_SERVER_FORGET : TG_SERVER_DROP,
-				TG_SERVER_DROP};
+			/* From behind what it has sent, which nobody has seen: as far as our window lets
+			 * it send. Who forges one makes the client's next segment verify again. */
+			return (struct tg_server_judgement){pkt->seq - (e->client_isn + 1) <=
+									    TG_SPLIT_FIRST_WINDOW
+								    ? TG_SERVER_FORGET
+								    : TG_SERVER_DROP,
+							    TG_SERVER_DROP};
 		}
 		if (ack && same)
 			return (struct tg_server_judgement){TG_SERVER_WAIT, TG_SERVER_DROP};

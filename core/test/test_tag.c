@@ -320,7 +320,11 @@ static void server_syn_sent(void **state)
 	q = p;
 	q.flags = TG_TCP_RST;
 	assert_int_equal(tg_server_judge(&q, &e, 0).step, TG_SERVER_FORGET);
+	q.seq += 0xffff; /* behind data */
+	assert_int_equal(tg_server_judge(&q, &e, 0).step, TG_SERVER_FORGET);
 	q.seq++;
+	assert_int_equal(tg_server_judge(&q, &e, 0).step, TG_SERVER_DROP);
+	q.seq = p.seq - 1;
 	assert_int_equal(tg_server_judge(&q, &e, 0).step, TG_SERVER_DROP);
 	assert_int_equal(tg_split_room(&e, 40 + TG_SPLIT_SETUP_TICKS, 1000), TG_SPLIT_TAKEN);
 	assert_int_equal(tg_split_room(&e, 41 + TG_SPLIT_SETUP_TICKS, 1000), TG_SPLIT_AGED);

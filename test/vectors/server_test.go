@@ -27,15 +27,15 @@ type serverGate struct {
 }
 
 const (
-	zeroHash   = 2       // tg_split_hash under keys of zero
-	hashV6     = 1 << 63 // and in it the family
-	splitTS    = 1
-	splitReady = 0x40
-	splitFresh = 0x80
-	tcxPass    = ^uint32(0) // TCX_NEXT
-	tcxDrop    = 2
-	metaLen    = 4
-	metaSetup  = 0x74677331 // TG_META_SETUP
+	zeroHash    = 2       // tg_split_hash under keys of zero
+	hashV6      = 1 << 63 // and in it the family
+	splitTS     = 1
+	splitReady  = 0x40
+	splitFresh  = 0x80
+	tcxPass     = ^uint32(0) // TCX_NEXT
+	tcxRedirect = 7
+	metaLen     = 4
+	metaSetup   = 0x74677331 // TG_META_SETUP
 )
 
 func newServerGate(t *testing.T) *serverGate {
@@ -208,7 +208,7 @@ func (g *serverGate) synOf(t *testing.T, v *vectors.Vector, p *vectors.Packet) {
 		t.Errorf("%s: the SYN offers %+v (flags %#x), want %+v", v, out.options, out.flags, p.Agreed)
 	}
 	answer := synackOf(syn, out, isn, tsval, p.Agreed.Timestamps)
-	if ret, _, err := run(g.egress, answer); err != nil || ret != tcxDrop {
+	if ret, _, err := run(g.egress, answer); err != nil || ret != tcxRedirect { // it comes again as the ACK
 		t.Errorf("%s: the SYN-ACK: verdict %d, %v", v, ret, err)
 	}
 	e := g.entry(t)
