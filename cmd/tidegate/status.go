@@ -22,6 +22,7 @@ import (
 	"tidegate/internal/cli"
 	"tidegate/internal/config"
 	"tidegate/internal/instance"
+	"tidegate/internal/plane"
 	"tidegate/internal/schema"
 	"tidegate/internal/status"
 )
@@ -140,6 +141,9 @@ func interfaceModes(st *status.Status) string {
 		if mode := st.XDP[name]; mode != "" {
 			text += " " + string(mode)
 		}
+		if beside := st.Neighbours[name]; len(beside) > 0 {
+			text += " (dispatcher: " + inOrder(beside) + ")"
+		}
 		if why := st.Refused[name]; why != "" {
 			text += fmt.Sprintf(" (native XDP refused: %s)", why)
 		}
@@ -155,6 +159,19 @@ func capturing(st *status.Status) string {
 		return fmt.Sprintf("CAPTURE under way at %s: `tidegate capture`\n", at)
 	}
 	return fmt.Sprintf("CAPTURE: its programs are still installed at %s, but capture nothing, because the daemon was killed; the next start puts the gate's own back\n", at)
+}
+
+// inOrder are the components of a dispatcher with their priorities, in the order in which they run.
+func inOrder(list []plane.Neighbour) string {
+	var names []string
+	for _, n := range list {
+		name := n.Program
+		if n.Ours {
+			name = "tidegate"
+		}
+		names = append(names, fmt.Sprintf("%s (%d)", name, n.Priority))
+	}
+	return strings.Join(names, ", ")
 }
 
 // life says who looks after the instance, and what becomes of it if nobody does.

@@ -34,6 +34,8 @@ var changeable = []struct {
 	{"on_stale_keys", func(c *Config) any { return c.OnStaleKeys }, ""},
 	{"synack_limit", func(c *Config) any { return c.SynackLimit }, ""},
 	{"xdp_mode", func(c *Config) any { return c.XDPMode }, ""},
+	{"dispatcher", func(c *Config) any { return c.Dispatcher }, ""},
+	{"dispatcher_priority", func(c *Config) any { return c.Priority }, ""},
 	{"clock_skew", func(c *Config) any { return c.ClockSkew }, ""},
 	{"metrics", func(c *Config) any { return c.Metrics }, ""},
 	{"events", func(c *Config) any { return c.Events }, ""},

@@ -53,6 +53,16 @@ const (
 	StaleKeysDrop StaleKeys = "drop" // SYNs are dropped: fail closed
 )
 
+// Dispatcher says when the XDP program runs behind a dispatcher of libxdp, beside others.
+type Dispatcher string
+
+// Uses of a dispatcher.
+const (
+	DispatcherAuto   Dispatcher = "auto" // where there is one
+	DispatcherAlways Dispatcher = "always"
+	DispatcherNever  Dispatcher = "never"
+)
+
 // XDPMode says where in the receive path the XDP program is attached.
 type XDPMode string
 
@@ -156,6 +166,8 @@ type Config struct {
 	OnStaleKeys StaleKeys
 	SynackLimit int // answers a second to one /24 or /48; 0: any number
 	XDPMode     XDPMode
+	Dispatcher  Dispatcher
+	Priority    int            // among the components of a dispatcher
 	ClockSkew   time.Duration  // between machines that share the secret
 	Metrics     netip.AddrPort // where counters are served; the zero value: nowhere
 	Events      Events

@@ -89,6 +89,8 @@ func (r *reader) scalars(c *Config, fs map[string]field) {
 	r.take(fs, "on_stale_keys", &c.OnStaleKeys)
 	r.take(fs, "synack_limit", &c.SynackLimit)
 	r.take(fs, "xdp_mode", &c.XDPMode)
+	r.take(fs, "dispatcher", &c.Dispatcher)
+	r.take(fs, "dispatcher_priority", &c.Priority)
 }
 
 func (r *reader) roleName(f field) (string, bool) {

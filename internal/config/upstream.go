@@ -166,6 +166,10 @@ func (r *reader) upstreamDocument(c *Config, top field, role string) {
 	if role != RoleFilterManager {
 		r.take(fs, "xdp_mode", &c.XDPMode)
 	}
+	if role == RolePatrol {
+		r.take(fs, "dispatcher", &c.Dispatcher)
+		r.take(fs, "dispatcher_priority", &c.Priority)
+	}
 	r.metrics(c, fs)
 	r.events(c, fs)
 	_, static := fs["bindings"]

@@ -78,7 +78,8 @@ func (b *Instance) setPolicy() {
 // AttachOptions are what attaching the packet path needs to know.
 func (b *Instance) AttachOptions() plane.AttachOptions {
 	return plane.AttachOptions{BPFFS: b.Opt.BPFFS, Instance: b.Cfg.Instance, Interfaces: b.Cfg.Interfaces,
-		XDPMode: plane.XDPMode(b.Cfg.XDPMode)}
+		XDPMode:    plane.XDPMode(b.Cfg.XDPMode),
+		Dispatcher: plane.DispatcherUse(b.Cfg.Dispatcher), Priority: uint32(b.Cfg.Priority)}
 }
 
 // ConfigureForwarding makes the machine's own settings what a box that forwards so needs; taking the

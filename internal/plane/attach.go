@@ -14,6 +14,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"tidegate/internal/dispatcher"
 )
 
 // XDPMode is where in the receive path XDP runs.
@@ -32,6 +34,9 @@ type AttachOptions struct {
 	Interfaces []string
 	XDPMode    XDPMode
 	CgroupRoot string // mount point of cgroup v2
+
+	Dispatcher DispatcherUse // empty: never
+	Priority   uint32        // among a dispatcher's components
 }
 
 // attachment is one pinned link.
@@ -118,7 +123,7 @@ func (p *Plane) attachAll(o AttachOptions) (map[string]XDPMode, error) {
 		if p.xdp == nil { // a server behind an edge
 			break
 		}
-		if err := p.attachXDP(name, index, o.XDPMode); err != nil {
+		if err := p.attachXDP(name, index, o); err != nil {
 			return nil, err
 		}
 		modes[name] = attachedMode(index)
@@ -127,8 +132,8 @@ func (p *Plane) attachAll(o AttachOptions) (map[string]XDPMode, error) {
 }
 
 // takeOver gives the pinned link, if there is one that still works, the new
-// program. nil, nil if there is none.
-func takeOver(path string, prog *ebpf.Program) (*attachment, error) {
+// program. nil, nil if there is none. extend is for an XDP program that has neighbours.
+func takeOver(path string, prog *ebpf.Program, extend extender) (*attachment, error) {
 	l, err := openHook(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -141,8 +146,16 @@ func takeOver(path string, prog *ebpf.Program) (*attachment, error) {
 		l.Close()
 		return nil, fmt.Errorf("pinned link %s: its program may not be opened: %w; start once as root, or take the instance down with `tidegate off` first", path, err)
 	}
+	beside, _ := l.(*dispatchedHook)
+	if beside != nil {
+		beside.extend = extend
+	}
 	if err == nil {
 		err = l.Update(prog)
+	}
+	if err != nil && beside != nil && !errors.Is(err, os.ErrNotExist) { // it is there still
+		l.Close()
+		return nil, explainJoin(filepath.Base(path), err)
 	}
 	if err != nil { // its interface is gone, or the kind has changed
 		l.Close()
@@ -217,7 +230,7 @@ func (p *Plane) attachSockops(cgroup string) error {
 
 func (p *Plane) attachTC(set map[string]*attachment, kind string, prog *ebpf.Program, at ebpf.AttachType, name string, index int) error {
 	path := filepath.Join(p.dir, pinName(kind, name))
-	a, err := takeOver(path, prog)
+	a, err := takeOver(path, prog, nil)
 	if err != nil {
 		return err
 	}
@@ -249,30 +262,46 @@ func newTCHook(prog *ebpf.Program, index int, at ebpf.AttachType) (hook, error) 
 	return attachFilter(prog, index, at)
 }
 
-func (p *Plane) attachXDP(name string, index int, want XDPMode) error {
+func (p *Plane) attachXDP(name string, index int, o AttachOptions) error {
 	path := filepath.Join(p.dir, pinName("xdp", name))
-	a, err := takeOver(path, p.xdp)
+	a, err := takeOver(path, p.xdp, p.extend)
 	if err != nil {
 		return err
 	}
-	if a != nil && want != XDPAuto && attachedMode(index) != want {
+	if a != nil && o.XDPMode != XDPAuto && attachedMode(index) != o.XDPMode {
+		if _, beside := a.link.(*dispatchedHook); beside {
+			p.links.xdp[name] = a // undo knows
+			return fmt.Errorf("interface %s: the XDP dispatcher there runs in %s mode: set `xdp_mode: auto`, or run `tidegate off` first", name, attachedMode(index))
+		}
 		// A link keeps its mode for life, and a device takes only one at a time: for
 		// a moment SYNs go to the kernel.
-		return p.reattachXDP(a, name, index, want)
+		return p.reattachXDP(a, name, index, o.XDPMode)
 	}
 	if a == nil {
-		l, refused, err := newXDPLink(p.xdp, name, index, want, p.farEnd)
+		l, refused, err := p.newXDPHook(name, index, o)
 		if err != nil {
 			return err
 		}
 		p.links.noteRefusal(name, refused)
-		if a, err = pinNew(linkHook{l}, path); err != nil {
+		if a, err = pinNew(l, path); err != nil {
 			return err
 		}
 		a.prog = p.xdp
 	}
 	p.links.xdp[name] = a
 	return nil
+}
+
+// newXDPHook attaches alone, or beside others.
+func (p *Plane) newXDPHook(name string, index int, o AttachOptions) (hook, error, error) {
+	if o.Dispatcher != "" && joins(index, o.Dispatcher) {
+		return p.join(name, index, o)
+	}
+	l, refused, err := newXDPLink(p.xdp, name, index, o.XDPMode, p.farEnd)
+	if err != nil {
+		return nil, nil, err
+	}
+	return linkHook{l}, refused, nil
 }
 
 // reattachXDP gives an interface whose link was taken over another mode, and remembers the old one.
@@ -298,10 +327,10 @@ func (p *Plane) reattachXDP(a *attachment, name string, index int, want XDPMode)
 	return nil
 }
 
-// attachedMode asks the kernel in which mode a device runs its XDP program.
+// attachedMode asks the kernel in which mode a device runs its XDP program; empty: it has none.
 func attachedMode(index int) XDPMode {
 	dev, err := netlink.LinkByIndex(index)
-	if err != nil || dev.Attrs().Xdp == nil {
+	if err != nil || dev.Attrs().Xdp == nil || !dev.Attrs().Xdp.Attached {
 		return ""
 	}
 	if dev.Attrs().Xdp.AttachMode == nl.XDP_ATTACHED_SKB {
@@ -330,32 +359,59 @@ func (p *Plane) NativeRefused() map[string]string {
 	return p.links.refused
 }
 
-// newXDPLink attaches. If it looks, auto takes generic XDP where answers by native XDP would not arrive. nativeErr is why generic
-// XDP took the place of native: that, or what the driver said.
+// newXDPLink attaches. nativeErr is why generic XDP took the place of native.
 func newXDPLink(prog *ebpf.Program, name string, index int, want XDPMode, looks bool) (l link.Link, nativeErr, err error) {
-	if want == XDPAuto && looks {
-		nativeErr = farEnd(index)
-	}
-	if want != XDPGeneric && nativeErr == nil {
-		l, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: index, Flags: link.XDPDriverMode})
-		if err == nil {
-			return l, nil, nil
+	nativeErr, err = inMode(index, want, looks, func(generic bool) (err error) {
+		flags := link.XDPDriverMode
+		if generic {
+			flags = link.XDPGenericMode
 		}
-		nativeErr = err
-		if want == XDPNative || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
-			return nil, nil, explainXDP(name, err)
-		}
-	}
-	l, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: index, Flags: link.XDPGenericMode})
+		l, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: index, Flags: flags})
+		return err
+	})
 	if err != nil {
-		return nil, nil, explainXDP(name, errors.Join(nativeErr, err))
+		return nil, nil, explainXDP(name, index, err)
 	}
 	return l, nativeErr, nil
 }
 
-func explainXDP(name string, err error) error {
+// inMode tries what a mode stands for. If it looks, auto takes generic XDP where answers by native XDP would not arrive. nativeErr
+// is why generic XDP took the place of native: that, or what the driver said.
+func inMode(index int, want XDPMode, looks bool, try func(generic bool) error) (nativeErr, err error) {
+	if want == XDPAuto && looks {
+		nativeErr = farEnd(index)
+	}
+	if want != XDPGeneric && nativeErr == nil {
+		if err = try(false); err == nil {
+			return nil, nil
+		}
+		nativeErr = err
+		if want == XDPNative || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
+			return nil, err
+		}
+	}
+	if err = try(true); err != nil {
+		return nil, errors.Join(nativeErr, err)
+	}
+	return nativeErr, nil
+}
+
+func explainXDP(name string, index int, err error) error {
 	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("interface %s: another XDP program is attached; `ip -d link show dev %s` and `bpftool link` say whose: end it by its own means, or leave %s out", name, name, name)
+		return fmt.Errorf("interface %s: another XDP program is attached%s: it stays. `ip -d link show dev %s` and `bpftool link` say whose: end it by its own means, or leave %s out", name, foreignOn(index), name, name)
 	}
 	return fmt.Errorf("interface %s: XDP: %w; xdp_mode: generic works on every driver", name, err)
+}
+
+// foreignOn says what is in our place, and what would let us in beside it.
+func foreignOn(index int) string {
+	s, err := dispatcher.Place{Ifindex: index}.Look()
+	if err == nil {
+		defer s.Close()
+		if s.ID != 0 {
+			return " by a dispatcher, which `dispatcher: auto` would join"
+		}
+		return ""
+	}
+	return ", " + err.Error()
 }

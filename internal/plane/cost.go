@@ -51,6 +51,10 @@ func costOf(path string) (c Cost, err error) {
 	}
 	defer l.Close()
 	prog, err := programOf(l, path)
+	if h, beside := l.(*dispatchedHook); beside && err == nil {
+		prog.Close()
+		prog, err = h.dispatcherProgram()
+	}
 	if err != nil {
 		return c, err
 	}

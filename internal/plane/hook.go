@@ -25,7 +25,8 @@ type hook interface {
 	ifindex() int // 0: the device is gone; -1: not known
 }
 
-// openHook opens what is pinned. A pinned program stands for a filter at clsact (filterHook).
+// openHook opens what is pinned. A pinned program stands for a filter at clsact (filterHook), or for a
+// component of an XDP dispatcher (dispatchedHook).
 func openHook(path string) (hook, error) {
 	l, err := link.LoadPinnedLink(path, nil)
 	if err == nil {
@@ -36,6 +37,9 @@ func openHook(path string) (hook, error) {
 	}
 	if prog, progErr := ebpf.LoadPinnedProgram(path, nil); progErr == nil {
 		defer prog.Close()
+		if prog.Type() == ebpf.Extension {
+			return findDispatched(path, prog)
+		}
 		return findFilter(path, prog)
 	}
 	return nil, err

@@ -91,7 +91,7 @@ func filters(t *testing.T, dir string, progs [3]*ebpf.Program) error {
 	if got := linkIfindex(ingress); got != lo {
 		t.Errorf("found on device %d", got)
 	}
-	a, err := takeOver(ingress, progs[1])
+	a, err := takeOver(ingress, progs[1], nil)
 	if err != nil || a == nil {
 		return fmt.Errorf("taken over: %v, %w", a, err)
 	}

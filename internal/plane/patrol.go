@@ -251,7 +251,7 @@ func (p *Patrol) attachPatrol(o AttachOptions, queues []string) (map[string]XDPM
 	}
 	modes := map[string]XDPMode{}
 	for name, index := range devices {
-		if err := p.attachXDP(name, index, o.XDPMode); err != nil {
+		if err := p.attachXDP(name, index, o); err != nil {
 			return nil, err
 		}
 		modes[name] = attachedMode(index)
@@ -261,7 +261,7 @@ func (p *Patrol) attachPatrol(o AttachOptions, queues []string) (map[string]XDPM
 
 func (p *Patrol) attachEgress(name string, index int) error {
 	path := filepath.Join(p.dir, pinName("tc", name))
-	a, err := takeOver(path, p.tc)
+	a, err := takeOver(path, p.tc, nil)
 	if err != nil {
 		return err
 	}

@@ -69,19 +69,23 @@ type Plane struct {
 	xdp, tc, sockops, iter *ebpf.Program
 	egress                 *ebpf.Program // only what translates has one
 	translate, open        *ebpf.Program // of a host that translates: what the kernel calls in the place of tc, and what tc calls
-	maps                   map[string]*ebpf.Map
-	sizes                  map[string]uint32 // entries of maps whose size is not the object's
-	links                  *attachments
-	freshPins              []string                            // maps that are pinned and not yet named as they shall be
-	final                  bool                                // what links has is to stay: Commit
-	shared                 []sharedValue                       // what the process before had in maps that this one shares with it
-	own                    map[hostbpf.HostXdpTgOwnPrefix]bool // what SetOwn has put into the map
-	replies                replies                             // what SetReplies has put into the maps
-	filled                 tables                              // what SetServices has put into the maps
-	Lost                   []string                            // what of an earlier process could not be taken over, and why
-	bell                   *ringbuf.Reader                     // rings when the packet path asks for a look
-	farEnd                 bool                                // Options.FarEnd
-	watching               bool                                // sock_ops is attached and the socket filter is seeded
+	gate                   struct {      // where xdp came from, to be loaded once more: extend
+		spec *ebpf.CollectionSpec
+		name string
+	}
+	maps      map[string]*ebpf.Map
+	sizes     map[string]uint32 // entries of maps whose size is not the object's
+	links     *attachments
+	freshPins []string                            // maps that are pinned and not yet named as they shall be
+	final     bool                                // what links has is to stay: Commit
+	shared    []sharedValue                       // what the process before had in maps that this one shares with it
+	own       map[hostbpf.HostXdpTgOwnPrefix]bool // what SetOwn has put into the map
+	replies   replies                             // what SetReplies has put into the maps
+	filled    tables                              // what SetServices has put into the maps
+	Lost      []string                            // what of an earlier process could not be taken over, and why
+	bell      *ringbuf.Reader                     // rings when the packet path asks for a look
+	farEnd    bool                                // Options.FarEnd
+	watching  bool                                // sock_ops is attached and the socket filter is seeded
 }
 
 // Options say how a plane is made.
@@ -167,7 +171,11 @@ func (p *Plane) loadAll(programs []object) error {
 
 // loadOne loads one object; maps that an earlier object brought are shared.
 func (p *Plane) loadOne(spec *ebpf.CollectionSpec, name string, to **ebpf.Program) error {
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.replacements(spec)})
+	replacements := p.replacements(spec)
+	if to == &p.xdp {
+		p.gate.spec, p.gate.name = spec.Copy(), name
+	}
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replacements})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ package world
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,7 +18,9 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
+	"tidegate/internal/dispatcher"
 	"tidegate/internal/keys"
 	"tidegate/internal/lab/rig"
 	"tidegate/internal/plane"
@@ -25,9 +28,12 @@ import (
 
 // Main runs a package's tests after what killed ones have left was removed, and with the
 // binary under test at *tidegate. It is built every time: an old one would be a test of
-// something else. Without root, tests have to skip. `prepare` is done before the tests.
+// something else. Only where there is no compiler (test/kernel) TIDEGATE_UNDER_TEST says where it is. Without root, tests have to skip. `prepare` is done before the tests.
 func Main(m *testing.M, tidegate *string, prepare ...func() error) int {
 	if os.Geteuid() != 0 {
+		return m.Run()
+	}
+	if *tidegate = os.Getenv("TIDEGATE_UNDER_TEST"); *tidegate != "" {
 		return m.Run()
 	}
 	if _, err := rig.Clean(); err != nil {
@@ -88,6 +94,21 @@ func NeedRoot(t *testing.T) {
 		t.Fatal("this test needs root, and CI must run it as root")
 	}
 	t.Skip("needs root for network namespaces")
+}
+
+// NeedDispatcher skips a test where the kernel refuses BPF programs that extend others before it has verified them, as the
+// one of some virtual machines does; with TIDEGATE_TEST_DISPATCHER set (test/kernel) that is a failure.
+func NeedDispatcher(t *testing.T) {
+	t.Helper()
+	NeedRoot(t)
+	err := dispatcher.Possible()
+	switch {
+	case err == nil:
+	case os.Getenv("TIDEGATE_TEST_DISPATCHER") == "" && errors.Is(err, dispatcher.ErrNoExtensions) && errors.Is(err, unix.EPERM):
+		t.Skipf("%v; test/kernel/run runs this test on other kernels", err)
+	default:
+		t.Fatal(err)
+	}
 }
 
 var beside sync.Map // tests that Beside was called for

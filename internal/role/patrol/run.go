@@ -105,7 +105,8 @@ func (b *patrol) start() (err error) {
 		}
 	}
 	if _, err := b.plane.AttachPatrol(plane.AttachOptions{BPFFS: b.opt.BPFFS, Instance: b.cfg.Instance,
-		Interfaces: b.cfg.Interfaces, XDPMode: plane.XDPMode(b.cfg.XDPMode)}, queues); err != nil {
+		Interfaces: b.cfg.Interfaces, XDPMode: plane.XDPMode(b.cfg.XDPMode),
+		Dispatcher: plane.DispatcherUse(b.cfg.Dispatcher), Priority: uint32(b.cfg.Priority)}, queues); err != nil {
 		return err
 	}
 	for _, port := range p.Ports {

@@ -144,7 +144,8 @@ func (n *node) attach() (err error) {
 		return err
 	}
 	n.modes, err = n.plane.Attach(plane.AttachOptions{BPFFS: n.opt.BPFFS, Instance: n.cfg.Instance,
-		Interfaces: n.cfg.Interfaces, XDPMode: plane.XDPMode(n.cfg.XDPMode)})
+		Interfaces: n.cfg.Interfaces, XDPMode: plane.XDPMode(n.cfg.XDPMode),
+		Dispatcher: plane.DispatcherUse(n.cfg.Dispatcher), Priority: uint32(n.cfg.Priority)})
 	if err != nil {
 		return err
 	}

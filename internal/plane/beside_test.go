@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/dispatcher"
+)
+
+// The XDP program of every role runs as a component of a dispatcher: the verifier takes it, it joins, is replaced by a
+// later process's, given back, and leaves.
+func TestComponents(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("XDP needs root")
+	}
+	if err := dispatcher.Possible(); err != nil {
+		if os.Getenv("TIDEGATE_TEST_DISPATCHER") == "" {
+			t.Skipf("%v; test/kernel/run runs this test on other kernels", err)
+		}
+		t.Fatal(err)
+	}
+	roles := map[string]func() (*Plane, error){
+		"host": func() (*Plane, error) { return Load(Options{KeySlots: 4, Flows: 1024}) },
+		"proxy": func() (*Plane, error) {
+			p, err := LoadProxy(ProxyOptions{Options: Options{KeySlots: 4}, Flows: 1024, Sources: 1024, Halves: 1024})
+			if err != nil {
+				return nil, err
+			}
+			return p.Plane, nil
+		},
+		"edge": func() (*Plane, error) {
+			p, err := LoadEdge(EdgeOptions{Options: Options{KeySlots: 4}, BloomBits: 16})
+			if err != nil {
+				return nil, err
+			}
+			return p.Plane, nil
+		},
+		"edge, smartcookie": func() (*Plane, error) {
+			p, err := LoadEdge(EdgeOptions{Options: Options{KeySlots: 4}, BloomBits: 16, Smart: true})
+			if err != nil {
+				return nil, err
+			}
+			return p.Plane, nil
+		},
+		"server": func() (*Plane, error) {
+			p, err := LoadServer(ServerOptions{Options: Options{KeySlots: 4}, Flows: 1024})
+			if err != nil {
+				return nil, err
+			}
+			return p.Plane, nil
+		},
+		"patrol": func() (*Plane, error) {
+			p, err := LoadPatrol(PatrolOptions{Buckets: 1024})
+			if err != nil {
+				return nil, err
+			}
+			return p.Plane, nil
+		},
+	}
+	if old := os.Getenv("TIDEGATE_TEST_ROLES"); old != "" { // kernels of which only some roles are claimed
+		for role := range roles {
+			if !strings.Contains(old, role) {
+				delete(roles, role)
+			}
+		}
+	}
+	dir := fmt.Sprintf("/sys/fs/bpf/tg-beside-%d", os.Getpid())
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	for role, load := range roles {
+		t.Run(role, func(t *testing.T) {
+			done := make(chan error)
+			go func() {
+				runtime.LockOSThread() // for good: the thread ends in a network namespace of its own
+				done <- func() error {
+					if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+						return err
+					}
+					return component(t, dir, load)
+				}()
+			}()
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func component(t *testing.T, dir string, load func() (*Plane, error)) error {
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near"}, PeerName: "far"}); err != nil {
+		return err
+	}
+	dev, err := netlink.LinkByName("near")
+	if err != nil {
+		return err
+	}
+	index, place := dev.Attrs().Index, dispatcher.Place{Ifindex: dev.Attrs().Index}
+	o := AttachOptions{XDPMode: XDPNative, Dispatcher: DispatcherAlways, Priority: 20}
+	start := func() (*Plane, ebpf.ProgramID, error) {
+		p, err := load()
+		if err != nil {
+			return nil, 0, err
+		}
+		p.dir, p.links = dir, &attachments{dir: dir, xdp: map[string]*attachment{}}
+		if err := p.attachXDP("near", index, o); err != nil {
+			return nil, 0, err
+		}
+		id, err := p.links.xdp["near"].link.program()
+		return p, id, err
+	}
+	runs := func(when string, want ebpf.ProgramID) {
+		t.Helper()
+		s, err := place.Look()
+		if err != nil {
+			t.Errorf("%s: %v", when, err)
+			return
+		}
+		defer s.Close()
+		if len(s.Components) != 1 || s.Components[0].ID != want || s.Components[0].Priority != 20 || s.Generic {
+			t.Errorf("%s: %+v, want %d", when, s.Components, want)
+		}
+	}
+	first, id, err := start()
+	if err != nil {
+		return err
+	}
+	runs("a first process", id)
+	first.links.commit([]string{"near"}, map[string]bool{"xdp": true})
+	second, next, err := start()
+	if err != nil {
+		return err
+	}
+	if next == id {
+		t.Error("a second process runs the program of the first")
+	}
+	runs("a second process", next)
+	if err := second.links.undo(); err != nil {
+		return err
+	}
+	runs("a start that failed", id)
+	third, id, err := start()
+	if err != nil {
+		return err
+	}
+	third.links.commit([]string{"near"}, map[string]bool{"xdp": true})
+	runs("a third process", id)
+	third.links.commit(nil, nil) // off
+	if mode := attachedMode(index); mode != "" {
+		t.Errorf("still attached: %s", mode)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+	return nil
+}
