@@ -218,6 +218,9 @@ func (c *Capture) prepare(o CaptureOptions, part int, path, kind string) error {
 	}
 	h := &captureHook{link: l, path: path}
 	c.hooks = append(c.hooks, h)
+	if _, beside := l.(*dispatchedHook); beside {
+		return errors.New("its XDP program is a component of a dispatcher (docs/neighbours.md), which cannot be captured; `xdpdump` of xdp-tools can look at it")
+	}
 	if h.gate, err = programOf(l, path); err != nil {
 		return err
 	}

@@ -32,33 +32,6 @@ type Service struct {
 
 // Status is an instance as `status` shows it.
 type Status struct {
-<<<<<<< HEAD
-	Role       string                   `json:"role"`
-	Forwarding string                   `json:"forwarding,omitempty"` // of a proxy
-	OneSided   bool                     `json:"one_sided,omitempty"`  // of a proxy: servers' answers do not pass here
-	Version    string                   `json:"version"`
-	Instance   string                   `json:"instance"`
-	Running    bool                     `json:"running"`                       // the process; the packet path lives on without it
-	Since      time.Time                `json:"without_daemon_since,omitzero"` // about, if it was killed
-	StaleKeys  string                   `json:"on_stale_keys"`                 // what happens to SYNs when the keys have ended: pass or drop
-	Draining   bool                     `json:"draining,omitempty"`            // `tidegate off` has begun, and was interrupted if nothing runs
-	PID        int                      `json:"pid"`
-	Started    time.Time                `json:"started"`
-	Interfaces []string                 `json:"interfaces"`
-	XDP        map[string]plane.XDPMode `json:"xdp"`
-	Refused    map[string]string        `json:"native_xdp_refused,omitempty"` // by interface: why the driver does without
-	Epoch      uint64                   `json:"epoch"`
-	KeysUntil  time.Time                `json:"keys_until"`
-	Services   []Service                `json:"services"`
-	Global     map[string]uint64        `json:"global"`
-	Edge       *Edge                    `json:"edge,omitempty"`
-	DPDK       *dpdk.State              `json:"dpdk,omitempty"`      // of plane: dpdk
-	DPDKPrefix string                   `json:"-"`                   // likewise: by which the program is asked
-	Takeovers  []instance.Takeover      `json:"takeovers,omitempty"` // of a server with takeover: auto
-	P4         *P4                      `json:"p4,omitempty"`        // with plane: p4
-	Unrouted   map[string]string        `json:"unrouted,omitempty"`  // by family: why it is not known where answers to SYNs go
-	Capturing  []string                 `json:"capturing,omitempty"` // hooks that run programs with a capture
-=======
 	Role       string                       `json:"role"`
 	Forwarding string                       `json:"forwarding,omitempty"` // of a proxy
 	OneSided   bool                         `json:"one_sided,omitempty"`  // of a proxy: servers' answers do not pass here
@@ -73,7 +46,7 @@ type Status struct {
 	Interfaces []string                     `json:"interfaces"`
 	XDP        map[string]plane.XDPMode     `json:"xdp"`
 	Refused    map[string]string            `json:"native_xdp_refused,omitempty"` // by interface: why the driver does without
-	Neighbours map[string][]plane.Neighbour `json:"neighbours,omitempty"`         // by interface: what else its XDP dispatcher runs, in this order
+	Neighbours map[string][]plane.Neighbour `json:"neighbours,omitempty"`         // by interface: what its XDP dispatcher runs, in this order
 	Epoch      uint64                       `json:"epoch"`
 	KeysUntil  time.Time                    `json:"keys_until"`
 	Services   []Service                    `json:"services"`
@@ -84,7 +57,7 @@ type Status struct {
 	Takeovers  []instance.Takeover          `json:"takeovers,omitempty"` // of a server with takeover: auto
 	P4         *P4                          `json:"p4,omitempty"`        // with plane: p4
 	Unrouted   map[string]string            `json:"unrouted,omitempty"`  // by family: why it is not known where answers to SYNs go
->>>>>>> 65b310b (Gates join libxdp's dispatchers)
+	Capturing  []string                     `json:"capturing,omitempty"` // hooks that run programs with a capture
 }
 
 // Read reads an instance through its state file and its pinned maps. It
@@ -111,11 +84,8 @@ func Read(opt instance.Options, name string) (*Status, error) {
 	defer pinned.Close()
 	out, err := pathStatus(st, name, opt.StateDir, pinned)
 	if err == nil {
-<<<<<<< HEAD
 		out.Takeovers, out.Capturing = st.Takeovers, plane.Capturing(opt.BPFFS, name)
-=======
-		out.Takeovers, out.Neighbours = st.Takeovers, plane.Neighbours(opt.BPFFS, name)
->>>>>>> 65b310b (Gates join libxdp's dispatchers)
+		out.Neighbours = plane.Neighbours(opt.BPFFS, name)
 	}
 	if err == nil && len(st.Takeovers) > 0 && st.Role == config.RoleServer {
 		err = addParts(st, out, pinned, plane.PinDir(opt.BPFFS, adopt.AdopterInstance(name)))
