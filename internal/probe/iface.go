@@ -47,7 +47,7 @@ type nic struct {
 
 // interfaceChecks looks at the named interfaces, or at all that are up. ends: connections
 // end on this machine.
-func interfaceChecks(names []string, mode config.XDPMode, ends bool) []Check {
+func interfaceChecks(names []string, mode config.XDPMode, use config.Dispatcher, ends bool) []Check {
 	required := names != nil
 	if !required {
 		names = upInterfaces()
@@ -62,7 +62,7 @@ func interfaceChecks(names []string, mode config.XDPMode, ends bool) []Check {
 		}
 		n := lookAt(link)
 		list = append(list, judgeNIC(n, mode))
-		list = append(list, doctor(n, mode, required, ends)...)
+		list = append(list, doctor(n, mode, use, required, ends)...)
 	}
 	if len(list) == 0 {
 		list = append(list, Check{Name: "interfaces", Status: Warn, Found: "none is up but lo",
@@ -122,6 +122,9 @@ func judgeNIC(n nic, mode config.XDPMode) Check {
 		return c
 	}
 	native := n.nativeXDP && mode != config.XDPGeneric
+	if facts := onRecord[n.device.driver]; facts.hidesXDP && !n.nativeXDP && n.device.merging(facts) != "" {
+		return c // the doctor says what hides it
+	}
 	switch {
 	case n.xdpKnown && !n.nativeXDP && mode == config.XDPNative:
 		return warn(Fail, "", "`tidegate run` refuses to start", "set `xdp_mode: auto`, or use a NIC whose driver has XDP")

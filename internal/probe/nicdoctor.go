@@ -5,8 +5,11 @@ package probe
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -14,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"tidegate/internal/config"
+	"tidegate/internal/dispatcher"
 )
 
 // device is what a doctor wants to know of an interface beside what every check does.
@@ -24,11 +28,16 @@ type device struct {
 	cpus               int
 	inPieces           bool // native XDP takes frames that do not fit into a page
 	lro, groHW         bool
-	groHWFixed         bool
+	virtio             string // its features, a digit for each bit; empty: no virtio device
+	legacyRx           bool   // Intel's private flag
+	functions          int    // virtual functions
 	layerThree         bool
 	master, masterKind string
+	masterDriver       string
 	beneath            string // the device that a VLAN stands on
 	foreign            string // another program in its XDP place
+	beside             string // the components of a dispatcher that could be joined
+	extends            error  // why this kernel lets nobody join it
 	farAway            bool   // of a veth: the far end is in another network namespace
 }
 
@@ -55,12 +64,36 @@ func (d *device) examine(link *net.Interface) {
 	d.farAway = d.kind == "veth" && a.NetNsID >= 0
 	if m, err := netlink.LinkByIndex(a.MasterIndex); a.MasterIndex != 0 && err == nil {
 		d.master, d.masterKind = m.Attrs().Name, m.Type()
+		if e, err := ethtool.NewEthtool(); err == nil {
+			d.masterDriver, _ = e.DriverName(d.master)
+			e.Close()
+		}
 	}
 	if p, err := netlink.LinkByIndex(a.ParentIndex); d.kind == "vlan" && err == nil {
 		d.beneath = p.Attrs().Name
 	}
 	if a.Xdp != nil && a.Xdp.Attached && a.Xdp.ProgId != 0 {
 		d.foreign = foreignProgram(ebpf.ProgramID(a.Xdp.ProgId))
+		d.meet(link.Index)
+	}
+}
+
+// meet looks at a dispatcher in the place of XDP.
+func (d *device) meet(index int) {
+	s, err := dispatcher.Place{Ifindex: index}.Look()
+	if err != nil || s.ID == 0 {
+		return
+	}
+	defer s.Close()
+	var names []string
+	for _, c := range s.Components {
+		if !strings.HasPrefix(c.Name, ourPrograms) {
+			names = append(names, fmt.Sprintf("%s (%d)", c.Name, c.Priority))
+		}
+	}
+	d.foreign, d.beside = "", strings.Join(names, ", ")
+	if d.beside != "" {
+		d.extends = dispatcher.Possible()
 	}
 }
 
@@ -71,8 +104,20 @@ func (d *device) ask(e *ethtool.Ethtool, name string) {
 	}
 	if f, err := e.FeaturesWithState(name); err == nil {
 		d.lro, d.groHW = f[lroFeature].Active, f[groHWFeature].Active
-		d.groHWFixed = d.groHW && (f[groHWFeature].NeverChanged || !f[groHWFeature].Available)
 	}
+	if flags, err := e.PrivFlags(name); err == nil {
+		d.legacyRx = flags["legacy-rx"]
+	}
+	if d.driver == "virtio_net" {
+		d.virtio = sysfs(name, "features")
+	}
+	d.functions, _ = strconv.Atoi(sysfs(name, "sriov_numvfs"))
+}
+
+// sysfs reads what a device on a bus says of itself.
+func sysfs(name, file string) string {
+	text, _ := os.ReadFile(filepath.Join("/sys/class/net", name, "device", file))
+	return strings.TrimSpace(string(text))
 }
 
 const ourPrograms = "tg_" // how the names of our programs begin
@@ -93,7 +138,7 @@ func foreignProgram(id ebpf.ProgramID) string {
 
 // doctor names what about an interface is in the way, each with its fix. required: a configuration names it;
 // ends: connections end on this machine.
-func doctor(n nic, mode config.XDPMode, required, ends bool) (list []Check) {
+func doctor(n nic, mode config.XDPMode, use config.Dispatcher, required, ends bool) (list []Check) {
 	d, name := n.device, "interface "+n.name
 	add := func(status Status, found, means, fix string) {
 		list = append(list, Check{name, status, found, means, fix})
@@ -111,6 +156,8 @@ func doctor(n nic, mode config.XDPMode, required, ends bool) (list []Check) {
 	case ends && d.masterKind == "bridge", d.masterKind == "bond", d.masterKind == "team":
 		add(worst(Fail), fmt.Sprintf("is a port of the %s %s", d.masterKind, d.master), "the address is that one's: connections that begin here are cut off",
 			fmt.Sprintf("name %s in `interfaces`", d.master))
+	case d.masterDriver == "hv_netvsc":
+		add(worst(Warn), fmt.Sprintf("is the virtual function beneath %s (accelerated networking)", d.master), "packets that do not take it are not seen", fmt.Sprintf("name %s in `interfaces`: its driver gives the program to both", d.master))
 	case d.kind == "vlan" && d.beneath != "":
 		add(Warn, "is a VLAN of "+d.beneath, "generic XDP only; native XDP sees a VLAN's frames on the device beneath",
 			fmt.Sprintf("name %s in `interfaces`, and run `ethtool -K %s rxvlan off`", d.beneath, d.beneath))
@@ -118,7 +165,14 @@ func doctor(n nic, mode config.XDPMode, required, ends bool) (list []Check) {
 		add(Warn, "is a veth, its far end in another network namespace", "in native XDP answers vanish there unless that end runs an XDP program, too: GRO is not enough",
 			"set `xdp_mode: auto`, which takes native XDP only if it does")
 	}
-	if d.foreign != "" {
+	switch {
+	case d.beside != "" && use == config.DispatcherNever:
+		add(worst(Fail), "other XDP programs are attached: "+d.beside, "`tidegate run` refuses to start, for `dispatcher: never`", "set `dispatcher: auto`, which joins them, or end them by their own means")
+	case d.beside != "" && d.extends != nil:
+		add(worst(Fail), "other XDP programs are attached: "+d.beside, fmt.Sprintf("`tidegate run` cannot join them: %v", d.extends), "end them by their own means, or protect another interface")
+	case d.beside != "":
+		add(OK, "other XDP programs are attached: "+d.beside+"; `tidegate run` joins them", "", "")
+	case d.foreign != "":
 		add(worst(Fail), "another XDP program is attached: "+d.foreign, "`tidegate run` refuses to start, and leaves that program alone",
 			fmt.Sprintf("find out whose it is with `bpftool link` and `ip -d link show dev %s`, and end that program by its own means", n.name))
 	}
@@ -131,7 +185,7 @@ func doctor(n nic, mode config.XDPMode, required, ends bool) (list []Check) {
 // byRecord compares a device with what is on record of its driver.
 func byRecord(n nic, must bool) (list []Check) {
 	d := n.device
-	facts, there := onRecord[d.driver]
+	facts := onRecord[d.driver]
 	bad := Warn
 	if must {
 		bad = Fail
@@ -140,14 +194,22 @@ func byRecord(n nic, must bool) (list []Check) {
 		list = append(list, Check{"interface " + n.name, status, found, means + " (drivers/net/…/" + facts.source + ")", fix})
 	}
 	const refused = "the driver refuses native XDP"
-	if there && n.mtu > facts.mtuMax && !d.inPieces {
+	if facts.mtuMax > 0 && n.mtu > facts.mtuMax && !d.inPieces {
 		add(bad, fmt.Sprintf("MTU %d, %s takes up to %d", n.mtu, d.driver, facts.mtuMax), refused, fmt.Sprintf("run `ip link set %s mtu %d`", n.name, facts.mtuMax))
 	}
-	if facts.noMerging && (d.lro || d.groHW) {
-		add(bad, "LRO or hardware GRO is on", refused, fmt.Sprintf("run `ethtool -K %s lro off rx-gro-hw off`", n.name))
+	if off := d.merging(facts); off != "" {
+		add(bad, "LRO or hardware GRO is on", refused, fmt.Sprintf("run `ethtool -K %s%s`", n.name, off))
 	}
-	if facts.fixedGRO && d.groHWFixed {
-		add(bad, "the host merges segments (GRO_HW), and does not let that be switched off", refused, "give the virtual machine's device `ctrl_guest_offloads=on`, or `guest_tso4=off,guest_tso6=off,guest_ufo=off`")
+	if facts.guestOffloads {
+		if found, fix := virtioRefusal(d.virtio); found != "" {
+			add(bad, found, refused, fix)
+		}
+	}
+	if facts.noVFs && d.functions > 0 {
+		add(bad, fmt.Sprintf("has %d virtual functions", d.functions), refused, fmt.Sprintf("run `echo 0 >/sys/class/net/%s/device/sriov_numvfs`, which takes them from whoever uses them, or set `xdp_mode: generic`", n.name))
+	}
+	if facts.legacyRx && d.legacyRx {
+		add(Warn, "the private flag legacy-rx is on", "there is no room before a frame: an answer that is longer than its SYN is dropped", fmt.Sprintf("run `ethtool --set-priv-flags %s legacy-rx off`", n.name))
 	}
 	if facts.halfChannels && d.most > 0 && d.channels*2 > d.most {
 		add(bad, fmt.Sprintf("%d channels of at most %d", d.channels, d.most), refused+" with more than half of them", fmt.Sprintf("run `ethtool -L %s combined %d`", n.name, max(1, d.most/2)))
@@ -168,6 +230,17 @@ func byRecord(n nic, must bool) (list []Check) {
 			fmt.Sprintf("run `ethtool -L %s combined %d`", n.name, min(usable, d.cpus))})
 	}
 	return list
+}
+
+// merging is what `ethtool -K` must switch off for native XDP.
+func (d device) merging(facts driverFacts) (off string) {
+	if facts.noLRO && d.lro {
+		off += " lro off"
+	}
+	if facts.noGroHW && d.groHW {
+		off += " rx-gro-hw off"
+	}
+	return off
 }
 
 // overview is the device in a word or two, driver and queues, to follow a comma.

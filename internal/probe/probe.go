@@ -104,11 +104,11 @@ func Run(c *config.Config) *Report {
 		r.add(withoutAdoption(check, takeover))
 	}
 	if c == nil {
-		r.add(interfaceChecks(nil, config.XDPAuto, true)...)
+		r.add(interfaceChecks(nil, config.XDPAuto, config.DispatcherAuto, true)...)
 		r.addTakeovers(nil, privileged)
 		return r
 	}
-	r.add(interfaceChecks(c.Interfaces, c.XDPMode, true)...)
+	r.add(interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, true)...)
 	r.add(secretCheck(c.SecretFile))
 	r.add(serviceChecks(c.Services)...)
 	r.addTakeovers(c, privileged)

@@ -138,7 +138,7 @@ func TestNIC(t *testing.T) {
 		tc.change(&n)
 		want(t, judgeNIC(n, tc.mode), tc.status, tc.text)
 	}
-	list := interfaceChecks([]string{"none0"}, config.XDPAuto, true)
+	list := interfaceChecks([]string{"none0"}, config.XDPAuto, config.DispatcherAuto, true)
 	want(t, list[0], Fail, "does not exist here")
 }
 

@@ -23,7 +23,7 @@ func edgeChecks(c *config.Config, privileged bool) []Check {
 	list := append([]Check{btfCheck(err)}, proxyProgramChecks(privileged)...)
 	list = append(list, acceptChecks(privileged, c.Role)...)
 	list = append(list, mountChecks()[0])
-	list = append(list, interfaceChecks(c.Interfaces, c.XDPMode, false)...)
+	list = append(list, interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, false)...)
 	ports := lookAtPorts(c.Interfaces)
 	list = append(list, portChecks(ports, &box)...)
 	list = append(list, mtuCheck(ports, c.Edge.Forwarding))
@@ -53,7 +53,7 @@ func serverChecks(c *config.Config, privileged bool) []Check {
 		list = append(list, withoutAdoption(check, c.Server.Takeover))
 	}
 	list = append(list, rfc1337Check(c.Server.Takeover))
-	list = append(list, interfaceChecks(c.Interfaces, c.XDPMode, true)...)
+	list = append(list, interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, true)...)
 	if c.Server.Takeover != config.TakeoverAdopt {
 		list = append(list, splitTableCheck(c.Tagged.MaxConnections, meminfo("MemAvailable")))
 	}

@@ -131,6 +131,6 @@ func (l *Load) End(what string) {
 
 // spoken has a word echoed in time.
 func spoken(c *net.TCPConn) error {
-	_ = c.SetDeadline(time.Now().Add(answerIn))
+	_ = c.SetDeadline(time.Now().Add(answerIn * slowness))
 	return Word(c)
 }

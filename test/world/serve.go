@@ -39,7 +39,7 @@ func (s Server) Serve(t *testing.T, n *rig.Namespace, at string, handle func(*ne
 	}
 	limit := s.Limit
 	if limit == 0 {
-		limit = Patience
+		limit = Patience * slowness
 	}
 	var wg sync.WaitGroup
 	var conns []net.Conn // of the accept loop, and of the end of the test when that has ended
@@ -86,7 +86,7 @@ func (d Client) Dial(n *rig.Namespace, to netip.AddrPort) (c *net.TCPConn, err e
 	dialer := net.Dialer{Timeout: d.Timeout}
 	dialer.SetMultipathTCP(false)
 	if d.Timeout == 0 {
-		dialer.Timeout = Patience
+		dialer.Timeout = Patience * slowness
 	}
 	if d.LocalPort != 0 {
 		dialer.LocalAddr = &net.TCPAddr{Port: int(d.LocalPort)}
@@ -102,7 +102,7 @@ func (d Client) Dial(n *rig.Namespace, to netip.AddrPort) (c *net.TCPConn, err e
 			return err
 		}
 		c = conn.(*net.TCPConn)
-		return c.SetDeadline(time.Now().Add(Patience))
+		return c.SetDeadline(time.Now().Add(Patience * slowness))
 	})
 	return c, err
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -126,6 +127,12 @@ func Beside(t *testing.T) {
 // anything takes, on a busy machine, too; a test that needs it has failed.
 const Patience = time.Minute
 
+// slowness multiplies all patience, in an emulator (test/kernel).
+var slowness = func() time.Duration {
+	n, _ := strconv.Atoi(os.Getenv("TIDEGATE_TEST_SLOWNESS"))
+	return time.Duration(max(1, n))
+}()
+
 // pause leaves the processors to what is waited for: many a look starts a process.
 const pause = 10 * time.Millisecond
 
@@ -138,7 +145,7 @@ func Until(t *testing.T, what string, reached func() bool) {
 // Await is Until with a patience and a pause of one's own.
 func Await(t *testing.T, what string, patience, pause time.Duration, reached func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !reached(); time.Sleep(pause) {
+	for deadline := time.Now().Add(patience * slowness); !reached(); time.Sleep(pause) {
 		if time.Now().After(deadline) {
 			t.Fatalf("timed out waiting for: %s", what)
 		}
