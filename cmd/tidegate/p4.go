@@ -108,7 +108,7 @@ func runP4(ctx context.Context, cmd *cobra.Command, file string, cfg *p4.Config,
 			Log: log,
 			Now: func() time.Time { return time.Now().Add(offset) },
 		},
-		Ready:   func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
+		Ready:   func() { announceReady(cmd.OutOrStdout(), cmd.ErrOrStderr()) },
 		Figures: state.Figures,
 		Reload:  reload,
 		Load: func() (*p4.Config, p4.Secret, error) {

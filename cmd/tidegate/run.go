@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -118,7 +117,7 @@ func runRole(cmd *cobra.Command, file string, skew, step, trial, calm time.Durat
 		Skew:       skew,
 		Trial:      trial,
 		Calm:       calm,
-		Ready:      func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") },
+		Ready:      func() { announceReady(cmd.OutOrStdout(), cmd.ErrOrStderr()) },
 		Log:        log,
 	}
 	events, err := newEvents(ctx, &opt, cfg, reload)

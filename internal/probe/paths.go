@@ -114,7 +114,7 @@ func pathChecks(c *config.Config) []Check {
 			if seen[p] = true; len(seen) > namedServices {
 				continue
 			}
-			list = append(list, judgeRoute(findRoute(p, firstHost(p), c.Interfaces)))
+			list = append(list, judgeRoute(routeToServers(p, func(addr netip.Addr) kernelRoute { return findRoute(p, addr, c.Interfaces) })))
 		}
 	}
 	if len(seen) > namedServices {
@@ -130,6 +130,24 @@ func pathChecks(c *config.Config) []Check {
 		}
 	}
 	return list
+}
+
+// ownTried is how many of a prefix's addresses may be this box's own before it counts as this box's.
+const ownTried = 16
+
+// routeToServers is the route to the prefix's first address that is not this box's own: in the servers' network the
+// router usually has the first.
+func routeToServers(p netip.Prefix, find func(netip.Addr) kernelRoute) (w kernelRoute) {
+	addr := firstHost(p)
+	for range ownTried {
+		if w = find(addr); w.err != nil || !w.local {
+			return w
+		}
+		if addr = addr.Next(); !p.Contains(addr) {
+			return w
+		}
+	}
+	return w
 }
 
 // firstHost is an address of the prefix that a server can have.

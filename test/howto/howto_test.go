@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package howto
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tidegate/test/world"
+)
+
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "systemctl" {
+		if err := systemctl(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, "systemctl:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// Every page that names a network does what it says.
+func TestPages(t *testing.T) {
+	world.NeedRoot(t)
+	paths, err := filepath.Glob("../../docs/how-to/*.md")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	bin := binaries(t)
+	for i, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".md"), func(t *testing.T) {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := parse(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.network == "" {
+				return // nothing to run; TestPagesSayWhatRuns holds it to that
+			}
+			w, ok := networks[p.network]
+			if !ok {
+				t.Fatalf("network %q: want one of those in network.go", p.network)
+			}
+			t.Parallel()
+			follow(t, p, w.build(t, fmt.Sprintf("h%d-", i), bin))
+		})
+	}
+}
+
+// follow does what a page says.
+func follow(t *testing.T, p page, machines map[string]*machine) {
+	t.Helper()
+	var printed string
+	ran := 0
+	for _, f := range p.fences {
+		m := machines[f.words["on"]]
+		if f.words["on"] != "" && m == nil {
+			t.Fatalf("line %d: no machine named %q in this network", f.line, f.words["on"])
+		}
+		switch {
+		case f.lang == "sh" && m != nil:
+			out, err := m.run(f.text)
+			if err != nil {
+				t.Fatalf("line %d, on %s: %v\n%s\nprinted:\n%s%s", f.line, m.name, err, f.text, out, logs(machines))
+			}
+			printed = out
+			ran++
+		case f.words["file"] != "" && m != nil:
+			if err := m.write(f.words["file"], f.text); err != nil {
+				t.Fatalf("line %d: %v", f.line, err)
+			}
+		case f.words["expect"] != "":
+			if line := missing(printed, f.text); line != "" {
+				t.Fatalf("line %d: expected %q, but the commands before printed:\n%s", f.line, line, printed)
+			}
+		}
+	}
+	if ran == 0 {
+		t.Fatal("the page names a network and runs nothing")
+	}
+}
+
+// logs are what the machines have to say after a failure: the logs of their units and the state of their instances.
+func logs(machines map[string]*machine) string {
+	var all strings.Builder
+	for name, m := range machines {
+		out, err := m.run("cd " + unitRun + " 2>/dev/null || exit 0; cat *.log; for i in *@*.log; do n=${i#*@}; tidegate status --instance ${n%.log}; done; ip neigh")
+		if out != "" || err != nil {
+			fmt.Fprintf(&all, "\n%s: %v\n%s", name, err, out)
+		}
+	}
+	return all.String()
+}
+
+func TestParse(t *testing.T) {
+	p, err := parse("---\nnetwork: router\n---\n# A\n```sh on=server\na b\n```\n```text expect\nx\n```\n```yaml file=/etc/a.yaml on=server\nk: v\n```\n")
+	if err != nil || p.network != "router" || len(p.fences) != 3 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if f := p.fences[0]; f.lang != "sh" || f.words["on"] != "server" || f.text != "a b\n" || f.line != 5 {
+		t.Errorf("%+v", f)
+	}
+	if f := p.fences[2]; f.words["file"] != "/etc/a.yaml" || p.fences[1].words["expect"] == "" {
+		t.Errorf("%+v", p.fences)
+	}
+	if _, err := parse("```sh\nx\n"); err == nil {
+		t.Error("a fence without an end was taken")
+	}
+}
+
+func TestMissing(t *testing.T) {
+	got := "one  two three\nfour\nfive 5\n"
+	for want, is := range map[string]string{"one two\nfive …\n": "", "four\none\n": "one", "one … three": "", "six": "six", "…": ""} {
+		if line := missing(got, want); line != is {
+			t.Errorf("%q: %q, want %q", want, line, is)
+		}
+	}
+}

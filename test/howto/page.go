@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package howto
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// page is a document: its network and its fences in their order.
+type page struct {
+	network string
+	fences  []fence
+}
+
+// fence is a block of code.
+type fence struct {
+	line  int
+	lang  string
+	words map[string]string // what follows the language: on=MACHINE, file=PATH; a bare word is its own value
+	text  string
+}
+
+// parse reads a page's front matter and fences.
+func parse(markdown string) (p page, err error) {
+	lines := strings.Split(markdown, "\n")
+	var open *fence
+	front := len(lines) > 0 && lines[0] == "---"
+	for i, line := range lines {
+		if front && i > 0 {
+			if name, value, ok := strings.Cut(line, ":"); ok && name == "network" {
+				p.network = strings.TrimSpace(value)
+			}
+			front = line != "---"
+			continue
+		}
+		ticks := strings.HasPrefix(line, "```")
+		switch {
+		case open == nil && ticks:
+			open = &fence{line: i + 1, words: map[string]string{}}
+			for n, word := range strings.Fields(line[3:]) {
+				name, value, ok := strings.Cut(word, "=")
+				if !ok {
+					value = name
+				}
+				if n == 0 {
+					open.lang = name
+				} else {
+					open.words[name] = value
+				}
+			}
+		case open != nil && ticks:
+			p.fences = append(p.fences, *open)
+			open = nil
+		case open != nil:
+			open.text += line + "\n"
+		}
+	}
+	if open != nil {
+		return p, fmt.Errorf("line %d: the fence does not end", open.line)
+	}
+	return p, nil
+}
+
+// missing returns the first line of want that got does not have, behind those before it.
+func missing(got, want string) string {
+	rest := strings.Split(got, "\n")
+	for line := range strings.Lines(want) {
+		line = strings.TrimSpace(line)
+		if line == "" || line == "…" {
+			continue
+		}
+		var pattern strings.Builder
+		for i, part := range strings.Split(line, "…") {
+			if i > 0 {
+				pattern.WriteString(".*")
+			}
+			words := strings.Fields(part)
+			for j, w := range words {
+				if j > 0 {
+					pattern.WriteString(`\s+`)
+				}
+				pattern.WriteString(regexp.QuoteMeta(w))
+			}
+			if strings.HasSuffix(part, " ") {
+				pattern.WriteString(`\s*`)
+			}
+		}
+		re := regexp.MustCompile(pattern.String())
+		found := -1
+		for i, have := range rest {
+			if re.MatchString(have) {
+				found = i
+				break
+			}
+		}
+		if found < 0 {
+			return line
+		}
+		rest = rest[found+1:]
+	}
+	return ""
+}
