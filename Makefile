@@ -25,7 +25,7 @@ FRAMES ?= 17000000 # odd frames to each of six kinds of gate: 10^8 in all
 PLANES_WORLDS ?= 20000 # random configurations of the proxy, about 100 frames each, on every plane
 SOAKTIME ?= 10m
 
-.PHONY: format help demo test test-p4 test-web test-unit test-kernel bench fuzz lint generate build dpdk soak packages test-packages clean
+.PHONY: docs format help demo test test-p4 test-web test-unit test-kernel bench fuzz lint generate build dpdk soak packages test-packages clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r t d; do printf 'make %-10s  %s\n' "$$t" "$$d"; done
@@ -114,6 +114,10 @@ packages: ## build/tidegate_*.deb and the .rpm
 test-packages: ## install, upgrade and purge the packages in a clean Debian; lintian; the units' sandbox (root; minutes)
 	@tools/deps.sh build packages
 	@test/packages/run
+
+docs: ## the site, from docs/ into build/site (MkDocs from PyPI)
+	@tools/deps.sh docs
+	@tools/site.sh
 
 clean: ## remove what was built
 	rm -rf bin build demo connect-time

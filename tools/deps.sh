@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # tools/deps.sh SET...   installs what the given sets need and this machine lacks.
-# Sets: build demo bench soak generate fuzz dpdk lint test kernel machines packages web. As root on a Debian system it
+# Sets: build demo bench soak generate fuzz dpdk lint test kernel machines packages web docs. As root on a Debian system it
 # installs through apt, only what is missing; otherwise it names what is
 # missing in one line and fails. Must never remove or upgrade a package.
 set -euo pipefail
@@ -24,6 +24,7 @@ dpdk="gcc=gcc make=make pkg-config=pkg-config libdpdk-dev=/usr/include/dpdk/rte_
 
 machines="docker.io=dockerd podman=podman netavark=/usr/lib/podman/netavark crun=crun busybox-static=/bin/busybox firewalld=firewalld dbus=dbus-daemon
     libvirt-daemon-system=libvirtd libvirt-clients=virsh dnsmasq-base=dnsmasq ufw=ufw fail2ban=fail2ban-server"
+site="python3=python3 python3-venv=/usr/lib/python3.$(python3 -c 'import sys; print(sys.version_info[1])' 2>/dev/null || echo 11)/ensurepip"
 detectors="fastnetmon=fastnetmon suricata=suricata"
 watch="prometheus=promtool tmux=tmux tshark=tshark"
 
@@ -35,14 +36,15 @@ for set in "$@"; do
     generate) wanted+=" $build $bpf" ;;
     fuzz) wanted+=" $build $native $device $dpdk" ;;
     dpdk) wanted+=" $dpdk" ;;
+    docs) wanted+=" $site" ;;
     lint) wanted+=" $build shellcheck=shellcheck clang-format-19=clang-format-19" ;;
-    test) wanted+=" $build clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $detectors $watch" ;;
+    test) wanted+=" $site $build clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $detectors $watch" ;;
     soak) wanted+=" $build $lab" ;;
     kernel) wanted+=" $build debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
     web) wanted+=" $build $lab $firewalls chromium=chromium" ;;
     machines) wanted+=" $build $lab $firewalls $machines" ;;
     packages) wanted+=" mmdebstrap=mmdebstrap lintian=lintian rpm=rpm systemd=systemd-analyze" ;;
-    *) echo "deps: no set named '$set'; use build, demo, bench, soak, generate, fuzz, dpdk, lint, test, kernel, machines, packages or web" >&2 && exit 2 ;;
+    *) echo "deps: no set named '$set'; use build, demo, bench, soak, generate, fuzz, dpdk, lint, test, kernel, machines, packages, web or docs" >&2 && exit 2 ;;
     esac
 done
 

@@ -6,6 +6,8 @@
 // into internal/, output. Results go to stdout, everything else to stderr.
 package main
 
+//go:generate go run -tags docs . generate-cli ../../docs/cli.md
+
 import (
 	"os"
 

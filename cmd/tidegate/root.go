@@ -34,6 +34,7 @@ func newRootCmd() *cobra.Command {
 		newOffCmd(),
 		newP4Cmd(),
 		newReloadCmd(),
+		newReportCmd(),
 		newRunCmd(),
 		newStatusCmd(),
 		newTopCmd(),
