@@ -72,6 +72,33 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Where the flood goes to the kernel within an allowance, some clients may wait for its end; no longer.
+func TestJudgeLeftUnderFlood(t *testing.T) {
+	good := func() Row {
+		seen := Seen{Clients: 30, Served: 30, Sources: []string{"198.51.100.2"}}
+		few := Seen{Clients: 30, Served: 18, Sources: seen.Sources}
+		return Row{Expected: Expected{How: Left, Served: 30}, Families: []Family{{Without: seen, Quiet: seen, Flood: few, After: seen,
+			FloodTaken: Taken{Left: 1000, Unsure: 50_000}, HalfOpen: 1000, SYNs: 51_000}}}
+	}
+	s := Scenario{How: Left, LeftUnderFlood: true}
+	r := good()
+	if r.judge(s, false); len(r.Wrong) != 0 {
+		t.Fatalf("a good row: %q", r.Wrong)
+	}
+	for what, spoil := range map[string]func(*Family){
+		"lost after the flood":                 func(f *Family) { f.After.Served-- },
+		"lost without a flood":                 func(f *Family) { f.Quiet.Served-- },
+		"lost, and the allowance was not used": func(f *Family) { f.FloodTaken.Unsure = 0 },
+		"more half-open than the allowance":    func(f *Family) { f.HalfOpen++ },
+	} {
+		r := good()
+		spoil(&r.Families[0])
+		if r.judge(s, false); len(r.Wrong) == 0 {
+			t.Errorf("%s: nothing is wrong", what)
+		}
+	}
+}
+
 func TestScenariosAreComplete(t *testing.T) {
 	if err := check(All()); err != nil {
 		t.Fatal(err)

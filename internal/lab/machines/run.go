@@ -207,6 +207,10 @@ func (o *Options) flooded(ctx context.Context, m *Machine, s Scenario, gate *def
 	if err != nil {
 		return err
 	}
+	held := 0
+	if s.LeftUnderFlood { // requests of the other family's flood stay for a minute
+		held = m.halfOpen()
+	}
 	fctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup
@@ -225,7 +229,7 @@ func (o *Options) flooded(ctx context.Context, m *Machine, s Scenario, gate *def
 		}
 	}
 	f.Flood = m.crowd(ctx, f.IPv6, o.Clients, s.Hold)
-	f.HalfOpen = m.halfOpen()
+	f.HalfOpen = max(0, m.halfOpen()-held)
 	stop()
 	wg.Wait()
 	after, err := gate.Counters(ctx)
@@ -235,6 +239,9 @@ func (o *Options) flooded(ctx context.Context, m *Machine, s Scenario, gate *def
 	came, err := m.ServerPort.RxPackets()
 	f.FloodTaken = takenBetween(before, after)
 	f.SYNs = came - came0
+	if s.LeftUnderFlood {
+		f.After = m.crowd(ctx, f.IPv6, o.Clients, s.Hold)
+	}
 	return errors.Join(err, floodErr)
 }
 
@@ -246,11 +253,14 @@ type Taken struct {
 	Adopted    uint64 `json:"adopted"`
 	Translated uint64 `json:"translated"`
 	Cookies    uint64 `json:"cookies"`
+	Left       uint64 `json:"left,omitzero"`   // SYNs left to the kernel, for their answer leaves by another interface
+	Unsure     uint64 `json:"unsure,omitzero"` // such SYNs beyond the allowance
 }
 
 func takenBetween(before, after map[string]uint64) Taken {
 	d := func(name string) uint64 { return after[name] - before[name] }
-	return Taken{Adopted: d("adopted"), Translated: d("split_ready"), Cookies: d("cookie_sent")}
+	return Taken{Adopted: d("adopted"), Translated: d("split_ready"), Cookies: d("cookie_sent"),
+		Left: d("pass_route") + d("pass_neighbour"), Unsure: d("reply_unsure")}
 }
 
 // whys is what tidegate says of its listeners.

@@ -36,7 +36,9 @@ type Scenario struct {
 	Link  string   // the type of link that the kernel must have
 	// Sources is a machine that is to keep the clients' own addresses.
 	Sources bool
-	// LeftUnderFlood is a machine whose flood goes to the kernel, within an allowance.
+	// LeftUnderFlood is a machine whose SYNs, flood and clients alike, go to the kernel within an allowance (docs/host.md,
+	// answers that leave by another interface). Under the flood those clients are served who happen upon it; as soon
+	// as it ends, all are.
 	LeftUnderFlood bool
 	// Canary is a machine that must come out wrong, or this program sees nothing.
 	Canary bool
