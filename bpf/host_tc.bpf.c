@@ -15,6 +15,7 @@
 #include "lib/adopt.h"
 #include "lib/host_parts.h"
 #include "lib/fast_ack.h"
+#include "lib/kernel_cookie.h"
 #include "lib/proof.h"
 #include "lib/proven.h"
 #include "lib/replace.h"
@@ -347,6 +348,18 @@ static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_p
 	return true;
 }
 
+/* True for the ACK to a cookie of the kernel's own. Data may be right behind it, before there is a socket: the socket filter
+ * says "maybe" from now on. A function of its own for the stack. */
+TG_GLOBAL int tg_ack_is_kernels(const struct tg_packet *pkt)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+
+	if (!pkt || !settings || !tg_kernel_cookie_is(pkt))
+		return 0;
+	tg_filter_touch(tg_filter_at(settings, pkt));
+	return 1;
+}
+
 /* `turn`: how often the packet has been to the end of the queue; `proves`: it is a copy. */
 static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
 						     const struct tg_host_settings *settings,
@@ -371,6 +384,10 @@ static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
 		return TG_TC_DROP;
 	if (maybe_live)
 		return TG_TC_GO_ON;
+	if (settings->last_line && tg_ack_is_kernels(pkt)) {
+		tg_count(row, TG_COUNT_ack_kernel_cookie);
+		return TG_TC_GO_ON;
+	}
 	tg_count(row, result == TG_ACK_STALE ? TG_COUNT_cookie_stale : TG_COUNT_cookie_invalid);
 	if (settings->report && result == TG_ACK_INVALID)
 		tg_proven_note(pkt, 1);
@@ -421,7 +438,7 @@ TG_GLOBAL int tg_first_fragment(const struct tg_packet *pkt)
 	    (settings->stale_keys == TG_STALE_PASS && !tg_key_find(settings, tg_epoch_now(settings))))
 		return TCX_NEXT;
 	tg_count(row, TG_COUNT_drop_last_line);
-	return TCX_DROP;
+	return TCX_DROP; /* be it to a cookie of the kernel's: its client sends it again */
 }
 
 SEC("tc")

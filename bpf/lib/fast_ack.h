@@ -8,7 +8,7 @@
 #ifndef TG_BPF_FAST_ACK_H
 #define TG_BPF_FAST_ACK_H
 
-#include "gate.h"
+#include "kernel_cookie.h"
 #include "../../core/fast_segment.h"
 
 /* Nothing done and nothing counted: it takes another path. Neither TCX_NEXT nor TCX_DROP. */
@@ -55,6 +55,12 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 		return TG_NEXT_LONG;
 	if (live)
 		return TCX_NEXT;
+	frame = (void *)(long)skb->data;
+	end = (void *)(long)skb->data_end;
+	if (frame + tg_fast_segment_len(family) > end ||
+	    TG_UNLIKELY(tg_kernel_cookie_at(frame + TG_ETH_HDR_LEN, family,
+					    frame + tg_fast_segment_len(family) - TG_TCP_HDR_LEN)))
+		return TG_NEXT_LONG;
 	tg_count(row, TG_COUNT_cookie_invalid);
 	if (tg_service_listener(svc, family) == TG_LISTENER_NONE ||
 	    (!key && settings->stale_keys == TG_STALE_PASS))

@@ -72,6 +72,8 @@ func (m *machine) call(ins *asm.Instruction) {
 			sum = sum>>16 + sum&0xffff
 		}
 		ret = sum
+	case asm.FnTcpRawCheckSyncookieIpv4, asm.FnTcpRawCheckSyncookieIpv6: // no cookie of the kernel's
+		ret = ^uint64(unix.EACCES) + 1
 	case asm.FnRedirectMap, asm.FnRedirect:
 		ret = xdpRedirect
 	default:

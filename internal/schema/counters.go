@@ -286,9 +286,11 @@ const (
 	CounterHandshake Counter = 139
 	// CounterDropReflected: SYNs dropped because the prefix that they claim to come from gets synack_limit answers a second already.
 	CounterDropReflected Counter = 140
+	// CounterAckKernelCookie: server: ACKs to a SYN cookie of this machine's kernel, which it sends when a listener's backlog is full; left to it.
+	CounterAckKernelCookie Counter = 141
 
 	// NumCounters is how many counters there are.
-	NumCounters = 141
+	NumCounters = 142
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -433,4 +435,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"detect_syn", "mode auto: SYNs as the detector counts them, while the service is not answered for as a whole; edge and proxy: 16 for each in a sample of a sixteenth"},
 	{"handshake", "mode auto: completed handshakes, counted likewise"},
 	{"drop_reflected", "SYNs dropped because the prefix that they claim to come from gets synack_limit answers a second already"},
+	{"ack_kernel_cookie", "server: ACKs to a SYN cookie of this machine's kernel, which it sends when a listener's backlog is full; left to it"},
 }

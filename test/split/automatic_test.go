@@ -16,11 +16,10 @@ import (
 // An edge and a server in mode auto let everything by until a flood begins, and again when it is over; clients notice nothing of either.
 func TestAutomatic(t *testing.T) {
 	w := newWorld(t, false)
-	w.sysctl(w.place.Server, "net.core.somaxconn", "65535") // before its backlog is full, what comes waits there
-	w.sysctl(w.place.Server, "net.ipv4.tcp_max_syn_backlog", "65535")
+	w.sysctl(w.place.Server, "net.core.somaxconn", "1024") // the flood's first SYNs fill it: then the kernel answers with cookies
 	w.serve(echoLong)
 	for _, n := range []*node{w.Edge, w.server} {
-		n.configure("auto", map[*node]string{w.Edge: "", w.server: "unmatched_ack: reset"}[n])
+		n.configure("auto")
 		for _, suffix := range []string{".events", ".events.lock", ".sock", ".attacks"} {
 			t.Cleanup(func() { _ = os.Remove("/run/tidegate/" + n.instance + suffix) })
 		}

@@ -21,7 +21,7 @@ type HostXdpTgAllowance struct {
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [141]uint64
+	Count [142]uint64
 }
 
 type HostXdpTgEpochKey struct {

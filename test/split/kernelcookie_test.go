@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package splittest
+
+import (
+	"testing"
+
+	harness "tidegate/test/world"
+)
+
+// While an edge lets SYNs by, a listener's backlog may fill, and the kernel answers with cookies of its own. The final ACK check knows
+// their ACKs: such a connection has neither a socket nor a request.
+func TestKernelCookie(t *testing.T) {
+	for _, f := range families() {
+		t.Run(familyName(f), func(t *testing.T) {
+			w := newWorld(t, false)
+			w.sysctl(w.place.Server, "net.ipv4.tcp_syncookies", "2") // each SYN is answered with a cookie
+			w.serve(echoLong)
+			w.Edge.configure("auto")
+			w.server.configure("always", "unmatched_ack: drop")
+			w.startBoth()
+			for range 20 {
+				c, err := w.dial(f, 0)
+				if err != nil {
+					t.Fatalf("%v; the server counted %v", err, nonZero(w.server.counters()))
+				}
+				err = harness.Word(c)
+				c.Close()
+				if err != nil {
+					t.Fatalf("%v; the server counted %v", err, nonZero(w.server.counters()))
+				}
+			}
+			if n := harness.ReachedStack(t, w.place.Server, port).Cookies; n < 20 {
+				t.Errorf("the kernel has sent %d cookies of its own: nothing was tested", n)
+			}
+		})
+	}
+}
