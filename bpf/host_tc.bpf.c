@@ -432,7 +432,7 @@ TG_GLOBAL int tg_first_fragment(const struct tg_packet *pkt)
 	id = tg_service_find(settings, pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS ||
+	if (!id || !svc || !row || !tg_service_verifies(svc) ||
 	    tg_filter_may_exist(settings, tg_filter_at(settings, pkt)) ||
 	    tg_listener_of(svc, pkt) == TG_LISTENER_NONE ||
 	    (settings->stale_keys == TG_STALE_PASS && !tg_key_find(settings, tg_epoch_now(settings))))

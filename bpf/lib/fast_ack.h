@@ -40,9 +40,12 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	id = tg_service_find(settings, &pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS ||
-	    tg_service_listener(svc, family) == TG_LISTENER_VARIES)
-		return svc && id && !tg_service_verifies(svc) ? TCX_NEXT : TG_NEXT_LONG;
+	if (!id || !svc || !row)
+		return TG_NEXT_LONG;
+	if (!tg_service_verifies(svc))
+		return TCX_NEXT;
+	if (tg_service_listener(svc, family) == TG_LISTENER_VARIES)
+		return TG_NEXT_LONG;
 	live = tg_filter_may_exist(settings, tg_filter_at(settings, &pkt));
 	if (!live && !settings->last_line)
 		return TG_NEXT_LONG; /* which looks for a stale cookie, too */

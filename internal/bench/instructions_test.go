@@ -267,7 +267,7 @@ func TestInstructionsOfLastLine(t *testing.T) {
 		within(t, what, res, most)
 		return res.Instructions
 	}
-	ceilings := map[string]int{"v4-ts": 720, "v4": 700, "v6-ts": 990, "v6": 970}
+	ceilings := map[string]int{"v4-ts": 730, "v4": 710, "v6-ts": 990, "v6": 970}
 	for kind, most := range ceilings {
 		frame := ackFrameOf(kind, nil)
 		count("last line, ACK "+kind, frame, 2, most) // TCX_DROP
