@@ -23,6 +23,7 @@ LDFLAGS   = -s -w -X tidegate/internal/version.Version=$(VERSION)$(if $(COMMIT),
 FUZZTIME ?= 60s
 FRAMES ?= 17000000 # odd frames to each of six kinds of gate: 10^8 in all
 PLANES_WORLDS ?= 20000 # random configurations of the proxy, about 100 frames each, on every plane
+SERVER_WORLDS ?= 20000 # random configurations of the translating server, about 370 frames each, on its programs and on core/
 SOAKTIME ?= 10m
 
 .PHONY: docs format help demo test test-p4 test-web test-unit test-kernel bench fuzz lint generate build dpdk soak packages test-packages clean
@@ -70,7 +71,7 @@ fuzz: ## fuzz the parsers, FUZZTIME each (default 60s), and send FRAMES odd fram
 	$(GO) test ./internal/binding/flood -run '^$$' -fuzz FuzzReceive -fuzztime $(FUZZTIME) -fuzzminimizetime 20x
 	@if [ -e core/Makefile ]; then $(MAKE) -C core fuzz FUZZ_SECONDS=$(FUZZTIME:s=); fi
 	TIDEGATE_FRAMES=$(FRAMES) $(GO) test ./test/verdicts -count=1 -run TestVerdicts -v -timeout 4h
-	TIDEGATE_PLANES_WORLDS=$(PLANES_WORLDS) $(GO) test ./test/vectors -count=1 -run 'TestPlanes$$' -v -timeout 4h
+	TIDEGATE_PLANES_WORLDS=$(PLANES_WORLDS) TIDEGATE_SERVER_WORLDS=$(SERVER_WORLDS) $(GO) test ./test/vectors -count=1 -run 'Test(Planes|ServerAndCore)$$' -v -timeout 4h
 	$(MAKE) -C lwip fuzz FUZZ_SECONDS=$(FUZZTIME:s=)
 	$(MAKE) -C dpdk fuzz FUZZ_SECONDS=$(FUZZTIME:s=)
 

@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "replay_plane.h"
+#include "replay_server.h"
 #include "replay_translate.h"
 
 static bool do_packet(const char *args)
@@ -143,6 +144,7 @@ static bool do_reset(const char *args)
 {
 	(void)args;
 	memset(&plane, 0, sizeof(plane));
+	server_reset();
 	return true;
 }
 
@@ -169,6 +171,15 @@ static const struct command commands[] = {
 	{"counters", do_counters, false},
 	{"translate", do_translate,
 	 false}, /* TO_CLIENT SEQ_DELTA TS_DELTA TS WINDOW_UP WINDOW_DOWN FRAME -> tx FRAME */
+	/* The translating server; its frames are answered by VERDICT FRAME and "sent FRAME" for each other one. */
+	{"server", do_server,
+	 true}, /* GENERIC UNVERIFIED ADOPT SMART FOUR_EPOCHS CONFIRM_PORT MAC V4 V6 PORT KEY... */
+	{"server-edge", do_server_edge, true}, /* EDGE V4 V6 */
+	{"server-tag-key", do_server_tag_key, true}, /* EPOCH TAG CONFIRM */
+	{"server-tag", do_server_tag, false}, /* EPOCH WHAT WSCALE EDGE FLIP FRAME: with that tag */
+	{"server-xdp", do_server_xdp, false}, /* FRAME */
+	{"server-ingress", do_server_ingress, false}, /* MARKED RETRANSMIT FRAME */
+	{"server-egress", do_server_egress, false}, /* FRAME */
 };
 
 int main(void)

@@ -11,13 +11,13 @@
 
 struct plane plane;
 
-static void count(uint32_t id, enum tg_counter counter)
+void count(uint32_t id, enum tg_counter counter)
 {
 	if (counter < TG_COUNTERS)
 		plane.counters[id][counter]++;
 }
 
-static uint32_t service_find(const struct tg_packet *pkt)
+uint32_t service_find(const struct tg_packet *pkt)
 {
 	uint32_t entry = plane.ports[tg_swap16(TG_DST_PORT_BE(pkt))];
 	int family = pkt->family == 6;
@@ -41,7 +41,7 @@ static uint32_t service_find(const struct tg_packet *pkt)
 	return TG_PORT_SERVICE(entry);
 }
 
-static const struct tg_siphash_key *key_find(uint64_t epoch)
+const struct tg_siphash_key *key_find(uint64_t epoch)
 {
 	struct tg_epoch_key *k = &plane.keys[epoch % KEY_SLOTS];
 
@@ -81,8 +81,8 @@ uint8_t *copy_of(const uint8_t *data, uint32_t len)
 }
 
 /* As tg_syn_options in bpf/host_xdp.bpf.c. False: malformed. */
-static bool syn_options(const uint8_t *frame, uint32_t frame_len, const struct tg_packet *syn,
-			struct tg_tcp_options *offered)
+bool syn_options(const uint8_t *frame, uint32_t frame_len, const struct tg_packet *syn,
+		 struct tg_tcp_options *offered)
 {
 	struct tg_options_cursor options = {.len = (uint32_t)syn->tcp_hdr_len - TG_TCP_HDR_LEN};
 
@@ -119,7 +119,7 @@ static void syn_answer(const uint8_t *frame, const struct tg_packet *syn,
 }
 
 /* As tg_intact in bpf/lib/intact.h. */
-static enum tg_intact intact(const uint8_t *frame, const struct tg_packet *pkt)
+enum tg_intact intact(const uint8_t *frame, const struct tg_packet *pkt)
 {
 	const uint8_t *ip = frame + pkt->l3_off, *tcp = frame + pkt->l4_off;
 	uint32_t hdr_len = pkt->l4_off - pkt->l3_off;

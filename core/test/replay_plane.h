@@ -42,6 +42,14 @@ struct plane {
 
 extern struct plane plane;
 
+void count(uint32_t id, enum tg_counter counter);
+uint32_t service_find(const struct tg_packet *pkt);
+const struct tg_siphash_key *key_find(uint64_t epoch);
+/* False: malformed. */
+bool syn_options(const uint8_t *frame, uint32_t frame_len, const struct tg_packet *syn,
+		 struct tg_tcp_options *offered);
+enum tg_intact intact(const uint8_t *frame, const struct tg_packet *pkt);
+
 /* A frame as the XDP program sees it, `len` bytes. False: it goes on to the TC program. What becomes
  * of it is printed. */
 bool replay_xdp(const uint8_t *frame, uint32_t len);

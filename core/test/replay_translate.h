@@ -16,8 +16,8 @@
 #include "../translate.h"
 
 /* As tg_translate and tg_translate_slow. False: the header is not whole. */
-static bool translate_segment(uint8_t *frame, uint32_t len, const struct tg_packet *pkt,
-			      const struct tg_flow *f, enum tg_direction dir)
+static inline bool translate_segment(uint8_t *frame, uint32_t len, const struct tg_packet *pkt,
+				     const struct tg_flow *f, enum tg_direction dir)
 {
 	struct tg_options_cursor c = {.len = (uint32_t)pkt->tcp_hdr_len - TG_TCP_HDR_LEN};
 	uint8_t *tcp = frame + pkt->l4_off, *options = tcp + TG_TCP_HDR_LEN;
@@ -41,8 +41,8 @@ static bool translate_segment(uint8_t *frame, uint32_t len, const struct tg_pack
 
 /* As tg_proxy_icmp, for IPv4 with headers of 20 bytes. `dir` is where the error goes: what
  * it quotes went the other way. False: it quotes too little. */
-static bool translate_error(uint8_t *frame, uint32_t len, uint32_t l3_off, const struct tg_flow *f,
-			    enum tg_direction dir)
+static inline bool translate_error(uint8_t *frame, uint32_t len, uint32_t l3_off,
+				   const struct tg_flow *f, enum tg_direction dir)
 {
 	enum tg_direction quoted = dir == TG_TO_SERVER ? TG_TO_CLIENT : TG_TO_SERVER;
 	uint32_t icmp = l3_off + TG_IPV4_HDR_LEN, tcp = icmp + 8 + TG_IPV4_HDR_LEN;
@@ -57,8 +57,8 @@ static bool translate_error(uint8_t *frame, uint32_t len, uint32_t l3_off, const
 }
 
 /* Translates the frame in its place. False: it is not one that a flow may have. */
-static bool translate_frame(uint8_t *frame, uint32_t len, const struct tg_flow *f,
-			    enum tg_direction dir)
+static inline bool translate_frame(uint8_t *frame, uint32_t len, const struct tg_flow *f,
+				   enum tg_direction dir)
 {
 	struct tg_packet pkt = {0};
 

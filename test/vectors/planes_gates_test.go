@@ -101,7 +101,7 @@ func (g *xdpPlane) prepare(w *planesWorld) error {
 			return err
 		}
 	}
-	settings := g.settings(w, w.epoch)
+	settings := planesSettings(w, w.epoch)
 	err := errors.Join(g.p.SetServices(targets, &settings), plane.ClearCounters(g.p.Map("tg_counters"), 0), g.forget())
 	for slot := range uint32(vectors.KeyRingSlots) {
 		err = errors.Join(err, g.p.Map("tg_keys").Put(slot, plane.EpochKey{Epoch: math.MaxUint64}))
@@ -148,7 +148,8 @@ func (g *xdpPlane) forget() error {
 	return fullAllowance(g.p.Map("tg_refused_share"), 0)
 }
 
-func (g *xdpPlane) settings(w *planesWorld, epoch uint64) plane.Settings {
+// planesSettings have the clock in the middle of an epoch.
+func planesSettings(w *planesWorld, epoch uint64) plane.Settings {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		panic(err)
@@ -162,7 +163,7 @@ func (g *xdpPlane) at(w *planesWorld, epoch uint64) error {
 	if err := g.p.Map("tg_settings").Lookup(uint32(0), &s); err != nil {
 		return err
 	}
-	s.WallMinusMonoNs = g.settings(w, epoch).WallMinusMonoNs
+	s.WallMinusMonoNs = planesSettings(w, epoch).WallMinusMonoNs
 	return g.p.SetSettings(&s)
 }
 
@@ -212,9 +213,14 @@ func (g *xdpPlane) packet(in []byte, fromServer bool) (r outcome, err error) {
 }
 
 func (g *xdpPlane) counters() (vectors.Counters, error) {
+	return planesCounters(g.p.Map("tg_counters"))
+}
+
+// planesCounters are those of a world's services.
+func planesCounters(m *ebpf.Map) (vectors.Counters, error) {
 	c := vectors.Counters{}
 	for id := range uint32(3) {
-		sum, err := plane.ReadCounters(g.p.Map("tg_counters"), id)
+		sum, err := plane.ReadCounters(m, id)
 		if err != nil {
 			return nil, err
 		}

@@ -43,7 +43,7 @@ type wired struct {
 // stays on one processor: what is sent has then been processed in the order in which it was sent.
 func newPlanesWire(t *testing.T, number int) *planesWire {
 	t.Helper()
-	w := &planesWire{buf: make([]byte, 1<<16)}
+	w := openWire(t)
 	for port := range w.gate {
 		name := fmt.Sprintf("tg%d%d", number, port)
 		far := name + "far"
@@ -65,6 +65,13 @@ func newPlanesWire(t *testing.T, number int) *planesWire {
 			*end.at = l.Attrs().Index
 		}
 	}
+	return w
+}
+
+// openWire is one without ports yet.
+func openWire(t *testing.T) *planesWire {
+	t.Helper()
+	w := &planesWire{buf: make([]byte, 1<<16)}
 	var err error
 	if w.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(bigEndian16(unix.ETH_P_ALL))); err != nil {
 		t.Fatal(err)
@@ -95,7 +102,12 @@ func (w *planesWire) attach(t *testing.T, prog *ebpf.Program) {
 // the frame says that the program has seen it; whatever the program has sent then stands in the
 // processor's queue, and a second marker comes behind that.
 func (w *planesWire) pass(frame []byte, port int) (all []wired, err error) {
-	if err := w.send(frame, port); err != nil {
+	return w.collect(func() error { return w.send(frame, port) }, port)
+}
+
+// collect is pass for whatever has the bridge send something.
+func (w *planesWire) collect(run func() error, port int) (all []wired, err error) {
+	if err := run(); err != nil {
 		return nil, err
 	}
 	for range 2 {
@@ -118,6 +130,7 @@ func (w *planesWire) pass(frame []byte, port int) (all []wired, err error) {
 			for far := range w.far {
 				if at == w.far[far] {
 					all = append(all, wired{far, got})
+					break
 				}
 			}
 		}
