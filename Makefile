@@ -26,7 +26,7 @@ PLANES_WORLDS ?= 20000 # random configurations of the proxy, about 100 frames ea
 SERVER_WORLDS ?= 20000 # random configurations of the translating server, about 370 frames each, on its programs and on core/
 SOAKTIME ?= 10m
 
-.PHONY: docs format help demo test test-p4 test-web test-unit test-kernel bench fuzz lint generate build dpdk soak packages test-packages clean
+.PHONY: docs format help demo test test-p4 test-web test-unit test-kernel bench fuzz lint generate build dpdk soak packages image test-packages clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r t d; do printf 'make %-10s  %s\n' "$$t" "$$d"; done
@@ -112,8 +112,12 @@ packages: ## build/tidegate_*.deb and the .rpm
 	@tools/deps.sh build
 	@tools/packages.sh $(VERSION)
 
-test-packages: ## install, upgrade and purge the packages in a clean Debian; lintian; the units' sandbox (root; minutes)
-	@tools/deps.sh build packages
+image: ## build/tidegate_*.oci.tar, an OCI image from scratch (podman)
+	@tools/deps.sh build image
+	@tools/image.sh $(VERSION)
+
+test-packages: ## install, upgrade and purge the packages in a clean Debian; lintian; the units' sandbox; run the image (root; minutes)
+	@tools/deps.sh build lab packages image
 	@test/packages/run
 
 docs: ## the site, from docs/ into build/site (MkDocs from PyPI)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # tools/deps.sh SET...   installs what the given sets need and this machine lacks.
-# Sets: build demo bench soak generate fuzz dpdk lint test kernel machines packages web docs. As root on a Debian system it
+# Sets: build demo bench soak lab generate fuzz dpdk lint test kernel machines packages image web docs. As root on a Debian system it
 # installs through apt, only what is missing; otherwise it names what is
 # missing in one line and fails. Must never remove or upgrade a package.
 set -euo pipefail
@@ -40,11 +40,13 @@ for set in "$@"; do
     lint) wanted+=" $build shellcheck=shellcheck clang-format-19=clang-format-19" ;;
     test) wanted+=" $site $build clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $detectors $watch" ;;
     soak) wanted+=" $build $lab" ;;
+    lab) wanted+=" $lab" ;;
+    image) wanted+=" podman=podman crun=crun" ;;
     kernel) wanted+=" $build debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
     web) wanted+=" $build $lab $firewalls chromium=chromium" ;;
     machines) wanted+=" $build $lab $firewalls $machines" ;;
     packages) wanted+=" mmdebstrap=mmdebstrap lintian=lintian rpm=rpm systemd=systemd-analyze" ;;
-    *) echo "deps: no set named '$set'; use build, demo, bench, soak, generate, fuzz, dpdk, lint, test, kernel, machines, packages, web or docs" >&2 && exit 2 ;;
+    *) echo "deps: no set named '$set'; use build, demo, bench, soak, lab, generate, fuzz, dpdk, lint, test, kernel, machines, packages, image, web or docs" >&2 && exit 2 ;;
     esac
 done
 

@@ -29,7 +29,7 @@ import (
 
 func newStatusCmd() *cobra.Command {
 	var name string
-	var asJSON bool
+	var asJSON, ready bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state and counters of an instance",
@@ -38,6 +38,9 @@ func newStatusCmd() *cobra.Command {
 			up, st, err := readStatus(cmd.Context(), name)
 			if err != nil {
 				return err
+			}
+			if ready {
+				return printReady(cmd.OutOrStdout(), up, st)
 			}
 			if up != nil {
 				if asJSON {
@@ -55,7 +58,22 @@ func newStatusCmd() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&name, "instance", "default", "`NAME` of the instance")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on stdout")
+	cmd.Flags().BoolVar(&ready, "ready", false, "one line: what it does, or, with exit code 1, why it does not protect; for probes")
+	cmd.MarkFlagsMutuallyExclusive("json", "ready")
 	return cmd
+}
+
+func printReady(w io.Writer, up *instance.Upstream, st *status.Status) (err error) {
+	var text string
+	if up != nil {
+		text, err = status.UpstreamReady(up)
+	} else {
+		text, err = st.Ready(time.Now())
+	}
+	if err == nil {
+		fmt.Fprintln(w, text)
+	}
+	return err
 }
 
 // readStatus reads an instance, whether or not its process lives; who may not is told by the process.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/rlimit"
 
 	"tidegate/internal/plane/borderbpf"
 	"tidegate/internal/schema"
@@ -27,8 +26,8 @@ type Border struct {
 
 // LoadBorder puts the program into the kernel.
 func LoadBorder() (*Border, error) {
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return nil, fmt.Errorf("memlock limit: %w", err)
+	if err := removeMemlock(); err != nil {
+		return nil, err
 	}
 	b := &Border{}
 	if err := borderbpf.LoadBorderXdpObjects(&b.objs, nil); err != nil {

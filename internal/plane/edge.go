@@ -12,7 +12,6 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/plane/edgebpf"
@@ -65,8 +64,8 @@ type Edge struct {
 // or pinned yet. The filter of an earlier process of the same instance is taken
 // over, if it has the same size, and with it its key.
 func LoadEdge(o EdgeOptions) (*Edge, error) {
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return nil, fmt.Errorf("memlock limit: %w", err)
+	if err := removeMemlock(); err != nil {
+		return nil, err
 	}
 	ports, err := portSlots()
 	if err != nil {

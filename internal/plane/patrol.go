@@ -11,7 +11,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/plane/patrolbpf"
@@ -54,8 +53,8 @@ var patrolKept = []string{
 // LoadPatrol puts the patrol's programs and maps into the kernel. Nothing is
 // attached or pinned yet.
 func LoadPatrol(o PatrolOptions) (*Patrol, error) {
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return nil, fmt.Errorf("memlock limit: %w", err)
+	if err := removeMemlock(); err != nil {
+		return nil, err
 	}
 	p := &Patrol{Plane: &Plane{maps: map[string]*ebpf.Map{}}}
 	if err := p.loadPatrol(o); err != nil {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
-	"github.com/cilium/ebpf/rlimit"
 
 	"tidegate/internal/plane/hostbpf"
 	"tidegate/internal/schema"
@@ -105,8 +104,8 @@ type Options struct {
 
 // Load puts programs and maps into the kernel. Nothing is attached or pinned yet.
 func Load(o Options) (*Plane, error) {
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return nil, fmt.Errorf("memlock limit: %w", err)
+	if err := removeMemlock(); err != nil {
+		return nil, err
 	}
 	ports, err := portSlots()
 	if err != nil {

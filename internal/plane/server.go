@@ -9,7 +9,6 @@ import (
 	"net/netip"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/rlimit"
 
 	"tidegate/internal/plane/serverbpf"
 	"tidegate/internal/schema"
@@ -61,8 +60,8 @@ var keptByServer = []keptTables{{"translated connections, which hang", []string{
 // attached or pinned yet. Connections of an earlier process of the same instance
 // are taken over, if the table has the same size.
 func LoadServer(o ServerOptions) (*Server, error) {
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return nil, fmt.Errorf("memlock limit: %w", err)
+	if err := removeMemlock(); err != nil {
+		return nil, err
 	}
 	ports, err := portSlots()
 	if err != nil {
