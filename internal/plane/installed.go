@@ -148,7 +148,7 @@ func (i *Installed) flows(name string) (n int, err error) {
 		return 0, err
 	}
 	defer outer.Close()
-	usage, err := tableUsage(outer)
+	usage, err := tableUsage(i.dir, name, outer)
 	if err != nil {
 		return 0, fmt.Errorf("table %s: %w", name, err)
 	}

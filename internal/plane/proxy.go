@@ -9,7 +9,6 @@ import (
 	"net/netip"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/rlimit"
 
 	"tidegate/internal/plane/proxybpf"
 	"tidegate/internal/schema"
@@ -65,6 +64,7 @@ type Proxy struct {
 	*Plane
 	white *whiteBits
 	inner map[string]*ebpf.MapSpec // of the swap-out maps, by the outer map's name
+	slots map[string][2]*ebpf.Map  // what stands in them, active and history
 	own   ProxySettings            // as last written
 }
 
@@ -111,12 +111,12 @@ var keptByProxy = []keptTables{
 // attached or pinned yet. Flows and whitelist of an earlier process of the same
 // instance are taken over.
 func LoadProxy(o ProxyOptions) (*Proxy, error) {
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return nil, fmt.Errorf("memlock limit: %w", err)
+	if err := removeMemlock(); err != nil {
+		return nil, err
 	}
 	p := &Proxy{
 		Plane: &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}},
-		inner: map[string]*ebpf.MapSpec{},
+		inner: map[string]*ebpf.MapSpec{}, slots: map[string][2]*ebpf.Map{},
 	}
 	if err := p.loadProxy(o); err != nil {
 		p.Close()
@@ -157,7 +157,8 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 	}
 	p.sized(spec)
 	if o.Instance != "" {
-		p.takeOverTables(spec, PinDir(o.BPFFS, o.Instance), keptByProxy, p.sameInner)
+		dir := PinDir(o.BPFFS, o.Instance)
+		p.takeOverTables(spec, dir, keptByProxy, func(name string, outer *ebpf.Map) bool { return p.sameInner(dir, name, outer) })
 	}
 	if _, taken := p.maps[proxybpf.ProxyXdpMapTgWhiteBits]; !taken && o.WhiteBitsV4 > 0 {
 		if err := memoryFor(uint64(whiteWords(o.WhiteBitsV4)) * 8); err != nil {
@@ -183,7 +184,7 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 		}
 	}
 	for name := range p.inner {
-		if err := p.fillSlots(name); err != nil {
+		if err := p.fillSlots(PinDir(o.BPFFS, o.Instance), name); err != nil {
 			return fmt.Errorf("table %s: %w", name, err)
 		}
 	}
@@ -192,37 +193,41 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 
 // sameInner says whether what stands in the slots is what we would put there.
 // A changed size is no hindrance: it comes with the next swap.
-func (p *Proxy) sameInner(name string, outer *ebpf.Map) bool {
+func (p *Proxy) sameInner(dir, name string, outer *ebpf.Map) bool {
 	want, isOuter := p.inner[name]
 	if !isOuter {
 		return true
 	}
-	var m *ebpf.Map
-	if outer.Lookup(slotActive, &m) != nil {
+	m, err := openSlot(dir, name, outer, slotActive)
+	if err != nil {
 		return false
 	}
 	defer m.Close()
 	return m.KeySize() == want.KeySize && m.ValueSize() == want.ValueSize
 }
 
-// fillSlots gives an outer map its first two inner maps.
-func (p *Proxy) fillSlots(name string) error {
-	for _, slot := range []uint32{slotActive, slotHistory} {
-		var there *ebpf.Map
-		if p.maps[name].Lookup(slot, &there) == nil {
-			there.Close()
-			continue
+// fillSlots gives an outer map its first two inner maps, or opens those that it has.
+func (p *Proxy) fillSlots(dir, name string) error {
+	var slots [2]*ebpf.Map
+	for i, slot := range []uint32{slotActive, slotHistory} {
+		m, err := openSlot(dir, name, p.maps[name], slot)
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			if m, err = ebpf.NewMap(p.inner[name]); err == nil {
+				err = p.maps[name].Put(slot, m)
+			}
 		}
-		m, err := ebpf.NewMap(p.inner[name])
 		if err != nil {
+			if m != nil {
+				m.Close()
+			}
+			if i > 0 {
+				slots[0].Close()
+			}
 			return err
 		}
-		err = p.maps[name].Put(slot, m)
-		m.Close()
-		if err != nil {
-			return err
-		}
+		slots[i] = m
 	}
+	p.slots[name] = slots
 	return nil
 }
 
@@ -232,6 +237,7 @@ func (p *Proxy) Close() {
 		p.white.close()
 		p.white = nil
 	}
+	p.closeSlots()
 	p.Plane.Close()
 }
 
@@ -293,14 +299,15 @@ func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error 
 		}
 		fresh[name] = m
 	}
-	for _, name := range names {
-		var active *ebpf.Map
-		if err := p.maps[name].Lookup(slotActive, &active); err != nil {
-			return fmt.Errorf("table %s: %w", name, err)
+	if p.final {
+		for _, name := range names {
+			if err := p.pinSlot(name, fresh[name]); err != nil {
+				return err
+			}
 		}
-		err := p.maps[name].Put(slotHistory, active)
-		active.Close()
-		if err != nil {
+	}
+	for _, name := range names {
+		if err := p.maps[name].Put(slotHistory, p.slots[name][0]); err != nil {
 			return fmt.Errorf("table %s: %w", name, err)
 		}
 	}
@@ -321,8 +328,12 @@ func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error 
 		if err := p.maps[name].Put(slotActive, m); err != nil {
 			return fmt.Errorf("table %s: %w", name, err)
 		}
+		before := p.slots[name]
+		p.slots[name] = [2]*ebpf.Map{m, before[0]}
+		delete(fresh, name)
+		before[1].Close()
 	}
-	return nil
+	return p.pinSlots()
 }
 
 // clearPresence forgets one generation of one table.

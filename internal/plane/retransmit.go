@@ -41,7 +41,7 @@ func (p *Proxy) NewRetransmitter() (*Retransmitter, error) {
 	// Protocol 0: it only sends.
 	if a.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
 		a.prog.Close()
-		return nil, fmt.Errorf("packet socket: %w; it needs CAP_NET_RAW", err)
+		return nil, fmt.Errorf("packet socket: %w; retransmitting SYN-ACKs takes CAP_NET_RAW beside the other capabilities", err)
 	}
 	return a, nil
 }

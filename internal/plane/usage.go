@@ -30,7 +30,7 @@ func OpenUsage(bpffs, instance string, tables ...string) (sum Usage, err error) 
 		if err != nil {
 			return Usage{}, fmt.Errorf("table %s: %w", name, err)
 		}
-		u, err := tableUsage(outer)
+		u, err := tableUsage(PinDir(bpffs, instance), name, outer)
 		outer.Close()
 		if err != nil {
 			return Usage{}, fmt.Errorf("table %s: %w", name, err)
@@ -42,25 +42,26 @@ func OpenUsage(bpffs, instance string, tables ...string) (sum Usage, err error) 
 }
 
 // tableUsage is of a swap-out map, both slots, or of one that is not swapped.
-func tableUsage(outer *ebpf.Map) (sum Usage, err error) {
+func tableUsage(dir, name string, outer *ebpf.Map) (sum Usage, err error) {
 	if outer.Type() != ebpf.ArrayOfMaps {
 		return mapUsage(outer)
 	}
-	var ids [2]ebpf.MapID
+	var first ebpf.MapID
 	for i, slot := range []uint32{slotActive, slotHistory} {
-		if err := outer.Lookup(slot, &ids[i]); err != nil {
-			return sum, err
-		}
-	}
-	for i, id := range ids {
-		if i == 1 && id == ids[0] {
-			break // in the midst of a swap
-		}
-		m, err := ebpf.NewMapFromID(id)
+		m, err := openSlot(dir, name, outer, slot)
 		if err != nil {
 			return sum, err
 		}
-		u, err := mapUsage(m)
+		id, err := mapID(m)
+		if i == 1 && id == first {
+			m.Close()
+			break // in the midst of a swap
+		}
+		first = id
+		var u Usage
+		if err == nil {
+			u, err = mapUsage(m)
+		}
 		m.Close()
 		if err != nil {
 			return sum, err
@@ -96,6 +97,9 @@ func Footprint(bpffs, instance string) (sum uint64, err error) {
 		return 0, err
 	}
 	for _, pin := range pins {
+		if isSlotPin(pin.Name()) {
+			continue // counted with the map in whose slot it stands
+		}
 		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, pin.Name()), nil)
 		if err != nil {
 			continue // a link

@@ -56,7 +56,7 @@ func readLegacy(f family) ([]*legacyTable, error) {
 	if f == ipv6 {
 		domain, level = unix.AF_INET6, unix.IPPROTO_IPV6
 	}
-	s, err := unix.Socket(domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	s, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0) // a raw one takes CAP_NET_RAW
 	if err != nil {
 		return nil, err
 	}

@@ -150,11 +150,13 @@ func (w *world) veth(name string) {
 
 const services = "secret_file: secret\nservices:\n  - name: web\n    ports: [80]\n"
 
-// instances are the roles with what each needs beside instance and metrics.
-var instances = []struct {
+// instance is a role with what it needs beside instance and metrics.
+type instance struct {
 	role, config string
 	interfaces   []string
-}{
+}
+
+var instances = []instance{
 	{"host", "interfaces: [tg-host]\n" + services, []string{"tg-host"}},
 	{"server", "interfaces: [tg-server]\n" + services, []string{"tg-server"}},
 	{"edge", "interfaces: [tg-eout, tg-ein]\ninside: [tg-ein]\n" + services, []string{"tg-eout", "tg-ein"}},

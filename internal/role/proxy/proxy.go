@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"time"
 
 	"tidegate/internal/config"
@@ -60,7 +61,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 	}
 	defer b.secret.Zero()
 	defer b.plane.Close()
-	defer b.retransmits.Close()
+	defer b.closeRetransmitter()
 	if opt.Ready != nil {
 		opt.Ready()
 	}
@@ -101,7 +102,7 @@ func (b *proxy) path() instance.Path {
 }
 
 // fill writes settings, keys and services before anything is attached.
-func (b *proxy) fill() (err error) {
+func (b *proxy) fill() error {
 	if err := b.FillSettings(); err != nil {
 		return err
 	}
@@ -128,11 +129,7 @@ func (b *proxy) fill() (err error) {
 		return err
 	}
 	b.AssignServices()
-	if err := b.writeServices(); err != nil {
-		return err
-	}
-	b.retransmits, err = b.plane.NewRetransmitter()
-	return err
+	return b.writeServices()
 }
 
 // writeServices makes the maps hold the configuration: strategies before the
@@ -150,7 +147,12 @@ func (b *proxy) writeServices() (err error) {
 	b.caching = false
 	for _, svc := range b.Cfg.Services {
 		strategy := schema.StrategyNumber(string(svc.Strategy))
-		b.caching = b.caching || svc.Strategy == config.StrategyCache
+		if svc.Strategy == config.StrategyCache {
+			if err := b.openRetransmitter(); err != nil {
+				return fmt.Errorf("service %s: strategy cache: %w", svc.Name, err)
+			}
+			b.caching = true
+		}
 		if svc.Strategy.Translates() {
 			b.own.Flows = 1 // for good: flows live on when their service changes
 		}
@@ -227,6 +229,20 @@ func (b *proxy) loadKeys() error {
 	return b.keys.Load(b.Opt.Now().Add(b.Cfg.ClockSkew), b.Cfg.Epoch, b.Cfg.KeyHorizon, func(n uint64) error {
 		return b.plane.PutKey(n, b.secret.EpochKey(n))
 	})
+}
+
+// openRetransmitter is for the SYN cache, which alone needs it, and CAP_NET_RAW for it.
+func (b *proxy) openRetransmitter() (err error) {
+	if b.retransmits == nil {
+		b.retransmits, err = b.plane.NewRetransmitter()
+	}
+	return err
+}
+
+func (b *proxy) closeRetransmitter() {
+	if b.retransmits != nil {
+		b.retransmits.Close()
+	}
 }
 
 // reload applies a changed configuration, whole or not at all.
