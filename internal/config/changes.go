@@ -110,6 +110,7 @@ var changeable = []struct {
 	{"own", upstream(nil, nil, func(f *Filter) any { return f.Own }), ""},
 	{"never", upstream(nil, nil, func(f *Filter) any { return f.Never }), ""},
 	{"api", upstream(nil, nil, func(f *Filter) any { return f.API }), ""},
+	{"filters_file", upstream(nil, nil, func(f *Filter) any { return f.FiltersFile }), ""},
 	{"expires", upstream(nil, nil, func(f *Filter) any { return f.Expires }), ""},
 	{"idle", upstream(nil, nil, func(f *Filter) any { return f.Idle }), ""},
 	{"watch", upstream(nil, nil, func(f *Filter) any { return f.Watch }), ""},

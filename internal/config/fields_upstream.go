@@ -93,6 +93,8 @@ var upstreamFieldTable = []Field{
 		Text: "sources that are never filtered"},
 	{Name: "api", Example: `/run/tidegate/filters.sock`, Roles: filterOnly, Kind: Text, Default: "the instance's socket", Values: "path",
 		Text: "where detectors and `tidegate filter` reach it ([upstream.md](upstream.md))"},
+	{Name: "filters_file", Example: `/var/lib/tidegate/filters.db`, Roles: filterOnly, Kind: Text, Default: "a file beside the state, gone with the next boot", Values: "path",
+		Text: "where the filters that were asked for are kept, for the next process"},
 	{Name: "expires", Roles: filterOnly, Kind: Duration, Low: int64(time.Second), High: week, Default: "10m",
 		Text: "how long a filter lasts"},
 	{Name: "idle", Roles: filterOnly, Kind: Duration, Low: int64(time.Second), High: week, Default: "2m",

@@ -108,11 +108,13 @@ type Filter struct {
 	Signed    Signed
 	Own       []netip.Prefix
 	Never     []netip.Prefix
-	Expires   time.Duration
-	Idle      time.Duration
-	Watch     time.Duration
-	Proof     bool
-	Suricata  []string // EVE files that are followed
+	// FiltersFile is where the filters are kept; empty: in the state directory.
+	FiltersFile string
+	Expires     time.Duration
+	Idle        time.Duration
+	Watch       time.Duration
+	Proof       bool
+	Suricata    []string // EVE files that are followed
 }
 
 // upstreamRoles are read by upstreamDocument.
@@ -436,6 +438,7 @@ func (r *reader) filterManager(c *Config, fs map[string]field) {
 	c.Filter = m
 	m.Listen, m.Signed = r.address(fs, "listen"), r.signed(fs)
 	m.Bindings, m.API = r.path(fs, "bindings"), r.path(fs, "api")
+	m.FiltersFile = r.path(fs, "filters_file")
 	m.Own, m.Never = r.prefixList(fs, "own"), r.prefixList(fs, "never")
 	r.take(fs, "codepoint", &m.Codepoint)
 	r.take(fs, "expires", &m.Expires)

@@ -60,6 +60,7 @@ type Entry struct {
 
 	filter   ifp.Filter
 	endpoint upstream.Endpoint
+	dirty    bool // differs from the store
 }
 
 // Options of a filter manager.
@@ -75,6 +76,8 @@ type Options struct {
 	Log       *slog.Logger
 
 	PerMessage int // filters in one message; 0: as many as fit
+
+	Store *Store // keeps the list across restarts; nil: nothing does
 }
 
 // Manager keeps the filters that were asked for.
@@ -83,6 +86,7 @@ type Manager struct {
 	EVESkipped atomic.Uint64 // lines of Suricata's that were too long
 	mu         sync.Mutex
 	entries    map[entryKey]*Entry
+	dirty      []*Entry // what Keep has to write
 }
 
 // entryKey is source and destination without pointers: millions of them cost the
@@ -144,10 +148,7 @@ func (m *Manager) AddAll(list []Request, done func(Entry, error)) []error {
 		if errs[i] != nil {
 			continue
 		}
-		k := groupKey{e.endpoint.Addr, ifp.Install, e.Src.Addr().Is4()}
-		if e.Reflected {
-			k.kind = ifp.Conditional
-		}
+		k := groupKey{e.endpoint.Addr, e.Request.kind(), e.Src.Addr().Is4()}
 		if last == nil || k != lastKey {
 			if lastKey, last = k, groups[k]; last == nil {
 				last = &group{bm: e.endpoint}
@@ -176,10 +177,10 @@ type group struct {
 // judge decides whether to ask, and writes the filter to e.
 func (m *Manager) judge(e *Entry, r *Request, now time.Time) error {
 	r.Src, r.Dst = r.Src.Masked(), r.Dst.Masked()
-	f := ifp.Filter{Src: r.Src, Dst: r.Dst, Action: ifp.Block, Direction: ifp.FromCustomer}
-	if r.Reflected { // docs/ifp.md: CONDITIONAL names victim, then reflector
-		f.Src, f.Dst = r.Dst, r.Src
+	if r.Expires == 0 {
+		r.Expires = m.opt.Expires
 	}
+	f := r.filter()
 	if err := f.Check(); err != nil {
 		return err
 	}
@@ -195,12 +196,25 @@ func (m *Manager) judge(e *Entry, r *Request, now time.Time) error {
 	if !ok {
 		return ErrNoBorder
 	}
-	if r.Expires == 0 {
-		r.Expires = m.opt.Expires
-	}
-	f.ExpiresS = uint32(min(r.Expires/time.Second, ifp.MaxExpiresS))
 	*e = Entry{Request: *r, State: Asked, BM: bm.Addr, Since: now, LastHit: now, filter: f, endpoint: bm}
 	return nil
+}
+
+// filter is what a border manager is asked for.
+func (r *Request) filter() ifp.Filter {
+	f := ifp.Filter{Src: r.Src, Dst: r.Dst, Action: ifp.Block, Direction: ifp.FromCustomer, ExpiresS: uint32(min(r.Expires/time.Second, ifp.MaxExpiresS))}
+	if r.Reflected { // docs/ifp.md: CONDITIONAL names victim, then reflector
+		f.Src, f.Dst = r.Dst, r.Src
+	}
+	return f
+}
+
+// kind is the message that asks for it.
+func (r *Request) kind() ifp.Type {
+	if r.Reflected {
+		return ifp.Conditional
+	}
+	return ifp.Install
 }
 
 // note enters what was judged well into the list.
@@ -217,6 +231,7 @@ func (m *Manager) note(slab []Entry, errs []error) {
 			continue
 		}
 		m.entries[k] = &slab[i]
+		m.changed(&slab[i])
 	}
 }
 
@@ -274,6 +289,7 @@ func (m *Manager) installed(part []*Entry, o Outcome, done func(Entry, error)) {
 				e.Code = errs[i].Error()
 			}
 		}
+		m.changed(e)
 	}
 	if done == nil {
 		m.mu.Unlock()
@@ -324,6 +340,7 @@ func (m *Manager) forget(e *Entry) {
 	k := keyOf(e.Src, e.Dst)
 	if m.entries[k] == e {
 		delete(m.entries, k)
+		m.changed(e)
 	}
 }
 

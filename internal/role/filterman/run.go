@@ -22,6 +22,9 @@ func DefaultAPI(stateDir, instance string) string {
 // what is alive before it is collected: millions of live entries are walked less often.
 const GCPercent = 200
 
+// keepEvery is how far the store is behind at most.
+const keepEvery = time.Second
+
 // Run manages filters until ctx ends. Filters that were asked for stay in force.
 func Run(ctx, _ context.Context, opt instance.Options) error {
 	opt.Complete()
@@ -49,8 +52,23 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 	}
 	defer engine.Close()
 	never := append([]netip.Prefix{netip.PrefixFrom(f.Listen.Addr(), f.Listen.Addr().BitLen())}, f.Never...)
+	file := f.FiltersFile
+	if file == "" {
+		file = filepath.Join(opt.StateDir, cfg.Instance+".filters.db")
+	}
+	store, list, aside, err := OpenStore(file)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if aside != nil {
+		opt.Log.Warn("the filters of the process before are lost; they expire by themselves", "error", aside)
+	}
 	m := NewManager(Options{Engine: engine, Authority: authority, Own: f.Own, Never: never,
-		Expires: f.Expires, Idle: f.Idle, Watch: f.Watch, Proof: f.Proof, Log: opt.Log})
+		Expires: f.Expires, Idle: f.Idle, Watch: f.Watch, Proof: f.Proof, Log: opt.Log, Store: store})
+	if n := m.Restore(list, time.Now()); len(list) > 0 {
+		opt.Log.Info("took over filters", "filters", n, "taken_back_or_expired", len(list)-n)
+	}
 	path := f.API
 	if path == "" {
 		path = DefaultAPI(opt.StateDir, cfg.Instance)
@@ -60,8 +78,8 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 		return err
 	}
 	defer api.Close()
-	for _, file := range f.Suricata {
-		go FollowEVE(ctx, file, m, opt.Log)
+	for _, eve := range f.Suricata {
+		go FollowEVE(ctx, eve, m, opt.Log)
 	}
 	if opt.Ready != nil {
 		opt.Ready()
@@ -72,12 +90,20 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 	})
 	defer wait()
 	opt.Log.Info("managing filters", "instance", cfg.Instance, "own", f.Own, "api", path)
-	watch := time.NewTicker(f.Watch)
+	watch, keep := time.NewTicker(f.Watch), time.NewTicker(keepEvery)
 	defer watch.Stop()
+	defer keep.Stop()
+	failed := false
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return m.Keep()
+		case <-keep.C:
+			err := m.Keep()
+			if err != nil && !failed {
+				opt.Log.Error("filters are not kept, and will be unknown after a restart; trying again", "file", file, "error", err)
+			}
+			failed = err != nil
 		case now := <-watch.C:
 			m.Tick(now)
 		}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filterman
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"tidegate/internal/upstream"
+)
+
+// Store is a file with the filters that were asked for, so that a manager that starts again goes on to watch them
+// and to take them back. It is a second behind (see Manager.Keep): what is lost with the machine expires by itself.
+type Store struct{ db *bbolt.DB }
+
+// kept is an Entry in the file.
+type kept struct {
+	Request
+	State    State             `json:"state"`
+	Endpoint upstream.Endpoint `json:"endpoint"`
+	Proven   bool              `json:"proven"`
+	Since    time.Time         `json:"since"`
+
+	gone bool
+}
+
+var bucket = []byte("filters")
+
+// OpenStore opens the file, or makes it. One that cannot be read is moved aside, to PATH.broken, and aside says
+// why: a manager without its old list is better than none.
+func OpenStore(path string) (s *Store, list []kept, aside, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, nil, nil, err
+	}
+	s, list, aside = openStore(path)
+	if aside == nil {
+		return s, list, nil, nil
+	}
+	if errors.Is(aside, fs.ErrPermission) || errors.Is(aside, bbolt.ErrTimeout) {
+		return nil, nil, nil, fmt.Errorf("filters_file: %w", aside)
+	}
+	if err := os.Rename(path, path+".broken"); err != nil {
+		return nil, nil, nil, fmt.Errorf("filters_file: %w", err)
+	}
+	s, _, err = openStore(path)
+	return s, nil, fmt.Errorf("moved to %s.broken: %w", path, aside), err
+}
+
+// openStore reads everything: pages that are missing from a mapped file are faults, which become errors.
+func openStore(path string) (s *Store, list []kept, err error) {
+	if err := complete(path); err != nil {
+		return nil, nil, err
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	var db *bbolt.DB
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%s is damaged: %v", path, r)
+		}
+		if err != nil && db != nil {
+			_ = db.Close()
+		}
+	}()
+	db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType})
+	if err != nil {
+		return nil, nil, err
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists(bucket)
+		if err != nil {
+			return err
+		}
+		return b.ForEach(func(_, v []byte) error {
+			var k kept
+			if err := json.Unmarshal(v, &k); err != nil {
+				return err
+			}
+			list = append(list, k)
+			return nil
+		})
+	})
+	return &Store{db}, list, err
+}
+
+// Where bbolt's two meta pages, the first of the file, say how long the file must be: a page's header has 16 bytes,
+// then come magic, version and page size, of 32 bits each, and, after flags, root bucket and freelist, the number of pages.
+const (
+	metaMagic    = 0xED0CDAED
+	metaMagicAt  = 16
+	metaPageAt   = 24
+	metaPagesAt  = 56
+	metaMinBytes = 64
+)
+
+// complete refuses a file that has lost its end: bbolt maps it and would end this process.
+func complete(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return err
+	}
+	page := int64(os.Getpagesize())
+	for at := range int64(2) {
+		var meta [metaMinBytes]byte
+		if _, err := f.ReadAt(meta[:], at*page); err != nil {
+			return fmt.Errorf("%s is not a list of filters, or has lost its end", path)
+		}
+		word := binary.NativeEndian
+		if word.Uint32(meta[metaMagicAt:]) != metaMagic {
+			return fmt.Errorf("%s is not a list of filters", path)
+		}
+		if size := int64(word.Uint32(meta[metaPageAt:])); size != page {
+			return fmt.Errorf("%s was written with pages of %d bytes, and this machine's have %d", path, size, page)
+		}
+		if pages := word.Uint64(meta[metaPagesAt:]); pages > uint64(info.Size()/page) {
+			return fmt.Errorf("%s has lost its end: %d bytes of %d pages", path, info.Size(), pages)
+		}
+	}
+	return nil
+}
+
+// Close closes the file.
+func (s *Store) Close() error { return s.db.Close() }
+
+// save writes changes in one step.
+func (s *Store) save(changes []kept) error {
+	return s.db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(bucket)
+		for i := range changes {
+			c := &changes[i]
+			id := keyOf(c.Src, c.Dst)
+			key := append(append(id.src[:], id.dst[:]...), id.srcBits, id.dstBits)
+			if c.Src.Addr().Is4() {
+				key = append(key, 4)
+			}
+			if c.gone {
+				if err := b.Delete(key); err != nil {
+					return err
+				}
+				continue
+			}
+			v, err := json.Marshal(c)
+			if err != nil {
+				return err
+			}
+			if err := b.Put(key, v); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// changed marks an entry for Keep; m.mu is held.
+func (m *Manager) changed(e *Entry) {
+	if m.opt.Store != nil && !e.dirty {
+		e.dirty = true
+		m.dirty = append(m.dirty, e)
+	}
+}
+
+// Keep writes what has changed since the last time to the store. What could not be written is tried again.
+func (m *Manager) Keep() error {
+	m.mu.Lock()
+	list := m.dirty
+	m.dirty = nil
+	changes := make([]kept, len(list))
+	for i, e := range list {
+		e.dirty = false
+		changes[i] = kept{Request: e.Request, State: e.State, Endpoint: e.endpoint, Proven: e.Proven, Since: e.Since,
+			gone: e.State == Refused || m.entries[keyOf(e.Src, e.Dst)] == nil}
+	}
+	m.mu.Unlock()
+	if len(changes) == 0 {
+		return nil
+	}
+	err := m.opt.Store.save(changes)
+	if err != nil {
+		m.mu.Lock()
+		for _, e := range list {
+			m.changed(e)
+		}
+		m.mu.Unlock()
+	}
+	return err
+}
+
+// Restore takes over the filters of a process before this one. Those that were not answered are asked for again; those that the
+// configuration does not allow any more are taken back; those whose time is over are forgotten. It returns how many are left.
+func (m *Manager) Restore(list []kept, now time.Time) (restored int) {
+	groups := map[groupKey]*group{}
+	var back []*Entry
+	m.mu.Lock()
+	for i := range list {
+		k := &list[i]
+		e := &Entry{Request: k.Request, State: k.State, BM: k.Endpoint.Addr, Proven: k.Proven, Since: k.Since, LastHit: now, endpoint: k.Endpoint, filter: k.Request.filter()}
+		if now.Sub(k.Since) > k.Expires || k.State == Refused {
+			m.changed(e) // not in the list: Keep removes it
+			continue
+		}
+		if !coveredBy(k.Dst, m.opt.Own) || overlaps(k.Src, m.opt.Never) {
+			m.changed(e)
+			back = append(back, e)
+			continue
+		}
+		m.entries[keyOf(k.Src, k.Dst)] = e
+		restored++
+		if k.State == Asked {
+			key := groupKey{e.endpoint.Addr, k.Request.kind(), k.Src.Addr().Is4()}
+			if groups[key] == nil {
+				groups[key] = &group{bm: e.endpoint}
+			}
+			groups[key].entries = append(groups[key].entries, e)
+		}
+	}
+	m.mu.Unlock()
+	for k, g := range groups {
+		m.send(k.kind, g, !k.v4, func(part []*Entry, o Outcome) { m.installed(part, o, nil) })
+	}
+	m.removeAll(back, nil)
+	return restored
+}
