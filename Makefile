@@ -77,11 +77,11 @@ fuzz: ## fuzz the parsers, FUZZTIME each (default 60s), and send FRAMES odd fram
 
 format: ## gofmt and clang-format over the whole tree
 	@tools/deps.sh lint
-	gofmt -w $$(git ls-files '*.go')
+	"$$(dirname "$$(tools/go.sh)")/gofmt" -w $$(git ls-files '*.go')
 	@tools/format.sh
 
 lint: ## formatting, vet, golangci-lint and shellcheck
-	@tools/deps.sh build
+	@tools/deps.sh lint
 	@test/run lint
 	@tools/lint.sh
 

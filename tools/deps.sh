@@ -1,10 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/deps.sh SET...   installs what the given sets need and this machine lacks.
-# Sets: build demo bench soak lab generate fuzz dpdk lint test kernel machines packages image web docs. As root on a Debian system it
-# installs through apt, only what is missing; otherwise it names what is
+# tools/deps.sh [--check] SET...   installs what the given sets need and this machine lacks.
+# Sets: build demo bench soak lab generate fuzz core lwip dpdk lint test kernel machines packages image web docs. As root on a
+# Debian system it installs through apt, only what is missing; otherwise, and with --check, it names what is
 # missing in one line and fails. Must never remove or upgrade a package.
 set -euo pipefail
+check=
+if [ "${1-}" = --check ]; then check=1 && shift; fi
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -35,6 +37,8 @@ for set in "$@"; do
     demo | bench) wanted+=" $build $lab" ;;
     generate) wanted+=" $build $bpf" ;;
     fuzz) wanted+=" $build $native $device $dpdk" ;;
+    core) wanted+=" $native" ;;
+    lwip) wanted+=" $native $device" ;;
     dpdk) wanted+=" $dpdk" ;;
     docs) wanted+=" $site" ;;
     lint) wanted+=" $build shellcheck=shellcheck clang-format-19=clang-format-19" ;;
@@ -46,7 +50,7 @@ for set in "$@"; do
     web) wanted+=" $build $lab $firewalls chromium=chromium" ;;
     machines) wanted+=" $build $lab $firewalls $machines" ;;
     packages) wanted+=" mmdebstrap=mmdebstrap lintian=lintian rpm=rpm systemd=systemd-analyze" ;;
-    *) echo "deps: no set named '$set'; use build, demo, bench, soak, lab, generate, fuzz, dpdk, lint, test, kernel, machines, packages, image, web or docs" >&2 && exit 2 ;;
+    *) echo "deps: no set named '$set'; use build, demo, bench, soak, lab, generate, fuzz, core, lwip, dpdk, lint, test, kernel, machines, packages, image, web or docs" >&2 && exit 2 ;;
     esac
 done
 
@@ -68,12 +72,16 @@ for item in $wanted; do
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
-if ! command -v apt-get >/dev/null; then
-    echo "deps: missing: ${missing[*]} (names of Debian packages; go: version 1.21 or newer); install them" >&2
+need="${missing[*]}"
+[[ " $need " != *" go "* ]] || need="$need (go: version 1.21 or newer)"
+if [ -n "$check" ]; then
+    echo "missing: $need; as root, tools/deps.sh $* installs what is missing"
     exit 1
-fi
-if [ "$(id -u)" != 0 ]; then
-    echo "deps: missing: ${missing[*]} (go: version 1.21 or newer); run the same command as root, or install them" >&2
+elif ! command -v apt-get >/dev/null; then
+    echo "deps: missing: $need; these are names of Debian packages, install what contains them" >&2
+    exit 1
+elif [ "$(id -u)" != 0 ]; then
+    echo "deps: missing: $need; run the same command as root, or install them" >&2
     exit 1
 fi
 
