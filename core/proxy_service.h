@@ -11,6 +11,7 @@
 enum tg_strategy {
 #define TG_ABI_STRATEGY(name, number, word, help) TG_STRATEGY_##name = number,
 #include "abi.def"
+	TG_STRATEGIES /* how many there are: the last one stands last in abi.def */
 };
 
 /* True if connections under this strategy are translated. */

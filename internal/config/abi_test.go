@@ -3,32 +3,18 @@
 package config
 
 import (
+	"slices"
 	"testing"
 
 	"tidegate/internal/schema"
 )
 
-// TestWordsHaveNumbers: every word that the packet paths get as a number is in core/abi.def,
-// where an unknown one panics.
+// TestWordsHaveNumbers: the words of these fields and those of core/abi.def are the same ones.
 func TestWordsHaveNumbers(t *testing.T) {
-	seen := map[uint8]bool{}
-	for _, s := range Strategies() {
-		n := schema.StrategyNumber(string(s))
-		if seen[n] {
-			t.Errorf("strategy %s has the number %d of another", s, n)
+	for name, words := range map[string][]string{"services.mode": schema.ModeWords(), "services.strategy": schema.StrategyWords(),
+		"on_stale_keys": schema.StaleWords(), "services.first_data": schema.FirstDataWords(), "ports.neighbour": schema.MarkWords()} {
+		if f := fieldOf(name, RoleProxy, PlaneXDP); !slices.Equal(slices.Sorted(slices.Values(f.Words)), slices.Sorted(slices.Values(words))) {
+			t.Errorf("%s takes %v, and core/abi.def has %v", name, f.Words, words)
 		}
-		seen[n] = true
-	}
-	for _, m := range []Mode{ModeOff, ModeMonitor, ModeAlways} {
-		schema.ModeNumber(string(m))
-	}
-	for _, s := range []StaleKeys{StaleKeysPass, StaleKeysDrop} {
-		schema.StaleNumber(string(s))
-	}
-	for _, d := range []FirstData{FirstDataZeroWindow, FirstDataNotify, FirstDataStore} {
-		schema.FirstDataNumber(string(d))
-	}
-	for _, n := range []Neighbour{NeighbourTerminus, NeighbourLegacy, NeighbourTrue} {
-		schema.MarkNumber(string(n))
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"tidegate/internal/schema"
 )
 
 // Limits of a configuration. The maps of the packet paths are sized by them.
@@ -105,7 +107,12 @@ const (
 
 // Strategies lists all of them.
 func Strategies() []Strategy {
-	return []Strategy{StrategyCookie, StrategyAuthCookie, StrategyAuthFull, StrategyAuthWrong, StrategyAuthTTL, StrategyCache}
+	words := schema.StrategyWords()
+	list := make([]Strategy, len(words))
+	for i, w := range words {
+		list[i] = Strategy(w)
+	}
+	return list
 }
 
 // Translates says whether connections under this strategy are translated.

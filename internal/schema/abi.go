@@ -10,6 +10,11 @@ const (
 	ModeAuto    = 3 // SYNs are answered while an attack lasts; until then they are counted
 )
 
+// ModeWords are its words in the configuration, in the order of core/abi.def.
+func ModeWords() []string {
+	return []string{"off", "monitor", "always", "auto"}
+}
+
 // ModeNumber is the number of a word of the configuration, which has to be one of them.
 func ModeNumber(word string) uint8 {
 	switch word {
@@ -42,6 +47,11 @@ const (
 	StaleDrop = 1 // without a key of this epoch SYNs are dropped
 )
 
+// StaleWords are its words in the configuration, in the order of core/abi.def.
+func StaleWords() []string {
+	return []string{"pass", "drop"}
+}
+
 // StaleNumber is the number of a word of the configuration, which has to be one of them.
 func StaleNumber(word string) uint8 {
 	switch word {
@@ -62,6 +72,11 @@ const (
 	StrategyAuthTTL    = 4 // challenges; an ACK with the TTL of its SYN proves its source
 	StrategyCache      = 5 // SYNs are kept; connections are translated
 )
+
+// StrategyWords are its words in the configuration, in the order of core/abi.def.
+func StrategyWords() []string {
+	return []string{"cookie", "auth-cookie", "auth-full", "auth-wrong", "auth-ttl", "cache"}
+}
 
 // StrategyNumber is the number of a word of the configuration, which has to be one of them.
 func StrategyNumber(word string) uint8 {
@@ -88,6 +103,11 @@ const (
 	FirstDataNotify     = 1 // clients may send at once; it is lost, and they are told so
 	FirstDataStore      = 2 // it is kept and sent on when the server is there; DPDK only
 )
+
+// FirstDataWords are its words in the configuration, in the order of core/abi.def.
+func FirstDataWords() []string {
+	return []string{"zero-window", "notify", "store"}
+}
 
 // FirstDataNumber is the number of a word of the configuration, which has to be one of them.
 func FirstDataNumber(word string) uint8 {
@@ -120,6 +140,11 @@ const (
 	MarkClear = 1 // it takes the codepoint off a legacy neighbour's packets
 	MarkSet   = 2 // it sets the codepoint: sources are known to be true
 )
+
+// MarkWords are its words in the configuration, in the order of core/abi.def.
+func MarkWords() []string {
+	return []string{"terminus", "legacy", "true"}
+}
 
 // MarkNumber is the number of a word of the configuration, which has to be one of them.
 func MarkNumber(word string) uint8 {

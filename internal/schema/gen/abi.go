@@ -86,6 +86,13 @@ func generateABI(def, out string) error {
 		}
 		b.WriteString(")\n")
 		if words {
+			fmt.Fprintf(&b, "\n// %sWords are its words in the configuration, in the order of core/abi.def.\nfunc %sWords() []string {\n\treturn []string{", camel(group), camel(group))
+			for _, n := range list[start:end] {
+				if n.word != "" {
+					fmt.Fprintf(&b, "%q, ", n.word)
+				}
+			}
+			b.WriteString("}\n}\n")
 			fmt.Fprintf(&b, "\n// %sNumber is the number of a word of the configuration, which has to be one of them.\nfunc %sNumber(word string) uint8 {\n\tswitch word {\n", camel(group), camel(group))
 			for _, n := range list[start:end] {
 				fmt.Fprintf(&b, "\tcase %q:\n\t\treturn %s%s\n", n.word, camel(group), camel(n.name))
