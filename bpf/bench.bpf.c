@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The yardsticks of `tidegate-lab bench`: programs that do next to nothing in the
- * places where the gate's programs stand. Never loaded by `run`.
+ * Reference programs of `tidegate-lab bench`: they do almost nothing, in the places where the
+ * gate's programs run. Never loaded by `run`.
  */
 #include "lib/kernel.h"
 #include "../core/packet.h"
@@ -102,8 +102,8 @@ int tg_bench_tc(struct __sk_buff *skb)
 	return TCX_NEXT;
 }
 
-/* TG_BENCH_HASHES times SipHash-2-4 of 16 bytes, each fed by the one before: how
- * fast this core is just now. The result goes into mark, so that it is needed. */
+/* TG_BENCH_HASHES times SipHash-2-4 of 16 bytes, each fed by the one before: how fast this core is
+ * at this moment. The result is stored in mark, so that the compiler keeps the loop. */
 SEC("tc")
 int tg_bench_hash(struct __sk_buff *skb)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Clients and a server without state, for `tidegate-lab bench --role proxy`: at both ends
- * of a box they shake hands for whatever SYN is sent, as fast as frames come, and end
- * each connection at once. Never loaded by `run`.
+ * Clients and a server without state, for `tidegate-lab bench --role proxy`: at both ends of a
+ * middlebox they complete the handshake of every SYN, as fast as frames arrive, and end each
+ * connection at once. Never loaded by `run`.
  *
  *   generator  SYN ───────────> box
  *   client     <─────── SYN-ACK       a SYN-ACK is answered with an ACK

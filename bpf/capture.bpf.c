@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * `tidegate capture`: stands around the program of a gate while somebody captures. It keeps a packet's
- * first bytes and the counters of its services, has the gate decide, and tells userspace which counters
- * the decision has moved: they are its reasons. internal/plane puts the gate's own program in the place
- * of tg_capture_gate, so that what decides is the program that is installed without a capture, too.
+ * `tidegate capture`: wraps the program of a gate while a capture runs. It saves a packet's first
+ * bytes and the counters of its services, lets the gate decide, and reports to userspace which
+ * counters the decision has changed: they are its reasons. internal/plane puts the gate's own
+ * program in the place of tg_capture_gate, so that what decides is the program that is installed
+ * without a capture, too.
  *
- * Must never: change a packet or a verdict; look at more packets than the budget allows; work when its
- * lease has ended, because then whoever captures is dead.
+ * Must never: change a packet or a verdict; look at more packets than the budget allows; work after
+ * its lease has ended, because then the capturing process is dead.
  */
 #define TG_WITHOUT_SOCKETS
 #include "lib/gate.h"
@@ -19,8 +20,8 @@
 	3 /* of no service, of the destination, of the source: a server's answer */
 #define TG_CAPTURE_WORDS 4
 
-/* A CPU looks at TG_CAPTURE_BUDGET packets at the most in each 2^TG_CAPTURE_WINDOW ns: 30,000 a second,
- * which take it a few percent of its time, whatever flood somebody captures in. */
+/* A CPU looks at TG_CAPTURE_BUDGET packets at the most in each 2^TG_CAPTURE_WINDOW ns: 30,000 a
+ * second, a few percent of its time, however large the flood. */
 #define TG_CAPTURE_WINDOW 24
 #define TG_CAPTURE_BUDGET 512
 
@@ -36,7 +37,7 @@ enum tg_capture_hook {
 	TG_CAPTURE_EGRESS,
 };
 
-/* What became of a packet, in one set of words for XDP and TC. */
+/* What became of a packet; the same names for XDP and TC. */
 enum tg_capture_verdict {
 	TG_CAPTURE_PASS,
 	TG_CAPTURE_DROP,
@@ -75,7 +76,7 @@ struct tg_capture_event {
 	__u8 bare; /* it begins with its IP header */
 	__u8 reasons; /* how many moved; the first are listed */
 	__u8 part;
-	__u8 again; /* the gate had it before, and put it, or a copy, at the end of the queue */
+	__u8 again; /* the gate has seen it before and put it, or a copy, at the end of the queue */
 	__u16 reason[TG_CAPTURE_REASONS];
 	__u8 frame[TG_CAPTURE_SNAP];
 };
@@ -182,8 +183,8 @@ static __always_inline bool tg_capture_wants(const struct tg_capture_settings *s
 	       (tcp && (s->port_be == TG_SRC_PORT_BE(pkt) || s->port_be == TG_DST_PORT_BE(pkt)));
 }
 
-/* Keeps the counters of a service, or says which of them have moved since: a loop with a known end and
- * no state but its number, which every verifier follows. */
+/* Saves the counters of a service, or returns which of them have changed since: a loop with a
+ * constant bound and no state but its index, which every verifier accepts. */
 TG_GLOBAL int tg_capture_keep(__u32 slot)
 {
 	struct tg_capture_room *room = tg_capture_room_get();
@@ -272,7 +273,7 @@ static __always_inline void tg_capture_begin(struct tg_capture_settings *s,
 	room->looks = 1;
 }
 
-/* The room, if this packet may be one that somebody wants. */
+/* The buffer, if this packet may match the capture's filter. */
 static __always_inline struct tg_capture_room *tg_capture_enter(struct tg_capture_settings *s)
 {
 	struct tg_capture_room *room = tg_capture_room_get();
@@ -390,7 +391,7 @@ TG_GLOBAL int tg_capture_after(int action)
 	return 0;
 }
 
-/* In their places stands the gate's program. */
+/* Replaced by the gate's program. */
 TG_GLOBAL int tg_capture_gate_xdp(struct xdp_md *ctx)
 {
 	TG_HIDE(ctx);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Run by userspace, not by packets: asks the edge's filter for random flows and
- * counts how many it takes for known. That is the rate of false positives, as
- * measured, through the very code that packets go through.
+ * Run by userspace, not by packets: looks up random flows in the edge's filter and counts how many
+ * it reports as known. That is the measured rate of false positives, through the same code that
+ * handles packets.
  */
 #include "lib/edge_maps.h"
 

@@ -30,7 +30,7 @@ static __always_inline int tg_edge_pass(__u32 ingress)
 	return XDP_PASS;
 }
 
-/* TCP of no service: a router's kernel forwards it, unless all is to go this way. */
+/* TCP of no service: a router's kernel forwards it, unless `fast_path: all` is set. */
 static __always_inline int tg_edge_leave(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	const struct tg_proxy_settings *ports = tg_proxy_get();
@@ -157,7 +157,7 @@ static __always_inline bool tg_edge_read(struct xdp_md *ctx, const struct tg_pac
 	return true;
 }
 
-/* Anything but a SYN, in mode monitor: counted, learned, not touched. */
+/* Anything but a SYN, in mode monitor: counted and learned, not changed. */
 static __always_inline int tg_edge_watch(struct xdp_md *ctx, const struct tg_packet *pkt,
 					 const struct tg_edge_settings *edge,
 					 const struct tg_bloom_at *at, __u32 generations,
@@ -170,8 +170,8 @@ static __always_inline int tg_edge_watch(struct xdp_md *ctx, const struct tg_pac
 }
 
 /* Anything but a SYN, to a service whose mode is not off. TG_NEXT_OLDER, with nothing done and
- * nothing counted, if another key is to be tried: with `back` TG_EPOCHS_OLDER. Two hashes in
- * one function have no room on the stack. */
+ * nothing counted, if another key is to be tried: with `back` TG_EPOCHS_OLDER. Two hashes in one
+ * function exceed the stack. */
 static __always_inline int tg_edge_segment(struct xdp_md *ctx, struct tg_packet *pkt,
 					   const struct tg_host_settings *settings,
 					   const struct tg_edge_settings *edge,
@@ -238,9 +238,9 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, struct tg_packet 
 	return tg_forward(ctx, pkt);
 }
 
-/* From the servers' side. What carries an ACK belongs to a connection: it keeps the
- * flow in the filter. (A SYN-ACK or an RST may answer a flood; what it says of the port is
- * heard, and the answer to a SYN that we have let pass begins a flow.) */
+/* From the servers' side. What carries an ACK belongs to a connection: it keeps the flow in the
+ * filter. (A SYN-ACK or an RST may answer a flood; what it shows about the port is recorded, and
+ * the answer to a SYN that we have forwarded begins a flow.) */
 static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_packet *pkt,
 					    const struct tg_host_settings *settings,
 					    const struct tg_edge_settings *edge)
@@ -268,8 +268,9 @@ static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_
 	return tg_forward(ctx, pkt);
 }
 
-/* TCP with a header that is there. `how` may be TG_EDGE_PORT_INSIDE, TG_EDGE_OLDER or TG_EDGE_ANSWER. Where the header
- * lies is one unknown number here, not one of many known ones. */
+/* TCP with a header that is there. `how` may be TG_EDGE_PORT_INSIDE, TG_EDGE_OLDER or
+ * TG_EDGE_ANSWER. To the verifier, the header's offset is one unknown number here, not one of many
+ * known ones. */
 TG_GLOBAL int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse, __u32 proxy_cfg)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
@@ -296,8 +297,8 @@ TG_GLOBAL int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse
 			       proxy_cfg & TG_EDGE_OLDER ? TG_EPOCHS_OLDER : 0);
 }
 
-/* True for what goes by under AUTO; counts for the detector. A function of its own for the stack, as
- * the next. */
+/* True for what goes by under AUTO; counts for the detector. A separate function for the stack, as
+ * is the next. */
 TG_GLOBAL int tg_edge_goes_by(struct tg_packet *pkt, __u32 port_flags)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
@@ -338,8 +339,8 @@ TG_GLOBAL int tg_edge_go(struct xdp_md *ctx, struct tg_packet *pkt)
 	return tg_edge_leave(ctx, pkt);
 }
 
-/* A segment that is to be dropped. True if it goes on all the same: the service is not answered for as a whole, so that
- * nobody here knows all of its connections. */
+/* A segment that is to be dropped. True if it is forwarded all the same: not all addresses of the
+ * service are being answered for, so this edge does not know all of its connections. */
 TG_GLOBAL int tg_edge_spares(const struct tg_packet *pkt, __u32 counter)
 {
 	const struct tg_host_settings *settings = tg_settings_get();

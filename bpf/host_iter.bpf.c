@@ -3,7 +3,7 @@
  * TCP socket iterator, host role: run when ports come under the gate, it puts the
  * connections that were there before into the socket filter.
  *
- * Must never: change a socket, beyond asking to hear of its state changes.
+ * Must never: change a socket, other than asking for callbacks on its state changes.
  */
 #define TG_CLOCK_NS bpf_ktime_get_ns
 #include "lib/gate.h"
@@ -77,7 +77,7 @@ int tg_host_iter(struct bpf_iter__tcp *ctx)
 	settings = tg_settings_get();
 	if (!settings || state == BPF_TCP_NEW_SYN_RECV || !tg_iter_tuple(sk, &pkt))
 		return 0;
-	if (state == BPF_TCP_LISTEN) { /* its end is to be heard of, too; else userspace looks */
+	if (state == BPF_TCP_LISTEN) { /* its end is to be reported, too; otherwise userspace polls */
 		tp = bpf_skc_to_tcp_sock(sk);
 		if (tp)
 			bpf_setsockopt(tp, TG_SOL_TCP, TG_TCP_BPF_SOCK_OPS_CB_FLAGS, &flags,
@@ -90,8 +90,8 @@ int tg_host_iter(struct bpf_iter__tcp *ctx)
 		return 0;
 	}
 	tg_filter_open(at);
-	/* Where the kernel refuses this (before 6.11), the close of this one socket
-	 * goes unheard and its cells say "maybe" for as long as the gate runs. */
+	/* Where the kernel refuses this (before 6.11), the close of this one socket is not reported
+	 * and its cells say "maybe" for as long as the gate runs. */
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (tp)
 		bpf_setsockopt(tp, TG_SOL_TCP, TG_TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));

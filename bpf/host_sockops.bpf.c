@@ -4,7 +4,7 @@
  * protected port is established and when it is closed, and when the kernel answers a
  * SYN; not for other packets. Tells userspace when a listener of such a port comes or goes.
  *
- * Must never: change a socket, beyond asking to hear of its state changes.
+ * Must never: change a socket, other than asking for callbacks on its state changes.
  */
 #include "lib/automatic.h"
 #include "lib/listeners.h"
@@ -45,7 +45,7 @@ static __always_inline bool tg_sock_tuple(struct bpf_sock_ops *ctx,
 	return true;
 }
 
-/* A listener of a protected port begins or ends: userspace looks at once. */
+/* A listener of a protected port begins or ends: userspace is notified. */
 static __always_inline void tg_sock_listens(struct bpf_sock_ops *ctx, bool begins)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
@@ -95,8 +95,7 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 		tg_sock_listens(ctx, false);
 		return 1;
 	}
-	/* Connections inherit the flag of their listener, and may end before they have been
-	 * heard of. */
+	/* Connections inherit the flag of their listener, and may end before they were reported. */
 	if (ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[0] == BPF_TCP_SYN_RECV)
 		return 1;
 	if (ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB && ctx->op != BPF_SOCK_OPS_RWND_INIT &&
@@ -107,9 +106,9 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 		return 1;
 	at = tg_filter_at(settings, &pkt);
 	if (ctx->op == BPF_SOCK_OPS_RWND_INIT) {
-		/* The kernel answers a SYN itself, that came past the edges, with a request
-		 * or a cookie of its own: the final ACK check must know the ACK. So must a host
-		 * that leaves SYNs to the kernel know those that come again. */
+		/* The kernel itself answers a SYN that bypassed the edges, with a request or a
+		 * cookie of its own: the final ACK check must accept the ACK. A host that leaves
+		 * SYNs to the kernel must know retransmitted ones for the same reason. */
 		if (settings->last_line || settings->half_open_cost_ns)
 			tg_filter_touch(at);
 		return 1;

@@ -6,11 +6,11 @@
  * the kernel's initial sequence number is the cookie. After that nothing is
  * stored and no packet of the connection is changed.
  *
- * Must never, as host: drop or change a packet. What it does not know goes on as it
- * came. (One packet is let in twice, see tg_ack_adopt; and where host_translate.bpf.c runs
- * beside, a copy of each adopting ACK comes behind it, see tg_ack_prove.) As server, behind an edge
- * that answers the SYNs, it is the final ACK check: it drops ACKs that nobody knows, and
- * ends the old socket that a new connection of the same client meets.
+ * Must never, as host: drop or change a packet. Packets it does not know continue unchanged. (One
+ * packet is queued twice, see tg_ack_adopt; and where host_translate.bpf.c runs, a copy of each
+ * adopting ACK follows it, see tg_ack_prove.) As server, behind an edge that answers the SYNs, it
+ * is the final ACK check: it drops ACKs that match neither socket nor cookie, and ends an old
+ * socket that is in the way of a new connection of the same client.
  */
 #include "lib/adopt.h"
 #include "lib/host_parts.h"
@@ -23,9 +23,9 @@
 #include "lib/skb_headers.h"
 #include "../core/cookie_smartcookie.h"
 
-/* On skb->mark, from when a packet is sent to the end of the queue to when it
- * comes back; the lowest bits count how often. A mark of that value from elsewhere
- * would be cleared, no more. */
+/* On skb->mark, from when a packet is sent to the end of the queue to when it comes back; the
+ * lowest bits count how often. A mark of that value from elsewhere would be cleared, with no other
+ * effect. */
 #define TG_MARK 0x74676760U
 #define TG_MARK_TURNS 3U
 #define TG_MARK_PROVES 4U /* a copy of an ACK that was adopted from */
@@ -37,9 +37,9 @@ enum tg_tc_next {
 	TG_TC_GO_ON,
 	TG_TC_DROP,
 	TG_TC_REQUEUE,   /* to the end of the queue */
-	TG_TC_REPLACE, /* likewise, and before it a RST for the socket that is in its way */
-	TG_TC_TRANSLATE, /* host_translate.bpf.c has it from here */
-	TG_TC_UNPROVEN, /* likewise, after an adoption in vain */
+	TG_TC_REPLACE, /* likewise, preceded by a RST for the old socket */
+	TG_TC_TRANSLATE, /* host_translate.bpf.c continues */
+	TG_TC_UNPROVEN, /* likewise, after an adoption that failed */
 	TG_TC_PROVE, /* goes on, and a copy of it to the end of the queue */
 	TG_TC_DRESS, /* to the end of the queue, with the Ethernet header that it lacks */
 };
@@ -64,7 +64,7 @@ static __always_inline bool tg_ack_is_ours(const struct tg_host_settings *settin
 					   __u64 epoch, const struct tg_siphash_key *key)
 {
 	if (settings->smart) {
-		/* A copy: what a call may have changed loses its bounds for the verifier. */
+		/* A copy: the verifier drops the bounds of what a call may have changed. */
 		struct tg_packet copy = *pkt;
 
 		return tg_smart_check(&copy, key, epoch);
@@ -72,8 +72,8 @@ static __always_inline bool tg_ack_is_ours(const struct tg_host_settings *settin
 	return tg_cookie_verify(pkt, ack->cookie, ack->ts_ok, epoch, key);
 }
 
-/* What a verified cookie says. A switch offers no timestamps, so whatever the ACK
- * carries of them was not agreed. */
+/* What a verified cookie says. A switch offers no timestamps, so any that the ACK carries were not
+ * negotiated. */
 static __always_inline struct tg_agreed tg_ack_agreed(const struct tg_host_settings *settings,
 						      const struct tg_packet *pkt,
 						      const struct tg_ack *ack)
@@ -98,8 +98,8 @@ static __always_inline enum tg_ack_result tg_ack_verify(const struct tg_host_set
 		return TG_ACK_NO_KEY;
 	if (!look_for_stale && !settings->four_epochs)
 		return TG_ACK_INVALID;
-	/* The same parity, one round earlier: only to be able to say "too late", unless
-	 * clocks may differ by so much. */
+	/* The same parity, two epochs earlier: only to report "too late", unless clocks may differ
+	 * by so much. */
 	key = tg_key_find(settings, epoch - TG_EPOCHS_OLDER);
 	if (key && tg_ack_is_ours(settings, pkt, ack, epoch - TG_EPOCHS_OLDER, key))
 		return settings->four_epochs ? TG_ACK_VALID : TG_ACK_STALE;
@@ -129,7 +129,7 @@ static __always_inline enum tg_takeover tg_ack_takeover(const struct tg_service 
 
 #define TG_PLAIN_ACK_MAX (TG_TCP_HDR_LEN + 12)
 
-/* True for an ACK, of an adoption in vain, that says something of this machine: nothing in it can have
+/* True for an ACK whose failed adoption shows something about this machine: nothing in it can have
  * been the kernel's reason to drop it. No IP options, no data, no options but the timestamps of the
  * handshake. Whether its sums are right is seen to before it is translated. */
 static __always_inline bool tg_ack_is_evidence(struct __sk_buff *skb, const struct tg_packet *pkt)
@@ -146,8 +146,8 @@ static __always_inline bool tg_ack_is_evidence(struct __sk_buff *skb, const stru
 	       tg_tcp_timestamps_aligned(options[0], options[1], options[2], &tsval, &tsecr);
 }
 
-/* A verified ACK whose cookie the kernel was handed before, and which still finds no socket of
- * its own but only the listener `sk`, or (NULL) not even that. `proves`: it is the copy. */
+/* A verified ACK whose cookie the kernel was given before, and which still finds no socket but the
+ * listener `sk`, or (NULL) none at all. `proves`: it is the copy. */
 static __always_inline enum tg_tc_next tg_ack_prove(struct bpf_sock *sk, const struct tg_ack *ack,
 						    struct tg_counter_row *row, __u32 turn,
 						    bool proves)
@@ -174,7 +174,7 @@ static __always_inline enum tg_tc_next tg_ack_prove(struct bpf_sock *sk, const s
 	}
 	if (state == TG_ADOPTION_FAILED)
 		return TG_TC_UNPROVEN;
-	return proves ? TG_TC_DROP : TG_TC_GO_ON; /* it was there, or nobody knows */
+	return proves ? TG_TC_DROP : TG_TC_GO_ON; /* it was there, or that is unknown */
 }
 
 /* A verified ACK that meets a socket which does not listen. */
@@ -197,7 +197,7 @@ static __always_inline enum tg_tc_next tg_ack_meets(const struct tg_host_setting
 }
 
 /* A verified ACK where the kernel adopts nothing, whatever the listener. The verifier of such a
- * kernel, which follows fewer ways through a program, then sees nothing of tg_ack_adopt. */
+ * kernel, which follows fewer paths through a program, then never sees tg_ack_adopt. */
 static __always_inline enum tg_tc_next tg_ack_not_adopted(struct __sk_buff *skb,
 							  const struct tg_host_settings *settings,
 							  const struct tg_packet *pkt,
@@ -221,12 +221,11 @@ static __always_inline enum tg_tc_next tg_ack_not_adopted(struct __sk_buff *skb,
 
 /* A verified ACK: adopt it if it meets a listener.
  *
- * The kernel runs TC for a whole batch of frames before TCP sees the first. So
- * the client's first data, right behind its ACK, may meet the listener too; were
- * it adopted a second time, the kernel would drop it, and the client wait for a
- * retransmission. It is sent to the end of the queue instead: then the socket is
- * there. If it is not after a few turns (another CPU has the first packet, or the
- * accept queue was full), this one is adopted. */
+ * The kernel runs TC for a whole batch of frames before TCP sees the first. So the client's first
+ * data, right behind its ACK, may meet the listener too; if it were adopted a second time, the
+ * kernel would drop it, and the client would have to retransmit. It is sent to the end of the queue
+ * instead: by then the socket exists. If it does not after a few turns (another CPU has the first
+ * packet, or the accept queue was full), this packet is adopted. */
 static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 						    const struct tg_host_settings *settings,
 						    const struct tg_packet *pkt,
@@ -242,7 +241,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 	enum tg_tc_next next;
 	bool adopted, watched;
 
-	/* The kernel finds no IP packet here, whatever tags we have seen through. */
+	/* The kernel finds no IP packet here, although we have parsed past its tags. */
 	if (TG_UNLIKELY(skb->protocol != (pkt->family == 4 ? TG_ETHERTYPE_IPV4 : TG_ETHERTYPE_IPV6))) {
 		tg_count(row, TG_COUNT_ack_frame);
 		return TG_TC_GO_ON;
@@ -275,8 +274,8 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 			bpf_sk_release(sk);
 		return TG_TC_DRESS;
 	}
-	/* Before the listener counts: it may not be the one that a rule means. And who wants
-	 * smaller segments than can be adopted gets them from the kernel's own handshake. */
+	/* Before the listener counts: it may not be the one that a rule means. And a client that
+	 * asks for smaller segments than can be adopted gets them from the kernel's own handshake. */
 	if (settings->translates && (agreed.mss < tg_mss_least(pkt->family) ||
 				     tg_ack_takeover(svc, pkt) == TG_TAKEOVER_TRANSLATE)) {
 		if (sk)
@@ -294,7 +293,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 		bpf_sk_release(sk);
 		return TG_TC_REQUEUE;
 	}
-	/* One that the kernel will drop, for want of room, proves nothing. */
+	/* One that the kernel will drop for lack of room proves nothing. */
 	tp = settings->translates ? bpf_skc_to_tcp_sock(sk) : 0;
 	watched = tp && !tg_sock_is_full(tp);
 	if (watched || !settings->translates)
@@ -306,7 +305,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 	if (settings->report)
 		tg_proven_note(pkt, 0);
 	if (adopted || !settings->translates)
-		tg_count(row, TG_COUNT_cookie_valid); /* else who translates does */
+		tg_count(row, TG_COUNT_cookie_valid); /* else the translating program does */
 	tg_count(row, adopted ? TG_COUNT_adopted : TG_COUNT_adopt_failed);
 	if (!settings->translates)
 		return TG_TC_GO_ON;
@@ -317,7 +316,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_packet *pkt,
 					struct tg_ack *ack)
 {
-	/* Bounded again: the verifier forgets a packet that was given to a function. */
+	/* Bounded again: the verifier forgets the bounds of a packet that was passed to a function. */
 	const __u8 *options = (void *)(long)skb->data + TG_BOUND(pkt->l4_off, TG_L4_OFF_MAX + 1) +
 			      TG_TCP_HDR_LEN;
 	const __u8 *end = (void *)(long)skb->data_end;
@@ -375,7 +374,7 @@ static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
 
 	if (!svc || !row || !tg_service_verifies(svc) || !tg_ack_read(skb, pkt, &ack))
 		return proves ? TG_TC_DROP : TG_TC_GO_ON;
-	/* On a live connection nearly no ACK is a cookie's: do not count those. */
+	/* On a live connection hardly any ACK carries a cookie: do not count those. */
 	maybe_live = tg_filter_may_exist(settings, tg_filter_at(settings, pkt));
 	result = tg_ack_verify(settings, pkt, &ack, !maybe_live && !settings->last_line);
 	if (result == TG_ACK_VALID)
@@ -398,8 +397,8 @@ static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
 	return TG_TC_DROP;
 }
 
-/* What is no whole TCP segment: the final ACK check drops what an XDP program of ours would
- * have dropped, had there been one before it. */
+/* Anything but a whole TCP segment: the final ACK check drops what our XDP program would have
+ * dropped. */
 static __always_inline int tg_condemned(enum tg_parse_result parsed)
 {
 	struct tg_decision d = tg_host_judge_parse(parsed);
@@ -416,10 +415,10 @@ static __always_inline int tg_condemned(enum tg_parse_result parsed)
 	return settings->enforce ? TCX_DROP : TCX_NEXT;
 }
 
-/* A first fragment with an ACK: the final ACK check drops it if no socket of its tuple may be here,
- * and with it the rest, which without it is never put together. It is not adopted from: the
- * kernel loses the socket of what it puts together. Such a client sends it again, to the
- * socket that its bare ACK has made. */
+/* A first fragment with an ACK: the final ACK check drops it if no socket of its tuple can exist,
+ * and thereby the rest, which is then never reassembled. Nothing is adopted from it: the kernel
+ * loses the socket during reassembly. Such a client retransmits it, to the socket that its bare ACK
+ * has created. */
 TG_GLOBAL int tg_first_fragment(const struct tg_packet *pkt)
 {
 	const struct tg_host_settings *settings = tg_settings_get();

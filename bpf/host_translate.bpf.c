@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * TC ingress (TCX), role host, for what cannot be adopted: the verified ACK becomes the SYN
- * that it stands for, and the stack (or who a rule of this machine sends it to) shakes hands
- * by itself, as connection tracking, NAT, firewalls and bridges expect it. What follows is
- * translated by core/server_flow.h; host_egress.bpf.c has the way back. Everything else is
+ * TC ingress (TCX), role host, for what cannot be adopted: the verified ACK becomes the SYN that it
+ * stands for, and the stack (or the target of a rule of this machine) completes a handshake of its
+ * own, as connection tracking, NAT, firewalls and bridges expect it. What follows is translated by
+ * core/server_flow.h; host_egress.bpf.c handles the other direction. Everything else is
  * host_tc.bpf.c's, which is called from here, and calls tg_host_open with an ACK that it has
  * verified and cannot adopt from.
  *
- * While nobody is translated, a packet costs two look-ups in an array more.
+ * While no connection is translated, a packet costs two more array look-ups.
  *
  * Must never: touch a segment that is of no connection in the table, unless its cookie is ours.
  */
@@ -25,7 +25,7 @@
 
 #define TG_STEP_JUDGE 0x100U
 
-/* Puts a connection into the table. 0, or negative: there is no place for it. */
+/* Inserts a connection into the table. 0, or negative: there is no room for it. */
 TG_GLOBAL int tg_host_begin(struct tg_split *fresh, struct tg_split *old, __u32 id)
 {
 	struct tg_counter_row *row = tg_counter_row_get(id);
@@ -114,8 +114,8 @@ static __always_inline int tg_host_syn(struct __sk_buff *skb, const struct tg_pa
 
 /* A segment of the client that comes while the stack has not answered. The one that opens the
  * connection becomes the SYN; what it carries, and all that follow, come again behind it: the
- * kernel runs TC for a whole batch of frames before TCP sees the first, and a container
- * answers through the same queue. Who has waited long enough asks again. */
+ * kernel runs TC for a whole batch of frames before TCP sees the first, and a container answers
+ * through the same queue. One that has waited long enough repeats the SYN. */
 static __always_inline int tg_host_early(struct __sk_buff *skb, const struct tg_packet *pkt,
 					 struct tg_split *e, __u32 turn)
 {
@@ -123,7 +123,8 @@ static __always_inline int tg_host_early(struct __sk_buff *skb, const struct tg_
 
 	if (e->state & TG_SPLIT_FRESH) {
 		tg_split_clear(e, TG_SPLIT_FRESH);
-		/* A bare packet cannot go both ways: its data comes with the client's next try. */
+		/* A packet without an Ethernet header cannot be queued and become the SYN: its data
+		 * comes with the client's retransmission. */
 		if (pkt->l3_off != 0 && (pkt->l4_len > pkt->tcp_hdr_len || pkt->flags & TG_TCP_FIN)) {
 			skb->mark = TG_MARK_WAITS + 1;
 			if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))

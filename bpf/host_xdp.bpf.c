@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * XDP, host role: answers SYNs to protected services with a cookie. It keeps
- * nothing of the SYN. Everything that is not such a SYN goes to the kernel.
+ * XDP, host role: answers SYNs to protected services with a cookie. It stores nothing. Everything
+ * else goes to the kernel.
  *
- * Must never: touch a packet of an established connection; answer anything but
- * a SYN; look a socket up for a SYN that the socket filter does not know.
+ * Must never: touch a packet of an established connection; answer anything but a SYN; look up a
+ * socket for a SYN that the socket filter does not report.
  */
 #include "lib/automatic.h"
 #include "lib/fast_syn.h"
@@ -17,8 +17,8 @@
 #include "lib/syn.h"
 #include "../core/half_open.h"
 
-/* True if the kernel has a socket for just this 4-tuple, so that the SYN is the
- * left to the kernel: RFC 5961 challenge ACK, RFC 6191 TIME-WAIT assassination. */
+/* True if the kernel has a socket for just this 4-tuple, so that the SYN is left to the kernel: RFC
+ * 5961 challenge ACK, RFC 6191 TIME-WAIT assassination. */
 static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
 						const struct tg_host_settings *settings,
 						const struct tg_packet *syn)
@@ -36,8 +36,8 @@ static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
 	return met;
 }
 
-/* True if the SYN, which we would answer, is left to the kernel, which remembers it. A function
- * of its own for the stack. */
+/* True if the SYN, which we would answer, is left to the kernel, which remembers it. A separate
+ * function, for the stack. */
 TG_GLOBAL int tg_half_open_passes(void)
 {
 	__u32 zero = 0;
@@ -54,7 +54,7 @@ struct {
 	__type(value, struct tg_allowance);
 } tg_tag_allowances SEC(".maps");
 
-/* True if the frame may go on although no connection can be adopted from it. */
+/* True if the frame may continue although no connection can be adopted from it. */
 TG_GLOBAL int tg_tags_allowed(void)
 {
 	__u32 zero = 0;
@@ -173,9 +173,9 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 	return XDP_TX;
 }
 
-/* Has the answer to a common SYN that does not come from the one gateway there is go where the
- * route leads: what is written over the SYN goes to its sender, so the sender is written first.
- * False, with nothing done, if it is not to be answered here. */
+/* Sends the answer to a common SYN that does not come from the only gateway where the route leads:
+ * the answer goes to the frame's source MAC, which is therefore rewritten first. False, with
+ * nothing done, if it is not to be answered here. */
 static __always_inline bool tg_host_fast_route(const struct xdp_md *ctx, __u8 *frame,
 					       const struct tg_host_settings *settings,
 					       const struct tg_packet *syn, __u8 family,
@@ -197,7 +197,7 @@ static __always_inline bool tg_host_fast_route(const struct xdp_md *ctx, __u8 *f
 	return true;
 }
 
-/* The plainest SYN to the plainest service, answered at once. False, with nothing done
+/* The most common SYN, to a service without exceptions, answered at once. False, with nothing done
  * and nothing counted, for every other. */
 static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool ts)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * The lab's clients: HTTP requests, one TCP connection each, whose frames go out between
- * those of the flood, frame by frame, by the same program. So no client is ever late because the
- * generator has the processor, and what a client sends finds the queue as full as the
- * flood keeps it. Their answers are read at the door (tg_lab_door) and answered by the generator.
+ * The lab's clients: HTTP requests, one TCP connection each, whose frames go out between those of
+ * the flood, frame by frame, by the same program. So no client is late because the generator
+ * occupies the processor, and what a client sends meets the queue as full as the flood keeps it.
+ * The server's packets are read by tg_lab_door and answered by the generator.
  *
- * They do what Linux clients do: SYN with MSS, SACK, timestamps and window scale; a bare
- * ACK, then the request when the window allows; retransmission after 200 ms, doubling; zero-window probes; an
- * ACK for each segment; FIN when the server has closed. They do not send a SYN again: Linux
- * would after a second, when the request has failed. Responses come in order, or not at all.
+ * They do what Linux clients do: SYN with MSS, SACK, timestamps and window scale; a bare ACK, then
+ * the request when the window allows; retransmission after 200 ms, doubling; zero-window probes; an
+ * ACK for each segment; FIN when the server has closed. They do not retransmit a SYN: Linux would
+ * after a second, by when the request has failed. Responses come in order, or not at all.
  *
  * Generator and door run on one processor with softirqs off, so that nothing is locked.
  * Never loaded by `tidegate run`.
@@ -62,7 +62,7 @@ struct tg_client_conn {
 	__u8 state;
 	__u8 wscale;
 	__u8 tries;
-	__u8 retries; /* connections begun anew after a reset */
+	__u8 retries; /* connections restarted after a reset */
 	__u8 has_ts;
 	__u8 requested;
 	__u8 fin_seen;
@@ -213,7 +213,7 @@ static __always_inline void client_done(struct tg_client_conn *c, enum tg_client
 	client_finished++;
 }
 
-/* The request, if the window allows; else the server is asked now and then. */
+/* The request, if the window allows; else window probes. */
 static __always_inline void client_request(struct tg_client_conn *c, __u32 slot, __u64 now)
 {
 	c->tries = 0;
@@ -229,7 +229,7 @@ static __always_inline void client_syn_sent(struct tg_client_conn *c, __u32 slot
 {
 	if (!(a->flags & TCP_FLAG_ACK))
 		return;
-	if (a->ack != c->isn + 1) { /* a challenge: reset, and soon again, as Linux does */
+	if (a->ack != c->isn + 1) { /* a challenge: reset, and retry soon, as Linux does */
 		c->rst_seq = a->ack;
 		client_send(c, slot, SEND_RST);
 		if (!c->tries) {

@@ -2,15 +2,14 @@
 /*
  * The lab's flood generator and its far ends.
  *
- * tg_lab_flood is run by BPF_PROG_TEST_RUN with live frames on a veth that the
- * lab made itself; each run writes one SYN (or bare RST, or ACK) and returns XDP_TX. The kernel hands
- * frames back to us with whatever the receiver wrote into them, so every byte,
- * the length and both checksums are rewritten each time.
+ * tg_lab_flood is run by BPF_PROG_TEST_RUN with live frames on a veth that the lab made itself;
+ * each run writes one SYN (or bare RST, or ACK) and returns XDP_TX. The kernel recycles frames with
+ * whatever the receiver wrote into them, so every byte, the length and both checksums are rewritten
+ * each time.
  *
- * tg_lab_sink and tg_lab_drop end frames: the first where the answers to
- * spoofed sources die, the second where the cost of generation is calibrated.
- * tg_lab_pass stands where clients receive, tg_lab_door where clients and the sink
- * are behind one port.
+ * tg_lab_sink and tg_lab_drop end frames: the first takes the answers to spoofed sources, the
+ * second calibrates the cost of generation. tg_lab_pass stands where clients receive, tg_lab_door
+ * where clients and the sink are behind one port.
  *
  * Never loaded by `tidegate run`; never attached to an interface that the lab
  * did not make.
@@ -80,7 +79,7 @@ struct {
 	__type(value, __u64);
 } sink_frames SEC(".maps");
 
-/* splitmix64: cheap, and good enough to look random to a hash table. */
+/* splitmix64: cheap, and random enough for a hash table. */
 static __always_inline __u64 mix64(__u64 *state)
 {
 	__u64 z = (*state += 0x9e3779b97f4a7c15ULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * The lab's fabric before several edges, and its eyes at the server.
+ * The lab's fabric in front of several edges, and its counters at the server.
  *
  * tg_lab_spray stands where clients and attackers reach the fabric: it hands each
  * packet to one of the edges, at random packet by packet (the worst that ECMP can

@@ -64,7 +64,7 @@ int tg_patrol_generate(struct xdp_md *ctx)
 __u32 request_dst_be = 0;
 __u16 request_port_be = 0;
 
-/* A request of one filter, without a nonce, from a random address and port. */
+/* A request for one filter, without a nonce, from a random address and port. */
 SEC("xdp.frags")
 int tg_request_generate(struct xdp_md *ctx)
 {
@@ -110,7 +110,7 @@ int tg_request_generate(struct xdp_md *ctx)
 	return XDP_TX;
 }
 
-/* A wire with two ends and no more. */
+/* A wire with two ends, nothing else. */
 SEC("xdp.frags")
 int tg_patrol_wire(struct xdp_md *ctx)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The patrol between customers and the rest of the world: lets only allowed
- * sources out, marks them as true, drops what the destination has asked not to
- * get, and keeps or takes the mark of what neighbours send in. The judgement is
- * core/patrol.h.
+ * The patrol between customers and the rest of the world: lets only allowed sources out, marks them
+ * as true, drops what the destination has asked not to receive, and keeps or clears the mark of
+ * what neighbours send. The judgement is core/patrol.h.
  *
  * Must never: wait for a daemon, touch a frame that is not IP, or look at a
  * filter for a packet that is dropped anyway.
@@ -109,7 +108,7 @@ static __always_inline void tg_addr_and(union tg_addr *to, const union tg_addr *
 	to->d[1] = a->d[1] & mask->d[1];
 }
 
-/* True if an exception covers the packet. Asked only when a filter has met it. */
+/* True if an exception covers the packet. Checked only when a filter matches. */
 TG_GLOBAL int tg_patrol_excepted(const struct tg_patrol_packet *pkt, __u32 direction)
 {
 	__u32 zero = 0, family, i;
@@ -134,8 +133,7 @@ TG_GLOBAL int tg_patrol_excepted(const struct tg_patrol_packet *pkt, __u32 direc
 	return 0;
 }
 
-/* What becomes of the packet by the filters, the strictest that meets it; counts on
- * each that has something to say. */
+/* What the filters decide: the strictest that matches; each matching filter counts it. */
 TG_GLOBAL int tg_patrol_judge(const struct tg_patrol_packet *pkt, __u32 direction, __u32 frame_len)
 {
 	__u32 zero = 0, family, i;
@@ -176,7 +174,7 @@ TG_GLOBAL int tg_patrol_judge(const struct tg_patrol_packet *pkt, __u32 directio
 	return verdict;
 }
 
-/* Sends on what may pass. */
+/* Forwards what may pass. */
 static __always_inline int tg_patrol_forward(const struct tg_patrol_port *port)
 {
 	return port->peer ? bpf_redirect(port->peer, 0) : XDP_PASS;
@@ -238,7 +236,7 @@ int tg_patrol_xdp(struct xdp_md *ctx)
 		 port->direction == TG_FROM_CUSTOMER ? TG_COUNT_patrol_from : TG_COUNT_patrol_to);
 	ip = data + (pkt.l3_off & 63);
 	if (ip + TG_IPV4_HDR_LEN > end)
-		return XDP_PASS; /* cannot be: parsed above */
+		return XDP_PASS; /* impossible: parsed above */
 	if (!tg_patrol_admit(s, port, ip, &pkt, row))
 		return XDP_DROP;
 	if (!s->filtering)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Sends SYN-ACKs of the SYN cache again, when they are due. A BPF program cannot
- * send a packet that it has not received, and no timer changes that; so userspace
- * runs this one (BPF_PROG_TEST_RUN), a slice of the cache at a time, and sends
- * the frame that it writes. What is due, and what is sent, is decided here.
+ * Retransmits the SYN-ACKs of the SYN cache when they are due. A BPF program cannot send a packet
+ * that it has not received, and no timer changes that; so userspace runs this one
+ * (BPF_PROG_TEST_RUN), a slice of the cache at a time, and sends the frame that it writes. What is
+ * due, and what is sent, is decided here.
  *
  * Must never: be attached anywhere.
  */
@@ -41,7 +41,7 @@ static long tg_retransmit_look(__u64 turn, void *arg)
 		w->head = tg_halfopen_retransmit(head, w->tick);
 		if (tg_halfopen_swap(&b->heads[i], head, w->head)) {
 			w->slot = i;
-			return 1; /* this bucket may have more: it is where to go on */
+			return 1; /* this bucket may have more: continue there */
 		}
 	}
 	w->next++;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * TC ingress (TCX), proxy role: a server's answer to a connection that is being
- * set up. Two packets come of one here, which XDP cannot do: the ACK that the
- * server waits for and the window that the client waits for; or, if the server
- * thinks of an older connection or was only asked what it knows, a RST and the SYN
- * again.
+ * TC ingress (TCX), proxy role: a server's answer to a connection that is being set up. One packet
+ * becomes two here, which XDP cannot do: the ACK that the server waits for and the window that the
+ * client waits for; or, if the server still has an older connection or was only probed for its
+ * options, a RST and the SYN again.
  *
- * Must never: touch a packet of any other kind. The XDP program has taken those
- * that are translated; what arrives here and is not of a flow in set-up goes on.
+ * Must never: touch a packet of any other kind. The XDP program has handled translated ones; what
+ * arrives here and is not of a flow in set-up passes.
  */
 #include "lib/proxy_tables.h"
 #include "lib/skb_headers.h"
@@ -78,9 +77,9 @@ TG_GLOBAL int tg_skb_route(struct __sk_buff *skb, const struct tg_segment *s)
 	return (int)fib.ifindex;
 }
 
-/* Sends the window in hand to the client and, behind it, `copies` of it. Where only the
- * kernel knows the way it gets the copies as if they had come in here, too; the flow is
- * ready by now, so this program leaves them alone. */
+/* Sends the window in hand to the client and, behind it, `copies` of it. Where only the kernel
+ * knows the route it gets the copies as if they had arrived here, too; the flow is ready by now, so
+ * this program ignores them. */
 static __always_inline int tg_skb_window(struct __sk_buff *skb, const struct tg_segment *window,
 					 int copies)
 {
@@ -93,8 +92,7 @@ static __always_inline int tg_skb_window(struct __sk_buff *skb, const struct tg_
 	return port ? (int)bpf_redirect((__u32)port, 0) : TCX_NEXT;
 }
 
-/* Notes what the server gives when it is offered everything; or that it may be something
- * else by now. */
+/* Records what the server agrees to when it is offered everything; or that this may have changed. */
 static __always_inline void tg_setup_learn(const struct tg_packet *pkt,
 					   const struct tg_tcp_options *o, bool asked)
 {
@@ -111,8 +109,8 @@ static __always_inline void tg_setup_learn(const struct tg_packet *pkt,
 		tg_learned_doubt(known, pkt, o, tg_now_ms());
 }
 
-/* What is to be done with a server's answer. Each is a function of its own that is
- * called by the program itself: stacks of nested functions add up. */
+/* What to do with a server's answer. Each is a separate function that the program itself calls: the
+ * stacks of nested functions add up. */
 enum tg_step {
 	TG_STEP_NONE, /* the packet goes on as it is */
 	TG_STEP_DROP,
@@ -123,8 +121,8 @@ enum tg_step {
 	TG_STEP_MISMATCH,
 };
 
-/* The server has another connection in mind, or was only asked, or is to be: it is reset,
- * and has another SYN next. */
+/* The server has an older connection, or was only probed, or is to be: it is reset and sent another
+ * SYN. */
 TG_GLOBAL int tg_setup_renew(struct __sk_buff *skb, const struct tg_packet *pkt, __u32 ask)
 {
 	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
@@ -145,7 +143,7 @@ TG_GLOBAL int tg_setup_renew(struct __sk_buff *skb, const struct tg_packet *pkt,
 	return bpf_redirect(skb->ifindex, 0);
 }
 
-/* The server does not give what the client was offered: both are reset, and the next client is
+/* The server does not agree to what the client was offered: both are reset, and the next client is
  * offered what has just been learned. */
 TG_GLOBAL int tg_setup_mismatch(struct __sk_buff *skb, const struct tg_packet *pkt)
 {
@@ -202,7 +200,7 @@ TG_GLOBAL int tg_setup_accept(struct __sk_buff *skb, const struct tg_packet *pkt
 	return tg_skb_window(skb, &s, TG_DUPLICATES);
 }
 
-/* The server's SYN-ACK to our SYN: what it gives, and what follows. */
+/* The server's SYN-ACK to our SYN: what it agrees to, and what follows. */
 static __always_inline enum tg_step tg_setup_synack(struct __sk_buff *skb,
 						    const struct tg_packet *pkt,
 						    const struct tg_flow *f,

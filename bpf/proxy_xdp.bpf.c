@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * XDP, proxy role: on every port of a router or of a bridge with two ports.
- * Answers SYNs to protected services, opens connections to their servers for
- * clients that have verified, translates these connections, forwards the rest.
- * What takes two packets for one (a server's answer to a connection that is being
- * set up) is left to proxy_tc.bpf.c.
+ * XDP, proxy role: on every port of a router or of a bridge with two ports. Answers SYNs to
+ * protected services, opens connections to their servers for clients that have verified, translates
+ * these connections, forwards the rest. Where one packet becomes two (a server's answer to a
+ * connection that is being set up), proxy_tc.bpf.c takes over.
  *
  * Must never: change a packet that is not of a protected service's TCP; decide
  * anything that is not in core/.
@@ -93,7 +92,7 @@ static __always_inline int tg_setup_server(struct xdp_md *ctx, struct tg_packet 
 	}
 }
 
-/* A SYN-ACK that a server sends again: its handshake is completed again. */
+/* A SYN-ACK that a server retransmits: its handshake is completed again. */
 static __always_inline int tg_ready_reack(struct xdp_md *ctx, const struct tg_packet *pkt,
 					  struct tg_flow *f)
 {
@@ -202,8 +201,8 @@ TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 
 	return TG_NEXT_OF(TG_NEXT_OTHER, id);
 }
 
-/* What is no SYN, under another strategy than the cache: here, and not in the
- * function above, because both need the stack. */
+/* Anything but a SYN, under strategies other than `cache`: here, and not in the function above,
+ * because both need the stack. */
 TG_GLOBAL int tg_noflow_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
@@ -231,8 +230,8 @@ static __always_inline int tg_proxy_other(const struct tg_proxy_settings *proxy,
 	return XDP_PASS;
 }
 
-/* TCP with a header that is there. Where the header
- * lies is one unknown number here, not one of many known ones. */
+/* TCP with a header that is there. To the verifier, the header's offset is one unknown number here,
+ * not one of many known ones. */
 TG_GLOBAL int tg_proxy_tcp(struct xdp_md *ctx, struct tg_packet *pkt)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
@@ -261,7 +260,7 @@ TG_GLOBAL int tg_proxy_tcp(struct xdp_md *ctx, struct tg_packet *pkt)
 		return TG_NEXT_CASE;
 	if ((pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK))
 		tg_auto_synack(pkt);
-	/* Nobody else forwards for a bridge. */
+	/* Nothing else forwards for a bridge. */
 	return proxy->bridge[0] || proxy->forward_all || tg_port_is_protected(TG_SRC_PORT_BE(pkt))
 		       ? tg_forward(ctx, pkt)
 		       : XDP_PASS;
@@ -279,7 +278,7 @@ static __always_inline bool tg_frame_is_mine(struct xdp_md *ctx)
 	return tg_load32(data) == (__u32)*mac && tg_load16(data + 4) == (__u16)(*mac >> 32);
 }
 
-/* A common SYN; XDP_ABORTED if it is not, or has to go the slow path. */
+/* A common SYN; XDP_ABORTED if it is not, or has to take the slow path. */
 static __always_inline int tg_proxy_fast(struct xdp_md *ctx, const struct tg_proxy_settings *proxy)
 {
 	enum tg_fast_syn_kind kind = tg_fast_syn_kind((void *)(long)ctx->data,
@@ -292,8 +291,8 @@ static __always_inline int tg_proxy_fast(struct xdp_md *ctx, const struct tg_pro
 	return tg_proxy_fast_v6(ctx, kind == TG_FAST_V6_TS);
 }
 
-/* 1 if a SYN that would be answered is to be dropped, for its prefix gets answers enough. A function of its own
- * for the stack. */
+/* 1 if a SYN that would be answered is to be dropped, because its prefix gets enough answers
+ * already. A separate function, for the stack. */
 TG_GLOBAL int tg_proxy_reflects(const struct tg_packet *syn, __u32 id)
 {
 	const struct tg_host_settings *settings = tg_settings_get();

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * TC egress (TCX), server role, translating: what the local stack (or a guest behind
- * it) sends to clients. Its SYN-ACK is absorbed: it settles the difference, becomes
- * the ACK that the stack waits for, and then the confirmation to the edge. Everything
- * after it is translated.
+ * TC egress (TCX), server role, translating: what the local stack (or a guest behind it) sends to
+ * clients. Its SYN-ACK is absorbed: it determines the difference, becomes the ACK that the stack
+ * waits for, and then the confirmation to the edge. Everything after it is translated.
  *
- * Must never: touch a segment of a connection that is not in the table; settle a
- * difference twice.
+ * Must never: touch a segment of a connection that is not in the table; determine a difference
+ * twice.
  */
 #include "lib/server_skb.h"
 #ifdef TG_HOST
@@ -20,8 +19,7 @@
 #define TG_IPPROTO_UDP 17
 #define TG_CONFIRM_TTL 64
 
-/* What is left to the program itself: the stacks of nested functions add up, and a
- * program has 512 bytes. */
+/* What is left to the program itself: the stacks of nested functions add up to at most 512 bytes. */
 #define TG_NEXT_SETUP 0x100
 #define TG_NEXT_CONFIRM 0x200 /* plus the edge */
 
@@ -39,8 +37,8 @@ static __always_inline bool tg_egress_inject(struct __sk_buff *skb, const struct
 	return tg_skb_put(skb, s) == 0 && bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS) == 0;
 }
 
-/* The ACK that completes the stack's handshake. Where XDP will meet it, it is in
- * the client's numbers. */
+/* The ACK that completes the stack's handshake. Where XDP will process it, it carries the client's
+ * numbers. */
 static __always_inline struct tg_segment tg_egress_ack(const struct tg_packet *synack,
 						       const struct tg_flow *f,
 						       const struct tg_tcp_options *o, bool generic)
@@ -146,7 +144,7 @@ failed:
 }
 
 #ifdef TG_HOST
-/* The stack has answered a SYN whose ACK it has not made a socket of: so adoption does not work
+/* The stack has answered a SYN whose ACK it had not made a socket from: so adoption does not work
  * for that listener. `pkt` is the answer. */
 TG_GLOBAL int tg_egress_evidence(const struct tg_packet *pkt)
 {
@@ -218,16 +216,16 @@ static __always_inline int tg_egress_reack(struct __sk_buff *skb, const struct t
 
 	if (!row || !tg_skb_options(skb, pkt, &o))
 		return TCX_DROP;
-	/* The client's window is not kept; what it has room for at least, before it
-	 * says more in its next segment. */
+	/* The client's window is not stored; this is what it certainly has room for until its next
+	 * segment. */
 	f.client_window = 1;
 	ack = tg_egress_ack(pkt, &f, &o, generic);
 	tg_count(row, TG_COUNT_split_reack);
 	return tg_skb_put(skb, &ack) ? TCX_DROP : tg_egress_turn_round(skb);
 }
 
-/* The stack answered out of an older connection of the same addresses and ports. A
- * client would reset that and ask again: so it is done for it, once. */
+/* The stack answered from an older connection of the same addresses and ports. A client would reset
+ * that and retry: this is done on its behalf, once. */
 static __always_inline int tg_egress_older(struct __sk_buff *skb, const struct tg_packet *pkt,
 					   struct tg_split *e, bool generic)
 {
@@ -244,8 +242,8 @@ static __always_inline int tg_egress_older(struct __sk_buff *skb, const struct t
 	s = tg_flow_syn(pkt, &f, f.client_isn, true);
 	s.reflect = false; /* the frame has been turned round for the RST */
 #ifdef TG_HOST
-	/* Generic XDP would meet a SYN, and answer it. So the ACK comes again that opened the
-	 * connection, and becomes the SYN at TC. */
+	/* Generic XDP would see a SYN and answer it. So the ACK that opened the connection is
+	 * injected again, and becomes the SYN at TC. */
 	s.kind = TG_SEGMENT_PLAIN;
 	s.flags = TG_TCP_ACK;
 	s.seq = f.client_isn + 1;

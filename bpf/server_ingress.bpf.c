@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * TC ingress (TCX), server role, translating: what XDP cannot do because it takes
- * two packets of one, or patience. The segment that opens a connection becomes the
- * SYN for the local stack; if it carries data, a copy of it comes again behind the
- * SYN. So do the segments that arrive before the stack has answered: the kernel runs
- * TC for a whole batch of frames before TCP sees the first.
+ * TC ingress (TCX), server role, translating: what XDP cannot do: make two packets of one, or wait.
+ * The segment that opens a connection becomes the SYN for the local stack; if it carries data, a
+ * copy of it follows the SYN. So do the segments that arrive before the stack has answered: the
+ * kernel runs TC for a whole batch of frames before TCP sees the first.
  *
  * Must never: touch a packet that the XDP program has not marked, nor one that comes
  * a third time.
@@ -31,13 +30,13 @@ static __always_inline int tg_ingress_retransmit(struct __sk_buff *skb, const st
 	struct tg_flow f;
 
 	if (!(e->state & TG_SPLIT_READY)) {
-		/* A guest takes its time, or the stack has dropped the SYN. */
+		/* A guest is slow to answer, or the stack has dropped the SYN. */
 		if (row)
 			tg_count(row, TG_COUNT_split_retransmit);
 		return tg_ingress_syn(skb, pkt, e);
 	}
 	if (server->generic)
-		return TCX_NEXT; /* XDP has met it again and translated it */
+		return TCX_NEXT; /* XDP has seen it again and translated it */
 	f = tg_split_flow(e);
 	if (tg_translate(skb, pkt, &f, TG_TO_SERVER))
 		return TCX_DROP;
@@ -66,7 +65,8 @@ TG_GLOBAL int tg_ingress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt,
 		return (int)bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 	}
 	tg_split_clear(e, TG_SPLIT_FRESH);
-	/* A bare packet cannot go both ways: its data comes with the client's next try. */
+	/* A packet without an Ethernet header cannot be queued and become the SYN: its data comes
+	 * with the client's retransmission. */
 	if (pkt->l3_off != 0 && (pkt->l4_len > pkt->tcp_hdr_len || pkt->flags & TG_TCP_FIN)) {
 		skb->mark = TG_MARK_RETRANSMIT;
 		if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))

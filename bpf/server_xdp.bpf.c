@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * XDP, server role, translating: what comes from clients through an edge. Takes
- * tags off, translates what belongs to a connection, drops what no edge should have
- * let through (the final ACK check), answers SYNs that no edge has answered
- * (lib/server_syn.h), and begins new connections; their SYN is made by
- * server_ingress.bpf.c, which also has the segments that must wait for its answer.
+ * XDP, server role, translating: what comes from clients through an edge. Removes tags, translates
+ * what belongs to a connection, drops what no edge should have let through (the final ACK check),
+ * answers SYNs that no edge has answered (lib/server_syn.h), and begins new connections; their SYN
+ * is made by server_ingress.bpf.c, which also has the segments that must wait for its answer.
  *
  * Must never: let a tag go on to the stack; translate by anything but the table;
  * drop a segment of a service whose mode is not `always`.
@@ -76,7 +75,7 @@ struct tg_case {
 	struct tg_tag tag;       /* verified and taken off; what is 0: there was none */
 };
 
-/* Counts what became of a tag; false if the segment dies of it. */
+/* Counts what became of a tag; false if the segment is dropped for it. */
 static __always_inline bool tg_tag_judge(const struct tg_packet *pkt, int wrong)
 {
 	struct tg_counter_row *row = tg_server_row(pkt, TG_TO_SERVER);
@@ -98,8 +97,8 @@ static __always_inline bool tg_server_has_socket(struct xdp_md *ctx, const struc
 	return state && state != BPF_TCP_LISTEN;
 }
 
-/* True if the entry yields to the connection that a verified segment begins. A RST of
- * any number marks an entry as closed; whether it counted, the socket knows. */
+/* True if the entry yields to the connection that a verified segment begins. A RST with any number
+ * marks an entry as closed; whether it was valid, the socket knows. */
 static __always_inline bool tg_server_gives_way(struct xdp_md *ctx, const struct tg_packet *pkt,
 						const struct tg_split *e, bool strong)
 {
@@ -128,7 +127,7 @@ static __always_inline int tg_server_last_line(struct xdp_md *ctx, const struct 
 	}
 	if (TG_UNLIKELY(settings->stale_keys == TG_STALE_PASS &&
 			!tg_key_find(settings, tg_epoch_now(settings)))) {
-		tg_count(row, TG_COUNT_pass_no_key); /* nothing can verify here any more */
+		tg_count(row, TG_COUNT_pass_no_key); /* nothing can be verified here any more */
 		return XDP_PASS;
 	}
 	tg_count(row, TG_COUNT_drop_last_line);
@@ -175,7 +174,7 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 			      e, row);
 }
 
-/* A segment to a service that is not simply of an ongoing connection. */
+/* A segment to a service that does not clearly belong to an ongoing connection. */
 TG_GLOBAL int tg_server_case(struct xdp_md *ctx, struct tg_packet *pkt, const struct tg_case *what)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
@@ -238,8 +237,8 @@ ongoing: /* once in this function, for its stack */
 	return tg_server_ongoing(ctx, pkt, e);
 }
 
-/* TCP to a protected port. Where the header
- * lies is one unknown number here, not one of many known ones. */
+/* TCP to a protected port. To the verifier, the header's offset is one unknown number here, not one
+ * of many known ones. */
 TG_GLOBAL int tg_server_tcp(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	const struct tg_server_settings *server = tg_server_get();
@@ -247,7 +246,7 @@ TG_GLOBAL int tg_server_tcp(struct xdp_md *ctx, const struct tg_packet *pkt)
 
 	if (!pkt || !server || pkt->l4_off > TG_L4_OFF_MAX ||
 	    !tg_host_ack_is_whole(pkt, (__u32)bpf_xdp_get_buff_len(ctx)))
-		return XDP_PASS; /* the stack drops what lies about its length */
+		return XDP_PASS; /* the stack drops segments with false lengths */
 	if (tg_tag_is_there(ctx, pkt))
 		return TG_NEXT_UNTAG;
 	if (pkt->flags & TG_TCP_SYN)
@@ -305,9 +304,10 @@ TG_GLOBAL int tg_server_stray(struct xdp_md *ctx, const struct tg_packet *pkt)
 	return tg_server_last_line(ctx, pkt, settings, server, svc, row);
 }
 
-/* The first of a segment's fragments. One that belongs to nothing is dropped as a whole segment is, and with it
- * the rest, which without it is never put together; a SYN always is. What belongs to something is the
- * stack's: a connection that is translated loses it, and its client sends it again. */
+/* The first of a segment's fragments. One that belongs to nothing is dropped as a whole segment
+ * would be, and thereby the rest, which is then never reassembled; a SYN always is. What belongs to
+ * something goes to the stack: a connection that is translated loses it, and its client retransmits
+ * it. */
 TG_GLOBAL int tg_server_fragment(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	const struct tg_host_settings *settings = tg_settings_get();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * An allowance: a token bucket that costs one multiplication less than most, in time
- * instead of tokens. One for each CPU, so that CPUs share nothing. It holds a tenth of a
- * second's worth, at least one.
+ * An allowance: a token bucket kept in time instead of tokens, which saves a multiplication. One
+ * for each CPU, so that CPUs share nothing. It holds a tenth of a second's worth, at least one
+ * packet.
  *
  * Must never: read a clock; the caller says what time it is.
  */
@@ -28,7 +28,7 @@ TG_INLINE bool tg_allowance_take(struct tg_allowance *a, uint64_t cost_ns, uint6
 
 	if (cost_ns == TG_ALLOWANCE_NONE || cost_ns == TG_ALLOWANCE_ALL)
 		return cost_ns == TG_ALLOWANCE_ALL;
-	/* A clock that stands still or steps back gives nothing. */
+	/* A clock that stands still or steps back adds nothing. */
 	if (now_ns > a->last_ns) {
 		uint64_t since = now_ns - a->last_ns;
 

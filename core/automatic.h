@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Mode auto: where SYNs and completed handshakes are counted, and how a gate on the way knows, of a
- * sample, that a handshake was completed. The daemon decides of the counts (internal/detect).
+ * Mode auto: where SYNs and completed handshakes are counted, and how a gate on the path
+ * recognises, for a sample, that a handshake was completed. The daemon decides from the counts
+ * (internal/detect).
  *
- * Must never: decide; keep more than these tables, whoever sends what.
+ * Must never: decide; store more than these tables, whatever arrives.
  */
 #ifndef TG_AUTOMATIC_H
 #define TG_AUTOMATIC_H
 
 #include "service.h"
 
-/* Counts of the destination addresses (IPv4) or /64 prefixes (IPv6) of services. Each has a place; those
- * that share one are counted, and answered for, together: a table of fixed size that nobody can fill. */
+/* Counts of the destination addresses (IPv4) or /64 prefixes (IPv6) of services. Each has a place;
+ * those that share one are counted, and answered for, together: a table of fixed size cannot be
+ * filled. */
 #define TG_PLACES 1024U
 
 struct tg_place {
@@ -36,8 +38,8 @@ TG_INLINE uint32_t tg_place_of(uint64_t prefix, uint32_t service)
 }
 _Static_assert(TG_PLACES == 1U << (64 - 54), "tg_place_of");
 
-/* A gate on the way sees handshakes go by. It remembers one SYN in so many, then the SYN-ACK; the ACK
- * that fits both completes the handshake. A forged ACK does not fit. */
+/* A gate on the path sees handshakes pass. It stores one SYN of a sample, then the SYN-ACK; the ACK
+ * that matches both completes the handshake. A forged ACK does not match. */
 #define TG_SAMPLE 16U
 #define TG_SAMPLES 16384U
 
@@ -49,8 +51,8 @@ struct tg_sample {
 };
 _Static_assert(sizeof(struct tg_sample) == 16, "map ABI");
 
-/* Of client's and server's address and ports as the client's packets have them. Keyed, so that nobody outside knows
- * which tuples are in the sample. */
+/* The hash of the client's and server's addresses and ports, in the order of the client's packets.
+ * Keyed, so that outsiders do not know which tuples are sampled. */
 TG_INLINE uint64_t tg_sample_hash(uint8_t family, const union tg_addr *client,
 				  const union tg_addr *server, uint32_t ports, uint64_t key)
 {

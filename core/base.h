@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The ground that every core header stands on: integer types, byte order,
- * loads and stores on packet bytes, and the bounded cursor.
+ * What every core header uses: integer types, byte order, loads and stores on packet bytes, and the
+ * bounded cursor.
  *
  * Must never: include anything but the three freestanding headers below, keep
  * state, or read a clock. The core is compiled for x86-64, BPF and Cortex-M3.
@@ -21,9 +21,9 @@
 #define TG_LIKELY(x) __builtin_expect(!!(x), 1)
 #define TG_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* Odd multipliers that spread bits upwards, of SplitMix64 (Steele, Lea and Flood,
- * "Fast splittable pseudorandom number generators", 2014). Who sees what they
- * make can work back to what went in: what is sent is hashed with SipHash. */
+/* Odd multipliers that spread bits upwards, of SplitMix64 (Steele, Lea and Flood, "Fast splittable
+ * pseudorandom number generators", 2014). Their output can be inverted: anything that is sent is
+ * hashed with SipHash. */
 #define TG_MIX1 0x9e3779b97f4a7c15ULL
 #define TG_MIX2 0xbf58476d1ce4e5b9ULL
 #define TG_MIX3 0x94d049bb133111ebULL
@@ -90,27 +90,25 @@ TG_INLINE void tg_store32(void *p, uint32_t v)
 }
 #endif
 
-/* What stands before it is stored, and what stands after it is loaded, in this order. It holds
- * the compiler alone, and so orders stores for readers on another CPU where the CPU keeps the
- * order of its stores, as x86-64 does; BPF has store-release only since Linux 6.15. */
+/* Stores before it happen before loads after it. It constrains only the compiler, and so orders
+ * stores for readers on another CPU only where the CPU keeps the order of its stores, as x86-64
+ * does; BPF has store-release only since Linux 6.15. */
 #define TG_BARRIER() __asm__ volatile("" ::: "memory")
 
-/* Workarounds for the BPF verifier, and for what clang 19 makes of checks that the verifier has
- * to follow. Where one kernel alone needs it, the place says which. Each may go from a place when
- * the programs load without it on the kernels that `make test-kernel` boots, and stay within their
- * ceilings of instructions (internal/bench). Elsewhere than in BPF they are nothing.
+/* Workarounds for the BPF verifier, and for how clang 19 compiles checks that the verifier has to
+ * follow. Where only one kernel needs one, the comment there says which. Each may go from a place
+ * when the programs load without it on the kernels that `make test-kernel` boots, and stay within
+ * their ceilings of instructions (internal/bench). Outside BPF they are empty.
  *
- * TG_BOUND keeps an index below a power of two. The mask stands beside the access, where the
- * verifier wants to see it; clang proves it unnecessary and leaves it out.
+ * TG_BOUND keeps an index below a power of two. The mask is applied at the access, where the
+ * verifier needs it; clang would prove it unnecessary and omit it.
  *
- * TG_HIDE makes a value one of which clang knows nothing: it then tests the very register that
- * it uses, instead of joining tests, or testing one copy and using another, of which the
- * verifier has learned no bound.
+ * TG_HIDE makes a value opaque to clang: it then tests the same register that it uses, instead of
+ * merging tests, or testing one copy and using another, whose bounds the verifier does not know.
  *
- * TG_FORGET leaves a value as it is, but the verifier knows nothing of it any more. At the end
- * of a loop's body it makes one state of many: without it, a walk over options is verified
- * again for every way in which the lengths before may add up. `unknown` is any word of a
- * packet. */
+ * TG_FORGET leaves a value unchanged, but makes the verifier forget its bounds. At the end of a
+ * loop's body it merges many states into one: without it, a walk over options is verified again for
+ * every possible sum of the preceding lengths. `unknown` is any word of a packet. */
 #ifdef __bpf__
 #define TG_BOUND(index, power_of_two)                                                              \
 	({                                                                                         \

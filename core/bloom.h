@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The edge's memory of verified flows: a partitioned Bloom filter, keyed, in
- * several generations (SmartCookie, section 6.3). It says "may be verified" or "is
- * not", and never the latter of a flow that was put in within the window.
+ * The edge's memory of verified flows: a partitioned Bloom filter, keyed, in several generations
+ * (SmartCookie, section 6.3). It answers "may be verified" or "is not", and never the latter for a
+ * flow that was inserted within the window.
  *
  * Three partitions of 2^bits positions, one position in each for a flow. At every
  * position stands one bit for each of four generations, side by side, so that one
@@ -17,12 +17,11 @@
  * next generation is emptied and becomes the active one; so a flow is known for
  * T_W at least and for 4/3 T_W at most after it was last put in.
  *
- * The positions come from a keyed hash of 64 bits, by the double hashing of Kirsch
- * and Mitzenmacher (2006): lo, lo + hi, lo + 2 hi. The hash is the pair of two
- * multiply-shift hashes with keys of their own (Dietzfelbinger et al.; strongly
- * universal, Thorup, "High speed hashing for integers and strings", 2015), then
- * mixed by a bijection, so that flows which follow each other do not stand in rows.
- * What that is worth against which attacker: docs/edge.md, "The filter".
+ * The positions come from a keyed hash of 64 bits, by the double hashing of Kirsch and Mitzenmacher
+ * (2006): lo, lo + hi, lo + 2 hi. The hash is the pair of two multiply-shift hashes with keys of
+ * their own (Dietzfelbinger et al.; strongly universal, Thorup, "High speed hashing for integers
+ * and strings", 2015), then mixed by a bijection, so that consecutive flows do not get consecutive
+ * positions. docs/edge.md, "The filter", states what this is worth against which attacker.
  */
 #ifndef TG_BLOOM_H
 #define TG_BLOOM_H
@@ -53,7 +52,7 @@ enum tg_bloom_side {
 	TG_BLOOM_FROM_SERVER,
 };
 
-/* Where a flow's bits stand. */
+/* The positions of a flow's bits. */
 struct tg_bloom_at {
 	uint32_t word[TG_BLOOM_PARTITIONS];
 	uint8_t shift[TG_BLOOM_PARTITIONS]; /* of generation 0 */
@@ -110,8 +109,7 @@ TG_INLINE struct tg_bloom_at tg_bloom_locate(uint64_t hash, uint32_t bits)
 	return at;
 }
 
-/* The generations that know the flow, a bit for each; 0: none does. The words are
- * those at `at`. */
+/* The generations that have the flow, one bit each; 0: none. The words are those at `at`. */
 TG_INLINE uint32_t tg_bloom_known(uint64_t w0, uint64_t w1, uint64_t w2, const struct tg_bloom_at *at)
 {
 	return (uint32_t)(w0 >> at->shift[0] & w1 >> at->shift[1] & w2 >> at->shift[2]) &

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Challenges without a cookie, which strategies auth-full, auth-wrong and auth-ttl answer SYNs
- * with, and what answers them.
+ * Challenges without a cookie, with which strategies auth-full, auth-wrong and auth-ttl answer
+ * SYNs, and the responses to them.
  */
 #ifndef TG_CHALLENGE_H
 #define TG_CHALLENGE_H
@@ -16,10 +16,10 @@
 	((client_isn) | (uint64_t)(ttl) << 32 | TG_SIPHASH_LEN(4 + 4 + 4 + 1))
 
 /* The ISN of a challenge without a cookie. It distinguishes an answer to a challenge from a segment
- * of a connection that is older than the proxy. With auth-ttl it stands for the SYN's TTL too, so
- * that nothing is stored, and is all that proves a source; otherwise ttl is 0. SipHash-1-3 of
- * address, ports, the client's ISN and TTL: who sees challenges to itself, as many as it likes,
- * can make none to anybody else. */
+ * of a connection that is older than the proxy. With auth-ttl it encodes the SYN's TTL too, so that
+ * nothing is stored, and is the only proof of a source; otherwise ttl is 0. SipHash-1-3 of address,
+ * ports, the client's ISN and TTL: a client that sees any number of challenges to itself cannot
+ * compute one to another. */
 TG_INLINE uint32_t tg_challenge_isn(const struct tg_packet *pkt, uint32_t client_isn, uint8_t ttl,
 				    const struct tg_siphash_key *key)
 {

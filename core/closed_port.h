@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Where nobody listens, as far as a gate that is not the server can know: by address and
- * port. Such a gate answers SYNs for a server of which it knows nothing, so a port that is
- * closed would look open: the client is connected, then reset. What it learns:
+ * Closed ports, as far as a gate that is not the server can know them: by address and port. Such a
+ * gate answers SYNs for a server whose listeners it does not know, so a closed port would look
+ * open: the client is connected, then reset. What it learns:
  *
  *                 a connection that we have answered for is reset
  *                 before the server has sent anything
@@ -19,12 +19,12 @@
  * A proxy, which sends servers SYNs itself, skips ASKING: the refusal of one of these is the proof
  * (tg_closed_refused).
  *
- * All of it comes from servers, by the port that they are behind. An outsider can have a
- * server reset a connection, and so have one SYN pass now and then; for more, the server must
- * refuse that SYN, which no listening socket does. What passes is within TG_CLOSED_SYN_COST_NS
- * whatever happens, and a SYN beyond it is answered as it was before.
+ * All of it comes from servers, through the port that they are behind. An outsider can make a
+ * server reset a connection, and so make one SYN pass occasionally; for more, the server must
+ * refuse that SYN, which no listening socket does. What passes stays within TG_CLOSED_SYN_COST_NS
+ * in any case, and a SYN beyond it is answered as before.
  *
- * Must never: take a reset for a proof; let a SYN pass without the allowance.
+ * Must never: treat a reset as proof; let a SYN pass without the allowance.
  */
 #ifndef TG_CLOSED_PORT_H
 #define TG_CLOSED_PORT_H
@@ -52,7 +52,7 @@ enum tg_closed_state {
 
 struct tg_closed_entry {
 	struct tg_listener_key place;
-	uint64_t until_ns;   /* CLOCK_MONOTONIC; then it knows nothing */
+	uint64_t until_ns;   /* CLOCK_MONOTONIC; afterwards the entry is void */
 	uint64_t asked_ns;   /* when a SYN has passed last */
 	uint32_t asked_ack;  /* what a refusal of that SYN acknowledges */
 	uint16_t unanswered; /* SYNs that have passed, less the answers */
@@ -61,7 +61,7 @@ struct tg_closed_entry {
 };
 _Static_assert(sizeof(struct tg_closed_entry) == 48, "map ABI");
 
-/* The slot of a place under a key that nobody outside knows. */
+/* The slot of a place under a secret key. */
 TG_INLINE uint32_t tg_closed_slot(const struct tg_siphash_key *key,
 				  const struct tg_listener_key *place)
 {
@@ -100,8 +100,8 @@ TG_INLINE uint32_t tg_closed_flow(uint64_t flow_hash, uint32_t server_seq)
 	return ((uint32_t)(flow_hash >> 16) ^ server_seq * 0x9e3779b1U) | 1;
 }
 
-/* A connection to the place was reset at its beginning. True if we know it already, or if
- * the slot was free: then it is asked about. Who is there stays there. */
+/* A connection to the place was reset at its beginning. True if the place is known already, or if
+ * the slot was free: then it is probed. An occupied slot keeps its entry. */
 TG_INLINE bool tg_closed_suspect(struct tg_closed_entry *e, const struct tg_listener_key *place,
 				 uint64_t now_ns)
 {
@@ -113,7 +113,7 @@ TG_INLINE bool tg_closed_suspect(struct tg_closed_entry *e, const struct tg_list
 	return true;
 }
 
-/* A SYN to the place: TG_PASS, it goes on to the server; TG_REPLY, it is judged as ever. */
+/* A SYN to the place: TG_PASS: it goes to the server; TG_REPLY: it is judged as usual. */
 TG_INLINE struct tg_decision tg_closed_syn(struct tg_closed_entry *e,
 					   const struct tg_listener_key *place,
 					   const struct tg_packet *syn, struct tg_allowance *a,
@@ -136,8 +136,9 @@ TG_INLINE struct tg_decision tg_closed_syn(struct tg_closed_entry *e,
 }
 
 /* A SYN that the gate itself has sent to the place was refused, which is a proof: a proxy connects
- * to servers in its clients' names (core/proxy.h). To be called for what came by the port that the
- * server is behind. As above, who is in the slot stays there, and what has just been open stays so. */
+ * to servers in its clients' names (core/proxy.h). Call it for what arrived on the port that the
+ * server is behind. As above, an occupied slot keeps its entry, and what was open a moment ago
+ * stays so. */
 TG_INLINE bool tg_closed_refused(struct tg_closed_entry *e, const struct tg_listener_key *place,
 				 uint64_t now_ns)
 {
@@ -156,14 +157,14 @@ TG_INLINE bool tg_closed_refused(struct tg_closed_entry *e, const struct tg_list
 /* What a server's segment says. */
 enum tg_closed_heard {
 	TG_CLOSED_NOTHING,
-	TG_CLOSED_REFUSES, /* nobody listens; heard before */
-	TG_CLOSED_LEARNED, /* nobody listens, which is news */
+	TG_CLOSED_REFUSES, /* closed, as known */
+	TG_CLOSED_LEARNED, /* closed, which is new */
 	TG_CLOSED_ACCEPTS, /* somebody does, and answers a SYN that has passed: the client's ACK
 			      carries no cookie of ours, and must reach the server */
 };
 
-/* A segment with SYN or RST that comes from the place. A refusal of a SYN, and of nothing else,
- * is a RST with the number 0 that acknowledges (RFC 9293 3.10.7.1). */
+/* A segment with SYN or RST that comes from the place. Only the refusal of a SYN is a RST with
+ * sequence number 0 and an acknowledgement (RFC 9293 3.10.7.1). */
 TG_INLINE enum tg_closed_heard tg_closed_hear(struct tg_closed_entry *e,
 					      const struct tg_listener_key *place,
 					      const struct tg_packet *pkt, uint64_t now_ns)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The `tidegate` cookie layout: what our SYN-ACK's sequence number (and, with
- * timestamps, its TSval) says, and how the client's ACK is held to it.
+ * The `tidegate` cookie layout: what our SYN-ACK's sequence number (and, with timestamps, its
+ * TSval) says, and how the client's ACK is verified.
  *
- * Client without timestamps; everything stands in the ISN:
+ * Client without timestamps; everything is in the ISN:
  *
  *    31  30     28 27       24  23   22  21                           0
  *   +---+---------+-----------+----+----+------------------------------+
@@ -31,9 +31,9 @@
  *   source address | destination address | source port 2 | destination port 2 |
  *   client ISN 4 | option bits and form 3 | epoch 4
  *
- * The option bits are those of the drawing, ECN the lowest: 9 in the plain form, 22 in the
- * other; in bits 22 and 23 stands the form, 1 without timestamps, 2 with. This is version 2;
- * docs/cookie-format.md states what the bits promise, and what version 1 was.
+ * The option bits are those of the drawing, ECN the lowest: 9 in the plain form, 22 in the other;
+ * in bits 22 and 23 stands the form, 1 without timestamps, 2 with. This is version 2;
+ * docs/cookie-format.md states what the bits guarantee, and what version 1 was.
  */
 #ifndef TG_COOKIE_H
 #define TG_COOKIE_H
@@ -94,7 +94,7 @@ TG_INLINE uint32_t tg_mss_index(uint8_t family, uint16_t mss)
 		;
 }
 
-/* What nearly every client says: an MTU of 1500. */
+/* What nearly every client sends: an MTU of 1500. */
 #define TG_MSS_COMMON_INDEX 6
 
 TG_INLINE uint16_t tg_mss_value(uint8_t family, uint32_t index)
@@ -110,8 +110,8 @@ TG_INLINE uint16_t tg_mss_value(uint8_t family, uint32_t index)
 	return 0; /* there is no other */
 }
 
-/* The least that a host may be sent whatever it says: RFC 9293 section 3.7.1, RFC 8200
- * section 5 less 60. It is also the least that the kernel adopts. */
+/* The least that every host must accept: RFC 9293 section 3.7.1, RFC 8200 section 5 less 60. It is
+ * also the least that the kernel adopts. */
 TG_INLINE uint16_t tg_mss_least(uint8_t family)
 {
 	return tg_mss_value(family, 0);
@@ -175,7 +175,7 @@ TG_INLINE uint64_t tg_cookie_tail(uint8_t family, uint32_t option_bits, enum tg_
 	       (family == 4 ? TG_COOKIE_LEN_V4 : TG_COOKIE_LEN_V6);
 }
 
-/* The 64-bit MAC that both forms take their bits from. src is the client. */
+/* The 64-bit MAC from which both forms take their bits. src is the client. */
 TG_INLINE uint64_t tg_cookie_mac(const struct tg_packet *pkt, uint32_t client_isn,
 				 uint32_t option_bits, enum tg_cookie_form form, uint64_t epoch,
 				 const struct tg_siphash_key *key)
@@ -225,7 +225,7 @@ TG_INLINE struct tg_cookie_message tg_cookie_message(const struct tg_packet *pkt
 	return m;
 }
 
-/* The cookie that a MAC makes. */
+/* The cookie made from a MAC. */
 TG_INLINE struct tg_cookie tg_cookie_of_mac(uint64_t mac, uint32_t option_bits, bool ts_ok,
 					    uint64_t epoch)
 {
@@ -260,7 +260,7 @@ TG_INLINE uint64_t tg_cookie_epoch(uint32_t isn, uint64_t now_epoch)
 	return (isn >> 31) == (now_epoch & 1) ? now_epoch : now_epoch - 1;
 }
 
-/* The option bits that a cookie claims; worth nothing until verified. */
+/* The option bits that a cookie claims; meaningless until verified. */
 TG_INLINE uint32_t tg_cookie_claimed_bits(struct tg_cookie cookie, bool ts_ok)
 {
 	if (ts_ok)

@@ -16,14 +16,13 @@
  *   source address | destination address | source port << 16 | destination port |
  *   low 24 bits of the client's ISN
  *
- * v4: 4 + 4 + 4 + 3 = 15 bytes; v6: 16 + 16 + 4 + 3 = 39 bytes, an address being
- * its four words from the left. 15 bytes and the length in the last word's top byte
- * are the paper's "16-byte (w = 4 word) input" and HalfSipHash as it is published.
- * MSS and wscale are not hashed, as in the paper: who changes them changes only what
- * it could have offered in its SYN.
+ * v4: 4 + 4 + 4 + 3 = 15 bytes; v6: 16 + 16 + 4 + 3 = 39 bytes, an address being its four words
+ * from the left. 15 bytes and the length in the last word's top byte are the paper's "16-byte (w =
+ * 4 word) input" and HalfSipHash as it is published. MSS and wscale are not hashed, as in the
+ * paper: a client that changes them gets only what it could have offered in its SYN.
  *
- * The key of epoch n is a key of its own, never a part of the SipHash key: 64 bits
- * can be searched, and must give away nothing of the other layout.
+ * The key of epoch n is a separate key, never a part of the SipHash key: 64 bits can be searched,
+ * and must reveal nothing about the other layout.
  *
  *   key of n = first 8 bytes of ChaCha20(key = secret, block 0,
  *              nonce = "TGH1" || n as 64-bit little-endian)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * How improbable it is that a cookie was guessed: a property of the layout in use and of
- * its forms, and what may be done on the word of one.
+ * How improbable it is that a cookie was guessed, which depends on the layout and its form, and
+ * what a cookie of that strength may do.
  *
- * Must never: take an option that a sender chooses for a form that the layout does not have.
+ * Must never: infer from an option that a sender chooses a form that the layout does not have.
  */
 #ifndef TG_COOKIE_STRENGTH_H
 #define TG_COOKIE_STRENGTH_H
@@ -21,8 +21,8 @@ TG_INLINE uint32_t tg_cookie_strength_bits(bool smart, bool ts_ok)
 		     : TG_COOKIE_PLAIN_MAC_BITS;
 }
 
-/* Who guesses may not end a live connection of somebody else. At a million guesses a
- * second, 22 bits take 4 seconds, 24 take 17, and 40 take 13 days. */
+/* A guessed cookie must not end a live connection of another client. At a million guesses a second,
+ * 22 bits take 4 seconds, 24 take 17, and 40 take 13 days. */
 #define TG_STRENGTH_ENDS_LIVE_BITS 40
 
 TG_INLINE bool tg_cookie_may_end_live(bool smart, bool ts_ok)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * What the older cookie layouts hash: the connection's addresses and ports, and
- * after them whatever the layout adds. One message order for all of them
- * (numbers little-endian, addresses and ports as on the wire):
+ * What the older cookie layouts hash: the connection's addresses and ports, followed by what the
+ * layout adds. One message order for all of them (numbers little-endian, addresses and ports as on
+ * the wire):
  *
  *   source address | destination address | source port 2 | destination port 2 |
  *   extra 0-5 bytes
@@ -29,9 +29,9 @@ struct tg_key_pair {
 
 #define TG_TUPLE_EXTRA_MAX_LEN 5
 
-/* SipHash-2-4 of the tuple and `extra_len` bytes of `extra` (none, or at least
- * four). One loop absorbs every word: a word of zero after the last one is two
- * rounds and nothing else, so that two of them are SipHash's four last rounds. */
+/* SipHash-2-4 of the tuple and `extra_len` bytes of `extra` (none, or at least four). One loop
+ * absorbs every word: a zero word after the last one amounts to two rounds, so two of them are
+ * SipHash's four final rounds. */
 TG_TUPLE_FN uint64_t tg_tuple_siphash64(const struct tg_packet *pkt, const struct tg_siphash_key *key,
 					uint64_t extra, uint32_t extra_len)
 {

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The edge's judgement: what becomes of a packet that comes from outside for a
- * protected service behind it (SmartCookie, appendix B.1, and the `plain` protocol).
- * Plane-neutral: a plane parses, asks its filter, its keys and its allowance, and
- * does what stands here.
+ * The edge's judgement: what becomes of a packet that comes from outside for a protected service
+ * behind it (SmartCookie, appendix B.1, and the `plain` protocol). Plane-neutral: a plane parses,
+ * queries its filter, its keys and its allowance, and acts on the judgement.
  *
- *   SYN                          answered with a cookie; never goes further
+ *   SYN                          answered with a cookie; never forwarded
  *   known to the filter          on to the server
  *   ACK whose cookie verifies    into the filter, on to the server
  *   SYN-ACK                      dropped
  *   anything else                "unknown": on to the server, whose sockets know,
  *                                within an allowance; else dropped
  *
- * The last rule is what lets any edge carry any packet of the `plain` protocol: an
- * edge that has never seen a flow cannot distinguish it from a flood, and the server can.
- * What it costs is bounded by the allowance, whatever the flood.
+ * The last rule lets any edge carry any packet of the `plain` protocol: an edge that has never seen
+ * a flow cannot distinguish it from a flood, but the server can. The allowance bounds its cost,
+ * however large the flood.
  *
- * Must never: keep anything of a single flow.
+ * Must never: store anything about a single flow.
  */
 #ifndef TG_EDGE_H
 #define TG_EDGE_H
@@ -47,13 +46,13 @@ TG_INLINE enum tg_edge_kind tg_edge_kind(const struct tg_packet *pkt)
 	return pkt->flags & TG_TCP_ACK ? TG_EDGE_ACK : TG_EDGE_STRAY;
 }
 
-/* True for a packet that may complete a handshake: its cookie is worth a hash. */
+/* True for a packet that may complete a handshake: its cookie is worth hashing. */
 TG_INLINE bool tg_edge_may_verify(const struct tg_packet *pkt)
 {
 	return tg_host_is_ack(pkt);
 }
 
-/* What the plane has found out of a packet that is not a SYN. */
+/* What the plane has found out about a packet that is not a SYN. */
 enum tg_edge_finding {
 	TG_EDGE_KNOWN,    /* the filter has it */
 	TG_EDGE_VERIFIED, /* the filter has not, but the cookie verifies */
@@ -65,8 +64,8 @@ enum tg_edge_finding {
 	TG_EDGE_ROUTED, /* likewise: it is source-routed */
 };
 
-/* What is found of a packet whose cookie verifies, once its sums are known: the filter
- * remembers nothing of a packet that the server's kernel will drop. */
+/* What is found of a packet whose cookie verifies, once its sums are known: the filter stores
+ * nothing for a packet that the server's kernel will drop. */
 TG_INLINE enum tg_edge_finding tg_edge_verified(enum tg_intact intact)
 {
 	return intact == TG_INTACT          ? TG_EDGE_VERIFIED
@@ -106,19 +105,20 @@ TG_INLINE struct tg_decision tg_edge_judge(enum tg_edge_kind kind, enum tg_edge_
 }
 
 /* May a client's own packet put its flow into the filter's active generation? What the filter knows
- * already, so that a flow stays known whose answers go another way; and what passes unjudged while nothing
- * can be judged. Never what passes within the allowance: who forges one segment again and again would
- * soon have its flow known, and then all of them through. The server's answer makes such a flow known. */
+ * already, so that a flow stays known whose answers go another way; and what passes unjudged while
+ * nothing can be judged. Never what passes within the allowance: otherwise repeating one forged
+ * segment would make its flow known, and let all of them pass. The server's answer makes such a
+ * flow known. */
 TG_INLINE bool tg_edge_may_refresh(enum tg_edge_finding found)
 {
 	return found == TG_EDGE_KNOWN || found == TG_EDGE_LEARNING || found == TG_EDGE_NO_KEY;
 }
 
-/* A SYN of a flow that the filter knows: its client may have lost a connection that lives at
- * the server. With timestamps, the cookie that we answer with is strong enough to end that. Without,
- * it is not, and the client would not be served: so the SYN goes on, for the server's stack to challenge
- * (RFC 5961, section 4), and the client's RST ends the old connection. Seldom, because the filter's false positives
- * of a flood do it, too: what is beyond the allowance is answered. */
+/* A SYN of a flow that the filter knows: its client may have lost a connection that lives at the
+ * server. With timestamps, the cookie that we answer with is strong enough to end that. Without, it
+ * is not, and the client would not be served: so the SYN is forwarded, for the server's stack to
+ * challenge (RFC 5961, section 4), and the client's RST ends the old connection. Within an
+ * allowance, because a flood's false positives do the same: what exceeds it is answered. */
 #define TG_EDGE_CHALLENGE_NS 10000000ULL /* of each CPU: 100 a second */
 
 TG_INLINE bool tg_edge_syn_is_weak(bool timestamps_agreed, bool smartcookie)
@@ -126,12 +126,11 @@ TG_INLINE bool tg_edge_syn_is_weak(bool timestamps_agreed, bool smartcookie)
 	return smartcookie || !timestamps_agreed;
 }
 
-/* Hops: why the TTL is looked at. A packet that goes on and expires behind the edge
- * draws an ICMP error, one that is dropped here does not: by sending ACKs with a
- * chosen TTL, an attacker learns which of them the filter lets through, and can
- * shape the flood after its false positives (SmartCookie, section 7.2). So what has
- * fewer than `hops` left is dropped before the filter is asked, and what goes on
- * has exactly `hops`. It is never raised: a packet in a routing loop must die. */
+/* Hops: why the TTL matters. A forwarded packet that expires behind the edge causes an ICMP error,
+ * one that is dropped here does not: by sending ACKs with a chosen TTL, an attacker learns which of
+ * them the filter lets through, and can shape the flood to match its false positives (SmartCookie,
+ * section 7.2). So what has fewer than `hops` left is dropped before the filter is queried, and
+ * what is forwarded has exactly `hops`. It is never raised: a packet in a routing loop must die. */
 TG_INLINE bool tg_edge_expires(uint8_t ttl, uint8_t hops)
 {
 	return ttl < hops;

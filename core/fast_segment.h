@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The TCP segment that nearly every packet of a connection is, and nearly every packet of a
- * flood, read at once: no VLAN tag, no IP options, no extension headers, no fragment, and
- * not a SYN. Whatever is not just so is left to packet.h, which says the same of these
- * segments, only slower (test_fast_segment.c).
+ * The form of TCP segment that nearly every packet of a connection has, and nearly every packet of
+ * a flood, read at once: no VLAN tag, no IP options, no extension headers, no fragment, and not a
+ * SYN. Anything else is left to packet.h, which gives the same results for these segments, only
+ * slower (test_fast_segment.c).
  *
- * `family` is a constant at each call: every case becomes straight code, in which a BPF
- * program keeps its numbers in registers.
+ * `family` is a constant at each call: every case becomes straight-line code, in which a BPF
+ * program keeps its values in registers.
  */
 #ifndef TG_FAST_SEGMENT_H
 #define TG_FAST_SEGMENT_H
@@ -73,10 +73,9 @@ TG_INLINE void tg_fast_segment_read(const uint8_t *frame, uint8_t family, struct
 	pkt->as_probe = false;
 }
 
-/* What a common segment says that may carry a cookie, as tg_host_read_ack has it of parsed
- * options. The frame has `len` bytes, of which those before `end` are in one piece. False if
- * its lengths lie, or if its options are not there, laid out as usual: then packet.h's way
- * must tell. */
+/* What a common segment says that may carry a cookie, as tg_host_read_ack has it of parsed options.
+ * The frame has `len` bytes, of which those before `end` are in one piece. False if its lengths
+ * lie, or if its options are not there, laid out as usual: then packet.h decides. */
 TG_INLINE bool tg_fast_segment_ack(const uint8_t *frame, const uint8_t *end, uint32_t len,
 				   const struct tg_packet *pkt, struct tg_ack *ack)
 {

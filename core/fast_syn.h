@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The SYN that nearly every client sends, and its answer, at half the price: no VLAN
- * tag, no IP options or extension headers, no data, no ECN, and the TCP options of
- * Linux, Android, Windows, macOS and FreeBSD in their usual order:
+ * The form of SYN that nearly every client sends, and its answer, at half the cost: no VLAN tag, no
+ * IP options or extension headers, no data, no ECN, and the TCP options of Linux, Android, Windows,
+ * macOS and FreeBSD in their usual order:
  *
  *   20 bytes  MSS | SACK-permitted, timestamps | NOP, window scale
  *   12 bytes  MSS | NOP, window scale | NOP, NOP, SACK-permitted   (the last two in either order)
  *
- * A service that agrees to all of them answers with as many bytes as it got, so the
- * answer is written over the SYN. Whatever is not just so is left, untouched, to
- * packet.h and synack.h, which say the same of these SYNs, only slower: what is
- * written here must be byte for byte what they write (test_fast_syn.c).
+ * A service that agrees to all of them answers with as many bytes as it got, so the answer is
+ * written over the SYN. Anything else is left, unchanged, to packet.h and synack.h, which give the
+ * same results for these SYNs, only slower: what is written here must be byte for byte what they
+ * write (test_fast_syn.c).
  *
- * `family` and `ts` are constants at each call: every case becomes straight code, in
- * which a BPF program keeps its numbers in registers.
+ * `family` and `ts` are constants at each call: every case becomes straight-line code, in which a
+ * BPF program keeps its values in registers.
  */
 #ifndef TG_FAST_SYN_H
 #define TG_FAST_SYN_H
@@ -77,7 +77,7 @@ TG_INLINE bool tg_fast_syn_options(const uint8_t *at, bool ts, struct tg_tcp_opt
 	return true;
 }
 
-/* True if both checksums of a common SYN are right: core/intact.h, in straight code. */
+/* True if both checksums of a common SYN are right: core/intact.h, as straight-line code. */
 TG_INLINE bool tg_fast_syn_sums(const uint8_t *frame, uint8_t family, bool ts)
 {
 	const uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_fast_syn_l4(family);
@@ -165,7 +165,7 @@ TG_INLINE void tg_fast_syn_answer(uint8_t *frame, uint8_t family, bool ts,
 	if (ts) {
 		uint32_t tsval = tg_swap32(cookie.tsval), tsecr = tg_load32(tcp + 28);
 
-		/* SACK-permitted and the head of the timestamps stand there already. */
+		/* SACK-permitted and the head of the timestamps are there already. */
 		sum += (uint64_t)TG_WIRE32(TG_TCPOPT_SACK_OK, 2, TG_TCPOPT_TIMESTAMP, 10) + tsval +
 		       tsecr;
 		tg_store32(tcp + 28, tsval);

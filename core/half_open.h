@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * How many SYNs a second a host leaves to its kernel although it answers SYNs with cookies:
- * those the kernel remembers, and sends their SYN-ACKs again. One bucket for all CPUs, as the
- * time from which the next SYN may go to the kernel (GCRA): a flood finds it in the future and
- * writes nothing.
+ * How many SYNs a second a host leaves to its kernel although it answers SYNs with cookies: the
+ * kernel stores those and retransmits their SYN-ACKs. One bucket for all CPUs, as the time from
+ * which the next SYN may go to the kernel (GCRA): during a flood it lies in the future, and nothing
+ * is written.
  *
  * Must never: read a clock; the caller says what time it is.
  */
@@ -15,7 +15,7 @@
 #define TG_HALF_OPEN_BURST_NS                                                                      \
 	1000000000ULL /* a second's worth may come at once; a cost is no more */
 
-/* True if a SYN may go to the kernel. `next_ns`: see above; `cost_ns`: a second through the
+/* True if a SYN may go to the kernel. `next_ns`: see above; `cost_ns`: a second divided by the
  * rate, 0: none may. */
 TG_INLINE bool tg_half_open_may(uint64_t next_ns, uint64_t cost_ns, uint64_t now_ns)
 {

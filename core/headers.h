@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Where the fields of packet headers stand, in bytes from the header's beginning, as the RFCs
- * draw them: Ethernet, IPv4 (RFC 791), IPv6 (RFC 8200), TCP (RFC 9293).
+ * The offsets of header fields, in bytes from the header's beginning, as the RFCs draw them:
+ * Ethernet, IPv4 (RFC 791), IPv6 (RFC 8200), TCP (RFC 9293).
  */
 #ifndef TG_HEADERS_H
 #define TG_HEADERS_H

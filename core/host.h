@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The host role's judgement: what becomes of a SYN, and of an ACK, for a
- * protected service. Plane-neutral: a plane parses with packet.h, finds the
- * service, asks here, and does what the verdict says.
+ * The host role's judgement: what becomes of a SYN, and of an ACK, for a protected service.
+ * Plane-neutral: a plane parses with packet.h, finds the service, calls this, and acts on the
+ * verdict.
  */
 #ifndef TG_HOST_H
 #define TG_HOST_H
@@ -34,7 +34,7 @@ struct tg_decision {
 
 #define TG_DECIDE(v, c) ((struct tg_decision){.verdict = (v), .counter = (c)})
 
-/* True for what the SYN path looks at; everything else goes by at once. */
+/* True for what the SYN path handles; everything else passes at once. */
 TG_INLINE bool tg_host_is_syn(const struct tg_packet *pkt)
 {
 	return (pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) == TG_TCP_SYN;
@@ -46,9 +46,9 @@ TG_INLINE bool tg_host_is_ack(const struct tg_packet *pkt)
 	return (pkt->flags & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_RST)) == TG_TCP_ACK;
 }
 
-/* The parse results that already condemn a packet, whatever it is addressed to
- * (its port may not even be in it). Asked only while some service is protected.
- * Nobody sends these: RFC 1858, RFC 3128, RFC 7112, RFC 8504 section 5.3. */
+/* The parse results that condemn a packet whatever its destination (its port may not even be in
+ * it). Checked only while some service is protected. No honest sender produces these: RFC 1858, RFC
+ * 3128, RFC 7112, RFC 8504 section 5.3. */
 TG_INLINE struct tg_decision tg_host_judge_parse(enum tg_parse_result result)
 {
 	switch (result) {
@@ -68,13 +68,13 @@ TG_INLINE struct tg_decision tg_host_judge_parse(enum tg_parse_result result)
 
 /* How the stack gets a connection that a verified ACK begins. */
 enum tg_takeover {
-	TG_TAKEOVER_NONE,      /* not at all: its SYN was the kernel's */
+	TG_TAKEOVER_NONE,      /* not at all: the kernel answered its SYN */
 	TG_TAKEOVER_ADOPT,     /* it makes its socket from the cookie */
-	TG_TAKEOVER_TRANSLATE, /* it shakes hands with numbers of its own, and they are translated */
+	TG_TAKEOVER_TRANSLATE, /* it completes a handshake with numbers of its own, and they are translated */
 };
 
-/* `translates`: a program that translates runs beside. Nothing is harmed where adoption is
- * known not to work: then what would be adopted is translated. */
+/* `translates`: a program that translates runs beside. Where adoption is known not to work, what
+ * would be adopted is translated instead. */
 TG_INLINE enum tg_takeover tg_host_takeover(enum tg_listener listener, bool translates)
 {
 	if (TG_LIKELY(listener == TG_LISTENER_OK))
@@ -85,7 +85,8 @@ TG_INLINE enum tg_takeover tg_host_takeover(enum tg_listener listener, bool tran
 	return TG_TAKEOVER_NONE;
 }
 
-/* A SYN, by what listens where it goes to. The answer is the same for adoption and translation. */
+/* A SYN, judged by the listener at its destination. The answer is the same for adoption and
+ * translation. */
 TG_INLINE struct tg_decision tg_host_judge_listener(enum tg_listener listener, bool translates)
 {
 	return tg_host_takeover(listener, translates) != TG_TAKEOVER_NONE
@@ -93,10 +94,10 @@ TG_INLINE struct tg_decision tg_host_judge_listener(enum tg_listener listener, b
 		       : TG_DECIDE(TG_PASS, TG_COUNT_pass_listener);
 }
 
-/* A SYN in a frame that could not be adopted from (tg_frame_is_adoptable), so that an
- * answer would lead nowhere. Most kernels drop it. One with VLAN devices upon VLAN devices
- * does not, and so the SYN goes on, within an allowance: a flood may not go this way. (Not
- * `allowed`, too, is tg_frame_is_twice_untagged.) */
+/* A SYN in a frame that could not be adopted from (tg_frame_is_adoptable), so that an answer would
+ * be useless. Most kernels drop it. One with stacked VLAN devices does not, and so the SYN passes,
+ * within an allowance: a flood must not pass this way. (Not `allowed`, too, is
+ * tg_frame_is_twice_untagged.) */
 #define TG_TAGGED_SYN_COST_NS 2000000ULL /* of each CPU's time: 500 a second */
 TG_INLINE struct tg_decision tg_host_judge_tags(bool allowed)
 {
@@ -127,12 +128,12 @@ TG_INLINE struct tg_decision tg_host_judge_syn(const struct tg_packet *syn,
 
 /* Whose a SYN is, by its MAC and IP addresses. */
 enum tg_own {
-	TG_OWN_ALL, /* this machine's */
-	TG_OWN_NOT, /* sent to another MAC address, or to no local address: nothing of ours */
+	TG_OWN_ALL, /* for this machine */
+	TG_OWN_NOT, /* sent to another MAC address, or to no local address: not ours */
 	TG_OWN_SOURCE, /* it claims to come from this machine; the kernel drops it ("martian") */
 };
 
-/* TG_REPLY: go on with it. */
+/* TG_REPLY: continue with it. */
 TG_INLINE struct tg_decision tg_host_judge_own(enum tg_own own)
 {
 	if (own == TG_OWN_NOT)
@@ -142,8 +143,8 @@ TG_INLINE struct tg_decision tg_host_judge_own(enum tg_own own)
 	return TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
 }
 
-/* A SYN that would be answered, or an ACK that has verified, once its sums are known. The
- * kernel is silent to what is not intact, and so are we. */
+/* A SYN that would be answered, or an ACK that has verified, once its sums are known. The kernel
+ * does not answer what is not intact, and neither do we. */
 TG_INLINE struct tg_decision tg_host_judge_intact(enum tg_intact intact)
 {
 	switch (intact) {
@@ -165,7 +166,7 @@ TG_INLINE struct tg_decision tg_host_judge_no_key(uint32_t stale_keys)
 					   : TG_DECIDE(TG_PASS, TG_COUNT_pass_no_key);
 }
 
-/* What monitor mode counts of a SYN: what would become of it, if that is not to pass. */
+/* What monitor mode counts for a SYN: what would become of it, unless it would pass. */
 TG_INLINE enum tg_counter tg_host_monitor(struct tg_decision d)
 {
 	if (d.verdict == TG_PASS)
@@ -181,9 +182,9 @@ TG_INLINE bool tg_host_ack_is_whole(const struct tg_packet *ack, uint32_t frame_
 	       ack->l4_off + ack->l4_len <= frame_len;
 }
 
-/* True if the service still offers what a cookie has agreed on. The kernel
- * refuses to adopt what the system's settings no longer allow: that is not the
- * listener's fault, if the cookie is older than the change. */
+/* True if the service still offers what a cookie has negotiated. The kernel refuses to adopt what
+ * the system's settings no longer allow: that is not the listener's fault, if the cookie is older
+ * than the change. */
 TG_INLINE bool tg_host_offers(const struct tg_service *svc, const struct tg_agreed *agreed)
 {
 	return (!agreed->sack_ok || svc->sack) && (!agreed->ts_ok || svc->timestamps) &&
@@ -192,12 +193,11 @@ TG_INLINE bool tg_host_offers(const struct tg_service *svc, const struct tg_agre
 
 /* Our timestamp clock goes on so many ms after the TSval of the cookie.
  *
- * That TSval is option bits and MAC; it does not say when it was sent. A kernel that
- * continues from there takes the handshake's round-trip time for 1 ms, whatever
- * it was: it probes for the tail of the first window while that is under way, and
- * RACK and BBR keep 1 ms as the shortest one for a long time. A sample of more than
- * INT_MAX us (2,147,483 ms) it does not use (tcp_rtt_tsopt_us), so that it begins as
- * RFC 6298 2.1 has it, with none. The peer sees a clock that never goes back. */
+ * That TSval holds option bits and MAC, not the time of sending. A kernel that continues from there
+ * takes the handshake's round-trip time for 1 ms, whatever it was: it probes for the tail of the
+ * first window while that is under way, and RACK and BBR keep 1 ms as the shortest one for a long
+ * time. A sample of more than INT_MAX us (2,147,483 ms) it does not use (tcp_rtt_tsopt_us), so that
+ * it begins as RFC 6298 2.1 has it, with none. The peer never sees the clock go backwards. */
 #define TG_ADOPT_TSVAL_AHEAD_MS (1U << 22)
 
 /* What an ACK says that may carry a cookie. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Whether a packet is one that the kernel would let reach TCP: its checksums are right,
- * it is not source-routed, its IPv4 options are well-formed. Asked of SYNs that would be
- * answered, and of ACKs that would make us remember something. Planes bring the sums.
+ * Whether a packet is one that the kernel would let reach TCP: its checksums are right, it is not
+ * source-routed, its IPv4 options are well-formed. Checked for SYNs that would be answered, and for
+ * ACKs for which state would be stored. Planes supply the sums.
  *
- * Must never: be asked of what goes on to the kernel or a server, who look themselves.
+ * Must never: be checked for what goes to the kernel or a server, which check themselves.
  */
 #ifndef TG_INTACT_H
 #define TG_INTACT_H
@@ -34,11 +34,11 @@ TG_INLINE uint64_t tg_intact_pseudo(const struct tg_packet *pkt)
 	return sum;
 }
 
-/* True for a whole segment whose words add up to `segment`, its checksum `field` among
- * them. Good, too, is a field with just the sum of the pseudo-header: so a sender on this
- * machine (a container, a virtual machine) leaves it for its device to complete, and no
- * device is in between. Whether that may be, only the kernel knows, which does not inform an
- * XDP program; a sender on a wire gains nothing by it that a right sum would not give. */
+/* True for a whole segment whose words add up to `segment`, its checksum `field` among them. A
+ * field that holds only the sum of the pseudo-header is valid, too: a sender on this machine (a
+ * container, a virtual machine) leaves it like that for its device to complete, and there is no
+ * device in between. Only the kernel knows whether that is the case, and it does not inform an XDP
+ * program; a sender on a wire gains nothing by it that a right sum would not give. */
 TG_INLINE bool tg_intact_tcp(uint64_t pseudo, uint64_t segment, uint16_t field)
 {
 	return TG_LIKELY(tg_csum_fold(pseudo + segment) == 0xffff) || field == tg_csum_fold(pseudo);

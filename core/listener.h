@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * What a gate knows of each listening socket: may connections be adopted for it? Nobody
- * listens on an address and port that has no entry, nor on the wildcard of its family.
+ * What a gate knows about each listening socket: may connections be adopted for it? An address and
+ * port without an entry, for itself or the wildcard of its family, has no listener.
  *
- * Two write here. Userspace, which has asked the kernel what listens, writes whole entries.
- * The packet path notes what an adoption showed, in the entry of just the socket that was
- * in hand: that it is MPTCP, which one look at it proves, or that the kernel refused for a
- * reason that nobody knows, which counts only if several clients in a row met it. Then the
- * listener's SYNs are the kernel's for a pause; after it, adoption is tried again, and each
- * further refusal makes the pause longer, up to a minute. The first success forgets all.
- * Where a program translates beside, an adoption that made no socket (lib/proof.h) is booked likewise, once
- * the same client has been served translated; and after a pause one client alone tries.
+ * There are two writers. Userspace, which queries the kernel's listeners, writes whole entries. The
+ * packet path records what an adoption showed, in the entry of that very socket: that it is MPTCP,
+ * which one look proves, or that the kernel refused for an unknown reason, which counts only if
+ * several clients in a row met it. Then the kernel answers the listener's SYNs for a pause; after
+ * it, adoption is tried again, and each further refusal makes the pause longer, up to a minute. The
+ * first success resets all of this. Where a program translates beside, an adoption that made no
+ * socket (lib/proof.h) is recorded likewise, once the same client has been served translated; and
+ * after a pause only one client tries.
  *
- * Must never: let what a client sends decide. Both findings are properties of the socket,
- * and a frame that cannot be adopted (tg_frame_is_adoptable) never comes here.
+ * Must never: let a client's packets decide. Both findings are properties of the socket, and a
+ * frame that cannot be adopted (tg_frame_is_adoptable) never gets here.
  */
 #ifndef TG_LISTENER_H
 #define TG_LISTENER_H
@@ -32,8 +32,8 @@ _Static_assert(sizeof(struct tg_listener_key) == 24, "map ABI");
 enum tg_refusal {
 	TG_REFUSAL_NONE = 0,
 	TG_REFUSAL_MPTCP = 1,       /* the socket is MPTCP, which the kernel does not adopt for */
-	TG_REFUSAL_UNEXPLAINED = 2, /* the kernel said EINVAL of what looks right */
-	TG_REFUSAL_UNPROVEN = 3, /* no socket came of it, and one when it was translated */
+	TG_REFUSAL_UNEXPLAINED = 2, /* the kernel returned EINVAL for a valid request */
+	TG_REFUSAL_UNPROVEN = 3, /* it made no socket, and translating did */
 };
 
 struct tg_listener_entry {
@@ -48,7 +48,7 @@ _Static_assert(sizeof(struct tg_listener_entry) == 24, "map ABI");
 
 #define TG_REFUSALS_PROVE 3 /* so many, each of another client's cookie, with no success between */
 #define TG_REFUSALS_MPTCP                                                                          \
-	6 /* what is proven counts as so many; no MPTCP socket becomes a plain one */
+	6 /* what is proven counts as this many; an MPTCP socket never becomes a plain one */
 #define TG_REFUSAL_PAUSE_NS 1000000000ULL
 #define TG_REFUSAL_DOUBLINGS 6 /* the longest pause is 64 s */
 
@@ -62,13 +62,13 @@ TG_INLINE enum tg_listener tg_listener_at(const struct tg_listener_entry *e, uin
 	return now_ns < e->paused_until_ns ? TG_LISTENER_REFUSED : TG_LISTENER_OK;
 }
 
-/* True if a note about the socket with this cookie (0: it has none yet) belongs into `e`. */
+/* True if a finding about the socket with this cookie (0: it has none yet) belongs in `e`. */
 TG_INLINE bool tg_listener_is(const struct tg_listener_entry *e, uint64_t cookie)
 {
 	return e->cookie == 0 || e->cookie == cookie;
 }
 
-/* Notes that an adoption of the cookie `isn` was refused. True if a pause begins. */
+/* Records that an adoption of the cookie `isn` was refused. True if a pause begins. */
 TG_INLINE bool tg_listener_refused(struct tg_listener_entry *e, enum tg_refusal why, uint32_t isn,
 				   uint64_t now_ns)
 {
@@ -98,8 +98,8 @@ TG_INLINE void tg_listener_adopted(struct tg_listener_entry *e)
 	}
 }
 
-/* Notes that no socket came of an adoption, though the same client was served when it was
- * translated: one such proves it. True if a pause begins. */
+/* Records that an adoption made no socket, though the same client was served when translated: one
+ * such proves it. True if a pause begins. */
 TG_INLINE bool tg_listener_unproven(struct tg_listener_entry *e, uint32_t client, uint64_t now_ns)
 {
 	if (now_ns < e->paused_until_ns)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * From an Ethernet frame to a TCP segment: VLAN and QinQ tags, IPv4 with
- * options, IPv6 with extension headers, fragments. Says what the packet is and
- * where its parts stand; decides nothing.
+ * From an Ethernet frame to a TCP segment: VLAN and QinQ tags, IPv4 with options, IPv6 with
+ * extension headers, fragments. States what the packet is and where its parts are; decides nothing.
  *
  * Offsets, not pointers, are kept: the BPF verifier and a reader both follow a
  * small number more easily than a moving pointer.
@@ -16,14 +15,14 @@
 #define TG_ETH_HDR_LEN 14
 #define TG_VLAN_TAG_LEN 4
 #define TG_VLAN_TAGS_MAX 2
-#define TG_VLAN_TAGS_WALKED 8 /* ... and only looked behind, for what is condemned there */
+#define TG_VLAN_TAGS_WALKED 8 /* ... and only skipped, to find what is condemned behind them */
 #define TG_IPV4_HDR_LEN 20 /* without options */
 #define TG_IPV6_HDR_LEN 40
 #define TG_TCP_HDR_LEN 20 /* without options */
 #define TG_IPV6_EXT_MAX 6 /* extension headers walked */
-/* ... and their bytes together. What senders of TCP put there is much shorter (a segment
- * routing header with 15 segments has 248 bytes, most routers see no more than 128), and
- * every plane, whether it copies headers or bounds offsets, has room for it. */
+/* ... and their bytes together. Real TCP senders use much less (a segment routing header with 15
+ * segments has 248 bytes, most routers see no more than 128), and every plane, whether it copies
+ * headers or bounds offsets, has room for it. */
 #define TG_IPV6_EXT_BYTES_MAX 256
 #define TG_IPV6_NO_LEN (1U << 20) /* stands for a length that the IPv6 header does not say */
 /* So a TCP header begins at 318 at most, in a frame with two VLAN tags; as a mask. */
@@ -60,13 +59,13 @@ enum tg_tcp_flag {
 };
 
 enum tg_parse_result {
-	TG_PARSE_OTHER,     /* not TCP over IP, or a later fragment: nothing of ours */
+	TG_PARSE_OTHER,     /* not TCP over IP, or a later fragment: ignored */
 	TG_PARSE_TCP,       /* a TCP header with at least 20 bytes in the frame */
 	TG_PARSE_FRAGMENT,  /* as TCP, but the first of several fragments */
 	TG_PARSE_CUT_TCP,   /* a first fragment, or a packet, that ends inside the TCP header */
 	TG_PARSE_OVERLAY, /* a fragment with offset 8-19: it would overwrite TCP's flags (RFC 3128) */
-	TG_PARSE_EXT_CHAIN, /* TCP, or nobody knows what, behind more extension headers than are walked */
-	TG_PARSE_TAGS, /* IP, or nobody knows what, behind more VLAN tags than TG_VLAN_TAGS_MAX */
+	TG_PARSE_EXT_CHAIN, /* TCP, or an unknown protocol, behind more extension headers than are walked */
+	TG_PARSE_TAGS, /* IP, or an unknown protocol, behind more VLAN tags than TG_VLAN_TAGS_MAX */
 	TG_PARSE_CUT_CHAIN, /* a first fragment that ends before its last extension header does (RFC 7112) */
 };
 
@@ -143,17 +142,17 @@ TG_INLINE enum tg_parse_result tg_packet_ipv4(struct tg_packet *pkt, const uint8
 	return tg_packet_tcp(pkt, data, end, frag & 0x2000);
 }
 
-/* The headers that the walk goes through. AH (RFC 4302) ends it as it does for IPv4: its
- * owner wants an answer under AH, and a kernel without the key never lets it reach TCP. */
+/* The headers that the walk goes through. AH (RFC 4302) ends it as it does for IPv4: its sender
+ * expects an answer under AH, and a kernel without the key never passes it to TCP. */
 TG_INLINE bool tg_ipv6_is_extension(uint32_t next)
 {
 	return next == TG_IPPROTO_HOPOPTS || next == TG_IPPROTO_ROUTING ||
 	       next == TG_IPPROTO_FRAGMENT || next == TG_IPPROTO_DSTOPTS;
 }
 
-/* Walks the extension headers; sets l4_off and l4_len. A chain that is too long condemns
- * the packet only if it goes on there or ends in TCP: UDP, ESP or ICMPv6 behind the header
- * that exceeds the limit is nothing of ours. */
+/* Walks the extension headers; sets l4_off and l4_len. A chain that is too long condemns the packet
+ * only if it goes on there or ends in TCP: UDP, ESP or ICMPv6 behind the header that exceeds the
+ * limit is ignored. */
 TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8_t *data,
 					      const uint8_t *end)
 {
@@ -198,7 +197,7 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 		if (next == TG_IPPROTO_FRAGMENT) {
 			uint32_t frag = tg_swap16(tg_load16(ext + 2));
 
-			/* Nobody takes a fragment whose packet says no length (RFC 2675 3). */
+			/* No host accepts a fragment of a packet without a length (RFC 2675 3). */
 			if (TG_UNLIKELY(l3_end >= TG_IPV6_NO_LEN))
 				return TG_PARSE_EXT_CHAIN;
 			ext_len = 8;
@@ -257,9 +256,9 @@ TG_INLINE tg_ethertype tg_packet_ethernet(struct tg_packet *pkt, const uint8_t *
 	return type;
 }
 
-/* What is behind more than TG_VLAN_TAGS_MAX tags. Linux takes off as many tags with VID 0
- * as there are, so TCP there would pass any gate; other protocols are nothing of ours.
- * l3_off stands behind the tags that were read, `type` is the next. */
+/* What is behind more than TG_VLAN_TAGS_MAX tags. Linux removes any number of tags with VID 0, so
+ * TCP there would bypass the gate; other protocols are ignored. l3_off stands behind the tags that
+ * were read, `type` is the next. */
 TG_INLINE enum tg_parse_result tg_packet_overtagged(const struct tg_packet *pkt,
 						    const uint8_t *data, const uint8_t *end)
 {
@@ -293,8 +292,8 @@ TG_INLINE bool tg_frame_is_adoptable(uint32_t l3_off, tg_ethertype outer)
 	       (l3_off == TG_ETH_HDR_LEN + TG_VLAN_TAG_LEN && outer != TG_ETHERTYPE_QINQ1);
 }
 
-/* True if both of a frame's two tags say VLAN 0, that is, none. Nobody sends that, and Linux
- * delivers it as if there were no tag; but only after TC, where it would be adopted. `tci`
+/* True if both of a frame's two tags say VLAN 0, that is, none. No honest sender does that, and
+ * Linux delivers it as if there were no tag; but only after TC, where it would be adopted. `tci`
  * points to the first tag's control information. */
 TG_INLINE bool tg_frame_is_twice_untagged(uint32_t l3_off, const uint8_t *tci)
 {
@@ -316,7 +315,7 @@ TG_INLINE enum tg_parse_result tg_packet_l3(struct tg_packet *pkt, tg_ethertype 
 }
 
 /* A segment whose IPv6 header says no length is as long as the rest of its frame, of `frame_len`
- * bytes. To be called after parsing by who knows that length; until then the segment is longer than
+ * bytes. Call it after parsing where that length is known; until then the segment is longer than
  * any frame. */
 TG_INLINE bool tg_packet_is_unmeasured(const struct tg_packet *pkt)
 {
@@ -363,7 +362,7 @@ TG_INLINE bool tg_packet_to_loopback(const struct tg_packet *pkt)
 	return pkt->dst.d[0] == 0 && pkt->dst.w[2] == 0 && pkt->dst.w[3] == TG_WIRE32(0, 0, 0, 1);
 }
 
-/* A destination that answers must never come from. */
+/* Addresses that answers must never come from. */
 TG_INLINE bool tg_packet_is_group(const struct tg_packet *pkt)
 {
 	uint8_t first = (uint8_t)pkt->dst.w[0];

@@ -4,9 +4,8 @@
  * use, which traffic somebody has asked not to get, and the true-source
  * codepoint. Plane-neutral: a plane brings tables, clock and frames.
  *
- * Must never: look at anything above IP (but the type of neighbour discovery), keep
- * state of its own, or let a packet through marked that did not come from an allowed
- * source.
+ * Must never: look at anything above IP (except the type of neighbour discovery), keep state of its
+ * own, or forward a marked packet that did not come from an allowed source.
  */
 #ifndef TG_PATROL_H
 #define TG_PATROL_H
@@ -37,8 +36,8 @@ enum tg_filter_action {
 enum tg_patrol_parse_result {
 	TG_PATROL_OTHER, /* not IP: ARP and its like */
 	TG_PATROL_IP,
-	TG_PATROL_BROKEN, /* IP whose header lies or is cut */
-	TG_PATROL_LINK_LOCAL, /* sent from an address of one link to beyond it: no router's */
+	TG_PATROL_BROKEN, /* IP with an inconsistent or truncated header */
+	TG_PATROL_LINK_LOCAL, /* from a link-local address to beyond the link: not routable */
 };
 
 struct tg_patrol_packet {
@@ -114,7 +113,7 @@ TG_INLINE enum tg_patrol_parse_result tg_patrol_parse(struct tg_patrol_packet *p
 		pkt->dst.d[0] = tg_load64(ip + TG_IPV6_DST);
 		pkt->dst.d[1] = tg_load64(ip + TG_IPV6_DST + 8);
 	} else {
-		/* cut, or more tags than we look behind: nobody's honest traffic */
+		/* truncated, or more tags than are parsed: not honest traffic */
 		return type == 0 || tg_ethertype_is_vlan(type) ? TG_PATROL_BROKEN : TG_PATROL_OTHER;
 	}
 	pkt->link_scope = tg_patrol_is_link_scope(pkt);
@@ -172,10 +171,9 @@ TG_INLINE uint32_t tg_source_class(uint64_t word, uint32_t slash24)
 
 /* --- filters ---------------------------------------------------------------
  *
- * A filter is one cache line. Which line, a bucket of 15 tags says, which is one
- * cache line too: traffic that nobody has asked to filter costs one line for each
- * shape (see below) in use, whatever the number of filters. A bucket that
- * overflows says so, and only then the other bucket of a tag is looked at.
+ * A filter is one cache line. A bucket of 15 tags, one cache line too, says which: traffic without
+ * filters costs one line for each shape (see below) in use, whatever the number of filters. A
+ * bucket records that it overflows, and only then the other bucket of a tag is searched.
  */
 struct tg_patrol_filter {
 	union tg_addr src, dst; /* masked */
@@ -216,10 +214,10 @@ struct tg_patrol_place {
 	uint32_t bucket, tag;
 };
 
-/* Multiply-shift as in tuple_filter.h over all 64 bits, then mixed: who does not know
- * the keys cannot choose addresses that meet, and addresses in regular steps, which a
- * linear hash puts in regular steps again, fill the buckets evenly. (Without the
- * mixing a table was full at half its size.) src and dst are masked. */
+/* Multiply-shift as in tuple_filter.h over all 64 bits, then mixed: without the keys nobody can
+ * choose colliding addresses, and addresses in regular steps, which a linear hash would keep in
+ * regular steps, fill the buckets evenly. (Without the mixing a table was full at half its size.)
+ * src and dst are masked. */
 TG_INLINE struct tg_patrol_place tg_patrol_place(const uint64_t keys[TG_PATROL_KEYS],
 						 uint32_t shape, const union tg_addr *src,
 						 const union tg_addr *dst, uint32_t bucket_mask)
@@ -255,9 +253,9 @@ TG_INLINE bool tg_patrol_same(const struct tg_patrol_filter *f, uint32_t shape,
 	       f->dst.d[0] == dst->d[0] && f->dst.d[1] == dst->d[1];
 }
 
-/* What a filter says at this second; TG_FILTER_NONE when it has expired. A filter
- * with a floor that has met too little over its window expires here, when the next
- * packet comes: until then there is nothing to filter. */
+/* What a filter says at this second; TG_FILTER_NONE when it has expired. A filter with a floor that
+ * has matched too little over its window expires here, when the next packet arrives: until then
+ * there is nothing to filter. */
 TG_INLINE enum tg_filter_action tg_patrol_ask(struct tg_patrol_filter *f, uint32_t now_s)
 {
 	if (f->expires_s && (int32_t)(now_s - f->expires_s) >= 0)
@@ -280,8 +278,8 @@ TG_INLINE enum tg_filter_action tg_patrol_ask(struct tg_patrol_filter *f, uint32
 	return (enum tg_filter_action)f->action;
 }
 
-/* What an action does to a packet whose codepoint is set or not. A filter that has
- * nothing to say to this packet gives TG_FILTER_NONE, and the next one is asked. */
+/* What an action does to a packet whose codepoint is set or not. A filter that does not apply to
+ * this packet gives TG_FILTER_NONE, and the next one is tried. */
 TG_INLINE enum tg_filter_action tg_patrol_apply(enum tg_filter_action action, bool true_source)
 {
 	if (action == TG_FILTER_BLOCK_TS0)

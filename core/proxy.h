@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
  * The proxy role. Plane-neutral: a plane parses, finds service, flow and whitelist entry, asks
- * proxy_rules.h, and does what it says; the other headers build what is sent and stored.
+ * proxy_rules.h, and acts on its decision; the other headers build what is sent and stored.
  *
  *   strategy      first SYN is answered with       whitelisted, or connected, by
  *   cookie        cookie SYN-ACK                   ACK whose cookie verifies: translated

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * How flows and whitelisted sources are named in the proxy's tables, and the bits that say
- * before any look-up who may be in one.
+ * The keys of flows and whitelisted sources in the proxy's tables, and the bits that tell before
+ * any look-up what may be in one.
  */
 #ifndef TG_PROXY_KEYS_H
 #define TG_PROXY_KEYS_H
@@ -83,10 +83,10 @@ TG_INLINE uint64_t tg_presence_bit(uint32_t hash)
 	return 1ULL << (hash >> (32 - TG_PRESENCE_BITS) & 63);
 }
 
-/* The hashes, as steps that a plane may also take with vectors of 64-bit numbers, a packet in
- * each lane; `h` must be a variable. The salt keeps senders from choosing tuples that hit, each
- * of which would cost a look-up and no more. This mix can be inverted by who sees what comes out
- * of it; nothing that is sent depends on it or on its salt. */
+/* The hashes, as steps that a plane may also take with vectors of 64-bit numbers, a packet in each
+ * lane; `h` must be a variable. The salt keeps senders from choosing tuples that hit, each of which
+ * would cost one look-up. This mix can be inverted from its output; nothing that is sent depends on
+ * it or on its salt. */
 #define TG_PRESENCE_FLOW_BEGIN(src, ports, salt) (((src) ^ (salt)) * TG_MIX1 + (ports))
 #define TG_PRESENCE_FLOW_V6(h, src, dst) (((h) ^ (src) ^ (dst)) * TG_MIX3)
 #define TG_PRESENCE_FLOW_END(h, dst) ((((h) ^ (h) >> 32) + (dst)) * TG_MIX2 >> 32)

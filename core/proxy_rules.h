@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The proxy's decisions: which SYN is answered and with what, which ACK or RST proves its
- * source, what monitor mode counts, what becomes of a segment of a flow that is being set up
- * or has ended. A plane finds service, flow and whitelist entry, asks here, and does what the
- * small enum says.
+ * The proxy's decisions: which SYN is answered and with what, which ACK or RST proves its source,
+ * what monitor mode counts, what becomes of a segment of a flow that is being set up or has ended.
+ * A plane finds service, flow and whitelist entry, calls this, and acts on the small enum that it
+ * returns.
  *
  * Must never: look anything up, build a packet, or know which plane asks.
  */
@@ -14,13 +14,13 @@
 #include "host.h"
 #include "proxy_setup.h"
 
-#define TG_RETRY_MS 100 /* a client that asks again sooner is not heard */
-#define TG_DUPLICATES 3 /* what makes a sender believe in a loss: RFC 5681 section 3.2 */
+#define TG_RETRY_MS 100 /* a client that retransmits sooner is ignored */
+#define TG_DUPLICATES 3 /* what signals a loss to a sender: RFC 5681 section 3.2 */
 
 /* ---- SYNs ---- */
 
-/* A SYN to a service whose mode is not off. As for the host role, but there is
- * no listener to ask, and broadcast frames are nobody's SYNs. */
+/* A SYN to a service whose mode is not off. As for the host role, but there is no listener to
+ * consult, and broadcast frames are never SYNs. */
 TG_INLINE struct tg_decision tg_proxy_judge_syn(const struct tg_packet *syn,
 						enum tg_parse_result result, uint32_t frame_len)
 {
@@ -74,15 +74,15 @@ TG_INLINE bool tg_syn_connects(enum tg_syn_act act)
 
 /* ---- ACKs and RSTs without a flow ---- */
 
-/* True for what is no SYN and goes on unasked: in monitor mode everything, and a first
- * fragment, for no handshake comes in pieces. */
+/* True for anything but a SYN that is forwarded without checks: in monitor mode everything, and a
+ * first fragment, because handshakes are not fragmented. */
 TG_INLINE bool tg_proxy_unasked(uint32_t mode, enum tg_parse_result result)
 {
 	return mode == TG_MODE_MONITOR || result == TG_PARSE_FRAGMENT;
 }
 
-/* True for what may prove its source, in a frame of `frame_len` bytes. What lies about its
- * lengths proves nothing and counts as nothing: its receiver will drop it. */
+/* True for what may prove its source, in a frame of `frame_len` bytes. A frame with false lengths
+ * proves nothing and is not counted: its receiver will drop it. */
 TG_INLINE bool tg_proxy_may_prove(uint32_t strategy, const struct tg_packet *pkt, uint32_t frame_len)
 {
 	if (strategy == TG_STRATEGY_AUTH_WRONG ? !(pkt->flags & TG_TCP_RST) : !tg_host_is_ack(pkt))
@@ -94,7 +94,7 @@ enum tg_proof {
 	TG_PROOF_NONE,   /* it goes on to the server */
 	TG_PROOF_COOKIE, /* proven and reset if its cookie verifies; else it goes on, and that is counted */
 	TG_PROOF_GIVEN, /* to be whitelisted; it goes on */
-	TG_PROOF_RESET, /* to be whitelisted, and reset, so that the client comes again */
+	TG_PROOF_RESET, /* to be whitelisted, and reset, so that the client retries */
 };
 
 /* Under an auth strategy, of what tg_proxy_may_prove and comes from no whitelisted source. */
@@ -106,13 +106,13 @@ TG_INLINE enum tg_proof tg_proxy_proof(uint32_t strategy, const struct tg_packet
 	if (strategy == TG_STRATEGY_AUTH_WRONG)
 		return TG_PROOF_GIVEN;
 	if (strategy == TG_STRATEGY_AUTH_FULL)
-		/* of an older connection, too: it shows that somebody is there */
+		/* of an older connection, too: it shows that the source is real */
 		return tg_challenge_answered(pkt, 0, key) ? TG_PROOF_RESET : TG_PROOF_GIVEN;
 	return tg_challenge_answered(pkt, ttl, key) ? TG_PROOF_RESET : TG_PROOF_NONE;
 }
 
-/* True for an ACK under `cookie` whose cookie did not verify, if it is to be looked at once
- * more as a window probe. `f` is a flow of its tuple, or NULL. */
+/* True for an ACK under `cookie` whose cookie did not verify, if it is to be checked once more as a
+ * window probe. `f` is a flow of its tuple, or NULL. */
 TG_INLINE bool tg_proxy_asks_probe(const struct tg_packet *pkt, const struct tg_flow *f,
 				   bool may_prove)
 {
@@ -125,8 +125,8 @@ enum tg_unknown {
 	TG_UNKNOWN_TRANSLATE, /* its flow has ended: a retransmission */
 };
 
-/* What becomes of what has opened nothing; `f` is a flow of its tuple, or NULL. What goes on,
- * though it might have proven its source, is counted as invalid. */
+/* What becomes of a packet that has opened nothing; `f` is a flow of its tuple, or NULL. What goes
+ * on, though it might have proven its source, is counted as invalid. */
 TG_INLINE enum tg_unknown tg_proxy_unknown(const struct tg_flow *f)
 {
 	if (!f)
@@ -183,9 +183,9 @@ TG_INLINE enum tg_server_segment tg_flow_from_server(const struct tg_flow *f,
 
 enum tg_retry {
 	TG_RETRY_DROP, /* a RST of other numbers */
-	TG_RETRY_GIVES_UP, /* the server shall forget the SYN, too */
+	TG_RETRY_GIVES_UP, /* the server is to forget the SYN, too */
 	TG_RETRY_EARLY, /* not heard */
-	TG_RETRY_SEND, /* the server gets its SYN again */
+	TG_RETRY_SEND, /* the SYN to the server is retransmitted */
 };
 
 /* The client's segment while its server has not answered. Notes that it has sent data. */
@@ -206,7 +206,7 @@ TG_INLINE void tg_flow_prepare(struct tg_flow *f, const struct tg_packet *ack,
 	if (TG_UNLIKELY(tg_learned_is_stale(known, now_ms))) {
 		f->flags |= TG_FLOW_ASKS;
 		if (known)
-			known->asked_ms = now_ms; /* one asks, not all that come now */
+			known->asked_ms = now_ms; /* one probes, not all that arrive now */
 	}
 	if (ack->l4_len > ack->tcp_hdr_len)
 		f->flags |= TG_FLOW_HEARD;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * A translated connection from the ACK that opens it to the server's SYN-ACK that makes it
- * ready, and its end: the flow, and the segments that we send for it. Who is heard is
- * proxy_rules.h's to say.
+ * A translated connection from the ACK that opens it to the server's SYN-ACK that makes it ready,
+ * and its end: the flow, and the segments that we send for it. proxy_rules.h decides which segments
+ * count.
  */
 #ifndef TG_PROXY_SETUP_H
 #define TG_PROXY_SETUP_H
@@ -24,7 +24,7 @@ TG_INLINE bool tg_may_be_window_probe(const struct tg_packet *ack)
 
 #define TG_FLOW_OPTION_MASK ((1U << TG_COOKIE_FLAG_BITS) - 1)
 
-/* What a flow in set-up has agreed on with its client. */
+/* What a flow in set-up has negotiated with its client. */
 TG_INLINE struct tg_agreed tg_flow_agreed(const struct tg_flow *f)
 {
 	struct tg_agreed agreed = tg_cookie_agreed(4, f->option_bits, f->flags & TG_FLOW_TS);
@@ -129,7 +129,7 @@ TG_INLINE struct tg_segment tg_flow_syn(const struct tg_packet *pkt, const struc
 enum tg_setup_event {
 	TG_SETUP_READY,   /* SYN-ACK of our SYN */
 	TG_SETUP_REFUSED, /* RST of our SYN */
-	TG_SETUP_OTHER,   /* the server thinks of an older connection: reset that, try again */
+	TG_SETUP_OTHER,   /* the server still has an older connection: reset that, retry */
 	TG_SETUP_IGNORE,
 };
 
@@ -166,12 +166,12 @@ TG_INLINE enum tg_agreement tg_flow_agreement(const struct tg_flow *f, const str
 	if ((advertised.sack_ok && !o->sack_ok) || (advertised.ts_ok && !o->ts_ok) ||
 	    (advertised.ecn_ok && !ecn) || (scale && !scales && !(fixed & TG_FIXED_WSCALE)))
 		return TG_GIVES_LESS;
-	/* A receiver that takes the RST and the SYN behind it in one batch may have looked
-	 * the SYN's socket up before it acts on the RST (Linux, ip_list_rcv: early demux):
-	 * then it answers the SYN out of the connection that it is about to forget, with
-	 * options that this SYN did not offer. */
+	/* A receiver that takes the RST and the SYN behind it in one batch may have looked the
+	 * SYN's socket up before it acts on the RST (Linux, ip_list_rcv: early demux): then it
+	 * answers the SYN from the connection that it is about to forget, with options that this
+	 * SYN did not offer. */
 	if (!(f->flags & (TG_FLOW_ASKS | TG_FLOW_RENEWED)))
-		return TG_AGREES; /* what was not offered it cannot give */
+		return TG_AGREES; /* it cannot agree to what was not offered */
 	return (o->sack_ok && !advertised.sack_ok) || (o->ts_ok && !advertised.ts_ok) ||
 			       (ecn && !advertised.ecn_ok) || (scales && !scale)
 		       ? TG_GIVES_MORE
@@ -186,10 +186,10 @@ enum tg_setup_next {
 	TG_SETUP_MISMATCH, /* reset it and the client: they do not agree */
 };
 
-#define TG_RENEWALS_MAX 8 /* resets of the server in one set-up: it may never be content */
+#define TG_RENEWALS_MAX 8 /* resets of the server in one set-up: it may never agree */
 
-/* After a SYN that asked always comes one of the connection itself, with the client's own
- * number. What contradicts what was learned is asked about before it ends a connection. */
+/* After a SYN that probed always comes one of the connection itself, with the client's own number.
+ * What contradicts the learned options is probed again before it ends a connection. */
 TG_INLINE enum tg_setup_next tg_setup_next(const struct tg_flow *f, const struct tg_packet *synack,
 					   const struct tg_tcp_options *o, uint8_t fixed)
 {
@@ -237,7 +237,7 @@ TG_INLINE void tg_flow_ready(struct tg_flow *f, const struct tg_packet *synack,
 		if (o->ts_ok)
 			f->ts_delta = o->tsval - f->ts_delta;
 		else
-			f->ts_delta = 0; /* the server sends none, and looks at none */
+			f->ts_delta = 0; /* the server sends none, and ignores any */
 	}
 	f->server_isn = synack->seq;
 	f->server_acked = synack->ack;
@@ -274,7 +274,8 @@ enum tg_flow_wish {
 };
 
 /* What a client's segment means to a ready flow that waits for a place of its own: that is for who
- * has carried something, and is not half closed; who was refused is heard again in another tick. */
+ * has carried something, and is not half closed; one that was refused is considered again in
+ * another tick. */
 TG_INLINE enum tg_flow_wish tg_flow_wish(const struct tg_flow *f, const struct tg_packet *pkt,
 					 uint32_t tick)
 {
@@ -285,10 +286,10 @@ TG_INLINE enum tg_flow_wish tg_flow_wish(const struct tg_flow *f, const struct t
 	return f->waits == tg_flow_tick_mark(tick) ? TG_FLOW_WAITS : TG_FLOW_SETTLES;
 }
 
-/* A SYN-ACK of a ready flow that is not about our SYN: the server's answer to a
- * SYN that was let through because the flow was live, which to the server it was
- * not. Client and server negotiate this one themselves; the differences of the
- * old one are as good as any. Only for one that came by the server's port. */
+/* A SYN-ACK of a ready flow that is not about our SYN: the server's answer to a SYN that was let
+ * through because the flow was live, which to the server it was not. Client and server negotiate
+ * this one themselves; the old differences serve as well as any. Only for one that came by the
+ * server's port. */
 TG_INLINE void tg_flow_restart(struct tg_flow *f, const struct tg_packet *synack)
 {
 	f->client_isn = synack->ack - 1;
@@ -346,7 +347,7 @@ TG_INLINE struct tg_segment tg_flow_window(const struct tg_packet *synack, const
 	};
 }
 
-/* The server's refusal, as the client has to see it to believe it. */
+/* The server's refusal, in the form that the client accepts. */
 TG_INLINE struct tg_segment tg_flow_refusal(const struct tg_packet *rst, const struct tg_flow *f)
 {
 	return (struct tg_segment){

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * An answer to a forged SYN goes to somebody who has not asked. So each source prefix, a /24 or a
- * /48, has an allowance of answers. The table has a fixed size: prefixes that share a place share it.
+ * An answer to a forged SYN goes to an uninvolved host. So each source prefix, a /24 or a /48, has
+ * an allowance of answers. The table has a fixed size: prefixes that share a place share it.
  *
- * Must never: let an attacker choose who shares a place with whom; the hash is keyed.
+ * Must never: let an attacker choose which prefixes share a place; the hash is keyed.
  */
 #ifndef TG_REFLECT_H
 #define TG_REFLECT_H

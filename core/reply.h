@@ -4,9 +4,9 @@
  * the client. Often that is where the SYN came from. Behind LVS-DR, with two routers or with
  * policy routing it is not.
  *
- * What the kernel's tables say is brought here by the plane. Where they do not say it, the SYN is
- * the kernel's, within an allowance; beyond the allowance it is answered to where it came
- * from, so that a flood that uses the allowance up leaves everybody else served.
+ * The plane supplies what the kernel's tables say. Where they do not tell, the kernel gets the SYN,
+ * within an allowance; beyond the allowance the answer goes to where the SYN came from, so that a
+ * flood that exhausts the allowance leaves all other clients served.
  *
  * Must never: look anything up.
  */
@@ -17,7 +17,7 @@
 
 /* What a route says. */
 enum tg_hop_kind {
-	TG_HOP_NONE,    /* no route, or one that says so: the kernel is silent */
+	TG_HOP_NONE,    /* no route, or an unreachable one: the kernel does not answer */
 	TG_HOP_VIA,     /* by one of the gateways in `paths` */
 	TG_HOP_LINK, /* the client is on the link of paths[0]: its own MAC address is asked for */
 	TG_HOP_UNKNOWN, /* by something that is not modelled: a tunnel, an encapsulation */
@@ -44,7 +44,7 @@ struct tg_reply_hop {
 /* A neighbour on the link. */
 struct tg_reply_neighbour {
 	uint64_t mac;
-	uint64_t sure; /* 0: it is long since this was confirmed */
+	uint64_t sure; /* 0: not confirmed for a long time */
 };
 
 enum tg_reply {
@@ -98,8 +98,8 @@ TG_INLINE struct tg_reply_route tg_reply_link(const struct tg_reply_neighbour *n
 		       : TG_REPLY_ROUTE(TG_REPLY_UNRESOLVED, 0);
 }
 
-/* The daemon counts as gone when it has not updated this for so long: then what is not simply
- * back may have changed, and the kernel knows better. */
+/* The daemon counts as gone when it has not updated this for so long: then any route but the way
+ * back may have changed, and the kernel decides. */
 #define TG_REPLY_STALE_NS 30000000000ULL
 
 TG_INLINE struct tg_reply_route tg_reply_aged(struct tg_reply_route route, uint64_t updated_ns,

@@ -106,13 +106,12 @@ TG_INLINE void tg_split_settle(struct tg_split *e, const struct tg_flow *f)
 
 /* ---- a client that has started over ---- */
 
-/* A client that lost its state (a crash, a power cut) and comes again from the same port
- * is answered by an edge; its segments then arrive as if they were of the connection that
- * still stands here. What gives them away is the number they acknowledge: a cookie, as
- * good as random, while a connection acknowledges more and more in small steps. So only
- * segments whose acknowledgement is more than a step of 2^16 away from the last one are
- * held to a cookie. A new cookie lies that close to the old numbers with a chance of
- * 3 in 65,536. */
+/* A client that lost its state (a crash, a power cut) and returns from the same port is answered by
+ * an edge; its segments then arrive as if they belonged to the connection that still exists here.
+ * The number they acknowledge distinguishes them: a cookie, effectively random, while a connection
+ * acknowledges more and more in small steps. So only segments whose acknowledgement is more than
+ * 2^16 away from the last one are checked for a cookie. A new cookie lies that close to the old
+ * numbers with a chance of 3 in 65,536. */
 TG_INLINE bool tg_split_ack_jumps(const struct tg_split *e, const struct tg_packet *pkt)
 {
 	return tg_host_is_ack(pkt) && (uint16_t)((pkt->ack >> 16) - e->acked + 1) > 2;
@@ -124,10 +123,10 @@ TG_INLINE void tg_split_acked(struct tg_split *e, const struct tg_packet *pkt)
 		e->acked = (uint16_t)(pkt->ack >> 16);
 }
 
-/* True if the connection yields to one that a verified cookie of the same addresses
- * and ports begins. Who guesses blindly must not end what lives: `strong` is a cookie
- * whose MAC has 41 bits (the layout tidegate, with timestamps). Any other, of 22 or 24
- * bits, takes only the place of what is ending anyway; as bpf/lib/replace.h. */
+/* True if the connection yields to one that a verified cookie of the same addresses and ports
+ * begins. A blind guess must not end a live connection: `strong` is a cookie whose MAC has 41 bits
+ * (the layout tidegate, with timestamps). Any other, of 22 or 24 bits, takes only the place of what
+ * is ending anyway; as bpf/lib/replace.h. */
 TG_INLINE bool tg_split_gives_way(const struct tg_split *e, bool strong)
 {
 	return strong || !(e->state & TG_SPLIT_READY) ||
@@ -136,15 +135,15 @@ TG_INLINE bool tg_split_gives_way(const struct tg_split *e, bool strong)
 
 /* ---- the end of a connection ---- */
 
-/* Whoever tests what happens between two CPUs puts himself in between. */
+/* A test of races between two CPUs hooks in here. */
 #ifndef TG_SPLIT_SWAP
 #define TG_SPLIT_SWAP __sync_val_compare_and_swap
 #endif
 #define TG_SPLIT_RACES 8 /* tries; each lost one means that the other side has noted something */
 
-/* The last four bytes of an entry, the state in the highest: segments of both directions
- * are seen on two CPUs at the same time, so what one of them notes is never written over
- * with what the other has read before. */
+/* The last four bytes of an entry, the state in the highest: segments of both directions are seen
+ * on two CPUs at the same time, so what one of them records is never overwritten with what the
+ * other has read before. */
 typedef uint32_t __attribute__((may_alias)) tg_split_tail;
 #define TG_SPLIT_STATE_SHIFT 24
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the state is the word's highest byte");
@@ -167,14 +166,14 @@ TG_INLINE void tg_split_clear(struct tg_split *e, uint8_t bits)
 	__sync_fetch_and_and(tg_split_tail_of(e), ~((uint32_t)bits << TG_SPLIT_STATE_SHIFT));
 }
 
-/* True if the client's segment is worth noting. What the server sends says nothing of who is
- * there: it repeats for minutes what nobody acknowledges. */
+/* True if the client's segment is worth recording. The server's segments do not show that the
+ * client is there: it retransmits for minutes what is not acknowledged. */
 TG_INLINE bool tg_split_is_news(const struct tg_split *e, uint16_t tick)
 {
 	return e->seen_tick != tick || !(e->state & TG_SPLIT_CARRIED);
 }
 
-/* Notes that the client was heard. */
+/* Records that the client was seen. */
 TG_INLINE void tg_split_heard(struct tg_split *e, const struct tg_packet *pkt, uint16_t tick)
 {
 	if (e->state & TG_SPLIT_CARRIED) {
@@ -205,14 +204,14 @@ TG_INLINE int tg_split_track_once(struct tg_split *e, const struct tg_packet *pk
 	enum tg_flow_turn turn;
 
 	if (!(was >> TG_SPLIT_STATE_SHIFT & TG_SPLIT_READY))
-		return TG_FLOW_STAYS; /* it has become another one's */
+		return TG_FLOW_STAYS; /* another connection has taken it */
 	turn = tg_flow_track(&f, pkt, dir, true, f.server_port);
 	is = (was & ~((uint32_t)TG_SPLIT_FLAGS << TG_SPLIT_STATE_SHIFT)) |
 	     (uint32_t)(f.flags & TG_SPLIT_FLAGS) << TG_SPLIT_STATE_SHIFT;
 	return is == was || TG_SPLIT_SWAP(tail, was, is) == was ? (int)turn : TG_SPLIT_LOST;
 }
 
-/* A plane may put a function of its own around it. */
+/* A plane may wrap it in a function of its own. */
 #ifndef TG_SPLIT_TRACK_ONCE
 #define TG_SPLIT_TRACK_ONCE tg_split_track_once
 #endif
@@ -236,7 +235,7 @@ enum tg_server_step {
 	TG_SERVER_DROP,
 	TG_SERVER_CHECK, /* verify the cookie in it; then OPEN, or else as `otherwise` */
 	TG_SERVER_OPEN, /* listen -> SYN_SENT: a SYN to the stack in its place */
-	TG_SERVER_WAIT, /* SYN_SENT: let it come again behind the SYN */
+	TG_SERVER_WAIT, /* SYN_SENT: queue it behind the SYN */
 	TG_SERVER_TRANSLATE, /* ongoing */
 	TG_SERVER_FORGET, /* the client has given up: drop it and the entry */
 };
@@ -256,7 +255,7 @@ TG_INLINE struct tg_server_judgement tg_server_judge(const struct tg_packet *pkt
 {
 	bool ack = tg_host_is_ack(pkt), same;
 
-	/* A SYN has come past the edges; whoever let it through wants it answered. */
+	/* A SYN has bypassed the edges; it is to be answered. */
 	if (pkt->flags & TG_TCP_SYN)
 		return (struct tg_server_judgement){TG_SERVER_PASS, TG_SERVER_PASS};
 	if (!e) {
@@ -293,11 +292,11 @@ TG_INLINE struct tg_server_judgement tg_server_judge(const struct tg_packet *pkt
 enum tg_server_answer {
 	TG_ANSWER_TRANSLATE,
 	TG_ANSWER_READY, /* SYN_SENT -> ongoing */
-	TG_ANSWER_REFUSED, /* the client shall see the RST */
+	TG_ANSWER_REFUSED, /* the client is to see the RST */
 	TG_ANSWER_OLDER, /* the stack thinks of an older connection: reset it, SYN again */
 	TG_ANSWER_REACK, /* its SYN-ACK again: ACK again */
 	TG_ANSWER_ABSORB, /* nothing for the client in it */
-	TG_ANSWER_FOREIGN, /* it has shaken hands with the client itself: forget the entry */
+	TG_ANSWER_FOREIGN, /* it has completed a handshake with the client itself: forget the entry */
 };
 
 /* A segment of the stack, to a client whose connection is known. */

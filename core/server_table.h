@@ -3,14 +3,13 @@
  * The server role's table of translated connections: its entries, where they stand, and which
  * of them yields to a newcomer. What happens to a connection is server_flow.h.
  *
- * 32 bytes a connection of either family, four of them in a bucket of two cache lines, two
- * buckets for each to choose from; tables are made twice as large as the flows they are to
- * hold, so a flow costs 64 bytes, and there is nothing else to it.
+ * 32 bytes a connection of either family, four of them in a bucket of two cache lines, two buckets
+ * for each to choose from; tables are made twice as large as the flows they are to hold, so a flow
+ * costs 64 bytes in all.
  *
- * The key of an entry is a 64-bit hash of addresses and ports, keyed with numbers
- * that nobody else knows; 16 bits of it are of the source alone. Two connections of one
- * hash would disturb each other; among 65,536 of one source that is one chance in 2^32
- * for each new one.
+ * The key of an entry is a 64-bit hash of addresses and ports, under a secret key; 16 bits of it
+ * are of the source alone. Two connections with the same hash would disturb each other; among
+ * 65,536 of one source that is one chance in 2^32 for each new one.
  *
  * Must never: walk more than two buckets for a packet.
  */
@@ -133,7 +132,7 @@ TG_INLINE uint32_t tg_split_bucket_at(uint64_t hash, uint32_t mask, uint32_t cho
 	return (choice ? (uint32_t)(hash * TG_MIX3 >> 32) : (uint32_t)hash) & mask;
 }
 
-/* How readily an entry gives its place to a new connection; 0: not at all. */
+/* How readily an entry yields its place to a new connection; 0: not at all. */
 enum tg_split_room {
 	TG_SPLIT_TAKEN = 0,
 	TG_SPLIT_AGED = 1, /* not seen for longer than the idle time */
@@ -159,7 +158,7 @@ TG_INLINE enum tg_split_room tg_split_room(const struct tg_split *e, uint16_t no
 
 /* ---- which entry yields when a connection finds no place ---- */
 
-/* What is known of the one that wants a place. */
+/* What is known about the newcomer. */
 struct tg_split_newcomer {
 	uint64_t hash;
 	uint32_t held; /* by its source: connections */
@@ -183,7 +182,7 @@ enum tg_split_class {
 
 TG_INLINE enum tg_split_class tg_split_class(const struct tg_split *e, uint16_t age)
 {
-	/* Who has only just come has not had the time to carry anything. */
+	/* A newcomer has not had the time to carry anything. */
 	if ((e->state & (TG_SPLIT_READY | TG_SPLIT_CARRIED)) != (TG_SPLIT_READY | TG_SPLIT_CARRIED))
 		return age ? TG_SPLIT_IDLE : TG_SPLIT_BRIEF;
 	if (age >= TG_SPLIT_QUIET_TICKS && e->state & (TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN))

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * What each server behind a proxy answers to TCP options, and what clients are
- * told because of it: never an option that their server would not have given.
+ * What each server behind a proxy answers to TCP options, and what clients are offered because of
+ * it: never an option that their server would not have agreed to.
  *
- * Nobody can be asked before a client has verified, or a flood would ask. So
- * clients of an unknown server are offered the least that RFC 9293 allows, and the
- * first of them that verifies has its server asked: the SYN in its name offers
- * everything, the answer is learned and reset, and the SYN goes again with what
- * the client has been told. That costs one client one round trip more between box
- * and server. It is done again when what is known is five minutes old, or is doubted.
+ * A server is not probed before a client has verified, or a flood would cause probes. So clients of
+ * an unknown server are offered the least that RFC 9293 allows, and the first of them that verifies
+ * causes a probe: the SYN in its name offers everything, the answer is learned and reset, and a
+ * second SYN offers what the client was offered. That costs one client one more round trip between
+ * proxy and server. It is repeated when what is known is five minutes old, or in doubt.
  *
- * A client could answer in its server's name, and so say for all the others what the
- * server gives. Therefore the SYN that asks has a number that the client does not know
- * (tg_flow_syn_isn), and nothing else is learned from: what contradicts it only makes
- * the server be asked again.
+ * A client could answer in its server's name, and so decide for all the others what the server
+ * agrees to. Therefore the SYN that probes has a number that the client does not know
+ * (tg_flow_syn_isn), and nothing is learned from other SYNs: what contradicts it only causes
+ * another probe.
  */
 #ifndef TG_SERVERS_H
 #define TG_SERVERS_H
@@ -24,7 +23,7 @@
 #include "tcp_options.h"
 
 #define TG_LEARNED_FRESH_MS (5 * 60 * 1000)
-#define TG_LEARNED_DOUBT_MS 1000 /* how long what was learned is above doubt */
+#define TG_LEARNED_DOUBT_MS 1000 /* how long what was learned is trusted */
 
 /* One server: an address and a port. Map ABI. */
 struct tg_server_key {
@@ -47,7 +46,7 @@ struct tg_learned {
 };
 _Static_assert(sizeof(struct tg_learned) == 12, "map ABI");
 
-/* What the configuration says and no server changes. */
+/* What the configuration fixes, whatever servers answer. */
 enum tg_fixed {
 #define TG_ABI_FIXED(name, number, word, help) TG_FIXED_##name = number,
 #include "abi.def"
@@ -84,7 +83,7 @@ TG_INLINE struct tg_service tg_service_advertised(const struct tg_service *svc, 
 	return advertised;
 }
 
-/* True if the server is to be asked. */
+/* True if the server is to be probed. */
 TG_INLINE bool tg_learned_is_stale(const struct tg_learned *l, uint32_t now_ms)
 {
 	return !l || now_ms - l->asked_ms >= TG_LEARNED_FRESH_MS;
@@ -96,7 +95,7 @@ TG_INLINE bool tg_synack_gives_ecn(const struct tg_packet *synack)
 	return (synack->flags & (TG_TCP_ECE | TG_TCP_CWR)) == TG_TCP_ECE;
 }
 
-/* The MSS that a server gives: never less than any host must take. */
+/* The MSS that a server announces: never less than any host must accept. */
 TG_INLINE uint16_t tg_mss_given(uint8_t family, const struct tg_tcp_options *o)
 {
 	uint16_t least = tg_mss_least(family);
@@ -104,8 +103,8 @@ TG_INLINE uint16_t tg_mss_given(uint8_t family, const struct tg_tcp_options *o)
 	return o->mss > least ? o->mss : least;
 }
 
-/* A SYN-ACK to a SYN that did not ask contradicts what is known: the next client's SYN
- * asks. At most once a second, for it may be forged. */
+/* A SYN-ACK to a SYN that did not probe contradicts what is known: the next client's SYN probes. At
+ * most once a second, because it may be forged. */
 TG_INLINE void tg_learned_doubt(struct tg_learned *l, const struct tg_packet *synack,
 				const struct tg_tcp_options *o, uint32_t now_ms)
 {

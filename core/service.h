@@ -38,13 +38,12 @@ struct tg_service {
 	uint8_t listener_v6;
 	uint8_t closed; /* 1: an address and port of it may have no listener: core/closed_port.h */
 	uint8_t automatic; /* 1: the configuration says `auto`: `mode` is what the detector makes of it, AUTO or ALWAYS */
-	uint8_t verify; /* 1: under AUTO, cookies may be under way: ACKs are looked at */
-	uint32_t signed_cost_us; /* core/signed.h: one of the two below; else what each signed SYN
-				    that passes uses up of a CPU's time, in microseconds */
+	uint8_t verify; /* 1: under AUTO, cookies may be outstanding: ACKs are checked */
+	uint32_t signed_cost_us; /* core/signed.h: one of the two below; else what each signed SYN that passes takes of a CPU's time, in microseconds */
 };
 _Static_assert(sizeof(struct tg_service) == 20, "map ABI");
 
-/* True if ACKs are looked at for cookies. Under AUTO what carries none goes on. */
+/* True if ACKs are checked for cookies. Under AUTO, ACKs without one pass. */
 TG_INLINE bool tg_service_verifies(const struct tg_service *svc)
 {
 	return svc->mode == TG_MODE_ALWAYS || svc->verify;
@@ -73,8 +72,8 @@ struct tg_prefix_key {
 };
 _Static_assert(sizeof(struct tg_prefix_key) == 24, "map ABI");
 
-/* A port's entry in the port table: 0 if the gate has never heard of it; else the
- * id of the service for every address (0: none) and these flags.
+/* A port's entry in the port table: 0 if the gate does not know it; else the id of the service for
+ * every address (0: none) and these flags.
  *
  *    31         30        29                  15             0
  *   +----------+---------+------+------------+----------------+

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * How much of a table one source may hold: no more than as many places as are still free.
- * So one source fills half of it at most, ten leave an eleventh, n leave one part in n + 1,
- * and whoever holds nothing yet is let in; nobody is limited while there is room.
+ * How much of a table one source may hold: no more than as many places as are still free. So one
+ * source fills half of it at most, ten leave an eleventh, n leave one part in n + 1, and a source
+ * that holds nothing yet is admitted; while there is room, nothing is limited.
  *
- * What a source holds is counted, not looked up: in two rows of cells, by a secret hash of
- * its prefix; the smaller of its two cells is what counts (a count-min sketch). It errs
- * only upwards, by what others of both cells hold. IPv4 sources are single addresses. IPv6
- * sources are counted twice: those of a /48 may hold what is free, those of a /56 half.
+ * What a source holds is counted, not looked up: in two rows of cells, by a secret hash of its
+ * prefix; the smaller of its two cells is what counts (a count-min sketch). It errs only upwards,
+ * by what others in both cells hold. IPv4 sources are single addresses. IPv6 sources are counted
+ * twice: those of a /48 may hold what is free, those of a /56 half.
  *
- * Counts belong to a table's active generation: who comes to it is counted, who leaves it
- * or has ended is not any more, and a swap begins with none.
+ * Counts belong to a table's active generation: entries that enter it are counted, those that leave
+ * or end are uncounted, and a swap begins with none.
  */
 #ifndef TG_SHARE_H
 #define TG_SHARE_H
@@ -35,8 +35,8 @@ TG_INLINE uint32_t tg_share_cell(uint64_t level, uint32_t row)
 	return (uint32_t)(level >> 32 * row);
 }
 
-/* A hash whose values nobody sees, so that two secret factors are enough to keep senders
- * from choosing who shares their cells. */
+/* A hash whose values are never visible, so that two secret factors are enough to keep senders from
+ * choosing who shares their cells. */
 TG_INLINE uint64_t tg_share_cells(uint64_t prefix, const struct tg_siphash_key *key)
 {
 	uint64_t h = (prefix + key->k0) * (key->k1 | 1);
@@ -61,7 +61,7 @@ TG_INLINE struct tg_share tg_share_of(uint64_t first, uint8_t family, const stru
 				  tg_share_cells(tg_share_prefix(first, 7) ^ key->k1, key)}};
 }
 
-/* What a cell says; one that was counted down too often says nothing. */
+/* A cell's count; one that was counted down too often counts as 0. */
 TG_INLINE uint32_t tg_share_count(uint32_t cell)
 {
 	return (int32_t)cell < 0 ? 0 : cell;
@@ -80,11 +80,10 @@ TG_INLINE bool tg_share_admits(uint32_t level, uint32_t row0, uint32_t row1, uin
 
 /* ---- who may wait for a place ---- */
 
-/* Flows that have not carried anything yet wait in a room of their own, where the newest push
- * out who was not met for longest: nobody hears of those, so what a source holds of it cannot
- * be counted. What it has brought in this tick is: cells of the same kind, whose highest byte
- * is the tick that they are of. A room of `max` is shared as a table is; but when it is used up,
- * a source that holds next to nothing is still admitted. */
+/* Flows that have not carried data yet wait in a table of their own, an LRU map, which does not
+ * report evictions, so what a source holds there cannot be counted. What it has opened in this tick
+ * can: cells of the same kind, whose highest byte is their tick. Room for `max` is shared as a
+ * table is; but when it is used up, a source that holds next to nothing is still admitted. */
 #define TG_LATELY_MASK 0xffffffU
 
 TG_INLINE uint32_t tg_lately(uint32_t cell, uint32_t tick)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * What becomes of a SYN that carries TCP-MD5 (RFC 2385) or TCP-AO (RFC 5925), once it would
- * be answered with a cookie. Nobody but the server has the key, so nobody here can distinguish a
- * genuine one from a flood's: to let them pass is to let a flood pass that has learned to
- * add eighteen bytes. So they are answered like any other, unless the service says otherwise,
- * and pass only within an allowance.
+ * What becomes of a SYN that carries TCP-MD5 (RFC 2385) or TCP-AO (RFC 5925), once it would be
+ * answered with a cookie. Only the server has the key, so a gate cannot distinguish a genuine one
+ * from a flood's: letting them pass would let any flood pass that adds eighteen bytes. So they are
+ * answered like any other, unless the service says otherwise, and pass only within an allowance.
  *
- * Must never: let a SYN pass for what it claims of itself alone.
+ * Must never: let a SYN pass only because of what it claims.
  */
 #ifndef TG_SIGNED_H
 #define TG_SIGNED_H
@@ -14,7 +13,7 @@
 #include "allowance.h"
 #include "host.h"
 
-/* True if the allowance of the service has to be asked, which uses some of it up. */
+/* True if the allowance of the service has to be checked, which uses some of it up. */
 TG_INLINE bool tg_signed_asks(uint32_t auth, uint32_t signed_cost_us)
 {
 	return (auth == TG_AUTH_MD5 || auth == TG_AUTH_AO) && signed_cost_us != TG_SIGNED_ANSWER &&

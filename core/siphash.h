@@ -18,8 +18,8 @@ struct tg_siphash {
 	uint64_t v0, v1, v2, v3;
 };
 
-/* BPF has no rotation. Of C, clang 19 makes one with more copies than it needs: this may go when the
- * ceilings of instructions (internal/bench) hold without it. */
+/* BPF has no rotation. From C, clang 19 generates one with more copies than necessary: this may go
+ * when the instruction ceilings (internal/bench) hold without it. */
 #ifdef __bpf__
 #define TG_ROTL64(x, n)                                                                            \
 	({                                                                                         \
@@ -33,7 +33,7 @@ struct tg_siphash {
 #define TG_ROTL64(x, n) ((x) << (n) | (x) >> (64 - (n)))
 #endif
 
-/* What the words of state begin as, but for the key. */
+/* The initial words of state, without the key. */
 #define TG_SIPHASH_V0 0x736f6d6570736575ULL
 #define TG_SIPHASH_V1 0x646f72616e646f6dULL
 #define TG_SIPHASH_V2 0x6c7967656e657261ULL
@@ -57,7 +57,7 @@ struct tg_siphash {
 
 /* The last word of a message holds its length in bytes in the top byte. */
 #define TG_SIPHASH_LEN(bytes) ((uint64_t)(bytes) << 56)
-/* That of two addresses and the ports. */
+/* Such a word for two addresses and the ports. */
 #define TG_TUPLE_TAIL(family, ports) ((ports) | TG_SIPHASH_LEN((family) == 4 ? 12 : 36))
 
 TG_INLINE void tg_siphash_round(struct tg_siphash *s)
@@ -97,9 +97,9 @@ TG_INLINE uint64_t tg_siphash_end(struct tg_siphash *s, uint64_t tail)
 	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
 }
 
-/* SipHash-1-3: one round a word and three at the end, half the cost. What is known of it reveals
- * neither the key nor another output; its margin is smaller, so it is for what is worth little by
- * itself: numbers of which 32 bits are shown. MACs that open connections are SipHash-2-4. */
+/* SipHash-1-3: one round a word and three at the end, half the cost. No known attack reveals the
+ * key or another output; its margin is smaller, so it is for values of low worth: numbers of which
+ * 32 bits are visible. MACs that open connections are SipHash-2-4. */
 TG_INLINE void tg_siphash13_word(struct tg_siphash *s, uint64_t m)
 {
 	s->v3 ^= m;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Strategy `cache`: half-open connections in a table of fixed size. A keyed hash
- * of addresses and ports names a bucket of eight places; a newcomer takes a free
- * place, or that of the oldest. So a SYN costs one hash and one bucket, whatever
- * arrived before it: the linear list of a listen queue is what this replaces.
+ * Strategy `cache`: half-open connections in a table of fixed size. A keyed hash of addresses and
+ * ports names a bucket of eight places; a newcomer takes a free place, or that of the oldest. So a
+ * SYN costs one hash and one bucket, whatever arrived before it, unlike the linear list of a listen
+ * queue.
  *
- * A place is a head, which says whose and how old it is, and a body. Heads of a
- * bucket share a cache line. CPUs share places without locks: a writer takes a
- * place by a compare-and-swap of its head to TG_HALFOPEN_BUSY, fills the body, and
- * sets the head; a reader reads head, body, and the head again, and believes
- * the body if the head is the same. Loads stay in order on x86-64; a plane on a
+ * A place is a head, which tells owner and age, and a body. Heads of a bucket share a cache line.
+ * CPUs share places without locks: a writer takes a place by a compare-and-swap of its head to
+ * TG_HALFOPEN_BUSY, fills the body, and sets the head; a reader reads head, body, and the head
+ * again, and trusts the body if the head is unchanged. Loads stay in order on x86-64; a plane on a
  * weaker machine must order them at tg_halfopen_still.
  *
  *    63                    36  35    32  31                       0
@@ -133,13 +132,13 @@ TG_INLINE bool tg_halfopen_still(const uint64_t *head, uint64_t was)
 	return *(const volatile uint64_t *)head == was;
 }
 
-/* Changes a head that nobody else has changed meanwhile. */
+/* Changes a head unless another CPU has changed it meanwhile. */
 TG_INLINE bool tg_halfopen_swap(uint64_t *head, uint64_t was, uint64_t is)
 {
 	return __sync_val_compare_and_swap(head, was, is) == was;
 }
 
-/* Gives a body that has been filled to its readers. */
+/* Publishes a body that has been filled. */
 TG_INLINE void tg_halfopen_publish(uint64_t *head, uint64_t is)
 {
 	TG_BARRIER();
@@ -196,13 +195,13 @@ TG_INLINE uint32_t tg_halfopen_victim(const struct tg_halfopen_bucket *b, uint32
 	return at;
 }
 
-/* True if whoever has this head may still answer: to evict it is a loss. */
+/* True if the client of this head may still answer: evicting it is a loss. */
 TG_INLINE bool tg_halfopen_lives(uint64_t head, uint32_t tick)
 {
 	return head && tg_halfopen_age(head, tick) < TG_HALFOPEN_LIFE;
 }
 
-/* True if the SYN-ACK is to be sent again by now. */
+/* True if the SYN-ACK is due to be retransmitted. */
 TG_INLINE bool tg_halfopen_is_due(uint64_t head, uint32_t tick)
 {
 	uint32_t sent = tg_halfopen_sent(head);
@@ -212,8 +211,7 @@ TG_INLINE bool tg_halfopen_is_due(uint64_t head, uint32_t tick)
 	       tg_halfopen_age(head, tick) >= ((1U << sent) - 1) * TG_HALFOPEN_SECOND;
 }
 
-/* The head once the SYN-ACK has been sent again. What was missed because nobody looked
- * for some time is not made up for. */
+/* The head after a retransmission of the SYN-ACK. Missed retransmissions are not made up for. */
 TG_INLINE uint64_t tg_halfopen_retransmit(uint64_t head, uint32_t tick)
 {
 	uint32_t i;
@@ -223,9 +221,9 @@ TG_INLINE uint64_t tg_halfopen_retransmit(uint64_t head, uint32_t tick)
 	return head;
 }
 
-/* The head of a connection that has been completed: its place is free to take and
- * nothing is sent again; but its ACK is still known, in case the plane had no room
- * for the connection this time. */
+/* The head of a connection that has been completed: its place may be taken and nothing is
+ * retransmitted; but its ACK is still accepted, in case the plane had no room for the connection
+ * this time. */
 TG_INLINE uint64_t tg_halfopen_done(uint64_t head, uint32_t tick)
 {
 	return tg_halfopen_head(head, tick - TG_HALFOPEN_LIFE, TG_HALFOPEN_SENDS);
@@ -289,8 +287,8 @@ TG_INLINE struct tg_segment tg_halfopen_answer(const struct tg_halfopen *h)
 	};
 }
 
-/* True if the ACK, which says this, completes this handshake: both numbers are
- * the very ones, and the timestamp that was agreed on is echoed (RFC 7323 3.2). */
+/* True if the ACK completes this handshake: both numbers are exact, and the timestamp, if
+ * negotiated, is echoed (RFC 7323 3.2). */
 TG_INLINE bool tg_halfopen_accepts(const struct tg_halfopen *h, const struct tg_packet *ack,
 				   const struct tg_ack *ack_info)
 {
@@ -299,8 +297,7 @@ TG_INLINE bool tg_halfopen_accepts(const struct tg_halfopen *h, const struct tg_
 		(ack_info->ts_ok && ack_info->cookie.tsval == h->isn));
 }
 
-/* True if the RST is the client's refusal of our SYN-ACK (RFC 5961 section 3: the
- * very number, nothing near it). */
+/* True if the RST is the client's refusal of our SYN-ACK (RFC 5961 section 3: the exact number). */
 TG_INLINE bool tg_halfopen_refused(const struct tg_halfopen *h, const struct tg_packet *rst)
 {
 	return (rst->flags & TG_TCP_RST) && rst->seq == h->client_isn + 1;

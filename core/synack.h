@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The answer to a SYN: an IP header without options or extension headers, a
- * TCP header, the options that client and service agree on. Written whole, with
- * whole checksums: of the SYN's own TCP checksum nothing is assumed (between
- * virtual interfaces it is often not filled in).
+ * The answer to a SYN: an IP header without options or extension headers, a TCP header, the options
+ * that client and service agree on. Written whole, with whole checksums: the SYN's own TCP checksum
+ * is not relied on (between virtual interfaces it is often not filled in).
  */
 #ifndef TG_SYNACK_H
 #define TG_SYNACK_H
@@ -56,7 +55,7 @@ TG_INLINE uint32_t tg_synack_len(const struct tg_packet *syn, const struct tg_sy
 	return tg_synack_ip_len(syn) + TG_TCP_HDR_LEN + tg_tcp_options_len(&a->options);
 }
 
-/* Turns the Ethernet header round; VLAN tags stay where they are. */
+/* Swaps the Ethernet addresses; VLAN tags stay where they are. */
 TG_INLINE void tg_ethernet_reflect(uint8_t *eth)
 {
 	uint32_t dst_hi = tg_load32(eth);

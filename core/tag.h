@@ -4,8 +4,8 @@
  * edge puts on a client's segment, and the confirmation that a server sends back.
  * docs/split-protocol.md states what they mean and when they are sent.
  *
- * A tag is a TCP option (RFC 6994, experiment 0x5447) and always the first one,
- * so that nobody searches for it:
+ * A tag is a TCP option (RFC 6994, experiment 0x5447) and always the first one, so that no search
+ * is needed:
  *
  *    0               8               16                              31
  *   +---------------+---------------+-------------------------------+
@@ -74,7 +74,7 @@
 
 enum tg_tag_what {
 	TG_TAG_SETUP = 1,   /* the edge has verified the cookie in this segment */
-	TG_TAG_PROBE = 2,   /* it has not: is this of a connection that lives? */
+	TG_TAG_PROBE = 2,   /* it has not: does this belong to a live connection? */
 	TG_TAG_CONFIRM = 3, /* only in confirmations */
 };
 
@@ -185,11 +185,10 @@ TG_INLINE enum tg_tag_result tg_tag_read(const uint8_t *at, uint32_t options_len
 	return TG_TAG_READ;
 }
 
-/* Corrects lengths and checksums of a segment into which a tag was put (`add`), or
- * from which it was taken: the bytes have been moved already. `ip` and `tcp` are
- * its headers (20 or 40, and 20 bytes may be written), `words` the tag. What was a
- * wrong checksum stays wrong. False, with nothing changed, if the lengths do not
- * allow it. */
+/* Corrects lengths and checksums of a segment into which a tag was put (`add`), or from which it
+ * was taken: the bytes have been moved already. `ip` and `tcp` are its headers (20 or 40, and 20
+ * bytes may be written), `words` the tag. A wrong checksum stays wrong. False, with nothing
+ * changed, if the lengths do not allow it. */
 TG_INLINE bool tg_tag_fix(uint8_t *ip, uint8_t *tcp, uint8_t family,
 			  const uint32_t words[TG_TAG_WORDS], bool add, uint32_t l4_len)
 {
@@ -223,7 +222,7 @@ TG_INLINE bool tg_tag_fix(uint8_t *ip, uint8_t *tcp, uint8_t family,
 	return true;
 }
 
-/* What a confirmation says: this connection lives. */
+/* A confirmation: this connection is live. */
 struct tg_confirm {
 	union tg_addr client, server;
 	uint32_t ports; /* client's low, server's high, as on the wire */

@@ -2,10 +2,9 @@
  *
  * TCP options of a handshake: parser and writer, each on a bounded cursor.
  *
- * Reading follows what Linux does (so that a connection is the same with the
- * gate and without): a lying length ends the list, what stood before it
- * counts; of an option given twice the last counts; an option of the wrong
- * length is skipped. Kinds not listed here are skipped by their length.
+ * Reading follows what Linux does (so that a connection is the same with the gate and without): an
+ * invalid length ends the list, what precedes it counts; of an option given twice the last counts;
+ * an option of the wrong length is skipped. Kinds not listed here are skipped by their length.
  *
  * Linux goes through the list a second time for TCP-MD5 and TCP-AO, and drops the
  * segment if that finds something wrong; enum tg_tcp_auth says what it finds.
@@ -26,15 +25,15 @@ enum tg_tcp_option_kind {
 	TG_TCPOPT_AO = 29,       /* RFC 5925 */
 };
 
-/* What a list says of signatures. Linux (6.7 and later; tried with 6.18 that has TCP-MD5
- * and no TCP-AO) looks only where 18 bytes are left, the length of TCP-MD5; a kernel with
- * TCP-AO looks where 5 are left. What no kernel would act on is as if it were not there. */
+/* What a list says of signatures. Linux (6.7 and later; tried with 6.18 that has TCP-MD5 and no
+ * TCP-AO) looks only where 18 bytes are left, the length of TCP-MD5; a kernel with TCP-AO looks
+ * where 5 are left. What no kernel would act on is ignored. */
 enum tg_tcp_auth {
 	TG_AUTH_NONE,      /* nothing, or nothing that a kernel looks at */
-	TG_AUTH_MD5,       /* one option, well formed: whoever has the key can judge it */
+	TG_AUTH_MD5,       /* one option, well formed: only the key's holder can verify it */
 	TG_AUTH_AO,
 	TG_AUTH_TWO_AO, /* the second where kernels without TCP-AO do not look: they ignore both */
-	TG_AUTH_MALFORMED, /* wrong length, two of them, or a length that lies: kernels drop it */
+	TG_AUTH_MALFORMED, /* wrong length, two of them, or an invalid length: kernels drop it */
 };
 
 #define TG_TCPOPT_MD5_LEN 18
@@ -55,9 +54,9 @@ struct tg_tcp_options {
 	uint8_t auth; /* enum tg_tcp_auth */
 };
 
-/* The options of one segment, copied out of it by the plane, and the bounded
- * cursor over them. Only the first `len` bytes count; the rest of the room lets
- * the longest field be read at any masked position without leaving it. */
+/* The options of one segment, copied out of it by the plane, and the bounded cursor over them. Only
+ * the first `len` bytes count; the rest of the buffer lets the longest field be read at any masked
+ * position within it. */
 #define TG_OPTIONS_ROOM 80
 struct tg_options_cursor {
 	uint8_t bytes[TG_OPTIONS_ROOM] __attribute__((aligned(8)));
@@ -199,7 +198,7 @@ TG_INLINE struct tg_tcp_options tg_tcp_options_parse(struct tg_options_cursor *c
 
 	if (c->len > TG_TCP_OPTIONS_MAX_LEN)
 		return o;
-	/* Each turn eats at least one byte. */
+	/* Each iteration consumes at least one byte. */
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
@@ -300,9 +299,8 @@ TG_INLINE bool tg_writer_put32(struct tg_writer *w, uint32_t wire, uint64_t *sum
 	return true;
 }
 
-/* Writes the options of a SYN-ACK in the order Linux uses: MSS, SACK-permitted
- * with timestamps (or two NOPs in place of either), NOP and window scale.
- * False if the room did not suffice. */
+/* Writes the options of a SYN-ACK in the order Linux uses: MSS, SACK-permitted with timestamps (or
+ * two NOPs in place of either), NOP and window scale. False if there is not enough room. */
 TG_INLINE bool tg_tcp_options_write(struct tg_writer *w, const struct tg_tcp_options *o, uint64_t *sum)
 {
 	bool ok = tg_writer_put32(w, TG_WIRE32(TG_TCPOPT_MSS, 4, o->mss >> 8, o->mss), sum);

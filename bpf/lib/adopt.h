@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Has the kernel make a connection from a verified ACK, and books what that shows on the
- * listener in hand (core/listener.h): on its socket, never on what userspace finds there
- * later, and on no other listener of the service.
+ * Has the kernel make a connection from a verified ACK, and records what that shows about this
+ * listener (core/listener.h): for its socket, never for what userspace finds there later, and for
+ * no other listener of the service.
  *
- * Must never: book anything that a frame or a cookie is the reason for.
+ * Must never: record anything that a frame or a cookie is the reason for.
  */
 #ifndef TG_BPF_ADOPT_H
 #define TG_BPF_ADOPT_H
@@ -12,7 +12,7 @@
 #include "listeners.h"
 #include "sock_fields.h"
 
-/* The MSS for the kernel, which takes none below its minimum. */
+/* The MSS for the kernel, which accepts none below its minimum. */
 static __always_inline __u16 tg_mss_adopted(__u8 family, const struct tg_agreed *agreed)
 {
 	__u16 least = tg_mss_least(family);
@@ -41,8 +41,8 @@ static __always_inline int tg_adopt(struct __sk_buff *skb, struct tcp_sock *list
 	return bpf_sk_assign_tcp_reqsk(skb, (struct sock *)listener, &attrs, sizeof(attrs));
 }
 
-/* Books a refusal on the listener that refused: the entry of the very place that its socket
- * is bound to, unless another socket is there since userspace looked. `sk` listens. */
+/* Records a refusal for the listener that refused: in the entry of the place that its socket is
+ * bound to, unless another socket has taken that place since userspace looked. `sk` listens. */
 TG_GLOBAL int tg_refusal_note(const struct tg_listener_key *at, __u64 cookie, __u32 why, __u32 isn)
 {
 	struct tg_listener_key key;
@@ -60,7 +60,7 @@ TG_GLOBAL int tg_refusal_note(const struct tg_listener_key *at, __u64 cookie, __
 		bpf_map_update_elem(&tg_listeners, &key, &fresh, BPF_NOEXIST);
 		e = bpf_map_lookup_elem(&tg_listeners, &key);
 	}
-	/* What is proven of the socket in hand holds whoever was there before. */
+	/* What is proven about this socket holds whatever was there before. */
 	if (!e || (why != TG_REFUSAL_MPTCP && !tg_listener_is(e, cookie)))
 		return 0;
 	if (why == TG_REFUSAL_MPTCP)

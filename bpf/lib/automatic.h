@@ -33,7 +33,8 @@ static __always_inline void tg_place_note(struct tg_place *p, __u64 prefix, __u3
 	p->family = family;
 }
 
-/* So many handshakes of a client's packet's tuple were completed. A function of its own for the stack. */
+/* So many handshakes of a client's packet's tuple were completed. A separate function, for the
+ * stack. */
 TG_GLOBAL int tg_auto_done(const struct tg_packet *pkt, __u32 many)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
@@ -82,7 +83,7 @@ static __always_inline __u32 tg_auto_weight(const struct tg_packet *syn,
 	return TG_SAMPLE;
 }
 
-/* A server's SYN-ACK. A function of its own for the stack. */
+/* A server's SYN-ACK. A separate function, for the stack. */
 TG_GLOBAL int tg_auto_synack(const struct tg_packet *pkt)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
@@ -131,7 +132,8 @@ static __always_inline __u32 tg_auto_weight(const struct tg_packet *syn,
 }
 #endif
 
-/* A SYN to a service in mode AUTO: 1 if it is to be answered. It is counted. A function of its own for the stack. */
+/* A SYN to a service in mode AUTO: 1 if it is to be answered. It is counted. A separate function,
+ * for the stack. */
 TG_GLOBAL int tg_auto_syn(const struct tg_packet *syn, __u32 id)
 {
 	const struct tg_host_settings *settings = tg_settings_get();

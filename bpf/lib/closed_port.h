@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The edge's memory of places where nobody listens (core/closed_port.h): maps, and the asking.
- * A service of which one is known, or suspected, says so in tg_service.closed; other services'
- * SYNs pay nothing for it. Decides nothing.
+ * The edge's memory of closed ports (core/closed_port.h): maps and look-ups. A service of which one
+ * is known, or suspected, says so in tg_service.closed; other services' SYNs pay nothing for it.
+ * Decides nothing.
  */
 #ifndef TG_BPF_CLOSED_PORT_H
 #define TG_BPF_CLOSED_PORT_H

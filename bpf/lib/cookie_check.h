@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Verifying cookies by a call instead of in line: for programs whose
- * functions have no more room on the stack (512 bytes for all that are nested),
- * which SipHash needs much of.
+ * Verifies cookies by a call instead of inline: for programs whose functions have no room left on
+ * the stack (512 bytes for all nested ones), of which SipHash needs much.
  */
 #ifndef TG_BPF_COOKIE_CHECK_H
 #define TG_BPF_COOKIE_CHECK_H
@@ -24,8 +23,8 @@ static __always_inline int tg_cookie_check_at(const struct tg_packet *pkt,
 	return key && tg_cookie_verify(pkt, ack_info->cookie, ack_info->ts_ok, epoch, key);
 }
 
-/* 1 if the cookie in `said`, which the ACK `pkt` brings, is one that this fleet has
- * made lately. The epoch's key may be missing: then none verifies. */
+/* 1 if the cookie in `said`, which the ACK `pkt` brings, was made recently by a gate of this fleet.
+ * If the epoch's key is missing, none verifies. */
 TG_GLOBAL int tg_cookie_check(const struct tg_packet *pkt, const struct tg_ack *ack_info)
 {
 	return tg_cookie_check_at(pkt, ack_info, 0);

@@ -2,7 +2,7 @@
  *
  * The edge's fast path for what looks like nearly every packet: common SYNs (core/fast_syn.h) and
  * common segments (core/fast_segment.h) from outside. Decides nothing that the slow path
- * (edge_xdp.bpf.c) would decide otherwise; everything but the plainest case is left to it.
+ * (edge_xdp.bpf.c) would decide differently; it leaves everything but the most common case to that.
  */
 #ifndef TG_BPF_EDGE_FAST_H
 #define TG_BPF_EDGE_FAST_H
@@ -21,8 +21,8 @@ static __always_inline bool tg_edge_is_mine(struct xdp_md *ctx, __u64 mac)
 }
 
 #ifdef TG_EDGE_FAST_SYN
-/* A common SYN, the fast path. XDP_ABORTED, with nothing done and nothing counted, for
- * what has to go the long one. */
+/* A common SYN, the fast path. XDP_ABORTED, with nothing done and nothing counted, for what has to
+ * take the slow path. */
 static __always_inline int tg_edge_fast_syn(struct xdp_md *ctx, __u8 family, bool ts)
 {
 	__u8 *frame = (void *)(long)ctx->data;
@@ -63,7 +63,7 @@ TG_GLOBAL int tg_edge_fast_v6(struct xdp_md *ctx, __u32 ts)
 	return ts ? tg_edge_fast_syn(ctx, 6, true) : tg_edge_fast_syn(ctx, 6, false);
 }
 
-/* XDP_ABORTED if the SYN in the frame is no common one, or has to go the slow path. */
+/* XDP_ABORTED if the SYN in the frame is no common one, or has to take the slow path. */
 static __always_inline int tg_edge_fast_any_syn(struct xdp_md *ctx)
 {
 	enum tg_fast_syn_kind kind = tg_fast_syn_kind((void *)(long)ctx->data,
@@ -79,11 +79,11 @@ static __always_inline int tg_edge_fast_any_syn(struct xdp_md *ctx)
 #define tg_edge_fast_any_syn(ctx) XDP_ABORTED
 #endif
 
-/* A common segment (core/fast_segment.h) to a service whose mode is `always`, the fast path:
- * what tg_edge_segment does with it, in protocol `plain`, without reports of offenders.
- * TG_NEXT_FORWARD, with `out` filled, for what goes on; TG_NEXT_OLDER as there; XDP_ABORTED, with
- * nothing done and nothing counted, for what has to go the slow path. The frame is read again and again: that
- * costs less than keeping what was read. */
+/* A common segment (core/fast_segment.h) to a service whose mode is `always`, the fast path: what
+ * tg_edge_segment does with it, in protocol `plain`, without reports of offenders. TG_NEXT_FORWARD,
+ * with `out` filled, for what goes on; TG_NEXT_OLDER as there; XDP_ABORTED, with nothing done and
+ * nothing counted, for what has to take the slow path. Fields are read from the frame each time:
+ * that costs less than spilling them. */
 static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 						struct tg_packet *out, __u64 back)
 {
@@ -161,8 +161,8 @@ TG_GLOBAL int tg_edge_segment_v6(struct xdp_md *ctx, struct tg_packet *out, __u6
 	return out ? tg_edge_fast_segment(ctx, 6, out, back) : XDP_ABORTED;
 }
 
-/* What looks like nearly every packet, from outside and for us. XDP_ABORTED, with nothing done
- * and nothing counted, if it is not, or has to go the slow path. */
+/* What looks like nearly every packet, from outside and for us. XDP_ABORTED, with nothing done and
+ * nothing counted, if it is not, or has to take the slow path. */
 static __always_inline int tg_edge_fast(struct xdp_md *ctx, const struct tg_proxy_settings *ports,
 					const struct tg_edge_port *port, struct tg_packet *out)
 {

@@ -96,8 +96,8 @@ static __always_inline const struct tg_edge_settings *tg_edge_get(void)
 	return bpf_map_lookup_elem(&tg_edge, &zero);
 }
 
-/* The generations that know the flow. A flow of which one partition knows nothing costs
- * one cache line, not three. */
+/* The generations that know the flow. A flow that one partition does not have costs one cache line,
+ * not three. */
 static __always_inline __u32 tg_bloom_look(const struct tg_bloom_at *at)
 {
 	__u32 known = (1U << TG_BLOOM_GENERATIONS) - 1, i;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * What the edge's slow path (edge_xdp.bpf.c) and its fast path (edge_fast.h) do alike: verify,
- * ask the allowance, refresh, set TTLs. Decides nothing that core/edge.h decides.
+ * What the edge's slow path (edge_xdp.bpf.c) and its fast path (edge_fast.h) share: verify, take
+ * from the allowance, refresh, set TTLs. Decides nothing that core/edge.h decides.
  */
 #ifndef TG_BPF_EDGE_STEPS_H
 #define TG_BPF_EDGE_STEPS_H
@@ -29,15 +29,15 @@
 
 /* What the functions below leave to the program itself, beside TG_NEXT_TAG. */
 #define TG_NEXT_FORWARD 0x200
-#define TG_NEXT_OLDER 0x300 /* ask again, for cookies of two epochs more: core/keys.h */
-#define TG_EDGE_OLDER 4    /* that is being done; beside enum tg_edge_port's flags */
+#define TG_NEXT_OLDER 0x300 /* call again, for cookies of two more epochs: core/keys.h */
+#define TG_EDGE_OLDER 4    /* that call; beside enum tg_edge_port's flags */
 #define TG_NEXT_CHALLENGE                                                                          \
 	0x400 /* a SYN for the server's stack to challenge, within the allowance */
 #define TG_NEXT_DROP 0x500 /* plus enum tg_counter */
-#define TG_EDGE_ANSWER 8        /* there is none left of it: answer */
+#define TG_EDGE_ANSWER 8        /* the allowance is used up: answer */
 
-/* Of a packet that the filter does not know, and what it says: does it carry a cookie, of the
- * epochs `back` before the two that its parity bit distinguishes? */
+/* Whether a packet that the filter does not know carries a cookie, of the epochs `back` before the
+ * two that its parity bit distinguishes? */
 static __always_inline enum tg_edge_finding tg_edge_verify(const struct tg_packet *pkt,
 							   const struct tg_ack *ack,
 							   const struct tg_host_settings *settings,
@@ -50,7 +50,7 @@ static __always_inline enum tg_edge_finding tg_edge_verify(const struct tg_packe
 	key = tg_key_find(settings, epoch);
 	if (TG_LIKELY(key))
 		return tg_edge_is_ours(pkt, ack, epoch, key) ? TG_EDGE_VERIFIED : TG_EDGE_UNKNOWN;
-	/* Its SYN was the server's own to answer, so it cannot be ours to refuse. */
+	/* Its SYN was left to the server, so this edge must not refuse it. */
 	if (settings->stale_keys == TG_STALE_PASS && !tg_key_find(settings, now))
 		return TG_EDGE_NO_KEY;
 	return TG_EDGE_UNKNOWN;

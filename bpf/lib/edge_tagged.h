@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The edge's side of the `tagged` protocol (docs/split-protocol.md): what it would
- * put into its filter after verifying, it tags instead; what it would leave to the
- * server unknown, it sends as a probe; and it puts flows into the filter when the
- * server confirms them.
+ * The edge's side of the `tagged` protocol (docs/split-protocol.md): where the plain protocol puts
+ * a flow into the filter after verifying, it tags the segment; what it forwards as unknown, it
+ * sends as a probe; and it puts flows into the filter when the server confirms them.
  *
  * Must never: change a segment of a flow that the filter knows.
  */
@@ -126,9 +125,9 @@ TG_GLOBAL int tg_edge_tag(struct xdp_md *ctx, struct tg_packet *pkt, __u32 what)
 	return 0;
 }
 
-/* A UDP datagram from the servers' side: if it is a confirmation for us, its flow is
- * known from now on, and the datagram has done its work. `type` is what the frame
- * says follows. True if it was one. */
+/* A UDP datagram from the servers' side: if it is a confirmation for this edge, its flow is known
+ * from now on, and the datagram is consumed. `type` is what the frame says follows. True if it was
+ * one. */
 TG_GLOBAL int tg_confirm_take(struct xdp_md *ctx, __u32 l3_off)
 {
 	const struct tg_tagged_settings *tagged = tg_tagged_get();

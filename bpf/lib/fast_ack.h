@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The fast path of host_tc.bpf.c for ACKs that look like nearly all (core/fast_segment.h):
- * those of live connections, which go on, and those of a flood, which the final ACK check drops.
- * Decides nothing that the slow path would decide otherwise; what carries a cookie is left to
- * it, and so is everything but the plainest case.
+ * The fast path of host_tc.bpf.c for ACKs that look like nearly all (core/fast_segment.h): those of
+ * live connections, which go on, and those of a flood, which the final ACK check drops. Decides
+ * nothing that the slow path would decide differently; it leaves to that what carries a cookie, and
+ * everything but the most common case.
  */
 #ifndef TG_BPF_FAST_ACK_H
 #define TG_BPF_FAST_ACK_H
@@ -14,8 +14,8 @@
 /* Nothing done and nothing counted: it takes another path. Neither TCX_NEXT nor TCX_DROP. */
 #define TG_NEXT_LONG 0x100
 
-/* `family` is a constant at each call. The frame is read again and again: that costs less
- * than keeping what was read. */
+/* `family` is a constant at each call. Fields are read from the frame each time: that costs less
+ * than spilling them. */
 static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 {
 	const __u8 *frame = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;

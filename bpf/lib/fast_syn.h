@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The fast path for the SYNs of core/fast_syn.h: what an XDP program does with them
- * before it looks at a packet in full. Decides nothing that the slow path would decide
- * otherwise; everything but the plainest case is left to it.
+ * The fast path for the SYNs of core/fast_syn.h: what an XDP program does with them before it looks
+ * at a packet in full. Decides nothing that the slow path would decide differently; it leaves
+ * everything but the most common case to that.
  */
 #ifndef TG_BPF_FAST_SYN_H
 #define TG_BPF_FAST_SYN_H

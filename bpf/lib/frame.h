@@ -13,8 +13,8 @@
 #include "kernel.h"
 #include "../../core/packet.h"
 
-/* The link header, which stays where the frame begins: Ethernet with two VLAN tags. What
- * is behind it is the caller's to write. */
+/* The link header, which stays at the frame's beginning: Ethernet with two VLAN tags. The caller
+ * writes what follows. */
 #define TG_FRAME_KEPT_LEN (TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN)
 
 /* Makes the frame `len` bytes long; the caller reads its ends again. False: no room, and

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * What the host gate's programs do with their maps: count, find a service, find
- * the epoch's key, ask and feed the socket filter, look a socket up.
+ * What the host gate's programs do with their maps: count, find a service, find the epoch's key,
+ * query and update the socket filter, look up a socket.
  */
 #ifndef TG_BPF_GATE_H
 #define TG_BPF_GATE_H
 
 #include "maps.h"
 
-/* The coarse clock: its tick (1-10 ms) is nothing beside an epoch, and it costs
- * a tenth of the fine one. Tracing programs have only the fine one. */
+/* The coarse clock: its tick (1-10 ms) is negligible against an epoch, and it costs a tenth of the
+ * fine one. Tracing programs have only the fine one. */
 #ifndef TG_CLOCK_NS
 #define TG_CLOCK_NS bpf_ktime_get_coarse_ns
 #endif

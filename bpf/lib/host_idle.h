@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Whether a host translates any connection at this moment. Nearly none does at nearly any: then
- * its packets are looked at no further.
+ * Whether a host translates any connection at this moment. Most hosts never do: then its packets
+ * are not examined further.
  *
  * Must never: say no while an entry of the table is in use.
  */
@@ -10,8 +10,9 @@
 
 #include "server_maps.h"
 
-/* On skb->mark, while a packet waits for the stack's answer to its SYN: this, and how often it has been
- * at the end of the queue. A mark of such a value from elsewhere would be cleared, no more. */
+/* On skb->mark, while a packet waits for the stack's answer to its SYN: this, and how often it has
+ * been at the end of the queue. A mark of such a value from elsewhere would be cleared, with no
+ * other effect. */
 #define TG_MARK_WAITS 0x74677340U
 #define TG_MARK_TURNS_MAX 12U
 

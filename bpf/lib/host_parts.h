@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The parts of the host gate at TC ingress, where it also translates: host_translate.bpf.c is
- * what the kernel calls. It has the segments of translated connections, and leaves all others
- * to host_tc.bpf.c, which gives a verified ACK back that cannot be adopted.
+ * The parts of the host gate at TC ingress, where it also translates: host_translate.bpf.c is what
+ * the kernel calls. It handles the segments of translated connections, and leaves all others to
+ * host_tc.bpf.c, which returns a verified ACK that cannot be adopted.
  *
- * Must never: be filled in another order than the parts are attached in (internal/plane).
+ * Must never: be filled in an order other than that in which the parts are attached
+ * (internal/plane).
  */
 #ifndef TG_BPF_HOST_PARTS_H
 #define TG_BPF_HOST_PARTS_H
@@ -17,8 +18,8 @@ enum tg_part {
 	TG_PARTS,
 };
 
-/* On skb->mark, between the two: a connection that was adopted in vain; and the lowest bit, if
- * that was nothing that its client had a hand in. */
+/* On skb->mark, between the two: a connection whose adoption failed; and the lowest bit, if its
+ * client cannot have caused that. */
 #define TG_MARK_UNPROVEN 0x74677570U
 #define TG_MARK_EVIDENCE 1U
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * ICMP errors about translated connections: the header that they quote is
- * translated back, or path MTU discovery ends at this machine (RFC 5508 says the
- * same to NATs). A quoted TCP checksum stays as it is; nobody looks at it.
+ * ICMP errors about translated connections: the header that they quote is translated back, or path
+ * MTU discovery ends at this machine (RFC 5508 says the same to NATs). A quoted TCP checksum stays
+ * as it is; nobody checks it.
  *
- * Must never: know where a flow comes from; it is handed one.
+ * Must never: know where a flow comes from; the caller passes one.
  */
 #ifndef TG_BPF_ICMP_H
 #define TG_BPF_ICMP_H

@@ -9,9 +9,9 @@
 #include "ctx.h"
 #include "gate.h"
 
-/* What the kernel's helper sums at once, at most; and how often we ask it: nobody sends a SYN,
- * or completes a handshake, with a segment of more than 10,240 bytes. (At TC, what GRO has put together,
- * or nobody has cut yet, is not summed.) */
+/* The most that the kernel's helper sums at once, and how often it is called: no client sends a
+ * SYN, or completes a handshake, with a segment of more than 10,240 bytes. (At TC, what GRO has put
+ * together, or nobody has cut yet, is not summed.) */
 #define TG_SUM_ROOM 512
 #define TG_SUM_STEPS 20
 
@@ -48,7 +48,7 @@ static __always_inline __s64 tg_sum_bytes(TG_CTX *ctx, struct tg_sum_room *room,
 #ifdef TG_SKB
 /* True if the checksum, which is the pseudo-header's sum, was left to the NIC by a sender on this
  * machine: then the kernel takes the segment, and from a wire it would not. Only the kernel knows,
- * and it shows by what it corrects: nothing that is still to be summed. */
+ * and one can tell by what its helper corrects: nothing that is still to be summed. */
 static __always_inline bool tg_sum_is_left(struct __sk_buff *skb, __u32 at, __u16 field)
 {
 	__u16 is = field;

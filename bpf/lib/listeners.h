@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The listeners that a gate knows of (core/listener.h), for those services whose
- * addresses and ports are not all alike, and a bell that makes userspace look again
- * before its next regular look.
+ * The listeners that a gate knows of (core/listener.h), for those services whose addresses and
+ * ports are not all alike, and a notification that makes userspace look before its next regular
+ * interval.
  *
- * Must never: ring twice before userspace has answered the bell.
+ * Must never: notify twice before userspace has looked.
  */
 #ifndef TG_BPF_LISTENERS_H
 #define TG_BPF_LISTENERS_H
@@ -38,7 +38,7 @@ struct {
 	__uint(max_entries, 4096);
 } tg_bell SEC(".maps");
 
-/* 1: the bell has been rung; userspace takes it back before it looks. */
+/* 1: userspace has been notified; it clears this before it looks. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -96,7 +96,7 @@ TG_GLOBAL int tg_listener_try(const struct tg_listener_key *at)
 	return !e || tg_listener_tries(e, TG_CLOCK_NS());
 }
 
-/* A socket has come of an adoption at a place. */
+/* An adoption at a place has produced a socket. */
 TG_GLOBAL int tg_listener_made(const struct tg_listener_key *at)
 {
 	struct tg_listener_entry *e = at ? tg_listener_entry_at(at) : 0;
@@ -106,8 +106,8 @@ TG_GLOBAL int tg_listener_made(const struct tg_listener_key *at)
 	return 0;
 }
 
-/* None has come of an adoption, and one when it was translated; `client` tells one client from the
- * next. 1 if that changes how connections are taken over there. */
+/* An adoption has produced none, and its translation has; `client` distinguishes clients. 1 if that
+ * changes how connections are taken over there. */
 TG_GLOBAL int tg_listener_fails(const struct tg_listener_key *at, __u32 client)
 {
 	struct tg_listener_entry *e = at ? tg_listener_entry_at(at) : 0;
@@ -120,8 +120,8 @@ static __always_inline enum tg_listener tg_listener_of(const struct tg_service *
 						       const struct tg_packet *pkt)
 {
 	enum tg_listener listener = tg_service_listener(svc, pkt->family);
-	/* Not the packet itself: what is given to a function stands in memory from the
-	 * program's first instruction on, and the fast path of a SYN would pay for that. */
+	/* Not the packet itself: what is passed to a function is kept in memory from the program's
+	 * first instruction on, and the fast path of a SYN would pay for that. */
 	struct tg_listener_key at;
 
 	if (TG_LIKELY(listener != TG_LISTENER_VARIES))

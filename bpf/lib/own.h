@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Which frames this machine would take for its own: by destination MAC address and interface,
- * and by the local addresses of its routing tables. Userspace fills the maps; where it has
- * not (settings.only_own is 0), everything is ours.
+ * Which frames this machine would accept as its own: by destination MAC address and interface, and
+ * by the local addresses of its routing tables. Userspace fills the maps; where it has not
+ * (settings.only_own is 0), every frame counts as ours.
  *
- * Must never: be asked about anything but SYNs.
+ * Must never: be called for anything but SYNs.
  */
 #ifndef TG_BPF_OWN_H
 #define TG_BPF_OWN_H
@@ -15,7 +15,7 @@
 #define TG_OWN_SLOTS 64
 #define TG_OWN_NO_GATEWAY (~0ULL)
 
-/* An interface: what it, its master and what is built upon it are addressed by. */
+/* An interface: the addresses of the interface, its master and the devices on top of it. */
 struct tg_own_port {
 	__u64 macs[TG_OWN_MACS]; /* first byte lowest; the rest repeat the first */
 	/* IPv4, IPv6: the MAC address from which SYNs are answered there, without a look at routes: of the
@@ -85,7 +85,7 @@ static __always_inline bool tg_own_slot_has(const struct tg_own_addrs *own, cons
 	return own->v6[slot][0] == a->d[0] && own->v6[slot][1] == a->d[1];
 }
 
-/* What is plain to see of a common SYN. */
+/* What can be decided at once about a common SYN. */
 enum tg_own_plain {
 	TG_OWN_UNCLEAR, /* the slow path knows more */
 	TG_OWN_PLAINLY, /* it is ours */

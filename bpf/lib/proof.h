@@ -11,7 +11,7 @@
  * For that they must be undecided at the same time, a few microseconds, and agree in 14 bits
  * that are a MAC's.
  *
- * Must never: hold a RST back of a connection whose socket was there.
+ * Must never: withhold a RST of a connection that had a socket.
  */
 #ifndef TG_BPF_PROOF_H
 #define TG_BPF_PROOF_H

@@ -3,12 +3,11 @@
  * Sources whose address a handshake has proven, and what they do since: the daemon
  * reads it and reports those that exceed a limit to a filter manager (docs/upstream.md).
  *
- * A table of fixed size without chains: a slot belongs to one pair of source and
- * destination, and goes to another when that one has made as many handshakes more
- * than its owner, at most TG_PROVEN_CREDIT_MAX (Misra and Gries' frequent items, a
- * slot each). So who makes most of them is found, whoever else comes. Each CPU has
- * a table of its own: nothing is locked, and nothing is torn but for a reader, who
- * has `turn_before` and `turn_after` to see it by.
+ * A table of fixed size without chains: a slot belongs to one pair of source and destination, and
+ * passes to another when that one has made as many more handshakes than its owner, at most
+ * TG_PROVEN_CREDIT_MAX (Misra and Gries' frequent items, a slot each). So the most active pair is
+ * found, whatever else arrives. Each CPU has a table of its own: nothing is locked, and only a
+ * reader can see torn values, which `turn_before` and `turn_after` reveal.
  *
  * Must never: take a slot for a segment whose source may be forged.
  */
@@ -21,7 +20,7 @@
 #define TG_PROVEN_CREDIT_MAX 64
 
 struct tg_proven {
-	__u64 turn_before; /* counts owners of the slot; differs from turn_after while one moves in */
+	__u64 turn_before; /* counts owners of the slot; differs from turn_after while the owner changes */
 	__u64 src[2], dst[2]; /* as union tg_addr */
 	__u32 handshakes; /* of this owner */
 	__u32 unmarked; /* of those, came without the true-source codepoint */
@@ -75,7 +74,7 @@ TG_GLOBAL int tg_proven_note(const struct tg_packet *pkt, __u32 invalid)
 	if (p->src[0] != pkt->src.d[0] || p->src[1] != pkt->src.d[1] ||
 	    p->dst[0] != pkt->dst.d[0] || p->dst[1] != pkt->dst.d[1] || p->family != pkt->family) {
 		if (invalid)
-			return 0; /* nobody has proven that address here */
+			return 0; /* that address has not been proven here */
 		if (p->credit) {
 			p->credit--;
 			return 0;

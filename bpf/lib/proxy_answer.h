@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * What the proxy's XDP program does with a packet to a service that belongs to
- * no flow: SYNs are answered or forwarded, ACKs and RSTs are what gets a client
- * whitelisted or connected. What is neither goes to the server as it came: it may
- * be of a connection that is older than this proxy.
+ * What the proxy's XDP program does with a packet to a service that belongs to no flow: SYNs are
+ * answered or forwarded, ACKs and RSTs whitelist or connect a client. Anything else goes to the
+ * server unchanged: it may belong to a connection that is older than this proxy.
  */
 #ifndef TG_BPF_PROXY_ANSWER_H
 #define TG_BPF_PROXY_ANSWER_H
@@ -14,8 +13,8 @@
 #include "proxy_closed.h"
 #include "signed.h"
 
-/* Turns the SYN into a SYN-ACK with a cookie and sends it back: under `cookie`, or
- * under `auth-cookie`, where it matters little what a connection agrees on that is reset. */
+/* Turns the SYN into a SYN-ACK with a cookie and sends it back: under `cookie`, or under
+ * `auth-cookie`, where the options matter little, because the connection is reset. */
 TG_GLOBAL int tg_cookie_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
 	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
@@ -70,7 +69,7 @@ lost:
 	return XDP_DROP;
 }
 
-/* A SYN under an auth strategy: forwarded if its source has proven itself. */
+/* A SYN under an auth strategy: forwarded if its source is verified. */
 TG_GLOBAL int tg_auth_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
 	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
@@ -129,8 +128,7 @@ static __always_inline bool tg_noflow_verify(struct xdp_md *ctx, const struct tg
 	return tg_noflow_read_ack(ctx, ack, ack_info, window) && tg_cookie_check(ack, ack_info);
 }
 
-/* Puts the client on the whitelist and resets what it believes to be a
- * connection, so that it comes again. */
+/* Whitelists the client and resets what it considers a connection, so that it retries. */
 static __always_inline int tg_auth_accept(struct xdp_md *ctx, const struct tg_proxy_settings *proxy,
 					  const struct tg_packet *ack, __u64 source, bool reset,
 					  struct tg_counter_row *row)

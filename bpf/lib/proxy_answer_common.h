@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * What the answers of all strategies share: reading the packet in hand, opening a
- * flow, and what becomes of packets that nobody knows.
+ * What the answers of all strategies share: reading the packet, opening a flow, and what becomes of
+ * packets without a flow.
  */
 #ifndef TG_BPF_PROXY_ANSWER_COMMON_H
 #define TG_BPF_PROXY_ANSWER_COMMON_H
@@ -9,14 +9,13 @@
 #include "proxy_forward.h"
 #include "intact.h"
 
-/* What is left to the program itself: the stacks of nested functions add up,
- * and a program has 512 bytes. */
+/* What is left to the program itself: the stacks of nested functions add up to at most 512 bytes. */
 enum tg_next {
 	TG_NEXT_SETUP_CLIENT = 16,
 	TG_NEXT_SETUP_SERVER,
 	TG_NEXT_CASE,
 	TG_NEXT_OTHER,
-	TG_NEXT_PROBE, /* the same once more, with the packet taken for a window probe */
+	TG_NEXT_PROBE, /* the same once more, treating the packet as a window probe */
 	TG_NEXT_AUTH_SYN,
 	TG_NEXT_CHALLENGE,
 	TG_NEXT_COOKIE_SYN,
@@ -74,7 +73,7 @@ static __always_inline bool tg_noflow_read_ack(struct xdp_md *ctx, const struct 
 	return true;
 }
 
-/* False, and counted, if the packet, which would make us remember something, is not intact. */
+/* False, and counted, if the packet, for which state would be stored, is not intact. */
 static __always_inline bool tg_noflow_intact(struct xdp_md *ctx, const struct tg_packet *pkt,
 					     struct tg_counter_row *row)
 {

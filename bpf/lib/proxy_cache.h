@@ -54,7 +54,7 @@ static __always_inline __u32 tg_cache_keep(struct xdp_md *ctx, const struct tg_p
 	return slot;
 }
 
-/* Answers a SYN out of the cache, in which it is put if it is not there. */
+/* Answers a SYN from the cache, inserting it if needed. */
 TG_GLOBAL int tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
 	struct tg_counter_row *row = tg_counter_row_get(id);
@@ -82,7 +82,7 @@ TG_GLOBAL int tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u3
 	slot = tg_halfopen_find(b, hash, syn, &head);
 	if (slot < TG_HALFOPEN_WAYS && b->halfopens[slot].client_isn == syn->seq) {
 		tg_count(row, TG_COUNT_cache_known);
-		if (tg_halfopen_sent(head) < TG_HALFOPEN_SENDS) /* its asking was one of the times */
+		if (tg_halfopen_sent(head) < TG_HALFOPEN_SENDS) /* this retransmission counts */
 			tg_halfopen_swap(&b->heads[slot], head, head + TG_HALFOPEN_SENT_ONE);
 	} else {
 		slot = tg_cache_keep(ctx, syn, b, hash, slot, head, id, &offered, row);
@@ -101,7 +101,7 @@ TG_GLOBAL int tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u3
 	return XDP_TX;
 }
 
-/* An ACK or a RST under `cache`, or a SYN-ACK that nobody asked for. */
+/* An ACK or a RST under `cache`, or an unsolicited SYN-ACK. */
 TG_GLOBAL int tg_cache_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id)
 {
 	struct tg_counter_row *row = tg_counter_row_get(id);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The proxy's memory of places where nobody listens (core/closed_port.h): what the servers of
- * translated connections have refused. SYNs to these go on to the server, which refuses them, so
- * that clients hear what they would without this box. A service of which one is known says so in
+ * The proxy's memory of closed ports (core/closed_port.h): what the servers of translated
+ * connections have refused. SYNs to these are forwarded to the server, which refuses them, so that
+ * clients get the same answer as without the proxy. A service of which one is known says so in
  * tg_service.closed; other services' SYNs pay nothing for it. Decides nothing.
  */
 #ifndef TG_BPF_PROXY_CLOSED_H
@@ -93,7 +93,7 @@ TG_GLOBAL int tg_refused_syn(const struct tg_packet *syn, __u32 id)
 	d = tg_closed_syn(e, &place, syn, a, now_ns);
 	tg_count(row, d.counter);
 	if (d.verdict == TG_PASS && *until < e->until_ns)
-		*until = e->until_ns; /* refusals have been heard since */
+		*until = e->until_ns; /* there have been refusals since */
 	return d.verdict;
 }
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The fast path of common SYNs (fast_syn.h) under the proxy's strategies. What it
- * leaves to the slow path: sources that are on the whitelist, tuples that may have a
- * connection or a place in the cache, servers that are not known to agree to every
- * option.
+ * The fast path of common SYNs (fast_syn.h) under the proxy's strategies. It leaves to the slow
+ * path: whitelisted sources, tuples that may have a connection or a place in the cache, servers
+ * that are not known to agree to every option.
  */
 #ifndef TG_BPF_PROXY_FAST_SYN_H
 #define TG_BPF_PROXY_FAST_SYN_H

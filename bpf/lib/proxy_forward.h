@@ -10,7 +10,7 @@
 #include "proxy_tables.h"
 #include "translate.h"
 
-/* Moves a flow that has ended, or has not after all, to where it belongs. */
+/* Moves a flow that has ended, or turned out not to have, to its place. */
 TG_GLOBAL int tg_flow_move(const struct tg_packet *pkt, __u32 dir, __u32 turn)
 {
 	struct tg_counter_row *row;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The maps of the proxy, beside those that it shares with the host gate. Flows
- * and whitelist are swap-out maps: slot 0 of the outer map is `active`, slot 1
- * `history`. Whoever is met in history is moved to active; a swap puts active
- * into history's place and a new map into active's, and what was in history
- * and not met since is gone. No map is ever walked.
+ * The maps of the proxy, beside those that it shares with the host gate. Flows and whitelist are
+ * swap-out maps: slot 0 of the outer map is `active`, slot 1 `history`. An entry that is found in
+ * history moves to active; a swap puts active into history's place and a new map into active's, and
+ * what was in history and has not been found since is gone. No map is ever walked.
  */
 #ifndef TG_BPF_PROXY_MAPS_H
 #define TG_BPF_PROXY_MAPS_H
@@ -57,8 +56,8 @@ struct {
 	__type(value, struct tg_proxy_service);
 } tg_strategies SEC(".maps");
 
-/* What servers answer, core/servers.h. Written only for servers of clients that
- * have verified, so no flood of SYNs pushes anybody out. */
+/* What servers answer, core/servers.h. Written only for servers of clients that have verified, so a
+ * flood of SYNs evicts nothing. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, TG_SERVERS_MAX);
@@ -115,8 +114,8 @@ struct {
 	__array(values, struct tg_flows6_inner);
 } tg_flows6 SEC(".maps");
 
-/* Flows that have no place of their own: in set-up, or without anything carried yet, or half
- * closed since the last swap, or refused one. Who was not met for longest makes room. Userspace sets the
+/* Flows without a place of their own: in set-up, or that have carried no data yet, or half closed
+ * since the last swap, or refused one. The least recently used makes room. Userspace sets the
  * number of entries. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -147,7 +146,7 @@ struct {
 	__type(value, struct tg_flow);
 } tg_closed6 SEC(".maps");
 
-/* Whitelisted sources, a table for each family: who has not been met for longest makes room. */
+/* Whitelisted sources, a table for each family: the least recently used makes room. */
 struct tg_white_inner {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);

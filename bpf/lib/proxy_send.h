@@ -3,9 +3,9 @@
  * How the proxy's XDP program sends: where a packet leaves, and the
  * segments that it makes itself.
  *
- * A router asks the kernel's FIB. What the FIB cannot send (a neighbour to be
- * resolved, a VLAN device, a tunnel, a packet for the box itself) goes on to the
- * kernel, which routes it as it would without us. A bridge has two ports.
+ * A router asks the kernel's FIB. What the FIB cannot send (an unresolved neighbour, a VLAN device,
+ * a tunnel, a packet for this machine) goes to the kernel, which routes it as it would without us.
+ * A bridge has two ports.
  */
 #ifndef TG_BPF_PROXY_SEND_H
 #define TG_BPF_PROXY_SEND_H
@@ -126,7 +126,8 @@ TG_GLOBAL int tg_route_back(struct xdp_md *ctx, const struct tg_packet *pkt)
 		__builtin_memcpy(fib.ipv6_src, pkt->dst.w, 16);
 		__builtin_memcpy(fib.ipv6_dst, pkt->src.w, 16);
 	}
-	/* A server that is down has no neighbour entry, which is when others answer for it. */
+	/* A server that is down has no neighbour entry, and that is when others might answer in its
+	 * name. */
 	if (bpf_fib_lookup(ctx, &fib, sizeof(fib), BPF_FIB_LOOKUP_SKIP_NEIGH) !=
 	    BPF_FIB_LKUP_RET_SUCCESS)
 		return 0;

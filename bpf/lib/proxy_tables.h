@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Look-ups, insertions and second chances in the proxy's swap-out maps. A new flow
- * waits among those that yield to newcomers until it carries something; then it gets
- * a place of its own. One that finds no place goes on waiting: who is met stays.
+ * Look-ups, insertions and second chances in the proxy's swap-out maps. A new flow waits among
+ * those that yield to newcomers until it carries something; then it gets a place of its own. One
+ * that finds no place goes on waiting: entries in use stay.
  */
 #ifndef TG_BPF_PROXY_TABLES_H
 #define TG_BPF_PROXY_TABLES_H
@@ -73,7 +73,7 @@ static __always_inline __u32 tg_share_read(__u32 at)
 	return cell ? *(volatile __u32 *)cell : 0;
 }
 
-/* A flow has come to the active table, or has left it (n is then -1). `first`: as tg_share_of has it. */
+/* A flow has come to the active table, or has left it (n is then -1). `first`: as in tg_share_of. */
 TG_GLOBAL int tg_share_count_flow(__u64 first, __u32 family, __u32 n)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
@@ -135,8 +135,8 @@ static __always_inline void tg_lately_note(__u32 at, __u32 tick, int by)
 		*cell = tg_lately_add(*cell, tick, by);
 }
 
-/* A client (`first`: as tg_share_of has it) has brought a flow that waits, or (`by` -1) one of
- * those does not wait any more. */
+/* A client (`first`: as in tg_share_of) has opened a flow that waits, or (`by` -1) one of those no
+ * longer waits. */
 TG_GLOBAL int tg_lately_count(__u64 first, __u32 family, int by)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
@@ -156,7 +156,7 @@ TG_GLOBAL int tg_lately_count(__u64 first, __u32 family, int by)
 	return 0;
 }
 
-/* 1 if the client whose packet that is may bring one more flow. */
+/* 1 if the client whose packet that is may open one more flow. */
 TG_GLOBAL int tg_lately_is_due(const struct tg_packet *pkt)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();

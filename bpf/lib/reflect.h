@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * This CPU's share of what each source prefix is answered (core/reflect.h). Costs one comparison where there
- * is no limit.
+ * This CPU's share of the answers to each source prefix (core/reflect.h). Costs one comparison
+ * where there is no limit.
  */
 #ifndef TG_BPF_REFLECT_H
 #define TG_BPF_REFLECT_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Server role: a verified ACK meets a socket of an earlier connection of the same
- * addresses and ports. Behind an edge no SYN comes that would end it (RFC 9293
- * section 3.10.7.4, RFC 6191), so it is ended here: the kernel is shown a RST with
- * exactly the sequence number that it expects next, and then the ACK, which meets the
- * listener. A RST is safe as a SYN is not: the kernel would keep a request of it.
+ * Server role: a verified ACK meets a socket of an earlier connection of the same addresses and
+ * ports. Behind an edge no SYN comes that would end it (RFC 9293 section 3.10.7.4, RFC 6191), so it
+ * is ended here: the kernel is shown a RST with exactly the sequence number that it expects next,
+ * and then the ACK, which meets the listener. A RST is safe where a SYN is not: of a SYN the kernel
+ * would keep a request.
  *
  * (net.ipv4.tcp_rfc1337 must be 0, as it is by default: else TIME-WAIT ignores RSTs.)
  */
@@ -22,15 +22,15 @@ enum tg_meeting {
 	TG_MEETS_OLD,
 };
 
-/* An ACK that repeats the beginning of a connection lies this close behind the end of
- * it, in both directions: what is acknowledged with a cookie of the last two epochs
- * and longer than this, and repeated after all has been closed, is taken for new, and
- * its client, which knows of nothing, resets it. A new connection is taken for a
- * repetition with a chance of 2^-16, if its client chooses ISNs at random. */
+/* An ACK that repeats the beginning of a connection lies this close behind the end of it, in both
+ * directions: what is acknowledged with a cookie of the last two epochs and longer than this, and
+ * repeated after the connection has been closed, counts as new, and its client, which does not know
+ * it, resets it. A new connection is taken for a repetition with a chance of 2^-16, if its client
+ * chooses ISNs at random. */
 #define TG_REPEAT_MAX (1U << 24)
 
-/* Who has guessed a cookie that is weak (core/cookie_strength.h) shall not end a live
- * connection by it, only what is ending anyway. */
+/* A guessed weak cookie (core/cookie_strength.h) must not end a live connection, only one that is
+ * ending anyway. */
 static __always_inline bool tg_state_is_ending(__u32 state)
 {
 	return state == BPF_TCP_FIN_WAIT2 || state == BPF_TCP_LAST_ACK || state == BPF_TCP_CLOSING;

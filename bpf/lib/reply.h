@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The kernel's rules, routes and neighbours, as userspace keeps them in maps, and what they
- * say about the answer to a SYN (core/reply.h). bpf_fib_lookup would ask the kernel itself, but
- * it does nothing on interfaces that do not forward, as hosts' do not.
+ * The kernel's rules, routes and neighbours, as userspace mirrors them in maps, and where they send
+ * the answer to a SYN (core/reply.h). bpf_fib_lookup would ask the kernel itself, but it does
+ * nothing on interfaces that do not forward, as hosts' do not.
  *
- * Must never: decide; be asked about anything but SYNs that would be answered.
+ * Must never: decide; be called for anything but SYNs that would be answered.
  */
 #ifndef TG_BPF_REPLY_H
 #define TG_BPF_REPLY_H
@@ -143,7 +143,7 @@ TG_GLOBAL __u64 tg_reply_to(const struct tg_reply_ask *ask)
 	at = ask->ifindex;
 	port = bpf_map_lookup_elem(&tg_reply_ports, &at);
 	if (!port || !port->segment)
-		return 0; /* nothing is known of this machine's routes */
+		return 0; /* this machine's routes are not known */
 	if (ask->family == 6 &&
 	    (ask->src.w[0] & TG_WIRE32(0xff, 0xc0, 0, 0)) == TG_WIRE32(0xfe, 0x80, 0, 0))
 		return 0; /* a link-local client is where its SYN came from */

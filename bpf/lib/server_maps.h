@@ -10,8 +10,8 @@
 #define TG_WITHOUT_SOCKETS
 #include "tag_keys.h"
 
-/* A function of its own, so that the verifier does not follow every way through it as
- * often as it may be tried. */
+/* A separate function, so that the verifier does not follow every path through it at each place
+ * where it is called. */
 struct tg_split;
 int tg_split_try(struct tg_split *e, const struct tg_packet *pkt, __u32 dir);
 #define TG_SPLIT_TRACK_ONCE tg_split_try
@@ -69,7 +69,7 @@ struct {
 struct tg_edge_address {
 	__u32 v4;
 	__u32 v6[4];
-	__u32 ifindex4; /* the interface that the way there leads through; 0: where the answer goes */
+	__u32 ifindex4; /* the interface that the route there leads through; 0: where the answer goes */
 	__u32 ifindex6;
 };
 
@@ -114,8 +114,8 @@ static __always_inline struct tg_counter_row *tg_server_row(const struct tg_pack
 	return tg_counter_row_get(tg_service_find(settings, dir == TG_TO_SERVER ? pkt : &turned));
 }
 
-/* One way of a bucket. To the verifier it is any of them: it then goes once through
- * what follows, not four times. */
+/* One way of a bucket. To the verifier it may be any of them: it then verifies what follows once,
+ * not four times. */
 static __always_inline struct tg_split *tg_split_entry(struct tg_split_bucket *b, __u32 i)
 {
 	TG_HIDE(i);
@@ -208,8 +208,8 @@ TG_GLOBAL int tg_split_claim_of(const struct tg_split *e, const struct tg_split_
 	return e && n ? (int)tg_split_claim(e, tg_split_held(tg_split_source(e->hash)), n) : 0;
 }
 
-/* Which of the eight places of two buckets, all taken, is given to a newcomer: 0-3 of the
- * first, 4-7 of the second; 8: none. */
+/* Which of the eight places of two full buckets a newcomer gets: 0-3 of the first, 4-7 of the
+ * second; 8: none. */
 TG_GLOBAL int tg_split_contest(const struct tg_split *value)
 {
 	const struct tg_server_settings *server = tg_server_get();
@@ -231,7 +231,7 @@ TG_GLOBAL int tg_split_contest(const struct tg_split *value)
 	n.floor = server->source_floor;
 	n.now_tick = value->seen_tick;
 	n.few = tg_split_held(tg_split_family(n.hash)) <= server->mask;
-	/* Of equals another one each time: else the newest would always go first. */
+	/* Among equals a different one each time: otherwise the newest would always be evicted. */
 	turn = (__u32)(n.hash >> 40);
 	for (i = 0; i < 2 * TG_SPLIT_WAYS; i++) {
 		__u32 at = (turn + i) & (2 * TG_SPLIT_WAYS - 1);
@@ -247,8 +247,8 @@ TG_GLOBAL int tg_split_contest(const struct tg_split *value)
 }
 
 /* Puts a connection into the emptier of its two buckets, or to the place of tg_split_contest.
- * Negative if both buckets are full of connections that live, or another CPU has been
- * quicker. `value` says afterwards whose place it was. */
+ * Negative if both buckets are full of live connections, or another CPU was faster. `value` says
+ * afterwards whose place it was. */
 TG_GLOBAL int tg_split_insert(struct tg_split *value, __u32 place)
 {
 	const struct tg_server_settings *server = tg_server_get();

@@ -12,8 +12,8 @@
  * with generic XDP: where the kernel copies the packet, TC reads it 14 bytes off.) */
 #define TG_META_SETUP 0x74677331U
 
-/* On skb->mark, while a packet is in the queue for its second time. A mark of that
- * value from elsewhere would be cleared, no more. */
+/* On skb->mark, while a packet is in the queue for its second time. A mark of that value from
+ * elsewhere would be cleared, with no other effect. */
 #define TG_MARK_RETRANSMIT 0x74677333U
 
 /* On skb->mark, of the translated copy of a packet whose original becomes a

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * What the server role's two TC programs do with a packet: bring its headers into
- * reach, parse it, give a bare one its Ethernet header back.
+ * What the server role's two TC programs do with a packet: pull its headers into the linear part,
+ * parse it, restore the Ethernet header of one that has none.
  */
 #ifndef TG_BPF_SERVER_SKB_H
 #define TG_BPF_SERVER_SKB_H
@@ -13,7 +13,7 @@
 #include "skb_headers.h"
 #include "skb_segment.h"
 
-/* Parses the headers, which it brings to the linear part if they are not there. */
+/* Parses the headers, pulling them into the linear part if needed. */
 static __always_inline enum tg_parse_result tg_skb_parse(struct __sk_buff *skb,
 							 struct tg_packet *pkt, bool may_be_bare)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * A SYN that reaches a translating server: no edge has answered it, because there is none
- * now, or it has been taken down. The server then answers as an edge would, with a
- * cookie under the keys that it has anyway; the ACK verifies as one from behind an edge.
+ * A SYN that reaches a translating server: no edge has answered it, because there is none, or it
+ * has been taken down. The server then answers as an edge would, with a cookie under the keys that
+ * it has anyway; the ACK verifies as one from behind an edge.
  *
  * Must never: answer a frame that is not addressed to this machine.
  */
@@ -37,9 +37,8 @@ static __always_inline bool tg_frame_is_ours(struct xdp_md *ctx)
 	return *own == ((__u64)tg_load16(mac + 4) << 32 | tg_load32(mac));
 }
 
-/* True if a SYN goes to an address of this machine where nobody listens: the kernel refuses
- * it. An address that the kernel would forward to is a guest's, of whose ports nobody here
- * knows. */
+/* True if a SYN goes to a closed port of this machine: the kernel refuses it. An address that the
+ * kernel would forward to is a guest's, whose ports are not known here. */
 TG_GLOBAL int tg_server_is_closed(struct xdp_md *ctx, const struct tg_packet *syn)
 {
 	struct bpf_fib_lookup fib = {};
@@ -129,8 +128,8 @@ TG_GLOBAL int tg_server_route(struct xdp_md *ctx, const struct tg_packet *syn, _
 	return TG_NEXT_ANSWER;
 }
 
-/* What becomes of a SYN to a protected port: an XDP verdict, or TG_NEXT_ANSWER. This function
- * and the next are ones of their own for the verifier, side by side for the stack. */
+/* What becomes of a SYN to a protected port: an XDP verdict, or TG_NEXT_ANSWER. This function and
+ * the next are separate for the verifier, and not nested, for the stack. */
 TG_GLOBAL int tg_server_syn(struct xdp_md *ctx, const struct tg_packet *syn)
 {
 	const struct tg_host_settings *settings = tg_settings_get();

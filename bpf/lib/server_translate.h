@@ -9,7 +9,7 @@
 #include "server_maps.h"
 #include "icmp.h"
 
-/* Notes that the client was heard. */
+/* Records that the client was seen. */
 TG_GLOBAL int tg_split_hear(struct tg_split *e, const struct tg_packet *pkt)
 {
 	if (e && pkt)
@@ -17,7 +17,7 @@ TG_GLOBAL int tg_split_hear(struct tg_split *e, const struct tg_packet *pkt)
 	return 0;
 }
 
-/* Notes a segment of the connection: that its sender is there, and whether it ends. */
+/* Records a segment of the connection: that its sender is alive, and whether it closes. */
 static __always_inline void tg_split_note(struct tg_split *e, const struct tg_packet *pkt,
 					  enum tg_direction dir)
 {

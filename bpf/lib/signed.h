@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * SYNs that carry TCP-MD5 or TCP-AO (core/signed.h): this CPU's share of each service's
- * allowance, and the asking. Decides nothing.
+ * SYNs that carry TCP-MD5 or TCP-AO (core/signed.h): this CPU's share of each service's allowance,
+ * and the look-up. Decides nothing.
  */
 #ifndef TG_BPF_SIGNED_H
 #define TG_BPF_SIGNED_H

@@ -24,7 +24,7 @@ static __always_inline bool tg_skb_headers_are_far(struct __sk_buff *skb, const 
 		data[TG_ETH_HDR_LEN + 6] != TG_IPPROTO_TCP);
 }
 
-/* Brings the headers to the linear part. False if there is no memory for it. */
+/* Pulls the headers into the linear part. False if there is no memory for it. */
 static __always_inline bool tg_skb_headers_pull(struct __sk_buff *skb)
 {
 	__u32 need = skb->len < TG_HEADERS_MAX ? skb->len : TG_HEADERS_MAX;

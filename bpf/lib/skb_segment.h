@@ -74,7 +74,7 @@ TG_GLOBAL int tg_skb_put(struct __sk_buff *skb, const struct tg_segment *s)
 	if (l3_off > TG_ETH_OFF_MAX)
 		return -TG_EINVAL;
 	len = l3_off + tg_segment_len(s);
-	/* It also makes the bytes ours alone, after a clone. */
+	/* After a clone, it also unshares the bytes. */
 	if (bpf_skb_change_tail(skb, len, 0) || bpf_skb_pull_data(skb, len))
 		return -TG_ENOENT;
 	data = (void *)(long)skb->data;

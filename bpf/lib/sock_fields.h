@@ -39,7 +39,7 @@ struct sock___queue {
 	__u32 sk_max_ack_backlog;
 } __attribute__((preserve_access_index));
 
-/* A listener's accept queue takes nobody (sk_acceptq_is_full). */
+/* A listener's accept queue is full (sk_acceptq_is_full). */
 static __always_inline bool tg_sock_is_full(struct tcp_sock *tp)
 {
 	struct sock___queue *sk = (struct sock___queue *)tp;
@@ -47,7 +47,7 @@ static __always_inline bool tg_sock_is_full(struct tcp_sock *tp)
 	return sk->sk_ack_backlog > sk->sk_max_ack_backlog;
 }
 
-/* SO_COOKIE; 0 if nobody has asked for it yet. */
+/* SO_COOKIE; 0 if it has not been generated yet. */
 static __always_inline __u64 tg_sock_cookie(struct tcp_sock *tp)
 {
 	return (__u64)((struct sock_common *)tp)->skc_cookie.counter;

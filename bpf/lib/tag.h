@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Tags on frames, in XDP: is there one, is it genuine, take it off, put it on.
- * After tg_tag_take no trace of it is left: lengths and checksums are those of the
- * segment that the client sent.
+ * Tags on frames, in XDP: find, verify, remove and insert one. After tg_tag_take no trace of it is
+ * left: lengths and checksums are those of the segment that the client sent.
  */
 #ifndef TG_BPF_TAG_H
 #define TG_BPF_TAG_H
@@ -17,7 +16,7 @@ struct tg_tag_work {
 	__u32 words[TG_TAG_WORDS];
 };
 
-/* What can be wrong with a tag, beside not being one. */
+/* What can be wrong with a tag, apart from not being one. */
 enum tg_tag_wrong {
 	TG_TAG_UNKNOWN = 1, /* cut, of another version, of no kind or edge that is known */
 	TG_TAG_STALE = 2,

@@ -5,7 +5,7 @@
  * server role. At TC a checksum may be left to the NIC: then the field holds no
  * checksum yet, and only the kernel knows; so it is the kernel that corrects it.
  *
- * Must never: know where a flow comes from; it is handed one.
+ * Must never: know where a flow comes from; the caller passes one.
  */
 #ifndef TG_BPF_TRANSLATE_H
 #define TG_BPF_TRANSLATE_H
@@ -41,7 +41,7 @@ TG_GLOBAL int tg_translate_slow(TG_CTX *ctx, struct tg_work *w)
 	if (tg_ctx_load(ctx, w->off, c.bytes, len))
 		return -TG_EINVAL;
 	tg_translate_options(&c, &w->flow, w->ack, w->dir, &w->sum);
-	/* The verifier has lost sight of the length over writes at unknown places. */
+	/* The verifier has lost the bounds of the length after writes at unknown offsets. */
 	len = w->len;
 	if (!tg_options_len_is_sane(&len))
 		return -TG_EINVAL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the fuzz targets share. A broken promise calls abort(); a byte read outside
- * the input is AddressSanitizer's to find.
+ * What the fuzz targets share. A violated PROMISE calls abort(); AddressSanitizer finds a byte read
+ * outside the input.
  */
 #ifndef TG_FUZZ_H
 #define TG_FUZZ_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tags and confirmations of any bytes: nothing is read outside, nothing is believed
- * that no key made, and a segment that has lost its tag is the one that got it.
+ * Tags and confirmations of any bytes: nothing is read outside, nothing is accepted that no key
+ * made, and removing a tag restores the segment.
  *
  * Input: what (1 byte), then a frame with or without a tag, or a confirmation. With
  * `what` odd a frame's tag is first made genuine, so that what follows is reached.

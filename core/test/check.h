@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The smallest test harness: checks that count, and a last line
- * "N passed, N failed". Run with the argument "canary" a program makes one
- * check that must fail, so that a harness which cannot fail is found out.
+ * A minimal test harness: counted checks, and a last line "N passed, N failed". With the argument
+ * "canary" a program makes one check that must fail, which proves that the harness can fail.
  */
 #ifndef TG_TEST_CHECK_H
 #define TG_TEST_CHECK_H

@@ -64,7 +64,8 @@ static inline void commands_serve(const struct commands *cs)
 	}
 }
 
-/* The number of bytes, of which there may be `max`; -1 if the rest of the line is not so many in hexadecimal. */
+/* The number of bytes read, at most `max`; -1 if the rest of the line is not hexadecimal, or
+ * longer. */
 static inline int unhex(const char *hex, uint8_t *out, int max)
 {
 	int n;
@@ -84,7 +85,7 @@ static inline void print_frame(const char *verdict, const uint8_t *frame, uint32
 		printf("%02x", frame[i]);
 }
 
-/* One of the counters of a service that are not zero. */
+/* A counter of a service, if it is not zero. */
 static inline void print_counter(uint32_t id, uint32_t counter, uint64_t value)
 {
 	static const char *const names[] = {

@@ -70,7 +70,7 @@ static inline uint64_t tg_test_random(uint64_t *state)
 	return z ^ z >> 31;
 }
 
-/* A heap copy of exactly `len` bytes: one byte too far and the sanitizer speaks. */
+/* A heap copy of exactly `len` bytes: the sanitizer reports an access one byte past it. */
 static inline uint8_t *tg_test_exact(const void *data, size_t len)
 {
 	uint8_t *copy = malloc(len ? len : 1);

@@ -131,9 +131,9 @@ static void bloom_hash_is_as_told(void **state)
 	}
 }
 
-/* Two flows, whichever, have the same three positions under one key in 2^40 (at 20 bits; here
- * 2^20 at 10), and the same position in a partition under one in 2^20 (here 2^10): what an
- * attacker can reckon with who cannot see who passes. Pairs as he would choose them. */
+/* Two flows, whichever, have the same three positions under one key in 2^40 (at 20 bits; here 2^20
+ * at 10), and the same position in a partition under one in 2^20 (here 2^10): the odds for an
+ * attacker who cannot see which packets pass. Pairs as an attacker would choose them. */
 static void bloom_pairs(void **state)
 {
 	static const uint64_t steps[] = {1,          1ULL << 8,  1ULL << 24,
@@ -172,9 +172,9 @@ static void bloom_pairs(void **state)
 	}
 }
 
-/* A client who opens flows from each port in turn, or a net whose addresses follow each
- * other, fills the filter as strangers do; and their neighbours, which a flood would
- * try, hit it as often as strangers. */
+/* A client that opens flows from each port in turn, or a network with consecutive addresses, fills
+ * the filter like random flows; and their neighbours, which a flood would try, hit it as often as
+ * random ones. */
 static void bloom_rows(void **state)
 {
 	uint64_t k;
@@ -312,8 +312,8 @@ static void bloom_measured_rate(void **state)
 	}
 }
 
-/* What is a false positive under one key is none under another: an attacker who
- * had found some has nothing when the edge starts with a new key. */
+/* A false positive under one key is none under another: those that an attacker has found are
+ * worthless when the edge starts with a new key. */
 static void bloom_depends_on_the_key(void **state)
 {
 	struct filter a = filter_new(16, 10), b = filter_new(16, 11);

@@ -36,7 +36,7 @@ struct seen {
 	uint32_t isn;
 };
 
-/* What challenges were before: each step of it can be undone, with a salt of 64 bits. */
+/* The former challenges: each step can be inverted, with a salt of 64 bits. */
 static uint64_t old_mix(const struct tg_packet *syn, uint64_t salt)
 {
 	uint64_t h = syn->src.d[0] * 0x9e3779b97f4a7c15ULL ^ syn->src.d[1];
@@ -88,8 +88,8 @@ static struct tg_packet syn_of(uint64_t *seed)
 	return syn;
 }
 
-/* Three challenges give the old salt away, and with it the challenge to anybody; the same work
- * on challenges as they are now finds nothing, wherever it begins. */
+/* Three challenges reveal the old salt, and with it the challenge to any client; the same work on
+ * the present challenges finds nothing, wherever it begins. */
 static void challenges_cannot_be_undone(void **state)
 {
 	struct tg_siphash_key key = {0x0123456789abcdefULL, 0xfedcba9876543210ULL};

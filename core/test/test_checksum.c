@@ -2,9 +2,9 @@
  *
  * The incremental checksum against full recomputation, over all 65,536 residues.
  *
- * The full sum is computed here by another road: 16-bit big-endian words, end-around
- * carry after each. A header is {word, filler, field}; the filler is solved for, so
- * that each of the 65,536 field values comes about.
+ * The full sum is computed independently here: 16-bit big-endian words, end-around carry after
+ * each. A header is {word, filler, field}; the filler is solved for, so that each of the 65,536
+ * field values comes about.
  */
 #include "test.h"
 

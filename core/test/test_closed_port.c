@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where nobody listens: what it takes to learn so, what ends it, and how many SYNs pass.
+ * Closed ports: what it takes to learn of one, what ends that, and how many SYNs pass.
  */
 #include "test.h"
 #include "../half_open.h"

@@ -53,7 +53,7 @@ static void kinds_and_judgements(void **state)
 	}
 }
 
-/* Who may put his own flow into the filter: nobody who is let by within the allowance. */
+/* Which packets may put their own flow into the filter: none that passes within the allowance. */
 static void refreshing(void **state)
 {
 	(void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fast path of common segments against the long one: whatever it takes on, it reads as
- * packet.h, tcp_options.h and host.h do, to the bit, and an edge judges alike; and what
- * every client sends it does take on.
+ * The fast path of common segments against the slow one: whatever it accepts, it reads as packet.h,
+ * tcp_options.h and host.h do, to the bit, and an edge judges alike; and it does accept what every
+ * client sends.
  */
 #include "test.h"
 
@@ -89,7 +89,7 @@ static void make_genuine(uint8_t *frame, uint8_t family, uint64_t r)
 		tg_store32(tcp + 28, tg_swap32(c.tsval));
 }
 
-/* 0: the fast path left it; 1: it told of the packet; 2: and of the ACK; 3: which verifies. */
+/* 0: the fast path left it; 1: it read the packet; 2: and the ACK; 3: which verifies. */
 static int compare(const uint8_t *frame, uint32_t len, uint8_t family)
 {
 	struct tg_packet pkt = {0}, expected = {0};

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fast path for common SYNs against the long one: whatever it takes on, it answers
- * as packet.h, host.h and synack.h would, to the byte; and what every client sends it
- * does take on.
+ * The fast path for common SYNs against the slow one: whatever it accepts, it answers as packet.h,
+ * host.h and synack.h would, to the byte; and it does accept what every client sends.
  */
 #include "test.h"
 

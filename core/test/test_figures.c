@@ -126,7 +126,7 @@ static void layouts(void **state)
 	must_say(line);
 }
 
-/* A document that says nothing must fail: must_say is not a no-op. */
+/* An empty document must fail: must_say is not a no-op. */
 static void canary_wrong_figure_is_missed(void **state)
 {
 	(void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is noted of listeners: how many refusals are believed, for how long, and which
- * frames can be adopted from.
+ * What is recorded about listeners: how many refusals count, for how long, and which frames can be
+ * adopted from.
  */
 #include "test.h"
 #include "../host.h"
@@ -78,7 +78,7 @@ static void mptcp_is_proof(void **state)
 	assert_int_equal(e.why, TG_REFUSAL_MPTCP);
 }
 
-/* One adoption in vain proves it, but not within a pause. After a pause one connection tries, and
+/* One failed adoption proves it, but not within a pause. After a pause one connection tries, and
  * the next, longer pause begins with it; its socket ends all of that. */
 static void one_tries_after_a_pause(void **state)
 {

@@ -120,8 +120,8 @@ static void challenges(void **state)
 	}
 }
 
-/* A client is told nothing of a server that nobody knows, and of one that is known
- * what it gave when it was offered everything. */
+/* A client is offered nothing for an unknown server, and for a known one what that agreed to when
+ * it was offered everything. */
 static void learning(void **state)
 {
 	static const struct tg_service svc = {
@@ -185,7 +185,7 @@ static void agreements(void **state)
 									  : TG_SETUP_ASK);
 		assert_true(tg_flow_renew(&f, next == TG_SETUP_ASK));
 		assert_int_equal(!!(f.flags & TG_FLOW_ASKS), next == TG_SETUP_ASK);
-		/* a server that gives what nobody asks for is believed in the end */
+		/* a server that agrees to what was not offered is believed in the end */
 		while (tg_flow_renew(&f, false))
 			;
 		assert_int_equal(f.flags, n & 8 ? TG_FLOW_TS : 0);
@@ -332,8 +332,8 @@ static bool share_take(uint32_t *cells, uint64_t first, uint8_t family, uint32_t
 	return true;
 }
 
-/* However many take all they can, one part in n + 1 is left, and who has nothing is let in;
- * a /48 of IPv6 is one source, however many /64 it has. */
+/* However many take all they can, one part in n + 1 is left, and a source that has nothing is
+ * admitted; a /48 of IPv6 is one source, however many /64 it has. */
 static void shares(void **state)
 {
 	static uint32_t cells[TG_SHARE_CELLS];

@@ -51,7 +51,7 @@ static void neighbours(void **state)
 	wants(tg_reply_link(&n, B), TG_REPLY_UNRESOLVED, 0);
 }
 
-/* Half a minute after userspace was last heard of, the kernel knows better. */
+/* Half a minute after userspace's last update, the kernel decides. */
 static void ageing(void **state)
 {
 	uint64_t then = 1000, late = then + TG_REPLY_STALE_NS;

@@ -184,8 +184,8 @@ static void smartcookie_every_bit(void **state)
 	}
 }
 
-/* A replay, with the keys and clocks of a fleet: good for two epochs by the verifier's
- * clock, less what it is ahead, and never after, for as long as one cares to look. */
+/* A replay, with the keys and clocks of a fleet: good for two epochs by the verifier's clock, less
+ * what it is ahead, and never after, for as long as the test runs. */
 static void replay(void **state)
 {
 	const uint64_t len = 8000, ahead = 2000, made_at = 5000 * len + 1234;
@@ -273,7 +273,7 @@ static void ttl_probing(void **state)
 	for (ttl = 1; ttl < 256; ttl++)
 		for (h = 1; h < hops; h++) {
 			bool goes_on = !tg_edge_expires((uint8_t)ttl, hops);
-			/* known: it goes on with TTL `hops`; unknown: it dies silently */
+			/* known: it is forwarded with TTL `hops`; unknown: it is dropped silently */
 			bool error_if_known = goes_on && hops == h;
 
 			assert_false(error_if_known);

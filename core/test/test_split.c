@@ -165,7 +165,7 @@ static void who_gives_way(void **state)
 	assert_true(tg_split_claim(&older, 9, &n) > tg_split_claim(&live, 9, &n));
 	assert_true(tg_split_claim(&silent, 9, &n) > tg_split_claim(&older, 9, &n));
 	assert_true(tg_split_claim(&live, 1000000, &n) >= tg_split_claim(&live, 9000, &n));
-	/* Who holds as much himself displaces nobody but his own. */
+	/* A source that holds as much itself displaces only its own. */
 	n.held = 9;
 	assert_int_equal(tg_split_claim(&live, 18, &n), 0);
 	assert_int_equal(tg_split_claim(&silent, 18, &n), 0);

@@ -121,9 +121,9 @@ static const char *line_service(struct tg_config *b, const char *args)
 	    !SCAN(args, 13, "%u %u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3],
 		  &v[4], &v[5], &v[6], &v[7], &v[8], &v[9], &v[10], &v[11], &v[12]))
 		return BAD;
-	if (v[0] == 0 || v[0] > TG_SERVICES_MAX || v[8] > TG_MODE_ALWAYS ||
-	    v[9] >= TG_STRATEGIES || v[10] > TG_FIRST_DATA_STORE || v[4] > TG_WSCALE_NONE ||
-	    (v[1] | v[2] | v[3]) > 65535 || (v[5] | v[6] | v[7] | v[11]) > 255)
+	if (v[0] == 0 || v[0] > TG_SERVICES_MAX || v[8] > TG_MODE_ALWAYS || v[9] >= TG_STRATEGIES ||
+	    v[10] > TG_FIRST_DATA_STORE || v[4] > TG_WSCALE_NONE || (v[1] | v[2] | v[3]) > 65535 ||
+	    (v[5] | v[6] | v[7] | v[11]) > 255)
 		return "service: a number is out of range";
 	b->services[v[0]] = (struct tg_service){
 		.mss_v4 = (uint16_t)v[1],
