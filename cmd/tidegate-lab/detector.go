@@ -43,7 +43,7 @@ late, or anything else at all.`,
 				return err
 			}
 			if !table.Good() {
-				return errors.New("the detector is not as it should be")
+				return errors.New("the detector does not behave as expected")
 			}
 			return nil
 		},

@@ -64,7 +64,7 @@ machines are made of (docker.io, podman and others; a machine that cannot be bui
 	f := cmd.Flags()
 	f.StringVar(&only, "run", "", "only the machines whose name matches this regular expression")
 	f.BoolVar(&o.Quick, "quick", false, "only the few that `make test` builds")
-	f.BoolVar(&list, "list", false, "print the names, and build nothing")
+	f.BoolVar(&list, "list", false, "only print the names")
 	f.StringVar(&rate, "rate", rate, "flood, SYNs per second")
 	f.IntVar(&o.Clients, "clients", o.Clients, "clients of each family, each time")
 	jsonFlag(f, &asJSON)

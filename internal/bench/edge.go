@@ -372,7 +372,7 @@ func (b *edgeBench) measureLastLine() error {
 func (r *EdgeResult) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "tidegate %s, Linux %s, %s\n%s\n%d rounds; median [min .. max]\n\n", r.Version, r.Kernel, r.CPU, r.Pinning, r.Rounds)
-	fmt.Fprintf(t, "SipHash-2-4 of 16 bytes in BPF just now: %s ns\n\n", r.Spreads["siphash24_ns"])
+	fmt.Fprintf(t, "SipHash-2-4 of 16 bytes in BPF on this core: %s ns\n\n", r.Spreads["siphash24_ns"])
 	fmt.Fprintln(t, "SYN\tEDGE, ns ABOVE REFLECT\tHOST ROLE, THE SAME")
 	for _, k := range synKinds {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", k.name, r.Spreads["syn_ns_above_reflect "+k.name], r.Spreads["syn_host_ns_above_reflect "+k.name])
@@ -385,7 +385,7 @@ func (r *EdgeResult) Print(w io.Writer) error {
 	fmt.Fprintf(t, "false positives then\t%.4f %% computed, %.4f %% measured (+- %.4f)\n", 100*r.FPComputed, 100*r.FPMeasured,
 		100*math.Sqrt(r.FPComputed*(1-r.FPComputed)/(16*65536)))
 	fmt.Fprintf(t, "\nPACKET OF A KNOWN FLOW\t%s ns above a plain XDP bridge\n", r.Spreads["known_ns_above_bridge"])
-	fmt.Fprintf(t, "SERVER'S LAST LINE\t%s ns above an empty TC program\n", r.Spreads["last_line_ns"])
+	fmt.Fprintf(t, "SERVER'S FINAL ACK CHECK\t%s ns above an empty TC program\n", r.Spreads["last_line_ns"])
 	fmt.Fprintf(t, "\nFILTER\t%.2f MiB; a flow costs edge and server %d bytes besides\n", r.FilterMiB, r.BytesPerFlow)
 	return t.Flush()
 }

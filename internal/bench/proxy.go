@@ -262,7 +262,7 @@ func (b *proxyBench) measureSYN() error {
 func (r *ProxyResult) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "tidegate %s, Linux %s, %s\n%s\n%d rounds; median [min .. max]\n\n", r.Version, r.Kernel, r.CPU, r.Pinning, r.Rounds)
-	fmt.Fprintf(t, "SipHash-2-4 of 16 bytes in BPF just now: %s ns\n\n", r.Spreads["siphash24_ns"])
+	fmt.Fprintf(t, "SipHash-2-4 of 16 bytes in BPF on this core: %s ns\n\n", r.Spreads["siphash24_ns"])
 	if r.NsAboveReflect != nil {
 		fmt.Fprintln(t, "SYN PATH\tns ABOVE REFLECT")
 		for _, s := range config.Strategies() {

@@ -298,7 +298,7 @@ func mapBytes(m *ebpf.Map) (uint64, error) {
 	}
 	bytes, ok := info.Memlock()
 	if !ok {
-		return 0, errors.New("this kernel does not say how much memory a map has")
+		return 0, errors.New("this kernel does not report the memory of a map")
 	}
 	return bytes, nil
 }

@@ -12,7 +12,7 @@ import (
 func (r *Result) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "tidegate %s, Linux %s, %s\n%s\n%d rounds; median [min .. max]\n\n", r.Version, r.Kernel, r.CPU, r.Pinning, r.Rounds)
-	fmt.Fprintf(t, "SipHash-2-4 of 16 bytes in BPF just now: %s ns\n\n", r.Spreads["siphash24_ns"])
+	fmt.Fprintf(t, "SipHash-2-4 of 16 bytes in BPF on this core: %s ns\n\n", r.Spreads["siphash24_ns"])
 	fmt.Fprintln(t, "SYN PATH\tDROP ns\tREFLECT ns\tHOST ns\tHOST ABOVE REFLECT ns")
 	for _, k := range synKinds {
 		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.0f\t%s\n", k.name, r.NsTotal["drop-"+k.name], r.NsTotal["reflect-"+k.name],

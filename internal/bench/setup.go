@@ -143,7 +143,7 @@ func burstOfConnections(p *plane.Proxy, flood *load.Flood, frames int, step sche
 	}
 	n, syns = last[step]-before[step], last[schema.CounterCookieSent]-before[schema.CounterCookieSent]
 	if n == 0 {
-		return 0, 0, 0, errors.New("no connection came so far")
+		return 0, 0, 0, errors.New("no connection got this far")
 	}
 	return n, syns, end.Sub(begin), nil
 }

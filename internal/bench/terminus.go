@@ -158,7 +158,7 @@ func (r *TerminusResult) Print(w io.Writer) error {
 	}
 	fmt.Fprintf(t, "\nfilter table\t%.0f MiB\t%.0f bytes a filter\ttarget <= 1536 MiB\t%s\n", r.FilterMiB, r.FilterBytes, verdictOf(r.FilterMiB, 1536, false))
 	loss := 100 * (1 - r.BothAloneNs/r.BothNs)
-	fmt.Fprintf(t, "the other CPU merely busy\t%.1f %% loss\t\t\t\n", 100*(1-r.BothAloneNs/r.BothSpinNs))
+	fmt.Fprintf(t, "the other CPU busy with other work\t%.1f %% loss\t\t\t\n", 100*(1-r.BothAloneNs/r.BothSpinNs))
 	verdict := verdictOf(loss, 3, false)
 	if r.BothAloneNs > 1.05*r.BothSpinNs { // nothing gets faster by a busy neighbour
 		verdict = "no verdict: the machine's speed changed meanwhile"

@@ -127,7 +127,7 @@ func (f *forwardBench) ns(frames int, dropped bool) (float64, error) {
 	}
 	came := after - before
 	if dropped && came > uint64(frames/100) || !dropped && came < uint64(frames)*95/100 {
-		return 0, fmt.Errorf("of %d frames %d came through (to be dropped: %v)", frames, came, dropped)
+		return 0, fmt.Errorf("%d frames sent, %d passed (to be dropped: %v)", frames, came, dropped)
 	}
 	return float64(took.Nanoseconds()) / float64(frames), nil
 }

@@ -140,7 +140,7 @@ func (b *terminusBench) startPart(c partConfig) (*controlPart, error) {
 
 func (p *controlPart) reply() (r partReply, err error) {
 	if err = p.out.Decode(&r); err != nil {
-		return r, fmt.Errorf("the counterpart ended: %w", err)
+		return r, fmt.Errorf("the peer process exited: %w", err)
 	}
 	return r, nil
 }

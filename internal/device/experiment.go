@@ -126,7 +126,7 @@ func (r *running) count(ctx context.Context, seconds int, t *Throughput) error {
 	t.Idle = 1 - ms/float64(end.TimeMS-begin.TimeMS)
 	t.Cookies, t.Recycled, t.HalfOpen = end.CookiesSent, end.Recycled, end.HalfOpen
 	if t.Mbps == 0 {
-		return fmt.Errorf("the bulk transfer stands still")
+		return fmt.Errorf("the bulk transfer makes no progress")
 	}
 	return nil
 }

@@ -78,13 +78,13 @@ func Boot(ctx context.Context, n *Net, kind Kind, image string, c Config) (*Mach
 	case <-ready:
 		return m, nil
 	case <-m.exited:
-		return nil, fmt.Errorf("the device ended before it was ready: %w", m.failure())
+		return nil, fmt.Errorf("the device exited before it was ready: %w", m.failure())
 	case <-ctx.Done():
 		m.Stop()
 		return nil, ctx.Err()
 	case <-time.After(20 * time.Second):
 		m.Stop()
-		return nil, fmt.Errorf("the device did not get ready in 20 s: %s", m.Log())
+		return nil, fmt.Errorf("the device was not ready after 20 s: %s", m.Log())
 	}
 }
 

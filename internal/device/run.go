@@ -146,7 +146,7 @@ func (r *runner) saturated(ctx context.Context, c *cell, seed uint64) (t Through
 		if t.Idle <= maxIdle {
 			return t, nil
 		}
-		r.Progress("%s: the device slept %.1f %% of the time, for want of frames; again", c.Config, 100*t.Idle)
+		r.Progress("%s: the device slept %.1f %% of the time, for lack of frames; measuring again", c.Config, 100*t.Idle)
 	}
 	return t, fmt.Errorf("%s: in %d tries the device waited for its client %.1f %% of the time or more: this machine is too busy to measure throughput",
 		c.Config, maxTries, 100*maxIdle)

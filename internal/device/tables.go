@@ -136,7 +136,7 @@ func (t *Tables) Write(w io.Writer) error {
 	}
 	fmt.Fprintln(tw)
 	if a := t.ANOVA; a != nil {
-		fmt.Fprintf(tw, "ANOVA: F(%.0f, %.0f) = %.3f, p = %.3g (seed: F(4, 145) = 938.966, p = .000)\n", a.DFBetween, a.DFWithin, a.F, a.P)
+		fmt.Fprintf(tw, "ANOVA: F(%.0f, %.0f) = %.3f, p = %.3g (paper: F(4, 145) = 938.966, p = .000)\n", a.DFBetween, a.DFWithin, a.F, a.P)
 	} else {
 		fmt.Fprintln(tw, "ANOVA: needs two samples or more")
 	}

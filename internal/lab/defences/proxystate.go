@@ -58,7 +58,7 @@ func (d *Proxy) Usage() (plane.Usage, error) {
 func (d *Proxy) State() plane.Usage {
 	u, err := d.Usage()
 	if err != nil {
-		d.Env.Progress("%s: what it remembers cannot be read: %v", d.Env.Name, err)
+		d.Env.Progress("%s: its state cannot be read: %v", d.Env.Name, err)
 	}
 	return u
 }

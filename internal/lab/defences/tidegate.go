@@ -94,7 +94,7 @@ func (d *Tidegate) run(ctx context.Context, n *rig.Namespace, config func(instan
 		if err := p.Failure(); err != nil {
 			return fmt.Errorf("%s: %w", d.Env.Name, err)
 		}
-		return fmt.Errorf("%s: tidegate run ended before it was ready", d.Env.Name)
+		return fmt.Errorf("%s: tidegate run exited before it was ready", d.Env.Name)
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(rig.ReadyTimeout):

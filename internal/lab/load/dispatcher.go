@@ -46,7 +46,7 @@ func holdDispatcher(n *rig.Namespace, prog *ebpf.Program) (io.Closer, error) {
 		return err
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("hold the generator in the dispatcher: %w", err), h.Close())
+		return nil, errors.Join(fmt.Errorf("keep the generator in the XDP dispatcher: %w", err), h.Close())
 	}
 	return h, nil
 }

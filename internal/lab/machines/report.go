@@ -161,7 +161,7 @@ func (r *Row) line() string {
 	case r.Canary && r.OK:
 		verdict = "ok: wrong, as it must be"
 	case r.Canary:
-		verdict = "FAILED: the canary sings"
+		verdict = "FAILED: the canary passed"
 	case !r.OK:
 		verdict = "FAILED: " + strings.Join(r.Wrong, "; ")
 	}

@@ -48,7 +48,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	chosen := o.Choose()
 	if len(chosen) == 0 {
-		return nil, errors.New("no scenario has such a name; --list shows them")
+		return nil, errors.New("unknown scenario; --list shows the names")
 	}
 	w, err := rig.NewWorkplace(o.Tidegate, o.Progress)
 	if err != nil {

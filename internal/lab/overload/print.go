@@ -10,7 +10,7 @@ import (
 
 // Print writes every measurement as a table, and what follows from them.
 func (r *Result) Print(w io.Writer) error {
-	fmt.Fprintf(w, "the wire by itself: %s SYN/s offered, %s taken out of the queue and dropped, %.0f ns each\n",
+	fmt.Fprintf(w, "the link by itself: %s SYN/s offered, %s taken from the queue and dropped, %.0f ns each\n",
 		Rate(r.Wire.Offered), Rate(r.Wire.Processed), r.Wire.FrameNs)
 	for _, p := range r.Ceiling {
 		fmt.Fprintf(w, "it loses %.2g %% at %s SYN/s, whatever the defence\n", 100*p.Lost/max(1, p.Offered), Rate(p.Offered))

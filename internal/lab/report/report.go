@@ -187,7 +187,7 @@ func Table(w io.Writer, r *overload.Result) error {
 	if note := lagNote(r); note != "" {
 		fmt.Fprintln(w, note)
 	}
-	_, err := fmt.Fprintf(w, "The wire by itself: %s SYN/s sent, %s taken out of the queue by a program that drops them.\n",
+	_, err := fmt.Fprintf(w, "The link by itself: %s SYN/s sent, %s taken from the queue by a program that drops them.\n",
 		overload.Rate(r.Wire.Offered), overload.Rate(r.Wire.Processed))
 	return err
 }

@@ -136,7 +136,7 @@ func (n *Namespace) CongestionControl(name string) (set string, err error) {
 	const sysctl = "net.ipv4.tcp_congestion_control"
 	if name != "" {
 		if err := n.SetSysctls([2]string{sysctl, name}); err != nil {
-			return "", fmt.Errorf("--congestion-control %s: want one of the sysctl net.ipv4.tcp_allowed_congestion_control, which is what namespaces may have: %w", name, err)
+			return "", fmt.Errorf("--congestion-control %s: not available in namespaces; use one of the sysctl net.ipv4.tcp_allowed_congestion_control: %w", name, err)
 		}
 	}
 	err = n.Do(func() error {

@@ -82,7 +82,7 @@ func (t *Poller) Reserve(cpu int) error {
 	one.Set(cpu)
 	at, err := t.LastCPU()
 	if err != nil {
-		return fmt.Errorf("the poller has ended: its port's NAPI was stopped: %w", err)
+		return fmt.Errorf("the poller has exited because its port's NAPI was stopped: %w", err)
 	}
 	if at != cpu {
 		t.reserved = false
@@ -115,7 +115,7 @@ func schedSetAttr(pid int, attr *unix.SchedAttr) error {
 func (t *Poller) CPU() (used, waited time.Duration, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", t.pid))
 	if err != nil {
-		return 0, 0, fmt.Errorf("the poller has ended: its port's NAPI was stopped: %w", err)
+		return 0, 0, fmt.Errorf("the poller has exited because its port's NAPI was stopped: %w", err)
 	}
 	if _, err := fmt.Sscan(string(text), &used, &waited); err != nil {
 		return 0, 0, fmt.Errorf("/proc/%d/schedstat: %w", t.pid, err)

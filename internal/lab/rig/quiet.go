@@ -110,7 +110,7 @@ func putBack(path string, set *unix.CPUSet) error {
 			continue
 		}
 		if err := unix.SchedSetaffinity(o.pid, set); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.EINVAL) {
-			errs = append(errs, fmt.Errorf("kernel thread %d back to every processor: %w", o.pid, err))
+			errs = append(errs, fmt.Errorf("reset the affinity of kernel thread %d: %w", o.pid, err))
 		}
 	}
 	return errors.Join(append(errs, os.Remove(path))...)

@@ -92,7 +92,7 @@ func (s *SplitTopology) WatchServer(instance string) error {
 		}
 		defer prog.Close()
 		if err := errors.Join(s.split.SplitNext.Put(uint32(0), prog), l.Update(s.split.TgLabArrive)); err != nil {
-			return fmt.Errorf("the lab's program before the server's: %w", err)
+			return fmt.Errorf("attach the lab's program in front of the server's: %w", err)
 		}
 	}
 	return nil
@@ -135,7 +135,7 @@ func NewSplitTopology(tag string, edges int, direct bool) (s *SplitTopology, err
 		return nil, err
 	}
 	if edges < 1 || edges > MaxEdges || direct && edges == 1 {
-		return nil, fmt.Errorf("%d edges: want 1 to %d, and more than 1 if answers shall by-pass them", edges, MaxEdges)
+		return nil, fmt.Errorf("%d edges: want 1 to %d, and at least 2 if answers bypass the edges", edges, MaxEdges)
 	}
 	s = &SplitTopology{Topology: &Topology{}, Direct: direct, Instance: InstPrefix + o.String() + tag}
 	defer func() {

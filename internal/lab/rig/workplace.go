@@ -33,7 +33,7 @@ func NewWorkplace(exe string, progress func(string, ...any)) (*Workplace, error)
 		return nil, fmt.Errorf("clean up after dead labs: %w", err)
 	}
 	for _, name := range removed {
-		progress("removed %s, left by a lab that was killed", name)
+		progress("removed %s, left behind by a lab that was killed", name)
 	}
 	if w.Owner, err = Self(); err != nil {
 		return nil, err

@@ -168,7 +168,7 @@ func (x *run) startNode(ctx context.Context, n *rig.Namespace, role, instance st
 	case <-ready.Seen:
 		return nil
 	case <-p.Exited:
-		return fmt.Errorf("%s: tidegate run ended before it was ready: %w", role, errors.Join(p.Failure()))
+		return fmt.Errorf("%s: tidegate run exited before it was ready: %w", role, errors.Join(p.Failure()))
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(rig.ReadyTimeout):

@@ -187,7 +187,7 @@ func (s *p4Switch) run(ctx context.Context, x *run, secret string) error {
 	case <-ready.Seen:
 		return nil
 	case <-s.runner.Exited:
-		return fmt.Errorf("p4: tidegate run ended before it was ready: %w", errors.Join(s.runner.Failure()))
+		return fmt.Errorf("p4: tidegate run exited before it was ready: %w", errors.Join(s.runner.Failure()))
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(rig.ReadyTimeout):

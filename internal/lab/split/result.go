@@ -109,7 +109,7 @@ func sumDropped(c map[string]uint64) uint64 {
 // Summary is the result for people.
 func (r *Result) Summary() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "split      %d edges, %s, server %s; answers by the %s way; attack %s\n", r.Edges, r.Mode, r.Takeover, r.Return, r.Attack)
+	fmt.Fprintf(&b, "split      %d edges, %s, server %s; answers by the %s path; attack %s\n", r.Edges, r.Mode, r.Takeover, r.Return, r.Attack)
 	b.WriteString(r.Result.Summary())
 	fmt.Fprintf(&b, "at server  %d attack packets (%d SYNs) of %d sent\n", r.ServerAttackPackets, r.ServerAttackSYNs, r.SYNSent)
 	fmt.Fprintf(&b, "filter     false positives %.4f %% computed, %.4f %% measured\n", 100*r.FPComputed, 100*r.FPMeasured)

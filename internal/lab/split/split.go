@@ -110,15 +110,15 @@ func (o *Options) Validate() error {
 	case o.Edges < 1 || o.Edges > rig.MaxEdges:
 		return fmt.Errorf("--edges %d: want 1 to %d", o.Edges, rig.MaxEdges)
 	case o.Plane == planeP4 && o.Sync:
-		return errors.New("--sync: an edge in P4 tells others nothing; leave it out")
+		return errors.New("--sync: edges in P4 do not synchronise; omit it")
 	case o.Plane == planeP4 && (o.Edges != 1 || o.FilterFlows != 0 || o.FilterBits != 20):
-		return errors.New("--plane p4: one edge, its filter as it was compiled; leave --edges, --filter-bits and --filter-flows out")
+		return errors.New("--plane p4 has one edge with a compiled-in filter size; omit --edges, --filter-bits and --filter-flows")
 	case o.DropSetup < 0 || o.DropSetup > 0.9:
 		return fmt.Errorf("--drop-setup %g: want 0 to 0.9", o.DropSetup)
 	case o.RouteFlap && o.Edges < 2:
 		return errors.New("--route-flap: needs --edges 2 or more, to flap between")
 	case o.Direct && o.Edges < 2:
-		return errors.New("--return direct: needs --edges 2 or more; one edge is the only way there is")
+		return errors.New("--return direct: needs --edges 2 or more; with one edge there is no other path")
 	case o.Skew.Abs() > time.Minute:
 		return fmt.Errorf("--skew %s: want -1m to 1m", o.Skew)
 	case o.FilterFlows < 0 || o.FilterFlows > 1<<26:

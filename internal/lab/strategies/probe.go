@@ -453,7 +453,7 @@ func (r *run) counted(s load.Segment) (delta [len(judgedBy)]uint64, err error) {
 			break
 		}
 		if time.Now().After(until) {
-			return delta, errors.New("a segment did not arrive at the box")
+			return delta, errors.New("a segment did not arrive at the middlebox")
 		}
 	}
 	after, err := r.def.Counters(r.ctx)

@@ -140,7 +140,7 @@ func (n *node) await(ctx context.Context) error {
 	case <-n.ready.Seen:
 		return nil
 	case <-n.proc.Exited:
-		return fmt.Errorf("%s ended before it was ready: %w", n.name, n.proc.Failure())
+		return fmt.Errorf("%s exited before it was ready: %w", n.name, n.proc.Failure())
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(rig.ReadyTimeout):

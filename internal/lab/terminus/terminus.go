@@ -62,7 +62,7 @@ func Run(ctx context.Context, o Options) (rows []Row, err error) {
 		return nil, fmt.Errorf("clean up after dead labs: %w", err)
 	}
 	if o.IPv6 && !rig.HaveIPv6() {
-		return nil, errors.New("--ipv6: this kernel has no IPv6; leave the option out")
+		return nil, errors.New("--ipv6: this kernel has no IPv6; omit the option")
 	}
 	if o.Exe == "" {
 		if o.Exe, err = rig.FindTidegate(); err != nil {

@@ -76,7 +76,7 @@ func (env *Env) attack(ctx context.Context, t *rig.Topology, f *load.Flood, srv 
 	}
 	select {
 	case <-srv.Exited:
-		return nil, fmt.Errorf("web server ended during the attack: %w", srv.Failure())
+		return nil, fmt.Errorf("web server exited during the attack: %w", srv.Failure())
 	default:
 	}
 	rx1, err1 := t.FloodPort.RxPackets()

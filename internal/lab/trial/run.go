@@ -91,7 +91,7 @@ func (o *Options) Validate() error {
 
 // ErrDisturbed voids an experiment in which the clients' own process stood
 // still: what they waited for was this machine, not the server.
-var ErrDisturbed = errors.New("disturbed by other work on this machine; run it again when it is quieter")
+var ErrDisturbed = errors.New("disturbed by other work on this machine; run it again when the machine is idle")
 
 // CheckDisturbed refuses a load that began requests later than half their timeout.
 func CheckDisturbed(l load.ClientResult, timeout time.Duration, cpu int) error {
