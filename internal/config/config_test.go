@@ -59,7 +59,7 @@ func TestParseFull(t *testing.T) {
 		}, {
 			Name:     "rest",
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
-			Ports:    []PortRange{{22, 22}}, Mode: ModeAlways, MSS: auto, WScale: auto, Window: auto,
+			Ports:    []PortRange{{22, 22}}, Mode: ModeAuto, MSS: auto, WScale: auto, Window: auto,
 			SignedSYNs: SignedAnswer, SignedRate: 100, Line: 20,
 		}},
 	}
@@ -75,7 +75,7 @@ func TestParseDefaults(t *testing.T) {
 	}
 	if c.Role != "host" || c.Instance != "default" || c.Epoch != 8*time.Second || c.KeyHorizon != 2*time.Hour ||
 		c.Drain != 2*time.Second || c.OnStaleKeys != StaleKeysPass || c.XDPMode != XDPAuto ||
-		c.Services[0].Mode != ModeAlways || !c.Services[0].MSS.Auto {
+		c.Services[0].Mode != ModeAuto || !c.Services[0].MSS.Auto {
 		t.Errorf("%+v", c)
 	}
 }

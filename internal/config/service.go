@@ -74,9 +74,7 @@ func (r *reader) service(f field, role string) (Service, bool) {
 	} else if !r.misspelled("ports") {
 		r.fail(f.line, f.path+".ports", "is missing; list the TCP ports, such as [80, 443]")
 	}
-	if v, there := fs["mode"]; r.take(fs, "services.mode", &s.Mode) && there && s.Mode == ModeAuto && (r.plane == PlaneDPDK || r.plane == PlaneP4) {
-		r.fail(v.line, v.path, "auto is not offered under plane: %s: nothing counts there for the detector; use always", r.plane)
-	}
+	r.mode(&s, fs)
 	s.Strategy = r.strategy(fs, role)
 	s.FirstData = r.firstData(fs, role, s.Strategy)
 	r.take(fs, "services.mss", &s.MSS)
@@ -87,6 +85,19 @@ func (r *reader) service(f field, role string) (Service, bool) {
 		r.take(fs, "services.forwarded", &s.Forwarded)
 	}
 	return s, len(r.errs) == before
+}
+
+// mode reads when SYNs are answered. A plane that does not count for the detector has no `auto`, and another default.
+func (r *reader) mode(s *Service, fs map[string]field) {
+	v, there := fs["mode"]
+	r.take(fs, "services.mode", &s.Mode)
+	if s.Mode != ModeAuto || r.plane != PlaneDPDK && r.plane != PlaneP4 {
+		return
+	}
+	s.Mode = ModeAlways
+	if there {
+		r.fail(v.line, v.path, "auto is not offered under plane: %s: nothing counts there for the detector; use always", r.plane)
+	}
 }
 
 // signedSYNs reads what becomes of SYNs with TCP-MD5 or TCP-AO.

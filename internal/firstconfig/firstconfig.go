@@ -130,7 +130,7 @@ func (m *Machine) Text(secret string) string {
 	say("# Check it:      tidegate check -c FILE")
 	say("# Try it:        systemctl enable --now tidegate@NAME   (FILE is /etc/tidegate/NAME.yaml)")
 	say("# Look at it:    tidegate status, tidegate events -f")
-	say("# Protect:       change `mode: monitor` to `mode: always`, then `tidegate reload`; at once: tidegate mode http always")
+	say("# Protect:       change `mode: monitor` to `mode: auto`, then `tidegate reload`; at once: tidegate mode http auto")
 	say("role: host")
 	say("")
 	if m.Guessed {
@@ -168,7 +168,7 @@ func (m *Machine) Text(secret string) string {
 		}
 		say("  - name: %s", cmp.Or(names[p.Number], fmt.Sprintf("port-%d", p.Number)))
 		say("    ports: [%d]", p.Number)
-		say("    mode: monitor   # counts and says what would be done; `always` answers every SYN")
+		say("    mode: monitor   # counts and says what would be done; `auto` answers SYNs during an attack, `always` all")
 	}
 	return out.String()
 }

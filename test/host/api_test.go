@@ -57,7 +57,7 @@ func TestModeByHand(t *testing.T) {
 	if out, err := ask("reload"); err == nil || !strings.Contains(out, "clock_skew changed") {
 		t.Errorf("reload: %v: %s", err, out)
 	}
-	w.writeConfig(conf + "  - {name: mail, ports: [25]}\n")
+	w.writeConfig(conf + "  - {name: mail, ports: [25], mode: always}\n")
 	must("services.mail (new)", "reload")
 	must("no difference", "config", "diff")
 	must("config-changed: the configuration has changed changed=\"services.mail (new)\"", "events")

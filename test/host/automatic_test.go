@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -93,7 +94,7 @@ func TestAutomatic(t *testing.T) {
 	w.echoServer(webPort)
 	w.removeStateLater()
 	w.sysctl(w.Server, "net.ipv4.tcp_max_syn_backlog", "65536")
-	conf := w.webConfig(webPort) + "    mode: auto\n"
+	conf := strings.Replace(w.webConfig(webPort), "mode: always", "mode: auto", 1)
 	g := w.startWith(conf, "--detector-calm", "1s")
 	load := w.startLoad()
 	load.more(200)
@@ -140,7 +141,7 @@ func TestSwitching(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
 	w.removeStateLater()
-	w.start(w.webConfig(webPort) + "    mode: auto\n")
+	w.start(strings.Replace(w.webConfig(webPort), "mode: always", "mode: auto", 1))
 	load := w.startLoad()
 	c := w.apiClient()
 	for i := range 100 {

@@ -117,7 +117,7 @@ func TestStartRefused(t *testing.T) {
 			config: func(w *world) string { return strings.Replace(w.webConfig(webPort), "[80]", "[70000]", 1) },
 			words:  []string{"tidegate.yaml:6", "services[0].ports", "70000 is out of range", "1 to 65535"}},
 		"overlap": {
-			config: func(w *world) string { return w.webConfig(webPort) + "  - name: two\n    ports: [80]\n" },
+			config: func(w *world) string { return w.webConfig(webPort) + "  - name: two\n    ports: [80]\n    mode: always\n" },
 			words:  []string{"tidegate.yaml:7", "port 80 is claimed by web of line 5"}},
 		"too many entries": {
 			config: func(w *world) string {
@@ -125,7 +125,7 @@ func TestStartRefused(t *testing.T) {
 				for i := range 17 {
 					prefixes = append(prefixes, fmt.Sprintf("10.%d.0.0/16", i))
 				}
-				return w.topConfig() + "services:\n  - name: web\n    prefixes: [" + strings.Join(prefixes, ", ") + "]\n    ports: [\"1-65535\"]\n"
+				return w.topConfig() + "services:\n  - name: web\n    prefixes: [" + strings.Join(prefixes, ", ") + "]\n    ports: [\"1-65535\"]\n    mode: always\n"
 			},
 			words: []string{"prefixes times ports", "1048576"}},
 		"XDP program of somebody else": {
@@ -318,7 +318,7 @@ func TestReloadChangesServices(t *testing.T) {
 	}
 	ping81()
 
-	both := w.webConfig(webPort) + "  - name: other\n    ports: [81]\n"
+	both := w.webConfig(webPort) + "  - name: other\n    ports: [81]\n    mode: always\n"
 	g.Reload(both, "msg=reloaded", "services=2")
 	w.mustPingNew(1)
 	ping81()
@@ -327,7 +327,7 @@ func TestReloadChangesServices(t *testing.T) {
 		t.Errorf("the new service counts %v", c)
 	}
 
-	g.Reload(strings.Replace(both, "name: web", "name: web\n    mode: off", 1), "msg=reloaded", "services=2")
+	g.Reload(strings.Replace(both, "mode: always", "mode: off", 1), "msg=reloaded", "services=2")
 	w.mustPingNew(1)
 	w.wantCounters(map[string]uint64{"adopted": 2 * n, "syn": 2 * n})
 
@@ -335,7 +335,7 @@ func TestReloadChangesServices(t *testing.T) {
 	w.mustPingNew(1)
 	w.wantCounters(map[string]uint64{"adopted": 3 * n})
 
-	g.Reload(w.topConfig()+"services:\n  - name: other\n    ports: [81]\n", "msg=reloaded", "services=1")
+	g.Reload(w.topConfig()+"services:\n  - name: other\n    ports: [81]\n    mode: always\n", "msg=reloaded", "services=1")
 	w.mustPingNew(1)
 	ping81()
 	if c := w.service("other").Counters; c["adopted"] != 2*n {

@@ -15,7 +15,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-const twoPorts = "services:\n  - name: web\n    ports: [\"%d-%d\"]\n"
+const twoPorts = "services:\n  - name: web\n    ports: [\"%d-%d\"]\n    mode: always\n"
 
 // ip runs iproute2's ip in a namespace.
 func (w *world) ip(n *rig.Namespace, args string) {

@@ -22,7 +22,7 @@ func TestKilledInstancesAreCleanedUp(t *testing.T) {
 	w.must(err)
 	in := *w.in
 	in.Name = rig.InstPrefix + o.String() + "-x"
-	in.Write("instance: " + in.Name + "\ninterfaces: [tg-server]\nsecret_file: secret\nevents: {file: events}\nservices: [{name: web, ports: [80]}]\n")
+	in.Write("instance: " + in.Name + "\ninterfaces: [tg-server]\nsecret_file: secret\nevents: {file: events}\nservices: [{name: web, ports: [80], mode: always}]\n")
 	p := in.Start()
 	p.Kill()
 	left := func() (names []string) {

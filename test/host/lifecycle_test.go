@@ -153,7 +153,7 @@ func TestMonitorAndOff(t *testing.T) {
 	w.echoServer(webPort)
 	n := uint64(2 * len(families()))
 	mode := func(mode string) string {
-		return strings.Replace(w.webConfig(webPort), "name: web", "name: web\n    mode: "+mode, 1)
+		return strings.Replace(w.webConfig(webPort), "mode: always", "mode: "+mode, 1)
 	}
 	g := w.start(mode(`"off"`))
 	w.mustPingNew(2)

@@ -82,7 +82,7 @@ const adopting = "takeover: adopt"
 
 // webConfig protects one port; extra are lines for the top level.
 func (w *world) webConfig(port uint16, extra ...string) string {
-	return w.topConfig(extra...) + fmt.Sprintf("services:\n  - name: web\n    ports: [%d]\n", port)
+	return w.topConfig(extra...) + fmt.Sprintf("services:\n  - name: web\n    ports: [%d]\n    mode: always\n", port)
 }
 
 func (w *world) topConfig(extra ...string) string {

@@ -59,7 +59,7 @@ func (w *world) greet(ipv6 bool) error {
 	return harness.Word(c)
 }
 
-const twoProven = "services:\n  - name: web\n    ports: [80, 82]\n"
+const twoProven = "services:\n  - name: web\n    ports: [80, 82]\n    mode: always\n"
 
 func TestAdoptionIsProven(t *testing.T) {
 	const n = 4

@@ -82,7 +82,7 @@ func TestTranslatedUnderFlood(t *testing.T) {
 	for _, ipv6 := range families() {
 		w.await("the container, "+familyName(ipv6), func() bool { return w.pingNew(ipv6, published) == nil })
 	}
-	w.start(w.topConfig("takeover: auto") + fmt.Sprintf("services:\n  - name: web\n    ports: [%d]\n  - name: container\n    ports: [%d]\n    forwarded: yes\n", webPort, published))
+	w.start(w.topConfig("takeover: auto") + fmt.Sprintf("services:\n  - name: web\n    ports: [%d]\n    mode: always\n  - name: container\n    ports: [%d]\n    mode: always\n    forwarded: yes\n", webPort, published))
 	for _, flags := range []load.TCPFlags{load.FlagSYN, load.FlagACK} {
 		came := func() uint64 { c := w.service("container").Counters; return c["syn"] + c["cookie_invalid"] }
 		before := came()

@@ -119,7 +119,7 @@ func TestTranslateToContainer(t *testing.T) {
 	for _, ipv6 := range families() { // without the gate, once the bridge has its addresses
 		w.await("the container, "+familyName(ipv6), func() bool { return w.pingNew(ipv6, published) == nil })
 	}
-	w.start(w.topConfig("takeover: translate") + fmt.Sprintf("services:\n  - name: web\n    ports: [%d]\n    forwarded: yes\n", published))
+	w.start(w.topConfig("takeover: translate") + fmt.Sprintf("services:\n  - name: web\n    ports: [%d]\n    mode: always\n    forwarded: yes\n", published))
 	w.served(n, published)
 	proxy := w.listenOn(published, unix.IPPROTO_TCP, 16)
 	w.served(n, published)
@@ -134,7 +134,7 @@ func TestTranslateRedirected(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(8443)
 	w.nft(w.Server, fmt.Sprintf("table inet r { chain pre { type nat hook prerouting priority dstnat; tcp dport %d redirect to :8443; }; }", from))
-	w.start(w.topConfig("takeover: translate") + fmt.Sprintf("services:\n  - name: web\n    ports: [%d]\n    forwarded: yes\n", from))
+	w.start(w.topConfig("takeover: translate") + fmt.Sprintf("services:\n  - name: web\n    ports: [%d]\n    mode: always\n    forwarded: yes\n", from))
 	w.served(n, from)
 	want := uint64(n * len(families()))
 	w.wantCounters(map[string]uint64{"cookie_sent": want, "split_ready": want})

@@ -148,7 +148,7 @@ func (w *world) veth(name string) {
 	}
 }
 
-const services = "secret_file: secret\nservices:\n  - name: web\n    ports: [80]\n"
+const services = "secret_file: secret\nservices:\n  - name: web\n    ports: [80]\n    mode: always\n"
 
 // instance is a role with what it needs beside instance and metrics.
 type instance struct {

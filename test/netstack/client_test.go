@@ -191,7 +191,7 @@ func startBox(t *testing.T, p *rig.ProxyTopology, exe, strategy string) {
 	dir := t.TempDir()
 	world.WriteSecret(t, dir)
 	in := &world.Instance{T: t, NS: p.Proxy, Binary: exe, Name: p.Instance, Config: filepath.Join(dir, "tidegate.yaml")}
-	in.Write(fmt.Sprintf("role: proxy\ninstance: %s\ninterfaces: [tg-flood, tg-legit, tg-inner]\nsecret_file: secret\ndrain: 0s\nservices:\n  - name: web\n    ports: [%d]\n    strategy: %s\n",
+	in.Write(fmt.Sprintf("role: proxy\ninstance: %s\ninterfaces: [tg-flood, tg-legit, tg-inner]\nsecret_file: secret\ndrain: 0s\nservices:\n  - name: web\n    ports: [%d]\n    mode: always\n    strategy: %s\n",
 		p.Instance, port, strategy))
 	in.Start()
 }

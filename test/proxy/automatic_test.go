@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 
 	"tidegate/internal/api"
@@ -31,7 +32,7 @@ func automatic(t *testing.T, strategy string) {
 	for _, suffix := range []string{".events", ".events.lock", ".sock", ".attacks"} {
 		t.Cleanup(func() { _ = os.Remove("/run/tidegate/" + w.Instance + suffix) })
 	}
-	w.instance.Write(w.config(strategy) + "    mode: auto\n")
+	w.instance.Write(strings.Replace(w.config(strategy), "mode: always", "mode: auto", 1))
 	w.box = &box{w.instance.Start("--detector-calm", "1s")}
 	c := api.NewClient("/run/tidegate", w.Instance)
 	on := func() bool {

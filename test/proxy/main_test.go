@@ -104,7 +104,7 @@ func (w *world) config(strategy string, extra ...string) string {
 			small = ""
 		}
 	}
-	return top + small + fmt.Sprintf("services:\n  - name: web\n    ports: [%d]\n    strategy: %s\n", port, strategy)
+	return top + small + fmt.Sprintf("services:\n  - name: web\n    ports: [%d]\n    mode: always\n    strategy: %s\n", port, strategy)
 }
 
 func (w *world) writeConfig(text string) string {

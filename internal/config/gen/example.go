@@ -15,9 +15,9 @@ import (
 // each other; "": left out.
 var otherwise = map[string]map[string]string{
 	config.RoleProxy:         {},
-	"proxy dpdk":             {},
-	"proxy p4":               {"services.strategy": "auth-full", "services.first_data": ""},
-	"edge p4":                {"protocol": "tagged"},
+	"proxy dpdk":             {"services.mode": "always"},
+	"proxy p4":               {"services.strategy": "auth-full", "services.first_data": "", "services.mode": "always"},
+	"edge p4":                {"protocol": "tagged", "services.mode": "always"},
 	config.RoleBorderManager: {"signed_bindings": ""},
 	config.RoleFilterManager: {"bindings": ""},
 }

@@ -30,6 +30,7 @@ learning: 0s
 services:
   - name: web
     ports: [%d]
+    mode: always
 `
 
 const serverConfig = `role: server
@@ -40,6 +41,7 @@ drain: 0s
 services:
   - name: web
     ports: [%d]
+    mode: always
 `
 
 // Start starts the server first: the edge sends cookies that somebody must honour.

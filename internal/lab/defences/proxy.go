@@ -59,6 +59,7 @@ drain: 0s
 services:
   - name: web
     ports: [%d]
+    mode: always
     strategy: %s
 `
 

@@ -44,6 +44,7 @@ cookie_layout: %s
 services:
   - name: web
     ports: [%d]
+    mode: always
 `
 
 const serverConfig = `role: server
@@ -58,6 +59,7 @@ cookie_layout: %s
 services:
   - name: web
     ports: [%d]
+    mode: always
 `
 
 // startNodes starts the server and every edge, with one secret.

@@ -105,7 +105,7 @@ func (t *Network) start(ctx context.Context) error {
 		{"bmc", "C", border(addrBMC, "bmc", "pc "+here+" 10.4.0.0/16")},
 		{"fm", "G", fmt.Sprintf("role: filter-manager\nlisten: %q\n%sapi: %s\nown: [%q]\nwatch: 1s\nidle: 1h\n",
 			t.port(addrFM, 4746), bindings["fm"], filepath.Join(t.dir, "api.sock"), t.prefix("10.9.0.0/16"))},
-		{"gate", "s", fmt.Sprintf("role: host\ninterfaces: [%s]\nsecret_file: %s\nreport_to: {api: %s, connections: %d}\nservices:\n  - {name: web, ports: [%d]}\n",
+		{"gate", "s", fmt.Sprintf("role: host\ninterfaces: [%s]\nsecret_file: %s\nreport_to: {api: %s, connections: %d}\nservices:\n  - {name: web, ports: [%d], mode: always}\n",
 			ifName("G"), filepath.Join(t.dir, "gate.key"), filepath.Join(t.dir, "api.sock"), gateLimit, portWeb)},
 	}
 	for _, c := range configs {
