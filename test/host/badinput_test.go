@@ -117,8 +117,10 @@ func TestStartRefused(t *testing.T) {
 			config: func(w *world) string { return strings.Replace(w.webConfig(webPort), "[80]", "[70000]", 1) },
 			words:  []string{"tidegate.yaml:6", "services[0].ports", "70000 is out of range", "1 to 65535"}},
 		"overlap": {
-			config: func(w *world) string { return w.webConfig(webPort) + "  - name: two\n    ports: [80]\n    mode: always\n" },
-			words:  []string{"tidegate.yaml:7", "port 80 is claimed by web of line 5"}},
+			config: func(w *world) string {
+				return w.webConfig(webPort) + "  - name: two\n    ports: [80]\n    mode: always\n"
+			},
+			words: []string{"tidegate.yaml:7", "port 80 is claimed by web of line 5"}},
 		"too many entries": {
 			config: func(w *world) string {
 				var prefixes []string
