@@ -152,7 +152,7 @@ func (g *gate) attach(cgroup string) (err error) {
 	g.modes, err = g.plane.Attach(plane.AttachOptions{
 		BPFFS: g.opt.BPFFS, Instance: g.cfg.Instance, Interfaces: g.cfg.Interfaces,
 		XDPMode: plane.XDPMode(g.cfg.XDPMode), CgroupRoot: cgroup,
-		Dispatcher: plane.DispatcherUse(g.cfg.Dispatcher), Priority: uint32(g.cfg.Priority)})
+		Dispatcher: plane.DispatcherUse(g.cfg.Dispatcher), Priority: uint32(g.cfg.Priority), TCLast: g.cfg.TCOrder == config.TCLast})
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ var changeable = []struct {
 	{"synack_limit", func(c *Config) any { return c.SynackLimit }, ""},
 	{"xdp_mode", func(c *Config) any { return c.XDPMode }, ""},
 	{"dispatcher", func(c *Config) any { return c.Dispatcher }, ""},
+	{"tc_order", func(c *Config) any { return c.TCOrder }, ""},
 	{"dispatcher_priority", func(c *Config) any { return c.Priority }, ""},
 	{"clock_skew", func(c *Config) any { return c.ClockSkew }, ""},
 	{"metrics", func(c *Config) any { return c.Metrics }, ""},

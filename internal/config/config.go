@@ -65,6 +65,15 @@ const (
 	DispatcherNever  Dispatcher = "never"
 )
 
+// TCOrder says where TC programs are attached among others.
+type TCOrder string
+
+// Orders of TC programs.
+const (
+	TCFirst TCOrder = "first"
+	TCLast  TCOrder = "last"
+)
+
 // XDPMode says where in the receive path the XDP program is attached.
 type XDPMode string
 
@@ -174,7 +183,8 @@ type Config struct {
 	SynackLimit int // answers a second to one /24 or /48; 0: any number
 	XDPMode     XDPMode
 	Dispatcher  Dispatcher
-	Priority    int            // among the components of a dispatcher
+	Priority    int // among the components of a dispatcher
+	TCOrder     TCOrder
 	ClockSkew   time.Duration  // between machines that share the secret
 	Metrics     netip.AddrPort // where counters are served; the zero value: nowhere
 	Events      Events

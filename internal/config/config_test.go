@@ -46,7 +46,7 @@ func TestParseFull(t *testing.T) {
 	want := &Config{
 		Role: "host", Instance: "edge-1", Interfaces: []string{"eth0", "eth1"}, SecretFile: "/etc/tidegate/secret",
 		Epoch: 4 * time.Second, KeyHorizon: time.Hour, Drain: 500 * time.Millisecond,
-		OnStaleKeys: StaleKeysDrop, XDPMode: XDPGeneric, Dispatcher: DispatcherAuto, Priority: 20,
+		OnStaleKeys: StaleKeysDrop, XDPMode: XDPGeneric, Dispatcher: DispatcherAuto, Priority: 20, TCOrder: TCFirst,
 		Server: Server{Takeover: TakeoverAuto},
 		Tagged: Tagged{MaxConnections: 1 << 18, IdleTime: 2 * time.Hour, SourceShare: 0.001},
 		Services: []Service{{

@@ -91,6 +91,7 @@ func (r *reader) scalars(c *Config, fs map[string]field) {
 	r.take(fs, "xdp_mode", &c.XDPMode)
 	r.take(fs, "dispatcher", &c.Dispatcher)
 	r.take(fs, "dispatcher_priority", &c.Priority)
+	r.take(fs, "tc_order", &c.TCOrder)
 }
 
 func (r *reader) roleName(f field) (string, bool) {

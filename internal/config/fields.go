@@ -152,6 +152,8 @@ var commonFields = []Field{
 		Text: "beside other XDP programs on an interface, by the dispatcher of libxdp (xdp-filter, xdp-loader). `auto`: joins a dispatcher that is there; `always`: brings one of its own where there is none, so that others can join later; `never`: the interface must be free. Applies when the program is attached, not to one that is attached already: [neighbours.md](neighbours.md)"},
 	{Name: "dispatcher_priority", Roles: append(slices.Clone(withServices), RolePatrol), Planes: onXDP, Kind: Number, Low: 0, High: 1_000_000, Default: "20",
 		Text: "the program's place among the components of a dispatcher: those with a smaller number run before it, and what they do not pass it never sees; those with a larger number see what it passes. xdp-filter has 10, most others 50"},
+	{Name: "tc_order", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Words, Words: []string{string(TCFirst), string(TCLast)}, Default: "first",
+		Text: "where the TC programs stand among others on the interface when they are attached: before those that are there, or after them. After one that ends with `TC_ACT_OK`, as Cilium's do, nothing is seen and clients are cut off: `last` is for neighbours that pass packets on. Applies when the programs are attached: [neighbours.md](neighbours.md#at-tc)"},
 	{Name: "metrics", Example: `127.0.0.1:9464`, Roles: everyRole, Kind: Text, Values: "an address and port, for example `127.0.0.1:9464`",
 		Text: "serves the counters of `status`, at most a second old, at `/metrics` for Prometheus ([metrics.md](metrics.md)), 16 requests at once; anybody who can reach this address can read them"},
 	{Name: "events", Roles: everyRole, Kind: Mapping, Change: "events",

@@ -79,7 +79,7 @@ func (b *Instance) setPolicy() {
 func (b *Instance) AttachOptions() plane.AttachOptions {
 	return plane.AttachOptions{BPFFS: b.Opt.BPFFS, Instance: b.Cfg.Instance, Interfaces: b.Cfg.Interfaces,
 		XDPMode:    plane.XDPMode(b.Cfg.XDPMode),
-		Dispatcher: plane.DispatcherUse(b.Cfg.Dispatcher), Priority: uint32(b.Cfg.Priority)}
+		Dispatcher: plane.DispatcherUse(b.Cfg.Dispatcher), Priority: uint32(b.Cfg.Priority), TCLast: b.Cfg.TCOrder == config.TCLast}
 }
 
 // ConfigureForwarding makes the machine's own settings what a box that forwards so needs; taking the

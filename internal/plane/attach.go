@@ -37,6 +37,7 @@ type AttachOptions struct {
 
 	Dispatcher DispatcherUse // empty: never
 	Priority   uint32        // among a dispatcher's components
+	TCLast     bool          // TC programs come after those that are there, not before them
 }
 
 // attachment is one pinned link.
@@ -107,14 +108,14 @@ func (p *Plane) attachAll(o AttachOptions) (map[string]XDPMode, error) {
 	}
 	for name, index := range devices {
 		if p.egress != nil { // before anything that it has to complete
-			if err := p.attachTC(p.links.egress, "egress", p.egress, ebpf.AttachTCXEgress, name, index); err != nil {
+			if err := p.attachTC(p.links.egress, "egress", p.egress, ebpf.AttachTCXEgress, name, index, o.TCLast); err != nil {
 				return nil, err
 			}
 		}
 		if p.tc == nil { // an edge
 			continue
 		}
-		if err := p.attachTC(p.links.tc, "tc", p.ingress(), ebpf.AttachTCXIngress, name, index); err != nil {
+		if err := p.attachTC(p.links.tc, "tc", p.ingress(), ebpf.AttachTCXIngress, name, index, o.TCLast); err != nil {
 			return nil, err
 		}
 	}
@@ -228,14 +229,14 @@ func (p *Plane) attachSockops(cgroup string) error {
 	return err
 }
 
-func (p *Plane) attachTC(set map[string]*attachment, kind string, prog *ebpf.Program, at ebpf.AttachType, name string, index int) error {
+func (p *Plane) attachTC(set map[string]*attachment, kind string, prog *ebpf.Program, at ebpf.AttachType, name string, index int, last bool) error {
 	path := filepath.Join(p.dir, pinName(kind, name))
 	a, err := takeOver(path, prog, nil)
 	if err != nil {
 		return err
 	}
 	if a == nil {
-		l, err := newTCHook(prog, index, at)
+		l, err := newTCHook(prog, index, at, last)
 		if err != nil {
 			return fmt.Errorf("interface %s: %w", name, err)
 		}
@@ -248,10 +249,14 @@ func (p *Plane) attachTC(set map[string]*attachment, kind string, prog *ebpf.Pro
 	return nil
 }
 
-// newTCHook attaches before everything else, by TCX where the kernel has it.
-func newTCHook(prog *ebpf.Program, index int, at ebpf.AttachType) (hook, error) {
+// newTCHook attaches before everything else that is there, or after it, by TCX where the kernel has it.
+func newTCHook(prog *ebpf.Program, index int, at ebpf.AttachType, last bool) (hook, error) {
+	anchor := link.Head()
+	if last {
+		anchor = link.Tail()
+	}
 	if !withoutTCX {
-		l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: prog, Attach: at, Anchor: link.Head()})
+		l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: prog, Attach: at, Anchor: anchor})
 		if err == nil {
 			return linkHook{l}, nil
 		}
@@ -259,7 +264,7 @@ func newTCHook(prog *ebpf.Program, index int, at ebpf.AttachType) (hook, error) 
 			return nil, fmt.Errorf("TCX: %w", err)
 		}
 	}
-	return attachFilter(prog, index, at)
+	return attachFilter(prog, index, at, last)
 }
 
 func (p *Plane) attachXDP(name string, index int, o AttachOptions) error {

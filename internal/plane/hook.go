@@ -79,7 +79,8 @@ type filterHook struct {
 }
 
 const (
-	filterPriority = 1
+	filterPriority = 1 // or, to come last:
+	lastPriority   = 0xff00
 	filterName     = "tidegate"
 	filterNameMade = "tidegate, with its qdisc" // which goes with the last filter
 )
@@ -94,8 +95,8 @@ func parentOf(at ebpf.AttachType) uint32 {
 	return netlink.HANDLE_MIN_INGRESS
 }
 
-// attachFilter attaches before all filters that are there.
-func attachFilter(prog *ebpf.Program, index int, at ebpf.AttachType) (*filterHook, error) {
+// attachFilter attaches before all filters that are there, or after them.
+func attachFilter(prog *ebpf.Program, index int, at ebpf.AttachType, last bool) (*filterHook, error) {
 	id, err := idOf(prog)
 	if err != nil {
 		return nil, err
@@ -109,8 +110,12 @@ func attachFilter(prog *ebpf.Program, index int, at ebpf.AttachType) (*filterHoo
 	} else if err != nil {
 		return nil, fmt.Errorf("clsact: %w; an `ingress` qdisc in its place must be replaced by `tc qdisc replace dev DEV clsact`", err)
 	}
+	priority := uint16(filterPriority)
+	if last {
+		priority = lastPriority
+	}
 	f := &netlink.BpfFilter{FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: parentOf(at), Protocol: unix.ETH_P_ALL,
-		Priority: filterPriority, Handle: uint32(id)}, // unlike any other instance's
+		Priority: priority, Handle: uint32(id)}, // unlike any other instance's
 		Fd: prog.FD(), Name: name, DirectAction: true}
 	if err := netlink.FilterAdd(f); err != nil {
 		return nil, fmt.Errorf("clsact filter: %w", err)

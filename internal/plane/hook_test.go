@@ -76,7 +76,7 @@ func filters(t *testing.T, dir string, progs [3]*ebpf.Program) error {
 	}
 	ingress, egress := filepath.Join(dir, pinName("tc", "lo")), filepath.Join(dir, pinName("egress", "lo"))
 	for path, at := range map[string]ebpf.AttachType{ingress: ebpf.AttachTCXIngress, egress: ebpf.AttachTCXEgress} {
-		h, err := newTCHook(progs[0], lo, at)
+		h, err := newTCHook(progs[0], lo, at, false)
 		if err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func filters(t *testing.T, dir string, progs [3]*ebpf.Program) error {
 	if err := netlink.FilterDel(foreign); err != nil {
 		return err
 	}
-	h, err := newTCHook(progs[0], lo, ebpf.AttachTCXIngress) // the qdisc is somebody else's now
+	h, err := newTCHook(progs[0], lo, ebpf.AttachTCXIngress, false) // the qdisc is somebody else's now
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func filters(t *testing.T, dir string, progs [3]*ebpf.Program) error {
 	if err := netlink.QdiscDel(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: lo, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}); err != nil {
 		return err
 	}
-	if h, err = newTCHook(progs[0], lo, ebpf.AttachTCXIngress); err != nil {
+	if h, err = newTCHook(progs[0], lo, ebpf.AttachTCXIngress, false); err != nil {
 		return err
 	}
 	if err := h.Detach(); err != nil || qdiscs() != 0 {

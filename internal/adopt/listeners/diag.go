@@ -55,10 +55,18 @@ func (l Listener) String() string {
 
 // Scan lists all TCP listeners of this network namespace, IPv4 and IPv6.
 // MPTCP is only told to CAP_NET_ADMIN.
-func Scan() ([]Listener, error) {
+func Scan() ([]Listener, error) { return scan(scanFamily) }
+
+func scan(ask func(family uint8) ([]Listener, error)) ([]Listener, error) {
 	var all []Listener
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		list, err := scanFamily(family)
+		list, err := ask(family)
+		if errors.Is(err, unix.ENOENT) && family == unix.AF_INET6 {
+			continue // the family is not in this kernel
+		}
+		if errors.Is(err, unix.ENOENT) {
+			return nil, errors.New("this kernel does not tell who listens (inet_diag): load its modules with `modprobe -a inet_diag tcp_diag`")
+		}
 		if err != nil {
 			return nil, fmt.Errorf("inet_diag: %w", err)
 		}
@@ -85,9 +93,6 @@ func scanFamily(family uint8) ([]Listener, error) {
 	req := nl.NewNetlinkRequest(sockDiagByFamily, unix.NLM_F_DUMP)
 	req.AddData(request{family})
 	msgs, err := req.Execute(unix.NETLINK_INET_DIAG, sockDiagByFamily)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil // the family is not in this kernel
-	}
 	if err != nil {
 		return nil, err
 	}

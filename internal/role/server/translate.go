@@ -145,7 +145,7 @@ func (n *node) attach() (err error) {
 	}
 	n.modes, err = n.plane.Attach(plane.AttachOptions{BPFFS: n.opt.BPFFS, Instance: n.cfg.Instance,
 		Interfaces: n.cfg.Interfaces, XDPMode: plane.XDPMode(n.cfg.XDPMode),
-		Dispatcher: plane.DispatcherUse(n.cfg.Dispatcher), Priority: uint32(n.cfg.Priority)})
+		Dispatcher: plane.DispatcherUse(n.cfg.Dispatcher), Priority: uint32(n.cfg.Priority), TCLast: n.cfg.TCOrder == config.TCLast})
 	if err != nil {
 		return err
 	}
