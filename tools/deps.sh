@@ -42,11 +42,11 @@ for set in "$@"; do
     dpdk) wanted+=" $dpdk" ;;
     docs) wanted+=" $site" ;;
     lint) wanted+=" $build shellcheck=shellcheck clang-format-19=clang-format-19" ;;
-    test) wanted+=" $site $build clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $detectors $watch" ;;
+    test) wanted+=" $site $build xdp-tools=xdp-filter ethtool=ethtool clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $detectors $watch" ;;
     soak) wanted+=" $build $lab" ;;
     lab) wanted+=" $lab" ;;
     image) wanted+=" podman=podman crun=crun" ;;
-    kernel) wanted+=" $build debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
+    kernel) wanted+=" $build xdp-tools=xdp-filter ethtool=ethtool debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
     web) wanted+=" $build $lab $firewalls chromium=chromium" ;;
     machines) wanted+=" $build $lab $firewalls $machines" ;;
     packages) wanted+=" mmdebstrap=mmdebstrap lintian=lintian rpm=rpm systemd=systemd-analyze" ;;

@@ -213,6 +213,11 @@ func generate(list []Component, version uint8) (*ebpf.Program, error) {
 	}
 	defer handle.Close()
 	code, starts := body(c, m.FD())
+	return load(c, handle, ids, code, starts)
+}
+
+// load puts a dispatcher's instructions into the kernel.
+func load(c config, handle *btf.Handle, ids []btf.TypeID, code []insn, starts []uint32) (*ebpf.Program, error) {
 	infos := make([]funcInfo, len(starts))
 	for i := range starts {
 		infos[i] = funcInfo{starts[i], ids[i]}
