@@ -84,9 +84,17 @@ TG_GLOBAL int tg_server_socket_state(struct xdp_md *ctx, const struct tg_packet 
 	return state;
 }
 
-/* True if the SYN is of a connection that is translated and lives: the stack challenges it, and what
- * the client answers says whether that may end (RFC 5961, section 4). */
-TG_GLOBAL int tg_server_syn_lives(struct xdp_md *ctx, const struct tg_packet *syn)
+enum tg_syn_of {
+	TG_SYN_OF_NOBODY,
+	/* A connection that is translated and lives: the stack challenges the SYN, and what the client
+	 * answers says whether that may end (RFC 5961, section 4). */
+	TG_SYN_OF_LIVE,
+	/* Ours, for the stack, which has just reset an older connection: generic XDP meets it. */
+	TG_SYN_OF_GATE,
+};
+
+/* enum tg_syn_of. */
+TG_GLOBAL int tg_server_syn_of(struct xdp_md *ctx, const struct tg_packet *syn)
 {
 	const struct tg_server_settings *server = tg_server_get();
 	const struct tg_split *e;
@@ -95,10 +103,15 @@ TG_GLOBAL int tg_server_syn_lives(struct xdp_md *ctx, const struct tg_packet *sy
 	if (!syn || !server)
 		return 0;
 	e = tg_split_find(server, syn, TG_TO_SERVER);
-	if (TG_LIKELY(!e) || !(e->state & TG_SPLIT_READY))
-		return 0;
+	if (TG_LIKELY(!e))
+		return TG_SYN_OF_NOBODY;
+	if (!(e->state & TG_SPLIT_READY))
+		return server->generic && e->state & TG_SPLIT_RESET_OLDER && syn->seq == e->client_isn
+			       ? TG_SYN_OF_GATE
+			       : TG_SYN_OF_NOBODY;
 	state = tg_server_socket_state(ctx, syn);
-	return state && state != BPF_TCP_LISTEN && state != BPF_TCP_TIME_WAIT;
+	return state && state != BPF_TCP_LISTEN && state != BPF_TCP_TIME_WAIT ? TG_SYN_OF_LIVE
+									      : TG_SYN_OF_NOBODY;
 }
 
 #define TG_NEXT_ANSWER 20 /* the SYN is one that we answer */
@@ -136,6 +149,7 @@ TG_GLOBAL int tg_server_syn(struct xdp_md *ctx, const struct tg_packet *syn)
 	struct tg_counter_row *row;
 	struct tg_service *svc;
 	struct tg_decision d;
+	enum tg_syn_of of;
 	__u32 id;
 
 	if (!syn || !settings)
@@ -153,8 +167,11 @@ TG_GLOBAL int tg_server_syn(struct xdp_md *ctx, const struct tg_packet *syn)
 		d = tg_host_judge_intact(tg_intact(ctx, syn));
 	if (d.verdict == TG_REPLY && !tg_key_find(settings, tg_epoch_now(settings)))
 		d = tg_host_judge_no_key(settings->stale_keys);
-	if (d.verdict == TG_REPLY && TG_UNLIKELY(tg_server_syn_lives(ctx, syn)))
+	if (d.verdict == TG_REPLY && TG_UNLIKELY((of = (enum tg_syn_of)tg_server_syn_of(ctx, syn)))) {
+		if (of == TG_SYN_OF_GATE)
+			return XDP_PASS;
 		d = TG_DECIDE(TG_PASS, TG_COUNT_syn_challenged);
+	}
 	if (d.verdict == TG_REPLY)
 		return tg_server_route(ctx, syn, id);
 	tg_count(row, d.counter);
