@@ -53,6 +53,8 @@ const ReadAt = "Tidegate-Read-At"
 // Group may use the API, if the machine has it; else only the daemon's own user and root.
 const Group = "tidegate"
 
+var lookupGroup = user.LookupGroup // a test machine need not have it
+
 //go:embed openapi.yaml
 var openAPI []byte
 
@@ -127,7 +129,7 @@ func (s *Server) protect(path string) (err error) {
 		return err
 	}
 	gid := -1
-	if g, err := user.LookupGroup(Group); err == nil {
+	if g, err := lookupGroup(Group); err == nil {
 		if gid, err = strconv.Atoi(g.Gid); err != nil {
 			return err
 		}

@@ -14,7 +14,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,7 +51,7 @@ func (d *daemon) Reload(context.Context) ([]string, error) {
 	return changed, nil
 }
 
-const text = "interfaces: [eth0]\nsecret_file: /s\nservices:\n  - {name: web, ports: [80]}\n  - {name: mail, ports: [25], mode: monitor}\n"
+const text = "interfaces: [eth0]\nsecret_file: /s\nservices:\n  - {name: web, ports: [80], mode: always}\n  - {name: mail, ports: [25], mode: monitor}\n"
 
 func serve(t *testing.T) (*daemon, *Server, *Client) {
 	t.Helper()
@@ -325,6 +327,52 @@ func TestOneUserHoldsConnections(t *testing.T) {
 		}
 		if n > connUserMax || time.Now().After(end) {
 			t.Fatalf("one user holds %d connections", n)
+		}
+	}
+}
+
+// The group tidegate has the socket, and nobody else: a user of it gets an answer, and one who is not in it cannot even connect.
+func TestSocketIsTheGroups(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to be other users")
+	}
+	const gid = 64123
+	asked := ""
+	lookupGroup = func(name string) (*user.Group, error) {
+		asked = name
+		return &user.Group{Gid: strconv.Itoa(gid), Name: name}, nil
+	}
+	t.Cleanup(func() { lookupGroup = user.LookupGroup })
+	_, s, _ := serve(t)
+	path := SocketPath(s.opt.StateDir, s.name)
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := info.Sys().(*syscall.Stat_t); asked != "tidegate" || info.Mode().Perm() != 0o660 || st.Gid != gid || st.Uid != 0 {
+		t.Errorf("%s of group %q: mode %o, owner %d:%d", path, asked, info.Mode().Perm(), st.Uid, st.Gid)
+	}
+	if err := os.Chmod(s.opt.StateDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe := filepath.Join(s.opt.StateDir, "hog")
+	if err := os.WriteFile(exe, self, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for of, reaches := range map[uint32]bool{gid: true, gid + 1: false} {
+		other := exec.CommandContext(t.Context(), exe) // its input is empty, so it ends by itself
+		other.Env = append(os.Environ(), envHog+"="+path)
+		other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: of}, Pdeathsig: syscall.SIGKILL}
+		out, err := other.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(out) != "held 0\n"; got != reaches {
+			t.Errorf("a user of group %d: %q", of, out)
 		}
 	}
 }
