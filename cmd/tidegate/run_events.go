@@ -188,7 +188,7 @@ func (e *events) end(ctx context.Context, err error) {
 	if stream == nil {
 		return
 	}
-	how := "stopped; what is installed stays and needs nobody until its keys end"
+	how := "stopped; what is installed stays and works until its keys expire"
 	switch {
 	case err != nil:
 		how = "ended by an error: " + err.Error()

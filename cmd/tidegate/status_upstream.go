@@ -22,7 +22,7 @@ func printUpstreamStatus(w io.Writer, s *instance.Upstream) error {
 	switch {
 	case s.Running:
 	case s.Role == config.RolePatrol:
-		running = "NOT running; programs and filters stay in force, nobody can install new ones"
+		running = "NOT running; programs and filters stay in force, new ones cannot be installed"
 	default:
 		running = "NOT running; filters that were asked for stay in force"
 	}

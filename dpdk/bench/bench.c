@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the burst pipeline can do on this machine, in memory, in one run: frames a
- * second of one core by strategy, by burst length, of two cores; a hash's time, variant
- * by variant. Writes JSON to stdout; `tidegate-lab bench --role dpdk` shows it.
+ * The throughput of the burst pipeline on this machine, in memory, in one run: frames a second of
+ * one core by strategy, by burst length, of two cores; the time of a hash, by variant. Writes JSON
+ * to stdout; `tidegate-lab bench --role dpdk` shows it.
  *
- * Things are measured in turn, round by round, so that a slow second hits all of
- * them; medians and ranges are printed. Must never assert a figure.
+ * Everything is measured in turn, round by round, so that a slow second affects all of it; medians
+ * and ranges are printed. Must never assert a figure.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static const uint32_t bursts[] = {1, 2, 4, 8, 16, 32, 64, 128};
 static uint32_t rounds = 7, slice_ms = 60;
 static const char *only; /* for a profiler: nothing but this */
 
-/* One core's things. */
+/* What one core owns. */
 struct rig {
 	struct rte_mempool *pool;
 	struct tg_mem_port port[WHATS];
@@ -112,7 +112,7 @@ static void fill_flows(struct tg_worker *w)
 	}
 }
 
-/* The server has been asked already: it gives everything. */
+/* The server has been probed already: it agrees to everything. */
 static void know_server(struct tg_worker *w)
 {
 	struct tg_packet pkt = tg_traffic_flow(0);
@@ -188,8 +188,7 @@ static void macswap(struct tg_mem_port *p, struct rte_mbuf **m, uint32_t n)
 	tg_mem_port_send(p, m, n);
 }
 
-/* Time that this thread had the core, ns: who else runs on this machine does not
- * change what a core can do. */
+/* CPU time of this thread, ns: other load on this machine does not change what a core can do. */
 static uint64_t core_ns(void)
 {
 	struct timespec t;
@@ -410,7 +409,7 @@ int main(int argc, char **argv)
 	snprintf(cores, sizeof(cores), cpus > 1 ? "0,1" : "0");
 	if (rte_eal_init(13, eal) < 0)
 		fail("DPDK does not start here; its messages say why");
-	(void)rmdir(rte_eal_get_runtime_dir()); /* nobody will ask there */
+	(void)rmdir(rte_eal_get_runtime_dir()); /* not probed there */
 	make_rig(&rigs[0], 0);
 	if (cpus > 1)
 		make_rig(&rigs[1], 1);

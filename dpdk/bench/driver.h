@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A port in memory for benchmarks: receiving copies the next of many prepared
- * frames into a buffer, as a network card's DMA does; sending gives the buffer
- * back. Buffers go round first in, first out, as a card's rings let them. What it
- * costs is measured by the yardstick that only swaps MAC addresses.
+ * A port in memory for benchmarks: receiving copies the next of many prepared frames into a buffer,
+ * as a network card's DMA does; sending returns the buffer. Buffers are used first in, first out,
+ * as a card's rings do. Its cost is measured by the reference that only swaps MAC addresses.
  */
 #ifndef TG_BENCH_DRIVER_H
 #define TG_BENCH_DRIVER_H

@@ -10,7 +10,7 @@
  *   swap flows | swap sources     at once, whatever is committed: the tables' turn
  *   forget ID                     likewise: the counters of a service
  *
- * Unasked, it reports neighbours that a router does not know (waiting.h):
+ * On its own, it reports neighbours that a router does not know (waiting.h):
  *
  *   unresolved FAMILY ADDRESS DPDK-PORT gateway|host
  *
@@ -230,7 +230,7 @@ static bool serve(struct tg_program *p, int fd)
 		have = 0;
 		wrong[0] = 0;
 		line_no = 0;
-		tg_config_free(draft); /* half a change is none */
+		tg_config_free(draft); /* half a change does not count */
 		draft = NULL;
 		return false;
 	}
@@ -255,7 +255,7 @@ static bool serve(struct tg_program *p, int fd)
 	return true;
 }
 
-/* Passes on what the cores ask for. What the client does not take now is asked again. */
+/* Passes on what the cores ask for. What the client does not accept now is reported again. */
 static void pass_on(struct tg_program *p, int client)
 {
 	struct tg_ask ask;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One core's loop: receive from every port, put the burst through, look at the
- * clock a thousand times a second. What a transmit queue does not take is freed
- * and counted: nothing waits for a port.
+ * One core's loop: receive from every port, process the burst, look at the clock a thousand times a
+ * second. What a transmit queue does not accept is freed and counted: nothing waits for a port.
  */
 #include "loop.h"
 
@@ -36,7 +35,7 @@ static uint32_t transmit(struct tg_worker *w, uint16_t port, struct rte_mbuf **m
 	return sent;
 }
 
-/* Counts that are no longer wanted: only their core writes them. */
+/* Counts to be reset: only their core writes them. */
 static void forget(struct tg_core *core)
 {
 	uint32_t i;
@@ -69,9 +68,9 @@ static void tick(struct tg_core *core)
 	atomic_store_explicit(&core->seen, config->number, memory_order_release);
 }
 
-/* On interfaces of the kernel, and sleeping when nothing comes, this thread shares its
- * processor with others and is what a softirq is to a box that the kernel forwards for: other
- * work gets what it leaves, instead of half. Without the right to that, it goes without. */
+/* On interfaces of the kernel, and sleeping when nothing comes, this thread shares its processor
+ * with others and acts like a softirq in the kernel's forwarding: other work gets what it leaves,
+ * instead of half. Without the privilege, it runs as usual. */
 static void prefer(const struct tg_program *p)
 {
 	if (p->from_kernel && p->opt.idle_us && setpriority(PRIO_PROCESS, 0, NICE))
@@ -119,8 +118,8 @@ static int populate(void *core)
 	return tg_worker_populate(((struct tg_core *)core)->w) ? 0 : -1;
 }
 
-/* Has each core ask for the pages of its tables itself, all at once: they are then of its
- * own node, and no packet waits for one. */
+/* Makes each core touch the pages of its tables itself, all at once: they are then on its own node,
+ * and no packet waits for one. */
 static bool cores_populate(struct tg_program *p)
 {
 	bool ok = true;

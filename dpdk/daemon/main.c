@@ -94,8 +94,8 @@ static bool run(struct tg_program *p, const cpu_set_t *given)
 	return true;
 }
 
-/* This process is given keys: they shall not stand in a core file, nor be read by a
- * debugger of another user. */
+/* This process holds keys: they must not appear in a core file, nor be readable by another user's
+ * debugger. */
 static bool forbid_dumps(void)
 {
 	const struct rlimit none = {0, 0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What DPDK's af_packet driver asks of the kernel that a router cannot have. The driver,
- * a plug-in, finds our setsockopt and ioctl before the C library's.
+ * What DPDK's af_packet driver requests from the kernel and a router cannot have. The driver, a
+ * plug-in, finds our setsockopt and ioctl before the C library's.
  *
  * - It has IPv4 fragments put together before it sees them (PACKET_FANOUT_FLAG_DEFRAG):
  *   the packet then is longer than the next link, and than the driver's own buffers.

@@ -14,7 +14,7 @@
 
 #define TG_CORES_MAX 64
 
-/* One core. What is atomic is how the control thread talks with it. */
+/* One core. The control thread communicates with it through the atomic fields. */
 struct tg_core {
 	const struct tg_program *program;
 	struct tg_worker *w;

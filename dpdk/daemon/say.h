@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the program has to say, on stderr.
+ * The program's messages, on stderr.
  */
 #ifndef TG_DPDK_SAY_H
 #define TG_DPDK_SAY_H

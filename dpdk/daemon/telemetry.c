@@ -2,7 +2,8 @@
  *
  * What the program reports over DPDK's own telemetry socket:
  *
- *   /tidegate/status         hash, cores, ports, flows and sources in the tables, frames that went the fast path
+ *   /tidegate/status         hash, cores, ports, flows and sources in the tables, frames that took
+ * the fast path
  *   /tidegate/counters,ID    the counters of a service (0: of none) that are not zero
  *   /tidegate/ports          frames and losses, port by port
  *

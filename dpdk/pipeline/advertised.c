@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options that clients are offered, where the last answer does not serve.
+ * Options that clients are offered, where the last answer does not apply.
  */
 #include "advertised.h"
 

@@ -11,8 +11,8 @@
 /* Works out what clients of the packet's server are offered. */
 void tg_advertised_find(struct tg_worker *w, const struct tg_packet *pkt, uint32_t id);
 
-/* What clients of the packet's server are offered. A flood asks for the same again and
- * again: the last answer is at hand until servers or services change. */
+/* What clients of the packet's server are offered. A flood asks for the same repeatedly: the last
+ * answer is cached until servers or services change. */
 static inline const struct tg_service *tg_advertised(struct tg_worker *w,
 						     const struct tg_packet *pkt, uint32_t id)
 {

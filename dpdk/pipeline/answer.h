@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What becomes of a packet to a service that belongs to no flow: SYNs are answered
- * or forwarded, ACKs and RSTs are what gets a client whitelisted or connected. As
- * bpf/lib/proxy_answer.h; what is neither goes to the server as it came.
+ * What becomes of a packet to a service that belongs to no flow: SYNs are answered or forwarded,
+ * ACKs and RSTs whitelist or connect a client. As bpf/lib/proxy_answer.h; anything else goes to the
+ * server unchanged.
  */
 #ifndef TG_DPDK_ANSWER_H
 #define TG_DPDK_ANSWER_H
@@ -67,7 +67,7 @@ static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
 	if (!w->key_now || !tg_strategy_has_cookie(strategy))
 		return;
 	if (!tg_item_options(it, &offered) || offered.auth)
-		return; /* what is signed asks an allowance: in its turn */
+		return; /* signed SYNs use an allowance: in the last stage */
 	if (strategy == TG_STRATEGY_COOKIE)
 		svc = tg_advertised(w, &it->pkt, it->id);
 	it->answer = tg_synack_agree(&it->pkt, &offered, svc);
@@ -118,8 +118,8 @@ static inline uint64_t tg_lane_mac(const struct tg_worker *w, const struct tg_it
 
 /* ---- last stage ---- */
 
-/* What a SYN's answer is made of, where the first stage did not foresee one. False:
- * the frame has been dealt with. */
+/* What a SYN's answer is made of, where the first stage did not foresee one. False: the frame has
+ * been handled. */
 static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it, struct tg_cookie *cookie)
 {
 	struct tg_tcp_options offered;
@@ -148,8 +148,8 @@ static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it, st
 	return true;
 }
 
-/* Writes the answer. Nearly all SYNs agree on SACK and a window scale, with timestamps
- * or without: for these the compiler makes code that asks nothing more. */
+/* Writes the answer. Nearly all SYNs agree on SACK and a window scale, with timestamps or without:
+ * for these the compiler generates code without further branches. */
 static inline void tg_answer_write(struct rte_mbuf *m, uint32_t len, const struct tg_item *it,
 				   struct tg_cookie cookie)
 {
@@ -202,7 +202,7 @@ static inline void tg_cookie_answer(struct tg_worker *w, struct tg_item *it)
 	tg_send(w, it->port, m);
 }
 
-/* A SYN under an auth strategy: forwarded if its source has proven itself. */
+/* A SYN under an auth strategy: forwarded if its source is verified. */
 static inline void tg_auth_syn(struct tg_worker *w, struct tg_item *it, uint8_t strategy)
 {
 	struct tg_tcp_options offered;
@@ -285,8 +285,7 @@ static inline bool tg_noflow_verify(struct tg_worker *w, struct tg_item *it)
 	return key && tg_cookie_verify(&it->pkt, it->ack_info.cookie, it->ack_info.ts_ok, epoch, key);
 }
 
-/* Puts the client on the whitelist and resets what it believes to be a
- * connection, so that it comes again. */
+/* Whitelists the client and resets what it considers a connection, so that it retries. */
 static inline void tg_auth_accept(struct tg_worker *w, struct tg_item *it, uint64_t source, bool reset)
 {
 	struct tg_segment rst;

@@ -66,7 +66,7 @@ static inline struct tg_halfopen *tg_cache_keep(struct tg_worker *w, const struc
 	return &b->halfopens[slot];
 }
 
-/* Answers a SYN out of the cache, in which it is put if it is not there. */
+/* Answers a SYN from the cache, inserting it if needed. */
 static inline void tg_cache_syn(struct tg_worker *w, struct tg_item *it)
 {
 	uint64_t hash = tg_item_halfopen_hash(w, it), head = 0;
@@ -95,7 +95,7 @@ static inline void tg_cache_syn(struct tg_worker *w, struct tg_item *it)
 	if (slot < TG_HALFOPEN_WAYS && b->halfopens[slot].client_isn == it->pkt.seq) {
 		half = &b->halfopens[slot];
 		tg_count(w, it->id, TG_COUNT_cache_known);
-		if (tg_halfopen_sent(head) < TG_HALFOPEN_SENDS) /* its asking was one of the times */
+		if (tg_halfopen_sent(head) < TG_HALFOPEN_SENDS) /* this retransmission counts */
 			b->heads[slot] = head + TG_HALFOPEN_SENT_ONE;
 	} else {
 		half = tg_cache_keep(w, it, b, hash, slot, &offered);
@@ -124,7 +124,7 @@ static inline void tg_unknown_other(struct tg_worker *w, struct tg_item *it,
 	}
 }
 
-/* An ACK or a RST under `cache`, or a SYN-ACK that nobody asked for. */
+/* An ACK or a RST under `cache`, or an unsolicited SYN-ACK. */
 static inline void tg_cache_other(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
 	uint64_t hash = tg_item_halfopen_hash(w, it), head = 0;

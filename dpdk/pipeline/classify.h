@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first stage of the slow path: what a frame is, which service it is for, which hashes
- * its fate will need.
+ * The first stage of the slow path: what a frame is, which service it is for, which hashes it will
+ * need.
  */
 #ifndef TG_DPDK_CLASSIFY_H
 #define TG_DPDK_CLASSIFY_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One core's memory of places where nobody listens (core/closed_port.h): what the servers of
- * translated connections have refused. SYNs to these go on to the server, which refuses them, so
- * that clients receive what they would without this proxy. As bpf/lib/proxy_closed.h. Decides nothing.
+ * One core's memory of closed ports (core/closed_port.h): what the servers of translated
+ * connections have refused. SYNs to these go on to the server, which refuses them, so that clients
+ * receive what they would without this proxy. As bpf/lib/proxy_closed.h. Decides nothing.
  */
 #ifndef TG_DPDK_CLOSED_PORT_H
 #define TG_DPDK_CLOSED_PORT_H
@@ -10,7 +10,7 @@
 #include "../core/closed_port.h"
 #include "item.h"
 
-/* False if no place is known: then nobody pays for it. */
+/* False if no place is known: then it costs nothing. */
 TG_INLINE bool tg_closed_any(const struct tg_worker *w)
 {
 	return w->now_ns < w->closed.until_ns;
@@ -22,7 +22,7 @@ static inline struct tg_closed_entry *tg_closed_find(struct tg_worker *w,
 	return &w->closed.places[tg_closed_slot(&w->flows.key, place)];
 }
 
-/* The server (its segment is in hand) has refused a connection's SYN. True if that is news. */
+/* The server, by this segment, has refused a connection's SYN. True if that is new. */
 static inline bool tg_closed_learn(struct tg_worker *w, const struct tg_item *it, uint32_t service)
 {
 	struct tg_listener_key place = tg_closed_place(&it->pkt, true);
@@ -36,7 +36,7 @@ static inline bool tg_closed_learn(struct tg_worker *w, const struct tg_item *it
 	return true;
 }
 
-/* True if the SYN in hand is the server's to refuse. */
+/* True if this SYN is left to the server to refuse. */
 static inline bool tg_closed_passes(struct tg_worker *w, const struct tg_item *it)
 {
 	struct tg_listener_key place = tg_closed_place(&it->pkt, false);
@@ -47,7 +47,7 @@ static inline bool tg_closed_passes(struct tg_worker *w, const struct tg_item *i
 	return d.verdict == TG_PASS;
 }
 
-/* True if SYNs to the packet's destination have to be looked at one by one. */
+/* True if SYNs to the packet's destination have to be checked one by one. */
 static inline bool tg_closed_is_near(struct tg_worker *w, const struct tg_packet *syn)
 {
 	struct tg_listener_key place = tg_closed_place(syn, false);

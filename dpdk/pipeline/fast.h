@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the fast path knows. Nearly all frames of a flood, and of the connections that
- * live through it, look alike: they are recognised by comparing words, and need
- * neither struct tg_item nor its parser. fast_syn.h answers SYNs out of templates,
- * fast_flow.h translates segments; each frame that is anything else, or whose fate
- * depends on what is in a table, takes the slow path, with the same result.
+ * What the fast path knows. Nearly all frames of a flood, and of the connections that live through
+ * it, look alike: they are recognised by comparing words, and need neither struct tg_item nor its
+ * parser. fast_syn.h answers SYNs out of templates, fast_flow.h translates segments; any other
+ * frame, or one whose handling depends on a table, takes the slow path, with the same result.
  *
  * The templates are made by core/: here are only the places of what differs.
  */
@@ -42,7 +41,7 @@ struct tg_form {
 struct tg_fast_server {
 	uint64_t addr[2]; /* as on the wire; IPv4: in the low half of addr[0] */
 	uint32_t round;   /* of struct tg_fast when this was learned; 0: never */
-	uint32_t burst;   /* the last that used it: then nobody may take its place */
+	uint32_t burst;   /* the last burst that used it: during that it is not replaced */
 	uint16_t port_be;
 	uint16_t id;
 	uint8_t strategy;
@@ -86,7 +85,7 @@ struct tg_wide_segments {
 };
 
 struct tg_fast {
-	bool off;      /* for tests: everything goes the slow path */
+	bool off;      /* for tests: everything takes the slow path */
 	uint32_t round;      /* goes up when anything changes that a template depends on */
 	uint32_t burst_no;
 	struct {
@@ -95,7 +94,7 @@ struct tg_fast {
 	} mss4, mss6;
 	const uint64_t *flow_bits[2],
 		*white_bits[2]; /* presence, active and history: as of this burst */
-	uint64_t syns, segments; /* that went the fast path */
+	uint64_t syns, segments; /* that took the fast path */
 	uint64_t wides, wide_segments; /* of these, those eight at once */
 	uint8_t path[TG_LANES_MAX];
 	struct tg_fast_frame frame[TG_LANES_MAX];

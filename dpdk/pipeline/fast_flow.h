@@ -4,9 +4,9 @@
  * no options or with timestamps where nearly all senders put them, of a flow that is
  * ready, has a place of its own and has not begun to end. core/translate.h says what changes.
  *
- * Two waits for memory (bucket, entry) are waits for all of a burst. The presence bits
- * are not asked: what belongs to no flow is seen in one bucket, and then takes the slow
- * path, which asks them.
+ * Two waits for memory (bucket, entry) are waits for all of a burst. The presence bits are not
+ * read: that a segment belongs to no flow shows in one bucket, and it then takes the slow path,
+ * which reads them.
  */
 #ifndef TG_DPDK_FAST_FLOW_H
 #define TG_DPDK_FAST_FLOW_H
@@ -81,8 +81,8 @@ TG_INLINE void tg_fast_note_acked(const uint8_t *tcp, struct tg_flow *flow, uint
 	tg_flow_note_acked(flow, &pkt, TG_TO_CLIENT, port);
 }
 
-/* What is rarely needed works from the frame again: nobody takes the address of what
- * the usual way keeps in registers. */
+/* What is rarely needed is read from the frame again: values that the usual path keeps in registers
+ * must not have their address taken. */
 static struct tg_flow_entry *__attribute__((noinline)) tg_fast_segment_find(
 	struct tg_worker *w, const struct tg_fast_frame *f)
 {

@@ -146,7 +146,7 @@ TG_INLINE struct tg_fast_server *tg_fast_server_of(struct tg_worker *w, const st
 	return s->answers ? s : NULL;
 }
 
-/* Most that cannot be a client, and a few that can: those go the slow path. */
+/* Most that cannot be a client, and a few that can: those take the slow path. */
 TG_INLINE bool tg_fast_source_is_odd(const struct tg_packet *pkt)
 {
 	uint8_t first = (uint8_t)pkt->src.w[0];
@@ -177,7 +177,7 @@ TG_INLINE int16_t tg_fast_lane(struct tg_worker *w, const struct tg_packet *syn,
 	return (int16_t)lane;
 }
 
-/* tg_cookie_mss; a flood's SYNs mostly say the same again and again. */
+/* tg_cookie_mss; a flood's SYNs mostly repeat the same value. */
 TG_INLINE uint32_t tg_fast_mss(struct tg_worker *w, uint8_t family, uint16_t mss, bool ts)
 {
 	if (ts)
@@ -212,8 +212,8 @@ TG_INLINE bool tg_fast_bits_maybe(const uint64_t *const bits[2], uint32_t hash)
 	return ((bits[0][word] | bits[1][word]) & tg_presence_bit(hash)) != 0;
 }
 
-/* True if the checksums of a SYN without IP options or data are right, or the NIC says so;
- * of what it doubts, the slow path knows more. */
+/* True if the checksums of a SYN without IP options or data are right, or the NIC says so; the slow
+ * path checks what it doubts. */
 TG_INLINE bool tg_fast_answer_sums(const struct tg_fast_frame *f, const struct tg_packet *syn,
 				   const uint8_t *tcp, uint32_t hdr_len)
 {

@@ -310,8 +310,8 @@ TG_INLINE uint8_t *tg_wide_finish(struct rte_mbuf *m, uint32_t len)
 	return data + TG_ETH_HDR_LEN;
 }
 
-/* Answers eight SYNs, but not those that a table may know: a bit for each of these is
- * returned, and the caller sends all in their order. */
+/* Answers eight SYNs, except those that a table may have: a bit for each of these is returned, and
+ * the caller sends all in their order. */
 static inline uint32_t tg_wide_answer(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at)
 {
 	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];

@@ -7,8 +7,8 @@
  *
  * The burst waits for memory twice, for all together: buckets, then entries.
  *
- * Must never: change a frame before it is sure that all eight are translated; those
- * that are not go one by one (tg_wide_segments_part), in their order.
+ * Must never: change a frame before it is sure that all eight are translated; those that are not
+ * are handled one by one (tg_wide_segments_part), in their order.
  */
 #ifndef TG_DPDK_FAST_WIDE_FLOW_H
 #define TG_DPDK_FAST_WIDE_FLOW_H

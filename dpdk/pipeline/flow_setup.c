@@ -161,8 +161,8 @@ static void tg_setup_accept(struct tg_worker *w, struct tg_item *it, struct tg_f
 	tg_segment_send(w, it->m, it->port, &window);
 }
 
-/* The server has another connection in mind, or was only asked, or is to be: it is reset,
- * and has another SYN next. */
+/* The server has an older connection, or was only probed, or is to be: it is reset and sent another
+ * SYN. */
 static void tg_setup_renew(struct tg_worker *w, struct tg_item *it, struct tg_flow *f, bool ask)
 {
 	struct tg_segment rst = tg_reset_for(&it->pkt), syn;
@@ -177,7 +177,7 @@ static void tg_setup_renew(struct tg_worker *w, struct tg_item *it, struct tg_fl
 	tg_segment_send(w, it->m, it->port, &syn);
 }
 
-/* The server does not give what the client was offered: both are reset, and the next client is
+/* The server does not agree to what the client was offered: both are reset, and the next client is
  * offered what has just been learned. */
 static void tg_setup_mismatch(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
@@ -189,7 +189,7 @@ static void tg_setup_mismatch(struct tg_worker *w, struct tg_item *it, struct tg
 	tg_segment_send(w, it->m, it->port, &refusal);
 }
 
-/* The server's SYN-ACK to our SYN: what it gives, and what follows. */
+/* The server's SYN-ACK to our SYN: what it agrees to, and what follows. */
 static void tg_setup_synack(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
 	struct tg_server_key server = tg_server_key(&it->pkt, true);

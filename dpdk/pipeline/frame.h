@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Frames: making one's own of them, changing their length, sending them.
+ * Frames: making them writable, changing their length, sending them.
  */
 #ifndef TG_DPDK_FRAME_H
 #define TG_DPDK_FRAME_H

@@ -164,7 +164,7 @@ void test_bursts(void)
 		make_events(seed);
 		one = run("scalar", 1, seed, false); /* no buffer has room: all go the slow path */
 		CHECK_EQ(one->w->fast.syns + one->w->fast.segments, 0,
-			 "frames that went the fast path");
+			 "frames that took the fast path");
 		CHECK(one->caught_n > EVENTS / 4, "%u frames came out", one->caught_n);
 		CHECK(harness_count(one, 1, TG_COUNT_flow_ready) &&
 			      harness_count(one, 6, TG_COUNT_store_sent) &&

@@ -13,9 +13,9 @@ import (
 	"tidegate/internal/plane"
 )
 
-// Adopter is the adopting gate beside a server that translates: it has those of
-// the server's listeners that the kernel can make sockets for. Its pins stand in a
-// folder of the server's; it has no state file and no loop of its own.
+// Adopter is the adopting gate beside a server that translates: it has those of the server's listeners that
+// the kernel can make sockets for. Its pins are in a folder of the server's; it has no state file and no loop
+// of its own.
 type Adopter struct{ g *gate }
 
 // adopterPart is the folder of an adopter below the pins of its server.
@@ -102,8 +102,8 @@ func (a *Adopter) Close() {
 // Commit makes its start final; closed before, it leaves all as it was.
 func (a *Adopter) Commit() error { return a.g.plane.Commit() }
 
-// LetAdopterGo takes off what an earlier process has left of an adopter that this
-// one does not need. It comes last in a start.
+// LetAdopterGo removes what an earlier process has left of an adopter that this one does not need. It comes
+// last in a start.
 func LetAdopterGo(opt instance.Options, name string, log *slog.Logger) {
 	if err := plane.RemoveInstance(opt.BPFFS, AdopterInstance(name)); err != nil {
 		log.Error("the adopting gate of the previous process is still attached; run `tidegate off` and start again to detach it", "error", err)

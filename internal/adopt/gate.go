@@ -294,9 +294,9 @@ func (g *gate) housekeep() error {
 	return errors.Join(append(errs, g.look())...)
 }
 
-// look finds out what the machine now is like, and brings the packet path to it.
+// look reads the present state of the machine, and updates the packet path to it.
 func (g *gate) look() error {
-	// All of them: none may keep another from being asked.
+	// All of them: an error of one must not skip another.
 	changes := []bool{g.watchSystem(), g.watchListeners(), g.watchLocal()}
 	defer g.tellTakeovers()
 	if slices.Contains(changes, true) {

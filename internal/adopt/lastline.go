@@ -10,7 +10,7 @@ import (
 	"tidegate/internal/schema"
 )
 
-// lastLine notices that this server can verify nothing of what edges let through.
+// lastLine notices that this server cannot verify anything that edges let through.
 type lastLine struct {
 	dropped, adopted uint64
 	since            time.Time
@@ -19,7 +19,7 @@ type lastLine struct {
 
 const (
 	lastLineEvery = 5 * time.Second
-	lastLineFew   = 5 // dropped ACKs; fewer say nothing
+	lastLineFew   = 5 // dropped ACKs; fewer prove nothing
 )
 
 // watchLastLine compares, every few seconds, what was dropped and what was adopted. A

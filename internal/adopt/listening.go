@@ -14,12 +14,12 @@ import (
 	"tidegate/internal/plane"
 )
 
-// Which listeners there are, and which of them can be adopted for. The kernel is asked once
-// a second, and at once when the packet path rings: when something begins or ceases to
-// listen, when a verified ACK meets no listener, and when an adoption fails.
+// Which listeners there are, and which of them can be adopted for. The kernel is queried once a second, and
+// at once when the packet path notifies: when something begins or ceases to listen, when a verified ACK meets
+// no listener, and when an adoption fails.
 
-// bellPause is the least time between two looks that the packet path has asked for: nobody
-// who opens or closes sockets, or connects to none, has more of our time than that.
+// bellPause is the least time between two looks that the packet path has asked for, which bounds what opening
+// and closing sockets, or connecting to closed ports, can cost us.
 const bellPause = 50 * time.Millisecond
 
 // awaitBells turns the bell into events, until the plane is closed.
@@ -143,7 +143,7 @@ func ServesPlace(prefixes []netip.Prefix, ports []config.PortRange, place netip.
 // tell says what a change of listeners means.
 func (g *gate) tell(svc config.Service, report listeners.Report, known bool) {
 	if g.part {
-		return // who chose the services tells
+		return // the code that chose the services reports that
 	}
 	if report.Status == listeners.None {
 		g.log.Warn("nothing listens: SYNs go to the kernel, which answers RST", "service", svc.Name)
@@ -163,7 +163,7 @@ const (
 // when it is back.
 func (g *gate) tellLosses() {
 	if g.translates() {
-		return // nobody has lost it: tellTakeovers
+		return // no protection is lost: tellTakeovers
 	}
 	s := g.services
 	for place, held := range s.table.All() {
@@ -203,7 +203,7 @@ func (g *gate) tellLoss(service string, place netip.AddrPort, reason string) {
 		log.Warn("the kernel refused to adopt connections of this listener for an unknown reason: its SYNs go to the kernel, unprotected, and adoption is retried after a pause; see `tidegate check -c`",
 			"refusals", note.Refusals, "paused_for", time.Duration(note.PausedUntilNs-plane.MonotonicNs()).Round(time.Millisecond))
 	case g.part:
-		// It is translated for instead; who chose the services tells.
+		// It is translated for instead; the code that chose the services reports that.
 	case g.cfg.Role == config.RoleServer: // its edges have answered the SYNs
 		log.Warn("an MPTCP listener cannot adopt: connections that edges have verified are reset; set `takeover: auto`, or let the server listen without MPTCP (GODEBUG=multipathtcp=0)")
 	default:

@@ -16,10 +16,9 @@ import (
 	"tidegate/internal/plane"
 )
 
-// The host role protects this machine. Where it forwards for others (a router, a
-// container or VM host, a bridge), a SYN to port 80 may be somebody else's: then
-// services are narrowed to the machine's own addresses, as its local routing
-// table has them.
+// The host role protects this machine. Where it forwards for others (a router, a container or VM host, a
+// bridge), a SYN to port 80 may be for another machine: then services are narrowed to the machine's own
+// addresses, as its local routing table has them.
 
 // forwards says whether packets for others can come in through the interfaces.
 func forwards(interfaces []string) bool {

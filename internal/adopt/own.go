@@ -15,8 +15,8 @@ import (
 	"tidegate/internal/plane"
 )
 
-// own is what frames and packets to this machine are addressed to: everything else is the
-// kernel's to look at, which drops it or gives it to a container, a virtual machine, a peer.
+// own is what frames and packets to this machine are addressed to: everything else is left to the kernel,
+// which drops it or passes it to a container, a virtual machine, a peer.
 type own struct {
 	ports []plane.OwnPort
 	local []netip.Prefix
@@ -51,7 +51,7 @@ func readOwn(interfaces []string) (o own, err error) {
 	return o, nil
 }
 
-// watchReplies looks where answers go, and tells the packet path.
+// watchReplies looks where answers go, and updates the packet path.
 func (g *gate) watchReplies() {
 	if !g.plane.AnswersSYNs() {
 		return
@@ -66,14 +66,14 @@ func (g *gate) watchReplies() {
 	}
 }
 
-// gatewaysChanged says whether another is to be told of (watchOwn).
+// gatewaysChanged says whether the packet path needs another gateway (watchOwn).
 func (g *gate) gatewaysChanged() bool {
 	return slices.ContainsFunc(g.own.ports, func(p plane.OwnPort) bool {
 		return !reflect.DeepEqual(p.Gateway, g.replies.Gateway(p.Index))
 	})
 }
 
-// watchOwn looks whether addresses have changed, and tells the packet path.
+// watchOwn checks whether addresses have changed, and updates the packet path.
 func (g *gate) watchOwn() error {
 	now, err := readOwn(g.cfg.Interfaces)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"tidegate/internal/plane"
 )
 
-// serviceSet numbers services and remembers what their listeners are like.
+// serviceSet numbers services and stores what their listeners are like.
 type serviceSet struct {
 	*instance.Numbers
 	reports map[string]listeners.Report

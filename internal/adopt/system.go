@@ -28,9 +28,9 @@ type system struct {
 const (
 	filterTickSeconds = 17  // core/tuple_filter.h: 2^34 ns
 	timeWaitSeconds   = 60  // TCP_TIMEWAIT_LEN, include/net/tcp.h
-	minMTU            = 576 // RFC 791: below this nothing sensible can be told
+	minMTU            = 576 // RFC 791: below this the values are meaningless
 	defaultRmemMax    = 212992
-	defaultRmem       = 131072 // tcp_rmem[1] of a kernel that nobody has told otherwise
+	defaultRmem       = 131072 // tcp_rmem[1] of a kernel with default settings
 )
 
 func readSystem(interfaces []string) (system, error) {

@@ -25,8 +25,8 @@ func (g *gate) translates() bool {
 	return g.cfg.Role == config.RoleHost && g.cfg.Server.Takeover != config.TakeoverAdopt
 }
 
-// startSurvey begins to follow what this machine does to packets, where the choice is ours. Where
-// that cannot be read, what becomes of adoptions decides alone.
+// startSurvey begins to follow what this machine does to packets, where the choice is ours. Where that cannot
+// be read, only the outcome of adoptions decides.
 func (g *gate) startSurvey() {
 	if g.cfg.Role != config.RoleHost || g.cfg.Server.Takeover == config.TakeoverTranslate {
 		return
@@ -71,7 +71,7 @@ func (g *gate) setTranslating() error {
 			s.Keys[i] = binary.LittleEndian.Uint64(raw[8*i:]) | 1
 		}
 	}
-	s.Generic = 1 // what is put back in is looked at again, whatever the mode of XDP
+	s.Generic = 1 // what is reinjected is processed again, whatever the mode of XDP
 	s.IdleTicks = uint16(g.cfg.Tagged.IdleTime.Seconds()/plane.SplitTick) + 1
 	s.SourceFloor = g.cfg.Tagged.SourceFloor()
 	g.settings.Translates = 1
@@ -139,7 +139,7 @@ func (g *gate) whyTranslate(place netip.AddrPort, held listeners.Held) string {
 		return "this kernel cannot adopt (Linux 6.9 can)"
 	}
 	if g.system.syncookies == 0 {
-		return "net.ipv4.tcp_syncookies is 0: the kernel adopts for nobody"
+		return "net.ipv4.tcp_syncookies is 0: the kernel adopts no connection"
 	}
 	if why := g.judged(place.Addr(), place.Port()).Reason(); why != "" {
 		return why
@@ -158,13 +158,13 @@ func whyDoubted(note plane.ListenerNote) string {
 	return "the kernel refuses to adopt for it; tried again after a pause"
 }
 
-// whyAdoptionFails says what is in the way of adoption where there is no other way.
+// whyAdoptionFails says what prevents adoption where there is no alternative.
 func (g *gate) whyAdoptionFails(place netip.AddrPort, held listeners.Held) string {
 	if held.MPTCP() {
 		return "MPTCP listener, which the kernel does not adopt for: its SYNs are left to the kernel; `takeover: auto` translates"
 	}
 	if why := g.judged(place.Addr(), place.Port()).Reason(); why != "" {
-		return "connections do not live, or by-pass a rule: " + why + "; `takeover: auto` translates"
+		return "adopted connections break, or bypass a rule: " + why + "; `takeover: auto` translates"
 	}
 	return "plain TCP listener, nothing in its way"
 }

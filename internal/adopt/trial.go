@@ -17,9 +17,9 @@ import (
 	"tidegate/internal/schema"
 )
 
-// A trial protects for a while, holds what the gate has verified against what became of it,
-// and takes itself down. A daemon that is killed cannot do that, so no key reaches beyond the
-// trial: then the packet path leaves SYNs to the kernel by itself, within an epoch.
+// A trial protects for a while, compares what the gate has verified with what became of it, and takes itself
+// down. A daemon that is killed cannot do that, so no key is valid beyond the trial: then the packet path
+// leaves SYNs to the kernel by itself, within an epoch.
 type trial struct {
 	ends    time.Time
 	gate    seen
@@ -33,7 +33,7 @@ type seen struct{ sent, adopted, connected, opened, ready uint64 }
 const (
 	trialFew   = 3  // connections from which on they are judged
 	trialSent  = 20 // SYN-ACKs, likewise
-	trialLooks = 3  // failing ones that end a trial: what is under way is no failure
+	trialLooks = 3  // failing ones that end a trial: unfinished ones are no failures
 )
 
 // problem says what is wrong, if anything is.
@@ -44,7 +44,7 @@ func (s seen) problem() string {
 	case s.opened >= trialFew && s.ready*10 < s.opened*9:
 		return fmt.Sprintf("of %d connections that were translated only %d were answered by the stack: is the port open in the firewall, and does somebody listen?", s.opened, s.ready)
 	case s.sent >= trialSent && s.adopted+s.opened == 0:
-		return fmt.Sprintf("%d SYN-ACKs were sent and no client has completed a handshake: they do not reach the clients, or nobody but a flood or a scan was there", s.sent)
+		return fmt.Sprintf("%d SYN-ACKs were sent and no client has completed a handshake: they do not reach the clients, or there were no clients, only a flood or a scan", s.sent)
 	}
 	return ""
 }

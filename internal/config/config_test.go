@@ -129,7 +129,7 @@ var mistakes = []struct{ name, yaml, want string }{
 	{"horizon short", top("key_horizon: 15s"), `f.yaml:3: key_horizon: 15s is out of range; use 16s to 24h`},
 	{"horizon long", top("key_horizon: 25h"), `f.yaml:3: key_horizon: 25h is out of range; use 16s to 24h`},
 	{"drain negative", top("drain: -1s"), `f.yaml:3: drain: -1s is out of range; use 0s to 10m`},
-	{"events that nobody gets", top("events: {}"), `f.yaml:3: events: tells nobody; name a file, a webhook or a command, or set journal: yes`},
+	{"events that nobody gets", top("events: {}"), `f.yaml:3: events: has no consumer; name a file, a webhook or a command, or set journal: yes`},
 	{"a webhook", top("events: {webhook: ftp://x}"), `f.yaml:3: events.webhook: is not an address that can be posted to; write it like https://example.org/hook`},
 	{"a command", top("events: {command: [tell]}"), `f.yaml:3: events.command: begin with the absolute path of a program, such as [/usr/local/bin/tell, on-call]`},
 	{"metrics", top("metrics: 9464"), `f.yaml:3: metrics: "9464" is not an address and port; write it like 127.0.0.1:9464 or '[::1]:9464'`},

@@ -48,6 +48,6 @@ func (r *reader) events(c *Config, fs map[string]field) {
 	}
 	r.take(in, "events.journal", &e.Journal)
 	if e.File == "" && e.Webhook == "" && len(e.Command) == 0 && !e.Journal {
-		r.fail(f.line, f.path, "tells nobody; name a file, a webhook or a command, or set journal: yes")
+		r.fail(f.line, f.path, "has no consumer; name a file, a webhook or a command, or set journal: yes")
 	}
 }

@@ -151,7 +151,7 @@ func (m *Machine) Text(secret string) string {
 	if !m.Syncookies {
 		say("# FIRST: sysctl -w net.ipv4.tcp_syncookies=1. It is 0, and so the kernel adopts no connection from a cookie.")
 	}
-	say("# Counters for Prometheus, and who is told of what happens:")
+	say("# Counters for Prometheus, and consumers of events:")
 	say("# metrics: 127.0.0.1:9464")
 	say("# events: {file: /var/log/tidegate/events.json}")
 	say("")

@@ -61,7 +61,7 @@ type PrefixReading struct {
 	detect.Reading
 }
 
-// Detection is what a daemon's detectors tell others in its process. The zero value is ready.
+// Detection is what a daemon's detectors report to the rest of its process. The zero value is ready.
 type Detection struct {
 	OnAttack func(Attack) // nil: nobody
 
@@ -85,8 +85,8 @@ const (
 	// changedEvery is how often at most an attack is said to have changed, and changedBy by what factor of its rate.
 	changedEvery = 10 * time.Second
 	changedBy    = 2.0
-	// fastAbove is the rate of uncompleted SYNs above which the whole service is answered for, whatever is hit of it: the
-	// packet path answers faster when it need not ask which address is meant.
+	// fastAbove is the rate of uncompleted SYNs above which the whole service is answered for, whichever of its addresses
+	// are hit: the packet path answers faster when it need not look up the address.
 	fastAbove = 50_000.0
 )
 
@@ -206,11 +206,11 @@ func (a *Automatic) Step(p *plane.Plane, settings *plane.Settings) error {
 		elapsed = detectEvery
 	}
 	if elapsed < detectEvery/4 {
-		return nil // the ticks of a while in which nobody came
+		return nil // the ticks of a while without SYNs
 	}
 	a.last = now
 	err := a.step(p, settings, now, elapsed)
-	if bad := err != nil; bad != a.badRead { // said once, not ten times a second
+	if bad := err != nil; bad != a.badRead { // logged once, not ten times a second
 		if a.badRead = bad; bad {
 			return fmt.Errorf("mode auto: what is answered stays as it is: %w", err)
 		}
@@ -253,7 +253,7 @@ func (a *Automatic) step(p *plane.Plane, settings *plane.Settings, now time.Time
 			d.All = true
 		}
 		if d.On() && s.decision.All && s.detect.Read().On {
-			d.All = true // back to single addresses only by way of calm: their counts were those of before
+			d.All = true // back to single addresses only after a calm: their counts are outdated
 		}
 		wrote, err := a.bring(p, s, name, d, now)
 		if err != nil {
@@ -273,7 +273,7 @@ func (a *Automatic) step(p *plane.Plane, settings *plane.Settings, now time.Time
 	return nil
 }
 
-// sub is how much was counted since; counters that were cleared begin anew.
+// sub is how much was counted since; counters that were cleared start over.
 func sub(now, before uint64) uint64 {
 	if now < before {
 		return now
@@ -281,7 +281,8 @@ func sub(now, before uint64) uint64 {
 	return now - before
 }
 
-// bring has the packet path answer what d says. Places before the service's entry when more is answered, after it when less.
+// bring makes the packet path answer what d says: places before the service's entry when more is answered, after it when
+// less.
 func (a *Automatic) bring(p *plane.Plane, s *automatic, name string, d detect.Decision, now time.Time) (wrote bool, err error) {
 	drained := !s.drain.IsZero() && now.After(s.drain)
 	if d.Equal(s.decision) && !drained {
@@ -334,7 +335,7 @@ func answered(row *[schema.NumCounters]uint64) uint64 {
 	return row[schema.CounterCookieSent] + row[schema.CounterChallengeSent] + row[schema.CounterCacheKept]
 }
 
-// tell makes events of what has begun, changed or ended.
+// tell emits events for attacks that have begun, changed or ended.
 func (a *Automatic) tell(name string, s *automatic, row [schema.NumCounters]uint64, now time.Time) {
 	on, was := s.decision.On(), s.attack.Service != ""
 	if !on && !was {
@@ -374,7 +375,7 @@ func (a *Automatic) tell(name string, s *automatic, row [schema.NumCounters]uint
 	}
 }
 
-// hit are the prefixes that an attack goes to, most first.
+// hit are the prefixes under attack, most SYNs first.
 func (a *Automatic) hit(s *automatic) (list []netip.Prefix) {
 	for _, top := range s.detect.Top(topPrefixes) {
 		if place, there := a.places[top.At]; there && (top.On || top.Missing > 0 && s.decision.All && top.Missing*topPrefixes > s.detect.Read().Missing) {
@@ -384,7 +385,7 @@ func (a *Automatic) hit(s *automatic) (list []netip.Prefix) {
 	return list
 }
 
-// publish lets others in this process see the state.
+// publish makes the state visible in this process.
 func (a *Automatic) publish() {
 	list := make([]DetectorState, 0, len(a.services))
 	for _, name := range slices.Sorted(maps.Keys(a.services)) {

@@ -15,7 +15,7 @@ import (
 	"tidegate/internal/config"
 )
 
-// Forwarding is what a box that forwards, proxy or edge, needs of its machine.
+// Forwarding is what a proxy or edge that forwards needs of its machine.
 type Forwarding struct {
 	Kind       config.Forwarding
 	Interfaces []string
@@ -24,8 +24,8 @@ type Forwarding struct {
 	fresh      []string // those of this process
 }
 
-// OwnPrefixes are the destinations that a router takes for its own, less loopback: what
-// goes there does not go on to a server. A bridge has none in the traffic that passes it.
+// OwnPrefixes are the destinations that a router accepts as its own, less loopback: packets to them are not
+// forwarded to a server. A bridge has none in the traffic that passes it.
 func OwnPrefixes(kind config.Forwarding) ([]netip.Prefix, error) {
 	if kind == config.ForwardBridge {
 		return nil, nil

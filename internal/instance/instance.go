@@ -49,7 +49,7 @@ func Open(opt Options) (b *Instance, unlock func(), err error) {
 	return &Instance{Opt: opt, Log: opt.Log, Cfg: cfg, Numbers: NewNumbers(), Started: time.Now()}, unlock, nil
 }
 
-// FillSettings makes the settings what the configuration and this machine say.
+// FillSettings makes the settings from the configuration and this machine.
 func (b *Instance) FillSettings() error {
 	cookie, err := NetnsCookie()
 	if err != nil {
@@ -64,7 +64,7 @@ func (b *Instance) FillSettings() error {
 	return SetReport(b.Cfg, &b.Settings)
 }
 
-// SetClock has the settings tell the packet path what to add to its monotonic clock.
+// SetClock sets what the packet path adds to its monotonic clock.
 func (b *Instance) SetClock() { b.Settings.WallMinusMonoNs = plane.WallMinusMonoNs(b.Opt.Now()) }
 
 func (b *Instance) setPolicy() {
@@ -82,15 +82,15 @@ func (b *Instance) AttachOptions() plane.AttachOptions {
 		Dispatcher: plane.DispatcherUse(b.Cfg.Dispatcher), Priority: uint32(b.Cfg.Priority), TCLast: b.Cfg.TCOrder == config.TCLast}
 }
 
-// ConfigureForwarding makes the machine's own settings what a box that forwards so needs; taking the
-// instance down (TakeDown) takes that back.
+// ConfigureForwarding changes the machine's settings to what this kind of forwarding needs; taking the
+// instance down (TakeDown) reverts that.
 func (b *Instance) ConfigureForwarding(kind config.Forwarding) error {
 	b.forwarding = Forwarding{Kind: kind, Interfaces: b.Cfg.Interfaces, Log: b.Log,
 		Promisc: PromiscuousBy(b.Opt.StateDir, b.Cfg.Instance)}
 	return b.forwarding.Prepare()
 }
 
-// UndoForwarding takes back what ConfigureForwarding has changed, and no earlier process.
+// UndoForwarding reverts what ConfigureForwarding has changed, but nothing of an earlier process.
 func (b *Instance) UndoForwarding() error { return b.forwarding.Undo() }
 
 // Promiscuous are the interfaces that ConfigureForwarding has made so, for the state file.

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// One process at a time owns an instance: it holds an open-file-description lock
-// on <state dir>/<instance>.lock. Unlike flock(2), such a lock can be asked for
-// without being taken, so that `status` never gets in the way of a start.
+// One process at a time owns an instance: it holds an open-file-description lock on <state
+// dir>/<instance>.lock. Unlike flock(2), such a lock can be asked for without being taken, so that `status`
+// never blocks a start.
 
 func lockPath(dir, instance string) string { return filepath.Join(dir, instance+".lock") }
 
@@ -25,7 +25,7 @@ func wholeFile() *unix.Flock_t { return &unix.Flock_t{Type: unix.F_WRLCK} }
 // errRunning: another process owns the instance.
 var errRunning = errors.New("already running")
 
-// Lock takes the lock of an instance, or says who has it; call the result to give it back.
+// Lock takes the lock of an instance, or names its owner; call the result to release it.
 func Lock(stateDir, instance string) (unlock func(), err error) {
 	f, err := lock(stateDir, instance)
 	if err != nil {
@@ -48,8 +48,8 @@ func lock(dir, instance string) (*os.File, error) {
 			f.Close()
 			return nil, fmt.Errorf("%w: instance %q (%s is locked); stop it, or set another `instance:`", errRunning, instance, path)
 		}
-		// The owner before us may have removed the file between open and lock:
-		// then this lock keeps nobody out.
+		// The owner before us may have removed the file between open and lock: then this lock
+		// protects nothing.
 		if isFile(f, path) {
 			if _, err := f.WriteAt(fmt.Appendf(nil, "%-10d\n", os.Getpid()), 0); err != nil { // for `tidegate off`
 				f.Close()
@@ -70,7 +70,7 @@ func isFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(held, named)
 }
 
-// giveBack removes the file while it is still locked, then lets go.
+// giveBack removes the file while it is still locked, then releases it.
 func giveBack(f *os.File) {
 	_ = os.Remove(f.Name())
 	f.Close()

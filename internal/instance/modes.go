@@ -13,8 +13,8 @@ import (
 	"tidegate/internal/config"
 )
 
-// Modes that were set by hand (`tidegate mode`) stand beside the state file and win over the configuration until
-// they are taken back, or the machine starts anew. A service that they name and the configuration does not is no error.
+// Modes that were set by hand (`tidegate mode`) are stored beside the state file and override the configuration until
+// they are reset, or the machine reboots. A service that they name and the configuration does not is no error.
 
 // Modes are modes by name of service.
 type Modes map[string]config.Mode
@@ -53,8 +53,8 @@ func WriteModes(dir, instance string, m Modes) error {
 	return errors.Join(os.WriteFile(path+".new", text, 0o600), os.Rename(path+".new", path))
 }
 
-// First is the configuration of a start: the one that was read already (Config), so that all of a start goes by
-// one reading of the file; or else it reads it.
+// First is the configuration of a start: the one that was read already (Config), so that a start uses one
+// reading of the file; otherwise it reads it.
 func (o *Options) First() (*config.Config, error) {
 	if o.Config != nil {
 		return o.Config, nil

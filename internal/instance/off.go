@@ -16,8 +16,8 @@ import (
 	"tidegate/internal/plane"
 )
 
-// ErrOff is the cause (context.Cause) of a run's end when its packet path shall go, too. Any
-// other end leaves that in place, as the death of the process does: programs, tables and keys are pinned.
+// ErrOff is the cause (context.Cause) of a run's end when its packet path is to be removed, too. Any other
+// end leaves that in place, as the death of the process does: programs, tables and keys are pinned.
 var ErrOff = errors.New("off")
 
 // LeaveInstalled ends a run and leaves its packet path in place.
@@ -78,8 +78,8 @@ func TakeDown(ctx, force context.Context, opt Options, instance string, drain ti
 	return errors.Join(errs...)
 }
 
-// awaitDrain waits until nobody needs what is installed any more; left is how many
-// connections do when the time has passed.
+// awaitDrain waits until no connection needs what is installed; left is how many still do when the time has
+// passed.
 func awaitDrain(ctx, force context.Context, i *plane.Installed, drain time.Duration, log *slog.Logger) (left int, err error) {
 	end := time.Now().Add(drain)
 	if !i.Translates() && !i.Verifies() {

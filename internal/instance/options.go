@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package instance is what every role has of its machine, and one role alike the other: options, the
-// lock and the state file of an instance, numbers of services, secrets, the settings of a packet path,
-// sysctls and file systems, forwarding, the machine's own addresses, reloads, and how an instance
-// ends. It must know no role, and of planes only what all of them share.
+// Package instance is what all roles share of their machine: options, the lock and the state file of an
+// instance, numbers of services, secrets, the settings of a packet path, sysctls and file systems,
+// forwarding, the machine's own addresses, reloads, and how an instance ends. It must know no role, and of
+// planes only what all of them share.
 package instance
 
 import (
@@ -24,10 +24,10 @@ type Options struct {
 	Reload     <-chan os.Signal                    // a value asks for a reload of the configuration
 	Ready      func()                              // called once when the services are protected
 	OnReload   func(cfg *config.Config, err error) // called after each reload, refused or not, with what is in force
-	Detection  *Detection                          // what the detectors of mode auto tell; nil: nobody hears it
+	Detection  *Detection                          // what the detectors of mode auto report; nil: nothing
 	Log        *slog.Logger
 	Calm       time.Duration // of the detector, for experiments; 0: detect.Default's
-	Skew       time.Duration // what this process's clock is off by, for experiments
+	Skew       time.Duration // the offset of this process's clock, for experiments
 	Trial      time.Duration // role host: protect for so long, judge, and take everything down; 0: no trial
 	Step       *atomic.Int64 // nanoseconds that it has been stepped by since, likewise; nil: never
 }

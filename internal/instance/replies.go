@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/replyroute"
 )
 
-// Replies keeps the packet path told where answers to SYNs go (internal/replyroute).
+// Replies keeps the packet path informed where answers to SYNs go (internal/replyroute).
 type Replies struct {
 	log    *slog.Logger
 	watch  *replyroute.Watch
@@ -45,7 +45,7 @@ func (r *Replies) Close() {
 	}
 }
 
-// Tell looks, and tells the packet path. changed: what cannot be told is another.
+// Tell looks, and updates the packet path. changed: what cannot be told is another.
 func (r *Replies) Tell(p *plane.Plane, interfaces []string) (changed bool) {
 	var ports []int
 	for _, name := range interfaces {

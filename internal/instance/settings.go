@@ -11,7 +11,7 @@ import (
 	"tidegate/internal/plane"
 )
 
-// TellLost says what a start could not take over from the process before it.
+// TellLost logs what a start could not take over from the process before it.
 func TellLost(log *slog.Logger, lost []string) {
 	for _, what := range lost {
 		log.Warn("not taken over from the previous process; its contents are lost", "what", what)
@@ -43,7 +43,7 @@ func RandomFilterKeys() (filterKeys [10]uint64, err error) {
 	return filterKeys, nil
 }
 
-// Flag is a truth value as the packet path reads it.
+// Flag is a boolean as the packet path reads it.
 func Flag(b bool) uint8 {
 	if b {
 		return 1

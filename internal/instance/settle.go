@@ -28,7 +28,7 @@ func SettleFile(s *StateFile, path string, log *slog.Logger, planes ...Attached)
 			return err
 		}
 	}
-	if err := os.Rename(fresh, path); err != nil { // what protects goes on doing so
+	if err := os.Rename(fresh, path); err != nil { // protection continues
 		log.Error("the state file could not be written; `tidegate status` shows the previous start", "error", err)
 	}
 	return nil

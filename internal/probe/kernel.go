@@ -133,11 +133,11 @@ func programChecks(privileged bool) []Check {
 	}{
 		{"XDP programs", "can be loaded", programType(ebpf.XDP), Fail, "SYNs cannot be answered"},
 		{"TC programs", "can be loaded", programType(ebpf.SchedCLS), Fail, "ACKs cannot be verified"},
-		{"sock_ops programs", "can be loaded", programType(ebpf.SockOps), Fail, "ports in TIME-WAIT cannot be told: their reuse would stall"},
+		{"sock_ops programs", "can be loaded", programType(ebpf.SockOps), Fail, "ports in TIME-WAIT cannot be recognised: their reuse would stall"},
 		{"clock helper", "bpf_ktime_get_coarse_ns", helper(ebpf.XDP, asm.FnKtimeGetCoarseNs), Fail, "the packet path cannot tell the epoch"},
 		{"socket lookup", "bpf_skc_lookup_tcp", helper(ebpf.SchedCLS, asm.FnSkcLookupTcp), Fail, "listeners and live connections cannot be found"},
 		{"socket lookup, XDP", "bpf_skc_lookup_tcp", helper(ebpf.XDP, asm.FnSkcLookupTcp), Fail, "listeners and live connections cannot be found"},
-		{"MPTCP helper", "bpf_skc_to_mptcp_sock", helper(ebpf.SchedCLS, asm.FnSkcToMptcpSock), Warn, "MPTCP listeners are told only by asking inet_diag now and then"},
+		{"MPTCP helper", "bpf_skc_to_mptcp_sock", helper(ebpf.SchedCLS, asm.FnSkcToMptcpSock), Warn, "MPTCP listeners are recognised only by polling inet_diag"},
 	} {
 		list = append(list, judge(p.name, p.found, p.probe(), p.lack, p.means, needBPF))
 	}

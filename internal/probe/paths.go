@@ -232,7 +232,7 @@ func judgeRoute(w kernelRoute) Check {
 		return bad(Warn, fmt.Sprintf("%s, a %s device", hop, w.devKind), "its frames take the kernel's way, at the kernel's speed; they must pass a port that is named",
 			"name in `interfaces:` the Ethernet device beneath "+w.dev)
 	case !w.ours:
-		return bad(Fail, fmt.Sprintf("%s, which is not in `interfaces:`", hop), "the servers' answers are not seen: `cookie` serves nobody there", fmt.Sprintf("add %s to `interfaces:`", w.dev))
+		return bad(Fail, fmt.Sprintf("%s, which is not in `interfaces:`", hop), "the servers' answers are not seen: `cookie` serves no client there", fmt.Sprintf("add %s to `interfaces:`", w.dev))
 	case w.neighbour == "does not answer":
 		return bad(Warn, hop+", which does not answer", "connections to these servers end in a timeout", "see that it is up and wired: `ip neigh show dev "+w.dev+"`")
 	case w.neighbour != "":

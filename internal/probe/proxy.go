@@ -157,13 +157,13 @@ func mtuCheck(ports []port, f config.Forwarding) Check {
 			high = p
 		}
 	}
-	c.Found = fmt.Sprintf("%d on every port: clients are told an MSS of at most %d", low.mtu, low.mtu-40)
+	c.Found = fmt.Sprintf("%d on every port: clients are offered an MSS of at most %d", low.mtu, low.mtu-40)
 	if low.mtu == high.mtu {
 		return c
 	}
-	c.Found = fmt.Sprintf("%d on %s, %d on %s: clients are told an MSS of at most %d", low.mtu, low.name, high.mtu, high.name, low.mtu-40)
+	c.Found = fmt.Sprintf("%d on %s, %d on %s: clients are offered an MSS of at most %d", low.mtu, low.name, high.mtu, high.name, low.mtu-40)
 	if f == config.ForwardBridge {
-		c.Status, c.Means = Warn, "what is bigger than the smaller one is lost, and nobody is told"
+		c.Status, c.Means = Warn, "packets larger than the smaller MTU are lost, without an error message"
 		c.Fix = fmt.Sprintf("run `ip link set %s mtu %d`", high.name, low.mtu)
 	}
 	return c

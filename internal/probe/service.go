@@ -19,7 +19,7 @@ func serviceChecks(services []config.Service) []Check {
 	all, err := listeners.Scan()
 	if err != nil {
 		return []Check{{Name: "listeners", Status: Warn, Found: firstLine(err),
-			Means: "MPTCP listeners cannot be told", Fix: "run as root, on a kernel built with CONFIG_INET_TCP_DIAG"}}
+			Means: "MPTCP listeners cannot be recognised", Fix: "run as root, on a kernel built with CONFIG_INET_TCP_DIAG"}}
 	}
 	var list []Check
 	good := 0

@@ -60,7 +60,7 @@ func serverChecks(c *config.Config, privileged bool) []Check {
 	for _, e := range c.Tagged.Edges {
 		for _, a := range []netip.Addr{e.V4, e.V6} {
 			if a.IsValid() {
-				list = append(list, judgeReach(fmt.Sprintf("edge %d, %s", e.ID, a), findRoute(single(a), a, nil), "it is not told of connections, and tags every segment of them"))
+				list = append(list, judgeReach(fmt.Sprintf("edge %d, %s", e.ID, a), findRoute(single(a), a, nil), "it gets no confirmations, and tags every segment"))
 			}
 		}
 	}

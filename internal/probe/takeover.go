@@ -164,7 +164,7 @@ func (h *host) judge(s config.Service, t Takeover) Check {
 			c.Status = Fail
 		}
 	case has(byPasses):
-		c.Means = "SYNs never come to that rule: whom it refuses connects"
+		c.Means = "SYNs never reach that rule: clients that it refuses can connect"
 	default:
 		c.Means = "whether connections live is not known"
 	}

@@ -27,7 +27,7 @@ func TestJudgeTakeover(t *testing.T) {
 	want(t, adopts.judge(always, Takeover{"web", []string{"a", "b", "c", "d"}, config.TakeoverAdopt, "", nil}), OK, "a, b, c, 1 more: adopt")
 	want(t, adopts.judge(always, of(survey.NATHooks)), Fail, "cut off")
 	want(t, adopts.judge(monitor, of(survey.NATHooks)), Warn, "would be cut off")
-	want(t, adopts.judge(always, of(survey.Limit)), Warn, "whom it refuses connects")
+	want(t, adopts.judge(always, of(survey.Limit)), Warn, "clients that it refuses can connect")
 	want(t, adopts.judge(always, of(survey.UnknownRule)), Warn, "not known")
 	want(t, adopts.judge(always, of("mptcp")), Warn, "left to the kernel")
 	want(t, translates.judge(always, of(survey.NATHooks)), OK, "translate: because")

@@ -37,7 +37,7 @@ func (d *Degraded) Cure() string {
 	case adopt.ReasonMPTCP:
 		return "it is MPTCP, which the kernel does not adopt for; let the server listen without (GODEBUG=multipathtcp=0)"
 	case adopt.ReasonSyncookies:
-		return "net.ipv4.tcp_syncookies is 0, so the kernel adopts for nobody; set it to 1"
+		return "net.ipv4.tcp_syncookies is 0, so the kernel adopts no connection; set it to 1"
 	}
 	return "the kernel refuses adoptions, for no reason that can be seen; they are tried again after a pause; see `tidegate check -c`"
 }

@@ -28,7 +28,7 @@ type Edge struct {
 	Learning    bool         `json:"learning"` // the filter is younger than its window
 	At          time.Time    `json:"at"`       // of this report; it is made once a second
 
-	ClosedPorts int `json:"closed_ports"` // addresses and ports where nobody listens, as learned
+	ClosedPorts int `json:"closed_ports"` // closed ports that were learned
 }
 
 // Generation is one generation of the filter.

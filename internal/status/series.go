@@ -94,7 +94,7 @@ func (e *Edge) metrics(m *series) {
 	m.gauge("filter_learning", "1 while the filter is younger than its window", number(e.Learning))
 	m.gauge("filter_rotation_timestamp_seconds", "when the active generation became so, Unix time", unixSeconds(e.Turned))
 	m.gauge("filter_report_timestamp_seconds", "when these figures of the filter were made, Unix time", unixSeconds(e.At))
-	m.gauge("closed_ports", "addresses and ports where nobody listens, as learned", float64(e.ClosedPorts))
+	m.gauge("closed_ports", "closed ports that were learned", float64(e.ClosedPorts))
 	for i, g := range e.Generations {
 		l := pair{"generation", fmt.Sprint(i)}
 		m.gauge("filter_active", "1 for the generation that learns", number(g.Active), l)

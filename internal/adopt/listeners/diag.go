@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package listeners says which TCP listeners exist in the network namespace of
-// the calling thread, and which of them can adopt a connection from a cookie.
-// It only asks (inet_diag); it must never open, change or close a socket of
-// anybody else, and it knows nothing of BPF.
+// Package listeners says which TCP listeners exist in the network namespace of the calling thread, and which
+// of them can adopt a connection from a cookie. It only queries (inet_diag); it must never open, change or
+// close a socket of another process, and it knows nothing of BPF.
 package listeners
 
 import (
@@ -53,8 +52,8 @@ func (l Listener) String() string {
 	return netip.AddrPortFrom(l.Addr, l.Port).String()
 }
 
-// Scan lists all TCP listeners of this network namespace, IPv4 and IPv6.
-// MPTCP is only told to CAP_NET_ADMIN.
+// Scan lists all TCP listeners of this network namespace, IPv4 and IPv6. MPTCP is only reported to
+// CAP_NET_ADMIN.
 func Scan() ([]Listener, error) { return scan(scanFamily) }
 
 func scan(ask func(family uint8) ([]Listener, error)) ([]Listener, error) {

@@ -16,7 +16,7 @@ func listenersOf() []Scenario {
 			return errors.Join(m.second(true), m.ServePort(m.Server, "198.18.3.10", m.Port, true), m.ServePort(m.Server, "fd7d:7467:4::10", m.Port, true),
 				m.Serve(m.Server, "198.18.3.1"), m.Serve(m.Server, "fd7d:7467:4::1"))
 		}},
-		{Name: "syncookies-0", About: "net.ipv4.tcp_syncookies=0: the kernel adopts for nobody", How: Translated, Build: func(m *Machine) error {
+		{Name: "syncookies-0", About: "net.ipv4.tcp_syncookies=0: the kernel adopts no connection", How: Translated, Build: func(m *Machine) error {
 			return errors.Join(m.Server.SetSysctl("net.ipv4.tcp_syncookies", "0"), m.Serve(m.Server, ""))
 		}},
 		{Name: "one-address", About: "a listener at one of two addresses", How: Adopted, Build: func(m *Machine) error {

@@ -123,7 +123,7 @@ func translations() []Scenario {
 		{Name: "redirect-listener", About: "the same with a listener on both", How: Translated, Build: func(m *Machine) error {
 			return errors.Join(m.serveWith(redirect(8443)), m.ServePort(m.Server, "", 8443, false))
 		}},
-		{Name: "redirect-alone", About: "the port is redirected to a port without a service: nobody is served, with or without", How: Left, Served: Nobody,
+		{Name: "redirect-alone", About: "the port is redirected to a port without a service: no client is served, with or without", How: Left, Served: Nobody,
 			Build: func(m *Machine) error { return m.NFT(m.Server, redirect(8444)) }},
 		{Name: "elsewhere", About: "DNAT of another port: the service is not translated", How: Translated,
 			Build: nft(`table inet n { chain pre { type nat hook prerouting priority dstnat; tcp dport 8080 redirect to :8081; }; }`)},

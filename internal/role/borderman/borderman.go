@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package borderman is the border manager: it answers requests of filter managers
-// with a nonce, keeps nothing of them until the nonce comes back, checks that the
-// sender may ask for what he asks, and has the right patrols do it. It must never
-// keep anything of an address that has not returned a nonce.
+// Package borderman is the border manager: it answers requests of filter managers with a nonce, stores
+// nothing about them until the nonce comes back, checks that the sender may request the filter, and passes it
+// to the right patrols. It must never store anything about an address that has not returned a nonce.
 package borderman
 
 import (
@@ -248,9 +247,9 @@ func (m *Manager) refuse(out *upstream.Outbox, to netip.AddrPort, h *ifp.Header,
 	out.Add(to, func(b []byte) []byte { return ifp.AppendError(b, h.Request, h.Nonce, code) })
 }
 
-// isRepeated deals with a verified request that came before: while patrols are at it,
-// nothing is to be done; once it is answered, that is the answer. Counters may be asked
-// for as often as one likes, and are always those of now.
+// isRepeated deals with a verified request that came before: while patrols are at it, nothing is to be done;
+// once it is answered, that is the answer. Counters may be requested any number of times, and are always
+// current.
 func (m *Manager) isRepeated(from netip.AddrPort, h *ifp.Header, out *upstream.Outbox) bool {
 	m.mu.Lock()
 	_, under := m.pending[pendingKey{from, h.Request}]

@@ -24,8 +24,8 @@ const limitsMax = 1 << 16
 // allowance is what one network may still ask for.
 type allowance struct{ filters, proofs *rate.Limiter }
 
-// limits holds the allowances. It keeps nothing of strangers, and forgets nobody whose
-// allowance is not full again: forgetting would be a gift. For one goroutine.
+// limits holds the allowances. It stores nothing about strangers, and forgets no network before its allowance
+// is full again: forgetting would refill it. For one goroutine.
 type limits struct {
 	rate      int // filters/s of one network; 0: any
 	owners    map[uint32]*allowance

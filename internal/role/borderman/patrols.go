@@ -155,7 +155,7 @@ func (l *link) run() {
 	}
 }
 
-// once dials, serves one connection until it breaks, and fails what was under way.
+// once dials, serves one connection until it breaks, and fails requests in progress.
 func (l *link) once() error {
 	d := &net.Dialer{Timeout: dialLimit}
 	conn, err := tls.DialWithDialer(d, "tcp", l.patrol.Addr.String(), l.tls)
@@ -191,7 +191,7 @@ func (l *link) once() error {
 	return err
 }
 
-// beats wakes the writer, which then says something even if nobody asks anything.
+// beats wakes the writer, which then sends a message even without requests.
 func (l *link) beats(stop chan struct{}) {
 	t := time.NewTicker(beat)
 	defer t.Stop()
@@ -271,7 +271,7 @@ func (l *link) answered(message []byte) error {
 	l.mu.Lock()
 	if len(l.inflight) == 0 {
 		l.mu.Unlock()
-		return fmt.Errorf("%w: an answer that nobody asked for", ifp.ErrMessage)
+		return fmt.Errorf("%w: unsolicited answer", ifp.ErrMessage)
 	}
 	q := l.inflight[0]
 	l.inflight = append(l.inflight[:0], l.inflight[1:]...)

@@ -10,10 +10,9 @@ import (
 	"tidegate/internal/ifp"
 )
 
-// answered remembers the answers to requests for as long as their nonces are good, so
-// that a request has its effect once: who repeats it, be it a filter manager that has
-// not got the answer or somebody who has seen it pass, gets the same bytes again. A
-// nonce stands for exactly one message of one sender, so it is the key.
+// answered remembers the answers to requests for as long as their nonces are good, so that a request has its
+// effect once: repeating it, whether by a filter manager that did not get the answer or by an observer,
+// yields the same bytes. A nonce stands for exactly one message of one sender, so it is the key.
 type answered struct {
 	mu     sync.Mutex
 	by     map[uint64]answer
@@ -54,7 +53,7 @@ func (a *answered) put(nonce uint64, from netip.AddrPort, request uint64, messag
 	a.order = append(a.order, nonce)
 }
 
-// expire forgets answers to requests whose nonces are good no more.
+// expire forgets answers to requests whose nonces have expired.
 func (a *answered) expire(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"tidegate/internal/plane"
 )
 
-// What our SYN-ACKs say where the configuration says `auto`: what Linux servers say
-// that nobody has tuned. The server role takes the same window scale for granted.
+// What our SYN-ACKs say where the configuration says `auto`: what untuned Linux servers say. The server role
+// assumes the same window scale.
 const (
 	defaultWScale = config.SplitWScale
 	defaultWindow = 64240

@@ -17,9 +17,9 @@ import (
 	"tidegate/internal/keys"
 )
 
-// Edges that tell each other what their filters learn; docs/split-protocol.md has the
-// format. The edge's loop sends and takes; one goroutine receives, and hands over what
-// configured peers have sent. Neither sees a packet of anybody's.
+// Edges that tell each other what their filters learn; docs/split-protocol.md has the format. The edge's loop
+// sends and takes; one goroutine receives, and hands over what configured peers have sent. Neither sees a
+// packet of a client.
 const (
 	syncPort      = 21576
 	syncEvery     = 100 * time.Millisecond
@@ -30,7 +30,7 @@ const (
 	syncWhat      = 3<<4 | 4 // version 1 had the positions of another hash, 2 the key of tags
 )
 
-// peers is the conversation with the other edges.
+// peers is the exchange with the other edges.
 type peers struct {
 	edge *edge
 	conn *net.UDPConn
@@ -55,7 +55,7 @@ type peers struct {
 // of an epoch that never comes.
 func sharedBloomKey(s *keys.Roll) [keys.EpochKeyLen]byte { return s.FirstTagKey(^uint64(0)) }
 
-// startPeers begins to listen and to tell; nil if there is nobody to talk to.
+// startPeers begins to exchange updates; nil if there are no peers.
 func (b *edge) startPeers(ctx context.Context) (*peers, error) {
 	if len(b.Cfg.Tagged.Peers) == 0 || b.Cfg.Edge.Protocol != config.ProtocolTagged {
 		return nil, nil
@@ -123,9 +123,8 @@ func (p *peers) send(list []uint32) {
 	}
 }
 
-// receive hands datagrams of configured peers to the edge's loop; nothing is derived or
-// verified for anybody else. It touches neither filter nor secret, which the loop may be
-// about to turn, or to let go of.
+// receive hands datagrams of configured peers to the edge's loop; nothing is derived or verified for other
+// senders. It touches neither filter nor secret, which the loop may be about to turn, or to let go of.
 func (p *peers) receive() {
 	buf := make([]byte, 2048)
 	for {

@@ -197,7 +197,7 @@ func apiAdd(m *Manager, w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if g != nil && !g.wait(r, refused, verdicts) {
-		return // nobody is there any more
+		return // the client has gone
 	}
 	apiAnswer(w, verdicts)
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filterman is the filter manager: it takes what detectors want filtered,
-// refuses what may be somebody else's address, finds the border manager of each
-// source, drives the exchange with it, and removes filters that are no longer hit.
-// It must never ask for a filter on a source that nobody has found to be true.
+// Package filterman is the filter manager: it takes what detectors want filtered, refuses what may be a
+// forged address, finds the border manager of each source, drives the exchange with it, and removes filters
+// that are no longer hit. It must never request a filter on a source that has not been proven true.
 package filterman
 
 import (
@@ -113,8 +112,8 @@ type Job struct {
 	Done    func(Outcome) // called once, on the engine's goroutine: must not wait
 }
 
-// Do sends requests; it waits when too many are under way, so nothing that Done wants
-// may be held meanwhile. After Close they end at once.
+// Do sends requests; it waits when too many are outstanding, so hold no lock that Done needs. After Close
+// they end at once.
 func (e *Engine) Do(jobs ...Job) {
 	for begin := 0; begin < len(jobs); {
 		n := e.acquire(len(jobs) - begin)
@@ -233,7 +232,7 @@ func (e *Engine) take(from netip.AddrPort, message []byte) func() {
 		}
 		return nil
 	}
-	if own == 0 || h.Nonce != own { // nobody who has not seen the nonce may answer
+	if own == 0 || h.Nonce != own { // only the receiver of the nonce may answer
 		if h.Type == ifp.Error && h.Code == ifp.BadVersion {
 			return e.end(x, Outcome{Err: errors.New("the border manager speaks another version of the protocol")})
 		}

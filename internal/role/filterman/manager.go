@@ -273,7 +273,7 @@ func (m *Manager) send(kind ifp.Type, g *group, ipv6 bool, answered func([]*Entr
 	m.opt.Engine.Do(jobs...)
 }
 
-// installed notes the answer to a message and hands each filter's to done, if there is one.
+// installed records the answer to a message and passes each filter's to done, if there is one.
 func (m *Manager) installed(part []*Entry, o Outcome, done func(Entry, error)) {
 	errs := make([]error, len(part))
 	m.mu.Lock()
