@@ -51,7 +51,7 @@ func TestCaptureAuto(t *testing.T) {
 	w.openAt(w.address(false, mptcpPort))
 	p.Interrupt()
 	harness.WantComment(t, file, "tcp.dstport == 81", "pass: cookie_valid, split_opened; service web; xdp")
-	harness.WantComment(t, file, "tcp.srcport == 81", "drop: split_ready; service web; tc egress")
+	harness.WantComment(t, file, "tcp.srcport == 81", "redirect: split_ready; service web; tc egress")
 	for _, family := range []string{"ip", "ipv6"} {
 		harness.WantComment(t, file, family+" && tcp.flags == 0x010", "pass: cookie_valid, adopted; service web; tc ingress")
 	}
