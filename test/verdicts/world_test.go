@@ -55,6 +55,7 @@ type gate struct {
 	at     string // "server" or "box"
 	config string // without instance, secret_file and services
 	svc    string // lines of the service besides its name and ports
+	asIs   bool   // the gate advertises the window that it would
 }
 
 // kind is what a frame goes through.
@@ -83,8 +84,15 @@ func boxedProxy(strategy string) kind {
 		svc: "    strategy: " + strategy + "\n"}}}
 }
 
-// newMachine builds one; without gates it is the bare one.
+// newMachine builds one; without gates it is the bare one. Cookies for every SYN: the bare
+// kernel then answers what it accepts, and keeps nothing.
 func newMachine(t *testing.T, boxed bool, gates ...gate) *machine {
+	t.Helper()
+	return newMachineWith(t, boxed, [][2]string{{"net.ipv4.tcp_syncookies", "2"}}, gates...)
+}
+
+// newMachineWith builds one whose server has these settings from the start.
+func newMachineWith(t *testing.T, boxed bool, settings [][2]string, gates ...gate) *machine {
 	t.Helper()
 	tag := fmt.Sprintf("v%d", worlds.Add(1))
 	m := &machine{dir: t.TempDir()}
@@ -122,9 +130,10 @@ func newMachine(t *testing.T, boxed bool, gates ...gate) *machine {
 	m.net.Port = servicePort
 	copy(m.net.SourceMAC[:], client.MAC)
 	copy(m.net.GateMAC[:], far.MAC)
-	// Cookies for every SYN: the bare kernel then answers what it accepts, and keeps nothing.
-	if err := namespaces["server"].SetSysctl("net.ipv4.tcp_syncookies", "2"); err != nil {
-		t.Fatal(err)
+	for _, s := range settings {
+		if err := namespaces["server"].SetSysctl(s[0], s[1]); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var err error
 	if m.listener, err = newListener(namespaces["server"], servicePort); err != nil {
@@ -171,7 +180,7 @@ func (m *machine) start(t *testing.T, ns *rig.Namespace, instance string, g gate
 	if g.at == "box" { // what the router has behind it
 		config += fmt.Sprintf("    prefixes: [%s, \"%s\"]\n", m.net.Service[0], m.net.Service[1])
 	}
-	if !strings.Contains(config, "strategy: c") { // those advertise a window of 0
+	if !g.asIs && !strings.Contains(config, "strategy: c") { // those advertise a window of 0
 		config += fmt.Sprintf("    window: %d\n", gateWindow)
 	}
 	world.WriteSecret(t, m.dir)
