@@ -224,9 +224,7 @@ static __always_inline enum tg_step tg_setup_synack(struct __sk_buff *skb,
 	case TG_SETUP_ASK:
 		return TG_STEP_ASK;
 	default:
-		return proxy_cfg->first_data == TG_FIRST_DATA_NOTIFY && f->flags & TG_FLOW_HEARD
-			       ? TG_STEP_NOTIFY
-			       : TG_STEP_ACCEPT;
+		return tg_setup_notifies(f, proxy_cfg->first_data) ? TG_STEP_NOTIFY : TG_STEP_ACCEPT;
 	}
 }
 

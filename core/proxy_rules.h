@@ -17,6 +17,13 @@
 #define TG_RETRY_MS 100 /* a client that retransmits sooner is ignored */
 #define TG_DUPLICATES 3 /* what signals a loss to a sender: RFC 5681 section 3.2 */
 
+/* True if a client whose server has accepted must be shown that its data were lost, by duplicates of the
+ * window: it has sent some, and nobody has kept them. */
+TG_INLINE bool tg_setup_notifies(const struct tg_flow *f, uint8_t first_data)
+{
+	return first_data != TG_FIRST_DATA_ZERO_WINDOW && f->flags & TG_FLOW_HEARD;
+}
+
 /* ---- SYNs ---- */
 
 /* A SYN to a service whose mode is not off. As for the host role, but there is no listener to
@@ -38,8 +45,8 @@ enum tg_syn_act {
 	TG_SYN_FORWARD,
 	TG_SYN_DROP,
 	TG_SYN_COOKIE, /* answer with a cookie */
-	TG_SYN_CACHE,  /* keep it, and answer */
-	TG_SYN_AUTH,   /* forward it if its source is whitelisted; else challenge it */
+	TG_SYN_CACHE, /* keep it, and answer */
+	TG_SYN_AUTH, /* forward it if its source is whitelisted; else challenge it */
 };
 
 struct tg_syn_rule {
@@ -91,7 +98,7 @@ TG_INLINE bool tg_proxy_may_prove(uint32_t strategy, const struct tg_packet *pkt
 }
 
 enum tg_proof {
-	TG_PROOF_NONE,   /* it goes on to the server */
+	TG_PROOF_NONE, /* it goes on to the server */
 	TG_PROOF_COOKIE, /* proven and reset if its cookie verifies; else it goes on, and that is counted */
 	TG_PROOF_GIVEN, /* to be whitelisted; it goes on */
 	TG_PROOF_RESET, /* to be whitelisted, and reset, so that the client retries */

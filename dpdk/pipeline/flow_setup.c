@@ -138,7 +138,7 @@ static void tg_setup_accept(struct tg_worker *w, struct tg_item *it, struct tg_f
 			    const struct tg_tcp_options *o)
 {
 	uint8_t first_data = w->config->proxy_cfg[e->flow.service].first_data;
-	bool heard = e->flow.flags & TG_FLOW_HEARD;
+	bool notifies = tg_setup_notifies(&e->flow, first_data); /* before the flow forgets */
 	uint16_t field = tg_item_window(it);
 	struct tg_segment ack, window;
 	int i;
@@ -153,7 +153,7 @@ static void tg_setup_accept(struct tg_worker *w, struct tg_item *it, struct tg_f
 		tg_drop(w, it->m); /* the server's own ACK of it carries the window */
 		return;
 	}
-	if (first_data != TG_FIRST_DATA_ZERO_WINDOW && heard) {
+	if (notifies) {
 		for (i = 0; i < TG_DUPLICATES; i++)
 			tg_segment_send_new(w, it, &window);
 		tg_count(w, e->flow.service, TG_COUNT_flow_notified);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mix.h"
+
 struct tg_config *tg_config_new(void)
 {
 	struct tg_config *b = calloc(1, sizeof(*b));
@@ -50,9 +52,8 @@ void tg_config_free(struct tg_config *b)
 
 uint32_t tg_config_prefix_slot(const struct tg_prefix_key *k)
 {
-	uint64_t h = (k->addr.d[0] ^ (uint64_t)k->port_be << 32 ^ k->prefix_len) * TG_MIX1;
+	uint64_t h = tg_addr_mix(&k->addr, (uint64_t)k->port_be << 32 ^ k->prefix_len);
 
-	h = (h ^ h >> 29 ^ k->addr.d[1]) * TG_MIX2;
 	return (uint32_t)(h >> 40) & (TG_PREFIX_SLOTS - 1);
 }
 

@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mix.h"
+
 #define SLOTS_FIRST 64U
 
 static uint32_t slot_of(const struct tg_hops *h, const union tg_addr *a, uint32_t rest)
 {
-	uint64_t v = (a->d[0] ^ rest) * TG_MIX1;
+	uint64_t v = tg_addr_mix(a, rest);
 
-	v = (v ^ v >> 29 ^ a->d[1]) * TG_MIX2;
 	return (uint32_t)(v >> 40 ^ v >> 20) & h->mask;
 }
 

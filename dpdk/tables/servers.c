@@ -4,11 +4,11 @@
  */
 #include "servers.h"
 
+#include "mix.h"
+
 static struct tg_server_entry *tg_servers_set(struct tg_servers *s, const struct tg_server_key *k)
 {
-	uint64_t h = (k->addr.d[0] ^ k->port_be) * TG_MIX1 ^ k->addr.d[1];
-
-	return s->set[h * TG_MIX2 >> 52 & (TG_SERVER_SETS - 1)];
+	return s->set[tg_addr_mix(&k->addr, k->port_be) >> 52 & (TG_SERVER_SETS - 1)];
 }
 
 static bool tg_server_is(const struct tg_server_entry *e, const struct tg_server_key *k)
