@@ -123,6 +123,7 @@ func (r *Report) addTakeovers(c *config.Config, privileged bool) {
 	list, found := hostTakeovers(c)
 	r.add(list...)
 	r.Takeovers = found
+	r.correct(found, c == nil || c.Server.Takeover != config.TakeoverAdopt)
 }
 
 func addPrivileges(r *Report) bool {

@@ -149,7 +149,7 @@ func TestServiceCheck(t *testing.T) {
 	want(t, serviceCheck(config.Service{Name: "x", Mode: config.ModeOff}, listeners.Report{}), OK, "off")
 	want(t, serviceCheck(on, listeners.Report{Status: listeners.None}), Warn, "nothing listens")
 	want(t, serviceCheck(on, listeners.Report{Status: listeners.OK, Listeners: []listeners.Listener{plain},
-		Missing: []config.PortRange{{First: 81, Last: 89}}}), OK, "listens on 0.0.0.0:80; nothing on port 81-89")
+		Missing: []config.PortRange{{First: 81, Last: 89}}}), OK, "listens on 0.0.0.0:80; no listener here on port 81-89")
 	want(t, serviceCheck(on, listeners.Report{Status: listeners.MPTCP, Listeners: []listeners.Listener{plain, mptcp}}),
 		Warn, "MPTCP listener on [::]:80")
 	many := []listeners.Listener{plain, plain, plain, plain, plain}

@@ -4,6 +4,7 @@ package probe
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"tidegate/internal/adopt/listeners"
@@ -18,8 +19,8 @@ const namedServices = 20
 func serviceChecks(services []config.Service) []Check {
 	all, err := listeners.Scan()
 	if err != nil {
-		return []Check{{Name: "listeners", Status: Warn, Found: firstLine(err),
-			Means: "MPTCP listeners cannot be recognised", Fix: "run as root, on a kernel built with CONFIG_INET_TCP_DIAG"}}
+		return []Check{{Name: "listeners", Status: Fail, Found: firstLine(err),
+			Means: "a service whose listeners are not known is left to the kernel", Fix: "run `modprobe -a inet_diag tcp_diag`, or a kernel built with CONFIG_INET_TCP_DIAG"}}
 	}
 	var list []Check
 	good := 0
@@ -43,20 +44,46 @@ func serviceCheck(s config.Service, r listeners.Report) Check {
 	case s.Mode == config.ModeOff:
 		c.Found = "off"
 	case r.Status == listeners.None:
-		c.Status, c.Found = Warn, "nothing listens"
+		c.Status, c.Found = Warn, nothingListens
 		c.Means, c.Fix = "its SYNs are left to the kernel, which refuses them", "start the server, or correct prefixes and ports"
 	case r.Status == listeners.MPTCP:
-		c.Status, c.Found = Warn, "MPTCP listener on "+some(r.MPTCP())
+		c.Status, c.Found = Warn, mptcpListener+some(r.MPTCP())
 		c.Means = "MPTCP listeners cannot be adopted: their SYNs are left to the kernel, unprotected by tidegate"
 		c.Fix = mendMPTCP
 	default:
 		c.Found = "listens on " + some(r.Listeners)
 		if len(r.Missing) > 0 {
-			c.Found += fmt.Sprintf("; nothing on port %s", ranges(r.Missing))
+			c.Found += fmt.Sprintf("; no listener here on port %s", ranges(r.Missing))
 		}
 	}
 	return c
 }
+
+// correct changes rows of services by how their connections are taken over: one without a listener here is none if rules send
+// its destination elsewhere, those of containers, say; and MPTCP listeners are no fault where what cannot be adopted is translated.
+func (r *Report) correct(found []Takeover, translates bool) {
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		if !slices.ContainsFunc(found, func(t Takeover) bool { return "service "+t.Service == c.Name }) {
+			continue
+		}
+		switch {
+		case c.Found == nothingListens:
+			c.Found += " here; rules of this machine send it elsewhere"
+		case translates && strings.HasPrefix(c.Found, mptcpListener):
+			c.Found += "; its connections are translated"
+		default:
+			continue
+		}
+		c.Status, c.Means, c.Fix = OK, "", ""
+		r.Warnings--
+	}
+}
+
+const (
+	nothingListens = "nothing listens"
+	mptcpListener  = "MPTCP listener on "
+)
 
 const shown = 3 // how many items of a list are written out
 
