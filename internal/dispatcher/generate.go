@@ -216,6 +216,8 @@ func generate(list []Component, version uint8) (*ebpf.Program, error) {
 	return load(c, handle, ids, code, starts)
 }
 
+const verifications = 30 // tries of one program
+
 // load puts a dispatcher's instructions into the kernel.
 func load(c config, handle *btf.Handle, ids []btf.TypeID, code []insn, starts []uint32) (*ebpf.Program, error) {
 	infos := make([]funcInfo, len(starts))
@@ -231,7 +233,13 @@ func load(c config, handle *btf.Handle, ids []btf.TypeID, code []insn, starts []
 		a.flags = unix.BPF_F_XDP_HAS_FRAGS
 	}
 	copy(a.name[:], dispatcherName)
-	fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&a)), unsafe.Sizeof(a))
+	// A signal makes the verifier give up (EAGAIN), and Go sends its own threads some.
+	fd, errno := uintptr(0), unix.EAGAIN
+	for range verifications {
+		if fd, _, errno = unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&a)), unsafe.Sizeof(a)); errno != unix.EAGAIN {
+			break
+		}
+	}
 	runtime.KeepAlive(code)
 	runtime.KeepAlive(license)
 	runtime.KeepAlive(infos)
