@@ -50,7 +50,7 @@ func TestWrite(t *testing.T) {
 	all := map[string]string{}
 	for tr := tar.NewReader(z); ; {
 		h, err := tr.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

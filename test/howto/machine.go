@@ -3,6 +3,7 @@
 package howto
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -103,7 +104,7 @@ func (m *machine) run(script string) (string, error) {
 	switch {
 	case os.IsTimeout(err):
 		return string(out), fmt.Errorf("not done after %v", limit)
-	case err != nil && err != io.EOF:
+	case err != nil && !errors.Is(err, io.EOF):
 		return string(out), err
 	case strings.TrimSpace(string(code[:n])) != "0":
 		return string(out), fmt.Errorf("exit code %s", strings.TrimSpace(string(code[:n])))

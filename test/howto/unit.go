@@ -93,8 +93,12 @@ func startUnit(unit string) error {
 	if err != nil {
 		return err
 	}
-	if kind, err := unitField(unit, "Type"); err != nil || kind != "notify" {
-		return fmt.Errorf("%s: Type is %q, want notify (%v)", unit, kind, err)
+	kind, err := unitField(unit, "Type")
+	if err != nil {
+		return err
+	}
+	if kind != "notify" {
+		return fmt.Errorf("%s: Type is %q, want notify", unit, kind)
 	}
 	if err := os.MkdirAll(unitRun, 0o700); err != nil {
 		return err
@@ -134,7 +138,7 @@ func startUnit(unit string) error {
 	}
 	text, _ := os.ReadFile(log.Name())
 	_ = os.Remove(filepath.Join(unitRun, unit))
-	return fmt.Errorf("%s failed to start: %v\n%s", unit, <-ended, text)
+	return errors.Join(fmt.Errorf("%s failed to start:\n%s", unit, text), <-ended)
 }
 
 func stopUnit(unit string) error {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"tidegate/internal/upstream"
 )
@@ -45,7 +46,7 @@ func OpenStore(path string) (s *Store, list []kept, aside, err error) {
 	if aside == nil {
 		return s, list, nil, nil
 	}
-	if errors.Is(aside, fs.ErrPermission) || errors.Is(aside, bbolt.ErrTimeout) {
+	if errors.Is(aside, fs.ErrPermission) || errors.Is(aside, bolterrors.ErrTimeout) {
 		return nil, nil, nil, fmt.Errorf("filters_file: %w", aside)
 	}
 	if err := os.Rename(path, path+".broken"); err != nil {
