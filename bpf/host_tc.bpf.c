@@ -347,16 +347,30 @@ static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_p
 	return true;
 }
 
-/* True for the ACK to a cookie of the kernel's own. Data may be right behind it, before there is a socket: the socket filter
- * says "maybe" from now on. A function of its own for the stack. */
-TG_GLOBAL int tg_ack_is_kernels(const struct tg_packet *pkt)
+/* What becomes of an ACK that carries no cookie of ours and belongs to no live connection, `result` being what its check said. The ACK to a cookie of
+ * the kernel's own goes on; data may be right behind it, before there is a socket: the socket filter says "maybe" from now
+ * on. A function of its own: with its stack in the program's, Linux 6.1 refuses the program (512 bytes for all calls). */
+TG_GLOBAL int tg_ack_unmatched(const struct tg_packet *pkt, __u32 id, __u32 result)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	struct tg_counter_row *row = tg_counter_row_get(id);
 
-	if (!pkt || !settings || !tg_kernel_cookie_is(pkt))
-		return 0;
-	tg_filter_touch(tg_filter_at(settings, pkt));
-	return 1;
+	if (!pkt || !settings || !svc || !row)
+		return TG_TC_GO_ON;
+	if (settings->last_line && tg_kernel_cookie_is(pkt)) {
+		tg_filter_touch(tg_filter_at(settings, pkt));
+		tg_count(row, TG_COUNT_ack_kernel_cookie);
+		return TG_TC_GO_ON;
+	}
+	tg_count(row, result == TG_ACK_STALE ? TG_COUNT_cookie_stale : TG_COUNT_cookie_invalid);
+	if (settings->report && result == TG_ACK_INVALID)
+		tg_proven_note(pkt, 1);
+	if (!settings->last_line || tg_listener_of(svc, pkt) == TG_LISTENER_NONE ||
+	    (result == TG_ACK_NO_KEY && settings->stale_keys == TG_STALE_PASS))
+		return TG_TC_GO_ON;
+	tg_count(row, TG_COUNT_drop_last_line);
+	return TG_TC_DROP;
 }
 
 /* `turn`: how often the packet has been to the end of the queue; `proves`: it is a copy. */
@@ -383,18 +397,7 @@ static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
 		return TG_TC_DROP;
 	if (maybe_live)
 		return TG_TC_GO_ON;
-	if (settings->last_line && tg_ack_is_kernels(pkt)) {
-		tg_count(row, TG_COUNT_ack_kernel_cookie);
-		return TG_TC_GO_ON;
-	}
-	tg_count(row, result == TG_ACK_STALE ? TG_COUNT_cookie_stale : TG_COUNT_cookie_invalid);
-	if (settings->report && result == TG_ACK_INVALID)
-		tg_proven_note(pkt, 1);
-	if (!settings->last_line || tg_listener_of(svc, pkt) == TG_LISTENER_NONE ||
-	    (result == TG_ACK_NO_KEY && settings->stale_keys == TG_STALE_PASS))
-		return TG_TC_GO_ON;
-	tg_count(row, TG_COUNT_drop_last_line);
-	return TG_TC_DROP;
+	return tg_ack_unmatched(pkt, id, result) == TG_TC_DROP ? TG_TC_DROP : TG_TC_GO_ON;
 }
 
 /* Anything but a whole TCP segment: the final ACK check drops what our XDP program would have

@@ -58,6 +58,11 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 		return TG_NEXT_LONG;
 	if (live)
 		return TCX_NEXT;
+	if (tg_service_listener(svc, family) == TG_LISTENER_NONE ||
+	    (!key && settings->stale_keys == TG_STALE_PASS)) {
+		tg_count(row, TG_COUNT_cookie_invalid);
+		return TCX_NEXT;
+	}
 	frame = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
 	if (frame + tg_fast_segment_len(family) > end ||
@@ -65,9 +70,6 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 					    frame + tg_fast_segment_len(family) - TG_TCP_HDR_LEN)))
 		return TG_NEXT_LONG;
 	tg_count(row, TG_COUNT_cookie_invalid);
-	if (tg_service_listener(svc, family) == TG_LISTENER_NONE ||
-	    (!key && settings->stale_keys == TG_STALE_PASS))
-		return TCX_NEXT;
 	tg_count(row, TG_COUNT_drop_last_line);
 	return TCX_DROP;
 }
