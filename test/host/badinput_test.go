@@ -120,7 +120,7 @@ func TestStartRefused(t *testing.T) {
 			config: func(w *world) string {
 				return w.webConfig(webPort) + "  - name: two\n    ports: [80]\n    mode: always\n"
 			},
-			words: []string{"tidegate.yaml:7", "port 80 is claimed by web of line 5"}},
+			words: []string{"tidegate.yaml:8", "port 80 is claimed by web of line 5"}},
 		"too many entries": {
 			config: func(w *world) string {
 				var prefixes []string
