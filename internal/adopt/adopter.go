@@ -13,9 +13,9 @@ import (
 	"tidegate/internal/plane"
 )
 
-// Adopter is the adopting gate beside a server that translates: it has those of the server's listeners that
-// the kernel can make sockets for. Its pins are in a folder of the server's; it has no state file and no loop
-// of its own.
+// Adopter is the adopting gate beside a server that translates: it handles those of the server's listeners that
+// the kernel can make sockets for. Its pins are in a subfolder of the server's; it has no state file and no
+// loop of its own.
 type Adopter struct{ g *gate }
 
 // adopterPart is the folder of an adopter below the pins of its server.
@@ -24,8 +24,8 @@ const adopterPart = "adopt"
 // AdopterInstance is the name under which the adopter of an instance is pinned.
 func AdopterInstance(instance string) string { return instance + "/" + adopterPart }
 
-// StartAdopter attaches it. services are pieces of the configured ones: only what
-// can be adopted, and nothing but addresses of this machine.
+// StartAdopter attaches an adopter. services are pieces of the configured services: only what
+// can be adopted, and only addresses of this machine.
 func StartAdopter(opt instance.Options, cfg *config.Config, services []config.Service) (*Adopter, error) {
 	opt.Complete()
 	g := &gate{opt: opt, log: opt.Log, cfg: adopterConfig(cfg, services), part: true, started: time.Now()}
@@ -41,7 +41,7 @@ func adopterConfig(cfg *config.Config, services []config.Service) *config.Config
 	return &own
 }
 
-// PrepareSecrets gets the secrets of a reload ready; see keys.Roll.Prepare.
+// PrepareSecrets prepares the secrets of a reload; see keys.Roll.Prepare.
 func (a *Adopter) PrepareSecrets(cfg *config.Config) (commit, drop func(), err error) {
 	return instance.PrepareSecrets(a.g.secret, &a.g.keys, cfg, a.g.opt.Now())
 }
@@ -56,10 +56,10 @@ func (a *Adopter) SetServices(cfg *config.Config, services []config.Service) err
 	return g.applyServices(g.cfg)
 }
 
-// Housekeep looks after clock, keys and the system's values; once a second.
+// Housekeep updates the clock, the keys and the system's values; call it once a second.
 func (a *Adopter) Housekeep() error { return a.g.housekeep() }
 
-// Bell has a value whenever the packet path asks for a look at the listeners (Housekeep).
+// Bell receives a value whenever the packet path requests a scan of the listeners (Housekeep).
 func (a *Adopter) Bell() <-chan struct{} { return a.g.bell }
 
 // Refused are the inodes of the listeners that the kernel has refused to adopt for.
@@ -73,7 +73,7 @@ func (a *Adopter) Refused() []uint32 {
 	return all
 }
 
-// IDs are the numbers of the pieces of a service: those named as it is, or as PieceName says.
+// IDs are the numbers of the pieces of a service: those with its name, or with a name that PieceName makes of it.
 func (a *Adopter) IDs(service string) []uint32 {
 	var ids []uint32
 	for piece := 0; ; piece++ {
@@ -93,24 +93,24 @@ func PieceName(service string, piece int) string {
 	return fmt.Sprintf("%s#%d", service, piece)
 }
 
-// Close releases this process's hold; what is attached goes on.
+// Close releases what this process holds; attached programs keep running.
 func (a *Adopter) Close() {
 	a.g.secret.Zero()
 	a.g.plane.Close()
 }
 
-// Commit makes its start final; closed before, it leaves all as it was.
+// Commit makes the start final; an adopter closed before Commit leaves everything as it was.
 func (a *Adopter) Commit() error { return a.g.plane.Commit() }
 
-// LetAdopterGo removes what an earlier process has left of an adopter that this one does not need. It comes
-// last in a start.
+// LetAdopterGo removes what an earlier process left of an adopter that this process does not need. It is the
+// last step of a start.
 func LetAdopterGo(opt instance.Options, name string, log *slog.Logger) {
 	if err := plane.RemoveInstance(opt.BPFFS, AdopterInstance(name)); err != nil {
 		log.Error("the adopting gate of the previous process is still attached; run `tidegate off` and start again to detach it", "error", err)
 	}
 }
 
-// CannotAdopt says why this machine's kernel cannot adopt whatever the listener; nil
+// CannotAdopt returns why this machine's kernel cannot adopt for any listener; nil
 // if it can.
 func CannotAdopt() error {
 	v, err := instance.SysctlInts("net/ipv4/tcp_syncookies", 1)

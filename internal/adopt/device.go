@@ -11,15 +11,15 @@ import (
 )
 
 // reachable leaves out listeners that are bound to a device (SO_BINDTODEVICE) which no
-// packet of these interfaces comes through: they are bound to none of them, nor to what
-// stands upon one (a VLAN, a bridge, a bond, a VRF).
+// packet of these interfaces passes: they are bound to none of them, nor to a device
+// stacked on one (a VLAN, a bridge, a bond, a VRF).
 func reachable(ls []listeners.Listener, interfaces []string) []listeners.Listener {
 	if !slices.ContainsFunc(ls, func(l listeners.Listener) bool { return l.Ifindex != 0 }) {
 		return ls
 	}
 	links, err := netlink.LinkList()
 	if err != nil {
-		return ls // better to answer for too many than to leave one unprotected
+		return ls // better to answer for too many listeners than to leave one unprotected
 	}
 	through := map[int]bool{}
 	for grows := true; grows; {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package adopt is the gate before this machine's own sockets, for the roles host and server:
-// it brings configuration, keys and the state of the listeners to the packet path, which lets
-// the kernel make connections of cookies, and decides for which listeners it may. It must
+// it supplies configuration, keys and the state of the listeners to the packet path, which lets
+// the kernel make connections from cookies, and decides for which listeners. It must
 // never see a packet.
 package adopt
 
@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// housekeeping is how often clock, keys and listeners are looked after.
+	// housekeeping is how often clock, keys and listeners are updated.
 	housekeeping = time.Second
 )
 
@@ -39,9 +39,9 @@ type gate struct {
 	settings plane.Settings
 	services *serviceSet
 	system   system
-	local    []netip.Prefix // what the machine's own addresses are; nil: not asked
+	local    []netip.Prefix // the machine's own addresses; nil: not queried
 	own      own            // what SYNs to this machine are addressed to
-	badSys   bool           // the system's values could not be read the last time
+	badSys   bool           // the last attempt to read the system's values failed
 	line     lastLine       // of a server
 	keys     keys.Loader
 	modes    map[string]plane.XDPMode
@@ -52,12 +52,12 @@ type gate struct {
 	survey   *survey.Watcher   // of a host that chooses: what this machine does to packets; else nil
 	reported []instance.Takeover
 
-	kernelAdopts bool   // it has the function; else everything is translated
+	kernelAdopts bool   // the kernel has the function; else everything is translated
 	trial        *trial // nil: no trial
 }
 
 // Run protects the services of the configuration until ctx ends. The packet path then
-// stays in place, unless the cause is ErrOff: it is drained and taken down. When force is done, the
+// stays in place, unless the cause is ErrOff: then it is drained and detached. When force is done, the
 // drain is cut short.
 func Run(ctx, force context.Context, opt instance.Options) error {
 	opt.Complete()
@@ -100,7 +100,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 	return g.stop(ctx, force)
 }
 
-// start loads everything and attaches. If it fails, all is as it was before.
+// start loads everything and attaches it. If it fails, everything is as it was before.
 func (g *gate) start() error {
 	if err := instance.EnsureBPFFS(g.opt.BPFFS); err != nil {
 		return err
@@ -223,7 +223,7 @@ func (g *gate) setPolicy(cfg *config.Config) {
 	}
 }
 
-// answers says whether SYNs are answered here: at a server, those that no edge has answered, if `without_edge` says so.
+// answers reports whether SYNs are answered here: at a server, those that no edge has answered, if `without_edge` is `answer`.
 func (g *gate) answers() bool {
 	return g.cfg.Role != config.RoleServer || g.cfg.Server.WithoutEdge == config.WithoutEdgeAnswer
 }
@@ -239,7 +239,7 @@ func (g *gate) warnOptions() {
 	}
 }
 
-// loop looks after clock, keys and listeners until ctx ends.
+// loop updates clock, keys and listeners until ctx ends.
 func (g *gate) loop(ctx context.Context) {
 	tick := time.NewTicker(housekeeping)
 	defer tick.Stop()
@@ -268,7 +268,7 @@ func (g *gate) loop(ctx context.Context) {
 					g.log.Error("housekeeping", "error", err)
 				}
 			}
-		case <-g.surveyed(): // addresses may be what has changed
+		case <-g.surveyed(): // the change may be one of addresses
 			if err := errors.Join(g.watchOwn(), g.look()); err != nil {
 				g.log.Error("cannot read listeners", "error", err)
 			}
@@ -280,7 +280,7 @@ func (g *gate) loop(ctx context.Context) {
 	}
 }
 
-// errSyncookies: cookie_v4_check and cookie_v6_check look at the sysctl first.
+// errSyncookies: cookie_v4_check and cookie_v6_check check the sysctl first.
 var errSyncookies = errors.New("net.ipv4.tcp_syncookies is 0: the kernel would refuse every connection made from a cookie; set it to 1 with `sysctl -w net.ipv4.tcp_syncookies=1`, or `takeover: auto`")
 
 // errKernel: nothing could be adopted, and `takeover: adopt` does nothing else.
@@ -294,9 +294,9 @@ func (g *gate) housekeep() error {
 	return errors.Join(append(errs, g.look())...)
 }
 
-// look reads the present state of the machine, and updates the packet path to it.
+// look reads the current state of the machine, and updates the packet path accordingly.
 func (g *gate) look() error {
-	// All of them: an error of one must not skip another.
+	// Call all of them: an error in one must not skip another.
 	changes := []bool{g.watchSystem(), g.watchListeners(), g.watchLocal()}
 	defer g.tellTakeovers()
 	if slices.Contains(changes, true) {
@@ -305,8 +305,8 @@ func (g *gate) look() error {
 	return g.plane.SetSettings(&g.settings)
 }
 
-// applyServices brings the packet path to the configuration, the listeners and
-// the addresses as they are known now.
+// applyServices updates the packet path to the configuration and the listeners and
+// addresses known now.
 func (g *gate) applyServices(cfg *config.Config) error {
 	return g.plane.SetServices(g.services.targets(cfg, g.system, g.local), &g.settings)
 }
@@ -357,14 +357,14 @@ func (g *gate) reload() error {
 	return g.writeState()
 }
 
-// assignAutomatic tells the detectors which services there are.
+// assignAutomatic passes the current services to the detectors.
 func (g *gate) assignAutomatic(cfg *config.Config) {
 	if g.services.automatic != nil {
 		g.services.automatic.Assign(cfg.Services, g.services.ID)
 	}
 }
 
-// stop leaves the gate in place, or takes it down: see End.
+// stop leaves the gate in place, or detaches it: see End.
 func (g *gate) stop(ctx, force context.Context) error {
 	return instance.End(ctx, force, g.opt, g.cfg.Instance, g.cfg.Drain, g.keys.Until(g.cfg.Epoch), g.log)
 }

@@ -11,10 +11,10 @@ import (
 	"tidegate/internal/plane"
 )
 
-// setClock tells the packet path what to add to its monotonic clock.
+// setClock sets what the packet path adds to its monotonic clock.
 func (g *gate) setClock() { g.settings.WallMinusMonoNs = plane.WallMinusMonoNs(g.opt.Now()) }
 
-// loadKeys loads the keys that are lacking, up to the horizon.
+// loadKeys loads the missing keys, up to the horizon.
 func (g *gate) loadKeys(now time.Time) error {
 	return g.keys.Load(now.Add(g.opt.Skew+g.cfg.ClockSkew), g.cfg.Epoch, g.cfg.KeyHorizon, func(n uint64) error {
 		if !g.trial.covers(n, g.cfg.Epoch) {
@@ -36,7 +36,7 @@ func CookieKey(cfg *config.Config, secret *keys.Roll, n uint64) [keys.EpochKeyLe
 	return key
 }
 
-// SmartFlag tells the programs whether cookies have the layout smartcookie.
+// SmartFlag is the setting that tells the programs whether cookies have the layout smartcookie.
 func SmartFlag(cfg *config.Config) uint8 {
 	return instance.Flag(cfg.Server.Layout == config.LayoutSmartcookie)
 }

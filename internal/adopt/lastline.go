@@ -22,8 +22,8 @@ const (
 	lastLineFew   = 5 // dropped ACKs; fewer prove nothing
 )
 
-// watchLastLine compares, every few seconds, what was dropped and what was adopted. A
-// server with another secret than the edges', or another epoch, drops every client.
+// watchLastLine compares, every few seconds, what was dropped with what was adopted. A
+// server whose secret or epoch differs from the edges' drops every client.
 func (g *gate) watchLastLine(now time.Time) {
 	if g.cfg.Role != config.RoleServer || now.Sub(g.line.since) < lastLineEvery {
 		return

@@ -14,11 +14,11 @@ import (
 	"tidegate/internal/plane"
 )
 
-// Which listeners there are, and which of them can be adopted for. The kernel is queried once a second, and
-// at once when the packet path notifies: when something begins or ceases to listen, when a verified ACK meets
+// Which listeners exist, and for which the kernel can adopt. The kernel is queried once a second, and
+// at once when the packet path notifies us: when a listener appears or disappears, when a verified ACK meets
 // no listener, and when an adoption fails.
 
-// bellPause is the least time between two looks that the packet path has asked for, which bounds what opening
+// bellPause is the least time between two scans that the packet path requests, which bounds what opening
 // and closing sockets, or connecting to closed ports, can cost us.
 const bellPause = 50 * time.Millisecond
 
@@ -34,10 +34,10 @@ func awaitBells(p *plane.Plane) <-chan struct{} {
 	return rung
 }
 
-// watchListeners looks at the listeners and at what the packet path has learned of them.
-// True if a service's entry has to be rewritten.
+// watchListeners scans the listeners and reads what the packet path has learned about them.
+// It returns true if a service's entry has to be rewritten.
 func (g *gate) watchListeners() (changed bool) {
-	err := g.plane.AnswerBell() // before the look: what happens during it rings again
+	err := g.plane.AnswerBell() // before the scan: what happens during it rings again
 	all, scanErr := listeners.Scan()
 	notes, notesErr := g.plane.Listeners()
 	for _, err := range []error{err, scanErr, notesErr} {
@@ -83,7 +83,7 @@ func (g *gate) watchListeners() (changed bool) {
 	return changed
 }
 
-// serves says whether a port is of any service.
+// serves reports whether a port belongs to any service.
 func (g *gate) serves(port uint16) bool {
 	return slices.ContainsFunc(g.cfg.Services, func(s config.Service) bool { return contains(s.Ports, port) })
 }
@@ -103,8 +103,8 @@ func samePlaces(a, b map[netip.AddrPort]plane.ListenerNote) bool {
 	return maps.EqualFunc(a, b, func(plane.ListenerNote, plane.ListenerNote) bool { return true })
 }
 
-// listenerKinds says, for each family, what a service's SYNs meet. local is nil, or what
-// this machine's own addresses are.
+// listenerKinds returns, for each family, what a service's SYNs meet. local is nil, or
+// this machine's own addresses.
 func (s *serviceSet) listenerKinds(svc config.Service, sys system, local []netip.Prefix) (v4, v6 uint8) {
 	if sys.syncookies == 0 {
 		return plane.ListenerRefused, plane.ListenerRefused
@@ -135,12 +135,12 @@ func (s *serviceSet) listenerKinds(svc config.Service, sys system, local []netip
 	return kind(true), kind(false)
 }
 
-// ServesPlace says whether a listener is of a service with these destinations and ports.
+// ServesPlace reports whether a listener belongs to a service with these destinations and ports.
 func ServesPlace(prefixes []netip.Prefix, ports []config.PortRange, place netip.AddrPort) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return listeners.ServedBy(place, p, ports) })
 }
 
-// tell says what a change of listeners means.
+// tell logs what a change of listeners means.
 func (g *gate) tell(svc config.Service, report listeners.Report, known bool) {
 	if g.part {
 		return // the code that chose the services reports that
@@ -159,8 +159,8 @@ const (
 	ReasonSyncookies = "syncookies"
 )
 
-// tellLosses says which listeners have lost their protection, why, and what helps; and
-// when it is back.
+// tellLosses logs which listeners have lost their protection, why, and what helps; and
+// when it is restored.
 func (g *gate) tellLosses() {
 	if g.translates() {
 		return // no protection is lost: tellTakeovers

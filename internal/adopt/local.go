@@ -20,7 +20,7 @@ import (
 // bridge), a SYN to port 80 may be for another machine: then services are narrowed to the machine's own
 // addresses, as its local routing table has them.
 
-// forwards says whether packets for others can come in through the interfaces.
+// forwards reports whether packets for other machines can come in through the interfaces.
 func forwards(interfaces []string) bool {
 	for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
 		if v, err := instance.SysctlInts(name, 1); err == nil && v[0] != 0 {
@@ -37,15 +37,15 @@ func forwards(interfaces []string) bool {
 			return true
 		}
 		if l, err := netlink.LinkByName(name); err == nil && l.Attrs().MasterIndex != 0 {
-			return true // of a bridge, a bond, a VRF: cannot be told by sysfs in every namespace
+			return true // of a bridge, a bond, a VRF: sysfs does not show this in every namespace
 		}
 	}
 	return false
 }
 
 // onlyLocal narrows targets to local. A target with several prefixes becomes
-// several, the widest first: where two come down to the same address, the one
-// that was configured more narrowly is laid down last and stays.
+// several, the widest first: where two narrow to the same address, the one
+// configured more narrowly is written last and stays.
 func onlyLocal(targets []plane.Target, local []netip.Prefix) []plane.Target {
 	type part struct {
 		target plane.Target
@@ -83,8 +83,8 @@ func intersect(p netip.Prefix, local []netip.Prefix) []netip.Prefix {
 	return common
 }
 
-// watchLocal looks whether what is to be protected has changed because of the
-// machine's addresses.
+// watchLocal checks whether a change of the machine's addresses has changed what is to be
+// protected.
 func (g *gate) watchLocal() (changed bool) {
 	var now []netip.Prefix
 	if g.system.forwards {

@@ -15,7 +15,7 @@ import (
 	"tidegate/internal/plane"
 )
 
-// own is what frames and packets to this machine are addressed to: everything else is left to the kernel,
+// own holds the addresses of frames and packets to this machine: everything else is left to the kernel,
 // which drops it or passes it to a container, a virtual machine, a peer.
 type own struct {
 	ports []plane.OwnPort
@@ -23,7 +23,7 @@ type own struct {
 }
 
 // readOwn asks the kernel. An interface takes frames to its own MAC address, to its master's
-// (a bridge, a bond), and to those of what stands upon it in this network namespace (VLANs,
+// (a bridge, a bond), and to those of devices stacked on it in this network namespace (VLANs,
 // macvlan devices of VRRP). A macvlan child in another namespace is not among them.
 func readOwn(interfaces []string) (o own, err error) {
 	if o.local, err = instance.LocalPrefixes(); err != nil {
@@ -51,7 +51,7 @@ func readOwn(interfaces []string) (o own, err error) {
 	return o, nil
 }
 
-// watchReplies looks where answers go, and updates the packet path.
+// watchReplies checks where answers go, and updates the packet path.
 func (g *gate) watchReplies() {
 	if !g.plane.AnswersSYNs() {
 		return
@@ -66,7 +66,7 @@ func (g *gate) watchReplies() {
 	}
 }
 
-// gatewaysChanged says whether the packet path needs another gateway (watchOwn).
+// gatewaysChanged reports whether the packet path needs another gateway (watchOwn).
 func (g *gate) gatewaysChanged() bool {
 	return slices.ContainsFunc(g.own.ports, func(p plane.OwnPort) bool {
 		return !reflect.DeepEqual(p.Gateway, g.replies.Gateway(p.Index))

@@ -14,17 +14,17 @@ import (
 	"tidegate/internal/plane"
 )
 
-// serviceSet numbers services and stores what their listeners are like.
+// serviceSet numbers services and stores the state of their listeners.
 type serviceSet struct {
 	*instance.Numbers
 	reports map[string]listeners.Report
 	table   listeners.Table                       // of all services' ports
-	doubted map[netip.AddrPort]plane.ListenerNote // listeners that adoption pauses for, or has just paused
-	lost    map[netip.AddrPort]string             // what cannot be adopted for, and why, as it was told
+	doubted map[netip.AddrPort]plane.ListenerNote // listeners for which adoption is paused, or just was
+	lost    map[netip.AddrPort]string             // listeners for which the kernel cannot adopt, and why, as last logged
 
 	automatic *instance.Automatic // nil: in another gate
 
-	rmemSeen map[int]bool // every default receive buffer since the start
+	rmemSeen map[int]bool // every default receive buffer size seen since the start
 }
 
 func newServiceSet() *serviceSet {
@@ -42,7 +42,7 @@ func (s *serviceSet) assign(services []config.Service) (removed []uint32) {
 
 // targets lays the configuration out for the packet path. A port of a service
 // that nobody listens on, while others of it are served, is left to the kernel,
-// which answers RST. local is nil, or what this machine's own addresses are: then
+// which answers RST. local is nil, or this machine's own addresses: then
 // nothing else is protected.
 func (s *serviceSet) targets(cfg *config.Config, sys system, local []netip.Prefix) []plane.Target {
 	targets := make([]plane.Target, 0, len(cfg.Services))
@@ -88,8 +88,8 @@ func contains(ranges []config.PortRange, port uint16) bool {
 	return slices.ContainsFunc(ranges, func(r config.PortRange) bool { return r.Contains(port) })
 }
 
-// entry decides what the service's SYN-ACKs say. What is `auto` is what the
-// kernel itself would say for this listener on this machine.
+// entry decides what the service's SYN-ACKs contain. A value of `auto` is what the
+// kernel itself would send for this listener on this machine.
 func (s *serviceSet) entry(svc config.Service, sys system, behindEdge bool) plane.Service {
 	report := s.reports[svc.Name]
 	e := plane.Service{
@@ -151,9 +151,9 @@ func (s *serviceSet) window(sys system, ls []listeners.Listener) uint16 {
 }
 
 // smallestSpace is the smallest receive space of the chosen listeners, 0 if none
-// is chosen. Half of a buffer is room for data. Whether a listener has set
-// SO_RCVBUF, which bounds its window scale, the kernel does not tell: a buffer of
-// a size that was never the default has been set.
+// is chosen. Half of a buffer is room for data. The kernel does not report whether a listener
+// has set SO_RCVBUF, which bounds its window scale: a buffer whose size was never
+// the default has been set.
 func smallestSpace(ls []listeners.Listener, chosen func(listeners.Listener) bool) int {
 	smallest := 0
 	for _, l := range ls {
@@ -164,8 +164,8 @@ func smallestSpace(ls []listeners.Listener, chosen func(listeners.Listener) bool
 	return smallest
 }
 
-// uncounted says why the handshakes of a service cannot be counted: sockets of other network namespaces and MPTCP listeners
-// complete them, and sock_ops does not tell of these. Empty: they can be.
+// uncounted returns why the handshakes of a service cannot be counted: sockets of other network namespaces and MPTCP listeners
+// complete them, and sock_ops does not report these. Empty: they can be.
 func (s *serviceSet) uncounted(cfg *config.Config, e *plane.Service) string {
 	if cfg.Server.Takeover == config.TakeoverAdopt {
 		return ""

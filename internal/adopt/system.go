@@ -9,7 +9,7 @@ import (
 	"tidegate/internal/instance"
 )
 
-// system is what this machine and network namespace say that matters to a
+// system holds the values of this machine and network namespace that matter to a
 // SYN-ACK or to the socket filter.
 type system struct {
 	mtu             int // smallest of the interfaces
@@ -75,7 +75,7 @@ func readSystem(interfaces []string) (system, error) {
 	return s, nil
 }
 
-// watchSystem looks whether interfaces or sysctls have other values than before;
+// watchSystem checks whether values of interfaces or sysctls have changed; it returns
 // true if the services' entries have to be rewritten. What cannot be read
 // stays as it was.
 func (g *gate) watchSystem() (changed bool) {

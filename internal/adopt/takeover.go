@@ -17,15 +17,15 @@ import (
 	"tidegate/internal/survey"
 )
 
-// How a host's connections are taken over, for each place where something listens and each
+// How a host's connections are taken over, for each listener and each
 // destination that a rule of this machine sends elsewhere: adopted, or translated, and why.
 
-// translates says whether this gate can translate what cannot be adopted for.
+// translates reports whether this gate can translate what cannot be adopted.
 func (g *gate) translates() bool {
 	return g.cfg.Role == config.RoleHost && g.cfg.Server.Takeover != config.TakeoverAdopt
 }
 
-// startSurvey begins to follow what this machine does to packets, where the choice is ours. Where that cannot
+// startSurvey begins to follow what this machine does to packets, if the gate chooses the takeover. If that cannot
 // be read, only the outcome of adoptions decides.
 func (g *gate) startSurvey() {
 	if g.cfg.Role != config.RoleHost || g.cfg.Server.Takeover == config.TakeoverTranslate {
@@ -45,7 +45,7 @@ func (g *gate) closeSurvey() {
 	}
 }
 
-// surveyed has a value when the machine's rules have changed.
+// surveyed receives a value when the machine's rules have changed.
 func (g *gate) surveyed() <-chan struct{} {
 	if g.survey == nil {
 		return nil // never
@@ -53,8 +53,8 @@ func (g *gate) surveyed() <-chan struct{} {
 	return g.survey.Changed()
 }
 
-// setTranslating tells the packet path what it translates with. The table of a process before
-// goes with its keys.
+// setTranslating writes the settings for translation to the packet path. The keys of a previous process
+// are kept: its table depends on them.
 func (g *gate) setTranslating() error {
 	if !g.translates() {
 		return nil
@@ -71,17 +71,17 @@ func (g *gate) setTranslating() error {
 			s.Keys[i] = binary.LittleEndian.Uint64(raw[8*i:]) | 1
 		}
 	}
-	s.Generic = 1 // what is reinjected is processed again, whatever the mode of XDP
+	s.Generic = 1 // what is reinjected is processed again, in any XDP mode
 	s.IdleTicks = uint16(g.cfg.Tagged.IdleTime.Seconds()/plane.SplitTick) + 1
 	s.SourceFloor = g.cfg.Tagged.SourceFloor()
 	g.settings.Translates = 1
 	return server.SetServer(s)
 }
 
-// mostDestinations is how many ports of a service without a listener are looked at in the rules.
+// mostDestinations is how many ports of a service without a listener are looked up in the rules.
 const mostDestinations = 1024
 
-// elsewhere lists destinations of services that need no listener here, as if there were one.
+// elsewhere lists destinations of services that need no listener here, as if there were a listener.
 func (g *gate) elsewhere() (list []listeners.Listener) {
 	if !g.translates() {
 		return nil
@@ -114,7 +114,7 @@ func (g *gate) elsewhere() (list []listeners.Listener) {
 	return list
 }
 
-// judged is what the survey says of a destination.
+// judged returns the survey's verdict on a destination.
 func (g *gate) judged(a netip.Addr, port uint16) survey.Verdict {
 	if g.survey == nil {
 		return survey.Verdict{Takeover: config.TakeoverAdopt}
@@ -122,7 +122,7 @@ func (g *gate) judged(a netip.Addr, port uint16) survey.Verdict {
 	return g.survey.Machine().Judge(survey.Destination{Addr: a, Port: port, Interfaces: g.cfg.Interfaces})
 }
 
-// whyTranslate says why connections to a place are not adopted; empty: they may be.
+// whyTranslate returns why connections to a place are not adopted; empty: they may be.
 func (g *gate) whyTranslate(place netip.AddrPort, held listeners.Held) string {
 	if !g.translates() {
 		return ""
@@ -150,7 +150,7 @@ func (g *gate) whyTranslate(place netip.AddrPort, held listeners.Held) string {
 	return ""
 }
 
-// whyDoubted says what the packet path has found out by itself.
+// whyDoubted returns what the packet path itself has found.
 func whyDoubted(note plane.ListenerNote) string {
 	if note.Why == plane.RefusalUnproven {
 		return "an adopted connection made no socket, and was served when translated: something here drops ACKs that no SYN came before; one client tries again after a pause"
@@ -158,7 +158,7 @@ func whyDoubted(note plane.ListenerNote) string {
 	return "the kernel refuses to adopt for it; tried again after a pause"
 }
 
-// whyAdoptionFails says what prevents adoption where there is no alternative.
+// whyAdoptionFails returns what prevents adoption where there is no alternative.
 func (g *gate) whyAdoptionFails(place netip.AddrPort, held listeners.Held) string {
 	if held.MPTCP() {
 		return "MPTCP listener, which the kernel does not adopt for: its SYNs are left to the kernel; `takeover: auto` translates"
@@ -169,7 +169,7 @@ func (g *gate) whyAdoptionFails(place netip.AddrPort, held listeners.Held) strin
 	return "plain TCP listener, nothing in its way"
 }
 
-// takeovers says of each service's places how connections are taken over there, and why.
+// takeovers returns, for each place of each service, how connections are taken over there, and why.
 func (g *gate) takeovers() (list []instance.Takeover) {
 	if g.cfg.Role != config.RoleHost {
 		return nil
@@ -201,7 +201,7 @@ func (g *gate) takeovers() (list []instance.Takeover) {
 	return list
 }
 
-// tellTakeovers says what has changed of it, in the log and in the state file.
+// tellTakeovers writes changes of the takeovers to the log and to the state file.
 func (g *gate) tellTakeovers() {
 	now := g.takeovers()
 	if reflect.DeepEqual(now, g.reported) {

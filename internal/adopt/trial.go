@@ -17,8 +17,8 @@ import (
 	"tidegate/internal/schema"
 )
 
-// A trial protects for a while, compares what the gate has verified with what became of it, and takes itself
-// down. A daemon that is killed cannot do that, so no key is valid beyond the trial: then the packet path
+// A trial protects for a while, compares what the gate has verified with what became of it, and detaches
+// itself. A daemon that is killed cannot do that, so no key is valid beyond the trial: then the packet path
 // leaves SYNs to the kernel by itself, within an epoch.
 type trial struct {
 	ends    time.Time
@@ -27,16 +27,16 @@ type trial struct {
 	verdict error // why it was ended early
 }
 
-// seen is what the counters of all services say.
+// seen holds the sums of all services' counters.
 type seen struct{ sent, adopted, connected, opened, ready uint64 }
 
 const (
-	trialFew   = 3  // connections from which on they are judged
+	trialFew   = 3  // connections; fewer are not judged
 	trialSent  = 20 // SYN-ACKs, likewise
 	trialLooks = 3  // failing ones that end a trial: unfinished ones are no failures
 )
 
-// problem says what is wrong, if anything is.
+// problem returns what is wrong; empty: nothing.
 func (s seen) problem() string {
 	switch {
 	case s.adopted >= trialFew && s.connected*10 < s.adopted*9:
@@ -49,7 +49,7 @@ func (s seen) problem() string {
 	return ""
 }
 
-// onTrial is the configuration with every service protected that is not off.
+// onTrial returns the configuration with every service protected unless it is off.
 func onTrial(cfg *config.Config) *config.Config {
 	c := *cfg
 	c.Services = slices.Clone(cfg.Services)
@@ -62,7 +62,7 @@ func onTrial(cfg *config.Config) *config.Config {
 	return &c
 }
 
-// beginTrial refuses where something is protected already, which the end of a trial would take down.
+// beginTrial refuses if something is protected already, which the end of a trial would detach.
 func beginTrial(opt *instance.Options, cfg *config.Config) (*trial, *config.Config, error) {
 	if _, err := os.Stat(plane.PinDir(opt.BPFFS, cfg.Instance)); err == nil {
 		return nil, nil, fmt.Errorf("instance %s is installed: a trial would take it down at its end; `tidegate off %s` first, or try with another `instance`", cfg.Instance, cfg.Instance)
@@ -70,7 +70,7 @@ func beginTrial(opt *instance.Options, cfg *config.Config) (*trial, *config.Conf
 	return &trial{ends: opt.Now().Add(opt.Trial)}, onTrial(cfg), nil
 }
 
-// runTrial ends with nothing left behind, whatever ends it.
+// runTrial leaves nothing behind, whatever ends it.
 func (g *gate) runTrial(ctx, force context.Context) error {
 	g.log.Info("trial", "ends", g.trial.ends.Format(time.RFC3339))
 	g.loop(ctx)
@@ -83,14 +83,14 @@ func (g *gate) runTrial(ctx, force context.Context) error {
 	return errors.Join(g.trial.verdict, g.stop(off, force))
 }
 
-// covers says whether a key of that epoch may be loaded.
+// covers reports whether a key of that epoch may be loaded.
 func (t *trial) covers(epoch uint64, length time.Duration) bool {
 	return t == nil || keys.EpochStart(epoch, length).Before(t.ends)
 }
 
 var errTrialReload = errors.New("a trial reads its configuration only at its start")
 
-// look judges the trial; true if it is over.
+// look judges the trial; it returns true if the trial is over.
 func (t *trial) look(g *gate) bool {
 	if s, err := g.seen(); err == nil {
 		t.gate = s
@@ -104,7 +104,7 @@ func (t *trial) look(g *gate) bool {
 	return !g.opt.Now().Before(t.ends)
 }
 
-// seen adds the services' counters up. Of those with prefixes, sockets are counted for none.
+// seen adds the services' counters up. Sockets are not counted for services with prefixes.
 func (g *gate) seen() (s seen, err error) {
 	ids := []uint32{0}
 	for _, svc := range g.cfg.Services {

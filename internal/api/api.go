@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package api is the local API of a running instance: HTTP on a UNIX socket. It must never wait for a slow client
-// in the way of anything else, and never take more of the machine than its bounds say, whoever asks for what.
+// Package api is the local API of a running instance: HTTP on a UNIX socket. A slow client must never
+// delay anything else, and no request may use more of the machine than the bounds allow.
 package api
 
 import (
@@ -38,16 +38,16 @@ const (
 	followMax   = 16 // of the connections, those that follow events
 
 	reloadTime  = 60 * time.Second
-	statusFresh = time.Second // for so long a status is given again
+	statusFresh = time.Second // how long a status is reused
 )
 
 var (
 	requestTime = 15 * time.Second
-	lineTime    = 5 * time.Second // for a follower to take what there is
+	lineTime    = 5 * time.Second // for a follower to read what is pending
 )
 
-// ReadAt is the header of an answer to /v1/status that says when the packet path was read, in nanoseconds since 1970: those who
-// ask within a second are given the same reading.
+// ReadAt is the header of an answer to /v1/status that says when the packet path was read, in nanoseconds since 1970: requests
+// within one second get the same reading.
 const ReadAt = "Tidegate-Read-At"
 
 // Group may use the API, if the machine has it; else only the daemon's own user and root.
@@ -60,8 +60,8 @@ var openAPI []byte
 
 // Instance is what the API needs of the daemon.
 type Instance interface {
-	Config() *config.Config                       // what is in force
-	Reload(ctx context.Context) ([]string, error) // reads the configuration again; what has changed
+	Config() *config.Config                       // the one in force
+	Reload(ctx context.Context) ([]string, error) // reloads the configuration; returns what has changed
 	Events() *event.Stream
 }
 
@@ -91,15 +91,15 @@ type Server struct {
 	whyOne   sync.Mutex
 }
 
-// SocketPath is where an instance's API stands.
+// SocketPath is the path of an instance's API socket.
 func SocketPath(stateDir, name string) string { return stateDir + "/" + name + ".sock" }
 
-// Serve serves the API of an instance whose lock the caller has. Close it.
+// Serve serves the API of an instance whose lock the caller holds. The caller closes the server.
 func Serve(opt instance.Options, of Instance, log *slog.Logger) (*Server, error) {
 	opt.Complete()
 	name := of.Config().Instance
 	path := SocketPath(opt.StateDir, name)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // of one that was killed
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // left by a process that was killed
 		return nil, fmt.Errorf("api: %w", err)
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -123,7 +123,7 @@ func Serve(opt instance.Options, of Instance, log *slog.Logger) (*Server, error)
 	return s, nil
 }
 
-// protect gives the socket to the group. Until then nobody but its owner can open it: the umask takes the right to write.
+// protect gives the socket to the group. Until then only its owner can open it: the umask removes write permission.
 func (s *Server) protect(path string) (err error) {
 	if s.file, err = os.Lstat(path); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (s *Server) protect(path string) (err error) {
 	return os.Chmod(path, 0o600)
 }
 
-// Close ends it. Who follows events is cut off.
+// Close ends the server. Clients that follow events are disconnected.
 func (s *Server) Close() {
 	_ = s.http.Close()
 	<-s.done
@@ -183,7 +183,7 @@ func (s *Server) connState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// peerOf is the user at the other end.
+// peerOf returns the user at the other end.
 func peerOf(c net.Conn) (uid uint32, err error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
@@ -237,7 +237,7 @@ func orEmpty[T any](list []T) []T {
 
 func answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // whoever asked has gone
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client has gone
 }
 
 func refuse(w http.ResponseWriter, code int, err error) {
@@ -246,7 +246,7 @@ func refuse(w http.ResponseWriter, code int, err error) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
 }
 
-// reading is the status of now or of a moment ago: however many ask, maps are walked once a second.
+// reading returns the current status or a recent one: however many clients ask, maps are walked once a second.
 func (s *Server) reading() (status.Reading, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,7 +301,7 @@ func decode(r *http.Request, to any) error {
 	return nil
 }
 
-// refuseBody says what is wrong with a body.
+// refuseBody answers with what is wrong with a body.
 func refuseBody(w http.ResponseWriter, err error) {
 	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
 		refuse(w, http.StatusRequestEntityTooLarge, fmt.Errorf("more than %d bytes", bodyMax))

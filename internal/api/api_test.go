@@ -195,7 +195,7 @@ func dial(t *testing.T, s *Server) net.Conn {
 	return conn
 }
 
-// Whoever abuses the API is refused or cut off, and nobody else notices.
+// Clients that abuse the API are refused or disconnected, and no other client is affected.
 func TestAbuse(t *testing.T) {
 	wasRequest, wasLine := requestTime, lineTime
 	requestTime, lineTime = 300*time.Millisecond, 300*time.Millisecond
@@ -228,7 +228,7 @@ func TestAbuse(t *testing.T) {
 		t.Error("a refused request has changed a mode")
 	}
 
-	// Followers who do not read are cut off; more than there may be are refused.
+	// Followers that do not read are disconnected; followers above the limit are refused.
 	for range followMax {
 		conn := dial(t, s)
 		if u, ok := conn.(*net.UnixConn); ok {
@@ -331,7 +331,7 @@ func TestOneUserHoldsConnections(t *testing.T) {
 	}
 }
 
-// The group tidegate has the socket, and nobody else: a user of it gets an answer, and one who is not in it cannot even connect.
+// Only the group tidegate has the socket: a user in it gets an answer, and a user outside it cannot even connect.
 func TestSocketIsTheGroups(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to be other users")
@@ -377,7 +377,7 @@ func TestSocketIsTheGroups(t *testing.T) {
 	}
 }
 
-// The socket is its owner's until the group has it, and the description says what there is.
+// The socket is its owner's until the group has it, and the description lists what exists.
 func TestDescription(t *testing.T) {
 	_, s, _ := serve(t)
 	info, err := os.Stat(SocketPath(s.opt.StateDir, s.name))

@@ -51,15 +51,15 @@ const (
 	captureFlush    = 200 * time.Millisecond
 )
 
-// captures are those of an instance: one at a time.
+// captures holds the captures of an instance: one at a time.
 type captures struct {
 	one     sync.Mutex
-	running sync.WaitGroup // for the programs to be back before the daemon ends
+	running sync.WaitGroup // so that the programs are restored before the daemon ends
 }
 
 type peerKey struct{}
 
-// keepPeer keeps the user at the other end of a connection for its requests.
+// keepPeer stores the user at the other end of a connection for its requests.
 func keepPeer(ctx context.Context, c net.Conn) context.Context {
 	if uid, err := peerOf(c); err == nil {
 		return context.WithValue(ctx, peerKey{}, uid)
@@ -204,7 +204,7 @@ func (s *Server) stream(ctx context.Context, w io.Writer, out *http.ResponseCont
 		_ = out.SetWriteDeadline(time.Now().Add(lineTime))
 		return errors.Join(p.Flush(), out.Flush())
 	}
-	if err := flush(); err != nil { // the client knows now that it captures
+	if err := flush(); err != nil { // tells the client that the capture runs
 		return 0, err
 	}
 	for ctx.Err() == nil && n < count {

@@ -16,7 +16,7 @@ import (
 	"tidegate/internal/instance"
 )
 
-// What changes the instance, and what would: modes, reloads, differences. And its events.
+// What changes the instance, or would change it: modes, reloads, differences. And its events.
 
 // Mode is the mode of a service.
 type Mode struct {
@@ -25,7 +25,7 @@ type Mode struct {
 	ByHand     bool        `json:"by_hand"`
 }
 
-// modesNow are the modes of all services; those of the file on disk stand beside those in force.
+// modesNow returns the modes of all services: those in force, and those of the file on disk.
 func (s *Server) modesNow() (map[string]Mode, error) {
 	byHand, err := instance.ReadModes(s.opt.StateDir, s.name)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Server) modesNow() (map[string]Mode, error) {
 	return all, nil
 }
 
-// answerModes answers with all, or with that of one service.
+// answerModes answers with all modes, or with the mode of one service.
 func (s *Server) answerModes(w http.ResponseWriter, service string) {
 	all, err := s.modesNow()
 	if err != nil {
@@ -79,13 +79,13 @@ func (s *Server) unsetMode(w http.ResponseWriter, r *http.Request) {
 	s.changeMode(w, r, func(m instance.Modes, service string) { delete(m, service) })
 }
 
-// modeWords are those that the table of fields knows.
+// modeWords returns the modes that the table of fields has.
 func modeWords() []string {
 	fields := config.Fields()
 	return fields[slices.IndexFunc(fields, func(f config.Field) bool { return f.Name == "services.mode" })].Words
 }
 
-// changeMode writes the modes, has them brought into force, and takes them back if that is refused.
+// changeMode writes the modes, reloads, and restores the old modes if the reload is refused.
 func (s *Server) changeMode(w http.ResponseWriter, r *http.Request, change func(m instance.Modes, service string)) {
 	service := r.PathValue("service")
 	if !slices.ContainsFunc(s.of.Config().Services, func(svc config.Service) bool { return svc.Name == service }) {
@@ -120,7 +120,7 @@ func (s *Server) changeMode(w http.ResponseWriter, r *http.Request, change func(
 	s.answerModes(w, service)
 }
 
-// forget has the next status be a new one.
+// forget drops the shared status, so that the next one is read afresh.
 func (s *Server) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string][]string{"changed": orEmpty(changed)})
 }
 
-// Change is one thing that the configuration on disk says otherwise.
+// Change is one difference between the configuration on disk and the one in force.
 type Change = config.Change
 
 func (s *Server) diff(w http.ResponseWriter, _ *http.Request) {
@@ -151,7 +151,7 @@ func (s *Server) diff(w http.ResponseWriter, _ *http.Request) {
 	answer(w, orEmpty(config.Diff(s.of.Config(), next)))
 }
 
-// events writes those that are kept, and with follow those to come. A follower that does not take a line in time is cut off.
+// events writes the events that are kept, and with follow later ones too. A follower that does not read a line in time is disconnected.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	var after uint64
 	if text := r.URL.Query().Get("after"); text != "" {

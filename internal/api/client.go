@@ -46,7 +46,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body, to any) erro
 	return json.NewDecoder(r).Decode(to)
 }
 
-// Status reads /v1/status into to and says when the packet path was read.
+// Status reads /v1/status into to and returns when the packet path was read.
 func (c *Client) Status(ctx context.Context, to any) (at time.Time, err error) {
 	r, err := c.ask(ctx, http.MethodGet, "/v1/status", nil)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *Client) Lines(ctx context.Context, path string, take func(json.RawMessa
 	}
 }
 
-// Stream opens an answer of any length; the caller closes it. Its trailers are there when it has been read.
+// Stream opens an answer of any length; the caller closes it. Its trailers are set once it has been read.
 func (c *Client) Stream(ctx context.Context, path string) (*http.Response, error) {
 	return c.ask(ctx, http.MethodGet, path, nil)
 }

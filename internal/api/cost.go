@@ -13,17 +13,17 @@ import (
 	"tidegate/internal/status"
 )
 
-// costKept is for how long the kernel goes on counting when nobody has asked: somebody who asks once a second keeps it on.
+// costKept is how long the kernel keeps counting after the last request: a client that asks once a second keeps it on.
 const costKept = 5 * time.Second
 
-// costs counts what the packet path costs, while somebody asks.
+// costs counts what the packet path costs, while clients ask for it.
 type costs struct {
 	mu    sync.Mutex
 	count io.Closer
 	stop  *time.Timer
 }
 
-// want has the kernel count for a while more.
+// want keeps the kernel counting for costKept.
 func (c *costs) want() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/why"
 )
 
-// clientPort is what a SYN without a source port has.
+// clientPort is the source port of a SYN for which none is given.
 const clientPort = 40000
 
 // why explains what would happen to a SYN. One at a time: each asks the kernel's verifier for a program.

@@ -8,7 +8,7 @@
 // Method: SYNs are live frames of BPF_PROG_TEST_RUN on the far end of a veth, so
 // that every frame is new (a program's own output is never its next input), and
 // generator, program and answer share one core. Programs are measured in turn,
-// round by round, and compared within a round; medians over the rounds are told.
+// round by round, and compared within a round; medians over the rounds are reported.
 package bench
 
 import (
@@ -30,7 +30,7 @@ type Options struct {
 	Frames   int                  // SYNs for each program and round
 	Exe      string               // the tidegate program, for the host defence
 	Only     string               // of the proxy: one of ProxyParts; empty: all
-	Progress func(string, ...any) // told on stderr
+	Progress func(string, ...any) // writes to stderr
 }
 
 // DefaultOptions take about two minutes.

@@ -14,8 +14,8 @@ import (
 	"tidegate/internal/lab/trial"
 )
 
-// measureCapacity: how many SYNs one core takes in a second, the generator's
-// own work included, with drop, reflection, and each defence as `lab flood`
+// measureCapacity measures how many SYNs one core takes in a second, the
+// generator's work included, with drop, reflection, and each defence as `lab flood`
 // sets it up.
 func measureCapacity(ctx context.Context, opt Options, rig *trial.Stand, res *Result) error {
 	flood, err := rig.NewFlood(false, load.MixAll)
@@ -50,7 +50,7 @@ func measureCapacity(ctx context.Context, opt Options, rig *trial.Stand, res *Re
 	return nil
 }
 
-// insert puts a yardstick program or a defence where the flood arrives.
+// insert attaches a yardstick program or a defence where the flood arrives.
 func insert(ctx context.Context, rig *trial.Stand, name string) (stop func() error, err error) {
 	if slices.Contains(defences.All(), name) {
 		return rig.Defend(ctx, name)
@@ -70,7 +70,7 @@ func insert(ctx context.Context, rig *trial.Stand, name string) (stop func() err
 	return func() error { return errors.Join(l.Close(), yard.Close()) }, nil
 }
 
-// burstRate is SYNs a second that arrived, of a flood at full speed.
+// burstRate returns how many SYNs a second arrived, of a flood at full speed.
 func burstRate(rig *trial.Stand, flood *load.Flood, frames int) (float64, error) {
 	if _, err := flood.Burst(frames / 10); err != nil { // warm up
 		return 0, err

@@ -38,8 +38,8 @@ type DPDKResult struct {
 	HashNs                 map[string]Spread            `json:"hash_ns"` // one SipHash-2-4 of an IPv4 cookie, by variant
 }
 
-// RunDPDK measures the plane on DPDK once. It needs two cores for two cores' figure,
-// and nothing else: no root, no huge pages, no network card.
+// RunDPDK measures the plane on DPDK once. The two-core figure needs two cores;
+// nothing else is needed: no root, no huge pages, no network card.
 func RunDPDK(ctx context.Context, opt Options) (*DPDKResult, error) {
 	program, err := dpdk.Find("tidegate-dpdk-bench")
 	if err != nil {
@@ -61,7 +61,7 @@ func RunDPDK(ctx context.Context, opt Options) (*DPDKResult, error) {
 	return res, nil
 }
 
-// What a frame can meet, in the order of the paper's figures.
+// The paths of a frame, in the order of the paper's figures.
 var dpdkKinds = []string{"macswap", "auth-full", "auth-cookie", "cookie", "cache", "forward", "translate"}
 
 var dpdkBursts = []int{1, 2, 4, 8, 16, 32, 64, 128}

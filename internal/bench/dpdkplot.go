@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// The colours of Okabe and Ito, which people with colour blindness tell apart.
+// The colours of Okabe and Ito, which people with colour blindness can distinguish.
 var dpdkColors = map[string]color.RGBA{
 	"macswap":     {0x88, 0x88, 0x88, 0xff},
 	"auth-full":   {0xe6, 0x9f, 0x00, 0xff},

@@ -40,16 +40,16 @@ type EdgeResult struct {
 	Rounds  int    `json:"rounds"`
 	Pinning string `json:"pinning"`
 
-	SipHashNs float64 `json:"siphash24_ns"` // SipHash-2-4 of 16 bytes: how fast this core is just now
+	SipHashNs float64 `json:"siphash24_ns"` // SipHash-2-4 of 16 bytes: how fast this core is at the moment
 
 	// A SYN of a flood, above the plain reflection of a frame in the same place: the
 	// edge, and the host role there.
 	SYNAboveReflect     map[string]float64 `json:"syn_ns_above_reflect"`
 	SYNHostAboveReflect map[string]float64 `json:"syn_host_ns_above_reflect"`
-	// A packet of a flood of ACKs that dies at the edge, above a drop in the same place.
+	// A packet of an ACK flood dropped at the edge, above a drop in the same place.
 	ACKAboveDrop map[string]float64 `json:"ack_ns_above_drop"`
-	// The same with a filter as full as the paper's: its share goes on, which costs a
-	// route look-up, and the server's kernel, that has no role here, answers it.
+	// The same with a filter as full as the paper's: its false positives are forwarded, which costs
+	// a route look-up, and the server's kernel, without a role here, answers them.
 	ACKPaperAboveDrop float64 `json:"ack_ns_above_drop_at_paper_fill"`
 	FPComputed        float64 `json:"fp_rate_computed_at_paper_fill"`
 	FPMeasured        float64 `json:"fp_rate_measured_at_paper_fill"`
@@ -115,8 +115,8 @@ func RunEdge(ctx context.Context, opt Options) (res *EdgeResult, err error) {
 	return b.res, nil
 }
 
-// newEdge loads the edge as `tidegate run` would fill it, for port 80: what it does
-// not know it drops.
+// newEdge loads the edge as `tidegate run` would fill it, for port 80: it drops
+// unknown flows.
 func (b *edgeBench) newEdge(bridge [2]uint32) (*plane.Edge, error) {
 	e, err := plane.LoadEdge(plane.EdgeOptions{Options: plane.Options{KeySlots: 1024}, BloomBits: 20})
 	if err != nil {
@@ -194,7 +194,7 @@ func (b *edgeBench) rounds(place *slot, flood *load.Flood, progs ...*ebpf.Progra
 	return ns, nil
 }
 
-// above notes one difference.
+// above records one difference.
 func (b *edgeBench) above(name string, ours, yard []float64) float64 {
 	s := spread(differences(ours, yard))
 	b.res.Spreads[name] = s
@@ -234,7 +234,7 @@ func (b *edgeBench) measureSYN() error {
 	return nil
 }
 
-// measureACK: every tuple is another one, so the filter is as cold as a flood finds it.
+// measureACK measures ACKs of which each has a new tuple, so the filter is as cold as in a flood.
 func (b *edgeBench) measureACK() error {
 	place, err := newSlot(b.rig, b.yard.TgBenchDrop)
 	if err != nil {
@@ -267,7 +267,7 @@ func (b *edgeBench) measureACK() error {
 	return nil
 }
 
-// measurePaperFill fills the filter as the paper's was.
+// measurePaperFill fills the filter as full as the paper's.
 func (b *edgeBench) measurePaperFill(place *slot, flood *load.Flood, e *plane.Edge, prog *ebpf.Program) error {
 	const probes = 65536
 	e.Prefill(paperFlows, func() uint64 {
@@ -293,8 +293,8 @@ func (b *edgeBench) measurePaperFill(place *slot, flood *load.Flood, e *plane.Ed
 	return nil
 }
 
-// measureKnown: one packet of a flow of the filter again and again, as a bridge,
-// which leaves it so that it can come again.
+// measureKnown repeats one packet of a flow in the filter, as a bridge, which
+// leaves the packet unchanged, so that it can be repeated.
 func (b *edgeBench) measureKnown() error {
 	e, err := b.newEdge([2]uint32{uint32(b.box.LegitPort.Index), uint32(b.box.InnerPort.Index)})
 	if err != nil {
@@ -325,7 +325,7 @@ func (b *edgeBench) measureKnown() error {
 	return nil
 }
 
-// newLastLine loads a server's TC program whose last line drops.
+// newLastLine loads a server's TC program whose final ACK check drops.
 func newLastLine() (*plane.Plane, error) {
 	gate, err := plane.Load(plane.Options{KeySlots: 1024, NoXDP: true})
 	if err != nil {
@@ -343,7 +343,7 @@ func newLastLine() (*plane.Plane, error) {
 	return gate, nil
 }
 
-// measureLastLine: an ACK that has neither socket nor cookie.
+// measureLastLine measures an ACK that has neither socket nor cookie.
 func (b *edgeBench) measureLastLine() error {
 	gate, err := newLastLine()
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 
 const establishedRepeat = 1_000_000
 
-// measureEstablished: what an ACK of a live connection to a protected service
+// measureEstablished measures what an ACK of a live connection to a protected service
 // costs in our XDP and TC programs, beside programs that pass everything. The
-// programs leave such a packet as it is, so a repeated test run measures the
+// programs leave such a packet unchanged, so a repeated test run measures the
 // same path each time. Every cell of the socket filter says "live", which is
 // what an established flow finds.
 func measureEstablished(_ context.Context, opt Options, _ *trial.Stand, res *Result) error {

@@ -20,8 +20,8 @@ import (
 
 const goodputFor = 700 * time.Millisecond
 
-// measureGoodput: one connection uploads to the server, whose port has nothing,
-// empty programs, or the gate's in its receive path.
+// measureGoodput uploads over one connection to the server, whose port has no
+// programs, empty ones, or the gate's in its receive path.
 func measureGoodput(ctx context.Context, opt Options, rig *trial.Stand, res *Result) error {
 	var yard benchbpf.BenchObjects
 	if err := benchbpf.LoadBenchObjects(&yard, nil); err != nil {
@@ -37,7 +37,7 @@ func measureGoodput(ctx context.Context, opt Options, rig *trial.Stand, res *Res
 		return err
 	}
 	xdp, tc := gate.Programs()
-	// One connection for all rounds: set up while nothing is in its way.
+	// One connection for all rounds, set up before any program is attached.
 	flow, err := newFlow(rig)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func newFlow(rig *trial.Stand) (f *flow, err error) {
 	return f, nil
 }
 
-// run sends as fast as it goes and returns Gbit/s as received.
+// run sends as fast as possible and returns Gbit/s as received.
 func (f *flow) run(d time.Duration) (float64, error) {
 	type outcome struct {
 		bytes int64

@@ -16,7 +16,7 @@ import (
 )
 
 // What a host in mode auto does for a packet while nothing attacks: a SYN is counted, what belongs to connections passes. The time above
-// an empty XDP program, of runs in turn, is logged and not judged: others use the machine.
+// an empty XDP program, of runs in turn, is logged and not judged: the machine is shared.
 func TestInstructionsOfIdleAuto(t *testing.T) {
 	needRoot(t)
 	gate, err := newGate(0)

@@ -52,7 +52,7 @@ func synFrame(t *testing.T, kind string, to []byte) []byte {
 	return f
 }
 
-// putSums puts right checksums into a TCP segment without VLAN tags, IP options or extension headers.
+// putSums writes correct checksums into a TCP segment without VLAN tags, IP options or extension headers.
 func putSums(f []byte) {
 	add := func(b []byte, sum uint32) uint32 {
 		for i := 0; i+1 < len(b); i += 2 {
@@ -100,7 +100,7 @@ func within(t *testing.T, what string, res *bpfcount.Result, most int) {
 	}
 }
 
-// onlyOwn has the gate look whose a SYN is, as any host does: one address of each family, the
+// onlyOwn makes the gate check whether a SYN is for this machine, as on any host: one address of each family, the
 // MAC address that synFrame sends to, and the interface of test runs.
 func onlyOwn(t *testing.T, gate *plane.Plane) {
 	t.Helper()
@@ -122,7 +122,7 @@ func onlyOwn(t *testing.T, gate *plane.Plane) {
 	}
 }
 
-// halfOpenRateIsUsedUp has no more SYNs left to the kernel for an hour, at that cost; 0: there is no such rate.
+// halfOpenRateIsUsedUp leaves no more SYNs to the kernel for an hour, at that cost; 0: there is no such rate.
 func halfOpenRateIsUsedUp(t *testing.T, gate *plane.Plane, cost uint64) {
 	t.Helper()
 	var s plane.Settings
@@ -157,7 +157,7 @@ func TestInstructionsOfHost(t *testing.T) {
 		if !kernelAnswers(t, prog, frame, res.Frame) {
 			t.Errorf("%s: the kernel's answer is not %x", kind, res.Frame)
 		}
-		// The canary: one that asks for ECN goes the slow path, and the count must show it.
+		// The canary: a SYN that requests ECN takes the slow path, and the count must show it.
 		frame[len(frame)-map[bool]int{true: 27, false: 19}[kind[2:] == "-ts"]] |= 0xc0
 		putSums(frame)
 		if long := spent(t, hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, maps, frame, 1); long.Instructions <= most {
@@ -166,7 +166,7 @@ func TestInstructionsOfHost(t *testing.T) {
 	}
 }
 
-// kernelAnswers says whether the kernel's run leaves these bytes; it tries again in case an epoch ended.
+// kernelAnswers reports whether the kernel's run leaves these bytes; it retries in case an epoch ended.
 func kernelAnswers(t *testing.T, prog *ebpf.Program, frame, want []byte) bool {
 	t.Helper()
 	_, out, err := prog.Test(slices.Clone(frame))
@@ -200,7 +200,7 @@ func TestInstructionsOfProxyAndEdge(t *testing.T) {
 		}
 		defer e.Close()
 		prog, _ := e.Programs()
-		// Without timestamps the filter is asked for the flow, too (tg_edge_syn_is_known).
+		// Without timestamps the flow is looked up in the filter, too (tg_edge_syn_is_known).
 		for kind, most := range map[string]int{"v4-ts": 853, "v4": 948, "v6-ts": 1078, "v6": 1236} {
 			within(t, "edge "+kind, spent(t, edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, bpfcount.MapsOf(t, prog),
 				synFrame(t, kind, b.box.FloodPort.MAC), b.box.FloodPort.Index), most)
@@ -212,7 +212,7 @@ func TestInstructionsOfProxyAndEdge(t *testing.T) {
 	}
 }
 
-// edgeACKs: a packet of a flood of ACKs, which dies at the edge.
+// edgeACKs measures a packet of an ACK flood, which is dropped at the edge.
 func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *rig.Port) error {
 	t.Helper()
 	spec, err := edgebpf.LoadEdgeXdp()
@@ -229,7 +229,7 @@ func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *rig.Port) error {
 			t.Fatalf("%s: the ACK was not dropped: action %d", kind, res.Action)
 		}
 		within(t, "edge, ACK "+kind, res, most)
-		// The canary: with a VLAN tag it goes the slow path, and the count must show it.
+		// The canary: with a VLAN tag it takes the slow path, and the count must show it.
 		tagged := append(append(slices.Clone(frame[:12]), 0x81, 0, 0, 7), frame[12:]...)
 		long, err := bpfcount.XDP(spec.Programs[edgebpf.EdgeXdpProgTgEdgeXdp], maps, tagged, uint32(port.Index))
 		if err != nil {
@@ -242,7 +242,7 @@ func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *rig.Port) error {
 	return nil
 }
 
-// What the server's final ACK check drops, and what of a live connection goes on.
+// What the server's final ACK check drops, and what it passes of a live connection.
 func TestInstructionsOfLastLine(t *testing.T) {
 	needRoot(t)
 	gate, err := newLastLine()

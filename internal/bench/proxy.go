@@ -34,7 +34,7 @@ type ProxyResult struct {
 	Rounds  int    `json:"rounds"`
 	Pinning string `json:"pinning"`
 
-	SipHashNs float64 `json:"siphash24_ns"` // SipHash-2-4 of 16 bytes: how fast this core is just now
+	SipHashNs float64 `json:"siphash24_ns"` // SipHash-2-4 of 16 bytes: how fast this core is at the moment
 
 	// A SYN of a flood, above the plain reflection of a frame in the same place.
 	NsAboveReflect map[string]float64 `json:"ns_above_reflect"`
@@ -144,7 +144,7 @@ func runProxyParts(ctx context.Context, opt Options, parts []part) (res *ProxyRe
 	return b.res, nil
 }
 
-// newBridge is newProxy between the clients' port and the server's.
+// newBridge is newProxy as a bridge between the clients' port and the server's.
 func (b *proxyBench) newBridge(strategy uint8, flows int) (*plane.Proxy, error) {
 	return b.load(strategy, flows, [2]uint32{uint32(b.box.LegitPort.Index), uint32(b.box.InnerPort.Index)})
 }
@@ -195,7 +195,7 @@ func (b *proxyBench) load(strategy uint8, flows int, bridge [2]uint32) (*plane.P
 	return p, nil
 }
 
-// everything is what a Linux server gives, learned just now.
+// everything is what a Linux server offers, learned just now.
 func everything() plane.Learned {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // cannot fail
@@ -214,7 +214,7 @@ func (b *proxyBench) measureHash() error {
 	return err
 }
 
-// measureSYN: a random flood against the reflection and each strategy.
+// measureSYN runs a random flood against the reflection and each strategy.
 func (b *proxyBench) measureSYN() error {
 	place, err := newSlot(b.rig, b.yard.TgBenchReflect)
 	if err != nil {

@@ -86,7 +86,7 @@ func testRun(prog *ebpf.Program, frame, ctx []byte, repeat uint32) (uint32, erro
 	return attr.duration, nil
 }
 
-// putFlow makes a connection known that is translated.
+// putFlow adds a translated connection to the table.
 func putFlow(p *plane.Proxy, frame []byte) error {
 	active, err := p.Active("tg_flows4")
 	if err != nil {
@@ -106,7 +106,7 @@ func readyFlow() plane.Flow {
 	return plane.Flow{SeqDelta: 0x12345678, TsDelta: 0x9abcdef, Service: 1, State: 2, Flags: 1}
 }
 
-// measureSegments: translated, forwarded, and merely bridged.
+// measureSegments measures segments translated, forwarded, and merely bridged.
 func (b *proxyBench) measureSegments() error {
 	cookie, err := b.newBridge(plane.StrategyCookie, 1<<20)
 	if err != nil {
@@ -153,8 +153,8 @@ func (b *proxyBench) measureSegments() error {
 	return nil
 }
 
-// measureGoodput: one connection made through a plain router and one that is
-// translated, in turn.
+// measureGoodput measures a connection through a plain router and a translated
+// one, in turn.
 func (b *proxyBench) measureGoodput() error {
 	p, err := b.newProxy(plane.StrategyCookie, 1<<16)
 	if err != nil {
@@ -179,7 +179,7 @@ func (b *proxyBench) measureGoodput() error {
 					return errors.Join(fmt.Errorf("%s: %w", v.name, err), off())
 				}
 				defer f.close()
-				f.listener.Close() // the next one wants the port
+				f.listener.Close() // the next one needs the port
 				flows[v.name] = f
 			}
 			rate, err := flows[v.name].run(goodputFor)
@@ -230,8 +230,8 @@ func (b *proxyBench) occupy(xdp, tc *ebpf.Program, ports ...*rig.Port) (off func
 	return off, nil
 }
 
-// measureTable: memory and cost with a million flows, and what a swap does to
-// the packets that come meanwhile.
+// measureTable measures memory and cost with a million flows, and how a swap
+// affects the packets that arrive meanwhile.
 func (b *proxyBench) measureTable() error {
 	p, err := b.newBridge(plane.StrategyCookie, 1<<20)
 	if err != nil {
@@ -303,8 +303,8 @@ func mapBytes(m *ebpf.Map) (uint64, error) {
 	return bytes, nil
 }
 
-// measureSwap sends single segments and looks at the longest that one takes, with
-// and without swaps going on. Userspace's own waits count: it is an upper bound.
+// measureSwap sends single segments and records the longest time that one takes,
+// with and without swaps. Userspace's own waits count: it is an upper bound.
 func (b *proxyBench) measureSwap(p *plane.Proxy, xdp *ebpf.Program, frame []byte) error {
 	longest := func(stop <-chan struct{}) (worst time.Duration) {
 		_ = b.box.Proxy.Do(func() error {
@@ -339,7 +339,7 @@ func (b *proxyBench) measureSwap(p *plane.Proxy, xdp *ebpf.Program, frame []byte
 	if err != nil {
 		return err
 	}
-	// The second swap throws a million flows away.
+	// The second swap discards a million flows.
 	again, _, err := during(func() error {
 		err := p.SwapFlows()
 		time.Sleep(500 * time.Millisecond) // the kernel frees them after that

@@ -16,11 +16,11 @@ import (
 )
 
 // How fast connections are set up: generator, clients, box and server share one core, so
-// that what a core does in a second is what the box does at least. Steps are told
-// apart by letting connections get one step further each time.
+// that what a core does in a second is what the box does at least. Steps are
+// separated by letting connections get one step further each time.
 
-// setupSteps are what one step more costs, in the order of enum tg_ends_depth of
-// bpf/bench_ends.bpf.c, with the counter that says how many got so far.
+// setupSteps are the steps of a set-up, in the order of enum tg_ends_depth of
+// bpf/bench_ends.bpf.c, with the counter of connections that reached each.
 var setupSteps = []struct {
 	name, what string
 	reached    schema.Counter
@@ -44,7 +44,7 @@ type Setup struct {
 // settleFor is how long counters must stand still for a burst to be over.
 const settleFor = 20 * time.Millisecond
 
-// measureSetup: whole handshakes, under strategy cookie.
+// measureSetup measures whole handshakes, under strategy cookie.
 func (b *proxyBench) measureSetup() (err error) {
 	p, err := b.newProxy(plane.StrategyCookie, 1<<20)
 	if err != nil {
@@ -77,7 +77,7 @@ func (b *proxyBench) measureSetup() (err error) {
 		return err
 	}
 	defer flood.Close()
-	// Half a table at most, so that it is never the table that refuses.
+	// Half a table at most, so that the table never refuses a connection.
 	frames := min(b.opt.Frames, 1<<19)
 	ns, reached := make([][]float64, len(setupSteps)), make([][]float64, len(setupSteps))
 	var rates []float64

@@ -9,8 +9,8 @@ import (
 	"tidegate/test/world"
 )
 
-// Every SYN that is answered becomes a connection, step by step, and ends: what is
-// measured of set-ups is that, and not something that failed on the way. No figure
+// Every answered SYN becomes a connection, step by step, and ends: the set-up figures
+// measure that, and not something that failed before. No figure
 // of time is judged.
 func TestSetupsAreWhole(t *testing.T) {
 	world.NeedRoot(t)

@@ -15,7 +15,7 @@ import (
 	"tidegate/internal/lab/trial"
 )
 
-// synKinds are the SYNs that are told apart: with and without timestamps, both
+// synKinds are the SYNs that are distinguished: with and without timestamps, both
 // families.
 var synKinds = []struct {
 	name string
@@ -28,7 +28,7 @@ var synKinds = []struct {
 	{"v6", true, load.MixNoTS},
 }
 
-// slot is the place where programs are put in the flood's way one after another.
+// slot is the place where programs are attached, one after another, to meet the flood.
 type slot struct {
 	rig  *trial.Stand
 	link link.Link
@@ -67,7 +67,7 @@ func (s *slot) nsPerSYN(f *load.Flood, prog *ebpf.Program, frames int) (float64,
 	return float64(b.Elapsed.Nanoseconds()) / float64(done), nil
 }
 
-// measureSYN: drop, reflection and the gate, for each kind of SYN.
+// measureSYN measures drop, reflection and the gate, for each kind of SYN.
 func measureSYN(ctx context.Context, opt Options, rig *trial.Stand, res *Result) error {
 	var yard benchbpf.BenchObjects
 	if err := benchbpf.LoadBenchObjects(&yard, nil); err != nil {
@@ -124,7 +124,7 @@ func measureSYN(ctx context.Context, opt Options, rig *trial.Stand, res *Result)
 	return nil
 }
 
-// measureServices: the same path with the tables empty and full.
+// measureServices measures the same path with the tables empty and full.
 func measureServices(ctx context.Context, opt Options, rig *trial.Stand, res *Result) error {
 	var yard benchbpf.BenchObjects
 	if err := benchbpf.LoadBenchObjects(&yard, nil); err != nil {
@@ -176,8 +176,8 @@ func measureServices(ctx context.Context, opt Options, rig *trial.Stand, res *Re
 	return nil
 }
 
-// serviceCountName: 0 is the one service for every address, found without a look
-// at the prefix table.
+// serviceCountName: 0 is the one service for every address, found without a look-up
+// in the prefix table.
 func serviceCountName(n int) string {
 	if n == 0 {
 		return "any"

@@ -109,7 +109,7 @@ func RunTerminus(ctx context.Context, opt TerminusOptions) (*TerminusResult, err
 	return b.res, nil
 }
 
-// verdictOf says whether a target is reached.
+// verdictOf returns whether a target is reached.
 func verdictOf(have, want float64, atLeast bool) string {
 	if (have >= want) == atLeast {
 		return "reached"
@@ -160,7 +160,7 @@ func (r *TerminusResult) Print(w io.Writer) error {
 	loss := 100 * (1 - r.BothAloneNs/r.BothNs)
 	fmt.Fprintf(t, "the other CPU busy with other work\t%.1f %% loss\t\t\t\n", 100*(1-r.BothAloneNs/r.BothSpinNs))
 	verdict := verdictOf(loss, 3, false)
-	if r.BothAloneNs > 1.05*r.BothSpinNs { // nothing gets faster by a busy neighbour
+	if r.BothAloneNs > 1.05*r.BothSpinNs { // a busy neighbour makes nothing faster
 		verdict = "no verdict: the machine's speed changed meanwhile"
 	}
 	fmt.Fprintf(t, "both planes at once\t%.1f %% loss\tat %.0f installs/s\tpaper 86 -> 83 %%, target <= 3 %%\t%s\n", loss, r.BothInstallsPerS, verdict)

@@ -12,7 +12,7 @@ const (
 )
 
 // measureBindings floods bindings between managers in virtual time, all honest and
-// with a fifth of them hostile. Nothing of it depends on this machine's speed.
+// with a fifth of them hostile. The result does not depend on this machine's speed.
 func (b *terminusBench) measureBindings() error {
 	for _, hostile := range []float64{0, 0.2} {
 		o := sim.DefaultOptions()

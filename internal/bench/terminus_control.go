@@ -32,7 +32,7 @@ const (
 
 var benchOwn = netip.MustParsePrefix("198.18.0.0/15")
 
-// measureFM: detectors' requests come in lists of 512, as over its API.
+// measureFM measures the filter manager: detectors' requests come in lists of 512, as over its API.
 func (b *terminusBench) measureFM() error {
 	dummy, err := b.startPart(partConfig{Kind: "bm", CPU: cpuDummy})
 	if err != nil {
@@ -75,7 +75,7 @@ func (b *terminusBench) measureFM() error {
 	return nil
 }
 
-// driveManager asks for so many filters and waits for all answers.
+// driveManager requests count filters and waits for all answers.
 func driveManager(m *filterman.Manager, count int, full bool) (rate float64, err error) {
 	var answered, failed atomic.Int64
 	done := make(chan struct{}, 1)
@@ -204,7 +204,7 @@ func (b *terminusBench) measurePatrol() error {
 	})
 }
 
-// measureEndToEnd: the three real parts in this process, both CPUs.
+// measureEndToEnd runs the three real parts in this process, on both CPUs.
 func (b *terminusBench) measureEndToEnd() error {
 	var patrolSeed, bmSeed, nonceSeed keys.Secret
 	patrolSeed[0], bmSeed[0], nonceSeed[0] = 1, 2, 3

@@ -16,7 +16,7 @@ import (
 	"tidegate/internal/upstream"
 )
 
-// The dummies do the bare minimum, as the paper's did; only benchmarks speak to them.
+// The dummies do the bare minimum, as the paper's did; only benchmarks use them.
 
 // dummyBM answers every request at once: a nonce, then "OK".
 func dummyBM(enc *json.Encoder) error {
@@ -98,7 +98,7 @@ func dummyPatrol(c *partConfig, enc *json.Encoder) error {
 	}
 }
 
-// dummyFM keeps a window of requests open until it has so many results.
+// dummyFM keeps a window of requests open until it has all results.
 func dummyFM(c *partConfig, enc *json.Encoder) error {
 	udp, err := upstream.ListenUDP(benchLoopback, 47)
 	if err != nil {

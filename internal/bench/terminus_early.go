@@ -19,8 +19,8 @@ import (
 	"tidegate/internal/role/borderman"
 )
 
-// requestFrameLen is more than REQUEST_LEN of bpf/patrol_bench.bpf.c, so that each
-// frame is cut by the generator: one that is not keeps the length of the answer
+// requestFrameLen is more than REQUEST_LEN of bpf/patrol_bench.bpf.c, so that the
+// generator truncates each frame: otherwise a frame keeps the length of the answer
 // that it was before (see frameLenIn in internal/lab).
 const requestFrameLen = 100
 
@@ -72,7 +72,7 @@ func (b *terminusBench) measureEarly() (err error) {
 			if answered {
 				prog, list = early.Program(), &with
 			}
-			// the key is given up after 3 s without a daemon: give it again
+			// the key is dropped after 3 s without a daemon: set it again
 			if err := errors.Join(early.Set(borderman.EarlySettings(nonces, at, 47)), l.Update(prog)); err != nil {
 				return err
 			}

@@ -23,7 +23,7 @@ import (
 )
 
 // Forwarding through a patrol: generator --- patrol --- sink, minimum-size packets
-// whose addresses are another's each time.
+// with different addresses each time.
 
 const (
 	forwardFrameLen = 60
@@ -111,8 +111,8 @@ func (f *forwardBench) traffic(sources, firstDst, dsts int, anyHost bool) error 
 		f.objs.GenDsts.Set(uint32(dsts)), f.objs.GenAnyHost.Set(host))
 }
 
-// ns is the time of a frame from generator to sink, all included. dropped says that
-// none must come out at the other side; otherwise all must.
+// ns returns the time of a frame from generator to sink, all included. With dropped,
+// at most 1 % of the frames may reach the sink; otherwise at least 95 % must.
 func (f *forwardBench) ns(frames int, dropped bool) (float64, error) {
 	var before, after uint64
 	if err := f.objs.SinkFrames.Get(&before); err != nil {
@@ -277,7 +277,7 @@ func (f *forwardBench) measureBoth(prog program, l updatable) error {
 	return nil
 }
 
-// beside measures while one runs again and again on the other CPU; nil: nothing does.
+// beside measures while one runs repeatedly on the other CPU; nil: the other CPU is idle.
 func (f *forwardBench) beside(one func(i int)) (ns float64, err error) {
 	stop := make(chan struct{})
 	var done sync.WaitGroup

@@ -20,26 +20,26 @@ import (
 	"tidegate/internal/keys"
 )
 
-// The counterparts of a measurement run in a child of their own, on the other CPU.
+// The counterparts of a measurement run in a child process of their own, on the other CPU.
 
-// partConfig tells a counterpart, over its standard input, what to be.
+// partConfig configures a counterpart, over its standard input.
 type partConfig struct {
 	Kind    string // bm, fm+patrol, bm-of-patrol
 	CPU     int
-	Peer    netip.AddrPort // whom to speak to
+	Peer    netip.AddrPort // the peer's address
 	Seed    keys.Secret    // its identity
 	PeerKey []byte
 	Count   int // filters or requests
 	PerMsg  int
 }
 
-// partReply is what it says on its standard output.
+// partReply is what a counterpart writes to its standard output.
 type partReply struct {
 	Addr netip.AddrPort
 	Rate float64
 }
 
-// RunTerminusPart is the body of the hidden child.
+// RunTerminusPart is the body of the hidden child process.
 func RunTerminusPart(in io.Reader, out io.Writer) error {
 	var c partConfig
 	r := bufio.NewReader(in)
@@ -63,7 +63,7 @@ func RunTerminusPart(in io.Reader, out io.Writer) error {
 	return fmt.Errorf("no part %q", c.Kind)
 }
 
-// pinAll binds this process to a CPU: its threads and those to come.
+// pinAll binds this process to a CPU: its current and future threads.
 func pinAll(cpu int) error {
 	runtime.GOMAXPROCS(1)
 	return setAffinity(func(s *unix.CPUSet) { s.Set(cpu) })
@@ -88,7 +88,7 @@ func setAffinity(fill func(*unix.CPUSet)) error {
 	return nil
 }
 
-// alone runs the part that is measured on one CPU and gives the process back.
+// alone runs the measured part on one CPU and then restores the process's affinity and GOMAXPROCS.
 func alone(cpu int, f func() error) error {
 	procs := runtime.GOMAXPROCS(0)
 	var before unix.CPUSet
@@ -126,7 +126,7 @@ func (b *terminusBench) startPart(c partConfig) (*controlPart, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Not from a locked thread: Pdeathsig is the thread's, and this goroutine's lives.
+	// Not from a locked thread, which ends with its goroutine: Pdeathsig fires when the starting thread ends.
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"tidegate/internal/role/patrol"
 )
 
-// benchPatrol makes the real tables of a patrol, in the kernel's maps.
+// benchPatrol creates the real tables of a patrol, in the kernel's maps.
 func benchPatrol(filters int) (*patrol.Filters, func(), error) {
 	p, err := plane.LoadPatrol(plane.PatrolOptions{Buckets: patrol.BucketsFor(filters), Codepoint: 47})
 	if err != nil {

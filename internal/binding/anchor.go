@@ -12,17 +12,17 @@ import (
 )
 
 // Anchor is a key that is trusted because the configuration says so, for the
-// prefixes it says: what a Regional Internet Registry is to its region.
+// prefixes listed there: what a Regional Internet Registry is to its region.
 type Anchor struct {
 	Name     string
 	Key      Key
 	Prefixes []netip.Prefix
 }
 
-// Covers tells whether the anchor may bind p.
+// Covers reports whether the anchor may bind p.
 func (a *Anchor) Covers(p netip.Prefix) bool { return coveredBy(p, a.Prefixes) }
 
-// maxAnchorFile bounds what is read of a file that may be anything.
+// maxAnchorFile bounds what is read of a file that may not be an anchor file.
 const maxAnchorFile = 1 << 20
 
 // ErrAnchors is the class of everything that can be wrong with an anchor file.

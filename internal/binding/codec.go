@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The one encoding of a record: core deterministic CBOR (RFC 8949, 4.2.1) in a
-// tagged COSE_Sign1 (RFC 9052). Whatever decodes but is not, byte for byte,
-// what would be written for the same content is refused, so that nobody but
-// the issuer can make a second form of a record.
+// tagged COSE_Sign1 (RFC 9052). A record that decodes but differs from the
+// canonical encoding of its content is refused, so that only the issuer can
+// make a second form of it.
 
 package binding
 
@@ -16,7 +16,7 @@ import (
 	"github.com/veraison/go-cose"
 )
 
-// externalAAD binds a signature to this format: it is no signature of anything else.
+// externalAAD binds a signature to this format: it is valid for no other.
 var externalAAD = []byte("tidegate binding 1")
 
 type wireEndpoint struct {
@@ -68,8 +68,8 @@ func mustDec(o cbor.DecOptions) cbor.DecMode {
 	return mode
 }
 
-// Decode reads a signed record and checks all that its bytes alone tell, except
-// the signature: see VerifySignature. The record keeps raw, which must not be
+// Decode reads a signed record and checks all that can be checked from its bytes
+// alone, except the signature: see VerifySignature. The record keeps raw, which must not be
 // changed afterwards. Errors are *Error.
 func Decode(raw []byte) (*Record, error) {
 	msg, err := openCOSE(raw)
@@ -105,7 +105,7 @@ func Parse(raw []byte) (*Record, error) {
 	return r, r.VerifySignature()
 }
 
-// VerifySignature tells whether the record was signed by the issuer it names.
+// VerifySignature checks whether the record was signed by the issuer it names.
 func (r *Record) VerifySignature() error {
 	msg, err := openCOSE(r.raw)
 	if err != nil {
@@ -136,7 +136,7 @@ func openCOSE(raw []byte) (*cose.Sign1Message, error) {
 	if len(msg.Signature) != ed25519.SignatureSize {
 		return nil, refuse(Malformed, "signature of %d bytes, not %d", len(msg.Signature), ed25519.SignatureSize)
 	}
-	// The library keeps the headers' bytes as they came; make them again.
+	// The library keeps the headers' bytes as received; re-encode them.
 	msg.Headers.RawProtected, msg.Headers.RawUnprotected = nil, nil
 	again, err := msg.MarshalCBOR()
 	if err != nil || !bytes.Equal(again, raw) {
@@ -179,7 +179,7 @@ func (r *Record) wire() *wireRecord {
 	return w
 }
 
-// check tells whether every field is within its limits.
+// check verifies that every field is within its limits.
 func (r *Record) check() error {
 	switch {
 	case r.Role < BorderManager || r.Role > WholeKey:

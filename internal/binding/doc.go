@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package binding is the signed record that says who may speak for which
+// Package binding handles the signed record of who may speak for which
 // prefixes: border managers, filter managers and the authorities between them
 // and the configured anchors. It reads, checks, signs and writes records
 // (docs/bindings.md has the format). It must not know which other records

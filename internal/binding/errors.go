@@ -14,16 +14,16 @@ type Code uint8
 const (
 	OK           Code = 0
 	Malformed    Code = 1  // not CBOR, not COSE_Sign1, or not in the one allowed encoding
-	BadVersion   Code = 2  // of a version that this program does not know
+	BadVersion   Code = 2  // a version that this program does not support
 	BadField     Code = 3  // a field outside its limits
 	BadSignature Code = 4  // not signed by its issuer
-	Expired      Code = 5  // its time is over
-	NotYetValid  Code = 6  // its time has not come
+	Expired      Code = 5  // its validity has ended
+	NotYetValid  Code = 6  // its validity has not begun
 	NoAuthority  Code = 7  // its issuer is neither an anchor nor a known, valid authority
 	Wider        Code = 8  // prefixes that its issuer may not bind
 	Revoked      Code = 9  // its issuer has revoked the key
 	Stale        Code = 10 // a newer record of the same slot is known
-	Duplicate    Code = 11 // this very record is known
+	Duplicate    Code = 11 // this same record is known
 	Full         Code = 12 // the store, or the share of its issuer, is full
 	TooDeep      Code = 13 // more authorities between it and the anchor than allowed
 )
@@ -44,12 +44,12 @@ func (c Code) String() string {
 // MarshalText writes the code's name.
 func (c Code) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// Forged tells whether a record refused with this code proves that whoever
+// Forged reports whether a record refused with this code proves that whoever
 // passed it on did not check it: the answer depends on its bytes alone.
 func (c Code) Forged() bool { return c == Malformed || c == BadField || c == BadSignature }
 
-// Error is a record's refusal. Its text is written when somebody reads it: in a
-// flood of refused records nobody does.
+// Error is a record's refusal. Its text is formatted only when read: in a
+// flood of refused records it never is.
 type Error struct {
 	Code   Code
 	format string // what is wrong and how to fix it, one line

@@ -114,7 +114,7 @@ func compareFields(t *testing.T, r *Record, g goldenRecord) {
 	}
 }
 
-// TestGoldenRecordsAreWhatTheirWriterWrites runs testdata/generate.py again.
+// TestGoldenRecordsAreWhatTheirWriterWrites reruns testdata/generate.py.
 func TestGoldenRecordsAreWhatTheirWriterWrites(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := exec.Command("python3", "testdata/generate.py", dir).CombinedOutput(); err != nil {

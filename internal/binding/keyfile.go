@@ -13,10 +13,10 @@ import (
 	"tidegate/internal/keys"
 )
 
-// keyMaker is what error messages tell to run.
+// keyMaker is the command that error messages recommend.
 const keyMaker = "tidegate binding keygen"
 
-// maxKeyFile bounds what is read of a file that may be anything. A key has 119 bytes.
+// maxKeyFile bounds what is read of a file that may not be a key. A key has 119 bytes.
 const maxKeyFile = 4096
 
 // CreateKeyFile writes a new Ed25519 key to path, mode 0600, as PKCS #8 in PEM (what
@@ -38,7 +38,7 @@ func CreateKeyFile(path string) (Key, error) {
 }
 
 // LoadKeyFile reads a private key. The file must be regular, owned by root or by
-// us, and closed to everybody else. Errors tell no content.
+// us, and closed to everybody else. Errors reveal no content.
 func LoadKeyFile(path string) (ed25519.PrivateKey, error) {
 	text, err := keys.ReadPrivate(path, maxKeyFile, keyMaker)
 	if err != nil {

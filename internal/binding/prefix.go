@@ -18,7 +18,7 @@ const (
 )
 
 // Written out by hand, because a record may hold hundreds. Reading is lenient
-// where it may be: Decode compares with what writing would give.
+// where it may be: Decode compares with the canonical encoding.
 
 type cborPrefix netip.Prefix
 

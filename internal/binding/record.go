@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Limits of one record. docs/bindings.md says why.
+// Limits of one record. docs/bindings.md gives the reasons.
 const (
 	Version      = 1
 	MaxRecordLen = 8192 // bytes, with signature
@@ -174,11 +174,11 @@ func (r *Record) Slot() Slot { return r.slot }
 // Digest names the record's bytes.
 func (r *Record) Digest() Digest { return r.digest }
 
-// Governs tells whether other records may depend on this one: authorities and
+// Governs reports whether other records may depend on this one: authorities and
 // revocations of keys are exchanged before everything else.
 func (r *Record) Governs() bool { return r.Role == Authority || r.Role == WholeKey }
 
-// Supersedes tells which of two records of one slot counts. Serials decide; an
+// Supersedes reports whether r replaces old in their slot. Serials decide; an
 // issuer that signs one serial twice is settled by digest, the same everywhere.
 func (r *Record) Supersedes(old *Record) bool {
 	if r.Serial != old.Serial {
@@ -187,10 +187,10 @@ func (r *Record) Supersedes(old *Record) bool {
 	return string(r.digest[:]) > string(old.digest[:])
 }
 
-// Covers tells whether every address of p is in one of the record's prefixes.
+// Covers reports whether every address of p is in one of the record's prefixes.
 func (r *Record) Covers(p netip.Prefix) bool { return coveredBy(p, r.Prefixes) }
 
-// CheckTime tells whether the record counts at now, give or take Skew.
+// CheckTime checks whether the record is valid at now, with tolerance Skew.
 func (r *Record) CheckTime(now time.Time) error {
 	sec, skew := now.Unix(), int64(Skew/time.Second)
 	if sec < r.NotBefore-skew {

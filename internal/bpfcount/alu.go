@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// alu is what an arithmetic instruction makes of its operands.
+// alu computes an arithmetic instruction from its operands.
 func alu(ins *asm.Instruction, a, b uint64) uint64 {
 	op := ins.OpCode.ALUOp()
 	if op == asm.Swap {
@@ -71,7 +71,7 @@ func arithmetic(ins *asm.Instruction, op asm.ALUOp, is64 bool, a, b, shift uint6
 	panic(unsupported(fmt.Sprint(ins)))
 }
 
-// swap turns the lowest bytes round, or (to little-endian) cuts them off.
+// swap reverses the lowest bytes, or (to little-endian) truncates to them.
 func swap(ins *asm.Instruction, a uint64) uint64 {
 	width := uint64(ins.Constant)
 	if ins.OpCode.Endianness() == asm.LE {
@@ -80,7 +80,7 @@ func swap(ins *asm.Instruction, a uint64) uint64 {
 	return bits.ReverseBytes64(a) >> (64 - width)
 }
 
-// taken says whether a conditional jump is.
+// taken reports whether a conditional jump is taken.
 func taken(ins *asm.Instruction, a, b uint64) bool {
 	if ins.OpCode.Source() == asm.ImmSource {
 		b = uint64(int64(int32(ins.Constant)))

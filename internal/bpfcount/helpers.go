@@ -12,7 +12,7 @@ import (
 
 const xdpRedirect = 4
 
-// lookup is the address of a map's value, 0 if it has none. A table of tables gives a handle of the inner one.
+// lookup returns the address of a map's value, 0 if it has none. A map of maps gives a handle of the inner map.
 func (m *machine) lookup(name string, key []byte) uint64 {
 	at := name + "/" + string(key)
 	if addr, known := m.values[at]; known {
@@ -40,7 +40,7 @@ func (m *machine) lookup(name string, key []byte) uint64 {
 	return m.values[at]
 }
 
-// call does what a helper does, as far as the fast paths need it.
+// call emulates a helper, as far as the fast paths need it.
 func (m *machine) call(ins *asm.Instruction) {
 	helper := asm.BuiltinFunc(ins.Constant)
 	name := helper.String()
@@ -82,7 +82,7 @@ func (m *machine) call(ins *asm.Instruction) {
 	m.result.Calls[name]++
 	m.regs[0] = ret
 	for r := 1; r <= 5; r++ {
-		m.regs[r] = 0xdeadbeefdeadbeef // a helper leaves nothing there
+		m.regs[r] = 0xdeadbeefdeadbeef // a helper clobbers these registers
 	}
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package bpfcount runs an XDP or TC program's instructions one by one, outside the kernel, and counts them: what
-// a packet costs, told by a number that is the same on every machine and in every run. Maps are read from the
-// kernel, so that a program finds what a gate has put there; what it writes to them is not written back.
+// a packet costs, as a number that is the same on every machine and in every run. Maps are read from the
+// kernel, so that a program finds what a gate has written there; what it writes to them is not written back.
 //
-// It counts BPF instructions, not machine instructions, and a helper's call as one. It must never be trusted
-// for what a program does: its answers are compared with the kernel's.
+// It counts BPF instructions, not machine instructions, and a helper's call as one. Its answers must never be
+// trusted by themselves: they are compared with the kernel's.
 package bpfcount
 
 import (
@@ -22,7 +22,7 @@ import (
 // Result of one run.
 type Result struct {
 	Action       uint32 // what the program returned
-	Frame        []byte // what it left
+	Frame        []byte // the frame afterwards
 	Instructions int
 	Calls        map[string]int // helpers and functions, by name; look-ups by the map's name
 	Lines        map[string]int // instructions by line of source
@@ -47,7 +47,7 @@ const (
 	limit      = 1_000_000      // instructions
 )
 
-// unsupported is what a program does that this package does not know.
+// unsupported is something a program does that this package does not emulate.
 type unsupported string
 
 func (u unsupported) Error() string { return string(u) }
@@ -88,7 +88,7 @@ func XDP(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet []byte, ifind
 	return run(spec, maps, packet, ctx, 0)
 }
 
-// TC does the same on the way in of TC, for a frame that is all in the linear part.
+// TC does the same at TC ingress, for a frame that is wholly in the linear part.
 func TC(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet []byte, ifindex uint32) (*Result, error) {
 	ctx := make([]byte, 192) // struct __sk_buff
 	put(ctx[0:4], uint64(len(packet)))
@@ -204,7 +204,7 @@ func (m *machine) run() {
 	}
 }
 
-// immediate is what a 64-bit load puts into its register: a number, or a map.
+// immediate returns what a 64-bit load puts into its register: a number, or a map.
 func (m *machine) immediate(ins *asm.Instruction) uint64 {
 	switch ins.Src {
 	case asm.PseudoMapFD:
@@ -221,7 +221,7 @@ func (m *machine) handle(name string) uint64 {
 	return h
 }
 
-// jump is the next instruction's number; -1 at the program's end.
+// jump returns the next instruction's number; -1 at the program's end.
 func (m *machine) jump(ins *asm.Instruction, pc int, dst, src uint64) int {
 	op := ins.OpCode.JumpOp()
 	switch {

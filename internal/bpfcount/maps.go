@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// MapsOf are the maps of a loaded program, by name, as XDP and TC want them. They are
+// MapsOf returns the maps of a loaded program, by name, as XDP and TC expect them. They are
 // closed when the test ends.
 func MapsOf(t testing.TB, prog *ebpf.Program) map[string]*ebpf.Map {
 	t.Helper()

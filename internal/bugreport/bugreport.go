@@ -17,7 +17,7 @@ import (
 // Part is a file of the bundle.
 type Part struct {
 	Name string
-	// Make returns its text. What fails is reported in the file, so that the rest is there.
+	// Make returns its text. A failure is reported in the file, so that the rest is still packed.
 	Make func() (string, error)
 }
 

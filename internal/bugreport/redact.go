@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Redactor replaces what tells who somebody is, each by the same stand-in everywhere, so that a report still
-// shows what belongs together.
+// Redactor replaces what identifies anybody, each item by the same stand-in everywhere, so that a report
+// still shows what belongs together.
 type Redactor struct {
 	// Addresses stay as they are.
 	Addresses bool
@@ -21,7 +21,7 @@ type Redactor struct {
 }
 
 var (
-	// 64 hexadecimal digits may be a secret; public keys have the same form, and go, too.
+	// 64 hexadecimal digits may be a secret; public keys have the same form, and are removed, too.
 	hexKey = regexp.MustCompile(`\b[0-9a-fA-F]{64}\b`)
 	// What follows the host of a URL, and a user before it, may be a token.
 	url = regexp.MustCompile(`(?i)\b(https?)://[^\s"',\]}]+`)
@@ -32,7 +32,7 @@ var (
 	candidate = regexp.MustCompile(`[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F:.]*`)
 )
 
-// Text returns a text without them.
+// Text returns a text with these replaced.
 func (r *Redactor) Text(s string) string {
 	s = hexKey.ReplaceAllString(s, "KEY-LEFT-OUT")
 	s = url.ReplaceAllString(s, "$1://LEFT-OUT")
@@ -58,7 +58,7 @@ func (r *Redactor) Text(s string) string {
 	})
 }
 
-// stand is what stands for an address: it says of which family and kind it is.
+// stand returns the stand-in for an address: it shows the address's family and kind.
 func (r *Redactor) stand(a netip.Addr) string {
 	if r.seen == nil {
 		r.seen = map[netip.Addr]string{}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is what both programs make of a command line: exit codes, one line for each error
-// on stderr, JSON on stdout. It must know no subcommand.
+// Package cli is the command-line behaviour of both programs: exit codes, one line for each error
+// on stderr, JSON on stdout. It must not depend on any subcommand.
 package cli
 
 import (
@@ -24,7 +24,7 @@ const (
 	ExitUsage = 2 // the command line itself was wrong; nothing was done
 )
 
-// ErrSilent fails a command that has already said on stdout what is wrong.
+// ErrSilent fails a command that has already reported on stdout what is wrong.
 var ErrSilent = errors.New("failed")
 
 // usageError marks an error of the command line that only the command itself can see.

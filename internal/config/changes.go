@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// changeable are the fields of the top level with what a reload compares: the one list
-// of them. Fields (fields.go) says which a role takes over live; every other change is refused, so that none
+// changeable is the one list of top-level fields, with what a reload compares.
+// Fields (fields.go) says which of them a role applies live; every other change is refused, so that none
 // is accepted and then ignored. loses is what a restart with another value costs.
 var changeable = []struct {
 	name  string
@@ -119,7 +119,7 @@ var changeable = []struct {
 	{"suricata", upstream(nil, nil, func(f *Filter) any { return f.Suricata }), ""},
 }
 
-// upstream is a field of those of the three roles that have it.
+// upstream returns a field of whichever of the three roles is configured.
 func upstream(patrol func(*Patrol) any, border func(*Border) any, filter func(*Filter) any) func(*Config) any {
 	return func(c *Config) any {
 		switch {
@@ -200,7 +200,7 @@ func Difference(old, next *Config) (names []string) {
 	return names
 }
 
-// Change is one thing that another configuration says otherwise.
+// Change is one difference between two configurations.
 type Change struct {
 	Name    string `json:"name"`
 	Live    bool   `json:"live"`              // a reload brings it into force
@@ -208,7 +208,7 @@ type Change struct {
 	File    string `json:"file,omitempty"`
 }
 
-// Diff says what a configuration that shall take the place of old changes.
+// Diff lists what changes when next replaces old.
 func Diff(old, next *Config) (list []Change) {
 	for _, name := range Difference(old, next) {
 		at, _, _ := strings.Cut(name, ".")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// someConfig is what a file of role host has that says only what it must.
+// someConfig is the configuration of a minimal file of role host.
 func someConfig(t *testing.T) *Config {
 	t.Helper()
 	c, err := Parse("f", []byte("interfaces: [eth0]\nsecret_file: s\nservices:\n  - name: web\n    ports: [80]\n"))
@@ -20,8 +20,8 @@ func someConfig(t *testing.T) *Config {
 	return c
 }
 
-// Every field there is, set to something else, is a change with a name: what is added to
-// Config and forgotten here would be silently ignored by reloads.
+// Every field, set to another value, is a change with a name: a field added to Config
+// and forgotten in the list would be silently ignored by reloads.
 func TestChangedKnowsEveryField(t *testing.T) {
 	var visit func(v reflect.Value, path string)
 	base := someConfig(t)
@@ -31,7 +31,7 @@ func TestChangedKnowsEveryField(t *testing.T) {
 		for i := range v.NumField() {
 			name := path + v.Type().Field(i).Name
 			if name == "Services" || name == "Warnings" {
-				continue // live in every role; told, not compared
+				continue // live in every role; reported, not compared
 			}
 			if f := v.Field(i); f.Kind() == reflect.Pointer {
 				visit(f.Elem(), name+".")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config turns a YAML file into a validated Config. It must know
-// nothing of BPF, of maps or of the machine it runs on: whatever can be said
-// of a file alone is said here, and nothing else.
+// Package config turns a YAML file into a validated Config. It must not
+// depend on BPF, on maps or on the machine it runs on: whatever can be checked
+// in a file alone is checked here, and nothing else.
 //
 // Every error names the file, the line, the field and the fix, in one line.
 package config
@@ -42,7 +42,7 @@ type Mode string
 
 const (
 	ModeOff     Mode = "off"     // nothing is done, nothing is counted
-	ModeMonitor Mode = "monitor" // counted, and said what would have been done
+	ModeMonitor Mode = "monitor" // counted, with what would have been done
 	ModeAlways  Mode = "always"  // every SYN is answered with a cookie
 	ModeAuto    Mode = "auto"    // while the detector sees an attack
 )
@@ -124,7 +124,7 @@ func Strategies() []Strategy {
 	return list
 }
 
-// Translates says whether connections under this strategy are translated.
+// Translates reports whether connections under this strategy are translated.
 func (s Strategy) Translates() bool { return s == StrategyCookie || s == StrategyCache }
 
 // FirstData says when clients may send data that their server is not ready for.
@@ -132,7 +132,7 @@ type FirstData string
 
 const (
 	FirstDataZeroWindow FirstData = "zero-window" // not before: the SYN-ACK's window is zero
-	FirstDataNotify     FirstData = "notify"      // at once; what is lost by it they are told
+	FirstDataNotify     FirstData = "notify"      // at once; they are notified of what is lost by it
 	FirstDataStore      FirstData = "store"       // at once; they are kept for the server (plane: dpdk)
 )
 
@@ -141,15 +141,15 @@ type WhitelistV4 string
 
 const (
 	WhitelistHash   WhitelistV4 = "hash"   // a table with room for max_sources
-	WhitelistBitmap WhitelistV4 = "bitmap" // two bits for every source there can be
+	WhitelistBitmap WhitelistV4 = "bitmap" // two bits for every possible source
 )
 
 // Proxy is what only the role proxy has.
 type Proxy struct {
 	Forwarding     Forwarding
 	FastPath       FastPath
-	SwapPeriod     time.Duration // after one to two of these, who was not seen is forgotten
-	IdleTime       time.Duration // that long connections are remembered where there is room
+	SwapPeriod     time.Duration // what is not seen for one to two of these is forgotten
+	IdleTime       time.Duration // how long connections are remembered if there is room
 	MaxFlows       int           // translated connections of each family, seen within one period
 	MaxSources     int           // whitelisted sources, likewise
 	WhitelistV4    WhitelistV4
@@ -195,7 +195,7 @@ type Config struct {
 	P4          P4
 	ReportTo    ReportTo
 	Services    []Service
-	Warnings    Errors // of what the file says in an old form
+	Warnings    Errors // of what the file writes in an old form
 
 	// Of the roles of upstream.go; nil for all others.
 	Patrol *Patrol
@@ -218,23 +218,23 @@ type Service struct {
 	// SYNs with one well-formed TCP-MD5 or TCP-AO option; SignedRate is how many a second pass.
 	SignedSYNs SignedSYNs
 	SignedRate int
-	Forwarded  bool // of a host: connections go elsewhere by a rule of this machine
+	Forwarded  bool // of a host: a rule of this machine redirects connections
 	Line       int  // where the service begins in the file
 }
 
-// SignedSYNs says what becomes of SYNs that are signed, which only the server can judge.
+// SignedSYNs says what happens to signed SYNs, which only the server can judge.
 type SignedSYNs string
 
 const (
-	SignedAnswer SignedSYNs = "answer" // like any other: a peer that signs will not take it
-	SignedPass   SignedSYNs = "pass"   // to the server, as many a second as SignedRate says
+	SignedAnswer SignedSYNs = "answer" // like any other: a peer that signs will not accept the answer
+	SignedPass   SignedSYNs = "pass"   // to the server, up to SignedRate a second
 	SignedDrop   SignedSYNs = "drop"
 )
 
 // PortRange is a range of ports, both ends included.
 type PortRange struct{ First, Last uint16 }
 
-// Contains says whether p lies in the range.
+// Contains reports whether p lies in the range.
 func (r PortRange) Contains(p uint16) bool { return r.First <= p && p <= r.Last }
 
 func (r PortRange) String() string {
@@ -257,8 +257,8 @@ func (a AutoInt) String() string {
 	return strconv.Itoa(a.Value)
 }
 
-// Load reads and validates the file at path. A relative secret_file is taken
-// to be relative to the directory of the configuration.
+// Load reads and validates the file at path. A relative secret_file is
+// relative to the directory of the configuration.
 func Load(path string) (*Config, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -178,7 +178,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// wantOneMistake fails unless yaml has exactly one mistake, told in one line that holds want.
+// wantOneMistake fails unless yaml has exactly one mistake, reported in one line that contains want.
 func wantOneMistake(t *testing.T, yaml, want string) {
 	t.Helper()
 	c, err := Parse("f.yaml", []byte(yaml))

@@ -64,7 +64,7 @@ func (r *reader) document(data []byte) *Config {
 	return c
 }
 
-// misspelled says whether an unknown field has been reported that was probably
+// misspelled reports whether an unknown field was reported that was probably
 // meant to be name: its absence is then no second mistake.
 func (r *reader) misspelled(name string) bool {
 	return slices.ContainsFunc(r.errs, func(e *Error) bool {

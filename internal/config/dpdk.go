@@ -28,10 +28,10 @@ type DPDK struct {
 	Routes      []DPDKRoute
 	Addresses   []DPDKAddress
 	WhiteBitmap bool // IPv4 sources in a bitmap of the whole address space
-	IdleUs      int  // sleep so long when nothing comes; 0: poll for ever
+	IdleUs      int  // how long to sleep when nothing arrives; 0: poll without sleeping
 }
 
-// DPDKRoute is the next hop for a prefix, of a router whose devices are not the kernel's.
+// DPDKRoute is the next hop for a prefix, for a router whose devices are not the kernel's.
 type DPDKRoute struct {
 	Prefix    netip.Prefix
 	Interface string
@@ -74,7 +74,7 @@ func (r *reader) dpdkSizes(d *DPDK, in map[string]field) {
 	r.take(in, "dpdk.white_bitmap", &d.WhiteBitmap)
 }
 
-// dpdkDevices reads what goes by interface.
+// dpdkDevices reads what is configured by interface.
 func (r *reader) dpdkDevices(c *Config, d *DPDK, in map[string]field) {
 	if f, there := in["devices"]; there {
 		d.Devices = r.texts(f, "a DPDK device such as 0000:03:00.0")

@@ -23,10 +23,10 @@ type Edge struct {
 	Inside       []string // interfaces that servers are behind; the others are clients'
 	FilterBits   int      // positions of a partition of the filter, as a power of two
 	FilterWindow time.Duration
-	Learning     time.Duration // how long a new filter's edge leaves what it does not know to the servers
+	Learning     time.Duration // how long an edge with a new filter leaves unknown flows to the servers
 	FilterAlarm  float64       // share of unknown flows taken for known; above, status says alarm
 	UnknownRate  Rate
-	Hops         int // TTL of what goes on to a server, and the least it must have; 0: left alone
+	Hops         int // TTL of what is forwarded to a server, and the least it must have; 0: left unchanged
 	SACK         bool
 	Timestamps   bool
 	ECN          bool
@@ -61,7 +61,7 @@ const (
 // split reads the fields of the top level that have to do with edges, servers and
 // clocks that differ.
 func (r *reader) split(c *Config, fs map[string]field) {
-	// A cookie's epoch is told by one bit, so the time by which clocks may differ is taken from the time that a
+	// One bit identifies a cookie's epoch, so the time by which clocks may differ is taken from the time that a
 	// handshake may last; core/keys.h has the arithmetic. A switch has no second key to try.
 	if c.Plane != PlaneP4 {
 		r.take(fs, "clock_skew", &c.ClockSkew)
@@ -106,7 +106,7 @@ func (r *reader) edge(e *Edge, c *Config, fs map[string]field) {
 }
 
 // edgeLayout reads how cookies are laid out. The layout smartcookie has no room for what
-// `offers` names, and a tag has nothing to say of it.
+// `offers` names, and a tag does not carry it.
 func (r *reader) edgeLayout(e *Edge, fs map[string]field) {
 	written := r.take(fs, "cookie_layout", &e.Layout)
 	if e.Layout != LayoutSmartcookie {
@@ -182,7 +182,7 @@ func (r *reader) rate(f field, of *Field, to *Rate) {
 	}
 }
 
-// FourEpochs says whether clocks may differ by more than two epochs of keys can bear.
+// FourEpochs reports whether the clock skew exceeds what two epochs of keys cover.
 func (c *Config) FourEpochs() bool { return c.ClockSkew > c.Epoch*3/8 }
 
 // offers reads what TCP options the servers agree to.

@@ -137,7 +137,7 @@ func TestTakeoverAuto(t *testing.T) {
 	}
 }
 
-// The old name of a field is read like the new one, and said so; both together are a mistake.
+// The old name of a field is read like the new one, with a warning; both together are a mistake.
 func TestFormerNames(t *testing.T) {
 	const text = "role: server\ninterfaces: [eth0]\nsecret_file: s\n%sservices:\n  - name: web\n    ports: [80]\n"
 	c, err := Parse("f", fmt.Appendf(nil, text, "last_line: reset\n"))

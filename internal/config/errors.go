@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxErrors bounds how many mistakes are told at once.
+// maxErrors bounds how many mistakes are reported at once.
 const maxErrors = 20
 
 // Error is one mistake in a configuration.

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Events says who is told of what happens to an instance (internal/event); the zero value: nobody.
+// Events says where the events of an instance go (internal/event); the zero value: nowhere.
 type Events struct {
 	File    string // "-": stdout
 	Webhook string
@@ -15,7 +15,7 @@ type Events struct {
 	Journal bool
 }
 
-// events reads whom to tell.
+// events reads where events go.
 func (r *reader) events(c *Config, fs map[string]field) {
 	f, there := fs["events"]
 	if !there {

@@ -24,14 +24,14 @@ func examplesOf(t *testing.T) map[string]string {
 	return found
 }
 
-// left are the fields that an example cannot have beside the others.
+// left lists the fields that an example cannot have beside the others.
 var left = map[string][]string{
 	"proxy p4":        {"services.first_data"}, // of strategies that translate
 	RoleBorderManager: {"signed_bindings"},     // or bindings
 	RoleFilterManager: {"bindings"},
 }
 
-// The document has a complete example of each role and plane: it is valid, says nothing in an old form, and has every
+// The document has a complete example of each role and plane: it is valid, uses no old form, and has every
 // field that the table gives to that role on that plane.
 func TestExamplesAreCompleteAndValid(t *testing.T) {
 	examples := examplesOf(t)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Kind says what is written for a field.
+// Kind is the kind of a field's value.
 type Kind int
 
 // Kinds of values.
@@ -26,11 +26,11 @@ const (
 	Share                // a percentage or a part of one, above 0
 	YesNo
 	List     // of scalars
-	Mapping  // a mapping; its fields have entries of their own
+	Mapping  // its fields have entries of their own
 	Mappings // a list of such
 )
 
-// Situations in which a change is live or not: a role, and what of it decides.
+// Situations that decide whether a change is live: a role, and its plane or takeover.
 const (
 	atHost      = RoleHost
 	atProxy     = RoleProxy
@@ -43,7 +43,7 @@ const (
 )
 
 // Field is one field of the configuration: what validation, reloads, the document and the schema for
-// editors know of it. The parser reads no field that is not here.
+// editors use. The parser reads no field that is not here.
 type Field struct {
 	Name      string   // as in the file; `dpdk.cores` stands in the mapping `dpdk`, `services.mode` in each service
 	Roles     []string // that have it
@@ -60,11 +60,11 @@ type Field struct {
 	Values  string // for readers, where kind and range do not say it
 	Example string // in YAML, for the complete examples of the document; empty: the default
 	Text    string // what it means, in Markdown
-	Former  string // a name that it had; still read, with a warning
+	Former  string // its former name; still read, with a warning
 
-	// What of it a reload compares (changes.go): the name of an entry there. Empty: the same as Name.
+	// What a reload compares (changes.go): the name of an entry there. Empty: the same as Name.
 	Change string
-	// Live are the situations in which a reload brings a change into force; anywhere else it needs a restart.
+	// Live lists the situations in which a reload brings a change into force; elsewhere it needs a restart.
 	Live []string
 }
 
@@ -323,7 +323,7 @@ func strategyWords() (words []string) {
 	return words
 }
 
-// formerly gives the present name of the field that once had this one; "": none.
+// formerly returns the current name of the field that once had this name; "": none.
 func formerly(name string) string {
 	for _, f := range fields {
 		if f.Former != "" && f.Former == name {
@@ -377,7 +377,7 @@ func planesOf(name, role string) (planes []Plane) {
 	return planes
 }
 
-// hasPlanes says whether a role has planes to choose from.
+// hasPlanes reports whether a role has planes to choose from.
 func hasPlanes(role string) bool { return slices.Contains(box, role) }
 
 // belong refuses the fields of a mapping that are of other roles, or of other planes; in is "" for the top level.
@@ -409,7 +409,7 @@ func (r *reader) belong(fs map[string]field, in string) {
 	}
 }
 
-// situation says which of Field.Live's entries a configuration is.
+// situation returns which of Field.Live's entries a configuration matches.
 func (c *Config) situation() string {
 	switch {
 	case hasPlanes(c.Role) && c.Plane != PlaneXDP && c.Plane != "":
@@ -422,7 +422,7 @@ func (c *Config) situation() string {
 	return c.Role
 }
 
-// liveAt says whether a reload brings a change with this name (changes.go) into force.
+// liveAt reports whether a reload brings a change with this name (changes.go) into force.
 func liveAt(change, situation string) bool {
 	return slices.ContainsFunc(fields, func(f Field) bool {
 		name := f.Change

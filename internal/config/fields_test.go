@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// planeFor is a plane on which a role has a field with a value; empty: of a role without planes, or none.
+// planeFor returns a plane on which a role has a field with a value; empty: the role has no planes, or none fits.
 func planeFor(f *Field, role, value string) Plane {
 	if !hasPlanes(role) {
 		return ""
@@ -25,7 +25,7 @@ func planeFor(f *Field, role, value string) Plane {
 	return ""
 }
 
-// fileOf is a whole file of a role in which one field has a value, on a plane that has it.
+// fileOf returns a whole file of a role in which one field has a value, on a plane that has it.
 func fileOf(f *Field, role, value string) string {
 	return fileOn(f, role, planeFor(f, role, value), value)
 }
@@ -146,7 +146,7 @@ var others = map[string]int64{"epoch": int64(8 * time.Second), "filter_window": 
 
 func (p Part) of(t map[string]int64) int64 { return t[p.Of] * p.Num / p.Den }
 
-// limits are those that a field has in files of these tests.
+// limits returns the limits of a field in files of these tests.
 func (f *Field) limits() (low, high int64) {
 	low, high = f.Low, f.High
 	if f.LowPart.Of != "" {
@@ -158,7 +158,7 @@ func (f *Field) limits() (low, high int64) {
 	return low, high
 }
 
-// within and beyond are values that the table calls good and bad.
+// within returns values that the table calls good, and bad ones.
 func (f *Field) within() (good, bad []string) {
 	low, high := f.limits()
 	write := func(n int64) string { return fmt.Sprint(n) }
@@ -192,7 +192,7 @@ func (f *Field) within() (good, bad []string) {
 	return good, bad
 }
 
-// unlike are fields whose limits depend on others: the parser's are narrower than the table's.
+// unlike lists fields whose limits depend on others: the parser's are narrower than the table's.
 var unlike = map[string]string{
 	"protocol":     "tagged needs other fields",
 	"codepoint":    "it may not be the same as plain",
@@ -203,7 +203,7 @@ var unlike = map[string]string{
 	"max_filters":  "",
 }
 
-// What the table says of a field's values is what the parser takes.
+// The parser accepts the values that the table describes.
 func TestFieldsAreParsedAsTheyAreDescribed(t *testing.T) {
 	tried := 0
 	for _, f := range Fields() {

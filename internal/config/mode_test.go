@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A service without a mode is in mode auto where something counts for the detector, and elsewhere in mode always; what cannot be auto says so.
+// A service without a mode is in mode auto where something counts for the detector, and elsewhere in mode always; there auto is refused.
 func TestModeOfPlanes(t *testing.T) {
 	const services = "services: [{name: web, ports: [80]}]\n"
 	for _, c := range []struct {

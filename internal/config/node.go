@@ -16,7 +16,7 @@ import (
 )
 
 // reader walks the syntax tree of one file and gathers the mistakes in it. It
-// reads the tree and not Go structs so that each mistake has its line.
+// reads the tree, not Go structs, so that each mistake has its line.
 type reader struct {
 	file string
 	errs Errors
@@ -35,12 +35,12 @@ func (r *reader) fail(line int, field, format string, args ...any) {
 	}
 }
 
-// warn tells of what is accepted, and should be written otherwise.
+// warn reports what is accepted but should be written differently.
 func (r *reader) warn(line int, field, format string, args ...any) {
 	r.warns = append(r.warns, &Error{File: r.file, Line: line, Field: field, Msg: fmt.Sprintf(format, args...)})
 }
 
-// field is one value of the file, with where it stands.
+// field is one value of the file, with its position.
 type field struct {
 	path string
 	line int
@@ -168,7 +168,7 @@ func scalarText(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// kind names what stands where something else was expected.
+// kind names what was found where something else was expected.
 func kind(n ast.Node) string {
 	switch v := n.(type) {
 	case *ast.NullNode:

@@ -17,8 +17,8 @@ type claim struct {
 	index int
 }
 
-// checkServices finds the mistakes that need more than one service to make.
-// It runs only when every service is good in itself.
+// checkServices finds mistakes that involve more than one service.
+// It runs only when every service is valid by itself.
 func (r *reader) checkServices(services []Service) {
 	byName := make(map[string]int, len(services))
 	claims := map[netip.Prefix][]claim{}
@@ -43,7 +43,7 @@ func (r *reader) checkServices(services []Service) {
 // checkOverlaps refuses a port that two services claim under the same prefix.
 // Nested prefixes are no overlap: the longest wins.
 func (r *reader) checkOverlaps(services []Service, claims map[netip.Prefix][]claim) {
-	seen := map[[2]int]bool{} // a pair of services is told once
+	seen := map[[2]int]bool{} // a pair of services is reported once
 	for _, prefix := range slices.SortedFunc(maps.Keys(claims), netip.Prefix.Compare) {
 		list := claims[prefix]
 		slices.SortFunc(list, func(a, b claim) int {

@@ -32,7 +32,7 @@ const (
 	P4WhitelistBloom P4Whitelist = "bloom" // registers of the switch
 )
 
-// SwitchMAC says at which of the switch's ports an address is.
+// SwitchMAC gives the switch port of an address.
 type SwitchMAC struct {
 	MAC       string
 	Interface string
@@ -108,7 +108,7 @@ func (r *reader) p4(c *Config, fs map[string]field) {
 	r.switchMACs(c, in)
 }
 
-// switchMACs reads what goes by port.
+// switchMACs reads what is configured by port.
 func (r *reader) switchMACs(c *Config, in map[string]field) {
 	isMAC := func(s string) bool {
 		hw, err := net.ParseMAC(s)
@@ -203,7 +203,7 @@ func (r *reader) formerSwitch(top field) bool {
 	return true
 }
 
-// NamesPlane says whether a file has the field `plane`, right or wrong: files of `tidegate p4 run` from before
+// NamesPlane reports whether a file has the field `plane`, right or wrong: files of `tidegate p4 run` from before
 // plane: p4 have none.
 func NamesPlane(data []byte) bool {
 	r := &reader{}

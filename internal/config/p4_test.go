@@ -69,7 +69,7 @@ func TestP4(t *testing.T) {
 	}
 }
 
-// What the planes do not do, as documents and operators know it: a field that the table gives to a plane by mistake
+// What the planes do not support, as documented for operators: a field that the table gives to a plane by mistake
 // would be accepted there and ignored.
 func TestPlanesLackTheseFields(t *testing.T) {
 	for plane, names := range map[Plane][]string{

@@ -2,11 +2,11 @@
 
 package config
 
-// ReportTo says which clients a gate tells a filter manager of (docs/upstream.md).
+// ReportTo says which clients a gate reports to a filter manager (docs/upstream.md).
 type ReportTo struct {
-	API         string // its socket; "": nobody is told of
+	API         string // its socket; "": nobody is reported
 	Connections int    // completed handshakes/s of one source to one address; more is too many; 0: any
-	Invalid     int    // segments/s of no connection that carry the codepoint, likewise
+	Invalid     int    // segments/s that carry the codepoint and belong to no connection, likewise
 	Codepoint   uint8  // true source
 }
 
@@ -16,7 +16,7 @@ const (
 	maxReportRate            = 10_000_000
 )
 
-// reportTo reads whom to tell of offenders.
+// reportTo reads where offenders are reported.
 func (r *reader) reportTo(c *Config, fs map[string]field) {
 	f, there := fs["report_to"]
 	if !there {

@@ -10,7 +10,7 @@ type NextSecret struct {
 	From time.Time
 }
 
-// roll reads what is said of the next secret: both fields or none.
+// roll reads the fields of the next secret: both or none.
 func (r *reader) roll(c *Config, fs map[string]field) {
 	file, hasFile := fs["next_secret_file"]
 	from, hasFrom := fs["next_secret_from"]

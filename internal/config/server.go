@@ -11,15 +11,15 @@ const TakeoverAdopt Takeover = "adopt"
 // TakeoverAuto: adopt where the kernel can, translate where it cannot, for each listener.
 const TakeoverAuto Takeover = "auto"
 
-// UnmatchedACK says what becomes of an ACK that has neither socket nor cookie: the final ACK check.
+// UnmatchedACK says what happens to an ACK that has neither socket nor cookie: the final ACK check.
 type UnmatchedACK string
 
 const (
-	UnmatchedDrop  UnmatchedACK = "drop"  // silently: an attacker learns nothing of the edge's filter
+	UnmatchedDrop  UnmatchedACK = "drop"  // silently: an attacker learns nothing about the edge's filter
 	UnmatchedReset UnmatchedACK = "reset" // the kernel answers RST, as without an edge
 )
 
-// WithoutEdge says what becomes, at a server that adopts, of a SYN that no edge has answered.
+// WithoutEdge says what happens, at a server that adopts, to a SYN that no edge has answered.
 type WithoutEdge string
 
 const (
@@ -66,7 +66,7 @@ func (r *reader) server(s *Server, fs map[string]field) {
 	}
 }
 
-// host reads what hosts have of the fields of servers.
+// host reads the server fields that hosts have, too.
 func (r *reader) host(s *Server, fs map[string]field) {
 	*s = Server{}
 	r.take(fs, "takeover", &s.Takeover)

@@ -23,7 +23,7 @@ const (
 	maxSignedRate = 100_000
 )
 
-// everywhere is what a service protects that names no prefixes.
+// everywhere returns what a service without prefixes protects.
 func everywhere() []netip.Prefix {
 	return []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 }
@@ -100,7 +100,7 @@ func (r *reader) mode(s *Service, fs map[string]field) {
 	}
 }
 
-// signedSYNs reads what becomes of SYNs with TCP-MD5 or TCP-AO.
+// signedSYNs reads what happens to SYNs with TCP-MD5 or TCP-AO.
 func (r *reader) signedSYNs(s *Service, fs map[string]field) {
 	if r.role == RoleServer { // it has neither field
 		return

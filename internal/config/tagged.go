@@ -13,8 +13,8 @@ import (
 // (docs/split-protocol.md).
 const ProtocolTagged Protocol = "tagged"
 
-// TakeoverTranslate: the kernel shakes hands with its own numbers, and every segment
-// is translated.
+// TakeoverTranslate: the kernel does the handshake with its own sequence numbers, and every
+// segment is translated.
 const TakeoverTranslate Takeover = "translate"
 
 // MaxEdges is the highest number that an edge can have.
@@ -26,11 +26,11 @@ type SplitEdge struct {
 	V4, V6 netip.Addr // zero: it has none
 }
 
-// Tagged is what edge and server have to say only in protocol `tagged`, or to
+// Tagged is what edge and server have only in protocol `tagged`, or to
 // translate.
 type Tagged struct {
 	EdgeID         int          // of an edge
-	Peers          []netip.Addr // of an edge: other edges, that learn of its flows
+	Peers          []netip.Addr // of an edge: other edges, which learn its flows
 	Edges          []SplitEdge  // of a server
 	MaxConnections int          // of a server
 	IdleTime       time.Duration

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// fieldOf is the entry of a field in the table, for a role and plane; for one that has no such field (which is
-// refused elsewhere) that of another.
+// fieldOf returns the entry of a field in the table, for a role and plane; if they have no such field (which is
+// refused elsewhere), that of another role or plane.
 func fieldOf(name, role string, plane Plane) (found *Field) {
 	best := -1
 	for i := range fields {
@@ -41,8 +41,8 @@ func fieldOf(name, role string, plane Plane) (found *Field) {
 func (r *reader) fieldOf(name string) *Field { return fieldOf(name, r.role, r.plane) }
 
 // take reads a field of the reader's role and plane: kind, words, range and default are those of the table of fields,
-// and of nothing else. `to` points to what has the field's kind: a string type, time.Duration, a whole number,
-// AutoInt, Rate, float64 or bool. It says whether the file has the field, right or wrong.
+// and of nothing else. `to` points to a value of the field's kind: a string type, time.Duration, a whole number,
+// AutoInt, Rate, float64 or bool. It returns whether the file has the field, valid or not.
 func (r *reader) take(fs map[string]field, name string, to any) bool {
 	f, v := r.fieldOf(name), reflect.ValueOf(to).Elem()
 	low, high := r.limits(f)
@@ -87,7 +87,7 @@ func (r *reader) take(fs map[string]field, name string, to any) bool {
 	return true
 }
 
-// words are those that a field has on the reader's plane.
+// words returns those that a field has on the reader's plane.
 func (r *reader) words(f *Field) (words []string) {
 	for _, w := range f.Words {
 		if !slices.Contains(f.Lacks[r.plane], w) {
@@ -118,7 +118,7 @@ func (r *reader) part(p Part) int64 {
 	return value * p.Num / p.Den
 }
 
-// limits are the lowest and highest value of a field.
+// limits returns the lowest and highest value of a field.
 func (r *reader) limits(f *Field) (low, high int64) {
 	low, high = f.Low, f.High
 	if f.LowPart.Of != "" {
@@ -138,7 +138,7 @@ func setNumber(v reflect.Value, n int) {
 	v.SetInt(int64(n))
 }
 
-// setDefault sets what a file without the field gets.
+// setDefault sets the value for a file without the field.
 func (r *reader) setDefault(f *Field, v reflect.Value) {
 	if f.DefaultPart.Of != "" {
 		v.SetInt(r.part(f.DefaultPart))

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Roles of Terminus: they filter near the source what a destination does not want.
+// Roles of Terminus: they filter, near the source, what a destination does not want.
 const (
 	RolePatrol        = "patrol"
 	RoleBorderManager = "border-manager"
@@ -33,12 +33,12 @@ const (
 	SideUpstream  Side = "upstream"
 )
 
-// Neighbour says what is done with the true-source codepoint of what comes in.
+// Neighbour says what is done with the true-source codepoint of incoming packets.
 type Neighbour string
 
 const (
 	NeighbourTerminus Neighbour = "terminus" // kept
-	NeighbourLegacy   Neighbour = "legacy"   // taken away
+	NeighbourLegacy   Neighbour = "legacy"   // removed
 	NeighbourTrue     Neighbour = "true"     // set: sources are checked, but not marked
 )
 
@@ -72,7 +72,7 @@ type Patrol struct {
 // ForwardKernel leaves frames to the kernel, which routes or bridges them.
 const ForwardKernel Forwarding = "kernel"
 
-// BorderPatrol is a patrol as a border manager is told of it.
+// BorderPatrol is a patrol as configured at a border manager.
 type BorderPatrol struct {
 	Name     string
 	Address  netip.AddrPort
@@ -120,14 +120,14 @@ type Filter struct {
 // upstreamRoles are read by upstreamDocument.
 var upstreamRoles = []string{RolePatrol, RoleBorderManager, RoleFilterManager}
 
-// Codepoint that says "true source" unless told otherwise: 47, of DSCP pool 2,
+// Codepoint that says "true source" by default: 47, of DSCP pool 2,
 // which RFC 2474 section 6 leaves to local use.
 const defaultCodepoint = 47
 
 // DefaultFilterRate is how many filters a second one network may ask a border manager for.
 const DefaultFilterRate = 50_000
 
-// upstreamRole gives the role that a file names, if it is one of ours.
+// upstreamRole returns the role that a file names, if it is one of upstreamRoles.
 func upstreamRole(top field) string {
 	r := &reader{}
 	fs, ok := r.mapping(top, []string{"role"})
@@ -292,7 +292,7 @@ func (r *reader) exception(p *Patrol, it field) {
 	e := Exception{}
 	for name, to := range map[string]*netip.Prefix{"src": &e.Src, "dst": &e.Dst} {
 		if f, there := fs[name]; there {
-			*to, _ = r.prefix(f, f.path) // what is wrong with it has been told; !IsValid
+			*to, _ = r.prefix(f, f.path) // its mistake has been reported; !IsValid
 		}
 	}
 	switch {

@@ -29,7 +29,7 @@ func TestUpstreamRoles(t *testing.T) {
 	}
 }
 
-// Each mistake is told with its line and how to fix it.
+// Each mistake is reported with its line and how to fix it.
 func TestUpstreamMistakes(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, want string }{
 		"no managers":      {"managers: [d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a]\n", "", "p.yaml:2: listen: needs identity_file and managers"},

@@ -25,10 +25,10 @@ type Params struct {
 	Patience time.Duration
 	// KMin is the least that K is taken for, handshakes a second: on a service that nobody uses, a port scan is no flood.
 	KMin float64
-	// Hard is how many SYNs a second that are not completed are a flood whatever K is. The CUSUM cannot see less than A*K.
+	// Hard is the rate of uncompleted SYNs, per second, that is a flood whatever K is. The CUSUM cannot see less than A*K.
 	Hard float64
-	// Calm is how long there must be nothing of an attack until it has ended. When another begins within Forgive of
-	// the end of the last one, it doubles, up to CalmMax: who sends pulses keeps the protection on, and does not make it flap.
+	// Calm is how long there must be no sign of an attack until it has ended. When another begins within Forgive of
+	// the end of the last one, Calm doubles, up to CalmMax: pulses keep the protection on instead of making it flap.
 	Calm, CalmMax, Forgive time.Duration
 }
 
@@ -39,13 +39,13 @@ func Default() Params {
 		Calm: 30 * time.Second, CalmMax: 10 * time.Minute, Forgive: time.Hour}
 }
 
-// Counts are of one period.
+// Counts are those of one period.
 type Counts struct {
 	SYNs uint64 `json:"syns"`
 	Done uint64 `json:"done"` // completed handshakes
 }
 
-// Detector watches one service, or one destination prefix of it. The zero value is of no use: see New.
+// Detector watches one service, or one destination prefix of it. The zero value is unusable: see New.
 type Detector struct {
 	p Params
 
@@ -57,20 +57,20 @@ type Detector struct {
 	syns    float64 // SYNs a second, smoothed
 
 	on     bool
-	quiet  time.Duration // for how long nothing of an attack is seen, while on
-	calm   time.Duration // what is needed of it
+	quiet  time.Duration // how long there has been no sign of an attack, while on
+	calm   time.Duration // how much of that is needed
 	since  time.Duration // for how long it has been on, or off
 	everOn bool
 	lately float64 // done a second, smoothed faster than k
 }
 
-// New makes one that has seen nothing.
+// New returns a Detector without history.
 func New(p Params) *Detector { return &Detector{p: p, calm: p.Calm} }
 
-// smoothing is over how long Reading's rates are averaged.
+// smoothing is the time over which Reading's rates are averaged.
 const smoothing = 500 * time.Millisecond
 
-// Step takes the counts of a period that has just ended and lasted so long. It says whether there is an attack.
+// Step takes the counts of a period that has just ended, and its length. It returns whether there is an attack.
 // A period that lasted no time (a clock that stood still or stepped back) is joined with the next one.
 func (d *Detector) Step(c Counts, elapsed time.Duration) bool {
 	if elapsed <= 0 {
@@ -105,7 +105,7 @@ func (d *Detector) Step(c Counts, elapsed time.Duration) bool {
 // now if that is more. A crowd lifts it at once, so that its lost packets are no attack.
 func (d *Detector) K() float64 { return max(d.k, d.lately, d.p.KMin) }
 
-// arrive adds SYNs and takes away as many as were completed. Of handshakes that began before we looked there may be more.
+// arrive adds SYNs and takes away as many as were completed. More may complete than arrived: some began before we counted.
 func (d *Detector) arrive(c Counts) {
 	d.waiting = max(0, d.waiting+float64(c.SYNs)-float64(c.Done))
 }
@@ -119,7 +119,7 @@ func (d *Detector) match(c Counts, elapsed time.Duration) (expired float64) {
 	return expired
 }
 
-// alarming says whether what is seen now would begin an attack.
+// alarming reports whether what is seen now would begin an attack.
 func (d *Detector) alarming() bool {
 	return d.y > d.p.N && d.missing > d.p.A*d.K() || d.missing >= d.p.Hard
 }
@@ -132,10 +132,10 @@ func (d *Detector) begin() {
 	d.on, d.everOn, d.quiet, d.since, d.lasting = true, true, 0, 0, d.missing
 }
 
-// calmSmoothing is over how long the end of an attack is judged: a few clients that give up at once are none.
+// calmSmoothing is the time over which the end of an attack is judged: a few clients that give up at once are no attack.
 const calmSmoothing = 3 * time.Second
 
-// watchCalm ends an attack. The bound is half of that which begins one: hysteresis.
+// watchCalm ends an attack. The bound is half of the one that begins an attack: hysteresis.
 func (d *Detector) watchCalm(elapsed time.Duration) {
 	d.lasting += min(1, float64(elapsed)/float64(calmSmoothing)) * (d.missing - d.lasting)
 	if d.lasting > d.p.A/2*d.K() || d.lasting > d.p.Hard/2 {
@@ -158,19 +158,19 @@ type Reading struct {
 	Calm    time.Duration `json:"calm_ns"`              // what is needed of that
 }
 
-// Read says what it sees.
+// Read returns what the detector sees.
 func (d *Detector) Read() Reading {
 	return Reading{On: d.on, SYNs: d.syns, Missing: d.missing, K: d.K(), Y: d.y, Quiet: d.quiet, Calm: d.calm}
 }
 
-// Resume has it begin in the state that another process has left.
+// Resume starts the detector in the state that another process has left.
 func (d *Detector) Resume(on bool) {
 	if on && !d.on {
 		d.on, d.everOn, d.quiet, d.since = true, true, 0, 0
 	}
 }
 
-// idle says that nothing is to be remembered of it.
+// idle reports whether the detector has nothing to remember.
 func (d *Detector) idle() bool {
 	return !d.on && !d.everOn && d.y == 0 && d.missing < 0.01 && d.syns < 0.01 && d.k < 0.01
 }

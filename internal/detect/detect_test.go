@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// play steps a detector through so long a time with the same counts a second; it returns how often it switched.
+// play steps a detector for the given time with the same counts per second; it returns how often the detector switched.
 func play(d *Detector, syns, done float64, length time.Duration) (switches int) {
 	for at := time.Duration(0); at < length; at += 100 * time.Millisecond {
 		was := d.on
@@ -50,7 +50,7 @@ func TestHardLimit(t *testing.T) {
 	}
 }
 
-// Who sends pulses that pause for longer than the calm period makes it longer, not the protection flap.
+// Pulses with pauses longer than the calm period make that period longer; they do not make the protection flap.
 func TestPulsesCannotFlap(t *testing.T) {
 	p := Default()
 	d := New(p)
@@ -76,7 +76,7 @@ func TestPulsesCannotFlap(t *testing.T) {
 	}
 }
 
-// Nobody turns it off by completing handshakes of his own beside the flood.
+// An attacker cannot turn the protection off by completing handshakes beside the flood.
 func TestOwnHandshakesDoNotTurnItOff(t *testing.T) {
 	d := New(Default())
 	play(d, 20_000, 0, 2*time.Second)
@@ -106,7 +106,7 @@ func TestTicks(t *testing.T) {
 	}
 }
 
-// One address is hit: only it is answered for. All are: the service is.
+// If one address is hit, only SYNs to it are answered; if all are, those to the whole service.
 func TestServicePrefixes(t *testing.T) {
 	s := NewService(Default())
 	step := func(prefixes map[int]Counts) (d Decision) {
@@ -148,7 +148,7 @@ func TestServicePrefixes(t *testing.T) {
 	}
 }
 
-// What nobody uses any more is forgotten: memory follows what is hit now, which the packet path bounds.
+// What is no longer used is forgotten: memory follows what is hit now, which the packet path bounds.
 func TestIdlePrefixesAreForgotten(t *testing.T) {
 	s := NewService(Default())
 	many := map[int]Counts{}

@@ -14,10 +14,10 @@ type Service struct {
 	p        Params
 	whole    *Detector
 	prefixes map[int]*Detector
-	all      bool // answered wherever it goes to
+	all      bool // all SYNs are answered, whatever their destination
 }
 
-// NewService makes one that has seen nothing.
+// NewService returns a Service without history.
 func NewService(p Params) *Service {
 	return &Service{p: p, whole: New(p), prefixes: map[int]*Detector{}}
 }
@@ -25,18 +25,18 @@ func NewService(p Params) *Service {
 // Decision is what is to be answered.
 type Decision struct {
 	All      bool
-	Prefixes []int // beside that; sorted
+	Prefixes []int // in addition; sorted
 }
 
-// On says whether anything is.
+// On reports whether anything is answered.
 func (d Decision) On() bool { return d.All || len(d.Prefixes) > 0 }
 
-// Equal says whether they are the same.
+// Equal reports whether both are the same.
 func (d Decision) Equal(o Decision) bool {
 	return d.All == o.All && slices.Equal(d.Prefixes, o.Prefixes)
 }
 
-// explains is how much of what is not completed must go to prefixes that are answered anyway: then they are enough.
+// explains is the share of uncompleted SYNs to prefixes answered anyway from which on these prefixes are enough.
 const explains = 0.75
 
 // Step takes the counts of a period: of the service, and of its prefixes.
@@ -68,7 +68,7 @@ func (s *Service) Step(total Counts, prefixes map[int]Counts, elapsed time.Durat
 	return d
 }
 
-// Resume has it begin with what another process has left.
+// Resume starts with the decision that another process has left.
 func (s *Service) Resume(d Decision) {
 	if s.all = d.All; d.All {
 		s.whole.Resume(true)
@@ -79,16 +79,16 @@ func (s *Service) Resume(d Decision) {
 	}
 }
 
-// Read is what is seen of the service.
+// Read returns what is seen of the service.
 func (s *Service) Read() Reading { return s.whole.Read() }
 
-// Prefix is one that SYNs go to.
+// Prefix is a destination prefix of SYNs.
 type Prefix struct {
 	At int
 	Reading
 }
 
-// Top are the prefixes with most SYNs that are not completed, at most so many.
+// Top returns the prefixes with the most uncompleted SYNs, at most `most` of them.
 func (s *Service) Top(most int) []Prefix {
 	list := make([]Prefix, 0, len(s.prefixes))
 	for at, of := range s.prefixes {
