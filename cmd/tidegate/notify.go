@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// announceReady writes the line "ready" and tells the service manager, if there is one (sd_notify(3), READY=1), so that
-// `systemctl start` returns when the services are protected. A manager that cannot be told is only worth a line of the log.
+// announceReady writes the line "ready" and notifies the service manager, if there is one (sd_notify(3), READY=1), so that
+// `systemctl start` returns when the services are protected. A failed notification is only worth a line of the log.
 func announceReady(stdout, stderr io.Writer) {
 	fmt.Fprintln(stdout, "ready")
 	path := os.Getenv("NOTIFY_SOCKET")

@@ -136,7 +136,7 @@ func runP4(ctx context.Context, cmd *cobra.Command, file string, cfg *p4.Config,
 	})
 }
 
-// warnFormer says how a file in the former format is written now.
+// warnFormer logs how to write a file in the former format now.
 func warnFormer(log *slog.Logger, file string) {
 	data, err := os.ReadFile(file)
 	if err == nil {
@@ -145,7 +145,7 @@ func warnFormer(log *slog.Logger, file string) {
 	}
 }
 
-// printCounts says what was counted, service by service.
+// printCounts prints the counts, service by service.
 func printCounts(w io.Writer, counts map[string]p4.Counts) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SERVICE\tCOUNTER\tCOUNT")

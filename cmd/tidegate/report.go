@@ -64,7 +64,7 @@ same one everywhere, unless --addresses keeps them. Nothing is sent. Read it bef
 	return cmd
 }
 
-// reportParts are what the report holds: mostly what other commands say.
+// reportParts are the contents of the report: mostly the output of other commands.
 func reportParts(ctx context.Context, path, name string) []bugreport.Part {
 	check := []string{"check", "--json"}
 	parts := []bugreport.Part{
@@ -87,7 +87,7 @@ func reportParts(ctx context.Context, path, name string) []bugreport.Part {
 	return append(parts, bugreport.Part{Name: "check.json", Make: own(ctx, check...)})
 }
 
-// own is what one of this program's own commands prints.
+// own is the output of one of this program's own commands.
 func own(ctx context.Context, args ...string) func() (string, error) {
 	return func() (string, error) {
 		root := newRootCmd()
@@ -96,14 +96,14 @@ func own(ctx context.Context, args ...string) func() (string, error) {
 		root.SetErr(&complaints)
 		root.SetArgs(args)
 		err := root.ExecuteContext(ctx)
-		if errors.Is(err, cli.ErrSilent) { // said already
+		if errors.Is(err, cli.ErrSilent) { // already reported
 			err = nil
 		}
 		return out.String() + complaints.String(), err
 	}
 }
 
-// output is what another program prints.
+// output is the output of another program.
 func output(ctx context.Context, argv ...string) (string, error) {
 	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
 	defer stop()

@@ -162,7 +162,7 @@ func refuseReloads(ctx context.Context, opt instance.Options, cfg *config.Config
 	}
 }
 
-// steppedClock is what a clock is off by that each SIGUSR1 steps: by so much, and back.
+// steppedClock is a clock's offset, which each SIGUSR1 steps by this much, and back.
 func steppedClock(ctx context.Context, step time.Duration) *atomic.Int64 {
 	off, steps := new(atomic.Int64), make(chan os.Signal, 1)
 	signal.Notify(steps, syscall.SIGUSR1)

@@ -60,7 +60,7 @@ func (e *events) Reload(ctx context.Context) ([]string, error) {
 	return e.changed, nil
 }
 
-// takers are those that a configuration names. What cannot be is refused at the start.
+// takers are the event takers in a configuration. One that cannot be set up is refused at the start.
 func takers(e *config.Events) (list []event.Taker, err error) {
 	if e.File != "" {
 		list = append(list, event.NewFile(e.File))
@@ -84,7 +84,7 @@ func takers(e *config.Events) (list []event.Taker, err error) {
 	return list, nil
 }
 
-// newEvents has opt tell the stream when the instance is ready, and of reloads, which signals ask for; then
+// newEvents makes opt report to the stream when the instance is ready, and reloads, which signals request; then
 // it serves the API, too.
 func newEvents(ctx context.Context, opt *instance.Options, cfg *config.Config, signals <-chan os.Signal) (*events, error) {
 	list, err := takers(&cfg.Events)
@@ -114,7 +114,7 @@ func (e *events) statePath() string {
 
 func (e *events) begin(ctx context.Context, list []event.Taker) {
 	stream, err := event.Open(e.statePath(), e.cfg.Instance, e.cfg.Role, e.log, list...)
-	if err != nil { // what protects goes on doing so
+	if err != nil { // protection goes on without it
 		e.log.Error("the event stream could not be opened; the instance runs without events", "error", err)
 		return
 	}
@@ -129,7 +129,7 @@ func (e *events) begin(ctx context.Context, list []event.Taker) {
 	}
 }
 
-// attack makes an event of what the detector says.
+// attack makes an event of the detector's report.
 func (e *events) attack(a instance.Attack) {
 	e.mu.Lock()
 	stream := e.stream

@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/instance"
 )
 
-// reloads gives a role one reload at a time, so that whoever has asked for one hears how that one has ended.
+// reloads gives a role one reload at a time, so that each requester gets the result of its own.
 type reloads struct {
 	asked  chan chan<- error // each waits for an answer
 	toRole chan os.Signal
@@ -30,7 +30,7 @@ func newReloads(ctx context.Context, signals <-chan os.Signal, opt *instance.Opt
 		}
 		select {
 		case r.ended <- err:
-		default: // nobody has asked: a role that reloads by itself
+		default: // not requested: a role that reloads by itself
 		}
 	}
 	go r.run(ctx, signals)
@@ -47,7 +47,7 @@ func (r *reloads) run(ctx context.Context, signals <-chan os.Signal) {
 		case waits = <-r.asked:
 		}
 		select {
-		case <-r.ended: // of nobody's
+		case <-r.ended: // the end of an unrequested reload
 		default:
 		}
 		select {
@@ -66,7 +66,7 @@ func (r *reloads) run(ctx context.Context, signals <-chan os.Signal) {
 	}
 }
 
-// ask has the configuration read again and waits for how that ends.
+// ask has the configuration read again and waits for the result.
 func (r *reloads) ask(ctx context.Context) error {
 	ended := make(chan error, 1)
 	select {

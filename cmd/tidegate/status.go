@@ -76,7 +76,7 @@ func printReady(w io.Writer, up *instance.Upstream, st *status.Status) (err erro
 	return err
 }
 
-// readStatus reads an instance, whether or not its process lives; who may not is told by the process.
+// readStatus reads an instance, whether or not its process lives; without the rights, through the process.
 func readStatus(ctx context.Context, name string) (up *instance.Upstream, st *status.Status, err error) {
 	if up, err = status.ReadUpstream(instance.Options{}, name); err == nil && up == nil {
 		st, err = status.Read(instance.Options{}, name)
@@ -170,7 +170,7 @@ func interfaceModes(st *status.Status) string {
 	return strings.Join(list, ", ")
 }
 
-// capturing says that programs with a capture are installed, and whether somebody captures.
+// capturing reports that programs with a capture are installed, and whether a capture is running.
 func capturing(st *status.Status) string {
 	at := strings.Join(st.Capturing, ", ")
 	if st.Running {
@@ -192,7 +192,7 @@ func inOrder(list []plane.Neighbour) string {
 	return strings.Join(names, ", ")
 }
 
-// life says who looks after the instance, and what becomes of it if nobody does.
+// life describes whether the instance's process runs, and what happens if it does not.
 func life(st *status.Status, now time.Time) string {
 	switch {
 	case st.Running && st.Draining:

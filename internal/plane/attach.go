@@ -37,17 +37,17 @@ type AttachOptions struct {
 
 	Dispatcher DispatcherUse // empty: never
 	Priority   uint32        // among a dispatcher's components
-	TCLast     bool          // TC programs come after those that are there, not before them
+	TCLast     bool          // TC programs run after those already attached, not before
 }
 
 // attachment is one pinned link.
 type attachment struct {
 	link   hook
 	path   string        // of the pin
-	prog   *ebpf.Program // what it runs; of a pin that is only visited: nil
-	before *ebpf.Program // what it ran, if it was taken over from an earlier process
+	prog   *ebpf.Program // what it runs; nil for a pin that is only visited
+	before *ebpf.Program // what it ran before, if taken over from an earlier process
 
-	// Of an XDP link that was made again for another mode.
+	// For an XDP link that was re-created in another mode.
 	was    XDPMode
 	device string
 	index  int
@@ -59,15 +59,15 @@ type attachments struct {
 	dir             string
 	interfaces      []string
 	xdp, tc, egress map[string]*attachment // by interface
-	refused         map[string]string      // why a driver that was asked for native XDP does without
+	refused         map[string]string      // why a driver that was asked for native XDP runs generic
 	sockops         *attachment
 }
 
-// Attach installs the programs: first what only listens (sock_ops, the socket
-// iterator), then TC, and XDP last, so that no cookie is sent before somebody
-// can honour it. Links that an earlier process of the instance left pinned are
-// taken over and change their program in one step. It returns the XDP mode in
-// use for each interface. On failure all is as before; what comes of a success is for Commit or Undo.
+// Attach installs the programs: first those that only observe (sock_ops, the socket
+// iterator), then TC, and XDP last, so that no cookie is sent before it can be
+// verified. Links that an earlier process of the instance left pinned are taken
+// over and change their program in one step. It returns the XDP mode in use for
+// each interface. On failure everything is as before; after success call Commit or Undo.
 func (p *Plane) Attach(o AttachOptions) (map[string]XDPMode, error) {
 	p.dir = PinDir(o.BPFFS, o.Instance)
 	if err := p.refuseForeign(o.Instance); err != nil {
@@ -107,7 +107,7 @@ func (p *Plane) attachAll(o AttachOptions) (map[string]XDPMode, error) {
 		}
 	}
 	for name, index := range devices {
-		if p.egress != nil { // before anything that it has to complete
+		if p.egress != nil { // before the programs whose packets it completes
 			if err := p.attachTC(p.links.egress, "egress", p.egress, ebpf.AttachTCXEgress, name, index, o.TCLast); err != nil {
 				return nil, err
 			}
@@ -132,8 +132,8 @@ func (p *Plane) attachAll(o AttachOptions) (map[string]XDPMode, error) {
 	return modes, nil
 }
 
-// takeOver gives the pinned link, if there is one that still works, the new
-// program. nil, nil if there is none. extend is for an XDP program that has neighbours.
+// takeOver updates the pinned link, if there is one that still works, to the new
+// program. nil, nil if there is none. extend is for an XDP program behind a dispatcher.
 func takeOver(path string, prog *ebpf.Program, extend extender) (*attachment, error) {
 	l, err := openHook(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -143,7 +143,7 @@ func takeOver(path string, prog *ebpf.Program, extend extender) (*attachment, er
 		return nil, fmt.Errorf("pinned link %s: %w; remove that file and start again", path, err)
 	}
 	before, err := programOf(l, path)
-	if errors.Is(err, unix.EPERM) { // the way back would be lost
+	if errors.Is(err, unix.EPERM) { // it could not be restored later
 		l.Close()
 		return nil, fmt.Errorf("pinned link %s: its program may not be opened: %w; start once as root, or take the instance down with `tidegate off` first", path, err)
 	}
@@ -154,7 +154,7 @@ func takeOver(path string, prog *ebpf.Program, extend extender) (*attachment, er
 	if err == nil {
 		err = l.Update(prog)
 	}
-	if err != nil && beside != nil && !errors.Is(err, os.ErrNotExist) { // it is there still
+	if err != nil && beside != nil && !errors.Is(err, os.ErrNotExist) { // it still exists
 		l.Close()
 		return nil, explainJoin(filepath.Base(path), err)
 	}
@@ -165,7 +165,7 @@ func takeOver(path string, prog *ebpf.Program, extend extender) (*attachment, er
 	return &attachment{link: l, path: path, prog: prog, before: before}, nil
 }
 
-// programOf opens the program that a pinned link runs: by its own pin, or by its number, which takes CAP_SYS_ADMIN.
+// programOf opens the program that a pinned link runs: by its own pin, or by its ID, which takes CAP_SYS_ADMIN.
 func programOf(l hook, path string) (*ebpf.Program, error) {
 	runs, err := l.program()
 	if err != nil {
@@ -189,7 +189,7 @@ func programPin(link string) string {
 	return filepath.Join(filepath.Dir(link), "runs-"+filepath.Base(link))
 }
 
-// pinProgram lets a later process, which may not open programs by their numbers, take the link over.
+// pinProgram lets a later process that may not open programs by ID take the link over.
 func (a *attachment) pinProgram() error {
 	if a.prog == nil {
 		return nil
@@ -206,7 +206,7 @@ func (a *attachment) pinProgram() error {
 	return own.Pin(path)
 }
 
-// pinNew pins a link that was just made.
+// pinNew pins a new link.
 func pinNew(l hook, path string) (*attachment, error) {
 	if err := l.Pin(path); err != nil {
 		_ = l.Detach()
@@ -216,15 +216,15 @@ func pinNew(l hook, path string) (*attachment, error) {
 	return &attachment{link: l, path: path}, nil
 }
 
-// attachSockops attaches beside what a process before has left, which goes on hearing of sockets
-// until Commit.
+// attachSockops attaches beside the sock_ops program of an earlier process, which goes on
+// receiving socket events until Commit.
 func (p *Plane) attachSockops(cgroup string) error {
 	l, err := link.AttachCgroup(link.CgroupOptions{Path: cgroup, Attach: ebpf.AttachCGroupSockOps, Program: p.sockops})
 	if err != nil {
 		return fmt.Errorf("sock_ops on %s: %w", cgroup, err)
 	}
 	path := filepath.Join(p.dir, fmt.Sprintf("%s-%d", sockopsPin, os.Getpid()))
-	_ = os.Remove(path) // of a start with this number, which was killed
+	_ = os.Remove(path) // left by a killed start with the same PID
 	p.links.sockops, err = pinNew(linkHook{l}, path)
 	return err
 }
@@ -249,7 +249,7 @@ func (p *Plane) attachTC(set map[string]*attachment, kind string, prog *ebpf.Pro
 	return nil
 }
 
-// newTCHook attaches before everything else that is there, or after it, by TCX where the kernel has it.
+// newTCHook attaches before or after all other programs, by TCX where the kernel has it.
 func newTCHook(prog *ebpf.Program, index int, at ebpf.AttachType, last bool) (hook, error) {
 	anchor := link.Head()
 	if last {
@@ -275,10 +275,10 @@ func (p *Plane) attachXDP(name string, index int, o AttachOptions) error {
 	}
 	if a != nil && o.XDPMode != XDPAuto && attachedMode(index) != o.XDPMode {
 		if _, beside := a.link.(*dispatchedHook); beside {
-			p.links.xdp[name] = a // undo knows
+			p.links.xdp[name] = a // for undo
 			return fmt.Errorf("interface %s: the XDP dispatcher there runs in %s mode: set `xdp_mode: auto`, or run `tidegate off` first", name, attachedMode(index))
 		}
-		// A link keeps its mode for life, and a device takes only one at a time: for
+		// A link keeps its mode for life, and a device takes only one mode at a time: for
 		// a moment SYNs go to the kernel.
 		return p.reattachXDP(a, name, index, o.XDPMode)
 	}
@@ -309,10 +309,10 @@ func (p *Plane) newXDPHook(name string, index int, o AttachOptions) (hook, error
 	return linkHook{l}, refused, nil
 }
 
-// reattachXDP gives an interface whose link was taken over another mode, and remembers the old one.
+// reattachXDP attaches again, in another mode, on an interface whose link was taken over, and remembers the old mode.
 func (p *Plane) reattachXDP(a *attachment, name string, index int, want XDPMode) error {
 	a.was, a.device, a.index = attachedMode(index), name, index
-	p.links.xdp[name] = a // whatever fails from here on: undo knows
+	p.links.xdp[name] = a // for undo, should anything below fail
 	before := a.before
 	a.before = nil
 	err := a.detach()
@@ -355,8 +355,8 @@ func (a *attachments) noteRefusal(name string, err error) {
 	a.refused[name] = err.Error()
 }
 
-// NativeRefused says, by interface, why this start attached in generic mode though native was
-// tried first. What an earlier start attached is not in it.
+// NativeRefused returns, by interface, why this start attached in generic mode though native was
+// tried first. Interfaces attached by an earlier start are not included.
 func (p *Plane) NativeRefused() map[string]string {
 	if p.links == nil {
 		return nil
@@ -364,7 +364,7 @@ func (p *Plane) NativeRefused() map[string]string {
 	return p.links.refused
 }
 
-// newXDPLink attaches. nativeErr is why generic XDP took the place of native.
+// newXDPLink attaches. nativeErr is why generic XDP was used in place of native.
 func newXDPLink(prog *ebpf.Program, name string, index int, want XDPMode, looks bool) (l link.Link, nativeErr, err error) {
 	nativeErr, err = inMode(index, want, looks, func(generic bool) (err error) {
 		flags := link.XDPDriverMode
@@ -380,8 +380,8 @@ func newXDPLink(prog *ebpf.Program, name string, index int, want XDPMode, looks 
 	return l, nativeErr, nil
 }
 
-// inMode tries what a mode stands for. If it looks, auto takes generic XDP where answers by native XDP would not arrive. nativeErr
-// is why generic XDP took the place of native: that, or what the driver said.
+// inMode tries the modes that `want` allows. With looks, auto uses generic XDP where answers sent by native XDP would be lost.
+// nativeErr is why generic XDP was used in place of native: that, or the driver's error.
 func inMode(index int, want XDPMode, looks bool, try func(generic bool) error) (nativeErr, err error) {
 	if want == XDPAuto && looks {
 		nativeErr = farEnd(index)
@@ -408,7 +408,7 @@ func explainXDP(name string, index int, err error) error {
 	return fmt.Errorf("interface %s: XDP: %w; xdp_mode: generic works on every driver", name, err)
 }
 
-// foreignOn says what is in our place, and what would let us in beside it.
+// foreignOn names the XDP program that is already attached, and what would let ours run beside it.
 func foreignOn(index int) string {
 	s, err := dispatcher.Place{Ifindex: index}.Look()
 	if err == nil {

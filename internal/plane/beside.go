@@ -15,9 +15,9 @@ import (
 	"tidegate/internal/dispatcher"
 )
 
-// Beside other XDP programs: where a dispatcher of libxdp's protocol is, ours becomes one of its components
-// (internal/dispatcher). For the rest of this package that is a hook like others; what is pinned at its path is the
-// component, which is another program than p.xdp, from the same source and on the same maps.
+// Beside other XDP programs: where a dispatcher of libxdp's protocol is attached, our program becomes one of its components
+// (internal/dispatcher). To the rest of this package that is a hook like others; the program pinned at its path is the
+// component, a program other than p.xdp but from the same source and on the same maps.
 
 // DispatcherUse says when the XDP program runs behind a dispatcher.
 type DispatcherUse string
@@ -28,7 +28,7 @@ const (
 	DispatcherNever  DispatcherUse = "never"
 )
 
-const chainPass = 1 << 2 // XDP_PASS: what we let pass goes on to those behind us
+const chainPass = 1 << 2 // XDP_PASS: what we pass goes on to the components after us
 
 // extender loads a program as a replacement for a function of a dispatcher.
 type extender func(target *ebpf.Program, function string) (*ebpf.Program, error)
@@ -38,7 +38,7 @@ func (p *Plane) extend(target *ebpf.Program, function string) (*ebpf.Program, er
 	spec := p.gate.spec.Copy()
 	prog := spec.Programs[p.gate.name]
 	prog.Type, prog.AttachType, prog.AttachTarget, prog.AttachTo = ebpf.Extension, 0, target, function
-	prog.Flags &^= unix.BPF_F_XDP_HAS_FRAGS // the dispatcher has it, if all components can do with it
+	prog.Flags &^= unix.BPF_F_XDP_HAS_FRAGS // the dispatcher has it, if all components support it
 	spec.Programs = map[string]*ebpf.ProgramSpec{p.gate.name: prog}
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.replacements(spec)})
 	if err != nil {
@@ -67,7 +67,7 @@ func joins(index int, use DispatcherUse) bool {
 	return there || use == DispatcherAlways
 }
 
-// join attaches as a component: to the dispatcher that is there, in its mode, or to one of our own.
+// join attaches as a component: to the dispatcher that is attached, in its mode, or to one of our own.
 func (p *Plane) join(name string, index int, o AttachOptions) (hook, error, error) {
 	place := dispatcher.Place{Ifindex: index}
 	var prog *ebpf.Program
@@ -105,15 +105,15 @@ func explainJoin(name string, err error) error {
 	return fmt.Errorf("interface %s: as a component of an XDP dispatcher: %w", name, err)
 }
 
-// dispatchedHook is a component of a dispatcher. Others replace the dispatcher as they join and leave, so it is found by
-// the number of the component.
+// dispatchedHook is a component of a dispatcher. Other programs replace the dispatcher as they join and leave, so it is found
+// by the component's ID.
 type dispatchedHook struct {
 	place   dispatcher.Place
 	prog    *ebpf.Program
 	id      ebpf.ProgramID
 	present bool
 	path    string
-	extend  extender // nil: only what is a component already can take its place
+	extend  extender // nil: only an existing component can take its place
 }
 
 // findDispatched finds the component that is pinned at path.
@@ -157,7 +157,7 @@ func (h *dispatchedHook) Update(prog *ebpf.Program) error {
 	if info, err := prog.Info(); err == nil {
 		c.Name = info.Name
 	}
-	if prog.Type() == ebpf.Extension { // the way back
+	if prog.Type() == ebpf.Extension { // to restore the program it ran
 		c.Load = func(*ebpf.Program, string) (*ebpf.Program, error) { return prog.Clone() }
 	} else if h.extend == nil {
 		return errors.New("a component of an XDP dispatcher can only be replaced by the program that has its source")
@@ -191,7 +191,7 @@ func (h *dispatchedHook) Detach() error { return h.place.Leave(h.id) }
 
 func (h *dispatchedHook) Close() error { return h.prog.Close() }
 
-// dispatcherProgram is the dispatcher that runs the component, for what it costs: the kernel counts no component by itself.
+// dispatcherProgram is the dispatcher that runs the component, for cost statistics: the kernel counts no component by itself.
 func (h *dispatchedHook) dispatcherProgram() (*ebpf.Program, error) {
 	s, err := h.place.Look()
 	if err != nil {
@@ -208,7 +208,7 @@ type Neighbour struct {
 	Ours     bool   `json:"ours,omitempty"`
 }
 
-// Neighbours says, by interface, what runs beside an instance's XDP program. Interfaces without a dispatcher are not in it.
+// Neighbours returns, by interface, what runs beside an instance's XDP program. Interfaces without a dispatcher are left out.
 func Neighbours(bpffs, instance string) map[string][]Neighbour {
 	found := map[string][]Neighbour{}
 	(&attachments{dir: PinDir(bpffs, instance)}).eachPin(func(path, kind, name string) {

@@ -16,8 +16,8 @@ import (
 	"tidegate/internal/dispatcher"
 )
 
-// The XDP program of every role runs as a component of a dispatcher: the verifier takes it, it joins, is replaced by a
-// later process's, given back, and leaves.
+// The XDP program of every role runs as a component of a dispatcher: the verifier accepts it; it joins, is replaced by that
+// of a later process, is restored, and leaves.
 func TestComponents(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("XDP needs root")
@@ -66,7 +66,7 @@ func TestComponents(t *testing.T) {
 			return p.Plane, nil
 		},
 	}
-	if old := os.Getenv("TIDEGATE_TEST_ROLES"); old != "" { // kernels of which only some roles are claimed
+	if old := os.Getenv("TIDEGATE_TEST_ROLES"); old != "" { // kernels on which only some roles are supported
 		for role := range roles {
 			if !strings.Contains(old, role) {
 				delete(roles, role)

@@ -18,13 +18,13 @@ import (
 type BorderSettings = borderbpf.BorderXdpTgBorderSettings
 
 // Border answers requests without a nonce before they reach the daemon. It is not
-// pinned: without the daemon nobody can use a nonce.
+// pinned: a nonce is of no use without the daemon.
 type Border struct {
 	objs  borderbpf.BorderXdpObjects
 	links []link.Link
 }
 
-// LoadBorder puts the program into the kernel.
+// LoadBorder loads the program into the kernel.
 func LoadBorder() (*Border, error) {
 	if err := removeMemlock(); err != nil {
 		return nil, err
@@ -36,13 +36,13 @@ func LoadBorder() (*Border, error) {
 	return b, nil
 }
 
-// Program gives the program to tests and benchmarks.
+// Program returns the program, for tests and benchmarks.
 func (b *Border) Program() *ebpf.Program { return b.objs.TgBorderXdp }
 
 // Set writes the settings.
 func (b *Border) Set(s *BorderSettings) error { return b.objs.TgIfSettings.Put(uint32(0), s) }
 
-// Attach puts the program before interfaces.
+// Attach attaches the program to interfaces.
 func (b *Border) Attach(interfaces []string, mode XDPMode) error {
 	for _, name := range interfaces {
 		dev, err := net.InterfaceByName(name)
@@ -58,7 +58,7 @@ func (b *Border) Attach(interfaces []string, mode XDPMode) error {
 	return nil
 }
 
-// Counters adds them up over all CPUs.
+// Counters returns the counters, summed over all CPUs.
 func (b *Border) Counters() (map[string]uint64, error) {
 	var perCPU []patrolCounters
 	if err := b.objs.TgCounters.Lookup(uint32(0), &perCPU); err != nil {
@@ -73,7 +73,7 @@ func (b *Border) Counters() (map[string]uint64, error) {
 	return schema.Map(sum), nil
 }
 
-// Close takes it off.
+// Close detaches it.
 func (b *Border) Close() error {
 	var errs []error
 	for _, l := range b.links {

@@ -22,9 +22,9 @@ import (
 	"tidegate/internal/schema"
 )
 
-// A capture puts bpf/capture.bpf.c around the programs that are installed, for as long as it lasts: the same instructions on the
-// same maps, called by a program that compares counters before and after. Links change programs in one step. Nothing of it is in
-// the packet path otherwise.
+// A capture wraps the installed programs in bpf/capture.bpf.c for as long as it lasts: the same instructions on the same
+// maps, called by a program that compares counters before and after. Links change programs in one step. Without a capture,
+// none of this is in the packet path.
 
 // Verdicts of captured packets, by number: enum tg_capture_verdict.
 var CaptureVerdicts = []string{"pass", "drop", "tx", "redirect"}
@@ -40,13 +40,13 @@ type CaptureOptions struct {
 
 	Reasons  []schema.Counter // one of which a packet must have moved; none: any
 	Verdicts []string         // of CaptureVerdicts; none: any
-	Net      netip.Prefix     // source or destination; invalid: any
+	Net      netip.Prefix     // a packet must have incremented one of them; none: any
 	Port     uint16           // source or destination; 0: any
-	Sample   uint32           // one of so many is looked at
-	Count    int              // packets at the most
+	Sample   uint32           // one packet in this many is examined
+	Count    int              // maximum number of packets
 }
 
-// Captured is a packet and what was decided about it.
+// Captured is a packet and the decision about it.
 type Captured struct {
 	Time    time.Time
 	Ifindex uint32
@@ -58,11 +58,11 @@ type Captured struct {
 	More    int // reasons that were not listed
 	Len     int // of the frame
 	Frame   []byte
-	Bare    bool // it begins with its IP header
-	Again   bool // the gate had it before
+	Bare    bool // the packet begins with its IP header
+	Again   bool // the gate has seen it before
 }
 
-// captureLease is for how long the packet path goes on capturing after its daemon has renewed that for the last time.
+// captureLease is how long the packet path goes on capturing after its daemon last renewed the lease.
 const captureLease = 5 * time.Second
 
 // captureName is the name that the kernel shows of programs with a capture.
@@ -76,13 +76,13 @@ type Capture struct {
 	with     map[captureOf]*ebpf.Program
 	ring     *ringbuf.Reader
 	settings capturebpf.CaptureTgCaptureSettings
-	wall     time.Duration // of the clock of events against that of the wall
+	wall     time.Duration // offset from the events' clock to the wall clock
 }
 
-// captureOf is what a program with a capture is of: one for all interfaces.
+// captureOf identifies a wrapped program: one for all interfaces.
 type captureOf struct{ dir, kind, gate string }
 
-// captureHook is a pinned link that runs another program meanwhile.
+// captureHook is a pinned link that runs a wrapped program during the capture.
 type captureHook struct {
 	link hook
 	path string
@@ -90,7 +90,7 @@ type captureHook struct {
 	with *ebpf.Program // Capture.with
 }
 
-// StartCapture begins one. Stop ends it.
+// StartCapture starts a capture. Stop ends it.
 func StartCapture(o CaptureOptions) (c *Capture, err error) {
 	c = &Capture{own: map[string]*ebpf.Map{}, with: map[captureOf]*ebpf.Program{}}
 	if err := c.configure(o); err != nil {
@@ -132,7 +132,7 @@ func StartCapture(o CaptureOptions) (c *Capture, err error) {
 	return c, nil
 }
 
-// captureDirs are an instance's pins, and those of the adopter that a server has beside what translates.
+// captureDirs are an instance's pin directories: its own, and the adopter's of a translating server.
 func captureDirs(dir string) []string { return []string{dir, filepath.Join(dir, "adopt")} }
 
 func (c *Capture) configure(o CaptureOptions) error {
@@ -184,7 +184,7 @@ func monotonic() (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// makeMaps makes the maps that a capture has for itself.
+// makeMaps creates the capture's own maps.
 func (c *Capture) makeMaps(count int) error {
 	spec, err := capturebpf.LoadCapture()
 	if err != nil {
@@ -210,7 +210,7 @@ func (c *Capture) makeMaps(count int) error {
 	return err
 }
 
-// prepare loads what a pinned link shall run.
+// prepare loads the wrapped program of a pinned link.
 func (c *Capture) prepare(o CaptureOptions, part int, path, kind string) error {
 	l, err := openHook(path)
 	if err != nil {
@@ -230,7 +230,7 @@ func (c *Capture) prepare(o CaptureOptions, part int, path, kind string) error {
 	}
 	if strings.HasPrefix(name, captureName) {
 		gate := h.gate
-		h.gate = nil // nothing that it should run again
+		h.gate = nil // no program to restore
 		gate.Close()
 		return errors.New("the program of a capture whose daemon was killed is installed; restart the instance")
 	}
@@ -256,16 +256,16 @@ func programName(prog *ebpf.Program) (string, error) {
 	return info.Name, nil
 }
 
-// shownName is what the kernel keeps of a program's name.
+// shownName is the part of a program's name that the kernel keeps.
 func shownName(name string) string { return name[:min(len(name), unix.BPF_OBJ_NAME_LEN-1)] }
 
-// gateProgram is a program of a gate and the object that it is in.
+// gateProgram is a gate's program and its object.
 type gateProgram struct {
 	*ebpf.CollectionSpec
 	name string
 }
 
-// gateSpec finds the program of that name.
+// gateSpec finds the program by its name.
 func gateSpec(o CaptureOptions, name string) (g gateProgram, err error) {
 	for _, object := range Objects() {
 		if strings.HasSuffix(object.Name, "_smart") != o.Smart && object.Role == "edge" {
@@ -291,7 +291,7 @@ func gateSpec(o CaptureOptions, name string) (g gateProgram, err error) {
 	return g, nil
 }
 
-// load puts a gate's program into the kernel, on the maps that it has there, with what captures around it.
+// load loads a gate's program, wrapped for capture, on the maps it uses in the kernel.
 func (c *Capture) load(gate gateProgram, part int, dir, kind string) (*ebpf.Program, error) {
 	with, err := capturebpf.LoadCapture()
 	if err != nil {
@@ -349,7 +349,7 @@ func (c *Capture) load(gate gateProgram, part int, dir, kind string) (*ebpf.Prog
 	return coll.DetachProgram(prog.Name), nil
 }
 
-// around puts a program in the place of a function of another. Functions that both have are alike; one of each stays.
+// around replaces a function of one program by another program. Functions in both are identical; one copy of each is kept.
 func around(outer, inner asm.Instructions, place string) (out asm.Instructions, err error) {
 	has, found := map[string]bool{place: true}, false
 	for i := range inner {
@@ -374,18 +374,18 @@ func around(outer, inner asm.Instructions, place string) (out asm.Instructions, 
 	return append(append(out, inner[0].WithSymbol(place)), inner[1:]...), nil
 }
 
-// run changes the program of a link in one step, and its pin, by which a later process opens it.
+// run changes the program of a link in one step, and the pin by which a later process opens it.
 func (h *captureHook) run(prog *ebpf.Program) error {
 	if err := h.link.Update(prog); err != nil {
 		return err
 	}
 	if _, filter := h.link.(*filterHook); filter {
-		return nil // whose pin is the program's
+		return nil // its pin is the program's
 	}
 	return pinInPlace(prog, programPin(h.path))
 }
 
-// Renew has the packet path go on for a while; call it every second.
+// Renew extends the packet path's lease; call it every second.
 func (c *Capture) Renew() error {
 	now, err := monotonic()
 	if err != nil {
@@ -401,7 +401,7 @@ func (c *Capture) Renew() error {
 	return nil
 }
 
-// Read waits for the next packet until a moment; os.ErrDeadlineExceeded if none came.
+// Read waits for the next packet until a deadline; os.ErrDeadlineExceeded if none came.
 func (c *Capture) Read(until time.Time) (p Captured, err error) {
 	c.ring.SetDeadline(until)
 	rec, err := c.ring.Read()
@@ -421,7 +421,7 @@ func (c *Capture) Read(until time.Time) (p Captured, err error) {
 	return p, nil
 }
 
-// Missed says how many packets found no room in the ring, and how many were not looked at, for their processor's budget.
+// Missed returns how many packets found no room in the ring, and how many were beyond their CPU's budget and not examined.
 func (c *Capture) Missed() (lost, beyond uint64) {
 	var t capturebpf.CaptureTgCaptureCounts
 	if c.own[capturebpf.CaptureMapTgCaptureTally].Lookup(uint32(0), &t) != nil {
@@ -430,7 +430,7 @@ func (c *Capture) Missed() (lost, beyond uint64) {
 	return t.Lost, t.Beyond
 }
 
-// Stop puts the programs back that were installed.
+// Stop restores the programs that were installed.
 func (c *Capture) Stop() error {
 	var errs []error
 	for _, h := range c.hooks {
@@ -461,7 +461,7 @@ func (c *Capture) Stop() error {
 	return errors.Join(errs...)
 }
 
-// back gives a link its program again, if it runs the capture's: it may have been taken down, or not begun.
+// back restores a link's program, if the link runs the capture's: it may have been taken down, or not changed yet.
 func (h *captureHook) back() error {
 	ours, err := idOf(h.with)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"tidegate/internal/plane/capturebpf"
 )
 
-// The verifier takes a capture around every program that `run` attaches.
+// The verifier accepts a capture around every program that `run` attaches.
 func TestCaptureAroundEveryProgram(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the verifier needs root")

@@ -15,6 +15,6 @@ func MonotonicNs() int64 {
 	return mono.Nano()
 }
 
-// WallMinusMonoNs is what Settings say has to be added to that clock to get the wall's.
-// Only a stepped wall clock changes it; both clocks are slewed alike.
+// WallMinusMonoNs is the offset in Settings from that clock to the wall clock.
+// Only a step of the wall clock changes it; both clocks are slewed alike.
 func WallMinusMonoNs(now time.Time) uint64 { return uint64(now.UnixNano() - MonotonicNs()) }

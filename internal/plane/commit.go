@@ -13,17 +13,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A start is tried until Commit: until then the links know what they ran before, the maps of the
-// process before keep their pins, and what it shares of its settings is remembered. Undo, or Close,
-// brings all of that back, so a start that fails leaves the packet path that it has taken over as it was.
+// A start is provisional until Commit: until then the links keep the programs they ran before, the earlier
+// process's maps keep their pins, and its shared settings are remembered. Undo, or Close,
+// restores all of that, so a start that fails leaves the packet path it took over as it was.
 
-// sharedValue is what a map of one entry, taken over from the process before, held then.
+// sharedValue is the earlier value of a map with one entry that was taken over from an earlier process.
 type sharedValue struct {
 	m     *ebpf.Map
 	bytes []byte
 }
 
-// remember keeps the value of a map that has but one; tables are not written before Commit.
+// remember keeps the value of a map with one entry; tables are not written before Commit.
 func (p *Plane) remember(m *ebpf.Map) {
 	if m.Type() != ebpf.Array || m.MaxEntries() != 1 {
 		return
@@ -33,8 +33,8 @@ func (p *Plane) remember(m *ebpf.Map) {
 	}
 }
 
-// Commit makes what Attach has done final: links of interfaces that it does not name go, and the
-// pins of the process before.
+// Commit makes Attach's changes final: links of interfaces it was not given, and the pins of the
+// earlier process, are removed.
 func (p *Plane) Commit() error {
 	if p.links == nil || p.final {
 		return nil
@@ -63,17 +63,17 @@ func (p *Plane) Undo() error {
 	if p.links != nil {
 		p.unpinMaps()
 		errs = append(errs, p.links.undo())
-		_ = os.Remove(p.dir) // succeeds only if nothing was there before
+		_ = os.Remove(p.dir) // succeeds only if the directory is new
 		p.links = nil
 	}
 	return errors.Join(errs...)
 }
 
-// freshPin begins the names of maps' pins that Commit gives their own.
+// freshPin prefixes the pins of maps until Commit renames them.
 const freshPin = "new-"
 
-// pinMaps pins the maps that `status` and a later process read, beside those of a process before. What
-// was taken over from that has its pin, and keeps it.
+// pinMaps pins the maps that `status` and a later process read, beside those of an earlier process.
+// Maps taken over from that process keep their pins.
 func (p *Plane) pinMaps() error {
 	for name, m := range p.maps {
 		if m.IsPinned() {
@@ -91,7 +91,7 @@ func (p *Plane) pinMaps() error {
 	return nil
 }
 
-// renamePins puts the pins of pinMaps in the place of those of a process before.
+// renamePins replaces an earlier process's pins by those of pinMaps.
 func (p *Plane) renamePins() error {
 	for _, name := range p.freshPins {
 		if err := os.Rename(filepath.Join(p.dir, freshPin+name), filepath.Join(p.dir, name)); err != nil {
@@ -108,9 +108,9 @@ func (p *Plane) unpinMaps() {
 	p.freshPins = nil
 }
 
-// undo gives every link the program that it had before this start; a link that
-// was not there before goes. XDP comes first: cookies of whom nobody knows any
-// more must not be sent.
+// undo restores the program that every link had before this start; a link that did
+// not exist before is removed. XDP comes first: cookies that can no longer be
+// verified must not be sent.
 func (a *attachments) undo() error {
 	var errs []error
 	for _, l := range a.all() {
@@ -127,7 +127,7 @@ func (a *attachments) undo() error {
 	return errors.Join(errs...)
 }
 
-// attachAsBefore gives an interface back the program and the mode that it had.
+// attachAsBefore restores an interface's earlier program and mode.
 func (a *attachment) attachAsBefore() error {
 	before := a.before
 	a.before = nil
@@ -146,11 +146,11 @@ func (a *attachment) attachAsBefore() error {
 	return repinned.close()
 }
 
-// sockopsPin is where the link of sock_ops is pinned; before Commit, with the process's number.
+// sockopsPin is where the link of sock_ops is pinned; before Commit, with the PID appended.
 const sockopsPin = "sockops"
 
-// commitSockops puts the link of this start in the place of others. Until then both hear of sockets: no
-// socket filter misses one, whichever goes on.
+// commitSockops replaces other sock_ops links by this start's. Until then both receive socket events, so
+// the socket filter of neither misses a socket, whichever process goes on.
 func (a *attachments) commitSockops() {
 	entries, _ := os.ReadDir(a.dir)
 	for _, e := range entries {

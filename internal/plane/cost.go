@@ -10,17 +10,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Cost is what an installed program has taken of the processors while the kernel counted.
+// Cost is the CPU time an installed program has used while the kernel counted.
 type Cost struct {
 	Hook      string `json:"hook"` // xdp, tc, egress
 	Interface string `json:"interface"`
-	Program   uint32 `json:"program"` // its number; one program on several interfaces has one cost
+	Program   uint32 `json:"program"` // its ID; one program on several interfaces has one cost
 	Runs      uint64 `json:"runs"`
 	Ns        uint64 `json:"ns"`
 }
 
-// CountCosts has the kernel count the run time of all BPF programs, ours and others', until the counter is closed or this
-// process ends. It costs each run of a program about 30 ns, and needs CAP_SYS_ADMIN.
+// CountCosts makes the kernel count the run time of all BPF programs, ours and others', until the counter is closed or this
+// process ends. That costs each run of a program about 30 ns, and needs CAP_SYS_ADMIN.
 func CountCosts() (io.Closer, error) {
 	const runTime = 0 // BPF_STATS_RUN_TIME
 	c, err := ebpf.EnableStats(runTime)
@@ -30,7 +30,7 @@ func CountCosts() (io.Closer, error) {
 	return c, nil
 }
 
-// Costs reads what the programs of an instance have cost since they were loaded, as far as it was counted.
+// Costs reads the cost of an instance's programs since they were loaded, as far as it was counted.
 func Costs(bpffs, instance string) (list []Cost, err error) {
 	(&attachments{dir: PinDir(bpffs, instance)}).eachPin(func(path, kind, name string) {
 		c, e := costOf(path)

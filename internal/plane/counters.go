@@ -14,7 +14,7 @@ import (
 	"tidegate/internal/schema"
 )
 
-// ReadCounters adds up the counters of one service over all CPUs.
+// ReadCounters returns the counters of one service, summed over all CPUs.
 func ReadCounters(m *ebpf.Map, id uint32) (sum [schema.NumCounters]uint64, err error) {
 	var perCPU []Counters
 	if err := m.Lookup(id, &perCPU); err != nil {

@@ -57,12 +57,12 @@ type Edge struct {
 	words   []uint64 // the filter, in this process's memory
 	mapping []byte
 	probe   *ebpf.Program
-	taken   bool // the filter is that of a process before
+	taken   bool // the filter was taken over from an earlier process
 }
 
-// LoadEdge puts the edge's programs and maps into the kernel. Nothing is attached
+// LoadEdge loads the edge's programs and maps into the kernel. Nothing is attached
 // or pinned yet. The filter of an earlier process of the same instance is taken
-// over, if it has the same size, and with it its key.
+// over with its key, if it has the same size.
 func LoadEdge(o EdgeOptions) (*Edge, error) {
 	if err := removeMemlock(); err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (e *Edge) loadEdge(smart bool) error {
 	return nil
 }
 
-// keptByEdge are the filter and the settings that have its key.
+// keptByEdge are the filter and the settings that hold its key.
 var keptByEdge = []keptTables{{"the filter, which learns again", []string{edgebpf.EdgeXdpMapTgBloom, edgebpf.EdgeXdpMapTgEdge}}}
 
 // takeOverFilter opens the filter that an earlier process has pinned, if it has the same size.
@@ -151,14 +151,14 @@ func portSlots() (uint32, error) {
 	return uint32(slots), nil
 }
 
-// Warm says whether the filter was taken over from a process before.
+// Warm reports whether the filter was taken over from an earlier process.
 func (e *Edge) Warm() bool { return e.taken }
 
-// EdgeSettings are those in force: at first, those of the process before, if its
+// EdgeSettings are those in force: at first those of the earlier process, if its
 // filter was taken over.
 func (e *Edge) EdgeSettings() EdgeSettings { return e.own }
 
-// SetEdge writes the edge's settings. The generation is this package's own.
+// SetEdge writes the edge's settings. The generation is set by this package.
 func (e *Edge) SetEdge(s EdgeSettings) error {
 	s.Generation, s.BloomBits = e.own.Generation, uint32(e.bits)
 	if err := e.maps[edgebpf.EdgeXdpMapTgEdge].Put(uint32(0), s); err != nil {
@@ -168,7 +168,7 @@ func (e *Edge) SetEdge(s EdgeSettings) error {
 	return nil
 }
 
-// SetForwarding says how frames go on: by the kernel's routes, or between two ports.
+// SetForwarding sets how frames are forwarded: by the kernel's routes, or between two ports.
 func (e *Edge) SetForwarding(bridge [2]uint32, all bool) error {
 	s := edgebpf.EdgeXdpTgProxySettings{Bridge: bridge}
 	if all {
@@ -180,8 +180,8 @@ func (e *Edge) SetForwarding(bridge [2]uint32, all bool) error {
 	return nil
 }
 
-// SetEdgePorts tells the packet path this box's ports, and which of them servers
-// are behind.
+// SetEdgePorts sets the packet path's list of this box's ports, and which of them face
+// servers.
 func (e *Edge) SetEdgePorts(interfaces []string, inside func(name string) bool) error {
 	for _, name := range interfaces {
 		dev, err := net.InterfaceByName(name)
@@ -209,7 +209,7 @@ func (e *Edge) SetEdgePorts(interfaces []string, inside func(name string) bool) 
 	return nil
 }
 
-// BeginFilter empties the filter, whose key changes.
+// BeginFilter empties the filter and changes its key.
 func (e *Edge) BeginFilter(s EdgeSettings) error {
 	if err := e.SetEdge(s); err != nil {
 		return err
@@ -255,8 +255,8 @@ func (e *Edge) Fill() BloomFill {
 	return f
 }
 
-// FPRate is the share of unknown flows that a filter so full takes for known: of
-// each generation the product of its partitions' fills, of all together at least one.
+// FPRate is the share of unknown flows that a filter this full takes for known: for
+// each generation the product of its partitions' fills; for the filter, the chance that at least one matches.
 func (f BloomFill) FPRate() float64 {
 	none := 1.0
 	for _, partitions := range f.Set {
@@ -270,7 +270,7 @@ func (f BloomFill) FPRate() float64 {
 }
 
 // Generation is the mean fill of one generation's partitions, and the number of
-// flows that such a fill stands for.
+// flows that gives such a fill.
 func (f BloomFill) Generation(g int) (fill, flows float64) {
 	for _, n := range f.Set[g] {
 		fill += float64(n) / float64(f.Slots) / BloomPartitions
@@ -281,12 +281,12 @@ func (f BloomFill) Generation(g int) (fill, flows float64) {
 	return fill, math.Log1p(-fill) / math.Log1p(-1/float64(f.Slots))
 }
 
-// FPRateOf is equation 1 of SmartCookie: of one generation that holds n flows.
+// FPRateOf is equation 1 of SmartCookie, for one generation that holds n flows.
 func FPRateOf(n float64, bloomBits int) float64 {
 	return math.Pow(-math.Expm1(n*math.Log1p(-1/math.Exp2(float64(bloomBits)))), BloomPartitions)
 }
 
-// Probe asks the filter, through the packet path's own code, for n random flows and
+// Probe looks up n random flows in the filter, through the packet path's own code, and
 // returns how many it takes for known.
 func (e *Edge) Probe(n uint32) (known uint32, err error) {
 	p := edgebpf.EdgeProbeTgProbe{Probes: n}
@@ -296,7 +296,7 @@ func (e *Edge) Probe(n uint32) (known uint32, err error) {
 	return p.Known, nil
 }
 
-// SetReport leaves what was found out for `status`.
+// SetReport stores the report for `status`.
 func (e *Edge) SetReport(r EdgeReport) error {
 	if err := e.maps[edgebpf.EdgeXdpMapTgEdgeReports].Put(uint32(0), r); err != nil {
 		return fmt.Errorf("edge report: %w", err)
@@ -323,8 +323,8 @@ func ReadEdge(dir string) (s EdgeSettings, r EdgeReport, err error) {
 // closedState is TG_CLOSED_CLOSED of core/closed_port.h.
 const closedState = 2
 
-// ReadClosed counts the addresses and ports of an instance, through its pins, of which its
-// edge has learned that nobody listens there.
+// ReadClosed counts, through an instance's pins, the addresses and ports that its
+// edge has learned to be closed.
 func ReadClosed(dir string) (n int, err error) {
 	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, edgebpf.EdgeXdpMapTgClosed), &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
@@ -344,7 +344,7 @@ func ReadClosed(dir string) (n int, err error) {
 	return n, nil
 }
 
-// Close releases this process's hold. What is pinned goes on working.
+// Close releases this process's handles. What is pinned goes on working.
 func (e *Edge) Close() {
 	if e.mapping != nil {
 		_ = unix.Munmap(e.mapping)
@@ -357,7 +357,7 @@ func (e *Edge) Close() {
 }
 
 // PrefillFilter puts n random flows into the active generation of an instance's
-// pinned filter: experiments set a rate of false positives so. random gives 64 bits.
+// pinned filter, to give experiments a rate of false positives. random returns 64 bits.
 func PrefillFilter(dir string, n int, random func() uint64) error {
 	s, _, err := ReadEdge(dir)
 	if err != nil {
@@ -377,7 +377,7 @@ func PrefillFilter(dir string, n int, random func() uint64) error {
 	return nil
 }
 
-// Prefill does the same with this process's own.
+// Prefill does the same with this process's own filter.
 func (e *Edge) Prefill(n int, random func() uint64) { prefill(e.words, e.own, n, random) }
 
 func prefill(words []uint64, s EdgeSettings, n int, random func() uint64) {

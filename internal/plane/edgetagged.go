@@ -12,10 +12,10 @@ import (
 // TaggedSettings are the edge's part of the protocol `tagged`.
 type TaggedSettings = edgebpf.EdgeXdpTgTaggedSettings
 
-// tagEpoch is a slot of the ring of keys of tags and confirmations, edge and server alike.
+// tagEpoch is a slot of the key ring for tags and confirmations, at edge and server alike.
 type tagEpoch = edgebpf.EdgeXdpTgTagEpoch
 
-// SetTagged switches the protocol; with Edge 0 it is `plain`.
+// SetTagged selects the protocol; with Edge 0 it is `plain`.
 func (e *Edge) SetTagged(s TaggedSettings) error {
 	if err := e.maps[edgebpf.EdgeXdpMapTgTagged].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("tagged: %w", err)
@@ -23,14 +23,14 @@ func (e *Edge) SetTagged(s TaggedSettings) error {
 	return nil
 }
 
-// PutTagKeys loads the keys of the tags and confirmations of one epoch, as PutKey.
+// PutTagKeys loads the tag and confirmation keys of one epoch, as PutKey does.
 func (e *Edge) PutTagKeys(epoch uint64, tag, confirm [16]byte) error {
 	return putTagKeys(e.maps[edgebpf.EdgeXdpMapTgTagKeys], e.keySlots, epoch, tag, confirm)
 }
 
-// BloomNews compares the active generation with what the caller has seen of it, calls
-// tell with each position that is new, and notes it in seen (a bit for each position),
-// until tell says false. Positions count through the partitions.
+// BloomNews compares the active generation with the caller's copy in seen (a bit for each
+// position), calls tell with each new position and records it in seen; it stops when
+// tell returns false. Positions are numbered across the partitions.
 func (e *Edge) BloomNews(seen []uint16, tell func(position uint32) bool) {
 	g := e.own.Generation
 	for i := range e.words {
@@ -60,7 +60,7 @@ func trailing(v uint16) (n int) {
 }
 
 // BloomSet sets positions of the active generation; it returns how many of them are
-// positions at all.
+// valid.
 func (e *Edge) BloomSet(positions []uint32) (good int) {
 	for _, p := range positions {
 		if int(p/16) >= len(e.words) {
@@ -72,5 +72,5 @@ func (e *Edge) BloomSet(positions []uint32) (good int) {
 	return good
 }
 
-// BloomWords is the number of words of 16 positions.
+// BloomWords is the number of words, each of 16 positions.
 func (e *Edge) BloomWords() int { return len(e.words) }

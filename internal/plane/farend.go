@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What XDP sends back by a veth (XDP_TX) is delivered by the kernel only if the far end runs an XDP
-// program, too: veth_xdp_flush in drivers/net/veth.c wakes nobody otherwise, GRO or not (to Linux
-// 6.18). Inside a container there is none, and clients would wait for answers in vain.
+// A frame that XDP sends back through a veth (XDP_TX) is delivered only if the far end runs an XDP
+// program, too: otherwise veth_xdp_flush in drivers/net/veth.c wakes nothing, GRO or not (to Linux
+// 6.18). A container's end has none, and clients would wait for answers in vain.
 
-// errFarEnd is why native XDP is not taken where it could be.
+// errFarEnd is why native XDP is not used although the driver has it.
 var errFarEnd = errors.New("veth whose far end runs no XDP program: in native XDP answers would not arrive there")
 
-// farEnd says why answers that native XDP sends by a device would be lost; nil: they are not.
+// farEnd returns why answers that native XDP sends through a device would be lost; nil: they are not.
 func farEnd(index int) error {
 	dev, err := netlink.LinkByIndex(index)
 	if err != nil {
@@ -38,7 +38,7 @@ func farEnd(index int) error {
 	return nil
 }
 
-// linkIn reads a device of this network namespace (-1), or of the one that the kernel calls by this number here.
+// linkIn reads a device of this network namespace (-1), or of the one with this ID here.
 func linkIn(namespace, index int) (netlink.Link, error) {
 	if namespace < 0 {
 		return netlink.LinkByIndex(index)

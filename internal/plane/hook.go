@@ -25,7 +25,7 @@ type hook interface {
 	ifindex() int // 0: the device is gone; -1: not known
 }
 
-// openHook opens what is pinned. A pinned program stands for a filter at clsact (filterHook), or for a
+// openHook opens a pin. A pinned program stands for a filter at clsact (filterHook), or for a
 // component of an XDP dispatcher (dispatchedHook).
 func openHook(path string) (hook, error) {
 	l, err := link.LoadPinnedLink(path, nil)
@@ -71,7 +71,7 @@ func (h linkHook) ifindex() int {
 }
 
 // filterHook is a filter at a clsact qdisc, where a kernel has no TCX (before 6.6). It outlives every
-// process by itself; what is pinned is its program, which tells our filter from others'.
+// process by itself; its program is pinned, which distinguishes our filter from others'.
 type filterHook struct {
 	filter *netlink.BpfFilter
 	id     ebpf.ProgramID
@@ -82,10 +82,10 @@ const (
 	filterPriority = 1 // or, to come last:
 	lastPriority   = 0xff00
 	filterName     = "tidegate"
-	filterNameMade = "tidegate, with its qdisc" // which goes with the last filter
+	filterNameMade = "tidegate, with its qdisc" // the qdisc is removed with its last filter
 )
 
-// withoutTCX has every program attached as on a kernel without TCX; for tests.
+// withoutTCX makes every program attach as on a kernel without TCX; for tests.
 var withoutTCX bool
 
 func parentOf(at ebpf.AttachType) uint32 {
@@ -95,7 +95,7 @@ func parentOf(at ebpf.AttachType) uint32 {
 	return netlink.HANDLE_MIN_INGRESS
 }
 
-// attachFilter attaches before all filters that are there, or after them.
+// attachFilter attaches before or after all existing filters.
 func attachFilter(prog *ebpf.Program, index int, at ebpf.AttachType, last bool) (*filterHook, error) {
 	id, err := idOf(prog)
 	if err != nil {
@@ -115,7 +115,7 @@ func attachFilter(prog *ebpf.Program, index int, at ebpf.AttachType, last bool) 
 		priority = lastPriority
 	}
 	f := &netlink.BpfFilter{FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: parentOf(at), Protocol: unix.ETH_P_ALL,
-		Priority: priority, Handle: uint32(id)}, // unlike any other instance's
+		Priority: priority, Handle: uint32(id)}, // different from any other instance's
 		Fd: prog.FD(), Name: name, DirectAction: true}
 	if err := netlink.FilterAdd(f); err != nil {
 		return nil, fmt.Errorf("clsact filter: %w", err)
@@ -190,7 +190,7 @@ func (h *filterHook) Update(prog *ebpf.Program) error {
 	return pinInPlace(prog, h.path)
 }
 
-// pinInPlace pins a program where another is pinned, in one step.
+// pinInPlace replaces a pinned program by another, in one step.
 func pinInPlace(prog *ebpf.Program, path string) error {
 	own, err := prog.Clone() // one program may have several pins
 	if err != nil {
@@ -218,7 +218,7 @@ func (h *filterHook) Pin(path string) error {
 	return nil
 }
 
-// Detach takes the filter off; and the qdisc, if it was made for it and has no other filter.
+// Detach removes the filter; and the qdisc, if it was created for it and has no other filter.
 func (h *filterHook) Detach() error {
 	if h.filter == nil {
 		return nil

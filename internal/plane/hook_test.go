@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// As on a kernel without TCX: filters at clsact are pinned, found, given another program in one step, given it
-// back, and taken off; the qdisc goes with the last of ours, and stays for a filter of somebody else.
+// As on a kernel without TCX: filters at clsact are pinned, found, updated in one step, restored, and
+// removed; the qdisc is removed with the last of ours, and stays for a filter of another program.
 func TestFiltersInThePlaceOfLinks(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("TC needs root")
@@ -113,7 +113,7 @@ func filters(t *testing.T, dir string, progs [3]*ebpf.Program) error {
 	if err := netlink.FilterDel(foreign); err != nil {
 		return err
 	}
-	h, err := newTCHook(progs[0], lo, ebpf.AttachTCXIngress, false) // the qdisc is somebody else's now
+	h, err := newTCHook(progs[0], lo, ebpf.AttachTCXIngress, false) // the qdisc is now another program's
 	if err != nil {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 	"tidegate/internal/plane/hostbpf"
 )
 
-// A host that translates what cannot be adopted for has three programs more. The one that
-// translates is what the kernel calls at TC ingress; it calls the one that adopts, by the
-// map tg_parts, which calls back what opens a translated connection.
+// A host that translates where it cannot adopt has three more programs. The translating
+// program is what the kernel calls at TC ingress; through the map tg_parts it calls the
+// adopting program, which calls the one that opens a translated connection.
 
 // Places in tg_parts; enum tg_part.
 const (
@@ -20,7 +20,7 @@ const (
 	partOpen  = 1
 )
 
-// takeOverSplits takes the connections of an earlier process of the instance over.
+// takeOverSplits takes over the connections of an earlier process of the instance.
 func (p *Plane) takeOverSplits(o Options) error {
 	if o.Instance == "" {
 		return nil
@@ -34,7 +34,7 @@ func (p *Plane) takeOverSplits(o Options) error {
 	return nil
 }
 
-// loadTranslating loads what a host needs to translate, beside what adopts.
+// loadTranslating loads a host's translating programs, beside the adopting one.
 func (p *Plane) loadTranslating() error {
 	spec, err := hostbpf.LoadHostTranslate()
 	if err != nil {
@@ -68,9 +68,9 @@ func (p *Plane) ingress() *ebpf.Program {
 	return p.tc
 }
 
-// Translating gives the programs that a host translates with; for tests.
+// Translating returns the programs that a host translates with; for tests.
 func (p *Plane) Translating() (ingress, egress *ebpf.Program) { return p.translate, p.egress }
 
-// HostServer is what SetServer writes, for a host: at first, what the process before had, if its
-// table was taken over.
+// HostServer is the Server of a host, for SetServer; its settings are at first the earlier process's, if
+// that process's table was taken over.
 func (p *Plane) HostServer() *Server { return &Server{p} }

@@ -17,8 +17,8 @@ import (
 	"tidegate/internal/plane/serverbpf"
 )
 
-// Installed is what an instance has pinned, seen by a process that need not be the one
-// that installed it, and need not know its configuration.
+// Installed is what an instance has pinned, read by a process that need not be the one
+// that installed it and does not need its configuration.
 type Installed struct{ dir string }
 
 // FindInstalled finds what is pinned for an instance; nil if nothing is.
@@ -35,25 +35,25 @@ func (i *Installed) has(name string) bool {
 	return err == nil
 }
 
-// Translates says whether translated connections depend on the XDP program of what is installed: a
-// proxy's, or a translating server's, which alone takes tags off. (A host translates at TC; its XDP
+// Translates reports whether translated connections depend on the installed XDP program: a
+// proxy's, or a translating server's, which alone removes tags. (A host translates at TC; its XDP
 // program only answers SYNs.)
 func (i *Installed) Translates() bool {
 	return i.has(proxybpf.ProxyXdpMapTgFlows4) || i.has(serverbpf.ServerXdpMapTgTagRoom)
 }
 
-// Patrols says whether it is a patrol's.
+// Patrols reports whether the instance is a patrol.
 func (i *Installed) Patrols() bool { return i.has(patrolbpf.PatrolXdpMapTgPfTags) }
 
-// Verifies says whether something is left, when SYNs are no longer answered, that a
+// Verifies reports whether, once SYNs are no longer answered, a program remains that a
 // handshake under way needs.
 func (i *Installed) Verifies() (tc bool) {
 	(&attachments{dir: i.dir}).eachPin(func(_, kind, _ string) { tc = tc || kind != "xdp" })
 	return tc
 }
 
-// LetSYNsPass has every SYN from now on go to the kernel or the server. What is
-// translated stays so, and cookies that a host has sent still verify.
+// LetSYNsPass makes every SYN from now on go to the kernel or the server. Translated
+// connections stay translated, and cookies that a host has sent still verify.
 func (i *Installed) LetSYNsPass() error {
 	if i.Translates() {
 		return i.modesOff()
@@ -112,7 +112,7 @@ func (i *Installed) otherVersion(err error) error {
 	return fmt.Errorf("%s was installed by another version of this program, which alone can drain it (%w); `tidegate off --now` takes it down at once", i.dir, err)
 }
 
-// Translated counts the connections that are translated now. It walks the tables.
+// Translated counts the connections translated now. It walks the tables.
 func (i *Installed) Translated() (n int, err error) {
 	if i.has(serverbpf.ServerXdpMapTgSplits) {
 		return i.splits()
@@ -141,7 +141,7 @@ func (i *Installed) splits() (int, error) {
 	return live, err
 }
 
-// flows counts one family's, in both slots.
+// flows counts the flows of one family, in both slots.
 func (i *Installed) flows(name string) (n int, err error) {
 	outer, err := i.open(name)
 	if err != nil {
@@ -155,12 +155,12 @@ func (i *Installed) flows(name string) (n int, err error) {
 	return usage.Entries, nil
 }
 
-// Remove takes everything down and removes the pins, of the adopter's folder, too.
+// Remove detaches everything and removes the pins, including the adopter's directory.
 func (i *Installed) Remove() error {
 	var errs []error
 	for _, dir := range []string{i.dir, filepath.Join(i.dir, "adopt")} {
 		a := &attachments{dir: dir}
-		for _, kinds := range []string{"xdp", "tc egress"} { // no cookie that nobody would honour
+		for _, kinds := range []string{"xdp", "tc egress"} { // XDP first: no cookie that could not be verified
 			a.eachPin(func(path, kind, _ string) {
 				if strings.Contains(kinds, kind) {
 					errs = append(errs, detachPin(path))

@@ -8,8 +8,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// KernelAdopts says whether this kernel can make a connection of a cookie (bpf_sk_assign_tcp_reqsk).
-// Without, host_tc.bpf.c loads all the same, and adopts nothing.
+// KernelAdopts reports whether this kernel can create a connection from a cookie (bpf_sk_assign_tcp_reqsk).
+// Without it, host_tc.bpf.c still loads, but adopts nothing.
 var KernelAdopts = sync.OnceValue(func() bool {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/plane/hostbpf"
 )
 
-// Detach takes everything off and removes the pins; before Commit, it is Undo. Safe to call twice.
+// Detach detaches everything and removes the pins; before Commit, it is Undo. Safe to call twice.
 func (p *Plane) Detach() error {
 	if !p.final {
 		return p.Undo()
@@ -38,9 +38,9 @@ func detachAll(set map[string]*attachment) error {
 	return errors.Join(errs...)
 }
 
-// detach takes the program off at once: when a pin and a handle go, the kernel
-// lets the link go some time later. (Where it has no explicit detaching for a
-// kind of link, later is what remains.)
+// detach detaches the program at once: when only a pin and a handle are closed, the kernel
+// releases the link some time later. (For a kind of link that cannot be detached
+// explicitly, that is all there is.)
 func (a *attachment) detach() error {
 	_ = a.link.Detach()
 	_ = os.Remove(programPin(a.path))
@@ -76,7 +76,7 @@ func (a *attachments) close() {
 	}
 }
 
-// commit makes this start final: links of interfaces that it does not name go, and
+// commit makes this start final: links of interfaces not in the list go, and
 // those of kinds that its role does not have.
 func (a *attachments) commit(interfaces []string, kinds map[string]bool) {
 	for _, l := range a.all() {
@@ -94,7 +94,7 @@ func (a *attachments) commit(interfaces []string, kinds map[string]bool) {
 	a.commitSockops()
 }
 
-// detachPin takes a pinned link off, if it is there.
+// detachPin detaches a pinned link, if it exists.
 func detachPin(path string) error {
 	l, err := openHook(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -106,7 +106,7 @@ func detachPin(path string) error {
 	return (&attachment{link: l, path: path}).detach()
 }
 
-// RemoveInstance takes off whatever is pinned for an instance, without a plane of it.
+// RemoveInstance detaches whatever is pinned for an instance, without loading a plane.
 func RemoveInstance(bpffs, instance string) error {
 	dir := PinDir(bpffs, instance)
 	a := &attachments{dir: dir}
@@ -157,7 +157,7 @@ func cutPinName(file string) (kind, name string, ok bool) {
 func (p *Plane) refuseForeign(instance string) error {
 	pinned, err := OpenPinned(p.dir)
 	if err != nil {
-		return nil // nothing there, or nothing that could be used
+		return nil // nothing installed, or nothing usable
 	}
 	defer pinned.Close()
 	theirs, err := pinned.Settings()

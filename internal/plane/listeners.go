@@ -15,7 +15,7 @@ import (
 	"tidegate/internal/plane/hostbpf"
 )
 
-// The listeners that the packet path tells apart; core/listener.h. A place is an address,
+// The listeners that the packet path distinguishes; core/listener.h. A place is an address,
 // or the unspecified one of a family, and a port.
 
 // Why an adoption was refused; enum tg_refusal.
@@ -28,13 +28,13 @@ const (
 	RefusalsProve = 3
 )
 
-// Listener is what userspace has found at a place.
+// Listener is the listener that userspace found at a place.
 type Listener struct {
 	Cookie uint64 // of the socket; 0: there are several
 	State  uint8  // ListenerOK or ListenerMPTCP
 }
 
-// ListenerNote is an entry with what the packet path has noted in it.
+// ListenerNote is an entry with the packet path's notes.
 type ListenerNote struct {
 	Listener
 	Why           uint8
@@ -42,7 +42,7 @@ type ListenerNote struct {
 	PausedUntilNs int64 // MonotonicNs
 }
 
-// Doubted: adoption is, or was until a moment ago, in a pause.
+// Doubted reports whether adoption is, or was until a moment ago, paused.
 func (n ListenerNote) Doubted() bool { return n.State == ListenerOK && n.Refusals >= RefusalsProve }
 
 func listenerKey(place netip.AddrPort) hostbpf.HostXdpTgListenerKey {
@@ -82,13 +82,13 @@ func readListeners(m *ebpf.Map) (map[netip.AddrPort]ListenerNote, error) {
 	return all, it.Err()
 }
 
-// Listeners reads every entry, with what the packet path has noted.
+// Listeners reads every entry, with the packet path's notes.
 func (p *Plane) Listeners() (map[netip.AddrPort]ListenerNote, error) {
 	return readListeners(p.maps[hostbpf.HostXdpMapTgListeners])
 }
 
-// SetListeners makes the table hold exactly these, there being `there` (Listeners). What
-// the packet path has noted of a socket stays as long as the socket.
+// SetListeners makes the table hold exactly `wanted`; `there` is its present content (Listeners).
+// The packet path's notes on a socket stay as long as the socket.
 func (p *Plane) SetListeners(there map[netip.AddrPort]ListenerNote, wanted map[netip.AddrPort]Listener) error {
 	m := p.maps[hostbpf.HostXdpMapTgListeners]
 	for place := range there {

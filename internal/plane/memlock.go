@@ -10,10 +10,10 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 )
 
-// removeMemlock lets maps be as large as they are, where the kernel counts them as locked memory (before Linux 5.11).
+// removeMemlock lifts the limit on locked memory, against which the kernel counts maps before Linux 5.11.
 func removeMemlock() error { return explainMemlock(rlimit.RemoveMemlock()) }
 
-// explainMemlock: whether the kernel counts is found out by bpf(2), so that a refusal of that looks like an old kernel.
+// explainMemlock: rlimit probes the kernel's accounting with bpf(2), so that a refused bpf(2) looks like an old kernel.
 func explainMemlock(err error) error {
 	switch {
 	case err == nil:

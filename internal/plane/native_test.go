@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The loopback device has no native XDP: auto goes on without, and keeps the reason; native fails.
+// The loopback device has no native XDP: auto falls back and keeps the reason; native fails.
 func TestNativeRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("XDP needs root")
@@ -55,7 +55,7 @@ func TestNativeRefused(t *testing.T) {
 	}
 }
 
-// Answers by native XDP arrive at the far end of a veth only if a program runs there: auto looks, in
+// Answers by native XDP arrive at the far end of a veth only if a program runs there: auto checks, in
 // this network namespace and in another.
 func TestFarEndOfVeth(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -47,12 +47,12 @@ func Objects() []Object {
 	}
 }
 
-// trialEntries is the size of large maps while only the verifier is asked.
+// trialEntries is the size of large maps when only the verifier is tried.
 const trialEntries = 1 << 10
 
-// Try asks this kernel's verifier for every program of the object. Nothing is
+// Try runs this kernel's verifier on every program of the object. Nothing is
 // attached or pinned, and large maps are made small. The error is the kernel's
-// last line; ErrRefused tells a verdict of the verifier from other trouble.
+// last line; ErrRefused marks a refusal by the verifier, as opposed to other errors.
 func (o Object) Try() error {
 	spec, err := o.Spec()
 	if err != nil {

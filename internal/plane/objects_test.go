@@ -57,8 +57,8 @@ func TestObjectsLeaveTheVerifierRoom(t *testing.T) {
 	}
 }
 
-// A program that reads a register that was never set must be refused, and told
-// from trouble of another kind.
+// A program that reads an uninitialised register must be refused, with an error
+// distinct from other failures.
 func TestRefusalIsTold(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the kernel's verifier is asked")

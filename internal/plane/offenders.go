@@ -19,8 +19,8 @@ type Proven = hostbpf.HostTcTgProven
 // OffendersMap is the table of those slots.
 const OffendersMap = hostbpf.HostTcMapTgOffenders
 
-// ReadProven reads all slots of all CPUs, always in the same order. What is written
-// meanwhile may be torn; TurnBefore and TurnAfter and a second reading tell.
+// ReadProven reads all slots of all CPUs, always in the same order. A slot written
+// meanwhile may be torn; TurnBefore and TurnAfter and a second reading detect that.
 func ReadProven(m *ebpf.Map) ([]Proven, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"tidegate/internal/plane/hostbpf"
 )
 
-// OwnPort is an interface and what frames to this machine that come in there are addressed to.
+// OwnPort is an interface and the destinations of frames to this machine that arrive there.
 type OwnPort struct {
 	Index    int
 	MACs     []net.HardwareAddr // its own first; more than ownMACs are not looked at
@@ -23,8 +23,8 @@ const (
 	ownSlots = len(hostbpf.HostXdpTgOwnAddrs{}.V4)
 )
 
-// SetOwn tells the packet path which SYNs are this machine's: bpf/lib/own.h. They are told
-// apart from when the settings say so (OnlyOwn).
+// SetOwn sets which SYNs the packet path takes for this machine's own: bpf/lib/own.h. They are
+// distinguished when the settings say so (OnlyOwn).
 func (p *Plane) SetOwn(ports []OwnPort, local []netip.Prefix) error {
 	if p.xdp == nil { // a server behind an edge: its SYNs are answered there
 		return nil
@@ -79,9 +79,9 @@ func ownPort(port OwnPort) (v hostbpf.HostXdpTgOwnPort) {
 	return v
 }
 
-// ownAddrs has the addresses that find a place: an address alone in the slot of its last byte.
-// ownAddrs puts addresses into the slots of their last bytes. An empty slot holds zeros, which
-// no address of that slot is, but for slot 0: there an empty one holds an address of slot 1.
+// ownAddrs puts addresses into the slots of their last bytes: an address alone in its slot is
+// found there. An empty slot holds zeros, which no address of that slot is, except for slot 0:
+// there an empty one holds an address of slot 1.
 func ownAddrs(local []netip.Prefix) (v hostbpf.HostXdpTgOwnAddrs) {
 	for _, l := range local {
 		if !l.IsSingleIP() {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestOwnAddrsWithoutZeros: the unspecified address is nobody's, whatever slots are empty; a
+// TestOwnAddrsWithoutZeros: the unspecified address is never ours, whatever slots are empty; a
 // look-up compares the whole address with the slot of its last byte, as bpf/lib/own.h does.
 func TestOwnAddrsWithoutZeros(t *testing.T) {
 	has := func(local []netip.Prefix, text string) bool {

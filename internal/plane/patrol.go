@@ -43,14 +43,14 @@ type Patrol struct {
 const filterSlots = 16 // of a bucket, core/patrol.h
 
 // patrolKept are the maps that a new process of an instance takes over: with them
-// its filters are in force before it has begun.
+// its filters are in force before it starts.
 var patrolKept = []string{
 	patrolbpf.PatrolXdpMapTgPfTags, patrolbpf.PatrolXdpMapTgPfFilters, patrolbpf.PatrolXdpMapTgPfSettings,
 	patrolbpf.PatrolXdpMapTgPfSrc4, patrolbpf.PatrolXdpMapTgPfPart4, patrolbpf.PatrolXdpMapTgPfSrc6,
 	patrolbpf.PatrolXdpMapTgPfPorts, patrolbpf.PatrolXdpMapTgCounters,
 }
 
-// LoadPatrol puts the patrol's programs and maps into the kernel. Nothing is
+// LoadPatrol loads the patrol's programs and maps into the kernel. Nothing is
 // attached or pinned yet.
 func LoadPatrol(o PatrolOptions) (*Patrol, error) {
 	if err := removeMemlock(); err != nil {
@@ -92,7 +92,7 @@ func (p *Patrol) loadPatrol(o PatrolOptions) error {
 	}); err != nil {
 		return err
 	}
-	for name := range p.maps { // constants of the compiler are nobody's to pin
+	for name := range p.maps { // constants of the compiler are not pinned
 		if _, ours := spec.Maps[name]; !ours {
 			p.maps[name].Close()
 			delete(p.maps, name)
@@ -113,7 +113,7 @@ func (p *Patrol) loadPatrol(o PatrolOptions) error {
 	return nil
 }
 
-// takeOverAll opens what an earlier process has pinned: all of it, or nothing,
+// takeOverAll opens all maps that an earlier process has pinned, or none,
 // because the tables mean nothing without each other.
 func (p *Patrol) takeOverAll(spec *ebpf.CollectionSpec, dir string) {
 	taken := map[string]*ebpf.Map{}
@@ -133,10 +133,10 @@ func (p *Patrol) takeOverAll(spec *ebpf.CollectionSpec, dir string) {
 	p.maps, p.TookOver = taken, true
 }
 
-// Memory gives the filter table's memory: tags and filters.
+// Memory returns the filter table's memory: tags and filters.
 func (p *Patrol) Memory() (tags, entries []byte) { return p.tags, p.entries }
 
-// SourceMemory gives the memory of the two generations of IPv4 sources.
+// SourceMemory returns the memory of the two generations of IPv4 sources.
 func (p *Patrol) SourceMemory() []byte { return p.sources }
 
 // Settings in force.
@@ -153,12 +153,12 @@ func (p *Patrol) SetSettings(s *PatrolSettings) error {
 	return nil
 }
 
-// SetPort writes what is done with frames that come in through an interface.
+// SetPort sets how frames that arrive on an interface are treated.
 func (p *Patrol) SetPort(ifindex int, port PatrolPort) error {
 	return p.maps[patrolbpf.PatrolXdpMapTgPfPorts].Put(uint32(ifindex), port)
 }
 
-// SetSource6 allows an IPv6 prefix; SetPart4 tells which addresses of a /24 are allowed.
+// SetSource6 allows an IPv6 prefix; SetPart4 sets which addresses of a /24 are allowed.
 func (p *Patrol) SetSource6(k SourceKey6) error {
 	return p.maps[patrolbpf.PatrolXdpMapTgPfSrc6].Put(k, uint8(1))
 }
@@ -168,7 +168,7 @@ func (p *Patrol) SetPart4(slash24, gen uint32, bits [4]uint64) error {
 	return p.maps[patrolbpf.PatrolXdpMapTgPfPart4].Put(slash24|gen<<31, SourcePart{Bits: bits})
 }
 
-// DropSources forgets the IPv6 prefixes and partial /24s of a generation.
+// DropSources removes the IPv6 prefixes and partial /24s of a generation.
 func (p *Patrol) DropSources(gen uint32) error {
 	six, part := p.maps[patrolbpf.PatrolXdpMapTgPfSrc6], p.maps[patrolbpf.PatrolXdpMapTgPfPart4]
 	var k6, next6 SourceKey6
@@ -194,7 +194,7 @@ func (p *Patrol) DropSources(gen uint32) error {
 	return nil
 }
 
-// CountersNow adds the counters up over all CPUs.
+// CountersNow returns the counters, summed over all CPUs.
 func (p *Patrol) CountersNow() (map[string]uint64, error) {
 	var perCPU []patrolCounters
 	if err := p.maps[patrolbpf.PatrolXdpMapTgCounters].Lookup(uint32(0), &perCPU); err != nil {
@@ -279,7 +279,7 @@ func (p *Patrol) attachEgress(name string, index int) error {
 	return nil
 }
 
-// Close releases this process's hold. What is pinned goes on working.
+// Close releases this process's handles. What is pinned goes on working.
 func (p *Patrol) Close() {
 	for _, mem := range []*[]byte{&p.tags, &p.entries, &p.sources} {
 		if *mem != nil {
@@ -305,7 +305,7 @@ func OpenPatrolCounters(bpffs, instance string) (map[string]uint64, error) {
 	return p.CountersNow()
 }
 
-// DetachPinned takes off what an instance has pinned, whether or not its process lives.
+// DetachPinned detaches an instance's pinned programs, whether or not its process lives.
 func DetachPinned(bpffs, instance string) error {
 	dir := PinDir(bpffs, instance)
 	a := &attachments{dir: dir}

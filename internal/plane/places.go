@@ -22,7 +22,7 @@ type Place struct {
 	Prefix           netip.Prefix // the last one that was counted there
 }
 
-// Places are those that have been hit.
+// Places are those with hits.
 func (p *Plane) Places() ([]Place, error) {
 	m := p.maps[hostbpf.HostXdpMapTgPlaces]
 	if m == nil {
@@ -65,7 +65,7 @@ func placePrefix(family uint32, prefix uint64) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(raw), 64)
 }
 
-// AnswerPlace has SYNs to a place answered, or no longer.
+// AnswerPlace turns answering of SYNs to a place on or off.
 func (p *Plane) AnswerPlace(at int, on bool) error {
 	var value uint32
 	if on {
@@ -82,7 +82,7 @@ func (p *Plane) ReadCounters(id uint32) ([schema.NumCounters]uint64, error) {
 	return ReadCounters(p.maps[hostbpf.HostXdpMapTgCounters], id)
 }
 
-// SetEnforce has the settings say whether anything is answered.
+// SetEnforce sets in the settings whether anything is answered.
 func (p *Plane) SetEnforce(s *Settings) {
 	s.Enforce = 0
 	for _, svc := range p.filled.services {
@@ -92,5 +92,5 @@ func (p *Plane) SetEnforce(s *Settings) {
 	}
 }
 
-// enforces says whether SYNs to a service are answered, or were a moment ago.
+// enforces reports whether SYNs to a service are answered, or were a moment ago.
 func enforces(s *Service) bool { return s.Mode == ModeAlways || s.Automatic != 0 && s.Verify != 0 }

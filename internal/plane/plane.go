@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package plane loads the BPF programs of the host gate and of the proxy, attaches
-// them and owns their maps and pins. It must know nothing of YAML, secrets or
-// listeners: it is told which services, keys and settings to put where.
+// them and owns their maps and pins. It must not depend on YAML, secrets or
+// listeners: its callers decide which services, keys and settings go where.
 //
 // Everything is pinned below <bpffs>/tidegate/<instance>/, so that the packet
 // path outlives the process that made it.
@@ -67,7 +67,7 @@ type Plane struct {
 
 	xdp, tc, sockops, iter *ebpf.Program
 	egress                 *ebpf.Program // only what translates has one
-	translate, open        *ebpf.Program // of a host that translates: what the kernel calls in the place of tc, and what tc calls
+	translate, open        *ebpf.Program // of a host that translates: what the kernel calls in place of tc, and what tc calls
 	gate                   struct {      // where xdp came from, to be loaded once more: extend
 		spec *ebpf.CollectionSpec
 		name string
@@ -75,12 +75,12 @@ type Plane struct {
 	maps      map[string]*ebpf.Map
 	sizes     map[string]uint32 // entries of maps whose size is not the object's
 	links     *attachments
-	freshPins []string                            // maps that are pinned and not yet named as they shall be
-	final     bool                                // what links has is to stay: Commit
-	shared    []sharedValue                       // what the process before had in maps that this one shares with it
-	own       map[hostbpf.HostXdpTgOwnPrefix]bool // what SetOwn has put into the map
-	replies   replies                             // what SetReplies has put into the maps
-	filled    tables                              // what SetServices has put into the maps
+	freshPins []string                            // maps that are pinned under a temporary name
+	final     bool                                // links are to stay: Commit
+	shared    []sharedValue                       // earlier content of maps that this process shares with the one before
+	own       map[hostbpf.HostXdpTgOwnPrefix]bool // what SetOwn has written to the map
+	replies   replies                             // what SetReplies has written to the maps
+	filled    tables                              // what SetServices has written to the maps
 	Lost      []string                            // what of an earlier process could not be taken over, and why
 	bell      *ringbuf.Reader                     // rings when the packet path asks for a look
 	farEnd    bool                                // Options.FarEnd
@@ -91,18 +91,18 @@ type Plane struct {
 type Options struct {
 	Instance string
 	KeySlots int  // keys that may be loaded at once; rounded up to a power of two
-	NoXDP    bool // a server behind an edge: its SYNs are answered there
+	NoXDP    bool // a server behind an edge: the edge answers its SYNs
 
 	// FarEnd has xdp_mode auto look at the far end of a veth (farend.go). A gate to which others redirect must not:
 	// only native XDP is sure to get what is redirected to a veth, and gates that face each other start one after the other.
 	FarEnd bool
 
-	// Of a host that translates what cannot be adopted for.
+	// For a host that translates where it cannot adopt.
 	Flows int    // connections that the table shall hold; 0: it does not translate
 	BPFFS string // where an earlier process of the instance may have left its table
 }
 
-// Load puts programs and maps into the kernel. Nothing is attached or pinned yet.
+// Load loads programs and maps into the kernel. Nothing is attached or pinned yet.
 func Load(o Options) (*Plane, error) {
 	if err := removeMemlock(); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (p *Plane) loadAll(programs []object) error {
 	return nil
 }
 
-// loadOne loads one object; maps that an earlier object brought are shared.
+// loadOne loads one object; maps of an earlier object are shared.
 func (p *Plane) loadOne(spec *ebpf.CollectionSpec, name string, to **ebpf.Program) error {
 	replacements := p.replacements(spec)
 	if to == &p.xdp {
@@ -185,7 +185,7 @@ func (p *Plane) loadOne(spec *ebpf.CollectionSpec, name string, to **ebpf.Progra
 	return nil
 }
 
-// replacements gives maps the sizes that this plane wants, and says which of them it has.
+// replacements sets map sizes for this plane, and returns the maps that it already has.
 func (p *Plane) replacements(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 	replace := map[string]*ebpf.Map{}
 	p.sized(spec)
@@ -200,7 +200,7 @@ func (p *Plane) replacements(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 	return replace
 }
 
-// keepMaps takes those maps out of a collection that this plane does not have yet.
+// keepMaps takes from a collection the maps that this plane does not have yet.
 func (p *Plane) keepMaps(coll *ebpf.Collection) {
 	for mapName, m := range coll.Maps {
 		if _, shared := p.maps[mapName]; !shared {
@@ -210,7 +210,7 @@ func (p *Plane) keepMaps(coll *ebpf.Collection) {
 	}
 }
 
-// sized gives maps the sizes that this plane wants.
+// sized sets the map sizes of this plane.
 func (p *Plane) sized(spec *ebpf.CollectionSpec) {
 	for name, entries := range p.sizes {
 		if ms, ok := spec.Maps[name]; ok {
@@ -219,16 +219,16 @@ func (p *Plane) sized(spec *ebpf.CollectionSpec) {
 	}
 }
 
-// Programs gives the XDP and the TC program to tests and benchmarks.
+// Programs returns the XDP and the TC program, for tests and benchmarks.
 func (p *Plane) Programs() (xdp, tc *ebpf.Program) { return p.xdp, p.tc }
 
-// Map gives one map by its name in the object, for tests and benchmarks.
+// Map returns a map by its name in the object, for tests and benchmarks.
 func (p *Plane) Map(name string) *ebpf.Map { return p.maps[name] }
 
 // KeySlots is the size of the key ring.
 func (p *Plane) KeySlots() int { return p.keySlots }
 
-// Close releases this process's hold. What is pinned goes on working; what was attached and not
+// Close releases this process's handles. What is pinned goes on working; what was attached and not
 // committed is undone.
 func (p *Plane) Close() {
 	_ = p.Undo()
@@ -256,11 +256,11 @@ func powerOfTwo(n int) int {
 	return p
 }
 
-// explain turns what the kernel says into what a user can do.
+// explain turns the kernel's error into advice for the user.
 func explain(err error) error {
 	var ve *ebpf.VerifierError
 	switch {
-	// First: what the verifier refuses is "permission denied", too.
+	// First: a refusal by the verifier is "permission denied", too.
 	case errors.As(err, &ve):
 		return fmt.Errorf("the kernel's verifier refused a program: %w; see `tidegate check`, and please report it", err)
 	case errors.Is(err, os.ErrPermission):

@@ -64,7 +64,7 @@ type Proxy struct {
 	*Plane
 	white *whiteBits
 	inner map[string]*ebpf.MapSpec // of the swap-out maps, by the outer map's name
-	slots map[string][2]*ebpf.Map  // what stands in them, active and history
+	slots map[string][2]*ebpf.Map  // the maps in its slots, active and history
 	own   ProxySettings            // as last written
 }
 
@@ -107,7 +107,7 @@ var keptByProxy = []keptTables{
 	{"what each source holds of the flow tables", []string{proxybpf.ProxyXdpMapTgShares}},
 }
 
-// LoadProxy puts the proxy's programs and maps into the kernel. Nothing is
+// LoadProxy loads the proxy's programs and maps into the kernel. Nothing is
 // attached or pinned yet. Flows and whitelist of an earlier process of the same
 // instance are taken over.
 func LoadProxy(o ProxyOptions) (*Proxy, error) {
@@ -191,8 +191,8 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 	return nil
 }
 
-// sameInner says whether what stands in the slots is what we would put there.
-// A changed size is no hindrance: it comes with the next swap.
+// sameInner reports whether the maps in the slots are of the kind we would put there.
+// A changed size is no obstacle: it takes effect at the next swap.
 func (p *Proxy) sameInner(dir, name string, outer *ebpf.Map) bool {
 	want, isOuter := p.inner[name]
 	if !isOuter {
@@ -206,7 +206,7 @@ func (p *Proxy) sameInner(dir, name string, outer *ebpf.Map) bool {
 	return m.KeySize() == want.KeySize && m.ValueSize() == want.ValueSize
 }
 
-// fillSlots gives an outer map its first two inner maps, or opens those that it has.
+// fillSlots gives an outer map its first two inner maps, or opens the existing ones.
 func (p *Proxy) fillSlots(dir, name string) error {
 	var slots [2]*ebpf.Map
 	for i, slot := range []uint32{slotActive, slotHistory} {
@@ -231,7 +231,7 @@ func (p *Proxy) fillSlots(dir, name string) error {
 	return nil
 }
 
-// Close releases this process's hold.
+// Close releases this process's handles.
 func (p *Proxy) Close() {
 	if p.white != nil {
 		p.white.close()
@@ -241,14 +241,14 @@ func (p *Proxy) Close() {
 	p.Plane.Close()
 }
 
-// SwapFlows makes the flow tables' active maps history, and what was history
-// vanish.
+// SwapFlows makes the flow tables' active maps history, and drops the former
+// history.
 func (p *Proxy) SwapFlows() error {
 	return p.swap(presenceFlows, &p.own.FlowsGen, proxybpf.ProxyXdpMapTgFlows4, proxybpf.ProxyXdpMapTgFlows6)
 }
 
-// ForgetFlows forgets all flows, those that wait for a place, too, and who brought them. It walks tables: for
-// tests and benchmarks.
+// ForgetFlows removes all flows, including those that wait for a place, and their sources' shares. It walks
+// tables: for tests and benchmarks.
 func (p *Proxy) ForgetFlows() error {
 	if err := errors.Join(p.SwapFlows(), p.SwapFlows()); err != nil {
 		return err
@@ -281,10 +281,10 @@ func (p *Proxy) SwapSources() error {
 	return p.swap(presenceSources, &p.own.SourcesGen, proxybpf.ProxyXdpMapTgWhite, proxybpf.ProxyXdpMapTgWhite6)
 }
 
-// swap replaces two entries of each outer map; the packet path meets the old or the
-// new, and waits for nothing. New maps are made before; the old history is freed
-// by the kernel in its own time. The order is such that the presence bits of
-// whatever can be found are there at any moment.
+// swap replaces two entries of each outer map; the packet path sees the old or the
+// new, and waits for nothing. New maps are created first; the kernel frees the old
+// history later. The order ensures that the presence bits of
+// whatever can be found are set at any moment.
 func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error {
 	fresh := map[string]*ebpf.Map{}
 	defer func() {
@@ -336,7 +336,7 @@ func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error 
 	return p.pinSlots()
 }
 
-// clearPresence forgets one generation of one table.
+// clearPresence clears one generation of one table.
 func (p *Proxy) clearPresence(which uint32) error {
 	list, zeros := make([]uint32, presenceWords), make([]uint64, presenceWords)
 	for i := range list {
@@ -348,7 +348,7 @@ func (p *Proxy) clearPresence(which uint32) error {
 	return nil
 }
 
-// clearShares forgets what sources held in one generation of the flow tables.
+// clearShares clears what sources held in one generation of the flow tables.
 func (p *Proxy) clearShares(generation uint32) error {
 	list, zeros := make([]uint32, shareCells), make([]uint32, shareCells)
 	for family := range uint32(2) {
@@ -378,18 +378,18 @@ func (p *Proxy) FlowsUsed() (used int, err error) {
 	return used, nil
 }
 
-// Active gives the active map of a swap-out map, for tests and benchmarks; the
+// Active returns the active map of a swap-out map, for tests and benchmarks; the
 // caller closes it.
 func (p *Proxy) Active(name string) (m *ebpf.Map, err error) {
 	err = p.maps[name].Lookup(slotActive, &m)
 	return m, err
 }
 
-// ProxySettings are those in force: at first, those of the process before, if its
+// ProxySettings are those in force: at first those of the earlier process, if its
 // tables were taken over.
 func (p *Proxy) ProxySettings() ProxySettings { return p.own }
 
-// SetProxy writes the proxy's settings. Generations and sizes are this package's own.
+// SetProxy writes the proxy's settings. Generations and sizes are set by this package.
 func (p *Proxy) SetProxy(s ProxySettings) error {
 	s.FlowsGen, s.SourcesGen, s.CacheMask, s.WhiteV4Len = p.own.FlowsGen, p.own.SourcesGen, p.own.CacheMask, p.own.WhiteV4Len
 	s.MaxFlows, s.MaxWaiting = p.own.MaxFlows, p.own.MaxWaiting
@@ -400,7 +400,7 @@ func (p *Proxy) SetProxy(s ProxySettings) error {
 	return nil
 }
 
-// SetStrategy writes what the proxy does for one service.
+// SetStrategy writes the proxy's entry for one service.
 func (p *Proxy) SetStrategy(id uint32, s ProxyService) error {
 	if err := p.maps[proxybpf.ProxyXdpMapTgStrategies].Put(id, s); err != nil {
 		return fmt.Errorf("strategy table: %w", err)
@@ -408,8 +408,8 @@ func (p *Proxy) SetStrategy(id uint32, s ProxyService) error {
 	return nil
 }
 
-// LearnServer says what a server gives, for tests and benchmarks; otherwise the
-// packet path finds that out.
+// LearnServer records what a server offers, for tests and benchmarks; otherwise the
+// packet path learns it.
 func (p *Proxy) LearnServer(server netip.AddrPort, l Learned) error {
 	key := ServerKey{Family: 6, PortBe: server.Port()<<8 | server.Port()>>8}
 	if server.Addr().Is4() {
@@ -421,8 +421,8 @@ func (p *Proxy) LearnServer(server netip.AddrPort, l Learned) error {
 	return p.maps[proxybpf.ProxyXdpMapTgServers].Put(key, l)
 }
 
-// SetPorts tells the packet path the ports of this box: frames are sent only
-// through these, and a router takes only what is addressed to them.
+// SetPorts sets the packet path's list of this box's ports: frames are sent only
+// through these, and a router takes only frames addressed to them.
 func (p *Proxy) SetPorts(interfaces []string) error {
 	for _, name := range interfaces {
 		dev, err := net.InterfaceByName(name)

@@ -29,8 +29,8 @@ type Rehearsal struct {
 type RehearsalOptions struct {
 	BPFFS, Instance, Role string
 	Smart                 bool     // an edge's layout is smartcookie
-	Services              []uint32 // numbers of the services whose counters are compared, besides none's
-	Ifindex               uint32   // where the frame comes in
+	Services              []uint32 // services whose counters are compared, besides number 0
+	Ifindex               uint32   // interface where the frame arrives
 	Frame                 []byte
 }
 

@@ -13,11 +13,11 @@ import (
 	"tidegate/internal/replyroute"
 )
 
-// What SYNs are left to the kernel, for a machine, when it is not known where answers go:
-// docs/host.md. They are small, so that a flood does not go this way.
+// SYNs a machine leaves to the kernel when it is not known where answers go:
+// docs/host.md. The rates are small, so that a flood does not take this path.
 const (
 	unresolvedPerSecond = 20  // of next hops whose MAC address the kernel must ask for
-	unroutedPerSecond   = 200 // of answers that go out elsewhere, or nobody knows where
+	unroutedPerSecond   = 200 // of answers whose route leads elsewhere or is unknown
 )
 
 // domainBySource is TG_DOMAIN_BY_SOURCE.
@@ -31,11 +31,11 @@ type replies struct {
 	ports        map[uint32]hostbpf.HostXdpTgReplyPort
 }
 
-// AnswersSYNs says whether this plane has a program that does.
+// AnswersSYNs reports whether this plane has a program that does.
 func (p *Plane) AnswersSYNs() bool { return p.maps[hostbpf.HostXdpMapTgReplyPorts] != nil }
 
-// SetReplies tells the packet path where answers go: bpf/lib/reply.h. cpus share the allowances. It
-// wants to hear this again within half a minute.
+// SetReplies writes where answers go: bpf/lib/reply.h. cpus share the allowances. It
+// must be called again within half a minute.
 func (p *Plane) SetReplies(m *replyroute.Model, cpus int) error {
 	now := repliesOf(m, cpus)
 	// Hops before the routes that lead to them, and what is added before what is removed.

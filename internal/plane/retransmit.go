@@ -14,7 +14,7 @@ import (
 )
 
 // Retransmitter retransmits the SYN-ACKs of the SYN cache when they are due. The BPF program
-// picks and writes them; this only runs it and hands what it writes to the ports.
+// selects and writes them; this only runs it and hands its output to the ports.
 type Retransmitter struct {
 	prog   *ebpf.Program
 	socket int
@@ -49,9 +49,9 @@ func (p *Proxy) NewRetransmitter() (*Retransmitter, error) {
 // Close gives program and socket back.
 func (a *Retransmitter) Close() error { return errors.Join(a.prog.Close(), unix.Close(a.socket)) }
 
-// Send goes through the cache once, sends what is due, at most so many, and returns
-// how many it sent. What the limit left is due at the next call still, which goes
-// on where this one stopped. What a port does not take is lost, as on a wire.
+// Send goes through the cache once, sends what is due, up to limit, and returns
+// how many it sent. The rest is still due at the next call, which continues
+// where this one stopped. Frames that a port does not accept are lost, as on a wire.
 func (a *Retransmitter) Send(limit int) (sent int, err error) {
 	for seen := uint32(0); sent < limit; {
 		binary.LittleEndian.PutUint32(a.in, a.next)

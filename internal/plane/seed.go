@@ -12,9 +12,9 @@ import (
 )
 
 // The socket filter (core/tuple_filter.h) must know every socket of a port that
-// the gate serves, or has ever served: what is counted when it opens is counted
-// off when it closes. So a port, once watched, stays watched, and the sockets
-// that were there before are put in exactly once, by the iterator, while the
+// the gate serves, or has ever served: a socket counted when it opens is
+// subtracted when it closes. So a port, once watched, stays watched, and the existing
+// sockets are added exactly once, by the iterator, while the
 // port's entry says SEED.
 
 // putPorts brings the port table to next. It adds to next the ports that are no
@@ -61,7 +61,7 @@ func (p *Plane) seed(ports []uint32) error {
 }
 
 // startWatching is called once sock_ops is attached: from then on every open and
-// close is heard of. A socket that opens just now may be counted twice; then its
+// close is seen. A socket that opens just now may be counted twice; then its
 // cells say "maybe" for as long as the gate runs, which costs a look-up.
 func (p *Plane) startWatching() error {
 	if err := p.walkSockets(); err != nil {

@@ -46,7 +46,7 @@ const SplitTick = float64(1<<splitTickShift) / 1e9
 type ServerOptions struct {
 	Options
 	BPFFS string
-	Flows int // that it shall hold; the table has room for twice as many
+	Flows int // capacity; the table has room for twice as many
 }
 
 // Server is the plane of a server that translates.
@@ -56,7 +56,7 @@ type Server struct{ *Plane }
 // a restart loses no connection.
 var keptByServer = []keptTables{{"translated connections, which hang", []string{serverbpf.ServerXdpMapTgSplits, serverbpf.ServerXdpMapTgSplitSources, serverbpf.ServerXdpMapTgServer}}}
 
-// LoadServer puts the server's programs and maps into the kernel. Nothing is
+// LoadServer loads the server's programs and maps into the kernel. Nothing is
 // attached or pinned yet. Connections of an earlier process of the same instance
 // are taken over, if the table has the same size.
 func LoadServer(o ServerOptions) (*Server, error) {
@@ -113,14 +113,14 @@ func splitBuckets(flows int) int {
 	return n
 }
 
-// ServerSettings are those in force: at first, those of the process before, if its
+// ServerSettings are those in force: at first those of the earlier process, if its
 // table was taken over.
 func (p *Server) ServerSettings() (s ServerSettings, err error) {
 	err = p.maps[serverbpf.ServerXdpMapTgServer].Lookup(uint32(0), &s)
 	return s, err
 }
 
-// SetServer writes the server's settings. The mask is this package's own.
+// SetServer writes the server's settings. The mask is set by this package.
 func (p *Server) SetServer(s ServerSettings) error {
 	s.Mask = p.maps[serverbpf.ServerXdpMapTgSplits].MaxEntries() - 1
 	if err := p.maps[serverbpf.ServerXdpMapTgServer].Put(uint32(0), s); err != nil {
@@ -129,8 +129,8 @@ func (p *Server) SetServer(s ServerSettings) error {
 	return nil
 }
 
-// SetEdge tells where the edge of a number is, and through which interfaces (0: those
-// that answers to clients take). A zero address: nowhere in that family.
+// SetEdge sets the address of an edge, and the interfaces to it (0: those
+// of answers to clients). A zero address: unreachable in that family.
 func (p *Server) SetEdge(id int, v4, v6 netip.Addr, ifindex4, ifindex6 int) error {
 	if id < 1 || id > MaxEdges {
 		return fmt.Errorf("edge %d: numbers go from 1 to %d", id, MaxEdges)
@@ -152,7 +152,7 @@ func (p *Server) SetEdge(id int, v4, v6 netip.Addr, ifindex4, ifindex6 int) erro
 	return nil
 }
 
-// SetOwnMACs tells the packet path which frames are addressed to this machine.
+// SetOwnMACs sets which frames the packet path takes for this machine's.
 func (p *Server) SetOwnMACs(interfaces []string) error {
 	for _, name := range interfaces {
 		dev, err := net.InterfaceByName(name)
@@ -170,7 +170,7 @@ func (p *Server) SetOwnMACs(interfaces []string) error {
 	return nil
 }
 
-// PutTagKeys loads the keys of the tags and confirmations of one epoch, as PutKey.
+// PutTagKeys loads the tag and confirmation keys of one epoch, as PutKey does.
 func (p *Server) PutTagKeys(epoch uint64, tag, confirm [16]byte) error {
 	return putTagKeys(p.maps[serverbpf.ServerXdpMapTgTagKeys], p.keySlots, epoch, tag, confirm)
 }
@@ -188,8 +188,8 @@ func putTagKeys(m *ebpf.Map, slots int, epoch uint64, tag, confirm [16]byte) err
 	return nil
 }
 
-// Splits counts the places of the flow table: those of connections that live, and
-// all there are. It walks the table; for status and tests.
+// Splits counts the places of the flow table: those of live connections, and
+// all. It walks the table; for status and tests.
 func (p *Server) Splits() (live, places int, err error) {
 	return countSplits(p.maps[serverbpf.ServerXdpMapTgSplits])
 }

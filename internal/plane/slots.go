@@ -12,19 +12,19 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// The two maps that stand in the slots of a swap-out map have pins of their own, named for the map and its number (tg_flows4-123):
-// opening a map by its number alone takes CAP_SYS_ADMIN.
+// The two maps in the slots of a swap-out map have pins of their own, named for the map and its ID (tg_flows4-123):
+// opening a map by its ID alone takes CAP_SYS_ADMIN.
 
 func slotPin(dir, name string, id ebpf.MapID) string {
 	return filepath.Join(dir, fmt.Sprintf("%s-%d", name, id))
 }
 
-// isSlotPin tells such pins from those of links, which begin with a kind, and of maps, which have no hyphen.
+// isSlotPin distinguishes such pins from those of links, which begin with a kind, and of maps, which have no hyphen.
 func isSlotPin(file string) bool {
 	return strings.HasPrefix(file, "tg_") && strings.Contains(file, "-")
 }
 
-// openSlot opens what stands in a slot; ebpf.ErrKeyNotExist if nothing does.
+// openSlot opens the map in a slot; ebpf.ErrKeyNotExist if there is none.
 func openSlot(dir, name string, outer *ebpf.Map, slot uint32) (*ebpf.Map, error) {
 	for try := 0; ; try++ {
 		var id ebpf.MapID
@@ -38,7 +38,7 @@ func openSlot(dir, name string, outer *ebpf.Map, slot uint32) (*ebpf.Map, error)
 			m.Close()
 		}
 		m, err := ebpf.NewMapFromID(id)
-		if err == nil || try == 2 { // else the daemon may have put another there
+		if err == nil || try == 2 { // else the daemon may have replaced it
 			if errors.Is(err, os.ErrPermission) {
 				err = fmt.Errorf("a map without a pin of its own may not be opened: %w; run it once as root", err)
 			}
@@ -56,7 +56,7 @@ func mapID(m *ebpf.Map) (ebpf.MapID, error) {
 	return id, nil
 }
 
-// pinSlot pins a map before it comes into a slot, or because it stands in one.
+// pinSlot pins a map before it is put into a slot, or because it is in one.
 func (p *Proxy) pinSlot(name string, m *ebpf.Map) error {
 	id, err := mapID(m)
 	if err != nil {
@@ -73,7 +73,7 @@ func (p *Proxy) pinSlot(name string, m *ebpf.Map) error {
 	return nil
 }
 
-// Commit makes the start final, and pins what stands in the slots.
+// Commit makes the start final, and pins the maps in the slots.
 func (p *Proxy) Commit() error {
 	if err := p.Plane.Commit(); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (p *Proxy) Commit() error {
 	return p.pinSlots()
 }
 
-// pinSlots pins what stands in the slots, and nothing else.
+// pinSlots pins the maps in the slots, and no others.
 func (p *Proxy) pinSlots() error {
 	if p.dir == "" || !p.final {
 		return nil

@@ -14,13 +14,13 @@ import (
 	"tidegate/internal/plane/hostbpf"
 )
 
-// Target is a service as the maps hold it: a number, what it protects, how. Number 0
-// makes an exception: what has those prefixes and ports is nobody's.
+// Target is a service as the maps hold it: its number, addresses, ports and entry. Number 0
+// is an exception: its prefixes and ports belong to no service.
 type Target struct {
 	ID       uint32
 	Prefixes []netip.Prefix
 	Ports    [][2]uint16 // first and last, both included
-	Watched  [][2]uint16 // ports that nobody serves now: their SYNs are the kernel's
+	Watched  [][2]uint16 // ports without a listener: the kernel handles their SYNs
 	Service  Service
 }
 
@@ -31,7 +31,7 @@ type tables struct {
 	prefixes map[PrefixKey]uint32
 }
 
-// build lays targets out for the maps. IPv4 and IPv6 catch-all prefixes make the
+// build converts targets for the maps. IPv4 and IPv6 catch-all prefixes make the
 // port's own entry, if a service has both; everything else is a prefix. (Also
 // the longer prefixes of such a service: another's may lie between.)
 func build(targets []Target) (tables, error) {
@@ -68,8 +68,8 @@ func build(targets []Target) (tables, error) {
 	return t, nil
 }
 
-// Except makes addresses an exception from the services that they would belong to: a box
-// that forwards does not answer for itself, for what its own kernel says does not come by.
+// Except makes addresses an exception from the services that contain them: a box
+// that forwards does not answer for itself, since its own kernel's packets do not pass through it.
 func Except(targets []Target, own []netip.Prefix) []Target {
 	for _, t := range targets {
 		e := Target{Ports: t.Ports}
@@ -175,7 +175,7 @@ func (p *Plane) SetServices(targets []Target, s *Settings) error {
 	return p.removeOld(next)
 }
 
-// removeOld takes out what only the tables before had.
+// removeOld removes what only the earlier tables had.
 func (p *Plane) removeOld(next tables) error {
 	prefixMap := p.maps[hostbpf.HostXdpMapTgPrefixes]
 	for k := range p.filled.prefixes {
@@ -207,7 +207,7 @@ func (p *Plane) SetService(id uint32, s Service) error {
 	return nil
 }
 
-// Service reads one service's entry, with what the packet path wrote into it.
+// Service reads one service's entry, including what the packet path wrote to it.
 func (p *Plane) Service(id uint32) (s Service, err error) {
 	err = p.maps[hostbpf.HostXdpMapTgServices].Lookup(id, &s)
 	return s, err
@@ -228,7 +228,7 @@ func (p *Plane) SetSettings(s *Settings) error {
 	return nil
 }
 
-// PutKey loads the key of one epoch; it takes the slot of an epoch long past.
+// PutKey loads the key of one epoch; it replaces that of a long past epoch.
 func (p *Plane) PutKey(epoch uint64, key [16]byte) error {
 	k := EpochKey{Epoch: epoch}
 	k.Key.K0 = binary.LittleEndian.Uint64(key[:8])

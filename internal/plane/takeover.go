@@ -12,9 +12,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// tablesVersion tells tables apart whose entries have the same size and another meaning.
-// Whoever changes what an entry of a table that is taken over means, or a hash by which it is found,
-// raises it: the next start then begins with empty tables, and says so.
+// tablesVersion distinguishes tables whose entries have the same size and another meaning.
+// A change of what an entry of a table that is taken over means, or of a hash by which it is found,
+// must raise it: the next start then begins with empty tables, and reports that.
 const tablesVersion = uint32(1)
 
 // mapTablesVersion is pinned beside the tables; it has one entry.
@@ -22,13 +22,13 @@ const mapTablesVersion = "tg_tables"
 
 // keptTables mean nothing without each other: all are taken over from an earlier process, or none.
 type keptTables struct {
-	loses string // what is lost where they cannot be
+	loses string // what is lost if they cannot be taken over
 	names []string
 }
 
-// takeOverTables opens what an earlier process has pinned, group by group. The first group has what
-// the others are read with: without it none is taken over. fits may refuse a map for another reason
-// than its shape. What is there and cannot be taken over is told in p.Lost.
+// takeOverTables opens an earlier process's pinned maps, group by group. The first group is needed to read
+// the others: without it none is taken over. fits may refuse a map for another reason
+// than its shape. Existing maps that cannot be taken over are reported in p.Lost.
 func (p *Plane) takeOverTables(spec *ebpf.CollectionSpec, dir string, groups []keptTables, fits func(name string, m *ebpf.Map) bool) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) == 0 {
 		return
@@ -52,7 +52,7 @@ func (p *Plane) takeOverTables(spec *ebpf.CollectionSpec, dir string, groups []k
 	}
 }
 
-// openGroup opens the pinned maps of a group; none, and no reason why, if there is none.
+// openGroup opens the pinned maps of a group; none, and no reason, if there is none.
 func openGroup(spec *ebpf.CollectionSpec, dir string, names []string, fits func(string, *ebpf.Map) bool) (maps map[string]*ebpf.Map, why string) {
 	maps = map[string]*ebpf.Map{}
 	var missing []string
@@ -92,7 +92,7 @@ func sameTablesVersion(dir string) bool {
 	return m.Lookup(uint32(0), &version) == nil && version == tablesVersion
 }
 
-// addTablesVersion makes the map that says of what version this plane's tables are.
+// addTablesVersion creates the map that holds the version of this plane's tables.
 func (p *Plane) addTablesVersion() error {
 	if p.maps[mapTablesVersion] != nil {
 		return nil

@@ -22,8 +22,8 @@ type Usage struct {
 }
 
 // OpenUsage reads how full a pinned swap-out table is. It walks the table from
-// outside, which takes a while and may count what moves meanwhile twice: for the
-// lab and for tests. No part of the proxy does it.
+// userspace, which takes a while and may count moving entries twice: for the
+// lab and for tests. The proxy itself never calls it.
 func OpenUsage(bpffs, instance string, tables ...string) (sum Usage, err error) {
 	for _, name := range tables {
 		outer, err := ebpf.LoadPinnedMap(filepath.Join(PinDir(bpffs, instance), name), nil)
@@ -88,8 +88,8 @@ func mapUsage(m *ebpf.Map) (Usage, error) {
 	return Usage{Entries: n, Bytes: bytes, Room: int(m.MaxEntries()), KeyBytes: int(m.KeySize()), ValueBytes: int(m.ValueSize())}, nil
 }
 
-// Footprint is what all pinned maps of an instance take, in bytes as the kernel
-// accounts them: what a flood makes grow is in here, whatever the strategy.
+// Footprint is the size of all pinned maps of an instance, in bytes as the kernel
+// accounts them: it includes all that a flood makes grow, whatever the strategy.
 func Footprint(bpffs, instance string) (sum uint64, err error) {
 	dir := PinDir(bpffs, instance)
 	pins, err := os.ReadDir(dir)
@@ -148,8 +148,8 @@ func mapFootprint(m *ebpf.Map) (uint64, error) {
 	return sum, nil
 }
 
-// countEntries walks a hash map bucket by bucket, so that what comes and goes
-// meanwhile makes it start nothing over.
+// countEntries walks a hash map bucket by bucket, so that concurrent changes
+// never make it start over.
 func countEntries(m *ebpf.Map) (n int, err error) {
 	const batch = 4096
 	list := func(size uint32) any {

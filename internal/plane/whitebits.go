@@ -16,9 +16,9 @@ import (
 )
 
 // The IPv4 whitelist as a bitmap, core/white_bitmap.h: two bits a prefix, of which a
-// sweep takes one each time it comes by. The sweep goes on a few pages each second,
-// so that it has gone round once in a swap period; it stops no packet, and pages
-// in which nobody stands cost it a bit of a summary.
+// sweep takes one at each visit. The sweep processes a few pages each second,
+// so that it completes a round in a swap period; it stops no packet, and an empty
+// page costs it one bit of a summary.
 
 const (
 	whitePageWords = 512 // 64-bit words of 32 prefixes
@@ -36,8 +36,8 @@ func whiteWords(prefixLen int) uint32 { return uint32(max(uint64(1)<<prefixLen/3
 
 func whiteMarks(words uint32) uint32 { return max(words/whitePageWords/64, 1) }
 
-// memoryFor refuses a bitmap that this machine has no room for, before the kernel
-// takes it out of somebody else's.
+// memoryFor refuses a bitmap that does not fit this machine's memory, before the kernel
+// takes the memory from other processes.
 func memoryFor(size uint64) error {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
@@ -81,8 +81,8 @@ func (w *whiteBits) close() {
 	w.raw = nil
 }
 
-// SweepSources ages as much of the bitmap as one round in a period asks of this
-// while. Without a bitmap it does nothing.
+// SweepSources ages the share of the bitmap due in this time, at one round per
+// period. Without a bitmap it does nothing.
 func (p *Proxy) SweepSources(while, period time.Duration) {
 	if p.white != nil {
 		p.white.sweep(while, period)
@@ -100,7 +100,7 @@ func (w *whiteBits) sweep(while, period time.Duration) {
 	w.owed = min(w.owed, float64(pages))
 }
 
-// sweepPage takes the mark first, so that whoever is added meanwhile puts it back.
+// sweepPage clears the mark first, so that a source added meanwhile sets it again.
 func (w *whiteBits) sweepPage(page int) {
 	mark, bit := &w.marks[page/64], uint64(1)<<(page%64)
 	if atomic.LoadUint64(mark)&bit == 0 {

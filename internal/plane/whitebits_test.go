@@ -8,7 +8,7 @@ import (
 )
 
 // A source lives for between one and two rounds after its last use; its page is
-// visited until nobody is left, and a round takes one period however it is cut.
+// visited until it is empty, and a round takes one period however it is divided.
 func TestWhiteSweep(t *testing.T) {
 	words := whiteWords(24)
 	w := &whiteBits{bits: make([]uint64, words), marks: make([]uint64, whiteMarks(words))}

@@ -17,7 +17,7 @@ import (
 	"tidegate/internal/instance"
 )
 
-// What of a reading is a protection that is less than whole: conditions, which internal/event makes events of.
+// Conditions: readings in which protection is less than complete; internal/event makes events of them.
 
 // Names of conditions. docs/events.md lists them.
 const (
@@ -34,8 +34,8 @@ const (
 	CondSwitchSilent    = "switch-silent"
 )
 
-// watchEvery is how often an instance is looked at; a look that takes long is made more rarely, so that
-// it takes a twentieth of a processor at most.
+// watchEvery is how often an instance is read; readings that take long are made more rarely, so that
+// they take a twentieth of a processor at most.
 const (
 	watchEvery = time.Second
 	watchShare = 20
@@ -66,13 +66,13 @@ func WatchConditions(ctx context.Context, opt instance.Options, cfg *config.Conf
 	}
 }
 
-// Watcher looks at one instance again and again; some conditions are what has changed since.
+// Watcher reads one instance repeatedly; some conditions are changes since the last reading.
 type Watcher struct {
 	Horizon time.Duration // for how long keys are loaded ahead, if nothing is wrong
 	full    map[string]uint64
 }
 
-// Look says which conditions last.
+// Look returns the conditions that last.
 func (w *Watcher) Look(r Reading, now time.Time) (list []event.Condition) {
 	switch r := r.(type) {
 	case *Status:
@@ -85,7 +85,7 @@ func (w *Watcher) Look(r Reading, now time.Time) (list []event.Condition) {
 
 func (w *Watcher) ofServices(st *Status, now time.Time) (list []event.Condition) {
 	add := func(c event.Condition) { list = append(list, c) }
-	// Keys are loaded every epoch: half the horizon without is no accident of timing.
+	// Keys are loaded every epoch: half the horizon without new ones is not a matter of timing.
 	if left := st.KeysUntil.Sub(now); left < w.Horizon/2 {
 		what := map[bool]string{false: "SYNs pass unprotected", true: "SYNs are dropped"}[st.StaleKeys == string(config.StaleKeysDrop)]
 		add(event.Condition{Name: CondKeysStale, Message: "no new keys are loaded: when those that are there end, " + what + "; see the daemon's log",
@@ -126,7 +126,7 @@ func (w *Watcher) ofServices(st *Status, now time.Time) (list []event.Condition)
 	return list
 }
 
-// tables are the counters that say that somebody was not served because a table had no room.
+// tables are the counters of clients that were not served because a table was full.
 var tables = []string{"white_full", "flow_full", "split_full", "store_full"}
 
 func listenerConditions(s *Service) (list []event.Condition) {

@@ -22,7 +22,7 @@ type Degraded struct {
 	Refusals int            `json:"refusals,omitempty"`  // likewise: in a row
 }
 
-// Explain says why, and what helps.
+// Explain gives the reason, and a remedy.
 func (d Degraded) Explain() string {
 	if d.Reason == adopt.ReasonRefused {
 		return fmt.Sprintf("the kernel has refused %d adoptions in a row; tried again in %v", d.Refusals,
@@ -31,7 +31,7 @@ func (d Degraded) Explain() string {
 	return d.Cure()
 }
 
-// Cure says it without figures, which change all the time.
+// Cure is the remedy without figures, which change all the time.
 func (d *Degraded) Cure() string {
 	switch d.Reason {
 	case adopt.ReasonMPTCP:
@@ -42,7 +42,7 @@ func (d *Degraded) Cure() string {
 	return "the kernel refuses adoptions, for no reason that can be seen; they are tried again after a pause; see `tidegate check -c`"
 }
 
-// listenersOf sums up, of all that the packet path knows, what serves a service: "ok",
+// listenersOf sums up, from the packet path's notes, the listeners of a service: "ok",
 // "none", "mptcp" or "refused" if that is so of every listener, else "degraded".
 func listenersOf(svc *instance.StateService, entry plane.Service, notes map[netip.AddrPort]plane.ListenerNote) (summary string, lost []Degraded) {
 	if notes == nil { // of a gate that adopts nothing

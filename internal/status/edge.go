@@ -24,7 +24,7 @@ type Edge struct {
 	Alarm       bool         `json:"filter_alarm"` // saturated: above filter_alarm
 	Positions   uint64       `json:"filter_positions"`
 	Generations []Generation `json:"generations"`
-	Turned      time.Time    `json:"turned"`   // when the active one became so
+	Turned      time.Time    `json:"turned"`   // when the active one became active
 	Learning    bool         `json:"learning"` // the filter is younger than its window
 	At          time.Time    `json:"at"`       // of this report; it is made once a second
 
@@ -35,7 +35,7 @@ type Edge struct {
 type Generation struct {
 	Active bool    `json:"active"`
 	Fill   float64 `json:"fill"`  // of its positions
-	Flows  uint32  `json:"flows"` // that such a fill stands for
+	Flows  uint32  `json:"flows"` // that give such a fill
 }
 
 func readEdge(dir string) (*Edge, error) {

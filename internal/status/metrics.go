@@ -71,7 +71,7 @@ func ReadAny(opt instance.Options, name string) (Reading, error) {
 	return st, nil
 }
 
-// processCollectors tell of this process and its build.
+// processCollectors describe this process and its build.
 func processCollectors() []prometheus.Collector {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidegate_build_info", Help: "1; its labels say which build of tidegate this process is",
 		ConstLabels: prometheus.Labels{"version": version.Version, "goversion": runtime.Version(), "goarch": runtime.GOARCH}})
@@ -79,13 +79,13 @@ func processCollectors() []prometheus.Collector {
 	return []prometheus.Collector{build, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector()}
 }
 
-// dpdkProcess tells of the program that forwards under plane: dpdk.
+// dpdkProcess describes the program that forwards under plane: dpdk.
 func dpdkProcess(prefix string) prometheus.Collector {
 	return collectors.NewProcessCollector(collectors.ProcessCollectorOpts{Namespace: "tidegate_dpdk",
 		PidFn: func() (int, error) { return dpdk.ReadPID(prefix) }})
 }
 
-// once is a reading on its way to Prometheus. It describes nothing beforehand: which series there are
+// once is a single reading for Prometheus. It describes nothing beforehand: which series exist
 // depends on the role, and the registry checks them at each gathering.
 type once struct{ reading Reading }
 
@@ -127,7 +127,7 @@ func (s *series) counter(name, help string, v uint64, labels ...pair) {
 	s.add(prometheus.CounterValue, name+"_total", help, float64(v), labels)
 }
 
-// info is a gauge that is 1 and says what it has to say in its labels.
+// info is a gauge of value 1 whose labels carry the information.
 func (s *series) info(name, help string, labels ...pair) { s.gauge(name+"_info", help, 1, labels...) }
 
 func number(is bool) float64 {

@@ -94,7 +94,7 @@ func (k *P4Instance) services() {
 	}
 }
 
-// Reloaded is told another configuration; p4.RunOptions.Reloaded.
+// Reloaded applies another configuration; p4.RunOptions.Reloaded.
 func (k *P4Instance) Reloaded(cfg *p4.Config) {
 	k.cfg = cfg
 	k.services()
@@ -120,7 +120,7 @@ func (k *P4Instance) Figures(f p4.Figures) {
 // LastKey is the last epoch that the switch has a key of.
 func (k *P4Instance) LastKey() uint64 { return k.state.LastKey }
 
-// Leave ends the process's part and leaves the state file: the switch goes on.
+// Leave ends the process's part and keeps the state file: the switch goes on.
 func (k *P4Instance) Leave() error {
 	k.stop()
 	defer k.unlock()
@@ -131,7 +131,7 @@ func (k *P4Instance) Leave() error {
 	return k.state.Write(instance.StatePath(k.dir, k.cfg.Instance))
 }
 
-// SwitchOf is the switch that an instance's state names; there says whether it has one.
+// SwitchOf is the switch named in an instance's state; there reports whether it has one.
 func SwitchOf(stateDir, name string) (thrift, program string, there bool, err error) {
 	st, err := readStateFile(stateDir, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -147,7 +147,7 @@ func SwitchOf(stateDir, name string) (thrift, program string, there bool, err er
 	return left.Thrift, left.Program, true, nil
 }
 
-// Close takes the instance away.
+// Close removes the instance.
 func (k *P4Instance) Close() {
 	k.stop()
 	_ = instance.RemoveState(k.dir, k.cfg.Instance)
@@ -188,8 +188,8 @@ func p4Status(st *instance.StateFile, name, stateDir string) (*Status, error) {
 	return out, nil
 }
 
-// edgeOfSwitch is the filter in a switch's registers, as the controller has read it last;
-// nil of other programs.
+// edgeOfSwitch is the filter in a switch's registers, as the controller last read it;
+// nil for other programs.
 func edgeOfSwitch(f *p4.FilterFigures) *Edge {
 	if f == nil {
 		return nil

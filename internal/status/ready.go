@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/instance"
 )
 
-// Ready says in a word or two what an instance does; an error says why it does not do what it is there for.
+// Ready describes in a word or two what an instance does; an error is why it does not do what it should.
 func (st *Status) Ready(now time.Time) (string, error) {
 	switch {
 	case st.Draining:

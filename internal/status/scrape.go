@@ -16,8 +16,8 @@ import (
 )
 
 // scrape answers requests for metrics. Reading the counters means walking maps, and
-// whoever reaches the port may ask: so they are read by one at a time, once a second at
-// most, and all who ask meanwhile share the answer. It must never hold more requests than
+// anyone who reaches the port may ask: so one request at a time reads them, once a second at
+// most, and all concurrent requests share the answer. It must never hold more requests than
 // scrapesMax.
 type scrape struct {
 	read  func() (Reading, error)
@@ -34,8 +34,8 @@ type scrape struct {
 }
 
 const (
-	scrapesMax  = 16          // requests at once; more are told to come again
-	scrapeFresh = time.Second // for so long an answer is given again
+	scrapesMax  = 16          // concurrent requests; more are told to retry
+	scrapeFresh = time.Second // how long an answer is reused
 	headerMax   = 8 << 10     // bytes of a request
 )
 
@@ -43,7 +43,7 @@ func newScrape(read func() (Reading, error), fixed ...prometheus.Collector) *scr
 	return &scrape{read: read, fixed: fixed, busy: make(chan struct{}, scrapesMax), slots: handshake.New()}
 }
 
-// text is the metrics of now, or of a moment ago.
+// text returns the current metrics, or those of a moment ago.
 func (s *scrape) text() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *scrape) text() ([]byte, error) {
 // textFormat is what every version of Prometheus reads.
 var textFormat = expfmt.NewFormat(expfmt.TypeTextPlain)
 
-// fresh reads the instance and writes it down as Prometheus reads it.
+// fresh reads the instance and formats the reading for Prometheus.
 func (s *scrape) fresh() ([]byte, error) {
 	reading, err := s.read()
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *scrape) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", string(textFormat))
-	_, _ = w.Write(body) // whoever asked has gone
+	_, _ = w.Write(body) // the client may have gone
 }
 
 // connState bounds the connections, and those of one network.

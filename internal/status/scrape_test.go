@@ -17,7 +17,7 @@ import (
 	"tidegate/internal/handshake"
 )
 
-// However many ask at once, the maps are walked by one at a time, and once for all of them.
+// However many requests are concurrent, one at a time walks the maps, and once for all of them.
 func TestScrapesShareOneReading(t *testing.T) {
 	var now, most, readings atomic.Int64
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -57,7 +57,7 @@ func TestScrapesShareOneReading(t *testing.T) {
 	for range asking - 1 {
 		wg.Go(ask)
 	}
-	for { // the surplus is told so while the first still reads
+	for { // the surplus is refused while the first still reads
 		mu.Lock()
 		refused := got[http.StatusServiceUnavailable]
 		mu.Unlock()
@@ -83,7 +83,7 @@ func TestScrapesShareOneReading(t *testing.T) {
 	close(begun)
 }
 
-// A failure is not tried again for everybody who asks.
+// A failure is not retried for every request.
 func TestScrapesShareAFailure(t *testing.T) {
 	readings := 0
 	s := newScrape(func() (Reading, error) { readings++; return nil, errors.New("gone") })
@@ -99,7 +99,7 @@ func TestScrapesShareAFailure(t *testing.T) {
 	}
 }
 
-// Who opens connections and says nothing does not keep others from the port.
+// Idle connections do not keep other clients from the port.
 func TestScrapeBesideSilentConnections(t *testing.T) {
 	s := newScrape(func() (Reading, error) { return &Status{Role: "host", Instance: "a"}, nil })
 	server := httptest.NewUnstartedServer(s)

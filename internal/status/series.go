@@ -203,7 +203,7 @@ func (u *upstreamReading) metrics(m *series) {
 	}
 }
 
-// unixSeconds is 0 for the time that was not said.
+// unixSeconds is 0 for the zero time.
 func unixSeconds(t time.Time) float64 {
 	if t.IsZero() {
 		return 0

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status reads how an instance is, whichever its role and its plane, from its state
-// file and from the packet path, and gives it to `tidegate status` and to Prometheus. It must
+// Package status reads the condition of an instance, whatever its role and its plane, from its state
+// file and from the packet path, for `tidegate status` and for Prometheus. It must
 // never change a packet path.
 package status
 
@@ -159,8 +159,8 @@ func pathStatus(st *instance.StateFile, name, stateDir string, pinned *plane.Pin
 	return out, nil
 }
 
-// addParts adds to the counters of services that are taken over in several ways what
-// their other numbers, and those in the adopter's maps, have counted.
+// addParts adds to the counters of services that are taken over in several ways the
+// counts under their other numbers, and those in the adopter's maps.
 func addParts(st *instance.StateFile, out *Status, pinned *plane.Pinned, adopterDir string) error {
 	adopter, err := plane.OpenPinned(adopterDir)
 	if errors.Is(err, os.ErrNotExist) {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Legacy iptables. A table is asked for only when the kernel lists it: to name one that is not
-// there makes the kernel create it, hooks and all.
+// Legacy iptables. A table is read only when the kernel lists it: naming one that does not
+// exist makes the kernel create it, hooks and all.
 
 // From linux/netfilter_ipv4/ip_tables.h; ip6_tables.h has the same numbers.
 const (

@@ -46,7 +46,7 @@ const (
 	ipv6Proto, ipv6Goto                                                   = 1, 4
 )
 
-// try has a packet meet the entry.
+// try evaluates the entry for a packet.
 func (r *legacyRule) try(p *packet) outcome {
 	out := outcome{match: yes}
 	if !r.tryIP(p, &out) {
@@ -144,8 +144,8 @@ func (t *legacyTable) key(at int) chainKey {
 
 var legacyHooks = [...]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
 
-// parse takes the table apart into chains: those at hooks come first, each of a user's begins
-// behind an entry that holds its name, and the last entry of all is an error.
+// parse splits the table into chains: those at hooks come first, each user-defined one begins
+// after an entry that holds its name, and the last entry of all is an error.
 func (t *legacyTable) parse(chains map[chainKey]*chain) (atHook [5]*chain, err error) {
 	begins := map[int]string{}
 	for i, name := range legacyHooks {
@@ -191,7 +191,7 @@ func errorName(info []byte) string {
 	return string(info)
 }
 
-// tracks: a rule of the table has connections tracked.
+// tracks reports whether a rule of the table makes the kernel track connections.
 func (t *legacyTable) tracks() (tracks bool) {
 	_ = t.each(func(at, target, next int) error {
 		for m := at + t.family.entryLayout().size; m+xtHeaderLen <= target; {

@@ -71,7 +71,7 @@ func readLocal() (list []netip.Prefix, err error) {
 	return list, err
 }
 
-// judge says what about a device itself keeps the kernel from adopting what comes by it.
+// judge returns what about a device itself keeps the kernel from adopting connections that arrive on it.
 func (ls links) judge(device string) (found []Finding) {
 	l := ls[device]
 	if l == nil {

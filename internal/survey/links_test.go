@@ -21,8 +21,8 @@ tuntap add tun0 mode tun
 	}
 }
 
-// Rules may see packets come by a device above the one that is named: what asks for that
-// one is not taken for certain.
+// Rules may see packets arrive on a device above the named one: a condition on the
+// named device is not taken for certain.
 func TestDeviceOfRules(t *testing.T) {
 	ns := newNamespace(t)
 	run(t, ns, "link add plain0 type veth peer name up0\nlink add child0 link up0 type macvlan\n", "ip", "-batch", "-")

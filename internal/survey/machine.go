@@ -30,7 +30,7 @@ type Machine struct {
 	unreadable []Finding
 
 	mutex  sync.Mutex
-	judged map[question]Verdict // answers that were given: what was read does not change
+	judged map[question]Verdict // earlier verdicts: what was read does not change
 }
 
 // question is a Destination that can be compared.
@@ -49,7 +49,7 @@ type legacyBase struct {
 	family family
 }
 
-// Read looks at the network namespace of the calling thread. What cannot be read is a finding
+// Read surveys the network namespace of the calling thread. Anything unreadable is a finding
 // of every verdict.
 func Read() *Machine {
 	m := &Machine{chains: map[chainKey]*chain{}}
@@ -157,8 +157,8 @@ func readLoose() bool {
 	return errors.Is(err, os.ErrNotExist) || strings.TrimSpace(string(text)) != "0"
 }
 
-// Judge says what becomes of connections to a destination. To ask again costs nothing; the
-// answer is not to be changed.
+// Judge returns the verdict on connections to a destination. Repeated calls are cheap; the
+// result must not be changed.
 func (m *Machine) Judge(d Destination) Verdict {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -207,7 +207,7 @@ func (m *Machine) judgeRules(f family, d Destination, device string) []Finding {
 	return found
 }
 
-// rank puts first what says most.
+// rank puts the most important first.
 func rank(f Finding) int {
 	if i := slices.Index([]string{DNAT, SYNProxy, TProxy, Queue, NATHooks}, f.ID); i >= 0 {
 		return i

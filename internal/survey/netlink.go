@@ -43,7 +43,7 @@ func attrs(b []byte) (list []attr, err error) {
 // fields are attributes that are looked up by their kind. There are few: a list is faster than a map.
 type fields []attr
 
-// fieldsOf takes attributes apart; what is cut short is as if it were not there.
+// fieldsOf parses attributes; truncated ones are left out.
 func fieldsOf(b []byte) fields {
 	list, _ := attrs(b)
 	return list
@@ -139,7 +139,7 @@ func generation() (uint32, error) {
 
 const attempts = 5 // to read rules between two changes
 
-// consistently runs read until nothing has changed meanwhile.
+// consistently repeats read until no change happened during it.
 func consistently(read func() error) error {
 	for range attempts {
 		before, err := generation()

@@ -137,7 +137,7 @@ func (r *nftRules) readRules() error {
 	return nil
 }
 
-// stateless expressions have no connections tracked; any other may.
+// stateless expressions do not make the kernel track connections; any other may.
 var stateless = map[string]bool{"payload": true, "meta": true, "exthdr": true, "bitwise": true, "byteorder": true, "fib": true,
 	"rt": true, "hash": true, "xfrm": true, "tunnel": true, "socket": true, "osf": true, "cmp": true, "range": true, "lookup": true,
 	"immediate": true, "counter": true, "log": true, "last": true, "limit": true, "quota": true, "numgen": true, "reject": true,
@@ -158,8 +158,8 @@ func (e expression) tracks() bool {
 	return !stateless[e.name]
 }
 
-// readElements reads the elements of the sets that a look-up can be foretold of: a list of
-// a million addresses of clients is none.
+// readElements reads the elements of the sets whose look-ups can be predicted: a list of
+// a million client addresses is not among them.
 func (r *nftRules) readElements() error {
 	wanted := map[setKey]bool{}
 	for key, s := range r.sets {
@@ -183,7 +183,7 @@ func (r *nftRules) readElements() error {
 	return nil
 }
 
-// foretells names the sets that the rule looks something up in that is known beforehand.
+// foretells adds the sets in which the rule looks up a key that is known beforehand.
 func (r *nftRule) foretells(wanted map[setKey]bool) {
 	if !slices.ContainsFunc(r.steps, func(e expression) bool { return e.name == "lookup" }) {
 		return

@@ -35,7 +35,7 @@ func loadsUnlike(dreg uint16, size int, what string) func(*machineState, fields)
 	}
 }
 
-// loadFIB: of a server's address it is known whether it is local.
+// loadFIB: whether a server's address is local is known.
 func loadFIB(s *machineState, f fields) bool {
 	v := unknown(16)
 	server := uint32(unix.NFTA_FIB_F_DADDR)

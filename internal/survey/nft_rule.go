@@ -84,7 +84,7 @@ func (s *machineState) get(register uint32, size int) (v value, label string) {
 	return s.registers[at : at+size], label
 }
 
-// try has a packet meet the rule.
+// try evaluates the rule for a packet.
 func (r *nftRule) try(p *packet) outcome {
 	if p.scratch == nil {
 		p.scratch = &machineState{}
@@ -137,10 +137,10 @@ var nftActs = map[string]acts{
 	"meta": actOther, "ct": actOther, "payload": actOther, "exthdr": actOther, // what writes; what reads is in nftLoads
 }
 
-// nftLimits are conditions that remember packets, or throw dice.
+// nftLimits are conditions that keep state about packets, or are random.
 var nftLimits = map[string]string{"limit": "", "connlimit": "", "quota": "", "numgen": ""}
 
-// nftTests are expressions whose outcome depends on what they are told.
+// nftTests are expressions whose outcome depends on their attributes.
 var nftTests map[string]func(*nftRule, *machineState, fields) bool
 
 func init() { // they call each other
@@ -277,7 +277,7 @@ const (
 	dynsetExpressions = 10
 )
 
-// doDynset: what is kept of each element limits; without that, an element is added.
+// doDynset: a set with state per element limits; without state, an element is added.
 func doDynset(_ *nftRule, s *machineState, f fields) bool {
 	s.out.acts |= actOther
 	_, one := f.find(dynsetExpr)

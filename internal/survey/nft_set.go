@@ -43,7 +43,7 @@ const (
 	setFieldLen     = 1
 )
 
-// changing: packets or time add and remove elements, which nobody is told.
+// changing reports whether packets or time add and remove elements, without notification.
 func (s *nftSet) changing() bool { return s.flags&(unix.NFT_SET_EVAL|unix.NFT_SET_TIMEOUT) != 0 }
 
 func newSet(f fields) *nftSet {
@@ -56,7 +56,7 @@ func newSet(f fields) *nftSet {
 	return s
 }
 
-// fill takes the elements as the kernel tells them.
+// fill takes the elements as the kernel reports them.
 func (s *nftSet) fill(list []fields) {
 	s.read = true
 	type edge struct {

@@ -25,13 +25,13 @@ type outcome struct {
 	acts     acts
 	jumps    []chainKey // where it may go on
 	looksAt  string     // what the rule looks at that is not alike for a SYN and for what follows
-	limits   bool       // it counts, limits, or throws dice
-	obscure  string     // what of it is not understood
+	limits   bool       // it counts, limits, or is random
+	obscure  string     // the part that is not understood
 	certain  bool       // of several verdicts only one is possible
 	verdicts int
 }
 
-// verdict adds one that the rule may come to.
+// verdict adds a possible verdict of the rule.
 func (o *outcome) verdict(a acts, to chainKey) {
 	o.acts |= a
 	o.verdicts++

@@ -86,7 +86,7 @@ func (v value) bytes() (b []byte, ok bool) {
 	return b, true
 }
 
-// someKnown: a look-up of it can be foretold at least in part.
+// someKnown reports whether a look-up of the value can be predicted at least in part.
 func (v value) someKnown() bool {
 	for _, o := range v {
 		if o.known {
@@ -283,7 +283,7 @@ func deviceName(name string) value {
 	return known(b...)
 }
 
-// knownPacket is one of which all is known that ever is.
+// knownPacket is a packet of which everything that can be known is known.
 func knownPacket(f family, answer bool) *packet {
 	addr := netip.AddrFrom4([4]byte{192, 0, 2, 1})
 	if f == ipv6 {

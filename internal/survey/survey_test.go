@@ -52,7 +52,7 @@ func TestNATHooks(t *testing.T) {
 	}
 }
 
-// To look must not create what is looked for.
+// Reading must not create the tables it looks for.
 func TestReadingLoadsNoTable(t *testing.T) {
 	ns := newNamespace(t)
 	for range 2 {
@@ -62,7 +62,7 @@ func TestReadingLoadsNoTable(t *testing.T) {
 	}
 }
 
-// Whatever changes, the watcher says so, and its survey is the new one.
+// Whatever changes, the watcher reports it, and its survey is the new one.
 func TestWatcher(t *testing.T) {
 	ns := newNamespace(t)
 	run(t, ns, "link add port0 type veth peer name far0\nlink add br0 type bridge\n", "ip", "-batch", "-")

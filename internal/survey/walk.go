@@ -34,7 +34,7 @@ func (h hook) answers() bool { return h >= hookOutput }
 type walker struct {
 	chains  map[chainKey]*chain
 	packets []*packet
-	seen    map[*chain]bool // and whether it ends the way through a base chain, for certain
+	seen    map[*chain]bool // and whether it certainly ends a packet's path through a base chain
 	nat     bool            // a chain of NAT: only the first packet of a connection comes here
 	found   []Finding
 }
@@ -84,7 +84,7 @@ func (w *walker) walk(c *chain) (ends bool) {
 	return w.seen[c]
 }
 
-// try has every packet meet a rule; nil if it does nothing to any.
+// try evaluates a rule for every packet; nil if it does nothing to any.
 func (w *walker) try(r rule) []outcome {
 	var all []outcome
 	some := false
@@ -102,7 +102,7 @@ func (w *walker) try(r rule) []outcome {
 	return all
 }
 
-// judge finds out whether a rule stands in the way; it says whether all packets are treated alike.
+// judge finds out whether a rule prevents adoption; it returns whether all packets are treated alike.
 func (w *walker) judge(c *chain, r rule, all []outcome) (alike bool) {
 	var begins, later, union outcome
 	alike = true
@@ -146,7 +146,7 @@ func (w *walker) judge(c *chain, r rule, all []outcome) (alike bool) {
 	return alike
 }
 
-// unlike tells how a rule tells a SYN from what follows.
+// unlike names what a rule uses to distinguish a SYN from what follows.
 func (w *walker) unlike(c *chain, r rule, o outcome, begins, later match) {
 	on := ""
 	if o.looksAt != "" {

@@ -27,7 +27,7 @@ type Watcher struct {
 const (
 	settleTime   = 100 * time.Millisecond // rules change in bursts
 	settleAtMost = 300 * time.Millisecond
-	pollEvery    = 500 * time.Millisecond // legacy tables and sysctls tell nobody of a change
+	pollEvery    = 500 * time.Millisecond // legacy tables and sysctls send no notification
 	pollShare    = 20                     // of the time one in so many parts is for polls: of huge tables there are fewer
 )
 
@@ -51,7 +51,7 @@ func Watch() (*Watcher, error) {
 		{unix.NETLINK_ROUTE, []int{unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR}},
 	} {
 		s, err := listen(e.protocol, e.groups)
-		if errors.Is(err, unix.EPROTONOSUPPORT) { // no rules that tell of changes, in a kernel that has none
+		if errors.Is(err, unix.EPROTONOSUPPORT) { // a kernel without nftables has no notifications either
 			continue
 		}
 		if err != nil {
@@ -60,7 +60,7 @@ func Watch() (*Watcher, error) {
 		}
 		w.events = append(w.events, s)
 	}
-	w.now.Store(Read()) // after listening: what changes from here on is heard
+	w.now.Store(Read()) // after listening: later changes are notified
 	go w.run()
 	return w, nil
 }
@@ -135,7 +135,7 @@ func (w *Watcher) run() {
 	}
 }
 
-// enter has the thread be in the namespace. It is there already but in tests, and entering takes CAP_SYS_ADMIN, even there.
+// enter moves the thread into the namespace. Outside tests it is there already, and entering takes CAP_SYS_ADMIN, even there.
 func (w *Watcher) enter() error {
 	here, err := os.Stat("/proc/thread-self/ns/net")
 	if err != nil {
@@ -155,7 +155,7 @@ func (w *Watcher) publish(m *Machine) {
 	}
 }
 
-// hear waits for events and takes them. Lost events are events.
+// hear waits for events and drains them. Lost events count as events.
 func (w *Watcher) hear(wait time.Duration) (heard, end bool) {
 	fds := []unix.PollFd{{Fd: int32(w.stop), Events: unix.POLLIN}}
 	for _, s := range w.events {
@@ -176,7 +176,7 @@ func (w *Watcher) hear(wait time.Duration) (heard, end bool) {
 	return heard, fds[0].Revents != 0
 }
 
-// outdated says whether what tells nobody of a change is no longer what was read.
+// outdated reports whether anything without change notification differs from what was read.
 func (m *Machine) outdated() bool {
 	var now []*legacyTable
 	for _, f := range []family{ipv4, ipv6} {

@@ -33,7 +33,7 @@ var xtAlike = map[string]bool{"mark": true, "connmark": true, "connlabel": true,
 var xtUnlike = map[string]string{"length": itsLength, "connbytes": itsLength, "u32": itsNumbers, "string": "its data",
 	"bpf": itsNumbers, "osf": tcpOptions, "tcpmss": tcpOptions, "ecn": tcpFlags, "socket": itsSocket, "cgroup": itsSocket}
 
-// xtLimits are matches that count packets or connections, or throw dice.
+// xtLimits are matches that count packets or connections, or are random.
 var xtLimits = map[string]bool{"limit": true, "hashlimit": true, "connlimit": true, "recent": true, "quota": true, "statistic": true,
 	"rateest": true}
 
@@ -180,7 +180,7 @@ func matchConntrack(p *packet, out *outcome, revision uint8, info []byte) bool {
 	return asks&^(state|proto|expiration) == 0 || out.require(maybe, "")
 }
 
-// matchAddrtype: struct xt_addrtype_info_v1. Of a server's address it is known whether it is local.
+// matchAddrtype: struct xt_addrtype_info_v1. Whether a server's address is local is known.
 func matchAddrtype(p *packet, out *outcome, revision uint8, info []byte) bool {
 	const invertSource, invertDestination, local = 1, 2, 1 << unix.RTN_LOCAL
 	if len(info) < 8 || revision != 1 {

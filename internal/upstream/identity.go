@@ -55,9 +55,9 @@ func (i *Identity) Sign(message []byte) []byte { return ed25519.Sign(i.private, 
 // errPeer refuses a peer whose key is not configured.
 var errPeer = errors.New("the peer's key is not one that is configured here")
 
-// TLS gives a configuration for either side of a connection on which both prove
-// who they are: TLS 1.3, and the other's key must be one of peers. Names and dates
-// in certificates say nothing here; the key is the name.
+// TLS returns a configuration for either side of a mutually authenticated connection:
+// TLS 1.3, and the other's key must be one of peers. Names and dates
+// in certificates are ignored; the key is the identity.
 func (i *Identity) TLS(peers ...ed25519.PublicKey) (*tls.Config, error) {
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "tidegate"},
 		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}

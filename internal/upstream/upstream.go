@@ -2,7 +2,7 @@
 
 // Package upstream holds what patrol, border manager and filter manager share: who
 // has authority over which addresses, who a peer is, and datagrams in batches. It
-// must know nothing of filters' meaning, of maps or of configuration files' form.
+// must not depend on filters' meaning, on maps or on configuration files' form.
 package upstream
 
 import (
@@ -68,7 +68,7 @@ func (s *Static) FilterManagerMayRequest(fm netip.Addr, dst netip.Prefix) (owner
 	return ownerOf(b), true
 }
 
-// ownerOf makes the number of an owner from what identifies him.
+// ownerOf derives the number of an owner from its identifier.
 func ownerOf(id []byte) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write(id)

@@ -35,7 +35,7 @@ type Net struct {
 // Options of a Net. Prefixes are the customers of each patrol.
 type Options struct {
 	Prefixes [][]netip.Prefix
-	Own      []netip.Prefix // what the filter manager speaks for
+	Own      []netip.Prefix // prefixes for which the filter manager has authority
 	Capacity int
 	Rate     int
 	Protect  []netip.Prefix

@@ -28,7 +28,7 @@ type Gate interface {
 }
 
 // Replay puts a vector through a gate. It returns every difference, one a
-// line; an error means that the gate could not be asked.
+// line; an error means that the gate could not be queried.
 func Replay(g Gate, v *Vector) (differences []string, err error) {
 	if err := g.Prepare(v); err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)

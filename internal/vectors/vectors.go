@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package vectors reads the golden vectors (vectors/*.yaml, described in
-// vectors/README.md) and compares what a plane did with what it should have
-// done. It must know nothing of any plane: a plane implements Gate.
+// vectors/README.md) and compares a plane's behaviour with the expected
+// one. It must not depend on any plane: a plane implements Gate.
 package vectors
 
 import (
@@ -72,7 +72,7 @@ func (s *Service) SignedCostUs() uint32 {
 	return map[string]uint32{"pass": 10_000_000, "drop": 0xffff_ffff}[s.Signed]
 }
 
-// Agreed is what the kernel is told of an adopted connection.
+// Agreed is what the kernel gets for an adopted connection.
 type Agreed struct {
 	MSS        uint16 `yaml:"mss"`
 	WScale     uint8  `yaml:"wscale"`

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version holds the version of this build. It must know nothing else,
-// so that every package may import it.
+// Package version holds the version of this build. It must import no other package
+// of this module, so that every package may import it.
 package version
 
 import "runtime/debug"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package web serves one page that shows an instance live. It must only read: there is no request that changes anything, and
-// what it shows is what internal/live knows.
+// Package web serves one page that shows an instance live. It must only read: no request changes anything, and
+// the page shows only what internal/live provides.
 package web
 
 import (
@@ -31,7 +31,7 @@ const (
 	connMax     = 64
 )
 
-// Serve serves until ctx ends. allowed are names besides addresses by which browsers may ask for it: a page of a stranger that
+// Serve serves until ctx ends. allowed are names besides addresses under which browsers may request it: a foreign page that
 // resolves its own name to this address (DNS rebinding) gets nothing.
 func Serve(ctx context.Context, l net.Listener, feed *live.Feed, allowed []string) error {
 	s := &http.Server{Handler: Handler(feed, allowed), ReadTimeout: requestTime, WriteTimeout: requestTime, IdleTimeout: time.Minute, MaxHeaderBytes: headerMax}
@@ -70,7 +70,7 @@ func Handler(feed *live.Feed, allowed []string) http.Handler {
 			v.Points = v.Points[i:]
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(v) // whoever asked has gone
+		_ = json.NewEncoder(w).Encode(v) // the client may have gone
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !known(r.Host, allowed) {
@@ -86,7 +86,7 @@ func Handler(feed *live.Feed, allowed []string) http.Handler {
 	})
 }
 
-// known says whether a request names an address, localhost or one of the allowed names.
+// known reports whether a request names an address, localhost or one of the allowed names.
 func known(host string, allowed []string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h

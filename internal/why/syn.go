@@ -11,7 +11,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// Addresses of the link, of a neighbour that is not known.
+// Link-layer address for an unknown neighbour.
 var stranger = net.HardwareAddr{2, 0, 0, 0, 0, 1}
 
 // synFrame is the SYN that Linux sends: MSS, SACK, timestamps, window scale.
@@ -48,7 +48,7 @@ func synFrame(to, from net.HardwareAddr, src, dst netip.AddrPort) ([]byte, error
 	return b.Bytes(), err
 }
 
-// describe says what a frame of TCP is, for people.
+// describe describes a TCP frame for people.
 func describe(frame []byte) string {
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.NoCopy)
 	tcp, ok := p.TransportLayer().(*layers.TCP)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package why says what would happen to a SYN now, and why: it has the installed program decide about one that is never sent, and
+// Package why explains what would happen to a SYN now: it runs the installed program on a SYN that is never sent, and
 // explains the decision step by step. It must never send anything.
 package why
 
@@ -33,7 +33,7 @@ type Answer struct {
 	Src     netip.AddrPort    `json:"src"`
 	Dst     netip.AddrPort    `json:"dst"`
 	Verdict string            `json:"verdict"` // pass, drop, answered, forwarded
-	Reasons map[string]uint64 `json:"reasons"` // counters that such a SYN moves
+	Reasons map[string]uint64 `json:"reasons"` // counters that such a SYN increments
 	Steps   []Step            `json:"steps"`
 }
 
@@ -195,7 +195,7 @@ func firstService(cfg *config.Config, link netlink.Link, ipv4 bool) (netip.AddrP
 	return netip.AddrPort{}, fmt.Errorf("%s has no address of that family; name DST:PORT", link.Attrs().Name)
 }
 
-// interfaceTo is the one of these interfaces at which packets of src would come in: where the route back leaves, else the first.
+// interfaceTo is the interface on which packets of src would arrive: that of the route back, else the first.
 func interfaceTo(names []string, src netip.Addr) (text string, link netlink.Link, err error) {
 	if routes, err := netlink.RouteGet(net.IP(src.AsSlice())); err == nil && len(routes) > 0 {
 		if l, err := netlink.LinkByIndex(routes[0].LinkIndex); err == nil && slices.Contains(names, l.Attrs().Name) {
@@ -212,7 +212,7 @@ func interfaceTo(names []string, src netip.Addr) (text string, link netlink.Link
 	return names[0] + ", the first of " + strings.Join(names, ", ") + ": the route to the source leads to none of them", l, nil
 }
 
-// neighbour is the link address that packets of src have: its own, or its gateway's; nil if it is not known.
+// neighbour is the link-layer source of packets of src: its own address, or its gateway's; nil if unknown.
 func neighbour(link netlink.Link, src netip.Addr) net.HardwareAddr {
 	next := net.IP(src.AsSlice())
 	if routes, err := netlink.RouteGet(next); err == nil && len(routes) > 0 && routes[0].Gw != nil {

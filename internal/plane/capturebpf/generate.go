@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capturebpf holds the compiled BPF programs that stand around a gate's while
-// somebody captures, and the Go types of their maps. Everything but this file is generated
+// Package capturebpf holds the compiled BPF programs that wrap a gate's programs during a
+// capture, and the Go types of their maps. Everything but this file is generated
 // by `make generate`; nothing else may be written here.
 package capturebpf
 

@@ -46,7 +46,7 @@ type Manager struct {
 	route   *routes
 	own     ownAddrs
 	Count   Counters
-	limits  *limits // the reading goroutine's
+	limits  *limits // used by the reading goroutine only
 	answers *answered
 	mu      sync.Mutex
 	pending map[pendingKey]*pending
@@ -61,7 +61,7 @@ type Manager struct {
 // earlyHook is called after each tick of the nonces' clock.
 type earlyHook struct{ call func() }
 
-// pendingMax bounds requests that wait for patrols.
+// pendingMax bounds the requests that wait for patrols.
 const pendingMax = 1 << 16
 
 type pendingKey struct {
@@ -76,7 +76,7 @@ type pending struct {
 	kind    ifp.Type
 	flags   uint8
 	proof   []byte // the filters as they came, if the result is to be signed
-	asked   bool   // some patrol
+	asked   bool   // some patrol was asked
 	mu      sync.Mutex
 	waiting int // parts that patrols have not answered
 	codes   []ifp.Code
@@ -182,7 +182,7 @@ func (m *Manager) Run() error {
 			return nil
 		}
 		if err != nil {
-			continue // an ICMP error of somebody we have answered
+			continue // an ICMP error from a host we have answered
 		}
 		for i := range n {
 			filters = m.take(in.From(i), in.TClass(i), in.Data(i), out, filters)
@@ -194,13 +194,13 @@ func (m *Manager) Run() error {
 	}
 }
 
-// take deals with one datagram.
+// take processes one datagram.
 func (m *Manager) take(from netip.AddrPort, tclass uint8, message []byte, out *upstream.Outbox, filters []ifp.Filter) []ifp.Filter {
 	h, err := ifp.ReadHeader(message)
 	if err != nil || !h.Type.IsRequest() || len(message) > ifp.MaxDatagram {
 		m.Count.Malformed.Add(1)
 		if errors.Is(err, ifp.ErrVersion) && len(message) >= ifp.HeaderLen && message[1]&0x80 == 0 {
-			// never longer than what came, and never to an answer
+			// never longer than the request, and never in answer to an answer
 			out.Add(from, func(b []byte) []byte { return ifp.AppendError(b, 0, 0, ifp.BadVersion) })
 		}
 		return filters
@@ -247,8 +247,8 @@ func (m *Manager) refuse(out *upstream.Outbox, to netip.AddrPort, h *ifp.Header,
 	out.Add(to, func(b []byte) []byte { return ifp.AppendError(b, h.Request, h.Nonce, code) })
 }
 
-// isRepeated deals with a verified request that came before: while patrols are at it, nothing is to be done;
-// once it is answered, that is the answer. Counters may be requested any number of times, and are always
+// isRepeated handles a verified request that came before: while patrols process it, nothing is done;
+// once it is answered, the same answer is returned. Counters may be requested any number of times, and are always
 // current.
 func (m *Manager) isRepeated(from netip.AddrPort, h *ifp.Header, out *upstream.Outbox) bool {
 	m.mu.Lock()
@@ -266,10 +266,10 @@ func (m *Manager) isRepeated(from netip.AddrPort, h *ifp.Header, out *upstream.O
 	return ok
 }
 
-// judgeAll judges the filters of a request, turns a conditional request into what it
-// becomes here, and takes from the allowance of the network that asks; nil: that is
-// used up. Who may not have the first filter is a stranger, and it is not looked at what
-// else he wants unless strangers have something left.
+// judgeAll judges the filters of a request, converts a conditional request to the filter it
+// means here, and charges the allowance of the requesting network; nil: the allowance is
+// used up. A sender not entitled to the first filter is a stranger; the rest of its filters
+// is examined only while the strangers' allowance lasts.
 func (m *Manager) judgeAll(p *pending, trueSource bool, filters []ifp.Filter) []ifp.Grant {
 	grants := make([]ifp.Grant, len(filters))
 	install := p.kind == ifp.Install || p.kind == ifp.Conditional
@@ -293,7 +293,7 @@ func (m *Manager) judgeAll(p *pending, trueSource bool, filters []ifp.Filter) []
 	return grants
 }
 
-// enter notes that patrols are asked; false: too many requests are under way.
+// enter records that patrols are asked; false: too many requests are under way.
 func (m *Manager) enter(p *pending) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -347,16 +347,16 @@ func conditional(f ifp.Filter, trueSource bool) ifp.Filter {
 	return f
 }
 
-// judge says whether this filter manager may have this filter, and by which right. What
-// only asks for it or takes it back may be meant for one that stands by either right:
-// the patrol goes by the filter that it has, never by the action that the request
-// names. Nor is that held to what is protected: it may have changed since.
+// judge decides whether this filter manager may have this filter, and by which right. A
+// request for counters or a removal may refer to a filter installed by either right:
+// the patrol goes by the filter it has, never by the action in the request.
+// Nor do protected addresses restrict these: they may have changed since.
 func (m *Manager) judge(fm netip.Addr, f *ifp.Filter, install bool) (g ifp.Grant, code ifp.Code) {
 	if owner, ok := m.opt.Authority.FilterManagerMayRequest(fm, f.Dst); ok {
 		g = ifp.Grant{Rights: ifp.ByDestination, Owner: owner}
 	}
 	if f.Direction == ifp.ToCustomer && (!install || g.Rights == 0 && f.Action == ifp.BlockTS0) {
-		// what claims to come from him and does not: that is his to refuse, too
+		// the owner may also refuse traffic that falsely claims his source
 		if owner, ok := m.opt.Authority.FilterManagerMayRequest(fm, f.Src); ok {
 			if g.Rights == 0 {
 				g.Owner = owner
@@ -375,7 +375,7 @@ func (m *Manager) judge(fm netip.Addr, f *ifp.Filter, install bool) (g ifp.Grant
 	return g, ifp.OK
 }
 
-// patrolAnswered takes the answer of one patrol to a part of a request.
+// patrolAnswered records one patrol's answer to a part of a request.
 func (m *Manager) patrolAnswered(p *pending, which []int, codes []ifp.Code, stats []ifp.Stat) {
 	if p == nil || !m.merge(p, which, codes, stats) {
 		return
@@ -385,7 +385,7 @@ func (m *Manager) patrolAnswered(p *pending, which []int, codes []ifp.Code, stat
 	m.outMu.Unlock()
 }
 
-// sendAnswers sends what patrolAnswered has gathered.
+// sendAnswers sends the answers that patrolAnswered has collected.
 func (m *Manager) sendAnswers() {
 	m.outMu.Lock()
 	m.out.Flush()
@@ -393,7 +393,7 @@ func (m *Manager) sendAnswers() {
 }
 
 // merge adds a part's answer; true when it was the last. A filter that several
-// patrols have is well only if it is well at all of them; its counters add up.
+// patrols have is OK only if it is OK at all of them; its counters add up.
 func (m *Manager) merge(p *pending, which []int, codes []ifp.Code, stats []ifp.Stat) (last bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -423,8 +423,8 @@ func (p *pending) mergeStat(i int, s ifp.Stat) {
 	to.Packets, to.Bytes, to.ExpiresS = to.Packets+s.Packets, to.Bytes+s.Bytes, max(to.ExpiresS, s.ExpiresS)
 }
 
-// answer ends a request. What it did is remembered before it is no longer under way; if
-// that was nothing, as with strangers, so is what is remembered.
+// answer completes a request. Its answer is stored before it is removed from the pending requests; if
+// nothing was done, as for strangers, nothing is stored.
 func (m *Manager) answer(p *pending, out *upstream.Outbox) {
 	message := m.message(p)
 	if p.kind != ifp.Stats && p.asked {

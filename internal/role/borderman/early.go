@@ -13,10 +13,10 @@ import (
 	"tidegate/internal/plane"
 )
 
-// earlyFor is how long XDP goes on with a key that the daemon does not renew.
+// earlyFor is how long XDP goes on using a key that the daemon does not renew.
 const earlyFor = 3 * time.Second
 
-// EarlySettings tell the program before us which nonces to make, as of now.
+// EarlySettings are the settings with which the XDP program creates nonces, as of now.
 func EarlySettings(n *ifp.Nonces, listen netip.AddrPort, codepoint uint8) *plane.BorderSettings {
 	s := &plane.BorderSettings{PortBe: binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, listen.Port())),
 		Tclass: codepoint << 2}

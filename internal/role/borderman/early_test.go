@@ -58,8 +58,8 @@ func sum16(parts ...[]byte) uint16 {
 	return uint16(s)
 }
 
-// The program answers what the daemon would answer, byte for byte of the message,
-// and leaves to it everything else.
+// The program answers as the daemon would, byte for byte of the message,
+// and leaves everything else to it.
 func TestNoncesByXDP(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it loads BPF programs")

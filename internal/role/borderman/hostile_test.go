@@ -20,8 +20,8 @@ import (
 )
 
 // The border manager and a patrol's table as state machines, without sockets and in
-// virtual time, among filter managers and those who replay, reorder, forge and damage
-// what these have sent. A script of bytes says who does what. See FuzzBorder.
+// virtual time, among filter managers and attackers that replay, reorder, forge and damage
+// their messages. A script of bytes drives the actors. See FuzzBorder.
 
 var (
 	victim   = netip.MustParseAddrPort("192.0.2.11:4746") // owns 10.1.0.0/16 and 198.51.100.0/24
@@ -34,7 +34,7 @@ var (
 	guarded  = netip.MustParsePrefix("10.1.77.0/24")
 )
 
-// said is a datagram and who has sent it.
+// said is a datagram and its sender or receiver.
 type said struct {
 	by      netip.AddrPort
 	message []byte
@@ -54,9 +54,9 @@ type borderRig struct {
 	id       *upstream.Identity
 	now      time.Time
 	requests uint64
-	said     []said // all that was sent to the border manager
-	heard    []said // all that it has sent, and to whom
-	asking   *said  // what it is dealing with; nil: answers of patrols
+	said     []said // everything sent to the border manager
+	heard    []said // everything it has sent, with the receiver
+	asking   *said  // the datagram being processed; nil: answers of patrols
 	known    map[*pending]bool
 	done     map[execution]bool
 	filters  []ifp.Filter
@@ -91,13 +91,13 @@ func newBorderRig(t *testing.T) *borderRig {
 	return r
 }
 
-// filter gives one of a few hundred filters, sensible and not.
+// filter returns one of a few hundred filters, valid and invalid.
 func (r *borderRig) filter(a, b byte) ifp.Filter {
 	src := []string{"203.0.113.5/32", "10.1.0.9/32", "10.1.0.0/24", "10.1.0.0/20", "0.0.0.0/0", "10.1.77.1/32", "192.0.2.1/32"}[a%7]
 	dst := []string{"10.1.0.9/32", "198.51.100.1/32", "198.51.100.0/24", "203.0.113.9/32", "10.1.77.9/32", "198.51.0.0/16"}[b%6]
 	f := ifp.Filter{Src: netip.MustParsePrefix(src), Dst: netip.MustParsePrefix(dst), Action: ifp.Action(1 + a/7%3), Direction: ifp.Direction(b / 6 % 2)}
 	if b > 240 {
-		f.ExpiresS = ifp.MaxExpiresS + 1 // means nothing
+		f.ExpiresS = ifp.MaxExpiresS + 1 // invalid
 	}
 	return f
 }
@@ -121,7 +121,7 @@ func (r *borderRig) hear(to netip.AddrPort, message []byte) {
 	r.heard = append(r.heard, said{to, bytes.Clone(message)})
 }
 
-// checkProof: a signature stands only under what its asker may ask for, and is good.
+// checkProof: a signature covers only what its requester may request, and verifies.
 func (r *borderRig) checkProof(to netip.AddrPort, h *ifp.Header, message []byte) {
 	_, proof, err := ifp.ReadResult(h, message)
 	if err != nil || to.Addr() == stranger.Addr() || bytes.IndexByte(message[ifp.HeaderLen:ifp.HeaderLen+int(h.Count)], byte(ifp.NotAuthorised)) >= 0 {
@@ -136,7 +136,7 @@ func (r *borderRig) checkProof(to netip.AddrPort, h *ifp.Header, message []byte)
 	r.t.Fatalf("a proof of nothing that was asked: %x", message)
 }
 
-// deliver hands a datagram to the border manager and checks what it makes of it.
+// deliver hands a datagram to the border manager and checks the result.
 func (r *borderRig) deliver(by netip.AddrPort, message []byte) {
 	r.asking = &said{by, bytes.Clone(message)}
 	r.said = append(r.said, *r.asking)
@@ -152,7 +152,7 @@ func (r *borderRig) deliver(by netip.AddrPort, message []byte) {
 	r.checkQueue()
 }
 
-// checkQueue: what goes to the patrol was asked for by who may, and goes there once.
+// checkQueue: every filter sent to the patrol was requested by an authorised sender, and is sent once.
 func (r *borderRig) checkQueue() {
 	for _, q := range r.l.waiting {
 		for _, p := range q.parts {
@@ -173,7 +173,7 @@ func (r *borderRig) checkQueue() {
 	}
 }
 
-// patrolAnswers has the patrol do the oldest message.
+// patrolAnswers makes the patrol process the oldest message.
 func (r *borderRig) patrolAnswers() {
 	if len(r.l.waiting) == 0 {
 		return
@@ -193,8 +193,8 @@ func (r *borderRig) patrolAnswers() {
 	r.checkTable()
 }
 
-// checkTable: nothing stands in the table that its destination, or by BLOCK_TS0 its
-// source, could not have asked for.
+// checkTable: the table holds only filters that the owner of the destination, or for BLOCK_TS0 of
+// the source, could have requested.
 func (r *borderRig) checkTable() {
 	r.table.Each(0, func(f ifp.Filter, _ ifp.Stat) bool {
 		byVictim := false
@@ -210,7 +210,7 @@ func (r *borderRig) checkTable() {
 	})
 }
 
-// step does what four bytes of a script say.
+// step executes four bytes of a script.
 func (r *borderRig) step(op, who, a, b byte) {
 	by := actors[int(who)%len(actors)]
 	switch op % 12 {
@@ -219,23 +219,23 @@ func (r *borderRig) step(op, who, a, b byte) {
 		kind := []ifp.Type{ifp.Install, ifp.Install, ifp.Remove, ifp.Stats, ifp.Conditional}[a%5]
 		list := []ifp.Filter{r.filter(a, b), r.filter(b, a), r.filter(a^b, a+b)}[:1+int(who>>6)%3]
 		r.deliver(by, ifp.AppendRequest(nil, kind, (a^b)&ifp.FlagProof, r.requests, 0, list))
-	case 2, 3, 4: // a nonce is echoed by whom it was sent to, with what he had asked
+	case 2, 3, 4: // a nonce is echoed by its receiver, with the original request
 		for i := len(r.heard) - 1 - int(a)%8; i >= 0; i-- {
 			if n := r.heard[i]; n.message[1] == byte(ifp.Nonce) {
 				r.echo(n.by, n.message)
 				return
 			}
 		}
-	case 5, 6: // anything again, from where it came
+	case 5, 6: // any message repeated by its original sender
 		if len(r.said) > 0 {
 			s := r.said[len(r.said)-1-(int(a)<<8|int(b))%len(r.said)]
 			r.deliver(s.by, s.message)
 		}
-	case 7: // from elsewhere
+	case 7: // from another address
 		if len(r.said) > 0 {
 			r.deliver(by, r.said[len(r.said)-1-int(a)%len(r.said)].message)
 		}
-	case 8: // damaged, or cut
+	case 8: // damaged or truncated
 		if len(r.said) > 0 {
 			s := r.said[len(r.said)-1-int(a)%len(r.said)]
 			m := bytes.Clone(s.message)
@@ -250,7 +250,7 @@ func (r *borderRig) step(op, who, a, b byte) {
 		}
 	case 9:
 		r.patrolAnswers()
-	case 10: // the patrol goes away with all that was asked of it, and comes back
+	case 10: // the patrol disconnects, loses its queued requests, and reconnects
 		if who < 32 {
 			r.l.up = false
 			r.l.fail()
@@ -296,7 +296,7 @@ func runBorder(t *testing.T, script []byte) *borderRig {
 }
 
 // FuzzBorder: whatever is replayed, reordered, forged or damaged, a request has its
-// effect once and only for who may ask; strangers leave nothing behind.
+// effect once and only for an authorised sender; strangers leave no state behind.
 func FuzzBorder(f *testing.F) {
 	f.Add([]byte{0, 0, 5, 1, 2, 0, 0, 0, 9, 0, 0, 0, 5, 0, 0, 0, 9, 0, 0, 0})
 	f.Add([]byte{0, 1, 7, 6, 2, 0, 0, 0, 5, 0, 0, 0, 9, 0, 0, 0, 11, 0, 250, 0, 5, 0, 0, 1, 8, 3, 0, 4, 10, 0, 0, 0})

@@ -10,18 +10,18 @@ import (
 	"tidegate/internal/config"
 )
 
-// Rates of those who may ask, each network its own, and of strangers, all together.
+// Rates of authorised networks, separately for each, and of strangers, all together.
 const (
 	DefaultRate   = config.DefaultFilterRate // filters/s of one network
 	proofRate     = 1_000                    // signatures/s for one network: about 3 % of a CPU
-	strangersRate = 10_000                   // filters/s of all who may ask for nothing
+	strangersRate = 10_000                   // filters/s of all senders without authority
 )
 
-// limitsMax bounds how many networks are remembered. Only those are that may ask for
-// something.
+// limitsMax bounds how many networks are remembered. Only networks with authority
+// are.
 const limitsMax = 1 << 16
 
-// allowance is what one network may still ask for.
+// allowance is what one network may still request.
 type allowance struct{ filters, proofs *rate.Limiter }
 
 // limits holds the allowances. It stores nothing about strangers, and forgets no network before its allowance
@@ -37,8 +37,8 @@ func newLimits(filtersPerS int) *limits {
 	return &limits{rate: filtersPerS, owners: map[uint32]*allowance{}, strangers: rate.NewLimiter(strangersRate, strangersRate)}
 }
 
-// take takes what a request of n filters costs its network; 0 is nobody's. False: it is
-// too much now.
+// take charges a request of n filters to its network; owner 0 means strangers. False: the
+// allowance does not suffice now.
 func (l *limits) take(owner uint32, n int, proof bool, now time.Time) bool {
 	if owner == 0 {
 		return l.strangers.AllowN(now, n)
@@ -54,15 +54,15 @@ func (l *limits) take(owner uint32, n int, proof bool, now time.Time) bool {
 		a = &allowance{rate.NewLimiter(rate.Limit(l.rate), l.rate), rate.NewLimiter(proofRate, proofRate)}
 		l.owners[owner] = a
 	}
-	// A message is never worth more than a second: else a low rate would refuse it for ever.
+	// A message never costs more than one second's allowance: else a low rate would refuse it for ever.
 	if !a.filters.AllowN(now, min(n, l.rate)) {
 		return false
 	}
 	return !proof || a.proofs.AllowN(now, 1)
 }
 
-// forget makes room by forgetting networks that have not asked for a second. It looks
-// through the table at most twice a second.
+// forget makes room by removing networks that have requested nothing for a second. It scans
+// the table at most twice a second.
 func (l *limits) forget(now time.Time) bool {
 	if now.Sub(l.swept) < time.Second/2 {
 		return false

@@ -10,7 +10,7 @@ import (
 
 var t0 = time.Unix(1_700_000_000, 0)
 
-// Without a word in the configuration a network is held to a rate; and nobody's flood
+// Without a configured rate a network is still limited; and no network's flood
 // costs another network anything.
 func TestLimitsAreOfOneNetwork(t *testing.T) {
 	l := newLimits(rateOf(0))
@@ -42,7 +42,7 @@ func TestLimitsAreOfOneNetwork(t *testing.T) {
 	}
 }
 
-// Strangers share one allowance and leave nothing behind.
+// Strangers share one allowance and leave no state behind.
 func TestStrangersLeaveNothing(t *testing.T) {
 	l := newLimits(100)
 	asked := 0
@@ -57,7 +57,7 @@ func TestStrangersLeaveNothing(t *testing.T) {
 	}
 }
 
-// Filling the table forgets nobody who has just used up his allowance.
+// Filling the table removes no network that has just used up its allowance.
 func TestFullTableForgetsNobody(t *testing.T) {
 	l := newLimits(100)
 	for l.take(1, 100, false, t0) {

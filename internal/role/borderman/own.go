@@ -13,14 +13,14 @@ import (
 )
 
 // ownAddrs are the addresses of this machine: filter managers reach one of them, and
-// patrols are reached from any. They are read again, for they change; safe for
+// patrols are reached from any. They are re-read because they change; safe for
 // concurrent use.
 type ownAddrs struct {
 	listen netip.Addr
 	list   atomic.Pointer[[]netip.Addr]
 }
 
-// refresh reads the addresses. On an error those from before stay.
+// refresh reads the addresses. On an error the earlier ones stay.
 func (o *ownAddrs) refresh() error {
 	found, err := net.InterfaceAddrs()
 	if err != nil {
@@ -40,13 +40,13 @@ func (o *ownAddrs) refresh() error {
 	return nil
 }
 
-// ownEvery is after how many ticks of the nonces' clock addresses are read again.
+// ownEvery is the number of ticks of the nonces' clock between reads of the addresses.
 const ownEvery = 5
 
-// cutsControl says whether a filter, whatever its action, would meet the traffic by
-// which it was asked for or by which it can be removed, or what is protected. Not only
-// BLOCK does harm there: BLOCK_TS0 drops requests whose way is not all Terminus, and
-// CLEAR_TS changes what a conditional request becomes.
+// cutsControl reports whether a filter, whatever its action, would match the traffic by
+// which it was requested or can be removed, or protected traffic. Not only
+// BLOCK does harm there: BLOCK_TS0 drops requests whose path is not all Terminus, and
+// CLEAR_TS changes the meaning of a conditional request.
 func (m *Manager) cutsControl(fm netip.Addr, f *ifp.Filter) bool {
 	for _, own := range *m.own.list.Load() {
 		to, from := f.Dst.Contains(own), f.Src.Contains(own)

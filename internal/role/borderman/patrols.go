@@ -20,7 +20,7 @@ import (
 	"tidegate/internal/upstream"
 )
 
-// Patrol is a patrol as the border manager is told of it.
+// Patrol is a patrol in the border manager's configuration.
 type Patrol struct {
 	Name     string
 	Addr     netip.AddrPort
@@ -29,25 +29,25 @@ type Patrol struct {
 }
 
 const (
-	beat       = 15 * time.Second // sign of life on an idle connection; patrols wait 60 s
+	beat       = 15 * time.Second // keepalive on an idle connection; patrols wait 60 s
 	redialMin  = 100 * time.Millisecond
 	redialMax  = 5 * time.Second
 	dialLimit  = 5 * time.Second
 	answerTime = 10 * time.Second
 
-	// perStream is how many filters go into one message to a patrol: so many that
-	// neither it nor the answer to STATS is longer than a message may be.
+	// perStream is how many filters go into one message to a patrol: with this many,
+	// neither the message nor the answer to STATS exceeds the size limit.
 	perStream = 1200
 )
 
-// part is what one request has in a message: filters from..from+len of it are the
-// answers of the pending request, index by index.
+// part is one request's share of a message: the next len(which) filters there, in order,
+// are those of the pending request at the indices in which.
 type part struct {
 	to    *pending
 	which []int // place in the request, by place in the message
 }
 
-// load is a message being gathered, or one that waits for its answer.
+// load is a message being collected, or one that waits for its answer.
 type load struct {
 	kind  ifp.Type
 	body  []byte // header and filters
@@ -55,14 +55,14 @@ type load struct {
 	parts []part
 }
 
-// link is the connection to one patrol. It gathers what requests want of it while
+// link is the connection to one patrol. It collects the filters of requests while
 // the last message is being written.
 type link struct {
 	patrol Patrol
 	tls    *tls.Config
 	log    *slog.Logger
 	done   func(*pending, []int, []ifp.Code, []ifp.Stat) // an answer for a part
-	send   func()                                        // all parts of a message have theirs
+	send   func()                                        // all parts of a message are answered
 
 	mu       sync.Mutex
 	wake     *sync.Cond
@@ -87,7 +87,7 @@ func newLink(p Patrol, id *upstream.Identity, log *slog.Logger, done func(*pendi
 	return l, nil
 }
 
-// add queues filters of a request. A code other than OK says why not.
+// add queues filters of a request. A code other than OK is the reason for refusal.
 func (l *link) add(kind ifp.Type, to *pending, filters []ifp.Filter, grants []ifp.Grant, which []int) ifp.Code {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +125,7 @@ func (l *link) fresh(kind ifp.Type) *load {
 	return q
 }
 
-// flush has what is queued written.
+// flush has the queued filters written.
 func (l *link) flush() {
 	l.mu.Lock()
 	if len(l.waiting) > 0 {
@@ -262,7 +262,7 @@ func (l *link) read(conn net.Conn) error {
 	}
 }
 
-// answered hands an answer to the requests that wait for it.
+// answered passes an answer to the requests that wait for it.
 func (l *link) answered(message []byte) error {
 	h, err := ifp.ReadHeader(message)
 	if err != nil {
@@ -314,7 +314,7 @@ func (l *link) answered(message []byte) error {
 	return nil
 }
 
-// fail answers everything that the broken connection can no longer answer.
+// fail completes, with an error, everything that waits for the broken connection.
 func (l *link) fail() {
 	l.mu.Lock()
 	lost := append(append([]*load(nil), l.inflight...), l.waiting...)
@@ -352,7 +352,7 @@ func (l *link) close() {
 	l.mu.Unlock()
 }
 
-// isUp says whether the patrol can be asked.
+// isUp reports whether the patrol is connected.
 func (l *link) isUp() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

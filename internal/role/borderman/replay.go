@@ -18,7 +18,7 @@ type answered struct {
 	by     map[uint64]answer
 	order  []uint64 // nonces, oldest first, from head
 	head   int
-	forgot uint64 // that were forgotten before their time, for lack of room
+	forgot uint64 // evicted before they expired, for lack of room
 }
 
 type answer struct {
@@ -31,8 +31,8 @@ type answer struct {
 const (
 	// answeredFor is how long a nonce verifies at most.
 	answeredFor = 2 * ifp.NonceEpoch
-	// answeredMax bounds the memory (less than 100 MB). Beyond it the oldest goes, and is
-	// counted; a replay of that request would be done again.
+	// answeredMax bounds the memory (less than 100 MB). Beyond it the oldest is evicted and
+	// counted; a replay of that request would be executed again.
 	answeredMax = 1 << 18
 )
 
@@ -69,7 +69,7 @@ func (a *answered) drop() {
 	}
 }
 
-// find gives the answer to a request that was answered before.
+// find returns the answer to a request that was answered before.
 func (a *answered) find(nonce uint64, from netip.AddrPort, request uint64) ([]byte, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,7 +80,7 @@ func (a *answered) find(nonce uint64, from netip.AddrPort, request uint64) ([]by
 	return x.message, true
 }
 
-// Forgot is how many answers were forgotten before their time.
+// Forgot is how many answers were evicted before they expired.
 func (a *answered) Forgot() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -27,8 +27,8 @@ func newRoutes(patrols []Patrol) *routes {
 	return r
 }
 
-// find adds filter i to those patrols behind which the traffic it is for begins or
-// ends: for a single address the one that knows it best, for a wider prefix all
+// find adds filter i to the patrols behind which its traffic begins or
+// ends: for a single address the one with the longest matching prefix, for a wider prefix all
 // that have a part of it.
 func (r *routes) find(f *ifp.Filter, i int, targets map[int][]int) ifp.Code {
 	customers := f.Src

@@ -80,7 +80,7 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 	return m.Run()
 }
 
-// rateOption is a configured rate, of which 0 means any, as Options has it.
+// rateOption converts a configured rate, of which 0 means any, to the form of Options.
 func rateOption(rate int) int {
 	if rate == 0 {
 		return -1

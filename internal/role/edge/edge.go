@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package edge is the edge role: it brings configuration and keys to the packet path
-// of a router or bridge before servers of role server, and turns the filter's
-// generations. It must never see a packet, nor know of a single flow.
+// Package edge is the edge role: it writes configuration and keys to the packet path
+// of a router or bridge in front of servers of role server, and rotates the filter's
+// generations. It must never see a packet or track a single flow.
 package edge
 
 import (
@@ -20,7 +20,7 @@ import (
 	"tidegate/internal/plane"
 )
 
-// housekeeping is how often clock, keys and filter are looked after.
+// housekeeping is how often clock, keys and filter are checked.
 const housekeeping = time.Second
 
 // edge is one running instance.
@@ -130,7 +130,7 @@ func (b *edge) writeServices() error {
 		b.plane.SetServices(targets, &b.Settings))
 }
 
-// loop looks after clock, keys and filter until ctx ends.
+// loop maintains clock, keys and filter until ctx ends.
 func (b *edge) loop(ctx context.Context) {
 	tick := time.NewTicker(housekeeping)
 	defer tick.Stop()
@@ -180,7 +180,7 @@ func (b *edge) loop(ctx context.Context) {
 	}
 }
 
-// loadKeys loads the keys that are lacking, up to the horizon.
+// loadKeys loads the missing keys, up to the horizon.
 func (b *edge) loadKeys() error {
 	return b.keys.Load(b.Opt.Now().Add(b.Cfg.ClockSkew), b.Cfg.Epoch, b.Cfg.KeyHorizon, b.putKeys)
 }

@@ -12,9 +12,9 @@ import (
 	"tidegate/internal/plane"
 )
 
-// filter is what is remembered of the filter from second to second.
+// filter is the filter's state that is kept from second to second.
 type filter struct {
-	turned time.Time     // when the active generation became so
+	turned time.Time     // when the active generation became active
 	probes [16]probeTick // the last seconds' probes, a ring
 	at     int
 	alarm  bool
@@ -22,11 +22,11 @@ type filter struct {
 
 type probeTick struct{ asked, known uint32 }
 
-// probesEach is how many random flows the filter is asked for each second: a
+// probesEach is how many random flows are looked up in the filter each second: a
 // millisecond of one processor.
 const probesEach = 16384
 
-// bloomKey makes the numbers that the filter's hash multiplies with (core/bloom.h) of a key: number i of the two
+// bloomKey derives from a key the numbers that the filter's hash multiplies with (core/bloom.h): number i of the two
 // hashes' is SipHash-2-4 of i, 8 bytes little-endian.
 func bloomKey(raw [keys.EpochKeyLen]byte) (k plane.BloomKey) {
 	var at [8]byte
@@ -101,8 +101,8 @@ func (b *edge) report(now time.Time) error {
 	return b.plane.SetReport(r)
 }
 
-// unknownCost is what one unknown packet uses up of a CPU's share of time: the
-// allowance is divided among the CPUs, which share nothing.
+// unknownCost is what one unknown packet costs of a CPU's share of the allowance, which is
+// divided among the CPUs without shared state.
 func unknownCost(rate config.Rate, cpus int) uint64 {
 	switch {
 	case rate.All:

@@ -17,8 +17,8 @@ import (
 	"tidegate/internal/keys"
 )
 
-// Edges that tell each other what their filters learn; docs/split-protocol.md has the format. The edge's loop
-// sends and takes; one goroutine receives, and hands over what configured peers have sent. Neither sees a
+// Edges report to each other the positions that their filters learn; docs/split-protocol.md has the format. The edge's loop
+// sends and processes; one goroutine receives, and hands over datagrams of configured peers. Neither sees a
 // packet of a client.
 const (
 	syncPort      = 21576
@@ -26,7 +26,7 @@ const (
 	syncPositions = 320 // in one datagram: 1,300 bytes
 	syncBurst     = 64  // datagrams each time
 	syncHeader    = 12
-	syncInbox     = 64       // datagrams received and not yet taken; more are lost; peers send them again
+	syncInbox     = 64       // datagrams received and not yet processed; more are lost; peers send them again
 	syncWhat      = 3<<4 | 4 // version 1 had the positions of another hash, 2 the key of tags
 )
 
@@ -45,17 +45,17 @@ type peers struct {
 
 	// Of synckey.go.
 	youngUntil time.Time
-	warm       bool            // the filter is that of the process before
+	warm       bool            // the filter was taken over from an earlier process
 	foreign    map[uint16]bool // peers whose filter has another key
 	warned     bool
 	ticks      int
 }
 
-// sharedBloomKey is the key of the filter of all edges with one secret: the tag key
-// of an epoch that never comes.
+// sharedBloomKey is the filter key of all edges with one secret: the tag key
+// of an epoch that is never reached.
 func sharedBloomKey(s *keys.Roll) [keys.EpochKeyLen]byte { return s.FirstTagKey(^uint64(0)) }
 
-// startPeers begins to exchange updates; nil if there are no peers.
+// startPeers starts exchanging updates; nil if there are no peers.
 func (b *edge) startPeers(ctx context.Context) (*peers, error) {
 	if len(b.Cfg.Tagged.Peers) == 0 || b.Cfg.Edge.Protocol != config.ProtocolTagged {
 		return nil, nil
@@ -83,8 +83,8 @@ func (b *edge) startPeers(ctx context.Context) (*peers, error) {
 
 func (p *peers) epoch() uint64 { return keys.Epoch(p.edge.Opt.Now(), p.edge.Cfg.Epoch) }
 
-// tell sends what is new in the active generation. It runs in the edge's loop, as the
-// generations turn there.
+// tell sends the new positions of the active generation. It runs in the edge's loop, where the
+// generations rotate.
 func (p *peers) tell() {
 	if p.ticks%syncKeyEvery == 0 {
 		p.tellKey()
@@ -119,12 +119,12 @@ func (p *peers) tell() {
 func (p *peers) send(list []uint32) {
 	m := encodeSync(list, uint8(p.edge.Cfg.Edge.FilterBits), uint16(p.edge.Cfg.Tagged.EdgeID), p.key.epoch, p.key.bytes)
 	for _, to := range p.to {
-		_, _ = p.conn.WriteToUDPAddrPort(m, to) // lost: the next generation tells it again
+		_, _ = p.conn.WriteToUDPAddrPort(m, to) // if lost, the next generation sends it again
 	}
 }
 
 // receive hands datagrams of configured peers to the edge's loop; nothing is derived or verified for other
-// senders. It touches neither filter nor secret, which the loop may be about to turn, or to let go of.
+// senders. It touches neither filter nor secret, which the loop may be about to rotate or release.
 func (p *peers) receive() {
 	buf := make([]byte, 2048)
 	for {
@@ -142,7 +142,7 @@ func (p *peers) receive() {
 	}
 }
 
-// knows says whether an address is one of the peers'.
+// knows reports whether an address is a peer's.
 func (p *peers) knows(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	return slices.ContainsFunc(p.to, func(to netip.AddrPort) bool { return to.Addr().Unmap().WithZone("") == a })

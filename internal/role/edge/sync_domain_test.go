@@ -14,9 +14,9 @@ import (
 	"tidegate/internal/keys"
 )
 
-// What a tag's MAC covers may be, byte for byte, a message to another edge: an edge tags, as a
-// probe, what anybody sends under a source address that begins so. Its MAC is no message's.
-// Nor is a confirmation's, nor that of either in any other form.
+// The input of a tag's MAC may be, byte for byte, a message to another edge: an edge tags, as a
+// probe, any segment whose source address begins with those bytes. Its MAC is not valid for a message,
+// nor is a confirmation's, nor either one's in any other form.
 func TestTagIsNoSync(t *testing.T) {
 	secret := keys.Secret{1, 2, 3}
 	const now, bits, positions = 7, 20, 11
@@ -38,7 +38,7 @@ func TestTagIsNoSync(t *testing.T) {
 	}
 }
 
-// Messages are those of an independent writer, core/test/tag_answers.py.
+// Messages match those of an independent writer, core/test/tag_answers.py.
 func TestSyncKnownAnswers(t *testing.T) {
 	var secret keys.Secret
 	for i := range secret {

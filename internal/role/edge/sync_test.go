@@ -71,8 +71,8 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// A key comes over as it was sent; nothing that was changed or is of another epoch is believed, and what
-// goes over the wire does not show it.
+// A key arrives as it was sent; a message that was changed or is of another epoch is rejected, and the
+// wire format does not reveal the key.
 func TestSyncKey(t *testing.T) {
 	secret := keys.Secret{1, 2, 3}
 	const now = 1<<32 + 5
@@ -106,7 +106,7 @@ func TestSyncKey(t *testing.T) {
 }
 
 // Of two edges whose filters have different keys exactly one takes the other's, unless both are settled; one that
-// was given its peers by a restart takes that of those that were there.
+// got its peers by a restart takes the key of the existing ones.
 func TestSyncKeyYields(t *testing.T) {
 	ages := []filterAge{ageSettled, ageYoung, ageWarm}
 	for _, a := range ages {
@@ -124,7 +124,7 @@ func TestSyncKeyYields(t *testing.T) {
 	}
 }
 
-// Only what configured peers send is handed over to be verified.
+// Only datagrams of configured peers are handed over for verification.
 func TestSyncOfStrangers(t *testing.T) {
 	local := func(a string) *net.UDPConn {
 		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(a)})

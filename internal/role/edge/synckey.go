@@ -12,10 +12,10 @@ import (
 )
 
 // Edges with peers must hash flows alike for as long as their filters live, and filters outlive
-// secrets: an edge that begins after a secret was replaced cannot derive the key that its peers began with. So each
-// tells its key, sealed under the epoch's key, and an edge whose filter is young takes that of a peer whose
-// filter is not; of two young ones the lower edge_id's counts. An edge that has taken its filter over from the
-// process before, which may have had no peers and so a key of its own, takes that of a settled peer, too.
+// secrets: an edge started after a secret was replaced cannot derive the key that its peers started with. So each
+// sends its key, sealed under the epoch's key, and an edge whose filter is young takes that of a peer whose
+// filter is not; of two young ones the lower edge_id's wins. An edge that has taken its filter over from an
+// earlier process, which may have had no peers and so a key of its own, also takes that of a settled peer.
 
 const (
 	syncKeyWhat  = 3<<4 | 5
@@ -24,26 +24,26 @@ const (
 	syncKeyLen   = syncHeader + 8 + 8*len(plane.BloomKey{})*len(plane.BloomKey{}[0]) + 8
 )
 
-// peerKey is what an edge tells of its filter's key.
+// peerKey is an edge's message about its filter's key.
 type peerKey struct {
 	edge uint16
 	age  filterAge
 	key  plane.BloomKey
 }
 
-// filterAge says whose key a filter takes. The numbers go over the wire.
+// filterAge determines whose key a filter takes. The numbers go over the wire.
 type filterAge uint16
 
 const (
-	ageSettled filterAge = iota // nobody's
-	ageYoung                    // begun so recently that losing what it holds loses nothing that its peers do not know
-	ageWarm                     // taken over at a start: what it holds counts, but not as much as a settled peer's key
+	ageSettled filterAge = iota // takes no other key
+	ageYoung                    // so recent that losing its content loses nothing that its peers do not have
+	ageWarm                     // taken over at a start: its content counts, but less than a settled peer's key
 )
 
-// warmFor is how long an edge that has taken its filter over listens for a settled peer, at least.
+// warmFor is how long an edge that has taken its filter over waits for a settled peer, at least.
 const warmFor = 10 * time.Second
 
-// age is not settled for one window, or until a settled peer was heard.
+// age is not settled for one window, or until a settled peer was heard from.
 func (p *peers) age() filterAge {
 	switch {
 	case !time.Now().Before(p.youngUntil):
@@ -54,7 +54,7 @@ func (p *peers) age() filterAge {
 	return ageYoung
 }
 
-// yields says whether an edge whose filter has this age takes the other's key. Of two that are not both settled
+// yields reports whether an edge whose filter has this age takes the other's key. Of two that are not both settled
 // exactly one does.
 func (a filterAge) yields(self uint16, other filterAge, edge uint16) bool {
 	switch a {
@@ -76,7 +76,7 @@ func (p *peers) tellKey() {
 	}
 }
 
-// takeKey compares a peer's key with ours; the older filter's counts.
+// takeKey compares a peer's key with ours; the older filter's wins.
 func (p *peers) takeKey(m []byte) {
 	t, err := decodeSyncKey(m, uint8(p.edge.Cfg.Edge.FilterBits), p.epoch(), p.edge.secret.SyncKey)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *peers) takeKey(m []byte) {
 	}
 }
 
-// adoptKey restarts the filter with a peer's key. Connections that the old one knew pass meanwhile, and are learned.
+// adoptKey restarts the filter with a peer's key. Connections in the old filter pass meanwhile, and are learned again.
 func (p *peers) adoptKey(t peerKey) {
 	own := p.edge.plane.EdgeSettings()
 	own.BloomKey.K = t.key
@@ -163,7 +163,7 @@ func decodeSyncKey(m []byte, filterBits uint8, now uint64, keyOf func(uint64) [k
 	return t, nil
 }
 
-// syncKeyPad hides one word of a key. No message that a MAC is made of is as long as its input.
+// syncKeyPad hides one word of a key. No message under a MAC is as long as its input.
 func syncKeyPad(key [keys.EpochKeyLen]byte, nonce []byte, word int) uint64 {
 	in := append([]byte(syncKeyLabel), nonce...)
 	return sipHash(key, binary.LittleEndian.AppendUint64(in, uint64(word)))

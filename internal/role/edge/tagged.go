@@ -16,7 +16,7 @@ import (
 // tagLen is what a tag adds to a segment, docs/split-protocol.md.
 const tagLen = 20
 
-// writeTagged switches the protocol.
+// writeTagged selects the protocol.
 func (b *edge) writeTagged() error {
 	if b.Cfg.Edge.Protocol != config.ProtocolTagged {
 		return b.plane.SetTagged(plane.TaggedSettings{})
@@ -34,8 +34,8 @@ func (b *edge) writeTagged() error {
 		ConfirmPortBe: port>>8 | port&0xff<<8, Mtu: uint32(mtu)})
 }
 
-// roomForTags is how much smaller a service's MSS is so that a client's full segments
-// can carry a tag, in bytes.
+// roomForTags is by how many bytes a service's MSS is reduced so that a client's full segments
+// can carry a tag.
 func (b *edge) roomForTags() uint16 {
 	if b.Cfg.Edge.Protocol == config.ProtocolTagged {
 		return tagLen
@@ -43,7 +43,7 @@ func (b *edge) roomForTags() uint16 {
 	return 0
 }
 
-// putKeys loads the keys of an epoch: of cookies, in their layout, of tags and of confirmations.
+// putKeys loads the keys of an epoch: for cookies, in their layout, for tags and for confirmations.
 func (b *edge) putKeys(n uint64) error {
 	cookie := b.secret.EpochKey(n)
 	if b.Cfg.Edge.Layout == config.LayoutSmartcookie {

@@ -26,7 +26,7 @@ import (
 //
 // answered requests have a Verdict each.
 
-// Verdict says what became of one request.
+// Verdict is the result of one request.
 type Verdict struct {
 	Src   netip.Prefix `json:"src"`
 	Dst   netip.Prefix `json:"dst"`
@@ -34,7 +34,7 @@ type Verdict struct {
 	Error string       `json:"error,omitempty"`
 }
 
-// Bounds of one request. What is beyond them is refused with status 413.
+// Bounds of one request. Anything beyond is refused with status 413.
 const (
 	APIBodyMax  = 32 << 20
 	APIListMax  = 1 << 18
@@ -51,7 +51,7 @@ func ServeAPI(m *Manager, path string) (net.Listener, error) {
 		c.Close()
 		return nil, fmt.Errorf("%s: another filter manager serves there; stop it, or set another `api:`", path)
 	}
-	_ = os.Remove(path) // of one that was killed
+	_ = os.Remove(path) // left by a killed process
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)
@@ -84,7 +84,7 @@ func apiAnswer(w http.ResponseWriter, v any) {
 // that it cannot be read.
 var errTooMuch = errors.New("too much at once")
 
-// readRequests takes one object or a list, one by one, so that what is refused has
+// readRequests reads one object or a list, item by item, so that a refused body has
 // cost no more than the bounds.
 func readRequests(w http.ResponseWriter, r *http.Request) (list []Request, err error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, APIBodyMax))
@@ -125,7 +125,7 @@ func notJSON(err error) error {
 	return fmt.Errorf("not JSON of filters: %w", err)
 }
 
-// ended says what is wrong with what follows the body's one value, unless there was
+// ended checks that nothing follows the body's one value, unless there was
 // an error before.
 func ended(d *json.Decoder, before error) error {
 	if before != nil {
@@ -137,13 +137,13 @@ func ended(d *json.Decoder, before error) error {
 	return nil
 }
 
-// gathered are the verdicts of one POST as they come in. It has a lock of its own that
-// is never held while anything is sent: the engine's goroutine, which hands in the
-// answers, would wait for it, and sending waits for the engine.
+// gathered collects the verdicts of one POST as they come in. Its own lock
+// is never held during a send: the engine's goroutine, which delivers the
+// answers, would wait for the lock, and the send waits for the engine.
 type gathered struct {
 	mu      sync.Mutex
 	answers map[entryKey]Verdict
-	left    int // answers that are still to come, and one until all is sent
+	left    int // answers still expected, plus one until everything is sent
 	all     chan struct{}
 }
 
@@ -158,7 +158,7 @@ func (g *gathered) take(e Entry, err error) {
 	g.expect(-1)
 }
 
-// expect changes how many answers are to come. Call it locked.
+// expect changes the number of expected answers. Call it locked.
 func (g *gathered) expect(n int) {
 	if g.left += n; g.left == 0 {
 		close(g.all)
@@ -202,8 +202,8 @@ func apiAdd(m *Manager, w http.ResponseWriter, r *http.Request) {
 	apiAnswer(w, verdicts)
 }
 
-// wait fills in the verdicts when all are there or it has waited long enough; false if
-// the client has gone. refused are those of which no answer will come.
+// wait fills in the verdicts when all have arrived or the time is over; false if
+// the client has gone. refused is how many will get no answer.
 func (g *gathered) wait(r *http.Request, refused int, verdicts []Verdict) bool {
 	g.mu.Lock()
 	g.expect(-1 - refused)

@@ -19,7 +19,7 @@ import (
 	"tidegate/internal/upstreamtest"
 )
 
-// apiClient serves a manager's API and gives a client for it.
+// apiClient serves a manager's API and returns a client for it.
 func apiClient(t *testing.T, m *filterman.Manager) *http.Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "api.sock")
@@ -128,7 +128,7 @@ func TestAPIVerdicts(t *testing.T) {
 	}
 }
 
-// What is too much is refused as that, before anything is asked for.
+// Oversized requests are refused as such, before any filter is requested.
 func TestAPIBounds(t *testing.T) {
 	n := start(t, 0)
 	client := apiClient(t, newManager(n))
@@ -154,7 +154,7 @@ func TestAPIBounds(t *testing.T) {
 	}
 }
 
-// spaces is white space without end.
+// spaces is an endless run of white space.
 type spaces struct{}
 
 func (spaces) Read(b []byte) (int, error) {
@@ -164,7 +164,7 @@ func (spaces) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Who waits for room hears of it when the engine is closed.
+// A caller waiting for room returns when the engine is closed.
 func TestCloseWhileWaiting(t *testing.T) {
 	n := start(t, 0)
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0") // never answers

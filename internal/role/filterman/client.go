@@ -14,13 +14,13 @@ import (
 	"net/url"
 )
 
-// Client speaks to the API of a filter manager on this machine.
+// Client uses the API of a filter manager on this machine.
 type Client struct {
 	http *http.Client
 	path string
 }
 
-// NewClient speaks through the socket at path.
+// NewClient uses the socket at path.
 func NewClient(path string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
@@ -61,12 +61,12 @@ func (c *Client) Add(ctx context.Context, list []Request) (v []Verdict, err erro
 	return v, c.call(ctx, http.MethodPost, "/v1/filters?wait=1", list, &v)
 }
 
-// List gives the filters that were asked for.
+// List returns the filters that were requested.
 func (c *Client) List(ctx context.Context) (list []Entry, err error) {
 	return list, c.call(ctx, http.MethodGet, "/v1/filters", nil, &list)
 }
 
-// Remove takes a filter back.
+// Remove removes a filter.
 func (c *Client) Remove(ctx context.Context, src, dst netip.Prefix) error {
 	q := url.Values{"src": {src.String()}, "dst": {dst.String()}}
 	var out map[string]string

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filterman is the filter manager: it takes what detectors want filtered, refuses what may be a
-// forged address, finds the border manager of each source, drives the exchange with it, and removes filters
+// Package filterman is the filter manager: it takes filter requests from detectors, refuses addresses that may
+// be forged, finds the border manager of each source, drives the exchange with it, and removes filters
 // that are no longer hit. It must never request a filter on a source that has not been proven true.
 package filterman
 
@@ -35,7 +35,7 @@ type Outcome struct {
 	Err    error
 }
 
-// ErrNoAnswer is a border manager that does not answer.
+// ErrNoAnswer: the border manager does not answer.
 var ErrNoAnswer = errors.New("the border manager does not answer")
 
 // exchange is one request under way.
@@ -54,7 +54,7 @@ type Engine struct {
 	udp   *upstream.UDP
 	mu    sync.Mutex
 	open  map[uint64]*exchange
-	queue [tries]fifo // by try: due in the order they were sent
+	queue [tries]fifo // by try: due in the order in which they were sent
 	room  chan struct{}
 	out   *upstream.Outbox // with mu
 	stop  chan struct{}
@@ -71,7 +71,7 @@ type fifo struct {
 	head int
 }
 
-// NewEngine opens the socket. dscp is what its datagrams carry.
+// NewEngine opens the socket. dscp is the DSCP of its datagrams.
 func NewEngine(at netip.AddrPort, dscp uint8) (*Engine, error) {
 	udp, err := upstream.ListenUDP(at, dscp)
 	if err != nil {
@@ -87,7 +87,7 @@ func NewEngine(at netip.AddrPort, dscp uint8) (*Engine, error) {
 // Addr is the address that border managers see.
 func (e *Engine) Addr() netip.AddrPort { return e.udp.LocalAddr() }
 
-// Close gives up what is under way.
+// Close abandons the exchanges under way.
 func (e *Engine) Close() { e.closing.Do(e.shut) }
 
 func (e *Engine) shut() {
@@ -183,7 +183,7 @@ func (e *Engine) send(x *exchange, now time.Time) {
 	e.out.Add(x.bm.Addr, func(b []byte) []byte { return append(b, x.message...) })
 }
 
-// read takes answers until the socket is closed.
+// read receives answers until the socket is closed.
 func (e *Engine) read() {
 	in := upstream.NewInbox()
 	finished := make([]func(), 0, upstream.BatchLen)
@@ -211,7 +211,7 @@ func (e *Engine) read() {
 	}
 }
 
-// take deals with one answer; what it returns is to be called without the lock.
+// take processes one answer; call the function it returns without the lock.
 func (e *Engine) take(from netip.AddrPort, message []byte) func() {
 	h, err := ifp.ReadHeader(message)
 	if err != nil {
@@ -220,7 +220,7 @@ func (e *Engine) take(from netip.AddrPort, message []byte) func() {
 	}
 	x := e.open[h.Request]
 	if x == nil || from != x.bm.Addr {
-		e.Wrong.Add(1) // late, or not from whom we asked
+		e.Wrong.Add(1) // late, or not from the border manager asked
 		return nil
 	}
 	own := ifp.NonceOf(x.message)
@@ -232,7 +232,7 @@ func (e *Engine) take(from netip.AddrPort, message []byte) func() {
 		}
 		return nil
 	}
-	if own == 0 || h.Nonce != own { // only the receiver of the nonce may answer
+	if own == 0 || h.Nonce != own { // only the receiver of the nonce can answer
 		if h.Type == ifp.Error && h.Code == ifp.BadVersion {
 			return e.end(x, Outcome{Err: errors.New("the border manager speaks another version of the protocol")})
 		}
@@ -268,8 +268,8 @@ func (e *Engine) take(from netip.AddrPort, message []byte) func() {
 	return nil
 }
 
-// refused deals with an ERROR: a stale nonce begins the exchange again, a busy
-// border manager is asked later, the rest is final.
+// refused handles an ERROR: a stale nonce restarts the exchange, a busy
+// border manager is asked later, any other error is final.
 func (e *Engine) refused(x *exchange, code ifp.Code) func() {
 	switch code {
 	case ifp.StaleNonce:
@@ -290,7 +290,7 @@ func (e *Engine) end(x *exchange, o Outcome) func() {
 	return func() { x.done(o) }
 }
 
-// timers sends again what was not answered in time, and gives up in the end.
+// timers retransmits what was not answered in time, and finally gives up.
 func (e *Engine) timers() {
 	t := time.NewTicker(20 * time.Millisecond)
 	defer t.Stop()

@@ -17,24 +17,24 @@ import (
 )
 
 // The exchange as a state machine, without sockets and in virtual time: a script of
-// bytes says what the network and those who misuse it do. See FuzzExchange.
+// bytes drives the network and its attackers. See FuzzExchange.
 
 var (
 	borderAddr   = netip.MustParseAddrPort("192.0.2.1:4747")
 	strangerAddr = netip.MustParseAddrPort("192.0.2.1:4748")
 )
 
-// exchangeRig is an engine, a border manager that goes by the book, and the wire between them.
+// exchangeRig is an engine, a border manager that follows the specification, and the wire between them.
 type exchangeRig struct {
 	t       *testing.T
 	e       *Engine
 	now     time.Time
 	sent    [][]byte // to the border manager, all of them
 	air     [][]byte // its answers, all of them
-	epoch   uint64   // what its nonces are made of
+	epoch   uint64   // from which its nonces are derived
 	jobs    int
 	ended   map[int]int
-	answers map[uint64][][]byte // true last answers by request number
+	answers map[uint64][][]byte // genuine final answers by request number
 	of      map[uint64]int      // job by request number
 }
 
@@ -68,7 +68,7 @@ func (r *exchangeRig) begin(kind ifp.Type, count int) {
 	r.of[request] = job
 }
 
-// done checks that an outcome is one that the border manager has really given.
+// done checks that the border manager has really given an outcome.
 func (r *exchangeRig) done(job int, request uint64, o Outcome) {
 	if r.ended[job]++; r.ended[job] != 1 {
 		r.t.Fatalf("job %d has ended %d times", job, r.ended[job])
@@ -104,7 +104,7 @@ func (r *exchangeRig) done(job int, request uint64, o Outcome) {
 	r.t.Fatalf("job %d ended by %+v, which the border manager has never said", job, o)
 }
 
-// border answers datagram i as docs/ifp.md has it; how varies what it says.
+// border answers datagram i according to docs/ifp.md; how varies the answer.
 func (r *exchangeRig) border(i int, how byte) {
 	m := r.sent[i]
 	h, err := ifp.ReadHeader(m)
@@ -149,7 +149,7 @@ func (r *exchangeRig) deliver(from netip.AddrPort, m []byte) {
 	}
 }
 
-// mustNotEnd delivers what no one who has not seen the exchange can be believed in.
+// mustNotEnd delivers a message from a sender that has not seen the exchange; it must not be believed.
 func (r *exchangeRig) mustNotEnd(what string, from netip.AddrPort, m []byte) {
 	open := len(r.e.open)
 	r.deliver(from, m)
@@ -158,7 +158,7 @@ func (r *exchangeRig) mustNotEnd(what string, from netip.AddrPort, m []byte) {
 	}
 }
 
-// step does what three bytes of a script say.
+// step executes three bytes of a script.
 func (r *exchangeRig) step(op, which, how byte) {
 	pick := func(list [][]byte) []byte { return list[int(which)*7919%len(list)] }
 	switch op % 10 {
@@ -170,22 +170,22 @@ func (r *exchangeRig) step(op, which, how byte) {
 		if len(r.sent) > 0 {
 			r.border(len(r.sent)-1-int(which)%len(r.sent), how)
 		}
-	case 3, 4: // in any order, as often as one likes
+	case 3, 4: // in any order, any number of times
 		if len(r.air) > 0 {
 			r.deliver(borderAddr, pick(r.air[max(0, len(r.air)-1-int(how)):]))
 		}
-	case 5: // by somebody else
+	case 5: // from another address
 		if len(r.air) > 0 {
 			r.mustNotEnd("an answer from elsewhere", strangerAddr, pick(r.air))
 		}
-	case 6: // damaged where it says whose it is
+	case 6: // damaged in the fields that identify it
 		if len(r.air) > 0 {
 			m := bytes.Clone(pick(r.air))
 			at := []int{0, 1, 2, 3, 8, 9, 12, 15, 16, 19, 22, 23}[how%12]
 			m[at] ^= 1 << (how >> 5)
 			r.mustNotEnd("a damaged answer", borderAddr, m)
 		}
-	case 7: // guessed by who knows the request number, but not the nonce
+	case 7: // guessed by a sender that knows the request number, but not the nonce
 		for request := range r.e.open {
 			var m []byte
 			switch nonce := uint64(how) * 0x2545f4914f6cdd1d; which % 4 {
@@ -204,7 +204,7 @@ func (r *exchangeRig) step(op, which, how byte) {
 			r.mustNotEnd("a guess", borderAddr, m)
 			return
 		}
-	case 8: // another epoch: nonces of before are good no more
+	case 8: // another epoch: earlier nonces are no longer valid
 		r.epoch++
 	case 9:
 		r.now = r.now.Add(time.Duration(which)*8*time.Millisecond + time.Millisecond)
@@ -215,7 +215,7 @@ func (r *exchangeRig) step(op, which, how byte) {
 	}
 }
 
-// finish lets the time run out: everything ends, once.
+// finish lets the time run out: every exchange ends, once.
 func (r *exchangeRig) finish() {
 	for range 5 {
 		r.now = r.now.Add(9 * time.Second)
@@ -246,7 +246,7 @@ func runExchange(t *testing.T, script []byte) *exchangeRig {
 }
 
 // FuzzExchange: loss, duplicates, any order, forged and damaged answers, lost nonces:
-// each request ends once, and by nothing but what its border manager has said.
+// each request ends once, and only by an answer of its border manager.
 func FuzzExchange(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 1, 0, 0, 3, 0, 0, 1, 0, 2, 3, 0, 0})
 	f.Add([]byte{0, 2, 3, 1, 0, 0, 3, 0, 0, 8, 0, 0, 1, 0, 2, 3, 0, 0, 9, 200, 0, 1, 0, 0, 3, 0, 0, 1, 0, 2, 3, 0, 0})

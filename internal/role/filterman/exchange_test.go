@@ -95,13 +95,13 @@ func TestInstallStatsRemove(t *testing.T) {
 
 func TestAuthority(t *testing.T) {
 	n := start(t, 0)
-	n.Authority.AddFilter(prefix("192.0.2.0/24"), netip.MustParseAddr("203.0.113.1")) // somebody else's
+	n.Authority.AddFilter(prefix("192.0.2.0/24"), netip.MustParseAddr("203.0.113.1")) // another network's
 	src := "10.1.0.7/32"
 	codes(t, do(t, n, ifp.Install, false,
-		pair(src, "192.0.2.1/32"),              // another's destination
-		pair(src, "198.51.101.1/32"),           // nobody's
-		pair(src, "198.51.100.0/23"),           // wider than what is authorised
-		pair(src, "198.51.100.0/24"),           // just what is
+		pair(src, "192.0.2.1/32"),              // another network's destination
+		pair(src, "198.51.101.1/32"),           // a destination that is bound to no network
+		pair(src, "198.51.100.0/23"),           // wider than the authorised prefix
+		pair(src, "198.51.100.0/24"),           // exactly the authorised prefix
 		pair("10.3.0.1/32", "198.51.100.1/32"), // a source behind no patrol
 	), ifp.NotAuthorised, ifp.NotAuthorised, ifp.NotAuthorised, ifp.OK, ifp.NoPatrol)
 	bm := netip.PrefixFrom(n.BM.Addr.Addr(), 32)
@@ -113,7 +113,7 @@ func TestAuthority(t *testing.T) {
 }
 
 // III.D: what a conditional request becomes depends on how it arrived. The engine
-// sends with the codepoint, so it arrives with TS=1; another without.
+// sends with the codepoint, so its request arrives with TS=1; another is sent without.
 func TestConditional(t *testing.T) {
 	n := start(t, 0)
 	victim, reflector := "198.51.100.1/32", "10.1.0.53/32"
@@ -162,8 +162,8 @@ func raw(t *testing.T, to netip.AddrPort, message []byte) []byte {
 	return b[:k]
 }
 
-// What has not returned a nonce leaves nothing behind, whatever it sends; and the
-// nonce of one is no use to another.
+// A sender that has not returned a nonce leaves no state behind, whatever it sends; and the
+// nonce of one sender is no use to another.
 func TestUnverifiedLeavesNothing(t *testing.T) {
 	n := start(t, 0)
 	f := pair("10.1.0.7/32", "198.51.100.1/32")
@@ -206,7 +206,7 @@ func TestUnverifiedLeavesNothing(t *testing.T) {
 	}
 }
 
-// A nonce covers the filters: they cannot be exchanged for others.
+// A nonce covers the filters: they cannot be replaced by others.
 func TestNonceCoversFilters(t *testing.T) {
 	n := start(t, 0)
 	c, err := net.Dial("udp", n.BM.Addr.String())
@@ -246,7 +246,7 @@ func TestNonceCoversFilters(t *testing.T) {
 		}
 	}
 	again := ifp.AppendRequest(nil, ifp.Install, 0, 5, h.Nonce, []ifp.Filter{f})
-	for range 3 { // a replay of one's own request does it again, to the same effect
+	for range 3 { // repeating one's own request has the same effect
 		if h := ask(again); h.Type != ifp.Result {
 			t.Errorf("the true echo: %+v", h)
 		}
@@ -265,7 +265,7 @@ func TestRateLimit(t *testing.T) {
 	}
 	begin := time.Now()
 	codes(t, do(t, n, ifp.Install, false, filters...), make([]ifp.Code, 8)...)
-	codes(t, do(t, n, ifp.Install, false, filters...), make([]ifp.Code, 8)...) // asks again when told that it is too much
+	codes(t, do(t, n, ifp.Install, false, filters...), make([]ifp.Code, 8)...) // asks again when the answer is that it is too much
 	if n.Border.Count.Busy.Load() == 0 || time.Since(begin) < 300*time.Millisecond {
 		t.Errorf("16 filters at 10 a second took %v and met %d refusals", time.Since(begin), n.Border.Count.Busy.Load())
 	}

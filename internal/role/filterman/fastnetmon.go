@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// FastNetMon calls a script with: address, direction, packets/s, action; what it
-// has seen comes on the script's input. Lines of packets look like
+// FastNetMon calls a script with: address, direction, packets/s, action; the packets it
+// has seen are on the script's input. Lines of packets look like
 //
 //	2026-11-22 02:00:00.0 192.0.2.1:1234 > 198.51.100.1:80 protocol: udp frag: 0 ...
 //
-// It does not look at the DSCP; whoever calls it must know what traffic it is given.
+// It does not look at the DSCP; the caller must know whether its traffic carries the mark.
 
-// ParseFastNetMon gives the sources whose packets to the address are told.
+// ParseFastNetMon returns the sources of the listed packets to the address.
 func ParseFastNetMon(args []string, details io.Reader, witness Witness) ([]Request, error) {
 	if len(args) != 4 {
 		return nil, errors.New("want ADDRESS DIRECTION PPS ACTION, as FastNetMon gives them")

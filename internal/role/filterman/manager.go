@@ -15,7 +15,7 @@ import (
 	"tidegate/internal/upstream"
 )
 
-// Witness says how a detector knows that a source is true.
+// Witness is how a detector knows that a source is true.
 type Witness string
 
 // Witnesses.
@@ -26,12 +26,12 @@ const (
 	SeenUnknown Witness = "unknown"
 )
 
-// Request is what a detector asks for.
+// Request is a filter that a detector requests.
 type Request struct {
 	Src       netip.Prefix  `json:"src"`
 	Dst       netip.Prefix  `json:"dst"`
 	Witness   Witness       `json:"witness"`
-	Reflected bool          `json:"reflected,omitempty"` // Src is a reflector: ask conditionally (Terminus, III.D)
+	Reflected bool          `json:"reflected,omitempty"` // Src is a reflector: request conditionally (Terminus, III.D)
 	Expires   time.Duration `json:"expires_ns,omitempty"`
 	Detector  string        `json:"detector,omitempty"`
 }
@@ -46,7 +46,7 @@ const (
 	Refused   State = "refused"
 )
 
-// Entry is a filter that this manager has asked for.
+// Entry is a filter that this manager has requested.
 type Entry struct {
 	Request
 	State   State          `json:"state"`
@@ -67,26 +67,26 @@ type Entry struct {
 type Options struct {
 	Engine    *Engine
 	Authority upstream.Authority
-	Own       []netip.Prefix // destinations that this manager speaks for
+	Own       []netip.Prefix // destinations for which this manager has authority
 	Never     []netip.Prefix // sources never to be filtered: the managers themselves, exceptions
-	Expires   time.Duration  // of a filter that names no time
-	Idle      time.Duration  // a filter that was not hit for so long is removed
-	Watch     time.Duration  // how often counters are asked for
+	Expires   time.Duration  // of a filter without a time of its own
+	Idle      time.Duration  // a filter not hit for this long is removed
+	Watch     time.Duration  // how often counters are requested
 	Proof     bool
 	Log       *slog.Logger
 
 	PerMessage int // filters in one message; 0: as many as fit
 
-	Store *Store // keeps the list across restarts; nil: nothing does
+	Store *Store // keeps the list across restarts; nil: it is lost
 }
 
-// Manager keeps the filters that were asked for.
+// Manager keeps the requested filters.
 type Manager struct {
 	opt        Options
-	EVESkipped atomic.Uint64 // lines of Suricata's that were too long
+	EVESkipped atomic.Uint64 // lines of Suricata's log that were too long
 	mu         sync.Mutex
 	entries    map[entryKey]*Entry
-	dirty      []*Entry // what Keep has to write
+	dirty      []*Entry // entries that Keep has to write
 }
 
 // entryKey is source and destination without pointers: millions of them cost the
@@ -101,10 +101,10 @@ func keyOf(src, dst netip.Prefix) entryKey {
 	return entryKey{src.Addr().As16(), dst.Addr().As16(), uint8(src.Bits()), uint8(dst.Bits()), src.Addr().Is4()}
 }
 
-// entriesMax bounds what detectors may ask for.
+// entriesMax bounds the filters that detectors may request.
 const entriesMax = 4 << 20
 
-// Reasons for not asking at all.
+// Reasons not to send a request.
 var (
 	ErrNotTrue  = errors.New("the source may be somebody else's: its packets carry no true-source codepoint, and no gate has seen its handshake; nothing is asked for (low priority is all that such traffic gets)")
 	ErrNotOurs  = errors.New("the destination is not one that this filter manager speaks for; see `own:`")
@@ -113,7 +113,7 @@ var (
 	ErrTooMany  = errors.New("too many filters; remove some")
 )
 
-// NewManager makes a manager. Call Watch to have it look after its filters.
+// NewManager makes a manager. Call Watch to have it maintain its filters.
 func NewManager(opt Options) *Manager {
 	return &Manager{opt: opt, entries: map[entryKey]*Entry{}}
 }
@@ -128,7 +128,7 @@ func (m *Manager) Add(r Request, done func(Entry, error)) error {
 	})[0]
 }
 
-// AddAll does so for many at once, in full messages. The errors are those of
+// AddAll does the same for many at once, in full messages. The errors are those of
 // judging, one for each request, nil for those that were sent.
 func (m *Manager) AddAll(list []Request, done func(Entry, error)) []error {
 	errs := make([]error, len(list))
@@ -136,8 +136,8 @@ func (m *Manager) AddAll(list []Request, done func(Entry, error)) []error {
 	now := time.Now()
 	var lastKey groupKey
 	var last *group
-	// One piece of memory for all, and the lock once: what a list of filters costs is
-	// mostly this.
+	// One allocation for all, and the lock taken once: that is most of the
+	// cost of a list of filters.
 	slab := make([]Entry, len(list))
 	for i := range list {
 		errs[i] = m.judge(&slab[i], &list[i], now)
@@ -174,7 +174,7 @@ type group struct {
 	entries []*Entry
 }
 
-// judge decides whether to ask, and writes the filter to e.
+// judge decides whether to send a request, and writes the filter to e.
 func (m *Manager) judge(e *Entry, r *Request, now time.Time) error {
 	r.Src, r.Dst = r.Src.Masked(), r.Dst.Masked()
 	if r.Expires == 0 {
@@ -200,7 +200,7 @@ func (m *Manager) judge(e *Entry, r *Request, now time.Time) error {
 	return nil
 }
 
-// filter is what a border manager is asked for.
+// filter is the filter that is requested from a border manager.
 func (r *Request) filter() ifp.Filter {
 	f := ifp.Filter{Src: r.Src, Dst: r.Dst, Action: ifp.Block, Direction: ifp.FromCustomer, ExpiresS: uint32(min(r.Expires/time.Second, ifp.MaxExpiresS))}
 	if r.Reflected { // docs/ifp.md: CONDITIONAL names victim, then reflector
@@ -209,7 +209,7 @@ func (r *Request) filter() ifp.Filter {
 	return f
 }
 
-// kind is the message that asks for it.
+// kind is the type of the request message.
 func (r *Request) kind() ifp.Type {
 	if r.Reflected {
 		return ifp.Conditional
@@ -217,7 +217,7 @@ func (r *Request) kind() ifp.Type {
 	return ifp.Install
 }
 
-// note enters what was judged well into the list.
+// note adds the accepted entries to the list.
 func (m *Manager) note(slab []Entry, errs []error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -253,7 +253,7 @@ func overlaps(p netip.Prefix, list []netip.Prefix) bool {
 	return false
 }
 
-// send makes messages of a group's filters; answered hears of each message.
+// send puts a group's filters into messages; answered is called for each message.
 func (m *Manager) send(kind ifp.Type, g *group, ipv6 bool, answered func([]*Entry, Outcome)) {
 	per := ifp.PerMessage(ipv6)
 	if m.opt.PerMessage > 0 {
@@ -295,7 +295,7 @@ func (m *Manager) installed(part []*Entry, o Outcome, done func(Entry, error)) {
 		m.mu.Unlock()
 		return
 	}
-	copies := make([]Entry, len(part)) // one lock for all: who asks holds it for long
+	copies := make([]Entry, len(part)) // the lock once for all: List may hold it for long
 	for i, e := range part {
 		copies[i] = *e
 	}
@@ -305,7 +305,7 @@ func (m *Manager) installed(part []*Entry, o Outcome, done func(Entry, error)) {
 	}
 }
 
-// refusal says what a code means for who has asked for this filter.
+// refusal explains a code to the requester of this filter.
 func refusal(code ifp.Code, src, dst netip.Prefix) error {
 	why := ""
 	open := "/32, /24 or /0 to /32 always has a place"
@@ -321,7 +321,7 @@ func refusal(code ifp.Code, src, dst netip.Prefix) error {
 	return fmt.Errorf("the border manager says %v%s", code, why)
 }
 
-// counted notes what a filter has met.
+// counted records a filter's counters.
 func (m *Manager) counted(e *Entry, s ifp.Stat) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -344,7 +344,7 @@ func (m *Manager) forget(e *Entry) {
 	}
 }
 
-// List gives the filters that were asked for, in no order.
+// List returns the requested filters, in no order.
 func (m *Manager) List() []Entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -355,10 +355,10 @@ func (m *Manager) List() []Entry {
 	return list
 }
 
-// ErrUnknown is a filter that this manager has not asked for.
+// ErrUnknown: this manager has not requested the filter.
 var ErrUnknown = errors.New("no such filter; `tidegate filter list` shows those that are")
 
-// Remove takes a filter back; done as for Add.
+// Remove removes a filter; done as for Add.
 func (m *Manager) Remove(src, dst netip.Prefix, done func(Entry, error)) error {
 	m.mu.Lock()
 	e := m.entries[keyOf(src.Masked(), dst.Masked())]
@@ -370,8 +370,8 @@ func (m *Manager) Remove(src, dst netip.Prefix, done func(Entry, error)) error {
 	return nil
 }
 
-// removeAll takes filters back. Of a conditional one it is not known which of the
-// two was installed, so both are removed.
+// removeAll removes filters. Which of the two filters a conditional request
+// installed is not known, so both are removed.
 func (m *Manager) removeAll(list []*Entry, done func(Entry, error)) {
 	for _, e := range list {
 		filters := []ifp.Filter{e.filter}
@@ -408,7 +408,7 @@ func (e *Entry) variants() []ifp.Filter {
 	return []ifp.Filter{a, b}
 }
 
-// Tick asks for the counters of all filters and removes those not hit for long.
+// Tick requests the counters of all filters and removes those not hit for long.
 func (m *Manager) Tick(now time.Time) {
 	groups := map[groupKey]*group{}
 	var idle, reflected []*Entry

@@ -10,7 +10,7 @@ import (
 	"tidegate/internal/upstreamtest"
 )
 
-// What the border manager protects, and the managers' own traffic, no action may touch.
+// No action may match what the border manager protects, or the managers' own traffic.
 func TestProtectedFromEveryAction(t *testing.T) {
 	n, err := upstreamtest.New(upstreamtest.Options{Prefixes: customers, Own: own, Capacity: 100, Anywhere: true,
 		Protect: []netip.Prefix{prefix("10.1.77.0/24")}})

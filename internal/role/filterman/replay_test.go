@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/upstreamtest"
 )
 
-// talker is a peer that sends what it likes and reads what comes back.
+// talker is a peer that sends any message and reads the answers.
 type talker struct {
 	t    *testing.T
 	conn *net.UDPConn
@@ -30,7 +30,7 @@ func talk(t *testing.T, n *upstreamtest.Net, from string) *talker {
 	return &talker{t, c}
 }
 
-// ask sends a message and gives the answer; nil if none comes within a moment.
+// ask sends a message and returns the answer; nil if none comes within a moment.
 func (k *talker) ask(message []byte) []byte {
 	k.t.Helper()
 	if _, err := k.conn.Write(message); err != nil {
@@ -45,7 +45,7 @@ func (k *talker) ask(message []byte) []byte {
 	return b[:n]
 }
 
-// verified makes a request and puts the nonce in that the border manager gives for it.
+// verified makes a request with the nonce that the border manager returns for it.
 func (k *talker) verified(kind ifp.Type, flags uint8, request uint64, filters ...ifp.Filter) []byte {
 	k.t.Helper()
 	m := ifp.AppendRequest(nil, kind, flags, request, 0, filters)
@@ -57,8 +57,8 @@ func (k *talker) verified(kind ifp.Type, flags uint8, request uint64, filters ..
 	return m
 }
 
-// The border manager's name is under what it has done for those who may ask, once each:
-// not under what strangers send, nor again and again under a request that is replayed.
+// The border manager signs only what it has done for authorised senders, once each:
+// not the requests of strangers, nor a replayed request again and again.
 func TestProofsAreNotForStrangers(t *testing.T) {
 	n := start(t, 0)
 	stranger := talk(t, n, "127.0.0.8")
@@ -74,7 +74,7 @@ func TestProofsAreNotForStrangers(t *testing.T) {
 	if got := n.Border.Count.Signed.Load(); got != 0 {
 		t.Fatalf("%d results were signed for a stranger", got)
 	}
-	// One filter of his own does not buy a signature for another's.
+	// One authorised filter does not buy a signature for an unauthorised one.
 	partly := talk(t, n, "127.0.0.1")
 	m = partly.verified(ifp.Install, ifp.FlagProof, 2, f, pair("10.1.0.7/32", "192.0.2.1/32"))
 	if h, _ := ifp.ReadHeader(partly.ask(m)); h.Type != ifp.Result || h.Flags&ifp.FlagProof != 0 {
@@ -91,8 +91,8 @@ func TestProofsAreNotForStrangers(t *testing.T) {
 	}
 }
 
-// A request that was answered is answered in the same words when it comes again, and
-// nothing is done for it.
+// A repeated request gets the same answer, byte for byte, and
+// has no effect.
 func TestReplayDoesNothing(t *testing.T) {
 	n := start(t, 0)
 	manager := talk(t, n, "127.0.0.1")
@@ -117,11 +117,11 @@ func TestReplayDoesNothing(t *testing.T) {
 	if signed, replayed := n.Border.Count.Signed.Load(), n.Border.Count.Replayed.Load(); signed != 1 || replayed != 20 {
 		t.Errorf("%d signed, %d counted as replayed", signed, replayed)
 	}
-	// From elsewhere it is not even that.
+	// From another address it does not even get that.
 	if h, _ := ifp.ReadHeader(talk(t, n, "127.0.0.9").ask(install)); h.Type != ifp.Error || h.Code != ifp.StaleNonce {
 		t.Errorf("from another address: %+v", h)
 	}
-	// The same once more on purpose is another request.
+	// The same filter in a new request is another request.
 	if a := manager.ask(manager.verified(ifp.Install, 0, 9, f)); a == nil || a[ifp.HeaderLen] != byte(ifp.OK) || n.Tables[0].Len() != 1 {
 		t.Errorf("installed again under another number: %x, %d filters", a, n.Tables[0].Len())
 	}

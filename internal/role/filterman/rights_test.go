@@ -46,8 +46,8 @@ func actions(n *upstreamtest.Net) (list []ifp.Action) {
 	return list
 }
 
-// Who owns the source may refuse what only claims to come from him. What the owner of
-// the destination has asked for is none of his business, and the other way round.
+// The owner of a source may refuse traffic that falsely claims to come from it. He cannot touch
+// filters requested by the owner of the destination, and the other way round.
 func TestRightsGoByTheStoredFilter(t *testing.T) {
 	n := start(t, 0)
 	victim := another(t, n, "127.0.0.5", "10.1.0.0/16")
@@ -57,7 +57,7 @@ func TestRightsGoByTheStoredFilter(t *testing.T) {
 	only.Action = ifp.BlockTS0
 	codes(t, ask(t, victim, n, ifp.Install, block), ifp.OK)
 	codes(t, ask(t, claimed, n, ifp.Install, block), ifp.NotAuthorised)
-	codes(t, ask(t, claimed, n, ifp.Remove, only), ifp.NotFound) // under the name of what he may ask for
+	codes(t, ask(t, claimed, n, ifp.Remove, only), ifp.NotFound) // under a filter he may request
 	if got := actions(n); len(got) != 1 || got[0] != ifp.Block {
 		t.Fatalf("the owner of the source has lifted the destination's filter: %v are left", got)
 	}
@@ -66,7 +66,7 @@ func TestRightsGoByTheStoredFilter(t *testing.T) {
 	}
 	short := only
 	short.ExpiresS = 1
-	codes(t, ask(t, claimed, n, ifp.Install, short), ifp.OK) // his own, beside it
+	codes(t, ask(t, claimed, n, ifp.Install, short), ifp.OK) // his own filter, beside the other
 	if got := actions(n); len(got) != 2 {
 		t.Fatalf("after his own filter there are %v, want BLOCK and BLOCK_TS0", got)
 	}
@@ -76,7 +76,7 @@ func TestRightsGoByTheStoredFilter(t *testing.T) {
 	}
 	codes(t, ask(t, victim, n, ifp.Remove, only), ifp.NotFound)
 	codes(t, ask(t, claimed, n, ifp.Remove, only), ifp.OK)
-	// Who owns both takes back both.
+	// An owner of both removes both.
 	both := another(t, n, "127.0.0.7", "10.1.0.0/16", "203.0.113.0/24")
 	codes(t, ask(t, victim, n, ifp.Install, block), ifp.OK)
 	codes(t, ask(t, claimed, n, ifp.Install, only), ifp.OK)
@@ -86,7 +86,7 @@ func TestRightsGoByTheStoredFilter(t *testing.T) {
 	}
 }
 
-// One network's wide filters do not lock another's out, and who gets no place is told why.
+// One network's wide filters do not lock another's out; a network that gets no place gets the reason.
 func TestWideFiltersOfTwoNetworks(t *testing.T) {
 	n := start(t, 0)
 	greedy := another(t, n, "127.0.0.5", "203.0.113.0/24")

@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/upstream"
 )
 
-// DefaultAPI is where the API of an instance is served unless told otherwise.
+// DefaultAPI is where the API of an instance is served by default.
 func DefaultAPI(stateDir, instance string) string {
 	return filepath.Join(stateDir, instance+".filters.sock")
 }
@@ -25,7 +25,7 @@ const GCPercent = 200
 // keepEvery is how far the store is behind at most.
 const keepEvery = time.Second
 
-// Run manages filters until ctx ends. Filters that were asked for stay in force.
+// Run manages filters until ctx ends. The requested filters stay in force.
 func Run(ctx, _ context.Context, opt instance.Options) error {
 	opt.Complete()
 	cfg, err := opt.First()

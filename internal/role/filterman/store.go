@@ -19,8 +19,8 @@ import (
 	"tidegate/internal/upstream"
 )
 
-// Store is a file with the filters that were asked for, so that a manager that starts again goes on to watch them
-// and to take them back. It is a second behind (see Manager.Keep): what is lost with the machine expires by itself.
+// Store is a file with the requested filters, so that a restarted manager goes on watching them
+// and can remove them. It is up to a second behind (see Manager.Keep): what is lost in a crash expires by itself.
 type Store struct{ db *bbolt.DB }
 
 // kept is an Entry in the file.
@@ -36,8 +36,8 @@ type kept struct {
 
 var bucket = []byte("filters")
 
-// OpenStore opens the file, or makes it. One that cannot be read is moved aside, to PATH.broken, and aside says
-// why: a manager without its old list is better than none.
+// OpenStore opens the file, or creates it. An unreadable one is moved aside, to PATH.broken, and aside is the
+// reason: a manager without its old list is better than none.
 func OpenStore(path string) (s *Store, list []kept, aside, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, nil, nil, err
@@ -56,7 +56,7 @@ func OpenStore(path string) (s *Store, list []kept, aside, err error) {
 	return s, nil, fmt.Errorf("moved to %s.broken: %w", path, aside), err
 }
 
-// openStore reads everything: pages that are missing from a mapped file are faults, which become errors.
+// openStore reads everything: missing pages of a mapped file cause faults, which become errors.
 func openStore(path string) (s *Store, list []kept, err error) {
 	if err := complete(path); err != nil {
 		return nil, nil, err
@@ -102,7 +102,7 @@ const (
 	metaMinBytes = 64
 )
 
-// complete refuses a file that has lost its end: bbolt maps it and would end this process.
+// complete refuses a truncated file: bbolt maps it and would crash this process.
 func complete(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -139,7 +139,7 @@ func complete(path string) error {
 // Close closes the file.
 func (s *Store) Close() error { return s.db.Close() }
 
-// save writes changes in one step.
+// save writes changes in one transaction.
 func (s *Store) save(changes []kept) error {
 	return s.db.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(bucket)
@@ -176,7 +176,7 @@ func (m *Manager) changed(e *Entry) {
 	}
 }
 
-// Keep writes what has changed since the last time to the store. What could not be written is tried again.
+// Keep writes the changes since the last call to the store. Failed writes are tried again.
 func (m *Manager) Keep() error {
 	m.mu.Lock()
 	list := m.dirty
@@ -202,8 +202,8 @@ func (m *Manager) Keep() error {
 	return err
 }
 
-// Restore takes over the filters of a process before this one. Those that were not answered are asked for again; those that the
-// configuration does not allow any more are taken back; those whose time is over are forgotten. It returns how many are left.
+// Restore takes over the filters of an earlier process. Unanswered ones are requested again; those that the
+// configuration no longer allows are removed; expired ones are dropped. It returns how many are left.
 func (m *Manager) Restore(list []kept, now time.Time) (restored int) {
 	groups := map[groupKey]*group{}
 	var back []*Entry

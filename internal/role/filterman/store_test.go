@@ -16,7 +16,7 @@ import (
 	"tidegate/internal/upstreamtest"
 )
 
-// storing is a manager with a store, and what Restore said.
+// storing is a manager with a store, and the result of Restore.
 func storing(t *testing.T, n *upstreamtest.Net, path string, now time.Time, owns, never []netip.Prefix) (m *filterman.Manager, s *filterman.Store, restored int) {
 	t.Helper()
 	s, list, aside, err := filterman.OpenStore(path)
@@ -37,7 +37,7 @@ func until(t *testing.T, what string, reached func() bool) {
 	}
 }
 
-// A manager that starts again knows the filters of the one before, and can take them back.
+// A restarted manager knows the filters of the earlier one, and can remove them.
 func TestFiltersSurviveARestart(t *testing.T) {
 	n := start(t, 0)
 	path := filepath.Join(t.TempDir(), "filters.db")
@@ -57,7 +57,7 @@ func TestFiltersSurviveARestart(t *testing.T) {
 	if err := m.Keep(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Close(); err != nil { // as after kill -9: nothing else is said
+	if err := s.Close(); err != nil { // as after kill -9: nothing else is written
 		t.Fatal(err)
 	}
 
@@ -87,7 +87,7 @@ func TestFiltersSurviveARestart(t *testing.T) {
 	}
 }
 
-// What was asked for and not answered is asked for again.
+// Requests that were not answered are sent again.
 func TestUnansweredFiltersAreAskedForAgain(t *testing.T) {
 	n := start(t, 0)
 	silent, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 9)})
@@ -122,7 +122,7 @@ func TestUnansweredFiltersAreAskedForAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer engine.Close()
-	n.Engine.Close() // what the first process retransmits is not taken for the second's
+	n.Engine.Close() // the first process's retransmits are not taken for the second's
 	again := *n
 	again.Engine = engine
 	_, s, restored := storing(t, &again, path, time.Now(), own, nil)

@@ -18,14 +18,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Suricata's alerts: rules say by their metadata what they have seen.
+// Suricata's alerts: the metadata of a rule says what the rule has seen.
 //
 //	metadata: tidegate block, tidegate_witness ts;      the rule looks at the DSCP (`tos: 188;`)
 //	metadata: tidegate reflected, tidegate_witness ts;  the source is a reflector
 //
-// An alert without `tidegate` asks for nothing.
+// An alert without `tidegate` requests nothing.
 
-// eveLine is what is read of a line of EVE JSON.
+// eveLine is the part of a line of EVE JSON that is read.
 type eveLine struct {
 	EventType string `json:"event_type"`
 	Src       string `json:"src_ip"`
@@ -36,7 +36,7 @@ type eveLine struct {
 	} `json:"alert"`
 }
 
-// ParseEVE reads a line; ok is false for what asks for nothing.
+// ParseEVE reads a line; ok is false for a line that requests nothing.
 func ParseEVE(line []byte) (r Request, ok bool, err error) {
 	var e eveLine
 	if err := json.Unmarshal(line, &e); err != nil {
@@ -74,17 +74,17 @@ type follower struct {
 	unread  rate.Sometimes // of log lines, as are the next: an attack must not fill the log
 	refused rate.Sometimes
 	in      *bufio.Reader
-	partial []byte // a line that has begun, at most eveLineMax and one buffer long
+	partial []byte // an unfinished line, at most eveLineMax and one buffer long
 	skip    bool   // until the next line: this one is too long
 }
 
-// begin goes on with another file.
+// begin switches to another file.
 func (f *follower) begin(file io.Reader) {
 	f.in, f.partial, f.skip = bufio.NewReaderSize(file, 1<<16), nil, false
 }
 
-// FollowEVE asks for what the lines say that are added to a file, until ctx ends. A
-// file that is replaced or cut is followed from its beginning.
+// FollowEVE sends requests for the lines added to a file, until ctx ends. A
+// file that is replaced or truncated is followed from its beginning.
 func FollowEVE(ctx context.Context, path string, m *Manager, log *slog.Logger) {
 	f := &follower{m: m, log: log, unread: rate.Sometimes{First: 10, Interval: time.Second},
 		refused: rate.Sometimes{First: 10, Interval: time.Second}, add: func(list []Request) []error { return m.AddAll(list, nil) }}
@@ -119,13 +119,13 @@ func FollowEVE(ctx context.Context, path string, m *Manager, log *slog.Logger) {
 		if n == 0 {
 			select {
 			case <-ctx.Done():
-			case <-time.After(evePoll): // a file has no event that works on every file system
+			case <-time.After(evePoll): // no file event works on every file system
 			}
 		}
 	}
 }
 
-// lines takes the whole lines there are, keeps the begun one, and says how many there were.
+// lines processes the complete lines, keeps an unfinished one, and returns how many lines there were.
 func (f *follower) lines() (n int) {
 	var list []Request
 	for len(list) < 4096 {
@@ -164,7 +164,7 @@ func (f *follower) lines() (n int) {
 	return n
 }
 
-// replaced says whether path is another file now, or was cut.
+// replaced reports whether path is another file now, or was truncated.
 func replaced(f *os.File, path string) bool {
 	have, err := f.Stat()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"tidegate/internal/upstream"
 )
 
-// grown gives what there is of a file that grows: io.EOF at each end of it.
+// grown reads a growing file: io.EOF at its current end.
 type grown struct{ bytes.Buffer }
 
 func eveRig(t *testing.T) (*follower, *grown, *[]string) {
@@ -37,7 +37,7 @@ func alert(src string) string {
 	return fmt.Sprintf(`{"event_type":"alert","src_ip":%q,"dest_ip":"198.51.100.1","alert":{"metadata":{"tidegate":["block"],"tidegate_witness":["ts"]}}}`, src)
 }
 
-// A line without end costs a bounded piece of memory, is counted once, and the lines
+// An endless line costs a bounded amount of memory, is counted once, and the lines
 // after it are read.
 func TestLineWithoutEnd(t *testing.T) {
 	f, file, asked := eveRig(t)

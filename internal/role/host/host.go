@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host is the host role: this machine's services are protected where they stand.
-// SYNs are answered with cookies, and the kernel adopts what comes back: all of it is
+// Package host is the host role: it protects this machine's own services.
+// SYNs are answered with cookies, and the kernel adopts the connections: all of it is
 // internal/adopt, which the server role shares.
 package host
 

@@ -23,8 +23,8 @@ import (
 )
 
 // Control serves border managers: messages of the filtering protocol on a
-// connection on which both ends have proved who they are. A border manager has
-// checked who may ask for what; here filters are only installed.
+// connection with mutual authentication. The border manager has
+// checked the requester's authority; here filters are only installed.
 type Control struct {
 	table    *Table
 	log      *slog.Logger
@@ -33,16 +33,16 @@ type Control struct {
 	refusals rate.Sometimes // of log lines: strangers must not fill the log
 	mu       sync.Mutex
 	conns    map[net.Conn]bool
-	byKey    map[string][]*tls.Conn // those that have proved a key, oldest first
+	byKey    map[string][]*tls.Conn // authenticated connections, oldest first
 	done     sync.WaitGroup
 }
 
 const (
-	// idleLimit is after how long without a message a connection is given up; border
-	// managers send one each controlBeat.
+	// idleLimit is how long a connection may be silent before it is closed; border
+	// managers send a message each controlBeat.
 	idleLimit = 60 * time.Second
-	// connsPerKey bounds the connections of one border manager. A new one takes the
-	// place of the oldest, which may well be dead.
+	// connsPerKey bounds the connections of one border manager. A new one replaces
+	// the oldest, which may well be dead.
 	connsPerKey = 8
 )
 
@@ -63,7 +63,7 @@ func (c *Control) accept() {
 			return
 		}
 		if err != nil {
-			time.Sleep(50 * time.Millisecond) // out of files: others may close theirs
+			time.Sleep(50 * time.Millisecond) // out of file descriptors: others may close theirs
 			continue
 		}
 		leave, ok := c.slots.Enter(conn.(*tls.Conn).NetConn())
@@ -99,19 +99,19 @@ func (c *Control) serve(conn *tls.Conn, leave func()) {
 	}
 }
 
-// keyOf is the key that a peer has proved, which the configuration names.
+// keyOf is the peer's authenticated key, which the configuration names.
 func keyOf(conn *tls.Conn) string {
 	key, _ := conn.ConnectionState().PeerCertificates[0].PublicKey.(ed25519.PublicKey) // upstream.Identity.TLS has checked it
 	return string(key)
 }
 
-// enter notes whose a connection is.
+// enter records the peer of a connection.
 func (c *Control) enter(conn *tls.Conn) {
 	key := keyOf(conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if of := c.byKey[key]; len(of) >= connsPerKey {
-		of[0].NetConn().Close() // without a farewell, for which it would have to wait
+		of[0].NetConn().Close() // without a TLS close, which could block
 		c.byKey[key] = slices.Delete(of, 0, 1)
 	}
 	c.byKey[key] = append(c.byKey[key], conn)
@@ -165,7 +165,7 @@ func (c *Control) converse(conn net.Conn) error {
 	}
 }
 
-// Answerer does what messages ask, and keeps the memory for that. For one goroutine.
+// Answerer executes messages, and keeps the memory for that. For one goroutine.
 type Answerer struct {
 	filters []ifp.Filter
 	grants  []ifp.Grant
@@ -174,8 +174,8 @@ type Answerer struct {
 	out     []byte
 }
 
-// Answer does what a message asks; an error means that the peer does not speak the
-// protocol. The answer is good until the next call.
+// Answer executes a message; an error means that the peer violates the
+// protocol. The answer is valid until the next call.
 func (w *Answerer) Answer(t *Table, message []byte) (_ []byte, err error) {
 	h, err := ifp.ReadHeader(message)
 	if err != nil {
@@ -186,7 +186,7 @@ func (w *Answerer) Answer(t *Table, message []byte) (_ []byte, err error) {
 	grants := w.grants[:0]
 	switch {
 	case h.Count == 0:
-		w.filters = w.filters[:0] // a sign of life
+		w.filters = w.filters[:0] // a keepalive
 	case h.Flags&ifp.FlagGrants != 0:
 		w.filters, w.grants, bad, err = ifp.ReadGranted(w.filters, w.grants, &h, message[ifp.HeaderLen:])
 		grants = w.grants
@@ -225,7 +225,7 @@ func (w *Answerer) Answer(t *Table, message []byte) (_ []byte, err error) {
 // Addr is where border managers are served.
 func (c *Control) Addr() net.Addr { return c.listener.Addr() }
 
-// Close ends all conversations.
+// Close ends all connections.
 func (c *Control) Close() {
 	c.listener.Close()
 	c.mu.Lock()

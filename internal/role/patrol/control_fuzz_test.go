@@ -10,7 +10,7 @@ import (
 )
 
 // FuzzControl: whatever a border manager sends, each filter gets one code, the answer can
-// be read, and what is installed can be counted and taken back by whom it belongs to.
+// be parsed, and installed filters can be counted and removed by their owner.
 func FuzzControl(f *testing.F) {
 	p := wide(24, 32, ifp.FromCustomer)
 	granted := ifp.AppendGrant(ifp.AppendFilter(nil, &p), ifp.Grant{Rights: ifp.ByDestination, Owner: 7})
@@ -54,7 +54,7 @@ func FuzzControl(f *testing.F) {
 				g = w.grants[i]
 			}
 			if st := table.StatGranted(w.filters[i].Key(), g, nowS()); st.Code != ifp.OK {
-				// a later filter of this message may have taken its place
+				// a later filter of this message may have displaced it
 				if table.Places().GivenUp == 0 {
 					t.Fatalf("%v by %+v: installed, and then %v", &w.filters[i], g, st.Code)
 				}

@@ -15,7 +15,7 @@ import (
 	"tidegate/internal/upstream"
 )
 
-// serveTest serves a table for one border manager, whose TLS configuration it gives.
+// serveTest serves a table for one border manager and returns that manager's TLS configuration.
 func serveTest(t *testing.T) (*Control, *tls.Config) {
 	t.Helper()
 	patrol, manager := upstream.NewIdentity(&keys.Secret{1}), upstream.NewIdentity(&keys.Secret{2})
@@ -50,7 +50,7 @@ func dialFrom(t *testing.T, to net.Addr, from string) net.Conn {
 	return c
 }
 
-// alive says whether the patrol answers a sign of life within a moment.
+// alive reports whether the patrol answers a keepalive within a moment.
 func alive(c net.Conn) bool {
 	m := make([]byte, ifp.HeaderLen)
 	h := ifp.Header{Type: ifp.Stats, Length: ifp.HeaderLen}
@@ -65,7 +65,7 @@ func alive(c net.Conn) bool {
 
 const handshakeSlow = 2500 * time.Millisecond // half of what a handshake may take
 
-// A border manager gets through, whoever else keeps handshakes open.
+// A border manager gets through while other peers keep handshakes open.
 func TestControlBesideStalledHandshakes(t *testing.T) {
 	for name, from := range map[string]func(int) string{
 		"one address":           func(int) string { return "127.0.0.2:0" },
@@ -83,7 +83,7 @@ func TestControlBesideStalledHandshakes(t *testing.T) {
 	}
 }
 
-// One border manager, gone wild or come back after it was cut off, has a few
+// One border manager, misbehaving or reconnecting after it was cut off, has a few
 // connections, the newest.
 func TestControlConnectionsOfOneKey(t *testing.T) {
 	c, config := serveTest(t)

@@ -15,15 +15,15 @@ import (
 	"tidegate/internal/plane"
 )
 
-// Filters joins the table and the sources to the maps of a plane.
+// Filters connects the table and the sources to the maps of a plane.
 type Filters struct {
 	plane    *plane.Patrol
 	settings Settings
 	table    *Table
 }
 
-// NewFilters lays the tables over a plane's memory. A plane that was taken over,
-// or that has been used before, keeps its filters and the keys they stand by.
+// NewFilters places the tables over a plane's memory. A plane that was taken over,
+// or used before, keeps its filters and the hash keys of their positions.
 func NewFilters(p *plane.Patrol, codepoint, plain uint8) (*Filters, error) {
 	old, err := p.Settings()
 	if err != nil {
@@ -58,7 +58,7 @@ func randomKeys() (k [keysLen]uint64) {
 }
 
 // publish writes the shapes in two steps: first the masks of new ones, then their
-// numbers, without which nobody looks at the masks.
+// numbers, without which no packet looks at the masks.
 func (f *Filters) publish(t *Table) error {
 	t.fillShapes(&f.settings, true)
 	if err := f.plane.SetSettings(&f.settings); err != nil {
@@ -69,7 +69,7 @@ func (f *Filters) publish(t *Table) error {
 }
 
 // SetSources replaces the allowed sources: the new set is written beside the old
-// one, and one word in the settings says which of them is in force.
+// one, and one word in the settings selects the set in force.
 func (f *Filters) SetSources(prefixes []netip.Prefix) error {
 	t := buildSources(prefixes)
 	if len(t.lensV6) > len(f.settings.SourceLensV6) {

@@ -9,27 +9,27 @@ import (
 )
 
 // Places: a packet is looked up once for each pair of prefix lengths (shape) in use, so
-// there are only eight of one direction and family, and they are shared out so that
-// nobody can take them from the others:
+// there are only eight for each direction and family, and they are allocated so that
+// no network can deprive the others:
 //
 //   - The pairs that nearly every request needs are open to everybody and always have
 //     a place: full address to full address, a /24 (IPv6: /64) to a full address,
-//     anybody to a full address; towards customers also what the owner of the source
-//     asks for, full address to full address.
-//   - Each of the other places is one network's own. Whoever holds at least two more
-//     than a newcomer gives up the one that he took last, with its filters: so each
+//     any address to a full address; towards customers also, for requests by the owner of the
+//     source, full address to full address.
+//   - Each of the other places belongs to one network. A network that holds at least two more
+//     than a newcomer gives up the one it took last, with its filters: so each
 //     network has one as long as there are no more networks than places.
 //
-// What is given up is counted, and the loser sees it by NOT_FOUND in its statistics.
+// Places given up are counted, and the loser sees NOT_FOUND in its statistics.
 
-// shapeKey is what tells shapes of one direction and family apart.
+// shapeKey distinguishes shapes of one direction and family.
 type shapeKey struct {
 	srcBits, dstBits uint8
 	right            ifp.Right
 	owner            uint32 // 0 for open shapes
 }
 
-// openBits is the middle one of the lengths that sources of open shapes have.
+// openBits is, by family, the middle one of the source prefix lengths of open shapes.
 var openBits = [2]uint8{24, 64}
 
 // openPlaces is how many places are kept for open shapes, by direction.
@@ -46,7 +46,7 @@ func isOpen(srcBits, dstBits uint8, right ifp.Right, fam int) bool {
 	return srcBits == full || srcBits == openBits[fam] || srcBits == 0
 }
 
-// shapeKeyOf is the shape that a filter of this key, asked for by this right, is of.
+// shapeKeyOf is the shape of a filter with this key, requested by this right.
 func shapeKeyOf(k ifp.Key, right ifp.Right, owner uint32) shapeKey {
 	s := shapeKey{srcBits: uint8(k.Src.Bits()), dstBits: uint8(k.Dst.Bits()), right: right, owner: owner}
 	if isOpen(s.srcBits, s.dstBits, right, family(k.Dst)) {
@@ -57,31 +57,31 @@ func shapeKeyOf(k ifp.Key, right ifp.Right, owner uint32) shapeKey {
 
 func (s *shape) inUse() bool { return s.id != 0 && s.id != shapeHole }
 
-// open says whether a shape is everybody's; fam is its family.
+// open reports whether a shape is open to everybody; fam is its family.
 func (s *shape) open(fam int) bool { return isOpen(s.srcBits, s.dstBits, s.right, fam) }
 
-// Places counts what became of requests for places.
+// Places counts the results of requests for places.
 type Places struct {
 	Refused        uint64 // requests for which there was no place
-	GivenUp        uint64 // places that were taken from who held more than his share
-	FiltersGivenUp uint64 // with so many filters
+	GivenUp        uint64 // places taken from networks that held more than their share
+	FiltersGivenUp uint64 // filters removed with those places
 }
 
-// Places says how requests for places have fared.
+// Places returns the counts of requests for places.
 func (t *Table) Places() Places {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.places
 }
 
-// takeEvery is how often a place may be taken from somebody: it means looking through
-// the table (10 ms or so at ten million filters), and two who play together must not
+// takeEvery is how often a place may be taken from a network: it means scanning
+// the table (10 ms or so at ten million filters), and two networks that collude must not
 // keep it locked.
 const takeEvery = 100 * time.Millisecond
 
-// placeFor gives a place for a new shape, or says why there is none. Places of open
+// placeFor returns a place for a new shape, or the reason there is none. Places of open
 // shapes are never taken by others, so only shapes that an older version has installed
-// can be in their way.
+// can block them.
 func (t *Table) placeFor(k ifp.Key, key shapeKey) (*shape, ifp.Code) {
 	fam := family(k.Dst)
 	of := &t.shapes[k.Direction&1][fam]
@@ -105,7 +105,7 @@ func (t *Table) placeFor(k ifp.Key, key shapeKey) (*shape, ifp.Code) {
 	}
 	mine := held[key.owner]
 	if forAll {
-		mine = -2 // whoever holds any has one too many
+		mine = -2 // a holder of any has one too many
 	}
 	if s := t.takeFrom(of, fam, held, mine+2); s != nil {
 		return s, ifp.OK
@@ -117,8 +117,8 @@ func (t *Table) placeFor(k ifp.Key, key shapeKey) (*shape, ifp.Code) {
 	return nil, ifp.TooManyShapes
 }
 
-// takeFrom takes the newest place of the owner who holds most, if these are at least so
-// many; nil if there is none, or one was taken only just now.
+// takeFrom takes the newest place of the owner with the most, if it has at least
+// atLeast; nil if there is none, or one was taken only just now.
 func (t *Table) takeFrom(of *[shapesMax]shape, fam int, held map[uint32]int, atLeast int) *shape {
 	now := time.Now()
 	if now.Sub(t.taken) < takeEvery {

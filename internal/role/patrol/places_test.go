@@ -26,7 +26,7 @@ func (t *Table) installAs(f ifp.Filter, owner uint32, right ifp.Right) ifp.Code 
 	return code[0]
 }
 
-// wide is a filter of an IPv4 source of so many bits.
+// wide is a filter with these prefix lengths.
 func wide(srcBits, dstBits int, direction ifp.Direction) ifp.Filter {
 	return ifp.Filter{Src: netip.PrefixFrom(netip.MustParseAddr("10.0.0.0"), srcBits).Masked(),
 		Dst: netip.PrefixFrom(netip.MustParseAddr("198.18.0.0"), dstBits).Masked(), Action: ifp.Block, Direction: direction}
@@ -64,8 +64,8 @@ func TestOneOwnerCannotTakeAllPlaces(t *testing.T) {
 	}
 }
 
-// With as many owners as places each has one, whatever the order; one more is told
-// that others hold them, and nobody loses his only one.
+// With as many owners as places each has one, whatever the order; one more gets the answer
+// that others hold them, and no owner loses its only one.
 func TestPlacesAreSharedOut(t *testing.T) {
 	table := memoryTable(t, 10_000)
 	own := shapesMax - openPlaces[ifp.FromCustomer]
@@ -92,7 +92,7 @@ func TestPlacesAreSharedOut(t *testing.T) {
 			t.Errorf("owner %d has lost his place: %v", owner, st.Code)
 		}
 	}
-	// Places come back when their filters go.
+	// Places are freed when their filters are removed.
 	if code := table.RemoveGranted(keyOfFilter(wide(12, 32, ifp.FromCustomer)), ifp.Grant{Rights: ifp.ByDestination, Owner: 2}); code != ifp.OK {
 		t.Fatal(code)
 	}
@@ -106,7 +106,7 @@ func TestPlacesAreSharedOut(t *testing.T) {
 
 func keyOfFilter(f ifp.Filter) ifp.Key { return f.Key() }
 
-// Taking a place means looking through the table: two who take it from each other in
+// Taking a place means scanning the table: two owners that take it from each other in
 // turn cannot keep it busy.
 func TestPlacesAreTakenRarely(t *testing.T) {
 	table := memoryTable(t, 10_000)
@@ -123,7 +123,7 @@ func TestPlacesAreTakenRarely(t *testing.T) {
 	}
 }
 
-// A full table gives a place back as it was: a 0 in the middle would end the list that
+// A full table restores the place as it was: a 0 in the middle would end the list that
 // packets read before shapes that are in use.
 func TestFullTableLeavesTheListWhole(t *testing.T) {
 	table := memoryTable(t, 16)
@@ -154,9 +154,9 @@ func TestFullTableLeavesTheListWhole(t *testing.T) {
 	}
 }
 
-// Whatever owners do, in any order: who holds no place of his own gets one unless as
-// many others hold one each, open shapes always work, and nobody reads or removes what
-// is another's.
+// Whatever owners do, in any order: an owner without a place gets one unless as
+// many others hold one each, open shapes always work, and no owner reads or removes
+// another's filters.
 func TestPlacesProperty(t *testing.T) {
 	random := mrand.New(mrand.NewPCG(4, 2))
 	table := memoryTable(t, 20_000)

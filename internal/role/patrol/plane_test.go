@@ -43,7 +43,7 @@ func TestIngressFilter(t *testing.T) {
 		}
 		r.expect("not allowed "+src, packet(src, far, testCodepoint<<2), xdpDrop, nil, "drop_spoofed")
 	}
-	// What lives on the link passes untouched.
+	// Link-local traffic passes untouched.
 	for _, pair := range [][2]string{{"0.0.0.0", "255.255.255.255"}, {"fe80::1", "fe80::2"}, {"fe80::1", "ff05::1:3"}, {"2001:db8:1::1", "fe80::2"}, {"::", "ff02::1:ff00:1"}} {
 		in := packet(pair[0], pair[1], 0)
 		r.expect("link scope "+pair[0], in, xdpPass, in, "patrol_link")
@@ -64,9 +64,9 @@ func TestIngressFilter(t *testing.T) {
 	r.expect("still allowed", in, xdpPass, marked(in, testCodepoint), "ts_set")
 }
 
-// An address of one link says nothing about who has sent what goes beyond it: no router
+// A link-local address does not identify the sender of traffic that goes beyond its link: no router
 // forwards it, and it must not be a way around sources and filters. Only neighbour
-// discovery (RFC 4861), which has never left its link, is sent so.
+// discovery (RFC 4861), which has never left its link, may use it.
 func TestLinkLocalSources(t *testing.T) {
 	r := newRig(t, 100)
 	if err := r.patrol.SetSources(prefixes("2001:db8:1::/48")); err != nil {
@@ -186,7 +186,7 @@ func TestFilters(t *testing.T) {
 	r.install(filter("0.0.0.0/0", "198.18.9.9/32", ifp.Block, ifp.FromCustomer))
 	blocked("destination only", "172.16.5.5", "198.18.9.9")
 
-	// A filter of one direction says nothing in the other.
+	// A filter of one direction has no effect in the other.
 	r.port(1, 0)
 	pass("pair, to customers", "192.0.2.1", "198.18.0.1")
 	// Conditional: only what has no codepoint.

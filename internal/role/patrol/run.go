@@ -26,8 +26,8 @@ import (
 	"tidegate/internal/upstream"
 )
 
-// sweepEvery is how often slots of expired filters are freed. Packets see by
-// themselves that a filter has expired.
+// sweepEvery is how often slots of expired filters are freed. Packets check
+// expiry by themselves.
 const sweepEvery = 5 * time.Second
 
 // patrol is one running patrol.
@@ -41,8 +41,8 @@ type patrol struct {
 }
 
 // Run patrols until ctx ends. Programs, filters and marks stay in force after it:
-// the packet path needs nobody, and filters expire by themselves. Off takes them
-// off.
+// the packet path needs no daemon, and filters expire by themselves. Off removes
+// them.
 func Run(ctx, _ context.Context, opt instance.Options) error {
 	opt.Complete()
 	cfg, err := opt.First()
@@ -265,7 +265,7 @@ func (b *patrol) reload() error {
 	return nil
 }
 
-// checkReload refuses, by name, what fill does not bring into force.
+// checkReload refuses, by name, changes that fill does not apply.
 func checkReload(old, next *config.Config) error {
 	if err := config.CheckReload(old, next, "no filter"); err != nil {
 		return err

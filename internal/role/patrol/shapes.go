@@ -9,7 +9,7 @@ import (
 	"tidegate/internal/ifp"
 )
 
-// Shapes: which pairs of prefix lengths packets must be looked up with. A place in
+// Shapes: the pairs of prefix lengths with which packets must be looked up. A place in
 // a list keeps its meaning as long as filters of it exist, so that a packet that
 // reads the list while it changes reads old entries or new ones.
 
@@ -24,8 +24,8 @@ func shapeOf(of *[shapesMax]shape, key shapeKey) *shape {
 	return nil
 }
 
-// shapeFor gives the shape of a filter, a new one if need be; before is what stood in
-// its place, nil if it is not new. The code says why there is none.
+// shapeFor returns the shape of a filter, a new one if need be; before is the earlier content of
+// its place, nil if the shape is not new. The code is the reason there is none.
 func (t *Table) shapeFor(k ifp.Key, g ifp.Grant) (s, before *shape, code ifp.Code) {
 	key := shapeKeyOf(k, g.Rights, g.Owner)
 	if s := shapeOf(&t.shapes[k.Direction&1][family(k.Dst)], key); s != nil {
@@ -40,7 +40,7 @@ func (t *Table) shapeFor(k ifp.Key, g ifp.Grant) (s, before *shape, code ifp.Cod
 	return s, &was, ifp.OK
 }
 
-// allowFor gives the shape of an exception. They are the patrol's own: first come.
+// allowFor returns the shape of an exception. Exceptions are the patrol's own: first come, first served.
 func (t *Table) allowFor(k ifp.Key) (s, before *shape, code ifp.Code) {
 	key := shapeKey{srcBits: uint8(k.Src.Bits()), dstBits: uint8(k.Dst.Bits()), right: ifp.ByDestination}
 	of := &t.allow[k.Direction&1][family(k.Dst)]
@@ -57,7 +57,7 @@ func (t *Table) allowFor(k ifp.Key) (s, before *shape, code ifp.Code) {
 	return nil, nil, ifp.TooManyShapes
 }
 
-// freeID gives a number that no shape has: there are 64 places and 254 numbers.
+// freeID returns a number that no shape has: there are 64 places and 254 numbers.
 func (t *Table) freeID() uint8 {
 	for id := uint8(1); ; id++ {
 		if t.shapeByID(&t.shapes, id) == nil && t.shapeByID(&t.allow, id) == nil {
@@ -96,7 +96,7 @@ func maskWords(bits, fam int) [2]uint64 {
 	return words(netip.PrefixFrom(netip.AddrFrom16(all), bits).Masked().Addr())
 }
 
-// fillShapes writes the shapes and what belongs to them into settings. With hide,
+// fillShapes writes the shapes and their masks into settings. With hide,
 // shapes that settings do not have yet get their masks, but no number.
 func (t *Table) fillShapes(s *Settings, hide bool) {
 	before := *s
@@ -130,11 +130,11 @@ func (t *Table) fillShapes(s *Settings, hide bool) {
 	}
 }
 
-// bySource marks, beside the owner, shapes of what was asked for by the source's right:
-// both outlive the process in the settings, and packets look at neither.
+// bySource marks, beside the owner, shapes of filters requested by the source's right:
+// both outlive the process in the settings, and packets read neither.
 const bySource = 1 << 31
 
-// takeOver rebuilds what this process must know from the maps of the one before.
+// takeOver rebuilds this process's state from the maps of the earlier one.
 func (t *Table) takeOver(old *Settings) {
 	t.opened = shapesMax
 	for dir := range 2 {
@@ -163,7 +163,7 @@ func (t *Table) takeOver(old *Settings) {
 			s.filters++
 		}
 	})
-	for dir := range 2 { // a shape without filters is none
+	for dir := range 2 { // a shape without filters is unused
 		for fam := range 2 {
 			for i := range shapesMax {
 				for _, s := range []*shape{&t.shapes[dir][fam][i], &t.allow[dir][fam][i]} {

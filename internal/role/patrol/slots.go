@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Where filters stand in the table: each has two buckets (core/patrol.h), and moves from one to the other to make room.
-// The table's lock is held.
+// Positions of filters in the table: each has two buckets (core/patrol.h), and moves from one to the other to make room.
+// All of this needs the table's lock.
 
 // masked is a key as packets look it up.
 type masked struct {
@@ -69,7 +69,7 @@ func (t *Table) place(m *masked) (b, tag uint32) {
 // other is tg_patrol_other.
 func (t *Table) other(b, tag uint32) uint32 { return b ^ ((tag*0x9e3779b1>>7 | 1) & t.mask) }
 
-// find gives the slot of a key, and its tag's first bucket.
+// find returns the slot of a key, and its tag's first bucket.
 func (t *Table) find(m *masked) (slot uint32, home, tag uint32, ok bool) {
 	home, tag = t.place(m)
 	b := home
@@ -91,8 +91,8 @@ func (t *Table) find(m *masked) (slot uint32, home, tag uint32, ok bool) {
 	return 0, home, tag, false
 }
 
-// free gives a free slot for a tag: in its first bucket, or in its other one, or one
-// of these from which another filter can move to its own other bucket.
+// free returns a free slot for a tag: in its first bucket, or in its other one, or one
+// freed in either by moving another filter to that filter's other bucket.
 func (t *Table) free(home, tag uint32) (slot uint32, ok bool) {
 	both := [2]uint32{home, t.other(home, tag)}
 	for _, b := range both {
@@ -113,8 +113,8 @@ func (t *Table) freeIn(b uint32) (slot uint32, ok bool) {
 	return b*bucketSlots + i, i < bucketTags
 }
 
-// makeRoom moves a filter of a full bucket to its other bucket: a packet finds it in
-// the new place before it goes from the old. What it meets in between is counted in
+// makeRoom moves a filter of a full bucket to its other bucket: packets find it in
+// the new place before it leaves the old one. Hits in between are counted in
 // the old place and lost.
 func (t *Table) makeRoom(b uint32) (slot uint32, ok bool) {
 	for i := range uint32(bucketTags) {
@@ -144,7 +144,7 @@ func (t *Table) makeRoom(b uint32) (slot uint32, ok bool) {
 	return 0, false
 }
 
-// wake lets slots be used again that have rested long enough.
+// wake makes slots usable that have rested long enough.
 func (t *Table) wake(now time.Time) {
 	n := 0
 	for n < len(t.resting) && now.Sub(t.resting[n].since) >= restFor {

@@ -2,7 +2,7 @@
 
 // Package patrol is the patrol role: it keeps the filters, sources and ports of
 // the packet path, and takes filters from border managers. It must never see a
-// packet, nor know what the protocol between managers looks like on the wire.
+// packet, nor depend on the wire format between managers.
 package patrol
 
 import (
@@ -38,15 +38,15 @@ const (
 )
 
 // restFor is how long a slot stays empty after its filter was removed: a packet
-// that has found the old filter is long through with it.
+// that has found the old filter has long finished with it.
 const restFor = 100 * time.Millisecond
 
 // Table holds the filters in memory that the packet path reads at the same time.
 //
 // Writing: the 64 bytes of a free slot are filled first, then its tag is stored,
-// which is what packets look for; to remove, the tag is cleared, and the slot
-// rests. What changes in a filter that is live are single aligned words. So no
-// packet can see half a filter, and nothing is locked against packets.
+// which is what packets look for; to remove a filter, the tag is cleared, and the slot
+// rests. Changes to a live filter are single aligned words. So no
+// packet can see half a filter, and packets take no lock.
 type Table struct {
 	mu      sync.Mutex
 	tags    []bucket
@@ -58,18 +58,18 @@ type Table struct {
 	used    int
 
 	shapes, allow [2][2][shapesMax]shape // by direction and family
-	opened        uint64                 // how many shapes there have been
-	taken         time.Time              // when a place was last taken from somebody
+	opened        uint64                 // shapes opened so far
+	taken         time.Time              // when a place was last taken from a network
 	places        Places
-	publish       func(*Table) error // writes shapes where packets look
+	publish       func(*Table) error // writes shapes to where packets read them
 }
 
 // shape is one pair of prefix lengths in use.
 type shape struct {
 	srcBits, dstBits uint8
 	id               uint8
-	right            ifp.Right // by which its filters were asked for
-	owner            uint32    // whose it is; 0: everybody's
+	right            ifp.Right // the right by which its filters were requested
+	owner            uint32    // 0: open to everybody
 	opened           uint64    // higher: later
 	filters          int
 }
@@ -79,12 +79,12 @@ type rest struct {
 	since time.Time
 }
 
-// ErrMemory is memory of the wrong size.
+// ErrMemory: the memory has the wrong size.
 var ErrMemory = errors.New("filter table: memory does not fit")
 
-// NewTable lays a table over the memory of the two maps. keys are secret random
+// NewTable places a table over the memory of the two maps. keys are secret random
 // numbers; publish is called, with the table locked, when shapes have changed.
-// Filters that stand there already are taken over with the shapes in old.
+// Filters already in the memory are taken over with the shapes in old.
 func NewTable(tags, entries []byte, keys [keysLen]uint64, old *Settings, publish func(*Table) error) (*Table, error) {
 	n := len(tags) / int(unsafe.Sizeof(bucket{}))
 	if n == 0 || n&(n-1) != 0 || len(entries) < n*bucketSlots*int(unsafe.Sizeof(entry{})) {
@@ -102,21 +102,21 @@ func NewTable(tags, entries []byte, keys [keysLen]uint64, old *Settings, publish
 }
 
 // NewMemoryTable makes a table that no packet sees, for tests and benchmarks of
-// what stands around it.
+// the code around it.
 func NewMemoryTable(capacity int) (*Table, error) {
 	n := BucketsFor(capacity)
 	return NewTable(make([]byte, n*int(unsafe.Sizeof(bucket{}))), make([]byte, n*bucketSlots*int(unsafe.Sizeof(entry{}))),
 		randomKeys(), nil, func(*Table) error { return nil })
 }
 
-// BucketsFor gives the number of buckets for so many filters: a power of two, so
+// BucketsFor returns the number of buckets for this many filters: a power of two, so
 // that they fill at most about 10 of 15 places on average.
 func BucketsFor(filters int) int {
 	n := max(filters/10, 16)
 	return 1 << bits.Len(uint(n-1))
 }
 
-// Capacity is how many filters the table is meant for.
+// Capacity is the number of filters that fit.
 func (t *Table) Capacity() int { return len(t.tags) * bucketTags }
 
 // Len is the number of filters, exceptions not counted.
@@ -126,7 +126,7 @@ func (t *Table) Len() int {
 	return t.used
 }
 
-// Install puts a filter in, or changes the one of the same key. nowS is
+// Install adds a filter, or changes the one of the same key. nowS is
 // CLOCK_MONOTONIC in seconds.
 func (t *Table) Install(f *ifp.Filter, nowS uint32) ifp.Code {
 	t.mu.Lock()
@@ -139,7 +139,7 @@ func (t *Table) InstallAll(filters []ifp.Filter, codes []ifp.Code, nowS uint32) 
 	t.InstallGranted(filters, nil, codes, nowS)
 }
 
-// nobodys is the grant of what nobody in particular has asked for.
+// nobodys is the grant of filters without an owner.
 var nobodys = ifp.Grant{Rights: ifp.ByDestination}
 
 // grantOf is the grant of filter i; a list of grants may be missing.
@@ -150,7 +150,7 @@ func grantOf(grants []ifp.Grant, i int) ifp.Grant {
 	return grants[i]
 }
 
-// InstallGranted installs filters in the name of those who have asked for them.
+// InstallGranted installs filters in the name of their requesters.
 func (t *Table) InstallGranted(filters []ifp.Filter, grants []ifp.Grant, codes []ifp.Code, nowS uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,7 +171,7 @@ func (t *Table) install(f *ifp.Filter, g ifp.Grant, nowS uint32) ifp.Code {
 	return t.put(s, before, k, uint8(f.Action), f, nowS)
 }
 
-// Except puts an exception in: no filter applies to this traffic.
+// Except adds an exception: no filter applies to this traffic.
 func (t *Table) Except(k ifp.Key) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,7 +198,7 @@ func (t *Table) DropExceptions() {
 	_ = t.publish(t)
 }
 
-// put enters a filter of shape s; before is what stood in the shape's place if it is new.
+// put enters a filter of shape s; before is the earlier content of the shape's place if it is new.
 func (t *Table) put(s, before *shape, k ifp.Key, action uint8, f *ifp.Filter, nowS uint32) ifp.Code {
 	expires := uint32(0)
 	if f.ExpiresS != 0 {
@@ -230,7 +230,7 @@ func (t *Table) put(s, before *shape, k ifp.Key, action uint8, f *ifp.Filter, no
 	*policyWord(e) = policy
 	b := slot / bucketSlots
 	t.busy[b] |= 1 << (slot % bucketSlots)
-	if b != home { // first say where to look, then show it
+	if b != home { // first where to look, then the tag
 		atomic.StoreUint32(&t.tags[home].Spilled, t.tags[home].Spilled+1)
 	}
 	atomic.StoreUint32(&t.tags[b].Tag[slot%bucketSlots], tag)
@@ -260,10 +260,10 @@ func (t *Table) lookup(k ifp.Key, right ifp.Right, owner uint32) (slot uint32, s
 // rights are all that a grant can hold.
 var rights = [...]ifp.Right{ifp.ByDestination, ifp.BySource}
 
-// Remove takes a filter out that nobody in particular has asked for.
+// Remove removes a filter without an owner.
 func (t *Table) Remove(k ifp.Key) ifp.Code { return t.RemoveGranted(k, nobodys) }
 
-// RemoveGranted takes out what was asked for by one of the grant's rights, and nothing else.
+// RemoveGranted removes filters requested by the grant's rights, and nothing else.
 func (t *Table) RemoveGranted(k ifp.Key, g ifp.Grant) ifp.Code {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -286,10 +286,10 @@ func (t *Table) leave(s *shape) {
 	}
 }
 
-// Stat tells what a filter has met that nobody in particular has asked for.
+// Stat returns the counters of a filter without an owner.
 func (t *Table) Stat(k ifp.Key, nowS uint32) ifp.Stat { return t.StatGranted(k, nobodys, nowS) }
 
-// StatGranted tells what filters have met that were asked for by the grant's rights.
+// StatGranted returns the counters of filters requested by the grant's rights.
 func (t *Table) StatGranted(k ifp.Key, g ifp.Grant, nowS uint32) ifp.Stat {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -310,7 +310,7 @@ func (t *Table) StatGranted(k ifp.Key, g ifp.Grant, nowS uint32) ifp.Stat {
 	return st
 }
 
-// expired says what tg_patrol_ask would find, without a packet.
+// expired returns what tg_patrol_ask would find, without a packet.
 func (t *Table) expired(slot uint32, nowS uint32) bool {
 	e := &t.entries[slot]
 	if x := atomic.LoadUint32(&e.ExpiresS); x != 0 && int32(nowS-x) >= 0 {
@@ -324,7 +324,7 @@ func (t *Table) expired(slot uint32, nowS uint32) bool {
 	return elapsed > uint32(e.WindowS) && uint64(met) < uint64(elapsed)<<(e.FloorLog2-1)
 }
 
-// Sweep removes what has expired and says how many those were.
+// Sweep removes expired filters and returns how many.
 func (t *Table) Sweep(nowS uint32) (removed int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -352,7 +352,7 @@ func (t *Table) eachSlot(visit func(slot uint32)) {
 	}
 }
 
-// Each visits every filter, exceptions not, until visit says false.
+// Each visits every filter except exceptions, until visit returns false.
 func (t *Table) Each(nowS uint32, visit func(ifp.Filter, ifp.Stat) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

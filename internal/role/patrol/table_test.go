@@ -9,8 +9,8 @@ import (
 	"tidegate/internal/ifp"
 )
 
-// Addresses in regular steps, as providers give them out, fill the table to what it
-// is meant for: a hash that is merely linear was full at half of it.
+// Addresses at regular intervals, as providers assign them, fill the table as far as
+// intended: with a merely linear hash it was full at half of that.
 func TestRegularAddressesFillTheTable(t *testing.T) {
 	const n = 200_000
 	table, err := NewMemoryTable(163_000) // 16,384 buckets: 12.2 of 15 places

@@ -21,8 +21,8 @@ import (
 	"tidegate/internal/schema"
 )
 
-// dpdkProxy is a proxy whose packet path is tidegate-dpdk. It dies with the program
-// that drives it; connections that it translates do not outlive it.
+// dpdkProxy is a proxy whose packet path is tidegate-dpdk. It ends with that
+// program; connections that it translates do not outlive it.
 type dpdkProxy struct {
 	*proxy
 	proc       *dpdk.Process
@@ -97,7 +97,7 @@ func (d *dpdkProxy) release() (err error) {
 
 func dpdkPrefix(instance string) string { return "tidegate-" + instance }
 
-// apply gives the program keys and, if the services have changed, all else.
+// apply sends the program keys and, if the services have changed, everything else.
 func (d *dpdkProxy) apply(all bool, more ...string) error {
 	cfg := d.Cfg
 	slots := 1
@@ -105,7 +105,7 @@ func (d *dpdkProxy) apply(all bool, more ...string) error {
 		slots *= 2
 	}
 	var lines []string
-	loaded := d.keys // as it will be when the program has taken them
+	loaded := d.keys // the keys after the program has accepted them
 	if loaded.Last() == 0 {
 		lines = append(lines, fmt.Sprintf("key-slots %d", slots), fmt.Sprintf("epoch-length %d", cfg.Epoch.Nanoseconds()),
 			fmt.Sprintf("verify-ahead %d", cfg.ClockSkew.Nanoseconds()))
@@ -199,7 +199,7 @@ func (d *dpdkProxy) watchNeighbours() (err error) {
 	return err
 }
 
-// neighbourUpdates are the kernel's; nil, which nobody hears from, if it has no part in this.
+// neighbourUpdates are the kernel's; nil, which never delivers, if the kernel has no part in this.
 func (d *dpdkProxy) neighbourUpdates() chan netlink.NeighUpdate {
 	if d.neighbours == nil {
 		return nil
@@ -207,7 +207,7 @@ func (d *dpdkProxy) neighbourUpdates() chan netlink.NeighUpdate {
 	return d.neighbours.Updates
 }
 
-// takeNeighbours tells the program of a change, and of all others that are here already.
+// takeNeighbours passes the program a change, and all others that are already queued.
 func (d *dpdkProxy) takeNeighbours(u netlink.NeighUpdate, open bool) error {
 	var lines []string
 	for {
@@ -245,7 +245,7 @@ func (d *dpdkProxy) routes() (routes []dpdk.Route, err error) {
 	return routes, nil
 }
 
-// loop looks after keys and routes, and swaps, until ctx
+// loop maintains keys and routes, and swaps, until ctx
 // ends or the program does.
 func (d *dpdkProxy) loop(ctx context.Context) error {
 	tick := time.NewTicker(housekeeping)
@@ -272,7 +272,7 @@ func (d *dpdkProxy) loop(ctx context.Context) error {
 			}
 		case u := <-d.control.Unresolved:
 			if d.neighbours != nil {
-				_ = d.neighbours.Ask(u.Neighbour, u.Host) // else it is asked again, or nobody can
+				_ = d.neighbours.Ask(u.Neighbour, u.Host) // else it is asked again, or cannot be
 			}
 		case <-swap.C:
 			if err := d.swapTables(); err != nil {
@@ -310,7 +310,7 @@ func (d *dpdkProxy) watchSides() {
 	for _, svc := range d.Cfg.Services {
 		c, err := dpdk.Counters(d.proc.Prefix, d.Numbers.ID(svc.Name))
 		if err != nil {
-			return // it has just ended, or answers another
+			return // it has just ended, or answers another client
 		}
 		opened += c[schema.CounterFlowOpened.String()]
 		answered += c[schema.CounterFlowReady.String()] + c[schema.CounterFlowRefused.String()] + c[schema.CounterFlowOlder.String()]
@@ -322,7 +322,7 @@ func (d *dpdkProxy) watchSides() {
 	}
 }
 
-// flowsOpened is the proxy's, of the program.
+// flowsOpened is proxy.flowsOpened with the program's counters.
 func (d *dpdkProxy) flowsOpened() (opened uint64, err error) {
 	for _, svc := range d.Cfg.Services {
 		c, err := dpdk.Counters(d.proc.Prefix, d.Numbers.ID(svc.Name))
@@ -334,7 +334,7 @@ func (d *dpdkProxy) flowsOpened() (opened uint64, err error) {
 	return opened, nil
 }
 
-// swapEarly is the proxy's, of the program: all cores' tables turn when one core's is full.
+// swapEarly is proxy.swapEarly for the program: all cores' tables rotate when one core's is full.
 func (d *dpdkProxy) swapEarly() error {
 	state, err := dpdk.ReadState(d.proc.Prefix)
 	if err != nil || state.Full == 0 {
@@ -348,7 +348,7 @@ func (d *dpdkProxy) swapEarly() error {
 	return d.control.Apply([]string{"swap flows"})
 }
 
-// swapTables is the proxy's, of the program.
+// swapTables is proxy.swapTables for the program.
 func (d *dpdkProxy) swapTables() error {
 	opened, err := d.flowsOpened()
 	if err != nil {
@@ -383,7 +383,7 @@ func (d *dpdkProxy) writeState() error {
 		OneSided: d.watch.warned, DPDK: d.proc.Prefix, LastKey: d.keys.Last()})
 }
 
-// stop lets SYNs go to the servers at once, translates what is translated for the
+// stop lets SYNs go to the servers at once, keeps translating existing connections for the
 // drain time, then ends the program.
 func (d *dpdkProxy) stop(force context.Context) error {
 	var errs []error

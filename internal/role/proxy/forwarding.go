@@ -12,19 +12,19 @@ import (
 	"tidegate/internal/schema"
 )
 
-// The most that our SYN-ACKs say where the configuration says `auto`: what a
-// server does not give is not told to its clients; see docs/proxy.md.
+// The most that our SYN-ACKs offer where the configuration says `auto`: an option a
+// server does not offer is not offered to its clients; see docs/proxy.md.
 const (
 	defaultWScale = 7
 	defaultWindow = 64240 // of challenges, and with first_data: notify
 )
 
-// targets lays the services out for the packet path.
+// targets converts the services for the packet path.
 func (b *proxy) targets() ([]plane.Target, error) {
 	return b.Targets(plane.Service{Window: defaultWindow, Wscale: defaultWScale, Sack: 1, Timestamps: 1, Ecn: 1}, 0)
 }
 
-// proxyService is what the packet path is told of a service beside what every gate is.
+// proxyService is a service's entry for the packet path, beyond what every gate has.
 func proxyService(svc *config.Service, strategy uint8) plane.ProxyService {
 	s := plane.ProxyService{Strategy: strategy, FirstData: plane.FirstDataZeroWindow}
 	if svc.FirstData == config.FirstDataNotify {
@@ -54,7 +54,7 @@ func prefixMask4(bits int) uint32 {
 	return binary.LittleEndian.Uint32(wire[:])
 }
 
-// sides notices that the answers of servers do not come back through this proxy.
+// sides detects that the answers of servers do not come back through this proxy.
 type sides struct {
 	opened, answered uint64
 	since            time.Time
@@ -63,7 +63,7 @@ type sides struct {
 
 const (
 	sidesEvery = 5 * time.Second
-	sidesFew   = 20 // connections; fewer say nothing
+	sidesFew   = 20 // connections; fewer prove nothing
 )
 
 // watchSides compares, every few seconds, connections begun with answers seen.
@@ -89,7 +89,7 @@ func (b *proxy) watchSides() {
 	}
 }
 
-// seeSides notes the counts and says in the log what they mean; true if that has changed.
+// seeSides records the counts and logs what they mean; true if that has changed.
 func (b *proxy) seeSides(now time.Time, opened, answered uint64) bool {
 	before := b.watch
 	b.watch = sides{opened: opened, answered: answered, since: now, warned: before.warned}

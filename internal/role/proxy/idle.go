@@ -10,10 +10,10 @@ import (
 	"tidegate/internal/schema"
 )
 
-// flowAge decides, when a swap period is over, whether the flow tables are swapped.
+// flowAge decides, at the end of a swap period, whether the flow tables are swapped.
 // They need not be while they have room: then an idle connection is remembered for
 // idle_time, which is longer than hosts leave one without a keep-alive. No table is
-// looked into; connections begun since the last swap are what may fill one.
+// read; connections begun since the last swap are what may fill one.
 type flowAge struct {
 	opened  uint64 // counted until the last swap
 	swapped time.Time
@@ -24,8 +24,8 @@ type flowAge struct {
 // look for flows that are not there.
 const presenceTuples = 1 << 21 / 4
 
-// due says whether the flow tables are to be swapped now, and if so believes that
-// they are. `opened` counts connections begun, since ever; it falls when a service goes.
+// due decides whether the flow tables are to be swapped now, and if so assumes that
+// they are. `opened` counts all connections begun; it falls when a service is removed.
 func (a *flowAge) due(opened uint64, now time.Time, p *config.Proxy) bool {
 	room := uint64(min(p.MaxFlows/4, presenceTuples))
 	// A ticker may be a little early, hence half a period.
@@ -37,9 +37,9 @@ func (a *flowAge) due(opened uint64, now time.Time, p *config.Proxy) bool {
 	return true
 }
 
-// early says whether the flow tables are to be swapped before their time, and if so believes
-// that they are: when next to nothing is free for newcomers (`full`), so that they would have to
-// wait. Who is not met in a tenth of a swap period is then forgotten by the next of these.
+// early decides whether the flow tables are to be swapped before their time, and if so assumes
+// that they are: when almost no place is free for newcomers (`full`), so that they would have to
+// wait. A flow without packets for a tenth of a swap period is then forgotten by the next early swap.
 func (a *flowAge) early(full bool, opened uint64, now time.Time, p *config.Proxy) bool {
 	if !full || now.Sub(a.swapped) < max(p.SwapPeriod/10, time.Second) {
 		return false
@@ -66,7 +66,7 @@ func (b *proxy) swapEarly() error {
 	return b.plane.SwapFlows()
 }
 
-// flowsOpened counts connections begun under all services, since they are there.
+// flowsOpened counts connections begun under all current services.
 func (b *proxy) flowsOpened() (opened uint64, err error) {
 	for _, svc := range b.Cfg.Services {
 		sum, err := plane.ReadCounters(b.plane.Map("tg_counters"), b.Numbers.ID(svc.Name))
@@ -78,7 +78,7 @@ func (b *proxy) flowsOpened() (opened uint64, err error) {
 	return opened, nil
 }
 
-// swapTables lets what is old go: sources each time, flows when it is time.
+// swapTables ages the tables: sources each time, flows when due.
 func (b *proxy) swapTables() error {
 	opened, err := b.flowsOpened()
 	if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proxy is the proxy role: it brings configuration and keys to the packet
+// Package proxy is the proxy role: it writes configuration and keys to the packet
 // path of a router or bridge, and swaps the packet path's tables. It must never
 // see a packet, nor walk a table.
 package proxy
@@ -21,7 +21,7 @@ import (
 	"tidegate/internal/schema"
 )
 
-// housekeeping is how often clock and keys are looked after.
+// housekeeping is how often clock and keys are checked.
 const housekeeping = time.Second
 
 // How often the SYN cache is searched for SYN-ACKs that are due, and how many are
@@ -133,7 +133,7 @@ func (b *proxy) fill() error {
 }
 
 // writeServices makes the maps hold the configuration: strategies before the
-// services that follow them.
+// services that use them.
 func (b *proxy) writeServices() (err error) {
 	p := &b.Cfg.Proxy
 	b.own.WhiteV4Mask, b.own.WhiteV6Mask = prefixMask4(p.SourcePrefixV4), prefixMask(p.SourcePrefixV6)
@@ -154,7 +154,7 @@ func (b *proxy) writeServices() (err error) {
 			b.caching = true
 		}
 		if svc.Strategy.Translates() {
-			b.own.Flows = 1 // for good: flows live on when their service changes
+			b.own.Flows = 1 // permanently: flows outlive a change of their service
 		}
 		if err := b.plane.SetStrategy(b.Numbers.ID(svc.Name), proxyService(&svc, strategy)); err != nil {
 			return err
@@ -173,7 +173,7 @@ func (b *proxy) writeServices() (err error) {
 	return b.plane.SetServices(targets, &b.Settings)
 }
 
-// loop looks after clock and keys, and swaps, until ctx ends.
+// loop maintains clock and keys, and swaps, until ctx ends.
 func (b *proxy) loop(ctx context.Context) {
 	tick := time.NewTicker(housekeeping)
 	defer tick.Stop()
@@ -224,14 +224,14 @@ func (b *proxy) loop(ctx context.Context) {
 	}
 }
 
-// loadKeys loads the keys that are lacking, up to the horizon.
+// loadKeys loads the missing keys, up to the horizon.
 func (b *proxy) loadKeys() error {
 	return b.keys.Load(b.Opt.Now().Add(b.Cfg.ClockSkew), b.Cfg.Epoch, b.Cfg.KeyHorizon, func(n uint64) error {
 		return b.plane.PutKey(n, b.secret.EpochKey(n))
 	})
 }
 
-// openRetransmitter is for the SYN cache, which alone needs it, and CAP_NET_RAW for it.
+// openRetransmitter opens the retransmitter, which only the SYN cache needs, with CAP_NET_RAW.
 func (b *proxy) openRetransmitter() (err error) {
 	if b.retransmits == nil {
 		b.retransmits, err = b.plane.NewRetransmitter()
@@ -253,8 +253,8 @@ func (b *proxy) state() instance.State {
 		Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), OneSided: b.watch.warned, Refused: b.plane.NativeRefused()}
 }
 
-// stop leaves the proxy in place, or takes it down: SYNs go to the servers at once, and what is
-// translated goes on for the drain time.
+// stop leaves the proxy in place, or takes it down: SYNs go to the servers at once, and
+// existing connections are translated for the drain time.
 func (b *proxy) stop(ctx, force context.Context) error {
 	return instance.End(ctx, force, b.Opt, b.Cfg.Instance, b.Cfg.Drain, b.keys.Until(b.Cfg.Epoch), b.Log)
 }

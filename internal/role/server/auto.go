@@ -15,13 +15,13 @@ import (
 	"tidegate/internal/survey"
 )
 
-// takeover: auto. Beside the translating gate an adopting one runs (adopt.Adopter), and
-// each has what choose gives it, again whenever listeners or addresses change.
-// Connections stay with the gate that has begun them.
+// takeover: auto. An adopting gate (adopt.Adopter) runs beside the translating one, and
+// choose divides the services between them, again whenever listeners or addresses change.
+// A connection stays with the gate that began it.
 
 func (n *node) auto() bool { return n.cfg.Server.Takeover == config.TakeoverAuto }
 
-// look finds out what the choice depends on.
+// look reads what the choice depends on.
 func (n *node) look() (err error) {
 	if n.facts.sockets, err = listeners.Scan(); err != nil {
 		return err
@@ -33,8 +33,8 @@ func (n *node) look() (err error) {
 	return err
 }
 
-// startAdopter chooses for the first time, and starts the adopting gate if there is
-// anything that it may ever have to do.
+// startAdopter chooses for the first time, and starts the adopting gate if it could
+// ever have anything to adopt.
 func (n *node) startAdopter() error {
 	if !n.auto() {
 		return nil
@@ -64,7 +64,7 @@ func (n *node) startAdopter() error {
 	return err
 }
 
-// cannotAdopt says why nothing can be adopted on this machine.
+// cannotAdopt is the reason why nothing can be adopted on this machine.
 func cannotAdopt() string {
 	if why := probe.CannotAdopt(); why != "" {
 		return why
@@ -75,7 +75,7 @@ func cannotAdopt() string {
 	return ""
 }
 
-// tell logs what was chosen and why.
+// tell logs the choice and its reasons.
 func (n *node) tell() {
 	for _, c := range choices(n.pieces) {
 		n.log.Info("takeover", "service", c.Service, "how", c.How, "ports", c.Ports, "addresses", fmt.Sprint(c.Addresses), "why", c.Why)
@@ -98,8 +98,8 @@ func (n *node) ids(name string) []uint32 {
 	return []uint32{n.numbers.ID(name), n.numbers.ID(name + "#here"), n.numbers.ID(name + "#adopted")}
 }
 
-// apply brings both gates to the services, as their listeners are now. What goes over
-// to the adopting gate is there before the other leaves it to that; what goes back, after.
+// apply updates both gates to the services and their present listeners. What moves
+// to the adopting gate is added there before the other gate releases it; what moves back, after.
 func (n *node) apply(services []config.Service) error {
 	if !n.auto() {
 		return n.plane.SetServices(n.targets(), &n.settings)
@@ -115,7 +115,7 @@ func (n *node) apply(services []config.Service) error {
 		n.adopter.SetServices(n.cfg, after))
 }
 
-// bell has a value whenever the adopting gate asks for a look at the listeners.
+// bell delivers a value whenever the adopting gate asks for a look at the listeners.
 func (n *node) bell() <-chan struct{} {
 	if n.adopter == nil {
 		return nil // never
@@ -123,7 +123,7 @@ func (n *node) bell() <-chan struct{} {
 	return n.adopter.Bell()
 }
 
-// surveyed has a value when rules or devices of this machine have changed.
+// surveyed delivers a value when rules or devices of this machine have changed.
 func (n *node) surveyed() <-chan struct{} {
 	if n.survey == nil {
 		return nil // never
@@ -137,7 +137,7 @@ func (n *node) closeSurvey() {
 	}
 }
 
-// watchListeners looks whether anything has to be taken over in another way.
+// watchListeners checks whether any listener has to be taken over differently.
 func (n *node) watchListeners() error {
 	if !n.auto() {
 		return nil

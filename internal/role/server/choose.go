@@ -17,13 +17,13 @@ import (
 	"tidegate/internal/survey"
 )
 
-// facts are what a choice is made of.
+// facts are the input of the choice.
 type facts struct {
 	unable  string         // why nothing can be adopted here, whatever listens; empty: it can
-	local   []netip.Prefix // what this machine takes for its own
+	local   []netip.Prefix // this machine's own addresses
 	sockets []listeners.Listener
 	refused map[uint32]bool // inodes of listeners that the kernel would not adopt for
-	machine *survey.Machine // what this machine does to packets; nil: nobody has looked
+	machine *survey.Machine // how this machine treats packets; nil: not surveyed
 	devices []string        // packets come in by
 }
 
@@ -38,10 +38,10 @@ type piece struct {
 	width    int  // of the configured prefix that it comes from
 }
 
-// choose divides services by how each listener can be taken over. What is not an
-// address of this machine is a guest's, whose sockets nobody here knows: translated,
+// choose divides services by how each listener can be taken over. An address that is
+// not this machine's is a guest's, whose sockets are not visible here: translated,
 // like everything that cannot be adopted. Pieces from wider prefixes come first, so
-// that of two that meet the one stays that was configured more narrowly.
+// that where two overlap the more narrowly configured one wins.
 func choose(services []config.Service, f facts) []piece {
 	var pieces []piece
 	for i := range services {
@@ -75,11 +75,11 @@ type verdict struct {
 	why      string
 }
 
-// whyNobody is why ports are translated that nobody serves.
+// whyNobody is why ports without a listener are translated.
 const whyNobody = "nothing listens"
 
-// conflict says what of this machine's rules and devices keeps connections to an address from
-// being adopted; empty: nothing.
+// conflict returns which of this machine's rules and devices keep connections to an address from
+// being adopted; empty: none.
 func (f *facts) conflict(l netip.Prefix, port uint16) string {
 	if f.machine == nil {
 		return ""
@@ -150,7 +150,7 @@ func (f *facts) divide(svc *config.Service, l netip.Prefix, width int) []piece {
 	return pieces
 }
 
-// adopted are the pieces that the adopting gate has, as services of its own: always at
+// adopted are the pieces of the adopting gate, as services of its own: always at
 // least one of each service, so that its counters stay.
 func adopted(services []config.Service, pieces []piece) []config.Service {
 	var list []config.Service
@@ -182,9 +182,9 @@ func adopted(services []config.Service, pieces []piece) []config.Service {
 	return list
 }
 
-// Each service of a server that chooses has three numbers in the translating plane:
-// the guests', the one of listeners here that are translated for, and the one of those
-// that are left to the adopting gate.
+// Each service of a server that chooses has three numbers in the translating plane: for
+// guests, for local listeners whose connections are translated, and for those
+// left to the adopting gate.
 func numbered(services []config.Service) []config.Service {
 	var list []config.Service
 	for _, s := range services {
@@ -195,7 +195,7 @@ func numbered(services []config.Service) []config.Service {
 	return list
 }
 
-// target is a piece for the translating plane.
+// target converts a piece for the translating plane.
 func (n *node) target(p *piece) plane.Target {
 	t := n.translated(p.service)
 	t.Prefixes, t.Ports = []netip.Prefix{p.prefix}, portPairs(p.ports)
@@ -206,7 +206,7 @@ func (n *node) target(p *piece) plane.Target {
 	case p.here:
 		t.ID = n.numbers.ID(p.service.Name + "#here")
 		t.Service.ListenerV4, t.Service.ListenerV6 = plane.ListenerMPTCP, plane.ListenerMPTCP
-		if p.why == whyNobody { // a SYN is the kernel's to refuse
+		if p.why == whyNobody { // the kernel refuses the SYN
 			t.Service.ListenerV4, t.Service.ListenerV6 = plane.ListenerNone, plane.ListenerNone
 		}
 	default:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package server is the server role: this machine's kernel takes over the connections
-// that edges before it have verified. It is internal/adopt without its answers to
-// SYNs, which the edges give. Where a kernel cannot adopt, it translates (translate.go); auto.go chooses for each listener.
+// that the edges before it have verified. It is internal/adopt without answers to
+// SYNs, which the edges send. Where a kernel cannot adopt, it translates (translate.go); auto.go chooses for each listener.
 package server
 
 import (

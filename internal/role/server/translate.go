@@ -25,9 +25,9 @@ import (
 
 const housekeeping = time.Second
 
-// node is one running instance that translates: the kernel shakes hands with its own
-// numbers, whatever the listener and wherever it is (MPTCP, a guest behind this
-// machine, a kernel without adoption). The packet path needs nobody but for keys.
+// node is one running instance that translates: the kernel does the handshake with its own
+// sequence numbers, whatever the listener and wherever it is (MPTCP, a guest behind this
+// machine, a kernel without adoption). The packet path needs the daemon only for keys.
 type node struct {
 	opt      instance.Options
 	log      *slog.Logger
@@ -149,7 +149,7 @@ func (n *node) attach() (err error) {
 	if err != nil {
 		return err
 	}
-	// Where XDP comes after the packet's skb, it also meets what we put back in.
+	// Where XDP runs on the packet's skb, it also meets the packets we reinject.
 	for _, mode := range n.modes {
 		if mode == plane.XDPGeneric {
 			n.own.Generic = 1
@@ -176,7 +176,7 @@ func (n *node) fill() error {
 	if n.own, err = n.plane.ServerSettings(); err != nil {
 		return err
 	}
-	if n.own.Keys[0] == 0 { // else: the table of a process before goes with its keys
+	if n.own.Keys[0] == 0 { // else: the table of an earlier process goes with its keys
 		raw := make([]byte, 8*len(n.own.Keys))
 		_, _ = rand.Read(raw) // never fails (crypto/rand)
 		for i := range n.own.Keys {
@@ -225,7 +225,7 @@ func (n *node) fill() error {
 // ownWindow is the window of our own SYN-ACKs, as edges announce it.
 const ownWindow = 64240
 
-// setOwn tells what our own answers to SYNs need: for when no edge is in front.
+// setOwn writes the settings for our own answers to SYNs, used when no edge is in front.
 func (n *node) setOwn() error {
 	mtu := 65535
 	for _, name := range n.cfg.Interfaces {
@@ -239,7 +239,7 @@ func (n *node) setOwn() error {
 	return n.plane.SetOwnMACs(n.cfg.Interfaces)
 }
 
-// setEdges tells where confirmations go; routes may change.
+// setEdges writes where confirmations go; routes may change.
 func (n *node) setEdges() error {
 	for _, e := range n.cfg.Tagged.Edges {
 		if err := n.plane.SetEdge(e.ID, e.V4, e.V6, outputTo(e.V4), outputTo(e.V6)); err != nil {
@@ -249,7 +249,7 @@ func (n *node) setEdges() error {
 	return nil
 }
 
-// outputTo is the interface that the route to an address leads through; 0 if there is none.
+// outputTo is the interface of the route to an address; 0 if there is none.
 func outputTo(a netip.Addr) int {
 	if !a.IsValid() {
 		return 0
@@ -261,7 +261,7 @@ func outputTo(a netip.Addr) int {
 	return routes[0].LinkIndex
 }
 
-// targets are the services, or the pieces that they have been divided into.
+// targets are the services, or the pieces into which they were divided.
 func (n *node) targets() []plane.Target {
 	var targets []plane.Target
 	if n.auto() {
@@ -299,14 +299,14 @@ func (n *node) translated(svc *config.Service) plane.Target {
 
 func (n *node) setClock() { n.settings.WallMinusMonoNs = plane.WallMinusMonoNs(n.opt.Now()) }
 
-// loadKeys loads the keys that are lacking, up to the horizon.
+// loadKeys loads the missing keys, up to the horizon.
 func (n *node) loadKeys() error {
 	return n.keys.Load(n.opt.Now().Add(n.cfg.ClockSkew), n.cfg.Epoch, n.cfg.KeyHorizon, func(e uint64) error {
 		return errors.Join(n.plane.PutKey(e, adopt.CookieKey(n.cfg, n.secret, e)), n.plane.PutTagKeys(e, n.secret.TagKey(e), n.secret.ConfirmKey(e)))
 	})
 }
 
-// loop looks after clock and keys until ctx ends.
+// loop maintains clock and keys until ctx ends.
 func (n *node) loop(ctx context.Context) {
 	tick := time.NewTicker(housekeeping)
 	defer tick.Stop()
@@ -341,7 +341,7 @@ func (n *node) loop(ctx context.Context) {
 	}
 }
 
-// watchReplies tells where our own answers to SYNs go.
+// watchReplies updates where our own answers to SYNs go.
 func (n *node) watchReplies() {
 	if n.replies.Tell(n.plane.Plane, n.cfg.Interfaces) {
 		if err := n.writeState(); err != nil {
@@ -350,17 +350,17 @@ func (n *node) watchReplies() {
 	}
 }
 
-// refusals notices that nothing of the edges verifies.
+// refusals detects that nothing from the edges verifies.
 type refusals struct {
 	valid, forged uint64
 	warned        bool
 }
 
-// refusedFew: fewer say nothing; any server drops a late ACK now and then.
+// refusedFew: fewer prove nothing; any server drops a late ACK now and then.
 const refusedFew = 3
 
-// watchRefusals says so when tags or cookies come and none is genuine: the secrets differ,
-// or the clocks by more than is tolerated; or only a flood comes.
+// watchRefusals warns when tags or cookies arrive and none is genuine: the secrets differ,
+// or the clocks by more than is tolerated; or only a flood arrives.
 func (n *node) watchRefusals() {
 	var valid, forged uint64
 	for _, svc := range n.cfg.Services {
@@ -383,7 +383,7 @@ func (n *node) watchRefusals() {
 	}
 }
 
-// prepareSecrets gets the secrets of a reload ready, in both gates.
+// prepareSecrets prepares the secrets of a reload, in both gates.
 func (n *node) prepareSecrets(cfg *config.Config) (commit, drop func(), err error) {
 	ours, dropOurs, err := instance.PrepareSecrets(n.secret, &n.keys, cfg, n.opt.Now())
 	if err != nil || n.adopter == nil {
@@ -397,8 +397,8 @@ func (n *node) prepareSecrets(cfg *config.Config) (commit, drop func(), err erro
 	return func() { ours(); adopters() }, func() { dropOurs(); dropAdopters() }, nil
 }
 
-// reload applies changed services and secrets; everything else takes a new process, which
-// takes links and table over.
+// reload applies changed services and secrets; any other change takes a new process, which
+// takes over links and table.
 func (n *node) reload() error {
 	cfg, err := n.opt.Load()
 	if err != nil {
@@ -433,8 +433,8 @@ func (n *node) reload() error {
 	return n.writeState()
 }
 
-// stop leaves the gate in place, or takes it down: no new connection is taken over, those
-// that are translated go on until the last has ended, or for the drain time.
+// stop leaves the gate in place, or takes it down: no new connection is taken over, and
+// translated ones go on until the last has ended, or for the drain time.
 func (n *node) stop(ctx, force context.Context) error {
 	return instance.End(ctx, force, n.opt, n.cfg.Instance, n.cfg.Drain, n.keys.Until(n.cfg.Epoch), n.log)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package switchgate is roles edge and proxy with plane: p4: it brings configuration and keys to a switch that runs
+// Package switchgate is roles edge and proxy with plane: p4: it writes configuration and keys to a switch that runs
 // one of our P4 programs, and makes its controller (internal/p4) an instance like any other. It must never see a packet.
 package switchgate
 
@@ -86,7 +86,7 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 	return state.Leave()
 }
 
-// load reads the configuration again and refuses what takes a restart.
+// load reads the configuration again and refuses changes that take a restart.
 func load(opt *instance.Options, now *config.Config) (*config.Config, error) {
 	next, err := opt.Load()
 	if err != nil {
@@ -95,8 +95,8 @@ func load(opt *instance.Options, now *config.Config) (*config.Config, error) {
 	return next, config.CheckReload(now, next, "")
 }
 
-// Off makes a switch forward everything, if a controller has left it protecting under this instance; done says
-// whether it had. The caller has the instance's lock.
+// Off makes a switch forward everything, if a controller has left it protecting under this instance; done reports
+// whether it did. The caller holds the instance's lock.
 func Off(ctx context.Context, opt instance.Options, name string, log *slog.Logger) (done bool, err error) {
 	opt.Complete()
 	thrift, program, there, err := status.SwitchOf(opt.StateDir, name)
