@@ -79,14 +79,14 @@ Needs root and an otherwise idle machine.`,
 	return cmd
 }
 
-// What --role takes beside the roles of a machine: the three of Terminus together, and a
-// proxy's plane, whose benchmark is another one.
+// Values of --role beside the roles of a machine: Terminus's three roles together, and a
+// proxy on DPDK, which has a benchmark of its own.
 const (
 	roleTerminus = "terminus"
 	roleDPDK     = "dpdk"
 )
 
-// newBenchPartCmd is the counterpart that a control-plane measurement speaks to.
+// newBenchPartCmd is the process that a control-plane measurement talks to.
 func newBenchPartCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "_part", Hidden: true, Args: cobra.NoArgs,

@@ -48,7 +48,7 @@ func newDemoCmd() *cobra.Command {
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "report: %s\n", filepath.Join(dir, report.PageFile))
 			if slices.ContainsFunc(r.Defences, func(d *overload.Defence) bool { return d.Error == "" }) {
-				return nil // what could not be measured is named in table and report
+				return nil // table and report name what could not be measured
 			}
 			return runErr
 		},
@@ -59,7 +59,7 @@ func newDemoCmd() *cobra.Command {
 	return cmd
 }
 
-// outcome is one measurement in a few words.
+// outcome summarizes one measurement.
 func outcome(defence string, p overload.Point) string {
 	if p.Requests == 0 {
 		return fmt.Sprintf("%s bears %s of %s SYN/s", defence, overload.Rate(p.Processed), overload.Rate(p.Offered))
@@ -67,8 +67,8 @@ func outcome(defence string, p overload.Point) string {
 	return fmt.Sprintf("%s at %s SYN/s served %.1f %%", defence, overload.Rate(p.Offered), 100*p.Success)
 }
 
-// progressLine is one line that is written over on a terminal, and one line
-// for each step elsewhere.
+// progressLine is one line that is overwritten on a terminal, and one line
+// per step elsewhere.
 type progressLine struct {
 	w        *os.File
 	fallback interface{ Write([]byte) (int, error) }

@@ -15,12 +15,12 @@ import (
 	"tidegate/internal/lab/trial"
 )
 
-// What several commands ask for, in the same words.
+// Flags that several commands share.
 
-// floodFlags are the flags of one flood and its clients, with those that need reading.
+// floodFlags are the flags of one flood and its clients; these two are parsed after the command line.
 type floodFlags struct{ rate, mix string }
 
-// add gives a command the flags that flood and split share; `what` is what the rate counts.
+// add registers the flags that flood and split share; what names the packets that the rate counts.
 func (x *floodFlags) add(f *pflag.FlagSet, o *trial.Options, what string) {
 	x.rate, x.mix = "50k", "mixed"
 	f.StringVar(&x.rate, "rate", x.rate, what+" per second: 0, 50000, 50k, 1.5M or max")
@@ -33,7 +33,7 @@ func (x *floodFlags) add(f *pflag.FlagSet, o *trial.Options, what string) {
 	f.IntVar(&o.ResponseSize, "response-size", o.ResponseSize, "bytes of each response")
 }
 
-// read puts what needs reading into the options.
+// read parses rate and mix into the options.
 func (x *floodFlags) read(o *trial.Options) (err error) {
 	if o.Rate, err = load.ParseRate(x.rate); err != nil {
 		return cli.UsageErrorf("--rate: %v", err)
@@ -44,15 +44,15 @@ func (x *floodFlags) read(o *trial.Options) (err error) {
 	return nil
 }
 
-// jsonFlag asks for one JSON object.
+// jsonFlag registers --json.
 func jsonFlag(f *pflag.FlagSet, asJSON *bool) {
 	f.BoolVar(asJSON, "json", false, "print one JSON object")
 }
 
-// summarized is a result for people.
+// summarized is a result with a summary for people.
 type summarized interface{ Summary() string }
 
-// printed is one that writes itself.
+// printed is a result that prints itself.
 type printed interface{ Print(io.Writer) error }
 
 // output prints a result for people or for programs.
@@ -67,7 +67,7 @@ func output(w io.Writer, result any, asJSON bool) error {
 	return err
 }
 
-// runBench runs one benchmark and prints what it found.
+// runBench runs one benchmark and prints its result.
 func runBench[R printed](ctx context.Context, cmd *cobra.Command, opt bench.Options, asJSON bool, run func(context.Context, bench.Options) (R, error)) error {
 	opt.Progress = progressTo(cmd.ErrOrStderr())
 	res, err := run(ctx, opt)

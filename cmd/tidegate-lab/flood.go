@@ -81,7 +81,7 @@ func newClientCmd() *cobra.Command {
 	}
 }
 
-// newServerCmd is the web server that stands in for a missing nginx.
+// newServerCmd is the web server used where nginx is missing.
 func newServerCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "_httpd SIZE", Hidden: true, Args: cobra.ExactArgs(1),

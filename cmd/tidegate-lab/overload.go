@@ -46,7 +46,7 @@ processors; takes about 25 s for each defence.`,
 	return cmd
 }
 
-// overloadFlags are those that demo has, too.
+// overloadFlags registers the flags that overload and demo share.
 func overloadFlags(f *pflag.FlagSet, o *overload.Options, rates *string) {
 	f.StringSliceVar(&o.Defences, "defences", o.Defences, "defences to measure, as for flood --defence")
 	f.StringVar(&o.Base.Plane, "plane", o.Base.Plane, "plane of proxy-STRATEGY: xdp or dpdk")

@@ -53,8 +53,8 @@ beside it, on PATH, or where TIDEGATE says.`,
 	return root
 }
 
-// labContext ends at Ctrl-C or SIGTERM; a second signal has its usual effect,
-// and what it leaves behind the next start removes.
+// labContext ends at Ctrl-C or SIGTERM. A second signal has its usual effect;
+// the next start removes what it leaves behind.
 func labContext(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)
@@ -66,7 +66,7 @@ func progressTo(w io.Writer) func(string, ...any) {
 	return func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 }
 
-// interrupted makes one plain line of whatever Ctrl-C tore apart.
+// interrupted replaces the errors that Ctrl-C causes by one plain line.
 func interrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted; everything the lab made has been removed")

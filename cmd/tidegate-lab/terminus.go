@@ -45,7 +45,7 @@ the failure of every manager (III.E). Needs root; takes about a minute.`,
 	return cmd
 }
 
-// printTerminus fails the command if a scenario did not end as the paper says.
+// printTerminus returns an error if a scenario did not end as the paper says.
 func printTerminus(out io.Writer, rows []terminus.Row, asJSON bool) error {
 	failed := false
 	for _, r := range rows {

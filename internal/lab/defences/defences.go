@@ -22,24 +22,24 @@ const (
 	Host   = "host"   // tidegate run, role host
 )
 
-// All lists those that stand on the server itself.
+// All lists the defences that run on the server itself.
 func All() []string { return []string{None, Kernel, Nft, Host} }
 
-// WithBoxes lists those and the ones that stand in a box of their own between
-// clients and server; they are compared with each other.
+// WithBoxes lists those and the ones that run in a box between
+// clients and server; the reports compare them.
 func WithBoxes() []string { return append(All(), boxes()...) }
 
 // Defence protects the server of a topology.
 type Defence interface {
-	// Start switches it on; the web server already listens.
+	// Start activates it; the web server already listens.
 	Start(ctx context.Context, t *rig.Topology) error
 	// Cookies is the number of cookies sent since start.
 	Cookies(ctx context.Context, t *rig.Topology) (uint64, error)
-	// Stop switches it off and leaves nothing behind.
+	// Stop deactivates it and removes everything it made.
 	Stop() error
 }
 
-// Env is what a defence is told of the experiment.
+// Env describes the experiment to a defence.
 type Env struct {
 	*rig.Workplace
 	Name  string // of the defence
@@ -47,15 +47,15 @@ type Env struct {
 	IPv6  bool   // the service is attacked and used over IPv6
 }
 
-// Stateful is a defence that remembers connections or sources.
+// Stateful is a defence that stores connections or sources.
 type Stateful interface {
-	// State is what it remembers now; the zero value if that cannot be told.
+	// State is what it stores now; the zero value if that cannot be determined.
 	State() plane.Usage
-	// EmptyBytes is what its tables take when nothing is in them.
+	// EmptyBytes is the memory of its empty tables.
 	EmptyBytes() uint64
 }
 
-// New makes the defence of that name; it is not yet at work.
+// New makes the defence of that name, not yet started.
 func New(env Env) (Defence, error) {
 	switch env.Name {
 	case None:
@@ -97,8 +97,8 @@ func (d *stack) Cookies(_ context.Context, t *rig.Topology) (uint64, error) {
 
 func (d *stack) Stop() error { return nil }
 
-// synproxy is SYNPROXY as the nftables documentation sets it up, but for synproxyTimestamps. Its
-// MSS and window scale must match the server's, so they are set as a careful administrator would.
+// synproxy is SYNPROXY as the nftables documentation sets it up, except for synproxyTimestamps. Its
+// MSS and window scale are set to the server's, which they must match.
 type synproxy struct {
 	progress func(string, ...any)
 	inBox    bool // in a box between clients and server
@@ -106,7 +106,7 @@ type synproxy struct {
 	before   uint64
 }
 
-// place is the namespace that SYNPROXY works in, and the hook.
+// place returns the namespace and the hook in which SYNPROXY works.
 func (d *synproxy) place(t *rig.Topology) (n *rig.Namespace, hook string) {
 	if d.inBox {
 		return t.Box.Proxy, "forward"
@@ -136,7 +136,7 @@ func (d *synproxy) Start(ctx context.Context, t *rig.Topology) error {
 	cookies := "1"
 	if d.inBox {
 		d.box = n
-		cookies = "0" // the server shows what reaches it
+		cookies = "0" // to count every SYN that reaches the server
 	}
 	if err := t.Server.SetSysctls([2]string{"net.ipv4.tcp_syncookies", cookies}); err != nil {
 		return err
@@ -163,9 +163,9 @@ func (d *synproxy) Start(ctx context.Context, t *rig.Topology) error {
 	return err
 }
 
-// synproxyTimestamps is the rule's option, where it does no harm. SYNPROXY completes the server's handshake
-// with an ACK whose TSecr is not what the server sent; a kernel that looks (tcp_check_req; it has the counter
-// TSEcrRejected) drops it, and the connection comes about by the client's first data, or not within
+// synproxyTimestamps is the rule's timestamp option, omitted where it does harm. SYNPROXY completes the server's handshake
+// with an ACK whose TSecr is not what the server sent. A kernel that checks this (tcp_check_req; counter
+// TSEcrRejected) drops the ACK, and the connection is established only by the client's first data, or not within
 // a second: 0.1 to 0.6 % of requests without any flood (Linux 6.18).
 func synproxyTimestamps(server *rig.Namespace) string {
 	if _, err := server.TCPExt("TSEcrRejected"); err == nil {
@@ -180,9 +180,9 @@ func (d *synproxy) Cookies(_ context.Context, t *rig.Topology) (uint64, error) {
 	return now - d.before, err
 }
 
-func (d *synproxy) Stop() error { return nil } // the rules go with the namespace
+func (d *synproxy) Stop() error { return nil } // the rules are removed with the namespace
 
-// installNft fetches nftables when it is missing.
+// installNft installs nftables if it is missing.
 func installNft(ctx context.Context, progress func(string, ...any)) error {
 	if _, err := exec.LookPath("nft"); err == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// Edge is an edge in the box, and a server that adopts.
+// Edge is an edge in the box and a server that adopts.
 const Edge = "edge"
 
 // edge is two instances of `tidegate run` with one secret.
@@ -44,7 +44,7 @@ services:
     mode: always
 `
 
-// Start starts the server first: the edge sends cookies that somebody must honour.
+// Start starts the server first: the edge's cookies are useless without it.
 func (d *edge) Start(ctx context.Context, t *rig.Topology) error {
 	err := errors.Join(t.Box.YieldServer(), t.Server.SetSysctls([2]string{"net.ipv4.tcp_syncookies", "1"}))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// All in a box of their own.
+// Defences in a box of their own.
 const (
 	ProxyPrefix = "proxy-"    // tidegate run, role proxy, with a strategy
 	NftProxy    = "nft-proxy" // nftables SYNPROXY in the same place
@@ -28,12 +28,12 @@ func boxes() []string {
 
 func InBox(name string) bool { return slices.Contains(boxes(), name) }
 
-// Proxy is `tidegate run` on the ports of the box, started as a user would
+// Proxy is `tidegate run` on the ports of the box, started as users
 // start it.
 type Proxy struct {
 	Tidegate
 	strategy string
-	Empty    uint64 // bytes of the tables in which it remembers somebody, at the start
+	Empty    uint64 // bytes of its tables of connections and sources at the start
 }
 
 func NewProxy(env Env) Defence {
@@ -43,11 +43,11 @@ func NewProxy(env Env) Defence {
 	return &Proxy{Tidegate: Tidegate{Env: env}, strategy: strings.TrimPrefix(env.Name, ProxyPrefix)}
 }
 
-// dpdkPrefix and the instance make the name by which a running tidegate-dpdk is asked.
+// dpdkPrefix and the instance make the name by which a running tidegate-dpdk is queried.
 const dpdkPrefix = "tidegate-"
 
-// dpdkConfig are the lines of a configuration that make a proxy use DPDK here: one
-// core, which sleeps when it has nothing to do, for the lab's other parts need it.
+// dpdkConfig are the configuration lines that make a proxy use DPDK here: one
+// core, which sleeps when idle, since the lab's other parts need it.
 const dpdkConfig = "plane: dpdk\ndpdk: {cores: \"%d\", memory_mib: 128, idle_us: 50}\n"
 
 const proxyConfig = `role: proxy
@@ -64,7 +64,7 @@ services:
 `
 
 func (d *Proxy) Start(ctx context.Context, t *rig.Topology) error {
-	// The server has no defence of its own: it shows what reaches it.
+	// No defence on the server, to count what reaches it.
 	if err := t.Server.SetSysctls([2]string{"net.ipv4.tcp_syncookies", "0"}); err != nil {
 		return err
 	}

@@ -14,10 +14,10 @@ import (
 	"tidegate/internal/plane"
 )
 
-// What a defence in a box remembers, seen from outside while it works.
+// What a defence in a box stores, read from outside while it works.
 
-// BytesPerEntry is what one entry takes, with its share of what a full table's
-// buckets take.
+// BytesPerEntry is the memory of one entry, including its share of a full table's
+// buckets.
 func BytesPerEntry(u plane.Usage, empty uint64) float64 {
 	if u.Entries == 0 || u.Bytes < empty {
 		return 0
@@ -29,7 +29,7 @@ func BytesPerEntry(u plane.Usage, empty uint64) float64 {
 	return own + float64(empty)/float64(u.Room)
 }
 
-// tables of bpf/lib/proxy_maps.h in which a strategy remembers somebody.
+// stateTables are the tables of bpf/lib/proxy_maps.h that hold a strategy's connections or sources.
 func stateTables(strategy string, ipv6 bool) []string {
 	if strings.HasPrefix(strategy, "auth-") {
 		return []string{"tg_white", "tg_white6"}
@@ -41,7 +41,7 @@ func stateTables(strategy string, ipv6 bool) []string {
 }
 
 func (d *Proxy) Usage() (plane.Usage, error) {
-	if d.Env.Plane == rig.PlaneDPDK { // its tables are its own memory, taken at the start
+	if d.Env.Plane == rig.PlaneDPDK { // its tables are its own memory, allocated at the start
 		st, err := dpdk.ReadState(dpdkPrefix + d.Instance)
 		if config.Strategy(d.strategy).Translates() {
 			return plane.Usage{Entries: st.Flows}, err
@@ -65,7 +65,7 @@ func (d *Proxy) State() plane.Usage {
 
 func (d *Proxy) EmptyBytes() uint64 { return d.Empty }
 
-// state of SYNPROXY are the entries of connection tracking, of the box alone.
+// State of SYNPROXY is the connection tracking entries of the box alone.
 func (d *synproxy) State() (u plane.Usage) {
 	if d.box == nil {
 		return u
@@ -83,7 +83,7 @@ func (d *synproxy) State() (u plane.Usage) {
 
 func (d *synproxy) EmptyBytes() uint64 { return 0 }
 
-// slabObjectBytes is the size of a kernel cache's objects; 0 if it is not told.
+// slabObjectBytes is the size of a slab cache's objects; 0 if it is unknown.
 func slabObjectBytes(cache string) uint64 {
 	text, err := os.ReadFile("/proc/slabinfo")
 	if err != nil {

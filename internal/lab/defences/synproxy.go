@@ -11,7 +11,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// synproxySYNs reads the SYNs that nftables' SYNPROXY answered with a cookie.
+// synproxySYNs reads the number of SYNs that nftables' SYNPROXY answered with a cookie.
 func synproxySYNs(n *rig.Namespace) (uint64, error) {
 	var data []byte
 	err := n.Do(func() (err error) {

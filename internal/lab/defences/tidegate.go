@@ -21,14 +21,14 @@ import (
 // StopGrace is how long a child may take to end.
 const StopGrace = 5 * time.Second
 
-// Tidegate is `tidegate run` on both ports of the server, started as a user
-// would start it. Nothing of it runs inside this process.
+// Tidegate is `tidegate run` on both ports of the server, started as users
+// start it. No part of it runs inside this process.
 type Tidegate struct {
 	Env      Env
 	Proc     *rig.Process
 	NS       *rig.Namespace // where it runs
 	Instance string
-	suffix   string // of the instance's name, if the defence has several
+	suffix   string // of the instance's name, if the defence has several instances
 }
 
 const hostConfig = `role: host
@@ -51,7 +51,7 @@ func (d *Tidegate) Start(ctx context.Context, t *rig.Topology) error {
 	})
 }
 
-// outer are the ports that flood and clients come by, as a list of the configuration.
+// outer is the ports at which flood and clients arrive, as a YAML list.
 func outer(t *rig.Topology) string {
 	if t.FloodPort == t.LegitPort {
 		return t.FloodPort.Name
@@ -59,8 +59,8 @@ func outer(t *rig.Topology) string {
 	return t.FloodPort.Name + ", " + t.LegitPort.Name
 }
 
-// RunIn starts `tidegate run` in a namespace by a configuration of the caller's; the suffix
-// tells the instances of one lab apart.
+// RunIn starts `tidegate run` in a namespace with the caller's configuration; the suffix
+// distinguishes the instances of one lab.
 func (d *Tidegate) RunIn(ctx context.Context, n *rig.Namespace, suffix string, config func(instance, secret string) string) error {
 	d.suffix = suffix
 	return d.run(ctx, n, config)
@@ -115,7 +115,7 @@ func (d *Tidegate) Cookies(ctx context.Context, _ *rig.Topology) (uint64, error)
 	return c["cookie_sent"] + c["challenge_sent"], err
 }
 
-// Counters are the services' as `tidegate status` tells them, added up.
+// Counters are the sums over the services in `tidegate status`.
 func (d *Tidegate) Counters(ctx context.Context) (map[string]uint64, error) {
 	var s hostStatus
 	if err := d.Status(ctx, &s); err != nil {
@@ -130,7 +130,7 @@ func (d *Tidegate) Counters(ctx context.Context) (map[string]uint64, error) {
 	return sum, nil
 }
 
-// Status is `tidegate status --json`, read into what the caller wants of it.
+// Status decodes `tidegate status --json` into a value.
 func (d *Tidegate) Status(ctx context.Context, into any) error {
 	var out bytes.Buffer
 	p, err := d.Env.StartTidegate(d.NS, &out, "status", "--instance", d.Instance, "--json")
@@ -146,8 +146,8 @@ func (d *Tidegate) Status(ctx context.Context, into any) error {
 	return nil
 }
 
-// Stop ends the child by SIGINT, so that it takes its packet path down by itself, and
-// removes what it should have removed if it could not.
+// Stop sends SIGINT, so that the child detaches its packet path itself, and
+// removes what the child failed to remove.
 func (d *Tidegate) Stop() error {
 	if d.Proc == nil {
 		return nil

@@ -22,8 +22,8 @@ const (
 	childServer = "_httpd"
 )
 
-// RunClientChild is the body of `tidegate-lab _client`: read the configuration, prove
-// that the service answers at all, say ready, and begin when told go.
+// RunClientChild is the body of `tidegate-lab _client`: read the configuration, check
+// that the service answers, print ready, and begin on go.
 func RunClientChild(stdin io.Reader, stdout io.Writer) error {
 	in := bufio.NewReader(stdin)
 	line, err := in.ReadBytes('\n')
@@ -34,7 +34,7 @@ func RunClientChild(stdin io.Reader, stdout io.Writer) error {
 	if err := json.Unmarshal(line, &cfg); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
-	// Starts are due to the microsecond: no timer slack.
+	// Starts are scheduled to the microsecond: no timer slack.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	if cfg.Urgent {
 		if err := rig.Favour(os.Getpid()); err != nil {
@@ -86,7 +86,7 @@ func RunServerChild(args []string) error {
 	return serveBuiltin(size)
 }
 
-// IsChild says whether the command line is one of the hidden children, and
+// IsChild reports whether the command line is one of the hidden children, and
 // runs it. A test binary calls it first, since the lab re-executes itself.
 func IsChild(args []string) (code int, is bool) {
 	if len(args) < 2 {

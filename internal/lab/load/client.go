@@ -21,19 +21,19 @@ type ClientConfig struct {
 	Rate     float64 // requests per second, all clients together
 	Requests int
 	Timeout  time.Duration
-	// ClientCloses: the client closes first, after the whole response. Else
+	// ClientCloses: the client closes first, after the whole response. Otherwise
 	// the request says Connection: close and the server does.
 	ClientCloses bool
-	// Retries is how often a request is tried again whose connection was reset
-	// before a byte of the response came, as a browser does.
+	// Retries is how often a request is retried whose connection was reset
+	// before a byte of the response came, as browsers do.
 	Retries int
-	// Urgent: the clients come before what else wants their processor.
+	// Urgent: the clients run before other processes on their processor.
 	Urgent bool
-	// KeepConnect: the result holds the time to connect of every connection that was made.
+	// KeepConnect: the result holds the connect time of every established connection.
 	KeepConnect bool
 }
 
-// ClientResult is what it prints.
+// ClientResult is what the client child prints.
 type ClientResult struct {
 	Requests int            `json:"requests"`
 	OK       int            `json:"ok"`
@@ -41,7 +41,7 @@ type ClientResult struct {
 	Errors   map[string]int `json:"errors"`
 	Connect  Quantiles      `json:"connect_ms"`
 	Latency  Quantiles      `json:"latency_ms"`
-	LagMax   float64        `json:"start_lag_max_ms"` // how late the client itself ever was
+	LagMax   float64        `json:"start_lag_max_ms"` // largest delay of the client itself
 	Elapsed  float64        `json:"elapsed_s"`
 	Times    []float64      `json:"connect_times_ms,omitempty"`
 }
@@ -59,23 +59,23 @@ const (
 type conn struct {
 	fd        int
 	state     connState
-	sched     time.Duration // when it was due; every time is measured from here
+	sched     time.Duration // when it was due; all times count from here
 	connected bool
 	resp      response
 	src       netip.Addr
-	tries     int // after the first
+	tries     int // retries so far
 }
 
-// load is an open-loop generator: request i is due at i/rate whatever became of
-// the ones before it, so a stalled server is charged for everyone it kept
-// waiting (no coordinated omission).
+// requests is an open-loop generator: request i is due at i/rate whatever happened to
+// the ones before it, so a stalled server is charged for all the clients it delays
+// (no coordinated omission).
 type requests struct {
 	cfg      ClientConfig
 	epfd     int
 	request  []byte
 	begin    time.Time
 	byFD     []*conn
-	deadline []*conn // in the order they were due, which is that of their deadlines
+	deadline []*conn // in the order they were due, which is the order of their deadlines
 	next     int
 	finished int
 	buf      []byte
@@ -87,7 +87,7 @@ type requests struct {
 	times            []float64
 }
 
-// startBurst bounds how many connections open before events are looked at.
+// startBurst bounds how many connections open before events are handled.
 const startBurst = 32
 
 // runClient makes cfg.Requests requests and returns when each has ended.
@@ -156,7 +156,7 @@ func (l *requests) open(c *conn) {
 		l.byFD = append(l.byFD, nil)
 	}
 	l.byFD[fd] = c
-	// The port is chosen at connect, by the whole 4-tuple.
+	// The port is chosen at connect, per 4-tuple.
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
 	if err := syscall.Bind(fd, sockaddr(netip.AddrPortFrom(src, 0))); err != nil {
 		l.fail(c, ErrorName(err))
@@ -171,13 +171,13 @@ func (l *requests) open(c *conn) {
 		l.fail(c, ErrorName(err))
 		return
 	}
-	if c.tries == 0 { // else it is there, in the order of when it was due
+	if c.tries == 0 { // a retried request is in the list already
 		l.deadline = append(l.deadline, c)
 	}
 }
 
-// again tries a request once more that was reset before it got an answer. It is
-// still charged from when it was due.
+// retry retries a request that was reset before it got an answer. Its time still
+// counts from when it was due.
 func (l *requests) retry(c *conn, kind string) bool {
 	if kind != "reset" && kind != "EPIPE" || c.tries >= l.cfg.Retries || c.resp.begun() || c.fd < 0 {
 		return false
@@ -211,7 +211,7 @@ func (l *requests) timeout(c *conn) {
 		l.fail(c, "connect_timeout")
 	case stReading:
 		l.fail(c, "response_timeout")
-	default: // the response was complete and is counted; the close is late
+	default: // the response is complete and counted; the close is late
 		l.errs["close_timeout"]++
 		l.end(c)
 	}
@@ -229,7 +229,7 @@ func (l *requests) poll() error {
 	}
 	var events [128]syscall.EpollEvent
 	ts := unix.NsecToTimespec(int64(max(wait, 0)))
-	// epoll_pwait2 (Linux 5.11) takes nanoseconds; epoll_wait would round starts to milliseconds.
+	// epoll_pwait2 (Linux 5.11) has nanoseconds; epoll_wait would round starts to milliseconds.
 	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(l.epfd), uintptr(unsafe.Pointer(&events[0])),
 		uintptr(len(events)), uintptr(unsafe.Pointer(&ts)), 0, 0)
 	if errno == unix.EINTR {
@@ -246,7 +246,7 @@ func (l *requests) poll() error {
 	return nil
 }
 
-// advance moves a connection on by what happened to it.
+// advance handles a connection's events.
 func (l *requests) advance(c *conn, events uint32) {
 	if c.state == stConnecting {
 		if errno, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && errno != 0 {
@@ -274,7 +274,7 @@ func (l *requests) advance(c *conn, events uint32) {
 	}
 }
 
-// read takes all there is; the registration is edge-triggered.
+// read reads until EAGAIN; the registration is edge-triggered.
 func (l *requests) read(c *conn) {
 	for {
 		n, err := syscall.Read(c.fd, l.buf)
@@ -317,7 +317,7 @@ func (l *requests) read(c *conn) {
 	}
 }
 
-// fail counts a request that did not end well. It is charged the whole timeout:
+// fail counts a failed request. It is charged the whole timeout:
 // it took at least that long, and leaving it out would flatter the quantiles.
 func (l *requests) fail(c *conn, kind string) {
 	if l.retry(c, kind) {

@@ -17,14 +17,14 @@ import (
 
 var holdCount atomic.Uint32
 
-// holdDispatcher keeps prog in the kernel's XDP dispatcher for as long as the
-// result is open.
+// holdDispatcher keeps prog in the kernel's XDP dispatcher until the
+// result is closed.
 //
-// BPF_PROG_TEST_RUN puts its program into the dispatcher for the length of one
+// BPF_PROG_TEST_RUN puts its program into the dispatcher for the duration of one
 // call, and each change there waits for RCU: 20 to 30 ms a call on Linux 6.18
 // (bpf_prog_test_run_xdp, bpf_dispatcher_update), which would turn a paced
-// flood into bursts. A program that is attached somewhere is already in it. So
-// it is attached to a veth that is never brought up and so never runs it.
+// flood into bursts. A program that is attached somewhere is already in it, so
+// prog is attached to a veth that stays down and so never runs it.
 func holdDispatcher(n *rig.Namespace, prog *ebpf.Program) (io.Closer, error) {
 	id := holdCount.Add(1)
 	h := &dispatcherHold{ns: n, name: fmt.Sprintf("tg-hold%d", id)}

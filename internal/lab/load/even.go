@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	// evenBurst is the most frames that follow each other at full speed: little against
-	// the 256 of a veth's ring, so that what is lost there is lost to load.
+	// evenBurst is the maximum of frames sent back to back: few compared with
+	// the 256 of a veth's ring, so that only load causes loss there.
 	evenBurst = 16
-	// evenStep is the most that the program waits for one frame (WAIT_NS), with softirqs off for
-	// a batch: so the batches of a slow flood are small.
+	// evenStep is the longest wait of the program for one frame (WAIT_NS), with softirqs off for
+	// a batch; so the batches of a slow flood are small.
 	evenStep = 5 * time.Microsecond
-	// evenCall is how long one call goes on. Shorter ones would be too many: each has
-	// a page pool, which the kernel keeps for a second if a frame of it is on its way, and of
-	// whose ids it has 65,534 (mem_id_pool, Linux 6.18).
+	// evenCall is how long one call lasts. Shorter calls would be too many: each has
+	// a page pool, which the kernel keeps for a second if one of its frames is in flight, and
+	// there are only 65,534 pool ids (mem_id_pool, Linux 6.18).
 	evenCall = 2 * time.Millisecond
-	// never is a gap that no flood lives to see.
+	// never is a gap longer than any flood.
 	never = uint64(1) << 62
 )
 
-// RunEven sends at the rate until ctx ends, the frames one by one at even distances,
-// and never more than a few at once. Run is for receivers that work on the
-// sender's back; this is for those that have a queue and a processor of their own.
+// RunEven sends at the rate until ctx ends, with frames evenly spaced,
+// and at most evenBurst at once. Run is for receivers that work in the
+// sender's softirq; RunEven is for those with a queue and a processor of their own.
 func (f *Flood) RunEven(ctx context.Context, rate Rate) (FloodStats, error) {
 	return f.runEven(ctx, rate, func() (bool, error) { return false, nil })
 }
 
-// runEven is RunEven until ctx ends, or it is over.
+// runEven is RunEven until ctx ends or over returns true.
 func (f *Flood) runEven(ctx context.Context, rate Rate, over func() (bool, error)) (s FloodStats, err error) {
 	gap := never
 	switch {
@@ -75,7 +75,7 @@ func (f *Flood) runEven(ctx context.Context, rate Rate, over func() (bool, error
 	return s, err
 }
 
-// evenSizes is how often the program runs in one call, and in one batch of it.
+// evenSizes returns how often the program runs in one call, and in one batch of it.
 func evenSizes(rate Rate) (frames, batch int) {
 	step := evenStep
 	if rate > 0 {

@@ -9,8 +9,8 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// A generator that was kept from its processor does not make up for that by a burst which no victim's
-// ring of 256 frames can hold.
+// A generator that was descheduled does not catch up in a burst that overflows a
+// victim's ring of 256 frames.
 func TestEvenDebt(t *testing.T) {
 	needRoot(t)
 	p, err := rig.NewPair()

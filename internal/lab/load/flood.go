@@ -52,13 +52,13 @@ const (
 	FlagACK TCPFlags = 0x10
 )
 
-// FloodOptions says what a flood sends. The address decides the family.
+// FloodOptions is what a flood sends. The address family is the target's.
 type FloodOptions struct {
 	Target netip.AddrPort
 	Mix    FloodMix
 	Flags  TCPFlags // of every segment; 0: SYN
-	CPU    int      // the sender's, and of all that it triggers in softirq; -1: any
-	// Clients go with the flood; nil: none. They need CPU, and Door where their answers arrive.
+	CPU    int      // of the sender, and of all the softirq work it triggers; -1: any
+	// Clients are carried by the flood; nil: none. They need CPU, and Door where their answers arrive.
 	Clients *InFlood
 }
 
@@ -70,26 +70,26 @@ type Flood struct {
 	cpu  int
 	objs labbpf.LabFloodObjects
 	hold io.Closer
-	done uint64 // frames counted by the program at the end of the last burst
+	done uint64 // frames that the program had counted at the end of the last burst
 
 	clients *InFlood
 }
 
-// Burst is one run of frames at full speed.
+// Burst is the result of one run at full speed.
 type Burst struct {
 	Frames  uint64
 	Elapsed time.Duration
-	// ThreadCPU is the CPU time of the sending thread, softirq work done on its
-	// back included, as far as the kernel charges it there.
+	// ThreadCPU is the CPU time of the sending thread, including the softirq work in its
+	// context, as far as the kernel charges it there.
 	ThreadCPU time.Duration
 }
 
-// frameLenIn is what the kernel begins each frame with: more than the longest
+// frameLenIn is the initial length of each frame: more than the longest
 // frame of bpf/lab_flood.bpf.c (FRAME_LEN_MAX, 98), so that the program changes
 // the length of every frame. It must: a recycled frame whose receiver changed
 // the length, as one that answers by XDP_TX does, keeps that length unless the
 // program changes it again (Linux 6.18, frame_was_changed in net/bpf/test_run.c
-// looks at the frame's address and flags only).
+// compares only the frame's address and flags).
 const frameLenIn = 100
 
 // NewFlood loads a generator that sends from one end of a lab's veth to the other.
@@ -104,7 +104,7 @@ func NewFlood(from, to *rig.Port, opts FloodOptions) (*Flood, error) {
 	}
 	copy(cfg.MacDst[:], to.MAC)
 	copy(cfg.MacSrc[:], from.MAC)
-	// The program reads big-endian fields as they stand in memory.
+	// The program reads big-endian fields in memory order.
 	cfg.PortBe = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, opts.Target.Port()))
 	dst := opts.Target.Addr()
 	if dst.Is4() {
@@ -141,9 +141,9 @@ func NewFlood(from, to *rig.Port, opts FloodOptions) (*Flood, error) {
 // Close unloads the generator.
 func (f *Flood) Close() error { return errors.Join(f.hold.Close(), f.objs.Close()) }
 
-// onFloodThread runs fn on a pinned thread in the sender's namespace, after the port
-// has been verified to be ours. The thread is given back afterwards: it may be the one
-// that has started children, and the end of it would be theirs (Pdeathsig).
+// onFloodThread runs fn on a pinned thread in the sender's namespace, after checking
+// that the port is ours. The thread is unlocked afterwards, not ended: it may have
+// started children, which would die with it (Pdeathsig).
 func (f *Flood) onFloodThread(fn func() error) error {
 	return f.from.NS.Do(func() error {
 		return rig.WithAffinity(f.cpu, func() error {
@@ -173,10 +173,10 @@ func (f *Flood) Burst(n int) (Burst, error) {
 	return b, err
 }
 
-// FloodStats is what a paced flood did.
+// FloodStats is the result of a paced flood.
 type FloodStats struct {
-	Frames uint64 // made by the generator; some may die on a full ring
-	// ClientFrames are those of clients inside the flood.
+	Frames uint64 // made by the generator; some may be dropped at a full ring
+	// ClientFrames are the frames of clients inside the flood.
 	ClientFrames uint64
 	Wall         time.Duration // first frame to last
 	Busy         time.Duration // CPU time of the sender and of its CPU's ksoftirqd
@@ -210,7 +210,7 @@ func (f *Flood) Run(ctx context.Context, rate Rate) (FloodStats, error) {
 	return s, err
 }
 
-// xdpMD is struct xdp_md; the ingress interface is where XDP_TX sends.
+// xdpMD is struct xdp_md; XDP_TX sends from the ingress interface.
 type xdpMD struct {
 	Data, DataEnd, DataMeta, IngressIfindex, RxQueueIndex, EgressIfindex uint32
 }
@@ -224,7 +224,7 @@ func (f *Flood) send(n int) (Burst, error) {
 	return b, err
 }
 
-// sendBatches makes one call of n frames; the kernel sends so many at once (0: 64).
+// sendBatches makes one call of n frames in batches of this size (0: 64).
 func (f *Flood) sendBatches(n, batch int) (Burst, error) {
 	in := make([]byte, frameLenIn)
 	opts := ebpf.RunOptions{
@@ -237,7 +237,7 @@ func (f *Flood) sendBatches(n, batch int) (Burst, error) {
 	_, err := f.objs.TgLabFlood.Run(&opts)
 	b := Burst{Elapsed: time.Since(begin), ThreadCPU: threadCPU() - cpu0}
 	var total uint64
-	// A signal makes the call start again: only the program knows the count.
+	// A signal restarts the call: only the program knows the count.
 	err = errors.Join(err, f.objs.FloodFrames.Get(&total))
 	b.Frames, f.done = total-f.done, total
 	return b, err

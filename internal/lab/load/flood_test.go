@@ -36,7 +36,7 @@ func capture(t *testing.T, p *rig.Port, send func()) [][]byte {
 			if err != nil {
 				return nil
 			}
-			if buf[0]&1 == 0 { // IPv6 announces itself by multicast
+			if buf[0]&1 == 0 { // IPv6 sends multicast on its own
 				frames = append(frames, buf[:n])
 			}
 		}
@@ -93,8 +93,8 @@ func checkSYN(t *testing.T, f []byte, v6 bool) (src string, tcp []byte) {
 	return src, tcp
 }
 
-// The frames come back written over by the receiver's stack; each must be right
-// in every byte again, whatever kind it was before.
+// The frames come back overwritten by the receiver's stack; every byte of each must be right
+// again, whatever kind it was before.
 func TestFloodFramesAreWellFormed(t *testing.T) {
 	needRoot(t)
 	p, err := rig.NewPair()

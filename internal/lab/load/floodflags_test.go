@@ -9,7 +9,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// Bare RSTs and ACKs are whole frames, and only the ACKs acknowledge.
+// Bare RSTs and ACKs are complete frames, and only the ACKs have an acknowledgment number.
 func TestFloodFlags(t *testing.T) {
 	needRoot(t)
 	p, err := rig.NewPair()

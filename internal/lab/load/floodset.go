@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FloodSet is an attack of several kinds of segments, batch by batch in turn.
+// FloodSet is an attack of several kinds of segments, one batch of each in turn.
 type FloodSet []*Flood
 
 // Close unloads the generators.

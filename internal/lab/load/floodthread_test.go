@@ -9,8 +9,8 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// A flood's thread may be one that has started a child, whose life is bound to that
-// thread's: it must not end with the flood.
+// A flood's thread may have started a child, which dies with that
+// thread (Pdeathsig): the thread must not end with the flood.
 func TestFloodLeavesChildrenAlive(t *testing.T) {
 	needRoot(t)
 	p, err := rig.NewPair()

@@ -27,7 +27,7 @@ func TestForeignInterfaceIsRefused(t *testing.T) {
 		t.Errorf("flood from lo: %v, want ErrForeignInterface", err)
 	}
 	home := *p.Near
-	home.NS = p.Far.NS // the name is ours, the namespace is not the port's
+	home.NS = p.Far.NS // our name, but not the port's namespace
 	f.from = &home
 	if _, err := f.Burst(1); err == nil {
 		t.Error("flood from a port of another namespace was not refused")

@@ -13,8 +13,8 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// Generator sends the frames of a program of the caller's out of a port, as Flood
-// does its own: live frames of BPF_PROG_TEST_RUN. The program rewrites every byte
+// Generator sends the frames of the caller's program out of a port, as Flood
+// does with its own: live frames of BPF_PROG_TEST_RUN. The program rewrites every byte
 // of each frame and returns XDP_TX.
 type Generator struct {
 	from *rig.Port
@@ -24,7 +24,7 @@ type Generator struct {
 	hold io.Closer
 }
 
-// NewGenerator readies a program that makes frames of at most frameLen bytes.
+// NewGenerator prepares a program that makes frames of at most frameLen bytes.
 func NewGenerator(from *rig.Port, prog *ebpf.Program, cpu, frameLen int) (*Generator, error) {
 	hold, err := holdDispatcher(from.NS, prog)
 	if err != nil {
@@ -33,13 +33,13 @@ func NewGenerator(from *rig.Port, prog *ebpf.Program, cpu, frameLen int) (*Gener
 	return &Generator{from, prog, cpu, frameLen, hold}, nil
 }
 
-// Close lets the program go.
+// Close removes the program.
 func (g *Generator) Close() error { return g.hold.Close() }
 
-// Run sends n frames at full speed and says how long that took, all that their
-// receivers did with them included: their work is done on the sender's back.
+// Run sends n frames at full speed and returns how long that took, including the work of their
+// receivers, which runs in the sender's softirq.
 func (g *Generator) Run(n int) (took time.Duration, err error) {
-	err = g.from.NS.Do(func() error { // its thread goes on: see Flood.onFloodThread
+	err = g.from.NS.Do(func() error { // the thread is not ended: see Flood.onFloodThread
 		return rig.WithAffinity(g.cpu, func() error {
 			if err := g.from.Verify(); err != nil {
 				return err

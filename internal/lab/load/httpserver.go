@@ -104,7 +104,7 @@ func tryConnect(a netip.AddrPort) error {
 }
 
 // writeNginxConfig writes a configuration for a single process: a worker would
-// outlive a master that was killed with -9. The request decides who closes.
+// outlive a master that was killed with -9. The request decides which side closes.
 func writeNginxConfig(dir string, size, backlog int) (string, error) {
 	root := filepath.Join(dir, "www")
 	if err := os.MkdirAll(root, 0o755); err != nil {
@@ -113,7 +113,7 @@ func writeNginxConfig(dir string, size, backlog int) (string, error) {
 	if err := os.WriteFile(filepath.Join(root, "index.html"), []byte(strings.Repeat("x", size)), 0o644); err != nil {
 		return "", err
 	}
-	queue := "" // nginx's own
+	queue := "" // nginx's default
 	if backlog > 0 {
 		queue = fmt.Sprintf(" backlog=%d", backlog)
 	}
@@ -144,9 +144,9 @@ http {
 	return path, os.WriteFile(path, []byte(conf), 0o644)
 }
 
-// serveBuiltin is the body of the hidden child `lab _httpd SIZE`: a small HTTP
-// server on plain TCP sockets. MPTCP is off, since an MPTCP listener can not
-// adopt a connection.
+// serveBuiltin is the body of the hidden child `tidegate-lab _httpd SIZE`: a small HTTP
+// server on plain TCP sockets. MPTCP is off, since the kernel cannot adopt for
+// an MPTCP listener.
 func serveBuiltin(size int) error {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false)
@@ -167,8 +167,8 @@ func serveBuiltin(size int) error {
 	}
 }
 
-// serveConn answers requests until one says close, the peer closes, or 15
-// seconds pass in silence.
+// serveConn answers requests until one says close, the peer closes, or the
+// connection is idle for 15 seconds.
 func serveConn(c net.Conn, keep, last []byte) {
 	defer c.Close()
 	buf := make([]byte, 0, 2048)

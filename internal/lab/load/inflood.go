@@ -18,22 +18,22 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// Clients inside the flood (bpf/lab_client.h): their frames go out between the flood's, by the
-// same program through the same port. A client cannot be late because the generator has the
+// Clients inside the flood (bpf/lab_client.h): the flood's program sends their frames between the flood's,
+// through the same port. So the generator cannot delay a client by holding the
 // processor, and no pause of the generator drains the victim's queue before a client sends.
 
-// InFlood are the clients that a flood carries.
+// InFlood describes the clients that a flood carries.
 type InFlood struct {
 	Sources int // addresses
-	Retries int // of a request that was reset before it got an answer
+	Retries int // for a request that was reset before it got an answer
 	Timeout time.Duration
-	Door    labbpf.LabFloodTgDoorCfg // where their addresses are
+	Door    labbpf.LabFloodTgDoorCfg // the addresses of the clients
 }
 
-// requestText is what each client asks; its length is REQUEST_LEN.
+// requestText is each client's request; its length is REQUEST_LEN.
 const requestText = "GET / HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n"
 
-// setClients readies a collection's variables.
+// setClients sets a collection's variables.
 func setClients(spec *ebpf.CollectionSpec, c *InFlood) error {
 	cfg := labbpf.LabFloodTgClientCfg{Sources: uint32(c.Sources), Retries: uint32(c.Retries), TimeoutNs: uint64(c.Timeout)}
 	for i := range cfg.Request {
@@ -42,19 +42,19 @@ func setClients(spec *ebpf.CollectionSpec, c *InFlood) error {
 	return errors.Join(spec.Variables[labbpf.LabFloodVarClientCfg].Set(cfg), spec.Variables[labbpf.LabFloodVarDoorCfg].Set(c.Door))
 }
 
-// Door is the program that reads what comes for the clients; what comes for others it passes
-// or, if it answers the flood, drops.
+// Door returns the program that reads the clients' answers; other packets it passes
+// or, if they answer the flood, drops.
 func (f *Flood) Door() *ebpf.Program { return f.objs.TgLabDoor }
 
-// Requests are a load of even distances.
+// Requests is a load of evenly spaced requests.
 type Requests struct {
 	Count    int
 	Rate     float64       // a second
-	Head     time.Duration // from the flood's first frame to when the first is due
+	Head     time.Duration // from the flood's first frame until the first is due
 	Response int           // length of the response, head included
 }
 
-// RunWithClients sends the flood at the rate, and the clients' requests, and ends when each of these has.
+// RunWithClients sends the flood and the clients' requests, and returns when both have ended.
 func (f *Flood) RunWithClients(ctx context.Context, rate Rate, q Requests) (s FloodStats, res *ClientResult, err error) {
 	var first uint32
 	if err := f.objs.ClientEnd.Get(&first); err != nil {
@@ -86,14 +86,14 @@ func (f *Flood) RunWithClients(ctx context.Context, rate Rate, q Requests) (s Fl
 	return s, res, err
 }
 
-// States of bpf/lab_client.h, enum tg_client_state.
+// States of enum tg_client_state in bpf/lab_client.h.
 const (
 	clientDone  = 3
 	clientReset = 4
 	clientBad   = 5
 )
 
-// collect reads what became of the requests.
+// collect reads the results of the requests.
 func (f *Flood) collect(first, end uint32) (*ClientResult, error) {
 	r := &ClientResult{Requests: int(end - first), Errors: map[string]int{}}
 	connect, latency := newTimes(), newTimes()
@@ -131,8 +131,8 @@ func (f *Flood) collect(first, end uint32) (*ClientResult, error) {
 	return r, nil
 }
 
-// ResponseLen asks once, with a connection of this kernel, and says how long the response is; it
-// tries again until the service answers or ctx ends.
+// ResponseLen makes one request over a socket and returns the length of the response; it
+// retries until the service answers or ctx ends.
 func ResponseLen(ctx context.Context, n *rig.Namespace, from netip.Addr, to netip.AddrPort) (size int, err error) {
 	for ctx.Err() == nil {
 		err = n.Do(func() error {

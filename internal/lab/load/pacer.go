@@ -47,13 +47,13 @@ func (r Rate) String() string {
 }
 
 const (
-	// pacerTick is how often a paced flood sends: short against a SYN queue's
-	// life, long against the cost of one BPF_PROG_TEST_RUN.
+	// pacerTick is how often a paced flood sends: short compared with a SYN queue's
+	// life, long compared with the cost of one BPF_PROG_TEST_RUN.
 	pacerTick = 2 * time.Millisecond
-	// pacerDebt is the most a sender that fell behind makes up for at once, so
+	// pacerDebt is the most a delayed sender catches up at once, so
 	// that a stall is not followed by a burst at full speed.
 	pacerDebt = 50 * time.Millisecond
-	// batchMax bounds one call, so that cancelling stays prompt.
+	// batchMax bounds one call, so that cancellation is prompt.
 	batchMax = 16384
 )
 
@@ -66,7 +66,7 @@ type pacer struct {
 
 func newPacer(rate Rate, now time.Time) *pacer { return &pacer{rate: rate, last: now} }
 
-// due says how many frames to send now, or how long to wait for the next.
+// due returns how many frames to send now, or how long to wait for the next.
 func (p *pacer) due(now time.Time) (frames int, wait time.Duration) {
 	if p.rate == RateMax {
 		return batchMax, 0
@@ -80,7 +80,7 @@ func (p *pacer) due(now time.Time) (frames int, wait time.Duration) {
 		return 0, pacerTick
 	}
 	// A call has a fixed cost, so wait until a whole tick's frames are due. The
-	// slack forgives the rounding of a wait to whole nanoseconds.
+	// slack allows for the rounding of a wait to whole nanoseconds.
 	need := math.Min(math.Ceil(pacerTick.Seconds()*float64(p.rate)), batchMax)
 	if p.tokens+1e-3 >= need {
 		return int(math.Min(p.tokens+1e-3, batchMax)), 0
@@ -88,5 +88,5 @@ func (p *pacer) due(now time.Time) (frames int, wait time.Duration) {
 	return 0, time.Duration((need-p.tokens)/float64(p.rate)*float64(time.Second)) + 1
 }
 
-// took tells the bucket how many frames were sent.
+// took subtracts the frames that were sent.
 func (p *pacer) took(frames int) { p.tokens -= float64(frames) }

@@ -27,7 +27,7 @@ func TestParseRate(t *testing.T) {
 	}
 }
 
-// drive runs a pacer on a made-up clock; each call costs the given time.
+// drive runs a pacer on a simulated clock; each call costs the given time.
 func drive(rate Rate, d, perCall, perFrame time.Duration) (sent int, calls int) {
 	now := time.Unix(0, 0)
 	end := now.Add(d)

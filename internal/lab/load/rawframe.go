@@ -15,8 +15,8 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// Whole Ethernet frames of either family, right or wrong in what a test asks for: what
-// an attacker or an odd device would send. Only through ports of the lab.
+// Whole Ethernet frames of either family, correct or wrong as a test requires: what
+// an attacker or an unusual device would send. Only through ports of the lab.
 
 // Frame is an Ethernet frame with a TCP segment.
 type Frame struct {
@@ -28,14 +28,14 @@ type Frame struct {
 	Options    []byte // TCP's, a multiple of four
 	IPOptions  []byte // IPv4's, a multiple of four
 	Extension  byte   // IPv6: the number of the first extension header, if there are Extensions
-	Extensions []byte // all of them; the last says TCP
+	Extensions []byte // the whole chain; the last header names TCP
 	Payload    []byte
 
-	IPSum, TCPSum func(right uint16) uint16 // what stands in the field; nil: what is right
+	IPSum, TCPSum func(right uint16) uint16 // functions of the correct value; nil: the correct value
 }
 
-// OptionsExtension is a destination options header of so many bytes before TCP, filled with
-// options that whoever does not know them skips (RFC 4727). Not with padding: Linux drops
+// OptionsExtension is a destination options header of that many bytes before TCP, filled with
+// experimental options that receivers skip (RFC 4727). Not with padding: Linux drops
 // packets with more than 7 bytes of it in a row.
 func OptionsExtension(size int) []byte {
 	b := []byte{unix.IPPROTO_TCP, byte(size/8 - 1)}
@@ -51,7 +51,7 @@ func OptionsExtension(size int) []byte {
 	return b
 }
 
-// Bytes is the frame as it goes over the wire.
+// Bytes returns the frame as sent.
 func (f *Frame) Bytes() []byte {
 	src, dst := f.Src.Addr().AsSlice(), f.Dst.Addr().AsSlice()
 	t := make([]byte, 20, 20+len(f.Options)+len(f.Payload))
@@ -86,7 +86,7 @@ func (f *Frame) Bytes() []byte {
 	return append(append(append(append(frame, 0x86, 0xdd), ip...), f.Extensions...), t...)
 }
 
-// PseudoSum is what a sender leaves in the TCP checksum's place for its device to complete.
+// PseudoSum is what a sender leaves in the TCP checksum field for its device to complete.
 func (f *Frame) PseudoSum() uint16 {
 	return fold16(sum16(f.Src.Addr().AsSlice(), sum16(f.Dst.Addr().AsSlice(),
 		uint32(unix.IPPROTO_TCP+20+len(f.Options)+len(f.Payload)))))
@@ -114,7 +114,7 @@ func fold16(sum uint32) uint16 {
 	return uint16(sum>>16 + sum)
 }
 
-// rawSocket is a packet socket bound to a port.
+// rawSocket opens a packet socket bound to a port.
 func rawSocket(p *rig.Port, proto uint16) (fd int, err error) {
 	be := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, proto))
 	if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(be)); err != nil {
@@ -127,7 +127,7 @@ func rawSocket(p *rig.Port, proto uint16) (fd int, err error) {
 	return fd, nil
 }
 
-// SendFrames sends frames out of a port, as they are.
+// SendFrames sends frames out of a port, unchanged.
 func SendFrames(p *rig.Port, frames ...[]byte) error {
 	return p.NS.Do(func() error {
 		if err := p.Verify(); err != nil {
@@ -147,10 +147,10 @@ func SendFrames(p *rig.Port, frames ...[]byte) error {
 	})
 }
 
-// FrameTap sees the frames that come and go at a port.
+// FrameTap captures the frames that enter and leave at a port.
 type FrameTap struct{ fd int }
 
-// NewFrameTap opens one.
+// NewFrameTap opens a tap.
 func NewFrameTap(p *rig.Port) (t *FrameTap, err error) {
 	t = &FrameTap{fd: -1}
 	err = p.NS.Do(func() (err error) {
@@ -162,10 +162,9 @@ func NewFrameTap(p *rig.Port) (t *FrameTap, err error) {
 	return t, err
 }
 
-// Close closes it.
 func (t *FrameTap) Close() { unix.Close(t.fd) }
 
-// Frames gives what has been seen until the one that is last, or until the time is over.
+// Frames returns the frames captured up to the first for which last is true, or until the deadline.
 func (t *FrameTap) Frames(until time.Time, last func(frame []byte) bool) (list [][]byte, seen bool) {
 	buf := make([]byte, 1<<16)
 	for {

@@ -13,10 +13,10 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// Single IPv4 TCP segments, made and looked at one by one: what an attacker or a
-// client of another make would send. Only inside namespaces of the lab.
+// Single IPv4 TCP segments, made and examined one by one: what an attacker or
+// another client implementation would send. Only inside namespaces of the lab.
 
-// Segment is an IPv4 TCP segment; Header is all of its TCP header as it was seen.
+// Segment is an IPv4 TCP segment; Header is the whole TCP header as received.
 type Segment struct {
 	Src, Dst netip.AddrPort
 	Flags    TCPFlags
@@ -27,7 +27,7 @@ type Segment struct {
 	Header   []byte
 }
 
-// ip4 writes the segment with its checksum; the kernel fills in that of IP.
+// ip4 writes the segment with its checksum; the kernel fills in the IP header's.
 func (s *Segment) ip4() []byte {
 	hdr := 20 + len(s.Options)
 	p := make([]byte, 20+hdr+len(s.Payload))
@@ -58,7 +58,7 @@ func (s *Segment) ip4() []byte {
 	return p
 }
 
-// parseIP4 reads a segment from its IP header on; false if it is none.
+// parseIP4 parses a segment that starts with its IP header; false if it is not TCP over IPv4.
 func parseIP4(p []byte) (s Segment, ok bool) {
 	if len(p) < 40 || p[0]>>4 != 4 || p[9] != unix.IPPROTO_TCP {
 		return s, false
@@ -84,7 +84,7 @@ func parseIP4(p []byte) (s Segment, ok bool) {
 	}, true
 }
 
-// SendSegment sends a segment from a namespace, whatever its source says.
+// SendSegment sends a segment from a namespace, with any source address.
 func SendSegment(n *rig.Namespace, s Segment) error {
 	return n.Do(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
@@ -96,10 +96,10 @@ func SendSegment(n *rig.Namespace, s Segment) error {
 	})
 }
 
-// Tap sees the IPv4 TCP segments that come and go at a port.
+// Tap captures the IPv4 TCP segments that enter and leave at a port.
 type Tap struct{ fd int }
 
-// NewTap opens one.
+// NewTap opens a tap.
 func NewTap(p *rig.Port) (*Tap, error) {
 	t := &Tap{fd: -1}
 	proto := binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL})
@@ -116,10 +116,9 @@ func NewTap(p *rig.Port) (*Tap, error) {
 	return t, err
 }
 
-// Close closes it.
 func (t *Tap) Close() { unix.Close(t.fd) }
 
-// Next waits for a segment that is wanted; false when the time is over.
+// Next waits for a segment for which want is true; false at the deadline.
 func (t *Tap) Next(until time.Time, want func(Segment) bool) (Segment, bool) {
 	buf := make([]byte, 1<<16)
 	for {
@@ -141,7 +140,7 @@ func (t *Tap) Next(until time.Time, want func(Segment) bool) (Segment, bool) {
 	}
 }
 
-// All gives what has been seen so far.
+// All returns the segments captured so far.
 func (t *Tap) All() (list []Segment) {
 	buf := make([]byte, 1<<16)
 	for {

@@ -12,18 +12,18 @@ var errBadResponse = errors.New("not a complete 200 response with a length")
 
 const headLenMax = 8 << 10
 
-// response follows one HTTP response through its reads: status 200 and the
-// promised number of bytes, nothing else, is success.
+// response follows one HTTP response through its reads: success is status 200 and exactly
+// the announced number of bytes.
 type response struct {
 	head []byte // until the header is complete
 	left int
 	body bool
 }
 
-// begun says whether a byte of it has come.
+// begun reports whether a byte of it has arrived.
 func (r *response) begun() bool { return r.body || len(r.head) > 0 }
 
-// add takes the next bytes and says whether the response is complete.
+// add processes the next bytes and reports whether the response is complete.
 func (r *response) add(b []byte) (complete bool, err error) {
 	if !r.body {
 		all := b
@@ -53,7 +53,7 @@ func (r *response) add(b []byte) (complete bool, err error) {
 	return r.left == 0, nil
 }
 
-// contentLength reads a header of whole lines.
+// contentLength parses a complete header.
 func contentLength(head []byte) (int, error) {
 	if !bytes.HasPrefix(head, []byte("HTTP/1.1 200 ")) {
 		return 0, errBadResponse

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// needRoot skips for plain users; on a CI machine a missing root is a failure.
+// needRoot skips for unprivileged users; in CI it fails instead.
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() == 0 {

@@ -13,7 +13,7 @@ import (
 
 // softirqdCPU is the CPU time that the kernel thread ksoftirqd/<cpu> has used.
 // Packets that a sender leaves to it are not in the sender's own CPU time. It is
-// zero where kernel threads are out of sight (another pid namespace), and then
+// zero where kernel threads are invisible (another pid namespace), and then
 // so is its difference.
 func softirqdCPU(cpu int) time.Duration {
 	dir := softirqdDir(cpu)

@@ -14,15 +14,15 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// box is where real programs run: the server's network, but files of /run, /etc and /var that are
-// gone afterwards, and processes that end with the first one of them, also if this process is killed.
+// box is where real programs run: in the server's network, with /run, /etc and /var of its own that
+// vanish with it, and with processes that end when its first process does, even if this process is killed.
 type box struct {
 	m    *Machine
 	init *rig.Process
-	pid  int // of the first process, as this machine counts
+	pid  int // of the first process, in this machine's numbering
 }
 
-// boxed are folders that programs write to: empty ones, and copies.
+// boxScript sets up the box's folders: empty ones and copies.
 const boxScript = `
 mount --make-rprivate /
 mount -t proc proc /proc
@@ -45,7 +45,7 @@ mkdir -p /run/dbus /run/lock /run/netns
 echo up
 while :; do sleep 3600; done`
 
-// openBox makes the machine's; it goes with the machine.
+// openBox makes the machine's box; it is closed with the machine.
 func (m *Machine) openBox() (*box, error) {
 	up := rig.NewLineWaiter("up")
 	p, err := rig.StartProcess(m.Server, -1, nil, up, "unshare", "--mount", "--pid", "--fork", "--kill-child", "/bin/sh", "-ec", boxScript)
@@ -72,7 +72,7 @@ func (m *Machine) openBox() (*box, error) {
 	return b, err
 }
 
-// sh runs lines of shell in the box; what they leave running stays.
+// sh runs lines of shell in the box; processes that they leave running stay.
 func (b *box) sh(script string, args ...any) error {
 	_, err := run(b.m.ctx, b.m.Server, nil, "nsenter", "--target", strconv.Itoa(b.pid), "--mount", "--pid", "/bin/sh", "-ec",
 		"await() { n=0; until \"$@\" >/dev/null 2>&1; do n=$((n+1)); [ $n -lt 200 ] || { echo \"timed out: $*\" >&2; \"$@\"; return 1; }; sleep 0.1; done; }\n"+
@@ -80,7 +80,7 @@ func (b *box) sh(script string, args ...any) error {
 	return err
 }
 
-// inBox is a machine that serves by itself, with programs beside it.
+// inBox is a machine with a web server and programs in its box.
 func inBox(script string) func(*Machine) error {
 	return func(m *Machine) error {
 		b, err := m.openBox()
@@ -94,7 +94,7 @@ func inBox(script string) func(*Machine) error {
 	}
 }
 
-// removeGroups removes the control groups that container engines have made under a name of ours, once
+// removeGroups removes the control groups that container engines made under our name, once
 // the processes in them have ended.
 func removeGroups(name string) (err error) {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
@@ -113,7 +113,7 @@ func tryRemoveGroups(name string) error {
 	return errors.Join(errs...)
 }
 
-// image is the root of a container that serves as ours do: busybox and one script.
+// image makes the root of a container that serves as the lab's own server does: busybox and one script.
 func (m *Machine) image() (dir string, err error) {
 	dir = filepath.Join(m.dir, "image")
 	const script = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n" + hello + "%s\\n' \"$REMOTE_ADDR\"\n"

@@ -4,7 +4,7 @@ package machines
 
 import "errors"
 
-// bridged moves the server's addresses to a device that stands upon its port.
+// bridged moves the server's addresses to a device stacked on its port.
 func bridged(create, device, protect string, top ...string) func(*Machine) error {
 	return func(m *Machine) error {
 		m.Interfaces, m.Top = []string{protect}, top
@@ -36,7 +36,7 @@ func bridges() []Scenario {
 	}
 }
 
-// vlan moves service and clients to VLAN 7. The flood stays outside it, on the port's own address.
+// vlan moves service and clients to VLAN 7. The flood stays untagged, addressed to the port.
 func vlan(m *Machine, protect string) error {
 	m.Interfaces = []string{protect}
 	m.To[false], m.To[true] = addr("198.18.7.1"), addr("fd7d:7467:7::1")
@@ -45,7 +45,7 @@ func vlan(m *Machine, protect string) error {
 		ip address add 198.18.7.%[2]d/24 dev tg-vlan7
 		ip address add fd7d:7467:7::%[2]d/64 dev tg-vlan7 nodad`
 	m.Unflooded = protect == "tg-vlan7"
-	// As on a wire: the tag in the frame, where XDP sees it.
+	// As on a wire: the tag is in the frame, where XDP sees it.
 	return errors.Join(m.ClientPort.DisableTxVLAN(), m.ServerPort.DisableTxVLAN(), m.Sh(m.Server, side, "tg-server", 1), m.Sh(m.Client, side, "tg-client", 2),
 		m.Serve(m.Server, ""), m.settled())
 }

@@ -22,8 +22,8 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// A client waits so long for its connection, and again for its answer: as long as two of its
-// SYNs may be lost; and less where nobody is to be served.
+// How long a client waits for its connection, and then for its answer: long enough to lose two
+// SYNs; less where no client is to be served.
 const (
 	patience       = 5 * time.Second
 	patienceDenied = 1500 * time.Millisecond
@@ -35,7 +35,7 @@ type Seen struct {
 	Served  int `json:"served"`
 	// Sources are the addresses that the server saw them come from.
 	Sources []string `json:"sources,omitempty"`
-	// Failure is what happened to one that was not served.
+	// Failure is what happened to a client that was not served.
 	Failure string `json:"failure,omitempty"`
 }
 
@@ -56,7 +56,7 @@ func (m *Machine) crowd(ctx context.Context, ipv6 bool, n int, hold bool) Seen {
 				<-all
 			}
 			if c != nil {
-				if err != nil { // nothing of it comes again in the next column
+				if err != nil { // reset, so that no segment of it appears in the next column
 					_ = c.(*net.TCPConn).SetLinger(0)
 				}
 				c.Close()
@@ -86,7 +86,7 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// plain is an error without addresses and ports, which differ between clients.
+// plain removes addresses and ports, which differ between clients, from an error.
 func plain(err error) string {
 	var errno syscall.Errno
 	var nerr net.Error
@@ -99,7 +99,7 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// request opens a connection, asks, and reads the answer: the address that the server saw.
+// request opens a connection, sends a request, and reads the answer: the address that the server saw.
 func request(ctx context.Context, n *rig.Namespace, to netip.AddrPort, patience time.Duration) (from string, c net.Conn, err error) {
 	c, err = dial(ctx, n, to, patience)
 	if err != nil {
@@ -123,12 +123,12 @@ func dial(ctx context.Context, n *rig.Namespace, to netip.AddrPort, patience tim
 	return c, err
 }
 
-// hello is what every answer's body begins with; the address follows.
+// hello begins the body of every answer; the client's address follows.
 const hello = "tidegate serves "
 
 var errNoAnswer = errors.New("no answer of the service")
 
-// readAnswer reads the first lines of an HTTP response until one says whom it is for.
+// readAnswer reads the first lines of an HTTP response up to the one with the client's address.
 func readAnswer(r *bufio.Reader) (from string, err error) {
 	for {
 		line, err := r.ReadString('\n')
@@ -144,7 +144,7 @@ func readAnswer(r *bufio.Reader) (from string, err error) {
 	}
 }
 
-// answer serves one connection: GET tells who asks, PUT /N takes N bytes and gives as many.
+// answer serves one connection: GET returns the client's address, PUT /N reads N bytes and sends as many.
 func answer(c net.Conn) {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(3 * patience))
@@ -189,8 +189,7 @@ func give(c net.Conn, n int64) error {
 	return nil
 }
 
-// bulk sends n bytes and takes as many back, over one connection; CPU is that of this process,
-// which is server and client, with what the kernel does on its back.
+// bulk sends n bytes and receives as many, over one connection.
 func (m *Machine) bulk(ctx context.Context, ipv6 bool, n int64) (up, down time.Duration, err error) {
 	c, err := dial(ctx, m.Client, m.Target(ipv6), patience)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// inNamespace has tidegate run inside the container, on the end of an ordinary veth: no program
+// inNamespace runs tidegate inside the container, on the end of an ordinary veth: no program
 // and no GRO at its far end, which is a port of a bridge.
 func inNamespace(more ...string) func(*Machine) error {
 	return func(m *Machine) error {
@@ -25,8 +25,8 @@ func inNamespace(more ...string) func(*Machine) error {
 	}
 }
 
-// onChild is a container on a child of the server's port, which has the same port open as the
-// server; clients are those of the container, or of the server.
+// onChild is a container on a child of the server's port that serves the same port as the
+// server; the clients are the container's or the server's.
 func onChild(kind string, toContainer bool) func(*Machine) error {
 	return func(m *Machine) error {
 		inside, err := m.Namespace("container")

@@ -4,8 +4,8 @@ package machines
 
 import "errors"
 
-// Firewalls that were written by hand, in nftables and iptables: what asks for a SYN, what looks
-// at connections that begin otherwise, and what denies, counts and limits.
+// Hand-written firewalls, in nftables and iptables: rules that require a SYN, rules about
+// connections that begin without one, and rules that deny, count and limit.
 
 const established = `table inet f { chain in { type filter hook input priority 0; policy drop
 	iif lo accept
@@ -62,7 +62,7 @@ const untracked = `table inet f {
 	chain in { type filter hook input priority 0; policy drop; meta l4proto { icmp, icmpv6 } accept; tcp dport 80 ct state untracked accept; }
 }`
 
-// tenSYNs is a limit that a column uses up.
+// tenSYNs is a limit that one column uses up.
 const tenSYNs = `table inet f { chain in { type filter hook input priority 0
 	tcp dport 80 tcp flags & (fin|syn|rst|ack) == syn limit rate over 1/day burst 10 packets drop
 }; }`
@@ -76,7 +76,7 @@ const tenConnections = `table inet f {
 	}
 }`
 
-// fresh loads the rules anew between columns, so that what they count begins again.
+// fresh reloads the rules between columns, which resets what they count.
 func fresh(rules string) func(*Machine) error {
 	return func(m *Machine) error {
 		m.Renew = func() error { return m.NFT(m.Server, "flush ruleset\n"+rules) }
@@ -89,7 +89,7 @@ func nft(rules string) func(*Machine) error {
 	return func(m *Machine) error { return m.serveWith(rules) }
 }
 
-// tables is one with the same rules of iptables for both families, in one of its two forms.
+// tables is a server with the same iptables rules for both families, in one of the two variants.
 func tables(form, script string) func(*Machine) error {
 	return func(m *Machine) error {
 		return errors.Join(m.Sh(m.Server, "for t in iptables-%[1]s ip6tables-%[1]s; do\n%[2]s\ndone", form, script), m.Serve(m.Server, ""))

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// A node of Kubernetes: rules as kube-proxy has written them (rules/; the first lines of each file
-// say which version, and for what), before a pod behind a bridge.
+// A Kubernetes node: rules as kube-proxy wrote them (rules/; the first lines of each file
+// give the version and the service), before a pod behind a bridge.
 
 //go:embed rules
 var captured embed.FS
 
-// nodePort is a node whose port leads into a pod.
+// nodePort is a node whose port leads to a pod.
 func nodePort(files ...string) func(*Machine) error {
 	return func(m *Machine) error {
 		pod, err := m.container()

@@ -20,14 +20,14 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// Machine is one that is being built: a server, and a client behind its cable, who also is its
-// gateway and the one who floods it.
+// Machine is a machine under construction: a server, and one cable away a client, which also is the
+// server's gateway and the sender of the flood.
 //
 //	Client (tg-client) --- (tg-server) Server
 type Machine struct {
 	*rig.Hosts
 	Port       uint16   // of the service
-	Interfaces []string // that tidegate protects
+	Interfaces []string // protected by tidegate
 	Takeover   string   // auto
 	Top        []string // further lines of the configuration
 	Service    []string // further lines of the service
@@ -35,13 +35,13 @@ type Machine struct {
 	To map[bool]netip.Addr
 	// Gate is where tidegate runs: the server, unless a scenario says otherwise.
 	Gate *rig.Namespace
-	// Renew has rules that count clients forget them, between columns.
+	// Renew resets, between columns, rules that count clients.
 	Renew func() error
-	// FloodMAC is where the flood's frames go, if that is not the server's port.
+	// FloodMAC is the destination of the flood's frames, if that is not the server's port.
 	FloodMAC net.HardwareAddr
-	// Unflooded is a machine that the flood cannot reach: its frames carry no tag.
+	// Unflooded: the flood cannot reach the machine, because its frames carry no tag.
 	Unflooded bool
-	// Bulk is how many bytes are to go each way on one connection, without and with tidegate.
+	// Bulk is how many bytes one connection carries each way, without and with tidegate.
 	Bulk int64
 
 	ctx      context.Context
@@ -60,7 +60,7 @@ func newMachine(ctx context.Context, w *rig.Workplace, tag string) (*Machine, er
 	}
 	m := &Machine{Hosts: h, Port: servicePort, Interfaces: []string{"tg-server"}, Takeover: "auto", Gate: h.Server,
 		To: map[bool]netip.Addr{}, ctx: ctx, patience: patience, dir: w.Dir, self: w}
-	// Spoofed sources are answered, too: everything is behind the client.
+	// Spoofed sources are routed to the client as well.
 	err = m.Sh(h.Server, "ip route add default via %s", h.ClientAddr(false))
 	if rig.HaveIPv6() {
 		err = errors.Join(err, m.Sh(h.Server, "ip -6 route add default via %s", h.ClientAddr(true)))
@@ -89,7 +89,7 @@ func (m *Machine) Target(ipv6 bool) netip.AddrPort {
 	return netip.AddrPortFrom(a, m.Port)
 }
 
-// floodPort is the port that the flood's frames name as their destination.
+// floodPort is the port to whose MAC address the flood's frames are sent.
 func (m *Machine) floodPort() *rig.Port {
 	p := *m.ServerPort
 	if m.FloodMAC != nil {
@@ -98,7 +98,7 @@ func (m *Machine) floodPort() *rig.Port {
 	return &p
 }
 
-// halfOpen counts the requests that kernels of this machine hold.
+// halfOpen counts the half-open connections of the machine's kernels.
 func (m *Machine) halfOpen() (n int) {
 	out, err := run(m.ctx, m.Server, nil, "ss", "-Htan", "state", "syn-recv")
 	if err != nil {
@@ -107,7 +107,7 @@ func (m *Machine) halfOpen() (n int) {
 	return strings.Count(out, "\n")
 }
 
-// rules is what the machine's firewall has become, for whoever looks into a failure.
+// rules returns the machine's firewall rules, for the analysis of a failure.
 func (m *Machine) rules() string {
 	out, _ := run(m.ctx, m.Server, nil, "nft", "list", "ruleset")
 	return out
@@ -125,7 +125,7 @@ func (m *Machine) NFT(n *rig.Namespace, rules string) error {
 	return err
 }
 
-// run runs a program in a namespace to its end and returns what it wrote on stdout.
+// run runs a program in a namespace until it ends and returns its stdout.
 func run(ctx context.Context, n *rig.Namespace, stdin *strings.Reader, argv ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -154,17 +154,17 @@ func run(ctx context.Context, n *rig.Namespace, stdin *strings.Reader, argv ...s
 	return out.String(), nil
 }
 
-// serveWith has the server serve, and load rules first.
+// serveWith loads rules and then starts the server.
 func (m *Machine) serveWith(rules string) error {
 	return errors.Join(m.NFT(m.Server, rules), m.Serve(m.Server, ""))
 }
 
-// Serve serves the machine's port in a namespace, at an address, or at all.
+// Serve serves the machine's port in a namespace, at an address or at all of them.
 func (m *Machine) Serve(n *rig.Namespace, at string) error {
 	return m.ServePort(n, at, m.Port, false)
 }
 
-// ServePort serves HTTP in a namespace: every response says where its request came from.
+// ServePort serves HTTP in a namespace: every response contains the address its request came from.
 func (m *Machine) ServePort(n *rig.Namespace, at string, port uint16, mptcp bool) error {
 	var l net.Listener
 	err := n.Do(func() (err error) {
@@ -196,5 +196,5 @@ func (m *Machine) ServePort(n *rig.Namespace, at string, port uint16, mptcp bool
 	return nil
 }
 
-// Namespace makes one for a container or a router; it goes with the machine.
+// Namespace makes a namespace for a container or a router; it is closed with the machine.
 func (m *Machine) Namespace(role string) (*rig.Namespace, error) { return m.AddNamespace(role) }

@@ -11,7 +11,7 @@ import (
 	"tidegate/test/world"
 )
 
-// tidegate is the program that is tried.
+// tidegate is the program under test.
 var tidegate string
 
 func TestMain(m *testing.M) {
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(world.Main(m, &tidegate))
 }
 
-// A few machines, and a canary; `tidegate-lab machines` has all.
+// A few machines and a canary; `tidegate-lab machines` runs all of them.
 func TestQuickMachines(t *testing.T) {
 	world.NeedRoot(t)
 	o := DefaultOptions()
@@ -40,7 +40,7 @@ func TestQuickMachines(t *testing.T) {
 	}
 }
 
-// What a row must not get away with.
+// Defects that judge must find in a row.
 func TestJudge(t *testing.T) {
 	good := func() Row {
 		seen := Seen{Clients: 30, Served: 30, Sources: []string{"198.18.3.2"}}
@@ -72,7 +72,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Where the flood goes to the kernel within an allowance, some clients may wait for its end; no longer.
+// Where the flood goes to the kernel within an allowance, some clients may be served only after the flood, but then all must be.
 func TestJudgeLeftUnderFlood(t *testing.T) {
 	good := func() Row {
 		seen := Seen{Clients: 30, Served: 30, Sources: []string{"198.51.100.2"}}

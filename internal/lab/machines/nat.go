@@ -9,7 +9,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// Address translation: chains that translate nothing, and ports that lead elsewhere.
+// Address translation: chains that translate nothing, and ports that are redirected.
 
 const emptyNAT = `table inet n {
 	chain nat { type nat hook postrouting priority srcnat; }
@@ -30,19 +30,19 @@ const published = `table inet n {
 	}
 }`
 
-// oneOfTwo sends the port on one of the server's two addresses elsewhere.
+// oneOfTwo redirects the port on one of the server's two addresses.
 const oneOfTwo = `table inet n { chain pre { type nat hook prerouting priority dstnat
 	ip daddr 198.18.3.10 tcp dport 80 dnat ip to 198.18.200.2:80
 	ip6 daddr fd7d:7467:4::10 tcp dport 80 dnat ip6 to [fd7d:7467:200::2]:80
 }; }`
 
-// container is a namespace behind a bridge of the server; it can be reached, and does not serve yet.
+// container is a namespace behind a bridge of the server; it is reachable, and does not serve yet.
 func (m *Machine) container() (*rig.Namespace, error) {
 	inside, err := m.Namespace("container")
 	if err != nil {
 		return nil, err
 	}
-	// A router asks by a link-local address.
+	// A router's neighbour solicitations come from a link-local address.
 	return inside, errors.Join(m.Sh(m.Server, `
 		ip link add tg-bridge type bridge
 		ip link set tg-bridge up
@@ -60,7 +60,7 @@ func (m *Machine) container() (*rig.Namespace, error) {
 		ip -6 route add default via fd7d:7467:200::1`))
 }
 
-// behindDNAT is a container that serves behind rules.
+// behindDNAT is a container that serves behind DNAT rules.
 func behindDNAT(rules string, more func(*Machine) error) func(*Machine) error {
 	return func(m *Machine) error {
 		inside, err := m.container()
@@ -75,7 +75,7 @@ func behindDNAT(rules string, more func(*Machine) error) func(*Machine) error {
 	}
 }
 
-// settled waits until the machine serves, without tidegate: bridges and neighbours take a while.
+// settled waits until the machine serves without tidegate: bridges and neighbour tables take time.
 func (m *Machine) settled() error {
 	var errs []error
 	for _, ipv6 := range m.families() {
@@ -91,7 +91,7 @@ func (m *Machine) families() []bool {
 	return []bool{false}
 }
 
-// second gives the server a second address of each family; the client's requests go there, if it says so.
+// second gives the server a second address of each family; with requests, clients connect to it.
 func (m *Machine) second(requests bool) error {
 	err := m.Sh(m.Server, "ip address add 198.18.3.10/32 dev tg-server; ip address add fd7d:7467:4::10/128 dev tg-server nodad")
 	err = errors.Join(err, m.Sh(m.Client, `

@@ -8,10 +8,10 @@ import (
 	"fmt"
 )
 
-// bulkBytes go each way.
+// bulkBytes is what a connection carries each way.
 const bulkBytes = 1 << 30
 
-// measure carries the bytes, family by family.
+// measure transfers the bytes, one family after the other.
 func (m *Machine) measure(ctx context.Context, row *Row, into func(*Family) *Goodput) error {
 	for i := range row.Families {
 		f := &row.Families[i]
@@ -25,16 +25,16 @@ func (m *Machine) measure(ctx context.Context, row *Row, into func(*Family) *Goo
 	return nil
 }
 
-// loaded is a server that carries much, with offloads as a container has them, or not.
+// loaded is a server for bulk transfers, with the offloads of a container or without.
 func loaded(offloads bool, mtu int, takeover string, build func(*Machine) error) func(*Machine) error {
 	return func(m *Machine) error {
 		m.Bulk, m.Takeover = bulkBytes, takeover
 		var errs []error
-		if offloads { // partial checksums, and with them 64 KiB frames
+		if offloads { // partial checksums, which allow 64 KiB frames
 			errs = append(errs, m.ClientPort.EnableTxChecksum())
 		}
 		if mtu != 0 {
-			// veth has no frames of that size for a program that is not made for fragments.
+			// veth refuses this MTU while a program without fragment support is attached.
 			errs = append(errs, m.ClientPort.DetachXDP())
 			errs = append(errs, m.ClientPort.SetMTU(mtu), m.ServerPort.SetMTU(mtu))
 		}

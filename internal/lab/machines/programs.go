@@ -4,7 +4,7 @@ package machines
 
 import "errors"
 
-// Container engines and firewalls as they are: the programs of Debian run, write their rules,
+// Real container engines and firewalls: Debian's programs run, write their rules,
 // and start real containers.
 
 const dockerd = `
@@ -16,7 +16,7 @@ const dockerRun = `
 	tar c -C %[2]s . | docker import - tgbox >/dev/null
 	docker run -d -p 80:80 %[3]s --name web tgbox /bin/busybox httpd -f -p 80 -h /www`
 
-// dockerWith runs a container of docker with its port published.
+// dockerWith runs a Docker container with its port published.
 func dockerWith(flags string) func(*Machine) error {
 	return func(m *Machine) error {
 		root, err := m.image()
@@ -34,7 +34,7 @@ func dockerWith(flags string) func(*Machine) error {
 	}
 }
 
-// podmanWith runs one of podman.
+// podmanWith runs a podman container.
 func podmanWith(networks, flags string, more ...func(*Machine) error) func(*Machine) error {
 	return func(m *Machine) error {
 		root, err := m.image()

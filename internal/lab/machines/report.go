@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// Report is a run.
+// Report is the result of a run.
 type Report struct {
 	Kernel  string   `json:"kernel"`
 	CPU     string   `json:"cpu"`
@@ -26,17 +26,17 @@ type Expected struct {
 	Served int `json:"served"`
 }
 
-// Row is what one machine has shown.
+// Row is the result of one machine.
 type Row struct {
 	Name     string   `json:"name"`
 	About    string   `json:"about"`
-	Canary   bool     `json:"canary,omitempty"` // must be wrong
+	Canary   bool     `json:"canary,omitempty"` // must fail
 	Expected Expected `json:"expected"`
 	Families []Family `json:"families"`
 	OK       bool     `json:"ok"`
-	Unbuilt  string   `json:"unbuilt,omitempty"` // why this kernel cannot be such a machine
+	Unbuilt  string   `json:"unbuilt,omitempty"` // why this kernel cannot build the machine
 	Wrong    []string `json:"wrong,omitempty"`   // what is not as expected
-	Why      []string `json:"why,omitempty"`     // what tidegate says of its listeners, if something is wrong
+	Why      []string `json:"why,omitempty"`     // what tidegate reports about its listeners, if something is wrong
 	Rules    string   `json:"rules,omitempty"`   // likewise: the firewall
 }
 
@@ -46,10 +46,10 @@ type Family struct {
 	Without     Seen    `json:"without"`
 	Quiet       Seen    `json:"quiet"`
 	Flood       Seen    `json:"flood"`
-	After       Seen    `json:"after,omitzero"` // right after the flood, where it goes to the kernel
+	After       Seen    `json:"after,omitzero"` // right after the flood, if the flood goes to the kernel
 	QuietTaken  Taken   `json:"quiet_taken"`
 	FloodTaken  Taken   `json:"flood_taken"`
-	SYNs        uint64  `json:"syns"`      // that arrived, clients' among them
+	SYNs        uint64  `json:"syns"`      // that arrived, including the clients'
 	HalfOpen    int     `json:"half_open"` // at the end of the flood
 	BulkWithout Goodput `json:"bulk_without,omitzero"`
 	Bulk        Goodput `json:"bulk,omitzero"`
@@ -61,7 +61,7 @@ type Goodput struct {
 	Down float64 `json:"down_gbps"`
 }
 
-// how is the way that most connections went.
+// how returns how most connections were taken over.
 func (t Taken) how() How {
 	switch {
 	case t.Adopted == 0 && t.Translated == 0:
@@ -72,15 +72,15 @@ func (t Taken) how() How {
 	return Translated
 }
 
-// protected says whether the flood met cookies, and not the kernel.
+// protected reports whether the flood was answered with cookies and not by the kernel.
 func (f Family) protected() bool {
 	return f.FloodTaken.Cookies >= f.SYNs/2 && f.HalfOpen < halfOpenMost
 }
 
-// halfOpenMost is how many requests a kernel may hold under a flood that it hardly sees.
+// halfOpenMost is the maximum of half-open connections in a kernel that hardly sees the flood.
 const halfOpenMost = 128
 
-// judge compares with what is expected; some floods do not come as far as the gate.
+// judge compares the row with what is expected; meetsFlood is false if the flood cannot reach the gate.
 func (r *Row) judge(s Scenario, meetsFlood bool) {
 	for _, f := range r.Families {
 		name := familyName(f.IPv6)
@@ -138,7 +138,7 @@ func familyName(ipv6 bool) string {
 	return "IPv4"
 }
 
-// Failed are the rows that are not as they must be.
+// Failed returns the names of the rows that are not as expected.
 func (r *Report) Failed() (names []string) {
 	for _, row := range r.Rows {
 		if !row.OK {
@@ -148,7 +148,7 @@ func (r *Report) Failed() (names []string) {
 	return names
 }
 
-// columns of one family as text: served without, quiet, under the flood.
+// columns returns the counts of one family as text: served without, quiet, under the flood.
 func (f Family) columns() string {
 	return fmt.Sprintf("%d %d %d", f.Without.Served, f.Quiet.Served, f.Flood.Served)
 }
@@ -219,7 +219,7 @@ func (r *Report) Print(w io.Writer) error {
 	return err
 }
 
-// printBulk writes what was carried, as a share of what is carried without tidegate.
+// printBulk writes the goodput, and its ratio to the goodput without tidegate.
 func (r *Report) printBulk(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	head := "\ngoodput of one connection, Gbit/s: without, with tidegate, ratio\n"

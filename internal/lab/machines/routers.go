@@ -5,9 +5,9 @@ package machines
 import "errors"
 
 // The client's namespace plays everything beyond the cable: a director or router at one MAC
-// address, the gateway at another, and answers count only if they come to the right one.
+// address and the gateway at another. Only answers sent to the right one count.
 
-// gateway puts a second MAC address on the client's cable, with the gateway's addresses.
+// gateway adds a second MAC address to the client's cable, with the gateway's addresses.
 const gateway = `
 	for i in all default tg-client; do sysctl -qw net.ipv4.conf.$i.arp_ignore=1; done
 	ip link add link tg-client name tg-gate type macvlan mode bridge
@@ -15,7 +15,7 @@ const gateway = `
 	ip address add 198.18.3.254/32 dev tg-gate
 	ip address add fd7d:7467:4::fe/128 dev tg-gate nodad`
 
-// far is a client that is not on the server's link.
+// far is a client outside the server's link.
 const far = `
 	ip address add 198.51.100.2/32 dev lo
 	ip address add fd7d:7467:5::2/128 dev lo nodad

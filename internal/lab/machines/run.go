@@ -18,13 +18,13 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// Options say what is run.
+// Options select what is run.
 type Options struct {
 	Only     *regexp.Regexp // of the names; nil: all
 	Quick    bool           // the few that `make test` runs
 	Clients  int            // of each family, in each column
 	Rate     load.Rate      // of the flood
-	Tidegate string         // the program; empty: the one that is found
+	Tidegate string         // the program; empty: the one that FindTidegate finds
 	Progress func(format string, args ...any)
 }
 
@@ -33,7 +33,7 @@ func DefaultOptions() Options {
 	return Options{Clients: 30, Rate: 50_000, Progress: func(string, ...any) {}}
 }
 
-// Choose are the scenarios that the options name.
+// Choose returns the scenarios that the options select.
 func (o *Options) Choose() []Scenario {
 	all := All()
 	return slices.DeleteFunc(all, func(s Scenario) bool {
@@ -41,7 +41,7 @@ func (o *Options) Choose() []Scenario {
 	})
 }
 
-// Run builds the machines one after another.
+// Run builds and measures the machines, one after another.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := check(All()); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return r, w.Close()
 }
 
-// one is one scenario, from nothing to nothing.
+// one builds, measures and removes one scenario.
 func (o *Options) one(ctx context.Context, w *rig.Workplace, tag string, s Scenario) Row {
 	row := Row{Name: s.Name, About: s.About, Expected: Expected{How: s.How, Served: expectedServed(s, o.Clients)}, Canary: s.Canary}
 	for _, need := range s.Needs {
@@ -97,7 +97,7 @@ func expectedServed(s Scenario, clients int) int {
 	return s.Served
 }
 
-// columns are the three: without tidegate, with it and nobody who floods, and under the flood.
+// columns measures the three columns: without tidegate, with it, and with it under the flood.
 func (o *Options) columns(ctx context.Context, w *rig.Workplace, tag string, s Scenario, row *Row) (err error) {
 	m, err := newMachine(ctx, w, tag)
 	if err != nil {
@@ -173,7 +173,7 @@ func (o *Options) columns(ctx context.Context, w *rig.Workplace, tag string, s S
 	return nil
 }
 
-// renew lets rules that remember clients forget them.
+// renew resets rules that remember clients.
 func (m *Machine) renew() error {
 	if m.Renew == nil {
 		return nil
@@ -192,7 +192,7 @@ func (m *Machine) config(instance, secret string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// flooded is the third column of a family.
+// flooded measures the third column of a family.
 func (o *Options) flooded(ctx context.Context, m *Machine, s Scenario, gate *defences.Tidegate, f *Family) error {
 	flood, err := load.NewFlood(m.ClientPort, m.floodPort(), load.FloodOptions{Target: m.Target(f.IPv6), CPU: -1})
 	if err != nil {
@@ -208,7 +208,7 @@ func (o *Options) flooded(ctx context.Context, m *Machine, s Scenario, gate *def
 		return err
 	}
 	held := 0
-	if s.LeftUnderFlood { // requests of the other family's flood stay for a minute
+	if s.LeftUnderFlood { // requests of the other family's flood live for a minute
 		held = m.halfOpen()
 	}
 	fctx, stop := context.WithCancel(ctx)
@@ -216,7 +216,7 @@ func (o *Options) flooded(ctx context.Context, m *Machine, s Scenario, gate *def
 	var wg sync.WaitGroup
 	var floodErr error
 	wg.Go(func() { _, floodErr = flood.Run(fctx, o.Rate) })
-	// The clients come in the midst of it.
+	// The clients start in the middle of the flood.
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		came, err := m.ServerPort.RxPackets()
 		if err != nil || time.Now().After(end) {
@@ -245,15 +245,15 @@ func (o *Options) flooded(ctx context.Context, m *Machine, s Scenario, gate *def
 	return errors.Join(err, floodErr)
 }
 
-// floodHead is how many SYNs come before the first client.
+// floodHead is how many SYNs arrive before the first client starts.
 const floodHead = 3000
 
-// Taken is what tidegate did between two looks.
+// Taken is what tidegate's counters counted between two readings.
 type Taken struct {
 	Adopted    uint64 `json:"adopted"`
 	Translated uint64 `json:"translated"`
 	Cookies    uint64 `json:"cookies"`
-	Left       uint64 `json:"left,omitzero"`   // SYNs left to the kernel, for their answer leaves by another interface
+	Left       uint64 `json:"left,omitzero"`   // SYNs left to the kernel because their answer leaves by another interface
 	Unsure     uint64 `json:"unsure,omitzero"` // such SYNs beyond the allowance
 }
 
@@ -263,7 +263,7 @@ func takenBetween(before, after map[string]uint64) Taken {
 		Left: d("pass_route") + d("pass_neighbour"), Unsure: d("reply_unsure")}
 }
 
-// whys is what tidegate says of its listeners.
+// whys returns what tidegate reports about its listeners.
 func whys(ctx context.Context, gate *defences.Tidegate) (lines []string) {
 	var s struct {
 		Takeovers []struct {

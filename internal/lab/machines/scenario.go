@@ -7,51 +7,51 @@ import (
 	"slices"
 )
 
-// How is the way in which connections to the service are to be taken over.
+// How is how connections to the service are expected to be taken over.
 type How string
 
-// Adopted and Translated are those of `takeover`. Left is neither: the service is served, not protected.
+// Adopted and Translated are the values of `takeover`. Left: the service is served but not protected.
 const (
 	Adopted    How = "adopt"
 	Translated How = "translate"
 	Left       How = "kernel"
 )
 
-// Nobody is Served of a machine that serves none of these clients.
+// Nobody, as Served, means that none of these clients is served.
 const Nobody = -1
 
-// Scenario is a machine, and what its clients are to see.
+// Scenario is a machine and the expected result of its clients.
 type Scenario struct {
 	Name  string // GROUP/NAME
-	About string // one line: whose machine this is
+	About string // one line: what kind of machine this is
 	How   How    // of the connections that are served
-	// Served is how many clients of a family get what they ask for, in each of the three columns:
-	// 0 is all of them. More and fewer are both wrong: a rule that denies is not to be by-passed.
+	// Served is how many clients of a family are served, in each of the three columns;
+	// 0 is all of them. More and fewer are both wrong: a rule that denies must not be bypassed.
 	Served int
-	// Hold has the clients keep their connections until the last of them has tried.
+	// Hold has the clients keep their connections open until the last client has tried.
 	Hold  bool
 	Quick bool     // part of `make test`
-	Needs []string // commands, beside ip and nft, that must be there: COMMAND or COMMAND=PACKAGE
+	Needs []string // commands required in addition to ip and nft: COMMAND or COMMAND=PACKAGE
 	Only4 string   // why the machine has no IPv6, if it has none
-	Link  string   // the type of link that the kernel must have
-	// Sources is a machine that is to keep the clients' own addresses.
+	Link  string   // the link type that the kernel must support
+	// Sources requires that the server see the clients' own addresses.
 	Sources bool
 	// LeftUnderFlood is a machine whose SYNs, flood and clients alike, go to the kernel within an allowance (docs/host.md,
-	// answers that leave by another interface). Under the flood those clients are served who happen upon it; as soon
-	// as it ends, all are.
+	// answers that leave by another interface). Under the flood only clients whose SYN falls within it are served; as soon
+	// as the flood ends, all are.
 	LeftUnderFlood bool
-	// Canary is a machine that must come out wrong, or this program sees nothing.
+	// Canary is a machine that must fail; if it passes, the program detects nothing.
 	Canary bool
 	Build  func(m *Machine) error
 }
 
-// group are scenarios of one kind.
+// group is the scenarios of one kind.
 type group struct {
 	name string
 	of   []Scenario
 }
 
-// All are the scenarios in the order in which they are run.
+// All returns the scenarios in the order in which they run.
 func All() (all []Scenario) {
 	for _, g := range []group{
 		{"firewall", firewalls()}, {"nat", translations()}, {"container", containers()}, {"program", programs()}, {"kube-proxy", nodes()},
@@ -66,13 +66,13 @@ func All() (all []Scenario) {
 	return all
 }
 
-// InQEMU are the rows of the same table that need another kernel than this one.
+// InQEMU lists the rows of the same table that need a kernel other than this one.
 var InQEMU = []string{
 	"kernels before 6.9, which cannot adopt: `make test-kernel` (6.1 of Debian 12, 6.12 and later)",
 }
 
-// canaries are outages of which it is known that they are: connections that are adopted behind a
-// nat chain are reset by the kernel, and adopting is what `takeover: adopt` insists on.
+// canaries are known outages: the kernel resets connections adopted behind a
+// nat chain, and `takeover: adopt` forces adoption.
 func canaries() []Scenario {
 	return []Scenario{{
 		Name: "adopt-behind-nat", About: "`takeover: adopt` behind an empty nat chain: known to reset every client",

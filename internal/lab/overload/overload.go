@@ -21,19 +21,19 @@ import (
 // Served is the share of requests that a defence must serve for a rate to count.
 const Served = 0.999
 
-// Options are which defences, and how closely.
+// Options are what to measure, and how closely.
 type Options struct {
 	Base     trial.Options // clients, load, timeout, duration
 	Defences []string
-	Rates    []load.Rate // measured beside those of the search
-	Searches int         // from which a capacity's spread comes
-	// KernelClients are processes with sockets instead of clients inside the flood.
+	Rates    []load.Rate // measured in addition to those of the search
+	Searches int         // number of searches; a capacity's spread comes from it
+	// KernelClients: clients are processes with sockets, not inside the flood.
 	KernelClients bool
-	// Done is told of each measurement.
+	// Done is called after each measurement.
 	Done func(defence string, p Point)
 }
 
-// DefaultOptions fit into four minutes, build included, on two processors.
+// DefaultOptions take four minutes, including the build, on two processors.
 func DefaultOptions() Options {
 	base := trial.DefaultOptions()
 	base.Load, base.Duration, base.Timeout, base.Urgent = 800, 1250*time.Millisecond, time.Second, true
@@ -42,7 +42,7 @@ func DefaultOptions() Options {
 		Defences: []string{defences.None, defences.Kernel, defences.Nft, defences.Host, defences.NftProxy, defences.ProxyPrefix + "cookie"}}
 }
 
-// Choose takes other rates, if any are given, and checks everything.
+// Choose adds rates, if any are given, and validates all options.
 func (o *Options) Choose(rates string) error {
 	if rates != "" {
 		for text := range strings.SplitSeq(rates, ",") {
@@ -72,29 +72,29 @@ func (o *Options) Choose(rates string) error {
 	return nil
 }
 
-// Capacity is the highest offered rate at which a defence served everybody, in SYNs a
-// second, as several searches found it.
+// Capacity is the highest offered rate at which a defence still served enough requests (Served), in SYNs
+// per second, as found by several searches.
 type Capacity struct {
 	Median float64 `json:"median_pps"`
 	Low    float64 `json:"low_pps"`
 	High   float64 `json:"high_pps"`
-	// AtLeast: it served everybody at all that the generator could send.
+	// AtLeast: it did so even at the generator's maximum.
 	AtLeast bool `json:"at_least"`
 	// Unsought: no search was made.
 	Unsought bool `json:"unsought,omitempty"`
 }
 
-// Defence is what was measured of one.
+// Defence is the results of one defence.
 type Defence struct {
 	Name     string   `json:"defence"`
 	Place    string   `json:"place"` // server, or box
 	Plane    string   `json:"plane,omitempty"`
-	Error    string   `json:"error,omitempty"` // why there is nothing more
+	Error    string   `json:"error,omitempty"` // why results are missing
 	Capacity Capacity `json:"capacity"`
-	Points   []Point  `json:"points"`   // by offered rate
-	AtMax    *Point   `json:"at_max"`   // at the generator's most
+	Points   []Point  `json:"points"`   // sorted by offered rate
+	AtMax    *Point   `json:"at_max"`   // at the generator's maximum
 	AtTen    *Point   `json:"at_ten"`   // at ten times the kernel's capacity
-	SYNNs    float64  `json:"ns_a_syn"` // processor time of a SYN under full load, less the wire's
+	SYNNs    float64  `json:"ns_a_syn"` // processor time per SYN under full load, minus the wire's
 }
 
 // Result is the one JSON object of `tidegate-lab overload --json`.
@@ -109,8 +109,8 @@ type Result struct {
 	Clients  int         `json:"clients"`
 	Server   string      `json:"server"`
 	Pinning  rig.Pinning `json:"pinning"`
-	Wire     Point       `json:"wire"`    // a program that drops everything in the victim's place
-	Ceiling  []Point     `json:"ceiling"` // the same at lower rates: what is lost whatever the defence
+	Wire     Point       `json:"wire"`    // a program in the victim's place that drops everything
+	Ceiling  []Point     `json:"ceiling"` // the same at lower rates: loss that no defence causes
 	Defences []*Defence  `json:"defences"`
 }
 
@@ -123,7 +123,7 @@ func (r *Result) Find(name string) *Defence {
 	return r.Defences[i]
 }
 
-// Factor is how many times one defence's capacity is another's; 0 if one is not known.
+// Factor is the ratio of two defences' capacities; 0 if one is unknown.
 func (r *Result) Factor(of, over string) float64 {
 	a, b := r.Find(of), r.Find(over)
 	if a == nil || b == nil || b.Capacity.Median == 0 {
@@ -132,7 +132,7 @@ func (r *Result) Factor(of, over string) float64 {
 	return a.Capacity.Median / b.Capacity.Median
 }
 
-// Run measures all defences. One that fails says why in its place, and the others go on.
+// Run measures all defences. If one fails, its result says why, and the run continues.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the lab needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_BPF): run it with sudo")
@@ -150,7 +150,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		}
 		r.Defences = append(r.Defences, d)
 	}
-	// The kernel first: the others are asked for ten times its capacity.
+	// The kernel first: the others are measured at ten times its capacity.
 	order := slices.Clone(r.Defences)
 	slices.SortStableFunc(order, func(a, b *Defence) int { return rank(a.Name) - rank(b.Name) })
 	var errs []error
@@ -207,10 +207,10 @@ func (r *Result) measureWire(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// ceilingRates are those at which the wire's own loss is measured when no others are asked for.
+// ceilingRates are the rates at which the wire's own loss is measured by default.
 var ceilingRates = []load.Rate{500_000, 1_000_000, 2_000_000}
 
-// measure finds one defence's capacity, and what it does beyond it.
+// measure finds one defence's capacity, and measures it beyond that.
 func (r *Result) measure(ctx context.Context, o Options, d *Defence) (err error) {
 	one := o.Base
 	one.Defence = d.Name

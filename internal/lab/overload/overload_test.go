@@ -13,7 +13,7 @@ import (
 	"tidegate/test/world"
 )
 
-// tidegate is the program that is measured.
+// tidegate is the program under test.
 var tidegate string
 
 func TestMain(m *testing.M) {
@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(world.Main(m, &tidegate))
 }
 
-// In every place the parts work: clients are served through the flood's own port, what was
-// offered was processed or lost, and it is the victim's processor that worked.
+// Every place works: clients are served through the flood's port, every
+// offered frame was processed or lost, and the victim's processor did the work.
 func TestStand(t *testing.T) {
 	world.NeedRoot(t)
 	for _, c := range []struct {
@@ -35,7 +35,7 @@ func TestStand(t *testing.T) {
 		name := fmt.Sprintf("%+v", c)
 		o := DefaultOptions().Base
 		o.Defence, o.IPv6, o.Exe, o.Server, o.Load, o.Duration, o.Retries = c.defence, c.ipv6, tidegate, load.ServerBuiltin, 50, time.Second, 1
-		o.Timeout = 20 * time.Second // as long as a busy machine may need
+		o.Timeout = 20 * time.Second // enough for a busy machine
 		s, err := newStand(t.Context(), o, c.kernel)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -51,13 +51,13 @@ func TestStand(t *testing.T) {
 		if quiet.Success != 1 || quiet.Offered != 0 || flooded.Success < 0.9 {
 			t.Errorf("%s: quiet %+v, flooded %+v", name, quiet, flooded)
 		}
-		if frames := quiet.PerRequest; frames < 4 || frames > 9 { // SYN, ACK, request, FIN, ACKs; more if a box asks again
+		if frames := quiet.PerRequest; frames < 4 || frames > 9 { // SYN, ACK, request, FIN, ACKs; more if a box retransmits
 			t.Errorf("%s: %g frames for each request", name, frames)
 		}
 		if sum := flooded.Processed + flooded.Lost; sum < 0.9*flooded.Offered || flooded.Offered < 100 || flooded.VictimCPU <= quiet.VictimCPU {
 			t.Errorf("%s: %.0f offered, %.0f processed and %.0f lost; CPU %g, quiet %g", name, flooded.Offered, flooded.Processed, flooded.Lost, flooded.VictimCPU, quiet.VictimCPU)
 		}
-		// A defence that completes the server's handshakes must not be refused by it.
+		// The server must not reject ACKs of a defence that completes its handshakes.
 		if n, err := s.top.Server.TCPExt("TSEcrRejected"); err == nil && n > 0 {
 			t.Errorf("%s: the server refused %d ACKs for their timestamps", name, n)
 		}

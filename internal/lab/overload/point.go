@@ -6,40 +6,40 @@ import (
 	"tidegate/internal/lab/load"
 )
 
-// Point is what was measured at one rate. Packets are a second.
+// Point is what was measured at one rate. Packet rates are per second.
 type Point struct {
 	Asked     string  `json:"rate_asked"`
 	Offered   float64 `json:"offered_pps"`   // SYNs that the generator sent
-	Processed float64 `json:"processed_pps"` // frames that the victim took out of its queue, the clients' included
-	Lost      float64 `json:"lost_pps"`      // frames that found the queue full, the clients' included: dropped before any defence
+	Processed float64 `json:"processed_pps"` // frames that the victim took out of its queue, including the clients'
+	Lost      float64 `json:"lost_pps"`      // frames dropped at the full queue, before any defence, including the clients'
 
 	Requests int            `json:"requests"`
 	OK       int            `json:"ok"`
 	Success  float64        `json:"success"` // 0 to 1
 	Errors   map[string]int `json:"errors,omitempty"`
-	// Failed requests are charged the whole timeout in both.
+	// Failed requests count as the whole timeout in both.
 	Connect load.Quantiles `json:"connect_ms"`
 	Latency load.Quantiles `json:"latency_ms"`
 
-	LagMax float64 `json:"client_start_lag_max_ms"` // how late the clients themselves ever were
+	LagMax float64 `json:"client_start_lag_max_ms"` // largest delay of the clients themselves
 
 	VictimCPU float64 `json:"victim_cpu"` // share of its processor that receiving took
-	// VictimWait is the share of time in which the victim had frames to receive and others had its processor.
+	// VictimWait is the share of time in which the victim was runnable while another thread had its processor.
 	VictimWait float64 `json:"victim_wait"`
-	// Moved: the kernel took the victim's thread to another processor meanwhile.
+	// Moved: the kernel moved the victim's thread to another processor meanwhile.
 	Moved      bool    `json:"victim_moved,omitempty"`
-	ServerCPU  float64 `json:"server_cpu"` // what the web server took; behind a box, its port's receiving, too
+	ServerCPU  float64 `json:"server_cpu"` // the web server's CPU share; behind a box, including its port's receiving
 	FrameNs    float64 `json:"ns_per_frame"`
-	PerRequest float64 `json:"frames_per_request"` // that arrived; known without a flood
+	PerRequest float64 `json:"frames_per_request"` // frames that arrived; measured without a flood
 }
 
-// Disturbed says that a victim that was not busy itself was kept from its processor for so much of
-// the time that this explains half of the failures: other work on this machine.
+// Disturbed reports whether a victim that was not busy itself was kept off its processor for long enough
+// to explain half of the failures: other work on this machine.
 func (p *Point) Disturbed() bool {
 	return p.Moved || p.VictimCPU < 0.85 && p.VictimWait > 0 && p.VictimWait >= (1-p.Success)/2
 }
 
-// fill makes the rates of two readings.
+// fill computes the rates from two readings.
 func (p *Point) fill(before, after gauges, stats load.FloodStats) {
 	s := stats.Wall.Seconds()
 	if s <= 0 {
@@ -48,7 +48,7 @@ func (p *Point) fill(before, after gauges, stats load.FloodStats) {
 	arrived := float64(after.arrived - before.arrived)
 	p.Offered, p.Processed = load.Round3(float64(stats.Frames)/s), load.Round3(arrived/s)
 	p.Lost = load.Round3(max(0, float64(stats.Frames+stats.ClientFrames)-arrived) / s)
-	if p.Lost < 0.0005*p.Offered { // what was on its way when the counters were read
+	if p.Lost < 0.0005*p.Offered { // frames in flight when the counters were read
 		p.Lost = 0
 	}
 	p.VictimCPU = load.Round3((after.victim - before.victim).Seconds() / s)

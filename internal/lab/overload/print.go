@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// Print writes every measurement as a table, and what follows from them.
+// Print writes every measurement as a table, and the capacities.
 func (r *Result) Print(w io.Writer) error {
 	fmt.Fprintf(w, "the link by itself: %s SYN/s offered, %s taken from the queue and dropped, %.0f ns each\n",
 		Rate(r.Wire.Offered), Rate(r.Wire.Processed), r.Wire.FrameNs)

@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// middleRate is where a search begins, in SYNs a second.
+	// middleRate is where a search begins, in SYNs per second.
 	middleRate = 32_000
-	// firstRate is the lowest that is tried.
+	// firstRate is the lowest rate that a search tries.
 	firstRate = 1000
-	// stride is by how much a search goes up until a rate is too much, or down until one is not.
+	// stride is the factor by which a search goes up until a rate is too high, or down until one is not.
 	stride = 4
-	// closeEnough is the ratio of too much and not too much at which a search ends.
+	// closeEnough is the ratio of the bounds at which a search ends.
 	closeEnough = 1.12
-	// lowest is what a search gives up at.
+	// lowest is the rate at which a search gives up.
 	lowest = firstRate / step / step
-	// step is how far around the first search's result the next ones look.
+	// step is how far around the first result later searches begin.
 	step = 1.5
 )
 
-// measured gives what happens at a rate.
+// measured returns the measurement at a rate.
 type measured func(rate load.Rate) (Point, error)
 
-// search finds a capacity several times over. most is what was measured at the generator's
-// most: whoever serves everybody there has no capacity that can be found here.
+// search finds a capacity several times. most is the measurement at the generator's
+// maximum: a defence that serves enough there has no capacity that can be found here.
 func search(at measured, most Point, searches int) (c Capacity, err error) {
 	if most.Success >= Served {
 		return Capacity{Median: most.Offered, Low: most.Offered, High: most.Offered, AtLeast: true}, nil
@@ -69,14 +69,14 @@ func search(at measured, most Point, searches int) (c Capacity, err error) {
 		}
 		found = append(found, low)
 		if low == 0 {
-			break // not even the lowest rate
+			break // too high even at the lowest rate
 		}
 	}
 	slices.Sort(found)
 	return Capacity{Median: found[len(found)/2], Low: found[0], High: found[len(found)-1]}, nil
 }
 
-// around finds a rate that is served and one that is not, near one that was found.
+// around finds bounds, a rate that is served and one that is not, near an earlier result.
 func around(at measured, near, most float64) (low, high float64, err error) {
 	for low = near / step; low >= lowest; low /= step {
 		p, err := at(load.Rate(low))
@@ -107,7 +107,7 @@ func around(at measured, near, most float64) (low, high float64, err error) {
 	return low, most, nil
 }
 
-// bisect narrows down, on a logarithmic scale, and returns the highest rate that was served.
+// bisect bisects on a logarithmic scale and returns the highest rate that was served.
 func bisect(at measured, low, high float64) (float64, error) {
 	if low == 0 {
 		return 0, nil

@@ -10,7 +10,7 @@ import (
 	"tidegate/internal/lab/load"
 )
 
-// A search finds the rate beyond which a made-up defence serves too few, wherever that is.
+// A search finds the rate beyond which a simulated defence serves too few, at any capacity.
 func TestSearch(t *testing.T) {
 	const most = 3e6
 	for _, capacity := range []float64{1500, 180_000, 240_000, 1.7e6, 2.9e6} {
@@ -52,7 +52,7 @@ func TestSearchAtItsEnds(t *testing.T) {
 	}
 }
 
-// Offered, processed and lost add up, and the clients' own frames are no flood.
+// Offered, processed and lost add up, and the clients' own frames do not count as flood.
 func TestPointFill(t *testing.T) {
 	var p Point
 	p.fill(gauges{arrived: 100}, gauges{arrived: 100 + 6000 + 60_000, victim: 2e9}, load.FloodStats{Frames: 100_000, ClientFrames: 6000, Wall: 2e9})

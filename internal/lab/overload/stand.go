@@ -20,8 +20,8 @@ import (
 	"tidegate/internal/lab/trial"
 )
 
-// stand is one victim, held for many measurements: generator and clients on one processor,
-// everything of the victim's on another, one port and one queue between them.
+// stand is one victim, kept for many measurements: generator and clients on one processor,
+// the whole victim on another, one port and one queue between them.
 type stand struct {
 	env   *trial.Env
 	opts  trial.Options
@@ -29,8 +29,8 @@ type stand struct {
 	flood *load.Flood
 	srv   *rig.Process
 
-	victim *rig.Poller // receives what flood and clients send
-	behind *rig.Poller // of a box: the server's, which receives what the box lets through
+	victim *rig.Poller // receives the frames of flood and clients
+	behind *rig.Poller // with a box: the server's, which receives what the box forwards
 
 	kernelClients bool // clients are processes with sockets, on the generator's processor
 
@@ -40,7 +40,7 @@ type stand struct {
 // head is how long a flood runs before the first request.
 const head = 300 * time.Millisecond
 
-// newStand makes one with a defence at work; without one, if the name is empty.
+// newStand makes a stand with a running defence; an empty name means none.
 func newStand(ctx context.Context, o trial.Options, kernelClients bool) (s *stand, err error) {
 	bare := o.Defence == ""
 	if bare {
@@ -101,7 +101,7 @@ func newStand(ctx context.Context, o trial.Options, kernelClients bool) (s *stan
 	return s, def.Start(ctx, s.top)
 }
 
-// build makes the topology and gives its ports to the processors.
+// build makes the topology and assigns its ports to processors.
 func (s *stand) build() (err error) {
 	pin := s.env.Pin
 	if defences.InBox(s.opts.Defence) {
@@ -111,7 +111,7 @@ func (s *stand) build() (err error) {
 		}
 		s.top = p.Topology
 		s.closers = append(s.closers, p.Close)
-		if err := p.ServerPort.EnableGRO(); err != nil { // its NAPI, whatever program comes and goes
+		if err := p.ServerPort.EnableGRO(); err != nil { // its NAPI, whatever program is attached
 			return err
 		}
 		if s.behind, err = p.ServerPort.PollOn(pin.Server, true); err != nil {
@@ -123,7 +123,7 @@ func (s *stand) build() (err error) {
 		}
 		s.closers = append(s.closers, s.top.Close)
 	}
-	// What the victim answers costs it nothing more once it is on the wire, and is not lost
+	// What the victim sends costs it nothing more once it is on the wire, and is not lost
 	// because the generator is busy.
 	if _, err := s.top.AttackerPort.PollOn(pin.Flood, true); err != nil {
 		return err
@@ -143,16 +143,16 @@ func (s *stand) close() error {
 	return errors.Join(errs...)
 }
 
-// dropAll puts a program in the flood's way that drops everything.
+// dropAll attaches a program to the flood's port that drops everything.
 func (s *stand) dropAll() (link.Link, error) {
 	return s.top.FloodPort.AttachXDP(s.top.Programs.TgLabDrop)
 }
 
-// gauges are the counters that a measurement takes the difference of.
+// gauges are the counters whose differences make a measurement.
 type gauges struct {
 	arrived uint64
 	victim  time.Duration
-	waited  time.Duration // ready, and not on its processor
+	waited  time.Duration // runnable, and not on its processor
 	server  time.Duration
 }
 
@@ -169,7 +169,7 @@ func (s *stand) read() (g gauges, err error) {
 	return g, errors.Join(errs[:]...)
 }
 
-// processCPU is what a process has used, its kernel side included; 0 if it is gone.
+// processCPU is the CPU time of a process, including system time; 0 if it has ended.
 func processCPU(pid int) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
 	if err != nil {
@@ -180,7 +180,7 @@ func processCPU(pid int) time.Duration {
 	return time.Duration(ns)
 }
 
-// wire measures the port by itself, at full speed or at a rate, for a moment.
+// wire measures the port alone for a short time, at full speed or at a rate.
 func (s *stand) wire(ctx context.Context, rate load.Rate) (p Point, err error) {
 	drop, err := s.dropAll()
 	if err != nil {
@@ -211,9 +211,9 @@ func (s *stand) wire(ctx context.Context, rate load.Rate) (p Point, err error) {
 	return p, errors.Join(err, ctx.Err())
 }
 
-// at measures who is served under a flood of that rate; a second time, if what was measured is
-// other work on this machine. Clients that are late each time, on the processor of the flood, are part
-// of the result, which names them (Point.LagMax).
+// at measures one rate, and repeats the measurement if other work on this machine
+// disturbed it. Clients that are late each time, on the flood's processor, are part
+// of the result, which shows it (Point.LagMax).
 func (s *stand) at(ctx context.Context, rate load.Rate) (p Point, err error) {
 	for try := 1; ; try++ {
 		p, err = s.once(ctx, rate)
@@ -249,7 +249,7 @@ func (s *stand) once(ctx context.Context, rate load.Rate) (p Point, err error) {
 	return p, trial.CheckDisturbed(*res, s.opts.Timeout, s.env.Pin.Client)
 }
 
-// patience is how long a service may take to answer again after a flood.
+// patience is how long a service may take to recover after a flood.
 const patience = 30 * time.Second
 
 // inFlood measures with the clients inside the flood.
@@ -275,10 +275,10 @@ func (s *stand) inFlood(ctx context.Context, rate load.Rate) (before, after gaug
 	return before, after, stats, res, err
 }
 
-// clientFrames is about what one request of a client with sockets sends: SYN, ACK, request, ACK, FIN, ACK.
+// clientFrames is about how many frames a client with sockets sends per request: SYN, ACK, request, ACK, FIN, ACK.
 const clientFrames = 6
 
-// beside measures with clients that are processes: what those inside the flood are compared with.
+// beside measures with clients that are processes, as a comparison for those inside the flood.
 func (s *stand) beside(ctx context.Context, rate load.Rate) (before, after gauges, stats load.FloodStats, res *load.ClientResult, err error) {
 	cl, err := s.env.StartClient(ctx, s.top)
 	if err != nil {

@@ -24,10 +24,10 @@ import (
 //go:embed connect.html.tmpl
 var connectPageText string
 
-// ConnectPlotFile is what WriteConnect makes beside a page and results.
+// ConnectPlotFile is the plot that WriteConnect writes beside the page and the results.
 const ConnectPlotFile = "connect-time.svg"
 
-// curveColors are those of Okabe and Ito, in the order in which curves come.
+// curveColors are those of Okabe and Ito, in the order of the curves.
 var curveColors = []color.RGBA{
 	{0x88, 0x88, 0x88, 0xff}, {0x00, 0x00, 0x00, 0xff}, {0x00, 0x72, 0xb2, 0xff},
 	{0xe6, 0x9f, 0x00, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff},
@@ -35,7 +35,7 @@ var curveColors = []color.RGBA{
 
 func curveColor(i int) color.RGBA { return curveColors[i%len(curveColors)] }
 
-// WriteConnect makes report.html (self-contained), the plot and results.json in dir.
+// WriteConnect writes report.html (self-contained), the plot and results.json to dir.
 func WriteConnect(dir string, t *trial.ConnectTimes) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -75,14 +75,14 @@ func WriteConnect(dir string, t *trial.ConnectTimes) error {
 	return nil
 }
 
-// The figure is a drawing that scales, with its legend inside.
+// Sizes of the drawing, an SVG with its legend inside.
 const (
 	connectWidth  = 8 * vg.Inch
 	connectHeight = 4.6 * vg.Inch
 )
 
-// connectPlot draws for each defence the share of all connections that were made
-// within a time. A curve that ends below 1 has connections that never were.
+// connectPlot draws, for each defence, the share of all connections that were established
+// within a time. The connections missing where a curve ends below 1 were never established.
 func connectPlot(t *trial.ConnectTimes) ([]byte, error) {
 	p := newPlot(fmt.Sprintf("Time to connect, %d connections under %s SYN/s", t.Connections, t.Rate), "time", "share of all connections")
 	grid := plotter.NewGrid()
@@ -119,8 +119,8 @@ func connectPlot(t *trial.ConnectTimes) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// steps are the corners of an empirical distribution, as logarithms; at most some
-// hundred of them, since a picture shows no more.
+// steps returns the corners of an empirical distribution, as logarithms; at most a few
+// hundred, since a plot cannot show more.
 func steps(times []float64, all int, from, to float64) plotter.XYs {
 	const most = 400
 	xy := plotter.XYs{{X: math.Log10(from), Y: 0}}

@@ -23,9 +23,9 @@ import (
 )
 
 // look is how one defence is drawn, the same in every plot. The colours are
-// those of Okabe and Ito, which people with colour blindness tell apart; widths
-// fall from first to last, so that lines that coincide all stay visible. What stands in a
-// box before the server is dotted.
+// those of Okabe and Ito, which people with colour blindness can distinguish; line widths
+// decrease from first to last, so that coinciding lines all stay visible. Defences in a
+// box before the server are dotted.
 type look struct {
 	label  string
 	color  color.RGBA
@@ -66,7 +66,7 @@ func lookOf(defence string) look {
 	return look{defence, color.RGBA{A: 0xff}, 2, draw.CircleGlyph{}, dotted}
 }
 
-// A plot is as wide as a phone shows it, so that its letters are readable there.
+// A plot is as wide as a phone's screen, so that its text is readable there.
 const (
 	plotWidth  = 5 * vg.Inch
 	plotHeight = 4 * vg.Inch
@@ -79,8 +79,8 @@ const (
 
 var sans = font.Font{Typeface: "Liberation", Variant: "Sans"}
 
-// render draws a plot below a legend strip of its own, so that the legend can
-// never lie on the data.
+// render draws a plot below a legend of its own, so that the legend
+// never covers the data.
 func render(p *plot.Plot, of []*overload.Defence) ([]byte, error) {
 	img := vgimg.NewWith(vgimg.UseWH(plotWidth, plotHeight), vgimg.UseDPI(plotDPI), vgimg.UseBackgroundColor(color.White))
 	all := draw.New(img)
@@ -104,7 +104,7 @@ func drawTitle(p *plot.Plot, c draw.Canvas) {
 	p.Title.Text = ""
 }
 
-// drawLegend lays the entries side by side from the top down, and says in how many rows.
+// drawLegend draws the entries in rows from the top down and returns the number of rows.
 func drawLegend(c draw.Canvas, of []*overload.Defence) (rows int) {
 	sty := text.Style{
 		Color: color.Black, Font: sans, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler,
@@ -146,11 +146,11 @@ func newPlot(title, x, y string) *plot.Plot {
 	return p
 }
 
-// values picks one number of a measurement.
+// values selects one number of a measurement.
 type values func(*overload.Point) float64
 
-// ratePlot draws a value against the offered rate, and each defence's capacity as a
-// vertical line. Lines that are graded stay visible where they coincide.
+// ratePlot draws a value over the offered rate, and each defence's capacity as a
+// vertical line. Lines of graded widths stay visible where they coincide.
 func ratePlot(p *plot.Plot, r *overload.Result, bottom, top float64, v values) error {
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{0xe4}, color.Gray{0xe4}
@@ -224,7 +224,7 @@ func latencyPlot(r *overload.Result) ([]byte, error) {
 	return render(p, measured(r))
 }
 
-// costPlot shows what each defence spends on a SYN.
+// costPlot shows the processor time that each defence takes for a SYN.
 func costPlot(r *overload.Result) ([]byte, error) {
 	p := newPlot("Processor time for each SYN, the wire's own left out", "nanoseconds", "")
 	var names []string
@@ -262,8 +262,8 @@ func costPlot(r *overload.Result) ([]byte, error) {
 }
 
 // logTicks marks decades with labels and the steps between them without. The
-// data are logarithms on a linear axis: plot.LogScale makes room for an axis
-// label at the wrong place (gonum.org/v1/plot v0.17, verticalAxis.GlyphBoxes).
+// data are logarithms on a linear axis: plot.LogScale reserves space for an axis
+// label in the wrong place (gonum.org/v1/plot v0.17, verticalAxis.GlyphBoxes).
 type logTicks func(v float64) string
 
 func (f logTicks) Ticks(logLo, logHi float64) []plot.Tick {

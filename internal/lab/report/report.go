@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report turns what the lab found into tables, plots and pages. It
-// knows results, and nothing of how they came about.
+// Package report turns the lab's results into tables, plots and pages. It
+// must not know how they were measured.
 package report
 
 import (
@@ -24,7 +24,7 @@ import (
 //go:embed report.html.tmpl
 var pageText string
 
-// Names of the files that Write makes.
+// Names of the files that Write writes.
 const (
 	PageFile    = "report.html"
 	ResultsFile = "results.json"
@@ -40,8 +40,8 @@ var plots = []struct {
 	{"cost.png", "Processor time that each defence spends on a SYN", costPlot},
 }
 
-// Write makes report.html (self-contained), the plots, results.json and
-// table.md in dir.
+// Write writes report.html (self-contained), the plots, results.json and
+// table.md to dir.
 func Write(dir string, r *overload.Result) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -88,7 +88,7 @@ func Write(dir string, r *overload.Result) error {
 	return nil
 }
 
-// measured are the defences of which there is something to show.
+// measured returns the defences that have results.
 func measured(r *overload.Result) (list []*overload.Defence) {
 	for _, d := range r.Defences {
 		if d.Error == "" {
@@ -98,7 +98,7 @@ func measured(r *overload.Result) (list []*overload.Defence) {
 	return list
 }
 
-// Sentences say how many times the capacity of what Tidegate replaces it has: one for each
+// Sentences compare Tidegate's capacity with that of the defences it replaces: one sentence for each
 // place that was measured.
 func Sentences(r *overload.Result) (list []string) {
 	for _, place := range []struct {
@@ -131,7 +131,7 @@ func Sentences(r *overload.Result) (list []string) {
 	return list
 }
 
-// flatSentence says what a server behind an edge had to do; empty if none was measured.
+// flatSentence describes the load of a server behind an edge; empty if none was measured.
 func flatSentence(r *overload.Result) string {
 	d := r.Find(defences.Edge)
 	if d == nil || d.AtMax == nil {
@@ -146,11 +146,11 @@ func flatSentence(r *overload.Result) string {
 	return ""
 }
 
-// lagWorthANote is a client's own lateness, in milliseconds, above which the figures
-// tell of the machine and not of the defence.
+// lagWorthANote is a client's own delay, in milliseconds, above which the figures
+// reflect the machine and not the defence.
 const lagWorthANote = 50
 
-// lagNote says that other work kept the processors busy; else it is empty.
+// lagNote reports that other work disturbed the measurements; empty if none did.
 func lagNote(r *overload.Result) string {
 	worst, disturbed, all := 0.0, 0, 0
 	for _, d := range r.Defences {
@@ -167,7 +167,7 @@ func lagNote(r *overload.Result) string {
 	return fmt.Sprintf("Other work on this machine weighs on these figures: the clients themselves started up to %s late, and in %d of %d measurements the victim was kept from its processor. Repeat it when the machine is quiet.", ms(worst), disturbed, all)
 }
 
-// Table prints capacities, what is beyond them, and the sentences.
+// Table prints capacities, what happens above them, and the sentences.
 func Table(w io.Writer, r *overload.Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, row := range rows(r) {
@@ -209,7 +209,7 @@ func Markdown(r *overload.Result) string {
 	return b.String()
 }
 
-// rows are the cells of the table, the first row being its head.
+// rows returns the cells of the table; the first row is the header.
 func rows(r *overload.Result) [][]string {
 	all := [][]string{{"defence", "capacity, SYN/s", "searches found", "served at ten times the kernel's", "served at the generator's most", "CPU a SYN"}}
 	for _, d := range measured(r) {
@@ -218,7 +218,7 @@ func rows(r *overload.Result) [][]string {
 	return all
 }
 
-// capacity is what the searches found.
+// capacity formats what the searches found.
 func capacity(d *overload.Defence) string {
 	if d.Capacity.AtLeast || d.Capacity.Median == 0 {
 		return "-"
@@ -226,7 +226,7 @@ func capacity(d *overload.Defence) string {
 	return overload.Rate(d.Capacity.Low) + " to " + overload.Rate(d.Capacity.High)
 }
 
-// served is the share at a point, and how much was offered there.
+// served formats the share at a point, and the rate offered there.
 func served(p *overload.Point) string {
 	if p == nil {
 		return "-"

@@ -18,7 +18,7 @@ import (
 	"tidegate/internal/lab/overload"
 )
 
-// sample is a run in which one defence could not.
+// sample is a run in which one defence failed.
 func sample() *overload.Result {
 	r := &overload.Result{Kernel: "6.0", CPU: "test", CPUs: 2, Timeout: 1000, Clients: 3, Load: 100, Wire: overload.Point{Offered: 4e6, Processed: 3e6}}
 	for i, name := range append(defences.All(), defences.NftProxy, "proxy-cookie", defences.Edge) {
@@ -72,7 +72,7 @@ func TestWriteIsComplete(t *testing.T) {
 	if n := strings.Count(text, "data:image/png;base64,"); n != len(plots) {
 		t.Errorf("%d pictures in the page, want %d", n, len(plots))
 	}
-	text = regexp.MustCompile(`base64,[^"]*`).ReplaceAllString(text, "") // pictures hold any letters
+	text = regexp.MustCompile(`base64,[^"]*`).ReplaceAllString(text, "") // base64 contains arbitrary words
 	for _, bad := range []string{"src=\"http", "href=", "ZgotmplZ", "NaN"} {
 		if strings.Contains(text, bad) {
 			t.Errorf("the page holds %q; it must be self-contained", bad)
@@ -99,7 +99,7 @@ func colours(img image.Image) int {
 	return len(seen)
 }
 
-// A run in which nothing worked still makes a page that says so.
+// A run without any result still makes a page, which says so.
 func TestWriteWithoutResults(t *testing.T) {
 	s := sample()
 	for _, d := range s.Defences {

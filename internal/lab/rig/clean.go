@@ -20,10 +20,10 @@ const (
 	InstPrefix = "lab-"
 )
 
-// Clean removes what labs whose process is dead have left behind: namespaces
+// Clean removes what labs whose process is dead left behind: namespaces
 // (and with them interfaces and attached programs), processes still inside
-// them, work directories, the host defence's pins and state files, and control groups; and it
-// puts kernel threads back that they moved. It returns the names of what it removed.
+// them, work directories, pins and state files of instances, and control groups. It also
+// restores the affinity of kernel threads that they moved. It returns the names of what it removed.
 func Clean() ([]string, error) {
 	lock, err := lockNamespaces()
 	if err != nil {
@@ -68,8 +68,8 @@ func Clean() ([]string, error) {
 	return removed, errors.Join(errs...)
 }
 
-// lockNamespaces keeps two that clean up out of each other's way: between the end of a mount and that of its file, the other one
-// is told that the file is busy.
+// lockNamespaces serializes processes that clean up: between unmounting a namespace and removing its file, another
+// one gets EBUSY for the file.
 func lockNamespaces() (io.Closer, error) {
 	if err := os.MkdirAll(nsDir, 0o755); err != nil {
 		return nil, err
@@ -122,10 +122,10 @@ func namesOfDead(dir, prefix string) []string {
 	return names
 }
 
-// killInside ends the processes of a dead owner's namespace. Children carry
-// Pdeathsig, so this finds something only if one of them shed it.
+// killInside kills the processes in a dead owner's namespace. Children carry
+// Pdeathsig, so there are some only if a child cleared it.
 func killInside(nsPath string) {
-	if isOurs(nsPath) { // a name that leads to the machine's own namespace: everything is inside
+	if isOurs(nsPath) { // a name of the machine's own namespace: every process is inside
 		return
 	}
 	for _, pid := range PIDsInside(nsPath) {
@@ -133,7 +133,7 @@ func killInside(nsPath string) {
 	}
 }
 
-// isOurs says whether a path is the network namespace of this process or of the first one of the machine, or cannot be told from them.
+// isOurs reports whether a path is the network namespace of this process or of process 1; true if that cannot be determined.
 func isOurs(nsPath string) bool {
 	var ns, own, first unix.Stat_t
 	if unix.Stat(nsPath, &ns) != nil || unix.Stat("/proc/self/ns/net", &own) != nil || unix.Stat("/proc/1/ns/net", &first) != nil {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Several that clean up at once, as packages of tests do, remove what a dead owner has left, one that is mounted twice among
-// it, and none of them fails.
+// Concurrent cleanups, as of packages tested in parallel, remove what a dead owner left, including a namespace that is
+// mounted twice, and none of them fails.
 func TestCleanTogether(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to mount")
@@ -23,7 +23,7 @@ func TestCleanTogether(t *testing.T) {
 	if err := dead.Run(); err != nil {
 		t.Fatal(err)
 	}
-	// Never the machine's own namespace: Clean ends whatever runs in those of the dead.
+	// Never the machine's own namespace: Clean kills the processes in namespaces of dead owners.
 	ns, err := NewNamespace("clean")
 	if err != nil {
 		t.Fatal(err)

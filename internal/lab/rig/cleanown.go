@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// CleanOwn removes the files of this process's own instances in the state directory: an instance that has ended keeps its
-// events for the next of its name, and there will be none. Call it last.
+// CleanOwn removes the files of this process's own instances from the state directory: an ended instance keeps its
+// events for the next one of its name, which will not come. Call it last.
 func CleanOwn() {
 	own, err := Self()
 	if err != nil {

@@ -46,7 +46,7 @@ func parseTCPExt(netstat, name string) (uint64, error) {
 	return 0, fmt.Errorf("netstat has no TcpExt %s", name)
 }
 
-// WindowScale is what the namespace's TCP offers (tcp_select_initial_window):
+// WindowScale is the window scale that the namespace's TCP offers (tcp_select_initial_window):
 // enough for the largest receive buffer.
 func (n *Namespace) WindowScale() (int, error) {
 	var tcp, core []byte

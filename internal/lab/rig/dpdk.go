@@ -2,17 +2,17 @@
 
 package rig
 
-// Planes of a proxy in the lab.
+// The planes of a proxy in the lab.
 const (
 	PlaneXDP  = "xdp"
 	PlaneDPDK = "dpdk" // tidegate-dpdk on the box's ports, by AF_PACKET
 )
 
-// ForUserspace makes the box fit for a packet path outside the kernel: its kernel
-// forwards nothing, and frames reach AF_PACKET as they were sent. For that there is a
-// program at each of the box's ports, too: without one, frames that another program
-// has sent are lost (see EnableGRO), and senders leave segments to be cut to a wire
-// that there is not.
+// ForUserspace prepares the box for a packet path outside the kernel: its kernel
+// forwards nothing, and frames reach AF_PACKET as they were sent. Each of the box's ports
+// gets an XDP program for that: without one, frames that another program
+// has sent are lost (see EnableGRO), and senders leave segmentation to the device,
+// which veth does not do.
 func (p *ProxyTopology) ForUserspace() error {
 	off := [][2]string{{"net.ipv4.ip_forward", "0"}}
 	if HaveIPv6() {

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nice values of what comes before the machine's other work.
+// Nice values of what runs before the machine's other work.
 const (
 	favoured = -10 // processes
-	pressing = -19 // who receives, as an interrupt would
+	pressing = -19 // receivers of packets, which would run as interrupts
 )
 
-// Favour has a process, threads and all, come before other work on its processor, and
-// after who receives packets there.
+// Favour raises the priority of a process, with all its threads, above other work on its processor and
+// below the threads that receive packets there.
 func Favour(pid int) error {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
@@ -33,7 +33,7 @@ func Favour(pid int) error {
 	return errors.Join(errs...)
 }
 
-// WithFavour runs f with the calling thread favoured.
+// WithFavour runs f with the priority of the calling thread raised.
 func WithFavour(f func() error) error {
 	before, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	if err != nil {
@@ -42,6 +42,6 @@ func WithFavour(f func() error) error {
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, favoured); err != nil {
 		return fmt.Errorf("priority: %w", err)
 	}
-	defer func() { _ = unix.Setpriority(unix.PRIO_PROCESS, 0, 20-before) }() // the system call counts from 20 down
+	defer func() { _ = unix.Setpriority(unix.PRIO_PROCESS, 0, 20-before) }() // the system call returns 20 minus the nice value
 	return f()
 }

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 )
 
-// tidegateEnv names the program that the lab measures.
+// tidegateEnv is the environment variable with the path of the tidegate binary to measure.
 const tidegateEnv = "TIDEGATE"
 
-// FindTidegate looks for the program that the lab measures: where the environment says,
-// beside this program, on PATH.
+// FindTidegate finds the binary to measure: in the environment variable,
+// beside this program, or on PATH.
 func FindTidegate() (string, error) {
 	if at := os.Getenv(tidegateEnv); at != "" {
 		if _, err := os.Stat(at); err != nil {

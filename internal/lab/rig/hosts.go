@@ -13,18 +13,18 @@ import (
 	"tidegate/internal/lab/labbpf"
 )
 
-// Hosts is a lab without a flood: a client and a server that really are two
-// kernels' worth of network stack, joined by one veth.
+// Hosts is a lab without a flood: a client and a server, each with a network
+// stack of its own, joined by one veth.
 //
 //	client (tg-client) --- (tg-server) server
 //
 // The far end has a program, so that what the gate sends by XDP_TX arrives, and
-// the client fills its checksums in, as frames from a wire have them.
+// the client fills in its checksums, as in frames from a wire.
 type Hosts struct {
 	Client, Server         *Namespace
 	ClientPort, ServerPort *Port
 
-	// Instance is a name for a gate that Clean knows as this process's.
+	// Instance is a name for a gate that Clean recognizes as this process's.
 	Instance string
 
 	tag     string
@@ -37,7 +37,7 @@ var (
 	hostsServer6, hostsClient6 = netip.MustParsePrefix("fd7d:7467:4::1/64"), netip.MustParsePrefix("fd7d:7467:4::2/64")
 )
 
-// NewHosts makes a pair of hosts; tag tells those of one process apart.
+// NewHosts makes a pair of hosts; tag distinguishes those of one process.
 func NewHosts(tag string) (h *Hosts, err error) {
 	o, err := Self()
 	if err != nil {
@@ -76,7 +76,7 @@ func NewHosts(tag string) (h *Hosts, err error) {
 	return h, errors.Join(h.ClientPort.AwaitUp(), h.ServerPort.AwaitUp())
 }
 
-// AddNamespace makes another namespace, which goes with the hosts.
+// AddNamespace makes another namespace, which is closed with the hosts.
 func (h *Hosts) AddNamespace(role string) (*Namespace, error) {
 	o, err := Self()
 	if err != nil {
@@ -90,8 +90,8 @@ func (h *Hosts) AddNamespace(role string) (*Namespace, error) {
 	return n, n.SetSysctls(BaseSysctls()...)
 }
 
-// AwaitUp waits until the kernel has noticed that the link has a carrier: until
-// then its queue throws every frame away (linkwatch, noop_qdisc).
+// AwaitUp waits until the kernel has noticed the link's carrier: until
+// then its queue drops every frame (linkwatch, noop_qdisc).
 func (p *Port) AwaitUp() error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		var state netlink.LinkOperState

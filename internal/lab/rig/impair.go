@@ -17,20 +17,20 @@ import (
 )
 
 // A link that delays, loses and reorders packets, in userspace: two TUN devices and a
-// goroutine for each direction. Which packets it takes is decided by a seed and the
-// packet's number, not by time. No kernel feature is needed for it.
+// goroutine for each direction. A seed and the packet's number decide which packets are
+// affected, not time. It needs no kernel feature such as netem.
 
-// Impairment says what becomes of packets, in each direction.
+// Impairment is what happens to packets, in each direction.
 type Impairment struct {
 	Seed    uint64
 	Loss    float64 // share
-	Reorder float64 // share that is overtaken by those behind it
-	Depth   int     // by how many of them, at most
+	Reorder float64 // share of packets that later ones overtake
+	Depth   int     // by how many later packets, at most
 	Delay   time.Duration
 }
 
 // ImpairedHost is a host that reaches the clients' side of a topology, or of
-// Hosts, over such a link. It has an address out of the clients' range of each family.
+// Hosts, over such a link. It has an address of the clients' range of each family.
 type ImpairedHost struct {
 	NS          *Namespace
 	Addr4       netip.Addr
@@ -41,15 +41,15 @@ type ImpairedHost struct {
 	wg   sync.WaitGroup
 }
 
-// holdMost is how long a packet is held back at most when nothing follows it.
+// holdMost is how long a packet is held back at most when no other follows.
 const holdMost = 5 * time.Millisecond
 
-// NewImpairedHost makes one behind the topology's client, which becomes a router.
+// NewImpairedHost makes an impaired host behind the topology's client, which becomes a router.
 func NewImpairedHost(t *Topology, tag string, im Impairment) (*ImpairedHost, error) {
 	return impairedBehind(t.Client, tag, im)
 }
 
-// NewImpairedHost makes one behind the client, which becomes a router.
+// NewImpairedHost makes an impaired host behind the client, which becomes a router.
 func (h *Hosts) NewImpairedHost(tag string, im Impairment) (*ImpairedHost, error) {
 	far, err := impairedBehind(h.Client, tag, im)
 	if err != nil {
@@ -101,7 +101,7 @@ func impairedBehind(router *Namespace, tag string, im Impairment) (h *ImpairedHo
 	return h, nil
 }
 
-// Close takes link and host down.
+// Close removes link and host.
 func (h *ImpairedHost) Close() error {
 	var errs []error
 	for _, f := range h.tuns {
@@ -111,7 +111,7 @@ func (h *ImpairedHost) Close() error {
 	return errors.Join(append(errs, h.NS.Close())...)
 }
 
-// tun makes a TUN device in a namespace; it goes when its file is closed.
+// tun makes a TUN device in a namespace; closing its file removes it.
 func (h *ImpairedHost) tun(n *Namespace, name string, setUp func(index int) error) (f *os.File, err error) {
 	err = n.Do(func() error {
 		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -161,17 +161,17 @@ func linkRoute(index int, to netip.Prefix) error {
 	return netlink.RouteAdd(&netlink.Route{LinkIndex: index, Dst: IpNet(to), Scope: netlink.SCOPE_LINK})
 }
 
-// carry moves packets one way until a device is closed.
+// carry moves packets in one direction until a device is closed.
 func (h *ImpairedHost) carry(from, to *os.File, im Impairment, stream uint64) {
 	rng := rand.New(rand.NewPCG(im.Seed, stream))
 	type late struct {
 		packet []byte
-		after  int // so many packets more go first
+		after  int // how many more packets go first
 		since  time.Time
 	}
 	var held []late
 	buf := make([]byte, 1<<16)
-	send := func(p []byte) { _, _ = to.Write(p) } // a full queue loses it, as any link would
+	send := func(p []byte) { _, _ = to.Write(p) } // a full queue loses it, as on any link
 	if im.Delay > 0 {
 		var last func()
 		send, last = h.delayed(to, im.Delay)
@@ -188,7 +188,7 @@ func (h *ImpairedHost) carry(from, to *os.File, im Impairment, stream uint64) {
 			return
 		}
 		if err == nil {
-			// Both are drawn for each packet, so that one does not move the other.
+			// Draw both for each packet: the one must not change the sequence of the other.
 			lose, move := rng.Float64() < im.Loss, rng.Float64() < im.Reorder
 			behind := 1 + rng.IntN(max(im.Depth, 1))
 			switch {
@@ -214,7 +214,7 @@ func (h *ImpairedHost) carry(from, to *os.File, im Impairment, stream uint64) {
 	}
 }
 
-// delayed returns a function that sends packets so much later, in their order, and
+// delayed returns a function that sends packets after a delay, in their order, and
 // one that ends it.
 func (h *ImpairedHost) delayed(to *os.File, delay time.Duration) (send func([]byte), end func()) {
 	type due struct {
@@ -231,7 +231,7 @@ func (h *ImpairedHost) delayed(to *os.File, delay time.Duration) (send func([]by
 	send = func(p []byte) {
 		select {
 		case wire <- due{append([]byte(nil), p...), time.Now().Add(delay)}:
-		default: // more than the line holds: lost
+		default: // the line is full: lost
 			h.Lost.Add(1)
 		}
 	}

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// How a `tidegate run` says that it is ready, and how long that may take.
+// The line by which `tidegate run` reports that it is ready, and how long that may take.
 const (
 	ReadyLine    = "ready"
 	ReadyTimeout = 3 * time.Minute
 )
 
-// LineWaiter is a writer that notices a line.
+// LineWaiter is a writer that waits for a line.
 type LineWaiter struct {
 	want string
 	buf  []byte

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KernelRelease is what uname says.
+// KernelRelease is the kernel's release as uname reports it.
 func KernelRelease() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -19,7 +19,7 @@ func KernelRelease() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// CPUModel is the first processor's, as the kernel names it.
+// CPUModel is the model name of the first processor, from /proc/cpuinfo.
 func CPUModel() string {
 	data, err := os.ReadFile("/proc/cpuinfo")
 	if err == nil {

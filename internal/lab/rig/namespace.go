@@ -50,7 +50,7 @@ func MakeNamespace(o Owner, role string) (*Namespace, error) {
 }
 
 // onThread runs f on a thread of its own whose namespace f may change. The
-// thread comes back to the namespace it had; one that cannot is thrown away.
+// thread returns to its former namespace; if it cannot, the runtime ends it.
 // Children started by f keep their thread (and so their Pdeathsig) alive, since
 // the runtime never ends a thread that was unlocked.
 func onThread(f func() error) error {
@@ -86,7 +86,7 @@ func (n *Namespace) Do(f func() error) error {
 	})
 }
 
-// Current says whether the calling thread is inside this namespace.
+// Current reports whether the calling thread is inside this namespace.
 func (n *Namespace) Current() bool {
 	var st unix.Stat_t
 	err := unix.Stat("/proc/thread-self/ns/net", &st)
@@ -94,7 +94,7 @@ func (n *Namespace) Current() bool {
 }
 
 // Close removes the namespace's name and handle; the kernel frees the rest when
-// the last process in it is gone.
+// its last process has ended.
 func (n *Namespace) Close() error {
 	err := removeNamespace(n.Name)
 	return errors.Join(err, n.fd.Close())
@@ -102,7 +102,7 @@ func (n *Namespace) Close() error {
 
 func removeNamespace(name string) error {
 	path := filepath.Join(nsDir, name)
-	for { // one that was killed between two steps may have left more than one mount
+	for { // an owner killed between two steps may have left more than one mount
 		err := unix.Unmount(path, unix.MNT_DETACH)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
 			break
@@ -130,8 +130,8 @@ func (n *Namespace) SetSysctls(pairs ...[2]string) error {
 	})
 }
 
-// CongestionControl sets the namespace's congestion control, if one is named, and
-// returns what is set.
+// CongestionControl sets the namespace's congestion control, unless name is empty, and
+// returns the one in force.
 func (n *Namespace) CongestionControl(name string) (set string, err error) {
 	const sysctl = "net.ipv4.tcp_congestion_control"
 	if name != "" {

@@ -11,15 +11,15 @@ import (
 	"tidegate/internal/lab/labbpf"
 )
 
-// Topologies in which attacker and clients are behind one port, and what they send waits
+// Topologies in which attacker and clients are behind one port, so that their packets wait
 // in one queue:
 //
 //	outside (tg-attack) --- (tg-flood) server
 //	outside (tg-attack) --- (tg-flood) proxy (tg-inner) --- (tg-server) server
 //
-// Of a Topology, Attacker and Client are then the same, and so are FloodPort and LegitPort.
+// In their Topology, Attacker and Client are the same, and so are FloodPort and LegitPort.
 
-// NewOnePort makes the first of them.
+// NewOnePort makes the first topology.
 func NewOnePort(o Owner) (t *Topology, err error) {
 	t = &Topology{}
 	defer func() {
@@ -55,7 +55,7 @@ func NewOnePort(o Owner) (t *Topology, err error) {
 	return t, t.attachDoor()
 }
 
-// NewOnePortProxy makes the second.
+// NewOnePortProxy makes the second topology.
 func NewOnePortProxy(o Owner) (p *ProxyTopology, err error) {
 	p = &ProxyTopology{Topology: &Topology{}, Instance: InstPrefix + o.String()}
 	p.Box = p
@@ -116,7 +116,7 @@ func (t *Topology) makeNamespaces(o Owner, roles map[string]**Namespace) error {
 	return nil
 }
 
-// addressOutside: everything goes to the port of the victim.
+// addressOutside addresses the outside; everything is routed to the victim's port.
 func (t *Topology) addressOutside() error {
 	return t.Attacker.Do(func() error {
 		if _, err := LoUp(); err != nil {
@@ -137,7 +137,7 @@ func (t *Topology) addressOutside() error {
 	})
 }
 
-// addressFront: the victim's side of that link, in the namespace of the calling thread.
+// addressFront addresses the victim's side of that link, in the namespace of the calling thread.
 func (t *Topology) addressFront() error {
 	errs := []error{
 		AddAddr(t.FloodPort.Index, floodServer4),
@@ -153,15 +153,15 @@ func (t *Topology) addressFront() error {
 	return errors.Join(errs...)
 }
 
-// attachDoor has the answers to spoofed sources die where they leave the victim, and
-// those to clients arrive.
+// attachDoor attaches a program that drops the answers to spoofed sources as they leave the victim, and
+// passes those to clients.
 func (t *Topology) attachDoor() error {
 	spec, err := labbpf.LoadLabFlood()
 	if err != nil {
 		return err
 	}
 	net4, net6 := clients4.Addr().As4(), clients6.Addr().As16()
-	word := binary.NativeEndian.Uint32 // as it stands in memory
+	word := binary.NativeEndian.Uint32 // byte order in memory
 	mask := [4]byte{}
 	binary.BigEndian.PutUint32(mask[:], ^uint32(0)<<(32-clients4.Bits()))
 	t.ClientNets = labbpf.LabFloodTgDoorCfg{Ip4NetBe: word(net4[:]), Ip4MaskBe: word(mask[:]),

@@ -11,13 +11,13 @@ import (
 )
 
 // Owner identifies the process that a namespace, pin or directory belongs to.
-// A pid alone is reused; with the start time it is not.
+// A pid alone can be reused; pid and start time together cannot.
 type Owner struct {
 	pid        int
 	startTicks uint64
 }
 
-// Self is the owner of what this process makes.
+// Self is this process as an owner.
 func Self() (Owner, error) { return OwnerOf(os.Getpid()) }
 
 // OwnerOf is another process as an owner.
@@ -29,7 +29,7 @@ func OwnerOf(pid int) (Owner, error) {
 // String is the form used inside names: "<pid>-<start>".
 func (o Owner) String() string { return fmt.Sprintf("%d-%d", o.pid, o.startTicks) }
 
-// parseOwner reads "<pid>-<start>" and returns what follows it, without its dash.
+// parseOwner parses "<pid>-<start>" and returns the rest of s, without its leading dash.
 func parseOwner(s string) (o Owner, rest string, ok bool) {
 	pidText, after, found := strings.Cut(s, "-")
 	if !found {
@@ -47,7 +47,7 @@ func parseOwner(s string) (o Owner, rest string, ok bool) {
 	return Owner{pid: int(pid), startTicks: start}, rest, true
 }
 
-// alive says whether that very process still runs. When in doubt it says yes,
+// alive reports whether that very process still runs. In doubt it returns true,
 // so that nothing is taken from a living owner.
 func (o Owner) alive() bool {
 	start, err := startTicks(o.pid)

@@ -5,7 +5,7 @@ package rig
 import "errors"
 
 // Pair is the smallest lab: two namespaces and one veth between them, for
-// measuring one packet program with nothing else in the way. Both ends have
+// measuring one packet program alone. Both ends have
 // GRO on, so frames of a flood arrive whatever is attached; for the answers of a
 // program at the far end to arrive, the near end needs a program too.
 type Pair struct {
@@ -13,7 +13,7 @@ type Pair struct {
 	near, far *Namespace
 }
 
-// NewPair builds a pair owned by this process. Close it in the end.
+// NewPair builds a pair owned by this process. The caller closes it.
 func NewPair() (p *Pair, err error) {
 	o, err := Self()
 	if err != nil {

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pinning says which CPU does what. The server's work on flood packets runs in
-// the softirq of the flood's CPU, its work on the clients' in that of theirs.
+// Pinning assigns CPUs. The server's work on flood packets runs in
+// the softirq of the flood's CPU, its work on the clients' packets in that of theirs.
 type Pinning struct {
 	Flood  int `json:"flood"`
 	Server int `json:"server"`
 	Client int `json:"client"`
 }
 
-// choosePinning spreads the parts over the CPUs this process may use: flood
-// apart first, then clients apart from the server.
+// choosePinning spreads the parts over the CPUs this process may use: it separates the flood
+// first, then the clients from the server.
 func choosePinning(cpus []int) Pinning {
 	switch len(cpus) {
 	case 0:
@@ -45,7 +45,7 @@ func allowedCPUs() []int {
 	return cpus
 }
 
-// pinThread binds the calling thread; -1 leaves it free.
+// pinThread binds the calling thread; -1 leaves it unbound.
 func pinThread(cpu int) error {
 	if cpu < 0 {
 		return nil

@@ -16,17 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Poller is the kernel thread that takes a port's frames out of its ring: threaded NAPI.
-// Without it a veth's frames are received in the softirq of who sent them, so that a
-// flood can never send more than its victim bears.
+// Poller is the kernel thread that polls a port's ring: threaded NAPI.
+// Without it a veth receives frames in the sender's softirq, so that a
+// flood can never send more than its victim can process.
 type Poller struct {
 	pid      int
 	reserved bool
 }
 
-// PollOn gives a port a poller on that processor (-1: any). It holds for a port whose NAPI
-// runs, and for one program after the other. It comes before processes, and leaves them a tenth
-// when it is overloaded (see Reserve); a prompt one leaves them nothing, and yields only to one with a reservation.
+// PollOn gives a port a poller on that processor (-1: any). It lasts while the port's NAPI
+// runs, and across changes of program. It runs before processes, and leaves them a tenth
+// when it is overloaded (see Reserve); a prompt poller leaves them nothing, and yields only to one with a reservation.
 func (p *Port) PollOn(cpu int, prompt bool) (*Poller, error) {
 	prefix := "napi/" + p.Name + "-"
 	before := kernelThreads(prefix)
@@ -57,22 +57,22 @@ func (p *Port) PollOn(cpu int, prompt bool) (*Poller, error) {
 	return t, schedSetAttr(t.pid, &attr)
 }
 
-// nicePoller comes before processes; a short slice (Linux 6.12) has it run soon after it is woken.
+// nicePoller runs before processes; with a short slice (Linux 6.12) it runs soon after it wakes.
 var nicePoller = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: pressing, Runtime: uint64(100 * time.Microsecond)}
 
-// What a poller may use of each period, nanoseconds: nearly everything, and what is left is for the
-// processes on its processor, however many packets wait. A period is a tick or more: the kernel looks no
-// more often (HRTICK_DL is off).
+// What a poller may use of each period, in nanoseconds: nearly everything; the rest is for the
+// processes on its processor, however many packets wait. A period is a tick or more, since the kernel checks
+// once a tick (HRTICK_DL is off).
 const (
 	pollRuntime = 7_200_000
 	pollPeriod  = 8_000_000
 )
 
-// Reserve gives it a reservation (SCHED_DEADLINE) of the processor that it is on, so that it runs the moment it is woken,
-// whatever process has its processor, as an interrupt would. With a nice value alone (EEVDF, Linux 6.18) it waits up
-// to a tick for a process that runs, 4 ms in which a ring of 256 frames overflows many times. The kernel takes no
-// reservation of a thread that is bound to a processor; but the only one with a reservation stays where it was. One
-// that has been moved all the same is bound again, and has its reservation when it is asked for next. Where the
+// Reserve gives the poller a reservation (SCHED_DEADLINE) on its processor, so that it runs as soon as it wakes,
+// whatever process runs there, as an interrupt would. With a nice value alone (EEVDF, Linux 6.18) it waits up
+// to a tick for a running process: 4 ms, in which a ring of 256 frames overflows many times. The kernel refuses a
+// reservation for a thread bound to a processor, but leaves the only thread with a reservation where it was. A
+// thread that was moved nevertheless is bound again, and gets its reservation at the next call. If the
 // kernel refuses, the nice value remains.
 func (t *Poller) Reserve(cpu int) error {
 	var all, one unix.CPUSet
@@ -110,8 +110,8 @@ func schedSetAttr(pid int, attr *unix.SchedAttr) error {
 	return nil
 }
 
-// CPU is the processor time that the poller has used, and for how long it was ready and
-// somebody else had its processor.
+// CPU returns the processor time that the poller has used, and how long it was runnable while
+// another thread ran on its processor.
 func (t *Poller) CPU() (used, waited time.Duration, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", t.pid))
 	if err != nil {
@@ -123,7 +123,7 @@ func (t *Poller) CPU() (used, waited time.Duration, err error) {
 	return used, waited, nil
 }
 
-// LastCPU is the processor that the poller ran on last.
+// LastCPU is the processor that the poller last ran on.
 func (t *Poller) LastCPU() (int, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", t.pid))
 	if err != nil {
@@ -137,7 +137,7 @@ func (t *Poller) LastCPU() (int, error) {
 	return strconv.Atoi(f[36])
 }
 
-// kernelThreads are those whose name begins so.
+// kernelThreads returns the kernel threads whose name has this prefix.
 func kernelThreads(prefix string) map[int]bool {
 	found := map[int]bool{}
 	names, _ := filepath.Glob("/proc/[0-9]*/comm")
@@ -153,12 +153,12 @@ func kernelThreads(prefix string) map[int]bool {
 	return found
 }
 
-// writeSys writes a file of the port's folder in sysfs, which shows only the devices of the
-// namespace that it was mounted in: so it is mounted once more, on a thread that ends after.
+// writeSys writes a file of the port's folder in sysfs. A sysfs mount shows only the devices of the
+// namespace it was mounted in, so sysfs is mounted again, on a thread that ends afterwards.
 func (p *Port) writeSys(file, value string) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never given back: its mounts are its own
+		runtime.LockOSThread() // never unlocked: the thread has mounts of its own
 		done <- func() error {
 			if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 				return fmt.Errorf("mount namespace: %w", err)

@@ -49,7 +49,7 @@ func NewVeth(o Owner, a *Namespace, nameA string, b *Namespace, nameB string) (*
 	return pa, pb, nil
 }
 
-// bringUp marks an end as ours and switches it on.
+// bringUp marks an end as ours and sets it up.
 func bringUp(o Owner, n *Namespace, name string) (*Port, error) {
 	p := &Port{NS: n, Name: name, alias: "tidegate-lab " + o.String()}
 	err := n.Do(func() error {
@@ -69,9 +69,9 @@ func bringUp(o Owner, n *Namespace, name string) (*Port, error) {
 	return p, nil
 }
 
-// Verify makes sure, on the thread that is about to send, that this thread is
+// Verify checks, on the thread that is about to send, that this thread is
 // in a namespace made by this process and that the interface still is the veth
-// this process made. Nothing is sent before it has passed.
+// this process made. Nothing is sent before Verify has succeeded.
 func (p *Port) Verify() error {
 	if !p.NS.Current() {
 		return fmt.Errorf("%s: thread is outside %s: %w", p.Name, p.NS.Name, ErrForeignInterface)
@@ -102,7 +102,7 @@ func (p *Port) AttachXDP(prog *ebpf.Program) (link.Link, error) {
 	return l, nil
 }
 
-// DetachXDP takes away what AttachXDP attached last.
+// DetachXDP detaches what AttachXDP attached last.
 func (p *Port) DetachXDP() error {
 	if p.link == nil {
 		return nil
@@ -110,8 +110,8 @@ func (p *Port) DetachXDP() error {
 	return p.link.Close()
 }
 
-// RxPackets is the number of frames that have arrived at the port, those that
-// an XDP program ended included.
+// RxPackets is the number of frames that have arrived at the port, including those
+// that an XDP program consumed.
 func (p *Port) RxPackets() (uint64, error) {
 	var n uint64
 	err := p.NS.Do(func() error {
@@ -127,25 +127,25 @@ func (p *Port) RxPackets() (uint64, error) {
 	return n, err
 }
 
-// EnableGRO switches GRO on. On veth, that is what starts NAPI: without NAPI at
+// EnableGRO enables GRO, which starts NAPI on veth: without NAPI at
 // the receiving end the kernel drops redirected frames silently (veth_xdp_xmit,
-// rq->napi == NULL). It holds only for a link that is up, and it does not help
+// rq->napi == NULL). It requires that the link be up, and does not help
 // frames sent by XDP_TX from an attached program: these need a program at the
 // receiving end (see Topology.attachPrograms).
 func (p *Port) EnableGRO() error { return p.SetOffload("rx-gro", true) }
 
-// DisableTxChecksum makes the sender fill in checksums, as frames from a wire
-// have them; else an XDP program would see half-made ones (CHECKSUM_PARTIAL).
+// DisableTxChecksum makes the sender fill in checksums, as in frames from a
+// wire; otherwise an XDP program sees partial ones (CHECKSUM_PARTIAL).
 func (p *Port) DisableTxChecksum() error { return p.SetOffload("tx-checksum-ip-generic", false) }
 
-// EnableTxChecksum makes the sender leave checksums to a device, as containers do by default.
+// EnableTxChecksum makes the sender leave checksums to the device, as containers do by default.
 func (p *Port) EnableTxChecksum() error { return p.SetOffload("tx-checksum-ip-generic", true) }
 
-// DisableTxVLAN makes the sender write VLAN tags into frames, as a wire has them; else
-// they go beside frames, where an XDP program does not see them.
+// DisableTxVLAN makes the sender write VLAN tags into frames, as on a wire; otherwise
+// they are metadata, which an XDP program does not see.
 func (p *Port) DisableTxVLAN() error { return p.SetOffload("tx-vlan-hw-insert", false) }
 
-// SetOffload switches a feature by the name that `ethtool -k` and the kernel give it.
+// SetOffload switches a feature by its name in `ethtool -k`.
 func (p *Port) SetOffload(feature string, on bool) error {
 	err := p.NS.Do(func() error {
 		e, err := ethtool.NewEthtool()
@@ -161,8 +161,8 @@ func (p *Port) SetOffload(feature string, on bool) error {
 	return nil
 }
 
-// ReplaceXDP puts prog in the place of the program that the topology has attached
-// to a far end; what is returned puts that one back.
+// ReplaceXDP replaces the program that the topology attached
+// to a far end; closing the result restores it.
 func (p *Port) ReplaceXDP(prog *ebpf.Program) (io.Closer, error) {
 	if p.link == nil {
 		return nil, fmt.Errorf("%s in %s has no program of the lab's", p.Name, p.NS.Name)

@@ -17,7 +17,7 @@ import (
 )
 
 // Process is a child inside a namespace. It dies with this process
-// (Pdeathsig), and its last words on stderr are kept for error messages.
+// (Pdeathsig), and the end of its stderr is kept for error messages.
 type Process struct {
 	name   string
 	Cmd    *exec.Cmd
@@ -26,7 +26,7 @@ type Process struct {
 	err    error
 }
 
-// StartProcess starts a child inside n, pinned to cpu (-1: free). stdin and
+// StartProcess starts a child inside n, pinned to cpu (-1: unpinned). stdin and
 // stdout may be nil.
 func StartProcess(n *Namespace, cpu int, stdin io.Reader, stdout io.Writer, argv ...string) (*Process, error) {
 	p := &Process{name: argv[0], Exited: make(chan struct{})}
@@ -61,7 +61,7 @@ func WithAffinity(cpu int, f func() error) error {
 	return f()
 }
 
-// Stop asks with SIGTERM, insists with SIGKILL after the grace time, and waits.
+// Stop sends SIGTERM, after the grace time SIGKILL, and waits.
 func (p *Process) Stop(grace time.Duration) { p.End(syscall.SIGTERM, grace) }
 
 // End is Stop with another signal.
@@ -76,7 +76,7 @@ func (p *Process) End(ask syscall.Signal, grace time.Duration) {
 	<-p.Exited
 }
 
-// Wait returns when the child has ended or ctx has, killing it then.
+// Wait returns when the child has ended; if ctx ends first, it kills the child.
 func (p *Process) Wait(ctx context.Context) error {
 	select {
 	case <-p.Exited:
@@ -88,7 +88,7 @@ func (p *Process) Wait(ctx context.Context) error {
 	return p.Failure()
 }
 
-// Failure explains an ended child in one line; nil if it ended well.
+// Failure describes a child's failure in one line; nil if it ended well.
 func (p *Process) Failure() error {
 	if p.err == nil {
 		return nil

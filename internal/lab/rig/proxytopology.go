@@ -20,21 +20,21 @@ import (
 //	                      | proxy | tg-inner --- tg-server server
 //	  client --- tg-legit |       |
 //
-// As a bridge, the box has no addresses and no attacker, and client and server
-// are neighbours. Of the embedded topology, Server is the web server's namespace,
+// As a bridge, the box has no addresses and there is no attacker, and client and server
+// are neighbours. In the embedded topology, Server is the web server's namespace,
 // and FloodPort and LegitPort are the box's.
 type ProxyTopology struct {
 	*Topology
 	Proxy                 *Namespace
 	InnerPort, ServerPort *Port
 	Bridge                bool
-	Instance              string // a name for a gate that Clean knows as this process's
+	Instance              string // a name for a gate that Clean recognizes as this process's
 
 	serverEnd link.Link // the lab's program at the server's port
 }
 
-// YieldServer takes the lab's program off the server's port, for one that attaches its
-// own there: some program must be.
+// YieldServer detaches the lab's program from the server's port, for a caller that attaches its
+// own: the port needs a program.
 func (p *ProxyTopology) YieldServer() error {
 	if p.serverEnd == nil {
 		return nil
@@ -44,8 +44,8 @@ func (p *ProxyTopology) YieldServer() error {
 	return err
 }
 
-// WithoutBox puts the lab's program at the box's inner port while no gate is there: frames that
-// the server's programs send would not arrive (a veth announces them only to a program). Close it before a gate comes.
+// WithoutBox attaches the lab's program to the box's inner port while no gate is there: otherwise frames that
+// the server's programs send would not arrive (veth delivers them only to a port with a program). Close it before a gate starts.
 func (p *ProxyTopology) WithoutBox() (io.Closer, error) {
 	return p.InnerPort.AttachXDP(p.Programs.TgLabPass)
 }
@@ -60,7 +60,7 @@ var (
 	innerProxy6, innerServer6 = netip.MustParsePrefix("fd7d:7467:5::1/64"), netip.MustParsePrefix("fd7d:7467:5::2/64")
 )
 
-// NewProxyTopology makes one; tag tells those of one process apart.
+// NewProxyTopology makes a topology; tag distinguishes those of one process.
 func NewProxyTopology(tag string, bridge bool) (p *ProxyTopology, err error) {
 	o, err := Self()
 	if err != nil {
@@ -125,7 +125,7 @@ func (p *ProxyTopology) join(o Owner) (err error) {
 	return err
 }
 
-// addressRouted: the box routes; answers to spoofed sources go to the attacker.
+// addressRouted addresses a routing box; answers to spoofed sources go to the attacker.
 func (p *ProxyTopology) addressRouted() error {
 	forwarding := [][2]string{{"net.ipv4.ip_forward", "1"}}
 	if HaveIPv6() {
@@ -160,7 +160,7 @@ func (p *ProxyTopology) addressRouted() error {
 	}), p.addressServerEnd(innerServer4, innerProxy4.Addr(), innerServer6, innerProxy6.Addr(), p.InnerPort))
 }
 
-// addressInner: the box's side towards the server, in the namespace of the calling thread.
+// addressInner addresses the box's side towards the server, in the namespace of the calling thread.
 func (p *ProxyTopology) addressInner() error {
 	errs := []error{
 		AddAddr(p.InnerPort.Index, innerProxy4),
@@ -200,15 +200,15 @@ func (p *ProxyTopology) addressServerEnd(own4 netip.Prefix, next4 netip.Addr, ow
 	})
 }
 
-// addressBridged: client and server see each other's MAC addresses.
+// addressBridged gives client and server addresses on one link.
 func (p *ProxyTopology) addressBridged() error {
 	return errors.Join(
 		p.addressServerEnd(legitServer4, legitClient4.Addr(), legitServer6, legitClient6.Addr(), p.ClientPort),
 		addressClientEnd(p.Client, p.ClientPort, p.ServerPort))
 }
 
-// attachEnds puts a program at every far end, so that redirected frames arrive,
-// and has the ends fill in their checksums, as frames from a wire have them.
+// attachEnds attaches a program to every far end, so that redirected frames arrive,
+// and has the ends fill in their checksums, as in frames from a wire.
 func (p *ProxyTopology) attachEnds() error {
 	if err := labbpf.LoadLabFloodObjects(&p.Programs, nil); err != nil {
 		return fmt.Errorf("load the lab's BPF objects: %w", err)

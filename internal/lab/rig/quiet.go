@@ -15,7 +15,7 @@ import (
 )
 
 // movedFile, in a workplace's folder, lists the kernel threads that Quiet moved, so that Clean can
-// put them back for a lab that was killed.
+// move them back for a lab that was killed.
 const movedFile = "moved-kernel-threads"
 
 // Flags of a task, field 9 of /proc/PID/stat (the kernel's include/linux/sched.h).
@@ -24,9 +24,9 @@ const (
 	flagNoSetAffinity = 0x04000000
 )
 
-// Quiet keeps a processor free of everything that can run elsewhere: this process and the children that it
-// starts from now on, unless they are bound to the processor, and the kernel threads that belong to no processor.
-// A kernel thread yields only where it chooses to: DAMON's holds its processor for up to 0.7 ms, in which
+// Quiet keeps a processor free of everything that can run elsewhere: of this process and the children that it
+// starts from now on, unless they are bound to the processor, and of kernel threads that are not bound.
+// A kernel thread yields only voluntarily: DAMON's holds its processor for up to 0.7 ms, in which
 // a ring of 256 frames overflows five times at two million frames a second. restore undoes it.
 // With one processor nothing can be moved.
 func (w *Workplace) Quiet(cpu int) (restore func() error, err error) {
@@ -57,7 +57,7 @@ func (w *Workplace) Quiet(cpu int) (restore func() error, err error) {
 	for _, o := range threads {
 		others := allProcessors()
 		others.Clear(cpu)
-		_ = unix.SchedSetaffinity(o.pid, others) // one that has ended, or will not be moved, does no harm
+		_ = unix.SchedSetaffinity(o.pid, others) // a thread that has ended or cannot be moved does no harm
 	}
 	if err := bindThreads(os.Getpid(), &rest); err != nil {
 		return nil, errors.Join(err, restore())
@@ -65,8 +65,8 @@ func (w *Workplace) Quiet(cpu int) (restore func() error, err error) {
 	return restore, nil
 }
 
-// movableKernelThreads are those that may run on every processor, cpu among them, and that the kernel lets
-// others bind.
+// movableKernelThreads returns those that may run on every processor, including cpu, and whose affinity the kernel
+// allows to change.
 func movableKernelThreads(cpu int) ([]Owner, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -85,7 +85,7 @@ func movableKernelThreads(cpu int) ([]Owner, error) {
 		}
 		var set unix.CPUSet
 		if unix.SchedGetaffinity(pid, &set) != nil || set != *every || !set.IsSet(cpu) {
-			continue // bound by somebody who had a reason
+			continue // bound on purpose
 		}
 		if o, err := OwnerOf(pid); err == nil {
 			found = append(found, o)
@@ -94,7 +94,7 @@ func movableKernelThreads(cpu int) ([]Owner, error) {
 	return found, nil
 }
 
-// putBack lets the listed kernel threads run on these processors again. Without a list there is nothing to do.
+// putBack restores the affinity of the listed kernel threads. Without a list it does nothing.
 func putBack(path string, set *unix.CPUSet) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

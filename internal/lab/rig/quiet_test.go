@@ -23,9 +23,9 @@ func affinity(t *testing.T, pid int) unix.CPUSet {
 	return set
 }
 
-// A quiet processor has neither kernel threads that can move nor this process and its children;
-// afterwards everything is as it was, and Clean does the same for a lab that was killed. Another lab of this
-// machine may move the same threads meanwhile, for seconds: then the test begins again.
+// A quiet processor runs neither movable kernel threads nor this process and its children;
+// afterwards everything is restored, and Clean does the same for a lab that was killed. Another lab on this
+// machine may move the same threads meanwhile, for seconds: then the test starts over.
 func TestQuiet(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("the lab needs root: run with sudo")
@@ -92,7 +92,7 @@ func quietOnce(t *testing.T, cpu int) (complaints []string) {
 		complain("this process is bound to %v, was to %v", set, own)
 	}
 
-	// Killed: only the list is left, in the folder of an owner that is dead.
+	// Killed: only the list is left, in the folder of a dead owner.
 	dead := filepath.Join(LabDir, "1-1") // process 1 started at another time
 	if err := os.MkdirAll(dead, 0o700); err != nil {
 		t.Fatal(err)

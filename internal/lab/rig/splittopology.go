@@ -21,21 +21,21 @@ import (
 //	                      | edge | tg-inner --- tg-server0 server
 //	  client --- tg-legit |      |
 //
-// With several, a fabric hands out packets to them, one by one, and the server's
-// answers go past them straight to the fabric, unless they shall come back through
+// With several, a fabric sends each packet through an edge chosen at random. The server's
+// answers bypass them to the fabric, unless they have to return through
 // the first edge:
 //
 //	attacker --- tg-flood |        | tg-fab0 --- tg-outer edge0 tg-inner --- tg-server0 |
 //	                      | fabric | tg-fab1 --- tg-outer edge1 tg-inner --- tg-server1 | server
 //	  client --- tg-legit |        | tg-back ------------------------------- tg-direct  |
 //
-// Of the embedded topology, FloodPort and LegitPort are the fabric's, or the edge's.
+// In the embedded topology, FloodPort and LegitPort are the fabric's, or the edge's.
 type SplitTopology struct {
 	*Topology
 	Edges    []*EdgeHost
-	Fabric   *Namespace // of several edges
-	Direct   bool       // answers by-pass the edges
-	Instance string     // a name for a gate that Clean knows as this process's
+	Fabric   *Namespace // with several edges
+	Direct   bool       // answers bypass the edges
+	Instance string     // a name for a gate that Clean recognizes as this process's
 
 	split      labbpf.LabSplitObjects
 	cfg        labbpf.LabSplitTgSplitCfg
@@ -44,7 +44,7 @@ type SplitTopology struct {
 	backPort   *Port       // the fabric's
 }
 
-// EdgeHost is one edge's place.
+// EdgeHost is one edge's namespace and ports.
 type EdgeHost struct {
 	NS         *Namespace
 	Outer      *Port // towards the fabric; nil with one edge
@@ -61,8 +61,8 @@ func (e *EdgeHost) Ports() (all []string, inside string) {
 	return []string{e.Outer.Name, e.Inner.Name}, e.Inner.Name
 }
 
-// YieldServer takes the lab's program off the server's ports, for a server that has programs
-// of its own there; Seen stays as it was.
+// YieldServer detaches the lab's program from the server's ports, for a server with programs
+// of its own there; Seen keeps its values.
 func (s *SplitTopology) YieldServer() error {
 	var errs []error
 	for _, l := range s.arrivals {
@@ -73,7 +73,7 @@ func (s *SplitTopology) YieldServer() error {
 }
 
 // WatchServer puts the lab's program before the one that an instance has attached to
-// the server's ports, in its own link: it counts, loses, and calls that one.
+// the server's ports, in that one's link: it counts, drops, and calls the instance's program.
 func (s *SplitTopology) WatchServer(instance string) error {
 	pins := plane.PinDir("/sys/fs/bpf", instance)
 	for _, name := range s.ServerPorts() {
@@ -98,8 +98,8 @@ func (s *SplitTopology) WatchServer(instance string) error {
 	return nil
 }
 
-// TranslatorPorts are the interfaces that a translating server runs on: those that
-// packets come by and those that they leave by.
+// TranslatorPorts are the interfaces that a translating server runs on: those at which
+// packets arrive and those at which they leave.
 func (s *SplitTopology) TranslatorPorts() []string {
 	if s.Direct {
 		return append(s.ServerPorts(), s.directPort.Name)
@@ -113,10 +113,10 @@ func (s *SplitTopology) EdgeAddrs(i int) (v4, v6 netip.Addr) {
 	return c.near4.Addr(), c.near6.Addr()
 }
 
-// PeerAddr is where other edges reach one, through the fabric.
+// PeerAddr is the address at which other edges reach edge i, through the fabric.
 func (s *SplitTopology) PeerAddr(i int) netip.Addr { return fabricCable(i).far4.Addr() }
 
-// ServerPorts are the interfaces that the server gets packets through.
+// ServerPorts are the interfaces at which packets arrive at the server.
 func (s *SplitTopology) ServerPorts() []string {
 	var names []string
 	for _, e := range s.Edges {
@@ -125,10 +125,10 @@ func (s *SplitTopology) ServerPorts() []string {
 	return names
 }
 
-// maxEdges is EDGES_MAX of bpf/lab_split.bpf.c.
+// MaxEdges is EDGES_MAX of bpf/lab_split.bpf.c.
 const MaxEdges = 8
 
-// NewSplitTopology makes one; tag tells those of one process apart.
+// NewSplitTopology makes a topology; tag distinguishes those of one process.
 func NewSplitTopology(tag string, edges int, direct bool) (s *SplitTopology, err error) {
 	o, err := Self()
 	if err != nil {
@@ -207,7 +207,7 @@ func (s *SplitTopology) namespaces(o Owner, tag string, edges int) error {
 	return s.Server.SetSysctls([2]string{"net.core.somaxconn", serverBacklog})
 }
 
-// front is what clients and attackers are joined to.
+// front is the namespace that clients and attackers are joined to.
 func (s *SplitTopology) front() *Namespace {
 	if s.Fabric != nil {
 		return s.Fabric
@@ -242,7 +242,7 @@ func (s *SplitTopology) join(o Owner) (err error) {
 // cable is a pair of addresses on one cable, the front's end first.
 type cable struct{ near4, far4, near6, far6 netip.Prefix }
 
-// cableOf numbers cables: net is the third octet, i the cable of that kind.
+// cableOf returns the i-th cable whose addresses have net as third octet.
 func cableOf(net, i int) cable {
 	p4 := func(host int) netip.Prefix {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, byte(net), byte(4*i + host)}), 30)
@@ -257,7 +257,7 @@ func innerCable(i int) cable  { return cableOf(4, i) } // edge, server
 func fabricCable(i int) cable { return cableOf(5, i) } // fabric, edge
 func directCable() cable      { return cableOf(6, 0) } // fabric, server
 
-// plug gives one end its addresses and its neighbour, and routes via that.
+// plug gives one end its addresses and its neighbour, and routes via that neighbour.
 func plug(own, peer *Port, own4, peer4, own6, peer6 netip.Prefix, routes4, routes6 []netip.Prefix) error {
 	errs := []error{AddAddr(own.Index, own4), addNeigh(own.Index, peer4.Addr(), peer.MAC)}
 	for _, r := range routes4 {
@@ -279,7 +279,7 @@ var (
 	service6 = []netip.Prefix{netip.PrefixFrom(serviceIP6, 128)}
 )
 
-// addressFront: answers to spoofed sources go to the attacker.
+// addressFront routes answers to spoofed sources to the attacker.
 func (s *SplitTopology) addressFront() error {
 	return s.front().Do(func() error {
 		if _, err := LoUp(); err != nil {
@@ -301,7 +301,7 @@ func (s *SplitTopology) addressFront() error {
 			}
 			c := fabricCable(i)
 			var to4, to6 []netip.Prefix
-			if i == 0 { // for what the spraying program does not see
+			if i == 0 { // for packets that the spraying program does not see
 				to4, to6 = service4, service6
 			}
 			errs = append(errs, plug(e.fabricPort, e.Outer, c.near4, c.far4, c.near6, c.far6, to4, to6))
@@ -415,14 +415,14 @@ func (s *SplitTopology) attachPrograms() error {
 
 func (s *SplitTopology) configure() error { return s.split.SplitCfg.Put(uint32(0), s.cfg) }
 
-// Ways through the fabric, as bpf/lab_split.bpf.c numbers them.
+// Modes of the fabric, as bpf/lab_split.bpf.c numbers them.
 const (
 	routeSpray = 0
 	routeOne   = 1
 	routeDrop  = 2
 )
 
-// Spray sends each packet through an edge of its own.
+// Spray sends each packet through an edge chosen at random.
 func (s *SplitTopology) Spray() error {
 	s.cfg.Route = routeSpray
 	return s.configure()
@@ -459,16 +459,16 @@ func (s *SplitTopology) DropAll() (restore func() error, err error) {
 	}, s.configure()
 }
 
-// LoseACKs loses that share of the clients' bare ACKs at the server's ports.
+// LoseACKs drops this share of the clients' bare ACKs at the server's ports.
 func (s *SplitTopology) LoseACKs(share float64) error {
 	s.cfg.LosePermille = uint32(share * 1000)
 	return s.configure()
 }
 
-// Seen is what has come to the server's ports.
+// Seen counts what has arrived at the server's ports.
 type Seen struct{ Attack, AttackSYN, Clients, Lost uint64 }
 
-// Seen reads it.
+// Seen reads the counts.
 func (s *SplitTopology) Seen() (sum Seen, err error) {
 	var perCPU []labbpf.LabSplitTgSplitSeen
 	if err := s.split.SplitSeen.Lookup(uint32(0), &perCPU); err != nil {

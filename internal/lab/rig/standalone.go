@@ -4,8 +4,8 @@ package rig
 
 import "errors"
 
-// NewNamespace makes a namespace of this process that belongs to no topology,
-// quiet as the lab's own are. Close it in the end; if this process is killed,
+// NewNamespace makes a namespace of this process outside any topology, with the
+// lab's sysctls. The caller closes it; if this process is killed,
 // the next Clean removes it.
 func NewNamespace(role string) (*Namespace, error) {
 	o, err := Self()

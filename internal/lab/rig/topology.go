@@ -20,9 +20,9 @@ import (
 //
 //	attacker --- tg-flood | server | tg-legit --- client
 //
-// The server's default route points at the attacker, so that the answers to
-// spoofed sources leave there and die at an XDP program in the attacker's
-// namespace. The clients' addresses lie behind one next hop.
+// The server's default route points at the attacker, so that answers to
+// spoofed sources leave there and are dropped by an XDP program in the attacker's
+// namespace. The clients' addresses are behind one next hop.
 var (
 	serviceIP4 = netip.MustParseAddr("198.18.0.80")
 	serviceIP6 = netip.MustParseAddr("fd7d:7467::80")
@@ -42,13 +42,13 @@ const (
 	MaxClients  = 4000
 )
 
-// serverBacklog is nginx's own; somaxconn gives it to any other server too. A
-// longer queue would let Linux serve peers it has met before (tcp_peer_is_proven)
-// with SYN cookies off, and `none` would depend on who connected last.
+// serverBacklog is nginx's default; somaxconn imposes it on any other server too. With a
+// longer queue Linux would serve peers it has met before (tcp_peer_is_proven)
+// with SYN cookies off, and the result of `none` would depend on who connected last.
 const serverBacklog = "511"
 
 // SetBacklog makes listen(backlog) the limit of half-open and of waiting connections:
-// the kernel's other limit of half-open ones, tcp_max_syn_backlog, stands above it.
+// the kernel's other limit of half-open ones, tcp_max_syn_backlog, is set above it.
 func (n *Namespace) SetBacklog(backlog int) error {
 	if backlog == 0 {
 		return nil
@@ -63,10 +63,10 @@ type Topology struct {
 	AttackerPort, FloodPort  *Port // the attacker's end and the server's
 	ClientPort, LegitPort    *Port // the clients' end and the server's
 
-	Box *ProxyTopology // what this is a part of, if there is a box in between
+	Box *ProxyTopology // the topology that this is part of, if there is a box in between
 
-	// Of a topology with one port for flood and clients: the program where answers arrive, and
-	// what it knows clients by.
+	// In a topology with one port for flood and clients: the program that answers meet, and
+	// what identifies clients to it.
 	Door       link.Link
 	ClientNets labbpf.LabFloodTgDoorCfg
 
@@ -74,7 +74,7 @@ type Topology struct {
 	closers  []func() error
 }
 
-// NewTopology builds everything; on failure it takes down what it had built.
+// NewTopology builds everything; on failure it removes what it had built.
 func NewTopology(o Owner) (t *Topology, err error) {
 	t = &Topology{}
 	defer func() {
@@ -117,8 +117,8 @@ func NewTopology(o Owner) (t *Topology, err error) {
 	return t, t.attachPrograms()
 }
 
-// attachPrograms lets the answers to spoofed sources die in the attacker's
-// namespace. Each far end has a program, since without one veth would take what
+// attachPrograms has the answers to spoofed sources dropped in the attacker's
+// namespace. Each far end has a program, since without one veth would accept what
 // the server sends by XDP_TX and never deliver it: veth_xdp_flush looks for a
 // program there, and GRO alone is not enough (Linux 6.18).
 func (t *Topology) attachPrograms() error {
@@ -139,7 +139,7 @@ func (t *Topology) attachPrograms() error {
 	return errors.Join(t.FloodPort.EnableGRO(), t.LegitPort.EnableGRO(), t.ClientPort.DisableTxChecksum())
 }
 
-// Answers is the number of frames that have died at the attacker's sink.
+// Answers is the number of frames dropped at the attacker.
 func (t *Topology) Answers() (uint64, error) {
 	var perCPU []uint64
 	if err := t.Programs.SinkFrames.Lookup(uint32(0), &perCPU); err != nil {
@@ -152,7 +152,7 @@ func (t *Topology) Answers() (uint64, error) {
 	return n, nil
 }
 
-// OnClose has f called when the topology is taken down, before what is there already.
+// OnClose has f called when the topology is closed, before the functions registered earlier.
 func (t *Topology) OnClose(f func() error) { t.closers = append(t.closers, f) }
 
 // Close takes everything down in reverse order and reports every failure.
@@ -165,7 +165,7 @@ func (t *Topology) Close() error {
 	return errors.Join(errs...)
 }
 
-// HaveIPv6 says whether this kernel has the family.
+// HaveIPv6 reports whether this kernel supports IPv6.
 func HaveIPv6() bool {
 	return PathExists("/proc/sys/net/ipv6")
 }
@@ -220,7 +220,7 @@ func (t *Topology) addressClient() error {
 	return addressClientEnd(t.Client, t.ClientPort, t.LegitPort)
 }
 
-// addressClientEnd gives a client's port its addresses; everything goes to the server, whose port is next.
+// addressClientEnd gives a client's port its addresses; everything is routed to the server, whose port is next.
 func addressClientEnd(ns *Namespace, port, next *Port) error {
 	return ns.Do(func() error {
 		if _, err := LoUp(); err != nil {

@@ -10,10 +10,10 @@ import (
 	"tidegate/internal/lab/labbpf"
 )
 
-// Wire is a lab for whoever wants to hold every frame between a client and a server
-// in his hands: two hosts that believe themselves neighbours, and between them a
-// namespace with two ports and nothing that forwards. Packet sockets on these ports
-// see what the hosts send, with whole checksums and no longer than the MTU.
+// Wire is a lab for tests that handle every frame between a client and a server
+// themselves: the two hosts appear to be neighbours, and between them is a
+// namespace with two ports that forwards nothing. Packet sockets on these ports
+// see what the hosts send, with complete checksums and no longer than the MTU.
 //
 //	client (tg-client) --- (tg-outer) middle (tg-inner) --- (tg-server) server
 type Wire struct {
@@ -21,13 +21,13 @@ type Wire struct {
 	ClientPort, OuterPort  *Port
 	InnerPort, ServerPort  *Port
 
-	// Instance is a name for a gate that Clean knows as this process's.
+	// Instance is a name for a gate that Clean recognizes as this process's.
 	Instance string
 
 	closers []func() error
 }
 
-// NewWire makes one; tag tells those of one process apart.
+// NewWire makes a wire; tag distinguishes those of one process.
 func NewWire(tag string) (w *Wire, err error) {
 	o, err := Self()
 	if err != nil {
@@ -51,7 +51,7 @@ func NewWire(tag string) (w *Wire, err error) {
 			return w, err
 		}
 	}
-	if HaveIPv6() { // the middle must not speak for itself
+	if HaveIPv6() { // the middle must send nothing of its own
 		if err := w.Middle.SetSysctls([2]string{"net.ipv6.conf.default.disable_ipv6", "1"}); err != nil {
 			return w, err
 		}
@@ -73,7 +73,7 @@ func NewWire(tag string) (w *Wire, err error) {
 		w.OuterPort.AwaitUp(), w.InnerPort.AwaitUp())
 }
 
-// routeAll: whatever the server sends goes to the middle, as if the client's address
+// routeAll routes whatever the server sends to the middle, as if the client's address
 // were its router.
 func (w *Wire) routeAll() error {
 	return w.Server.Do(func() error {
@@ -85,7 +85,7 @@ func (w *Wire) routeAll() error {
 	})
 }
 
-// attachPass puts a program at the middle's inner end, so that what the server's
+// attachPass attaches a program to the middle's inner end, so that what the server's
 // programs send by XDP_TX arrives.
 func (w *Wire) attachPass() error {
 	var objs labbpf.LabFloodObjects

@@ -9,20 +9,20 @@ import (
 	"path/filepath"
 )
 
-// Workplace is what the parts of one experiment share on this machine: whose it is, a
+// Workplace is what the parts of one experiment share on this machine: the owner, a
 // folder, the programs and the processors.
 type Workplace struct {
 	Owner    Owner
 	Dir      string
-	Self     string // this program, which serves and loads
+	Self     string // this program, which is server and load generator, too
 	Pin      Pinning
 	Progress func(format string, args ...any)
 
-	exe string // tidegate, if it is named: see StartTidegate
+	exe string // path of tidegate, if given: see StartTidegate
 }
 
-// NewWorkplace removes what dead labs have left and makes one. exe is the tidegate
-// binary, empty for the one that FindTidegate finds; progress may be nil. Close it in the end.
+// NewWorkplace removes what dead labs left behind and makes a workplace. exe is the tidegate
+// binary, empty for the one that FindTidegate finds; progress may be nil. The caller closes it.
 func NewWorkplace(exe string, progress func(string, ...any)) (*Workplace, error) {
 	if progress == nil {
 		progress = func(string, ...any) {}
@@ -48,8 +48,8 @@ func NewWorkplace(exe string, progress func(string, ...any)) (*Workplace, error)
 // Close removes the folder.
 func (w *Workplace) Close() error { return os.RemoveAll(w.Dir) }
 
-// StartTidegate starts the program that is measured. It is looked for here: a workplace
-// where none is started needs none.
+// StartTidegate starts the program under measurement. It is looked up here: a workplace
+// that never starts it needs no binary.
 func (w *Workplace) StartTidegate(n *Namespace, stdout io.Writer, args ...string) (_ *Process, err error) {
 	if w.exe == "" {
 		if w.exe, err = FindTidegate(); err != nil {

@@ -38,8 +38,8 @@ func newFloodSet(s *rig.SplitTopology, attack string, ipv6 bool, mix load.FloodM
 	return set, nil
 }
 
-// calibrate measures what making and delivering one packet costs, against a drop
-// where the front takes it.
+// calibrate measures the cost of making and delivering one packet, against a drop
+// at the front's port.
 func (x *run) calibrate(ctx context.Context, set load.FloodSet) (ns float64, err error) {
 	if x.opts.Rate == 0 {
 		return 0, nil
@@ -66,13 +66,13 @@ func (x *run) calibrate(ctx context.Context, set load.FloodSet) (ns float64, err
 	return float64(s.Busy.Nanoseconds()) / float64(s.Frames), nil
 }
 
-// measured is what one load yielded.
+// measured is the result of one load.
 type measured struct {
 	trial.Measured
 	seen rig.Seen
 }
 
-// load runs the clients; with floods, in the midst of them.
+// load runs the clients, with floods in the middle of them.
 func (x *run) load(ctx context.Context, set load.FloodSet) (*measured, error) {
 	cl, err := x.env.StartClient(ctx, x.s.Topology)
 	if err != nil {
@@ -123,7 +123,7 @@ func (x *run) load(ctx context.Context, set load.FloodSet) (*measured, error) {
 }
 
 // loadOverEmpty is load with a program on the edges' ports that passes everything: on
-// a veth, XDP itself takes segmentation offload away, whatever the program.
+// veth, any XDP program disables segmentation offload.
 func (x *run) loadOverEmpty(ctx context.Context) (m *measured, err error) {
 	var ports []*rig.Port
 	for _, e := range x.s.Edges {

@@ -15,11 +15,11 @@ import (
 	"tidegate/internal/lab/trial"
 )
 
-// The paper's figures 5, 6 and 7 (SmartCookie, section 8), as far as one machine can make
-// them again: its switch is our edge in XDP, and the defence that it is compared with
-// (Jaqen, which verifies a client by a reset and makes it connect again) is our proxy
-// with the strategies auth-wrong (the client's TCP notices, "mode 1") and auth-cookie
-// (the client's program does, "mode 2"), with a client that tries again at once.
+// The paper's figures 5, 6 and 7 (SmartCookie, section 8), as far as one machine can reproduce
+// them: its switch is our edge in XDP, and the defence that it compares with
+// (Jaqen, which verifies a client by a reset and makes it reconnect) is our proxy
+// with the strategies auth-wrong (the client's TCP retries, "mode 1") and auth-cookie
+// (the client's program retries, "mode 2"), with a client that retries at once.
 
 // Figures is the one JSON object of `tidegate-lab split --figures --json`.
 type Figures struct {
@@ -28,17 +28,17 @@ type Figures struct {
 	CPU        []CPUPoint      `json:"figure7_cpu"`
 }
 
-// ThroughputBar is the highest rate of SYNs, of a ladder of doublings, that a defence took
-// without losing one, an answer or a request.
+// ThroughputBar is the highest rate of SYNs, in steps of doubling, that a defence processed
+// without losing a SYN, an answer or a request.
 type ThroughputBar struct {
 	Defence  string  `json:"defence"`
-	Lossless float64 `json:"lossless_pps"`       // measured at that rung; 0: not even the first
-	LossAt   float64 `json:"loss_pps,omitempty"` // measured at the next; 0: the ladder ended, or the generator
+	Lossless float64 `json:"lossless_pps"`       // measured at that step; 0: the first step already lost
+	LossAt   float64 `json:"loss_pps,omitempty"` // measured at the next step; 0: it was the last, or the generator's maximum
 	Lost     float64 `json:"lost_share,omitempty"`
 }
 
 // LatencyPoint is the time of a request for 14.5 kB, each from a client of its own that
-// has never been here before.
+// has never connected before.
 type LatencyPoint struct {
 	Defence string  `json:"defence"`
 	Rate    string  `json:"attack_pps"`
@@ -46,21 +46,21 @@ type LatencyPoint struct {
 	P90     float64 `json:"p90_ms"`
 	Served  float64 `json:"served_share"`
 	Retried int     `json:"retried"`
-	Ratio   float64 `json:"ratio"` // over the first: no defence, no attack
+	Ratio   float64 `json:"ratio"` // to the first point: no defence, no attack
 }
 
 // CPUPoint is what a packet of an attack costs the server.
 type CPUPoint struct {
 	Defence  string  `json:"defence"`
 	Attack   string  `json:"attack"`
-	FPRate   float64 `json:"fp_rate"`          // share of unknown flows that pass
+	FPRate   float64 `json:"fp_rate"`          // share of unknown flows that the filter takes for known
 	AtServer float64 `json:"at_server_share"`  // of the attack's packets
-	Each     float64 `json:"ns_per_packet"`    // of CPU, for one that comes to the server
-	OfAttack float64 `json:"ns_per_attack"`    // of the server's CPU, for each packet of the attack
+	Each     float64 `json:"ns_per_packet"`    // of CPU, per packet that reaches the server
+	OfAttack float64 `json:"ns_per_attack"`    // of the server's CPU, per packet of the attack
 	Requests float64 `json:"requests_success"` // share
 }
 
-// figureRuns are the experiments that figures are made of; tests have others.
+// figureRuns are the experiments that the figures consist of; tests replace them.
 type figureRuns struct {
 	flood func(context.Context, trial.Options) (*trial.Result, error)
 	split func(context.Context, Options) (*Result, error)
@@ -68,14 +68,14 @@ type figureRuns struct {
 
 const (
 	figureFirstRate  = 50_000 // a second
-	figureRungs      = 7      // up to 3.2 million a second, more than the generator makes
+	figureRungs      = 7      // up to 3.2 million a second, more than the generator can make
 	figureRequests   = 30
-	figureLost       = 0.001 // a share; below it is the edge of the counting window
+	figureLost       = 0.001 // a share; less may come from the edges of the counting window
 	figureFlows      = 579_600
 	figureAttackRate = 50_000
 )
 
-// RunFigures makes them; opts says how long each part takes, and where.
+// RunFigures makes the figures; opts sets how long each part takes, and where.
 func RunFigures(ctx context.Context, o Options) (*Figures, error) {
 	return figures(ctx, o, figureRuns{trial.Run, Run})
 }
@@ -94,7 +94,7 @@ func figures(ctx context.Context, o Options, run figureRuns) (f *Figures, err er
 	return f, nil
 }
 
-// undisturbed runs an experiment again that other work has disturbed.
+// undisturbed repeats an experiment that other work has disturbed.
 func undisturbed[R any](ctx context.Context, run func(context.Context) (R, error)) (r R, err error) {
 	for range 5 {
 		if r, err = run(ctx); !errors.Is(err, trial.ErrDisturbed) {
@@ -112,7 +112,7 @@ func (run figureRuns) splitOnce(ctx context.Context, o Options) (*Result, error)
 	return undisturbed(ctx, func(ctx context.Context) (*Result, error) { return run.split(ctx, o) })
 }
 
-// throughput: every SYN is answered by what defends, so what is not answered is lost.
+// throughput finds the bars: the defence answers every SYN, so an unanswered SYN is lost.
 func (run figureRuns) throughput(ctx context.Context, o Options) (bars []ThroughputBar, err error) {
 	for _, defence := range []string{defences.Kernel, defences.Nft, defences.Host, "split"} {
 		bar := ThroughputBar{Defence: defence}
@@ -135,7 +135,7 @@ func (run figureRuns) throughput(ctx context.Context, o Options) (bars []Through
 				}
 			}
 			if r.SYNPPS < 0.8*float64(rate) && r.SYNLost == 0 {
-				break // the generator, or whoever shares its CPU, is at its end
+				break // the generator, or whatever shares its CPU, is at its limit
 			}
 			lost := lostShare(r)
 			if lost > figureLost || r.Success < 1 {
@@ -149,7 +149,7 @@ func (run figureRuns) throughput(ctx context.Context, o Options) (bars []Through
 	return bars, nil
 }
 
-// lostShare is what of the SYNs did not arrive or was not answered.
+// lostShare is the share of SYNs that did not arrive or were not answered.
 func lostShare(r *trial.Result) float64 {
 	sent := r.SYNSent + r.SYNLost
 	if sent == 0 {
@@ -201,9 +201,9 @@ func (run figureRuns) latency(ctx context.Context, o Options) (points []LatencyP
 	return points, nil
 }
 
-// cpu: what the server does with a packet is told apart from what the edge does with it, and
-// from bringing it there, by the same attack against a program that drops at the server's
-// port: as the kernel's cookies are told apart from the generator.
+// cpu separates the server's work on a packet from the edge's and from delivery, by
+// running the same attack against a program that drops at the server's
+// port, as calibrate does for the kernel's cookies.
 func (run figureRuns) cpu(ctx context.Context, o Options) (points []CPUPoint, err error) {
 	split := o
 	split.Rate, split.UnknownRate, split.Attack, split.FilterFlows = figureAttackRate, "0", AttackSYN, figureFlows
@@ -213,7 +213,7 @@ func (run figureRuns) cpu(ctx context.Context, o Options) (points []CPUPoint, er
 	}
 	share := func(r *Result) float64 { return float64(r.ServerAttackPackets) / max(1, float64(r.SYNSent)) }
 	p := CPUPoint{"split", AttackSYN, syn.FPComputed, share(syn), 0, 0, syn.Success}
-	if syn.ServerAttackPackets != 0 { // else there is nothing that could cost
+	if syn.ServerAttackPackets != 0 { // otherwise there is nothing to measure
 		p.Each, p.OfAttack = -1, -1
 	}
 	points = append(points, p)
@@ -243,7 +243,7 @@ func (run figureRuns) cpu(ctx context.Context, o Options) (points []CPUPoint, er
 		k.CPUPerSYN, load.Round3(k.CPUPerSYN * syn.FPComputed), k.Success}), nil
 }
 
-// Summary is the figures for people.
+// Summary returns the figures as text.
 func (f *Figures) Summary() string {
 	var b strings.Builder
 	b.WriteString("Figure 5: SYNs a second without loss\n")
@@ -267,5 +267,5 @@ func (f *Figures) Summary() string {
 	return b.String()
 }
 
-// FigureDuration is how long clients come in each experiment of the figures.
+// FigureDuration is how long clients make requests in each experiment of the figures.
 const FigureDuration = time.Second

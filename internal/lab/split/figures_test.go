@@ -11,8 +11,8 @@ import (
 	"tidegate/internal/lab/trial"
 )
 
-// What the figures make of measurements: a ladder ends at the first loss, latencies are
-// compared with the first, and what the edge costs is taken off the server's account.
+// The figures from simulated measurements: the steps end at the first loss, latencies are
+// relative to the first point, and the edge's cost is not counted as the server's.
 func TestSplitFigures(t *testing.T) {
 	asked := map[string]int{}
 	run := figureRuns{
@@ -31,7 +31,7 @@ func TestSplitFigures(t *testing.T) {
 			asked["split"]++
 			r := &Result{Result: trial.Result{SYNSent: 1000, Answers: 1000, SYNPPS: float64(o.Rate), Success: 1, CPUPerSYN: 100, Latency: load.Quantiles{P50: 1.05}}}
 			if o.Rate > 800_000 {
-				r.SYNPPS = 0.5 * float64(o.Rate) // the generator makes no more
+				r.SYNPPS = 0.5 * float64(o.Rate) // the generator's maximum
 			}
 			if o.FilterFlows > 0 {
 				r.FPComputed = 0.0766

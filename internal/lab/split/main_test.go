@@ -10,7 +10,7 @@ import (
 	"tidegate/test/world"
 )
 
-// tidegate is the program that is measured.
+// tidegate is the program under test.
 var tidegate string
 
 func TestMain(m *testing.M) {

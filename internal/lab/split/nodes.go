@@ -21,7 +21,7 @@ import (
 	"tidegate/internal/plane"
 )
 
-// node is one `tidegate run`, edge or server, started as a user would.
+// node is one `tidegate run`, edge or server, started as users start it.
 type node struct {
 	defences.Tidegate
 	role string
@@ -99,7 +99,7 @@ func (x *run) startNodes(ctx context.Context) error {
 	}
 	window := 15 * time.Second
 	if o.FilterFlows > 0 {
-		window = time.Hour // they shall stay
+		window = time.Hour // no entry may expire
 	}
 	for i, e := range x.s.Edges {
 		ports, inside := e.Ports()
@@ -122,7 +122,7 @@ func (x *run) startNodes(ctx context.Context) error {
 	return nil
 }
 
-// edgeList tells the server where its edges are.
+// edgeList is the list of edges in the server's configuration.
 func (x *run) edgeList() string {
 	var list []string
 	for i := range x.s.Edges {
@@ -132,7 +132,7 @@ func (x *run) edgeList() string {
 	return "edges: [" + strings.Join(list, ", ") + "]\n"
 }
 
-// peerList tells an edge where the others are, if they shall talk.
+// peerList is the list of the other edges in an edge's configuration; empty unless they synchronize.
 func (x *run) peerList(own int) string {
 	if !x.opts.Sync {
 		return ""
@@ -152,7 +152,7 @@ func randomWord() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// startNode starts one and waits until it is ready.
+// startNode starts one node and waits until it is ready.
 func (x *run) startNode(ctx context.Context, n *rig.Namespace, role, instance string, skew time.Duration, config string) error {
 	node := &node{Tidegate: defences.Tidegate{Env: x.env.Defence(), NS: n, Instance: instance}, role: role}
 	path := filepath.Join(x.env.Dir, instance+".yaml")
@@ -178,7 +178,7 @@ func (x *run) startNode(ctx context.Context, n *rig.Namespace, role, instance st
 	}
 }
 
-// stop ends it, whatever it is made of.
+// stop ends the node on either plane.
 func (n *node) stop() error {
 	if n.p4 != nil {
 		return n.p4.stop()
@@ -224,7 +224,7 @@ func (n *node) status(ctx context.Context) (s nodeStatus, err error) {
 	return s, nil
 }
 
-// whatNodesSay is what the nodes have counted, for an experiment that failed.
+// whatNodesSay returns the nodes' counters, for an experiment that failed.
 func (x *run) whatNodesSay(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil

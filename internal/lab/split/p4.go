@@ -30,7 +30,7 @@ const (
 // layout is the cookie layout that edge and server share.
 func (o *Options) layout() string {
 	if o.Plane == planeP4 {
-		return layoutSmartcookie // the one that a switch can compute
+		return layoutSmartcookie // the layout that a switch can compute
 	}
 	return o.Layout
 }
@@ -75,7 +75,7 @@ services:
   - {name: web, ports: [%d], wscale: 7}
 `
 
-// p4Tool finds a program by a variable or on PATH.
+// p4Tool finds a program by an environment variable or on PATH.
 func p4Tool(variable, name string) (string, error) {
 	if named := os.Getenv(variable); named != "" {
 		return exec.LookPath(named)
@@ -104,7 +104,7 @@ func compileEdge(ctx context.Context, dir string) (string, error) {
 	return out, nil
 }
 
-// startP4 makes the edge of this experiment a switch.
+// startP4 runs the edge of this experiment as a switch.
 func (x *run) startP4(ctx context.Context, secret string) (err error) {
 	simpleSwitch, err := p4Tool("SIMPLE_SWITCH", "simple_switch")
 	if err != nil {
@@ -129,7 +129,7 @@ func (x *run) startP4(ctx context.Context, secret string) (err error) {
 	return node.p4.run(ctx, x, secret)
 }
 
-// prepareSwitchPorts takes the kernel out of the way and lets frames of the generator,
+// prepareSwitchPorts takes the ports from the kernel's forwarding and lets the generator's frames,
 // which come by ndo_xdp_xmit, arrive (see Topology.attachPrograms).
 func (x *run) prepareSwitchPorts(e *rig.EdgeHost) error {
 	off := [][2]string{{"net.ipv4.ip_forward", "0"}}
@@ -148,7 +148,7 @@ func (x *run) prepareSwitchPorts(e *rig.EdgeHost) error {
 			return err
 		}
 		x.s.OnClose(l.Close)
-		// Segments that GRO joins would be too large to be sent on.
+		// Segments merged by GRO would be too large to forward.
 		if err := end.port.SetOffload("rx-gro", false); err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (x *run) prepareSwitchPorts(e *rig.EdgeHost) error {
 	return nil
 }
 
-// p4Text is the controller's configuration; ports are those whose addresses it names, in their order.
+// p4Text is the controller's configuration; ports are those whose addresses it contains, in that order.
 func p4Text(instance, secret string, o Options, horizon time.Duration, ports []*rig.Port) string {
 	args := []any{instance, o.Mode, secret, o.Epoch, horizon, o.UnknownRate, p4Thrift}
 	for _, p := range ports {
@@ -195,7 +195,7 @@ func (s *p4Switch) run(ctx context.Context, x *run, secret string) error {
 	}
 }
 
-// awaitThrift waits until the switch answers: it has no other sign of being ready.
+// awaitThrift waits until the switch answers, the only sign that it is ready.
 func (s *p4Switch) awaitThrift(ctx context.Context) error {
 	deadline := time.Now().Add(rig.ReadyTimeout)
 	for {

@@ -11,7 +11,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// What the lab writes for a switch is a configuration, also where there is no switch to try it on.
+// The configuration that the lab writes for a switch is valid; this needs no switch.
 func TestSwitchConfigurationIsValid(t *testing.T) {
 	for _, o := range []Options{{Mode: "plain", Epoch: time.Second, UnknownRate: "all"}, {Mode: "tagged", Epoch: 8 * time.Second, UnknownRate: "0"}} {
 		var ports []*rig.Port

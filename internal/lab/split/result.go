@@ -11,8 +11,8 @@ import (
 	"tidegate/internal/lab/trial"
 )
 
-// Result is the one JSON object of `tidegate-lab split --json`: that of `lab
-// flood`, in which "syn" is any packet of the attack, and what the split adds.
+// Result is the one JSON object of `tidegate-lab split --json`: that of `tidegate-lab
+// flood`, in which "syn" is any packet of the attack, and what split adds.
 type Result struct {
 	trial.Result
 
@@ -26,32 +26,32 @@ type Result struct {
 	RouteFlap bool    `json:"route_flap"`
 	DropSetup float64 `json:"drop_setup"`
 	SkewS     float64 `json:"skew_s"`
-	// The server's. BBR paces the first window of a connection that tells no round-trip
-	// time, such as one from a cookie, as for 1 ms: what latency_ratio then shows.
+	// The server's. BBR paces the first window of a connection without a round-trip
+	// time sample, such as one from a cookie, as for 1 ms, which latency_ratio then shows.
 	Congestion string `json:"congestion_control"`
 
-	// Attack packets that came to the server's ports, and those of them that are SYNs.
+	// Attack packets that reached the server's ports, and the SYNs among them.
 	ServerAttackPackets uint64 `json:"server_attack_packets"`
 	ServerAttackSYNs    uint64 `json:"server_attack_syns"`
 
-	// Share of unknown flows that an edge's filter takes for known: computed from how
-	// full it is; measured, of the attack's packets that are no SYNs if there were
-	// any, else by probing the filter. Of several edges, their mean.
+	// Share of unknown flows that an edge's filter takes for known: computed from its
+	// fill; and measured, from the attack's non-SYN packets if there were
+	// any, otherwise by probing the filter. With several edges, their mean.
 	FPComputed float64 `json:"fp_rate_computed"`
 	FPMeasured float64 `json:"fp_rate_measured"`
 
-	// Median time of a request under attack, over that without attack and without
+	// Median time of a request under attack, relative to that without attack and without
 	// tidegate in the same place.
 	LatencyRatio    float64        `json:"latency_ratio"`
 	LatencyBaseline load.Quantiles `json:"latency_baseline_ms"`
-	// The same over an empty XDP program on the edges' ports: what is tidegate's own, and
-	// not the veth's, which loses segmentation offload to any XDP program.
+	// The same relative to an empty XDP program on the edges' ports: this is tidegate's share,
+	// without that of veth, where any XDP program disables segmentation offload.
 	LatencyRatioXDP    float64        `json:"latency_ratio_xdp"`
 	LatencyBaselineXDP load.Quantiles `json:"latency_baseline_xdp_ms"`
 
-	EdgeCounters   map[string]uint64 `json:"edge_counters"` // all edges together
+	EdgeCounters   map[string]uint64 `json:"edge_counters"` // sum over all edges
 	ServerCounters map[string]uint64 `json:"server_counters"`
-	SetupLost      uint64            `json:"setup_lost"` // bare ACKs of clients, lost on purpose
+	SetupLost      uint64            `json:"setup_lost"` // bare ACKs of clients, dropped on purpose
 }
 
 func (x *run) result(ctx context.Context, before, empty, m *measured, own float64) (*Result, error) {
@@ -84,8 +84,8 @@ func (x *run) result(ctx context.Context, before, empty, m *measured, own float6
 	r.Result = *x.env.Result(&m.Measured, r.EdgeCounters["cookie_sent"], own)
 	r.FPMeasured = probed
 	if o.Attack != AttackSYN {
-		// What came to the server is what the filter took for known, and what was
-		// left to it as unknown: the clients' share of that is nothing beside a flood's.
+		// What reached the server is what the filter took for known, plus what was
+		// forwarded as unknown; the clients' share of that is negligible in a flood.
 		left := r.EdgeCounters["edge_unknown"] + r.EdgeCounters["edge_learning"]
 		passed := m.seen.Attack - min(m.seen.Attack, left)
 		if met := passed + left + sumDropped(r.EdgeCounters); met > 0 {
@@ -101,12 +101,12 @@ func (x *run) result(ctx context.Context, before, empty, m *measured, own float6
 	return r, nil
 }
 
-// sumDropped is what an edge has dropped of the attack that is no SYN.
+// sumDropped is what an edge dropped of the attack's non-SYN packets.
 func sumDropped(c map[string]uint64) uint64 {
 	return c["drop_ack"] + c["drop_rst"] + c["drop_fin"] + c["drop_synack"]
 }
 
-// Summary is the result for people.
+// Summary returns the result as text.
 func (r *Result) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "split      %d edges, %s, server %s; answers by the %s path; attack %s\n", r.Edges, r.Mode, r.Takeover, r.Return, r.Attack)

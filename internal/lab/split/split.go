@@ -26,24 +26,24 @@ type Options struct {
 	Takeover    string  // of the server: adopt, translate or auto
 	Layout      string  // of cookies: tidegate or smartcookie
 	Attack      string  // syn, ack, rst or mixed
-	DropSetup   float64 // share of the clients' bare ACKs that is lost before the server
-	RouteFlap   bool    // every packet's edge changes for all every FlapEvery
+	DropSetup   float64 // share of the clients' bare ACKs dropped before the server
+	RouteFlap   bool    // all packets change edge every FlapEvery
 	Skew        time.Duration
-	Direct      bool   // answers by-pass the edges
+	Direct      bool   // answers bypass the edges
 	UnknownRate string // of each edge
 	FilterBits  int
-	Sync        bool // edges tell each other what their filters learn
-	FilterFlows int  // random flows put into each edge's filter before
+	Sync        bool // edges share what their filters learn
+	FilterFlows int  // random flows put into each edge's filter before the attack
 	Epoch       time.Duration
 	ClockSkew   time.Duration
-	DropAttack  bool   // before the server sees it: what bringing it there costs
+	DropAttack  bool   // before the server sees it: measures the cost of delivery
 	Congestion  string // the server's congestion control; empty: the system's
 }
 
-// FlapEvery is how long a route stays in an experiment with RouteFlap.
+// FlapEvery is how long a route lasts with RouteFlap.
 const FlapEvery = 250 * time.Millisecond
 
-// Attacks of `lab split`.
+// Attacks of `tidegate-lab split`.
 const (
 	AttackSYN   = "syn"
 	AttackACK   = "ack"
@@ -60,8 +60,8 @@ const (
 	layoutSmartcookie = "smartcookie"
 )
 
-// What a build can do; whoever adds a protocol or a way to take over adds it here and
-// in splitNode.
+// What a build supports; a new protocol or takeover is added here and
+// in startNodes.
 var (
 	modes     = []string{"plain", modeTagged}
 	takeovers = []string{"adopt", takeoverTranslate, takeoverAuto}
@@ -79,7 +79,7 @@ func DefaultOptions() Options {
 	return o
 }
 
-// Validate names the option, what is wrong, and what would be right.
+// Validate checks all options; an error names the option, its value, and valid values.
 func (o *Options) Validate() error {
 	general := o.Options
 	general.Defence = defences.None
@@ -127,8 +127,8 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Run makes a topology, runs one experiment in it, and takes it down again,
-// whatever happened.
+// Run makes a topology, runs one experiment in it, and always removes it
+// again.
 func Run(ctx context.Context, opts Options) (res *Result, err error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ type run struct {
 	srv   *rig.Process
 }
 
-// experiment: serve, measure without anything, defend, attack and load, count.
+// experiment runs the phases: serve, measure the baseline, defend, attack and load, count.
 func (x *run) experiment(ctx context.Context) (_ *Result, err error) {
 	o, env := x.opts, x.env
 	if err := x.s.AddClients(o.Clients, o.IPv6); err != nil {

@@ -20,8 +20,8 @@ func shortSplit() Options {
 	return o
 }
 
-// The experiments of `lab split`: everybody is served, and what comes to the server is
-// what may.
+// The experiments of `tidegate-lab split`: every client is served, and the server gets only the attack packets
+// that it may get.
 func TestSplit(t *testing.T) {
 	world.NeedRoot(t)
 	for _, c := range []struct {
@@ -34,7 +34,7 @@ func TestSplit(t *testing.T) {
 		{"ACKs at 7.66 % false positives", func(o *Options) {
 			o.Attack, o.FilterFlows, o.UnknownRate = AttackACK, 579600, "0"
 		}, func(r *Result) bool {
-			// 40,000 packets: the deviation is 0.13 points
+			// 40,000 packets: the standard deviation is 0.13 points
 			return r.ServerAttackPackets > 0 && math.Abs(r.FPMeasured-r.FPComputed) < 0.008 && math.Abs(r.FPComputed-0.0766) < 0.003
 		}},
 		{"everything, packet by packet through three edges, answers past them, setup lost", func(o *Options) {

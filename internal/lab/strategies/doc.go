@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package strategies measures every mark of the tables in which the strategies of a SYN
-// proxy were published, and says where it finds another.
+// Package strategies measures every mark of the published tables on the strategies of a SYN
+// proxy, and reports where it measures another.
 //
-// It must not know edges, nor how results are drawn.
+// It must not know edges, nor how results are plotted.
 package strategies

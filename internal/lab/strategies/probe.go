@@ -23,7 +23,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// The single probes of `lab strategies`.
+// The single probes of `tidegate-lab strategies`.
 
 const (
 	firstTries     = 20
@@ -33,7 +33,7 @@ const (
 	settleFor      = 5 * time.Second
 )
 
-// agreed is what one end of a connection says was agreed on (struct tcp_info).
+// agreed is what one end of a connection negotiated, by its own account (struct tcp_info).
 type agreed struct {
 	Options uint8 // TS 1, SACK 2, window scale 4, ECN 8
 	Shifts  uint8
@@ -55,7 +55,7 @@ func agreedOf(c *net.TCPConn) (a agreed, err error) {
 }
 
 // serveAgreed is a server that answers the first byte of a connection with what it
-// agreed on, and echoes the rest.
+// negotiated, and echoes the rest.
 func serveAgreed(n *rig.Namespace) (stop func(), err error) {
 	var l net.Listener
 	err = n.Do(func() (err error) {
@@ -136,7 +136,7 @@ func useAgreed(c *net.TCPConn) (ends [2]agreed, err error) {
 	return ends, err
 }
 
-// agreedRetry comes again once if the connection is reset, as a browser does.
+// agreedRetry retries once if the connection is reset, as a browser does.
 func (r *run) agreedRetry(client, mss int) (ends [2]agreed, err error) {
 	for range 2 {
 		var c *net.TCPConn
@@ -150,7 +150,7 @@ func (r *run) agreedRetry(client, mss int) (ends [2]agreed, err error) {
 	return ends, err
 }
 
-// measureFirst: what the application of a client sees that was never seen before.
+// measureFirst counts how the first connections of new clients end, as their applications see it.
 func (r *run) measureFirst() error {
 	for range firstTries {
 		r.fig.FirstTried++
@@ -165,7 +165,7 @@ func (r *run) measureFirst() error {
 	return nil
 }
 
-// variants of clients whose options are compared.
+// variants are clients with different options.
 var variants = []struct {
 	name            string
 	timestamps, ecn string
@@ -179,7 +179,7 @@ var variants = []struct {
 
 // agreedAll makes one connection of each kind.
 func (r *run) agreedAll() (all [][2]agreed, err error) {
-	const client = 0 // kept for this: it comes many times
+	const client = 0 // reserved: it connects many times
 	for _, v := range variants {
 		err := r.p.Client.SetSysctls([2]string{"net.ipv4.tcp_timestamps", v.timestamps}, [2]string{"net.ipv4.tcp_ecn", v.ecn})
 		if err != nil {
@@ -194,8 +194,8 @@ func (r *run) agreedAll() (all [][2]agreed, err error) {
 	return all, r.p.Client.SetSysctls([2]string{"net.ipv4.tcp_timestamps", "1"}, [2]string{"net.ipv4.tcp_ecn", "2"})
 }
 
-// measureOptions compares with what was agreed on without a box's defence. The
-// proxy learns what the server offers from its first answers: it is given the time.
+// measureOptions compares with what was negotiated without a defence in the box. The
+// proxy learns what the server offers from its first answers: it is given time for that.
 func (r *run) measureOptions(direct [][2]agreed) error {
 	var got [][2]agreed
 	var err error
@@ -207,7 +207,7 @@ func (r *run) measureOptions(direct [][2]agreed) error {
 			break
 		}
 		if _, core := lostOptions(direct, got); !core && time.Now().After(until.Add(-settleFor/2)) {
-			break // what is missing now is not going to be learned
+			break // what is missing now will not be learned
 		}
 	}
 	r.fig.OptionsAsked = len(direct) * 2 * 5
@@ -215,7 +215,7 @@ func (r *run) measureOptions(direct [][2]agreed) error {
 	return nil
 }
 
-// lostOptions names what differs, and says whether more than MSS and ECN does.
+// lostOptions names what differs, and reports whether more than MSS and ECN does.
 func lostOptions(direct, got [][2]agreed) (lost []string, core bool) {
 	lost = []string{}
 	for i := range direct {
@@ -241,7 +241,7 @@ func lostOptions(direct, got [][2]agreed) (lost []string, core bool) {
 	return lost, core
 }
 
-// measureRetransmits: what an unanswered SYN-ACK is followed by. The client is nobody,
+// measureRetransmits counts what follows an unanswered SYN-ACK. No machine has the client's address,
 // so that no kernel answers in its place.
 func (r *run) measureRetransmits() error {
 	t, err := load.NewTap(r.p.ClientPort)
@@ -269,7 +269,7 @@ func (r *run) measureRetransmits() error {
 	return nil
 }
 
-// nobody is a client address that no machine has.
+// nobody returns a client address that no machine has.
 func nobody(i int) netip.Addr { return rig.ClientAddr(rig.MaxClients-1-i, false) }
 
 func (r *run) nobodySYN(i int, port uint16) load.Segment {
@@ -277,15 +277,15 @@ func (r *run) nobodySYN(i int, port uint16) load.Segment {
 		Seq: 0x10000 * uint32(port), Window: 65535, Options: []byte{2, 4, 5, 0xb4}}
 }
 
-// isAnswer wants SYN-ACKs to that SYN's sender.
+// isAnswer matches SYN-ACKs to that SYN's sender.
 func isAnswer(syn load.Segment) func(load.Segment) bool {
 	return func(s load.Segment) bool {
 		return s.Dst == syn.Src && s.Src == syn.Dst && s.Flags&(load.FlagSYN|load.FlagACK) == load.FlagSYN|load.FlagACK
 	}
 }
 
-// measureSegments compares the TCP headers of one connection's data on both sides
-// of the box, all but the checksum.
+// measureSegments compares the TCP headers, except for the checksum, of one connection's data segments on both sides
+// of the box.
 func (r *run) measureSegments() error {
 	client, err := load.NewTap(r.p.ClientPort)
 	if err != nil {
@@ -346,7 +346,7 @@ func (r *run) measureSegments() error {
 	return nil
 }
 
-// measureEntries: connections from one address, and from many.
+// measureEntries counts entries for connections from one address, and from many.
 func (r *run) measureEntries() error {
 	one := r.fresh()
 	clients := slices.Repeat([]int{one}, heldForEntries)
@@ -383,15 +383,15 @@ func (r *run) measureEntries() error {
 	return nil
 }
 
-// measureLookups: a client that nobody has seen, and then the same segments once
-// more when it is known. What is counted differently was looked up.
+// measureLookups sends segments of an unknown client, and the same segments again
+// when it is known. A segment counted differently was looked up.
 func (r *run) measureLookups() error {
 	t, err := load.NewTap(r.p.ClientPort)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
-	// An answer to a SYN-ACK may be an ACK or, to a wrong one, a RST.
+	// The answer to a SYN-ACK may be an ACK or, if the SYN-ACK was wrong, a RST.
 	for i, answer := range []load.TCPFlags{load.FlagACK, load.FlagRST} {
 		syn := r.nobodySYN(2+i, uint16(40010+10*i))
 		first, err := r.counted(syn)
@@ -426,12 +426,12 @@ func (r *run) measureLookups() error {
 	return nil
 }
 
-// judgedBy are the counters that tell how a client's segment was judged.
+// judgedBy are the counters that show how a client's segment was judged.
 var judgedBy = [...]string{"cookie_sent", "challenge_sent", "cookie_valid", "cookie_invalid", "forward_white",
 	"white_added", "white_reset", "flow_opened"}
 
-// counted sends a segment and returns what it changed in the counters. A port counts
-// a frame when its program has ended.
+// counted sends a segment and returns the differences of the counters. A port counts
+// a frame after its program has run.
 func (r *run) counted(s load.Segment) (delta [len(judgedBy)]uint64, err error) {
 	before, err := r.def.Counters(r.ctx)
 	if err != nil {

@@ -18,18 +18,18 @@ import (
 	"tidegate/internal/plane"
 )
 
-// Tables I and II of the design's source (Scholz et al., "Me Love (SYN-)Cookies",
-// sections II.D and III.B), measured: each strategy of the proxy between real clients
-// and a real server, and every mark decided by a figure of the same run.
+// Tables I and II of Scholz et al., "Me Love (SYN-)Cookies" (sections II.D and III.B),
+// measured: each strategy of the proxy between real clients
+// and a real server, with every mark derived from a figure of the same run.
 
-// Options say how much is measured.
+// Options are what to measure, and how much.
 type Options struct {
-	Strategies []string      // none: all that this version has
+	Strategies []string      // empty: all that this version has
 	Frames     int           // of each forged flood
-	Clients    int           // legitimate ones under the flood, each from an address of its own
+	Clients    int           // legitimate ones under the flood, each with its own address
 	Rate       load.Rate     // of that flood
 	Unanswered time.Duration // how long a SYN-ACK is left unanswered
-	// SYNCost measures what a SYN costs; nil: it is left out.
+	// SYNCost measures the cost of a SYN; nil: not measured.
 	SYNCost  func(context.Context) (SYNCost, error)
 	Progress func(format string, args ...any)
 	Exe      string // the tidegate binary; empty: the one that FindTidegate finds
@@ -40,35 +40,35 @@ func DefaultOptions() Options {
 	return Options{Frames: 20000, Clients: 100, Rate: 50000, Unanswered: 2500 * time.Millisecond}
 }
 
-// SYNCost is the benchmark's: nanoseconds a SYN, above the plain reflection of a frame.
+// SYNCost is the benchmark's result: nanoseconds per SYN, above the plain reflection of a frame.
 type SYNCost struct {
 	SipHashNs      float64            `json:"siphash24_ns"` // of 16 bytes, in the same run
 	AboveReflectNs map[string]float64 `json:"ns_above_reflect"`
 }
 
-// Forged is what became of a flood with random sources.
+// Forged is the result of a flood with random sources.
 type Forged struct {
 	Arrived  uint64  `json:"arrived"`
-	Accepted uint64  `json:"accepted"` // sources whitelisted, connections begun or SYNs let through
+	Accepted uint64  `json:"accepted"` // sources whitelisted, connections begun or SYNs forwarded
 	Share    float64 `json:"share"`
 }
 
-// Figures are what was measured of one strategy.
+// Figures are the measurements of one strategy.
 type Figures struct {
 	Strategy string `json:"strategy"`
 
-	MemoryPerSYN float64  `json:"memory_bytes_per_syn"` // all its maps, after a flood less before
+	MemoryPerSYN float64  `json:"memory_bytes_per_syn"` // growth of all its maps during a flood
 	NsPerSYN     *float64 `json:"ns_above_reflect"`     // null: not measured
 
 	FirstTried  int            `json:"first_connections"` // of clients never seen before
 	FirstOK     int            `json:"first_connections_ok"`
 	FirstErrors map[string]int `json:"first_connections_errors"` // as the application sees them
 
-	OptionsAsked int      `json:"options_compared"` // of both ends, with and without the box
+	OptionsAsked int      `json:"options_compared"` // at both ends, with and without the box
 	OptionsLost  []string `json:"options_lost"`
-	CoreLost     bool     `json:"options_core_lost"` // window scale, SACK or timestamps are among them
+	CoreLost     bool     `json:"options_core_lost"` // window scale, SACK or timestamps are lost
 
-	AnswersUnasked     int  `json:"synacks_sent_again"` // while the first was left unanswered
+	AnswersUnasked     int  `json:"synacks_sent_again"` // while the first was unanswered
 	AnswersRetransmits bool `json:"answers_retransmitted_syn"`
 
 	Forged  map[string]Forged `json:"forged"` // by kind: syn, ack, rst
@@ -143,7 +143,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return r, nil
 }
 
-// run is one strategy at work.
+// run is one strategy under measurement.
 type run struct {
 	ctx  context.Context
 	o    Options
@@ -151,7 +151,7 @@ type run struct {
 	p    *rig.ProxyTopology
 	def  *defences.Proxy
 	fig  *Figures
-	next int // client address that nobody has used yet
+	next int // next unused client address
 }
 
 func measure(ctx context.Context, o Options, strategy string) (_ *Figures, err error) {
@@ -199,13 +199,13 @@ func measure(ctx context.Context, o Options, strategy string) (_ *Figures, err e
 	return r.fig, nil
 }
 
-// fresh is the number of a client address that has not been used.
+// fresh returns the number of an unused client address.
 func (r *run) fresh() int {
 	r.next++
 	return r.next - 1
 }
 
-// measureForged sends floods with random sources and counts who got through.
+// measureForged sends floods with random sources and counts how many get through.
 func (r *run) measureForged() error {
 	for _, kind := range []struct {
 		name  string
@@ -267,7 +267,7 @@ func (r *run) forged(f *load.Flood, kind string) error {
 	return nil
 }
 
-// measureLegit lets clients come while the flood goes on.
+// measureLegit runs legitimate clients during the flood.
 func (r *run) measureLegit() error {
 	f, err := load.NewFlood(r.p.AttackerPort, r.p.FloodPort, load.FloodOptions{Target: rig.ServiceAddr(false), CPU: r.env.Pin.Flood})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"tidegate/test/world"
 )
 
-// What the design's source says of forged floods, seen: a RST flood gets its sources
-// whitelisted under auth-wrong, an ACK flood under auth-full, and none of them under auth-cookie.
+// The paper's statements on forged floods hold: a RST flood gets its sources
+// whitelisted under auth-wrong, an ACK flood under auth-full, and neither under auth-cookie.
 func TestStrategies(t *testing.T) {
 	world.NeedRoot(t)
 	o := Options{Strategies: []string{"auth-wrong", "auth-full", "auth-cookie", "cookie"}, Frames: 1000, Clients: 5,
@@ -31,7 +31,7 @@ func TestStrategies(t *testing.T) {
 	}
 	for strategy, through := range map[string]string{"auth-wrong": "rst", "auth-full": "ack", "auth-cookie": "", "cookie": ""} {
 		for kind, forged := range figures[strategy].Forged {
-			// Random sources meet again now and then: a few in a million.
+			// Random sources repeat now and then: a few in a million.
 			if want := kind == through; forged.Arrived == 0 || want && forged.Share < 0.99 || !want && forged.Accepted != 0 {
 				t.Errorf("%s under a %s flood: %+v", strategy, kind, forged)
 			}
@@ -54,7 +54,7 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-// Marks are made by figures, and only by them.
+// Marks depend on figures only.
 func TestMarks(t *testing.T) {
 	ns := func(v float64) *float64 { return &v }
 	r := &Report{SipHashNs: 20, Figures: []Figures{
@@ -85,7 +85,7 @@ func TestMarks(t *testing.T) {
 	if !strings.HasPrefix(got["cache"], "+|?|?|+|o|+|-|+|") {
 		t.Errorf("cache: got %s", got["cache"])
 	}
-	// A published "-/o" is met by either; what was not measured contradicts nothing.
+	// A published "-/o" matches either; what was not measured contradicts nothing.
 	for _, d := range r.Disagrees {
 		if strings.Contains(d, "efficiency, cache") || strings.Contains(d, "CPU immunity, cache") {
 			t.Errorf("%s", d)

@@ -10,17 +10,17 @@ import (
 	"text/tabwriter"
 )
 
-// How figures become marks, and the tables as published to compare with.
+// How figures become marks, and the published tables to compare with.
 
-// TableRow is one line of a table: a mark and the figure that decided it for each
-// strategy.
+// TableRow is one line of a table: for each strategy a mark and the figure that decides
+// it.
 type TableRow struct {
 	Name      string          `json:"name"`
-	Threshold string          `json:"threshold"` // what turns the figure into the mark
+	Threshold string          `json:"threshold"` // derives the mark from the figure
 	Cells     map[string]Cell `json:"cells"`     // by strategy
 }
 
-// Cell is one measured mark beside the published one.
+// Cell is one measured mark and the published one.
 type Cell struct {
 	Mark      string `json:"mark"` // empty: not measured
 	Figure    string `json:"figure"`
@@ -36,7 +36,7 @@ const (
 	falseO         = 0.01
 )
 
-// rule makes one row of a table.
+// rule derives one row of a table.
 type rule struct {
 	name, threshold string
 	published       map[string]string // by strategy
@@ -130,7 +130,7 @@ func cookieOrAuth(cookie, auth string) map[string]string {
 	return marks("", cookie, auth, auth, auth, auth)
 }
 
-// tableII holds what the paper's Table II says of SYN cookies and of SYN authentication.
+// tableII holds the marks of the paper's Table II for SYN cookies and SYN authentication.
 var tableII = []rule{
 	{"packet modification", "\"every segment\" if all data segments differ on the two sides of the box, \"handshake\" if none does",
 		cookieOrAuth("every segment", "handshake"), func(_ *Report, f *Figures) (string, string) {
@@ -181,7 +181,7 @@ var tableII = []rule{
 		}},
 }
 
-// why a measured mark is not the published one, where that is known.
+// why a measured mark differs from the published one, where the reason is known.
 var why = map[[2]string]string{
 	{"memory immunity", "auth-ttl"}: "the TTL stands in the challenge's sequence number; nothing is stored",
 	{"memory immunity", "cache"}:    "the table has its full size from the start; what a flood costs is who is pushed out of it, and that shows as false negatives",
@@ -213,7 +213,7 @@ func word(yes bool, ifYes, ifNo string) string {
 	return ifNo
 }
 
-// share prints a share so that one in many is not nothing.
+// share prints a share such that one in many is not zero.
 func share(v float64) string {
 	switch {
 	case v == 0:
@@ -234,7 +234,7 @@ func (r *Report) cheapestNs() float64 {
 	return least
 }
 
-// judge makes the tables of the figures.
+// judge derives the tables from the figures.
 func (r *Report) judge() {
 	r.Disagrees, r.NotOffered = []string{}, []string{}
 	fill := func(which string, rules []rule) (rows []TableRow) {
@@ -266,8 +266,8 @@ func (r *Report) judge() {
 	}
 }
 
-// Print writes both tables, what decided each mark, and where they disagree with
-// what was published.
+// Print writes both tables, the figure behind each mark, and the differences from
+// the published tables.
 func (r *Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	table := func(title string, rows []TableRow) {

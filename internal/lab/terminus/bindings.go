@@ -16,12 +16,12 @@ import (
 	"tidegate/internal/role/filterman"
 )
 
-// Who manages which prefixes is known by signed bindings, which the managers flood
+// Signed bindings say which manager is responsible for which prefixes. The managers flood them
 // among themselves: each publishes its own, and learns the others' from neighbours.
 
 const (
 	portFlood = 4142
-	// floodPatience is how long records may take to everybody.
+	// floodPatience is how long records may take to reach every manager.
 	floodPatience = 15 * time.Second
 )
 
@@ -33,16 +33,16 @@ type labManager struct {
 	neighbours         []string // names
 }
 
-// labManagers: fm hears of bmc only through bma. A neighbour must be named by both ends:
-// who is not must have a binding before it may connect.
+// labManagers: fm reaches bmc only through bma. Both ends must name each other as neighbours:
+// a manager that is not named needs a binding before it may connect.
 var labManagers = []labManager{
 	{"bma", addrBMA, "10.1.0.0/16", binding.BorderManager, 4747, []string{"bmc", "fm"}},
 	{"bmc", addrBMC, "10.4.0.0/16", binding.BorderManager, 4747, []string{"bma"}},
 	{"fm", addrFM, "10.9.0.0/16", binding.FilterManager, 4746, []string{"bma"}},
 }
 
-// signBindings makes a registry, the managers' keys and their records. What it returns
-// is, by manager, what its configuration says of bindings.
+// signBindings makes a registry, the managers' keys and their records. It returns,
+// by manager, the configuration lines on bindings.
 func (t *Network) signBindings(now time.Time) (map[string]string, error) {
 	registryFile := filepath.Join(t.dir, "registry.key")
 	registryKey, err := binding.CreateKeyFile(registryFile)
@@ -100,7 +100,7 @@ func (t *Network) signOne(m labManager, key binding.Key, registry ed25519.Privat
 }
 
 // awaitBindings waits until the filter manager knows both border managers, and they
-// know it: a filter on an address that nobody has is installed with each, and taken back.
+// know it: it installs a filter on an unused address with each, and revokes it.
 func (t *terminus) awaitBindings(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, floodPatience)
 	defer cancel()

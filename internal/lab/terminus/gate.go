@@ -15,7 +15,7 @@ import (
 )
 
 // The server's own gate as a detector: it reports clients that have completed
-// handshakes, so that their address is theirs, and then make too many connections.
+// handshakes, which proves their address, and then make too many connections.
 
 const (
 	offenderRate  = 300 // connections/s of an offender
@@ -23,16 +23,16 @@ const (
 	gateReports   = "offender reported"
 	offenderFor   = 4 * time.Second
 	dialPatience  = 500 * time.Millisecond
-	offenderSlots = 200 // connections under way
+	offenderSlots = 200 // concurrent connections
 )
 
-// offender makes connections to the server, each a whole handshake.
+// offender makes connections to the server, each a complete handshake.
 type offender struct {
 	made        atomic.Int64
-	first, last atomic.Int64 // Unix nanoseconds of connections that were made
+	first, last atomic.Int64 // Unix nanoseconds of established connections
 }
 
-// offend runs one from a namespace for its time.
+// offend runs an offender in a namespace for its time.
 func (t *Network) offend(ctx context.Context, ns string) (*offender, error) {
 	o := &offender{}
 	room := make(chan struct{}, offenderSlots)
@@ -49,7 +49,7 @@ func (t *Network) offend(ctx context.Context, ns string) (*offender, error) {
 		select {
 		case room <- struct{}{}:
 		default:
-			continue // all wait for answers that a filter keeps away
+			continue // all wait for answers that a filter blocks
 		}
 		all.Go(func() {
 			defer func() { <-room }()
@@ -68,7 +68,7 @@ func (t *Network) offendOnce(ns string, o *offender) {
 	if err != nil {
 		return
 	}
-	// What the client believes to be a connection is one only when the server answers.
+	// The client's connect succeeds on a SYN-ACK; only the server's answer proves the connection.
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(dialPatience))
 	if _, err := c.Write([]byte("GET\n")); err != nil {
@@ -83,7 +83,7 @@ func (t *Network) offendOnce(ns string, o *offender) {
 	o.last.Store(now)
 }
 
-// filtersOf gives the installed filters on a source.
+// filtersOf returns the number of installed filters on a source.
 func (t *terminus) filtersOf(ctx context.Context, src string) (n int, err error) {
 	list, err := t.api.List(ctx)
 	if err != nil {
@@ -97,8 +97,8 @@ func (t *terminus) filtersOf(ctx context.Context, src string) (n int, err error)
 	return n, nil
 }
 
-// gate: an offender behind a patrol is filtered there; one whose packets come without
-// the codepoint is reported, and refused.
+// gate: an offender behind a patrol is filtered there; one whose packets arrive without
+// the codepoint is reported, and the request is refused.
 func (t *terminus) gate(ctx context.Context, row *Row) error {
 	blocked := t.counter("pa", "filter_blocked")
 	begin := time.Now()
@@ -131,7 +131,7 @@ func (t *terminus) gate(ctx context.Context, row *Row) error {
 	return nil
 }
 
-// gateReason is what became of the server's gate's report about a source, by its log.
+// gateReason is what the server's gate logged about its report on a source.
 func (t *terminus) gateReason(src string) string {
 	for line := range strings.SplitSeq(t.nodes["gate"].proc.Stderr.String(), "; ") {
 		if strings.Contains(line, gateReports) && strings.Contains(line, "source="+hostPrefix(t.at(src)).String()) {

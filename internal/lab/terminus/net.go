@@ -26,8 +26,8 @@ import (
 //	               h-att ─ H(L) ──────┤         F(L) ─ A  (used by --topology legacy)
 //	     c-att c-client ─ C(T) ───────┘
 //
-// A has two border patrols, A and A2. H is a legacy provider that checks sources
-// by itself. A's and C's border managers and G's filter manager run on their
+// A has two border patrols, A and A2. H is a legacy provider with source address
+// validation. A's and C's border managers and G's filter manager run on their
 // providers' routers.
 type Network struct {
 	owner   rig.Owner
@@ -39,7 +39,7 @@ type Network struct {
 	ipv6    bool
 }
 
-// Addresses of the figures; under IPv6 they are the last 32 bits, see at.
+// Addresses of the paper's figures; under IPv6 they are the last 32 bits, see at.
 const (
 	addrServer   = "10.9.0.2"
 	addrBot      = "10.1.0.2"
@@ -59,7 +59,7 @@ const (
 // wire joins two namespaces; the first has .1 of the /30 and the second .2.
 type wire struct{ a, b, net string }
 
-// host cables give the second end the address of the figure.
+// A host's cable has the address of the figure at its second end
 var terminusCables = []wire{
 	{"A", "a-bot", "10.1.0.0/30"}, {"A", "a-client", "10.1.1.0/30"}, {"A", "a-refl", "10.1.2.0/30"},
 	{"A2", "a2-att", "10.1.128.0/30"}, {"B", "b-att", "10.2.0.0/30"}, {"H", "h-att", "10.3.0.0/30"},
@@ -135,9 +135,9 @@ func newTerminusNet(exe string, ipv6 bool) (t *Network, err error) {
 	return t, t.checkSources("H", "h-att", "10.3.0.0/16")
 }
 
-// checkSources has a legacy provider let nobody out whose source is not its customers'
-// (RFC 3704): the kernel's reverse path filter, which IPv6 lacks; there, routes that
-// only the customers' own addresses have.
+// checkSources has a legacy provider drop packets whose source is not its customers'
+// (RFC 3704), by the kernel's reverse path filter. IPv6 lacks that; there, only
+// the customers' own addresses have a route.
 func (t *Network) checkSources(ns, customer, prefix string) error {
 	if !t.ipv6 {
 		return t.ns[ns].SetSysctls([2]string{"net.ipv4.conf." + ifName(customer) + ".rp_filter", "1"})
@@ -156,10 +156,10 @@ func (t *Network) checkSources(ns, customer, prefix string) error {
 	})
 }
 
-// labPrefix6 holds the network under IPv6: an address of the figures is its end.
+// labPrefix6 is the prefix of the network under IPv6, which the addresses of the figures complete.
 var labPrefix6 = netip.MustParseAddr("fd00:7467::").As16()
 
-// at is an address of the figures in the family of this network.
+// at returns an address of the figures in this network's family.
 func (t *Network) at(v4 string) netip.Addr {
 	a := netip.MustParseAddr(v4)
 	if !t.ipv6 {
@@ -213,7 +213,7 @@ func (t *Network) namespace(name string) error {
 	sysctls := append(rig.BaseSysctls(), [2]string{"net.ipv4.ip_forward", "1"},
 		[2]string{"net.ipv4.conf.all.send_redirects", "0"}, [2]string{"net.ipv4.conf.default.send_redirects", "0"})
 	if t.ipv6 {
-		// A router asks for the neighbour of what it forwards from its link-local address.
+		// A router sends neighbour solicitations for what it forwards from its link-local address.
 		sysctls = append(sysctls, [2]string{"net.ipv6.conf.all.forwarding", "1"},
 			[2]string{"net.ipv6.conf.all.addr_gen_mode", "0"}, [2]string{"net.ipv6.conf.default.addr_gen_mode", "0"})
 	}
@@ -243,7 +243,7 @@ func (t *Network) wire(c wire) error {
 	return nil
 }
 
-// route sends what is for a prefix to a neighbour.
+// route routes a prefix via a neighbour.
 func (t *Network) route(at, prefix, next string) error {
 	i := slices.IndexFunc(terminusCables, func(c wire) bool {
 		return c.a == at && c.b == next || c.b == at && c.a == next
@@ -265,7 +265,7 @@ func (t *Network) route(at, prefix, next string) error {
 	})
 }
 
-// Close stops every process and takes the network down.
+// Close stops every process and removes the network.
 func (t *Network) Close() error {
 	var errs []error
 	for _, n := range t.nodes {

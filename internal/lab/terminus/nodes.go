@@ -59,7 +59,7 @@ func (t *Network) start(ctx context.Context) error {
 	public := map[string]string{}
 	for _, name := range []string{"bma", "bmc", "pa", "pa2", "pc", "nonce", "gate"} {
 		path := filepath.Join(t.dir, name+".key")
-		if bindings[name] == "" { // else it is a manager's, and there already
+		if bindings[name] == "" { // managers of bindings have theirs already
 			if err := keys.CreateSecret(path); err != nil {
 				return err
 			}

@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/role/filterman"
 )
 
-// The scenarios of Terminus, sections II and III, each with what is to come of it.
+// The scenarios of Terminus, sections II and III, each with its expected result.
 
 type scenario struct {
 	topology, name, expected string
@@ -59,7 +59,7 @@ func (t *terminus) priority(ctx context.Context, row *Row) error {
 	if err != nil {
 		return err
 	}
-	legacy.stop() // what it has under way shall count
+	legacy.stop() // requests under way count
 	without := legacy.success(begin.Add(time.Second), time.Now().Add(-clientWait/2))
 	row.conclude(o, fmt.Sprintf("served: %.0f %% with the codepoint, %.0f %% without", 100*o.success, 100*without),
 		o.success >= legitOK && without < 0.8)
@@ -76,7 +76,7 @@ func (t *terminus) spoofLegacy(ctx context.Context, row *Row) error {
 	return nil
 }
 
-// nothingArrives is what three of the five scenarios come to.
+// nothingArrives is the result of three of the five spoofing scenarios.
 func (t *terminus) nothingArrives(ctx context.Context, row *Row, ns, patrol string) error {
 	before := uint64(0)
 	if patrol != "" {
@@ -121,7 +121,7 @@ func (t *terminus) spoofSame(ctx context.Context, row *Row) error {
 	return nil
 }
 
-// reflect begins the reflector and waits until the server can ask it.
+// reflector starts the reflector.
 func (t *terminus) reflector() (io.Closer, error) { return t.reflect("a-refl", addrRefl) }
 
 func (t *terminus) reflection(ctx context.Context, row *Row) error {
@@ -141,8 +141,8 @@ func (t *terminus) reflection(ctx context.Context, row *Row) error {
 	return nil
 }
 
-// reflectionLegacy: the way from the filter manager to A leads through F, which is
-// legacy; the way back does not.
+// reflectionLegacy: the path from the filter manager to A leads through F, which is
+// legacy; the path back does not.
 func (t *terminus) reflectionLegacy(ctx context.Context, row *Row) error {
 	if err := t.route("G", addrBMA+"/32", "F"); err != nil {
 		return err
@@ -168,7 +168,7 @@ func (t *terminus) reflectionLegacy(ctx context.Context, row *Row) error {
 	return nil
 }
 
-// death kills every process and sees what goes on without them.
+// death kills every process and measures what continues without them.
 func (t *terminus) death(ctx context.Context, row *Row) error {
 	o, err := t.play(ctx, attack{ns: "a-bot", src: addrBot})
 	if err != nil {
@@ -189,7 +189,7 @@ func (t *terminus) death(ctx context.Context, row *Row) error {
 	blocked = t.counter("pa", "filter_blocked") - blocked
 	leaked := t.detector.of(t.at(addrBot)).count - before
 	begin := time.Now()
-	for _, name := range names { // patrols first would be enough; all come back
+	for _, name := range names { // starting the patrols first would suffice; all are restarted
 		if err := t.run(t.nodes[name]); err != nil {
 			return err
 		}

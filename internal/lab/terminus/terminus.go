@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package terminus plays the scenarios of the Terminus paper: internet providers made of network
+// Package terminus runs the scenarios of the Terminus paper: internet providers made of network
 // namespaces, bots that spoof and reflect, and patrols, border managers and filter managers that
-// are the tidegate binary, started as a user would start them. It must never load their programs itself.
+// are the tidegate binary, started as users start it. It must never load their programs itself.
 package terminus
 
 import (
@@ -20,29 +20,29 @@ import (
 	"tidegate/internal/role/filterman"
 )
 
-// Options say what `tidegate-lab terminus` shows.
+// Options are what `tidegate-lab terminus` shows.
 type Options struct {
 	Topology string // fig2, fig3, legacy or all
 	IPv6     bool
-	Exe      string // the tidegate to run; empty: the one that FindTidegate finds
+	Exe      string // the tidegate binary; empty: the one that FindTidegate finds
 	Progress func(string, ...any)
 }
 
-// Topologies lists them.
+// Topologies returns the values of --topology.
 func Topologies() []string { return []string{"fig2", "fig3", "legacy", "all"} }
 
-// Row is what one scenario was expected to do and did.
+// Row is the expected and the observed result of one scenario.
 type Row struct {
 	Topology       string  `json:"topology"`
 	Scenario       string  `json:"scenario"`
 	Expected       string  `json:"expected"`
 	Observed       string  `json:"observed"`
 	OK             bool    `json:"ok"`
-	FilteredAfterS float64 `json:"filtered_after_s"` // from the first packet of the attack to the last; 0: was not filtered
+	FilteredAfterS float64 `json:"filtered_after_s"` // from the first packet of the attack to the last that arrived; 0: not filtered
 	LegitSuccess   float64 `json:"legit_success"`    // share of legitimate requests answered; -1: none were made
 }
 
-// terminus is a network with everything running.
+// terminus is a network with all nodes running.
 type terminus struct {
 	*Network
 	detector *detector
@@ -52,8 +52,8 @@ type terminus struct {
 	progress func(string, ...any)
 }
 
-// Run makes the network, shows the scenarios of a topology, and takes it
-// down again, whatever happened.
+// Run makes the network, runs the scenarios of a topology, and always removes the
+// network again.
 func Run(ctx context.Context, o Options) (rows []Row, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the lab needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_BPF): run it with sudo")
@@ -114,7 +114,7 @@ func Run(ctx context.Context, o Options) (rows []Row, err error) {
 	return rows, ctx.Err()
 }
 
-// tellManager is what the detector says to the filter manager, and its answer.
+// tellManager sends the detector's report to the filter manager and records the answer.
 func (t *terminus) tellManager(ctx context.Context, src netip.Addr, trueSource, reflected bool) {
 	r := filterman.Request{Src: hostPrefix(src), Dst: hostPrefix(t.at(addrServer)),
 		Witness: filterman.SeenNoTS, Reflected: reflected, Detector: "lab"}
@@ -139,7 +139,7 @@ func (t *terminus) verdict(src string) filterman.Verdict {
 	return t.verdicts[t.at(src)]
 }
 
-// cleanUp takes all filters back and forgets what was seen.
+// cleanUp revokes all filters and forgets what was seen.
 func (t *terminus) cleanUp(ctx context.Context) error {
 	if t.nodes["fm"].proc == nil {
 		return nil
@@ -175,17 +175,17 @@ func (t *terminus) counter(node, name string) uint64 {
 	return 0
 }
 
-// attackFor is how long an attack goes on.
+// attackFor is how long an attack lasts.
 const attackFor = 2 * time.Second
 
-// attack floods the server and watches what comes of it.
+// attack floods the server and records the result.
 type attack struct {
 	ns, src  string
 	client   string // namespace of the client that is measured; "": none
 	measured func() *asker
 }
 
-// outcome is what was seen of an attack.
+// attackOutcome is what was seen of an attack.
 type attackOutcome struct {
 	sight    sighting
 	filtered float64 // seconds
@@ -203,7 +203,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// play runs an attack for its time, the measured client beside it.
+// play runs an attack for its time, and the measured client with it.
 func (t *terminus) play(ctx context.Context, a attack) (o attackOutcome, err error) {
 	var c *asker
 	if a.measured != nil {
@@ -215,7 +215,7 @@ func (t *terminus) play(ctx context.Context, a attack) (o attackOutcome, err err
 	}
 	dst, srcPort, dstPort, payload := addrServer, uint16(4321), uint16(portFlooded), floodPayload
 	watch := a.src
-	if a.src == addrServer { // the reflection attack: the reflector's answers are what comes
+	if a.src == addrServer { // the reflection attack: the packets that arrive are the reflector's answers
 		dst, srcPort, dstPort, payload, watch = addrRefl, portFlooded, portReflect, queryPayload, addrRefl
 	}
 	begin := time.Now()
@@ -230,7 +230,7 @@ func (t *terminus) play(ctx context.Context, a attack) (o attackOutcome, err err
 		return o, err
 	}
 	if c != nil {
-		c.stop() // what it has under way shall count
+		c.stop() // requests under way count
 	}
 	o.sight, o.verdict = t.detector.of(t.at(watch)), t.verdict(watch)
 	from := begin
@@ -246,7 +246,7 @@ func (t *terminus) play(ctx context.Context, a attack) (o attackOutcome, err err
 	return o, nil
 }
 
-// conditions join what must hold into a row.
+// conclude records the observation and whether the row is as expected.
 func (r *Row) conclude(o attackOutcome, observed string, ok bool) {
 	r.Observed, r.OK, r.FilteredAfterS, r.LegitSuccess = observed, ok, o.filtered, o.success
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // Traffic of the network: attackers with raw sockets, a reflector, a server and its
-// clients. All of it inside namespaces that this process made.
+// clients. All of it stays inside namespaces that this process made.
 
 const (
 	portWeb      = 80
@@ -34,14 +34,14 @@ const (
 	clientWait   = time.Second
 )
 
-// flooder sends UDP packets with a source of its choice until stopped.
+// flooder sends UDP packets with a source of its choice until it is stopped.
 type flooder struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	sent   atomic.Uint64
 }
 
-// flood sends from a namespace. src need not be its own.
+// flood sends from a namespace. src may be forged.
 func (t *Network) flood(ns, src, dst string, srcPort, dstPort uint16, payload int) (*flooder, error) {
 	n := t.ns[ns]
 	if n == nil || !rig.PathExists("/run/netns/"+n.Name) {
@@ -54,7 +54,7 @@ func (t *Network) flood(ns, src, dst string, srcPort, dstPort uint16, payload in
 	}
 	fd := -1
 	err := n.Do(func() (err error) {
-		if !n.Current() { // nothing is ever sent from elsewhere
+		if !n.Current() { // never send from outside the lab
 			return rig.ErrForeignInterface
 		}
 		fd, err = unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
@@ -72,7 +72,7 @@ func (t *Network) flood(ns, src, dst string, srcPort, dstPort uint16, payload in
 		for ctx.Err() == nil {
 			due := uint64(time.Since(begin).Seconds() * floodPPS)
 			for f.sent.Load() < due {
-				_ = unix.Sendto(fd, packet, unix.MSG_DONTWAIT, to) // a full queue loses it, as it may
+				_ = unix.Sendto(fd, packet, unix.MSG_DONTWAIT, to) // a full queue may lose it
 				f.sent.Add(1)
 			}
 			<-tick.C
@@ -87,7 +87,7 @@ func (f *flooder) stop() uint64 {
 	return f.sent.Load()
 }
 
-// udpPacket is a whole packet. Of IPv4's the kernel fills in checksum and length, and a
+// udpPacket is a whole packet. For IPv4 the kernel fills in checksum and length, and a
 // UDP checksum of zero means none.
 func udpPacket(src, dst netip.Addr, srcPort, dstPort uint16, payload int) []byte {
 	if src.Is6() {
@@ -104,7 +104,7 @@ func udpPacket(src, dst netip.Addr, srcPort, dstPort uint16, payload int) []byte
 	return b
 }
 
-// udpPacket6: the payload is zeros but for its first two bytes, which make the
+// udpPacket6: the payload is zero except for its first two bytes, which make the
 // checksum 0xffff, so that it need not be computed.
 func udpPacket6(src, dst netip.Addr, srcPort, dstPort uint16, payload int) []byte {
 	b := make([]byte, 48+payload)
@@ -128,7 +128,7 @@ func udpPacket6(src, dst netip.Addr, srcPort, dstPort uint16, payload int) []byt
 	return b
 }
 
-// reflect answers every query at a namespace's port with floodPayload bytes.
+// reflect answers every query to a namespace's port with floodPayload bytes.
 func (t *Network) reflect(ns, addr string) (io.Closer, error) {
 	var c *net.UDPConn
 	err := t.ns[ns].Do(func() (err error) {
@@ -156,7 +156,7 @@ func (t *Network) reflect(ns, addr string) (io.Closer, error) {
 func (t *Network) web() (io.Closer, error) {
 	var l net.Listener
 	var config net.ListenConfig
-	config.SetMultipathTCP(false) // the kernel adopts no connections for MPTCP, which Go listens with
+	config.SetMultipathTCP(false) // the kernel cannot adopt for MPTCP listeners, Go's default
 	err := t.ns["s"].Do(func() (err error) {
 		l, err = config.Listen(context.Background(), t.tcp(), t.port(addrServer, portWeb))
 		return err
@@ -183,7 +183,7 @@ func (t *Network) web() (io.Closer, error) {
 	return l, nil
 }
 
-// asker makes requests from a namespace and keeps what became of them.
+// asker makes requests from a namespace and records the results.
 type asker struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -196,7 +196,7 @@ type try struct {
 	ok bool
 }
 
-// begin makes requests of a kind until the client is stopped.
+// begin repeats a request until the client is stopped.
 func (t *Network) begin(ns string, request func() bool) *asker {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &asker{cancel: cancel}
@@ -217,7 +217,7 @@ func (t *Network) begin(ns string, request func() bool) *asker {
 	return c
 }
 
-// webClient asks the server's service over TCP.
+// webClient sends requests to the server's service over TCP.
 func (t *Network) webClient(ns string) *asker {
 	return t.begin(ns, func() bool {
 		deadline := time.Now().Add(clientWait)
@@ -240,7 +240,7 @@ func (t *Network) webClient(ns string) *asker {
 	})
 }
 
-// queryClient asks a reflector from the server, as a resolver's user would.
+// queryClient sends queries from the server to a reflector, as a resolver would.
 func (t *Network) queryClient(reflector string) *asker {
 	return t.begin("s", func() bool {
 		var c net.Conn
@@ -267,7 +267,7 @@ func (c *asker) stop() {
 	c.done.Wait()
 }
 
-// success is the share of requests begun in a span that were answered; NaN-free: -1
+// success is the share of requests begun in a time span that were answered; -1
 // if there were none.
 func (c *asker) success(from, to time.Time) float64 {
 	c.mu.Lock()
@@ -296,7 +296,7 @@ type sighting struct {
 }
 
 // detector stands for an intrusion detection system at the server: it counts what
-// comes to the flooded port, by source, and tells of those that send too much.
+// arrives at the flooded port, by source, and reports sources that send too much.
 type detector struct {
 	udp    *upstream.UDP
 	mu     sync.Mutex
@@ -308,7 +308,7 @@ type detector struct {
 const (
 	detectAfter   = 200 // packets of one source
 	labCodepoint  = 47
-	quietForTrust = 700 * time.Millisecond // without a packet: it is filtered
+	quietForTrust = 700 * time.Millisecond // without a packet: it counts as filtered
 )
 
 func (t *Network) detect(tell func(netip.Addr, bool, bool)) (*detector, error) {
@@ -356,7 +356,7 @@ func (d *detector) read() {
 	}
 }
 
-// of gives what was seen of a source.
+// of returns what was seen of a source.
 func (d *detector) of(src netip.Addr) sighting {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -366,7 +366,7 @@ func (d *detector) of(src netip.Addr) sighting {
 	return sighting{}
 }
 
-// awaitQuiet waits until nothing comes any more: the lower queue before the server
+// awaitQuiet waits until nothing more arrives: the lower queue before the server
 // holds a second's worth of a flood that has ended.
 func (d *detector) awaitQuiet(ctx context.Context) error {
 	for {

@@ -18,7 +18,7 @@ import (
 	"tidegate/internal/detect"
 )
 
-// Table is the detector's record over several seeds.
+// Table is the detector's results over several seeds.
 type Table struct {
 	Params detect.Params `json:"parameters"`
 	Seed   uint64        `json:"seed"`
@@ -26,13 +26,13 @@ type Table struct {
 	Rows   []Row         `json:"traces"`
 }
 
-// Row is the worst of one trace over all seeds.
+// Row is the worst result of one trace over all seeds.
 type Row struct {
 	Result
-	Bad int `json:"bad"` // seeds with which it was not as it should be
+	Bad int `json:"bad"` // number of seeds with a wrong result
 }
 
-// RunAll replays every trace for each of so many seeds; the results of the first are for plots.
+// RunAll replays every trace for each of so many seeds; it also returns the results of the first, for plots.
 func RunAll(seed uint64, seeds int, p detect.Params) (Table, []Result) {
 	t := Table{Params: p, Seed: seed, Seeds: seeds}
 	var first []Result
@@ -58,7 +58,7 @@ func RunAll(seed uint64, seeds int, p detect.Params) (Table, []Result) {
 	return t, first
 }
 
-// Good says whether every trace was as it should be with every seed.
+// Good reports whether every trace had the right result with every seed.
 func (t Table) Good() bool {
 	for _, r := range t.Rows {
 		if r.Bad > 0 {
@@ -68,7 +68,7 @@ func (t Table) Good() bool {
 	return true
 }
 
-// Print writes it for people.
+// Print writes the table as text.
 func (t Table) Print(w io.Writer) error {
 	fmt.Fprintf(w, "a %v, h %v, N %v in periods of %v; alpha %v, K at least %v/s, hard limit %v/s, patience %v, calm %v to %v\n%d seeds from %d; the worst of them\n\n",
 		t.Params.A, t.Params.H, t.Params.N, t.Params.T0, t.Params.Alpha, t.Params.KMin, t.Params.Hard, t.Params.Patience, t.Params.Calm, t.Params.CalmMax, t.Seeds, t.Seed)
@@ -93,7 +93,7 @@ func (t Table) Print(w io.Writer) error {
 	return nil
 }
 
-// Plot draws SYNs, completed handshakes and y_n of each trace over time, one below the other, as SVG.
+// Plot draws SYNs, completed handshakes and y_n of each trace over time, stacked, as SVG.
 func Plot(w io.Writer, results []Result, threshold float64) error {
 	const width, height = 7 * vg.Inch, 2 * vg.Inch
 	canvas := vgsvg.New(width, height*vg.Length(len(results)))

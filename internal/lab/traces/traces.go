@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package traces generates what a service counts of SYNs and completed handshakes in days of all kinds, from a seed,
-// and replays it to the detector in virtual time. It sends nothing.
+// Package traces generates a service's counts of SYNs and completed handshakes for many kinds of traffic, from a seed,
+// and replays them to the detector in virtual time. It sends nothing.
 package traces
 
 import (
@@ -12,15 +12,15 @@ import (
 	"tidegate/internal/detect"
 )
 
-// Trace is what is counted in each period at each address.
+// Trace is the counts in each period at each address.
 type Trace struct {
 	Name   string
-	Says   string // what happens in it
+	Says   string // what happens in the trace
 	Period time.Duration
 	Counts [][]detect.Counts // by period, by address
-	Begins time.Duration     // the attack; negative: there is none
+	Begins time.Duration     // start of the attack; negative: there is none
 	Ends   time.Duration     // its last SYN
-	// Within is how soon it must be detected; 0: it need not be.
+	// Within is how soon the attack must be detected; 0: detection is not required.
 	Within time.Duration
 }
 
@@ -62,8 +62,8 @@ func (m *maker) poisson(mean float64) int {
 	}
 }
 
-// clients has real clients arrive at so many a second, over all addresses. Of their packets loss is lost, and SYNs are sent again
-// after a second, then two. A handshake takes a round-trip time: 80 ms in the middle, for one in a hundred more than 400 ms.
+// clients simulates real clients that arrive at this rate, over all addresses. The share loss of their packets is lost, and SYNs
+// are retransmitted after one second, then two. A handshake takes a round-trip time: 80 ms in the median, more than 400 ms for one in a hundred.
 func (m *maker) clients(rate func(t time.Duration) float64, loss float64) {
 	for i := range m.Counts {
 		at := time.Duration(i) * period
@@ -94,7 +94,7 @@ func (m *maker) count(at time.Duration, address, syns, done int) {
 	}
 }
 
-// flood sends SYNs that nobody completes, to addresses in turn.
+// flood adds SYNs that are never completed, to addresses in turn.
 func (m *maker) flood(begins, ends time.Duration, addresses int, rate func(t time.Duration) float64) {
 	m.Begins, m.Ends = begins, ends
 	next := 0
@@ -185,35 +185,35 @@ func All(seed uint64) []Trace {
 	return list
 }
 
-// Result is what the detector made of a trace.
+// Result is the detector's result for a trace.
 type Result struct {
 	Name        string  `json:"trace"`
 	Says        string  `json:"description"`
 	Attack      bool    `json:"attack"`
 	Detected    bool    `json:"detected"`
 	DelayMs     int64   `json:"delay_ms"`      // from the attack's first SYN
-	WithinMs    int64   `json:"within_ms"`     // what was asked for
-	FalseAlarms int     `json:"false_alarms"`  // times it was on without an attack
-	Switches    int     `json:"switches"`      // on and off together
+	WithinMs    int64   `json:"within_ms"`     // the bound
+	FalseAlarms int     `json:"false_alarms"`  // periods of protection without an attack
+	Switches    int     `json:"switches"`      // on and off switches
 	OffAfterMs  int64   `json:"off_after_ms"`  // from the attack's last SYN; -1: never
-	OnlyPrefix  bool    `json:"only_prefixes"` // it answered only for the prefixes that were hit
+	OnlyPrefix  bool    `json:"only_prefixes"` // it protected only the prefixes under attack
 	MaxY        float64 `json:"max_y"`         // without an attack
 	Points      []Point `json:"-"`
 }
 
-// Point is what the detector saw in one period, for a plot.
+// Point is the detector's input and state in one period, for a plot.
 type Point struct {
 	T              time.Duration
 	SYNs, Done     uint64
 	detect.Reading `json:"-"`
 }
 
-// Good says whether it is as it should be.
+// Good reports whether the result is right.
 func (r *Result) Good() bool {
 	return r.FalseAlarms == 0 && (!r.Attack || r.Detected && r.DelayMs <= r.WithinMs && r.OffAfterMs >= 0)
 }
 
-// offWait is how long after a trace nobody comes, until the detector must be off.
+// offWait is how long after a trace, without any traffic, the detector may take to switch off.
 const offWait = 15 * time.Minute
 
 // Replay plays a trace to the detector.

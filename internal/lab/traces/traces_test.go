@@ -8,7 +8,7 @@ import (
 	"tidegate/internal/detect"
 )
 
-// The detector is on where it should be, in time, and nowhere else, whatever the seed.
+// The detector is on where it should be, in time, and nowhere else, with every seed.
 func TestReplay(t *testing.T) {
 	for seed := range uint64(2) {
 		for _, trace := range All(seed + 1) {

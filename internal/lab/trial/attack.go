@@ -19,17 +19,17 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// Measured is what one attack yielded.
+// Measured is the result of one attack.
 type Measured struct {
 	Load     load.ClientResult
 	Flood    load.FloodStats
 	Arrived  uint64 // SYNs at the server's port
-	Answered uint64 // frames that came back and died at the attacker
+	Answered uint64 // answers that reached the attacker's sink
 	SynRecv  int
 	state    *ProxyState
 }
 
-// attack runs the flood, and in the midst of it the clients. The flood goes on
+// attack runs the flood, with the clients in the middle of it. The flood continues
 // until the last request has ended.
 func (env *Env) attack(ctx context.Context, t *rig.Topology, f *load.Flood, srv *rig.Process, def defences.Defence) (*Measured, error) {
 	cl, err := env.StartClient(ctx, t)
@@ -85,8 +85,8 @@ func (env *Env) attack(ctx context.Context, t *rig.Topology, f *load.Flood, srv 
 	return m, errors.Join(err1, err2)
 }
 
-// Watch returns the peak number of half-open connections and says now and then
-// how far the flood is.
+// Watch returns the peak number of half-open connections and logs the flood's
+// progress.
 func (env *Env) Watch(ctx context.Context, t *rig.Topology) (peak int) {
 	begin := time.Now()
 	tick := time.NewTicker(sampleEvery)
@@ -109,14 +109,14 @@ func (env *Env) Watch(ctx context.Context, t *rig.Topology) (peak int) {
 	}
 }
 
-// Client is the load child, ready to go.
+// Client is the load child, ready to start.
 type Client struct {
 	Proc  *rig.Process
 	stdin io.WriteCloser
 	out   *bufio.Reader
 }
 
-// StartClient starts the child, which proves that the service answers.
+// StartClient starts the child, which checks that the service answers.
 func (env *Env) StartClient(ctx context.Context, t *rig.Topology) (*Client, error) {
 	o := env.opts
 	if err := t.Client.SetSysctls(clientSysctls(o)...); err != nil {
@@ -163,7 +163,7 @@ func (env *Env) StartClient(ctx context.Context, t *rig.Topology) (*Client, erro
 	return c, nil
 }
 
-// clientSysctls shape the clients' TCP.
+// clientSysctls configure the clients' TCP.
 func clientSysctls(o Options) [][2]string {
 	timestamps := "1"
 	if o.NoTimestamps {
@@ -171,7 +171,7 @@ func clientSysctls(o Options) [][2]string {
 	}
 	s := [][2]string{
 		{"net.ipv4.tcp_timestamps", timestamps},
-		// A client that closed first may use its port again after a second.
+		// A client that closed first may reuse its port after a second.
 		{"net.ipv4.tcp_tw_reuse", "1"},
 	}
 	if o.Ports > 0 {
@@ -184,7 +184,7 @@ func clientSysctls(o Options) [][2]string {
 	return s
 }
 
-// run waits for the flood to have done its worst, starts the load and reads the result.
+// Run waits for head, while the flood fills queues, starts the load and reads the result.
 func (c *Client) Run(ctx context.Context, head time.Duration) (load.ClientResult, error) {
 	var res load.ClientResult
 	select {
@@ -205,7 +205,7 @@ func (c *Client) Run(ctx context.Context, head time.Duration) (load.ClientResult
 	return res, nil
 }
 
-// readLine reads one line from the child, or ends it when ctx ends.
+// readLine reads one line from the child; if ctx ends first, it ends the child.
 func (c *Client) readLine(ctx context.Context) ([]byte, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.Proc.Cmd.Process.Kill() })
 	defer stop()
@@ -216,7 +216,7 @@ func (c *Client) readLine(ctx context.Context) ([]byte, error) {
 	return line, err
 }
 
-// abort ends the child and returns why it failed, if it says.
+// abort ends the child and returns why it failed, if it reports that.
 func (c *Client) abort(ctx context.Context) error {
 	select {
 	case <-c.Proc.Exited:

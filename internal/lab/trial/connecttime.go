@@ -23,7 +23,7 @@ import (
 // connect() takes for each of 2,000 connections while the server is flooded, with a
 // short and a long listen queue and with better defences.
 
-// ConnectOptions say how the figure is made.
+// ConnectOptions are what the figure measures.
 type ConnectOptions struct {
 	Base        Options // rate of the flood, load, timeout, server, progress
 	Connections int
@@ -44,7 +44,7 @@ type connectCurve struct {
 	backlog       int
 }
 
-// ConnectCurves lists the names of those that this version can draw.
+// ConnectCurves returns the names of the curves that this version can draw.
 func ConnectCurves() []string {
 	var names []string
 	for _, c := range connectCurves() {
@@ -67,25 +67,25 @@ func connectCurves() []connectCurve {
 	return list
 }
 
-// ConnectCurve is what was measured of one.
+// ConnectCurve is the measurement of one curve.
 type ConnectCurve struct {
 	Name    string `json:"name"`
 	Defence string `json:"defence"`
 	Backlog int    `json:"backlog"`
 	Plane   string `json:"plane,omitempty"` // of a proxy
-	Error   string `json:"error,omitempty"` // why there is nothing more
+	Error   string `json:"error,omitempty"` // why results are missing
 
 	Connected int            `json:"connected"`
-	Served    int            `json:"served"` // of these, whose request was answered in time, too
+	Served    int            `json:"served"` // of these, those whose request was answered in time, too
 	Errors    map[string]int `json:"errors,omitempty"`
-	// Share of all connections that were made within half a second: the source's figure.
+	// Share of all connections that were established within half a second: the paper's figure.
 	Within500 float64 `json:"within_500ms"`
-	// Quantiles over all connections, in ms; null: that many were never made.
+	// Quantiles over all connections, in ms; null: that many were never established.
 	P10 *float64 `json:"p10_ms"`
 	P50 *float64 `json:"p50_ms"`
 	P90 *float64 `json:"p90_ms"`
 	P99 *float64 `json:"p99_ms"`
-	// Times of the connections that were made, sorted, in ms.
+	// Times of the established connections, sorted, in ms.
 	Times  []float64 `json:"times_ms"`
 	SYNPPS float64   `json:"syn_pps"` // of the flood, as it arrived
 }
@@ -105,7 +105,7 @@ type ConnectTimes struct {
 	NotOffered  []string       `json:"not_offered"`
 }
 
-// Validate names the option, what is wrong, and what would be right.
+// Validate checks all options; an error names the option, its value, and valid values.
 func (o *ConnectOptions) Validate() error {
 	if o.Connections < 10 || o.Connections > 100_000 {
 		return fmt.Errorf("--connections %d: want 10 to 100000", o.Connections)
@@ -121,8 +121,8 @@ func (o *ConnectOptions) Validate() error {
 	return o.Base.Validate()
 }
 
-// RunConnectTimes measures all curves, one after the other. One that fails says why in
-// its place, and the others go on.
+// RunConnectTimes measures all curves, one after the other. If one fails, its result says
+// why, and the run continues.
 func RunConnectTimes(ctx context.Context, o ConnectOptions) (*ConnectTimes, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func runConnectCurve(ctx context.Context, o ConnectOptions, c connectCurve) (Con
 		one.Plane, curve.Plane = o.Plane, o.Plane
 	}
 	res, err := Run(ctx, one)
-	if errors.Is(err, ErrDisturbed) { // once more; then it is told
+	if errors.Is(err, ErrDisturbed) { // retried once; then reported
 		res, err = Run(ctx, one)
 	}
 	if err != nil {
@@ -174,7 +174,7 @@ func runConnectCurve(ctx context.Context, o ConnectOptions, c connectCurve) (Con
 	return curve, nil
 }
 
-// fill makes the figures of the times in ms of those connections that were made.
+// fill computes the figures from the times, in ms, of the established connections.
 func (c *ConnectCurve) fill(times []float64, all int) {
 	slices.Sort(times)
 	c.Times, c.Connected = times, len(times)

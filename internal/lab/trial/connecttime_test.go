@@ -10,7 +10,7 @@ import (
 	"tidegate/test/world"
 )
 
-// Behind the proxy every connection is made; a full listen queue makes none of them.
+// Behind the proxy every connection is established; with a full listen queue, none is.
 func TestConnectTimes(t *testing.T) {
 	world.NeedRoot(t)
 	o := DefaultConnectOptions()

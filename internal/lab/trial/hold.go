@@ -31,12 +31,12 @@ func watchState(ctx context.Context, d defences.Stateful) *ProxyState {
 	}
 }
 
-// heldConns is how many connections are held for a moment at the end of an attack:
-// those of the load have ended before anybody could look.
+// heldConns is how many connections are held open for a short time at the end of an attack:
+// those of the load have ended before state can be sampled.
 const heldConns = 32
 
-// hold opens connections that begin a request, and keeps them for two samples: a connection that has carried
-// nothing yet is not in the proxy's flow table.
+// hold opens connections that begin a request, and keeps them for two samples: a connection without
+// data so far is not in the proxy's flow table.
 func (env *Env) hold(ctx context.Context, t *rig.Topology) {
 	conns := make(chan net.Conn, heldConns)
 	var wg sync.WaitGroup

@@ -15,10 +15,10 @@ import (
 	"tidegate/test/world"
 )
 
-// What one entry of a proxy takes is what `tidegate check` reckons with.
+// The measured memory of one entry matches the figure of `tidegate check`.
 func TestProxyState(t *testing.T) {
 	world.NeedRoot(t)
-	const share = 16 // of the buckets: 16 bytes each, as many as there is room
+	const share = 16 // of the buckets: 16 bytes each, one per entry of the maximum
 	for _, c := range []struct {
 		strategy config.Strategy
 		ipv6     bool

@@ -22,46 +22,46 @@ type Result struct {
 	RateAsked string  `json:"rate_asked"`
 	SYNSent   uint64  `json:"syn_sent"` // as counted at the server's port
 	SYNPPS    float64 `json:"syn_pps"`
-	SYNLost   uint64  `json:"syn_lost"` // generated, but dropped on a full ring before the server
-	Answers   uint64  `json:"answers"`  // what the server sent back to spoofed sources
+	SYNLost   uint64  `json:"syn_lost"` // generated, but dropped at a full ring before the server
+	Answers   uint64  `json:"answers"`  // sent by the server to spoofed sources
 
 	Requests int            `json:"requests"`
 	OK       int            `json:"ok"`
 	Success  float64        `json:"success"` // 0 to 1
-	Retried  int            `json:"retried"` // connections that were reset before an answer and tried again
+	Retried  int            `json:"retried"` // connections that were reset before an answer and retried
 	Errors   map[string]int `json:"errors"`
-	// Failed requests are charged the whole timeout in both.
+	// Failed requests count as the whole timeout in both.
 	Connect load.Quantiles `json:"connect_ms"`
 	Latency load.Quantiles `json:"latency_ms"`
 
 	ServerSynRecv int    `json:"server_syn_recv"` // peak of half-open connections
 	CookiesSent   uint64 `json:"cookies_sent"`
 
-	// CPUPerSYN is the CPU time of the sending thread, in whose softirq the
-	// server's work is done, and of its CPU's ksoftirqd, for each SYN, less
+	// CPUPerSYN is the CPU time per SYN of the sending thread, in whose softirq the
+	// server works, and of its CPU's ksoftirqd, minus
 	// GeneratorPerSYN: the same measured at the same rate against an XDP drop at
-	// the far end. The answer's way to the attacker's sink counts as the server's.
-	// Zero means: not to be told from the generator's own cost.
+	// the far end. Delivering the answers to the attacker's sink counts as the server's.
+	// Zero means: indistinguishable from the generator's own cost.
 	CPUPerSYN       float64 `json:"cpu_ns_per_syn"`
 	GeneratorPerSYN float64 `json:"generator_ns_per_syn"`
 
-	*ProxyState // of a defence in a box of its own; nil otherwise
+	*ProxyState // of a defence in a box; nil otherwise
 
 	Pinning     rig.Pinning `json:"pinning"`
 	StartLagMax float64     `json:"client_start_lag_max_ms"`
 	LoadSeconds float64     `json:"load_s"`
 
-	connectTimes []float64 // of the connections that were made, in ms; Options.KeepConnect
+	connectTimes []float64 // of the established connections, in ms; Options.KeepConnect
 }
 
-// ProxyState is what the box between clients and server had to remember.
+// ProxyState is the state in the box between clients and server.
 type ProxyState struct {
-	// Flows are the entries at their most: connections (cookie, cache, SYNPROXY)
-	// or whitelisted sources (auth-*), as sampled four times a second.
+	// Flows is the peak number of entries: connections (cookie, cache, SYNPROXY)
+	// or whitelisted sources (auth-*), sampled four times a second.
 	Flows int `json:"flows"`
-	// BytesPerFlow is the kernel's memory for one of them: an entry, and its share of
-	// the buckets of a full table. Zero: there was none, or the kernel does not tell; on
-	// plane dpdk all of it is taken at the start.
+	// BytesPerFlow is the kernel memory of one entry, including its share of
+	// the buckets of a full table. Zero: there was none, or the kernel does not report it; on
+	// plane dpdk all memory is allocated at the start.
 	BytesPerFlow float64 `json:"bytes_per_flow"`
 }
 
@@ -97,7 +97,7 @@ func (env *Env) Result(m *Measured, cookies uint64, own float64) *Result {
 	return r
 }
 
-// Summary is the result for people.
+// Summary returns the result as text.
 func (r *Result) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "defence    %s (%s, %s)\n", r.Defence, r.Family, r.Server)

@@ -27,21 +27,21 @@ type Options struct {
 	Clients      int           // source addresses
 	Load         float64       // legitimate requests per second, all clients together
 	Duration     time.Duration // of the legitimate load
-	Requests     int           // total instead of Load times Duration; 0: not given
+	Requests     int           // total instead of Load times Duration; 0: unset
 	Timeout      time.Duration // of one request
 	ClientCloses bool
 	NoTimestamps bool // clients without TCP timestamps
-	Retries      int  // of a request that was reset before it got an answer
+	Retries      int  // for a request that was reset before it got an answer
 	Ports        int  // local ports a client may use; 0: the system's default
 
-	Urgent      bool // the clients come before what else wants their processor
-	Backlog     int  // of the server's listen(); 0: as it is
-	KeepConnect bool // the result holds every connection's time to connect
+	Urgent      bool // the clients run before other processes on their processor
+	Backlog     int  // of the server's listen(); 0: the default
+	KeepConnect bool // the result holds every connection's connect time
 
 	Server       string // auto, nginx or builtin
 	ResponseSize int
 
-	// Progress gets one line at a time; nil: nobody looks.
+	// Progress is called with one line at a time; nil: none.
 	Progress func(format string, args ...any)
 	// Exe is the tidegate binary; empty: the one that FindTidegate finds.
 	Exe string
@@ -56,7 +56,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate names the option, what is wrong, and what would be right.
+// Validate checks all options; an error names the option, its value, and valid values.
 func (o *Options) Validate() error {
 	ok := slices.Contains(defences.WithBoxes(), o.Defence)
 	switch {
@@ -89,11 +89,11 @@ func (o *Options) Validate() error {
 	return err
 }
 
-// ErrDisturbed voids an experiment in which the clients' own process stood
-// still: what they waited for was this machine, not the server.
+// ErrDisturbed voids an experiment in which the clients' own process
+// stalled: the delay was this machine's, not the server's.
 var ErrDisturbed = errors.New("disturbed by other work on this machine; run it again when the machine is idle")
 
-// CheckDisturbed refuses a load that began requests later than half their timeout.
+// CheckDisturbed rejects a load that began requests later than half their timeout.
 func CheckDisturbed(l load.ClientResult, timeout time.Duration, cpu int) error {
 	lag := time.Duration(l.LagMax * float64(time.Millisecond))
 	if lag <= timeout/2 {
@@ -117,8 +117,8 @@ const (
 	sampleEvery = 250 * time.Millisecond
 )
 
-// Run makes a topology, runs one experiment in it, and takes it down again,
-// whatever happened.
+// Run makes a topology, runs one experiment in it, and always removes it
+// again.
 func Run(ctx context.Context, opts Options) (res *Result, err error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func Run(ctx context.Context, opts Options) (res *Result, err error) {
 	return env.experiment(ctx, t)
 }
 
-// topology is the one that the defence needs.
+// topology makes the topology that the defence needs.
 func (env *Env) topology() (*rig.Topology, error) {
 	if !defences.InBox(env.opts.Defence) {
 		return rig.NewTopology(env.Owner)
@@ -151,7 +151,7 @@ func (env *Env) topology() (*rig.Topology, error) {
 	return p.Topology, nil
 }
 
-// defence is what the experiment's defence is told of it.
+// Defence describes the experiment to its defence.
 func (env *Env) Defence() defences.Env {
 	return defences.Env{Workplace: env.Workplace, Name: env.opts.Defence, Plane: env.opts.Plane, IPv6: env.opts.IPv6}
 }
@@ -168,7 +168,7 @@ func NewEnv(opts Options) (*Env, error) {
 	return &Env{Workplace: w, opts: opts, Server: server}, nil
 }
 
-// experiment: calibrate, serve, defend, flood, load, count.
+// experiment runs the phases: calibrate, serve, defend, flood, load, count.
 func (env *Env) experiment(ctx context.Context, t *rig.Topology) (_ *Result, err error) {
 	o := env.opts
 	target := rig.ServiceAddr(o.IPv6)
@@ -215,7 +215,7 @@ func (env *Env) experiment(ctx context.Context, t *rig.Topology) (_ *Result, err
 }
 
 // calibrate measures, at the same rate and against an XDP drop at the far end,
-// what making and delivering one SYN costs: time that is not the defence's.
+// the cost of making and delivering one SYN: time that is not the defence's.
 func calibrate(ctx context.Context, t *rig.Topology, f *load.Flood, rate load.Rate) (nsPerSYN float64, err error) {
 	if rate == 0 {
 		return 0, nil

@@ -15,14 +15,14 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// Stand is a lab held open for measurements: one topology in which programs and
-// defences are put in the flood's way in turn.
+// Stand is a lab kept for several measurements: one topology in which programs and
+// defences are started in turn.
 type Stand struct {
 	*rig.Topology
 	env *Env
 }
 
-// NewStand makes the topology. Close it in the end.
+// NewStand makes the topology. The caller closes it.
 func NewStand(opts Options) (*Stand, error) {
 	env, err := NewEnv(opts)
 	if err != nil {
@@ -35,7 +35,7 @@ func NewStand(opts Options) (*Stand, error) {
 	return &Stand{t, env}, nil
 }
 
-// NewProxyStand makes one with a box between clients and server.
+// NewProxyStand makes a stand with a box between clients and server.
 func NewProxyStand(opts Options) (*Stand, *rig.ProxyTopology, error) {
 	env, err := NewEnv(opts)
 	if err != nil {
@@ -48,10 +48,10 @@ func NewProxyStand(opts Options) (*Stand, *rig.ProxyTopology, error) {
 	return &Stand{p.Topology, env}, p, nil
 }
 
-// Close takes the topology down.
+// Close removes the topology.
 func (r *Stand) Close() error { return errors.Join(r.Topology.Close(), r.env.Close()) }
 
-// FloodCPU is the processor that makes the flood and, in its softirq, bears it.
+// FloodCPU is the processor that sends the flood and, in its softirq, receives it.
 func (r *Stand) FloodCPU() int { return r.env.Pin.Flood }
 
 // NewFlood loads a generator aimed at the service.
@@ -60,12 +60,12 @@ func (r *Stand) NewFlood(ipv6 bool, mix load.FloodMix) (*load.Flood, error) {
 		Target: rig.ServiceAddr(ipv6), Mix: mix, CPU: r.env.Pin.Flood})
 }
 
-// AttachXDP puts a program in the flood's way; its link can change it later.
+// AttachXDP attaches a program to a port; its link can change it later.
 func (r *Stand) AttachXDP(p *rig.Port, prog *ebpf.Program) (link.Link, error) {
 	return p.AttachXDP(prog)
 }
 
-// Defend starts the web server and one defence, as `lab flood` does.
+// Defend starts the web server and one defence, as `tidegate-lab flood` does.
 func (r *Stand) Defend(ctx context.Context, name string) (stop func() error, err error) {
 	srv, err := load.StartServer(ctx, r.Topology, r.env.Server, r.env.Dir, r.env.Self, r.env.Pin.Server, r.env.opts.ResponseSize, r.env.opts.Backlog)
 	if err != nil {

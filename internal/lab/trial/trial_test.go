@@ -21,7 +21,7 @@ import (
 	"tidegate/test/world"
 )
 
-// tidegate is the program that is measured.
+// tidegate is the program under test.
 var tidegate string
 
 // envRunLab makes the test binary run a lab until it is killed.
@@ -51,8 +51,8 @@ func runLabUntilKilled() int {
 	return 0
 }
 
-// runUndisturbed runs an experiment; one that the machine's other work has made
-// void says nothing and is made again, a few times.
+// runUndisturbed runs an experiment, and repeats it a few times if other work on the
+// machine voided it.
 func runUndisturbed(t *testing.T, o Options) (*Result, error) {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -90,8 +90,8 @@ func TestFloodKernelServesNoneDoesNot(t *testing.T) {
 	noTraceOf(t, os.Getpid())
 }
 
-// Every SYN of the flood must be answered: one that is not was malformed when
-// it left us or misjudged when it arrived.
+// Every SYN of the flood must be answered: an unanswered one was malformed when
+// it was sent or misjudged when it arrived.
 func TestFloodHostServesAll(t *testing.T) {
 	world.NeedRoot(t)
 	for _, c := range []struct {
@@ -142,7 +142,7 @@ func startVictim(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// tracesOf lists what bears the pid.
+// tracesOf lists what has the pid in its name.
 func tracesOf(pid int) []string {
 	var all []string
 	for _, pattern := range []string{
@@ -162,7 +162,7 @@ func noTraceOf(t *testing.T, pid int) {
 	}
 }
 
-// noProcessOf makes sure that the children have died with their lab.
+// noProcessOf checks that the children have died with their lab.
 func noProcessOf(t *testing.T, namespaces []string) {
 	t.Helper()
 	for _, ns := range namespaces {
