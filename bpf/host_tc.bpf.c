@@ -443,45 +443,21 @@ TG_GLOBAL int tg_first_fragment(const struct tg_packet *pkt)
 	return TCX_DROP; /* be it to a cookie of the kernel's: its client sends it again */
 }
 
-SEC("tc")
-int tg_host_tc(struct __sk_buff *skb)
+/* host_translate.bpf.c continues. Added is the verdict if that is not there. */
+#define TG_NEXT_OPEN 0x200
+
+/* A packet that the fast path has left. `turn`: how often it has been to the end of the queue; `proves`: it is a copy. A
+ * function of its own: its stack, the largest here, does not add to those of the fast path. */
+TG_GLOBAL int tg_slow_ack(struct __sk_buff *skb, __u32 turn, __u32 proves)
 {
+	const __u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	bool bare = tg_skb_is_bare(skb, data, end);
 	const struct tg_host_settings *settings;
 	struct tg_packet pkt = {};
-	__u32 turn = skb->mark ^ TG_MARK, rst_seq = 0;
-	const __u8 *data, *end;
-	tg_ethertype type;
 	enum tg_parse_result parsed;
-	__u32 id;
-	bool bare, fresh, proves = false;
+	tg_ethertype type;
+	__u32 rst_seq = 0, id;
 
-	fresh = turn > (TG_MARK_PROVES | TG_MARK_TURNS);
-	if (!fresh) {
-		skb->mark = 0;
-		proves = turn & TG_MARK_PROVES;
-		turn &= TG_MARK_TURNS;
-	} else {
-		turn = 0;
-	}
-
-	data = (void *)(long)skb->data;
-	end = (void *)(long)skb->data_end;
-	if (tg_skb_headers_are_far(skb, data, end)) {
-		if (!tg_skb_headers_pull(skb))
-			return TCX_NEXT;
-		data = (void *)(long)skb->data;
-		end = (void *)(long)skb->data_end;
-	}
-	bare = tg_skb_is_bare(skb, data, end);
-	if (!bare && fresh) {
-		int action = skb->protocol == TG_ETHERTYPE_IPV4 ? tg_fast_ack_v4(skb)
-								: tg_fast_ack_v6(skb);
-
-		if (TG_LIKELY(action != TG_NEXT_LONG))
-			return action;
-		data = (void *)(long)skb->data;
-		end = (void *)(long)skb->data_end;
-	}
 	type = bare ? (tg_ethertype)skb->protocol : tg_packet_ethernet(&pkt, data, end);
 	pkt.l3_off = (__u32)tg_skb_any_number(pkt.l3_off) & 31;
 	parsed = tg_packet_l3(&pkt, type, data, end);
@@ -521,15 +497,42 @@ int tg_host_tc(struct __sk_buff *skb)
 		return tg_become_reset(skb, &pkt, rst_seq) ? TCX_DROP : TCX_NEXT;
 	case TG_TC_UNPROVEN:
 		skb->mark = TG_MARK_UNPROVEN | (tg_ack_is_evidence(skb, &pkt) ? TG_MARK_EVIDENCE : 0);
-		bpf_tail_call(skb, &tg_parts, TG_PART_OPEN);
-		skb->mark = 0;
-		return TCX_DROP;
+		return TG_NEXT_OPEN + TCX_DROP;
 	case TG_TC_TRANSLATE:
-		bpf_tail_call(skb, &tg_parts, TG_PART_OPEN);
-		return TCX_NEXT; /* it is not there: the client's next segment tries again */
+		return TG_NEXT_OPEN +
+		       TCX_NEXT; /* it is not there: the client's next segment tries again */
 	default:
 		return TCX_NEXT;
 	}
+}
+
+SEC("tc")
+int tg_host_tc(struct __sk_buff *skb)
+{
+	__u32 turn = skb->mark ^ TG_MARK;
+	const __u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	bool fresh = turn > (TG_MARK_PROVES | TG_MARK_TURNS);
+	int action = TG_NEXT_LONG;
+
+	if (!fresh)
+		skb->mark = 0;
+	if (tg_skb_headers_are_far(skb, data, end)) {
+		if (!tg_skb_headers_pull(skb))
+			return TCX_NEXT;
+		data = (void *)(long)skb->data;
+		end = (void *)(long)skb->data_end;
+	}
+	if (fresh && !tg_skb_is_bare(skb, data, end))
+		action = skb->protocol == TG_ETHERTYPE_IPV4 ? tg_fast_ack_v4(skb)
+							    : tg_fast_ack_v6(skb);
+	if (TG_LIKELY(action != TG_NEXT_LONG))
+		return action;
+	action = tg_slow_ack(skb, fresh ? 0 : turn & TG_MARK_TURNS,
+			     fresh ? 0 : turn & TG_MARK_PROVES);
+	if (TG_LIKELY(action < TG_NEXT_OPEN + TCX_NEXT))
+		return action;
+	bpf_tail_call(skb, &tg_parts, TG_PART_OPEN);
+	return action - TG_NEXT_OPEN;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -59,14 +59,27 @@ enum tg_host_checked {
 	TG_CHECKED_FULL,
 };
 
+/* 1 if the ACK's cookie is ours, and what else the ACK says. A function of its own, as all here, for the stack:
+ * Linux 6.1 counts that of all nested calls together (internal/plane/stack_test.go). */
+TG_GLOBAL int tg_host_verify(struct __sk_buff *skb, const struct tg_packet *pkt,
+			     struct tg_ack *ack_info)
+{
+	struct tg_tcp_options o = {};
+
+	if (!pkt || !ack_info || !tg_skb_options(skb, pkt, &o))
+		return 0;
+	*ack_info = tg_host_read_ack(pkt, &o);
+	/* What the kernel would drop must not become a SYN of ours, which it would take. */
+	return tg_cookie_check(pkt, ack_info) && tg_intact(skb, pkt) == TG_INTACT;
+}
+
 /* Opens a connection if the ACK's cookie is ours: enum tg_host_checked. */
 TG_GLOBAL int tg_host_check(struct __sk_buff *skb, const struct tg_packet *pkt)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_server_settings *server = tg_server_get();
-	struct tg_tcp_options o = {};
+	struct tg_ack ack_info = {};
 	struct tg_counter_row *row;
-	struct tg_ack ack_info;
 	struct tg_split fresh, *old;
 	struct tg_service *svc;
 	__u16 window = 0;
@@ -77,12 +90,8 @@ TG_GLOBAL int tg_host_check(struct __sk_buff *skb, const struct tg_packet *pkt)
 	id = tg_service_find(settings, pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || !tg_service_verifies(svc) || !tg_skb_options(skb, pkt, &o) ||
+	if (!id || !svc || !row || !tg_service_verifies(svc) || !tg_host_verify(skb, pkt, &ack_info) ||
 	    bpf_skb_load_bytes(skb, pkt->l4_off + 14, &window, sizeof(window)))
-		return TG_CHECKED_NOT_OURS;
-	ack_info = tg_host_read_ack(pkt, &o);
-	/* What the kernel would drop must not become a SYN of ours, which it would take. */
-	if (!tg_cookie_check(pkt, &ack_info) || tg_intact(skb, pkt) != TG_INTACT)
 		return TG_CHECKED_NOT_OURS;
 	if ((skb->mark | TG_MARK_EVIDENCE) !=
 	    (TG_MARK_UNPROVEN | TG_MARK_EVIDENCE)) /* else it was counted */
