@@ -12,10 +12,12 @@
  * is the final ACK check: it drops ACKs that match neither socket nor cookie, and ends an old
  * socket that is in the way of a new connection of the same client.
  */
+#define TG_AT_TC
 #include "lib/adopt.h"
 #include "lib/host_parts.h"
 #include "lib/fast_ack.h"
 #include "lib/kernel_cookie.h"
+#include "lib/own_port.h"
 #include "lib/proof.h"
 #include "lib/proven.h"
 #include "lib/replace.h"
@@ -241,8 +243,9 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 	enum tg_tc_next next;
 	bool adopted, watched;
 
-	/* The kernel finds no IP packet here, although we have parsed past its tags. */
-	if (TG_UNLIKELY(skb->protocol != (pkt->family == 4 ? TG_ETHERTYPE_IPV4 : TG_ETHERTYPE_IPV6))) {
+	/* The kernel finds no IP packet here, although we have parsed past its tags; or one for somebody else. */
+	if (TG_UNLIKELY(skb->protocol != (pkt->family == 4 ? TG_ETHERTYPE_IPV4 : TG_ETHERTYPE_IPV6) ||
+			tg_skb_is_others(skb))) {
 		tg_count(row, TG_COUNT_ack_frame);
 		return TG_TC_GO_ON;
 	}

@@ -12,11 +12,13 @@
  * Must never: touch a segment that is of no connection in the table, unless its cookie is ours.
  */
 #define TG_HOST
+#define TG_AT_TC
 #include "lib/cookie_check.h"
 #include "lib/host_idle.h"
 #include "lib/host_parts.h"
 #include "lib/server_skb.h"
 #include "lib/intact.h"
+#include "lib/own_port.h"
 
 /* Left to host_tc.bpf.c; neither TCX_NEXT nor TCX_DROP. */
 #define TG_NEXT_ADOPT 0x100
@@ -85,7 +87,8 @@ TG_GLOBAL int tg_host_check(struct __sk_buff *skb, const struct tg_packet *pkt)
 	__u16 window = 0;
 	__u32 id;
 
-	if (!pkt || !settings || !server || !tg_host_ack_is_whole(pkt, skb->len))
+	if (!pkt || !settings || !server || !tg_host_ack_is_whole(pkt, skb->len) ||
+	    tg_skb_is_others(skb))
 		return TG_CHECKED_NOT_OURS;
 	id = tg_service_find(settings, pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);

@@ -10,28 +10,9 @@
 #define TG_BPF_OWN_H
 
 #include "gate.h"
+#include "own_port.h"
 
-#define TG_OWN_MACS 4
 #define TG_OWN_SLOTS 64
-#define TG_OWN_NO_GATEWAY (~0ULL)
-
-/* An interface: the addresses of the interface, its master and the devices on top of it. */
-struct tg_own_port {
-	__u64 macs[TG_OWN_MACS]; /* first byte lowest; the rest repeat the first */
-	/* IPv4, IPv6: the MAC address from which SYNs are answered there, without a look at routes: of the
-	 * only gateway that this machine has. TG_OWN_NO_GATEWAY: there is none such. */
-	__u64 gateway[2];
-	__u32 is_loopback;
-	__u32 pad;
-};
-
-/* By interface index; userspace sets the number of entries. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tg_own_port);
-} tg_own_ports SEC(".maps");
 
 /* Local addresses, each in the slot of its last byte. What finds its slot taken, and what is
  * a prefix, stands in the tree below alone. */
@@ -131,14 +112,11 @@ TG_GLOBAL int tg_own_judge(struct xdp_md *ctx, const struct tg_packet *syn)
 	const struct tg_own_port *port = tg_own_port_get(ctx);
 	const struct tg_own_addrs *own;
 	__u32 zero = 0;
-	__u64 mac;
 
 	own = bpf_map_lookup_elem(&tg_own_addrs, &zero);
 	if (!syn || !port || !own || frame + TG_ETH_HDR_LEN > (__u8 *)(long)ctx->data_end)
 		return TG_OWN_NOT;
-	mac = tg_own_mac_of(frame);
-	if (mac != port->macs[0] && mac != port->macs[1] && mac != port->macs[2] &&
-	    mac != port->macs[3])
+	if (!tg_own_port_has(port, tg_own_mac_of(frame)))
 		return TG_OWN_NOT;
 	if (tg_packet_to_loopback(syn))
 		return port->is_loopback ? TG_OWN_ALL : TG_OWN_NOT;

@@ -236,7 +236,7 @@ const (
 	CounterPassStack Counter = 114
 	// CounterDropStack: host: SYNs in such frames dropped because the allowance is used up, or both tags have VLAN ID 0.
 	CounterDropStack Counter = 115
-	// CounterAckFrame: verified ACKs in frames from which the kernel cannot adopt (VLAN tags); left to the kernel.
+	// CounterAckFrame: verified ACKs in frames from which no connection is made (VLAN tags, or to a MAC address that is not this machine's); left to the kernel.
 	CounterAckFrame Counter = 116
 	// CounterSplitDisplaced: server: connections that lost their place in a full table to a new one: their source holds many, or they were not used for long.
 	CounterSplitDisplaced Counter = 117
@@ -410,7 +410,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"flow_share", "proxy: connections not begun because their source has used its share: dpdk of the table, xdp of the connections that wait for a place in it"},
 	{"pass_stack", "host: SYNs in frames with more VLAN tags than a connection can be adopted with; left to the kernel, within an allowance"},
 	{"drop_stack", "host: SYNs in such frames dropped because the allowance is used up, or both tags have VLAN ID 0"},
-	{"ack_frame", "verified ACKs in frames from which the kernel cannot adopt (VLAN tags); left to the kernel"},
+	{"ack_frame", "verified ACKs in frames from which no connection is made (VLAN tags, or to a MAC address that is not this machine's); left to the kernel"},
 	{"split_displaced", "server: connections that lost their place in a full table to a new one: their source holds many, or they were not used for long"},
 	{"drop_no_neighbour", "dpdk: frames of a router whose next hop has no MAC address: it does not answer, or too many are being resolved"},
 	{"drop_cut_off", "dpdk: frames of a kernel interface that are longer than any link carries, so that only the first part arrives: their sender does not segment (TSO), or the kernel merges segments (GRO)"},

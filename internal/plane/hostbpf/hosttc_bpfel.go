@@ -37,6 +37,7 @@ const (
 	HostTcMapTgKeys       = "tg_keys"
 	HostTcMapTgListeners  = "tg_listeners"
 	HostTcMapTgOffenders  = "tg_offenders"
+	HostTcMapTgOwnPorts   = "tg_own_ports"
 	HostTcMapTgParts      = "tg_parts"
 	HostTcMapTgPorts      = "tg_ports"
 	HostTcMapTgPrefixes   = "tg_prefixes"
@@ -103,6 +104,7 @@ type HostTcMapSpecs struct {
 	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListeners  *ebpf.MapSpec `ebpf:"tg_listeners"`
 	TgOffenders  *ebpf.MapSpec `ebpf:"tg_offenders"`
+	TgOwnPorts   *ebpf.MapSpec `ebpf:"tg_own_ports"`
 	TgParts      *ebpf.MapSpec `ebpf:"tg_parts"`
 	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
@@ -145,6 +147,7 @@ type HostTcMaps struct {
 	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
 	TgListeners  *ebpf.Map `ebpf:"tg_listeners"`
 	TgOffenders  *ebpf.Map `ebpf:"tg_offenders"`
+	TgOwnPorts   *ebpf.Map `ebpf:"tg_own_ports"`
 	TgParts      *ebpf.Map `ebpf:"tg_parts"`
 	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
@@ -163,6 +166,7 @@ func (m *HostTcMaps) Close() error {
 		m.TgKeys,
 		m.TgListeners,
 		m.TgOffenders,
+		m.TgOwnPorts,
 		m.TgParts,
 		m.TgPorts,
 		m.TgPrefixes,

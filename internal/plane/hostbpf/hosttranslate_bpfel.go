@@ -19,6 +19,7 @@ const (
 	HostTranslateMapTgCounters       = "tg_counters"
 	HostTranslateMapTgEdges          = "tg_edges"
 	HostTranslateMapTgKeys           = "tg_keys"
+	HostTranslateMapTgOwnPorts       = "tg_own_ports"
 	HostTranslateMapTgParts          = "tg_parts"
 	HostTranslateMapTgPorts          = "tg_ports"
 	HostTranslateMapTgPrefixes       = "tg_prefixes"
@@ -89,6 +90,7 @@ type HostTranslateMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgOwnPorts     *ebpf.MapSpec `ebpf:"tg_own_ports"`
 	TgParts        *ebpf.MapSpec `ebpf:"tg_parts"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
@@ -133,6 +135,7 @@ type HostTranslateMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgOwnPorts     *ebpf.Map `ebpf:"tg_own_ports"`
 	TgParts        *ebpf.Map `ebpf:"tg_parts"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
@@ -153,6 +156,7 @@ func (m *HostTranslateMaps) Close() error {
 		m.TgCounters,
 		m.TgEdges,
 		m.TgKeys,
+		m.TgOwnPorts,
 		m.TgParts,
 		m.TgPorts,
 		m.TgPrefixes,
