@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "commands.h"
+#include "replay_edge.h"
+#include "replay_frame.h"
 #include "replay_plane.h"
 #include "replay_server.h"
 #include "replay_translate.h"
@@ -140,11 +142,30 @@ static bool do_world(const char *args)
 	return true;
 }
 
+static bool do_host(const char *args)
+{
+	return sscanf(args, "%u %u %u %u %u", &plane.host.final_check, &plane.host.smart,
+		      &plane.host.four_epochs, &plane.host.ahead, &plane.host.tags_stay) == 5;
+}
+
+static bool do_host_tc(const char *args)
+{
+	uint8_t *frame;
+
+	if (!take(args))
+		return false;
+	frame = copy_of(now.at, now.len);
+	replay_tc(frame, now.len);
+	free(frame);
+	return true;
+}
+
 static bool do_reset(const char *args)
 {
 	(void)args;
 	memset(&plane, 0, sizeof(plane));
 	server_reset();
+	edge_reset();
 	return true;
 }
 
@@ -171,12 +192,19 @@ static const struct command commands[] = {
 	{"counters", do_counters, false},
 	{"translate", do_translate,
 	 false}, /* TO_CLIENT SEQ_DELTA TS_DELTA TS WINDOW_UP WINDOW_DOWN FRAME -> tx FRAME */
+	{"host", do_host, true}, /* FINAL_CHECK SMART FOUR_EPOCHS AHEAD TAGS_STAY */
+	{"host-tc", do_host_tc, false}, /* FRAME: as `packet`, behind XDP */
+	{"tag-key", do_tag_key, true},  /* EPOCH TAG CONFIRM */
+	{"tag", do_tag, false}, /* EPOCH WHAT WSCALE EDGE FLIP FRAME: with that tag */
+	{"edge", do_edge,
+	 true}, /* SMART FOUR_EPOCHS AHEAD HOPS NUMBER MTU CONFIRM_PORT LEARNING UNKNOWN CREDIT CHALLENGES KEY... */
+	{"edge-xdp", do_edge_xdp, false}, /* INSIDE FRAME */
+	{"edge-refresh", do_edge_refresh, true}, /* FRAME: its client's flow is known from now on */
 	/* The translating server; its frames are answered by VERDICT FRAME and "sent FRAME" for each other one. */
 	{"server", do_server,
 	 true}, /* GENERIC UNVERIFIED ADOPT SMART FOUR_EPOCHS CONFIRM_PORT MAC V4 V6 PORT KEY... */
+	{"server-confirm", do_server_confirm, false}, /* EDGE FRAME */
 	{"server-edge", do_server_edge, true}, /* EDGE V4 V6 */
-	{"server-tag-key", do_server_tag_key, true}, /* EPOCH TAG CONFIRM */
-	{"server-tag", do_server_tag, false}, /* EPOCH WHAT WSCALE EDGE FLIP FRAME: with that tag */
 	{"server-xdp", do_server_xdp, false}, /* FRAME */
 	{"server-ingress", do_server_ingress, false}, /* MARKED RETRANSMIT FRAME */
 	{"server-egress", do_server_egress, false}, /* FRAME */

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "../cookie_smartcookie.h"
 #include "commands.h"
 
 struct plane plane;
@@ -94,28 +95,47 @@ bool syn_options(const uint8_t *frame, uint32_t frame_len, const struct tg_packe
 	return true;
 }
 
-/* As tg_syn_answer. */
-static void syn_answer(const uint8_t *frame, const struct tg_packet *syn,
-		       const struct tg_service *svc, const struct tg_tcp_options *offered,
-		       uint64_t epoch, const struct tg_siphash_key *key)
+static struct tg_halfsiphash_key half_of(const struct tg_siphash_key *key)
 {
-	struct tg_synack answer;
-	struct tg_cookie cookie;
-	uint32_t len;
-	uint8_t *out;
+	return (struct tg_halfsiphash_key){(uint32_t)key->k0, (uint32_t)(key->k0 >> 32)};
+}
 
-	answer = tg_synack_agree(syn, offered, svc);
-	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
+/* As tg_syn_answer, and tg_edge_answer of bpf/lib/edge_smart.h. */
+uint32_t answer_write(uint8_t *frame, const struct tg_packet *syn, const struct tg_service *svc,
+		      const struct tg_tcp_options *offered, bool smart)
+{
+	const struct tg_siphash_key *key = key_find(plane.epoch);
+	struct tg_halfsiphash_key half = half_of(key);
+	struct tg_service offers = *svc;
+	struct tg_cookie cookie = {0};
+	struct tg_synack answer;
+	uint32_t len;
+
+	if (smart)
+		offers.sack = offers.timestamps = offers.ecn = 0;
+	answer = tg_synack_agree(syn, offered, &offers);
+	if (smart)
+		cookie.isn = tg_smart_make(syn, answer.option_bits, plane.epoch, &half);
+	else
+		cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, plane.epoch,
+					key);
 	len = syn->l3_off + tg_synack_len(syn, &answer);
-	out = malloc(len);
-	if (!out)
+	if (!tg_synack_write((struct tg_writer){frame + syn->l3_off, frame + len}, syn, &answer,
+			     cookie))
 		abort();
-	memcpy(out, frame, syn->l3_off);
-	if (!tg_synack_write((struct tg_writer){out + syn->l3_off, out + len}, syn, &answer, cookie))
-		abort();
-	tg_ethernet_reflect(out);
-	print_frame("tx", out, len);
-	free(out);
+	tg_ethernet_reflect(frame);
+	return len;
+}
+
+static void syn_answer(const uint8_t *frame, const struct tg_packet *syn,
+		       const struct tg_service *svc, const struct tg_tcp_options *offered)
+{
+	uint8_t room[256];
+	uint32_t len;
+
+	memcpy(room, frame, syn->l3_off);
+	len = answer_write(room, syn, svc, offered, false);
+	print_frame("tx", room, len);
 }
 
 /* As tg_intact in bpf/lib/intact.h. */
@@ -143,7 +163,6 @@ static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg
 		       enum tg_parse_result result, uint32_t id)
 {
 	const struct tg_service *svc = &plane.services[id];
-	const struct tg_siphash_key *key;
 	struct tg_tcp_options offered;
 	struct tg_decision d;
 
@@ -163,8 +182,7 @@ static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg
 	}
 	if (d.verdict == TG_REPLY && plane.filter_maybe && socket_find(syn) >= SOCKET_ESTABLISHED)
 		d = TG_DECIDE(TG_PASS, TG_COUNT_pass_existing);
-	key = key_find(plane.epoch);
-	if (d.verdict == TG_REPLY && !key)
+	if (d.verdict == TG_REPLY && !key_find(plane.epoch))
 		d = tg_host_judge_no_key(plane.stale_keys);
 	if (d.verdict == TG_REPLY && !syn_options(frame, frame_len, syn, &offered))
 		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
@@ -174,7 +192,7 @@ static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg
 		if (d.verdict == TG_REPLY) {
 			count(id, d.counter);
 			d.counter = TG_COUNT_cookie_sent;
-			syn_answer(frame, syn, svc, &offered, plane.epoch, key);
+			syn_answer(frame, syn, svc, &offered);
 		}
 	}
 	count(id, d.counter);
@@ -183,106 +201,188 @@ static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg
 	return d.verdict != TG_PASS;
 }
 
+bool is_condemned(enum tg_parse_result parsed)
+{
+	struct tg_decision d = tg_host_judge_parse(parsed);
+	bool enforce = false;
+	uint32_t id;
+
+	if (d.verdict != TG_DROP)
+		return false;
+	for (id = 1; id <= plane.top; id++)
+		enforce |= plane.services[id].mode == TG_MODE_ALWAYS;
+	count(0, enforce ? d.counter : TG_COUNT_would_drop);
+	return enforce;
+}
+
 /* As tg_host_xdp. */
 bool replay_xdp(const uint8_t *frame, uint32_t len)
 {
 	struct tg_packet pkt = {0};
 	enum tg_parse_result result = tg_packet_parse(&pkt, frame, frame + len);
-	struct tg_decision d = tg_host_judge_parse(result);
-	bool enforce = false;
 	uint32_t id;
 
-	if (d.verdict == TG_DROP) {
-		for (id = 1; id <= plane.top; id++)
-			enforce |= plane.services[id].mode == TG_MODE_ALWAYS;
-		count(0, enforce ? d.counter : TG_COUNT_would_drop);
-		if (enforce)
-			printf("drop");
-		return enforce;
+	if (is_condemned(result)) {
+		printf("drop");
+		return true;
 	}
-	if (result == TG_PARSE_OTHER || !tg_host_is_syn(&pkt))
+	if ((result != TG_PARSE_TCP && result != TG_PARSE_FRAGMENT) || !tg_host_is_syn(&pkt))
 		return false;
 	tg_packet_measure(&pkt, len);
 	id = service_find(&pkt);
 	return id && syn_handle(frame, len, &pkt, result, id);
 }
 
-/* As tg_ack_read in bpf/host_tc.bpf.c. */
-static bool ack_read(const uint8_t *frame, uint32_t frame_len, const struct tg_packet *pkt,
-		     struct tg_ack *ack)
+bool timestamps_at(const uint8_t *at, uint32_t len, const uint8_t *end, struct tg_tcp_options *o)
 {
-	struct tg_options_cursor c = {.len = (uint32_t)pkt->tcp_hdr_len - TG_TCP_HDR_LEN};
-	const uint8_t *options = frame + pkt->l4_off + TG_TCP_HDR_LEN;
-	struct tg_tcp_options o;
+	struct tg_options_cursor c = {.len = len};
 
-	if (!tg_host_ack_is_whole(pkt, frame_len) || c.len > TG_TCP_OPTIONS_MAX_LEN)
-		return false;
-	ack->cookie.isn = pkt->ack - 1;
-	if (c.len >= 12 &&
-	    tg_tcp_timestamps_aligned(tg_load32(options), tg_load32(options + 4),
-				      tg_load32(options + 8), &ack->tsval, &ack->cookie.tsval)) {
-		ack->ts_ok = true;
+	memset(o, 0, sizeof(*o));
+	if (len >= 12 && at + 12 <= end &&
+	    tg_tcp_timestamps_aligned(tg_load32(at), tg_load32(at + 4), tg_load32(at + 8),
+				      &o->tsval, &o->tsecr)) {
+		o->ts_ok = true;
 		return true;
 	}
-	memcpy(c.bytes, options, c.len);
-	o = tg_tcp_options_parse(&c);
+	if (!len)
+		return true;
+	if (len > TG_TCP_OPTIONS_MAX_LEN || at + len > end)
+		return false;
+	memcpy(c.bytes, at, len);
+	*o = tg_tcp_options_parse(&c);
+	return true;
+}
+
+/* As tg_ack_read in bpf/host_tc.bpf.c. */
+bool ack_read(const uint8_t *frame, uint32_t frame_len, const struct tg_packet *pkt,
+	      struct tg_ack *ack)
+{
+	struct tg_tcp_options o;
+
+	if (!tg_host_ack_is_whole(pkt, frame_len) ||
+	    !timestamps_at(frame + pkt->l4_off + TG_TCP_HDR_LEN,
+			   (uint32_t)pkt->tcp_hdr_len - TG_TCP_HDR_LEN, frame + frame_len, &o))
+		return false;
 	*ack = tg_host_read_ack(pkt, &o);
 	return true;
 }
 
-static bool verify(const struct tg_packet *pkt, const struct tg_ack *ack, uint64_t epoch)
+bool cookie_is_ours(const struct tg_packet *pkt, const struct tg_ack *ack, uint64_t epoch, bool smart)
 {
 	const struct tg_siphash_key *key = key_find(epoch);
+	struct tg_halfsiphash_key half;
 
-	return key && tg_cookie_verify(pkt, ack->cookie, ack->ts_ok, epoch, key);
+	if (!key)
+		return false;
+	half = half_of(key);
+	return smart ? tg_smart_verify(pkt, epoch, &half)
+		     : tg_cookie_verify(pkt, ack->cookie, ack->ts_ok, epoch, key);
 }
 
-/* As tg_ack_handle. True if adopted; what was agreed goes to *agreed. */
-static bool ack_handle(const uint8_t *frame, uint32_t len, const struct tg_packet *pkt, uint32_t id,
-		       struct tg_agreed *agreed)
+enum ack_result { ACK_INVALID, ACK_STALE, ACK_VALID, ACK_NO_KEY };
+
+/* As tg_ack_verify. */
+static enum ack_result ack_verify(const struct tg_packet *pkt, const struct tg_ack *ack)
+{
+	uint64_t epoch = tg_cookie_epoch(ack->cookie.isn, plane.epoch + plane.host.ahead);
+	bool report_stale = !plane.filter_maybe && !plane.host.final_check;
+
+	if (cookie_is_ours(pkt, ack, epoch, plane.host.smart))
+		return ACK_VALID;
+	if (!key_find(epoch))
+		return ACK_NO_KEY;
+	if (!(report_stale || plane.host.four_epochs) ||
+	    !cookie_is_ours(pkt, ack, epoch - TG_EPOCHS_OLDER, plane.host.smart))
+		return ACK_INVALID;
+	return plane.host.four_epochs ? ACK_VALID : ACK_STALE;
+}
+
+/* As tg_ack_unmatched and tg_first_fragment: the final ACK check. */
+static bool unmatched_is_dropped(const struct tg_packet *pkt, uint32_t id, bool no_key)
+{
+	const struct tg_service *svc = &plane.services[id];
+
+	if (!plane.host.final_check || tg_service_listener(svc, pkt->family) == TG_LISTENER_NONE ||
+	    (no_key && plane.stale_keys == TG_STALE_PASS))
+		return false;
+	count(id, TG_COUNT_drop_last_line);
+	return true;
+}
+
+enum tc { TC_PASS, TC_DROP, TC_ADOPT };
+
+/* As tg_ack_handle. What was agreed goes to *agreed. */
+static enum tc ack_handle(const uint8_t *frame, uint32_t len, const struct tg_packet *pkt,
+			  uint32_t id, struct tg_agreed *agreed)
 {
 	enum socket_state found = socket_find(pkt);
 	struct tg_ack ack = {0};
-	uint64_t epoch;
+	enum ack_result result;
 
-	if (plane.services[id].mode != TG_MODE_ALWAYS || !ack_read(frame, len, pkt, &ack))
-		return false;
-	epoch = tg_cookie_epoch(ack.cookie.isn, plane.epoch);
-	if (!verify(pkt, &ack, epoch)) {
-		if (!plane.filter_maybe)
-			count(id, verify(pkt, &ack, epoch - 2) ? TG_COUNT_cookie_stale
-							       : TG_COUNT_cookie_invalid);
-		return false;
+	if (!tg_service_verifies(&plane.services[id]) || !ack_read(frame, len, pkt, &ack))
+		return TC_PASS;
+	result = ack_verify(pkt, &ack);
+	if (result != ACK_VALID) {
+		if (plane.filter_maybe)
+			return TC_PASS;
+		count(id, result == ACK_STALE ? TG_COUNT_cookie_stale : TG_COUNT_cookie_invalid);
+		return unmatched_is_dropped(pkt, id, result == ACK_NO_KEY) ? TC_DROP : TC_PASS;
+	}
+	if (plane.host.tags_stay && pkt->l3_off != TG_ETH_HDR_LEN) {
+		count(id, TG_COUNT_ack_frame);
+		return TC_PASS;
 	}
 	if (found != SOCKET_LISTENER) {
 		count(id, found == SOCKET_NONE ? TG_COUNT_ack_no_listener : TG_COUNT_ack_existing);
-		return false;
+		return TC_PASS;
 	}
 	count(id, TG_COUNT_cookie_valid);
 	count(id, TG_COUNT_adopted);
 	plane.adopted = *pkt;
-	*agreed = tg_cookie_agreed(pkt->family, tg_cookie_claimed_bits(ack.cookie, ack.ts_ok),
-				   ack.ts_ok);
-	return true;
+	*agreed = plane.host.smart ? tg_cookie_agreed(pkt->family,
+						      tg_smart_claimed_bits(ack.cookie.isn), false)
+				   : tg_cookie_agreed(pkt->family,
+						      tg_cookie_claimed_bits(ack.cookie, ack.ts_ok),
+						      ack.ts_ok);
+	return TC_ADOPT;
 }
 
-/* As tg_host_tc; what it met goes on in any case. */
-void replay_tc(const uint8_t *frame, uint32_t len)
+/* As tg_host_tc. */
+static enum tc tc(const uint8_t *frame, uint32_t len, struct tg_agreed *agreed, uint32_t *id)
 {
 	struct tg_packet pkt = {0};
+	enum tg_parse_result parsed = tg_packet_parse(&pkt, frame, frame + len);
+
+	if (parsed != TG_PARSE_TCP && parsed != TG_PARSE_FRAGMENT)
+		return plane.host.final_check && is_condemned(parsed) ? TC_DROP : TC_PASS;
+	*id = tg_host_is_ack(&pkt) ? service_find(&pkt) : 0;
+	if (!*id)
+		return TC_PASS;
+	if (parsed == TG_PARSE_FRAGMENT)
+		return tg_service_verifies(&plane.services[*id]) && !plane.filter_maybe &&
+				       unmatched_is_dropped(&pkt, *id, !key_find(plane.epoch))
+			       ? TC_DROP
+			       : TC_PASS;
+	tg_packet_measure(&pkt, len);
+	return ack_handle(frame, len, &pkt, *id, agreed);
+}
+
+void replay_tc(const uint8_t *frame, uint32_t len)
+{
 	struct tg_agreed a;
 	uint32_t id;
 
-	if (tg_packet_parse(&pkt, frame, frame + len) == TG_PARSE_TCP && tg_host_is_ack(&pkt)) {
-		tg_packet_measure(&pkt, len);
-		id = service_find(&pkt);
-		if (id && ack_handle(frame, len, &pkt, id, &a)) {
-			print_frame("adopt", frame, len);
-			printf(" %u %u %u %u %u %u", a.mss, a.wscale,
-			       a.wscale == TG_WSCALE_NONE ? 0 : plane.services[id].wscale,
-			       a.sack_ok, a.ts_ok, a.ecn_ok);
-			return;
-		}
+	switch (tc(frame, len, &a, &id)) {
+	case TC_ADOPT:
+		print_frame("adopt", frame, len);
+		printf(" %u %u %u %u %u %u", a.mss, a.wscale,
+		       a.wscale == TG_WSCALE_NONE ? 0 : plane.services[id].wscale, a.sack_ok,
+		       a.ts_ok, a.ecn_ok);
+		return;
+	case TC_DROP:
+		printf("drop");
+		return;
+	default:
+		print_frame("pass", frame, len);
 	}
-	print_frame("pass", frame, len);
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A plane without a kernel: arrays instead of maps, time and sockets as set by commands. It
- * makes the same calls into core/ as bpf/host_xdp.bpf.c and bpf/host_tc.bpf.c, so that the
- * golden vectors can be replayed natively, under the sanitizers.
+ * makes the same calls into core/ as bpf/host_xdp.bpf.c and bpf/host_tc.bpf.c, on their slow path alone, so that
+ * the golden vectors can be replayed natively, under the sanitizers, and random frames be compared.
  */
 #ifndef TG_TEST_REPLAY_PLANE_H
 #define TG_TEST_REPLAY_PLANE_H
 
 #include "../host.h"
 #include "../signed.h"
+#include "../tag.h"
 #include "../tuple_filter.h"
 
 #define KEY_SLOTS 16
@@ -29,6 +30,7 @@ struct plane {
 	bool filter_maybe;
 	enum socket_state socket;
 	struct tg_epoch_key keys[KEY_SLOTS];
+	struct tg_tag_epoch tags[KEY_SLOTS];
 	struct tg_service services[TG_SERVICES_MAX + 1];
 	struct tg_allowance allowances[TG_SERVICES_MAX + 1];
 	uint32_t ports[65536];
@@ -38,6 +40,11 @@ struct plane {
 	uint64_t counters[TG_SERVICES_MAX + 1][TG_COUNTERS];
 	uint32_t top; /* highest service number in use */
 	struct tg_packet adopted; /* the connection that was made, if its family is set */
+	struct {
+		uint32_t final_check, smart, four_epochs;
+		uint32_t ahead; /* epochs that ACKs' clock is ahead by */
+		uint32_t tags_stay; /* no driver has taken a VLAN tag out of the frame */
+	} host;
 };
 
 extern struct plane plane;
@@ -49,6 +56,17 @@ const struct tg_siphash_key *key_find(uint64_t epoch);
 bool syn_options(const uint8_t *frame, uint32_t frame_len, const struct tg_packet *syn,
 		 struct tg_tcp_options *offered);
 enum tg_intact intact(const uint8_t *frame, const struct tg_packet *pkt);
+bool cookie_is_ours(const struct tg_packet *pkt, const struct tg_ack *ack, uint64_t epoch,
+		    bool smart);
+/* As tg_timestamps_at: those of `len` bytes of options at `at`, if they end before `end`. */
+bool timestamps_at(const uint8_t *at, uint32_t len, const uint8_t *end, struct tg_tcp_options *o);
+/* Writes the SYN-ACK with a cookie, in whichever layout, over the SYN in `frame`, which has room for it; its length. */
+uint32_t answer_write(uint8_t *frame, const struct tg_packet *syn, const struct tg_service *svc,
+		      const struct tg_tcp_options *offered, bool smart);
+bool ack_read(const uint8_t *frame, uint32_t frame_len, const struct tg_packet *pkt,
+	      struct tg_ack *ack);
+/* What condemns a frame whatever its destination: true if it is dropped. Counted. */
+bool is_condemned(enum tg_parse_result parsed);
 
 /* A frame as the XDP program sees it, `len` bytes. False: it goes on to the TC program. What becomes
  * of it is printed. */

@@ -9,32 +9,16 @@
 #include "../cookie_smartcookie.h"
 #include "../proxy_rules.h"
 #include "../server_flow.h"
+#include "replay_frame.h"
 #include "replay_translate.h"
 
 #define SPLITS_MAX 4096
 #define EDGES_MAX 8
-#define MARGIN 512 /* what a frame may become longer by */
-
-/* What a program returns. */
-enum verdict {
-	VERDICT_PASS,
-	VERDICT_DROP,
-	VERDICT_TX,
-	VERDICT_SETUP,    /* to the TC program, with a mark */
-	VERDICT_REDIRECT, /* elsewhere: into the queue again, or to an edge */
-};
-
-struct frame {
-	uint8_t room[FRAME_MAX + 2 * MARGIN];
-	uint8_t *at;
-	uint32_t len;
-};
 
 static struct {
 	uint64_t keys[TG_FILTER_KEYS];
 	uint32_t generic, pass_unverified, adopt, smart, four_epochs;
 	uint16_t confirm_port_be;
-	struct tg_tag_epoch tags[KEY_SLOTS];
 	struct {
 		union tg_addr v4, v6;
 	} edges[EDGES_MAX];
@@ -44,10 +28,6 @@ static struct {
 	union tg_addr listens[2];
 	uint16_t listens_port_be;
 } server;
-
-static struct frame now;       /* the frame in hand */
-static struct frame sent[8];   /* what a program has sent beside it */
-static uint32_t sent_n;
 
 void server_reset(void)
 {
@@ -93,13 +73,6 @@ static bool port_is_protected(uint16_t port_be)
 	return plane.ports[tg_swap16(port_be)] != 0;
 }
 
-static const struct tg_tag_epoch *tag_keys_of(uint64_t epoch)
-{
-	const struct tg_tag_epoch *k = &server.tags[epoch % KEY_SLOTS];
-
-	return k->epoch == epoch && epoch ? k : NULL;
-}
-
 /* As tg_split_note. */
 static void split_note(struct tg_split *e, const struct tg_packet *pkt, enum tg_direction dir)
 {
@@ -137,27 +110,12 @@ static enum verdict ongoing(const struct tg_packet *pkt, struct tg_split *e)
 	return VERDICT_PASS;
 }
 
-static bool cookie_is_ours(const struct tg_packet *pkt, const struct tg_ack *ack)
+static bool cookie_verifies(const struct tg_packet *pkt, const struct tg_ack *ack)
 {
-	uint64_t epoch, back;
-	const struct tg_siphash_key *key;
+	uint64_t epoch = tg_cookie_epoch(ack->cookie.isn, plane.epoch);
 
-	for (back = 0; back <= (server.four_epochs ? TG_EPOCHS_OLDER : 0); back += TG_EPOCHS_OLDER) {
-		epoch = tg_cookie_epoch(ack->cookie.isn, plane.epoch) - back;
-		key = key_find(epoch);
-		if (!key)
-			continue;
-		if (server.smart) {
-			struct tg_halfsiphash_key half = {(uint32_t)key->k0,
-							  (uint32_t)(key->k0 >> 32)};
-
-			if (tg_smart_verify(pkt, epoch, &half))
-				return true;
-		} else if (tg_cookie_verify(pkt, ack->cookie, ack->ts_ok, epoch, key)) {
-			return true;
-		}
-	}
-	return false;
+	return cookie_is_ours(pkt, ack, epoch, server.smart) ||
+	       (server.four_epochs && cookie_is_ours(pkt, ack, epoch - TG_EPOCHS_OLDER, server.smart));
 }
 
 /* As tg_server_new. True: *verdict; false: the segment is of the connection in `e`. */
@@ -172,7 +130,7 @@ static bool server_new(const struct tg_packet *pkt, const struct segment_case *w
 
 	if (server.smart)
 		ack.ts_ok = false;
-	if (j.step == TG_SERVER_CHECK && !cookie_is_ours(pkt, &ack)) {
+	if (j.step == TG_SERVER_CHECK && !cookie_verifies(pkt, &ack)) {
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
 			return false;
 		*verdict = last_line(id);
@@ -249,23 +207,6 @@ static enum verdict server_case(const struct tg_packet *pkt, const struct segmen
 	}
 }
 
-/* As tg_timestamps_at. */
-static void timestamps_at(uint32_t off, uint32_t len, struct tg_tcp_options *o)
-{
-	struct tg_options_cursor c = {.len = len};
-	const uint8_t *at = now.at + off;
-
-	memset(o, 0, sizeof(*o));
-	if (len >= 12 && off + 12 <= now.len &&
-	    tg_tcp_timestamps_aligned(tg_load32(at), tg_load32(at + 4), tg_load32(at + 8),
-				      &o->tsval, &o->tsecr)) {
-		o->ts_ok = true;
-	} else if (len && len <= TG_TCP_OPTIONS_MAX_LEN && off + len <= now.len) {
-		memcpy(c.bytes, at, len);
-		*o = tg_tcp_options_parse(&c);
-	}
-}
-
 /* As tg_tag_take and tg_tag_judge. False: the segment dies of its tag. */
 static bool tag_take(struct tg_packet *pkt, struct segment_case *what)
 {
@@ -275,7 +216,7 @@ static bool tag_take(struct tg_packet *pkt, struct segment_case *what)
 	const struct tg_tag_epoch *keys;
 	uint64_t epoch, mac = 0;
 
-	timestamps_at(pkt->l4_off + TG_TCP_HDR_LEN + TG_TAG_LEN, len - TG_TAG_LEN, &what->o);
+	timestamps_at(at + TG_TAG_LEN, len - TG_TAG_LEN, now.at + now.len, &what->o);
 	if (at + TG_TAG_LEN > now.at + now.len ||
 	    tg_tag_read(at, len, now.at + now.len, &what->tag, &mac) != TG_TAG_READ) {
 		count(id, TG_COUNT_tag_foreign);
@@ -323,31 +264,6 @@ static enum verdict fragment(const struct tg_packet *pkt)
 	return last_line(id);
 }
 
-/* As tg_server_write_answer. */
-static struct tg_decision answer_write(const struct tg_packet *syn, const struct tg_service *svc,
-				       const struct tg_tcp_options *offered)
-{
-	const struct tg_siphash_key *key = key_find(plane.epoch);
-	struct tg_synack answer = tg_synack_agree(syn, offered, svc);
-	struct tg_cookie cookie = {0};
-	uint32_t len = syn->l3_off + tg_synack_len(syn, &answer);
-
-	if (server.smart) {
-		struct tg_halfsiphash_key half = {(uint32_t)key->k0, (uint32_t)(key->k0 >> 32)};
-
-		cookie.isn = tg_smart_make(syn, answer.option_bits, plane.epoch, &half);
-	} else {
-		cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, plane.epoch,
-					key);
-	}
-	if (!tg_synack_write((struct tg_writer){now.at + syn->l3_off, now.at + len}, syn, &answer,
-			     cookie))
-		abort();
-	now.len = len;
-	tg_ethernet_reflect(now.at);
-	return TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
-}
-
 /* As tg_server_syn and tg_server_answer. */
 static enum verdict server_syn(const struct tg_packet *syn)
 {
@@ -377,8 +293,10 @@ static enum verdict server_syn(const struct tg_packet *syn)
 		if (d.verdict == TG_REPLY)
 			count(id, d.counter);
 	}
-	if (d.verdict == TG_REPLY)
-		d = answer_write(syn, svc, &offered);
+	if (d.verdict == TG_REPLY) {
+		now.len = answer_write(now.at, syn, svc, &offered, server.smart);
+		d.counter = TG_COUNT_cookie_sent;
+	}
 	count(id, d.counter);
 	return d.verdict == TG_REPLY  ? VERDICT_TX
 	       : d.verdict == TG_DROP ? VERDICT_DROP
@@ -391,21 +309,12 @@ static enum verdict server_xdp(void)
 	struct tg_packet pkt = {0};
 	enum tg_parse_result parsed = tg_packet_parse(&pkt, now.at, now.at + now.len);
 	struct segment_case what = {0};
-	struct tg_decision d;
 	const uint8_t *options;
-	bool enforce = false;
-	uint32_t id;
 
 	if (parsed == TG_PARSE_FRAGMENT && port_is_protected(TG_DST_PORT_BE(&pkt)))
 		return fragment(&pkt);
-	if (parsed != TG_PARSE_TCP) {
-		d = tg_host_judge_parse(parsed);
-		for (id = 1; id <= plane.top; id++)
-			enforce |= plane.services[id].mode == TG_MODE_ALWAYS;
-		if (d.verdict == TG_DROP)
-			count(0, enforce ? d.counter : TG_COUNT_would_drop);
-		return d.verdict == TG_DROP && enforce ? VERDICT_DROP : VERDICT_PASS;
-	}
+	if (parsed != TG_PARSE_TCP)
+		return is_condemned(parsed) ? VERDICT_DROP : VERDICT_PASS;
 	if (!port_is_protected(TG_DST_PORT_BE(&pkt)))
 		return VERDICT_PASS;
 	tg_packet_measure(&pkt, now.len);
@@ -419,8 +328,8 @@ static enum verdict server_xdp(void)
 		if (!tag_take(&pkt, &what))
 			return VERDICT_DROP;
 	} else {
-		timestamps_at(pkt.l4_off + TG_TCP_HDR_LEN,
-			      (uint32_t)pkt.tcp_hdr_len - TG_TCP_HDR_LEN, &what.o);
+		timestamps_at(options, (uint32_t)pkt.tcp_hdr_len - TG_TCP_HDR_LEN, now.at + now.len,
+			      &what.o);
 	}
 	return server_case(&pkt, &what);
 }
@@ -437,16 +346,6 @@ static void put(const struct tg_segment *s)
 	now.len = len;
 	if (s->reflect)
 		tg_ethernet_reflect(now.at);
-}
-
-/* A copy of the frame in hand goes, as by bpf_clone_redirect. */
-static void send_copy(void)
-{
-	struct frame *f = &sent[sent_n++];
-
-	memcpy(f->room, now.at, now.len);
-	f->at = f->room;
-	f->len = now.len;
 }
 
 static enum verdict ingress_syn(const struct tg_packet *pkt, const struct tg_split *e)
@@ -652,27 +551,6 @@ static enum verdict server_egress(void)
 
 /* ---- commands ---- */
 
-static bool take(const char *hex)
-{
-	int len;
-
-	now.at = now.room + MARGIN;
-	len = unhex(hex, now.at, FRAME_MAX);
-	now.len = len < 0 ? 0 : (uint32_t)len;
-	sent_n = 0;
-	return len >= 0;
-}
-
-static void tell(enum verdict v)
-{
-	static const char *const names[] = {"pass", "drop", "tx", "setup", "redirect"};
-	uint32_t i;
-
-	print_frame(names[v], now.at, v == VERDICT_DROP ? 0 : now.len);
-	for (i = 0; i < sent_n; i++)
-		print_frame(" sent", sent[i].at, sent[i].len);
-}
-
 bool do_server_xdp(const char *args)
 {
 	if (!take(args))
@@ -692,50 +570,25 @@ bool do_server_ingress(const char *args)
 	return true;
 }
 
+/* The confirmation that an edge would get for a segment of the stack. */
+bool do_server_confirm(const char *args)
+{
+	struct tg_packet pkt = {0};
+	uint32_t edge;
+	int at = 0;
+
+	if (sscanf(args, "%u %n", &edge, &at) != 1 || !at || edge >= EDGES_MAX ||
+	    !take(args + at) || tg_packet_parse(&pkt, now.at, now.at + now.len) != TG_PARSE_TCP)
+		return false;
+	tell(confirm(&pkt, edge));
+	return true;
+}
+
 bool do_server_egress(const char *args)
 {
 	if (!take(args))
 		return false;
 	tell(server_egress());
-	return true;
-}
-
-/* The frame with a tag. */
-bool do_server_tag(const char *args)
-{
-	uint32_t what, wscale, edge, words[TG_TAG_WORDS];
-	const struct tg_tag_epoch *keys;
-	struct tg_tcp_options o;
-	struct tg_packet pkt = {0};
-	struct tg_tag t;
-	uint64_t epoch, flip;
-	int at = 0;
-
-	if (sscanf(args, "%" SCNu64 " %u %u %u %" SCNu64 " %n", &epoch, &what, &wscale, &edge,
-		   &flip, &at) != 5 ||
-	    !at || !take(args + at) ||
-	    tg_packet_parse(&pkt, now.at, now.at + now.len) != TG_PARSE_TCP)
-		return false;
-	tg_packet_measure(&pkt, now.len);
-	keys = tag_keys_of(epoch);
-	if (!keys || !tg_host_ack_is_whole(&pkt, now.len) ||
-	    pkt.tcp_hdr_len - TG_TCP_HDR_LEN > TG_TCP_OPTIONS_MAX_LEN - TG_TAG_LEN) {
-		tell(VERDICT_PASS);
-		return true;
-	}
-	t = (struct tg_tag){.epoch = (uint32_t)epoch,
-			    .edge = (uint16_t)edge,
-			    .what = (uint8_t)what,
-			    .wscale = (uint8_t)wscale};
-	timestamps_at(pkt.l4_off + TG_TCP_HDR_LEN, (uint32_t)pkt.tcp_hdr_len - TG_TCP_HDR_LEN, &o);
-	tg_tag_words(words, &t, tg_tag_mac(&pkt, o.tsecr, &t, &keys->tag) ^ flip);
-	memmove(now.at - TG_TAG_LEN, now.at, pkt.l4_off + TG_TCP_HDR_LEN);
-	now.at -= TG_TAG_LEN;
-	now.len += TG_TAG_LEN;
-	memcpy(now.at + pkt.l4_off + TG_TCP_HDR_LEN, words, TG_TAG_LEN);
-	if (!tg_tag_fix(now.at + pkt.l3_off, now.at + pkt.l4_off, pkt.family, words, true, pkt.l4_len))
-		return false;
-	tell(VERDICT_PASS);
 	return true;
 }
 
@@ -769,21 +622,4 @@ bool do_server_edge(const char *args)
 	return sscanf(args, "%u %32s %32s", &edge, v4, v6) == 3 && edge < EDGES_MAX &&
 	       unhex(v4, (uint8_t *)&server.edges[edge].v4, 16) == 16 &&
 	       unhex(v6, (uint8_t *)&server.edges[edge].v6, 16) == 16;
-}
-
-bool do_server_tag_key(const char *args)
-{
-	char tag[33], confirm_key[33];
-	uint8_t raw[2][16];
-	uint64_t epoch;
-
-	if (sscanf(args, "%" SCNu64 " %32s %32s", &epoch, tag, confirm_key) != 3 ||
-	    unhex(tag, raw[0], 16) != 16 || unhex(confirm_key, raw[1], 16) != 16)
-		return false;
-	server.tags[epoch % KEY_SLOTS] = (struct tg_tag_epoch){
-		.epoch = epoch,
-		.tag = {tg_load64(raw[0]), tg_load64(raw[0] + 8)},
-		.confirm = {tg_load64(raw[1]), tg_load64(raw[1] + 8)},
-	};
-	return true;
 }

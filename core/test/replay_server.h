@@ -14,10 +14,9 @@
 /* Commands; see `commands` in replay.c. */
 bool do_server(const char *args);
 bool do_server_edge(const char *args);
-bool do_server_tag_key(const char *args);
-bool do_server_tag(const char *args);
 bool do_server_xdp(const char *args);
 bool do_server_ingress(const char *args);
+bool do_server_confirm(const char *args);
 bool do_server_egress(const char *args);
 void server_reset(void);
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -278,4 +279,16 @@ func checksum(b []byte) uint16 {
 		sum = sum&0xffff + sum>>16
 	}
 	return ^uint16(sum)
+}
+
+// edgeSettings has a filter key that tells flows apart.
+func edgeSettings(unknownCost uint64) plane.EdgeSettings {
+	random := rand.New(rand.NewPCG(differentialSeed, 2))
+	s := plane.EdgeSettings{UnknownCostNs: unknownCost}
+	for i := range s.BloomKey.K {
+		for j := range s.BloomKey.K[i] {
+			s.BloomKey.K[i][j] = random.Uint64()
+		}
+	}
+	return s
 }

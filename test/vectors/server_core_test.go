@@ -4,22 +4,16 @@ package vectors_test
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/framegen"
 	"tidegate/internal/plane"
@@ -41,59 +35,20 @@ type serverSetting struct {
 	edges                                      [4][2]netip.Addr // by number; 0 is none
 }
 
-// serverOutcome is what a program returns, the frame as it leaves it, and what it has sent beside it.
-type serverOutcome struct {
-	verdict string
-	out     []byte
-	sent    [][]byte
-}
-
-func (o serverOutcome) String() string {
-	s := fmt.Sprintf("%s %x", o.verdict, o.out)
-	for _, f := range o.sent {
-		s += fmt.Sprintf("\n  sent %x", f)
-	}
-	return s
-}
-
 // coreServer is core/ itself, by core/test/replay_server.c.
-type coreServer struct{ *nativeGate }
+type coreServer struct{ coreGate }
 
 func (g coreServer) prepare(w *planesWorld, s *serverSetting) error {
-	commands := []string{"reset", fmt.Sprintf("world %d %d 0 0", w.epoch, bit(w.staleDrop))}
-	for _, n := range w.keys {
-		tag, confirm := w.secret.TagKey(n), w.secret.ConfirmKey(n)
-		commands = append(commands, fmt.Sprintf("key %d %x", n, w.secret.EpochKey(n)), fmt.Sprintf("server-tag-key %d %x %x", n, tag, confirm))
-	}
-	for i := range w.services {
-		v := &w.services[i]
-		commands = append(commands, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d", v.id, v.MssV4, v.MssV6, v.Window, v.Wscale,
-			v.Sack, v.Timestamps, v.Ecn, v.Mode, v.ListenerV4, v.SignedCostUs), fmt.Sprintf("port %d %d", v.port, v.id))
-	}
 	command := fmt.Sprintf("server %d %d %d %d %d %d %x %x %x %d", s.generic, s.unverified, s.adopt, s.smart, s.epochs4, confirmPort,
 		w.network().GateMAC, wide(serverAddrs[0]), wide(serverAddrs[1]), serverPort)
 	for _, k := range s.keys {
 		command += " " + strconv.FormatUint(k, 10)
 	}
-	commands = append(commands, command)
+	commands := []string{command}
 	for n, e := range s.edges {
 		commands = append(commands, fmt.Sprintf("server-edge %d %x %x", n, wide(e[0]), wide(e[1])))
 	}
-	for _, c := range commands {
-		if _, err := g.ask("%s", c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// wide is an address as union tg_addr has it.
-func wide(a netip.Addr) []byte {
-	b := make([]byte, 16)
-	if a.IsValid() {
-		copy(b, a.AsSlice())
-	}
-	return b
+	return errors.Join(g.world(w, nil), g.obey(commands...))
 }
 
 func (g coreServer) at(w *planesWorld, epoch uint64) error {
@@ -101,34 +56,11 @@ func (g coreServer) at(w *planesWorld, epoch uint64) error {
 	return err
 }
 
-func (g coreServer) run(format string, args ...any) (o serverOutcome, err error) {
-	words, err := g.ask(format, args...)
-	if err != nil {
-		return o, err
-	}
-	o.verdict = words[0]
-	for i := 1; i < len(words); i++ {
-		if words[i] == "sent" && i+1 < len(words) {
-			i++
-			f, err := hex.DecodeString(words[i])
-			if err != nil {
-				return o, err
-			}
-			o.sent = append(o.sent, f)
-			continue
-		}
-		if o.out, err = hex.DecodeString(words[i]); err != nil {
-			return o, err
-		}
-	}
-	return o, nil
-}
-
-func (g coreServer) xdp(in []byte) (serverOutcome, error) { return g.run("server-xdp %x", in) }
-func (g coreServer) ingress(in []byte, again bool) (serverOutcome, error) {
+func (g coreServer) xdp(in []byte) (programOutcome, error) { return g.run("server-xdp %x", in) }
+func (g coreServer) ingress(in []byte, again bool) (programOutcome, error) {
 	return g.run("server-ingress 0 %d %x", bit(again), in)
 }
-func (g coreServer) egress(in []byte) (serverOutcome, error) { return g.run("server-egress %x", in) }
+func (g coreServer) egress(in []byte) (programOutcome, error) { return g.run("server-egress %x", in) }
 
 // programServer is the three programs. What they send beside the packet in hand goes by the loopback.
 type programServer struct {
@@ -151,29 +83,19 @@ func newProgramServer(t *testing.T) *programServer {
 }
 
 func (g *programServer) prepare(w *planesWorld, s *serverSetting) error {
-	var targets []plane.Target
-	for i := range w.services {
-		v := &w.services[i]
-		targets = append(targets, plane.Target{ID: v.id, Prefixes: everywhere, Ports: [][2]uint16{{v.port, v.port}}, Service: v.Service})
-		if err := errors.Join(fullAllowance(g.p.Map("tg_signed"), v.id), plane.ClearCounters(g.p.Map("tg_counters"), v.id)); err != nil {
-			return err
-		}
-	}
 	settings := planesSettings(w, w.epoch)
 	settings.VerifyAheadNs, settings.Smart, settings.FourEpochs = 0, s.smart, s.epochs4
 	mac := uint64(0)
 	for i, b := range w.network().GateMAC {
 		mac |= uint64(b) << (8 * i)
 	}
-	err := errors.Join(g.p.SetServices(targets, &settings), plane.ClearCounters(g.p.Map("tg_counters"), 0),
-		g.p.SetServer(plane.ServerSettings{Keys: s.keys, IdleTicks: 1000, ConfirmPortBe: confirmPort, Generic: s.generic, Unverified: s.unverified,
-			Adopt: s.adopt, SourceFloor: math.MaxUint32}), g.p.Map("tg_own_macs").Put(loopback, mac))
+	err := errors.Join(prepareWorld(g.p, w, nil, &settings), g.p.SetServer(plane.ServerSettings{Keys: s.keys, IdleTicks: 1000, ConfirmPortBe: confirmPort, Generic: s.generic, Unverified: s.unverified,
+		Adopt: s.adopt, SourceFloor: math.MaxUint32}), g.p.Map("tg_own_macs").Put(loopback, mac))
 	for slot := range uint32(vectors.KeyRingSlots) {
-		err = errors.Join(err, g.p.Map("tg_keys").Put(slot, plane.EpochKey{Epoch: math.MaxUint64}),
-			g.p.Map("tg_tag_keys").Put(slot, slices.Repeat([]byte{0xff}, 40)))
+		err = errors.Join(err, g.p.Map("tg_tag_keys").Put(slot, slices.Repeat([]byte{0xff}, 40)))
 	}
 	for _, n := range w.keys {
-		err = errors.Join(err, g.p.PutKey(n, w.secret.EpochKey(n)), g.p.PutTagKeys(n, w.secret.TagKey(n), w.secret.ConfirmKey(n)))
+		err = errors.Join(err, g.p.PutTagKeys(n, w.secret.TagKey(n), w.secret.ConfirmKey(n)))
 	}
 	for n, e := range s.edges {
 		if n > 0 {
@@ -184,30 +106,13 @@ func (g *programServer) prepare(w *planesWorld, s *serverSetting) error {
 }
 
 func (g *programServer) at(w *planesWorld, epoch uint64) error {
-	var s plane.Settings
-	if err := g.p.Map("tg_settings").Lookup(uint32(0), &s); err != nil {
-		return err
-	}
-	s.WallMinusMonoNs = planesSettings(w, epoch).WallMinusMonoNs
-	return g.p.SetSettings(&s)
+	return epochAt(g.p.Map("tg_settings"), g.p.SetSettings, w, epoch)
 }
 
-// errNoTestPacket is of frames that BPF_PROG_TEST_RUN does not take.
-var errNoTestPacket = errors.New("too short for a test packet")
-
-func (g *programServer) run(prog *ebpf.Program, in []byte, verdicts map[uint32]string, ctx any) (o serverOutcome, err error) {
-	var ok bool
-	var ret uint32
-	sent, err := g.wire.collect(func() error {
-		run := ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)+256), Context: ctx}
-		if ret, err = prog.Run(&run); err != nil {
-			if errors.Is(err, unix.EINVAL) && len(in) < ethernetHeaderLen+ipv6HeaderLen {
-				return errNoTestPacket
-			}
-			return err
-		}
-		o.out = run.DataOut
-		return nil
+func (g *programServer) run(prog *ebpf.Program, in []byte, verdicts map[uint32]string, ctx any) (o programOutcome, err error) {
+	sent, err := g.wire.collect(func() (err error) {
+		o, err = runProgram(prog, in, verdicts, ctx)
+		return err
 	}, 0)
 	if err != nil {
 		return o, err
@@ -217,28 +122,18 @@ func (g *programServer) run(prog *ebpf.Program, in []byte, verdicts map[uint32]s
 			o.sent = append(o.sent, s.frame)
 		}
 	}
-	if o.verdict, ok = verdicts[ret]; !ok {
-		return o, fmt.Errorf("verdict %d", int32(ret))
-	}
-	if o.verdict == "drop" {
-		o.out = nil
-	}
 	return o, nil
 }
 
-const tcxDrop = 2
-
-var tcVerdicts = map[uint32]string{tcxPass: "pass", tcxDrop: "drop", tcxRedirect: "redirect"}
-
-func (g *programServer) xdp(in []byte) (serverOutcome, error) {
-	o, err := g.run(g.serverGate.xdp, in, map[uint32]string{xdpDrop: "drop", xdpPass: "pass", xdpTX: "tx"}, nil)
+func (g *programServer) xdp(in []byte) (programOutcome, error) {
+	o, err := g.run(g.serverGate.xdp, in, roleVerdict, nil)
 	if len(o.out) > metaLen && o.verdict == "pass" && binary.LittleEndian.Uint32(o.out) == metaSetup {
 		o.verdict, o.out = "setup", o.out[metaLen:]
 	}
 	return o, err
 }
 
-func (g *programServer) ingress(in []byte, again bool) (serverOutcome, error) {
+func (g *programServer) ingress(in []byte, again bool) (programOutcome, error) {
 	skb := struct{ Len, PktType, Mark uint32 }{} // the beginning of struct __sk_buff
 	if again {
 		skb.Mark = 0x74677333 // TG_MARK_RETRANSMIT
@@ -246,28 +141,16 @@ func (g *programServer) ingress(in []byte, again bool) (serverOutcome, error) {
 	return g.run(g.serverGate.ingress, in, tcVerdicts, skb)
 }
 
-func (g *programServer) egress(in []byte) (serverOutcome, error) {
+func (g *programServer) egress(in []byte) (programOutcome, error) {
 	return g.run(g.serverGate.egress, in, tcVerdicts, nil)
-}
-
-func (g *programServer) counters() (vectors.Counters, error) {
-	return planesCounters(g.p.Map("tg_counters"))
 }
 
 // serverComparison is the state of TestServerAndCore.
 type serverComparison struct {
-	t        *testing.T
+	coreComparison
 	core     coreServer
 	programs *programServer
-	w        *planesWorld
 	s        *serverSetting
-	epoch    uint64
-	gen      *framegen.Generator
-	differs  bool
-	shown    int
-	frames   int
-	rets     map[string]int
-	counted  map[string]uint64
 	alter    func(*serverSetting) // what only the programs have; nil: nothing
 }
 
@@ -277,33 +160,16 @@ type serverComparison struct {
 func TestServerAndCore(t *testing.T) {
 	needRoot(t)
 	c := newServerComparison(t)
-	worlds := serverWorlds
-	if more := os.Getenv(serverWorldsVar); more != "" {
-		var err error
-		if worlds, err = strconv.Atoi(more); err != nil {
-			t.Fatalf("%s: %v", serverWorldsVar, err)
-		}
-	}
-	start := time.Now()
-	for n := range worlds {
-		c.world(n)
-		if c.differs {
-			t.Fail()
-		}
-	}
-	t.Logf("seed %d, %d worlds, %d frames in %v: %v, %v", differentialSeed, worlds, c.frames, time.Since(start).Round(time.Millisecond), c.rets, c.counted)
-	for _, name := range []string{"cookie_sent", "cookie_valid", "tag_valid", "tag_stale", "tag_forged", "tag_foreign", "probe_known", "probe_unknown",
-		"split_opened", "split_ready", "split_reack", "split_older", "split_refused", "split_closed", "split_retransmit", "split_replaced", "confirm_sent",
-		"confirm_failed", "drop_last_line", "pass_no_key", "drop_malformed", "drop_fragment", "drop_checksum", "pass_listener"} {
-		if c.counted[name] == 0 {
-			t.Errorf("%s was never counted: the mix does not test it", name)
-		}
-	}
+	c.worlds(serverWorlds, serverWorldsVar, c.world, "cookie_sent", "cookie_valid", "tag_valid", "tag_stale", "tag_forged", "tag_foreign",
+		"probe_known", "probe_unknown", "split_opened", "split_ready", "split_reack", "split_older", "split_refused", "split_closed",
+		"split_retransmit", "split_replaced", "confirm_sent", "confirm_failed", "drop_last_line", "pass_no_key", "drop_malformed",
+		"drop_fragment", "drop_checksum", "pass_listener")
 }
 
 func newServerComparison(t *testing.T) *serverComparison {
 	t.Helper()
-	return &serverComparison{t: t, core: coreServer{newNativeGate(t)}, programs: newProgramServer(t), rets: map[string]int{}, counted: map[string]uint64{}}
+	c := newCoreComparison(t)
+	return &serverComparison{coreComparison: c, core: coreServer{c.core}, programs: newProgramServer(t)}
 }
 
 // world plays one configuration.
@@ -319,8 +185,12 @@ func (c *serverComparison) world(n int) {
 	for i := range w.services {
 		l := one(plane.ListenerTranslate, plane.ListenerTranslate, plane.ListenerTranslate, plane.ListenerNone, plane.ListenerOK)
 		w.services[i].ListenerV4, w.services[i].ListenerV6 = l, l
+		if s.smart != 0 { // as the role sets it: that layout cannot restore them
+			w.services[i].Sack, w.services[i].Timestamps, w.services[i].Ecn = 0, 0, 0
+		}
 	}
-	c.w, c.s, c.epoch, c.differs, c.gen = w, s, w.epoch, false, framegen.New(w.network(), differentialSeed+uint64(n))
+	c.s = s
+	c.begin(w, c.programs.p.Map("tg_counters"), func() string { return fmt.Sprintf("%+v", *s) })
 	own := *s
 	if c.alter != nil {
 		c.alter(&own)
@@ -359,7 +229,7 @@ func (c *serverComparison) world(n int) {
 		}
 		c.connection(r, &connections[i])
 	}
-	c.counters()
+	c.end()
 }
 
 // connection plays both sides of one.
@@ -450,7 +320,7 @@ func (c *serverComparison) tagged(r *rand.Rand, frame []byte, edge int) []byte {
 	case 2:
 		what = r.IntN(16)
 	}
-	o, err := c.core.run("server-tag %d %d %d %d %d %x", epoch, what, []int{7, 15, 0}[r.IntN(3)], edge, flip, frame)
+	o, err := c.core.run("tag %d %d %d %d %d %x", epoch, what, []int{7, 15, 0}[r.IntN(3)], edge, flip, frame)
 	if err != nil || len(o.out) == 0 {
 		return frame // it has no room for one
 	}
@@ -458,9 +328,9 @@ func (c *serverComparison) tagged(r *rand.Rand, frame []byte, edge int) []byte {
 }
 
 // toServer sends a frame from the wire: through XDP and, as generic XDP leaves it to TC, through TC.
-func (c *serverComparison) toServer(f framegen.Frame) serverOutcome {
+func (c *serverComparison) toServer(f framegen.Frame) programOutcome {
 	in := slices.Clone(f.Bytes)
-	o := c.both("XDP, "+f.Traits.String(), in, func(g serverSide) (serverOutcome, error) { return g.xdp(in) })
+	o := c.both("XDP, "+f.Traits.String(), in, func() (programOutcome, error) { return c.programs.xdp(in) }, func() (programOutcome, error) { return c.core.xdp(in) })
 	if o.verdict != "pass" || c.s.generic == 0 || c.differs {
 		return o
 	}
@@ -474,8 +344,8 @@ func (c *serverComparison) toServer(f framegen.Frame) serverOutcome {
 	return o
 }
 
-func (c *serverComparison) ingress(in []byte, again bool) serverOutcome {
-	return c.both("TC ingress", in, func(g serverSide) (serverOutcome, error) { return g.ingress(in, again) })
+func (c *serverComparison) ingress(in []byte, again bool) programOutcome {
+	return c.both("TC ingress", in, func() (programOutcome, error) { return c.programs.ingress(in, again) }, func() (programOutcome, error) { return c.core.ingress(in, again) })
 }
 
 // fromStack sends a segment of the local stack.
@@ -505,7 +375,7 @@ func (c *serverComparison) fromStack(r *rand.Rand, v *conversation, stack planes
 		f = g.Enveloped(s)
 	}
 	in := slices.Clone(f.Bytes)
-	o := c.both("TC egress, "+f.Traits.String(), in, func(g serverSide) (serverOutcome, error) { return g.egress(in) })
+	o := c.both("TC egress, "+f.Traits.String(), in, func() (programOutcome, error) { return c.programs.egress(in) }, func() (programOutcome, error) { return c.core.egress(in) })
 	if c.s.generic == 1 {
 		if o.verdict == "redirect" {
 			o.sent = append(o.sent, o.out)
@@ -521,66 +391,10 @@ func (c *serverComparison) fromStack(r *rand.Rand, v *conversation, stack planes
 // isToServer tells what was put back in from a copy that goes to the client.
 func isToServer(tcp []byte) bool { return binary.BigEndian.Uint16(tcp[2:]) == serverPort }
 
-// serverSide is what both have.
-type serverSide interface {
-	xdp(in []byte) (serverOutcome, error)
-	ingress(in []byte, again bool) (serverOutcome, error)
-	egress(in []byte) (serverOutcome, error)
-}
-
-// both runs the programs and core/, and holds one to the other.
-func (c *serverComparison) both(what string, in []byte, run func(serverSide) (serverOutcome, error)) (got serverOutcome) {
-	if c.differs {
-		return got
-	}
-	got, err := run(c.programs)
-	if errors.Is(err, errNoTestPacket) {
-		return got
-	}
-	want, err2 := run(c.core)
-	if err := errors.Join(err, err2); err != nil {
-		c.t.Fatalf("world %d: %s: %x: %v", c.w.number, what, in, err)
-	}
-	c.frames++
-	c.rets[strings.SplitN(what, ",", 2)[0]+" "+got.verdict]++
-	if got.String() != want.String() {
-		c.differs = true
-		if c.shown++; c.shown <= 8 {
-			c.t.Logf("world %d, %+v, mode %d: %s of %x:\nprograms: %v\ncore:     %v", c.w.number, *c.s, c.w.services[0].Mode, what, in, got, want)
-		}
-	}
-	return got
-}
-
-func (c *serverComparison) counters() {
-	if c.differs {
-		return
-	}
-	want, err := c.core.Counters()
-	got, err2 := c.programs.counters()
-	if err := errors.Join(err, err2); err != nil {
-		c.t.Fatal(err)
-	}
-	if d := vectors.CounterDifferences(want, got); len(d) > 0 {
-		c.differs = true
-		c.t.Logf("world %d, %+v: the programs count otherwise than core/: %s", c.w.number, *c.s, strings.Join(d, "\n"))
-	}
-	for _, row := range want {
-		for _, name := range slices.Collect(maps.Keys(row)) {
-			c.counted[name] += row[name]
-		}
-	}
-}
-
 // TestServerAndCoreAreToldApart is the canary: another answer to what does not verify is noticed.
 func TestServerAndCoreAreToldApart(t *testing.T) {
 	needRoot(t)
 	c := newServerComparison(t)
 	c.alter = func(s *serverSetting) { s.unverified ^= 1 }
-	for n := 0; n < serverWorlds && !c.differs; n++ {
-		c.world(n)
-	}
-	if !c.differs {
-		t.Error("one passes what does not verify, the other drops it, and nobody sees it")
-	}
+	c.canary(serverWorlds, c.world)
 }
