@@ -67,9 +67,9 @@ Needs root and an otherwise idle machine.`,
 			return cli.UsageErrorf("--role %q: want host, proxy, edge, terminus or dpdk", role)
 		},
 	}
-	cmd.Flags().StringVar(&role, "role", role, "whose cost: host, proxy, edge (with the server's final ACK check), terminus (patrol and managers), dpdk (a proxy on DPDK, in memory; needs no root)")
+	cmd.Flags().StringVar(&role, "role", role, "role to measure: host, proxy, edge (with the server's final ACK check), terminus (patrol and managers), dpdk (a proxy on DPDK, in memory; needs no root)")
 	cmd.Flags().StringVar(&plots, "plots", "", "with --role dpdk: write SVG plots to this `DIRECTORY`")
-	cmd.Flags().IntVar(&opt.Rounds, "rounds", opt.Rounds, "how often each program is measured")
+	cmd.Flags().IntVar(&opt.Rounds, "rounds", opt.Rounds, "number of measurements of each program")
 	cmd.Flags().IntVar(&opt.Frames, "frames", opt.Frames, "SYNs for each program and round")
 	cmd.Flags().StringVar(&opt.Only, "only", "", "with --role proxy: one group of figures: "+strings.Join(bench.ProxyParts(), ", "))
 	jsonFlag(cmd.Flags(), &asJSON)

@@ -62,7 +62,7 @@ func newDemoCmd() *cobra.Command {
 // outcome summarizes one measurement.
 func outcome(defence string, p overload.Point) string {
 	if p.Requests == 0 {
-		return fmt.Sprintf("%s bears %s of %s SYN/s", defence, overload.Rate(p.Processed), overload.Rate(p.Offered))
+		return fmt.Sprintf("%s processes %s of %s SYN/s", defence, overload.Rate(p.Processed), overload.Rate(p.Offered))
 	}
 	return fmt.Sprintf("%s at %s SYN/s served %.1f %%", defence, overload.Rate(p.Offered), 100*p.Success)
 }

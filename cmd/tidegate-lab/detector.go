@@ -23,7 +23,7 @@ func newDetectorCmd() *cobra.Command {
 		Short: "Replay traces to the attack detector and print its delays and false alarms",
 		Long: `Generate traces from a seed (steady, diurnal, flash crowds, slow ramp, pulses, carpet over a /24 and others) and replay
 them to the detector of mode auto, in virtual time. Nothing is sent. The exit code is 1 if an attack is detected too
-late, or anything else at all.`,
+late, or anything else is detected.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if seeds < 1 || seeds > 1000 {

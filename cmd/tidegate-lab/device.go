@@ -17,9 +17,9 @@ func newDeviceCmd() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "device",
-		Short: "Flood a small lwIP device in an emulator slowly",
+		Short: "Flood a small lwIP device in an emulator, at a low rate",
 		Long: `Build the firmware of lwip/ for a Cortex-M3, run it in QEMU behind a tap inside
-a network namespace, and flood it slowly.
+a network namespace, and flood it at a low rate.
 
 With --policy, --layout or --queue, measure that one configuration: its
 throughput with and without the attack, how honest clients are served, and
@@ -58,7 +58,7 @@ clock, at 31 million instructions a second. Needs root.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Policy, "policy", o.Policy, "what a full queue does: drop, recycle-oldest, cookies, cookies-always")
+	f.StringVar(&o.Policy, "policy", o.Policy, "action on a full queue: drop, recycle-oldest, cookies, cookies-always")
 	f.StringVar(&o.Layout, "layout", o.Layout, "cookie layout: classic, linux, linux-sha1, linux-sha1-unrolled, freebsd, hybrid, tidegate")
 	f.IntVar(&o.Queue, "queue", o.Queue, "number of half-open connections that a listener keeps: 2, 4, 8 or 16")
 	f.IntVar(&o.Rate, "syn-rate", o.Rate, "SYNs per second of the device's clock")

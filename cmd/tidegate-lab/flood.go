@@ -47,7 +47,7 @@ func newFloodCmd() *cobra.Command {
 	f.StringVar(&o.Defence, "defence", o.Defence, "none, kernel (SYN cookies), nft (SYNPROXY), host (tidegate), or a box\nbetween clients and server: proxy-STRATEGY (tidegate), nft-proxy (SYNPROXY)")
 	f.StringVar(&o.Plane, "plane", o.Plane, "plane of proxy-STRATEGY: xdp, or dpdk (tidegate-dpdk by AF_PACKET; see make dpdk)")
 	f.IntVar(&o.Requests, "requests", 0, "total number of requests, instead of load x duration")
-	f.StringVar(&closes, "close", closes, "who closes the connection first: server or client")
+	f.StringVar(&closes, "close", closes, "which side closes the connection first: server or client")
 	f.BoolVar(&timestamps, "timestamps", true, "clients use TCP timestamps")
 	f.IntVar(&o.Retries, "retries", o.Retries, "how often to retry a request that was reset before it got an answer, as browsers do")
 	f.IntVar(&o.Ports, "ports", 0, "local ports each client may use (0: the system's range)")
@@ -59,7 +59,7 @@ func newFloodCmd() *cobra.Command {
 func newCleanCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "clean",
-		Short: "Remove what killed labs left behind",
+		Short: "Remove namespaces, files and processes that killed labs left behind",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			removed, err := rig.Clean()

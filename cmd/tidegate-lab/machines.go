@@ -18,14 +18,14 @@ func newMachinesCmd() *cobra.Command {
 	only, rate, list, asJSON := "", o.Rate.String(), false, false
 	cmd := &cobra.Command{
 		Use:   "machines",
-		Short: "Build machines as people have them, and compare what clients get without and with tidegate",
+		Short: "Build common kinds of machines, and compare what clients get without and with tidegate",
 		Long: `Build each machine (firewall, containers, bridges, routers, other programs) from network
 namespaces, and let clients of both families use its service three times: without tidegate, with it,
 and with it under a flood. A machine is as expected when the same clients are served each time, when
 the server sees the same addresses, when the flood meets cookies and not the kernel, and when
 connections are taken over in the expected way, by adopt or translate. The canaries are machines that
-must come out wrong. Ends with 1 if a machine is not as expected. Needs root, and what the
-machines are made of (docker.io, podman and others; a machine that cannot be built is not as expected).`,
+must fail. The exit code is 1 if a machine is not as expected. Needs root, and the programs of the
+machines (docker.io, podman and others; a machine that cannot be built is not as expected).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Rate, err = load.ParseRate(rate); err != nil || o.Rate < 1000 {
@@ -63,7 +63,7 @@ machines are made of (docker.io, podman and others; a machine that cannot be bui
 	}
 	f := cmd.Flags()
 	f.StringVar(&only, "run", "", "only the machines whose name matches this regular expression")
-	f.BoolVar(&o.Quick, "quick", false, "only the few that `make test` builds")
+	f.BoolVar(&o.Quick, "quick", false, "only the few machines that `make test` builds")
 	f.BoolVar(&list, "list", false, "only print the names")
 	f.StringVar(&rate, "rate", rate, "flood, SYNs per second")
 	f.IntVar(&o.Clients, "clients", o.Clients, "clients of each family, each time")

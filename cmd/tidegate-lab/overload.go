@@ -50,7 +50,7 @@ processors; takes about 25 s for each defence.`,
 func overloadFlags(f *pflag.FlagSet, o *overload.Options, rates *string) {
 	f.StringSliceVar(&o.Defences, "defences", o.Defences, "defences to measure, as for flood --defence")
 	f.StringVar(&o.Base.Plane, "plane", o.Base.Plane, "plane of proxy-STRATEGY: xdp or dpdk")
-	f.StringVar(rates, "rates", "", "floods in SYNs per second to measure in addition to the search, for example 50k,200k")
+	f.StringVar(rates, "rates", "", "rates, in SYNs per second, to measure in addition to the search, for example 50k,200k")
 	f.IntVar(&o.Searches, "searches", o.Searches, "number of searches for each capacity; 0: none")
 	f.Float64Var(&o.Base.Load, "load", o.Base.Load, "legitimate requests per second, all clients together")
 	f.DurationVar(&o.Base.Duration, "duration", o.Base.Duration, "how long clients make requests, at each rate")

@@ -22,8 +22,8 @@ func newRootCmd() *cobra.Command {
 		Short: "Flood a web server inside network namespaces and measure which clients are still served",
 		Long: `Build hosts from network namespaces, flood a web server there and measure how
 its clients are served, and what the gates cost. Nothing is ever sent outside
-the namespaces that the lab creates. Needs root, and the program tidegate
-beside it, on PATH, or where TIDEGATE says.`,
+the namespaces that the lab creates. Needs root, and the program tidegate,
+beside it, on PATH, or where TIDEGATE points.`,
 		Version:       version.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -69,7 +69,7 @@ func progressTo(w io.Writer) func(string, ...any) {
 // interrupted replaces the errors that Ctrl-C causes by one plain line.
 func interrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
-		return errors.New("interrupted; everything the lab made has been removed")
+		return errors.New("interrupted; the lab has removed everything that it made")
 	}
 	return err
 }

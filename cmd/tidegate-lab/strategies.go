@@ -26,9 +26,9 @@ func newStrategiesCmd() *cobra.Command {
 		Use:   "strategies",
 		Short: "Compare the proxy's strategies: each + and - is based on a measurement",
 		Long: `Measure every strategy of the proxy between real clients and a real server, and
-print Tables I and II of the paper that they come from. Each mark results from
-a figure of this run and a threshold, which is printed, too; marks that differ
-from the published ones are pointed out. Needs root and, for the cost of a SYN,
+print Tables I and II of Scholz et al., "Me Love (SYN-)Cookies". Each mark results from
+a figure of this run and a threshold, which is also printed; marks that differ
+from the published ones are listed. Needs root and, for the cost of a SYN,
 an otherwise idle machine; takes about two minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

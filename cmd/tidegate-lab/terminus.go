@@ -21,7 +21,7 @@ func newTerminusCmd() *cobra.Command {
 		Use:   "terminus",
 		Short: "Show attacks filtered near their source: providers, bots and a victim",
 		Long: `Build internet providers from network namespaces, with real patrols, border
-managers and a filter manager, and show the scenarios of the paper: a bot,
+managers and a filter manager, and show the scenarios of the Terminus paper: a bot,
 priority, the five ways of spoofing a client (III.C), reflection (III.D), and
 the failure of every manager (III.E). Needs root; takes about a minute.`,
 		Args: cobra.NoArgs,

@@ -12,6 +12,6 @@ func TestParseSynproxy(t *testing.T) {
 		t.Errorf("got %d, %v; want 26", v, err)
 	}
 	if _, err := parseSynproxy("entries other\n"); err == nil {
-		t.Error("a missing column is no error")
+		t.Error("a missing column is not an error")
 	}
 }

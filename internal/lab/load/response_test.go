@@ -25,7 +25,7 @@ func TestResponse(t *testing.T) {
 	} {
 		var r response
 		if _, err := r.add([]byte(bad)); err == nil {
-			t.Errorf("%q was accepted", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 }

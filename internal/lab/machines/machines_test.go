@@ -31,7 +31,7 @@ func TestQuickMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(r.Rows) < 5 {
-		t.Fatalf("only %d machines", len(r.Rows))
+		t.Fatalf("built %d machines", len(r.Rows))
 	}
 	for _, row := range r.Rows {
 		if !row.OK {
@@ -105,6 +105,6 @@ func TestScenariosAreComplete(t *testing.T) {
 	}
 	twice := []Scenario{All()[0], All()[0]}
 	if check(twice) == nil || check([]Scenario{{Name: "x"}}) == nil {
-		t.Error("two of one name, or an empty one, are complete")
+		t.Error("check accepts two scenarios of one name, or an empty one")
 	}
 }

@@ -117,13 +117,13 @@ func translations() []Scenario {
 			Build: behindDNAT(oneOfTwo, func(m *Machine) error { return errors.Join(m.second(true), m.Serve(m.Server, "")) })},
 		{Name: "dnat-other-address", About: "the same: clients of the other address", How: Translated,
 			Build: behindDNAT(oneOfTwo, func(m *Machine) error { return errors.Join(m.second(false), m.Serve(m.Server, "")) })},
-		{Name: "redirect", About: "the port is redirected to one on which somebody listens", How: Translated, Build: func(m *Machine) error {
+		{Name: "redirect", About: "the port is redirected to a port with a listener", How: Translated, Build: func(m *Machine) error {
 			return errors.Join(m.NFT(m.Server, redirect(8443)), m.ServePort(m.Server, "", 8443, false))
 		}},
-		{Name: "redirect-listener", About: "the same with a listener on both", How: Translated, Build: func(m *Machine) error {
+		{Name: "redirect-listener", About: "the same with a listener on both ports", How: Translated, Build: func(m *Machine) error {
 			return errors.Join(m.serveWith(redirect(8443)), m.ServePort(m.Server, "", 8443, false))
 		}},
-		{Name: "redirect-alone", About: "the port is redirected to a port without a service: no client is served, with or without", How: Left, Served: Nobody,
+		{Name: "redirect-alone", About: "the port is redirected to a port without a service: no client is served, with or without tidegate", How: Left, Served: Nobody,
 			Build: func(m *Machine) error { return m.NFT(m.Server, redirect(8444)) }},
 		{Name: "elsewhere", About: "DNAT of another port: the service is not translated", How: Translated,
 			Build: nft(`table inet n { chain pre { type nat hook prerouting priority dstnat; tcp dport 8080 redirect to :8081; }; }`)},

@@ -47,7 +47,7 @@ func plainServer(m *Machine) error { return m.Serve(m.Server, "") }
 func offloads() (all []Scenario) {
 	for _, how := range []How{Adopted, Translated} {
 		for _, s := range []Scenario{
-			{Name: "wire", About: "frames as a wire has them", Build: loaded(false, 0, string(how), plainServer)},
+			{Name: "wire", About: "frames as on a wire", Build: loaded(false, 0, string(how), plainServer)},
 			{Name: "on", About: "offloads left on: partial checksums, 64 KiB frames", Build: loaded(true, 0, string(how), plainServer)},
 			{Name: "mtu-9000", About: "MTU 9000", Build: loaded(false, 9000, string(how), plainServer)},
 			{Name: "mtu-9000-on", About: "MTU 9000, offloads left on", Build: loaded(true, 9000, string(how), plainServer)},

@@ -73,15 +73,15 @@ func programs() []Scenario {
 			}
 			return errors.Join(b.sh(dockerd, m.Instance), m.Serve(m.Server, ""))
 		}},
-		{Name: "docker-published", About: "a container of Docker with a published port, docker-proxy listens", How: Translated, Needs: docker, Build: dockerWith("")},
-		{Name: "docker-host-network", About: "a container of Docker in the host's network", How: Translated, Needs: docker, Build: dockerWith("--network host")},
-		{Name: "podman-published", About: "a container of podman with a published port (netavark)", How: Translated, Needs: podman,
+		{Name: "docker-published", About: "a Docker container with a published port; docker-proxy listens", How: Translated, Needs: docker, Build: dockerWith("")},
+		{Name: "docker-host-network", About: "a Docker container in the host's network", How: Translated, Needs: docker, Build: dockerWith("--network host")},
+		{Name: "podman-published", About: "a podman container with a published port (netavark)", How: Translated, Needs: podman,
 			Build: podmanWith(bothFamilies, "--network six -p 80:80")},
-		{Name: "podman-host-network", About: "a container of podman in the host's network", How: Adopted, Needs: podman, Build: podmanWith("", "--network host")},
-		{Name: "podman-macvlan", About: "a container of podman on macvlan: its clients", How: Left, Needs: podman, Only4: "podman network create -d macvlan with static addresses of IPv4",
+		{Name: "podman-host-network", About: "a podman container in the host's network", How: Adopted, Needs: podman, Build: podmanWith("", "--network host")},
+		{Name: "podman-macvlan", About: "a podman container on macvlan: its clients", How: Left, Needs: podman, Only4: "podman network create -d macvlan with static addresses of IPv4",
 			Build: podmanWith("podman network create -d macvlan -o parent=tg-server --subnet 198.18.3.0/24 --gateway 198.18.3.2 mac", "--network mac --ip 198.18.3.12",
 				func(m *Machine) error { m.To[false] = addr("198.18.3.12"); return m.Serve(m.Server, "") })},
-		{Name: "firewalld", About: "firewalld as it comes, and the service http", How: Translated, Needs: []string{"firewalld", "dbus-daemon=dbus"}, Build: inBox(`
+		{Name: "firewalld", About: "firewalld at its defaults, with the service http", How: Translated, Needs: []string{"firewalld", "dbus-daemon=dbus"}, Build: inBox(`
 			dbus-daemon --system --fork --nopidfile
 			firewalld --nofork --nopid >/run/firewalld.log 2>&1 &
 			await firewall-cmd --state
@@ -117,7 +117,7 @@ func programs() []Scenario {
 			await fail2ban-client status web
 			fail2ban-client set web banip 198.18.3.2 fd7d:7467:4::2
 			await sh -c 'nft list ruleset | grep fd7d:7467:4::2'`)},
-		{Name: "fail2ban-others", About: "fail2ban has banned others", How: Adopted, Needs: []string{"fail2ban-server=fail2ban"}, Build: inBox(`
+		{Name: "fail2ban-others", About: "fail2ban has banned other addresses", How: Adopted, Needs: []string{"fail2ban-server=fail2ban"}, Build: inBox(`
 			touch /run/log
 			printf '[DEFAULT]\nbackend = polling\nbanaction = nftables-multiport\n[sshd]\nenabled = false\n[web]\nenabled = true\nfilter = sshd\nport = http\nlogpath = /run/log\n' >/etc/fail2ban/jail.local
 			rm -f /etc/fail2ban/jail.d/*

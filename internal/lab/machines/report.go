@@ -96,7 +96,7 @@ func (r *Row) judge(s Scenario, meetsFlood bool) {
 				continue
 			case c.column == "flood" && s.LeftUnderFlood:
 				if f.FloodTaken.Unsure == 0 && c.seen.Served != r.Expected.Served {
-					wrong("flood: %d of %d served (%s), though no SYN was beyond the allowance", c.seen.Served, c.seen.Clients, c.seen.Failure)
+					wrong("flood: %d of %d served (%s), although no SYN exceeded the allowance", c.seen.Served, c.seen.Clients, c.seen.Failure)
 				}
 				continue
 			}
@@ -104,7 +104,7 @@ func (r *Row) judge(s Scenario, meetsFlood bool) {
 				wrong("%s: %d of %d served, want %d (%s)", c.column, c.seen.Served, c.seen.Clients, r.Expected.Served, c.seen.Failure)
 			}
 			if c.seen.Served > 0 && f.Without.Served > 0 && !slices.Equal(c.seen.Sources, f.Without.Sources) {
-				wrong("%s: the server sees clients come from %v, and without tidegate from %v", c.column, c.seen.Sources, f.Without.Sources)
+				wrong("%s: the server sees the clients' addresses as %v, and without tidegate as %v", c.column, c.seen.Sources, f.Without.Sources)
 			}
 		}
 		for _, c := range []struct {
@@ -123,7 +123,7 @@ func (r *Row) judge(s Scenario, meetsFlood bool) {
 			}
 		}
 		if s.LeftUnderFlood && uint64(f.HalfOpen) > f.FloodTaken.Left {
-			wrong("flood: %d half-open, though %d SYNs were left to the kernel", f.HalfOpen, f.FloodTaken.Left)
+			wrong("flood: %d half-open, although %d SYNs were left to the kernel", f.HalfOpen, f.FloodTaken.Left)
 		}
 		if s.How != Left && meetsFlood && !f.protected() {
 			wrong("not protected: %d of %d SYNs met a cookie, %d half-open", f.FloodTaken.Cookies, f.SYNs, f.HalfOpen)

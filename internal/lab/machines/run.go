@@ -125,7 +125,7 @@ func (o *Options) columns(ctx context.Context, w *rig.Workplace, tag string, s S
 		seen := m.crowd(ctx, ipv6, o.Clients, s.Hold)
 		row.Families = append(row.Families, Family{IPv6: ipv6, Without: seen})
 		if own := m.ClientAddr(ipv6).String(); s.Sources && !slices.Equal(seen.Sources, []string{own}) {
-			row.Wrong = append(row.Wrong, fmt.Sprintf("%s: without: the server sees clients come from %v, want %s", familyName(ipv6), seen.Sources, own))
+			row.Wrong = append(row.Wrong, fmt.Sprintf("%s: without: the server sees the clients' addresses as %v, want %s", familyName(ipv6), seen.Sources, own))
 		}
 	}
 	if m.Bulk > 0 {

@@ -29,7 +29,7 @@ func (r *Result) Print(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "\nCAPACITY: the highest offered rate at which %g %% of requests are served within %g s\n", 100*Served, r.Timeout/1e3)
 	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "DEFENCE\tplace\tSYN/s\tfrom\tto\tns a SYN\tserved at ten times the kernel's\tat the generator's most\t")
+	fmt.Fprintln(t, "DEFENCE\tplace\tSYN/s\tfrom\tto\tns a SYN\tserved at ten times the kernel's\tat the generator's maximum\t")
 	for _, d := range r.Defences {
 		if d.Error != "" {
 			fmt.Fprintf(t, "%s\tfailed: %s\t\n", d.Name, d.Error)

@@ -41,14 +41,14 @@ func TestSearch(t *testing.T) {
 func TestSearchAtItsEnds(t *testing.T) {
 	never := func(load.Rate) (Point, error) { return Point{Success: 0.5}, nil }
 	if c, err := search(never, Point{Offered: 1e6, Success: 0}, 3); err != nil || c != (Capacity{}) {
-		t.Errorf("who serves nobody: %+v, %v", c, err)
+		t.Errorf("a defence that serves nobody: %+v, %v", c, err)
 	}
 	if c, err := search(never, Point{Offered: 1e6, Success: 1}, 3); err != nil || !c.AtLeast || c.Median != 1e6 {
-		t.Errorf("who serves everybody: %+v, %v", c, err)
+		t.Errorf("a defence that serves everybody: %+v, %v", c, err)
 	}
 	broken := errors.New("broken")
 	if _, err := search(func(load.Rate) (Point, error) { return Point{}, broken }, Point{Offered: 1e6}, 3); !errors.Is(err, broken) {
-		t.Errorf("a measurement that fails: %v", err)
+		t.Errorf("a failed measurement: %v", err)
 	}
 }
 

@@ -282,7 +282,7 @@ const clientFrames = 6
 func (s *stand) beside(ctx context.Context, rate load.Rate) (before, after gauges, stats load.FloodStats, res *load.ClientResult, err error) {
 	cl, err := s.env.StartClient(ctx, s.top)
 	if err != nil {
-		return before, after, stats, nil, fmt.Errorf("without a flood: %w", err)
+		return before, after, stats, nil, fmt.Errorf("measurement without a flood: %w", err)
 	}
 	defer cl.Proc.Stop(0)
 	if err := s.victim.Reserve(s.env.Pin.Server); err != nil {

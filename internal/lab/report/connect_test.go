@@ -42,7 +42,7 @@ func TestWriteConnect(t *testing.T) {
 			break
 		}
 		if err != nil {
-			t.Fatalf("the plot is no XML: %v", err)
+			t.Fatalf("the plot is not XML: %v", err)
 		}
 		switch x := token.(type) {
 		case xml.StartElement:

@@ -226,7 +226,7 @@ func latencyPlot(r *overload.Result) ([]byte, error) {
 
 // costPlot shows the processor time that each defence takes for a SYN.
 func costPlot(r *overload.Result) ([]byte, error) {
-	p := newPlot("Processor time for each SYN, the wire's own left out", "nanoseconds", "")
+	p := newPlot("Processor time per SYN, without the wire's", "nanoseconds", "")
 	var names []string
 	top := 1.0
 	list := measured(r)

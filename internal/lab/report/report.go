@@ -112,7 +112,7 @@ func Sentences(r *overload.Result) (list []string) {
 		var times []string
 		for _, other := range place.theirs {
 			if f := r.Factor(place.ours, other); f > 0 {
-				times = append(times, fmt.Sprintf("%.1f times what %s did (%s)", f, lookOf(other).label, r.Find(other).Capacity))
+				times = append(times, fmt.Sprintf("%.1f times as many as %s (%s)", f, lookOf(other).label, r.Find(other).Capacity))
 			}
 		}
 		if len(times) == 0 || own.Capacity.Median == 0 {
@@ -120,7 +120,7 @@ func Sentences(r *overload.Result) (list []string) {
 		}
 		bound := "up to"
 		if own.Capacity.AtLeast {
-			bound = "at all that the generator could send,"
+			bound = "at the generator's maximum,"
 		}
 		list = append(list, fmt.Sprintf("On one processor, %s served %g %% of requests within %s %s %s SYN/s: %s.", lookOf(place.ours).label,
 			100*overload.Served, ms(r.Timeout), bound, overload.Rate(own.Capacity.Median), strings.Join(times, ", and ")))
@@ -164,7 +164,7 @@ func lagNote(r *overload.Result) string {
 	if worst < lagWorthANote && disturbed == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Other work on this machine weighs on these figures: the clients themselves started up to %s late, and in %d of %d measurements the victim was kept from its processor. Repeat it when the machine is quiet.", ms(worst), disturbed, all)
+	return fmt.Sprintf("Other work on this machine distorts these figures: the clients themselves started up to %s late, and in %d of %d measurements the victim was kept off its processor. Repeat the run when the machine is idle.", ms(worst), disturbed, all)
 }
 
 // Table prints capacities, what happens above them, and the sentences.
@@ -211,7 +211,7 @@ func Markdown(r *overload.Result) string {
 
 // rows returns the cells of the table; the first row is the header.
 func rows(r *overload.Result) [][]string {
-	all := [][]string{{"defence", "capacity, SYN/s", "searches found", "served at ten times the kernel's", "served at the generator's most", "CPU a SYN"}}
+	all := [][]string{{"defence", "capacity, SYN/s", "searches found", "served at ten times the kernel's", "served at the generator's maximum", "CPU a SYN"}}
 	for _, d := range measured(r) {
 		all = append(all, []string{lookOf(d.Name).label, d.Capacity.String(), capacity(d), served(d.AtTen), served(d.AtMax), fmt.Sprintf("%.0f ns", d.SYNNs)})
 	}

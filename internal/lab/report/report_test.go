@@ -64,7 +64,7 @@ func TestWriteIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(page)
-	for _, want := range []string{"Tidegate host", "no &lt;nft&gt; here", "100 %", "3.0 times what kernel SYN cookies did (100k)", "3.00M of 4.00M", "270k to 330k"} {
+	for _, want := range []string{"Tidegate host", "no &lt;nft&gt; here", "100 %", "3.0 times as many as kernel SYN cookies (100k)", "3.00M of 4.00M", "270k to 330k"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}

@@ -63,7 +63,7 @@ func TestCleanTogether(t *testing.T) {
 func TestCleanSparesOwnNamespace(t *testing.T) {
 	for _, path := range []string{"/proc/self/ns/net", "/proc/thread-self/ns/net", "/nowhere"} {
 		if !isOurs(path) {
-			t.Errorf("what runs in %s would be ended", path)
+			t.Errorf("processes in %s would be killed", path)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func quietOnce(t *testing.T, cpu int) (complaints []string) {
 	}
 	check("restored")
 	if set := affinity(t, os.Getpid()); set != own {
-		complain("this process is bound to %v, was to %v", set, own)
+		complain("this process is bound to %v, before it was to %v", set, own)
 	}
 
 	// Killed: only the list is left, in the folder of a dead owner.

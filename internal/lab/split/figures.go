@@ -169,8 +169,8 @@ func (run figureRuns) latency(ctx context.Context, o Options) (points []LatencyP
 		{"no defence", defences.None, 0, []load.Rate{0}},
 		{"kernel cookies", defences.Kernel, 0, []load.Rate{0, figureAttackRate}},
 		{"split", "split", 0, []load.Rate{0, figureAttackRate}},
-		{"reset by a wrong acknowledgement (mode 1)", "proxy-auth-wrong", 0, []load.Rate{0, figureAttackRate}},
-		{"reset after the handshake, tried again at once (mode 2)", "proxy-auth-cookie", 3, []load.Rate{0, figureAttackRate}},
+		{"reset by a wrong acknowledgment number (mode 1)", "proxy-auth-wrong", 0, []load.Rate{0, figureAttackRate}},
+		{"reset after the handshake, retried at once (mode 2)", "proxy-auth-cookie", 3, []load.Rate{0, figureAttackRate}},
 	} {
 		for _, rate := range c.rates {
 			one := base
@@ -239,7 +239,7 @@ func (run figureRuns) cpu(ctx context.Context, o Options) (points []CPUPoint, er
 	if err != nil {
 		return nil, err
 	}
-	return append(points, CPUPoint{"kernel cookies behind a filter that lets that share of SYNs pass", AttackSYN, syn.FPComputed, syn.FPComputed,
+	return append(points, CPUPoint{"kernel cookies behind a filter that passes that share of SYNs", AttackSYN, syn.FPComputed, syn.FPComputed,
 		k.CPUPerSYN, load.Round3(k.CPUPerSYN * syn.FPComputed), k.Success}), nil
 }
 
@@ -252,17 +252,17 @@ func (f *Figures) Summary() string {
 		if t.LossAt > 0 {
 			fmt.Fprintf(&b, "   (at %.0f: %.1f %% lost)", t.LossAt, 100*t.Lost)
 		} else {
-			b.WriteString("   (no loss at the generator's fastest)")
+			b.WriteString("   (no loss at the generator's maximum)")
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("Figure 6: a request for 14.5 kB from a client that is new\n")
+	b.WriteString("Figure 6: a request for 14.5 kB from a new client\n")
 	for _, p := range f.Latency {
-		fmt.Fprintf(&b, "  %-56s at %-7s p50 %9.3f ms, p90 %9.3f, %8.2f times; %.0f %% served, %d tried again\n", p.Defence, p.Rate, p.P50, p.P90, p.Ratio, 100*p.Served, p.Retried)
+		fmt.Fprintf(&b, "  %-56s at %-7s p50 %9.3f ms, p90 %9.3f, %8.2f times; %.0f %% served, %d retried\n", p.Defence, p.Rate, p.P50, p.P90, p.Ratio, 100*p.Served, p.Retried)
 	}
 	b.WriteString("Figure 7: CPU of the server\n")
 	for _, p := range f.CPU {
-		fmt.Fprintf(&b, "  %-64s %s: %5.2f %% come there, %6.0f ns each, %6.1f ns for each packet of the attack\n", p.Defence, p.Attack, 100*p.AtServer, p.Each, p.OfAttack)
+		fmt.Fprintf(&b, "  %-64s %s: %5.2f %% reach it, %6.0f ns each, %6.1f ns for each packet of the attack\n", p.Defence, p.Attack, 100*p.AtServer, p.Each, p.OfAttack)
 	}
 	return b.String()
 }

@@ -104,7 +104,7 @@ func (o *Options) Validate() error {
 	case o.Mode == modeTagged && o.Takeover == "adopt":
 		return errors.New("--mode tagged: needs --server translate; an adopting server needs no tags")
 	case o.Mode == modeTagged && o.Layout != layoutTidegate:
-		return errors.New("--layout smartcookie: goes with --mode plain; tags are of edges with our own layout")
+		return errors.New("--layout smartcookie: needs --mode plain; tagged edges use the layout tidegate")
 	case o.Sync && o.Mode != modeTagged:
 		return errors.New("--sync: needs --mode tagged; with plain any edge may carry any packet")
 	case o.Edges < 1 || o.Edges > rig.MaxEdges:

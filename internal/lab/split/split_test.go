@@ -29,7 +29,7 @@ func TestSplit(t *testing.T) {
 		change func(*Options)
 		check  func(*Result) bool
 	}{
-		{"SYNs, in the layout of switches, to a server that chooses", func(o *Options) { o.Layout, o.Takeover = "smartcookie", "auto" },
+		{"SYNs, layout smartcookie, server takeover auto", func(o *Options) { o.Layout, o.Takeover = "smartcookie", "auto" },
 			func(r *Result) bool { return r.ServerAttackPackets == 0 && r.CookiesSent >= r.SYNSent }},
 		{"ACKs at 7.66 % false positives", func(o *Options) {
 			o.Attack, o.FilterFlows, o.UnknownRate = AttackACK, 579600, "0"
@@ -37,10 +37,10 @@ func TestSplit(t *testing.T) {
 			// 40,000 packets: the standard deviation is 0.13 points
 			return r.ServerAttackPackets > 0 && math.Abs(r.FPMeasured-r.FPComputed) < 0.008 && math.Abs(r.FPComputed-0.0766) < 0.003
 		}},
-		{"everything, packet by packet through three edges, answers past them, setup lost", func(o *Options) {
+		{"all segments, three edges at random, direct return, setup lost", func(o *Options) {
 			o.Edges, o.Direct, o.Attack, o.UnknownRate, o.DropSetup = 3, true, AttackMixed, "all", 0.2
 		}, func(r *Result) bool { return r.ServerAttackSYNs == 0 && r.SetupLost > 0 }},
-		{"tagged: ACKs, RSTs and the rest, set-up tags lost, edges that tell each other, routes that flap, clocks a whole epoch apart", func(o *Options) {
+		{"tagged: ACKs, RSTs and others, setup tags lost, edges in sync, routes that flap, clocks an epoch apart", func(o *Options) {
 			o.Mode, o.Takeover, o.Attack, o.DropSetup = "tagged", "translate", AttackMixed, 0.2
 			o.Edges, o.Direct, o.RouteFlap, o.Sync, o.UnknownRate = 2, true, true, true, "0"
 			o.Epoch, o.Skew = 2*time.Second, 2*time.Second
@@ -71,7 +71,7 @@ func TestSplitOptions(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		"--mode tagged: needs --server translate": func(o *Options) { o.Mode = "tagged" },
 		"--server \"copy\": want one of":          func(o *Options) { o.Takeover = "copy" },
-		"--layout smartcookie: goes with --mode plain": func(o *Options) {
+		"--layout smartcookie: needs --mode plain": func(o *Options) {
 			o.Mode, o.Takeover, o.Layout = "tagged", "translate", "smartcookie"
 		},
 		"--sync: needs --mode tagged":      func(o *Options) { o.Sync = true },

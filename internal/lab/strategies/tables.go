@@ -54,7 +54,7 @@ var tableI = []rule{
 		marks("-", "+", "+", "+", "-", "+"), func(_ *Report, f *Figures) (string, string) {
 			return plusIf(f.MemoryPerSYN < memoryPlus), fmt.Sprintf("%.3g B/SYN", f.MemoryPerSYN)
 		}},
-	{"CPU immunity", "+ if a SYN costs less than one SipHash-2-4 (of 16 bytes, same run) more than under the cheapest strategy of this run",
+	{"CPU immunity", "+ if a SYN costs less than one SipHash-2-4 (of 16 bytes, same run) more than with the cheapest strategy of this run",
 		marks("+", "-", "+", "+", "+", "-"), func(r *Report, f *Figures) (string, string) {
 			if f.NsPerSYN == nil || r.SipHashNs == 0 {
 				return "", "not measured"
@@ -76,11 +76,11 @@ var tableI = []rule{
 			}
 			return mark, fmt.Sprintf("%.0f ns, %.1f SipHash", *f.NsPerSYN, times)
 		}},
-	{"transparency", "+ if the first connection of every new client succeeds, without the application coming again",
+	{"transparency", "+ if the first connection of every new client succeeds, without a retry by the application",
 		marks("+", "+", "-", "-", "-", "-"), func(_ *Report, f *Figures) (string, string) {
 			return plusIf(f.FirstOK == f.FirstTried), fmt.Sprintf("%d of %d", f.FirstOK, f.FirstTried)
 		}},
-	{"option support", "+ if both ends agree on the same as without the box, o if MSS or ECN alone differ, - if window scale, SACK or timestamps do",
+	{"option support", "+ if both ends negotiate the same as without the box, o if MSS or ECN alone differ, - if window scale, SACK or timestamps do",
 		marks("+", "-/o", "+", "+", "+", "+"), func(_ *Report, f *Figures) (string, string) {
 			mark := "+"
 			if f.CoreLost {
@@ -90,13 +90,13 @@ var tableI = []rule{
 			}
 			return mark, fmt.Sprintf("%d of %d kept", f.OptionsAsked-len(f.OptionsLost), f.OptionsAsked)
 		}},
-	{"robustness", "+ if an unanswered SYN-ACK is sent again in the time (a stack does so after a second), o if at least the client's own second SYN is answered",
+	{"robustness", "+ if an unanswered SYN-ACK is retransmitted within the time (a stack does so after a second), o if at least the client's own second SYN is answered",
 		marks("+", "-", "o", "o", "o", "o"), func(r *Report, f *Figures) (string, string) {
 			switch {
 			case f.AnswersUnasked > 0:
 				return "+", fmt.Sprintf("%d more in %g s", f.AnswersUnasked, r.Unanswered)
 			case f.AnswersRetransmits:
-				return "o", "when asked again"
+				return "o", "to a second SYN"
 			}
 			return "-", "never"
 		}},
@@ -183,12 +183,12 @@ var tableII = []rule{
 
 // why a measured mark differs from the published one, where the reason is known.
 var why = map[[2]string]string{
-	{"memory immunity", "auth-ttl"}: "the TTL stands in the challenge's sequence number; nothing is stored",
-	{"memory immunity", "cache"}:    "the table has its full size from the start; what a flood costs is who is pushed out of it, and that shows as false negatives",
-	{"transparency", "auth-wrong"}:  "Linux answers the wrong acknowledgement with a RST and sends its SYN again by itself; other systems wait a second or give up",
-	{"transparent", "auth-wrong"}:   "Linux sends its SYN again by itself",
-	{"robustness", "cookie"}:        "the client's SYN is answered again like a first one; nothing is sent unasked, and a lost last ACK still hangs a client that waits for the server's first word",
-	{"false positive", "auth-ttl"}:  "an ACK has to answer the challenge's number, too, which is a keyed hash",
+	{"memory immunity", "auth-ttl"}: "the challenge's sequence number encodes the TTL; nothing is stored",
+	{"memory immunity", "cache"}:    "the table has its full size from the start; a flood costs the entries that it evicts, which shows as false negatives",
+	{"transparency", "auth-wrong"}:  "Linux answers the wrong acknowledgement with a RST and retransmits its SYN; other stacks wait a second or give up",
+	{"transparent", "auth-wrong"}:   "Linux retransmits its SYN itself",
+	{"robustness", "cookie"}:        "a retransmitted SYN is answered like a first one; nothing is retransmitted, and a lost final ACK still hangs a client that waits for the server to speak first",
+	{"false positive", "auth-ttl"}:  "an ACK must also acknowledge the challenge's number, which is a keyed hash",
 	{"option support", "cookie"}:    "the cookie carries window scale, SACK and timestamps; the MSS is rounded, ECN is not offered",
 	{"memory required", "auth-"}:    "a hash table's entry; the published two bits are those of a bitmap of all addresses",
 	{"efficiency", "auth-cookie"}:   "the cookie is the same as `cookie`'s",
@@ -292,7 +292,7 @@ func (r *Report) Print(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "WHAT DECIDED (Linux %s, %s; flood %s SYN/s, forged floods of %d frames", r.Kernel, r.CPU, r.Rate, r.Frames)
+	fmt.Fprintf(w, "FIGURES BEHIND THE MARKS (Linux %s, %s; flood %s SYN/s, forged floods of %d frames", r.Kernel, r.CPU, r.Rate, r.Frames)
 	if r.SipHashNs > 0 {
 		fmt.Fprintf(w, "; SipHash-2-4 %.1f ns", r.SipHashNs)
 	}
@@ -302,11 +302,11 @@ func (r *Report) Print(w io.Writer) error {
 			fmt.Fprintf(w, "%-4s%s: %s\n", [...]string{"I", "II"}[i], row.Name, row.Threshold)
 		}
 	}
-	fmt.Fprintln(w, "\nOPTIONS THAT WERE LOST")
+	fmt.Fprintln(w, "\nLOST OPTIONS")
 	for _, f := range r.Figures {
 		fmt.Fprintf(w, "%s: %s\n", f.Strategy, word(len(f.OptionsLost) == 0, "none", strings.Join(f.OptionsLost, "; ")))
 	}
-	fmt.Fprintln(w, "\nWHERE THIS DISAGREES WITH THE TABLES AS PUBLISHED")
+	fmt.Fprintln(w, "\nDIFFERENCES FROM THE PUBLISHED TABLES")
 	for _, d := range r.Disagrees {
 		fmt.Fprintln(w, d)
 	}

@@ -26,15 +26,15 @@ func (t *terminus) scenarios() []scenario {
 	list := []scenario{
 		{"fig2", "II bot at a Terminus provider", "filtered at its own border patrol within 2 s; clients served", t.bot},
 		{"fig2", "III.A legacy traffic has lower priority", "under overload clients with the codepoint are served, those without are not", t.priority},
-		{"fig2", "III.C.1 spoofing from a legacy provider", "arrives without the codepoint; no filter is asked for; the real client is served", t.spoofLegacy},
+		{"fig2", "III.C.1 spoofing from a legacy provider", "arrives without the codepoint; no filter is requested; the real client is served", t.spoofLegacy},
 		{"fig2", "III.C.2 spoofing from a legacy provider that checks sources", "nothing arrives", t.spoofChecked},
 		{"fig2", "III.C.3 spoofing from another Terminus provider", "nothing arrives; dropped by that provider's patrol", t.spoofOther},
 		{"fig2", "III.C.4 spoofing from the same provider, another patrol", "nothing arrives; dropped by that patrol", t.spoofBeside},
-		{"fig2", "III.C.5 spoofing behind the client's own patrol", "cannot be told apart: filtered at that patrol; clients elsewhere are served", t.spoofSame},
-		{"fig3", "III.D reflection, request arrives with the codepoint", "the egress patrol blocks what is not marked; the server's own queries are answered", t.reflection},
+		{"fig2", "III.C.5 spoofing behind the client's own patrol", "indistinguishable: filtered at that patrol; clients elsewhere are served", t.spoofSame},
+		{"fig3", "III.D reflection, request arrives with the codepoint", "the egress patrol blocks unmarked packets; the server's own queries are answered", t.reflection},
 		{"legacy", "III.D reflection, request arrives without the codepoint", "the reflector's answers lose the codepoint; clients are served", t.reflectionLegacy},
-		{"fig2", "II offender that the server's gate reports", "one with the codepoint is filtered at its own border patrol within 3 s, one without is refused; clients served", t.gate},
-		{"fig2", "III.E managers die", "filters stay, forwarding goes on, a patrol that comes back has its filters within 1 s", t.death},
+		{"fig2", "II offender reported by the server's gate", "one with the codepoint is filtered at its own border patrol within 3 s, one without is refused; clients served", t.gate},
+		{"fig2", "III.E managers die", "filters stay, forwarding continues, a restarted patrol has its filters within 1 s", t.death},
 	}
 	return list
 }
@@ -115,7 +115,7 @@ func (t *terminus) spoofSame(ctx context.Context, row *Row) error {
 		return err
 	}
 	own := victim.success(o.sight.last.Add(100*time.Millisecond), time.Now().Add(-clientWait/2))
-	row.conclude(o, fmt.Sprintf("%d of %d arrived, filter %s; the client behind that patrol is served to %.0f %%",
+	row.conclude(o, fmt.Sprintf("%d of %d arrived, filter %s; %.0f %% of requests of the client behind that patrol are served",
 		o.sight.count, o.sent, o.verdict.State, 100*own),
 		o.filtered > 0 && o.filtered < 2 && o.success >= legitOK && own < 0.01)
 	return nil
@@ -209,7 +209,7 @@ func (t *terminus) death(ctx context.Context, row *Row) error {
 	}
 	leakedAfter := t.detector.of(t.at(addrBot)).count - before - leaked
 	o.success = again.success
-	row.conclude(o, fmt.Sprintf("without any process: %d of %d arrived, %d blocked; the patrol was back after %.2f s; then %d of %d arrived",
+	row.conclude(o, fmt.Sprintf("without processes: %d of %d arrived, %d blocked; the patrol was back after %.2f s; then %d of %d arrived",
 		leaked, again.sent, blocked, back.Seconds(), leakedAfter, third.sent),
 		o.filtered > 0 && leaked == 0 && blocked > 0 && again.success >= legitOK && back < time.Second && leakedAfter == 0)
 	return nil

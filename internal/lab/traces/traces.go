@@ -128,7 +128,7 @@ func All(seed uint64) []Trace {
 	}, 0.01)
 	add(m, 0)
 
-	m = newMaker("flash-crowd", "50 connections a second; after a minute 10,000 from one moment to the next, 3 % of packets lost, for a minute", seed, 4*minute, 4)
+	m = newMaker("flash-crowd", "50 connections a second; after a minute suddenly 10,000, 3 % of packets lost, for a minute", seed, 4*minute, 4)
 	m.clients(func(t time.Duration) float64 {
 		if t >= minute && t < 2*minute {
 			return 10_000
@@ -137,7 +137,7 @@ func All(seed uint64) []Trace {
 	}, 0.03)
 	add(m, 0)
 
-	m = newMaker("port-scan", "an unused service; 10 SYNs a second that nobody completes", seed, 5*minute, 4)
+	m = newMaker("port-scan", "an unused service; 10 SYNs a second, none of them completed", seed, 5*minute, 4)
 	m.flood(0, 5*minute, 4, always(10))
 	m.Begins = -1
 	add(m, 0)

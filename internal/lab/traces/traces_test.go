@@ -18,10 +18,10 @@ func TestReplay(t *testing.T) {
 				t.Errorf("seed %d, %s: %+v", seed+1, trace.Name, Result{Name: r.Name, Detected: r.Detected, DelayMs: r.DelayMs, FalseAlarms: r.FalseAlarms, OffAfterMs: r.OffAfterMs})
 			}
 			if r.Attack && r.Switches > 2 {
-				t.Errorf("%s: it has switched %d times in one attack", trace.Name, r.Switches)
+				t.Errorf("%s: switched %d times in one attack", trace.Name, r.Switches)
 			}
 			if one := trace.Name == "flood"; one && !r.OnlyPrefix {
-				t.Errorf("%s: the whole service was answered for, though one address was hit", trace.Name)
+				t.Errorf("%s: the whole service was protected, although one address was attacked", trace.Name)
 			}
 		}
 	}

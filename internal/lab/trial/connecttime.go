@@ -209,7 +209,7 @@ func (t *ConnectTimes) Print(w io.Writer) error {
 		return err
 	}
 	for _, n := range t.NotOffered {
-		fmt.Fprintf(w, "%s: this version has none\n", n)
+		fmt.Fprintf(w, "%s: not in this version\n", n)
 	}
 	return nil
 }

@@ -101,7 +101,7 @@ func (env *Env) Result(m *Measured, cookies uint64, own float64) *Result {
 func (r *Result) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "defence    %s (%s, %s)\n", r.Defence, r.Family, r.Server)
-	fmt.Fprintf(&b, "flood      %d SYNs, %.0f a second (asked: %s); %d answers, %d cookies\n",
+	fmt.Fprintf(&b, "flood      %d SYNs, %.0f a second (requested: %s); %d answers, %d cookies\n",
 		r.SYNSent, r.SYNPPS, r.RateAsked, r.Answers, r.CookiesSent)
 	fmt.Fprintf(&b, "requests   %d of %d served: %.3f %%%s\n", r.OK, r.Requests, 100*r.Success, errorList(r.Errors))
 	fmt.Fprintf(&b, "connect    p50 %g ms, p90 %g, p99 %g, p99.9 %g\n",
