@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Table II of the design's source: the first connection is interrupted, the
+// Table II of Scholz et al.: the first connection is interrupted, the
 // source whitelisted, and from then on nothing is translated or answered.
 func TestAuth(t *testing.T) {
 	for _, strategy := range []string{"auth-full", "auth-cookie", "auth-ttl"} {
@@ -42,8 +42,8 @@ func TestAuth(t *testing.T) {
 	}
 }
 
-// A client in SYN-SENT answers a wrong acknowledgement with a RST and sends its
-// SYN again: the application sees nothing of it.
+// A client in SYN-SENT answers a wrong acknowledgment number with a RST and retransmits its
+// SYN: the application sees nothing of it.
 func TestAuthWrong(t *testing.T) {
 	each(t, "auth-wrong", echo, func(t *testing.T, w *world, ipv6 bool) {
 		before := w.counters()
@@ -62,7 +62,7 @@ func TestAuthWrong(t *testing.T) {
 	})
 }
 
-// A connection that was there before the proxy lives on under every strategy.
+// A connection that existed before the proxy survives under every strategy.
 func TestExistingConnection(t *testing.T) {
 	for _, strategy := range []string{"cookie", "auth-full", "auth-cookie", "auth-wrong", "auth-ttl"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -93,8 +93,8 @@ func TestExistingConnection(t *testing.T) {
 	}
 }
 
-// More sources than the whitelist has room for, all from one IPv6 site, lock nobody out: not of
-// IPv4, and not of IPv6.
+// More sources than the whitelist can hold, all from one IPv6 site, lock no client out, neither of
+// IPv4 nor of IPv6.
 func TestFullWhitelist(t *testing.T) {
 	if len(families()) < 2 {
 		t.Skip("this kernel has no IPv6")

@@ -16,7 +16,7 @@ import (
 	harness "tidegate/test/world"
 )
 
-// A proxy in mode auto lets everything by until a flood begins, and again when it is over; clients notice nothing of either.
+// A proxy in mode auto passes everything until a flood begins, and again when it is over; clients notice neither.
 func TestAutomatic(t *testing.T) {
 	if testPlane == rig.PlaneDPDK {
 		t.Skip("plane: dpdk refuses mode auto")

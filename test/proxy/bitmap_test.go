@@ -10,7 +10,7 @@ import (
 )
 
 // An auth strategy with the IPv4 whitelist as a bitmap, of networks and of all
-// addresses (1 GiB): reset once, then forwarded; kept while in use, then forgotten.
+// addresses (1 GiB): a source is reset once, then forwarded; kept while in use, then forgotten.
 func TestWhitelistBitmap(t *testing.T) {
 	for prefix, period := range map[string]string{"24": "1s", "32": "24h"} {
 		t.Run("prefix "+prefix, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestWhitelistBitmap(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			time.Sleep(4*time.Second + 200*time.Millisecond) // the bitmap is swept by and by, which nothing tells
+			time.Sleep(4*time.Second + 200*time.Millisecond) // the bitmap is swept gradually, which no event reports
 			reset()
 		})
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// linuxOptions are the options of a SYN as Linux lays them out.
+// linuxOptions are the options of a SYN in Linux's order.
 func linuxOptions(mss uint16, tsval uint32) []byte {
 	o := []byte{2, 4, byte(mss >> 8), byte(mss), 4, 2, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0, 1, 3, 3, 9}
 	binary.BigEndian.PutUint32(o[8:], tsval)
@@ -61,8 +61,8 @@ func TestCacheServerSpeaksFirst(t *testing.T) {
 	})
 }
 
-// A SYN that is sent again gets the very same answer; a new one of the same port gets
-// its own, whose number does not go back (RFC 6528).
+// A retransmitted SYN gets the identical answer; a new SYN from the same port gets
+// its own, whose sequence number does not go back (RFC 6528).
 func TestCacheSameSYNSameAnswer(t *testing.T) {
 	each(t, "cache", nil, func(t *testing.T, w *world, ipv6 bool) {
 		x := w.wire(w.Client, w.ClientPort, w.LegitPort)
@@ -89,8 +89,8 @@ func TestCacheSameSYNSameAnswer(t *testing.T) {
 	})
 }
 
-// What the client offers reaches the server whole, an odd MSS, too; a forged ACK
-// does not, and costs the half-open connection nothing.
+// All options that the client offers reach the server, even an odd MSS; a forged ACK
+// does not, and leaves the half-open connection alone.
 func TestCacheForgedACKAndExactOptions(t *testing.T) {
 	each(t, "cache", echo, func(t *testing.T, w *world, ipv6 bool) {
 		w.acquaint(ipv6)
@@ -125,7 +125,7 @@ func TestCacheForgedACKAndExactOptions(t *testing.T) {
 	})
 }
 
-// tsOption echoes the timestamp of a SYN-ACK with these options, laid out as ours.
+// tsOption echoes the timestamp of a SYN-ACK with these options, in our order.
 func tsOption(tsval uint32, synack []byte) []byte {
 	o := make([]byte, 12)
 	o[0], o[1], o[2], o[3] = 1, 1, 8, 10
@@ -134,7 +134,7 @@ func tsOption(tsval uint32, synack []byte) []byte {
 	return o
 }
 
-// Nobody answers: the SYN-ACK comes again after 1, 3 and 7 s, and then no more.
+// Without an answer the SYN-ACK is retransmitted after 1, 3 and 7 s, and then no more.
 func TestCacheRetransmission(t *testing.T) {
 	for name, bridge := range map[string]bool{"router": false, "bridge": true} {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestCacheRetransmission(t *testing.T) {
 				t.Errorf("the SYN-ACK came again %d times, want 3; it was at most %v late", n, late)
 			}
 			w.wantCounters(map[string]uint64{"cache_retransmit": n, "cache_kept": 1})
-			// Another, whose client says that it wants nothing: it is asked no more.
+			// Another client resets: nothing more is sent to it.
 			s.from = nobody(false, 5003)
 			x.send(s)
 			a := x.want("a SYN-ACK", synAckTo(s.from))
@@ -183,7 +183,7 @@ func TestCacheRetransmission(t *testing.T) {
 	}
 }
 
-// A flood fills the cache; the oldest go, each is counted, and who answers at once
+// A flood fills the cache; the oldest entries are evicted, each is counted, and a client that answers at once
 // is served.
 func TestCacheEvictsTheOldest(t *testing.T) {
 	const places, flood = 1024, 8192
@@ -207,7 +207,7 @@ func TestCacheEvictsTheOldest(t *testing.T) {
 	x.send(seg{from: old.from, to: old.to, seq: 2, ack: a.seq + 1, flags: ack, window: 100})
 	w.await("the ACK of the oldest is refused", func() bool { return w.counters()["cache_invalid"] >= 1 })
 	c := w.counters()
-	// Of hashed buckets some overflow early and some late; all but the places went, less
+	// Of hashed buckets some overflow early and some late; all but the last entries were evicted, except
 	// those that had become connections, whose places are free.
 	if c["cache_evicted"]+c["flow_opened"] < c["cache_kept"]-places || c["cache_evicted"] > flood {
 		t.Errorf("%d of %d were evicted from %d places", c["cache_evicted"], flood, places)

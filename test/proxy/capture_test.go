@@ -11,7 +11,7 @@ import (
 	harness "tidegate/test/world"
 )
 
-// A capture at a proxy has both sides of a connection with what was decided; the userspace plane says that it has none.
+// A capture at a proxy has both sides of a connection with the decisions; the userspace plane reports that it has no capture.
 func TestCapture(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)

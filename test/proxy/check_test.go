@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/probe"
 )
 
-// check runs `tidegate check -c` in the box and gives its rows by name.
+// check runs `tidegate check -c` in the box and returns its rows by name.
 func (w *world) check(config string) map[string]probe.Check {
 	w.t.Helper()
 	var out, errs bytes.Buffer
@@ -45,7 +45,7 @@ func (w *world) wantRow(rows map[string]probe.Check, name string, status probe.S
 	}
 }
 
-// What `check` says of a router that is whole, and of one from which a part is taken.
+// `check` of a working router, and of routers with one part missing.
 func TestCheckRouter(t *testing.T) {
 	w := newWorld(t, false)
 	whole := w.config("cookie\n    prefixes: [198.18.0.80/32]")
@@ -74,7 +74,7 @@ func TestCheckRouter(t *testing.T) {
 	w.wantRow(w.check(whole), "forwarding IPv4", probe.Fail, "sysctl -w net.ipv4.ip_forward=1")
 }
 
-// A bridge has no routes to look at, but two ports.
+// A bridge has no routes to check, but two ports.
 func TestCheckBridge(t *testing.T) {
 	w := newWorld(t, true)
 	rows := w.check(w.config("cookie"))

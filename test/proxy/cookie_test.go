@@ -38,7 +38,7 @@ func each(t *testing.T, strategy string, handle func(*net.TCPConn), test func(t 
 	}
 }
 
-// SSH, SMTP: the client waits for the server's first word.
+// SSH, SMTP: the client waits for the server to speak first.
 func TestServerSpeaksFirst(t *testing.T) {
 	each(t, "cookie", func(c *net.TCPConn) {
 		fmt.Fprintln(c, "220 ready")
@@ -86,7 +86,7 @@ func bulkSum(seed uint64, size int64) (sum [32]byte) {
 }
 
 // acquaint makes the server known to the box: the first client of an unknown server
-// is told of no options.
+// is offered no options.
 func (w *world) acquaint(ipv6 bool) {
 	w.t.Helper()
 	before := w.counters()["flow_ready"]
@@ -107,7 +107,7 @@ func transfer(w *world, ipv6 bool) error {
 	return transferOver(c, bulkLen)
 }
 
-// transferOver sends so much each way over the connection and compares sums.
+// transferOver sends this many bytes each way over the connection and compares sums.
 func transferOver(c *net.TCPConn, size int64) error {
 	defer c.Close()
 	if _, err := io.Copy(c, bulkData(1, size)); err != nil {
@@ -130,7 +130,7 @@ func transferOver(c *net.TCPConn, size int64) error {
 	return nil
 }
 
-// Half-close, and much data both ways.
+// Half-close, and bulk data both ways.
 func TestBulk(t *testing.T) {
 	each(t, "cookie", bulkServer, func(t *testing.T, w *world, ipv6 bool) {
 		if err := transfer(w, ipv6); err != nil {
@@ -174,7 +174,7 @@ func TestBulkWithLoss(t *testing.T) {
 	})
 }
 
-// A server that is there but has nobody listening: the client is told.
+// A server without a listener: the client gets a reset.
 func TestRefused(t *testing.T) {
 	each(t, "cookie", nil, func(t *testing.T, w *world, ipv6 bool) {
 		c, err := w.dial(ipv6)
@@ -230,8 +230,8 @@ func TestResetByServer(t *testing.T) {
 	})
 }
 
-// The same client port again and again, whoever closes first: in TIME-WAIT of the
-// server, and with the flow of the connection before still in the table.
+// The same client port repeatedly, whichever side closes first: in TIME-WAIT of the
+// server, and with the previous connection's flow still in the table.
 func TestPortReuse(t *testing.T) {
 	each(t, "cookie", func(c *net.TCPConn) {
 		defer c.Close()

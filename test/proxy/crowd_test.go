@@ -15,10 +15,10 @@ import (
 	harness "tidegate/test/world"
 )
 
-// crowd finishes handshakes from many addresses, and never closes a connection.
+// crowd completes handshakes from many addresses, and never closes a connection.
 type crowd struct {
 	sources int
-	word    bool // it says a word in each; else it says nothing
+	word    bool // sends a word in each connection; otherwise nothing
 	v6      bool // each address in a /48 of its own
 }
 
@@ -33,8 +33,8 @@ func (c crowd) source(n int) netip.AddrPort {
 	return netip.AddrPortFrom(a, uint16(1024+n/c.sources))
 }
 
-// come has connection n begin. What is lost, or late on a busy machine, is not sent again: then
-// the connection is silent.
+// come starts connection n. Segments that are lost, or late on a busy machine, are not retransmitted: then
+// the connection stays silent.
 func (c crowd) come(x *wire, server netip.AddrPort, n int) (begun bool) {
 	s := seg{from: c.source(n), to: server, seq: 1000, flags: syn, window: 65535, options: linuxOptions(1460, 77)}
 	x.send(s)
@@ -57,7 +57,7 @@ func (c crowd) come(x *wire, server netip.AddrPort, n int) (begun bool) {
 	return true
 }
 
-// crowdWire is the client's cable, by which the box answers all addresses of a crowd.
+// crowdWire is the client's cable, on which the crowd's addresses are reachable for the box.
 func (w *world) crowdWire() *wire {
 	w.t.Helper()
 	for dst, via := range map[string]string{"10.0.0.0/8": "198.18.2.2", "2001::/16": "fd7d:7467:2::2"} {
@@ -74,10 +74,10 @@ func (w *world) crowdWire() *wire {
 	return w.wire(w.Client, w.ClientPort, w.LegitPort)
 }
 
-// Thousands of addresses finish handshakes without end, each within its share, and fill the
-// table; whoever comes newly is served at once all the same, and who was there before stays.
+// Thousands of addresses complete handshakes without end, each within its share, and fill the
+// table; newcomers are still served at once, and established connections stay.
 func TestCrowd(t *testing.T) {
-	const full = 2200 // of 1,024 places, and 1,024 that wait for one
+	const full = 2200 // of 1,024 places, and 1,024 waiting for one
 	for name, c := range map[string]crowd{
 		"500 silent addresses":        {sources: 500},
 		"5,000 silent addresses":      {sources: 5000},

@@ -19,7 +19,7 @@ import (
 	harness "tidegate/test/world"
 )
 
-// control is a tidegate-dpdk with two ports that nothing comes by, and its control socket.
+// control is a tidegate-dpdk with two ports without traffic, and its control socket.
 type control struct {
 	t       *testing.T
 	conn    net.Conn
@@ -63,7 +63,7 @@ func newControl(t *testing.T) *control {
 	return c
 }
 
-// say sends lines and `commit`, and gives the answer.
+// say sends lines and `commit`, and returns the answer.
 func (c *control) say(lines ...string) string {
 	c.t.Helper()
 	if _, err := c.conn.Write([]byte(strings.Join(append(lines, "commit\n"), "\n"))); err != nil {
@@ -76,8 +76,8 @@ func (c *control) say(lines ...string) string {
 	return strings.TrimSpace(answer)
 }
 
-// What the control socket is told wrongly changes nothing, is answered by name, and is never
-// repeated: a line may hold a key.
+// A wrong line on the control socket changes nothing, gets an error that names it, and is never
+// repeated: it may contain a key.
 func TestDPDKControlLines(t *testing.T) {
 	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")

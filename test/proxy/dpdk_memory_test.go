@@ -13,9 +13,9 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// The tables' pages are there before the first frame: a page that a packet has to wait for
-// costs a millisecond, in which a flood fills the rings. New connections are spread over all of
-// the table, so that each of the first hundreds met one.
+// The tables' pages are faulted in before the first frame: a page fault costs a packet
+// a millisecond, in which a flood fills the rings. New connections are spread over the whole
+// table, so that each of the first hundreds would fault.
 func TestDPDKTouchesNoNewMemory(t *testing.T) {
 	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
@@ -38,7 +38,7 @@ func TestDPDKTouchesNoNewMemory(t *testing.T) {
 	}
 }
 
-// pageFaults are those of the thread that forwards: the first of tidegate-dpdk.
+// pageFaults are those of the forwarding thread: the first of tidegate-dpdk.
 func (w *world) pageFaults() int {
 	w.t.Helper()
 	programs, err := filepath.Glob("/proc/[0-9]*/exe")

@@ -21,15 +21,15 @@ import (
 	harness "tidegate/test/world"
 )
 
-// Real clients through tidegate-dpdk while a flood goes on, under each way to treat
-// their first data and a strategy without translation.
+// Real clients through tidegate-dpdk during a flood, with each treatment of
+// first data and a strategy without translation.
 func TestDPDKUnderFlood(t *testing.T) {
 	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
 	for name, c := range map[string]struct{ strategy, firstData, counter string }{
-		// Whether data come before the server is ready is a race here; that they are kept
-		// and sent on is shown by dpdk/test/test_store.c.
+		// Whether data arrive before the server is ready is a race here; dpdk/test/test_store.c
+		// shows that they are kept and forwarded.
 		"store":       {"cookie", "store", "flow_ready"},
 		"notify":      {"cookie", "notify", "flow_ready"},
 		"cache":       {"cache", "zero-window", "cache_valid"},
@@ -52,7 +52,7 @@ func TestDPDKUnderFlood(t *testing.T) {
 			if sent < 1000 || got["syn"] < sent/2 || got[c.counter] == 0 {
 				t.Errorf("%d SYNs sent, counters %v", sent, got)
 			}
-			// Most of a flood goes the fast path, and so do segments of translated connections.
+			// Most of a flood takes the fast path, and so do segments of translated connections.
 			d := w.status().DPDK
 			if short := c.strategy != "cache"; short && d.ShortSYNs < sent/4 || c.strategy == "cookie" && d.ShortSegments == 0 {
 				t.Errorf("%d of %d SYNs went the fast path, and %d segments", d.ShortSYNs, sent, d.ShortSegments)
@@ -61,7 +61,7 @@ func TestDPDKUnderFlood(t *testing.T) {
 	}
 }
 
-// The lab runs this plane, too, as one calls it.
+// The lab runs this plane, too, with the command that users run.
 func TestDPDKLabFlood(t *testing.T) {
 	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
@@ -84,7 +84,7 @@ func TestDPDKLabFlood(t *testing.T) {
 	}
 }
 
-// And how long connect() takes, which is the figure of the prototype's authors.
+// And the distribution of connect times, the figure of the prototype's authors.
 func TestDPDKLabConnectTime(t *testing.T) {
 	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
@@ -113,7 +113,7 @@ func httpOnce(c *net.TCPConn) {
 	fmt.Fprint(c, "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nok\n")
 }
 
-// curl asks once; after a challenge the first connection is reset, and it asks again.
+// curl makes one request; after a challenge the first connection is reset, and it makes another.
 func (w *world) curl(again bool) {
 	w.t.Helper()
 	args := []string{"-sS", "--max-time", "10", "http://" + w.ServiceAddr(false, port).String() + "/"}
@@ -131,7 +131,7 @@ func (w *world) curl(again bool) {
 	}
 }
 
-// flood sends 20,000 SYNs a second until stop is called, which tells how many it sent.
+// flood sends 20,000 SYNs a second until stop is called, which returns how many it sent.
 func (w *world) flood() (stop func() uint64) {
 	w.t.Helper()
 	f, err := load.NewFlood(w.AttackerPort, w.FloodPort, load.FloodOptions{Target: w.ServiceAddr(false, port), CPU: -1})

@@ -15,7 +15,7 @@ import (
 )
 
 // Clients with IPv6 extension headers are served as the bare server serves them; chains
-// beyond the limit are no way around the box.
+// beyond the limit do not bypass the box.
 func TestExtensionHeaders(t *testing.T) {
 	if !rig.HaveIPv6() {
 		t.Skip("this kernel has no IPv6")

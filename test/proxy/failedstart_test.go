@@ -10,8 +10,8 @@ import (
 	harness "tidegate/test/world"
 )
 
-// A start that takes a box's packet path over and then fails leaves it as it was, what is
-// translated among it: nobody notices.
+// A start that takes over a box's packet path and then fails leaves it as it was, including
+// translated connections: no client notices.
 func TestFailedStart(t *testing.T) {
 	needKernelPath(t)
 	for _, bridge := range []bool{false, true} {
@@ -39,7 +39,7 @@ func TestFailedStart(t *testing.T) {
 				}
 				b = w.start(config)
 			}
-			// Killed when all is attached and nothing is final: its programs go on, and the next start finds its way.
+			// Killed when everything is attached and nothing committed: its programs keep running, and the next start succeeds.
 			_ = b.Cmd.Process.Kill()
 			<-b.Exited
 			harness.KilledStart(t, w.Proxy, tidegate, w.writeConfig(config), w.Instance)

@@ -4,7 +4,7 @@ package proxytest
 
 import "testing"
 
-// openRaw sets a connection up between the ends of the cables, and returns the SYN-ACK and
+// openRaw opens a connection between the ends of the cables, and returns the SYN-ACK and
 // the ACK of its client, and the ACK that the server got.
 func openRaw(w *world, client, server *wire, local uint16, last byte) (synack, third, opened seg) {
 	w.t.Helper()
@@ -16,9 +16,9 @@ func openRaw(w *world, client, server *wire, local uint16, last byte) (synack, t
 	return synack, third, opened
 }
 
-// Who knows addresses and ports of a connection, but not its numbers, does not end it with a
-// RST (RFC 5961), nor does one who sends in the server's name from where the clients are. The
-// box passes them on, for their receivers to judge; the one that is right it believes.
+// An attacker that knows addresses and ports of a connection, but not its numbers, cannot end it with a
+// RST (RFC 5961), nor can one that forges the server's address from the clients' side. The
+// box forwards such RSTs for their receivers to judge; it acts only on the valid one.
 func TestForgedResets(t *testing.T) {
 	for _, bridge := range []bool{false, true} {
 		t.Run(map[bool]string{false: "router", true: "bridge"}[bridge], func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestForgedResets(t *testing.T) {
 				client.send(seg{from: third.from, to: third.to, seq: wrong, flags: rst})
 				server.want("a RST with a wrong number", func(s seg) bool { return s.flags&rst != 0 && s.seq == wrong })
 			}
-			// In the server's name, with the right number, and after a lie about what it wants next.
+			// From the server's address, with the right number, and after a false acknowledgment number.
 			client.send(seg{from: third.to, to: third.from, seq: synack.seq + 1, ack: 4711, flags: ack, window: 5000})
 			client.send(seg{from: third.to, to: third.from, seq: synack.seq + 1, flags: rst})
 			client.send(seg{from: third.from, to: third.to, seq: 4711, flags: rst})
@@ -49,16 +49,16 @@ func TestForgedResets(t *testing.T) {
 	}
 }
 
-// A client that answers in its server's name, from its own port or from another that leads to
-// clients, while the server is down: nobody learns from it what the server gives. And the
-// server is not forgotten because somebody says in its name that it gives less.
+// A client that forges its server's answer, from its own port or from another on the clients'
+// side, while the server is down, does not change what the box believes the server offers. Nor
+// is the server forgotten because a forged answer offers less.
 func TestForgedServerAnswers(t *testing.T) {
 	w, client, server := rawWorld(t, false)
 	w.start(w.config("cookie"))
 	flood := w.wire(w.Attacker, w.AttackerPort, w.FloodPort)
 	a := rawServer(81)
 	tiny := []byte{2, 4, 0, 1}
-	// forge answers the SYN of a client, whose number everybody knows who sends as that client.
+	// forge answers the SYN of a client, whose number is known to whoever sends as that client.
 	forge := func(third seg, options []byte) {
 		for _, x := range []*wire{client, flood} {
 			x.send(seg{from: a, to: third.from, seq: 1, ack: third.seq, flags: syn | ack, window: 1, options: options})
@@ -74,7 +74,7 @@ func TestForgedServerAnswers(t *testing.T) {
 	}
 	w.wantCounters(map[string]uint64{"server_asked": 0, "flow_ready": 0})
 
-	// The server's own answer is believed; an MSS that no host may have is not passed on.
+	// The server's own answer is believed; an MSS below what hosts may have is not passed on.
 	server.send(asks.answer(7000, syn|ack, tiny))
 	own := server.want("the connection's own SYN", func(s seg) bool { return s.from == third.from && s.flags == syn && s.seq == 1000 })
 	server.send(own.answer(8000, syn|ack, tiny))
@@ -84,7 +84,7 @@ func TestForgedServerAnswers(t *testing.T) {
 	}
 	w.wantCounters(map[string]uint64{"server_asked": 1, "flow_ready": 1})
 
-	// Another one, which gives everything, is known, until somebody says that it gives nothing.
+	// Another server, which offers everything, is known, until a forged answer offers nothing.
 	a = rawServer(82)
 	_, third = client.greet(6203, a)
 	client.send(third)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A service whose mode is off passes as if there were no proxy.
+// A service with mode off passes as if there were no proxy.
 func TestForwardUntouched(t *testing.T) {
 	for name, bridge := range map[string]bool{"router": false, "bridge": true} {
 		t.Run(name, func(t *testing.T) {

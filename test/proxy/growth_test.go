@@ -10,7 +10,7 @@ import (
 )
 
 // A SYN that is shorter than its answer (a window scale and SACK, no MSS) is answered at the
-// first try, every time, though a veth has no room behind a frame of its length.
+// first attempt, every time, although veth has no room behind a frame of its length.
 func TestAnswerLongerThanSYN(t *testing.T) {
 	const n = 500
 	for _, strategy := range []string{"cookie", "auth-cookie", "cache"} {
@@ -20,7 +20,7 @@ func TestAnswerLongerThanSYN(t *testing.T) {
 			w.start(w.config(strategy))
 			syns := harness.NewSYNs(t, w.ClientPort, w.LegitPort)
 			for _, ipv6 := range families() {
-				if strategy != "auth-cookie" { // the server has to be known, to be agreed for
+				if strategy != "auth-cookie" { // the server must be known before the test
 					if err := w.ping(ipv6); err != nil {
 						t.Fatal(err)
 					}

@@ -30,8 +30,8 @@ func hugePages(t *testing.T, file string) int {
 	return n
 }
 
-// reserveHugePages reserves so many pages of 2 MiB for this test and mounts their file
-// system, and puts both back when it ends.
+// reserveHugePages reserves n pages of 2 MiB for this test and mounts their file
+// system, and restores both when it ends.
 func reserveHugePages(t *testing.T, n int) {
 	t.Helper()
 	before := hugePages(t, "nr_hugepages")
@@ -60,7 +60,7 @@ func reserveHugePages(t *testing.T, n int) {
 	})
 }
 
-// Reserved huge pages are used, and given back.
+// Reserved huge pages are used, and freed.
 func TestDPDKHugePages(t *testing.T) {
 	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A router beyond the box says that the server's packets are too big: what it
-// quotes are the numbers that the client sees, and the server has to recognise
+// A router beyond the box reports that the server's packets are too big: it
+// quotes the numbers that the client sees, and the server has to recognise
 // its own.
 func TestPacketTooBig(t *testing.T) {
 	const smaller = 1000
@@ -30,8 +30,8 @@ func TestPacketTooBig(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	// The server believes only what quotes data that is not acknowledged yet. More
-	// than the client's window is on its way, so something always is.
+	// The server accepts only ICMP errors that quote unacknowledged data. More
+	// than the client's window is in flight, so there always is some.
 	server := <-accepted
 	defer server.Close()
 	data := make([]byte, 16<<20)
@@ -52,7 +52,7 @@ func TestPacketTooBig(t *testing.T) {
 	}
 }
 
-// capture returns a function that gives the newest data segment from the server
+// capture returns a function that returns the newest data segment from the server
 // as the client's interface sees it, from its IP header on.
 func (w *world) capture() func() ([]byte, error) {
 	w.t.Helper()

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// Connections whose applications say nothing for three swap periods: their
-// keep-alives, of either end, keep them known. 10,000 of them in `make soak`.
+// Connections idle for three swap periods: the
+// keep-alives of either end keep them in the table. 10,000 of them in `make soak`.
 func TestIdleConnections(t *testing.T) {
 	n, period, extra := 200, 2*time.Second, "swap_period: 2s\nidle_time: 2s"
 	if soaking() {
 		n, period, extra = 10_000, 6*time.Second, "swap_period: 6s\nidle_time: 6s"
 	}
 	w := newWorld(t, false)
-	// The server is a process of its own: the limit of open files holds for each.
+	// The server is a process of its own, since each has its own limit of open files.
 	w.serverProcess([]uint16{port}, "/usr/bin/env", envIdleServer+"="+strconv.Itoa(port), os.Args[0])
 	w.start(w.config("cookie", extra))
 	conns := make([]*net.TCPConn, n)
@@ -71,7 +71,7 @@ func keepAlive(on bool) net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: on, Idle: time.Second, Interval: time.Second, Count: 10}
 }
 
-// idleServer echoes, and switches keep-alives on for connections that begin with an s.
+// idleServer echoes, and enables keep-alives on connections whose first byte is an s.
 func idleServer(port string) int {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false)
@@ -105,7 +105,7 @@ func idleServer(port string) int {
 	}
 }
 
-// parallel does something n times, some at once, and fails the test for each error.
+// parallel calls do n times, several at once, and fails the test for each error.
 func parallel(t *testing.T, n int, do func(i int) error) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -131,7 +131,7 @@ func parallel(t *testing.T, n int, do func(i int) error) {
 	}
 }
 
-// bypass gives the server a way to the client that does not pass the box.
+// bypass gives the server a path to the client that does not pass the box.
 func (w *world) bypass() {
 	w.t.Helper()
 	w.ip(w.Server, "link add tg-by type veth peer name tg-by netns "+w.Client.Name,
@@ -157,8 +157,8 @@ func TestAsymmetricReturnAuth(t *testing.T) {
 	}
 }
 
-// `cookie` needs both directions: nobody is served, nobody gets what is not meant for
-// him, and the log says why.
+// `cookie` needs both directions: no client is served, nor gets another's
+// data, and the log says why.
 func TestAsymmetricReturnCookie(t *testing.T) {
 	w := newWorld(t, false)
 	w.bypass()

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleeper is a connection that says nothing until a keep-alive of one end is due.
+// sleeper is a connection that is idle until a keep-alive of one end is due.
 type sleeper struct {
 	name string
 	*net.TCPConn
 	before *unix.TCPInfo
 }
 
-// sleepers opens one for each family and each end that sends the keep-alive, which is
-// sent once, and kills its connection within a second if it is not answered.
+// sleepers opens one for each family and each end that sends the keep-alive; that end sends
+// one, and kills its connection within a second if it is not answered.
 func (w *world) sleepers(idle time.Duration) (all []*sleeper) {
 	w.t.Helper()
 	once := net.KeepAliveConfig{Enable: true, Idle: idle, Interval: time.Second, Count: 1}
@@ -85,9 +85,9 @@ func (s *sleeper) info(t *testing.T) (info *unix.TCPInfo) {
 	return info
 }
 
-// awaitKeepAlives waits until every connection has sent or got one, and a second more,
-// in which one that is not answered dies. Linux lets a far timer be late by an eighth of
-// its time (timer wheel), an hour by minutes.
+// awaitKeepAlives waits until every connection has sent or received one, and a second more,
+// in which an unanswered one kills its connection. Linux lets a distant timer be late by an eighth of
+// its time (timer wheel): by minutes for an hour.
 func (w *world) awaitKeepAlives(all []*sleeper, idle time.Duration) {
 	w.t.Helper()
 	for deadline := time.Now().Add(idle + idle/4 + patience); ; time.Sleep(100 * time.Millisecond) {
@@ -107,7 +107,7 @@ func (w *world) awaitKeepAlives(all []*sleeper, idle time.Duration) {
 	time.Sleep(2 * time.Second) // the answer, or the end
 }
 
-// awake says why a connection did not survive; nil if it did.
+// awake returns why a connection did not survive; nil if it did.
 func (s *sleeper) awake(t *testing.T) error {
 	t.Helper()
 	now := s.info(t)
@@ -123,9 +123,9 @@ func (s *sleeper) awake(t *testing.T) error {
 	return err
 }
 
-// A connection is idle until a keep-alive comes, after an hour, say: it is known
-// still. Here tables age quickly: four swap periods go by. `make soak` waits the hour that
-// TIDEGATE_SOAK_IDLE names, with the configuration's own periods.
+// A connection that is idle until a keep-alive comes, say after an hour, is still
+// known. Here tables age quickly: four swap periods pass. `make soak` waits the hour that
+// TIDEGATE_SOAK_IDLE names, with the default periods.
 func TestKeepAliveAfterLong(t *testing.T) {
 	idle, extra := 4*time.Second, "swap_period: 1s"
 	if s := os.Getenv("TIDEGATE_SOAK_IDLE"); s != "" {
@@ -149,8 +149,8 @@ func TestKeepAliveAfterLong(t *testing.T) {
 	w.wantCounters(map[string]uint64{"flow_opened": uint64(len(all)), "cookie_invalid": 0})
 }
 
-// The other way round: with an idle_time that is too short for its keep-alives a
-// connection is forgotten. Else the test above would show nothing.
+// The counterpart: with an idle_time that is too short for its keep-alives a
+// connection is forgotten. Otherwise the test above would prove nothing.
 func TestKeepAliveTooLate(t *testing.T) {
 	w := newWorld(t, false)
 	w.start(w.config("cookie", "swap_period: 1s", "idle_time: 1s"))

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clients are told what the server itself would say: a connection through the box
-// agrees on the same as one without it.
+// Clients are offered what the server itself would offer: a connection through the box
+// negotiates the same as one without it.
 func TestServerOptionsAreLearned(t *testing.T) {
 	w := newWorld(t, false)
 	for name, value := range map[string]string{"net.ipv4.tcp_sack": "0", "net.ipv4.tcp_timestamps": "0"} {
@@ -26,7 +26,7 @@ func TestServerOptionsAreLearned(t *testing.T) {
 	w.wantCounters(map[string]uint64{"cookie_invalid": 0, "flow_refused": 0})
 }
 
-// agreed is what a new connection agrees on, as the client sees it.
+// agreed is what a new connection negotiates, as the client sees it.
 func (w *world) agreed(ipv6 bool) (a struct {
 	options, shifts uint8 // struct tcp_info, bytes 5 and 6
 	mss             uint32

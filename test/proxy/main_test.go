@@ -33,7 +33,7 @@ func testMain(m *testing.M) int {
 	return harness.Main(m, &tidegate, buildDPDK)
 }
 
-// buildDPDK makes the program of plane dpdk, if that is under test.
+// buildDPDK builds the program of plane dpdk, if that is under test.
 func buildDPDK() error {
 	if testPlane != rig.PlaneDPDK {
 		return nil
@@ -41,7 +41,7 @@ func buildDPDK() error {
 	return harness.BuildDPDK()
 }
 
-// testPlane is what the boxes run on: xdp, or dpdk if TIDEGATE_TEST_PLANE says so.
+// testPlane is the boxes' plane: xdp, or that of TIDEGATE_TEST_PLANE.
 var testPlane = os.Getenv("TIDEGATE_TEST_PLANE")
 
 // What all end-to-end tests have.
@@ -122,7 +122,7 @@ func (w *world) start(config string) *box {
 		}
 		w.forUserspace = true
 		if !w.Bridge {
-			w.forgetNeighbours() // a router finds them by itself
+			w.forgetNeighbours() // a router must find them itself
 		}
 	}
 	w.instance.Write(config)
@@ -146,13 +146,13 @@ func (w *world) counters() map[string]uint64 { w.t.Helper(); return w.instance.C
 
 func (w *world) status() *status.Status { w.t.Helper(); return w.instance.Status() }
 
-// wantCounters compares some counters with what must be there.
+// wantCounters compares some counters with the expected values.
 func (w *world) wantCounters(want map[string]uint64) { w.t.Helper(); w.instance.WantCounters(want) }
 
 // serve listens in the server's namespace and gives each connection to handle.
 func (w *world) serve(handle func(*net.TCPConn)) { w.t.Helper(); w.serveFor(patience, handle) }
 
-// serveFor gives connections that long.
+// serveFor limits connections to that time.
 func (w *world) serveFor(limit time.Duration, handle func(*net.TCPConn)) {
 	w.t.Helper()
 	for _, ipv6 := range families() {
@@ -167,8 +167,8 @@ func (w *world) dialFrom(n *rig.Namespace, ipv6 bool) (*net.TCPConn, error) {
 	return harness.Dial(n, w.ServiceAddr(ipv6, port))
 }
 
-// ping opens a connection, has a word echoed, half-closes, and reads the end.
+// ping opens a connection, has a word echoed, half-closes, and reads end of file.
 func (w *world) ping(ipv6 bool) error { return harness.Ping(w.dial(ipv6)) }
 
-// echo sends back what comes and closes after the end of it.
+// echo sends back what it receives and closes after end of file.
 func echo(c *net.TCPConn) { harness.Echo(c) }

@@ -13,7 +13,7 @@ import (
 	harness "tidegate/test/world"
 )
 
-// What `status` shows is served for Prometheus, the same on every plane.
+// Prometheus gets what `status` shows, the same on every plane.
 func TestMetrics(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)

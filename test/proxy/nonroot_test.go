@@ -14,7 +14,7 @@ import (
 )
 
 // A proxy without root swaps its tables, is killed and taken over by another process, and loses no connection: it opens the maps in
-// the slots by pins of their own.
+// the slots by their own pins.
 func TestWithoutRoot(t *testing.T) {
 	if testPlane == rig.PlaneDPDK {
 		t.Skip("plane: dpdk takes devices and more capabilities (docs/dpdk.md)")

@@ -12,8 +12,8 @@ import (
 	"tidegate/internal/lab/load"
 )
 
-// Clients of other makes: the options of their SYNs in other orders, with others
-// between them, some missing. The server has to be asked for the same.
+// Other clients: their SYNs have options in other orders, with unknown ones
+// between them, or lack some. The SYN to the server must offer the same.
 func TestOptionOrders(t *testing.T) {
 	const mss, scale, tsval = 1460, 6, 0x01020304
 	optMSS, optWS, optSACK := []byte{2, 4, mss >> 8, mss & 255}, []byte{3, 3, scale}, []byte{4, 2}
@@ -22,7 +22,7 @@ func TestOptionOrders(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)
 	w.start(w.config("cookie"))
-	w.acquaint(false) // clients of a server that is not known are told of no options
+	w.acquaint(false) // clients of an unknown server are offered no options
 	server, err := load.NewTap(w.ServerPort)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestOptionOrders(t *testing.T) {
 			got := option(syn.Options, part.kind)
 			asked := bytes.ContainsRune([]byte(o.want), part.letter)
 			if part.letter == 'm' && !asked {
-				continue // the cookie says the smallest MSS, which is what its lack means
+				continue // the cookie encodes the smallest MSS, which is what a missing option means
 			}
 			if asked != (got != nil) || asked && !bytes.Equal(got, part.want) {
 				t.Errorf("%s: option %d of the SYN to the server is %x", o.name, part.kind, got)
@@ -85,7 +85,7 @@ func TestOptionOrders(t *testing.T) {
 	}
 }
 
-// option is what stands in the first option of a kind; nil if there is none.
+// option is the value of the first option of a kind; nil if there is none.
 func option(options []byte, kind byte) []byte {
 	for len(options) > 0 && options[0] != 0 {
 		if options[0] == 1 {

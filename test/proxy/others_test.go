@@ -15,8 +15,8 @@ import (
 	harness "tidegate/test/world"
 )
 
-// Traffic that is nobody's business: what is no service's, what servers begin
-// themselves, and what is the box's own.
+// Traffic that the box must not touch: to no service, connections that servers
+// begin, and the box's own.
 
 // clientAddr is the address of the client's machine.
 func clientAddr(ipv6 bool) netip.Addr {
@@ -91,7 +91,7 @@ func TestOthersTraffic(t *testing.T) {
 				check("the box's own server, at a service's port", w.Client, "tcp", netip.AddrPortFrom(w.BoxAddr(ipv6), port))
 			}
 			w.wantCounters(map[string]uint64{"syn": 0, "flow_opened": 0})
-			// To the world outside at a service's port: a service of every address holds for
+			// To the outside at a service's port: a service of every address covers
 			// that, too, and the server is then a client like others.
 			for _, ipv6 := range families() {
 				check("what a server begins, at a service's port", w.Server, "tcp", netip.AddrPortFrom(clientAddr(ipv6), port))

@@ -30,8 +30,8 @@ func (w *world) ip(n *rig.Namespace, commands ...string) {
 
 const smallMTU = 1280
 
-// The client sits behind a router whose link to it is smaller than the rest: the
-// router's ICMP errors quote translated segments, and the server believes them.
+// The client is behind a router whose link to it has a smaller MTU: the
+// router's ICMP errors quote translated segments, and the server accepts them.
 func TestSmallerLinkToClient(t *testing.T) {
 	for _, ipv6 := range families() {
 		t.Run(familyName(ipv6), func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestSmallerLinkToClient(t *testing.T) {
 	}
 }
 
-// The link to the server gets smaller than what the client was told: the box itself says so.
+// The link to the server has a smaller MTU than the client was offered: the box itself sends the ICMP error.
 func TestSmallerLinkToServer(t *testing.T) {
 	for _, ipv6 := range families() {
 		t.Run(familyName(ipv6), func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestSmallerLinkToServer(t *testing.T) {
 			accepted := make(chan *net.TCPConn, 1)
 			w.serve(func(c *net.TCPConn) { accepted <- c })
 			w.start(w.config("cookie"))
-			w.acquaint(ipv6) // or the client is told of an MSS that fits everywhere
+			w.acquaint(ipv6) // otherwise the client is offered an MSS that always fits
 			(<-accepted).Close()
 			c, err := w.dial(ipv6)
 			if err != nil {
@@ -104,7 +104,7 @@ func TestSmallerLinkToServer(t *testing.T) {
 	}
 }
 
-// send moves some MiB from one end to the other and compares sums.
+// send transfers some MiB from one end to the other and compares sums.
 func send(t *testing.T, from, to *net.TCPConn) {
 	t.Helper()
 	const size = 4 << 20

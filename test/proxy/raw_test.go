@@ -18,8 +18,8 @@ const (
 	fin, syn, rst, psh, ack, ece, cwr = 0x01, 0x02, 0x04, 0x08, 0x10, 0x40, 0x80
 )
 
-// seg is a TCP segment as a frame carries it. Written here by hand, so that what is
-// under test is not held to itself.
+// seg is a TCP segment as a frame carries it. Its codec is written by hand here, so that the code
+// under test is not compared with itself.
 type seg struct {
 	vlans    []uint16 // tags, outermost first
 	from, to netip.AddrPort
@@ -73,8 +73,8 @@ func (s seg) frame(dst, src [6]byte) []byte {
 	return append(append(append(f, 0x86, 0xdd), ip...), tcp...)
 }
 
-// parseSeg reads a frame; false if it is no TCP segment, or one whose checksum is
-// wrong.
+// parseSeg parses a frame; false if it is not a TCP segment, or has a wrong
+// checksum.
 func parseSeg(f []byte, vlans []uint16) (s seg, ok bool) {
 	if len(f) < 14 {
 		return s, false
@@ -113,7 +113,7 @@ func parseSeg(f []byte, vlans []uint16) (s seg, ok bool) {
 	return s, true
 }
 
-// wire is the end of a cable, without a TCP behind it.
+// wire is the end of a cable, without a TCP stack behind it.
 type wire struct {
 	t        *testing.T
 	fd       int
@@ -147,7 +147,7 @@ func (x *wire) send(s seg) {
 	}
 }
 
-// next is the next segment that comes and is wanted; false if none does in time.
+// next is the next matching segment; false if none arrives in time.
 func (x *wire) next(within time.Duration, wanted func(seg) bool) (seg, bool) {
 	x.t.Helper()
 	for deadline := time.Now().Add(within); ; {
@@ -176,7 +176,7 @@ func (x *wire) next(within time.Duration, wanted func(seg) bool) (seg, bool) {
 	}
 }
 
-// want is next, for what must come.
+// want is next, and fails the test if there is none.
 func (x *wire) want(what string, wanted func(seg) bool) seg {
 	x.t.Helper()
 	s, ok := x.next(patience, wanted)
@@ -186,7 +186,7 @@ func (x *wire) want(what string, wanted func(seg) bool) seg {
 	return s
 }
 
-// auxVLAN is the outermost tag, which the kernel takes out of frames: struct
+// auxVLAN is the outermost tag, which the kernel removes from frames: struct
 // tpacket_auxdata, tp_status at 0, tp_vlan_tci at 16.
 func auxVLAN(oob []byte) []uint16 {
 	msgs, err := unix.ParseSocketControlMessage(oob)
@@ -202,13 +202,13 @@ func auxVLAN(oob []byte) []uint16 {
 	return nil
 }
 
-// synAckTo matches a SYN-ACK to somebody.
+// synAckTo matches a SYN-ACK to an address.
 func synAckTo(who netip.AddrPort) func(seg) bool {
 	return func(s seg) bool { return s.to == who && s.flags&(syn|ack|rst) == syn|ack }
 }
 
 // nobody is an address of the clients' network that no machine has, so that no
-// kernel meddles with what is sent in its name.
+// kernel reacts to the answers.
 func nobody(ipv6 bool, port uint16) netip.AddrPort {
 	if ipv6 {
 		return netip.AddrPortFrom(netip.MustParseAddr("fd7d:7467:2::77"), port)

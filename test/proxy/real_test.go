@@ -113,7 +113,7 @@ func (w *world) clientRun(argv ...string) (string, error) {
 	return out.String(), nil
 }
 
-// host is the service's address as it stands in a URL.
+// host is the service's address as in a URL.
 func (w *world) host(ipv6 bool) string {
 	a := w.ServiceAddr(ipv6, 0).Addr()
 	if ipv6 {
@@ -210,7 +210,7 @@ func TestRealSSH(t *testing.T) {
 			t.Fatalf("ssh-keygen: %v: %s", err, out)
 		}
 	}
-	if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // where sshd drops its privileges
+	if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // the directory to which sshd chroots
 		t.Fatal(err)
 	}
 	listen := fmt.Sprintf("ListenAddress %s\n", w.ServiceAddr(false, portSSH))
@@ -240,12 +240,12 @@ func TestRealSMTP(t *testing.T) {
 	if rig.HaveIPv6() {
 		listen += fmt.Sprintf("listen on %s port %d hostname mail.test\n", w.ServiceAddr(true, 0).Addr(), portSMTP)
 	}
-	const nobody = 65534 // who the mail is for: it is not delivered to root
+	const nobody = 65534 // recipient of the mail: it is not delivered to root
 	box := filepath.Join(w.dir, "mail")
 	if err := errors.Join(os.Mkdir(box, 0o700), os.Chown(box, nobody, nobody), os.Chmod(w.dir, 0o755), os.Chmod(filepath.Dir(w.dir), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	// It asks DNS for its clients' names before it greets them: here there is none, at once.
+	// It resolves its clients' names before it greets them: here DNS fails at once.
 	for _, family := range []string{"-4", "-6"} {
 		cmd := exec.Command("ip", family, "rule", "add", "ipproto", "udp", "dport", "53", "priority", "1", "unreachable")
 		if err := w.Server.Do(func() error { return cmd.Run() }); err != nil && (family == "-4" || rig.HaveIPv6()) {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The first client of a port that nobody listens on is connected and reset: until then the box does
-// not know. Everybody after it hears what it would hear without the box, until somebody listens.
+// The first client of a port without a listener is connected and reset: until then the box does
+// not know. Every later one gets the same answer as without the box, until there is a listener.
 func TestRefusedIsRemembered(t *testing.T) {
 	for name, c := range map[string]struct {
 		strategy string

@@ -27,8 +27,8 @@ func needKernelPath(t *testing.T) {
 	}
 }
 
-// The process is stopped and started again, and reloaded, while clients stay connected and
-// others come, under each strategy and on a bridge: nobody notices.
+// The process is stopped and started, and reloaded, while clients stay connected and
+// others come, under each strategy and on a bridge: no client notices.
 func TestRestart(t *testing.T) {
 	needKernelPath(t)
 	for _, c := range []struct {
@@ -69,8 +69,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// Off: SYNs go to the server at once; what is translated goes on until it ends, and off
-// ends with the last; or the drain time passes, and it is cut.
+// Off: SYNs go to the server at once; translated connections continue until they end, and off
+// ends with the last; or the drain time passes, and they are cut.
 func TestOff(t *testing.T) {
 	needKernelPath(t)
 	w := newWorld(t, false)
@@ -110,7 +110,7 @@ func (w *world) pingEach(when string) {
 	}
 }
 
-// A bridge's interfaces are promiscuous until off, whichever process has made them so.
+// A bridge's interfaces are promiscuous until off, whichever process made them so.
 func TestOffBridge(t *testing.T) {
 	needKernelPath(t)
 	w := newWorld(t, true)
@@ -141,8 +141,8 @@ func (w *world) promiscuous() (n int) {
 	return n
 }
 
-// A table of another shape, as another version may have it, is not taken over: the start
-// says what that loses, and everything else goes on.
+// A table with another layout, as another version may have it, is not taken over: the start
+// logs what that loses, and everything else continues.
 func TestRestartWithAnotherShape(t *testing.T) {
 	needKernelPath(t)
 	w := newWorld(t, false)
@@ -174,7 +174,7 @@ func TestRestartWithAnotherShape(t *testing.T) {
 	w.off("--now")
 }
 
-// On DPDK, off ends the program, and nothing is left.
+// On DPDK, off ends the program and leaves nothing behind.
 func TestOffDPDK(t *testing.T) {
 	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")

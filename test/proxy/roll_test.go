@@ -15,7 +15,7 @@ import (
 	harness "tidegate/test/world"
 )
 
-// A proxy's secret is replaced by SIGHUP, while clients come: none is lost.
+// A proxy's secret is replaced by SIGHUP while clients come: none is lost.
 func TestSecretRoll(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)
@@ -29,7 +29,7 @@ func TestSecretRoll(t *testing.T) {
 		fmt.Sprintf("next_secret_from: %s", from.UTC().Format(time.RFC3339Nano))))
 	b.Reread("msg=reloaded")
 	rolls := keys.Epoch(from, time.Second)
-	if testPlane != rig.PlaneDPDK { // whose keys nobody can read
+	if testPlane != rig.PlaneDPDK { // whose keys cannot be read
 		harness.WantKey(t, w.Instance, filepath.Join(w.dir, "secret"), rolls-1)
 		harness.WantKey(t, w.Instance, next, rolls)
 	}

@@ -15,9 +15,9 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// ACKs of nobody's connections, which go to the server and are reset there, cost no handshake
-// a SYN: one that is lost comes again after a second. How long it takes is logged, not judged:
-// that is the machine's load as much as the box.
+// ACKs of no connection, which go to the server and are reset there, cost no handshake
+// a SYN: a lost one is retransmitted after a second. The time is logged, not judged:
+// it depends on the machine's load as much as on the box.
 func TestRouterUnderACKs(t *testing.T) {
 	w := router(t)
 	w.serve(echo)

@@ -20,11 +20,11 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// closers say who closes first. The byte that a client sends tells its server.
+// closers are which side closes first. The byte that a client sends tells its server.
 var closers = []struct {
 	name           string
 	byte           byte
-	server, client func(*net.TCPConn) error // what they do when the byte has come back, before they close
+	server, client func(*net.TCPConn) error // called when the byte has been echoed, before closing
 }{
 	{"client", 'c', awaitEnd, closeFirst},
 	{"server", 's', closeFirst, awaitEnd},
@@ -40,10 +40,10 @@ func awaitEnd(c *net.TCPConn) error {
 	return nil
 }
 
-// A client's port can be used again at once, whoever has closed first: every last segment
-// gets through, and a SYN from a tuple that has just been used means a new connection. A kernel
-// whose own side has closed first lets a port out of TIME-WAIT if the connection had timestamps;
-// without them it says EADDRNOTAVAIL for a minute, with a box in between or without one.
+// A client's port can be reused at once, whichever side closed first: every last segment
+// gets through, and a SYN with a tuple that was just in use opens a new connection. A kernel
+// whose own side closed first releases a port from TIME-WAIT if the connection had timestamps;
+// without them it returns EADDRNOTAVAIL for a minute, with a box in between or without one.
 func TestRouterSamePort(t *testing.T) {
 	const connections, mostRetransmits = 20, 3
 	for _, ipv6 := range families() {
@@ -78,7 +78,7 @@ func TestRouterSamePort(t *testing.T) {
 	}
 }
 
-// echoOnce sends one byte back, and closes as it says.
+// echoOnce sends one byte back, and closes as that byte says.
 func echoOnce(c *net.TCPConn) {
 	defer c.Close()
 	b := make([]byte, 1)
@@ -95,8 +95,8 @@ func echoOnce(c *net.TCPConn) {
 	}
 }
 
-// once has a byte echoed over a connection from that port, which is awaited: the last
-// segments of the connection before may be on their way.
+// once has a byte echoed over a connection from that port, and waits for the port: the last
+// segments of the previous connection may be in flight.
 func (w *world) once(ipv6 bool, from int, b byte, end func(*net.TCPConn) error) error {
 	return w.Client.Do(func() error {
 		d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{Port: from}, Control: reuseAddr}
@@ -142,12 +142,12 @@ func (w *world) sysctl(at *rig.Namespace, name string, value int) {
 	}
 }
 
-// segmentsRetransmitted are those of the kernels of the client and the server.
+// segmentsRetransmitted is the sum over the kernels of the client and the server.
 func (w *world) segmentsRetransmitted() int {
 	return w.kernelCounter(w.Client, "snmp", "Tcp:", "RetransSegs") + w.kernelCounter(w.Server, "snmp", "Tcp:", "RetransSegs")
 }
 
-// kernelCounter is one of a namespace's, in /proc/net/FILE: a line of names, then one of numbers.
+// kernelCounter is a counter of a namespace in /proc/net/FILE: a line of names, then one of numbers.
 func (w *world) kernelCounter(at *rig.Namespace, file, group, name string) int {
 	w.t.Helper()
 	var text []byte

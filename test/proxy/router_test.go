@@ -18,14 +18,14 @@ import (
 	harness "tidegate/test/world"
 )
 
-// What any router carries, whatever it protects; it begins with nobody in its tables of
-// neighbours, and neither client nor server knows the router.
+// What any router forwards, whatever it protects; it starts with empty neighbour
+// tables, and neither client nor server has an entry for the router.
 
-// forgetNeighbours empties the tables of the client, the server and the box, but for the
-// attacker, which answers nobody.
+// forgetNeighbours empties the neighbour tables of the client, the server and the box, but not the
+// attacker's, which answers nothing.
 func (w *world) forgetNeighbours() {
 	w.t.Helper()
-	if rig.HaveIPv6() && !w.linkLocal { // the lab gives none, and without one a kernel asks for no neighbour of IPv6
+	if rig.HaveIPv6() && !w.linkLocal { // the lab assigns none, and without one a kernel sends no neighbour solicitation
 		w.ip(w.Proxy, "addr add fe80::1/64 dev tg-legit nodad", "addr add fe80::1/64 dev tg-inner nodad")
 		w.ip(w.Client, "addr add fe80::2/64 dev tg-client nodad")
 		w.ip(w.Server, "addr add fe80::2/64 dev tg-server nodad")
@@ -51,7 +51,7 @@ func (w *world) neighbours(dev string) []string {
 	return strings.Split(strings.TrimSpace(out.String()), "\n")
 }
 
-// datagrams is a connected UDP socket in a namespace, with the errors that ICMP brings it.
+// datagrams is a connected UDP socket in a namespace, with the ICMP errors it receives.
 type datagrams struct {
 	fd   int
 	ipv6 bool
@@ -92,7 +92,7 @@ func (w *world) datagrams(from *rig.Namespace, to netip.AddrPort, ttl int, df bo
 	return d
 }
 
-// ask sends that many bytes and reads what comes back.
+// ask sends that many bytes and reads the answer.
 func (d datagrams) ask(size int) error {
 	b := make([]byte, size+1)
 	if _, err := unix.Write(d.fd, b[:size]); err != nil {
@@ -108,9 +108,9 @@ func (d datagrams) ask(size int) error {
 	return nil
 }
 
-// icmpError waits for one that is about what was sent: its type, code, and further number.
+// icmpError waits for an ICMP error about what was sent, and returns type, code, and further number.
 func (d datagrams) icmpError(limit time.Duration) (kind, code uint8, info uint32, err error) {
-	fds := []unix.PollFd{{Fd: int32(d.fd)}} // errors are always announced
+	fds := []unix.PollFd{{Fd: int32(d.fd)}} // errors are always reported
 	for deadline := time.Now().Add(limit); ; {
 		if time.Now().After(deadline) {
 			return 0, 0, 0, fmt.Errorf("no ICMP error came within %v", limit)
@@ -137,8 +137,8 @@ func (d datagrams) icmpError(limit time.Duration) (kind, code uint8, info uint32
 	}
 }
 
-// echoes sends ICMP echo requests, each when the one before has been answered or was not for a while, and
-// counts the answers, doubled ones too.
+// echoes sends ICMP echo requests, each when the previous one has been answered or timed out, and
+// counts the answers, including duplicates.
 func (w *world) echoes(from *rig.Namespace, to netip.Addr, requests, size int) (answers int) {
 	w.t.Helper()
 	network, listen, request, reply := "ip4:icmp", "0.0.0.0", byte(8), byte(0)
@@ -181,7 +181,7 @@ func (w *world) echoes(from *rig.Namespace, to netip.Addr, requests, size int) (
 		}
 		hear(10 * time.Second)
 	}
-	for hear(300 * time.Millisecond) { // doubled ones
+	for hear(300 * time.Millisecond) { // duplicates
 	}
 	return answers
 }
@@ -197,10 +197,10 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// router is a world whose box routes and whose tables of neighbours are empty.
+// router is a world whose box routes and whose neighbour tables are empty.
 func router(t *testing.T) *world {
 	w := newWorld(t, false)
-	w.ip(w.Proxy, "addr add 198.18.5.1/24 dev tg-inner") // a prefix with places for nobody
+	w.ip(w.Proxy, "addr add 198.18.5.1/24 dev tg-inner") // a prefix with unused addresses
 	if testPlane != rig.PlaneDPDK {                      // else start does it
 		w.forgetNeighbours()
 	}
@@ -208,8 +208,8 @@ func router(t *testing.T) *world {
 	return w
 }
 
-// promptly wants a connection to end within 900 ms: a SYN that is lost is sent again after a second. A busy
-// machine takes longer now and then, so it may try three times, with `again` before each but the first.
+// promptly expects a connection to end within 900 ms: a lost SYN is retransmitted after a second. A busy
+// machine is slower now and then, so there are three attempts, with `again` before each but the first.
 func (w *world) promptly(ipv6 bool, again func()) {
 	w.t.Helper()
 	var took time.Duration
@@ -287,7 +287,7 @@ func TestRouterTTL(t *testing.T) {
 	}
 }
 
-// The link behind the box is smaller: who may not cut is told, what may be cut is.
+// The link behind the box has a smaller MTU: with DF the sender gets an ICMP error, without it the packet is fragmented.
 func TestRouterSmallerLink(t *testing.T) {
 	for _, ipv6 := range families() {
 		for name, toServer := range map[string]bool{"to server": true, "to client": false} {
@@ -316,7 +316,7 @@ func TestRouterSmallerLink(t *testing.T) {
 					t.Errorf("told of an MTU of %d, want %d", told, smallMTU)
 				}
 				if ipv6 {
-					return // nobody but the sender cuts
+					return // only the sender fragments
 				}
 				at := &net.UDPAddr{Port: port}
 				var sink *net.UDPConn
@@ -325,7 +325,7 @@ func TestRouterSmallerLink(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer sink.Close()
-				// A sender that has not heard of the MTU, or does not care.
+				// A sender that does not know the MTU, or ignores it.
 				if _, err := unix.Write(w.datagrams(from, to, 64, false).fd, make([]byte, 1400)); err != nil {
 					t.Fatal(err)
 				}
@@ -342,8 +342,8 @@ func TestRouterSmallerLink(t *testing.T) {
 	}
 }
 
-// sendUncut sends an IPv4 datagram whole and without DF, whatever the path's MTU is
-// thought to be.
+// sendUncut sends an unfragmented IPv4 datagram without DF, whatever the kernel believes the path's
+// MTU to be.
 func (w *world) sendUncut(from *rig.Namespace, to netip.AddrPort, size int) {
 	w.t.Helper()
 	err := from.Do(func() error {
@@ -393,7 +393,7 @@ func TestRouterUnreachable(t *testing.T) {
 	}
 }
 
-// Who scans a prefix for hosts that are not there fills no table and delays nobody else.
+// A scan of a prefix for hosts that do not exist fills no table and delays no other traffic.
 func TestRouterScanned(t *testing.T) {
 	if testPlane != rig.PlaneDPDK {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")

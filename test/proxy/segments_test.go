@@ -25,11 +25,11 @@ import (
 	harness "tidegate/test/world"
 )
 
-// Connections segment by segment: what is lost, comes twice or comes too early.
+// Connections segment by segment: lost, duplicated and early segments.
 
 const flagPSH, flagFIN = load.TCPFlags(0x08), load.TCPFlags(0x01)
 
-// unanswered is an address behind the client that no kernel answers for.
+// unanswered is an address behind the client for which no kernel answers.
 var unanswered = netip.MustParseAddr("198.18.31.201")
 
 // raw is a client without a kernel.
@@ -74,7 +74,7 @@ func (r *raw) expect(what string, want func(load.Segment) bool) load.Segment {
 	return s
 }
 
-// handshake sends a SYN and takes the number of the SYN-ACK.
+// handshake sends a SYN and stores the number of the SYN-ACK.
 func (r *raw) handshake() {
 	r.w.t.Helper()
 	r.send(load.FlagSYN, "")
@@ -97,7 +97,7 @@ func (w *world) nft(n *rig.Namespace, rules string) {
 	}
 }
 
-// dropFirst loses the first packet that matches, and no other.
+// dropFirst drops the first packet that matches, and no other.
 func dropFirst(hook, match string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' {
@@ -110,8 +110,8 @@ func dropFirst(hook, match string) string {
 
 const bareACK = "tcp flags & (fin|syn|rst|psh|ack) == ack"
 
-// The ACK of the client's handshake is lost, alone. A client that has something to
-// say probes the window that it was told is closed, and that probe opens the connection.
+// Only the ACK of the client's handshake is lost. A client with data to send
+// probes the window, which it was told is closed, and that probe opens the connection.
 func TestLastACKLost(t *testing.T) {
 	for _, ipv6 := range families() {
 		t.Run(familyName(ipv6), func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestLastACKLost(t *testing.T) {
 	}
 }
 
-// The SYN to the server is lost, and then the ACK to it, while the client sends again.
+// The SYN to the server is lost, and then the ACK to it, while the client retransmits.
 func TestBothSidesRetransmit(t *testing.T) {
 	for _, ipv6 := range families() {
 		t.Run(familyName(ipv6), func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestBothSidesRetransmit(t *testing.T) {
 	}
 }
 
-// Copies of everything, at once: the server sees one connection and each byte once.
+// Duplicates of everything, at once: the server sees one connection and each byte once.
 func TestCopies(t *testing.T) {
 	w := newWorld(t, false)
 	got := make(chan string, 4)
@@ -176,8 +176,8 @@ func TestCopies(t *testing.T) {
 	w.wantCounters(map[string]uint64{"flow_opened": 1, "flow_ready": 1})
 }
 
-// A client that does not heed the window of zero sends data in its third segment:
-// it opens the connection, the data has to come again.
+// A client that ignores the zero window sends data in its third segment:
+// it opens the connection, and the data must be retransmitted.
 func TestDataInThirdSegment(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)
@@ -195,7 +195,7 @@ func TestDataInThirdSegment(t *testing.T) {
 	}
 }
 
-// A client that gives up while its server has not answered: the server is told, and
+// A client resets before its server has answered: the server gets the RST, and
 // the flow's place is free again.
 func TestResetInSetUp(t *testing.T) {
 	w := newWorld(t, false)
@@ -218,7 +218,7 @@ func TestResetInSetUp(t *testing.T) {
 		}
 		return s
 	}
-	syn := toServer(load.FlagSYN) // it asks, so its number is not the client's
+	syn := toServer(load.FlagSYN) // the box probes the server with it, so its number is not the client's
 	r.send(load.FlagRST, "")
 	if rst := toServer(load.FlagRST); rst.Seq != syn.Seq+1 {
 		t.Errorf("RST with number %d, want %d", rst.Seq, syn.Seq+1)
@@ -239,8 +239,8 @@ func (w *world) flows() (int, error) {
 	return u.Entries, err
 }
 
-// A flood to a server that is dead costs what any flood does: nothing goes towards the
-// server, nothing is remembered, and a client is told nothing wrong.
+// A flood to a dead server costs the same as any flood: nothing is sent to the
+// server, nothing is stored, and clients get no wrong answer.
 func TestFloodToDeadServer(t *testing.T) {
 	w := newWorld(t, false)
 	w.nft(w.Server, "add table inet dead\nadd chain inet dead in { type filter hook input priority 0; policy drop; }\n")
@@ -265,7 +265,7 @@ func TestFloodToDeadServer(t *testing.T) {
 	if after != before || c["flow_opened"] != 0 || c["cookie_sent"] == 0 || c["cookie_sent"] != c["syn"] {
 		t.Errorf("%d frames went to the server, counters %v", after-before, c)
 	}
-	// The client gets the SYN-ACK, as of a server whose application hangs; then nothing.
+	// The client gets the SYN-ACK, as from a server whose application hangs; then nothing.
 	conn, err := w.dial(false)
 	if err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-// The server closes its side first; the client goes on sending.
+// The server closes its side first; the client keeps sending.
 func TestServerHalfCloses(t *testing.T) {
 	const size = 1 << 20
 	got := make(chan int, 8)
@@ -316,8 +316,8 @@ func TestServerHalfCloses(t *testing.T) {
 	})
 }
 
-// Fragments that cut the TCP header, or would write over one that was judged, do not
-// get to the server.
+// Fragments that split the TCP header, or would overwrite one already judged, do not
+// reach the server.
 func TestOverlappingFragments(t *testing.T) {
 	w := newWorld(t, false)
 	w.start(w.config("cookie"))
@@ -354,7 +354,7 @@ func TestOverlappingFragments(t *testing.T) {
 		}
 		w.sendIP4(uint16(i), field, f.data)
 	}
-	// A SYN behind them tells that they have passed.
+	// A SYN behind them shows that they have passed.
 	r := w.raw(41004)
 	r.handshake()
 	after, err := w.ServerPort.RxPackets()

@@ -18,7 +18,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// rawWorld has ends of cables in place of a client's and a server's TCP: addresses
+// rawWorld has ends of cables instead of a client's and a server's TCP: addresses
 // that no machine has are routed to them.
 func rawWorld(t *testing.T, bridge bool) (w *world, client, server *wire) {
 	t.Helper()
@@ -52,7 +52,7 @@ func rawWorld(t *testing.T, bridge bool) (w *world, client, server *wire) {
 	return w, client, server
 }
 
-// rawServer is one that nobody but the test answers for.
+// rawServer is an address for which only the test answers.
 func rawServer(last byte) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, 0, last}), port)
 }
@@ -88,8 +88,8 @@ func (x *wire) greet(local uint16, server netip.AddrPort, vlans ...uint16) (syna
 	return synack, third
 }
 
-// accept lets the server's end of a cable take the connection of the client whose ACK that is,
-// with that number; if it is asked first, it says the same.
+// accept answers as the server, with that number, to the connection of the client whose ACK third
+// is; if the box probes the server first, the probe gets the same answer.
 func (x *wire) accept(third seg, isn uint32, options []byte) (opened seg) {
 	x.t.Helper()
 	s := x.want("the SYN", from(third.from, third.to, syn))
@@ -104,14 +104,14 @@ func (x *wire) accept(third seg, isn uint32, options []byte) (opened seg) {
 	return x.want("the ACK", from(third.from, third.to, ack))
 }
 
-// own wants the SYN that opens the connection of the client whose ACK that is, not one that
-// asks the server: it has the client's own number.
+// own matches the SYN that opens the connection of the client whose ACK third is, not one that
+// probes the server: it has the client's own number.
 func own(third seg) func(seg) bool {
 	opens := from(third.from, third.to, syn)
 	return func(s seg) bool { return opens(s) && s.seq == third.seq-1 }
 }
 
-// has says whether options name one of a kind.
+// has reports whether options contain one of a kind.
 func has(options []byte, kind byte) bool {
 	for i := 0; i < len(options); {
 		switch options[i] {
@@ -128,14 +128,14 @@ func has(options []byte, kind byte) bool {
 	return false
 }
 
-// all says whether every option is there; none, whether none is but the MSS.
+// all reports whether every option is there; none, whether only the MSS is.
 func all(s seg) bool  { return has(s.options, 3) && has(s.options, 4) && has(s.options, 8) }
 func none(s seg) bool { return !has(s.options, 3) && !has(s.options, 4) && !has(s.options, 8) }
 
 func mss(s seg) uint16 { return binary.BigEndian.Uint16(s.options[2:]) }
 
-// serverAnswers are options of SYN-ACKs: one of a server that does everything, with
-// the client's TSval in it, and one of a server that does nothing.
+// rich and poor are options of SYN-ACKs: of a server that supports everything, with
+// the client's TSval, and of a server that supports nothing.
 func rich(syn seg) []byte {
 	o := linuxOptions(1400, 9000)
 	if i := bytes.Index(syn.options, []byte{8, 10}); i >= 0 {
@@ -146,8 +146,8 @@ func rich(syn seg) []byte {
 
 var poor = []byte{2, 4, 1000 >> 8, 1000 & 255}
 
-// Two servers of one service answer differently; each one's clients are told what
-// that server gives, and before it is known, nothing. A server that changes its mind
+// Two servers of one service answer differently; the clients of each are offered what
+// that server supports, and nothing before it is known. A server whose options change
 // costs one connection, which is reset.
 func TestServersAreLearnedOneByOne(t *testing.T) {
 	for _, strategy := range []string{"cookie", "cache"} {
@@ -156,7 +156,7 @@ func TestServersAreLearnedOneByOne(t *testing.T) {
 			w.start(w.config(strategy))
 			a, b := rawServer(81), rawServer(82)
 
-			// Nothing is known: the client is told the least, the server is offered all.
+			// Nothing is known: the client is offered the minimum, the server everything.
 			synack, third := client.greet(6001, a)
 			if !none(synack) || mss(synack) != 536 || synack.flags&ece != 0 {
 				t.Errorf("a client of an unknown server was told %+v", synack)
@@ -183,7 +183,7 @@ func TestServersAreLearnedOneByOne(t *testing.T) {
 				t.Errorf("the client was told the window by %+v", g)
 			}
 
-			// The other server gives nothing.
+			// The other server supports nothing.
 			synack, third = client.greet(6002, b)
 			if !none(synack) {
 				t.Errorf("a client of the other, unknown, server was told %+v", synack)
@@ -194,7 +194,7 @@ func TestServersAreLearnedOneByOne(t *testing.T) {
 			}
 			client.want("the window", from(b, third.from, ack))
 
-			// From now on each one's clients are told what it gives.
+			// From now on the clients of each are offered what it supports.
 			synack, _ = client.greet(6003, b)
 			if !none(synack) || mss(synack) != 1000 || synack.flags&ece != 0 {
 				t.Errorf("a client of the poor server was told %+v", synack)
@@ -210,7 +210,7 @@ func TestServersAreLearnedOneByOne(t *testing.T) {
 			}
 			w.wantCounters(map[string]uint64{"server_asked": 2, "flow_mismatch": 0, "flow_ready": 2})
 
-			// It has changed, and is asked whether it has.
+			// It has changed, and is probed.
 			server.send(s.answer(9000, syn|ack, poor))
 			server.want("the server's reset", from(third.from, a, rst))
 			s = server.want("the SYN that asks again", from(third.from, a, syn))
@@ -230,9 +230,9 @@ func TestServersAreLearnedOneByOne(t *testing.T) {
 	}
 }
 
-// Before the server is there, data have nowhere to go. zero-window: the client is
-// asked to wait, and told when. notify: it may send; what is lost by it it is told
-// by three duplicate ACKs, and only if there was something.
+// Before the server is ready, data cannot be delivered. zero-window: the client has
+// to wait, and gets a window update. notify: it may send; it learns of lost data
+// by three duplicate ACKs, sent only if there was data.
 func TestFirstData(t *testing.T) {
 	for name, bridge := range map[string]bool{"router": false, "bridge": true} {
 		for _, strategy := range []string{"cookie", "cache"} {
@@ -289,7 +289,7 @@ func TestFirstData(t *testing.T) {
 	}
 }
 
-// Real clients under notify are served, whoever speaks first.
+// Real clients under notify are served, whichever side speaks first.
 func TestNotifyWithRealClients(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)
@@ -305,7 +305,7 @@ func TestNotifyWithRealClients(t *testing.T) {
 	}
 }
 
-// The whole of a connection in VLAN-tagged frames over a bridge.
+// A whole connection in VLAN-tagged frames over a bridge.
 func TestBridgeVLAN(t *testing.T) {
 	for _, strategy := range []string{"cookie", "cache"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -341,7 +341,7 @@ func TestBridgeVLAN(t *testing.T) {
 			if g.seq != synack.seq+1 || g.ack != 1006 {
 				t.Errorf("the client got %+v", g)
 			}
-			// What is no service's keeps its tags, too.
+			// Frames to no service keep their tags, too.
 			other := seg{vlans: []uint16{42}, from: nobody(false, 1), to: netip.AddrPortFrom(a.Addr(), 9999), flags: syn}
 			client.send(other)
 			vlan("another port's SYN", server.want("another port's SYN", from(other.from, other.to, syn)))
@@ -349,8 +349,8 @@ func TestBridgeVLAN(t *testing.T) {
 	}
 }
 
-// A router answers tagged SYNs with tags. Where they are routed its kernel knows,
-// by the VLAN devices that it has.
+// A router answers tagged SYNs with tags. Its kernel knows where they are routed,
+// from its VLAN devices.
 func TestRouterVLAN(t *testing.T) {
 	w, client, _ := rawWorld(t, false)
 	w.start(w.config("cookie"))
@@ -361,9 +361,9 @@ func TestRouterVLAN(t *testing.T) {
 	w.wantCounters(map[string]uint64{"cookie_sent": 1})
 }
 
-// The servers' answers go another way round the box. It says so, and does no more
-// than send their SYNs again when clients ask again; when the way is fixed the
-// connection that is still waiting is made.
+// The servers' answers bypass the box. The box logs it, and does no more
+// than retransmit their SYNs when clients retransmit; when the path is fixed, the
+// connection that is still waiting is established.
 func TestOneSideOnly(t *testing.T) {
 	w, client, server := rawWorld(t, false)
 	b := w.start(w.config("cookie"))
@@ -380,9 +380,9 @@ func TestOneSideOnly(t *testing.T) {
 	if !strings.Contains(b.Stderr.String(), "only one direction") {
 		t.Error("the log does not say so")
 	}
-	// The server's SYN-ACK has come to the client by the other way: it answers with the
+	// The server's SYN-ACK has reached the client by the other path: the client answers with the
 	// only numbers it knows (RFC 9293 section 3.10.7.4).
-	time.Sleep(150 * time.Millisecond) // it is not heard more often than every 100 ms
+	time.Sleep(150 * time.Millisecond) // processed at most every 100 ms
 	client.send(third)
 	if again := server.want("the SYN again", from(third.from, a, syn)); again.seq != s.seq {
 		t.Errorf("first %+v, then %+v", s, again)
@@ -399,8 +399,8 @@ func TestOneSideOnly(t *testing.T) {
 	w.await("it says that this is over", func() bool { return !w.status().OneSided })
 }
 
-// The first client of a server that nobody knows: the server is asked, reset and
-// opened again in one go, and its first word must arrive all the same.
+// The first client of an unknown server: the server is probed, reset and
+// opened again in sequence, and its first data must still arrive.
 func TestFirstClientOfUnknownServer(t *testing.T) {
 	for _, ipv6 := range families() {
 		t.Run(familyName(ipv6), func(t *testing.T) {

@@ -18,12 +18,12 @@ func (w *world) signedFlood() harness.SignedFlood {
 		To: func(ipv6 bool) netip.AddrPort { return w.ServiceAddr(ipv6, port) }, Counters: w.counters}
 }
 
-// signed gives the one service of a configuration a setting.
+// signed adds a setting to the only service of a configuration.
 func signed(config, setting string) string {
 	return strings.Replace(config, "  - name: web\n", "  - name: web\n    signed: "+setting+"\n", 1)
 }
 
-// No SYN comes to the server's TCP for an option that it carries, under any strategy.
+// No SYN reaches the server's TCP because of an option that it carries, under any strategy.
 func TestSignedFlood(t *testing.T) {
 	for _, strategy := range []string{"cookie", "auth-cookie", "auth-full", "auth-wrong", "auth-ttl", "cache"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestSignedDropped(t *testing.T) {
 	w.signedFlood().NothingPasses(t, 20, true)
 }
 
-// What passes, passes within the allowance; as many processors share it as the plane has.
+// What passes stays within the allowance, which the plane's processors share.
 func TestSignedAllowance(t *testing.T) {
 	cpus := instance.OnlineCPUs()
 	if testPlane == rig.PlaneDPDK {
@@ -58,8 +58,8 @@ func TestSignedAllowance(t *testing.T) {
 	}
 }
 
-// A peer with a key of TCP-MD5 connects through the box with `signed: pass`; otherwise it
-// hears nothing that it can believe.
+// A peer with a TCP-MD5 key connects through the box with `signed: pass`; otherwise it
+// gets no valid answer.
 func TestSignedPeer(t *testing.T) {
 	for _, strategy := range []string{"cookie", "auth-cookie", "auth-wrong", "cache"} {
 		for setting, connects := range map[string]bool{"pass": true, "answer": false} {

@@ -14,11 +14,11 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// soaking says that these tests are to take their full size: `make soak`.
+// soaking reports whether these tests run at full size: `make soak`.
 func soaking() bool { return os.Getenv("TIDEGATE_SOAK") != "" }
 
 // floodSYNs keeps a service under spoofed SYNs until the test ends, and returns how many
-// have been made so far.
+// have been sent so far.
 func (w *world) floodSYNs(ipv6 bool, service uint16, rate load.Rate) {
 	w.t.Helper()
 	f, err := load.NewFlood(w.AttackerPort, w.FloodPort, load.FloodOptions{Target: w.ServiceAddr(ipv6, service), CPU: -1})
@@ -103,5 +103,5 @@ func contextUntil(stop <-chan struct{}) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// tag tells the namespaces of this world from those of others.
+// tag distinguishes the namespaces of this world from those of others.
 func (w *world) tag() string { return w.Instance[strings.LastIndex(w.Instance, "-"):] }

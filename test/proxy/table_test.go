@@ -39,7 +39,7 @@ func use(t *testing.T, c *net.TCPConn) {
 	}
 }
 
-// active names the table of a kind, such as "tg_flows4", that new entries come into: another after each swap.
+// active identifies the table of a kind, such as "tg_flows4", that receives new entries: another one after each swap.
 func (w *world) active(kind string) (id uint32) {
 	w.t.Helper()
 	outer, err := ebpf.LoadPinnedMap(filepath.Join(w.instance.PinDir(), kind), nil)
@@ -65,7 +65,7 @@ func TestSwap(t *testing.T) {
 	}
 	for range 3 {
 		before4, before6 := w.active("tg_flows4"), w.active("tg_flows6")
-		w.await("a swap", func() bool { // in use all the time: forgotten is what was not used between two swaps
+		w.await("a swap", func() bool { // in use all the time: what is not used between two swaps is forgotten
 			for _, c := range conns {
 				use(t, c)
 			}
@@ -75,14 +75,14 @@ func TestSwap(t *testing.T) {
 	w.wantCounters(map[string]uint64{"cookie_invalid": 0, "flow_opened": uint64(len(conns))})
 }
 
-// A restart takes over what is translated; so does a start after a kill.
+// A restart takes over translated connections; so does a start after a kill.
 func TestRestartKeepsConnections(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)
 	b := w.start(w.config("cookie"))
 	c := w.holdConn(false)
 	b.Kill()
-	use(t, c) // nobody is there but the packet path
+	use(t, c) // only the packet path runs
 	w.start(w.config("cookie"))
 	use(t, c)
 	w.wantCounters(map[string]uint64{"flow_opened": 0, "cookie_invalid": 0})
@@ -135,7 +135,7 @@ func (w *world) sendTCP(source, flags byte, seq, ack uint32) {
 	}
 }
 
-// Table I, false positives: who gets whitelisted by one forged packet.
+// Table I, false positives: which sources one forged packet whitelists.
 func TestForgedPacketsWhitelist(t *testing.T) {
 	const rst, ack = 0x04, 0x10
 	for _, c := range []struct {
@@ -153,8 +153,8 @@ func TestForgedPacketsWhitelist(t *testing.T) {
 			w := newWorld(t, false)
 			w.start(w.config(c.strategy))
 			w.sendTCP(2, c.flags, 1000, 2000)
-			// A SYN behind it tells that it has passed. If the source shall not be
-			// whitelisted it comes from nobody: a machine that is there answers the
+			// A SYN behind it shows that it has passed. If the source must not be
+			// whitelisted, no machine has its address: an existing machine answers the
 			// challenge with a RST, which auth-wrong takes for a client's.
 			w.sendTCP(3-byte(c.want), 0x02, 1000, 0)
 			w.await("the SYN is seen", func() bool { return w.counters()["syn"] > 0 })
@@ -164,7 +164,7 @@ func TestForgedPacketsWhitelist(t *testing.T) {
 }
 
 // A source that holds as many places as are free gets no more of its own; its further connections
-// wait for one, and are served as long as there is room among those.
+// wait for one, and are served as long as there is room for waiting.
 func TestFullTable(t *testing.T) {
 	const conns = 600 // of 1,024 places, 896 are for newcomers: one source has 448
 	w := newWorld(t, false)
@@ -183,7 +183,7 @@ func TestFullTable(t *testing.T) {
 	w.wantCounters(map[string]uint64{"cookie_invalid": 0, "flow_full": 0})
 }
 
-// One source that finishes handshakes by the thousand, and then says nothing, does not keep
+// One source that completes thousands of handshakes and then sends nothing does not lock
 // others out: it may hold as many places as are free. The server behind its connections is silent.
 func TestOneSourceFillsNoTable(t *testing.T) {
 	w, client, server := rawWorld(t, false)
@@ -193,7 +193,7 @@ func TestOneSourceFillsNoTable(t *testing.T) {
 		_, third := client.greet(10000+local, rawServer(81))
 		client.send(third)
 		if local%100 == 0 {
-			server.next(time.Microsecond, func(seg) bool { return false }) // what it was sent is of no interest
+			server.next(time.Microsecond, func(seg) bool { return false }) // drain what it was sent
 		}
 	}
 	w.await("the attacker's share is used up", func() bool { return w.counters()["flow_share"] > 100 })

@@ -14,15 +14,15 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// Offsets in struct __sk_buff, and 802.1Q as the wire has it (include/uapi/linux/bpf.h).
+// Offsets in struct __sk_buff (include/uapi/linux/bpf.h), and 802.1Q as on the wire.
 const (
 	skbProtocol, skbVLANPresent = 16, 20
 	vlanEthertype               = 0x0081
 )
 
 // vlanEnd makes a port carry VLAN tag id, as a VLAN device on it would: this
-// kernel has none. What comes is untagged at TC ingress, behind the box's own program;
-// what goes without a tag is tagged at TC egress, in the frame itself.
+// kernel has none. Incoming frames are untagged at TC ingress, after the box's own program;
+// outgoing ones without a tag are tagged at TC egress, in the frame itself.
 func (w *world) vlanEnd(p *rig.Port, id uint16) {
 	w.t.Helper()
 	pop := asm.Instructions{
@@ -83,7 +83,7 @@ func TestRouterVLANConnections(t *testing.T) {
 			w.vlanEnd(w.ServerPort, inner)
 			n := uint64(0)
 			for _, ipv6 := range families() {
-				for range 3 { // the first meets a server that is not known
+				for range 3 { // the first connects to an unknown server
 					c, err := w.dial(ipv6)
 					if err != nil {
 						t.Fatalf("%s: %v", familyName(ipv6), err)
@@ -95,7 +95,7 @@ func TestRouterVLANConnections(t *testing.T) {
 				}
 			}
 			w.wantCounters(map[string]uint64{"flow_opened": n, "flow_ready": n, "cookie_invalid": 0, "cache_invalid": 0})
-			// What came to both ends by the cable had the tag of its side, and no other.
+			// Frames on both cables had the tag of their side, and no other.
 			for id, x := range seen {
 				tagged := 0
 				for _, s := range x.sofar() {
@@ -112,7 +112,7 @@ func TestRouterVLANConnections(t *testing.T) {
 	}
 }
 
-// The window, and the duplicates of it that tell of lost data, go to the client in its own
+// The window update, and its duplicates that signal lost data, go to the client in its own
 // VLAN, not in the server's.
 func TestRouterVLANNotify(t *testing.T) {
 	w, client, server := rawWorld(t, false)
@@ -125,7 +125,7 @@ func TestRouterVLANNotify(t *testing.T) {
 		_, third := client.greet(uint16(6001+i), a, outer)
 		client.send(third)
 		s := server.want("the SYN", from(third.from, a, syn))
-		if s.seq != third.seq-1 { // the first client's server is asked
+		if s.seq != third.seq-1 { // the first client's server is probed
 			server.send(s.answer(6900, syn|ack, poor))
 			s = server.want("the connection's own SYN", own(third))
 		}
@@ -149,7 +149,7 @@ func TestRouterVLANNotify(t *testing.T) {
 	w.wantCounters(map[string]uint64{"flow_notified": 1, "flow_ready": 2})
 }
 
-// sofar is what has come, as far as it was kept.
+// sofar is what has been received, as far as it was kept.
 func (x *wire) sofar() (list []seg) {
 	for {
 		b, oob := make([]byte, 2048), make([]byte, 128)

@@ -10,7 +10,7 @@ import (
 	"tidegate/internal/why"
 )
 
-// What `tidegate why` says of a SYN is what the strategy does, and is not counted.
+// `tidegate why` predicts for a SYN what the strategy does, and the SYN is not counted.
 func TestWhy(t *testing.T) {
 	for strategy, reason := range map[string]string{"cookie": "cookie_sent", "auth-full": "challenge_sent", "cache": "cache_kept"} {
 		t.Run(strategy, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Capture starts `tidegate capture` with further arguments and waits until the packet path captures. End it with End, or await its end.
+// Capture starts `tidegate capture` with further arguments and waits until the packet path captures. End it with End, or wait for its end.
 func (i *Instance) Capture(args ...string) *Process {
 	i.T.Helper()
 	p := i.LaunchCommand(append([]string{"capture", "--instance", i.Name}, args...)...)
@@ -16,7 +16,7 @@ func (i *Instance) Capture(args ...string) *Process {
 	return p
 }
 
-// CaptureComments has tshark show the comments of a capture's packets that a display filter selects.
+// CaptureComments returns the comments, as tshark shows them, of a capture's packets that a display filter selects.
 func CaptureComments(t *testing.T, file, filter string) []string {
 	t.Helper()
 	cmd := exec.Command("tshark", "-n", "-r", file, "-Y", filter, "-T", "fields", "-e", "frame.comment")
@@ -29,7 +29,7 @@ func CaptureComments(t *testing.T, file, filter string) []string {
 	return strings.Split(strings.TrimRight(string(out), "\n"), "\n")
 }
 
-// WantComment wants a packet that a display filter selects to have been captured with this comment.
+// WantComment expects that a packet selected by a display filter was captured with this comment.
 func WantComment(t *testing.T, file, filter, want string) {
 	t.Helper()
 	list := CaptureComments(t, file, filter)

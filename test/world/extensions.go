@@ -15,8 +15,8 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// PingWithExtensions has a word echoed, three times, by a connection whose client sends so
-// many bytes of IPv6 destination options with each of its segments.
+// PingWithExtensions has a word echoed three times over a connection whose client sends
+// that many bytes of IPv6 destination options with each of its segments.
 func PingWithExtensions(from *rig.Namespace, to netip.AddrPort, size int, patience time.Duration) error {
 	var c net.Conn
 	err := from.Do(func() (err error) {

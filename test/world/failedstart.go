@@ -23,7 +23,7 @@ import (
 )
 
 // FailedStart runs `tidegate run` in a namespace, expects it to fail before it is ready, and
-// returns what it said.
+// returns its output.
 func FailedStart(t *testing.T, ns *rig.Namespace, tidegate, configPath string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -40,7 +40,7 @@ func FailedStart(t *testing.T, ns *rig.Namespace, tidegate, configPath string) s
 	return errs.String()
 }
 
-// BlockState has starts of an instance fail when all is attached: the state file cannot be written.
+// BlockState makes starts of an instance fail after everything is attached: the state file cannot be written.
 func BlockState(t *testing.T, instance string) (unblock func()) {
 	t.Helper()
 	path := "/run/tidegate/" + instance + ".json.new"
@@ -51,8 +51,8 @@ func BlockState(t *testing.T, instance string) (unblock func()) {
 	return func() { _ = os.Remove(path) }
 }
 
-// KilledStart runs `tidegate run` and kills it when all is attached and nothing is final yet: it writes its state
-// file into a full pipe.
+// KilledStart runs `tidegate run` and kills it when everything is attached and nothing is committed: it blocks while writing its
+// state file into a full pipe.
 func KilledStart(t *testing.T, ns *rig.Namespace, tidegate, configPath, instance string) {
 	t.Helper()
 	path := "/run/tidegate/" + instance + ".json.new"
@@ -91,7 +91,7 @@ func KilledStart(t *testing.T, ns *rig.Namespace, tidegate, configPath, instance
 	}
 }
 
-// OccupyXDP gives an interface somebody else's XDP program, which passes everything.
+// OccupyXDP attaches a foreign XDP program, which passes everything, to an interface.
 func OccupyXDP(t *testing.T, ns *rig.Namespace, name string) {
 	t.Helper()
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL",

@@ -19,7 +19,7 @@ import (
 	"tidegate/internal/status"
 )
 
-// Instance is an instance of tidegate in a namespace: its configuration, its status, and what it leaves.
+// Instance is an instance of tidegate in a namespace: its configuration, its status, and the files it leaves.
 type Instance struct {
 	T      *testing.T
 	NS     *rig.Namespace // nil: that of the calling thread
@@ -28,7 +28,7 @@ type Instance struct {
 	Config string // path of the file
 }
 
-// WriteSecret writes the secret of all tests as the file `secret` of a directory.
+// WriteSecret writes the secret that all tests use to the file `secret` in a directory.
 func WriteSecret(t *testing.T, dir string) (path string) {
 	t.Helper()
 	path = filepath.Join(dir, "secret")
@@ -63,7 +63,7 @@ func (i *Instance) In(f func() error) error {
 	return i.NS.Do(f)
 }
 
-// Run runs a subcommand in the namespace to its end.
+// Run runs a subcommand in the namespace until it ends.
 func (i *Instance) Run(args ...string) (stdout, stderr string, err error) {
 	i.T.Helper()
 	var out, errs bytes.Buffer
@@ -77,7 +77,7 @@ func (i *Instance) Run(args ...string) (stdout, stderr string, err error) {
 	return out.String(), errs.String(), err
 }
 
-// Off runs `tidegate off`, whether or not a process runs, and returns what that wrote.
+// Off runs `tidegate off`, whether or not a process runs, and returns its output.
 func (i *Instance) Off(args ...string) string {
 	i.T.Helper()
 	out, errs, err := i.Run(append([]string{"off", "--instance", i.Name}, args...)...)
@@ -110,7 +110,7 @@ func (i *Instance) Counters() map[string]uint64 {
 	return i.Status().Services[0].Counters
 }
 
-// WantCounters compares some counters of the first service with what must be there.
+// WantCounters compares some counters of the first service with the expected values.
 func (i *Instance) WantCounters(want map[string]uint64) {
 	i.T.Helper()
 	got := i.Counters()
@@ -121,25 +121,25 @@ func (i *Instance) WantCounters(want map[string]uint64) {
 	}
 }
 
-// NonZero are the counters that are not zero.
+// NonZero returns the counters that are not zero.
 func NonZero(counters map[string]uint64) map[string]uint64 {
 	counters = maps.Clone(counters)
 	maps.DeleteFunc(counters, func(_ string, n uint64) bool { return n == 0 })
 	return counters
 }
 
-// Process is one `tidegate run`, or another subcommand that says "ready", from its start to its end.
+// Process is one `tidegate run`, or another subcommand that prints "ready", from its start to its end.
 type Process struct {
 	Cmd            *exec.Cmd
 	Stdout, Stderr Output
-	Exited         chan struct{} // closed at its end, when Err is what it returned
+	Exited         chan struct{} // closed at its end; then Err is its result
 	Err            error
 
 	i *Instance
 }
 
-// Launch starts `tidegate run -c FILE` with further arguments and waits for nothing. The end of the test
-// ends it and removes what a killed one leaves.
+// Launch starts `tidegate run -c FILE` with further arguments and does not wait. The end of the test
+// ends it and removes what a killed process leaves.
 func (i *Instance) Launch(args ...string) *Process {
 	i.T.Helper()
 	return i.LaunchCommand(append([]string{"run", "-c", i.Config}, args...)...)
@@ -169,7 +169,7 @@ func (i *Instance) LaunchCommand(args ...string) *Process {
 	return p
 }
 
-// Forget removes what a killed process of the instance leaves: pins, and every file named for the instance in the
+// Forget removes what a killed process of the instance leaves: pins, and every file named after the instance in the
 // state directory (state, lock, events and their lock, modes, socket).
 func (i *Instance) Forget() {
 	_ = os.RemoveAll(i.PinDir())
@@ -187,13 +187,13 @@ func (i *Instance) Start(args ...string) *Process {
 	return p
 }
 
-// AwaitReady waits until it says so.
+// AwaitReady waits until the process prints ready.
 func (p *Process) AwaitReady() {
 	p.i.T.Helper()
 	p.Await("ready", func() bool { return strings.Contains(p.Stdout.String(), "ready\n") })
 }
 
-// Ended says whether it has.
+// Ended reports whether the process has ended.
 func (p *Process) Ended() bool {
 	select {
 	case <-p.Exited:
@@ -203,7 +203,7 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Await waits for a state; the end of the process before that is a failure.
+// Await waits for a state; if the process ends before that, the test fails.
 func (p *Process) Await(what string, reached func() bool) {
 	p.i.T.Helper()
 	Until(p.i.T, what, func() bool {
@@ -218,7 +218,7 @@ func (p *Process) Await(what string, reached func() bool) {
 	})
 }
 
-// Log are the lines on stderr with all of these words.
+// Log returns the lines on stderr that contain all of these words.
 func (p *Process) Log(words ...string) (found []string) {
 	for line := range strings.Lines(p.Stderr.String()) {
 		has := true
@@ -232,13 +232,13 @@ func (p *Process) Log(words ...string) (found []string) {
 	return found
 }
 
-// AwaitLog waits for a line on stderr with all of these words.
+// AwaitLog waits for a line on stderr that contains all of these words.
 func (p *Process) AwaitLog(words ...string) {
 	p.i.T.Helper()
 	p.Await(fmt.Sprintf("a log line with %q", words), func() bool { return len(p.Log(words...)) > 0 })
 }
 
-// Signal sends it a signal.
+// Signal sends the process a signal.
 func (p *Process) Signal(s os.Signal) {
 	p.i.T.Helper()
 	if err := p.Cmd.Process.Signal(s); err != nil {
@@ -246,7 +246,7 @@ func (p *Process) Signal(s os.Signal) {
 	}
 }
 
-// Halt stops it where it stands, as SIGSTOP does, and waits until it has.
+// Halt stops the process with SIGSTOP, and waits until it has stopped.
 func (p *Process) Halt() {
 	p.i.T.Helper()
 	p.Signal(syscall.SIGSTOP)
@@ -256,14 +256,14 @@ func (p *Process) Halt() {
 	})
 }
 
-// Reload gives it a new configuration and waits for a new line with these words about it.
+// Reload writes a new configuration, reloads it, and waits for a new log line with these words.
 func (p *Process) Reload(config string, words ...string) {
 	p.i.T.Helper()
 	p.i.Write(config)
 	p.Reread(words...)
 }
 
-// Reread has it read its configuration again and waits for a new line with these words about it.
+// Reread reloads the configuration and waits for a new log line with these words.
 func (p *Process) Reread(words ...string) {
 	p.i.T.Helper()
 	before := len(p.Log(words...))
@@ -271,14 +271,14 @@ func (p *Process) Reread(words ...string) {
 	p.Await(fmt.Sprintf("a new log line with %q", words), func() bool { return len(p.Log(words...)) > before })
 }
 
-// End ends it by a signal and waits; it must end without an error.
+// End ends the process by a signal and waits; it must end without an error.
 func (p *Process) End(s os.Signal) {
 	p.i.T.Helper()
 	p.Signal(s)
 	p.AwaitEnd()
 }
 
-// AwaitEnd waits for its end, which must be without an error.
+// AwaitEnd waits for the end of the process, which must be without an error.
 func (p *Process) AwaitEnd() {
 	p.i.T.Helper()
 	Until(p.i.T, "the end of tidegate", p.Ended)
@@ -287,13 +287,13 @@ func (p *Process) AwaitEnd() {
 	}
 }
 
-// Stop ends it by SIGTERM, which leaves the packet path in place.
+// Stop ends the process by SIGTERM, which leaves the packet path in place.
 func (p *Process) Stop() { p.i.T.Helper(); p.End(syscall.SIGTERM) }
 
-// Interrupt is Ctrl-C: the packet path goes, too.
+// Interrupt ends the process by SIGINT, which also detaches the packet path.
 func (p *Process) Interrupt() { p.i.T.Helper(); p.End(syscall.SIGINT) }
 
-// Kill ends it without giving it a chance.
+// Kill ends the process by SIGKILL.
 func (p *Process) Kill() {
 	_ = p.Cmd.Process.Kill()
 	<-p.Exited

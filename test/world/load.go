@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// Load is clients of an echo service: some that stay connected and speak all the time, and
-// others that come one after another. It remembers every failure.
+// Load is clients of an echo service: some that stay connected and send all the time, and
+// others that connect one after another. It records every failure.
 type Load struct {
 	t    *testing.T
 	stop chan struct{}
 	wg   sync.WaitGroup
 
-	New, Words atomic.Uint64 // connections made, used and closed; words echoed on those that stay
+	New, Words atomic.Uint64 // connections made, used and closed; words echoed on those that stay open
 	Slowest    atomic.Int64  // nanoseconds of a new connection and its word
 
 	mu     sync.Mutex
 	failed []string
 }
 
-// answerIn is when a word that is not echoed, or a connection that is not made, is lost for good.
+// answerIn is when a missing echo or connection counts as lost.
 const answerIn = 5 * time.Second
 
-// StartLoad connects `live` clients that stay, and begins with those that come.
+// StartLoad connects `live` clients that stay, and starts those that come and go.
 func StartLoad(t *testing.T, live int, dial func() (*net.TCPConn, error)) *Load {
 	t.Helper()
 	l := &Load{t: t, stop: make(chan struct{})}
@@ -59,7 +59,7 @@ func StartLoad(t *testing.T, live int, dial func() (*net.TCPConn, error)) *Load 
 		if err := spoken(c); err != nil {
 			return err
 		}
-		_ = c.SetLinger(0) // ports shall not run out
+		_ = c.SetLinger(0) // or ports would run out in TIME-WAIT
 		l.New.Add(1)
 		l.Slowest.Store(max(l.Slowest.Load(), int64(time.Since(begin))))
 		return nil
@@ -93,7 +93,7 @@ func (l *Load) each(pause time.Duration, name string, do func() error) {
 	})
 }
 
-// More waits until n further connections have come and gone, and each that stays has spoken.
+// More waits until n further connections have come and gone, and each one that stays has had a word echoed.
 func (l *Load) More(n uint64) {
 	l.t.Helper()
 	connections, words := l.New.Load()+n, l.Words.Load()+100
@@ -118,7 +118,7 @@ func (l *Load) halt() {
 	l.wg.Wait()
 }
 
-// End stops the clients; any failure is the test's.
+// End stops the clients; any failure fails the test.
 func (l *Load) End(what string) {
 	l.t.Helper()
 	l.halt()

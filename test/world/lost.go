@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LostSegments is how many of the segments that the connection's client sent again were missing, SYNs
-// included. What the peer reports to have got twice (D-SACK, RFC 2883) was late, as on a machine that
-// gives a peer no processor for 200 ms, and nothing dropped it. Reports of the last ones may be under way:
-// more than `allowed` are looked at again for a second.
+// LostSegments is how many of the segments that the connection's client retransmitted were really missing, SYNs
+// included. Segments that the peer reports as duplicates (D-SACK, RFC 2883) were late, as on a machine that
+// gives a peer no processor for 200 ms, and were not dropped. The last reports may be in flight:
+// if more than `allowed` are missing, they are checked again for a second.
 func LostSegments(t *testing.T, c *net.TCPConn, allowed uint32) (lost, retransmitted uint32) {
 	t.Helper()
 	raw, err := c.SyscallConn()

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// AsNobody is a program that runs tidegate as another user with no capability but those named, in mounts of its own
-// that hold what the units of the packages give it: /run/tidegate and /sys/fs/bpf/tidegate. The files become that user's.
+// AsNobody makes a program that runs tidegate as another user with only these capabilities, in a mount namespace
+// with what the packages' units provide: /run/tidegate and /sys/fs/bpf/tidegate. The files become that user's.
 func AsNobody(t *testing.T, tidegate, dir string, files []string, caps ...string) (program string) {
 	t.Helper()
 	must := func(err error) {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CountOpens counts, from now on, how often a file is opened by anybody; call the result for the count so far.
+// CountOpens counts, from now on, how often any process opens a file; the result returns the count so far.
 func CountOpens(t *testing.T, path string) func() int {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
@@ -18,7 +18,7 @@ func CountOpens(t *testing.T, path string) func() int {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
-	// Closes, too, which are not counted: without them the kernel would merge one open with the next.
+	// Watch closes, too, without counting them: otherwise the kernel would merge one open with the next.
 	if _, err := unix.InotifyAddWatch(fd, path, unix.IN_OPEN|unix.IN_CLOSE); err != nil {
 		t.Fatal(err)
 	}

@@ -17,14 +17,14 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// Server is what Serve needs besides addresses; the zero value is a plain one.
+// Server is what Serve needs besides addresses; the zero value is a plain server.
 type Server struct {
 	MPTCP bool
 	Limit time.Duration // of a connection; 0: Patience
 }
 
-// Serve listens in a namespace at an address ("" before the port: at all) and gives each connection to
-// handle. When the test ends it closes the listener and every connection, and waits for what it started.
+// Serve listens in a namespace at an address ("" before the port: at all of them) and passes each connection to
+// handle. When the test ends it closes the listener and every connection, and waits for all goroutines.
 func (s Server) Serve(t *testing.T, n *rig.Namespace, at string, handle func(*net.TCPConn)) net.Listener {
 	t.Helper()
 	var l net.Listener
@@ -42,7 +42,7 @@ func (s Server) Serve(t *testing.T, n *rig.Namespace, at string, handle func(*ne
 		limit = Patience * slowness
 	}
 	var wg sync.WaitGroup
-	var conns []net.Conn // of the accept loop, and of the end of the test when that has ended
+	var conns []net.Conn // owned by the accept loop and, after its end, by the cleanup
 	accepting := make(chan struct{})
 	go func() {
 		defer close(accepting)
@@ -67,7 +67,7 @@ func (s Server) Serve(t *testing.T, n *rig.Namespace, at string, handle func(*ne
 	return l
 }
 
-// Serve has a plain server at each of these addresses.
+// Serve starts a plain server at each of these addresses.
 func Serve(t *testing.T, n *rig.Namespace, handle func(*net.TCPConn), at ...netip.AddrPort) {
 	t.Helper()
 	for _, a := range at {
@@ -75,13 +75,13 @@ func Serve(t *testing.T, n *rig.Namespace, handle func(*net.TCPConn), at ...neti
 	}
 }
 
-// Client is what Dial needs besides an address; the zero value takes any port.
+// Client is what Dial needs besides an address; the zero value uses any port.
 type Client struct {
-	LocalPort uint16        // taken even from a connection in TIME-WAIT
+	LocalPort uint16        // used even if a connection in TIME-WAIT has it
 	Timeout   time.Duration // of connecting; 0: Patience
 }
 
-// Dial opens a plain TCP connection from a namespace, which ends after Patience.
+// Dial opens a plain TCP connection from a namespace, with Patience as its deadline.
 func (d Client) Dial(n *rig.Namespace, to netip.AddrPort) (c *net.TCPConn, err error) {
 	dialer := net.Dialer{Timeout: d.Timeout}
 	dialer.SetMultipathTCP(false)
@@ -110,7 +110,7 @@ func (d Client) Dial(n *rig.Namespace, to netip.AddrPort) (c *net.TCPConn, err e
 // Dial opens a plain TCP connection from a namespace.
 func Dial(n *rig.Namespace, to netip.AddrPort) (*net.TCPConn, error) { return Client{}.Dial(n, to) }
 
-// Echo sends back what comes, with one descriptor a connection, and closes after the end of it.
+// Echo sends back what it receives, with one descriptor per connection, and closes after end of file.
 func Echo(c *net.TCPConn) {
 	defer c.Close()
 	for b := make([]byte, 32<<10); ; {
@@ -129,7 +129,7 @@ func Echo(c *net.TCPConn) {
 // word is what Word and Ping send.
 const word = "tidegate?"
 
-// Word has one echoed and leaves the connection open.
+// Word has the word echoed and leaves the connection open.
 func Word(c net.Conn) error {
 	if _, err := c.Write([]byte(word)); err != nil {
 		return fmt.Errorf("send: %w", err)
@@ -144,7 +144,7 @@ func Word(c net.Conn) error {
 	return nil
 }
 
-// Ping sends a word with the end behind it, reads that word and the end, and closes; err is that of connecting.
+// Ping sends the word and half-closes, reads the word and end of file, and closes; err is that of connecting.
 func Ping(c *net.TCPConn, err error) error {
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)

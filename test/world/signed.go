@@ -12,24 +12,24 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// SignedKind says what a SYN's options are, as core/tcp_options.h judges them.
+// SignedKind is how core/tcp_options.h classifies a SYN's options.
 type SignedKind int
 
 // The kinds.
 const (
-	Unsigned  SignedKind = iota // as if nothing of TCP-MD5 and TCP-AO were there
+	Unsigned  SignedKind = iota // without TCP-MD5 and TCP-AO
 	Signed                      // one option, well formed
-	Malformed                   // what kernels drop
+	Malformed                   // kernels drop these
 )
 
-// SignedForm is a list of options with TCP-MD5 or TCP-AO, or something like it.
+// SignedForm is a list of options with TCP-MD5 or TCP-AO, or something similar.
 type SignedForm struct {
 	Name    string
 	Kind    SignedKind
 	Options []byte
 }
 
-// SignedForms are those of vectors/theme_signed.py, written a second time, and more.
+// SignedForms are those of vectors/theme_signed.py, written independently, and more.
 func SignedForms() (forms []SignedForm) {
 	md5, ao16 := "1312"+strings.Repeat("07", 16), "1d10"+strings.Repeat("07", 14)
 	nops := func(n int) string { return strings.Repeat("01", n) }
@@ -82,7 +82,7 @@ func SignedForms() (forms []SignedForm) {
 	return forms
 }
 
-// SignedFlood is a gate before a server's stack, to be flooded with SYNs of every form.
+// SignedFlood is a gate before a server's stack, for floods of SYNs of every form.
 type SignedFlood struct {
 	SYNs     *SYNs
 	From     func(ipv6 bool, port uint16) netip.AddrPort
@@ -91,8 +91,8 @@ type SignedFlood struct {
 	Counters func() map[string]uint64 // of the service, at the gate
 }
 
-// NothingPasses floods with each form, n SYNs of each family, and wants not one of them at the
-// server's TCP: the gate answers or drops, as the service has it (`signed: answer`, or `drop`).
+// NothingPasses floods with each form, n SYNs of each family, and expects that none of them reaches the
+// server's TCP: the gate answers or drops, as the service is configured (`signed: answer`, or `drop`).
 func (f SignedFlood) NothingPasses(t *testing.T, n uint16, drops bool) {
 	t.Helper()
 	before, sent := f.Counters(), map[SignedKind]uint64{}
@@ -122,8 +122,8 @@ func (f SignedFlood) NothingPasses(t *testing.T, n uint16, drops bool) {
 	}
 }
 
-// PassesWithin floods with well-formed TCP-AO, which a kernel without TCP-AO takes for an
-// ordinary SYN, and wants no more of it to pass than `signed_rate` allows.
+// PassesWithin floods with well-formed TCP-AO, which a kernel without TCP-AO treats as an
+// ordinary SYN, and expects that no more of them pass than `signed_rate` allows.
 func (f SignedFlood) PassesWithin(t *testing.T, n uint16, rate, cpus int) {
 	t.Helper()
 	before, begin := f.Counters(), time.Now()
@@ -132,7 +132,7 @@ func (f SignedFlood) PassesWithin(t *testing.T, n uint16, rate, cpus int) {
 	after := before
 	for k := range n {
 		f.SYNs.Send(f.From(false, 20000+k), to, options)
-		if k%100 == 99 || k == n-1 { // a gate outside the kernel is behind the sender, and has a short queue
+		if k%100 == 99 || k == n-1 { // a gate outside the kernel lags behind the sender, and has a short queue
 			Await(t, "SYNs that are judged", 10*time.Second, 5*time.Millisecond, func() bool {
 				after = f.Counters()
 				return after["syn"]-before["syn"] == uint64(k+1)

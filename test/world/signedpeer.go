@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// MD5Key gives a socket a key of TCP-MD5 for a peer, an address of the socket's family.
+// MD5Key sets a socket's TCP-MD5 key for a peer, an address of the socket's family.
 func MD5Key(fd int, peer netip.Addr) error {
 	key := unix.TCPMD5Sig{Keylen: 5}
 	copy(key.Key[:], "tides")
@@ -27,8 +27,8 @@ func MD5Key(fd int, peer netip.Addr) error {
 	return unix.SetsockoptTCPMD5Sig(fd, unix.IPPROTO_TCP, unix.TCP_MD5SIG, &key)
 }
 
-// SignedPing has a client and a server with a key for each other connect over IPv4, and a word
-// go there and back. The client gives up a second after the SYN that it sends again.
+// SignedPing connects a client and a server with keys for each other over IPv4, and has a word
+// echoed. The client gives up a second after its first retransmission of the SYN.
 func SignedPing(t *testing.T, client, server *rig.Namespace, from netip.Addr, to netip.AddrPort) error {
 	t.Helper()
 	l := signedSocket(t, server, from)
@@ -57,7 +57,7 @@ func SignedPing(t *testing.T, client, server *rig.Namespace, from netip.Addr, to
 	return nil
 }
 
-// signedSocket makes one with a key for a peer, that waits for nothing longer than two seconds.
+// signedSocket makes a socket with a key for a peer and timeouts of two seconds.
 func signedSocket(t *testing.T, n *rig.Namespace, peer netip.Addr) (fd int) {
 	t.Helper()
 	err := n.Do(func() (err error) {

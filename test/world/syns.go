@@ -20,8 +20,8 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// SYNs sends SYNs with options of one's choice by a packet socket, in the name of addresses
-// that no machine has, and hears who is answered. Only inside namespaces of the test.
+// SYNs sends SYNs with arbitrary options through a packet socket, from addresses
+// that no machine has, and receives the answers. Only inside namespaces of the test.
 type SYNs struct {
 	t        *testing.T
 	fd       int
@@ -29,7 +29,7 @@ type SYNs struct {
 	dst, src [6]byte
 }
 
-// NewSYNs opens the end of a cable; peer is the port that the frames go to.
+// NewSYNs opens the end of a cable; peer is the port that the frames are addressed to.
 func NewSYNs(t *testing.T, port, peer *rig.Port) *SYNs {
 	t.Helper()
 	s := &SYNs{t: t, index: port.Index, dst: [6]byte(peer.MAC), src: [6]byte(port.MAC)}
@@ -49,7 +49,7 @@ func NewSYNs(t *testing.T, port, peer *rig.Port) *SYNs {
 	return s
 }
 
-// Send sends one SYN, not joined or padded by anybody; options are a multiple of four bytes.
+// Send sends one SYN, which nothing merges or pads; options are a multiple of four bytes.
 func (s *SYNs) Send(from, to netip.AddrPort, options []byte) {
 	s.t.Helper()
 	f := SYNFrame(s.dst, s.src, from, to, options)
@@ -58,7 +58,7 @@ func (s *SYNs) Send(from, to netip.AddrPort, options []byte) {
 	}
 }
 
-// SYNFrame is a SYN with right checksums. Its sequence number is made of its ports.
+// SYNFrame is a SYN with right checksums. Its sequence number is derived from its ports.
 func SYNFrame(dst, src [6]byte, from, to netip.AddrPort, options []byte) []byte {
 	tcp := make([]byte, 20+len(options))
 	binary.BigEndian.PutUint16(tcp, from.Port())
@@ -93,8 +93,8 @@ func onesSum(parts ...[]byte) uint16 {
 	return uint16(sum)
 }
 
-// Answered counts the SYN-ACKs that have come, by the port they are to, until nothing has
-// come for `quiet`. A wrong TCP checksum is no answer.
+// Answered counts the SYN-ACKs received, by destination port, until none has arrived
+// for `quiet`. A SYN-ACK with a wrong TCP checksum does not count.
 func (s *SYNs) Answered(quiet time.Duration) map[uint16]int {
 	s.t.Helper()
 	tv := unix.NsecToTimeval(quiet.Nanoseconds())
@@ -122,7 +122,7 @@ func (s *SYNs) Answered(quiet time.Duration) map[uint16]int {
 	}
 }
 
-// synAckTo says to which port a frame is a SYN-ACK.
+// synAckTo returns the destination port of a SYN-ACK.
 func synAckTo(f []byte) (port uint16, ok bool) {
 	var addrs, tcp []byte
 	switch {
@@ -140,15 +140,15 @@ func synAckTo(f []byte) (port uint16, ok bool) {
 	return binary.BigEndian.Uint16(tcp[2:]), true
 }
 
-// Reached is how many SYNs a namespace's TCP has taken for what they say they are, since the
-// start of the namespace for those that it kept nothing of: requests that wait in SYN_RECV
-// for a port, and SYNs answered with a cookie of the kernel's, or thrown away for want of room.
+// Reached is how many SYNs a namespace's TCP has processed: requests in SYN_RECV
+// for a port, and, counted since the namespace was made, SYNs that left no state: those answered with a cookie of
+// the kernel's, or dropped for lack of room.
 type Reached struct {
 	SynRecv, Cookies, NoRoom int
 	From                     map[uint16]bool // the ports of those in SYN_RECV
 }
 
-// Sum is all of them.
+// Sum is their sum.
 func (r Reached) Sum() int { return r.SynRecv + r.Cookies + r.NoRoom }
 
 // ReachedStack counts them.
@@ -192,7 +192,7 @@ func ReachedStack(t *testing.T, n *rig.Namespace, port uint16) (r Reached) {
 	return r
 }
 
-// netstat reads pairs of lines, names above values.
+// netstat parses pairs of lines, names above values.
 func netstat(r io.Reader) (map[string]int, error) {
 	stats := map[string]int{}
 	for s := bufio.NewScanner(r); s.Scan(); {
@@ -209,8 +209,8 @@ func netstat(r io.Reader) (map[string]int, error) {
 	return stats, nil
 }
 
-// Retransmitted is how many segments TCP has sent more than once in these namespaces, SYNs included, since they
-// are: something was lost, or nobody answered for 200 ms at least.
+// Retransmitted is how many segments TCP has retransmitted in these namespaces, SYNs included, since they
+// were made: something was lost, or there was no answer for at least 200 ms.
 func Retransmitted(t *testing.T, all ...*rig.Namespace) (n int) {
 	t.Helper()
 	for _, ns := range all {
@@ -231,9 +231,9 @@ func Retransmitted(t *testing.T, all ...*rig.Namespace) (n int) {
 	return n
 }
 
-// NoRetransmits has something done, up to five times, and wants once that TCP in these namespaces sends
-// nothing twice meanwhile. A machine that is busy for 200 ms makes TCP send again what was not lost; what is
-// lost each time by a fault is sent again each time.
+// NoRetransmits calls do up to five times, and expects that once, TCP in these namespaces retransmits
+// nothing meanwhile. A machine that is busy for 200 ms makes TCP retransmit what was not lost; what a fault
+// loses is retransmitted each time.
 func NoRetransmits(t *testing.T, what string, do func(), all ...*rig.Namespace) {
 	t.Helper()
 	again := 0

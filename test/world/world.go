@@ -27,9 +27,9 @@ import (
 	"tidegate/internal/plane"
 )
 
-// Main runs a package's tests after what killed ones have left was removed, and with the
-// binary under test at *tidegate. It is built every time: an old one would be a test of
-// something else. Only where there is no compiler (test/kernel) TIDEGATE_UNDER_TEST says where it is. Without root, tests have to skip. `prepare` is done before the tests.
+// Main removes what killed tests left, builds the binary under test, sets *tidegate to its path, calls `prepare`,
+// and runs a package's tests. It always builds: an old binary would be a test of
+// something else. Only where there is no compiler (test/kernel), TIDEGATE_UNDER_TEST has its path. Without root, tests must skip.
 func Main(m *testing.M, tidegate *string, prepare ...func() error) int {
 	if os.Geteuid() != 0 {
 		return m.Run()
@@ -62,7 +62,7 @@ func Main(m *testing.M, tidegate *string, prepare ...func() error) int {
 	return m.Run()
 }
 
-// BuildLab makes tidegate-lab, which measures the given tidegate, and returns where it is.
+// BuildLab builds tidegate-lab, which measures the given tidegate, and returns its path.
 func BuildLab(t *testing.T, tidegate string) string {
 	t.Helper()
 	exe := filepath.Join(t.TempDir(), "tidegate-lab")
@@ -73,7 +73,7 @@ func BuildLab(t *testing.T, tidegate string) string {
 	return exe
 }
 
-// BuildDPDK makes tidegate-dpdk and tells `tidegate run` where it is.
+// BuildDPDK builds tidegate-dpdk and sets its path for `tidegate run`.
 func BuildDPDK() error {
 	if out, err := exec.Command("make", "-s", "-C", "../../dpdk").CombinedOutput(); err != nil {
 		return fmt.Errorf("make -C dpdk: %w: %s", err, out)
@@ -85,7 +85,7 @@ func BuildDPDK() error {
 	return os.Setenv("TIDEGATE_DPDK", here)
 }
 
-// NeedRoot skips a test without root; where CI runs, that is a failure.
+// NeedRoot skips a test without root; in CI it fails instead.
 func NeedRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() == 0 {
@@ -97,8 +97,8 @@ func NeedRoot(t *testing.T) {
 	t.Skip("needs root for network namespaces")
 }
 
-// NeedDispatcher skips a test where the kernel refuses BPF programs that extend others before it has verified them, as the
-// one of some virtual machines does; with TIDEGATE_TEST_DISPATCHER set (test/kernel) that is a failure.
+// NeedDispatcher skips a test if the kernel refuses BPF programs that extend others before it has verified them, as on
+// some virtual machines; with TIDEGATE_TEST_DISPATCHER set (test/kernel) it fails instead.
 func NeedDispatcher(t *testing.T) {
 	t.Helper()
 	NeedRoot(t)
@@ -114,7 +114,7 @@ func NeedDispatcher(t *testing.T) {
 
 var beside sync.Map // tests that Beside was called for
 
-// Beside has a test run beside others; it may be called again, by each world that the test makes.
+// Beside makes a test run in parallel with others; each world that the test makes may call it again.
 func Beside(t *testing.T) {
 	t.Helper()
 	if _, already := beside.LoadOrStore(t, true); !already {
@@ -124,16 +124,16 @@ func Beside(t *testing.T) {
 }
 
 // Patience bounds every wait for a state that must come, and every connection. It is far longer than
-// anything takes, on a busy machine, too; a test that needs it has failed.
+// anything takes, even on a busy machine; a test that needs it has failed.
 const Patience = time.Minute
 
-// slowness multiplies all patience, in an emulator (test/kernel).
+// slowness multiplies Patience, in an emulator (test/kernel).
 var slowness = func() time.Duration {
 	n, _ := strconv.Atoi(os.Getenv("TIDEGATE_TEST_SLOWNESS"))
 	return time.Duration(max(1, n))
 }()
 
-// pause leaves the processors to what is waited for: many a look starts a process.
+// pause leaves the processors to what is awaited: many polls start a process.
 const pause = 10 * time.Millisecond
 
 // Until polls for a state that must come.
@@ -142,7 +142,7 @@ func Until(t *testing.T, what string, reached func() bool) {
 	Await(t, what, Patience, pause, reached)
 }
 
-// Await is Until with a patience and a pause of one's own.
+// Await is Until with its own patience and pause.
 func Await(t *testing.T, what string, patience, pause time.Duration, reached func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience * slowness); !reached(); time.Sleep(pause) {
@@ -152,7 +152,7 @@ func Await(t *testing.T, what string, patience, pause time.Duration, reached fun
 	}
 }
 
-// WantKey compares the key of an epoch that a packet path has with that of a secret in a file.
+// WantKey compares the key of an epoch in a packet path with that derived from the secret in a file.
 func WantKey(t *testing.T, instance, secretFile string, epoch uint64) {
 	t.Helper()
 	m, err := ebpf.LoadPinnedMap(filepath.Join(plane.PinDir("/sys/fs/bpf", instance), "tg_keys"), nil)
@@ -180,21 +180,21 @@ type Output struct {
 	buf bytes.Buffer
 }
 
-// Write adds to it.
+// Write appends to the output.
 func (o *Output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buf.Write(b)
 }
 
-// String is all of it.
+// String returns all of it.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buf.String()
 }
 
-// Families are those that this kernel has, as ipv6 or not.
+// Families are the families of this kernel, as ipv6 or not.
 func Families() []bool {
 	if rig.HaveIPv6() {
 		return []bool{false, true}
