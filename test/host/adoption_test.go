@@ -16,12 +16,12 @@ import (
 	"tidegate/internal/plane"
 )
 
-// Who may end the adoption of connections, for which listener, and for how long.
+// What may stop the adoption of connections, for which listener, and for how long.
 
-// outsider is an address behind the client's port that no stack answers for.
+// outsider is an address behind the client's port for which no stack answers.
 var outsider = netip.MustParseAddr("198.18.3.77")
 
-// doubleTags are stacks of two tags, and one that the kernel does not know as a tag: in
+// doubleTags are stacks of two tags, and one that the kernel does not recognize as a tag: in
 // such a frame it finds no IP packet that it could adopt.
 var doubleTags = map[string][]byte{
 	"88a8+8100":       {0x88, 0xa8, 0, 7, 0x81, 0, 0, 8},
@@ -32,7 +32,7 @@ var doubleTags = map[string][]byte{
 	"9100":            {0x91, 0, 0, 7},
 }
 
-// outsiderFrame is a segment of a outsider, to the server's IPv4 address.
+// outsiderFrame is a segment of an outsider, to the server's IPv4 address.
 func (w *world) outsiderFrame(sport, port uint16, flags load.TCPFlags, seq, ack uint32, tags []byte) []byte {
 	f := load.Frame{To: w.ServerPort.MAC, From: w.ClientPort.MAC, Src: netip.AddrPortFrom(outsider, sport),
 		Dst: netip.AddrPortFrom(w.ServerAddr(false), port), Flags: flags, Seq: seq, Ack: ack, Window: 64000}
@@ -42,7 +42,7 @@ func (w *world) outsiderFrame(sport, port uint16, flags load.TCPFlags, seq, ack 
 	return slices.Insert(f.Bytes(), 12, tags...)
 }
 
-// cookie sends a SYN of a outsider and reads the answer.
+// cookie sends a SYN from an outsider and reads the answer.
 func (w *world) cookie(tap *load.Tap, port uint16) (syn, answer load.Segment, ok bool) {
 	w.t.Helper()
 	w.nextPort++
@@ -56,7 +56,7 @@ func (w *world) cookie(tap *load.Tap, port uint16) (syn, answer load.Segment, ok
 	return syn, answer, ok
 }
 
-// halfOpen counts the requests that the server's kernel holds.
+// halfOpen counts the half-open connections of the server's kernel.
 func (w *world) halfOpen() int {
 	w.t.Helper()
 	n := 0
@@ -80,8 +80,8 @@ func (w *world) halfOpen() int {
 	return n
 }
 
-// An ACK with a good cookie in a frame that the kernel cannot adopt says nothing of the
-// listener: it changes nothing for anybody.
+// An ACK with a valid cookie in a frame that the kernel cannot adopt says nothing about the
+// listener: it changes nothing for any client.
 func TestFrameThatCannotBeAdopted(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -117,8 +117,8 @@ func TestFrameThatCannotBeAdopted(t *testing.T) {
 	}
 }
 
-// What cannot be adopted is not answered either; and it is no way around the gate: the
-// kernel has no such device, and a flood of them leaves nothing in it.
+// What cannot be adopted is not answered either, and it does not bypass the gate: the
+// kernel has no such device, and a flood of such frames leaves no state in it.
 func TestSYNsThatCannotBeAdopted(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -148,8 +148,8 @@ func TestSYNsThatCannotBeAdopted(t *testing.T) {
 	}
 }
 
-// An MPTCP listener that lives for a moment between two plain ones: what the kernel
-// refused is not booked on the one that follows.
+// An MPTCP listener that exists for a moment between two plain ones: the kernel's
+// refusal is not attributed to the next listener.
 func TestMPTCPListenerForAMoment(t *testing.T) {
 	w := newWorld(t)
 	l := w.echoServer(webPort)
@@ -167,7 +167,7 @@ func TestMPTCPListenerForAMoment(t *testing.T) {
 	w.echoServer(webPort)
 	g.Signal(unix.SIGCONT)
 	w.awaitListener("web", "ok")
-	// Watched for as long as a wrong refusal took to be booked.
+	// Watched for as long as it took to attribute a refusal wrongly.
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(pollPause) {
 		if got := w.service("web").Listener; got != "ok" {
 			t.Fatalf("status calls the listener %q", got)
@@ -180,7 +180,7 @@ func TestMPTCPListenerForAMoment(t *testing.T) {
 	}
 }
 
-// An MPTCP listener takes the protection from nobody but itself, and it is said which and why.
+// An MPTCP listener loses only its own protection, and status says which listener and why.
 func TestMPTCPListenerBesideAnother(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -207,9 +207,9 @@ func TestMPTCPListenerBesideAnother(t *testing.T) {
 	w.awaitListener("web", "ok")
 }
 
-// A refusal that nothing explains counts only when several clients in a row have met it,
-// for the one listener, and for a while: then adoption is tried again. (No daemon is there
-// that would see the sysctl which is the reason.)
+// An unexplained refusal counts only when several clients in a row have met it,
+// for the one listener, and for a while: then adoption is retried. (No daemon runs
+// that would see the sysctl that causes it.)
 func TestUnexplainedRefusals(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)

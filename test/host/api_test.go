@@ -14,8 +14,8 @@ import (
 	"tidegate/internal/status"
 )
 
-// A mode that is set by hand is in force when the command returns, and stays over reloads and a kill -9 until it is taken back.
-// Whoever may use the socket sees the status; others are refused.
+// A mode set by hand is in force when the command returns, and persists over reloads and a kill -9 until it is unset.
+// Users with access to the socket see the status; others are refused.
 func TestModeByHand(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)

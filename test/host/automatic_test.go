@@ -18,7 +18,7 @@ import (
 	harness "tidegate/test/world"
 )
 
-// synFlood sends SYNs from addresses that are nobody's, about so many a second, until stop is called; stop says how many.
+// synFlood sends about rate SYNs a second from unused addresses until stop is called, which returns how many.
 func (w *world) synFlood(rate int) (stop func() int) {
 	syns := harness.NewSYNs(w.t, w.ClientPort, w.ServerPort)
 	end, done, sent := make(chan struct{}), sync.WaitGroup{}, 0
@@ -46,7 +46,7 @@ func (w *world) synFlood(rate int) (stop func() int) {
 	return stop
 }
 
-// apiClient is one for all of a test: each keeps connections, and the API bounds them.
+// apiClient is one client for the whole test: each keeps connections open, and the API bounds them.
 func (w *world) apiClient() *api.Client {
 	if w.client == nil {
 		w.client = api.NewClient("/run/tidegate", w.Instance)
@@ -54,7 +54,7 @@ func (w *world) apiClient() *api.Client {
 	return w.client
 }
 
-// detector asks what the detector of the one service sees.
+// detector queries the detector of the only service.
 func (w *world) detector() (d instance.DetectorState) {
 	w.t.Helper()
 	var list []instance.DetectorState
@@ -87,8 +87,8 @@ func (w *world) removeStateLater() {
 	}
 }
 
-// Nothing is answered until a flood begins, and again when it is over. Clients notice nothing of either, with connections of before,
-// of now and of after. A daemon that is killed leaves it as it is, and the next one knows.
+// Nothing is answered until a flood begins, nor after it. Clients notice neither, with connections opened before,
+// during and after it. A daemon that is killed leaves the state as it is, and the next one resumes it.
 func TestAutomatic(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)

@@ -19,8 +19,8 @@ import (
 	harness "tidegate/test/world"
 )
 
-// refused wants a start to fail with one line on stderr that has these words,
-// and nothing to be left of it.
+// refused expects a start to fail with one line on stderr that has these words,
+// and to leave nothing behind.
 func (w *world) refused(config string, words ...string) {
 	w.t.Helper()
 	g := w.launch(config)
@@ -50,7 +50,7 @@ func (w *world) wantOneLine(err error, stdout, stderr string, words ...string) {
 	}
 }
 
-// nothingInstalled wants no link, program, pin, state or lock of the instance.
+// nothingInstalled expects no link, program, pin, state or lock of the instance.
 func (w *world) nothingInstalled() {
 	w.t.Helper()
 	for _, path := range []string{w.pinDir(), w.statePath(), w.statePath() + ".new", w.lockPath()} {
@@ -65,7 +65,7 @@ func (w *world) nothingInstalled() {
 	}
 }
 
-// attachedPrograms are the ids of what is attached to the server's port.
+// attachedPrograms are the ids of the programs attached to the server's port.
 func (w *world) attachedPrograms() map[string]ebpf.ProgramID {
 	w.t.Helper()
 	ids := map[string]ebpf.ProgramID{"XDP": 0, "TC ingress": 0}
@@ -162,7 +162,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// foreignXDP attaches a program that is not ours to the server's port.
+// foreignXDP attaches a foreign program to the server's port.
 func (w *world) foreignXDP() {
 	w.t.Helper()
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL",
@@ -174,10 +174,10 @@ func (w *world) foreignXDP() {
 	w.t.Cleanup(func() { l.Close() })
 }
 
-// Without root there is one line, and it says so.
+// Without root there is one line, which says so.
 func TestStartWithoutRoot(t *testing.T) {
 	w := newWorld(t)
-	// A directory that everybody may enter, with the binary and a readable file.
+	// A directory that everybody can enter, with the binary and a readable file.
 	dir, err := os.MkdirTemp("/tmp", "tidegate-nobody-")
 	w.must(err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -214,7 +214,7 @@ func TestSecondStartRefused(t *testing.T) {
 	}
 }
 
-// A start that fails half-way leaves what an earlier one had installed as it was.
+// A start that fails half-way leaves what an earlier one installed unchanged.
 func TestFailingStartKeepsWhatRan(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -222,7 +222,7 @@ func TestFailingStartKeepsWhatRan(t *testing.T) {
 	w.mustPingNew(1)
 	g.Kill()
 	before := w.attachedPrograms()
-	// The second interface has somebody else's program: found out after the first
+	// The second interface has a foreign program: detected after the first
 	// one's links have been taken over.
 	w.addBusyInterface("tg-busy")
 	w.refused(strings.Replace(w.webConfig(webPort), "[tg-server]", "[tg-server, tg-busy]", 1),
@@ -262,7 +262,7 @@ func (w *world) addBusyInterface(name string) {
 	prog.Close()
 }
 
-// interfaceIndex asks on the calling thread, in its namespace.
+// interfaceIndex resolves on the calling thread, in its namespace.
 func interfaceIndex(name string) (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -277,8 +277,8 @@ func interfaceIndex(name string) (int, error) {
 	return int(req.Uint32()), err
 }
 
-// A bad configuration at a reload is one line of log and no change: counters go
-// on, connections are adopted.
+// A bad configuration at a reload is one log line and no change: counters
+// continue, connections are adopted.
 func TestReloadRefused(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -344,13 +344,13 @@ func TestReloadChangesServices(t *testing.T) {
 		t.Errorf("the service that stayed counts %v", c)
 	}
 
-	// Its old name comes back as a new service: counted from nothing.
+	// Its old name returns as a new service: its counters start at zero.
 	g.Reload(both, "msg=reloaded", "services=2")
 	w.mustPingNew(1)
 	w.wantCounters(map[string]uint64{"adopted": n})
 }
 
-// The longest prefix that has the port decides, and an exception is one.
+// The longest prefix with the port decides; an exception is such a prefix.
 func TestPrefixes(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)

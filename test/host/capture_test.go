@@ -14,8 +14,8 @@ import (
 	harness "tidegate/test/world"
 )
 
-// A capture has packets with the reasons of what was decided about them, as tshark shows them. No connection is lost when it begins and
-// ends, and afterwards the packet path is what it was.
+// A capture has packets with the reasons of the decisions on them, as tshark shows them. No connection is lost when it begins and
+// ends, and afterwards the packet path is as before.
 func TestCapture(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -61,7 +61,7 @@ func TestCapture(t *testing.T) {
 	l.noFailure()
 }
 
-// A capture ends with its command, and with its daemon by itself; the next start puts the gate's programs back.
+// A capture ends with its command, and by itself if its daemon ends; the next start restores the gate's programs.
 func TestCaptureKilled(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -101,7 +101,7 @@ func TestCaptureKilled(t *testing.T) {
 	}
 }
 
-// A full disk ends a capture with one line; clients notice nothing. What is asked wrongly is refused in one line.
+// A full disk ends a capture with one line; clients notice nothing. A wrong request is refused in one line.
 func TestCaptureRefused(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)

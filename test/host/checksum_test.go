@@ -18,8 +18,8 @@ func (w *world) syn(ipv6 bool, sport uint16) *load.Frame {
 		Options: []byte{2, 4, 5, 180, 1, 3, 3, 7, 1, 1, 4, 2}}
 }
 
-// answers are the SYN-ACKs of the service that come back for frames sent from the client's
-// side, in Ethernet frames of any address. A good SYN behind them says when all have been seen.
+// answers counts the SYN-ACKs of the service for frames sent from the client's
+// side, to any Ethernet address. The answer to a good SYN at the end shows that all have been seen.
 func (w *world) answers(frames ...*load.Frame) int {
 	w.t.Helper()
 	tap, err := load.NewFrameTap(w.ClientPort)
@@ -56,7 +56,7 @@ func (w *world) answers(frames ...*load.Frame) int {
 	return n
 }
 
-// The kernel is silent to a SYN whose checksums are wrong, or that is source-routed; so is the gate.
+// The kernel ignores a SYN with a wrong checksum or a source route; so does the gate.
 func TestBadChecksums(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -94,8 +94,8 @@ func TestBadChecksums(t *testing.T) {
 	w.mustPingNew(1)
 }
 
-// A client on the same machine leaves checksums to a device that is not there: containers do
-// by default, and are served as others are, by way of either takeover.
+// A client on the same machine leaves checksums to a device that does not exist: containers do so
+// by default, and are served as others are, with either takeover.
 func TestChecksumsLeftToTheDevice(t *testing.T) {
 	for takeover, taken := range map[string]string{"auto": "adopted", "translate": "split_ready"} {
 		t.Run(takeover, func(t *testing.T) {

@@ -91,7 +91,7 @@ func (w *world) webhook() (address string, events func() []event.Event) {
 	}
 }
 
-// What happens to an instance is told once to everybody who is to know, over a reload, a kill -9 and a restart.
+// Each event of an instance is reported once to every receiver, over a reload, a kill -9 and a restart.
 func TestEvents(t *testing.T) {
 	w := newWorld(t)
 	binary, journal := w.withJournal()
@@ -105,7 +105,7 @@ func TestEvents(t *testing.T) {
 
 	g := w.launchBinary(binary, config)
 	read := func(path string) (list []event.Event) {
-		text, _ := os.ReadFile(path) // it is not there yet
+		text, _ := os.ReadFile(path) // it may not exist yet
 		for line := range bytes.Lines(text) {
 			var e event.Event
 			if json.Unmarshal(line, &e) == nil {
@@ -146,7 +146,7 @@ func TestEvents(t *testing.T) {
 	g.Await("ready", func() bool { return strings.Contains(g.Stdout.String(), "ready\n") })
 	g.Interrupt()
 	got := map[string][]event.Event{"file": read(file), "webhook": hooked(), "command": read(said)}
-	for who, list := range got { // the condition went on, and was not told again
+	for who, list := range got { // the condition persisted, and was not reported again
 		for i, e := range list {
 			if e.Seq != uint64(i+1) || i == 5 && e.Kind != event.Stopped {
 				t.Errorf("%s: event %d is %+v", who, i, e)

@@ -17,9 +17,9 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// RFC 5961 and RFC 9293 3.10.7.4: a SYN on a live connection is the kernel's to
-// answer. A client that has rebooted and comes back from the same port gets a
-// challenge ACK, resets with it what it knows nothing of, and is let in.
+// RFC 5961 and RFC 9293 3.10.7.4: the kernel answers a SYN on a live connection.
+// A client that has rebooted and reuses the port gets a
+// challenge ACK, resets the connection it does not know, and is let in.
 func TestClientRebootsOnLiveConnection(t *testing.T) {
 	for _, seeded := range []bool{false, true} {
 		name := map[bool]string{false: "made through the gate", true: "older than the gate"}[seeded]
@@ -51,7 +51,7 @@ func TestClientRebootsOnLiveConnection(t *testing.T) {
 				if _, err := old[ipv6].server.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
 					t.Errorf("%s: the old connection at the server: %v, want a reset", familyName(ipv6), err)
 				}
-				// The first SYN met the old socket, the second one nothing.
+				// The first SYN met the old socket, the second one none.
 				after := w.counters()
 				for name, want := range map[string]uint64{"syn": 2, "pass_existing": 1, "adopted": 1} {
 					if got := after[name] - before[name]; got != want {
@@ -67,8 +67,8 @@ func TestClientRebootsOnLiveConnection(t *testing.T) {
 	}
 }
 
-// awaitLiveSockets waits until the socket filter counts so many live sockets:
-// every one that it has heard open it must hear close, or its SYNs pay for ever.
+// awaitLiveSockets waits until the socket filter counts n live sockets:
+// it must see the close of every socket whose open it saw, or that tuple's SYNs take the slow check for ever.
 func (w *world) awaitLiveSockets(n int) {
 	w.t.Helper()
 	m, err := ebpf.LoadPinnedMap(w.pinDir()+"/tg_sockets", &ebpf.LoadPinOptions{ReadOnly: true})
@@ -90,7 +90,7 @@ func (w *world) awaitLiveSockets(n int) {
 	})
 }
 
-// connectFrom opens a connection from a port and takes both ends.
+// connectFrom opens a connection from a port and returns both ends.
 func (w *world) connectFrom(l *listener, ipv6 bool, port uint16) (client, server conn) {
 	w.t.Helper()
 	client, err := dialer{from: w.Client, to: netip.AddrPortFrom(w.ServerAddr(ipv6), webPort), localPort: port}.dial()
@@ -105,7 +105,7 @@ func (w *world) connectFrom(l *listener, ipv6 bool, port uint16) (client, server
 	return client, server
 }
 
-// nft gives a namespace a table. What it drops is lost as on a wire.
+// nft loads a table into a namespace. What it drops is lost as on a wire.
 func (w *world) nft(n *rig.Namespace, rules string) {
 	w.t.Helper()
 	cmd := exec.Command("nft", "-f", "-")
@@ -138,8 +138,8 @@ func TestSYNRetransmitted(t *testing.T) {
 	w.wantCounters(map[string]uint64{"syn": 2, "cookie_sent": 2, "adopted": 1, "pass_existing": 0})
 }
 
-// The ACK that ends the handshake is lost: the client's data carries the same
-// number, and the connection is made from it.
+// The ACK that completes the handshake is lost: the client's data carry the same
+// acknowledgment number, and establish the connection.
 func TestLastACKLost(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -151,14 +151,14 @@ func TestLastACKLost(t *testing.T) {
 	w.wantCounters(map[string]uint64{"syn": 1, "cookie_sent": 1, "adopted": 1, "cookie_invalid": 0})
 }
 
-// The accept queue is full when the client's ACK comes. The kernel drops it; the
-// data that follows still makes the connection as soon as there is room.
+// The accept queue is full when the client's ACK arrives. The kernel drops it; the
+// following data still establish the connection as soon as there is room.
 func TestAcceptQueueFull(t *testing.T) {
 	w := newWorld(t)
 	l := w.listenOn(webPort, unix.IPPROTO_TCP, 1)
 	w.start(w.webConfig(webPort, "epoch: 60s"))
 	var clients []conn
-	for range 4 { // two find room: the queue takes one more than the backlog
+	for range 4 { // two find room: the queue holds one more than the backlog
 		clients = append(clients, w.mustDial(false, webPort))
 	}
 	late := clients[3]
@@ -175,7 +175,7 @@ func TestAcceptQueueFull(t *testing.T) {
 	for range clients {
 		s, err := l.accept()
 		if err != nil {
-			break // clients[2] has sent nothing: its loss is the client's to notice
+			break // clients[2] has sent nothing: only the client can detect its loss
 		}
 		seen++
 		defer s.Close()
@@ -191,7 +191,7 @@ func TestAcceptQueueFull(t *testing.T) {
 	t.Errorf("%d connections came, the late one was not among them; %v", seen, w.counters())
 }
 
-// samePort says whether a peer's address is the one that c has locally.
+// samePort reports whether a peer's address is c's local one.
 func samePort(peer unix.Sockaddr, c conn) bool {
 	own, err := unix.Getsockname(c.fd)
 	if err != nil {
@@ -220,15 +220,15 @@ func queued(t *testing.T, l *listener) uint32 {
 	return info.Unacked
 }
 
-// The client's data comes right behind its ACK, in one batch of frames, as from
+// The client's data follow its ACK immediately, in one batch of frames, as from
 // a network card. Neither may be lost: a retransmission is a pause of 200 ms.
 func TestDataRightBehindACK(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
 	w.sysctl(w.Client, "net.ipv4.tcp_max_tw_buckets", "0")
 	w.start(w.webConfig(webPort))
-	// A thread polls the server's port, so that frames wait for each other. The
-	// client's loss probe is off: a segment is sent again only if it was lost.
+	// A thread polls the server's port, so that frames queue up. The
+	// client's loss probe is off: a segment is retransmitted only if it was lost.
 	w.sysctl(w.Client, "net.ipv4.tcp_early_retrans", "0")
 	w.threadedNAPI()
 	const n = 500

@@ -21,7 +21,7 @@ import (
 	harness "tidegate/test/world"
 )
 
-// someTraffic sends SYNs of many addresses and makes connections until the test ends.
+// someTraffic sends SYNs from many addresses and makes connections until the test ends.
 func (w *world) someTraffic() {
 	w.t.Helper()
 	syns := harness.NewSYNs(w.t, w.ClientPort, w.ServerPort)
@@ -45,7 +45,7 @@ func (w *world) someTraffic() {
 	}()
 }
 
-// `tidegate top` in a terminal of 80 by 24: rates, reasons and cost are there, keys work, and q leaves the terminal as it was.
+// `tidegate top` in a terminal of 80 by 24: it shows rates, reasons and cost, keys work, and q restores the terminal.
 func TestTop(t *testing.T) {
 	if out, err := exec.Command("tmux", "-V").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s; tools/deps.sh test installs tmux", err, out)
@@ -99,7 +99,7 @@ func TestTop(t *testing.T) {
 	shows("the end", "left with 0")
 }
 
-// `tidegate web` serves the page and what it draws, to whoever names an address or localhost, and changes nothing.
+// `tidegate web` serves the page and its data to clients that name an address or localhost, and changes nothing.
 func TestWeb(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)

@@ -11,8 +11,8 @@ import (
 	harness "tidegate/test/world"
 )
 
-// A start that takes a packet path over and then fails leaves it as it was: with its programs, its
-// tables and its keys, whatever the start fails by. Nobody notices.
+// A start that takes over a packet path and then fails leaves it as it was: with its programs, its
+// tables and its keys, whatever the cause of the failure. No client notices.
 func TestFailedStart(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -59,7 +59,7 @@ func TestFailedStart(t *testing.T) {
 		}
 		g = w.start(config)
 	}
-	// Killed when all is attached and nothing is final: its programs go on, and the next start finds its way.
+	// Killed when everything is attached and nothing committed: its programs keep running, and the next start succeeds.
 	g.Kill()
 	w.writeConfig(config)
 	harness.KilledStart(t, w.Server, tidegate, w.configPath, w.Instance)

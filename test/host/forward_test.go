@@ -30,7 +30,7 @@ func (w *world) ip(n *rig.Namespace, args string) {
 	}
 }
 
-// A machine that forwards for others answers for itself only, although its
+// A machine that forwards for others answers for its own addresses only, although its
 // service names every address; and for addresses that it gets later.
 func TestForwardedSYNsUntouched(t *testing.T) {
 	w := newWorld(t)
@@ -62,7 +62,7 @@ func TestForwardedSYNsUntouched(t *testing.T) {
 	w.wantCounters(map[string]uint64{"adopted": uint64(len(families())) + 1})
 }
 
-// Of a service's ports, those that nobody listens on refuse as they would.
+// The ports of a service without a listener refuse as they would without the gate.
 func TestUnservedPortsRefuse(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -77,7 +77,7 @@ func TestUnservedPortsRefuse(t *testing.T) {
 	n := uint64(len(families()))
 	w.wantCounters(map[string]uint64{"syn": n, "adopted": n})
 
-	// When somebody listens, the gate answers there too.
+	// Once there is a listener, the gate answers there, too.
 	w.echoServer(unserved)
 	g.Await("a cookie for the port that is served now", func() bool {
 		before := w.counters()["adopted"]
@@ -85,8 +85,8 @@ func TestUnservedPortsRefuse(t *testing.T) {
 	})
 }
 
-// A port that comes under the gate by a reload: connections that are there
-// already are known, so a client that reboots on one gets through.
+// A port that a reload adds to the gate: existing connections
+// are known, so a client that reboots during one gets through.
 func TestReloadSeedsSocketFilter(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)

@@ -11,7 +11,7 @@ import (
 	harness "tidegate/test/world"
 )
 
-// growing are the options of a SYN whose answer is longer than itself: a window scale and
+// growing are the options of a SYN that is shorter than its answer: a window scale and
 // SACK, and no MSS, which the answer always has.
 var growing = []byte{1, 3, 3, 7, 1, 1, 4, 2}
 
@@ -23,7 +23,7 @@ func stranger(ipv6 bool, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr("198.18.3.77"), port)
 }
 
-// A SYN that is shorter than its answer is answered at the first try, every time, though a
+// A SYN that is shorter than its answer is answered at the first attempt, every time, although
 // veth has no room behind a frame of its length.
 func TestAnswerLongerThanSYN(t *testing.T) {
 	const n = 2003

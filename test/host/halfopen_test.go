@@ -13,7 +13,7 @@ import (
 )
 
 // lossy connects to a server that greets its clients, while the first packet that matches is
-// lost, and says when the client's side saw SYN-ACKs before the greeting.
+// lost, and returns when the client's side saw SYN-ACKs before the greeting.
 func (w *world) lossy(hook, match string) (synacks []time.Duration) {
 	w.t.Helper()
 	l := w.listenOn(webPort, unix.IPPROTO_TCP, 16)
@@ -43,8 +43,8 @@ func (w *world) lossy(hook, match string) (synacks []time.Duration) {
 		if s.Src.Port() != webPort {
 			return false
 		}
-		// The client's SYN and the server's SYN-ACK are sent again at the same time, after a
-		// second: two of them then are one.
+		// The client's SYN and the server's SYN-ACK are retransmitted at the same time, after a
+		// second: two of them then count as one.
 		at := time.Since(begun)
 		if s.Flags&(load.FlagSYN|load.FlagACK) == load.FlagSYN|load.FlagACK && (len(synacks) == 0 || at-synacks[len(synacks)-1] > 400*time.Millisecond) {
 			synacks = append(synacks, at)
@@ -57,8 +57,8 @@ func (w *world) lossy(hook, match string) (synacks []time.Duration) {
 	return synacks
 }
 
-// What is lost of a handshake heals as without the gate, where the server speaks first: by as many
-// SYN-ACKs, as far apart.
+// Handshakes with a loss recover as without the gate, where the server speaks first: with as many
+// SYN-ACKs, at the same intervals.
 func TestHalfOpenHealsAsWithoutTheGate(t *testing.T) {
 	w := newWorld(t)
 	losses := [][2]string{{"output", "tcp flags == ack"}, {"input", "tcp flags & (syn | ack) == (syn | ack)"}}
@@ -84,14 +84,14 @@ func TestHalfOpenHealsAsWithoutTheGate(t *testing.T) {
 	}
 }
 
-// knowOutsider has the server know where the outsider's answers go.
+// knowOutsider makes the outsider's route and neighbour known to the server.
 func (w *world) knowOutsider() {
 	w.t.Helper()
 	w.must(w.Server.Do(exec.Command("ip", "neigh", "replace", outsider.String(), "lladdr", w.ClientPort.MAC.String(),
 		"dev", w.ServerPort.Name, "nud", "permanent").Run))
 }
 
-// Beyond the rate SYNs are answered with cookies, and nothing is kept of them.
+// Beyond the rate SYNs are answered with cookies, without any state.
 func TestHalfOpenRateBounds(t *testing.T) {
 	const syns = 300
 	w := newWorld(t)
@@ -107,7 +107,7 @@ func TestHalfOpenRateBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.await("all SYNs to be counted", func() bool { return w.counters()["syn"] >= syns })
-	most := 5 + uint64(5*time.Since(begun)/time.Second) // a second's worth at once, and what came since
+	most := 5 + uint64(5*time.Since(begun)/time.Second) // a second's burst, plus what has accrued since
 	c := w.counters()
 	if kept := c["pass_half_open"]; kept < 5 || kept > most || c["cookie_sent"] != syns-kept {
 		t.Errorf("%d SYNs were left to the kernel, 5 to %d expected, and %d got cookies", kept, most, c["cookie_sent"])
@@ -118,8 +118,8 @@ func TestHalfOpenRateBounds(t *testing.T) {
 	w.mustPingNew(3)
 }
 
-// A SYN that got a cookie comes again and is left to the kernel. The client takes the cookie, which
-// the kernel's own request must not be in the way of.
+// A SYN that got a cookie is retransmitted and left to the kernel. The client uses the cookie; the
+// kernel's own request must not prevent that.
 func TestCookieMeetsTheKernelsRequest(t *testing.T) {
 	w := newWorld(t)
 	w.knowOutsider()

@@ -50,8 +50,8 @@ func (e engine) command(args ...string) *exec.Cmd {
 		"--storage-driver", "vfs", "--cgroup-manager", "cgroupfs"}, args...)...)
 }
 
-// The image runs with three capabilities and a file system that it cannot write: it protects, says that it is ready, ends on SIGTERM without
-// a gap, is replaced by another container, and takes everything down. TIDEGATE_IMAGE is the archive of `make image`.
+// The image runs with three capabilities and a read-only file system: it protects, reports that it is ready, ends on SIGTERM without
+// a gap, is replaced by another container, and detaches everything. TIDEGATE_IMAGE is the archive of `make image`.
 func TestImage(t *testing.T) {
 	archive := os.Getenv("TIDEGATE_IMAGE")
 	if archive == "" {

@@ -12,7 +12,7 @@ import (
 )
 
 // What an instance of a lab or a test leaves when it and its owner are killed, the next start of a lab or a test removes:
-// pins, state, lock, events and their lock, socket. Of a living owner it takes nothing.
+// pins, state, lock, events and their lock, socket. It removes nothing of a living owner.
 func TestKilledInstancesAreCleanedUp(t *testing.T) {
 	w := newWorld(t)
 	owner := exec.Command("sleep", "600")

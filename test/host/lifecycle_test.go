@@ -12,8 +12,8 @@ import (
 	harness "tidegate/test/world"
 )
 
-// The daemon is killed, restarted, taken down and started again while clients
-// come and others stay. Nobody may notice.
+// The daemon is killed, restarted, stopped and started again while clients
+// come and others stay. No client may notice.
 func TestKillTakeOverStopUnderLoad(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -44,7 +44,7 @@ func TestKillTakeOverStopUnderLoad(t *testing.T) {
 		t.Errorf("the new daemon's gate adopts nothing: %v", c)
 	}
 
-	w.off() // asks the process that runs
+	w.off() // through the running process
 	<-g.Exited
 	w.nothingInstalled()
 	l.more(100)
@@ -54,12 +54,12 @@ func TestKillTakeOverStopUnderLoad(t *testing.T) {
 	g.Interrupt()
 	w.nothingInstalled()
 	l.more(10)
-	w.off() // there is nothing to be taken down
+	w.off() // nothing is attached any more
 	l.end()
 	l.noFailure()
 }
 
-// A cookie that was sent before Ctrl-C is honoured during the drain. A second one cuts the
+// A cookie sent before Ctrl-C is accepted during the drain. A second Ctrl-C cuts the
 // drain short.
 func TestDrainHonoursCookies(t *testing.T) {
 	w := newWorld(t)
@@ -86,7 +86,7 @@ func TestDrainHonoursCookies(t *testing.T) {
 	}
 }
 
-// Keys change every second, and nobody notices.
+// Keys change every second, and no client notices.
 func TestRotationUnderLoad(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -96,7 +96,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	w.await("five rotations", func() bool { return w.status().Epoch >= first+5 || l.failed() })
 	l.end()
 	l.noFailure()
-	n := l.done.Load() + uint64(len(families())) // and those that stayed
+	n := l.done.Load() + uint64(len(families())) // and connections that stayed
 	w.wantCounters(map[string]uint64{"syn": n, "cookie_sent": n, "adopted": n, "cookie_invalid": 0, "cookie_stale": 0, "pass_no_key": 0})
 	if n := netstat(t, w.Client, "TcpExt", "TCPSynRetrans"); n != 0 {
 		t.Errorf("%d SYNs had to be sent again", n)
@@ -104,7 +104,7 @@ func TestRotationUnderLoad(t *testing.T) {
 }
 
 // Without a daemon the keys run out at the horizon. Fail open: SYNs go to the
-// kernel, and nobody notices.
+// kernel, and no client notices.
 func TestKeysRunOutOpen(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -126,7 +126,7 @@ func TestKeysRunOutOpen(t *testing.T) {
 	}
 }
 
-// Fail closed: SYNs are dropped and counted. Who is connected stays so.
+// Fail closed: SYNs are dropped and counted. Established connections survive.
 func TestKeysRunOutClosed(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -144,10 +144,10 @@ func TestKeysRunOutClosed(t *testing.T) {
 	w.wantCounters(map[string]uint64{"pass_no_key": 0})
 	w.start(config)
 	w.mustPingNew(1)
-	<-kept // served or not: that depends on when it gave up
+	<-kept // served or not: depends on when the client gave up
 }
 
-// monitor counts what it would have done; off does not even count.
+// monitor counts what always would do; off counts nothing.
 func TestMonitorAndOff(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -175,8 +175,8 @@ func TestMonitorAndOff(t *testing.T) {
 	w.wantCounters(map[string]uint64{"syn": 2 * n, "would_answer": n, "cookie_sent": n, "adopted": n})
 }
 
-// A mode asked for is the mode got, also by a start that takes over; and what
-// status tells is what the kernel does.
+// A start, even one that takes over, uses the XDP mode that was requested; and
+// status shows the mode that the kernel uses.
 func TestXDPModes(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -206,7 +206,7 @@ func (w *world) ipLink(dev string) (string, error) {
 	return string(out), err
 }
 
-// A BPF file system takes no dots; interfaces and instances have them.
+// A BPF file system allows no dots in names; interfaces and instances have them.
 func TestDottedNames(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -229,7 +229,7 @@ func TestDottedNames(t *testing.T) {
 	w.nothingInstalled()
 }
 
-// An interface that is no longer named is let go by the start that takes over.
+// A start that takes over detaches from an interface that is no longer configured.
 func TestInterfaceDropped(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -248,7 +248,7 @@ func TestInterfaceDropped(t *testing.T) {
 	w.mustPingNew(1)
 }
 
-// The same instance in another network namespace is another's: hands off.
+// An instance of this name in another network namespace is left alone.
 func TestInstanceOfAnotherNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -268,7 +268,7 @@ func TestInstanceOfAnotherNamespace(t *testing.T) {
 	w.wantCounters(map[string]uint64{"adopted": uint64(2 * len(families()))})
 }
 
-// What is not a SYN to a protected service is none of the gate's business.
+// The gate leaves alone everything but SYNs to a protected service.
 func TestOthersUntouched(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)

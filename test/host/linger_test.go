@@ -41,8 +41,8 @@ func (w *world) connectionsOf(port uint16) (states []string) {
 
 const noSYNACKs = "table inet o { chain out { type filter hook output priority 0; tcp sport { 80, 82 } tcp flags & (syn|ack) == syn|ack drop; }; }"
 
-// The SYN-ACK that completes a translated connection may be one that the stack's timer sends again: where the server speaks
-// first, nothing else brings another.
+// The SYN-ACK that completes a translated connection may be a retransmission by the stack's timer: where the server speaks
+// first, nothing else triggers one.
 func TestTranslatedBySecondSYNACK(t *testing.T) {
 	w := newWorld(t)
 	w.bannerServer()
@@ -61,8 +61,8 @@ func TestTranslatedBySecondSYNACK(t *testing.T) {
 	w.wantCounters(map[string]uint64{"split_opened": n, "split_ready": n, "connected": n})
 }
 
-// A client asks and goes away before the stack's SYN-ACK comes. Its RST ends what the gate knows, though it comes from behind the
-// data that the stack has not seen: else the SYN-ACK would complete a connection whose client is gone, and
+// A client sends a request and disappears before the stack's SYN-ACK arrives. Its RST removes the gate's state, although its number is
+// beyond the data that the stack has not seen: otherwise the SYN-ACK would complete a connection whose client is gone, and
 // leave the server waiting for a request until it times out.
 func TestTranslatedWhoGaveUpLeaveNothing(t *testing.T) {
 	w := newWorld(t)
@@ -80,7 +80,7 @@ func TestTranslatedWhoGaveUpLeaveNothing(t *testing.T) {
 		w.must(c.SetLinger(0))
 		w.must(c.Close())
 	}
-	w.nft(w.Server, "flush ruleset") // the stack's next SYN-ACK gets through
+	w.nft(w.Server, "flush ruleset") // the stack's next SYN-ACK passes
 	w.await("the end of all that the stack began", func() bool { return len(w.connectionsOf(webPort)) == 0 })
 	if c, n := w.counters(), uint64(len(families())); c["split_opened"] != 2*n || c["split_ready"] != n {
 		t.Errorf("%d opened, %d ready; want %d and %d", c["split_opened"], c["split_ready"], 2*n, n)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nothing listens: the client hears so at once, as without the gate. When
-// something begins to listen it is protected without being told of it.
+// Without a listener the client is refused at once, as without the gate. A new
+// listener is protected without any command.
 func TestNoListener(t *testing.T) {
 	w := newWorld(t)
 	g := w.start(w.webConfig(webPort))
@@ -39,7 +39,7 @@ func TestNoListener(t *testing.T) {
 	refused()
 }
 
-// An MPTCP listener cannot adopt: its SYNs are the kernel's, and it is said so.
+// The kernel cannot adopt for an MPTCP listener: its SYNs go to the kernel, and the log says so.
 func TestMPTCPListener(t *testing.T) {
 	w := newWorld(t)
 	l := w.listenOn(webPort, unix.IPPROTO_MPTCP, 16)
@@ -53,7 +53,7 @@ func TestMPTCPListener(t *testing.T) {
 	n := uint64(3 * len(families()))
 	w.wantCounters(map[string]uint64{"syn": n, "pass_listener": n, "cookie_sent": 0, "adopt_failed": 0})
 
-	// The server listens again without it.
+	// The server listens again without MPTCP.
 	l.close()
 	w.echoServer(webPort)
 	w.awaitListener("web", "ok")
@@ -61,8 +61,8 @@ func TestMPTCPListener(t *testing.T) {
 	w.wantCounters(map[string]uint64{"adopted": uint64(len(families()))})
 }
 
-// The listener becomes MPTCP while no daemon sees it. One adoption is refused,
-// which the packet path itself takes as the lesson; the service lives on.
+// The listener becomes MPTCP while no daemon runs. One adoption is refused,
+// from which the packet path itself learns; the service stays reachable.
 func TestListenerBecomesMPTCPUnseen(t *testing.T) {
 	w := newWorld(t)
 	l := w.echoServer(webPort)
@@ -82,7 +82,7 @@ func TestListenerBecomesMPTCPUnseen(t *testing.T) {
 	w.mustPingNew(3)
 	w.wantCounters(map[string]uint64{"adopt_failed": 1, "pass_listener": uint64(3 * len(families()))})
 
-	w.start(w.webConfig(webPort, adopting)) // the next daemon sees what it is
+	w.start(w.webConfig(webPort, adopting)) // the next daemon identifies the listener
 	if got := w.service("web").Listener; got != "mptcp" {
 		t.Errorf("status calls the listener %q", got)
 	}
@@ -90,8 +90,8 @@ func TestListenerBecomesMPTCPUnseen(t *testing.T) {
 }
 
 // The listener is replaced by an MPTCP one while the daemon does not look. The packet path
-// learns so from one connection; the daemon finds it, too, and it holds until the
-// listener is another one.
+// learns it from one connection; the daemon finds it, too, and it is remembered until the
+// listener is replaced.
 func TestMPTCPLastsAsLongAsTheListener(t *testing.T) {
 	w := newWorld(t)
 	l := w.echoServer(webPort)
@@ -114,7 +114,7 @@ func TestMPTCPLastsAsLongAsTheListener(t *testing.T) {
 	w.wantCounters(map[string]uint64{"adopt_failed": 1, "adopted": uint64(len(families()))})
 }
 
-// With tcp_syncookies=0 the kernel takes no cookie, whoever made it.
+// With tcp_syncookies=0 the kernel accepts no cookie.
 func TestSyncookiesSwitchedOffLive(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -131,9 +131,9 @@ func TestSyncookiesSwitchedOffLive(t *testing.T) {
 	w.wantCounters(map[string]uint64{"adopted": uint64(2 * len(families()))})
 }
 
-// The SYN-ACK follows what the machine is changed to while the gate runs. The
-// first client after a change may meet a kernel that takes the cookie no longer;
-// from then on its SYNs pass, and with the next look at the system all is well.
+// The SYN-ACK follows changes of the machine's settings while the gate runs. The
+// first client after a change may meet a kernel that no longer accepts the cookie;
+// from then on its SYNs pass, and after the next check of the system everything works.
 func TestSystemValuesFollowed(t *testing.T) {
 	w := newWorld(t)
 	l := w.listenOn(webPort, unix.IPPROTO_TCP, 16)
@@ -160,7 +160,7 @@ func TestSystemValuesFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("the new MTU", func(h handshake) bool { return h.client.SndMSS == 1360 })
-	if resets > 2 { // one for each change that the kernel minds
+	if resets > 2 { // one per change that breaks cookies
 		t.Errorf("%d connections were reset; %v", resets, w.counters())
 	}
 	before := w.counters()["adopted"]

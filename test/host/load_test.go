@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// crowd is clients that come all the time, one connection after another, and
-// some that stay. It remembers every failure.
+// crowd is clients that connect all the time, one connection after another, and
+// some that stay. It records every failure.
 type crowd struct {
 	w    *world
 	stop chan struct{}
@@ -21,7 +21,7 @@ type crowd struct {
 	failures []string
 }
 
-// loadPause keeps two cores free for whoever shares them.
+// loadPause leaves two cores idle time for other work.
 const loadPause = time.Millisecond
 
 func (w *world) startLoad() *crowd {

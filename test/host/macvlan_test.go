@@ -13,7 +13,7 @@ import (
 )
 
 // A container on a macvlan child of the protected interface serves its own clients at its own
-// addresses, by the same port; the host serves its own.
+// addresses, on the same port; the host serves its own.
 func TestContainerOnMacvlan(t *testing.T) {
 	const n = 40
 	w := newWorld(t)
@@ -48,7 +48,7 @@ func containerAddr(ipv6 bool) netip.Addr {
 	return netip.MustParseAddr("198.18.3.12")
 }
 
-// addContainer is a namespace with a macvlan child of the server's port.
+// addContainer makes a namespace with a macvlan child of the server's port.
 func (w *world) addContainer() *rig.Namespace {
 	w.t.Helper()
 	inside, err := w.AddNamespace("container")

@@ -20,7 +20,7 @@ import (
 // patience bounds every wait for a state that must come.
 const patience = harness.Patience
 
-// pollPause leaves the processors to what is waited for: many a look starts a
+// pollPause leaves the processors to what is awaited: many polls start a
 // process.
 const pollPause = 25 * time.Millisecond
 
@@ -45,10 +45,10 @@ type world struct {
 	configPath string
 	in         *harness.Instance // of the server's namespace
 	client     *api.Client       // see apiClient
-	nextPort   uint16            // the next client port, beginning at firstPort, that a test of handshakes takes
+	nextPort   uint16            // the next client port, from firstPort on, for a test of handshakes
 }
 
-// newWorld makes one for this test, which then runs beside others.
+// newWorld makes a world for this test, which then runs in parallel with others.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	harness.NeedRoot(t)
@@ -77,7 +77,7 @@ func (w *world) sysctl(n *rig.Namespace, name, value string) {
 	}
 }
 
-// adopting is for tests of what a gate does that only adopts.
+// adopting is for tests of a gate that only adopts.
 const adopting = "takeover: adopt"
 
 // webConfig protects one port; extra are lines for the top level.
@@ -137,7 +137,7 @@ func (w *world) pinDir() string    { return w.in.PinDir() }
 func (w *world) statePath() string { return w.in.StatePath() }
 func (w *world) lockPath() string  { return w.in.LockPath() }
 
-// tidegateRun runs a subcommand in the server's namespace to its end.
+// tidegateRun runs a subcommand in the server's namespace until it ends.
 func (w *world) tidegateRun(args ...string) (stdout, stderr string, err error) {
 	w.t.Helper()
 	return w.in.Run(args...)
@@ -164,7 +164,7 @@ func (w *world) counters() map[string]uint64 {
 	return w.service("web").Counters
 }
 
-// wantCounters compares some counters of the service web with what must be there.
+// wantCounters compares some counters of the service web with the expected values.
 func (w *world) wantCounters(want map[string]uint64) {
 	w.t.Helper()
 	got := w.counters()
@@ -175,7 +175,7 @@ func (w *world) wantCounters(want map[string]uint64) {
 	}
 }
 
-// awaitListener waits until the status calls the service's listener that.
+// awaitListener waits until status shows the service's listener in this state.
 func (w *world) awaitListener(service, listener string) {
 	w.t.Helper()
 	w.await("listener of "+service+" is "+listener, func() bool { return w.service(service).Listener == listener })

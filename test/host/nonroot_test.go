@@ -17,8 +17,8 @@ func (w *world) asNobody(caps ...string) (program string) {
 	return harness.AsNobody(w.t, tidegate, w.dir, []string{w.secret}, caps...)
 }
 
-// Root is not needed, only three capabilities: another user protects, is killed and takes its packet path over again, and
-// takes it down. Without one of them the start says which.
+// Root is not needed, only three capabilities: another user protects, is killed, takes over its packet path again, and
+// detaches it. If one of them is missing the start says which.
 func TestRunWithoutRoot(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)

@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// Traffic that the gate has to leave alone.
+// Traffic that the gate must leave alone.
 
 // serverDials opens a connection from the server to the same port of the client.
 func (w *world) serverDials(ipv6 bool) error {
@@ -64,7 +64,7 @@ func (w *world) overLoopback(ipv6 bool) error {
 	return nil
 }
 
-// datagramSocket makes one that is bound and connected.
+// datagramSocket makes a bound and connected socket.
 func datagramSocket(n *rig.Namespace, kind, proto int, from, to netip.AddrPort) (conn, error) {
 	domain := unix.AF_INET
 	if from.Addr().Is6() {
@@ -106,7 +106,7 @@ func (w *world) udpEcho(ipv6 bool) error {
 	return transfer(s, c, []byte("answer"))
 }
 
-// icmpEcho sends one echo request and wants its reply.
+// icmpEcho sends one echo request and expects its reply.
 func (w *world) icmpEcho(ipv6 bool) error {
 	client, server := netip.AddrPortFrom(w.ClientAddr(ipv6), 0), netip.AddrPortFrom(w.ServerAddr(ipv6), 0)
 	proto, reply := unix.IPPROTO_ICMP, byte(0)
@@ -127,7 +127,7 @@ func (w *world) icmpEcho(ipv6 bool) error {
 		return err
 	}
 	buf := make([]byte, 256)
-	for range 16 { // other ICMP may come between
+	for range 16 { // other ICMP may arrive in between
 		n, err := c.Read(buf)
 		if err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// listenAt serves echo on one address; v6only as for sockets of IPv6.
+// listenAt serves echo on one address; v6only is the socket option of IPv6.
 func (w *world) listenAt(at netip.AddrPort, v6only bool) *listener {
 	w.t.Helper()
 	fd, err := socket(w.Server, at.Addr().Is6(), unix.IPPROTO_TCP)
@@ -57,8 +57,8 @@ func (w *world) dialAt(a netip.Addr) error {
 	return c.ping()
 }
 
-// Where the kernel refuses, the gate lets it: by family and by address. Where somebody
-// listens, it answers.
+// Where the kernel refuses, the gate lets it: by family and by address. Where there is a
+// listener, it answers.
 func TestRefusedWhereNobodyListens(t *testing.T) {
 	any4, any6 := netip.IPv4Unspecified(), netip.IPv6Unspecified()
 	for name, tc := range map[string]struct {

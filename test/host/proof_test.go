@@ -18,8 +18,8 @@ import (
 	harness "tidegate/test/world"
 )
 
-// An adoption counts when its socket is there. These tests end the daemon first, so that nobody reads the
-// rules that come: what the packet path finds out by itself must be enough.
+// An adoption counts when its socket exists. These tests end the daemon first, so that no process reads the
+// rules that are loaded: what the packet path itself detects must suffice.
 
 const bannerPort = webPort + 2
 
@@ -34,7 +34,7 @@ func (w *world) bannerServer() {
 	})
 }
 
-// greeted wants n clients that wait for the server to speak to be greeted, and to be echoed.
+// greeted expects n clients that wait for the server to speak to be greeted, and to be echoed.
 func (w *world) greeted(n int) {
 	w.t.Helper()
 	for _, ipv6 := range families() {
@@ -93,7 +93,7 @@ func TestAdoptionIsProven(t *testing.T) {
 				if t.Failed() {
 					t.FailNow()
 				}
-				// The way is free again: one client finds that out, and all that come then are adopted.
+				// The obstacle is gone: one client finds that out, and all later ones are adopted.
 				w.nft(w.Server, "flush ruleset")
 				w.await("adoption after "+h.name, func() bool {
 					before := w.counters()["adopted"]
@@ -106,8 +106,8 @@ func TestAdoptionIsProven(t *testing.T) {
 	}
 }
 
-// Clients come all the time, some of them waiting for the server to speak, while rules, sysctls and listeners
-// change before a daemon that follows all of it: nobody is reset, and everybody is served.
+// Clients connect all the time, some of them waiting for the server to speak, while rules, sysctls and listeners
+// change before a daemon that follows all of it: none is reset, and all are served.
 func TestChangesCostNoClient(t *testing.T) {
 	const each = 150 // connections of either family after each change
 	w := newWorld(t)
@@ -148,12 +148,12 @@ func TestChangesCostNoClient(t *testing.T) {
 		listener.close()
 		listener = w.listenOn(webPort, []int{unix.IPPROTO_TCP, unix.IPPROTO_MPTCP}[i%2], 512)
 		listener.serve(echo)
-		w.served(1, webPort) // the moment that it listens again
+		w.served(1, webPort) // until it listens again
 	}
 }
 
-// Whom a rule for SYNs refuses is not served by way of the gate, which has answered the SYN before any rule saw it;
-// and of a limit no more get through than may.
+// A client refused by a rule on SYNs is not served through the gate, although the gate answers the SYN before any rule sees it;
+// and a limit on SYNs admits no more clients than without the gate.
 func TestRulesForSYNsBind(t *testing.T) {
 	const clients, most = 21, 5
 	w := newWorld(t)

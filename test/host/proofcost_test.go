@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// What the copy that proves an adoption (decision 50) costs a connection: rates of connections made one after another
-// with it (`auto`) and without (`adopt`), by turns in one run. TIDEGATE_MEASURE=1 runs it; it judges no time.
+// The cost to a connection of the copy that proves an adoption (decision 50): rates of sequential connections
+// with it (`auto`) and without (`adopt`), alternating in one run. TIDEGATE_MEASURE=1 runs it; it judges no time.
 func TestCostOfProof(t *testing.T) {
 	if os.Getenv("TIDEGATE_MEASURE") == "" {
 		t.Skip("a measurement: TIDEGATE_MEASURE=1 runs it")

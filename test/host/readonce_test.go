@@ -13,8 +13,8 @@ import (
 	harness "tidegate/test/world"
 )
 
-// A start goes by one reading of the configuration, in every role: a file that is written meanwhile could otherwise make
-// one start of two configurations.
+// A start reads the configuration once, in every role: a file that is written meanwhile could otherwise make
+// one start from two configurations.
 func TestConfigurationIsReadOnce(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.Server.Do(func() error {

@@ -10,7 +10,7 @@ import (
 	harness "tidegate/test/world"
 )
 
-// SYNs that claim to come from one /24 are answered up to the limit and no further; clients elsewhere notice nothing. The limit changes live.
+// SYNs with sources in one /24 are answered up to the limit; clients elsewhere notice nothing. The limit changes live.
 func TestSynackLimit(t *testing.T) {
 	const limit = 1000
 	w := newWorld(t)

@@ -15,7 +15,7 @@ import (
 	harness "tidegate/test/world"
 )
 
-// dialTCP connects to the protected port and says nothing.
+// dialTCP connects to the protected port and sends nothing.
 func (w *world) dialTCP(ipv6 bool) (c *net.TCPConn, err error) {
 	err = w.Client.Do(func() error {
 		d := net.Dialer{Timeout: 5 * time.Second}
@@ -29,9 +29,9 @@ func (w *world) dialTCP(ipv6 bool) (c *net.TCPConn, err error) {
 	return c, err
 }
 
-// The process is stopped and started again, as another version of the binary, too, and
-// reloaded, while 50 clients stay connected and others come: nobody notices. Status says who looks after
-// the packet path meanwhile, and a start takes it over.
+// The process is stopped and started again, also as another version of the binary, and
+// reloaded, while 50 clients stay connected and others come: no client notices. Meanwhile status says that
+// no process serves the packet path, and a start takes it over.
 func TestRestart(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -71,8 +71,8 @@ func TestRestart(t *testing.T) {
 	w.nothingInstalled()
 }
 
-// Off waits for nobody whom an interrupted drain has left: it can be stopped, and either
-// off or run ends what it has begun.
+// Off does not wait for connections that an interrupted drain left: it can be stopped, and either
+// off or run completes it.
 func TestOffInterrupted(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)

@@ -17,7 +17,7 @@ const (
 	firstPort     = 40000
 )
 
-// A request is one letter: who shall close first.
+// A request is one letter: which side closes first.
 const (
 	serverCloses = 's'
 	clientCloses = 'c'
@@ -36,7 +36,7 @@ func oneShot(c conn) {
 	_, _ = c.Read(b[:]) // the end
 }
 
-// request makes one from a given port and sees the connection to its end.
+// request makes one from a given port and follows the connection to its end.
 func (w *world) request(ipv6 bool, port uint16, who byte) error {
 	c, err := dialer{from: w.Client, to: netip.AddrPortFrom(w.ServerAddr(ipv6), webPort), localPort: port}.dial()
 	if err != nil {
@@ -58,16 +58,16 @@ func (w *world) request(ipv6 bool, port uint16, who byte) error {
 	return nil
 }
 
-// The ports of a client come back again and again, far sooner than a server's
-// TIME-WAIT ends. No request may fail, and none may wait for a second SYN: that
-// is what a stall is made of.
+// A client's ports are reused far sooner than a server's
+// TIME-WAIT ends. No request may fail, and none may wait for a second SYN, which
+// would be a stall.
 func TestPortsReused(t *testing.T) {
 	for _, timestamps := range []string{"1", "0"} {
 		for who, name := range map[byte]string{serverCloses: "server closes", clientCloses: "client closes"} {
 			t.Run(fmt.Sprintf("%s, timestamps %s", name, timestamps), func(t *testing.T) {
 				w := newWorld(t)
 				w.sysctl(w.Client, "net.ipv4.tcp_timestamps", timestamps)
-				// No TIME-WAIT at the client, or its kernel would not give it the port again.
+				// No TIME-WAIT at the client, or its kernel would not reuse the port.
 				w.sysctl(w.Client, "net.ipv4.tcp_max_tw_buckets", "0")
 				w.listenOn(webPort, unix.IPPROTO_TCP, 512).serve(oneShot)
 				w.start(w.webConfig(webPort))
@@ -88,7 +88,7 @@ func (w *world) reuse(ipv6 bool, who byte) {
 		err := w.request(ipv6, port, who)
 		for tries := 1; errors.Is(err, unix.EADDRNOTAVAIL) && tries < reusePorts; tries++ {
 			// The client's own old socket waits for its last ACK. That is its kernel's
-			// business and nothing has been sent: it takes the next port.
+			// matter and nothing has been sent: the test takes the next port.
 			port = firstPort + (port-firstPort+1)%reusePorts
 			err = w.request(ipv6, port, who)
 		}
@@ -101,11 +101,11 @@ func (w *world) reuse(ipv6 bool, who byte) {
 	if n := netstat(t, w.Client, "TcpExt", "TCPSynRetrans") - retransBefore; n != 0 {
 		t.Errorf("%s: %d SYNs had to be sent again", familyName(ipv6), n)
 	}
-	met := uint64(reuseRequests - reusePorts) // only the first SYN of each port can meet nothing
+	met := uint64(reuseRequests - reusePorts) // the first SYN of each port meets nothing
 	if who == clientCloses {
-		met = 0 // the client keeps the TIME-WAIT, and here nobody does
+		met = 0 // the client holds the TIME-WAIT, and the server none
 	}
-	// Sockets in LAST-ACK may be met in either case, if the client is quick.
+	// Sockets in LAST-ACK may be met in either case if the client is quick.
 	if delta("pass_existing") < met || delta("syn") != reuseRequests ||
 		delta("adopted")+delta("pass_existing") != reuseRequests {
 		t.Errorf("%s: %d SYNs, %d adopted, %d passed to existing sockets; want %d, the rest, at least %d",

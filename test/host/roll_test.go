@@ -14,9 +14,9 @@ import (
 	harness "tidegate/test/world"
 )
 
-// A secret is replaced by SIGHUP: the epochs from the named time on have the new one's keys,
-// those before keep theirs, and clients notice nothing. One that would end handshakes under way is
-// refused, and so is what cannot change while running: by name, never in silence.
+// A secret is replaced by SIGHUP: epochs from the given time on have keys of the new one,
+// earlier ones keep theirs, and clients notice nothing. A secret that would break handshakes under way is
+// refused, and so is a change that needs a restart: by name, never silently.
 func TestSecretRollByReload(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)

@@ -12,10 +12,10 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// A cookie does not say when it was sent, so the kernel must not take any round-trip
-// time from the handshake: one that is too short has it send again, by tail loss
-// probes and timeouts, what is still under way, and misleads RACK and BBR, which
-// keep the shortest one that they saw.
+// A cookie does not say when it was sent, so the kernel must not take a round-trip
+// time from the handshake: one that is too short makes it retransmit, by tail loss
+// probes and timeouts, segments in flight, and misleads RACK and BBR, which
+// keep the minimum.
 func TestHandshakeTellsNoRoundTripTime(t *testing.T) {
 	const oneWay = 60 * time.Millisecond
 	w := newWorld(t)
@@ -47,7 +47,7 @@ func (w *world) noRoundTripTime(l *listener, far *rig.ImpairedHost, ipv6 bool, r
 		t.Fatal(err)
 	}
 	defer server.Close()
-	// All segments of the first window, and nothing behind them.
+	// All segments of the first window, and nothing after them.
 	info, err := server.info()
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 
 // Where answers go. The client's namespace plays everything beyond the server's cable: its
 // addresses are on its loopback, its SYNs leave by one port, and answers count only if
-// they come in by the port that the server's route leads to.
+// they arrive at the port that the server's route leads to.
 
 var (
 	farClient4, farClient6 = netip.MustParseAddr("198.51.100.2"), netip.MustParseAddr("fd7d:7467:5::2")
@@ -25,8 +25,8 @@ var (
 // families6 says "-6 " of one family to ip.
 var families6 = map[bool]string{false: "-4 ", true: "-6 "}
 
-// addGateway puts a second MAC address on the client's cable, tg-gate, with the gateway's
-// addresses: what the server must resolve first.
+// addGateway adds a second MAC address to the client's cable, tg-gate, with the gateway's
+// addresses, which the server must resolve first.
 func (w *world) addGateway() {
 	w.t.Helper()
 	for _, name := range []string{"all", "default", "tg-client"} {
@@ -40,7 +40,7 @@ func (w *world) addGateway() {
 	}
 }
 
-// addFarClient gives the client addresses that are not on the server's link, and has it
+// addFarClient gives the client addresses outside the server's link, and makes it
 // connect from there.
 func (w *world) addFarClient(dev string) {
 	w.t.Helper()
@@ -64,13 +64,13 @@ func (w *world) defaultVia(via4, via6 netip.Addr, more string) {
 	}
 }
 
-// deaf has the client drop answers that come in by a port: who is there does not forward them.
+// deaf makes the client drop answers that arrive at a port: that router does not forward them.
 func (w *world) deaf(port string) {
 	w.t.Helper()
 	w.nft(w.Client, fmt.Sprintf("table inet deaf {\n chain c {\n type filter hook prerouting priority raw;\n iifname %q tcp sport %d drop\n}\n}\n", port, webPort))
 }
 
-// wantServed wants n connections of each family served.
+// wantServed expects n connections of each family to be served.
 func (w *world) wantServed(when string, n int) {
 	w.t.Helper()
 	for _, ipv6 := range families() {
@@ -86,7 +86,7 @@ func (w *world) wantServed(when string, n int) {
 
 const routedConnections = 40
 
-// The kernel's answers go where its route leads, whichever way a SYN came. A client that is
+// The kernel's answers follow its route, whichever path a SYN took. A client that is
 // served without the gate is served with it.
 func TestAnswersTakeTheRoute(t *testing.T) {
 	for name, prepare := range map[string]func(w *world){
@@ -167,7 +167,7 @@ func TestAnswersTakeTheRoute(t *testing.T) {
 	}
 }
 
-// forgetNeighbours has the server resolve again whom it has resolved.
+// forgetNeighbours flushes the server's neighbour tables.
 func (w *world) forgetNeighbours() {
 	w.t.Helper()
 	for _, ipv6 := range families() {
@@ -175,7 +175,7 @@ func (w *world) forgetNeighbours() {
 	}
 }
 
-// secondCable joins client and server once more: tg-client2, tg-server2.
+// secondCable joins client and server by a second cable: tg-client2, tg-server2.
 func (w *world) secondCable() {
 	w.t.Helper()
 	w.ip(w.Client, "link add tg-client2 type veth peer name tg-server2 netns "+w.Server.Name)
@@ -190,7 +190,7 @@ func (w *world) secondCable() {
 	}
 }
 
-// A flood does not keep routed clients away: their SYNs are answered to the gateway, not left
+// A flood does not lock routed clients out: their SYNs are answered to the gateway, not left
 // to the kernel.
 func TestRoutedAnswersUnderFlood(t *testing.T) {
 	w := newWorld(t)
@@ -217,7 +217,7 @@ func TestRoutedAnswersUnderFlood(t *testing.T) {
 	}
 }
 
-// flood sends n SYNs of each family in the names of addresses of the prefixes, as the director would.
+// flood sends n SYNs of each family from addresses of the prefixes, as the director would.
 func (w *world) flood(n int, from4, from6 netip.Prefix) {
 	w.t.Helper()
 	var frames [][]byte
@@ -238,8 +238,8 @@ func (w *world) flood(n int, from4, from6 netip.Prefix) {
 	w.must(load.SendFrames(w.ClientPort, frames...))
 }
 
-// SYNs in the names of neighbours that nobody has resolved are left to the kernel, which asks for them: but
-// few, whatever their number.
+// SYNs from unresolved neighbours are left to the kernel, which resolves them: but
+// few, however many there are.
 func TestNeighbourFloodIsBounded(t *testing.T) {
 	const n = 4000
 	w := newWorld(t)
@@ -260,7 +260,7 @@ func TestNeighbourFloodIsBounded(t *testing.T) {
 	w.mustPingNew(5)
 }
 
-// unresolved counts the neighbours that the server asks for, or has asked for to no effect.
+// unresolved counts the neighbours that the server is resolving, or has failed to resolve.
 func (w *world) unresolved() (n int) {
 	w.t.Helper()
 	for _, ipv6 := range families() {
@@ -274,7 +274,7 @@ func (w *world) unresolved() (n int) {
 	return n
 }
 
-// A SYN from an address that no route leads to is not answered: the kernel is silent, too.
+// A SYN from an address without a route is not answered: the kernel is silent, too.
 func TestNoRouteNoAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -292,7 +292,7 @@ func TestNoRouteNoAnswer(t *testing.T) {
 	}
 }
 
-// A route that changes is followed, without a pause that a client would notice.
+// A change of route is followed, without a pause that a client would notice.
 func TestRouteChanges(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)

@@ -30,8 +30,8 @@ func (o clientOptions) String() string {
 }
 
 // allClientOptions is every combination that a client of the family can offer.
-// Without timestamps the sizes are entries of the cookie's table (core/mss.def); for others
-// the gate rounds down. With them any size arrives, of those that the kernel adopts.
+// Without timestamps the sizes are entries of the cookie's table (core/mss.def); others are
+// rounded down by the gate. With timestamps any size is kept, if the kernel adopts it.
 func allClientOptions(ipv6 bool) (all []clientOptions) {
 	entries, any := []int{0, 536, 1220, 1360, 1440}, []int{0, 536, 700, 1231, 1453}
 	if ipv6 {
@@ -51,17 +51,17 @@ func allClientOptions(ipv6 bool) (all []clientOptions) {
 	return all
 }
 
-// agreed is what one end of a connection has agreed on.
+// agreed is what one end of a connection has negotiated.
 type agreed struct {
 	Options            uint8 // TCPI_OPT_*: timestamps, SACK, window scale, ECN
 	SndScale, RcvScale uint8
 	SndMSS, AdvMSS     uint32
 	PathMTU            uint32
-	Ssthresh           uint32 // of the receiver: how far it will open its window at first
-	PeerWindow         uint32 // what the peer's first segment said
+	Ssthresh           uint32 // of the receiver: how far it will open its window initially
+	PeerWindow         uint32 // of the peer's first segment
 }
 
-// tcpiOptNegotiated are the bits of tcpi_options that the handshake settles:
+// tcpiOptNegotiated are the bits of tcpi_options that the handshake determines:
 // timestamps, SACK, window scale, ECN. ECN_SEEN depends on data.
 const tcpiOptNegotiated = 1 | 2 | 4 | 8
 
@@ -70,23 +70,23 @@ func agreedBy(c conn) (agreed, error) {
 	if err != nil {
 		return agreed{}, err
 	}
-	// The window scales stand in a byte that unix.TCPInfo leaves out.
+	// The window scales are in a byte that unix.TCPInfo lacks.
 	scales := (*[8]byte)(unsafe.Pointer(info))[6]
 	return agreed{Options: info.Options & tcpiOptNegotiated, SndScale: scales & 15, RcvScale: scales >> 4,
 		SndMSS: info.Snd_mss, AdvMSS: info.Advmss, PathMTU: info.Pmtu, Ssthresh: info.Rcv_ssthresh,
 		PeerWindow: info.Snd_wnd}, nil
 }
 
-// handshake is what both ends of one connection have agreed on.
+// handshake is what both ends of one connection have negotiated.
 type handshake struct{ client, server agreed }
 
-// shakeHands opens a connection with these options and has it carry data.
+// shakeHands opens a connection with these options and transfers data over it.
 func (w *world) shakeHands(l *listener, ipv6 bool, o clientOptions, data []byte) (h handshake, err error) {
 	for name, on := range map[string]bool{"tcp_timestamps": o.timestamps, "tcp_window_scaling": o.scaling, "tcp_sack": o.sack} {
 		w.sysctl(w.Client, "net.ipv4."+name, map[bool]string{false: "0", true: "1"}[on])
 	}
 	w.sysctl(w.Client, "net.ipv4.tcp_ecn", fmt.Sprint(o.ecn))
-	// A port that was never used: no TIME-WAIT, whose SYN would be the kernel's.
+	// An unused port: no TIME-WAIT, whose SYN would go to the kernel.
 	w.nextPort++
 	client, err := dialer{from: w.Client, to: netip.AddrPortFrom(w.ServerAddr(ipv6), webPort), localPort: firstPort + w.nextPort, setup: func(fd int) error {
 		if o.mss == 0 {
@@ -136,7 +136,7 @@ func transfer(from, to conn, data []byte) error {
 }
 
 // A connection through the gate is the one that the kernel would have made: the
-// same options, scales and segment sizes at both ends, for all that a client
+// same options, scales and segment sizes at both ends, for everything that a client
 // can offer.
 func TestSameConnectionAsWithoutGate(t *testing.T) {
 	w := newWorld(t)
@@ -144,7 +144,7 @@ func TestSameConnectionAsWithoutGate(t *testing.T) {
 	compareWithout(t, w, l, allClientOptions)
 }
 
-// The same with what else decides about a handshake: the server's own settings.
+// The same with the other influences on a handshake: the server's own settings.
 func TestSameConnectionServerSettings(t *testing.T) {
 	few := func(bool) []clientOptions {
 		return []clientOptions{{true, true, true, 1, 0}, {false, true, true, 1, 0}, {true, false, false, 0, 0}}
@@ -181,7 +181,7 @@ func TestSameConnectionServerSettings(t *testing.T) {
 // compareWithout makes every connection without the gate and with it.
 func compareWithout(t *testing.T, w *world, l *listener, options func(ipv6 bool) []clientOptions) {
 	t.Helper()
-	// A SYN sent again on a busy machine must still ask for ECN.
+	// A SYN retransmitted on a busy machine must still request ECN.
 	w.sysctl(w.Client, "net.ipv4.tcp_ecn_fallback", "0")
 	data := make([]byte, 1<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
@@ -208,8 +208,8 @@ func compareWithout(t *testing.T, w *world, l *listener, options func(ipv6 bool)
 	each("with", data, func(k key, h handshake) {
 		connections++
 		want := plain[k]
-		// The window of the SYN-ACK is a whole number of segments, but the gate
-		// knows only one size of them.
+		// The window of the SYN-ACK is a multiple of the segment size, of which the gate
+		// knows only one.
 		if less := int(want.client.PeerWindow) - int(h.client.PeerWindow); less > -1460 && less < 1460 {
 			h.client.PeerWindow = want.client.PeerWindow
 		}

@@ -16,7 +16,7 @@ import (
 	harness "tidegate/test/world"
 )
 
-// knowStranger has the server's kernel answer the stranger without asking who it is.
+// knowStranger makes the stranger's neighbour entry known to the server's kernel.
 func (w *world) knowStranger() {
 	w.t.Helper()
 	for _, ipv6 := range families() {
@@ -25,9 +25,9 @@ func (w *world) knowStranger() {
 	}
 }
 
-// What the gate makes of each form is what this kernel makes of it without the gate: where
-// the kernel is silent the gate is, where the kernel answers the gate does. Only what is
-// signed is the gate's to answer, though a kernel with TCP-MD5 does not.
+// The gate treats each form as this kernel does without the gate: both
+// are silent, or both answer. Only well-formed signatures
+// are answered by the gate although a kernel with TCP-MD5 does not.
 func TestSignedAsTheKernelHasIt(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -58,7 +58,7 @@ func TestSignedAsTheKernelHasIt(t *testing.T) {
 		if ipv6 {
 			first = 1000
 		}
-		hasAO := !kernel.From[10000+first+14] // ao-16: such a kernel looks at more, and may drop more
+		hasAO := !kernel.From[10000+first+14] // ao-16: a kernel with TCP-AO checks more, and may drop more
 		for i, form := range forms {
 			bare, gated := kernel.From[10000+first+uint16(i)], gate[20000+first+uint16(i)] == 1
 			if gated != (form.Kind != harness.Malformed) {
@@ -77,7 +77,7 @@ func (w *world) signedFlood() harness.SignedFlood {
 		Counters: w.counters}
 }
 
-// No SYN comes to the server's TCP for an option that it carries.
+// No SYN reaches the server's TCP because of an option that it carries.
 func TestSignedFlood(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -102,15 +102,15 @@ func TestSignedAllowance(t *testing.T) {
 	w.signedFlood().PassesWithin(t, 1000, 50, instance.OnlineCPUs())
 }
 
-// A peer with a key of TCP-MD5 connects with `signed: pass`, and only then: an answer of the
-// gate's bears no signature, and it goes on asking.
+// A peer with a TCP-MD5 key connects with `signed: pass`, and only then: the gate's
+// answer has no signature, and the peer keeps retransmitting.
 func TestSignedPeer(t *testing.T) {
 	for setting, connects := range map[string]bool{"pass": true, "answer": false, "drop": false} {
 		t.Run(setting, func(t *testing.T) {
 			w := newWorld(t)
 			l := w.echoServer(webPort)
 			client := w.ClientAddr(false)
-			if rig.HaveIPv6() { // its socket is of both families
+			if rig.HaveIPv6() { // its socket serves both families
 				client = netip.AddrFrom16(client.As16())
 			}
 			w.must(harness.MD5Key(l.fd, client))

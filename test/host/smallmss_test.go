@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who asks for smaller segments than the kernel adopts gets them, from a handshake of the kernel's own.
+// A client that asks for smaller segments than the kernel adopts gets them, through a handshake with the kernel itself.
 func TestSmallSegmentsAreTranslated(t *testing.T) {
 	w := newWorld(t)
 	l := w.listenOn(webPort, unix.IPPROTO_TCP, 16)

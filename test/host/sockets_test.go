@@ -23,7 +23,7 @@ import (
 // Bare blocking sockets: a socket keeps the namespace of the thread that made
 // it, and a test says exactly which options it has.
 
-// ioTimeout bounds one system call on a socket; who meets it has stalled.
+// ioTimeout bounds one system call on a socket; reaching it means a stall.
 const ioTimeout = 5 * time.Second
 
 const webPort = 80
@@ -77,7 +77,7 @@ func (c conn) Close() error {
 	return err
 }
 
-// vanish closes the socket silently to the peer, as a reboot does.
+// vanish closes the socket without telling the peer, as a reboot does.
 func (c conn) vanish() error {
 	if err := unix.SetsockoptInt(c.fd, unix.IPPROTO_TCP, unix.TCP_REPAIR, 1); err != nil {
 		return err
@@ -109,7 +109,7 @@ func socket(n *rig.Namespace, ipv6 bool, proto int) (fd int, err error) {
 	return fd, err
 }
 
-// dialer says how a connection is opened.
+// dialer is how a connection is opened.
 type dialer struct {
 	from      *rig.Namespace
 	to        netip.AddrPort
@@ -169,7 +169,7 @@ type listener struct {
 	conns chan conn     // for tests that take the connections themselves
 }
 
-// listenOn makes a listening socket for both families that nobody accepts from.
+// listenOn makes a listening socket for both families without an accept loop.
 func (w *world) listenOn(port uint16, proto, backlog int) *listener {
 	w.t.Helper()
 	ipv6 := rig.HaveIPv6()
@@ -216,7 +216,7 @@ func (l *listener) serve(handle func(conn)) {
 		defer close(l.done)
 		for {
 			c, err := l.accept()
-			if errors.Is(err, unix.EAGAIN) { // nobody came, which is no fault
+			if errors.Is(err, unix.EAGAIN) { // no connection yet, not an error
 				continue
 			}
 			if err != nil {
@@ -251,7 +251,7 @@ func echo(c conn) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := c.Read(buf)
-		if errors.Is(err, unix.EAGAIN) { // idle, which is no fault
+		if errors.Is(err, unix.EAGAIN) { // idle, not an error
 			continue
 		}
 		if err != nil {
@@ -263,7 +263,7 @@ func echo(c conn) {
 	}
 }
 
-// ping sends a word and wants it back.
+// ping sends a word and expects it back.
 func (c conn) ping() error {
 	word := []byte("tidegate?")
 	if _, err := c.Write(word); err != nil {
@@ -289,7 +289,7 @@ func (w *world) pingNew(ipv6 bool, port uint16) error {
 	return c.ping()
 }
 
-// mustPingNew wants n new connections served.
+// mustPingNew expects n new connections to be served.
 func (w *world) mustPingNew(n int) {
 	w.t.Helper()
 	for i := range n {

@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/lab/load"
 )
 
-// Connections that are translated outlive the daemon, whether it ends or is killed, in either mode of XDP.
+// Translated connections outlive the daemon, whether it ends or is killed, in either XDP mode.
 func TestTranslatedOutliveTheDaemon(t *testing.T) {
 	for _, mode := range []string{"auto", "generic"} {
 		t.Run(mode, func(t *testing.T) {
@@ -71,8 +71,8 @@ func (w *world) floodAt(port uint16, flags load.TCPFlags) (end func()) {
 	})
 }
 
-// Under a flood of SYNs, and of ACKs, clients reach a container and a local listener behind NAT, and the flood takes
-// no place in the table.
+// Under a flood of SYNs and ACKs, clients reach a container and a local listener behind NAT, and the flood
+// occupies no place in the table.
 func TestTranslatedUnderFlood(t *testing.T) {
 	const n, published = 10, 8088
 	w := newWorld(t)

@@ -11,11 +11,11 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// What cannot be adopted for is translated: machines that a host gate was an outage on.
+// Where the kernel cannot adopt, connections are translated: machines on which a host gate once meant an outage.
 
 const mptcpPort = webPort + 1
 
-// obstacles are rules of a machine that adopted connections do not get through.
+// obstacles are rules of a machine that adopted connections do not pass.
 var obstacles = []struct{ name, rules string }{
 	{"none", ""},
 	{"connection tracking and an empty nat chain", `table inet o {
@@ -40,7 +40,7 @@ func translating(t *testing.T, takeover string) (*world, *gate) {
 	return w, g
 }
 
-// served wants n new connections to each of the ports, in both families, to carry something.
+// served expects n new connections to each of the ports, in both families, to carry data.
 func (w *world) served(n int, ports ...uint16) {
 	w.t.Helper()
 	for _, ipv6 := range families() {
@@ -54,7 +54,7 @@ func (w *world) served(n int, ports ...uint16) {
 	}
 }
 
-// Local listeners behind rules that want to see a handshake, and an MPTCP one.
+// Local listeners behind rules that need to see a handshake, and an MPTCP one.
 func TestTranslate(t *testing.T) {
 	const n = 20
 	w, _ := translating(t, "translate")
@@ -87,7 +87,7 @@ func (w *world) container() *rig.Namespace {
 		w.ip(inside, args)
 	}
 	if len(families()) > 1 {
-		for _, prefix := range []string{"fd7d:7467:200::", "fe80::200:"} { // a router asks by a link-local address
+		for _, prefix := range []string{"fd7d:7467:200::", "fe80::200:"} { // a router's neighbour solicitations come from a link-local address
 			w.ip(w.Server, "address add "+prefix+"1/64 dev tg-bridge nodad")
 			w.ip(inside, "address add "+prefix+"2/64 dev tg-inside nodad")
 		}
@@ -110,7 +110,7 @@ const toContainer = `table inet docker {
 }`
 
 // Published ports of a container: DNAT over a bridge, as Docker writes it, without a listener
-// here and with one, which is docker-proxy's.
+// here and with docker-proxy's.
 func TestTranslateToContainer(t *testing.T) {
 	const n, published = 10, 8088
 	w := newWorld(t)
@@ -128,7 +128,7 @@ func TestTranslateToContainer(t *testing.T) {
 	w.wantCounters(map[string]uint64{"syn": want, "cookie_sent": want, "split_ready": want, "adopted": 0})
 }
 
-// A redirect from one port to another, on which alone somebody listens.
+// A redirect from a port without a listener to one with a listener.
 func TestTranslateRedirected(t *testing.T) {
 	const n, from = 10, 443
 	w := newWorld(t)
@@ -140,7 +140,7 @@ func TestTranslateRedirected(t *testing.T) {
 	w.wantCounters(map[string]uint64{"cookie_sent": want, "split_ready": want})
 }
 
-// how says, as status does, how connections to a port are taken over, and why.
+// how returns, from status, how connections to a port are taken over, and why.
 func (w *world) how(port uint16) (how, why string) {
 	for _, t := range w.status().Takeovers {
 		if t.Ports == fmt.Sprint(port) && t.Addresses[0] == "0.0.0.0" {
@@ -151,8 +151,8 @@ func (w *world) how(port uint16) (how, why string) {
 }
 
 // takeover: auto. The plain listener is adopted, the MPTCP one is translated. When a nat chain
-// comes, the plain one is translated, too, and when it goes, adopted again; connections that were
-// begun in one way go on in it.
+// appears, the plain one is translated, too, and when it is removed, adopted again; existing connections
+// keep their kind of takeover.
 func TestTakeoverAuto(t *testing.T) {
 	const n = 5
 	w, _ := translating(t, "auto")
@@ -185,7 +185,7 @@ func TestTakeoverAuto(t *testing.T) {
 }
 
 // A verified ACK that the kernel refuses to adopt is translated: the listener becomes MPTCP while no daemon
-// sees it, and not even the first client notices.
+// runs, and not even the first client notices.
 func TestRefusedIsTranslated(t *testing.T) {
 	w := newWorld(t)
 	l := w.echoServer(webPort)

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// trialConfig is one whose service would only be watched.
+// trialConfig is a configuration whose service is only monitored.
 func (w *world) trialConfig() string {
 	return w.topConfig("epoch: 1s", "key_horizon: 10m", "drain: 0s", "takeover: adopt") +
 		fmt.Sprintf("services:\n  - name: web\n    ports: [%d]\n    mode: monitor\n", webPort)
 }
 
-// A trial protects although the mode is monitor, ends by itself, and leaves nothing.
+// A trial protects although the mode is monitor, ends by itself, and leaves nothing behind.
 func TestTrialPasses(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -38,7 +38,7 @@ func TestTrialPasses(t *testing.T) {
 	w.mustPingNew(1)
 }
 
-// A rule that drops what is new and no SYN lets no adopted connection live: the trial ends early
+// A rule that drops new connections without a SYN kills every adopted connection: the trial ends early
 // and says so.
 func TestTrialFails(t *testing.T) {
 	w := newWorld(t)
@@ -62,7 +62,7 @@ func TestTrialFails(t *testing.T) {
 }
 
 // The daemon is killed during its trial: the packet path leaves SYNs to the kernel once the trial's
-// keys have ended.
+// keys have expired.
 func TestTrialOfAKilledDaemonEnds(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)

@@ -11,7 +11,7 @@ import (
 	"tidegate/internal/why"
 )
 
-// The decision is the real one, in every mode, and asking moves no counter.
+// The decision is the real one, in every mode, and asking changes no counter.
 func TestWhy(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)

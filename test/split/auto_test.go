@@ -17,7 +17,7 @@ import (
 
 const mptcpPort = 81
 
-// newAuto is a world whose server chooses for each listener; port 81 is protected, too.
+// newAuto is a world whose server chooses the takeover for each listener; port 81 is protected, too.
 func newAuto(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, false)
@@ -63,7 +63,7 @@ func (w *place) openAt(at netip.AddrPort) *net.TCPConn {
 	return c
 }
 
-// chosen is how and why a port of the service's address is taken over.
+// chosen returns how and why a port of the service's address is taken over.
 func (n *node) chosen(addr netip.Addr, port string) (how, why string) {
 	for _, c := range n.status().Takeovers {
 		for _, a := range c.Addresses {
@@ -76,8 +76,8 @@ func (n *node) chosen(addr netip.Addr, port string) (how, why string) {
 }
 
 // One server, a plain listener and an MPTCP one: the first is adopted, the second
-// translated, and status says so and why. Connections that were there before live on;
-// the second listener becomes a plain one, and nobody notices.
+// translated, and status shows both, with the reasons. Existing connections survive;
+// the second listener becomes a plain one, and no client notices.
 func TestAuto(t *testing.T) {
 	w := newAuto(t)
 	web, mp := w.address(false, port), w.address(false, mptcpPort)
@@ -106,7 +106,7 @@ func TestAuto(t *testing.T) {
 	if a, s := after["adopted"]-before["adopted"], after["split_ready"]-before["split_ready"]; a != uint64(len(families())) || s != 1 || after["drop_last_line"] != 0 {
 		t.Errorf("%d adopted, %d translated: %v", a, s, nonZero(after))
 	}
-	// The daemon may die meanwhile.
+	// The daemon may be dead meanwhile.
 	w.server.kill()
 	w.still(translated, "no process")
 	w.still(w.openAt(mp), "new, no process")
@@ -182,5 +182,5 @@ func (w *place) ip(n *rig.Namespace, commands ...string) {
 	}
 }
 
-// Tag tells the namespaces of one world apart from the others'.
+// Tag distinguishes the namespaces of one world from the others'.
 func (w *world) Tag() string { return w.Instance[strings.LastIndex(w.Instance, "-"):] }

@@ -13,7 +13,7 @@ import (
 	harness "tidegate/test/world"
 )
 
-// An edge and a server in mode auto let everything by until a flood begins, and again when it is over; clients notice nothing of either.
+// An edge and a server in mode auto pass everything until a flood begins, and again when it is over; clients notice neither.
 func TestAutomatic(t *testing.T) {
 	w := newWorld(t, false)
 	w.sysctl(w.place.Server, "net.core.somaxconn", "1024") // the flood's first SYNs fill it: then the kernel answers with cookies

@@ -35,7 +35,7 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// A server that takes connections over in both ways has two gates: a capture is of both.
+// A server with both kinds of takeover has two gates: a capture is of both.
 func TestCaptureAuto(t *testing.T) {
 	w := newAuto(t)
 	w.serve(echo)

@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/probe"
 )
 
-// check runs `tidegate check -c` where the node runs and gives its rows by name.
+// check runs `tidegate check -c` in the node's namespace and returns its rows by name.
 func (n *node) check() map[string]probe.Check {
 	w := n.w
 	w.t.Helper()
@@ -45,7 +45,7 @@ func (w *place) wantRow(rows map[string]probe.Check, name string, status probe.S
 	}
 }
 
-// What `check` says of an edge and a server that are whole, and of parts that are missing.
+// `check` of a working edge and server, and of ones with missing parts.
 func TestCheck(t *testing.T) {
 	w := newTagged(t, []string{"peers: [192.0.2.77]"}, nil)
 	rows := w.Edge.check()

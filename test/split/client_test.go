@@ -29,10 +29,10 @@ func (w *place) dial(ipv6 bool, localPort uint16) (*net.TCPConn, error) {
 	return harness.Client{LocalPort: localPort}.Dial(w.Client, w.address(ipv6, port))
 }
 
-// echo sends back what comes and closes after the end of it.
+// echo sends back what it receives and closes after end of file.
 func echo(c *net.TCPConn) { harness.Echo(c) }
 
-// echoLong does the same for clients that stay over restarts.
+// echoLong does the same for clients that stay connected over restarts.
 func echoLong(c *net.TCPConn) {
 	_ = c.SetDeadline(time.Now().Add(10 * time.Minute))
 	echo(c)
@@ -50,7 +50,7 @@ func say(c *net.TCPConn, word string) error {
 	return nil
 }
 
-// ping opens a connection, has a word echoed, half-closes, and reads the end.
+// ping opens a connection, has a word echoed, half-closes, and reads end of file.
 func (w *place) ping(ipv6 bool) error {
 	c, err := w.dial(ipv6, 0)
 	if err != nil {
@@ -69,7 +69,7 @@ func (w *place) ping(ipv6 bool) error {
 	return nil
 }
 
-// A request is one letter: who shall close first.
+// A request is one letter: which side closes first.
 const (
 	serverCloses = 's'
 	clientCloses = 'c'
@@ -88,7 +88,7 @@ func oneShot(c *net.TCPConn) {
 	_, _ = c.Read(b[:]) // the end
 }
 
-// request makes one from a given port and sees the connection to its end.
+// request makes one from a given port and follows the connection to its end.
 func (w *place) request(ipv6 bool, localPort uint16, who byte) error {
 	c, err := w.dial(ipv6, localPort)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	harness "tidegate/test/world"
 )
 
-// Segments behind long chains of IPv6 extension headers: no way around the gates.
+// Segments with long chains of IPv6 extension headers do not bypass the gates.
 
-// newPair is an edge and a server that speak `plain` or `tagged`, without an allowance.
+// newPair is an edge and a server with protocol plain or tagged, without an allowance.
 func newPair(t *testing.T, tagged bool) *world {
 	t.Helper()
 	if tagged {
@@ -27,8 +27,8 @@ func newPair(t *testing.T, tagged bool) *world {
 	return w
 }
 
-// throughExtensions sends 400 segments of each kind behind 1,008 bytes of destination
-// options, and wants none of them to be heard by the server's TCP.
+// throughExtensions sends 400 segments of each kind after 1,008 bytes of destination
+// options, and expects that none of them reaches the server's TCP.
 func (w *world) throughExtensions(to *node) {
 	t := w.t
 	t.Helper()

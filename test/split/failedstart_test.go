@@ -10,8 +10,8 @@ import (
 	harness "tidegate/test/world"
 )
 
-// A start of an edge or a server that takes the packet path over and then fails leaves it as it was,
-// settings that it shares with the process before among it. Nobody notices.
+// A start of an edge or a server that takes over the packet path and then fails leaves it as it was,
+// including settings that it shares with the previous process. No client notices.
 func TestFailedStart(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -32,7 +32,7 @@ func TestFailedStart(t *testing.T) {
 			for _, n := range []*node{w.server, w.Edge} {
 				for i, end := range []func(){n.stop, n.kill} {
 					if i == 1 && c.name != "adopt" {
-						break // the edge's, and a start's, way is the same
+						break // the edge, and the start, behave the same
 					}
 					end()
 					w.failStart(n)
@@ -57,7 +57,7 @@ func TestFailedStart(t *testing.T) {
 	}
 }
 
-// failStart has a start of a node, with other settings, fail when all is attached.
+// failStart makes a start of a node with other settings fail after everything is attached.
 func (w *world) failStart(n *node) {
 	w.place.t.Helper()
 	config := n.config

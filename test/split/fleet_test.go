@@ -32,7 +32,7 @@ func vanish(t *testing.T, c *net.TCPConn) {
 	c.Close()
 }
 
-// fleet is several edges before one server, and a fabric before them.
+// fleet is several edges before one server, behind a fabric.
 type fleet struct {
 	*place
 	*rig.SplitTopology
@@ -83,7 +83,7 @@ func (f *fleet) sum(name string) (n uint64) {
 	return n
 }
 
-// upload sends a megabyte and has it back.
+// upload sends a megabyte and reads it back.
 func (w *place) upload(ipv6 bool) error {
 	c, err := w.dial(ipv6, 0)
 	if err != nil {
@@ -106,8 +106,8 @@ func (w *place) upload(ipv6 bool) error {
 	return <-errs
 }
 
-// Three edges that share nothing but the secret; every packet takes another one, and
-// answers take none. Nothing breaks, nothing is even sent again.
+// Three edges that share only the secret; every packet takes another edge, and
+// answers bypass them. No connection breaks, and nothing is retransmitted.
 func TestEdgesPacketByPacket(t *testing.T) {
 	f := newFleet(t, 3, true, "unknown_rate: all", "learning: 0s")
 	f.serve(echo)
@@ -136,8 +136,8 @@ func TestEdgesPacketByPacket(t *testing.T) {
 	}
 }
 
-// Routes move: an established connection comes to an edge that has never seen it, and
-// back. With answers through the first edge, and past all of them.
+// Routes change: an established connection moves to an edge that has never seen it, and
+// back. With answers through the first edge, and bypassing all edges.
 func TestRouteMoves(t *testing.T) {
 	for _, direct := range []bool{false, true} {
 		t.Run(map[bool]string{false: "answers through an edge", true: "answers past the edges"}[direct], func(t *testing.T) {
@@ -161,8 +161,8 @@ func TestRouteMoves(t *testing.T) {
 	}
 }
 
-// An edge dies under load: its process first, then the box. Connections live on; only
-// what was on its way through it is sent again.
+// An edge dies under load: its process first, then the box. Connections survive; only
+// packets in flight through it are retransmitted.
 func TestEdgeDies(t *testing.T) {
 	f := newFleet(t, 3, true, "unknown_rate: all", "learning: 0s")
 	f.serve(echo)
@@ -186,8 +186,8 @@ func TestEdgeDies(t *testing.T) {
 		})
 	}
 	f.edges[2].kill()
-	time.Sleep(200 * time.Millisecond) // load over a dead process: its packet path goes on
-	if err := f.Only(2); err != nil {  // routing notices that the box is gone
+	time.Sleep(200 * time.Millisecond) // load with a dead process: its packet path keeps running
+	if err := f.Only(2); err != nil {  // routing detects that the box is gone
 		t.Fatal(err)
 	}
 	for range 20 {
@@ -204,7 +204,7 @@ func TestEdgeDies(t *testing.T) {
 	}
 }
 
-// refusedFor opens connections for so long, one after each pause, and counts those that
+// refusedFor opens connections for a time, one after each pause, and counts those that
 // carry no data.
 func refusedFor(t *testing.T, long, pause time.Duration, dial func(ipv6 bool, localPort uint16) (*net.TCPConn, error)) (refused int) {
 	t.Helper()
@@ -222,8 +222,8 @@ func refusedFor(t *testing.T, long, pause time.Duration, dial func(ipv6 bool, lo
 	return refused
 }
 
-// Clocks that differ as much as they may, either way, over several epochs: nothing is
-// refused. Clocks that differ by more: something is, or the test shows nothing.
+// With clocks that differ by the maximum, in either direction, over several epochs, nothing is
+// refused. With clocks that differ by more, something is, or the test proves nothing.
 func TestSkew(t *testing.T) {
 	for _, c := range []struct {
 		skew, tolerated time.Duration // of the edge's clock; by the server
@@ -246,8 +246,8 @@ func TestSkew(t *testing.T) {
 	}
 }
 
-// Edges whose clocks differ by a whole epoch, each packet by another of them, and nothing goes on that none verifies:
-// nothing is refused if they tolerate it; something is if not, or the test shows nothing.
+// Edges whose clocks differ by a whole epoch, each packet through another of them, and no unverified packet is forwarded:
+// nothing is refused if they tolerate it; something is if not, or the test proves nothing.
 func TestEdgesSkew(t *testing.T) {
 	for _, c := range []struct {
 		tolerated, layout string
@@ -269,8 +269,8 @@ func TestEdgesSkew(t *testing.T) {
 	}
 }
 
-// An edge whose clock is stepped by minutes while it runs: connections that are known go on, no packet of theirs is
-// lost; new ones are not taken over, and the server says what is wrong; when the clock is right again, so is all.
+// An edge whose clock is stepped by minutes while it runs: known connections continue, and none of their packets is
+// lost; new ones are not taken over, and the server logs the cause; when the clock is right again, all works.
 func TestSteppedClock(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)

@@ -15,7 +15,7 @@ import (
 )
 
 // burst attacks the service with n segments of these flags at full speed and returns
-// how many came to the edge, how many to the server's port, and how long it took.
+// how many reached the edge, how many the server's port, and how long it took.
 func (w *world) burst(flags load.TCPFlags, ipv6 bool, n int) (arrived, passed uint64, took time.Duration) {
 	t := w.t
 	t.Helper()
@@ -39,7 +39,7 @@ func (w *world) burst(flags load.TCPFlags, ipv6 bool, n int) (arrived, passed ui
 	return rx(w.FloodPort) - front, rx(w.ServerPort) - inner, b.Elapsed
 }
 
-// Floods of every kind die at the edge, and each packet is counted for what it was.
+// Floods of every kind are dropped at the edge, and each packet is counted by its kind.
 func TestFloodsDie(t *testing.T) {
 	const n = 20000
 	w := newWorld(t, false)
@@ -79,8 +79,8 @@ func TestFloodsDie(t *testing.T) {
 	w.server.wantCounters(map[string]uint64{"drop_last_line": 0, "cookie_invalid": 0})
 }
 
-// What an edge does not know goes to the server within the allowance, and there the
-// last line drops it silently.
+// Packets unknown to an edge reach the server within the allowance, and there the
+// final ACK check drops them silently.
 func TestAllowance(t *testing.T) {
 	const rate = 5000
 	w := newWorld(t, false)
@@ -94,7 +94,7 @@ func TestAllowance(t *testing.T) {
 	w.await("all packets judged", func() bool {
 		c := w.Edge.counters()
 		passed = c["edge_unknown"]
-		return passed+c["drop_ack"] >= arrived*99/100 // the port counts what is not the flood's, too
+		return passed+c["drop_ack"] >= arrived*99/100 // the port also counts packets that are not the flood's
 	})
 	took := time.Since(begin)
 	if most := uint64(rate*took.Seconds()) + rate/10 + 2; passed == 0 || passed > most {
@@ -108,7 +108,7 @@ func TestAllowance(t *testing.T) {
 	}
 }
 
-// A saturated filter says so; the attack reaches the final ACK check, connections live.
+// A saturated filter is reported; the attack reaches the final ACK check, connections survive.
 func TestSaturated(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)
@@ -131,7 +131,7 @@ func TestSaturated(t *testing.T) {
 		t.Errorf("%d of %d passed a full filter", passed, arrived)
 	}
 	w.await("what passed, at the final ACK check", func() bool {
-		n := w.server.counters()["drop_last_line"] // the port counts what is not the flood's, too
+		n := w.server.counters()["drop_last_line"] // the port also counts packets that are not the flood's
 		return n >= arrived*9/10 && n <= passed
 	})
 	if err := w.ping(false); err != nil {
@@ -139,7 +139,7 @@ func TestSaturated(t *testing.T) {
 	}
 }
 
-// An attacker who lets ACKs expire behind the edge learns nothing: below `hops` they
+// An attacker that lets ACKs expire behind the edge learns nothing: below `hops` they
 // are dropped, known or not. SYNs are answered whatever their TTL.
 func TestHops(t *testing.T) {
 	w := newWorld(t, false)
@@ -147,7 +147,7 @@ func TestHops(t *testing.T) {
 	w.Edge.configure("always", "hops: 20")
 	w.startBoth()
 	w.sysctl(w.Client, "net.ipv4.ip_default_ttl", "19")
-	c, err := w.dial(false, 0) // the SYN-ACK is the edge's
+	c, err := w.dial(false, 0) // the edge sends the SYN-ACK
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestHops(t *testing.T) {
 	}
 }
 
-// A server with another secret refuses everybody, and says so.
+// A server with another secret refuses every connection, and says so.
 func TestWrongSecret(t *testing.T) {
 	for name, c := range map[string]struct {
 		protocol, takeover string
@@ -190,7 +190,7 @@ func TestWrongSecret(t *testing.T) {
 			w.server.config = strings.Replace(w.server.config, "secret_file: secret", "secret_file: other", 1)
 			w.startBoth()
 			w.await("an error in the server's log", func() bool {
-				c, err := w.dial(false, 0) // the edge's handshake
+				c, err := w.dial(false, 0) // the edge completes this handshake
 				if err != nil {
 					t.Fatal(err)
 				}

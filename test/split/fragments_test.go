@@ -13,8 +13,8 @@ import (
 	"tidegate/internal/lab/load"
 )
 
-// inFragments cuts a frame with a segment of at least 48 bytes in two; the first part has the
-// whole TCP header and 20 bytes more.
+// inFragments splits a frame with a segment of at least 48 bytes in two; the first part has the
+// whole TCP header and 20 more bytes.
 func inFragments(frame []byte, id uint16) [][]byte {
 	const ethLen, first = 14, 40
 	if frame[ethLen]>>4 == 6 {
@@ -47,8 +47,8 @@ func inFragments(frame []byte, id uint16) [][]byte {
 	return [][]byte{part(frame[hdr:hdr+first], 0x2000), part(frame[hdr+first:], first/8)}
 }
 
-// ACKs in fragments that belong to nothing: a server drops them as it does whole
-// ones, without a RST that would tell what its edge has let through.
+// ACKs of no connection, in fragments: a server drops them as it does whole
+// ones, without a RST, which would reveal what its edge has forwarded.
 func TestUnmatchedFragments(t *testing.T) {
 	t.Run("adopt", func(t *testing.T) { unmatchedFragments(t, nil) })
 	t.Run("translate", func(t *testing.T) { unmatchedFragments(t, []string{"takeover: translate"}) })
@@ -69,7 +69,7 @@ func unmatchedFragments(t *testing.T, server []string) {
 			f := load.Frame{To: w.FloodPort.MAC, From: w.AttackerPort.MAC, Src: netip.AddrPortFrom(src, 1024+i), Dst: w.address(ipv6, port),
 				Flags: load.FlagACK, Seq: uint32(i), Ack: 4711, Window: 1000, Payload: make([]byte, 100)}
 			parts := inFragments(f.Bytes(), 7000+i)
-			frames = append(frames, parts[1], parts[0]) // the datagram is whole when the first part comes
+			frames = append(frames, parts[1], parts[0]) // the first part completes the datagram
 		}
 		if err := load.SendFrames(w.AttackerPort, frames...); err != nil {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func unmatchedFragments(t *testing.T, server []string) {
 	}
 }
 
-// A connection whose client's segments are cut by a router on the way goes on.
+// A connection continues whose client's segments are fragmented by a router on the path.
 func TestFragmentsOfAConnection(t *testing.T) {
 	w := newWorld(t, false)
 	accepted := make(chan *net.TCPConn, 1)

@@ -18,9 +18,9 @@ func stranger(ipv6 bool, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr("198.18.2.77"), port)
 }
 
-// A SYN that is shorter than its answer is answered at the first try, every time, though a
-// veth has no room behind a frame of its length. (Under the layout smartcookie, which agrees
-// on less, IPv4 frames that grow still find room: there it is the growth alone that is shown.)
+// A SYN that is shorter than its answer is answered at the first attempt, every time, although
+// veth has no room behind a frame of its length. (Under the layout smartcookie, which negotiates
+// less, IPv4 frames that grow still find room: it tests only the growth.)
 func TestAnswerLongerThanSYN(t *testing.T) {
 	const n = 500
 	for layout, options := range map[string][]byte{

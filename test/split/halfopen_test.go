@@ -10,8 +10,8 @@ import (
 	"tidegate/internal/lab/load"
 )
 
-// anew makes a connection from a port, has it vanish, and makes another from the same port;
-// it returns how long that one took until its first word was echoed.
+// anew makes a connection from a port, makes it vanish, and makes another from the same port;
+// it returns how long the second took until its first word was echoed.
 func (w *world) anew(ipv6 bool, localPort uint16) (time.Duration, error) {
 	old, err := w.dial(ipv6, localPort)
 	if err != nil {
@@ -34,11 +34,11 @@ func (w *world) anew(ipv6 bool, localPort uint16) (time.Duration, error) {
 	return time.Since(begin), nil
 }
 
-// A client that has lost its state comes again from the same port: the server still has the
-// connection of before, and the edge has let the new one through. It is served at once,
-// whether the edge still knows the flow (no tag) or has forgotten it, quiet or flooded.
+// A client that has lost its state reconnects from the same port: the server still has the
+// previous connection, and the edge has forwarded the new one's ACK. It is served at once,
+// whether the edge still knows the flow (no tag) or has forgotten it, with or without a flood.
 func TestHalfOpen(t *testing.T) {
-	const most = 10 * time.Second // a SYN may be lost on a loaded machine; before, the client was never served
+	const most = 10 * time.Second // a SYN may be lost on a loaded machine; with the bug, the client was never served
 	for _, protocol := range []string{"plain", "tagged"} {
 		t.Run(protocol, func(t *testing.T) {
 			w := newTagged(t, nil, nil)
@@ -69,7 +69,7 @@ func TestHalfOpen(t *testing.T) {
 	}
 }
 
-// The same from a client without timestamps, whose second cookie is too weak to end a live connection: the
+// The same for a client without timestamps, whose second cookie is too weak to end a live connection: the
 // server's stack challenges its SYN (RFC 5961), and the client's own RST ends the old connection.
 func TestHalfOpenWithoutTimestamps(t *testing.T) {
 	for _, protocol := range []string{"plain", "tagged", "smartcookie", "adopt"} {

@@ -8,7 +8,7 @@ import (
 	harness "tidegate/test/world"
 )
 
-// While an edge lets SYNs by, a listener's backlog may fill, and the kernel answers with cookies of its own. The final ACK check knows
+// While an edge passes SYNs, a listener's backlog may fill, and the kernel answers with its own cookies. The final ACK check recognizes
 // their ACKs: such a connection has neither a socket nor a request.
 func TestKernelCookie(t *testing.T) {
 	for _, f := range families() {

@@ -11,7 +11,7 @@ import (
 )
 
 // Translated connections outlive the server's process, and the drain after Ctrl-C waits for
-// them: none is cut before its time, and when the last has ended the drain ends, too.
+// them: none is cut early, and when the last has ended the drain ends.
 func TestTranslatedLife(t *testing.T) {
 	for _, protocol := range []string{"plain", "tagged"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestTranslatedLife(t *testing.T) {
 				t.Errorf("new connection, a new process: %v", err)
 			}
 			w.server.wantCounters(map[string]uint64{"drop_last_line": 0, "tag_forged": 0, "split_full": 0})
-			w.Edge.off() // first: its cookies would not be honoured any more
+			w.Edge.off() // first: its cookies would no longer be accepted
 			_ = w.server.run.Cmd.Process.Signal(syscall.SIGINT)
 			w.await("drain", func() bool { return strings.Contains(w.server.run.Stderr.String(), "draining") })
 			w.still(c, "draining")
@@ -57,8 +57,8 @@ func TestTranslatedLife(t *testing.T) {
 	}
 }
 
-// Clocks that differ by a whole epoch, either way, in protocol tagged: connections begun
-// in every part of an epoch, its edges among them, are all served.
+// Clocks that differ by a whole epoch, in either direction, in protocol tagged: connections begun
+// at any point of an epoch, even its boundaries, are all served.
 func TestTaggedSkew(t *testing.T) {
 	const epoch = time.Second
 	for _, skew := range []time.Duration{epoch, -epoch} {
@@ -80,7 +80,7 @@ func TestTaggedSkew(t *testing.T) {
 	}
 }
 
-// The same in protocol plain, to a server that translates and tolerates it.
+// The same in protocol plain, to a server that translates and tolerates the skew.
 func TestPlainTranslatedSkew(t *testing.T) {
 	for _, skew := range []time.Duration{time.Second, -time.Second} {
 		t.Run(skew.String(), func(t *testing.T) {

@@ -34,7 +34,7 @@ var (
 
 var worlds atomic.Int32
 
-// place is where a test happens: a client's and a server's namespace, what is
+// place is where a test runs: a client's and a server's namespace, what is
 // between them, and a directory for files.
 type place struct {
 	t              *testing.T
@@ -51,10 +51,10 @@ type world struct {
 	server *node
 }
 
-// node is a `tidegate run` in one namespace; it may be started again.
+// node is a `tidegate run` in one namespace; it can be restarted.
 type node struct {
 	w        *place
-	top      string // lines of the configuration that it always has
+	top      string // configuration lines that every configuration of it has
 	ns       *rig.Namespace
 	instance string
 	config   string
@@ -71,7 +71,7 @@ func newPlace(t *testing.T, topology *rig.Topology, address func(bool, uint16) n
 	return w
 }
 
-// newWorld makes one with both roles configured and nothing started.
+// newWorld makes a world with both roles configured and nothing started.
 func newWorld(t *testing.T, bridge bool) *world {
 	t.Helper()
 	needRoot(t)
@@ -115,7 +115,7 @@ func (w *world) startBoth() {
 	w.Edge.start()
 }
 
-// in is the instance of tidegate that it runs.
+// in is the instance of tidegate that the node runs.
 func (n *node) in() *harness.Instance {
 	return &harness.Instance{T: n.w.t, NS: n.ns, Binary: tidegate, Name: n.instance, Config: filepath.Join(n.w.dir, n.instance+".yaml")}
 }
@@ -134,13 +134,13 @@ func (n *node) start() *harness.Process {
 	return n.run
 }
 
-// reload writes the configuration and waits for the node's word that it is in force.
+// reload writes the configuration and waits until the node logs that it is in force.
 func (n *node) reload() { n.w.t.Helper(); n.run.Reload(n.config, "msg=reloaded") }
 
 // stop ends the process, which leaves its packet path in place.
 func (n *node) stop() { n.w.t.Helper(); n.run.Stop() }
 
-// kill ends it without asking.
+// kill ends the process by SIGKILL.
 func (n *node) kill() { n.run.Kill() }
 
 // off runs `tidegate off` with these arguments, whether or not the process runs.
@@ -156,7 +156,7 @@ func (n *node) status() *status.Status { n.w.t.Helper(); return n.in().Status() 
 
 func (n *node) counters() map[string]uint64 { n.w.t.Helper(); return n.in().Counters() }
 
-// wantCounters compares some counters with what must be there.
+// wantCounters compares some counters with the expected values.
 func (n *node) wantCounters(want map[string]uint64) { n.w.t.Helper(); n.in().WantCounters(want) }
 
 func nonZero(c map[string]uint64) map[string]uint64 { return harness.NonZero(c) }

@@ -12,8 +12,8 @@ import (
 	"tidegate/internal/offender/offendertest"
 )
 
-// A client that makes too many connections is reported, by its address and the one it
-// came to; as one whose packets carry no codepoint. Nobody else is.
+// A client that makes too many connections is reported, with its address and the destination
+// address; as one whose packets carry no codepoint. No other client is.
 func TestOffenderIsReported(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)

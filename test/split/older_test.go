@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The stack still has a connection of the same addresses and ports, from before the gate. It is reset, and the SYN comes
-// again to the stack, past XDP in generic mode, which meets what is put back in and would answer it.
+// The stack still has a connection with the same addresses and ports, from before the gate. It is reset, and the SYN is
+// reinjected to the stack, past XDP in generic mode, which sees reinjected packets and would answer it.
 func TestOlderConnectionOfTheStack(t *testing.T) {
 	w := newWorld(t, false)
 	if err := w.ServerPort.DetachXDP(); err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // A connection through both: the edge answers and verifies, the server's kernel
-// takes over, and no SYN reaches the server.
+// adopts, and no SYN reaches the server.
 func TestConnect(t *testing.T) {
 	for _, bridge := range []bool{false, true} {
 		t.Run(map[bool]string{false: "router", true: "bridge"}[bridge], func(t *testing.T) {
@@ -43,8 +43,8 @@ const (
 	firstPort     = 40000
 )
 
-// The ports of a client come back again and again, far sooner than a server's
-// TIME-WAIT ends, and no SYN, or (without timestamps) hardly any, comes to tell the server's kernel. No request may fail,
+// A client's ports are reused far sooner than a server's
+// TIME-WAIT ends, and no SYN, or (without timestamps) hardly any, reaches the server's kernel. No request may fail,
 // and none may wait for a second SYN or a retransmission.
 func TestPortsReused(t *testing.T) {
 	for _, timestamps := range []string{"1", "0"} {
@@ -52,7 +52,7 @@ func TestPortsReused(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, timestamps %s", name, timestamps), func(t *testing.T) {
 				w := newWorld(t, false)
 				w.sysctl(w.Client, "net.ipv4.tcp_timestamps", timestamps)
-				// No TIME-WAIT at the client, or its kernel would not give it the port again.
+				// No TIME-WAIT at the client, or its kernel would not reuse the port.
 				w.sysctl(w.Client, "net.ipv4.tcp_max_tw_buckets", "0")
 				w.serve(oneShot)
 				w.startBoth()
@@ -82,7 +82,7 @@ func (w *world) reuse(ipv6 bool, who byte) {
 		}
 	}
 	after := w.server.counters()
-	passed += w.Edge.counters()["edge_syn_known"] // without timestamps: the server's kernel has met these SYNs itself
+	passed += w.Edge.counters()["edge_syn_known"] // without timestamps: the server's kernel has seen these SYNs itself
 	if n := w.netstat(w.Client, "TCPSynRetrans") + w.netstat(w.Client, "TCPTimeouts") - resent; n != 0 {
 		t.Errorf("%s: the client waited %d times; %v", familyName(ipv6), n, nonZero(after))
 	}

@@ -16,7 +16,7 @@ import (
 
 const smallMTU = 1280
 
-// pmtu is what a socket takes the path's MTU for.
+// pmtu is the path MTU that a socket has learned.
 func (w *place) pmtu(c *net.TCPConn) (mtu uint32) {
 	w.t.Helper()
 	raw, err := c.SyscallConn()
@@ -48,9 +48,9 @@ func (w *place) move(from, to *net.TCPConn) {
 	}
 }
 
-// The client sits behind a router whose link to it is smaller than the rest: the router's
-// ICMP errors quote translated segments, and the translating server's stack believes
-// them, because what they quote are its own numbers again.
+// The client is behind a router whose link to it has a smaller MTU: the router's
+// ICMP errors quote translated segments, and the translating server's stack accepts
+// them, because the quoted numbers are translated back to its own.
 func TestTranslatedSmallerLink(t *testing.T) {
 	for _, ipv6 := range families() {
 		t.Run(familyName(ipv6), func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestTranslatedSmallerLink(t *testing.T) {
 	}
 }
 
-// A guest behind a smaller link: the server's machine, which routes to it, tells the
-// client so, and quotes what the client has sent.
+// A guest behind a link with a smaller MTU: the server's machine, which routes to it, sends the
+// client an ICMP error, and quotes what the client has sent.
 func TestTranslatedSmallerLinkToGuest(t *testing.T) {
 	w := newAuto(t)
 	guest := w.guest()

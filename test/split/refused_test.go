@@ -42,7 +42,7 @@ func (w *world) addSecondAddr() {
 	}
 }
 
-// connect says what becomes of a connection to an address that is tried once: nil if it was
+// connect returns the result of one connection attempt to an address: nil if it was
 // served, else the first error that the client saw.
 func (w *world) connect(at netip.AddrPort) error {
 	var c net.Conn
@@ -59,8 +59,8 @@ func (w *world) connect(at netip.AddrPort) error {
 	return say(c.(*net.TCPConn), "tidegate?")
 }
 
-// learnsRefusal connects to a place where nobody listens until the edge has learned so, and
-// then some times more: always the server's refusal.
+// learnsRefusal connects to a place without a listener until the edge has learned that, and
+// then a few more times: it must always get the server's refusal.
 func (w *world) learnsRefusal(at netip.AddrPort) {
 	w.t.Helper()
 	defer func() {
@@ -82,7 +82,7 @@ func (w *world) learnsRefusal(at netip.AddrPort) {
 	}
 }
 
-// How an edge and its server may work together.
+// The ways in which an edge and its server work together.
 var refusing = map[string]func(t *testing.T) *world{
 	"adopt":     func(t *testing.T) *world { return newWorld(t, false) },
 	"bridge":    func(t *testing.T) *world { return newWorld(t, true) },
@@ -91,7 +91,7 @@ var refusing = map[string]func(t *testing.T) *world{
 	"translate": newTranslated,
 }
 
-// newTranslated is a world of protocol plain whose server translates.
+// newTranslated is a world with protocol plain whose server translates.
 func newTranslated(t *testing.T) *world {
 	w := newTagged(t, nil, nil)
 	w.Edge.configure("always")
@@ -99,9 +99,9 @@ func newTranslated(t *testing.T) *world {
 	return w
 }
 
-// Nobody listens at the other address family, or at the other address: after the first
-// clients the edge lets the server refuse them, as it would without a gate. Who is served
-// goes on to be; when a listener comes, its clients are served at once.
+// There is no listener for the other address family, or at the other address: after the first
+// clients the edge lets the server refuse them, as it would without a gate. Other clients
+// are still served; when a listener appears, its clients are served at once.
 func TestRefusedThroughAnEdge(t *testing.T) {
 	for name, open := range refusing {
 		t.Run(name, func(t *testing.T) {
@@ -144,9 +144,9 @@ func TestRefusedThroughAnEdge(t *testing.T) {
 	}
 }
 
-// A service that resets connections at their beginning does not count as closed, and the
-// client whose SYN asks is served by the server itself; nor does it help to refuse in its
-// name from outside.
+// A service that resets connections early does not count as closed, and the
+// client whose SYN the edge uses as a probe is served by the server itself; nor does a forged refusal
+// from outside close a port.
 func TestResetsCloseNoPort(t *testing.T) {
 	for name, open := range refusing {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestResetsCloseNoPort(t *testing.T) {
 	}
 }
 
-// A flood of SYNs to a closed port comes to the server within the allowance of each CPU.
+// A flood of SYNs to a closed port reaches the server within the allowance of each CPU.
 func TestFloodOfAClosedPort(t *testing.T) {
 	const each = 500 // a second and CPU: TG_CLOSED_SYN_COST_NS of core/closed_port.h
 	w := newWorld(t, false)

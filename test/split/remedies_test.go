@@ -14,8 +14,8 @@ import (
 	"tidegate/internal/plane"
 )
 
-// newTaggedFleet is a fleet of two edges in protocol tagged, answers past them, before a
-// server that translates. With sync the edges tell each other what they learn.
+// newTaggedFleet is a fleet of two edges in protocol tagged, bypassed by answers, before a
+// server that translates. With sync the edges share what they learn.
 func newTaggedFleet(t *testing.T, sync bool, unknownRate string) *fleet {
 	t.Helper()
 	f := newFleet(t, 2, true)
@@ -51,8 +51,8 @@ func (f *fleet) established() io.ReadWriter {
 	return c
 }
 
-// attack sends ACKs or RSTs from everywhere, half a second's worth, through whichever
-// edge the route leads.
+// attack sends ACKs or RSTs from random sources, half a second's worth, through the
+// edge of the current route.
 func (f *fleet) attack(flags load.TCPFlags, n int) {
 	f.place.t.Helper()
 	flood, err := load.NewFlood(f.AttackerPort, f.FloodPort, load.FloodOptions{Target: f.address(false, port), Flags: flags, CPU: -1})
@@ -66,8 +66,8 @@ func (f *fleet) attack(flags load.TCPFlags, n int) {
 }
 
 // The paper's two remedies for a route that moves to an edge which has never seen the
-// connection, each alone and under floods of ACKs and RSTs; and neither, so that it
-// is seen what they are for.
+// connection, each alone and under floods of ACKs and RSTs; and neither, to show
+// what they are for.
 func TestRemedies(t *testing.T) {
 	const flood = 20000
 	for _, c := range []struct {
@@ -131,7 +131,7 @@ func TestRemedies(t *testing.T) {
 					t.Fatal(err)
 				}
 				passed, most := after.Attack-seen.Attack, uint64(0)
-				if c.name == "probes" { // the allowance, and a tenth of a second's worth saved up
+				if c.name == "probes" { // the allowance, and its burst of a tenth of a second
 					most = uint64(2000*time.Since(begin).Seconds()) + 202
 				}
 				if passed > most {
@@ -145,7 +145,7 @@ func TestRemedies(t *testing.T) {
 	}
 }
 
-// knows says whether an edge's filter holds anything in any generation.
+// knows reports whether an edge's filter holds anything in any generation.
 func (f *fleet) knows(edge int) bool {
 	for _, g := range f.edges[edge].status().Edge.Generations {
 		if g.Fill > 0 {
@@ -155,8 +155,8 @@ func (f *fleet) knows(edge int) bool {
 	return false
 }
 
-// Edges that ran without peers, each with a key of its own, are given them by a restart: they take one key, the
-// connections that they knew live on, and what one learns the other knows.
+// Edges that ran without peers, each with its own filter key, get peers by a restart: they agree on one key, the
+// connections that they knew survive, and each learns what the other learns.
 func TestPeersByRestart(t *testing.T) {
 	f := newTaggedFleet(t, false, "0")
 	f.serve(echo)
@@ -177,7 +177,7 @@ func TestPeersByRestart(t *testing.T) {
 	}
 	f.place.await("one key of both filters", func() bool { return keyOf(f.edges[0]) == keyOf(f.edges[1]) })
 	f.still(old, "with one key")
-	fresh := f.open(false) // edge 1 has begun anew, and edge 0 tells what is new
+	fresh := f.open(false) // edge 1 has an empty filter, and edge 0 announces what is new
 	f.place.await("edge 1 to be told", func() bool { return f.knows(1) })
 	if err := f.Through(1); err != nil {
 		t.Fatal(err)

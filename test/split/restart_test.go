@@ -14,8 +14,8 @@ import (
 
 const liveConns = 50
 
-// Edge and server are stopped and started again, and reloaded, one after the other, while
-// clients stay connected and others come: nobody notices.
+// Edge and server are stopped and started, and reloaded, one after the other, while
+// clients stay connected and others come: no client notices.
 func TestRestart(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -71,7 +71,7 @@ func newSplit(t *testing.T, tagged bool, edge, server []string) *world {
 	return w
 }
 
-// Without an edge, servers that translate, or adopt and are told to, answer SYNs themselves, with cookies of their own:
+// Without an edge, servers that translate, or adopt and are configured to, answer SYNs themselves, with their own cookies:
 // clients are served and protected as before, and again when an edge is back.
 func TestEdgeAway(t *testing.T) {
 	for _, c := range []struct {
@@ -126,7 +126,7 @@ func TestEdgeAway(t *testing.T) {
 	}
 }
 
-// A translating server whose keys have ended, with nobody to load others and no edge in front,
+// A translating server whose keys have expired, with no process to load others and no edge in front,
 // leaves clients to its kernel (on_stale_keys: pass), and protects again when it is started.
 func TestStaleServer(t *testing.T) {
 	w := newSplit(t, false, nil, []string{"takeover: translate", "epoch: 1s", "key_horizon: 2s"})
@@ -151,8 +151,8 @@ func TestStaleServer(t *testing.T) {
 	}
 }
 
-// Off takes everything down, running or not, twice or once. Adopted connections live on;
-// translated ones until they end or the drain time passes.
+// Off detaches everything, whether the process runs or not, and can be repeated. Adopted connections survive;
+// translated ones survive until they end or the drain time passes.
 func TestOff(t *testing.T) {
 	for _, tagged := range []bool{false, true} {
 		name := "adopt"
@@ -164,7 +164,7 @@ func TestOff(t *testing.T) {
 			w.serve(echo)
 			w.startBoth()
 			c, c6 := w.open(false), w.open(true)
-			w.Edge.off() // asks the running process
+			w.Edge.off() // through the running process
 			<-w.Edge.run.Exited
 			w.still(c, "no edge")
 			w.still(c6, "IPv6, no edge")

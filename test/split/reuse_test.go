@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A client's ports come back at once, through a server that translates, from several ports
-// at a time, so that the last segments of both sides are noted on several CPUs at the same
-// moment. None may fail, and no entry may be left that takes itself for half open.
+// A client's ports are reused at once, through a server that translates, from several ports
+// at a time, so that several CPUs process the last segments of both sides at the same
+// moment. None may fail, and no entry may remain that counts as half-open.
 func TestPortsReusedTranslated(t *testing.T) {
 	const workers, portsEach = 8, 5
 	requests := 3000 // of each kind
@@ -32,7 +32,7 @@ func TestPortsReusedTranslated(t *testing.T) {
 				}
 				w.sysctl(w.place.Client, "net.ipv4.tcp_timestamps", timestamps)
 				w.sysctl(w.place.Client, "net.ipv4.tcp_max_tw_buckets", "0")
-				// The NIC's thread takes segments in on one CPU while the server sends on another.
+				// The NIC's thread receives segments on one CPU while the server sends on another.
 				w.serve(oneShot)
 				w.startBoth()
 				if out, err := exec.Command("ip", "netns", "exec", w.place.Server.Name, "sh", "-c", "echo 1 >/sys/class/net/tg-server/threaded").CombinedOutput(); err != nil {
@@ -46,7 +46,7 @@ func TestPortsReusedTranslated(t *testing.T) {
 							from := uint16(firstPort + n*portsEach + i%portsEach)
 							if err := w.requestFrom(from, portsEach, "sc"[i/portsEach%2]); err != nil {
 								failures <- fmt.Errorf("request %d from port %d: %w", i, from, err)
-								return // each more would wait as long
+								return // each further one would wait as long
 							}
 						}
 					})
@@ -65,7 +65,7 @@ func TestPortsReusedTranslated(t *testing.T) {
 	}
 }
 
-// requestFrom makes a request, again as long as the client's own old socket at the port waits
+// requestFrom makes a request, and retries it while the client's own old socket at the port waits
 // for its last ACK: then nothing has been sent.
 func (w *place) requestFrom(from uint16, tries int, who byte) (err error) {
 	for range 1000 * tries {

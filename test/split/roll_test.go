@@ -15,13 +15,13 @@ import (
 )
 
 // The secret is replaced on edge and server while clients come and go: no request fails
-// and none waits, whether they are told by a start or by SIGHUP. A server that is not told loses
-// every connection from then on, or this test would show nothing.
+// and none waits, whether by restart or by SIGHUP. A server that keeps the old secret loses
+// every connection from then on, or this test would prove nothing.
 func TestSecretRoll(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		takeover string
-		live     bool // told by SIGHUP
+		live     bool // by SIGHUP
 		told     bool
 	}{
 		{"adopt", "adopt", false, true},
@@ -43,7 +43,7 @@ func TestSecretRoll(t *testing.T) {
 				w.startBoth()
 			}
 			var from time.Time
-			for margin := 5 * time.Second / 2; ; margin *= 2 { // longer than both take to be told, here and now
+			for margin := 5 * time.Second / 2; ; margin *= 2 { // longer than both need to reload on this machine
 				from = time.Now().Add(margin)
 				lines := fmt.Sprintf("next_secret_file: next\nnext_secret_from: %s\n", from.UTC().Format(time.RFC3339Nano))
 				w.Edge.config, w.server.config = lines+edge, server
@@ -115,9 +115,9 @@ func newRolling(t *testing.T, takeover string) *world {
 	return w
 }
 
-// An edge that starts with an empty filter when the secret has been replaced, beside one that has run since
-// before, hashes flows as that one does: what it is told is of use, and a connection survives that its route
-// moves to it.
+// An edge that starts with an empty filter after the secret has been replaced, beside one that was running
+// before, hashes flows as that one does: it can use what the other announces, and a connection survives when its
+// route moves to it.
 func TestColdEdgeAfterRoll(t *testing.T) {
 	for _, other := range []string{"warm", "cold, too"} {
 		t.Run(other, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestColdEdgeAfterRoll(t *testing.T) {
 			f.edges[1].config = strings.Replace(f.edges[1].config, "secret_file: secret", "secret_file: next", 1)
 			f.serve(echo)
 			f.server.start()
-			if other == "warm" { // a filter that a process before has begun
+			if other == "warm" { // a filter that a previous process has begun
 				f.edges[0].start()
 				f.edges[0].stop()
 				f.edges[0].start()

@@ -24,8 +24,8 @@ func (w *world) nft(rules string) {
 	}
 }
 
-// The server's machine begins to translate addresses, as when Docker is installed, and ceases:
-// connections are translated meanwhile, adopted again afterwards, and clients notice nothing.
+// The server's machine starts to translate addresses, as when Docker is installed, and stops:
+// meanwhile connections are translated, afterwards adopted again, and clients notice nothing.
 func TestAutoFollowsRules(t *testing.T) {
 	w := newAuto(t)
 	w.serve(echo)

@@ -36,7 +36,7 @@ func edges(t *testing.T, kinds []string, run func(t *testing.T, w *world)) {
 	}
 }
 
-// No SYN comes to a server behind an edge for an option that it carries.
+// No SYN reaches a server behind an edge because of an option that it carries.
 func TestSignedFlood(t *testing.T) {
 	edges(t, []string{"plain", "tagged", "smartcookie"}, func(t *testing.T, w *world) {
 		w.serve(echo)
@@ -45,7 +45,7 @@ func TestSignedFlood(t *testing.T) {
 	})
 }
 
-// What passes an edge, passes within the allowance. (An edge that tags lets none pass.)
+// What passes an edge stays within the allowance. (An edge that tags passes none.)
 func TestSignedAllowance(t *testing.T) {
 	edges(t, []string{"plain", "smartcookie"}, func(t *testing.T, w *world) {
 		w.Edge.config = strings.Replace(w.Edge.config, "    mode: always\n", "    mode: always\n    signed: pass\n    signed_rate: 50\n", 1)
@@ -55,7 +55,7 @@ func TestSignedAllowance(t *testing.T) {
 	})
 }
 
-// A peer with a key of TCP-MD5 connects through an edge with `signed: pass`.
+// A peer with a TCP-MD5 key connects through an edge with `signed: pass`.
 func TestSignedPeer(t *testing.T) {
 	edges(t, []string{"plain", "smartcookie"}, func(t *testing.T, w *world) {
 		w.Edge.config = strings.Replace(w.Edge.config, "    mode: always\n", "    mode: always\n    signed: pass\n", 1)

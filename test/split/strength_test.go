@@ -11,8 +11,8 @@ import (
 	harness "tidegate/test/world"
 )
 
-// Under the layout smartcookie a cookie is worth 24 bits, whatever options stand beside it:
-// a good one of another connection with the same addresses and ports, which somebody may
+// Under the layout smartcookie a cookie is worth 24 bits, whatever options accompany it:
+// a valid one for another ISN with the same addresses and ports, which an attacker may
 // have guessed, does not end a live connection.
 func TestWeakCookieEndsNothing(t *testing.T) {
 	w := newWorld(t, false)
@@ -21,14 +21,14 @@ func TestWeakCookieEndsNothing(t *testing.T) {
 	w.server.configure("always", "takeover: adopt", "cookie_layout: smartcookie")
 	w.startBoth()
 	const localPort = 41000
-	// The cookie of another ISN, as if it were guessed: it is asked for before the connection is there, since an
+	// The cookie of another ISN, as if guessed: it is requested before the connection exists, since an
 	// edge leaves SYNs of known flows to the server.
 	tap, err := load.NewTap(w.ClientPort)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tap.Close()
-	other, err := w.dial(false, 0) // whose address is the client's
+	other, err := w.dial(false, 0) // gives the client's address
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ func newTagged(t *testing.T, edge, server []string) *world {
 	return w
 }
 
-// A connection through both, by the real binaries: one set-up, one confirmation, and
-// no SYN-ACK of the server's own numbers.
+// A connection through both, with the real binaries: one setup, one confirmation, and
+// no SYN-ACK with the server's own numbers.
 func TestTagged(t *testing.T) {
 	w := newTagged(t, nil, nil)
 	w.serve(echo)

@@ -10,7 +10,7 @@ import (
 	"tidegate/internal/plane"
 )
 
-const strict = "unknown_rate: 0" // what the edge does not know is lost
+const strict = "unknown_rate: 0" // the edge drops unknown packets
 
 // prefill puts random flows into a node's filter.
 func (w *world) prefill(n *node, flows int) {
@@ -28,7 +28,7 @@ func (w *world) prefill(n *node, flows int) {
 	}
 }
 
-// open makes a connection that lasts.
+// open makes a long-lived connection.
 func (w *place) open(ipv6 bool) *net.TCPConn {
 	w.t.Helper()
 	c, err := w.dial(ipv6, 0)
@@ -42,7 +42,7 @@ func (w *place) open(ipv6 bool) *net.TCPConn {
 	return c
 }
 
-// still has words echoed for a while, so that the server's packets pass the edge.
+// still has words echoed for a while, so that the server's packets pass through the edge.
 func (w *place) still(c *net.TCPConn, what string) {
 	w.t.Helper()
 	for range 5 {
@@ -52,8 +52,8 @@ func (w *place) still(c *net.TCPConn, what string) {
 	}
 }
 
-// Connections that are older than the edge live on: an edge that has just begun leaves
-// to the server what it does not know.
+// Connections older than the edge survive: a newly started edge forwards
+// unknown packets to the server.
 func TestOlderConnections(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)
@@ -68,8 +68,8 @@ func TestOlderConnections(t *testing.T) {
 	}
 }
 
-// An idle edge stays warm: switched on in the midst of everything, and told to lose
-// whatever it does not know, it knows the connections that passed it.
+// An idle edge keeps its filter warm: switched on in the middle of traffic, and configured to drop
+// unknown packets, it knows the connections that passed through it.
 func TestIdleEdgeIsWarm(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)
@@ -93,8 +93,8 @@ func TestIdleEdgeIsWarm(t *testing.T) {
 	w.Edge.wantCounters(map[string]uint64{"drop_ack": 0, "drop_fin": 0, "edge_unknown": 0})
 }
 
-// An edge that is killed goes on without its process; the next one takes the filter
-// over; one that is taken down leaves traffic as if it had never been.
+// A killed edge's packet path keeps running; the next process takes the filter
+// over; an edge that is switched off leaves traffic as if it had never been there.
 func TestLife(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)
@@ -115,8 +115,8 @@ func TestLife(t *testing.T) {
 	}
 	w.server.start()
 	w.Edge.wantCounters(map[string]uint64{"drop_ack": 0, "edge_unknown": 0})
-	// SYNs that reach the server past the edge are its kernel's own; the final ACK check
-	// must not take their ACKs for attack.
+	// SYNs that bypass the edge are answered by the server's kernel; the final ACK check
+	// must not drop their ACKs.
 	w.Edge.off()
 	w.still(c, "no edge")
 	if err := w.ping(false); err != nil {
@@ -126,8 +126,8 @@ func TestLife(t *testing.T) {
 	w.still(c, "no server role")
 }
 
-// The window: an idle connection is forgotten after it, and what it sends then is the
-// server's to judge; one whose server speaks is kept.
+// The window: an idle connection is forgotten after it, and the server judges what it
+// sends then; a connection is kept whose server sends.
 func TestWindow(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)
@@ -151,8 +151,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// A client that comes back while the server still has its old connection (it has
-// crashed, say) gets its new one at once.
+// A client that reconnects while the server still has its old connection (after a
+// crash, say) gets its new one at once.
 func TestComesAnew(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// ackOfCookie is the ACK of a handshake that a client at this port would make anew, with
-// timestamps or without, by whoever knows the secret or has guessed.
+// ackOfCookie is the ACK of a new handshake from this port, with
+// timestamps or without, from a sender that knows the secret or has guessed the cookie.
 func (w *world) ackOfCookie(ipv6 bool, sport uint16, isn uint32, ts bool) *segment {
 	s := &segment{v6: ipv6, src: w.ClientAddr(ipv6).AsSlice(), dst: w.ServerAddr(ipv6).AsSlice(),
 		sport: sport, dport: port, seq: isn + 1, flags: flagACK, window: 1000}
@@ -23,9 +23,9 @@ func (w *world) ackOfCookie(ipv6 bool, sport uint16, isn uint32, ts bool) *segme
 	return s
 }
 
-// A good cookie of another ISN meets a connection that lives. One of 22 bits can be
+// A valid cookie for another ISN meets a live connection. One of 22 bits can be
 // guessed: it ends nothing, tagged or not. One of 54 bits is the client's own, which has
-// started over.
+// restarted.
 func TestCookieMeetsLiveConnection(t *testing.T) {
 	each(t, options{}, echo, func(t *testing.T, w *world, ipv6 bool) {
 		c, err := w.dial(ipv6)
@@ -57,7 +57,7 @@ func TestCookieMeetsLiveConnection(t *testing.T) {
 			}
 		}
 		w.await("verified tags", func() bool { return w.counter("tag_valid") == tagged+20 })
-		if n := w.counter("cookie_valid") - valid; n == 0 { // one or two may lie near the old number
+		if n := w.counter("cookie_valid") - valid; n == 0 { // one or two may be close to the old number
 			t.Errorf("no cookie was looked at: %v", w.counters())
 		}
 		w.wantCounters(map[string]uint64{"split_replaced": replaced, "split_opened": opened})

@@ -21,11 +21,11 @@ import (
 	"tidegate/internal/plane"
 )
 
-// each runs a test over both families, and with XDP in both places where it can run.
+// each runs a test over both families, and with XDP in both of its modes.
 func each(t *testing.T, o options, handle func(*net.TCPConn), test func(t *testing.T, w *world, ipv6 bool)) {
 	for _, mode := range []plane.XDPMode{plane.XDPNative, plane.XDPGeneric} {
 		t.Run(string(mode), func(t *testing.T) {
-			o := o // the other mode's test runs beside this one
+			o := o // the other mode's test runs in parallel
 			o.mode = mode
 			w := newWorld(t, o)
 			if handle != nil {
@@ -41,8 +41,8 @@ func each(t *testing.T, o options, handle func(*net.TCPConn), test func(t *testi
 	}
 }
 
-// One connection: the client's request arrives whole, nothing waits for a
-// retransmission, the edge is told, and the kernel's own numbers never come out (the
+// One connection: the client's request arrives completely, nothing waits for a
+// retransmission, the edge gets a confirmation, and the kernel's own numbers never appear (the
 // edge panics at a SYN-ACK).
 func TestRequest(t *testing.T) {
 	each(t, options{}, echo, func(t *testing.T, w *world, ipv6 bool) {
@@ -58,7 +58,7 @@ func TestRequest(t *testing.T) {
 	})
 }
 
-// SSH, SMTP: the client waits for the server's first word.
+// SSH, SMTP: the client waits for the server to speak first.
 func TestServerSpeaksFirst(t *testing.T) {
 	each(t, options{}, func(c *net.TCPConn) {
 		fmt.Fprintln(c, "220 ready")
@@ -105,7 +105,7 @@ func bulkServer(c *net.TCPConn) {
 	_, _ = io.Copy(c, bulkData(2))
 }
 
-// Much data both ways at full MSS; the edge loses one frame in a hundred of each
+// Bulk data both ways at full MSS; the edge drops one frame in a hundred of each
 // direction, so that SACK blocks are translated, too.
 func TestBulk(t *testing.T) {
 	for name, o := range map[string]options{
@@ -157,7 +157,7 @@ func (w *world) transfer(ipv6 bool) error {
 	return nil
 }
 
-// Nobody listens: the client is told.
+// There is no listener: the client gets a reset.
 func TestRefused(t *testing.T) {
 	each(t, options{}, nil, func(t *testing.T, w *world, ipv6 bool) {
 		c, err := w.dial(ipv6)
@@ -218,8 +218,8 @@ func TestResets(t *testing.T) {
 	})
 }
 
-// The same client port again and again, whoever closes first: into TIME-WAIT of the
-// server, and with the entry of the connection before still in the table.
+// The same client port repeatedly, whichever side closes first: into TIME-WAIT of the
+// server, and with the previous connection's entry still in the table.
 func TestPortReuse(t *testing.T) {
 	each(t, options{}, func(c *net.TCPConn) {
 		defer c.Close()

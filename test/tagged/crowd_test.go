@@ -16,7 +16,7 @@ import (
 	harness "tidegate/test/world"
 )
 
-// crowd finishes handshakes from many ports and some addresses that nobody has, and keeps the
+// crowd completes handshakes from many ports and from addresses that no machine has, and keeps the
 // connections; with data in each, or without.
 type crowd struct {
 	sources int
@@ -24,7 +24,7 @@ type crowd struct {
 	v6      bool
 	others  bool // IPv6: each address in a /56 of its own
 
-	newcomers6 bool // who comes newly, and who was there before, does so over IPv6
+	newcomers6 bool // newcomers and established connections use IPv6
 }
 
 func (w *world) crowdSegment(c crowd, n int) *segment {
@@ -50,8 +50,8 @@ func (w *world) crowdSegment(c crowd, n int) *segment {
 	return s
 }
 
-// Sources have finished far more handshakes than the table has places, and go on; whoever
-// comes newly is served at once, and who was there before, and is heard, stays.
+// Sources have completed far more handshakes than the table has places, and continue;
+// newcomers are served at once, and established connections in use stay.
 func TestCrowd(t *testing.T) {
 	// Beyond `floor`, connections of one address are its own crowd; those that have ended count until their place is
 	// taken. So newcomers and who was there before, all of one address, are `floor` together.
@@ -77,7 +77,7 @@ func TestCrowd(t *testing.T) {
 			w.lasts(t, before)
 			stop, crowd := make(chan struct{}), sync.WaitGroup{}
 			end := sync.OnceFunc(func() { close(stop); crowd.Wait() })
-			t.Cleanup(end) // before the world goes, whose descriptors the next test may get
+			t.Cleanup(end) // before the world is closed, whose descriptors the next test may get
 			crowd.Go(func() {
 				for n := 0; ; n++ {
 					s := w.crowdSegment(c, n)
@@ -91,12 +91,12 @@ func TestCrowd(t *testing.T) {
 					select {
 					case <-stop:
 						return
-					case <-time.After(50 * time.Millisecond): // a newcomer's first seconds are survived by chance: 1 in 1,024 for each of these
+					case <-time.After(50 * time.Millisecond): // a newcomer survives its first seconds by chance: 1 in 1,024 for each of these
 					}
 				}
 			})
 			var lost error
-			crowd.Go(func() { // who was there before is heard, however slow this machine is
+			crowd.Go(func() { // established connections are used, however slow this machine is
 				for lost == nil {
 					select {
 					case <-stop:
@@ -132,7 +132,7 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// lasts uses the connections until the table takes them for such as last: in two ticks.
+// lasts uses the connections until the table counts them as lasting: for two ticks.
 func (w *world) lasts(t *testing.T, conns ...*net.TCPConn) {
 	t.Helper()
 	tick := func() int64 {

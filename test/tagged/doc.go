@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package taggedtest runs the server role's translating side against an edge that was
+// Package taggedtest runs the server role's translating side against an edge
 // written from docs/split-protocol.md and docs/cookie-format.md alone: in Go, on
-// packet sockets, sharing no code with core/ or bpf/. What the two agree on is what
-// the documents say.
+// packet sockets, sharing no code with core/ or bpf/. If both agree, the documents are
+// right.
 package taggedtest

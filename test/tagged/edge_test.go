@@ -14,7 +14,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// edge is an edge in userspace: it answers SYNs, verifies ACKs, tags until it hears
+// edge is an edge in userspace: it answers SYNs, verifies ACKs, tags until it receives
 // a confirmation, and forwards. One goroutine for each direction.
 type edge struct {
 	secret  keys.Secret
@@ -25,7 +25,7 @@ type edge struct {
 	maxMSS  uint16
 	noTS    bool // offers no timestamps
 	plain   bool // forwards what it has verified as it is
-	sampled bool // lets everything unknown through as a probe
+	sampled bool // forwards everything unknown as a probe
 
 	outer, inner int // packet sockets
 
@@ -66,7 +66,7 @@ func packetSocket(p *rig.Port) (fd int, err error) {
 		}
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20)
 		_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
-		// reads come back now and then, to see whether it is over
+		// with a timeout, so that the loop sees the end
 		return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 50_000})
 	})
 	if err != nil {
@@ -201,7 +201,7 @@ func (e *edge) fromServer(frame []byte) {
 	e.send(e.outer, frame)
 }
 
-// loses decides whether a segment gets lost; a fixed one in so many.
+// loses decides whether a segment is lost: every so many.
 func (e *edge) loses(s *segment) bool {
 	if e.lose == 0 || len(s.payload) == 0 {
 		return false
@@ -222,14 +222,14 @@ func (e *edge) forget() {
 	clear(e.pending)
 }
 
-// trouble sets what happens to what is tagged, and to confirmations, counted from zero.
+// trouble sets what happens to tagged segments, and to confirmations, counted from zero.
 func (e *edge) trouble(toServer func(n int, frame []byte) [][]byte, toEdge func(n int) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.toServer, e.toEdge, e.sent, e.confirms = toServer, toEdge, 0, 0
 }
 
-// told is how many confirmations have come.
+// told is how many confirmations have arrived.
 func (e *edge) told() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

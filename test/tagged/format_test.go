@@ -9,7 +9,7 @@ import (
 	"tidegate/internal/keys"
 )
 
-// Written from the documents, a second time; core/ is not looked at.
+// Written independently from the documents, without looking at core/.
 
 // sipHash24 is SipHash-2-4 with 64 bits of output.
 func sipHash24(key [16]byte, msg []byte) uint64 {
@@ -127,7 +127,7 @@ func option(o []byte, kind byte) []byte {
 	return nil
 }
 
-// build makes a frame of a segment's parts, with whole checksums, between the MAC
+// build makes a frame from a segment's parts, with complete checksums, between the MAC
 // addresses of `like`.
 func (s *segment) build(like []byte) []byte {
 	tcp := make([]byte, 20, 20+len(s.options)+len(s.payload))
@@ -204,7 +204,7 @@ func makeCookie(secret *keys.Secret, s *segment, clientISN, options uint32, ts b
 	return parity | options<<22 | uint32(mac)&0x3fffff, 0
 }
 
-// verifyCookie says whether an ACK carries a cookie of this epoch or the one before.
+// verifyCookie reports whether an ACK carries a cookie of this epoch or the previous one.
 func verifyCookie(secret *keys.Secret, s *segment, epoch uint64) bool {
 	_, tsecr, ts := s.timestamps()
 	options := (s.ack - 1) >> 22 & 0x1ff
@@ -243,14 +243,14 @@ func makeTag(secret *keys.Secret, s *segment, what byte, edge uint16, wscale byt
 	return binary.LittleEndian.AppendUint64(tag, sipHash24(secret.TagKey(epoch), msg))
 }
 
-// confirmation is what a server tells an edge.
+// confirmation is a message from a server to an edge.
 type confirmation struct {
 	edge         uint16
 	flow         string // client, server, ports, as bytes
 	sport, dport uint16
 }
 
-// readConfirm takes a frame apart; ok is false if it is none, or does not verify.
+// readConfirm parses a frame; ok is false if it is not a confirmation, or does not verify.
 func readConfirm(secret *keys.Secret, frame []byte, epoch uint64) (c confirmation, ok bool) {
 	ip := frame[ethLen:]
 	l4, v6 := 20, ip[0]>>4 == 6
@@ -289,7 +289,7 @@ func readConfirm(secret *keys.Secret, frame []byte, epoch uint64) (c confirmatio
 	return c, true
 }
 
-// flowOf is how a confirmation names the connection of a client's segment.
+// flowOf is the form in which a confirmation names the connection of a client's segment.
 func flowOf(s *segment) string {
 	return string(s.src) + string(s.dst) + string([]byte{byte(s.sport >> 8), byte(s.sport), byte(s.dport >> 8), byte(s.dport)})
 }

@@ -65,7 +65,7 @@ type world struct {
 // options of a world.
 type options struct {
 	flows      int
-	floor      uint32 // connections that a source may hold without giving way
+	floor      uint32 // connections that a source may hold without being evicted
 	mode       plane.XDPMode
 	unverified uint8
 	idleTicks  uint16
@@ -112,7 +112,7 @@ func newWorld(t *testing.T, o options) *world {
 	return w
 }
 
-// load puts the server's programs into place, in its namespace.
+// load attaches the server's programs, in its namespace.
 func (w *world) load(o options) (err error) {
 	w.plane, err = plane.LoadServer(plane.ServerOptions{Options: plane.Options{Instance: w.Instance, KeySlots: 32},
 		BPFFS: "/sys/fs/bpf", Flows: o.flows})
@@ -170,7 +170,7 @@ func (w *world) fill(o options, cookie uint64) error {
 		w.plane.SetServices([]plane.Target{target}, &settings))
 }
 
-// counter of the service.
+// counter returns a counter of the service.
 func (w *world) counter(name string) uint64 {
 	w.t.Helper()
 	sum, err := plane.ReadCounters(w.plane.Map("tg_counters"), service)
@@ -184,7 +184,7 @@ func (w *world) counter(name string) uint64 {
 	return n
 }
 
-// counters that are not zero.
+// counters returns the counters that are not zero.
 func (w *world) counters() map[string]uint64 {
 	sum, err := plane.ReadCounters(w.plane.Map("tg_counters"), service)
 	if err != nil {
@@ -199,7 +199,7 @@ func (w *world) counters() map[string]uint64 {
 	return all
 }
 
-// wantCounters compares some counters with what must be there.
+// wantCounters compares some counters with the expected values.
 func (w *world) wantCounters(want map[string]uint64) {
 	w.t.Helper()
 	for name, n := range want {
@@ -228,13 +228,13 @@ func (w *world) dial(ipv6 bool) (*net.TCPConn, error) {
 	return harness.Dial(w.Client, netip.AddrPortFrom(w.ServerAddr(ipv6), port))
 }
 
-// echo sends back what comes and closes after the end of it.
+// echo sends back what it receives and closes after end of file.
 func echo(c *net.TCPConn) { harness.Echo(c) }
 
-// ping opens a connection, has a word echoed, half-closes, and reads the end.
+// ping opens a connection, has a word echoed, half-closes, and reads end of file.
 func (w *world) ping(ipv6 bool) error { return harness.Ping(w.dial(ipv6)) }
 
-// promptly wants something done without TCP sending anything twice.
+// promptly expects do to complete without a retransmission.
 func (w *world) promptly(t *testing.T, what string, do func()) {
 	t.Helper()
 	harness.NoRetransmits(t, what, do, w.Client, w.Server)

@@ -17,8 +17,8 @@ import (
 	"tidegate/internal/plane"
 )
 
-// What may happen to a set-up segment or a confirmation on its way. The client sees
-// nothing of it: where the bare ACK is lost its data makes the connection, and is not
+// What may happen to a setup segment or a confirmation on its path. The client sees
+// nothing of it: where the bare ACK is lost its data establish the connection, and are not
 // lost with it.
 func TestSetupTroubles(t *testing.T) {
 	w := newWorld(t, options{})
@@ -77,7 +77,7 @@ func some(yes bool, f []byte) [][]byte {
 	return nil
 }
 
-// A segment whose tag is not what it should be dies, and is counted for what it is.
+// A segment with a wrong tag is dropped, and counted by its defect.
 func TestBadTags(t *testing.T) {
 	w := newWorld(t, options{})
 	w.serve(echo)
@@ -108,14 +108,14 @@ func TestBadTags(t *testing.T) {
 			before, valid := w.counter(c.counter), w.counter("tag_valid")+w.counter("split_opened")
 			conn, err := w.dial(false)
 			if err != nil {
-				t.Fatal(err) // the edge alone shakes hands
+				t.Fatal(err) // only the edge completes the handshake
 			}
 			defer conn.Close()
 			w.await(c.counter, func() bool { return w.counter(c.counter) > before })
 			if n := w.counter("tag_valid") + w.counter("split_opened"); n != valid {
 				t.Errorf("it was taken: %v", w.counters())
 			}
-			// and is gone for good: nothing else of it may come in the next one's way
+			// abort it, so that none of its segments interferes with the next
 			_ = conn.SetLinger(0)
 		})
 	}
@@ -123,7 +123,7 @@ func TestBadTags(t *testing.T) {
 
 func add32(b []byte, n uint32) { binary.BigEndian.PutUint32(b, binary.BigEndian.Uint32(b)+n) }
 
-// Clocks may differ by an epoch, either way.
+// Clocks may differ by an epoch, in either direction.
 func TestSkew(t *testing.T) {
 	for _, skew := range []time.Duration{-epoch, epoch} {
 		w := newWorld(t, options{edge: func(e *edge) { e.skew = skew }})
@@ -138,7 +138,7 @@ func TestSkew(t *testing.T) {
 	}
 }
 
-// A server with another secret: nothing verifies, and it is told how often. With
+// A server with another secret: nothing verifies, and it counts how often. With
 // unverified: pass, untagged clients get the stack's RST instead of silence.
 func TestWrongSecret(t *testing.T) {
 	other := func(e *edge) { e.secret = keys.Secret{1, 2, 3} }
@@ -160,7 +160,7 @@ func TestWrongSecret(t *testing.T) {
 	c, err = w.dial(false)
 	if err == nil {
 		defer c.Close()
-		if _, err = c.Write([]byte("x")); err == nil { // the reset may be there already
+		if _, err = c.Write([]byte("x")); err == nil { // the reset may have arrived already
 			_, err = c.Read(make([]byte, 1))
 		}
 	}
@@ -169,7 +169,7 @@ func TestWrongSecret(t *testing.T) {
 	}
 }
 
-// Protocol `plain`: no tag at all; the server verifies the cookie itself.
+// Protocol `plain`: no tag; the server verifies the cookie itself.
 func TestPlain(t *testing.T) {
 	each(t, options{edge: func(e *edge) { e.plain = true }}, echo, func(t *testing.T, w *world, ipv6 bool) {
 		w.promptly(t, "a request", func() {
@@ -183,7 +183,7 @@ func TestPlain(t *testing.T) {
 	})
 }
 
-// What slips through an edge's filter dies here: ACKs, RSTs and FINs of no
+// False positives of an edge's filter are dropped here: ACKs, RSTs and FINs of no
 // connection, and probes of none.
 func TestLastLine(t *testing.T) {
 	w := newWorld(t, options{})
@@ -191,7 +191,7 @@ func TestLastLine(t *testing.T) {
 		base := segment{v6: ipv6, src: w.ClientAddr(ipv6).AsSlice(), dst: w.ServerAddr(ipv6).AsSlice(),
 			sport: 1234, dport: port, seq: 99, ack: 77, window: 1000}
 		for i, flags := range []byte{flagACK, flagACK | flagFIN, flagRST, flagRST | flagACK, flagFIN} {
-			// The usual layouts have a way of their own, and any other has the long one.
+			// The usual layouts take the fast path, all others the slow path.
 			for _, layout := range [][]byte{nil, {1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2}, {8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1}} {
 				s := base
 				s.flags, s.options = flags, layout
@@ -220,8 +220,8 @@ func (w *world) frameToServer(ipv6 bool) []byte {
 	return append(h, 0x08, 0x00)
 }
 
-// A set-up segment caught and sent again, while the connection lives and after it has
-// ended, opens nothing.
+// A captured setup segment, replayed while the connection lives and after its
+// end, opens nothing.
 func TestReplay(t *testing.T) {
 	var caught []byte
 	w := newWorld(t, options{edge: func(e *edge) {
@@ -262,8 +262,8 @@ func TestReplay(t *testing.T) {
 	again("after its end")
 }
 
-// The table is full: connections that last and are heard go on, a new one is refused and counted,
-// and comes in as soon as there is room.
+// The table is full: lasting connections in use continue, a new one is refused and counted,
+// and gets in as soon as there is room.
 func TestTableFull(t *testing.T) {
 	w := newWorld(t, options{flows: 2}) // one bucket: four places
 	w.serve(echo)
@@ -300,13 +300,13 @@ func TestTableFull(t *testing.T) {
 		}
 	}
 	open[2].Close()
-	if err := talk(late); err != nil { // its data is sent again, and finds room
+	if err := talk(late); err != nil { // its data are retransmitted, and find room
 		t.Errorf("the late one: %v; %v", err, w.counters())
 	}
 }
 
-// A connection that has not been seen for the idle time loses its place when it is
-// wanted, and not before.
+// A connection that has not been seen for the idle time loses its place when another
+// needs it, and not before.
 func TestAgeing(t *testing.T) {
 	w := newWorld(t, options{flows: 2, idleTicks: 1})
 	w.serve(echo)
@@ -324,7 +324,7 @@ func TestAgeing(t *testing.T) {
 	if live, places, err := w.plane.Splits(); err != nil || live != 4 || places != 4 {
 		t.Fatalf("%d of %d places, %v", live, places, err)
 	}
-	w.age(2) // four connections of long ago, of which one is seen again
+	w.age(2) // four old connections, of which one is seen again
 	if _, err := fmt.Fprint(open[3], "word"); err != nil {
 		t.Fatal(err)
 	}
@@ -366,8 +366,8 @@ func (w *world) age(ticks uint16) {
 	}
 }
 
-// A route changes: an edge that has never seen the connection lets a sample of its
-// segments through as probes, the server knows it, and tells that edge.
+// A route changes: an edge that has never seen the connection forwards a sample of its
+// segments as probes; the server recognizes it, and sends that edge a confirmation.
 func TestRouteChange(t *testing.T) {
 	each(t, options{edge: func(e *edge) { e.sampled = true }}, echo, func(t *testing.T, w *world, ipv6 bool) {
 		c, err := w.dial(ipv6)
