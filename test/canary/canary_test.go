@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package canary holds a test that fails when it is told to, so that the test
-// runner can prove that it tells failures. It must hold nothing else.
+// Package canary holds a test that fails on request, so that the test
+// runner can prove that it reports failures. It must hold nothing else.
 package canary
 
 import (

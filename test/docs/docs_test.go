@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs runs what the documents tell the reader to run. A fence
+// Package docs runs the commands of the documents. A fence
 //
 //	```sh run           is a script; it must succeed
 //	```yaml file=NAME   is written to NAME; it must be a valid configuration
@@ -73,7 +73,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// runFences does what the fences say and returns how many it acted on.
+// runFences executes the fences and returns how many.
 func runFences(t *testing.T, list []fence, bin string) int {
 	dir, ran := t.TempDir(), 0
 	for _, f := range list {

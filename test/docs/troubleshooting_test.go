@@ -11,7 +11,7 @@ import (
 	"tidegate/internal/schema"
 )
 
-// Whoever finds a counter that drops or passes, or a condition, finds it in docs/troubleshooting.md, and nothing there is made up.
+// docs/troubleshooting.md has every counter of dropped or passed packets and every condition, and no others.
 func TestTroubleshootingNamesEverything(t *testing.T) {
 	text, err := os.ReadFile(root + "/docs/troubleshooting.md")
 	if err != nil {
@@ -35,7 +35,7 @@ func TestTroubleshootingNamesEverything(t *testing.T) {
 	if len(conditions) < 5 {
 		t.Errorf("conditions %q: the constants must have changed their form", conditions)
 	}
-	// The canary: what is not there is missed, what does not exist is noticed.
+	// The canary: an entry that is missing or does not exist is detected.
 	if got := troubles("| `drop_made_up` | a | b |\n", []string{"drop_flags"}, []string{"no-listener"}); len(got) != 3 {
 		t.Errorf("three things are wrong, reported: %q", got)
 	}

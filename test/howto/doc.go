@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package howto follows the pages of docs/how-to word by word, each in network namespaces of its own, as the reader
+// Package howto follows the pages of docs/how-to word for word, each in network namespaces of its own, as readers
 // would on machines. A page names its network in its front matter (`network: NAME`, see networks). Its fences are
 //
 //	```sh on=MACHINE           commands for that machine's shell, as root; they must succeed
 //	```yaml file=PATH on=MACHINE   a file's contents
-//	```text expect             what the commands before have printed: each of its lines, in this order,
-//	                           among others; … stands for anything, and spaces count as one
+//	```text expect             output of the preceding commands: each of these lines, in this order,
+//	                           among others; … matches anything, and spaces count as one
 //
 // Other fences are not run. Each machine is a network namespace with file systems of its own for /etc/tidegate,
-// /run/tidegate, /var/lib/tidegate and /sys/fs/bpf. Where a page says systemctl, the machine's unit files are used,
-// but for their sandbox: there is no systemd in a namespace (see unit.go).
+// /run/tidegate, /var/lib/tidegate and /sys/fs/bpf. Where a page uses systemctl, the machine's unit files are used,
+// but not their sandbox: there is no systemd in a namespace (see unit.go).
 package howto

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Every page that names a network does what it says.
+// Every page that names a network works as written.
 func TestPages(t *testing.T) {
 	world.NeedRoot(t)
 	paths, err := filepath.Glob("../../docs/how-to/*.md")
@@ -42,7 +42,7 @@ func TestPages(t *testing.T) {
 				t.Fatal(err)
 			}
 			if p.network == "" {
-				return // nothing to run; TestPagesSayWhatRuns holds it to that
+				return // nothing to run; TestPagesSayWhatRuns enforces that
 			}
 			w, ok := networks[p.network]
 			if !ok {
@@ -54,7 +54,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// follow does what a page says.
+// follow executes a page.
 func follow(t *testing.T, p page, machines map[string]*machine) {
 	t.Helper()
 	var printed string
@@ -87,7 +87,7 @@ func follow(t *testing.T, p page, machines map[string]*machine) {
 	}
 }
 
-// logs are what the machines have to say after a failure: the logs of their units and the state of their instances.
+// logs returns the machines' logs after a failure: those of their units and the state of their instances.
 func logs(machines map[string]*machine) string {
 	var all strings.Builder
 	for name, m := range machines {

@@ -18,7 +18,7 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// limit is how long one fence may take; a page has ten minutes, and none of these needs one.
+// limit is how long one fence may take; no fence needs that long.
 const limit = 30 * time.Second
 
 // machine is a namespace with a shell in it.
@@ -27,7 +27,7 @@ type machine struct {
 	ns   *rig.Namespace
 	dir  string // scratch
 	sh   *rig.Process
-	in   *os.File // the shell reads it
+	in   *os.File // the shell's stdin
 	n    int
 }
 
@@ -78,7 +78,7 @@ func boot(t *testing.T, name string, ns *rig.Namespace, bin string) *machine {
 	return m
 }
 
-// run gives the shell a script, which must not fail, and returns what it printed.
+// run passes a script to the shell, which must not fail, and returns its output.
 func (m *machine) run(script string) (string, error) {
 	m.n++
 	base := filepath.Join(m.dir, fmt.Sprint("step", m.n))
@@ -141,7 +141,7 @@ server { listen %[2]d; listen [::]:%[2]d; return 200 "hello from %[3]s\n"; } }
 	}
 }
 
-// binaries builds what the pages use and returns its folder.
+// binaries builds the programs that the pages use and returns their folder.
 func binaries(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()

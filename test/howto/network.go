@@ -20,7 +20,7 @@ type end struct {
 	addrs         []string
 }
 
-// network is what a page's machines are and how they are joined. Addresses are those of the pages.
+// network is a page's machines and their links. Addresses are those of the pages.
 type network struct {
 	cables [][2]end
 	// routes of a machine: "PREFIX via ADDRESS"; several next hops for one prefix share the load.
@@ -108,9 +108,9 @@ func (w network) build(t *testing.T, tag, bin string) map[string]*machine {
 		for i, p := range []*rig.Port{a, b} {
 			e := c[i]
 			ports[e.machine+" "+e.port] = p
-			// As frames from a wire: checksums are complete, and what XDP programs send arrives.
+			// As on a wire: checksums are complete, and what XDP programs send arrives.
 			errs = append(errs, p.DisableTxChecksum(), p.EnableGRO(), p.NS.Do(func() error { return address(p, e.addrs) }))
-			if slices.Contains(w.routed, c[1-i].machine) { // a veth takes what XDP sends only if a program is here, too; a wire takes it anyway
+			if slices.Contains(w.routed, c[1-i].machine) { // veth accepts frames sent by XDP only if a program is here, too
 				l, err := p.AttachXDP(objs.TgLabPass)
 				if err != nil {
 					t.Fatal(err)

@@ -63,7 +63,7 @@ func parse(markdown string) (p page, err error) {
 	return p, nil
 }
 
-// missing returns the first line of want that got does not have, behind those before it.
+// missing returns the first line of want that does not follow in got after the previous ones.
 func missing(got, want string) string {
 	rest := strings.Split(got, "\n")
 	for line := range strings.Lines(want) {

@@ -20,7 +20,7 @@ import (
 // the project's own unit file. Of the unit, Type=notify, ExecStart and ExecReload count; its sandbox needs systemd, and
 // make test-packages has that.
 
-// unitRun is where running units are noted.
+// unitRun is the directory with the pids of running units.
 const unitRun = "/run/tidegate/.units"
 
 func systemctl(args []string) error {
@@ -31,7 +31,7 @@ func systemctl(args []string) error {
 	}
 	verb, unit := args[0], strings.TrimSuffix(args[1], ".service")
 	if (verb == "enable" || verb == "disable") && !now {
-		return nil // what happens at boot
+		return nil // only affects the next boot
 	}
 	switch verb {
 	case "start", "enable":
@@ -150,12 +150,12 @@ func stopUnit(unit string) error {
 	return endProcess(pid)
 }
 
-// endProcess asks a process to end, and waits until it has.
+// endProcess sends SIGTERM, and waits until the process has ended.
 func endProcess(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		return err
 	}
-	for begin := time.Now(); time.Since(begin) < limit; time.Sleep(5 * time.Millisecond) { // somebody else's child: there is no event
+	for begin := time.Now(); time.Since(begin) < limit; time.Sleep(5 * time.Millisecond) { // not our child: no event reports its end
 		if syscall.Kill(pid, 0) != nil {
 			return nil
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubernetes decodes the chart and the plain manifests strictly, as the types of Kubernetes have them, and holds them against what the program wants.
+// Package kubernetes decodes the chart and the plain manifests strictly with the types of Kubernetes, and compares them with what the program needs.
 package kubernetes
 
 import (
@@ -82,7 +82,7 @@ func decode(text string) (o objects, err error) {
 	return o, nil
 }
 
-// check holds the objects against each other and against the program.
+// check compares the objects with each other and with the program.
 func (o *objects) check(t *testing.T, instance string) {
 	t.Helper()
 	pod := o.set.Spec.Template
@@ -166,7 +166,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// The plain manifests are what the chart makes.
+// The plain manifests are the chart's output.
 func TestPlainManifests(t *testing.T) {
 	text, err := os.ReadFile(plain)
 	if err != nil {

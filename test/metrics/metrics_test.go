@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics scrapes every role by a real Prometheus: what is served is as Prometheus' conventions
-// want it, and alert rules and dashboard ask for nothing that is not there.
+// Package metrics scrapes every role with a real Prometheus: the metrics follow Prometheus' conventions,
+// and alert rules and dashboard use only metrics that exist.
 package metrics
 
 import (
@@ -150,7 +150,7 @@ func (w *world) veth(name string) {
 
 const services = "secret_file: secret\nservices:\n  - name: web\n    ports: [80]\n    mode: always\n"
 
-// instance is a role with what it needs beside instance and metrics.
+// instance is a role with its configuration, except instance and metrics.
 type instance struct {
 	role, config string
 	interfaces   []string
@@ -241,7 +241,7 @@ func (w *world) query(expr string) []sample {
 	return answer.Data.Result
 }
 
-// asked is what the rules and the dashboard ask for.
+// asked returns the expressions of the rules and the dashboard.
 func asked(t *testing.T) (exprs []string) {
 	t.Helper()
 	read := func(path string) []byte {
@@ -342,7 +342,7 @@ func TestRolesAreScraped(t *testing.T) {
 	}
 }
 
-// Each alert's numbers are played: which raise it, and which do not.
+// Each alert with values that raise it, and values that do not.
 func TestAlerts(t *testing.T) {
 	for _, argv := range [][]string{{"check", "rules", "tidegate.rules.yml"}, {"test", "rules", "tidegate.test.yml"}} {
 		cmd := exec.Command("promtool", argv...)

@@ -12,8 +12,8 @@ import (
 	harness "tidegate/test/world"
 )
 
-// Every role runs as another user with the capabilities of its unit: those with a packet path with three (a SYN cache with four), managers with none. Nothing that
-// it does is refused.
+// Every role runs as another user with the capabilities of its unit: those with a packet path with three (a SYN cache with four), managers with none. No
+// operation is refused.
 func TestRolesWithoutRoot(t *testing.T) {
 	w := newWorld(t)
 	three := []string{"bpf", "perfmon", "net_admin"}

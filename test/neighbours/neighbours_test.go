@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package neighbours tests the gate beside other programs on its interface: the real xdp-filter and xdpdump of xdp-tools
-// behind one dispatcher, and other TC programs. Traffic goes on meanwhile, and none of it may be lost.
+// Package neighbours tests the gate together with other programs on its interface: the real xdp-filter and xdpdump of xdp-tools
+// behind one dispatcher, and other TC programs. Meanwhile there is traffic, and none of it may be lost.
 package neighbours
 
 import (
@@ -85,7 +85,7 @@ func (s *street) must(name string, args ...string) string {
 	return out
 }
 
-// protects has clients come and wants their cookies.
+// protects makes connections and expects cookies for them.
 func (s *street) protects(l *world.Load, when string) {
 	s.t.Helper()
 	before := s.in.Counters()["cookie_sent"]
@@ -95,7 +95,7 @@ func (s *street) protects(l *world.Load, when string) {
 	}
 }
 
-// xdp-filter is there first; the gate joins it, is stopped, started and taken down; and the filter stays.
+// xdp-filter is there first; the gate joins it, is stopped, started and detached; the filter stays.
 func TestFilterFirst(t *testing.T) {
 	world.NeedDispatcher(t)
 	s := newStreet(t, "n1")
@@ -138,8 +138,8 @@ func TestFilterFirst(t *testing.T) {
 	}
 }
 
-// The gate is there first, with a dispatcher of its own, and xdp-filter joins and leaves. libxdp before 1.5.5 cannot on
-// kernels that compare what may change packets (Linux 6.13, and stable releases before it), and must leave all as it is.
+// The gate is there first, with a dispatcher of its own, and xdp-filter joins and leaves. libxdp before 1.5.5 cannot, on
+// kernels that compare what may change packets (Linux 6.13, and stable releases before it), and must leave everything as it is.
 func TestGateFirst(t *testing.T) {
 	world.NeedDispatcher(t)
 	s := newStreet(t, "n2")
@@ -169,7 +169,7 @@ func TestGateFirst(t *testing.T) {
 	l.End("a filter that joined and left")
 }
 
-// xdpdump looks at the gate's packets from beside, and goes.
+// xdpdump captures at the gate's program, and leaves.
 func TestDump(t *testing.T) {
 	world.NeedDispatcher(t)
 	s := newStreet(t, "n3")

@@ -97,8 +97,8 @@ func (s *street) order(at ebpf.AttachType) (names []string) {
 	return names
 }
 
-// Ours come before a program that ends the chain, as Cilium's do, or after one that passes packets on; both see traffic, and
-// nothing is lost, whoever comes and goes.
+// Our programs run before one that ends the chain, as Cilium's do, or after one that passes packets on; both see the traffic, and
+// nothing is lost when either attaches or detaches.
 func TestTCOrder(t *testing.T) {
 	for tag, c := range map[string]struct {
 		order   string

@@ -45,8 +45,8 @@ var (
 	own6 = netip.MustParseAddr("fd7d:7467:3::dc")
 )
 
-// gVisor as client, through `cookie` and under a flood: a word each way, much data
-// each way, half-close; with SACK on and off. Through `auth-cookie` it comes again once.
+// gVisor as client, through `cookie` and under a flood: a word each way, bulk data
+// each way, half-close; with SACK on and off. Through `auth-cookie` it reconnects once.
 func TestNetstackClient(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for network namespaces")
@@ -61,7 +61,7 @@ func TestNetstackClient(t *testing.T) {
 	for _, strategy := range []string{"cookie", "auth-cookie"} {
 		for _, sack := range []bool{true, false} {
 			if strategy != "cookie" && !sack {
-				continue // the options are the server's own business there
+				continue // there the options are the server's own
 			}
 			t.Run(fmt.Sprintf("%s sack=%v", strategy, sack), func(t *testing.T) {
 				p := newTopology(t, fmt.Sprintf("-g%d", time.Now().UnixNano()%1e6))
@@ -123,7 +123,7 @@ func flood(t *testing.T, p *rig.ProxyTopology, ipv6 bool) {
 	})
 }
 
-// serve answers what came before the half-close with its sum and as much again.
+// serve answers what it received before the half-close with its sum and as many bytes.
 func serve(t *testing.T, p *rig.ProxyTopology) {
 	t.Helper()
 	for _, ipv6 := range []bool{false, true} {
@@ -196,7 +196,7 @@ func startBox(t *testing.T, p *rig.ProxyTopology, exe, strategy string) {
 	in.Start()
 }
 
-// newStack puts gVisor's TCP behind the client's machine, which routes for it, by a TUN device.
+// newStack puts gVisor's TCP behind the client's machine, which routes for it, through a TUN device.
 func newStack(t *testing.T, p *rig.ProxyTopology, sack bool) *stack.Stack {
 	t.Helper()
 	fd := -1

@@ -40,8 +40,8 @@ func icmpError(router, to netip.Addr, segment []byte, kind byte, quoted int, lon
 	return append(append(append(frame, 0x86, 0xdd, 0x60, 0, 0, 0, 0, byte(len(icmp)), 58, 60), ends...), icmp...)
 }
 
-// TestCookieQuotes: ICMP errors about a translated connection quote, to whom they are for, the
-// numbers that it knows, both ways and in both families; all others go on as they came.
+// TestCookieQuotes: ICMP errors about a translated connection quote the numbers that their
+// receiver knows, in both directions and both families; all others pass unchanged.
 func TestCookieQuotes(t *testing.T) {
 	all, secret := loadSwitchVectors(t)
 	b := newProxyBench(t, cookieProgram)
@@ -69,7 +69,7 @@ func TestCookieQuotes(t *testing.T) {
 						if long && client.Is6() {
 							continue
 						}
-						// What its sender sent; what came to the router has the other side's number.
+						// As its sender sent it; at the router it has the other side's number.
 						from, to, sport, dport, receiver := server, client, uint16(80), uint16(40000), server
 						seq, ack, seenSeq, seenAck := uint32(5000), uint32(2000), uint32(5000), uint32(2000)
 						seenSeq -= delta

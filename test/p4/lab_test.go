@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/lab/split"
 )
 
-// TestSplitLab: the edge in front of the eBPF server role, both as a user starts them,
+// TestSplitLab: the edge in front of the eBPF server role, both started as users start them,
 // with real clients, a flood and keys that change every second: `tidegate-lab split --plane p4`.
 func TestSplitLab(t *testing.T) {
 	needRoot(t)

@@ -24,7 +24,7 @@ type learningSwitch struct {
 	wires      [4]*wire // by port
 }
 
-// station is an address and what it sends.
+// station is an address with its port and frames.
 type station [6]byte
 
 func stationOf(n uint32) (s station) {
@@ -60,7 +60,7 @@ func (from station) frame(to station, text string) []byte {
 	return slices.Concat(to[:], from[:], []byte{0x88, 0xb6}, []byte(text))
 }
 
-// ports sends a frame into a port and tells out of which it came.
+// ports sends a frame into a port and returns the ports at which it came out.
 func (s *learningSwitch) ports(port int, frame []byte) (out []int) {
 	s.t.Helper()
 	marker := s.nextMarker()
@@ -103,12 +103,12 @@ func (s *learningSwitch) want(what string, port int, from, to station, ports ...
 	}
 }
 
-// addressed gives a frame other stations.
+// addressed sets a frame's MAC addresses.
 func addressed(frame []byte, from, to station) []byte {
 	return slices.Concat(to[:], from[:], frame[12:])
 }
 
-// await lets the controller go on until its figures are as told.
+// await runs the controller until its figures are as given.
 func (s *learningSwitch) await(what string, reached func(p4.MACFigures) bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(patience); !reached(s.controller.MACs()); time.Sleep(time.Millisecond) {
@@ -121,8 +121,8 @@ func (s *learningSwitch) await(what string, reached func(p4.MACFigures) bool) {
 	}
 }
 
-// TestMACLearning: who has been seen gets its frames at its port and nowhere else; one
-// that moves is found again; nobody outside takes an address of the inside, or of the
+// TestMACLearning: frames to a known address leave by its port only; an address
+// that moves is learned anew; nothing outside can take over an address of the inside, or of the
 // configuration.
 func TestMACLearning(t *testing.T) {
 	for program, source := range map[string]string{p4.ProgramEdge: edgeProgram, p4.ProgramAuthFull: authProgram, p4.ProgramCookie: cookieProgram} {
@@ -156,8 +156,8 @@ func TestMACLearning(t *testing.T) {
 	}
 }
 
-// TestMACFlood: forged addresses take the room of newcomers of their own side, and of
-// nobody else; what a switch answers or drops teaches it nothing; and they age.
+// TestMACFlood: forged addresses displace only newcomers of their own side; frames
+// that a switch answers or drops teach it nothing; and addresses age.
 func TestMACFlood(t *testing.T) {
 	const limit = 50
 	s := newLearningSwitch(t, p4.ProgramEdge, edgeProgram, limit, 3*time.Second)
@@ -202,7 +202,7 @@ func TestMACFlood(t *testing.T) {
 	s.await("a newcomer inside", func(f p4.MACFigures) bool { return f.Inside == 2 })
 	s.want("to the newcomer", 1, client, late, 2)
 
-	// Those who are used stay, the others go.
+	// Addresses in use stay, the others expire.
 	s.await("the forged ones age", func(f p4.MACFigures) bool {
 		s.ports(1, client.frame(server, "alive"))
 		s.ports(2, server.frame(client, "alive"))

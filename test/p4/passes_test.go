@@ -37,9 +37,9 @@ func halfSip(k0, k1 uint32, words ...uint32) uint32 {
 }
 
 // TestTofinoPasses runs the Tofino edge's schedule (p4/tna/passes.p4: which round in
-// which half of which pass, what is taken in between) on bmv2, all passes in a row, and
-// compares what the last ingress shows: the authors' published answer, as in
-// TestHalfSipHashKnownAnswer, and messages at random. What the Tofino back end makes of
+// which half of which pass, what is absorbed in between) on bmv2, all passes in a row, and
+// compares the result of the last ingress: with the authors' published answer, as in
+// TestHalfSipHashKnownAnswer, and for random messages. What the Tofino back end makes of
 // the same file cannot be run here.
 func TestTofinoPasses(t *testing.T) {
 	if got := halfSip(0x03020100, 0x07060504, 0x03020100, 0x07060504, 0x0b0a0908, 15<<24|0x0e0d0c); got != 0x972bfe74 {
@@ -57,7 +57,7 @@ func replayPasses(t *testing.T, program string) {
 	for i := range 64 {
 		k0, k1 := random.Uint32(), random.Uint32()
 		words := []uint32{random.Uint32(), random.Uint32(), random.Uint32(), 15<<24 | random.Uint32()&0xffffff}
-		told := random.Uint32() // all 32 bits: the upper 8 go through as they are
+		told := random.Uint32() // all 32 bits: the upper 8 pass through unchanged
 		if i == 0 {
 			k0, k1, told = 0x03020100, 0x07060504, 0
 			words = []uint32{0x03020100, 0x07060504, 0x0b0a0908, 15<<24 | 0x0e0d0c}

@@ -21,7 +21,7 @@ import (
 	"tidegate/test/world"
 )
 
-// The real binary beside a switch, as a user starts it.
+// The real binary with a switch, started as users start it.
 
 const metricsAddr = "127.0.0.1:9464" // in the namespace of the controller
 
@@ -59,14 +59,14 @@ func builtTidegate(t *testing.T) string {
 type daemon struct {
 	*world.Instance
 	*world.Process
-	past string // what earlier processes logged
+	past string // logs of earlier processes
 }
 
 func daemonText(instance, notifications, lines string) string {
 	return fmt.Sprintf("instance: %s\nplane: p4\nmetrics: %s\np4: {thrift: %q, notifications: %q}\nsecret_file: secret\n%s", instance, metricsAddr, thriftAddr, notifications, lines)
 }
 
-// The configurations of these tests are valid, also where there is no switch to try them on.
+// The configurations of these tests are valid; this needs no switch.
 func TestConfigurationsAreValid(t *testing.T) {
 	for name, lines := range map[string]string{"edge": fmt.Sprintf(edgeLines, "5s"), "cookie": cookieLines(), "auth-full": authLines()} {
 		if _, err := config.Parse(name, []byte(daemonText("lab-1", "/n", lines))); err != nil {
@@ -75,7 +75,7 @@ func TestConfigurationsAreValid(t *testing.T) {
 	}
 }
 
-// A controller without a switch waits for it, says so in its log and its status, and ends by Ctrl-C.
+// A controller without a switch waits for it, reports that in its log and its status, and ends on Ctrl-C.
 func TestControllerWaitsForItsSwitch(t *testing.T) {
 	world.NeedRoot(t)
 	owner, err := rig.Self()
@@ -99,7 +99,7 @@ func TestControllerWaitsForItsSwitch(t *testing.T) {
 	}
 }
 
-// newDaemon writes its configuration; lines follow those that every one has. A nil namespace is that of the calling thread.
+// newDaemon writes its configuration; lines are appended to those that all have. A nil namespace is that of the calling thread.
 func newDaemon(t *testing.T, ns *rig.Namespace, notifications, lines string) *daemon {
 	t.Helper()
 	dir := t.TempDir()
@@ -120,7 +120,7 @@ func (d *daemon) start() {
 	d.Process = d.Launch()
 }
 
-// logs is what all its processes have logged.
+// logs returns the logs of all its processes.
 func (d *daemon) logs() string {
 	if d.Process == nil {
 		return ""
@@ -128,10 +128,10 @@ func (d *daemon) logs() string {
 	return d.past + d.Stderr.String()
 }
 
-// logged says how often a text is in the logs of all its processes.
+// logged returns how often a text is in the logs of all its processes.
 func (d *daemon) logged(text string) int { return strings.Count(d.logs(), text) }
 
-// ready says whether the process is.
+// ready reports whether the process is ready.
 func (d *daemon) ready() bool { return strings.Contains(d.Stdout.String(), "ready\n") }
 
 // metric reads one row of /metrics.

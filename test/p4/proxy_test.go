@@ -53,7 +53,7 @@ func (b *proxyBench) end() {
 	}
 }
 
-// begin tells the switch what it is; the clock stands at the beginning of the epoch.
+// begin configures the switch; the clock is at the beginning of the epoch.
 func (b *proxyBench) begin(program, whitelist string, secret keys.Secret, epoch uint64, services []vectors.Service, staleKeys string, noKey bool, salt uint64) error {
 	told := fmt.Sprint(program, whitelist, epoch, services, staleKeys, noKey)
 	if b.controller != nil && told == b.told && time.Since(b.begun) < vectorFresh {
@@ -87,7 +87,7 @@ func (b *proxyBench) begin(program, whitelist string, secret keys.Secret, epoch 
 	return err
 }
 
-// awaitEntries waits until the controller has made so many entries of digests.
+// awaitEntries waits until the controller has made this many entries from digests.
 func (b *proxyBench) awaitEntries(n int) error {
 	for deadline := time.Now().Add(patience); b.controller.Entries() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -142,7 +142,7 @@ func loadSwitchVectors(t *testing.T) (v switchVectors, secret keys.Secret) {
 	return v, secret
 }
 
-// replay puts a vector through the switch; every difference is a line.
+// replay sends a vector through the switch; every difference is a line.
 func (b *proxyBench) replay(v *switchVector, entries bool) (differences []string, err error) {
 	for i, s := range v.Steps {
 		from, to := b.outside, b.inside

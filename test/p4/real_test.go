@@ -26,8 +26,8 @@ import (
 	"tidegate/test/world"
 )
 
-// Real clients and a real server on both sides of a switch that runs one of the proxy's
-// programs, with `tidegate p4 run`'s controller beside it.
+// Real clients and a real server on both sides of a switch with one of the proxy's
+// programs, and `tidegate run`'s controller.
 
 const (
 	realPort   = 80
@@ -170,7 +170,7 @@ func (w *realWorld) dial(ipv6 bool, port uint16) (*net.TCPConn, error) {
 	return world.Dial(w.Client, w.ServiceAddr(ipv6, port))
 }
 
-// echo sends back what comes and closes after the end of it.
+// echo sends back what it receives and closes after end of file.
 func echo(c *net.TCPConn) { world.Echo(c) }
 
 // exchange opens a connection, sends data while it reads the echo, and compares.
@@ -214,8 +214,8 @@ func (w *realWorld) accepted(ipv6 bool) (resets int) {
 }
 
 // TestAuthClients: the first connection of a client is reset, the next ones are served
-// and not answered by the switch; by a table (which the controller fills, so that a
-// client who is quicker is reset again) and by registers.
+// and not answered by the switch; with a table (which the controller fills, so that a
+// client that is quicker is reset again) and with registers.
 func TestAuthClients(t *testing.T) {
 	for _, c := range [][2]string{{p4.ProgramAuthFull, "table"}, {p4.ProgramAuthCookie, "bloom"}, {p4.ProgramAuthCookie, "table"}} {
 		t.Run(c[0]+"/"+c[1], func(t *testing.T) {
@@ -250,8 +250,8 @@ func TestAuthClients(t *testing.T) {
 	}
 }
 
-// TestWhitelistAges: a source that does not come for the window has to prove itself
-// again, whichever way it is kept.
+// TestWhitelistAges: a source that sends nothing for the window has to prove itself
+// again, with either kind of whitelist.
 func TestWhitelistAges(t *testing.T) {
 	for _, whitelist := range []string{"table", "bloom"} {
 		t.Run(whitelist, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestWhitelistAges(t *testing.T) {
 			if err := w.exchange(false, []byte("known")); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(3 * time.Second) // nobody comes: that is what is tested
+			time.Sleep(3 * time.Second) // a period without traffic, which is what is tested
 			if err := w.exchange(false, []byte("forgotten")); !wasReset(err) {
 				t.Errorf("after three windows: %v, want a reset", err)
 			}
@@ -275,8 +275,8 @@ func TestWhitelistAges(t *testing.T) {
 }
 
 // TestCookieClients: connections through the translating program, over IPv4 and IPv6:
-// a word, a mebibyte each way, a server that speaks first, one that refuses, and one
-// after another while the keys change.
+// a word, a mebibyte each way, a server that speaks first, one that refuses, and
+// sequential connections while the keys change.
 func TestCookieClients(t *testing.T) {
 	w := newRealWorld(t, p4.ProgramCookie, cookieProgram, func(cfg *p4.Config) { cfg.Epoch = p4.Duration(time.Second) })
 	w.serve(func(c *net.TCPConn) { // it speaks first

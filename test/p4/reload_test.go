@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// change replaces text in the daemon's configuration and has it read again.
+// change replaces text in the daemon's configuration and reloads it.
 func (d *daemon) change(old, new, answer string) {
 	d.T.Helper()
 	text, err := os.ReadFile(d.Config)
@@ -33,7 +33,7 @@ func (d *daemon) change(old, new, answer string) {
 	d.Await(answer, func() bool { return d.logged(answer) > before })
 }
 
-// TestReload: services come and go without a flow or a count lost; what cannot be is
+// TestReload: services are added and removed without losing a flow or a count; impossible changes are
 // refused, and everything stays as it was.
 func TestReload(t *testing.T) {
 	e, d := newDaemonEdge(t, "0s")
@@ -77,8 +77,8 @@ func TestReload(t *testing.T) {
 	d.Interrupt()
 }
 
-// TestSecretChanges: another secret takes the place of the first in some epoch, while handshakes
-// go on; those that were begun with the first are ended after it.
+// TestSecretChanges: another secret replaces the first in some epoch, while handshakes
+// are under way; those begun with the first are completed after the change.
 func TestSecretChanges(t *testing.T) {
 	e, d := newDaemonEdge(t, "0s")
 	e.startSwitch()
@@ -113,7 +113,7 @@ func TestSecretChanges(t *testing.T) {
 	if counts := d.Status().Services[0].Counters; int(counts["cookie_valid"]) != done || done < 50 {
 		t.Errorf("%d handshakes, %v", done, counts)
 	}
-	// The keys are those of the new secret alone: with it as the only one, the handshake ends.
+	// The keys are those of the new secret alone: with it as the only one, the handshake completes.
 	begun := e.handshake(ends[0], ends[1], 9000)
 	d.change("secret_file: secret\nnext_secret_file: next\nnext_secret_from:", "secret_file: next\n#", "the configuration was reloaded")
 	if n := e.send(begun); n != 1 {

@@ -15,8 +15,8 @@ import (
 	"tidegate/internal/p4"
 )
 
-// Controllers that are killed, switches that are restarted under one, in both orders:
-// the real binary, as a user starts it.
+// Controllers that are killed, and switches that are restarted under one, in both orders:
+// the real binary, started as users start it.
 
 const edgeLines = `role: edge
 protocol: plain
@@ -56,9 +56,9 @@ func (e *attackedEdge) unknown(n int) []byte {
 	return frameOf(ends[0], ends[1], uint16(20000+n%30000), 80, 77, uint32(n), 0x10)
 }
 
-// TestControllerKilled: killed and started again while traffic runs, the controller goes on
-// with filter, keys and addresses as they are: flows go on, handshakes that were begun
-// before are ended after, and at no moment does anything pass that should not.
+// TestControllerKilled: killed and restarted under traffic, the controller continues
+// with the switch's filter, keys and addresses: flows continue, handshakes begun
+// before are completed, and at no time does anything pass that should not.
 func TestControllerKilled(t *testing.T) {
 	e, d := newDaemonEdge(t, "0s")
 	e.startSwitch()
@@ -163,7 +163,7 @@ func be32(b []byte) uint32 {
 }
 
 // TestSwitchRestarted: the controller waits for a switch that is not there yet, notices
-// that it has gone and is back, and tells it everything again.
+// that it is gone and back, and configures it again.
 func TestSwitchRestarted(t *testing.T) {
 	e, d := newDaemonEdge(t, "0s")
 	d.start()
@@ -202,8 +202,8 @@ func TestSwitchRestarted(t *testing.T) {
 }
 
 // TestControllerKilledUnderConnections: connections of the translating program, of both
-// families, go on while their controller is killed and started again, with data under
-// way; so do those that began without one.
+// families, continue while their controller is killed and restarted, with data in
+// flight; so do those that began without one.
 func TestControllerKilledUnderConnections(t *testing.T) {
 	var socket string
 	w := newRealWorldWithout(t, p4.ProgramCookie, cookieProgram, &socket)
@@ -251,7 +251,7 @@ func TestControllerKilledUnderConnections(t *testing.T) {
 	for round := range 2 {
 		d.Kill()
 		speak("without a controller")
-		dial(2) // in registers, for 17 s; told to nobody
+		dial(2) // in registers, for 17 s; no controller knows it
 		speak("new without a controller")
 		d.start()
 		for !d.ready() {
@@ -260,7 +260,7 @@ func TestControllerKilledUnderConnections(t *testing.T) {
 			}
 			speak("while it begins")
 		}
-		time.Sleep(1100 * time.Millisecond) // the switch tells again in the next second that it counts
+		time.Sleep(1100 * time.Millisecond) // the switch sends its digest again in the next second that it counts
 		speak("with the next controller")
 		d.Await("entries of all", func() bool { return d.Status().P4.Entries == len(talks) })
 		t.Logf("round %d: %d connections go on", round, len(talks))
@@ -272,8 +272,8 @@ func TestControllerKilledUnderConnections(t *testing.T) {
 	d.Interrupt()
 }
 
-// TestWhitelistSurvives: who is on the whitelist's table stays on it when the controller is killed and
-// started again; who proves itself while there is none is put on it when there is one.
+// TestWhitelistSurvives: sources in the whitelist's table stay in it when the controller is killed and
+// restarted; a source that proves itself meanwhile is added when a controller runs again.
 func TestWhitelistSurvives(t *testing.T) {
 	var socket string
 	w := newRealWorldWithout(t, p4.ProgramAuthFull, authProgram, &socket)

@@ -81,7 +81,7 @@ func newAttackedEdge(t *testing.T, change ...func(*p4.Config)) *attackedEdge {
 	return e
 }
 
-// pass lets time go by as the controller sees it.
+// pass advances the controller's clock.
 func (e *attackedEdge) pass(d time.Duration) {
 	e.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -91,7 +91,7 @@ func (e *attackedEdge) pass(d time.Duration) {
 	}
 }
 
-// send returns how many of the frames came through to the servers.
+// send returns how many of the frames reached the servers.
 func (e *attackedEdge) send(frames ...[]byte) (through int) {
 	e.t.Helper()
 	for len(frames) > 0 {
@@ -137,7 +137,7 @@ var attackEnds = map[string][2]netip.Addr{
 	"ipv6": {netip.MustParseAddr("2001:db8:1::1"), netip.MustParseAddr("2001:db8:2::7")},
 }
 
-// TestEdgeFloods: ACKs with guessed cookies, RSTs, FINs and SYN-ACKs of random ports die in
+// TestEdgeFloods: ACKs with guessed cookies, RSTs, FINs and SYN-ACKs to random ports are dropped by
 // the switch. A guess is right with 2^-24; of 20,000 one is with 0.1 %.
 func TestEdgeFloods(t *testing.T) {
 	e := newAttackedEdge(t)
@@ -166,8 +166,8 @@ func TestEdgeFloods(t *testing.T) {
 	}
 }
 
-// TestEdgeReplay: a captured ACK is worth nothing from elsewhere, nor later: two epochs
-// and the filter's window on, it is dropped; and a new handshake works all the while.
+// TestEdgeReplay: a captured ACK is useless from another source, and later: two epochs
+// and the filter's window on, it is dropped; and new handshakes always work.
 func TestEdgeReplay(t *testing.T) {
 	e := newAttackedEdge(t)
 	captured := map[string][]byte{}
@@ -204,7 +204,7 @@ func TestEdgeReplay(t *testing.T) {
 	}
 }
 
-// TestEdgeKeysChange: handshakes without a pause across six epochs, under a flood of
+// TestEdgeKeysChange: continuous handshakes across six epochs, with a flood of
 // SYNs between them; each ACK is sent a moment later, often in the next epoch.
 func TestEdgeKeysChange(t *testing.T) {
 	e := newAttackedEdge(t)
@@ -246,8 +246,8 @@ func TestEdgeKeysChange(t *testing.T) {
 	t.Logf("%d handshakes across six epochs, each 0.9 s old", done)
 }
 
-// TestEdgeFilterPolluted: the filter's fill is told as computed, and as measured, and both are
-// what happens to packets; flows that an attacker puts into it by handshakes are gone
+// TestEdgeFilterPolluted: the filter's fill is reported as computed and as measured, and both
+// predict what happens to packets; flows that an attacker adds by handshakes are gone
 // when the window is over.
 func TestEdgeFilterPolluted(t *testing.T) {
 	e := newAttackedEdge(t, func(c *p4.Config) { c.Window = p4.Duration(6 * time.Second) })
@@ -311,8 +311,8 @@ func TestEdgeFilterPolluted(t *testing.T) {
 	}
 }
 
-// TestEdgeTTLProbing: what dies on the way tells nobody whether a flow is known: below `hops` all
-// is dropped, and what goes on has one TTL.
+// TestEdgeTTLProbing: packets that expire on the path reveal nothing about known flows: below `hops` everything
+// is dropped, and what is forwarded has one TTL.
 func TestEdgeTTLProbing(t *testing.T) {
 	e := newAttackedEdge(t, func(c *p4.Config) { c.Window, c.Hops = p4.Duration(time.Minute), 16 })
 	for name, ends := range attackEnds {

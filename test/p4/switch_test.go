@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	patience   = time.Minute      // for what must come; nothing waits this long when all is well
+	patience   = time.Minute      // for what must come; never reached unless something is broken
 	thriftAddr = "127.0.0.1:9090" // of the namespace that the switch is in
 	switchMTU  = 9000
 )
@@ -129,7 +129,7 @@ func newBench(t *testing.T, program string, more ...string) *bench {
 	return b
 }
 
-// newStoppedBench is one whose switch is not started.
+// newStoppedBench is a bench whose switch is not started.
 func newStoppedBench(t *testing.T, program string, more ...string) *bench {
 	t.Helper()
 	needRoot(t)
@@ -235,8 +235,8 @@ func (w *wire) send(frame []byte) error {
 	return unix.Sendto(w.fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: w.index})
 }
 
-// receive returns the next frame that came from the switch, its outer VLAN tag put
-// back where the kernel took it from.
+// receive returns the next frame from the switch, with its outer VLAN tag restored, which
+// the kernel removed.
 func (w *wire) receive() ([]byte, error) {
 	buffer, control := make([]byte, 65536), make([]byte, 256)
 	for {
@@ -282,7 +282,7 @@ func (b *bench) killSwitch() {
 }
 
 // A marker is a frame of an ethertype for experiments (IEEE 802, 0x88b5) that goes to
-// every other port; its source is a group, so that nobody learns it. What was sent before it has been judged when it comes out.
+// every other port; its source is a group address, which is not learned. When it comes out, everything sent before it has been processed.
 func (b *bench) nextMarker() []byte {
 	b.marker++
 	return append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 3, 0, 0, 0, 0, 0x99, 0x88, 0xb5},
@@ -290,7 +290,7 @@ func (b *bench) nextMarker() []byte {
 }
 
 // through sends frames into one side and returns what came out of the other and what
-// came back, in order. Two markers tell the end of each: no time is waited for.
+// came back, in order. Two markers mark the end of each: it waits for no time.
 func (b *bench) through(from, to *wire, frames ...[]byte) (forward, back [][]byte, err error) {
 	for _, f := range frames {
 		if err := from.send(f); err != nil {

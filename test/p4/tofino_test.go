@@ -20,7 +20,7 @@ const (
 	tofinoProbe = "../../p4/tna/probe.p4"
 	tofinoEdge  = "../../p4/tna/edge.p4"
 
-	// What an edge may take of a Tofino.
+	// What an edge may use of a Tofino.
 	hashUnitsMax      = 0.60
 	sramMax           = 0.10
 	recirculationsMax = 2
@@ -38,8 +38,8 @@ var tofinos = []chip{
 }
 
 // assemble compiles a program and has the assembler place it; `compiled` is false if it
-// was the compiler that refused. The compiler's word alone is nothing: it ends with 0 and
-// writes an assembly of more stages than there are.
+// was the compiler that refused. The compiler's exit code proves nothing: it is 0 even
+// for an assembly of more stages than exist.
 func assemble(t *testing.T, c chip, source string) (dir string, compiled bool, err error) {
 	t.Helper()
 	p4c, bfas := tool(t, "P4C_TOFINO", "p4c-barefoot"), tool(t, "BFAS", "bfas")
@@ -71,8 +71,8 @@ func assemble(t *testing.T, c chip, source string) (dir string, compiled bool, e
 	return dir, true, err
 }
 
-// used is what a program takes of a pipe, as the compiler's resources.json has it. Of all
-// but the stages: those units of all stages.
+// used is what a program uses of a pipe, according to the compiler's resources.json. All
+// but the stages are sums over all stages.
 type used struct {
 	stages, sram, mapRAM, tcam, hashUnits, hashBits, instructions, tables int
 }
@@ -130,8 +130,8 @@ func resources(dir string) (u used, err error) {
 	return u, nil
 }
 
-// TestTofinoEdge compiles and assembles the edge for both chips and holds it to what it
-// may take; TestTofinoProbe its hash alone. The figures of docs/p4.md are theirs (-v).
+// TestTofinoEdge compiles and assembles the edge for both chips and checks it against the
+// limits; TestTofinoProbe does so for its hash alone. They print the figures of docs/p4.md (-v).
 func TestTofinoEdge(t *testing.T) { testTofinoFits(t, tofinoEdge) }
 
 func TestTofinoProbe(t *testing.T) { testTofinoFits(t, tofinoProbe) }
@@ -177,8 +177,8 @@ func testTofinoFits(t *testing.T, source string) {
 	}
 }
 
-// TestTofinoRecirculations reads from the schedule how often a packet goes round for a
-// cookie. That so many passes give the right cookie is TestTofinoPasses'.
+// TestTofinoRecirculations reads from the schedule how often a packet recirculates for a
+// cookie. TestTofinoPasses shows that this many passes give the right cookie.
 func TestTofinoRecirculations(t *testing.T) {
 	text, err := os.ReadFile("../../p4/tna/passes.p4")
 	if err != nil {
@@ -200,7 +200,7 @@ func TestTofinoRecirculations(t *testing.T) {
 	}
 }
 
-// TestTofinoTooLong: what does not fit is seen, although the compiler does not say so.
+// TestTofinoTooLong: a program that does not fit is detected, although the compiler does not report it.
 func TestTofinoTooLong(t *testing.T) {
 	_, compiled, err := assemble(t, tofinos[0], "testdata/toolong.p4")
 	switch {

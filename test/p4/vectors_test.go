@@ -23,7 +23,7 @@ const (
 	edgeProgram = "../../p4/v1model/edge.p4"
 	edgeVectors = "../../vectors/edge"
 
-	vectorEpoch = 2 * time.Second        // epoch 2^32 + 5 must be a time that Go can tell
+	vectorEpoch = 2 * time.Second        // epoch 2^32 + 5 must be a time that Go can represent
 	vectorFresh = 700 * time.Millisecond // then the controller is started over: no vector outlives its epoch
 )
 
@@ -48,7 +48,7 @@ var unsupported = map[string]string{
 type switchGate struct {
 	*bench
 	controller *p4.Controller
-	told       *vectors.Vector // what the controller was told
+	told       *vectors.Vector // the controller's configuration
 	begun      time.Time
 }
 
@@ -79,7 +79,7 @@ func (g *switchGate) Prepare(v *vectors.Vector) error {
 			WScale: &s.WScale})
 	}
 	cfg.Complete()
-	// The clock stands at the beginning of the vector's epoch, and goes on.
+	// The clock starts at the beginning of the vector's epoch.
 	clock := keys.EpochStart(*v.Epoch, vectorEpoch).Sub(g.begun)
 	var err error
 	g.controller, err = p4.NewController(context.Background(), cfg, &secret, p4.Options{
@@ -171,7 +171,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// withoutStubs takes the packets out of a vector that cannot be sent here.
+// withoutStubs removes the packets from a vector that cannot be sent here.
 func withoutStubs(v *vectors.Vector) int {
 	before := len(v.Packets)
 	v.Packets = slices.DeleteFunc(slices.Clone(v.Packets), func(p vectors.Packet) bool { return len(p.In) < 14 })
@@ -182,7 +182,7 @@ func settingsKey(v *vectors.Vector) string {
 	return fmt.Sprintf("%v %v %v %v %+v", *v.Epoch, v.Keys, v.StaleKeys, v.Hops, v.Services)
 }
 
-// TestVectorsCanFail puts wrong vectors through the same runner.
+// TestVectorsCanFail runs wrong vectors through the same runner.
 func TestVectorsCanFail(t *testing.T) {
 	all, err := vectors.Load(filepath.Join(edgeVectors, "verified.yaml"))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 
 const root = "../.."
 
-// holds says which compiled BPF programs a binary has embedded. An object is found by a
-// slice of its middle: its header is like any other's.
+// holds returns which compiled BPF programs a binary has embedded. It finds an object by a
+// slice of its middle: the headers are all alike.
 func holds(t *testing.T, binary []byte, objects []string) (found []string) {
 	t.Helper()
 	for _, path := range objects {
@@ -41,7 +41,7 @@ func build(t *testing.T, program string) []byte {
 	return text
 }
 
-// The flood's programs are in the one binary and not in the other, whose own are found.
+// The flood's programs are in tidegate-lab and not in tidegate, whose own are found.
 func TestBinaries(t *testing.T) {
 	var ofTheLab []string
 	for _, pattern := range []string{"internal/lab/*/*.o", "internal/bench/*/*.o"} {

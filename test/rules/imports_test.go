@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rules holds the tree to the rules of ARCHITECTURE.md that are about who may know
-// whom. Each rule is also shown made-up trees that break it.
+// Package rules checks the tree against the import rules of ARCHITECTURE.md.
+// Each rule is also tested on simulated trees that break it.
 package rules
 
 import (
@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// graph is who imports whom, by import path, tests left out.
+// graph maps import paths to their imports, without tests.
 type graph map[string][]string
 
-// reach is all that a package contains when it is linked.
+// reach returns all packages linked into a package.
 func (g graph) reach(from string) map[string]bool {
 	seen := map[string]bool{}
 	var visit func(string)
@@ -32,7 +32,7 @@ func (g graph) reach(from string) map[string]bool {
 	return seen
 }
 
-// within says whether a package is one of these, or stands below one of them.
+// within reports whether a package is one of these, or below one of them.
 func within(p string, folders ...string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return p == f || strings.HasPrefix(p, f+"/") })
 }
@@ -43,14 +43,14 @@ const (
 	roles      = "tidegate/internal/role"
 )
 
-// ofTheLab are the packages that flood, measure and draw, with the flood's BPF programs.
+// ofTheLab are the packages that flood, measure and plot, with the flood's BPF programs.
 var ofTheLab = []string{"tidegate/internal/lab", "tidegate/internal/bench", "tidegate/internal/device"}
 
-// neverProduction is what the program of production machines does not contain.
+// neverProduction are the packages that the production binary must not contain.
 var neverProduction = append([]string{"gonum.org", "tidegate/internal/bpfcount", "tidegate/internal/framegen", "tidegate/internal/vectors",
 	"tidegate/internal/upstreamtest", "tidegate/internal/offender/offendertest", "tidegate/internal/binding/sim", "tidegate/test"}, ofTheLab...)
 
-// rolesApart: no role contains another.
+// rolesApart: no role imports another.
 func rolesApart(g graph) (broken []string) {
 	for p := range g {
 		if !within(p, roles) {
@@ -65,7 +65,7 @@ func rolesApart(g graph) (broken []string) {
 	return broken
 }
 
-// productionClean: the program that runs where services are protected cannot flood or draw.
+// productionClean: the production binary cannot flood or plot.
 func productionClean(g graph) (broken []string) {
 	if len(g[production]) == 0 {
 		return []string{production + " imports nothing: is it still there?"}
@@ -93,11 +93,11 @@ func labApart(g graph) (broken []string) {
 	return broken
 }
 
-// labOrder is the lab from below upwards: no package of it contains one of its own storey or of
-// a higher one.
+// labOrder is the lab in layers from the bottom up: a package may import only packages of
+// lower layers.
 var labOrder = [][]string{{"labbpf"}, {"rig"}, {"load"}, {"defences"}, {"trial"}, {"machines", "overload", "split", "strategies", "terminus", "traces"}, {"report"}}
 
-// labInOrder: nobody in the lab looks up.
+// labInOrder: no package of the lab imports from its own layer or above.
 func labInOrder(g graph) (broken []string) {
 	const lab = "tidegate/internal/lab/"
 	storey := map[string]int{}
@@ -123,8 +123,8 @@ func labInOrder(g graph) (broken []string) {
 	return broken
 }
 
-// ignorance is what packages must not know, by ARCHITECTURE.md. An own package is not named
-// for itself.
+// ignorance is what packages must not know, by ARCHITECTURE.md. A package is exempt from
+// its own entry.
 var ignorance = map[string][]string{
 	"tidegate/internal/instance":        {roles, "tidegate/internal/status", "tidegate/internal/adopt", "tidegate/internal/p4", "tidegate/internal/dpdk"},
 	"tidegate/internal/adopt":           {roles, "tidegate/internal/status", "tidegate/internal/p4", "tidegate/internal/dpdk"},
@@ -137,7 +137,7 @@ var ignorance = map[string][]string{
 	"tidegate/internal/cli":             {"tidegate/internal/config", "tidegate/internal/plane"},
 }
 
-// ignorant: nobody contains what he must not know.
+// ignorant: no package contains what it must not know.
 func ignorant(g graph) (broken []string) {
 	for p, unknown := range ignorance {
 		if _, there := g[p]; !there {
@@ -152,7 +152,7 @@ func ignorant(g graph) (broken []string) {
 	return broken
 }
 
-// tree asks go for the packages of this module and all that they import.
+// tree queries go for the packages of this module and all their imports.
 func tree(t *testing.T) graph {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-deps", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "tidegate/...")
@@ -180,7 +180,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// The canary: each rule finds what is wrong in a made-up tree, and only that.
+// The canary: each rule finds what is wrong in a simulated tree, and only that.
 func TestImportRulesBite(t *testing.T) {
 	with := func(change map[string][]string) graph {
 		g := graph{production: {"tidegate/internal/cli", roles + "/host"}, laboratory: {"tidegate/internal/lab/rig", "tidegate/internal/bench"},

@@ -15,7 +15,7 @@ var workaroundHomes = []string{"core/base.h", "core/siphash.h", "bpf/lib/kernel.
 
 var bareWorkaround = regexp.MustCompile(`\b(__)?asm(__)?\b|__attribute__\(\(noinline\)\) (int|__u64|__s64)`)
 
-// bareWorkarounds returns the lines of a file that work around something without saying what.
+// bareWorkarounds returns the lines of a file that are workarounds without an explanation.
 func bareWorkarounds(path, text string) []string {
 	if slices.Contains(workaroundHomes, path) {
 		return nil

@@ -80,8 +80,8 @@ func udp(src, dst string, tclass uint8) []byte {
 	return append([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0}, ip...)
 }
 
-// Suricata reads a capture and writes EVE lines; of the two sources it names, only
-// the one that came with the codepoint is filtered.
+// Suricata reads a capture and writes EVE lines; of the two sources it reports, only
+// the one whose packets have the codepoint is filtered.
 func TestSuricata(t *testing.T) {
 	suricata := needTool(t, "suricata", "suricata (backports)")
 	dir := t.TempDir()
@@ -148,7 +148,7 @@ func TestEVELines(t *testing.T) {
 	}
 }
 
-// FastNetMon sees a flood on a real interface, calls its notify script, and that
+// FastNetMon detects a flood on a real interface and calls its notify script, which
 // has the source filtered.
 func TestFastNetMon(t *testing.T) {
 	needRoot(t)

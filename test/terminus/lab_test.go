@@ -13,10 +13,10 @@ import (
 	"tidegate/test/world"
 )
 
-// TestScenarios: every scenario of the paper ends as the paper says.
+// TestScenarios: every scenario has the paper's result.
 func TestScenarios(t *testing.T) { scenarios(t, 11) }
 
-// TestScenariosIPv6: so does the one with most messages in it; `make soak` plays all.
+// TestScenariosIPv6: so does the one with most messages; `make soak` runs all.
 func TestScenariosIPv6(t *testing.T) {
 	if _, err := os.Stat("/proc/sys/net/ipv6"); err != nil {
 		t.Skip("this kernel has no IPv6")

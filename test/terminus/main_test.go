@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package terminus tests the roles of Terminus as a user has them: the real binary,
-// several kernels' worth of network stack, and real detectors.
+// Package terminus tests the roles of Terminus as users have them: the real binary,
+// several network stacks, and real detectors.
 package terminus
 
 import (
@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { os.Exit(world.Main(m, &binary)) }
 
 var needRoot = world.NeedRoot
 
-// needTool fails where a tool is missing that `make test` installs.
+// needTool fails if a tool is missing that `make test` installs.
 func needTool(t *testing.T, name, pkg string) string {
 	t.Helper()
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin", "/usr/bin") {

@@ -100,16 +100,16 @@ func applies(v *vectors.Vector) bool {
 	return v.Socket == vectors.SocketListener && v.Filter == vectors.FilterEmpty
 }
 
-// forProxy turns what a host must do into what auth-cookie must do: who would be
-// adopted is whitelisted and reset, an old cookie is an invalid one. Which frame
-// the reset is stands in tests of dpdk/; here its length and flags are compared.
+// forProxy turns what a host must do into what auth-cookie must do: a client that would be
+// adopted is whitelisted and reset, an old cookie is an invalid one. The tests of dpdk/
+// check the reset byte by byte; here its length and flags are compared.
 func forProxy(v vectors.Vector) vectors.Vector {
 	v.Counters = maps.Clone(v.Counters)
 	for id, counts := range v.Counters {
 		counts = maps.Clone(counts)
 		counts["cookie_invalid"] += counts["cookie_stale"]
 		delete(counts, "cookie_stale")
-		delete(counts, "ack_existing") // the next packet of who is on the whitelist goes on uncounted
+		delete(counts, "ack_existing") // the next packet of a whitelisted source is forwarded uncounted
 		counts["white_added"], counts["white_reset"] = counts["adopted"], counts["adopted"]
 		counts["cookie_valid"] = counts["adopted"]
 		delete(counts, "adopted")
@@ -158,7 +158,7 @@ func TestDPDKReplaysTheVectors(t *testing.T) {
 	}
 }
 
-// replay is vectors.Replay but for connections: those are answered with a RST.
+// replay is vectors.Replay except for connections, which are answered with a RST.
 func (g *dpdkGate) replay(t *testing.T, v *vectors.Vector) (differences []string) {
 	t.Helper()
 	if err := g.Prepare(v); err != nil {
@@ -187,9 +187,9 @@ func (g *dpdkGate) replay(t *testing.T, v *vectors.Vector) (differences []string
 	return append(differences, vectors.CounterDifferences(v.Counters, got)...)
 }
 
-// isReset: an IPv4 or IPv6 segment without options whose only flag is RST.
+// isReset reports an IPv4 or IPv6 segment without options whose only flag is RST.
 func isReset(frame []byte) bool {
-	for _, at := range []int{14, 18, 22} { // behind no, one or two tags
+	for _, at := range []int{14, 18, 22} { // after no, one or two tags
 		if len(frame) == at+20+20 || len(frame) == at+40+20 {
 			if frame[len(frame)-7] == 4 {
 				return true

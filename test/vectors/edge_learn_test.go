@@ -13,8 +13,8 @@ import (
 	"tidegate/internal/vectors"
 )
 
-// What passes an edge within its allowance never makes its flow known: who forges one segment again and
-// again would have all that follow let through, whatever the allowance is.
+// What passes an edge within its allowance never makes its flow known: otherwise a forger that repeats one segment
+// would get everything after it through, whatever the allowance is.
 func TestEdgeLearnsNothingOfForgers(t *testing.T) {
 	needRoot(t)
 	const n = 20 * 256 // one in 256 was learned: with all of these, none with a chance of 2 in 10^9

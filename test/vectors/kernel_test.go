@@ -73,7 +73,7 @@ func target(s vectors.Service) (plane.Target, error) {
 			Mode: uint8(mode), ListenerV4: uint8(listener), ListenerV6: uint8(listener), SignedCostUs: s.SignedCostUs()}}, nil
 }
 
-// settingsFor makes "now" the middle of an epoch. Epochs are made as long as
+// settingsFor sets "now" to the middle of an epoch. Epochs are as long as
 // 64 bits allow, so that a slow machine stays within this one.
 func settingsFor(v *vectors.Vector) plane.Settings {
 	length := uint64(1e12)
@@ -88,7 +88,7 @@ func settingsFor(v *vectors.Vector) plane.Settings {
 		WallMinusMonoNs: *v.Epoch*length + length/2 - uint64(now.Nano()), FilterKeepTicks: 1}
 }
 
-// fullAllowance has a service's allowance for signed SYNs start over.
+// fullAllowance resets a service's allowance for signed SYNs.
 func fullAllowance(m *ebpf.Map, id uint32) error {
 	return m.Put(id, make([][2]uint64, ebpf.MustPossibleCPU()))
 }
@@ -149,7 +149,7 @@ func run(prog *ebpf.Program, in []byte) (uint32, []byte, error) {
 }
 
 func (g *kernelGate) Packet(in []byte) (vectors.Result, error) {
-	if len(in) < ethernetHeaderLen { // the kernel refuses to make a test frame of it
+	if len(in) < ethernetHeaderLen { // the kernel accepts no such test frame
 		g.short++
 		return vectors.Result{Verdict: vectors.Pass, Out: in}, nil
 	}
@@ -197,7 +197,7 @@ func (g *kernelGate) Counters() (vectors.Counters, error) {
 	return c, nil
 }
 
-// straysCounted looks at every row of the counters: only those of the last
+// straysCounted checks every row of the counters: only those of the last
 // vector may be other than zero, as all others were cleared or never touched.
 func (g *kernelGate) straysCounted() (ids []uint32, err error) {
 	for id := range uint32(plane.MaxServices + 1) {

@@ -29,11 +29,11 @@ var (
 const (
 	serverPort = 80
 	peerPort   = 45678
-	patience   = 5 * time.Second // for what must come; nothing waits this long when all is well
+	patience   = 5 * time.Second // for what must come; never reached unless something is broken
 )
 
-// namespace is a nameless network namespace, which goes when its thread goes,
-// with a server on both address families and a peer beside it.
+// namespace is a nameless network namespace, which vanishes with its thread,
+// with a server on both address families and a peer.
 type namespace struct {
 	listeners [2]net.Listener
 	client    [2]net.Conn
@@ -46,7 +46,7 @@ type namespace struct {
 func enterNamespace(t *testing.T) *namespace {
 	t.Helper()
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-	pinThread(t)           // what is a CPU's own is then the same for all packets of a vector
+	pinThread(t)           // per-CPU state is then the same for all packets of a vector
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatalf("new network namespace: %v", err)
 	}
@@ -66,7 +66,7 @@ func enterNamespace(t *testing.T) *namespace {
 	ns := &namespace{state: vectors.SocketNone}
 	t.Cleanup(ns.close)
 	lc := net.ListenConfig{}
-	lc.SetMultipathTCP(false) // MPTCP listeners cannot be adopted
+	lc.SetMultipathTCP(false) // the kernel does not adopt for MPTCP listeners
 	for i, a := range serverAddrs {
 		l, err := lc.Listen(context.Background(), "tcp", netip.AddrPortFrom(a, serverPort).String())
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 	"tidegate/internal/vectors"
 )
 
-// nativeGate is core/ itself, played by core/test/replay.c in a process of its own.
+// nativeGate is core/ itself, run by core/test/replay.c in a process of its own.
 type nativeGate struct {
 	in  io.WriteCloser
 	out *bufio.Reader
@@ -36,7 +36,7 @@ func newNativeGate(t *testing.T) *nativeGate {
 func startReplay(t *testing.T, program string) *nativeGate {
 	t.Helper()
 	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0") // DPDK keeps what it has made
+	cmd.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0") // DPDK never frees what it allocates at the start
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

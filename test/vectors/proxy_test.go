@@ -58,7 +58,7 @@ func newProxyGate(t *testing.T, bridge bool) *proxyGate {
 	return g
 }
 
-// prepare loads what a vector says; every service has this strategy.
+// prepare loads a vector's setting; every service has this strategy.
 func (g *proxyGate) prepare(t *testing.T, v *vectors.Vector, strategy uint8) {
 	t.Helper()
 	var targets []plane.Target
@@ -90,7 +90,7 @@ func (g *proxyGate) prepare(t *testing.T, v *vectors.Vector, strategy uint8) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"tg_white", "tg_white6"} { // nobody is whitelisted
+	for _, name := range []string{"tg_white", "tg_white6"} { // no source is whitelisted
 		white, err := g.p.Active(name)
 		if err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestProxyReplaysTheVectors(t *testing.T) {
 					t.Errorf("%s: packet %d: verdict %d, want a drop", v, n, ret)
 				}
 			case vectors.Pass:
-				passed++ // here onwards to the server, by the kernel, which knows no route
+				passed++ // here forwarded to the server by the kernel, which has no route
 				if ret != xdpPass || !bytes.Equal(out, p.In) {
 					t.Errorf("%s: packet %d: verdict %d, %x", v, n, ret, out)
 				}
@@ -170,7 +170,7 @@ func TestProxyReplaysTheVectors(t *testing.T) {
 	}
 }
 
-// flows are put into both tables; the connections of vectors/packets.py.
+// flows adds the connections of vectors/packets.py to both tables.
 func (g *proxyGate) putFlow(t *testing.T, v *translation) {
 	t.Helper()
 	f := plane.Flow{SeqDelta: v.Flow.SeqDelta, TsDelta: v.Flow.TSDelta, Service: 1, State: 2,

@@ -13,9 +13,9 @@ import (
 	"tidegate/internal/vectors"
 )
 
-// smartGate is the edge's program with the layout smartcookie: what the P4 switch replays
-// (test/p4), replayed on XDP. Byte for byte the same, so that each may stand before the
-// other's servers.
+// smartGate is the edge's program with the layout smartcookie: it replays on XDP what the P4 switch
+// replays (test/p4). The bytes are the same, so that each can serve the other's
+// servers.
 type smartGate struct{ *edgeGate }
 
 func (g *smartGate) Prepare(v *vectors.Vector) error {
@@ -31,7 +31,7 @@ func (g *smartGate) Prepare(v *vectors.Vector) error {
 			return err
 		}
 	}
-	// What a vector's edge does not know it drops.
+	// Unknown packets of a vector's edge are dropped.
 	own := edgeSettings(plane.AllowNone)
 	own.Hops = v.Hops
 	return g.p.SetEdge(own)

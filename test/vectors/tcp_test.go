@@ -9,8 +9,8 @@ import (
 	"tidegate/internal/vectors"
 )
 
-// A reader and a writer of TCP segments, for tests that have to say what a segment made
-// by the programs must be, without a line of theirs.
+// A codec of TCP segments, for tests that must compute what a segment made
+// by the programs should be, without sharing code with them.
 
 // tcpSegment is what a frame says.
 type tcpSegment struct {
@@ -119,8 +119,8 @@ func readOptions(b []byte) tcpOptions {
 	return o
 }
 
-// synackOf is what a stack answers to a SYN: turned round, with numbers of its own.
-// Its IP header is plain, its checksums are right.
+// synackOf is a stack's answer to a SYN: addresses swapped, with its own numbers.
+// It has a plain IP header and right checksums.
 func synackOf(frame []byte, syn *tcpSegment, isn, tsval uint32, timestamps bool) []byte {
 	out := append([]byte{}, frame[6:12]...)
 	out = append(append(out, frame[:6]...), frame[12:syn.l3]...)

@@ -49,8 +49,8 @@ func loadTranslations(t *testing.T, folder string) []translation {
 	return file.Vectors
 }
 
-// translateAll holds a plane to every vector, byte by byte, and to refusing every
-// canary: what it makes of those must not be what they say.
+// translateAll checks a plane against every vector, byte by byte, and expects that every
+// canary fails.
 func translateAll(t *testing.T, translate func(*translation) ([]byte, error)) {
 	t.Helper()
 	all := loadTranslations(t, "proxy")

@@ -30,7 +30,7 @@ func load(t *testing.T, dir string) []vectors.Vector {
 	return all
 }
 
-// replayAll reports each vector that a gate fails; it returns how many were run.
+// replayAll reports each vector that a gate fails; it returns how many it ran.
 func replayAll(t *testing.T, g vectors.Gate, all []vectors.Vector, use func(*vectors.Vector) bool) (ran int) {
 	t.Helper()
 	failed := 0
@@ -56,7 +56,7 @@ func replayAll(t *testing.T, g vectors.Gate, all []vectors.Vector, use func(*vec
 	return ran
 }
 
-// rejectAll is the canary: a gate must fail every vector that is wrong on purpose.
+// rejectAll is the canary: a gate must fail every vector that is deliberately wrong.
 func rejectAll(t *testing.T, g vectors.Gate, use func(*vectors.Vector) bool) {
 	t.Helper()
 	ran := 0
@@ -114,7 +114,7 @@ func TestAdoption(t *testing.T) {
 	t.Logf("%d vectors adopted on a veth", replayAll(t, g, load(t, dir), makesConnection))
 }
 
-// TestVectorsAreWhatTheirWriterWrites runs vectors/generate.py again.
+// TestVectorsAreWhatTheirWriterWrites runs vectors/generate.py and compares its output with the files.
 func TestVectorsAreWhatTheirWriterWrites(t *testing.T) {
 	fresh := t.TempDir()
 	if out, err := exec.Command("python3", filepath.Join(dir, "generate.py"), fresh).CombinedOutput(); err != nil {

@@ -123,8 +123,8 @@ func (g *wireGate) Prepare(v *vectors.Vector) error {
 	return g.kernelGate.Prepare(v)
 }
 
-// Packet sends a frame and awaits that the gate counts it; if it was adopted,
-// also that the listener accepts just this peer's connection.
+// Packet sends a frame and waits until the gate counts it; if it was adopted,
+// also that the listener accepts exactly this peer's connection.
 func (g *wireGate) Packet(in []byte) (vectors.Result, error) {
 	before, err := g.Counters()
 	if err != nil {
@@ -161,7 +161,7 @@ func (g *wireGate) awaitCount(before vectors.Counters) (vectors.Counters, error)
 	return nil, fmt.Errorf("the gate counted nothing within %v", patience)
 }
 
-// accept takes the connection and reads what the kernel knows of it.
+// accept accepts the connection and reads the kernel's view of it.
 func (g *wireGate) accept(in []byte) (*vectors.Agreed, error) {
 	i, src := clientOf(in)
 	c, err := acceptWithin(g.ns.listeners[i])
@@ -179,8 +179,8 @@ func (g *wireGate) accept(in []byte) (*vectors.Agreed, error) {
 
 func (g *wireGate) keep(c net.Conn) { g.ns.kept = append(g.ns.kept, c) }
 
-// clientOf finds the source in an untagged frame. Its port stands behind IP
-// options or extension headers, found by the server's port that follows it.
+// clientOf finds the source in an untagged frame. Its port may follow IP
+// options or extension headers, and is found by the server's port after it.
 func clientOf(in []byte) (listener int, src netip.AddrPort) {
 	ip := in[ethernetHeaderLen:]
 	addr, rest := netip.AddrFrom4([4]byte(ip[12:16])), ip[20:]
@@ -227,13 +227,13 @@ func agreedOf(c *net.TCPConn) (*vectors.Agreed, error) {
 	return a, nil
 }
 
-// tcpInfoScales reads the byte of bit fields behind tcpi_options, which
+// tcpInfoScales reads the byte of bit fields after tcpi_options, which
 // unix.TCPInfo has as padding: snd_wscale low, rcv_wscale high.
 func tcpInfoScales(info *unix.TCPInfo) byte {
 	return (*[8]byte)(unsafe.Pointer(info))[6]
 }
 
-// TestWireSeesItself proves that the helpers here can fail.
+// TestWireSeesItself proves that these helpers can fail.
 func TestWireSeesItself(t *testing.T) {
 	all := load(t, dir)
 	i := slices.IndexFunc(all, func(v vectors.Vector) bool { return v.Adopts() })

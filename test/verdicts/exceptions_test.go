@@ -4,10 +4,10 @@ package verdicts
 
 import "tidegate/internal/framegen"
 
-// exception is a difference between a gate and a bare machine that is meant.
+// exception is an intended difference between a gate and a bare machine.
 type exception struct {
 	traits framegen.Trait // of the frame: all of these
-	kinds  string         // "": everywhere; else only kinds whose name begins so
+	kinds  string         // "": everywhere; otherwise only kinds with this prefix
 	why    string
 }
 

@@ -26,8 +26,8 @@ const differences = "../../docs/differences.md"
 var fieldNames = []string{"addresses", "frame length", "TTL", "DSCP", "IP ECN", "IPv4 DF", "IPv4 ID", "IPv6 flow label",
 	"acknowledgment", "flags", "window", "urgent pointer", "order of options", "MSS", "window scale", "TSecr"}
 
-// sameKinds are the columns: each gate with the defaults of its role, mode always. An edge answers SYNs alone,
-// whatever its server does; a proxy that no client has been verified at has not learned what its servers offer.
+// sameKinds are the columns: each gate with the defaults of its role, mode always. An edge answers SYNs itself,
+// whatever its server does; a proxy that has not verified any client has not learned what its servers offer.
 func sameKinds() []kind {
 	host := func(name, more string) kind {
 		return kind{name: name, gates: []gate{{at: "server", config: "interfaces: [tg-server]\n" + more}}}
@@ -79,7 +79,7 @@ func TestSameAnswer(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
-			// A window scale that is no default of a gate's, whatever the machine's memory.
+			// A window scale that no gate has by default, whatever the machine's memory.
 			settings := [][2]string{{"net.ipv4.tcp_syncookies", "1"}, {"net.ipv4.tcp_rmem", "4096 131072 33554432"}}
 			got := map[string]string{} // by field: the first difference
 			var answers [2]map[uint16]map[string]string
@@ -106,7 +106,7 @@ func TestSameAnswer(t *testing.T) {
 	}
 }
 
-// Each offer has its port, in each family.
+// Each offer has a port of its own, in each family.
 func portOfOffer(ipv6 bool, offer int) uint16 {
 	if ipv6 {
 		return uint16(firstPort + 100 + offer)
@@ -119,7 +119,7 @@ func offerOf(port uint16) (ipv6 bool, offer int) {
 	return ipv6, int(port-firstPort) % 100
 }
 
-// answersToOffers sends a SYN with each offer and takes the answers apart, by the client's port.
+// answersToOffers sends a SYN with each offer and parses the answers, by the client's port.
 func (m *machine) answersToOffers(t *testing.T) map[uint16]map[string]string {
 	t.Helper()
 	sent := map[uint16]*load.Frame{}
@@ -139,7 +139,7 @@ func (m *machine) answersToOffers(t *testing.T) map[uint16]map[string]string {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d SYNs were answered within %v", len(answers), len(sent), patience)
 		}
-		for port, f := range sent { // as a client does that hears nothing
+		for port, f := range sent { // as a client does without an answer
 			if answers[port] != nil {
 				continue
 			}
