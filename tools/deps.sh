@@ -46,7 +46,7 @@ for set in "$@"; do
     soak) wanted+=" $build $lab" ;;
     lab) wanted+=" $lab" ;;
     image) wanted+=" podman=podman crun=crun" ;;
-    kernel) wanted+=" $build xdp-tools=xdp-filter ethtool=ethtool debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
+    kernel) wanted+=" $build ipvsadm=ipvsadm iproute2=ip xdp-tools=xdp-filter ethtool=ethtool debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
     web) wanted+=" $build $lab $firewalls chromium=chromium" ;;
     machines) wanted+=" $build $lab $firewalls $machines" ;;
     packages) wanted+=" mmdebstrap=mmdebstrap lintian=lintian rpm=rpm systemd=systemd-analyze" ;;

@@ -51,6 +51,7 @@ type gate struct {
 	replies  *instance.Replies // nil: this gate answers no SYNs
 	survey   *survey.Watcher   // of a host that chooses: what this machine does to packets; else nil
 	reported []instance.Takeover
+	left     map[netip.AddrPort]string // places whose SYNs are left to the kernel, and why
 
 	kernelAdopts bool   // the kernel has the function; else everything is translated
 	trial        *trial // nil: no trial

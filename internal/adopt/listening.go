@@ -48,6 +48,7 @@ func (g *gate) watchListeners() (changed bool) {
 	}
 	all = append(reachable(all, g.cfg.Interfaces), g.elsewhere()...)
 	table := listeners.Places(all, g.serves)
+	g.leave(table)
 	wanted, doubted := map[netip.AddrPort]plane.Listener{}, map[netip.AddrPort]plane.ListenerNote{}
 	for place, held := range table.All() {
 		l := plane.Listener{Cookie: held.Cookie(), State: plane.ListenerOK}
@@ -144,6 +145,10 @@ func ServesPlace(prefixes []netip.Prefix, ports []config.PortRange, place netip.
 func (g *gate) tell(svc config.Service, report listeners.Report, known bool) {
 	if g.part {
 		return // the code that chose the services reports that
+	}
+	left := slices.ContainsFunc(slices.Collect(maps.Keys(g.left)), func(at netip.AddrPort) bool { return ServesPlace(svc.Prefixes, svc.Ports, at) })
+	if report.Status == listeners.None && left {
+		return // tellTakeovers says so
 	}
 	if report.Status == listeners.None {
 		g.log.Warn("nothing listens: SYNs go to the kernel, which answers RST", "service", svc.Name)

@@ -104,7 +104,8 @@ func (g *gate) elsewhere() (list []listeners.Listener) {
 				for port := int(r.First); port <= int(r.Last) && looked < mostDestinations; port++ {
 					looked++
 					l := listeners.Listener{Addr: a, Port: uint16(port), V6Only: true, Elsewhere: true}
-					if (svc.Forwarded || g.judged(a, l.Port).Has(survey.DNAT)) && !slices.Contains(list, l) {
+					v := g.judged(a, l.Port)
+					if (svc.Forwarded || v.Has(survey.DNAT) || v.Has(survey.VirtualServer) || v.Takeover == survey.Left) && !slices.Contains(list, l) {
 						list = append(list, l)
 					}
 				}
@@ -112,6 +113,17 @@ func (g *gate) elsewhere() (list []listeners.Listener) {
 		}
 	}
 	return list
+}
+
+// leave takes out of the table what can be neither adopted nor translated, so that its SYNs go to the kernel, and remembers why.
+func (g *gate) leave(table listeners.Table) {
+	g.left = map[netip.AddrPort]string{}
+	for place := range table.All() {
+		if v := g.judged(place.Addr(), place.Port()); v.Takeover == survey.Left {
+			g.left[place] = v.Reason()
+			table.Leave(place)
+		}
+	}
 }
 
 // judged returns the survey's verdict on a destination.
@@ -193,6 +205,12 @@ func (g *gate) takeovers() (list []instance.Takeover) {
 				t.How, t.Why = string(config.TakeoverTranslate), whyDoubted(note)
 			}
 			list = append(list, t)
+		}
+		for place, why := range g.left {
+			if ServesPlace(svc.Prefixes, svc.Ports, place) {
+				list = append(list, instance.Takeover{Service: svc.Name, Ports: fmt.Sprint(place.Port()), Addresses: []string{place.Addr().String()},
+					How: string(survey.Left), Why: why})
+			}
 		}
 	}
 	slices.SortFunc(list, func(a, b instance.Takeover) int {

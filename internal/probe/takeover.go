@@ -23,7 +23,7 @@ type Takeover struct {
 
 // cutsOff are findings that mean that adopted connections do not live.
 var cutsOff = []string{survey.NATHooks, survey.DNAT, survey.NewNotSYN, survey.AcceptSYN, survey.LooseOff, survey.SYNProxy, survey.TProxy,
-	survey.BridgePort, survey.LayerThree}
+	survey.BridgePort, survey.LayerThree, survey.VirtualServer}
 
 // byPasses are findings that mean that a rule does not see what it was written for.
 var byPasses = []string{survey.SYNRule, survey.Limit}
@@ -89,7 +89,7 @@ func (h *host) takeovers(s config.Service) (list []Takeover) {
 	}
 	for _, port := range few(report.Missing) {
 		for _, a := range destinations(listeners.Listener{Addr: netip.IPv6Unspecified()}, s.Prefixes) {
-			if v := h.machine.Judge(survey.Destination{Addr: a, Port: port, Interfaces: h.interfaces}); v.Has(survey.DNAT) {
+			if v := h.machine.Judge(survey.Destination{Addr: a, Port: port, Interfaces: h.interfaces}); v.Has(survey.DNAT) || v.Has(survey.VirtualServer) || v.Takeover == survey.Left {
 				add(netip.AddrPortFrom(a, port).String(), v)
 			}
 		}
@@ -146,7 +146,12 @@ func (h *host) judge(s config.Service, t Takeover) Check {
 	if t.Takeover == config.TakeoverAdopt {
 		return c
 	}
-	c.Found = fmt.Sprintf("%s: translate: %s", someWords(t.Listeners), t.Reason)
+	c.Found = fmt.Sprintf("%s: %s: %s", someWords(t.Listeners), t.Takeover, t.Reason)
+	if t.Takeover == survey.Left {
+		c.Status, c.Means, c.Fix = Warn, "its SYNs are left to the kernel, unprotected by tidegate",
+			fmt.Sprintf("run tidegate on the real servers, or role proxy or edge in front (see `%s`)", t.Findings[0].Show)
+		return c
+	}
 	if h.translates {
 		return c
 	}

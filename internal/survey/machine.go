@@ -26,6 +26,8 @@ type Machine struct {
 	tracked    bool // some connection is
 	loose      bool // connection tracking takes connections up that it has not seen begin
 	links      links
+	programs   []hookProgram
+	virtual    []virtualServer
 	local      []netip.Prefix // this machine's own addresses; nil: not known
 	unreadable []Finding
 
@@ -73,6 +75,12 @@ func Read() *Machine {
 	m.loose = readLoose()
 	count, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
 	m.tracked = err == nil && strings.TrimSpace(string(count)) != "0"
+	if m.programs, err = readPrograms(); err != nil {
+		m.fail("BPF programs at netfilter's hooks", "bpftool link show", err)
+	}
+	if m.virtual, err = readVirtual(); err != nil {
+		m.fail("the services of IPVS", "ipvsadm -Ln", err)
+	}
 	if m.links, err = readLinks(); err != nil {
 		m.fail("the network devices", "ip -d link", err)
 	}
@@ -176,7 +184,7 @@ func (m *Machine) Judge(d Destination) Verdict {
 
 func (m *Machine) judge(d Destination) Verdict {
 	f := familyOf(d.Addr)
-	var found []Finding
+	found := append(m.judgeVirtual(d), m.judgePrograms(f)...)
 	devices := d.Interfaces
 	if len(devices) == 0 {
 		devices = []string{""}
@@ -209,7 +217,7 @@ func (m *Machine) judgeRules(f family, d Destination, device string) []Finding {
 
 // rank puts the most important first.
 func rank(f Finding) int {
-	if i := slices.Index([]string{DNAT, SYNProxy, TProxy, Queue, NATHooks}, f.ID); i >= 0 {
+	if i := slices.Index([]string{DirectServer, VirtualServer, DNAT, SYNProxy, TProxy, Queue, NATHooks}, f.ID); i >= 0 {
 		return i
 	}
 	return math.MaxInt

@@ -47,11 +47,16 @@ const (
 	VirtualTenant = "virtual-tenant" // a macvlan or ipvlan device shares the interface
 	LayerThree    = "layer-three"    // the interface has no Ethernet header
 	VirtualServer = "virtual-server" // IPVS takes the destination
+	DirectServer  = "direct-server"  // likewise, and its real servers answer past this machine: nothing here can be adopted or translated
+	Program       = "program"        // a BPF program at a hook of netfilter
 )
+
+// Left is the takeover of what can be neither adopted nor translated: its SYNs must be left to the kernel.
+const Left config.Takeover = "kernel"
 
 // Verdict is what becomes of a destination.
 type Verdict struct {
-	Takeover config.Takeover `json:"takeover"` // adopt or translate
+	Takeover config.Takeover `json:"takeover"` // adopt, translate or Left
 	Findings []Finding       `json:"findings,omitempty"`
 }
 
@@ -88,6 +93,9 @@ func verdict(found []Finding) Verdict {
 	}
 	if len(v.Findings) > 0 {
 		v.Takeover = config.TakeoverTranslate
+	}
+	if v.Has(DirectServer) {
+		v.Takeover = Left
 	}
 	return v
 }

@@ -28,6 +28,10 @@ const (
 	hookEgress
 )
 
+func (h hook) String() string {
+	return [...]string{"ingress", "prerouting", "input", "output", "postrouting", "egress"}[h]
+}
+
 func (h hook) answers() bool { return h >= hookOutput }
 
 // walker tries the rules at the hooks on packets that they must treat alike.

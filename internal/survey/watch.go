@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +28,7 @@ type Watcher struct {
 const (
 	settleTime   = 100 * time.Millisecond // rules change in bursts
 	settleAtMost = 300 * time.Millisecond
-	pollEvery    = 500 * time.Millisecond // legacy tables and sysctls send no notification
+	pollEvery    = 500 * time.Millisecond // legacy tables, sysctls, IPVS and BPF links send no notification
 	pollShare    = 20                     // of the time one in so many parts is for polls: of huge tables there are fewer
 )
 
@@ -187,6 +188,12 @@ func (m *Machine) outdated() bool {
 		now = append(now, tables...)
 	}
 	if len(now) != len(m.legacy) || readLoose() != m.loose {
+		return true
+	}
+	if programs, err := readPrograms(); err == nil && !slices.Equal(programs, m.programs) {
+		return true
+	}
+	if virtual, err := readVirtual(); err == nil && !slices.Equal(virtual, m.virtual) {
 		return true
 	}
 	for i, t := range now {

@@ -70,6 +70,9 @@ func (t Table) All() map[netip.AddrPort]Held { return t.places }
 // Translate says that connections to a place are not to be adopted, and why.
 func (t Table) Translate(place netip.AddrPort, why string) { t.why[place] = why }
 
+// Leave says that SYNs to a place are left to the kernel, as if nothing listened there.
+func (t Table) Leave(place netip.AddrPort) { delete(t.places, place) }
+
 // Why is what Translate has said of a place.
 func (t Table) Why(place netip.AddrPort) string { return t.why[place] }
 

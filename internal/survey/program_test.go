@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	bpflink "github.com/cilium/ebpf/link"
+)
+
+// A BPF program at netfilter's hook is seen when it comes and goes, and concerns its own family and network namespace.
+func TestPrograms(t *testing.T) {
+	ns, other := newNamespace(t), newNamespace(t)
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.Netfilter, AttachType: ebpf.AttachNetfilter, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 1), asm.Return()}})
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		t.Skipf("this kernel has no BPF programs for netfilter: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prog.Close()
+	w := watch(t, ns)
+	var at bpflink.Link
+	if err := ns.Do(func() (err error) {
+		at, err = bpflink.AttachNetfilter(bpflink.NetfilterOptions{Program: prog, ProtocolFamily: bpflink.NetfilterProtoIPv4, Hook: bpflink.NetfilterInetLocalIn, Priority: 5})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, w, "a program", func(m *Machine) bool { return m.Judge(to("192.0.2.1:80")).Has(Program) })
+	expectOf(t, w.Machine(), to("192.0.2.1:80"), "translate program")
+	expectOf(t, read(t, other), to("192.0.2.1:80"), "adopt")
+	if w.Machine().Judge(to("[2001:db8::1]:80")).Has(Program) {
+		t.Error("a program for IPv4 counts for IPv6")
+	}
+	if err := at.Close(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, w, "no program", func(m *Machine) bool { return !m.Judge(to("192.0.2.1:80")).Has(Program) })
+}
