@@ -180,11 +180,12 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, struct tg_packet 
 {
 	const struct tg_tagged_settings *tagged = tg_tagged_get();
 	bool tag = tagged && tagged->edge && parse != TG_PARSE_FRAGMENT;
-	struct tg_bloom_at at;
 	enum tg_edge_finding found = TG_EDGE_KNOWN;
 	struct tg_ack ack = {};
+	struct tg_bloom_at at;
 	struct tg_decision d;
 	__u32 generations;
+	__u64 hash;
 	__u8 *ttl;
 
 	ttl = tg_edge_ttl(ctx, pkt);
@@ -194,10 +195,12 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, struct tg_packet 
 		tg_count(row, TG_COUNT_drop_hops);
 		return XDP_DROP;
 	}
-	at = tg_bloom_find(edge, pkt, TG_BLOOM_FROM_CLIENT);
-	generations = tg_bloom_look(&at);
-	if (TG_UNLIKELY(svc->mode == TG_MODE_MONITOR))
+	hash = tg_bloom_hash(pkt, TG_BLOOM_FROM_CLIENT, &edge->bloom_key);
+	generations = tg_bloom_look_for(hash, edge->bloom_bits & 31);
+	if (TG_UNLIKELY(svc->mode == TG_MODE_MONITOR)) {
+		at = tg_bloom_locate(hash, edge->bloom_bits & 31);
 		return tg_edge_watch(ctx, pkt, edge, &at, generations, row);
+	}
 	if (!generations) {
 		found = TG_EDGE_UNKNOWN;
 		if (tg_edge_may_verify(pkt) && tg_edge_read(ctx, pkt, &ack))
@@ -229,7 +232,9 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, struct tg_packet 
 		if (edge->hops)
 			tg_edge_set_ttl(ctx, pkt, edge->hops);
 		return TG_NEXT_TAG | (found == TG_EDGE_VERIFIED ? TG_TAG_SETUP : TG_TAG_PROBE);
-	} else if (found == TG_EDGE_VERIFIED)
+	}
+	at = tg_bloom_locate(hash, edge->bloom_bits & 31);
+	if (found == TG_EDGE_VERIFIED)
 		tg_bloom_put(&at, edge->generation);
 	else if (tg_edge_may_verify(pkt) && tg_edge_may_refresh(found))
 		tg_edge_self_refresh(edge, &at, generations, row);

@@ -125,8 +125,8 @@ static __always_inline int tg_server_last_line(struct xdp_md *ctx, const struct 
 		tg_count(row, TG_COUNT_pass_socket);
 		return XDP_PASS;
 	}
-	if (TG_UNLIKELY(settings->stale_keys == TG_STALE_PASS &&
-			!tg_key_find(settings, tg_epoch_now(settings)))) {
+	if (TG_UNLIKELY(tg_host_fails_open(
+		    settings->stale_keys, tg_key_find(settings, tg_epoch_verifying_now(settings))))) {
 		tg_count(row, TG_COUNT_pass_no_key); /* nothing can be verified here any more */
 		return XDP_PASS;
 	}

@@ -166,6 +166,14 @@ TG_INLINE struct tg_decision tg_host_judge_no_key(uint32_t stale_keys)
 					   : TG_DECIDE(TG_PASS, TG_COUNT_pass_no_key);
 }
 
+/* True while ACKs that do not verify have to pass: for want of a key, SYNs have gone unanswered to the stack behind, and a
+ * cookie check knows none of its numbers. `key` is that of the verifier's own epoch. Which epoch such a number seems to name
+ * is chance: whether the key of that one is still there must not matter. */
+TG_INLINE bool tg_host_fails_open(uint32_t stale_keys, const struct tg_siphash_key *key)
+{
+	return !key && stale_keys == TG_STALE_PASS;
+}
+
 /* What monitor mode counts for a SYN: what would become of it, unless it would pass. */
 TG_INLINE enum tg_counter tg_host_monitor(struct tg_decision d)
 {

@@ -48,12 +48,11 @@ static __always_inline enum tg_edge_finding tg_edge_verify(const struct tg_packe
 
 	epoch = tg_cookie_epoch(ack->cookie.isn, now) - back;
 	key = tg_key_find(settings, epoch);
-	if (TG_LIKELY(key))
-		return tg_edge_is_ours(pkt, ack, epoch, key) ? TG_EDGE_VERIFIED : TG_EDGE_UNKNOWN;
-	/* Its SYN was left to the server, so this edge must not refuse it. */
-	if (settings->stale_keys == TG_STALE_PASS && !tg_key_find(settings, now))
-		return TG_EDGE_NO_KEY;
-	return TG_EDGE_UNKNOWN;
+	if (TG_LIKELY(key) && tg_edge_is_ours(pkt, ack, epoch, key))
+		return TG_EDGE_VERIFIED;
+	return TG_UNLIKELY(tg_host_fails_open(settings->stale_keys, tg_key_find(settings, now)))
+		       ? TG_EDGE_NO_KEY
+		       : TG_EDGE_UNKNOWN;
 }
 
 /* May what matches nothing still go on to the server? */

@@ -25,7 +25,7 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	struct tg_service *svc;
 	struct tg_packet pkt;
 	struct tg_ack ack;
-	__u64 epoch;
+	__u64 now, epoch;
 	bool live;
 	__u32 id;
 
@@ -52,14 +52,15 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	tg_fast_segment_read(frame, family, &pkt);
 	if (!tg_fast_segment_ack(frame, end, skb->len, &pkt, &ack))
 		return TG_NEXT_LONG;
-	epoch = tg_cookie_epoch(ack.cookie.isn, tg_epoch_verifying_now(settings));
+	now = tg_epoch_verifying_now(settings);
+	epoch = tg_cookie_epoch(ack.cookie.isn, now);
 	key = tg_key_find(settings, epoch);
 	if (key && tg_cookie_verify(&pkt, ack.cookie, ack.ts_ok, epoch, key))
 		return TG_NEXT_LONG;
 	if (live)
 		return TCX_NEXT;
 	if (tg_service_listener(svc, family) == TG_LISTENER_NONE ||
-	    (!key && settings->stale_keys == TG_STALE_PASS)) {
+	    tg_host_fails_open(settings->stale_keys, tg_key_find(settings, now))) {
 		tg_count(row, TG_COUNT_cookie_invalid);
 		return TCX_NEXT;
 	}

@@ -123,17 +123,14 @@ static enum tg_edge_finding verify(const struct tg_packet *pkt, const struct tg_
 {
 	uint64_t verifying = plane.epoch + edge.ahead;
 	uint64_t epoch = tg_cookie_epoch(ack->cookie.isn, verifying);
-	bool no_key = plane.stale_keys == TG_STALE_PASS && !key_find(verifying);
 
 	if (cookie_is_ours(pkt, ack, epoch, edge.smart))
 		return TG_EDGE_VERIFIED;
-	if (!key_find(epoch) && no_key)
+	if (tg_host_fails_open(plane.stale_keys, key_find(verifying)))
 		return TG_EDGE_NO_KEY;
-	if (!edge.four_epochs)
-		return TG_EDGE_UNKNOWN;
-	if (cookie_is_ours(pkt, ack, epoch - TG_EPOCHS_OLDER, edge.smart))
+	if (edge.four_epochs && cookie_is_ours(pkt, ack, epoch - TG_EPOCHS_OLDER, edge.smart))
 		return TG_EDGE_VERIFIED;
-	return !key_find(epoch - TG_EPOCHS_OLDER) && no_key ? TG_EDGE_NO_KEY : TG_EDGE_UNKNOWN;
+	return TG_EDGE_UNKNOWN;
 }
 
 static enum tg_edge_finding find(const struct tg_packet *pkt, enum tg_parse_result parse)

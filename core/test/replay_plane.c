@@ -298,12 +298,12 @@ static enum ack_result ack_verify(const struct tg_packet *pkt, const struct tg_a
 }
 
 /* As tg_ack_unmatched and tg_first_fragment: the final ACK check. */
-static bool unmatched_is_dropped(const struct tg_packet *pkt, uint32_t id, bool no_key)
+static bool unmatched_is_dropped(const struct tg_packet *pkt, uint32_t id)
 {
 	const struct tg_service *svc = &plane.services[id];
 
 	if (!plane.host.final_check || tg_service_listener(svc, pkt->family) == TG_LISTENER_NONE ||
-	    (no_key && plane.stale_keys == TG_STALE_PASS))
+	    tg_host_fails_open(plane.stale_keys, key_find(plane.epoch + plane.host.ahead)))
 		return false;
 	count(id, TG_COUNT_drop_last_line);
 	return true;
@@ -326,7 +326,7 @@ static enum tc ack_handle(const uint8_t *frame, uint32_t len, const struct tg_pa
 		if (plane.filter_maybe)
 			return TC_PASS;
 		count(id, result == ACK_STALE ? TG_COUNT_cookie_stale : TG_COUNT_cookie_invalid);
-		return unmatched_is_dropped(pkt, id, result == ACK_NO_KEY) ? TC_DROP : TC_PASS;
+		return unmatched_is_dropped(pkt, id) ? TC_DROP : TC_PASS;
 	}
 	if (plane.host.tags_stay && pkt->l3_off != TG_ETH_HDR_LEN) {
 		count(id, TG_COUNT_ack_frame);
@@ -360,7 +360,7 @@ static enum tc tc(const uint8_t *frame, uint32_t len, struct tg_agreed *agreed, 
 		return TC_PASS;
 	if (parsed == TG_PARSE_FRAGMENT)
 		return tg_service_verifies(&plane.services[*id]) && !plane.filter_maybe &&
-				       unmatched_is_dropped(&pkt, *id, !key_find(plane.epoch))
+				       unmatched_is_dropped(&pkt, *id)
 			       ? TC_DROP
 			       : TC_PASS;
 	tg_packet_measure(&pkt, len);

@@ -219,7 +219,7 @@ func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *rig.Port) error {
 	if err != nil {
 		return err
 	}
-	for kind, most := range map[string]int{"v4-ts": 830, "v4": 800, "v6-ts": 1130, "v6": 1100} {
+	for kind, most := range map[string]int{"v4-ts": 830, "v4": 810, "v6-ts": 1130, "v6": 1100} {
 		frame := ackFrameOf(kind, port.MAC)
 		res, err := bpfcount.XDP(spec.Programs[edgebpf.EdgeXdpProgTgEdgeXdp], maps, frame, uint32(port.Index))
 		if err != nil {

@@ -108,6 +108,9 @@ func (c *hostComparison) world(n int) {
 	s := &hostSetting{server: r.IntN(2) == 0, maybe: r.IntN(6) == 0}
 	if s.server {
 		s.finalCheck, s.smart, s.epochs4 = one(0, 1, 1, 1), one(0, 0, 1), one(0, 0, 1)
+		if r.IntN(4) == 0 { // which have run out a moment ago
+			w.keys = []uint64{w.epoch - 1}
+		}
 	}
 	if r.IntN(4) == 0 {
 		for _, a := range serverAddrs {
