@@ -34,7 +34,7 @@ static const uint32_t bursts[] = {1, 2, 4, 8, 16, 32, 64, 128};
 static uint32_t rounds = 7, slice_ms = 60;
 static const char *only; /* for a profiler: nothing but this */
 
-/* What one core owns. */
+/* The state of one core. */
 struct rig {
 	struct rte_mempool *pool;
 	struct tg_mem_port port[WHATS];
@@ -188,7 +188,7 @@ static void macswap(struct tg_mem_port *p, struct rte_mbuf **m, uint32_t n)
 	tg_mem_port_send(p, m, n);
 }
 
-/* CPU time of this thread, ns: other load on this machine does not change what a core can do. */
+/* CPU time of this thread, ns: other load on this machine does not affect it. */
 static uint64_t core_ns(void)
 {
 	struct timespec t;

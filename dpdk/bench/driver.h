@@ -27,7 +27,7 @@ void tg_mem_port_free(struct tg_mem_port *p);
 
 #define TG_AHEAD 8 /* frames */
 
-/* What a frame is copied from and to is fetched while those before it are copied. */
+/* Prefetches the source and destination of a later copy while earlier frames are copied. */
 TG_INLINE void tg_mem_port_fetch(const struct tg_mem_port *p)
 {
 	const uint8_t *from = p->frames + (size_t)(p->next + TG_AHEAD) * p->stride;

@@ -14,7 +14,7 @@
 
 uint64_t tg_random(uint64_t *state);
 
-/* A flood: every frame another source. */
+/* A flood: every frame has another source. */
 void tg_traffic_syns(struct tg_mem_port *p, uint64_t seed);
 
 /* Data segments, with timestamps, of `flows` connections, in random order and both
@@ -24,7 +24,7 @@ void tg_traffic_segments(struct tg_mem_port *p, uint32_t flows, uint64_t seed);
 /* Segments from clients only. */
 void tg_traffic_client_segments(struct tg_mem_port *p, uint32_t flows, uint64_t seed);
 
-/* The client's first segment's addresses of flow i. */
+/* The addresses of the first client segment of flow i. */
 struct tg_packet tg_traffic_flow(uint32_t i);
 
 #endif

@@ -11,7 +11,7 @@
 
 #include <rte_mempool.h>
 
-/* `cache`: buffers that each core keeps at hand. NULL without memory: rte_errno says why. */
+/* `cache`: buffers that each core caches. NULL without memory: see rte_errno. */
 struct rte_mempool *tg_buffers_make(const char *name, uint32_t buffers, uint32_t cache, int socket);
 
 #endif

@@ -60,7 +60,7 @@ static void free_old(struct tg_program *p)
 	}
 }
 
-/* Gives the draft to the cores. False: they have not taken the last ones yet. */
+/* Passes the draft to the cores. False: they have not applied the previous one yet. */
 static bool publish(struct tg_program *p)
 {
 	size_t i;
@@ -79,7 +79,7 @@ static bool publish(struct tg_program *p)
 	return true;
 }
 
-/* The cores forget, each its own counts, when they next look at the clock. */
+/* The cores reset their own counts when they next read the clock. */
 static const char *forget(struct tg_program *p, const char *args)
 {
 	char *end;
@@ -105,7 +105,7 @@ static const char *swap(struct tg_program *p, const char *what)
 	return NULL;
 }
 
-/* What follows a line's name, or NULL if that is not its name. */
+/* What follows a line's name; NULL if the line has another name. */
 static const char *args_of(const char *line, const char *name)
 {
 	size_t len = strlen(name);
@@ -148,7 +148,7 @@ static const char *commit(struct tg_program *p)
 	return answer;
 }
 
-/* Takes one line; an answer, or NULL. */
+/* Processes one line; returns an answer, or NULL. */
 static const char *take(struct tg_program *p, char *line)
 {
 	const char *why, *name;
@@ -216,7 +216,7 @@ static int open_socket(const char *path)
 	return fd;
 }
 
-/* Reads what has come; false: the client has gone. */
+/* Reads what has arrived; false: the client has disconnected. */
 static bool serve(struct tg_program *p, int fd)
 {
 	static char buf[LINE_MAX_LEN];
@@ -230,7 +230,7 @@ static bool serve(struct tg_program *p, int fd)
 		have = 0;
 		wrong[0] = 0;
 		line_no = 0;
-		tg_config_free(draft); /* half a change does not count */
+		tg_config_free(draft); /* discard half a change */
 		draft = NULL;
 		return false;
 	}
@@ -255,7 +255,7 @@ static bool serve(struct tg_program *p, int fd)
 	return true;
 }
 
-/* Passes on what the cores ask for. What the client does not accept now is reported again. */
+/* Forwards the cores' requests. What the client does not accept now is reported again. */
 static void pass_on(struct tg_program *p, int client)
 {
 	struct tg_ask ask;

@@ -7,7 +7,7 @@
 
 #include "program.h"
 
-/* The settings to begin with. NULL: the reason has been written. */
+/* The initial settings. NULL on error, which has been printed. */
 const struct tg_config *tg_control_first(struct tg_program *p);
 
 /* Serves the control socket until the program stops. */

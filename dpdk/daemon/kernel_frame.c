@@ -8,7 +8,7 @@
 
 #define UDP 17
 
-/* Fills the checksum at `off` in, whose segment of `l4_len` bytes begins at `l4`. */
+/* Fills in the checksum at `off` of a segment of `l4_len` bytes at `l4`. */
 static void complete(uint8_t *l4, uint32_t l4_len, uint32_t off, uint8_t protocol,
 		     const uint8_t *addrs, uint32_t addrs_len)
 {
@@ -22,7 +22,7 @@ static void complete(uint8_t *l4, uint32_t l4_len, uint32_t off, uint8_t protoco
 	tg_store16(l4 + off, full || protocol != UDP ? full : 0xffff);
 }
 
-/* Makes the frame as a wire would have it. False: it has been cut off. */
+/* Completes the frame as a wire would carry it. False: it is truncated. */
 static bool repair(struct rte_mbuf *m)
 {
 	uint8_t *data = TG_DATA(m), *ip, protocol;
@@ -41,7 +41,7 @@ static bool repair(struct rte_mbuf *m)
 		hdr_len = (ip[0] & 15U) * 4;
 		l4_len = tg_swap16(tg_load16(ip + 2));
 		if (l4_len > len - l3_off)
-			return l4_len < 1500; /* shorter than it says, but not for its length */
+			return l4_len < 1500; /* truncated, but not for its length */
 		protocol = ip[9];
 		if (hdr_len < TG_IPV4_HDR_LEN || l4_len < hdr_len || (ip[6] & 0x3f) | ip[7])
 			return true;

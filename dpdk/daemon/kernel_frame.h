@@ -11,7 +11,7 @@
 
 #include "worker.h"
 
-/* A burst of them; returns how many are left. */
+/* Completes a burst of frames; returns how many are left. */
 uint32_t tg_kernel_frames(struct tg_worker *w, struct rte_mbuf **m, uint32_t n);
 
 #endif

@@ -56,7 +56,7 @@ static void tick(struct tg_core *core)
 	const struct tg_config *config = atomic_load_explicit(&core->config, memory_order_acquire);
 	struct timespec wall, mono;
 
-	clock_gettime(CLOCK_REALTIME, &wall); /* no system call: the kernel's page of clocks */
+	clock_gettime(CLOCK_REALTIME, &wall); /* no system call: vDSO */
 	clock_gettime(CLOCK_MONOTONIC, &mono);
 	tg_worker_tick(core->w, config, (uint64_t)wall.tv_sec * 1000000000U + (uint64_t)wall.tv_nsec,
 		       (uint32_t)(mono.tv_sec * 1000 + mono.tv_nsec / 1000000));
@@ -118,8 +118,8 @@ static int populate(void *core)
 	return tg_worker_populate(((struct tg_core *)core)->w) ? 0 : -1;
 }
 
-/* Makes each core touch the pages of its tables itself, all at once: they are then on its own node,
- * and no packet waits for one. */
+/* Makes each core touch the pages of its own tables, all at once: they are then on its own node,
+ * and no packet waits for a page fault. */
 static bool cores_populate(struct tg_program *p)
 {
 	bool ok = true;

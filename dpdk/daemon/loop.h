@@ -7,7 +7,7 @@
 
 #include "program.h"
 
-/* Makes the workers and their tables. False: the reason has been written. */
+/* Makes the workers and their tables. False on error, which has been printed. */
 bool tg_cores_make(struct tg_program *p, const struct tg_config *first);
 
 /* Receives and forwards until the program stops; `core` is a struct tg_core. For

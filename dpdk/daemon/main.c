@@ -32,7 +32,7 @@ static void on_signal(int sig)
 	atomic_store(&program.stop, true);
 }
 
-/* The cores that forward: all but the main one, or that one if it is alone. */
+/* The forwarding cores: all but the main one, or the main one if it is the only one. */
 static void choose_cores(struct tg_program *p)
 {
 	uint32_t lcore;
@@ -51,7 +51,7 @@ static void *control_thread(void *p)
 }
 
 /* A thread beside the loop of the main core: on the processors that the program was
- * given, but for that core's own, if there is another. `given` is from before DPDK
+ * given, without that core's own, if there is another. `given` is from before DPDK
  * pinned this thread. DPDK's own call for this changed its name between 22.11 and 24.11. */
 static bool start_control(pthread_t *thread, struct tg_program *p, const cpu_set_t *given)
 {
@@ -73,8 +73,8 @@ static bool start_control(pthread_t *thread, struct tg_program *p, const cpu_set
 	return !err || tg_say("no thread for the control socket: %s", strerror(err));
 }
 
-/* Runs the loops and, meanwhile, the control thread. A core that is alone has the
- * loop itself, for buffers are cached only for DPDK's own threads. */
+/* Runs the loops and, meanwhile, the control thread. A single core runs the
+ * loop on the main thread, since buffers are cached only for DPDK's own threads. */
 static bool run(struct tg_program *p, const cpu_set_t *given)
 {
 	pthread_t thread;

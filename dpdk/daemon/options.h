@@ -21,7 +21,7 @@ struct tg_options {
 	bool white_bitmap;
 };
 
-/* Takes what stands behind the `--`, over the defaults. False: the reason has been written. */
+/* Parses the arguments after `--` over the defaults. False on error, which has been printed. */
 bool tg_options_parse(struct tg_options *o, int argc, char **argv);
 
 #endif

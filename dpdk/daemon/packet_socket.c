@@ -93,7 +93,7 @@ uint64_t tg_packet_sockets_lost(uint32_t ifindex)
 		    at.sll_family != AF_PACKET || (uint32_t)at.sll_ifindex != ifindex)
 			continue;
 		if (getsockopt(sockets[i].fd, SOL_PACKET, PACKET_STATISTICS, &s, &len) == 0)
-			sockets[i].lost += s.tp_drops; /* the kernel counts from zero again after each answer */
+			sockets[i].lost += s.tp_drops; /* the kernel resets its count with each answer */
 		lost += sockets[i].lost;
 	}
 	return lost;

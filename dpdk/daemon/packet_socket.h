@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* Frames of an interface of the kernel that its ring had no room for. Of one thread. */
+/* Frames that a kernel interface's ring had no room for. Call it from one thread. */
 uint64_t tg_packet_sockets_lost(uint32_t ifindex);
 
 #endif

@@ -101,7 +101,7 @@ static bool port_start(struct tg_program *p, uint16_t port)
 	err = rte_eth_dev_start(port);
 	if (err)
 		return tg_say("port %u (%s): start: %s", port, info.driver_name, rte_strerror(-err));
-	(void)rte_eth_promiscuous_enable(port); /* a bridge's; a router looks at addresses itself */
+	(void)rte_eth_promiscuous_enable(port); /* for a bridge; a router checks addresses itself */
 	(void)rte_eth_dev_get_mtu(port, &mtu);
 	for (i = 0; i < p->cores_n; i++) {
 		struct tg_worker *w = p->cores[i].w;

@@ -7,7 +7,7 @@
 
 #include "program.h"
 
-/* Configures and starts every port. False: the reason has been written. */
+/* Configures and starts every port. False on error, which has been printed. */
 bool tg_ports_start(struct tg_program *p);
 void tg_ports_stop(struct tg_program *p);
 

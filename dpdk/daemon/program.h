@@ -22,8 +22,8 @@ struct tg_core {
 	uint16_t queue;
 	_Atomic(const struct tg_config *) config; /* the newest */
 	_Atomic uint64_t seen;      /* the number of the one in use */
-	_Atomic uint32_t swap_flows, swap_sources; /* wanted */
-	_Atomic uint64_t forget[TG_SERVICES_MAX / 64 + 1]; /* services whose counts are to be zero: one bit each */
+	_Atomic uint32_t swap_flows, swap_sources; /* requested */
+	_Atomic uint64_t forget[TG_SERVICES_MAX / 64 + 1]; /* services whose counts are to be reset: one bit each */
 	_Atomic uint64_t polls;
 };
 

@@ -8,7 +8,7 @@
 
 #include "worker.h"
 
-/* Works out what clients of the packet's server are offered. */
+/* Computes what clients of the packet's server are offered. */
 void tg_advertised_find(struct tg_worker *w, const struct tg_packet *pkt, uint32_t id);
 
 /* What clients of the packet's server are offered. A flood asks for the same repeatedly: the last
@@ -27,7 +27,7 @@ static inline const struct tg_service *tg_advertised(struct tg_worker *w,
 	return &w->advertised.advertised;
 }
 
-/* Something new is known of servers. */
+/* The knowledge of servers has changed. */
 static inline void tg_advertised_forget(struct tg_worker *w)
 {
 	w->advertised.config = NULL;

@@ -35,8 +35,8 @@ static inline int16_t tg_lane_cookie(struct tg_worker *w, const struct tg_packet
 	return (int16_t)lane;
 }
 
-/* The key 0, that of ::/64, means an empty place in the table: such sources share the key of 100::/64,
- * from which nobody sends (RFC 6666). */
+/* The key 0, that of ::/64, marks an empty place in the table: such sources share the key of 100::/64,
+ * which no host uses as a source (RFC 6666). */
 TG_INLINE uint64_t tg_white_key_of(const struct tg_worker *w, const struct tg_packet *pkt)
 {
 	uint64_t key = tg_white_key(&pkt->src, pkt->family, w->config->white_v4_mask,
@@ -50,7 +50,7 @@ TG_INLINE bool tg_strategy_has_cookie(uint8_t strategy)
 	return strategy == TG_STRATEGY_COOKIE || strategy == TG_STRATEGY_AUTH_COOKIE;
 }
 
-/* A SYN to a service that is not off: what does not depend on any table. */
+/* A SYN to a service whose mode is not off: everything that depends on no table. */
 static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
 {
 	const struct tg_service *svc = &w->config->services[it->id];
@@ -83,7 +83,7 @@ static inline const struct tg_siphash_key *tg_ack_key(const struct tg_worker *w,
 	return *epoch == w->verify_epoch ? w->verify_now : w->verify_before;
 }
 
-/* An ACK that may carry a cookie: no flow is known of it. */
+/* An ACK without a known flow, which may carry a cookie. */
 static inline void tg_foresee_ack(struct tg_worker *w, struct tg_item *it)
 {
 	uint8_t strategy = w->config->proxy_cfg[it->id].strategy;
@@ -118,7 +118,7 @@ static inline uint64_t tg_lane_mac(const struct tg_worker *w, const struct tg_it
 
 /* ---- last stage ---- */
 
-/* What a SYN's answer is made of, where the first stage did not foresee one. False: the frame has
+/* Computes what the SYN's answer needs if the first stage did not. False: the frame has
  * been handled. */
 static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it, struct tg_cookie *cookie)
 {
@@ -236,7 +236,7 @@ static inline void tg_auth_syn(struct tg_worker *w, struct tg_item *it, uint8_t 
 								 : TG_COUNT_drop_tx);
 }
 
-/* A SYN to a service. `live`: its tuple has a flow that has not ended, so that the
+/* A SYN to a service. `live`: its tuple has a flow that has not ended, so the
  * server judges it (RFC 5961). */
 static inline void tg_noflow_syn(struct tg_worker *w, struct tg_item *it, bool live)
 {
@@ -285,7 +285,7 @@ static inline bool tg_noflow_verify(struct tg_worker *w, struct tg_item *it)
 	return key && tg_cookie_verify(&it->pkt, it->ack_info.cookie, it->ack_info.ts_ok, epoch, key);
 }
 
-/* Whitelists the client and resets what it considers a connection, so that it retries. */
+/* Whitelists the client and resets its half-made connection, so that it retries. */
 static inline void tg_auth_accept(struct tg_worker *w, struct tg_item *it, uint64_t source, bool reset)
 {
 	struct tg_segment rst;
@@ -326,7 +326,7 @@ static inline void tg_auth_other(struct tg_worker *w, struct tg_item *it, uint8_
 }
 
 /* An ACK or a RST under `cookie`. `e` is a flow that has ended, or is being set up
- * with other numbers, or NULL: the port may have been taken for a new connection. */
+ * with other numbers, or NULL: the port may have been reused for a new connection. */
 static inline void tg_cookie_other(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
 	bool may_prove = tg_item_may_prove(w, it);
@@ -346,7 +346,7 @@ static inline void tg_cookie_other(struct tg_worker *w, struct tg_item *it, stru
 		return;
 	}
 	if (tg_proxy_asks_probe(&it->pkt, e ? &e->flow : NULL, may_prove)) {
-		it->pkt.as_probe = true; /* once more, as what a client with a closed window sends */
+		it->pkt.as_probe = true; /* retransmit it, as a client's probe of a closed window */
 		it->pkt.seq++;
 		it->cookie_lane = -1;
 		tg_cookie_other(w, it, e);

@@ -32,7 +32,7 @@ void tg_cache_retransmit(struct tg_worker *w)
 			tg_count(w, h->service, TG_COUNT_cache_retransmit);
 			tg_send(w, (uint16_t)h->ifindex, m);
 			tg_flush(w, (uint16_t)h->ifindex);
-			return; /* this bucket may have more: continue there */
+			return; /* this bucket may have more entries that are due: continue there */
 		}
 	}
 }

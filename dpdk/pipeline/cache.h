@@ -12,7 +12,7 @@
 #include "flow_setup.h"
 #include "intact.h"
 
-/* First stage: asks for the hash of addresses and ports under the cache's key; the
+/* First stage: requests the hash of addresses and ports under the cache's key; the
  * message is that of a flow's hash. */
 static inline void tg_foresee_halfopen(struct tg_worker *w, struct tg_item *it)
 {
@@ -107,7 +107,7 @@ static inline void tg_cache_syn(struct tg_worker *w, struct tg_item *it)
 		tg_count(w, it->id, TG_COUNT_drop_tx);
 }
 
-/* An ACK or a RST that has opened nothing; `e` is a flow of its tuple, or NULL. */
+/* An ACK or a RST that matches no opened connection; `e` is a flow of its tuple, or NULL. */
 static inline void tg_unknown_other(struct tg_worker *w, struct tg_item *it,
 				    struct tg_flow_entry *e, enum tg_counter invalid)
 {
@@ -137,7 +137,7 @@ static inline void tg_cache_other(struct tg_worker *w, struct tg_item *it, struc
 	if (slot < TG_HALFOPEN_WAYS && tg_halfopen_refused(&b->halfopens[slot], &it->pkt)) {
 		b->heads[slot] = 0;
 		tg_count(w, it->id, TG_COUNT_cache_reset);
-		tg_drop(w, it->m); /* the server has never heard of it */
+		tg_drop(w, it->m); /* the server knows nothing of it */
 		return;
 	}
 	if (slot < TG_HALFOPEN_WAYS && tg_item_may_prove(w, it) && tg_item_options(it, &o)) {
@@ -156,7 +156,7 @@ static inline void tg_cache_other(struct tg_worker *w, struct tg_item *it, struc
 	tg_unknown_other(w, it, e, TG_COUNT_cache_invalid);
 }
 
-/* Sends one SYN-ACK again, if one is due in the next few buckets. Called with the
+/* Retransmits one SYN-ACK, if one is due in the next few buckets. Called with the
  * clock, so at most a thousand times a second, whatever a flood keeps in the cache. */
 void tg_cache_retransmit(struct tg_worker *w);
 

@@ -59,7 +59,7 @@ static inline void classify_tcp(struct tg_worker *w, struct tg_item *it)
 		tg_foresee_syn(w, it);
 }
 
-/* What had to be fetched for a frame that is no flood's SYN has come. */
+/* For frames other than a flood's SYNs: their prefetches have completed. */
 static inline void foresee(struct tg_worker *w, struct tg_item *it)
 {
 	bool syn = tg_host_is_syn(&it->pkt), known = false;
@@ -75,7 +75,7 @@ static inline void foresee(struct tg_worker *w, struct tg_item *it)
 		tg_foresee_ack(w, it);
 }
 
-/* What the frame is; IPv4 without tags, which nearly all frames are, is seen at once. */
+/* Classifies the frame; untagged IPv4, nearly all frames, first. */
 static inline enum tg_parse_result parse(struct tg_packet *pkt, const uint8_t *data, uint32_t len)
 {
 	if (TG_LIKELY(len >= TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN &&

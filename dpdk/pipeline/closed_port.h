@@ -10,7 +10,7 @@
 #include "../core/closed_port.h"
 #include "item.h"
 
-/* False if no place is known: then it costs nothing. */
+/* False if no closed port is known; the check then costs nothing. */
 TG_INLINE bool tg_closed_any(const struct tg_worker *w)
 {
 	return w->now_ns < w->closed.until_ns;
@@ -22,7 +22,7 @@ static inline struct tg_closed_entry *tg_closed_find(struct tg_worker *w,
 	return &w->closed.places[tg_closed_slot(&w->flows.key, place)];
 }
 
-/* The server, by this segment, has refused a connection's SYN. True if that is new. */
+/* Records that the server, by this segment, has refused a connection's SYN. True if that is new. */
 static inline bool tg_closed_learn(struct tg_worker *w, const struct tg_item *it, uint32_t service)
 {
 	struct tg_listener_key place = tg_closed_place(&it->pkt, true);
@@ -55,7 +55,7 @@ static inline bool tg_closed_is_near(struct tg_worker *w, const struct tg_packet
 	return tg_closed_any(w) && tg_closed_is(tg_closed_find(w, &place), &place, w->now_ns);
 }
 
-/* A server's segment with SYN or RST, of no connection that we know. */
+/* A server's segment with SYN or RST of no known connection. */
 static inline void tg_closed_listen(struct tg_worker *w, const struct tg_item *it)
 {
 	struct tg_listener_key place = tg_closed_place(&it->pkt, true);
@@ -65,7 +65,7 @@ static inline void tg_closed_listen(struct tg_worker *w, const struct tg_item *i
 	struct tg_closed_entry *e = tg_closed_find(w, &place);
 
 	if (w->config->router && (!r || r->port != it->port))
-		return; /* not from where the server is */
+		return; /* it did not come from the server's port */
 	if (tg_closed_hear(e, &place, &it->pkt, w->now_ns) == TG_CLOSED_REFUSES &&
 	    w->closed.until_ns < e->until_ns)
 		w->closed.until_ns = e->until_ns;

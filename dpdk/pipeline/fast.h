@@ -29,7 +29,7 @@ enum tg_fast_path {
 
 /* The answer to all SYNs to one server that offer the same kinds of options. */
 struct tg_form {
-	uint8_t bytes[80]; /* from the IP header; zero where a SYN's own numbers go */
+	uint8_t bytes[80]; /* from the IP header; zero where a SYN's own numbers are inserted */
 	uint64_t ts_mask;  /* all ones if it has timestamps */
 	uint32_t option_bits; /* of the cookie: all but the client's MSS and shift */
 	uint16_t len;    /* bytes; 0: not made yet */
@@ -45,12 +45,12 @@ struct tg_fast_server {
 	uint16_t port_be;
 	uint16_t id;
 	uint8_t strategy;
-	bool answers; /* else: the slow path */
+	bool answers; /* false: take the slow path */
 	struct tg_service advertised;
 	struct tg_form form[8]; /* by what is offered: timestamps 4, SACK 2, window scale 1 */
 };
 
-/* What stage one leaves for the last of one frame. */
+/* What the first stage passes to the last one for a frame. */
 struct tg_fast_frame {
 	struct rte_mbuf *m;
 	uint8_t *ip;
@@ -89,13 +89,13 @@ struct tg_fast {
 	uint32_t round;      /* goes up when anything changes that a template depends on */
 	uint32_t burst_no;
 	struct {
-		uint16_t mss; /* that was asked for last */
+		uint16_t mss; /* looked up last */
 		uint8_t index;
 	} mss4, mss6;
 	const uint64_t *flow_bits[2],
 		*white_bits[2]; /* presence, active and history: as of this burst */
-	uint64_t syns, segments; /* that took the fast path */
-	uint64_t wides, wide_segments; /* of these, those eight at once */
+	uint64_t syns, segments; /* frames on the fast path */
+	uint64_t wides, wide_segments; /* of these, those processed eight at once */
 	uint8_t path[TG_LANES_MAX];
 	struct tg_fast_frame frame[TG_LANES_MAX];
 	struct tg_siphash_batch cookies4, cookies6, wide; /* under the key of now */

@@ -54,8 +54,8 @@ TG_INLINE uint64_t tg_fast_segment_hash(const struct tg_worker *w, const struct 
 	return (f->v6 ? &w->fast.flows6 : &w->fast.flows4)->out[f->lane];
 }
 
-/* Second stage: the buckets have been fetched; fetches the entry. False: the flow is not
- * where most are, if there is one: the slow path. */
+/* Second stage: the buckets have been fetched; fetches the entry. False: the flow is not in its
+ * most likely place, if it exists: the slow path. */
 TG_INLINE bool tg_fast_segment_fetch(struct tg_worker *w, struct tg_fast_frame *f)
 {
 	f->slot = tg_flow_prefetch(&w->flows, tg_fast_segment_hash(w, f), f->v6 ? 6 : 4);
@@ -73,7 +73,7 @@ TG_INLINE void tg_fast_translate(uint8_t *tcp, const struct tg_flow *flow, enum 
 	tg_store16(tcp + TG_TCP_SUM, tg_translate_checksum(tg_load16(tcp + TG_TCP_SUM), sum));
 }
 
-/* tg_flow_note_acked, of an ACK of the server at `tcp`. */
+/* tg_flow_note_acked for an ACK of the server at `tcp`. */
 TG_INLINE void tg_fast_note_acked(const uint8_t *tcp, struct tg_flow *flow, uint16_t port)
 {
 	struct tg_packet pkt = {.flags = TG_TCP_ACK, .ack = tg_swap32(tg_load32(tcp + TG_TCP_ACKED))};
@@ -92,7 +92,7 @@ static struct tg_flow_entry *__attribute__((noinline)) tg_fast_segment_find(
 	return tg_flow_table_find(&w->flows, &key, tg_fast_segment_hash(w, f));
 }
 
-/* Where a router sends it. */
+/* Where a router forwards it. */
 static bool __attribute__((noinline)) tg_fast_segment_output(const struct tg_worker *w,
 							     const struct tg_fast_frame *f,
 							     struct tg_output *output)
@@ -102,7 +102,7 @@ static bool __attribute__((noinline)) tg_fast_segment_output(const struct tg_wor
 	return tg_output_route(w, f->m, f->l3_off, pkt.family, &pkt.dst, output) == TG_OUTPUT_OPEN;
 }
 
-/* Last stage, its direction and family known when this is compiled. */
+/* Last stage, with direction and family known at compile time. */
 TG_INLINE bool tg_fast_segment_turn(struct tg_worker *w, struct tg_fast_frame *f, uint16_t port,
 				    bool v6, enum tg_direction dir)
 {
@@ -141,8 +141,8 @@ TG_INLINE bool tg_fast_segment_send(struct tg_worker *w, struct tg_fast_frame *f
 
 /* ---- which path ---- */
 
-/* The same from the IP header on; `v6` is known when this is compiled. `left`: bytes of
- * the frame from there on, which are at least an IP and a TCP header. */
+/* The same from the IP header on; `v6` is known at compile time. `left`: bytes of
+ * the frame from there on, at least an IP and a TCP header. */
 TG_INLINE uint8_t tg_fast_take_ip(struct tg_worker *w, struct tg_fast_frame *f, uint32_t left, bool v6)
 {
 	const uint32_t ip_len = v6 ? TG_IPV6_HDR_LEN : TG_IPV4_HDR_LEN;
@@ -176,8 +176,8 @@ TG_INLINE uint8_t tg_fast_take_ip(struct tg_worker *w, struct tg_fast_frame *f, 
 	return TG_SLOW_PATH;
 }
 
-/* First stage of every frame: looks at what it is without changing anything. `mac` and
- * `mask`: what its first eight bytes must be, and which bits of them matter. */
+/* First stage of every frame: classifies it without changing anything. `mac` and
+ * `mask`: the required value of its first eight bytes, and which bits of them matter. */
 TG_INLINE uint8_t tg_fast_take(struct tg_worker *w, struct tg_fast_frame *f, struct rte_mbuf *m,
 			       uint64_t mac, uint64_t mask)
 {

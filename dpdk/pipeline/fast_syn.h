@@ -16,7 +16,7 @@
 #include "answer.h"
 #include "fast.h"
 
-/* The buffer is one, ours alone, and has the room that an answer needs. */
+/* The buffer is a single one, not shared, and has room for an answer. */
 TG_INLINE bool tg_fast_is_plain(const struct rte_mbuf *m)
 {
 	return rte_mbuf_refcnt_read(m) == 1 && m->nb_segs == 1 &&
@@ -24,7 +24,7 @@ TG_INLINE bool tg_fast_is_plain(const struct rte_mbuf *m)
 	       (uint32_t)m->buf_len - m->data_off >= TG_FAST_ROOM;
 }
 
-/* What of a packet the fast path needs, from an IP header without options or extensions. */
+/* The parts of a packet that the fast path needs, from an IP header without options or extensions. */
 TG_INLINE struct tg_packet tg_fast_packet(const uint8_t *ip, bool v6)
 {
 	const uint8_t *tcp = ip + (v6 ? TG_IPV6_HDR_LEN : TG_IPV4_HDR_LEN);
@@ -46,7 +46,7 @@ TG_INLINE struct tg_packet tg_fast_packet(const uint8_t *ip, bool v6)
 
 /* ---- first stage ---- */
 
-/* Writes the answer to a SYN that offers `offered`, with zeros for all its own numbers. */
+/* Writes the answer to a SYN that offers `offered`, with zeros for the SYN's own numbers. */
 static void tg_form_write(const struct tg_worker *w, const struct tg_fast_server *s,
 			  struct tg_form *f, const struct tg_packet *syn,
 			  const struct tg_tcp_options *offered)
@@ -95,7 +95,7 @@ static void __attribute__((noinline)) tg_form_make(const struct tg_worker *w,
 	}
 }
 
-/* Works out what clients of the SYN's server are offered. */
+/* Computes what clients of the SYN's server are offered. */
 static void __attribute__((noinline)) tg_fast_learn(struct tg_worker *w, struct tg_fast_server *s,
 						    uint64_t addr0, uint64_t addr1,
 						    uint16_t port_be, uint8_t family)
@@ -127,7 +127,7 @@ static void __attribute__((noinline)) tg_fast_learn(struct tg_worker *w, struct 
 		s->form[i].len = 0;
 }
 
-/* The server that the SYN is for; NULL: one that does not answer here. */
+/* The SYN's server; NULL: SYNs to it are not answered here. */
 TG_INLINE struct tg_fast_server *tg_fast_server_of(struct tg_worker *w, const struct tg_packet *syn)
 {
 	struct tg_fast_server *all = syn->family == 4 ? w->fast.servers4 : w->fast.servers6, *s;
@@ -138,15 +138,15 @@ TG_INLINE struct tg_fast_server *tg_fast_server_of(struct tg_worker *w, const st
 			s->round != w->fast.round ||
 			(syn->family != 4 && s->addr[1] != syn->dst.d[1]))) {
 		if (s->burst == w->fast.burst_no)
-			return NULL; /* frames of this burst are to be answered out of it */
-		/* By value: a packet whose address nobody takes stays in registers. */
+			return NULL; /* frames of this burst will be answered from it */
+		/* By value: a packet whose address is not taken stays in registers. */
 		tg_fast_learn(w, s, syn->dst.d[0], syn->dst.d[1], TG_DST_PORT_BE(syn), syn->family);
 	}
 	s->burst = w->fast.burst_no;
 	return s->answers ? s : NULL;
 }
 
-/* Most that cannot be a client, and a few that can: those take the slow path. */
+/* True for most sources that cannot be clients, and for a few that can: those take the slow path. */
 TG_INLINE bool tg_fast_source_is_odd(const struct tg_packet *pkt)
 {
 	uint8_t first = (uint8_t)pkt->src.w[0];
@@ -196,7 +196,7 @@ TG_INLINE uint32_t tg_fast_mss(struct tg_worker *w, uint8_t family, uint16_t mss
 	return w->fast.mss6.index;
 }
 
-/* tg_swap_prefetch and tg_swap_maybe, on bits whose place is known for the burst. */
+/* tg_swap_prefetch and tg_swap_maybe, for bits whose place is constant during a burst. */
 TG_INLINE void tg_fast_bits_fetch(const uint64_t *const bits[2], uint32_t hash)
 {
 	uint32_t word = tg_presence_word(hash, TG_PRESENCE_FLOWS, 0);
@@ -212,8 +212,8 @@ TG_INLINE bool tg_fast_bits_maybe(const uint64_t *const bits[2], uint32_t hash)
 	return ((bits[0][word] | bits[1][word]) & tg_presence_bit(hash)) != 0;
 }
 
-/* True if the checksums of a SYN without IP options or data are right, or the NIC says so; the slow
- * path checks what it doubts. */
+/* True if the checksums of a SYN without IP options or data are right, or the NIC says so; in doubt the slow
+ * path checks them. */
 TG_INLINE bool tg_fast_answer_sums(const struct tg_fast_frame *f, const struct tg_packet *syn,
 				   const uint8_t *tcp, uint32_t hdr_len)
 {
@@ -271,7 +271,7 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f,
 
 /* ---- last stage ---- */
 
-/* True if a table may know the SYN's tuple or source: then it is not answered here. */
+/* True if a table may contain the SYN's tuple or source: then it is not answered here. */
 TG_INLINE bool tg_fast_syn_is_known(const struct tg_worker *w, const struct tg_fast_frame *f)
 {
 	return (w->config->flows && tg_fast_bits_maybe(w->fast.flow_bits, f->presence)) ||
@@ -316,7 +316,7 @@ TG_INLINE void tg_store64(uint8_t *p, uint64_t v)
 	__builtin_memcpy(p, &v, sizeof(v));
 }
 
-/* Puts the numbers into the template, and that over the SYN, a word of 64 bits at a time. */
+/* Inserts the numbers into the template, and writes the result over the SYN, 64 bits at a time. */
 TG_INLINE void tg_fast_write4(uint8_t *ip, const struct tg_form *f, const struct tg_packet *syn,
 			      struct tg_fast_numbers n)
 {
@@ -368,7 +368,7 @@ TG_INLINE void tg_fast_syn_write(const struct tg_worker *w, const struct tg_fast
 		tg_fast_write4(f->ip, f->form, &syn, n);
 }
 
-/* Counts that add up over a burst: frames in a row are mostly for one service. */
+/* Counts summed over a burst: consecutive frames are mostly for one service. */
 struct tg_fast_tally {
 	const struct tg_fast_server *server;
 	uint64_t n;

@@ -22,7 +22,7 @@
 
 /* ---- first stage ---- */
 
-/* True if the frames are laid out so, of that length, and to one address and port. */
+/* True if the frames have this layout and length, and one destination address and port. */
 TG_INLINE bool tg_wide_are_syns(const struct tg_wide_frames *f)
 {
 	const __m512i want = tg_wide_row(0x3c00ULL << 48, 0, 0, 0, 0x02a000000000, 0x040200000000,
@@ -38,8 +38,8 @@ TG_INLINE bool tg_wide_are_syns(const struct tg_wide_frames *f)
 			   len, len);
 }
 
-/* Lanes whose source or port the fast path leaves alone: tg_fast_source_is_odd, and a
- * source port that is some service's. */
+/* Lanes whose source or port the fast path does not handle: tg_fast_source_is_odd, and a
+ * source port that belongs to a service. */
 TG_INLINE __mmask8 tg_wide_sources_odd(const struct tg_worker *w, __m512i addrs, __m512i ports)
 {
 	__m512i first = _mm512_and_si512(addrs, TG_WIDE_ALL(0xff));
@@ -54,14 +54,14 @@ TG_INLINE __mmask8 tg_wide_sources_odd(const struct tg_worker *w, __m512i addrs,
 	return odd;
 }
 
-/* What all lanes of a column add to a sum. */
+/* Adds a column's lanes to a sum. */
 TG_INLINE __m512i tg_wide_add(__m512i sum, __m512i column)
 {
 	return _mm512_add_epi64(sum, _mm512_add_epi64(_mm512_and_si512(column, TG_WIDE_LOW),
 						      _mm512_srli_epi64(column, 32)));
 }
 
-/* tg_fast_answer_sums of all lanes: columns 2, 3, 6 and 7 are turned already. */
+/* tg_fast_answer_sums of all lanes: columns 2, 3, 6 and 7 are in host order already. */
 TG_INLINE bool tg_wide_sums(const struct tg_wide_frames *f, __m512i q2, __m512i q3, __m512i q6,
 			    __m512i q7)
 {
@@ -98,7 +98,7 @@ TG_INLINE __m512i tg_wide_bits_of_each(const struct tg_form *form, __m512i mss, 
 	return bits;
 }
 
-/* The same; mostly all offer the same. `frame` is one of them. False: an MSS of 0. */
+/* The same; mostly all lanes are equal. `frame` is one of them. False: an MSS of 0. */
 TG_INLINE bool tg_wide_option_bits(const struct tg_form *form, const struct tg_wide_frames *f,
 				   __m512i q7, const uint8_t *frame, __m512i *bits)
 {
@@ -138,7 +138,7 @@ TG_INLINE __m512i tg_wide_presence_source(__m512i addrs, uint32_t mask, uint64_t
 	return (__m512i)TG_PRESENCE_SOURCE_END(h);
 }
 
-/* Notes hashes and fetches the bits they mean. */
+/* Stores hashes and prefetches the bits that they select. */
 TG_INLINE void tg_wide_fetch(uint64_t to[8], const uint64_t *const bits[2], __m512i hash)
 {
 	int i;
@@ -148,7 +148,7 @@ TG_INLINE void tg_wide_fetch(uint64_t to[8], const uint64_t *const bits[2], __m5
 		tg_fast_bits_fetch(bits, (uint32_t)to[i]);
 }
 
-/* The server of the first frame, if its SYNs may be answered here; all must be for it. */
+/* The server of the first frame, if its SYNs may be answered here; all frames must be for it. */
 TG_INLINE struct tg_fast_server *tg_wide_server(struct tg_worker *w, uint64_t addrs, uint64_t ports)
 {
 	struct tg_packet syn = {.dst = {.d = {addrs >> 32, 0}}, .ports = (uint32_t)ports, .family = 4};
@@ -161,7 +161,7 @@ TG_INLINE struct tg_fast_server *tg_wide_server(struct tg_worker *w, uint64_t ad
 	return s->form[7].ts || s->strategy == TG_STRATEGY_AUTH_FULL ? s : NULL;
 }
 
-/* Eight frames, the first of which is `at` of the burst. False: one by one. */
+/* Eight frames, the first of which is number `at` of the burst. False: process them one by one. */
 TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
 				 const struct tg_wide_frames *f)
 {
@@ -183,7 +183,7 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 		return false;
 	g->server = s;
 	_mm512_store_si512(&b->m[0][at], addrs);
-	/* ports as they stand, the client's number in host order */
+	/* ports in network order, the client's number in host order */
 	_mm512_store_si512(&b->m[1][at],
 			   _mm512_mask_blend_epi32(0xaaaa, ports, tg_wide_swap32(ports)));
 	_mm512_store_si512(
@@ -218,7 +218,7 @@ TG_INLINE __mmask8 tg_wide_maybe(const uint64_t *const bits[2], __m512i hash)
 				      bit);
 }
 
-/* The lanes that a table may know: tg_fast_syn_is_known. */
+/* The lanes that a table may contain: tg_fast_syn_is_known. */
 TG_INLINE __mmask8 tg_wide_known(const struct tg_worker *w, const struct tg_wide_group *g)
 {
 	__mmask8 known = 0;
@@ -256,7 +256,7 @@ TG_INLINE __m512i tg_wide_challenges(__m512i src, __m512i rest, const struct tg_
 	return tg_wide_swap32(_mm512_and_si512(tg_siphash_lanes_out(&s), TG_WIDE_LOW));
 }
 
-/* The answers from the IP header on: their words, a register of each. */
+/* The answers from the IP header on: a register for each word. */
 TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_group *g,
 			       uint32_t at, __m512i words[8])
 {
@@ -310,7 +310,7 @@ TG_INLINE uint8_t *tg_wide_finish(struct rte_mbuf *m, uint32_t len)
 	return data + TG_ETH_HDR_LEN;
 }
 
-/* Answers eight SYNs, except those that a table may have: a bit for each of these is returned, and
+/* Answers eight SYNs, except those that a table may contain: it returns a bit for each of these, and
  * the caller sends all in their order. */
 static inline uint32_t tg_wide_answer(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at)
 {

@@ -54,7 +54,7 @@ TG_INLINE __mmask8 tg_wide_segments_odd(const __m512i q[8], __m512i lens, __mmas
 	       _mm512_cmpgt_epi64_mask(_mm512_add_epi64(total, TG_WIDE_ALL(TG_ETH_HDR_LEN)), len);
 }
 
-/* Eight frames, the first of which is `at` of the burst. False: one by one. */
+/* Eight frames, the first of which is number `at` of the burst. False: process them one by one. */
 TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
 				     const struct tg_wide_frames *f)
 {
@@ -69,7 +69,7 @@ TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const
 	__mmask8 ts, to, from, flags_word = 1 << offsetof(struct rte_mbuf, ol_flags) / 8;
 	__m512i q[8], ports;
 
-	/* Checksums that are to be completed; seen once too often if one has one bit, another the other. */
+	/* Partial checksums; eight frames of which some have one flag bit and some the other look like them, too. */
 	if (!w->config->flows ||
 	    _mm512_mask_cmpeq_epi64_mask(flags_word, _mm512_and_si512(f->mbuf_any, none), none))
 		return false;
@@ -84,7 +84,7 @@ TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const
 	from = tg_wide_protected(w->config, _mm512_and_si512(ports, TG_WIDE_ALL(0xffff)));
 	if ((to ^ from) != 0xff)
 		return false;
-	/* the flow's key: as its client's segments have it */
+	/* the flow's key, in the order of its client's segments */
 	ports = _mm512_mask_blend_epi64(to, _mm512_rol_epi32(ports, 16), ports);
 	_mm512_store_si512(&b->m[0][at], _mm512_mask_rol_epi64(q[2], from, q[2], 32));
 	_mm512_store_si512(&b->m[1][at], _mm512_or_si512(ports, TG_WIDE_ALL(TG_TUPLE_TAIL(4, 0))));
@@ -99,7 +99,7 @@ TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const
 	return true;
 }
 
-/* Eight frames: which path they take; TG_SLOW_PATH: one by one. */
+/* Returns the path of eight frames; TG_SLOW_PATH: process them one by one. */
 static inline uint8_t tg_wide_take(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
 				   uint64_t mac, uint64_t mask)
 {
@@ -114,8 +114,8 @@ static inline uint8_t tg_wide_take(struct tg_worker *w, struct rte_mbuf *const *
 
 /* ---- second stage ---- */
 
-/* The buckets have been fetched; fetches the entries. False: some flow is not where most
- * are, if there is one. */
+/* The buckets have been fetched; fetches the entries. False: some flow is not in its most likely
+ * place, if it exists. */
 TG_INLINE bool tg_wide_segments_fetch(struct tg_worker *w, uint32_t at)
 {
 	const struct tg_bucket *buckets = tg_flow_buckets(w->flows.swap.active);
@@ -136,7 +136,7 @@ TG_INLINE bool tg_wide_segments_fetch(struct tg_worker *w, uint32_t at)
 	return !missing;
 }
 
-/* Makes single ones of eight. */
+/* Splits a group of eight into single frames. */
 static void __attribute__((noinline)) tg_wide_segments_part(struct tg_worker *w,
 							    struct rte_mbuf *const *m, uint32_t at)
 {
@@ -169,7 +169,7 @@ TG_INLINE __m512i tg_wide_entries(const struct tg_worker *w, __m512i slot, size_
 	return _mm512_i64gather_epi64(_mm512_slli_epi64(slot, 7), entries + offset, 1);
 }
 
-/* Moves windows to the other scale; returns what that adds to the checksums' sums. */
+/* Rescales windows; returns what that adds to the checksums' sums. */
 TG_INLINE __m512i tg_wide_windows(__m512i *q4, __m512i shift)
 {
 	__m512i was = _mm512_srli_epi64(*q4, 48), zero = _mm512_setzero_si512(), is;
@@ -187,7 +187,7 @@ TG_INLINE __m512i tg_wide_windows(__m512i *q4, __m512i shift)
 	return _mm512_maskz_add_epi64(moves, _mm512_xor_si512(was, TG_WIDE_ALL(0xffff)), is);
 }
 
-/* Writes 32 bytes of each frame, from the TCP header's begin on. */
+/* Writes 32 bytes of each frame, from the start of the TCP header on. */
 TG_INLINE void tg_wide_segments_write(struct rte_mbuf *const *m, __m512i q3, __m512i q4, __m512i q5,
 				      __m512i q6)
 {
@@ -214,13 +214,13 @@ TG_INLINE void tg_wide_note_acked(struct tg_worker *w, __m512i slot, __mmask8 to
 						       _mm512_and_si512(word, TG_WIDE_LOW), ack);
 
 	moves &= _mm512_cmpeq_epi64_mask(_mm512_srli_epi64(word, 48), TG_WIDE_ALL(port));
-	if (TG_UNLIKELY(moves)) /* in order of lanes: of two of one flow the later one stays */
+	if (TG_UNLIKELY(moves)) /* in order of lanes: of two for one flow the later one counts */
 		_mm512_mask_i64scatter_epi32(entries, moves, _mm512_slli_epi64(slot, 7),
 					     _mm512_cvtepi64_epi32(ack), 1);
 }
 
 /* Translates eight segments. False, with nothing changed: some flow is not ready, or waits,
- * or begins to end, or is another. */
+ * or is ending, or is another one. */
 TG_INLINE bool tg_wide_segments_translate(struct tg_worker *w, struct rte_mbuf *const *m,
 					  uint32_t at, uint16_t port)
 {
@@ -266,7 +266,7 @@ TG_INLINE bool tg_wide_segments_translate(struct tg_worker *w, struct rte_mbuf *
 	sum = _mm512_add_epi64(
 		_mm512_add_epi64(_mm512_and_si512(sum, TG_WIDE_LOW), _mm512_srli_epi64(sum, 32)),
 		_mm512_add_epi64(_mm512_and_si512(was, TG_WIDE_LOW), _mm512_srli_epi64(was, 32)));
-	/* numbers back to where they stood */
+	/* numbers back to their places */
 	q3 = _mm512_mask_blend_epi64(
 		to, _mm512_mask_blend_epi32(0xaaaa, q3, _mm512_slli_epi64(is, 32)), q3);
 	q4 = _mm512_mask_blend_epi32((__mmask16)_pdep_u32(to, 0x5555), q4, is);
@@ -277,7 +277,7 @@ TG_INLINE bool tg_wide_segments_translate(struct tg_worker *w, struct rte_mbuf *
 		_mm512_sllv_epi64(tail, _mm512_mask_blend_epi64(to, TG_WIDE_ALL(16), TG_WIDE_ALL(8))),
 		56);
 	shift = _mm512_mask_and_epi64(shift, to, shift,
-				      TG_WIDE_ALL(0xff)); /* that to the server has no sign */
+				      TG_WIDE_ALL(0xff)); /* the number to the server has no sign */
 	if (_mm512_test_epi64_mask(shift, shift))
 		sum = _mm512_add_epi64(sum, tg_wide_windows(&q4, shift));
 	sum = _mm512_add_epi64(sum, _mm512_andnot_si512(q5, TG_WIDE_ALL(0xffff)));
@@ -303,7 +303,7 @@ static bool __attribute__((noinline)) tg_wide_segments_outputs(const struct tg_w
 	return open;
 }
 
-/* Translates eight segments and sends them. False, with nothing changed: one by one. */
+/* Translates eight segments and sends them. False, with nothing changed: process them one by one. */
 TG_INLINE bool tg_wide_segments_send(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
 				     uint16_t port)
 {

@@ -25,7 +25,7 @@ TG_INLINE uint32_t tg_item_presence(const struct tg_worker *w, const struct tg_p
 	return tg_presence_flow(&turned, w->presence_salt);
 }
 
-/* First stage: fetches the bits that show whether there may be such a flow. */
+/* First stage: prefetches the bits that show whether such a flow may exist. */
 static inline void tg_fetch_flow(struct tg_worker *w, struct tg_item *it, enum tg_direction dir)
 {
 	it->presence = tg_item_presence(w, &it->pkt, dir);
@@ -50,7 +50,7 @@ TG_INLINE int16_t tg_lane_flow_put(struct tg_siphash_batch *b, const struct tg_p
 	return (int16_t)lane;
 }
 
-/* Second stage: asks for the flow's hash, if there may be such a flow. */
+/* Second stage: requests the flow's hash, if such a flow may exist. */
 static inline bool tg_foresee_flow(struct tg_worker *w, struct tg_item *it)
 {
 	if (!tg_swap_maybe(&w->flows.swap, it->presence))
@@ -98,7 +98,7 @@ static inline void tg_flow_remove(struct tg_worker *w, const struct tg_item *it,
 
 /* ---- ready: translation ---- */
 
-/* Translates the segment in hand. False if it is not whole. */
+/* Translates the current segment. False if it is incomplete. */
 static inline bool tg_translate(const struct tg_item *it, const struct tg_flow *f,
 				enum tg_direction dir)
 {
@@ -124,7 +124,7 @@ static inline bool tg_translate(const struct tg_item *it, const struct tg_flow *
 	return true;
 }
 
-/* True if the frame in hand can leave; else it is refused, unchanged. */
+/* True if the current frame can leave; else it is refused, unchanged. */
 static inline bool tg_item_output(struct tg_worker *w, struct tg_item *it)
 {
 	struct tg_output output;
@@ -137,7 +137,7 @@ static inline bool tg_item_output(struct tg_worker *w, struct tg_item *it)
 	return false;
 }
 
-/* The client's segment of a flow that waits: whether it gets a place of its own now. */
+/* The client's segment of a flow that waits: decides whether the flow now gets a place of its own. */
 void tg_flow_settle(struct tg_worker *w, const struct tg_packet *pkt, struct tg_flow_entry *e);
 
 /* A segment of a flow that is ready: translate, send, see whether it ends. A flow

@@ -12,7 +12,7 @@ static bool tg_item_has_data(const struct tg_item *it)
 	return it->pkt.l4_len > it->pkt.tcp_hdr_len && tg_host_ack_is_whole(&it->pkt, it->m->pkt_len);
 }
 
-/* Keeps the frame in hand for the server. True: it is kept, or was already. */
+/* Stores the current frame for the server. True: it is stored, or was already. */
 static bool tg_flow_keep(struct tg_worker *w, struct tg_item *it, uint32_t service)
 {
 	bool kept = tg_store_put(&w->store, it->flow_hash, it->pkt.seq, it->m, w->now_ms);
@@ -92,7 +92,7 @@ void tg_setup_client(struct tg_worker *w, struct tg_item *it, struct tg_flow_ent
 	}
 }
 
-/* Sends on what was kept of the client's, in its order. */
+/* Forwards what was stored of the client's, in order. */
 static bool tg_store_release(struct tg_worker *w, struct tg_flow_entry *e, uint64_t owner,
 			     uint16_t client_port)
 {
@@ -107,7 +107,7 @@ static bool tg_store_release(struct tg_worker *w, struct tg_flow_entry *e, uint6
 		const uint8_t *data = TG_DATA(it.m);
 
 		if (tg_packet_parse(&it.pkt, data, data + it.m->data_len) != TG_PARSE_TCP) {
-			tg_drop(w, it.m); /* cannot be: it was TCP when it was kept */
+			tg_drop(w, it.m); /* impossible: it was TCP when it was stored */
 			continue;
 		}
 		tg_packet_measure(&it.pkt, it.m->pkt_len);
@@ -120,7 +120,7 @@ static bool tg_store_release(struct tg_worker *w, struct tg_flow_entry *e, uint6
 	return any;
 }
 
-/* The port that the flow's client is behind, seen from the server's. */
+/* The port behind which the flow's client is, seen from the server. */
 static uint16_t tg_client_port(const struct tg_worker *w, const struct tg_item *it)
 {
 	const struct tg_route *r;
@@ -131,14 +131,14 @@ static uint16_t tg_client_port(const struct tg_worker *w, const struct tg_item *
 	return r ? r->port : it->port;
 }
 
-/* The server has accepted for good: it gets its ACK and what was kept, the client the
- * window; and, if its data were dropped, the same three times more, for duplicate ACKs
- * are how a receiver says so. */
+/* The server has accepted: it gets its ACK and what was stored, and the client the
+ * window update; if the client's data were dropped, it gets the same three more times, since duplicate ACKs
+ * are how a receiver signals loss. */
 static void tg_setup_accept(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e,
 			    const struct tg_tcp_options *o)
 {
 	uint8_t first_data = w->config->proxy_cfg[e->flow.service].first_data;
-	bool notifies = tg_setup_notifies(&e->flow, first_data); /* before the flow forgets */
+	bool notifies = tg_setup_notifies(&e->flow, first_data); /* before the flow forgets it */
 	uint16_t field = tg_item_window(it);
 	struct tg_segment ack, window;
 	int i;
@@ -161,7 +161,7 @@ static void tg_setup_accept(struct tg_worker *w, struct tg_item *it, struct tg_f
 	tg_segment_send(w, it->m, it->port, &window);
 }
 
-/* The server has an older connection, or was only probed, or is to be: it is reset and sent another
+/* The server has an older connection, or was only probed, or is to be probed: it is reset and sent another
  * SYN. */
 static void tg_setup_renew(struct tg_worker *w, struct tg_item *it, struct tg_flow *f, bool ask)
 {
@@ -177,7 +177,7 @@ static void tg_setup_renew(struct tg_worker *w, struct tg_item *it, struct tg_fl
 	tg_segment_send(w, it->m, it->port, &syn);
 }
 
-/* The server does not agree to what the client was offered: both are reset, and the next client is
+/* The server does not support what the client was offered: both are reset, and the next client is
  * offered what has just been learned. */
 static void tg_setup_mismatch(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
@@ -189,7 +189,7 @@ static void tg_setup_mismatch(struct tg_worker *w, struct tg_item *it, struct tg
 	tg_segment_send(w, it->m, it->port, &refusal);
 }
 
-/* The server's SYN-ACK to our SYN: what it agrees to, and what follows. */
+/* The server's SYN-ACK to our SYN: what it supports, and what follows. */
 static void tg_setup_synack(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
 	struct tg_server_key server = tg_server_key(&it->pkt, true);
@@ -219,7 +219,7 @@ static void tg_setup_synack(struct tg_worker *w, struct tg_item *it, struct tg_f
 		tg_setup_renew(w, it, &e->flow, next == TG_SETUP_ASK);
 }
 
-/* True if a segment in the server's name comes from where its client is, and the server is
+/* True if a segment with the server's address arrives from the client's side, and the server is
  * elsewhere. */
 static bool tg_is_clients(const struct tg_worker *w, const struct tg_item *it,
 			  const struct tg_flow *f)

@@ -10,7 +10,7 @@
 
 #include "flow.h"
 
-/* Opens a flow for a verified ACK and sends the server a SYN in its place. False: there is no room,
+/* Opens a flow for a verified ACK and sends the server a SYN instead. False: there is no room,
  * and the frame has been dropped. */
 bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct tg_flow *flow);
 
@@ -25,7 +25,7 @@ void tg_setup_client(struct tg_worker *w, struct tg_item *it, struct tg_flow_ent
 /* The server's segment while the flow is being set up. */
 void tg_setup_server(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e);
 
-/* A SYN-ACK that a server retransmits: its handshake is completed again. */
+/* A server's retransmitted SYN-ACK: its handshake is completed again. */
 void tg_ready_reack(struct tg_worker *w, struct tg_item *it, struct tg_flow *f);
 
 static inline void tg_from_server(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)

@@ -10,8 +10,8 @@
 
 #define TG_FRAGMENTS_MAX 64
 
-/* Cuts frame `m`, which has no tags, and frees it. Returns how many pieces there are; 0:
- * it cannot be cut, which is counted. */
+/* Fragments frame `m`, which has no tags, and frees it. Returns the number of fragments; 0:
+ * it cannot be fragmented, which is counted. */
 int tg_fragment(struct tg_worker *w, struct rte_mbuf *m, uint32_t mtu, struct rte_mbuf **piece);
 
 #endif

@@ -17,7 +17,7 @@ struct rte_mbuf *tg_frame_make_own(struct tg_worker *w, struct rte_mbuf *m)
 	rte_pktmbuf_free(m);
 	if (!copy || copy->data_len >= need)
 		goto done;
-	rte_pktmbuf_free(copy); /* buffers shorter than headers: no pool has them */
+	rte_pktmbuf_free(copy); /* buffers shorter than the headers: no pool has them */
 	copy = NULL;
 done:
 	if (!copy)

@@ -9,7 +9,7 @@
 
 #define TG_ETHERTYPE_ARP ((tg_ethertype)0x0608)
 
-/* Of a received frame's flags, those that say whose its memory is. */
+/* The flags of a received frame that say who owns its memory. */
 #define TG_FLAGS_KEPT (RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL)
 
 #define TG_DATA(m) rte_pktmbuf_mtod(m, uint8_t *)

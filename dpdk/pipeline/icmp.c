@@ -9,7 +9,7 @@
 
 #define QUOTED_TCP_LEN 12 /* up to the acknowledgement number */
 
-/* Where the ICMP header of the packet stands; 0 if it is no error. */
+/* Offset of the packet's ICMP header; 0 if it is not an error. */
 static uint32_t tg_icmp_find(const uint8_t *data, uint32_t len, uint32_t l3_off, uint8_t *family)
 {
 	const uint8_t *ip = data + l3_off;
@@ -77,7 +77,7 @@ void tg_icmp_translate(struct tg_worker *w, struct tg_item *it)
 	dir = tg_config_port_is_protected(w->config, TG_SRC_PORT_BE(&q.pkt)) ? TG_TO_CLIENT
 									     : TG_TO_SERVER;
 	e = tg_flow_find(w, &q, dir);
-	/* RFC 792 promises eight bytes of TCP; towards the client they are untouched. */
+	/* RFC 792 guarantees eight bytes of TCP; towards the client they are unchanged. */
 	if (!e || e->flow.state != TG_FLOW_READY ||
 	    tcp_off + (dir == TG_TO_CLIENT ? 8 : QUOTED_TCP_LEN) > len)
 		return;

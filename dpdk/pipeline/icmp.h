@@ -8,7 +8,7 @@
 
 #include "worker.h"
 
-/* Translates what the ICMP error in hand quotes, if it is of a flow. */
+/* Translates the quote in the current ICMP error, if it belongs to a flow. */
 void tg_icmp_translate(struct tg_worker *w, struct tg_item *it);
 
 #endif

@@ -34,8 +34,8 @@ static bool tg_icmp_error_may(const uint8_t *ip, uint32_t len, uint8_t family)
 	return ip[TG_IPV6_NEXT] != TG_IPPROTO_ICMPV6 || (hdr_len < len && ip[hdr_len] >= 128);
 }
 
-/* The address to send errors from: that of the port, else any other port's. A packet to
- * one of our own addresses is left to the kernel behind us. */
+/* The address to send errors from: the port's, otherwise any other port's. A packet to
+ * one of our own addresses is left to the kernel. */
 static const union tg_addr *tg_icmp_error_source(const struct tg_worker *w, uint16_t port,
 						 uint8_t family, const uint8_t *dst)
 {
@@ -56,7 +56,7 @@ static const union tg_addr *tg_icmp_error_source(const struct tg_worker *w, uint
 	return found;
 }
 
-/* Writes the headers at `ip` before a quote of `quoted` bytes; the quote is there. */
+/* Writes the headers at `ip` before a quote of `quoted` bytes, which is already there. */
 static void tg_icmp_error_write(uint8_t *ip, uint8_t family, const union tg_addr *from,
 				const uint8_t *to, enum tg_icmp_kind kind, uint32_t mtu,
 				uint32_t quoted)

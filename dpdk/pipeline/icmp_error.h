@@ -25,8 +25,8 @@ static inline bool tg_icmp_is_error(uint8_t family, uint8_t type)
 			   : type >= 1 && type <= 4;
 }
 
-/* Sends the sender of frame `m`, which came by `port` and holds an unchanged IP packet,
- * an ICMP error about it. `mtu`: of TG_ICMP_TOO_BIG, else 0. The frame stays. */
+/* Sends the sender of frame `m`, which arrived on `port` and holds an unchanged IP packet,
+ * an ICMP error about it. `mtu`: for TG_ICMP_TOO_BIG, else 0. The frame is not consumed. */
 void tg_icmp_error_send(struct tg_worker *w, const struct rte_mbuf *m, uint16_t port,
 			uint32_t l3_off, uint8_t family, enum tg_icmp_kind kind, uint32_t mtu);
 

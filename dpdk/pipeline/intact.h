@@ -13,11 +13,11 @@
 #define TG_NIC_SAYS_GOOD (RTE_MBUF_F_RX_L4_CKSUM_GOOD | RTE_MBUF_F_RX_IP_CKSUM_GOOD)
 #define TG_NIC_SAYS (RTE_MBUF_F_RX_L4_CKSUM_MASK | RTE_MBUF_F_RX_IP_CKSUM_MASK)
 
-/* Of a segment whose lengths do not lie. */
+/* For a segment whose lengths are consistent. */
 enum tg_intact tg_item_intact(const struct tg_item *it);
 
-/* False, and the frame counted and gone, if it, which would make us remember something, is
- * not intact. */
+/* Checks a segment that would create state. False: it is not intact, and has been counted and
+ * dropped. */
 static inline bool tg_noflow_intact(struct tg_worker *w, struct tg_item *it)
 {
 	struct tg_decision d = tg_host_judge_intact(tg_item_intact(it));

@@ -9,7 +9,7 @@
 #include "route.h"
 
 /* A sender that left the TCP checksum to its device (a virtual machine's, say)
- * left only part of it: the driver of the port it leaves by fills it in, or we do. */
+ * wrote only part of it: the driver of the outgoing port completes it, or we do. */
 static inline void tg_checksum_complete(struct tg_worker *w, struct tg_item *it)
 {
 	struct rte_mbuf *m = it->m;
@@ -52,7 +52,7 @@ static inline void tg_forward(struct tg_worker *w, struct tg_item *it)
 	tg_forward_ip(w, it->m, it->port, it->pkt.l3_off, it->pkt.family, &it->pkt.dst, true);
 }
 
-/* The same of one that has been translated: its sender gets no ICMP error. */
+/* The same for a translated frame: its sender gets no ICMP error. */
 static inline void tg_forward_changed(struct tg_worker *w, struct tg_item *it)
 {
 	if (TG_UNLIKELY(it->partial))
@@ -60,7 +60,7 @@ static inline void tg_forward_changed(struct tg_worker *w, struct tg_item *it)
 	tg_forward_ip(w, it->m, it->port, it->pkt.l3_off, it->pkt.family, &it->pkt.dst, false);
 }
 
-/* Puts a segment of our own into the place of frame `m`, which came by `port`, and
+/* Replaces frame `m`, which arrived on `port`, by a segment of our own, and
  * sends it: back, or onwards. False: no buffer. */
 static inline bool tg_segment_send(struct tg_worker *w, struct rte_mbuf *m, uint16_t port,
 				   const struct tg_segment *s)
@@ -83,7 +83,7 @@ static inline bool tg_segment_send(struct tg_worker *w, struct rte_mbuf *m, uint
 	return true;
 }
 
-/* The same in a frame of its own; the one in hand stays. */
+/* The same in a new frame; the current one is kept. */
 static inline bool tg_segment_send_new(struct tg_worker *w, const struct tg_item *it,
 				       const struct tg_segment *s)
 {
@@ -98,7 +98,7 @@ static inline bool tg_segment_send_new(struct tg_worker *w, const struct tg_item
 	return tg_segment_send(w, m, it->port, s);
 }
 
-/* The options of the segment in hand. False if they lie about their length. */
+/* The options of the current segment. False if their lengths are inconsistent. */
 TG_INLINE bool tg_item_options(const struct tg_item *it, struct tg_tcp_options *o)
 {
 	const uint8_t *data = TG_DATA(it->m), *end = data + it->m->data_len;
@@ -119,8 +119,8 @@ TG_INLINE bool tg_item_options(const struct tg_item *it, struct tg_tcp_options *
 	return true;
 }
 
-/* What becomes of the SYN in hand, which would be answered, for what its options say of
- * signatures. */
+/* Decides what happens to the current SYN, which would be answered, because of signature
+ * options. */
 static inline struct tg_decision tg_item_signed(struct tg_worker *w, const struct tg_item *it,
 						const struct tg_tcp_options *offered)
 {
@@ -128,7 +128,7 @@ static inline struct tg_decision tg_item_signed(struct tg_worker *w, const struc
 				  &w->allowances[it->id], w->now_ns);
 }
 
-/* tg_proxy_may_prove of the segment in hand, under its service's strategy. */
+/* tg_proxy_may_prove for the current segment, under its service's strategy. */
 static inline bool tg_item_may_prove(const struct tg_worker *w, const struct tg_item *it)
 {
 	return tg_proxy_may_prove(w->config->proxy_cfg[it->id].strategy, &it->pkt, it->m->pkt_len);

@@ -52,7 +52,7 @@ static inline void prefetch_flows(struct tg_worker *w, uint32_t n)
 	}
 }
 
-/* Of the frames that go the fast path. */
+/* For frames on the fast path. */
 static inline void hash_fast(struct tg_worker *w)
 {
 	hash_batch(w, &w->fast.flows4);
@@ -136,7 +136,7 @@ static inline void act_tcp(struct tg_worker *w, struct tg_item *it)
 		tg_forward(w, it);
 }
 
-/* Not TCP, or a later fragment, or a packet that nobody sends (RFC 1858). */
+/* Not TCP, or a later fragment, or a packet that no stack sends (RFC 1858). */
 static void act_other(struct tg_worker *w, struct tg_item *it)
 {
 	const uint8_t *data = TG_DATA(it->m);
@@ -207,11 +207,11 @@ static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t 
 #endif
 }
 
-/* First stage: which path each frame takes. Returns how many take the slow one. */
+/* First stage: chooses each frame's path. Returns how many take the slow one. */
 static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
 {
-	/* A bridge answers no frame to a group; a router takes frames for itself only. */
-	/* the destination's, or that it is no group; and that the source is none */
+	/* A bridge answers no frame to a group address; a router accepts only frames to itself. */
+	/* The mask selects the destination (or just its group bit) and the source's group bit. */
 	uint64_t mask = (w->config->router ? 0xffffffffffffULL : 1) | 1ULL << 48, mac = 0;
 	uint32_t i, many = 0;
 
@@ -242,7 +242,7 @@ static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n
 	return many;
 }
 
-/* The entries of eight segments' flows are being fetched; else they are single ones now. */
+/* The entries of eight segments' flows are being fetched; otherwise they are single frames now. */
 static inline bool fetch_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at)
 {
 #if TG_HAS_WIDE
@@ -255,7 +255,7 @@ static inline bool fetch_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t
 	return false;
 }
 
-/* Second stage, of frames that are no flood's SYN. */
+/* Second stage, for frames other than a flood's SYNs. */
 static inline void foresee_all(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
 {
 	uint32_t i;
@@ -275,8 +275,8 @@ static inline void foresee_all(struct tg_worker *w, struct rte_mbuf **m, uint32_
 	}
 }
 
-/* The slow path of a frame that is found in the last stage to need it. Nothing is
- * foreseen: the lanes of its hashes are others', which have been hashed. */
+/* The slow path for a frame that the last stage finds to need it. The first stage has
+ * prepared nothing: its hash lanes belong to other frames, whose hashes are done. */
 static void __attribute__((noinline)) act_alone(struct tg_worker *w, struct rte_mbuf *m, uint32_t i,
 						uint16_t port)
 {
@@ -313,7 +313,7 @@ static inline void act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t a
 #endif
 }
 
-/* Sends eight segments on; else they are single ones now. */
+/* Forwards eight segments; otherwise they are single frames now. */
 static inline bool act_wide_segments(struct tg_worker *w, struct rte_mbuf **m, uint32_t at,
 				     uint16_t port)
 {

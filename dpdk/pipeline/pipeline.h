@@ -17,7 +17,7 @@
 
 #include "worker.h"
 
-/* Puts frames that came by one port through; all of them are sent, kept or freed
+/* Processes frames that arrived on one port; all of them are sent, stored or freed
  * when it returns. */
 static inline void tg_pipeline_burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n,
 				     uint16_t port)

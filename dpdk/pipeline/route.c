@@ -26,7 +26,7 @@ void tg_output_refuse(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, ui
 	tg_drop(w, m);
 }
 
-/* The next hop is to be asked for; the packet waits. */
+/* Requests the next hop's resolution; the packet waits. */
 static void tg_output_ask(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint8_t family,
 			  const union tg_addr *dst, const struct tg_output *output, bool notify)
 {
@@ -80,7 +80,7 @@ void tg_waiting_look(struct tg_worker *w)
 		late = w->now_ms - was.since_ms >= TG_WAIT_MS;
 		if (!known && !late)
 			continue;
-		q->place[i].n = 0; /* first: what is still unknown asks again */
+		q->place[i].n = 0; /* first: a next hop still unknown is requested again */
 		q->used--;
 		for (k = 0; k < was.n; k++) {
 			uint8_t family = was.frame[k].family;

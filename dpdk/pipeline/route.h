@@ -12,34 +12,34 @@
 
 #include "frame.h"
 
-/* Of the second half of an address, as loaded: all but its last byte. Zero, with a first
- * half that is, too: unspecified or loopback (or nobody's). */
+/* Mask for the second half of an address, as loaded: all but its last byte. If the masked half and the
+ * first half are zero, the address is unspecified, loopback or unassigned. */
 #define TG_IPV6_ALL_BUT_LAST 0x00ffffffffffffffULL
 
 enum tg_output_state {
 	TG_OUTPUT_OPEN,
-	TG_OUTPUT_ASK,  /* the next hop's MAC address is not known yet */
-	TG_OUTPUT_CUT,  /* too long for the next link, and may be cut: RFC 791 */
+	TG_OUTPUT_ASK, /* the next hop's MAC address is unknown */
+	TG_OUTPUT_CUT, /* too long for the next link, and may be fragmented: RFC 791 */
 	TG_OUTPUT_LOST, /* it goes nowhere, without an ICMP error */
-	TG_OUTPUT_OURS, /* it is for the kernel, which has seen it, too */
+	TG_OUTPUT_OURS, /* for the kernel, which has received it as well */
 	TG_OUTPUT_NONE, /* no route: RFC 1812 section 5.2.7.1, RFC 4443 section 3.1 */
-	TG_OUTPUT_TTL,  /* used up: RFC 792, RFC 4443 section 3.3 */
+	TG_OUTPUT_TTL, /* used up: RFC 792, RFC 4443 section 3.3 */
 	TG_OUTPUT_TOO_BIG, /* for the next link: RFC 1191, RFC 4443 section 3.2 */
 };
 
 struct tg_output {
 	const struct tg_route *route; /* of a router */
-	const uint8_t *mac;       /* of its next hop; NULL: not known yet */
+	const uint8_t *mac; /* of its next hop; NULL: not known yet */
 	uint16_t port;
 };
 
-/* Bytes of an IP packet that a router's port takes. */
+/* The longest IP packet, in bytes, that a router's port can send. */
 TG_INLINE uint32_t tg_output_mtu(const struct tg_worker *w, uint16_t port)
 {
 	return w->config->links[port].mtu ? w->config->links[port].mtu : w->ports[port].mtu;
 }
 
-/* Sources that a router sends on: RFC 1812 section 5.3.7, RFC 4291 section 2.5.6. */
+/* True for sources that a router forwards: RFC 1812 section 5.3.7, RFC 4291 section 2.5.6. */
 static inline bool tg_output_source_is_sane(const uint8_t *ip, uint8_t family)
 {
 	if (family == 4)
@@ -97,7 +97,7 @@ static inline enum tg_output_state tg_output_route(const struct tg_worker *w,
 	return TG_LIKELY(output->mac != NULL) ? TG_OUTPUT_OPEN : TG_OUTPUT_ASK;
 }
 
-/* Where an IP packet leaves that came by `port`. */
+/* Where an IP packet leaves that arrived on `port`. */
 static inline enum tg_output_state tg_output_find(const struct tg_worker *w, const struct rte_mbuf *m,
 						  uint16_t port, uint32_t l3_off, uint8_t family,
 						  const union tg_addr *dst, struct tg_output *output)
@@ -134,17 +134,17 @@ static inline void tg_output_send(struct tg_worker *w, struct rte_mbuf *m, uint3
 }
 
 /* Drops a packet that cannot leave. With `notify`, its sender gets the ICMP error that a router
- * owes it: the packet is then unchanged, for the error quotes it. */
+ * must send: the packet is then unchanged, since the error quotes it. */
 void tg_output_refuse(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint32_t l3_off,
 		      uint8_t family, const struct tg_output *output, enum tg_output_state state,
 		      bool notify);
 
-/* Every other state than TG_OUTPUT_OPEN. */
+/* For every state other than TG_OUTPUT_OPEN. */
 void tg_output_other(struct tg_worker *w, struct rte_mbuf *m, uint16_t port, uint32_t l3_off,
 		     uint8_t family, const union tg_addr *dst, const struct tg_output *output,
 		     enum tg_output_state state, bool notify);
 
-/* Sends an IP packet onwards that came by `port`. `notify`: it has not been changed, and its
+/* Forwards an IP packet that arrived on `port`. `notify`: it has not been changed, and its
  * sender may get an ICMP error about it. */
 static inline void tg_forward_ip(struct tg_worker *w, struct rte_mbuf *m, uint16_t port,
 				 uint32_t l3_off, uint8_t family, const union tg_addr *dst,
@@ -159,8 +159,8 @@ static inline void tg_forward_ip(struct tg_worker *w, struct rte_mbuf *m, uint16
 		tg_output_other(w, m, port, l3_off, family, dst, &output, state, notify);
 }
 
-/* Of packets that wait, with every change of the configuration and every tick: those whose neighbour
- * is known now go on, those that have waited too long are given up. */
+/* Checks the waiting packets after every change of the configuration and at every tick: those whose neighbour
+ * is resolved are sent, those that have waited too long are dropped. */
 void tg_waiting_look(struct tg_worker *w);
 
 #endif

@@ -20,15 +20,15 @@
 #define TG_RSS_KEY_MAX 52
 #define TG_RSS_INDEX_BITS 7 /* of the hash choose a queue: most tables have 128 entries, or more */
 
-/* The pattern's hash of one bit of the number above, counted from the highest; the upper half of
- * a hash is its lower half again. */
+/* The pattern's hash of one bit of the number above, counted from the highest; both halves of
+ * a hash are equal. */
 static inline uint16_t tg_rss_image(uint16_t pattern, uint32_t bit)
 {
 	return (uint16_t)((uint32_t)pattern << bit | (uint32_t)pattern >> (16 - bit));
 }
 
-/* How many bits of the hash, of those in `mask`, go their own ways as bits `from` to `to` - 1 of the
- * number go through all values: Gaussian elimination. */
+/* Rank, within `mask`, of the hashes of bits `from` to `to` - 1 of the number:
+ * Gaussian elimination. */
 static inline uint32_t tg_rss_rank(uint16_t pattern, uint32_t from, uint32_t to, uint16_t mask)
 {
 	uint16_t basis[16] = {0};
@@ -51,8 +51,8 @@ static inline uint32_t tg_rss_rank(uint16_t pattern, uint32_t from, uint32_t to,
 	return rank;
 }
 
-/* True if 65,536 numbers have as many hashes, and each octet of an address alone reaches every
- * entry of a table of queues as often: so do the clients of one /24. */
+/* True if 65,536 numbers have as many hashes, and each octet of an address alone spreads evenly
+ * over a table of queues, and with it the clients of one /24. */
 static inline bool tg_rss_is_even(uint16_t pattern)
 {
 	const uint16_t index = (1U << TG_RSS_INDEX_BITS) - 1;

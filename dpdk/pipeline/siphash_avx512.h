@@ -46,7 +46,7 @@ TG_INLINE void tg_siphash_lanes_word(struct tg_siphash_lanes *s, __m512i m, cons
 	s->v0 ^= (tg_u64x8)m;
 }
 
-/* What the four words of state give in the end. */
+/* The hash from the four words of state. */
 TG_INLINE __m512i tg_siphash_lanes_out(const struct tg_siphash_lanes *s)
 {
 	return (__m512i)(s->v0 ^ s->v1 ^ s->v2 ^ s->v3);

@@ -34,14 +34,14 @@ void tg_siphash_burst_avx512(struct tg_siphash_batch *b);
 struct tg_siphash_variant {
 	const char *name;
 	tg_siphash_burst_fn run;
-	bool (*works)(void); /* on this CPU */
+	bool (*works)(void); /* supported by this CPU */
 };
 
 /* Best first; the last one works everywhere. Ends with a NULL name. */
 extern const struct tg_siphash_variant tg_siphash_variants[];
 
-/* The named variant, or the best that this CPU has if name is NULL. NULL if the name
- * is unknown or the CPU cannot do it. */
+/* The named variant, or the best of this CPU if name is NULL. NULL if the name
+ * is unknown or the CPU does not support it. */
 const struct tg_siphash_variant *tg_siphash_choose(const char *name);
 
 #endif

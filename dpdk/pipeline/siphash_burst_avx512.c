@@ -7,7 +7,7 @@
 #include "siphash_avx512.h"
 #include "siphash_burst.h"
 
-/* Ends `count` groups of eight (1 or 2) that are being hashed side by side. */
+/* Finishes `count` groups of eight (1 or 2) that are hashed side by side. */
 static inline __attribute__((always_inline)) void sip_eights(struct tg_siphash_batch *b, uint32_t i,
 							     const uint32_t count)
 {

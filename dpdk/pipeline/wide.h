@@ -73,8 +73,8 @@ TG_INLINE __m128i tg_wide_quarter(__m512i x, uint32_t which)
 	}
 }
 
-/* Writes a row of `n` pairs: cheaper than turning columns into rows, for only stores are
- * more. `row` is known when this is compiled. */
+/* Writes a row of `n` pairs: cheaper than transposing columns to rows, as it only adds
+ * stores. `row` is known at compile time. */
 TG_INLINE void tg_wide_write(uint8_t *to, const __m512i *even, const __m512i *odd, uint32_t n,
 			     uint32_t row)
 {
@@ -98,7 +98,7 @@ TG_INLINE void tg_wide_columns(const __m512i pairs[4], const bool high, __m512i 
 	*second = _mm512_shuffle_i64x2(a, b, 0xdd);
 }
 
-/* A register of words given in their order. */
+/* A register of words in this order. */
 TG_INLINE __m512i tg_wide_row(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,
 			      uint64_t f, uint64_t g, uint64_t h)
 {
@@ -106,7 +106,7 @@ TG_INLINE __m512i tg_wide_row(uint64_t a, uint64_t b, uint64_t c, uint64_t d, ui
 				 (long long)e, (long long)f, (long long)g, (long long)h);
 }
 
-/* True if all rows are `want` where `mask` has ones, and like each other where `same` has. */
+/* True if all rows equal `want` where `mask` has ones, and each other where `same` has. */
 TG_INLINE bool tg_wide_are(__m512i any, __m512i all, __m512i want, __m512i mask, __m512i same)
 {
 	__m512i odd = _mm512_and_si512(_mm512_ternarylogic_epi64(any, all, want, 0x7e), mask);
@@ -142,8 +142,8 @@ TG_INLINE __m512i tg_wide_swap16(__m512i x)
 			       _mm512_srli_epi64(x, 8));
 }
 
-/* Lanes whose port, as on the wire, is some service's. Most ports are not, which a fold
- * of the table that fits a register tells. */
+/* Lanes whose port, in network order, belongs to a service. Most do not, which a fold
+ * of the table that fits into a register shows. */
 TG_INLINE __mmask8 tg_wide_protected(const struct tg_config *config, __m512i port_be)
 {
 	__m512i port = tg_wide_swap16(port_be), word = _mm512_srli_epi64(port, 6);
@@ -159,11 +159,11 @@ TG_INLINE __mmask8 tg_wide_protected(const struct tg_config *config, __m512i por
 					   bit);
 }
 
-/* Looks at the mbufs of eight frames. False: they are not all one buffer, ours alone, with
- * the room, and their frames at the same place in it. */
+/* Checks the mbufs of eight frames. False: they are not all single unshared buffers with
+ * enough room, and their frames at the same offset. */
 TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m, struct tg_wide_frames *f)
 {
-	/* refcnt 1, nb_segs 1, no buffer of somebody else's */
+	/* refcnt 1, nb_segs 1, no external buffer */
 	const __m512i want = tg_wide_row(0, 0, 0x100010000, 0, 0, 0, 0, 0);
 	const __m512i mask = tg_wide_row(0, 0, 0xffffffff0000,
 					 RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL, 0, 0, 0, 0);
@@ -185,12 +185,12 @@ TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m, struct tg_wide_frame
 }
 
 /* Reads eight frames. False: they are not all untagged IPv4 without options, unfragmented,
- * TCP, to `mac` as far as `mask` says. Bytes beyond a frame's end are whatever they are:
- * who takes a frame has yet to look at its length. */
+ * TCP, to `mac` as far as `mask` says. Bytes beyond a frame's end are arbitrary:
+ * the caller must still check its length. */
 TG_INLINE bool tg_wide_read(struct rte_mbuf *const *m, uint64_t mac, uint64_t mask,
 			    struct tg_wide_frames *f)
 {
-	uint64_t others = 0; /* MAC addresses that are not looked for */
+	uint64_t others = 0; /* MAC addresses that do not match */
 	__m512i row[8], any = _mm512_setzero_si512(), all = TG_WIDE_ALL(~0ULL);
 	uint32_t off, i;
 

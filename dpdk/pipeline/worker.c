@@ -110,7 +110,7 @@ void tg_worker_tick(struct tg_worker *w, const struct tg_config *config, uint64_
 	tg_advertised_forget(w);
 	w->icmp_allowed = more < TG_ICMP_ERRORS_A_SECOND / 5 ? (uint32_t)more
 							     : TG_ICMP_ERRORS_A_SECOND / 5;
-	w->now_ns += (uint64_t)(uint32_t)(now_ms - w->now_ms) * 1000000; /* it never turns over */
+	w->now_ns += (uint64_t)(uint32_t)(now_ms - w->now_ms) * 1000000; /* it never wraps */
 	w->now_ms = now_ms;
 	w->flows.tick = tg_flow_tick(w->now_ns);
 	w->epoch = config->fixed_epoch ? config->fixed_epoch

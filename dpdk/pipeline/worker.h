@@ -34,27 +34,27 @@ struct tg_counter_row {
 enum tg_todo {
 	TG_TODO_OTHER, /* not TCP, or a later fragment */
 	TG_TODO_TCP,
-	TG_TODO_PARSE, /* the parser has condemned it */
+	TG_TODO_PARSE, /* the parser has rejected it */
 	TG_TODO_GONE,  /* freed already */
 };
 
-/* What is known of one frame of the burst. */
+/* State of one frame of the burst. */
 struct tg_item {
 	struct rte_mbuf *m;
 	struct tg_packet pkt;
 	struct tg_synack answer; /* of a SYN that gets a cookie */
 	struct tg_ack ack_info;  /* by an ACK that may carry one */
 	struct tg_decision d;  /* on a SYN */
-	uint64_t flow_hash;  /* of the flow last looked for */
+	uint64_t flow_hash;  /* of the flow looked up last */
 	uint32_t presence;  /* of that flow, tg_presence_flow */
-	uint16_t id;   /* of the service that is addressed; 0: none */
-	uint16_t port;   /* it came from */
+	uint16_t id;   /* of the addressed service; 0: none */
+	uint16_t port;   /* it arrived on */
 	int16_t cookie_lane;  /* -1: none */
 	int16_t flow_lane;
 	int16_t half_lane; /* of the SYN cache */
 	uint8_t parse; /* enum tg_parse_result */
 	uint8_t todo;  /* enum tg_todo */
-	uint8_t flow_dir;   /* enum tg_direction that presence and flow_lane are for; 255: none */
+	uint8_t flow_dir;   /* enum tg_direction of presence and flow_lane; 255: none */
 	bool to_service;    /* by port */
 	bool from_service;
 	bool options_ok;    /* of a SYN or ACK whose options have been read */
@@ -77,7 +77,7 @@ struct tg_port {
 struct tg_cache {
 	struct tg_halfopen_bucket *buckets;
 	uint32_t mask; /* buckets - 1 */
-	uint32_t next; /* the one that is looked at next for SYN-ACKs that are due */
+	uint32_t next; /* the bucket to check next for SYN-ACKs that are due */
 	struct tg_siphash_key key;
 };
 
@@ -88,11 +88,11 @@ struct tg_worker {
 	uint64_t now_ns; /* the same; TG_CLOCK_BEGINS_NS at first, so that an allowance begins full */
 	uint64_t epoch;
 	const struct tg_siphash_key *key_now; /* NULL: not loaded */
-	uint64_t verify_epoch; /* what ACKs are held to: ahead of `epoch`, if clocks may differ */
+	uint64_t verify_epoch; /* the epoch by which ACKs are verified: ahead of `epoch`, if clocks may differ */
 	const struct tg_siphash_key *verify_now, *verify_before;
 	/* set once */
 	struct tg_siphash_key challenge_key; /* of challenges without a cookie */
-	uint64_t presence_salt; /* of presence bits and the whitelist; nothing that is sent depends on it */
+	uint64_t presence_salt; /* for presence bits and the whitelist; not used in anything that is sent */
 	struct tg_siphash_key ask_key; /* of the numbers of SYNs that ask a server */
 	const struct tg_siphash_variant *variant;
 	void (*burst)(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port);
@@ -100,7 +100,7 @@ struct tg_worker {
 	struct tg_port ports[TG_PORTS_MAX];
 	uint32_t ports_n;
 	bool tcp_checksum; /* every port's driver fills TCP checksums in, if asked */
-	/* Takes frames to send; frees or keeps each of them. Returns how many were sent. */
+	/* Accepts frames to send; frees or keeps each of them. Returns how many were sent. */
 	uint32_t (*transmit)(struct tg_worker *w, uint16_t port, struct rte_mbuf **m, uint32_t n);
 	void *owner;
 
@@ -124,7 +124,7 @@ struct tg_worker {
 		struct tg_closed_entry places[TG_CLOSED_SLOTS];
 	} closed;
 	uint32_t icmp_allowed; /* errors that may be sent now */
-	uint64_t icmp_errors; /* that were sent: icmp_error.h */
+	uint64_t icmp_errors; /* sent: icmp_error.h */
 	struct tg_out out[TG_PORTS_MAX];
 
 	struct tg_item items[TG_BURST_MAX];
@@ -145,8 +145,8 @@ struct tg_worker_options {
 struct tg_worker *tg_worker_new(const struct tg_worker_options *o);
 void tg_worker_free(struct tg_worker *w);
 
-/* Puts pages under all that a packet may touch; to be called by the core that will forward,
- * before it does. False if there is not so much memory. */
+/* Faults in all pages that a packet may touch; the core that will forward calls it
+ * first. False if there is not enough memory. */
 bool tg_worker_populate(struct tg_worker *w);
 
 /* Gives the core its configuration and the time. Call it between bursts, every
@@ -154,7 +154,7 @@ bool tg_worker_populate(struct tg_worker *w);
 void tg_worker_tick(struct tg_worker *w, const struct tg_config *config, uint64_t unix_ns,
 		    uint32_t now_ms);
 
-/* Turns the tables; false: an empty one is not there yet. */
+/* Swaps the tables; false: no empty one is ready yet. */
 bool tg_worker_swap_flows(struct tg_worker *w);
 bool tg_worker_swap_sources(struct tg_worker *w);
 /* The other thread's part. */

@@ -33,10 +33,10 @@ struct tg_link {
 };
 
 struct tg_config {
-	uint64_t number; /* of this piece: 1, 2, ... */
+	uint64_t number; /* of this configuration: 1, 2, ... */
 	uint64_t epoch_len_ns;
 	uint64_t verify_ahead_ns; /* core/keys.h */
-	uint64_t fixed_epoch; /* for tests: not 0: time stands in this epoch */
+	uint64_t fixed_epoch; /* for tests: if not 0, time stays in this epoch */
 	uint64_t white_v6_mask;
 	uint32_t white_v4_mask;
 	uint32_t key_slot_mask;
@@ -44,7 +44,7 @@ struct tg_config {
 	bool enforce;     /* some service is in mode always */
 	bool flows;     /* some service is, or was, translated */
 	bool router;     /* else a bridge of ports 0 and 1 */
-	bool own; /* some addresses are this machine's own: no service's, whatever their ports */
+	bool own; /* some addresses are this machine's own: they belong to no service, whatever the ports */
 	uint8_t prefix_lens[2][TG_PREFIX_LENS_MAX]; /* IPv4, IPv6: longest first; 255 ends */
 	uint32_t top; /* highest service number */
 	uint32_t prefixes_n;
@@ -70,9 +70,9 @@ struct tg_config *tg_config_new(void);
 struct tg_config *tg_config_copy(const struct tg_config *b);
 void tg_config_free(struct tg_config *b);
 
-/* Applies one line. NULL, or what is wrong with it. The line is cut up. */
+/* Applies one line. NULL, or an error text. The line is modified. */
 const char *tg_config_line(struct tg_config *b, char *line);
-/* The line's first word, if it is the name of one; else "". */
+/* The line's first word, if it is a known name; else "". */
 const char *tg_config_line_name(const char *line);
 
 static inline bool tg_config_port_is_protected(const struct tg_config *b, uint16_t port_be)
@@ -82,7 +82,7 @@ static inline bool tg_config_port_is_protected(const struct tg_config *b, uint16
 	return b->is_protected[port >> 6] >> (port & 63) & 1;
 }
 
-/* Where the search for a prefix begins. */
+/* Where the search for a prefix starts. */
 uint32_t tg_config_prefix_slot(const struct tg_prefix_key *k);
 
 uint32_t tg_config_service_by_prefix(const struct tg_config *b, const struct tg_packet *pkt,

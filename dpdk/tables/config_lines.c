@@ -23,7 +23,7 @@ static int unhex(const char *hex, uint8_t *out, int len)
 	return 0;
 }
 
-/* True if the line is exactly these n values: what stands behind them would be a mistake, too,
+/* True if the line is exactly these n values: anything after them is an error, too,
  * such as a key that is too long. */
 #define SCAN(args, n, format, ...)                                                                 \
 	({                                                                                         \
@@ -44,7 +44,7 @@ static const char *line_verify_ahead(struct tg_config *b, const char *args)
 	return SCAN(args, 1, "%" SCNu64, &b->verify_ahead_ns) ? NULL : BAD;
 }
 
-/* epoch N: time stands still there; for tests */
+/* epoch N: time stays there; for tests */
 static const char *line_epoch(struct tg_config *b, const char *args)
 {
 	return SCAN(args, 1, "%" SCNu64, &b->fixed_epoch) ? NULL : BAD;
@@ -141,7 +141,7 @@ static const char *line_service(struct tg_config *b, const char *args)
 	if (v[0] > b->top)
 		b->top = v[0];
 	if (tg_strategy_translates(v[9]))
-		b->flows = true; /* for good: flows live on when their service changes */
+		b->flows = true; /* permanent: flows survive changes of their service */
 	for (b->enforce = false, i = 1; i <= b->top; i++)
 		b->enforce |= b->services[i].mode == TG_MODE_ALWAYS;
 	return NULL;
@@ -206,7 +206,7 @@ static const char *line_prefix(struct tg_config *b, const char *args)
 	return NULL;
 }
 
-/* What all routes begin with: FAMILY LENGTH ADDRESS. Returns what follows, or NULL. */
+/* The prefix of all routes: FAMILY LENGTH ADDRESS. Returns what follows, or NULL. */
 static const char *read_prefix(const char *args, struct tg_route *r)
 {
 	uint32_t family, len;
@@ -264,7 +264,7 @@ static const char *line_gateway(struct tg_config *b, const char *args)
 	return put_route(b, &r);
 }
 
-/* onlink FAMILY LENGTH ADDRESS DPDK-PORT: who has these addresses is a neighbour */
+/* onlink FAMILY LENGTH ADDRESS DPDK-PORT: hosts with these addresses are neighbours */
 static const char *line_onlink(struct tg_config *b, const char *args)
 {
 	const char *rest;
@@ -279,7 +279,7 @@ static const char *line_onlink(struct tg_config *b, const char *args)
 	return put_route(b, &r);
 }
 
-/* local FAMILY LENGTH ADDRESS: this machine's own, or what no router forwards */
+/* local FAMILY LENGTH ADDRESS: this machine's own, or not forwardable by any router */
 static const char *line_local(struct tg_config *b, const char *args)
 {
 	struct tg_route r;
@@ -342,8 +342,8 @@ static const char *line_link(struct tg_config *b, const char *args)
 	return NULL;
 }
 
-/* clear: services, ports, prefixes, routes and addresses; what is there stays known by
- * number, and neighbours stay */
+/* clear: services, ports, prefixes, routes and addresses; numbers keep their
+ * meaning, and neighbours are kept */
 static const char *line_clear(struct tg_config *b, const char *args)
 {
 	struct tg_hops *none = tg_hops_new();

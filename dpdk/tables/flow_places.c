@@ -95,7 +95,7 @@ static void share_add(const struct tg_flow_table *t, struct tg_generation *g,
 	}
 }
 
-/* Places that a family may have of its own. */
+/* Places that a family may use. */
 static uint32_t family_max(const struct tg_flow_table *t, const struct tg_generation *g,
 			   uint32_t family)
 {
@@ -205,7 +205,7 @@ void tg_flow_clear(struct tg_flow_table *t, struct tg_generation *g, uint32_t sl
 	g->used--;
 }
 
-/* Who was not met for longest goes: of those at the end, the first that was not met since it came
+/* The entry not met for longest is evicted: of those at the end of the list, the first not met since it got
  * there. */
 static void waits_evict(struct tg_flow_table *t, struct tg_generation *g, uint32_t family)
 {

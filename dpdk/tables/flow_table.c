@@ -11,11 +11,11 @@
 bool tg_flow_table_init(struct tg_flow_table *t, uint32_t max, struct tg_siphash_key key)
 {
 	uint32_t buckets = 1, waiting = tg_share_waiting(max);
-	/* as many that have ended as wait in one family, at least */
+	/* at least as many ended flows as wait in one family */
 	uint64_t room = (uint64_t)tg_share_both(max) + 3ULL * waiting;
 	size_t head;
 
-	/* At most six flows for eight places: then a new flow finds one, perhaps after another has
+	/* At most six flows for eight places: a new flow then finds one, perhaps after another has
 	 * moved to its other bucket. */
 	while ((uint64_t)buckets * ROOM_OF_BUCKET < room)
 		buckets *= 2;
@@ -45,7 +45,7 @@ void tg_flow_table_free(struct tg_flow_table *t)
 
 /* ---- places ---- */
 
-/* Where the flow stands in one bucket of a generation. */
+/* The slot of a flow in one bucket of a generation. */
 static inline uint32_t slot_in(const struct tg_flow_table *t, const struct tg_generation *g,
 			       uint32_t bucket, const struct tg_flow_key *key, uint64_t hash)
 {
@@ -94,7 +94,7 @@ static uint32_t slot_displace(struct tg_flow_table *t, struct tg_generation *g, 
 	return NO_SLOT;
 }
 
-/* The place of a flow that has ended, in one bucket. */
+/* The slot of an ended flow in one bucket. */
 static uint32_t slot_ended(const struct tg_flow_table *t, const struct tg_generation *g,
 			   uint32_t bucket)
 {
@@ -107,7 +107,7 @@ static uint32_t slot_ended(const struct tg_flow_table *t, const struct tg_genera
 	return NO_SLOT;
 }
 
-/* An empty place for a new flow, perhaps after one that has ended has left it, or one has moved
+/* An empty slot for a new flow, perhaps after an ended flow was removed or another one moved
  * to its other bucket. */
 static uint32_t slot_take(struct tg_flow_table *t, struct tg_generation *g, uint64_t hash)
 {
@@ -135,7 +135,7 @@ static uint32_t slot_take(struct tg_flow_table *t, struct tg_generation *g, uint
 	return NO_SLOT;
 }
 
-/* Puts a flow into the active generation, where it is not. */
+/* Inserts a flow that is not in the active generation into it. */
 static struct tg_flow_entry *slot_fill(struct tg_flow_table *t, const struct tg_flow_key *key,
 				       uint64_t hash, uint32_t presence, const struct tg_flow *flow,
 				       enum tg_flow_place place)
@@ -159,8 +159,8 @@ static struct tg_flow_entry *slot_fill(struct tg_flow_table *t, const struct tg_
 	return e;
 }
 
-/* A flow of history has been met: it moves, and waits if it is half closed or there is no place
- * of its own for it. */
+/* A flow was found in history: it moves to active, and waits if it is half-closed or there is no place
+ * for it. */
 static struct tg_flow_entry *second_chance(struct tg_flow_table *t, uint32_t old, uint64_t hash)
 {
 	struct tg_flow_entry *e = &tg_flow_entries(t, t->swap.history)[old], *now;

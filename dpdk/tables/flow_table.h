@@ -41,7 +41,7 @@ struct tg_flow_entry {
 	uint32_t presence; /* tg_presence_flow */
 	uint32_t newer, older; /* in its list: slots + 1; 0: none */
 	uint8_t place;         /* enum tg_flow_place */
-	uint8_t met;           /* since it came to the end of its list */
+	uint8_t met;           /* since it reached the end of its list */
 	uint8_t pad[42];
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct tg_flow_entry) == 128, "two cache lines");
@@ -53,12 +53,12 @@ enum tg_flow_place {
 	TG_PLACE_ENDED = 2,
 };
 
-/* Flows that make room for others, by their slots + 1: the oldest first. */
+/* Flows that may be evicted, by their slots + 1: the oldest first. */
 struct tg_flow_list {
 	uint32_t newest, oldest, n;
 };
 
-/* What a generation begins with. Families: IPv4, IPv6. */
+/* The head of a generation. Families: IPv4, IPv6. */
 struct tg_flow_head {
 	struct tg_flow_list waits[2], ended;
 	uint32_t pad[7];
@@ -73,7 +73,7 @@ struct tg_bucket {
 struct tg_flow_table {
 	struct tg_swap swap; /* of: head, buckets, entries */
 	struct tg_siphash_key key;
-	uint32_t *lately; /* core/share.h: what sources have brought; of IPv4, then of IPv6 */
+	uint32_t *lately; /* core/share.h: flows by source; of IPv4, then of IPv6 */
 	uint32_t tick;    /* tg_flow_tick */
 	uint32_t buckets; /* a power of two */
 	uint32_t max;     /* places of their own, for flows of one family in one generation */
@@ -87,12 +87,12 @@ void tg_flow_table_free(struct tg_flow_table *t);
 
 bool tg_flow_table_populate(struct tg_flow_table *t);
 
-/* The flow, or NULL. One met in history moves to active, unless it has ended; it waits there if it
- * is half closed or finds no place of its own. Good until the next insertion or swap. */
+/* The flow, or NULL. A flow found in history moves to active, unless it has ended; it waits there if it
+ * is half-closed or there is no place for it. The pointer is valid until the next insertion or swap. */
 struct tg_flow_entry *tg_flow_table_find(struct tg_flow_table *t, const struct tg_flow_key *key,
 					 uint64_t hash);
 
-/* Puts a flow there, in the place of one with the same key: it waits, unless it has ended or is
+/* Inserts a flow, replacing one with the same key: it waits, unless it has ended or is
  * settled. NULL: no room. */
 struct tg_flow_entry *tg_flow_table_insert(struct tg_flow_table *t, const struct tg_flow_key *key,
 					   uint64_t hash, uint32_t presence,
@@ -102,16 +102,16 @@ void tg_flow_table_remove(struct tg_flow_table *t, const struct tg_flow_key *key
 
 /* ---- flow_places.c ---- */
 
-/* True if the flow's source may bring one more that waits. */
+/* True if the flow's source may have one more flow that waits. */
 bool tg_flow_table_may_wait(const struct tg_flow_table *t, const struct tg_flow_key *key);
 
-/* Gives a flow that waits a place of its own. False if none is due to its source. */
+/* Gives a waiting flow a place of its own. False if its source is due none. */
 bool tg_flow_table_settle(struct tg_flow_table *t, struct tg_flow_entry *e);
 
 /* A flow has ended, or has not after all. */
 void tg_flow_table_ended(struct tg_flow_table *t, struct tg_flow_entry *e, bool after_all_not);
 
-/* True if a family's places are as good as used up: time to swap. */
+/* True if a family's places are nearly used up: time to swap. */
 bool tg_flow_table_is_full(const struct tg_flow_table *t);
 
 /* A flow's kind of place, by what it is. */
@@ -120,22 +120,22 @@ enum tg_flow_place tg_flow_place_of(const struct tg_flow *flow);
 /* True if there is a place of its own for one more of the family. */
 bool tg_flow_has_room(const struct tg_flow_table *t, const struct tg_generation *g, uint32_t family);
 
-/* A flow that stands in a slot enters its kind of place, or leaves it. */
+/* A flow's slot enters or leaves the list of its kind. */
 void tg_flow_enter(struct tg_flow_table *t, struct tg_generation *g, uint32_t slot,
 		   enum tg_flow_place place);
 void tg_flow_leave(struct tg_flow_table *t, struct tg_generation *g, uint32_t slot);
 
-/* It stands in another slot now. */
+/* The flow has moved to another slot. */
 void tg_flow_moved(struct tg_flow_table *t, struct tg_generation *g, uint32_t to);
 
-/* Has others make room for a newcomer of the family. */
+/* Evicts flows to make room for a newcomer of the family. */
 void tg_flow_make_room(struct tg_flow_table *t, struct tg_generation *g, enum tg_flow_place place,
 		       uint32_t family);
 
 /* Empties a slot. */
 void tg_flow_clear(struct tg_flow_table *t, struct tg_generation *g, uint32_t slot);
 
-/* A source has brought a flow that waits, or (`by` -1) that has not to wait any more. */
+/* A source has one more waiting flow, or (`by` -1) one less. */
 void tg_flow_lately(struct tg_flow_table *t, const struct tg_flow_key *key, int by);
 
 _Static_assert(sizeof(struct tg_flow_head) % 64 == 0, "buckets are cache lines");
@@ -168,7 +168,7 @@ static inline uint32_t tg_flow_first(const struct tg_flow_table *t, uint64_t has
 	return (uint32_t)(hash >> 32) & (t->buckets - 1);
 }
 
-/* The other bucket of a flow that stands, or could stand, in this one. */
+/* The other bucket of a flow whose one bucket is this. */
 static inline uint32_t tg_flow_other(const struct tg_flow_table *t, uint32_t bucket, uint32_t sig)
 {
 	return (bucket ^ (sig * 0x9e3779b1U >> 4 | 1)) & (t->buckets - 1);
@@ -243,7 +243,7 @@ static inline uint32_t tg_bucket_match(const struct tg_bucket *b, uint32_t sig)
 #endif
 }
 
-/* Fetches the entry that the hash most likely means; its bucket has been fetched.
+/* Fetches the entry that the hash most likely selects; its bucket has been fetched.
  * Returns its slot in the active generation, or TG_NO_SLOT. */
 static inline uint32_t tg_flow_prefetch(const struct tg_flow_table *t, uint64_t hash, uint8_t family)
 {
@@ -262,8 +262,8 @@ static inline uint32_t tg_flow_prefetch(const struct tg_flow_table *t, uint64_t 
 	return slot;
 }
 
-/* The flow in a slot that tg_flow_prefetch has found, if it is (still) there: who is
- * removed leaves no key. Swaps are for between bursts. */
+/* The flow in a slot that tg_flow_prefetch found, if it is (still) there: removal
+ * clears the key. Swaps happen only between bursts. */
 TG_INLINE struct tg_flow_entry *tg_flow_table_at(const struct tg_flow_table *t, uint32_t slot,
 						 const struct tg_flow_key *key)
 {

@@ -20,8 +20,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* What is looked at for every frame is to stand in large pages: nothing smaller than
- * a sixteenth of one is worth one. */
+/* Memory read for every frame should be in large pages: nothing smaller than
+ * a sixteenth of one is worth it. */
 static inline size_t tg_pages_len(size_t len)
 {
 	return len < TG_PAGE_LARGE / 16 ? len : (len + TG_PAGE_LARGE - 1) & ~(TG_PAGE_LARGE - 1);
@@ -35,8 +35,8 @@ static inline uint8_t *tg_pages_map(size_t len)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* NULL if there is none. A page that is touched for the first time is zeroed then, which
- * takes a large one up to milliseconds: before packets come, tg_pages_populate. */
+/* NULL without memory. The first touch zeroes a page, which
+ * takes up to milliseconds for a large one: call tg_pages_populate before packets arrive. */
 static inline void *tg_pages_get(size_t len)
 {
 	size_t want = tg_pages_len(len), skip;
@@ -47,11 +47,11 @@ static inline void *tg_pages_get(size_t len)
 	p = tg_pages_map(want + TG_PAGE_LARGE);
 	if (!p)
 		return NULL;
-	skip = -(uintptr_t)p & (TG_PAGE_LARGE - 1); /* it begins where a large page can */
+	skip = -(uintptr_t)p & (TG_PAGE_LARGE - 1); /* start at a large page's boundary */
 	if (skip)
 		(void)munmap(p, skip);
 	(void)munmap(p + skip + want, TG_PAGE_LARGE - skip);
-	(void)madvise(p + skip, want, MADV_HUGEPAGE); /* a kernel without them says no */
+	(void)madvise(p + skip, want, MADV_HUGEPAGE); /* fails on a kernel without large pages */
 	return p + skip;
 }
 
@@ -61,8 +61,8 @@ static inline void tg_pages_put(void *p, size_t len)
 		(void)munmap(p, tg_pages_len(len));
 }
 
-/* Has the kernel put pages under all of it, of the memory that is nearest to the calling
- * thread; what they hold stays. False: there is not so much memory. */
+/* Faults in all of it, from the memory nearest to the calling
+ * thread; the contents stay. False: there is not enough memory. */
 static inline bool tg_pages_populate(void *p, size_t len)
 {
 	volatile uint8_t *page, *first = (uint8_t *)((uintptr_t)p & ~(TG_PAGE_SMALL - 1));
@@ -77,7 +77,7 @@ static inline bool tg_pages_populate(void *p, size_t len)
 	return true;
 }
 
-/* Makes all of it zero again by giving the pages back. */
+/* Zeroes all of it by returning the pages to the kernel. */
 static inline void tg_pages_clear(void *p, size_t len)
 {
 	(void)madvise(p, len, MADV_DONTNEED);

@@ -7,7 +7,7 @@
 
 #include "../../core/packet.h"
 
-/* An address and what stands beside it in a key. Its highest bits are the best. */
+/* Mixes an address with the rest of its key. The highest bits of the result are the best. */
 static inline uint64_t tg_addr_mix(const union tg_addr *a, uint64_t beside)
 {
 	uint64_t v = (a->d[0] ^ beside) * TG_MIX1;

@@ -101,7 +101,7 @@ static void note_len(uint8_t *lens, uint8_t len)
 	lens[i] = len;
 }
 
-/* A table that only the caller holds, with a place for one more. */
+/* A table that only the caller holds, with room for one more. */
 static struct tg_hops *make_room(struct tg_hops *h)
 {
 	bool full = 2 * (h->n + 1) > h->mask + 1;

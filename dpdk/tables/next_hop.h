@@ -19,11 +19,11 @@
 #define TG_PREFIX_LENS (128 + 1)
 
 enum tg_route_kind {
-	TG_ROUTE_NONE,   /* an empty place, or a neighbour that is no longer one */
-	TG_ROUTE_MAC,   /* the next hop's MAC address is known; neighbours are all of this kind */
+	TG_ROUTE_NONE,   /* an empty place, or a neighbour that is gone */
+	TG_ROUTE_MAC,   /* the next hop's MAC address is known; all neighbours are of this kind */
 	TG_ROUTE_GATEWAY, /* the next hop is a neighbour */
 	TG_ROUTE_ONLINK,  /* the destination is a neighbour */
-	TG_ROUTE_LOCAL,   /* this machine, or an address that no router may send to */
+	TG_ROUTE_LOCAL,   /* this machine, or an address that no router may forward to */
 };
 
 /* A route, or a neighbour. */
@@ -35,13 +35,13 @@ struct tg_route {
 	uint8_t port; /* of DPDK */
 	uint8_t kind; /* enum tg_route_kind */
 	uint8_t mac[6];
-	uint8_t gateway_family; /* an IPv4 route may go by an IPv6 neighbour */
+	uint8_t gateway_family; /* an IPv4 route may have an IPv6 next hop */
 	uint8_t pad;
 	uint32_t number; /* in the order of their lines */
 };
 
 struct tg_hops {
-	uint32_t users; /* that hold it; the control thread's alone */
+	uint32_t users; /* configurations that hold it; only the control thread uses it */
 	uint32_t n, mask;
 	uint8_t lens[2][TG_PREFIX_LENS + 1]; /* IPv4, IPv6: longest first; 255 ends */
 	struct tg_route slots[];
@@ -51,7 +51,7 @@ struct tg_hops {
 struct tg_hops *tg_hops_new(void);
 void tg_hops_release(struct tg_hops *h);
 /* Adds a route or replaces the one of the same prefix; neighbours by address and port. A
- * table that other configurations hold, too, is copied first. False without memory or place, and
+ * table that other configurations also hold is copied first. False without memory or room:
  * nothing is changed. */
 bool tg_hops_put_route(struct tg_hops **h, const struct tg_route *r);
 bool tg_hops_put_neighbour(struct tg_hops **h, const struct tg_route *r);

@@ -28,18 +28,18 @@ struct tg_store_place {
 
 struct tg_store {
 	struct tg_store_place place[TG_STORE_SETS][TG_STORE_PLACES];
-	uint32_t sweep; /* the set that is looked at next */
+	uint32_t sweep; /* the set to check next */
 };
 
-/* Keeps a frame. False: no room, the frame is still the caller's. A segment that
- * is there already is not kept twice: true, and the frame is freed. */
+/* Stores a frame. False: no room, the caller keeps the frame. A segment that
+ * is already stored is not stored again: true, and the frame is freed. */
 bool tg_store_put(struct tg_store *s, uint64_t owner, uint32_t seq, struct rte_mbuf *m,
 		  uint32_t now_ms);
 
-/* Takes the flow's frame with the lowest sequence number; NULL: none is left. */
+/* Removes and returns the flow's frame with the lowest sequence number; NULL: none is left. */
 struct rte_mbuf *tg_store_take(struct tg_store *s, uint64_t owner);
 
-/* Gives up what is too old in the next set; returns how many. */
+/* Frees frames that are too old in the next set; returns how many. */
 uint32_t tg_store_sweep(struct tg_store *s, uint32_t now_ms);
 
 void tg_store_free(struct tg_store *s);

@@ -25,7 +25,7 @@ struct tg_generation {
 	void *table;
 	uint64_t *presence;
 	uint32_t used; /* entries, by the table's own count */
-	uint32_t evicted; /* likewise, ever: chooses the next one to go */
+	uint32_t evicted; /* likewise, in total: selects the next one to evict */
 };
 
 struct tg_swap {
@@ -34,8 +34,8 @@ struct tg_swap {
 	_Atomic(struct tg_generation *) retired; /* given by the owner, taken by the cleaner */
 	struct tg_generation all[3];
 	size_t table_len; /* bytes */
-	size_t clear_len; /* the bytes at its begin that say what is in it; 0: give all back */
-	bool populated; /* the owner never meets a page that is not there */
+	size_t clear_len; /* the bytes at its start that index its contents; 0: return all pages to the kernel */
+	bool populated; /* the owner never causes a page fault */
 };
 
 /* False if there is no memory. */
@@ -58,7 +58,7 @@ static inline bool tg_swap_init(struct tg_swap *s, size_t table_len, size_t clea
 	return true;
 }
 
-/* False if there are not enough pages. */
+/* False if there is not enough memory. */
 static inline bool tg_swap_populate(struct tg_swap *s)
 {
 	int i;

@@ -9,7 +9,7 @@ static void tg_asks_put(struct tg_asks *a, struct tg_ask ask)
 	uint32_t head = atomic_load_explicit(&a->head, memory_order_relaxed);
 
 	if (head - atomic_load_explicit(&a->tail, memory_order_acquire) == TG_ASKS)
-		return; /* it is asked again when the place has been given up */
+		return; /* the next hop is requested again when the place is free */
 	a->ask[head % TG_ASKS] = ask;
 	atomic_store_explicit(&a->head, head + 1, memory_order_release);
 }
@@ -25,7 +25,7 @@ bool tg_asks_take(struct tg_asks *a, struct tg_ask *ask)
 	return true;
 }
 
-/* The neighbour's place, or a free one; NULL: there is none left for it. */
+/* The neighbour's place, or a free one; NULL: none is left for it. */
 static struct tg_wait_place *tg_waiting_place(struct tg_waiting *q, const union tg_addr *addr,
 					      uint8_t family, const struct tg_route *r)
 {
@@ -49,8 +49,8 @@ static struct tg_wait_place *tg_waiting_place(struct tg_waiting *q, const union 
 	return host && same >= TG_WAIT_A_ROUTE ? NULL : free_one;
 }
 
-/* True if two frames of a family, without tags, begin alike from their addresses to the TCP
- * flags: the same segment once more. */
+/* True if two untagged frames of a family are equal from their addresses to the TCP
+ * flags: a retransmission. */
 static bool tg_waiting_same(const struct rte_mbuf *a, const struct rte_mbuf *b, uint8_t family)
 {
 	uint32_t from = 14 + (family == 4 ? 12 : 8), len = (family == 4 ? 8 : 32) + 14;

@@ -37,7 +37,7 @@ struct tg_wait_place {
 		struct rte_mbuf *m;
 		uint16_t came_by;
 		uint8_t family;
-		bool notify; /* its sender, if there is no such neighbour */
+		bool notify; /* tell its sender if there is no such neighbour */
 	} frame[TG_WAIT_FRAMES];
 };
 
@@ -57,12 +57,12 @@ struct tg_waiting {
 	struct tg_asks asks;
 };
 
-/* The control thread's. False: there is none. */
+/* For the control thread. False: there is none. */
 bool tg_asks_take(struct tg_asks *a, struct tg_ask *ask);
 
-/* Keeps a frame until the neighbour is known. A segment of our own (`notify` is false) waits
- * once: a server that got its SYN twice would answer twice. False: there is no place, and the frame
- * stays the caller's. */
+/* Stores a frame until the neighbour is resolved. A segment of our own (`notify` is false) waits
+ * only once: a server that gets its SYN twice would answer twice. False: there is no room, and the caller
+ * keeps the frame. */
 bool tg_waiting_put(struct tg_waiting *q, const union tg_addr *addr, uint8_t family,
 		    const struct tg_route *r, struct rte_mbuf *m, uint16_t came_by,
 		    uint8_t frame_family, bool notify, uint32_t now_ms);

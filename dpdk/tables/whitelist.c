@@ -30,7 +30,7 @@ static bool in_bitmap(const struct tg_whitelist *l, uint64_t key)
 	return l->bitmap && tg_white_key_is_v4(key);
 }
 
-/* The address stands in a key's upper half (core/proxy.h). */
+/* The address is in a key's upper half (core/proxy.h). */
 static uint64_t bitmap_bit(uint64_t key)
 {
 	return 1ULL << (key >> 32 & 63);
@@ -108,7 +108,7 @@ static uint64_t *place_take(const struct tg_whitelist *l, const struct tg_genera
 	return NULL;
 }
 
-/* A full bucket's next place, turn by turn; an empty one, if there is. */
+/* The place of a full bucket to reuse next, round robin; an empty one, if there is any. */
 static uint64_t *place_evict(const struct tg_whitelist *l, struct tg_generation *g, uint64_t key)
 {
 	uint64_t *b = bucket_of(l, g, key, 0), *place = free_in(b);
@@ -157,7 +157,7 @@ bool tg_whitelist_put(struct tg_whitelist *l, uint64_t key)
 	place = g->used < l->max ? place_take(l, g, key) : NULL;
 	if (place)
 		g->used++;
-	else /* one of those in its place goes; who is in use comes again by a challenge */
+	else /* otherwise one of its places is reused; a source in use returns by a challenge */
 		place = place_evict(l, g, key);
 	*place = key;
 	tg_swap_note(&l->hash, tg_presence_source(key, l->salt));

@@ -27,25 +27,25 @@ struct tg_whitelist {
 bool tg_whitelist_init(struct tg_whitelist *l, uint32_t max, bool bitmap, uint64_t salt);
 void tg_whitelist_free(struct tg_whitelist *l);
 
-/* True if the source is on the list; it gets its second chance. */
+/* True if the source is on the list, which renews it. */
 bool tg_whitelist_find(struct tg_whitelist *l, uint64_t key);
 
-/* Puts it there; false if there is no room. */
+/* Adds a source; false if there is no room. */
 bool tg_whitelist_put(struct tg_whitelist *l, uint64_t key);
 
-/* False for nearly all who are not on it, at the price of a bit or two. */
+/* False for nearly all sources that are not on it, for the cost of one or two bits. */
 static inline bool tg_whitelist_maybe(const struct tg_whitelist *l, uint64_t key)
 {
 	return tg_swap_maybe(&l->hash, tg_presence_source(key, l->salt));
 }
 
-/* Fetches what tg_whitelist_maybe reads. */
+/* Prefetches what tg_whitelist_maybe reads. */
 static inline void tg_whitelist_prefetch(const struct tg_whitelist *l, uint64_t key)
 {
 	tg_swap_prefetch(&l->hash, tg_presence_source(key, l->salt));
 }
 
-/* Fetches what tg_whitelist_find reads of a source that may be on the list. */
+/* Prefetches what tg_whitelist_find reads of a source that may be on the list. */
 void tg_whitelist_fetch(const struct tg_whitelist *l, uint64_t key);
 
 /* The owner's part of a swap. */

@@ -114,7 +114,7 @@ static void one_burst(struct script *s, uint32_t n, uint16_t port)
 	rte_pktmbuf_free(held);
 }
 
-/* A flood: SYNs to one service that differ in their senders, and one damaged perhaps. */
+/* A flood: SYNs to one service with different sources, one of them perhaps damaged. */
 static void one_flood(struct script *s, uint32_t n, uint16_t port)
 {
 	struct rte_mbuf *m[TG_BURST_MAX];
@@ -145,7 +145,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-/* What came out, and the counts, as one number. */
+/* A digest of the output and the counts. */
 static void note(uint64_t *digest, const void *what, size_t len)
 {
 	const uint8_t *p = what;

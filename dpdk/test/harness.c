@@ -54,7 +54,7 @@ struct rte_mbuf *harness_frame(struct harness *h, const uint8_t *frame, uint32_t
 	m = rte_pktmbuf_alloc(h->w->pool);
 	if (!m)
 		return NULL;
-	/* The shared info stands before the bytes, so that they end where the block does. */
+	/* The shared info precedes the bytes, so that they end where the block does. */
 	block = malloc(sizeof(*info) + (len ? len : 1));
 	if (!block)
 		abort();
@@ -104,7 +104,7 @@ static uint32_t transmit(struct tg_worker *w, uint16_t port, struct rte_mbuf **m
 	return h->blocked ? 0 : n;
 }
 
-/* Pools are kept for the next test that wants as many buffers. */
+/* Pools are kept for the next test that needs as many buffers. */
 static struct {
 	struct rte_mempool *pool;
 	uint32_t buffers;

@@ -21,11 +21,11 @@ struct harness {
 	struct tg_worker *w;
 	struct tg_config *config;
 	uint32_t now_ms;
-	uint64_t unix_ns; /* where the worker is given no fixed epoch */
+	uint64_t unix_ns; /* if the worker has no fixed epoch */
 	struct caught caught[CAUGHT_MAX];
 	uint32_t caught_n;
 	bool blocked; /* the transmit queue takes nothing */
-	bool roomy; /* harness_frame gives buffers as a card does: the fast path takes no others */
+	bool roomy; /* harness_frame makes buffers as a card does: the fast path needs them */
 };
 
 /* Starts DPDK, once. */
@@ -37,7 +37,7 @@ void harness_free(struct harness *h);
 
 /* Applies a line of config.h; aborts if it is wrong. */
 void harness_line(struct harness *h, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Lets time pass, and the worker know of it and of changed lines. */
+/* Advances the time, and applies changed lines. */
 void harness_tick(struct harness *h, uint32_t ms);
 
 /* The frame in a buffer of exactly its length, or, if `roomy` is set, in one with room. */

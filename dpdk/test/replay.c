@@ -85,7 +85,7 @@ static bool is_filler(const struct caught *c)
 	return c->len >= 12 && c->frame[0] == 0xfe && c->frame[6] == 0xfe;
 }
 
-/* What was sent of the frame that came in by port `from`; the port that this goes out by decides what it is called. */
+/* What was sent for the frame that arrived on port `from`; the outgoing port determines its name. */
 static void print_sent(void)
 {
 	uint32_t i, n = 0;

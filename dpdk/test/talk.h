@@ -37,7 +37,7 @@ uint32_t talk_synack(uint8_t *frame, const struct talk *t);
 /* The cookie that the box gives this client. */
 struct tg_cookie talk_cookie(const struct talk *t);
 
-/* Puts one frame in; by port 0 if it goes to the server, else 1. */
+/* Processes one frame; on port 0 if it goes to the server, else 1. */
 void talk_put(struct harness *h, const uint8_t *frame, uint32_t len, enum tg_direction dir);
 
 /* The caught frame, parsed; checks lengths and both checksums. */

@@ -100,7 +100,7 @@ static void shared(void)
 
 	talk_services(h);
 	m = harness_roomy(h, f, len);
-	rte_mbuf_refcnt_update(m, 1); /* somebody else looks at it */
+	rte_mbuf_refcnt_update(m, 1); /* the buffer is shared */
 	harness_burst(h, &m, 1, 0);
 	CHECK_EQ(h->caught_n, 1, "answered");
 	CHECK(memcmp(rte_pktmbuf_mtod(m, void *), f, len) == 0, "but not in the other's frame");
@@ -109,7 +109,7 @@ static void shared(void)
 	harness_free(h);
 }
 
-/* Every conversation once more, with the last buffers of the pool taken. */
+/* Every conversation again, with the last buffers of the pool taken. */
 static void exhausted(void)
 {
 	struct harness *h = harness_new(NULL, 255, 1024);

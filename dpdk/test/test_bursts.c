@@ -58,7 +58,7 @@ static void make_event(struct event *e, struct talk *t, uint32_t *step, uint64_t
 		t->server_isn ^= (uint32_t)(r >> 20);
 		e->len = talk_syn(e->frame, t);
 	}
-	if (r >> 32 % 31 == 0) /* not all frames are good */
+	if (r >> 32 % 31 == 0) /* some frames are bad */
 		e->frame[(r >> 40) % e->len] ^= (uint8_t)(r >> 48);
 	if (r >> 33 % 37 == 0)
 		e->len -= (uint32_t)(r >> 44) % e->len;
@@ -108,7 +108,7 @@ static struct harness *run(const char *variant, uint32_t most, uint64_t seed, bo
 		     n++, i++)
 			m[n] = harness_frame(h, events[i].frame, events[i].len);
 		harness_burst(h, m, n, dir == TG_TO_SERVER ? 0 : 1);
-		if (i % 500 == 0) { /* time passes, tables turn, at the same events */
+		if (i % 500 == 0) { /* time advances, tables swap, at the same events */
 			harness_tick(h, 60);
 			if (i % 1500 == 0) {
 				(void)tg_worker_swap_flows(h->w);
@@ -162,7 +162,7 @@ void test_bursts(void)
 
 	for (seed = 1; seed <= 3; seed++) {
 		make_events(seed);
-		one = run("scalar", 1, seed, false); /* no buffer has room: all go the slow path */
+		one = run("scalar", 1, seed, false); /* no buffer has room: all take the slow path */
 		CHECK_EQ(one->w->fast.syns + one->w->fast.segments, 0,
 			 "frames that took the fast path");
 		CHECK(one->caught_n > EVENTS / 4, "%u frames came out", one->caught_n);

@@ -18,7 +18,7 @@ static void client_says(struct harness *h, const struct talk *t, uint32_t data_l
 		 TG_TO_SERVER);
 }
 
-/* The client finishes its handshake with the box, the box its own with the server. */
+/* The client completes its handshake with the box, the box its own with the server. */
 static bool comes(struct harness *h, const struct talk *t)
 {
 	bool served;
@@ -35,7 +35,7 @@ static bool comes(struct harness *h, const struct talk *t)
 	return served;
 }
 
-/* The client says a word, and the server hears it with the number that it wants. */
+/* The client sends a word, and the server receives it with the expected number. */
 static bool is_heard(struct harness *h, const struct talk *t)
 {
 	bool heard;
@@ -89,7 +89,7 @@ static void crowd(uint8_t family, bool word)
 	harness_free(h);
 }
 
-/* One source fills its share of the room, not another's. */
+/* One source fills its own share of the room, not another's. */
 static void one_source(void)
 {
 	struct harness *h = harness_new(NULL, 1023, 1024);

@@ -20,7 +20,7 @@ struct shape {
 	uint8_t bytes[40];
 };
 
-/* Options as systems send them; then what is like them, but not the same. */
+/* Options as systems send them; then similar ones. */
 static const struct shape shapes[] = {
 	{20, {2, 4, 5, 0xb4, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 0, 1, 3, 3, 7}},
 	{20, {2, 4, 5, 0xb4, 1, 3, 3, 6, 4, 2, 8, 10, 9, 8, 7, 6, 0, 0, 0, 0}},
@@ -130,7 +130,7 @@ static void make_syn(struct made *m, const struct shape *shape, uint8_t family, 
 	if (shape->len && r % 3 == 0)
 		tg_store16(tcp + 22, (uint16_t)(r >> 23)); /* MSS */
 	put_sums(tcp - (family == 4 ? 20 : 40), family, tcp_len);
-	if (!clean && r % 19 == 0) { /* a sum that is wrong, or left to a device */
+	if (!clean && r % 19 == 0) { /* a wrong checksum, or one left to a device */
 		uint8_t *ip = tcp - (family == 4 ? 20 : 40);
 		uint64_t pseudo = tg_csum_add(TG_WIRE32(0, 6, tcp_len >> 8, tcp_len),
 					      ip + (family == 4 ? 12 : 8), family == 4 ? 8 : 32);
@@ -147,7 +147,7 @@ static void make_syn(struct made *m, const struct shape *shape, uint8_t family, 
 		m->len -= (uint32_t)(r >> 44) % m->len;
 }
 
-/* A segment of a flow that is ready, or not quite. */
+/* A segment of a flow that is ready, or almost. */
 static void make_segment(struct made *m, uint32_t flow, uint64_t r, bool clean)
 {
 	bool back = r & 1, ts = r & 2;
@@ -188,7 +188,7 @@ static void make_frames(uint64_t seed)
 		else if (block == 1)
 			make_syn(&frames[i], &shapes[r2 % SHAPES], r2 >> 20 & 1 ? 4 : 6,
 				 (uint16_t)(80 + (r2 >> 8) % (TALK_SERVICES + 1)), r, false);
-		else if (block == 4) /* of IPv4 connections, nearly all of which are there */
+		else if (block == 4) /* of IPv4 connections, nearly all of which exist */
 			make_segment(&frames[i], (uint32_t)(r2 >> 8) % (FLOWS / 3 + 1) * 3 + 1, r,
 				     true);
 		else if (r2 & 3)
@@ -253,7 +253,7 @@ static struct harness *run(pipeline p, const char *variant, bool off, bool route
 
 	h->roomy = true;
 	talk_services(h);
-	if (most % 32 == 0) { /* the epoch's lowest bit stands in every cookie */
+	if (most % 32 == 0) { /* every cookie contains the epoch's lowest bit */
 		harness_line(h, "key %llu 0f0e0d0c0b0a09080706050403020100", TALK_EPOCH + 1);
 		harness_line(h, "epoch %llu", TALK_EPOCH + 1);
 	}
@@ -298,7 +298,7 @@ static void compare(const struct harness *a, const struct harness *b, const char
 			CHECK_EQ(harness_count(b, id, c), harness_count(a, id, c), what);
 }
 
-/* Both know the same of their flows. Returns of how many it is known what the server wants. */
+/* Compares the flows of both. Returns for how many the next number that the server expects is known. */
 static uint32_t compare_flows(const struct harness *a, const struct harness *b, const char *what)
 {
 	const struct tg_flow_table *t = &a->w->flows;

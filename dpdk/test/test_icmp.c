@@ -67,7 +67,7 @@ static void error_is(struct harness *h, const uint8_t *was, uint32_t was_len, ui
 	harness_forget(h);
 }
 
-/* A packet that no connection is known of, and one that is translated: both are quoted as
+/* A packet of no known connection, and a translated one: both are quoted as
  * their sender knows them. */
 static void too_big(uint8_t family, bool translated)
 {
@@ -80,7 +80,7 @@ static void too_big(uint8_t family, bool translated)
 	uint32_t len = talk_segment(f, &t, TG_TO_SERVER, 100, 200, TG_TCP_ACK, 100), refused;
 
 	if (family == 4)
-		f[20] |= 0x40; /* DF; the checksum is nobody's concern here */
+		f[20] |= 0x40; /* DF; the checksum does not matter here */
 	if (translated) {
 		struct tg_flow flow = {.seq_delta = 77777,
 				       .ts_delta = 33333,
@@ -155,7 +155,7 @@ static void ttl(uint8_t family)
 	harness_free(h);
 }
 
-/* What no error is sent about, each made of a SYN whose TTL is used up. */
+/* Packets about which no error is sent, each made from a SYN with an expired TTL. */
 static void none(void)
 {
 	static const struct {

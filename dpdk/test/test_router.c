@@ -33,7 +33,7 @@ static uint32_t segment(uint8_t family, uint32_t data_len)
 	return talk_segment(f, &t, TG_TO_SERVER, 100, 200, TG_TCP_ACK, data_len);
 }
 
-/* The next hop is asked for once, a few packets wait, and go when it is known. */
+/* The next hop is requested once, a few packets wait, and are sent when it is resolved. */
 static void waits(uint8_t family)
 {
 	struct harness *h = router();
@@ -73,7 +73,7 @@ static void waits(uint8_t family)
 	harness_free(h);
 }
 
-/* Who scans a prefix fills the places of this prefix alone. */
+/* A scan of a prefix fills only the places of this prefix. */
 static void scanned(void)
 {
 	struct harness *h = router();
@@ -92,7 +92,7 @@ static void scanned(void)
 	memcpy(f + 30, (uint8_t[]){198, 51, 1, 1}, 4);
 	talk_put(h, f, len, TG_TO_SERVER);
 	CHECK(tg_asks_take(&h->w->waiting.asks, &ask) && ask.host, "and of another still");
-	harness_free(h); /* which dies if buffers that wait are not given back */
+	harness_free(h); /* aborts if waiting buffers are not freed */
 }
 
 /* More routes than any small table, longest prefix first; a copy is a table of its own. */
@@ -134,7 +134,7 @@ static void many(void)
 	tg_config_free(copy);
 }
 
-/* What is too long for the next link and may be cut is. */
+/* A packet too long for the next link is fragmented, if allowed. */
 static void cut(void)
 {
 	struct harness *h = router();

@@ -56,7 +56,7 @@ static void same_both_ways(void)
 	CHECK_EQ(wrong, 0, "hashes that differ by direction");
 }
 
-/* How often the entry that is hit most is, among the clients of one network. */
+/* The count of the most frequent entry among the clients of one network. */
 static uint32_t most_hit(uint16_t pattern, uint32_t network, uint32_t clients)
 {
 	uint32_t hits[ENTRIES] = {0}, most = 0, i;
@@ -69,8 +69,8 @@ static uint32_t most_hit(uint16_t pattern, uint32_t network, uint32_t clients)
 	return most;
 }
 
-/* Each pattern that may be drawn deals a /24 and a /16 out evenly. Those of 6 to 10 ones do not all:
- * 0x5555 has four hashes for everybody. */
+/* Each key that may be drawn spreads a /24 and a /16 evenly. Not all of those with 6 to 10 ones do:
+ * 0x5555 has four hashes in all. */
 static void spread_evenly(void)
 {
 	uint32_t drawn = 0, pattern, bad = 0;

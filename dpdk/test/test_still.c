@@ -78,7 +78,7 @@ static int run(struct tg_worker *w, struct tg_mem_port *p, enum sin sin)
 	return status;
 }
 
-/* How many of these bytes' pages are not there. */
+/* How many of these bytes' pages are missing. */
 static size_t pages_missing(const void *p, size_t len)
 {
 	size_t pages = (len + 4095) / 4096, i, n = 0;

@@ -93,7 +93,7 @@ static void ended_flows_make_room(void)
 	tg_flow_table_free(&t);
 }
 
-/* As full as it may be, of all kinds: everybody finds a bucket. */
+/* At its limits, of all kinds: every flow finds a bucket. */
 static void every_place_taken(void)
 {
 	struct tg_flow_table t = {0};
