@@ -32,14 +32,14 @@ struct tg_lwip_stats tg_lwip_stats;
 #define TG_STATS_INC(field)
 #endif
 
-/* All that the module remembers. */
+/* The whole state of the module. */
 static struct {
 	struct tg_layout_state layout;
 	u32_t clock_ms;      /* sys_now() up to which clock_s has been counted */
 	u32_t clock_s;       /* seconds since tg_lwip_init */
 	u32_t last_cookie_s; /* when a cookie was last sent */
 	u8_t ready;          /* tg_lwip_init was called */
-	u8_t cookie_sent;    /* last_cookie_s means something */
+	u8_t cookie_sent;    /* last_cookie_s is valid */
 } tg;
 
 void tg_lwip_init(const u8_t secret[TG_LWIP_SECRET_LEN])
@@ -51,8 +51,8 @@ void tg_lwip_init(const u8_t secret[TG_LWIP_SECRET_LEN])
 }
 
 #if TG_COOKIES
-/* Seconds since the start. Counted up by differences, so that the wrap of
- * sys_now() after 49.7 days is not seen. */
+/* Seconds since the start. Summed from differences, so that the wrap of
+ * sys_now() after 49.7 days does not matter. */
 static u32_t tg_now_s(void)
 {
 	u32_t elapsed_s = (sys_now() - tg.clock_ms) / 1000;
@@ -63,7 +63,7 @@ static u32_t tg_now_s(void)
 }
 #endif
 
-/* An address as core/ wants it. */
+/* An address in core's format. */
 static void tg_addr_set(union tg_addr *out, const ip_addr_t *ip)
 {
 	out->d[0] = out->d[1] = 0;
@@ -89,8 +89,8 @@ static void tg_tuple_set(struct tg_packet *pkt, const ip_addr_t *src, const ip_a
 
 #if TG_LWIP_ISN
 /* RFC 6528: ISN = M + F(tuple, key), M counting 4 microseconds. The byte 'I'
- * keeps F apart from every hash that a cookie shows. Where keys rotate, F
- * changes with them: a tuple's ISNs then grow for the life of a key only. */
+ * separates F from every hash that a cookie shows. Where keys rotate, F
+ * changes with them: a tuple's ISNs then increase only for the life of a key. */
 u32_t tg_lwip_isn(const ip_addr_t *local_ip, u16_t local_port, const ip_addr_t *remote_ip,
 		  u16_t remote_port)
 {
@@ -106,7 +106,7 @@ u32_t tg_lwip_isn(const ip_addr_t *local_ip, u16_t local_port, const ip_addr_t *
 static int tg_pool_empty(void)
 {
 #if MEMP_MEM_MALLOC
-	return 0; /* nobody knows before trying */
+	return 0; /* unknown before trying */
 #else
 	return *memp_pools[MEMP_TCP_PCB]->tab == NULL;
 #endif
@@ -121,9 +121,9 @@ static int tg_is_child(const struct tcp_pcb *pcb, const struct tcp_pcb_listen *l
 #endif
 }
 
-/* The half-open connection that has waited longest: of one listener, or of any
- * (NULL). lwIP puts new ones in front and counts age in half seconds, so of
- * equals the last is oldest. `count` says how many there are. */
+/* The oldest half-open connection of one listener, or of all
+ * (NULL). lwIP inserts new ones at the front and counts age in half seconds, so of
+ * equals the last is the oldest. `count` is set to their number. */
 static struct tcp_pcb *tg_oldest_half_open(const struct tcp_pcb_listen *lpcb, u32_t *count)
 {
 	struct tcp_pcb *pcb, *oldest = NULL;
@@ -144,8 +144,8 @@ static struct tcp_pcb *tg_oldest_half_open(const struct tcp_pcb_listen *lpcb, u3
 	return oldest;
 }
 
-/* Gives up the oldest half-open connection, without a RST to an address that
- * was most likely never there. */
+/* Drops the oldest half-open connection, without a RST to an address that
+ * was most likely forged. */
 static void tg_recycle(const struct tcp_pcb_listen *lpcb)
 {
 	u32_t count;
@@ -190,8 +190,8 @@ static struct netif *tg_route(const struct tcp_pcb_listen *lpcb)
 	return ip_route(ip_current_dest_addr(), ip_current_src_addr());
 }
 
-/* What lwIP's own SYN-ACK would offer to this SYN, less what the layout cannot
- * give back to us later. */
+/* What lwIP's own SYN-ACK would offer to this SYN, without what the layout cannot
+ * restore later. */
 static void tg_options_answer(struct tg_tcp_options *answer, const struct tg_tcp_options *offered,
 			      struct netif *netif)
 {
@@ -218,7 +218,7 @@ static void tg_options_answer(struct tg_tcp_options *answer, const struct tg_tcp
 	LWIP_UNUSED_ARG(offered);
 }
 
-/* Answers a SYN with a cookie; nothing is kept. */
+/* Answers a SYN with a cookie; stores nothing. */
 static void tg_cookie_send(const struct tcp_pcb_listen *lpcb, const struct tcp_hdr *syn,
 			   const struct tg_packet *pkt, const struct tg_tcp_options *offered)
 {
@@ -252,7 +252,7 @@ static void tg_cookie_send(const struct tcp_pcb_listen *lpcb, const struct tcp_h
 	hdr->urgp = 0;
 	w.at = (uint8_t *)(hdr + 1);
 	w.end = (uint8_t *)hdr + len;
-	tg_tcp_options_write(&w, &answer, &sum); /* cannot fail: len was made for it */
+	tg_tcp_options_write(&w, &answer, &sum); /* cannot fail: len was computed for it */
 #if CHECKSUM_GEN_TCP
 	IF__NETIF_CHECKSUM_ENABLED(netif, NETIF_CHECKSUM_GEN_TCP)
 	{
@@ -269,8 +269,8 @@ static void tg_cookie_send(const struct tcp_pcb_listen *lpcb, const struct tcp_h
 	TG_STATS_INC(cookie_sent);
 }
 
-/* A PCB for a client that has proven its address: a half-open connection gives
- * way to it. NULL if there is no room even so. */
+/* A PCB for a client that has proven its address: a half-open connection is dropped
+ * for it if necessary. NULL if there is still no room. */
 static struct tcp_pcb *tg_pcb_alloc(const struct tcp_pcb_listen *lpcb)
 {
 #if TCP_LISTEN_BACKLOG
@@ -279,7 +279,7 @@ static struct tcp_pcb *tg_pcb_alloc(const struct tcp_pcb_listen *lpcb)
 
 		tg_oldest_half_open(lpcb, &half_open);
 		if ((u32_t)lpcb->accepts_pending - half_open >= lpcb->backlog)
-			return NULL; /* full of connections that nobody accepts */
+			return NULL; /* full of connections that the application has not accepted */
 	}
 #endif
 	if (tg_pool_empty())
@@ -308,8 +308,8 @@ static void tg_pcb_options(struct tcp_pcb *pcb, const struct tg_agreed *agreed,
 		tcp_set_flags(pcb, TF_SACK);
 #endif
 #if LWIP_TCP_TIMESTAMPS
-	/* RFC 7323: once agreed on, timestamps are in every segment; else in none.
-	 * TS.Recent is taken from this ACK by tcp_input(). */
+	/* RFC 7323: once negotiated, timestamps are in every segment; else in none.
+	 * tcp_input() takes TS.Recent from this ACK. */
 	if (on_ack->ts_ok) {
 		pcb->ts_lastacksent = pcb->rcv_nxt;
 		tcp_set_flags(pcb, TF_TIMESTAMP);
@@ -318,7 +318,7 @@ static void tg_pcb_options(struct tcp_pcb *pcb, const struct tg_agreed *agreed,
 	LWIP_UNUSED_ARG(on_ack);
 }
 
-/* The PCB as tcp_listen_input() leaves it when its SYN-ACK has gone out. */
+/* Sets the PCB to the state in which tcp_listen_input() leaves it after its SYN-ACK. */
 static struct tcp_pcb *tg_pcb_rebuild(struct tcp_pcb_listen *lpcb, const struct tcp_hdr *ack,
 				      const struct tg_agreed *agreed,
 				      const struct tg_tcp_options *on_ack)
@@ -358,8 +358,8 @@ static struct tcp_pcb *tg_pcb_rebuild(struct tcp_pcb_listen *lpcb, const struct 
 	return pcb;
 }
 
-/* Undoes what tcp_input() did to the segment on its way here and gives it back
- * to tcp_input(), which now finds a connection. The caller keeps its reference. */
+/* Undoes what tcp_input() has done to the segment so far and passes it
+ * to tcp_input() again, which now finds a connection. The caller keeps its reference. */
 static void tg_reinput(struct pbuf *p, struct tcp_hdr *hdr, u16_t opt_len, u16_t opt1_len,
 		       const u8_t *opt2)
 {
@@ -386,7 +386,7 @@ static void tg_reinput(struct pbuf *p, struct tcp_hdr *hdr, u16_t opt_len, u16_t
 	tcp_input(p, ip_current_input_netif());
 }
 
-/* An ACK at a listener. Other than ERR_OK: it has been dealt with. */
+/* An ACK at a listener. Other than ERR_OK: it has been handled. */
 static err_t tg_ack_input(struct tcp_pcb_listen *lpcb, struct tcp_hdr *hdr, u16_t opt_len,
 			  u16_t opt1_len, u8_t *opt2, struct pbuf *p)
 {
@@ -395,8 +395,8 @@ static err_t tg_ack_input(struct tcp_pcb_listen *lpcb, struct tcp_hdr *hdr, u16_
 	struct tg_packet pkt;
 	u32_t now_s = tg_now_s();
 
-	/* If no cookie has been sent for as long as one lives, none can come
-	 * back: an ACK flood alone costs no hash and has no luck. */
+	/* If no cookie has been sent for the lifetime of one, none can come
+	 * back: an ACK flood alone costs no hash and cannot succeed. */
 	if (!tg.cookie_sent || now_s - tg.last_cookie_s >= TG_LIFE_S) {
 		tg.cookie_sent = 0;
 		TG_STATS_INC(cookie_idle);
@@ -407,11 +407,11 @@ static err_t tg_ack_input(struct tcp_pcb_listen *lpcb, struct tcp_hdr *hdr, u16_
 	pkt.ack = hdr->ackno;
 	if (!tg_layout_verify(&tg.layout, &pkt, now_s, &agreed)) {
 		TG_STATS_INC(cookie_invalid);
-		return ERR_OK; /* lwIP answers with a RST, as it should */
+		return ERR_OK; /* lwIP answers with a RST */
 	}
 	tg_options_get(&on_ack, hdr, opt_len, opt1_len, opt2);
 	if (tg_pcb_rebuild(lpcb, hdr, &agreed, &on_ack) == NULL) {
-		/* Silence: the client's data will come again, with this cookie. */
+		/* Silence: the client will retransmit its data, with this cookie. */
 		TG_STATS_INC(rebuild_full);
 		TCP_STATS_INC(tcp.memerr);
 		return ERR_MEM;
@@ -423,7 +423,7 @@ static err_t tg_ack_input(struct tcp_pcb_listen *lpcb, struct tcp_hdr *hdr, u16_
 
 #endif /* TG_COOKIES */
 
-/* A SYN at a listener. Other than ERR_OK: it has been dealt with. */
+/* A SYN at a listener. Other than ERR_OK: it has been handled. */
 static err_t tg_syn_input(struct tcp_pcb_listen *lpcb, const struct tcp_hdr *hdr, u16_t opt_len,
 			  u16_t opt1_len, const u8_t *opt2)
 {

@@ -45,7 +45,7 @@
 
 struct tg_layout_state {
 	/* K1 and K2 of the counter layouts; where keys rotate, the key of period
-	 * n stands in slot n & 1. */
+	 * n is in slot n & 1. */
 	struct tg_key_pair keys;
 #if TG_KEYS_ROTATE
 	uint8_t secret[TG_LWIP_SECRET_LEN];
@@ -80,7 +80,7 @@ static void tg_layout_init(struct tg_layout_state *s, const uint8_t secret[TG_LW
 
 #if TG_COOKIES
 
-/* The count of periods, after replacing keys that have aged. */
+/* The number of the current period; replaces keys that have expired. */
 static u32_t tg_layout_count(struct tg_layout_state *s, u32_t now_s)
 {
 	u32_t period = now_s / TG_PERIOD_S;
@@ -113,8 +113,8 @@ static __attribute__((noinline)) u32_t tg_layout_linux_hash(struct tg_layout_sta
 
 #if TG_LWIP_LAYOUT == TG_LWIP_LAYOUT_TIDEGATE
 /* The cookie for a client whose ISN is pkt->seq. Always the form without
- * timestamps: lwIP's TSval is sys_now() with no offset per connection, so a
- * SYN-ACK's TSval that is a MAC would make the client drop all that follows as
+ * timestamps: lwIP's TSval is sys_now() without an offset per connection, so a
+ * MAC as a SYN-ACK's TSval would make the client drop all later segments as
  * old (PAWS). */
 static __attribute__((noinline)) u32_t tg_layout_tidegate(struct tg_layout_state *s,
 							  const struct tg_packet *pkt, u32_t bits,
@@ -153,7 +153,7 @@ static u32_t tg_layout_make(struct tg_layout_state *s, const struct tg_packet *s
 #endif
 }
 
-/* True if the ACK returns a good cookie; what it says goes to `agreed`. */
+/* True if the ACK returns a valid cookie; its contents go to `agreed`. */
 static bool tg_layout_verify(struct tg_layout_state *s, const struct tg_packet *ack, u32_t now_s,
 			     struct tg_agreed *agreed)
 {
@@ -165,7 +165,7 @@ static bool tg_layout_verify(struct tg_layout_state *s, const struct tg_packet *
 	struct tg_counter_claim claim = tg_linux_claimed(ack, tg_layout_linux_hash(s, ack, 0, 0),
 							 count);
 
-	/* The cheap control first: it spares the second hash. */
+	/* The cheap check first: it saves the second hash. */
 	return claim.age < TG_COUNTER_MAX_AGE &&
 	       tg_linux_verify(ack, claim, tg_layout_linux_hash(s, ack, 1, count - claim.age),
 			       agreed);
@@ -181,7 +181,7 @@ static bool tg_layout_verify(struct tg_layout_state *s, const struct tg_packet *
 	struct tg_packet syn = *ack;
 	u32_t bits = tg_cookie_claimed_bits(cookie, false);
 
-	/* Made again and compared whole: parity, options and MAC at once. */
+	/* Recomputed and compared as a whole: parity, options and MAC at once. */
 	syn.seq -= 1;
 	if (tg_layout_tidegate(s, &syn, bits, epoch) != cookie.isn)
 		return false;

@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	key = (struct tg_siphash_key){in.key[0], in.key[1]};
 	guess = (struct tg_cookie){in.isn, in.tsval};
 
-	/* What the input proposes. */
+	/* The fields of the input. */
 	epoch = tg_cookie_epoch(guess.isn, in.now_epoch);
 	PROMISE(epoch == in.now_epoch || epoch == in.now_epoch - 1);
 	bits = tg_cookie_claimed_bits(guess, ts);
@@ -51,14 +51,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		PROMISE(made.isn == guess.isn && (!ts || made.tsval == guess.tsval));
 	}
 
-	/* What the gate makes is accepted, and says what was put in. */
+	/* What the gate makes is accepted, and returns its options. */
 	bits = ts ? in.option_bits | (in.seq & 63) << 16 : in.option_bits & 511;
 	made = tg_cookie_make(&p, bits, ts, in.now_epoch, &key);
 	p.seq += 1;
 	PROMISE(tg_cookie_epoch(made.isn, in.now_epoch) == in.now_epoch);
 	PROMISE(tg_cookie_claimed_bits(made, ts) == bits);
 	PROMISE(tg_cookie_verify(&p, made, ts, in.now_epoch, &key));
-	/* Under the other parity it is never accepted. */
+	/* It is never accepted under the other parity. */
 	PROMISE(!tg_cookie_verify(&p, made, ts, in.now_epoch + 1, &key));
 	return 0;
 }

@@ -25,7 +25,7 @@ static void confirmation(const uint8_t *p, uint32_t len)
 	PROMISE(memcmp(&c, &again, sizeof(c)) == 0 && tg_mac_equal(mac, tg_confirm_mac(&again, &key)));
 }
 
-/* Takes the tag off a copy of the frame and puts it on again. */
+/* Removes the tag from a copy of the frame and adds it again. */
 static void there_and_back(const uint8_t *frame, uint32_t len, struct tg_packet *pkt)
 {
 	uint8_t *bare = malloc(len), *again = malloc(len);

@@ -22,7 +22,7 @@ static uint16_t sum16(const uint8_t *p, uint32_t len)
 	return (uint16_t)sum;
 }
 
-/* As a plane does it, on a TCP header of `len` bytes with its options. */
+/* As a plane does, on a TCP header of `len` bytes with its options. */
 static void translate(uint8_t *tcp, uint32_t len, const struct tg_flow *f, enum tg_direction dir)
 {
 	bool ack = tcp[13] & TG_TCP_ACK;

@@ -25,7 +25,7 @@ __attribute__((weak)) unsigned checks_passed, checks_failed;
 		}                                                                                  \
 	} while (0)
 
-/* Two numbers that must be the same. */
+/* Compares two numbers. */
 #define CHECK_EQ(got, want, what)                                                                  \
 	do {                                                                                       \
 		uint64_t got_ = (uint64_t)(got), want_ = (uint64_t)(want);                         \

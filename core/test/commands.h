@@ -23,7 +23,7 @@ struct command {
 struct commands {
 	const struct command *list;
 	size_t n;
-	/* Optional: obeys a line that is none of the list; an error or NULL. May change the line. */
+	/* Optional: handles a line that is not in the list; an error or NULL. May change the line. */
 	const char *(*other)(char *line);
 	/* Optional: runs after each command that succeeds. */
 	void (*after)(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Runs every group of native core tests and ends with one summary line.
- * `--canary` runs a test that must fail, to prove that failure is noticed.
+ * `--canary` runs a test that must fail, to prove that failures are noticed.
  */
 #include "test.h"
 

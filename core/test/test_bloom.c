@@ -102,7 +102,7 @@ static void bloom_both_directions(void **state)
 	}
 }
 
-/* The hash is what bloom.h says, word by word, in numbers of twice the length. */
+/* The hash matches the definition in bloom.h, computed word by word in numbers of twice the length. */
 static void bloom_hash_is_as_told(void **state)
 {
 	uint64_t seed = 21, n;
@@ -131,9 +131,9 @@ static void bloom_hash_is_as_told(void **state)
 	}
 }
 
-/* Two flows, whichever, have the same three positions under one key in 2^40 (at 20 bits; here 2^20
+/* Any two flows have the same three positions under one key in 2^40 (at 20 bits; here 2^20
  * at 10), and the same position in a partition under one in 2^20 (here 2^10): the odds for an
- * attacker who cannot see which packets pass. Pairs as an attacker would choose them. */
+ * attacker who cannot see which packets pass. The pairs are those that an attacker would choose. */
 static void bloom_pairs(void **state)
 {
 	static const uint64_t steps[] = {1,          1ULL << 8,  1ULL << 24,
@@ -206,7 +206,7 @@ static void bloom_rows(void **state)
 	}
 }
 
-/* Every size: in bounds, each partition apart, one bit for each generation. */
+/* Every size: in bounds, partitions separate, one bit for each generation. */
 static void bloom_positions(void **state)
 {
 	uint64_t seed = 2, n;
@@ -229,8 +229,8 @@ static void bloom_positions(void **state)
 		     tg_bloom_plane(3)) == UINT64_MAX);
 }
 
-/* No false negative for three rotations after a flow was put in; none of it is
- * left after the fourth. */
+/* No false negative for three rotations after a flow was added; no trace of it
+ * after the fourth. */
 static void bloom_window(void **state)
 {
 	struct filter f = filter_new(18, 3);
@@ -279,7 +279,7 @@ static void bloom_equation_1(void **state)
 
 /* Measured at that setting: one million unknown tuples. The deviation of a fair
  * filter is 0.027 points; five of them are allowed. Random flows and dense ones
- * (a /12's addresses, few ports) must do alike, for any key. */
+ * (a /12's addresses, few ports) must give the same, for any key. */
 static void bloom_measured_rate(void **state)
 {
 	const uint32_t probes = 1000000;
@@ -312,7 +312,7 @@ static void bloom_measured_rate(void **state)
 	}
 }
 
-/* A false positive under one key is none under another: those that an attacker has found are
+/* A false positive under one key is usually none under another: those that an attacker has found are
  * worthless when the edge starts with a new key. */
 static void bloom_depends_on_the_key(void **state)
 {

@@ -56,8 +56,8 @@ static uint64_t inverse(uint64_t odd)
 	return x;
 }
 
-/* The salt under which the old function gives all that was seen, if the half of its last product
- * that nobody sees is one of STEPS from `low` on. All 2^32 take seconds. */
+/* The salt under which the old function gives all the observed challenges, if the hidden half of its last product
+ * is one of STEPS from `low` on. All 2^32 take seconds. */
 static bool recover(const struct seen seen[SEEN], uint32_t low, uint64_t *salt)
 {
 	const uint64_t un1 = inverse(MUL1), un2 = inverse(MUL2);
@@ -88,7 +88,7 @@ static struct tg_packet syn_of(uint64_t *seed)
 	return syn;
 }
 
-/* Three challenges reveal the old salt, and with it the challenge to any client; the same work on
+/* Three challenges reveal the old salt, and with it the challenge to any client; the same attack on
  * the present challenges finds nothing, wherever it begins. */
 static void challenges_cannot_be_undone(void **state)
 {
@@ -153,7 +153,7 @@ static void flip(struct in *in, uint32_t bit)
 		in->key.k1 ^= 1ULL << (bit - 264);
 }
 
-/* Each bit of what is hashed, and of the key, changes each bit of the number in half of all
+/* Each bit of the input and of the key flips each bit of the number in half of all
  * cases: six standard deviations for 4,096 samples are 192. */
 static void each_bit_spreads(void **state)
 {

@@ -40,8 +40,8 @@ static void rfc1071_example(void **state)
 }
 
 /* Every field value, every sort of change: after the update the header must verify,
- * and the field must equal the recomputed one. Left out: a header of nothing but
- * zeros, where the two zeros of one's complement differ; no packet is one. */
+ * and the field must equal the recomputed one. Not tested: a header of nothing but
+ * zeros, where the two zeros of one's complement differ; no packet has one. */
 static void update16_every_residue(void **state)
 {
 	static const uint16_t words[] = {0x0000, 0x0001, 0x00ff, 0x0100, 0x5555, 0x7fff,
@@ -86,7 +86,7 @@ static void update16_every_word(void **state)
 	for (f = 0; f < 7; f++)
 		for (from = 0; from < 65536; from += 257)
 			for (to = 0; to < 65536; to++) {
-				/* the filler that makes this field out of `from` */
+				/* the filler that turns `from` into this field */
 				uint16_t parts[2] = {(uint16_t)~fields[f], (uint16_t)~from};
 				uint16_t check[3] = {(uint16_t)to, sum_slow(parts, 2), 0};
 

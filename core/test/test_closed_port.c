@@ -23,7 +23,7 @@ static struct tg_packet segment(uint8_t flags, uint32_t seq, uint32_t ack)
 				  .flags = flags};
 }
 
-/* What a SYN counts as that passes; TG_COUNT_NOTHING if it does not. */
+/* The counter of a SYN that passes; TG_COUNT_NOTHING if it does not pass. */
 static enum tg_counter syn(struct tg_closed_entry *e, struct tg_allowance *a, uint32_t isn,
 			   uint64_t now)
 {
@@ -64,7 +64,7 @@ static void learning_takes_a_refusal(void **state)
 	struct tg_allowance a = {0};
 
 	(void)state;
-	/* Nothing has been asked, so nothing is an answer. */
+	/* Nothing has been probed, so nothing is an answer. */
 	assert_int_equal(hear(&e, TG_TCP_RST | TG_TCP_ACK, 0, 8, now), TG_CLOSED_NOTHING);
 	assert_int_equal(syn(&e, &a, 7, now), TG_COUNT_closed_asked);
 	assert_int_equal(syn(&e, &a, 9, now + TG_CLOSED_ASK_EVERY_NS - 1), TG_COUNT_NOTHING);
@@ -77,7 +77,7 @@ static void learning_takes_a_refusal(void **state)
 	assert_int_equal(syn(&e, &a, 11, now), TG_COUNT_pass_closed);
 	assert_int_equal(hear(&e, TG_TCP_RST | TG_TCP_ACK, 0, 12, now + SECOND_NS),
 			 TG_CLOSED_REFUSES);
-	/* It is kept from the last refusal on. */
+	/* It is remembered from the last refusal on. */
 	assert_int_equal(syn(&e, &a, 13, now + TG_CLOSED_KEPT_NS), TG_COUNT_pass_closed);
 	assert_int_equal(syn(&e, &a, 13, now + SECOND_NS + TG_CLOSED_KEPT_NS), TG_COUNT_NOTHING);
 }
@@ -97,7 +97,7 @@ static void a_refused_connection_is_a_proof(void **state)
 	assert_false(tg_closed_refused(&e, &at, now)); /* known */
 	assert_false(tg_closed_refused(&e, &other, now)); /* another has to wait */
 	assert_int_equal(syn(&e, &a, 7, now), TG_COUNT_pass_closed);
-	/* Somebody listens again; a refusal soon after changes nothing. */
+	/* There is a listener again; a refusal soon after changes nothing. */
 	assert_int_equal(hear(&e, TG_TCP_SYN | TG_TCP_ACK, 4711, 8, now), TG_CLOSED_ACCEPTS);
 	assert_false(tg_closed_refused(&e, &at, now));
 	assert_int_equal(syn(&e, &a, 7, now), TG_COUNT_NOTHING);
@@ -117,7 +117,7 @@ static void a_listener_ends_it(void **state)
 	(void)state;
 	assert_int_equal(syn(&e, &a, 7, now), TG_COUNT_closed_asked);
 	assert_int_equal(hear(&e, TG_TCP_SYN | TG_TCP_ACK, 4711, 8, now), TG_CLOSED_ACCEPTS);
-	/* It is open, and not asked again for a while, whatever is reset there. */
+	/* It is open, and not probed again for a while, whatever is reset there. */
 	for (i = 0; i < 29; i++) {
 		now += SECOND_NS;
 		assert_int_equal(syn(&e, &a, 7, now), TG_COUNT_NOTHING);
@@ -126,7 +126,7 @@ static void a_listener_ends_it(void **state)
 	}
 	now += SECOND_NS;
 	e = suspected(now);
-	/* Closed; two SYNs are under way when it opens: both are served. */
+	/* Closed; two SYNs are in flight when it opens: both are served. */
 	syn(&e, &a, 7, now);
 	assert_int_equal(hear(&e, TG_TCP_RST | TG_TCP_ACK, 0, 8, now), TG_CLOSED_LEARNED);
 	assert_int_equal(syn(&e, &a, 20, now), TG_COUNT_pass_closed);
@@ -175,8 +175,8 @@ static void slots_and_flows(void **state)
 	assert_int_not_equal(tg_closed_flow(1ULL << 40, 5), tg_closed_flow(1ULL << 40, 9));
 }
 
-/* SYNs that are left to the kernel: a second's worth at once, then one each cost; none that is
- * too early moves the time of the next. */
+/* SYNs left to the kernel: a burst of a second's worth, then one per cost; one that is
+ * too early does not delay the next. */
 static void half_open_rate(void **state)
 {
 	uint64_t rate, now, next, n, taken;

@@ -29,7 +29,7 @@ static struct tg_packet tuple(uint8_t family, uint16_t sport, uint16_t dport, ui
 	return p;
 }
 
-/* The client's ACK that answers a cookie: its sequence number is one further. */
+/* The client's ACK of a cookie: its sequence number is one higher. */
 static struct tg_packet ack_of(struct tg_packet syn)
 {
 	syn.seq += 1;
@@ -57,7 +57,7 @@ static void external_known_answers(void **state)
 	}
 }
 
-/* Layout smartcookie: answers of a second implementation, both address families. */
+/* Layout smartcookie: answers of an independent implementation, both address families. */
 static void smartcookie_known_answers(void **state)
 {
 	size_t i, n = sizeof(tg_ka_smartcookies) / sizeof(tg_ka_smartcookies[0]);
@@ -94,7 +94,7 @@ static void smartcookie_known_answers(void **state)
 	}
 }
 
-/* Every drawn field stands at its drawn bits. */
+/* Every field of the drawing is at its bits. */
 static void bit_positions(void **state)
 {
 	struct tg_packet syn = tuple(4, 1234, 80, 99);
@@ -116,7 +116,7 @@ static void bit_positions(void **state)
 	assert_int_equal(b.tsval >> 10 & 1, 1);
 }
 
-/* The MAC bits of both forms are the stated ones of the 64. */
+/* The MAC bits of both forms are the documented ones of the 64. */
 static void mac_bits(void **state)
 {
 	struct tg_packet syn = tuple(6, 4321, 443, 0xfffffffe);
@@ -191,7 +191,7 @@ static void mss_tables(void **state)
 	}
 }
 
-/* Each bit of a genuine answer, turned over, makes it a forgery. */
+/* Each flipped bit of a genuine answer makes it a forgery. */
 static void every_flipped_bit_is_refused(void **state)
 {
 	struct tg_siphash_key key = tg_epoch_key_derive(secret, 6);
@@ -257,7 +257,7 @@ static void plus_minus_one_is_refused(void **state)
 	}
 }
 
-/* Which epochs a cookie of epoch 100 is taken in: 100 and 101, and no other. */
+/* A cookie of epoch 100 is accepted in 100 and 101, and in no other epoch. */
 static void epochs_accepted(void **state)
 {
 	struct tg_packet syn = tuple(4, 40000, 80, 1);
@@ -292,7 +292,7 @@ static void epochs_2_to_the_32_apart(void **state)
 			     tg_cookie_make(&syn, 0, true, (1ULL << 32) + 5, &b).isn);
 }
 
-/* Random ISNs get through about as often as 22 bits say: 8 in 2^25. The chance of
+/* Random ISNs succeed about as often as 22 bits predict: 8 in 2^25. The chance of
  * seeing none is e^-8, of more than 30, 1e-9; the seed is fixed. */
 static void forging_rate_is_as_computed(void **state)
 {

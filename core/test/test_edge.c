@@ -53,7 +53,7 @@ static void kinds_and_judgements(void **state)
 	}
 }
 
-/* Which packets may put their own flow into the filter: none that passes within the allowance. */
+/* Which packets may add their own flow to the filter: none that passes within the allowance. */
 static void refreshing(void **state)
 {
 	(void)state;
@@ -66,8 +66,8 @@ static void refreshing(void **state)
 	assert_false(tg_edge_may_refresh(TG_EDGE_ROUTED));
 }
 
-/* The allowance over ten seconds: as many as it says, give or take a tenth of a
- * second's worth, however fast packets come and whatever the clock's steps are. */
+/* The allowance over ten seconds: as many as it says, plus or minus a tenth of a
+ * second's worth, however fast packets arrive and however the clock steps. */
 static void allowance(void **state)
 {
 	static const uint64_t steps_ns[] = {100, 1000, 4000000, 250000000};
@@ -108,8 +108,8 @@ static void allowance(void **state)
 	}
 }
 
-/* True if a verifier whose clock says `verifier_ns` takes a cookie that was made
- * when the maker's said `maker_ns`. Keys are not needed: parity chooses. */
+/* True if a verifier with clock `verifier_ns` accepts a cookie made
+ * when the maker's clock was `maker_ns`. Keys are not needed: parity decides. */
 static bool agrees(uint64_t maker_ns, uint64_t verifier_ns, uint64_t len, uint64_t ahead)
 {
 	uint64_t made = tg_epoch_at(maker_ns, len);
@@ -175,7 +175,7 @@ static void clocks_a_whole_epoch_apart(void **state)
 	assert_false(agrees_older((uint64_t)(1001 * len - 1), (uint64_t)(1003 * len), (uint64_t)len));
 }
 
-/* Never more than two epochs at a moment, one of each parity, whatever `ahead`. */
+/* Never more than two epochs at a time, one of each parity, for any `ahead`. */
 static void two_epochs_at_a_moment(void **state)
 {
 	const uint64_t len = 1000;

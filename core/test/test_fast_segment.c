@@ -15,7 +15,7 @@ static const struct tg_siphash_key key = {0x0706050403020100ULL, 0x0f0e0d0c0b0a0
 static const uint64_t now_epoch = 77;
 
 /* A segment as peers send it, with random addresses, ports, numbers and flags; a third has
- * timestamps, a third other options. Its length. */
+ * timestamps, a third other options. Returns its length. */
 static uint32_t make_segment(uint64_t *seed, uint8_t *frame, uint8_t family)
 {
 	static const uint8_t flags[] = {0x10, 0x10, 0x18, 0x11, 0x04, 0x14,
@@ -49,7 +49,7 @@ static uint32_t make_segment(uint64_t *seed, uint8_t *frame, uint8_t family)
 	return len;
 }
 
-/* What the ACK says, by the slow path. */
+/* The ACK's contents, by the slow path. */
 static bool long_read(const uint8_t *frame, uint32_t len, const struct tg_packet *pkt,
 		      struct tg_ack *ack)
 {
@@ -73,7 +73,7 @@ static enum tg_edge_finding finding(const struct tg_packet *pkt, const struct tg
 									   : TG_EDGE_UNKNOWN;
 }
 
-/* Makes the ACK in the frame one of our cookie's. */
+/* Turns the frame's ACK into one with a valid cookie. */
 static void make_genuine(uint8_t *frame, uint8_t family, uint64_t r)
 {
 	uint8_t *tcp = frame + tg_fast_segment_len(family) - TG_TCP_HDR_LEN;
@@ -89,7 +89,7 @@ static void make_genuine(uint8_t *frame, uint8_t family, uint64_t r)
 		tg_store32(tcp + 28, tg_swap32(c.tsval));
 }
 
-/* 0: the fast path left it; 1: it read the packet; 2: and the ACK; 3: which verifies. */
+/* 0: the fast path refused it; 1: it parsed the packet; 2: and the ACK; 3: which verifies. */
 static int compare(const uint8_t *frame, uint32_t len, uint8_t family)
 {
 	struct tg_packet pkt = {0}, expected = {0};
@@ -139,7 +139,7 @@ static void as_the_slow_path(void **state)
 		assert_in_range(counts[n], 10000, 390000);
 }
 
-/* No option, or timestamps as Linux, Windows, macOS and FreeBSD lay them out, data or none. */
+/* No option, or timestamps in the layouts of Linux, Windows, macOS and FreeBSD, with or without data. */
 static void takes_what_clients_send(void **state)
 {
 	uint64_t seed = 12, n, taken = 0;

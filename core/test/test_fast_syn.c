@@ -15,7 +15,7 @@ static const uint8_t order_ts[20] = {2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0
 static const uint8_t order_linux[12] = {2, 4, 5, 180, 1, 1, 4, 2, 1, 3, 3, 8};
 static const uint8_t order_windows[12] = {2, 4, 5, 180, 1, 3, 3, 8, 1, 1, 4, 2};
 
-/* Puts right checksums into a SYN without IP options. */
+/* Fills in the checksums of a SYN without IP options. */
 static void put_sums(uint8_t *frame, uint32_t len, uint8_t family)
 {
 	uint32_t l4 = tg_fast_syn_l4(family);
@@ -82,7 +82,7 @@ static bool is_intact(const uint8_t *frame, const struct tg_packet *syn)
 			     tg_load16(tcp + 16));
 }
 
-/* The answer by the slow path. Its length; 0 if the SYN is not to be answered. */
+/* The answer by the slow path. Returns its length; 0 if the SYN is not answered. */
 static uint32_t slow_path(const uint8_t *frame, uint32_t len, const struct tg_service *svc,
 			  uint64_t epoch, uint8_t *out)
 {
@@ -175,7 +175,7 @@ static void as_the_slow_path(void **state)
 
 			frame[r % len] ^= (uint8_t)(1 << (r >> 32 & 7));
 		}
-		if (n & 1 << 4) /* else most are refused for their sums alone */
+		if (n & 1 << 4) /* otherwise most are refused for their checksums alone */
 			put_sums(frame, len, family);
 		taken += compare(frame, len, family, ts, &svc, tg_test_random(&seed)) != 0;
 	}

@@ -31,7 +31,7 @@ static const char *with_commas(uint64_t n)
 	return text;
 }
 
-/* The mean time until one forgery succeeds, in the unit that reads best. */
+/* The mean time until one forgery succeeds, in the most readable unit. */
 static void mean_time(char *text, size_t size, double seconds)
 {
 	if (seconds < 600)
@@ -74,7 +74,7 @@ static void forging(void **state)
 	}
 }
 
-/* How long a cookie lives, counted with the code in milliseconds, not by formula. */
+/* A cookie's lifetime, measured with the code in milliseconds, not by formula. */
 static void replay_window(void **state)
 {
 	const uint64_t len_ms = EPOCH_DEFAULT_S * 1000, start = 1000 * len_ms;
@@ -85,7 +85,7 @@ static void replay_window(void **state)
 	for (made = start; made < start + len_ms; made++) {
 		uint32_t isn = (uint32_t)(made / len_ms & 1) << 31;
 
-		/* jump to the end of the window by whole epochs, then look at the edge */
+		/* jump to the end of the window by whole epochs, then test its edge */
 		for (now = made; tg_cookie_epoch(isn, now / len_ms) == made / len_ms;)
 			now = (now / len_ms + 1) * len_ms;
 		shortest = now - made < shortest ? now - made : shortest;

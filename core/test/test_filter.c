@@ -73,7 +73,7 @@ static void spreads_neighbours_evenly(void **state)
 }
 
 /* Pairs that collide under one key must not collide under another: an attacker who
- * learnt one key's collisions learnt nothing. Chance: 2^-16 per pair for the line. */
+ * learns one key's collisions gains nothing. Chance: 2^-16 per pair for the line. */
 static void collisions_depend_on_the_key(void **state)
 {
 	static uint32_t seen[LINES];
@@ -100,7 +100,7 @@ static void collisions_depend_on_the_key(void **state)
 		fail_msg("%u of %u pairs collide again", retransmit, pairs);
 }
 
-/* Every input bit moves the index, for most keys. */
+/* Every input bit changes the index, for most keys. */
 static void every_bit_counts(void **state)
 {
 	union tg_addr s = {.w = {1, 2, 3, 4}}, d = {.w = {5, 6, 7, 8}};

@@ -27,7 +27,7 @@ static void siphash_reference_list(void **state)
 	size_t i;
 
 	(void)state;
-	/* Appendix A of the SipHash paper: the 15-byte message, typed from there. */
+	/* Appendix A of the SipHash paper: the 15-byte message, transcribed. */
 	assert_true(tg_ka_siphash[15] == 0xa129ca6149be45e5ULL);
 	for (i = 0; i < 64; i++)
 		message[i] = (uint8_t)i;
@@ -70,7 +70,7 @@ static void halfsiphash_reference_list(void **state)
 	}
 }
 
-/* RFC 8439 section 2.3.2: state words after the block function, from the text. */
+/* RFC 8439 section 2.3.2: state words after the block function, transcribed. */
 static void chacha20_rfc8439(void **state)
 {
 	static const uint32_t rfc[16] = {

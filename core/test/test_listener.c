@@ -25,7 +25,7 @@ static void states(void **state)
 	assert_false(tg_listener_is(&e, 5) || tg_listener_is(&e, 0));
 }
 
-/* Of one client, however often; of several, with a success between; in a row. */
+/* Refusals of one client, however often; of several, with a success between; in a row. */
 static void refusals_that_count(void **state)
 {
 	struct tg_listener_entry e = {.state = TG_LISTENER_OK};
@@ -47,8 +47,8 @@ static void refusals_that_count(void **state)
 	assert_int_equal(tg_listener_at(&e, 2 * SECOND_NS), TG_LISTENER_OK);
 }
 
-/* Each pause is twice as long as the one before, up to 64 s; what comes in a pause does
- * not make it longer. */
+/* Each pause is twice as long as the previous one, up to 64 s; events in a pause do
+ * not lengthen it. */
 static void pauses(void **state)
 {
 	struct tg_listener_entry e = {.state = TG_LISTENER_OK, .refusals = TG_REFUSALS_PROVE - 1};
@@ -67,7 +67,7 @@ static void pauses(void **state)
 	assert_int_equal(e.refusals, 0);
 }
 
-/* One look at an MPTCP socket proves it. */
+/* One look-up of an MPTCP socket proves it. */
 static void mptcp_is_proof(void **state)
 {
 	struct tg_listener_entry e = {.state = TG_LISTENER_OK};

@@ -108,7 +108,7 @@ static void longer_than_tcp_allows(void **state)
 	assert_int_equal(parse("", UINT32_MAX).mss, 0);
 }
 
-/* A list cut at every place never tells more than its beginning does. */
+/* A list truncated anywhere never yields more than its beginning does. */
 static void cut_everywhere(void **state)
 {
 	static const uint8_t all[] = {2, 4, 5, 0xb4, 4, 2, 8, 10, 1, 2,
@@ -178,7 +178,7 @@ static void signatures(void **state)
 				    "\1\1\1\1\1\1\1")
 				 .auth,
 			 TG_AUTH_MALFORMED);
-	/* where no kernel looks */
+	/* where kernels do not look */
 	assert_int_equal(PARSE("\x13\x02\1\1").auth, TG_AUTH_NONE);
 	assert_int_equal(PARSE("\x1d\x02\1\1").auth, TG_AUTH_NONE);
 	assert_int_equal(PARSE("\x1d\x04\1\1").auth, TG_AUTH_NONE);
@@ -205,7 +205,7 @@ static void signatures(void **state)
 	assert_int_equal(PARSE("\xfd\x04\1\1\x13\x02" NOPS16 AO16).auth, TG_AUTH_MALFORMED);
 }
 
-/* Only what is signed uses an allowance up, and only where the service lets it pass. */
+/* Only signed SYNs use the allowance, and only where the service passes them. */
 static void what_becomes_of_signed_syns(void **state)
 {
 	static const struct {

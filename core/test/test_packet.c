@@ -112,7 +112,7 @@ static void v6_parts(void **state)
 	assert_int_equal(p.dst.w[3], TG_WIRE32(0, 0, 0, 2));
 }
 
-/* Cut at every byte: TCP only when all 54 (74) bytes are there; never read beyond. */
+/* Truncated at every byte: TCP only when all 54 (74) bytes are there; never read beyond. */
 static void cut_at_every_byte(void **state)
 {
 	struct frame whole[2] = {v4_syn(), v6_syn(6, "", 0)};
@@ -270,7 +270,7 @@ static void v6_chain_length(void **state)
 	}
 }
 
-/* The bytes of all headers together; and what is behind them, if it is not TCP. */
+/* The bytes of all headers together; and what follows them, if it is not TCP. */
 static void v6_chain_bytes(void **state)
 {
 	static const struct {
@@ -280,7 +280,7 @@ static void v6_chain_bytes(void **state)
 	} t[] = {
 		{TG_IPV6_EXT_BYTES_MAX, 6, TG_PARSE_TCP},
 		{TG_IPV6_EXT_BYTES_MAX + 8, 6, TG_PARSE_EXT_CHAIN},
-		{TG_IPV6_EXT_BYTES_MAX + 8, 60, TG_PARSE_EXT_CHAIN}, /* goes on: nobody looks */
+		{TG_IPV6_EXT_BYTES_MAX + 8, 60, TG_PARSE_EXT_CHAIN}, /* continues: not parsed */
 		{TG_IPV6_EXT_BYTES_MAX + 8, 17, TG_PARSE_OTHER},
 		{TG_IPV6_EXT_BYTES_MAX + 8, 50, TG_PARSE_OTHER},
 	};
@@ -324,7 +324,7 @@ static void v6_first_fragment_cuts_chain(void **state)
 	assert_int_equal(tg_host_judge_parse(TG_PARSE_CUT_CHAIN).verdict, TG_DROP);
 }
 
-/* An extension header that ends behind the payload, with a TCP header lying there. */
+/* An extension header that ends beyond the payload, with a TCP header there. */
 static void v6_extension_beyond_payload(void **state)
 {
 	struct frame f = v6_syn(60, "\x06\x01\x01\x0c\0\0\0\0\0\0\0\0\0\0\0\0", 16);
@@ -338,8 +338,8 @@ static void v6_extension_beyond_payload(void **state)
 	assert_int_equal(parse(&f, &p), TG_PARSE_CUT_TCP);
 }
 
-/* Length 0: Linux goes by the frame's length if hop-by-hop options follow. Once SYNs were
- * dropped for it, and ACKs went past every gate. */
+/* Length 0: Linux uses the frame's length if hop-by-hop options follow. An earlier parser dropped
+ * such SYNs, and let ACKs bypass every gate. */
 static void v6_no_length(void **state)
 {
 	static const char options[] = "\x06\0\x01\x04\0\0\0\0";
@@ -361,12 +361,12 @@ static void v6_no_length(void **state)
 		assert_int_equal(p.l4_off, 62);
 		assert_true(tg_packet_is_unmeasured(&p));
 		assert_true(p.l4_off + p.l4_len > 65535 + 62);
-		tg_packet_measure(&p, f.len + 100000); /* it goes on behind what was parsed */
+		tg_packet_measure(&p, f.len + 100000); /* it continues beyond what was parsed */
 		assert_int_equal(p.l4_len, f.len - 62 + 100000);
 		f.len = 62 + 19;
 		assert_int_equal(parse(&f, &p), TG_PARSE_CUT_TCP);
 	}
-	/* Whole, or a first fragment: Linux takes neither. */
+	/* Whole, or a first fragment: Linux accepts neither. */
 	for (flags = 0; flags <= 1; flags++) {
 		f = v6_syn(0, fragment, 16);
 		f.bytes[18] = f.bytes[19] = 0;

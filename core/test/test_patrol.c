@@ -100,7 +100,7 @@ static void filters_expire(void **state)
 	assert_int_equal(f.window_began_s, 60);
 	f.packets = 159;
 	assert_int_equal(tg_patrol_ask(&f, 70), TG_FILTER_NONE);
-	f.packets = 10000; /* what has expired stays so */
+	f.packets = 10000; /* it stays expired */
 	assert_int_equal(tg_patrol_ask(&f, 71), TG_FILTER_NONE);
 }
 

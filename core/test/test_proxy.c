@@ -35,8 +35,8 @@ static void server_answers(void **state)
 	}
 }
 
-/* The numbers that a set-up passes on: exact echo of the server's TSval, and a
- * clock for the client that begins where its cookie's did. */
+/* The numbers that a setup passes on: an exact echo of the server's TSval, and a
+ * clock for the client that continues its cookie's. */
 static void set_up(void **state)
 {
 	uint32_t bits = tg_cookie_option_bits(1460, 7, true, false);
@@ -61,7 +61,7 @@ static void set_up(void **state)
 	tg_flow_ready(&f, &synack, &o, 1);
 	assert_int_equal(f.seq_delta, 42 - 0x80000000U);
 	assert_int_equal(f.ts_delta, 900 - 5000U);
-	assert_int_equal(f.window_down, 1); /* told 9, uses 10 */
+	assert_int_equal(f.window_down, 1); /* offered 9, uses 10 */
 	s = tg_flow_ack(&synack, &f, &o);
 	assert_int_equal(s.seq, 101);
 	assert_int_equal(s.ack, 43);
@@ -76,7 +76,7 @@ static void set_up(void **state)
 	assert_int_equal(s.window, 65160 >> 9);
 }
 
-/* A server that scales nothing, though the client was told that it does. */
+/* A server without window scaling, although the client was offered it. */
 static void server_without_scaling(void **state)
 {
 	uint32_t bits = tg_cookie_option_bits(0, 7, false, false);
@@ -91,7 +91,7 @@ static void server_without_scaling(void **state)
 	assert_int_equal(tg_window_shift(65160, f.window_down), 127); /* the server's, scaled */
 }
 
-/* A retired challenge's answer is known by its numbers and its TTL. */
+/* An answer to an expired challenge is recognized by its numbers and its TTL. */
 static void challenges(void **state)
 {
 	struct tg_service svc = {.mss_v4 = 1460, .mss_v6 = 1440, .window = 65535};
@@ -120,7 +120,7 @@ static void challenges(void **state)
 	}
 }
 
-/* A client is offered nothing for an unknown server, and for a known one what that agreed to when
+/* For an unknown server a client is offered nothing, for a known one what that supported when
  * it was offered everything. */
 static void learning(void **state)
 {
@@ -151,7 +151,7 @@ static void learning(void **state)
 		    !advertised.sack && !advertised.timestamps && !advertised.ecn);
 }
 
-/* Every combination of what the client was told, what was asked, and what was given. */
+/* Every combination of what the client was offered, what was requested, and what was granted. */
 static void agreements(void **state)
 {
 	uint32_t n;
@@ -185,7 +185,7 @@ static void agreements(void **state)
 									  : TG_SETUP_ASK);
 		assert_true(tg_flow_renew(&f, next == TG_SETUP_ASK));
 		assert_int_equal(!!(f.flags & TG_FLOW_ASKS), next == TG_SETUP_ASK);
-		/* a server that agrees to what was not offered is believed in the end */
+		/* a server that uses an option it was not offered is eventually believed */
 		while (tg_flow_renew(&f, false))
 			;
 		assert_int_equal(f.flags, n & 8 ? TG_FLOW_TS : 0);
@@ -198,7 +198,7 @@ static void agreements(void **state)
 	}
 }
 
-/* No key of an IPv6 source is one of IPv4; every address has two bits of its own in a
+/* No key of an IPv6 source equals one of IPv4; every address has two bits of its own in a
  * bitmap, and loses one at each sweep. */
 static void whitelist(void **state)
 {
@@ -234,7 +234,7 @@ static void whitelist(void **state)
 }
 
 /* Every tuple and source has one place of its own generation, inside the map, and
- * random ones are spread over all of it. */
+ * random ones are spread over the whole map. */
 static void presence(void **state)
 {
 	static uint8_t seen[TG_PRESENCE_WORDS];
@@ -299,7 +299,7 @@ static void segments(void **state)
 	}
 }
 
-/* Only an ACK without data is tried with the number after its own, and once. */
+/* Only an ACK without data is tried with the number after its own, and only once. */
 static void window_probes(void **state)
 {
 	struct tg_packet pkt = {.l4_len = 32, .tcp_hdr_len = 32, .flags = TG_TCP_ACK};
@@ -313,7 +313,7 @@ static void window_probes(void **state)
 	assert_false(tg_may_be_window_probe(&pkt));
 }
 
-/* A place for a source, if it is due to it. */
+/* Takes a place for a source, if the source is due one. */
 static bool share_take(uint32_t *cells, uint64_t first, uint8_t family, uint32_t max)
 {
 	static const struct tg_siphash_key key = {0x1111222233334444ULL, 0x5555666677778888ULL};
@@ -332,8 +332,8 @@ static bool share_take(uint32_t *cells, uint64_t first, uint8_t family, uint32_t
 	return true;
 }
 
-/* However many take all they can, one part in n + 1 is left, and a source that has nothing is
- * admitted; a /48 of IPv6 is one source, however many /64 it has. */
+/* However many sources take all they can, one part in n + 1 is left, and a source that has nothing is
+ * admitted; a /48 of IPv6 is one source, however many /64s it has. */
 static void shares(void **state)
 {
 	static uint32_t cells[TG_SHARE_CELLS];
@@ -364,7 +364,7 @@ static void shares(void **state)
 	for (prefix = 0; prefix < 65536; prefix++)
 		share_take(cells, 0xffeeddccb820ULL | prefix << 56, 6, max);
 	assert_in_range(cells[TG_SHARE_ALL], max / 3 - 1, max / 3 + 1);
-	/* counted down too often is nothing held */
+	/* decrementing too often leaves zero */
 	assert_true(tg_share_admits(0, (uint32_t)-5, 7, (uint32_t)-1, 1));
 }
 
@@ -382,8 +382,8 @@ static bool lately_bring(uint32_t *cells, uint64_t first, uint32_t max, uint32_t
 	return true;
 }
 
-/* What is brought in one tick is shared as a table is; the next starts over; and when the room
- * is used up, who has brought nothing comes in all the same. */
+/* The newcomers of one tick are shared as a table is; the next tick starts over; and when the room
+ * is used up, a source without newcomers is still admitted. */
 static void lately(void **state)
 {
 	static uint32_t cells[TG_SHARE_CELLS];
@@ -406,8 +406,8 @@ static void lately(void **state)
 	assert_int_equal(tg_lately(tg_lately_add(tg_lately_add(0, 5, 1), 6, -1), 6), 0);
 }
 
-/* A place of its own is for who has carried something and is not half closed; refused, it is
- * asked for again in another tick. */
+/* A flow that has carried something and is not half-closed gets a place of its own; if refused, it
+ * tries again in another tick. */
 static void wishes(void **state)
 {
 	struct tg_flow f = {.server_isn = 7000,

@@ -55,7 +55,7 @@ static uint32_t crc_cookie(const struct tg_packet *p, uint64_t nonce)
 	return crc32(m, sizeof(m));
 }
 
-/* The MAC bits of the cookie for a SYN. */
+/* The MAC bits of a SYN's cookie. */
 static uint32_t oracle(enum kind kind, const struct tg_packet *syn)
 {
 	static struct tg_siphash_key key;
@@ -81,7 +81,7 @@ static void crc_is_crc32(void **state)
 	assert_int_equal(crc32((const uint8_t *)"123456789", 9), 0xcbf43926U); /* the check value */
 }
 
-/* Appendix A, equation 2: C(a) ^ C(b) ^ C(c) = C(a ^ b ^ c). Always of CRC; of a MAC
+/* Appendix A, equation 2: C(a) ^ C(b) ^ C(c) = C(a ^ b ^ c). Always for CRC; for a MAC
  * with the chance of its bits, which is none in 200,000. */
 static void linear_relation(void **state)
 {
@@ -109,7 +109,7 @@ static void linear_relation(void **state)
 	}
 }
 
-/* Appendix A, equations 3 and 4: one probe gives CRC(0 || n), and that the cookie of
+/* Appendix A, equations 3 and 4: one probe gives CRC(0 || n), and with it the cookie of
  * any tuple. */
 static void key_recovery_by_linearity(void **state)
 {
@@ -135,9 +135,9 @@ static void key_recovery_by_linearity(void **state)
 	}
 }
 
-/* A blind forger's luck, measured on layouts narrowed to 14 bits, where it can be: 2^22
- * guesses, 256 hits, deviation 16. Six deviations are allowed; a verify that compares
- * one bit less, or one that always says yes, is far outside. */
+/* A blind forger's success, measured on layouts narrowed to 14 bits, where that is possible: 2^22
+ * guesses, 256 hits, deviation 16. Six deviations are allowed; a verification that compares
+ * one bit less, or always succeeds, is far outside. */
 static void luck_of_a_forger(void **state)
 {
 	const uint32_t narrow = (1U << 14) - 1;
@@ -184,8 +184,8 @@ static void smartcookie_every_bit(void **state)
 	}
 }
 
-/* A replay, with the keys and clocks of a fleet: good for two epochs by the verifier's clock, less
- * what it is ahead, and never after, for as long as the test runs. */
+/* A replay, with the keys and clocks of a fleet: valid for two epochs by the verifier's clock, minus
+ * its lead, and never after, for as long as the test runs. */
 static void replay(void **state)
 {
 	const uint64_t len = 8000, ahead = 2000, made_at = 5000 * len + 1234;
@@ -214,8 +214,8 @@ static void replay(void **state)
 }
 
 /* Pollution (section 7.2): an attacker who opens many real connections raises the rate of
- * false positives as equation 1 says, no more, and only until the generations have
- * turned. */
+ * false positives as equation 1 predicts, no more, and only until the generations have
+ * rotated. */
 static void pollution(void **state)
 {
 	const uint32_t bits = 16;
@@ -260,10 +260,10 @@ static void pollution(void **state)
 	free(words);
 }
 
-/* TTL probing: what an ACK's sender can see (an ICMP error from behind the edge, or
+/* TTL probing: what an ACK's sender can observe (an ICMP error from behind the edge, or
  * silence) must not depend on whether the filter knows the ACK. Between the edge and the
- * server there are fewer than `hops` hops; an error comes from hop h if the packet goes
- * on with a TTL of h. */
+ * server there are fewer than `hops` hops; hop h sends an error if the packet is forwarded
+ * with a TTL of h. */
 static void ttl_probing(void **state)
 {
 	const uint8_t hops = 16;

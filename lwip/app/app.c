@@ -228,8 +228,8 @@ static err_t http_recv(void *arg, struct tcp_pcb *pcb, struct pbuf *p, err_t err
 	if (p == NULL)
 		return tcp_close(pcb);
 	tcp_recved(pcb, p->tot_len);
-	/* A request is over at its empty line; one in several segments is
-	 * answered when the last has come. */
+	/* A request ends at its empty line; one in several segments is
+	 * answered when the last has arrived. */
 	if (p->tot_len >= 4)
 		pbuf_copy_partial(p, end, 4, (u16_t)(p->tot_len - 4));
 	pbuf_free(p);
@@ -237,8 +237,8 @@ static err_t http_recv(void *arg, struct tcp_pcb *pcb, struct pbuf *p, err_t err
 		return ERR_OK;
 	app.http_served++;
 	page(&t);
-	/* tcp_write() of lwIP asserts on an MSS that its own options do not fit
-	 * in; no honest client has one. */
+	/* lwIP's tcp_write() asserts on an MSS that is too small for its own
+	 * options; no honest client has one. */
 	if (pcb->mss < HTTP_MSS_MIN || tcp_write(pcb, t.bytes, t.len, TCP_WRITE_FLAG_COPY) != ERR_OK) {
 		tcp_abort(pcb);
 		return ERR_ABRT;

@@ -16,7 +16,7 @@
 
 /* The device's settings at its start: "key=value" pairs with spaces. */
 struct app_config {
-	u8_t secret[32];  /* secret=64 hexadecimal digits; a product asks its TRNG */
+	u8_t secret[32];  /* secret=64 hexadecimal digits; a product uses its TRNG */
 	u8_t have_secret;
 	u16_t queue;      /* queue=N, the backlog of each listener; 1 to 255 */
 	u8_t beacon;      /* beacon=1 */
@@ -32,12 +32,12 @@ struct netif;
  * end, 198.18.7.1, which is the gateway too. */
 void app_netif_addresses(struct netif *netif);
 
-/* Starts listeners and, if asked for, the beacon. */
+/* Starts the listeners and, if configured, the beacon. */
 void app_start(const struct app_config *config);
-/* Brought by the platform: microseconds for which the device has slept for lack
- * of work. Comes round after 71 minutes. */
+/* Provided by the platform: microseconds that the device has slept for lack
+ * of work. Wraps after 71 minutes. */
 u32_t app_idle_us(void);
-/* To be called at least every few milliseconds. */
+/* Call it at least every few milliseconds. */
 void app_poll(void);
 
 #endif

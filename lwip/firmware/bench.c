@@ -94,7 +94,7 @@ static void teach_gateway(void)
 	memcpy(b + 32, netif.hwaddr, 6);
 	put32(b + 38, 0xc6120702);
 	IP4_ADDR(&gw, 198, 18, 7, 1);
-	etharp_query(&netif, &gw, NULL); /* the entry must be wanted to be kept */
+	etharp_query(&netif, &gw, NULL); /* the entry must be in use to be kept */
 	netif.input(p, &netif);
 }
 
@@ -153,7 +153,7 @@ static void calibrate(void)
 	ticks_256 = ((b - c) & 0xffffff) - ((a - b) & 0xffffff);
 }
 
-/* Gives lwIP a frame; returns the instructions that it took. */
+/* Passes a frame to lwIP; returns the instructions that it took. */
 static u32_t input(struct pbuf *p)
 {
 	u32_t before = board_count_now();
@@ -212,7 +212,7 @@ static void handshake(struct sum *ack)
 		return;
 	add(ack, input(frame(src, port, APP_SINK_PORT, isn + 1, get32(answer + TCP_OFF + 4) + 1,
 			     TCP_ACK)));
-	/* End it, so that the next one finds the same device. */
+	/* End it, so that the next one finds the device in the same state. */
 	input(frame(src, port, APP_SINK_PORT, isn + 1, 0, TCP_RST));
 }
 
@@ -233,7 +233,7 @@ int bench_run(const struct app_config *config)
 	app_netif_addresses(&netif);
 	app_start(config);
 	teach_gateway();
-	for (i = 0; i < config->queue; i++) /* the flood has been going on */
+	for (i = 0; i < config->queue; i++) /* the flood is under way */
 		syn_from(random_source(), (u16_t)(1024 + rng() % 60000), rng());
 	for (i = 0; i < ROUNDS; i++) {
 		add(&syn, syn_from(random_source(), (u16_t)(1024 + rng() % 60000), rng()));

@@ -41,8 +41,8 @@ void board_systick_handler(void)
 	now_ms++;
 }
 
-/* The frame stays in the FIFO; the main loop fetches it. Off until then, or
- * the handler would be entered for ever. */
+/* The frame stays in the FIFO; the main loop fetches it. The interrupt is masked until
+ * then, or the handler would be entered endlessly. */
 void board_ethernet_handler(void)
 {
 	NVIC_ICER1 = IRQ_ETHERNET_BIT;
@@ -75,7 +75,7 @@ void board_sleep(void)
 	static uint32_t slept_ms;
 
 	/* WFI returns for a pending interrupt even while it is masked, so a
-	 * frame that comes after the question is not missed. */
+	 * frame that arrives after the check is not missed. */
 	__asm volatile("cpsid i" ::: "memory");
 	if (!ethernet_pending() && now_ms == slept_ms) {
 		uint32_t before = SYST_CVR, after;
@@ -83,7 +83,7 @@ void board_sleep(void)
 		NVIC_ISER1 = IRQ_ETHERNET_BIT;
 		__asm volatile("wfi" ::: "memory");
 		/* The SysTick counts down and wakes us once a millisecond, so it has
-		 * gone round at most once. */
+		 * wrapped at most once. */
 		after = SYST_CVR;
 		idle_ticks += (before >= after ? before : before + TICKS_PER_MS) - after;
 		idle_us += idle_ticks / TICKS_PER_US;

@@ -12,7 +12,7 @@
 void board_init(void);
 /* Milliseconds since board_init. */
 uint32_t board_now_ms(void);
-/* Microseconds of these for which board_sleep has slept; comes round. */
+/* Microseconds for which board_sleep has slept; wraps. */
 uint32_t board_idle_us(void);
 /* Sleeps until an interrupt, unless the Ethernet has a frame or the next
  * millisecond has begun. */
@@ -20,13 +20,13 @@ void board_sleep(void);
 
 void board_puts(const char *s);
 void board_put_u32(uint32_t v);
-/* The arguments that QEMU was given for semihosting, one string. */
+/* The semihosting arguments given to QEMU, one string. */
 const char *board_args(void);
 /* Ends the emulation. */
 void board_exit(int status) __attribute__((noreturn));
 
-/* Counting instructions: the SysTick runs freely and no interrupt is taken
- * between begin and end. Only under -icount is the result a count; see main.c. */
+/* Counts instructions: the SysTick runs freely and no interrupt is taken
+ * between begin and end. The result is a count only under -icount; see main.c. */
 void board_count_setup(void);
 uint32_t board_count_now(void); /* ticks of 20 ns, counting down, 24 bits */
 

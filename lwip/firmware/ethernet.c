@@ -117,7 +117,7 @@ int ethernet_pending(void)
 	return MAC_NP != 0;
 }
 
-/* Reads `words` words that nobody wants. */
+/* Reads and discards `words` words. */
 static void skip(uint32_t words)
 {
 	while (words--)

@@ -11,7 +11,7 @@ struct netif;
 signed char ethernet_init(struct netif *netif);
 /* True if the controller holds a frame. */
 int ethernet_pending(void);
-/* Hands at most `budget` received frames to lwIP; returns how many. */
+/* Passes at most `budget` received frames to lwIP; returns how many. */
 int ethernet_poll(struct netif *netif, int budget);
 
 #endif

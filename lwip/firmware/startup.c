@@ -30,7 +30,7 @@ static void fault_handler(void)
 
 #define IRQ_ETHERNET 42
 
-/* The sixteen of the core, then the chip's own up to the last in use. */
+/* The sixteen of the core, then the chip's own up to the last one in use. */
 __attribute__((section(".vectors"), used)) static void *const vectors[16 + IRQ_ETHERNET + 1] = {
 	[0] = &stack_top,
 	[1] = (void *)reset_handler,

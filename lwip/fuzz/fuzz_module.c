@@ -55,7 +55,7 @@ static void take_data(struct input *in, struct segment *s)
 	memset(s->data, take(in), s->data_len);
 }
 
-/* A SYN with anything in it, and perhaps the ACK that it earns. */
+/* A SYN with arbitrary contents, and perhaps the ACK that completes the handshake. */
 static void event_syn(struct input *in, int family, int finish)
 {
 	u8_t peer = take(in);
@@ -119,7 +119,7 @@ static void event_packet(struct input *in)
 	net_inject_bytes(bytes, len);
 }
 
-/* Takes or gives back a piece of lwIP's heap. */
+/* Allocates or frees a piece of lwIP's heap. */
 static void event_memory(struct input *in)
 {
 	u8_t i = take(in) % BLOCKS_MAX;
@@ -212,7 +212,7 @@ int LLVMFuzzerTestOneInput(const u8_t *data, size_t size)
 	for (i = 0; i < EVENTS_MAX && in.at < in.end; i++)
 		event(&in);
 #ifdef TG_FUZZ_CANARY
-	/* A planted leak: a connection whose cookie was good keeps one pbuf. */
+	/* A planted leak: a connection from a valid cookie keeps one pbuf. */
 	if (tg_lwip_stats.cookie_valid)
 		pbuf_alloc(PBUF_RAW, 8, PBUF_RAM);
 #endif

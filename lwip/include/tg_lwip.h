@@ -24,13 +24,13 @@ void tg_lwip_init(const u8_t secret[TG_LWIP_SECRET_LEN]);
 struct tg_lwip_stats {
 	u32_t syn_queued;     /* SYNs left to lwIP, which stores them */
 	u32_t syn_bad;        /* SYN with FIN or RST: dropped */
-	u32_t recycled;       /* half-open connections given up for another */
+	u32_t recycled;       /* half-open connections recycled for another */
 	u32_t cookie_sent;    /* SYNs answered with a cookie */
 	u32_t cookie_nomem;   /* no pbuf or no route for the answer */
-	u32_t cookie_valid;   /* ACKs with a good cookie: connections made */
+	u32_t cookie_valid;   /* ACKs with a valid cookie: connections made */
 	u32_t cookie_invalid; /* ACKs without one: lwIP resets them */
-	u32_t cookie_idle;    /* ACKs not looked at: no cookie is outstanding */
-	u32_t rebuild_full;   /* good cookie, but no room: the client will try again */
+	u32_t cookie_idle;    /* ACKs not checked: no cookie is outstanding */
+	u32_t rebuild_full;   /* valid cookie, but no room: the client will retry */
 };
 extern struct tg_lwip_stats tg_lwip_stats;
 #endif

@@ -55,7 +55,7 @@ TG_INLINE uint32_t tg_counter_make(uint32_t h1, uint32_t h2, uint32_t client_isn
 	return h1 + client_isn + (count << low_bits) + ((h2 + mss_index) & low_mask);
 }
 
-/* What is left of a cookie when H1 and the client's ISN are taken away, as
+/* What remains of a cookie after subtracting H1 and the client's ISN, as
  * equations 6 and 21 do: the counter's bits and the low field. */
 struct tg_counter_claim {
 	uint32_t age; /* counts since it was made, mod 2^(32 - L) */
@@ -75,14 +75,14 @@ TG_INLINE struct tg_counter_claim tg_counter_claimed(uint32_t isn, uint32_t h1, 
 }
 
 /* Equations 7 and 22: the MSS index, or a number above 3 if the cookie is not
- * ours. H2 is that of the count which the cookie claims. */
+ * ours. H2 is that of the count that the cookie claims. */
 TG_INLINE uint32_t tg_counter_mss_claimed(struct tg_counter_claim claim, uint32_t h2,
 					  uint32_t low_bits)
 {
 	return (claim.low - h2) & ((1U << low_bits) - 1);
 }
 
-/* What the four-entry layouts restore: the MSS, nothing else. */
+/* The four-entry layouts restore the MSS, nothing else. */
 TG_INLINE struct tg_agreed tg_counter_agreed(uint8_t family, uint32_t mss_index)
 {
 	return (struct tg_agreed){

@@ -63,8 +63,8 @@ TG_INLINE uint16_t tg_freebsd_mss_value(uint32_t index)
 	}
 }
 
-/* Index 0: no window scale option; 1-7: shifts 0, 1, 2, 4, 6, 7, 8. A shift
- * rounded down makes us think the peer's window smaller than it is: slow at
+/* Index 0: no window scale option; 1-7: shifts 0, 1, 2, 4, 6, 7, 8. With a shift
+ * rounded down we underestimate the peer's window: slow at
  * worst, never wrong. */
 TG_INLINE uint32_t tg_freebsd_wscale_index(uint8_t wscale)
 {
@@ -84,7 +84,7 @@ TG_INLINE uint8_t tg_freebsd_wscale_value(uint32_t index)
 	return index == 4 ? 4 : (uint8_t)(index + 1);
 }
 
-/* `secret` is 0 or 1: which key is in use. */
+/* `secret`, 0 or 1: the key in use. */
 TG_INLINE uint8_t tg_freebsd_options(uint16_t mss, uint8_t wscale, bool sack_ok, uint32_t secret)
 {
 	return (uint8_t)(tg_freebsd_wscale_index(wscale) << TG_FREEBSD_W_SHIFT |
@@ -101,14 +101,14 @@ TG_INLINE uint32_t tg_freebsd_make(const struct tg_packet *syn, uint8_t options,
 	return (h & ~0xffU) | (options ^ h >> 24);
 }
 
-/* Equation 13: what the cookie claims; worth nothing until verified. */
+/* Equation 13: what the cookie claims; meaningless until verified. */
 TG_INLINE uint8_t tg_freebsd_claimed(uint32_t isn)
 {
 	return (uint8_t)((isn & 0xff) ^ isn >> 24);
 }
 
-/* Equations 14 and 15. Both secrets are good: that a secret is gone is what
- * makes a cookie stale. */
+/* Equations 14 and 15. Both secrets are valid: a cookie becomes stale when
+ * its secret is replaced. */
 TG_INLINE bool tg_freebsd_verify(const struct tg_packet *ack, const struct tg_key_pair *keys,
 				 struct tg_agreed *agreed)
 {

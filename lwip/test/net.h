@@ -38,14 +38,14 @@ ip_addr_t net_peer_ip(int family, u32_t n);
 
 /* A segment from peer to server, ready to be filled in. */
 struct segment net_segment(int family, u32_t peer, u16_t port, u8_t flags, u32_t seq, u32_t ack);
-/* Gives a segment to lwIP. With cut != 0 the pbuf is cut after so many bytes of
- * options, so that the options stand in two. */
+/* Passes a segment to lwIP. With cut != 0 the pbuf is split after that many bytes of
+ * options, so that the options are in two pieces. */
 void net_inject_cut(const struct segment *s, int cut);
 void net_inject(const struct segment *s);
-/* Gives lwIP any bytes as an IP packet. */
+/* Passes arbitrary bytes to lwIP as an IP packet. */
 void net_inject_bytes(const u8_t *bytes, u16_t len);
 
-/* What lwIP sent to peers, oldest first. Checksums have been checked. */
+/* What lwIP sent to peers, oldest first, with checksums verified. */
 struct segment *net_sent(void); /* NULL: nothing more */
 void net_sent_clear(void);
 u32_t net_bad_checksums(void);
@@ -68,7 +68,7 @@ u32_t net_pcb_count(int state);
 /* Aborts every connection silently. */
 void net_abort_all(void);
 
-/* Everything of which lwIP can run out. */
+/* Everything that lwIP can run out of. */
 struct net_usage {
 	u32_t tcp_pcb, tcp_seg, pbuf, pbuf_pool, heap;
 };

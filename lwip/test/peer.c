@@ -24,7 +24,7 @@ void remember_usage(void)
 	idle_usage = net_usage();
 }
 
-/* Every case begins with no connections and a clock that starts again. */
+/* Every case begins with no connections and with the clock reset. */
 void begin(void)
 {
 	net_abort_all();

@@ -22,7 +22,7 @@
 
 u32_t rng(void);
 
-/* Every case begins with no connections and a clock that starts again from zero, and ends
+/* Every case begins with no connections and with the clock at zero, and ends
  * with lwIP holding what it held at remember_usage(). */
 void begin(void);
 void remember_usage(void);
@@ -38,8 +38,8 @@ struct segment ack_for(int family, const struct segment *synack, u16_t data_len)
 int established(u16_t port);
 /* The client's RST ends the connection at once, in one packet. */
 void reset_from_client(int family, u16_t port);
-/* All flags that have been sent to a port since the last look, and 0x100 if
- * anything has. */
+/* All flags sent to a port since the last call, and 0x100 if
+ * anything was sent. */
 int sent_flags(u16_t port);
 
 /* The cases; each checks itself. */

@@ -100,7 +100,7 @@ static int find_option(const struct segment *s, u8_t kind, u32_t *value)
 	return 0;
 }
 
-/* True if four bytes of the SYN's timestamp stand behind those of ours. */
+/* True if four bytes of the SYN's timestamp follow those of ours. */
 static int echoes_timestamp(const struct segment *a, const struct offer *o)
 {
 	unsigned i, k;
@@ -132,7 +132,7 @@ static void check_synack(const struct segment *a, const struct offer *o, int fam
 	}
 }
 
-/* What the PCB made from a cookie knows of the client. */
+/* The client's options in the PCB made from a cookie. */
 static void check_restored(const struct tcp_pcb *pcb, const struct offer *o, int family)
 {
 	int scaled = KEEPS_OPTIONS && o->wscale != 15;
@@ -185,7 +185,7 @@ static void test_options(int family, const struct offer *o, int cut)
 	check_no_leak("options");
 }
 
-/* Every offer, in one pbuf and cut at every byte of its options. */
+/* Every offer, in one pbuf and split at every byte of its options. */
 void test_every_offer(int family)
 {
 	unsigned i;
@@ -199,7 +199,7 @@ void test_every_offer(int family)
 	}
 }
 
-/* SYN+FIN and SYN+RST are no SYNs. lwIP itself takes SYN+FIN for one. */
+/* SYN+FIN and SYN+RST are not SYNs. lwIP itself treats SYN+FIN as one. */
 void test_bad_flags(void)
 {
 	static const u8_t bad[] = {TCP_SYN | TCP_FIN, TCP_SYN | TCP_RST, TCP_SYN | TCP_FIN | TCP_RST};
@@ -218,7 +218,7 @@ void test_bad_flags(void)
 	check_no_leak("bad flags");
 }
 
-/* The third segment is lost and data comes in its place; then data with a FIN. */
+/* The third segment is lost and data arrive in its place; then data with a FIN. */
 void test_lost_ack(void)
 {
 	struct segment *a, s;

@@ -223,7 +223,7 @@ static void test_classic_known(void)
 	CHECK(!tg_classic_verify(&ack, 1002, &keys.k[0], &a), "128 s later");
 }
 
-/* ---- Every layout behind one face, for the figures ---- */
+/* ---- A common interface to all layouts, for the figures ---- */
 
 enum layout { CLASSIC, LINUX_SIP, LINUX_SHA1, FREEBSD, HYBRID, TIDEGATE, LAYOUTS };
 static const char *const layout_names[LAYOUTS] = {"classic", "linux",  "linux (SHA-1)",
@@ -231,7 +231,7 @@ static const char *const layout_names[LAYOUTS] = {"classic", "linux",  "linux (S
 
 #define TIDEGATE_EPOCH_S 8
 
-/* The keys of FreeBSD's two secrets at a time: period n's key stands in slot n & 1. */
+/* The keys of FreeBSD's two secrets at a time: period n's key is in slot n & 1. */
 static struct tg_key_pair freebsd_keys(uint32_t now_s)
 {
 	uint8_t secret[TG_SECRET_LEN] = {7};
@@ -300,7 +300,7 @@ static bool verify(enum layout l, const struct tg_packet *ack, uint32_t now_s)
 	}
 }
 
-/* Lives of a cookie, shortest and longest, in seconds, over every instant of
+/* Lifetimes of a cookie, shortest and longest, in seconds, over every instant of
  * one period at which it can be made. */
 static const struct {
 	uint32_t period_s, options, periods_good, min_s, max_s;
@@ -325,7 +325,7 @@ static uint32_t life_s(enum layout l, uint32_t born)
 static void test_replay_window(enum layout l)
 {
 	uint32_t min = UINT32_MAX, max = 0, born, life;
-	/* A multiple of every period, past the wrap of hybrid's 14 bits. */
+	/* A multiple of every period, beyond the wrap of hybrid's 14 bits. */
 	uint32_t start = 64 * 60 * 15 * 8;
 
 	for (born = start; born < start + want[l].period_s; born++) {
@@ -347,8 +347,8 @@ static int compare_u32(const void *a, const void *b)
 }
 
 /* Counts the acceptable ISNs of one tuple at one instant: everything that any
- * good period could have made. Each must be accepted and, of a million others,
- * none but them. */
+ * valid period could have made. Each must be accepted and, of a million others,
+ * only these. */
 static void test_forging_luck(enum layout l)
 {
 	static uint32_t good[2048];
@@ -388,7 +388,7 @@ static void test_forging_luck(enum layout l)
 
 /* One bit wrong anywhere, another tuple or another client ISN: refused. The
  * hashes are 18 to 24 bits, so the inputs are fixed and known not to collide.
- * `classic` hashes neither its MSS bits nor the client's ISN. */
+ * `classic` covers neither its MSS bits nor the client's ISN. */
 static void test_tampering(enum layout l)
 {
 	uint32_t now = 999960, free_bits = l == CLASSIC ? 7U << 24 : 0, bit, stays = 0;
@@ -417,9 +417,9 @@ static void test_tampering(enum layout l)
 	CHECK_EQ(verify(l, &bad, now), l == CLASSIC, "another client ISN");
 }
 
-/* The counter that comes round: hybrid after 16,384 s, linux after 256 min,
- * classic after 2,048 s. Just before and after the wrap cookies work, and one
- * from a whole turn ago is refused, as its hash holds the whole counter. */
+/* The wrap of the counter: hybrid after 16,384 s, linux after 256 min,
+ * classic after 2,048 s. Just before and after it cookies work, and one
+ * from a whole turn ago is refused, as its hash covers the whole counter. */
 static void test_wrap(enum layout l, uint32_t turn_s)
 {
 	struct tg_packet syn = syn_v4(), ack;

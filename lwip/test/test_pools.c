@@ -51,13 +51,13 @@ void test_flood(int family)
 		CHECK_EQ(near, 30, "clients at 5 ms");
 		CHECK_EQ(far, 30, "clients at 100 ms");
 	} else {
-		/* Four entries at 200/s live for 20 ms: what is farther loses. */
+		/* Four entries at 200/s live for 20 ms: clients with a longer RTT lose. */
 		CHECK_EQ(near, 30, "clients at 5 ms");
 		CHECK_EQ(far, 0, "clients at 100 ms");
 	}
 }
 
-/* Random option bytes of every length, whole and cut in two. */
+/* Random option bytes of every length, whole and split in two. */
 void test_malformed_options(void)
 {
 	struct segment s;
@@ -78,8 +78,8 @@ void test_malformed_options(void)
 	check_no_leak("malformed options");
 }
 
-/* Every PCB is in use by a real connection: a good cookie must wait, and be
- * good when the client's data comes again. */
+/* Every PCB is used by a real connection: a valid cookie must wait, and still be
+ * valid when the client retransmits its data. */
 void test_pool_exhausted(void)
 {
 	struct segment *a, acks[MEMP_NUM_TCP_PCB + 1];
@@ -110,7 +110,7 @@ void test_pool_exhausted(void)
 	check_no_leak("pool exhausted");
 }
 
-/* lwIP's heap is empty: no SYN-ACK can be built, nothing is lost for good. */
+/* lwIP's heap is empty: no SYN-ACK can be built, but nothing is lost permanently. */
 void test_heap_exhausted(void)
 {
 	void *blocks[512];
@@ -133,7 +133,7 @@ void test_heap_exhausted(void)
 	check_no_leak("heap exhausted");
 }
 
-/* The application accepts nobody: the accept queue, not the pool, is the limit. */
+/* The application accepts no connection: the accept queue, not the pool, is the limit. */
 void test_accept_queue(void)
 {
 	struct segment *a, acks[BACKLOG + 1];
@@ -157,7 +157,7 @@ void test_accept_queue(void)
 	check_no_leak("accept queue");
 }
 
-/* Two listeners share the pool; the flood on one must not harm the other. */
+/* Two listeners share the pool; a flood on one must not harm the other. */
 void test_recycle(void)
 {
 	struct tcp_pcb *oldest;

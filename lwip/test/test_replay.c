@@ -5,8 +5,8 @@
  */
 #include "peer.h"
 
-/* Makes a connection by cookie at a phase of the period, ends it, and returns
- * the ACK that did it: one packet that a greedy client may send again. */
+/* Makes a connection from a cookie at a phase of the period, ends it, and returns
+ * the ACK that made it: one packet that an attacker may replay. */
 static struct segment earn_cookie(u32_t phase_ms, u16_t port)
 {
 	struct segment *a, ack;
@@ -42,15 +42,15 @@ static int one_packet_connects(struct segment ack)
 	return connects;
 }
 
-/* Another client gets a cookie just now, so that the clock and the hash alone
- * decide on older ones, not that none is outstanding. */
+/* Another client gets a cookie now, so that older ones are judged by clock and
+ * hash, not refused because none is outstanding. */
 static void keep_outstanding(void)
 {
 	fill_queue(4);
 	CHECK(syn(4, 6999, 1, NULL, 0) != NULL, "no cookie for the other client");
 }
 
-/* A cookie is good until the period after its own is over, whenever in its own
+/* A cookie is valid until the end of the period after its own, whenever in its own
  * period it was made; not a millisecond longer. */
 void test_replay(void)
 {
@@ -88,7 +88,7 @@ void test_one_packet(void)
 	check_no_leak("one packet");
 }
 
-/* The counter that comes round, and sys_now() that wraps after 49.7 days. */
+/* The wrap of the counter, and that of sys_now() after 49.7 days. */
 void test_wraps(void)
 {
 	struct segment *a, turn, wrap;
@@ -130,7 +130,7 @@ void test_bad_acks(int family)
 	struct segment *a, s, good;
 	u32_t i, accepted = net_accepted(), hashed = tg_lwip_stats.cookie_invalid;
 
-	/* Nothing is outstanding: no ACK is even looked at. */
+	/* Nothing is outstanding: no ACK is checked. */
 	begin();
 	for (i = 0; i < 1000; i++) {
 		s = net_segment(family, rng() % 5000, (u16_t)rng(), TCP_ACK, rng(), rng());
@@ -171,7 +171,7 @@ void test_bad_acks(int family)
 		net_inject(&good);
 		CHECK(established(7000), "the good one after all that");
 
-		/* Once every cookie has died, ACKs are not looked at any more. */
+		/* When every cookie has expired, ACKs are no longer checked. */
 		reset_from_client(family, 7000);
 		hashed = tg_lwip_stats.cookie_invalid;
 		net_time_set(net_now_ms() + 2 * PERIOD_MS - 1001);
