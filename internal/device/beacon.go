@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Beacon is what the device says of itself every 20 ms of its time; the bits are
+// Beacon is the state that the device sends every 20 ms of its time; the bits are
 // drawn in lwip/app/app.c.
 type Beacon struct {
 	TimeMS      uint32
@@ -26,7 +26,7 @@ type Beacon struct {
 }
 
 // workedMS is the time between two beacons that the device did not sleep. The
-// device sleeps for lack of frames: when the machine under the emulator is busy.
+// device sleeps for lack of frames, when the machine under the emulator is busy.
 func workedMS(from, to Beacon) float64 {
 	return float64(to.TimeMS-from.TimeMS) - float64(to.IdleUS-from.IdleUS)/1000
 }
@@ -89,7 +89,7 @@ func (c *Clock) read() {
 	}
 }
 
-// silence is how long the device may say nothing before it counts as dead.
+// silence is how long the device may send nothing before it counts as dead.
 const silence = 10 * time.Second
 
 // Next waits for a beacon after the given one.
@@ -116,7 +116,7 @@ func (c *Clock) Next(ctx context.Context, after Beacon) (Beacon, error) {
 	}
 }
 
-// AfterWork waits until the device has worked for so long since a beacon.
+// AfterWork waits until the device has worked for this long since a beacon.
 func (c *Clock) AfterWork(ctx context.Context, from Beacon, ms float64) (Beacon, error) {
 	b := from
 	var err error
@@ -127,7 +127,7 @@ func (c *Clock) AfterWork(ctx context.Context, from Beacon, ms float64) (Beacon,
 	}
 }
 
-// After waits until so much of the device's time has gone by since a beacon.
+// After waits until this much of the device's time has passed since a beacon.
 func (c *Clock) After(ctx context.Context, from Beacon, ms uint32) (Beacon, error) {
 	b := from
 	var err error
@@ -138,5 +138,5 @@ func (c *Clock) After(ctx context.Context, from Beacon, ms uint32) (Beacon, erro
 	}
 }
 
-// Close ends the following.
+// Close stops following.
 func (c *Clock) Close() error { return c.conn.Close() }

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Kind says what a device runs on.
+// Kind is what a device runs on.
 type Kind int
 
 const (
@@ -20,7 +20,7 @@ const (
 	Program              // the same application, lwIP and module on this machine, sanitizers on
 )
 
-// packages of Debian, and a file or command by which each is known.
+// packages of Debian, and a file or command that shows that each is installed.
 var packages = map[Kind][][2]string{
 	Firmware: {
 		{"qemu-system-arm", "qemu-system-arm"}, {"gcc-arm-none-eabi", "arm-none-eabi-gcc"},
@@ -45,7 +45,7 @@ func missing(kind Kind) []string {
 	return names
 }
 
-// installMissing brings the packages that building and running need.
+// installMissing installs the packages that building and running need.
 func installMissing(ctx context.Context, kind Kind, progress func(string, ...any)) error {
 	names := missing(kind)
 	if len(names) == 0 {

@@ -40,11 +40,11 @@ func Queues() []int { return []int{2, 4, 8, 16} }
 // Config is one device.
 type Config struct {
 	Policy string
-	Layout string // of no meaning where no cookies are sent
+	Layout string // unused if no cookies are sent
 	Queue  int    // backlog of each listener
 }
 
-// Validate names the option, what is wrong, and what would be right.
+// Validate checks the configuration; an error names the option, its value, and valid values.
 func (c Config) Validate() error {
 	switch {
 	case !slices.Contains(Policies(), c.Policy):
@@ -57,12 +57,12 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Cookies says whether the policy sends any.
+// Cookies reports whether the policy sends any.
 func (c Config) Cookies() bool {
 	return c.Policy == PolicyCookies || c.Policy == PolicyCookiesAlways
 }
 
-// image is the part of a file name that says what was compiled in.
+// image is the part of a file name that encodes the compile-time options.
 func (c Config) image() string {
 	if !c.Cookies() {
 		return c.Policy + "-" + LayoutHybrid

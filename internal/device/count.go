@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Counts are instructions of the Cortex-M3 from the moment that a frame lies in
-// a pbuf until lwIP has dealt with it, its answer included; the driver's FIFO
-// loops are not in it. The same image gives the same counts on any machine.
+// Counts are instructions of the Cortex-M3 from the moment that a frame is in
+// a pbuf until lwIP has processed it, including its answer; the driver's FIFO
+// loops are not counted. The same image gives the same counts on any machine.
 type Counts struct {
 	SYN    int `json:"insn_per_syn"`     // a SYN that finds the queue full
 	ACK    int `json:"insn_per_ack"`     // the ACK that opens a connection; 0: none could
-	BadACK int `json:"insn_per_bad_ack"` // an ACK that belongs to nothing, answered by a RST
+	BadACK int `json:"insn_per_bad_ack"` // an ACK of no connection, answered by a RST
 	RST    int `json:"insn_per_rst"`     // a SYN to a closed port: lwIP's own shortest answer
 }
 
@@ -27,8 +27,8 @@ func Count(ctx context.Context, image string, c Config) (Counts, error) {
 	if err != nil {
 		return Counts{}, err
 	}
-	// A known secret: the counts must not depend on it, and do not need to
-	// be told so by noise.
+	// A known secret: the counts must not depend on it, and need no
+	// randomness.
 	args[1] = "secret=" + strings.Repeat("5a", 32)
 	argv := qemu(image, "none", args)
 	for i, a := range argv {

@@ -37,7 +37,7 @@ func build(t *testing.T, kind Kind, c Config) string {
 	return image
 }
 
-// everyConfig is every policy with every layout that means something to it.
+// everyConfig is every policy with every layout that applies to it.
 func everyConfig() []Config {
 	all := []Config{{PolicyDrop, LayoutHybrid, 4}, {PolicyRecycle, LayoutHybrid, 16}}
 	for _, p := range []string{PolicyCookies, PolicyCookiesAlways} {
@@ -48,7 +48,7 @@ func everyConfig() []Config {
 	return all
 }
 
-// checkLoad holds what clients got to what the policy promises.
+// checkLoad compares what clients got with what the policy promises.
 func checkLoad(t *testing.T, c Config, l Load) {
 	t.Helper()
 	switch {
@@ -90,8 +90,8 @@ func TestLinuxClientsOnATap(t *testing.T) {
 	all.Wait()
 }
 
-// The firmware on the emulated board: cookies serve everybody where dropping
-// serves nobody.
+// The firmware on the emulated board: cookies serve every client where dropping
+// serves none.
 func TestFirmwareUnderFlood(t *testing.T) {
 	needsRoot(t)
 	for _, c := range []Config{{PolicyDrop, LayoutHybrid, 8}, {PolicyCookies, LayoutHybrid, 8}, {PolicyCookiesAlways, LayoutTidegate, 8}} {
@@ -106,7 +106,7 @@ func TestFirmwareUnderFlood(t *testing.T) {
 	}
 }
 
-// A bulk transfer goes on under attack, and the device's clock paces both.
+// A bulk transfer continues under attack; the device's clock paces both.
 func TestThroughputOfTheFirmware(t *testing.T) {
 	needsRoot(t)
 	c := Config{PolicyCookiesAlways, LayoutHybrid, 8}
@@ -144,8 +144,8 @@ func counts(t *testing.T, c Config) Counts {
 	return n
 }
 
-// hybrid and freebsd cost at most half of linux with SHA-1 per SYN, the whole
-// way through lwIP included.
+// hybrid and freebsd cost at most half of linux with SHA-1 per SYN, including the whole
+// path through lwIP.
 func TestInstructionsByLayout(t *testing.T) {
 	if len(missing(Firmware)) != 0 {
 		needsRoot(t)
@@ -158,8 +158,8 @@ func TestInstructionsByLayout(t *testing.T) {
 	}
 }
 
-// Recycling costs more the longer the queue; a cookie costs the same. What
-// lwIP's own search through its connections adds is left out by means of the
+// Recycling costs more the longer the queue; a cookie costs the same. The cost of
+// lwIP's own search through its connections is subtracted, measured by the
 // shortest answer that lwIP gives, which must search too.
 func TestInstructionsByQueue(t *testing.T) {
 	if len(missing(Firmware)) != 0 {
@@ -237,7 +237,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	}
 }
 
-// A device that cannot start says why in one line.
+// A device that cannot start reports why in one line.
 func TestBadImage(t *testing.T) {
 	needsRoot(t)
 	n, err := NewNet()

@@ -2,7 +2,7 @@
 
 // Package device builds and runs the lwIP device of lwip/ behind a tap inside a
 // network namespace, attacks it there, and measures what its clients still get
-// and what a SYN costs it.
+// and the cost of a SYN.
 //
 // The device is either the firmware in QEMU or its application as a program of
 // this machine. Its time is its own: the device sends beacons that carry its

@@ -10,20 +10,20 @@ import (
 )
 
 // Throughput is one sample: client to device, by the time that the device
-// worked. The time that it slept for lack of frames is left out: on a wire the
+// worked. The time that it slept for lack of frames is excluded: on a wire the
 // client always has the next one ready, here its machine may be busy.
 type Throughput struct {
 	Mbps    float64 `json:"mbps"`
 	Seconds float64 `json:"seconds"` // of the device at work
 	Idle    float64 `json:"idle"`    // share of the device's time that it slept
 	SYNs    uint64  `json:"syns"`    // sent during the whole transfer
-	// What the device did with them, as its beacons say.
+	// What the device did with them, according to its beacons.
 	Cookies  uint32 `json:"cookies"`
 	Recycled uint32 `json:"recycled"`
 	HalfOpen uint32 `json:"half_open"`
 }
 
-// warmUpMS of the device's time go by before a throughput is taken.
+// warmUpMS of the device's time pass before throughput is measured.
 const warmUpMS = 1000
 
 // running is a device that runs, with its clock.
@@ -68,7 +68,7 @@ func (r *running) close() error {
 	return errors.Join(errs...)
 }
 
-// attack runs f while a flood goes on; without a rate, f alone.
+// attack runs f during a flood; without a rate, f alone.
 func (r *running) attack(ctx context.Context, port uint16, rate int, seed uint64, f func(context.Context) error) (sent uint64, err error) {
 	if rate == 0 {
 		return 0, f(ctx)
@@ -84,7 +84,7 @@ func (r *running) attack(ctx context.Context, port uint16, rate int, seed uint64
 }
 
 // MeasureThroughput boots a device, opens the bulk transfer, attacks the same
-// port if there is a rate, and counts for so many seconds of the device's work.
+// port if there is a rate, and measures for this many seconds of the device's work.
 func MeasureThroughput(ctx context.Context, image string, c Config, rate, seconds int, seed uint64) (t Throughput, err error) {
 	r, err := newRunning(ctx, Firmware, image, c)
 	if err != nil {
@@ -106,7 +106,7 @@ func MeasureThroughput(ctx context.Context, image string, c Config, rate, second
 	return t, errors.Join(err, <-sending)
 }
 
-// count takes the throughput between two beacons.
+// count measures the throughput between two beacons.
 func (r *running) count(ctx context.Context, seconds int, t *Throughput) error {
 	b, err := r.clock.Next(ctx, Beacon{})
 	if err != nil {
@@ -131,8 +131,8 @@ func (r *running) count(ctx context.Context, seconds int, t *Throughput) error {
 	return nil
 }
 
-// MeasureLoad boots a device, floods its web server, and lets honest clients
-// come. The flood is ahead of them until the queue must be full.
+// MeasureLoad boots a device, floods its web server, and starts honest
+// clients. The flood starts earlier, so that the queue is full.
 func MeasureLoad(ctx context.Context, kind Kind, image string, c Config, rate, requests int, ipv6 bool) (l Load, err error) {
 	r, err := newRunning(ctx, kind, image, c)
 	if err != nil {

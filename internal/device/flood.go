@@ -14,16 +14,16 @@ import (
 // maxFloodRate bounds the attack; the device sees some thousand a second at most.
 const maxFloodRate = 10000
 
-// Flood sends SYNs with spoofed sources to one port of the device, so many for
-// each second of the device's clock. It sends nowhere but into its own tap.
+// Flood sends SYNs with spoofed sources to one port of the device, this many for
+// each second of the device's clock. It sends only into its own tap.
 type Flood struct {
 	net  *Net
 	port uint16
 	rate int
 	rng  *rand.Rand
 	Sent uint64
-	// ByWork: the seconds are those that the device worked, as throughput is
-	// counted; else those of its clock.
+	// ByWork: seconds are those that the device worked, as for
+	// throughput; otherwise those of its clock.
 	ByWork bool
 }
 
@@ -32,7 +32,7 @@ func NewFlood(n *Net, port uint16, rate int, seed uint64) *Flood {
 	return &Flood{net: n, port: port, rate: rate, rng: rand.New(rand.NewPCG(seed, 6))}
 }
 
-// Run sends until ctx ends. Every beacon pays for the time since the last one.
+// Run sends until ctx ends. Every beacon accounts for the time since the last one.
 func (f *Flood) Run(ctx context.Context, clock *Clock) error {
 	return f.net.NS.Do(func() error {
 		if err := f.net.verify(); err != nil {
@@ -77,7 +77,7 @@ var synOptions = [][]byte{
 	{2, 4, 5, 0xb4, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 0, 1, 3, 3, 7},
 }
 
-// frame is one SYN from 11.0.0.0/8 with everything random that a client chooses.
+// frame is one SYN from 11.0.0.0/8 with random values for everything that a client chooses.
 func (f *Flood) frame() []byte {
 	opts := synOptions[f.rng.IntN(len(synOptions))]
 	b := make([]byte, 14+20+20+len(opts))

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// get makes one request with a connection of its own, from the kernel of this
+// get makes one request over a connection of its own, from the kernel of this
 // machine, and returns the body.
 func get(ctx context.Context, n *Net, ipv6 bool, timeout time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -48,7 +48,7 @@ func dial(ctx context.Context, n *Net, ipv6 bool, port uint16) (conn net.Conn, e
 	return conn, err
 }
 
-// Load is what honest clients got.
+// Load is the result of honest clients.
 type Load struct {
 	Requests int            `json:"requests"`
 	OK       int            `json:"ok"`

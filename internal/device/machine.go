@@ -19,7 +19,7 @@ import (
 )
 
 // icountShift makes every emulated instruction last 2^5 = 32 ns of the device's
-// time: 31 million instructions a second, a class 2 device. It holds whatever
+// time: 31 million instructions a second, a class 2 device, whatever
 // the host's speed is.
 const icountShift = 5
 
@@ -52,7 +52,7 @@ func qemu(image, nic string, args []string) []string {
 		"-semihosting-config", semihosting, "-kernel", image}
 }
 
-// Boot starts a device behind the tap and waits until it says that it is ready.
+// Boot starts a device behind the tap and waits until it prints that it is ready.
 func Boot(ctx context.Context, n *Net, kind Kind, image string, c Config) (*Machine, error) {
 	args, err := arguments(c, "beacon=1")
 	if err != nil {
@@ -88,8 +88,8 @@ func Boot(ctx context.Context, n *Net, kind Kind, image string, c Config) (*Mach
 	}
 }
 
-// read collects the console and notices the word ready; when the console ends,
-// so has the device.
+// read collects the console and detects the word ready; when the console ends,
+// the device has ended.
 func (m *Machine) read(stdout io.Reader, ready chan<- struct{}) {
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
@@ -111,7 +111,7 @@ func (m *Machine) Write(b []byte) (int, error) {
 	return m.log.Write(b)
 }
 
-// Log is what the device has said, in one line.
+// Log is the device's output, in one line.
 func (m *Machine) Log() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,7 +122,7 @@ func (m *Machine) failure() error {
 	return fmt.Errorf("%w: %s", m.err, m.Log())
 }
 
-// Alive is nil while the device runs.
+// Alive returns nil while the device runs.
 func (m *Machine) Alive() error {
 	select {
 	case <-m.exited:

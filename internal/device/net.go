@@ -16,8 +16,8 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// Addresses as lwip/app/app.h has them. The lab's end is the device's gateway,
-// so that answers to spoofed sources come there and end there: nothing in the
+// Addresses as in lwip/app/app.h. The lab's end is the device's gateway,
+// so that answers to spoofed sources end there: nothing in the
 // namespace forwards.
 var (
 	deviceMAC = net.HardwareAddr{0x02, 0x54, 0x47, 0, 0, 2}
@@ -42,10 +42,10 @@ type Net struct {
 	alias string
 }
 
-// serial tells this process's namespaces apart: several devices may run at once.
+// serial distinguishes this process's namespaces: several devices may run at once.
 var serial atomic.Uint32
 
-// NewNet makes them, after removing what dead owners left behind.
+// NewNet makes them, after removing what dead owners left.
 func NewNet() (n *Net, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the lab needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN): run it with sudo")
@@ -90,7 +90,7 @@ func (n *Net) setUp() error {
 	return errors.Join(append(errs, netlink.LinkSetUp(lo), netlink.LinkSetUp(l))...)
 }
 
-// verify makes sure, on the thread that is about to send, that it is inside the
+// verify checks, on the thread that is about to send, that it is inside the
 // namespace made by this process and that the interface is the tap made here.
 func (n *Net) verify() error {
 	if !n.NS.Current() {

@@ -11,7 +11,7 @@ import (
 // Options of `tidegate-lab device`.
 type Options struct {
 	Config
-	Tables   bool // Tables 4 and 5 of the paper in place of one configuration
+	Tables   bool // Tables 4 and 5 of the paper instead of one configuration
 	Rate     int  // SYNs per second of the device
 	Samples  int
 	Seconds  int // of the device, per sample
@@ -29,7 +29,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate names the option, what is wrong, and what would be right.
+// Validate checks all options; an error names the option, its value, and valid values.
 func (o *Options) Validate() error {
 	switch {
 	case o.Rate < 0 || o.Rate > maxFloodRate:
@@ -44,7 +44,7 @@ func (o *Options) Validate() error {
 	return o.Config.Validate()
 }
 
-// Row is one configuration with what was measured of it.
+// Row is one configuration with its measurements.
 type Row struct {
 	Policy     string    `json:"policy"`
 	Layout     string    `json:"layout"`
@@ -103,8 +103,8 @@ func (r *runner) image(ctx context.Context, c Config) (string, error) {
 	return image, err
 }
 
-// sample takes every cell's throughput, all cells once in each round and in a
-// new order each time, so that nothing that drifts falls on one of them alone.
+// sample measures every cell's throughput, all cells once in each round and in a
+// random order each time, so that drift does not affect one of them alone.
 func (r *runner) sample(ctx context.Context, cells []*cell) error {
 	for _, c := range cells {
 		var err error
@@ -128,8 +128,8 @@ func (r *runner) sample(ctx context.Context, cells []*cell) error {
 	return nil
 }
 
-// A sample counts if the device hardly ever waited for its client; else the
-// machine under the emulator was busy, and the sample is taken again.
+// A sample counts if the device hardly ever waited for its client; otherwise the
+// machine under the emulator was busy, and the sample is repeated.
 const (
 	maxIdle  = 0.005
 	maxTries = 8
@@ -152,8 +152,8 @@ func (r *runner) saturated(ctx context.Context, c *cell, seed uint64) (t Through
 		c.Config, maxTries, 100*maxIdle)
 }
 
-// plausible makes sure that the attack took place and met the policy that was
-// asked for.
+// plausible checks that the attack took place and met the requested
+// policy.
 func plausible(c *cell, t Throughput) error {
 	want := t.Seconds * float64(c.rate)
 	switch {

@@ -10,8 +10,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Sample describes one configuration's measurements. The paper gives no more of
-// its own than this, so that its figures and ours go through the same tests.
+// Sample describes one configuration's measurements, with the values that the paper
+// gives, so that its figures and ours go through the same tests.
 type Sample struct {
 	N    int     `json:"n"`
 	Mean float64 `json:"mean"`
@@ -95,12 +95,12 @@ func AnalyseVariance(samples []Sample) (ANOVA, bool) {
 		between += float64(s.N) * d * d
 	}
 	a.F = (between / a.DFBetween) / (within / a.DFWithin)
-	// distuv.F's Survival is 1 - CDF and ends at 1e-16; this is the tail itself.
+	// distuv.F's Survival is 1 - CDF and loses precision below 1e-16; this is the tail itself.
 	a.P = mathext.RegIncBeta(a.DFWithin/2, a.DFBetween/2, a.DFWithin/(a.DFWithin+a.DFBetween*a.F))
 	return a, true
 }
 
-// Bonferroni is a p value held to account for the number of comparisons.
+// Bonferroni corrects a p value for the number of comparisons.
 func Bonferroni(p float64, comparisons int) float64 {
 	return min(1, p*float64(comparisons))
 }

@@ -61,7 +61,7 @@ func TestAnalyseVarianceGivesTheSeedsFigure(t *testing.T) {
 	}
 }
 
-// Known answers worked out by hand: 1..5 against 3..7.
+// Known answers computed by hand: 1..5 against 3..7.
 func TestSmallSamples(t *testing.T) {
 	a, b := Describe([]float64{1, 2, 3, 4, 5}), Describe([]float64{3, 4, 5, 6, 7})
 	near(t, "mean", a.Mean, 3, 0)

@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// What a dispatcher costs a packet: a program that answers at once, alone, and as the first, the second and the tenth function of a dispatcher.
-// The functions stand where components would: a component is reached by one more jump. Run it with -bench . -benchtime 20x and
+// The cost of a dispatcher per packet: a program that answers at once, alone, and as the first, the second and the tenth function of a dispatcher.
+// The functions stand in for components: a component costs one more jump. Run it with -bench . -benchtime 20x and
 // compare on an idle machine.
 func BenchmarkDispatcher(b *testing.B) {
 	if os.Geteuid() != 0 {

@@ -22,7 +22,7 @@ const (
 	flagReplace    = 1 << 4
 )
 
-// attached says which program an interface runs.
+// attached returns which program an interface runs.
 func (p Place) attached() (id ebpf.ProgramID, generic bool, err error) {
 	dev, err := netlink.LinkByIndex(p.Ifindex)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -41,7 +41,7 @@ func (p Place) attached() (id ebpf.ProgramID, generic bool, err error) {
 	return ebpf.ProgramID(x.ProgId), x.AttachMode == nl.XDP_ATTACHED_SKB, nil
 }
 
-// attach puts next into the place of before, if that is what is attached; nil stands for none. EEXIST, EBUSY: it is not.
+// attach replaces before by next, if before is what is attached; nil stands for none. EEXIST, EBUSY: it is not.
 func (p Place) attach(next, before *ebpf.Program) error {
 	flags, expected, fd := uint32(flagNative), int32(-1), int32(-1)
 	if p.Generic {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dispatcher puts an XDP program beside others on one interface, by the protocol of libxdp (xdp-tools,
+// Package dispatcher shares an interface's XDP hook with other programs, by the protocol of libxdp (xdp-tools,
 // lib/libxdp/protocol.org): a dispatcher program runs on the interface and calls each component in turn, which has
-// replaced one of its functions (BPF_PROG_TYPE_EXT, "freplace"). Who joins or leaves makes another dispatcher and puts
-// it into the place of the one before in one step. It must never touch a program that is no dispatcher.
+// replaced one of its functions (BPF_PROG_TYPE_EXT, "freplace"). A program that joins or leaves makes a new dispatcher and swaps
+// it for the previous one atomically. The package must never touch a program that is not a dispatcher.
 package dispatcher
 
 import (
@@ -19,13 +19,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrForeign: what is attached is no dispatcher, or one that only its maker can change.
+// ErrForeign: the attached program is not a dispatcher, or one that only its maker can change.
 var ErrForeign = errors.New("no dispatcher that others may join")
 
 // Place is an interface, in the network namespace of the caller.
 type Place struct {
 	Ifindex int
-	Generic bool // the mode of a dispatcher that is the first; a later one has that of the one before
+	Generic bool // the mode of the first dispatcher; a later one keeps it
 }
 
 // Component is a program that a dispatcher calls.
@@ -34,7 +34,7 @@ type Component struct {
 	ID       ebpf.ProgramID // 0: not loaded yet
 	Priority uint32         // those with the smaller number run first
 	Chain    uint32         // a bit for each verdict after which the next component runs
-	Frags    bool           // it can do with frames in several pieces
+	Frags    bool           // supports frames in several fragments
 
 	// Load loads a new component as a replacement for a function of target.
 	Load func(target *ebpf.Program, function string) (*ebpf.Program, error)
@@ -52,7 +52,7 @@ type State struct {
 	prog    *ebpf.Program
 }
 
-// Close lets go of the programs. They stay attached.
+// Close releases the programs. They stay attached.
 func (s *State) Close() {
 	if s == nil {
 		return
@@ -72,7 +72,7 @@ func (c *Component) close() {
 	}
 }
 
-// Has says whether a program is among the components.
+// Has reports whether a program is among the components.
 func (s *State) Has(id ebpf.ProgramID) bool {
 	return id != 0 && slices.ContainsFunc(s.Components, func(c Component) bool { return c.ID == id })
 }
@@ -138,7 +138,7 @@ func (p Place) Leave(id ebpf.ProgramID) error {
 // attempts bounds how often another's change in the same moment makes ours start over.
 const attempts = 10
 
-// change replaces the list of components. added gets the program that was loaded for the component that had none.
+// change replaces the list of components. added gets the program loaded for the component that had none.
 func (p Place) change(edit func([]Component) ([]Component, error), added **ebpf.Program) error {
 	err := error(unix.EEXIST)
 	for range attempts {
@@ -197,7 +197,7 @@ func (p Place) changeOnce(edit func([]Component) ([]Component, error), added **e
 	return err
 }
 
-// order is the one that the protocol has: by priority, then by name, then what is loaded already.
+// order is the protocol's: by priority, then by name, then loaded programs first.
 func order(a, b Component) int {
 	loaded := func(c Component) int {
 		if c.prog != nil {
@@ -208,7 +208,7 @@ func order(a, b Component) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Name, b.Name), cmp.Compare(loaded(a), loaded(b)))
 }
 
-// build loads a dispatcher for these components, has them replace its functions, and pins all of it.
+// build loads a dispatcher for these components, makes them replace its functions, and pins everything.
 func (p Place) build(list []Component, version uint8, added **ebpf.Program) (next *State, err error) {
 	next = &State{}
 	if next.prog, err = generate(list, version); err != nil {
@@ -246,7 +246,7 @@ func (p Place) build(list []Component, version uint8, added **ebpf.Program) (nex
 	return next, nil
 }
 
-// replace has a component replace function i of a dispatcher, and pins it.
+// replace makes a component replace function i of a dispatcher, and pins it.
 func replace(target *ebpf.Program, i int, prog *ebpf.Program, dir string) error {
 	l, err := link.AttachFreplace(target, function(i), prog)
 	if err != nil {
@@ -256,7 +256,7 @@ func replace(target *ebpf.Program, i int, prog *ebpf.Program, dir string) error 
 	if err := l.Pin(filepath.Join(dir, function(i)+"-link")); err != nil {
 		return err
 	}
-	own, err := prog.Clone() // a program that has a pin already would lose it
+	own, err := prog.Clone() // a program that is already pinned would lose its pin
 	if err != nil {
 		return err
 	}
@@ -276,10 +276,10 @@ func idOf(prog *ebpf.Program) (ebpf.ProgramID, error) {
 	return id, nil
 }
 
-// ErrNoExtensions: this kernel lets no program replace another's function.
+// ErrNoExtensions: this kernel does not let programs replace other programs' functions.
 var ErrNoExtensions = errors.New("this kernel lets no BPF program extend another (BPF_PROG_TYPE_EXT)")
 
-// Possible says whether this kernel has what a dispatcher needs. Nothing is attached.
+// Possible reports whether this kernel has what a dispatcher needs. It attaches nothing.
 func Possible() error {
 	prog, err := generate([]Component{{}}, 0)
 	if err != nil {

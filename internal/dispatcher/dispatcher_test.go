@@ -25,7 +25,7 @@ const (
 	onPass         = 1 << pass
 )
 
-// verdict is a component that changes nothing, though the verifier thinks that it might, and returns a verdict.
+// verdict is a component that returns a verdict and changes nothing, although the verifier assumes that it might.
 func verdict(name string, action int32, priority uint32) Component {
 	return component(name, priority, asm.Mov.Imm(asm.R2, 0), asm.FnXdpAdjustTail.Call(), asm.Mov.Imm(asm.R0, action), asm.Return())
 }
@@ -39,7 +39,7 @@ func component(name string, priority uint32, code ...asm.Instruction) Component 
 	}}
 }
 
-// needed skips where the kernel refuses programs of this type before it verifies them, and fails where it must not.
+// needed skips if the kernel refuses programs of this type before it verifies them, and fails where the kernel must support them.
 func needed(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -176,7 +176,7 @@ func TestJoinReplaceLeave(t *testing.T) {
 	}
 }
 
-// A program that is no dispatcher stays; what a device that went has left is swept up; a dispatcher takes ten.
+// A program that is not a dispatcher stays; what a vanished device left is removed; a dispatcher holds ten components.
 func TestForeign(t *testing.T) {
 	needed(t)
 	onVeth(t, func(p Place, name string) error {
@@ -250,8 +250,8 @@ func TestXDPTools(t *testing.T) {
 				}
 			}
 		}
-		// What changes packets, as our programs do, makes libxdp before 1.5.5 refuse to join on kernels that look at this
-		// (Linux 6.13, and stable releases before): it must leave all as it was, then.
+		// Programs that change packets, as ours do, make libxdp before 1.5.5 refuse to join on kernels that check this
+		// (Linux 6.13, and stable releases before): it must then leave everything as it was.
 		for changes, ours := range []Component{component("ours", 20, asm.Mov.Imm(asm.R0, pass), asm.Return()), verdict("ours", pass, 20)} {
 			run("xdp-filter", "load", name)
 			prog, err := p.Join(ours)

@@ -20,10 +20,10 @@ import (
 const (
 	maxComponents = 10
 	magic         = 236 // 'X' + 'D' + 'P'
-	goOn          = 31  // what a function returns that nobody has replaced
+	goOn          = 31  // what a function returns that no component has replaced
 
-	// What libxdp 1.3 to 1.5 make and change (Debian 12 and 13). 1.6 makes 3, which has one more field; each changes only
-	// its own version's, so a dispatcher keeps the version that it has.
+	// The versions that libxdp 1.3 to 1.5 make and change (Debian 12 and 13). 1.6 makes 3, which has one more field; each changes only
+	// its own version, so a dispatcher keeps the version that it has.
 	firstVersion, lastVersion = 2, 3
 
 	dispatcherName = "xdp_dispatcher"
@@ -66,7 +66,7 @@ func configOf(list []Component, version uint8) config {
 	return c
 }
 
-// configMap is read-only for programs and frozen, as the kernel asks of constants.
+// configMap is read-only for programs and frozen, as the kernel requires for constants.
 func configMap(c config) (*ebpf.Map, error) {
 	value := make([]byte, c.size())
 	if _, err := binary.Encode(value, binary.NativeEndian, c); err != nil {
@@ -83,7 +83,7 @@ func configMap(c config) (*ebpf.Map, error) {
 	return m, nil
 }
 
-// Instructions that are written here by their numbers, for libraries take whole programs only.
+// Instructions written by number, since libraries accept whole programs only.
 type insn struct {
 	code uint8
 	regs uint8
@@ -100,7 +100,7 @@ const (
 
 func regs(dst, src uint8) uint8 { return dst | src<<4 }
 
-// body writes the dispatcher: it calls each function and goes on where the component's verdict is one that is chained.
+// body writes the dispatcher: it calls each function and continues where the component's verdict is chained.
 // starts are where the functions begin.
 func body(c config, mapFD int) (list []insn, starts []uint32) {
 	const (
@@ -115,7 +115,7 @@ func body(c config, mapFD int) (list []insn, starts []uint32) {
 	)
 	n := int(c.Count)
 	list = append(list, insn{moveReg, regs(r6, r1), 0, 0},
-		insn{loadImm, regs(r9, pseudoMapValue), 0, int32(mapFD)}, insn{}) // nothing reads it: the program is to have the map
+		insn{loadImm, regs(r9, pseudoMapValue), 0, int32(mapFD)}, insn{}) // never read: it only ties the map to the program
 	stubs := len(list) + n*perComponent + 2
 	const stub = 4
 	for i := range n {
@@ -133,7 +133,7 @@ func body(c config, mapFD int) (list []insn, starts []uint32) {
 	starts = append(starts, 0)
 	for range n {
 		starts = append(starts, uint32(len(list)))
-		// What replaces a function may change packets only if the function itself does (Linux 6.13): by nothing, here.
+		// A replacement may change packets only if the function itself does (Linux 6.13): here by nothing.
 		list = append(list,
 			insn{moveImm, regs(r2, 0), 0, 0},
 			insn{call, 0, 0, adjustTail},
@@ -143,7 +143,7 @@ func body(c config, mapFD int) (list []insn, starts []uint32) {
 	return list, starts
 }
 
-// types are the functions', and the version as libxdp looks for it: the length of an array that a variable points to.
+// types are those of the functions, and the version in the form that libxdp looks for: the length of an array that a variable points to.
 func types(c config) (*btf.Handle, []btf.TypeID, error) {
 	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
 	u32 := &btf.Int{Name: "__u32", Size: 4}
@@ -175,7 +175,7 @@ func types(c config) (*btf.Handle, []btf.TypeID, error) {
 	return handle, ids, err
 }
 
-// progLoad is what BPF_PROG_LOAD takes (union bpf_attr in linux/bpf.h), up to what is used here.
+// progLoad is the argument of BPF_PROG_LOAD (union bpf_attr in linux/bpf.h), up to the last field used here.
 type progLoad struct {
 	kind, insnCount             uint32
 	insns, license              uint64
@@ -199,7 +199,7 @@ type funcInfo struct {
 	id     btf.TypeID
 }
 
-// generate loads a dispatcher for these components. Its functions return goOn until somebody replaces them.
+// generate loads a dispatcher for these components. Its functions return goOn until components replace them.
 func generate(list []Component, version uint8) (*ebpf.Program, error) {
 	c := configOf(list, version)
 	m, err := configMap(c)
@@ -233,7 +233,7 @@ func load(c config, handle *btf.Handle, ids []btf.TypeID, code []insn, starts []
 		a.flags = unix.BPF_F_XDP_HAS_FRAGS
 	}
 	copy(a.name[:], dispatcherName)
-	// A signal makes the verifier give up (EAGAIN), and Go sends its own threads some.
+	// A signal makes the verifier give up (EAGAIN), and Go signals its own threads.
 	fd, errno := uintptr(0), unix.EAGAIN
 	for range verifications {
 		if fd, _, errno = unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&a)), unsafe.Sizeof(a)); errno != unix.EAGAIN {

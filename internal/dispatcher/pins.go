@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is where all who follow the protocol pin dispatchers; the variable is libxdp's.
+// Dir is where programs that follow the protocol pin dispatchers; the environment variable is libxdp's.
 func Dir() string {
 	root := os.Getenv("LIBXDP_BPFFS")
 	if root == "" {
@@ -30,7 +30,7 @@ func (p Place) dir(id ebpf.ProgramID) string {
 // patience is how long others may hold the lock; they hold it while they load programs.
 const patience = 10 * time.Second
 
-// lock keeps others who follow the protocol from changing dispatchers.
+// lock excludes other programs that follow the protocol from changing dispatchers.
 func lock() (unlock func(), err error) {
 	if err := os.MkdirAll(Dir(), 0o700); err != nil {
 		return nil, fmt.Errorf("folder of XDP dispatchers: %w; is a BPF file system mounted at %s?", err, filepath.Dir(Dir()))
@@ -39,7 +39,7 @@ func lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) { // the kernel has no lock that waits for so long and no longer
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) { // the kernel has no lock with a timeout
 		err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return func() { d.Close() }, nil
@@ -51,7 +51,7 @@ func lock() (unlock func(), err error) {
 	}
 }
 
-// read says which dispatcher is attached, without its components' programs.
+// read returns which dispatcher is attached, without its components' programs.
 func (p Place) read() (*State, error) {
 	id, generic, err := p.attached()
 	if err != nil || id == 0 {
@@ -74,7 +74,7 @@ func (p Place) read() (*State, error) {
 	return s, nil
 }
 
-// configIn reads a dispatcher's constants; ErrForeign if it is none, or of a version that is not known here.
+// configIn reads a dispatcher's constants; ErrForeign if it is not a dispatcher, or of an unknown version.
 func configIn(prog *ebpf.Program) (c config, err error) {
 	info, err := prog.Info()
 	if err != nil {
@@ -112,7 +112,7 @@ func configIn(prog *ebpf.Program) (c config, err error) {
 	return c, nil
 }
 
-// open opens the components by their pins; keep has them stay open.
+// open opens the components by their pins; with keep they stay open.
 func (s *State) open(dir string, keep bool) error {
 	for i := range s.Components {
 		c := &s.Components[i]
@@ -136,7 +136,7 @@ func (s *State) open(dir string, keep bool) error {
 	return nil
 }
 
-// unpin removes a dispatcher's pins; what is attached nowhere else goes with them.
+// unpin removes a dispatcher's pins; what is attached nowhere else is freed with them.
 func (p Place) unpin(id ebpf.ProgramID) error {
 	if id == 0 {
 		return nil
@@ -144,7 +144,7 @@ func (p Place) unpin(id ebpf.ProgramID) error {
 	return os.RemoveAll(p.dir(id))
 }
 
-// sweep removes the pins of dispatchers of this interface that have a program and are not attached: their device went.
+// sweep removes the pins of dispatchers of this interface that have a program and are not attached: their device is gone.
 func (p Place) sweep(id ebpf.ProgramID) error {
 	unlock, err := lock()
 	if err != nil {

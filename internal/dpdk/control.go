@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dpdk drives tidegate-dpdk, the proxy's packet path on DPDK: starts and
-// stops the program, gives it its configuration over its control socket, and reads
-// what it tells by DPDK's telemetry. It must never see a packet.
+// Package dpdk drives tidegate-dpdk, the proxy's packet path on DPDK: it starts and
+// stops the program, configures it over its control socket, and reads
+// its state through DPDK's telemetry. It must never see a packet.
 package dpdk
 
 import (
@@ -25,7 +25,7 @@ const answerTime = 5 * time.Second
 
 // Control is the control socket of a running program.
 type Control struct {
-	Unresolved chan Unresolved // neighbours that the program's router asks for
+	Unresolved chan Unresolved // neighbours that the program's router needs
 
 	conn    net.Conn
 	answers chan string // closed when the program has gone
@@ -37,7 +37,7 @@ type Unresolved struct {
 	Host bool // in an on-link prefix; else a gateway
 }
 
-// unresolvedMost are kept for the reader; the program asks again for the rest.
+// unresolvedMost are kept for the reader; the program repeats its requests for the rest.
 const unresolvedMost = 256
 
 // Dial opens the control socket.
@@ -51,7 +51,7 @@ func Dial(path string) (*Control, error) {
 	return c, nil
 }
 
-// read tells answers from what the program says of its own accord.
+// read separates answers from the program's own messages.
 func (c *Control) read() {
 	defer close(c.answers)
 	for lines := bufio.NewScanner(c.conn); lines.Scan(); {
@@ -108,7 +108,7 @@ func (c *Control) Apply(lines []string) error {
 		}
 		return nil
 	case <-time.After(answerTime):
-		_ = c.conn.Close() // or its late answer would be taken for the next one's
+		_ = c.conn.Close() // otherwise its late answer would be taken for the next one's
 		return errors.New("control socket of tidegate-dpdk: no answer")
 	}
 }
@@ -116,10 +116,10 @@ func (c *Control) Apply(lines []string) error {
 // Flags of a port's entry, core/service.h.
 const portHasPrefixes = 0x80000000
 
-// How is what the program is told of a service beside what every gate is.
+// How is a service's setting beyond what every gate has.
 type How struct{ Strategy, FirstData, Fixed int }
 
-// FirstDataStore is what only this plane does with clients' first data.
+// FirstDataStore is the treatment of first data that only this plane has.
 const FirstDataStore = schema.FirstDataStore
 
 // ServiceLines are the lines for all services; the tables they make hold nothing else.
@@ -138,7 +138,7 @@ func ServiceLines(targets []plane.Target, how map[uint32]How) []string {
 		for _, r := range t.Ports {
 			for port := uint32(r[0]); port <= uint32(r[1]); port++ {
 				if all4 && all6 {
-					ports[uint16(port)] |= t.ID // the only one of this port
+					ports[uint16(port)] |= t.ID // the only service on this port
 				}
 				for _, p := range t.Prefixes {
 					if all4 && all6 && p.Bits() == 0 {
@@ -156,15 +156,15 @@ func ServiceLines(targets []plane.Target, how map[uint32]How) []string {
 	return lines
 }
 
-// RouteKind is what is known of a route's next hop.
+// RouteKind is how a route's next hop is known.
 type RouteKind int
 
-// Kinds of routes, as dpdk/tables/next_hop.h has them.
+// Kinds of routes, as in dpdk/tables/next_hop.h.
 const (
 	RouteMAC     RouteKind = iota // its MAC address
 	RouteGateway                  // a neighbour
 	RouteOnLink                   // the destination is a neighbour
-	RouteLocal                    // none: it is this machine, or nobody
+	RouteLocal                    // none: this machine, or unreachable
 )
 
 // Route is a route as the program's router knows it.
@@ -194,7 +194,7 @@ func RouteLines(routes []Route) (lines []string) {
 	return lines
 }
 
-// NeighbourLine tells a neighbour's MAC address; zeros: it has none.
+// NeighbourLine is the line for a neighbour's MAC address; zeros: it has none.
 func NeighbourLine(n Neighbour, mac net.HardwareAddr) string {
 	return fmt.Sprintf("neighbour %d %s %d %x", family(n.Addr), hex(n.Addr), n.Port, []byte(mac))
 }
@@ -204,8 +204,8 @@ func AddressLine(a netip.Addr, port int) string {
 	return fmt.Sprintf("address %d %x", port, a.AsSlice())
 }
 
-// Link is what a router says of a port in ICMP errors: the MTU of its link, and whom it
-// is there; an address that is not valid is none.
+// Link is a port as ICMP errors present it: the MTU of its link, and the
+// router's addresses there; an invalid address is none.
 type Link struct {
 	Port       int // of DPDK
 	MTU        int // bytes of an IP packet

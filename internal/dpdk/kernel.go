@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where DPDK works on interfaces of the kernel (af_packet), the kernel keeps
+// Where DPDK works on kernel interfaces (af_packet), the kernel keeps
 // addresses, neighbours and routes (kernelroutes.go, neighbours.go), and answers ARP and
-// neighbour discovery; it must only not forward itself.
+// neighbour discovery; but it must not forward itself.
 
 // KernelLinks are the kernel's MTU and first global addresses of the interfaces, for the
 // ICMP errors that the program's router sends.
@@ -50,9 +50,9 @@ func KernelLinks(interfaces []string) (links []Link, err error) {
 	return links, nil
 }
 
-// KeepNeighbours notes the neighbours of interfaces that somebody has set by hand, and
-// gives a function that sets them again: DPDK's af_packet driver sets a port's MAC
-// address when it starts, to what it is, and the kernel then forgets all of them.
+// KeepNeighbours records the interfaces' permanent neighbours, and
+// returns a function that sets them again: DPDK's af_packet driver sets a port's MAC
+// address when it starts, to the same value, and the kernel then forgets all of them.
 func KeepNeighbours(interfaces []string) (restore func() error, err error) {
 	var kept []netlink.Neigh
 	for _, name := range interfaces {
@@ -80,8 +80,8 @@ func KeepNeighbours(interfaces []string) (restore func() error, err error) {
 	}, nil
 }
 
-// KernelForwards says whether this network namespace forwards packets itself: then
-// each would be forwarded twice.
+// KernelForwards reports whether this network namespace forwards packets itself: then
+// each packet would be forwarded twice.
 func KernelForwards() bool {
 	for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
 		text, err := os.ReadFile("/proc/sys/" + name)
@@ -92,9 +92,9 @@ func KernelForwards() bool {
 	return false
 }
 
-// StopMerging makes the kernel hand frames of an interface on as a wire has them: segments
-// that it has joined, or that a sender on this machine has left to be cut (TSO), are longer
-// than DPDK's buffers, and than the next wire. It holds until stop is called.
+// StopMerging makes the kernel pass frames of an interface on as a wire has them: segments
+// that it has merged, or that a sender on this machine has left for TSO, are longer
+// than DPDK's buffers, and than the next wire. It lasts until stop is called.
 func StopMerging(name string) (stop func() error, err error) {
 	if err := stopGRO(name); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func StopMerging(name string) (stop func() error, err error) {
 
 const xdpPass = 2 // enum xdp_action
 
-// stopGRO: the kernel joins no segments.
+// stopGRO disables GRO.
 func stopGRO(name string) error {
 	e, err := ethtool.NewEthtool()
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// neverForwarded are destinations that no router sends on (RFC 1812 section 5.3.7,
+// neverForwarded are destinations that no router forwards (RFC 1812 section 5.3.7,
 // RFC 4291 section 2.5.6), whatever its routes.
 var neverForwarded = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("224.0.0.0/3"),
 	netip.MustParsePrefix("::/127"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"),
 }
 
-// LocalRoutes keep a router from sending on what no router does.
+// LocalRoutes keep a router from forwarding what no router forwards.
 func LocalRoutes() (routes []Route) {
 	for _, p := range neverForwarded {
 		routes = append(routes, Route{Kind: RouteLocal, Prefix: p})
@@ -27,9 +27,9 @@ func LocalRoutes() (routes []Route) {
 	return routes
 }
 
-// KernelRoutes are the kernel's routes as the program's router needs them: of its main table
-// those through the interfaces; all others, and the machine's own addresses, as places
-// where this router sends nothing. Ports are numbered as the interfaces.
+// KernelRoutes are the kernel's routes as the program's router needs them: those of its main table
+// through the interfaces; all others, and the machine's own addresses, as destinations
+// to which this router sends nothing. Ports are numbered as the interfaces.
 func KernelRoutes(interfaces []string) ([]Route, error) {
 	ports := map[int]int{}
 	for i, name := range interfaces {
@@ -74,8 +74,8 @@ func KernelRoutes(interfaces []string) ([]Route, error) {
 	return routes, nil
 }
 
-// throughPorts is a route of the kernel as ours; one that does not lead through our ports
-// leads nowhere. Of several next hops the first of ours is taken.
+// throughPorts converts a route of the kernel; one that does not lead through our ports
+// leads nowhere. Of several next hops the first of ours is used.
 func throughPorts(r *netlink.Route, prefix netip.Prefix, ports map[int]int) Route {
 	hops := []netlink.NexthopInfo{{LinkIndex: r.LinkIndex, Gw: r.Gw, Via: r.Via}}
 	for _, h := range r.MultiPath {

@@ -13,42 +13,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of what the kernel is asked for. Gateways are not bounded here: the configuration
-// names them. Hosts in on-link prefixes are what a scan makes up; the program has bounds
+// Bounds of requests to the kernel. Requests for gateways are unbounded: the configuration
+// names them. Hosts in on-link prefixes are what a scan forges; the program has bounds
 // for each prefix (dpdk/tables/waiting.h), these are for all of them together. They keep the
-// kernel's own table (net.ipv4.neigh.default.gc_thresh3: 1,024) from being filled.
+// kernel's own table (net.ipv4.neigh.default.gc_thresh3: 1,024) from filling up.
 const (
 	hostsASecond = 64
 	hostsPending = 128
 	pendingTime  = 5 * time.Second // the kernel gives up after three
-	pokesASecond = 64              // neighbours confirmed again
+	pokesASecond = 64              // neighbours reconfirmed
 )
 
 // neighbourUse is a state in which the kernel would send to a neighbour.
 const neighbourUse = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE | netlink.NUD_PERMANENT
 
-// Neighbour is one whom the program's router knows, or asks for.
+// Neighbour is one that the program's router knows or needs.
 type Neighbour struct {
 	Addr netip.Addr
 	Port int // of DPDK
 }
 
-// Neighbours keeps the program's table of neighbours equal to the kernel's, has the kernel
-// resolve those that the program asks for, and has it confirm those that it has not
-// heard of for a while: it sends nothing to them itself and would never ask again.
+// Neighbours keeps the program's table of neighbours equal to the kernel's, makes the kernel
+// resolve those that the program requests, and makes it confirm stale ones:
+// the kernel itself sends nothing to them and would never probe them.
 type Neighbours struct {
-	Updates chan netlink.NeighUpdate // closed when the kernel's messages were too many: make a new one
+	Updates chan netlink.NeighUpdate // closed when the kernel's messages overflowed: make a new one
 
 	done     chan struct{}
 	ports    map[int]int // by index of the interface
 	indexes  []int       // by port
 	reported map[Neighbour]string
-	pending  map[Neighbour]time.Time // hosts asked for
-	allowed  int                     // hosts that may be asked for within this second
-	next     int                     // whom to confirm next
+	pending  map[Neighbour]time.Time // requested hosts
+	allowed  int                     // requests for hosts that are left in this second
+	next     int                     // index of the next one to confirm
 }
 
-// WatchNeighbours begins; Updates has all neighbours that are known already, first.
+// WatchNeighbours starts; Updates has all known neighbours first.
 func WatchNeighbours(interfaces []string) (*Neighbours, error) {
 	n := &Neighbours{ports: map[int]int{}, reported: map[Neighbour]string{}, pending: map[Neighbour]time.Time{}, allowed: hostsASecond}
 	for i, name := range interfaces {
@@ -62,7 +62,7 @@ func WatchNeighbours(interfaces []string) (*Neighbours, error) {
 	return n, n.Watch()
 }
 
-// Watch starts over, when Updates has been closed.
+// Watch starts over after Updates has been closed.
 func (n *Neighbours) Watch() error {
 	n.Updates, n.done = make(chan netlink.NeighUpdate, 1024), make(chan struct{})
 	err := netlink.NeighSubscribeWithOptions(n.Updates, n.done, netlink.NeighSubscribeOptions{
@@ -78,7 +78,7 @@ func (n *Neighbours) Watch() error {
 // Close ends the subscription.
 func (n *Neighbours) Close() { close(n.done) }
 
-// Take is what the program is to be told of a change in the kernel's table.
+// Take returns the program's line for a change in the kernel's table.
 func (n *Neighbours) Take(u netlink.NeighUpdate) (lines []string) {
 	port, ours := n.ports[u.LinkIndex]
 	addr, ok := netip.AddrFromSlice(u.IP)
@@ -88,14 +88,14 @@ func (n *Neighbours) Take(u netlink.NeighUpdate) (lines []string) {
 	who := Neighbour{addr.Unmap(), port}
 	switch {
 	case u.Type == unix.RTM_DELNEIGH:
-		// Forgotten, not gone: the kernel clears its table of whom it sends nothing to.
+		// Evicted, not gone: the kernel clears its table of neighbours that it sends nothing to.
 		if n.reported[who] != "" && n.Ask(who, true) != nil {
 			return n.forget(who)
 		}
 	case u.State&netlink.NUD_FAILED != 0:
 		_, asked := n.pending[who]
 		if delete(n.pending, who); asked && n.reported[who] == "" {
-			_ = netlink.NeighDel(&u.Neigh) // it is of no more use, and the place is wanted
+			_ = netlink.NeighDel(&u.Neigh) // no longer needed, and it frees a place
 		}
 		return n.forget(who)
 	case u.State&neighbourUse != 0 && len(u.HardwareAddr) == 6 && u.HardwareAddr[0]&1 == 0:
@@ -116,11 +116,11 @@ func (n *Neighbours) forget(who Neighbour) []string {
 	return []string{NeighbourLine(who, make(net.HardwareAddr, 6))}
 }
 
-// errBusy: too many are asked for already.
+// errBusy: too many requests are pending.
 var errBusy = errors.New("too many neighbours are asked for")
 
-// Ask has the kernel resolve a neighbour, or confirm one that it knows; what comes of it is
-// an update. `host`: it is nobody that the configuration names.
+// Ask makes the kernel resolve a neighbour, or confirm a known one; the result is
+// an update. `host`: the neighbour is not one that the configuration names.
 func (n *Neighbours) Ask(who Neighbour, host bool) error {
 	if who.Port >= len(n.indexes) {
 		return fmt.Errorf("port %d: unknown", who.Port)
@@ -135,13 +135,13 @@ func (n *Neighbours) Ask(who Neighbour, host bool) error {
 	return n.use(who)
 }
 
-// use is what a packet to the neighbour would do.
+// use triggers what a packet to the neighbour would.
 func (n *Neighbours) use(who Neighbour) error {
 	return netlink.NeighSet(&netlink.Neigh{LinkIndex: n.indexes[who.Port], Family: family46(who.Addr), IP: who.Addr.AsSlice(),
 		Flags: netlink.NTF_USE, State: netlink.NUD_NONE})
 }
 
-// Tick, once a second: has the kernel confirm some of those it has not heard of.
+// Tick, called once a second, makes the kernel confirm some stale neighbours.
 func (n *Neighbours) Tick(now time.Time) error {
 	n.allowed = hostsASecond
 	for who, since := range n.pending {
@@ -159,7 +159,7 @@ func (n *Neighbours) Tick(now time.Time) error {
 			e := &list[(n.next+k)%len(list)]
 			addr, ok := netip.AddrFromSlice(e.IP)
 			if who := (Neighbour{addr.Unmap(), i}); ok && e.State&netlink.NUD_STALE != 0 && n.reported[who] != "" && pokes < pokesASecond {
-				_ = n.use(who) // it may have gone in the meantime
+				_ = n.use(who) // it may have vanished in the meantime
 				pokes++
 			}
 		}

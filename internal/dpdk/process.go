@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// ProgramEnv names the program, if it stands neither beside tidegate nor on PATH.
+	// ProgramEnv names the program, if it is neither beside tidegate nor on PATH.
 	ProgramEnv = "TIDEGATE_DPDK"
 	program    = "tidegate-dpdk"
 	startTime  = 60 * time.Second
 	stopTime   = 5 * time.Second
 
-	// ringFrames are kept by the kernel, for each interface and way, while the program does
-	// not look: 2 KiB each. The driver's 512 were full after 5 ms of 100,000 frames a second, which
+	// ringFrames are buffered by the kernel, per interface and direction, while the program does
+	// not poll: 2 KiB each. The driver's 512 were full after 5 ms of 100,000 frames a second, which
 	// is less than other processes on the same core may take.
 	ringFrames = 8192
 )
 
-// Find looks for a program of this plane: where the environment says, beside this
+// Find looks for this plane's program: in the environment variable, beside this
 // program, on PATH.
 func Find(name string) (string, error) {
 	if at := os.Getenv(ProgramEnv); at != "" {
@@ -68,7 +68,7 @@ type Process struct {
 }
 
 // Start starts the program for a configuration and waits until it is ready. It
-// lives no longer than this process.
+// dies with this process.
 func Start(ctx context.Context, cfg *config.Config, prefix, socket string, log *slog.Logger) (*Process, error) {
 	path, err := Find(program)
 	if err != nil {
@@ -112,7 +112,7 @@ func arguments(cfg *config.Config, prefix, socket string) []string {
 	d := &cfg.Proxy.DPDK
 	args := []string{"-l", d.Cores, "--file-prefix", prefix, "-m", fmt.Sprint(d.MemoryMiB), "--log-level", "lib.*:warning"}
 	if d.HugePages {
-		args = append(args, "--huge-unlink") // else the pages stay taken when the program has ended
+		args = append(args, "--huge-unlink") // otherwise the pages stay allocated when the program has ended
 	} else {
 		args = append(args, "--no-huge", "--no-shconf")
 	}
@@ -143,7 +143,7 @@ func arguments(cfg *config.Config, prefix, socket string) []string {
 // Exited is closed when the program has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Failure says how it ended, with its last words.
+// Failure returns how it ended, with its last output.
 func (p *Process) Failure() error {
 	return fmt.Errorf("tidegate-dpdk ended: %w: %s", p.err, p.stderr.String())
 }
@@ -160,7 +160,7 @@ func (p *Process) Stop() error {
 	return errors.Join(os.RemoveAll(RuntimeDir(p.Prefix)), os.RemoveAll(p.Socket))
 }
 
-// tail keeps the last of what was written.
+// tail keeps the end of what was written.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte
@@ -184,7 +184,7 @@ func (t *tail) String() string {
 	return strings.TrimSpace(string(t.buf))
 }
 
-// lineLogger logs what the program says.
+// lineLogger logs the program's output.
 type lineLogger struct{ log *slog.Logger }
 
 func (l lineLogger) Write(b []byte) (int, error) {

@@ -14,10 +14,10 @@ import (
 const telemetryMost = 64 << 10
 
 // RuntimeDir is where DPDK keeps the sockets of a program with this file prefix
-// that root has started.
+// that was started by root.
 func RuntimeDir(prefix string) string { return filepath.Join("/var/run/dpdk", prefix) }
 
-// Telemetry asks a running program one question and reads the answer into v.
+// Telemetry sends a running program one request and decodes the answer into v.
 func Telemetry(prefix, command string, v any) error {
 	conn, err := net.Dial("unixpacket", filepath.Join(RuntimeDir(prefix), "dpdk_telemetry.v2"))
 	if err != nil {
@@ -28,7 +28,7 @@ func Telemetry(prefix, command string, v any) error {
 		return err
 	}
 	buf := make([]byte, telemetryMost)
-	if _, err := conn.Read(buf); err != nil { // who it is
+	if _, err := conn.Read(buf); err != nil { // the greeting
 		return fmt.Errorf("telemetry of tidegate-dpdk: %w", err)
 	}
 	if _, err := conn.Write([]byte(command)); err != nil {
@@ -42,7 +42,7 @@ func Telemetry(prefix, command string, v any) error {
 	if err := json.Unmarshal(buf[:n], &answer); err != nil {
 		return fmt.Errorf("telemetry of tidegate-dpdk: %s: %w", command, err)
 	}
-	for _, value := range answer { // the only one
+	for _, value := range answer { // the only entry
 		if string(value) == "null" {
 			return fmt.Errorf("telemetry of tidegate-dpdk: %s is not known to it", command)
 		}
@@ -57,27 +57,27 @@ func Counters(prefix string, id uint32) (map[string]uint64, error) {
 	return c, Telemetry(prefix, fmt.Sprintf("/tidegate/counters,%d", id), &c)
 }
 
-// State is what a running program says of itself.
+// State is what a running program reports about itself.
 type State struct {
 	DPDK    string `json:"dpdk"`
 	Hash    string `json:"hash"`
 	Cores   int    `json:"cores"`
 	Ports   int    `json:"ports"`
 	Flows   int    `json:"flows"`
-	Full    int    `json:"flows_full"` // cores that have no place for newcomers' flows
+	Full    int    `json:"flows_full"` // cores without room for newcomers' flows
 	Sources int    `json:"sources"`
 
-	ShortSYNs     uint64 `json:"fast_path_syns"` // frames that went the fast path (docs/dpdk.md)
+	ShortSYNs     uint64 `json:"fast_path_syns"` // frames on the fast path (docs/dpdk.md)
 	ShortSegments uint64 `json:"fast_path_segments"`
-	ICMPErrors    uint64 `json:"icmp_errors"` // that a router has sent
+	ICMPErrors    uint64 `json:"icmp_errors"` // sent by a router
 }
 
-// ReadState asks for it.
+// ReadState requests the state.
 func ReadState(prefix string) (s State, err error) {
 	return s, Telemetry(prefix, "/tidegate/status", &s)
 }
 
-// ReadPID asks a running program for its process.
+// ReadPID requests a running program's process id.
 func ReadPID(prefix string) (pid int, err error) {
 	var info struct {
 		PID int `json:"pid"`

@@ -25,10 +25,10 @@ const commandOutput = 1 << 10 // of what it says, in an error
 // NewCommand runs argv.
 func NewCommand(argv []string) *Command { return &Command{argv} }
 
-// Name is the taker's.
+// Name is the taker's name.
 func (c *Command) Name() string { return "command " + strings.Join(c.argv, " ") }
 
-// Take runs it. Who ends with 0 has taken the event; one that takes too long is killed with all it has started.
+// Take runs the program. Exit code 0 means that it has taken the event; if it takes too long it is killed with all its children.
 func (c *Command) Take(ctx context.Context, e Event) error {
 	body, err := json.Marshal(&e)
 	if err != nil {

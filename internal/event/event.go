@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package event is the one stream of what happens to an instance: a file of JSON lines, a webhook, a command
+// Package event is the event stream of an instance: a file of JSON lines, a webhook, a command
 // and the journal get every event once, in order, across restarts. It must know no role and no packet path, and
-// whoever emits an event must never wait for anybody who takes it.
+// emitting an event must never wait for a taker.
 package event
 
 import "time"
 
-// Kind says what an event is about.
+// Kind is the subject of an event.
 type Kind string
 
 // Kinds of events.
@@ -17,34 +17,34 @@ const (
 	ConfigChanged Kind = "config-changed"
 	ReloadRefused Kind = "reload-refused"
 	AttackBegan   Kind = "attack-began"   // mode auto: SYNs are answered from now on
-	AttackChanged Kind = "attack-changed" // it has doubled or halved
+	AttackChanged Kind = "attack-changed" // the rate has doubled or halved
 	AttackEnded   Kind = "attack-ended"
 	Degraded      Kind = "degraded"  // a condition began
-	Recovered     Kind = "recovered" // it has ended
+	Recovered     Kind = "recovered" // it ended
 )
 
-// Event is one of them, as it is written to whoever takes it.
+// Event is one event in the form that takers get.
 type Event struct {
-	ID       string            `json:"id"`  // the same however often it is sent
-	Seq      uint64            `json:"seq"` // of this instance; a gap is what was lost
+	ID       string            `json:"id"`  // the same each time it is sent
+	Seq      uint64            `json:"seq"` // of this instance; a gap means lost events
 	Time     time.Time         `json:"time"`
 	Kind     Kind              `json:"kind"`
 	Instance string            `json:"instance"`
 	Role     string            `json:"role"`
 	Name     string            `json:"condition,omitempty"` // of Degraded and Recovered
 	Service  string            `json:"service,omitempty"`
-	Message  string            `json:"message"` // for people, with the cure where there is one
+	Message  string            `json:"message"` // for people, with the cure if there is one
 	Detail   map[string]string `json:"detail,omitempty"`
 }
 
-// Condition is something that lasts: one event when it begins, and one when it ends.
+// Condition is a state that lasts: it makes one event when it begins, and one when it ends.
 type Condition struct {
 	Name    string            `json:"condition"`
 	Service string            `json:"service,omitempty"`
-	Subject string            `json:"subject,omitempty"` // what of the service, or of the instance: a listener, a family
+	Subject string            `json:"subject,omitempty"` // the part of the service or the instance: a listener, a family
 	Message string            `json:"message"`
 	Detail  map[string]string `json:"detail,omitempty"`
 }
 
-// key is what tells conditions apart.
+// key identifies a condition.
 func (c *Condition) key() string { return c.Name + "\x00" + c.Service + "\x00" + c.Subject }

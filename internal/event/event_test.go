@@ -79,7 +79,7 @@ func once(t *testing.T, list []Event, n int) {
 	}
 }
 
-// Whatever moment a process is killed in, each event is in the file once.
+// At whatever moment a process is killed, each event is in the file once.
 func TestFileOnceOverRestarts(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out.json")
@@ -88,7 +88,7 @@ func TestFileOnceOverRestarts(t *testing.T) {
 	await(t, "a line", func() bool { return len(lines(t, out)) == 1 })
 	await(t, "the state is saved", func() bool { _, err := os.Stat(s.path); return err == nil })
 	s.mu.Lock()
-	before, err := os.ReadFile(s.path) // of before the next line
+	before, err := os.ReadFile(s.path) // before the next line
 	s.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestFileOnceOverRestarts(t *testing.T) {
 	await(t, "two lines", func() bool { return len(lines(t, out)) == 2 })
 	s.kill()
 
-	// Killed after the line and before its cursor was saved: the state knows the event, and not that it was taken.
+	// Killed after the line and before its cursor was saved: the state has the event, but not that it was taken.
 	var st state
 	text, err := os.ReadFile(s.path)
 	if err != nil || json.Unmarshal(text, &st) != nil {
@@ -119,7 +119,7 @@ func TestFileOnceOverRestarts(t *testing.T) {
 		t.Errorf("the killed process is not told of: %+v", got)
 	}
 
-	// Half a line, of a machine that lost its power.
+	// Half a line, left by a power failure.
 	f, err := os.OpenFile(out, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func TestFileOnceOverRestarts(t *testing.T) {
 	s.Close("stopped")
 	once(t, lines(t, out), 6)
 
-	// A damaged state is a new beginning, not an end, and its numbers are told apart.
+	// A damaged state is a new start, not a failure, and its numbers are distinguishable.
 	if err := os.WriteFile(s.path, before[:len(before)/2], 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func quick(t *testing.T) {
 	t.Cleanup(func() { pauseFirst = was })
 }
 
-// What a webhook refuses for the moment comes again, in order; what it refuses for good does not.
+// Events that a webhook refuses temporarily are retried, in order; those it refuses permanently are not.
 func TestWebhookRetries(t *testing.T) {
 	quick(t)
 	r := newReceiver(t, func(n int) int {
@@ -216,7 +216,7 @@ func TestWebhookRetries(t *testing.T) {
 	}
 }
 
-// What a dead webhook did not get it gets after a restart, once, and no more than is kept. Nobody waits for it.
+// What a dead webhook missed it gets after a restart, once, and no more than is kept. Nothing waits for it.
 func TestDeadWebhookCostsNothing(t *testing.T) {
 	quick(t)
 	var mu sync.Mutex
@@ -261,7 +261,7 @@ func TestDeadWebhookCostsNothing(t *testing.T) {
 	}
 }
 
-// A command gets the event on its standard input; one that fails is run again, one that hangs is killed with its children.
+// A command gets the event on its standard input; a failed one is retried, a hanging one is killed with its children.
 func TestCommand(t *testing.T) {
 	quick(t)
 	wasTime := commandTime
@@ -293,7 +293,7 @@ cat >> ` + dir + `/got
 	})
 }
 
-// A condition makes one event when it begins and one when it has ended, over restarts, and flapping makes few.
+// A condition makes one event when it begins and one when it has ended, across restarts, and flapping makes few.
 func TestConditions(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1700000000, 0)
@@ -345,7 +345,7 @@ func TestConditions(t *testing.T) {
 	s.Close("stopped")
 }
 
-// A file that cannot be written costs nothing but its lines, which come when it can.
+// If a file cannot be written, only its lines are delayed.
 func TestFullFile(t *testing.T) {
 	quick(t)
 	dir := t.TempDir()
@@ -366,7 +366,7 @@ func TestFullFile(t *testing.T) {
 	once(t, lines(t, filepath.Join(dir, "out")), 2)
 }
 
-// Two processes do not write one state.
+// Two processes never write one state.
 func TestOneOwner(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

@@ -13,28 +13,28 @@ import (
 	"os"
 )
 
-// File writes one line of JSON for each event to a file, or to stdout. A file that was moved away (logrotate)
-// is made again.
+// File writes one line of JSON for each event to a file, or to stdout. If the file was moved away (logrotate)
+// it makes a new one.
 type File struct{ path string }
 
 // NewFile writes to path; "-" is stdout.
 func NewFile(path string) *File { return &File{path} }
 
-// Name is the taker's.
+// Name is the taker's name.
 func (f *File) Name() string { return "file " + f.path }
 
-// lastLineMax bounds what is looked at for the last line.
+// lastLineMax bounds the search for the last line.
 const lastLineMax = 64 << 10
 
-// resume finds the last event that the file has: a process that was killed between writing a line and
-// remembering that it has would else write it again. Half a line is taken back.
+// resume finds the last event in the file: otherwise a process killed between writing a line and
+// saving that it has would write it twice. Half a line is removed.
 func (f *File) resume(s *Stream) error {
 	if f.path == "-" {
 		return nil
 	}
 	file, err := os.OpenFile(f.path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		file, err = os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o640) // a path that cannot be is refused at the start
+		file, err = os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o640) // an impossible path is refused at the start
 	}
 	if err != nil {
 		return fmt.Errorf("events.file: %w", err)
@@ -64,7 +64,7 @@ func (f *File) resume(s *Stream) error {
 	return nil
 }
 
-// Take appends a line, whole or not at all.
+// Take appends a line completely or not at all.
 func (f *File) Take(_ context.Context, e Event) error {
 	line, err := json.Marshal(&e)
 	if err != nil {

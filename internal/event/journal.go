@@ -14,7 +14,7 @@ import (
 // Journal writes events to systemd's journal with fields of their own: `journalctl TIDEGATE_KIND=degraded`.
 type Journal struct{}
 
-// NewJournal fails where there is no journal.
+// NewJournal fails if there is no journal.
 func NewJournal() (*Journal, error) {
 	if !journal.Enabled() {
 		return nil, errors.New("events.journal: no journal of systemd takes messages here; set it to no, or use events.file")
@@ -22,7 +22,7 @@ func NewJournal() (*Journal, error) {
 	return &Journal{}, nil
 }
 
-// Name is the taker's.
+// Name is the taker's name.
 func (*Journal) Name() string { return "journal" }
 
 // Take sends it.

@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// keepEvents is how many events are kept for who has not taken them yet, in memory and in the file.
-	// Of more, the oldest are lost to him: he sees the gap in the numbers.
+	// keepEvents is how many events are kept for takers that have not taken them yet, in memory and in the file.
+	// If there are more, the oldest are lost to the taker, which sees the gap in the numbers.
 	keepEvents = 256
-	// keepConditions bounds what is remembered as lasting.
+	// keepConditions bounds the number of active conditions.
 	keepConditions = 256
-	// endAfter is how long a condition must be away to have ended: what comes and goes makes an event in
+	// endAfter is how long a condition must be absent to count as ended: flapping makes an event in
 	// ten seconds, not one a second.
 	endAfter = 10 * time.Second
 )
 
 // state is what survives a restart.
 type state struct {
-	Generation string               `json:"generation"` // of the numbers: drawn when there was no such file
+	Generation string               `json:"generation"` // of the numbers: drawn if there was no state file
 	Seq        uint64               `json:"seq"`
 	Running    bool                 `json:"running"` // Started was emitted, Stopped was not
 	Active     map[string]Condition `json:"active"`
-	Taken      map[string]uint64    `json:"taken"`  // by name of the taker: the last event that it has
+	Taken      map[string]uint64    `json:"taken"`  // the last event that each taker has, by its name
 	Recent     []Event              `json:"recent"` // the last keepEvents
 }
 
@@ -46,21 +46,21 @@ type Stream struct {
 
 	mu       sync.Mutex
 	state    state
-	absent   map[string]time.Time // since when an active condition is not seen
+	absent   map[string]time.Time // since when an active condition has been absent
 	overflow bool
 	dirty    uint64 // changes so far
 	saved    uint64 // of them, those on disk
 	savedSeq uint64 // the last event on disk
 	changed  chan struct{}
-	watchers map[chan struct{}]struct{} // told of changes; each holds one
+	watchers map[chan struct{}]struct{} // notified of changes; each channel holds one value
 
 	lock    *os.File
-	saveErr error // the last one, so that it is told once
+	saveErr error // the last one, so that it is logged once
 	stop    chan struct{}
 	done    sync.WaitGroup
 }
 
-// Open continues the stream of an instance, whose state stands at path. Its takers get what they have not had.
+// Open continues the stream of an instance, whose state is at path. Its takers get what they have missed.
 func Open(path, instance, role string, log *slog.Logger, takers ...Taker) (*Stream, error) {
 	s := &Stream{instance: instance, role: role, path: path, log: log, now: time.Now, absent: map[string]time.Time{},
 		changed: make(chan struct{}, 1), watchers: map[chan struct{}]struct{}{}, stop: make(chan struct{})}
@@ -78,7 +78,7 @@ func Open(path, instance, role string, log *slog.Logger, takers ...Taker) (*Stre
 	return s, nil
 }
 
-// ownWait is how long the process before may take to give its last events away.
+// ownWait is how long the previous process may take to deliver its last events.
 const ownWait = closeWait + 3*time.Second
 
 // own makes this process the only one that writes the state.
@@ -98,7 +98,7 @@ func (s *Stream) own() (err error) {
 	}
 }
 
-// resume goes on where the process before has ended.
+// resume continues where the previous process ended.
 func (s *Stream) resume(takers []Taker) error {
 	if err := s.load(); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (s *Stream) resume(takers []Taker) error {
 	return nil
 }
 
-// load reads what the process before has left; a file that cannot be read is a new beginning.
+// load reads what the previous process left; an unreadable file means a new start.
 func (s *Stream) load() error {
 	text, err := os.ReadFile(s.path)
 	switch {
@@ -144,7 +144,7 @@ func (s *Stream) load() error {
 	return nil
 }
 
-// forget drops takers that the configuration no longer names; a new one begins with what comes.
+// forget drops takers that the configuration no longer names; a new one starts with the next event.
 func (s *Stream) forget(takers []Taker) {
 	taken := map[string]uint64{}
 	for _, t := range takers {
@@ -157,7 +157,7 @@ func (s *Stream) forget(takers []Taker) {
 	s.state.Taken = taken
 }
 
-// Start emits Started, and says so if the process before has not come to its end.
+// Start emits Started, which notes if the previous process did not end properly.
 func (s *Stream) Start(message string, detail map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +175,7 @@ func (s *Stream) Emit(kind Kind, message string, detail map[string]string) {
 	s.emit(Event{Kind: kind, Message: message, Detail: detail})
 }
 
-// EmitService emits what concerns one service.
+// EmitService emits an event about one service.
 func (s *Stream) EmitService(kind Kind, service, message string, detail map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +195,7 @@ func (s *Stream) emit(e Event) {
 	s.touch()
 }
 
-// touch has the state saved and the takers look; it needs the lock.
+// touch triggers saving the state and delivery; it needs the lock.
 func (s *Stream) touch() {
 	s.dirty++
 	select {
@@ -204,7 +204,7 @@ func (s *Stream) touch() {
 	}
 }
 
-// Conditions says which conditions last now; what is new or has ended since becomes an event.
+// Conditions sets the active conditions; each one that begins or ends makes an event.
 func (s *Stream) Conditions(now []Condition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,7 +258,7 @@ func (c *Condition) event(kind Kind, message string) Event {
 	return e
 }
 
-// Active are the conditions that last.
+// Active are the active conditions.
 func (s *Stream) Active() (list []Condition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,7 +268,7 @@ func (s *Stream) Active() (list []Condition) {
 	return list
 }
 
-// After are the kept events with a number above seq, oldest first, and the last number there is.
+// After returns the kept events with a number above seq, oldest first, and the last number.
 func (s *Stream) After(seq uint64) (events []Event, last uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,7 +280,7 @@ func (s *Stream) After(seq uint64) (events []Event, last uint64) {
 	return events, s.state.Seq
 }
 
-// Watch tells of changes until done is called: a value stands in the channel when there may be new events.
+// Watch notifies of changes until done is called: the channel has a value when there may be new events.
 func (s *Stream) Watch() (changes <-chan struct{}, done func()) {
 	w := make(chan struct{}, 1)
 	w <- struct{}{}
@@ -294,7 +294,7 @@ func (s *Stream) Watch() (changes <-chan struct{}, done func()) {
 	}
 }
 
-// saves writes the state when it has changed, then tells who waits for that.
+// saves writes the state after changes, then notifies those that wait for it.
 func (s *Stream) saves() {
 	for {
 		select {
@@ -307,7 +307,7 @@ func (s *Stream) saves() {
 	}
 }
 
-// save writes the state beside and renames. Takers are told afterwards: what they get is remembered already.
+// save writes a temporary file and renames it. Takers are notified afterwards: what they get is already saved.
 func (s *Stream) save() {
 	s.mu.Lock()
 	text, err := json.Marshal(&s.state)
@@ -334,7 +334,7 @@ func (s *Stream) save() {
 	}
 }
 
-// next is the event that a taker gets now, if it is remembered already, and how many before it are lost to him.
+// next is the next event for a taker, if it is already saved, and how many before it are lost to the taker.
 func (s *Stream) next(taker string) (e Event, lost uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -354,7 +354,7 @@ func (s *Stream) took(taker string, seq uint64) {
 	s.touch()
 }
 
-// closeWait is how long takers may still take at the end; what they have not taken they get from the next process.
+// closeWait is how long takers may still take at the end; the next process delivers the rest.
 const closeWait = 2 * time.Second
 
 // Close emits Stopped and ends the stream.
@@ -366,11 +366,11 @@ func (s *Stream) Close(message string) {
 	s.flush(closeWait)
 	close(s.stop)
 	s.done.Wait()
-	s.save() // what was taken last
+	s.save() // the last deliveries
 	s.lock.Close()
 }
 
-// flush waits until every taker has everything, or for so long.
+// flush waits until every taker has everything, or until the timeout.
 func (s *Stream) flush(limit time.Duration) {
 	changes, done := s.Watch()
 	defer done()

@@ -11,28 +11,28 @@ import (
 
 // Taker takes events, one after the other.
 type Taker interface {
-	Name() string // the same after a restart, as long as it is the same taker
-	// Take returns nil if it has the event, an error marked errNever if it will never take it, else one after
-	// which it is tried again.
+	Name() string // the same after a restart, for the same taker
+	// Take returns nil if it has the event, an error marked errNever if it will never take it, otherwise an error after
+	// which it is retried.
 	Take(ctx context.Context, e Event) error
 }
 
-// resumer is a taker that knows by itself what it has, better than the stream's state does.
+// resumer is a taker that knows what it has better than the stream's state does.
 type resumer interface{ resume(s *Stream) error }
 
-// errNever marks an event that its taker refuses for good.
+// errNever marks an event that its taker refuses permanently.
 var errNever = errors.New("refused for good")
 
 // pauses between attempts: the first, doubled each time up to the last, each shortened at random by up to a half.
 var pauseFirst, pauseMost = time.Second, 5 * time.Minute
 
-// after is an error that says when to come again.
+// after is an error that says when to retry.
 type after struct {
 	error
 	pause time.Duration
 }
 
-// feed gives a taker what it has not had, for as long as the stream lives. It holds one event at a time: a taker
+// feed delivers to a taker what it has missed, for as long as the stream lives. It holds one event at a time: a taker
 // that is dead costs a timer.
 func (s *Stream) feed(t Taker) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -82,7 +82,7 @@ func (s *Stream) feed(t Taker) {
 	}
 }
 
-// pauseAfter is how long to wait after so many failures.
+// pauseAfter is how long to wait after this many failures.
 func pauseAfter(failures int, err error) time.Duration {
 	var wait after
 	if errors.As(err, &wait) && wait.pause > 0 {

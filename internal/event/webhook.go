@@ -18,8 +18,8 @@ import (
 	"tidegate/internal/version"
 )
 
-// Webhook posts each event as JSON. The header Idempotency-Key is the event's ID: who gets one twice, because
-// an answer was lost, can tell.
+// Webhook posts each event as JSON. The header Idempotency-Key is the event's ID, by which a receiver detects
+// duplicates, sent when an answer was lost.
 type Webhook struct {
 	url    string
 	client http.Client
@@ -36,7 +36,7 @@ func NewWebhook(address string) *Webhook {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
-// Name is the taker's. The rest of the address may hold a secret, and names are logged.
+// Name is the taker's name. The rest of the address may hold a secret, and names are logged.
 func (w *Webhook) Name() string {
 	host, sum := "", sha256.Sum256([]byte(w.url))
 	if u, err := url.Parse(w.url); err == nil {
@@ -45,7 +45,7 @@ func (w *Webhook) Name() string {
 	return fmt.Sprintf("webhook %s %x", host, sum[:4])
 }
 
-// Take posts it. 2xx is taken; 408, 429 and 5xx come again; what else is said will not change.
+// Take posts it. 2xx: taken; 408, 429 and 5xx: retried; all other answers are final.
 func (w *Webhook) Take(ctx context.Context, e Event) error {
 	body, err := json.Marshal(&e)
 	if err != nil {
@@ -61,13 +61,13 @@ func (w *Webhook) Take(ctx context.Context, e Event) error {
 	r, err := w.client.Do(req)
 	if err != nil {
 		var u *url.Error
-		if errors.As(err, &u) { // its text has the address
+		if errors.As(err, &u) { // its text contains the address
 			err = u.Err
 		}
 		return err
 	}
 	defer r.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, webhookBytes)) // so that the connection is used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, webhookBytes)) // so that the connection is reused
 	switch {
 	case r.StatusCode/100 == 2:
 		return nil

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package firstconfig looks at this machine and writes a first configuration for it, role host, with a comment for
-// everything that it has seen. It must change nothing but the files it is told to write, and overwrite none.
+// Package firstconfig inspects this machine and writes a first configuration for it, role host, with a comment for
+// everything that it has found. It must change nothing but the files it is told to write, and overwrite none.
 package firstconfig
 
 import (
@@ -24,22 +24,22 @@ import (
 	"tidegate/internal/keys"
 )
 
-// Machine is what was seen.
+// Machine is what was found.
 type Machine struct {
 	Interfaces []string // of default routes; if there are none, all that are up
 	Guessed    bool     // there is no default route
-	Ports      []Port   // TCP ports that are served to others, in their order
+	Ports      []Port   // TCP ports served to other machines, sorted
 	Syncookies bool     // net.ipv4.tcp_syncookies is not 0
 	Group      bool     // the machine has the group tidegate
 }
 
-// Port is one that something listens at.
+// Port is one with a listener.
 type Port struct {
 	Number uint16
 	MPTCP  bool
 }
 
-// Look looks at this network namespace.
+// Look inspects this network namespace.
 func Look() (*Machine, error) {
 	m := &Machine{}
 	if err := m.interfaces(); err != nil {
@@ -103,7 +103,7 @@ func maskOf(n *net.IPNet) (ones, bits int) {
 	return n.Mask.Size()
 }
 
-// ports are those that others can reach. One listener that is MPTCP makes its port so.
+// ports are those that other machines can reach. One MPTCP listener makes its port an MPTCP one.
 func ports(all []listeners.Listener) (list []Port) {
 	for _, l := range all {
 		if l.Addr.IsLoopback() || l.Addr.IsLinkLocalUnicast() {
@@ -122,7 +122,7 @@ func ports(all []listeners.Listener) (list []Port) {
 // names of services that are easier to read than a number.
 var names = map[uint16]string{22: "ssh", 25: "smtp", 53: "dns", 80: "http", 143: "imap", 443: "https", 587: "submission", 853: "dns-tls", 993: "imaps", 6443: "kubernetes"}
 
-// Text is the configuration. Every service is in mode monitor: nothing is answered before somebody says so.
+// Text is the configuration. Every service is in mode monitor: nothing is answered until the user changes that.
 func (m *Machine) Text(secret string) string {
 	var out strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
@@ -217,7 +217,7 @@ func Write(m *Machine, path string) error {
 	return hand(secret, true)
 }
 
-// hand gives a file to the group of the units, or to their user; nothing without it, or without the right to.
+// hand gives a file to the group of the units, or to their user; it does nothing if there is none, or without permission.
 func hand(path string, own bool) error {
 	u, err := user.Lookup(service)
 	if err != nil || os.Geteuid() != 0 {

@@ -25,7 +25,7 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// Whatever was found, the file is a configuration, and one that answers nothing yet.
+// Whatever was found, the file is a valid configuration, and one that answers nothing yet.
 func TestTextIsAConfiguration(t *testing.T) {
 	for _, m := range []*Machine{
 		{Interfaces: []string{"eth0", "vlan%1"}, Ports: []Port{{80, false}, {4711, true}}, Syncookies: true},

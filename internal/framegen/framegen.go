@@ -2,8 +2,8 @@
 
 // Package framegen builds odd frames: TCP segments to a service inside stacks of VLAN
 // tags, IPv4 options, fragments and IPv6 extension headers, with option lists, lengths and
-// checksums that are right or wrong. Each frame is whole but for a few faults, and says
-// which (Trait), so that a difference between two receivers can be told by its cause.
+// checksums that are right or wrong. Each frame is intact except for a few faults, which it
+// lists (Trait), so that a difference between two receivers can be traced to its cause.
 //
 // The same seed gives the same frames. The package sends nothing and must not know any
 // gate: what a frame deserves is for a real kernel to say.
@@ -19,13 +19,13 @@ import (
 // Trait is a set of what is odd about a frame.
 type Trait uint64
 
-// What may be odd. A frame without any is one that every host takes.
+// What may be odd. Every host accepts a frame without traits.
 const (
 	VLAN            Trait                    = 1 << iota // one to three tags
-	ForeignMAC                                           // to somebody else's address
+	ForeignMAC                                           // to another host's address
 	GroupMAC                                             // to a broadcast or multicast address
-	GroupSourceMAC                                       // from one
-	Trailer                                              // bytes behind the IP packet
+	GroupSourceMAC                                       // from such an address
+	Trailer                                              // bytes after the IP packet
 	Cut                                                  // the frame ends before the IP packet does
 	OddSource                                            // an IP address that no client has
 	OddDestination                                       // an IP address that is not the service's
@@ -33,13 +33,13 @@ const (
 	IPOptions                                            // IPv4 options without effect
 	SourceRoute                                          // loose or strict source routing
 	IPChecksum                                           // wrong
-	IPLength                                             // an IPv4 header length or a total length that lies
+	IPLength                                             // an inconsistent IPv4 header length or total length
 	Fragment                                             // a first or a later fragment
 	Extensions                                           // IPv6 extension headers, up to ShortExtensions bytes
 	LongExtensions                                       // longer ones
-	OddExtensions                                        // ones that hosts refuse, or that are not at their place
+	OddExtensions                                        // invalid or misplaced ones
 	Flags                                                // SYN with other flags than ECE and CWR, or no SYN
-	DataOffset                                           // a TCP header length that lies, or is too small
+	DataOffset                                           // an inconsistent or too small TCP header length
 	Options                                              // an unusual list of TCP options
 	Signed                                               // one well-formed TCP-MD5 or TCP-AO option
 	BadlySigned                                          // TCP-MD5 or TCP-AO of another length, or more than one
@@ -47,8 +47,8 @@ const (
 	PartialChecksum                                      // only the pseudo-header summed, as a sender leaves it to the NIC
 	Payload                                              // data in the SYN
 	Port0                                                // source port 0
-	UnroutedSource                                       // an IP address of a client, perhaps, but none that is reached
-	asked           = iota                               // what is asked for; the rest comes about
+	UnroutedSource                                       // an IP address like a client's, but unreachable
+	asked           = iota                               // traits before this one can be requested; the later ones result
 	NoLength        = Trait(1 << (iota - 1))             // an IPv6 header that says 0 bytes follow, as a jumbogram's does
 	traits          = iota - 1
 )
@@ -75,7 +75,7 @@ func (t Trait) String() string {
 // gets the trait LongExtensions.
 const ShortExtensions = 256
 
-// Network is where the frames are to be sent: one link, one service.
+// Network is where the frames are sent: one link, one service.
 type Network struct {
 	SourceMAC, GateMAC [6]byte
 	Service            [2]netip.Addr   // IPv4, IPv6
@@ -92,7 +92,7 @@ type Segment struct {
 	DstPort  uint16     // 0: the service's
 	Seq, Ack uint32     // Seq: 0: any
 	Flags    uint8
-	Options  []byte // appended to what the generator would write; nil: whatever it likes
+	Options  []byte // appended to the generator's own; nil: the generator chooses
 }
 
 // Frame is one frame.
@@ -102,7 +102,7 @@ type Frame struct {
 	IPv6   bool
 	Source netip.Addr
 	Port   uint16 // the source's
-	Seq    uint32 // tells the frames of one batch apart
+	Seq    uint32 // distinguishes the frames of one batch
 }
 
 // Generator builds frames for one network.
@@ -120,7 +120,7 @@ func New(n Network, seed uint64) *Generator {
 // oneIn is true once in n times.
 func (g *Generator) oneIn(n int) bool { return g.r.IntN(n) == 0 }
 
-// pick is one of the list.
+// pick returns one of the list.
 func pick[T any](g *Generator, list ...T) T { return list[g.r.IntN(len(list))] }
 
 // SYNFrom builds the next frame, which nearly always carries a SYN to the service, from
@@ -138,10 +138,10 @@ func (g *Generator) Enveloped(s Segment) Frame {
 	return g.Build(s, g.faults()&^(Flags|DataOffset|Options|Signed|BadlySigned|Payload|Port0|OddSource|UnroutedSource|OddDestination))
 }
 
-// Odd builds a given segment with whatever faults befall it.
+// Odd builds a given segment with random faults.
 func (g *Generator) Odd(s Segment) Frame { return g.Build(s, g.faults()) }
 
-// faults draws what is to be odd: mostly one or two things, sometimes many.
+// faults draws the traits: mostly one or two, sometimes many.
 func (g *Generator) faults() Trait {
 	var t Trait
 	n := pick(g, 0, 1, 1, 1, 2, 2, 3)
@@ -154,8 +154,8 @@ func (g *Generator) faults() Trait {
 	return t
 }
 
-// Build builds a frame with this segment; the traits asked for that have no meaning in it
-// (an IPv4 option in an IPv6 packet) are left out, and Frame.Traits says what it has.
+// Build builds a frame with this segment; requested traits that do not apply to it
+// (an IPv4 option in an IPv6 packet) are omitted, and Frame.Traits lists those it has.
 func (g *Generator) Build(s Segment, want Trait) Frame {
 	f := Frame{IPv6: s.IPv6, Source: s.Source, Port: s.SrcPort, Seq: s.Seq}
 	if f.Port == 0 && want&Port0 == 0 {
@@ -267,8 +267,8 @@ func (g *Generator) oddSource(ipv6 bool, dst netip.Addr) netip.Addr {
 		netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("255.255.255.255"), dst)
 }
 
-// unroutedSource is one that only a routing table tells from a client's: of another
-// scope, of no use yet, or the broadcast address of the link.
+// unroutedSource returns an address that only a routing table distinguishes from a client's: of another
+// scope, not assigned, or the broadcast address of the link.
 func (g *Generator) unroutedSource(ipv6 bool) netip.Addr {
 	if ipv6 {
 		return pick(g, netip.MustParseAddr("fe80::9"), netip.MustParseAddr("::192.0.2.1"))

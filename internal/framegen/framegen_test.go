@@ -17,7 +17,7 @@ func testNetwork() Network {
 		OnLink:  [2]netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8::/64")}}
 }
 
-// TestSameSeedSameFrames: a failure can be played again.
+// TestSameSeedSameFrames: a failure can be reproduced.
 func TestSameSeedSameFrames(t *testing.T) {
 	a, b, other := New(testNetwork(), 7), New(testNetwork(), 7), New(testNetwork(), 8)
 	differs := false
@@ -33,8 +33,8 @@ func TestSameSeedSameFrames(t *testing.T) {
 	}
 }
 
-// TestEveryTraitIsDrawn: a fault that never comes tests nothing, and one that was asked
-// for and has a meaning in the frame is in it.
+// TestEveryTraitIsDrawn: every fault occurs, and one that was requested
+// and applies to the frame is in it.
 func TestEveryTraitIsDrawn(t *testing.T) {
 	g := New(testNetwork(), 1)
 	var seen Trait
@@ -54,8 +54,8 @@ func TestEveryTraitIsDrawn(t *testing.T) {
 	}
 }
 
-// TestChecksumOfAPlainFrame against one that was computed by hand (RFC 1071): the sum over
-// pseudo-header and segment, with the checksum in it, is all ones.
+// TestChecksumOfAPlainFrame against one computed by hand (RFC 1071): the sum over
+// pseudo-header and segment, including the checksum, is all ones.
 func TestChecksumOfAPlainFrame(t *testing.T) {
 	g := New(testNetwork(), 3)
 	for range 1000 {
