@@ -14,17 +14,17 @@ import (
 )
 
 // A controller that is started beside a switch which an earlier one has left protecting
-// takes over what it finds: filter, keys, sources, connections and addresses. Tables
-// are changed where they differ, so that no packet meets a switch that knows less.
+// takes over what it finds: filter, keys, sources, connections and addresses. It changes tables
+// only where they differ, so that the switch always protects.
 
-// row is an entry that a table is to have.
+// row is an entry that a table should have.
 type row struct {
 	keys   []any
 	action string
 	params [][]byte
 }
 
-// keyOfRow tells entries of a table apart.
+// keyOfRow identifies an entry of a table.
 func keyOfRow(keys []any) (key string) {
 	for _, k := range keys {
 		switch k := k.(type) {
@@ -37,8 +37,8 @@ func keyOfRow(keys []any) (key string) {
 	return key
 }
 
-// layRows gives a table the entries wanted, and no others but those whose keys are in
-// keep. What is there already is not touched.
+// layRows gives a table the wanted entries, and removes all others except those whose keys are in
+// keep. Entries that are already right are not touched.
 func (c *Controller) layRows(table string, wanted []row, keep map[string]bool) error {
 	there, err := c.sw.Rows(table)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Controller) layRows(table string, wanted []row, keep map[string]bool) e
 	return nil
 }
 
-// readGate finds out whether an earlier controller protects, and by which numbers.
+// readGate determines whether an earlier controller protects, and with which numbers.
 func (c *Controller) readGate() error {
 	gate, err := c.sw.Default(c.names.in(tableGate))
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *Controller) adoptEpochs() error {
 	length := time.Duration(c.cfg.Epoch)
 	now := c.now()
 	present, last := keys.Epoch(now, length), keys.Epoch(now.Add(time.Duration(c.cfg.KeyHorizon)), length)
-	wanted := map[uint32]uint64{} // by what the entries say
+	wanted := map[uint32]uint64{} // by the entries' parameters
 	for n := present - 1; n <= last; n++ {
 		wanted[uint32(n)] = n
 	}
@@ -141,12 +141,12 @@ func (c *Controller) adoptEpochs() error {
 		s := found[n]
 		c.epochs[n] = s
 		zero := keys.EpochStart(n, length).Add(-time.Duration(s.first) * tickUs * time.Microsecond)
-		older := s.first == 0 // than the switch: its beginning says nothing of the clock
+		older := s.first == 0 // than the switch: its beginning says nothing about the clock
 		whole := s.covered == s.end-s.first && (older || tickOf(length) <= s.covered+1)
 		if whole && !older && c.zero.IsZero() {
 			c.zero = zero
 		}
-		if !whole || !older && zero.Sub(c.zero).Abs() > clockSlack { // it was loading them when it ended, or of another clock
+		if !whole || !older && zero.Sub(c.zero).Abs() > clockSlack { // the earlier controller ended while loading them, or had another clock
 			if err := c.forgetEpochs(func(e uint64) bool { return e == n }); err != nil {
 				return err
 			}
@@ -155,7 +155,7 @@ func (c *Controller) adoptEpochs() error {
 	return nil
 }
 
-// adoptTagKeys takes over those with the right keys and removes the others.
+// adoptTagKeys takes over the tag keys that are right and removes the others.
 func (c *Controller) adoptTagKeys() error {
 	if c.cfg.Program != ProgramEdge {
 		return nil
@@ -170,7 +170,7 @@ func (c *Controller) adoptTagKeys() error {
 		low := simpleswitch.Row{Params: [][]byte{given}}.Number(0)
 		n := present + uint64(int64(int32(uint32(low)-uint32(present)))) // the epoch nearest to now
 		k := tagKey{n, false}
-		if len(r.Keys) > 1 { // the program before had one key for both
+		if len(r.Keys) > 1 { // the previous program had one key for both
 			confirms, _ := r.Keys[1].(simpleswitch.Exact)
 			k.confirms = slices.Equal(confirms, flag(true))
 		}
@@ -185,7 +185,7 @@ func (c *Controller) adoptTagKeys() error {
 	return nil
 }
 
-// forgetAll makes the switch forward everything and forget what it knew: as if just started.
+// forgetAll makes the switch forward everything and clears its state, as if just started.
 func (c *Controller) forgetAll() error {
 	tables := []string{tableEpochs, tableMACs, tableHomes}
 	switch {

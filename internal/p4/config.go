@@ -38,8 +38,8 @@ const (
 	maxTableRows = 65536 // of the whitelist, or of connections
 )
 
-// Config is what a controller acts on. FromConfig makes it of a configuration; ParseFormer reads it
-// from a file in the former format, whose names the tags are.
+// Config is a controller's configuration. FromConfig makes it from a Tidegate configuration; ParseFormer parses
+// a file in the former format, whose names the tags are.
 type Config struct {
 	Instance      string            `yaml:"instance"` // for `tidegate status`
 	Metrics       netip.AddrPort    `yaml:"metrics"`  // where counters are served; none if not said
@@ -47,7 +47,7 @@ type Config struct {
 	Thrift        string            `yaml:"thrift"`        // address of the switch's Thrift port
 	Notifications string            `yaml:"notifications"` // path of its notifications socket
 	SecretFile    string            `yaml:"secret_file"`
-	NextFile      string            `yaml:"next_secret_file"` // takes its place in the first epoch after NextFrom
+	NextFile      string            `yaml:"next_secret_file"` // replaces secret_file in the first epoch after NextFrom
 	NextFrom      time.Time         `yaml:"next_secret_from"`
 	Epoch         Duration          `yaml:"epoch"`
 	KeyHorizon    Duration          `yaml:"key_horizon"`
@@ -55,23 +55,23 @@ type Config struct {
 	Window        Duration          `yaml:"window"` // T_W of the filter; how long a source, or a connection, may be idle
 	Crowded       Duration          `yaml:"-"`      // likewise, while a quarter of the table or more is used; 0: Window
 	FilterAlarm   float64           `yaml:"-"`      // false positive rate above which there is an alarm
-	Learn         *Duration         `yaml:"learn"`  // unknown flows pass for so long after the start; T_W if not said
-	Hops          uint8             `yaml:"hops"`   // TTL of what goes on; 0: as it is
+	Learn         *Duration         `yaml:"learn"`  // unknown flows pass for this long after the start; default T_W
+	Hops          uint8             `yaml:"hops"`   // TTL of forwarded packets; 0: unchanged
 	UnknownRate   int               `yaml:"unknown_rate"`
 	Whitelist     string            `yaml:"whitelist"` // auth-*: table | bloom
 	Protocol      string            `yaml:"protocol"`  // edge: plain | tagged
 	EdgeID        uint8             `yaml:"edge_id"`   // tagged: our number among the servers' edges
-	MTU           int               `yaml:"mtu"`       // tagged: of the way to the servers
-	Interfaces    []string          `yaml:"-"`         // the switch must have these; empty: no matter
+	MTU           int               `yaml:"mtu"`       // tagged: of the path to the servers
+	Interfaces    []string          `yaml:"-"`         // the switch must have these; empty: any
 	Inside        []string          `yaml:"inside"`    // interfaces behind which servers are
 	MACs          map[string]string `yaml:"macs"`      // MAC address: interface
 	MACLimit      *int              `yaml:"mac_limit"` // addresses learned, of either side; 0: none. 1024 with notifications
-	MACAge        Duration          `yaml:"mac_age"`   // an address not seen at its port for so long is forgotten
-	PortMACs      map[string]MACs   `yaml:"port_macs"` // by interface: the addresses of what leaves there
+	MACAge        Duration          `yaml:"mac_age"`   // an address not seen at its port for this long is forgotten
+	PortMACs      map[string]MACs   `yaml:"port_macs"` // by interface: the addresses of frames that leave there
 	Services      []Service         `yaml:"services"`
 }
 
-// MACs are the addresses that frames get on their way out.
+// MACs are the addresses that outgoing frames get.
 type MACs struct {
 	Src string `yaml:"src"`
 	Dst string `yaml:"dst"`
@@ -90,7 +90,7 @@ type Service struct {
 	WScale   *uint8         `yaml:"wscale"` // 15: never
 }
 
-// Duration is written as Go writes it: 8s, 250ms.
+// Duration is written in Go's format: 8s, 250ms.
 type Duration time.Duration
 
 // UnmarshalYAML reads one.
@@ -104,7 +104,7 @@ func (d *Duration) UnmarshalYAML(decode func(any) error) error {
 	return err
 }
 
-// UnknownAll lets every unknown packet go on.
+// UnknownAll forwards every unknown packet.
 const UnknownAll = -1
 
 // LoadSecrets reads the secret, and the next one if there is one; Zero it.
@@ -147,7 +147,7 @@ func (c *Config) Complete() {
 	}
 }
 
-// tagLen is by how much full segments must be smaller, to have room for a tag.
+// tagLen is how much smaller full segments must be to leave room for a tag.
 func (c *Config) tagLen() uint16 {
 	if c.Protocol == ProtocolTagged {
 		return tagLen
@@ -180,7 +180,7 @@ func (s *Service) complete(tagLen uint16) {
 	}
 }
 
-// needsDigests tells whether the program's whitelist or flow table is the controller's.
+// needsDigests reports whether the controller fills the program's whitelist or flow table.
 func (c *Config) needsDigests() bool {
 	return c.Program == ProgramCookie ||
 		(c.Program == ProgramAuthFull || c.Program == ProgramAuthCookie) && c.Whitelist == "table"

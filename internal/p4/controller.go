@@ -18,7 +18,7 @@ import (
 	"tidegate/internal/p4/simpleswitch"
 )
 
-// What becomes of unknown packets; p4/v1model/types.p4.
+// What happens to unknown packets; p4/v1model/types.p4.
 const (
 	unknownNone = iota
 	unknownMeter
@@ -32,7 +32,7 @@ const (
 	bloomWords       = 1 << (bloomBits - 5)
 )
 
-// clockSlack is by how much the two clocks may seem to have moved before the epochs
+// clockSlack is how far the two clocks may seem to have drifted before the epochs
 // are laid out again; a call to the switch takes about a tenth of it.
 const clockSlack = 5 * time.Millisecond
 
@@ -69,17 +69,17 @@ type Controller struct {
 	rotated    time.Time
 	learnUntil time.Time
 	ports      map[string]int
-	table      *entries // that digests ask for; nil without
+	table      *entries // the table that digests fill; nil without
 	macs       *macs
-	digests    *digests // nil if nothing is to be heard
+	digests    *digests // nil if the program sends none
 
 	adopted         bool // an earlier controller has left the switch protecting
 	adoptedLearning bool // and it was learning flows
 }
 
-// NewController connects to the switch and tells it everything. Where an earlier
-// controller was killed, it takes over what that has left (adopt.go). The secret stays
-// the caller's, who zeroes it.
+// NewController connects to the switch and configures it. Where an earlier
+// controller was killed, it takes over what that one left (adopt.go). The caller keeps
+// the secret and zeroes it.
 func NewController(ctx context.Context, cfg *Config, secret Secret, opt Options) (*Controller, error) {
 	c := &Controller{cfg: cfg, names: namesOf(cfg.Program), secret: secret, log: opt.Log, now: opt.Now,
 		epochs: map[uint64]*span{}, tagKeys: map[tagKey]int32{}}
@@ -110,8 +110,8 @@ func NewController(ctx context.Context, cfg *Config, secret Secret, opt Options)
 	return c, nil
 }
 
-// begin takes over or forgets what an earlier controller said, and says everything but
-// the gate, which is opened last.
+// begin takes over or clears what an earlier controller configured, and configures everything;
+// the gate is opened last.
 func (c *Controller) begin(opt Options) error {
 	if _, err := rand.Read(c.bloomKey[:]); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (c *Controller) begin(opt Options) error {
 	return nil
 }
 
-// takeOver goes on where an earlier controller has ended, or starts over.
+// takeOver continues where an earlier controller ended, or starts over.
 func (c *Controller) takeOver() error {
 	if !c.adopted {
 		return c.forgetAll()
@@ -153,16 +153,16 @@ func (c *Controller) takeOver() error {
 	return err
 }
 
-// MACs tells what was learned about addresses.
+// MACs returns what was learned about addresses.
 func (c *Controller) MACs() MACFigures { return c.macs.figures() }
 
-// Adopted tells whether the switch was taken over from an earlier controller.
+// Adopted reports whether the switch was taken over from an earlier controller.
 func (c *Controller) Adopted() bool { return c.adopted }
 
-// Open makes the switch forward everything, as if it had been told nothing.
+// Open makes the switch forward everything, as without a configuration.
 func (c *Controller) Open() error { return c.sw.SetDefault(c.names.in(tableGate), "NoAction") }
 
-// Close ends the connections; the switch goes on until its keys end.
+// Close ends the connections; the switch works until its keys expire.
 func (c *Controller) Close() error {
 	var err error
 	if c.digests != nil {
@@ -255,7 +255,7 @@ func (c *Controller) emptyFilter() error {
 	return nil
 }
 
-// emptySetup forgets connections whose server has not answered, or not confirmed.
+// emptySetup forgets connections whose server has not answered or confirmed.
 func (c *Controller) emptySetup() error {
 	registers := map[string][]string{ProgramCookie: setupRegister, ProgramEdge: pendingRegister}[c.cfg.Program]
 	for _, register := range registers {
@@ -266,7 +266,7 @@ func (c *Controller) emptySetup() error {
 	return nil
 }
 
-// setStrategy says what the whitelist is, and what gets a source onto it.
+// setStrategy sets the kind of the whitelist, and what whitelists a source.
 func (c *Controller) setStrategy() error {
 	if !c.cfg.isAuth() {
 		return nil
@@ -312,8 +312,8 @@ func (c *Controller) Reset() error {
 	return c.emptyFilter()
 }
 
-// rotate empties the next generation of the filter and makes it the active one, when
-// a third of the window is over.
+// rotate empties the next generation of the filter and makes it the active one, every
+// third of the window.
 func (c *Controller) rotate() error {
 	if !c.cfg.hasFilter() || c.now().Sub(c.rotated) < time.Duration(c.cfg.Window)/3 {
 		return nil
@@ -328,7 +328,7 @@ func (c *Controller) rotate() error {
 	return c.setGate()
 }
 
-// age takes entries away that nobody uses any more.
+// age removes idle entries.
 func (c *Controller) age() error {
 	err := c.macs.homes.age()
 	if err == nil && c.table != nil {
@@ -340,7 +340,7 @@ func (c *Controller) age() error {
 	return err
 }
 
-// Tick does what is due: once a second is often enough for every setting.
+// Tick performs all periodic work; once a second suffices for every setting.
 func (c *Controller) Tick() error {
 	learning := c.now().Before(c.learnUntil)
 	for _, step := range []func() error{c.readClock, c.loadEpochs, c.rotate, c.age} {

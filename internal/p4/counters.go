@@ -11,11 +11,11 @@ import (
 	"tidegate/internal/schema"
 )
 
-// Counts are the counters of one service, by the names that every plane uses.
+// Counts are the counters of one service, with the names of all planes.
 type Counts map[string]uint64
 
-// Counters reads what the switch has counted, by service; "" is for packets that
-// belong to none. Counters that are zero are left out.
+// Counters reads the switch's counters, by service; "" is for packets that
+// belong to none. Counters that are zero are omitted.
 func (c *Controller) Counters() (map[string]Counts, error) {
 	names := map[int]string{}
 	for _, s := range c.cfg.Services {
@@ -24,8 +24,8 @@ func (c *Controller) Counters() (map[string]Counts, error) {
 	return readCounters(c.sw, c.names, names)
 }
 
-// ReadCounters reads those of a switch that another process drives; services are their
-// names by their numbers.
+// ReadCounters reads those of a switch that another process drives; services are
+// names by number.
 func ReadCounters(ctx context.Context, thrift, program string, services map[int]string) (map[string]Counts, error) {
 	sw, err := simpleswitch.Dial(ctx, thrift)
 	if err != nil {
@@ -35,7 +35,7 @@ func ReadCounters(ctx context.Context, thrift, program string, services map[int]
 	return readCounters(sw, namesOf(program), services)
 }
 
-// Ping finds out whether a switch answers.
+// Ping reports whether a switch answers.
 func Ping(ctx context.Context, thrift string) error {
 	sw, err := simpleswitch.Dial(ctx, thrift)
 	if err != nil {

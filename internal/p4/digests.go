@@ -11,39 +11,39 @@ import (
 	"tidegate/internal/p4/simpleswitch"
 )
 
-// Samples of digests, each with the switch's second at its end; p4/v1model/white.p4,
-// flows.p4 and learn.p4. bmv2 packs fields byte by byte. What a list is about is told
-// by the length of its samples.
+// Samples of digests, each ending with the switch's second; p4/v1model/white.p4,
+// flows.p4 and learn.p4. bmv2 packs fields byte by byte. The length of a list's
+// samples shows its kind.
 const (
 	whenLen        = 4
 	whiteSampleLen = 1 + 8 + whenLen
 	flowSampleLen  = 1 + 1 + 9*4 + 4 + 1 + 1 + 2 + whenLen
 	macSampleLen   = 6 + 2 + whenLen
 
-	digestWait = time.Millisecond // for company, before digests are sent
+	digestWait = time.Millisecond // for further samples, before digests are sent
 	digestMost = 32               // at once
 
-	// Buffers before the first one seen that are given back: they were told to nobody.
+	// Buffers before the first one seen that are acknowledged: no controller received them.
 	unheardMost = 4096
 )
 
-// digests hands what the switch tells to the tables that it is about, in a goroutine
-// of its own, as it comes.
+// digests passes the switch's digests to the tables that they concern, in a goroutine
+// of its own, as they arrive.
 type digests struct {
 	c    *Controller
 	from *simpleswitch.Digests
 	done chan struct{}
-	next map[int32]int64 // the buffer that comes next, by list
+	next map[int32]int64 // the next buffer, by list
 
 	mu      sync.Mutex
 	failed  error
 	closing bool
 }
 
-// listen begins to take digests.
+// listen starts to receive digests.
 func listen(ctx context.Context, c *Controller) (*digests, error) {
 	lists := int32(2)
-	if c.table == nil { // addresses alone
+	if c.table == nil { // only addresses
 		lists = 1
 	}
 	for list := int32(1); list <= lists; list++ {
@@ -95,7 +95,7 @@ func (d *digests) take(g simpleswitch.Digest) error {
 			return err
 		}
 	}
-	// The switch keeps what was not acknowledged: those before that nobody has heard, too.
+	// The switch keeps unacknowledged buffers, even earlier ones that no controller received.
 	next, known := d.next[g.List]
 	if !known {
 		next = max(g.Buffer-unheardMost, 0)
@@ -109,7 +109,7 @@ func (d *digests) take(g simpleswitch.Digest) error {
 	return nil
 }
 
-// failure is why digests are not taken any more.
+// failure is why digests are no longer received.
 func (d *digests) failure() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	ageAtOnce  = 256             // entries looked at every tick
-	endedAfter = time.Minute     // a connection that its server has ended
+	ageAtOnce  = 256             // entries checked per tick
+	endedAfter = time.Minute     // a connection that its server has closed
 	tableFull  = 1               // standard.thrift, TableOperationErrorCode
-	lostLogged = 5 * time.Second // at most so often
+	lostLogged = 5 * time.Second // at most this often
 )
 
-// entries are what digests have asked for: one table of the switch, and how long each
-// of its entries may be idle. Digests come in a goroutine of their own; age is called
+// entries are made from digests: one table of the switch, and how long each
+// of its entries may be idle. Digests arrive in a goroutine of their own; age is called
 // from another.
 type entries struct {
 	c    *Controller
 	name string        // of the table
-	most int           // so many, of each pool
+	most int           // maximum, of each pool
 	idle time.Duration // unless the configuration sets another
-	// While a quarter of the table or more is used, no entry may be idle for longer; 0: as with room.
+	// While a quarter of the table or more is used, no entry may be idle for longer; 0: no such limit.
 	crowded time.Duration
 	full    func() error // called when a newcomer is refused
 	gone    func(key string) error
 
 	mu     sync.Mutex
 	by     map[string]*entry // by key
-	order  []*entry          // in which they are looked at
+	order  []*entry          // in which they are checked
 	next   int
 	pools  [2]int // entries in each
 	warned time.Time
@@ -47,7 +47,7 @@ type entry struct {
 	pool   int
 }
 
-// newEntries is the program's table of sources or of connections; nil if it has none.
+// newEntries makes the program's table of sources or of connections; nil if it has none.
 func newEntries(c *Controller) *entries {
 	e := &entries{c: c, name: c.names.in(tableFlows), most: maxTableRows, idle: time.Duration(c.cfg.Window), crowded: time.Duration(c.cfg.Crowded), by: map[string]*entry{}}
 	full, _ := schema.ByName("flow_full")
@@ -60,7 +60,7 @@ func newEntries(c *Controller) *entries {
 	return e
 }
 
-// adopt takes over what an earlier controller has left in the table.
+// adopt takes over what an earlier controller left in the table.
 func (e *entries) adopt() error {
 	rows, err := e.c.sw.Rows(e.name)
 	if err != nil {
@@ -79,7 +79,7 @@ func (e *entries) adopt() error {
 	return nil
 }
 
-// takeFlow makes an entry of a connection, or remembers that its server has ended it.
+// takeFlow makes an entry for a connection, or records that its server has closed it.
 func (e *entries) takeFlow(sample []byte) error {
 	var words [][]byte
 	for at := 2; at < 2+9*4; at += 4 {
@@ -108,7 +108,7 @@ func keyOf(family []byte, words [][]byte) string {
 func (e *entries) put(family []byte, words [][]byte, action string, params ...[]byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if known := e.by[keyOf(family, words)]; known != nil { // a connection that took an old one's ports
+	if known := e.by[keyOf(family, words)]; known != nil { // a connection that reuses an old one's ports
 		if err := e.drop(known); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (e *entries) put(family []byte, words [][]byte, action string, params ...[]
 	return err
 }
 
-// insert makes an entry of keys that have none; false if the table, or the pool, is full.
+// insert makes an entry for keys that have none; false if the table, or the pool, is full.
 func (e *entries) insert(keys [][]byte, pool int, action string, params ...[]byte) (bool, error) {
 	if e.pools[pool] >= e.most {
 		return false, e.lost()
@@ -134,7 +134,7 @@ func (e *entries) insert(keys [][]byte, pool int, action string, params ...[]byt
 	if err != nil {
 		return false, err
 	}
-	if err := e.c.sw.SetTTL(e.name, handle, e.idle); err != nil { // without one the switch says no times
+	if err := e.c.sw.SetTTL(e.name, handle, e.idle); err != nil { // without one the switch records no times
 		return false, err
 	}
 	e.add(&entry{keyOf(nil, keys), handle, e.idle, pool})
@@ -147,7 +147,7 @@ func (e *entries) add(made *entry) {
 	e.pools[made.pool]++
 }
 
-// lost says that the table is full; the newcomer is refused, those who are there stay.
+// lost logs that the table is full; the newcomer is refused, existing entries stay.
 func (e *entries) lost() error {
 	if now := e.c.now(); now.Sub(e.warned) >= lostLogged {
 		e.warned = now
@@ -156,14 +156,14 @@ func (e *entries) lost() error {
 	return e.full()
 }
 
-// drop removes an entry; its place in order is given up when its turn comes.
+// drop removes an entry; its place in order is freed when its turn comes.
 func (e *entries) drop(was *entry) error {
 	delete(e.by, was.key)
 	e.pools[was.pool]--
 	return e.c.sw.Delete(e.name, was.handle)
 }
 
-// age looks at the next entries and removes those that nobody has used for too long.
+// age checks the next entries and removes those idle for too long.
 func (e *entries) age() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -206,14 +206,14 @@ func (e *entries) forget() error {
 	return e.c.sw.Clear(e.name)
 }
 
-// len is how many entries there are.
+// len is the number of entries.
 func (e *entries) len() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.by)
 }
 
-// Entries is how many sources, or connections, the switch's table holds; 0 for
+// Entries is the number of sources, or connections, in the switch's table; 0 for
 // programs that have none.
 func (c *Controller) Entries() int {
 	if c.table == nil {

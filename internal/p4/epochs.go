@@ -38,7 +38,7 @@ func prefixes(first, end uint64) []simpleswitch.LPM {
 	return out
 }
 
-// readClock finds out when the switch's clock was zero.
+// readClock determines when the switch's clock was zero.
 func (c *Controller) readClock() error {
 	before := c.now()
 	elapsed, err := c.sw.Elapsed()
@@ -109,19 +109,19 @@ func (c *Controller) loadEpochs() error {
 	return c.forgetEpochs(func(n uint64) bool { return n+1 < present })
 }
 
-// keyParams are what the switch is told of epoch n.
+// keyParams are the action parameters for epoch n.
 func (c *Controller) keyParams(n uint64) [][]byte {
 	key, before := smartKey(c.secret, n), smartKey(c.secret, n-1)
 	return [][]byte{u32(uint32(n)), u8(uint8(n & 1)), key[0], key[1], before[0], before[1]}
 }
 
-// ForgetKeys leaves the switch as it is when its controller has been away for the
-// horizon: without a key, which on_stale_keys judges.
+// ForgetKeys simulates that its controller has been away for the
+// horizon: the switch has no key, and on_stale_keys decides.
 func (c *Controller) ForgetKeys() error {
 	return c.forgetEpochs(func(uint64) bool { return true })
 }
 
-// halfKey is a key of HalfSipHash: k0 and k1 as P4 takes them.
+// halfKey is a key of HalfSipHash: k0 and k1 in P4's format.
 type halfKey [2][]byte
 
 // smartKey is the key of epoch n for the layout smartcookie.

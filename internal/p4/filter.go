@@ -22,9 +22,9 @@ const (
 	filterAlarm     = 0.2 // as the default of edges in XDP
 )
 
-// FilterFigures tell how full an edge's filter is. Computed and measured are the share of
-// unknown flows that it takes for known: by the fill of each partition, and by so many
-// random flows' positions in a copy of the registers.
+// FilterFigures are the fill of an edge's filter. Computed and measured are the share of
+// unknown flows that it takes for known: computed from the fill of each partition, and measured with this many
+// random flows in a copy of the registers.
 type FilterFigures struct {
 	Computed float64                   `json:"fp_rate_computed"`
 	Measured float64                   `json:"fp_rate_measured"`
@@ -38,7 +38,7 @@ type FilterFigures struct {
 	At       time.Time                 `json:"at"`
 }
 
-// Filter reads an edge's filter out of the switch.
+// Filter reads an edge's filter from the switch.
 func (c *Controller) Filter() (*FilterFigures, error) {
 	var parts [bloomPartitions][]int64
 	for i, name := range bloomParts {
@@ -82,7 +82,7 @@ func ReadFilter(ctx context.Context, thrift string) (*FilterFigures, error) {
 	return c.Filter()
 }
 
-// measureFilter asks for random flows as p4/v1model/bloom.p4 does.
+// measureFilter looks up random flows as p4/v1model/bloom.p4 does.
 func measureFilter(parts *[bloomPartitions][]int64) float64 {
 	known := 0
 	for range filterProbes {

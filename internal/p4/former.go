@@ -18,10 +18,10 @@ import (
 	"tidegate/internal/config"
 )
 
-// The format that configurations of switches had before plane: p4, with names and defaults of its own. It is still
-// read, with a warning, and goes with the next major version.
+// The former format of configurations for switches, before plane: p4, with its own names and defaults. It is still
+// read, with a warning, and will be removed in the next major version.
 
-// instanceName keeps names fit for a file.
+// instanceName makes names valid as file names.
 var instanceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,31}$`)
 
 // ParseFormer reads a file in the former format. A relative path of a secret starts at the file's directory.
@@ -131,7 +131,7 @@ func (c *Config) checkServices() error {
 	return nil
 }
 
-// renamed are the former names of fields, and what is written instead.
+// renamed maps the former names of fields to the present ones.
 var renamed = []struct{ was, now string }{
 	{"program", "role: edge, or role: proxy with services.strategy; and plane: p4"},
 	{"window", "filter_window (edge), swap_period (auth-*) or idle_time (cookie)"},
@@ -146,7 +146,7 @@ var renamed = []struct{ was, now string }{
 	{"port_macs", "p4.port_macs"},
 }
 
-// FormerNames says what the fields of a file in the former format are called now.
+// FormerNames lists the present names of the fields of a file in the former format.
 func FormerNames(data []byte) string {
 	var top map[string]any
 	if err := yaml.Unmarshal(data, &top); err != nil {

@@ -8,15 +8,15 @@ import (
 	"tidegate/internal/config"
 )
 
-// programOf is the program that a configuration with plane: p4 needs on the switch.
+// programOf returns the program that a configuration with plane: p4 needs on the switch.
 func programOf(c *config.Config) string {
 	if c.Role == config.RoleEdge {
 		return ProgramEdge
 	}
-	return string(c.Services[0].Strategy) // config has made sure that all are alike
+	return string(c.Services[0].Strategy) // config ensures that all are alike
 }
 
-// FromConfig is what a controller does for a configuration with plane: p4.
+// FromConfig makes a controller's configuration from one with plane: p4.
 func FromConfig(c *config.Config) *Config {
 	limit, learn := c.P4.MACLimit, Duration(c.Edge.Learning)
 	out := &Config{Instance: c.Instance, Program: programOf(c), Interfaces: c.Interfaces,
@@ -40,7 +40,7 @@ func FromConfig(c *config.Config) *Config {
 			out.UnknownRate = UnknownAll
 		}
 		out.Protocol, out.EdgeID, out.MTU = string(e.Protocol), uint8(c.Tagged.EdgeID), c.P4.MTU
-	case ProgramCookie: // as in the other planes: with room an idle connection stays for idle_time
+	case ProgramCookie: // as in the other planes: while there is room an idle connection stays for idle_time
 		out.Window, out.Crowded, out.Inside = Duration(c.Proxy.IdleTime), Duration(min(c.Proxy.SwapPeriod, c.Proxy.IdleTime)), c.Proxy.Inside
 	default:
 		out.Window, out.Inside = Duration(c.Proxy.SwapPeriod), c.Proxy.Inside
@@ -66,7 +66,7 @@ func serviceOf(s *config.Service) Service {
 	return out
 }
 
-// idleFor is how long an entry may be idle in a table that holds so many.
+// idleFor is how long an entry may be idle in a table of this size.
 func (e *entries) idleFor(of *entry, held int) time.Duration {
 	if e.crowded > 0 && held >= e.most/4 {
 		return min(of.idle, e.crowded)

@@ -10,8 +10,8 @@ import (
 	"tidegate/internal/p4/simpleswitch"
 )
 
-// Places of p4/v1model/learn.p4: two pools, so that addresses forged outside never take
-// the room of those inside.
+// Entries of p4/v1model/learn.p4: two pools, so that addresses forged outside never displace
+// those inside.
 const (
 	poolOutside = iota
 	poolInside
@@ -25,27 +25,27 @@ const (
 
 type mac [6]byte
 
-// MACFigures are what has been learned about addresses since the process began.
+// MACFigures are what has been learned about addresses since the process started.
 type MACFigures struct {
-	Outside int    `json:"outside"` // addresses known now, at ports outside
+	Outside int    `json:"outside"` // addresses known now, at outside ports
 	Inside  int    `json:"inside"`
 	Limit   int    `json:"limit"`   // of each; 0: none are learned
 	Learned uint64 `json:"learned"` // seen for the first time
 	Moved   uint64 `json:"moved"`   // seen at another port
 	Aged    uint64 `json:"aged"`
 	Full    uint64 `json:"full"`    // not learned: too many of this side are known
-	Refused uint64 `json:"refused"` // not believed: of the configuration, or known inside and seen outside
+	Refused uint64 `json:"refused"` // rejected: configured, or known inside and seen outside
 }
 
-// plus adds what earlier controllers of this process have counted.
+// plus adds the figures of earlier controllers of this process.
 func (f MACFigures) plus(before MACFigures) MACFigures {
 	f.Learned, f.Moved, f.Aged = f.Learned+before.Learned, f.Moved+before.Moved, f.Aged+before.Aged
 	f.Full, f.Refused = f.Full+before.Full, f.Refused+before.Refused
 	return f
 }
 
-// macs is where addresses are: those of the configuration, which stay, and learned ones,
-// which move and age. It must never let the outside say where an address of the inside is.
+// macs is the ports of addresses: configured ones, which are permanent, and learned ones,
+// which move and age. The outside must never be able to change the port of an inside address.
 type macs struct {
 	c      *Controller
 	homes  *entries // learn.p4's table: address and port. Its lock guards all of this
@@ -80,8 +80,8 @@ func homeKeys(address mac, port int) [][]byte { return [][]byte{address[:], u16(
 
 func homeKey(address mac, port int) string { return keyOf(nil, homeKeys(address, port)) }
 
-// lay makes the entries of the configuration and takes over what an earlier controller
-// has learned; everything else goes.
+// lay makes the configured entries and takes over what an earlier controller
+// has learned; everything else is removed.
 func (m *macs) lay() error {
 	for _, name := range m.c.cfg.Inside {
 		n, err := m.c.port(name)
@@ -127,7 +127,7 @@ func (m *macs) lay() error {
 		return err
 	}
 	fixed = fixed[:0]
-	for address, port := range m.static { // so that they are not told again and again
+	for address, port := range m.static { // so that they are not reported repeatedly
 		keys := homeKeys(address, port)
 		fixed = append(fixed, row{[]any{simpleswitch.Exact(keys[0]), simpleswitch.Exact(keys[1])}, m.c.names.in(actionHome), nil})
 	}
@@ -150,7 +150,7 @@ func (m *macs) left(table string) (map[string]simpleswitch.Row, error) {
 	return out, nil
 }
 
-// take learns from a digest: this address came in at this port, where it was not known.
+// take learns from a digest: this address was seen at this port, where it was not known.
 func (m *macs) take(sample []byte) error {
 	address, port := mac(sample[:6]), int(binary.BigEndian.Uint16(sample[6:]))
 	m.homes.mu.Lock()
@@ -160,7 +160,7 @@ func (m *macs) take(sample []byte) error {
 		was != nil && m.pool(was.port) == poolInside && m.pool(port) == poolOutside {
 		m.count.Refused++
 		return nil
-	} else if static || was != nil && was.port == port { // told twice
+	} else if static || was != nil && was.port == port { // reported twice
 		return nil
 	}
 	if ok, err := m.homes.insert(homeKeys(address, port), m.pool(port), actionHome); !ok || err != nil {
@@ -182,7 +182,7 @@ func (m *macs) take(sample []byte) error {
 	return m.homes.drop(m.homes.by[homeKey(address, before)])
 }
 
-// aged forgets an address that was not seen at its port for mac_age.
+// aged forgets an address not seen at its port for mac_age.
 func (m *macs) aged(key string) error {
 	address := mac([]byte(key[:6]))
 	was := m.at[address]

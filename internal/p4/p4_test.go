@@ -115,7 +115,7 @@ func TestFormerConfig(t *testing.T) {
 	}
 }
 
-// A service keeps its number while others come and go; a newcomer takes one that nobody had.
+// A service keeps its number while others come and go; a newcomer gets an unused one.
 func TestNumbersStay(t *testing.T) {
 	configOf := func(names ...string) *Config {
 		c := &Config{}

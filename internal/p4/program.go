@@ -2,8 +2,8 @@
 
 package p4
 
-// names are those of a compiled program's objects. The control that an object stands
-// in comes first; the programs share most controls.
+// names are those of a compiled program's objects. The name of an object's control
+// comes first; the programs share most controls.
 type names struct{ ingress, egress string }
 
 func namesOf(program string) names {
@@ -65,10 +65,10 @@ var (
 
 const setupPlaces = 65536 // p4/v1model/flows.p4, tagged.p4
 
-// hasFilter tells whether the program keeps a Bloom filter.
+// hasFilter reports whether the program keeps a Bloom filter.
 func (c *Config) hasFilter() bool { return c.Program != ProgramCookie }
 
-// isAuth tells whether the program keeps a whitelist.
+// isAuth reports whether the program keeps a whitelist.
 func (c *Config) isAuth() bool {
 	return c.Program == ProgramAuthFull || c.Program == ProgramAuthCookie
 }

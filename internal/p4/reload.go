@@ -12,19 +12,19 @@ import (
 	"tidegate/internal/schema"
 )
 
-// A reload ends one controller and begins another, which takes over what the first has
+// A reload ends one controller and starts another, which takes over what the first has
 // left in the switch: nothing is forgotten, and entries change in place.
 
 var errReload = errors.New("reload")
 
-// reload is a configuration that is to take the place of the present one.
+// reload is a configuration about to replace the present one.
 type reload struct {
 	cfg    *Config
 	secret Secret
 	fresh  []uint8 // numbers of services that are new
 }
 
-// read reads the configuration again; nil, and a line in the log, if it cannot be.
+// read rereads the configuration; nil, with a log line, on failure.
 func (r *runner) read() *reload {
 	cfg, secret, err := r.opt.Load()
 	if err == nil {
@@ -37,7 +37,7 @@ func (r *runner) read() *reload {
 	return &reload{cfg, secret, cfg.keepNumbers(r.cfg)}
 }
 
-// refused says that a reload has ended with the old configuration.
+// refused reports that a reload has ended with the old configuration in force.
 func (r *runner) refused(err error) {
 	r.log.Error("reload refused; the old configuration stays in force", "error", err)
 	if r.opt.Reloaded != nil {
@@ -45,7 +45,7 @@ func (r *runner) refused(err error) {
 	}
 }
 
-// change begins a controller with the new configuration; nil, and the old one stays, if the
+// change starts a controller with the new configuration; nil, and the old one stays, if the
 // switch cannot have it.
 func (r *runner) change(ctx context.Context) *Controller {
 	next := r.next
@@ -56,7 +56,7 @@ func (r *runner) change(ctx context.Context) *Controller {
 			err = errors.Join(err, c.forgetCounts(id))
 		}
 	}
-	if err != nil && !simpleswitch.Gone(err) { // one that is gone is awaited, and told the new one
+	if err != nil && !simpleswitch.Gone(err) { // a switch that is gone is awaited, and gets the new configuration
 		r.refused(fmt.Errorf("the switch does not take it: %w", err))
 		return nil
 	}
@@ -64,7 +64,7 @@ func (r *runner) change(ctx context.Context) *Controller {
 	return c
 }
 
-// take makes another configuration the present one.
+// take puts another configuration in force.
 func (r *runner) take(next *reload) {
 	r.cfg, r.secret = next.cfg, next.secret
 	if r.opt.Reloaded != nil {
@@ -73,7 +73,7 @@ func (r *runner) take(next *reload) {
 	r.log.Info("the configuration was reloaded", "services", len(next.cfg.Services))
 }
 
-// checkReload refuses what takes a restart.
+// checkReload refuses changes that need a restart.
 func (c *Config) checkReload(next *Config) error {
 	for name, differs := range map[string]bool{
 		"instance": c.Instance != next.Instance, "metrics": c.Metrics != next.Metrics, "services.strategy (the program on the switch)": c.Program != next.Program,
@@ -88,7 +88,7 @@ func (c *Config) checkReload(next *Config) error {
 }
 
 // keepNumbers gives services the numbers, and so the counters, that they have in old;
-// it returns the numbers of those that are new.
+// it returns the numbers of new services.
 func (c *Config) keepNumbers(old *Config) (fresh []uint8) {
 	has := map[string]uint8{}
 	var used []uint8
@@ -98,7 +98,7 @@ func (c *Config) keepNumbers(old *Config) (fresh []uint8) {
 	for i := range c.Services {
 		c.Services[i].ID = has[c.Services[i].Name]
 	}
-	free := func() uint8 { // of nobody before, if there is one
+	free := func() uint8 { // one that no old service had, if there is any
 		for _, taken := range [][]uint8{append(numbersOf(c), used...), numbersOf(c)} {
 			for n := uint8(1); n <= maxServices; n++ {
 				if !slices.Contains(taken, n) {

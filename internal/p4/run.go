@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/p4/simpleswitch"
 )
 
-// RunOptions are what Run needs besides configuration and secret.
+// RunOptions are Run's options besides configuration and secret.
 type RunOptions struct {
 	Options
 	Ready    func()                               // called once the services are protected
@@ -21,17 +21,17 @@ type RunOptions struct {
 	AtEnd    func(counts map[string]Counts) error // may be nil
 	Figures  func(Figures)                        // called once a second; may be nil
 
-	Reload   <-chan os.Signal                // each has the configuration read again
+	Reload   <-chan os.Signal                // each value triggers a reload
 	Load     func() (*Config, Secret, error) // reads it
-	Reloaded func(*Config, error)            // called after each reload, refused or not, with what is in force; may be nil
+	Reloaded func(*Config, error)            // called after each reload, refused or not, with the configuration in force; may be nil
 
-	Stay func() bool // asked at the end: whether the switch goes on protecting; nil: it then forwards everything
+	Stay func() bool // called at the end: whether the switch keeps protecting; nil: it then forwards everything
 }
 
-// Figures are what the controller knows and the switch's counters do not say.
+// Figures are the controller's state beyond the switch's counters.
 type Figures struct {
 	Answers  bool       `json:"answers"`  // the switch
-	Since    time.Time  `json:"since"`    // when it was told everything, or was found gone
+	Since    time.Time  `json:"since"`    // when it was configured, or was found gone
 	Restarts uint64     `json:"restarts"` // how often it came back
 	Entries  int        `json:"entries"`  // sources or connections in its table
 	MACs     MACFigures `json:"macs"`
@@ -40,15 +40,15 @@ type Figures struct {
 }
 
 const (
-	// tick is how often what is due is done. Nothing waits for it: keys change by the
+	// tick is the interval of periodic work. Nothing waits for it: keys change by the
 	// switch's clock, and the filter's window is counted in seconds.
 	tick = 250 * time.Millisecond
 
 	figuresEvery    = time.Second
-	waitingLogEvery = 30 * time.Second // at most so often
+	waitingLogEvery = 30 * time.Second // at most this often
 )
 
-// runner is a controller's life, over as many of the switch's as there are.
+// runner is the life of a controller, across restarts of its switch.
 type runner struct {
 	cfg     *Config
 	secret  Secret
@@ -57,12 +57,12 @@ type runner struct {
 	ready   bool
 	figures Figures
 	learned MACFigures // by controllers before this one
-	next    *reload    // that is to be tried
+	next    *reload    // about to be tried
 }
 
-// Run keeps the switch's tables until ctx ends; then it lets the switch forward
+// Run maintains the switch's tables until ctx ends; then it makes the switch forward
 // everything, unless opt.Stay says otherwise. It waits for a switch that is not there yet; one that has gone is awaited
-// and told everything again.
+// and configured again.
 func Run(ctx context.Context, cfg *Config, secret Secret, opt RunOptions) error {
 	r := &runner{cfg: cfg, secret: secret, opt: opt, log: opt.Log}
 	if r.log == nil {
@@ -107,7 +107,7 @@ func (r *runner) say() {
 	}
 }
 
-// connect waits for the switch and tells it everything; nil if ctx has ended before.
+// connect waits for the switch and configures it; nil if ctx ended first.
 func (r *runner) connect(ctx context.Context) (*Controller, error) {
 	var logged time.Time
 	wait := time.NewTicker(tick)
@@ -154,13 +154,13 @@ func (r *runner) connected(c *Controller) {
 	r.look(c)
 }
 
-// look brings the figures up to date.
+// look updates the figures.
 func (r *runner) look(c *Controller) {
 	r.figures.Entries, r.figures.MACs = c.Entries(), c.macs.figures().plus(r.learned)
 	r.say()
 }
 
-// keep does what is due until ctx ends, or the switch is gone.
+// keep performs periodic work until ctx ends, or the switch is gone.
 func (r *runner) keep(ctx context.Context, c *Controller) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -204,7 +204,7 @@ func (r *runner) keep(ctx context.Context, c *Controller) error {
 	}
 }
 
-// lookAtFilter says when the filter becomes saturated, and when it no longer is.
+// lookAtFilter logs when the filter becomes saturated, and when it no longer is.
 func (r *runner) lookAtFilter(c *Controller) error {
 	f, err := c.Filter()
 	if err != nil {

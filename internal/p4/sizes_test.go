@@ -30,7 +30,7 @@ func sources(t *testing.T) string {
 	return all.String()
 }
 
-// What the controller knows of the programs is what stands in them.
+// The controller's constants match the programs.
 func TestSizesAreThePrograms(t *testing.T) {
 	text := sources(t)
 	for name, want := range map[string]int{

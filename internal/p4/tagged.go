@@ -9,10 +9,10 @@ import (
 	"tidegate/internal/p4/simpleswitch"
 )
 
-// tagged tells whether the edge speaks the protocol `tagged`.
+// tagged reports whether the edge uses the protocol `tagged`.
 func (c *Controller) tagged() bool { return c.cfg.Protocol == ProtocolTagged }
 
-// setTagged says who we are among the edges; nobody, in the protocol `plain`.
+// setTagged sets our number among the edges; 0 with the protocol `plain`.
 func (c *Controller) setTagged() error {
 	if c.cfg.Program != ProgramEdge {
 		return nil

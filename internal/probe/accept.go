@@ -11,12 +11,12 @@ import (
 	"tidegate/internal/plane"
 )
 
-// acceptChecks asks the kernel's verifier for the programs of every role, one
-// row a role. What the configured role needs must be accepted; what another
+// acceptChecks passes the programs of every role to the kernel's verifier, one
+// row per role. What the configured role needs must be accepted; what another
 // role needs is worth a warning.
 func acceptChecks(privileged bool, configured string) []Check {
 	if !privileged {
-		return nil // programChecks has said so
+		return nil // programChecks reports this
 	}
 	var list []Check
 	var last string

@@ -18,7 +18,7 @@ import (
 	"tidegate/internal/config"
 )
 
-// Devices of each kind, made in a network namespace: what check says of them, and that what it advises is without fault itself.
+// Devices of each kind, made in a network namespace: check reports them, and the advised alternative has no problem itself.
 func TestDevices(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making devices needs root")
@@ -33,7 +33,7 @@ func TestDevices(t *testing.T) {
 		look    string
 		status  Status // empty: nothing is wrong
 		text    string
-		instead string // what is advised in its place
+		instead string // the advised alternative
 	}{
 		"veth":             {look: "near"},
 		"port of a bridge": {above: &netlink.Bridge{LinkAttrs: named("br0")}, master: true, look: "near", status: Fail, text: "name br0 in `interfaces`", instead: "br0"},

@@ -13,11 +13,11 @@ import (
 	"tidegate/internal/config"
 )
 
-// machines are the checks whose outcome is this machine's, whatever a configuration says.
+// machines are the checks whose result depends on this machine, not on the configuration.
 var machines = regexp.MustCompile(`^(privileges|kernel|BTF|bpffs|cgroup2|interface .*|port .*|route to .*|both directions .*|forwarding .*|edge .*|peer .*|conntrack.*|MTU.*|.*program.*|.*helper.*|.*map.*)$`)
 
-// `check` on the complete examples of the document, with the files that they name in place, finds nothing wrong that is the
-// configuration's; without a file, it names that one and nothing else.
+// `check` of the complete examples of the document, with the files that they name in place, finds no error of
+// the configuration; without a file, it reports that file and nothing else.
 func TestExamplesCheckClean(t *testing.T) {
 	text, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {
@@ -50,7 +50,7 @@ func TestExamplesCheckClean(t *testing.T) {
 			}
 			away := files
 			if slices.ContainsFunc(files, func(path string) bool { return filepath.Base(path) == "next-secret" }) {
-				away = []string{filepath.Join(dir, "next-secret")} // one look at a machine takes seconds: both questions in one
+				away = []string{filepath.Join(dir, "next-secret")} // one run takes seconds: it answers both questions
 			} else if list := failed(); len(list) != 0 {
 				t.Errorf("with all files in place: %q", list)
 			}

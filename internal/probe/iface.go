@@ -15,7 +15,7 @@ import (
 	"tidegate/internal/config"
 )
 
-// From linux/netdev.h: the generic netlink family that tells XDP features.
+// From linux/netdev.h: the generic netlink family that reports XDP features.
 const (
 	netdevFamily       = "netdev"
 	netdevVersion      = 1
@@ -33,19 +33,19 @@ const (
 	vlanFeature = "rx-vlan-hw-parse" // the kernel's name; ethtool -K calls it rxvlan
 )
 
-// nic is what is known of one interface.
+// nic is the state of one interface.
 type nic struct {
 	name       string
 	up         bool
 	mtu        int
-	xdpKnown   bool // the kernel told the driver's XDP features
+	xdpKnown   bool // the kernel reported the driver's XDP features
 	nativeXDP  bool
 	redirects  bool // in native XDP
-	vlanStrips bool // the NIC takes VLAN tags off before XDP sees the frame
+	vlanStrips bool // the NIC removes VLAN tags before XDP sees the frame
 	device     device
 }
 
-// interfaceChecks looks at the named interfaces, or at all that are up. ends: connections
+// interfaceChecks checks the named interfaces, or all that are up. ends: connections
 // end on this machine.
 func interfaceChecks(names []string, mode config.XDPMode, use config.Dispatcher, ends bool) []Check {
 	required := names != nil
@@ -93,7 +93,7 @@ func lookAt(link *net.Interface) nic {
 	return n
 }
 
-// featureOn says whether an offload is on, by the kernel's name for it.
+// featureOn reports whether an offload is on, by the kernel's name for it.
 func featureOn(link, feature string) bool {
 	e, err := ethtool.NewEthtool()
 	if err != nil {
@@ -104,7 +104,7 @@ func featureOn(link, feature string) bool {
 	return err == nil && on[feature]
 }
 
-// judgeNIC names the worst thing about an interface; one row for each keeps
+// judgeNIC reports the worst problem of an interface; one row each keeps
 // the table short.
 func judgeNIC(n nic, mode config.XDPMode) Check {
 	c := Check{Name: "interface " + n.name, Status: OK}
@@ -123,7 +123,7 @@ func judgeNIC(n nic, mode config.XDPMode) Check {
 	}
 	native := n.nativeXDP && mode != config.XDPGeneric
 	if facts := onRecord[n.device.driver]; facts.hidesXDP && !n.nativeXDP && n.device.merging(facts) != "" {
-		return c // the doctor says what hides it
+		return c // the doctor reports what hides it
 	}
 	switch {
 	case n.xdpKnown && !n.nativeXDP && mode == config.XDPNative:
@@ -136,7 +136,7 @@ func judgeNIC(n nic, mode config.XDPMode) Check {
 	case native && n.mtu > nativeMTUMax && !n.device.inPieces && onRecord[n.device.driver].source == "":
 		return warn(Warn, "", "many drivers refuse native XDP at this MTU",
 			fmt.Sprintf("if the start fails, run `ip link set %s mtu %d` or set `xdp_mode: generic`", n.name, nativeMTUMax))
-	case n.xdpKnown && !n.nativeXDP && n.device.kind == "bridge": // no bridge has more, and its ports do not have its address
+	case n.xdpKnown && !n.nativeXDP && n.device.kind == "bridge": // a bridge has no more, and its ports do not have its address
 	case n.xdpKnown && !n.nativeXDP:
 		return warn(Warn, "", "every SYN costs an skb: far fewer are absorbed per second", "use a NIC whose driver has XDP")
 	}
@@ -150,7 +150,7 @@ type genlHeader struct{ command, version byte }
 func (h genlHeader) Len() int          { return nl.SizeofGenlmsg }
 func (h genlHeader) Serialize() []byte { return []byte{h.command, h.version, 0, 0} }
 
-// xdpFeatures asks the kernel (6.3 and newer) what a driver can do in XDP.
+// xdpFeatures reads from the kernel (6.3 and newer) which XDP features a driver has.
 func xdpFeatures(ifindex int) (uint64, error) {
 	family, err := netlink.GenlFamilyGet(netdevFamily)
 	if err != nil {

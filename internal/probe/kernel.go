@@ -39,7 +39,7 @@ func kernelChecks() []Check {
 	}
 }
 
-// CannotAdopt says why this kernel cannot adopt connections, whatever the listener;
+// CannotAdopt returns why this kernel cannot adopt connections for any listener;
 // empty if it can.
 func CannotAdopt() string {
 	spec, err := btf.LoadKernelSpec()
@@ -59,8 +59,8 @@ func hasStruct(spec *btf.Spec, name string) bool {
 	return spec.TypeByName(name, &s) == nil
 }
 
-// releaseCheck judges by number, and lets a kernel pass that has the one
-// function that the number stands for: distributions port features back.
+// releaseCheck checks the release number, and accepts an older kernel that has the
+// function that the number stands for: distributions backport features.
 func releaseCheck(release string, adopt bool) Check {
 	c := Check{Name: "kernel", Status: OK, Found: release}
 	var major, minor int
@@ -111,7 +111,7 @@ func iteratorCheck(there bool) Check {
 		Fix:   "run a kernel built with CONFIG_BPF_SYSCALL, CONFIG_DEBUG_INFO_BTF and CONFIG_PROC_FS"}
 }
 
-// programChecks asks the kernel to verify tiny programs; nothing is attached.
+// programChecks passes tiny programs to the kernel's verifier; nothing is attached.
 func programChecks(privileged bool) []Check {
 	const needBPF = "run a kernel built with CONFIG_BPF_SYSCALL, CONFIG_NET_CLS_BPF, CONFIG_CGROUP_BPF and CONFIG_MPTCP"
 	if !privileged {
@@ -144,7 +144,7 @@ func programChecks(privileged bool) []Check {
 	return append(list, tcxCheck(probeTCX()))
 }
 
-// tcxCheck says how TC programs are attached.
+// tcxCheck reports how TC programs are attached.
 func tcxCheck(err error) Check {
 	if err == nil {
 		return Check{Name: "TCX", Status: OK, Found: "programs can be linked to TC ingress"}
@@ -152,7 +152,7 @@ func tcxCheck(err error) Check {
 	return Check{Name: "TCX", Status: OK, Found: "not in this kernel (Linux 6.6): programs are attached as filters of a clsact qdisc"}
 }
 
-// judge turns the answer of a feature probe into a check.
+// judge converts the result of a feature probe to a check.
 func judge(name, found string, err error, lack Status, means, fix string) Check {
 	switch {
 	case err == nil:
@@ -164,7 +164,7 @@ func judge(name, found string, err error, lack Status, means, fix string) Check 
 		Means: "if it is lacking: " + means, Fix: "run as root and outside of containers that filter bpf(2)"}
 }
 
-// probeTCX asks which programs are linked at lo: only a kernel with TCX answers.
+// probeTCX lists the programs linked at lo: only a kernel with TCX answers.
 func probeTCX() error {
 	lo, err := net.InterfaceByName("lo")
 	if err != nil {

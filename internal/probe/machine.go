@@ -26,8 +26,8 @@ func effectiveCaps() uint64 {
 	return uint64(data[0].Effective) | uint64(data[1].Effective)<<32
 }
 
-// privilegeCheck wants what loading and attaching needs. CAP_SYS_ADMIN stands
-// for CAP_BPF and CAP_PERFMON, as in the kernel.
+// privilegeCheck requires what loading and attaching needs. CAP_SYS_ADMIN implies
+// CAP_BPF and CAP_PERFMON, as in the kernel.
 func privilegeCheck(caps uint64) (Check, bool) {
 	has := func(bit int) bool { return caps&(1<<bit) != 0 }
 	var missing []string
@@ -53,7 +53,7 @@ const (
 	bpffsPath  = "/sys/fs/bpf"
 	bpffsMagic = unix.BPF_FS_MAGIC
 
-	// hiddenSys: `ip netns exec` mounts a new /sys without what was mounted in it.
+	// hiddenSys: `ip netns exec` mounts a new /sys without the mounts inside the old one.
 	hiddenSys = "; within a network namespace enter with `nsenter --net=FILE`, as `ip netns exec` hides it"
 )
 
@@ -117,7 +117,7 @@ func hasFilesystem(procFilesystems, name string) bool {
 	return false
 }
 
-// sysctls of this network namespace that decide what a connection can have.
+// sysctls of this network namespace that limit what a connection can negotiate.
 var sysctls = []struct {
 	name    string
 	judge   func(v int) Status

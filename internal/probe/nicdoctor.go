@@ -20,35 +20,35 @@ import (
 	"tidegate/internal/dispatcher"
 )
 
-// device is what a doctor wants to know of an interface beside what every check does.
+// device is the state of an interface for the doctor, in addition to nic.
 type device struct {
-	driver             string // as ethtool calls it; empty: not told
+	driver             string // as ethtool reports it; empty: unknown
 	kind               string // of link: bridge, bond, vlan, veth, tun; "device" is hardware, or a driver of its own
-	channels, most     int    // pairs of queues, in use and at most; 0: not told
+	channels, most     int    // pairs of queues, in use and at most; 0: unknown
 	cpus               int
-	inPieces           bool // native XDP takes frames that do not fit into a page
+	inPieces           bool // native XDP accepts frames larger than a page
 	lro, groHW         bool
-	virtio             string // its features, a digit for each bit; empty: no virtio device
+	virtio             string // its features, a digit for each bit; empty: not a virtio device
 	legacyRx           bool   // Intel's private flag
 	functions          int    // virtual functions
 	layerThree         bool
 	master, masterKind string
 	masterDriver       string
-	beneath            string // the device that a VLAN stands on
-	foreign            string // another program in its XDP place
+	beneath            string // the device below a VLAN
+	foreign            string // another program in its XDP hook
 	beside             string // the components of a dispatcher that could be joined
-	extends            error  // why this kernel lets nobody join it
+	extends            error  // why this kernel lets no program join it
 	farAway            bool   // of a veth: the far end is in another network namespace
 }
 
 // Feature bits of linux/netdev.h, and features by the kernel's names.
 const (
-	xdpFeatureRxSG = 1 << 5 // frames in several pieces
+	xdpFeatureRxSG = 1 << 5 // frames in several fragments
 	lroFeature     = "rx-lro"
 	groHWFeature   = "rx-gro-hw"
 )
 
-// examine looks at a device. What cannot be told is left out.
+// examine reads a device's state. What cannot be determined stays empty.
 func (d *device) examine(link *net.Interface) {
 	d.cpus = runtime.NumCPU()
 	if e, err := ethtool.NewEthtool(); err == nil {
@@ -78,7 +78,7 @@ func (d *device) examine(link *net.Interface) {
 	}
 }
 
-// meet looks at a dispatcher in the place of XDP.
+// meet examines a dispatcher in the XDP hook.
 func (d *device) meet(index int) {
 	s, err := dispatcher.Place{Ifindex: index}.Look()
 	if err != nil || s.ID == 0 {
@@ -114,19 +114,19 @@ func (d *device) ask(e *ethtool.Ethtool, name string) {
 	d.functions, _ = strconv.Atoi(sysfs(name, "sriov_numvfs"))
 }
 
-// sysfs reads what a device on a bus says of itself.
+// sysfs reads a bus device's attributes.
 func sysfs(name, file string) string {
 	text, _ := os.ReadFile(filepath.Join("/sys/class/net", name, "device", file))
 	return strings.TrimSpace(string(text))
 }
 
-const ourPrograms = "tg_" // how the names of our programs begin
+const ourPrograms = "tg_" // the prefix of our programs' names
 
 // foreignProgram names a program that is not ours.
 func foreignProgram(id ebpf.ProgramID) string {
 	p, err := ebpf.NewProgramFromID(id)
 	if err != nil {
-		return "" // gone, or not for us to see
+		return "" // gone, or not visible to us
 	}
 	defer p.Close()
 	info, err := p.Info()
@@ -136,7 +136,7 @@ func foreignProgram(id ebpf.ProgramID) string {
 	return fmt.Sprintf("%q, id %d", info.Name, id)
 }
 
-// doctor names what about an interface is in the way, each with its fix. required: a configuration names it;
+// doctor reports an interface's problems, each with its fix. required: a configuration names it;
 // ends: connections end on this machine.
 func doctor(n nic, mode config.XDPMode, use config.Dispatcher, required, ends bool) (list []Check) {
 	d, name := n.device, "interface "+n.name
@@ -182,7 +182,7 @@ func doctor(n nic, mode config.XDPMode, use config.Dispatcher, required, ends bo
 	return list
 }
 
-// byRecord compares a device with what is on record of its driver.
+// byRecord compares a device with the known facts about its driver.
 func byRecord(n nic, must bool) (list []Check) {
 	d := n.device
 	facts := onRecord[d.driver]
@@ -232,7 +232,7 @@ func byRecord(n nic, must bool) (list []Check) {
 	return list
 }
 
-// merging is what `ethtool -K` must switch off for native XDP.
+// merging returns what `ethtool -K` must switch off for native XDP.
 func (d device) merging(facts driverFacts) (off string) {
 	if facts.noLRO && d.lro {
 		off += " lro off"
@@ -243,7 +243,7 @@ func (d device) merging(facts driverFacts) (off string) {
 	return off
 }
 
-// overview is the device in a word or two, driver and queues, to follow a comma.
+// overview is a short description of the device, driver and queues, to follow a comma.
 func (d device) overview() string {
 	var words []string
 	if d.driver != "" {

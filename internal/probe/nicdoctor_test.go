@@ -86,7 +86,7 @@ func virtioBits(set ...int) string {
 	return string(text)
 }
 
-// With LRO on mlx5 does not say that it has XDP: the advice is not another NIC.
+// With LRO on, mlx5 does not report XDP: the advice is not to use another NIC.
 func TestHiddenXDP(t *testing.T) {
 	n := nic{name: "eth0", up: true, xdpKnown: true, mtu: 1500, device: device{driver: "mlx5_core", lro: true}}
 	want(t, judgeNIC(n, config.XDPNative), OK, "")

@@ -2,33 +2,33 @@
 
 package probe
 
-// driverFacts is what a driver refuses in native XDP, or does worse. Each was read in the driver's source in Linux 6.12.117
-// (Debian 12's backports), at the function that is named; ena and netvsc also in a later tree, where they were the same. Nothing was tried
-// on such a device here.
+// driverFacts are what a driver refuses or does worse in native XDP. Each was read in the driver's source in Linux 6.12.117
+// (Debian 12's backports), in the function named; ena and netvsc also in a later tree, where they were the same. None was tested
+// on such a device.
 type driverFacts struct {
 	// mtuMax is for frames that must lie in one page of 4096 bytes; drivers that
 	// give frames in several pieces (the kernel says which do) take any for our programs. 0: the driver asks nothing of ours.
 	mtuMax int
 	// noLRO, noGroHW: refused while LRO, or hardware GRO, is on.
 	noLRO, noGroHW bool
-	// hidesXDP: with those on, the driver does not even say that it has XDP.
+	// hidesXDP: with those on, the driver does not even report XDP.
 	hidesXDP bool
-	// guestOffloads: refused where the host does what cannot be switched off from here (virtioRefusal).
+	// guestOffloads: refused if the host uses offloads that cannot be switched off from here (virtioRefusal).
 	guestOffloads bool
 	// halfChannels: refused with more channels than half of the maximum.
 	halfChannels bool
-	// sharedTx: one transmit queue a CPU on top of the channels, or answers take turns.
+	// sharedTx: one transmit queue per CPU in addition to the channels, or answers share queues under a lock.
 	sharedTx bool
 	// cpusMax is the most CPUs; 0: any.
 	cpusMax int
 	// noVFs: refused while the device has virtual functions.
 	noVFs bool
-	// legacyRx: the private flag legacy-rx takes the room before frames away.
+	// legacyRx: the private flag legacy-rx removes the headroom before frames.
 	legacyRx bool
 	source   string
 }
 
-// onRecord are the drivers by what ethtool calls them. Sizes: Ethernet header 14, FCS 4, VLAN tag 4,
+// onRecord are the drivers by ethtool's names. Sizes: Ethernet header 14, FCS 4, VLAN tag 4,
 // XDP headroom 256, skb_shared_info 320.
 var onRecord = map[string]driverFacts{
 	"ena": {mtuMax: 4096 - 256 - 320 - 14 - 4 - 4, halfChannels: true, source: "amazon/ena/ena_xdp.c, ena_xdp_set; ena_xdp.h, ENA_XDP_MAX_MTU, ena_xdp_legal_queue_count"},
@@ -51,7 +51,7 @@ const (
 	virtioVersion1          = 32
 )
 
-// virtioRefusal says what of a virtio device's features, as /sys/class/net/*/device/features has them, native XDP is refused for.
+// virtioRefusal returns which virtio features, as /sys/class/net/*/device/features has them, make native XDP impossible.
 func virtioRefusal(features string) (found, fix string) {
 	has := func(bit int) bool { return bit < len(features) && features[bit] == '1' }
 	if has(virtioMergeable) && !has(virtioAnyLayout) && !has(virtioVersion1) {

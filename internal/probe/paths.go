@@ -16,21 +16,21 @@ import (
 	"tidegate/internal/config"
 )
 
-// A router's ways to the servers and back to the clients, as the kernel's tables
-// have them. Nothing is sent: what no table holds is said to be unknown.
+// A router's paths to the servers and back to the clients, according to the kernel's
+// tables. Nothing is sent: what no table contains is reported as unknown.
 
 var families = []struct {
 	name     string
 	is       func(netip.Addr) bool
 	all, own string // sysctls: of the box, of one interface
-	anywhere string // an address that only a default route leads to
+	anywhere string // an address that only a default route matches
 }{
 	{"IPv4", netip.Addr.Is4, "net.ipv4.ip_forward", "net.ipv4.conf.%s.forwarding", "192.88.99.1"},
 	{"IPv6", netip.Addr.Is6, "net.ipv6.conf.all.forwarding", "net.ipv6.conf.%s.forwarding", "2001:db8:ffff::1"},
 }
 
-// usesFamily says whether services have prefixes of the family, and whether one
-// names it rather than all addresses there are.
+// usesFamily reports whether services have prefixes of the family, and whether one
+// names it rather than all addresses.
 func usesFamily(c *config.Config, is func(netip.Addr) bool) (used, named bool) {
 	for _, s := range c.Services {
 		for _, p := range s.Prefixes {
@@ -62,7 +62,7 @@ func forwardingChecks(c *config.Config) []Check {
 	return list
 }
 
-// sysctlOff says whether a sysctl is 0, and whether it can be read.
+// sysctlOff reports whether a sysctl is 0, and whether it can be read.
 func sysctlOff(name string) (off, known bool) {
 	text, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(name, ".", "/"))
 	return strings.TrimSpace(string(text)) == "0", err == nil
@@ -89,7 +89,7 @@ func judgeForwarding(family, all, own string, known, boxOff, named bool, portsOf
 	return c
 }
 
-// kernelRoute is what the kernel's tables say of one destination.
+// kernelRoute is the kernel's tables' entry for one destination.
 type kernelRoute struct {
 	to        netip.Prefix
 	err       error
@@ -102,14 +102,14 @@ type kernelRoute struct {
 	nearby    int    // neighbours known inside an on-link prefix
 }
 
-// pathChecks: to every service's servers, and back to the clients.
+// pathChecks checks the paths to every service's servers, and back to the clients.
 func pathChecks(c *config.Config) []Check {
 	var list []Check
 	seen := map[netip.Prefix]bool{}
 	for _, s := range c.Services {
 		for _, p := range s.Prefixes {
 			if p.Bits() == 0 || seen[p] {
-				continue // all addresses: there is no one route
+				continue // all addresses: there is no single route
 			}
 			if seen[p] = true; len(seen) > namedServices {
 				continue
@@ -132,7 +132,7 @@ func pathChecks(c *config.Config) []Check {
 	return list
 }
 
-// ownTried is how many of a prefix's addresses may be this box's own before it counts as this box's.
+// ownTried is how many of a prefix's first addresses may be this box's own before the prefix counts as this box's.
 const ownTried = 16
 
 // routeToServers is the route to the prefix's first address that is not this box's own: in the servers' network the
@@ -150,7 +150,7 @@ func routeToServers(p netip.Prefix, find func(netip.Addr) kernelRoute) (w kernel
 	return w
 }
 
-// firstHost is an address of the prefix that a server can have.
+// firstHost is the first address of the prefix that a server can have.
 func firstHost(p netip.Prefix) netip.Addr {
 	if p.IsSingleIP() {
 		return p.Addr()
@@ -248,8 +248,8 @@ func judgeRoute(w kernelRoute) Check {
 	return c
 }
 
-// judgeBack judges the route to clients anywhere. Whether the servers' answers come
-// back to this box is up to the servers' routes, and shows while it runs.
+// judgeBack judges the route to clients in general. Whether the servers' answers come
+// back to this box depends on the servers' routes, and shows at run time.
 func judgeBack(family string, named bool, w kernelRoute) Check {
 	c := Check{Name: "both directions " + family, Status: OK}
 	switch {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A router that has the first addresses of the servers' network is not taken for the server.
+// The first addresses of the servers' network are a router's own: it is not mistaken for the server.
 func TestRouteToServersPassesOwnAddresses(t *testing.T) {
 	for _, c := range []struct {
 		prefix string

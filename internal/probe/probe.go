@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe says, feature by feature, what this kernel and this machine
-// offer to a role, what they lack and what that means. It only looks:
+// Package probe checks, feature by feature, what this kernel and this machine
+// offer to a role, what they lack and what that means. It only reads:
 // it must not attach a program, change a setting or write a file.
 package probe
 
@@ -20,23 +20,23 @@ const (
 	Fail Status = "FAIL" // cannot work until it is fixed
 )
 
-// Check is one thing that was looked at.
+// Check is one checked item.
 type Check struct {
 	Name   string `json:"name"`
 	Status Status `json:"status"`
 	Found  string `json:"found"`
-	Means  string `json:"means,omitempty"` // what the lack of it means
-	Fix    string `json:"fix,omitempty"`   // what to do about it
+	Means  string `json:"means,omitempty"` // what its lack means
+	Fix    string `json:"fix,omitempty"`   // the cure
 }
 
-// Report is everything that was looked at.
+// Report is the result of all checks.
 type Report struct {
 	OK       bool    `json:"ok"` // nothing failed
 	Failed   int     `json:"failed"`
 	Warnings int     `json:"warnings"`
 	Checks   []Check `json:"checks"`
 
-	// Takeovers say for each listener how its connections are taken over, and why (roles host and server).
+	// Takeovers are, for each listener, how its connections are taken over, and why (roles host and server).
 	Takeovers []Takeover `json:"takeovers,omitempty"`
 }
 
@@ -62,7 +62,7 @@ func (r *Report) Summary() string {
 	return fmt.Sprintf("%d checks, %d failed, %d warnings: %s", len(r.Checks), r.Failed, r.Warnings, verdict)
 }
 
-// Run looks at the machine; with a configuration also at what it names.
+// Run checks the machine; with a configuration also what it names.
 func Run(c *config.Config) *Report {
 	r := &Report{OK: true}
 	if c != nil && c.Plane == config.PlaneP4 {
@@ -115,7 +115,7 @@ func Run(c *config.Config) *Report {
 	return r
 }
 
-// addTakeovers needs to read rules, which not everybody may.
+// addTakeovers reads firewall rules, which needs privileges.
 func (r *Report) addTakeovers(c *config.Config, privileged bool) {
 	if !privileged {
 		return

@@ -17,7 +17,7 @@ import (
 	"tidegate/internal/config"
 )
 
-// complete fails unless a check that is not ok says what it means and the fix.
+// complete fails unless a check that is not ok has a meaning and a fix.
 func complete(t *testing.T, c Check) {
 	t.Helper()
 	if c.Name == "" || c.Found == "" || c.Status != OK && (c.Means == "" || c.Fix == "") {
@@ -171,9 +171,9 @@ func TestSecretCheck(t *testing.T) {
 	want(t, secretCheck(path), OK, path)
 }
 
-// TestRun looks at this machine. Where a kernel is new enough by its number,
-// what that number promises must be found: the probes are not allowed to say
-// no everywhere.
+// TestRun checks this machine. Where the kernel's release number promises a feature,
+// the probe must find it: probes must not fail
+// everywhere.
 func TestRun(t *testing.T) {
 	r := Run(nil)
 	failed, warned := 0, 0

@@ -20,8 +20,8 @@ import (
 	"tidegate/internal/config"
 )
 
-// proxyChecks looks at all that a proxy needs. It has no sockets: listeners,
-// adoption and the sysctls of TCP are none of its business.
+// proxyChecks checks everything that a proxy needs. It has no sockets: listeners,
+// adoption and the sysctls of TCP do not concern it.
 func proxyChecks(c *config.Config, privileged bool) []Check {
 	_, err := btf.LoadKernelSpec()
 	list := []Check{btfCheck(err)}
@@ -41,7 +41,7 @@ func proxyChecks(c *config.Config, privileged bool) []Check {
 	return list
 }
 
-// proxyProgramChecks asks the kernel to verify tiny programs; nothing is attached.
+// proxyProgramChecks passes tiny programs to the kernel's verifier; nothing is attached.
 func proxyProgramChecks(privileged bool) []Check {
 	const needBPF = "run Linux 6.6 or newer, built with CONFIG_BPF_SYSCALL, CONFIG_NET_CLS_BPF and CONFIG_XDP_SOCKETS"
 	if !privileged {
@@ -71,7 +71,7 @@ func proxyProgramChecks(privileged bool) []Check {
 	return append(list, tcxCheck(probeTCX()))
 }
 
-// port is what is known of one interface beside what nic knows.
+// port is the state of one interface in addition to nic.
 type port struct {
 	nic
 	index    int
@@ -82,7 +82,7 @@ type port struct {
 	veth     bool
 }
 
-// lookAtPorts skips what does not exist: interfaceChecks has told.
+// lookAtPorts skips interfaces that do not exist: interfaceChecks reports them.
 func lookAtPorts(names []string) []port {
 	var ports []port
 	for _, name := range names {
@@ -109,7 +109,7 @@ func lookAtPorts(names []string) []port {
 	return ports
 }
 
-// portChecks says what else stands in the way of sending frames on.
+// portChecks reports what else prevents forwarding.
 func portChecks(ports []port, c *config.Config) []Check {
 	var list []Check
 	for _, p := range ports {
@@ -142,7 +142,7 @@ func judgePort(p port, c *config.Config) Check {
 	return Check{Name: "port " + p.name, Status: OK}
 }
 
-// mtuCheck: a router's kernel says when a packet is too big; a bridge cannot.
+// mtuCheck: a router's kernel sends an error when a packet is too big; a bridge cannot.
 func mtuCheck(ports []port, f config.Forwarding) Check {
 	c := Check{Name: "MTU", Status: OK, Found: "no port to look at"}
 	if len(ports) == 0 {
@@ -169,7 +169,7 @@ func mtuCheck(ports []port, f config.Forwarding) Check {
 	return c
 }
 
-// bridgeSidesCheck: a bridge has two sides by construction, if both carry.
+// bridgeSidesCheck: a bridge has two sides by construction, if both are up.
 func bridgeSidesCheck(ports []port) Check {
 	c := Check{Name: "both directions", Status: OK}
 	var up []string
@@ -186,9 +186,9 @@ func bridgeSidesCheck(ports []port) Check {
 		Means: "no frame gets from one side to the other", Fix: "run `ip link set IFACE up` for the port that is down"}
 }
 
-// What a proxy's tables take, in bytes: what the kernel (6.18, hashtab.c) accounts
+// The memory of a proxy's tables, in bytes: what the kernel (6.18, hashtab.c) accounts
 // for one element without preallocation (its header, key and value in words, a
-// list node), and for a bucket. internal/lab's test compares the first with what is measured.
+// list node), and for a bucket. internal/lab's test compares the first with measurements.
 const (
 	elementBytes = 48 + 8
 	bucketBytes  = 16
@@ -200,8 +200,8 @@ const (
 	closedBytes = 65536 * (Flow4Bytes + Flow6Bytes + 2*bucketBytes)
 )
 
-// memoryCheck compares full tables with what is free. Buckets are taken at the
-// start, elements as they come; a swap holds three tables for a moment.
+// memoryCheck compares full tables with free memory. Buckets are allocated at the
+// start, elements on demand; during a swap there are three tables.
 func memoryCheck(c *config.Config, availableBytes uint64) Check {
 	buckets := func(entries int) uint64 { return bucketBytes << bits.Len(uint(entries-1)) }
 	flows, sources := uint64(c.Proxy.MaxFlows), uint64(c.Proxy.MaxSources)

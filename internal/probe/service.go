@@ -13,7 +13,7 @@ import (
 
 const mendMPTCP = "make the server listen with plain TCP; for a Go program set GODEBUG=multipathtcp=0"
 
-// namedServices is up to how many services each gets a row even when all is well.
+// namedServices is the number of services up to which each gets a row even without problems.
 const namedServices = 20
 
 func serviceChecks(services []config.Service) []Check {
@@ -59,8 +59,8 @@ func serviceCheck(s config.Service, r listeners.Report) Check {
 	return c
 }
 
-// correct changes rows of services by how their connections are taken over: one without a listener here is none if rules send
-// its destination elsewhere, those of containers, say; and MPTCP listeners are no fault where what cannot be adopted is translated.
+// correct changes rows of services by how their connections are taken over: a service without a listener here is fine if rules redirect
+// its destination, to containers, say; and MPTCP listeners are fine if connections that cannot be adopted are translated.
 func (r *Report) correct(found []Takeover, translates bool) {
 	for i := range r.Checks {
 		c := &r.Checks[i]
@@ -85,7 +85,7 @@ const (
 	mptcpListener  = "MPTCP listener on "
 )
 
-const shown = 3 // how many items of a list are written out
+const shown = 3 // how many items of a list are printed
 
 func some(ls []listeners.Listener) string {
 	words := make([]string, 0, shown+1)

@@ -4,7 +4,7 @@ package probe
 
 import "testing"
 
-// A published port of a container has no listener here, and an MPTCP listener is translated: neither is a mistake.
+// A published port of a container has no listener here, and an MPTCP listener is translated: neither is an error.
 func TestCorrected(t *testing.T) {
 	row := func(name, found string) Check {
 		return Check{Name: "service " + name, Status: Warn, Found: found, Means: "m", Fix: "f"}

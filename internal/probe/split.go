@@ -12,13 +12,13 @@ import (
 	"tidegate/internal/config"
 )
 
-// What the two halves of the split proxy need: an edge is a box that forwards, as a
+// The requirements of the two halves of the split proxy: an edge is a box that forwards, as a
 // proxy is; a server adopts as a host does, or translates, or both.
 
-// edgeChecks looks at all that an edge needs.
+// edgeChecks checks everything that an edge needs.
 func edgeChecks(c *config.Config, privileged bool) []Check {
 	box := *c
-	box.Proxy.Forwarding = c.Edge.Forwarding // the looks at ports are a proxy's
+	box.Proxy.Forwarding = c.Edge.Forwarding // ports are checked as for a proxy
 	_, err := btf.LoadKernelSpec()
 	list := append([]Check{btfCheck(err)}, proxyProgramChecks(privileged)...)
 	list = append(list, acceptChecks(privileged, c.Role)...)
@@ -40,7 +40,7 @@ func edgeChecks(c *config.Config, privileged bool) []Check {
 	return append(list, secretCheck(c.SecretFile))
 }
 
-// serverChecks looks at all that a server needs.
+// serverChecks checks everything that a server needs.
 func serverChecks(c *config.Config, privileged bool) []Check {
 	var list []Check
 	for _, check := range kernelChecks() {
@@ -70,7 +70,7 @@ func serverChecks(c *config.Config, privileged bool) []Check {
 
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// withoutAdoption: what only adoption needs is no failure of a server that translates.
+// withoutAdoption: a server that translates does not fail for lack of what only adoption needs.
 func withoutAdoption(c Check, takeover config.Takeover) Check {
 	if c.Status == OK || takeover == config.TakeoverAdopt || (c.Name != "kernel" && c.Name != "adoption kfunc" && c.Name != "net.ipv4.tcp_syncookies") {
 		return c
@@ -98,14 +98,14 @@ func rfc1337Check(takeover config.Takeover) Check {
 	return c
 }
 
-// filterCheck: three partitions of four generations, taken at the start.
+// filterCheck: three partitions of four generations, allocated at the start.
 func filterCheck(filterBits int, availableBytes uint64) Check {
 	bytes := uint64(3) << filterBits / 2
 	return judgeMemory("filter", bytes, availableBytes, "filter_bits")
 }
 
 // splitTableCheck: two places of 32 bytes for each connection, rounded up to a power of
-// two, taken at the start.
+// two, allocated at the start.
 func splitTableCheck(connections int, availableBytes uint64) Check {
 	bytes := uint64(128)
 	for bytes < uint64(connections)*64 {
@@ -125,7 +125,7 @@ func judgeMemory(name string, bytes, available uint64, field string) Check {
 	return c
 }
 
-// skewCheck says what clocks may differ by, which nobody can look at from here.
+// skewCheck reports the tolerated difference of clocks, which cannot be measured from here.
 func skewCheck(c *config.Config) Check {
 	found := fmt.Sprintf("may differ from the other machines' by %s either way (clock_skew)", c.ClockSkew)
 	if c.Edge.Protocol == config.ProtocolTagged || c.Server.Protocol == config.ProtocolTagged {
@@ -134,7 +134,7 @@ func skewCheck(c *config.Config) Check {
 	return Check{Name: "clock", Status: OK, Found: found}
 }
 
-// judgeReach judges the route to another half of this fleet.
+// judgeReach judges the route to the other half of this fleet.
 func judgeReach(name string, w kernelRoute, means string) Check {
 	c := Check{Name: name, Status: OK}
 	switch {
@@ -149,7 +149,7 @@ func judgeReach(name string, w kernelRoute, means string) Check {
 	return c
 }
 
-// takeoverChecks: the listeners, as this server's takeover meets them.
+// takeoverChecks: the listeners, as this server takes their connections over.
 func takeoverChecks(c *config.Config) []Check {
 	if c.Server.Takeover == config.TakeoverAdopt {
 		list := serviceChecks(c.Services)

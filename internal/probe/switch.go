@@ -14,8 +14,8 @@ import (
 
 const switchPatience = 3 * time.Second
 
-// switchChecks looks at what the controller of a switch needs. The machine that it runs on need not be able to do
-// anything else: driving a switch takes neither BPF nor a privilege.
+// switchChecks checks what the controller of a switch needs. Its machine needs nothing
+// else: driving a switch takes neither BPF nor a privilege.
 func switchChecks(c *config.Config) []Check {
 	ctx, cancel := context.WithTimeout(context.Background(), switchPatience)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/survey"
 )
 
-// Takeover is what becomes of connections to some listeners of a service.
+// Takeover is how connections to some listeners of a service are taken over.
 type Takeover struct {
 	Service   string           `json:"service,omitempty"` // empty: no configuration was given
 	Listeners []string         `json:"listeners"`         // or destinations without one
@@ -21,14 +21,14 @@ type Takeover struct {
 	Findings  []survey.Finding `json:"findings,omitempty"`
 }
 
-// cutsOff are findings that mean that adopted connections do not live.
+// cutsOff are findings that break adopted connections.
 var cutsOff = []string{survey.NATHooks, survey.DNAT, survey.NewNotSYN, survey.AcceptSYN, survey.LooseOff, survey.SYNProxy, survey.TProxy,
 	survey.BridgePort, survey.LayerThree, survey.VirtualServer}
 
-// byPasses are findings that mean that a rule does not see what it was written for.
+// byPasses are findings of rules that do not see the packets they were written for.
 var byPasses = []string{survey.SYNRule, survey.Limit}
 
-// host is what takeover looks at.
+// host is the input of the takeover decision.
 type host struct {
 	machine    *survey.Machine
 	all        []listeners.Listener
@@ -36,12 +36,12 @@ type host struct {
 	translates bool // what cannot be adopted is translated
 }
 
-// hostTakeovers says for each listener how its connections are taken over. Without a
-// configuration it looks at every listener that is not of this machine alone.
+// hostTakeovers returns for each listener how its connections are taken over. Without a
+// configuration it checks every listener reachable from other machines.
 func hostTakeovers(c *config.Config) ([]Check, []Takeover) {
 	all, err := listeners.Scan()
 	if err != nil {
-		return nil, nil // the services' checks say so
+		return nil, nil // the services' checks report it
 	}
 	h := host{machine: survey.Read(), all: all}
 	services := []config.Service{{Prefixes: everywhere, Ports: []config.PortRange{{First: 1, Last: 65535}}, Mode: config.ModeMonitor}}
@@ -64,7 +64,7 @@ func hostTakeovers(c *config.Config) ([]Check, []Takeover) {
 
 var everywhere = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 
-// takeovers are those of one service; listeners with one verdict stand together.
+// takeovers are those of one service; listeners with one verdict are grouped.
 func (h *host) takeovers(s config.Service) (list []Takeover) {
 	report := listeners.State(h.all, s.Prefixes, s.Ports)
 	add := func(where string, v survey.Verdict) {
@@ -126,7 +126,7 @@ func destinations(l listeners.Listener, prefixes []netip.Prefix) (list []netip.A
 	return list
 }
 
-// few are the ports of ranges that are written out; wide ranges are not looked at one by one.
+// few are the ports of ranges that are enumerated; wide ranges are not checked port by port.
 func few(ranges []config.PortRange) (ports []uint16) {
 	const most = 64
 	for _, r := range ranges {
@@ -137,7 +137,7 @@ func few(ranges []config.PortRange) (ports []uint16) {
 	return ports
 }
 
-// judge turns a takeover into a row.
+// judge converts a takeover to a row.
 func (h *host) judge(s config.Service, t Takeover) Check {
 	c := Check{Name: "takeover", Status: OK, Found: fmt.Sprintf("%s: adopt", someWords(t.Listeners))}
 	if s.Name != "" {

@@ -11,10 +11,10 @@ import (
 	"tidegate/internal/config"
 )
 
-// What the three roles of Terminus need: a patrol is XDP on its ports, and managers are sockets and files. None adopts
-// connections, so listeners, cgroups and the sysctls of TCP are no concern of theirs.
+// The requirements of the three roles of Terminus: a patrol is XDP on its ports, and managers are sockets and files. None adopts
+// connections, so listeners, cgroups and the sysctls of TCP do not concern them.
 
-// upstreamChecks looks at all that such a role needs.
+// upstreamChecks checks everything that such a role needs.
 func upstreamChecks(c *config.Config, privileged bool) (list []Check) {
 	if len(c.Interfaces) > 0 {
 		_, err := btf.LoadKernelSpec()
@@ -52,7 +52,7 @@ func upstreamChecks(c *config.Config, privileged bool) (list []Check) {
 	return list
 }
 
-// fileCheck says whether a file that a field names can be read.
+// fileCheck reports whether a file that a field names can be read.
 func fileCheck(field, path string) Check {
 	f, err := os.Open(path)
 	if err != nil {
@@ -63,7 +63,7 @@ func fileCheck(field, path string) Check {
 	return Check{Name: field, Status: OK, Found: path}
 }
 
-// nextSecretCheck looks at the secret that shall take the present one's place.
+// nextSecretCheck checks the secret that is to replace the present one.
 func nextSecretCheck(c *config.Config) []Check {
 	if c.NextSecret.File == "" {
 		return nil

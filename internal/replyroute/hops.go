@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hop is the number of the hop that routes to one prefix lead to. Of several routes those with the
-// smallest metric count, all of them: IPv6 has default routes by several routers so.
+// hop returns the number of the hop that the routes to one prefix lead to. Of several routes those with the
+// smallest metric count, all of them: so IPv6 has default routes through several routers.
 func (b *builder) hop(routes []netlink.Route) (number int, why string) {
 	h, best := Hop{}, routes[0].Priority
 	for _, r := range routes {
@@ -37,7 +37,7 @@ func (b *builder) hop(routes []netlink.Route) (number int, why string) {
 	return n, ""
 }
 
-// addRoute adds what one route says.
+// addRoute adds one route.
 func (b *builder) addRoute(h *Hop, r netlink.Route) (why string) {
 	switch r.Type {
 	case unix.RTN_UNICAST:
@@ -46,7 +46,7 @@ func (b *builder) addRoute(h *Hop, r netlink.Route) (why string) {
 	case unix.RTN_THROW:
 		return "a route of type throw"
 	default:
-		h.Kind = HopUnknown // who is local, broadcast or translated is no client
+		h.Kind = HopUnknown // a local, broadcast or translated destination is not a client
 		return ""
 	}
 	if r.Encap != nil || r.MPLSDst != nil {
@@ -106,7 +106,7 @@ func (b *builder) addPath(h *Hop, dev int, gateway netip.Addr, flags int) {
 	}
 }
 
-// isPort says whether SYNs come in there.
+// isPort reports whether SYNs arrive there.
 func (b *builder) isPort(segment int) bool {
 	for _, p := range b.model.Ports {
 		if p.Segment == segment {

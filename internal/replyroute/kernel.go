@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernel is what the kernel has said.
+// kernel is the kernel's state.
 type kernel struct {
 	links      map[int]link
 	strict     map[int]bool // rp_filter of IPv4
@@ -48,7 +48,7 @@ type neighbour struct {
 // families by number.
 var netlinkFamily = map[Family]int{4: netlink.FAMILY_V4, 6: netlink.FAMILY_V6}
 
-// read asks for everything; neighbours alone where the rest stands in before.
+// read reads everything, or only neighbours if the rest is already in before.
 func read(before *kernel) (k *kernel, err error) {
 	k = &kernel{}
 	if before != nil {
@@ -72,7 +72,7 @@ func (k *kernel) readTables() error {
 		if v, ok := l.(*netlink.Vlan); ok {
 			entry.vid = v.VlanId
 		}
-		if entry.kind == "veth" { // its peer is no parent
+		if entry.kind == "veth" { // its peer is not a parent
 			entry.parent = 0
 		}
 		k.links[at.Index] = entry
@@ -124,7 +124,7 @@ func (k *kernel) readRoutes(f Family) error {
 			tables[t][prefix] = append(tables[t][prefix], r)
 			return true
 		})
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // what changed meanwhile is told again
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // changes during the dump are notified
 		return fmt.Errorf("routes: %w", err)
 	}
 	return nil
@@ -176,7 +176,7 @@ func (k *kernel) readNeighbours() error {
 	return nil
 }
 
-// Resolve has the kernel ask for a neighbour, or have it confirmed, as traffic to it would.
+// Resolve makes the kernel resolve a neighbour, or confirm it, as traffic to it would.
 func Resolve(n Neighbour) error {
 	const use = 1 // NTF_USE
 	family := unix.AF_INET

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replyroute says where this machine's kernel would send the answer to a SYN: its policy
+// Package replyroute determines where this machine's kernel would send the answer to a SYN: its policy
 // rules, routes and neighbours, flattened so that the packet path can look them up. What it does not
-// understand it calls unknown. It must not know maps, and never sees a packet.
+// understand becomes unknown. It must not know maps, and never sees a packet.
 package replyroute
 
 import (
@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// Model is what the packet path is told: bpf/lib/reply.h.
+// Model is the packet path's input: bpf/lib/reply.h.
 type Model struct {
 	Ports      map[int]Port // protected interfaces, by index
 	From       []From
@@ -19,9 +19,9 @@ type Model struct {
 	Hops       []Hop // by number
 	Neighbours []Neighbour
 
-	// Unknown says why nothing is known of a family's routes; empty: they are known.
+	// Unknown is why nothing is known of a family's routes; empty: they are known.
 	Unknown map[Family]string
-	// Unresolved are gateways that the kernel should be asked to resolve, or to confirm.
+	// Unresolved are gateways that the kernel should resolve or confirm.
 	Unresolved []Neighbour
 }
 
@@ -31,15 +31,15 @@ type Family int
 // Families are both, in the order of the packet path.
 var Families = []Family{4, 6}
 
-// Port is an interface that SYNs come in by.
+// Port is an interface at which SYNs arrive.
 type Port struct {
-	Segment int                 // the interface that routes name for it: its own index, or its master's
-	Strict  bool                // rp_filter is, for IPv4
-	Other   bool                // its replies take tables that are not modelled (VRF)
+	Segment int                 // the interface that its routes name: its own index, or its master's
+	Strict  bool                // rp_filter is strict, for IPv4
+	Other   bool                // its replies use tables that are not modelled (VRF)
 	Gateway [2]net.HardwareAddr // by family: of the only gateway, if it is on this port; else nil
 }
 
-// From gives replies with a source address their domain.
+// From maps the source address of replies to a domain.
 type From struct {
 	Prefix netip.Prefix
 	Domain uint32
@@ -91,10 +91,10 @@ type Neighbour struct {
 	Dev  int
 	Addr netip.Addr
 	MAC  [6]byte
-	Sure bool // confirmed not long ago, or for good
+	Sure bool // confirmed recently, or permanent
 }
 
-// builder makes a Model of what the kernel has said.
+// builder makes a Model from the kernel's state.
 type builder struct {
 	k      *kernel
 	model  Model
@@ -135,7 +135,7 @@ func (b *builder) port(index int) Port {
 	return p
 }
 
-// path is the way out of an interface: a VLAN or a macvlan device upon a protected port is a way
+// path is the path out of an interface: a VLAN or a macvlan device on a protected port is a path
 // out of that port.
 func (b *builder) path(dev int) (p Path) {
 	l := b.k.links[dev]
@@ -148,7 +148,7 @@ func (b *builder) path(dev int) (p Path) {
 	return Path{Segment: b.segmentOf(l.parent)}
 }
 
-// segmentOf is where a port is on, protected or not.
+// segmentOf returns the segment that a port is on, protected or not.
 func (b *builder) segmentOf(dev int) int {
 	if m := b.k.links[dev].master; m != 0 && b.k.links[m].kind != "vrf" {
 		return m
@@ -182,8 +182,8 @@ func (b *builder) addFamily() (why string) {
 	return ""
 }
 
-// addDomain lays the tables' routes over each other: where an earlier table has any route to an
-// address, later ones are not asked.
+// addDomain merges the tables' routes: where an earlier table has any route to an
+// address, later ones are not consulted.
 func (b *builder) addDomain(domain uint32, tables []lookup) (why string) {
 	taken := map[netip.Prefix]bool{}
 	for _, t := range tables {
@@ -209,7 +209,7 @@ func (b *builder) addDomain(domain uint32, tables []lookup) (why string) {
 	return ""
 }
 
-// covered says whether an earlier table has a route to all of the prefix.
+// covered reports whether an earlier table has a route to all of the prefix.
 func covered(taken map[netip.Prefix]bool, p netip.Prefix) bool {
 	if len(taken) == 0 {
 		return false
@@ -223,11 +223,11 @@ func covered(taken map[netip.Prefix]bool, p netip.Prefix) bool {
 	return false
 }
 
-// addNeighbours has those that could be clients, and those that gateways are.
+// addNeighbours adds those that could be clients, and those that are gateways.
 func (b *builder) addNeighbours() {
 	for _, n := range b.k.neighbours {
 		if len(b.model.Neighbours) == MaxNeighbours {
-			break // the rest is not known, which costs the allowance
+			break // the rest is unknown, and uses the allowance
 		}
 		if n.valid {
 			b.model.Neighbours = append(b.model.Neighbours, n.Neighbour)
@@ -235,9 +235,9 @@ func (b *builder) addNeighbours() {
 	}
 }
 
-// findGateways looks for ports whose SYNs come, nearly all, from the one gateway there is: the
-// packet path then looks at nothing else. Networks on a link do not count: who comes
-// from there by way of the gateway is answered there.
+// findGateways finds ports whose SYNs come, nearly all, from the only gateway there is: the
+// packet path then checks nothing else. Networks on a link do not count: a client there whose SYNs
+// come through the gateway is answered through it.
 func (b *builder) findGateways() {
 	for i, f := range Families {
 		domains := 0

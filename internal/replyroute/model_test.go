@@ -39,7 +39,7 @@ func (k *kernel) add(table uint32, prefix string, r netlink.Route) {
 	k.tables[4][table][p] = append(k.tables[4][table][p], r)
 }
 
-// to is the hop that an answer from one address to another takes, as the packet path finds it.
+// to is the hop of an answer from one address to another, as the packet path finds it.
 func (m *Model) to(from, dst string) (h Hop) {
 	best, domain := -1, uint32(0)
 	for _, f := range m.From {
@@ -69,7 +69,7 @@ func TestOneGateway(t *testing.T) {
 	}
 }
 
-// As soon as there is a second gateway, or none, the packet path must look at routes.
+// As soon as there is a second gateway, or none, the packet path must look up routes.
 func TestGatewayIsNotTheOnlyOne(t *testing.T) {
 	for name, change := range map[string]func(k *kernel){
 		"another gateway":          func(k *kernel) { k.add(254, "10.0.0.0/8", netlink.Route{LinkIndex: 3, Gw: net.IP{198, 18, 0, 1}}) },
@@ -145,7 +145,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// VLANs, bonds, macvlan devices and VRFs are told apart.
+// VLANs, bonds, macvlan devices and VRFs are distinguished.
 func TestWaysOut(t *testing.T) {
 	k := machine()
 	k.links = map[int]link{2: {ethernet: true, master: 9}, 3: {ethernet: true, master: 8}, 8: {kind: "vrf"}, 9: {kind: "bond", ethernet: true},

@@ -20,11 +20,11 @@ type rule struct {
 	never    bool // some other selector never matches a reply
 	table    uint32
 	action   uint8
-	suppress int    // prefixes of no more bits do not count; -1: all do
+	suppress int    // prefixes of at most this length do not count; -1: all do
 	unknown  string // what is not modelled, if the rule can match
 }
 
-// lookup is a table that is asked.
+// lookup is a table to consult.
 type lookup struct {
 	table    uint32
 	suppress int
@@ -38,14 +38,14 @@ const (
 	actionProhibit    = 8
 )
 
-// matches says whether the rule is for replies from these addresses, which are all in or
+// matches reports whether the rule applies to replies from these addresses, which are all in or
 // all outside of its prefix.
 func (r rule) matches(source netip.Prefix) bool {
 	hit := !r.never && (!r.from.IsValid() || r.from.Bits() <= source.Bits() && r.from.Contains(source.Addr()))
 	return hit != r.invert
 }
 
-// sourcesOf are the prefixes by which rules tell replies apart, and everything else.
+// sourcesOf are the prefixes by which rules distinguish replies, and everything else.
 func sourcesOf(rules []rule, f Family) []netip.Prefix {
 	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	if f == 6 {
@@ -60,7 +60,7 @@ func sourcesOf(rules []rule, f Family) []netip.Prefix {
 	return list
 }
 
-// tablesFor are those that are asked for replies from there, in order; why is what is not modelled.
+// tablesFor are the tables consulted for replies from there, in order; why is what is not modelled.
 func tablesFor(rules []rule, source netip.Prefix) (tables []lookup, why string) {
 	for _, r := range rules {
 		if r.unknown != "" {
@@ -71,7 +71,7 @@ func tablesFor(rules []rule, source netip.Prefix) (tables []lookup, why string) 
 		}
 		switch r.action {
 		case actionToTable:
-			if r.table != unix.RT_TABLE_LOCAL { // it has no clients
+			if r.table != unix.RT_TABLE_LOCAL { // it contains no clients
 				tables = append(tables, lookup{r.table, r.suppress})
 			}
 		case actionNop:
@@ -126,7 +126,7 @@ func parseRule(msg []byte, f Family) (r rule, err error) {
 		case fraOif:
 			r.never = true
 		case fraL3mdev:
-			r.never = r.never || v[0] != 0 // of VRFs, whose ports are told apart
+			r.never = r.never || v[0] != 0 // of VRFs, whose ports are handled separately
 		case fraTable:
 			r.table = number
 		case fraMark:
@@ -158,7 +158,7 @@ func parseRule(msg []byte, f Family) (r rule, err error) {
 	return r, nil
 }
 
-// readRules asks the kernel for the rules of a family, in order.
+// readRules reads the rules of a family from the kernel, in order.
 func readRules(f Family) (rules []rule, err error) {
 	family := unix.AF_INET
 	if f == 6 {

@@ -11,26 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pause is the least time between two looks: who changes neighbours or routes has no more
-// of our time than that.
+// pause is the minimum time between two reads: frequent changes of neighbours or routes cost no more
+// than that.
 const pause = 50 * time.Millisecond
 
-// settle is what is waited for after a big look, as a multiple of the time that it took.
+// settle is the wait after a long read, as a multiple of its duration.
 const settle = 10
 
-// tooManyPause is how long tables that are too large to be modelled are left alone.
+// tooManyPause is how long tables too large to be modelled are left alone.
 const tooManyPause = time.Minute
 
 // Watch follows the kernel's tables.
 type Watch struct {
 	changed chan struct{}
-	tables  atomic.Bool // not neighbours alone
+	tables  atomic.Bool // not only neighbours
 	kernel  *kernel
-	next    time.Time // of a look at tables, at the earliest
+	next    time.Time // earliest time of the next read of tables
 	socket  *nl.NetlinkSocket
 }
 
-// NewWatch begins to. Without a subscription, which Changed then never tells of, looks by the clock remain.
+// NewWatch starts to follow. Without a subscription Changed never has a value, and only periodic reads remain.
 func NewWatch() (*Watch, error) {
 	w := &Watch{changed: make(chan struct{}, 1)}
 	w.tables.Store(true)
@@ -45,10 +45,10 @@ func NewWatch() (*Watch, error) {
 	return w, nil
 }
 
-// Changed tells that a look is due.
+// Changed has a value when a read is due.
 func (w *Watch) Changed() <-chan struct{} { return w.changed }
 
-// Close ends it.
+// Close stops following.
 func (w *Watch) Close() {
 	if w.socket != nil {
 		w.socket.Close()
@@ -61,7 +61,7 @@ func (w *Watch) listen() {
 		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) {
 			continue
 		}
-		if err != nil && !errors.Is(err, unix.ENOBUFS) { // some were lost: then everything may have changed
+		if err != nil && !errors.Is(err, unix.ENOBUFS) { // some were lost: anything may have changed
 			return
 		}
 		tables := err != nil
@@ -86,7 +86,7 @@ func (w *Watch) Look(ports []int) (*Model, error) {
 	before := w.kernel
 	began := time.Now()
 	if before == nil || w.tables.Load() && began.After(w.next) {
-		w.tables.Store(false) // before the look: what changes during it is told again
+		w.tables.Store(false) // before the read: changes during it are notified again
 		before = nil
 	}
 	k, err := read(before)
@@ -104,5 +104,5 @@ func (w *Watch) Look(ports []int) (*Model, error) {
 	return build(k, ports), nil
 }
 
-// Due says whether a look at tables was put off.
+// Due reports whether a read of tables was postponed.
 func (w *Watch) Due() bool { return w.tables.Load() }

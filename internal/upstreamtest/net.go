@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package upstreamtest joins a filter manager, a border manager and patrols on the
+// Package upstreamtest connects a filter manager, a border manager and patrols on the
 // loopback, for tests and benchmarks. Their patrols' tables are ordinary memory.
 package upstreamtest
 
@@ -20,7 +20,7 @@ import (
 	"tidegate/internal/upstream"
 )
 
-// Net is one of each, or more patrols.
+// Net is one manager of each kind, and one or more patrols.
 type Net struct {
 	Tables    []*patrol.Table
 	Controls  []*patrol.Control
@@ -133,7 +133,7 @@ func (n *Net) patrol(prefixes []netip.Prefix, bm *upstream.Identity, capacity in
 	return borderman.Patrol{Name: "patrol", Addr: l.Addr().(*net.TCPAddr).AddrPort(), Key: id.Public(), Prefixes: prefixes}, nil
 }
 
-// Close ends everything.
+// Close stops everything.
 func (n *Net) Close() {
 	for i := len(n.closers) - 1; i >= 0; i-- {
 		n.closers[i]()

@@ -19,15 +19,15 @@ type Result struct {
 
 // Gate is one plane under test.
 type Gate interface {
-	// Prepare sets clock, keys, services, sockets, and all counters to zero.
+	// Prepare sets clock, keys, services and sockets, and resets all counters.
 	Prepare(v *Vector) error
-	// Packet puts one frame through the gate.
+	// Packet passes one frame through the gate.
 	Packet(in []byte) (Result, error)
 	// Counters returns all counters that are not zero.
 	Counters() (Counters, error)
 }
 
-// Replay puts a vector through a gate. It returns every difference, one a
+// Replay passes a vector through a gate. It returns every difference, one a
 // line; an error means that the gate could not be queried.
 func Replay(g Gate, v *Vector) (differences []string, err error) {
 	if err := g.Prepare(v); err != nil {
@@ -97,7 +97,7 @@ func compareBytes(want, got []byte) []string {
 		len(got), len(want), at, got, want)}
 }
 
-// CounterDifferences compares counters; what is not named is zero.
+// CounterDifferences compares counters; unnamed ones are zero.
 func CounterDifferences(want, got Counters) []string {
 	var d []string
 	ids := slices.Sorted(maps.Keys(want))

@@ -18,7 +18,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// Verdict says what becomes of a packet.
+// Verdict is what happens to a packet.
 type Verdict string
 
 // The verdicts.
@@ -29,7 +29,7 @@ const (
 	Adopt Verdict = "adopt"
 )
 
-// States of the socket filter, and what a socket look-up finds.
+// States of the socket filter, and results of a socket look-up.
 const (
 	FilterEmpty = "empty"
 	FilterMaybe = "maybe"
@@ -63,16 +63,16 @@ type Service struct {
 	SACK       bool           `yaml:"sack"`
 	Timestamps bool           `yaml:"timestamps"`
 	ECN        bool           `yaml:"ecn"`
-	Signed     string         `yaml:"signed"` // answer if not said
+	Signed     string         `yaml:"signed"` // default: answer
 }
 
-// SignedCostUs is what lets as many signed SYNs of one vector pass as the service says: one
-// of pass, for a runner that does not take ten seconds between two packets.
+// SignedCostUs makes as many signed SYNs of one vector pass as the service allows: one
+// for pass, in a runner that takes less than ten seconds between two packets.
 func (s *Service) SignedCostUs() uint32 {
 	return map[string]uint32{"pass": 10_000_000, "drop": 0xffff_ffff}[s.Signed]
 }
 
-// Agreed is what the kernel gets for an adopted connection.
+// Agreed is the kernel's input for an adopted connection.
 type Agreed struct {
 	MSS        uint16 `yaml:"mss"`
 	WScale     uint8  `yaml:"wscale"`
@@ -96,7 +96,7 @@ func (b *Bytes) UnmarshalYAML(decode func(any) error) error {
 	return err
 }
 
-// Packet is one frame of a vector, and its fate.
+// Packet is one frame of a vector, and its treatment.
 type Packet struct {
 	Verdict Verdict `yaml:"verdict"`
 	In      Bytes   `yaml:"in"`
@@ -116,7 +116,7 @@ type Vector struct {
 	StaleKeys string    `yaml:"stale_keys"`
 	Filter    string    `yaml:"filter"`
 	Socket    string    `yaml:"socket"`
-	Hops      uint8     `yaml:"hops"` // an edge's; 0: TTLs stay as they are
+	Hops      uint8     `yaml:"hops"` // an edge's; 0: TTLs stay unchanged
 	Services  []Service `yaml:"services"`
 	Packets   []Packet  `yaml:"packets"`
 	Counters  Counters  `yaml:"counters"`
@@ -208,7 +208,7 @@ func orElse(s, other string) string {
 	return s
 }
 
-// check refuses what could make a runner believe that it tested something.
+// check rejects vectors that would test nothing.
 func (v *Vector) check() error {
 	if v.Name == "" || v.Why == "" || len(v.Packets) == 0 {
 		return fmt.Errorf("name, why and packets are needed")
@@ -238,10 +238,10 @@ func (v *Vector) check() error {
 	return nil
 }
 
-// Adopts tells whether some packet makes a connection.
+// Adopts reports whether some packet makes a connection.
 func (v *Vector) Adopts() bool {
 	return slices.ContainsFunc(v.Packets, func(p Packet) bool { return p.Verdict == Adopt })
 }
 
-// Canonical name for messages and subtests.
+// String returns the canonical name for messages and subtests.
 func (v *Vector) String() string { return v.File + "/" + v.Name }

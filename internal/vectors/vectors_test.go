@@ -89,7 +89,7 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// fixed is a gate that always says the same.
+// fixed is a gate that always gives the same result.
 type fixed struct {
 	r Result
 	c Counters

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command gen writes p4/shared/generated.p4: P4 cannot include C, so the numbers that
-// it shares with the other planes are taken out of the headers of core/. It must
+// it shares with the other planes are extracted from the headers of core/. It must
 // never hold such a number itself.
 package main
 
@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// wanted are the macros and enumerators that P4 uses, by the header they stand in.
+// wanted are the macros and enumerators that P4 uses, by header.
 var wanted = []struct {
 	header string
 	names  []string
@@ -36,7 +36,7 @@ var wanted = []struct {
 		"TG_CONFIRM_PORT"}},
 }
 
-// ethertypes stand in packet.h as on the wire; P4 wants numbers.
+// ethertypes are in wire order in packet.h; P4 needs numbers.
 var ethertypes = []string{"TG_ETHERTYPE_IPV4", "TG_ETHERTYPE_IPV6", "TG_ETHERTYPE_VLAN", "TG_ETHERTYPE_QINQ", "TG_ETHERTYPE_QINQ1"}
 
 func main() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simpleswitch speaks to bmv2's simple_switch: its Thrift runtime
+// Package simpleswitch is a client of bmv2's simple_switch: its Thrift runtime
 // (behavioral-model, standard.thrift, simple_pre_lag.thrift, simple_switch.thrift) and
 // its notifications. It knows calls and bytes; it must know nothing of what our
-// programs mean by a table.
+// programs use a table for.
 //
 // Protocol and transport are Apache Thrift's own library. The dozen calls are spelled
 // out here; all that the compiler generates for the three services is 36,000 lines.
@@ -140,13 +140,13 @@ func (c *Client) Clear(table string) error {
 	return err
 }
 
-// SetTTL makes the switch say so when an entry was not hit for so long.
+// SetTTL makes the switch report when an entry was not hit for this long.
 func (c *Client) SetTTL(table string, handle int32, ttl time.Duration) error {
 	_, err := c.call(c.standard, "bm_mt_set_entry_ttl", structure{1: int32(0), 2: table, 3: handle, 4: int32(ttl.Milliseconds())})
 	return err
 }
 
-// SinceHit tells how long ago an entry was hit last; the table supports time-outs.
+// SinceHit returns how long ago an entry was last hit; the table must support time-outs.
 func (c *Client) SinceHit(table string, handle int32) (time.Duration, error) {
 	v, err := c.call(c.standard, "bm_mt_get_entry", structure{1: int32(0), 2: table, 3: handle})
 	if err != nil {
@@ -209,7 +209,7 @@ func (c *Client) MeterRates(name string, perSecond float64, burst int) error {
 	return err
 }
 
-// SetMulticastGroup makes a group of ports, or changes its ports if it is there.
+// SetMulticastGroup makes a group of ports, or changes the ports of an existing one.
 func (c *Client) SetMulticastGroup(group int, ports []int) error {
 	portMap := make([]byte, 512)
 	for i := range portMap {
@@ -264,13 +264,13 @@ func (c *Client) groupNode(group int) (int32, error) {
 	return -1, nil
 }
 
-// AckDigests tells the switch that a buffer of digests was read.
+// AckDigests acknowledges a buffer of digests.
 func (c *Client) AckDigests(listID int32, buffer int64) error {
 	_, err := c.call(c.standard, "bm_learning_ack_buffer", structure{1: int32(0), 2: listID, 3: buffer})
 	return err
 }
 
-// DigestLimits sets how long digests may wait for company, and how many go at once.
+// DigestLimits sets how long digests may wait for further samples, and the maximum per message.
 func (c *Client) DigestLimits(listID int32, wait time.Duration, samples int) error {
 	if _, err := c.call(c.standard, "bm_learning_set_timeout", structure{1: int32(0), 2: listID, 3: int32(wait.Milliseconds())}); err != nil {
 		return err
@@ -295,7 +295,7 @@ func (c *Client) Ports() (map[int]string, error) {
 	return ports, nil
 }
 
-// Elapsed is the switch's own clock: what ingress_global_timestamp counts.
+// Elapsed is the switch's own clock: that of ingress_global_timestamp.
 func (c *Client) Elapsed() (time.Duration, error) {
 	v, err := c.call(c.target, "get_time_elapsed_us", structure{})
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 //	|LEA| | switch id | cxt   | list   | buffer       | samples     | ...
 //	+-----+-----------+-------+--------+--------------+-------------+------
 //
-// little-endian, as the switch's machine has them; then the samples one after another.
+// in the byte order of the switch's machine (little-endian); then the samples one after another.
 type Digests struct {
 	conn net.Conn
 }
@@ -44,7 +44,7 @@ const (
 	digestMaxLen   = 16 << 20
 )
 
-// ErrDigest is the class of everything that can be wrong with a notification.
+// ErrDigest is the class of all errors of a notification.
 var ErrDigest = errors.New("notifications of simple_switch")
 
 // DialDigests connects to the path of the notifications.
@@ -80,7 +80,7 @@ func handshake(conn net.Conn) error {
 // Close ends the connection; a Next that waits returns.
 func (d *Digests) Close() error { return d.conn.Close() }
 
-// Next waits for the next digest. Other notifications (ports, ageing) are left out.
+// Next waits for the next digest. It skips other notifications (ports, ageing).
 func (d *Digests) Next() (Digest, error) {
 	for {
 		message, err := d.message()

@@ -15,10 +15,10 @@ import (
 	"github.com/apache/thrift/lib/go/thrift"
 )
 
-// What a switch is asked to say: entries as they are, and whether it is there at all.
+// Reading a switch: its entries, and whether it is there at all.
 
 // Row is an entry of a table. Keys and parameters are big-endian numbers; the switch
-// says parameters without leading zeros.
+// returns parameters without leading zeros.
 type Row struct {
 	Handle   int32
 	Keys     []any // Exact or LPM
@@ -27,7 +27,7 @@ type Row struct {
 	SinceHit time.Duration // 0 where no time-out was set
 }
 
-// Same tells whether a row has this action with these parameters.
+// Same reports whether a row has this action with these parameters.
 func (r Row) Same(action string, params [][]byte) bool {
 	if r.Action != action || len(r.Params) != len(params) {
 		return false
@@ -121,20 +121,20 @@ func (c *Client) Default(table string) (row Row, err error) {
 	return row, nil
 }
 
-// Modify gives an entry another action, in one step.
+// Modify gives an entry another action, atomically.
 func (c *Client) Modify(table string, handle int32, action string, params ...[]byte) error {
 	_, err := c.call(c.standard, "bm_mt_modify_entry", structure{1: int32(0), 2: table, 3: handle, 4: action, 5: data(params)})
 	return err
 }
 
-// NumEntries tells how many entries a table has.
+// NumEntries returns the number of a table's entries.
 func (c *Client) NumEntries(table string) (int, error) {
 	v, err := c.call(c.standard, "bm_mt_get_num_entries", structure{1: int32(0), 2: table})
 	n, _ := v.(int64)
 	return int(n), err
 }
 
-// Count adds to one cell of a counter. Only where packets do not count: it reads and writes.
+// Count adds to one cell of a counter. Use it only where packets do not count: it reads and writes.
 func (c *Client) Count(name string, index int, packets uint64) error {
 	was, err := c.Counter(name, index)
 	if err != nil {
@@ -150,12 +150,12 @@ func (c *Client) SetCounter(name string, index int, packets uint64) error {
 	return err
 }
 
-// Gone tells whether an error says that the switch does not answer (any more): it has
-// ended, is not started yet, or hangs. Everything else it has said itself.
+// Gone reports whether an error means that the switch does not answer (any more): it has
+// ended, is not started yet, or hangs. All other errors are its answers.
 func Gone(err error) bool {
 	var transport thrift.TTransportException
 	var network net.Error
-	if errors.Is(err, fs.ErrNotExist) { // it was never told to have that socket
+	if errors.Is(err, fs.ErrNotExist) { // it was not configured to have that socket
 		return false
 	}
 	return errors.As(err, &transport) || errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||

@@ -16,7 +16,7 @@ type number struct{ group, name, value, word, help string }
 
 var abiLine = regexp.MustCompile(`^TG_ABI_([A-Z_]+)\(([A-Z_]+), ([0-9]+), "([^"\\]*)", "([^"\\]+)"\)$`)
 
-// parseABI reads the list's lines. Whatever else stands there, but for the preprocessor's, is an error.
+// parseABI parses the list's lines. Anything else, except for preprocessor lines, is an error.
 func parseABI(text string) ([]number, error) {
 	text = comment.ReplaceAllStringFunc(text, func(c string) string {
 		return strings.Repeat("\n", strings.Count(c, "\n")) // keep line numbers

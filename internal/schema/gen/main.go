@@ -59,8 +59,8 @@ var (
 	line    = regexp.MustCompile(`^X\(\s*([a-z][a-z0-9_]*)\s*,\s*"([^"\\]+)"\s*\)$`)
 )
 
-// parse reads X(name, "help") lines. Whatever else stands there is an error:
-// a counter that is skipped would shift all that follow.
+// parse parses X(name, "help") lines. Anything else is an error:
+// a skipped counter would shift all that follow.
 func parse(text string) ([]counter, error) {
 	text = comment.ReplaceAllStringFunc(text, func(c string) string {
 		return strings.Repeat("\n", strings.Count(c, "\n")) // keep line numbers

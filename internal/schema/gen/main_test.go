@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestCommittedFiles fails when core/counters.def was changed and `make
-// generate` was forgotten, or when a generated file was edited.
+// TestCommittedFiles fails if core/counters.def was changed without `make
+// generate`, or if a generated file was edited.
 func TestCommittedFiles(t *testing.T) {
 	dir, root := t.TempDir(), "../../.."
 	goOut, mdOut := filepath.Join(dir, "counters.go"), filepath.Join(dir, "counters.md")
