@@ -81,7 +81,7 @@ func (g *Generator) ttl(f *Frame, want Trait) byte {
 	return pick[byte](g, 64, 128, 255)
 }
 
-// extension is one extension header; the first byte is filled in by whoever chains it.
+// extension is one extension header; the builder of the chain fills in the first byte.
 type extension struct {
 	proto byte
 	body  []byte
@@ -149,8 +149,8 @@ func padding(n int) []byte {
 		if n-at == 1 {
 			break // Pad1
 		}
-		// Linux takes no more than 7 bytes of padding in one run before other options,
-		// so bytes of an option that is skipped (00xxxxxx, RFC 8200 section 4.2) fill it.
+		// Linux accepts no more than 7 bytes of padding in one run before other options,
+		// so bytes of an option that receivers skip (00xxxxxx, RFC 8200 section 4.2) fill it.
 		size := min(n-at-2, 255)
 		b[at], b[at+1] = 0x1e, byte(size)
 		at += 2 + size
@@ -158,7 +158,7 @@ func padding(n int) []byte {
 	return b
 }
 
-// extensions is a chain as hosts may send it, of at most `most` bytes.
+// extensions is a valid chain of at most `most` bytes.
 func (g *Generator) extensions(most int) (chain []extension) {
 	if g.oneIn(2) {
 		n := 8 * (1 + g.r.IntN(4))
@@ -175,7 +175,7 @@ func (g *Generator) extensions(most int) (chain []extension) {
 	return chain
 }
 
-// oddExtensions are ones that some receivers refuse and others skip.
+// oddExtensions are chains that some receivers refuse and others skip.
 func (g *Generator) oddExtensions() []extension {
 	routing := func(left byte) extension { return extension{protoRouting, []byte{0, 0, 4, left, 0, 0, 0, 0}} }
 	switch g.r.IntN(9) {
@@ -189,9 +189,9 @@ func (g *Generator) oddExtensions() []extension {
 		return []extension{{protoDestination, []byte{0, 0, 0x9e, 4, 0, 0, 0, 0}}}
 	case 4: // ... that must be dropped (01xxxxxx)
 		return []extension{{protoDestination, []byte{0, 0, 0x5e, 4, 0, 0, 0, 0}}}
-	case 5: // options that lie about their length
+	case 5: // options with inconsistent lengths
 		return []extension{{protoDestination, []byte{0, 0, 0x1e, 40, 0, 0, 0, 0}}}
-	case 6: // hop-by-hop not at the beginning, or twice
+	case 6: // hop-by-hop not first, or twice
 		return []extension{{protoHopByHop, padding(8)}, {protoHopByHop, padding(8)}}
 	case 7: // a length beyond the packet
 		return []extension{{protoDestination, []byte{0, 200, 1, 4, 0, 0, 0, 0}}}

@@ -19,7 +19,7 @@ const (
 	flagCWR
 )
 
-// tcp is the segment, checksum and all.
+// tcp appends the segment, including its checksum.
 func (g *Generator) tcp(f *Frame, s Segment, want Trait, dst netip.Addr) []byte {
 	flags := s.Flags
 	if flags == flagSYN && g.oneIn(8) {
@@ -93,7 +93,7 @@ func pseudoHeader(src, dst netip.Addr, length int) uint32 {
 // options is the list of a SYN, padded to whole words and at most 40 bytes.
 func (g *Generator) options(f *Frame, want Trait) []byte {
 	var o []byte
-	switch g.r.IntN(4) { // as Linux, Windows, an old stack, and none at all write them
+	switch g.r.IntN(4) { // as written by Linux, Windows, an old stack, and none at all
 	case 0:
 		o = append(o, 2, 4, 5, 0xb4, 4, 2, 8, 10)
 		o = binary.BigEndian.AppendUint32(o, g.r.Uint32())
@@ -133,7 +133,7 @@ func (g *Generator) options(f *Frame, want Trait) []byte {
 	return o
 }
 
-// withSignature puts an authentication option, of which kind and length are given, first.
+// withSignature puts an authentication option of this kind and length first.
 func (g *Generator) withSignature(o, head []byte) []byte {
 	b := append([]byte{}, head...)
 	for len(b) < int(head[1]) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package handshake bounds what connections cost whose other end has not yet proven who
-// it is: how many there are at once, and how many of one network. It must know nothing
+// Package handshake bounds the cost of connections whose peer has not yet proven its
+// identity: how many there are at once, and how many from one network. It must know nothing
 // of the protocols that follow.
 package handshake
 
@@ -16,14 +16,14 @@ import (
 // Limits of a listener.
 const (
 	Max        = 256 // handshakes at once
-	MaxNetwork = 8   // of one network, an IPv4 address or an IPv6 /56
+	MaxNetwork = 8   // from one network: an IPv4 address or an IPv6 /56
 	TimeLimit  = 5 * time.Second
 )
 
-// Slots holds the connections that are in their handshake. Whoever finds all slots
-// taken gets the one that has been in use for longest, whose connection is closed: an
-// honest handshake takes a few round trips, and who wants to keep one out has to open
-// 256 connections from 32 networks in that time, again and again. Safe for concurrent use.
+// Slots holds the connections in their handshake. If all slots are
+// taken, a new connection evicts the oldest one, which is closed: an
+// honest handshake takes a few round trips, and an attacker that wants to prevent one must open
+// 256 connections from 32 networks in that time, repeatedly. Safe for concurrent use.
 type Slots struct {
 	mu       sync.Mutex
 	order    list.List // of *slot, oldest first
@@ -31,9 +31,9 @@ type Slots struct {
 	count    Count
 }
 
-// Count is what became of connections that did not get to the end of their handshake.
+// Count is the number of connections that did not complete their handshake.
 type Count struct {
-	Network uint64 // refused: too many of that network
+	Network uint64 // refused: too many from that network
 	Evicted uint64 // closed for a newer one
 }
 
@@ -45,11 +45,11 @@ type slot struct {
 // New makes a set of empty slots.
 func New() *Slots { return &Slots{networks: map[netip.Prefix]int{}} }
 
-// networkOf is what is taken for one network: whoever has an IPv6 address has many.
+// networkOf is the network that an address belongs to: whoever has one IPv6 address has many.
 func networkOf(addr net.Addr) netip.Prefix {
 	at, err := netip.ParseAddrPort(addr.String())
 	if err != nil {
-		return netip.Prefix{} // not of IP: all together are one
+		return netip.Prefix{} // not IP: all count as one network
 	}
 	a := at.Addr().Unmap().WithZone("")
 	bits := 32
@@ -60,8 +60,8 @@ func networkOf(addr net.Addr) netip.Prefix {
 	return p
 }
 
-// Enter takes a slot for a connection; leave gives it back, and has to be called when
-// the handshake has ended in one way or another. False: close the connection.
+// Enter takes a slot for a connection; leave frees it, and must be called when
+// the handshake has ended, successfully or not. False: close the connection.
 func (s *Slots) Enter(conn net.Conn) (leave func(), ok bool) {
 	mine := &slot{conn, networkOf(conn.RemoteAddr())}
 	s.mu.Lock()
@@ -85,7 +85,7 @@ func (s *Slots) Enter(conn net.Conn) (leave func(), ok bool) {
 	}, true
 }
 
-// remove empties a slot, if it is not empty already.
+// remove empties a slot, unless it is empty already.
 func (s *Slots) remove(at *list.Element) {
 	mine := at.Value.(*slot)
 	if mine.conn == nil {
@@ -98,14 +98,14 @@ func (s *Slots) remove(at *list.Element) {
 	}
 }
 
-// InUse is the number of handshakes under way.
+// InUse is the number of handshakes in progress.
 func (s *Slots) InUse() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.order.Len()
 }
 
-// Count says how connections have fared.
+// Count returns the counts.
 func (s *Slots) Count() Count {
 	s.mu.Lock()
 	defer s.mu.Unlock()

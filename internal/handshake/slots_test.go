@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// peer is a connection of which only the address and its end are looked at.
+// peer is a connection with only an address and a close.
 type peer struct {
 	net.Conn
 	addr   string
@@ -55,7 +55,7 @@ func TestOneNetworkHasFewSlots(t *testing.T) {
 			t.Errorf("%s: the same network in another dress", network)
 		}
 		leave()
-		leave() // twice is once
+		leave() // a second call does nothing
 		if _, _, ok := enter(s, fmt.Sprintf(network, 99)); !ok {
 			t.Errorf("%s: refused although one has left", network)
 		}
@@ -89,7 +89,7 @@ func TestTheOldestGivesWay(t *testing.T) {
 	}
 }
 
-// Whatever comes and goes, no bound is exceeded and nothing is left over.
+// In any sequence, no bound is exceeded and nothing is left over.
 func TestSlotsProperty(t *testing.T) {
 	random := mrand.New(mrand.NewPCG(1, 1))
 	s := New()

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 )
 
-// ErrMessage is a message that cannot be read; ErrVersion one of another version.
+// ErrMessage is an invalid message; ErrVersion is one of another version.
 var (
 	ErrMessage = errors.New("malformed message")
 	ErrVersion = errors.New("message of another version")
@@ -70,8 +70,8 @@ func AppendFilter(b []byte, f *Filter) []byte {
 	return append(append(b, src[:]...), dst[:]...)
 }
 
-// ReadFilter reads one filter and gives what follows it. A filter that can be
-// read but means nothing has Check's error, and rest is good.
+// ReadFilter parses one filter and returns the rest. A filter that parses
+// but is invalid has Check's error, and rest is right.
 func ReadFilter(b []byte) (f Filter, rest []byte, err error) {
 	if len(b) < FilterLen4 {
 		return f, nil, ErrMessage
@@ -100,8 +100,8 @@ func ReadFilter(b []byte) (f Filter, rest []byte, err error) {
 	return f, rest, f.Check()
 }
 
-// ReadFilters reads what follows a request's header into list, which it reuses.
-// Filters that mean nothing are kept, with their place in bad.
+// ReadFilters parses the filters after a request's header into list, which it reuses.
+// Invalid filters are kept, with their index in bad.
 func ReadFilters(list []Filter, h *Header, body []byte) (_ []Filter, bad []int, err error) {
 	list = list[:0]
 	for i := range int(h.Count) {
@@ -138,7 +138,7 @@ func AppendNonce(b []byte, request, nonce uint64) []byte {
 	return appendShort(b, Header{Type: Nonce, Request: request, Nonce: nonce})
 }
 
-// AppendError appends an answer that refuses a request as a whole.
+// AppendError appends an answer that refuses the whole request.
 func AppendError(b []byte, request, nonce uint64, code Code) []byte {
 	return appendShort(b, Header{Type: Error, Code: code, Request: request, Nonce: nonce})
 }
@@ -152,8 +152,8 @@ func appendShort(b []byte, h Header) []byte {
 }
 
 // AppendResult appends the answer to INSTALL, REMOVE or CONDITIONAL: a code for
-// each filter, in the request's order. sign, if not nil, gives the proof over all
-// that stands before it.
+// each filter, in the request's order. sign, if not nil, returns the proof over everything
+// before it.
 func AppendResult(b []byte, request, nonce uint64, codes []Code, sign func(message []byte) []byte) []byte {
 	begin := len(b)
 	b = append(b, make([]byte, HeaderLen)...)
@@ -171,7 +171,7 @@ func AppendResult(b []byte, request, nonce uint64, codes []Code, sign func(messa
 	return b
 }
 
-// ReadResult reads the codes that follow a RESULT's header, and its proof, which
+// ReadResult parses the codes after a RESULT's header, and its proof, which
 // is empty without FlagProof.
 func ReadResult(h *Header, message []byte) (codes, proof []byte, err error) {
 	body := message[HeaderLen:]
@@ -200,7 +200,7 @@ func AppendStatistics(b []byte, request, nonce uint64, stats []Stat) []byte {
 	return b
 }
 
-// ReadStatistics reads what follows a STATISTICS header.
+// ReadStatistics parses the entries after a STATISTICS header.
 func ReadStatistics(h *Header, message []byte) ([]Stat, error) {
 	body := message[HeaderLen:]
 	if len(body) != int(h.Count)*StatLen {
@@ -215,7 +215,7 @@ func ReadStatistics(h *Header, message []byte) ([]Stat, error) {
 	return stats, nil
 }
 
-// PerMessage is how many filters of these fit into one datagram, answers included.
+// PerMessage is how many filters of a request of this type fit into one datagram, answers included.
 func PerMessage(ipv6 bool) int {
 	if ipv6 {
 		return (MaxDatagram - HeaderLen) / FilterLen6
@@ -223,9 +223,9 @@ func PerMessage(ipv6 bool) int {
 	return (MaxDatagram - HeaderLen) / StatLen // the answer to STATS is longer than the filters
 }
 
-// ProofInput is what a proof of installation signs: that this result was given for
-// these filters. result is the RESULT message without its proof, filters are as
-// they stood in the request.
+// ProofInput is what a proof of installation signs: that this result answers
+// these filters. result is the RESULT message without its proof, filters are their bytes
+// in the request.
 func ProofInput(result, filters []byte) []byte {
 	b := append([]byte("IFP1 proof"), result...)
 	return append(b, filters...)

@@ -21,7 +21,7 @@ func fromHex(t *testing.T, s string) []byte {
 	return b
 }
 
-// Laid out by hand from docs/ifp.md.
+// Written by hand from docs/ifp.md.
 func TestKnownMessages(t *testing.T) {
 	p := netip.MustParsePrefix
 	f4 := Filter{Src: p("192.0.2.1/32"), Dst: p("198.51.100.0/24"), Action: Block, ExpiresS: 600, FloorLog2: 5, WindowS: 10}
@@ -105,8 +105,8 @@ func TestNonceEpochs(t *testing.T) {
 	}
 }
 
-// FuzzMessages: whatever comes, reading ends, and what could be read is written
-// again as it was.
+// FuzzMessages: parsing any input ends, and what parses is serialized
+// to the same bytes.
 func FuzzMessages(f *testing.F) {
 	p := netip.MustParsePrefix
 	f.Add(AppendRequest(nil, Install, 1, 1, 2, []Filter{{Src: p("192.0.2.1/32"), Dst: p("198.51.100.0/24"), Action: Block, ExpiresS: 9}}))
@@ -138,7 +138,7 @@ func FuzzMessages(f *testing.F) {
 			for i := range list {
 				out = AppendGrant(AppendFilter(out, &list[i]), grants[i])
 			}
-			for at := 0; at < len(out); at += GrantLen { // three bytes of each grant are not looked at
+			for at := 0; at < len(out); at += GrantLen { // three bytes of each grant are ignored
 				_, rest, _ := ReadFilter(out[at:])
 				at = len(out) - len(rest)
 				copy(out[at+1:at+4], b[HeaderLen+at+1:])

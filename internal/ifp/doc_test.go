@@ -20,7 +20,7 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// docs/ifp.md and the code have the same numbers, and each of them all.
+// docs/ifp.md and the code have the same numbers, and both have all.
 func TestNumbersAreDocumented(t *testing.T) {
 	doc := read(t, "../../docs/ifp.md")
 	rows := map[string]uint64{}

@@ -4,24 +4,24 @@ package ifp
 
 import "encoding/binary"
 
-// Right says by what a filter manager may ask for a filter. Filters of different
-// rights stand beside each other, so nobody lifts or replaces what another has asked for
+// Right is the ground on which a filter manager may request a filter. Filters of different
+// rights are separate, so nobody removes or replaces what another manager requested
 // by another right.
 type Right uint8
 
 // Rights, as bits.
 const (
-	ByDestination Right = 1 // the traffic is to him
-	BySource      Right = 2 // it claims to come from him
+	ByDestination Right = 1 // the traffic goes to the manager's prefixes
+	BySource      Right = 2 // it claims to come from them
 )
 
-// Grant is what a border manager tells a patrol of each filter beside the filter: the
-// rights by which it was asked for (one to install, one or both to remove and to
-// count), and in whose name. The zero value is a filter of nobody in particular, by the
+// Grant is what a border manager tells a patrol about each filter in addition to the filter: the
+// rights by which it was requested (one to install, one or both to remove and to
+// count), and its owner. The zero value is a filter without an owner, by the
 // destination's right.
 type Grant struct {
 	Rights Right
-	Owner  uint32 // 1 to OwnerMax: a network; 0: nobody in particular
+	Owner  uint32 // 1 to OwnerMax: a network; 0: none
 }
 
 // OwnerMax is the highest number of an owner.
@@ -35,7 +35,7 @@ func AppendGrant(b []byte, g Grant) []byte {
 	return binary.BigEndian.AppendUint32(append(b, byte(g.Rights), 0, 0, 0), g.Owner)
 }
 
-// ReadGranted reads filters with their grants (FlagGrants), as ReadFilters does without.
+// ReadGranted parses filters with their grants (FlagGrants), as ReadFilters does without.
 func ReadGranted(list []Filter, grants []Grant, h *Header, body []byte) (_ []Filter, _ []Grant, bad []int, err error) {
 	list, grants = list[:0], grants[:0]
 	for i := range int(h.Count) {

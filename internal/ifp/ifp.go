@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ifp is the Internet Filtering Protocol (Terminus, section IV-B): its
-// numbers, its messages and the nonce. docs/ifp.md specifies it, and a test holds
-// both to the same numbers. It must know nothing of sockets, maps or authority.
+// numbers, its messages and the nonce. docs/ifp.md specifies it, and a test compares
+// their numbers. It must know nothing of sockets, maps or authority.
 package ifp
 
 import (
@@ -15,7 +15,7 @@ import (
 // Version of the protocol.
 const Version = 1
 
-// Lengths of what is on the wire, in bytes.
+// Lengths on the wire, in bytes.
 const (
 	HeaderLen   = 24
 	FilterLen4  = 20
@@ -41,7 +41,7 @@ const (
 	Error       Type = 0x84
 )
 
-// IsRequest says whether a type is what a filter manager may send.
+// IsRequest reports whether filter managers may send a type.
 func (t Type) IsRequest() bool { return t >= Install && t <= Conditional }
 
 // Flags of a message.
@@ -50,7 +50,7 @@ const (
 	FlagGrants uint8 = 0x02 // border manager to patrol: a grant follows each filter
 )
 
-// Code says how a request, or one filter of it, fared.
+// Code is the result of a request, or of one filter in it.
 type Code uint8
 
 // Codes.
@@ -71,7 +71,7 @@ const (
 	OverShare     Code = 13
 )
 
-// names of numbers, as docs/ifp.md has them.
+// names of the numbers, as in docs/ifp.md.
 var (
 	TypeNames = map[Type]string{Install: "INSTALL", Remove: "REMOVE", Stats: "STATS",
 		Conditional: "CONDITIONAL", Nonce: "NONCE", Result: "RESULT", Statistics: "STATISTICS", Error: "ERROR"}
@@ -102,8 +102,8 @@ type Action uint8
 // Actions.
 const (
 	Block    Action = 1
-	BlockTS0 Action = 2 // block what comes without the true-source codepoint
-	ClearTS  Action = 3 // let pass, without the codepoint
+	BlockTS0 Action = 2 // block packets without the true-source codepoint
+	ClearTS  Action = 3 // forward, but clear the codepoint
 )
 
 func (a Action) String() string {
@@ -127,13 +127,13 @@ type Filter struct {
 	Src, Dst  netip.Prefix
 	Action    Action
 	Direction Direction
-	ExpiresS  uint32 // seconds from its installation; 0: does not expire by time
-	FloorLog2 uint8  // expires when it meets less than 2^(n-1) packets/s; 0: not by rate
-	WindowS   uint8  // over which that is measured
+	ExpiresS  uint32 // seconds from its installation; 0: no expiry by time
+	FloorLog2 uint8  // expires when it matches less than 2^(n-1) packets/s; 0: no expiry by rate
+	WindowS   uint8  // over which that rate is measured
 }
 
-// Key is what makes two filters the same: a later installation takes the place of
-// an earlier one.
+// Key identifies a filter: a later installation with the same key replaces
+// the earlier one.
 type Key struct {
 	Src, Dst  netip.Prefix
 	Direction Direction
@@ -156,10 +156,10 @@ const (
 	MaxExpiresS  = 7 * 24 * 3600
 )
 
-// ErrFilter is the class of what Check finds.
+// ErrFilter is the class of the errors of Check.
 var ErrFilter = errors.New("filter")
 
-// Check says whether a filter means something.
+// Check returns why a filter is invalid; nil if it is valid.
 func (f *Filter) Check() error {
 	switch {
 	case !f.Src.IsValid() || !f.Dst.IsValid():
@@ -189,10 +189,10 @@ func FloorOf(packetsPerS float64) uint8 {
 	return n
 }
 
-// Stat is what a filter has met.
+// Stat is what a filter has matched.
 type Stat struct {
 	Code     Code
-	ExpiresS uint32 // seconds left; 0: does not expire by time
+	ExpiresS uint32 // seconds left; 0: no expiry by time
 	Packets  uint64
 	Bytes    uint64
 }

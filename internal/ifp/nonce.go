@@ -14,14 +14,14 @@ import (
 )
 
 // Nonces makes and checks nonces with the keys of the present and the previous
-// epoch of a secret, and keeps nothing of whom it has answered. Safe for
+// epoch of a secret, and stores nothing about the senders. Safe for
 // concurrent use; call Tick at least once an epoch.
 type Nonces struct {
 	secret keys.Secret
 	now    atomic.Pointer[nonceKeys]
 }
 
-// NonceEpoch is how long a key makes nonces; each is good for one to two of these.
+// NonceEpoch is how long a key makes nonces; each nonce is valid for one to two of these.
 const NonceEpoch = 8 * time.Second
 
 type nonceKeys struct {
@@ -29,14 +29,14 @@ type nonceKeys struct {
 	k0, k1 [2]uint64 // by parity of the epoch
 }
 
-// NewNonces begins with the key of now.
+// NewNonces starts with the key of the current epoch.
 func NewNonces(secret *keys.Secret, now time.Time) *Nonces {
 	n := &Nonces{secret: *secret}
 	n.Tick(now)
 	return n
 }
 
-// Tick takes the keys of the epoch that now is in.
+// Tick loads the keys of the current epoch.
 func (n *Nonces) Tick(now time.Time) {
 	epoch := keys.Epoch(now, NonceEpoch)
 	if k := n.now.Load(); k != nil && k.epoch == epoch {
@@ -51,15 +51,15 @@ func (n *Nonces) Tick(now time.Time) {
 	n.now.Store(k)
 }
 
-// Make gives the nonce for a request; its lowest bit is the parity of the epoch.
+// Make returns the nonce for a request; its lowest bit is the parity of the epoch.
 // Never 0, which means "no nonce".
 func (n *Nonces) Make(from netip.AddrPort, message []byte) uint64 {
 	k := n.now.Load()
 	return k.make(k.epoch&1, from, message)
 }
 
-// Verify says whether the message's nonce is one that we made for exactly this
-// request of exactly this sender, lately.
+// Verify reports whether the message's nonce is one that we recently made for exactly this
+// request from exactly this sender.
 func (n *Nonces) Verify(from netip.AddrPort, message []byte) bool {
 	nonce := binary.BigEndian.Uint64(message[16:])
 	k := n.now.Load()
@@ -71,8 +71,8 @@ const NonceInputMax = nonceHeadLen + MaxDatagram
 
 const nonceHeadLen = 32
 
-// make hashes: the sender's address (16 bytes; IPv4 mapped), his port, the first
-// eight bytes of the message less length and code, the request number, the filters.
+// make hashes the sender's address (16 bytes; IPv4 mapped) and port, the first
+// eight bytes of the message without length and code, the request number, and the filters.
 func (k *nonceKeys) make(parity uint64, from netip.AddrPort, message []byte) uint64 {
 	var buf [NonceInputMax]byte
 	addr := from.Addr().As16()
@@ -89,8 +89,8 @@ func (k *nonceKeys) make(parity uint64, from netip.AddrPort, message []byte) uin
 	return nonce
 }
 
-// Key is the present epoch's key and parity, for the packet path that makes nonces
-// in our place.
+// Key is the present epoch's key and parity, for the packet path, which makes nonces
+// on our behalf.
 func (n *Nonces) Key() (parity, k0, k1 uint64) {
 	k := n.now.Load()
 	p := k.epoch & 1

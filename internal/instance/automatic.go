@@ -21,7 +21,7 @@ import (
 	"tidegate/internal/schema"
 )
 
-// AttackKind says what has happened to an attack.
+// AttackKind is what has happened to an attack.
 type AttackKind string
 
 // What happens to attacks.
@@ -31,20 +31,20 @@ const (
 	AttackEnded   AttackKind = "ended"
 )
 
-// Attack is what the detector sees of one, and what it does about it.
+// Attack is the detector's view of an attack, and the response to it.
 type Attack struct {
 	Kind     AttackKind     `json:"-"`
 	Service  string         `json:"service"`
 	Strategy string         `json:"strategy"`           // how SYNs are answered
 	All      bool           `json:"all"`                // for every address of the service
-	Prefixes []netip.Prefix `json:"prefixes,omitempty"` // that are hit, most first; at most topPrefixes
+	Prefixes []netip.Prefix `json:"prefixes,omitempty"` // under attack, most SYNs first; at most topPrefixes
 	Began    time.Time      `json:"began"`
 	SYNs     uint64         `json:"syns"`     // since it began
 	Answered uint64         `json:"answered"` // of them, with cookies, challenges or from the cache
 	Detector detect.Reading `json:"detector"`
 }
 
-// DetectorState is what the detector of one service sees now.
+// DetectorState is the current state of one service's detector.
 type DetectorState struct {
 	Service  string          `json:"service"`
 	On       bool            `json:"on"`
@@ -52,18 +52,18 @@ type DetectorState struct {
 	Detector detect.Reading  `json:"detector"`
 	Top      []PrefixReading `json:"top"`              // the prefixes with most SYNs that are not completed
 	Attack   *Attack         `json:"attack,omitempty"` // while it is on
-	Always   string          `json:"always,omitempty"` // why the mode is always all the same
+	Always   string          `json:"always,omitempty"` // why SYNs are always answered nevertheless
 }
 
-// PrefixReading is what is seen of one prefix.
+// PrefixReading is the detector's reading of one prefix.
 type PrefixReading struct {
 	Prefix netip.Prefix `json:"prefix"`
 	detect.Reading
 }
 
-// Detection is what a daemon's detectors report to the rest of its process. The zero value is ready.
+// Detection is where a daemon's detectors report to the rest of its process. The zero value is ready to use.
 type Detection struct {
-	OnAttack func(Attack) // nil: nobody
+	OnAttack func(Attack) // nil: none
 
 	mu   sync.Mutex
 	list []DetectorState
@@ -82,11 +82,11 @@ func (d *Detection) States() []DetectorState {
 const (
 	detectEvery = 100 * time.Millisecond
 	topPrefixes = 8
-	// changedEvery is how often at most an attack is said to have changed, and changedBy by what factor of its rate.
+	// changedEvery is the minimum time between two reports that an attack has changed, and changedBy the factor of its rate.
 	changedEvery = 10 * time.Second
 	changedBy    = 2.0
-	// fastAbove is the rate of uncompleted SYNs above which the whole service is answered for, whichever of its addresses
-	// are hit: the packet path answers faster when it need not look up the address.
+	// fastAbove is the rate of uncompleted SYNs above which the whole service is protected, whichever of its addresses
+	// are attacked: the packet path answers faster when it need not look up the address.
 	fastAbove = 50_000.0
 )
 
@@ -96,8 +96,8 @@ type automatic struct {
 	strategy     string
 	detect       *detect.Service
 	decision     detect.Decision
-	always       string    // why it is answered for all the same; empty: it is not
-	drain        time.Time // until then, ACKs are looked at for cookies
+	always       string    // why it is always answered nevertheless; empty: it is not
+	drain        time.Time // until then, ACKs are checked for cookies
 	counted      bool      // before holds counts
 	before       [schema.NumCounters]uint64
 	attack       Attack
@@ -113,7 +113,7 @@ type Automatic struct {
 	path      string
 	life      time.Duration // of a cookie
 	params    detect.Params
-	verify    bool // cookies come at any time: another gate answers
+	verify    bool // cookies arrive at any time: another gate answers SYNs
 	services  map[string]*automatic
 	places    map[int]plane.Place
 	last      time.Time
@@ -121,7 +121,7 @@ type Automatic struct {
 	badRead   bool
 }
 
-// NewAutomatic continues what a process before has left in the directory of the state file.
+// NewAutomatic continues from what a previous process left in the directory of the state file.
 func NewAutomatic(opt Options, cfg *config.Config) *Automatic {
 	a := &Automatic{log: opt.Log, detection: opt.Detection, path: filepath.Join(opt.StateDir, cfg.Instance+".attacks"), life: 2*cfg.Epoch + time.Second,
 		verify: cfg.Role == config.RoleServer, services: map[string]*automatic{}, places: map[int]plane.Place{}}
@@ -138,7 +138,7 @@ func NewAutomatic(opt Options, cfg *config.Config) *Automatic {
 	return a
 }
 
-// Assign takes the services of a configuration.
+// Assign sets the services of a configuration.
 func (a *Automatic) Assign(services []config.Service, id func(string) uint32) {
 	on := a.read()
 	before := a.services
@@ -150,9 +150,9 @@ func (a *Automatic) Assign(services []config.Service, id func(string) uint32) {
 		}
 		s := before[svc.Name]
 		if s == nil {
-			// Its SYNs may have been answered until now, in another mode or by a process before.
+			// Its SYNs may have been answered until now, in another mode or by a previous process.
 			s = &automatic{detect: detect.NewService(a.params), drain: time.Now().Add(a.life)}
-			if began, there := on[svc.Name]; there { // by a process before
+			if began, there := on[svc.Name]; there { // by a previous process
 				s.decision = detect.Decision{All: true}
 				s.detect.Resume(s.decision)
 				s.attack = Attack{Service: svc.Name, All: true, Began: began}
@@ -175,7 +175,7 @@ func (a *Automatic) Assign(services []config.Service, id func(string) uint32) {
 	a.publish()
 }
 
-// Tick tells when to call Step; nil without services in mode auto.
+// Tick has a value when Step is due; nil without services in mode auto.
 func (a *Automatic) Tick() <-chan time.Time {
 	if a == nil || a.tick == nil {
 		return nil
@@ -183,8 +183,8 @@ func (a *Automatic) Tick() <-chan time.Time {
 	return a.tick.C
 }
 
-// Apply makes a service's entry what the detector has decided. `always` says why its handshakes cannot be counted; then it is
-// answered for at all times. It is empty for others.
+// Apply sets a service's entry to the detector's decision. `always` is why its handshakes cannot be counted; then its SYNs are
+// always answered. It is empty for others.
 func (a *Automatic) Apply(name string, e *plane.Service, always string) {
 	if a == nil || a.services[name] == nil {
 		return
@@ -198,7 +198,7 @@ func (a *Automatic) Apply(name string, e *plane.Service, always string) {
 	e.Verify = Flag(a.verify || s.decision.On() || time.Now().Before(s.drain))
 }
 
-// Step reads the counts, decides, and brings the packet path to it.
+// Step reads the counts, decides, and updates the packet path.
 func (a *Automatic) Step(p *plane.Plane, settings *plane.Settings) error {
 	now := time.Now() // with its monotonic reading: the wall clock may step
 	elapsed := now.Sub(a.last)
@@ -206,7 +206,7 @@ func (a *Automatic) Step(p *plane.Plane, settings *plane.Settings) error {
 		elapsed = detectEvery
 	}
 	if elapsed < detectEvery/4 {
-		return nil // the ticks of a while without SYNs
+		return nil // several ticks passed without SYNs
 	}
 	a.last = now
 	err := a.step(p, settings, now, elapsed)
@@ -273,7 +273,7 @@ func (a *Automatic) step(p *plane.Plane, settings *plane.Settings, now time.Time
 	return nil
 }
 
-// sub is how much was counted since; counters that were cleared start over.
+// sub returns the increase; counters that were cleared start over.
 func sub(now, before uint64) uint64 {
 	if now < before {
 		return now
@@ -281,8 +281,8 @@ func sub(now, before uint64) uint64 {
 	return now - before
 }
 
-// bring makes the packet path answer what d says: places before the service's entry when more is answered, after it when
-// less.
+// bring makes the packet path answer what d says: it writes places before the service's entry when more is answered, after it when
+// less is.
 func (a *Automatic) bring(p *plane.Plane, s *automatic, name string, d detect.Decision, now time.Time) (wrote bool, err error) {
 	drained := !s.drain.IsZero() && now.After(s.drain)
 	if d.Equal(s.decision) && !drained {
@@ -320,7 +320,7 @@ func (a *Automatic) bring(p *plane.Plane, s *automatic, name string, d detect.De
 	return true, nil
 }
 
-// others says whether a place is answered for another service, too.
+// others reports whether a place is also answered for another service.
 func (a *Automatic) others(name string, at int) bool {
 	for n, s := range a.services {
 		if n != name && slices.Contains(s.decision.Prefixes, at) {
@@ -407,7 +407,7 @@ func (a *Automatic) publish() {
 	a.detection.mu.Unlock()
 }
 
-// read and write keep what is on, and since when, for the next process.
+// read and write preserve which attacks are active, and since when, for the next process.
 func (a *Automatic) read() map[string]time.Time {
 	on := map[string]time.Time{}
 	text, err := os.ReadFile(a.path)

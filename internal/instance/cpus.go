@@ -22,7 +22,7 @@ func OnlineCPUs() int {
 	return CountCPUs(string(text))
 }
 
-// CountCPUs counts those of a list such as 0-2,5; 1 if it is none.
+// CountCPUs counts those of a list such as 0-2,5; 1 if it is invalid.
 func CountCPUs(list string) (n int) {
 	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
 		first, last, isRange := strings.Cut(part, "-")
@@ -41,7 +41,7 @@ func CountCPUs(list string) (n int) {
 	return max(n, 1)
 }
 
-// SignedCost is what the packet path is told of a service's signed SYNs, when so many
+// SignedCost is the packet path's setting for a service's signed SYNs, when this many
 // processors share the allowance: signed_cost_us of core/service.h.
 func SignedCost(svc *config.Service, cpus int) uint32 {
 	switch svc.SignedSYNs {
@@ -49,16 +49,16 @@ func SignedCost(svc *config.Service, cpus int) uint32 {
 		return plane.SignedDrop
 	case config.SignedPass:
 		rate := uint64(svc.SignedRate)
-		cost := (1_000_000*uint64(cpus) + rate - 1) / rate // never more than asked for
+		cost := (1_000_000*uint64(cpus) + rate - 1) / rate // rounded up: never more than configured
 		return uint32(min(max(cost, 1), plane.SignedDrop-1))
 	}
 	return plane.SignedAnswer
 }
 
-// SetSynackLimit has the packet path bound what one source prefix is answered.
+// SetSynackLimit makes the packet path limit the SYN-ACKs to one source prefix.
 func SetSynackLimit(c *config.Config, s *plane.Settings) {
 	s.SynackCostNs = 0
 	if limit := uint64(c.SynackLimit); limit > 0 {
-		s.SynackCostNs = (uint64(time.Second)*uint64(OnlineCPUs()) + limit - 1) / limit // never more than asked for
+		s.SynackCostNs = (uint64(time.Second)*uint64(OnlineCPUs()) + limit - 1) / limit // rounded up: never more than configured
 	}
 }

@@ -17,7 +17,7 @@ func TestCountCPUs(t *testing.T) {
 	}
 }
 
-// All processors together let as many pass as were asked for, never more.
+// All processors together pass as many as configured, never more.
 func TestSignedCost(t *testing.T) {
 	for _, c := range []struct {
 		what config.SignedSYNs

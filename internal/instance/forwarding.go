@@ -15,13 +15,13 @@ import (
 	"tidegate/internal/config"
 )
 
-// Forwarding is what a proxy or edge that forwards needs of its machine.
+// Forwarding is the settings of the machine that a forwarding proxy or edge needs.
 type Forwarding struct {
 	Kind       config.Forwarding
 	Interfaces []string
 	Log        *slog.Logger
-	Promisc    []string // interfaces that Prepare, or that of an earlier process of the instance, has made promiscuous
-	fresh      []string // those of this process
+	Promisc    []string // interfaces made promiscuous by Prepare, or by that of an earlier process of the instance
+	fresh      []string // by this process
 }
 
 // OwnPrefixes are the destinations that a router accepts as its own, less loopback: packets to them are not
@@ -33,8 +33,8 @@ func OwnPrefixes(kind config.Forwarding) ([]netip.Prefix, error) {
 	return LocalPrefixes()
 }
 
-// Prepare: a bridge has to see frames for others; a router's kernel
-// has to route.
+// Prepare: a bridge must receive frames for others; a router's kernel
+// must forward.
 func (f *Forwarding) Prepare() error {
 	if f.Kind == config.ForwardRouter {
 		for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
@@ -65,7 +65,7 @@ func (f *Forwarding) Prepare() error {
 	return nil
 }
 
-// Undo takes back what this process's Prepare has done.
+// Undo reverts what this process's Prepare has done.
 func (f *Forwarding) Undo() error { return endPromiscuous(f.fresh) }
 
 // PromiscuousBy are the interfaces that an earlier process of an instance has made promiscuous.

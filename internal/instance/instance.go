@@ -17,8 +17,8 @@ import (
 	"tidegate/internal/plane"
 )
 
-// Instance is a running instance of a role on the way between clients and servers, edge or
-// proxy: its lock, the settings that every packet path has, the services laid out, and
+// Instance is a running instance of a role between clients and servers, edge or
+// proxy: its lock, the settings common to all packet paths, the services laid out, and
 // reloads. It must never know what a role does with a packet.
 type Instance struct {
 	Opt        Options
@@ -28,12 +28,12 @@ type Instance struct {
 	Numbers    *Numbers
 	Modes      map[string]plane.XDPMode
 	Started    time.Time
-	Automatic  *Automatic     // decides for services in mode auto; nil: there is none such here
+	Automatic  *Automatic     // decides for services in mode auto; nil: there are none
 	forwarding Forwarding     // the machine's settings that this process made
 	local      []netip.Prefix // this machine's own addresses
 }
 
-// Open reads the configuration and locks the instance; call unlock to give it back.
+// Open reads the configuration and locks the instance; unlock releases it.
 func Open(opt Options) (b *Instance, unlock func(), err error) {
 	opt.Complete()
 	cfg, err := opt.First()
@@ -119,9 +119,9 @@ func interfaceNamed(name string) (netlink.Link, error) {
 	return dev, nil
 }
 
-// Targets lays the services out for the packet path. base is what a SYN-ACK says of
-// each where the configuration says `auto`; its MSS is made here, of the interfaces'
-// smallest MTU, less what room says that a role needs of each segment (bytes).
+// Targets lays the services out for the packet path. base is the content of a SYN-ACK for
+// each where the configuration says `auto`; its MSS is computed here from the interfaces'
+// smallest MTU, minus room, the bytes of each segment that a role needs.
 func (b *Instance) Targets(base plane.Service, room uint16) ([]plane.Target, error) {
 	mtu := 65535
 	for _, name := range b.Cfg.Interfaces {
@@ -164,8 +164,8 @@ func (b *Instance) cpus() int {
 	return OnlineCPUs()
 }
 
-// ExcludeLocal are the targets without this machine's own addresses, which a router answers
-// for itself; they are looked up now, and LocalAddrsChanged tells when they have changed.
+// ExcludeLocal returns the targets without this machine's own addresses, which a router answers
+// for itself; it looks them up now, and LocalAddrsChanged reports changes.
 func (b *Instance) ExcludeLocal(targets []plane.Target, kind config.Forwarding) (_ []plane.Target, err error) {
 	if b.local, err = OwnPrefixes(kind); err != nil {
 		return nil, err
@@ -173,22 +173,22 @@ func (b *Instance) ExcludeLocal(targets []plane.Target, kind config.Forwarding) 
 	return plane.Except(targets, b.local), nil
 }
 
-// LocalAddrsChanged says whether this machine's addresses have changed since ExcludeLocal.
+// LocalAddrsChanged reports whether this machine's addresses have changed since ExcludeLocal.
 func (b *Instance) LocalAddrsChanged(kind config.Forwarding) (bool, error) {
 	now, err := OwnPrefixes(kind)
 	return err == nil && !slices.Equal(now, b.local), err
 }
 
-// Reloading is what a role's reload consists of.
+// Reloading is a role's part of a reload.
 type Reloading struct {
 	Restart string // what any restart of this plane loses; empty: nothing
 	Secret  *keys.Roll
 	Keys    *keys.Loader
-	Write   func(removed []uint32) error // makes the packet path hold Cfg and forgets the services of these numbers
-	Load    func() error                 // loads the keys that are lacking
+	Write   func(removed []uint32) error // updates the packet path to Cfg and forgets the services of these numbers
+	Load    func() error                 // loads the missing keys
 }
 
-// Reload applies a changed configuration, whole or not at all.
+// Reload applies a changed configuration, completely or not at all.
 func (b *Instance) Reload(r Reloading) error {
 	next, err := b.Opt.Load()
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	otherEpoch  = "role: edge\ninterfaces: [a, b]\ninside: [b]\nepoch: 4s\nservices: [{name: web, ports: [80]}]\n"
 )
 
-// running is an instance with two services, as Open leaves it.
+// running is an instance with two services, in the state in which Open leaves it.
 func running(t *testing.T) (b *Instance, change func(text string)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -72,7 +72,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// What cannot change is named, and nothing is written; nor with a secret that would end
+// What cannot change is named, and nothing is written; the same for a secret that would break
 // handshakes under way.
 func TestReloadRefused(t *testing.T) {
 	for name, change := range map[string]string{
@@ -94,7 +94,7 @@ func TestReloadRefused(t *testing.T) {
 	}
 }
 
-// A write that fails is followed by one of what was there.
+// After a failed write the old state is written.
 func TestReloadThatFails(t *testing.T) {
 	b, change := running(t)
 	old, mail := b.Cfg, b.Numbers.ID("mail")

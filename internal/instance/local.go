@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LocalPrefixes are the destinations that this machine takes for its own, less
+// LocalPrefixes are the destinations local to this machine, without
 // loopback.
 func LocalPrefixes() ([]netip.Prefix, error) {
 	var local []netip.Prefix

@@ -15,7 +15,7 @@ import (
 )
 
 // One process at a time owns an instance: it holds an open-file-description lock on <state
-// dir>/<instance>.lock. Unlike flock(2), such a lock can be asked for without being taken, so that `status`
+// dir>/<instance>.lock. Unlike flock(2), such a lock can be tested without being taken, so that `status`
 // never blocks a start.
 
 func lockPath(dir, instance string) string { return filepath.Join(dir, instance+".lock") }
@@ -25,7 +25,7 @@ func wholeFile() *unix.Flock_t { return &unix.Flock_t{Type: unix.F_WRLCK} }
 // errRunning: another process owns the instance.
 var errRunning = errors.New("already running")
 
-// Lock takes the lock of an instance, or names its owner; call the result to release it.
+// Lock takes the lock of an instance, or fails with its owner; call the result to release it.
 func Lock(stateDir, instance string) (unlock func(), err error) {
 	f, err := lock(stateDir, instance)
 	if err != nil {
@@ -48,7 +48,7 @@ func lock(dir, instance string) (*os.File, error) {
 			f.Close()
 			return nil, fmt.Errorf("%w: instance %q (%s is locked); stop it, or set another `instance:`", errRunning, instance, path)
 		}
-		// The owner before us may have removed the file between open and lock: then this lock
+		// The previous owner may have removed the file between open and lock: then this lock
 		// protects nothing.
 		if isFile(f, path) {
 			if _, err := f.WriteAt(fmt.Appendf(nil, "%-10d\n", os.Getpid()), 0); err != nil { // for `tidegate off`
@@ -77,7 +77,7 @@ func giveBack(f *os.File) {
 }
 
 // ownerOf finds the process that owns an instance: the file names it, and it must have the
-// file open. The result is a process that a signal reaches even if its number is given out again; close it.
+// file open. The result is a pidfd, safe against reuse of the pid; close it.
 func ownerOf(dir, instance string) (pidfd int, err error) {
 	path := lockPath(dir, instance)
 	text, err := os.ReadFile(path)
@@ -86,7 +86,7 @@ func ownerOf(dir, instance string) (pidfd int, err error) {
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {
-		s, stateErr := readState(StatePath(dir, instance)) // of a version that wrote no number
+		s, stateErr := readState(StatePath(dir, instance)) // a version that wrote no pid
 		if stateErr != nil {
 			return -1, fmt.Errorf("%s does not name its owner", path)
 		}
@@ -105,7 +105,7 @@ func ownerOf(dir, instance string) (pidfd int, err error) {
 	return -1, fmt.Errorf("process %d, which %s names, does not have it open: it runs in another PID namespace; stop it there first", pid, path)
 }
 
-// Running says whether a process owns the instance.
+// Running reports whether a process owns the instance.
 func Running(dir, instance string) (bool, error) {
 	f, err := os.Open(lockPath(dir, instance))
 	if errors.Is(err, fs.ErrNotExist) {

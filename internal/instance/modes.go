@@ -14,14 +14,14 @@ import (
 )
 
 // Modes that were set by hand (`tidegate mode`) are stored beside the state file and override the configuration until
-// they are reset, or the machine reboots. A service that they name and the configuration does not is no error.
+// they are reset, or the machine reboots. Naming a service that is not configured is not an error.
 
 // Modes are modes by name of service.
 type Modes map[string]config.Mode
 
 func modesPath(dir, instance string) string { return filepath.Join(dir, instance+".modes") }
 
-// ReadModes reads what was set by hand.
+// ReadModes reads the modes set by hand.
 func ReadModes(dir, instance string) (Modes, error) {
 	text, err := os.ReadFile(modesPath(dir, instance))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,7 +37,7 @@ func ReadModes(dir, instance string) (Modes, error) {
 	return m, nil
 }
 
-// WriteModes replaces what was set by hand; none: the file goes.
+// WriteModes replaces the modes set by hand; if there are none, it removes the file.
 func WriteModes(dir, instance string, m Modes) error {
 	path := modesPath(dir, instance)
 	if len(m) == 0 {
@@ -53,8 +53,8 @@ func WriteModes(dir, instance string, m Modes) error {
 	return errors.Join(os.WriteFile(path+".new", text, 0o600), os.Rename(path+".new", path))
 }
 
-// First is the configuration of a start: the one that was read already (Config), so that a start uses one
-// reading of the file; otherwise it reads it.
+// First is the configuration of a start: the one already read (Config), so that a start reads
+// the file once; otherwise it reads it.
 func (o *Options) First() (*config.Config, error) {
 	if o.Config != nil {
 		return o.Config, nil
@@ -62,7 +62,7 @@ func (o *Options) First() (*config.Config, error) {
 	return o.Load()
 }
 
-// Load reads the configuration, with the modes that were set by hand, and says what of it is in an old form.
+// Load reads the configuration, with the modes that were set by hand, and logs deprecated forms.
 func (o *Options) Load() (*config.Config, error) {
 	c, err := config.Load(o.ConfigPath)
 	if err != nil {

@@ -8,7 +8,7 @@ import "tidegate/internal/config"
 // counters, over reloads.
 type Numbers struct{ ids map[string]uint32 }
 
-// NewNumbers has given none yet.
+// NewNumbers starts without any numbers.
 func NewNumbers() *Numbers { return &Numbers{map[string]uint32{}} }
 
 // ID is the number of a service; 0 if it has none.

@@ -16,7 +16,7 @@ import (
 	"tidegate/internal/plane"
 )
 
-// ErrOff is the cause (context.Cause) of a run's end when its packet path is to be removed, too. Any other
+// ErrOff is the cause (context.Cause) of a run's end that also removes its packet path. Any other
 // end leaves that in place, as the death of the process does: programs, tables and keys are pinned.
 var ErrOff = errors.New("off")
 
@@ -30,14 +30,14 @@ func LeaveInstalled(opt Options, instance string, keysUntil time.Time, log *slog
 // DrainAsConfigured is the drain time that an instance was configured with.
 const DrainAsConfigured = time.Duration(-1)
 
-// takeDownEvery is how often what is still there is counted and logged.
+// takeDownEvery is how often the remaining connections are counted and logged.
 const takeDownEvery = time.Second
 
-// TakeDown takes an instance's packet path down; the caller has its lock. SYNs go to the
-// kernel or the server at once. Cookies under way are honoured for drain; connections that are translated
-// go on until the last has ended, or for drain (DrainAsConfigured: what its configuration said). Then everything goes. When
-// force is done, it goes at once. When ctx is, what is installed stays as it is then: it answers no SYN and
-// translates what it did. Nothing to take down is no error.
+// TakeDown removes an instance's packet path; the caller holds its lock. SYNs go to the
+// kernel or the server at once. Cookies already sent are accepted for the drain time; translated connections
+// continue until the last has ended, or for drain (DrainAsConfigured: as configured). Then everything is removed. When
+// force is done, it is removed at once. When ctx is done, what is installed stays as it is then: it answers no SYN and
+// keeps translating. It is not an error if nothing is installed.
 func TakeDown(ctx, force context.Context, opt Options, instance string, drain time.Duration, log *slog.Logger) error {
 	opt.Complete()
 	installed := plane.FindInstalled(opt.BPFFS, instance)
@@ -78,8 +78,8 @@ func TakeDown(ctx, force context.Context, opt Options, instance string, drain ti
 	return errors.Join(errs...)
 }
 
-// awaitDrain waits until no connection needs what is installed; left is how many still do when the time has
-// passed.
+// awaitDrain waits until no connection needs what is installed; left is how many still do after the drain
+// time.
 func awaitDrain(ctx, force context.Context, i *plane.Installed, drain time.Duration, log *slog.Logger) (left int, err error) {
 	end := time.Now().Add(drain)
 	if !i.Translates() && !i.Verifies() {
@@ -102,7 +102,7 @@ func awaitDrain(ctx, force context.Context, i *plane.Installed, drain time.Durat
 		}
 		select {
 		case <-timer.C:
-			if !i.Translates() { // a host, which may translate beside
+			if !i.Translates() { // a host, which may also translate
 				return i.Translated()
 			}
 			return left, nil
@@ -115,12 +115,12 @@ func awaitDrain(ctx, force context.Context, i *plane.Installed, drain time.Durat
 	}
 }
 
-// askEvery is how often the end of a process that was asked is looked for.
+// askEvery is how often the process is checked for its end.
 const askEvery = 10 * time.Millisecond
 
-// OwnForTakeDown takes the lock of an instance. A process that runs it is asked to end, which
-// leaves its packet path in place; one that has to drain by itself (plane: dpdk) is given the time, or,
-// with now, told not to.
+// OwnForTakeDown takes the lock of an instance. It ends a process that runs it, which
+// leaves its packet path in place; one that must drain itself (plane: dpdk) gets the time for it, unless
+// now is set.
 func OwnForTakeDown(ctx context.Context, opt Options, instance string, now bool) (unlock func(), err error) {
 	opt.Complete()
 	asked := 0
@@ -153,7 +153,7 @@ func OwnForTakeDown(ctx context.Context, opt Options, instance string, now bool)
 	}
 }
 
-// endPromiscuous takes back what Forwarding.Prepare did, here or in an earlier process.
+// endPromiscuous reverts what Forwarding.Prepare did, here or in an earlier process.
 func endPromiscuous(interfaces []string) error {
 	var errs []error
 	for _, name := range interfaces {
@@ -169,7 +169,7 @@ func endPromiscuous(interfaces []string) error {
 	return errors.Join(errs...)
 }
 
-// End ends a run: with ErrOff as ctx's cause the packet path is taken down, else it stays.
+// End ends a run: with ErrOff as ctx's cause the packet path is removed, else it stays.
 func End(ctx, force context.Context, opt Options, instance string, drain time.Duration, keysUntil time.Time, log *slog.Logger) error {
 	if !errors.Is(context.Cause(ctx), ErrOff) {
 		return LeaveInstalled(opt, instance, keysUntil, log)

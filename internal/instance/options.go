@@ -18,21 +18,21 @@ import (
 // Options of a run.
 type Options struct {
 	ConfigPath string
-	Config     *config.Config                      // what that file said when the process was started; nil: read it
+	Config     *config.Config                      // that file's contents when the process was started; nil: read it
 	BPFFS      string                              // where BPF file systems are mounted; default /sys/fs/bpf
 	StateDir   string                              // default /run/tidegate
-	Reload     <-chan os.Signal                    // a value asks for a reload of the configuration
+	Reload     <-chan os.Signal                    // a value triggers a reload of the configuration
 	Ready      func()                              // called once when the services are protected
-	OnReload   func(cfg *config.Config, err error) // called after each reload, refused or not, with what is in force
-	Detection  *Detection                          // what the detectors of mode auto report; nil: nothing
+	OnReload   func(cfg *config.Config, err error) // called after each reload, refused or not, with the configuration in force
+	Detection  *Detection                          // where the detectors of mode auto report; nil: nowhere
 	Log        *slog.Logger
 	Calm       time.Duration // of the detector, for experiments; 0: detect.Default's
 	Skew       time.Duration // the offset of this process's clock, for experiments
-	Trial      time.Duration // role host: protect for so long, judge, and take everything down; 0: no trial
-	Step       *atomic.Int64 // nanoseconds that it has been stepped by since, likewise; nil: never
+	Trial      time.Duration // role host: protect for this long, judge, and detach everything; 0: no trial
+	Step       *atomic.Int64 // nanoseconds by which it has been stepped since, likewise; nil: never
 }
 
-// Reloaded tells how a reload has ended; cfg is what is in force now.
+// Reloaded logs how a reload has ended; cfg is the configuration in force.
 func (o *Options) Reloaded(log *slog.Logger, cfg *config.Config, err error) {
 	if err != nil {
 		log.Error("reload refused; the old configuration stays in force", "error", err)
@@ -56,7 +56,7 @@ const (
 	defaultStateDir = "/run/tidegate"
 )
 
-// Complete fills in what the options leave out.
+// Complete fills in the defaults.
 func (o *Options) Complete() {
 	if o.BPFFS == "" {
 		o.BPFFS = defaultBPFFS

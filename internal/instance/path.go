@@ -20,12 +20,12 @@ type Path struct {
 	Maps       *plane.Plane
 	Forwarding func() config.Forwarding
 	Fill       func() error // writes settings, keys and services before anything is attached
-	Write      func() error // makes the maps hold the configuration's services
+	Write      func() error // updates the maps to the configuration's services
 	State      func() State
 }
 
-// Install brings a packet path that is loaded into force. If it fails, all is as it was before, and
-// the path is closed.
+// Install puts a loaded packet path in force. If it fails, everything is as it was before, and
+// the packet path is closed.
 func (b *Instance) Install(p Path) (err error) {
 	defer func() {
 		if err != nil {
@@ -55,7 +55,7 @@ func (b *Instance) AssignServices() {
 	b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
 }
 
-// WatchLocal writes the services again if this machine's own addresses, which are an exception from
+// WatchLocal rewrites the services if this machine's own addresses, which are exempt from
 // them, have changed.
 func (b *Instance) WatchLocal(p Path) error {
 	if moved, err := b.LocalAddrsChanged(p.Forwarding()); err != nil || !moved {
@@ -64,7 +64,7 @@ func (b *Instance) WatchLocal(p Path) error {
 	return p.Write()
 }
 
-// ReloadPath applies a changed configuration to a packet path, whole or not at all.
+// ReloadPath applies a changed configuration to a packet path, completely or not at all.
 func (b *Instance) ReloadPath(p Path, secret *keys.Roll, loader *keys.Loader, load func() error) error {
 	err := b.Reload(Reloading{Secret: secret, Keys: loader, Load: load,
 		Write: func(removed []uint32) error {

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// needed are the capabilities that a packet path takes. CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON, as in the kernel.
+// needed are the capabilities that a packet path requires. CAP_SYS_ADMIN implies CAP_BPF and CAP_PERFMON, as in the kernel.
 var needed = []struct {
 	bit  int
 	name string
 }{{unix.CAP_BPF, "CAP_BPF"}, {unix.CAP_PERFMON, "CAP_PERFMON"}, {unix.CAP_NET_ADMIN, "CAP_NET_ADMIN"}}
 
-// CheckPrivileges says what this process lacks to load and attach a packet path. Being root is not asked for.
+// CheckPrivileges returns what this process lacks to load and attach a packet path. It does not require root.
 func CheckPrivileges() error {
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

@@ -12,16 +12,16 @@ import (
 	"tidegate/internal/replyroute"
 )
 
-// Replies keeps the packet path informed where answers to SYNs go (internal/replyroute).
+// Replies keeps the packet path informed of where answers to SYNs go (internal/replyroute).
 type Replies struct {
 	log    *slog.Logger
 	watch  *replyroute.Watch
 	model  *replyroute.Model
-	asked  time.Time // when gateways were last asked for
+	asked  time.Time // when gateways were last probed
 	failed bool
 }
 
-// NewReplies begins to follow the kernel's tables.
+// NewReplies starts to follow the kernel's tables.
 func NewReplies(log *slog.Logger) *Replies {
 	w, err := replyroute.NewWatch()
 	if err != nil {
@@ -30,7 +30,7 @@ func NewReplies(log *slog.Logger) *Replies {
 	return &Replies{log: log, watch: w}
 }
 
-// Changed has a value when a look is due; nil has none.
+// Changed has a value when an update is due; a nil Replies has none.
 func (r *Replies) Changed() <-chan struct{} {
 	if r == nil {
 		return nil
@@ -38,20 +38,20 @@ func (r *Replies) Changed() <-chan struct{} {
 	return r.watch.Changed()
 }
 
-// Close ends it.
+// Close stops following.
 func (r *Replies) Close() {
 	if r != nil {
 		r.watch.Close()
 	}
 }
 
-// Tell looks, and updates the packet path. changed: what cannot be told is another.
+// Tell reads the tables and updates the packet path. changed: the set of unknown families has changed.
 func (r *Replies) Tell(p *plane.Plane, interfaces []string) (changed bool) {
 	var ports []int
 	for _, name := range interfaces {
 		dev, err := net.InterfaceByName(name)
 		if err != nil {
-			continue // it is gone; its SYNs are, too
+			continue // the interface is gone, and with it its SYNs
 		}
 		ports = append(ports, dev.Index)
 	}
@@ -79,7 +79,7 @@ func (r *Replies) Tell(p *plane.Plane, interfaces []string) (changed bool) {
 	return changed
 }
 
-// resolve asks for gateways, once a second at most, as traffic would.
+// resolve probes gateways, at most once a second, as traffic would.
 func (r *Replies) resolve(m *replyroute.Model) {
 	if time.Since(r.asked) < time.Second/2 {
 		return
@@ -87,7 +87,7 @@ func (r *Replies) resolve(m *replyroute.Model) {
 	r.asked = time.Now()
 	for _, n := range m.Unresolved {
 		if err := replyroute.Resolve(n); err != nil {
-			r.log.Debug("a gateway", "error", err) // its interface may just be going
+			r.log.Debug("a gateway", "error", err) // its interface may be disappearing
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (r *Replies) Gateway(index int) [2]net.HardwareAddr {
 	return r.model.Ports[index].Gateway
 }
 
-// Unknown says, by family, why it is not known where answers go.
+// Unknown returns, by family, why the route of answers is unknown.
 func (r *Replies) Unknown() map[string]string {
 	if r == nil || r.model == nil || len(r.model.Unknown) == 0 {
 		return nil

@@ -14,7 +14,7 @@ func LoadSecrets(c *config.Config) (*keys.Roll, error) {
 	return keys.LoadRoll(c.SecretFile, c.NextSecret.File, c.NextSecret.From, c.Epoch)
 }
 
-// PrepareSecrets reads the secrets of a configuration that is to take r's place; see keys.Roll.Prepare.
+// PrepareSecrets reads the secrets of a configuration that is to replace r's; see keys.Roll.Prepare.
 func PrepareSecrets(r *keys.Roll, l *keys.Loader, c *config.Config, now time.Time) (commit, drop func(), err error) {
 	next, err := LoadSecrets(c)
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"tidegate/internal/plane"
 )
 
-// TellLost logs what a start could not take over from the process before it.
+// TellLost logs what a start could not take over from the previous process.
 func TellLost(log *slog.Logger, lost []string) {
 	for _, what := range lost {
 		log.Warn("not taken over from the previous process; its contents are lost", "what", what)
 	}
 }
 
-// SetReport has the packet path count proven sources, if the configuration wants them
-// reported (internal/offender).
+// SetReport makes the packet path count proven sources, if the configuration enables
+// reports (internal/offender).
 func SetReport(c *config.Config, s *plane.Settings) (err error) {
 	if c.ReportTo.API == "" {
 		return nil

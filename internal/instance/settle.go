@@ -7,16 +7,16 @@ import (
 	"os"
 )
 
-// Attached is a packet path whose start is not final yet: closed, it leaves all as it was before.
+// Attached is a packet path whose start is not committed: closed now, it leaves everything as before.
 type Attached interface{ Commit() error }
 
-// Settle makes a start final, when nothing is left of it that could fail: what is attached stays, and
-// the state file says so.
+// Settle commits a start, when nothing is left of it that could fail: what is attached stays, and
+// the state file is written.
 func Settle(opt Options, s State, log *slog.Logger, planes ...Attached) error {
 	return SettleFile(s.file(), StatePath(opt.StateDir, s.Config.Instance), log, planes...)
 }
 
-// SettleFile does so with a state file's contents.
+// SettleFile does so with the contents of a state file.
 func SettleFile(s *StateFile, path string, log *slog.Logger, planes ...Attached) error {
 	fresh, err := s.writeBeside(path)
 	if err != nil {

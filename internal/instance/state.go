@@ -17,21 +17,21 @@ import (
 	"tidegate/internal/version"
 )
 
-// State is what a role leaves in the instance's state file for `status`.
+// State is a role's part of the instance's state file, for `status`.
 type State struct {
 	Config  *config.Config
 	Numbers *Numbers
 	Modes   map[string]plane.XDPMode
 	Started time.Time
-	DPDK    string   // of plane: dpdk: the file prefix of the program, by which it is asked
+	DPDK    string   // for plane: dpdk: the program's file prefix, by which it is queried
 	LastKey uint64   // of plane: dpdk
 	Promisc []string // interfaces that were made promiscuous for this instance
-	// OneSided: connections are begun towards servers whose answers do not pass here.
+	// OneSided: connections are opened to servers whose answers do not pass here.
 	OneSided bool
-	// Of a server with takeover: auto: what was chosen, and the gate that adopts.
+	// For a server with takeover: auto: the choices, and the gate that adopts.
 	Takeovers []Takeover
 	Adopter   func(service string) []uint32 // the numbers of a service in it; nil: there is none
-	Refused   map[string]string             // by interface: why the driver does without native XDP
+	Refused   map[string]string             // by interface: why its driver does not run native XDP
 	Unrouted  map[string]string             // of what answers SYNs: Replies.Unknown
 }
 
@@ -44,10 +44,10 @@ type Takeover struct {
 	Why       string   `json:"why"`
 }
 
-// StatePath is where the state of an instance stands.
+// StatePath is the path of an instance's state file.
 func StatePath(dir, instance string) string { return filepath.Join(dir, instance+".json") }
 
-// WriteState replaces the state file in one step.
+// WriteState replaces the state file atomically.
 func WriteState(dir string, s State) error { return s.file().Write(StatePath(dir, s.Config.Instance)) }
 
 func (s *State) file() *StateFile {
@@ -80,7 +80,7 @@ func (s *State) file() *StateFile {
 // RemoveState removes the state file.
 func RemoveState(dir, instance string) error { return os.Remove(StatePath(dir, instance)) }
 
-// StateFile is what a running instance leaves in its file for `status`.
+// StateFile is the contents of the state file of a running instance, for `status`.
 type StateFile struct {
 	Role       string                   `json:"role"`
 	Forwarding string                   `json:"forwarding,omitempty"`
@@ -94,10 +94,10 @@ type StateFile struct {
 	EpochNs    int64                    `json:"epoch_ns"`
 	KeyHorizon int64                    `json:"key_horizon_ns"`
 	Services   []StateService           `json:"services"`
-	DPDK       string                   `json:"dpdk,omitempty"`     // the program to be asked
+	DPDK       string                   `json:"dpdk,omitempty"`     // the program to query
 	LastKey    uint64                   `json:"last_key,omitempty"` // of plane: dpdk, when this was written
 	Takeovers  []Takeover               `json:"takeovers,omitempty"`
-	P4         json.RawMessage          `json:"p4,omitempty"` // with plane: p4: the switch to be asked (internal/status)
+	P4         json.RawMessage          `json:"p4,omitempty"` // with plane: p4: the switch to query (internal/status)
 	Promisc    []string                 `json:"promiscuous,omitempty"`
 	DrainNs    int64                    `json:"drain_ns,omitempty"`
 	Stopped    time.Time                `json:"stopped,omitzero"`   // when the process ended and left everything in place
@@ -122,7 +122,7 @@ type StateService struct {
 	Adopter []uint32 `json:"adopter,omitempty"`
 }
 
-// Write replaces the file in one step.
+// Write replaces the file atomically.
 func (s *StateFile) Write(path string) error {
 	fresh, err := s.writeBeside(path)
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *StateFile) Write(path string) error {
 	return os.Rename(fresh, path)
 }
 
-// writeBeside writes the file that shall take the place of path.
+// writeBeside writes the file that will replace path.
 func (s *StateFile) writeBeside(path string) (fresh string, err error) {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

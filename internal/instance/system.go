@@ -33,7 +33,7 @@ func SysctlInts(name string, n int) ([]int, error) {
 	return values, nil
 }
 
-// NetnsCookie is the number by which BPF programs know this network namespace.
+// NetnsCookie is the number that identifies this network namespace to BPF programs.
 func NetnsCookie() (uint64, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -50,7 +50,7 @@ func NetnsCookie() (uint64, error) {
 // EnsureBPFFS mounts a BPF file system where there is none.
 func EnsureBPFFS(dir string) error {
 	var fs unix.Statfs_t
-	for _, at := range []string{dir, filepath.Join(dir, "tidegate")} { // a service unit shows its process the latter alone
+	for _, at := range []string{dir, filepath.Join(dir, "tidegate")} { // a service unit shows its process only the latter
 		if err := unix.Statfs(at, &fs); err == nil && fs.Type == unix.BPF_FS_MAGIC {
 			return nil
 		}

@@ -14,7 +14,7 @@ import (
 	"tidegate/internal/version"
 )
 
-// Patrols and managers (Terminus) have no services and, but for patrols, no maps: they
+// Patrols and managers (Terminus) have no services and, except for patrols, no maps: they
 // write what `status` shows themselves, once a second.
 
 const upstreamStateEvery = time.Second
@@ -34,13 +34,13 @@ type Upstream struct {
 	Running  bool              `json:"running"` // the process; a patrol's filters live on without it
 	PID      int               `json:"pid"`
 	Started  time.Time         `json:"started"`
-	At       time.Time         `json:"at"` // when the figures were written
+	At       time.Time         `json:"at"` // when the figures were read
 	Listen   string            `json:"listen,omitempty"`
 	API      string            `json:"api,omitempty"`
 	Ports    []string          `json:"interfaces,omitempty"`
 	Patrols  []UpstreamPeer    `json:"patrols,omitempty"`
-	Figures  map[string]uint64 `json:"figures"`            // of the moment
-	Counters map[string]uint64 `json:"counters,omitempty"` // since the start; a patrol's: since it was installed
+	Figures  map[string]uint64 `json:"figures"`            // current values
+	Counters map[string]uint64 `json:"counters,omitempty"` // since the start; for a patrol: since it was installed
 }
 
 // KeepUpstream writes what fill says to the instance's state file now and every
@@ -77,7 +77,7 @@ func KeepUpstream(ctx context.Context, dir string, c *config.Config, keep bool, 
 				}
 				return
 			case <-tick.C:
-				_ = write() // what the first one could, fails only for the moment
+				_ = write() // a failure after the first success is temporary
 			}
 		}
 	}()

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forbidDumps sees to it, once and for the life of this process, that no secret in its memory comes
-// into a core file, or before a debugger of another user. Children inherit the limit on core files.
+// forbidDumps ensures, for the life of this process, that no secret in its memory gets
+// into a core file, or can be read by another user's debugger. Children inherit the limit on core files.
 var forbidDumps = sync.OnceValue(func() error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("%w: cannot forbid core files (RLIMIT_CORE): %w", ErrSecret, err)

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// CreatePrivate writes text to a new file of mode 0600 and waits for the disk.
+// CreatePrivate writes text to a new file of mode 0600 and syncs it.
 // It never overwrites and never follows a link. Errors are ErrSecret.
 func CreatePrivate(path string, text []byte) error {
 	if err := forbidDumps(); err != nil {
@@ -46,8 +46,8 @@ func writePrivate(f *os.File, text []byte) error {
 }
 
 // ReadPrivate reads at most limit bytes of a regular file that is owned by root
-// or by us and closed to everybody else. maker is the command that makes such a
-// file, for the error messages. The caller clears what it gets.
+// or by us and inaccessible to others. maker is the command that makes such a
+// file, for the error messages. The caller clears the result.
 func ReadPrivate(path string, limit int, maker string) ([]byte, error) {
 	if err := forbidDumps(); err != nil {
 		return nil, err

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Loader knows which epochs' keys a packet path has, and brings those that it lacks.
-// Its zero value knows of none.
+// Loader tracks which epochs' keys a packet path has, and loads the missing ones.
+// Its zero value has none.
 type Loader struct {
 	last uint64 // highest epoch whose key is loaded
 }
@@ -19,7 +19,7 @@ func (l *Loader) Last() uint64 { return l.last }
 // Until is the end of the last epoch whose key is loaded.
 func (l *Loader) Until(epoch time.Duration) time.Time { return EpochStart(l.last+1, epoch) }
 
-// ReloadFrom makes the next Load bring the keys from epoch n on again.
+// ReloadFrom makes the next Load load the keys from epoch n on again.
 func (l *Loader) ReloadFrom(n uint64) {
 	if l.last != 0 {
 		l.last = min(l.last, n-1)
@@ -27,9 +27,9 @@ func (l *Loader) ReloadFrom(n uint64) {
 }
 
 // Load calls put for each epoch from a few before now to the horizon that has no key yet,
-// in rising order: after the first time that is one an epoch. When put fails, the next
-// call begins there. A clock that was set back is followed: the slots then hold keys of
-// what has become the future, and all are loaded again.
+// in rising order: after the first call that is one per epoch. If put fails, the next
+// call resumes there. A clock that was set back is followed: the slots then hold keys of
+// what is now the future, and all are loaded again.
 func (l *Loader) Load(now time.Time, epoch, horizon time.Duration, put func(n uint64) error) error {
 	list := Epochs(now, epoch, horizon)
 	if list[len(list)-1] < l.last {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Every key once, again from where it failed, and all of them after the clock was set
+// Every key once, again from a failure on, and all of them after the clock was set
 // back.
 func TestLoader(t *testing.T) {
 	const epoch, horizon = 8 * time.Second, time.Minute

@@ -9,7 +9,7 @@ import (
 )
 
 // Roll is the secret of a fleet over time: one, or one and the next from some epoch
-// on. Each epoch has keys of exactly one of them, on every machine the same, so that no
+// on. Each epoch has keys of exactly one of them, the same on every machine, so that no
 // cookie and no tag is lost when a secret is replaced. Safe for concurrent use.
 type Roll struct {
 	mu          sync.RWMutex
@@ -17,8 +17,8 @@ type Roll struct {
 	from        uint64 // first epoch of next
 }
 
-// LoadRoll reads the secret at path and, if nextPath is not empty, the one that takes its
-// place in the first epoch that begins at `from` or after it.
+// LoadRoll reads the secret at path and, if nextPath is not empty, the one that replaces
+// it in the first epoch that begins at `from` or later.
 func LoadRoll(path, nextPath string, from time.Time, epoch time.Duration) (*Roll, error) {
 	r := &Roll{}
 	var err error
@@ -38,9 +38,9 @@ func LoadRoll(path, nextPath string, from time.Time, epoch time.Duration) (*Roll
 	return r, nil
 }
 
-// Prepare gets the secrets of a reload ready to take r's place: commit does it, and has l
-// load the keys of all epochs to come once more; drop forgets them. Refused is what would change a key
-// that is in use now, here or where clocks are ahead by skew: handshakes under way would fail.
+// Prepare prepares the secrets of a reload to replace r's: commit does it, and makes l
+// load the keys of all later epochs again; drop discards them. It refuses to change a key
+// in use now, here or where clocks are ahead by skew: handshakes under way would fail.
 func (r *Roll) Prepare(next *Roll, l *Loader, now time.Time, skew, epoch time.Duration) (commit, drop func(), err error) {
 	present, ahead := Epoch(now, epoch), Epoch(now.Add(skew), epoch)
 	for n := present; n <= ahead; n++ {
@@ -80,7 +80,7 @@ func (r *Roll) FirstTagKey(n uint64) [EpochKeyLen]byte {
 	return r.first.TagKey(n)
 }
 
-// EpochKey and its like are those of the secret that epoch n has.
+// EpochKey and the following methods use the secret of epoch n.
 func (r *Roll) EpochKey(n uint64) [EpochKeyLen]byte {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -85,8 +85,8 @@ func EpochStart(n uint64, length time.Duration) time.Time {
 }
 
 // Epochs lists, in rising order, the epochs whose keys must be loaded at now
-// so that the packet paths work until now+horizon: PastEpochs behind, the
-// present one, and all that begin within the horizon.
+// so that the packet paths work until now+horizon: the PastEpochs before the
+// present one, the present one, and all that begin within the horizon.
 func Epochs(now time.Time, length, horizon time.Duration) []uint64 {
 	present := Epoch(now, length)
 	first := present - min(present, PastEpochs)
@@ -98,7 +98,7 @@ func Epochs(now time.Time, length, horizon time.Duration) []uint64 {
 	return list
 }
 
-// Slots is how many keys a packet path has to have room for: the epochs that begin within the
+// Slots is how many keys a packet path must have room for: the epochs that begin within the
 // horizon, PastEpochs, the present one, one that the horizon cuts off, one for a clock that is
 // ahead, and one that is loaded while all of these may be in use. Rings round it up to a power of two.
 func Slots(length, horizon time.Duration) int {

@@ -22,7 +22,7 @@ func counting() *Secret {
 	return s
 }
 
-// TestChaCha20Block holds the cipher to the block function vector of RFC 8439 section 2.3.2.
+// TestChaCha20Block compares the cipher with the block function vector of RFC 8439 section 2.3.2.
 func TestChaCha20Block(t *testing.T) {
 	nonce, _ := hex.DecodeString("000000090000004a00000000")
 	key := counting()
@@ -40,7 +40,7 @@ func TestChaCha20Block(t *testing.T) {
 	}
 }
 
-// TestEpochKeyKnownAnswers fixes the key schedule; core/ is held to the same bytes.
+// TestEpochKeyKnownAnswers fixes the key schedule; core/ must give the same bytes.
 // The answers were made with `openssl enc -chacha20`, not with this code.
 func TestEpochKeyKnownAnswers(t *testing.T) {
 	for _, tc := range []struct {
@@ -148,7 +148,7 @@ func TestSecretNeverPrinted(t *testing.T) {
 	}
 }
 
-// A ring of Slots holds every key that is loaded at once, whatever the horizon, with one to spare
+// A ring of Slots holds every key loaded at the same time, for any horizon, with one to spare
 // while the next is loaded.
 func TestSlots(t *testing.T) {
 	for _, length := range []time.Duration{time.Second, 8 * time.Second, 64 * time.Second} {

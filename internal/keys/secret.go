@@ -10,10 +10,10 @@ import (
 	"io/fs"
 )
 
-// ErrSecret is the class of everything that can be wrong with a secret file.
+// ErrSecret is the class of all errors of a secret file.
 var ErrSecret = errors.New("secret file")
 
-// secretFileMax bounds what is read of a file that may be anything.
+// secretFileMax bounds what is read of an arbitrary file.
 const secretFileMax = 2*SecretLen + 2
 
 // CreateSecret writes a new random secret to path: 64 hex digits and a newline,
@@ -32,7 +32,7 @@ func CreateSecret(path string) error {
 }
 
 // LoadSecret reads the secret at path. The file must be a regular one, owned
-// by root or by us, closed to everybody else, and hold 64 hex digits.
+// by root or by us, inaccessible to others, and hold 64 hex digits.
 func LoadSecret(path string) (*Secret, error) {
 	text, err := ReadPrivate(path, secretFileMax, "tidegate keygen")
 	if err != nil {
@@ -43,7 +43,7 @@ func LoadSecret(path string) (*Secret, error) {
 }
 
 // parseSecret decodes 64 hex digits, optionally followed by one newline. Its
-// errors tell lengths and positions, never content.
+// errors name lengths and positions, never content.
 func parseSecret(path string, text []byte) (*Secret, error) {
 	if n := len(text); n > 0 && text[n-1] == '\n' {
 		text = text[:n-1]

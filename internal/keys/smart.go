@@ -9,8 +9,8 @@ const (
 )
 
 // SmartKey derives the key of epoch n for the layout smartcookie
-// (core/cookie_smartcookie.h): as EpochKey, with TGH1 in the nonce, so that 64 bits
-// that can be searched give nothing away of the other keys. The packet paths read it
+// (core/cookie_smartcookie.h): as EpochKey, with TGH1 in the nonce, so that an exhaustive search of its 64
+// bits reveals nothing about the other keys. The packet paths read it
 // as two little-endian 32-bit words k0, k1.
 func (s *Secret) SmartKey(n uint64) [SmartKeyLen]byte {
 	key := s.derive(smartLabel, n)

@@ -2,9 +2,9 @@
 
 package keys
 
-// What edges and servers say to each other in the protocol `tagged` (docs/split-protocol.md)
-// has a key for each kind of message: with one for all, what an attacker makes an edge write
-// in one kind could be read as another. Each is derived as EpochKey, with its own label.
+// In the protocol `tagged` (docs/split-protocol.md) each kind of message between edges and servers
+// has a key of its own: with a shared one, a message of one kind that an attacker makes an edge write
+// could be read as another kind. Each is derived as EpochKey, with its own label.
 const (
 	tagLabel     = "TGT1"
 	confirmLabel = "TGC1"
@@ -17,5 +17,5 @@ func (s *Secret) TagKey(n uint64) [EpochKeyLen]byte { return s.derive(tagLabel, 
 // ConfirmKey derives the key of the confirmations of epoch n, server to edge.
 func (s *Secret) ConfirmKey(n uint64) [EpochKeyLen]byte { return s.derive(confirmLabel, n) }
 
-// SyncKey derives the key of what edges tell each other in epoch n.
+// SyncKey derives the key of messages between edges of epoch n.
 func (s *Secret) SyncKey(n uint64) [EpochKeyLen]byte { return s.derive(syncLabel, n) }

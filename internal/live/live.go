@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package live follows an instance through its API and keeps the last ten minutes of it as rates, for `tidegate top` and
-// `tidegate web`. It must know neither of them, and ask nothing but the API.
+// Package live follows an instance through its API and keeps its last ten minutes as rates, for `tidegate top` and
+// `tidegate web`. It must know neither of them, and use nothing but the API.
 package live
 
 import (
@@ -29,25 +29,25 @@ const (
 	eventsKept = 200
 )
 
-// Reason is a counter and how fast it moves.
+// Reason is a counter and its rate.
 type Reason struct {
 	Counter string  `json:"counter"`
 	Rate    float64 `json:"rate"` // a second
 }
 
-// Service is a service in a second. The rates are per second.
+// Service is a service during one second. The rates are per second.
 type Service struct {
 	Name     string   `json:"name"`
 	Mode     string   `json:"mode"`
 	How      string   `json:"how"` // a proxy's strategy, a host's listener
 	SYN      float64  `json:"syn"`
-	Answered float64  `json:"answered"` // in place of the server
+	Answered float64  `json:"answered"` // by the gate instead of the server
 	Verified float64  `json:"verified"` // clients that have proven their address
 	Dropped  float64  `json:"dropped"`
-	Reasons  []Reason `json:"reasons"` // every counter that moves, the fastest first
+	Reasons  []Reason `json:"reasons"` // every counter that increases, the fastest first
 }
 
-// Cost is what the programs at a hook took of the processors in a second.
+// Cost is the processor time of the programs at a hook during one second.
 type Cost struct {
 	Hook      string  `json:"hook"`
 	Interface string  `json:"interface"`
@@ -64,7 +64,7 @@ type Point struct {
 	Cost     []Cost    `json:"cost"`
 }
 
-// Header is what changes rarely.
+// Header is what rarely changes.
 type Header struct {
 	Instance   string                   `json:"instance"`
 	Role       string                   `json:"role"`
@@ -75,7 +75,7 @@ type Header struct {
 	Conditions []event.Condition        `json:"conditions"`
 }
 
-// View is all there is to show. Nobody changes it.
+// View is everything to show. It is never modified.
 type View struct {
 	Header  Header        `json:"header"`
 	Points  []Point       `json:"points"` // the oldest first
@@ -84,25 +84,25 @@ type View struct {
 	NoCost  string        `json:"no_cost,omitempty"` // why there are no costs
 }
 
-// Feed asks the API.
+// Feed polls the API.
 type Feed struct {
 	api  *api.Client
 	mu   sync.Mutex
 	view View
 
-	before     *status.Status // of the last second
+	before     *status.Status // of the previous second
 	beforeAt   time.Time
 	beforeCost map[string]plane.Cost
 	costAt     time.Time
 	lastEvent  uint64
 }
 
-// New follows the instance of that name when Run is called.
+// New follows the instance of that name once Run is called.
 func New(stateDir, name string) *Feed {
 	return &Feed{api: api.NewClient(stateDir, name), view: View{Header: Header{Instance: name}}}
 }
 
-// View is what is known now.
+// View returns the latest view.
 func (f *Feed) View() View {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,8 +111,8 @@ func (f *Feed) View() View {
 	return v
 }
 
-// Run asks once a second until ctx ends. It goes on when the instance does not answer, which the view says; seen, if there is
-// one, is called after each second.
+// Run polls once a second until ctx ends. It continues when the instance does not answer, which the view shows; seen, if not
+// nil, is called after each second.
 func (f *Feed) Run(ctx context.Context, seen func()) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -138,7 +138,7 @@ func (f *Feed) Run(ctx context.Context, seen func()) {
 	}
 }
 
-// ErrNoServices: a role of patrols and managers, which has other things to show.
+// ErrNoServices: patrols and managers have no services to show.
 var ErrNoServices = errors.New("this role has no services; `tidegate status` shows how it is")
 
 func (f *Feed) ask(ctx context.Context) error {
@@ -170,15 +170,15 @@ func (f *Feed) ask(ctx context.Context) error {
 	}
 	f.view.Header = Header{Instance: st.Instance, Role: st.Role, Version: st.Version, Interfaces: st.Interfaces, XDP: st.XDP, KeysUntil: st.KeysUntil,
 		Conditions: conditions}
-	if !at.Equal(f.beforeAt) { // else the API has given the same reading again
+	if !at.Equal(f.beforeAt) { // otherwise the API has returned the same reading again
 		f.add(st, costs, at, costAt)
 	}
 	return nil
 }
 
-// events takes those that are new.
+// events reads new events.
 func (f *Feed) events(ctx context.Context) error {
-	if f.lastEvent == 0 { // whatever the stream still has
+	if f.lastEvent == 0 { // everything in the stream
 		return f.readEvents(ctx, "/v1/events")
 	}
 	return f.readEvents(ctx, "/v1/events?after="+strconv.FormatUint(f.lastEvent, 10))
@@ -198,7 +198,7 @@ func (f *Feed) readEvents(ctx context.Context, path string) error {
 	})
 }
 
-// add makes a point of what has changed since the one before.
+// add makes a point from the differences to the previous one.
 func (f *Feed) add(st *status.Status, costs []plane.Cost, at, costAt time.Time) {
 	seconds := at.Sub(f.beforeAt).Seconds()
 	if f.before != nil && seconds > 0 {
@@ -224,7 +224,7 @@ func serviceNamed(st *status.Status, name string) *status.Service {
 	return nil
 }
 
-// cost is what each hook took since the second before. A program that runs on several interfaces is counted once.
+// cost is the cost of each hook since the previous second. A program that runs on several interfaces is counted once.
 func (f *Feed) cost(now []plane.Cost, seconds float64) []Cost {
 	list := []Cost{}
 	seen := map[uint32]bool{}
@@ -243,7 +243,7 @@ func (f *Feed) cost(now []plane.Cost, seconds float64) []Cost {
 	return list
 }
 
-// Counters that say what their name does not: core/counters.def.
+// Counters whose meaning their name does not show: core/counters.def.
 var (
 	answered = []string{"cookie_sent", "challenge_sent", "cache_kept"}
 	verified = []string{"cookie_valid", "cache_valid", "white_added"}
@@ -270,7 +270,7 @@ func serviceRates(before, now *status.Service, seconds float64) Service {
 	return s
 }
 
-// reasons are the counters that have moved. One that has shrunk was cleared, and has no rate.
+// reasons are the counters that have increased. One that has decreased was cleared, and has no rate.
 func reasons(before, now map[string]uint64, seconds float64) []Reason {
 	list := []Reason{}
 	for _, name := range slices.Sorted(maps.Keys(now)) {

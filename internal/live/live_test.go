@@ -14,7 +14,7 @@ func statusOf(counters map[string]uint64) *status.Status {
 	return &status.Status{Services: []status.Service{{Name: "web", Mode: "always", Strategy: "cookie", Counters: counters}}}
 }
 
-// Rates are differences over the time that has passed; cleared counters, new services and replaced programs give none.
+// Rates are differences over the elapsed time; cleared counters, new services and replaced programs give none.
 func TestRates(t *testing.T) {
 	f, at := New("", "x"), time.Unix(1000, 0)
 	f.add(statusOf(map[string]uint64{"syn": 1000, "drop_ack": 7}), []plane.Cost{{Hook: "xdp", Interface: "eth0", Program: 5, Runs: 10, Ns: 1000}}, at, at)
@@ -41,7 +41,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// What is kept is bounded.
+// The history is bounded.
 func TestKept(t *testing.T) {
 	f := New("", "x")
 	for i := range pointsKept + 50 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package offender tells a filter manager of clients that have completed a handshake
-// with this gate, so that their address is their own, and then do too much. It reads
-// the counts of bpf/lib/proven.h. It must never name a source whose address only a
-// packet's header says.
+// Package offender reports to a filter manager clients that have completed a handshake
+// with this gate, which proves their address, and then exceed a limit. It reads
+// the counts of bpf/lib/proven.h. It must never name a source whose address is known only from a
+// packet's header.
 package offender
 
 import (
@@ -22,9 +22,9 @@ import (
 
 const (
 	lookEvery = 500 * time.Millisecond
-	// reportEvery: who goes on is reported again after this.
+	// reportEvery: a source that continues is reported again after this time.
 	reportEvery = 10 * time.Second
-	// tellMost bounds the reports of one look: the filter manager has others to listen to.
+	// tellMost bounds the reports of one pass: the filter manager serves others, too.
 	tellMost = 1000
 	callTime = 25 * time.Second // the filter manager waits 20 s for border managers
 )
@@ -35,7 +35,7 @@ const (
 	witnessNoTS = "no-ts"
 )
 
-// Report is one filter that is asked for.
+// Report is one requested filter.
 type Report struct {
 	Src      netip.Prefix `json:"src"`
 	Dst      netip.Prefix `json:"dst"`
@@ -45,16 +45,16 @@ type Report struct {
 	what string // for the log
 }
 
-// pair is whose traffic a slot counts, to whom.
+// pair is the source and the destination of a slot's traffic.
 type pair struct{ src, dst netip.Addr }
 
-// Watcher looks at one gate's table.
+// Watcher watches one gate's table.
 type Watcher struct {
 	table    *ebpf.Map
 	report   config.ReportTo
 	detector string
 	log      *slog.Logger
-	last     []plane.Proven // of all CPUs, slot by slot
+	last     []plane.Proven // summed over all CPUs, slot by slot
 	lastAt   time.Time
 	reported map[pair]time.Time
 	post     func(context.Context, []Report) ([]verdict, error)
@@ -87,12 +87,12 @@ func (w *Watcher) run(ctx context.Context) {
 			if err != nil && !broken && ctx.Err() == nil {
 				w.log.Error("offenders are not reported", "error", err)
 			}
-			broken = err != nil // said once, not twice a second
+			broken = err != nil // logged once, not twice a second
 		}
 	}
 }
 
-// look compares the table with what it was and tells of who did too much since.
+// look compares the table with its last state and reports new offenders.
 func (w *Watcher) look(ctx context.Context, now time.Time) error {
 	rows, err := plane.ReadProven(w.table)
 	if err != nil {
@@ -104,7 +104,7 @@ func (w *Watcher) look(ctx context.Context, now time.Time) error {
 	}
 	verdicts, err := w.post(ctx, list)
 	if err != nil {
-		for _, r := range list { // the next look tries again
+		for _, r := range list { // the next pass retries
 			delete(w.reported, pair{r.Src.Addr(), r.Dst.Addr()})
 		}
 		return err
@@ -116,8 +116,8 @@ func (w *Watcher) look(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// judge finds the pairs that are beyond a limit since the last look. A slot counts
-// only if it had the same owner then: so nothing torn is ever believed.
+// judge finds the pairs that exceeded a limit since the last pass. A slot counts
+// only if it had the same owner then: so no torn read is ever used.
 func (w *Watcher) judge(rows []plane.Proven, now time.Time) []Report {
 	last, passed := w.last, now.Sub(w.lastAt).Seconds()
 	w.last, w.lastAt = rows, now
@@ -137,7 +137,7 @@ func (w *Watcher) judge(rows []plane.Proven, now time.Time) []Report {
 		if q, same := ownerOf(before); !ok || !same || p != q || have.TurnAfter != before.TurnAfter {
 			continue
 		}
-		c := counts[p] // of every CPU
+		c := counts[p] // over all CPUs
 		c.handshakes += have.Handshakes - before.Handshakes
 		c.unmarked += have.Unmarked - before.Unmarked
 		c.invalid += have.Invalid - before.Invalid
@@ -163,7 +163,7 @@ func (w *Watcher) judge(rows []plane.Proven, now time.Time) []Report {
 
 func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// ownerOf reads whose slot it is; false while somebody moves in, or if nobody has.
+// ownerOf returns a slot's owner; false while it changes, or if there is none.
 func ownerOf(r *plane.Proven) (p pair, ok bool) {
 	if r.TurnBefore != r.TurnAfter || r.TurnAfter == 0 {
 		return p, false

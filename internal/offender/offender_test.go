@@ -51,7 +51,7 @@ func TestJudge(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
 		before, after plane.Proven
-		want          string // source and witness; "": nobody
+		want          string // source and witness; "": none
 	}{
 		"quiet":              {row("10.1.0.7", 1, 10, 0, 0), row("10.1.0.7", 1, 60, 0, 0), ""},
 		"connections":        {row("10.1.0.7", 1, 10, 0, 0), row("10.1.0.7", 1, 300, 0, 0), "10.1.0.7/32 ts"},
@@ -83,7 +83,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Two CPUs together may be too much, and what was told is not told again at once.
+// Two CPUs together may exceed a limit, and what was reported is not reported again at once.
 func TestJudgeAddsCPUs(t *testing.T) {
 	w, at := watcher(), time.Unix(1000, 0)
 	rows := func(n uint32) []plane.Proven {
@@ -98,7 +98,7 @@ func TestJudgeAddsCPUs(t *testing.T) {
 	}
 }
 
-// What is posted is what the API of a filter manager reads, and its verdicts come back.
+// What is posted is what the API of a filter manager reads, and its verdicts are returned.
 func TestPost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "api")
 	l, err := net.Listen("unix", path)
