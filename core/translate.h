@@ -164,9 +164,27 @@ TG_INLINE void tg_options_poke32(struct tg_options_cursor *c, uint32_t ahead, ui
 	p[ahead + 3] = (uint8_t)v;
 }
 
+/* What is added to the words of the options of one segment; 0 where its direction leaves a word as
+ * it is. Computed before the loop over the options, which so branches by the options alone: each
+ * condition more that holds for all of them doubles what the BPF verifier goes through. */
+struct tg_translate_deltas {
+	uint32_t tsval, tsecr, sack;
+};
+
+TG_INLINE struct tg_translate_deltas tg_translate_deltas_of(const struct tg_flow *f, bool ack,
+							    enum tg_direction dir)
+{
+	bool ts = f->flags & TG_FLOW_TS, up = dir == TG_TO_SERVER;
+
+	return (struct tg_translate_deltas){
+		.tsval = ts && !up ? -f->ts_delta : 0,
+		.tsecr = ts && up && ack ? f->ts_delta : 0,
+		.sack = up ? f->seq_delta : 0,
+	};
+}
+
 /* Changes the option under the cursor and moves on. False at the end. */
-TG_INLINE bool tg_translate_option(struct tg_options_cursor *c, const struct tg_flow *f, bool ack,
-				   enum tg_direction dir)
+TG_INLINE bool tg_translate_option(struct tg_options_cursor *c, const struct tg_translate_deltas *d)
 {
 	uint32_t kind, len, blocks, i;
 
@@ -184,18 +202,16 @@ TG_INLINE bool tg_translate_option(struct tg_options_cursor *c, const struct tg_
 	len = tg_options_peek(c, 1);
 	if (len < 2 || len > tg_options_left(c))
 		return false;
-	if (kind == TG_TCPOPT_TIMESTAMP && len == 10 && f->flags & TG_FLOW_TS) {
-		if (dir == TG_TO_CLIENT)
-			tg_options_poke32(c, 2, tg_options_peek32(c, 2) - f->ts_delta);
-		else if (ack)
-			tg_options_poke32(c, 6, tg_options_peek32(c, 6) + f->ts_delta);
+	if (kind == TG_TCPOPT_TIMESTAMP && len == 10) {
+		tg_options_poke32(c, 2, tg_options_peek32(c, 2) + d->tsval);
+		tg_options_poke32(c, 6, tg_options_peek32(c, 6) + d->tsecr);
 		c->at += len;
-	} else if (kind == TG_TCPOPT_SACK && len >= 10 && len % 8 == 2 && dir == TG_TO_SERVER) {
+	} else if (kind == TG_TCPOPT_SACK && len >= 10 && len % 8 == 2) {
 		blocks = (len - 2) / 8;
 		c->at += 2;
 		for (i = 0; i < 4 && i < blocks; i++) { /* four fit into 40 bytes */
-			tg_options_poke32(c, 0, tg_options_peek32(c, 0) + f->seq_delta);
-			tg_options_poke32(c, 4, tg_options_peek32(c, 4) + f->seq_delta);
+			tg_options_poke32(c, 0, tg_options_peek32(c, 0) + d->sack);
+			tg_options_poke32(c, 4, tg_options_peek32(c, 4) + d->sack);
 			c->at += 8;
 		}
 	} else {
@@ -209,6 +225,7 @@ TG_INLINE bool tg_translate_option(struct tg_options_cursor *c, const struct tg_
 TG_INLINE void tg_translate_options(struct tg_options_cursor *c, const struct tg_flow *f, bool ack,
 				    enum tg_direction dir, uint64_t *sum)
 {
+	struct tg_translate_deltas d = tg_translate_deltas_of(f, ack, dir);
 	uint32_t i;
 
 	if (c->len > TG_TCP_OPTIONS_MAX_LEN)
@@ -219,7 +236,7 @@ TG_INLINE void tg_translate_options(struct tg_options_cursor *c, const struct tg
 #pragma clang loop unroll(disable)
 #endif
 	for (i = 0; i < TG_TCP_OPTIONS_MAX_LEN; i++) {
-		if (!tg_translate_option(c, f, ack, dir))
+		if (!tg_translate_option(c, &d))
 			break;
 		TG_FORGET(c->at, tg_load32(c->bytes));
 	}
