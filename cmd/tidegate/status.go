@@ -145,6 +145,9 @@ func printStatus(w io.Writer, st *status.Status) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	for _, name := range slices.Sorted(maps.Keys(st.Detached)) {
+		fmt.Fprintf(w, "\nNOT ATTACHED TO %s: %s; SYNs pass there unprotected\n", name, st.Detached[name])
+	}
 	for _, family := range slices.Sorted(maps.Keys(st.Unrouted)) {
 		fmt.Fprintf(w, "\nROUTES OF %s ARE NOT MODELLED: %s; up to 200 SYNs a second go to the kernel, the rest is answered to where it came from\n", family, st.Unrouted[family])
 	}

@@ -292,6 +292,7 @@ func (g *gate) housekeep() error {
 	g.watchReplies()
 	errs := []error{g.loadKeys(time.Now()), g.watchOwn()}
 	g.watchLastLine(time.Now())
+	errs = append(errs, instance.Rejoin(g.log, g.plane))
 	return errors.Join(append(errs, g.look())...)
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"log/slog"
+	"time"
 
 	"tidegate/internal/config"
 	"tidegate/internal/plane"
@@ -16,6 +17,20 @@ func TellLost(log *slog.Logger, lost []string) {
 	for _, what := range lost {
 		log.Warn("not taken over from the previous process; its contents are lost", "what", what)
 	}
+}
+
+// Rejoin puts the XDP program back where another has taken its dispatcher away, and logs both.
+func Rejoin(log *slog.Logger, p interface {
+	Rejoin(time.Time) (missed, back []string, err error)
+}) error {
+	missed, back, err := p.Rejoin(time.Now())
+	for _, name := range missed {
+		log.Warn("somebody has removed or replaced the XDP dispatcher that ran our program: SYNs pass unprotected until it has joined again", "interface", name)
+	}
+	for _, name := range back {
+		log.Info("joined the XDP dispatcher again", "interface", name)
+	}
+	return err
 }
 
 // SetReport makes the packet path count proven sources, if the configuration enables

@@ -8,8 +8,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -155,6 +158,10 @@ func component(t *testing.T, dir string, load func() (*Plane, error)) error {
 	}
 	third.links.commit([]string{"near"}, map[string]bool{"xdp": true})
 	runs("a third process", id)
+	if id, err = takenOff(t, third, place); err != nil {
+		return err
+	}
+	runs("taken off, and back", id)
 	third.links.commit(nil, nil) // off
 	if mode := attachedMode(index); mode != "" {
 		t.Errorf("still attached: %s", mode)
@@ -163,4 +170,51 @@ func component(t *testing.T, dir string, load func() (*Plane, error)) error {
 		t.Errorf("left: %v", left)
 	}
 	return nil
+}
+
+// takenOff has others take the program off: it comes back, each time after a longer pause, but never in place of another program.
+func takenOff(t *testing.T, p *Plane, place dispatcher.Place) (ebpf.ProgramID, error) {
+	t.Helper()
+	p.final, p.priority = true, 20
+	now := time.Now()
+	expect := func(when string, after time.Duration, missed, back, detached bool) {
+		t.Helper()
+		m, b, err := p.Rejoin(now.Add(after))
+		if err != nil || (len(m) == 1) != missed || (len(b) == 1) != back || (detachedIn(p.dir)["near"] != "") != detached {
+			t.Errorf("%s: missed %v, back %v, detached %v, %v", when, m, b, detachedIn(p.dir), err)
+		}
+	}
+	leave := func() {
+		t.Helper()
+		id, err := p.links.xdp["near"].link.program()
+		if err == nil {
+			err = place.Leave(id)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	expect("there", 0, false, false, false)
+	leave()
+	expect("taken off", time.Second, true, false, true)
+	expect("a second later", 2*time.Second, false, false, true)
+	expect("two seconds later", 3*time.Second, false, true, false)
+	leave()
+	expect("taken off again", 4*time.Second, true, false, true)
+	expect("before a longer pause is over", 7*time.Second, false, false, true)
+	foreign, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}})
+	if err != nil {
+		return 0, err
+	}
+	defer foreign.Close()
+	theirs, err := link.AttachXDP(link.XDPOptions{Program: foreign, Interface: place.Ifindex})
+	if err != nil {
+		return 0, err
+	}
+	expect("another program is there", time.Minute, false, false, true)
+	if err := theirs.Close(); err != nil {
+		return 0, err
+	}
+	expect("it is gone", 61*time.Second, false, true, false)
+	return p.links.xdp["near"].link.program()
 }

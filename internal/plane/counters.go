@@ -44,13 +44,15 @@ func ClearCounters(m *ebpf.Map, ids ...uint32) error {
 
 // Pinned is the read-only view of an instance through its pins.
 type Pinned struct {
+	dir string
+
 	counters, services, settings, keys *ebpf.Map
 	listeners                          *ebpf.Map // of an adopting gate
 }
 
 // OpenPinned opens the pinned maps of an instance. os.ErrNotExist if there is none.
 func OpenPinned(dir string) (*Pinned, error) {
-	p := &Pinned{}
+	p := &Pinned{dir: dir}
 	for name, to := range map[string]**ebpf.Map{
 		hostbpf.HostXdpMapTgCounters: &p.counters,
 		hostbpf.HostXdpMapTgServices: &p.services,

@@ -141,21 +141,20 @@ func findFilter(path string, prog *ebpf.Program) (hook, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, name, _ := cutPinName(filepath.Base(path))
+	kind, name, _ := cutPinName(filepath.Base(path))
 	dev, err := netlink.LinkByName(name)
 	if err != nil {
 		return &filterHook{path: path, id: id}, nil // gone, and the filter with it
 	}
-	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
-		filters, err := netlink.FilterList(dev, parent)
-		if err != nil {
-			continue
-		}
-		for _, f := range filters {
-			if b, ok := f.(*netlink.BpfFilter); ok && ebpf.ProgramID(b.Id) == id {
-				b.LinkIndex, b.Parent = dev.Attrs().Index, parent
-				return &filterHook{filter: b, id: id, path: path}, nil
-			}
+	parent := uint32(netlink.HANDLE_MIN_INGRESS)
+	if kind == "egress" {
+		parent = netlink.HANDLE_MIN_EGRESS
+	}
+	filters, _ := netlink.FilterList(dev, parent)
+	for _, f := range filters {
+		if b, ok := f.(*netlink.BpfFilter); ok && ebpf.ProgramID(b.Id) == id {
+			b.LinkIndex, b.Parent = dev.Attrs().Index, parent
+			return &filterHook{filter: b, id: id, path: path}, nil
 		}
 	}
 	return &filterHook{path: path, id: id}, nil

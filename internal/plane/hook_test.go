@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -88,6 +89,9 @@ func filters(t *testing.T, dir string, progs [3]*ebpf.Program) error {
 		}
 	}
 	runs("attached", progs[0])
+	if lost := detachedIn(dir); len(lost) != 0 {
+		t.Errorf("attached, but missed: %v", lost)
+	}
 	if got := linkIfindex(ingress); got != lo {
 		t.Errorf("found on device %d", got)
 	}
@@ -106,6 +110,14 @@ func filters(t *testing.T, dir string, progs [3]*ebpf.Program) error {
 		return err
 	}
 	runs("beside another's", progs[0], progs[2])
+	if h, err := openHook(egress); err != nil {
+		return err
+	} else if err := netlink.FilterDel(h.(*filterHook).filter); err != nil {
+		return err
+	}
+	if lost := detachedIn(dir); !strings.Contains(lost["lo"], "egress") {
+		t.Errorf("somebody's removal of a filter is not seen: %v", lost)
+	}
 	if err := errors.Join(detachPin(egress), detachPin(ingress)); err != nil {
 		return err
 	}

@@ -75,6 +75,8 @@ type Plane struct {
 	maps      map[string]*ebpf.Map
 	sizes     map[string]uint32 // entries of maps whose size is not the object's
 	links     *attachments
+	priority  uint32                              // AttachOptions.Priority
+	absent    map[string]*absence                 // by interface: see Rejoin
 	freshPins []string                            // maps that are pinned under a temporary name
 	final     bool                                // links are to stay: Commit
 	shared    []sharedValue                       // earlier content of maps that this process shares with the one before

@@ -30,6 +30,7 @@ const (
 	CondTableFull       = "table-full"
 	CondOneSided        = "one-sided"
 	CondRoutesUnknown   = "routes-unknown"
+	CondDetached        = "detached"
 	CondPatrolDown      = "patrol-down"
 	CondSwitchSilent    = "switch-silent"
 )
@@ -100,6 +101,9 @@ func (w *Watcher) ofServices(st *Status, now time.Time) (list []event.Condition)
 	}
 	if st.OneSided {
 		add(event.Condition{Name: CondOneSided, Message: "servers' answers do not pass here: strategies cookie and cache need symmetric paths (or the servers are down)"})
+	}
+	for _, name := range slices.Sorted(maps.Keys(st.Detached)) {
+		add(event.Condition{Name: CondDetached, Subject: name, Message: "no packet of this interface is seen: " + st.Detached[name]})
 	}
 	for _, family := range slices.Sorted(maps.Keys(st.Unrouted)) {
 		add(event.Condition{Name: CondRoutesUnknown, Subject: family, Message: "the routes of " + family + " are not modelled, so that answers go back to where SYNs came from: " + st.Unrouted[family]})

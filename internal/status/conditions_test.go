@@ -37,6 +37,7 @@ func TestConditions(t *testing.T) {
 			[]string{"no-listener none ", "mptcp-listener two ", "adoption-refused two "}},
 		{"an edge", &Status{KeysUntil: fine, Edge: &Edge{Alarm: true}, OneSided: true, Unrouted: map[string]string{"IPv6": "VRF"}},
 			[]string{"filter-saturated  ", "one-sided  ", "routes-unknown  IPv6"}},
+		{"a dispatcher that is gone", &Status{KeysUntil: fine, Detached: map[string]string{"eth0": "because"}}, []string{"detached  eth0"}},
 		{"a switch", &Status{KeysUntil: fine, P4: &P4{Figures: p4.Figures{Answers: false}}}, []string{"switch-silent  "}},
 		{"patrols", &upstreamReading{Patrols: []instance.UpstreamPeer{{Name: "a", Up: true}, {Name: "b"}}, Figures: map[string]uint64{"filters": 7, "filters_max": 7}},
 			[]string{"patrol-down  b", "table-full  filters"}},

@@ -56,6 +56,7 @@ type Status struct {
 	DPDKPrefix string                       `json:"-"`                   // likewise: by which the program is asked
 	Takeovers  []instance.Takeover          `json:"takeovers,omitempty"` // of a server with takeover: auto
 	P4         *P4                          `json:"p4,omitempty"`        // with plane: p4
+	Detached   map[string]string            `json:"detached,omitempty"`  // by interface: why our programs see no packets there
 	Unrouted   map[string]string            `json:"unrouted,omitempty"`  // by family: why it is not known where answers to SYNs go
 	Capturing  []string                     `json:"capturing,omitempty"` // hooks that run programs with a capture
 }
@@ -120,6 +121,7 @@ func pathStatus(st *instance.StateFile, name, stateDir string, pinned *plane.Pin
 	if err != nil {
 		return nil, err
 	}
+	out.Detached = pinned.Detached()
 	out.KeysUntil = keys.EpochStart(last+1, time.Duration(st.EpochNs))
 	settings, err := pinned.Settings()
 	if err != nil {

@@ -173,7 +173,7 @@ func (b *edge) loop(ctx context.Context) {
 			}
 		case <-tick.C:
 			b.SetClock()
-			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.Settings), b.WatchLocal(b.path()), b.watchFilter(time.Now())); err != nil {
+			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.Settings), b.WatchLocal(b.path()), b.watchFilter(time.Now()), instance.Rejoin(b.Log, b.plane)); err != nil {
 				b.Log.Error("housekeeping", "error", err)
 			}
 		}

@@ -209,7 +209,7 @@ func (b *proxy) loop(ctx context.Context) {
 			}
 		case <-tick.C:
 			b.SetClock()
-			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.Settings)); err != nil {
+			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.Settings), instance.Rejoin(b.Log, b.plane)); err != nil {
 				b.Log.Error("housekeeping", "error", err)
 			}
 			if err := b.WatchLocal(b.path()); err != nil {
