@@ -26,7 +26,8 @@ type Machine struct {
 	tracked    bool // some connection is
 	loose      bool // connection tracking takes connections up that it has not seen begin
 	links      links
-	programs   []hookProgram
+	listed     []hookProgram // in all network namespaces
+	programs   []hookProgram // in this one
 	virtual    []virtualServer
 	local      []netip.Prefix // this machine's own addresses; nil: not known
 	unreadable []Finding
@@ -75,9 +76,10 @@ func Read() *Machine {
 	m.loose = readLoose()
 	count, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
 	m.tracked = err == nil && strings.TrimSpace(string(count)) != "0"
-	if m.programs, err = readPrograms(); err != nil {
+	if m.listed, err = listPrograms(); err != nil {
 		m.fail("BPF programs at netfilter's hooks", "bpftool link show", err)
 	}
+	m.programs = onlyHere(m.listed)
 	if m.virtual, err = readVirtual(); err != nil {
 		m.fail("the services of IPVS", "ipvsadm -Ln", err)
 	}

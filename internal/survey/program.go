@@ -22,9 +22,9 @@ type hookProgram struct {
 	hook   hook
 }
 
-// readPrograms lists BPF programs at the hooks of IP in this network namespace. Without CAP_SYS_ADMIN links cannot be listed: then
+// listPrograms lists BPF programs at the hooks of IP, in all network namespaces. Without CAP_SYS_ADMIN links cannot be listed: then
 // none are known.
-func readPrograms() (list []hookProgram, err error) {
+func listPrograms() (list []hookProgram, err error) {
 	links := new(bpflink.Iterator)
 	defer links.Close()
 	for links.Next() {
@@ -47,28 +47,29 @@ func readPrograms() (list []hookProgram, err error) {
 	if err := links.Err(); err != nil && !errors.Is(err, fs.ErrPermission) && !absent(err) {
 		return nil, err
 	}
-	if len(list) == 0 {
-		return nil, nil
-	}
-	return onlyHere(list)
+	return list, nil
 }
 
-// onlyHere leaves out the programs of other network namespaces. If the kernel does not say where they are, all count.
-func onlyHere(list []hookProgram) (here []hookProgram, err error) {
+// onlyHere leaves out the programs of other network namespaces. If the kernel does not say where they are, all count. It takes long
+// (a program is loaded), so it is asked only of a list that has changed.
+func onlyHere(list []hookProgram) (here []hookProgram) {
+	if len(list) == 0 {
+		return nil
+	}
 	where, err := readLinkSpaces()
 	if err != nil {
-		return list, nil
+		return list
 	}
 	own, err := ownSpace()
 	if err != nil {
-		return list, nil
+		return list
 	}
 	for _, p := range list {
 		if where[p.id] == own {
 			here = append(here, p)
 		}
 	}
-	return here, nil
+	return here
 }
 
 // readLinkSpaces has the kernel list its links of netfilter with the cookie of their network namespace.

@@ -190,7 +190,7 @@ func (m *Machine) outdated() bool {
 	if len(now) != len(m.legacy) || readLoose() != m.loose {
 		return true
 	}
-	if programs, err := readPrograms(); err == nil && !slices.Equal(programs, m.programs) {
+	if listed, err := listPrograms(); err == nil && !slices.Equal(listed, m.listed) {
 		return true
 	}
 	if virtual, err := readVirtual(); err == nil && !slices.Equal(virtual, m.virtual) {
