@@ -18,6 +18,8 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "../core/splitmix.h"
+
 #define ETH_LEN 14
 #define IP4_LEN 20
 #define IP6_LEN 40
@@ -78,16 +80,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } sink_frames SEC(".maps");
-
-/* splitmix64: cheap, and random enough for a hash table. */
-static __always_inline __u64 mix64(__u64 *state)
-{
-	__u64 z = (*state += 0x9e3779b97f4a7c15ULL);
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-	return z ^ (z >> 31);
-}
 
 static __always_inline __u16 fold16(__u64 sum)
 {
@@ -289,14 +281,14 @@ static __always_inline int write_ip6(void *ip, void *end, __u32 payload_len, __u
 			      src, pseudo);
 }
 
-static __always_inline int write_syn(void *data, void *end, enum tg_lab_kind kind, __u64 *state)
+static __always_inline int write_syn(void *data, void *end, enum tg_lab_kind kind, uint64_t *state)
 {
 	__u32 tcp_len = TCP_LEN + opt_len(kind);
-	__u64 r0 = mix64(state), r1 = mix64(state);
+	__u64 r0 = tg_splitmix(state), r1 = tg_splitmix(state);
 	__u64 pseudo;
 
 	if (flood_cfg.ipv6) {
-		__u64 r2 = mix64(state), r3 = mix64(state);
+		__u64 r2 = tg_splitmix(state), r3 = tg_splitmix(state);
 
 		if (write_eth(data, end, ETHERTYPE_IP6) ||
 		    write_ip6(data + ETH_LEN, end, tcp_len, r2, r3, &pseudo))
@@ -374,8 +366,8 @@ static __always_inline enum tg_lab_next next_frame(__u32 *item)
 
 static __always_inline int send_flood(struct xdp_md *ctx)
 {
-	__u64 state = flood_state;
-	enum tg_lab_kind kind = pick_kind(mix64(&state));
+	uint64_t state = flood_state;
+	enum tg_lab_kind kind = pick_kind(tg_splitmix(&state));
 	int want = ETH_LEN + (flood_cfg.ipv6 ? IP6_LEN : IP4_LEN) + TCP_LEN + (int)opt_len(kind);
 	int have = (int)(ctx->data_end - ctx->data);
 	void *data, *end;

@@ -8,6 +8,7 @@
 #include "../core/checksum.h"
 #include "../core/ifp.h"
 #include "../core/packet.h"
+#include "../core/splitmix.h"
 
 #define FRAME_LEN 60
 
@@ -16,24 +17,16 @@
 __u8 gen_mac_dst[6], gen_mac_src[6];
 __u32 gen_sources = 1, gen_first_dst = 0, gen_dsts = 1, gen_any_host = 0;
 __u32 wire_peer = 0;
-__u64 gen_state = 1, gen_frames = 0;
+uint64_t gen_state = 1;
+__u64 gen_frames = 0;
 __u64 sink_frames = 0;
-
-static __always_inline __u64 mix64(__u64 *state)
-{
-	__u64 z = (*state += 0x9e3779b97f4a7c15ULL);
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-	return z ^ (z >> 31);
-}
 
 SEC("xdp.frags")
 int tg_patrol_generate(struct xdp_md *ctx)
 {
 	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u8 *ip = data + TG_ETH_HDR_LEN;
-	__u64 r = mix64(&gen_state);
+	__u64 r = tg_splitmix(&gen_state);
 	__u32 i, src, dst;
 
 	if (data + FRAME_LEN > end)
@@ -69,7 +62,7 @@ SEC("xdp.frags")
 int tg_request_generate(struct xdp_md *ctx)
 {
 	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *udp, *m;
-	__u64 r = mix64(&gen_state);
+	__u64 r = tg_splitmix(&gen_state);
 	int delta = REQUEST_LEN - (int)(end - data); /* the last answer may have cut the frame */
 
 	if (delta && bpf_xdp_adjust_tail(ctx, delta))

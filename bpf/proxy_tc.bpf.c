@@ -97,16 +97,10 @@ static __always_inline void tg_setup_learn(const struct tg_packet *pkt,
 					   const struct tg_tcp_options *o, bool asked)
 {
 	struct tg_server_key key = tg_server_key(pkt, true);
-	struct tg_learned l, *known;
+	struct tg_learned *known = bpf_map_lookup_elem(&tg_servers, &key), l;
 
-	if (asked) {
-		l = tg_learn(pkt, o, tg_now_ms());
+	if (tg_server_heard(known, asked, pkt, o, tg_now_ms(), &l))
 		bpf_map_update_elem(&tg_servers, &key, &l, BPF_ANY);
-		return;
-	}
-	known = bpf_map_lookup_elem(&tg_servers, &key);
-	if (known)
-		tg_learned_doubt(known, pkt, o, tg_now_ms());
 }
 
 /* What to do with a server's answer. Each is a separate function that the program itself calls: the

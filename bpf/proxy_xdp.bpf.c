@@ -47,18 +47,18 @@ static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet 
 	}
 }
 
-/* True if a segment in the server's name comes from where its client is, and the server is
- * known to be elsewhere. */
-static __always_inline bool tg_is_clients(struct xdp_md *ctx, const struct tg_packet *pkt,
-					  const struct tg_flow *f)
+static __always_inline bool tg_setup_is_forged(struct xdp_md *ctx, const struct tg_packet *pkt,
+					       const struct tg_flow *f)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	enum tg_origin origin;
 	__u32 server;
 
-	if (!proxy || tg_port_tag(proxy, ctx->ingress_ifindex) != f->client_port)
+	if (!proxy)
 		return false;
-	if (proxy->bridge[0])
-		return true;
+	origin = tg_setup_origin(f, tg_port_tag(proxy, ctx->ingress_ifindex), proxy->bridge[0]);
+	if (origin != TG_ORIGIN_ROUTE)
+		return origin == TG_ORIGIN_CLIENT;
 	server = tg_route_back(ctx, pkt);
 	return server && server != ctx->ingress_ifindex;
 }
@@ -71,7 +71,7 @@ static __always_inline int tg_setup_server(struct xdp_md *ctx, struct tg_packet 
 	__u32 id = f->service;
 	struct tg_segment s;
 
-	if (tg_is_clients(ctx, pkt, f)) {
+	if (tg_setup_is_forged(ctx, pkt, f)) {
 		if (row)
 			tg_count(row, TG_COUNT_flow_forged);
 		return XDP_DROP;

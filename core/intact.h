@@ -82,4 +82,21 @@ TG_INLINE enum tg_intact tg_intact_ip_options(const uint8_t *hdr, uint32_t len)
 	return TG_INTACT;
 }
 
+#ifndef __bpf__ /* where bytes cannot be copied like this */
+/* An IPv4 header of `len` bytes that are in one piece. `summed`: its checksum is known to be right. */
+TG_INLINE enum tg_intact tg_intact_ipv4(const uint8_t *hdr, uint32_t len, bool summed)
+{
+	uint8_t room[64] = {0};
+	uint32_t i;
+
+	if (!summed && tg_csum_fold(tg_csum_add(0, hdr, len)) != 0xffff)
+		return TG_INTACT_BAD_SUM;
+	if (len <= TG_IPV4_HDR_LEN)
+		return TG_INTACT;
+	for (i = 0; i < len && i < TG_IPV4_HDR_MAX; i++)
+		room[i] = hdr[i];
+	return tg_intact_ip_options(room, len);
+}
+#endif
+
 #endif

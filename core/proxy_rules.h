@@ -24,6 +24,20 @@ TG_INLINE bool tg_setup_notifies(const struct tg_flow *f, uint8_t first_data)
 	return first_data != TG_FIRST_DATA_ZERO_WINDOW && f->flags & TG_FLOW_HEARD;
 }
 
+/* Where a segment in the server's name comes from, which arrived at `port`, while its flow is being set up. */
+enum tg_origin {
+	TG_ORIGIN_SERVER,
+	TG_ORIGIN_CLIENT, /* who forges it */
+	TG_ORIGIN_ROUTE, /* the client's, if there is a route to the server and it leads elsewhere */
+};
+
+TG_INLINE enum tg_origin tg_setup_origin(const struct tg_flow *f, uint32_t port, bool bridge)
+{
+	if (port != f->client_port)
+		return TG_ORIGIN_SERVER;
+	return bridge ? TG_ORIGIN_CLIENT : TG_ORIGIN_ROUTE;
+}
+
 /* ---- SYNs ---- */
 
 /* A SYN to a service whose mode is not off. As for the host role, but there is no listener to

@@ -126,4 +126,16 @@ TG_INLINE struct tg_learned tg_learn(const struct tg_packet *synack, const struc
 	};
 }
 
+/* A server's SYN-ACK, to a SYN that offered everything (`asked`) or to another; `known` is what the table has of it, or NULL.
+ * True: *l is to be put there. */
+TG_INLINE bool tg_server_heard(struct tg_learned *known, bool asked, const struct tg_packet *synack,
+			       const struct tg_tcp_options *o, uint32_t now_ms, struct tg_learned *l)
+{
+	if (asked)
+		*l = tg_learn(synack, o, now_ms);
+	else if (known)
+		tg_learned_doubt(known, synack, o, now_ms);
+	return asked;
+}
+
 #endif

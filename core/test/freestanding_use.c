@@ -9,6 +9,7 @@
 #include "../host.h"
 #include "../proxy.h"
 #include "../signed.h"
+#include "../splitmix.h"
 #include "../tuple_filter.h"
 
 int tg_use_syn(uint8_t *frame, uint32_t frame_len, const struct tg_service *svc,

@@ -141,19 +141,15 @@ static void syn_answer(const uint8_t *frame, const struct tg_packet *syn,
 /* As tg_intact in bpf/lib/intact.h. */
 enum tg_intact intact(const uint8_t *frame, const struct tg_packet *pkt)
 {
-	const uint8_t *ip = frame + pkt->l3_off, *tcp = frame + pkt->l4_off;
-	uint32_t hdr_len = pkt->l4_off - pkt->l3_off;
-	uint8_t room[64] = {0};
+	const uint8_t *tcp = frame + pkt->l4_off;
+	enum tg_intact found = TG_INTACT;
 
-	if (pkt->family == 4) {
-		if (tg_csum_fold(tg_csum_add(0, ip, hdr_len)) != 0xffff)
-			return TG_INTACT_BAD_SUM;
-		memcpy(room, ip, hdr_len);
-		if (tg_intact_ip_options(room, hdr_len) != TG_INTACT)
-			return tg_intact_ip_options(room, hdr_len);
-	}
+	if (pkt->family == 4)
+		found = tg_intact_ipv4(frame + pkt->l3_off, pkt->l4_off - pkt->l3_off, false);
+	if (found != TG_INTACT)
+		return found;
 	return tg_intact_tcp(tg_intact_pseudo(pkt), tg_csum_add(0, tcp, pkt->l4_len),
-			     tg_load16(tcp + 16))
+			     tg_load16(tcp + TG_TCP_SUM))
 		       ? TG_INTACT
 		       : TG_INTACT_BAD_SUM;
 }

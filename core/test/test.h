@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "../host.h"
+#include "../splitmix.h" /* so that a failure repeats */
 #include "../tuple_filter.h"
 
 int tg_test_hash(void);
@@ -58,16 +59,6 @@ static inline uint16_t tg_test_sum16(const uint8_t *p, uint32_t len)
 		sum = (sum & 0xffff) + (sum >> 16);
 	}
 	return (uint16_t)sum;
-}
-
-/* A small deterministic generator (splitmix64), so that a failure repeats. */
-static inline uint64_t tg_test_random(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-	return z ^ z >> 31;
 }
 
 /* A heap copy of exactly `len` bytes: the sanitizer reports an access one byte past it. */

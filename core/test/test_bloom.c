@@ -19,7 +19,7 @@ static struct tg_bloom_key random_key(uint64_t *seed)
 	uint32_t i;
 
 	for (i = 0; i < 2 * TG_BLOOM_KEYS; i++)
-		key.k[i / TG_BLOOM_KEYS][i % TG_BLOOM_KEYS] = tg_test_random(seed);
+		key.k[i / TG_BLOOM_KEYS][i % TG_BLOOM_KEYS] = tg_splitmix(seed);
 	return key;
 }
 
@@ -89,7 +89,7 @@ static void bloom_both_directions(void **state)
 	(void)state;
 	for (n = 0; n < 20000; n++) {
 		struct filter f = {.bits = 20, .key = random_key(&seed)};
-		struct tg_packet there = flow(n & 1 ? 6 : 4, tg_test_random(&seed)),
+		struct tg_packet there = flow(n & 1 ? 6 : 4, tg_splitmix(&seed)),
 				 back = reply_to(&there);
 
 		assert_true(tg_bloom_hash(&there, TG_BLOOM_FROM_CLIENT, &f.key) ==
@@ -111,7 +111,7 @@ static void bloom_hash_is_as_told(void **state)
 	(void)state;
 	for (n = 0; n < 20000; n++) {
 		struct tg_bloom_key key = random_key(&seed);
-		struct tg_packet p = flow(n & 1 ? 6 : 4, tg_test_random(&seed));
+		struct tg_packet p = flow(n & 1 ? 6 : 4, tg_splitmix(&seed));
 		uint32_t words[TG_BLOOM_FACTORS] = {p.src.w[0], p.dst.w[0], p.ports,
 						    p.src.w[1], p.src.w[2], p.src.w[3],
 						    p.dst.w[1], p.dst.w[2], p.dst.w[3]};
@@ -215,7 +215,7 @@ static void bloom_positions(void **state)
 	(void)state;
 	for (bits = TG_BLOOM_BITS_MIN; bits <= TG_BLOOM_BITS_MAX; bits++)
 		for (n = 0; n < 20000; n++) {
-			struct tg_bloom_at at = tg_bloom_locate(tg_test_random(&seed), bits);
+			struct tg_bloom_at at = tg_bloom_locate(tg_splitmix(&seed), bits);
 
 			for (i = 0; i < TG_BLOOM_PARTITIONS; i++) {
 				assert_int_equal(at.word[i] >> (bits - 4), i);
@@ -293,14 +293,13 @@ static void bloom_measured_rate(void **state)
 		uint64_t seed = 77 + k;
 
 		for (n = 0; n < 579600; n++) {
-			struct tg_packet p = flow(k & 1 ? 4 : 6,
-						  k & 2 ? tg_test_random(&seed) | 1ULL << 47
-							: n | 1ULL << 47);
+			struct tg_packet p = flow(k & 1 ? 4 : 6, k & 2 ? tg_splitmix(&seed) | 1ULL << 47
+								       : n | 1ULL << 47);
 
 			put(&f, &p, TG_BLOOM_FROM_CLIENT);
 		}
 		for (n = 0; n < probes; n++) {
-			struct tg_packet p = flow(4, tg_test_random(&seed) & ~(1ULL << 47));
+			struct tg_packet p = flow(4, tg_splitmix(&seed) & ~(1ULL << 47));
 
 			hits += known(&f, &p, TG_BLOOM_FROM_CLIENT) != 0;
 		}
@@ -322,13 +321,13 @@ static void bloom_depends_on_the_key(void **state)
 
 	(void)state;
 	for (n = 0; n < 20000; n++) {
-		struct tg_packet p = flow(4, tg_test_random(&seed) | 1ULL << 47);
+		struct tg_packet p = flow(4, tg_splitmix(&seed) | 1ULL << 47);
 
 		put(&a, &p, TG_BLOOM_FROM_CLIENT);
 		put(&b, &p, TG_BLOOM_FROM_CLIENT);
 	}
 	for (n = 0; n < 400000; n++) {
-		struct tg_packet p = flow(4, tg_test_random(&seed) & ~(1ULL << 47));
+		struct tg_packet p = flow(4, tg_splitmix(&seed) & ~(1ULL << 47));
 
 		if (!known(&a, &p, TG_BLOOM_FROM_CLIENT))
 			continue;

@@ -81,10 +81,10 @@ static bool recover(const struct seen seen[SEEN], uint32_t low, uint64_t *salt)
 static struct tg_packet syn_of(uint64_t *seed)
 {
 	struct tg_packet syn = {.family = 4,
-				.ports = (uint32_t)tg_test_random(seed),
-				.seq = (uint32_t)tg_test_random(seed)};
+				.ports = (uint32_t)tg_splitmix(seed),
+				.seq = (uint32_t)tg_splitmix(seed)};
 
-	syn.src.d[0] = tg_test_random(seed) & 0xffffffff;
+	syn.src.d[0] = tg_splitmix(seed) & 0xffffffff;
 	return syn;
 }
 
@@ -166,12 +166,11 @@ static void each_bit_spreads(void **state)
 	for (family = 4; family <= 6; family += 2) {
 		memset(changed, 0, sizeof(changed));
 		for (n = 0; n < SAMPLES; n++) {
-			struct in in = {
-				{tg_test_random(&seed), family == 6 ? tg_test_random(&seed) : 0},
-				(uint32_t)tg_test_random(&seed),
-				(uint32_t)tg_test_random(&seed),
-				{tg_test_random(&seed), tg_test_random(&seed)},
-				(uint8_t)tg_test_random(&seed)};
+			struct in in = {{tg_splitmix(&seed), family == 6 ? tg_splitmix(&seed) : 0},
+					(uint32_t)tg_splitmix(&seed),
+					(uint32_t)tg_splitmix(&seed),
+					{tg_splitmix(&seed), tg_splitmix(&seed)},
+					(uint8_t)tg_splitmix(&seed)};
 			uint32_t was;
 
 			in.src[0] &= family == 4 ? 0xffffffffULL : ~0ULL;

@@ -127,7 +127,7 @@ static void fold_large_sums(void **state)
 
 	(void)state;
 	for (i = 0; i < 1000000; i++) {
-		uint64_t sum = tg_test_random(&seed) >> (i % 64);
+		uint64_t sum = tg_splitmix(&seed) >> (i % 64);
 		uint16_t words[4] = {(uint16_t)sum, (uint16_t)(sum >> 16), (uint16_t)(sum >> 32),
 				     (uint16_t)(sum >> 48)};
 

@@ -237,8 +237,8 @@ static void plus_minus_one_is_refused(void **state)
 
 	(void)state;
 	for (n = 0; n < 2000; n++) {
-		struct tg_packet syn = tuple(n & 1 ? 6 : 4, (uint16_t)tg_test_random(&seed), 80,
-					     (uint32_t)tg_test_random(&seed));
+		struct tg_packet syn = tuple(n & 1 ? 6 : 4, (uint16_t)tg_splitmix(&seed), 80,
+					     (uint32_t)tg_splitmix(&seed));
 		struct tg_packet ack = ack_of(syn);
 		struct tg_siphash_key key = tg_epoch_key_derive(secret, n);
 		bool ts = n & 2;
@@ -303,7 +303,7 @@ static void forging_rate_is_as_computed(void **state)
 
 	(void)state;
 	for (i = 0; i < 1U << 25; i++) {
-		struct tg_cookie guess = {.isn = (uint32_t)tg_test_random(&seed) | 1U << 31};
+		struct tg_cookie guess = {.isn = (uint32_t)tg_splitmix(&seed) | 1U << 31};
 
 		hits += tg_cookie_verify(&ack, guess, false, 9, &key);
 	}

@@ -21,12 +21,12 @@ static uint32_t make_segment(uint64_t *seed, uint8_t *frame, uint8_t family)
 	static const uint8_t flags[] = {0x10, 0x10, 0x18, 0x11, 0x04, 0x14,
 					0x12, 0x01, 0x00, 0x02, 0x30};
 	uint32_t l4 = tg_fast_segment_len(family) - TG_TCP_HDR_LEN, i, options, len;
-	uint64_t r = tg_test_random(seed);
+	uint64_t r = tg_splitmix(seed);
 
 	options = r % 3 == 0 ? 0 : r % 3 == 1 ? 12 : 4 * (uint32_t)(r >> 8 & 7);
 	len = l4 + TG_TCP_HDR_LEN + options + (r >> 16 & 1 ? (uint32_t)(r >> 17 & 31) : 0);
 	for (i = 0; i < FRAME_MAX; i++)
-		frame[i] = (uint8_t)tg_test_random(seed);
+		frame[i] = (uint8_t)tg_splitmix(seed);
 	frame[12] = family == 4 ? 0x08 : 0x86;
 	frame[13] = family == 4 ? 0x00 : 0xdd;
 	if (family == 4) {
@@ -123,14 +123,14 @@ static void as_the_slow_path(void **state)
 	for (n = 0; n < 400000; n++) {
 		uint8_t family = n & 1 ? 6 : 4;
 		uint32_t len = make_segment(&seed, frame, family), spoilt = n >> 1 & 3;
-		uint64_t r = tg_test_random(&seed);
+		uint64_t r = tg_splitmix(&seed);
 
 		if (n & 8)
 			make_genuine(frame, family, r);
 		if (n & 16)
 			len = (uint32_t)(r >> 16) % (len + 1); /* cut */
 		while (spoilt--) { /* any byte of the headers, any bit */
-			r = tg_test_random(&seed);
+			r = tg_splitmix(&seed);
 			frame[r % 110] ^= (uint8_t)(1 << (r >> 32 & 7));
 		}
 		counts[compare(frame, len, family)]++;

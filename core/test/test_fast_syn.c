@@ -34,10 +34,10 @@ static void put_sums(uint8_t *frame, uint32_t len, uint8_t family)
 static uint32_t make_syn(uint64_t *seed, uint8_t *frame, uint8_t family, bool ts)
 {
 	uint32_t l4 = tg_fast_syn_l4(family), len = tg_fast_syn_len(family, ts), i;
-	const uint8_t *options = tg_test_random(seed) & 1 ? order_linux : order_windows;
+	const uint8_t *options = tg_splitmix(seed) & 1 ? order_linux : order_windows;
 
 	for (i = 0; i < len; i++)
-		frame[i] = (uint8_t)tg_test_random(seed);
+		frame[i] = (uint8_t)tg_splitmix(seed);
 	frame[0] &= 0xfe;
 	frame[6] &= 0xfe;
 	frame[12] = family == 4 ? 0x08 : 0x86;
@@ -62,11 +62,11 @@ static uint32_t make_syn(uint64_t *seed, uint8_t *frame, uint8_t family, bool ts
 	frame[l4 + 12] = ts ? 0xa0 : 0x80;
 	frame[l4 + 13] = TG_TCP_SYN;
 	memcpy(frame + l4 + 20, ts ? order_ts : options, ts ? 20 : 12);
-	frame[l4 + 22] = (uint8_t)tg_test_random(seed);
-	frame[l4 + 23] = (uint8_t)tg_test_random(seed) | 1;
+	frame[l4 + 22] = (uint8_t)tg_splitmix(seed);
+	frame[l4 + 23] = (uint8_t)tg_splitmix(seed) | 1;
 	if (ts)
 		for (i = 28; i < 36; i++)
-			frame[l4 + i] = (uint8_t)tg_test_random(seed);
+			frame[l4 + i] = (uint8_t)tg_splitmix(seed);
 	put_sums(frame, len, family);
 	return len;
 }
@@ -144,7 +144,7 @@ static uint32_t compare(uint8_t *frame, uint32_t len, uint8_t family, bool ts,
 
 static struct tg_service random_service(uint64_t *seed)
 {
-	uint64_t r = tg_test_random(seed);
+	uint64_t r = tg_splitmix(seed);
 
 	return (struct tg_service){
 		.mss_v4 = (uint16_t)r,
@@ -171,13 +171,13 @@ static void as_the_slow_path(void **state)
 		uint32_t len = make_syn(&seed, frame, family, ts), spoilt = n >> 2 & 3;
 
 		while (spoilt--) { /* any byte of the headers, any bit */
-			uint64_t r = tg_test_random(&seed);
+			uint64_t r = tg_splitmix(&seed);
 
 			frame[r % len] ^= (uint8_t)(1 << (r >> 32 & 7));
 		}
 		if (n & 1 << 4) /* otherwise most are refused for their checksums alone */
 			put_sums(frame, len, family);
-		taken += compare(frame, len, family, ts, &svc, tg_test_random(&seed)) != 0;
+		taken += compare(frame, len, family, ts, &svc, tg_splitmix(&seed)) != 0;
 	}
 	assert_in_range(taken, 100000, 400000);
 }

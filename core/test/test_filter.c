@@ -12,7 +12,7 @@ static void keys_of(uint64_t seed, uint64_t keys[TG_FILTER_KEYS])
 	int i;
 
 	for (i = 0; i < TG_FILTER_KEYS; i++)
-		keys[i] = tg_test_random(&seed);
+		keys[i] = tg_splitmix(&seed);
 }
 
 static struct tg_filter_index at(const uint64_t *keys, uint8_t family, uint32_t src, uint16_t sport)
@@ -34,7 +34,7 @@ static void both_cells_in_one_line(void **state)
 	(void)state;
 	keys_of(1, keys);
 	for (n = 0; n < 100000; n++) {
-		struct tg_filter_index i = at(keys, n & 1 ? 6 : 4, (uint32_t)tg_test_random(&seed),
+		struct tg_filter_index i = at(keys, n & 1 ? 6 : 4, (uint32_t)tg_splitmix(&seed),
 					      (uint16_t)n);
 
 		assert_true(i.first < TG_FILTER_CELLS && i.second < TG_FILTER_CELLS);

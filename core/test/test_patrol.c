@@ -125,8 +125,8 @@ static void buckets_pair_up(void **state)
 	(void)state;
 	for (mask = 15; mask < 1 << 21; mask = mask * 2 + 1)
 		for (i = 0; i < 1000; i++) {
-			uint32_t tag = (uint32_t)tg_test_random(&rnd),
-				 b = (uint32_t)tg_test_random(&rnd) & mask;
+			uint32_t tag = (uint32_t)tg_splitmix(&rnd),
+				 b = (uint32_t)tg_splitmix(&rnd) & mask;
 			uint32_t o = tg_patrol_other(b, tag, mask);
 
 			assert_true(o <= mask && o != b);

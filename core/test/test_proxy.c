@@ -99,12 +99,12 @@ static void challenges(void **state)
 
 	(void)state;
 	for (n = 0; n < 10000; n++) {
-		uint64_t salt = tg_test_random(&seed);
+		uint64_t salt = tg_splitmix(&seed);
 		struct tg_packet syn = {.family = 4,
-					.src = {{tg_test_random(&seed) & 0xffffffff}},
+					.src = {{tg_splitmix(&seed) & 0xffffffff}},
 					.ports = (uint32_t)salt,
 					.seq = (uint32_t)(salt >> 32)};
-		struct tg_siphash_key key = {salt, tg_test_random(&seed)};
+		struct tg_siphash_key key = {salt, tg_splitmix(&seed)};
 		struct tg_segment c = tg_challenge(&syn, &svc, 64, &key, false);
 		struct tg_packet ack = syn;
 
@@ -213,7 +213,7 @@ static void whitelist(void **state)
 	v4.w[0] = v6.w[0];
 	assert_true(tg_white_key(&v6, 6, ~0U, ~0ULL) != tg_white_key(&v4, 4, ~0U, ~0ULL));
 	for (n = 0; n < 10000; n++) {
-		v6.d[0] = tg_test_random(&seed);
+		v6.d[0] = tg_splitmix(&seed);
 		if ((v6.d[0] & 0xff) != 0xff) /* multicast */
 			assert_false(tg_white_key_is_v4(tg_white_key(&v6, 6, 0, ~0ULL)));
 		assert_true(tg_white_key_is_v4(tg_white_key(&v6, 4, ~0U, 0)));
@@ -246,8 +246,8 @@ static void presence(void **state)
 		struct tg_packet syn = {.family = n & 1 ? 6 : 4, .ports = (uint32_t)n};
 		uint32_t hash, word;
 
-		syn.src.d[0] = tg_test_random(&seed);
-		syn.src.d[1] = syn.family == 6 ? tg_test_random(&seed) : 0;
+		syn.src.d[0] = tg_splitmix(&seed);
+		syn.src.d[1] = syn.family == 6 ? tg_splitmix(&seed) : 0;
 		hash = tg_presence_flow(&syn, 7);
 		word = tg_presence_word(hash, TG_PRESENCE_FLOWS, 0);
 		assert_true(word < TG_PRESENCE_WORDS);
@@ -270,20 +270,20 @@ static void segments(void **state)
 	for (n = 0; n < 20000; n++) {
 		struct tg_segment s = {
 			.family = n & 1 ? 6 : 4,
-			.seq = (uint32_t)tg_test_random(&seed),
-			.ack = (uint32_t)tg_test_random(&seed),
+			.seq = (uint32_t)tg_splitmix(&seed),
+			.ack = (uint32_t)tg_splitmix(&seed),
 			.kind = n % 3,
 			.flags = TG_TCP_ACK,
 			.window = (uint16_t)n,
 			.ttl = 64,
 			.dscp = n & 63,
-			.ports = (uint32_t)tg_test_random(&seed),
+			.ports = (uint32_t)tg_splitmix(&seed),
 			.options = {.mss = 1460, .wscale = n & 15, .ts_ok = n & 2, .sack_ok = n & 4}};
 		uint32_t len = tg_segment_len(&s), head = s.family == 4 ? 20 : 40, pseudo;
 		uint8_t *room = malloc(len);
 
-		s.src.w[0] = (uint32_t)tg_test_random(&seed);
-		s.dst.w[0] = (uint32_t)tg_test_random(&seed);
+		s.src.w[0] = (uint32_t)tg_splitmix(&seed);
+		s.dst.w[0] = (uint32_t)tg_splitmix(&seed);
 		assert_true(tg_segment_write((struct tg_writer){room, room + len}, &s));
 		assert_false(tg_segment_write((struct tg_writer){room, room + len - 1}, &s));
 		assert_true(tg_segment_write((struct tg_writer){room, room + len}, &s));

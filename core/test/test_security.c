@@ -15,10 +15,10 @@ static struct tg_packet random_tuple(uint64_t *seed)
 {
 	struct tg_packet p = {.family = 4};
 
-	p.src.w[0] = (uint32_t)tg_test_random(seed);
-	p.dst.w[0] = (uint32_t)tg_test_random(seed);
-	p.ports = (uint32_t)tg_test_random(seed);
-	p.seq = (uint32_t)tg_test_random(seed);
+	p.src.w[0] = (uint32_t)tg_splitmix(seed);
+	p.dst.w[0] = (uint32_t)tg_splitmix(seed);
+	p.ports = (uint32_t)tg_splitmix(seed);
+	p.seq = (uint32_t)tg_splitmix(seed);
 	return p;
 }
 
@@ -150,7 +150,7 @@ static void luck_of_a_forger(void **state)
 
 		for (i = 0; i < 1U << 22; i++) {
 			struct tg_packet victim = random_tuple(&seed);
-			uint32_t diff = oracle(kind, &victim) ^ (uint32_t)tg_test_random(&seed);
+			uint32_t diff = oracle(kind, &victim) ^ (uint32_t)tg_splitmix(&seed);
 
 			hits += (diff & narrow) == 0;
 			one_bit_less += (diff & (narrow >> 1)) == 0;
@@ -226,7 +226,7 @@ static void pollution(void **state)
 	(void)state;
 	assert_non_null(words);
 	for (n = 0; n < 2 * TG_BLOOM_KEYS; n++)
-		key.k[n / TG_BLOOM_KEYS][n % TG_BLOOM_KEYS] = tg_test_random(&seed);
+		key.k[n / TG_BLOOM_KEYS][n % TG_BLOOM_KEYS] = tg_splitmix(&seed);
 	for (i = 0; i < 5; i++) {
 		uint32_t hits = 0, probes = 100000;
 		double computed, measured;

@@ -246,7 +246,7 @@ static void sources(void **state)
 
 	(void)state;
 	for (i = 0; i < TG_FILTER_KEYS; i++)
-		keys[i] = tg_test_random(&seed);
+		keys[i] = tg_splitmix(&seed);
 	p.src.w[0] = 0xb80d0120;
 	h = tg_split_hash(keys, &p, TG_TO_SERVER);
 	assert_true(tg_split_is_v6(h));

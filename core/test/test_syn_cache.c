@@ -13,15 +13,15 @@ static const struct tg_siphash_key key = {0x0706050403020100ULL, 0x0f0e0d0c0b0a0
 static struct tg_packet random_syn(uint64_t *seed, uint8_t family)
 {
 	struct tg_packet p = {.family = family,
-			      .seq = (uint32_t)tg_test_random(seed),
-			      .ports = (uint32_t)tg_test_random(seed),
+			      .seq = (uint32_t)tg_splitmix(seed),
+			      .ports = (uint32_t)tg_splitmix(seed),
 			      .flags = TG_TCP_SYN,
 			      .l3_off = TG_ETH_HDR_LEN};
 	int i;
 
 	for (i = 0; i < (family == 4 ? 1 : 4); i++) {
-		p.src.w[i] = (uint32_t)tg_test_random(seed);
-		p.dst.w[i] = (uint32_t)tg_test_random(seed);
+		p.src.w[i] = (uint32_t)tg_splitmix(seed);
+		p.dst.w[i] = (uint32_t)tg_splitmix(seed);
 	}
 	return p;
 }
@@ -165,10 +165,10 @@ static void answers(void **state)
 	for (n = 0; n < 4096; n++) {
 		struct tg_halfopen_bucket b = {.heads = {0}};
 		struct tg_packet syn = random_syn(&seed, n & 1 ? 6 : 4), ack = syn;
-		struct tg_tcp_options o = {.mss = (uint16_t)tg_test_random(&seed),
+		struct tg_tcp_options o = {.mss = (uint16_t)tg_splitmix(&seed),
 					   .sack_ok = n & 2,
 					   .ts_ok = n & 4,
-					   .tsval = (uint32_t)tg_test_random(&seed),
+					   .tsval = (uint32_t)tg_splitmix(&seed),
 					   .wscale = n & 8 ? (uint8_t)(n >> 8) % 15 : TG_WSCALE_NONE};
 		struct tg_ack ack_info = {.ts_ok = o.ts_ok, .tsval = o.tsval + 1};
 		struct tg_segment s, to_server;
@@ -236,7 +236,7 @@ static void *writer(void *arg)
 		struct tg_packet syn = {.family = 4, .l3_off = 14};
 		uint64_t hash;
 
-		syn.seq = (uint32_t)(tg_test_random(&seed) % 64);
+		syn.seq = (uint32_t)(tg_splitmix(&seed) % 64);
 		syn.ports = syn.seq; /* few tuples, so that threads meet */
 		syn.src.w[0] = syn.dst.w[0] = syn.seq;
 		hash = tg_halfopen_hash(&syn, &key);

@@ -22,11 +22,11 @@ static struct tg_packet random_syn(uint64_t *seed, uint8_t family)
 	uint32_t i, words = family == 4 ? 1 : 4;
 
 	for (i = 0; i < words; i++) {
-		syn.src.w[i] = (uint32_t)tg_test_random(seed);
-		syn.dst.w[i] = (uint32_t)tg_test_random(seed);
+		syn.src.w[i] = (uint32_t)tg_splitmix(seed);
+		syn.dst.w[i] = (uint32_t)tg_splitmix(seed);
 	}
-	syn.ports = (uint32_t)tg_test_random(seed);
-	syn.seq = (uint32_t)tg_test_random(seed);
+	syn.ports = (uint32_t)tg_splitmix(seed);
+	syn.seq = (uint32_t)tg_splitmix(seed);
 	return syn;
 }
 
@@ -64,10 +64,9 @@ static void checksums_and_room(void **state)
 						 .wscale = n >> 1 & 15,
 						 .sack_ok = n >> 5 & 1,
 						 .ts_ok = n >> 6 & 1,
-						 .tsval = (uint32_t)tg_test_random(&seed)};
+						 .tsval = (uint32_t)tg_splitmix(&seed)};
 		struct tg_synack a = tg_synack_agree(&syn, &offered, &full);
-		struct tg_cookie c = {(uint32_t)tg_test_random(&seed),
-				      (uint32_t)tg_test_random(&seed)};
+		struct tg_cookie c = {(uint32_t)tg_splitmix(&seed), (uint32_t)tg_splitmix(&seed)};
 		uint32_t len = tg_synack_len(&syn, &a);
 		uint8_t *room = malloc(len);
 

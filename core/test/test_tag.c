@@ -177,16 +177,16 @@ static void tag_fix_there_and_back(void **state)
 	(void)state;
 	for (round = 0; round < 20000; round++) {
 		uint8_t family = round & 1 ? 4 : 6;
-		uint32_t ip_len = family == 4 ? 20 : 40, data_len = tg_test_random(&seed) % 9;
-		uint32_t opt_len = 4 * (tg_test_random(&seed) % 6), l4 = 20 + opt_len + data_len, i;
+		uint32_t ip_len = family == 4 ? 20 : 40, data_len = tg_splitmix(&seed) % 9;
+		uint32_t opt_len = 4 * (tg_splitmix(&seed) % 6), l4 = 20 + opt_len + data_len, i;
 		uint8_t before[120], with[120], after[120];
 		uint32_t words[TG_TAG_WORDS], pseudo;
 		uint16_t sum;
 
 		for (i = 0; i < sizeof(before); i++)
-			before[i] = (uint8_t)tg_test_random(&seed);
+			before[i] = (uint8_t)tg_splitmix(&seed);
 		for (i = 0; i < TG_TAG_WORDS; i++)
-			words[i] = (uint32_t)tg_test_random(&seed);
+			words[i] = (uint32_t)tg_splitmix(&seed);
 		before[0] = family == 4 ? 0x45 : 0x60;
 		before[family == 4 ? 2 : 4] = 0;
 		before[family == 4 ? 3 : 5] = (uint8_t)((family == 4 ? ip_len : 0) + l4);
@@ -442,7 +442,7 @@ static void split_hash(void **state)
 
 	(void)state;
 	for (i = 0; i < TG_FILTER_KEYS; i++)
-		keys[i] = tg_test_random(&seed);
+		keys[i] = tg_splitmix(&seed);
 	for (i = 0; i < 64 * 256; i++) {
 		struct tg_packet p = {.family = i & 1 ? 4 : 6, .ports = 0x50000000 | i}, q;
 		uint64_t h;

@@ -20,12 +20,12 @@ struct segment {
 static struct segment random_segment(uint64_t *seed, uint8_t flags)
 {
 	struct segment s = {.ts_at = -1, .sack_at = -1};
-	uint64_t r = tg_test_random(seed);
+	uint64_t r = tg_splitmix(seed);
 	uint32_t at = 20, i;
 	uint16_t sum;
 
 	for (i = 0; i < 20; i++)
-		s.bytes[i] = (uint8_t)tg_test_random(seed);
+		s.bytes[i] = (uint8_t)tg_splitmix(seed);
 	for (i = 0; i < (r & 3); i++)
 		s.bytes[at++] = TG_TCPOPT_NOP;
 	if (r & 4) {
@@ -33,7 +33,7 @@ static struct segment random_segment(uint64_t *seed, uint8_t flags)
 		s.bytes[at + 1] = 10;
 		s.ts_at = (int)at + 2;
 		for (i = 0; i < 8; i++)
-			s.bytes[at + 2 + i] = (uint8_t)tg_test_random(seed);
+			s.bytes[at + 2 + i] = (uint8_t)tg_splitmix(seed);
 		at += 10;
 	}
 	for (i = 0; i < (r >> 3 & 1); i++)
@@ -44,7 +44,7 @@ static struct segment random_segment(uint64_t *seed, uint8_t flags)
 		s.bytes[at + 1] = (uint8_t)(2 + 8 * s.sack_blocks);
 		s.sack_at = (int)at + 2;
 		for (i = 0; i < 8U * (uint32_t)s.sack_blocks; i++)
-			s.bytes[at + 2 + i] = (uint8_t)tg_test_random(seed);
+			s.bytes[at + 2 + i] = (uint8_t)tg_splitmix(seed);
 		at += 2U + 8U * (uint32_t)s.sack_blocks;
 	}
 	while (at % 4)

@@ -365,7 +365,7 @@ static void measure_hash(void)
 			for (i = 0; i < b.n; i++) {
 				b.k0[i] = b.k1[i] = 42;
 				for (k = 0; k < 3; k++)
-					b.m[k][i] = tg_random(&state);
+					b.m[k][i] = tg_splitmix(&state);
 			}
 			begin = core_ns();
 			for (i = 0; i < turns; i++) {

@@ -4,15 +4,6 @@
  */
 #include "traffic.h"
 
-uint64_t tg_random(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-	return z ^ z >> 31;
-}
-
 /* An address that can be a client: 11.0.0.0 to 126.255.255.255. */
 static uint32_t client(uint64_t r)
 {
@@ -35,7 +26,7 @@ void tg_traffic_syns(struct tg_mem_port *p, uint64_t seed)
 	uint32_t i;
 
 	for (i = 0; i < p->frames_n; i++) {
-		uint64_t a = tg_random(&seed), b = tg_random(&seed);
+		uint64_t a = tg_splitmix(&seed), b = tg_splitmix(&seed);
 		struct tg_segment s = {
 			.src = {.w = {client(a)}},
 			.dst = {.w = {TG_BENCH_SERVER}},
@@ -72,7 +63,7 @@ static void segments(struct tg_mem_port *p, uint32_t flows, uint64_t seed, bool 
 	uint32_t i;
 
 	for (i = 0; i < p->frames_n; i++) {
-		uint64_t a = tg_random(&seed), b = tg_random(&seed);
+		uint64_t a = tg_splitmix(&seed), b = tg_splitmix(&seed);
 		struct tg_packet flow = tg_traffic_flow((uint32_t)a % flows);
 		bool back = both && a >> 63;
 		struct tg_segment s = {

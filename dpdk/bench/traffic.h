@@ -6,13 +6,12 @@
 #ifndef TG_BENCH_TRAFFIC_H
 #define TG_BENCH_TRAFFIC_H
 
+#include "../core/splitmix.h"
 #include "driver.h"
 
 #define TG_BENCH_STRIDE 96
 #define TG_BENCH_SERVER TG_WIRE32(198, 18, 1, 1)
 #define TG_BENCH_PORT_BE 0x5000 /* 80 */
-
-uint64_t tg_random(uint64_t *state);
 
 /* A flood: every frame has another source. */
 void tg_traffic_syns(struct tg_mem_port *p, uint64_t seed);

@@ -194,21 +194,18 @@ static void tg_setup_synack(struct tg_worker *w, struct tg_item *it, struct tg_f
 {
 	struct tg_server_key server = tg_server_key(&it->pkt, true);
 	struct tg_tcp_options o;
-	struct tg_learned *known;
 	enum tg_setup_next next;
+	struct tg_learned l;
 
 	if (!tg_item_options(it, &o)) {
 		tg_drop(w, it->m);
 		return;
 	}
-	if (e->flow.flags & TG_FLOW_ASKS) {
-		struct tg_learned l = tg_learn(&it->pkt, &o, w->now_ms);
-
+	if (tg_server_heard(tg_servers_find(&w->servers, &server), e->flow.flags & TG_FLOW_ASKS,
+			    &it->pkt, &o, w->now_ms, &l)) {
 		tg_servers_put(&w->servers, &server, &l);
 		tg_advertised_forget(w);
 		tg_count(w, e->flow.service, TG_COUNT_server_asked);
-	} else if ((known = tg_servers_find(&w->servers, &server))) {
-		tg_learned_doubt(known, &it->pkt, &o, w->now_ms);
 	}
 	next = tg_setup_next(&e->flow, &it->pkt, &o, w->config->proxy_cfg[e->flow.service].fixed);
 	if (next == TG_SETUP_MISMATCH)
@@ -219,17 +216,14 @@ static void tg_setup_synack(struct tg_worker *w, struct tg_item *it, struct tg_f
 		tg_setup_renew(w, it, &e->flow, next == TG_SETUP_ASK);
 }
 
-/* True if a segment with the server's address arrives from the client's side, and the server is
- * elsewhere. */
-static bool tg_is_clients(const struct tg_worker *w, const struct tg_item *it,
-			  const struct tg_flow *f)
+static bool tg_setup_is_forged(const struct tg_worker *w, const struct tg_item *it,
+			       const struct tg_flow *f)
 {
+	enum tg_origin origin = tg_setup_origin(f, it->port, !w->config->router);
 	const struct tg_route *r;
 
-	if (it->port != f->client_port)
-		return false;
-	if (!w->config->router)
-		return true;
+	if (origin != TG_ORIGIN_ROUTE)
+		return origin == TG_ORIGIN_CLIENT;
 	r = tg_config_route(w->config, &it->pkt.src, it->pkt.family);
 	return r && r->port != it->port;
 }
@@ -238,7 +232,7 @@ void tg_setup_server(struct tg_worker *w, struct tg_item *it, struct tg_flow_ent
 {
 	struct tg_segment s;
 
-	if (tg_is_clients(w, it, &e->flow)) {
+	if (tg_setup_is_forged(w, it, &e->flow)) {
 		tg_count(w, e->flow.service, TG_COUNT_flow_forged);
 		tg_drop(w, it->m);
 		return;

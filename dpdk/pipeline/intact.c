@@ -31,22 +31,15 @@ enum tg_intact tg_item_intact(const struct tg_item *it)
 {
 	uint64_t ip_says = it->m->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
 	uint64_t l4_says = it->m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
-	uint32_t hdr_len = it->pkt.l4_off - it->pkt.l3_off;
 	const uint8_t *ip = TG_DATA(it->m) + it->pkt.l3_off, *tcp = TG_DATA(it->m) + it->pkt.l4_off;
-	uint8_t room[64] = {0};
-	enum tg_intact found;
+	enum tg_intact found = TG_INTACT;
 
-	if (it->pkt.family == 4) {
-		if (ip_says == RTE_MBUF_F_RX_IP_CKSUM_BAD ||
-		    (!ip_says && tg_csum_fold(tg_csum_add(0, ip, hdr_len)) != 0xffff))
-			return TG_INTACT_BAD_SUM;
-		if (hdr_len > TG_IPV4_HDR_LEN) {
-			memcpy(room, ip, hdr_len);
-			found = tg_intact_ip_options(room, hdr_len);
-			if (found != TG_INTACT)
-				return found;
-		}
-	}
+	if (it->pkt.family == 4)
+		found = ip_says == RTE_MBUF_F_RX_IP_CKSUM_BAD
+				? TG_INTACT_BAD_SUM
+				: tg_intact_ipv4(ip, it->pkt.l4_off - it->pkt.l3_off, ip_says);
+	if (found != TG_INTACT)
+		return found;
 	if (l4_says)
 		return l4_says == RTE_MBUF_F_RX_L4_CKSUM_BAD ? TG_INTACT_BAD_SUM : TG_INTACT;
 	return tg_intact_tcp(tg_intact_pseudo(&it->pkt), tg_item_segment_sum(it),

@@ -76,7 +76,7 @@ static bool do_reset(const char *args)
 
 static struct rte_mbuf *filler(void)
 {
-	uint32_t i = (uint32_t)tg_random(&seed) % fillers.frames_n;
+	uint32_t i = (uint32_t)tg_splitmix(&seed) % fillers.frames_n;
 
 	return harness_frame(h, fillers.frames + (size_t)i * fillers.stride, fillers.lens[i]);
 }
@@ -145,7 +145,7 @@ static bool do_packet(const char *args)
 	h->config->proxy_cfg[FILLER_SERVICE].strategy = TG_STRATEGY_AUTH_COOKIE;
 	if (!h->config->ports[FILLER_PORT])
 		harness_line(h, "port %u %u", FILLER_PORT, FILLER_SERVICE);
-	at = (uint32_t)tg_random(&seed) % n;
+	at = (uint32_t)tg_splitmix(&seed) % n;
 	for (i = 0; i < n; i++)
 		m[i] = i == at ? harness_frame(h, bytes, (uint32_t)len) : filler();
 	harness_burst(h, m, n, from);
