@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# One command each; `make` alone lists them. None needs another to be run first.
+# One command each; `make` alone lists them. None requires another one first.
 # Targets that lack a package install it through apt when run as root.
 
 SHELL := /bin/bash
@@ -7,14 +7,14 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-ifeq ($(HOME),) # Go keeps its caches there
+ifeq ($(HOME),) # for Go's caches
 export HOME := $(shell getent passwd $$(id -u) | cut -d: -f6)
 endif
 export PATH := $(PATH):/usr/sbin:/sbin
 
-# Go is looked for by the shell when it is used: make expands a whole recipe
-# before its first line, and that may be the line that installs Go. An older Go
-# fetches the toolchain of go.mod by itself.
+# The shell finds Go when a line uses it: make expands a whole recipe
+# before its first line, which may be the one that installs Go. An older Go
+# fetches the toolchain of go.mod itself.
 GO        = GOTOOLCHAIN=$(GOTOOLCHAIN_SET) "$$(tools/go.sh)"
 GOTOOLCHAIN_SET ?= auto
 VERSION   = $(shell sed -n 's/^\#\# \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md | head -n 1)
@@ -59,7 +59,7 @@ bench: ## cost per SYN and SYNs absorbed, as ratios, in one run (root)
 	@$(MAKE) build
 	bin/tidegate-lab bench
 
-fuzz: ## fuzz the parsers, FUZZTIME each (default 60s), and send FRAMES odd frames to each kind of gate and to a bare machine (root)
+fuzz: ## fuzz the parsers, FUZZTIME each (default 60s), and send FRAMES odd frames to each kind of gate and to a machine without one (root)
 	@tools/deps.sh fuzz
 	$(GO) test ./internal/config -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/ifp -run '^$$' -fuzz FuzzMessages -fuzztime $(FUZZTIME)
@@ -85,7 +85,7 @@ lint: ## formatting, vet, golangci-lint and shellcheck
 	@test/run lint
 	@tools/lint.sh
 
-generate: ## make the generated Go, BPF objects and documents again
+generate: ## regenerate Go code, BPF objects and documents
 	@tools/deps.sh generate
 	$(GO) generate ./...
 

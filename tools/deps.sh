@@ -10,7 +10,7 @@ if [ "${1-}" = --check ]; then check=1 && shift; fi
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin
 
-# package=what shows that it is there (a command or a file); "go" is special
+# package=PROBE, a command or a file that shows that it is installed; "go" is special
 build="go ca-certificates=/etc/ssl/certs/ca-certificates.crt"
 lab="nginx=nginx nftables=nft iproute2=ss"
 firewalls="iptables=iptables-legacy-restore"
@@ -97,7 +97,7 @@ quietly() {
     fi
 }
 
-# A package that is only a tool of ours must not start a server on this machine.
+# A package installed as a tool must not start a server on this machine.
 hold_services() {
     if [ ! -e /usr/sbin/policy-rc.d ]; then
         undo+=(/usr/sbin/policy-rc.d)
@@ -106,7 +106,7 @@ hold_services() {
     fi
 }
 
-# Debian 12 has Go 1.19; its backports have one that fetches what go.mod names.
+# Debian 12 has Go 1.19; its backports have one that fetches the toolchain of go.mod.
 # The mirror is the one that apt uses already.
 from_backports() { # PACKAGE
     local list=/etc/apt/sources.list.d/tidegate-backports.list codename mirror signed=
@@ -120,7 +120,7 @@ from_backports() { # PACKAGE
     if [ -z "$(apt_mirror "$codename-backports")" ]; then
         echo "deps: adding $codename-backports to apt for $1 ($list)"
         [ ! -e $keyring ] || signed="[signed-by=$keyring] "
-        undo+=("$list") # a list that apt cannot read would break apt
+        undo+=("$list") # an unreadable list would break apt
         echo "deb $signed$mirror $codename-backports main" >"$list"
         quietly apt-get update
         unset 'undo[-1]'
@@ -164,7 +164,7 @@ if [ -n "$need_suricata" ]; then
         from_backports suricata
     fi
 fi
-# Nor after the next boot.
+# Nor at the next boot.
 if command -v systemctl >/dev/null; then
     for unit in nginx:nginx ssh:openssh-server opensmtpd:opensmtpd fastnetmon:fastnetmon suricata:suricata prometheus:prometheus; do
         if [[ " ${missing[*]} " == *" ${unit#*:} "* ]]; then

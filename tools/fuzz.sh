@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/fuzz.sh BINARY CORPUS RUNS [FLAG...]    runs one libFuzzer target and says how it went.
+# tools/fuzz.sh BINARY CORPUS RUNS [FLAG...]    runs one libFuzzer target and prints the result.
 # Without FUZZ_SECONDS: RUNS inputs from a fixed seed and the committed CORPUS, nearly the same each
-# time, so that a test fails because of what was changed and not by luck. With
-# FUZZ_SECONDS=N: for so long, other inputs each time, and what they find is kept beside the
-# binary. A finding is printed with its input, in base64: it becomes a file of CORPUS.
+# time, so that a failure is caused by a change and not by chance. With
+# FUZZ_SECONDS=N: for that long, with other inputs each time, and their corpus is kept next to the
+# binary. A finding is printed with its input, in base64: add it to CORPUS as a file.
 set -uo pipefail
 binary=$1 corpus=$2 runs=$3
 shift 3
 name=$(basename "$binary") log=$binary.log crash=$binary.crash-
 rm -f "$crash"*
-found=$binary.corpus # what is found goes here, never into CORPUS
+found=$binary.corpus # new inputs go here, never into CORPUS
 if [ -n "${FUZZ_SECONDS:-}" ]; then
     how=(-max_total_time="$FUZZ_SECONDS")
 else

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Prints the path of a Go command that can build this project, or fails.
-# Go 1.21 or newer will do: it fetches the toolchain that go.mod names.
+# Go 1.21 or newer suffices: it fetches the toolchain that go.mod names.
 # Must never install anything; tools/deps.sh does that.
 usable() {
     v=$("$1" env GOVERSION 2>/dev/null) || return 1

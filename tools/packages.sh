@@ -4,7 +4,7 @@
 # build/tools with the Go command. Two runs of one commit make the same packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-nfpm=v2.43.4 # later ones need modules that proxies of modules do not all have
+nfpm=v2.43.4 # later versions need modules that not every module proxy has
 GO=$(tools/go.sh)
 PATH=$(dirname "$GO"):$PATH
 export GOTOOLCHAIN=${GOTOOLCHAIN_SET:-auto} VERSION=${1:?VERSION} ARCH CGO_ENABLED=0
@@ -33,7 +33,7 @@ done
     printf ' -- %s  %s\n' "$MAINTAINER" "$(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")"
 } | gzip -9n >build/package/changelog.gz
 rm -f build/tidegate_*.deb build/tidegate-*.rpm
-sed '/^license:/d' packaging/nfpm.yaml >build/package/deb.yaml # Debian knows no such field; the copyright file says it
+sed '/^license:/d' packaging/nfpm.yaml >build/package/deb.yaml # Debian has no such field; the copyright file states it
 cp packaging/nfpm.yaml build/package/rpm.yaml
 for kind in deb rpm; do
     build/tools/nfpm-$nfpm package --config build/package/$kind.yaml --packager $kind --target build/

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# After installation and upgrade, of deb (configure) and rpm (a number). Starts nothing that did not run.
+# After installation and upgrade, of deb (configure) and rpm (a number). Starts nothing that was not running.
 set -e
 case "$1" in
 configure | 1 | 2) ;;
@@ -11,6 +11,6 @@ systemd-tmpfiles --create /usr/lib/tmpfiles.d/tidegate.conf || true # in a chroo
 install -d -m 0750 -o root -g tidegate /etc/tidegate
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload || true
-    # The packet path goes on meanwhile; the new process takes it over.
+    # The packet path keeps running meanwhile; the new process takes it over.
     systemctl try-restart 'tidegate@*.service' 'tidegate-manager@*.service' || true
 fi

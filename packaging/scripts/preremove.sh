@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Before removal, not before an upgrade: nothing may stay in the kernel that nobody could take down any more.
+# Before removal, not before an upgrade: nothing may stay in the kernel that could no longer be removed.
 set -e
 case "$1" in
 remove | 0) ;;
