@@ -23,7 +23,7 @@ func dockerWith(flags string) func(*Machine) error {
 		if err != nil {
 			return err
 		}
-		b, err := m.openBox()
+		b, err := m.openSandbox()
 		if err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func podmanWith(networks, flags string, more ...func(*Machine) error) func(*Mach
 		if err != nil {
 			return err
 		}
-		b, err := m.openBox()
+		b, err := m.openSandbox()
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func programs() []Scenario {
 	podman := []string{"podman", "busybox=busybox-static"}
 	return []Scenario{
 		{Name: "docker-idle", About: "Docker is installed and idle; the service is the host's", How: Translated, Needs: docker, Build: func(m *Machine) error {
-			b, err := m.openBox()
+			b, err := m.openSandbox()
 			if err != nil {
 				return err
 			}
@@ -81,22 +81,22 @@ func programs() []Scenario {
 		{Name: "podman-macvlan", About: "a podman container on macvlan: its clients", How: Left, Needs: podman, Only4: "podman network create -d macvlan with static addresses of IPv4",
 			Build: podmanWith("podman network create -d macvlan -o parent=tg-server --subnet 198.18.3.0/24 --gateway 198.18.3.2 mac", "--network mac --ip 198.18.3.12",
 				func(m *Machine) error { m.To[false] = addr("198.18.3.12"); return m.Serve(m.Server, "") })},
-		{Name: "firewalld", About: "firewalld at its defaults, with the service http", How: Translated, Needs: []string{"firewalld", "dbus-daemon=dbus"}, Build: inBox(`
+		{Name: "firewalld", About: "firewalld at its defaults, with the service http", How: Translated, Needs: []string{"firewalld", "dbus-daemon=dbus"}, Build: inSandbox(`
 			dbus-daemon --system --fork --nopidfile
 			firewalld --nofork --nopid >/run/firewalld.log 2>&1 &
 			await firewall-cmd --state
 			firewall-cmd --add-service=http`)},
 		{Name: "libvirt", About: "libvirt's default network", How: Translated, Needs: []string{"libvirtd=libvirt-daemon-system", "virsh=libvirt-clients", "dbus-daemon=dbus"},
-			Only4: "", Build: inBox(`
+			Only4: "", Build: inSandbox(`
 			dbus-daemon --system --fork --nopidfile
 			libvirtd --daemon
 			await virsh -c qemu:///system net-list
 			virsh -c qemu:///system net-start default || virsh -c qemu:///system net-info default`)},
-		{Name: "ufw", About: "ufw, the port allowed", How: Adopted, Needs: []string{"ufw"}, Build: inBox(`
+		{Name: "ufw", About: "ufw, the port allowed", How: Adopted, Needs: []string{"ufw"}, Build: inSandbox(`
 			ufw allow 80/tcp
 			ufw --force enable`)},
 		{Name: "ufw-limit", About: "ufw limits connections to six in thirty seconds", How: Translated, Served: 5, Needs: []string{"ufw"}, Build: func(m *Machine) error {
-			err := inBox(`
+			err := inSandbox(`
 			ufw limit 80/tcp
 			ufw --force enable`)(m)
 			m.Renew = func() error { // the lists of xt_recent
@@ -104,12 +104,12 @@ func programs() []Scenario {
 			}
 			return err
 		}},
-		{Name: "ufw-deny", About: "ufw denies the clients", How: Adopted, Served: Nobody, Needs: []string{"ufw"}, Build: inBox(`
+		{Name: "ufw-deny", About: "ufw denies the clients", How: Adopted, Served: Nobody, Needs: []string{"ufw"}, Build: inSandbox(`
 			ufw deny from 198.18.3.2
 			ufw deny from fd7d:7467:4::2
 			ufw allow 80/tcp
 			ufw --force enable`)},
-		{Name: "fail2ban", About: "fail2ban with nftables has banned the clients", How: Adopted, Served: Nobody, Needs: []string{"fail2ban-server=fail2ban"}, Build: inBox(`
+		{Name: "fail2ban", About: "fail2ban with nftables has banned the clients", How: Adopted, Served: Nobody, Needs: []string{"fail2ban-server=fail2ban"}, Build: inSandbox(`
 			touch /run/log
 			printf '[DEFAULT]\nbackend = polling\nbanaction = nftables-multiport\n[sshd]\nenabled = false\n[web]\nenabled = true\nfilter = sshd\nport = http\nlogpath = /run/log\n' >/etc/fail2ban/jail.local
 			rm -f /etc/fail2ban/jail.d/*
@@ -117,7 +117,7 @@ func programs() []Scenario {
 			await fail2ban-client status web
 			fail2ban-client set web banip 198.18.3.2 fd7d:7467:4::2
 			await sh -c 'nft list ruleset | grep fd7d:7467:4::2'`)},
-		{Name: "fail2ban-others", About: "fail2ban has banned other addresses", How: Adopted, Needs: []string{"fail2ban-server=fail2ban"}, Build: inBox(`
+		{Name: "fail2ban-others", About: "fail2ban has banned other addresses", How: Adopted, Needs: []string{"fail2ban-server=fail2ban"}, Build: inSandbox(`
 			touch /run/log
 			printf '[DEFAULT]\nbackend = polling\nbanaction = nftables-multiport\n[sshd]\nenabled = false\n[web]\nenabled = true\nfilter = sshd\nport = http\nlogpath = /run/log\n' >/etc/fail2ban/jail.local
 			rm -f /etc/fail2ban/jail.d/*

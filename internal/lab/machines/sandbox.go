@@ -14,16 +14,16 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// box is where real programs run: in the server's network, with /run, /etc and /var of its own that
+// sandbox is where real programs run: in the server's network, with /run, /etc and /var of its own that
 // vanish with it, and with processes that end when its first process does, even if this process is killed.
-type box struct {
+type sandbox struct {
 	m    *Machine
 	init *rig.Process
 	pid  int // of the first process, in this machine's numbering
 }
 
-// boxScript sets up the box's folders: empty ones and copies.
-const boxScript = `
+// sandboxScript sets up the sandbox's folders: empty ones and copies.
+const sandboxScript = `
 mount --make-rprivate /
 mount -t proc proc /proc
 keep=$(mktemp -d)
@@ -45,14 +45,14 @@ mkdir -p /run/dbus /run/lock /run/netns
 echo up
 while :; do sleep 3600; done`
 
-// openBox makes the machine's box; it is closed with the machine.
-func (m *Machine) openBox() (*box, error) {
+// openSandbox makes the machine's sandbox; it is closed with the machine.
+func (m *Machine) openSandbox() (*sandbox, error) {
 	up := rig.NewLineWaiter("up")
-	p, err := rig.StartProcess(m.Server, -1, nil, up, "unshare", "--mount", "--pid", "--fork", "--kill-child", "/bin/sh", "-ec", boxScript)
+	p, err := rig.StartProcess(m.Server, -1, nil, up, "unshare", "--mount", "--pid", "--fork", "--kill-child", "/bin/sh", "-ec", sandboxScript)
 	if err != nil {
 		return nil, err
 	}
-	b := &box{m: m, init: p}
+	b := &sandbox{m: m, init: p}
 	m.ends = append(m.ends, func() error {
 		p.Stop(5 * time.Second)
 		return removeGroups(m.Instance)
@@ -60,7 +60,7 @@ func (m *Machine) openBox() (*box, error) {
 	select {
 	case <-up.Seen:
 	case <-p.Exited:
-		return nil, fmt.Errorf("box: %w", errors.Join(p.Failure(), errors.New("ended before it was up")))
+		return nil, fmt.Errorf("sandbox: %w", errors.Join(p.Failure(), errors.New("ended before it was up")))
 	case <-m.ctx.Done():
 		return nil, m.ctx.Err()
 	}
@@ -72,18 +72,18 @@ func (m *Machine) openBox() (*box, error) {
 	return b, err
 }
 
-// sh runs lines of shell in the box; processes that they leave running stay.
-func (b *box) sh(script string, args ...any) error {
+// sh runs lines of shell in the sandbox; processes that they leave running stay.
+func (b *sandbox) sh(script string, args ...any) error {
 	_, err := run(b.m.ctx, b.m.Server, nil, "nsenter", "--target", strconv.Itoa(b.pid), "--mount", "--pid", "/bin/sh", "-ec",
 		"await() { n=0; until \"$@\" >/dev/null 2>&1; do n=$((n+1)); [ $n -lt 200 ] || { echo \"timed out: $*\" >&2; \"$@\"; return 1; }; sleep 0.1; done; }\n"+
 			fmt.Sprintf(script, args...))
 	return err
 }
 
-// inBox is a machine with a web server and programs in its box.
-func inBox(script string) func(*Machine) error {
+// inSandbox is a machine with a web server and programs in its sandbox.
+func inSandbox(script string) func(*Machine) error {
 	return func(m *Machine) error {
-		b, err := m.openBox()
+		b, err := m.openSandbox()
 		if err != nil {
 			return err
 		}
