@@ -83,8 +83,8 @@ func Decode(raw []byte) (*Record, error) {
 	if w.Version != Version {
 		return nil, refuse(BadVersion, "version %d; this program knows version %d", w.Version, Version)
 	}
-	again, err := encMode.Marshal(&w)
-	if err != nil || !bytes.Equal(again, msg.Payload) {
+	canonical, err := encMode.Marshal(&w)
+	if err != nil || !bytes.Equal(canonical, msg.Payload) {
 		return nil, refuse(Malformed, "payload is not in deterministic encoding")
 	}
 	r, err := w.record()
@@ -138,8 +138,8 @@ func openCOSE(raw []byte) (*cose.Sign1Message, error) {
 	}
 	// The library keeps the headers' bytes as received; re-encode them.
 	msg.Headers.RawProtected, msg.Headers.RawUnprotected = nil, nil
-	again, err := msg.MarshalCBOR()
-	if err != nil || !bytes.Equal(again, raw) {
+	canonical, err := msg.MarshalCBOR()
+	if err != nil || !bytes.Equal(canonical, raw) {
 		return nil, refuse(Malformed, "COSE_Sign1 is not in deterministic encoding")
 	}
 	return msg, nil
