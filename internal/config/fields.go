@@ -98,7 +98,7 @@ var (
 var (
 	withServices = []string{RoleHost, RoleProxy, RoleEdge, RoleServer}
 	everyRole    = append(slices.Clone(withServices), upstreamRoles...)
-	box          = []string{RoleProxy, RoleEdge}
+	forwarders   = []string{RoleProxy, RoleEdge}
 	everywhere4  = []string{atHost, atProxy, atDPDK, atProxyP4, atEdge, atEdgeP4, atAdopting, atTranslate}
 	butTranslate = []string{atHost, atProxy, atDPDK, atProxyP4, atEdge, atEdgeP4, atAdopting}
 	atSwitch     = []string{atProxyP4, atEdgeP4}
@@ -136,9 +136,9 @@ var commonFields = []Field{
 		Text: "when the next secret takes effect; the same on all machines"},
 	{Name: "key_horizon", Roles: []string{RoleHost, RoleServer}, Kind: Duration, High: int64(MaxKeyHorizon), LowPart: Part{"epoch", 2, 1}, Default: "2h",
 		Text: keyHorizonText},
-	{Name: "key_horizon", Roles: box, Planes: notP4, Kind: Duration, High: int64(MaxKeyHorizon), LowPart: Part{"epoch", 2, 1}, Default: "2h",
+	{Name: "key_horizon", Roles: forwarders, Planes: notP4, Kind: Duration, High: int64(MaxKeyHorizon), LowPart: Part{"epoch", 2, 1}, Default: "2h",
 		Text: keyHorizonText},
-	{Name: "key_horizon", Roles: box, Planes: onP4, Kind: Duration, High: int64(MaxKeyHorizon), LowPart: Part{"epoch", 2, 1}, HighPart: Part{"epoch", maxSwitchEpochs, 1}, DefaultPart: Part{"epoch", maxSwitchEpochs, 1}, Live: atSwitch,
+	{Name: "key_horizon", Roles: forwarders, Planes: onP4, Kind: Duration, High: int64(MaxKeyHorizon), LowPart: Part{"epoch", 2, 1}, HighPart: Part{"epoch", maxSwitchEpochs, 1}, DefaultPart: Part{"epoch", maxSwitchEpochs, 1}, Live: atSwitch,
 		Text: keyHorizonText + "; the switch's table of keys holds this many epochs"},
 	{Name: "on_stale_keys", Roles: withServices, Kind: Words, Words: []string{string(StaleKeysPass), string(StaleKeysDrop)}, Default: "pass", Live: butTranslate,
 		Text: "what happens to SYNs when the keys have run out: passed to the kernel unprotected, or dropped"},
@@ -181,9 +181,9 @@ var commonFields = []Field{
 }
 
 var proxyFieldTable = []Field{
-	{Name: "forwarding", Roles: box, Planes: notP4, Kind: Words, Words: []string{string(ForwardRouter), string(ForwardBridge)}, Default: "router",
+	{Name: "forwarding", Roles: forwarders, Planes: notP4, Kind: Words, Words: []string{string(ForwardRouter), string(ForwardBridge)}, Default: "router",
 		Text: "`router` uses the kernel's routes; `bridge` connects two ports without addresses"},
-	{Name: "fast_path", Roles: box, Planes: onXDP, Kind: Words, Words: []string{string(FastServices), string(FastAll)}, Default: "services", Live: []string{atProxy, atEdge},
+	{Name: "fast_path", Roles: forwarders, Planes: onXDP, Kind: Words, Words: []string{string(FastServices), string(FastAll)}, Default: "services", Live: []string{atProxy, atEdge},
 		Text: "what a router forwards in XDP: the TCP of services, or all TCP"},
 	{Name: "plane", Roles: []string{RoleProxy}, Kind: Words, Words: []string{string(PlaneXDP), string(PlaneDPDK), string(PlaneP4)}, Default: "xdp",
 		Text: "where the packet path runs: in the kernel, in a program with DPDK's drivers ([dpdk.md](dpdk.md)), or in a switch ([p4.md](p4.md))"},
@@ -378,7 +378,7 @@ func planesOf(name, role string) (planes []Plane) {
 }
 
 // hasPlanes reports whether a role has planes to choose from.
-func hasPlanes(role string) bool { return slices.Contains(box, role) }
+func hasPlanes(role string) bool { return slices.Contains(forwarders, role) }
 
 // belong refuses the fields of a mapping that are of other roles, or of other planes; in is "" for the top level.
 func (r *reader) belong(fs map[string]field, in string) {

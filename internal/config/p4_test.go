@@ -79,7 +79,7 @@ func TestPlanesLackTheseFields(t *testing.T) {
 		PlaneXDP:  {"dpdk", "p4"},
 	} {
 		for _, name := range names {
-			for _, role := range box {
+			for _, role := range forwarders {
 				if !slices.Contains(rolesOf(name), role) || !slices.Contains(fieldOf("plane", role, plane).Words, string(plane)) {
 					continue
 				}
