@@ -50,14 +50,14 @@ func forwardingChecks(c *config.Config) []Check {
 		if !used {
 			continue
 		}
-		box, known := sysctlOff(f.all)
+		allOff, known := sysctlOff(f.all)
 		var off []string
 		for _, name := range c.Interfaces {
 			if no, there := sysctlOff(fmt.Sprintf(f.own, name)); there && no {
 				off = append(off, name)
 			}
 		}
-		list = append(list, judgeForwarding(f.name, f.all, f.own, known, box, named, off))
+		list = append(list, judgeForwarding(f.name, f.all, f.own, known, allOff, named, off))
 	}
 	return list
 }
@@ -68,7 +68,7 @@ func sysctlOff(name string) (off, known bool) {
 	return strings.TrimSpace(string(text)) == "0", err == nil
 }
 
-func judgeForwarding(family, all, own string, known, boxOff, named bool, portsOff []string) Check {
+func judgeForwarding(family, all, own string, known, allOff, named bool, portsOff []string) Check {
 	c := Check{Name: "forwarding " + family, Status: OK, Found: all + "=1"}
 	lack := Warn // services without prefixes mean both families, and one may not be in use
 	if named {
@@ -78,7 +78,7 @@ func judgeForwarding(family, all, own string, known, boxOff, named bool, portsOf
 	case !known:
 		c.Status, c.Found = Warn, all+" cannot be read"
 		c.Means, c.Fix = "if this kernel has no "+family+", nothing is lost", "name only the prefixes that are in use"
-	case boxOff:
+	case allOff:
 		c.Status, c.Found = lack, all+"=0"
 		c.Means, c.Fix = "no "+family+" packet gets from client to server", fmt.Sprintf("run `sysctl -w %s=1`", all)
 	case len(portsOff) > 0:
