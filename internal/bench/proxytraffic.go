@@ -340,7 +340,7 @@ func (b *proxyBench) measureSwap(p *plane.Proxy, xdp *ebpf.Program, frame []byte
 		return err
 	}
 	// The second swap discards a million flows.
-	again, _, err := during(func() error {
+	secondSwap, _, err := during(func() error {
 		err := p.SwapFlows()
 		time.Sleep(500 * time.Millisecond) // the kernel frees them after that
 		return err
@@ -349,7 +349,7 @@ func (b *proxyBench) measureSwap(p *plane.Proxy, xdp *ebpf.Program, frame []byte
 		return err
 	}
 	idle, _, err := during(func() error { time.Sleep(took + 500*time.Millisecond); return nil })
-	b.res.SwapStall = float64(max(worst, again).Nanoseconds()) / 1e6
+	b.res.SwapStall = float64(max(worst, secondSwap).Nanoseconds()) / 1e6
 	b.res.SwapBaseline = float64(idle.Nanoseconds()) / 1e6
 	b.res.SwapTakes = float64(took.Nanoseconds()) / 1e6
 	return err
