@@ -415,9 +415,9 @@ func (r *run) measureLookups() error {
 			return err
 		}
 		r.fig.LooksUpOther = r.fig.LooksUpOther || unknown != known
-		again := syn
-		again.Src = netip.AddrPortFrom(syn.Src.Addr(), syn.Src.Port()+1)
-		second, err := r.counted(again)
+		otherPort := syn
+		otherPort.Src = netip.AddrPortFrom(syn.Src.Addr(), syn.Src.Port()+1)
+		second, err := r.counted(otherPort)
 		if err != nil {
 			return err
 		}
