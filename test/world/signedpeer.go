@@ -45,12 +45,12 @@ func SignedPing(t *testing.T, client, server *rig.Namespace, from netip.Addr, to
 		return err
 	}
 	defer unix.Close(s)
-	for _, way := range [][2]int{{c, s}, {s, c}} {
+	for _, direction := range [][2]int{{c, s}, {s, c}} {
 		b := make([]byte, 16)
-		if _, err := unix.Write(way[0], []byte("tidegate?")); err != nil {
+		if _, err := unix.Write(direction[0], []byte("tidegate?")); err != nil {
 			return err
 		}
-		if n, err := unix.Read(way[1], b); err != nil || string(b[:n]) != "tidegate?" {
+		if n, err := unix.Read(direction[1], b); err != nil || string(b[:n]) != "tidegate?" {
 			return errors.Join(errors.New("the word did not come"), err)
 		}
 	}

@@ -236,13 +236,13 @@ func Retransmitted(t *testing.T, all ...*rig.Namespace) (n int) {
 // loses is retransmitted each time.
 func NoRetransmits(t *testing.T, what string, do func(), all ...*rig.Namespace) {
 	t.Helper()
-	again := 0
+	sentTwice := 0
 	for range 5 {
 		before := Retransmitted(t, all...)
 		do()
-		if again = Retransmitted(t, all...) - before; again == 0 || t.Failed() {
+		if sentTwice = Retransmitted(t, all...) - before; sentTwice == 0 || t.Failed() {
 			return
 		}
 	}
-	t.Errorf("%s: five times something was sent again, the last time %d segments", what, again)
+	t.Errorf("%s: segments were retransmitted in each of five attempts, %d in the last", what, sentTwice)
 }
