@@ -182,7 +182,7 @@ func (t *terminus) death(ctx context.Context, row *Row) error {
 	slices.Sort(names)
 	before := t.detector.of(t.at(addrBot)).count
 	blocked := t.counter("pa", "filter_blocked")
-	again, err := t.play(ctx, attack{ns: "a-bot", src: addrBot, client: "a-client"})
+	second, err := t.play(ctx, attack{ns: "a-bot", src: addrBot, client: "a-client"})
 	if err != nil {
 		return err
 	}
@@ -208,9 +208,9 @@ func (t *terminus) death(ctx context.Context, row *Row) error {
 		return err
 	}
 	leakedAfter := t.detector.of(t.at(addrBot)).count - before - leaked
-	o.success = again.success
+	o.success = second.success
 	row.conclude(o, fmt.Sprintf("without processes: %d of %d arrived, %d blocked; the patrol was back after %.2f s; then %d of %d arrived",
-		leaked, again.sent, blocked, back.Seconds(), leakedAfter, third.sent),
-		o.filtered > 0 && leaked == 0 && blocked > 0 && again.success >= legitOK && back < time.Second && leakedAfter == 0)
+		leaked, second.sent, blocked, back.Seconds(), leakedAfter, third.sent),
+		o.filtered > 0 && leaked == 0 && blocked > 0 && second.success >= legitOK && back < time.Second && leakedAfter == 0)
 	return nil
 }
