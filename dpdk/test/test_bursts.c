@@ -71,7 +71,7 @@ static void make_events(uint64_t seed)
 	uint32_t i;
 
 	for (i = 0; i < TALKS; i++) {
-		uint64_t r = tg_random(&seed);
+		uint64_t r = tg_splitmix(&seed);
 
 		talks[i] = (struct talk){.family = r & 1 ? 4 : 6,
 					 .ts = r & 2,
@@ -82,12 +82,12 @@ static void make_events(uint64_t seed)
 		steps[i] = 0;
 	}
 	for (i = 0; i < EVENTS; i++) {
-		uint64_t r = tg_random(&seed);
+		uint64_t r = tg_splitmix(&seed);
 		uint32_t k = (uint32_t)r % TALKS;
 
-		make_event(&events[i], &talks[k], &steps[k], tg_random(&seed));
+		make_event(&events[i], &talks[k], &steps[k], tg_splitmix(&seed));
 		for (; r >> 40 & 1 && i + 1 < EVENTS; r <<= 1, i++) /* some at once */
-			make_event(&events[i + 1], &talks[k], &steps[k], tg_random(&seed));
+			make_event(&events[i + 1], &talks[k], &steps[k], tg_splitmix(&seed));
 	}
 }
 
@@ -103,7 +103,7 @@ static struct harness *run(const char *variant, uint32_t most, uint64_t seed, bo
 	while (i < EVENTS) {
 		enum tg_direction dir = events[i].dir;
 
-		want = most ? most : 1 + (uint32_t)tg_random(&seed) % TG_BURST_MAX;
+		want = most ? most : 1 + (uint32_t)tg_splitmix(&seed) % TG_BURST_MAX;
 		for (n = 0; n < want && i < EVENTS && events[i].dir == dir && (i % 500 || !n);
 		     n++, i++)
 			m[n] = harness_frame(h, events[i].frame, events[i].len);

@@ -179,7 +179,7 @@ static void make_frames(uint64_t seed)
 	uint32_t i;
 
 	for (i = 0; i < FRAMES; i++) {
-		uint64_t r = tg_random(&seed), r2 = tg_random(&seed);
+		uint64_t r = tg_splitmix(&seed), r2 = tg_splitmix(&seed);
 		uint32_t block = i / 50 %
 				 5; /* a flood; anything; a flood; segments among SYNs; segments */
 

@@ -49,10 +49,10 @@ static void like_core(const struct tg_siphash_variant *variant)
 			for (i = 0; i < TG_LANES_MAX; i++) {
 				uint32_t k;
 
-				b.k0[i] = tg_random(&seed);
-				b.k1[i] = tg_random(&seed);
+				b.k0[i] = tg_splitmix(&seed);
+				b.k1[i] = tg_splitmix(&seed);
 				for (k = 0; k < w; k++)
-					b.m[k][i] = tg_random(&seed);
+					b.m[k][i] = tg_splitmix(&seed);
 			}
 			variant->run(&b);
 			for (i = 0; i < n; i++) {

@@ -43,12 +43,12 @@ static void same_both_ways(void)
 	uint32_t wrong = 0, n, i;
 
 	for (n = 0; n < 2000; n++) {
-		uint16_t pattern = even_from((uint16_t)tg_random(&seed));
+		uint16_t pattern = even_from((uint16_t)tg_splitmix(&seed));
 		uint32_t a[4], b[4];
 
 		for (i = 0; i < 4; i++) {
-			a[i] = (uint32_t)tg_random(&seed);
-			b[i] = (uint32_t)tg_random(&seed);
+			a[i] = (uint32_t)tg_splitmix(&seed);
+			b[i] = (uint32_t)tg_splitmix(&seed);
 		}
 		wrong += hash4(pattern, a[0], b[0]) != hash4(pattern, b[0], a[0]);
 		wrong += hash6(pattern, a, b) != hash6(pattern, b, a);
@@ -82,7 +82,7 @@ static void spread_evenly(void)
 		drawn++;
 		bad += most_hit((uint16_t)pattern, 0xcb007100, 256) != 256 / ENTRIES;
 		if (drawn % 512 == 0)
-			bad += most_hit((uint16_t)pattern, (uint32_t)tg_random(&seed) & 0xffff0000,
+			bad += most_hit((uint16_t)pattern, (uint32_t)tg_splitmix(&seed) & 0xffff0000,
 					65536) != 65536 / ENTRIES;
 	}
 	CHECK_EQ(drawn, 18432, "keys that may be drawn");
