@@ -52,6 +52,7 @@ type gate struct {
 	survey   *survey.Watcher   // of a host that chooses: what this machine does to packets; else nil
 	reported []instance.Takeover
 	left     map[netip.AddrPort]string // places whose SYNs are left to the kernel, and why
+	unlooked map[string]int            // by service: ports for which rules were not looked up
 
 	kernelAdopts bool   // the kernel has the function; else everything is translated
 	trial        *trial // nil: no trial

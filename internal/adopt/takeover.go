@@ -87,10 +87,7 @@ func (g *gate) elsewhere() (list []listeners.Listener) {
 		return nil
 	}
 	for i := range g.cfg.Services {
-		svc, looked := &g.cfg.Services[i], 0
-		if !svc.Forwarded && g.survey == nil {
-			continue
-		}
+		svc, looked, ports := &g.cfg.Services[i], 0, 0
 		for _, p := range svc.Prefixes {
 			a := p.Addr()
 			switch {
@@ -100,19 +97,44 @@ func (g *gate) elsewhere() (list []listeners.Listener) {
 			default:
 				a = netip.IPv6Unspecified()
 			}
+			if !svc.Forwarded && (g.survey == nil || !g.survey.Machine().MaySendElsewhere(a)) {
+				continue
+			}
 			for _, r := range svc.Ports {
+				ports += int(r.Last) - int(r.First) + 1
 				for port := int(r.First); port <= int(r.Last) && looked < mostDestinations; port++ {
 					looked++
 					l := listeners.Listener{Addr: a, Port: uint16(port), V6Only: true, Elsewhere: true}
-					v := g.judged(a, l.Port)
-					if (svc.Forwarded || v.Has(survey.DNAT) || v.Has(survey.VirtualServer) || v.Takeover == survey.Left) && !slices.Contains(list, l) {
+					if (svc.Forwarded || g.sentElsewhere(a, l.Port)) && !slices.Contains(list, l) {
 						list = append(list, l)
 					}
 				}
 			}
 		}
+		g.tellUnlooked(svc.Name, ports-looked)
 	}
 	return list
+}
+
+// sentElsewhere reports whether a rule or IPVS may give connections to a destination to another machine or port.
+func (g *gate) sentElsewhere(a netip.Addr, port uint16) bool {
+	return g.survey.Machine().Elsewhere(survey.Destination{Addr: a, Port: port, Interfaces: g.cfg.Interfaces})
+}
+
+// tellUnlooked warns, once, of ports that were not looked up.
+func (g *gate) tellUnlooked(service string, ports int) {
+	if ports <= 0 {
+		delete(g.unlooked, service)
+		return
+	}
+	if g.unlooked[service] == 0 {
+		g.log.Warn("rules of this machine translate addresses, and the service has more ports than are looked up in them: SYNs to the others go to the kernel unprotected where nothing listens; name the published ports in `ports`, or set `forwarded: yes`",
+			"service", service, "looked_up", mostDestinations, "not_looked_up", ports)
+	}
+	if g.unlooked == nil {
+		g.unlooked = map[string]int{}
+	}
+	g.unlooked[service] = ports
 }
 
 // leave takes out of the table what can be neither adopted nor translated, so that its SYNs go to the kernel, and remembers why.

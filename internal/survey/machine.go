@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,8 +34,9 @@ type Machine struct {
 	local      []netip.Prefix // this machine's own addresses; nil: not known
 	unreadable []Finding
 
-	mutex  sync.Mutex
-	judged map[question]Verdict // earlier verdicts: what was read does not change
+	judging atomic.Int64 // how long verdicts have taken, ns
+	mutex   sync.Mutex
+	judged  map[question]Verdict // earlier verdicts: what was read does not change
 }
 
 // question is a Destination that can be compared.
@@ -94,6 +97,9 @@ func Read() *Machine {
 
 func (m *Machine) fail(what, show string, err error) {
 	text, _, _ := strings.Cut(err.Error(), "\n")
+	if errors.Is(err, os.ErrPermission) {
+		text += " (run as root; until then every connection is translated)"
+	}
 	m.unreadable = append(m.unreadable, Finding{Unreadable, fmt.Sprintf("%s cannot be read: %s", what, text), show})
 }
 
@@ -179,9 +185,51 @@ func (m *Machine) Judge(d Destination) Verdict {
 	if m.judged == nil || len(m.judged) >= answersKept {
 		m.judged = map[question]Verdict{}
 	}
+	began := time.Now()
 	v := m.judge(d)
+	m.judging.Add(int64(time.Since(began)))
 	m.judged[q] = v
 	return v
+}
+
+// Elsewhere says whether something here may give connections to a destination to another machine or port, so that it needs no listener.
+// It looks at much less than Judge.
+func (m *Machine) Elsewhere(d Destination) bool {
+	m.mutex.Lock() // rules are tried with scratch space of their own
+	defer m.mutex.Unlock()
+	if len(m.judgeVirtual(d)) > 0 {
+		return true
+	}
+	f := familyOf(d.Addr)
+	devices := d.Interfaces
+	if len(devices) == 0 {
+		devices = []string{""}
+	}
+	for _, device := range devices {
+		bases := m.translations(f, device)
+		if len(bases) == 0 {
+			continue
+		}
+		began := time.Now()
+		name, index := m.links.inputDevice(device)
+		w := &walker{chains: m.chains, packets: variants(f, d, name, index, m.isLocal(d.Addr), false, m.loose)}
+		w.through(bases)
+		m.judging.Add(int64(time.Since(began)))
+		if slices.ContainsFunc(w.found, func(f Finding) bool { return f.ID == DNAT }) {
+			return true
+		}
+	}
+	return false
+}
+
+// MaySendElsewhere is false if no destination of the address's family is sent elsewhere.
+func (m *Machine) MaySendElsewhere(a netip.Addr) bool {
+	return len(m.virtual) > 0 || len(m.translations(familyOf(a), "")) > 0
+}
+
+// translations are the chains by which destinations are translated; those without rules are left out.
+func (m *Machine) translations(f family, device string) []base {
+	return slices.DeleteFunc(m.basesOf(f, device, false), func(b base) bool { return !b.nat || len(b.chain.rules) == 0 })
 }
 
 func (m *Machine) judge(d Destination) Verdict {

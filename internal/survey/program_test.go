@@ -8,17 +8,18 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
 	bpflink "github.com/cilium/ebpf/link"
 )
 
 // A BPF program at netfilter's hook is seen when it comes and goes, and concerns its own family and network namespace.
 func TestPrograms(t *testing.T) {
 	ns, other := newNamespace(t), newNamespace(t)
+	if err := features.HaveProgramType(ebpf.Netfilter); errors.Is(err, ebpf.ErrNotSupported) {
+		t.Skip("this kernel has no BPF programs for netfilter (Linux 6.4): ", err)
+	}
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.Netfilter, AttachType: ebpf.AttachNetfilter, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 1), asm.Return()}})
-	if errors.Is(err, ebpf.ErrNotSupported) {
-		t.Skipf("this kernel has no BPF programs for netfilter: %v", err)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ type Watcher struct {
 	stopped chan struct{}
 	home    *os.File // the network namespace
 	events  []int    // netlink sockets
+	reads   atomic.Uint64
 }
 
 const (
@@ -30,6 +31,7 @@ const (
 	settleAtMost = 300 * time.Millisecond
 	pollEvery    = 500 * time.Millisecond // legacy tables, sysctls, IPVS and BPF links send no notification
 	pollShare    = 20                     // of the time one in so many parts is for polls: of huge tables there are fewer
+	surveyShare  = 5                      // likewise for surveys and the verdicts asked of them, where rules change without end
 )
 
 // Watch reads the network namespace of the calling thread, and goes on doing so when something
@@ -113,7 +115,7 @@ func (w *Watcher) run() {
 		w.publish(m)
 		return
 	}
-	var due time.Time // of the next poll
+	var due, rested time.Time // of the next poll; when the next survey may be made
 	for {
 		heard, end := w.hear(pollEvery)
 		for until := time.Now().Add(settleAtMost); heard && !end && time.Now().Before(until); {
@@ -121,6 +123,9 @@ func (w *Watcher) run() {
 			if more, end = w.hear(settleTime); !more {
 				break
 			}
+		}
+		for heard && !end && time.Now().Before(rested) {
+			_, end = w.hear(time.Until(rested) + time.Millisecond)
 		}
 		if end {
 			return
@@ -130,7 +135,9 @@ func (w *Watcher) run() {
 			continue
 		}
 		if heard || w.now.Load().outdated() {
+			before := w.now.Load()
 			w.publish(Read())
+			rested = time.Now().Add(surveyShare * (time.Since(began) + time.Duration(before.judging.Load())))
 		}
 		due = began.Add(pollShare * time.Since(began))
 	}
@@ -149,6 +156,7 @@ func (w *Watcher) enter() error {
 }
 
 func (w *Watcher) publish(m *Machine) {
+	w.reads.Add(1)
 	w.now.Store(m)
 	select {
 	case w.changed <- struct{}{}:
