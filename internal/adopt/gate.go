@@ -40,6 +40,7 @@ type gate struct {
 	services *serviceSet
 	system   system
 	local    []netip.Prefix // the machine's own addresses; nil: not queried
+	untold   bool           // they have changed since the log named them
 	own      own            // what SYNs to this machine are addressed to
 	badSys   bool           // the last attempt to read the system's values failed
 	line     lastLine       // of a server
@@ -300,10 +301,15 @@ func (g *gate) housekeep() error {
 // look reads the current state of the machine, and updates the packet path accordingly.
 func (g *gate) look() error {
 	// Call all of them: an error in one must not skip another.
-	changes := []bool{g.watchSystem(), g.watchListeners(), g.watchLocal()}
+	local := g.watchLocal()
+	changes := []bool{g.watchSystem(), g.watchListeners(), local}
 	defer g.tellTakeovers()
+	var err error
+	if local { // a service must not protect an address before the packet path knows it as the machine's own
+		err = g.watchOwn()
+	}
 	if slices.Contains(changes, true) {
-		return g.applyServices(g.cfg)
+		return errors.Join(err, g.applyServices(g.cfg))
 	}
 	return g.plane.SetSettings(&g.settings)
 }
@@ -311,7 +317,11 @@ func (g *gate) look() error {
 // applyServices updates the packet path to the configuration and the listeners and
 // addresses known now.
 func (g *gate) applyServices(cfg *config.Config) error {
-	return g.plane.SetServices(g.services.targets(cfg, g.system, g.local), &g.settings)
+	err := g.plane.SetServices(g.services.targets(cfg, g.system, g.local), &g.settings)
+	if err == nil {
+		g.tellLocal()
+	}
+	return err
 }
 
 // reload applies a changed configuration, whole or not at all. What the packet

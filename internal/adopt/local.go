@@ -100,9 +100,14 @@ func (g *gate) watchLocal() (changed bool) {
 	if (now == nil) == (g.local == nil) && slices.Equal(now, g.local) {
 		return false
 	}
-	if now != nil {
-		g.log.Info("this machine forwards for others: only its own addresses are protected", "addresses", fmt.Sprint(now))
-	}
-	g.local = now
+	g.local, g.untold = now, now != nil
 	return true
+}
+
+// tellLocal logs once which addresses are protected, when they are.
+func (g *gate) tellLocal() {
+	if g.untold {
+		g.log.Info("this machine forwards for others: only its own addresses are protected", "addresses", fmt.Sprint(g.local))
+		g.untold = false
+	}
 }

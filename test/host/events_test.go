@@ -145,6 +145,8 @@ func TestEvents(t *testing.T) {
 	}
 	g.Await("ready", func() bool { return strings.Contains(g.Stdout.String(), "ready\n") })
 	g.Interrupt()
+	// What the gate sent to the journal's socket before it ended may still be in it.
+	w.await("six events in the journal", func() bool { return strings.Count(journal(), "TIDEGATE_KIND=") >= 6 })
 	got := map[string][]event.Event{"file": read(file), "webhook": hooked(), "command": read(said)}
 	for who, list := range got { // the condition persisted, and was not reported again
 		for i, e := range list {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/lab/rig"
+	harness "tidegate/test/world"
 )
 
 const (
@@ -142,7 +143,7 @@ func (w *world) wire(n *rig.Namespace, port, peer *rig.Port) *wire {
 
 func (x *wire) send(s seg) {
 	x.t.Helper()
-	if err := unix.Sendto(x.fd, s.frame(x.dst, x.src), 0, &unix.SockaddrLinklayer{Ifindex: x.port.Index}); err != nil {
+	if err := harness.SendFrame(x.fd, s.frame(x.dst, x.src), x.port.Index); err != nil {
 		x.t.Fatal(err)
 	}
 }

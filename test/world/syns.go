@@ -53,8 +53,26 @@ func NewSYNs(t *testing.T, port, peer *rig.Port) *SYNs {
 func (s *SYNs) Send(from, to netip.AddrPort, options []byte) {
 	s.t.Helper()
 	f := SYNFrame(s.dst, s.src, from, to, options)
-	if err := unix.Sendto(s.fd, f, 0, &unix.SockaddrLinklayer{Ifindex: s.index}); err != nil {
+	if err := SendFrame(s.fd, f, s.index); err != nil {
 		s.t.Fatal(err)
+	}
+}
+
+// sendPatience is for the peer of a cable to be given a processor; it ends a test whose peer is never.
+const sendPatience = 10 * time.Second
+
+// SendFrame sends a frame by a packet socket. A cable whose peer's queue is full drops the frame and says so
+// (ENOBUFS): the peer waits for a processor, so the processor is given up, and the frame sent again.
+func SendFrame(fd int, frame []byte, index int) error {
+	for began := time.Now(); ; {
+		err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: index})
+		full := errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EAGAIN)
+		if !full && !errors.Is(err, unix.EINTR) || time.Since(began) > sendPatience {
+			return err
+		}
+		if full {
+			_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		}
 	}
 }
 
