@@ -24,8 +24,13 @@ func needsRoot(t *testing.T) {
 	}
 }
 
+// building is held while make runs: tests run at once, and share its folder.
+var building sync.Mutex
+
 func build(t *testing.T, kind Kind, c Config) string {
 	t.Helper()
+	building.Lock()
+	defer building.Unlock()
 	source, err := FindSource()
 	if err != nil {
 		t.Fatal(err)
@@ -94,15 +99,21 @@ func TestLinuxClientsOnATap(t *testing.T) {
 // serves none.
 func TestFirmwareUnderFlood(t *testing.T) {
 	needsRoot(t)
+	t.Parallel()
+	var all sync.WaitGroup
+	defer all.Wait()
 	for _, c := range []Config{{PolicyDrop, LayoutHybrid, 8}, {PolicyCookies, LayoutHybrid, 8}, {PolicyCookiesAlways, LayoutTidegate, 8}} {
 		image := build(t, Firmware, c)
-		for _, ipv6 := range []bool{false, true} {
-			l, err := MeasureLoad(t.Context(), Firmware, image, c, 200, 40, ipv6)
-			if err != nil {
-				t.Fatal(err)
+		all.Go(func() { // three devices at once, which mostly wait: for clients and their timeouts
+			for _, ipv6 := range []bool{false, true} {
+				l, err := MeasureLoad(t.Context(), Firmware, image, c, 200, 40, ipv6)
+				if err != nil {
+					t.Errorf("%s, IPv6 %t: %v", c, ipv6, err)
+					return
+				}
+				checkLoad(t, c, l)
 			}
-			checkLoad(t, c, l)
-		}
+		})
 	}
 }
 
@@ -150,6 +161,7 @@ func TestInstructionsByLayout(t *testing.T) {
 	if len(missing(Firmware)) != 0 {
 		needsRoot(t)
 	}
+	t.Parallel()
 	sha1 := counts(t, Config{PolicyCookiesAlways, LayoutLinuxSHA1, 8})
 	for _, l := range []string{LayoutHybrid, LayoutFreeBSD} {
 		if n := counts(t, Config{PolicyCookiesAlways, l, 8}); 2*n.SYN > sha1.SYN {
@@ -165,6 +177,7 @@ func TestInstructionsByQueue(t *testing.T) {
 	if len(missing(Firmware)) != 0 {
 		needsRoot(t)
 	}
+	t.Parallel()
 	const slack = 2 // instructions, by which the counter's reading may round
 	var always, full, recycled Counts
 	for i, q := range Queues() {
