@@ -313,6 +313,10 @@ volatile const struct tg_door_cfg door_cfg = {};
 
 #include "lab_client.h"
 
+enum tg_lab_next { NEXT_NOTHING, NEXT_FLOOD, NEXT_CLIENT };
+
+#include "lab_queue.h"
+
 /* Ends a wait. */
 static __u64 wait_until_ns;
 
@@ -329,10 +333,79 @@ static long is_over(__u32 i, void *ctx)
  * veth's ring, so that a pause of the generator's fills no queue.
  */
 #define DEBT_FRAMES 64
+/* How long to wait for room in the ring: less than the victim needs for RING_SLACK frames. */
+#define FULL_WAIT_NS 1000
 /* At full speed the clients' clock is looked at once in so many frames; a power of two. */
 #define CLOCK_EVERY 16
 
-enum tg_lab_next { NEXT_NOTHING, NEXT_FLOOD, NEXT_CLIENT };
+/* While frames wait, the clock is read once in so many frames; a power of two. */
+#define QUEUE_CLOCK_EVERY 8
+/* The most frames of the flood that enter the queue at one reading of the clock. */
+#define ARRIVALS_MAX 32
+
+/* Waits for a moment, at most until then. */
+static __always_inline void wait_until(__u64 now, __u64 then)
+{
+	wait_until_ns = then - now < WAIT_NS ? then : now + WAIT_NS;
+	bpf_loop(WAIT_LOOKS_MAX, is_over, NULL, 0);
+}
+
+/* A generator that fell behind makes up for no more than this. */
+static __always_inline void forgive_debt(__u64 now)
+{
+	__u64 debt_ns = (DEBT_FRAMES + queue_max / 16) * flood_gap_ns;
+
+	if (now > flood_next_ns && now - flood_next_ns > debt_ns)
+		flood_next_ns = now - debt_ns;
+}
+
+#define OWN_DELAY_NS 1000000
+static __u64 ring_full_ns; /* when the ring was last seen full */
+
+/*
+ * What is due enters the queue. If half the queue waits although the ring has had room for OWN_DELAY_NS,
+ * frames wait for the generator and not for the victim: the generator then offers only what it can send.
+ */
+static __always_inline void queue_arrivals(__u64 now, int room)
+{
+	__u32 item = 0;
+
+	forgive_debt(now);
+	if (!room)
+		ring_full_ns = now;
+	else if (queue_in - queue_out >= queue_max / 2 && now - ring_full_ns > OWN_DELAY_NS &&
+		 now > flood_next_ns)
+		flood_next_ns = now + 1;
+	for (int i = 0; i < ARRIVALS_MAX && now >= flood_next_ns; i++) {
+		flood_next_ns += flood_gap_ns;
+		flood_arrives();
+	}
+	if (!client_cfg.sources)
+		return;
+	if (client_head != client_tail) {
+		client_arrives(client_queue[client_head & (CLIENT_QUEUE - 1)]);
+		client_head++;
+	}
+	if (client_work(now, &item))
+		client_arrives(item);
+}
+
+/* What goes from the queue into the ring now. */
+static __always_inline enum tg_lab_next next_queued(struct xdp_md *ctx, __u32 *item)
+{
+	int room = ring_has_room(ctx);
+	__u64 now;
+
+	if (!room || queue_in == queue_out || ++client_looks % QUEUE_CLOCK_EVERY == 0) {
+		now = bpf_ktime_get_ns();
+		queue_arrivals(now, room);
+		if (!room)
+			wait_until(now, now + FULL_WAIT_NS);
+		else if (queue_in == queue_out && client_head == client_tail)
+			wait_until(now, flood_next_ns);
+	}
+	return room && queue_in != queue_out ? queue_leave(item) : NEXT_NOTHING;
+}
 
 /* What goes out now; after a moment nothing, if nothing is due. */
 static __always_inline enum tg_lab_next next_frame(__u32 *item)
@@ -352,14 +425,12 @@ static __always_inline enum tg_lab_next next_frame(__u32 *item)
 	if (!flood_gap_ns)
 		return NEXT_FLOOD;
 	if (now < flood_next_ns) {
-		wait_until_ns = flood_next_ns - now < WAIT_NS ? flood_next_ns : now + WAIT_NS;
-		bpf_loop(WAIT_LOOKS_MAX, is_over, NULL, 0);
+		wait_until(now, flood_next_ns);
 		now = bpf_ktime_get_ns();
 		if (now < flood_next_ns)
 			return NEXT_NOTHING;
 	}
-	if (now - flood_next_ns > DEBT_FRAMES * flood_gap_ns)
-		flood_next_ns = now - DEBT_FRAMES * flood_gap_ns;
+	forgive_debt(now);
 	flood_next_ns += flood_gap_ns;
 	return NEXT_FLOOD;
 }
@@ -403,7 +474,7 @@ int tg_lab_flood(struct xdp_md *ctx)
 {
 	__u32 net6_be[2] = {door_cfg.ip6_net_be[0], door_cfg.ip6_net_be[1]}, item = 0;
 
-	switch (next_frame(&item)) {
+	switch (queue_max && flood_gap_ns ? next_queued(ctx, &item) : next_frame(&item)) {
 	case NEXT_CLIENT:
 		return send_client(ctx, item, door_cfg.ip4_net_be, net6_be);
 	case NEXT_FLOOD:

@@ -52,6 +52,7 @@ func overloadFlags(f *pflag.FlagSet, o *overload.Options, rates *string) {
 	f.StringVar(&o.Base.Plane, "plane", o.Base.Plane, "plane of proxy-STRATEGY: xdp or dpdk")
 	f.StringVar(rates, "rates", "", "rates, in SYNs per second, to measure in addition to the search, for example 50k,200k")
 	f.IntVar(&o.Searches, "searches", o.Searches, "number of searches for each capacity; 0: none")
+	f.IntVar(&o.Queue, "queue", o.Queue, "places of the victim's receive queue: 256, the ring of a veth, to 8192, as a NIC's")
 	f.Float64Var(&o.Base.Load, "load", o.Base.Load, "legitimate requests per second, all clients together")
 	f.DurationVar(&o.Base.Duration, "duration", o.Base.Duration, "how long clients make requests, at each rate")
 	f.IntVar(&o.Base.Retries, "retries", o.Base.Retries, "how often to retry a request that was reset, as browsers do")

@@ -66,38 +66,53 @@ type LabFloodTgFloodCfg struct {
 	Pad      [3]uint8
 }
 
+type LabFloodTgQueued struct {
+	_    structs.HostLayout
+	At   uint64
+	Item uint64
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	LabFloodMapClientConns    = "client_conns"
-	LabFloodMapSinkFrames     = "sink_frames"
-	LabFloodProgTgLabDoor     = "tg_lab_door"
-	LabFloodProgTgLabDrop     = "tg_lab_drop"
-	LabFloodProgTgLabFlood    = "tg_lab_flood"
-	LabFloodProgTgLabPass     = "tg_lab_pass"
-	LabFloodProgTgLabSink     = "tg_lab_sink"
-	LabFloodVarClientCfg      = "client_cfg"
-	LabFloodVarClientDueNs    = "client_due_ns"
-	LabFloodVarClientEnd      = "client_end"
-	LabFloodVarClientExpect   = "client_expect"
-	LabFloodVarClientFinished = "client_finished"
-	LabFloodVarClientFirst    = "client_first"
-	LabFloodVarClientFrames   = "client_frames"
-	LabFloodVarClientGapNs    = "client_gap_ns"
-	LabFloodVarClientHead     = "client_head"
-	LabFloodVarClientLooks    = "client_looks"
-	LabFloodVarClientNext     = "client_next"
-	LabFloodVarClientOverflow = "client_overflow"
-	LabFloodVarClientQueue    = "client_queue"
-	LabFloodVarClientScan     = "client_scan"
-	LabFloodVarClientTail     = "client_tail"
-	LabFloodVarDoorCfg        = "door_cfg"
-	LabFloodVarFloodCfg       = "flood_cfg"
-	LabFloodVarFloodFrames    = "flood_frames"
-	LabFloodVarFloodGapNs     = "flood_gap_ns"
-	LabFloodVarFloodNextNs    = "flood_next_ns"
-	LabFloodVarFloodState     = "flood_state"
+	LabFloodMapClientConns     = "client_conns"
+	LabFloodMapSinkFrames      = "sink_frames"
+	LabFloodProgTgLabDoor      = "tg_lab_door"
+	LabFloodProgTgLabDrop      = "tg_lab_drop"
+	LabFloodProgTgLabFlood     = "tg_lab_flood"
+	LabFloodProgTgLabPass      = "tg_lab_pass"
+	LabFloodProgTgLabSink      = "tg_lab_sink"
+	LabFloodVarClientCfg       = "client_cfg"
+	LabFloodVarClientDueNs     = "client_due_ns"
+	LabFloodVarClientEnd       = "client_end"
+	LabFloodVarClientExpect    = "client_expect"
+	LabFloodVarClientFinished  = "client_finished"
+	LabFloodVarClientFirst     = "client_first"
+	LabFloodVarClientFrames    = "client_frames"
+	LabFloodVarClientGapNs     = "client_gap_ns"
+	LabFloodVarClientHead      = "client_head"
+	LabFloodVarClientLooks     = "client_looks"
+	LabFloodVarClientNext      = "client_next"
+	LabFloodVarClientOverflow  = "client_overflow"
+	LabFloodVarClientQueue     = "client_queue"
+	LabFloodVarClientScan      = "client_scan"
+	LabFloodVarClientTail      = "client_tail"
+	LabFloodVarDoorCfg         = "door_cfg"
+	LabFloodVarFloodCfg        = "flood_cfg"
+	LabFloodVarFloodFrames     = "flood_frames"
+	LabFloodVarFloodGapNs      = "flood_gap_ns"
+	LabFloodVarFloodNextNs     = "flood_next_ns"
+	LabFloodVarFloodState      = "flood_state"
+	LabFloodVarQueueIn         = "queue_in"
+	LabFloodVarQueueLostClient = "queue_lost_client"
+	LabFloodVarQueueLostFlood  = "queue_lost_flood"
+	LabFloodVarQueueMax        = "queue_max"
+	LabFloodVarQueueOut        = "queue_out"
+	LabFloodVarQueued          = "queued"
+	LabFloodVarQueuedHead      = "queued_head"
+	LabFloodVarQueuedTail      = "queued_tail"
+	LabFloodVarRingSize        = "ring_size"
 )
 
 // LoadLabFlood returns the embedded CollectionSpec for LabFlood.
@@ -161,27 +176,36 @@ type LabFloodMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LabFloodVariableSpecs struct {
-	ClientCfg      *ebpf.VariableSpec `ebpf:"client_cfg"`
-	ClientDueNs    *ebpf.VariableSpec `ebpf:"client_due_ns"`
-	ClientEnd      *ebpf.VariableSpec `ebpf:"client_end"`
-	ClientExpect   *ebpf.VariableSpec `ebpf:"client_expect"`
-	ClientFinished *ebpf.VariableSpec `ebpf:"client_finished"`
-	ClientFirst    *ebpf.VariableSpec `ebpf:"client_first"`
-	ClientFrames   *ebpf.VariableSpec `ebpf:"client_frames"`
-	ClientGapNs    *ebpf.VariableSpec `ebpf:"client_gap_ns"`
-	ClientHead     *ebpf.VariableSpec `ebpf:"client_head"`
-	ClientLooks    *ebpf.VariableSpec `ebpf:"client_looks"`
-	ClientNext     *ebpf.VariableSpec `ebpf:"client_next"`
-	ClientOverflow *ebpf.VariableSpec `ebpf:"client_overflow"`
-	ClientQueue    *ebpf.VariableSpec `ebpf:"client_queue"`
-	ClientScan     *ebpf.VariableSpec `ebpf:"client_scan"`
-	ClientTail     *ebpf.VariableSpec `ebpf:"client_tail"`
-	DoorCfg        *ebpf.VariableSpec `ebpf:"door_cfg"`
-	FloodCfg       *ebpf.VariableSpec `ebpf:"flood_cfg"`
-	FloodFrames    *ebpf.VariableSpec `ebpf:"flood_frames"`
-	FloodGapNs     *ebpf.VariableSpec `ebpf:"flood_gap_ns"`
-	FloodNextNs    *ebpf.VariableSpec `ebpf:"flood_next_ns"`
-	FloodState     *ebpf.VariableSpec `ebpf:"flood_state"`
+	ClientCfg       *ebpf.VariableSpec `ebpf:"client_cfg"`
+	ClientDueNs     *ebpf.VariableSpec `ebpf:"client_due_ns"`
+	ClientEnd       *ebpf.VariableSpec `ebpf:"client_end"`
+	ClientExpect    *ebpf.VariableSpec `ebpf:"client_expect"`
+	ClientFinished  *ebpf.VariableSpec `ebpf:"client_finished"`
+	ClientFirst     *ebpf.VariableSpec `ebpf:"client_first"`
+	ClientFrames    *ebpf.VariableSpec `ebpf:"client_frames"`
+	ClientGapNs     *ebpf.VariableSpec `ebpf:"client_gap_ns"`
+	ClientHead      *ebpf.VariableSpec `ebpf:"client_head"`
+	ClientLooks     *ebpf.VariableSpec `ebpf:"client_looks"`
+	ClientNext      *ebpf.VariableSpec `ebpf:"client_next"`
+	ClientOverflow  *ebpf.VariableSpec `ebpf:"client_overflow"`
+	ClientQueue     *ebpf.VariableSpec `ebpf:"client_queue"`
+	ClientScan      *ebpf.VariableSpec `ebpf:"client_scan"`
+	ClientTail      *ebpf.VariableSpec `ebpf:"client_tail"`
+	DoorCfg         *ebpf.VariableSpec `ebpf:"door_cfg"`
+	FloodCfg        *ebpf.VariableSpec `ebpf:"flood_cfg"`
+	FloodFrames     *ebpf.VariableSpec `ebpf:"flood_frames"`
+	FloodGapNs      *ebpf.VariableSpec `ebpf:"flood_gap_ns"`
+	FloodNextNs     *ebpf.VariableSpec `ebpf:"flood_next_ns"`
+	FloodState      *ebpf.VariableSpec `ebpf:"flood_state"`
+	QueueIn         *ebpf.VariableSpec `ebpf:"queue_in"`
+	QueueLostClient *ebpf.VariableSpec `ebpf:"queue_lost_client"`
+	QueueLostFlood  *ebpf.VariableSpec `ebpf:"queue_lost_flood"`
+	QueueMax        *ebpf.VariableSpec `ebpf:"queue_max"`
+	QueueOut        *ebpf.VariableSpec `ebpf:"queue_out"`
+	Queued          *ebpf.VariableSpec `ebpf:"queued"`
+	QueuedHead      *ebpf.VariableSpec `ebpf:"queued_head"`
+	QueuedTail      *ebpf.VariableSpec `ebpf:"queued_tail"`
+	RingSize        *ebpf.VariableSpec `ebpf:"ring_size"`
 }
 
 // LabFloodObjects contains all objects after they have been loaded into the kernel.
@@ -219,27 +243,36 @@ func (m *LabFloodMaps) Close() error {
 //
 // It can be passed to LoadLabFloodObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LabFloodVariables struct {
-	ClientCfg      *ebpf.Variable `ebpf:"client_cfg"`
-	ClientDueNs    *ebpf.Variable `ebpf:"client_due_ns"`
-	ClientEnd      *ebpf.Variable `ebpf:"client_end"`
-	ClientExpect   *ebpf.Variable `ebpf:"client_expect"`
-	ClientFinished *ebpf.Variable `ebpf:"client_finished"`
-	ClientFirst    *ebpf.Variable `ebpf:"client_first"`
-	ClientFrames   *ebpf.Variable `ebpf:"client_frames"`
-	ClientGapNs    *ebpf.Variable `ebpf:"client_gap_ns"`
-	ClientHead     *ebpf.Variable `ebpf:"client_head"`
-	ClientLooks    *ebpf.Variable `ebpf:"client_looks"`
-	ClientNext     *ebpf.Variable `ebpf:"client_next"`
-	ClientOverflow *ebpf.Variable `ebpf:"client_overflow"`
-	ClientQueue    *ebpf.Variable `ebpf:"client_queue"`
-	ClientScan     *ebpf.Variable `ebpf:"client_scan"`
-	ClientTail     *ebpf.Variable `ebpf:"client_tail"`
-	DoorCfg        *ebpf.Variable `ebpf:"door_cfg"`
-	FloodCfg       *ebpf.Variable `ebpf:"flood_cfg"`
-	FloodFrames    *ebpf.Variable `ebpf:"flood_frames"`
-	FloodGapNs     *ebpf.Variable `ebpf:"flood_gap_ns"`
-	FloodNextNs    *ebpf.Variable `ebpf:"flood_next_ns"`
-	FloodState     *ebpf.Variable `ebpf:"flood_state"`
+	ClientCfg       *ebpf.Variable `ebpf:"client_cfg"`
+	ClientDueNs     *ebpf.Variable `ebpf:"client_due_ns"`
+	ClientEnd       *ebpf.Variable `ebpf:"client_end"`
+	ClientExpect    *ebpf.Variable `ebpf:"client_expect"`
+	ClientFinished  *ebpf.Variable `ebpf:"client_finished"`
+	ClientFirst     *ebpf.Variable `ebpf:"client_first"`
+	ClientFrames    *ebpf.Variable `ebpf:"client_frames"`
+	ClientGapNs     *ebpf.Variable `ebpf:"client_gap_ns"`
+	ClientHead      *ebpf.Variable `ebpf:"client_head"`
+	ClientLooks     *ebpf.Variable `ebpf:"client_looks"`
+	ClientNext      *ebpf.Variable `ebpf:"client_next"`
+	ClientOverflow  *ebpf.Variable `ebpf:"client_overflow"`
+	ClientQueue     *ebpf.Variable `ebpf:"client_queue"`
+	ClientScan      *ebpf.Variable `ebpf:"client_scan"`
+	ClientTail      *ebpf.Variable `ebpf:"client_tail"`
+	DoorCfg         *ebpf.Variable `ebpf:"door_cfg"`
+	FloodCfg        *ebpf.Variable `ebpf:"flood_cfg"`
+	FloodFrames     *ebpf.Variable `ebpf:"flood_frames"`
+	FloodGapNs      *ebpf.Variable `ebpf:"flood_gap_ns"`
+	FloodNextNs     *ebpf.Variable `ebpf:"flood_next_ns"`
+	FloodState      *ebpf.Variable `ebpf:"flood_state"`
+	QueueIn         *ebpf.Variable `ebpf:"queue_in"`
+	QueueLostClient *ebpf.Variable `ebpf:"queue_lost_client"`
+	QueueLostFlood  *ebpf.Variable `ebpf:"queue_lost_flood"`
+	QueueMax        *ebpf.Variable `ebpf:"queue_max"`
+	QueueOut        *ebpf.Variable `ebpf:"queue_out"`
+	Queued          *ebpf.Variable `ebpf:"queued"`
+	QueuedHead      *ebpf.Variable `ebpf:"queued_head"`
+	QueuedTail      *ebpf.Variable `ebpf:"queued_tail"`
+	RingSize        *ebpf.Variable `ebpf:"ring_size"`
 }
 
 // LabFloodPrograms contains all programs after they have been loaded into the kernel.

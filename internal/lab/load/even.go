@@ -52,7 +52,7 @@ func (f *Flood) runEven(ctx context.Context, rate Rate, over func() (bool, error
 			if gap == never {
 				next += never
 			}
-			if err := errors.Join(f.objs.FloodNextNs.Set(next), f.objs.FloodGapNs.Set(gap)); err != nil {
+			if err := errors.Join(f.emptyQueue(), f.objs.FloodNextNs.Set(next), f.objs.FloodGapNs.Set(gap)); err != nil {
 				return err
 			}
 			for ctx.Err() == nil {
@@ -72,6 +72,11 @@ func (f *Flood) runEven(ctx context.Context, rate Rate, over func() (bool, error
 			return nil
 		})
 	})
+	if f.queue == 0 || gap == 0 || err != nil {
+		return s, err
+	}
+	lost, err := f.queueLost()
+	s.Frames += lost
 	return s, err
 }
 

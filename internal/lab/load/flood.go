@@ -60,6 +60,8 @@ type FloodOptions struct {
 	CPU    int      // of the sender, and of all the softirq work it triggers; -1: any
 	// Clients are carried by the flood; nil: none. They need CPU, and Door where their answers arrive.
 	Clients *InFlood
+	// Queue is the number of places of the receiver's queue, those of its veth's ring (VethRing) included; 0: the ring alone.
+	Queue int
 }
 
 // Flood sends spoofed SYNs out of a port of the lab. The frames travel as live
@@ -73,6 +75,7 @@ type Flood struct {
 	done uint64 // frames that the program had counted at the end of the last burst
 
 	clients *InFlood
+	queue   int // frames that wait in the generator while the receiver's ring is full
 }
 
 // Burst is the result of one run at full speed.
@@ -128,7 +131,11 @@ func NewFlood(from, to *rig.Port, opts FloodOptions) (*Flood, error) {
 			return nil, err
 		}
 	}
-	f := &Flood{from: from, cpu: opts.CPU, clients: opts.Clients}
+	beside := max(0, opts.Queue-VethRing)
+	if err := spec.Variables["queue_max"].Set(uint32(beside)); err != nil {
+		return nil, err
+	}
+	f := &Flood{from: from, cpu: opts.CPU, clients: opts.Clients, queue: beside}
 	if err := spec.LoadAndAssign(&f.objs, nil); err != nil {
 		return nil, fmt.Errorf("load the flood generator: %w", err)
 	}
@@ -175,7 +182,7 @@ func (f *Flood) Burst(n int) (Burst, error) {
 
 // FloodStats is the result of a paced flood.
 type FloodStats struct {
-	Frames uint64 // made by the generator; some may be dropped at a full ring
+	Frames uint64 // offered by the generator; some may find the queue full
 	// ClientFrames are the frames of clients inside the flood.
 	ClientFrames uint64
 	Wall         time.Duration // first frame to last

@@ -75,10 +75,11 @@ func (f *Flood) RunWithClients(ctx context.Context, rate Rate, q Requests) (s Fl
 		err := o.ClientFinished.Get(&finished)
 		return finished >= uint64(q.Count) || monotonicNs() > last, err
 	})
-	var overflow uint64
-	if err = errors.Join(err, o.ClientFrames.Get(&s.ClientFrames), o.ClientOverflow.Get(&overflow), ctx.Err()); err != nil {
+	var overflow, lost uint64
+	if err = errors.Join(err, o.ClientFrames.Get(&s.ClientFrames), o.QueueLostClient.Get(&lost), o.ClientOverflow.Get(&overflow), ctx.Err()); err != nil {
 		return s, nil, err
 	}
+	s.ClientFrames += lost
 	if overflow > 0 {
 		return s, nil, fmt.Errorf("the generator's own queue of clients' frames overflowed %d times", overflow)
 	}

@@ -27,6 +27,8 @@ type Options struct {
 	Defences []string
 	Rates    []load.Rate // measured in addition to those of the search
 	Searches int         // number of searches; a capacity's spread comes from it
+	// Queue is the number of places of the victim's receive queue, at least those of a veth's ring.
+	Queue int
 	// KernelClients: clients are processes with sockets, not inside the flood.
 	KernelClients bool
 	// Done is called after each measurement.
@@ -38,9 +40,12 @@ func DefaultOptions() Options {
 	base := trial.DefaultOptions()
 	base.Load, base.Duration, base.Timeout, base.Urgent = 800, 1250*time.Millisecond, time.Second, true
 	base.Clients = 200
-	return Options{Base: base, Searches: 2,
+	return Options{Base: base, Searches: 2, Queue: 4096,
 		Defences: []string{defences.None, defences.Kernel, defences.Nft, defences.Host, defences.NftProxy, defences.ProxyPrefix + "cookie"}}
 }
+
+// maxQueue is the longest receive queue: the most descriptors that common NICs have.
+const maxQueue = 8192
 
 // Choose adds rates, if any are given, and validates all options.
 func (o *Options) Choose(rates string) error {
@@ -55,6 +60,9 @@ func (o *Options) Choose(rates string) error {
 	}
 	if len(o.Defences) == 0 {
 		return errors.New("--defences: name at least one")
+	}
+	if o.Queue < load.VethRing || o.Queue > maxQueue {
+		return fmt.Errorf("--queue %d: want %d, the ring of a veth, to %d", o.Queue, load.VethRing, maxQueue)
 	}
 	if o.Searches < 0 || o.Searches > 20 {
 		return fmt.Errorf("--searches %d: want 0 to 20", o.Searches)
@@ -107,6 +115,7 @@ type Result struct {
 	Load     float64     `json:"load_per_s"`
 	Timeout  float64     `json:"timeout_ms"`
 	Clients  int         `json:"clients"`
+	Queue    int         `json:"queue"` // places of the victim's receive queue, frames
 	Server   string      `json:"server"`
 	Pinning  rig.Pinning `json:"pinning"`
 	Wire     Point       `json:"wire"`    // a program in the victim's place that drops everything
@@ -139,7 +148,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	begin := time.Now()
 	r := &Result{Begun: begin.UTC().Truncate(time.Second), Kernel: rig.KernelRelease(), CPU: rig.CPUModel(), CPUs: runtime.NumCPU(),
-		Load: o.Base.Load, Timeout: o.Base.Timeout.Seconds() * 1e3, Clients: o.Base.Clients}
+		Load: o.Base.Load, Timeout: o.Base.Timeout.Seconds() * 1e3, Clients: o.Base.Clients, Queue: o.Queue}
 	if err := r.measureWire(ctx, o); err != nil {
 		return nil, err
 	}
@@ -178,7 +187,7 @@ func rank(name string) int {
 func (r *Result) measureWire(ctx context.Context, o Options) (err error) {
 	one := o.Base
 	one.Defence = ""
-	s, err := newStand(ctx, one, o.KernelClients)
+	s, err := newStand(ctx, one, o.Queue, o.KernelClients)
 	if err != nil {
 		return err
 	}
@@ -219,11 +228,14 @@ func (r *Result) measure(ctx context.Context, o Options, d *Defence) (err error)
 	} else {
 		d.Plane = one.Plane
 	}
-	s, err := newStand(ctx, one, o.KernelClients)
+	s, err := newStand(ctx, one, o.Queue, o.KernelClients)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	if o.Queue > load.VethRing {
+		s.most = load.Rate(r.Wire.Processed)
+	}
 	at := func(rate load.Rate) (Point, error) {
 		p, err := s.at(ctx, rate)
 		if err != nil {

@@ -36,7 +36,7 @@ func TestStand(t *testing.T) {
 		o := DefaultOptions().Base
 		o.Defence, o.IPv6, o.Exe, o.Server, o.Load, o.Duration, o.Retries = c.defence, c.ipv6, tidegate, load.ServerBuiltin, 50, time.Second, 1
 		o.Timeout = 20 * time.Second // enough for a busy machine
-		s, err := newStand(t.Context(), o, c.kernel)
+		s, err := newStand(t.Context(), o, 4096, c.kernel)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

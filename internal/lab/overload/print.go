@@ -12,6 +12,7 @@ import (
 func (r *Result) Print(w io.Writer) error {
 	fmt.Fprintf(w, "the link by itself: %s SYN/s offered, %s taken from the queue and dropped, %.0f ns each\n",
 		Rate(r.Wire.Offered), Rate(r.Wire.Processed), r.Wire.FrameNs)
+	fmt.Fprintf(w, "the victim's receive queue has %d places\n", r.Queue)
 	for _, p := range r.Ceiling {
 		fmt.Fprintf(w, "it loses %.2g %% at %s SYN/s, whatever the defence\n", 100*p.Lost/max(1, p.Offered), Rate(p.Offered))
 	}

@@ -84,6 +84,7 @@ func around(at measured, near, most float64) (low, high float64, err error) {
 			return 0, 0, err
 		}
 		if p.Success >= Served {
+			low = p.Offered
 			break
 		}
 		high = low
@@ -102,16 +103,18 @@ func around(at measured, near, most float64) (low, high float64, err error) {
 		if p.Success < Served {
 			return low, high, nil
 		}
-		low = high
+		low = p.Offered
 	}
 	return low, most, nil
 }
 
 // bisect bisects on a logarithmic scale and returns the highest rate that was served.
+// A generator may offer less than it is asked for: the bounds are rates asked for, the result was offered.
 func bisect(at measured, low, high float64) (float64, error) {
 	if low == 0 {
 		return 0, nil
 	}
+	best := low
 	for high/low > closeEnough {
 		rate := math.Sqrt(low * high)
 		p, err := at(load.Rate(rate))
@@ -119,10 +122,10 @@ func bisect(at measured, low, high float64) (float64, error) {
 			return 0, err
 		}
 		if p.Success >= Served {
-			low = max(rate*0.98, p.Offered)
+			low, best = rate, max(best, p.Offered)
 		} else {
 			high = rate
 		}
 	}
-	return low, nil
+	return best, nil
 }

@@ -38,6 +38,24 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// A capacity is a rate that was offered, also where the generator offers less than it is asked for.
+func TestSearchReportsWhatWasOffered(t *testing.T) {
+	offered := 0.0
+	at := func(rate load.Rate) (Point, error) {
+		p := Point{Offered: 0.7 * float64(rate), Success: 1}
+		if rate > 300_000 {
+			p.Success = 0.9
+		} else {
+			offered = max(offered, p.Offered)
+		}
+		return p, nil
+	}
+	c, err := search(at, Point{Offered: 2e6, Success: 0.5}, 2)
+	if err != nil || c.High > offered || c.Low < offered/closeEnough/1.02 {
+		t.Errorf("%+v, %v: at most %g was offered and served", c, err, offered)
+	}
+}
+
 func TestSearchAtItsEnds(t *testing.T) {
 	never := func(load.Rate) (Point, error) { return Point{Success: 0.5}, nil }
 	if c, err := search(never, Point{Offered: 1e6, Success: 0}, 3); err != nil || c != (Capacity{}) {

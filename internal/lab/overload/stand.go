@@ -32,6 +32,9 @@ type stand struct {
 	victim *rig.Poller // receives the frames of flood and clients
 	behind *rig.Poller // with a box: the server's, which receives what the box forwards
 
+	// most is the rate to ask for instead of full speed; 0: full speed. Only a paced flood has a queue beside the ring.
+	most load.Rate
+
 	kernelClients bool // clients are processes with sockets, on the generator's processor
 
 	closers []func() error
@@ -41,7 +44,7 @@ type stand struct {
 const head = 300 * time.Millisecond
 
 // newStand makes a stand with a running defence; an empty name means none.
-func newStand(ctx context.Context, o trial.Options, kernelClients bool) (s *stand, err error) {
+func newStand(ctx context.Context, o trial.Options, queue int, kernelClients bool) (s *stand, err error) {
 	bare := o.Defence == ""
 	if bare {
 		o.Defence = defences.None
@@ -69,7 +72,7 @@ func newStand(ctx context.Context, o trial.Options, kernelClients bool) (s *stan
 		return s, err
 	}
 	target := rig.ServiceAddr(o.IPv6)
-	flood := load.FloodOptions{Target: target, Mix: o.FloodMix, CPU: s.env.Pin.Flood}
+	flood := load.FloodOptions{Target: target, Mix: o.FloodMix, CPU: s.env.Pin.Flood, Queue: queue}
 	if !s.kernelClients {
 		flood.Clients = &load.InFlood{Sources: o.Clients, Retries: o.Retries, Timeout: o.Timeout, Door: s.top.ClientNets}
 	}
@@ -229,6 +232,9 @@ func (s *stand) at(ctx context.Context, rate load.Rate) (p Point, err error) {
 
 func (s *stand) once(ctx context.Context, rate load.Rate) (p Point, err error) {
 	p.Asked = rate.String()
+	if rate == load.RateMax && s.most > 0 {
+		rate = s.most
+	}
 	run := s.inFlood
 	if s.kernelClients {
 		run = s.beside

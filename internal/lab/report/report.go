@@ -187,8 +187,8 @@ func Table(w io.Writer, r *overload.Result) error {
 	if note := lagNote(r); note != "" {
 		fmt.Fprintln(w, note)
 	}
-	_, err := fmt.Fprintf(w, "The link by itself: %s SYN/s sent, %s taken from the queue by a program that drops them.\n",
-		overload.Rate(r.Wire.Offered), overload.Rate(r.Wire.Processed))
+	_, err := fmt.Fprintf(w, "The victim's receive queue: %d frames. The link by itself: %s SYN/s sent, %s taken by a program that drops them.\n",
+		r.Queue, overload.Rate(r.Wire.Offered), overload.Rate(r.Wire.Processed))
 	return err
 }
 
